@@ -61,7 +61,7 @@ CL      := $(sort $(wildcard opencl/kernels/*))
 FCGI    := $(sort $(shell find fcgi -name '*.c'))
 UNIT    := $(sort $(shell find tests/unit -name '*.c'))
 # Under the thread sanitizer the suites that have threads.
-unit-tsan := $(addprefix tests/unit/,unit_main.c sched/% grammar/grammar_cache_test.c engine/% base/pool_test.c fcgi/reply_test.c fcgi/fastcgi_test.c fcgi/fcgi_rig.c tokenizer/vocab_file.c)
+unit-tsan := $(addprefix tests/unit/,unit_main.c kv/kv_disk_test.c sched/% grammar/grammar_cache_test.c engine/% base/pool_test.c $(addprefix fcgi/,$(addsuffix .c,admin_test apikey_test bucket_test fastcgi_test fcgi_rig pulse_test reply_test responses_store_test status_test tenant_test)) tokenizer/vocab_file.c)
 UNIT    := $(filter $(or $(unit-$(V)),%),$(UNIT))
 # But for the back end that wraps what faulty_backend.c does.
 SUPPORT := $(sort $(filter-out tests/support/scripted_backend.c,$(shell find tests/support -name '*.c')))
@@ -72,7 +72,7 @@ GOLD    := build/venv-golden
 GOLDEN  := $(basename $(notdir $(wildcard tests/golden/*.c)))
 ALL_C   := $(ENGINE) $(OPENCL) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) $(FUZZ) $(wildcard tests/golden/*.c)
 
-LIBS      := -ljansson -lpcre2-8 -lutf8proc -lcrypto -lOpenCL -lpciaccess -lm -lpthread
+LIBS      := -ljansson -lpcre2-8 -lutf8proc -lcrypto -lOpenCL -lpciaccess -ledit -lm -lpthread
 FCGI_LIBS := -lfcgi
 UNIT_LIBS := -lcheck -lsubunit -lrt
 
@@ -109,7 +109,7 @@ $(B)/unit_suites.c: $(UNIT)
 $(B)/unit_suites.o: $(B)/unit_suites.c
 	@$(CC) $(CFLAGS) -c -o $@ $<
 $(B)/unittests: $(engine-obj) $(filter-out %/main.o,$(fcgi-obj)) $(call obj,$(UNIT) $(SUPPORT)) $(B)/unit_suites.o
-	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -o $@ $^ $(UNIT_LIBS) $(FCGI_LIBS) $(LIBS)
+	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -Wl,--wrap=grammar_matcher_mask -o $@ $^ $(UNIT_LIBS) $(FCGI_LIBS) $(LIBS)
 # The process with a back end and an OpenCL that fail when they are told to (tests/support/faulty_backend.h, fake_opencl.h).
 faulty := -Wl,--wrap=backend_find
 $(B)/infcgi_faulty: $(engine-obj) $(fcgi-obj) $(call obj,tests/support/faulty_backend.c tests/support/fake_opencl.c)
@@ -134,6 +134,9 @@ build/fuzz/fuzz: $(call fuzz-objects,tests/fuzz/replay.c)
 $(B)/checkkern: $(call obj,$(filter-out %/json_read.c,$(filter engine/base/% engine/tensor/% engine/quant/% engine/kernels/% engine/kv/kv_type.c,$(ENGINE))) $(KERNELS)) # no jansson when cross-compiled
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ -lm -lpthread
 
+$(B)/load: tests/bench/load/load.c
+	@mkdir -p $(@D)
+	@echo "  LD $@"; $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -lcurl -ljansson
 $(B)/device_programs: override LDFLAGS += -Wl,--wrap=program_want
 $(addprefix $(B)/,$(GOLDEN)): $(B)/%: $(B)/tests/golden/%.o $(engine-obj) $(call obj,tests/support/remote_backend.c tests/support/sharded_backend.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
@@ -190,6 +193,13 @@ maskbench: $(B)/maskbench $(B)/tokenizer_ids ## JSON Schemas of DIR=folder, in M
 	model="$(or $(MODEL),$$(bash nginx/fetch-model.sh))"; $(B)/maskbench $(ARGS) "$$model" '$(DIR)' || exit; \
 	    $(MAKE) --no-print-directory $(LLG)/.ok || { echo 'maskbench: llguidance cannot be had from PyPI' >&2; exit 0; }; \
 	    $(LLG)/bin/python tests/golden/maskbench_llguidance.py $(B)/maskbench $(B)/tokenizer_ids "$$model" '$(DIR)'
+JSV     := build/jsonschema-venv
+$(JSV)/.ok: tests/golden/requirements-jsonschema.txt
+	@echo "  VENV $(JSV)"; rm -rf $(JSV); mkdir -p build; python3 -m venv $(JSV)
+	@$(JSV)/bin/python -m pip install -q --disable-pip-version-check -r $< && touch $@
+schemas: $(B)/maskbench $(JSV)/.ok      ## random JSON Schemas and values against PyPI's jsonschema; N=4000 SEED=1 MODEL=file ARGS=-v
+	$(JSV)/bin/python tests/golden/schema_oracle.py $(or $(SEED),1) $(or $(N),4000) build/schemas 2>/dev/null
+	model="$(or $(MODEL),$$(bash nginx/fetch-model.sh))"; $(B)/maskbench $(ARGS) "$$model" build/schemas 0
 chat: $(B)/chat_render                  ## published chat templates against Python's jinja2 (fetches 37 MB once)
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && \
 	    /usr/bin/python3 tests/golden/chat_oracle.py $(B)/chat_render --templates "$$folder/templates"
@@ -215,10 +225,13 @@ VENV   := build/venv
 CLIENTS := build/clients
 PEER   := build/peer-venv
 PAGE   := build/html
+DEB    := build/deb
+SBOM   := build/sbom-venv
 PREFIX ?= /usr/local
 DEST    = $(DESTDIR)$(PREFIX)
 JOBS    = -j$(shell nproc)
 e2e     = $(VENV)/bin/python tests/e2e/run.py --variant
+load    = /usr/bin/python3 tests/bench/load/load.py --variant $(V) $(if $(MODEL),--model '$(MODEL)') $(if $(PEER_BIN),--peer '$(PEER_BIN)') --only '$(ONLY)' $(if $(OUT),--out '$(OUT)')
 
 # The tools must be there before the sources are compiled, so these targets call make again.
 deps:                                   ## install the Debian packages that are missing (root or sudo)
@@ -246,18 +259,21 @@ run:                                    ## serve on nginx; MODEL=path PORT=8080 
 	@V=$(V) exec bash nginx/run.sh --any-model $(ARGS)
 test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan and TSan
 	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty infcgi_scripted unittests checkkern golden device_programs drivers same_bytes fidelity tokenizer_vectors chat_render) $(VENV)/.ok page
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests checkkern chat_render fuzz-replay)
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests chat_render fuzz-replay)
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
 	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
 	@bash tests/run.sh
 test-long: deps                         ## what `make test` has no time for: long contexts and scripts under ASan, all device code, soaks of minutes
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests chat_render) $(VENV)/.ok page
+	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests checkkern chat_render) $(VENV)/.ok page
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,golden device_programs drivers fidelity greedy same_bytes)
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,golden device_programs drivers fidelity greedy same_bytes load)
 	@bash tests/run.sh --long
 test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
 	@$(MAKE) $(JOBS) all page $(B)/infcgi_faulty $(B)/infcgi_scripted $(VENV)/.ok
 	@$(e2e) $(V) $(ONLY)
+replay: deps                            ## an agent's session, with and without kill -9: what is computed twice; MODEL=file for another than the default
+	@$(MAKE) $(JOBS) all $(VENV)/.ok
+	@$(VENV)/bin/python tests/e2e/replay.py --variant $(V) $(if $(MODEL),--model "$(MODEL)")
 clients: deps                           ## agents, the AI SDK, LangChain, LiteLLM and others against a model that says what a script has, and schemathesis: ONLY=name picks
 	@$(MAKE) $(JOBS) all $(B)/infcgi_scripted $(VENV)/.ok $(CLIENTS)/.ok
 	@$(e2e) $(V) --folder tests/clients $(ONLY)
@@ -286,6 +302,16 @@ bench-http:                             ## streams over HTTP against llama-serve
 	@$(MAKE) -s $(JOBS) all
 	@V='$(V)' MODEL='$(MODEL)' PEER_BIN='$(PEER_BIN)' TESTS='$(TESTS)' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' PARALLEL='$(PARALLEL)' \
 	 CONTEXT='$(CONTEXT)' ARGS='$(ARGS)' PEER_ARGS='$(PEER_ARGS)' SCHEMA='$(SCHEMA)' OUT='$(OUT)' CSV='$(CSV)' exec bash tests/bench/http.sh
+bench-load:                             ## gaps, overload, aborts, kills and more under load, through nginx: PEER_BIN= ONLY=name (docs/benchmarks.md)
+	@sh tests/support/deps.sh load
+	@$(MAKE) -s $(JOBS) all
+	@$(MAKE) -s V=release build/release/load
+	@$(load) --size bench
+test-load:                              ## the same for hours: 10,000 aborts, 100 kills, an hour of load; ONLY=name picks
+	@sh tests/support/deps.sh load
+	@$(MAKE) -s $(JOBS) all
+	@$(MAKE) -s V=release build/release/load
+	@$(load) --size long
 peer-loads:                             ## golden folders, converted, in llama.cpp: ONLY= PEER_SRC= PEER_BUILD= (docs/ops/convert.md)
 	@sh tests/support/deps.sh bench
 	@$(MAKE) -s $(JOBS) all
@@ -301,13 +327,36 @@ install: all page                       ## into PREFIX=/usr/local (DESTDIR= for 
 	sed 's|/usr/share/infcgi|$(PREFIX)/share/infcgi|' nginx/infcgi-http.conf > $(DEST)/share/infcgi/nginx/infcgi-http.conf
 	install -m 644 nginx/systemd/infcgi.socket $(DEST)/lib/systemd/system/infcgi.socket
 	sed 's|/usr/|$(PREFIX)/|' nginx/systemd/infcgi.service > $(DEST)/lib/systemd/system/infcgi.service
+	sed -f nginx/systemd/template.sed nginx/systemd/infcgi.socket > $(DEST)/lib/systemd/system/infcgi@.socket
+	sed -f nginx/systemd/template.sed nginx/systemd/infcgi.service | sed 's|/usr/|$(PREFIX)/|' > $(DEST)/lib/systemd/system/infcgi@.service
 	install -D -m 644 nginx/systemd/infcgi-gpu.conf $(DEST)/share/infcgi/systemd/infcgi-gpu.conf
 	install -m 644 docs/ops/*.md $(DEST)/share/doc/infcgi/ops
 	install -D -m 644 docs/man/infcgi.1 $(DEST)/share/man/man1/infcgi.1
 	install -D -m 644 docs/man/infcgi.bash $(DEST)/share/bash-completion/completions/infcgi
+deb:                                    ## Debian packages into build/deb, lintian clean
+	@sh tests/support/deps.sh deb
+	@$(MAKE) -s page
+	@bash nginx/deb.sh $(DEB) $(PAGE) >$(DEB).log 2>&1 || { tail -n 30 $(DEB).log >&2; exit 1; }
+	@lintian --allow-root --fail-on error,warning $(DEB)/*.changes
+	@ls $(DEB)/*.deb
+deb-test: deb                           ## those packages in a bare Debian 12: autopkgtest, and every command of docs/ops/install.md (root; fetches 300 MB)
+	@sh tests/support/deps.sh deb-test
+	@bash tests/deb/deb_test.sh $(DEB)
+deb-reproducible: deb                   ## those packages built again in another folder, time zone and language: the same bytes
+	@bash tests/deb/reproducible.sh $(DEB) $(PAGE)
+image-test: page                        ## the image of nginx/Containerfile, built with buildah over the bare Debian of deb-test, and asked
+	@sh tests/support/deps.sh image-test
+	@bash tests/deb/image_test.sh
+sbom: all                               ## what the program and the page are made of, as CycloneDX: build/<variant>/infcgi.cdx.json
+	@nginx/sbom.py $(B)/infcgi $(B)/infcgi.cdx.json
+$(SBOM)/.ok: tests/deb/requirements.txt
+	@echo "  VENV $(SBOM)"; rm -rf $(SBOM); mkdir -p build; python3 -m venv $(SBOM)
+	@$(SBOM)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
+sbom-test: sbom $(SBOM)/.ok             ## that list against CycloneDX's schema
+	@$(SBOM)/bin/python tests/deb/sbom_test.py $(B)/infcgi.cdx.json $(B)/infcgi
 clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all page unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench chat calls vectors tokenizer-agreement docs lint deps run test test-long test-e2e check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http peer-loads peer-tests ci install clean help
+.PHONY: all page unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench schemas chat calls vectors tokenizer-agreement docs lint deps run test test-long test-e2e replay check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http bench-load test-load peer-loads peer-tests ci install deb deb-test deb-reproducible image-test sbom sbom-test clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

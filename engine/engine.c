@@ -214,7 +214,7 @@ static struct engine_device device_of(struct engine *e, const struct backend_dev
                                   .choice = keep(e, d->choice, strlen(d->choice)),
                                   .note = keep(e, d->note, strlen(d->note)),
                                   .weights = has->weights,
-                                  .kv = has->page * (uint64_t)cfg->n_pages,
+                                  .kv = has->page * (uint64_t)cfg->n_pages + has->window * (uint64_t)cfg->n_windows,
                                   .states = has->state * (uint64_t)cfg->n_states,
                                   .activations = has->activations};
 }
@@ -334,7 +334,11 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     sc->logits = bi.logits;
     sc->max_begun = bi.max_begun;
     sc->max_best = bi.max_best;
+    e->info.max_seqs = sc->max_seqs;
+    e->info.max_waiting = sc->queue_max;
     sc->has_spare_cpu = b.cfg.n_threads < pool_cpu_count();
+    TRY(engine_open_snapshots(e, cfg, &b, info));
+    sc->disk = e->disk;
     return ERR_OK;
 }
 
@@ -476,6 +480,8 @@ static enum err measure(struct engine *e, const struct engine_config *cfg, struc
     *out = (struct engine_memory){.weight_bytes = b.takes.weights,
                                   .kv_bytes = b.pool_bytes,
                                   .kv_tokens = (uint64_t)sc.n_pages * KV_PAGE_TOKENS,
+                                  .seq_tokens = (uint64_t)sched_least_pages(&sc) * KV_PAGE_TOKENS,
+                                  .window_tokens = (uint64_t)sc.n_windows * KV_PAGE_TOKENS,
                                   .activation_bytes = b.takes.activations,
                                   .n_ctx = e->info.n_ctx,
                                   .n_threads = b.cfg.n_threads};
@@ -504,6 +510,7 @@ void engine_close(struct engine **engine)
         return;
     }
     sched_free(&e->sched);
+    kv_disk_close(&e->disk);
     if (e->model != NULL) {
         e->backend->close(&e->model);
     }
@@ -566,3 +573,8 @@ void engine_token_bytes(const struct engine *e, int32_t id, struct buf *out)
 }
 
 void engine_get_stats(const struct engine *e, struct sched_stats *out) { sched_get_stats(e->sched, out); }
+
+void engine_get_share(const struct engine *e, uint64_t key, uint64_t *n_running, uint64_t *n_waiting)
+{
+    sched_get_share(e->sched, key, n_running, n_waiting);
+}

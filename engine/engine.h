@@ -58,7 +58,7 @@ struct engine_config {
     const char *cache_type_v; /* values; the same */
     int n_threads;            /* 0 = CPUs this process may run on */
     uint32_t n_ctx;           /* longest sequence in tokens; 0 = the model's training context, at most 32768 */
-    uint64_t kv_tokens;       /* tokens the KV pool holds, for all sequences; 0 = 32768, at least n_ctx */
+    uint64_t kv_tokens;       /* tokens the KV pool holds, for all sequences; 0 = 32768, at least what the longest one takes */
     int max_seqs;             /* sequences in one batch; 0 = 16 */
     int max_batch_rows;       /* token rows in one step; 0 = 512 */
     int queue_max_requests;   /* waiting requests before 503; 0 = 256 */
@@ -68,6 +68,12 @@ struct engine_config {
     const char
         *quantize; /* type that weights of F32, F16, BF16 become: "q8_0" (plan_quantize.h); NULL or "off": none */
     const char *pack_cache; /* OPTIONAL: folder for what the next start needs not prepare again (backend.h) */
+    /* OPTIONAL: folder where KV pages and recurrent states outlive the process (kv_disk.h), and what they may take there in all. */
+    const char *cache_dir;
+    uint64_t cache_disk_bytes;
+    /* OPTIONAL: told, also later and from another thread, that snapshots have stopped, why, and that they go on: a sentence. */
+    void (*snapshots)(void *arg, const char *text);
+    void *snapshots_arg;
     /* OPTIONAL: a format's name or the path of a Jinja file, in place of the model file's chat template; its marks are
      * marks (tokenizer.h). */
     const char *chat_template;
@@ -127,6 +133,7 @@ struct engine_model_info {
     struct engine_sampling sampling;    /* all set: the configuration's, else the file's, else 1, 1, 0, 0 (OpenAI's), and no penalties */
     uint64_t fingerprint;               /* of metadata and tensor directory: same file, same value */
     int n_threads;
+    int max_seqs, max_waiting; /* sequences that are computed at once; that may wait */
 };
 
 /* Opens a model. Fails with any model file code, ERR_NOMEM, ERR_MEMORY_LIMIT, ERR_UNSUPPORTED_CPU, ERR_CONFIG,
@@ -144,6 +151,8 @@ struct engine_memory {
     uint64_t weight_bytes; /* packed */
     uint64_t kv_bytes;     /* the pool, of kv_tokens, and recurrent states */
     uint64_t kv_tokens;
+    uint64_t seq_tokens;   /* of them, that the longest sequence takes at most: n_ctx in whole pages, or a window and a batch */
+    uint64_t window_tokens; /* of kv_tokens, those that layers with a window have room for, where others see everything; else 0 */
     uint64_t activation_bytes;
     uint32_t n_ctx;
     int n_threads;
@@ -158,8 +167,9 @@ void engine_close(struct engine **e);
 
 /* Computes a few short sequences, and the ids of a conversation, so that the first request finds memory, code and
  * estimates warm; for two seconds at most, and a step. Call it once, before any request, if at all. It leaves no trace:
- * no cached prefix, and statistics begin behind it. */
-void engine_warm(struct engine *e);
+ * no cached prefix, and statistics begin behind it. Returns what the first of them broke off with, as requests then will: ERR_NUMERICAL,
+ * ERR_LOST and the like. */
+enum err engine_warm(struct engine *e, struct err_info *info);
 
 const struct engine_model_info *engine_model(const struct engine *e);
 
@@ -242,6 +252,7 @@ struct engine_params {
     const int32_t *think_end; /* [n_think_end], borrowed for the call that submits */
     size_t n_think_end;
     const char *cache_salt; /* OPTIONAL: prefixes are shared only between requests of the same salt */
+    bool keeps_no_snapshots; /* the prefix goes to no disk, as no other request has the salt */
     uint64_t deadline_ns;   /* on clock_now_ns; 0 = none */
     uint64_t request_id;    /* for the log */
 };
@@ -271,9 +282,11 @@ MUST_CHECK enum err engine_check_generates(const struct engine *e, struct err_in
 MUST_CHECK enum err engine_check_submit(const struct engine *e, const int32_t *ids, size_t n_ids,
                                         const struct engine_params *p, struct err_info *info);
 
-/* The sequences of one request, which share its turns: places in the batch go round over the keys of requests, then
- * over the requests of a key. key: whose request it is, 0 = nobody's; n: sequences it will submit in all. ERR_NOMEM. */
-MUST_CHECK enum err engine_group_open(struct engine *e, uint64_t key, size_t n, struct sched_group **out);
+/* The sequences of one request, which share its turns: the engine's time is shared by the keys of requests, as their
+ * weights say, then goes round over the requests of a key. whose: OPTIONAL; n: sequences it will submit in all.
+ * ERR_NOMEM. */
+MUST_CHECK enum err engine_group_open(struct engine *e, const struct sched_share *whose, size_t n,
+                                      struct sched_group **out);
 
 /* How many more may be submitted now; 0 = later, when earlier ones have ended, or never, while none has been taken: the
  * queue is full. Once some were taken, as many may always be there at a time. */
@@ -339,6 +352,9 @@ void engine_cancel(struct engine_stream *s);
 /* Counts so far; exact after SCHED_END. */
 void engine_stream_usage(const struct engine_stream *s, struct sched_usage *out);
 
+/* The same from any thread while the stream is open; tokens that a stop string cut off are counted. */
+void engine_stream_look(const struct engine_stream *s, struct sched_usage *out);
+
 /* Cancels if still running, and frees. */
 void engine_stream_close(struct engine_stream **s);
 
@@ -396,6 +412,9 @@ void engine_embedding_close(struct engine_embedding **w);
 /* --- statistics ------------------------------------------------------------------------------------------------- */
 
 void engine_get_stats(const struct engine *e, struct sched_stats *out);
+
+/* Sequences of a key now. */
+void engine_get_share(const struct engine *e, uint64_t key, uint64_t *n_running, uint64_t *n_waiting);
 
 struct engine_grammar_stats {
     uint64_t n_made, n_reused, n_kept; /* grammars read; requests that found theirs; grammars that are kept now */

@@ -24,6 +24,7 @@ struct engine {
     struct backend_parts parts;
     const struct backend *backend; /* of these */
     struct backend_model *model;
+    struct kv_disk *disk; /* snapshots; NULL = there are none */
     struct sched *sched;
     struct engine_head *head; /* of the arena: what embeddings or scores are made by; NULL = states are embeddings */
     struct engine_model_info info;
@@ -53,6 +54,11 @@ MUST_CHECK enum err engine_plan(struct engine *e, const struct engine_config *cf
 /* .. which says that the device or the operator's limit has no room for it. */
 MUST_CHECK enum err engine_check_memory(const struct engine *e, const struct engine_config *cfg,
                                         const struct engine_backend *b, struct err_info *info);
+
+/* Opens e->disk where the operator asked for it and the model keeps anything (engine_snapshots.c), once the back end is open. ERR_CONFIG,
+ * ERR_NOMEM; what else goes wrong leaves the engine without snapshots, as cfg->snapshots is told. */
+MUST_CHECK enum err engine_open_snapshots(struct engine *e, const struct engine_config *cfg, const struct engine_backend *b,
+                                          struct err_info *info);
 
 /* Is the prompt 1 to `room` tokens in range? Errors as engine_submit's (engine_stream.c). */
 MUST_CHECK enum err engine_check_prompt(const struct engine *e, const int32_t *ids, size_t n, size_t room,

@@ -43,10 +43,10 @@ static enum err plan_drafts(const struct engine_config *cfg, struct sched_config
 
 /* Room in the KV cache: what waits for its turn and what runs, of an encoder, which keeps nothing; else much, which
  * later prompts find again. */
-static uint64_t default_kv_tokens(const struct engine *e, uint32_t n_ctx, const struct sched_config *sc)
+static uint64_t default_kv_tokens(uint64_t least, const struct sched_config *sc)
 {
     uint64_t encoder = 2 * (uint64_t)sc->max_rows + (uint64_t)sc->max_seqs * KV_PAGE_TOKENS;
-    return MAX_OF((uint64_t)n_ctx, e->plan->is_bidirectional ? encoder : (uint64_t)DEFAULT_KV_TOKENS);
+    return MAX_OF(least, sc->is_bidirectional ? encoder : (uint64_t)DEFAULT_KV_TOKENS);
 }
 
 /* Recurrent states of so many bytes: of all that run, and of prefixes. */
@@ -57,6 +57,12 @@ static int32_t count_states(const struct sched_config *sc, size_t bytes)
     }
     size_t kept = MIN_OF(KEPT_STATE_BYTES / bytes, (size_t)sc->n_pages / PAGES_PER_KEPT_STATE);
     return sc->max_seqs + (int32_t)MAX_OF(kept, 1u);
+}
+
+/* Window pages beside so many pages, where only some layers have a window. */
+static int32_t count_windows(const struct sched_config *sc, int32_t n_pages)
+{
+    return sc->local_window != 0 ? MIN_OF(n_pages, sched_useful_windows(sc)) : 0;
 }
 
 /* Limits of the scheduler and the back end but for states, from what the operator asked for and the model has. */
@@ -78,26 +84,29 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
                        "batch-size: expected ctx-size %u or more, as this model computes a text in one piece; found %d",
                        n_ctx, sc->max_rows);
     }
-    uint64_t kv_tokens = cfg->kv_tokens != 0 ? cfg->kv_tokens : default_kv_tokens(e, n_ctx, sc);
-    if (kv_tokens < n_ctx || kv_tokens > (uint64_t)INT32_MAX - KV_PAGE_TOKENS) {
-        return err_set(info, ERR_CONFIG, "kv-tokens", "kv-tokens: expected ctx-size %u or more, found %" PRIu64, n_ctx,
-                       kv_tokens);
+    sc->n_ctx = (int32_t)n_ctx;
+    sc->is_bidirectional = is_encoder;
+    sc->window = plan_window(e->plan);
+    sc->local_window = plan_local_window(e->plan);
+    uint64_t least = MIN_OF((uint64_t)n_ctx, (uint64_t)sched_least_pages(sc) * KV_PAGE_TOKENS);
+    uint64_t kv_tokens = cfg->kv_tokens != 0 ? cfg->kv_tokens : default_kv_tokens(least, sc);
+    if (kv_tokens < least || kv_tokens > (uint64_t)INT32_MAX - KV_PAGE_TOKENS) {
+        return err_set(info, ERR_CONFIG, "kv-tokens",
+                       least < n_ctx ? "kv-tokens: expected the %" PRIu64 " of a window and batch-size or more, found %" PRIu64
+                                     : "kv-tokens: expected ctx-size %" PRIu64 " or more, found %" PRIu64,
+                       least, kv_tokens);
     }
     e->info.n_ctx = n_ctx;
-    sc->n_ctx = (int32_t)n_ctx;
     sc->n_vocab = (int32_t)e->plan->n_vocab;
     sc->n_pages = (int32_t)((kv_tokens + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS);
+    sc->n_windows = count_windows(sc, sc->n_pages);
     sc->n_embd = e->plan->has_hidden ? (int32_t)e->plan->n_embd : 0;
-    sc->is_bidirectional = is_encoder;
     int32_t affordable = (int32_t)(LOGITS_BYTES / (sizeof(float) * e->plan->n_vocab));
     sc->max_logits = MIN_OF(sc->max_seqs + EXTRA_LOGITS, MAX_OF(affordable, DRAFT_MAX + 1));
     sc->max_logits = MAX_OF(sc->max_logits, sc->max_seqs);
     sc->queue_max = cfg->queue_max_requests != 0 ? cfg->queue_max_requests : DEFAULT_QUEUE;
     return ERR_OK;
 }
-
-/* For the longest sequence. */
-static int32_t least_pages(const struct sched_config *sc) { return (sc->n_ctx + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
 
 /* Fewer pages than the default where the device lacks room for them beside all else that was measured; room for the
  * longest sequence in any case. */
@@ -108,8 +117,8 @@ static int32_t default_pages(const struct sched_config *sc, const struct engine_
     for (int i = BACKEND_DEVICE; i < BACKEND_MEMORIES; i++) {
         left.bytes[i] -= left.bytes[i] / BACKEND_DEVICE_PART;
     }
-    int32_t fit = backend_pages_that_fit(&left, &b->measure, sc->n_states);
-    return MAX_OF(MIN_OF(sc->n_pages, fit), least_pages(sc));
+    int32_t fit = backend_pages_that_fit(&left, &b->measure, &b->cfg);
+    return MAX_OF(MIN_OF(sc->n_pages, fit), sched_least_pages(sc));
 }
 
 /* The type of keys or values if the CPU has it; else NULL, its first. */
@@ -124,7 +133,8 @@ static enum err place_layers(struct engine *e, const struct engine_config *cfg, 
                              struct backend_config *bc, struct err_info *info)
 {
     struct backend_config least = *bc;
-    least.n_pages = cfg->kv_tokens != 0 ? sc->n_pages : least_pages(sc);
+    least.n_pages = cfg->kv_tokens != 0 ? sc->n_pages : sched_least_pages(sc);
+    least.n_windows = count_windows(sc, least.n_pages);
     TRY(backend_layers_place(cfg->gpu_layers, e->plan, &least, &e->parts, info));
     if (e->unfit != NULL) {
         backend_layers_move(e->unfit, &e->parts);
@@ -152,6 +162,7 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
                                   .pin = cfg->pin,
                                   .n_threads = cfg->n_threads != 0 ? cfg->n_threads : pool_cpu_count(),
                                   .n_pages = sc->n_pages,
+                                  .n_windows = sc->n_windows,
                                   .n_states = sc->n_states,
                                   .max_rows = sc->max_rows,
                                   .max_logits = sc->max_logits,
@@ -173,10 +184,11 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
     TRY(e->backend->measure(e->plan, bc, &out->measure, info));
     if (cfg->kv_tokens == 0) {
         bc->n_pages = sc->n_pages = default_pages(sc, out);
+        bc->n_windows = sc->n_windows = count_windows(sc, sc->n_pages);
         TRY(e->backend->measure(e->plan, bc, &out->measure, info)); /* fewer pages want less beside them, too */
     }
     out->takes = backend_bytes_all(&out->measure);
-    TRY(backend_pool_bytes(&out->takes, sc->n_pages, sc->n_states, &out->pool_bytes, info));
+    TRY(backend_pool_bytes(&out->takes, bc, &out->pool_bytes, info));
     return plan_drafts(cfg, sc, info);
 }
 
@@ -199,8 +211,10 @@ static enum err refuse_device(const struct engine *e, const struct engine_backen
     int32_t n_fit;
     size_t pages, states;
     TRY(backend_part_device(&e->parts.at[part], &b->cfg, &d, info));
-    TRY(backend_pool_bytes(need, b->cfg.n_pages, 0, &pages, info));
-    TRY(backend_pool_bytes(need, 0, b->cfg.n_states, &states, info));
+    const struct backend_config only_pages = {.n_pages = b->cfg.n_pages, .n_windows = b->cfg.n_windows},
+                                only_states = {.n_states = b->cfg.n_states};
+    TRY(backend_pool_bytes(need, &only_pages, &pages, info));
+    TRY(backend_pool_bytes(need, &only_states, &states, info));
     TRY(backend_layers_that_fit(e->parts.at[part].backend, e->plan, &b->cfg, &n_fit, info));
     char way[64], id[BACKEND_ID_BYTES + 16] = "";
     if (d.id[0] != '\0') {
@@ -223,7 +237,7 @@ static enum err check_devices(const struct engine *e, const struct engine_backen
         int own = backend_parts_memory(&e->parts, i);
         const struct backend_device d = {.bytes = {0, b->device.bytes[own]}};
         const struct backend_measure m = {.bytes = {{0}, b->measure.bytes[own]}};
-        if (b->device.bytes[own] != 0 && backend_pages_that_fit(&d, &m, b->cfg.n_states) < b->cfg.n_pages) {
+        if (b->device.bytes[own] != 0 && backend_pages_that_fit(&d, &m, &b->cfg) < b->cfg.n_pages) {
             return refuse_device(e, b, i, info);
         }
     }
@@ -236,7 +250,7 @@ static enum err check_host(const struct engine_config *cfg, const struct engine_
     const struct backend_bytes need = backend_host_bytes(&b->device, &b->measure);
     const struct backend_device d = {.bytes = {b->device.bytes[BACKEND_HOST]}};
     const struct backend_measure m = {.bytes = {need}};
-    int32_t most = backend_pages_that_fit(&d, &m, b->cfg.n_states);
+    int32_t most = backend_pages_that_fit(&d, &m, &b->cfg);
     const char *option = cfg->kv_tokens != 0 ? "kv-tokens" : "ctx-size";
     return b->cfg.n_pages <= most
                ? ERR_OK

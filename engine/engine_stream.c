@@ -17,7 +17,7 @@ struct pending {
     size_t text_end; /* offset behind its text, counted from the start of the stream's text */
 };
 
-enum { MAX_PENDING = ENGINE_MAX_STOP_BYTES + 8 }; /* each held-back token but the last few holds a byte at least */
+enum { FEW_PENDING = 8 }; /* each held-back token but so many holds a byte at least of what may be a stop string */
 
 struct engine_stream {
     struct engine *engine;
@@ -28,15 +28,15 @@ struct engine_stream {
     bool lacks_text;   /* there was no memory for some: what comes is not what was sampled */
     size_t n_decoded;  /* bytes of text so far, released or held */
     size_t n_released; /* bytes given out */
-    struct pending pending[MAX_PENDING];
-    int n_pending;
     struct buf text;          /* of the event last given out */
     struct buf decoded;       /* scratch */
     struct engine_event end;  /* what SCHED_END will say, once is_stopped */
     int32_t n_taken;          /* tokens read from the scheduler */
     int32_t n_cut;            /* tokens sampled but cut off by a stop string */
     struct sched_usage usage; /* frozen at the end */
-    char stop_text[];         /* the stop strings, a NUL behind each */
+    char *stop_text;          /* the stop strings, a NUL behind each; of this block, behind pending */
+    int n_pending, max_pending;
+    struct pending pending[]; /* [max_pending] */
 };
 
 void engine_params_init(const struct engine *e, struct engine_params *p)
@@ -189,6 +189,7 @@ static struct sched_request make_request(const struct engine *e, const struct en
         .vocab = p->grammar != NULL ? e->vocab : NULL, /* which then is there */
         .sampling = p->sampling,
         .salt = p->cache_salt,
+        .keeps_no_snapshots = p->keeps_no_snapshots,
         .deadline_ns = p->deadline_ns,
     };
     r.sampling.choice = q->choice;
@@ -202,14 +203,18 @@ static struct sched_request make_request(const struct engine *e, const struct en
 
 static enum err new_stream(struct engine *e, const struct engine_params *p, struct engine_stream **out)
 {
-    size_t bytes = sizeof(struct engine_stream);
+    size_t stop_bytes = 0, longest = 0;
     for (size_t i = 0; i < p->n_stop; i++) {
-        bytes += p->stop_len[i] + 1;
+        stop_bytes += p->stop_len[i] + 1;
+        longest = MAX_OF(longest, p->stop_len[i]);
     }
-    struct engine_stream *s = *out = mem_zalloc(bytes, MEM_REQUEST);
+    size_t n = longest + FEW_PENDING; /* an entry has room for alternatives: as many of them as could ever be used were 48 KiB */
+    struct engine_stream *s = *out = mem_zalloc(sizeof *s + n * sizeof s->pending[0] + stop_bytes, MEM_REQUEST);
     if (s == NULL) {
         return ERR_NOMEM;
     }
+    s->max_pending = (int)n;
+    s->stop_text = (char *)&s->pending[n];
     s->engine = e;
     s->show_special = p->show_special;
     s->detok.started = true; /* a completion's leading space is its own */
@@ -302,9 +307,9 @@ enum err engine_submit(struct engine *e, const int32_t *ids, size_t n_ids, const
     return engine_submit_all(e, NULL, p, &one, 1, out, info);
 }
 
-enum err engine_group_open(struct engine *e, uint64_t key, size_t n, struct sched_group **out)
+enum err engine_group_open(struct engine *e, const struct sched_share *whose, size_t n, struct sched_group **out)
 {
-    return sched_group_new(e->sched, key, (int32_t)MIN_OF(n, (size_t)INT32_MAX), out);
+    return sched_group_new(e->sched, whose, (int32_t)MIN_OF(n, (size_t)INT32_MAX), out);
 }
 
 size_t engine_group_room(struct sched_group *g) { return (size_t)sched_group_room(g); }
@@ -417,7 +422,7 @@ static bool give_ready(struct engine_stream *s, struct engine_event *out)
         return true;
     }
     if (!s->is_stopped) {
-        return s->n_pending == MAX_PENDING && give_pending(s, s->stop.held.len, out);
+        return s->n_pending == s->max_pending && give_pending(s, s->stop.held.len, out);
     }
     s->n_cut = is_cut ? s->n_pending : 0; /* tokens that lie wholly or partly in the stop string's cut */
     s->n_cut -= is_cut && s->n_pending > 0 && releasable > 0 ? 1 : 0;
@@ -477,6 +482,8 @@ void engine_stream_usage(const struct engine_stream *s, struct sched_usage *out)
         sched_seq_usage(s->seq, out);
     }
 }
+
+void engine_stream_look(const struct engine_stream *s, struct sched_usage *out) { sched_seq_usage(s->seq, out); }
 
 void engine_stream_close(struct engine_stream **stream)
 {

@@ -26,22 +26,34 @@ static void make_prompt(const struct engine *e, int which, int32_t *ids)
     }
 }
 
-/* n sequences at once, each of which generates one token less than the one before. What goes wrong here goes wrong in
- * requests too, and is told there. */
-static void generate(struct engine *e, int n, uint64_t deadline_ns)
+/* The first thing that went wrong; not the time limit, nor a queue for fewer, nor that a model gives neither text nor embeddings. */
+static enum err keep(enum err first, enum err err, const struct err_info *why, struct err_info *info)
+{
+    if (first != ERR_OK || err == ERR_OK || err == ERR_DEADLINE || err == ERR_UNSUPPORTED_ENDPOINT ||
+        err == ERR_OVERLOADED) {
+        return first;
+    }
+    return why != NULL && why->code == err ? (*info = *why).code : err_set(info, err, NULL, "%s", err_text(err));
+}
+
+/* n sequences at once, each of which generates one token less than the one before. */
+static enum err generate(struct engine *e, int n, uint64_t deadline_ns, struct err_info *info)
 {
     struct engine_stream *streams[WARM_SEQS] = {NULL};
     struct engine_params p;
     struct engine_event ev;
-    struct err_info info;
+    struct err_info why = {0};
     int32_t ids[WARM_TOKENS];
+    enum err first = ERR_OK;
     engine_params_init(e, &p);
     p.ignore_eos = true;
     p.deadline_ns = deadline_ns;
     for (int i = 0; i < n; i++) {
         make_prompt(e, i, ids);
         p.max_tokens = WARM_STEPS - i;
-        if (engine_submit(e, ids, MIN_OF((size_t)WARM_TOKENS, e->info.n_ctx - 1), &p, &streams[i], &info) != ERR_OK) {
+        enum err err = engine_submit(e, ids, MIN_OF((size_t)WARM_TOKENS, e->info.n_ctx - 1), &p, &streams[i], &why);
+        first = keep(first, err, &why, info);
+        if (err != ERR_OK) {
             break;
         }
     }
@@ -49,30 +61,39 @@ static void generate(struct engine *e, int n, uint64_t deadline_ns)
         enum err err = ERR_OK;
         while (err == ERR_OK || err == ERR_AGAIN) {
             err = engine_next(streams[i], 1000, &ev);
+            first = err == ERR_OK && ev.kind == SCHED_END ? keep(first, ev.err, ev.why, info) : first;
         }
         engine_stream_close(&streams[i]);
     }
+    return first;
 }
 
-static void embed(struct engine *e, int n, uint64_t deadline_ns)
+static enum err embed(struct engine *e, int n, uint64_t deadline_ns, struct err_info *info)
 {
     struct engine_embedding *texts[WARM_SEQS] = {NULL};
     const struct engine_embed_params p = {.deadline_ns = deadline_ns};
-    struct err_info info;
+    struct err_info why = {0};
     int32_t ids[WARM_TOKENS];
     const float *vector;
+    enum err first = ERR_OK;
     for (int i = 0; i < n; i++) {
         make_prompt(e, i, ids);
         size_t n_ids = MIN_OF((size_t)WARM_TOKENS, e->info.n_ctx);
-        if ((e->info.ranks ? engine_rank : engine_embed)(e, ids, n_ids, &p, &texts[i], &info) != ERR_OK) {
+        enum err err = (e->info.ranks ? engine_rank : engine_embed)(e, ids, n_ids, &p, &texts[i], &why);
+        first = keep(first, err, &why, info);
+        if (err != ERR_OK) {
             break;
         }
     }
     for (int i = 0; i < n && texts[i] != NULL; i++) {
-        while (engine_embedding_wait(texts[i], 1000, &vector, NULL) == ERR_AGAIN) {
-        }
+        enum err err;
+        do {
+            err = engine_embedding_wait(texts[i], 1000, &vector, &why);
+        } while (err == ERR_AGAIN);
+        first = keep(first, err, &why, info);
         engine_embedding_close(&texts[i]);
     }
+    return first;
 }
 
 /* Waits until the scheduler has let go of all, which it does in the step after the last. */
@@ -108,18 +129,17 @@ static void tokenize(const struct engine *e)
     json_decref(messages);
 }
 
-void engine_warm(struct engine *e)
+enum err engine_warm(struct engine *e, struct err_info *info)
 {
+    enum err first = ERR_OK;
     tokenize(e);
     uint64_t deadline_ns = clock_now_ns() + WARM_LIMIT_NS;
     static const int rounds[] = {1, WARM_SEQS};
     for (size_t i = 0; i < ARRAY_LEN(rounds); i++) {
-        if (e->info.generates) {
-            generate(e, rounds[i], deadline_ns);
-        } else {
-            embed(e, rounds[i], deadline_ns);
-        }
+        enum err err = (e->info.generates ? generate : embed)(e, rounds[i], deadline_ns, info);
+        first = first != ERR_OK ? first : err;
     }
     wait_idle(e);
     sched_clear_stats(e->sched); /* nobody asked for it */
+    return first;
 }

@@ -1,8 +1,8 @@
 /* The readers of the option table. Numbers are parsed by hand: strtol takes signs and spaces nobody meant. */
 #include "fcgi/conf.h"
 
-#include "engine/base/io.h"
 #include "fcgi/cmd/cmd.h"
+#include "fcgi/ini.h"
 #include "fcgi/options.h"
 #include "fcgi/options_other.h"
 
@@ -111,6 +111,7 @@ static enum err set_value(struct conf *c, const struct option *o, const char *va
 {
     double d = 0;
     struct conf_list *list = field(c, o);
+    snprintf(c->from[option_index(o)], CONF_FROM_BYTES, "%s", from);
     switch (o->kind) {
     case OPTION_TEXT:
     case OPTION_FILE:
@@ -156,6 +157,10 @@ const char *conf_environment(const char *option)
 
 void conf_default_environment(const char *name, const char *value) { (void)setenv(name, value, 0); }
 
+const char *conf_variable(const char *name) { return getenv(name); }
+
+void conf_set_variable(const char *name, const char *value) { (void)setenv(name, value, 1); }
+
 /* The command's own, or --config alone. */
 static enum err read_environment(struct conf *c, enum conf_command command, bool only_config, struct err_info *info)
 {
@@ -170,51 +175,33 @@ static enum err read_environment(struct conf *c, enum conf_command command, bool
     return ERR_OK;
 }
 
-/* Cuts white space off both ends, in place. */
-static char *trim(char *s)
+/* Who reads a file, and for which command. */
+struct file_reader {
+    struct conf *conf;
+    enum conf_command command;
+    const char *path;
+};
+
+static enum err take_line(void *arg, const struct ini_line *line, struct err_info *info)
 {
-    while (isspace((unsigned char)*s)) {
-        s++;
+    const struct file_reader *r = arg;
+    char where[NAME_BYTES];
+    snprintf(where, sizeof where, "%.40s line %d", r->path, line->number);
+    if (line->section != NULL) {
+        return err_set(info, ERR_CONFIG, where, "%s: expected `name = value`, found a heading", where);
     }
-    char *end = s + strlen(s);
-    while (end > s && isspace((unsigned char)end[-1])) {
-        end--;
+    const struct option *o = option_find(line->name, strlen(line->name), r->command);
+    if (o == NULL || is_config(o)) {
+        return err_set(info, ERR_CONFIG, where, "%s: unknown option '%.64s'", where, line->name);
     }
-    *end = '\0';
-    return s;
+    return set_value(r->conf, o, line->value, where, false, info);
 }
 
 static enum err read_file(struct conf *c, enum conf_command command, const char *path, struct err_info *info)
 {
-    TRY(io_read_file(path, FILE_LIMIT_BYTES, &c->file, info));
-    if (c->file.len > 0 && memchr(c->file.data, 0, c->file.len) != NULL) { /* what stands behind it would be lost */
-        return err_set(info, ERR_CONFIG, "config", "config: expected a text file, found a NUL byte in %.128s", path);
-    }
-    int line = 0;
-    char where[NAME_BYTES];
-    for (char *s = c->file.data, *next; s != NULL && *s != '\0'; s = next) {
-        next = strchr(s, '\n');
-        next = next != NULL ? next : s + strlen(s);
-        next += *next == '\n' ? (*next = '\0', 1) : 0;
-        line++;
-        s = trim(s);
-        if (*s == '\0' || *s == '#' || *s == ';') {
-            continue;
-        }
-        char *equals = strchr(s, '=');
-        snprintf(where, sizeof where, "%.40s line %d", path, line);
-        if (equals == NULL) {
-            return err_set(info, ERR_CONFIG, where, "%s: expected `name = value`, found '%.64s'", where, s);
-        }
-        *equals = '\0';
-        char *name = trim(s);
-        const struct option *o = option_find(name, strlen(name), command);
-        if (o == NULL || is_config(o)) {
-            return err_set(info, ERR_CONFIG, where, "%s: unknown option '%.64s'", where, name);
-        }
-        TRY(set_value(c, o, trim(equals + 1), where, false, info));
-    }
-    return ERR_OK;
+    struct file_reader r = {c, command, path};
+    TRY(ini_load("config", path, FILE_LIMIT_BYTES, &c->file, info));
+    return ini_read(&c->file, "config", path, take_line, &r, info);
 }
 
 /* The command line as it is read. */
@@ -357,6 +344,85 @@ enum err conf_load(struct conf *c, enum conf_command command, int argc, char **a
     }
     TRY(read_environment(c, command, false, info));
     return read_arguments(c, command, argc, argv, false, info);
+}
+
+void conf_write_value(const struct conf *c, const struct option *o, struct buf *out)
+{
+    const void *at = (const char *)c + o->offset;
+    const struct conf_list *list = at;
+    const char *text;
+    switch (o->kind) {
+    case OPTION_TEXT:
+    case OPTION_FILE:
+        text = *(const char *const *)at;
+        buf_puts(out, text != NULL ? text : "");
+        break;
+    case OPTION_FLAG:
+        buf_puts(out, *(const bool *)at ? "on" : "off");
+        break;
+    case OPTION_INTEGER:
+        buf_printf(out, "%" PRId64, *(const int64_t *)at);
+        break;
+    case OPTION_REAL:
+        buf_printf(out, "%.10g", *(const double *)at);
+        break;
+    case OPTION_LIST:
+        for (int i = 0; i < list->n; i++) {
+            buf_printf(out, "%s%d", i > 0 ? "," : "", list->at[i]);
+        }
+        break;
+    }
+}
+
+static bool is_equal(const struct conf *a, const struct conf *b, const struct option *o)
+{
+    struct buf in_a, in_b;
+    buf_init(&in_a, 0, MEM_GENERAL);
+    buf_init(&in_b, 0, MEM_GENERAL);
+    conf_write_value(a, o, &in_a);
+    conf_write_value(b, o, &in_b);
+    bool same = in_a.len == in_b.len && (in_a.len == 0 || memcmp(in_a.data, in_b.data, in_a.len) == 0);
+    buf_fini(&in_a);
+    buf_fini(&in_b);
+    return same;
+}
+
+/* Takes over the value of a live option; a text becomes its table's, as the file that it was read from goes. */
+static void copy_value(struct conf *to, const struct conf *from, const struct option *o)
+{
+    const void *at = (const char *)from + o->offset;
+    if (o->kind == OPTION_TEXT) {
+        *(const char **)field(to, o) = o->words(names_find(o->words, *(const char *const *)at));
+    } else {
+        size_t n = o->kind == OPTION_FLAG ? sizeof(bool) : o->kind == OPTION_REAL ? sizeof(double) : sizeof(int64_t);
+        memcpy(field(to, o), at, n);
+    }
+    memcpy(to->from[option_index(o)], from->from[option_index(o)], CONF_FROM_BYTES);
+}
+
+enum err conf_reread(const struct conf *now, int argc, char **argv, struct conf *next, int *n_changed, char *waiting, size_t cap,
+                     struct err_info *info)
+{
+    struct conf fresh;
+    const struct option *o;
+    size_t n = 0;
+    *next = *now;
+    *n_changed = 0;
+    waiting[0] = '\0';
+    enum err err = conf_load(&fresh, CONF_SERVE, argc, argv, info);
+    for (int i = 0; err == ERR_OK && (o = option_at(i)) != NULL; i++) {
+        if ((o->commands & CONF_SERVE) == 0 || is_equal(now, &fresh, o)) {
+            continue;
+        }
+        if (o->is_live) {
+            copy_value(next, &fresh, o);
+            *n_changed += 1;
+        } else if (n < cap) {
+            n += (size_t)snprintf(waiting + n, cap - n, "%s%s", n > 0 ? ", " : "", o->name);
+        }
+    }
+    conf_fini(&fresh);
+    return err;
 }
 
 void conf_fini(struct conf *c) { buf_fini(&c->file); }

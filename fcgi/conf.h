@@ -19,10 +19,13 @@ enum conf_command {
     CONF_CONVERT = 16,
     CONF_TOKENIZE = 32,
     CONF_DEVICES = 64,
-    CONF_HELP = 128
+    CONF_CTL = 128,
+    CONF_PERPLEXITY = 256,
+    CONF_CHAT = 512,
+    CONF_HELP = 1024 /* the last */
 };
 
-enum { CONF_MAX_VALUES = 16, CONF_MAX_BENCH_SEQS = 64, CONF_MAX_REPETITIONS = 100 };
+enum { CONF_MAX_OPTIONS = 160, CONF_FROM_BYTES = 64, CONF_MAX_VALUES = 16, CONF_MAX_BENCH_SEQS = 64, CONF_MAX_REPETITIONS = 100 };
 
 /* The values of an option that takes several. */
 struct conf_list {
@@ -35,6 +38,8 @@ struct conf {
     const char *alias;
     const char *socket;
     const char *api_key_file;
+    const char *tenants;
+    const char *usage_log;
     const char *cpu;
     bool high_precision;
     bool pin;
@@ -48,18 +53,21 @@ struct conf {
     const char *config;
     const char *chat_template;
     const char *pack_cache;
+    const char *cache_dir;
     const char *quantize;
     const char *prompt;
     int64_t threads, ctx_size, kv_tokens, parallel, batch_size, queue_max, memory_limit_mib, request_memory_mib,
         draft_max;
-    int64_t max_connections, body_limit_kib, response_memory_mib, drain_s, ping_s, timeout_s;
+    int64_t max_connections, body_limit_kib, response_memory_mib, drain_s, step_limit_s, ping_s, timeout_s;
+    int64_t cache_disk_mib;
     int64_t n_predict, seed;
     int64_t limit_predict; /* of serve */
     int64_t reasoning_budget;
     const char *reasoning_budget_message;
     const char *reasoning, *reasoning_format, *reasoning_effort, *chat_template_kwargs;
     struct engine_sampling sampling;
-    bool check_config, drain_close, strict_api, any_model, share_cache, no_slots, no_prefill_assistant, metrics, help, version, chat;
+    bool check_config, master;
+    bool drain_close, strict_api, any_model, share_cache, no_slots, no_prefill_assistant, metrics, help, version, chat;
     struct conf_list n_prompt, n_gen, n_depth, n_seqs, batch_sizes, thread_counts; /* of bench */
     int64_t repetitions;
     const char *output;
@@ -69,8 +77,18 @@ struct conf {
     const char *text; /* of tokenize */
     bool ids, no_bos, parse_special;
     const char *format; /* of help */
-    bool json;          /* of devices */
+    bool json;          /* of devices, ctl, perplexity */
+    const char *admin_socket; /* of serve */
+    double slow_log_s;
+    const char *slow_log_file;
+    const char *log_level;
+    const char *ctl_socket, *history; /* of ctl; of ctl and chat */
+    const char *text_file;            /* of perplexity */
+    int64_t window, chunks;
+    const char *system; /* of chat */
+    int64_t answer_tokens;
     struct buf file;    /* text of --config, which the strings above may point into */
+    char from[CONF_MAX_OPTIONS][CONF_FROM_BYTES]; /* who said so, by the row of options.c: "command line"; "" = nobody */
 };
 
 /* Reads argv[1..argc) after the file and the environment. argv may hold options of `command` alone; the file serves all
@@ -79,14 +97,29 @@ struct conf {
 MUST_CHECK enum err conf_load(struct conf *c, enum conf_command command, int argc, char **argv, struct err_info *info);
 void conf_fini(struct conf *c);
 
+/* Of a server: *next becomes *now, which must outlive it, with the values of live options (options.h) that are read anew. *n_changed: so
+ * many are others; waiting[0..cap): names of options that are others, too, and are not live, "model, threads". ERR_CONFIG as conf_load:
+ * *next is then not to be used. */
+MUST_CHECK enum err conf_reread(const struct conf *now, int argc, char **argv, struct conf *next, int *n_changed, char *waiting, size_t cap,
+                                struct err_info *info);
+
 /* ERR_CONFIG: an option that the command cannot do without is missing. */
 MUST_CHECK enum err conf_check(const struct conf *c, enum conf_command command, struct err_info *info);
+
+struct option;
+
+/* Appends the value of an option as one would give it; nothing where there is none. */
+void conf_write_value(const struct conf *c, const struct option *o, struct buf *out);
 
 /* The value of the environment variable of an option ("cpu": INFCGI_CPU), or NULL. */
 const char *conf_environment(const char *option);
 
 /* Gives a library's own variable a value, unless the user has given it one. Before any thread starts. */
 void conf_default_environment(const char *name, const char *value);
+
+/* The environment variable of that very name, which is no option's, or NULL; and giving it a value, before any thread starts. */
+const char *conf_variable(const char *name);
+void conf_set_variable(const char *name, const char *value);
 
 /* Decimal integer with an optional minus; false, and *out unchanged, for anything else or when it does not fit. */
 MUST_CHECK bool conf_parse_integer(const char *s, int64_t *out);

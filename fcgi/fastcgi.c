@@ -10,6 +10,8 @@
 #include "fcgi/memory.h"
 #include "fcgi/records.h"
 #include "fcgi/reply.h"
+#include "fcgi/unix_socket.h"
+#include "fcgi/worker.h"
 
 #include <errno.h>
 #include <fcgiapp.h>
@@ -26,9 +28,7 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
-#include <sys/un.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -36,7 +36,9 @@ enum {
     BACKLOG = 4096,          /* capped by net.core.somaxconn; a full backlog is an instant 502 from nginx */
     LISTEN_FD = 0,
     SILENT_MS = 10000, /* nginx speaks at once; what has said nothing for so long is closed */
-    STOP_MS = 2000,    /* the same once the server stops: who spoke no sooner is not nginx */
+    FULL_MS = 500,     /* the same while others wait for its place, */
+    STOP_MS = 2000,    /* and once the server stops: who spoke no sooner is not nginx */
+    LOOK_MS = 250,     /* between two looks at who is silent */
     /* Freed memory goes back to the system when the last request has ended and one before it held this much, or when
      * many together did: */
     TRIM_IDLE_BYTES = 4 << 20,
@@ -54,6 +56,7 @@ struct fastcgi_request {
     void *gone_arg;
     int watched_fd;       /* -1: none; changes with watch_lock held */
     atomic_bool has_left; /* the client, as far as a watch told */
+    bool is_abandoned;    /* fastcgi_abandon came; changes with watch_lock held */
     struct mem_account account; /* of what its requests hold, one after the other */
 };
 
@@ -72,9 +75,12 @@ static struct {
     void *arg;
     struct fastcgi_request *requests; /* [max_connections], one a thread; never freed, an event may still name one */
     struct silent *silent;            /* [max_connections], the poller's */
+    bool is_short;                    /* of descriptors or memory, when it accepted last; the poller's */
     atomic_int n_silent;
     atomic_int n_active;       /* ready or being served */
     atomic_size_t freed_bytes; /* by requests since the last trim, about */
+    atomic_ullong n_accepted, n_full; /* connections taken; times that there was no room for another */
+    atomic_int most_open;
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t has_ready, has_stopped;
     int *ready; /* ring [max_connections] of connections that a thread should take */
@@ -82,7 +88,7 @@ static struct {
     int n_open; /* silent, ready or being served */
     int limit;  /* most of them, if fewer than max_connections; 0: not set */
     int n_threads, n_idle;
-    bool is_listening, is_stopping;
+    bool is_listening, is_stopping, is_held;
 } server = {
     .lock = PTHREAD_MUTEX_INITIALIZER, .has_ready = PTHREAD_COND_INITIALIZER, .has_stopped = PTHREAD_COND_INITIALIZER};
 
@@ -100,50 +106,11 @@ static enum err check_inherited(struct err_info *info)
     return ERR_OK;
 }
 
-/* Is somebody listening at the address? */
-static bool is_live(const struct sockaddr_un *address)
-{
-    int probe = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    bool live = probe >= 0 && connect(probe, (const struct sockaddr *)address, sizeof *address) == 0;
-    if (probe >= 0) {
-        close(probe);
-    }
-    return live;
-}
-
 enum err fastcgi_listen(const char *path, int *fd, struct err_info *info)
 {
     *fd = LISTEN_FD;
-    if (path == NULL) {
-        return check_inherited(info);
-    }
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    if (strlen(path) >= sizeof address.sun_path) {
-        return err_set(info, ERR_CONFIG, "socket", "socket: expected a path of at most %zu bytes, found %zu",
-                       sizeof address.sun_path - 1, strlen(path));
-    }
-    memcpy(address.sun_path, path, strlen(path) + 1);
-    if (is_live(&address)) {
-        return err_set(info, ERR_ADDRESS_IN_USE, "socket", "socket: another process listens on %s", path);
-    }
-    struct stat st;
-    if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode)) {
-        unlink(path);
-    }
-    int s = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    mode_t mask = umask(0117); /* 0660: nginx's group, nobody else */
-    bool ok = s >= 0 && bind(s, (const struct sockaddr *)&address, sizeof address) == 0 && listen(s, BACKLOG) == 0;
-    int reason = errno;
-    umask(mask);
-    if (!ok) {
-        if (s >= 0) {
-            close(s);
-        }
-        return err_set(info, reason == EADDRINUSE ? ERR_ADDRESS_IN_USE : ERR_IO, "socket", "cannot listen on %s: %s",
-                       path, strerror(reason));
-    }
-    *fd = s;
-    return ERR_OK;
+    /* 0660: nginx's group, nobody else */
+    return path == NULL ? check_inherited(info) : unix_socket_listen(path, 0660, BACKLOG, "socket", fd, info);
 }
 
 /* --- the poller --------------------------------------------------------------------------------------------------- */
@@ -198,13 +165,14 @@ static void hand_over(int fd)
 /* Takes the listener into the poll or out of it, as there is room for connections. Called with the lock held. */
 static void listen_if_room(void)
 {
-    bool want = !server.is_stopping && server.n_open < server.max_connections &&
+    bool want = !server.is_stopping && !server.is_held && server.n_open < server.max_connections &&
                 (server.limit == 0 || server.n_open < server.limit);
     if (want && !server.is_listening) {
         server.is_listening = poll_add(server.fd, EPOLLIN, about(ABOUT_LISTENER, 0));
     } else if (!want && server.is_listening) {
         poll_drop(server.fd);
         server.is_listening = false;
+        atomic_fetch_add(&server.n_full, !server.is_stopping);
     }
 }
 
@@ -212,6 +180,9 @@ static void count_open(int change)
 {
     pthread_mutex_lock(&server.lock);
     server.n_open += change;
+    if (server.n_open > atomic_load(&server.most_open)) {
+        atomic_store(&server.most_open, server.n_open);
+    }
     listen_if_room();
     pthread_mutex_unlock(&server.lock);
 }
@@ -226,8 +197,9 @@ static void accept_one(void)
         return;
     }
     int fd = accept4(server.fd, NULL, NULL, SOCK_CLOEXEC);
+    server.is_short = fd < 0 && (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS);
     if (fd < 0) {
-        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+        if (server.is_short) {
             log_line("warn", "accept_failed errno=%d", errno);
             nanosleep(&pause, NULL);
         }
@@ -240,6 +212,7 @@ static void accept_one(void)
         return;
     }
     count_open(1);
+    atomic_fetch_add(&server.n_accepted, 1);
     server.silent[server.n_silent++] = (struct silent){.fd = fd, .since_ns = clock_now_ns()};
 }
 
@@ -252,32 +225,49 @@ static int forget_silent(int i)
     return fd;
 }
 
+static bool has_come(int fd, short events)
+{
+    struct pollfd p = {.fd = fd, .events = events};
+    return poll(&p, 1, 0) == 1 && (p.revents & (events | POLLHUP | POLLERR)) != 0;
+}
+
+/* But for one that has spoken meanwhile: its event is on its way. */
 static void close_silent(uint64_t older_than_ns)
 {
     for (int i = server.n_silent - 1; i >= 0; i--) {
-        if (server.silent[i].since_ns < older_than_ns) {
+        if (server.silent[i].since_ns < older_than_ns && !has_come(server.silent[i].fd, POLLIN)) {
             close(forget_silent(i));
             count_open(-1);
         }
     }
 }
 
-static bool is_hung_up(int fd)
+/* How long a connection may be silent now. */
+static uint64_t silence_ns(void)
 {
-    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
-    return poll(&p, 1, 0) == 1 && (p.revents & (POLLRDHUP | POLLHUP | POLLERR)) != 0;
+    pthread_mutex_lock(&server.lock);
+    bool is_full = server.is_short || (!server.is_listening && !server.is_held);
+    int ms = server.fd < 0 ? STOP_MS : is_full ? FULL_MS : SILENT_MS;
+    pthread_mutex_unlock(&server.lock);
+    return (uint64_t)ms * 1000000u;
+}
+
+/* With watch_lock held. */
+static void call_gone(struct fastcgi_request *r)
+{
+    if (r->gone != NULL) {
+        r->gone(r->gone_arg);
+        r->gone = NULL;
+    }
 }
 
 /* The event may be of a connection that the thread served before, so the one that it serves now is asked. */
 static void tell_gone(struct fastcgi_request *r)
 {
     pthread_mutex_lock(&r->watch_lock);
-    if (r->watched_fd >= 0 && is_hung_up(r->watched_fd)) {
+    if (r->watched_fd >= 0 && has_come(r->watched_fd, POLLRDHUP)) {
         atomic_store(&r->has_left, true);
-        if (r->gone != NULL) {
-            r->gone(r->gone_arg);
-            r->gone = NULL;
-        }
+        call_gone(r);
     }
     pthread_mutex_unlock(&r->watch_lock);
 }
@@ -324,13 +314,14 @@ static void handle_event(const struct epoll_event *e)
 static void *poller(void *arg)
 {
     (void)arg;
+    (void)pthread_setname_np(pthread_self(), "poller");
     for (;;) {
         struct epoll_event events[64];
-        int n = epoll_wait(server.epoll_fd, events, (int)ARRAY_LEN(events), server.n_silent > 0 ? 1000 : -1);
+        int n = epoll_wait(server.epoll_fd, events, (int)ARRAY_LEN(events), server.n_silent > 0 ? LOOK_MS : -1);
         for (int i = 0; i < n; i++) {
             handle_event(&events[i]);
         }
-        uint64_t now = clock_now_ns(), limit = (uint64_t)(server.fd >= 0 ? SILENT_MS : STOP_MS) * 1000000u;
+        uint64_t now = clock_now_ns(), limit = silence_ns();
         close_silent(now > limit ? now - limit : 0);
     }
     return NULL;
@@ -357,7 +348,27 @@ void fastcgi_watch(struct fastcgi_request *r, void (*gone)(void *arg), void *arg
     r->gone = gone;
     r->gone_arg = arg;
     watch_fd(r, gone != NULL);
+    if (r->is_abandoned) {
+        call_gone(r);
+    }
     pthread_mutex_unlock(&r->watch_lock);
+}
+
+void fastcgi_abandon(struct fastcgi_request *r)
+{
+    pthread_mutex_lock(&r->watch_lock);
+    r->is_abandoned = true;
+    atomic_store(&r->has_left, true);
+    call_gone(r);
+    pthread_mutex_unlock(&r->watch_lock);
+}
+
+bool fastcgi_is_abandoned(struct fastcgi_request *r)
+{
+    pthread_mutex_lock(&r->watch_lock);
+    bool is_abandoned = r->is_abandoned;
+    pthread_mutex_unlock(&r->watch_lock);
+    return is_abandoned;
 }
 
 const atomic_bool *fastcgi_has_left(struct fastcgi_request *r)
@@ -387,7 +398,7 @@ static bool is_length_right(const struct fastcgi_request *r, size_t n)
 
 enum err fastcgi_read_body(struct fastcgi_request *r, size_t limit_bytes, struct buf *out)
 {
-    char block[16384];
+    char block[4096]; /* a thread keeps what its stack has once taken */
     size_t before = out->len;
     for (int n; (n = FCGX_GetStr(block, sizeof block, r->fcgx.in)) > 0;) {
         if ((size_t)n > limit_bytes - MIN_OF(out->len, limit_bytes)) {
@@ -503,6 +514,9 @@ static void serve_connection(struct fastcgi_request *r, int fd)
     r->fcgx.keepConnection = 1; /* or it would close the connection before reading */
     r->is_gone = false;
     atomic_store(&r->has_left, false);
+    pthread_mutex_lock(&r->watch_lock);
+    r->is_abandoned = false;
+    pthread_mutex_unlock(&r->watch_lock);
     r->records = (struct records){0};
     reading = r;
     if (FCGX_Accept_r(&r->fcgx) != 0) {
@@ -529,6 +543,7 @@ static void end_active(size_t bytes)
 static void *connection_thread(void *arg)
 {
     struct fastcgi_request *r = arg;
+    (void)pthread_setname_np(pthread_self(), "request");
     pthread_mutex_lock(&server.lock);
     for (;;) {
         while (server.n_ready == 0) {
@@ -569,7 +584,7 @@ enum err fastcgi_start(int fd, int max_connections, fastcgi_handler handler, voi
     bool ok = server.requests != NULL && server.silent != NULL && server.ready != NULL && server.epoll_fd >= 0 &&
               server.wake_fd >= 0 && FCGX_Init() == 0 && poll_add(server.wake_fd, EPOLLIN, about(ABOUT_WAKE, 0));
     count_open(0);
-    ok = ok && server.is_listening && pthread_create(&thread, NULL, poller, NULL) == 0 && pthread_detach(thread) == 0;
+    ok = ok && (server.is_listening || server.is_held) && pthread_create(&thread, NULL, poller, NULL) == 0 && pthread_detach(thread) == 0;
     if (ok && !is_seam_there()) {
         return err_set(info, ERR_INTERNAL, NULL,
                        "this libfcgi does not let its reads be judged (OS_Read): expected the shared library 2.4");
@@ -581,6 +596,16 @@ void fastcgi_limit(int n)
 {
     pthread_mutex_lock(&server.lock);
     server.limit = n;
+    if (server.epoll_fd > 0) {
+        listen_if_room();
+    }
+    pthread_mutex_unlock(&server.lock);
+}
+
+void fastcgi_hold(bool is_held)
+{
+    pthread_mutex_lock(&server.lock);
+    server.is_held = is_held;
     if (server.epoll_fd > 0) {
         listen_if_room();
     }
@@ -603,7 +628,8 @@ void fastcgi_stop(void)
 }
 
 /* The kernel keeps for a unix socket who called listen() [unix(7), SO_PEERCRED]: this process, be it as spawn-fcgi that
- * became it; a manager, which lives; or spawn-fcgi without -n, which has ended. 0: none that can be seen from here. */
+ * became it; its master, which ends with it; a manager, which lives; or spawn-fcgi without -n, which has ended. 0: none that can be
+ * seen from here. */
 bool fastcgi_is_alone(void)
 {
     struct ucred who = {0};
@@ -611,7 +637,8 @@ bool fastcgi_is_alone(void)
     pthread_mutex_lock(&server.lock);
     bool is_known = server.fd >= 0 && getsockopt(server.fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 && who.pid > 0;
     pthread_mutex_unlock(&server.lock);
-    return is_known && (who.pid == getpid() || (kill(who.pid, 0) != 0 && errno == ESRCH));
+    bool is_own = who.pid == getpid() || (worker_role() != WORKER_NONE && who.pid == getppid());
+    return is_known && (is_own || (kill(who.pid, 0) != 0 && errno == ESRCH));
 }
 
 int fastcgi_n_active(void)
@@ -621,4 +648,18 @@ int fastcgi_n_active(void)
     pthread_mutex_unlock(&server.lock);
     int n_silent = is_stopping ? atomic_load(&server.n_silent) : 0;
     return n_silent + atomic_load(&server.n_active);
+}
+
+void fastcgi_get_counts(struct fastcgi_counts *out)
+{
+    pthread_mutex_lock(&server.lock);
+    *out = (struct fastcgi_counts){.accepted = atomic_load(&server.n_accepted),
+                                   .full = atomic_load(&server.n_full),
+                                   .n_open = server.n_open,
+                                   .most_open = atomic_load(&server.most_open),
+                                   .max_open = server.limit != 0 ? MIN_OF(server.limit, server.max_connections)
+                                                                 : server.max_connections,
+                                   .n_threads = server.n_threads,
+                                   .n_idle = server.n_idle};
+    pthread_mutex_unlock(&server.lock);
 }

@@ -35,12 +35,16 @@ MUST_CHECK enum err fastcgi_start(int fd, int max_connections, fastcgi_handler h
 /* At most n connections from now on, if n is below max_connections: others wait in the backlog. */
 void fastcgi_limit(int n);
 
+/* From now on nothing is accepted, and who connects waits in the backlog; or all that waits there is taken. May come before
+ * fastcgi_start. */
+void fastcgi_hold(bool is_held);
+
 /* Accepts nothing more and closes the socket. Requests go on, and connections may still become some, if they say so
  * within two seconds. */
 void fastcgi_stop(void);
 
-/* Is this process alone with its socket? Not when the one that made it listen is another that still lives, such as
- * systemd or multiwatch: who connects then may wait for the next process that it starts. */
+/* Is this process, with the master that started it, alone with its socket? Not when the one that made it listen is another that still
+ * lives, such as systemd or multiwatch: who connects then may wait for the next process that it starts. */
 bool fastcgi_is_alone(void);
 
 /* Requests being handled now; once stopped, with the connections that may still become some. */
@@ -64,5 +68,18 @@ void fastcgi_watch(struct fastcgi_request *r, void (*gone)(void *arg), void *arg
 /* For work before there is something to cancel: becomes true once the client has gone. Call after the body is read; it
  * is watched from the first call on until fastcgi_watch's end, or the request's. */
 const atomic_bool *fastcgi_has_left(struct fastcgi_request *r);
+
+/* Ends the request as if its client had gone: fastcgi_has_left says so, and `gone` is called, now or once it is watched.
+ * What is written still reaches the client. From any thread, while the request is being handled. */
+void fastcgi_abandon(struct fastcgi_request *r);
+bool fastcgi_is_abandoned(struct fastcgi_request *r);
+
+/* Connections since the start, and now. */
+struct fastcgi_counts {
+    uint64_t accepted, full;         /* taken; times that no further one was taken for want of room */
+    int n_open, most_open, max_open; /* now, the most at a time, and what there is room for */
+    int n_threads, n_idle;           /* that serve them; of these without a request */
+};
+void fastcgi_get_counts(struct fastcgi_counts *out);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "engine/base/clock.h"
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -10,12 +11,14 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-enum { LINES = 1024, LINE_BYTES = 512 };
+enum { LINES = LOG_LINES, LINE_BYTES = LOG_LINE_BYTES };
 
 static struct {
     char text[LINES][LINE_BYTES];
-    unsigned n_put, n_written;
+    uint64_t n_put, n_written; /* taken by the writer */
+    uint64_t n_out;            /* on stderr */
     bool is_running, is_stopping;
     pthread_t thread;
     pthread_mutex_t lock;
@@ -25,6 +28,51 @@ static struct {
 static atomic_ullong n_dropped;
 
 uint64_t log_dropped(void) { return atomic_load(&n_dropped); }
+
+/* --- levels ------------------------------------------------------------------------------------------------------ */
+
+static const char *const levels[] = {"error", "warn", "info"};
+static atomic_int level = ARRAY_LEN(levels) - 1;
+
+const char *log_level_name(int i) { return i >= 0 && i < (int)ARRAY_LEN(levels) ? levels[i] : NULL; }
+
+int log_level(void) { return atomic_load(&level); }
+
+void log_set_level(int i) { atomic_store(&level, i); }
+
+static bool is_wanted(const char *name)
+{
+    int most = log_level();
+    for (int i = 0; i <= most; i++) {
+        if (strcmp(name, levels[i]) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* --- the ring ---------------------------------------------------------------------------------------------------- */
+
+bool log_read(uint64_t *at, char line[LOG_LINE_BYTES])
+{
+    pthread_mutex_lock(&ring.lock);
+    uint64_t oldest = ring.n_put > LINES ? ring.n_put - LINES : 0;
+    *at = MAX_OF(*at, oldest);
+    bool is_there = *at < ring.n_put;
+    if (is_there) {
+        memcpy(line, ring.text[(*at)++ % LINES], LINE_BYTES);
+    }
+    pthread_mutex_unlock(&ring.lock);
+    return is_there;
+}
+
+uint64_t log_n_lines(void)
+{
+    pthread_mutex_lock(&ring.lock);
+    uint64_t n = ring.n_put;
+    pthread_mutex_unlock(&ring.lock);
+    return n;
+}
 
 static void *writer(void *arg)
 {
@@ -42,6 +90,7 @@ static void *writer(void *arg)
         pthread_mutex_unlock(&ring.lock);
         fputs(line, stderr);
         pthread_mutex_lock(&ring.lock);
+        ring.n_out = ring.n_written;
     }
     pthread_mutex_unlock(&ring.lock);
     return NULL;
@@ -52,6 +101,7 @@ enum err log_start(void)
     if (pthread_create(&ring.thread, NULL, writer, NULL) != 0) {
         return ERR_INTERNAL;
     }
+    (void)pthread_setname_np(ring.thread, "log");
     ring.is_running = true;
     return ERR_OK;
 }
@@ -69,25 +119,62 @@ void log_stop(void)
     ring.is_running = false;
 }
 
-void log_line(const char *level, const char *fmt, ...)
+void log_flush(unsigned ms)
 {
-    char line[LINE_BYTES];
+    pthread_mutex_lock(&ring.lock);
+    uint64_t until = ring.n_put;
+    for (unsigned i = 0; i < ms && ring.is_running && ring.n_out < until; i++) {
+        pthread_mutex_unlock(&ring.lock);
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        pthread_mutex_lock(&ring.lock);
+    }
+    pthread_mutex_unlock(&ring.lock);
+}
+
+/* Makes the line, with its newline; returns its length. */
+static size_t format(char line[LINE_BYTES], const char *of_level, const char *fmt, va_list args)
+{
     int64_t now = clock_unix_seconds();
     time_t seconds = (time_t)now;
     struct tm tm;
     gmtime_r(&seconds, &tm);
-    size_t n = strftime(line, sizeof line, "%Y-%m-%dT%H:%M:%SZ ", &tm);
-    n += (size_t)snprintf(line + n, sizeof line - n, "%s ", level);
-    va_list args;
-    va_start(args, fmt);
-    int more = vsnprintf(line + n, sizeof line - n - 1, fmt, args);
-    va_end(args);
-    n = more < 0 ? n : n + (size_t)more < sizeof line - 2 ? n + (size_t)more : sizeof line - 2;
+    size_t n = strftime(line, LINE_BYTES, "%Y-%m-%dT%H:%M:%SZ ", &tm);
+    n += (size_t)snprintf(line + n, LINE_BYTES - n, "%s ", of_level);
+    int more = vsnprintf(line + n, LINE_BYTES - n - 1, fmt, args);
+    n = more < 0 ? n : n + (size_t)more < LINE_BYTES - 2 ? n + (size_t)more : LINE_BYTES - 2;
     for (size_t i = 0; i < n; i++) {
         line[i] = (unsigned char)line[i] < 0x20 || line[i] == 0x7F ? ' ' : line[i]; /* one line, no terminal codes */
     }
     line[n] = '\n';
     line[n + 1] = '\0';
+    return n + 1;
+}
+
+bool log_line_to(const char *path, const char *of_level, const char *fmt, ...)
+{
+    char line[LINE_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    size_t n = format(line, of_level, fmt, args);
+    va_end(args);
+    int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK, 0640);
+    bool ok = fd >= 0 && write(fd, line, n) == (ssize_t)n;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return ok;
+}
+
+void log_line(const char *of_level, const char *fmt, ...)
+{
+    char line[LINE_BYTES];
+    if (!is_wanted(of_level)) {
+        return;
+    }
+    va_list args;
+    va_start(args, fmt);
+    (void)format(line, of_level, fmt, args);
+    va_end(args);
     if (!ring.is_running) {
         fputs(line, stderr);
         return;

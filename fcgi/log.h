@@ -6,14 +6,33 @@
 
 #include "engine/base/err.h"
 
+#include <stdbool.h>
 #include <stdint.h>
+
+enum { LOG_LINES = 1024 /* that are kept */, LOG_LINE_BYTES = 512 /* with newline and NUL; what is longer is cut */ };
 
 /* Starts / stops the writer; stopping writes what is queued. Before and after, lines go straight to stderr. */
 MUST_CHECK enum err log_start(void);
 void log_stop(void);
 
+/* Waits until what was logged so far is on stderr, at most `ms`: before another process is asked to kill this one. */
+void log_flush(unsigned ms);
+
 /* One line: time, level ("info", "warn", "error"), then fmt, which should be `event key=value ...`. */
 void log_line(const char *level, const char *fmt, ...) PRINTF_LIKE(2, 3);
+
+/* The same at the end of a file, which is opened for it, so that it may be moved away at any time; false: it could not be. */
+bool log_line_to(const char *path, const char *level, const char *fmt, ...) PRINTF_LIKE(3, 4);
+
+/* Lines of a level behind this one are not written: 0 "error", 1 "warn", 2 "info", as at the start. NULL beyond the last. */
+const char *log_level_name(int i);
+int log_level(void);
+void log_set_level(int i);
+
+/* Copies the line of that number, or the oldest that is still kept, and steps to the next; false: there is none yet. Lines are
+ * counted from 0 on, from log_start on. log_n_lines: the number that the next line will have. */
+bool log_read(uint64_t *at, char line[LOG_LINE_BYTES]);
+uint64_t log_n_lines(void);
 
 /* Lines lost because the ring was full. */
 uint64_t log_dropped(void);

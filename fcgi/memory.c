@@ -2,10 +2,14 @@
 #include "fcgi/memory.h"
 
 #include "engine/base/compiler.h"
+#include "engine/base/io.h"
 #include "engine/base/machine.h"
 #include "fcgi/conf.h"
 
+#include <inttypes.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -22,6 +26,7 @@ enum {
     USED_PART = 4,            /* of what connections leave, a quarter goes to gaps between blocks */
     BUDGET_LEAST_MIB = 16,    /* below it nothing useful can be served */
     LOADING_CONNECTIONS = 16, /* while the model is loaded: /health */
+    STAT_BYTES = 4096,
 };
 
 static size_t address_room(void)
@@ -73,4 +78,44 @@ enum err memory_plan(const struct conf *conf, const struct memory_found *found, 
     out->budget_bytes = budget;
     out->share_bytes = MAX_OF(budget / SHARE_PART, MIN_OF(budget / 2, SHARE_MIB * MIB));
     return ERR_OK;
+}
+
+/* Of /proc/meminfo or memory.stat; SIZE_MAX when it is not there. */
+static size_t available_in(const char *path, const char *key, size_t unit)
+{
+    char text[STAT_BYTES];
+    io_read_start(path, text, sizeof text);
+    const char *at = strstr(text, key);
+    int64_t v = 0;
+    char digits[24];
+    if (at == NULL) {
+        return SIZE_MAX;
+    }
+    at += strlen(key);
+    at += strspn(at, ": ");
+    snprintf(digits, sizeof digits, "%.*s", (int)MIN_OF(strspn(at, "0123456789"), sizeof digits - 1), at);
+    return conf_parse_integer(digits, &v) && (uint64_t)v < SIZE_MAX / unit ? (size_t)v * unit : SIZE_MAX;
+}
+
+size_t memory_available(void)
+{
+    size_t machine = available_in("/proc/meminfo", "MemAvailable", 1024), most = machine_number_in("/sys/fs/cgroup/memory.max");
+    size_t used = machine_number_in("/sys/fs/cgroup/memory.current"), files = available_in("/sys/fs/cgroup/memory.stat", "\nfile ", 1);
+    if (most == SIZE_MAX || used == SIZE_MAX) {
+        return machine;
+    }
+    used -= files == SIZE_MAX ? 0 : MIN_OF(files, used); /* that can be read again */
+    return MIN_OF(machine, most - MIN_OF(most, used));
+}
+
+enum err memory_check_second(uint64_t need_bytes, size_t available_bytes, struct err_info *info)
+{
+    if (need_bytes <= available_bytes) {
+        return ERR_OK;
+    }
+    return err_set(info, ERR_MEMORY_LIMIT, "memory",
+                   "two models at once do not fit: weights, KV cache and activations of the next one need %" PRIu64 " MiB, %zu MiB are "
+                   "available beside the one that serves; a smaller --kv-tokens, a --pack-cache, whose weights both share, or a restart "
+                   "in place of a reload",
+                   need_bytes >> 20, available_bytes >> 20);
 }

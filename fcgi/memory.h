@@ -30,6 +30,12 @@ struct memory_found memory_look(void);
 MUST_CHECK enum err memory_plan(const struct conf *conf, const struct memory_found *found, size_t connection_bytes,
                                 bool is_loaded, struct memory_plan *out, struct err_info *info);
 
+/* What can still be had without taking it from anyone: of the machine, and of the control group. SIZE_MAX: not known. */
+size_t memory_available(void);
+
+/* ERR_MEMORY_LIMIT: a model that needs so many bytes has no room beside the one that serves. */
+MUST_CHECK enum err memory_check_second(uint64_t need_bytes, size_t available_bytes, struct err_info *info);
+
 /* False when the address space is nearly used up, whatever the plan was: then no connection should be taken. */
 bool memory_has_room(void);
 

@@ -4,7 +4,9 @@
 #include "engine/base/mem.h"
 #include "engine/base/mem_account.h"
 #include "fcgi/fastcgi.h"
+#include "fcgi/journal.h"
 #include "fcgi/log.h"
+#include "fcgi/tenant.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
@@ -47,6 +49,21 @@ void metrics_count_request(int route, int http_status, enum err err)
         atomic_fetch_add_explicit(&requests[route][hundreds], 1, memory_order_relaxed);
     }
 }
+
+unsigned long long metrics_errors(void)
+{
+    unsigned long long sum = 0;
+    for (int e = 0; e < ERR_COUNT; e++) {
+        sum += atomic_load_explicit(&errors[e], memory_order_relaxed);
+    }
+    return sum;
+}
+
+static atomic_ullong n_slow;
+
+void metrics_count_slow(void) { atomic_fetch_add_explicit(&n_slow, 1, memory_order_relaxed); }
+
+unsigned long long metrics_slow(void) { return atomic_load_explicit(&n_slow, memory_order_relaxed); }
 
 static void write_head(struct buf *out, const char *name, const char *type, const char *help)
 {
@@ -105,14 +122,34 @@ static const struct {
     ROW(pages_held, "infcgi_kv_pages_used", "gauge", "KV cache pages held by sequences."),
     ROW(pages_kept, "infcgi_kv_pages_cached", "gauge", "KV cache pages kept for reuse only."),
     ROW(pages_total, "infcgi_kv_pages", "gauge", "KV cache pages."),
+    ROW(windows_held, "infcgi_kv_window_pages_used", "gauge", "Window pages, of layers that see a window, held by sequences."),
+    ROW(windows_kept, "infcgi_kv_window_pages_cached", "gauge", "Window pages kept for reuse only."),
+    ROW(windows_total, "infcgi_kv_window_pages", "gauge", "Window pages; 0 where not some layers alone have a window."),
     ROW(prompt_tokens, "infcgi_prompt_tokens_total", "counter", "Prompt tokens of admitted requests."),
     ROW(cached_tokens, "infcgi_cached_tokens_total", "counter", "Prompt tokens found in the KV cache."),
     ROW(generated_tokens, "infcgi_generated_tokens_total", "counter", "Tokens generated."),
     ROW(drafted_tokens, "infcgi_drafted_tokens_total", "counter", "Tokens guessed ahead and computed."),
     ROW(accepted_tokens, "infcgi_accepted_tokens_total", "counter", "Tokens guessed ahead that came true."),
+    ROW(masks, "infcgi_masks_total", "counter", "Masks of grammars that were sampled with."),
+    ROW(masks_beside, "infcgi_masks_beside_total", "counter", "Masks of grammars that were made while a batch was computed."),
     ROW(steps, "infcgi_steps_total", "counter", "Batches computed."),
     ROW(step_rows, "infcgi_step_rows_total", "counter", "Token rows computed."),
     ROW(preempted, "infcgi_preemptions_total", "counter", "Sequences that lost their pages and were computed again."),
+    ROW(disk.restored_tokens, "infcgi_snapshot_tokens_total", "counter", "Prompt tokens read from the disk instead of computed."),
+    ROW(disk.files, "infcgi_snapshot_files", "gauge", "Snapshots in the folder, as far as is known."),
+    ROW(disk.bytes, "infcgi_snapshot_bytes", "gauge", "Bytes of the snapshots in the folder."),
+    ROW(disk.limit_bytes, "infcgi_snapshot_limit_bytes", "gauge", "What they may take; 0 without --cache-dir."),
+    ROW(disk.n_read, "infcgi_snapshot_reads_total", "counter", "Snapshots read and used."),
+    ROW(disk.bytes_read, "infcgi_snapshot_read_bytes_total", "counter", "Bytes of snapshots read and used."),
+    ROW(disk.n_written, "infcgi_snapshot_writes_total", "counter", "Snapshots written."),
+    ROW(disk.bytes_written, "infcgi_snapshot_written_bytes_total", "counter", "Bytes of snapshots written."),
+    ROW(disk.pending, "infcgi_snapshot_pending", "gauge", "Pages and states that are still to be written."),
+    ROW(disk.n_evicted, "infcgi_snapshot_evictions_total", "counter", "Snapshots removed to make room."),
+    ROW(disk.n_dropped, "infcgi_snapshot_drops_total", "counter", "Pages that were gone before they were written."),
+    ROW(disk.n_refused, "infcgi_snapshot_refused_total", "counter", "Files that were cut, changed or of something else."),
+    ROW(disk.n_read_errors, "infcgi_snapshot_read_errors_total", "counter", "Files that could not be read."),
+    ROW(disk.n_write_errors, "infcgi_snapshot_write_errors_total", "counter", "Files that could not be written."),
+    ROW(disk.n_late, "infcgi_snapshot_late_total", "counter", "Prompts that did not wait for the disk any longer."),
     ROW(estimated_wait_ms, "infcgi_estimated_wait_milliseconds", "gauge", "Until what runs and waits would be done."),
 #undef ROW
 };
@@ -245,6 +282,39 @@ void metrics_write_llama(struct buf *out, const struct engine *e)
     }
 }
 
+/* Of at most MAX_TENANTS; "other" is of those that are not known any more. */
+static void write_tenants(struct buf *out, const struct engine *e)
+{
+    enum { MAX_TENANTS = 256 };
+    static const struct {
+        const char *name, *type, *help;
+        size_t offset;
+    } rows[] = {
+#define ROW(field, name, type, help)                                                                                   \
+    {                                                                                                                  \
+        name, type, help, offsetof(struct tenant_report, field)                                                        \
+    }
+        ROW(requests, "infcgi_tenant_requests_total", "counter", "Requests that began."),
+        ROW(refused, "infcgi_tenant_refused_total", "counter", "Requests that the tenant's limits kept out."),
+        ROW(prompt_tokens, "infcgi_tenant_prompt_tokens_total", "counter", "Prompt tokens."),
+        ROW(cached_tokens, "infcgi_tenant_cached_tokens_total", "counter", "Prompt tokens found in the KV cache."),
+        ROW(completion_tokens, "infcgi_tenant_completion_tokens_total", "counter", "Tokens generated."),
+        ROW(n_running, "infcgi_tenant_requests_running", "gauge", "Sequences being computed."),
+        ROW(n_waiting, "infcgi_tenant_requests_waiting", "gauge", "Sequences in the queue."),
+#undef ROW
+    };
+    struct tenant_report *all = mem_zalloc_array(MAX_TENANTS, sizeof *all, MEM_GENERAL);
+    size_t n = all != NULL ? tenant_snapshot(e, all, MAX_TENANTS) : 0;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        write_head(out, rows[i].name, rows[i].type, rows[i].help);
+        for (size_t k = 0; k < n; k++) {
+            uint64_t v = *(const uint64_t *)(const void *)((const char *)&all[k] + rows[i].offset);
+            buf_printf(out, "%s{tenant=\"%s\"} %" PRIu64 "\n", rows[i].name, all[k].rules.name, v);
+        }
+    }
+    mem_free(all);
+}
+
 void metrics_write(struct buf *out, const struct engine *e, const char *const *route_names, int n_routes)
 {
     write_head(out, "infcgi_up", "gauge", "1 once the model is loaded, until its back end is lost.");
@@ -269,8 +339,13 @@ void metrics_write(struct buf *out, const struct engine *e, const char *const *r
     buf_printf(out, "infcgi_request_memory_bytes %zu\n", mem_account_held());
     write_head(out, "infcgi_request_memory_limit_bytes", "gauge", "What all requests together may hold.");
     buf_printf(out, "infcgi_request_memory_limit_bytes %zu\n", mem_account_budget());
+    write_head(out, "infcgi_slow_requests_total", "counter", "Requests that took longer than --slow-log says.");
+    buf_printf(out, "infcgi_slow_requests_total %llu\n", metrics_slow());
     write_head(out, "infcgi_connections", "gauge", "FastCGI requests being handled.");
     buf_printf(out, "infcgi_connections %d\n", fastcgi_n_active());
+    write_tenants(out, e);
+    write_head(out, "infcgi_usage_log_dropped_total", "counter", "Lines of the journal that could not be written.");
+    buf_printf(out, "infcgi_usage_log_dropped_total %" PRIu64 "\n", journal_lost());
     write_head(out, "infcgi_log_dropped_total", "counter", "Log lines lost because stderr was blocked.");
     buf_printf(out, "infcgi_log_dropped_total %" PRIu64 "\n", log_dropped());
 }

@@ -30,6 +30,13 @@ void metrics_observe(enum metric_histogram h, double seconds);
 enum { METRICS_MAX_ROUTES = 64 };
 void metrics_count_request(int route, int http_status, enum err err);
 
+/* Requests so far that ended with an error. */
+unsigned long long metrics_errors(void);
+
+/* Counts a request that --slow-log tells of, and says how many there were. */
+void metrics_count_slow(void);
+unsigned long long metrics_slow(void);
+
 /* Counts a batch that could not be computed. */
 void metrics_count_failed_batch(enum err why);
 

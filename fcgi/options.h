@@ -31,10 +31,11 @@ struct option {
     unsigned required_by; /* commands that cannot do without it */
     unsigned operand_of;  /* commands that take it without its name too; several in the order of the table */
     bool may_be_empty;    /* a text of no bytes means what it says */
+    bool is_live; /* SIGHUP changes it: a number, a flag or one of `words`, which is looked at anew each time it is used */
     const char *nothing; /* OPTIONAL: of a text, what asks for nothing that a back end without the option does not do */
 };
 
-enum { OPTION_MAX = 128 }; /* rows */
+enum { OPTION_MAX = CONF_MAX_OPTIONS }; /* rows */
 
 /* The i-th row; NULL beyond the last. */
 const struct option *option_at(int i);

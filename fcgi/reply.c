@@ -62,6 +62,17 @@ void reply_init(struct reply *r, struct fastcgi_request *request)
     }
 }
 
+/* [W3C Server Timing] */
+static void write_timing(const struct reply *r, struct buf *head)
+{
+    const struct reply_stages *s = &r->stages;
+    if (s->is_known) {
+        buf_printf(head, "Server-Timing: queue;dur=%.3f, prefill;dur=%.3f, decode;dur=%.3f, total;dur=%.3f\r\n",
+                   (double)s->queue_ns / 1e6, (double)s->prefill_ns / 1e6, (double)s->decode_ns / 1e6,
+                   (double)(clock_now_ns() - r->arrived_ns) / 1e6);
+    }
+}
+
 static void write_head(struct reply *r, struct buf *head, int status, const char *content_type)
 {
     r->status = status;
@@ -69,6 +80,7 @@ static void write_head(struct reply *r, struct buf *head, int status, const char
                reply_reason(status), content_type, r->id);
     buf_printf(head, "OpenAI-Version: 2020-10-01\r\nOpenAI-Processing-Ms: %" PRIu64 "\r\n",
                (clock_now_ns() - r->arrived_ns) / 1000000u);
+    write_timing(r, head);
     if (r->is_anthropic) {
         buf_printf(head, "Request-Id: %s\r\n", r->id);
     }
@@ -78,13 +90,16 @@ static void write_head(struct reply *r, struct buf *head, int status, const char
     if (r->process_started != 0) {
         buf_printf(head, "Process-Start-Time-Unix: %" PRId64 "\r\n", r->process_started);
     }
+    if (r->tenant != NULL) {
+        tenant_write_headers(r->tenant, r->is_anthropic, head);
+    }
     if (r->retry_after_s > 0) {
         buf_printf(head, "Retry-After: %d\r\n", r->retry_after_s);
     }
     if (status == 401) {
         buf_puts(head, "WWW-Authenticate: Bearer\r\n");
     }
-    if (status >= 500 && status != 503) {
+    if ((status >= 500 && status != 503) || (status == 429 && r->retry_after_s == 0)) {
         buf_puts(head, "X-Should-Retry: false\r\n"); /* clients would run a deterministic failure three times */
     }
 }
@@ -116,6 +131,11 @@ static enum err name_memory(enum err code, struct err_info *info)
         break;
     }
     return code;
+}
+
+static int status_of(const struct reply *r, enum err code)
+{
+    return r->retry_after_s != 0 && code != ERR_RATE_LIMIT ? 503 : err_http_status(code);
 }
 
 /* [Anthropic's API reference, "Errors"] */
@@ -152,7 +172,7 @@ static void write_anthropic_error(const struct reply *r, struct buf *out, enum e
 {
     char text[ERR_WHERE_BYTES + ERR_TEXT_BYTES + 2];
     bool has_place = strncmp(message, where, strlen(where)) == 0;
-    int status = r->retry_after_s != 0 ? 503 : err_http_status(code);
+    int status = status_of(r, code);
     snprintf(text, sizeof text, "%s%s%s", has_place ? "" : where, has_place ? "" : ": ", message);
     buf_printf(out, "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":", anthropic_type(status));
     json_write_cstr(out, text);
@@ -187,10 +207,23 @@ static enum err write_error(const struct reply *r, struct buf *out, enum err cod
     return code;
 }
 
+/* What is told of `code`: who ended it, where it was not the client. */
+static const struct err_info *name_end(const struct reply *r, enum err code, const struct err_info *info,
+                                       struct err_info *named)
+{
+    if (code != ERR_CANCELLED || !fastcgi_is_abandoned(r->request)) {
+        return info;
+    }
+    *named = (struct err_info){0};
+    (void)err_set(named, code, NULL, "the request was cancelled by the operator");
+    return named;
+}
+
 void reply_error(struct reply *r, enum err code, const struct err_info *info)
 {
     struct buf body;
-    struct err_info named;
+    struct err_info named, ended;
+    info = name_end(r, code, info, &ended);
     if (info != NULL && r->name_place != NULL) {
         named = *info;
         r->name_place(r->place_arg, &named);
@@ -198,7 +231,7 @@ void reply_error(struct reply *r, enum err code, const struct err_info *info)
     }
     buf_init(&body, 0, MEM_GENERAL); /* small, and must be had when requests may have no more */
     r->err = write_error(r, &body, code, info);
-    int status = r->retry_after_s != 0 ? 503 : err_http_status(r->err);
+    int status = status_of(r, r->err);
     if (status == 503 && r->retry_after_s == 0) {
         r->retry_after_s = 1;
     }
@@ -246,6 +279,8 @@ enum err reply_push(struct reply *r, const struct buf *text)
 void reply_break_off(struct reply *r, enum err code, const struct err_info *info)
 {
     struct buf event;
+    struct err_info ended;
+    info = name_end(r, code, info, &ended);
     buf_init(&event, 0, MEM_GENERAL);
     buf_puts(&event, r->is_anthropic ? "event: error\ndata: " : r->is_ollama ? "" : "data: ");
     code = write_error(r, &event, code, info);

@@ -6,8 +6,17 @@
 #include "engine/base/buf.h"
 #include "engine/base/err.h"
 #include "fcgi/fastcgi.h"
+#include "fcgi/tenant.h"
 
 enum { REPLY_ID_MAX = 64 };
+
+/* Where the time of a request went, and its tokens; of several sequences the longest times, and the sums. */
+struct reply_stages {
+    bool is_known;
+    uint64_t queue_ns, prefill_ns, decode_ns;
+    uint64_t reader_ns; /* that nobody took what was written */
+    int64_t prompt_tokens, cached_tokens, completion_tokens;
+};
 
 /* A request being answered. Zero-initialise but for the first three. */
 struct reply {
@@ -24,7 +33,9 @@ struct reply {
     void (*name_place)(const void *arg, struct err_info *info);
     const void *place_arg;
     int64_t process_started; /* seconds since 1970, told in a header where it is not 0 */
-    int retry_after_s; /* for 503; set before reply_error it makes a 503 of any error */
+    struct reply_stages stages; /* where they are known when the head is written, a header tells them */
+    int retry_after_s; /* for 503; set before reply_error it makes a 503 of any error but ERR_RATE_LIMIT */
+    const struct tenant *tenant; /* OPTIONAL, borrowed: whose limits the headers tell */
 };
 
 /* Fills id from REQUEST_ID, else from the client's header (sane ones only), or draws one; and arrived_ns. */

@@ -2,61 +2,64 @@
 #include "fcgi/route.h"
 
 #include "engine/base/clock.h"
+#include "fcgi/journal.h"
 #include "fcgi/log.h"
 #include "fcgi/metrics.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <strings.h>
 
-enum { MAX_PATH_BYTES = 1024, ARENA_CHUNK_BYTES = 4096 };
+enum { MAX_PATH_BYTES = 1024, ARENA_CHUNK_BYTES = 4096, MAX_TIMEOUT_MS = 86400000 };
 
 static const struct route routes[] = {
-    {"POST", "/v1/chat/completions", api_chat, false, true, true, "chat-completions"},
-    {"POST", "/chat/completions", api_chat, false, true, true, "chat-completions"},
-    {"POST", "/v1/completions", api_completions, false, true, true, "completions"},
-    {"POST", "/completions", api_llama_completion, false, true, true, "llama-server"},
-    {"POST", "/v1/responses", api_responses, false, true, true, "responses"},
-    {"POST", "/responses", api_responses, false, true, true, "responses"},
-    {"POST", "/v1/responses/input_tokens", api_responses_count, false, true, true, "responses"},
-    {"GET", "/v1/responses/", api_response_get, true, true, true, "responses"},
-    {"DELETE", "/v1/responses/", api_response_delete, true, true, true, "responses"},
-    {"POST", "/v1/responses/", api_response_post, true, true, true, "responses"},
-    {"POST", "/v1/embeddings", api_embeddings, false, true, true, "embeddings"},
-    {"POST", "/embeddings", api_embeddings, false, true, true, "embeddings"},
-    {"POST", "/v1/rerank", api_rerank, false, true, true, "rerank"},
-    {"POST", "/v2/rerank", api_rerank, false, true, true, "rerank"},
-    {"POST", "/rerank", api_rerank, false, true, true, "rerank"},
-    {"POST", "/api/chat", api_ollama_chat, false, true, true, "ollama"},
-    {"POST", "/api/generate", api_ollama_generate, false, true, true, "ollama"},
-    {"POST", "/api/embed", api_ollama_embed, false, true, true, "ollama"},
-    {"POST", "/api/embeddings", api_ollama_embeddings, false, true, true, "ollama"},
-    {"POST", "/api/show", api_ollama_show, false, true, true, "ollama"},
-    {"GET", "/api/tags", api_ollama_tags, false, true, true, "ollama"},
-    {"GET", "/api/ps", api_ollama_ps, false, true, true, "ollama"},
-    {"GET", "/api/version", api_ollama_version, false, false, true, "ollama"},
-    {"POST", "/v1/score", api_score, false, true, true, "score"},
-    {"POST", "/score", api_score, false, true, true, "score"},
-    {"POST", "/v1/messages", api_anthropic_messages, false, true, true, "messages"},
-    {"POST", "/v1/messages/count_tokens", api_anthropic_count, false, true, true, "count-tokens"},
-    {"GET", "/v1/models", api_models, false, true, true, "models"},
-    {"GET", "/models", api_models, false, true, true, "models"},
-    {"GET", "/v1/models/", api_model, true, true, true, "models"},
-    {"POST", "/tokenize", api_tokenize, false, true, true, "tokenize"},
-    {"POST", "/detokenize", api_detokenize, false, true, true, "detokenize"},
-    {"POST", "/completion", api_llama_completion, false, true, true, "llama-server"},
-    {"POST", "/infill", api_llama_infill, false, true, true, "llama-server"},
-    {"POST", "/chat/completions/input_tokens", api_llama_count, false, true, true, "llama-server"},
-    {"POST", "/v1/chat/completions/input_tokens", api_llama_count, false, true, true, "llama-server"},
-    {"POST", "/slots/", api_llama_slot_action, true, true, true, "llama-server"},
-    {"POST", "/apply-template", api_llama_template, false, true, true, "llama-server"},
-    {"GET", "/props", api_llama_props, false, true, true, "llama-server"},
-    {"GET", "/slots", api_llama_slots, false, true, true, "llama-server"},
-    {"GET", "/lora-adapters", api_llama_adapters, false, true, true, "llama-server"},
-    {"GET", "/openapi.json", api_openapi, false, false, false, "openapi"},
-    {"GET", "/health", api_health, false, false, false, "health"},
-    {"GET", "/v1/health", api_health, false, false, false, "health"},
-    {"GET", "/metrics", api_metrics, false, false, false, "metrics"},
+    {"POST", "/v1/chat/completions", api_chat, false, true, true, true, "chat-completions"},
+    {"POST", "/chat/completions", api_chat, false, true, true, true, "chat-completions"},
+    {"POST", "/v1/completions", api_completions, false, true, true, true, "completions"},
+    {"POST", "/completions", api_llama_completion, false, true, true, true, "llama-server"},
+    {"POST", "/v1/responses", api_responses, false, true, true, true, "responses"},
+    {"POST", "/responses", api_responses, false, true, true, true, "responses"},
+    {"POST", "/v1/responses/input_tokens", api_responses_count, false, true, true, false, "responses"},
+    {"GET", "/v1/responses/", api_response_get, true, true, true, false, "responses"},
+    {"DELETE", "/v1/responses/", api_response_delete, true, true, true, false, "responses"},
+    {"POST", "/v1/responses/", api_response_post, true, true, true, false, "responses"},
+    {"POST", "/v1/embeddings", api_embeddings, false, true, true, true, "embeddings"},
+    {"POST", "/embeddings", api_embeddings, false, true, true, true, "embeddings"},
+    {"POST", "/v1/rerank", api_rerank, false, true, true, true, "rerank"},
+    {"POST", "/v2/rerank", api_rerank, false, true, true, true, "rerank"},
+    {"POST", "/rerank", api_rerank, false, true, true, true, "rerank"},
+    {"POST", "/api/chat", api_ollama_chat, false, true, true, true, "ollama"},
+    {"POST", "/api/generate", api_ollama_generate, false, true, true, true, "ollama"},
+    {"POST", "/api/embed", api_ollama_embed, false, true, true, true, "ollama"},
+    {"POST", "/api/embeddings", api_ollama_embeddings, false, true, true, true, "ollama"},
+    {"POST", "/api/show", api_ollama_show, false, true, true, false, "ollama"},
+    {"GET", "/api/tags", api_ollama_tags, false, true, true, false, "ollama"},
+    {"GET", "/api/ps", api_ollama_ps, false, true, true, false, "ollama"},
+    {"GET", "/api/version", api_ollama_version, false, false, true, false, "ollama"},
+    {"POST", "/v1/score", api_score, false, true, true, true, "score"},
+    {"POST", "/score", api_score, false, true, true, true, "score"},
+    {"POST", "/v1/messages", api_anthropic_messages, false, true, true, true, "messages"},
+    {"POST", "/v1/messages/count_tokens", api_anthropic_count, false, true, true, false, "count-tokens"},
+    {"GET", "/v1/models", api_models, false, true, true, false, "models"},
+    {"GET", "/models", api_models, false, true, true, false, "models"},
+    {"GET", "/v1/models/", api_model, true, true, true, false, "models"},
+    {"POST", "/tokenize", api_tokenize, false, true, true, false, "tokenize"},
+    {"POST", "/detokenize", api_detokenize, false, true, true, false, "detokenize"},
+    {"POST", "/completion", api_llama_completion, false, true, true, true, "llama-server"},
+    {"POST", "/infill", api_llama_infill, false, true, true, true, "llama-server"},
+    {"POST", "/chat/completions/input_tokens", api_llama_count, false, true, true, false, "llama-server"},
+    {"POST", "/v1/chat/completions/input_tokens", api_llama_count, false, true, true, false, "llama-server"},
+    {"POST", "/slots/", api_llama_slot_action, true, true, true, false, "llama-server"},
+    {"POST", "/apply-template", api_llama_template, false, true, true, false, "llama-server"},
+    {"GET", "/props", api_llama_props, false, true, true, false, "llama-server"},
+    {"GET", "/slots", api_llama_slots, false, true, true, false, "llama-server"},
+    {"GET", "/lora-adapters", api_llama_adapters, false, true, true, false, "llama-server"},
+    {"GET", "/openapi.json", api_openapi, false, false, false, false, "openapi"},
+    {"GET", "/health", api_health, false, false, false, false, "health"},
+    {"GET", "/v1/health", api_health, false, false, false, false, "health"},
+    {"GET", "/metrics", api_metrics, false, false, false, false, "metrics"},
+    {"GET", "/status", api_status, false, false, false, false, "status"},
 };
 
 const struct route *route_at(int i) { return i >= 0 && i < (int)ARRAY_LEN(routes) ? &routes[i] : NULL; }
@@ -129,13 +132,39 @@ static bool is_json(const char *content_type)
             (content_type[n] == '\0' || content_type[n] == ';' || content_type[n] == ' '));
 }
 
+/* When the request is given up: what the server allows, or the client asked for, if that is sooner. */
+static enum err read_deadline(struct call *c, struct err_info *info)
+{
+    static const char name[] = "X-Request-Timeout-Ms";
+    const char *text = fastcgi_param(c->reply.request, "HTTP_X_REQUEST_TIMEOUT_MS");
+    int64_t most = c->server->conf->timeout_s * 1000, ms = 0;
+    bool is_given = text != NULL && text[0] != '\0';
+    if (is_given && (!conf_parse_integer(text, &ms) || ms < 1 || ms > MAX_TIMEOUT_MS)) {
+        return err_set(info, ERR_INVALID_VALUE, name, "%s: expected an integer of 1 to %d, found '%.32s'", name,
+                       MAX_TIMEOUT_MS, text);
+    }
+    ms = is_given && (most == 0 || ms < most) ? ms : most;
+    c->deadline_ns = ms != 0 ? c->reply.arrived_ns + (uint64_t)ms * 1000000u : 0;
+    return ERR_OK;
+}
+
+enum err route_reserve(struct call *c, int64_t n_tokens, struct err_info *info)
+{
+    return tenant_reserve(c->tenant, &c->counted, n_tokens, clock_now_ns(), &c->reply.retry_after_s, info);
+}
+
 /* Everything before the handler; ERR_OK when it may run. */
 static enum err admit(struct call *c, const struct route *route, struct err_info *info)
 {
     struct fastcgi_request *r = c->reply.request;
-    if (route->needs_key &&
-        !apikey_check(fastcgi_param(r, "HTTP_AUTHORIZATION"), fastcgi_param(r, "HTTP_X_API_KEY"), &c->caller)) {
+    if (route->needs_key && !tenant_enter(fastcgi_param(r, "INFCGI_TENANT"), fastcgi_param(r, "HTTP_AUTHORIZATION"),
+                                          fastcgi_param(r, "HTTP_X_API_KEY"), &c->tenant, &c->caller)) {
         return err_set(info, ERR_API_KEY, NULL, "expected a valid API key in the header `Authorization: Bearer KEY`");
+    }
+    c->reply.tenant = c->tenant;
+    TRY(read_deadline(c, info));
+    if (route->is_counted) { /* before anything is read or computed */
+        TRY(tenant_begin(c->tenant, &c->counted, c->reply.arrived_ns, &c->reply.retry_after_s, info));
     }
     const char *encoding = fastcgi_param(r, "HTTP_CONTENT_ENCODING");
     bool is_plain = encoding == NULL || encoding[0] == '\0' || strcasecmp(encoding, "identity") == 0;
@@ -202,6 +231,7 @@ static void dispatch(struct call *c, const char *method, const char *uri, int *r
         reply_error(&c->reply, err, &info);
         return;
     }
+    live_name(&c->live, route->path, c->tenant != NULL ? tenant_name(c->tenant) : "");
     route->handle(c);
 }
 
@@ -228,6 +258,28 @@ static int first_of_path(int i)
     return first;
 }
 
+/* Tells of a request that took longer than --slow-log says. */
+static void note_slow(const struct call *c, const char *path)
+{
+    const struct conf *conf = c->server->conf;
+    const struct reply_stages *s = &c->reply.stages;
+    uint64_t took_ns = clock_now_ns() - c->reply.arrived_ns;
+    if (conf->slow_log_s <= 0 || (double)took_ns / 1e9 < conf->slow_log_s) {
+        return;
+    }
+    char line[LOG_LINE_BYTES];
+    snprintf(line, sizeof line,
+             "slow_request id=%s route=%s tenant=%s status=%d queue_ms=%" PRIu64 " prefill_ms=%" PRIu64 " decode_ms=%" PRIu64
+             " reader_ms=%" PRIu64 " prompt_tokens=%" PRId64 " cached_tokens=%" PRId64 " completion_tokens=%" PRId64 " total_ms=%" PRIu64,
+             c->reply.id, path, c->live.owner[0] != '\0' ? c->live.owner : "-", c->reply.status, s->queue_ns / 1000000u,
+             s->prefill_ns / 1000000u, s->decode_ns / 1000000u, s->reader_ns / 1000000u, s->prompt_tokens, s->cached_tokens,
+             s->completion_tokens, took_ns / 1000000u);
+    metrics_count_slow();
+    if (conf->slow_log_file == NULL || !log_line_to(conf->slow_log_file, "warn", "%s", line)) {
+        log_line("warn", "%s", line);
+    }
+}
+
 void route_request(struct fastcgi_request *r, void *arg)
 {
     struct server *server = arg;
@@ -240,6 +292,7 @@ void route_request(struct fastcgi_request *r, void *arg)
         atomic_fetch_sub(&server->n_working, 1);
     }
     reply_init(&c.reply, r);
+    live_begin(&c.live, r, c.reply.id, c.reply.arrived_ns);
     buf_init(&c.body, 0, MEM_REQUEST);
     arena_init(&c.arena, ARENA_CHUNK_BYTES, 0, MEM_REQUEST);
     const char *method = fastcgi_param(r, "REQUEST_METHOD"), *uri = fastcgi_param(r, "REQUEST_URI");
@@ -251,6 +304,13 @@ void route_request(struct fastcgi_request *r, void *arg)
                  route_index >= 0 ? routes[route_index].path : "-", c.reply.status, err_code(c.reply.err),
                  (clock_now_ns() - c.reply.arrived_ns) / 1000000u);
     }
+    note_slow(&c, route_index >= 0 ? routes[route_index].path : "-");
+    live_end(&c.live);
+    if (c.tenant != NULL && routes[route_index].is_counted) {
+        tenant_end(c.tenant, &c.counted, &c.usage.tokens, clock_now_ns());
+        journal_write(&c, routes[route_index].path);
+    }
+    tenant_leave(&c.tenant);
     buf_fini(&c.body);
     arena_fini(&c.arena);
     route_drop_json(&c);

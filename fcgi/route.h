@@ -5,15 +5,29 @@
 
 #include "fcgi/apikey.h"
 #include "fcgi/json_in.h"
+#include "fcgi/live.h"
 #include "fcgi/reply.h"
 #include "fcgi/server.h"
+#include "fcgi/tenant.h"
+
+/* What a call came to, for the tenant's account and the journal; zero where nothing was computed. */
+struct call_usage {
+    struct tenant_use tokens;
+    uint64_t queue_ns, prefill_ns, decode_ns; /* of its first sequence */
+    const char *finish;                       /* static; NULL: it was not begun */
+};
 
 /* A call of an endpoint. */
 struct call {
     struct server *server;
     struct engine *engine; /* NULL only where the route does not need the model */
     struct reply reply;
+    struct live live; /* for who looks from outside */
     struct apikey_id caller;
+    struct tenant *tenant; /* theirs; NULL where the route needs no key */
+    struct tenant_request counted;
+    struct call_usage usage; /* the handler's to fill */
+    uint64_t deadline_ns; /* clock_now_ns; 0 = none */
     const char *path;   /* decoded, without query */
     struct buf body;    /* read already; empty once it is parsed */
     json_t *json;       /* owned; NULL before route_read_json and after route_drop_json */
@@ -26,11 +40,16 @@ struct route {
     const char *path;   /* exact, or a prefix when it ends with "/" and is_prefix */
     void (*handle)(struct call *c);
     bool is_prefix, needs_model, needs_key;
+    bool is_counted; /* tenants' limits hold for its requests */
     const char *doc; /* heading in docs/api.md */
 };
 
 /* Handles one FastCGI request. arg: the struct server. */
 void route_request(struct fastcgi_request *r, void *arg);
+
+/* Takes the prompt's tokens from the tenant's limit, once, before anything is computed. ERR_RATE_LIMIT: not now; Retry-After
+ * is set. */
+MUST_CHECK enum err route_reserve(struct call *c, int64_t n_tokens, struct err_info *info);
 
 /* Parses the body into c->json and frees its text. Errors as json_in_parse. */
 MUST_CHECK enum err route_read_json(struct call *c, struct err_info *info);
@@ -83,5 +102,6 @@ void api_llama_template(struct call *c);
 void api_openapi(struct call *c);
 void api_health(struct call *c);
 void api_metrics(struct call *c);
+void api_status(struct call *c);
 
 #endif

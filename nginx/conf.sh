@@ -8,8 +8,8 @@ dir=$1
 listen=$2
 error_log=${3:-stderr}
 access_log=${4:-off}
-html=$here/../build/html   # with the libraries of nginx/page.sh
-[ -d "$html" ] || html=$here/html
+# With the libraries of nginx/page.sh, as installed, or without them.
+for html in "$here/../build/html" "$here/../html" "$here/html"; do [ ! -d "$html" ] || break; done
 user=
 [ "$(id -u)" != 0 ] || user="user root root;"   # else the workers could read neither the checkout nor the socket
 

@@ -1,14 +1,15 @@
 #!/bin/bash
 # Runs one engine behind an nginx of its own, in the foreground, until Ctrl-C or SIGTERM: what `make run` calls.
 #   MODEL=path (default: the model of fetch-model.sh)  PORT=8080  HOST=127.0.0.1  V=release  PROGRAM=infcgi
+#   BINARY=path of an infcgi that is installed, in place of the build of V and PROGRAM
 #   run.sh [options for `infcgi serve`]
-# Prints one line when ready, and for the default model a second one that tells how tiny it is. Everything it makes lies in one temporary folder, which goes when it ends. Exit status: 65 when
+# Prints one line when ready, one that says how to ask the engine what it does, and for the default model one that tells how tiny it is. Everything it makes lies in one temporary folder, which goes when it ends. Exit status: 65 when
 # the model is not one, 69 when the engine's back end was lost, 1 for other errors, 0 after a stop.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 port=${PORT:-8080}
 host=${HOST:-127.0.0.1}
-binary=$here/../build/${V:-release}/${PROGRAM:-infcgi}
+binary=${BINARY:-$here/../build/${V:-release}/${PROGRAM:-infcgi}}
 grace_s=30   # how long running answers may go on after a stop was asked for
 
 fail() {
@@ -72,7 +73,7 @@ mkfifo "$tmp/silence" && exec 9<>"$tmp/silence" || exit 1
 pause() { read -r -t "$1" -u 9; }
 
 # Own sessions: Ctrl-C reaches this script alone, which then stops them in order.
-setsid spawn-fcgi -n -s "$tmp/infcgi.sock" -M 0660 -- "$binary" serve --model "$model" "$@" </dev/null 9>&- &
+setsid spawn-fcgi -n -s "$tmp/infcgi.sock" -M 0660 -- "$binary" serve --master --model "$model" --admin-socket "$tmp/admin.sock" "$@" </dev/null 9>&- &
 engine=$!
 
 engine_ended() {
@@ -118,6 +119,7 @@ gone "$nginx" && nginx_ended   # then it was another server that answered
 name=$(sed -n 's/.*"model": *"\(\([^"\\]\|\\.\)*\)".*/\1/p' "$tmp/health")
 [ -n "$name" ] || name=unknown
 echo "infcgi ready: $base/v1 (model $name)"
+echo "Its console: $binary ctl --socket $tmp/admin.sock"
 [ -n "${MODEL:-}" ] || echo "This model is a tiny one, for trying out; a better one: make run MODEL=path/to/model.gguf"
 
 # Looked at, not waited for: `wait -n` of bash 5.2 passes over a child that ended before it was called.

@@ -126,8 +126,8 @@ static enum err lay_out(struct backend_model *m, bool opens, struct err_info *in
     TRY(vram_new(&m->device.caps, &m->vram, info));
     TRY(opencl_weights_lay_out(m, info));
     TRY(opencl_kv_lay_out(m, info));
-    m->state_bytes = (size_t)m->plan->recurrent_floats * sizeof(float);
-    TRY(place(m, VRAM_STATES, m->state_bytes * (size_t)m->cfg.n_states, "recurrent states", &m->states, info));
+    m->bytes.state = (size_t)m->plan->recurrent_floats * sizeof(float);
+    TRY(place(m, VRAM_STATES, m->bytes.state * (size_t)m->cfg.n_states, "recurrent states", &m->states, info));
     TRY(lay_out_bufs(m, info));
     m->n_pieces = (m->plan->n_vocab + LOGITS_PIECE - 1) / LOGITS_PIECE;
     m->is_dry = true;
@@ -200,8 +200,9 @@ static enum err opencl_measure(const struct plan *plan, const struct backend_con
     out->bytes[BACKEND_HOST].activations = opencl_weights_staged(m); /* while it is opened: the most that it takes */
     out->bytes[BACKEND_DEVICE] = (struct backend_bytes){
         .weights = vram_bytes(m->vram, VRAM_WEIGHTS),
-        .page = m->page_bytes,
-        .state = m->state_bytes,
+        .page = m->bytes.page,
+        .window = m->bytes.window,
+        .state = m->bytes.state,
         .activations = vram_bytes(m->vram, VRAM_ACTIVATIONS),
     };
     opencl_close(&m);
@@ -331,14 +332,30 @@ static void put_wants(const struct backend_model *m, const struct backend_batch 
     w->words[BATCH_RESULTS] = at;
 }
 
+/* A page table of the sequence of rows [from, end), which say where it is, unless no layer has such pages. */
+static void put_table(struct backend_model *m, const struct backend_batch *b, bool is_local, int32_t from, int32_t end, int32_t *table,
+                      struct writer *w)
+{
+    size_t n = (size_t)b->pos[end - 1] / KV_PAGE_TOKENS + 1, at = w->n;
+    if (*backend_page_bytes(&m->bytes, is_local) != 0) {
+        memcpy(take_words(w, n), backend_table(b, is_local, b->seq[from]), n * sizeof *table);
+    }
+    for (int32_t k = from; k < end; k++) {
+        table[k] = (int32_t)at;
+    }
+}
+
 /* Page tables, sequences, and what rows say of them. */
-static void put_seqs(const struct backend_model *m, const struct backend_batch *b, struct writer *w)
+static void put_seqs(struct backend_model *m, const struct backend_batch *b, struct writer *w)
 {
     int32_t *h = w->words, n_seqs = 0, copy = 0;
     h[BATCH_AT_LAST] = (int32_t)w->n;
     int32_t *last = take_words(w, (size_t)b->n_rows);
-    h[BATCH_AT_TABLE] = (int32_t)w->n;
-    int32_t *table = take_words(w, (size_t)b->n_rows);
+    int32_t *tables[2];
+    for (int is_local = false; is_local <= true; is_local++) {
+        h[BATCH_AT_TABLE + is_local] = (int32_t)w->n;
+        tables[is_local] = take_words(w, (size_t)b->n_rows);
+    }
     h[BATCH_AT_SEQS] = (int32_t)w->n;
     int32_t *seqs = take_words(w, (size_t)b->n_seqs * SEQ_WORDS);
     for (int32_t i = 0, end; i < b->n_rows; i = end, n_seqs++) {
@@ -354,12 +371,10 @@ static void put_seqs(const struct backend_model *m, const struct backend_batch *
             copy++;
         }
         s[SEQ_COPIES_END] = copy;
-        size_t n_pages = (size_t)b->pos[end - 1] / KV_PAGE_TOKENS + 1, at = w->n;
-        if (m->page_bytes != 0) {
-            memcpy(take_words(w, n_pages), b->page_tables[seq], n_pages * sizeof *table);
+        for (int is_local = false; is_local <= true; is_local++) {
+            put_table(m, b, is_local, i, end, tables[is_local], w);
         }
         for (int32_t k = i; k < end; k++) {
-            table[k] = (int32_t)at;
             last[k] = m->plan->is_bidirectional ? b->pos[end - 1] : b->pos[k];
         }
     }
@@ -434,7 +449,7 @@ static enum err reserve(struct backend_model *m, const struct backend_batch *b, 
 {
     size_t n = fixed_words(m) + (size_t)b->n_seqs * SEQ_WORDS;
     for (int32_t i = 0; i < b->n_rows; i = end_of_seq(b, i)) {
-        n += (size_t)b->pos[end_of_seq(b, i) - 1] / KV_PAGE_TOKENS + 1;
+        n += (size_t)(1 + (m->bytes.window != 0)) * ((size_t)b->pos[end_of_seq(b, i) - 1] / KV_PAGE_TOKENS + 1);
     }
     if (n > s->cap_words) {
         int32_t *more = mem_realloc(s->words, 2 * n * sizeof *more, MEM_SCRATCH);
@@ -733,47 +748,57 @@ static enum err move_layer(struct backend_model *m, int32_t i, int32_t page, uns
                       info);
 }
 
-static enum err move_page(struct backend_model *m, int32_t page, enum backend_form form, void *at, bool writes,
+/* The same in floats. */
+static enum err move_floats(struct backend_model *m, int32_t i, int32_t page, unsigned char *room, float *floats, bool writes,
+                            struct err_info *info)
+{
+    if (writes) {
+        (void)opencl_kv_convert(&m->kvs[i], room, floats, true);
+    }
+    TRY(move_layer(m, i, page, room, writes, info));
+    if (!writes) {
+        (void)opencl_kv_convert(&m->kvs[i], room, floats, false);
+    }
+    return ERR_OK;
+}
+
+static enum err move_page(struct backend_model *m, struct backend_page page, enum backend_form form, void *at, bool writes,
                           struct err_info *info)
 {
     unsigned char *own = at, *room = NULL;
     float *floats = at;
     if (form == BACKEND_FLOATS) {
-        room = mem_zalloc(m->page_bytes, MEM_SCRATCH);
+        room = mem_zalloc(m->layer_bytes, MEM_SCRATCH);
         TRY_MEM_FOR(room != NULL, info, "out of memory for a page");
     }
     enum err err = ERR_OK;
     for (int32_t i = 0; i < (int32_t)m->plan->n_layers && err == ERR_OK; i++) {
         const struct opencl_kv *kv = &m->kvs[i];
+        int32_t id = backend_page_id(page, kv->is_local);
         if (kv->heads.layer != i) {
             continue;
         }
         if (form == BACKEND_OWN) {
-            err = move_layer(m, i, page, own, writes, info);
+            err = id != BACKEND_NO_PAGE ? move_layer(m, i, id, own, writes, info) : ERR_OK;
             own += kv->key_bytes + kv->value_bytes;
             continue;
         }
-        float *next = floats;
-        if (writes) {
-            next = opencl_kv_convert(kv, room, floats, true);
+        if (id != BACKEND_NO_PAGE) {
+            err = move_floats(m, i, id, room, floats, writes, info);
         }
-        err = move_layer(m, i, page, room, writes, info);
-        if (!writes && err == ERR_OK) {
-            next = opencl_kv_convert(kv, room, floats, false);
-        }
-        floats = next;
+        floats += (size_t)KV_PAGE_TOKENS * (kv->value_bytes != 0 ? 2 : 1) * kv->heads.n_kv_heads * kv->heads.head_dim;
     }
     mem_free(room);
     return err;
 }
 
-static enum err opencl_page_read(struct backend_model *m, int32_t page, enum backend_form form, void *out,
+static enum err opencl_page_read(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
                                  struct err_info *info)
 {
     return move_page(m, page, form, out, false, info);
 }
 
-static enum err opencl_page_write(struct backend_model *m, int32_t page, enum backend_form form, const void *bytes,
+static enum err opencl_page_write(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
                                   struct err_info *info)
 {
     return move_page(m, page, form, (void *)(uintptr_t)bytes, true, info); /* which is only read from */
@@ -781,12 +806,12 @@ static enum err opencl_page_write(struct backend_model *m, int32_t page, enum ba
 
 static enum err opencl_state_read(struct backend_model *m, int32_t state, void *out, struct err_info *info)
 {
-    return move_bytes(m, m->states, m->state_bytes * (size_t)state, m->state_bytes, out, false, info);
+    return move_bytes(m, m->states, m->bytes.state * (size_t)state, m->bytes.state, out, false, info);
 }
 
 static enum err opencl_state_write(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info)
 {
-    return move_bytes(m, m->states, m->state_bytes * (size_t)state, m->state_bytes, (void *)(uintptr_t)bytes, true,
+    return move_bytes(m, m->states, m->bytes.state * (size_t)state, m->bytes.state, (void *)(uintptr_t)bytes, true,
                       info);
 }
 

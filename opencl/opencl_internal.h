@@ -41,6 +41,7 @@ struct opencl_kv {
     bool k_is_bytes, v_is_bytes;   /* q8_0, else halves */
     size_t key_bytes, value_bytes; /* of a page; no values of latents */
     int32_t keys, values;          /* places */
+    bool is_local;                 /* they are in window pages */
 };
 
 struct opencl_buf {
@@ -119,7 +120,8 @@ struct backend_model {
     int32_t logits, lists, logit_results, hidden, input, output, states;
     cl_mem batch;
     size_t cap_batch_words;
-    size_t page_bytes, state_bytes;
+    struct backend_bytes bytes; /* of a page, a window page, a state */
+    size_t layer_bytes;         /* of a page, of the layer with most */
     struct opencl_slot slots[OPENCL_MAX_BEGUN];
     int n_begun, next; /* slots in use; the one that is begun next */
     bool is_lost;

@@ -47,13 +47,15 @@ enum err opencl_kv_lay_out(struct backend_model *m, struct err_info *info)
             continue;
         }
         bool is_latent = heads.latent_dim != 0;
-        size_t n = (size_t)m->cfg.n_pages, d = heads.head_dim;
+        kv->is_local = backend_is_local(m->plan, &m->cfg, i);
+        size_t n = (size_t)backend_n_pages(&m->cfg, kv->is_local), d = heads.head_dim;
         size_t halves = VALUE_STRIDE(d) * KV_PAGE_TOKENS * sizeof(uint16_t); /* of a head in a page */
         kv->k_is_bytes = k == KV_BYTES && !is_latent;
         kv->v_is_bytes = v == KV_BYTES && !is_latent;
         kv->key_bytes = heads.n_kv_heads * (kv->k_is_bytes ? KEY8_BYTES(d) : halves);
         kv->value_bytes = is_latent ? 0 : heads.n_kv_heads * (kv->v_is_bytes ? VALUE8_BYTES(d) : halves);
-        m->page_bytes += kv->key_bytes + kv->value_bytes;
+        *backend_page_bytes(&m->bytes, kv->is_local) += kv->key_bytes + kv->value_bytes;
+        m->layer_bytes = MAX_OF(m->layer_bytes, kv->key_bytes + kv->value_bytes);
         TRY(vram_place(m->vram, VRAM_KV, kv->key_bytes * n, "the keys of a layer", &kv->keys, info));
         if (kv->value_bytes != 0) {
             TRY(vram_place(m->vram, VRAM_KV, kv->value_bytes * n, "the values of a layer", &kv->values, info));

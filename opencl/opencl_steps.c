@@ -415,6 +415,9 @@ struct head_rows {
     uint32_t q_stride, k_stride, v_stride, k_first, v_first;
 };
 
+/* The word of a batch that says where the page tables of a layer are. */
+static struct opencl_arg table_of(const struct opencl_kv *kv) { return ARG_INT(kv->is_local ? BATCH_AT_WINDOW_TABLE : BATCH_AT_TABLE); }
+
 static enum err add_heads(const struct opencl_maker *k, const struct head_rows *r)
 {
     enum { WG = 64 };
@@ -429,7 +432,7 @@ static enum err add_heads(const struct opencl_maker *k, const struct head_rows *
     return OPENCL_ADD(k, opencl_launch_of(k, WG, n), "heads.cl", "heads", options, r->q, ARG_UINT(r->q_stride),
                       ARG_UINT(0), r->k, ARG_UINT(r->k_stride), ARG_UINT(r->k_first), r->v, ARG_UINT(r->v_stride),
                       ARG_UINT(r->v_first), opencl_floats(k, s->dst), stride_of(k, s->dst), opencl_at(k, kv->keys),
-                      opencl_at(k, kv->values), ARG_UINT(k->plan->n_heads), ARG_UINT(kv->heads.n_kv_heads),
+                      opencl_at(k, kv->values), table_of(kv), ARG_UINT(k->plan->n_heads), ARG_UINT(kv->heads.n_kv_heads),
                       ARG_UINT(kv->heads.head_dim), opencl_vector(k, q_norm), ARG_INT(q_norm != PLAN_NONE),
                       opencl_vector(k, k_norm), ARG_UINT(k_norm != PLAN_NONE ? k->plan->weights[k_norm].n_in : 0),
                       ARG_INT(s->heads.norms_values), ARG_FLOAT(s->eps), ARG_INT(s->heads.rope), ARG_UINT(rope->n_rot),
@@ -479,12 +482,17 @@ static enum err make_heads(const struct opencl_maker *k)
 }
 
 /* Rows that a work-group of blocked attention has, beside so many query heads: as the sums of eight fit in registers, or
- * of four; what is known of eight rows of bytes does not, nor of rows with a window to both sides. */
+ * of four; what is known of eight rows of bytes does not, nor of rows with a window to both sides; nor, beside two heads, of four
+ * whose values alone are bytes, three for a work-item (tests/isa/budget). */
 static uint32_t rows_of_block(const struct opencl_kv *kv, uint32_t heads, uint32_t dv, bool to_both)
 {
     uint32_t narrow = kv->k_is_bytes ? 64 : 128, most = dv <= narrow ? ATTENTION_BLOCK : ATTENTION_BLOCK / 2;
     uint32_t rows = kv->k_is_bytes || kv->v_is_bytes || to_both ? ATTENTION_BLOCK / 2 : ATTENTION_BLOCK;
-    return heads == 1 ? MIN_OF(most, rows) : heads == 2 ? most / 2 : most / 4;
+    bool is_odd = kv->v_is_bytes && !kv->k_is_bytes && dv > 2 * OPENCL_LANES && dv < 4 * OPENCL_LANES;
+    if (heads == 1) {
+        return MIN_OF(most, rows);
+    }
+    return heads == 2 && !is_odd ? most / 2 : most / 4;
 }
 
 /* Of one step: a batch of few rows is computed in parts, others in blocks and by rows that no block has. */
@@ -518,7 +526,7 @@ static enum err make_attention(const struct opencl_maker *k)
         l.when = form == IN_PARTS ? OPENCL_IF_PARTS : OPENCL_IF_WHOLE;
         TRY(OPENCL_ADD(k, l, "attention.cl", "attention", options[form], opencl_floats(k, s->src), stride_of(k, s->src),
                        opencl_at(k, kv->keys), opencl_at(k, kv->values), ARG_UINT(n_heads), ARG_UINT(of->n_kv_heads),
-                       ARG_FLOAT(s->scale), ARG_FLOAT(s->attention.softcap), ARG_INT(s->attention.window),
+                       ARG_FLOAT(s->scale), ARG_FLOAT(s->attention.softcap), table_of(kv), ARG_INT(s->attention.window),
                        ARG_INT(s->attention.ahead), opencl_vector(k, s->w[0]), ARG_INT(s->w[0] != PLAN_NONE),
                        form == IN_PARTS ? opencl_at(k, k->m->partial) : opencl_floats(k, s->dst),
                        stride_of(k, s->dst)));

@@ -2,6 +2,7 @@
 # Runs the list of test runners below, one line each, and prints the sum as the last line: `N passed, N failed`.
 # Each runner's own last count line has that form. A runner that dies, prints no count or runs nothing counts as a failure.
 # A line `skip TEST: WHY` says that a test says nothing here, as figures of the release build do not under ASan.
+# What failed is told where its log's end is printed, and by name above the last line.
 # A log's lines from one that begins with `Table: ` on are printed behind the runner's line, the count apart.
 #   run.sh          those of `make test`
 #   run.sh --long   those of `make test-long`
@@ -9,14 +10,15 @@
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-# name|how|command. To add a runner, add a line. `beside` others, two at a time, or `alone`: what waits for answers, and
-# what uses all CPUs itself. The longest come first, but unit: what PoCL compiles for it need not be compiled for its other
+# name|how|command. To add a runner, add a line. `beside` others, two at a time, or `alone`: what uses all CPUs
+# itself. Tests over HTTP wait for most of their time. The longest come first, but unit: what PoCL compiles for it need not be compiled for its other
 # builds, for which it takes longer.
 #
 # On a bare machine of two CPUs `make test` is to take half an hour at most, compiling included. What finds least for its
 # time is in the second list, and all that it runs stands in the first one in another build, on another device, with smaller
 # models or with fewer of the same kind:
-#   - test cases tagged `long` run in the release build (long contexts, whose kernels ASan sees in short ones);
+#   - test cases tagged `long` run in the release build (long contexts, whose kernels ASan sees in short ones), and so do the kernels'
+#     checks, whose buffers have guard pages;
 #   - tests over HTTP that $in_release names run there: the chat page, run.sh, the benchmark's driver, crowds of clients, models
 #     on devices, and what takes many tokens; their C the unit tests have under ASan;
 #   - of models that are there in two formats one runs in full, and on devices; of ISAs below the best one thread, of chats under ASan each
@@ -30,7 +32,11 @@ page_test bench_test turns_test test_run_sh test_the_default_model opencl_layers
 test_choices_share_one_echo test_keys_share_no_cached_prefix test_same_bytes_alone_and_among_others test_two_hundred_large_texts
 test_json_object test_json_schema test_tool_choice test_a_long_prompt_tells test_a_custom_tool_is_called test_infill
 test_tools_are_shown test_cached_prefix_gives test_a_call_that_is_asked_for test_many_choices_stream test_history_of_calls
-chat_test.test_seed test_conversation_with_tools test_sigterm_lets_running_streams_end test_a_restart_behind_a_held_socket
+test_a_conversation_goes_on_after_kill_9 test_perplexity_is_that test_a_killed_worker
+test_a_stream_outlives_a_reload test_a_master_drains_and
+chat_test.test_seed chat_test.test_n test_tenants bad_input_test.test_schemas test_slow_requests_are_told test_conversation_with_tools test_sigterm_lets_running_streams_end test_sigterm_with_drain_close test_a_restart_behind_a_held_socket
+test_at_every_moment test_nginx_reloads_and_dies test_who_shares_a_prefix_stays test_what_looks_like_an_event
+clock_test test_full_load_takes test_rapid_resets
 '
 in_release=$(xargs <<<"$in_release")
 export in_release
@@ -47,7 +53,6 @@ isa-bites|beside|bash tests/isa/isa_test.sh
 unit-asan|beside|CK_FORK=no CK_EXCLUDE_TAGS="long fork" build/asan/unittests
 unit-asan-fork|beside|CK_INCLUDE_TAGS=fork CK_EXCLUDE_TAGS=long build/asan/unittests
 unit-tsan|beside|CK_EXCLUDE_TAGS="long states" build/tsan/unittests
-kernels-asan|beside|build/asan/checkkern
 kernels-arm|beside|bash tests/kernels/qemu_arm.sh
 kernels|beside|build/release/checkkern
 chat-asan|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render --every 5 --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
@@ -57,14 +62,15 @@ fuzz-replay|beside|build/asan/fuzz-replay
 vectors|beside|build/release/tokenizer_vectors "$(sh tests/golden/tokenizer_vectors.sh)"
 same-bytes|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu 50
 fidelity|alone|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
-e2e|alone|build/venv/bin/python tests/e2e/run.py --variant release
-e2e-asan|alone|build/venv/bin/python tests/e2e/run.py --variant asan --without ${in_release// /,}
+e2e|beside|build/venv/bin/python tests/e2e/run.py --variant release
+e2e-asan|beside|build/venv/bin/python tests/e2e/run.py --variant asan --without ${in_release// /,}
 soak-tsan|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan --seconds 30
 '
 # shellcheck disable=SC2016
 long_runners='
 golden-long|beside|build/release/golden --all
 rusticl-long|beside|OCL_ICD_VENDORS=/etc/OpenCL/vendors/rusticl.icd RUSTICL_ENABLE=llvmpipe build/release/drivers llvmpipe
+kernels-asan|beside|build/asan/checkkern
 isa-long|beside|/usr/bin/python3 tests/isa/isa.py --all
 fidelity-opencl-long|beside|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds --backend opencl
 greedy-long|beside|build/release/greedy "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu=0.2 +cpu=0.01 opencl=0.2 +opencl=0.01
@@ -75,6 +81,9 @@ unit-asan-long|beside|CK_INCLUDE_TAGS=long build/asan/unittests
 unit-tsan-long|beside|CK_INCLUDE_TAGS="long states" build/tsan/unittests
 e2e-asan-long|alone|build/venv/bin/python tests/e2e/run.py --variant asan $in_release
 soak-tsan-long|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan --seconds 600
+load-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test
+load-asan-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test --variant asan
+load-tsan-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test --variant tsan
 '
 case ${1:-} in
 '') ;;
@@ -88,7 +97,7 @@ at_once=2 # as many CPUs as the smallest machine has that this is made for
 
 logs=build/test
 mkdir -p $logs
-rm -f $logs/*.count
+rm -f $logs/*.count $logs/*.failures
 
 # run NAME COMMAND: prints its line, and on failure the end of its log; leaves "passed failed" in NAME.count
 run() {
@@ -115,6 +124,7 @@ run() {
     [ -z "$table" ] || text+=$'\n'$table
     [ "$f" = 0 ] || text+=$(printf '\n--- the end of %s\n' "$log"; sed '/^Table: /,$d' "$log" | tail -n 60; printf '\n---')
     printf '%s\n' "$text"
+    [ "$f" = 0 ] || grep -aE -A 10 '^FAIL|:[FE]:' "$log" | head -n 40 | sed "s/^/$1: /" >"$logs/$1.failures"
     echo "$p $f" >"$logs/$1.count"
 }
 
@@ -142,5 +152,6 @@ for count in "$logs"/*.count; do
     passed=$((passed + p)) failed=$((failed + f)) n_counts=$((n_counts + 1))
 done
 failed=$((failed + n_runners - n_counts)) # one that left no count was killed
+cat $logs/*.failures 2>/dev/null # again, where one looks first
 echo "$passed passed, $failed failed"
 [ $failed = 0 ] && [ $passed != 0 ]

@@ -51,6 +51,9 @@ struct backend_config {
     bool high_precision;
     bool pin;                    /* each thread stays on a CPU of its own (pool_pin); the thread that calls begin too */
     int32_t n_pages;             /* KV pages; page ids are 0 .. n_pages-1 */
+    /* Window pages, with ids 0 .. n_windows-1: then layers whose keys and values are seen in a window alone (plan_layer_window), local
+     * ones, have these in place of the others, and each batch has window_tables. 0 = all layers have the same pages. */
+    int32_t n_windows;
     int32_t n_states;            /* recurrent states, with ids 0 .. n_states-1; 0 where the plan has none */
     int32_t max_rows;            /* T of the largest batch */
     int32_t max_logits;          /* S of the largest batch */
@@ -107,21 +110,29 @@ struct backend_device {
 /* What open takes of a memory, in bytes, but for tables that are small beside it. */
 struct backend_bytes {
     size_t weights;     /* packed, or mapped as they lie in the file */
-    size_t page;        /* a KV page, all layers */
+    size_t page;        /* a KV page, all layers that have it */
+    size_t window;      /* a window page, all local layers */
     size_t state;       /* a recurrent state */
     size_t activations; /* and all else that a batch needs */
 };
 
 /* What page_read gives and page_write takes. */
 enum backend_form {
-    /* As many bytes as measure says of all memories, which are those of this back end, plan and types of keys and
-     * values. It takes them again as any page: what goes on from there has the same bits. */
+    /* As many bytes as measure says of all memories, of a page and a window page together and layer by layer, which are those of this back
+     * end, plan and types of keys and values. It takes them again as any page: what goes on from there has the same bits. */
     BACKEND_OWN,
     /* backend_page_floats(plan) f32, for other back ends: layer by layer, of those that store, [KV_PAGE_TOKENS][keys
      * [K][d], then values [K][d]], of latents keys alone, [KV_PAGE_TOKENS][d]. Read, they are what is stored; written,
      * they are rounded to the types as new keys and values are. So f16, bf16, q8_0 and q4_0 come through with the
      * same bits, i16 to a unit of its scale. */
     BACKEND_FLOATS,
+};
+
+/* What page_read and page_write move: the part of the layers that have pages, and that of local ones. Bytes of a part that is
+ * BACKEND_NO_PAGE are left alone on both sides. Without window pages `window` is not looked at. */
+enum { BACKEND_NO_PAGE = -1 };
+struct backend_page {
+    int32_t page, window;
 };
 
 enum { BACKEND_NAME_BYTES = 64 };
@@ -152,6 +163,9 @@ struct backend_batch {
     const int32_t *seq;    /* [n_rows] index into page_tables, ascending */
     int32_t n_seqs;
     const int32_t *const *page_tables; /* [n_seqs] page of position p = table[p / KV_PAGE_TOKENS] */
+    /* [n_seqs] the same of window pages: those of positions that a row sees in a window; in front of it any ids. Unread with no
+     * window pages. */
+    const int32_t *const *window_tables;
     /* [n_seqs] recurrent state of each, no two the same; NULL = sequence i has state i. Unread when the plan
      * has none. A sequence whose rows begin at position 0 begins anew, whatever its state holds; else that must be
      * the state behind the row before, as its last batch left it: with recurrent state, no position comes twice. */
@@ -232,9 +246,9 @@ struct backend {
     enum err (*wait)(struct backend_model *m, struct err_info *info);
     /* A KV page or a recurrent state to the caller's memory and from it, while no batch is begun; a state is as many
      * bytes as measure says of all memories, and every back end's has the same form. ERR_LOST. */
-    enum err (*page_read)(struct backend_model *m, int32_t page, enum backend_form form, void *out,
+    enum err (*page_read)(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
                           struct err_info *info);
-    enum err (*page_write)(struct backend_model *m, int32_t page, enum backend_form form, const void *bytes,
+    enum err (*page_write)(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
                            struct err_info *info);
     enum err (*state_read)(struct backend_model *m, int32_t state, void *out, struct err_info *info);
     enum err (*state_write)(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info);
@@ -265,12 +279,32 @@ enum err backend_probe_host(const struct backend_config *cfg, int i, struct back
 /* What lies in the host's memory, with memories that devices share with it. */
 struct backend_bytes backend_host_bytes(const struct backend_device *d, const struct backend_measure *m);
 
-/* Pages that all memories hold beside all else that was measured, with so many states; at most INT32_MAX. */
-int32_t backend_pages_that_fit(const struct backend_device *d, const struct backend_measure *m, int32_t n_states);
+/* Pages that all memories hold beside all else that was measured and cfg's states, with a window page for each, but no more of these
+ * than cfg has; at most INT32_MAX. */
+int32_t backend_pages_that_fit(const struct backend_device *d, const struct backend_measure *m, const struct backend_config *cfg);
 
-/* Bytes of so many pages and states. ERR_NOMEM when no size_t holds them. */
-MUST_CHECK enum err backend_pool_bytes(const struct backend_bytes *b, int32_t n_pages, int32_t n_states, size_t *out,
+/* Bytes of cfg's pages, window pages and states. ERR_NOMEM when no size_t holds them. */
+MUST_CHECK enum err backend_pool_bytes(const struct backend_bytes *b, const struct backend_config *cfg, size_t *out,
                                        struct err_info *info);
+
+/* Has the layer, which stores keys and values, window pages? */
+static inline bool backend_is_local(const struct plan *plan, const struct backend_config *cfg, int32_t layer)
+{
+    return cfg->n_windows != 0 && plan_layer_window(plan, layer) != 0;
+}
+
+/* Of layers that are local, or are not: how many pages they have, those of a sequence of the batch, which one page_read moves, and what
+ * they take of a page. */
+static inline int32_t backend_n_pages(const struct backend_config *cfg, bool is_local)
+{
+    return is_local ? cfg->n_windows : cfg->n_pages;
+}
+static inline const int32_t *backend_table(const struct backend_batch *b, bool is_local, int32_t seq)
+{
+    return (is_local ? b->window_tables : b->page_tables)[seq];
+}
+static inline int32_t backend_page_id(struct backend_page page, bool is_local) { return is_local ? page.window : page.page; }
+static inline size_t *backend_page_bytes(struct backend_bytes *b, bool is_local) { return is_local ? &b->window : &b->page; }
 
 /* Does it have the option? Yes if no back end of the table has one of that name: then it is not theirs. */
 bool backend_has_option(const struct backend *b, const char *option);

@@ -118,7 +118,7 @@ static enum err try_ends(const struct cards *c, const int32_t *ends, bool *fits,
     struct backend_measure m;
     cfg.parts = &parts;
     enum err err = backend_of_parts(&parts)->measure(c->plan, &cfg, &m, info);
-    *fits = err == ERR_OK && backend_pages_that_fit(&room, &m, cfg.n_states) >= cfg.n_pages;
+    *fits = err == ERR_OK && backend_pages_that_fit(&room, &m, &cfg) >= cfg.n_pages;
     return err == ERR_NOMEM || (err == ERR_CONFIG && parts.n > 1) ? ERR_OK : err;
 }
 

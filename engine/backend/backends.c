@@ -114,22 +114,27 @@ struct backend_bytes backend_host_bytes(const struct backend_device *d, const st
     return host;
 }
 
+static size_t how_many(size_t bytes, size_t one) { return one != 0 ? bytes / one : INT32_MAX; }
+
 /* Pages that a memory of so many bytes holds. */
-static size_t pages_in(size_t bytes, const struct backend_bytes *b, int32_t n_states)
+static size_t pages_in(size_t bytes, const struct backend_bytes *b, const struct backend_config *cfg)
 {
     uint64_t rest = UINT64_MAX, states;
-    bool is_counted = ck_mul(b->state, (uint64_t)n_states, &states) && ck_add(b->weights, states, &rest) &&
+    bool is_counted = ck_mul(b->state, (uint64_t)cfg->n_states, &states) && ck_add(b->weights, states, &rest) &&
                       ck_add(rest, b->activations, &rest);
-    bool has_room = is_counted && rest <= bytes;
-    return !has_room ? 0 : b->page != 0 ? (bytes - (size_t)rest) / b->page : INT32_MAX;
+    if (!is_counted || rest > bytes) {
+        return 0;
+    }
+    size_t room = bytes - (size_t)rest, n_windows = (size_t)cfg->n_windows, n = how_many(room, b->page + b->window);
+    return n <= n_windows ? n : n_windows + how_many(room - n_windows * (b->page + b->window), b->page);
 }
 
-int32_t backend_pages_that_fit(const struct backend_device *d, const struct backend_measure *m, int32_t n_states)
+int32_t backend_pages_that_fit(const struct backend_device *d, const struct backend_measure *m, const struct backend_config *cfg)
 {
     struct backend_bytes host = backend_host_bytes(d, m);
-    size_t fit = MIN_OF(pages_in(d->bytes[BACKEND_HOST], &host, n_states), (size_t)INT32_MAX);
+    size_t fit = MIN_OF(pages_in(d->bytes[BACKEND_HOST], &host, cfg), (size_t)INT32_MAX);
     for (int i = BACKEND_DEVICE; i < BACKEND_MEMORIES; i++) {
-        fit = MIN_OF(fit, pages_in(d->bytes[i], &m->bytes[i], n_states));
+        fit = MIN_OF(fit, pages_in(d->bytes[i], &m->bytes[i], cfg));
     }
     return (int32_t)fit;
 }
@@ -156,13 +161,13 @@ enum err backend_check_types(const struct plan *plan, struct err_info *info)
     return ERR_OK;
 }
 
-enum err backend_pool_bytes(const struct backend_bytes *b, int32_t n_pages, int32_t n_states, size_t *out,
-                            struct err_info *info)
+enum err backend_pool_bytes(const struct backend_bytes *b, const struct backend_config *cfg, size_t *out, struct err_info *info)
 {
-    uint64_t pages, states, all;
-    if (!ck_mul(b->page, (uint64_t)n_pages, &pages) || !ck_mul(b->state, (uint64_t)n_states, &states) ||
-        !ck_add(pages, states, &all) || all > SIZE_MAX) {
-        return err_set(info, ERR_NOMEM, NULL, "no memory holds %d KV pages and %d recurrent states", n_pages, n_states);
+    uint64_t pages, windows, states, all;
+    if (!ck_mul(b->page, (uint64_t)cfg->n_pages, &pages) || !ck_mul(b->window, (uint64_t)cfg->n_windows, &windows) ||
+        !ck_mul(b->state, (uint64_t)cfg->n_states, &states) || !ck_add(pages, windows, &all) || !ck_add(all, states, &all) ||
+        all > SIZE_MAX) {
+        return err_set(info, ERR_NOMEM, NULL, "no memory holds %d KV pages and %d recurrent states", cfg->n_pages, cfg->n_states);
     }
     *out = (size_t)all;
     return ERR_OK;
@@ -172,6 +177,7 @@ void backend_bytes_add(struct backend_bytes *to, const struct backend_bytes *mor
 {
     to->weights += more->weights;
     to->page += more->page;
+    to->window += more->window;
     to->state += more->state;
     to->activations += more->activations;
 }

@@ -2,6 +2,7 @@
  * FIFO return at once; the fstat behind it then refuses it. */
 #include "engine/base/io.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdatomic.h>
@@ -294,10 +295,10 @@ static int rename_to_new(const char *from, const char *to)
     return rename(from, to);
 }
 
-enum err io_writer_commit(struct io_writer *w, bool may_replace, struct err_info *info)
+static enum err give_name(struct io_writer *w, bool syncs, bool may_replace, struct err_info *info)
 {
     enum err err = ERR_OK;
-    if (must_fail() || fsync(w->fd) != 0) {
+    if (syncs && (must_fail() || fsync(w->fd) != 0)) {
         err = err_set(info, ERR_IO, NULL, "cannot sync %s: %s", w->tmp, strerror(errno));
     } else if (must_fail() || (may_replace ? rename(w->tmp, w->path) : rename_to_new(w->tmp, w->path)) != 0) {
         err = err_set(info, ERR_IO, NULL, "cannot rename %s: %s", w->tmp, strerror(errno));
@@ -306,10 +307,22 @@ enum err io_writer_commit(struct io_writer *w, bool may_replace, struct err_info
         io_writer_abort(w);
         return err;
     }
-    sync_folder_of(w->path);
+    if (syncs) {
+        sync_folder_of(w->path);
+    }
     close(w->fd);
     w->fd = -1;
     return ERR_OK;
+}
+
+enum err io_writer_commit(struct io_writer *w, bool may_replace, struct err_info *info)
+{
+    return give_name(w, true, may_replace, info);
+}
+
+enum err io_writer_publish(struct io_writer *w, bool may_replace, struct err_info *info)
+{
+    return give_name(w, false, may_replace, info);
 }
 
 enum err io_replace_file(const char *path, const struct io_part *parts, size_t n, bool (*goes_on)(void *arg), void *arg,
@@ -331,3 +344,118 @@ enum err io_replace_file(const char *path, const struct io_part *parts, size_t n
     }
     return io_writer_commit(&w, true, info);
 }
+
+/* --- folders of files --------------------------------------------------------------------------------------------- */
+
+static enum err read_all(int fd, const char *path, unsigned char *at, size_t n, struct err_info *info)
+{
+    while (n > 0) {
+        ssize_t got = must_fail() ? -1 : read(fd, at, n);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
+        if (got <= 0) {
+            return err_set(info, ERR_IO, NULL, "cannot read %s: %s", path, got < 0 ? strerror(errno) : "it became shorter");
+        }
+        at += got;
+        n -= (size_t)got;
+    }
+    return ERR_OK;
+}
+
+enum err io_read_exact(const char *path, void *out, size_t n, struct err_info *info)
+{
+    struct stat st;
+    int fd = must_fail() ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+    if (fd < 0) {
+        enum err why = errno == ENOENT ? ERR_NONE : errno == ELOOP ? ERR_FILE : ERR_IO;
+        return err_set(info, why, NULL, "cannot open %s: %s", path, strerror(errno));
+    }
+    enum err err = ERR_OK;
+    if (must_fail() || fstat(fd, &st) != 0) {
+        err = err_set(info, ERR_IO, NULL, "cannot stat %s: %s", path, strerror(errno));
+    } else if (!S_ISREG(st.st_mode) || (uint64_t)st.st_size != n) {
+        err = err_set(info, ERR_FILE, NULL, "%s: expected a file of %zu bytes, found %s of %llu", path, n,
+                      S_ISREG(st.st_mode) ? "one" : kind_of(st.st_mode), (unsigned long long)st.st_size);
+    } else {
+        err = read_all(fd, path, out, n, info);
+    }
+    close(fd);
+    return err;
+}
+
+enum err io_private_folder(const char *path, struct err_info *info)
+{
+    struct stat st;
+    if ((must_fail() || mkdir(path, 0700) != 0) && errno != EEXIST) {
+        return err_set(info, ERR_FILE, NULL, "cannot make the folder %s: %s", path, strerror(errno));
+    }
+    if (must_fail() || stat(path, &st) != 0) {
+        return err_set(info, ERR_FILE, NULL, "cannot stat %s: %s", path, strerror(errno));
+    }
+    if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0) {
+        return err_set(info, ERR_FILE, NULL, "%s: expected a folder of user %u with mode 0700, found %s of user %u with mode %04o", path,
+                       (unsigned)geteuid(), S_ISDIR(st.st_mode) ? "one" : kind_of(st.st_mode), (unsigned)st.st_uid,
+                       (unsigned)(st.st_mode & 07777));
+    }
+    return ERR_OK;
+}
+
+enum err io_walk_folder(const char *path, bool (*each)(void *arg, const struct io_entry *e), void *arg, struct err_info *info)
+{
+    DIR *dir = must_fail() ? NULL : opendir(path);
+    if (dir == NULL) {
+        return err_set(info, ERR_FILE, NULL, "cannot read the folder %s: %s", path, strerror(errno));
+    }
+    struct dirent *found;
+    bool goes_on = true;
+    while (goes_on && (found = readdir(dir)) != NULL) {
+        struct stat st;
+        if (fstatat(dirfd(dir), found->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode)) {
+            const struct io_entry e = {.name = found->d_name,
+                                       .bytes = (uint64_t)st.st_size,
+                                       .mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec};
+            goes_on = each(arg, &e);
+        }
+    }
+    closedir(dir);
+    return ERR_OK;
+}
+
+enum err io_remove(const char *path)
+{
+    return !must_fail() && (unlink(path) == 0 || errno == ENOENT) ? ERR_OK : ERR_IO;
+}
+
+enum err io_set_mtime(const char *path, int64_t mtime_ns)
+{
+    const struct timespec at = {.tv_sec = (time_t)(mtime_ns / 1000000000), .tv_nsec = (long)(mtime_ns % 1000000000)};
+    const struct timespec times[2] = {at, at};
+    return !must_fail() && utimensat(AT_FDCWD, path, times, AT_SYMLINK_NOFOLLOW) == 0 ? ERR_OK : ERR_IO;
+}
+
+/* --- appending ---------------------------------------------------------------------------------------------------- */
+
+enum err io_append_open(const char *path, int *fd, struct err_info *info)
+{
+    struct stat st;
+    int f = must_fail() ? -1 : open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0640);
+    if (f < 0) {
+        return err_set(info, ERR_FILE, NULL, "expected a file that can be written, found: %s", strerror(errno));
+    }
+    if (fstat(f, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(f);
+        return err_set(info, ERR_FILE, NULL, "expected a regular file, found %s", kind_of(st.st_mode));
+    }
+    *fd = f;
+    return ERR_OK;
+}
+
+enum err io_append(int fd, const void *data, size_t n, size_t *n_written)
+{
+    ssize_t k = must_fail() ? -1 : write(fd, data, n);
+    *n_written = k > 0 ? (size_t)k : 0;
+    return *n_written == n ? ERR_OK : ERR_IO;
+}
+
+void io_append_close(int fd) { close(fd); }

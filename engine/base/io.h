@@ -80,6 +80,41 @@ MUST_CHECK enum err io_writer_commit(struct io_writer *w, bool may_replace, stru
 /* Removes path.tmp; nothing when the writer has ended. */
 void io_writer_abort(struct io_writer *w);
 
+/* The same without waiting for the disk: after a power failure the file may be anything, so its reader must be able to tell. */
+MUST_CHECK enum err io_writer_publish(struct io_writer *w, bool may_replace, struct err_info *info);
+
+/* Reads the n bytes of the regular file at `path`, no link. ERR_NONE: there is none; ERR_FILE: it is something else, or has another
+ * length; ERR_IO. */
+MUST_CHECK enum err io_read_exact(const char *path, void *out, size_t n, struct err_info *info);
+
+/* Makes the folder at `path` (mode 0700), not those above it, unless it is there. ERR_FILE: it cannot be made, or is no folder, or
+ * not of this user alone. */
+MUST_CHECK enum err io_private_folder(const char *path, struct err_info *info);
+
+struct io_entry {
+    const char *name; /* in its folder */
+    uint64_t bytes;
+    int64_t mtime_ns;
+};
+
+/* Calls `each` for every regular file of a folder, in no order, until it says false; files that vanish meanwhile are left out.
+ * ERR_FILE: the folder cannot be read. */
+MUST_CHECK enum err io_walk_folder(const char *path, bool (*each)(void *arg, const struct io_entry *e), void *arg,
+                                   struct err_info *info);
+
+/* Removes a file; one that is not there is no error. Sets when it was last written. ERR_IO. */
+enum err io_remove(const char *path);
+enum err io_set_mtime(const char *path, int64_t mtime_ns);
+
+/* Opens a file that lines are put behind, and makes it where there is none (mode 0640, less the umask). *fd is the caller's
+ * until io_append_close. ERR_FILE: it cannot be opened, or is no regular file. */
+MUST_CHECK enum err io_append_open(const char *path, int *fd, struct err_info *info);
+
+/* Puts n bytes behind what is there, with one system call, so that lines of several threads and processes stay whole.
+ * *n_written says how many came in, also of a failure. ERR_IO: not all of them, a full disk for one. */
+MUST_CHECK enum err io_append(int fd, const void *data, size_t n, size_t *n_written);
+void io_append_close(int fd);
+
 /* Is there anything at `path`? A link that leads nowhere counts. */
 bool io_exists(const char *path);
 

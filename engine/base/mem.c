@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum {
     HEADER_BYTES = 16,
@@ -164,6 +165,19 @@ void *mem_map(size_t bytes, enum mem_purpose purpose)
 #endif
     count(purpose, bytes, 0);
     return p;
+}
+
+void mem_populate(void *p, size_t bytes)
+{
+#ifdef MADV_POPULATE_WRITE
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = (page - (uintptr_t)p % page) % page;
+    if (bytes > skip) {
+        (void)madvise((unsigned char *)p + skip, bytes - skip, MADV_POPULATE_WRITE); /* a hint: it comes when it is used */
+    }
+#else
+    (void)p;
+    (void)bytes;
+#endif
 }
 
 void mem_unmap(void *p, size_t bytes, enum mem_purpose purpose)

@@ -47,6 +47,10 @@ MUST_CHECK char *mem_dup(const char *s, size_t n, enum mem_purpose purpose);
 MUST_CHECK void *mem_map(size_t bytes, enum mem_purpose purpose);
 void mem_unmap(void *p, size_t bytes, enum mem_purpose purpose);
 
+/* Takes memory for the whole system pages in p[0..bytes) of a map now, not when they are first written; what stands there stays.
+ * A hint. */
+void mem_populate(void *p, size_t bytes);
+
 /* Bytes now held: in all (heap and maps), or for one purpose. */
 size_t mem_live(void);
 size_t mem_live_of(enum mem_purpose purpose);

@@ -171,6 +171,9 @@ enum err pool_new(int n_threads, struct pool **out, struct err_info *info)
     for (int i = 1; i < n_threads && rc == 0; i++) {
         p->workers[i] = (struct worker){.pool = p, .id = i};
         rc = pthread_create(&p->workers[i].thread, NULL, worker_main, &p->workers[i]);
+        if (rc == 0) {
+            (void)pthread_setname_np(p->workers[i].thread, "worker"); /* for who looks at the process */
+        }
         p->n_started += rc == 0;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);

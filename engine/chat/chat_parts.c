@@ -487,7 +487,8 @@ void chat_split_finish(struct chat_split *s, chat_part_sink *sink, void *arg)
     }
     bool is_call = s->state == CHAT_IN_CALL && end_call(s, &o);
     bool is_space_only = s->drops_space && leading_space(s->held.data, s->held.len) == s->held.len;
-    if (is_call || is_space_only || s->state == CHAT_IN_HEADER) {
+    bool is_half = s->config.is_forced && s->state != CHAT_IN_REASONING;
+    if (is_call || is_space_only || is_half || s->state == CHAT_IN_HEADER) {
         drop(s, s->held.len);
     } else {
         give(s, s->state == CHAT_IN_REASONING ? CHAT_REASONING : CHAT_TEXT, s->held.len, &o);

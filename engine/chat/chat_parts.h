@@ -48,6 +48,7 @@ struct chat_split_config {
     bool splits_reasoning;
     bool starts_in_reasoning; /* the prompt ended with the mark of thinking */
     bool reads_calls;
+    bool is_forced; /* a grammar holds the answer to calls: what ends before it is one is nothing */
     const struct chat_format *format; /* NULL: the table's first */
     const json_t *tools; /* OPTIONAL: the request's, by whose schemas values without quotes are strings or JSON */
 };
@@ -84,7 +85,8 @@ void chat_split_fini(struct chat_split *s);
 /* Takes the next piece, and gives the parts that are certain. */
 void chat_split_feed(struct chat_split *s, const char *text, size_t n, chat_part_sink *sink, void *arg);
 
-/* The answer has ended: gives the rest. A call that lacks only its end mark is one. */
+/* The answer has ended: gives the rest. A call that lacks only its end mark is one; one that is forced and has not come out, as
+ * its name is not complete, leaves nothing. */
 void chat_split_finish(struct chat_split *s, chat_part_sink *sink, void *arg);
 
 bool chat_split_is_reasoning(const struct chat_split *s);

@@ -12,12 +12,14 @@ struct page {
     int32_t n_held;
     int32_t n_children; /* named pages whose parent this is */
     int32_t parent;     /* KV_NO_PAGE for a first page */
+    uint64_t parent_serial; /* 0 for a first page; the parent has gone where that page has another serial by now */
     int32_t prev, next; /* free list (next only), or list of kept pages, oldest first */
     int32_t chain;      /* next page of the same hash slot */
-    bool is_named, is_filled, is_kept;
+    bool is_named, is_filled, is_kept, is_preferred;
     bool is_forgotten; /* named, for those that hang from it, but not in its hash slot any more */
     int32_t state;     /* recurrent state behind its last token, or KV_NO_STATE */
-    uint64_t salt, hash, owner;
+    int32_t window;    /* window page of its tokens, or KV_NO_WINDOW */
+    uint64_t salt, hash, owner, serial;
     int32_t tokens[KV_PAGE_TOKENS];
 };
 
@@ -27,17 +29,36 @@ struct state {
     uint64_t used_at; /* when it was kept or last held; the clock is kv_cache.now */
 };
 
+struct window {
+    int32_t n_held;
+    int32_t page;       /* that keeps it, or KV_NO_PAGE */
+    bool is_passed;     /* who let it go went on behind it */
+    int32_t prev, next; /* free list (next only), or list of those that only a page has, oldest first */
+};
+
+/* Window pages that only pages have, in the order in which they go. */
+enum window_list { PASSED, ENDED, PREFERRED, N_WINDOW_LISTS };
+
+/* Of pages, or of window pages, those that nobody holds and that are kept. */
+struct kept_list {
+    int32_t oldest, newest, n;
+};
+
 struct kv_cache {
     struct page *pages;
     int32_t n_pages, n_held, n_kept, n_free;
     int32_t free; /* first free page */
-    int32_t oldest, newest;
+    struct kept_list kept[2]; /* those that are not preferred, and those that are */
     int32_t *slots; /* [mask + 1] first page of each hash slot */
     uint32_t mask;
     uint64_t key; /* of the hash, drawn at start */
     struct state *states;
     int32_t n_states, n_states_held, n_states_kept;
+    struct window *windows;
+    int32_t n_windows, n_windows_held, free_window;
+    struct kept_list kept_windows[N_WINDOW_LISTS];
     uint64_t now; /* counts uses of states */
+    uint64_t n_names; /* given so far */
 };
 
 /* Unknown to clients, so that they cannot aim at a hash slot or at another tenant's salt. */
@@ -47,7 +68,7 @@ static uint64_t fresh_key(void)
     return getrandom(&key, sizeof key, GRND_NONBLOCK) == (ssize_t)sizeof key ? key : rng_fresh_seed();
 }
 
-enum err kv_cache_new(int32_t n_pages, int32_t n_states, struct kv_cache **out)
+enum err kv_cache_new(int32_t n_pages, int32_t n_windows, int32_t n_states, struct kv_cache **out)
 {
     *out = NULL;
     struct kv_cache *kv = mem_zalloc(sizeof *kv, MEM_KV);
@@ -59,14 +80,16 @@ enum err kv_cache_new(int32_t n_pages, int32_t n_states, struct kv_cache **out)
     *kv = (struct kv_cache){.n_pages = n_pages,
                             .n_free = n_pages,
                             .n_states = n_states,
-                            .oldest = KV_NO_PAGE,
-                            .newest = KV_NO_PAGE,
+                            .n_windows = n_windows,
+                            .free_window = n_windows != 0 ? 0 : KV_NO_WINDOW,
+                            .kept = {{KV_NO_PAGE, KV_NO_PAGE, 0}, {KV_NO_PAGE, KV_NO_PAGE, 0}},
                             .mask = n_slots - 1,
                             .key = fresh_key()};
     kv->pages = mem_zalloc_array((size_t)n_pages, sizeof *kv->pages, MEM_KV);
     kv->slots = mem_alloc(n_slots * sizeof *kv->slots, MEM_KV);
     kv->states = n_states != 0 ? mem_zalloc_array((size_t)n_states, sizeof *kv->states, MEM_KV) : NULL;
-    if (kv->pages == NULL || kv->slots == NULL || (n_states != 0 && kv->states == NULL)) {
+    kv->windows = n_windows != 0 ? mem_zalloc_array((size_t)n_windows, sizeof *kv->windows, MEM_KV) : NULL;
+    if (kv->pages == NULL || kv->slots == NULL || (n_states != 0 && kv->states == NULL) || (n_windows != 0 && kv->windows == NULL)) {
         kv_cache_free(&kv);
         return ERR_NOMEM;
     }
@@ -74,6 +97,14 @@ enum err kv_cache_new(int32_t n_pages, int32_t n_states, struct kv_cache **out)
     for (int32_t i = 0; i < n_pages; i++) {
         kv->pages[i].next = i + 1 < n_pages ? i + 1 : KV_NO_PAGE;
         kv->pages[i].state = KV_NO_STATE;
+        kv->pages[i].window = KV_NO_WINDOW;
+    }
+    for (int i = 0; i < N_WINDOW_LISTS; i++) {
+        kv->kept_windows[i] = (struct kept_list){KV_NO_WINDOW, KV_NO_WINDOW, 0};
+    }
+    for (int32_t i = 0; i < n_windows; i++) {
+        kv->windows[i].page = KV_NO_PAGE;
+        kv->windows[i].next = i + 1 < n_windows ? i + 1 : KV_NO_WINDOW;
     }
     for (int32_t i = 0; i < n_states; i++) {
         kv->states[i].page = KV_NO_PAGE;
@@ -88,6 +119,7 @@ void kv_cache_free(struct kv_cache **kv)
         mem_free((*kv)->pages);
         mem_free((*kv)->slots);
         mem_free((*kv)->states);
+        mem_free((*kv)->windows);
         mem_free(*kv);
         *kv = NULL;
     }
@@ -99,9 +131,9 @@ static uint64_t mix(uint64_t h, uint64_t v)
     return h ^ h >> 32;
 }
 
-static uint64_t hash_of(const struct kv_cache *kv, uint64_t salt, int32_t parent, const int32_t *tokens)
+static uint64_t hash_of(const struct kv_cache *kv, uint64_t salt, uint64_t parent_serial, const int32_t *tokens)
 {
-    uint64_t h = mix(mix(kv->key, salt), (uint64_t)(int64_t)parent);
+    uint64_t h = mix(mix(kv->key, salt), parent_serial);
     for (int i = 0; i < KV_PAGE_TOKENS; i++) {
         h = mix(h, (uint64_t)(uint32_t)tokens[i]);
     }
@@ -122,37 +154,58 @@ uint64_t kv_cache_salt(const struct kv_cache *kv, const char *text)
 static void keep(struct kv_cache *kv, int32_t id)
 {
     struct page *p = &kv->pages[id];
+    int32_t *oldest = &kv->kept[p->is_preferred].oldest, *newest = &kv->kept[p->is_preferred].newest;
     p->is_kept = true;
-    p->prev = kv->newest;
+    p->prev = *newest;
     p->next = KV_NO_PAGE;
-    *(kv->newest == KV_NO_PAGE ? &kv->oldest : &kv->pages[kv->newest].next) = id;
-    kv->newest = id;
+    *(*newest == KV_NO_PAGE ? oldest : &kv->pages[*newest].next) = id;
+    *newest = id;
+    kv->kept[p->is_preferred].n++;
     kv->n_kept++;
 }
 
 static void unkeep(struct kv_cache *kv, int32_t id)
 {
     struct page *p = &kv->pages[id];
-    *(p->prev == KV_NO_PAGE ? &kv->oldest : &kv->pages[p->prev].next) = p->next;
-    *(p->next == KV_NO_PAGE ? &kv->newest : &kv->pages[p->next].prev) = p->prev;
+    *(p->prev == KV_NO_PAGE ? &kv->kept[p->is_preferred].oldest : &kv->pages[p->prev].next) = p->next;
+    *(p->next == KV_NO_PAGE ? &kv->kept[p->is_preferred].newest : &kv->pages[p->next].prev) = p->prev;
     p->is_kept = false;
+    kv->kept[p->is_preferred].n--;
     kv->n_kept--;
 }
 
 /* --- recurrent states ------------------------------------------------------------------------------------------- */
 
-/* One that is free, else of those that only a page has the one unused for the longest time. There are about as many as
- * sequences, or fewer than pages where they are small, and one is taken for 32 tokens at most: a walk is cheap. */
+static bool is_too_much(int32_t n_preferred, int32_t n) { return (int64_t)n_preferred * KV_ALL_PARTS > (int64_t)n * KV_PREFERRED_PARTS; }
+
+static bool is_preferred(const struct kv_cache *kv, const struct state *s)
+{
+    return s->page != KV_NO_PAGE && kv->pages[s->page].is_preferred;
+}
+
+/* Does nobody hold the state, and does it go before the other? */
+static bool goes_before(const struct kv_cache *kv, const struct state *s, const struct state *other, bool by_age)
+{
+    bool differ = !by_age && is_preferred(kv, s) != is_preferred(kv, other);
+    return s->n_held == 0 && (differ ? is_preferred(kv, other) : s->used_at < other->used_at);
+}
+
+/* One that is free, else of those that only a page has the one unused for the longest time, of pages that are not preferred. There are
+ * about as many as sequences, or fewer than pages where they are small, and one is taken for 32 tokens at most: a walk is cheap. */
 int32_t kv_cache_take_state(struct kv_cache *kv)
 {
-    int32_t best = KV_NO_STATE;
+    int32_t best = KV_NO_STATE, n_preferred = 0;
+    for (int32_t i = 0; i < kv->n_states; i++) {
+        n_preferred += is_preferred(kv, &kv->states[i]);
+    }
+    bool by_age = is_too_much(n_preferred, kv->n_states);
     for (int32_t i = 0; i < kv->n_states; i++) {
         const struct state *s = &kv->states[i];
         if (s->n_held == 0 && s->page == KV_NO_PAGE) {
             best = i;
             break;
         }
-        if (s->n_held == 0 && (best == KV_NO_STATE || s->used_at < kv->states[best].used_at)) {
+        if (best == KV_NO_STATE ? s->n_held == 0 : goes_before(kv, s, &kv->states[best], by_age)) {
             best = i;
         }
     }
@@ -195,6 +248,111 @@ int32_t kv_cache_state(const struct kv_cache *kv, int32_t page) { return kv->pag
 int32_t kv_cache_n_states_held(const struct kv_cache *kv) { return kv->n_states_held; }
 int32_t kv_cache_n_states_kept(const struct kv_cache *kv) { return kv->n_states_kept; }
 
+/* --- window pages ------------------------------------------------------------------------------------------------- */
+
+static struct kept_list *list_of(struct kv_cache *kv, const struct window *w)
+{
+    return &kv->kept_windows[kv->pages[w->page].is_preferred ? PREFERRED : w->is_passed ? PASSED : ENDED];
+}
+
+static void free_window(struct kv_cache *kv, int32_t id)
+{
+    kv->windows[id].next = kv->free_window;
+    kv->free_window = id;
+}
+
+/* Nobody holds it any more: the last of its list. */
+static void keep_last(struct kv_cache *kv, int32_t id)
+{
+    struct window *w = &kv->windows[id];
+    struct kept_list *list = list_of(kv, w);
+    w->prev = list->newest;
+    w->next = KV_NO_WINDOW;
+    *(w->prev == KV_NO_WINDOW ? &list->oldest : &kv->windows[w->prev].next) = id;
+    list->newest = id;
+    list->n++;
+}
+
+static void unkeep_window(struct kv_cache *kv, int32_t id)
+{
+    struct window *w = &kv->windows[id];
+    struct kept_list *list = list_of(kv, w);
+    *(w->prev == KV_NO_WINDOW ? &list->oldest : &kv->windows[w->prev].next) = w->next;
+    *(w->next == KV_NO_WINDOW ? &list->newest : &kv->windows[w->next].prev) = w->prev;
+    list->n--;
+}
+
+static void forget_window(struct kv_cache *kv, int32_t page)
+{
+    int32_t id = kv->pages[page].window;
+    if (id == KV_NO_WINDOW) {
+        return;
+    }
+    if (kv->windows[id].n_held == 0) {
+        unkeep_window(kv, id);
+        free_window(kv, id);
+    }
+    kv->windows[id].page = KV_NO_PAGE;
+    kv->pages[page].window = KV_NO_WINDOW;
+}
+
+int32_t kv_cache_take_window(struct kv_cache *kv)
+{
+    if (kv->free_window == KV_NO_WINDOW) {
+        int first = is_too_much(kv->kept_windows[PREFERRED].n, kv->n_windows) ? PREFERRED : PASSED;
+        while (first < N_WINDOW_LISTS && kv->kept_windows[first].n == 0) {
+            first++;
+        }
+        if (first == N_WINDOW_LISTS) {
+            return KV_NO_WINDOW;
+        }
+        int32_t oldest = kv->kept_windows[first].oldest;
+        forget_window(kv, kv->windows[oldest].page);
+    }
+    int32_t id = kv->free_window;
+    kv->free_window = kv->windows[id].next;
+    kv->windows[id].n_held = 1;
+    kv->n_windows_held++;
+    return id;
+}
+
+void kv_cache_hold_window(struct kv_cache *kv, int32_t window)
+{
+    if (kv->windows[window].n_held++ == 0) {
+        unkeep_window(kv, window);
+        kv->n_windows_held++;
+    }
+}
+
+void kv_cache_drop_window(struct kv_cache *kv, int32_t window, bool passes)
+{
+    struct window *w = &kv->windows[window];
+    if (--w->n_held > 0) {
+        return;
+    }
+    kv->n_windows_held--;
+    w->is_passed = passes;
+    if (w->page != KV_NO_PAGE) {
+        keep_last(kv, window);
+    } else {
+        free_window(kv, window);
+    }
+}
+
+void kv_cache_keep_window(struct kv_cache *kv, int32_t page, int32_t window)
+{
+    kv->pages[page].window = window;
+    kv->windows[window].page = page;
+}
+
+int32_t kv_cache_window(const struct kv_cache *kv, int32_t page) { return kv->pages[page].window; }
+int32_t kv_cache_n_windows_held(const struct kv_cache *kv) { return kv->n_windows_held; }
+int32_t kv_cache_n_windows_kept(const struct kv_cache *kv)
+{
+    return kv->kept_windows[PASSED].n + kv->kept_windows[ENDED].n + kv->kept_windows[PREFERRED].n;
+}
+int32_t kv_cache_n_windows(const struct kv_cache *kv) { return kv->n_windows; }
+
 /* --- names ------------------------------------------------------------------------------------------------------ */
 
 /* Takes a page out of its hash slot. */
@@ -208,18 +366,24 @@ static void unchain(struct kv_cache *kv, int32_t id)
     *link = p->chain;
 }
 
+/* Serials of pages without a name are 0, and no two names ever have the same one. */
+static uint64_t serial_of(const struct kv_cache *kv, int32_t id) { return id != KV_NO_PAGE ? kv->pages[id].serial : 0; }
+static bool has_lost_parent(const struct kv_cache *kv, const struct page *p) { return serial_of(kv, p->parent) != p->parent_serial; }
+
 static void unname(struct kv_cache *kv, int32_t id)
 {
     struct page *p = &kv->pages[id];
     if (!p->is_forgotten) {
         unchain(kv, id);
     }
-    if (p->parent != KV_NO_PAGE) {
+    if (p->parent != KV_NO_PAGE && !has_lost_parent(kv, p)) {
         kv->pages[p->parent].n_children--;
     }
     p->is_named = p->is_filled = false;
     p->owner = KV_NO_OWNER;
+    p->serial = 0;
     kv_cache_forget_state(kv, id);
+    forget_window(kv, id);
 }
 
 static void release(struct kv_cache *kv, int32_t id)
@@ -231,10 +395,10 @@ static void release(struct kv_cache *kv, int32_t id)
 
 int32_t kv_cache_find(const struct kv_cache *kv, uint64_t salt, int32_t parent, const int32_t *tokens)
 {
-    uint64_t hash = hash_of(kv, salt, parent, tokens);
+    uint64_t parent_serial = serial_of(kv, parent), hash = hash_of(kv, salt, parent_serial, tokens);
     for (int32_t id = kv->slots[hash & kv->mask]; id != KV_NO_PAGE; id = kv->pages[id].chain) {
         const struct page *p = &kv->pages[id];
-        if (p->hash == hash && p->parent == parent && p->salt == salt &&
+        if (p->hash == hash && p->parent_serial == parent_serial && p->salt == salt &&
             memcmp(p->tokens, tokens, sizeof p->tokens) == 0) {
             return id;
         }
@@ -251,8 +415,10 @@ bool kv_cache_name(struct kv_cache *kv, int32_t page, uint64_t salt, int32_t par
     struct page *p = &kv->pages[page];
     p->salt = salt;
     p->parent = parent;
-    p->hash = hash_of(kv, salt, parent, tokens);
+    p->parent_serial = serial_of(kv, parent);
+    p->hash = hash_of(kv, salt, p->parent_serial, tokens);
     p->owner = owner;
+    p->serial = ++kv->n_names;
     p->is_named = true;
     p->is_filled = p->is_forgotten = false;
     p->n_children = 0;
@@ -278,10 +444,35 @@ void kv_cache_forget(struct kv_cache *kv, int32_t page)
         unchain(kv, page);
         p->is_forgotten = true;
         kv_cache_forget_state(kv, page);
+        forget_window(kv, page);
+    }
+}
+
+uint64_t kv_cache_serial(const struct kv_cache *kv, int32_t page)
+{
+    const struct page *p = &kv->pages[page];
+    return p->is_named && p->is_filled && !p->is_forgotten ? p->serial : 0;
+}
+
+const int32_t *kv_cache_tokens(const struct kv_cache *kv, int32_t page) { return kv->pages[page].tokens; }
+void kv_cache_prefer(struct kv_cache *kv, int32_t page)
+{
+    struct page *p = &kv->pages[page];
+    if (p->is_preferred || p->n_held == 0 || !p->is_named || !p->is_filled || p->is_forgotten) {
+        return;
+    }
+    bool is_listed = p->window != KV_NO_WINDOW && kv->windows[p->window].n_held == 0;
+    if (is_listed) {
+        unkeep_window(kv, p->window);
+    }
+    p->is_preferred = true;
+    if (is_listed) {
+        keep_last(kv, p->window);
     }
 }
 
 bool kv_cache_is_named(const struct kv_cache *kv, int32_t page) { return kv->pages[page].is_named; }
+bool kv_cache_has_lost_parent(const struct kv_cache *kv, int32_t page) { return has_lost_parent(kv, &kv->pages[page]); }
 bool kv_cache_is_held(const struct kv_cache *kv, int32_t page) { return kv->pages[page].n_held > 0; }
 bool kv_cache_is_filled(const struct kv_cache *kv, int32_t page) { return kv->pages[page].is_filled; }
 uint64_t kv_cache_owner(const struct kv_cache *kv, int32_t page) { return kv->pages[page].owner; }
@@ -289,19 +480,41 @@ void kv_cache_set_owner(struct kv_cache *kv, int32_t page, uint64_t owner) { kv-
 
 /* --- holding ---------------------------------------------------------------------------------------------------- */
 
-/* Frees the oldest kept page that no other page hangs from. Sequences drop their last pages first, so it is near the
- * front of the list. */
-static bool evict_one(struct kv_cache *kv)
+static void evict(struct kv_cache *kv, int32_t id)
 {
-    for (int32_t id = kv->oldest; id != KV_NO_PAGE; id = kv->pages[id].next) {
+    unkeep(kv, id);
+    unname(kv, id);
+    release(kv, id);
+}
+
+/* Frees the oldest kept page of a list that no other page hangs from. Sequences drop their last pages first, so it is near
+ * the front. */
+static bool evict_from(struct kv_cache *kv, int list)
+{
+    for (int32_t id = kv->kept[list].oldest; id != KV_NO_PAGE; id = kv->pages[id].next) {
         if (kv->pages[id].n_children == 0) {
-            unkeep(kv, id);
-            unname(kv, id);
-            release(kv, id);
+            evict(kv, id);
             return true;
         }
     }
     return false;
+}
+
+/* Frees the newest kept page of a list: when held pages hang from all that are kept, they lie in front of windows, and of
+ * these the beginnings are the likeliest to be found by others. */
+static bool evict_in_front(struct kv_cache *kv, int list)
+{
+    int32_t id = kv->kept[list].newest;
+    if (id != KV_NO_PAGE) {
+        evict(kv, id);
+    }
+    return id != KV_NO_PAGE;
+}
+
+static bool evict_one(struct kv_cache *kv)
+{
+    bool first = is_too_much(kv->kept[true].n, kv->n_pages);
+    return evict_from(kv, first) || evict_from(kv, !first) || evict_in_front(kv, false) || evict_in_front(kv, true);
 }
 
 int32_t kv_cache_take(struct kv_cache *kv)
@@ -313,7 +526,7 @@ int32_t kv_cache_take(struct kv_cache *kv)
     kv->free = kv->pages[id].next;
     kv->n_free--;
     kv->n_held++;
-    kv->pages[id] = (struct page){.n_held = 1, .parent = KV_NO_PAGE, .state = KV_NO_STATE};
+    kv->pages[id] = (struct page){.n_held = 1, .parent = KV_NO_PAGE, .state = KV_NO_STATE, .window = KV_NO_WINDOW};
     return id;
 }
 
@@ -333,7 +546,7 @@ void kv_cache_drop(struct kv_cache *kv, int32_t page)
         return;
     }
     kv->n_held--;
-    if (p->is_named && p->is_filled) {
+    if (p->is_named && p->is_filled && !has_lost_parent(kv, p)) {
         keep(kv, page);
         return;
     }

@@ -179,3 +179,45 @@ enum err plan_check(struct plan *p, struct err_info *info)
     }
     return ERR_OK;
 }
+
+int32_t plan_window(const struct plan *p)
+{
+    int32_t most = 0;
+    for (int32_t i = 0; i < p->n_steps; i++) {
+        const struct plan_step *s = &p->steps[i];
+        if (s->op == PLAN_ATTENTION && s->attention.window == 0) {
+            return 0;
+        }
+        most = s->op == PLAN_ATTENTION ? MAX_OF(most, s->attention.window) : most;
+    }
+    return p->is_bidirectional || p->recurrent_floats != 0 ? 0 : most;
+}
+
+int32_t plan_layer_window(const struct plan *p, int32_t layer)
+{
+    int32_t most = 0;
+    for (int32_t i = 0; i < p->n_steps; i++) {
+        const struct plan_step *s = &p->steps[i];
+        if (s->op != PLAN_ATTENTION || plan_kv_of(p, s->layer).layer != layer) {
+            continue;
+        }
+        if (s->attention.window == 0) {
+            return 0;
+        }
+        most = MAX_OF(most, s->attention.window);
+    }
+    return p->is_bidirectional ? 0 : most;
+}
+
+int32_t plan_local_window(const struct plan *p)
+{
+    int32_t most = 0;
+    bool has_whole = false;
+    for (int32_t i = 0; i < (int32_t)p->n_layers; i++) {
+        bool stores = plan_kv_of(p, i).layer == i;
+        int32_t window = stores ? plan_layer_window(p, i) : 0;
+        has_whole = has_whole || (stores && window == 0);
+        most = MAX_OF(most, window);
+    }
+    return has_whole && p->recurrent_floats == 0 ? most : 0;
+}

@@ -390,6 +390,18 @@ struct plan_step plan_step_of(enum plan_op op, plan_buf_id src, plan_buf_id dst)
 /* Checks every id, width and type of every step against each other. ERR_BAD_TENSOR_SHAPE names the weight. */
 MUST_CHECK enum err plan_check(struct plan *p, struct err_info *info);
 
+/* Positions that a row of a checked plan sees at most, itself counted, where all layers with keys and values have windows, none
+ * looks ahead and no state goes from row to row; else 0. What lies further back need not be kept. */
+int32_t plan_window(const struct plan *p);
+
+/* The longest window of local layers, those with one, where others see everything, the plan is not bidirectional and no state goes from
+ * row to row; else 0. */
+int32_t plan_local_window(const struct plan *p);
+
+/* Positions that a row of a checked plan sees at most of the keys and values that `layer` stores, itself counted; 0: all, or the plan
+ * is bidirectional. */
+int32_t plan_layer_window(const struct plan *p, int32_t layer);
+
 const char *plan_op_name(enum plan_op op);
 
 /* The name of pooling i + 1: "mean", "cls", "last", "rank"; NULL for "the file does not say" and beyond the last. */

@@ -149,6 +149,8 @@ static void note_cache(struct sched *s)
 {
     s->stats.pages_held = (uint64_t)kv_cache_n_held(s->kv);
     s->stats.pages_kept = (uint64_t)kv_cache_n_kept(s->kv);
+    s->stats.windows_held = (uint64_t)kv_cache_n_windows_held(s->kv);
+    s->stats.windows_kept = (uint64_t)kv_cache_n_windows_kept(s->kv);
     s->stats.states_held = (uint64_t)kv_cache_n_states_held(s->kv);
     s->stats.states_kept = (uint64_t)kv_cache_n_states_kept(s->kv);
 }
@@ -157,6 +159,10 @@ void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, e
 {
     bool in_queue = !q->was_admitted, in_prefill = q->n_tokens == q->n_prompt;
     sched_leave_turn(s, q);
+    sched_share_leave(s, q);
+    if (q->n_kept != 0) {
+        sched_disk_kept(s, q, q->n_kept / KV_PAGE_TOKENS - 1);
+    }
     if (err == ERR_NUMERICAL) {
         sched_forget_pages(s, q); /* whatever went wrong may lie in them */
     }
@@ -192,6 +198,9 @@ static struct sched_seq *take_submitted(struct sched *s)
     s->submitted = NULL;
     s->submitted_end = &s->submitted;
     pthread_mutex_unlock(&s->lock);
+    for (struct sched_seq *q = *end; q != NULL; q = q->next) {
+        sched_share_enter(s, q);
+    }
     return *end;
 }
 
@@ -252,6 +261,7 @@ static void update_stats(struct sched *s, int32_t n_swept_waiting)
     s->stats.n_running = (uint64_t)s->n_running;
     note_cache(s);
     sched_note_waiting(s);
+    s->stats.disk.pending = (uint64_t)s->disk.n_pending;
     s->stats.estimated_wait_ms = (uint64_t)(sched_estimate_ns(s) / 1e6);
     pthread_mutex_unlock(&s->lock);
 }
@@ -265,6 +275,7 @@ static void wait_for_news(struct sched *s, bool has_work)
     at.tv_sec += at.tv_nsec / 1000000000;
     at.tv_nsec %= 1000000000;
     atomic_store(&s->last_step_ns, 0);
+    atomic_store(&s->at, SCHED_AT_REST);
     pthread_mutex_lock(&s->lock);
     while (!atomic_load(&s->has_news) && !s->is_stopping) {
         if (!has_work) {
@@ -284,13 +295,17 @@ static void *thread_main(void *arg)
         if (stopping) {
             sched_finish_begun(s);
         }
+        atomic_store(&s->at, SCHED_AT_ADMISSION);
         sched_count_waits(s, take_submitted(s));
         int32_t n_gone = sweep(s, &s->waiting, stopping);
         (void)sweep(s, &s->running, stopping);
         if (stopping) {
+            sched_disk_finish(s);
             return NULL;
         }
+        sched_share_look(s);
         n_gone += sched_admit_all(s);
+        sched_disk_turn(s);
         update_stats(s, n_gone);
         atomic_store(&s->last_step_ns, clock_now_ns());
         if (!sched_step(s)) {
@@ -342,6 +357,7 @@ static enum err allocate(struct sched *s)
     s->hidden_rows = arena_zalloc_array(a, rows, sizeof *s->hidden_rows);
     s->logit_rows = arena_zalloc_array(a, logits, sizeof *s->logit_rows);
     s->tables = arena_zalloc_array(a, seqs, sizeof *s->tables);
+    s->window_tables = arena_zalloc_array(a, seqs, sizeof *s->window_tables);
     s->ranked = arena_zalloc_array(a, seqs, sizeof *s->ranked);
     s->states = arena_zalloc_array(a, seqs, sizeof *s->states);
     s->begin_states = arena_zalloc_array(a, seqs, sizeof *s->begin_states);
@@ -354,17 +370,31 @@ static enum err allocate(struct sched *s)
         return ERR_NOMEM;
     }
     TRY(sched_masks_init(s));
-    return kv_cache_new(c->n_pages, c->n_states, &s->kv);
+    TRY(sched_disk_init(s));
+    return kv_cache_new(c->n_pages, c->n_windows, c->n_states, &s->kv);
+}
+
+static void wake_up(void *arg)
+{
+    struct sched *s = arg;
+    pthread_mutex_lock(&s->lock);
+    atomic_store(&s->has_news, true);
+    pthread_cond_signal(&s->wake);
+    pthread_mutex_unlock(&s->lock);
 }
 
 enum err sched_new(const struct sched_config *cfg, struct sched **out, struct err_info *info)
 {
     *out = NULL;
     if (cfg->max_logits < cfg->max_seqs || cfg->max_rows < cfg->max_seqs ||
-        (cfg->is_bidirectional && cfg->max_rows < cfg->n_ctx) || (int64_t)cfg->n_pages * KV_PAGE_TOKENS < cfg->n_ctx) {
+        (cfg->is_bidirectional && cfg->max_rows < cfg->n_ctx) || cfg->n_pages < sched_least_pages(cfg)) {
         return err_set(info, ERR_CONFIG, NULL,
                        "expected room for %d sequences in a batch of %d rows, and for %d tokens in %d KV pages",
                        cfg->max_seqs, cfg->max_rows, cfg->n_ctx, cfg->n_pages);
+    }
+    if (cfg->n_windows != 0 && (cfg->n_windows < sched_least_windows(cfg) || cfg->n_states != 0 || cfg->window != 0)) {
+        return err_set(info, ERR_CONFIG, NULL, "expected %d window pages or more, and neither states nor a window of all layers, found %d",
+                       sched_least_windows(cfg), cfg->n_windows);
     }
     if (cfg->n_states != 0 && cfg->n_states <= cfg->max_seqs) {
         return err_set(info, ERR_CONFIG, NULL, "expected recurrent states for more than %d sequences, found %d",
@@ -386,6 +416,7 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
     s->submitted_end = &s->submitted;
     s->mean_tokens = -1;
     s->stats.pages_total = (uint64_t)cfg->n_pages;
+    s->stats.windows_total = (uint64_t)cfg->n_windows;
     pthread_mutex_init(&s->lock, NULL);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
@@ -401,12 +432,18 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before);
     int rc = pthread_create(&s->thread, NULL, thread_main, s);
+    if (rc == 0) {
+        (void)pthread_setname_np(s->thread, "scheduler");
+    }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) {
         sched_free(&s);
         return err_set(info, ERR_INTERNAL, NULL, "cannot start the scheduler's thread: %s", strerror(rc));
     }
     s->is_started = true;
+    if (cfg->disk != NULL) {
+        kv_disk_listen(cfg->disk, wake_up, s);
+    }
     *out = s;
     return ERR_OK;
 }
@@ -424,6 +461,10 @@ void sched_free(struct sched **sched)
         pthread_mutex_unlock(&s->lock);
         pthread_join(s->thread, NULL);
     }
+    if (s->cfg.disk != NULL) {
+        kv_disk_listen(s->cfg.disk, NULL, NULL);
+    }
+    sched_disk_fini(s);
     sched_masks_fini(s);
     for (int32_t i = 0; i < s->cfg.max_begun; i++) {
         mem_unmap(s->batches[i].hidden, hidden_bytes(&s->cfg), MEM_SCRATCH);
@@ -433,6 +474,10 @@ void sched_free(struct sched **sched)
     sampler_scratch_fini(&s->scratch);
     mem_free(s->allowed);
     kv_cache_free(&s->kv);
+    for (struct sched_tenant *t = s->tenants, *next; t != NULL; t = next) {
+        next = t->next;
+        mem_free(t);
+    }
     pthread_mutex_destroy(&s->lock);
     pthread_cond_destroy(&s->wake);
     mem_free(s);
@@ -471,6 +516,12 @@ void sched_clear_stats(struct sched *s)
     pthread_mutex_unlock(&s->lock);
 }
 
+const char *sched_place_name(enum sched_place at)
+{
+    static const char *const names[] = {"rest", "admission", "choice", "begin", "backend", "sampling"};
+    return (size_t)at < ARRAY_LEN(names) ? names[at] : "?";
+}
+
 void sched_get_stats(struct sched *s, struct sched_stats *out)
 {
     uint64_t last = atomic_load(&s->last_step_ns), now = clock_now_ns();
@@ -478,5 +529,27 @@ void sched_get_stats(struct sched *s, struct sched_stats *out)
     *out = s->stats;
     out->n_waiting = (uint64_t)s->n_queued;
     pthread_mutex_unlock(&s->lock);
+    if (s->cfg.disk != NULL) {
+        uint64_t pending = out->disk.pending;
+        kv_disk_get_stats(s->cfg.disk, &out->disk);
+        out->disk.pending += pending;
+    }
     out->last_step_age_ms = last == 0 || now < last ? 0 : (now - last) / 1000000u;
+    uint64_t mean = out->steps > 0 ? out->step_ns / out->steps : 0, expected = atomic_load(&s->expected_ns);
+    out->usual_step_ms = MAX_OF(mean, expected) / 1000000u;
+    out->at = (enum sched_place)atomic_load(&s->at);
+}
+
+void sched_get_share(struct sched *s, uint64_t key, uint64_t *n_running, uint64_t *n_waiting)
+{
+    *n_running = *n_waiting = 0;
+    pthread_mutex_lock(&s->lock);
+    for (struct sched_tenant *t = s->tenants; t != NULL; t = t->next) {
+        if (t->key == key) {
+            int running = atomic_load(&t->n_running), work = atomic_load(&t->n_work);
+            *n_running = (uint64_t)running;
+            *n_waiting = (uint64_t)MAX_OF(work - running, 0);
+        }
+    }
+    pthread_mutex_unlock(&s->lock);
 }

@@ -7,8 +7,9 @@
  * nobody else's. What a sequence gives does not depend on any of this: the back end computes a row the same in every
  * batch.
  *
- * Places in the batch go round over the keys that requests come with, then over the requests of a key; what one request
- * has beyond its fair part waits behind the others, and hands its places over when they come (sched_turn.c).
+ * Places in the batch are shared by the rows that the keys of requests had computed and by their weights (sched_share.c),
+ * then go round over the requests of a key; what one has beyond its fair part waits behind the others, and hands its
+ * places over when they come (sched_turn.c).
  *
  * Threads: groups, sched_submit, sched_cancel, sched_get_stats, sched_drain from anywhere; sched_next and sched_release
  * of a sequence from one thread at a time. */
@@ -18,6 +19,7 @@
 #include "engine/backend/backend.h"
 #include "engine/base/err.h"
 #include "engine/grammar/grammar.h"
+#include "engine/kv/kv_disk.h"
 #include "engine/sched/sched_report.h"
 
 #include <stdbool.h>
@@ -32,7 +34,11 @@ struct sched_config {
     struct backend_model *model; /* borrowed; opened with the three limits below */
     int32_t n_vocab;
     int32_t n_ctx;                /* longest sequence in tokens */
-    int32_t n_pages;              /* KV pages; at least n_ctx / KV_PAGE_TOKENS rounded up, so any sequence fits */
+    int32_t n_pages;              /* KV pages; at least sched_least_pages, so any sequence fits */
+    int32_t window;               /* no layer looks further back than this, the row itself counted: what lies in front is let
+                                   * go. 0 = some see everything, or the plan is bidirectional or keeps states */
+    int32_t n_windows;            /* window pages of local layers (backend.h), at least sched_least_windows; 0 = there are none */
+    int32_t local_window;         /* the longest of local layers' windows, with n_windows */
     int32_t max_rows, max_logits; /* of a batch; max_logits >= max_seqs */
     int32_t n_embd;               /* components of an embedding; 0 = the plan gives no states */
     bool is_bidirectional;        /* the plan is: prompts are computed in one piece; then max_rows >= n_ctx */
@@ -44,14 +50,16 @@ struct sched_config {
     int32_t max_seqs;             /* sequences running at once */
     int32_t queue_max;            /* sequences waiting; those of one request, while others wait, half of it at most */
     uint64_t queue_max_tokens;    /* and their tokens; 0 = no limit */
-    uint64_t step_budget_ns;      /* how long a step may take while others decode; 0 = 100 ms */
-    uint64_t stall_ns;            /* a reader that takes nothing for so long loses its sequence; 0 = 30 s */
+    uint64_t step_budget_ns;      /* how long a step may take while others decode; 0 = 80 ms */
+    uint64_t stall_ns;            /* a reader that takes (next to) nothing for so long loses its sequence; 0 = 30 s */
     int32_t draft_max;            /* tokens guessed ahead (draft.h), 0 = none .. DRAFT_MAX; a decoding step with drafts
                                    * has draft_max + 1 rows at most, so with as many sequences there are none */
     /* OPTIONAL: told why a batch failed, before its sequences end, on the scheduler's thread; ERR_LOST comes once and
      * last. */
     void (*failed)(void *arg, const struct err_info *why);
     void *failed_arg;
+    struct kv_disk *disk;     /* OPTIONAL, borrowed: where pages and states are kept, of the back end's form */
+    uint64_t disk_wait_ns;    /* how long a prompt waits for its next file there; 0 = 2 s */
     uint64_t (*now_ns)(void); /* OPTIONAL: what batches are timed by, in place of clock_now_ns */
 };
 
@@ -81,6 +89,7 @@ struct sched_request {
     struct grammar_vocab *vocab;
     const struct sched_guide *guide; /* OPTIONAL */
     const char *salt;     /* OPTIONAL */
+    bool keeps_no_snapshots; /* its pages go to no disk, as nobody can ask for them again */
     uint64_t deadline_ns; /* clock_now_ns, 0 = none */
 };
 
@@ -91,6 +100,14 @@ struct sched_event {
     const struct err_info *why;  /* END: what is known beyond err, or NULL; borrowed until sched_release */
     struct sampler_result token; /* TOKEN, PROMPT_TOKEN; the end token itself is not given out */
 };
+
+/* Pages that the longest sequence needs: of cfg its n_ctx, window and max_rows. */
+int32_t sched_least_pages(const struct sched_config *cfg);
+
+/* Window pages that the longest sequence needs, by its n_ctx, local_window and max_rows; and those that are of use: for all that run, and
+ * about as many as these have for what is to be gone on from. */
+int32_t sched_least_windows(const struct sched_config *cfg);
+int32_t sched_useful_windows(const struct sched_config *cfg);
 
 /* Starts the scheduler's thread. ERR_NOMEM, ERR_CONFIG, ERR_INTERNAL. */
 MUST_CHECK enum err sched_new(const struct sched_config *cfg, struct sched **out, struct err_info *info);
@@ -104,9 +121,10 @@ void sched_drain(struct sched *s);
 /* Is the back end lost? Then *why (OPTIONAL) says how; all sequences have ended with it, or will in a moment. */
 bool sched_is_lost(struct sched *s, struct err_info *why);
 
-/* A request of n_seqs sequences in all, which are submitted at once or one after the other. key: whose it is, 0 =
- * nobody's. ERR_NOMEM. */
-MUST_CHECK enum err sched_group_new(struct sched *s, uint64_t key, int32_t n_seqs, struct sched_group **out);
+/* A request of n_seqs sequences in all, which are submitted at once or one after the other. whose: OPTIONAL; its weight and
+ * priority hold from now on for all requests of the key. ERR_NOMEM. */
+MUST_CHECK enum err sched_group_new(struct sched *s, const struct sched_share *whose, int32_t n_seqs,
+                                    struct sched_group **out);
 
 /* Lets go, and sets *g to NULL; what was submitted goes on. */
 void sched_group_release(struct sched_group **g);
@@ -143,6 +161,9 @@ void sched_seq_usage(struct sched_seq *q, struct sched_usage *out);
 void sched_release(struct sched_seq **q);
 
 void sched_get_stats(struct sched *s, struct sched_stats *out);
+
+/* Sequences of a key now. */
+void sched_get_share(struct sched *s, uint64_t key, uint64_t *n_running, uint64_t *n_waiting);
 
 /* Totals begin anew, and so does what is known of how long answers get; measured speeds stay. */
 void sched_clear_stats(struct sched *s);

@@ -3,66 +3,120 @@
 
 static int32_t pages_for(int32_t n_positions) { return (n_positions + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
 
+static void drop_page(struct sched *s, const struct sched_seq *q, int32_t page)
+{
+    if (kv_cache_is_named(s->kv, page) && kv_cache_owner(s->kv, page) == q->number) {
+        kv_cache_set_owner(s->kv, page, KV_NO_OWNER);
+    }
+    kv_cache_drop(s->kv, page);
+}
+
 /* Lets the state and all pages go, the last first, so that a prefix outlives what hangs from it. Pages it was computing
  * lose their owner. */
 void sched_drop_pages(struct sched *s, struct sched_seq *q)
 {
-    while (q->n_pages > 0) {
-        int32_t page = q->pages[--q->n_pages];
-        if (kv_cache_is_named(s->kv, page) && kv_cache_owner(s->kv, page) == q->number) {
-            kv_cache_set_owner(s->kv, page, KV_NO_OWNER);
-        }
-        kv_cache_drop(s->kv, page);
+    sched_disk_drop(s, q);
+    /* What nobody finds any more becomes free, from the front on. */
+    while (q->n_gone < q->n_pages && kv_cache_has_lost_parent(s->kv, q->pages[q->n_gone])) {
+        drop_page(s, q, q->pages[q->n_gone++]);
+    }
+    while (q->n_pages > q->n_gone) {
+        drop_page(s, q, q->pages[--q->n_pages]);
     }
     sched_drop_states(s, q);
-    q->n_computed = 0;
+    sched_local_drop(s, q);
+    q->n_pages = q->n_gone = q->n_computed = 0;
 }
 
-/* Pages that q may share: whole ones in front of its last token, of recurrent models only those up to a state. */
-static int32_t shareable(const struct sched *s, const struct sched_seq *q)
+/* Pages that q may share: whole ones in front of its last token, of recurrent models only those up to a state, and so with window pages. */
+static int32_t shareable(const struct sched *s, struct sched_seq *q)
 {
-    return q->is_private ? 0 : s->cfg.n_states != 0 ? sched_pages_with_state(s, q) : (q->n_tokens - 1) / KV_PAGE_TOKENS;
+    if (q->is_private) {
+        return 0;
+    }
+    return s->cfg.n_states != 0    ? sched_pages_with_state(s, q)
+           : s->cfg.n_windows != 0 ? sched_local_shareable(s, q)
+                                   : (q->n_tokens - 1) / KV_PAGE_TOKENS;
 }
 
-/* Holds or takes the pages of q's tokens. Whole pages in front of the last token are shared where another sequence has
- * them, filled or not. False, with all let go, when the pool cannot give them. */
+/* The pages in front that others know, filled or not: their number, and into q's table, which is empty, which they are. */
+static int32_t find_pages(const struct sched *s, struct sched_seq *q)
+{
+    int32_t n = 0, n_shareable = shareable(s, q), parent = KV_NO_PAGE;
+    while (n < n_shareable && (parent = kv_cache_find(s->kv, q->salt, parent, q->tokens + n * KV_PAGE_TOKENS)) != KV_NO_PAGE) {
+        q->pages[n++] = parent;
+    }
+    return n;
+}
+
+/* Of the first n pages of q's table those in front of the window of the first one that is not computed. */
+static int32_t count_gone(const struct sched *s, const struct sched_seq *q, int32_t n)
+{
+    int32_t n_filled = 0;
+    while (n_filled < n && kv_cache_is_filled(s->kv, q->pages[n_filled])) {
+        n_filled++;
+    }
+    return sched_window_first(s, n_filled * KV_PAGE_TOKENS);
+}
+
+/* Pages of its tokens, and no more than it may hold, that q has in its table when it holds them from the n_gone-th on. */
+static int32_t wanted_pages(const struct sched *s, const struct sched_seq *q, int32_t n_gone)
+{
+    return (int32_t)MIN_OF((int64_t)pages_for(q->n_tokens), (int64_t)n_gone + sched_window_pages(s));
+}
+
+/* Holds or takes the next page of q's tokens: a whole one in front of the last token is shared where another sequence has
+ * it, filled or not, and named where those in front have names. False: the pool cannot give it. */
+static bool add_page(struct sched *s, struct sched_seq *q, int32_t n_shareable)
+{
+    int32_t i = q->n_pages, parent = i > 0 ? q->pages[i - 1] : KV_NO_PAGE;
+    const int32_t *tokens = q->tokens + i * KV_PAGE_TOKENS;
+    bool may_share = i < n_shareable && (i == 0 || kv_cache_is_named(s->kv, parent));
+    int32_t page = may_share ? kv_cache_find(s->kv, q->salt, parent, tokens) : KV_NO_PAGE;
+    if (page != KV_NO_PAGE) {
+        kv_cache_hold(s->kv, page);
+        kv_cache_prefer(s->kv, page);
+    } else {
+        page = kv_cache_take(s->kv);
+        if (page != KV_NO_PAGE && may_share) {
+            (void)kv_cache_name(s->kv, page, q->salt, parent, tokens, q->number);
+        }
+    }
+    if (page != KV_NO_PAGE) {
+        q->pages[q->n_pages++] = page;
+    }
+    return page != KV_NO_PAGE;
+}
+
+/* Holds or takes the pages of q's tokens, as many as its window lets it have. False, with all let go, when the pool cannot
+ * give them. */
 static bool take_pages(struct sched *s, struct sched_seq *q)
 {
-    int32_t wanted = pages_for(q->n_tokens), n_shareable = shareable(s, q);
-    int32_t parent = KV_NO_PAGE;
-    bool is_chained = true; /* the pages so far have names */
-    while (q->n_pages < wanted) {
-        const int32_t *tokens = q->tokens + q->n_pages * KV_PAGE_TOKENS;
-        bool may_share = is_chained && q->n_pages < n_shareable;
-        int32_t page = may_share ? kv_cache_find(s->kv, q->salt, parent, tokens) : KV_NO_PAGE;
-        if (page != KV_NO_PAGE) {
-            kv_cache_hold(s->kv, page);
-        } else {
-            page = kv_cache_take(s->kv);
-            if (page == KV_NO_PAGE) {
-                sched_drop_pages(s, q);
-                return false;
-            }
-            is_chained = may_share && kv_cache_name(s->kv, page, q->salt, parent, tokens, q->number);
+    int32_t n_shareable = shareable(s, q), n_known = s->cfg.window != 0 ? find_pages(s, q) : 0;
+    for (q->n_gone = count_gone(s, q, n_known); q->n_pages < q->n_gone; q->n_pages++) {
+        int32_t page = q->pages[q->n_pages]; /* used again, like what hangs from it, and then let go before any is taken */
+        kv_cache_hold(s->kv, page);
+        kv_cache_prefer(s->kv, page);
+        kv_cache_drop(s->kv, page);
+    }
+    while (q->n_pages < wanted_pages(s, q, q->n_gone)) {
+        if (!add_page(s, q, n_shareable)) {
+            sched_drop_pages(s, q);
+            return false;
         }
-        q->pages[q->n_pages++] = page;
-        parent = page;
     }
     return true;
 }
 
 /* Pages that admitting q would take from what is available: shared ones that somebody holds cost nothing. */
-static int32_t pages_missing(const struct sched *s, const struct sched_seq *q)
+static int32_t pages_missing(const struct sched *s, struct sched_seq *q)
 {
-    int32_t n = pages_for(q->n_tokens), n_shareable = shareable(s, q), parent = KV_NO_PAGE;
-    for (int32_t i = 0; i < n_shareable; i++) {
-        parent = kv_cache_find(s->kv, q->salt, parent, q->tokens + i * KV_PAGE_TOKENS);
-        if (parent == KV_NO_PAGE) {
-            break;
-        }
-        n -= kv_cache_is_held(s->kv, parent);
+    int32_t n_known = find_pages(s, q), n_gone = count_gone(s, q, n_known), n = wanted_pages(s, q, n_gone);
+    int32_t missing = n - n_gone;
+    for (int32_t i = n_gone; i < MIN_OF(n_known, n); i++) {
+        missing -= kv_cache_is_held(s->kv, q->pages[i]);
     }
-    return n;
+    return missing;
 }
 
 /* Puts q into a list that is in order of number. */
@@ -86,7 +140,6 @@ static void preempt(struct sched *s, struct sched_seq *q)
     q->was_preempted = q->was_preempted || q->n_computed > 0;
     sched_give_turn_back(s, q);
     sched_drop_pages(s, q);
-    q->stalled_since = 0; /* not its reader's fault while it waits */
     insert(&s->waiting, q);
     pthread_mutex_lock(&s->lock);
     s->n_queued++;
@@ -97,7 +150,7 @@ static void preempt(struct sched *s, struct sched_seq *q)
 /* Tokens of q, just admitted, that must be computed though they may have been before. */
 static int32_t n_unknown(const struct sched *s, const struct sched_seq *q)
 {
-    int32_t n = 0;
+    int32_t n = q->n_gone;
     while (n < q->n_pages && kv_cache_is_named(s->kv, q->pages[n]) && kv_cache_is_filled(s->kv, q->pages[n])) {
         n++;
     }
@@ -109,11 +162,16 @@ static void begin(struct sched *s, struct sched_seq *q)
     if (s->cfg.n_states != 0) {
         sched_begin_state(s, q);
     }
+    sched_disk_begin(s, q);
+    sched_local_begin(s, q);
+    int32_t n_known = MAX_OF(q->n_tokens - n_unknown(s, q), q->restore.ticket != 0 ? q->restore.end * KV_PAGE_TOKENS : 0);
+    q->goes_on = n_known >= q->n_prompt / 2 && n_known > 0;
     q->n_safe = q->was_preempted ? q->n_tokens + MAX_OF(n_unknown(s, q), (int32_t)SCHED_QUANTUM) : 0;
     q->wait = SCHED_WAIT_COUNT;
     q->next = s->running;
     s->running = q;
     sched_take_turn(s, q);
+    sched_share_expect(s, q, n_unknown(s, q));
     if (!q->was_admitted) {
         q->was_admitted = true;
         q->admit_ns = clock_now_ns();
@@ -126,31 +184,76 @@ static void begin(struct sched *s, struct sched_seq *q)
     }
 }
 
-int32_t sched_admit_all(struct sched *s)
+/* Are there the pages that q needs now, one more, and window pages for what it computes first? */
+static bool has_pages(const struct sched *s, struct sched_seq *q)
 {
-    int32_t n = 0;
+    int32_t missing = pages_missing(s, q), n_windows = kv_cache_n_windows(s->kv) - kv_cache_n_windows_held(s->kv);
+    return kv_cache_n_available(s->kv) > missing &&
+           (s->cfg.n_windows == 0 || n_windows >= MIN_OF(missing, sched_least_windows(&s->cfg)));
+}
+
+/* Room for q, which waits, in the batch and in the pool: others make some if they are to. One page more than it needs now,
+ * so that admitting does not at once lead to preempting. */
+static bool make_room(struct sched *s, struct sched_seq *q)
+{
     for (;;) {
-        struct sched_seq **link = sched_next_turn(s);
-        s->queue_wait = SCHED_WAIT_SEAT;
-        if (link == NULL) {
-            return n;
-        }
-        /* One page more than it needs now, so that admitting does not at once lead to preempting. */
-        struct sched_seq *q = *link;
-        bool has_room =
-            s->running == NULL || (s->n_running < s->cfg.max_seqs && kv_cache_n_available(s->kv) > pages_missing(s, q));
+        bool has_room = s->running == NULL || (s->n_running < s->cfg.max_seqs && has_pages(s, q));
         if (has_room && take_pages(s, q)) {
-            *link = q->next;
-            begin(s, q);
-            n++;
-            continue;
+            return true;
         }
         struct sched_seq *other = sched_whose_place(s, q);
         if (other == NULL) {
+            return false;
+        }
+        preempt(s, other);
+    }
+}
+
+/* What q was given of others' pages it cannot go on from: it waits again, and comes in with those that it can. */
+static void unstrand(struct sched *s, struct sched_seq *q)
+{
+    uint64_t n = q->was_preempted ? 0 : (uint64_t)q->n_computed; /* it has computed nothing itself */
+    pthread_mutex_lock(&q->lock);
+    q->usage.cached_tokens -= (int32_t)n;
+    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_lock(&s->lock);
+    s->stats.cached_tokens -= n;
+    pthread_mutex_unlock(&s->lock);
+    q->n_computed = 0;
+    q->is_stranded = false;
+    preempt(s, q);
+}
+
+static struct sched_seq *find_stranded(const struct sched *s)
+{
+    struct sched_seq *q = s->running;
+    while (q != NULL && !q->is_stranded) {
+        q = q->next;
+    }
+    return q;
+}
+
+int32_t sched_admit_all(struct sched *s)
+{
+    struct sched_seq **link, *stranded;
+    while ((stranded = find_stranded(s)) != NULL) {
+        unstrand(s, stranded);
+    }
+    s->queue_wait = SCHED_WAIT_SEAT;
+    for (int32_t n = 0;; n++) {
+        link = sched_next_turn(s);
+        if (link == NULL) {
+            return n;
+        }
+        struct sched_seq *q = *link;
+        if (!make_room(s, q)) { /* nobody overtakes it */
             s->queue_wait = s->n_running < s->cfg.max_seqs ? SCHED_WAIT_PAGES : SCHED_WAIT_SEAT;
             return n;
         }
-        preempt(s, other);
+        for (link = &s->waiting; *link != q; link = &(*link)->next) { /* others may have come in front of it */
+        }
+        *link = q->next;
+        begin(s, q);
     }
 }
 
@@ -179,25 +282,40 @@ bool sched_grow(struct sched *s, struct sched_seq *q, int32_t n_positions)
             return false;
         }
     }
-    return true;
+    return sched_grow_windows(s, q, n_positions) >= n_positions;
 }
 
-int32_t sched_ready_rows(struct sched *s, struct sched_seq *q)
+int32_t sched_grow_windows(struct sched *s, struct sched_seq *q, int32_t n_positions)
+{
+    while (s->cfg.n_windows != 0 && q->n_windows < pages_for(n_positions)) {
+        if (!sched_local_take(s, q) && !preempt_last(s, q)) {
+            q->wait = SCHED_WAIT_PAGES;
+            return q->n_windows * KV_PAGE_TOKENS;
+        }
+    }
+    return n_positions;
+}
+
+/* Goes on behind pages that are filled. False: somebody else is computing the next one. */
+static bool use_filled_pages(struct sched *s, struct sched_seq *q)
 {
     while (q->n_computed % KV_PAGE_TOKENS == 0 && q->n_computed / KV_PAGE_TOKENS < q->n_pages) {
-        int32_t page = q->pages[q->n_computed / KV_PAGE_TOKENS];
-        if (!kv_cache_is_named(s->kv, page)) {
+        int32_t i = q->n_computed / KV_PAGE_TOKENS, page = q->pages[i];
+        bool is_gone = i < q->n_gone;
+        if (!is_gone && !kv_cache_is_named(s->kv, page)) {
             break;
         }
-        if (!kv_cache_is_filled(s->kv, page)) {
+        if (!is_gone && !kv_cache_is_filled(s->kv, page)) {
             uint64_t owner = kv_cache_owner(s->kv, page);
             if (owner != KV_NO_OWNER && owner != q->number) {
-                return 0; /* somebody else is computing it */
+                return false;
             }
             kv_cache_set_owner(s->kv, page, q->number);
             break;
         }
+        sched_local_pass(s, q, i);
         q->n_computed += KV_PAGE_TOKENS;
+        sched_local_slide(s, q);
         if (!q->was_preempted) { /* what a preempted sequence finds again was counted or computed before */
             pthread_mutex_lock(&q->lock);
             q->usage.cached_tokens += KV_PAGE_TOKENS;
@@ -207,12 +325,39 @@ int32_t sched_ready_rows(struct sched *s, struct sched_seq *q)
             pthread_mutex_unlock(&s->lock);
         }
     }
+    return true;
+}
+
+/* The window of q, not begun, whose prompt is computed, moves on: pages in front of it go, and as many come behind. Others
+ * make room only where it has none to compute. False: it waits for pages that somebody else computes, or that are read. */
+static bool move_on(struct sched *s, struct sched_seq *q)
+{
+    bool may_go = true;
+    for (int32_t before = -1; may_go && before != q->n_computed;) {
+        before = q->n_computed;
+        sched_window_slide(s, q);
+        while (q->n_pages < wanted_pages(s, q, q->n_gone)) {
+            if (!add_page(s, q, shareable(s, q)) && (q->n_pages * KV_PAGE_TOKENS > q->n_computed || !preempt_last(s, q))) {
+                break;
+            }
+        }
+        may_go = use_filled_pages(s, q);
+    }
+    sched_disk_begin(s, q);
+    return may_go && q->restore.ticket == 0;
+}
+
+int32_t sched_ready_rows(struct sched *s, struct sched_seq *q)
+{
+    if (!use_filled_pages(s, q) || (s->cfg.window != 0 && !move_on(s, q)) || !sched_local_is_ready(s, q)) {
+        return 0;
+    }
     if (q->n_computed < q->n_prompt) {
         sched_note_processed(q);
     }
     /* Up to the next page that somebody else computes. */
-    int32_t end = q->n_computed;
-    while (end < q->n_tokens) {
+    int32_t end = q->n_computed, most = (int32_t)MIN_OF((int64_t)q->n_pages * KV_PAGE_TOKENS, (int64_t)q->n_tokens);
+    while (end < most) {
         int32_t page = q->pages[end / KV_PAGE_TOKENS];
         uint64_t owner = kv_cache_is_named(s->kv, page) ? kv_cache_owner(s->kv, page) : q->number;
         if (owner == KV_NO_OWNER && !kv_cache_is_filled(s->kv, page)) {
@@ -222,14 +367,21 @@ int32_t sched_ready_rows(struct sched *s, struct sched_seq *q)
         if (owner != q->number) {
             break;
         }
-        end = MIN_OF((end / KV_PAGE_TOKENS + 1) * KV_PAGE_TOKENS, q->n_tokens);
+        end = MIN_OF((end / KV_PAGE_TOKENS + 1) * KV_PAGE_TOKENS, most);
     }
     return end - q->n_computed;
 }
 
 void sched_forget_pages(struct sched *s, struct sched_seq *q)
 {
-    for (int32_t i = 0; i < q->n_pages; i++) {
+    for (int32_t i = 0, page = KV_NO_PAGE; i < q->n_gone; i++) { /* where the chain breaks, all behind it are lost anyway */
+        page = kv_cache_find(s->kv, q->salt, page, q->tokens + i * KV_PAGE_TOKENS);
+        if (page == KV_NO_PAGE) {
+            break;
+        }
+        kv_cache_forget(s->kv, page);
+    }
+    for (int32_t i = q->n_gone; i < q->n_pages; i++) {
         kv_cache_forget(s->kv, q->pages[i]);
     }
 }
@@ -244,8 +396,17 @@ void sched_named_pages_filled(struct sched *s, struct sched_seq *q, int32_t from
             can_name && kv_cache_name(s->kv, page, q->salt, parent, q->tokens + i * KV_PAGE_TOKENS, q->number);
         if (can_name && !has_name && s->cfg.n_states != 0) {
             sched_adopt_page(s, q, i); /* its name is wanted, for those behind it */
+        } else if (can_name && !has_name && s->cfg.n_windows != 0) {
+            if (sched_local_adopt(s, q, i)) { /* and it may have lost its window page since it was computed first */
+                sched_disk_filled(s, q, i);
+            }
         } else if (kv_cache_is_named(s->kv, page)) {
             kv_cache_fill(s->kv, page);
+            sched_local_filled(s, q, i);
+            sched_disk_filled(s, q, i);
+            if (q->goes_on) {
+                kv_cache_prefer(s->kv, page);
+            }
         }
     }
 }

@@ -11,6 +11,9 @@ static int32_t draft_room(struct sched *s, struct sched_seq *q)
 {
     bool may_grow = kv_cache_n_available(s->kv) > s->n_running;
     int32_t positions = (q->n_pages + may_grow) * KV_PAGE_TOKENS;
+    if (s->cfg.n_windows != 0 && kv_cache_n_windows(s->kv) - kv_cache_n_windows_held(s->kv) <= s->n_running) {
+        positions = MIN_OF(positions, q->n_windows * KV_PAGE_TOKENS);
+    }
     int32_t n = MIN_OF(q->max_total - 1, positions) - q->n_tokens;
     return MAX_OF(MIN_OF(n, (int32_t)sched_ring_room(q) - 1), 0);
 }

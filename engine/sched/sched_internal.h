@@ -7,6 +7,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/kv/kv_cache.h"
+#include "engine/kv/kv_disk.h"
 #include "engine/sched/draft.h"
 
 #include <pthread.h>
@@ -19,8 +20,14 @@ enum {
     SCHED_QUANTUM = 32,     /* tokens a sequence that was sent back gets out before it may be sent back again */
     SCHED_MAX_BEGUN = 2,    /* batches begun and not waited for */
     SCHED_FAIR_EVERY = 32,  /* steps after which one without extras is measured anew */
+    SCHED_LOW_PART = 8,     /* of so many rows one is the lower classes', while they wait */
+    SCHED_LOW_OWED = 256,   /* rows owed to them for which a place is taken from the highest */
+    SCHED_LOW_MOST = 4096,  /* rows owed, either way */
+    SCHED_BORDERS = 2,      /* windows of each place in the batch that there is room for */
+    SCHED_GUESS_TOKENS = 64, /* of an answer, before any has ended */
+    SCHED_KEPT_TENANTS = 64, /* that have no request now, so that what they had is not forgotten at once */
 };
-#define SCHED_DEFAULT_BUDGET_NS 100000000ull
+#define SCHED_DEFAULT_BUDGET_NS 80000000ull
 #define SCHED_DEFAULT_STALL_NS  30000000000ull
 
 /* Ring entry: an event with room for its alternatives only where they were asked for. */
@@ -35,11 +42,16 @@ struct sched_entry {
 /* Whose requests: all of one key. */
 struct sched_tenant {
     uint64_t key;
-    struct sched_tenant *next; /* (sched.lock) */
-    int32_t n_groups;          /* (sched.lock) */
-    int32_t n_running;         /* sequences; the thread's, as the next two */
-    int32_t n_ranked;          /* scratch of sched_rank */
-    uint64_t turn;             /* sched.n_turns when it last got a place, or came */
+    struct sched_tenant *next;   /* (sched.lock) */
+    int32_t n_groups;            /* (sched.lock) */
+    atomic_int weight, priority; /* as its last request said */
+    atomic_int n_running, n_work; /* sequences that run; that run or wait; the thread's, others read them */
+    /* The thread's own. */
+    struct sched_tenant *next_active; /* of those with work */
+    double vtime;    /* rows it had computed, by its weight; where it was idle, what others had (sched_share.c) */
+    int64_t n_ahead; /* rows that its running sequences are expected to want yet */
+    int32_t n_ranked; /* scratch of sched_rank */
+    uint64_t turn;    /* sched.n_turns when it last got a place, or came */
 };
 
 /* The sequences of a request. */
@@ -53,6 +65,33 @@ struct sched_group {
     int32_t n_open;   /* (sched.lock) submitted and not ended */
     int32_t n_running, n_ranked;
     uint64_t turn; /* as the tenant's */
+};
+
+/* What a sequence waits for from the disk. */
+struct sched_restore {
+    uint64_t ticket;        /* 0: nothing */
+    int32_t from, end;      /* pages, and of a model with states that behind the last of them */
+    int32_t next;           /* to ask for, if something of it is missing */
+    int32_t n_asked, n_got; /* files */
+    int32_t state;          /* that came; KV_NO_STATE: not yet */
+    uint64_t last_ns;       /* when the last one came */
+};
+
+/* A page, or its state, that is to be copied for the disk. */
+struct sched_pending {
+    int32_t page, depth;
+    uint64_t serial; /* kv_cache_serial, when it was filled */
+    enum kv_snapshot_kind kind;
+    struct kv_name name;
+};
+
+struct sched_disk {
+    struct sched_pending *pending; /* [n_room] a ring */
+    int32_t n_room, first, n_pending;
+    int32_t n_restoring; /* sequences that wait for files */
+    uint64_t n_tickets;
+    double credit_ns; /* time that copying may take */
+    uint64_t counted_ns;
 };
 
 /* A sequence. Fields are the scheduler thread's, but for those marked (lock) and atomics. */
@@ -79,8 +118,19 @@ struct sched_seq {
     float *embedding; /* [n_embd], before SCHED_END is given out */
     uint64_t salt, deadline_ns;
 
+    struct kv_name *names; /* [n_named + 1] in front of its pages, and of each of the first; NULL: nothing of it goes to the disk */
+    int32_t n_named;
+    int32_t n_on_disk;       /* pages of its prompt that had files when it was submitted */
+    bool goes_on;            /* at least half of its prompt was known: what it adds will be wanted, too */
+    bool keeps_no_snapshots; /* nobody can ask for its prefix again */
+    struct sched_restore restore;
+
     int32_t *pages; /* page table */
     int32_t n_pages;
+    int32_t n_gone;         /* of them, in front of the window, are not held: any numbers of the pool (sched_window.c) */
+    int32_t *windows;       /* table of window pages, any ids where none is held (sched_local.c); NULL: there are none */
+    int32_t n_windows_gone, n_windows; /* those from the one to in front of the other are held */
+    bool is_stranded;       /* its window is not complete: it is to be admitted anew */
     int32_t state;          /* its recurrent state, from its first batch on; KV_NO_STATE = none */
     int32_t begin_state;    /* that it goes on from in its first batch, or KV_NO_STATE */
     int32_t n_begin;        /* positions in front of which that state stands */
@@ -109,6 +159,8 @@ struct sched_seq {
     uint64_t group_turn, tenant_turn; /* running: what they were before it got its place */
     int32_t level;                    /* running: how many of its request come before it */
     int32_t place;                    /* running: how many of its key do */
+    bool is_extra;                    /* running: beyond the fair part of its request or key */
+    int64_t n_ahead;                  /* running: of its key's, this one's */
     int32_t n_safe;                   /* sent back before: not again before it has so many tokens */
     int32_t n_prefill;                /* prompt rows it could compute in this step */
     int32_t n_reserved;               /* of them are kept for it */
@@ -171,6 +223,7 @@ struct sched {
     struct sched_stats stats;
     uint64_t next_number;
     struct sched_tenant *tenants;
+    int32_t n_idle;       /* of them, without a request */
     uint64_t n_turns;     /* places given and requests come */
     struct err_info lost; /* code ERR_LOST once the back end is */
     atomic_bool has_news; /* something was submitted or cancelled */
@@ -182,17 +235,25 @@ struct sched {
     enum sched_wait queue_wait; /* why those wait that do not run */
     uint64_t counted_ns;        /* when sched_count_waits was called last */
     bool is_ranked;             /* they are in that order */
-    int32_t n_fair;             /* every request that runs has so many sequences; those of a higher level are extras */
-    bool has_extras;            /* there are some */
+    bool has_extras;            /* some that run are beyond the fair part of their request or key */
     bool leaves_extras;         /* out of the current step */
     double debt_ns;             /* time that steps without extras have to make up for */
     double fair_ns;             /* moving average of decoding steps without extras; 0 = none yet */
     int32_t n_full;             /* steps with extras since the last without */
     double ns_per_row;          /* moving average of prefill steps */
+    double ns_beside_row;       /* of a prompt's row beside decoding ones, beyond the time of these; 0 = none yet */
     double ns_per_token;        /* of decoding steps */
+    struct sched_tenant *active; /* those with work */
+    double most_vtime;           /* of all, ever */
+    int32_t top;                 /* highest priority of those with work */
+    bool has_lower;              /* others have a lower one */
+    double owed;                 /* rows to those; below 0: they had more than their part */
     double mean_tokens;         /* moving average of what sequences gave that have ended; < 0: none has (lock) */
     struct draft_costs costs;
+    double ns_per_early_row;    /* of the first steps, before ns_per_row is known */
     atomic_ullong last_step_ns;
+    atomic_ullong expected_ns; /* of the batches that are begun */
+    atomic_int at;             /* enum sched_place */
 
     /* Those begun, the oldest first, and those that are not; cfg.max_begun of them are there. */
     struct sched_batch batches[SCHED_MAX_BEGUN], *begun[SCHED_MAX_BEGUN];
@@ -203,11 +264,12 @@ struct sched {
     struct arena arena; /* of them, and of the arrays of batches */
     int32_t *tokens, *pos, *seq, *logit_rows, *hidden_rows, *states, *begin_states;
     int32_t *copy_rows; /* [2 max_seqs] */
-    const int32_t **tables;
+    const int32_t **tables, **window_tables;
     struct sched_seq **ranked; /* [max_seqs] scratch of sched_rank */
     struct draft_offer *offers;
     uint64_t n_masks, n_masks_beside; /* since the last step was counted */
     struct sched_masker masker;
+    struct sched_disk disk;
 };
 
 /* sched_step.c */
@@ -219,6 +281,20 @@ bool sched_is_end(const struct sched_seq *q, int32_t id); /* does the token end 
 
 /* sched_submit.c */
 void sched_seq_unref(struct sched_seq *q);
+
+/* sched_share.c: who had how much, and who comes first by that */
+void sched_share_enter(struct sched *s, struct sched_seq *q);  /* q waits, and has not before */
+void sched_share_leave(struct sched *s, struct sched_seq *q);  /* nor runs nor waits any more */
+void sched_share_expect(struct sched *s, struct sched_seq *q, int64_t n_rows); /* q begins to run */
+void sched_share_stop(struct sched_seq *q);                    /* nor runs any more */
+void sched_share_count(struct sched *s, struct sched_seq *q, int32_t n_rows); /* are being computed */
+void sched_share_look(struct sched *s);                        /* which classes have work, before places are given */
+/* Does the tenant t come before u when a place is free? 0: neither. */
+int sched_share_compare(const struct sched *s, const struct sched_tenant *t, const struct sched_tenant *u);
+/* May a sequence of t, of whose tenant it is the place-th, make room for one of u? */
+bool sched_share_may_take(const struct sched *s, const struct sched_tenant *t, int32_t place, const struct sched_tenant *u);
+/* Has t's place more of the batch by its weight than u's? < 0, 0, > 0. */
+int sched_share_compare_places(const struct sched_tenant *t, int32_t place, const struct sched_tenant *u, int32_t other);
 
 /* sched_turn.c */
 struct sched_seq **sched_next_turn(struct sched *s);             /* link to the waiting one whose turn it is, or NULL */
@@ -233,10 +309,33 @@ void sched_begin_step(struct sched *s);                                   /* dec
 void sched_count_turn(struct sched *s, uint64_t ns, bool only_decodes);   /* a step is done */
 double sched_estimate_ns(struct sched *s);                                /* of all that waits and runs; under lock */
 
+/* sched_window.c: without a window a sequence may have as many pages as it wants, and lets none go */
+int32_t sched_window_first(const struct sched *s, int32_t position); /* first page that rows from there on want */
+int32_t sched_window_pages(const struct sched *s);                   /* that a sequence holds at most while its prompt is computed */
+void sched_window_slide(struct sched *s, struct sched_seq *q);       /* q, not begun, lets go what lies in front of its window */
+
+/* sched_local.c: without window pages shareable, take, adopt, begin_restore and missing are not called, and the others do nothing */
+int32_t sched_local_shareable(const struct sched *s, struct sched_seq *q); /* pages in front that q shares; its table gets those known */
+void sched_local_begin(struct sched *s, struct sched_seq *q);              /* q has its pages: holds what it goes on from */
+void sched_local_pass(struct sched *s, struct sched_seq *q, int32_t i);    /* q goes on behind its i-th page, which is filled */
+bool sched_local_is_ready(struct sched *s, struct sched_seq *q);           /* is its window complete? */
+bool sched_local_take(struct sched *s, struct sched_seq *q);               /* the next window page; false: there is none */
+void sched_local_filled(struct sched *s, struct sched_seq *q, int32_t i);  /* its i-th page has a name, and was computed or read */
+bool sched_local_adopt(struct sched *s, struct sched_seq *q, int32_t i);   /* holds the named page with q's i-th, if it is filled */
+void sched_local_slide(struct sched *s, struct sched_seq *q);              /* q, not begun, lets go what lies in front of its window */
+void sched_local_drop(struct sched *s, struct sched_seq *q);               /* and all others */
+/* Holds window pages for what q needs behind its first `end` pages, which may come from the disk. False: nothing is missing,
+ * or cannot come. */
+bool sched_local_begin_restore(struct sched *s, struct sched_seq *q, int32_t end);
+/* Which parts of its i-th page are to come from the disk: BACKEND_NO_PAGE = that one is not. */
+struct backend_page sched_local_missing(const struct sched *s, const struct sched_seq *q, int32_t i);
+
 /* sched_admit.c */
 int32_t sched_admit_all(struct sched *s); /* from waiting to running while pages and places last; how many */
 bool sched_grow(struct sched *s, struct sched_seq *q,
                 int32_t n_positions);                           /* pages for so many positions; may preempt */
+int32_t sched_grow_windows(struct sched *s, struct sched_seq *q,
+                           int32_t n_positions); /* window pages for so many; may preempt; positions that it has some for */
 int32_t sched_ready_rows(struct sched *s, struct sched_seq *q); /* rows q could compute now, after using shared pages */
 void sched_named_pages_filled(struct sched *s, struct sched_seq *q,
                               int32_t from); /* publish pages complete since n_computed was `from` */
@@ -256,6 +355,18 @@ void sched_keep_copies(struct sched *s, const struct sched_batch *b,
 void sched_drop_copies(struct sched *s, struct sched_batch *b);         /* they are not */
 void sched_drop_states(struct sched *s, struct sched_seq *q);           /* of a sequence that leaves */
 void sched_adopt_page(struct sched *s, struct sched_seq *q, int32_t i); /* the named page with q's i-th, if any */
+
+/* sched_disk.c: without snapshots nothing happens */
+MUST_CHECK enum err sched_disk_init(struct sched *s); /* ERR_NOMEM */
+void sched_disk_fini(struct sched *s);
+void sched_disk_submit(struct sched *s, struct sched_seq *q, const char *salt); /* names its pages; in the reader's thread */
+void sched_disk_begin(struct sched *s, struct sched_seq *q); /* q, which has its pages, may get some of them from the disk */
+bool sched_disk_waits(struct sched *s, struct sched_seq *q); /* does it wait for them? */
+void sched_disk_drop(struct sched *s, struct sched_seq *q);  /* not any more */
+void sched_disk_filled(struct sched *s, struct sched_seq *q, int32_t i); /* its i-th page, which has a name, was computed */
+void sched_disk_kept(struct sched *s, struct sched_seq *q, int32_t i);   /* .. keeps a state that will be wanted */
+void sched_disk_turn(struct sched *s);   /* between steps: what was read goes in, what is to be written out */
+void sched_disk_finish(struct sched *s); /* the end: what is pending goes out */
 
 /* sched_wait.c */
 void sched_count_waits(struct sched *s,

@@ -68,6 +68,9 @@ enum err sched_masks_init(struct sched *s)
         sigfillset(&all);
         pthread_sigmask(SIG_BLOCK, &all, &before);
         int rc = pthread_create(&m->thread, NULL, masker_main, s);
+        if (rc == 0) {
+            (void)pthread_setname_np(m->thread, "masks");
+        }
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         m->is_started = rc == 0;
         return rc == 0 ? ERR_OK : ERR_NOMEM;

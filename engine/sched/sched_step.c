@@ -61,6 +61,7 @@ static void add_rows(struct sched *s, struct sched_batch *b, struct sched_seq *q
     q->i_hidden = first_hidden;
     q->n_hidden = b->n_hidden - first_hidden;
     s->tables[b->n_seqs] = q->pages;
+    s->window_tables[b->n_seqs] = q->windows;
     s->states[b->n_seqs] = q->state;
     s->begin_states[b->n_seqs] = q->begin_state != KV_NO_STATE ? q->begin_state : q->state;
     b->seqs[b->n_seqs++] = q;
@@ -100,21 +101,31 @@ static void add_decoding(struct sched *s, struct sched_batch *b)
     b->n_decoding = b->n_rows;
 }
 
-/* Rows of prompts a step may take beside the decoding ones. */
+/* What a step of n decoding rows takes without a prompt; 0 when none was seen yet. */
+static double decoding_ns(const struct sched *s, int32_t n)
+{
+    double ns[DRAFT_MAX + 2];
+    draft_costs_get(&s->costs, ns);
+    return n <= DRAFT_MAX + 1 ? ns[n] : ns[DRAFT_MAX + 1] * n / (DRAFT_MAX + 1);
+}
+
+/* Rows of prompts a step may take beside the decoding ones: as many as the time has room for that these leave. */
 static int32_t prefill_budget(const struct sched *s, const struct sched_batch *b)
 {
     int32_t room = s->cfg.max_rows - b->n_rows;
-    if (b->n_rows == 0 || s->ns_per_row <= 0) {
+    double ns_per_row = s->ns_beside_row > 0 ? s->ns_beside_row : s->ns_per_row;
+    if (b->n_rows == 0 || ns_per_row <= 0) {
         return room;
     }
-    double rows = (double)s->cfg.step_budget_ns / s->ns_per_row;
+    double rows = ((double)s->cfg.step_budget_ns - decoding_ns(s, b->n_rows)) / ns_per_row;
     return MIN_OF(room, MAX_OF((int32_t)MIN_OF(rows, 1e6), (int32_t)SCHED_MIN_CHUNK));
 }
 
 /* Prompt rows that q could compute in this step. */
 static int32_t count_prefill(struct sched *s, const struct sched_batch *b, struct sched_seq *q)
 {
-    if (is_decoding(q) || q->n_chunk != 0 || sched_is_left_out(s, q) || sched_waits_for_state(s, q)) {
+    if (is_decoding(q) || q->n_chunk != 0 || sched_is_left_out(s, q) || sched_disk_waits(s, q) ||
+        sched_waits_for_state(s, q)) {
         return 0;
     }
     int32_t n = sched_ready_rows(s, q);
@@ -122,12 +133,13 @@ static int32_t count_prefill(struct sched *s, const struct sched_batch *b, struc
     return q->prompt_logprobs ? MIN_OF(n, MIN_OF(s->cfg.max_logits - b->n_logits, SCHED_RING / 2)) : n;
 }
 
-/* The sequence with the fewest prompt rows left of those that nothing is kept for yet, or NULL. */
+/* Of the highest class the sequence with the fewest prompt rows left, of those that nothing is kept for yet; or NULL. */
 static struct sched_seq *shortest(struct sched *s)
 {
     struct sched_seq *best = NULL;
     for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
-        bool is_better = best == NULL || q->n_tokens - q->n_computed < best->n_tokens - best->n_computed;
+        int higher = best != NULL ? q->group->tenant->priority - best->group->tenant->priority : 1;
+        bool is_better = higher > 0 || (higher == 0 && q->n_tokens - q->n_computed < best->n_tokens - best->n_computed);
         best = q->n_prefill > q->n_reserved && is_better && q->n_reserved == 0 ? q : best;
     }
     return best;
@@ -167,6 +179,7 @@ static void add_prefill(struct sched *s, struct sched_batch *b)
         if (q->prompt_logprobs) {
             n = MIN_OF(n, logits_left);
         }
+        n = n > 0 ? sched_grow_windows(s, q, q->n_computed + n) - q->n_computed : n;
         if (n <= 0 || (s->cfg.is_bidirectional && n < q->n_tokens)) { /* the oldest always fits */
             continue;
         }
@@ -363,6 +376,8 @@ static void finish_rows(struct sched *s, const struct sched_batch *b, struct sch
         sched_note_processed(q);
     }
     sched_named_pages_filled(s, q, first);
+    sched_window_slide(s, q);
+    sched_local_slide(s, q);
     sched_keep_copies(s, b, q);
     enum sched_finish finish = SCHED_FINISH_NONE;
     enum err err = ERR_OK;
@@ -424,9 +439,16 @@ static void count_step(struct sched *s, const struct sched_batch *b, uint64_t ns
     if (b->n_rows == b->n_decoding) {
         draft_costs_note(&s->costs, b->n_rows, ns);
     }
+    if (s->ns_per_early_row == 0) {
+        s->ns_per_early_row = (double)ns / b->n_rows;
+    }
     if (b->n_rows - b->n_drafted >= SCHED_MIN_CHUNK) {
         double now = (double)ns / b->n_rows;
         s->ns_per_row = s->ns_per_row == 0 ? now : 0.8 * s->ns_per_row + 0.2 * now;
+    }
+    if (b->n_decoding > 0 && b->n_rows - b->n_decoding >= SCHED_MIN_CHUNK) {
+        double now = MAX_OF((double)ns - decoding_ns(s, b->n_decoding), 0.1 * (double)ns) / (b->n_rows - b->n_decoding);
+        s->ns_beside_row = s->ns_beside_row == 0 ? now : 0.8 * s->ns_beside_row + 0.2 * now;
     }
     if (b->n_rows == b->n_decoding && r->n_generated > 0) {
         double now = (double)ns / (double)r->n_generated;
@@ -478,10 +500,21 @@ static int32_t choose_rows(struct sched *s, struct sched_batch *b)
     return b->n_rows;
 }
 
+/* For who asks whether a step takes longer than it should. */
+static void expect(struct sched *s, int32_t n_rows)
+{
+    double rows = n_rows;
+    for (int32_t i = 0; i < s->n_begun; i++) {
+        rows += s->begun[i]->n_rows;
+    }
+    atomic_store(&s->expected_ns, (uint64_t)(rows * (s->ns_per_row > 0 ? s->ns_per_row : s->ns_per_early_row)));
+}
+
 /* Begins a batch; false when there is nothing to compute now. */
 static bool begin_batch(struct sched *s)
 {
     struct sched_batch *b = s->begun[s->n_begun];
+    atomic_store(&s->at, SCHED_AT_CHOICE);
     if (choose_rows(s, b) == 0) {
         return false;
     }
@@ -492,6 +525,7 @@ static bool begin_batch(struct sched *s)
                                   .seq = s->seq,
                                   .n_seqs = b->n_seqs,
                                   .page_tables = s->tables,
+                                  .window_tables = s->cfg.n_windows != 0 ? s->window_tables : NULL,
                                   .states = s->states,
                                   .begin_states = s->begin_states,
                                   .n_copies = b->n_copies,
@@ -508,6 +542,8 @@ static bool begin_batch(struct sched *s)
                                   .hidden = b->hidden};
     struct err_info why = {0};
     sched_masks_begin(s, b);
+    expect(s, b->n_rows);
+    atomic_store(&s->at, SCHED_AT_BEGIN);
     b->begin_ns = s->cfg.now_ns();
     enum err err = s->cfg.backend->begin(s->cfg.model, &batch, &why);
     if (err != ERR_OK) {
@@ -516,6 +552,7 @@ static bool begin_batch(struct sched *s)
     }
     for (int32_t i = 0; i < b->n_seqs; i++) {
         b->seqs[i]->is_begun = true;
+        sched_share_count(s, b->seqs[i], b->seqs[i]->n_chunk);
     }
     s->n_begun++;
     return true;
@@ -527,6 +564,7 @@ static void finish_batch(struct sched *s)
     struct sched_batch *b = s->begun[0];
     struct err_info why = {0};
     sched_masks_make(s, b);
+    atomic_store(&s->at, SCHED_AT_BACKEND);
     enum err err = s->cfg.backend->wait(s->cfg.model, &why);
     uint64_t now = s->cfg.now_ns(), ns = now - MAX_OF(b->begin_ns, s->waited_ns);
     s->waited_ns = now;
@@ -539,6 +577,7 @@ static void finish_batch(struct sched *s)
         fail_batch(s, b, &why, err);
         return;
     }
+    atomic_store(&s->at, SCHED_AT_SAMPLING);
     struct step_result result = {0};
     struct sched_seq *late = sched_masks_stop(s); /* the others need not wait for its masks */
     for (int32_t i = 0; i < b->n_seqs; i++) {
@@ -565,7 +604,7 @@ void sched_finish_begun(struct sched *s)
  * that the weights are read once. */
 static bool may_begin(const struct sched *s)
 {
-    bool may = s->n_begun < s->cfg.max_begun;
+    bool may = s->n_begun < s->cfg.max_begun && (s->n_begun == 0 || s->disk.n_restoring == 0);
     for (int32_t i = 0; i < s->n_begun; i++) {
         may = may && s->begun[i]->n_decoding == 0;
     }

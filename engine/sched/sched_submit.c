@@ -39,7 +39,8 @@ static size_t seq_bytes(const struct sched *s, const struct sched_request *r)
     size_t pooling = r->pooling != PLAN_POOL_NONE ? (size_t)s->cfg.n_embd * (sizeof(double) + sizeof(float)) : 0;
     size_t guide = r->guide != NULL ? r->guide->n_bytes : 0;
     size_t tokens = n * sizeof(int32_t) * (s->cfg.draft_max > 0 ? 3 : 1) + n / KV_PAGE_TOKENS * sizeof(int32_t);
-    return sizeof(struct sched_seq) + sampling + guide + pooling + tokens + 256;
+    size_t names = s->cfg.disk != NULL ? (n / KV_PAGE_TOKENS + 1) * sizeof(struct kv_name) : 0;
+    return sizeof(struct sched_seq) + sampling + guide + pooling + tokens + names + 256;
 }
 
 static void *copy_array(struct arena *a, const void *from, size_t n, size_t size)
@@ -76,6 +77,9 @@ static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sche
     size_t n_tokens = (size_t)q->max_total + 1;
     q->tokens = arena_alloc(a, n_tokens * sizeof *q->tokens);
     q->pages = arena_alloc(a, (n_tokens / KV_PAGE_TOKENS + 1) * sizeof *q->pages);
+    q->windows = s->cfg.n_windows != 0 ? arena_zalloc_array(a, n_tokens / KV_PAGE_TOKENS + 1, sizeof *q->windows) : NULL;
+    q->names = s->cfg.disk != NULL ? arena_alloc(a, (n_tokens / KV_PAGE_TOKENS + 1) * sizeof *q->names) : NULL;
+    q->keeps_no_snapshots = r->keeps_no_snapshots;
     q->tops = arena_alloc(a, SCHED_RING * (size_t)MAX_OF(r->sampling.n_top, 0) * sizeof *q->tops);
     q->sampling = r->sampling;
     q->sampling.bias = copy_array(a, r->sampling.bias, r->sampling.n_bias, sizeof *r->sampling.bias);
@@ -93,6 +97,7 @@ static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sche
         TRY(grammar_matcher_new(r->grammar, r->vocab, &q->matcher));
     }
     memcpy(q->tokens, r->tokens, (size_t)r->n_tokens * sizeof *q->tokens);
+    sched_disk_submit(s, q, r->salt);
     if (s->cfg.draft_max > 0 && q->max_total > q->n_prompt + 1) {
         TRY(draft_init(&q->draft, q->max_total, a));
         draft_index(&q->draft, q->tokens, q->n_prompt - 1); /* here, in the reader's thread: a long prompt takes time */
@@ -104,23 +109,49 @@ static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sche
 
 /* The tenant of this key, counted once more, with its turn behind all others' when it is new. Under sched.lock; `fresh`
  * becomes the list's when there is none. */
-static struct sched_tenant *ref_tenant(struct sched *s, uint64_t key, struct sched_tenant *fresh)
+static struct sched_tenant *ref_tenant(struct sched *s, const struct sched_share *whose, struct sched_tenant *fresh)
 {
     struct sched_tenant *t = s->tenants;
-    while (t != NULL && t->key != key) {
+    while (t != NULL && t->key != whose->key) {
         t = t->next;
     }
     if (t == NULL) {
         t = fresh;
-        *t = (struct sched_tenant){.key = key, .next = s->tenants, .turn = ++s->n_turns};
+        t->key = whose->key;
+        t->next = s->tenants;
+        t->turn = ++s->n_turns;
         s->tenants = t;
+    } else if (t->n_groups == 0) {
+        s->n_idle--;
     }
+    atomic_store(&t->weight, MIN_OF(MAX_OF(whose->weight, 1), (int32_t)SCHED_MAX_WEIGHT));
+    atomic_store(&t->priority, whose->priority);
     t->n_groups++;
     return t;
 }
 
-enum err sched_group_new(struct sched *s, uint64_t key, int32_t n_seqs, struct sched_group **out)
+/* One request of t less. Returns what is to be freed: of too many without a request the one that came first, or NULL.
+ * Under sched.lock. */
+static struct sched_tenant *unref_tenant(struct sched *s, struct sched_tenant *t)
 {
+    struct sched_tenant **last = NULL;
+    t->n_groups--;
+    s->n_idle += t->n_groups == 0;
+    if (s->n_idle <= SCHED_KEPT_TENANTS) {
+        return NULL;
+    }
+    for (struct sched_tenant **link = &s->tenants; *link != NULL; link = &(*link)->next) {
+        last = (*link)->n_groups == 0 ? link : last;
+    }
+    struct sched_tenant *gone = *last;
+    *last = gone->next;
+    s->n_idle--;
+    return gone;
+}
+
+enum err sched_group_new(struct sched *s, const struct sched_share *whose, int32_t n_seqs, struct sched_group **out)
+{
+    static const struct sched_share nobodys;
     *out = NULL;
     struct sched_group *g = mem_zalloc(sizeof *g, MEM_REQUEST);
     struct sched_tenant *fresh = mem_zalloc(sizeof *fresh, MEM_GENERAL); /* outlives the request: of its key */
@@ -133,7 +164,7 @@ enum err sched_group_new(struct sched *s, uint64_t key, int32_t n_seqs, struct s
     g->n_seqs = MAX_OF(n_seqs, 1);
     atomic_init(&g->refs, 1);
     pthread_mutex_lock(&s->lock);
-    g->tenant = ref_tenant(s, key, fresh);
+    g->tenant = ref_tenant(s, whose != NULL ? whose : &nobodys, fresh);
     g->turn = ++s->n_turns;
     pthread_mutex_unlock(&s->lock);
     if (g->tenant != fresh) {
@@ -153,19 +184,29 @@ void sched_group_release(struct sched_group **group)
     struct sched *s = g->sched;
     struct sched_tenant *t = g->tenant;
     pthread_mutex_lock(&s->lock);
-    bool is_last = --t->n_groups == 0;
-    for (struct sched_tenant **link = &s->tenants; is_last && *link != NULL;) {
-        if (*link == t) {
-            *link = t->next;
-        } else {
-            link = &(*link)->next;
-        }
-    }
+    t = unref_tenant(s, t);
     pthread_mutex_unlock(&s->lock);
-    if (is_last) {
-        mem_free(t);
-    }
+    mem_free(t);
     mem_free(g);
+}
+
+/* Has t no more requests than its part, by weight, of three quarters of all that may run or wait? Under sched.lock. */
+static bool is_within_part(const struct sched *s, const struct sched_tenant *t)
+{
+    int64_t weights = 0, places = ((int64_t)s->cfg.queue_max + s->cfg.max_seqs) * 3 / 4;
+    for (const struct sched_tenant *u = s->tenants; u != NULL; u = u->next) {
+        weights += u->n_groups > 0 ? atomic_load(&u->weight) : 0;
+    }
+    return t->n_groups * weights <= places * atomic_load(&t->weight);
+}
+
+/* Sequences that may wait before one of t is refused. Where several keys are known the last quarter of the queue is for
+ * those within their part, so that a flood of some refuses nobody else's. Under sched.lock. */
+static int32_t queue_for(const struct sched *s, const struct sched_tenant *t)
+{
+    int32_t n = s->cfg.queue_max;
+    bool has_others = s->tenants->next != NULL;
+    return has_others && !is_within_part(s, t) ? n - n / 4 : n;
 }
 
 /* Under sched.lock. A request begins when the queue has room for all of its sequences, or half of it is free: so those
@@ -177,7 +218,7 @@ static int32_t room_of(const struct sched_group *g)
     int32_t half = MAX_OF(s->cfg.queue_max / 2, 1), most = s->cfg.max_seqs + MIN_OF(s->cfg.max_seqs, half);
     if (!g->has_begun) {
         int32_t needed = MIN_OF(g->n_seqs, half);
-        return s->cfg.queue_max - s->n_queued >= needed ? MIN_OF(needed, most) : 0;
+        return queue_for(s, g->tenant) - s->n_queued >= needed ? MIN_OF(needed, most) : 0;
     }
     int32_t own = g->n_places - g->n_open, more = MIN_OF(most - g->n_open, half - s->n_queued);
     return MAX_OF(MAX_OF(own, more), 0);
@@ -296,7 +337,7 @@ enum err sched_submit_all(struct sched *s, struct sched_group *group, const stru
     struct sched_group *g = group;
     enum err err = ERR_OK;
     memset(out, 0, (size_t)n * sizeof *out);
-    if (g == NULL && sched_group_new(s, 0, n, &g) != ERR_OK) {
+    if (g == NULL && sched_group_new(s, NULL, n, &g) != ERR_OK) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
     }
     for (int32_t i = 0; i < n && err == ERR_OK; i++) {

@@ -1,7 +1,7 @@
-/* Whose turn it is. Places of the batch go to the key that has the fewest, of its requests to the one that has the
- * fewest, and among equals to the one that has waited longest for its turn: round robin. A request alone has all; when
- * others come it hands over what is beyond its fair part, the newest of its sequences first. Nothing here changes what
- * a sequence gives, as a row's bits do not depend on its batch.
+/* Whose turn it is. Places of the batch go to the key that had least of the engine's time (sched_share.c), of its requests
+ * to the one that has the fewest, and among equals to the one that has waited longest for its turn: round robin. A request
+ * alone has all; when others come it hands over what is beyond its fair part, the newest of its sequences first. Nothing
+ * here changes what a sequence gives, as a row's bits do not depend on its batch.
  *
  * Those that run are ordered by their place among their key's and then by age: the first of each key in front, and of a
  * key the first of each request. Pages and rows go by this order. The oldest of all is always the first: it never hands
@@ -11,12 +11,13 @@
 /* --- places ------------------------------------------------------------------------------------------------------- */
 
 /* Does a come before b, of whom neither runs? */
-static bool is_earlier(const struct sched_seq *a, const struct sched_seq *b)
+static bool is_earlier(const struct sched *s, const struct sched_seq *a, const struct sched_seq *b)
 {
     const struct sched_group *g = a->group, *h = b->group;
     const struct sched_tenant *t = g->tenant, *u = h->tenant;
     if (t != u) {
-        return t->n_running != u->n_running ? t->n_running < u->n_running : t->turn < u->turn;
+        int order = sched_share_compare(s, t, u);
+        return order != 0 ? order > 0 : t->turn < u->turn;
     }
     if (g != h) {
         return g->n_running != h->n_running ? g->n_running < h->n_running : g->turn < h->turn;
@@ -24,11 +25,23 @@ static bool is_earlier(const struct sched_seq *a, const struct sched_seq *b)
     return false; /* the list is in order of age */
 }
 
+/* Does q, which waits, wait for its reader? It gave its place away as there was no room for what it says. */
+static bool waits_for_reader(struct sched_seq *q)
+{
+    if (q->stalled_since != 0 && sched_ring_room(q) >= SCHED_RING / 2) { /* all that a step may want */
+        q->stalled_since = 0;
+    }
+    return q->stalled_since != 0;
+}
+
 struct sched_seq **sched_next_turn(struct sched *s)
 {
     struct sched_seq **best = NULL;
     for (struct sched_seq **link = &s->waiting; *link != NULL; link = &(*link)->next) {
-        if (best == NULL || is_earlier(*link, *best)) {
+        if (waits_for_reader(*link)) {
+            continue;
+        }
+        if (best == NULL || is_earlier(s, *link, *best)) {
             best = link;
         }
     }
@@ -57,6 +70,7 @@ void sched_leave_turn(struct sched *s, struct sched_seq *q)
         q->group->tenant->n_running--;
         s->n_running--;
         s->is_ranked = false;
+        sched_share_stop(q);
     }
 }
 
@@ -72,7 +86,8 @@ static bool is_older(const struct sched_seq *a, const struct sched_seq *b) { ret
 static bool is_less_deep(const struct sched_seq *a, const struct sched_seq *b) { return a->level < b->level; }
 static bool is_in_front(const struct sched_seq *a, const struct sched_seq *b)
 {
-    return a->place != b->place ? a->place < b->place : a->number < b->number;
+    int order = sched_share_compare_places(a->group->tenant, a->place, b->group->tenant, b->place);
+    return order != 0 ? order < 0 : a->number < b->number;
 }
 
 /* By insertion, as there are few and they are nearly in order; equals stay as they are. */
@@ -89,6 +104,27 @@ static void sort(struct sched_seq **list, int32_t n,
     }
 }
 
+/* Extras: what a request has running beyond what every request that runs has, and a key beyond what every key has by its
+ * weight. */
+static void find_extras(struct sched *s, int32_t n)
+{
+    int32_t n_fair = INT32_MAX;
+    const struct sched_tenant *least = NULL;
+    for (int32_t i = 0; i < n; i++) {
+        const struct sched_group *g = s->ranked[i]->group;
+        const struct sched_tenant *t = g->tenant;
+        n_fair = MIN_OF(n_fair, g->n_running);
+        least = least == NULL || sched_share_compare_places(t, t->n_running, least, least->n_running) < 0 ? t : least;
+    }
+    s->has_extras = false;
+    for (int32_t i = 0; i < n; i++) {
+        struct sched_seq *q = s->ranked[i];
+        bool is_beyond = sched_share_compare_places(q->group->tenant, q->place, least, least->n_running) >= 0;
+        q->is_extra = q->level >= n_fair || is_beyond;
+        s->has_extras = s->has_extras || q->is_extra;
+    }
+}
+
 void sched_rank(struct sched *s)
 {
     int32_t n = 0;
@@ -100,16 +136,14 @@ void sched_rank(struct sched *s)
         s->ranked[n++] = q;
     }
     sort(s->ranked, n, is_older);
-    s->n_fair = INT32_MAX;
     for (int32_t i = 0; i < n; i++) {
         s->ranked[i]->level = s->ranked[i]->group->n_ranked++;
-        s->n_fair = MIN_OF(s->n_fair, s->ranked[i]->group->n_running);
     }
     sort(s->ranked, n, is_less_deep);
-    s->has_extras = n > 0 && s->ranked[n - 1]->level >= s->n_fair;
     for (int32_t i = 0; i < n; i++) {
         s->ranked[i]->place = s->ranked[i]->group->tenant->n_ranked++;
     }
+    find_extras(s, n);
     sort(s->ranked, n, is_in_front);
     struct sched_seq **link = &s->running;
     for (int32_t i = 0; i < n; i++) {
@@ -120,10 +154,19 @@ void sched_rank(struct sched *s)
     s->is_ranked = true;
 }
 
-/* Of the key, or of the other requests of q's key, with the most places the newest sequence, when it has two more than
- * q's: so that it still has no fewer afterwards. Neither one that got its place back and has not done its part, which
- * bounds what is computed again and again (unless its reader has stopped), nor one that is being computed, nor the
- * first of all. */
+/* Is it rather a sequence of g than of h that makes room? */
+static bool has_more(const struct sched_group *g, const struct sched_group *h)
+{
+    const struct sched_tenant *t = g->tenant, *u = h->tenant;
+    int more = sched_share_compare_places(t, t->n_running, u, u->n_running);
+    return t->priority != u->priority ? t->priority < u->priority
+                                      : more > 0 || (more == 0 && g->n_running >= h->n_running);
+}
+
+/* One whose reader has stopped, whoever's it is. Else of the key, or of the other requests of q's key, with the most places
+ * by its weight the newest sequence, when it still has no fewer afterwards, or is of a class that makes room. Neither one
+ * that got its place back and has not done its part, which bounds what is computed again and again, nor one that is being
+ * computed, nor the first of all. */
 struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q)
 {
     struct sched_seq *best = NULL;
@@ -133,16 +176,16 @@ struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q)
     for (struct sched_seq *v = s->running; v != NULL; v = v->next) {
         const struct sched_group *h = v->group;
         bool is_other = h->tenant != g->tenant;
-        int32_t ahead = is_other ? h->tenant->n_running - g->tenant->n_running : h->n_running - g->n_running;
-        bool is_safe = v->is_begun || (v->n_tokens < v->n_safe && v->stalled_since == 0);
-        bool may_go = ahead >= 2 && (is_other ? v->place : v->level) > 0 && !is_safe;
+        bool is_safe = v->is_begun || v == s->running || v->n_tokens < v->n_safe;
+        if (v->stalled_since != 0 && !v->is_begun) {
+            return v;
+        }
+        bool may_go = !is_safe && (is_other ? sched_share_may_take(s, h->tenant, v->place, g->tenant)
+                                            : h->n_running - g->n_running >= 2 && v->level > 0);
         if (!may_go || (best_is_other && !is_other)) {
             continue;
         }
-        const struct sched_group *b = best != NULL ? best->group : NULL;
-        bool is_more = b == NULL || is_other != best_is_other || h->tenant->n_running > b->tenant->n_running ||
-                       (h->tenant->n_running == b->tenant->n_running && h->n_running >= b->n_running);
-        if (is_more) {
+        if (best == NULL || is_other != best_is_other || has_more(h, best->group)) {
             best = v;
             best_is_other = is_other;
         }
@@ -167,7 +210,7 @@ void sched_begin_step(struct sched *s)
 
 bool sched_is_left_out(const struct sched *s, const struct sched_seq *q)
 {
-    return s->leaves_extras && q->level >= s->n_fair;
+    return s->leaves_extras && q->is_extra;
 }
 
 void sched_count_turn(struct sched *s, uint64_t ns, bool only_decodes)

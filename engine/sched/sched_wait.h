@@ -10,6 +10,7 @@
     X(SCHED_WAIT_SEAT, "seat")     /* as many run as may, or it is not its turn */                                     \
     X(SCHED_WAIT_PAGES, "pages")   /* no KV page is free, or another sequence computes those that it shares */         \
     X(SCHED_WAIT_STATE, "state")   /* the same of recurrent states */                                                  \
+    X(SCHED_WAIT_DISK, "disk")     /* its prefix is read from the disk */                                              \
     X(SCHED_WAIT_READER, "reader") /* nobody takes what it gave */                                                     \
     X(SCHED_WAIT_BUDGET, "budget") /* the rows or the time of the step are others' */
 

@@ -365,7 +365,7 @@ enum err chat_prepare(struct call *c, struct params *p, bool *shows_tools, int32
                       struct err_info *info)
 {
     TRY(params_read(p, c->json, true, c->server->conf->strict_api, c->engine, &c->arena, info));
-    TRY(generation_check_model(c->server, p->model, info));
+    TRY(generation_check_model(c, p->model, info));
     TRY(engine_check_generates(c->engine, info));
     TRY(messages_check(c->json, info));
     p->split.splits_reasoning = params_splits_reasoning(c->json, c->server->conf->reasoning_format);
@@ -386,6 +386,7 @@ void chat_answer(struct call *c, struct params *p, bool shows_tools, const int32
     bool shows_marks = shows_tools || format->body == CHAT_BODY_CHANNELS || p->thinking != CHAT_THINKS_NOT;
     p->gen.show_special = format->has_tokens && shows_marks;
     if (binds && (is_forced || !p->constraint.is_of_response)) { /* a call is no answer: the form asked of that does not matter */
+        p->split.is_forced = is_forced;
         err = tool_choice_grammar(p, c->engine, &info);
     } else if (params_has_grammar(p)) { /* and nothing else: no calls, and no thinking but in front of it */
         p->split.reads_calls = false;

@@ -227,7 +227,7 @@ void api_completions(struct call *c)
     enum err err = route_read_json(c, &info);
     err =
         err != ERR_OK ? err : params_read(&p, c->json, false, c->server->conf->strict_api, c->engine, &c->arena, &info);
-    err = err != ERR_OK ? err : generation_check_model(c->server, p.model, &info);
+    err = err != ERR_OK ? err : generation_check_model(c, p.model, &info);
     err = err != ERR_OK ? err : engine_check_generates(c->engine, &info);
     err = err != ERR_OK ? err : read_prompts(&prompts, c, &p, &info);
     err = err != ERR_OK ? err : check_echo(&p, &prompts, &info);

@@ -110,7 +110,7 @@ static enum err read_fields(struct job *j, const json_t *root, struct err_info *
     const struct engine_model_info *m = engine_model(j->call->engine);
     struct embeddings_fields f = {0};
     TRY(json_in_fields(root, fields, ARRAY_LEN(fields), server->conf->strict_api, &f, info));
-    TRY(generation_check_model(server, f.model, info));
+    TRY(generation_check_model(j->call, f.model, info));
     TRY(engine_check_embeds(j->call->engine, info));
     j->as_base64 = f.encoding_format != NULL && strcmp(f.encoding_format, "base64") == 0;
     if (f.encoding_format != NULL && !j->as_base64 && strcmp(f.encoding_format, "float") != 0) {

@@ -103,9 +103,18 @@ void generation_write_bytes(const struct generation *g, int32_t id, struct buf *
     buf_fini(&bytes);
 }
 
-enum err generation_check_model(const struct server *s, const char *asked, struct err_info *info)
+enum err generation_check_model(const struct call *c, const char *asked, struct err_info *info)
 {
-    if (asked == NULL || asked[0] == '\0' || s->conf->any_model || strcmp(asked, s->model_id) == 0) {
+    const struct server *s = c->server;
+    bool is_none = asked == NULL || asked[0] == '\0', is_standard = strncmp(c->path, "/v1/", 4) == 0; /* not llama-server's or Ollama's */
+    if (s->conf->strict_api && is_none && is_standard) {
+        return err_set(info, ERR_MISSING_PARAMETER, "model", "model: expected '%.128s', found none", s->model_id);
+    }
+    asked = is_none ? s->model_id : asked;
+    if (!tenant_may_use(c->tenant, asked)) {
+        return err_set(info, ERR_MODEL_NOT_FOUND, "model", "model: expected one that the tenant may use, found '%.128s'", asked);
+    }
+    if (s->conf->any_model || strcmp(asked, s->model_id) == 0) {
         return ERR_OK;
     }
     return err_set(info, ERR_MODEL_NOT_FOUND, "model", "model: expected '%.128s', found '%.128s'", s->model_id, asked);
@@ -123,6 +132,32 @@ static void on_gone(void *arg)
         if (g->choices[i].stream != NULL) {
             engine_cancel(g->choices[i].stream);
         }
+    }
+    pthread_mutex_unlock(&g->lock);
+}
+
+/* From whoever looks from outside. What has ended wrote its usage before its stream was closed. */
+static void look(const void *arg, struct live_look *out)
+{
+    struct generation *g = (struct generation *)arg;
+    pthread_mutex_lock(&g->lock);
+    out->state = LIVE_QUEUED;
+    for (size_t i = 0; i < g->n_choices; i++) {
+        const struct choice *c = &g->choices[i];
+        struct sched_usage u;
+        if (c->stream != NULL) {
+            engine_stream_look(c->stream, &u);
+        } else {
+            u = c->usage;
+        }
+        enum live_state state = u.completion_tokens > 0                      ? LIVE_DECODE
+                                : u.processed_tokens > 0 || u.queue_ns > 0 ? LIVE_PREFILL
+                                                                           : LIVE_QUEUED;
+        out->state = MAX_OF(out->state, state);
+        out->prompt_tokens += u.prompt_tokens;
+        out->cached_tokens += u.cached_tokens;
+        out->processed_tokens += u.processed_tokens;
+        out->completion_tokens += u.completion_tokens;
     }
     pthread_mutex_unlock(&g->lock);
 }
@@ -161,8 +196,11 @@ static void follow_echo(const struct generation *g, struct choice *c)
 /* Hands on the next n choices. */
 static enum err submit(struct generation *g, size_t n, struct err_info *info)
 {
-    struct engine_sequence seqs[MAX_AT_ONCE] = {0};
-    struct engine_stream *streams[MAX_AT_ONCE];
+    struct engine_sequence *seqs = arena_zalloc_array(&g->call->arena, n, sizeof *seqs);
+    struct engine_stream **streams = arena_zalloc_array(&g->call->arena, n, sizeof *streams);
+    if (seqs == NULL || streams == NULL) {
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
+    }
     for (size_t i = 0; i < n; i++) {
         const struct choice *c = nth_choice(g, g->n_submitted + i);
         seqs[i] = (struct engine_sequence){.ids = c->prompt,
@@ -411,7 +449,9 @@ static bool go_on(struct generation *g)
 /* Sends what is in out; false once the answer is broken off. */
 static bool push(struct generation *g, struct buf *out)
 {
+    uint64_t begin = clock_now_ns();
     fail(g, reply_push(&g->call->reply, out), NULL);
+    g->call->reply.stages.reader_ns += clock_now_ns() - begin;
     buf_reset(out);
     return g->failure.code == ERR_OK;
 }
@@ -510,6 +550,23 @@ static void stream_answer(struct generation *g, struct buf *out)
     }
 }
 
+/* Once all have ended, or one broke off. */
+static void note_stages(struct generation *g)
+{
+    struct reply_stages *s = &g->call->reply.stages;
+    const struct generation_usage u = generation_usage(g);
+    for (size_t i = 0; i < g->n_choices; i++) {
+        const struct sched_usage *of = &g->choices[i].usage;
+        s->queue_ns = MAX_OF(s->queue_ns, of->queue_ns);
+        s->prefill_ns = MAX_OF(s->prefill_ns, of->prefill_ns);
+        s->decode_ns = MAX_OF(s->decode_ns, of->decode_ns);
+    }
+    s->prompt_tokens = u.prompt;
+    s->cached_tokens = u.cached;
+    s->completion_tokens = u.completion;
+    s->is_known = true;
+}
+
 static void whole_answer(struct generation *g, struct buf *out)
 {
     bool goes_on = true;
@@ -521,6 +578,7 @@ static void whole_answer(struct generation *g, struct buf *out)
         reply_error(&g->call->reply, g->failure.code, &g->failure);
         return;
     }
+    note_stages(g);
     g->shape->whole(g, out);
     if (buf_ok(out) != ERR_OK) {
         reply_error(&g->call->reply, ERR_NOMEM, NULL);
@@ -531,6 +589,7 @@ static void whole_answer(struct generation *g, struct buf *out)
 
 static void log_generation(struct generation *g)
 {
+    note_stages(g);
     char text[SCHED_WAITS_BYTES];
     struct sched_waits waits = {0}; /* the longest of a sequence */
     const struct sched_usage *u = &g->choices[0].usage;
@@ -547,6 +606,32 @@ static void log_generation(struct generation *g)
         g->call->reply.id, g->params->stream, g->n_choices, u->prompt_tokens, u->cached_tokens, u->completion_tokens,
         g->first_token_ns != 0 ? (g->first_token_ns - arrived) / 1000000u : 0, (now - arrived) / 1000000u,
         sched_waits_text(&waits, text));
+}
+
+/* What it came to, also where the client has left in its middle. */
+static void note_usage(struct generation *g)
+{
+    struct call_usage *u = &g->call->usage;
+    for (size_t i = 0; i < g->n_choices; i++) {
+        struct choice *c = &g->choices[i];
+        if (c->stream != NULL) {
+            engine_stream_usage(c->stream, &c->usage);
+        }
+        u->tokens.computed += MAX_OF(c->usage.processed_tokens - c->usage.cached_tokens, 0) + c->usage.completion_tokens;
+    }
+    struct generation_usage sum = generation_usage(g);
+    u->tokens.prompt = sum.prompt;
+    u->tokens.cached = sum.cached;
+    u->tokens.completion = sum.completion;
+    u->tokens.reasoning = sum.reasoning;
+    const struct choice *first = &g->choices[0];
+    u->queue_ns = first->usage.queue_ns;
+    u->prefill_ns = first->usage.prefill_ns;
+    u->decode_ns = first->usage.decode_ns;
+    u->finish = g->n_submitted == 0                                ? NULL
+                : g->failure.code != ERR_OK || !first->has_ended ? "error"
+                : first->n_calls > 0                               ? "tool_calls"
+                                                                   : generation_finish_reason(first);
 }
 
 static void close_choices(struct generation *g)
@@ -588,12 +673,22 @@ static enum err check_prompts(const struct generation *g, struct err_info *info)
     return ERR_OK;
 }
 
+static enum err reserve_prompts(const struct generation *g, struct err_info *info)
+{
+    int64_t n = 0;
+    for (size_t i = 0; i < g->n_choices; i += (size_t)g->params->n) {
+        n += (int64_t)g->choices[i].n_prompt;
+    }
+    return route_reserve(g->call, n, info);
+}
+
 static void answer(struct generation *g)
 {
     struct err_info info = {0};
     struct buf out;
     buf_init(&out, 0, MEM_REQUEST);
     enum err err = check_prompts(g, &info);
+    err = err != ERR_OK ? err : reserve_prompts(g, &info);
     err = err != ERR_OK ? err : submit_more(g, &info);
     if (err != ERR_OK) {
         if (err == ERR_OVERLOADED) {
@@ -616,30 +711,33 @@ void generation_run(struct call *c, struct params *p, const struct shape *shape,
                     const int32_t *const *prompts, const size_t *n_ids, size_t n_prompts)
 {
     struct generation g = {.call = c, .params = p, .shape = shape, .arg = arg, .created = clock_unix_seconds()};
-    struct err_info info = {0};
     size_t n = n_prompts * (size_t)p->n;
     if (n > MAX_CHOICES) {
-        err_set(&info, ERR_INVALID_VALUE, "n", "expected at most %d sequences in one request, found %zu", MAX_CHOICES,
+        err_set(&g.failure, ERR_INVALID_VALUE, "n", "expected at most %d sequences in one request, found %zu", MAX_CHOICES,
                 n);
-        reply_error(&c->reply, ERR_INVALID_VALUE, &info);
+        reply_error(&c->reply, ERR_INVALID_VALUE, &g.failure);
         return;
     }
     snprintf(g.id, sizeof g.id, "%s%016" PRIx64 "%08" PRIx32, shape->id_prefix, rng_fresh_seed(),
              (uint32_t)rng_fresh_seed());
     g.choices = arena_zalloc_array(&c->arena, n, sizeof *g.choices);
-    if (g.choices == NULL || engine_group_open(c->engine, apikey_number(&c->caller), n, &g.group) != ERR_OK) {
+    struct sched_share share = tenant_share(c->tenant, &c->caller);
+    if (g.choices == NULL || engine_group_open(c->engine, &share, n, &g.group) != ERR_OK) {
         reply_error(&c->reply, ERR_NOMEM, NULL);
         return;
     }
     g.n_choices = n;
-    int64_t most = c->server->conf->limit_predict;
+    int64_t most = c->server->conf->limit_predict, of_tenant = tenant_max_tokens(c->tenant);
     if (most > 0 && p->gen.max_tokens < 0) {
         p->gen.max_tokens = (int32_t)most;
     }
+    if (of_tenant > 0 && (p->gen.max_tokens < 0 || p->gen.max_tokens > of_tenant)) {
+        p->gen.max_tokens = (int32_t)of_tenant;
+    }
     g.gen = p->gen;
     g.gen.cache_salt = generation_salt(c, p->cache_prompt ? g.gen.cache_salt : g.id, g.salt);
-    int64_t timeout_s = c->server->conf->timeout_s;
-    g.gen.deadline_ns = timeout_s != 0 ? c->reply.arrived_ns + (uint64_t)timeout_s * 1000000000u : 0;
+    g.gen.keeps_no_snapshots = !p->cache_prompt;
+    g.gen.deadline_ns = c->deadline_ns;
     for (size_t i = 0; i < n; i++) {
         struct choice *choice = &g.choices[i];
         choice->index = (int)i;
@@ -657,7 +755,10 @@ void generation_run(struct call *c, struct params *p, const struct shape *shape,
         }
     }
     pthread_mutex_init(&g.lock, NULL);
+    live_watch(&c->live, look, &g);
     answer(&g);
+    live_watch(&c->live, NULL, NULL);
+    note_usage(&g);
     close_choices(&g);
     pthread_mutex_destroy(&g.lock);
 }

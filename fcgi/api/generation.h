@@ -138,7 +138,8 @@ const char *generation_salt(const struct call *c, const char *own, char text[API
 /* Retry-After of a full queue. */
 void generation_set_retry_after(struct call *c);
 
-/* Checks the model a request names. */
-MUST_CHECK enum err generation_check_model(const struct server *s, const char *asked, struct err_info *info);
+/* Checks the model a request names (OPTIONAL): it is here, and the tenant may use it. ERR_MODEL_NOT_FOUND; ERR_MISSING_PARAMETER where
+ * --strict-api asks for it. */
+MUST_CHECK enum err generation_check_model(const struct call *c, const char *asked, struct err_info *info);
 
 #endif

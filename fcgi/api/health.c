@@ -3,10 +3,10 @@
 
 #include "engine/base/json_write.h"
 #include "fcgi/metrics.h"
+#include "fcgi/status.h"
 
 #include <inttypes.h>
-
-enum { STUCK_MS = 10000 }; /* a step that takes longer than this on a CPU that works is not a step any more */
+#include <string.h>
 
 static void put_bytes(struct buf *out, const struct engine_device *d)
 {
@@ -52,22 +52,13 @@ void api_health(struct call *c)
                    progress / 1000.0);
     } else {
         const struct engine_model_info *m = engine_model(c->engine);
-        struct sched_stats s;
-        engine_get_stats(c->engine, &s);
-        bool is_draining = atomic_load(&c->server->is_draining), is_stuck = s.last_step_age_ms > STUCK_MS;
-        bool is_cut = engine_check_file(c->engine, NULL) != ERR_OK;
-        struct err_info lost;
-        bool is_lost = engine_is_lost(c->engine, &lost);
-        status = is_lost || is_draining || is_stuck || is_cut ? 503 : 200;
-        buf_printf(&out, "{\"status\":\"%s\",",
-                   is_lost       ? "lost"
-                   : is_draining ? "draining"
-                   : is_cut      ? "file_cut"
-                   : is_stuck    ? "stuck"
-                                 : "ok");
-        if (is_lost) {
+        struct status s;
+        status_get(c->server, c->engine, &s);
+        status = strcmp(s.state, "ok") == 0 ? 200 : 503;
+        buf_printf(&out, "{\"status\":\"%s\",", s.state);
+        if (strcmp(s.state, "lost") == 0) {
             buf_puts(&out, "\"reason\":");
-            json_write_cstr(&out, lost.text);
+            json_write_cstr(&out, s.lost.text);
             buf_putc(&out, ',');
         }
         buf_puts(&out, "\"model\":");
@@ -76,7 +67,7 @@ void api_health(struct call *c)
                    ",\"backend\":\"%s\",\"kernels\":\"%s\",\"kernels_why\":\"%s\",\"pack_cache\":\"%s\",\"threads\":%d,"
                    "\"running\":%" PRIu64 ",\"waiting\":%" PRIu64 ",\"weight_bytes\":%" PRIu64 ",\"kv_bytes\":%" PRIu64
                    ",\"cache_type_k\":\"%s\",\"cache_type_v\":\"%s\",",
-                   m->backend, m->kernels, m->kernels_why, m->pack_cache, m->n_threads, s.n_running, s.n_waiting,
+                   m->backend, m->kernels, m->kernels_why, m->pack_cache, m->n_threads, s.sched.n_running, s.sched.n_waiting,
                    m->weight_bytes, m->kv_bytes, m->cache_type_k, m->cache_type_v);
         put_devices(&out, m);
         buf_putc(&out, '}');

@@ -19,13 +19,8 @@ static void send(struct call *c, enum err err, const struct err_info *info, stru
     buf_fini(out);
 }
 
-/* Sequences that are computed at once: --parallel's, or its default. */
-static unsigned n_slots(const struct call *c)
-{
-    enum { BY_DEFAULT = 16 };
-    int64_t n = c->server->conf->parallel;
-    return n > 0 ? (unsigned)n : BY_DEFAULT;
-}
+/* Sequences that are computed at once. */
+static unsigned n_slots(const struct call *c) { return (unsigned)engine_model(c->engine)->max_seqs; }
 
 /* There are no slots: as many sequences run together as --parallel says, and each has the whole context. */
 void api_llama_slots(struct call *c)

@@ -396,7 +396,7 @@ static enum err read_body(struct call *c, bool is_infill, struct completion *own
     err = err != ERR_OK ? err : read_samplers(&p->gen.sampling, samplers, info);
     json_decref(samplers);
     TRY(err);
-    TRY(generation_check_model(c->server, p->model, info));
+    TRY(generation_check_model(c, p->model, info));
     return params_grammar(p, c->engine, info);
 }
 

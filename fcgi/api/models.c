@@ -103,7 +103,7 @@ void api_models(struct call *c)
 void api_model(struct call *c)
 {
     struct err_info info = {0};
-    enum err err = generation_check_model(c->server, c->path + strlen("/v1/models/"), &info);
+    enum err err = generation_check_model(c, c->path + strlen("/v1/models/"), &info);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
         return;

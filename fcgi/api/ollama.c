@@ -151,7 +151,7 @@ static enum err check_model(const struct call *c, const char *asked, struct err_
     if (asked != NULL) {
         snprintf(name, sizeof name, "%.*s", (int)ollama_model_len(asked), asked);
     }
-    return generation_check_model(c->server, asked != NULL ? name : NULL, info);
+    return generation_check_model(c, asked != NULL ? name : NULL, info);
 }
 
 static void write_show(const struct call *c, struct buf *out)

@@ -73,6 +73,7 @@ static const struct field chat_fields[] = {
     {"safety_identifier", FIELD_IGNORED, 0, 0, 0},
     {"prompt_cache_key", FIELD_IGNORED, 0, 0, 0},
     {"verbosity", FIELD_IGNORED, 0, 0, 0},
+    {"reasoning", FIELD_IGNORED, 0, 0, 0}, /* OpenRouter's and that of /v1/responses */
     {"prediction", FIELD_IGNORED, 0, 0, 0},
     {"audio", FIELD_REFUSED, 0, 0, 0},
     {"functions", FIELD_REFUSED, 0, 0, 0},

@@ -131,7 +131,7 @@ static enum err read_common(struct job *j, const struct field *table, size_t n, 
     struct call *c = j->call;
     j->fields.activates = true;
     TRY(json_in_fields(c->json, table, n, c->server->conf->strict_api, &j->fields, info));
-    TRY(generation_check_model(c->server, j->fields.model, info));
+    TRY(generation_check_model(c, j->fields.model, info));
     TRY(engine_check_ranks(c->engine, info));
     return vectors_params(c, j->fields.cache_salt, j->salt, &j->params);
 }

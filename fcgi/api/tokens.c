@@ -47,7 +47,7 @@ static enum err tokenize(struct call *c, const json_t *root, struct buf *out, st
 {
     struct tokenize_fields f = {.parse_special = true, .add_special_tokens = true};
     TRY(json_in_fields(root, fields, ARRAY_LEN(fields), c->server->conf->strict_api, &f, info));
-    TRY(generation_check_model(c->server, f.model, info));
+    TRY(generation_check_model(c, f.model, info));
     const json_t *content = json_read_get(root, "content"), *prompt = json_read_get(root, "prompt");
     const json_t *text = content != NULL ? content : prompt;
     const json_t *wrong = content != NULL && !json_is_string(content) ? content : prompt;
@@ -71,7 +71,7 @@ static enum err detokenize(struct call *c, const json_t *root, struct buf *out, 
 {
     struct tokenize_fields f = {0};
     TRY(json_in_fields(root, fields, ARRAY_LEN(fields), c->server->conf->strict_api, &f, info));
-    TRY(generation_check_model(c->server, f.model, info));
+    TRY(generation_check_model(c, f.model, info));
     const json_t *tokens = json_read_get(root, "tokens");
     if (tokens == NULL || !json_is_array(tokens)) {
         return err_set(info, tokens == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, "tokens",

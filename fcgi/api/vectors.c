@@ -16,7 +16,7 @@ struct job {
     struct vectors *vectors;
     const struct prompts *prompts;
     struct engine_embed_params params;
-    size_t n_submitted, n_done;
+    size_t n_submitted, n_done; /* n_done changes with the lock held */
     struct sched_waits waits;              /* the longest of a text */
     pthread_mutex_t lock;                  /* guards `open` and is_gone against the poller */
     struct engine_embedding *open[WINDOW]; /* text i at i % WINDOW */
@@ -26,12 +26,11 @@ struct job {
 enum err vectors_params(struct call *c, const char *own_salt, char text[APIKEY_SALT_BYTES],
                         struct engine_embed_params *out)
 {
-    int64_t timeout_s = c->server->conf->timeout_s;
     if (own_salt != NULL) { /* the JSON is gone when the texts are handed on */
         own_salt = arena_dup(&c->arena, own_salt, strlen(own_salt));
     }
     out->cache_salt = generation_salt(c, own_salt, text);
-    out->deadline_ns = timeout_s != 0 ? c->reply.arrived_ns + (uint64_t)timeout_s * 1000000000u : 0;
+    out->deadline_ns = c->deadline_ns;
     return arena_ok(&c->arena);
 }
 
@@ -62,6 +61,27 @@ static void on_gone(void *arg)
     pthread_mutex_unlock(&j->lock);
 }
 
+/* From whoever looks from outside. */
+static void look(const void *arg, struct live_look *out)
+{
+    struct job *j = (struct job *)arg;
+    pthread_mutex_lock(&j->lock);
+    out->state = j->n_done > 0 ? LIVE_PREFILL : LIVE_QUEUED;
+    out->prompt_tokens = (int64_t)j->vectors->n_tokens;
+    for (size_t i = 0; i < j->n_done; i++) {
+        out->processed_tokens += (int64_t)j->prompts->n_ids[i];
+    }
+    for (size_t i = 0; i < WINDOW; i++) {
+        struct sched_usage u = {0};
+        if (j->open[i] != NULL) {
+            engine_embedding_usage(j->open[i], &u);
+        }
+        out->processed_tokens += u.processed_tokens;
+        out->state = u.processed_tokens > 0 || u.queue_ns > 0 ? LIVE_PREFILL : out->state;
+    }
+    pthread_mutex_unlock(&j->lock);
+}
+
 /* Hands on as many texts as may run. Once one was taken, one always may be there, so what was begun is finished. */
 static enum err submit(struct job *j, struct err_info *info)
 {
@@ -86,13 +106,23 @@ static enum err submit(struct job *j, struct err_info *info)
     return ERR_OK;
 }
 
-static void close_one(struct job *j, size_t slot)
+static void close_one(struct job *j, size_t slot, bool is_done)
 {
     pthread_mutex_lock(&j->lock);
     struct engine_embedding *w = j->open[slot];
     j->open[slot] = NULL;
+    j->n_done += is_done;
     pthread_mutex_unlock(&j->lock);
     engine_embedding_close(&w);
+}
+
+static void note_usage(struct call_usage *u, bool is_first, const struct sched_usage *usage)
+{
+    u->tokens.prompt += usage->prompt_tokens;
+    u->tokens.cached += usage->cached_tokens;
+    u->tokens.computed += MAX_OF(usage->processed_tokens - usage->cached_tokens, 0);
+    u->queue_ns = is_first ? usage->queue_ns : u->queue_ns;
+    u->prefill_ns += usage->prefill_ns;
 }
 
 /* Waits for the first that is not done, and tells it. */
@@ -108,14 +138,15 @@ static enum err take(struct job *j, struct err_info *info)
     struct sched_usage usage;
     engine_embedding_usage(j->open[slot], &usage);
     sched_waits_raise(&j->waits, &usage.waits);
-    close_one(j, slot);
-    j->n_done += err == ERR_OK;
+    note_usage(&j->call->usage, j->n_done == 0, &usage);
+    close_one(j, slot, err == ERR_OK);
     return err;
 }
 
 static enum err run_all(struct job *j, struct err_info *info)
 {
-    TRY(engine_group_open(j->call->engine, apikey_number(&j->call->caller), j->prompts->n, &j->params.group));
+    struct sched_share share = tenant_share(j->call->tenant, &j->call->caller);
+    TRY(engine_group_open(j->call->engine, &share, j->prompts->n, &j->params.group));
     while (j->n_done < j->prompts->n) {
         TRY(submit(j, info));
         TRY(take(j, info));
@@ -142,15 +173,19 @@ enum err vectors_run(struct vectors *v, struct call *c, struct engine_embed_para
         v->n_tokens += v->prompts->n_ids[i];
     }
     fastcgi_watch(c->reply.request, on_gone, &j);
-    enum err err = run_all(&j, info);
+    live_watch(&c->live, look, &j);
+    enum err err = route_reserve(c, (int64_t)v->n_tokens, info);
+    err = err != ERR_OK ? err : run_all(&j, info);
+    live_watch(&c->live, NULL, NULL);
     fastcgi_watch(c->reply.request, NULL, NULL);
+    c->usage.finish = err == ERR_OK ? "stop" : j.n_submitted > 0 ? "error" : NULL;
     if (err == ERR_OK) {
         log_end(&j, name);
     } else if (err == ERR_OVERLOADED) {
         generation_set_retry_after(c);
     }
     for (size_t i = 0; i < WINDOW; i++) {
-        close_one(&j, i);
+        close_one(&j, i, false);
     }
     engine_group_close(&j.params.group);
     pthread_mutex_destroy(&j.lock);

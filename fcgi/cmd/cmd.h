@@ -6,6 +6,7 @@
 #define INFCGI_CMD_CMD_H
 
 #include "engine/chat/chat_template.h"
+#include "engine/base/names.h"
 #include "engine/engine.h"
 #include "fcgi/server.h"
 
@@ -14,11 +15,13 @@
 /* Exit statuses [BSD sysexits]. */
 enum {
     CMD_OK = 0,
+    CMD_REFUSED = 1,     /* ctl: the server said no */
     CMD_USAGE = 64,      /* unknown option, missing argument */
     CMD_BAD_DATA = 65,   /* the model file is missing or wrong */
-    CMD_LOST = 69,       /* the back end was lost while it computed: start again */
+    CMD_LOST = 69,       /* the back end was lost while it computed: start again; ctl: no server answers */
     CMD_NO_SYSTEM = 71,  /* the system gives no threads */
     CMD_BAD_OUTPUT = 74, /* stdout, or the file to be made, could not be written */
+    CMD_DENIED = 77,     /* ctl: not for this user */
     CMD_BAD_CONFIG = 78  /* what an option names, other than the model, cannot be used: key file, socket */
 };
 
@@ -29,6 +32,8 @@ struct cmd {
     int (*run)(int argc, char **argv);
     const char *summary; /* one line */
     const char *notes;   /* what its options do not say; "" = nothing */
+    const char *operands; /* OPTIONAL: what it takes behind its options, that is no option's value: "[COMMAND ...]" */
+    names_fn words;       /* OPTIONAL: what of these can be named */
 };
 
 const struct cmd *cmd_at(int i);                       /* NULL beyond the last */
@@ -44,7 +49,12 @@ int cmd_inspect(int argc, char **argv);
 int cmd_convert(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
 int cmd_devices(int argc, char **argv);
+int cmd_perplexity(int argc, char **argv);
+int cmd_chat(int argc, char **argv);
+int cmd_ctl(int argc, char **argv);
 int cmd_help(int argc, char **argv);
+
+const char *cmd_ctl_word(int i); /* the i-th command of ctl; NULL beyond the last */
 
 /* infcgi --version: version and kernels. */
 int cmd_version(void);

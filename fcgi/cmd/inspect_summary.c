@@ -266,10 +266,18 @@ static void print_memory(const struct subject *s)
         }
         return;
     }
-    printf("%-16s%.1f MB: %.1f packed weights, %.1f KV cache of %" PRIu64 " tokens, %.1f activations\n", "memory",
+    printf("%-16s%.1f MB: %.1f packed weights, %.1f KV cache of %" PRIu64 " tokens", "memory",
            (double)(m.weight_bytes + m.kv_bytes + m.activation_bytes) / 1e6, (double)m.weight_bytes / 1e6,
-           (double)m.kv_bytes / 1e6, m.kv_tokens, (double)m.activation_bytes / 1e6);
-    printf("%-16s%" PRIu32 " tokens, %d threads\n", "serves", m.n_ctx, m.n_threads);
+           (double)m.kv_bytes / 1e6, m.kv_tokens);
+    if (m.window_tokens != 0 && m.window_tokens < m.kv_tokens) {
+        printf(" (%" PRIu64 " in layers with a window)", m.window_tokens);
+    }
+    printf(", %.1f activations\n", (double)m.activation_bytes / 1e6);
+    printf("%-16s%" PRIu32 " tokens, %d threads", "serves", m.n_ctx, m.n_threads);
+    if (m.seq_tokens < m.n_ctx) {
+        printf("; a sequence holds the %" PRIu64 " of its windows and a batch", m.seq_tokens);
+    }
+    putchar('\n');
     printf("%-16scpu %s, %s\n", "kernels", m.kernels,
            strcmp(s->cpu, "auto") != 0 ? "as asked for" : "the best this CPU can run");
 }

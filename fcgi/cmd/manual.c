@@ -32,6 +32,7 @@ static void put_help(const struct option *o, struct buf *out)
 {
     buf_puts(out, o->help);
     put_back_ends(o, out);
+    buf_puts(out, o->is_live ? "; SIGHUP changes it" : "");
     if (o->words != NULL) {
         buf_puts(out, o->kind == OPTION_FILE ? " (or " : " (");
         names_list(o->words, out);
@@ -60,6 +61,7 @@ static void put_usage(const struct cmd *c, struct buf *out)
         }
     }
     buf_puts(out, " [OPTIONS]");
+    buf_printf(out, c->operands != NULL ? " %s" : "%s", c->operands != NULL ? c->operands : "");
 }
 
 /* --- --help ------------------------------------------------------------------------------------------------------- */
@@ -152,6 +154,7 @@ static void put_markdown(struct buf *out)
         put_values(o, out);
         buf_printf(out, " | %s | %s", o->fallback != NULL ? o->fallback : "", o->help);
         put_back_ends(o, out);
+        buf_puts(out, o->is_live ? "; SIGHUP changes it" : "");
         buf_puts(out, " |\n");
     }
 }
@@ -223,9 +226,9 @@ static void put_man(struct buf *out)
     }
     buf_puts(out,
              ".SH EXIT STATUS\n0 when all went well, 64 for an option that is wrong, 65 for a model file that is, 69 "
-             "when the back end was lost, "
-             "71 where the system gives no threads, 74 when output cannot be written, 78 when what an option names "
-             "cannot be used.\n");
+             "when the back end was lost or no server answers, "
+             "71 where the system gives no threads, 74 when output cannot be written, 77 when the user may not, 78 when what an "
+             "option names cannot be used, 1 when a server refuses what ctl asks.\n");
 }
 
 /* --- completion --------------------------------------------------------------------------------------------------- */
@@ -271,6 +274,9 @@ static void put_bash_command(const struct cmd *c, struct buf *out)
             buf_printf(out, "--%s ", o->name);
             has_operands = has_operands || (o->operand_of & c->bit) != 0;
         }
+    }
+    for (int i = 0; c->words != NULL && c->words(i) != NULL; i++) {
+        buf_printf(out, "%s ", c->words(i));
     }
     buf_printf(out, "'%s ;;\n", has_operands ? " files=1" : "");
 }

@@ -1,19 +1,25 @@
-/* `infcgi serve`: loads the model while /health already answers, serves until SIGTERM or SIGINT, drains, and goes.
- * SIGHUP reads the API keys again. */
+/* `infcgi serve`: loads the model while /health already answers, serves until a signal ends it, drains, and goes. What it does beside,
+ * and on signals, is in serve_wait.c; with --master it is master.c that runs, and this in the process which that starts. */
 #include "fcgi/cmd/cmd.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/mem_account.h"
 #include "engine/chat/chat_named.h"
 #include "fcgi/api/responses_store.h"
+#include "fcgi/admin.h"
 #include "fcgi/apikey.h"
 #include "fcgi/cmd/bar.h"
+#include "fcgi/cmd/master.h"
+#include "fcgi/cmd/serve_wait.h"
 #include "fcgi/fastcgi.h"
+#include "fcgi/journal.h"
 #include "fcgi/log.h"
 #include "fcgi/memory.h"
 #include "fcgi/metrics.h"
+#include "fcgi/notify.h"
 #include "fcgi/route.h"
 #include "fcgi/server.h"
+#include "fcgi/worker.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,11 +36,12 @@
 enum {
     MAX_ARENAS = 4,   /* of the heap: threads share them, and free memory in them is no thread's own */
     LOST_DRAIN_S = 5, /* for who does not take the end of an answer */
+    END_S = 10,       /* from the end of draining to that of the process */
+    SERVE_MS = 60000,
+    ADMIN_MS = 50, /* between two tries to take a socket over */
 };
 
 struct server server_state;
-
-static const int signals[] = {SIGTERM, SIGINT, SIGHUP, SIGQUIT};
 
 struct engine_config cmd_engine_config(const struct conf *c)
 {
@@ -46,6 +53,8 @@ struct engine_config cmd_engine_config(const struct conf *c)
         .gpu_layers = c->gpu_layers,
         .cpu = c->cpu,
         .pack_cache = strcmp(c->pack_cache, "off") != 0 ? c->pack_cache : NULL,
+        .cache_dir = c->cache_dir,
+        .cache_disk_bytes = (uint64_t)c->cache_disk_mib << 20,
         .quantize = c->quantize,
         .high_precision = c->high_precision,
         .pin = c->pin,
@@ -66,56 +75,54 @@ struct engine_config cmd_engine_config(const struct conf *c)
 }
 
 #define LOADING_LOG_NS 5000000000u /* between two lines of the log about it */
+#define HOLD_NS        10000000000u /* that who connects to a worker which replaces a dead one waits, before 503 */
 
-static void reload_keys(void)
+/* The files of keys and of tenants. */
+static enum err load_keys(const struct conf *conf, struct err_info *info)
 {
-    struct err_info info = {0};
-    const char *path = server_state.conf->api_key_file;
-    if (path != NULL && apikey_load(path, &info) != ERR_OK) {
-        log_line("error", "api_keys_kept reason=\"%s\"", info.text);
-    } else if (path != NULL) {
-        log_line("info", "api_keys_reloaded");
-    }
+    TRY(conf->api_key_file != NULL ? apikey_load(conf->api_key_file, info) : ERR_OK);
+    return conf->tenants != NULL ? tenant_load(conf->tenants, info) : ERR_OK;
 }
 
 /* While the model is prepared. */
 struct loading {
     struct bar bar;
-    const sigset_t *set; /* signals that end it, and SIGHUP */
-    uint64_t last_ns;    /* when the log said how far it was */
+    uint64_t start_ns, last_ns; /* last: when the log said how far it was */
+    int percent;                /* that was told last */
 };
 
-/* Has a signal come that ends the process? */
-static bool is_end_wanted(const sigset_t *set)
-{
-    const struct timespec at_once = {0};
-    for (int signal; (signal = sigtimedwait(set, NULL, &at_once)) > 0;) {
-        if (signal != SIGHUP) {
-            return true;
-        }
-        reload_keys();
-    }
-    return false;
-}
-
-/* For /health, for who looks at the terminal, and for who reads the log. */
+/* For /health, for who looks at the terminal, for who reads the log, and for who started the process. */
 static bool on_progress(void *arg, float fraction)
 {
     struct loading *l = arg;
     uint64_t now = clock_now_ns();
+    int percent = (int)(fraction * 100);
     atomic_store(&server_state.progress, (int)(fraction * 1000));
     bar_set(&l->bar, (double)fraction);
     if (!l->bar.is_shown && now - l->last_ns >= LOADING_LOG_NS) {
-        log_line("info", "loading percent=%d", (int)(fraction * 100));
+        log_line("info", "loading percent=%d", percent);
         l->last_ns = now;
     }
-    return !is_end_wanted(l->set);
+    if (percent != l->percent) {
+        notify_say("EXTEND_TIMEOUT_USEC=120000000", "loading %s: %d %%", server_state.conf->model, percent);
+        l->percent = percent;
+    }
+    if (worker_role() == WORKER_AGAIN && now - l->start_ns >= HOLD_NS) {
+        fastcgi_hold(false);
+    }
+    return serve_wait(0) == 0;
 }
 
 static void on_told(void *unused, const char *text)
 {
     (void)unused;
     log_line("info", "loading note=\"%s\"", text);
+}
+
+static void on_snapshots(void *unused, const char *text)
+{
+    (void)unused;
+    log_line("warn", "snapshots note=\"%s\"", text);
 }
 
 /* What an operator should know of a model that was loaded. */
@@ -162,18 +169,42 @@ static void on_failed(void *unused, const struct err_info *why)
     }
 }
 
-/* Loads the model and publishes it. ERR_CANCELLED: a signal of the set came first. */
-static enum err load(const sigset_t *set, struct err_info *info)
+/* Is there room for a second model beside the one that serves? Pages of a pack cache are one for both. */
+static enum err check_room(const struct engine_config *cfg, struct err_info *info)
+{
+    struct engine_memory m;
+    if (worker_role() != WORKER_NEXT || strncmp(cfg->backend, "cpu", 3) != 0) {
+        return ERR_OK;
+    }
+    TRY(engine_measure(cfg, &m, info));
+    return memory_check_second((cfg->pack_cache == NULL ? m.weight_bytes : 0) + m.kv_bytes + m.activation_bytes, memory_available(), info);
+}
+
+/* What a worker that takes over must do well before it may; of others a line in the log says what requests will meet. */
+static enum err test(struct engine *e, struct err_info *info)
+{
+    enum err err = engine_warm(e, info);
+    if (err != ERR_OK && err != ERR_LOST && worker_role() != WORKER_NEXT) {
+        log_line("warn", "self_test_failed code=%s reason=\"%s\"", err_code(err), info->text);
+        err = ERR_OK;
+    }
+    return engine_is_lost(e, info) ? ERR_LOST : err;
+}
+
+/* Loads the model and publishes it. ERR_CANCELLED: a signal that ends the process came first. */
+static enum err load(struct err_info *info)
 {
     const struct conf *conf = server_state.conf;
     struct engine_config cfg = cmd_engine_config(conf);
     struct engine *e;
     uint64_t start = clock_now_ns();
-    struct loading loading = {.set = set, .last_ns = start};
+    struct loading loading = {.start_ns = start, .last_ns = start, .percent = -1};
     cfg.progress = on_progress;
     cfg.progress_arg = &loading;
     cfg.tell = on_told;
     cfg.failed = on_failed;
+    cfg.snapshots = on_snapshots;
+    TRY(check_room(&cfg, info));
     bar_begin(&loading.bar);
     enum err err = engine_open(&cfg, &e, info);
     bar_end(&loading.bar);
@@ -181,8 +212,8 @@ static enum err load(const sigset_t *set, struct err_info *info)
     const struct engine_model_info *m = engine_model(e);
     server_state.model_id = conf->alias != NULL ? conf->alias : m->id;
     log_model(m);
-    engine_warm(e);
-    err = engine_is_lost(e, info) ? ERR_LOST : share_memory(conf, true, info);
+    err = test(e, info);
+    err = err != ERR_OK ? err : share_memory(conf, true, info);
     if (err != ERR_OK) {
         engine_close(&e);
         return err;
@@ -196,43 +227,70 @@ static enum err load(const sigset_t *set, struct err_info *info)
     return ERR_OK;
 }
 
-/* Waits until count() is 0, at most until then. */
-static void wait_for_none(int (*count)(void), uint64_t until_ns)
+/* Waits until count() is 0, at most until then; false when a signal said that it shall be at once. */
+static bool wait_for_none(int (*count)(void), uint64_t until_ns)
 {
     while (count() > 0 && clock_now_ns() < until_ns) {
-        struct timespec pause = {.tv_nsec = 10000000};
-        nanosleep(&pause, NULL);
+        if (serve_wait(10) != 0) {
+            log_line("warn", "drain_cut_short active=%d", fastcgi_n_active());
+            return false;
+        }
     }
+    return true;
 }
 
 static int n_working(void) { return atomic_load(&server_state.n_working); }
 
-/* Ends accepting, and waits until no request is left or for as long as the operator allows; once the back end is lost,
- * all are at their end, and only what was said of it is still to be written. Where nobody else holds the
- * socket, who comes meanwhile is told; else it waits in the backlog for the next process. */
-static void drain(bool is_lost)
+/* Ends accepting, and waits until no request is left or for as long as the operator allows, or until it is asked a second time; once the
+ * back end is lost, all are at their end, and only what was said of it is still to be written. Where nobody else holds the socket, who
+ * comes meanwhile is told; else it waits in the backlog for the next process. is_replaced: by one that serves already. */
+static void drain(bool is_lost, bool is_replaced)
 {
+    bool is_followed = is_replaced || (is_lost && worker_role() != WORKER_NONE);
     const struct conf *conf = server_state.conf;
     uint64_t seconds = is_lost ? MIN_OF((uint64_t)conf->drain_s, (uint64_t)LOST_DRAIN_S) : (uint64_t)conf->drain_s;
     uint64_t until = clock_now_ns() + seconds * 1000000000u;
-    bool is_told = !conf->drain_close && fastcgi_is_alone();
-    atomic_store(&server_state.is_draining, true);
+    bool is_told = !is_followed && !conf->drain_close && fastcgi_is_alone();
+    char stopping[96];
+    snprintf(stopping, sizeof stopping, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRIu64, (seconds + END_S) * 1000000u);
+    notify_say(stopping, "draining, %d active", fastcgi_n_active());
+    if (is_replaced) {
+        admin_stop(); /* the next one waits for it */
+    }
+    atomic_store(&server_state.is_draining, !is_replaced); /* who asks still for /health is told of the one that serves */
     atomic_store(&server_state.is_refusing, is_told);
     if (!is_told) {
         fastcgi_stop();
     }
     log_line("info", "draining active=%d new=%s", fastcgi_n_active(), is_told ? "refused" : "left");
-    wait_for_none(n_working, until);
+    bool is_patient = wait_for_none(n_working, until);
     fastcgi_stop();
-    wait_for_none(fastcgi_n_active, until);
+    if (is_patient) {
+        (void)wait_for_none(fastcgi_n_active, until);
+    }
 }
 
-/* Serves until told to end. */
-static void wait_for_end(const sigset_t *set)
+/* Takes the admin socket over from the worker that served before; false: it has it still. */
+static bool take_admin(const struct conf *conf)
 {
-    for (int signal; sigwait(set, &signal) == 0 && signal == SIGHUP;) {
-        reload_keys();
+    struct err_info info = {0};
+    enum err err = admin_start(conf->admin_socket, &server_state, &info);
+    if (err != ERR_OK && err != ERR_ADDRESS_IN_USE) {
+        log_line("error", "no_admin_socket code=%s reason=\"%s\"", err_code(err), info.text);
     }
+    return err != ERR_ADDRESS_IN_USE;
+}
+
+/* Serves until told to end; which signal said so. */
+static int wait_for_end(const struct conf *conf)
+{
+    int signal = 0;
+    bool has_admin = conf->admin_socket == NULL || worker_role() != WORKER_NEXT;
+    while (signal == 0) {
+        signal = serve_wait(has_admin ? SERVE_MS : ADMIN_MS);
+        has_admin = has_admin || take_admin(conf);
+    }
+    return signal;
 }
 
 /* A part of the model's file that is needed is gone: the process cannot go on, but can say why it ends. */
@@ -252,6 +310,8 @@ static void prepare_process(void)
     }
     struct sigaction bus = {.sa_handler = on_bus_error, .sa_flags = SA_RESETHAND}; /* then it ends by the signal */
     (void)sigaction(SIGBUS, &bus, NULL);
+    struct sigaction ignore = {.sa_handler = SIG_IGN}; /* a file that may not grow is a full disk */
+    (void)sigaction(SIGXFSZ, &ignore, NULL);
     bool is_narrow = memory_look().room_bytes != SIZE_MAX; /* an arena beside the first reserves 64 MiB and more */
     mem_account_tune(is_narrow ? 1 : MAX_ARENAS);
     (void)prctl(PR_SET_DUMPABLE, 0); /* prompts do not belong in core files */
@@ -269,53 +329,70 @@ static int start(const struct conf *conf)
 {
     struct err_info info = {0};
     int fd;
-    enum err err = conf->api_key_file != NULL ? apikey_load(conf->api_key_file, &info) : ERR_OK;
+    enum err err = load_keys(conf, &info);
+    err = err == ERR_OK && conf->usage_log != NULL ? journal_open(conf->usage_log, &info) : err;
     if (err != ERR_OK) {
         return fail_setup(CMD_BAD_CONFIG, err, &info);
     }
-    err = fastcgi_listen(conf->socket, &fd, &info);
+    err = fastcgi_listen(worker_role() == WORKER_NONE ? conf->socket : NULL, &fd, &info);
     if (err != ERR_OK) {
         return fail_setup(err == ERR_CONFIG ? CMD_USAGE : CMD_BAD_CONFIG, err, &info);
     }
     err = log_start();
+    if (err == ERR_OK && conf->admin_socket != NULL && worker_role() != WORKER_NEXT) { /* the one that serves has it still */
+        err = admin_start(conf->admin_socket, &server_state, &info);
+        if (err != ERR_OK) {
+            return fail_setup(err == ERR_CONFIG ? CMD_USAGE : CMD_BAD_CONFIG, err, &info);
+        }
+    }
     err = err != ERR_OK ? err : share_memory(conf, false, &info);
+    fastcgi_hold(worker_role() == WORKER_AGAIN || worker_role() == WORKER_NEXT);
     err = err != ERR_OK ? err : fastcgi_start(fd, (int)conf->max_connections, route_request, &server_state, &info);
     return err != ERR_OK ? fail_setup(CMD_NO_SYSTEM, err, &info) : CMD_OK;
 }
 
 static int end(const struct conf *conf)
 {
+    admin_stop();
+    journal_close();
     log_stop();
-    if (conf->socket != NULL) {
+    if (conf->socket != NULL && worker_role() == WORKER_NONE) {
         unlink(conf->socket);
     }
     return CMD_OK;
 }
 
-static int serve(const struct conf *conf, const sigset_t *set)
+static int serve(const struct conf *conf)
 {
     struct err_info info = {0};
     int rc = start(conf);
     if (rc != CMD_OK) {
+        admin_stop();
         log_stop();
         return rc;
     }
-    enum err err = load(set, &info);
+    enum err err = load(&info);
     if (err == ERR_CANCELLED) {
         log_line("info", "stopped while loading");
         return end(conf);
     }
     if (err != ERR_OK) {
+        notify_say("", "cannot serve %s: %s", conf->model, info.text);
         (void)end(conf);
         return cmd_fail(conf, err, &info);
     }
-    wait_for_end(set);
     struct engine *e = atomic_load(&server_state.engine);
-    drain(engine_is_lost(e, NULL));
+    serve_wait_watch(e);
+    notify_say("READY=1", "serving %s", server_state.model_id);
+    fastcgi_hold(false); /* behind it: who is answered finds a master that knows */
+    int signal = wait_for_end(conf);
+    drain(engine_is_lost(e, NULL), signal == SIGUSR2);
     engine_drain(e);
     int left = fastcgi_n_active();
     bool is_lost = engine_is_lost(e, NULL);
     log_line("info", "stopped unfinished=%d", left);
+    admin_stop(); /* before what it looks at goes */
+    serve_wait_watch(NULL);
     if (left == 0) {
         engine_close(&e);
     }
@@ -329,7 +406,7 @@ static int check_config(const struct conf *conf)
     struct err_info info = {0};
     struct engine_config cfg = cmd_engine_config(conf);
     struct engine *e = NULL;
-    enum err err = conf->api_key_file != NULL ? apikey_load(conf->api_key_file, &info) : ERR_OK;
+    enum err err = load_keys(conf, &info);
     if (err != ERR_OK) {
         return fail_setup(CMD_BAD_CONFIG, err, &info);
     }
@@ -345,20 +422,29 @@ static int check_config(const struct conf *conf)
 int cmd_serve(int argc, char **argv)
 {
     static struct conf conf; /* outlives detached threads at exit */
+    struct err_info info = {0};
+    enum worker_role role;
+    enum err err = worker_find(&role, &info);
+    if (err != ERR_OK) {
+        return fail_setup(CMD_USAGE, err, &info);
+    }
     int rc = cmd_read_conf(&conf, CONF_SERVE, argc, argv);
+    if (rc == CMD_OK) {
+        log_set_level(names_find(log_level_name, conf.log_level));
+    }
     if (rc == CMD_OK && conf.check_config) {
         rc = check_config(&conf);
+    } else if (rc == CMD_OK && conf.master && role == WORKER_NONE) {
+        rc = master_run(&conf, argc, argv);
     } else if (rc == CMD_OK) {
-        sigset_t set;
-        sigemptyset(&set);
-        for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
-            sigaddset(&set, signals[i]);
-        }
-        pthread_sigmask(SIG_BLOCK, &set, NULL); /* before any thread starts, so that all inherit it */
-        prepare_process();
+        (void)prctl(PR_SET_NAME, "infcgi"); /* a worker is started as "exe" */
         server_state.conf = &conf;
         server_state.started = clock_unix_seconds();
-        rc = serve(&conf, &set);
+        server_state.started_ns = clock_now_ns();
+        notify_open(role != WORKER_NONE ? (int)WORKER_STATUS_FD : -1);
+        serve_wait_init(&server_state, argc, argv);
+        prepare_process();
+        rc = serve(&conf);
     }
     return cmd_end("serve", rc);
 }

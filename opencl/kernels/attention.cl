@@ -295,8 +295,9 @@ static inline struct span seen_of(__global const int *batch, int row, int window
 __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __global const float *restrict q,
                                         uint q_stride, __global const KEY_T *restrict keys,
                                         __global const VALUE_T *restrict values, uint n_heads, uint n_kv_heads, float scale,
-                                        float cap, int window, int ahead, __global const float *restrict sinks,
-                                        int has_sinks, __global float *restrict out, uint out_stride)
+                                        float cap, int at_table, int window, int ahead,
+                                        __global const float *restrict sinks, int has_sinks,
+                                        __global float *restrict out, uint out_stride)
 {
     __local float query[QUERIES * Q_WIDTH];
     __local float weights[(1 + V8) * QUERIES * KV_SLOTS];
@@ -314,7 +315,7 @@ __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __gl
 #else
     const int row = SPLIT ? group : batch[batch[BATCH_AT_ORDER] + group], n_rows = 1;
 #endif
-    __global const int *table = batch + batch[batch[BATCH_AT_TABLE] + row];
+    __global const int *table = batch + batch[batch[at_table] + row];
     struct span seen[ROWS], all;
     EACH_ROW(r)
     {

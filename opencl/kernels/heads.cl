@@ -40,7 +40,7 @@ __kernel GROUP(WG, 1) void heads(__global const int *restrict batch, __global co
                                  uint q_first, __global const float *k, uint k_stride, uint k_first,
                                  __global const float *v, uint v_stride, uint v_first, __global float *out,
                                  uint out_stride, __global KEY_T *restrict keys, __global VALUE_T *restrict values,
-                                 uint n_heads, uint n_kv_heads, uint d, __global const float *restrict q_norm,
+                                 int at_table, uint n_heads, uint n_kv_heads, uint d, __global const float *restrict q_norm,
                                  int has_q_norm, __global const float *restrict k_norm, uint k_norm_n, int norms_values,
                                  float eps, int rope, uint n_rot, uint rope_first, int is_neox)
 {
@@ -93,7 +93,7 @@ __kernel GROUP(WG, 1) void heads(__global const int *restrict batch, __global co
         return;
     }
     const uint pos = batch[batch[BATCH_AT_POS] + row], slot = pos % KV_SLOTS;
-    const size_t page = batch[batch[batch[BATCH_AT_TABLE] + row] + pos / KV_SLOTS];
+    const size_t page = batch[batch[batch[at_table] + row] + pos / KV_SLOTS];
     const size_t at = page * n_kv_heads + h;
     for (uint j = lid; j < d; j += WG) {
         if (part == 1) {

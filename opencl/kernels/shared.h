@@ -14,6 +14,7 @@ enum {
     BATCH_AT_POS,      /* .. [T] positions, .. */
     BATCH_AT_LAST,     /* .. [T] last position that a row sees, .. */
     BATCH_AT_TABLE,    /* .. [T] word where the pages of the row's sequence are listed, .. */
+    BATCH_AT_WINDOW_TABLE, /* .. [T] and its window pages, .. */
     BATCH_AT_PICKED,   /* .. two words, by enum plan_rows - 1: [S] and [E] rows of T */
     BATCH_AT_PICKED_HIDDEN,
     BATCH_AT_SEQS,   /* [sequences][SEQ_WORDS] */

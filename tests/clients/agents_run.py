@@ -10,7 +10,7 @@ import pydantic
 BASE, MODEL = sys.argv[1:]
 CLIENT = openai.AsyncOpenAI(base_url=f"{BASE}/v1", api_key="none", max_retries=0)
 ANSWER = "Take an umbrella ☂ to Paris."
-asked = []
+asked = []   # calls that the model makes at once run at once, in any order
 
 
 class City(pydantic.BaseModel):
@@ -28,7 +28,7 @@ async def tools(model):
     asked.clear()
     agent = agents.Agent(name="guide", instructions="You help travellers.", model=model, tools=[get_weather])
     result = await agents.Runner.run(agent, "Paris or Kyiv?")
-    assert result.final_output == ANSWER and asked == ["Paris", "Київ"], (result.final_output, asked)
+    assert result.final_output == ANSWER and sorted(asked) == ["Paris", "Київ"], (result.final_output, asked)
     assert result.context_wrapper.usage.requests == 2 and result.context_wrapper.usage.output_tokens > 0
 
 
@@ -41,7 +41,7 @@ async def streamed(model):
         kinds += [event.name] if event.type == "run_item_stream_event" else []
         if event.type == "raw_response_event" and event.data.type == "response.output_text.delta":
             text += event.data.delta
-    assert result.final_output == ANSWER and text.endswith(ANSWER) and asked == ["Paris", "Київ"], (text, asked)
+    assert result.final_output == ANSWER and text.endswith(ANSWER) and sorted(asked) == ["Paris", "Київ"], (text, asked)
     assert kinds.count("tool_called") == kinds.count("tool_output") == 2, kinds
 
 

@@ -39,7 +39,7 @@ def standard(ctx, name):
                                             "asyncio_default_fixture_loop_scope=session")]
     run = subprocess.run([PYTHON, "-m", "pytest", "-q", "--tb=short", "-pno:cacheprovider", *options, "-k", name,
                           harness.ROOT / "tests/clients/langchain_standard.py"], env={**os.environ, "BASE": s.base, "MODEL": model},
-                         capture_output=True, text=True, timeout=200)
+                         capture_output=True, text=True, timeout=900)
     print(name, run.stdout.strip().splitlines()[-1])
     assert run.returncode == 0 and int(re.search(r"(\d+) passed", run.stdout)[1]) >= 30, run.stdout[-6000:]
 

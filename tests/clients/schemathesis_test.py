@@ -12,10 +12,10 @@ ALIASES = r"^/((chat/)?completions|responses|embeddings|models|rerank|v2/rerank|
 
 
 def ask(server, *options, examples=8, least=40):
-    run = subprocess.run([SCHEMATHESIS, "run", f"{server.base}/openapi.json", "-u", server.base, "--no-color", "-n", str(examples),
+    run = subprocess.run([SCHEMATHESIS, "--config-file", harness.ROOT / "tests/clients/schemathesis.toml", "run", f"{server.base}/openapi.json", "-u", server.base, "--no-color", "-n", str(examples),
                           "--seed", "17", "--phases", "coverage,fuzzing", "--exclude-checks", NO_CHECKS, "--continue-on-failure",
                           "--generation-database", "none", "--warnings", "off", *options], cwd=server.dir, capture_output=True, text=True,
-                         timeout=500)
+                         timeout=1500)
     n = int((re.search(r"(\d+) generated", run.stdout) or [0, 0])[1])
     print(f"schemathesis {' '.join(options)}: {n} requests")
     assert run.returncode == 0 and n >= least, run.stdout[-8000:] + run.stderr

@@ -1,6 +1,7 @@
 """The drivers of `make bench-http`, against servers of our own, and `make bench-gpu`: tables, the CSV, and what they refuse."""
 import csv
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -57,7 +58,8 @@ def test_bench_gpu_measures_in_turns(ctx):
     peer.chmod(0o755)
     model = harness.ROOT / "tests/golden/models/llama-gqa-tied.gguf"
     command = [sys.executable, harness.ROOT / "tests/bench/gpu.py", "--infcgi", ctx.binary, "--model", model, "--rounds", "2"]
-    run = subprocess.run([*command, "--llama-bench", peer], capture_output=True, text=True, timeout=300)
+    env = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}   # PoCL and its compiler leave what they have at the end
+    run = subprocess.run([*command, "--llama-bench", peer], capture_output=True, text=True, timeout=300, env=env)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "| test | infcgi, tokens/s | llama.cpp, tokens/s | ratio |" in run.stdout, run.stdout
     assert " | 20.0 (20.0 to 20.0) | " in run.stdout and "A decoded token: 22 launches, 0.2 MB of weights" in run.stdout, run.stdout

@@ -1,4 +1,5 @@
-"""llm-comply holds answers against the documents of three APIs; the model says what a script has."""
+"""llm-comply holds answers against the documents of three APIs; the model says what a script has. All passes but images, which a model of
+text refuses (media_test)."""
 import json
 import subprocess
 
@@ -10,7 +11,7 @@ THOUGHT = "<think>\nHm\n</think>\n\nHello."
 
 def comply(ctx, form, model, says, *options):
     """Runs all of its tests, some of which are for models of certain names; the ids of those that do not pass."""
-    s = ctx.scripted([{"if": ["eather"], "say": CALL}, {"say": says}], *ctx.ARGS, "--alias", model)
+    s = ctx.scripted([{"if": ["eather"], "say": CALL}, {"say": says}], *ctx.ARGS, "--alias", model, "--strict-api")
     run = subprocess.run([harness.ROOT / "build/venv/bin/llm-comply", "--format", form, "-u", f"{s.base}/v1", "-k", "none", "-m", model,
                           "--json", *options], capture_output=True, text=True, timeout=120)
     results = json.loads(run.stdout)["results"]
@@ -22,13 +23,12 @@ def comply(ctx, form, model, says, *options):
 
 
 def test_chat(ctx):
-    """Models read text; `model` may be left out."""
-    assert comply(ctx, "openai-chat", "gpt-5", THOUGHT) == {"chat-image-input", "chat-error-handling"}
+    assert comply(ctx, "openai-chat", "gpt-5", THOUGHT) == {"chat-image-input"}
 
 
 def test_responses(ctx):
-    """The same. Its document does not know the text of thinking yet."""
-    assert comply(ctx, "open-responses", "gpt-5", "Hello.") == {"image-input", "error-handling"}
+    """Its document does not know the text of thinking yet."""
+    assert comply(ctx, "open-responses", "gpt-5", "Hello.") == {"image-input"}
 
 
 def test_messages(ctx):

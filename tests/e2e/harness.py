@@ -41,10 +41,10 @@ def until(condition, seconds=10.0, every=0.02):
 
 
 def with_context(model, n, folder):
-    """A copy of a GGUF file of the Llama family that says it was trained with a context of n tokens: for agents, whose prompts
-    are long, and a model that computes nothing."""
+    """A copy of a GGUF file that says it was trained with a context of n tokens: for agents, whose prompts are long, and a model
+    that computes nothing or of which nothing good is expected."""
     data = bytearray(pathlib.Path(model).read_bytes())
-    key = b"llama.context_length"
+    key = b".context_length"
     at = data.index(key) + len(key) + 4   # behind the type
     data[at:at + 4] = n.to_bytes(4, "little")
     (folder / "long.gguf").write_bytes(data)
@@ -106,6 +106,7 @@ class Server:
         self.port = free_port()
         self.base = f"http://127.0.0.1:{self.port}"
         self.log_path = pathlib.Path(self.dir) / "engine.log"
+        self.admin = f"{self.dir}/admin.sock"
         self.engine = None
         self.nginx = None
         subprocess.run(["sh", ROOT / "nginx/conf.sh", self.dir, f"127.0.0.1:{self.port}", f"{self.dir}/error.log",
@@ -126,7 +127,7 @@ class Server:
         spawn = ["spawn-fcgi", "-n", "-s", f"{self.dir}/infcgi.sock", "-M", "0660", "--"] if held is None else []
         with open(self.log_path, "ab") as log:
             self.engine = subprocess.Popen(
-                [*spawn, *self.prefix, str(self.binary), "serve", "--model", str(self.model), *self.args],
+                [*spawn, *self.prefix, str(self.binary), "serve", "--model", str(self.model), "--admin-socket", self.admin, *self.args],
                 stdin=held or subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=self.env)
 
     def stop_engine(self):
@@ -144,6 +145,16 @@ class Server:
             except OSError:
                 return False
         assert until(ready, seconds), f"not ready after {seconds} s:\n{self.log()}"
+
+    def ctl(self, *words, stdin=None):
+        """`infcgi ctl` with these words."""
+        return subprocess.run([self.binary, "ctl", "--socket", self.admin, *words], input=stdin, capture_output=True, text=True, timeout=60)
+
+    def ask(self, *words):
+        """What it says as JSON."""
+        run = self.ctl("--json", *words)
+        assert run.returncode == 0, run
+        return json.loads(run.stdout)
 
     def log(self):
         return self.log_path.read_text(errors="replace")
@@ -217,10 +228,12 @@ class Server:
                 samples[name] = float(value)
         return samples
 
-    def idle(self):
-        """True when no sequence runs or waits and none holds a page."""
-        m = self.metrics()
-        return m["infcgi_requests_running"] == m["infcgi_requests_waiting"] == m["infcgi_kv_pages_used"] == 0
+    def idle(self, seconds=10.0):
+        """True as soon as no sequence runs or waits and none holds a page, which is a moment after the end of the last answer."""
+        def is_idle():
+            m = self.metrics()
+            return m["infcgi_requests_running"] == m["infcgi_requests_waiting"] == m["infcgi_kv_pages_used"] == 0
+        return until(is_idle, seconds)
 
     def client(self, key="none", **kw):
         import openai

@@ -2,15 +2,19 @@
 are served, and the memory goes back."""
 import collections
 import json
+import os
+import pathlib
 import re
 import shutil
 import subprocess
 import threading
 
+import harness
 from harness import Skip, until
 
 CLIENTS = 200
-MIB = 1 << 20
+STACK_KIB = 512   # FASTCGI_STACK_BYTES
+KIB, MIB = 1 << 10, 1 << 20
 
 
 def hostile(part):
@@ -62,9 +66,21 @@ def flood(s, bodies, n=CLIENTS):
     return statuses, small
 
 
+def settled_kib(s):
+    """What is resident once answers add nothing: each step asks for some memory of the KV cache ahead of its use (cpu_kv_ahead.c)."""
+    sizes = [0]
+
+    def adds_nothing():
+        for _ in range(10):
+            assert s.post("/v1/completions", {"prompt": "Hi", "max_tokens": 1}).status == 200
+        sizes.append(kib_of(s, "VmRSS"))
+        return sizes[-1] - sizes[-2] < 1024
+    assert until(adds_nothing, 60, 0), sizes
+    return sizes[-1]
+
+
 def check_flood(ctx, s, bodies, expected):
-    assert s.post("/v1/completions", {"prompt": "Hi", "max_tokens": 1}).status == 200
-    before = kib_of(s, "VmRSS")
+    before = None if ctx.is_slow else settled_kib(s)
     statuses, small = flood(s, bodies)
     assert s.engine.poll() is None, s.log()[-3000:]
     assert sum(statuses.values()) == CLIENTS and set(statuses) <= expected, statuses
@@ -141,4 +157,96 @@ def test_trees_are_gone_while_an_answer_is_made(ctx):
     now = s.metrics()["infcgi_request_memory_bytes"]
     connection.close()
     assert now < held + MIB, (held, now)   # the tree takes 8 MiB
-    assert until(s.idle)
+    assert s.idle()
+
+
+def stacks_kib(s):
+    """What the stacks of threads that serve connections hold of memory, of those that have served one."""
+    sizes, is_stack = [], False
+    with open(f"/proc/{pid_of(s)}/smaps") as f:
+        for line in f:
+            if head := re.match(r"([0-9a-f]+)-([0-9a-f]+) rw-p .* 0 +$", line):
+                is_stack = int(head[2], 16) - int(head[1], 16) == STACK_KIB * KIB
+            elif is_stack and line.startswith("Rss:"):
+                sizes.append(int(line.split()[1]))
+    return [n for n in sizes if n > 8]
+
+
+def test_what_a_stream_takes(ctx):
+    """Beside keys and values: of the request's memory, and of its thread's stack. docs/internals/fastcgi.md has the figures."""
+    n, s = 100, ctx.start(*ctx.ARGS)
+    held = 'infcgi_memory_bytes{purpose="request"}'
+    before = s.metrics()[held]
+    opened = harness.at_once([lambda: s.stream("/v1/completions", {"prompt": "Once upon a time", "max_tokens": 64, "ignore_eos": True})
+                              for _ in range(n)])
+    assert {response.status for _, response in opened} == {200}
+    each = (s.metrics()[held] - before) / n
+    stacks = stacks_kib(s)
+    for connection, _ in opened:
+        connection.close()
+    assert 8 * KIB < each < 24 * KIB, each
+    if not ctx.is_slow:   # a sanitizer has its own
+        assert len(stacks) > n // 2 and sum(stacks) / len(stacks) < 28, stacks
+    assert s.idle()
+
+
+# --- a limit that a control group sets ----------------------------------------------------------------------------------
+
+class ControlGroup:
+    """A control group for memory, of version 1 or 2, that goes with the test; path None: none can be made here."""
+
+    def __init__(self, ctx):
+        self.path = None
+        for base, self.limit, self.events in ((pathlib.Path("/sys/fs/cgroup/memory"), "memory.limit_in_bytes", "memory.oom_control"),
+                                              (pathlib.Path("/sys/fs/cgroup"), "memory.max", "memory.events")):
+            path = base / f"infcgi-test.{os.getpid()}"
+            try:
+                path.mkdir()
+            except OSError:
+                continue
+            if (path / self.limit).exists():
+                self.path = path
+                ctx.cleanups.append(lambda: until(self.remove, 10))
+                return
+            path.rmdir()
+
+    def remove(self):
+        """Once its processes have ended."""
+        try:
+            self.path.rmdir()
+        except OSError:
+            return False
+        return True
+
+    def prefix(self):
+        return ("/bin/sh", "-c", f'echo $$ >{self.path}/cgroup.procs && exec "$@"', "sh") if self.path else ()
+
+    def n_killed(self):
+        return int(re.search(r"^oom_kill (\d+)$", (self.path / self.events).read_text(), re.M).group(1))
+
+
+def test_full_load_takes_what_was_told_at_the_start(ctx):
+    """R05: 32 MiB beyond it, as a limit of a control group where one can be made; a kill is none of the answers."""
+    if ctx.is_slow:
+        raise Skip("a sanitizer takes memory of its own")
+    group = ControlGroup(ctx)
+    s = ctx.start("--threads", "2", "--ctx-size", "512", "--kv-tokens", "1024", "--parallel", "8", "--request-memory", "16", prefix=group.prefix())
+    planned = sum(v for k, v in s.metrics().items() if k.startswith("infcgi_memory_bytes{"))
+    limit = int(planned) + 32 * MIB
+    if group.path:
+        (group.path / group.limit).write_text(str(limit))
+    texts = [{"prompt": f"{i} " + "word " * 120, "max_tokens": 4, "ignore_eos": True, "stream": i % 2 == 0} for i in range(12)]
+    bodies = [json.dumps(text).encode() for text in texts] + [hostile(p) for p in (b"{}", b"12345", b'""')] * 5
+    statuses, held = collections.Counter(), [0]
+
+    def send(body):
+        r = s.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
+        statuses[r.status] += 1
+        assert s.engine.poll() is None, s.log()[-2000:]
+        held[0] = max(held[0], kib_of(s, "RssAnon"))
+    harness.at_once([lambda body=body: send(body) for body in bodies])
+    assert statuses[200] >= len(texts) and set(statuses) <= {200, 400, 413, 503}, statuses
+    assert planned > 100 * MIB and held[0] * KIB < limit, (planned, held, limit)
+    if not group.path:
+        raise Skip("no control group can be made here; what the process held was within the limit that one would have had")
+    assert group.n_killed() == 0

@@ -145,7 +145,7 @@ def test_text_appears_as_it_streams_and_stop_stops(ctx):
         b.wait(lambda: b.visible("#send"), "the stop")
         kept = answers(b)[0]
         assert len(kept) >= len(first) and b.text("#stats")[0].endswith("stopped")
-        assert harness.until(s.idle, 10), "the engine goes on after a stop"
+        assert s.idle(10), "the engine goes on after a stop"
         assert answers(b)[0] == kept
     assert [m for m in b.console() if not m.startswith("INFO")] == []
 

@@ -72,6 +72,8 @@ def started(ctx, *args, **env):
     run = ctx.run_sh(port, *args, TMPDIR=str(tmp), **env)
     line = run.stdout.readline()
     assert re.fullmatch(rf"infcgi ready: http://127\.0\.0\.1:{port}/v1 \(model \S+\)\n", line), (line, run.poll() and run.stderr.read())
+    console = run.stdout.readline()
+    assert re.fullmatch(rf"Its console: .*infcgi\w* ctl --socket {tmp}/infcgi\.\w+/admin\.sock\n", console), console
     return run, port, tmp
 
 
@@ -85,7 +87,7 @@ def test_run_sh_stops_cleanly(ctx):
         run.send_signal(how)
         out, err = run.communicate(timeout=40)
         assert run.returncode == 0, (how, run.returncode, err)
-        assert out == "", f"one line is all it prints: {out}"
+        assert out == "", f"two lines are all it prints: {out}"
         assert list(tmp.iterdir()) == []
         assert processes_with(str(tmp)) == []
 

@@ -1,5 +1,6 @@
 """A minute of mixed clients behind nginx, for the thread sanitizer above all: streams, whole answers, clients that leave,
-embeddings, token counts, metrics, keys that change, more than the queue takes; and at the end SIGTERM while streams run.
+embeddings, token counts, metrics, the status page, an operator at the admin socket, keys, tenants and a journal that change, snapshots,
+more than the queue takes; and at the end SIGTERM while streams run.
 The last line is `N passed, N failed`; a part passes when all its answers were right.
 
     soak.py [--variant tsan] [--seconds 60] [--seed N]
@@ -20,10 +21,12 @@ import threading
 import time
 import traceback
 
-from harness import ROOT, Server, events, until
+from harness import ROOT, Server, events
 
 MODEL = ROOT / "tests/golden/models/llama-gqa-tied.gguf"
 KEYS = ("first", "second")   # the second one comes and goes
+TENANT = "third"             # its weight changes
+ADMIN = ("status", "requests", "tenants", "kv", "cache", "model", "memory", "threads", "config", "log", "devices", "loglevel info", "cancel 0", "nonsense")
 # Fewer seats, pages and places in the queue than clients want, so that all of them run out.
 ARGS = ("--threads", "2", "--parallel", "6", "--kv-tokens", "1024", "--queue-max", "12", "--batch-size", "64", "--pooling", "mean",
         "--chat-template", "chatml", "--drain-timeout", "60", "--sse-ping-interval", "1", "--speculate", "auto")
@@ -37,12 +40,19 @@ class Soak:
         self.problems = {}                    # part: the first thing that went wrong
         self.lock = threading.Lock()
         self.keys = pathlib.Path(folder) / "keys"
+        self.tenants, self.journal = (pathlib.Path(folder) / name for name in ("tenants", "usage.log"))
         self.write_keys(KEYS)
-        self.server = Server(options.variant, MODEL, ("--api-key-file", str(self.keys), *ARGS))
+        self.write_tenants(1)
+        self.server = Server(options.variant, MODEL, (
+            "--api-key-file", str(self.keys), "--tenants", str(self.tenants), "--usage-log", str(self.journal), "--slow-log", "0.05",
+            "--slow-log-file", f"{folder}/slow.log", "--cache-dir", f"{folder}/kv", "--cache-disk-mib", "1", *ARGS))
         self.end = time.monotonic() + options.seconds
 
     def write_keys(self, keys):
         self.keys.write_text("".join(f"{k}\n" for k in keys))
+
+    def write_tenants(self, weight):
+        self.tenants.write_text(f"[other]\nkey = {TENANT}\nweight = {weight}\n")
 
     # --- what clients do: each returns what happened -----------------------------------------------------------------
 
@@ -51,7 +61,7 @@ class Soak:
                 "max_tokens": rng.randrange(1, 60), "seed": rng.randrange(9), "temperature": rng.choice([0, 1]), **more}
 
     def headers(self, rng):
-        return {"Authorization": f"Bearer {rng.choice(KEYS)}"}
+        return {"Authorization": f"Bearer {rng.choice((*KEYS, TENANT))}"}
 
     def check(self, r):
         """Its status: right, or refused as the API says. The second key is unknown now and then."""
@@ -136,11 +146,30 @@ class Soak:
         assert self.server.request("GET", "/health").status == 200
         m = self.server.metrics()
         assert m["infcgi_kv_pages_used"] <= m["infcgi_kv_pages"], m
+        assert self.server.request("GET", "/status?json&full").status == 200
         return 200
+
+    def operate(self, rng):
+        """Lines to the admin socket; `cancel 0` and what is no command are refused."""
+        line = rng.choice(("", "--json ")) + rng.choice(ADMIN)
+        with socket.socket(socket.AF_UNIX) as s:
+            s.settimeout(60)
+            s.connect(self.server.admin)
+            s.sendall(line.encode() + b"\n")
+            got = b""
+            while part := s.recv(65536):
+                got += part
+        assert got.split(b" ")[0] in (b"ok", b"usage", b"refused"), (line, got[:200])
+        time.sleep(0.02)
+        return got.split(b" ")[0].decode()
 
     def reload(self, rng):
         self.write_keys(KEYS[:rng.choice([1, 2])])
+        self.write_tenants(rng.randrange(1, 9))
         self.server.engine.send_signal(signal.SIGHUP)
+        if self.journal.exists():
+            self.journal.rename(self.journal.with_suffix(".1"))
+        self.server.engine.send_signal(signal.SIGUSR1)
         time.sleep(0.3)
         return "SIGHUP"
 
@@ -162,7 +191,7 @@ class Soak:
     def parts(self):
         return {"whole": (self.whole, 4), "stream": (self.stream, 6), "leave-stream": (self.leave_stream, 2),
                 "leave-whole": (self.leave_whole, 2), "embed": (self.embed, 2), "count": (self.count, 1),
-                "refuse": (self.refuse, 1), "look": (self.look, 1), "reload": (self.reload, 1)}
+                "refuse": (self.refuse, 1), "look": (self.look, 1), "operate": (self.operate, 2), "reload": (self.reload, 1)}
 
     def run(self):
         threads = [threading.Thread(target=self.client, args=(part, act, i), daemon=True)
@@ -174,7 +203,7 @@ class Soak:
             assert not t.is_alive(), "a client has no answer"
 
     def idle(self):
-        assert until(self.server.idle, 20), self.server.metrics()
+        assert self.server.idle(20), self.server.metrics()
         m = self.server.metrics()
         assert m['infcgi_memory_bytes{purpose="request"}'] < 1 << 20, m
 

@@ -38,7 +38,7 @@ def test_many_sequences_do_not_hold_up_others(ctx):
     assert busy_texts == texts
     assert busy <= (10 if ctx.is_slow else 3) * idle + 0.2, (idle, busy)   # 0.1: a step's budget, twice for the noise
     assert wait > 5000, wait   # dozens of sequences of 1,900 tokens; by their number it was one second
-    assert harness.until(s.idle, 30)
+    assert s.idle(30)
 
 
 def test_sizes_beyond_the_queue_run_in_turns(ctx):
@@ -61,7 +61,7 @@ def test_sizes_beyond_the_queue_run_in_turns(ctx):
         assert texts == [c["text"] for c in choices]
     r = s.post(COMPLETIONS, {"prompt": ["x"] * 9, "n": 128, "max_tokens": 1})
     assert r.status == 400 and r.error()["param"] == "n", r.body
-    assert harness.until(s.idle)
+    assert s.idle()
 
 
 def test_a_flood_of_large_requests_leaves_room(ctx):
@@ -87,4 +87,4 @@ def test_a_flood_of_large_requests_leaves_room(ctx):
     for t in threads:
         t.join(300)
     assert len(statuses) == len(threads) // 2 and set(statuses) == {200}, statuses
-    assert harness.until(s.idle, 30)
+    assert s.idle(30)

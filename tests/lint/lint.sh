@@ -112,7 +112,24 @@ test_names() {
 scripts() {
     command -v shellcheck >/dev/null || return 0
     # shellcheck disable=SC2046
-    shellcheck -f gcc $(sources .ci/run nginx tests docs | grep -E '\.(sh|bash)$|^\.ci/run$') | grep -v ': note:'
+    shellcheck -f gcc $(sources .ci/run nginx tests docs | grep -E '\.(sh|bash|postinst|postrm|bug-script)$|^\.ci/run$|^nginx/munin/') | grep -v ': note:'
+}
+
+# The units mean something to systemd, and lock the process in: 0.6 at most of systemd-analyze's scale from 0 to 10.
+units() {
+    local unit name
+    command -v systemd-analyze >/dev/null || return 0
+    for unit in nginx/systemd/infcgi.service nginx/systemd/infcgi.socket; do
+        sed 's|/usr/bin/infcgi|/bin/true|' $unit >"$made/${unit##*/}"
+        name=${unit##*/infcgi}
+        sed -f nginx/systemd/template.sed "$made/${unit##*/}" >"$made/infcgi@one$name"
+    done
+    for name in infcgi infcgi@one; do
+        # Of services of this machine, which are read too, lines may come that are none of ours.
+        systemd-analyze verify "$made/$name.service" "$made/$name.socket" 2>&1 | grep -F "$made/" | sed 's|^|nginx/systemd:1: |'
+        systemd-analyze security --offline=true --threshold=6 "$made/$name.service" >"$out" 2>&1 ||
+            echo "nginx/systemd/infcgi.service:1: $(tail -n 1 "$out"); at most 0.6"
+    done
 }
 
 # What users meet is in docs: each error, each metric, each request field and path, and what proves a model.
@@ -122,6 +139,11 @@ documented() {
         for word in $(sed -nE 's/^ *X\(ERR_[A-Z0-9_]+, "([a-z0-9_]+)".*/\1/p' engine/base/err.h | grep -vE '^(ok|again|none)$' | sort -u); do
             grep -qF "\`$word\`" docs/ops/errors.md || echo "docs/ops/errors.md:1: error $word is not listed"
         done
+        # Of nginx's own, and with the status that each has.
+        while read -r word status; do
+            grep -qE "^\| \`$word\` \| ([0-9]+, )*$status(,| )" docs/ops/errors.md || echo "docs/ops/errors.md:1: error $word of status $status is not listed"
+        done < <(sed -nE 's/^    ([45][0-9][0-9]) .*"code":"([a-z_]+)".*/\2 \1/p' nginx/infcgi-http.conf
+            tr '\n' ' ' <engine/base/err.h | grep -oE 'X\(ERR_[A-Z0-9_]+, "[a-z0-9_]+", [45][0-9][0-9]' | sed -E 's/.*"([a-z0-9_]+)", /\1 /' | sed '/ 500$/d; /^again /d; /^none /d')
     fi
     if [ -f docs/models.md ] && [ -f tests/golden/golden_models.h ]; then
         for word in $(sed -nE 's/^ *\{"([a-z0-9-]+)", (GGUF|FOLDER).*/\1/p' tests/golden/golden_models.h | sort -u); do
@@ -131,6 +153,9 @@ documented() {
     if [ -f docs/ops/metrics.md ] && [ -f fcgi/metrics.c ]; then
         for word in $(grep -ohE '"infcgi_[a-z_]+"' fcgi/metrics.[ch] | tr -d '"' | sort -u); do
             grep -qF "\`$word\`" docs/ops/metrics.md || echo "docs/ops/metrics.md:1: metric $word is not listed"
+        done
+        for word in $(sed -nE 's/^ *\{"([a-z_]+)", "(counter|gauge)", .*/\1/p' fcgi/metrics.c); do
+            grep -qF "\`llamacpp:$word\`" docs/ops/metrics.md || echo "docs/ops/metrics.md:1: metric llamacpp:$word is not listed"
         done
     fi
     if [ -f docs/api.md ] && [ -f fcgi/route.c ]; then
@@ -172,12 +197,55 @@ generated() {
     command -v groff >/dev/null && groff -man -ww -Tutf8 docs/man/infcgi.1 2>&1 >/dev/null | sed -E 's/^groff|^troff:[^:]*/docs\/man\/infcgi.1/'
 }
 
+# What is watched with the metrics names none that is not there.
+monitoring() {
+    local file word
+    for file in nginx/grafana/infcgi.json nginx/prometheus/infcgi.rules.yml nginx/munin/infcgi_; do
+        [ -f $file ] || { echo "$file:1: is not there"; continue; }
+        for word in $(grep -oE 'infcgi_[a-z_]+[a-z]' $file | sed -E 's/_(bucket|sum|count)$//' | sort -u); do
+            [[ $file == *munin* && $word =~ ^infcgi_(requests|tokens|kv|latency)$ ]] || # names of its graphs
+                grep -qF "\`$word\`" docs/ops/metrics.md || echo "$file:1: $word is no metric of docs/ops/metrics.md"
+        done
+    done
+    /usr/bin/python3 -c 'import json, yaml; json.load(open("nginx/grafana/infcgi.json")); yaml.safe_load(open("nginx/prometheus/infcgi.rules.yml"))' 2>"$out" ||
+        echo "nginx/grafana:1: $(tail -n 1 "$out")"
+}
+
 links() { # of the documentation, to files of the tree
     local page target
     for page in $(sources . | grep '\.md$'); do
         for target in $(grep -oE '\]\([^)#:]+(#[^)]*)?\)' "$page" | sed -E 's/^\]\(//; s/[#)].*//'); do
             [ -e "$(dirname "$page")/$target" ] || echo "$page:1: link to $target, which is not there"
         done
+    done
+}
+
+# What the Debian packages are made of is in the tree or put there by `make install`, whose version they have; what they are
+# built with is what deps.sh installs.
+packages() {
+    local here=nginx/debian list file installed version word
+    [ -d $here ] || return 0
+    installed=$(make -n -o all -o page install DESTDIR= PREFIX=/usr 2>/dev/null | grep -oE ' /usr/[^ ]+' | sort -u)
+    for list in "$here"/*.install "$here"/*.docs "$here"/*.examples "$here"/*.links; do
+        while read -r file _; do
+            case $file in
+            usr/*) grep -qE "^ /${file}(/|\$)" <<<"$installed" || echo "$list:1: $file, which make install does not make" ;;
+            etc/*) cat "$here"/*.install | grep -qF " ${file%/*}" || echo "$list:1: $file, which no package has" ;;
+            debian/*) [ -e "nginx/$file" ] || echo "$list:1: nginx/$file, which is not there" ;;
+            *) [ -e "$file" ] || echo "$list:1: $file, which is not there" ;;
+            esac
+        done <"$list"
+    done
+    for file in $(sed -nE '/--from|COPY build/d; s/^COPY (.*) [^ ]+$/\1/p' nginx/Containerfile); do
+        [ -e "$file" ] || echo "nginx/Containerfile:1: COPY of $file, which is not there"
+    done
+    version=$(sed -nE 's/^#define SERVER_VERSION "(.*)"/\1/p' fcgi/server.h)
+    sed -n 1p $here/changelog | grep -qF "($version-" || echo "$here/changelog:1: the program is version $version"
+    for word in $(sed -n '/^Build-Depends/,/^[A-Z]/p' $here/control | grep -oE '[a-z0-9-]+-(dev|headers)'); do
+        grep -qE "^run=.*[ ']${word}[ ']" tests/support/deps.sh || echo "$here/control:1: $word, which tests/support/deps.sh does not install"
+    done
+    for word in $(sed -nE "s/^run='(.*)'/\1/p" tests/support/deps.sh | tr ' ' '\n' | grep -E '(-dev|-headers)$' | grep -v libc6); do
+        grep -qE "^ *$word," $here/control || echo "$here/control:1: $word of tests/support/deps.sh is not among Build-Depends"
     done
 }
 
@@ -195,7 +263,10 @@ findings=$(
     documented
     field_tables
     generated
+    units
+    monitoring
     links
+    packages
 )
 [ -z "$findings" ] && exit 0
 printf '%s\n' "$findings"

@@ -36,6 +36,11 @@ check 'a long file' engine/plan/long.c "$many_lines" 'long.c:1: 100[0-9] lines'
 check 'a long function' engine/plan/long_function.c "$long_function" 'long_function.c:1: long_one has 11[0-9] lines'
 check 'a header that needs another' engine/plan/needy.h 'struct x { uint32_t a; };' 'needy.h:1: does not compile alone'
 check 'a path of one machine' docs/non-goals.md "see /ho""me/me/notes" 'non-goals.md:[0-9]+: a path'
+check 'a unit that is not locked in' nginx/systemd/infcgi.service '[Service]\nPrivateNetwork=no\nRestrictAddressFamilies=\nSystemCallFilter=\nProtectSystem=no' 'exposure level for infcgi.service: [1-9]'
+check 'a metric that no page has' fcgi/metrics.c 'const char *f = "infcgi_made_up";' 'metric infcgi_made_up is not listed'
+check 'a metric of another name' fcgi/metrics.c '        {"made_up_total", "counter", "Made up.", 0},' 'metric llamacpp:made_up_total is not listed'
+check 'an error of nginx' nginx/infcgi-http.conf '    499 {"error":{"code":"made_up"}};' 'error made_up of status 499 is not listed'
+check 'an error of another status' engine/base/err.h '    X(ERR_API_KEY, "invalid_api_key", 403, "", "")' 'error invalid_api_key of status 403 is not listed'
 check 'two files of a name' fcgi/plan.h '' 'plan.h:1: two files'
 check 'an error without a page' engine/base/err.h '    X(ERR_NEW, "brand_new", 500, "", "")' 'error brand_new is not listed'
 sed -i 's/`--pin`/`--pinned`/' "$copy/docs/ops/options.md"
@@ -60,6 +65,13 @@ check 'a test in another room' tests/unit/base/plan_test.c 'int x;' 'base/plan_t
 check 'a file that its page does not list' engine/kv/kv_new.c '/* New. */' 'docs/internals/kv.md:1: the list of files is stale'
 check 'a folder without a page' engine/newer/newer.c '/* New. */' 'no page lists the files of engine/newer'
 check 'a dead link' README.md '[x](docs/nowhere.md)' 'README.md:1: link to docs/nowhere.md'
+check 'a package of what is not made' nginx/debian/infcgi.install 'usr/bin/nowhere' 'infcgi.install:1: usr/bin/nowhere, which make install'
+check 'a package of what is not there' nginx/debian/infcgi-gpu.install 'debian/nowhere etc/x' 'infcgi-gpu.install:1: nginx/debian/nowhere, which is not'
+check 'a copy of what is not there' nginx/Containerfile 'COPY docs/nowhere.md /' 'nginx/Containerfile:1: COPY of docs/nowhere.md'
+sed -i 's/(0\./(9./' "$copy/nginx/debian/changelog"
+check 'a package of another version' nginx/debian/changelog '' 'nginx/debian/changelog:1: the program is version'
+sed -i '/libfcgi-dev/d' "$copy/nginx/debian/control"
+check 'a library that the package is built without' nginx/debian/control '' 'control:1: libfcgi-dev of tests'
 
 said=$(INFCGI=$PWD/build/release/infcgi bash "$copy/tests/lint/lint.sh" 2>&1)
 for i in "${!names[@]}"; do

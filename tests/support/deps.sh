@@ -6,28 +6,41 @@
 #   deps.sh valgrind  what `make kern-valgrind` needs
 #   deps.sh fuzz   what `make fuzz` needs: Debian 12's clang and its sanitizers
 #   deps.sh isa    what `make isa-report` needs: the first clang of Debian 12 that knows all of RDNA3, and AMD's library of OpenCL C
+#   deps.sh deb    what building the Debian packages needs
+#   deps.sh deb-test  that, and what trying them in a bare Debian needs
+#   deps.sh image-test  what building the container's image needs
+#   deps.sh load   what building, running and `make bench-load` need
 #   deps.sh bench  what building, running, `make bench-peer` and `make peer-loads` need
 set -eu
-run='gcc libc6-dev make pkg-config libfcgi-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev ocl-icd-opencl-dev opencl-headers libpciaccess-dev nginx spawn-fcgi curl ca-certificates python3 python3-pip'
+run='gcc libc6-dev make pkg-config libfcgi-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev ocl-icd-opencl-dev opencl-headers libpciaccess-dev libedit-dev nginx spawn-fcgi curl ca-certificates python3 python3-pip'
 # For the chat page's libraries. It also comes in packages of nodejs that are not Debian's.
 page=
+command -v npm >/dev/null || [ -e "$(dirname "$0")/../../build/html/.ok" ] || page=npm
 command -v npm >/dev/null || page=npm
+load=libcurl4-openssl-dev
 tests='check libsubunit-dev groff-base python3-venv python3-jinja2 python3-yaml universal-ctags shellcheck chromium chromium-driver pocl-opencl-icd mesa-opencl-icd oclgrind'
 arm='gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 valgrind='gcc libc6-dev make valgrind'
 fuzz='clang-14 libclang-rt-14-dev'
 isa='clang-19 llvm-19 rocm-device-libs'
 bench='cmake g++'
+deb='build-essential debhelper dh-apparmor fakeroot lintian'
+deb_test='autopkgtest iproute2 mmdebstrap systemd-container'
+image='buildah curl python3'
 
 case ${1:-run} in
 run) want="$run $page" ;;
-test) want="$run $page $tests $arm $isa" ;;
+test) want="$run $page $load $tests $arm $isa" ;;
 arm) want="make $arm" ;;
 valgrind) want=$valgrind ;;
 fuzz) want="$run $fuzz" ;;
 isa) want="$run pocl-opencl-icd $isa" ;;
+load) want="$run $load" ;;
 bench) want="$run $bench" ;;
-*) echo "usage: deps.sh run|test|arm|valgrind|fuzz|isa|bench" >&2; exit 64 ;;
+deb) want="$run $page $deb" ;;
+image-test) want=$image ;;
+deb-test) want="$run $page $deb $deb_test" ;;
+*) echo "usage: deps.sh run|test|arm|valgrind|fuzz|isa|load|bench|deb|deb-test|image-test" >&2; exit 64 ;;
 esac
 if ! command -v dpkg-query >/dev/null; then
     echo "note: not a Debian system; needed are: $want" >&2

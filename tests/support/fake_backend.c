@@ -5,6 +5,7 @@
 #include "engine/base/mem.h"
 
 #include <math.h>
+#include <string.h>
 #include <time.h>
 
 enum { BATCH_NS = 10000, ROW_NS = 100 };
@@ -28,10 +29,19 @@ struct backend_model *fake_backend_new(int32_t n_pages, int32_t max_rows, int32_
     return m;
 }
 
+bool fake_backend_add_windows(struct backend_model *m, int32_t n_windows, int32_t local_window)
+{
+    m->windows = mem_zalloc_array((size_t)n_windows * KV_PAGE_TOKENS, sizeof *m->windows, MEM_GENERAL);
+    m->n_windows = n_windows;
+    m->local_window = local_window;
+    return m->windows != NULL;
+}
+
 void fake_backend_free(struct backend_model **m)
 {
     if (*m != NULL) {
         mem_free((*m)->slots);
+        mem_free((*m)->windows);
         mem_free(*m);
         *m = NULL;
     }
@@ -104,6 +114,27 @@ static struct fake_slot *slot(struct backend_model *m, const int32_t *table, int
     return &m->slots[page * KV_PAGE_TOKENS + pos % KV_PAGE_TOKENS];
 }
 
+static struct fake_slot *window_slot(struct backend_model *m, const int32_t *table, int32_t pos)
+{
+    int32_t page = table[pos / KV_PAGE_TOKENS];
+    if (page < 0 || page >= m->n_windows) {
+        m->n_faults++;
+        page = 0;
+    }
+    return &m->windows[page * KV_PAGE_TOKENS + pos % KV_PAGE_TOKENS];
+}
+
+/* Writes a row's part of its window page; each position that it sees there must be what the pages have. */
+static void use_windows(struct backend_model *m, const struct backend_batch *b, int32_t row)
+{
+    int32_t pos = b->pos[row], first = MAX_OF(pos - m->local_window + 1, 0);
+    const int32_t *table = b->page_tables[b->seq[row]], *windows = b->window_tables[b->seq[row]];
+    *window_slot(m, windows, pos) = *slot(m, table, pos);
+    for (int32_t p = first; p < pos; p++) {
+        m->n_faults += window_slot(m, windows, p)->hash != slot(m, table, p)->hash;
+    }
+}
+
 static void check_rules(struct backend_model *m, const struct backend_batch *b)
 {
     bool ok = b->n_rows >= 1 && b->n_rows <= m->max_rows && b->n_logits >= 0 && b->n_logits <= m->max_logits;
@@ -154,10 +185,11 @@ static struct backend_row_stats stats_of(const float *logits)
 /* The hash of everything up to a row, read back through its pages. */
 static uint64_t hash_at(struct backend_model *m, const struct backend_batch *b, int32_t row, uint64_t *of_recent)
 {
+    int32_t first = m->window != 0 ? MAX_OF(b->pos[row] - m->window + 1, 0) : 0;
     uint64_t h = 1, recent = 1;
-    for (int32_t pos = 0; pos <= b->pos[row]; pos++) {
+    for (int32_t pos = first; pos <= b->pos[row]; pos++) {
         const struct fake_slot *s = slot(m, b->page_tables[b->seq[row]], pos);
-        h = fold(h, s->token, pos);
+        h = pos == first && pos > 0 ? s->hash : fold(h, s->token, pos);
         recent = fold_recent(recent, s->token, pos, b->pos[row] + 1);
         if (h != s->hash) {
             m->n_faults++; /* not written, or written by another sequence */
@@ -254,6 +286,9 @@ static enum err begin(struct backend_model *m, const struct backend_batch *b, st
         }
         uint64_t before = b->pos[i] == 0 ? 1 : slot(m, table, b->pos[i] - 1)->hash;
         *slot(m, table, b->pos[i]) = (struct fake_slot){b->tokens[i], fold(before, b->tokens[i], b->pos[i])};
+        if (m->n_windows != 0) {
+            use_windows(m, b, i);
+        }
         if (b->tokens[i] == m->fail_token) {
             err = err_set(info, (enum err)atomic_load(&m->fail_code), NULL, "told to fail");
         }
@@ -282,5 +317,68 @@ static enum err wait_done(struct backend_model *m, struct err_info *info)
     return ERR_OK;
 }
 
-const struct backend fake_backend = {
-    .name = "fake", .description = "a hash instead of a model", .begin = begin, .wait = wait_done};
+static struct fake_slot *page_at(struct backend_model *m, int32_t page)
+{
+    m->n_faults += page < 0 || page >= m->n_pages || atomic_load(&m->is_inside);
+    return &m->slots[(size_t)(page >= 0 && page < m->n_pages ? page : 0) * KV_PAGE_TOKENS];
+}
+
+static void move_page(struct backend_model *m, struct backend_page page, char *bytes, bool writes)
+{
+    for (int i = 0; i < 1 + (m->n_windows != 0); i++, bytes += FAKE_PAGE_BYTES) {
+        int32_t id = i == 0 ? page.page : page.window;
+        bool is_bad = i == 1 && (id < BACKEND_NO_PAGE || id >= m->n_windows);
+        m->n_faults += is_bad;
+        if (id != BACKEND_NO_PAGE && !is_bad) {
+            void *at = i == 0 ? page_at(m, id) : &m->windows[(size_t)id * KV_PAGE_TOKENS];
+            memcpy(writes ? at : bytes, writes ? bytes : at, FAKE_PAGE_BYTES);
+        }
+    }
+}
+
+static enum err page_read(struct backend_model *m, struct backend_page page, enum backend_form form, void *out, struct err_info *info)
+{
+    (void)info;
+    m->n_faults += form != BACKEND_OWN;
+    sleep_us(atomic_load(&m->read_us));
+    move_page(m, page, out, false);
+    return ERR_OK;
+}
+
+static enum err page_write(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
+                           struct err_info *info)
+{
+    (void)info;
+    m->n_faults += form != BACKEND_OWN;
+    move_page(m, page, (char *)(uintptr_t)bytes, true); /* which is only read from */
+    return ERR_OK;
+}
+
+static uint64_t *state_at(struct backend_model *m, int32_t state)
+{
+    m->n_faults += state < 0 || state >= m->n_states;
+    return &m->recurrent[state >= 0 && state < m->n_states ? state : 0];
+}
+
+static enum err state_read(struct backend_model *m, int32_t state, void *out, struct err_info *info)
+{
+    (void)info;
+    memcpy(out, state_at(m, state), FAKE_STATE_BYTES);
+    return ERR_OK;
+}
+
+static enum err state_write(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info)
+{
+    (void)info;
+    memcpy(state_at(m, state), bytes, FAKE_STATE_BYTES);
+    return ERR_OK;
+}
+
+const struct backend fake_backend = {.name = "fake",
+                                     .description = "a hash instead of a model",
+                                     .begin = begin,
+                                     .wait = wait_done,
+                                     .page_read = page_read,
+                                     .page_write = page_write,
+                                     .state_read = state_read,
+                                     .state_write = state_write};

@@ -18,9 +18,15 @@ struct fake_slot {
     uint64_t hash; /* of the sequence up to here; 0 = never written */
 };
 
+/* Of a page, and behind it as many of a window page where there are some. */
+enum { FAKE_PAGE_BYTES = KV_PAGE_TOKENS * sizeof(struct fake_slot), FAKE_STATE_BYTES = sizeof(uint64_t) };
+
 struct backend_model {
-    struct fake_slot *slots; /* [n_pages][KV_PAGE_TOKENS] */
+    struct fake_slot *slots;   /* [n_pages][KV_PAGE_TOKENS] */
+    struct fake_slot *windows; /* [n_windows][KV_PAGE_TOKENS] of local layers; NULL without */
+    int32_t n_windows, local_window; /* rows read so many positions back through window pages, themselves counted, 2 or more */
     int32_t n_pages, max_rows, max_logits;
+    int32_t window; /* knob: rows read so many positions back through their pages, themselves counted, 2 or more; 0 = all */
     int32_t n_states; /* knob: that many recurrent states, FAKE_MAX_STATES at most; 0 = the plan has none */
     uint64_t recurrent[FAKE_MAX_STATES]; /* hash of the sequence up to the last row computed in the state */
     atomic_long n_rows, n_steps,
@@ -31,6 +37,7 @@ struct backend_model {
     atomic_int n_mixed;    /* batches with rows without logits and a sequence with several that want them */
     atomic_int delay_us;   /* knob: how long a batch takes at least, and takes by fake_backend_now_ns */
     atomic_int row_us;     /* knob: and how much longer for each of its rows */
+    atomic_int read_us;    /* knob: how long page_read takes at least */
     atomic_int fail_token; /* knob: a batch with this token fails; -1 = none */
     atomic_int fail_code;  /* knob: with this enum err, at first ERR_INTERNAL */
     atomic_int nan_token;  /* knob: the logits of rows of this token are NaN; -1 = none */
@@ -41,8 +48,9 @@ struct backend_model {
 
 extern const struct backend fake_backend;
 
-/* A model with room for the limits given / its end. NULL when out of memory. */
+/* A model with room for the limits given / its end. NULL, of windows false, when out of memory. */
 struct backend_model *fake_backend_new(int32_t n_pages, int32_t max_rows, int32_t max_logits);
+bool fake_backend_add_windows(struct backend_model *m, int32_t n_windows, int32_t local_window);
 void fake_backend_free(struct backend_model **m);
 
 /* The state behind tokens[0..n), as a batch gives it. */

@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static atomic_bool is_armed;
 static atomic_long n_before; /* batches that do well before the one that fails */
 static atomic_int code;
+static atomic_bool hangs; /* in place of failing */
 static const struct backend *real;
 
 void faulty_backend_arm(long n, enum err with)
@@ -60,6 +62,10 @@ static enum err measure_faulty(const struct plan *plan, const struct backend_con
 static void read_environment(void)
 {
     const char *fault = getenv("INFCGI_FAULT"), *at = fault != NULL ? strchr(fault, '@') : NULL;
+    if (at != NULL && strncmp(fault, "hang@", 5) == 0) {
+        faulty_backend_arm(strtol(at + 1, NULL, 10), ERR_OK);
+        atomic_store(&hangs, true);
+    }
     for (int e = 0; at != NULL && e < ERR_COUNT; e++) {
         const char *name = err_code((enum err)e);
         if (strlen(name) == (size_t)(at - fault) && strncmp(name, fault, strlen(name)) == 0) {
@@ -71,7 +77,11 @@ static void read_environment(void)
 static enum err wait_faulty(struct backend_model *m, struct err_info *info)
 {
     TRY(real->wait(m, info));
-    return atomic_fetch_sub(&n_before, 1) == 0
+    bool is_now = atomic_fetch_sub(&n_before, 1) == 0;
+    while (is_now && atomic_load(&hangs)) {
+        (void)pause();
+    }
+    return is_now
                ? err_set(info, (enum err)atomic_load(&code), NULL, "%s", FAULTY_BACKEND_WHY)
                : ERR_OK;
 }

@@ -15,7 +15,7 @@ struct job {
     void *blocks[MAX_BLOCKS];    /* copies of what is read, to be wiped */
     size_t bytes[MAX_BLOCKS];
     int n_blocks;
-    const int32_t **tables;
+    const int32_t **tables, **window_tables;
     int32_t *wants;
     enum err err;
     struct err_info why;
@@ -65,6 +65,19 @@ static size_t n_pages_of(const struct backend_batch *b, int32_t i)
     return (size_t)last / KV_PAGE_TOKENS + 1;
 }
 
+/* OPTIONAL from. */
+static const int32_t **copy_tables(const struct backend_batch *b, const int32_t *const *from)
+{
+    const int32_t **tables = from != NULL ? malloc((size_t)b->n_seqs * sizeof *tables) : NULL;
+    for (int32_t i = 0; from != NULL && i < b->n_seqs; i++) {
+        size_t bytes = n_pages_of(b, i) * sizeof(int32_t);
+        int32_t *table = malloc(bytes);
+        memcpy(table, from[i], bytes);
+        tables[i] = table;
+    }
+    return tables;
+}
+
 static void take_in(struct backend_model *m, struct job *j, const struct backend_batch *b)
 {
     size_t rows = (size_t)b->n_rows, seqs = (size_t)b->n_seqs, logits = (size_t)b->n_logits, size = sizeof(int32_t);
@@ -84,14 +97,8 @@ static void take_in(struct backend_model *m, struct job *j, const struct backend
         j->wants[i] = b->wants != NULL ? b->wants[i] : BACKEND_ALL_LOGITS;
     }
     j->batch.wants = NULL;
-    j->tables = malloc(seqs * sizeof *j->tables);
-    for (int32_t i = 0; i < b->n_seqs; i++) {
-        size_t n = n_pages_of(b, i);
-        int32_t *table = malloc(n * size);
-        memcpy(table, b->page_tables[i], n * size);
-        j->tables[i] = table;
-    }
-    j->batch.page_tables = j->tables;
+    j->batch.page_tables = j->tables = copy_tables(b, b->page_tables);
+    j->batch.window_tables = j->window_tables = copy_tables(b, b->window_tables);
     j->batch.logits = malloc(logits * m->n_vocab * sizeof(float) + 1);
     j->batch.stats = malloc(logits * sizeof *b->stats + 1);
     j->batch.hidden = malloc((size_t)b->n_hidden * m->n_embd * sizeof(float) + 1);
@@ -112,15 +119,21 @@ static void take_in(struct backend_model *m, struct job *j, const struct backend
 }
 
 /* Nobody reads it any more. */
+static void free_tables(const struct job *j, const int32_t **tables)
+{
+    for (int32_t i = 0; tables != NULL && i < j->batch.n_seqs; i++) {
+        free((void *)(uintptr_t)tables[i]);
+    }
+    free(tables);
+}
+
 static void wipe(struct job *j)
 {
     for (int i = 0; i < j->n_blocks; i++) {
         memset(j->blocks[i], POISON, j->bytes[i]);
     }
-    for (int32_t i = 0; i < j->batch.n_seqs; i++) {
-        free((void *)(uintptr_t)j->tables[i]);
-    }
-    free(j->tables);
+    free_tables(j, j->tables);
+    free_tables(j, j->window_tables);
 }
 
 /* The k best of a row, by insertion. */
@@ -240,13 +253,13 @@ static bool is_idle(const struct backend_model *m, struct err_info *info)
            err_set(info, ERR_INTERNAL, NULL, "a page or state is asked for while a batch is computed") == ERR_OK;
 }
 
-static enum err remote_page_read(struct backend_model *m, int32_t page, enum backend_form form, void *out,
+static enum err remote_page_read(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
                                  struct err_info *info)
 {
     return is_idle(m, info) ? m->inner->page_read(m->model, page, form, out, info) : ERR_INTERNAL;
 }
 
-static enum err remote_page_write(struct backend_model *m, int32_t page, enum backend_form form, const void *bytes,
+static enum err remote_page_write(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
                                   struct err_info *info)
 {
     return is_idle(m, info) ? m->inner->page_write(m->model, page, form, bytes, info) : ERR_INTERNAL;

@@ -42,12 +42,15 @@ struct rig rig_open(struct rig_limits l)
     l.max_seqs = l.max_seqs != 0 ? l.max_seqs : 16;
     l.n_kept_states = l.n_kept_states != 0 ? l.n_kept_states : 16;
     l.max_logits = l.max_logits != 0 ? l.max_logits : l.max_seqs + 4;
-    struct rig r = {.model = fake_backend_new(l.n_pages, l.max_rows, l.max_logits), .failures = &failures};
+    struct rig r = {.model = fake_backend_new(l.n_pages, l.max_rows, l.max_logits), .failures = &failures, .n_ctx = l.n_ctx};
     struct sched_config cfg = {.backend = &fake_backend,
                                .model = r.model,
                                .n_vocab = FAKE_VOCAB,
                                .n_ctx = l.n_ctx,
                                .n_pages = l.n_pages,
+                               .window = l.window,
+                               .n_windows = l.n_windows,
+                               .local_window = l.local_window,
                                .max_rows = l.max_rows,
                                .max_logits = l.max_logits,
                                .max_seqs = l.max_seqs,
@@ -56,6 +59,8 @@ struct rig rig_open(struct rig_limits l)
                                .stall_ns = l.stall_ns,
                                .draft_max = l.draft_max,
                                .has_spare_cpu = l.has_spare_cpu,
+                               .disk = l.disk,
+                               .disk_wait_ns = l.disk_wait_ns,
                                .n_embd = FAKE_EMBD,
                                .is_bidirectional = l.is_bidirectional,
                                .n_states = l.is_recurrent ? l.max_seqs + l.n_kept_states : 0,
@@ -63,6 +68,12 @@ struct rig rig_open(struct rig_limits l)
                                .now_ns = fake_backend_now_ns,
                                .failed_arg = &failures};
     fake_backend_remember(l.n_remembered);
+    if (r.model != NULL) {
+        r.model->window = l.window;
+    }
+    if (r.model != NULL && l.n_windows != 0) {
+        ck_assert(fake_backend_add_windows(r.model, l.n_windows, l.local_window));
+    }
     if (r.model != NULL && l.is_recurrent) {
         r.model->n_states = cfg.n_states;
     }
@@ -89,7 +100,7 @@ void rig_wait_idle(struct rig *r)
 {
     uint64_t until = clock_now_ns() + 20000000000ull;
     struct sched_stats st = rig_stats(r);
-    while (st.n_running != 0 || st.n_waiting != 0 || st.pages_held != 0 || st.states_held != 0) {
+    while (st.n_running != 0 || st.n_waiting != 0 || st.pages_held != 0 || st.windows_held != 0 || st.states_held != 0) {
         if (clock_now_ns() > until) {
             ck_abort_msg("not idle: %d running, %d waiting, %d pages and %d states held", (int)st.n_running,
                          (int)st.n_waiting, (int)st.pages_held, (int)st.states_held);
@@ -234,4 +245,16 @@ void rig_compare(const struct rig_output *got, const struct rig_output *expected
     if (got->n_prompt_events != expected->n_prompt_events) {
         ck_abort_msg("%s: %d prompt tokens told, expected %d", what, got->n_prompt_events, expected->n_prompt_events);
     }
+}
+
+int32_t rig_run(struct rig *r, const int32_t *tokens, int32_t n_tokens, int32_t max_tokens, struct rig_output *got)
+{
+    static struct rig_output expected;
+    struct sched_request q = rig_request(tokens, n_tokens, max_tokens);
+    struct sched_seq *seq = rig_submit(r, &q);
+    rig_collect(&seq, got);
+    rig_expect(&q, r->n_ctx, &expected);
+    rig_compare(got, &expected, "alone");
+    rig_wait_idle(r);
+    return got->usage.cached_tokens;
 }

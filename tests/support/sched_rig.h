@@ -12,6 +12,7 @@ struct rig {
     struct backend_model *remote; /* around it; NULL without */
     struct sched *sched;
     struct rig_failures *failures;
+    int32_t n_ctx;
 };
 
 /* Batches that sched_config.failed was told of. */
@@ -25,10 +26,14 @@ struct rig_limits {
     int32_t n_pages, n_ctx, max_rows, max_logits, max_seqs, queue_max;
     int32_t draft_max, n_remembered; /* 0: no drafts; fake_backend_remember */
     uint64_t queue_max_tokens, stall_ns;
+    int32_t window; /* 0 = none */
+    int32_t n_windows, local_window; /* window pages, whose files are twice as long; 0 = none */
     bool is_bidirectional;
     bool is_recurrent;     /* FAKE_MAX_SLOTS states at most */
     int32_t n_kept_states; /* beside those of max_seqs; 0 = 16 */
     bool has_spare_cpu;
+    struct kv_disk *disk; /* of FAKE_PAGE_BYTES and FAKE_STATE_BYTES */
+    uint64_t disk_wait_ns;
 };
 
 /* From now on rigs have the fake back end behind the remote one (remote_backend.h): a fixture of test cases. */
@@ -76,5 +81,8 @@ void rig_expect(const struct sched_request *q, int32_t n_ctx, struct rig_output 
 
 /* Fails the test when the two differ in tokens, bits of log-probabilities, finish or error. */
 void rig_compare(const struct rig_output *got, const struct rig_output *expected, const char *what);
+
+/* Runs a greedy request to its end, alone, and fails the test unless it gives what it should. Its prompt tokens that were not computed. */
+int32_t rig_run(struct rig *r, const int32_t *tokens, int32_t n_tokens, int32_t max_tokens, struct rig_output *got);
 
 #endif

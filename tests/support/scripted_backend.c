@@ -171,21 +171,23 @@ static enum err wait_scripted(struct backend_model *m, struct err_info *info)
     return ERR_OK;
 }
 
-static enum err read_page(struct backend_model *m, int32_t page, enum backend_form form, void *out,
+static enum err read_page(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
                           struct err_info *info)
 {
     TRY(real->page_read(m, page, form, out, info));
-    memcpy(out, page_ids + (size_t)page * KV_PAGE_TOKENS, KV_PAGE_TOKENS * sizeof *page_ids);
+    memcpy(out, page_ids + (size_t)page.page * KV_PAGE_TOKENS, KV_PAGE_TOKENS * sizeof *page_ids);
     return ERR_OK;
 }
 
-static enum err write_page(struct backend_model *m, int32_t page, enum backend_form form, const void *bytes,
+static enum err write_page(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
                            struct err_info *info)
 {
     (void)m;
     (void)form;
     (void)info;
-    memcpy(page_ids + (size_t)page * KV_PAGE_TOKENS, bytes, KV_PAGE_TOKENS * sizeof *page_ids);
+    if (page.page != BACKEND_NO_PAGE) {
+        memcpy(page_ids + (size_t)page.page * KV_PAGE_TOKENS, bytes, KV_PAGE_TOKENS * sizeof *page_ids);
+    }
     return ERR_OK;
 }
 

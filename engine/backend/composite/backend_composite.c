@@ -240,10 +240,10 @@ static enum err composite_wait(struct backend_model *m, struct err_info *info)
 /* Bytes of a page of a part. */
 static size_t page_bytes(const struct part *p, enum backend_form form)
 {
-    return form == BACKEND_OWN ? p->takes.page : backend_page_floats(p->plan) * sizeof(float);
+    return form == BACKEND_OWN ? p->takes.page + p->takes.window : backend_page_floats(p->plan) * sizeof(float);
 }
 
-static enum err composite_page_read(struct backend_model *m, int32_t page, enum backend_form form, void *out,
+static enum err composite_page_read(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
                                     struct err_info *info)
 {
     unsigned char *at = out;
@@ -253,7 +253,7 @@ static enum err composite_page_read(struct backend_model *m, int32_t page, enum 
     return ERR_OK;
 }
 
-static enum err composite_page_write(struct backend_model *m, int32_t page, enum backend_form form, const void *bytes,
+static enum err composite_page_write(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
                                      struct err_info *info)
 {
     const unsigned char *at = bytes;

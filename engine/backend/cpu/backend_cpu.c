@@ -117,12 +117,15 @@ static enum err lay_out_kv(struct backend_model *m, struct err_info *info)
         }
         kv->heads = heads;
         kv->layout = kv_layout_for(m->k_type, m->v_type, (int)heads.head_dim, (int)heads.latent_dim);
-        kv->at = m->bytes.page * (size_t)m->cfg.n_pages; /* holds if pool_bytes does */
-        kv->head_bytes = (size_t)kv->layout.bytes * (size_t)m->cfg.n_pages;
-        m->bytes.page += (size_t)kv->layout.bytes * heads.n_kv_heads;
+        kv->is_local = backend_is_local(m->plan, &m->cfg, i);
+        kv->n_pages = backend_n_pages(&m->cfg, kv->is_local);
+        kv->at = m->recurrent_at; /* holds if pool_bytes does */
+        kv->head_bytes = (size_t)kv->layout.bytes * (size_t)kv->n_pages;
+        *backend_page_bytes(&m->bytes, kv->is_local) += (size_t)kv->layout.bytes * heads.n_kv_heads;
+        m->recurrent_at += kv->head_bytes * heads.n_kv_heads;
     }
     m->bytes.state = (size_t)m->plan->recurrent_floats * sizeof(float);
-    return backend_pool_bytes(&m->bytes, m->cfg.n_pages, m->cfg.n_states, &m->pool_bytes, info);
+    return backend_pool_bytes(&m->bytes, &m->cfg, &m->pool_bytes, info);
 }
 
 static enum err allocate(struct backend_model *m, struct err_info *info)
@@ -133,9 +136,9 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
         return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu bytes of activations and %zu bytes of KV cache",
                        m->bytes.activations, m->pool_bytes);
     }
-    m->recurrent = (float *)(void *)(m->kv + m->bytes.page * (size_t)m->cfg.n_pages);
+    m->recurrent = (float *)(void *)(m->kv + m->recurrent_at);
     lay_out_scratch(m);
-    return ERR_OK;
+    return cpu_kv_ahead_open(m, info);
 }
 
 static void cpu_close(struct backend_model **model)
@@ -149,6 +152,7 @@ static void cpu_close(struct backend_model **model)
     mem_unmap(m->kv, m->pool_bytes, MEM_KV);
     mem_unmap(m->scratch_memory, m->bytes.activations, MEM_SCRATCH);
     mem_free(m->scratch);
+    mem_free(m->sides);
     mem_free(m->kvs);
     mem_free(m->steps);
     mem_free(m->tasks);
@@ -260,6 +264,7 @@ static enum err cpu_begin(struct backend_model *m, const struct backend_batch *b
     }
     pool_pin_owner(m->pool);
     m->reduced = ERR_OK;
+    cpu_kv_ahead(m, batch);
     cpu_exec_run(m, batch);
     return m->reduced == ERR_OK ? ERR_OK : backend_reduce_failed(m->reduced, info);
 }
@@ -315,14 +320,26 @@ static float *move_floats(struct backend_model *m, int32_t i, int32_t page, floa
     return at;
 }
 
-static void move_page(struct backend_model *m, int32_t page, enum backend_form form, void *at, bool writes)
+/* Behind what a layer has in a page. */
+static void *skip_layer(const struct backend_model *m, int32_t i, enum backend_form form, unsigned char *at)
+{
+    const struct cpu_kv *kv = &m->kvs[i];
+    size_t n = kv->heads.layer == i ? kv->heads.n_kv_heads : 0, d = (size_t)kv->layout.d;
+    size_t floats = KV_PAGE_TOKENS * (kv->layout.is_latent ? d : 2 * d);
+    return at + n * (form == BACKEND_OWN ? kv->layout.bytes : floats * sizeof(float));
+}
+
+static void move_page(struct backend_model *m, struct backend_page page, enum backend_form form, void *at, bool writes)
 {
     for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
-        at = form == BACKEND_OWN ? (void *)move_layer(m, i, page, at, writes) : move_floats(m, i, page, at, writes);
+        int32_t id = backend_page_id(page, m->kvs[i].is_local);
+        at = id == BACKEND_NO_PAGE    ? skip_layer(m, i, form, at)
+             : form == BACKEND_OWN    ? (void *)move_layer(m, i, id, at, writes)
+                                      : move_floats(m, i, id, at, writes);
     }
 }
 
-static enum err cpu_page_read(struct backend_model *m, int32_t page, enum backend_form form, void *out,
+static enum err cpu_page_read(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
                               struct err_info *info)
 {
     (void)info;
@@ -330,7 +347,7 @@ static enum err cpu_page_read(struct backend_model *m, int32_t page, enum backen
     return ERR_OK;
 }
 
-static enum err cpu_page_write(struct backend_model *m, int32_t page, enum backend_form form, const void *bytes,
+static enum err cpu_page_write(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
                                struct err_info *info)
 {
     (void)info;

@@ -199,7 +199,7 @@ static void run_task(const struct backend_model *m, const struct backend_batch *
         .kv = kv->layout,
         .keys = cpu_keys(m, s->layer, kv_head, 0),
         .values = cpu_values(m, s->layer, kv_head, 0),
-        .pages = batch->page_tables[batch->seq[b->row]],
+        .pages = backend_table(batch, kv->is_local, batch->seq[b->row]),
         .window = s->attention.window,
         .scale = s->scale,
         .softcap = s->attention.softcap,

@@ -199,7 +199,7 @@ static void finish_query(const struct cpu_run *e, float *head, int32_t row)
 static void store_kv(const struct cpu_run *e, int32_t row, uint32_t kv_head, const float *k, const float *v)
 {
     int32_t layer = e->step->step.layer, pos = e->batch->pos[row];
-    int32_t page = e->batch->page_tables[e->batch->seq[row]][pos / KV_PAGE_TOKENS];
+    int32_t page = backend_table(e->batch, e->m->kvs[layer].is_local, e->batch->seq[row])[pos / KV_PAGE_TOKENS];
     e->m->kern.kv_store(&e->m->kvs[layer].layout, k, v, pos % KV_PAGE_TOKENS, cpu_keys(e->m, layer, kv_head, page),
                         cpu_values(e->m, layer, kv_head, page));
 }

@@ -104,6 +104,8 @@ struct cpu_kv {
     struct plan_kv heads;
     struct kv_layout layout;
     size_t at, head_bytes; /* of the first head, in the whole cache; of a head */
+    int32_t n_pages;
+    bool is_local; /* they are window pages */
 };
 
 struct backend_model {
@@ -122,7 +124,9 @@ struct backend_model {
     int n_steps;
     struct cpu_kv *kvs; /* [L]; layers that share one have the same */
     unsigned char *kv;
-    size_t pool_bytes;            /* of kv: all pages, and recurrent states behind them */
+    struct cpu_kv_side *sides; /* [n_sides] of kv (cpu_kv_ahead.c) */
+    int32_t n_sides, kv_highest[2]; /* page, and window page, that was used; -1 = none */
+    size_t pool_bytes, recurrent_at; /* of kv: all pages, and recurrent states behind them from there on */
     float *recurrent;             /* [state][plan->recurrent_floats] */
     float *bufs[CPU_MAX_BUFS];    /* [max_rows][stride], or fewer rows (cpu_buf_use) */
     size_t strides[CPU_MAX_BUFS]; /* floats, multiples of 16 */
@@ -211,9 +215,14 @@ static inline unsigned char *cpu_values(const struct backend_model *m, int32_t l
     if (l->is_latent) {
         return cpu_keys(m, layer, kv_head, page);
     }
-    size_t all_keys = (size_t)m->cfg.n_pages * l->k.bytes;
+    size_t all_keys = (size_t)m->kvs[layer].n_pages * l->k.bytes;
     return cpu_keys(m, layer, kv_head, 0) + all_keys + (size_t)page * l->v.bytes;
 }
+
+/* Asks the kernel for memory of the KV cache before it is used, a little each time (cpu_kv_ahead.c). open: when m->kv is there;
+ * ERR_NOMEM. ahead: before a batch is computed, from one thread. */
+MUST_CHECK enum err cpu_kv_ahead_open(struct backend_model *m, struct err_info *info);
+void cpu_kv_ahead(struct backend_model *m, const struct backend_batch *batch);
 
 /* Takes the memory of attention (cpu_attention.c). */
 void cpu_attention_lay_out(struct backend_model *m, size_t *at);

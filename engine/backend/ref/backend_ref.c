@@ -278,18 +278,21 @@ static enum err ref_wait(struct backend_model *m, struct err_info *info)
 }
 
 /* Its own form is that of floats. */
-static void move_page(struct backend_model *m, int32_t page, float *at, bool writes)
+static void move_page(struct backend_model *m, struct backend_page page, float *at, bool writes)
 {
     for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
         const struct ref_kv *kv = &m->kvs[i];
         size_t n = kv->heads.layer == i ? KV_PAGE_TOKENS * kv->slot_floats : 0;
-        float *floats = m->kv + kv->at + (size_t)page * n;
-        memcpy(writes ? floats : at, writes ? at : floats, n * sizeof *floats);
+        int32_t id = backend_page_id(page, kv->is_local);
+        if (id != BACKEND_NO_PAGE) {
+            float *floats = m->kv + kv->at + (size_t)id * n;
+            memcpy(writes ? floats : at, writes ? at : floats, n * sizeof *floats);
+        }
         at += n;
     }
 }
 
-static enum err ref_page_read(struct backend_model *m, int32_t page, enum backend_form form, void *out,
+static enum err ref_page_read(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
                               struct err_info *info)
 {
     (void)form;
@@ -298,7 +301,7 @@ static enum err ref_page_read(struct backend_model *m, int32_t page, enum backen
     return ERR_OK;
 }
 
-static enum err ref_page_write(struct backend_model *m, int32_t page, enum backend_form form, const void *bytes,
+static enum err ref_page_write(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
                                struct err_info *info)
 {
     (void)form;
@@ -357,9 +360,10 @@ static void lay_out_kv(struct backend_model *m)
             continue;
         }
         size_t slot = (size_t)(kv.latent_dim != 0 ? 1 : 2 * kv.n_kv_heads) * kv.head_dim;
-        size_t at = m->bytes.page / sizeof(float) * (size_t)m->cfg.n_pages; /* holds if pool_bytes does */
-        m->kvs[i] = (struct ref_kv){.heads = kv, .at = at, .slot_floats = slot};
-        m->bytes.page += slot * KV_PAGE_TOKENS * sizeof(float);
+        bool is_local = backend_is_local(m->plan, &m->cfg, i);
+        m->kvs[i] = (struct ref_kv){.heads = kv, .at = m->recurrent_at, .slot_floats = slot, .is_local = is_local};
+        *backend_page_bytes(&m->bytes, is_local) += slot * KV_PAGE_TOKENS * sizeof(float);
+        m->recurrent_at += slot * KV_PAGE_TOKENS * (size_t)backend_n_pages(&m->cfg, is_local); /* holds if pool_bytes does */
     }
 }
 
@@ -407,7 +411,7 @@ static enum err lay_out(struct backend_model *m, struct err_info *info)
     }
     m->scratch_floats = 4 * m->widest;
     m->bytes.activations += m->scratch_floats * (size_t)m->cfg.n_threads * sizeof(float);
-    return backend_pool_bytes(&m->bytes, m->cfg.n_pages, m->cfg.n_states, &m->pool_bytes, info);
+    return backend_pool_bytes(&m->bytes, &m->cfg, &m->pool_bytes, info);
 }
 
 static enum err allocate(struct backend_model *m, struct err_info *info)
@@ -415,7 +419,7 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
     const struct plan *p = m->plan;
     m->kv = mem_map(m->pool_bytes, MEM_KV);
     bool ok = m->kv != NULL || m->pool_bytes == 0;
-    m->recurrent = ok ? m->kv + m->bytes.page / sizeof(float) * (size_t)m->cfg.n_pages : NULL;
+    m->recurrent = ok ? m->kv + m->recurrent_at : NULL;
     for (int32_t i = 0; i < p->n_bufs && ok; i++) {
         m->bufs[i] = mem_zalloc_array((size_t)m->cfg.max_rows * p->bufs[i].width, sizeof(float), MEM_SCRATCH);
         ok = m->bufs[i] != NULL;

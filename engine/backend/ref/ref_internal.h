@@ -10,6 +10,7 @@
  */
 struct ref_kv {
     struct plan_kv heads;
+    bool is_local; /* its pages are window pages */
     size_t at, slot_floats;
 };
 
@@ -21,7 +22,7 @@ struct backend_model {
     float **vectors;    /* [n_weights] of F32 weights of one row, NULL for others */
     struct backend_bytes bytes;
     float *kv;
-    size_t pool_bytes;          /* of kv: all pages, and recurrent states behind them */
+    size_t pool_bytes, recurrent_at; /* of kv: all pages, and recurrent states behind them, from that float on */
     float *recurrent;           /* [state][plan->recurrent_floats] */
     float *bufs[PLAN_MAX_BUFS]; /* [max_rows][width] */
     float *scratch;             /* [thread][widest input] dequantised row, then [thread][scratch of attention] */
@@ -62,7 +63,7 @@ static inline const struct plan_kv *ref_heads(const struct ref_run *r) { return 
 static inline float *ref_kv_at(const struct ref_run *r, int32_t seq, int32_t pos)
 {
     const struct ref_kv *kv = &r->m->kvs[r->step->layer];
-    int32_t page = r->batch->page_tables[seq][pos / KV_PAGE_TOKENS];
+    int32_t page = backend_table(r->batch, kv->is_local, seq)[pos / KV_PAGE_TOKENS];
     size_t slot = (size_t)page * KV_PAGE_TOKENS + (size_t)(pos % KV_PAGE_TOKENS);
     return r->m->kv + kv->at + slot * kv->slot_floats;
 }

@@ -52,6 +52,8 @@ static struct plan *open_plan(const char *name, struct gguf **g)
     return p;
 }
 
+static int32_t n_windows; /* window pages of what is opened */
+
 /* Opens, which takes what measure said. */
 static struct subject open_subject(const struct backend *b, const struct plan *p, const char *type)
 {
@@ -61,6 +63,7 @@ static struct subject open_subject(const struct backend *b, const struct plan *p
                                  .high_precision = true,
                                  .n_threads = 2,
                                  .n_pages = N_PAGES,
+                                 .n_windows = n_windows,
                                  .n_states = N_STATES,
                                  .max_rows = MAX_ROWS,
                                  .max_logits = MAX_ROWS,
@@ -72,7 +75,7 @@ static struct subject open_subject(const struct backend *b, const struct plan *p
     ck_assert_msg(b->measure(p, &cfg, &measure, &info) == ERR_OK, "%s", info.text);
     ck_assert_uint_eq(mem_live(), live);
     s.takes = backend_bytes_all(&measure);
-    ck_assert_int_eq(backend_pool_bytes(&s.takes, N_PAGES, N_STATES, &pool, &info), ERR_OK);
+    ck_assert_int_eq(backend_pool_bytes(&s.takes, &cfg, &pool, &info), ERR_OK);
     for (int i = 0; i < MEM_PURPOSE_COUNT; i++) {
         before[i] = mem_live_of((enum mem_purpose)i);
     }
@@ -149,10 +152,10 @@ static void move(const struct plan *plan, enum backend_form form, const struct s
     ck_assert(form != BACKEND_OWN || from->takes.page == to->takes.page);
     ck_assert_uint_eq(from->takes.state, to->takes.state);
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(from->backend->page_read(from->m, pages[i], form, bytes, &info), ERR_OK);
-        ck_assert_int_eq(from->backend->page_read(from->m, pages[i], form, again, &info), ERR_OK);
+        ck_assert_int_eq(from->backend->page_read(from->m, (struct backend_page){.page = pages[i]}, form, bytes, &info), ERR_OK);
+        ck_assert_int_eq(from->backend->page_read(from->m, (struct backend_page){.page = pages[i]}, form, again, &info), ERR_OK);
         ck_assert(memcmp(bytes, again, n) == 0);
-        ck_assert_int_eq(to->backend->page_write(to->m, to_pages[i], form, bytes, &info), ERR_OK);
+        ck_assert_int_eq(to->backend->page_write(to->m, (struct backend_page){.page = to_pages[i]}, form, bytes, &info), ERR_OK);
         ck_assert(memcmp(bytes, again, n) == 0);
     }
     if (from->takes.state != 0) {
@@ -223,6 +226,168 @@ START_TEST(what_was_read_goes_on_elsewhere)
     check_moved(p, BACKEND_OWN, composite_of(cpu), NULL, composite_of(cpu), NULL, 0, models[_i]);
     check_moved(p, BACKEND_FLOATS, composite_of(cpu), NULL, ref, NULL, across[KV_TYPE_I16], models[_i]);
     check_moved(p, BACKEND_FLOATS, ref, NULL, composite_of(cpu), NULL, across[KV_TYPE_I16], models[_i]);
+    plan_free(&p);
+    gguf_close(&g);
+}
+END_TEST
+
+/* --- pages that change hands -------------------------------------------------------------------------------------- */
+
+/* Every page and state holds what is no number in any type, as if another had left it. */
+static void poison(const struct subject *s)
+{
+    struct err_info info = {0};
+    size_t n = MAX_OF(s->takes.page, s->takes.state) + 1;
+    void *bytes = malloc(n);
+    memset(bytes, 0xFF, n);
+    for (int32_t i = 0; i < N_PAGES; i++) {
+        ck_assert_int_eq(s->backend->page_write(s->m, (struct backend_page){.page = i}, BACKEND_OWN, bytes, &info), ERR_OK);
+    }
+    for (int32_t i = 0; i < N_STATES && s->takes.state != 0; i++) {
+        ck_assert_int_eq(s->backend->state_write(s->m, i, bytes, &info), ERR_OK);
+    }
+    free(bytes);
+}
+
+/* What lay in pages and states before is nowhere in what a sequence gives that gets them: neither in the rows of its
+ * prompt nor behind it, where the last page is half full. */
+static void check_poisoned(const struct plan *plan, const struct backend *b, const char *type, const char *what)
+{
+    static struct piece wanted[2], got;
+    const int32_t pages[] = {3, 1};
+    struct subject clean = open_subject(b, plan, type), other = open_subject(b, plan, type);
+    poison(&other);
+    for (int i = 0; i < 2; i++) {
+        fill(&wanted[i], &clean, pages, 1, i * N_FIRST, i == 0 ? N_FIRST : N_MORE);
+        compute(&clean, &wanted[i]);
+        fill(&got, &other, pages, 1, i * N_FIRST, i == 0 ? N_FIRST : N_MORE);
+        compute(&other, &got);
+        expect_same(&clean, &got, &wanted[i], what);
+    }
+    b->close(&clean.m);
+    b->close(&other.m);
+}
+
+START_TEST(what_another_left_is_never_read)
+{
+    struct gguf *g;
+    struct plan *p = open_plan(models[_i], &g);
+    check_poisoned(p, &backend_ref, NULL, models[_i]);
+    for (int i = 0; i < KV_TYPE_COUNT; i++) {
+        if (p->latent_dim == 0 || kv_type_is_float((enum kv_type)i)) {
+            check_poisoned(p, &backend_cpu, kv_type_name(i), models[_i]);
+        }
+    }
+    plan_free(&p);
+    gguf_close(&g);
+}
+END_TEST
+
+/* --- window pages ------------------------------------------------------------------------------------------------- */
+
+enum { N_RING = 4, N_LONG = N_PAGES * KV_PAGE_TOKENS }; /* a batch and the window of any of these models */
+static const char *const mixed[] = {"gemma3-window.gguf", "gemma3n-sparse.gguf", "gpt-oss-sinks.gguf", "gemma4-per-layer.gguf"};
+static const int32_t long_table[N_PAGES] = {4, 0, 5, 2, 1, 3};
+
+/* Rows [from, from + n), with window pages out of a ring that begins with page `first`: those in front of the window are written over. */
+static void compute_windows(const struct subject *s, struct piece *p, int from, int n, int32_t first)
+{
+    int32_t windows[N_PAGES];
+    const int32_t *table = windows;
+    for (int32_t i = 0; i < N_PAGES; i++) {
+        windows[i] = (i + first) % N_RING;
+    }
+    fill(p, s, long_table, 1, from, n);
+    p->batch.window_tables = &table;
+    compute(s, p);
+}
+
+/* One half of page `from`, and of window page `from_window`, after the other. */
+static void move_halves(const struct plan *plan, const struct subject *s, enum backend_form form, struct backend_page from,
+                        const struct subject *to, struct backend_page at)
+{
+    struct err_info info = {0};
+    size_t n = form == BACKEND_OWN ? s->takes.page + s->takes.window : backend_page_floats(plan) * sizeof(float);
+    unsigned char *whole = calloc(n, 1), *halves = calloc(n, 1);
+    const struct backend_page read[] = {{from.page, BACKEND_NO_PAGE}, {BACKEND_NO_PAGE, from.window}, from};
+    const struct backend_page write[] = {{BACKEND_NO_PAGE, at.window}, {at.page, BACKEND_NO_PAGE}};
+    for (int i = 0; i < 3; i++) {
+        ck_assert_int_eq(s->backend->page_read(s->m, read[i], form, i < 2 ? halves : whole, &info), ERR_OK);
+        ck_assert_int_eq(memcmp(halves, whole, n) == 0, i == 2);
+    }
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(to->backend->page_write(to->m, write[i], form, whole, &info), ERR_OK);
+    }
+    free(whole);
+    free(halves);
+}
+
+/* Both parts of a page are, together, what a page without window pages is: a snapshot does not tell. */
+static void expect_same_page(const struct subject *plain, int32_t page, const struct subject *local, int32_t window)
+{
+    struct err_info info = {0};
+    void *one = malloc(plain->takes.page), *two = malloc(plain->takes.page);
+    ck_assert_int_eq(plain->backend->page_read(plain->m, (struct backend_page){.page = page}, BACKEND_OWN, one, &info), ERR_OK);
+    ck_assert_int_eq(local->backend->page_read(local->m, (struct backend_page){page, window}, BACKEND_OWN, two, &info), ERR_OK);
+    ck_assert(memcmp(one, two, plain->takes.page) == 0);
+    free(one);
+    free(two);
+}
+
+static void check_windows(const struct plan *plan, const struct backend *b, const char *type, const char *what)
+{
+    static struct piece wanted, got;
+    n_windows = 0;
+    struct subject plain = open_subject(b, plan, type);
+    n_windows = N_RING;
+    struct subject local = open_subject(b, plan, type), other = open_subject(b, plan, type);
+    ck_assert(local.takes.page != 0 && local.takes.window != 0 && plain.takes.window == 0);
+    ck_assert_uint_eq(local.takes.page + local.takes.window, plain.takes.page);
+    for (int from = 0, n; from < N_LONG - N_MORE; from += n) {
+        n = MIN_OF((int)MAX_ROWS, N_LONG - N_MORE - from);
+        fill(&wanted, &plain, long_table, 1, from, n);
+        compute(&plain, &wanted);
+        compute_windows(&local, &got, from, n, 1);
+        expect_same(&plain, &got, &wanted, what);
+    }
+    for (int32_t i = 0; i < N_PAGES; i++) { /* those in front of the window have none of theirs any more */
+        int32_t window = i >= N_PAGES - N_RING ? (i + 1) % N_RING : BACKEND_NO_PAGE;
+        int32_t to = i >= N_PAGES - N_RING ? (i + 2) % N_RING : BACKEND_NO_PAGE;
+        if (window != BACKEND_NO_PAGE) {
+            if (i < N_PAGES - 1) { /* that one is not full */
+                expect_same_page(&plain, long_table[i], &local, window);
+            }
+            move_halves(plan, &local, BACKEND_OWN, (struct backend_page){long_table[i], window}, &other,
+                        (struct backend_page){long_table[i], to});
+        } else {
+            struct err_info info = {0};
+            void *bytes = calloc(plain.takes.page, 1);
+            const struct backend_page half = {long_table[i], BACKEND_NO_PAGE};
+            ck_assert_int_eq(local.backend->page_read(local.m, half, BACKEND_OWN, bytes, &info), ERR_OK);
+            ck_assert_int_eq(other.backend->page_write(other.m, half, BACKEND_OWN, bytes, &info), ERR_OK);
+            free(bytes);
+        }
+    }
+    fill(&wanted, &plain, long_table, 1, N_LONG - N_MORE, N_MORE);
+    compute(&plain, &wanted);
+    compute_windows(&other, &got, N_LONG - N_MORE, N_MORE, 2);
+    expect_same(&plain, &got, &wanted, what);
+    move_halves(plan, &local, BACKEND_FLOATS, (struct backend_page){3, 1}, &other, (struct backend_page){3, 2});
+    b->close(&plain.m);
+    b->close(&local.m);
+    b->close(&other.m);
+}
+
+START_TEST(a_local_layer_has_the_pages_of_its_window_alone)
+{
+    struct gguf *g;
+    struct plan *p = open_plan(mixed[_i], &g);
+    check_windows(p, &backend_ref, NULL, mixed[_i]);
+    check_windows(p, &backend_cpu, NULL, mixed[_i]);
+    check_windows(p, &backend_cpu, "q8_0", mixed[_i]);
+    check_windows(p, remote_backend_of(&backend_cpu), NULL, mixed[_i]);
+    check_windows(p, composite_of(&backend_cpu), NULL, mixed[_i]); /* a part may have window pages alone */
+    n_windows = 0;
     plan_free(&p);
     gguf_close(&g);
 }
@@ -330,6 +495,8 @@ Suite *backends_suite(void)
     Suite *s = suite_create("backends");
     TCase *t = tcase_create("backends");
     tcase_add_loop_test(t, what_was_read_goes_on_elsewhere, 0, (int)ARRAY_LEN(models));
+    tcase_add_loop_test(t, what_another_left_is_never_read, 0, (int)ARRAY_LEN(models));
+    tcase_add_loop_test(t, a_local_layer_has_the_pages_of_its_window_alone, 0, (int)ARRAY_LEN(mixed));
     tcase_add_loop_test(t, batches_begun_beside_each_other_share_nothing, 0, (int)ARRAY_LEN(models));
     tcase_add_test(t, a_type_of_keys_that_a_back_end_lacks_is_refused);
     tcase_add_test(t, there_is_a_table);

@@ -310,6 +310,53 @@ START_TEST(a_path_has_a_last_part)
 }
 END_TEST
 
+static bool count_entry(void *arg, const struct io_entry *e)
+{
+    int *n = arg;
+    ck_assert_uint_eq(e->bytes, 4);
+    return ++*n < 3;
+}
+
+START_TEST(files_of_a_folder_are_walked_read_touched_and_removed)
+{
+    struct err_info info = {0};
+    char data[5] = "", private[4096];
+    int n = 0;
+    snprintf(private, sizeof private, "%s", folder_file("private"));
+    ck_assert_int_eq(io_private_folder(private, &info), ERR_OK);
+    ck_assert_int_eq(io_private_folder(private, &info), ERR_OK);
+    for (int i = 0; i < 4; i++) {
+        char name[] = "private/0";
+        name[8] = (char)('0' + i);
+        folder_write(name, "data", 4);
+        ck_assert_int_eq(io_walk_folder(private, count_entry, &n, &info), ERR_OK);
+    }
+    ck_assert_int_eq(n, 1 + 2 + 1 + 1); /* three ended it, and so did each behind that */
+    const char *file = folder_file("private/0");
+    ck_assert_int_eq(io_read_exact(file, data, 4, &info), ERR_OK);
+    ck_assert_str_eq(data, "data");
+    ck_assert_int_eq(io_read_exact(file, data, 3, &info), ERR_FILE);
+    ck_assert_int_eq(io_read_exact(file, data, 5, &info), ERR_FILE);
+    ck_assert_int_eq(io_read_exact(private, data, 4, &info), ERR_FILE);
+    ck_assert_int_eq(io_read_exact(folder_file("private/none"), data, 4, &info), ERR_NONE);
+    ck_assert_int_eq(symlink(file, folder_file("private/link")), 0);
+    ck_assert_int_eq(io_read_exact(folder_file("private/link"), data, 4, &info), ERR_FILE);
+    ck_assert_int_eq(io_set_mtime(file, 1234567890123456789), ERR_OK);
+    struct io_map map;
+    ck_assert_int_eq(io_map_open(file, &map, &info), ERR_OK);
+    ck_assert_int_eq(map.mtime_ns, 1234567890123456789);
+    io_map_close(&map);
+    ck_assert_int_eq(io_remove(file), ERR_OK);
+    ck_assert_int_eq(io_remove(file), ERR_OK); /* it is not there */
+    ck_assert_int_eq(io_set_mtime(file, 1), ERR_IO);
+    ck_assert_int_eq(io_walk_folder(folder_file("none"), count_entry, &n, &info), ERR_FILE);
+    ck_assert_int_eq(chmod(private, 0701), 0);
+    ck_assert_int_eq(io_private_folder(private, &info), ERR_FILE);
+    ck_assert_int_eq(io_private_folder(folder_file("private/1"), &info), ERR_FILE);
+    folder_remove();
+}
+END_TEST
+
 Suite *io_suite(void)
 {
     Suite *s = suite_create("io");
@@ -320,6 +367,7 @@ Suite *io_suite(void)
     tcase_add_test(c, what_is_no_regular_file_is_refused_without_waiting);
     tcase_add_test(c, every_call_may_fail);
     tcase_add_test(c, a_path_has_a_last_part);
+    tcase_add_test(c, files_of_a_folder_are_walked_read_touched_and_removed);
     suite_add_tcase(s, c);
     TCase *w = tcase_create("replace");
     tcase_add_checked_fixture(w, setup_tmp, teardown_tmp);

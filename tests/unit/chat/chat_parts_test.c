@@ -201,6 +201,34 @@ START_TEST(calls_that_break_off_are_cut)
 }
 END_TEST
 
+/* Where calls are forced, what was cut before one has come out is neither a call nor text. */
+START_TEST(forced_calls_that_are_cut_leave_nothing)
+{
+    static const char *const cases[][3] = {
+        {"hermes", "<tool_c", ""},
+        {"hermes", "<tool_call>\n{\"na", ""},
+        {"hermes", "<tool_call>{\"name\":\"f\",\"argu", ""},
+        {"hermes", "<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":", "C:f|A:{\"a\":|X:"},
+        {"hermes", "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>\n<tool_call>{\"name\":", "C:f|A:{}|E:"},
+        {"hermes", "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>\n<tool", "C:f|A:{}|E:"},
+        {"hermes", "<think>so</think><tool_call>", "R:so"},
+        {"hermes", "<think>so </thi", "R:so </thi"},
+        {"mistral", "[TOOL_CALLS]f[AR", ""},
+        {"llama3", "{\"name\": \"f\", \"para", ""},
+        {"llama4", "[f", ""},
+        {"gemma4", "<|tool_call>call:", ""},
+        {"minimax-m2", "<minimax:tool_call>\n<invoke name=\"", ""},
+        {"gpt-oss", "<|channel|>commentary to=functions.f<|message|>", ""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct chat_split_config config = all;
+        config.format = chat_format_named(cases[i][0]);
+        config.is_forced = true;
+        expect(&config, cases[i][1], cases[i][2]);
+    }
+}
+END_TEST
+
 /* What has come out where ^ stands, byte by byte. */
 START_TEST(arguments_come_as_they_are_written)
 {
@@ -434,6 +462,7 @@ Suite *chat_parts_suite(void)
     tcase_add_test(t, keyed_calls_are_read);
     tcase_add_test(t, what_does_not_parse_is_text);
     tcase_add_test(t, calls_that_break_off_are_cut);
+    tcase_add_test(t, forced_calls_that_are_cut_leave_nothing);
     tcase_add_test(t, arguments_come_as_they_are_written);
     tcase_add_test(t, space_is_held_up_to_a_limit);
     tcase_add_test(t, any_text_is_the_same_however_cut);

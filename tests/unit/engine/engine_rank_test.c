@@ -189,7 +189,7 @@ START_TEST(a_model_does_what_it_is_for)
     ck_assert_int_eq(engine_embed(e, &id, 1, &(struct engine_embed_params){0}, &w, &info), ERR_UNSUPPORTED_ENDPOINT);
     ck_assert_ptr_nonnull(strstr(info.text, "/v1/rerank"));
     ck_assert_int_eq(engine_check_generates(e, &info), ERR_UNSUPPORTED_ENDPOINT);
-    engine_warm(e);
+    ck_assert_int_eq(engine_warm(e, &info), ERR_OK);
     engine_close(&e);
     e = open_engine((struct engine_config){.model_path = DIR "qwen3-yes.gguf", .pooling = "last"});
     ck_assert_int_eq(engine_check_embeds(e, &info), ERR_OK); /* the operator's word goes first */

@@ -56,12 +56,15 @@ START_TEST(warming_leaves_no_trace)
 {
     struct engine *cold = open_engine(&configs[_i]), *warm = open_engine(&configs[_i]);
     struct sched_stats before, after;
+    struct err_info info;
     engine_get_stats(warm, &before);
     size_t live = mem_live_of(MEM_REQUEST);
-    engine_warm(warm);
+    ck_assert_int_eq(engine_warm(warm, &info), ERR_OK);
     ck_assert_uint_eq(mem_live_of(MEM_REQUEST), live);
     engine_get_stats(warm, &after);
     after.last_step_age_ms = before.last_step_age_ms;
+    after.usual_step_ms = before.usual_step_ms; /* an estimate is what stays */
+    after.at = before.at;
     ck_assert_mem_eq(&before, &after, sizeof before);
     if (engine_model(warm)->generates) {
         int32_t expected[16], found[16];

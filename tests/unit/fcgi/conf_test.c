@@ -519,7 +519,8 @@ START_TEST(a_bad_file_is_refused_with_its_line)
         refuse("--config", config(bad[i].text), bad[i].says);
     }
     refuse("--config", folder_write("nul.conf", "threads = 5\n\0parallel = 0\n", 26), "NUL");
-    ck_assert_int_ne(load("--config", folder_file("absent.conf"), NULL), ERR_OK);
+    ck_assert_int_eq(load("--config", folder_file("absent.conf"), NULL), ERR_CONFIG);
+    ck_assert_msg(strstr(info.text, "/absent.conf: ") != NULL, "%s", info.text);
     ck_assert_int_ne(load("--config", folder_path(), NULL), ERR_OK);
     static char big[70000];
     memset(big, '#', sizeof big);
@@ -542,6 +543,38 @@ START_TEST(the_command_line_wins_over_the_environment_and_that_over_the_file)
     unsetenv("INFCGI_PARALLEL");
     setenv("INFCGI_CONFIG", "/nonexistent", 1);
     accept("--config", path); /* the environment's file is not even looked at */
+}
+END_TEST
+
+START_TEST(some_options_are_read_anew)
+{
+    char name[] = "serve", with[] = "--config", path[512], waiting[64], *argv[] = {name, with, path, NULL};
+    struct conf now, next;
+    int n = -1;
+    snprintf(path, sizeof path, "%s", config("timeout = 5\nthreads = 2\nlog-level = warn\n"));
+    ck_assert_int_eq(conf_load(&now, CONF_SERVE, 3, argv, &info), ERR_OK);
+    ck_assert_int_eq(conf_reread(&now, 3, argv, &next, &n, waiting, sizeof waiting, &info), ERR_OK);
+    ck_assert(n == 0 && waiting[0] == '\0');
+    (void)config("timeout = 7\nthreads = 3\nlog-level = error\nstrict-api = on\nalias = a\n");
+    ck_assert_int_eq(conf_reread(&now, 3, argv, &next, &n, waiting, sizeof waiting, &info), ERR_OK);
+    ck_assert_int_eq(n, 3);
+    ck_assert_str_eq(waiting, "alias, threads");
+    ck_assert(next.timeout_s == 7 && next.threads == 2 && next.strict_api && strcmp(next.log_level, "error") == 0 && next.alias == NULL);
+    ck_assert(now.timeout_s == 5 && strcmp(now.log_level, "warn") == 0);
+    ck_assert_ptr_nonnull(strstr(next.from[option_index(option_find("timeout", 7, CONF_SERVE))], "line 1"));
+    (void)config("timeout = 7\nthreads = many\n");
+    ck_assert_int_eq(conf_reread(&now, 3, argv, &next, &n, waiting, sizeof waiting, &info), ERR_CONFIG);
+    ck_assert_ptr_nonnull(strstr(info.text, "line 2"));
+    (void)config("");
+    ck_assert_int_eq(conf_reread(&now, 3, argv, &next, &n, waiting, 3, &info), ERR_OK);
+    ck_assert(next.timeout_s == 0 && strcmp(waiting, "th") == 0); /* back to the default; cut */
+    conf_fini(&now);
+    const struct option *o;
+    for (int i = 0; (o = option_at(i)) != NULL; i++) { /* nothing that points into the file is taken from it */
+        bool may_be = o->kind == OPTION_FLAG || o->kind == OPTION_INTEGER || o->kind == OPTION_REAL ||
+                      (o->kind == OPTION_TEXT && o->words != NULL && o->check == NULL && o->fallback != NULL);
+        ck_assert_msg(!o->is_live || (may_be && o->commands == CONF_SERVE), "%s", o->name);
+    }
 }
 END_TEST
 
@@ -591,6 +624,7 @@ Suite *conf_suite(void)
     tcase_add_test(t, a_file_holds_names_and_values);
     tcase_add_test(t, a_bad_file_is_refused_with_its_line);
     tcase_add_test(t, the_command_line_wins_over_the_environment_and_that_over_the_file);
+    tcase_add_test(t, some_options_are_read_anew);
     tcase_add_test(t, a_long_value_is_cut_in_the_message);
     tcase_add_test(t, integers_of_64_bits);
     tcase_add_test(t, an_option_that_the_back_end_lacks_is_refused);

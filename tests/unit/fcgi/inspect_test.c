@@ -167,6 +167,21 @@ START_TEST(a_model_that_runs_has_a_memory_plan)
 }
 END_TEST
 
+/* A golden model with windows of 21 positions, of which the file now says that it was trained on more than these and a batch. */
+START_TEST(a_model_of_windows_has_a_memory_plan_that_follows)
+{
+    static const char key[] = "phi3.context_length", line[] = " threads; a sequence holds the 608 of its windows and a batch\n";
+    static char file[512 << 10];
+    size_t n = folder_read("tests/golden/models/phi3-window.gguf", file, sizeof file);
+    char *at = memmem(file, n, key, strlen(key));
+    ck_assert(at != NULL && n + 1 < sizeof file);
+    uint32_t longer = 4096;
+    memcpy(at + strlen(key) + sizeof(uint32_t), &longer, sizeof longer); /* behind the type */
+    ck_assert_int_eq(run(folder_write("m.gguf", file, n), NULL, NULL, NULL), CMD_OK);
+    ck_assert_msg(strstr(out, "serves          4096 tokens, ") != NULL && strstr(out, line) != NULL, "no '%s' in:\n%s", line, out);
+}
+END_TEST
+
 START_TEST(the_plan_is_printed_step_by_step)
 {
     const char *path = rig_model(DTYPE_F32);
@@ -336,6 +351,7 @@ Suite *inspect_suite(void)
     tcase_add_loop_test(c, a_folder_without_a_name_has_its_own, 0, 2);
     tcase_add_test(c, a_file_without_a_template_says_what_chat_will_do);
     tcase_add_test(c, a_model_that_runs_has_a_memory_plan);
+    tcase_add_test(c, a_model_of_windows_has_a_memory_plan_that_follows);
     tcase_add_test(c, the_plan_is_printed_step_by_step);
     tcase_add_test(c, lists_escape_what_the_file_says);
     tcase_add_test(c, the_template_is_printed_byte_for_byte);

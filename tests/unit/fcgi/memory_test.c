@@ -3,6 +3,7 @@
 
 #include <check.h>
 #include <stdint.h>
+#include <string.h>
 
 Suite *memory_suite(void);
 
@@ -64,6 +65,17 @@ START_TEST(the_machine_is_looked_at)
 }
 END_TEST
 
+START_TEST(a_second_model_is_weighed)
+{
+    size_t available = memory_available();
+    ck_assert(available > MIB && available < SIZE_MAX); /* Linux tells */
+    ck_assert_int_eq(memory_check_second(100 * MIB, 100 * MIB, &info), ERR_OK);
+    ck_assert_int_eq(memory_check_second(UINT64_MAX, SIZE_MAX, &info), ERR_OK); /* nothing is known */
+    ck_assert_int_eq(memory_check_second(101 * MIB, 100 * MIB, &info), ERR_MEMORY_LIMIT);
+    ck_assert(strstr(info.text, "101 MiB") != NULL && strstr(info.text, "100 MiB") != NULL);
+}
+END_TEST
+
 Suite *memory_suite(void)
 {
     Suite *s = suite_create("memory");
@@ -71,6 +83,7 @@ Suite *memory_suite(void)
     tcase_add_test(c, the_default_follows_the_machine);
     tcase_add_test(c, an_address_space_limit_is_kept);
     tcase_add_test(c, the_machine_is_looked_at);
+    tcase_add_test(c, a_second_model_is_weighed);
     suite_add_tcase(s, c);
     return s;
 }

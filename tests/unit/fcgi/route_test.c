@@ -82,7 +82,7 @@ START_TEST(rows)
         ck_assert_msg(r->is_prefix || route_find(r->method, r->path, &allow) == r, "%s is hidden by a row before",
                       r->path);
         /* what costs or tells something of the model needs a key; what only watches, or stands in docs, does not */
-        bool is_open = strstr(r->path, "health") != NULL || strcmp(r->path, "/metrics") == 0 ||
+        bool is_open = strstr(r->path, "health") != NULL || strcmp(r->path, "/metrics") == 0 || strcmp(r->path, "/status") == 0 ||
                        strcmp(r->path, "/openapi.json") == 0;
         ck_assert_msg(r->needs_key == !is_open, "%s", r->path);
     }
@@ -469,7 +469,19 @@ START_TEST(unknown_fields_when_strict)
     rig_refuse(CHAT, "{" HI ",\"temperatur\":1}", 400, "unknown_parameter", "temperatur");
     rig_refuse("/v1/completions", "{\"prompt\":\"a\",\"x\":null}", 400, "unknown_parameter", "x");
     rig_refuse("/tokenize", "{\"content\":\"a\",\"x\":1}", 400, "unknown_parameter", "x");
-    ck_assert_int_eq(rig_post(CHAT, "{" HI ",\"max_tokens\":1,\"user\":\"u\",\"store\":true}"), 200);
+    ck_assert_int_eq(rig_post(CHAT, "{" HI ",\"max_tokens\":1,\"user\":\"u\",\"store\":true,\"model\":\"tiny\"}"), 200);
+}
+END_TEST
+
+/* OpenAI's API wants the name; llama-server's knows none. */
+START_TEST(models_are_named_when_strict)
+{
+    rig_refuse(CHAT, "{" HI ",\"max_tokens\":1}", 400, "missing_required_parameter", "model");
+    rig_refuse(CHAT, "{" HI ",\"max_tokens\":1,\"model\":\"\"}", 400, "missing_required_parameter", "model");
+    rig_refuse("/v1/completions", "{\"prompt\":\"a\"}", 400, "missing_required_parameter", "model");
+    rig_refuse("/v1/embeddings", "{\"input\":\"a\"}", 400, "missing_required_parameter", "model");
+    ck_assert_int_eq(rig_post("/tokenize", "{\"content\":\"a\"}"), 200);
+    ck_assert_int_eq(rig_post("/completion", "{\"prompt\":\"a\",\"n_predict\":1}"), 200);
 }
 END_TEST
 
@@ -794,6 +806,7 @@ Suite *route_suite(void)
     tcase_add_test(api, requests_leave_no_memory_behind);
     tcase_add_checked_fixture(strict, setup_strict, rig_unserve);
     tcase_add_test(strict, unknown_fields_when_strict);
+    tcase_add_test(strict, models_are_named_when_strict);
     tcase_add_checked_fixture(loading, setup_loading, rig_unserve);
     tcase_add_test(loading, while_the_model_loads);
     suite_add_tcase(s, table);

@@ -92,8 +92,8 @@ static void move(struct side *s, bool writes, char *bytes)
 {
     char *state = bytes + backend_page_floats(plan) * sizeof(float);
     struct err_info info = {0};
-    enum err err = writes ? s->backend->page_write(s->m, 1, BACKEND_FLOATS, bytes, &info)
-                          : s->backend->page_read(s->m, 1, BACKEND_FLOATS, bytes, &info);
+    enum err err = writes ? s->backend->page_write(s->m, (struct backend_page){.page = 1}, BACKEND_FLOATS, bytes, &info)
+                          : s->backend->page_read(s->m, (struct backend_page){.page = 1}, BACKEND_FLOATS, bytes, &info);
     ck_assert_msg(err == ERR_OK, "%s", info.text);
     err = writes ? s->backend->state_write(s->m, 0, state, &info) : s->backend->state_read(s->m, 0, state, &info);
     ck_assert_msg(err == ERR_OK, "%s", info.text);

@@ -22,8 +22,9 @@ static void fill(float *x, size_t n, uint32_t seed, float size)
     }
 }
 
-/* Tokens' queries, keys and values, and the attention of these: HEADS heads, and as many of keys or one. */
-static struct plan *make_plan(uint32_t d, uint32_t n_kv_heads, int32_t window)
+/* Tokens' queries, keys and values, and the attention of these: HEADS heads, and as many of keys or one.
+ * The first of several layers alone has the window. */
+static struct plan *make_layers(int32_t n_layers, uint32_t d, uint32_t n_kv_heads, int32_t window)
 {
     static const char *const names[] = {"q", "k", "v"};
     struct plan *p;
@@ -32,7 +33,7 @@ static struct plan *make_plan(uint32_t d, uint32_t n_kv_heads, int32_t window)
     struct err_info info = {0};
     ck_assert_int_eq(plan_new(&p), ERR_OK);
     p->n_vocab = N_VOCAB;
-    p->n_layers = 1;
+    p->n_layers = (uint32_t)n_layers;
     p->n_heads = HEADS;
     p->n_kv_heads = n_kv_heads;
     p->head_dim = d;
@@ -50,35 +51,44 @@ static struct plan *make_plan(uint32_t d, uint32_t n_kv_heads, int32_t window)
         ck_assert_int_eq(plan_add_step(p, &embed), ERR_OK);
     }
     ck_assert_int_eq(plan_add_buf(p, "y", HEADS * d, &bufs[3]), ERR_OK);
-    struct plan_step steps[] = {plan_step_of(PLAN_HEADS, bufs[0], bufs[0]),
-                                plan_step_of(PLAN_ATTENTION, bufs[0], bufs[3]),
-                                plan_step_of(PLAN_HIDDEN, bufs[3], PLAN_NONE)};
-    steps[0].layer = steps[1].layer = 0;
-    steps[0].heads.rope = 0;
-    steps[0].heads.keys = bufs[1];
-    steps[0].heads.values = bufs[2];
-    steps[0].heads.q_norm = steps[0].heads.k_norm = PLAN_NONE;
-    steps[1].scale = 1.0f / sqrtf((float)d);
-    steps[1].attention.window = window;
-    steps[1].attention.softcap = window != 0 ? 3.0f : 0.0f;
-    for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(plan_add_step(p, &steps[i]), ERR_OK);
+    for (int32_t layer = 0; layer < n_layers; layer++) {
+        struct plan_step steps[] = {plan_step_of(PLAN_HEADS, bufs[0], bufs[0]), plan_step_of(PLAN_ATTENTION, bufs[0], bufs[3])};
+        steps[0].layer = steps[1].layer = layer;
+        steps[0].heads.rope = 0;
+        steps[0].heads.keys = bufs[1];
+        steps[0].heads.values = bufs[2];
+        steps[0].heads.q_norm = steps[0].heads.k_norm = PLAN_NONE;
+        steps[1].scale = 1.0f / sqrtf((float)d);
+        steps[1].attention.window = layer == 0 ? window : 0;
+        steps[1].attention.softcap = window != 0 ? 3.0f : 0.0f;
+        ck_assert_int_eq(plan_add_step(p, &steps[0]), ERR_OK);
+        ck_assert_int_eq(plan_add_step(p, &steps[1]), ERR_OK);
+        plan_buf_id made = bufs[3]; /* the queries of the next */
+        bufs[3] = bufs[0];
+        bufs[0] = made;
     }
+    struct plan_step last = plan_step_of(PLAN_HIDDEN, bufs[0], PLAN_NONE);
+    ck_assert_int_eq(plan_add_step(p, &last), ERR_OK);
     ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
     return p;
 }
 
+static struct plan *make_plan(uint32_t d, uint32_t n_kv_heads, int32_t window) { return make_layers(1, d, n_kv_heads, window); }
+
+static int32_t n_windows; /* window pages of what is opened */
+
 static struct backend_model *open_on(const struct backend *b, const struct plan *p, const char *k, const char *v)
 {
-    struct backend_config cfg = {.n_threads = 1, .n_pages = N_PAGES, .max_rows = ROWS, .k_type = k, .v_type = v};
+    struct backend_config cfg = {.n_threads = 1, .n_pages = N_PAGES, .n_windows = n_windows, .max_rows = ROWS, .k_type = k, .v_type = v};
     struct backend_model *m = NULL;
     struct err_info info = {0};
     ck_assert_msg(b->open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
     return m;
 }
 
-/* out[n][D] = rows [from, from + n) of a sequence in these pages. */
-static void compute(const struct backend *b, struct backend_model *m, const int32_t *pages, int from, int n, float *out)
+/* out[n][D] = rows [from, from + n) of a sequence in these pages, and window pages: OPTIONAL. */
+static void compute_in(const struct backend *b, struct backend_model *m, const int32_t *pages, const int32_t *windows, int from, int n,
+                       float *out)
 {
     int32_t tokens[ROWS], pos[ROWS], seq[ROWS] = {0}, rows[ROWS];
     for (int i = 0; i < n; i++) {
@@ -92,11 +102,17 @@ static void compute(const struct backend *b, struct backend_model *m, const int3
                                   .seq = seq,
                                   .n_seqs = 1,
                                   .page_tables = &pages,
+                                  .window_tables = &windows,
                                   .n_hidden = n,
                                   .hidden_rows = rows,
                                   .hidden = out};
     struct err_info info = {0};
     ck_assert_msg(backend_compute(b, m, &batch, &info) == ERR_OK, "%s", info.text);
+}
+
+static void compute(const struct backend *b, struct backend_model *m, const int32_t *pages, int from, int n, float *out)
+{
+    compute_in(b, m, pages, NULL, from, n, out);
 }
 
 /* All pages of the sequence to another model; each page read twice is the same. */
@@ -106,9 +122,9 @@ static void move(enum backend_form form, size_t bytes, const struct backend *a, 
     struct err_info info = {0};
     unsigned char *page = malloc(bytes), *again = malloc(bytes);
     for (int i = 0; i <= (ROWS - 1) / KV_PAGE_TOKENS; i++) {
-        ck_assert_int_eq(a->page_read(from, from_pages[i], form, page, &info), ERR_OK);
-        ck_assert_int_eq(b->page_write(to, to_pages[i], form, page, &info), ERR_OK);
-        ck_assert_int_eq(b->page_read(to, to_pages[i], form, again, &info), ERR_OK);
+        ck_assert_int_eq(a->page_read(from, (struct backend_page){.page = from_pages[i]}, form, page, &info), ERR_OK);
+        ck_assert_int_eq(b->page_write(to, (struct backend_page){.page = to_pages[i]}, form, page, &info), ERR_OK);
+        ck_assert_int_eq(b->page_read(to, (struct backend_page){.page = to_pages[i]}, form, again, &info), ERR_OK);
         ck_assert(a != b || memcmp(page, again, bytes) == 0);
     }
     free(page);
@@ -258,6 +274,54 @@ START_TEST(bytes_take_half_the_room)
 }
 END_TEST
 
+/* A layer with a window has pages of its own, of which those in front of it are written over: the same bits, also where they were moved,
+ * one half after the other. */
+START_TEST(a_local_layer_has_the_pages_of_its_window_alone)
+{
+    enum { D = 64, WINDOW = 21, N = 33, RING = 3, LAST = (ROWS - 1) / KV_PAGE_TOKENS };
+    static float wanted[ROWS * MAX_WIDTH], found[N * MAX_WIDTH];
+    struct plan *p = make_layers(2, D, HEADS, WINDOW);
+    struct err_info info = {0};
+    int32_t windows[LAST + 1], moved[LAST + 1];
+    for (int32_t i = 0; i <= LAST; i++) {
+        windows[i] = i % RING;
+        moved[i] = (i + 1) % RING;
+    }
+    struct backend_model *plain = open_on(&backend_opencl, p, NULL, NULL);
+    n_windows = RING;
+    struct backend_model *m = open_on(&backend_opencl, p, NULL, NULL), *second = open_on(&backend_opencl, p, NULL, NULL);
+    n_windows = 0;
+    for (int from = 0, n; from < ROWS; from += n) {
+        n = MIN_OF((int)N, ROWS - from);
+        compute(&backend_opencl, plain, pages, from, n, wanted);
+        compute_in(&backend_opencl, m, pages, windows, from, n, found);
+        ck_assert_msg(memcmp(found, wanted, (size_t)n * HEADS * D * sizeof *found) == 0, "rows from %d", from);
+    }
+    size_t bytes = backend_page_floats(p) * sizeof(float);
+    for (enum backend_form form = BACKEND_OWN; form <= BACKEND_FLOATS; form++) {
+        unsigned char *page = calloc(bytes, 1), *all = calloc(bytes, 1);
+        for (int32_t i = 0; i <= LAST; i++) {
+            int32_t from = i > LAST - 2 ? windows[i] : BACKEND_NO_PAGE, to = i > LAST - 2 ? moved[i] : BACKEND_NO_PAGE;
+            memset(page, 0, bytes);
+            ck_assert_int_eq(backend_opencl.page_read(m, (struct backend_page){pages[i], from}, form, all, &info), ERR_OK);
+            ck_assert_int_eq(backend_opencl.page_read(m, (struct backend_page){BACKEND_NO_PAGE, from}, form, page, &info), ERR_OK);
+            ck_assert_int_eq(backend_opencl.page_write(second, (struct backend_page){BACKEND_NO_PAGE, to}, form, page, &info), ERR_OK);
+            ck_assert_int_eq(backend_opencl.page_write(second, (struct backend_page){others[i], BACKEND_NO_PAGE}, form, all, &info),
+                             ERR_OK);
+        }
+        free(page);
+        free(all);
+        compute(&backend_opencl, plain, pages, ROWS - 1, 1, wanted);
+        compute_in(&backend_opencl, second, others, moved, ROWS - 1, 1, found);
+        ck_assert_msg(memcmp(found, wanted, HEADS * D * sizeof *found) == 0, "moved in form %d", (int)form);
+    }
+    backend_opencl.close(&plain);
+    backend_opencl.close(&m);
+    backend_opencl.close(&second);
+    plan_free(&p);
+}
+END_TEST
+
 Suite *opencl_kv_suite(void)
 {
     Suite *s = suite_create("opencl_kv");
@@ -266,6 +330,7 @@ Suite *opencl_kv_suite(void)
     tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, attention_of_each_type, 0, (int)ARRAY_LEN(cases));
     tcase_add_loop_test(t, pages_go_elsewhere_and_come_back, 0, (int)ARRAY_LEN(cases));
+    tcase_add_test(t, a_local_layer_has_the_pages_of_its_window_alone);
     tcase_add_test(t, bytes_take_half_the_room);
     suite_add_tcase(s, t);
     return s;

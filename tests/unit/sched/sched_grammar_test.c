@@ -2,6 +2,7 @@
  * again; they end where nothing may follow, and say so where no token can. */
 #include "engine/grammar/grammar_build.h"
 #include "engine/grammar/grammar_json.h"
+#include "engine/grammar/grammar_matcher.h"
 #include "tests/support/sched_rig.h"
 #include "tests/unit/tokenizer/vocab_file.h"
 
@@ -10,6 +11,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 Suite *sched_grammar_suite(void);
 
@@ -188,6 +190,128 @@ START_TEST(masks_of_a_batch_that_fails)
 }
 END_TEST
 
+/* --- a mask that takes long ------------------------------------------------------------------------------------------ */
+
+/* The linker puts the wrapper between whoever wants a mask and the matcher. */
+enum err __real_grammar_matcher_mask(struct grammar_matcher *m, uint64_t *bits);
+enum err __wrap_grammar_matcher_mask(struct grammar_matcher *m, uint64_t *bits);
+
+static struct {
+    _Atomic(const struct grammar *) grammar; /* whose masks are held; NULL: none are */
+    struct backend_model *model;
+    atomic_bool is_inside, is_released; /* one is held; it is to go on */
+} held;
+
+static void pause_shortly(void) { nanosleep(&(struct timespec){0, 200000}, NULL); }
+
+enum err __wrap_grammar_matcher_mask(struct grammar_matcher *m, uint64_t *bits)
+{
+    /* While a batch is computed it is not the scheduler's thread that asks. */
+    if (atomic_load(&held.grammar) == m->g && atomic_load(&held.model->is_inside)) {
+        atomic_store(&held.is_inside, true);
+        while (!atomic_load(&held.is_released)) {
+            pause_shortly();
+        }
+        atomic_store(&held.is_inside, false);
+    }
+    return __real_grammar_matcher_mask(m, bits);
+}
+
+/* Reads n tokens more. */
+static void take(struct sched_seq *q, int n, struct rig_output *out)
+{
+    for (int i = 0; i < n; i++) {
+        struct sched_event ev;
+        ck_assert_msg(sched_next(q, 20000, &ev) == ERR_OK && ev.kind == SCHED_TOKEN, "no token behind %d", out->n);
+        out->logprobs[out->n] = ev.token.logprob;
+        out->ids[out->n++] = ev.token.id;
+    }
+}
+
+/* Reads what is left behind those. */
+static void take_rest(struct sched_seq **q, struct rig_output *out)
+{
+    static struct rig_output rest;
+    rig_collect(q, &rest);
+    memcpy(out->ids + out->n, rest.ids, (size_t)rest.n * sizeof *rest.ids);
+    memcpy(out->logprobs + out->n, rest.logprobs, (size_t)rest.n * sizeof *rest.logprobs);
+    out->n += rest.n;
+    out->finish = rest.finish;
+    out->err = rest.err;
+}
+
+/* Holds a mask, and counts the tokens that each has before the batch beside which it is made is done. */
+static void hold_one(struct rig *r, struct sched_seq *const seqs[4], int n[4])
+{
+    bool is_sure = false;
+    while (!is_sure) {
+        while (!atomic_load(&held.is_inside)) {
+            pause_shortly();
+        }
+        for (int i = 0; i < 4; i++) {
+            struct sched_usage usage;
+            sched_seq_usage(seqs[i], &usage);
+            n[i] = usage.completion_tokens;
+        }
+        is_sure = n[0] > 0 && n[3] > 0 && atomic_load(&r->model->is_inside);
+        if (!is_sure) { /* the batch was done before: another mask */
+            atomic_store(&held.is_released, true);
+            while (atomic_load(&held.is_inside)) {
+                pause_shortly();
+            }
+            atomic_store(&held.is_released, false);
+        }
+    }
+}
+
+/* Four sequences, the last of them with a grammar, of which a mask is held until all others have the tokens of that step. */
+static void run_beside_held(bool holds, struct rig_output *out)
+{
+    static int32_t tokens[4][256];
+    int n[4] = {0};
+    struct sched_event ev;
+    struct rig r = rig_open((struct rig_limits){.max_seqs = 4, .max_rows = 256, .has_spare_cpu = true});
+    struct sched_seq *seqs[4];
+    held.model = r.model;
+    atomic_store(&held.is_released, false);
+    atomic_store(&held.grammar, holds ? json : NULL);
+    atomic_store(&r.model->delay_us, 2000);
+    for (uint64_t i = 0; i < 4; i++) {
+        struct sched_request q = request(i, tokens[i]);
+        q.grammar = i == 3 ? json : NULL;
+        q.vocab = i == 3 ? vocab : NULL;
+        q.sampling.n_ends = i == 3 ? 1 : 0;
+        seqs[i] = rig_submit(&r, &q);
+        out[i].n = 0;
+    }
+    if (holds) {
+        hold_one(&r, seqs, n);
+    }
+    for (int i = 0; i < 3; i++) {
+        take(seqs[i], n[i] + holds, &out[i]);
+    }
+    take(seqs[3], n[3], &out[3]);
+    ck_assert(!holds || sched_next(seqs[3], 0, &ev) == ERR_AGAIN);
+    atomic_store(&held.grammar, NULL);
+    atomic_store(&held.is_released, true);
+    for (int i = 0; i < 4; i++) {
+        take_rest(&seqs[i], &out[i]);
+    }
+    rig_close(&r);
+}
+
+/* While one mask is made for however long, all other sequences get the tokens of that step; what is said is the same. */
+START_TEST(a_slow_mask_keeps_its_own_sequence_waiting)
+{
+    static struct rig_output plain[4], slow[4];
+    run_beside_held(false, plain);
+    run_beside_held(true, slow);
+    for (int i = 0; i < 4; i++) {
+        rig_compare(&slow[i], &plain[i], "beside a slow mask");
+    }
+}
+END_TEST
+
 /* --- forced tokens ------------------------------------------------------------------------------------------------- */
 
 /* Objects of one form, of which most is certain. */
@@ -302,7 +426,9 @@ Suite *sched_grammar_suite(void)
     Suite *s = suite_create("sched_grammar");
     TCase *remote = all_tests("sched_grammar_remote");
     tcase_add_checked_fixture(remote, rig_go_remote, NULL);
-    suite_add_tcase(s, all_tests("sched_grammar"));
+    TCase *local = all_tests("sched_grammar");
+    tcase_add_test(local, a_slow_mask_keeps_its_own_sequence_waiting);
+    suite_add_tcase(s, local);
     suite_add_tcase(s, remote);
     return s;
 }

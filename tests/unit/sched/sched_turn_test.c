@@ -54,7 +54,7 @@ static void make(struct many *m, int32_t n, int32_t n_prompt, int32_t max_tokens
 static void submit(struct rig *r, struct many *m, uint64_t key)
 {
     struct err_info info = {0};
-    ck_assert_int_eq(sched_group_new(r->sched, key, m->n, &m->group), ERR_OK);
+    ck_assert_int_eq(sched_group_new(r->sched, &(struct sched_share){.key = key}, m->n, &m->group), ERR_OK);
     enum err err = sched_submit_all(r->sched, m->group, m->q, m->n, m->seqs, &info);
     ck_assert_msg(err == ERR_OK, "%s", info.text);
     sched_group_release(&m->group);
@@ -232,7 +232,7 @@ START_TEST(a_request_comes_in_whole_or_not_at_all)
     hold(&r, true);
     struct sched_seq *first = rig_submit(&r, &m.q[0]);
     wait_until_inside(&r);
-    ck_assert_int_eq(sched_group_new(r.sched, 0, m.n, &m.group), ERR_OK);
+    ck_assert_int_eq(sched_group_new(r.sched, NULL, m.n, &m.group), ERR_OK);
     ck_assert_int_eq(sched_group_room(m.group), 2); /* one that runs, one to follow: half of the queue is free */
     ck_assert_int_eq(sched_submit_all(r.sched, m.group, m.q, 5, m.seqs, &info), ERR_OVERLOADED);
     for (int i = 0; i < 5; i++) {
@@ -285,7 +285,7 @@ START_TEST(many_do_not_fill_the_queue)
     int n_in = 0;
     for (int i = 0; i < 8; i++) {
         make(&m[i], 20, 10, 2, 100 * (uint64_t)(i + 1));
-        ck_assert_int_eq(sched_group_new(r.sched, 0, 20, &m[i].group), ERR_OK);
+        ck_assert_int_eq(sched_group_new(r.sched, NULL, 20, &m[i].group), ERR_OK);
         m[i].n = sched_group_room(m[i].group);
         if (m[i].n > 0) {
             ck_assert_int_eq(sched_submit_all(r.sched, m[i].group, m[i].q, m[i].n, m[i].seqs, &info), ERR_OK);
@@ -344,7 +344,7 @@ START_TEST(failed_allocations_leave_nothing)
     make(&m, 3, 20, 2, 1);
     for (long n = 0;; n++) {
         mem_fail_at(n);
-        enum err err = sched_group_new(r.sched, 3, 3, &m.group);
+        enum err err = sched_group_new(r.sched, &(struct sched_share){.key = 3}, 3, &m.group);
         err = err != ERR_OK ? err : sched_submit_all(r.sched, m.group, m.q, 3, m.seqs, &info);
         mem_fail_at(-1);
         if (err == ERR_OK) {

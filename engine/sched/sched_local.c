@@ -1,0 +1,192 @@
+/* Models in which only some layers have a window (backend.h, local layers): a sequence holds all its pages, and window pages for what a row
+ * behind its last page border sees, and those that a batch writes. It lets them go as it moves on; they stay with their pages until their
+ * memory is wanted. So a prefix can be gone on from where the last of its pages, as many as the window has, still have theirs: at the ends
+ * of answers, as window pages that were only passed go first [vLLM, hybrid KV cache manager]. */
+#include "engine/sched/sched_internal.h"
+
+static int32_t first_seen(const struct sched *s, int32_t position)
+{
+    return MAX_OF(position - s->cfg.local_window + 1, 0) / KV_PAGE_TOKENS;
+}
+
+/* Pages of the window in front of a border, of what lies between two, and of the rows of a batch behind it. */
+static int64_t window_pages(const struct sched_config *cfg) { return ((int64_t)cfg->local_window + KV_PAGE_TOKENS - 2) / KV_PAGE_TOKENS; }
+
+int32_t sched_least_windows(const struct sched_config *cfg)
+{
+    int32_t all = (int32_t)(((int64_t)cfg->n_ctx + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS);
+    int64_t n = window_pages(cfg) + 1 + ((int64_t)cfg->max_rows + KV_PAGE_TOKENS - 2) / KV_PAGE_TOKENS;
+    return (int32_t)MIN_OF((int64_t)all, n);
+}
+
+int32_t sched_useful_windows(const struct sched_config *cfg)
+{
+    int64_t one = window_pages(cfg) + 1, batches = (int64_t)SCHED_MAX_BEGUN * (cfg->max_rows / KV_PAGE_TOKENS + 1);
+    int64_t n = SCHED_BORDERS * cfg->max_seqs * one + batches;
+    return (int32_t)MIN_OF(n, (int64_t)INT32_MAX);
+}
+
+/* Pages in front of q's table that are filled. */
+static int32_t count_filled(const struct sched *s, const struct sched_seq *q, int32_t n)
+{
+    int32_t i = 0;
+    while (i < n && kv_cache_is_named(s->kv, q->pages[i]) && kv_cache_is_filled(s->kv, q->pages[i])) {
+        i++;
+    }
+    return i;
+}
+
+/* The longest part of the first n pages in q's table behind which a window is complete. */
+static int32_t longest(const struct sched *s, const struct sched_seq *q, int32_t n)
+{
+    for (int32_t i = n - 1, end = n;; i--) {
+        if (i < first_seen(s, end * KV_PAGE_TOKENS) || i < 0) {
+            return end;
+        }
+        if (kv_cache_window(s->kv, q->pages[i]) == KV_NO_WINDOW) {
+            end = i;
+        }
+    }
+}
+
+/* Pages of q's prompt that its files could give. */
+static int32_t n_on_disk(const struct sched_seq *q)
+{
+    return q->names != NULL ? MIN_OF(q->n_on_disk, (q->n_tokens - 1) / KV_PAGE_TOKENS) : 0;
+}
+
+int32_t sched_local_shareable(const struct sched *s, struct sched_seq *q)
+{
+    int32_t n = 0, all = (q->n_tokens - 1) / KV_PAGE_TOKENS, parent = KV_NO_PAGE;
+    while (n < all && (parent = kv_cache_find(s->kv, q->salt, parent, q->tokens + n * KV_PAGE_TOKENS)) != KV_NO_PAGE) {
+        q->pages[n++] = parent;
+    }
+    int32_t n_filled = count_filled(s, q, n), start = MAX_OF(longest(s, q, n_filled), n_on_disk(q));
+    return start < n_filled ? start : all;
+}
+
+void sched_local_drop(struct sched *s, struct sched_seq *q)
+{
+    while (q->n_windows > q->n_windows_gone) {
+        kv_cache_drop_window(s->kv, q->windows[--q->n_windows], false);
+    }
+    q->n_windows = q->n_windows_gone = 0;
+}
+
+void sched_local_slide(struct sched *s, struct sched_seq *q)
+{
+    int32_t border = q->n_computed / KV_PAGE_TOKENS * KV_PAGE_TOKENS; /* where the next turn may go on */
+    int32_t first = s->cfg.n_windows != 0 ? MIN_OF(first_seen(s, border), q->n_windows) : 0;
+    while (q->n_windows_gone < first) {
+        kv_cache_drop_window(s->kv, q->windows[q->n_windows_gone++], true);
+    }
+}
+
+/* Holds the window page of q's next page, the page's own where it has one, else a new one if it may take one. */
+static bool add_window(struct sched *s, struct sched_seq *q, bool may_take)
+{
+    int32_t window = kv_cache_window(s->kv, q->pages[q->n_windows]);
+    if (window != KV_NO_WINDOW) {
+        kv_cache_hold_window(s->kv, window);
+    } else if (may_take) {
+        window = kv_cache_take_window(s->kv);
+    }
+    if (window != KV_NO_WINDOW) {
+        q->windows[q->n_windows++] = window;
+    }
+    return window != KV_NO_WINDOW;
+}
+
+void sched_local_begin(struct sched *s, struct sched_seq *q)
+{
+    if (s->cfg.n_windows == 0 || q->restore.ticket != 0) {
+        return;
+    }
+    int32_t end = count_filled(s, q, q->n_pages);
+    q->n_windows = q->n_windows_gone = first_seen(s, end * KV_PAGE_TOKENS);
+    while (q->n_windows < end && add_window(s, q, false)) {
+    }
+}
+
+void sched_local_pass(struct sched *s, struct sched_seq *q, int32_t i)
+{
+    if (s->cfg.n_windows == 0 || i < q->n_windows) {
+        return;
+    }
+    if (i > q->n_windows || !add_window(s, q, false)) { /* what is held in front is of no use then */
+        sched_local_drop(s, q);
+        q->n_windows = q->n_windows_gone = i + 1;
+    }
+}
+
+bool sched_local_is_ready(struct sched *s, struct sched_seq *q)
+{
+    if (s->cfg.n_windows != 0) {
+        sched_local_slide(s, q);
+        q->is_stranded = q->n_windows_gone > first_seen(s, q->n_computed) || q->n_windows < q->n_computed / KV_PAGE_TOKENS;
+    }
+    return !q->is_stranded;
+}
+
+bool sched_local_take(struct sched *s, struct sched_seq *q) { return add_window(s, q, true); }
+
+void sched_local_filled(struct sched *s, struct sched_seq *q, int32_t i)
+{
+    if (s->cfg.n_windows == 0) {
+        return;
+    }
+    int32_t window = kv_cache_window(s->kv, q->pages[i]);
+    if (window == KV_NO_WINDOW) {
+        kv_cache_keep_window(s->kv, q->pages[i], q->windows[i]);
+    } else if (window != q->windows[i]) {
+        kv_cache_hold_window(s->kv, window);
+        kv_cache_drop_window(s->kv, q->windows[i], false);
+        q->windows[i] = window;
+    }
+}
+
+bool sched_local_adopt(struct sched *s, struct sched_seq *q, int32_t i)
+{
+    int32_t parent = i > 0 ? q->pages[i - 1] : KV_NO_PAGE;
+    int32_t page = kv_cache_find(s->kv, q->salt, parent, q->tokens + i * KV_PAGE_TOKENS);
+    if (page == KV_NO_PAGE || !kv_cache_is_filled(s->kv, page)) { /* another computes it now */
+        return false;
+    }
+    kv_cache_hold(s->kv, page);
+    kv_cache_prefer(s->kv, page);
+    kv_cache_drop(s->kv, q->pages[i]);
+    q->pages[i] = page;
+    sched_local_filled(s, q, i);
+    return true;
+}
+
+/* --- from the disk ------------------------------------------------------------------------------------------------ */
+
+bool sched_local_begin_restore(struct sched *s, struct sched_seq *q, int32_t end)
+{
+    int32_t n_filled = count_filled(s, q, q->n_pages);
+    if (end <= longest(s, q, n_filled)) {
+        return false;
+    }
+    for (int32_t i = n_filled; i < end; i++) { /* what another is just computing is waited for */
+        if (!kv_cache_is_named(s->kv, q->pages[i]) || kv_cache_owner(s->kv, q->pages[i]) != q->number) {
+            return false;
+        }
+    }
+    sched_local_drop(s, q);
+    q->n_windows = q->n_windows_gone = first_seen(s, end * KV_PAGE_TOKENS);
+    while (q->n_windows < end) {
+        if (!add_window(s, q, true)) {
+            sched_local_drop(s, q);
+            return false;
+        }
+    }
+    return true;
+}
+
+struct backend_page sched_local_missing(const struct sched *s, const struct sched_seq *q, int32_t i)
+{
+    bool has_window = i < q->n_windows_gone || kv_cache_window(s->kv, q->pages[i]) == q->windows[i];
+    return (struct backend_page){.page = kv_cache_is_filled(s->kv, q->pages[i]) ? BACKEND_NO_PAGE : q->pages[i],
+                                 .window = has_window ? BACKEND_NO_PAGE : q->windows[i]};
+}

@@ -1,0 +1,117 @@
+/* Shares: who had how much of the engine's time, and who comes first by that. Time is counted in rows of batches, prompt
+ * rows and generated ones alike, which are the same whatever the machine does meanwhile.
+ *
+ * Start-time fair queueing [Goyal 1996] over keys: each has a virtual time, the rows it had computed over its weight; a
+ * place goes to the one whose is least, with what its running sequences are expected to want yet. So of two that always
+ * have work each gets its part in the long run, whatever its sequences are like, and who comes from idleness, which counts
+ * as if it had had as much as the least of the others, comes next. Nobody saves up.
+ *
+ * Classes: the highest priority that has work goes first. Lower ones are owed a row for every SCHED_LOW_PART - 1 of it; while
+ * they are owed some a free place is theirs, those of theirs that run are left alone, and once it is SCHED_LOW_OWED rows
+ * they take a place from a key of the highest class that has several. So lower classes together get an eighth of the rows
+ * while they have work, shared by weight alone. */
+#include "engine/sched/sched_internal.h"
+
+static double weight_of(const struct sched_tenant *t) { return t->weight; }
+
+void sched_share_enter(struct sched *s, struct sched_seq *q)
+{
+    struct sched_tenant *t = q->group->tenant;
+    if (t->n_work++ > 0) {
+        return;
+    }
+    double least = s->most_vtime;
+    for (const struct sched_tenant *u = s->active; u != NULL; u = u->next_active) {
+        least = MIN_OF(least, u->vtime);
+    }
+    t->vtime = MAX_OF(t->vtime, least);
+    t->next_active = s->active;
+    s->active = t;
+}
+
+void sched_share_leave(struct sched *s, struct sched_seq *q)
+{
+    struct sched_tenant *t = q->group->tenant, **link = &s->active;
+    if (--t->n_work > 0) {
+        return;
+    }
+    while (*link != t) {
+        link = &(*link)->next_active;
+    }
+    *link = t->next_active;
+}
+
+void sched_share_expect(struct sched *s, struct sched_seq *q, int64_t n_rows)
+{
+    pthread_mutex_lock(&s->lock);
+    double mean = s->mean_tokens >= 0 ? s->mean_tokens : SCHED_GUESS_TOKENS;
+    pthread_mutex_unlock(&s->lock);
+    q->n_ahead = n_rows + MIN_OF((int64_t)mean, (int64_t)q->max_total - q->n_tokens);
+    q->group->tenant->n_ahead += q->n_ahead;
+}
+
+void sched_share_stop(struct sched_seq *q)
+{
+    q->group->tenant->n_ahead -= q->n_ahead;
+    q->n_ahead = 0;
+}
+
+void sched_share_count(struct sched *s, struct sched_seq *q, int32_t n_rows)
+{
+    struct sched_tenant *t = q->group->tenant;
+    int64_t expected = MIN_OF((int64_t)n_rows, q->n_ahead);
+    t->vtime += n_rows / weight_of(t);
+    t->n_ahead -= expected;
+    q->n_ahead -= expected;
+    s->most_vtime = MAX_OF(s->most_vtime, t->vtime);
+    if (s->has_lower) {
+        s->owed += t->priority == s->top ? (double)n_rows / (SCHED_LOW_PART - 1) : -n_rows;
+        s->owed = MAX_OF(MIN_OF(s->owed, SCHED_LOW_MOST), -SCHED_LOW_MOST);
+    }
+}
+
+void sched_share_look(struct sched *s)
+{
+    s->top = INT32_MIN;
+    s->has_lower = false;
+    for (const struct sched_tenant *t = s->active; t != NULL; t = t->next_active) {
+        s->top = MAX_OF(s->top, t->priority);
+    }
+    for (const struct sched_tenant *t = s->active; t != NULL; t = t->next_active) {
+        s->has_lower = s->has_lower || t->priority < s->top;
+    }
+    s->owed = s->has_lower ? s->owed : 0;
+}
+
+static bool is_owed(const struct sched *s) { return s->has_lower && s->owed > 0; }
+
+/* What t's class is now: of lower ones that are owed something all are one. */
+static int class_of(const struct sched *s, const struct sched_tenant *t)
+{
+    return t->priority == s->top || !is_owed(s) ? t->priority : s->top + 1;
+}
+
+static double tag_of(const struct sched_tenant *t) { return t->vtime + (double)t->n_ahead / weight_of(t); }
+
+int sched_share_compare(const struct sched *s, const struct sched_tenant *t, const struct sched_tenant *u)
+{
+    int a = class_of(s, t), b = class_of(s, u);
+    double x = tag_of(t), y = tag_of(u);
+    return a != b ? (a > b ? 1 : -1) : x != y ? (x < y ? 1 : -1) : 0;
+}
+
+bool sched_share_may_take(const struct sched *s, const struct sched_tenant *t, int32_t place, const struct sched_tenant *u)
+{
+    int a = class_of(s, t), b = class_of(s, u);
+    if (a < b) { /* of a lower one any; of the highest, which others are owed rows by, not its only one */
+        return t->priority < u->priority || (place > 0 && s->owed >= SCHED_LOW_OWED);
+    }
+    /* Afterwards t must still have no less by its weight. */
+    return a == b && place > 0 && (int64_t)(t->n_running - 1) * u->weight >= (int64_t)(u->n_running + 1) * t->weight;
+}
+
+int sched_share_compare_places(const struct sched_tenant *t, int32_t place, const struct sched_tenant *u, int32_t other)
+{
+    int64_t a = (int64_t)place * u->weight, b = (int64_t)other * t->weight;
+    return a < b ? -1 : a > b;
+}

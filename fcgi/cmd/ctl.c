@@ -1,0 +1,168 @@
+/* `infcgi ctl`: asks a running server through its admin socket. What the words mean is the server's to know (fcgi/admin_table.c), but for
+ * the few that are answered here. */
+#include "fcgi/cmd/cmd.h"
+
+#include "fcgi/admin.h"
+#include "fcgi/cmd/ctl_client.h"
+#include "fcgi/cmd/ctl_top.h"
+#include "fcgi/cmd/prompt.h"
+#include "fcgi/options.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+
+static int run_pci(const struct conf *conf)
+{
+    char name[] = "devices", json[] = "--json", *argv[] = {name, conf->json ? json : NULL, NULL};
+    return cmd_devices(conf->json ? 2 : 1, argv);
+}
+
+static int run_top(const struct conf *conf) { return ctl_top(conf->ctl_socket); }
+
+/* Commands of ctl's own. */
+static const struct {
+    const char *name, *help;
+    int (*run)(const struct conf *conf);
+} own[] = {
+    {"top", "status and requests, drawn anew each second; q: quit", run_top},
+    {"pci", "the cards of this machine, as `infcgi devices` lists them", run_pci},
+    {"quit", "leave the prompt, as Ctrl-D does", NULL},
+};
+
+const char *cmd_ctl_word(int i)
+{
+    int n = 0;
+    while (admin_name_at(n) != NULL) {
+        n++;
+    }
+    return i < n ? admin_name_at(i) : i - n < (int)ARRAY_LEN(own) ? own[i - n].name : NULL;
+}
+
+static atomic_bool is_interrupted;
+
+static void on_interrupt(int number)
+{
+    (void)number;
+    atomic_store(&is_interrupted, true);
+}
+
+static bool put_live(const char *text, size_t n)
+{
+    fwrite(text, 1, n, stdout);
+    return fflush(stdout) == 0 && !atomic_load(&is_interrupted);
+}
+
+/* Of one that failed; scripts find it as JSON on stdout. */
+static void put_failure(const struct conf *conf, int status, const char *why)
+{
+    fprintf(stderr, "error: %s\n", why);
+    if (conf->json) {
+        json_t *o = json_pack("{s:{s:i, s:s}}", "error", "status", status, "message", why);
+        (void)json_dumpf(o, stdout, JSON_COMPACT);
+        puts("");
+        json_decref(o);
+    }
+}
+
+static int run_words(const struct conf *conf, const char *const *words, int n)
+{
+    for (size_t i = 0; i < ARRAY_LEN(own); i++) {
+        if (own[i].run != NULL && strcmp(words[0], own[i].name) == 0) {
+            if (n == 1) {
+                return own[i].run(conf);
+            }
+            put_failure(conf, CMD_USAGE, "expected no word behind it");
+            return CMD_USAGE;
+        }
+    }
+    struct buf out;
+    buf_init(&out, 0, MEM_GENERAL);
+    bool is_live = strcmp(words[0], "log") == 0;
+    int rc = ctl_ask(conf->ctl_socket, conf->json, words, n, is_live ? put_live : NULL, &out);
+    if (rc != CMD_OK) {
+        put_failure(conf, rc, out.data != NULL ? out.data : "nothing was answered");
+    } else if (out.len > 0) {
+        fwrite(out.data, 1, out.len, stdout);
+    }
+    if (rc == CMD_OK && strcmp(words[0], "help") == 0 && n == 1 && !conf->json) {
+        puts("\nanswered by `infcgi ctl` itself:");
+        for (size_t i = 0; i < ARRAY_LEN(own); i++) {
+            printf("%-18s %s\n", own[i].name, own[i].help);
+        }
+    }
+    buf_fini(&out);
+    return rc;
+}
+
+/* A line of the prompt; *is_over: it was the last. */
+static int run_line(const struct conf *conf, const char *line, bool *is_over)
+{
+    char copy[ADMIN_LINE_BYTES];
+    struct admin_call parsed = {0};
+    size_t n = strlen(line);
+    if (n >= sizeof copy) {
+        put_failure(conf, CMD_USAGE, "expected a line of at most 1023 bytes, found a longer one");
+        return CMD_USAGE;
+    }
+    memcpy(copy, line, n + 1);
+    if (copy[strspn(copy, " \t\r")] == '\0' || copy[strspn(copy, " \t\r")] == '#') {
+        return CMD_OK;
+    }
+    if (!admin_parse(copy, &parsed)) {
+        put_failure(conf, CMD_USAGE, "expected at most 8 words");
+        return CMD_USAGE;
+    }
+    *is_over = parsed.n_words == 1 && (strcmp(parsed.words[0], "quit") == 0 || strcmp(parsed.words[0], "exit") == 0);
+    struct conf mine = *conf;
+    mine.json = conf->json || parsed.is_json;
+    return *is_over ? CMD_OK : run_words(&mine, parsed.words, parsed.n_words);
+}
+
+/* Lines until their end. The status is that of the last that failed, where a file is read; a person has seen it. */
+static int run_prompt(const struct conf *conf)
+{
+    struct err_info info = {0};
+    struct prompt *p;
+    enum err err = prompt_open(conf->history, &p, &info);
+    if (err != ERR_OK) {
+        return cmd_fail(conf, err, &info);
+    }
+    int failed = CMD_OK;
+    bool is_over = false, was_interrupted;
+    for (const char *line; !is_over && (line = prompt_line(p, "infcgi> ", &was_interrupted)) != NULL;) {
+        atomic_store(&is_interrupted, false);
+        int rc = run_line(conf, line, &is_over);
+        (void)fflush(stdout);
+        failed = rc != CMD_OK && !prompt_is_typed(p) ? rc : failed;
+    }
+    prompt_close(&p);
+    return failed;
+}
+
+/* Index of the first argument that is neither an option nor the value of one. */
+static int first_word(int argc, char **argv)
+{
+    int i = 1;
+    while (i < argc && argv[i][0] == '-') {
+        const char *name = argv[i] + strspn(argv[i], "-");
+        const struct option *o = option_find(name, strcspn(name, "="), CONF_CTL);
+        bool takes_next = o != NULL && o->kind != OPTION_FLAG && strchr(name, '=') == NULL;
+        i += takes_next ? 2 : 1;
+    }
+    return MIN_OF(i, argc);
+}
+
+int cmd_ctl(int argc, char **argv)
+{
+    struct conf conf;
+    int at = first_word(argc, argv), rc = cmd_read_conf(&conf, CONF_CTL, at, argv);
+    if (rc == CMD_OK) {
+        struct sigaction action = {.sa_handler = on_interrupt}; /* ends a log that is followed, not the prompt */
+        (void)sigaction(SIGINT, &action, NULL);
+        rc = at < argc ? run_words(&conf, (const char *const *)argv + at, argc - at) : run_prompt(&conf);
+    }
+    conf_fini(&conf);
+    return cmd_end("ctl", rc);
+}

@@ -1,0 +1,214 @@
+#include "fcgi/cmd/serve_wait.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/mem.h"
+#include "engine/base/names.h"
+#include "fcgi/apikey.h"
+#include "fcgi/journal.h"
+#include "fcgi/log.h"
+#include "fcgi/notify.h"
+#include "fcgi/pulse.h"
+#include "fcgi/tenant.h"
+#include "fcgi/worker.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#define LOOK_NS   1000000000u /* between two looks at the scheduler, or less as the watchdog wants it */
+#define STATUS_NS 5000000000u /* between two lines of `systemctl status` */
+#define TWICE_NS  1000000000u
+
+enum { WAITING_BYTES = 256, STUCK_LOG_MS = 200 /* for the line that says why, before the end */ };
+
+static const int signals[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2};
+
+static struct {
+    struct server *server;
+    int argc;
+    char **argv;
+    struct engine *engine;
+    sigset_t set;
+    struct pulse pulse;
+    uint64_t every_ns, looked_ns, status_ns, asked_ns;
+    char said[64];
+} w;
+
+/* --- files that are read, and logs that are opened, anew ------------------------------------------------------------------ */
+
+static void read_again(const char *what, const char *path, enum err (*load)(const char *path, struct err_info *info))
+{
+    struct err_info info = {0};
+    if (path != NULL && load(path, &info) != ERR_OK) {
+        log_line("error", "%s_kept reason=\"%s\"", what, info.text);
+    } else if (path != NULL) {
+        log_line("info", "%s_reloaded", what);
+    }
+}
+
+/* Options that SIGHUP has changed: handlers may still look at those before, so all are kept. */
+struct changed {
+    struct conf conf;
+    struct changed *before;
+};
+static struct changed *changed;
+
+static void reread_options(void)
+{
+    char waiting[WAITING_BYTES];
+    struct err_info info = {0};
+    int n = 0;
+    struct changed *c = mem_alloc(sizeof *c, MEM_GENERAL);
+    enum err err = c == NULL ? ERR_NOMEM : conf_reread(w.server->conf, w.argc, w.argv, &c->conf, &n, waiting, sizeof waiting, &info);
+    if (err != ERR_OK) {
+        log_line("error", "options_kept reason=\"%s\"", err == ERR_NOMEM ? err_text(err) : info.text);
+    } else if (waiting[0] != '\0') {
+        log_line("warn", "options_wait names=\"%s\" reason=\"a reload (SIGUSR2, with --master) or a restart brings them\"", waiting);
+    }
+    if (err != ERR_OK || n == 0) {
+        mem_free(c);
+        return;
+    }
+    c->before = changed;
+    changed = c;
+    atomic_store(&w.server->conf, &c->conf);
+    log_set_level(names_find(log_level_name, c->conf.log_level));
+    w.pulse.least_ms = (uint64_t)c->conf.step_limit_s * 1000u;
+    log_line("info", "options_reloaded changed=%d", n);
+}
+
+static void reread_keys(void) { read_again("api_keys", w.server->conf->api_key_file, apikey_load); }
+static void reread_tenants(void) { read_again("tenants", w.server->conf->tenants, tenant_load); }
+
+typedef void (*again_fn)(void);
+
+/* To read a file anew at SIGHUP, a function here; it keeps what was there before when the file cannot be used. */
+static const again_fn reread[] = {reread_options, reread_keys, reread_tenants, NULL};
+
+/* To open a log anew at SIGUSR1, when it was moved away, a function here. */
+static const again_fn reopen[] = {journal_reopen, NULL};
+
+static void do_all(const again_fn *list)
+{
+    for (; *list != NULL; list++) {
+        (*list)();
+    }
+}
+
+void serve_wait_reread(void)
+{
+    bool is_mine = worker_role() == WORKER_NONE; /* else the master tells the service manager */
+    if (is_mine) {
+        notify_reloading();
+    }
+    do_all(reread);
+    if (is_mine) {
+        notify_say(w.engine != NULL ? "READY=1" : "", NULL);
+    }
+}
+
+/* --- the watch ------------------------------------------------------------------------------------------------------------ */
+
+static void say_status(const struct sched_stats *s, uint64_t now)
+{
+    char text[sizeof w.said];
+    snprintf(text, sizeof text, "%" PRIu64 " running, %" PRIu64 " waiting", s->n_running, s->n_waiting);
+    if (now - w.status_ns >= STATUS_NS && strcmp(text, w.said) != 0 && !atomic_load(&w.server->is_draining)) {
+        notify_say("", "serving %s: %s", w.server->model_id, text);
+        memcpy(w.said, text, sizeof text);
+        w.status_ns = now;
+    }
+}
+
+static void look(void)
+{
+    uint64_t now = clock_now_ns();
+    struct sched_stats s;
+    if (w.engine == NULL || now - w.looked_ns < w.every_ns) {
+        return;
+    }
+    w.looked_ns = now;
+    engine_get_stats(w.engine, &s);
+    bool is_stuck = pulse_is_stuck(&w.pulse, &s, now), was_stuck = atomic_exchange(&w.server->is_stuck, is_stuck);
+    if (is_stuck && !was_stuck) {
+        log_line("error", "step_stuck at=%s age_ms=%" PRIu64 " limit_ms=%" PRIu64 " usual_ms=%" PRIu64 " steps=%" PRIu64 " running=%" PRIu64
+                 " waiting=%" PRIu64 " backend=%s", sched_place_name(s.at), s.last_step_age_ms, w.pulse.limit_ms, s.usual_step_ms, s.steps,
+                 s.n_running, s.n_waiting, engine_model(w.engine)->backend);
+        log_flush(STUCK_LOG_MS);
+        notify_say(worker_role() != WORKER_NONE ? "WATCHDOG=trigger" : "", "stuck in a step (%s)", sched_place_name(s.at));
+    } else if (!is_stuck && was_stuck) {
+        log_line("warn", "step_goes_on steps=%" PRIu64, s.steps);
+        w.said[0] = '\0';
+    }
+    if (!is_stuck) {
+        notify_say("WATCHDOG=1", NULL);
+        say_status(&s, now);
+    }
+}
+
+void serve_wait_watch(struct engine *e)
+{
+    w.engine = e;
+    w.pulse = (struct pulse){.least_ms = (uint64_t)w.server->conf->step_limit_s * 1000u, .last_ns = clock_now_ns()};
+    w.looked_ns = w.status_ns = clock_now_ns();
+    snprintf(w.said, sizeof w.said, "0 running, 0 waiting");
+}
+
+/* --- signals -------------------------------------------------------------------------------------------------------------- */
+
+void serve_wait_init(struct server *server, int argc, char **argv)
+{
+    uint64_t watchdog = notify_watchdog_ns();
+    w.server = server;
+    w.argc = argc;
+    w.argv = argv;
+    w.every_ns = watchdog != 0 ? MIN_OF(LOOK_NS, watchdog / 3) : LOOK_NS;
+    sigemptyset(&w.set);
+    for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
+        sigaddset(&w.set, signals[i]);
+    }
+    pthread_sigmask(SIG_BLOCK, &w.set, NULL);
+}
+
+/* Is it one that ends the process, and no repetition? Does what others ask for. */
+static bool is_end(int signal)
+{
+    uint64_t now = clock_now_ns();
+    switch (signal) {
+    case SIGHUP:
+        serve_wait_reread();
+        return false;
+    case SIGUSR1:
+        do_all(reopen);
+        return false;
+    case SIGUSR2:
+        if (worker_role() == WORKER_NONE) {
+            log_line("warn", "reload_refused reason=\"only `infcgi serve --master` can start another process in this one's place\"");
+            return false;
+        }
+        break;
+    }
+    if (w.asked_ns != 0 && now - w.asked_ns < TWICE_NS) {
+        return false;
+    }
+    w.asked_ns = now;
+    return true;
+}
+
+int serve_wait(int ms)
+{
+    uint64_t until = clock_now_ns() + (uint64_t)ms * 1000000u;
+    for (;;) {
+        look();
+        uint64_t now = clock_now_ns(), left = MIN_OF(until > now ? until - now : 0, w.every_ns);
+        const struct timespec at_most = {.tv_sec = (time_t)(left / 1000000000u), .tv_nsec = (long)(left % 1000000000u)};
+        int signal = sigtimedwait(&w.set, NULL, &at_most);
+        if (signal > 0 && is_end(signal)) {
+            return signal;
+        }
+        if (signal <= 0 && now >= until) {
+            return 0;
+        }
+    }
+}

@@ -1,0 +1,104 @@
+"""R11, R12: somebody sets the clock, or stops the process, while requests run. What has a time ends in time, what has none goes on; and
+what tells the date tells it."""
+import http.client
+import json
+import os
+import pathlib
+import signal
+import struct
+import subprocess
+import tempfile
+import threading
+import time
+
+import harness
+
+URL = "/v1/completions"
+HOUR, YEARS = 3600, 10 * 365 * 86400
+TENANTS = "[few]\nkey = few\nrequests-per-minute = 2\n[free]\nkey = free\n"
+
+
+class Clock:
+    """A server whose wall clock a test sets (set_clock.c)."""
+
+    def __init__(self, ctx, *args):
+        self.dir = pathlib.Path(tempfile.mkdtemp(prefix="infcgi-clock."))
+        library, self.file = self.dir / "set_clock.so", self.dir / "seconds"
+        subprocess.run(["gcc", "-std=gnu17", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, harness.ROOT / "tests/e2e/set_clock.c", "-ldl"], check=True)
+        (self.dir / "tenants").write_text(TENANTS)
+        self.set(0)
+        self.server = ctx.start(*ctx.ARGS, "--tenants", str(self.dir / "tenants"), *args, env={
+            "LD_PRELOAD": str(library), "SET_CLOCK": str(self.file), "ASAN_OPTIONS": "verify_asan_link_order=0"})
+
+    def set(self, seconds):
+        self.file.write_bytes(struct.pack("=q", seconds))
+
+    def jump(self, pause=0.15):
+        """An hour and ten years, forward and back; it stays ten years back."""
+        for seconds in (HOUR, -HOUR, YEARS, -YEARS):
+            time.sleep(pause)
+            self.set(seconds)
+
+    def ask(self, key="free", **fields):
+        return self.server.post(URL, {"prompt": "Hi", "max_tokens": 2, **fields}, headers={"Authorization": f"Bearer {key}"})
+
+
+def two_streams(s, meanwhile):
+    """One that may take 900 ms, and one that ends by itself; seconds that the first took."""
+    answers, took = {}, {}
+
+    def run(name, max_tokens, **headers):
+        connection, begin = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60), time.monotonic()
+        connection.request("POST", URL, json.dumps({"prompt": "Once", "max_tokens": max_tokens, "ignore_eos": True, "stream": True}),
+                           {"Content-Type": "application/json", "Authorization": "Bearer free", **headers})
+        response = connection.getresponse()
+        answers[name] = list(harness.events(iter(response.readline, b"")))
+        took[name] = time.monotonic() - begin
+        connection.close()
+    threads = [threading.Thread(target=run, args=("limited", 1900), kwargs={"X-Request-Timeout-Ms": "900"}),
+               threading.Thread(target=run, args=("free", 90))]
+    for t in threads:
+        t.start()
+    meanwhile()
+    for t in threads:
+        t.join()
+    assert answers["limited"][-1]["error"]["code"] == "deadline_exceeded", answers["limited"][-1]
+    assert answers["free"][-1] is None and answers["free"].count(None) == 1, answers["free"][-1]
+    return took["limited"]
+
+
+def test_the_clock_is_set(ctx):
+    c = Clock(ctx)
+    s = c.server
+    created = c.ask().json()["created"]
+    assert abs(created - time.time()) < 5
+    took = two_streams(s, c.jump)
+    assert 0.8 < took < 0.9 + (5 if ctx.is_slow else 1), took
+    assert abs(c.ask().json()["created"] - (time.time() - YEARS)) < 5   # the date that it is told
+    up = s.ask("status")["up_s"]
+    assert 0 <= up < 120, up
+    assert s.request("GET", "/health").status == 200
+    # Two a minute: none come back by what the clock says.
+    c.set(0)
+    assert [c.ask("few").status for _ in range(2)] == [200, 200]
+    for seconds in (HOUR, -HOUR, YEARS, -YEARS):
+        c.set(seconds)
+        r = c.ask("few")
+        assert r.status == 429 and 1 <= int(r.headers["Retry-After"]) <= 60, (seconds, r.status, r.headers)
+    begin = time.monotonic()
+    s.stop_engine()   # it drains no longer than it takes
+    assert time.monotonic() - begin < (20 if ctx.is_slow else 3)
+
+
+def test_the_process_is_stopped(ctx):
+    """For longer than a step may take: nothing is stuck, and a time that passed meanwhile is told at once."""
+    s = ctx.start(*ctx.ARGS, "--step-limit", "2")
+
+    def stop():
+        time.sleep(0.3)
+        os.kill(s.engine.pid, signal.SIGSTOP)
+        time.sleep(2.5)
+        os.kill(s.engine.pid, signal.SIGCONT)
+    took = two_streams(s, stop)
+    assert 2.7 < took < 2.8 + (5 if ctx.is_slow else 1), took
+    assert s.request("GET", "/health").status == 200 and "step_stuck" not in s.log(), s.log()[-2000:]

@@ -1,0 +1,318 @@
+"""What runs out or is spoilt while the server runs: the folder of snapshots, descriptors, the reader of the log, files that it is told
+to read again. Requests go on, and what it does without is told."""
+import os
+import pathlib
+import resource
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import tempfile
+
+import harness
+import master_test
+import records_test
+
+URL = "/v1/completions"
+TINY = harness.ROOT / "tests/golden/models/llama-biases.gguf"
+OTHER = harness.ROOT / "tests/golden/models/llama-yarn.gguf"
+ARGS = ("--threads", "1", "--kv-tokens", "16384")
+PAGE, HEAD = 32, 256   # tokens of a page; bytes in front of its keys and values
+
+
+def folder(ctx, prefix):
+    path = pathlib.Path(tempfile.mkdtemp(prefix=prefix))
+    ctx.cleanups.append(lambda: shutil.rmtree(path))
+    return path
+
+
+def prompt_of(i, pages=3):
+    """The i-th: no two have a page in common."""
+    return [3 + i % 200, 3 + i // 200] + [3 + (7 * i + 11 * k) % 200 for k in range(pages * PAGE - 1)]
+
+
+def ask(s, prompt, **more):
+    """What it says, with its probabilities, and how many tokens of the prompt were not computed."""
+    r = s.post(URL, {"prompt": prompt, "max_tokens": 4, "temperature": 0, "logprobs": 2, "ignore_eos": True, **more})
+    assert r.status == 200, (r.body, s.log()[-2000:])
+    body = r.json()
+    return body["choices"][0], body["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+
+def saved(s):
+    assert harness.until(lambda: s.metrics()["infcgi_snapshot_pending"] == 0), s.metrics()
+
+
+def restart(s):
+    s.engine.kill()
+    s.engine.wait()
+    s.start_engine()
+    s.wait_ready()
+
+
+# --- snapshot files that are not as they were ------------------------------------------------------------------------
+
+def spoilt(good, others):
+    """Ways to spoil a file: name, and what to do with its path."""
+    def written(data):
+        return lambda path: path.write_bytes(data)
+
+    def replaced(how):
+        def do(path):
+            path.unlink()
+            how(path)
+        return do
+
+    def changed(at, new):
+        return written(good[:at] + new + good[at + len(new):])
+    ways = {f"cut to {n}": written(good[:n]) for n in (0, 1, HEAD - 1, HEAD, *range(1024, len(good), 1024), len(good) - 1)}
+    ways |= {f"a bit of byte {at}": changed(at, bytes([good[at] ^ 1])) for at in (*range(0, HEAD, 8), *range(HEAD, len(good), 1021))}
+    ways |= {f"a huge count at {at}": changed(at, struct.pack("<Q", 2**64 - 1)) for at in range(8, HEAD, 24)}
+    ways |= {"one byte more": written(good + b"\0"), "twice": written(good * 2), "zeros": written(bytes(len(good))),
+             "no head": written(good[HEAD:] + good[:HEAD]), "FIFO": replaced(os.mkfifo), "gone": pathlib.Path.unlink,
+             "link to itself": replaced(lambda p: p.symlink_to(p)), "link to /dev/zero": replaced(lambda p: p.symlink_to("/dev/zero"))}
+    ways |= {f"of {name}": written(data) for name, data in others.items()}
+    return ways | {"folder": replaced(os.mkdir)}   # the last: it stays, and after a write that fails the writer rests
+
+
+def page_files(path):
+    return {p.name: p for p in path.glob("*.page")}
+
+
+def test_spoilt_snapshots_are_computed(ctx):
+    """R07: one prompt for each way to spoil the second of its pages; after one restart each is found up to there, and says the same."""
+    home, elsewhere = folder(ctx, "infcgi-kv."), folder(ctx, "infcgi-kv.")
+    strange = ctx.start(*ARGS, "--cache-dir", str(elsewhere), model=OTHER)
+    ask(strange, prompt_of(0))
+    saved(strange)
+    s = ctx.start(*ARGS, "--cache-dir", str(home), model=TINY)
+
+    def keep(i):
+        """Asks the i-th; its answer, and the files of its pages in order."""
+        before = page_files(home)
+        answer, cached = ask(s, prompt_of(i))
+        saved(s)
+        new = [p for name, p in page_files(home).items() if name not in before]
+        assert cached == 0 and len(new) == 3, (i, cached, new)
+        whole = {p: p.read_bytes() for p in new}
+        heads = [struct.pack(f"<{PAGE}i", *prompt_of(i)[k * PAGE:(k + 1) * PAGE]) for k in range(3)]
+        return answer, [next(p for p in new if h in whole[p][:HEAD]) for h in heads]
+    first, files = keep(0)
+    good = files[1].read_bytes()
+    ways = spoilt(good, {"the page before": files[0].read_bytes(), "another model": next(elsewhere.glob("*.page")).read_bytes()})
+    kept = [(first, files)] + [keep(i + 1) for i in range(len(ways))]
+    for (name, spoil), (_, files) in zip(ways.items(), kept[1:]):
+        fresh = spoilt(files[1].read_bytes(), {}).get(name, spoil)   # of its own bytes
+        fresh(files[1])
+    restart(s)
+    assert ask(s, prompt_of(0)) == (kept[0][0], 3 * PAGE)
+    for i, (name, (answer, _)) in enumerate(zip(ways, kept[1:])):
+        again, cached = ask(s, prompt_of(i + 1))
+        assert again == answer and cached == PAGE, (name, cached, again, answer)
+    saved(s)
+    refused = s.metrics()["infcgi_snapshot_refused_total"]
+    assert len(ways) - 2 <= refused + s.metrics()["infcgi_snapshot_read_errors_total"] <= len(ways), (refused, len(ways), s.log()[-2000:])
+    restart(s)   # what could be written anew is as it was
+    again = [ask(s, prompt_of(i + 1)) for i in range(len(ways))]
+    assert [a for a, _ in again] == [answer for answer, _ in kept[1:]]
+    late = [(name, cached) for name, (_, cached) in zip(ways, again) if cached != 3 * PAGE]
+    assert len(late) <= 1, late
+
+
+# --- a folder of snapshots that cannot be written --------------------------------------------------------------------
+
+def no_room(s, path):
+    """The files of the engine's may not grow to a page; also its log, of which lines are lost meanwhile."""
+    def limit(n):
+        resource.prlimit(s.engine.pid, resource.RLIMIT_FSIZE, (n, resource.RLIM_INFINITY))
+    limit(4096)
+    return lambda: limit(resource.RLIM_INFINITY)
+
+
+def removed(s, path):
+    shutil.rmtree(path)
+    return lambda: path.mkdir(mode=0o700)
+
+
+def a_file_in_its_place(s, path):
+    shutil.rmtree(path)
+    path.write_text("x")
+
+    def back():
+        path.unlink()
+        path.mkdir(mode=0o700)
+    return back
+
+
+def a_link_in_its_place(s, path):
+    path.rename(path.with_name("moved"))
+    path.symlink_to("/proc/self")
+    return path.unlink
+
+
+def full(s, path):
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k,mode=700", "tmpfs", path], check=True)
+    (path / "filler").write_bytes(bytes(60 << 10))
+    return lambda: subprocess.run(["umount", path], check=True)
+
+
+def may_mount(path):
+    run = subprocess.run(["mount", "-t", "tmpfs", "tmpfs", path], capture_output=True)
+    return run.returncode == 0 and subprocess.run(["umount", path], check=True).returncode == 0
+
+
+def test_a_folder_that_cannot_be_written_stops_snapshots_alone(ctx):
+    """R06: answers are as without one, it is counted, and told a few times at most, and no half of a file is left."""
+    home = folder(ctx, "infcgi-kv.")
+    s = ctx.start(*ARGS, "--cache-dir", str(home / "kv"), model=TINY)
+    ways = [no_room, removed, a_file_in_its_place, a_link_in_its_place, *([full] if may_mount(home) else [])]
+    plain = {i: ask(s, prompt_of(i))[0] for i in range(len(ways))}
+    for i, way in enumerate(ways):
+        restart(s)
+        errors = s.metrics()["infcgi_snapshot_write_errors_total"]
+        back = way(s, home / "kv")
+        try:
+            for k in range(4):
+                assert ask(s, prompt_of(100 + 4 * i + k))[1] == 0
+            assert ask(s, prompt_of(i))[0] == plain[i], way
+            assert harness.until(lambda: s.metrics()["infcgi_snapshot_write_errors_total"] > errors), (way, s.metrics())
+            assert s.engine.poll() is None and s.request("GET", "/health").status == 200
+        finally:
+            back()
+        if (home / "moved").exists():
+            (home / "moved").rename(home / "kv")
+        left = lambda: [p.name for p in (home / "kv").iterdir() if p.suffix != ".page" and p.name != "key"]
+        assert harness.until(lambda: not left()), (way, left()) # the one being written when there was room again
+    told = [line for line in s.log().splitlines() if " snapshot" in line and " warn " in line]
+    assert len(told) <= 2 * len(ways), told
+
+
+# --- descriptors, the log ---------------------------------------------------------------------------------------------
+
+def silent(s, n):
+    """n connections to the engine that say nothing; fewer, where it takes no more."""
+    opened = []
+    for _ in range(n):
+        c = socket.socket(socket.AF_UNIX)
+        c.connect(f"{s.dir}/infcgi.sock")
+        opened.append(c)
+    return opened
+
+
+def test_without_descriptors_it_waits_and_goes_on(ctx):
+    """R08, D01: more clients than it may have descriptors, silent, half-way, or with a request; when they leave it answers as ever."""
+    s = ctx.start(*ARGS, model=TINY, prefix=[shutil.which("prlimit"), "--nofile=40"])
+    expected = ask(s, prompt_of(1))
+    for data in (b"", records_test.begin(), records_test.begin() + records_test.params(**records_test.HEALTH)):
+        opened = silent(s, 80)
+        for c in opened:
+            c.sendall(data)
+        assert s.engine.poll() is None
+        for c in opened:
+            c.close()
+        assert harness.until(lambda: s.request("GET", "/health").status == 200, 20), s.log()[-2000:]
+        assert ask(s, prompt_of(1))[0] == expected[0]
+    assert s.log().count("accept_failed") < 400, "it spins"
+
+
+def test_silent_connections_make_room(ctx):
+    """F15: as many as are taken at all, all of them silent, hold up who speaks for a moment and not for their ten seconds."""
+    s = ctx.start(*ARGS, "--max-connections", "8", model=TINY)
+    opened = silent(s, 24)
+    r = s.request("GET", "/health", timeout=20)
+    assert r.status == 200, (r.status, r.body)
+    assert ask(s, prompt_of(1))[0]
+    for c in opened:
+        c.close()
+
+
+def test_a_log_that_nobody_reads_holds_up_nobody(ctx):
+    """R13: lines are lost and counted."""
+    s = ctx.start(*ARGS, model=TINY)
+    s.stop_engine()
+    mine, its = os.pipe()
+    try:
+        s.engine = subprocess.Popen(["spawn-fcgi", "-n", "-s", f"{s.dir}/infcgi.sock", "--", str(s.binary), "serve", "--model", str(TINY), *ARGS],
+                                    stdin=subprocess.DEVNULL, stdout=its, stderr=its, start_new_session=True)
+        os.close(its)
+        s.wait_ready()
+
+        def lost():
+            for _ in range(100):
+                assert s.post(URL, {"prompt": [1, 2, 3], "max_tokens": 1}, headers={"X-Request-Id": "x" * 64}).status == 200
+            return s.metrics()["infcgi_log_dropped_total"] > 0
+        assert harness.until(lost, 60)
+        assert s.request("GET", "/health").status == 200
+    finally:
+        while s.engine.poll() is None and os.read(mine, 65536):   # it wants to say that it ends
+            s.engine.terminate()
+        os.close(mine)
+
+
+# --- files that are read again ----------------------------------------------------------------------------------------
+
+def no_files():
+    """What can stand where a text file should: name, and what puts it there."""
+    return {"nothing": lambda p: None, "a folder": os.mkdir, "a FIFO": os.mkfifo, "a link to itself": lambda p: p.symlink_to(p),
+            "/dev/zero": lambda p: p.symlink_to("/dev/zero"), "NUL bytes": lambda p: p.write_bytes(b"\0" * 100),
+            "64 MiB": lambda p: p.write_bytes(b"x" * (64 << 20)),
+            "noise": lambda p: p.write_bytes(bytes(range(255, 0, -1)) * 20), "a long line": lambda p: p.write_bytes(b"[" + b"a" * 70000 + b"]\n")}
+
+
+def away(path):
+    if path.is_dir() and not path.is_symlink():
+        path.rmdir()
+    else:
+        path.unlink(missing_ok=True)
+
+
+def test_what_is_no_file_keeps_the_old(ctx):
+    """SIGHUP, of the options, of keys and of tenants: each is kept as it was, told with its path, and nobody is held up."""
+    home = folder(ctx, "infcgi-files.")
+    texts = {"infcgi.conf": "body-limit = 64\n", "keys": "sk-key\n", "tenants": "[anna]\nkey = sk-anna\nweight = 3\n"}
+    for name, text in texts.items():
+        (home / name).write_text(text)
+    s = ctx.start(*ARGS, "--config", str(home / "infcgi.conf"), "--api-key-file", str(home / "keys"), "--tenants", str(home / "tenants"), model=TINY)
+    says = {"infcgi.conf": "options_kept", "keys": "api_keys_kept", "tenants": "tenants_kept"}
+
+    def works():
+        for key in "sk-key", "sk-anna":
+            r = s.post(URL, {"prompt": [1, 2, 3], "max_tokens": 1}, headers={"Authorization": f"Bearer {key}"})
+            assert r.status == 200, (key, r.status, r.body, s.log()[-2000:])
+        assert s.request("GET", "/v1/models", headers={"Authorization": "Bearer sk-other"}).status == 401
+    works()
+    for name, text in texts.items():
+        path = home / name
+        for what, put in no_files().items():
+            n = s.log().count(says[name])
+            away(path)
+            put(path)
+            s.engine.send_signal(signal.SIGHUP)
+            assert harness.until(lambda: s.log().count(says[name]) == n + 1), (name, what, s.log()[-1500:])
+            line = [x for x in s.log().splitlines() if says[name] in x][-1]
+            assert str(path) in line and len(line) < 1500, (name, what, line)
+            works()
+        away(path)
+        path.write_text(text)
+    s.engine.send_signal(signal.SIGHUP)
+    assert harness.until(lambda: s.log().splitlines()[-3:] and "tenants_reloaded" in s.log()), s.log()[-1500:]
+    works()
+
+
+def test_a_reload_without_its_file_keeps_the_worker(ctx):
+    """SIGUSR2, with the same in the place of the options: what serves goes on, and with a file again the next one takes over."""
+    home = folder(ctx, "infcgi-reload.")
+    s, write = master_test.configured(ctx, home, model=TINY, alias="old", threads=1)
+    path, worker = home / "infcgi.conf", master_test.worker_of(s)
+    for what, put in no_files().items():
+        n = s.log().count("reload_failed")
+        away(path)
+        put(path)
+        s.engine.send_signal(signal.SIGUSR2)
+        assert harness.until(lambda: s.log().count("reload_failed") == n + 1), (what, s.log()[-1500:])
+        assert master_test.names(s) == ["old"] and master_test.workers_of(s.engine.pid) == [worker], what
+    away(path)
+    write(alias="new")
+    s.engine.send_signal(signal.SIGUSR2)
+    assert harness.until(lambda: master_test.names(s) == ["new"], 30), s.log()[-1500:]

@@ -1,0 +1,302 @@
+"""HTTP as clients should not speak it, and engines as they should not be, with nginx between them: each is answered in the shape that
+clients know, and the other side sees nothing of it."""
+import os
+import pathlib
+import re
+import socket
+import struct
+import threading
+import time
+
+import harness
+from nginx_test import check_json_error, split
+from records_test import END, STDOUT, record
+
+URL = "/v1/completions"
+TINY = harness.ROOT / "tests/golden/models/llama-biases.gguf"
+HOST = b"Host: x\r\nConnection: close\r\n"
+
+
+def accepted(s):
+    """Connections that the engine has taken, but for those that this asks with."""
+    return s.ask("status")["accepted"]
+
+
+def test_requests_that_are_none(ctx):
+    """N05, N06: methods, versions, lengths and ends of lines; what is taken for two requests by one side and one by the other is none."""
+    s = ctx.server
+    post = b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
+    chunked = b"Transfer-Encoding: chunked\r\n"
+    smuggled = b"GET /v1/models HTTP/1.1\r\nHost: x\r\n\r\n"
+    before = accepted(s)
+    cases = {
+        "CONNECT": (b"CONNECT x:443 HTTP/1.1\r\n" + HOST + b"\r\n", (400, 405)), "a method in small letters": (b"get / HTTP/1.1\r\n" + HOST + b"\r\n", (400,)),
+        "a method with signs": (b"GE/T / HTTP/1.1\r\n" + HOST + b"\r\n", (400,)), "another protocol": (b"GET / ICY/1.0\r\n" + HOST + b"\r\n", (400,)),
+        "no version number": (b"GET / HTTP/1\r\n" + HOST + b"\r\n", (400,)), "two hosts": (b"GET / HTTP/1.1\r\nHost: y\r\n" + HOST + b"\r\n", (400,)),
+        "a bad host": (b"GET / HTTP/1.1\r\nHost: a/b\0\r\n\r\n", (400,)), "a name with a blank": (b"GET / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding : chunked\r\n\r\n", (400,)),
+        "CR in a path": (b"GET /v1/\rmodels HTTP/1.1\r\n" + HOST + b"\r\n", (400,)), "NUL in a header": (b"GET / HTTP/1.1\r\n" + HOST + b"X: a\0b\r\n\r\n", (400,)),
+        "both lengths": (post + b"Content-Length: 6\r\n" + chunked + b"\r\n0\r\n\r\n" + smuggled, (400,)),
+        "both, the other way": (post + chunked + b"Content-Length: 6\r\n\r\n0\r\n\r\n" + smuggled, (400,)),
+        "two lengths": (post + b"Content-Length: 2\r\nContent-Length: 4\r\n\r\n{}" + smuggled, (400,)),
+        "a list of lengths": (post + b"Content-Length: 2, 2\r\n\r\n{}", (400,)), "less than none": (post + b"Content-Length: -1\r\n\r\n", (400,)),
+        "with a sign": (post + b"Content-Length: +2\r\n\r\n{}", (400,)), "in hex": (post + b"Content-Length: 0x2\r\n\r\n{}", (400,)),
+        "2^64": (post + b"Content-Length: 18446744073709551616\r\n\r\n", (400,)), "chunks twice": (post + chunked * 2 + b"\r\n0\r\n\r\n", (400, 501)),
+        "chunks in quotes": (post + b'Transfer-Encoding: "chunked"\r\n\r\n0\r\n\r\n', (400, 501)), "chunks and more": (post + b"Transfer-Encoding: chunked, gzip\r\n\r\n0\r\n\r\n", (400, 501)),
+        "chunks in 1.0": (post.replace(b"1.1", b"1.0") + chunked + b"\r\n0\r\n\r\n", (400, 501)), "a chunk of no number": (post + chunked + b"\r\nzz\r\n{}\r\n0\r\n\r\n", (400,)),
+        "a chunk of 2^64": (post + chunked + b"\r\nffffffffffffffff0\r\n{}", (400, 413)), "a chunk less than none": (post + chunked + b"\r\n-1\r\n{}\r\n0\r\n\r\n", (400,)),
+    }
+    for name, (data, statuses) in cases.items():
+        reply = s.raw(data, is_one=True)
+        assert reply.startswith(b"HTTP/1.1 ") and int(reply[9:12]) in statuses, (name, reply[:200])
+        check_json_error(reply, int(reply[9:12]))
+        assert reply.count(b"HTTP/1.1 ") == 1, (name, reply)
+    assert accepted(s) == before, "one of them came through"
+
+
+def test_statuses_pages_say_nothing_of_who_asks(ctx):
+    """What is asked for stands in no answer, be it an address, a query or a header, and none makes a header."""
+    s = ctx.server
+    for path in ("/status?<script>", "/status?html&<script>", "/status?json&full&" + "x" * 8000, "/status?%00", "/status?html%0d%0aX-Bad:1", "/status/..",
+                 "/metrics?<script>", "/metrics/%3Cscript%3E", "/health?x=<script>", "/v1/models/%3Cscript%3E%0d%0aX-Bad:1", "/slots?fail_on_no_slot=<script>"):
+        status, headers, body = split(s.raw(b"GET " + path.encode() + b" HTTP/1.1\r\nHost: x\r\nX-Request-Id: <script>\r\nConnection: close\r\n\r\n"))
+        assert status in (200, 400, 404, 501) and "x-bad" not in headers, (path, status, headers)
+        assert b"<script>" not in body or headers["content-type"].startswith("application/json"), (path, body[:300])
+
+
+def restart_nginx(s):
+    """With the configuration that its folder has now."""
+    s.nginx.terminate()
+    s.nginx.wait(10)
+    s.nginx = type(s.nginx)(["nginx", "-p", s.dir, "-c", f"{s.dir}/nginx.conf", "-e", f"{s.dir}/error.log"])
+    s.wait_ready()
+
+
+class Impatient:
+    """A server whose nginx waits for a client half a second instead of 15 or 30; s: of it."""
+
+    def __init__(self, ctx):
+        self.s = s = ctx.start("--threads", "1", "--chat-template", "chatml", model=TINY)
+        text = (harness.ROOT / "nginx/infcgi.conf").read_text()
+        for name in "client_header_timeout", "client_body_timeout", "send_timeout":
+            text, n = re.subn(rf"^{name} \d+s;", f"{name} 500ms;", text, flags=re.M)
+            assert n == 1, name
+        (pathlib.Path(s.dir) / "infcgi.conf").write_text(text)
+        conf = pathlib.Path(s.dir) / "nginx.conf"
+        text, n = re.subn(r"include \S+/infcgi\.conf;", f"include {s.dir}/infcgi.conf;", conf.read_text())
+        assert n == 1
+        conf.write_text(text)
+        restart_nginx(s)
+
+
+def test_slow_clients_end_at_nginx(ctx):
+    """N01, N02: heads and bodies that come a byte at a time, from 150 clients: 408 or closed, in time, and the engine sees none of it."""
+    s = Impatient(ctx).s
+    before, opened = accepted(s), []
+    for i in range(150):
+        c = socket.create_connection(("127.0.0.1", s.port), timeout=20)
+        c.sendall((b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n", b"GET /v1/mod", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+                   b"Content-Length: 1000\r\n\r\n{")[i % 3])
+        opened.append(c)
+    begin = time.monotonic()
+    assert s.post(URL, {"prompt": [1, 2, 3], "max_tokens": 4}).status == 200
+    assert ctx.is_slow or time.monotonic() - begin < 1
+    for c in opened[::2]:
+        try:
+            c.sendall(b"X")
+        except ConnectionError:
+            pass
+    for c in opened:
+        try:
+            got = c.recv(65536)
+            assert got == b"" or got.startswith(b"HTTP/1.1 408 "), got[:200]
+        except ConnectionError:
+            pass
+        c.close()
+    assert time.monotonic() - begin < 10
+    assert accepted(s) == before + 1
+
+
+# --- HTTP/2 ------------------------------------------------------------------------------------------------------------
+
+H2_DATA, H2_HEADERS, H2_RESET, H2_SETTINGS = 0, 1, 3, 4   # RFC 9113, section 6
+H2_END_STREAM, H2_END_HEADERS = 1, 4
+
+
+def h2(kind, flags, stream, payload=b""):
+    return len(payload).to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
+
+
+def h2_request(stream, body):
+    """Headers as literals that no table keeps [RFC 7541, section 6.2.2], and the body."""
+    names = {b":method": b"POST", b":scheme": b"http", b":authority": b"x", b":path": URL.encode(), b"content-type": b"application/json",
+             b"content-length": str(len(body)).encode()}
+    block = b"".join(b"\0" + bytes([len(n)]) + n + bytes([len(v)]) + v for n, v in names.items())
+    return h2(H2_HEADERS, H2_END_HEADERS, stream, block) + h2(H2_DATA, H2_END_STREAM, stream, body)
+
+
+def open_and_reset(port, body, n, at_once, pause):
+    """n streams on connections of their own, each reset as soon as it is opened, or `pause` seconds behind `at_once` of them."""
+    n_done = 0
+    while n_done < n:
+        with socket.create_connection(("127.0.0.1", port), timeout=20) as c:
+            c.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + h2(H2_SETTINGS, 0, 0))
+            reader = threading.Thread(target=read_until_closed, args=(c,), daemon=True)
+            reader.start()
+            try:
+                for first in range(1, 1000, 2 * at_once):   # nginx ends a connection after 1,000 requests
+                    streams = range(first, first + 2 * at_once, 2)
+                    resets = [h2(H2_RESET, 0, i, (8).to_bytes(4, "big")) for i in streams]
+                    if pause:
+                        c.sendall(b"".join(h2_request(i, body) for i in streams))
+                        time.sleep(pause)
+                        c.sendall(b"".join(resets))
+                    else:
+                        c.sendall(b"".join(h2_request(i, body) + r for i, r in zip(streams, resets)))
+                    n_done += at_once
+            except ConnectionError:
+                pass   # it has had enough of us
+            c.shutdown(socket.SHUT_WR)
+            reader.join(20)
+
+
+def read_until_closed(c):
+    try:
+        while c.recv(65536):
+            pass
+    except OSError:
+        pass
+
+
+def test_rapid_resets(ctx):
+    """N09: thousands of HTTP/2 streams that are reset as soon as they are opened, or a moment later: each costs a step at most, others go
+    on, and nothing is left."""
+    s = ctx.start(*ctx.ARGS)
+    port, conf = harness.free_port(), pathlib.Path(s.dir) / "nginx.conf"
+    text, n = re.subn(r"(listen 127\.0\.0\.1:\d+;)", rf"\1\n listen 127.0.0.1:{port} http2;", conf.read_text())
+    assert n == 1, text
+    conf.write_text(text)
+    restart_nginx(s)
+    body = b'{"prompt":"Hi","max_tokens":1900,"ignore_eos":true,"stream":true}'
+    assert s.post(URL, {"prompt": "Hi", "max_tokens": 1}).status == 200
+    before, came, files = s.metrics(), accepted(s), len(os.listdir(f"/proc/{s.engine.pid}/fd"))
+    connection, response = s.stream(URL, {"prompt": "Once", "max_tokens": 60, "ignore_eos": True})
+    others, ended = [], threading.Event()
+
+    def ask():
+        while not ended.is_set():
+            others.append(s.post(URL, {"prompt": "Hi", "max_tokens": 1}).status)
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        harness.at_once([lambda: open_and_reset(port, body, 2000, 50, 0) for _ in range(2)]
+                        + [lambda: open_and_reset(port, body, 400, 20, 0.03) for _ in range(2)])
+    finally:
+        ended.set()
+        asking.join()
+    got = list(harness.events(iter(response.readline, b"")))
+    connection.close()
+    assert got[-1] is None and got.count(None) == 1, got[-1]
+    assert others and set(others) == {200}, others
+    assert s.idle()
+    after, came = s.metrics(), accepted(s) - came
+    steps = after["infcgi_steps_total"] - before["infcgi_steps_total"]
+    assert came - len(others) > 200 and steps < came + 100, (came, len(others), steps)
+    assert after["infcgi_request_memory_bytes"] <= before["infcgi_request_memory_bytes"] + 65536, (before, after)
+    assert harness.until(lambda: len(os.listdir(f"/proc/{s.engine.pid}/fd")) <= files + 1), files
+
+
+# --- engines that fail -------------------------------------------------------------------------------------------------
+
+class Engine:
+    """In the place of the engine: takes connections, reads what is sent until it has ended, and does `act` with each."""
+
+    def __init__(self, s, act, backlog=64):
+        path = f"{s.dir}/infcgi.sock"
+        if os.path.exists(path):
+            os.unlink(path)
+        self.listener = socket.socket(socket.AF_UNIX)
+        self.listener.bind(path)
+        self.listener.listen(backlog)
+        self.n = 0
+        self.act = act
+        if act:
+            threading.Thread(target=self.run, daemon=True).start()
+
+    def run(self):
+        while True:
+            try:
+                c = self.listener.accept()[0]
+            except OSError:
+                return
+            self.n += 1
+            got = b""
+            while not got.endswith(record(5)[:6] + got[-2:]) and (part := c.recv(65536)):
+                got += part
+            self.act(c)
+            c.close()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.listener.shutdown(socket.SHUT_RDWR)
+        self.listener.close()
+
+
+def answer(text, end=True):
+    return record(STDOUT, text) + (record(STDOUT) + record(END, bytes(8)) if end else b"")
+
+
+HEAD = b"Status: 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
+BAD_ENGINES = {   # what it says, and the statuses that the client gets
+    "nothing": (b"", (502,)), "noise": (b"\xff" * 100, (502,)), "HTTP": (b"HTTP/1.1 200 OK\r\n\r\n", (502,)), "half a record": (answer(HEAD)[:5], (502,)),
+    "an end alone": (record(END, bytes(8)), (502,)), "another version": (record(STDOUT, HEAD, version=9), (502,)),
+    "no head": (answer(b"just text, no head"), (502,)), "a head without its end": (answer(b"Status: 200 OK\r\nX: " + b"y" * 100, end=False), (502,)),
+    "a head of 64 KiB": (answer(b"X: " + b"y" * 30000) + answer(b"z" * 30000), (502,)), "a status of letters": (answer(b"Status: abc\r\n\r\n"), (502,)),
+    "overloaded": (record(END, struct.pack(">IB3x", 0, 2)), (502,)),
+    "a cut stream": (answer(HEAD + b"data: {}\n\n", end=False), (200,)),
+}
+
+
+def test_engines_that_fail(ctx):
+    """N11, N12: JSON with Retry-After and never a page of nginx's; what was sent once is not sent again."""
+    s = ctx.start("--threads", "1", model=TINY)
+    s.stop_engine()
+    body = {"prompt": "Hi", "stream": True}
+    r = s.post(URL, body)
+    assert r.status in (502, 503) and r.error()["code"] == "engine_unavailable" and int(r.headers["Retry-After"]) >= 1, (r.status, r.body)
+    for name, (says, statuses) in BAD_ENGINES.items():
+        with Engine(s, lambda c, says=says: c.sendall(says)) as engine:
+            try:
+                r = s.post(URL, body)
+            except OSError:
+                assert 200 in statuses, name   # cut in the middle
+                continue
+            except Exception as e:  # noqa: BLE001 http.client has many for a cut answer
+                assert 200 in statuses and "IncompleteRead" in type(e).__name__, (name, e)
+                continue
+            finally:
+                assert engine.n == 1, (name, engine.n)
+            assert r.status in statuses, (name, r.status, r.body[:200])
+            if r.status != 200:
+                assert r.error()["code"] == "engine_unavailable" and int(r.headers["Retry-After"]) >= 1, (name, r.headers)
+            assert b"[DONE]" not in r.body and b"<html" not in r.body, (name, r.body)
+    with Engine(s, None, backlog=0):   # it takes nobody: its backlog is full with one or two
+        held = []
+        for _ in range(3):
+            c = socket.socket(socket.AF_UNIX)
+            c.setblocking(False)
+            try:
+                c.connect(f"{s.dir}/infcgi.sock")
+            except BlockingIOError:
+                pass
+            held.append(c)
+        begin = time.monotonic()
+        r = s.post(URL, body)
+        assert r.status == 502 and r.error()["code"] == "engine_unavailable" and int(r.headers["Retry-After"]) >= 1, (r.status, r.body)
+        assert time.monotonic() - begin < 2
+        for c in held:
+            c.close()
+    os.unlink(f"{s.dir}/infcgi.sock")
+    s.start_engine()
+    s.wait_ready()
