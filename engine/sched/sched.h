@@ -50,7 +50,7 @@ struct sched_config {
     int32_t max_seqs;             /* sequences running at once */
     int32_t queue_max;            /* sequences waiting; those of one request, while others wait, half of it at most */
     uint64_t queue_max_tokens;    /* and their tokens; 0 = no limit */
-    uint64_t step_budget_ns;      /* how long a step may take while others decode; 0 = 80 ms */
+    uint64_t step_budget_ns;      /* what hardly a step is to take longer than while others decode; 0 = 90 ms */
     uint64_t stall_ns;            /* a reader that takes (next to) nothing for so long loses its sequence; 0 = 30 s */
     int32_t draft_max;            /* tokens guessed ahead (draft.h), 0 = none .. DRAFT_MAX; a decoding step with drafts
                                    * has draft_max + 1 rows at most, so with as many sequences there are none */

@@ -9,6 +9,7 @@
 #include "engine/kv/kv_cache.h"
 #include "engine/kv/kv_disk.h"
 #include "engine/sched/draft.h"
+#include "engine/sched/row_costs.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -20,6 +21,8 @@ enum {
     SCHED_QUANTUM = 32,     /* tokens a sequence that was sent back gets out before it may be sent back again */
     SCHED_MAX_BEGUN = 2,    /* batches begun and not waited for */
     SCHED_FAIR_EVERY = 32,  /* steps after which one without extras is measured anew */
+    SCHED_EXPRESS_PART = 5, /* of the time at most one part of so many is of express steps */
+    SCHED_OFF_TIMES = 4,    /* so many times as far off their time as on average steps hardly ever are */
     SCHED_LOW_PART = 8,     /* of so many rows one is the lower classes', while they wait */
     SCHED_LOW_OWED = 256,   /* rows owed to them for which a place is taken from the highest */
     SCHED_LOW_MOST = 4096,  /* rows owed, either way */
@@ -27,7 +30,7 @@ enum {
     SCHED_GUESS_TOKENS = 64, /* of an answer, before any has ended */
     SCHED_KEPT_TENANTS = 64, /* that have no request now, so that what they had is not forgotten at once */
 };
-#define SCHED_DEFAULT_BUDGET_NS 80000000ull
+#define SCHED_DEFAULT_BUDGET_NS 90000000ull
 #define SCHED_DEFAULT_STALL_NS  30000000000ull
 
 /* Ring entry: an event with room for its alternatives only where they were asked for. */
@@ -181,7 +184,8 @@ struct sched_batch {
     int32_t n_decoding; /* of the rows; drafts among them */
     int32_t n_drafts; /* sequences with guessed tokens */
     int32_t n_drafted;
-    bool leaves_extras;
+    bool leaves_extras, is_express;
+    double sum_pos; /* positions of rows of prompts together */
     uint64_t begin_ns;
     struct sched_seq **seqs;         /* [max_seqs] */
     int32_t *wants;                  /* [max_logits] */
@@ -240,8 +244,11 @@ struct sched {
     double debt_ns;             /* time that steps without extras have to make up for */
     double fair_ns;             /* moving average of decoding steps without extras; 0 = none yet */
     int32_t n_full;             /* steps with extras since the last without */
+    bool is_express;            /* the current step has short prompts of keys with one request, and nothing else */
+    double express_ns;          /* time that express steps may take; below 0: they took more */
+    double after_express_ns;    /* what the express step before this one took: the others had waited so long; 0 = it was none */
     double ns_per_row;          /* moving average of prefill steps */
-    double ns_beside_row;       /* of a prompt's row beside decoding ones, beyond the time of these; 0 = none yet */
+    struct row_costs row_costs; /* of prompts beside decoding ones, beyond the time of these */
     double ns_per_token;        /* of decoding steps */
     struct sched_tenant *active; /* those with work */
     double most_vtime;           /* of all, ever */
@@ -305,7 +312,7 @@ void sched_rank(struct sched *s);                                /* puts the run
 /* The sequence that runs and is to make room for q, which waits; NULL: none. */
 struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q);
 bool sched_is_left_out(const struct sched *s, const struct sched_seq *q); /* of the current step */
-void sched_begin_step(struct sched *s);                                   /* decides on leaves_extras */
+void sched_begin_step(struct sched *s);                                   /* decides on leaves_extras and is_express */
 void sched_count_turn(struct sched *s, uint64_t ns, bool only_decodes);   /* a step is done */
 double sched_estimate_ns(struct sched *s);                                /* of all that waits and runs; under lock */
 

@@ -34,6 +34,11 @@ static int32_t row_wants(const struct sched *s, const struct sched_seq *q)
     return n <= s->cfg.max_best || n == 0 ? n : BACKEND_ALL_LOGITS;
 }
 
+static bool is_decoding(const struct sched_seq *q)
+{
+    return q->n_tokens > q->n_prompt && q->n_computed == q->n_tokens - 1;
+}
+
 /* Adds n rows of q and the logits it wants of them. */
 static void add_rows(struct sched *s, struct sched_batch *b, struct sched_seq *q, int32_t n)
 {
@@ -43,6 +48,7 @@ static void add_rows(struct sched *s, struct sched_batch *b, struct sched_seq *q
         int32_t at = q->n_computed + i, row = b->n_rows++;
         s->tokens[row] = q->tokens[at];
         s->pos[row] = at;
+        b->sum_pos += is_decoding(q) ? 0 : at;
         s->seq[row] = b->n_seqs;
         bool is_last = at >= q->n_tokens - 1; /* or a drafted one behind it */
         bool for_prompt = q->prompt_logprobs && at < q->n_prompt - 1;
@@ -65,11 +71,6 @@ static void add_rows(struct sched *s, struct sched_batch *b, struct sched_seq *q
     s->states[b->n_seqs] = q->state;
     s->begin_states[b->n_seqs] = q->begin_state != KV_NO_STATE ? q->begin_state : q->state;
     b->seqs[b->n_seqs++] = q;
-}
-
-static bool is_decoding(const struct sched_seq *q)
-{
-    return q->n_tokens > q->n_prompt && q->n_computed == q->n_tokens - 1;
 }
 
 /* A row of each sequence that generates, and drafts when nobody computes a prompt. Growing may preempt those behind in
@@ -109,15 +110,36 @@ static double decoding_ns(const struct sched *s, int32_t n)
     return n <= DRAFT_MAX + 1 ? ns[n] : ns[DRAFT_MAX + 1] * n / (DRAFT_MAX + 1);
 }
 
+/* Time for a step in which some decode: hardly one is to take longer than the budget, however much they vary here. */
+static double step_ns(const struct sched *s)
+{
+    double budget = (double)s->cfg.step_budget_ns, usual = budget - SCHED_OFF_TIMES * s->row_costs.off_ns;
+    return MAX_OF(MIN_OF(usual, 0.9 * budget), 0.5 * budget) - s->after_express_ns;
+}
+
+/* What a prompt row takes beside decoding ones, where the prompts stand now; 0 when none was seen yet. */
+static double prompt_row_ns(const struct sched *s)
+{
+    double pos = 0, n = 0;
+    for (const struct sched_seq *q = s->running; q != NULL; q = q->next) {
+        if (!is_decoding(q) && !q->is_begun) {
+            pos += q->n_computed + SCHED_MIN_CHUNK / 2;
+            n++;
+        }
+    }
+    double ns = row_costs_ns(&s->row_costs, n > 0 ? pos / n : 0);
+    return ns > 0 ? ns : s->ns_per_row;
+}
+
 /* Rows of prompts a step may take beside the decoding ones: as many as the time has room for that these leave. */
 static int32_t prefill_budget(const struct sched *s, const struct sched_batch *b)
 {
     int32_t room = s->cfg.max_rows - b->n_rows;
-    double ns_per_row = s->ns_beside_row > 0 ? s->ns_beside_row : s->ns_per_row;
+    double ns_per_row = prompt_row_ns(s);
     if (b->n_rows == 0 || ns_per_row <= 0) {
         return room;
     }
-    double rows = ((double)s->cfg.step_budget_ns - decoding_ns(s, b->n_rows)) / ns_per_row;
+    double rows = MAX_OF((step_ns(s) - decoding_ns(s, b->n_rows)) / ns_per_row, 0);
     return MIN_OF(room, MAX_OF((int32_t)MIN_OF(rows, 1e6), (int32_t)SCHED_MIN_CHUNK));
 }
 
@@ -447,8 +469,8 @@ static void count_step(struct sched *s, const struct sched_batch *b, uint64_t ns
         s->ns_per_row = s->ns_per_row == 0 ? now : 0.8 * s->ns_per_row + 0.2 * now;
     }
     if (b->n_decoding > 0 && b->n_rows - b->n_decoding >= SCHED_MIN_CHUNK) {
-        double now = MAX_OF((double)ns - decoding_ns(s, b->n_decoding), 0.1 * (double)ns) / (b->n_rows - b->n_decoding);
-        s->ns_beside_row = s->ns_beside_row == 0 ? now : 0.8 * s->ns_beside_row + 0.2 * now;
+        double took = MAX_OF((double)ns - decoding_ns(s, b->n_decoding), 0.1 * (double)ns);
+        row_costs_note(&s->row_costs, b->n_rows - b->n_decoding, b->sum_pos, took);
     }
     if (b->n_rows == b->n_decoding && r->n_generated > 0) {
         double now = (double)ns / (double)r->n_generated;
@@ -472,6 +494,7 @@ static void count_step(struct sched *s, const struct sched_batch *b, uint64_t ns
 static void clear_batch(struct sched_batch *b)
 {
     b->n_rows = b->n_seqs = b->n_logits = b->n_hidden = b->n_decoding = b->n_drafted = b->n_drafts = b->n_copies = 0;
+    b->sum_pos = 0;
 }
 
 static void form_batch(struct sched *s, struct sched_batch *b)
@@ -492,11 +515,16 @@ static int32_t choose_rows(struct sched *s, struct sched_batch *b)
 {
     sched_begin_step(s);
     form_batch(s, b);
+    if (b->n_rows == 0 && s->is_express) { /* it waits for its reader, or for pages */
+        s->is_express = false;
+        form_batch(s, b);
+    }
     if (b->n_rows == 0 && s->leaves_extras) { /* the others wait for their readers, or for pages of extras */
         s->leaves_extras = false;
         form_batch(s, b);
     }
     b->leaves_extras = s->leaves_extras;
+    b->is_express = s->is_express;
     return b->n_rows;
 }
 
@@ -590,6 +618,7 @@ static void finish_batch(struct sched *s)
         finish_rows(s, b, late, &result);
     }
     s->leaves_extras = b->leaves_extras;
+    s->is_express = b->is_express;
     count_step(s, b, ns, &result);
 }
 

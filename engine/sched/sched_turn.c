@@ -195,6 +195,16 @@ struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q)
 
 /* --- time --------------------------------------------------------------------------------------------------------- */
 
+/* Express steps: who asks for little while others keep the engine busy does not wait behind their rows. The first prompt
+ * of a key's only request, if a step has room for it, is computed without them; a fifth of the time may go to that, so
+ * that the others move whatever comes. The step behind takes fewer prompt rows, as those that generate have waited. */
+static bool may_go_alone(const struct sched *s, const struct sched_seq *q)
+{
+    const struct sched_tenant *t = q->group->tenant;
+    bool is_prompt = q->n_tokens == q->n_prompt && !q->is_begun;
+    return is_prompt && t->n_work == 1 && t->priority == s->top && s->active->next_active != NULL;
+}
+
 /* More rows make a step longer for all. Twice what the extras of a step take the rest gets back in steps without them,
  * so that they make others half as slow again at most; where weights take longer to read than to compute, extras cost
  * next to nothing and are nearly always there. */
@@ -206,16 +216,29 @@ void sched_begin_step(struct sched *s)
         s->n_full = 0;
     }
     s->leaves_extras = s->has_extras && (s->debt_ns > 0 || s->n_full >= SCHED_FAIR_EVERY);
+    s->is_express = false;
+    double rows = 0;
+    for (const struct sched_seq *q = s->running; q != NULL && s->express_ns >= 0; q = q->next) {
+        s->is_express = s->is_express || may_go_alone(s, q);
+        rows += may_go_alone(s, q) ? q->n_tokens - q->n_computed : 0;
+    }
+    s->is_express = s->is_express && rows * s->ns_per_row <= (double)s->cfg.step_budget_ns;
 }
 
 bool sched_is_left_out(const struct sched *s, const struct sched_seq *q)
 {
-    return s->leaves_extras && q->is_extra;
+    return s->is_express ? !may_go_alone(s, q) : s->leaves_extras && q->is_extra;
 }
 
 void sched_count_turn(struct sched *s, uint64_t ns, bool only_decodes)
 {
     double took = (double)ns, most = (double)s->cfg.step_budget_ns;
+    s->after_express_ns = s->is_express ? took : 0;
+    s->express_ns += s->is_express ? -took : took / (SCHED_EXPRESS_PART - 1);
+    s->express_ns = MIN_OF(s->express_ns, most);
+    if (s->is_express) {
+        return;
+    }
     if (s->leaves_extras) {
         s->n_full = 0;
         s->debt_ns -= took;

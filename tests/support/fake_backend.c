@@ -278,6 +278,7 @@ static enum err begin(struct backend_model *m, const struct backend_batch *b, st
     }
     atomic_fetch_add(&now_ns, (uint64_t)delay * 1000 + BATCH_NS + ROW_NS * (uint64_t)MAX_OF(b->n_rows, 0));
     check_rules(m, b);
+    atomic_fetch_add(&m->n_alone, b->n_seqs == 1 && b->n_rows > 1 && b->n_logits == 1 && b->pos[0] == 0);
     enum err err = ERR_OK;
     for (int32_t i = 0; i < b->n_rows; i++) {
         const int32_t *table = b->page_tables[b->seq[i]];

@@ -34,6 +34,7 @@ struct backend_model {
     atomic_long n_copies;  /* recurrent states copied */
     atomic_int n_wide;     /* most sequences seen in one batch */
     atomic_int n_last;     /* rows of the batch that runs, or ran last */
+    atomic_int n_alone;    /* batches that begin and end one sequence, several rows, with nobody beside it */
     atomic_int n_mixed;    /* batches with rows without logits and a sequence with several that want them */
     atomic_int delay_us;   /* knob: how long a batch takes at least, and takes by fake_backend_now_ns */
     atomic_int row_us;     /* knob: and how much longer for each of its rows */

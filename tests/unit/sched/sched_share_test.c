@@ -201,6 +201,39 @@ START_TEST(a_light_one_waits_for_a_step_or_two)
 }
 END_TEST
 
+/* The prompt of a key's only request is computed alone, also while others decode; and of such requests one behind the other, a
+ * fifth of the time's, nobody stands still. */
+START_TEST(a_short_prompt_goes_alone)
+{
+    static struct flood flood;
+    static struct rig_output got;
+    struct rig r = rig_open((struct rig_limits){.max_seqs = 8, .n_pages = 512, .queue_max = 2000, .max_rows = 64});
+    flood.share = (struct sched_share){.key = 1};
+    begin(&r, &flood, 7, 20, 280);
+    int before = 0;
+    for (int i = 0; i < 20; i++) {
+        int32_t tokens[30];
+        rig_prompt(tokens, 30, 5000 + (uint64_t)i);
+        before = i == 1 ? atomic_load(&r.model->n_alone) : before; /* the flood has begun */
+        hold(&r, true);
+        while (!atomic_load(&r.model->is_inside)) {
+            pause_us(50);
+        }
+        struct sched_share light = {.key = 10 + (uint64_t)i};
+        struct sched_seq *q = submit(&r, &light, tokens, 30, 1);
+        atomic_store(&r.model->is_inside, false);
+        hold(&r, false);
+        rig_collect(&q, &got);
+    }
+    int64_t rows = n_rows(&flood);
+    int n_alone = atomic_load(&r.model->n_alone) - before;
+    ck_assert_msg(n_alone >= 1 && n_alone < 19, "%d of 19 alone", n_alone);
+    ck_assert_msg(rows > 7 * 20 + 7 * 20, "%d rows beside", (int)rows);
+    end(&r, &flood, 1);
+    rig_close(&r);
+}
+END_TEST
+
 /* _i: places in the batch. A lower class has its eighth of the rows, not more. */
 START_TEST(a_lower_class_gets_its_eighth)
 {
@@ -371,6 +404,7 @@ static TCase *all_tests(const char *name)
     tcase_add_test(t, equals_get_equal_rows);
     tcase_add_loop_test(t, weights_divide_rows, 0, 2);
     tcase_add_test(t, a_light_one_waits_for_a_step_or_two);
+    tcase_add_test(t, a_short_prompt_goes_alone);
     tcase_add_test(t, nobody_saves_up);
     tcase_add_loop_test(t, a_lower_class_gets_its_eighth, 1, 2);
     tcase_add_loop_test(t, a_lower_class_gets_its_eighth, 8, 9);
