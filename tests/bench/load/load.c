@@ -8,6 +8,7 @@
  *   at_ms    when it may start at the earliest, from the start of all (0); wait_ms: from the end of the client's one before (0)
  *   method path headers body    as sent; headers an object of strings, body a string; POST, and GET without a body
  *   leave_ms leave_events       OPTIONAL: the client leaves so long after the start, or with that event
+ *   keeps                       OPTIONAL: not 0 = on a connection that another such request has left open, as pools have them
  * With SECONDS none starts later than that; those that run are waited for.
  *
  * A line of the output is what came of one, as it ends:
@@ -33,7 +34,7 @@ struct request {
     long i;
     int client;
     double at, wait, leave_ms;
-    long leave_events;
+    long leave_events, keeps;
     char *method, *path, *body;
     struct curl_slist *headers;
     struct request *next; /* of the client */
@@ -114,6 +115,7 @@ static void add(long i, json_t *o)
     r->wait = number_of(o, "wait_ms", 0);
     r->leave_ms = number_of(o, "leave_ms", 0);
     r->leave_events = (long)number_of(o, "leave_events", 0);
+    r->keeps = number_of(o, "keeps", 0) != 0;
     r->body = text_of(o, "body", NULL);
     r->method = text_of(o, "method", r->body ? "POST" : "GET");
     r->path = text_of(o, "path", "/");
@@ -245,8 +247,8 @@ static void start(struct client *c)
     curl_easy_setopt(c->easy, CURLOPT_WRITEDATA, c);
     curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, r->headers);
     curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(c->easy, CURLOPT_FRESH_CONNECT, 1L); /* one that nginx closes in between would look like an error of ours */
-    curl_easy_setopt(c->easy, CURLOPT_FORBID_REUSE, 1L);
+    curl_easy_setopt(c->easy, CURLOPT_FRESH_CONNECT, !r->keeps); /* one that nginx closes in between would look like an error of ours */
+    curl_easy_setopt(c->easy, CURLOPT_FORBID_REUSE, !r->keeps);
     curl_easy_setopt(c->easy, CURLOPT_PROXY, "");
     if (r->body) {
         curl_easy_setopt(c->easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t)strlen(r->body));
@@ -393,7 +395,7 @@ int main(int argc, char **argv)
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     curl_multi_setopt(multi, CURLMOPT_SOCKETFUNCTION, on_socket);
     curl_multi_setopt(multi, CURLMOPT_TIMERFUNCTION, on_timer);
-    curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, 1L);
+    curl_multi_setopt(multi, CURLMOPT_MAXCONNECTS, 256L);
     setvbuf(stdout, NULL, _IOFBF, 1 << 16);
     read_requests();
     began = now_ms();
