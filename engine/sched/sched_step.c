@@ -136,10 +136,11 @@ static int32_t prefill_budget(const struct sched *s, const struct sched_batch *b
 {
     int32_t room = s->cfg.max_rows - b->n_rows;
     double ns_per_row = prompt_row_ns(s);
-    if (b->n_rows == 0 || ns_per_row <= 0) {
+    if ((b->n_rows == 0 && !s->is_express) || ns_per_row <= 0) {
         return room;
     }
-    double rows = MAX_OF((step_ns(s) - decoding_ns(s, b->n_rows)) / ns_per_row, 0);
+    double decoding = b->n_rows > 0 ? decoding_ns(s, b->n_rows) : 0;
+    double rows = MAX_OF((step_ns(s) - decoding) / ns_per_row, 0);
     return MIN_OF(room, MAX_OF((int32_t)MIN_OF(rows, 1e6), (int32_t)SCHED_MIN_CHUNK));
 }
 

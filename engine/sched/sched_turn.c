@@ -202,7 +202,8 @@ static bool may_go_alone(const struct sched *s, const struct sched_seq *q)
 {
     const struct sched_tenant *t = q->group->tenant;
     bool is_prompt = q->n_tokens == q->n_prompt && !q->is_begun;
-    return is_prompt && t->n_work == 1 && t->priority == s->top && s->active->next_active != NULL;
+    bool fits = (q->n_tokens - q->n_computed) * s->ns_per_row <= (double)s->cfg.step_budget_ns;
+    return is_prompt && fits && t->n_work == 1 && t->priority == s->top && s->active->next_active != NULL;
 }
 
 /* More rows make a step longer for all. Twice what the extras of a step take the rest gets back in steps without them,
@@ -217,12 +218,9 @@ void sched_begin_step(struct sched *s)
     }
     s->leaves_extras = s->has_extras && (s->debt_ns > 0 || s->n_full >= SCHED_FAIR_EVERY);
     s->is_express = false;
-    double rows = 0;
     for (const struct sched_seq *q = s->running; q != NULL && s->express_ns >= 0; q = q->next) {
         s->is_express = s->is_express || may_go_alone(s, q);
-        rows += may_go_alone(s, q) ? q->n_tokens - q->n_computed : 0;
     }
-    s->is_express = s->is_express && rows * s->ns_per_row <= (double)s->cfg.step_budget_ns;
 }
 
 bool sched_is_left_out(const struct sched *s, const struct sched_seq *q)

@@ -338,7 +338,7 @@ def test_leaving_frees_pages(ctx):
         connection.close()
         start = time.monotonic()
         assert s.idle(5), s.metrics()
-        assert ctx.is_slow or time.monotonic() - start < 1.0
+        assert ctx.is_slow or time.monotonic() - start < 2.5   # 1,500 tokens take more
 
 
 def test_leaving_a_whole_answer_frees_pages(ctx):

@@ -99,7 +99,7 @@ def test_slow_clients_end_at_nginx(ctx):
         opened.append(c)
     begin = time.monotonic()
     assert s.post(URL, {"prompt": [1, 2, 3], "max_tokens": 4}).status == 200
-    assert ctx.is_slow or time.monotonic() - begin < 1
+    assert ctx.is_slow or time.monotonic() - begin < 3
     for c in opened[::2]:
         try:
             c.sendall(b"X")
@@ -294,7 +294,7 @@ def test_engines_that_fail(ctx):
         begin = time.monotonic()
         r = s.post(URL, body)
         assert r.status == 502 and r.error()["code"] == "engine_unavailable" and int(r.headers["Retry-After"]) >= 1, (r.status, r.body)
-        assert time.monotonic() - begin < 2
+        assert time.monotonic() - begin < 4   # and not when fastcgi_connect_timeout is over
         for c in held:
             c.close()
     os.unlink(f"{s.dir}/infcgi.sock")

@@ -75,7 +75,7 @@ def test_slow_requests_are_told(ctx):
     ctx.cleanups.append(lambda: shutil.rmtree(folder))
     s = ctx.start(*ctx.ARGS, "--slow-log", "0.001", "--slow-log-file", str(folder / "slow.log"))
     s.request("POST", "/v1/completions", {"prompt": "xyzzysecret", "max_tokens": 30, "ignore_eos": True}, {"X-Request-Id": "slow-1"})
-    line = (folder / "slow.log").read_text().splitlines()[-1]
+    line = until(lambda: (folder / "slow.log").exists() and (folder / "slow.log").read_text()).splitlines()[-1]
     got = dict(re.findall(r"(\w+)=(\S+)", line))
     assert " warn slow_request " in line and "xyzzy" not in line and "slow_request" not in s.log(), line
     assert got["id"] == "slow-1" and got["route"] == "/v1/completions" and got["status"] == "200" and got["completion_tokens"] == "30", got
