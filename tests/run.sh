@@ -85,8 +85,9 @@ load-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test
 load-asan-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test --variant asan
 load-tsan-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test --variant tsan
 '
+limit=14400 # s a runner may take; what hangs is told by exit 124 and the end of its log
 case ${1:-} in
-'') ;;
+'') limit=2400 ;;
 --long)
     runners=$long_runners
     shift
@@ -102,7 +103,7 @@ rm -f $logs/*.count $logs/*.failures
 # run NAME COMMAND: prints its line, and on failure the end of its log; leaves "passed failed" in NAME.count
 run() {
     local log=$logs/$1.log start=$SECONDS status count p=0 f=0 why='' skipped text table cpu TIMEFORMAT='%0U %0S'
-    cpu=$({ time bash -c "$2" >"$log" 2>&1 </dev/null; } 2>&1; echo $?)
+    cpu=$({ time timeout --kill-after=30 "$limit" bash -c "$2" >"$log" 2>&1 </dev/null; } 2>&1; echo $?)
     status=${cpu##*$'\n'}
     cpu=${cpu%%$'\n'*}
     count=$(grep -aE '^[0-9]+ passed, [0-9]+ failed' "$log" | tail -n 1)
