@@ -231,7 +231,7 @@ PREFIX ?= /usr/local
 DEST    = $(DESTDIR)$(PREFIX)
 JOBS    = -j$(shell nproc)
 e2e     = $(VENV)/bin/python tests/e2e/run.py --variant
-load    = /usr/bin/python3 tests/bench/load/load.py --variant $(V) $(if $(MODEL),--model '$(MODEL)') $(if $(PEER_BIN),--peer '$(PEER_BIN)') --only '$(ONLY)' $(if $(OUT),--out '$(OUT)')
+load    = /usr/bin/python3 tests/bench/load/load.py --variant $(V) $(if $(MODEL),--model '$(MODEL)') $(if $(PEER_BIN),--peer '$(PEER_BIN)') --only '$(ONLY)' $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OUT),--out '$(OUT)')
 
 # The tools must be there before the sources are compiled, so these targets call make again.
 deps:                                   ## install the Debian packages that are missing (root or sudo)
@@ -307,7 +307,7 @@ bench-load:                             ## gaps, overload, aborts, kills and mor
 	@$(MAKE) -s $(JOBS) all
 	@$(MAKE) -s V=release build/release/load
 	@$(load) --size bench
-test-load:                              ## the same for hours: 10,000 aborts, 100 kills, an hour of load; ONLY=name picks
+test-load:                              ## the same for hours: 10,000 aborts, 100 kills, an hour of load; ONLY=name picks, SECONDS= of overload and soak
 	@sh tests/support/deps.sh load
 	@$(MAKE) -s $(JOBS) all
 	@$(MAKE) -s V=release build/release/load

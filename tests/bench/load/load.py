@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the server does under load, through nginx: `make bench-load`, in its long form `make test-load` (docs/benchmarks.md).
 
-    load.py [--variant release] [--model FILE] [--size test|bench|long] [--peer FOLDER] [--only NAME,...] [--out FILE]
+    load.py [--variant release] [--model FILE] [--size test|bench|long] [--peer FOLDER] [--seconds N] [--only NAME,...] [--out FILE]
 
 A scenario is a function here: it starts a server, makes requests for the driver (load.c), and gives rows of a table: what was
 measured, the figure, what is wanted, whether it holds. What is wanted of answers (every request answered, none lost, nothing left
@@ -269,7 +269,7 @@ class Peer:
 def overload(bench):
     """Ten times what the server can do, of nine equal heavy tenants, and a light one that asks now and then."""
     rng = random.Random(4)
-    seconds, tokens, heavy = bench.pick(8, 30, 300), 32, 9
+    seconds, tokens, heavy = bench.options.seconds or bench.pick(8, 30, 300), 32, 9
     keys = [f"heavy{i}" for i in range(heavy)] + ["light"]
     with tempfile.TemporaryDirectory() as folder:
         key_file = pathlib.Path(folder) / "keys"
@@ -452,7 +452,7 @@ def restart(bench):
 def soak(bench):
     """A load of some 80 %, with clients that leave and requests that are wrong."""
     rng = random.Random(7)
-    seconds = bench.pick(12, 60, 3600)
+    seconds = bench.options.seconds or bench.pick(12, 60, 3600)
     with bench.serve("--ctx-size", "512", "--kv-tokens", "16384") as server:
         peak_answers = bench.play(server, [request(i, words(rng, 30), 16) for i in range(16) for _ in range(1000)], bench.pick(3, 10, 20))
         peak = len(peak_answers) / (max(a.end_ms for a in peak_answers) - min(a.start_ms for a in peak_answers)) * 1e3
@@ -497,6 +497,7 @@ def main():
     parser.add_argument("--variant", default="release")
     parser.add_argument("--model")
     parser.add_argument("--size", choices=SIZES, default="bench")
+    parser.add_argument("--seconds", type=int, default=0, help="of overload and soak; 0 = as SIZE has it")
     parser.add_argument("--peer", help="a folder with llama-server")
     parser.add_argument("--only", default="", help="of " + ", ".join(SCENARIOS))
     parser.add_argument("--out", help="the table, as a file too")
