@@ -27,7 +27,8 @@ enum {
     TICK_MS = 1000,
     SHORT_LIFE_MS = 10000,  /* who lives less counts as failing again */
     BACKOFF_MS = 50,        /* doubled with each of them, but the first, */
-    BACKOFF_MAX_MS = 30000, /* up to this */
+    BACKOFF_MAX_MS = 30000, /* up to this, */
+    BACKOFF_READY_MS = 400, /* or, where they had served, to this: whoever asks next is answered within two seconds */
     SILENT_MS = 20000,      /* a worker that is ready says something every second, */
     LOADING_MS = 600000,    /* one that loads at each percent: a driver may compile for minutes in between */
     FEED_MS = 10000,        /* .. and after so long the service manager is told nothing either */
@@ -114,10 +115,11 @@ static bool start_worker(struct worker *w, enum worker_role role)
 }
 
 /* Another one that serves, after a while if that goes wrong again and again. */
-static void plan_start(uint64_t now, bool was_short)
+static void plan_start(uint64_t now, bool was_short, bool was_ready)
 {
+    uint64_t most = was_ready ? BACKOFF_READY_MS : BACKOFF_MAX_MS;
     m.n_short = was_short ? MIN_OF(m.n_short + 1, 20) : 0;
-    uint64_t pause = m.n_short < 2 ? 0 : MIN_OF((uint64_t)BACKOFF_MS << (m.n_short - 2), (uint64_t)BACKOFF_MAX_MS);
+    uint64_t pause = m.n_short < 2 ? 0 : MIN_OF((uint64_t)BACKOFF_MS << (m.n_short - 2), most);
     m.start_at_ms = now + pause;
 }
 
@@ -298,7 +300,7 @@ static void serving_ended(const struct worker *w, int status, uint64_t now)
                  (int)m.serving.pid);
         return;
     }
-    plan_start(now, now - w->started_ms < SHORT_LIFE_MS);
+    plan_start(now, now - w->started_ms < SHORT_LIFE_MS, w->is_ready);
     log_line("error", "worker_died pid=%d %s after_ms=%" PRIu64 " restart_in_ms=%" PRIu64, (int)w->pid, how(status, text),
              now - w->started_ms, m.start_at_ms - now);
     notify_say("", "starting again: the process that served ended (%s)", text);
@@ -416,7 +418,7 @@ static void check_times(uint64_t now)
         return;
     }
     if (m.serving.pid == 0 && now >= m.start_at_ms && !start_worker(&m.serving, m.was_ready ? WORKER_AGAIN : WORKER_FIRST)) {
-        plan_start(now, true);
+        plan_start(now, true, false);
     }
     if (m.wants_reload && m.coming.pid == 0 && m.leaving.pid == 0 && m.serving.pid != 0) {
         start_next();
