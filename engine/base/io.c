@@ -177,24 +177,32 @@ void io_read_start(const char *path, char *out, size_t cap)
 
 enum { WRITE_BYTES = 16 << 20 }; /* of one write: far below what Linux takes at once */
 
-/* Takes `tmp` for us alone. What a process left there that died is taken over; a lock tells it from one at work.
- * Between our open and our lock the other may have given the file its name: then it is not ours to write. */
+/* Locks a file that is half written, for us alone: a lock tells what a process left that died from one at work.
+ * Between our open and our lock the other may have given the file its name: then it is not ours. */
+static enum err lock_unfinished(int fd, const char *tmp, struct err_info *info)
+{
+    struct stat ours, named;
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+        return err_set(info, ERR_AGAIN, NULL, "another process is writing %s", tmp);
+    }
+    if (fstat(fd, &ours) != 0 || lstat(tmp, &named) != 0 || ours.st_ino != named.st_ino || ours.st_dev != named.st_dev) {
+        return err_set(info, ERR_AGAIN, NULL, "another process has just written %s", tmp);
+    }
+    if (!S_ISREG(ours.st_mode)) {
+        return err_set(info, ERR_FILE, NULL, "%s: expected a regular file, found %s", tmp, kind_of(ours.st_mode));
+    }
+    return ERR_OK;
+}
+
+/* Takes `tmp` to write. What a process left there that died is taken over. */
 static enum err open_for_writing(const char *tmp, unsigned mode, int *fd, struct err_info *info)
 {
     int f = must_fail() ? -1 : open(tmp, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY, mode);
     if (f < 0) {
         return err_set(info, ERR_FILE, NULL, "cannot create %s: %s", tmp, strerror(errno));
     }
-    struct stat ours, named;
-    enum err err = ERR_OK;
-    if (flock(f, LOCK_EX | LOCK_NB) != 0) {
-        err = err_set(info, ERR_AGAIN, NULL, "another process is writing %s", tmp);
-    } else if (fstat(f, &ours) != 0 || lstat(tmp, &named) != 0 || ours.st_ino != named.st_ino ||
-               ours.st_dev != named.st_dev) {
-        err = err_set(info, ERR_AGAIN, NULL, "another process has just written %s", tmp);
-    } else if (!S_ISREG(ours.st_mode)) {
-        err = err_set(info, ERR_FILE, NULL, "%s: expected a regular file, found %s", tmp, kind_of(ours.st_mode));
-    } else if (must_fail() || ftruncate(f, 0) != 0) {
+    enum err err = lock_unfinished(f, tmp, info);
+    if (err == ERR_OK && (must_fail() || ftruncate(f, 0) != 0)) {
         err = err_set(info, ERR_IO, NULL, "cannot empty %s: %s", tmp, strerror(errno));
     }
     if (err != ERR_OK) {
@@ -203,6 +211,21 @@ static enum err open_for_writing(const char *tmp, unsigned mode, int *fd, struct
     }
     *fd = f;
     return ERR_OK;
+}
+
+enum err io_remove_abandoned(const char *tmp)
+{
+    struct err_info ignored;
+    int f = must_fail() ? -1 : open(tmp, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY);
+    if (f < 0) {
+        return errno == ENOENT ? ERR_OK : ERR_IO;
+    }
+    enum err err = lock_unfinished(f, tmp, &ignored);
+    if (err == ERR_OK) {
+        err = io_remove(tmp); /* still locked, so nobody has taken it over */
+    }
+    close(f);
+    return err;
 }
 
 const char *io_base_name(const char *path, size_t *n)

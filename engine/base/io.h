@@ -102,6 +102,10 @@ struct io_entry {
 MUST_CHECK enum err io_walk_folder(const char *path, bool (*each)(void *arg, const struct io_entry *e), void *arg,
                                    struct err_info *info);
 
+/* Removes what a writer left at `tmp`, its path with ".tmp" behind, when it died before it was done; nothing there is no error.
+ * ERR_AGAIN: one is at work there, in this process or another. ERR_FILE: no regular file. ERR_IO. */
+enum err io_remove_abandoned(const char *tmp);
+
 /* Removes a file; one that is not there is no error. Sets when it was last written. ERR_IO. */
 enum err io_remove(const char *path);
 enum err io_set_mtime(const char *path, int64_t mtime_ns);

@@ -27,7 +27,6 @@ enum {
     TOUCHES = 64,           /* files told at a time that they were used */
     ROOM_PART = 16,         /* of the limit such a part is made free at a time */
     MAX_FILES = 1 << 18,    /* known of a folder; beyond, they go as if it were full */
-    STALE_S = 600,          /* files that were left half written so long ago are nobody's */
     WINDOW_S = 64,          /* uses within such a time count as one */
 };
 #define PAUSE_NS  30000000000u /* between a write that failed and the next try */
@@ -207,7 +206,7 @@ static void *reader_main(void *arg)
 struct scan {
     struct kv_disk *d;
     struct kv_index found;
-    int64_t now_s, latest_ns; /* uses that came later are of a clock that was set back since */
+    int64_t latest_ns; /* uses that came later are of a clock that was set back since */
     bool has_later;
 };
 
@@ -226,12 +225,9 @@ static bool scan_entry(void *arg, const struct io_entry *e)
     struct kv_file f = {.bytes = e->bytes, .used_ns = e->mtime_ns};
     size_t n = strlen(e->name);
     if (n > 4 && strcmp(e->name + n - 4, ".tmp") == 0) {
-        int64_t age_s = s->now_s - e->mtime_ns / 1000000000;
-        if (age_s > STALE_S || age_s < -STALE_S) {
-            char path[IO_MAX_PATH_BYTES];
-            path_of(s->d, e->name, path);
-            (void)io_remove(path);
-        }
+        char path[IO_MAX_PATH_BYTES];
+        path_of(s->d, e->name, path);
+        (void)io_remove_abandoned(path); /* one at work keeps its own */
         return true;
     }
     bound_use(s, &f);
@@ -242,7 +238,7 @@ static bool scan_entry(void *arg, const struct io_entry *e)
 /* Looks at the folder anew. What is known to have been used and was not told so stays known. Without memory nothing changes. */
 static void rescan(struct kv_disk *d)
 {
-    struct scan s = {.d = d, .now_s = clock_unix_seconds(), .latest_ns = use_now(0)};
+    struct scan s = {.d = d, .latest_ns = use_now(0)};
     struct err_info ignored;
     bool is_read = io_walk_folder(d->path, scan_entry, &s, &ignored) == ERR_OK;
     pthread_mutex_lock(&d->lock);

@@ -268,9 +268,34 @@ START_TEST(only_one_writes_at_a_time)
     ck_assert(fd >= 0 && flock(fd, LOCK_EX) == 0);
     ck_assert_int_eq(replace(10, &info), ERR_AGAIN);
     ck_assert_ptr_nonnull(strstr(info.text, "another process"));
+    ck_assert_int_eq(io_remove_abandoned(tmp_path), ERR_AGAIN);
     ck_assert_int_eq(access(tmp_path, F_OK), 0);
     close(fd);
     ck_assert_int_eq(replace(10, NULL), ERR_OK);
+}
+END_TEST
+
+START_TEST(what_a_dead_writer_left_is_removed)
+{
+    int open_files = count_open_files();
+    ck_assert_int_eq(io_remove_abandoned(tmp_path), ERR_OK); /* nothing is there */
+    int fd = open(tmp_path, O_WRONLY | O_CREAT, 0600);
+    ck_assert(fd >= 0 && close(fd) == 0);
+    for (long n = 0; n < 2; n++) { /* open, unlink */
+        io_fail_at(n, EIO);
+        ck_assert_int_eq(io_remove_abandoned(tmp_path), ERR_IO);
+        ck_assert(io_fault_fired() && access(tmp_path, F_OK) == 0);
+        io_fail_at(-1, 0);
+    }
+    ck_assert_int_eq(io_remove_abandoned(tmp_path), ERR_OK);
+    ck_assert_int_ne(access(tmp_path, F_OK), 0);
+    ck_assert_int_eq(symlink(path, tmp_path), 0); /* never followed */
+    ck_assert_int_eq(io_remove_abandoned(tmp_path), ERR_IO);
+    ck_assert_int_eq(unlink(tmp_path), 0);
+    ck_assert_int_eq(mkfifo(tmp_path, 0600), 0); /* never waited for */
+    ck_assert_int_eq(io_remove_abandoned(tmp_path), ERR_IO);
+    ck_assert_int_eq(unlink(tmp_path), 0);
+    ck_assert_int_eq(count_open_files(), open_files);
 }
 END_TEST
 
@@ -374,6 +399,7 @@ Suite *io_suite(void)
     tcase_add_test(w, a_file_is_replaced);
     tcase_add_test(w, replacing_fails_whole_at_any_step);
     tcase_add_test(w, only_one_writes_at_a_time);
+    tcase_add_test(w, what_a_dead_writer_left_is_removed);
     tcase_add_test(w, a_place_that_takes_no_file_is_named);
     suite_add_tcase(s, w);
     return s;
