@@ -1,5 +1,5 @@
 /* How the process says how it is, in the words of sd_notify(3): a datagram of lines `NAME=value` to the master that started it as a
- * worker (worker.h), else to the service manager, whose socket $NOTIFY_SOCKET names, else to nobody. docs/adr/0010-sd-notify.md has
+ * worker (worker.h), else to the service manager, whose socket $NOTIFY_SOCKET names, else to nobody. docs/adr/0011-sd-notify.md has
  * why there is no library for it.
  *
  * Threads: notify_open before any other starts; then any. Nothing here waits or fails: what cannot be said now is not said. */
