@@ -4,7 +4,7 @@
 #include "engine/kernels/x86/matmul_amx_vec.h"
 #include "tests/kernels/checkkern.h"
 
-void check_init_amx_emulated(struct kern_table *t) { matmul_vec_init(t); }
+void check_init_amx_emulated(struct kern_table *t) { matmul_amx_init(t); }
 
 const char *check_amx_fault(void)
 {

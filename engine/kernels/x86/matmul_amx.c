@@ -3,4 +3,4 @@
 
 #include "engine/kernels/x86/matmul_amx_vec.h"
 
-void kern_matmul_init_amx(struct kern_table *t) { matmul_vec_init(t); }
+void kern_matmul_init_amx(struct kern_table *t) { matmul_amx_init(t); }

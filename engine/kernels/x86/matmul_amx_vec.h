@@ -7,113 +7,135 @@
  *
  * 4-bit codes are unpacked to such a block, and zero points subtracted there, which saves the correction for every row:
  * B then is signed; kinds with minimums have it unsigned. Scales change from block to block, so C is stored after each
- * and the float steps are done on vectors, in the order that kern.h prescribes: bits are those of ref. The tile
- * products of a block run while the float steps of the one before it are done.
+ * and the float steps are done on vectors, in the order that kern.h prescribes: bits are those of ref. One block is
+ * unpacked while the products of the one before it and the float steps of the one before that are done.
  *
- * Fewer than 16 rows go to avx512's kernel. So do float kinds: kern.h wants one FMA in f32 after the other, but tiles
- * of f16 or bf16 round the activations to 11 or 8 bits and add in an order of their own. Functions with more than five
- * parameters: see matmul_panels_vec.h. */
+ * Fewer than 16 rows go to avx512's kernel. Kinds with a scale for 16 inputs are avx512's: they take twice the float
+ * steps for half the product. So are float kinds: kern.h wants one FMA in f32 after the other, but tiles of f16 or bf16
+ * round the activations to 11 or 8 bits and add in an order of their own. Functions with more than five parameters: see
+ * matmul_panels_vec.h. */
 #ifndef INFCGI_KERNELS_X86_MATMUL_AMX_VEC_H
 #define INFCGI_KERNELS_X86_MATMUL_AMX_VEC_H
 
 #include "engine/kernels/isa.h"
 
 /* CPUs with AMX have second-level caches of 2 MiB. */
-enum { ROWS_IN_CACHE_BYTES = 1024 * 1024, TILE_ROWS = 16, WORTH_A_TILE = 8 };
+enum { ROWS_IN_CACHE_BYTES = 1024 * 1024, TILE_ROWS = 16, WORTH_A_TILE = 14 };
 #include "engine/kernels/x86/matmul_panels_vec.h"
 
 #include "engine/kernels/x86/matmul_512_vec.h"
 
-/* The tiles. */
-#define SUMS  0
-#define ROWS  1
-#define CODES 2
+/* The tiles, two sets of them: a product need not wait until the one before it has left its registers. */
+#define SUMS_0  0
+#define ROWS_0  1
+#define CODES_0 2
+#define SUMS_1  3
+#define ROWS_1  4
+#define CODES_1 5
+enum { TILE_SETS = 2, SET_TILES = 3 };
 
-/* Integer sums of a block, or of each part of one. */
-struct block_sums {
-    _Alignas(64) int32_t part[2][TILE_ROWS][PANEL_ROWS];
+/* Blocks on their way: unpacked, multiplied and added up one step apart, so that neither tile loads nor vector loads
+ * wait for what has just been stored. */
+enum { TO_PRODUCTS = 1, TO_SUMS = 2 };
+struct on_the_way {
+    _Alignas(64) unsigned char bytes[2][PANEL_BLOCK / 4 * LINE_BYTES]; /* codes of every other block */
+    _Alignas(64) int32_t sums[2][TILE_ROWS][PANEL_ROWS];
 };
 
-static ALWAYS_INLINE void configure(struct shape k)
+/* One of the three that go over a tile's blocks, apart. */
+struct walk {
+    struct group from;
+    size_t b;                  /* in the group */
+    const unsigned char *rows; /* the first row's block */
+};
+
+static ALWAYS_INLINE void walk_to(struct walk *w, const struct job *g, const unsigned char *panel,
+                                  const unsigned char *rows, size_t i, struct shape k)
+{
+    w->b = i % PANEL_GROUP;
+    w->rows = rows + i * sizeof(struct kern_qblock);
+    if (w->b == 0) {
+        w->from = group_at(panel + i / PANEL_GROUP * g->group_bytes, g->n_blocks - i, k);
+    }
+}
+
+static ALWAYS_INLINE void configure(void)
 {
     struct amx_config c = {.palette = 1};
-    c.rows[SUMS] = c.rows[ROWS] = TILE_ROWS;
-    c.row_bytes[SUMS] = c.row_bytes[CODES] = LINE_BYTES;
-    c.row_bytes[ROWS] = (uint16_t)(PANEL_BLOCK / k.parts);
-    c.rows[CODES] = (uint8_t)(PANEL_BLOCK / 4 / k.parts);
+    for (int set = 0; set < TILE_SETS * SET_TILES; set += SET_TILES) {
+        c.rows[set + SUMS_0] = c.rows[set + ROWS_0] = TILE_ROWS;
+        c.row_bytes[set + SUMS_0] = c.row_bytes[set + CODES_0] = LINE_BYTES;
+        c.row_bytes[set + ROWS_0] = PANEL_BLOCK;
+        c.rows[set + CODES_0] = PANEL_BLOCK / 4;
+    }
     AMX_CONFIGURE(&c);
 }
 
-/* The codes of a block as 8 lines of bytes, less the zero point: in `room`, or where they are when nothing is to do. */
-static ALWAYS_INLINE const unsigned char *byte_lines(const unsigned char *codes, __m512i table, struct shape k,
-                                                     unsigned char *room)
+static ALWAYS_INLINE const unsigned char *codes_of(const struct walk *w, struct shape k)
 {
-    if (k.bits == 8 && k.zero_point == 0) {
-        return codes;
+    return w->from.codes + w->b * (size_t)(k.bits * LINE_BYTES);
+}
+
+static ALWAYS_INLINE bool is_as_tiles_want(struct shape k) { return k.bits == 8 && k.zero_point == 0; }
+
+/* The codes of a block as 8 lines of bytes, less the zero point. */
+static ALWAYS_INLINE void unpack(const struct walk *w, __m512i table, struct shape k, unsigned char *bytes)
+{
+    if (is_as_tiles_want(k)) {
+        return;
     }
     UNROLL_FULLY
     for (int v = 0; v < PANEL_BLOCK / 4; v++) {
-        __m512i words = code_words(codes, table, v, k);
-        _mm512_store_si512(room + LINE_BYTES * v, _mm512_sub_epi8(words, _mm512_set1_epi8((char)k.zero_point)));
-    }
-    return room;
-}
-
-/* out = integer sums of block b of 16 rows. */
-static ALWAYS_INLINE void block_products(const struct job *g, const struct group *from, __m512i table,
-                                         const unsigned char *rows, size_t b, struct shape k, struct block_sums *out)
-{
-    _Alignas(64) unsigned char room[PANEL_BLOCK / 4 * LINE_BYTES];
-    const unsigned char *codes = byte_lines(from->codes + b * (size_t)(k.bits * LINE_BYTES), table, k, room);
-    const struct kern_qblock *q = block_of(g, rows, 0, b);
-    UNROLL_FULLY
-    for (int part = 0; part < k.parts; part++) {
-        int at = PANEL_BLOCK / k.parts * part;
-        AMX_LOAD(CODES, codes + LINE_BYTES * at / 4, LINE_BYTES);
-        AMX_LOAD(ROWS, q->hi + at, g->row_bytes);
-        AMX_ZERO(SUMS);
-        if (k.has_min) {
-            AMX_DOT_UNSIGNED(SUMS, ROWS, CODES);
-        } else {
-            AMX_DOT_SIGNED(SUMS, ROWS, CODES);
-        }
-        AMX_STORE(SUMS, out->part[part], LINE_BYTES);
+        __m512i words = code_words(codes_of(w, k), table, v, k);
+        _mm512_store_si512(bytes + LINE_BYTES * v, _mm512_sub_epi8(words, _mm512_set1_epi8((char)k.zero_point)));
     }
 }
 
-/* The float steps that kern.h prescribes, for one part of block b. */
-static ALWAYS_INLINE void add_part(const struct job *g, const struct group *from, const unsigned char *rows, size_t b,
-                                   int part, struct shape k, const struct block_sums *sums, __m512 *sum)
+/* The integer sums of a block, with one set of tiles. */
+#define PRODUCTS(set)                                                                                                  \
+    do {                                                                                                               \
+        AMX_LOAD(CODES_##set, lines, LINE_BYTES);                                                                      \
+        AMX_LOAD(ROWS_##set, w->rows, g->row_bytes);                                                                   \
+        AMX_ZERO(SUMS_##set);                                                                                          \
+        if (k.has_min) {                                                                                               \
+            AMX_DOT_UNSIGNED(SUMS_##set, ROWS_##set, CODES_##set);                                                     \
+        } else {                                                                                                       \
+            AMX_DOT_SIGNED(SUMS_##set, ROWS_##set, CODES_##set);                                                       \
+        }                                                                                                              \
+        AMX_STORE(SUMS_##set, sums, LINE_BYTES);                                                                       \
+    } while (0)
+
+static ALWAYS_INLINE void products(const struct job *g, const struct walk *w, const unsigned char *bytes, bool is_odd,
+                                   struct shape k, int32_t sums[TILE_ROWS][PANEL_ROWS])
 {
-    size_t at = b * (size_t)k.parts + (size_t)part;
-    __m512 scale = scale_row(from->scales, from->unit, at, k);
-    __m512 min = k.has_min ? scale_row(from->mins, from->min_unit, at, k) : _mm512_setzero_ps();
-    __m512 half_min = _mm512_mul_ps(min, _mm512_set1_ps(-1.0f / 8));
+    const unsigned char *lines = is_as_tiles_want(k) ? codes_of(w, k) : bytes;
+    if (is_odd) {
+        PRODUCTS(1);
+    } else {
+        PRODUCTS(0);
+    }
+}
+
+/* The float steps that kern.h prescribes. */
+static ALWAYS_INLINE void add_block(const struct job *g, const struct walk *w, struct shape k,
+                                    int32_t sums[TILE_ROWS][PANEL_ROWS], __m512 *sum)
+{
+    __m512 scale = scale_row(w->from.scales, w->from.unit, w->b, k);
+    __m512 min = k.has_min ? scale_row(w->from.mins, w->from.min_unit, w->b, k) : _mm512_setzero_ps();
     UNROLL_FULLY
     for (int r = 0; r < TILE_ROWS; r++) {
-        const struct kern_qblock *q = block_of(g, rows, r, b);
-        __m512 product = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(_mm512_load_si512(sums->part[part][r])));
-        if (k.has_min && k.parts == 2) {
-            product = _mm512_fmadd_ps(half_min, _mm512_cvtepi32_ps(_mm512_set1_epi32(q->half[part])), product);
-        }
+        const struct kern_qblock *q = block_of(g, w->rows, r, 0);
+        __m512 product = _mm512_mul_ps(scale, _mm512_cvtepi32_ps(_mm512_load_si512(sums[r])));
         sum[r] = _mm512_fmadd_ps(product, _mm512_set1_ps(q->d), sum[r]);
-        sum[r] = k.has_min && k.parts == 1 ? _mm512_fmadd_ps(min, _mm512_set1_ps(q->s), sum[r]) : sum[r];
-    }
-}
-
-static ALWAYS_INLINE void add_block(const struct job *g, const struct group *from, const unsigned char *rows, size_t b,
-                                    struct shape k, const struct block_sums *sums, __m512 *sum)
-{
-    UNROLL_FULLY
-    for (int part = 0; part < k.parts; part++) {
-        add_part(g, from, rows, b, part, k, sums, sum);
+        sum[r] = k.has_min ? _mm512_fmadd_ps(min, _mm512_set1_ps(q->s), sum[r]) : sum[r];
     }
 }
 
 static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, const unsigned char *rows, float *out,
                                struct shape k)
 {
-    struct block_sums sums[2]; /* of the block whose products are under way and of the one before it */
+    struct on_the_way way;
+    struct walk codes = {0}, dots = {0}, floats = {0};
     __m512i table = load_table(g, panel, k);
     __m512 sum[TILE_ROWS], rest[TILE_ROWS];
     UNROLL_FULLY
@@ -122,22 +144,22 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
     }
     struct fine_list list;
     list.n = 0;
-    struct group from[2]; /* likewise */
-    for (size_t b = 0; b <= g->n_blocks; b++) {
-        size_t group = b / PANEL_GROUP, in_group = b % PANEL_GROUP;
-        const unsigned char *group_rows = rows + group * PANEL_GROUP * sizeof(struct kern_qblock);
-        if (b < g->n_blocks) {
-            from[b % 2] = group_at(panel + group * g->group_bytes, g->n_blocks - group * PANEL_GROUP, k);
-            prefetch(&from[b % 2], in_group, k);
-            block_products(g, &from[b % 2], table, group_rows, in_group, k, &sums[b % 2]);
-            note_fine(&list, g, group_rows, in_group, b, TILE_ROWS);
+    for (size_t i = 0; i < g->n_blocks + TO_SUMS; i++) {
+        if (i < g->n_blocks) {
+            walk_to(&codes, g, panel, rows, i, k);
+            prefetch(&codes.from, codes.b, k);
+            unpack(&codes, table, k, way.bytes[i % 2]);
+            note_fine(&list, g, codes.rows, 0, i, TILE_ROWS);
         }
-        if (b > 0) {
-            group = (b - 1) / PANEL_GROUP;
-            group_rows = rows + group * PANEL_GROUP * sizeof(struct kern_qblock);
-            add_block(g, &from[(b - 1) % 2], group_rows, (b - 1) % PANEL_GROUP, k, &sums[(b - 1) % 2], sum);
+        if (i >= TO_PRODUCTS && i - TO_PRODUCTS < g->n_blocks) {
+            walk_to(&dots, g, panel, rows, i - TO_PRODUCTS, k);
+            products(g, &dots, way.bytes[(i - TO_PRODUCTS) % 2], i % 2, k, way.sums[(i - TO_PRODUCTS) % 2]);
         }
-        if (list.n > FINE_FULL || b == g->n_blocks) {
+        if (i >= TO_SUMS) {
+            walk_to(&floats, g, panel, rows, i - TO_SUMS, k);
+            add_block(g, &floats, k, way.sums[(i - TO_SUMS) % 2], sum);
+        }
+        if (list.n > FINE_FULL || i + 1 == g->n_blocks) {
             for (int r = 0; r < TILE_ROWS; r += PART_ROWS) {
                 add_rests(g, panel, table, rows + (size_t)r * g->row_bytes, PART_ROWS, k, &list, rest + r);
             }
@@ -186,9 +208,20 @@ static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_ki
         kern_matmul_avx512(kind, a);
         return;
     }
-    configure(k);
+    configure();
     all_panels(a, kind, k);
     AMX_RELEASE();
+}
+
+/* Fills in the kinds that have one scale a block. */
+static inline void matmul_amx_init(struct kern_table *t)
+{
+#define ROW(kind, name, n_bits, block, ...) [PANEL_##kind] = (block) == PANEL_BLOCK,
+    static const bool has_tiles[PANEL_KIND_COUNT] = {PANEL_QUANT_KINDS(ROW)};
+#undef ROW
+    for (int kind = 0; kind < PANEL_KIND_COUNT; kind++) {
+        t->matmul[kind] = has_tiles[kind] ? matmul_kinds[kind] : t->matmul[kind];
+    }
 }
 
 #endif
