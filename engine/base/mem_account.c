@@ -106,13 +106,15 @@ void mem_account_give(struct mem_account *a, size_t bytes)
     }
 }
 
-/* glibc makes eight arenas a CPU, whose free memory stays with the process, and keeps freed blocks of up to 32 MiB. */
+/* glibc makes eight arenas a CPU, whose free memory stays with the process, and keeps freed blocks of up to 32 MiB. Small
+ * ones it keeps apart; malloc_trim joins them to an arena's end, which only a later free would give back. */
 void mem_account_tune(int n_arenas)
 {
 #ifdef __GLIBC__
     (void)mallopt(M_ARENA_MAX, n_arenas);
     (void)mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES);
     (void)mallopt(M_TRIM_THRESHOLD, TRIM_BYTES);
+    (void)mallopt(M_MXFAST, 0);
 #else
     (void)n_arenas;
 #endif
