@@ -288,10 +288,10 @@ def overload(bench):
             before = peak()
             unloaded = bench.play(server, light(bench.pick(6, 20, 40)))
             must_be_complete(unloaded)
-            # Arrivals in time, whatever came of those before.
+            # Arrivals in time, whatever came of those before: a client asks again when 9,000 others have.
             can = before / tokens
             n = int(10 * can * seconds)
-            flood = [request(100 + i, words(rng, 40), tokens, key=keys[i % heavy], at_ms=1e3 * i / (10 * can)) | {"keeps": 1} for i in range(n)]
+            flood = [request(100 + i % (1000 * heavy), words(rng, 40), tokens, key=keys[i % heavy], at_ms=1e3 * i / (10 * can)) | {"keeps": 1} for i in range(n)]
             answers = bench.play(server, flood + light(10000), seconds)
             must_be_idle(server, 30)
             behind = peak()
