@@ -29,6 +29,8 @@
 #include <unistd.h>
 
 enum { MAX_CLIENTS = 16384, MAX_TAIL = 2048, MAX_READY = 256 };
+#define NEVER 1e18
+#define TOO_LATE (-1.0)
 
 struct request {
     long i;
@@ -52,16 +54,17 @@ struct client {
     struct request *first, *last;
     struct result result;
     CURL *easy;
-    double ready; /* when its first request may start */
     bool is_running;
     char error[CURL_ERROR_SIZE];
 };
 
 static struct client *clients;
+/* When a client's request may start, or the client leaves; or NEVER, TOO_LATE. Apart, as all are gone through, for each request. */
+static double due[MAX_CLIENTS];
 static int n_clients, n_running;
 static long n_waiting; /* clients with requests that do not run */
 static const char *url;
-static double began, last_start = 1e18, timer = -1; /* timer: when libcurl wants to be called, or -1 */
+static double began, last_start = NEVER, timer = -1; /* timer: when libcurl wants to be called, or -1 */
 static int epoll_fd;
 static CURLM *multi;
 
@@ -101,6 +104,13 @@ static double number_of(const json_t *o, const char *key, double otherwise)
     return json_is_number(v) ? json_number_value(v) : otherwise;
 }
 
+/* The client waits until then for its next request. */
+static void wait_for(const struct client *c, double ready)
+{
+    due[c - clients] = ready > last_start ? TOO_LATE : ready;
+    n_waiting++;
+}
+
 static void add(long i, json_t *o)
 {
     struct request *r = must(calloc(1, sizeof *r));
@@ -131,8 +141,7 @@ static void add(long i, json_t *o)
         c->last->next = r;
     } else {
         c->first = r;
-        c->ready = r->at;
-        n_waiting++;
+        wait_for(c, r->at);
     }
     c->last = r;
 }
@@ -256,6 +265,7 @@ static void start(struct client *c)
     }
     curl_easy_setopt(c->easy, CURLOPT_CUSTOMREQUEST, r->method);
     c->result.start = now_ms();
+    due[c - clients] = r->leave_ms > 0 ? c->result.start + r->leave_ms : NEVER;
     c->is_running = true;
     n_running++;
     n_waiting--;
@@ -271,10 +281,10 @@ static void end(struct client *c, CURLcode code)
     c->is_running = false;
     n_running--;
     c->first = r->next;
+    due[c - clients] = NEVER;
     if (c->first) {
         double from = now_ms() + c->first->wait;
-        c->ready = from > c->first->at ? from : c->first->at;
-        n_waiting++;
+        wait_for(c, from > c->first->at ? from : c->first->at);
     }
     curl_slist_free_all(r->headers);
     free(r->method);
@@ -286,28 +296,20 @@ static void end(struct client *c, CURLcode code)
 /* Starts what is due and lets those leave whose time has come; returns when there is more of it. */
 static double look_round(void)
 {
-    double now = now_ms(), next = 1e18;
+    double now = now_ms(), next = NEVER;
     for (int i = 0; i < n_clients; i++) {
         struct client *c = &clients[i];
-        if (c->is_running && c->first->leave_ms > 0) {
-            double at = c->result.start + c->first->leave_ms;
-            if (now >= at) {
-                c->result.has_left = true;
-                end(c, CURLE_OK);
-            } else {
-                next = at < next ? at : next;
-            }
+        if (due[i] <= now && c->is_running) {
+            c->result.has_left = true;
+            end(c, CURLE_OK);
+        } else if (due[i] <= now && (due[i] == TOO_LATE || now > last_start)) {
+            c->first = NULL; /* of no more use; the end of the process frees it */
+            due[i] = NEVER;
+            n_waiting--;
+        } else if (due[i] <= now) {
+            start(c);
         }
-        if (!c->is_running && c->first) {
-            if (c->ready > last_start || now > last_start) {
-                c->first = NULL; /* of no more use; the end of the process frees it */
-                n_waiting--;
-            } else if (now >= c->ready) {
-                start(c);
-            } else {
-                next = c->ready < next ? c->ready : next;
-            }
-        }
+        next = due[i] < next ? due[i] : next;
     }
     return next;
 }
@@ -390,6 +392,9 @@ int main(int argc, char **argv)
     files.rlim_cur = files.rlim_max;
     setrlimit(RLIMIT_NOFILE, &files);
     clients = must(calloc(MAX_CLIENTS, sizeof *clients));
+    for (int i = 0; i < MAX_CLIENTS; i++) {
+        due[i] = NEVER;
+    }
     curl_global_init(CURL_GLOBAL_DEFAULT);
     multi = must(curl_multi_init());
     epoll_fd = epoll_create1(EPOLL_CLOEXEC);

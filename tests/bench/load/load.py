@@ -278,8 +278,8 @@ def overload(bench):
         key_file = pathlib.Path(folder) / "keys"
         key_file.write_text("".join(k + "\n" for k in keys))
         with bench.serve("--ctx-size", "512", "--kv-tokens", "16384", "--queue-max", "64", "--api-key-file", str(key_file)) as server:
-            def light(n):
-                return [request(90, words(rng, 20), 8, key="light", wait_ms=500) for _ in range(n)]
+            def light(n, at_ms=0):
+                return [request(90, words(rng, 20), 8, key="light", wait_ms=500, at_ms=at_ms) for _ in range(n)]
             def peak():
                 some = bench.play(server, [request(i, words(rng, 40), tokens, key=keys[i % heavy]) for i in range(32) for _ in range(50)],
                                   bench.pick(4, 10, 30))
@@ -292,7 +292,7 @@ def overload(bench):
             can = before / tokens
             n = int(10 * can * seconds)
             flood = [request(100 + i % (1000 * heavy), words(rng, 40), tokens, key=keys[i % heavy], at_ms=1e3 * i / (10 * can)) | {"keeps": 1} for i in range(n)]
-            answers = bench.play(server, flood + light(10000), seconds)
+            answers = bench.play(server, flood + light(10000, at_ms=2000), seconds)   # at first nobody has more than a request
             must_be_idle(server, 30)
             behind = peak()
     crowd = [a for a in answers if a.client >= 100]
