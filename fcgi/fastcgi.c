@@ -39,6 +39,7 @@ enum {
     FULL_MS = 500,     /* the same while others wait for its place, */
     STOP_MS = 2000,    /* and once the server stops: who spoke no sooner is not nginx */
     LOOK_MS = 250,     /* between two looks at who is silent */
+    LEAST_IDLE = 4,    /* threads without a request that stay, however long */
     /* Freed memory goes back to the system when the last request has ended and one before it held this much, or when
      * many together did: */
     TRIM_IDLE_BYTES = 4 << 20,
@@ -46,6 +47,7 @@ enum {
 };
 
 int fastcgi_silence_ms = 15000;
+int fastcgi_idle_ms = 10000;
 
 struct fastcgi_request {
     FCGX_Request fcgx;
@@ -58,6 +60,10 @@ struct fastcgi_request {
     atomic_bool has_left; /* the client, as far as a watch told */
     bool is_abandoned;    /* fastcgi_abandon came; changes with watch_lock held */
     struct mem_account account; /* of what its requests hold, one after the other */
+    /* With the server's lock held: */
+    pthread_cond_t wake;
+    bool is_idle;                 /* its thread waits for a connection */
+    struct fastcgi_request *next; /* idle, or without a thread: the next such */
 };
 
 /* A connection that has not said anything yet. */
@@ -74,6 +80,7 @@ static struct {
     fastcgi_handler handler;
     void *arg;
     struct fastcgi_request *requests; /* [max_connections], one a thread; never freed, an event may still name one */
+    int n_requests;                   /* of them that had a thread */
     struct silent *silent;            /* [max_connections], the poller's */
     bool is_short;                    /* of descriptors or memory, when it accepted last; the poller's */
     atomic_int n_silent;
@@ -82,15 +89,15 @@ static struct {
     atomic_ullong n_accepted, n_full; /* connections taken; times that there was no room for another */
     atomic_int most_open;
     pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t has_ready, has_stopped;
+    pthread_cond_t has_stopped;
     int *ready; /* ring [max_connections] of connections that a thread should take */
     int first_ready, n_ready;
     int n_open; /* silent, ready or being served */
     int limit;  /* most of them, if fewer than max_connections; 0: not set */
     int n_threads, n_idle;
+    struct fastcgi_request *idle, *unused; /* whose threads wait, the last to come first; that had a thread and have none */
     bool is_listening, is_stopping, is_held;
-} server = {
-    .lock = PTHREAD_MUTEX_INITIALIZER, .has_ready = PTHREAD_COND_INITIALIZER, .has_stopped = PTHREAD_COND_INITIALIZER};
+} server = {.lock = PTHREAD_MUTEX_INITIALIZER, .has_stopped = PTHREAD_COND_INITIALIZER};
 
 /* --- listening -------------------------------------------------------------------------------------------------- */
 
@@ -131,34 +138,63 @@ static void poll_drop(int fd)
 
 static void *connection_thread(void *arg);
 
+/* One for a thread that is to be started. */
+static struct fastcgi_request *take_request(void)
+{
+    struct fastcgi_request *r = server.unused;
+    if (r != NULL) {
+        server.unused = r->next;
+        return r;
+    }
+    pthread_condattr_t attr;
+    r = &server.requests[server.n_requests++];
+    pthread_mutex_init(&r->watch_lock, NULL);
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&r->wake, &attr);
+    pthread_condattr_destroy(&attr);
+    r->watched_fd = -1;
+    return r;
+}
+
+static void give_request_back(struct fastcgi_request *r)
+{
+    r->next = server.unused;
+    server.unused = r;
+}
+
 /* Called with the lock held. */
 static void start_thread(void)
 {
     pthread_t thread;
     pthread_attr_t attr;
-    struct fastcgi_request *r = &server.requests[server.n_threads];
+    struct fastcgi_request *r = take_request();
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, FASTCGI_STACK_BYTES); /* JSON is read at most 64 levels deep */
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    pthread_mutex_init(&r->watch_lock, NULL);
-    r->watched_fd = -1;
     if (pthread_create(&thread, &attr, connection_thread, r) == 0) {
         server.n_threads++;
-        server.n_idle++;
     } else {
+        give_request_back(r);
         log_line("warn", "no_thread running=%d", server.n_threads); /* the connection waits for one that runs */
     }
     pthread_attr_destroy(&attr);
 }
 
+/* To the thread that had a request last, whose stack is still in the caches; others end when it is enough. */
 static void hand_over(int fd)
 {
     pthread_mutex_lock(&server.lock);
+    struct fastcgi_request *r = server.idle;
     server.ready[(server.first_ready + server.n_ready++) % server.max_connections] = fd;
-    if (server.n_ready > server.n_idle && server.n_threads < server.max_connections) {
+    if (r != NULL) {
+        server.idle = r->next;
+        server.n_idle--;
+        r->is_idle = false;
+        pthread_cond_signal(&r->wake);
+    } else if (server.n_threads < server.max_connections) {
         start_thread();
     }
-    pthread_cond_signal(&server.has_ready);
     pthread_mutex_unlock(&server.lock);
 }
 
@@ -540,6 +576,37 @@ static void end_active(size_t bytes)
     }
 }
 
+static void leave_idle(struct fastcgi_request *r)
+{
+    struct fastcgi_request **link = &server.idle;
+    while (*link != r) {
+        link = &(*link)->next;
+    }
+    *link = r->next;
+    server.n_idle--;
+}
+
+/* Waits until it is handed a connection, which another thread may take before it. False: it was not wanted for long. Called
+ * with the lock held. */
+static bool rest(struct fastcgi_request *r)
+{
+    uint64_t until = clock_now_ns() + (uint64_t)fastcgi_idle_ms * 1000000u;
+    struct timespec at = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
+    r->next = server.idle;
+    r->is_idle = true;
+    server.idle = r;
+    server.n_idle++;
+    while (r->is_idle) {
+        if (server.n_idle <= LEAST_IDLE) {
+            pthread_cond_wait(&r->wake, &server.lock);
+        } else if (pthread_cond_timedwait(&r->wake, &server.lock, &at) == ETIMEDOUT && r->is_idle && server.n_idle > LEAST_IDLE) {
+            leave_idle(r);
+            return false;
+        }
+    }
+    return true;
+}
+
 static void *connection_thread(void *arg)
 {
     struct fastcgi_request *r = arg;
@@ -547,22 +614,24 @@ static void *connection_thread(void *arg)
     pthread_mutex_lock(&server.lock);
     for (;;) {
         while (server.n_ready == 0) {
-            pthread_cond_wait(&server.has_ready, &server.lock);
+            if (!rest(r)) {
+                server.n_threads--;
+                give_request_back(r);
+                pthread_mutex_unlock(&server.lock);
+                return NULL;
+            }
         }
         int fd = server.ready[server.first_ready];
         server.first_ready = (server.first_ready + 1) % server.max_connections;
         server.n_ready--;
-        server.n_idle--;
         pthread_mutex_unlock(&server.lock);
         mem_account_enter(&r->account);
         serve_connection(r, fd);
         end_active(mem_account_leave());
         pthread_mutex_lock(&server.lock);
-        server.n_idle++;
         server.n_open--;
         listen_if_room();
     }
-    return NULL;
 }
 
 enum err fastcgi_start(int fd, int max_connections, fastcgi_handler handler, void *arg, struct err_info *info)

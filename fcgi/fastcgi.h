@@ -28,6 +28,9 @@ MUST_CHECK enum err fastcgi_listen(const char *path, int *fd, struct err_info *i
 /* ms that a request may be silent in its middle before it is given up. Tests set it before fastcgi_start. */
 extern int fastcgi_silence_ms;
 
+/* ms after which a thread without a request ends, but for the last few. Tests set it before fastcgi_start. */
+extern int fastcgi_idle_ms;
+
 /* Starts serving on fd with at most max_connections threads. ERR_INTERNAL when threads cannot be started. */
 MUST_CHECK enum err fastcgi_start(int fd, int max_connections, fastcgi_handler handler, void *arg,
                                   struct err_info *info);

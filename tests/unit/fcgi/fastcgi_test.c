@@ -79,6 +79,59 @@ START_TEST(a_request_that_stops_in_its_middle_is_given_up)
 }
 END_TEST
 
+static atomic_int n_inside;
+static atomic_bool may_go;
+
+static void stay(struct fastcgi_request *r, void *arg)
+{
+    (void)r;
+    (void)arg;
+    atomic_fetch_add(&n_inside, 1);
+    while (!atomic_load(&may_go)) {
+        usleep(1000);
+    }
+    atomic_fetch_sub(&n_inside, 1);
+}
+
+/* So many requests at once, each with a thread; what threads there are in the end, when those that nobody wants have ended. */
+static int flood(int n, int n_left)
+{
+    int fds[8];
+    struct fastcgi_counts counts;
+    atomic_store(&may_go, false);
+    for (int i = 0; i < n; i++) {
+        fds[i] = rig_send("POST", "/", NULL, "", 0);
+    }
+    wait_for(&n_inside, n);
+    fastcgi_get_counts(&counts);
+    ck_assert_int_ge(counts.n_threads, n);
+    ck_assert_int_eq(counts.n_threads - counts.n_idle, n);
+    atomic_store(&may_go, true);
+    for (int i = 0; i < n; i++) {
+        close(fds[i]);
+    }
+    for (int i = 0; i < 1000; i++) {
+        fastcgi_get_counts(&counts);
+        if (counts.n_threads <= n_left && counts.n_idle == counts.n_threads) {
+            break;
+        }
+        usleep(10000);
+    }
+    ck_assert_int_eq(counts.n_idle, counts.n_threads);
+    return counts.n_threads;
+}
+
+START_TEST(threads_that_nobody_wants_end)
+{
+    fastcgi_idle_ms = 50;
+    rig_listen(stay, NULL);
+    ck_assert_int_eq(flood(6, 4), 4);
+    ck_assert_int_eq(flood(8, 4), 4); /* in the places of those that ended, and in new ones */
+    ck_assert_int_eq(flood(2, 4), 4);
+    rig_stop();
+}
+END_TEST
+
 Suite *fastcgi_suite(void)
 {
     Suite *s = suite_create("fastcgi");
@@ -86,6 +139,7 @@ Suite *fastcgi_suite(void)
     tcase_set_tags(c, "fork");
     tcase_add_test(c, work_before_a_generation_is_told_when_the_client_leaves);
     tcase_add_test(c, a_request_that_stops_in_its_middle_is_given_up);
+    tcase_add_test(c, threads_that_nobody_wants_end);
     suite_add_tcase(s, c);
     return s;
 }
