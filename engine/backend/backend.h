@@ -16,6 +16,7 @@
 #include "engine/kv/kv_type.h"
 #include "engine/plan/plan.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -190,6 +191,13 @@ struct backend_batch {
     /* Of a plan that was cut (plan_cut.h): what it goes on from, and what the next part does. */
     const float *input; /* [n_rows][plan.input_width] */
     float *output;      /* out [n_rows][plan.output_width] */
+    /* OPTIONAL, used with backend_info.overtaking_rows: once *asks is true `between` is called, behind one of the next steps of
+     * the plan, on the thread that called begin; it sets *asks to false. In it other batches may be begun and waited for, one
+     * after the other, of at most so many rows, of sequences that this one has not, with logits in a memory of their own and no
+     * `between`: they overtake this one, whose arrays stay borrowed. */
+    const atomic_bool *asks;
+    void (*between)(void *arg);
+    void *between_arg;
 };
 
 struct backend_model; /* a plan made ready by one back end */
@@ -210,6 +218,7 @@ struct backend_info {
      * work in front of wait; 2: it returns at once. */
     int32_t max_begun;
     int32_t max_best; /* of backend_batch.wants; 0: whoever wants a row's best tokens takes its logits */
+    int32_t overtaking_rows; /* of a batch that begins in backend_batch.between; 0: that is never called */
     enum backend_pack_state pack_state;
     const char *pack_note; /* why the file was not used or not written; "" when there is nothing to say */
     struct backend_counts counts;

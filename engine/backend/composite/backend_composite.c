@@ -218,6 +218,7 @@ static enum err composite_begin(struct backend_model *m, const struct backend_ba
         const struct part *p = &m->parts[i];
         bool is_last = i + 1 == m->n;
         struct backend_batch b = *batch;
+        b.asks = NULL; /* a batch that overtakes would have to in all parts */
         b.input = m->edges[i % 2];
         b.output = m->edges[(i + 1) % 2];
         b.n_logits = is_last ? batch->n_logits : 0;
@@ -284,6 +285,7 @@ static enum err composite_state_write(struct backend_model *m, int32_t state, co
 static void composite_info(const struct backend_model *m, struct backend_info *out)
 {
     *out = m->info;
+    out->overtaking_rows = 0;
     out->counts = (struct backend_counts){0};
     for (const struct part *p = m->parts; p < m->parts + m->n; p++) {
         struct backend_info part;

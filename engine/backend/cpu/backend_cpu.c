@@ -27,6 +27,7 @@ static void take_buf(struct backend_model *m, cpu_buf_id id, const struct cpu_bu
         m->tile_buf = id;
         rows = tiles;
     }
+    m->buf_rows[id] = use->is_used ? (int32_t)rows : 0;
     m->bufs[id] = use->is_used ? cpu_take(m, at, rows * m->strides[id] * sizeof(float)) : NULL;
 }
 
@@ -82,6 +83,7 @@ static size_t lay_out_scratch(struct backend_model *m)
     }
     m->chunk_stats = cpu_take(m, &at, (size_t)m->cfg.max_logits * m->n_chunks * sizeof *m->chunk_stats);
     cpu_attention_lay_out(m, &at);
+    cpu_overtake_lay_out(m, &at);
     size_t picks = rows * p->moe.n_used, ff = widest_inner(p, PLAN_BY_EXPERTS);
     m->experts.hidden_stride = align_up(ff * sizeof(float)) / sizeof(float);
     m->experts.hidden = cpu_take(m, &at, picks * m->experts.hidden_stride * sizeof(float));
@@ -259,6 +261,9 @@ static enum err cpu_begin(struct backend_model *m, const struct backend_batch *b
         return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows and %d logits is larger than planned",
                        batch->n_rows, batch->n_logits);
     }
+    if (m->batch != NULL && batch->n_rows > cpu_overtaking_rows(m)) {
+        return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows cannot overtake another", batch->n_rows);
+    }
     if (m->plan->recurrent_floats != 0 && batch->n_seqs > m->cfg.n_states) {
         return err_set(info, ERR_INTERNAL, NULL, "a batch of %d sequences is larger than planned", batch->n_seqs);
     }
@@ -371,8 +376,11 @@ static enum err cpu_state_write(struct backend_model *m, int32_t state, const vo
 
 static void cpu_info(const struct backend_model *m, struct backend_info *out)
 {
-    *out = (struct backend_info){
-        .logits = m->logits, .max_begun = 1, .pack_state = m->pack_state, .pack_note = m->pack_note};
+    *out = (struct backend_info){.logits = m->logits,
+                                 .max_begun = 1,
+                                 .overtaking_rows = cpu_overtaking_rows(m),
+                                 .pack_state = m->pack_state,
+                                 .pack_note = m->pack_note};
 }
 
 static const char *cpu_option_name(int i)

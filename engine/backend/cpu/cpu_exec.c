@@ -671,6 +671,24 @@ static void run_step(struct cpu_run *e)
     }
 }
 
+/* Notes, on the first thread and in front of a barrier, that the batch is to be left behind it. Not behind the last step. */
+static void look_for_others(const struct cpu_run *e)
+{
+    const atomic_bool *asks = cpu_overtaking_rows(e->m) != 0 ? e->batch->asks : NULL;
+    int at = (int)(e->step - e->m->steps);
+    bool is_last = at + 1 == e->m->n_steps;
+    if (e->thread == 0 && asks != NULL && !is_last && atomic_load_explicit(asks, memory_order_relaxed)) {
+        atomic_store_explicit(&e->m->stop_behind, at, memory_order_relaxed);
+    }
+}
+
+/* Behind that barrier, on all of them. When a slow one looks the first may have noted a later step already. */
+static bool is_left(const struct cpu_run *e)
+{
+    return atomic_load_explicit(&e->m->stop_behind, memory_order_relaxed) == (int)(e->step - e->m->steps);
+}
+
+/* From the step on that *arg names. */
 static void run_thread(void *arg, int thread, int n_threads)
 {
     struct cpu_run e = *(struct cpu_run *)arg;
@@ -682,7 +700,10 @@ static void run_thread(void *arg, int thread, int n_threads)
     e.thread = thread;
     e.n_threads = n_threads;
     find_angles(&e);
-    for (e.step = m->steps; e.step < m->steps + m->n_steps; e.step++) {
+    if (e.step != m->steps) {
+        pool_barrier(m->pool);
+    }
+    for (; e.step < m->steps + m->n_steps; e.step++) {
         e.n_rows = n_rows[e.step->step.rows];
         if (e.n_rows == 0 && e.step->step.rows == PLAN_HIDDEN_ROWS) {
             continue; /* what reads others' rows behind it, the gather, has its barrier in front of it */
@@ -690,18 +711,41 @@ static void run_thread(void *arg, int thread, int n_threads)
         e.is_by_rows = e.n_rows >= CPU_ROWS_PER_THREAD * n_threads && !cpu_is_head(e.step);
         run_step(&e);
         if (needs_barrier(&e)) {
+            look_for_others(&e);
             pool_barrier(m->pool);
+            if (is_left(&e)) {
+                return;
+            }
         }
     }
     row_stats(&e);
 }
 
-void cpu_exec_run(struct backend_model *m, const struct backend_batch *batch)
+/* From *e on to where another batch is to overtake it; false: to the end. */
+static bool run_on(struct cpu_run *e)
 {
-    cpu_attention_begin(m, batch);
+    struct backend_model *m = e->m;
+    cpu_attention_begin(m, e->batch);
     for (int i = 0; i < m->n_steps; i++) {
         atomic_store_explicit(&m->tasks[i], 0, memory_order_relaxed);
     }
-    struct cpu_run e = {.m = m, .batch = batch};
-    pool_run(m->pool, run_thread, &e);
+    atomic_store_explicit(&m->stop_behind, -1, memory_order_relaxed);
+    pool_run(m->pool, run_thread, e);
+    int at = atomic_load_explicit(&m->stop_behind, memory_order_relaxed);
+    e->step = m->steps + at + 1;
+    return at >= 0;
+}
+
+void cpu_exec_run(struct backend_model *m, const struct backend_batch *batch)
+{
+    const struct backend_batch *overtaken = m->batch;
+    struct cpu_run e = {.m = m, .batch = batch, .step = m->steps};
+    int32_t n_aside = overtaken != NULL ? MIN_OF(overtaken->n_rows, batch->n_rows) : 0;
+    cpu_overtake_set_aside(m, n_aside);
+    m->batch = batch;
+    while (run_on(&e)) {
+        batch->between(batch->between_arg);
+    }
+    m->batch = overtaken;
+    cpu_overtake_put_back(m, n_aside);
 }

@@ -24,6 +24,7 @@ enum {
     CPU_ROWS_PER_THREAD = 8, /* from this many rows a thread, steps run by rows [measured: docs/internals/cpu.md] */
     CPU_LOGITS_CHUNK = 1024, /* columns of the head that are computed and looked at together */
     CPU_CHUNK_PANELS = CPU_LOGITS_CHUNK / PANEL_ROWS,
+    CPU_OVERTAKING_ROWS = CPU_TILE_ROWS, /* of a batch that overtakes another: so much of that one's rows is set aside */
 };
 
 /* A packed matrix, or an f32 vector (norms, biases). */
@@ -128,7 +129,8 @@ struct backend_model {
     int32_t n_sides, kv_highest[2]; /* page, and window page, that was used; -1 = none */
     size_t pool_bytes, recurrent_at; /* of kv: all pages, and recurrent states behind them from there on */
     float *recurrent;             /* [state][plan->recurrent_floats] */
-    float *bufs[CPU_MAX_BUFS];    /* [max_rows][stride], or fewer rows (cpu_buf_use) */
+    float *bufs[CPU_MAX_BUFS];    /* [rows][stride] */
+    int32_t buf_rows[CPU_MAX_BUFS]; /* max_rows, or fewer (cpu_buf_use) */
     size_t strides[CPU_MAX_BUFS]; /* floats, multiples of 16 */
     /* A buffer that only lives between steps of which the first goes on, and has CPU_TILE_ROWS rows a thread;
      * PLAN_NONE: there is none, or batches are so small that all rows take no more. */
@@ -143,6 +145,9 @@ struct backend_model {
     struct cpu_attention *attention;
     uint32_t n_chunks;                     /* of a row of logits */
     struct backend_row_stats *chunk_stats; /* [max_logits][n_chunks] of this batch */
+    const struct backend_batch *batch;     /* that is being computed; NULL = none is */
+    atomic_int stop_behind;                /* the step behind which all threads leave it, as another is to overtake it; -1 = none */
+    float *aside;                          /* what that one would write over (cpu_overtake.c) */
 };
 
 /* One thread's view of one batch. */
@@ -230,6 +235,15 @@ void cpu_attention_lay_out(struct backend_model *m, size_t *at);
 /* Cuts a batch into tasks, once for all layers; from one thread. */
 void cpu_attention_begin(struct backend_model *m, const struct backend_batch *batch);
 
+/* Batches that overtake (cpu_overtake.c): takes the memory for what is set aside; puts rows [0, n) of all buffers there, or back. */
+static inline int32_t cpu_overtaking_rows(const struct backend_model *m)
+{
+    return m->cfg.reduce == NULL ? MIN_OF((int32_t)CPU_OVERTAKING_ROWS, m->cfg.max_rows) : 0; /* else ranks go in step */
+}
+void cpu_overtake_lay_out(struct backend_model *m, size_t *at);
+void cpu_overtake_set_aside(struct backend_model *m, int32_t n);
+void cpu_overtake_put_back(struct backend_model *m, int32_t n);
+
 /* Panels of a tile: their weights stay in the cache while the rows pass. */
 static inline uint32_t cpu_tile_panels(const struct cpu_weight *w)
 {
@@ -272,7 +286,7 @@ static inline const float *cpu_vector(const struct cpu_run *r, plan_weight_id id
     return id == PLAN_NONE ? NULL : r->m->weights[id].vector;
 }
 
-/* Runs a batch on all threads (cpu_exec.c). Cannot fail. */
+/* Runs a batch on all threads (cpu_exec.c); within `between` of another one in front of what is left of that. Cannot fail. */
 void cpu_exec_run(struct backend_model *m, const struct backend_batch *batch);
 
 #endif

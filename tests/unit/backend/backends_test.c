@@ -1,6 +1,6 @@
 /* What every back end promises, and the composite one: a sequence goes on from pages and states that were read and written back, and from
- * batches that were begun before others were waited for, with the same bits. On models of the golden set: plain heads,
- * latents, windows, shared keys and values, recurrent layers, experts. */
+ * batches that were begun before others were waited for or were overtaken by others, with the same bits. On models of the
+ * golden set: plain heads, latents, windows, shared keys and values, recurrent layers, experts. */
 #include "engine/backend/backend_parts.h"
 #include "engine/base/compiler.h"
 #include "engine/base/mem.h"
@@ -449,6 +449,99 @@ START_TEST(batches_begun_beside_each_other_share_nothing)
 }
 END_TEST
 
+/* --- a batch that overtakes --------------------------------------------------------------------------------------- */
+
+enum { N_OTHER = 24 };
+
+/* Another sequence, which goes on by a batch whenever the one that is computed is left, and begins anew behind its last row. */
+struct overtaker {
+    const struct subject *s;
+    const struct piece *wanted; /* all its rows */
+    struct piece got;
+    atomic_bool asks;
+    int at, n;
+};
+
+static void fill_other(struct piece *p, const struct subject *s, int from, int n)
+{
+    static const int32_t pages[] = {0, 5};
+    fill(p, s, pages, 2, from, n);
+    for (int i = 0; i < n; i++) {
+        p->tokens[i] = (int32_t)((uint32_t)(from + i + 17) * 6007u % s->n_vocab);
+    }
+}
+
+static void overtake(void *arg)
+{
+    static const int sizes[] = {20, 1, 3};
+    struct overtaker *o = arg;
+    int n = sizes[o->n++ % 3];
+    size_t row = o->s->n_vocab;
+    atomic_store(&o->asks, false);
+    fill_other(&o->got, o->s, o->at, n);
+    compute(o->s, &o->got);
+    ck_assert(memcmp(o->got.logits, o->wanted->logits + (size_t)o->at * row, (size_t)n * row * sizeof(float)) == 0);
+    ck_assert(memcmp(o->got.stats, o->wanted->stats + o->at, (size_t)n * sizeof *o->got.stats) == 0);
+    o->at = (o->at + n) % N_OTHER;
+    atomic_store(&o->asks, true);
+}
+
+/* By rows and by columns, left behind every barrier. */
+START_TEST(a_batch_that_is_overtaken_gives_the_same)
+{
+    static struct piece wanted[2], got, other;
+    static struct overtaker o;
+    static const int32_t pages[] = {3, 1};
+    struct gguf *g;
+    struct plan *p = open_plan(models[_i], &g);
+    struct subject s = open_subject(&backend_cpu, p, NULL);
+    ck_assert_int_eq(s.info.overtaking_rows, MAX_ROWS);
+    fill_other(&other, &s, 0, N_OTHER);
+    compute(&s, &other);
+    for (int i = 0; i < 2; i++) {
+        fill(&wanted[i], &s, pages, 1, i * N_FIRST, i == 0 ? N_FIRST : N_MORE);
+        compute(&s, &wanted[i]);
+    }
+    for (int i = 0; i < 2; i++) {
+        o = (struct overtaker){.s = &s, .wanted = &other, .asks = true};
+        fill(&got, &s, pages, 1, i * N_FIRST, i == 0 ? N_FIRST : N_MORE);
+        got.batch.logits = s.info.logits; /* over buffers that are alive until the head writes them */
+        got.batch.asks = &o.asks;
+        got.batch.between = overtake;
+        got.batch.between_arg = &o;
+        compute(&s, &got);
+        memcpy(got.logits, s.info.logits, (size_t)got.batch.n_rows * p->n_vocab * sizeof(float));
+        expect_same(&s, &got, &wanted[i], models[_i]);
+        ck_assert_msg(o.n >= (int)p->n_layers * (i == 0 ? 1 : 3), "%s: left %d times", models[_i], o.n);
+    }
+    s.backend->close(&s.m);
+    plan_free(&p);
+    gguf_close(&g);
+}
+END_TEST
+
+/* Of parts each would have to be: what asks is not asked. */
+START_TEST(nothing_overtakes_in_parts)
+{
+    static struct piece got;
+    static struct overtaker o = {.asks = true};
+    static const int32_t pages[] = {3, 1};
+    struct gguf *g;
+    struct plan *p = open_plan(models[0], &g);
+    struct subject s = open_subject(composite_of(&backend_cpu), p, NULL);
+    ck_assert_int_eq(s.info.overtaking_rows, 0);
+    fill(&got, &s, pages, 1, 0, N_FIRST);
+    got.batch.asks = &o.asks;
+    got.batch.between = overtake;
+    got.batch.between_arg = &o;
+    compute(&s, &got);
+    ck_assert_int_eq(o.n, 0);
+    s.backend->close(&s.m);
+    plan_free(&p);
+    gguf_close(&g);
+}
+END_TEST
+
 START_TEST(a_type_of_keys_that_a_back_end_lacks_is_refused)
 {
     static const struct {
@@ -498,6 +591,8 @@ Suite *backends_suite(void)
     tcase_add_loop_test(t, what_another_left_is_never_read, 0, (int)ARRAY_LEN(models));
     tcase_add_loop_test(t, a_local_layer_has_the_pages_of_its_window_alone, 0, (int)ARRAY_LEN(mixed));
     tcase_add_loop_test(t, batches_begun_beside_each_other_share_nothing, 0, (int)ARRAY_LEN(models));
+    tcase_add_loop_test(t, a_batch_that_is_overtaken_gives_the_same, 0, (int)ARRAY_LEN(models));
+    tcase_add_test(t, nothing_overtakes_in_parts);
     tcase_add_test(t, a_type_of_keys_that_a_back_end_lacks_is_refused);
     tcase_add_test(t, there_is_a_table);
     suite_add_tcase(s, t);
