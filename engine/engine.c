@@ -334,7 +334,8 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     sc->logits = bi.logits;
     sc->max_begun = bi.max_begun;
     sc->max_best = bi.max_best;
-    e->info.max_seqs = sc->max_seqs;
+    sc->overtaking_rows = bi.overtaking_rows;
+    e->info.max_seqs = sc->max_seqs - sc->n_express;
     e->info.max_waiting = sc->queue_max;
     sc->has_spare_cpu = b.cfg.n_threads < pool_cpu_count();
     TRY(engine_open_snapshots(e, cfg, &b, info));

@@ -79,6 +79,8 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
     int default_rows = is_encoder ? MAX_OF((int)n_ctx, DEFAULT_BATCH_ROWS) : DEFAULT_BATCH_ROWS;
     sc->max_seqs = cfg->max_seqs != 0 ? cfg->max_seqs : default_seqs;
     sc->max_rows = MAX_OF(cfg->max_batch_rows != 0 ? cfg->max_batch_rows : default_rows, sc->max_seqs);
+    sc->n_express = sc->max_seqs > 1 && sc->max_rows > sc->max_seqs; /* one place more, for who asks for little */
+    sc->max_seqs += sc->n_express;
     if (is_encoder && sc->max_rows < (int)n_ctx) {
         return err_set(info, ERR_CONFIG, "batch-size",
                        "batch-size: expected ctx-size %u or more, as this model computes a text in one piece; found %d",

@@ -134,6 +134,7 @@ static const struct {
     ROW(masks_beside, "infcgi_masks_beside_total", "counter", "Masks of grammars that were made while a batch was computed."),
     ROW(steps, "infcgi_steps_total", "counter", "Batches computed."),
     ROW(step_rows, "infcgi_step_rows_total", "counter", "Token rows computed."),
+    ROW(overtaking, "infcgi_overtaking_steps_total", "counter", "Batches of short prompts that were computed within another."),
     ROW(preempted, "infcgi_preemptions_total", "counter", "Sequences that lost their pages and were computed again."),
     ROW(disk.restored_tokens, "infcgi_snapshot_tokens_total", "counter", "Prompt tokens read from the disk instead of computed."),
     ROW(disk.files, "infcgi_snapshot_files", "gauge", "Snapshots in the folder, as far as is known."),

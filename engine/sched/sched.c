@@ -194,6 +194,7 @@ static struct sched_seq *take_submitted(struct sched *s)
     }
     pthread_mutex_lock(&s->lock);
     atomic_store(&s->has_news, false);
+    atomic_store(&s->asks, false);
     *end = s->submitted;
     s->submitted = NULL;
     s->submitted_end = &s->submitted;
@@ -266,6 +267,19 @@ static void update_stats(struct sched *s, int32_t n_swept_waiting)
     pthread_mutex_unlock(&s->lock);
 }
 
+void sched_overtake(void *sched)
+{
+    struct sched *s = sched;
+    atomic_store(&s->at, SCHED_AT_ADMISSION);
+    s->is_overtaking = true;
+    sched_count_waits(s, take_submitted(s));
+    sched_share_look(s);
+    update_stats(s, sched_admit_express(s));
+    sched_step_express(s);
+    s->is_overtaking = false;
+    atomic_store(&s->at, SCHED_AT_BEGIN);
+}
+
 /* Sleeps until there is news; with sequences paused by slow readers, or waiting for a deadline, at most 10 ms. */
 static void wait_for_news(struct sched *s, bool has_work)
 {
@@ -317,28 +331,45 @@ static void *thread_main(void *arg)
 /* --- start and stop --------------------------------------------------------------------------------------------- */
 
 /* Memory of hidden rows and logits is only taken as it is written to. */
-static size_t hidden_bytes(const struct sched_config *c)
+static size_t hidden_bytes(const struct sched_config *c, const struct sched_batch *b)
 {
-    return (size_t)c->max_rows * (size_t)c->n_embd * sizeof(float);
+    return (size_t)b->max_rows * (size_t)c->n_embd * sizeof(float);
 }
-static size_t logits_bytes(const struct sched_config *c)
+static size_t logits_bytes(const struct sched_config *c, const struct sched_batch *b)
 {
-    return (size_t)c->max_logits * (size_t)c->n_vocab * sizeof(float);
+    return (size_t)b->max_logits * (size_t)c->n_vocab * sizeof(float);
 }
 
-/* Its arrays are in the arena, which the caller looks at. */
-static enum err allocate_batch(const struct sched_config *c, struct arena *a, struct sched_batch *b)
+/* Its arrays are in the arena, which the caller looks at. own: OPTIONAL, the place of its logits. */
+static enum err allocate_batch(const struct sched_config *c, struct arena *a, struct sched_batch *b, float *own)
 {
-    size_t seqs = (size_t)c->max_seqs, logits = (size_t)c->max_logits, best = logits * (size_t)c->max_best;
+    size_t rows = (size_t)b->max_rows, seqs = (size_t)b->max_seqs, logits = (size_t)b->max_logits;
+    size_t best = logits * (size_t)c->max_best;
     b->seqs = arena_zalloc_array(a, seqs, sizeof *b->seqs);
-    b->copy_states = arena_zalloc_array(a, 2 * seqs, sizeof *b->copy_states);
     b->copy_at = arena_zalloc_array(a, 2 * seqs, sizeof *b->copy_at);
+    b->tokens = arena_zalloc_array(a, rows, sizeof *b->tokens);
+    b->pos = arena_zalloc_array(a, rows, sizeof *b->pos);
+    b->seq = arena_zalloc_array(a, rows, sizeof *b->seq);
+    b->hidden_rows = arena_zalloc_array(a, rows, sizeof *b->hidden_rows);
+    b->states = arena_zalloc_array(a, seqs, sizeof *b->states);
+    b->begin_states = arena_zalloc_array(a, seqs, sizeof *b->begin_states);
+    b->tables = arena_zalloc_array(a, seqs, sizeof *b->tables);
+    b->window_tables = arena_zalloc_array(a, seqs, sizeof *b->window_tables);
+    b->logit_rows = arena_zalloc_array(a, logits, sizeof *b->logit_rows);
     b->wants = arena_zalloc_array(a, logits, sizeof *b->wants);
+    b->copy_rows = arena_zalloc_array(a, 2 * seqs, sizeof *b->copy_rows);
+    b->copy_states = arena_zalloc_array(a, 2 * seqs, sizeof *b->copy_states);
     b->stats = arena_zalloc_array(a, logits, sizeof *b->stats);
     b->best = best != 0 ? arena_zalloc_array(a, best, sizeof *b->best) : NULL;
-    b->hidden = hidden_bytes(c) != 0 ? mem_map(hidden_bytes(c), MEM_SCRATCH) : NULL;
-    b->logits = c->logits != NULL ? c->logits : mem_map(logits_bytes(c), MEM_SCRATCH);
-    return b->logits != NULL && (hidden_bytes(c) == 0 || b->hidden != NULL) ? ERR_OK : ERR_NOMEM;
+    b->hidden = hidden_bytes(c, b) != 0 ? mem_map(hidden_bytes(c, b), MEM_SCRATCH) : NULL;
+    b->logits = own != NULL ? own : mem_map(logits_bytes(c, b), MEM_SCRATCH);
+    return b->logits != NULL && (hidden_bytes(c, b) == 0 || b->hidden != NULL) ? ERR_OK : ERR_NOMEM;
+}
+
+static void free_batch(const struct sched_config *c, struct sched_batch *b)
+{
+    mem_unmap(b->hidden, hidden_bytes(c, b), MEM_SCRATCH);
+    mem_unmap(b->logits != c->logits ? b->logits : NULL, logits_bytes(c, b), MEM_SCRATCH);
 }
 
 /* All that a step needs, taken once. */
@@ -346,22 +377,20 @@ static enum err allocate(struct sched *s)
 {
     const struct sched_config *c = &s->cfg;
     struct arena *a = &s->arena;
-    size_t rows = (size_t)c->max_rows, seqs = (size_t)c->max_seqs, logits = (size_t)c->max_logits;
+    size_t seqs = (size_t)c->max_seqs;
     for (int32_t i = 0; i < c->max_begun; i++) {
+        s->batches[i].max_rows = c->max_rows;
+        s->batches[i].max_seqs = c->max_seqs;
+        s->batches[i].max_logits = c->max_logits;
         s->begun[i] = &s->batches[i];
-        TRY(allocate_batch(c, a, &s->batches[i]));
+        TRY(allocate_batch(c, a, &s->batches[i], c->logits));
     }
-    s->tokens = arena_zalloc_array(a, rows, sizeof *s->tokens);
-    s->pos = arena_zalloc_array(a, rows, sizeof *s->pos);
-    s->seq = arena_zalloc_array(a, rows, sizeof *s->seq);
-    s->hidden_rows = arena_zalloc_array(a, rows, sizeof *s->hidden_rows);
-    s->logit_rows = arena_zalloc_array(a, logits, sizeof *s->logit_rows);
-    s->tables = arena_zalloc_array(a, seqs, sizeof *s->tables);
-    s->window_tables = arena_zalloc_array(a, seqs, sizeof *s->window_tables);
+    if (c->overtaking_rows != 0) {
+        s->overtaker.max_rows = c->overtaking_rows;
+        s->overtaker.max_seqs = s->overtaker.max_logits = MIN_OF(c->max_seqs, (int32_t)SCHED_OVERTAKERS);
+        TRY(allocate_batch(c, a, &s->overtaker, NULL));
+    }
     s->ranked = arena_zalloc_array(a, seqs, sizeof *s->ranked);
-    s->states = arena_zalloc_array(a, seqs, sizeof *s->states);
-    s->begin_states = arena_zalloc_array(a, seqs, sizeof *s->begin_states);
-    s->copy_rows = arena_zalloc_array(a, 2 * seqs, sizeof *s->copy_rows);
     s->offers = arena_zalloc_array(a, seqs, sizeof *s->offers);
     TRY(arena_ok(a));
     TRY(sampler_scratch_init(&s->scratch, c->n_vocab));
@@ -386,7 +415,7 @@ static void wake_up(void *arg)
 enum err sched_new(const struct sched_config *cfg, struct sched **out, struct err_info *info)
 {
     *out = NULL;
-    if (cfg->max_logits < cfg->max_seqs || cfg->max_rows < cfg->max_seqs ||
+    if (cfg->max_logits < cfg->max_seqs || cfg->max_rows < cfg->max_seqs || cfg->n_express >= cfg->max_seqs ||
         (cfg->is_bidirectional && cfg->max_rows < cfg->n_ctx) || cfg->n_pages < sched_least_pages(cfg)) {
         return err_set(info, ERR_CONFIG, NULL,
                        "expected room for %d sequences in a batch of %d rows, and for %d tokens in %d KV pages",
@@ -467,9 +496,9 @@ void sched_free(struct sched **sched)
     sched_disk_fini(s);
     sched_masks_fini(s);
     for (int32_t i = 0; i < s->cfg.max_begun; i++) {
-        mem_unmap(s->batches[i].hidden, hidden_bytes(&s->cfg), MEM_SCRATCH);
-        mem_unmap(s->cfg.logits != NULL ? NULL : s->batches[i].logits, logits_bytes(&s->cfg), MEM_SCRATCH);
+        free_batch(&s->cfg, &s->batches[i]);
     }
+    free_batch(&s->cfg, &s->overtaker);
     arena_fini(&s->arena);
     sampler_scratch_fini(&s->scratch);
     mem_free(s->allowed);

@@ -49,14 +49,20 @@ static int32_t find_pages(const struct sched *s, struct sched_seq *q)
     return n;
 }
 
-/* Of the first n pages of q's table those in front of the window of the first one that is not computed. */
-static int32_t count_gone(const struct sched *s, const struct sched_seq *q, int32_t n)
+/* Of the first n pages of q's table those in front of the first one that is not computed. */
+static int32_t count_filled(const struct sched *s, const struct sched_seq *q, int32_t n)
 {
     int32_t n_filled = 0;
     while (n_filled < n && kv_cache_is_filled(s->kv, q->pages[n_filled])) {
         n_filled++;
     }
-    return sched_window_first(s, n_filled * KV_PAGE_TOKENS);
+    return n_filled;
+}
+
+/* .. and of these those in front of that one's window. */
+static int32_t count_gone(const struct sched *s, const struct sched_seq *q, int32_t n)
+{
+    return sched_window_first(s, count_filled(s, q, n) * KV_PAGE_TOKENS);
 }
 
 /* Pages of its tokens, and no more than it may hold, that q has in its table when it holds them from the n_gone-th on. */
@@ -148,7 +154,7 @@ static void preempt(struct sched *s, struct sched_seq *q)
 }
 
 /* Tokens of q, just admitted, that must be computed though they may have been before. */
-static int32_t n_unknown(const struct sched *s, const struct sched_seq *q)
+static int32_t count_unknown(const struct sched *s, const struct sched_seq *q)
 {
     int32_t n = q->n_gone;
     while (n < q->n_pages && kv_cache_is_named(s->kv, q->pages[n]) && kv_cache_is_filled(s->kv, q->pages[n])) {
@@ -164,14 +170,15 @@ static void begin(struct sched *s, struct sched_seq *q)
     }
     sched_disk_begin(s, q);
     sched_local_begin(s, q);
-    int32_t n_known = MAX_OF(q->n_tokens - n_unknown(s, q), q->restore.ticket != 0 ? q->restore.end * KV_PAGE_TOKENS : 0);
+    q->n_unknown = count_unknown(s, q);
+    int32_t n_known = MAX_OF(q->n_tokens - q->n_unknown, q->restore.ticket != 0 ? q->restore.end * KV_PAGE_TOKENS : 0);
     q->goes_on = n_known >= q->n_prompt / 2 && n_known > 0;
-    q->n_safe = q->was_preempted ? q->n_tokens + MAX_OF(n_unknown(s, q), (int32_t)SCHED_QUANTUM) : 0;
+    q->n_safe = q->was_preempted ? q->n_tokens + MAX_OF(q->n_unknown, (int32_t)SCHED_QUANTUM) : 0;
     q->wait = SCHED_WAIT_COUNT;
     q->next = s->running;
     s->running = q;
     sched_take_turn(s, q);
-    sched_share_expect(s, q, n_unknown(s, q));
+    sched_share_expect(s, q, q->n_unknown);
     if (!q->was_admitted) {
         q->was_admitted = true;
         q->admit_ns = clock_now_ns();
@@ -192,13 +199,31 @@ static bool has_pages(const struct sched *s, struct sched_seq *q)
            (s->cfg.n_windows == 0 || n_windows >= MIN_OF(missing, sched_least_windows(&s->cfg)));
 }
 
+static bool has_plain_place(const struct sched *s)
+{
+    return s->n_running - s->n_express < sched_plain_places(s);
+}
+
+/* One of those for prompts that go alone. */
+static bool may_have_express_place(const struct sched *s, struct sched_seq *q)
+{
+    if (s->n_express == s->cfg.n_express || s->express_ns < 0 || !sched_may_go_alone(s, q, 0)) {
+        return false;
+    }
+    int32_t n_filled = count_filled(s, q, find_pages(s, q));
+    return sched_may_go_alone(s, q, q->n_tokens - n_filled * KV_PAGE_TOKENS);
+}
+
 /* Room for q, which waits, in the batch and in the pool: others make some if they are to. One page more than it needs now,
  * so that admitting does not at once lead to preempting. */
 static bool make_room(struct sched *s, struct sched_seq *q)
 {
     for (;;) {
-        bool has_room = s->running == NULL || (s->n_running < s->cfg.max_seqs && has_pages(s, q));
+        bool has_place = has_plain_place(s) || may_have_express_place(s, q);
+        bool has_room = s->running == NULL || (has_place && has_pages(s, q));
         if (has_room && take_pages(s, q)) {
+            q->has_express_place = !has_plain_place(s);
+            s->n_express += q->has_express_place;
             return true;
         }
         struct sched_seq *other = sched_whose_place(s, q);
@@ -233,27 +258,52 @@ static struct sched_seq *find_stranded(const struct sched *s)
     return q;
 }
 
+/* q, which waits, begins to run, if there is room or some is made. */
+static bool admit(struct sched *s, struct sched_seq *q)
+{
+    if (!make_room(s, q)) {
+        return false;
+    }
+    struct sched_seq **link = &s->waiting;
+    while (*link != q) {
+        link = &(*link)->next;
+    }
+    *link = q->next;
+    begin(s, q);
+    return true;
+}
+
+int32_t sched_admit_express(struct sched *s)
+{
+    int32_t n = 0;
+    struct sched_seq *next;
+    for (struct sched_seq *q = s->waiting; q != NULL; q = next) {
+        next = q->next;
+        bool is_asked = may_have_express_place(s, q) && q->stalled_since == 0;
+        if (is_asked && !admit(s, q)) {
+            break;
+        }
+        n += is_asked;
+    }
+    return n;
+}
+
 int32_t sched_admit_all(struct sched *s)
 {
-    struct sched_seq **link, *stranded;
+    struct sched_seq *stranded;
     while ((stranded = find_stranded(s)) != NULL) {
         unstrand(s, stranded);
     }
     s->queue_wait = SCHED_WAIT_SEAT;
-    for (int32_t n = 0;; n++) {
-        link = sched_next_turn(s);
+    for (int32_t n = sched_admit_express(s);; n++) {
+        struct sched_seq **link = sched_next_turn(s);
         if (link == NULL) {
             return n;
         }
-        struct sched_seq *q = *link;
-        if (!make_room(s, q)) { /* nobody overtakes it */
-            s->queue_wait = s->n_running < s->cfg.max_seqs ? SCHED_WAIT_PAGES : SCHED_WAIT_SEAT;
+        if (!admit(s, *link)) { /* nobody else overtakes it */
+            s->queue_wait = has_plain_place(s) ? SCHED_WAIT_PAGES : SCHED_WAIT_SEAT;
             return n;
         }
-        for (link = &s->waiting; *link != q; link = &(*link)->next) { /* others may have come in front of it */
-        }
-        *link = q->next;
-        begin(s, q);
     }
 }
 

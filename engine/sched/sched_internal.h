@@ -22,6 +22,7 @@ enum {
     SCHED_MAX_BEGUN = 2,    /* batches begun and not waited for */
     SCHED_FAIR_EVERY = 32,  /* steps after which one without extras is measured anew */
     SCHED_EXPRESS_PART = 5, /* of the time at most one part of so many is of express steps */
+    SCHED_OVERTAKERS = 4,   /* sequences of a batch that overtakes another */
     SCHED_OFF_TIMES = 4,    /* so many times as far off their time as on average steps hardly ever are */
     SCHED_LOW_PART = 8,     /* of so many rows one is the lower classes', while they wait */
     SCHED_LOW_OWED = 256,   /* rows owed to them for which a place is taken from the highest */
@@ -142,6 +143,7 @@ struct sched_seq {
     int32_t i_copies;       /* first of the states that the current batch copies for it */
     int32_t n_copies;       /* of them */
     int32_t n_computed;     /* positions whose keys and values are in the cache */
+    int32_t n_unknown;      /* running: tokens that nobody had computed when it began to */
     int32_t n_chunk;        /* rows in the current batch */
     int32_t n_draft;        /* of these the last, of tokens that are guessed */
     int32_t i_logits;       /* first of its rows of logits in the current batch */
@@ -154,6 +156,7 @@ struct sched_seq {
     struct draft draft;     /* without an index: no guesses */
     bool was_admitted, was_preempted, has_ended;
     bool is_running;
+    bool has_express_place; /* running: it has one of n_express */
     bool
         is_begun; /* it stands in a batch that is begun and not waited for: it stays, and its tokens, pages and states */
     bool is_untold;                   /* events of it were put and its reader has not been woken */
@@ -180,6 +183,7 @@ struct sched_seq {
 
 /* A batch, from when it is put together until its rows are sampled. */
 struct sched_batch {
+    int32_t max_rows, max_seqs, max_logits; /* there is room for */
     int32_t n_rows, n_seqs, n_logits, n_hidden;
     int32_t n_decoding; /* of the rows; drafts among them */
     int32_t n_drafts; /* sequences with guessed tokens */
@@ -188,9 +192,15 @@ struct sched_batch {
     double sum_pos; /* positions of rows of prompts together */
     uint64_t begin_ns;
     struct sched_seq **seqs;         /* [max_seqs] */
-    int32_t *wants;                  /* [max_logits] */
     int32_t n_copies;                /* recurrent states it leaves a copy of: */
-    int32_t *copy_states, *copy_at;  /* [2 max_seqs] where, and behind how many tokens of the sequence */
+    int32_t *copy_at;                /* [2 max_seqs] behind how many tokens of the sequence */
+    /* What the back end reads. */
+    int32_t *tokens, *pos, *seq, *hidden_rows; /* [max_rows] */
+    int32_t *states, *begin_states;            /* [max_seqs] */
+    const int32_t **tables, **window_tables;   /* [max_seqs] */
+    int32_t *logit_rows, *wants;               /* [max_logits] */
+    int32_t *copy_rows, *copy_states;          /* [2 max_seqs] */
+    /* .. and what it writes. */
     float *logits;                   /* [max_logits][n_vocab] */
     float *hidden;                   /* [max_rows][n_embd]; NULL without embeddings */
     struct backend_row_stats *stats; /* [max_logits] */
@@ -231,11 +241,13 @@ struct sched {
     uint64_t n_turns;     /* places given and requests come */
     struct err_info lost; /* code ERR_LOST once the back end is */
     atomic_bool has_news; /* something was submitted or cancelled */
+    atomic_bool asks;     /* .. that may go alone: the batch that is being computed lets it overtake */
 
     /* The thread's own. */
     struct sched_seq *waiting; /* in order of number */
     struct sched_seq *running; /* those that come first in front: in order of place, then of number (sched_turn.c) */
     int32_t n_running;
+    int32_t n_express; /* of them have one of the places of that name */
     enum sched_wait queue_wait; /* why those wait that do not run */
     uint64_t counted_ns;        /* when sched_count_waits was called last */
     bool is_ranked;             /* they are in that order */
@@ -245,6 +257,8 @@ struct sched {
     double fair_ns;             /* moving average of decoding steps without extras; 0 = none yet */
     int32_t n_full;             /* steps with extras since the last without */
     bool is_express;            /* the current step has short prompts of keys with one request, and nothing else */
+    bool is_overtaking;         /* a batch is left for them, and goes on behind them */
+    uint64_t overtaken_ns;      /* it was left so long */
     double express_ns;          /* time that express steps may take; below 0: they took more */
     double after_express_ns;    /* what the express step before this one took: the others had waited so long; 0 = it was none */
     double ns_per_row;          /* moving average of prefill steps */
@@ -265,24 +279,25 @@ struct sched {
     /* Those begun, the oldest first, and those that are not; cfg.max_begun of them are there. */
     struct sched_batch batches[SCHED_MAX_BEGUN], *begun[SCHED_MAX_BEGUN];
     int32_t n_begun;
+    struct sched_batch overtaker; /* nothing of it is there without overtaking_rows */
     uint64_t waited_ns; /* when the last one was done */
 
-    /* What the back end reads when a batch begins; arrays of max_rows, max_seqs or max_logits. */
-    struct arena arena; /* of them, and of the arrays of batches */
-    int32_t *tokens, *pos, *seq, *logit_rows, *hidden_rows, *states, *begin_states;
-    int32_t *copy_rows; /* [2 max_seqs] */
-    const int32_t **tables, **window_tables;
-    struct sched_seq **ranked; /* [max_seqs] scratch of sched_rank */
-    struct draft_offer *offers;
+    struct arena arena;         /* of the arrays of batches, and of: */
+    struct sched_seq **ranked;  /* [max_seqs] scratch of sched_rank */
+    struct draft_offer *offers; /* [max_seqs] */
     uint64_t n_masks, n_masks_beside; /* since the last step was counted */
     struct sched_masker masker;
     struct sched_disk disk;
 };
 
+/* Places for all; the rest is for prompts that go alone. */
+static inline int32_t sched_plain_places(const struct sched *s) { return s->cfg.max_seqs - s->cfg.n_express; }
+
 /* sched_step.c */
 bool sched_step(
     struct sched *s); /* begins a batch, waits for one, or both; false when there is nothing to compute now */
 void sched_finish_begun(struct sched *s); /* waits for all that are begun */
+void sched_step_express(struct sched *s); /* computes what may go alone while a batch is left (backend_batch.between) */
 
 bool sched_is_end(const struct sched_seq *q, int32_t id); /* does the token end the sequence? */
 
@@ -311,6 +326,9 @@ void sched_give_turn_back(struct sched *s, struct sched_seq *q); /* nor has it e
 void sched_rank(struct sched *s);                                /* puts the running ones in order */
 /* The sequence that runs and is to make room for q, which waits; NULL: none. */
 struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q);
+/* Is q, which waits or runs, a prompt that is computed without those of others? n_unknown: tokens of it that nobody had computed
+ * when it began to run, or would begin. */
+bool sched_may_go_alone(const struct sched *s, const struct sched_seq *q, int32_t n_unknown);
 bool sched_is_left_out(const struct sched *s, const struct sched_seq *q); /* of the current step */
 void sched_begin_step(struct sched *s);                                   /* decides on leaves_extras and is_express */
 void sched_count_turn(struct sched *s, uint64_t ns, bool only_decodes);   /* a step is done */
@@ -338,6 +356,7 @@ bool sched_local_begin_restore(struct sched *s, struct sched_seq *q, int32_t end
 struct backend_page sched_local_missing(const struct sched *s, const struct sched_seq *q, int32_t i);
 
 /* sched_admit.c */
+int32_t sched_admit_express(struct sched *s); /* prompts that go alone, while places and pages last; how many */
 int32_t sched_admit_all(struct sched *s); /* from waiting to running while pages and places last; how many */
 bool sched_grow(struct sched *s, struct sched_seq *q,
                 int32_t n_positions);                           /* pages for so many positions; may preempt */
@@ -399,6 +418,7 @@ void sched_pool_states(struct sched *s, const struct sched_batch *b, struct sche
 enum err sched_finish_embedding(struct sched *s, struct sched_seq *q); /* ERR_NUMERICAL */
 
 /* sched.c */
+void sched_overtake(void *sched); /* backend_batch.between */
 uint32_t sched_ring_room(struct sched_seq *q);
 void sched_note_processed(struct sched_seq *q); /* how much of the prompt is done, for sched_seq_usage */
 void sched_put_token(struct sched_seq *q, enum sched_event_kind kind, const struct sampler_result *r);

@@ -52,6 +52,7 @@ struct sched_stats {
     uint64_t masks, masks_beside;                            /* of grammars, sampled with; made while a batch was computed */
     uint64_t steps, step_rows;                               /* batches run, and rows in them */
     uint64_t step_ns;                                        /* time in the back end */
+    uint64_t overtaking;                                     /* of the batches, those that were computed within another */
     uint64_t cancelled_queue, cancelled_prefill, cancelled_decode, preempted;
     uint64_t estimated_wait_ms; /* until what waits and runs would be done: tokens over the measured speeds */
     struct kv_disk_stats disk;  /* snapshots */

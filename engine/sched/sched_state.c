@@ -110,7 +110,7 @@ static void add_copy(struct sched *s, struct sched_batch *b, struct sched_seq *q
     bool passes = at > q->n_computed && at <= q->n_computed + q->n_chunk;
     int32_t state = passes ? kv_cache_take_state(s->kv) : KV_NO_STATE;
     if (state != KV_NO_STATE) {
-        s->copy_rows[b->n_copies] = row + at - 1 - q->n_computed;
+        b->copy_rows[b->n_copies] = row + at - 1 - q->n_computed;
         b->copy_at[b->n_copies] = at;
         b->copy_states[b->n_copies++] = state;
         q->n_copies++;

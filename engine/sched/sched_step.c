@@ -40,25 +40,25 @@ static bool is_decoding(const struct sched_seq *q)
 }
 
 /* Adds n rows of q and the logits it wants of them. */
-static void add_rows(struct sched *s, struct sched_batch *b, struct sched_seq *q, int32_t n)
+static void add_rows(const struct sched *s, struct sched_batch *b, struct sched_seq *q, int32_t n)
 {
     int32_t first_logits = b->n_logits, first_hidden = b->n_hidden;
     q->i_sample = -1;
     for (int32_t i = 0; i < n; i++) {
         int32_t at = q->n_computed + i, row = b->n_rows++;
-        s->tokens[row] = q->tokens[at];
-        s->pos[row] = at;
+        b->tokens[row] = q->tokens[at];
+        b->pos[row] = at;
         b->sum_pos += is_decoding(q) ? 0 : at;
-        s->seq[row] = b->n_seqs;
+        b->seq[row] = b->n_seqs;
         bool is_last = at >= q->n_tokens - 1; /* or a drafted one behind it */
         bool for_prompt = q->prompt_logprobs && at < q->n_prompt - 1;
         if (for_prompt || (is_last && wants_token(q))) {
             q->i_sample = at == q->n_tokens - 1 ? b->n_logits : q->i_sample;
             b->wants[b->n_logits] = for_prompt ? BACKEND_ALL_LOGITS : row_wants(s, q);
-            s->logit_rows[b->n_logits++] = row;
+            b->logit_rows[b->n_logits++] = row;
         }
         if (sched_wants_state(q, at)) {
-            s->hidden_rows[b->n_hidden++] = row;
+            b->hidden_rows[b->n_hidden++] = row;
         }
     }
     q->n_chunk = n;
@@ -66,10 +66,10 @@ static void add_rows(struct sched *s, struct sched_batch *b, struct sched_seq *q
     q->i_logits = first_logits;
     q->i_hidden = first_hidden;
     q->n_hidden = b->n_hidden - first_hidden;
-    s->tables[b->n_seqs] = q->pages;
-    s->window_tables[b->n_seqs] = q->windows;
-    s->states[b->n_seqs] = q->state;
-    s->begin_states[b->n_seqs] = q->begin_state != KV_NO_STATE ? q->begin_state : q->state;
+    b->tables[b->n_seqs] = q->pages;
+    b->window_tables[b->n_seqs] = q->windows;
+    b->states[b->n_seqs] = q->state;
+    b->begin_states[b->n_seqs] = q->begin_state != KV_NO_STATE ? q->begin_state : q->state;
     b->seqs[b->n_seqs++] = q;
 }
 
@@ -134,7 +134,7 @@ static double prompt_row_ns(const struct sched *s)
 /* Rows of prompts a step may take beside the decoding ones: as many as the time has room for that these leave. */
 static int32_t prefill_budget(const struct sched *s, const struct sched_batch *b)
 {
-    int32_t room = s->cfg.max_rows - b->n_rows;
+    int32_t room = b->max_rows - b->n_rows;
     double ns_per_row = prompt_row_ns(s);
     if ((b->n_rows == 0 && !s->is_express) || ns_per_row <= 0) {
         return room;
@@ -153,7 +153,7 @@ static int32_t count_prefill(struct sched *s, const struct sched_batch *b, struc
     }
     int32_t n = sched_ready_rows(s, q);
     q->wait = n == 0 ? SCHED_WAIT_PAGES : q->wait;
-    return q->prompt_logprobs ? MIN_OF(n, MIN_OF(s->cfg.max_logits - b->n_logits, SCHED_RING / 2)) : n;
+    return q->prompt_logprobs ? MIN_OF(n, MIN_OF(b->max_logits - b->n_logits, SCHED_RING / 2)) : n;
 }
 
 /* Of the highest class the sequence with the fewest prompt rows left, of those that nothing is kept for yet; or NULL. */
@@ -195,10 +195,10 @@ static uint32_t count_events(const struct sched_seq *q, int32_t n)
 static void add_prefill(struct sched *s, struct sched_batch *b)
 {
     int32_t budget = prefill_budget(s, b), kept = budget > 0 ? reserve_prefill(s, b, budget) : 0;
-    for (struct sched_seq *q = s->running; q != NULL && budget > 0; q = q->next) {
+    for (struct sched_seq *q = s->running; q != NULL && budget > 0 && b->n_seqs < b->max_seqs; q = q->next) {
         kept -= q->n_reserved;
         int32_t n = MIN_OF(q->n_prefill, budget - kept);
-        int32_t logits_left = s->cfg.max_logits - b->n_logits - (s->n_running - b->n_seqs - 1); /* one for each other */
+        int32_t logits_left = b->max_logits - b->n_logits - (s->n_running - b->n_seqs - 1); /* one for each other */
         if (q->prompt_logprobs) {
             n = MIN_OF(n, logits_left);
         }
@@ -482,6 +482,7 @@ static void count_step(struct sched *s, const struct sched_batch *b, uint64_t ns
     s->stats.steps++;
     s->stats.step_rows += (uint64_t)b->n_rows;
     s->stats.step_ns += ns;
+    s->stats.overtaking += s->is_overtaking;
     s->stats.generated_tokens += r->n_generated;
     s->stats.drafted_tokens += (uint64_t)b->n_drafted;
     s->stats.drafts += (uint64_t)b->n_drafts;
@@ -536,7 +537,50 @@ static void expect(struct sched *s, int32_t n_rows)
     for (int32_t i = 0; i < s->n_begun; i++) {
         rows += s->begun[i]->n_rows;
     }
-    atomic_store(&s->expected_ns, (uint64_t)(rows * (s->ns_per_row > 0 ? s->ns_per_row : s->ns_per_early_row)));
+    uint64_t before = s->is_overtaking ? atomic_load(&s->expected_ns) : 0; /* what is left is computed, too */
+    atomic_store(&s->expected_ns,
+                 before + (uint64_t)(rows * (s->ns_per_row > 0 ? s->ns_per_row : s->ns_per_early_row)));
+}
+
+/* Gives the batch to the back end. Its sequences stay as they are until it is waited for. */
+static enum err give(struct sched *s, struct sched_batch *b, struct err_info *why)
+{
+    bool is_left = s->cfg.overtaking_rows != 0 && !s->is_overtaking; /* for others that come */
+    struct backend_batch batch = {.n_rows = b->n_rows,
+                                  .tokens = b->tokens,
+                                  .pos = b->pos,
+                                  .seq = b->seq,
+                                  .n_seqs = b->n_seqs,
+                                  .page_tables = b->tables,
+                                  .window_tables = s->cfg.n_windows != 0 ? b->window_tables : NULL,
+                                  .states = b->states,
+                                  .begin_states = b->begin_states,
+                                  .n_copies = b->n_copies,
+                                  .copy_rows = b->copy_rows,
+                                  .copy_states = b->copy_states,
+                                  .n_logits = b->n_logits,
+                                  .logit_rows = b->logit_rows,
+                                  .wants = b->wants,
+                                  .logits = b->logits,
+                                  .stats = b->stats,
+                                  .best = b->best,
+                                  .n_hidden = b->n_hidden,
+                                  .hidden_rows = b->hidden_rows,
+                                  .hidden = b->hidden,
+                                  .asks = is_left ? &s->asks : NULL,
+                                  .between = is_left ? sched_overtake : NULL,
+                                  .between_arg = s};
+    for (int32_t i = 0; i < b->n_seqs; i++) {
+        b->seqs[i]->is_begun = true;
+    }
+    expect(s, b->n_rows);
+    atomic_store(&s->at, SCHED_AT_BEGIN);
+    b->begin_ns = s->cfg.now_ns();
+    enum err err = s->cfg.backend->begin(s->cfg.model, &batch, why);
+    for (int32_t i = 0; i < b->n_seqs && err == ERR_OK; i++) {
+        sched_share_count(s, b->seqs[i], b->seqs[i]->n_chunk);
+    }
+    return err;
 }
 
 /* Begins a batch; false when there is nothing to compute now. */
@@ -548,40 +592,13 @@ static bool begin_batch(struct sched *s)
         return false;
     }
     sched_add_copies(s, b);
-    struct backend_batch batch = {.n_rows = b->n_rows,
-                                  .tokens = s->tokens,
-                                  .pos = s->pos,
-                                  .seq = s->seq,
-                                  .n_seqs = b->n_seqs,
-                                  .page_tables = s->tables,
-                                  .window_tables = s->cfg.n_windows != 0 ? s->window_tables : NULL,
-                                  .states = s->states,
-                                  .begin_states = s->begin_states,
-                                  .n_copies = b->n_copies,
-                                  .copy_rows = s->copy_rows,
-                                  .copy_states = b->copy_states,
-                                  .n_logits = b->n_logits,
-                                  .logit_rows = s->logit_rows,
-                                  .wants = b->wants,
-                                  .logits = b->logits,
-                                  .stats = b->stats,
-                                  .best = b->best,
-                                  .n_hidden = b->n_hidden,
-                                  .hidden_rows = s->hidden_rows,
-                                  .hidden = b->hidden};
     struct err_info why = {0};
     sched_masks_begin(s, b);
-    expect(s, b->n_rows);
-    atomic_store(&s->at, SCHED_AT_BEGIN);
-    b->begin_ns = s->cfg.now_ns();
-    enum err err = s->cfg.backend->begin(s->cfg.model, &batch, &why);
+    s->overtaken_ns = 0;
+    enum err err = give(s, b, &why);
     if (err != ERR_OK) {
         fail_batch(s, b, &why, err);
         return true;
-    }
-    for (int32_t i = 0; i < b->n_seqs; i++) {
-        b->seqs[i]->is_begun = true;
-        sched_share_count(s, b->seqs[i], b->seqs[i]->n_chunk);
     }
     s->n_begun++;
     return true;
@@ -595,7 +612,7 @@ static void finish_batch(struct sched *s)
     sched_masks_make(s, b);
     atomic_store(&s->at, SCHED_AT_BACKEND);
     enum err err = s->cfg.backend->wait(s->cfg.model, &why);
-    uint64_t now = s->cfg.now_ns(), ns = now - MAX_OF(b->begin_ns, s->waited_ns);
+    uint64_t now = s->cfg.now_ns(), ns = now - MAX_OF(b->begin_ns, s->waited_ns) - s->overtaken_ns;
     s->waited_ns = now;
     s->n_begun--;
     for (int32_t i = 0; i < s->cfg.max_begun - 1; i++) { /* they take turns */
@@ -621,6 +638,46 @@ static void finish_batch(struct sched *s)
     s->leaves_extras = b->leaves_extras;
     s->is_express = b->is_express;
     count_step(s, b, ns, &result);
+}
+
+/* Computes the batch that overtakes; false: it failed, or there is nothing in it. */
+static bool compute_express(struct sched *s, struct sched_batch *b)
+{
+    struct err_info why = {0};
+    struct step_result result = {0};
+    sched_begin_step(s);
+    clear_batch(b);
+    if (s->is_express) {
+        form_batch(s, b);
+    }
+    if (b->n_rows == 0) {
+        return false;
+    }
+    sched_add_copies(s, b);
+    enum err err = give(s, b, &why);
+    err = err == ERR_OK ? s->cfg.backend->wait(s->cfg.model, &why) : err;
+    if (err != ERR_OK) {
+        fail_batch(s, b, &why, err);
+        return false;
+    }
+    uint64_t ns = s->cfg.now_ns() - b->begin_ns;
+    for (int32_t i = 0; i < b->n_seqs; i++) {
+        finish_rows(s, b, b->seqs[i], &result);
+    }
+    count_step(s, b, ns, &result);
+    return true;
+}
+
+void sched_step_express(struct sched *s)
+{
+    uint64_t from = s->cfg.now_ns(), now;
+    bool goes_on = true;
+    while (goes_on) {
+        goes_on = compute_express(s, &s->overtaker);
+        now = s->cfg.now_ns();
+        s->overtaken_ns += now - from;
+        from = now;
+    }
 }
 
 void sched_finish_begun(struct sched *s)

@@ -193,7 +193,7 @@ void sched_group_release(struct sched_group **group)
 /* Has t no more requests than its part, by weight, of three quarters of all that may run or wait? Under sched.lock. */
 static bool is_within_part(const struct sched *s, const struct sched_tenant *t)
 {
-    int64_t weights = 0, places = ((int64_t)s->cfg.queue_max + s->cfg.max_seqs) * 3 / 4;
+    int64_t weights = 0, places = ((int64_t)s->cfg.queue_max + sched_plain_places(s)) * 3 / 4;
     for (const struct sched_tenant *u = s->tenants; u != NULL; u = u->next) {
         weights += u->n_groups > 0 ? atomic_load(&u->weight) : 0;
     }
@@ -215,7 +215,7 @@ static int32_t queue_for(const struct sched *s, const struct sched_tenant *t)
 static int32_t room_of(const struct sched_group *g)
 {
     const struct sched *s = g->sched;
-    int32_t half = MAX_OF(s->cfg.queue_max / 2, 1), most = s->cfg.max_seqs + MIN_OF(s->cfg.max_seqs, half);
+    int32_t half = MAX_OF(s->cfg.queue_max / 2, 1), places = sched_plain_places(s), most = places + MIN_OF(places, half);
     if (!g->has_begun) {
         int32_t needed = MIN_OF(g->n_seqs, half);
         return queue_for(s, g->tenant) - s->n_queued >= needed ? MIN_OF(needed, most) : 0;
@@ -270,6 +270,8 @@ static enum err enqueue(struct sched *s, struct sched_seq **seqs, int32_t n)
         s->n_queued += n;
         s->n_queued_tokens += tokens;
         atomic_store(&s->has_news, true);
+        bool may_go_alone = n == 1 && atomic_load(&g->tenant->n_work) == 0 && s->tenants->next != NULL;
+        atomic_store(&s->asks, atomic_load(&s->asks) || may_go_alone);
         pthread_cond_signal(&s->wake);
     }
     pthread_mutex_unlock(&s->lock);

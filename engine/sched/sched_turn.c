@@ -69,6 +69,8 @@ void sched_leave_turn(struct sched *s, struct sched_seq *q)
         q->group->n_running--;
         q->group->tenant->n_running--;
         s->n_running--;
+        s->n_express -= q->has_express_place;
+        q->has_express_place = false;
         s->is_ranked = false;
         sched_share_stop(q);
     }
@@ -197,12 +199,15 @@ struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q)
 
 /* Express steps: who asks for little while others keep the engine busy does not wait behind their rows. The first prompt
  * of a key's only request, if a step has room for it, is computed without them; a fifth of the time may go to that, so
- * that the others move whatever comes. The step behind takes fewer prompt rows, as those that generate have waited. */
-static bool may_go_alone(const struct sched *s, const struct sched_seq *q)
+ * that the others move whatever comes. The step behind takes fewer prompt rows, as those that generate have waited.
+ * Where the back end can, what takes half a step at most does not wait for the step either that is being computed when it
+ * comes: that one is left, and goes on behind it. */
+bool sched_may_go_alone(const struct sched *s, const struct sched_seq *q, int32_t n_unknown)
 {
     const struct sched_tenant *t = q->group->tenant;
-    bool is_prompt = q->n_tokens == q->n_prompt && !q->is_begun;
-    bool fits = (q->n_tokens - q->n_computed) * s->ns_per_row <= (double)s->cfg.step_budget_ns;
+    bool is_prompt = q->n_tokens == q->n_prompt && !q->is_begun && !(s->is_overtaking && q->prompt_logprobs);
+    double budget = (double)s->cfg.step_budget_ns, room = s->is_overtaking ? budget / 2 - (double)s->overtaken_ns : budget;
+    bool fits = MIN_OF(q->n_tokens - q->n_computed, n_unknown) * s->ns_per_row <= room;
     return is_prompt && fits && t->n_work == 1 && t->priority == s->top && s->active->next_active != NULL;
 }
 
@@ -219,13 +224,13 @@ void sched_begin_step(struct sched *s)
     s->leaves_extras = s->has_extras && (s->debt_ns > 0 || s->n_full >= SCHED_FAIR_EVERY);
     s->is_express = false;
     for (const struct sched_seq *q = s->running; q != NULL && s->express_ns >= 0; q = q->next) {
-        s->is_express = s->is_express || may_go_alone(s, q);
+        s->is_express = s->is_express || sched_may_go_alone(s, q, q->n_unknown);
     }
 }
 
 bool sched_is_left_out(const struct sched *s, const struct sched_seq *q)
 {
-    return s->is_express ? !may_go_alone(s, q) : s->leaves_extras && q->is_extra;
+    return s->is_express ? !sched_may_go_alone(s, q, q->n_unknown) : s->leaves_extras && q->is_extra;
 }
 
 void sched_count_turn(struct sched *s, uint64_t ns, bool only_decodes)

@@ -1,5 +1,6 @@
 /* A request's bytes never depend on its neighbours: 200 prompts alone, then together in batches of 2 to 32, with steps
- * of 16 to 512 rows, one thread and two, found in the prefix cache or not; tokens, log-probabilities and those of the
+ * of 16 to 512 rows, one thread and two, found in the prefix cache or not, of one key or of as many, which overtake each
+ * other; tokens, log-probabilities and those of the
  * best alternatives must agree in every bit.
  *   same_bytes MODEL.gguf TEXT [BACKEND [PROMPTS]]: cpu and all 200 prompts unless told */
 #include "engine/base/io.h"
@@ -18,13 +19,15 @@ static const struct run {
     int n_threads, max_batch_rows, max_seqs;
     int n_together; /* requests in flight */
     int passes;     /* the second one finds prompts in the cache */
+    bool has_keys;  /* each prompt is of a key of its own */
 } runs[] = {
-    {"alone, 1 thread, steps of 512", 1, 512, 1, 1, 1},
-    {"alone, 2 threads, steps of 64, then cached", 2, 64, 1, 1, 2},
-    {"2 together, 1 thread, steps of 16", 1, 16, 2, 2, 1},
-    {"5 together, 2 threads, steps of 33", 2, 33, 5, 5, 1},
-    {"16 together, 2 threads, steps of 128, then cached", 2, 128, 16, 16, 2},
-    {"32 together, 2 threads, steps of 512, then cached", 2, 512, 32, 32, 2},
+    {"alone, 1 thread, steps of 512", 1, 512, 1, 1, 1, false},
+    {"alone, 2 threads, steps of 64, then cached", 2, 64, 1, 1, 2, false},
+    {"2 together, 1 thread, steps of 16", 1, 16, 2, 2, 1, false},
+    {"5 together, 2 threads, steps of 33", 2, 33, 5, 5, 1, false},
+    {"16 together, 2 threads, steps of 128, then cached", 2, 128, 16, 16, 2, false},
+    {"32 together, 2 threads, steps of 512, then cached", 2, 512, 32, 32, 2, false},
+    {"12 together of 12 keys, 2 threads, steps of 128", 2, 128, 6, 12, 1, true},
 };
 
 /* What a prompt came to: every bit that a client can see. */
@@ -56,7 +59,7 @@ static size_t prompt_of(int i, int32_t *out)
     return n + own;
 }
 
-static struct engine_stream *submit(struct engine *e, int i)
+static struct engine_stream *submit(const struct run *r, struct engine *e, int i)
 {
     int32_t ids[LONGEST];
     size_t n = prompt_of(i, ids);
@@ -72,10 +75,13 @@ static struct engine_stream *submit(struct engine *e, int i)
     p.max_tokens = N_TOKENS;
     p.ignore_eos = true;
     p.sampling.n_top = N_TOP;
-    if (engine_submit(e, ids, n, &p, &s, &info) != ERR_OK) {
+    struct sched_share whose = {.key = r->has_keys ? 1 + (uint64_t)i : 0};
+    struct engine_sequence q = {.ids = ids, .n_ids = n};
+    struct sched_group *g = NULL;
+    if (engine_group_open(e, &whose, 1, &g) != ERR_OK || engine_submit_all(e, g, &p, &q, 1, &s, &info) != ERR_OK) {
         printf("FAILED prompt %d: %s\n", i, info.text);
-        return NULL;
     }
+    engine_group_close(&g);
     return s;
 }
 
@@ -124,7 +130,7 @@ static void run_all(const struct run *r, struct engine *e)
             struct engine_stream *streams[32];
             int n = MIN_OF(r->n_together, test.n_prompts - from);
             for (int i = 0; i < n; i++) {
-                streams[i] = submit(e, from + i);
+                streams[i] = submit(r, e, from + i);
             }
             for (int i = 0; i < n; i++) {
                 struct answer a;
@@ -132,8 +138,10 @@ static void run_all(const struct run *r, struct engine *e)
                 check(r, from + i, ok, &a);
             }
         }
-        printf("%s, pass %d: %d differ; %llu prompt tokens from the cache\n", r->name, pass + 1, test.n_failed - failed,
-               (unsigned long long)test.n_cached);
+        struct sched_stats stats;
+        engine_get_stats(e, &stats);
+        printf("%s, pass %d: %d differ; %llu prompt tokens from the cache, %llu batches overtook\n", r->name, pass + 1,
+               test.n_failed - failed, (unsigned long long)test.n_cached, (unsigned long long)stats.overtaking);
         fflush(stdout);
     }
 }

@@ -35,6 +35,9 @@ struct backend_model {
     atomic_int n_wide;     /* most sequences seen in one batch */
     atomic_int n_last;     /* rows of the batch that runs, or ran last */
     atomic_int n_alone;    /* batches that begin and end one sequence, several rows, with nobody beside it */
+    int32_t overtaking_rows; /* knob: of batches that overtake others; 0 = none may */
+    const struct backend_batch *left; /* the batch that such a one overtakes; NULL = none */
+    atomic_int n_overtook; /* batches that did */
     atomic_int n_mixed;    /* batches with rows without logits and a sequence with several that want them */
     atomic_int delay_us;   /* knob: how long a batch takes at least, and takes by fake_backend_now_ns */
     atomic_int row_us;     /* knob: and how much longer for each of its rows */
@@ -43,7 +46,7 @@ struct backend_model {
     atomic_int fail_code;  /* knob: with this enum err, at first ERR_INTERNAL */
     atomic_int nan_token;  /* knob: the logits of rows of this token are NaN; -1 = none */
     atomic_bool in_pieces; /* a sequence began behind position 0: what a bidirectional plan cannot have */
-    atomic_bool is_held;   /* knob: begin waits until it is false again */
+    atomic_bool is_held;   /* knob: begin waits until it is false again, but for what overtakes */
     atomic_bool is_inside; /* begin runs now */
 };
 
