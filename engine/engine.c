@@ -335,6 +335,7 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     sc->max_begun = bi.max_begun;
     sc->max_best = bi.max_best;
     sc->overtaking_rows = bi.overtaking_rows;
+    sc->even_rows = bi.even_rows;
     e->info.max_seqs = sc->max_seqs - sc->n_express;
     e->info.max_waiting = sc->queue_max;
     sc->has_spare_cpu = b.cfg.n_threads < pool_cpu_count();

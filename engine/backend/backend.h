@@ -219,6 +219,7 @@ struct backend_info {
     int32_t max_begun;
     int32_t max_best; /* of backend_batch.wants; 0: whoever wants a row's best tokens takes its logits */
     int32_t overtaking_rows; /* of a batch that begins in backend_batch.between; 0: that is never called */
+    int32_t even_rows;       /* a batch of a multiple of so many rows makes the most of the time it takes; 0 or 1: any does */
     enum backend_pack_state pack_state;
     const char *pack_note; /* why the file was not used or not written; "" when there is nothing to say */
     struct backend_counts counts;

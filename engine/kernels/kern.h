@@ -189,6 +189,7 @@ struct kern_table {
     const char *isa; /* name of the highest ISA that filled an entry */
 
     kern_matmul_fn matmul[PANEL_KIND_COUNT];
+    int tile_rows; /* rows that most of them take at a time, and nearly as long for fewer; 1 = any number is as good */
 
     /* Quantises x[k] into row[kern_qrow_blocks(k)], with a second term in blocks above `fine` >= 0 as told there. Exact
      * to ref. */

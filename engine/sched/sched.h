@@ -47,12 +47,13 @@ struct sched_config {
     float *logits;                /* OPTIONAL, borrowed [max_logits][n_vocab]: backend_info.logits */
     int32_t max_begun, max_best;  /* backend_info's; of max_begun 0 = 1 and at most 2 are made use of */
     int32_t overtaking_rows;      /* backend_info's; 0 = nothing overtakes a batch that is begun */
+    int32_t even_rows;            /* backend_info's */
     bool has_spare_cpu;           /* beside those that begin takes where it computes: for masks of grammars */
     int32_t max_seqs;             /* sequences running at once */
     int32_t n_express;            /* of these so many places are for prompts alone that go alone when the others are taken; < max_seqs */
     int32_t queue_max;            /* sequences waiting; those of one request, while others wait, half of it at most */
     uint64_t queue_max_tokens;    /* and their tokens; 0 = no limit */
-    uint64_t step_budget_ns;      /* what hardly a step is to take longer than while others decode; 0 = 90 ms */
+    uint64_t step_budget_ns;      /* what hardly a step is to take longer than while others decode; 0 = 80 ms */
     uint64_t stall_ns;            /* a reader that takes (next to) nothing for so long loses its sequence; 0 = 30 s */
     int32_t draft_max;            /* tokens guessed ahead (draft.h), 0 = none .. DRAFT_MAX; a decoding step with drafts
                                    * has draft_max + 1 rows at most, so with as many sequences there are none */

@@ -31,7 +31,7 @@ enum {
     SCHED_GUESS_TOKENS = 64, /* of an answer, before any has ended */
     SCHED_KEPT_TENANTS = 64, /* that have no request now, so that what they had is not forgotten at once */
 };
-#define SCHED_DEFAULT_BUDGET_NS 90000000ull
+#define SCHED_DEFAULT_BUDGET_NS 80000000ull
 #define SCHED_DEFAULT_STALL_NS  30000000000ull
 
 /* Ring entry: an event with room for its alternatives only where they were asked for. */

@@ -131,6 +131,13 @@ static double prompt_row_ns(const struct sched *s)
     return ns > 0 ? ns : s->ns_per_row;
 }
 
+/* n, or where batches should be even the nearest number of rows that is; not none. */
+static int32_t even(const struct sched *s, int32_t n)
+{
+    int32_t unit = MAX_OF(s->cfg.even_rows, 1);
+    return n < unit ? n : (n + unit / 2) / unit * unit;
+}
+
 /* Rows of prompts a step may take beside the decoding ones: as many as the time has room for that these leave. */
 static int32_t prefill_budget(const struct sched *s, const struct sched_batch *b)
 {
@@ -141,7 +148,8 @@ static int32_t prefill_budget(const struct sched *s, const struct sched_batch *b
     }
     double decoding = b->n_rows > 0 ? decoding_ns(s, b->n_rows) : 0;
     double rows = MAX_OF((step_ns(s) - decoding) / ns_per_row, 0);
-    return MIN_OF(room, MAX_OF((int32_t)MIN_OF(rows, 1e6), (int32_t)SCHED_MIN_CHUNK));
+    int32_t n = even(s, b->n_rows + (int32_t)MIN_OF(rows, 1e6)) - b->n_rows;
+    return MIN_OF(room, MAX_OF(n, (int32_t)SCHED_MIN_CHUNK));
 }
 
 /* Prompt rows that q could compute in this step. */

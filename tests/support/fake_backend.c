@@ -332,6 +332,9 @@ static enum err begin(struct backend_model *m, const struct backend_batch *b, st
     m->n_rows += b->n_rows;
     m->n_steps++;
     m->n_mixed += is_mixed(b);
+    bool is_beside = b->n_seqs > 1 && b->n_logits > 0 && b->n_logits < b->n_seqs;
+    m->n_beside += is_beside;
+    m->n_uneven += is_beside && m->even_rows != 0 && b->n_rows % m->even_rows != 0;
     if (b->n_seqs > m->n_wide) {
         m->n_wide = b->n_seqs;
     }

@@ -38,6 +38,9 @@ struct backend_model {
     int32_t overtaking_rows; /* knob: of batches that overtake others; 0 = none may */
     const struct backend_batch *left; /* the batch that such a one overtakes; NULL = none */
     atomic_int n_overtook; /* batches that did */
+    int32_t even_rows;     /* knob: how many rows a batch is to be a multiple of */
+    atomic_int n_beside;   /* batches in which some generate beside a part of a prompt */
+    atomic_int n_uneven;   /* of these, those that are no multiple of even_rows */
     atomic_int n_mixed;    /* batches with rows without logits and a sequence with several that want them */
     atomic_int delay_us;   /* knob: how long a batch takes at least, and takes by fake_backend_now_ns */
     atomic_int row_us;     /* knob: and how much longer for each of its rows */

@@ -61,6 +61,7 @@ struct rig rig_open(struct rig_limits l)
                                .has_spare_cpu = l.has_spare_cpu,
                                .overtaking_rows = is_remote ? 0 : l.overtaking_rows,
                                .n_express = l.n_express,
+                               .even_rows = l.even_rows,
                                .disk = l.disk,
                                .disk_wait_ns = l.disk_wait_ns,
                                .n_embd = FAKE_EMBD,
@@ -73,6 +74,7 @@ struct rig rig_open(struct rig_limits l)
     if (r.model != NULL) {
         r.model->window = l.window;
         r.model->overtaking_rows = cfg.overtaking_rows;
+        r.model->even_rows = l.even_rows;
     }
     if (r.model != NULL && l.n_windows != 0) {
         ck_assert(fake_backend_add_windows(r.model, l.n_windows, l.local_window));

@@ -33,6 +33,7 @@ struct rig_limits {
     int32_t n_kept_states; /* beside those of max_seqs; 0 = 16 */
     bool has_spare_cpu;
     int32_t overtaking_rows, n_express; /* of the first none behind the remote back end */
+    int32_t even_rows;
     struct kv_disk *disk; /* of FAKE_PAGE_BYTES and FAKE_STATE_BYTES */
     uint64_t disk_wait_ns;
 };

@@ -286,6 +286,7 @@ static void composite_info(const struct backend_model *m, struct backend_info *o
 {
     *out = m->info;
     out->overtaking_rows = 0;
+    out->even_rows = 0; /* parts differ */
     out->counts = (struct backend_counts){0};
     for (const struct part *p = m->parts; p < m->parts + m->n; p++) {
         struct backend_info part;

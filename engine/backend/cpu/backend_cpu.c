@@ -379,6 +379,7 @@ static void cpu_info(const struct backend_model *m, struct backend_info *out)
     *out = (struct backend_info){.logits = m->logits,
                                  .max_begun = 1,
                                  .overtaking_rows = cpu_overtaking_rows(m),
+                                 .even_rows = m->kern.tile_rows * m->cfg.n_threads,
                                  .pack_state = m->pack_state,
                                  .pack_note = m->pack_note};
 }

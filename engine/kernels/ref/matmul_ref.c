@@ -133,6 +133,7 @@ PANEL_QUANT_KINDS(DEFINE)
 
 void kern_matmul_init_ref(struct kern_table *t)
 {
+    t->tile_rows = 1;
     t->matmul[PANEL_F32] = matmul_f32;
     t->matmul[PANEL_F16] = matmul_f16;
     t->matmul[PANEL_BF16] = matmul_bf16;

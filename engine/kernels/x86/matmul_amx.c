@@ -3,4 +3,8 @@
 
 #include "engine/kernels/x86/matmul_amx_vec.h"
 
-void kern_matmul_init_amx(struct kern_table *t) { matmul_amx_init(t); }
+void kern_matmul_init_amx(struct kern_table *t)
+{
+    t->tile_rows = TILE_ROWS;
+    matmul_amx_init(t);
+}

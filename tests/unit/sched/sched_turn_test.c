@@ -199,6 +199,27 @@ START_TEST(time_is_shared)
 }
 END_TEST
 
+/* A prompt's parts fill up a step to what the back end takes at once. _i: a unit that one step has several of, and one that is larger. */
+START_TEST(steps_beside_streams_are_even)
+{
+    static struct many stream, prompt;
+    struct rig r = rig_open((struct rig_limits){.max_seqs = 2, .n_pages = 64, .max_rows = 128, .even_rows = _i == 0 ? 20 : 100});
+    make(&stream, 1, 20, 290, 1);
+    make(&prompt, 1, 290, 1, 500);
+    atomic_store(&r.model->row_us, 1500); /* 48 rows fit into a step */
+    submit(&r, &stream, 0);
+    wait_for_steps(&r, 4);
+    submit(&r, &prompt, 0);
+    (void)collect(&prompt, 320);
+    atomic_store(&r.model->row_us, 0);
+    int n_beside = atomic_load(&r.model->n_beside), n_uneven = atomic_load(&r.model->n_uneven);
+    ck_assert_int_ge(n_beside, 3);
+    ck_assert_int_eq(n_uneven, _i == 0 ? 0 : n_beside);
+    (void)collect(&stream, 320);
+    rig_close(&r);
+}
+END_TEST
+
 /* Long prompts of a request before a short one. */
 START_TEST(short_prompts_pass_long_ones)
 {
@@ -368,6 +389,7 @@ static TCase *all_tests(const char *name)
     tcase_add_loop_test(t, turns_go_round, 0, 2);
     tcase_add_loop_test(t, handing_over_does_not_thrash, 0, 2);
     tcase_add_test(t, time_is_shared);
+    tcase_add_loop_test(t, steps_beside_streams_are_even, 0, 2);
     tcase_add_test(t, short_prompts_pass_long_ones);
     tcase_add_test(t, a_request_comes_in_whole_or_not_at_all);
     tcase_add_test(t, many_do_not_fill_the_queue);
