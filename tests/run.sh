@@ -65,6 +65,7 @@ fidelity|alone|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golde
 e2e|beside|build/venv/bin/python tests/e2e/run.py --variant release
 e2e-asan|beside|build/venv/bin/python tests/e2e/run.py --variant asan --without ${in_release// /,}
 soak-tsan|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan --seconds 30
+load|alone|/usr/bin/python3 tests/bench/load/load.py --size test --only many-streams,overload,aborts,kills,reloads,restart,soak
 '
 # shellcheck disable=SC2016
 long_runners='
