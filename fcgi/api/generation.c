@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { POLL_MS = 5, MAX_CHOICES = 1024, MAX_AT_ONCE = 128 };
+enum { POLL_MS = 5, MAX_CHOICES = 1024, MAX_AT_ONCE = 128, PUSH_BYTES = 16384 };
 
 /* --- pieces of JSON --------------------------------------------------------------------------------------------- */
 
@@ -412,8 +412,8 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
     return true;
 }
 
-/* Takes what is there from all choices, waiting up to wait_ms for something. *n_open counts the choices that go on, or
- * whose turn has not come. */
+/* Takes what is there from all choices, and of what is written little more than PUSH_BYTES, waiting up to wait_ms for something.
+ * *n_open counts the choices that go on, or whose turn has not come. */
 static bool take_events(struct generation *g, int wait_ms, struct buf *out, size_t *n_open)
 {
     bool any = false;
@@ -421,7 +421,7 @@ static bool take_events(struct generation *g, int wait_ms, struct buf *out, size
     *n_open = 0;
     for (size_t i = 0; i < g->n_choices; i++) {
         struct choice *c = &g->choices[i];
-        while (take_event(g, c, 0, out)) {
+        while (out->len < PUSH_BYTES && take_event(g, c, 0, out)) {
             any = true;
         }
         *n_open += !c->has_ended;

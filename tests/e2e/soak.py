@@ -206,6 +206,7 @@ class Soak:
         assert self.server.idle(20), self.server.metrics()
         m = self.server.metrics()
         assert m['infcgi_memory_bytes{purpose="request"}'] < 1 << 20, m
+        self.counts["steps", "overtaking"] = int(m["infcgi_overtaking_steps_total"])
 
     def drain(self):
         """Streams that run when SIGTERM comes are answered to their end."""
