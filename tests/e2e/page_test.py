@@ -553,6 +553,7 @@ def test_narrow_screen_and_settings(ctx):
 def test_errors_are_shown_and_the_question_comes_back(ctx):
     s = ctx.start()
     b = opened(ctx, s)
+    set_short(b)
     s.engine.kill()
     s.engine.wait()
     ask(b, "Hello?")
