@@ -501,7 +501,7 @@ def soak(bench):
             watcher.join()
         must_be_idle(server, 30)
     lost = [a for a in answers if not (a.has_left or a.is_complete() or a.is_refused() or a.status == 400)]
-    bench.row(f"{len(answers)} requests in {seconds} s at 80 % load", f"{sum(a.is_complete() for a in answers)} whole, "
+    bench.row(f"{len(answers)} requests in {seconds} s at 80 % load", f"{sum(a.is_complete() and not a.has_left for a in answers)} whole, "
               f"{sum(a.has_left for a in answers)} left, {sum(a.status == 400 for a in answers)} wrong, {len(lost)} lost", "0 lost", not lost)
     late = samples[len(samples) // 4:]   # behind the first growth
     mean = [sum(s[k] for s in late) / len(late) for k in (0, 1)]
