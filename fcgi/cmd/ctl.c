@@ -3,6 +3,7 @@
 #include "fcgi/cmd/cmd.h"
 
 #include "fcgi/admin.h"
+#include "fcgi/admin_text.h"
 #include "fcgi/cmd/ctl_client.h"
 #include "fcgi/cmd/ctl_top.h"
 #include "fcgi/cmd/prompt.h"
@@ -66,6 +67,25 @@ static void put_failure(const struct conf *conf, int status, const char *why)
     }
 }
 
+/* What help says where no server answers: the commands of one of this version. */
+static int help_alone(const struct conf *conf, const char *const *words, int n, struct buf *out)
+{
+    struct admin_call c = {.is_json = conf->json, .n_words = MIN_OF(n, ADMIN_WORDS)};
+    memcpy(c.words, words, (size_t)c.n_words * sizeof *words);
+    json_t *said = admin_run(&c);
+    buf_reset(out);
+    if (said == NULL) {
+        buf_puts(out, c.why);
+    } else if (conf->json) {
+        (void)json_dumpf(said, stdout, JSON_COMPACT);
+        puts("");
+    } else {
+        admin_text(said, out);
+    }
+    json_decref(said);
+    return c.verdict == ADMIN_OK ? CMD_OK : CMD_USAGE;
+}
+
 static int run_words(const struct conf *conf, const char *const *words, int n)
 {
     for (size_t i = 0; i < ARRAY_LEN(own); i++) {
@@ -81,6 +101,9 @@ static int run_words(const struct conf *conf, const char *const *words, int n)
     buf_init(&out, 0, MEM_GENERAL);
     bool is_live = strcmp(words[0], "log") == 0;
     int rc = ctl_ask(conf->ctl_socket, conf->json, words, n, is_live ? put_live : NULL, &out);
+    if (rc == CMD_LOST && strcmp(words[0], "help") == 0) {
+        rc = help_alone(conf, words, n, &out);
+    }
     if (rc != CMD_OK) {
         put_failure(conf, rc, out.data != NULL ? out.data : "nothing was answered");
     } else if (out.len > 0) {

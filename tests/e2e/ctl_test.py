@@ -69,6 +69,10 @@ def test_what_is_refused_has_its_exit_status(ctx):
     assert failed.returncode == 1 and json.loads(failed.stdout)["error"]["status"] == 1
     nobody = subprocess.run([c.binary, "ctl", "--socket", f"{c.dir}/none.sock", "status"], capture_output=True, text=True)
     assert nobody.returncode == 69 and "--admin-socket" in nobody.stderr, nobody
+    for words in (("help",), ("--json", "help"), ("help", "cancel")):   # what there is to ask is known without one
+        alone = subprocess.run([c.binary, "ctl", "--socket", f"{c.dir}/none.sock", *words], capture_output=True, text=True)
+        assert alone.returncode == 0 and alone.stdout == c.ctl(*words).stdout and "cancel ID" in alone.stdout, alone
+    assert subprocess.run([c.binary, "ctl", "--socket", f"{c.dir}/none.sock", "help", "nonsense"], capture_output=True).returncode == 64
     with socket.socket(socket.AF_UNIX) as other:   # one that speaks something else
         other.bind(f"{c.dir}/other.sock")
         other.listen()
