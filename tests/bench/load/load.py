@@ -298,8 +298,8 @@ def overload(bench):
             def light(n, at_ms=0):
                 return [request(90, words(rng, 20), 8, key="light", wait_ms=500, at_ms=at_ms) for _ in range(n)]
             def peak():
-                some = bench.play(server, [request(i, words(rng, 40), tokens, key=keys[i % heavy]) for i in range(32) for _ in range(50)],
-                                  bench.pick(4, 10, 30))
+                some = bench.play(server, [request(i, words(rng, 40), tokens, key=keys[i % heavy]) for i in range(32) for _ in range(50)] +
+                                  light(100), bench.pick(4, 10, 30))   # as in the flood: its prompts cost, and are no output
                 must_be_complete(some)
                 return goodput(some, bench.pick(4, 10, 30))
             before = peak()
@@ -348,7 +348,8 @@ def aborts(bench):
         pid = engine_pid(server)
         must_be_idle(server)
         before, memory = holdings(pid), resident_kib(pid)
-        answers = bench.play(server, [request(i % clients, words(rng, rng.choice([8, 40, 400])), 400, leave_ms=rng.uniform(1, 900))
+        answers = bench.play(server, [request(i % clients, words(rng, rng.choice([8, 40, 400])), 400, leave_ms=rng.uniform(1, 900),
+                                              n=rng.choice([1, 1, 1, 4]))
                                       for i in range(n)])
         left = [a for a in answers if a.has_left]
         if len(left) < 0.8 * n:
