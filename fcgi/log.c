@@ -3,7 +3,9 @@
 
 #include "engine/base/clock.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
@@ -13,19 +15,26 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINES = LOG_LINES, LINE_BYTES = LOG_LINE_BYTES };
+enum {
+    LINES = LOG_LINES,
+    LINE_BYTES = LOG_LINE_BYTES,
+    WAKE_MS = 100,  /* between two looks at whether it shall end, while stderr takes nothing */
+    END_MS = 1000,  /* that stderr may take nothing while it ends; what has no room then is lost, */
+    LOST_MS = 2000, /* and so is a writer that another one of the same pipe has got in the way of */
+};
 
 static struct {
     char text[LINES][LINE_BYTES];
     uint64_t n_put, n_written; /* taken by the writer */
     uint64_t n_out;            /* on stderr */
-    bool is_running, is_stopping;
+    bool is_running, is_stopping, is_over;
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t ready;
 } ring = {.lock = PTHREAD_MUTEX_INITIALIZER, .ready = PTHREAD_COND_INITIALIZER};
 
 static atomic_ullong n_dropped;
+static atomic_ullong give_up_ns = UINT64_MAX; /* when nobody waits for stderr any more */
 
 uint64_t log_dropped(void) { return atomic_load(&n_dropped); }
 
@@ -74,6 +83,23 @@ uint64_t log_n_lines(void)
     return n;
 }
 
+/* Writes a line to stderr, which may be a pipe that nobody reads; not by stdio, whose lock would then hold up the end of the process. */
+static void put(const char *line)
+{
+    size_t n = strlen(line), at = 0;
+    while (at < n) {
+        struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
+        int n_ready = poll(&p, 1, clock_now_ns() < atomic_load(&give_up_ns) ? WAKE_MS : 0);
+        ssize_t k = n_ready > 0 ? write(STDERR_FILENO, line + at, n - at) : 0;
+        bool is_lost = k < 0 ? errno != EINTR && errno != EAGAIN : n_ready == 0 && clock_now_ns() >= atomic_load(&give_up_ns);
+        if (is_lost) {
+            atomic_fetch_add(&n_dropped, 1);
+            return;
+        }
+        at += (size_t)MAX_OF(k, 0);
+    }
+}
+
 static void *writer(void *arg)
 {
     (void)arg;
@@ -88,18 +114,22 @@ static void *writer(void *arg)
         }
         memcpy(line, ring.text[ring.n_written++ % LINES], sizeof line);
         pthread_mutex_unlock(&ring.lock);
-        fputs(line, stderr);
+        put(line);
         pthread_mutex_lock(&ring.lock);
         ring.n_out = ring.n_written;
     }
+    ring.is_over = true;
     pthread_mutex_unlock(&ring.lock);
     return NULL;
 }
 
-enum err log_start(void)
+enum err log_start(struct err_info *info)
 {
-    if (pthread_create(&ring.thread, NULL, writer, NULL) != 0) {
-        return ERR_INTERNAL;
+    ring.is_stopping = ring.is_over = false;
+    atomic_store(&give_up_ns, UINT64_MAX);
+    int rc = pthread_create(&ring.thread, NULL, writer, NULL);
+    if (rc != 0) {
+        return err_set(info, ERR_INTERNAL, NULL, "cannot start the thread of the log: %s", strerror(rc));
     }
     (void)pthread_setname_np(ring.thread, "log");
     ring.is_running = true;
@@ -111,11 +141,18 @@ void log_stop(void)
     if (!ring.is_running) {
         return;
     }
+    atomic_store(&give_up_ns, clock_now_ns() + END_MS * 1000000ull);
     pthread_mutex_lock(&ring.lock);
     ring.is_stopping = true;
     pthread_cond_signal(&ring.ready);
+    for (int i = 0; i < LOST_MS && !ring.is_over; i++) {
+        pthread_mutex_unlock(&ring.lock);
+        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+        pthread_mutex_lock(&ring.lock);
+    }
+    bool is_over = ring.is_over;
     pthread_mutex_unlock(&ring.lock);
-    pthread_join(ring.thread, NULL);
+    (void)(is_over ? pthread_join(ring.thread, NULL) : pthread_detach(ring.thread));
     ring.is_running = false;
 }
 
@@ -176,7 +213,7 @@ void log_line(const char *of_level, const char *fmt, ...)
     (void)format(line, of_level, fmt, args);
     va_end(args);
     if (!ring.is_running) {
-        fputs(line, stderr);
+        put(line);
         return;
     }
     pthread_mutex_lock(&ring.lock);

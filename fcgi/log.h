@@ -11,8 +11,9 @@
 
 enum { LOG_LINES = 1024 /* that are kept */, LOG_LINE_BYTES = 512 /* with newline and NUL; what is longer is cut */ };
 
-/* Starts / stops the writer; stopping writes what is queued. Before and after, lines go straight to stderr. */
-MUST_CHECK enum err log_start(void);
+/* Starts / stops the writer; ERR_INTERNAL: the system gives no thread. Stopping writes what is queued for as long as stderr takes
+ * it: behind a second the rest is lost. Before, lines go straight to stderr, and after, where it has room. */
+MUST_CHECK enum err log_start(struct err_info *info);
 void log_stop(void);
 
 /* Waits until what was logged so far is on stderr, at most `ms`: before another process is asked to kill this one. */
@@ -34,7 +35,7 @@ void log_set_level(int i);
 bool log_read(uint64_t *at, char line[LOG_LINE_BYTES]);
 uint64_t log_n_lines(void);
 
-/* Lines lost because the ring was full. */
+/* Lines lost: the ring was full, as stderr took none, or writing to it failed. */
 uint64_t log_dropped(void);
 
 #endif

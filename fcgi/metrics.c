@@ -347,6 +347,6 @@ void metrics_write(struct buf *out, const struct engine *e, const char *const *r
     write_tenants(out, e);
     write_head(out, "infcgi_usage_log_dropped_total", "counter", "Lines of the journal that could not be written.");
     buf_printf(out, "infcgi_usage_log_dropped_total %" PRIu64 "\n", journal_lost());
-    write_head(out, "infcgi_log_dropped_total", "counter", "Log lines lost because stderr was blocked.");
+    write_head(out, "infcgi_log_dropped_total", "counter", "Log lines lost because stderr was blocked or failed.");
     buf_printf(out, "infcgi_log_dropped_total %" PRIu64 "\n", log_dropped());
 }

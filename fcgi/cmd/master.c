@@ -34,6 +34,7 @@ enum {
     FEED_MS = 10000,        /* .. and after so long the service manager is told nothing either */
     GRACE_MS = 15000,       /* beyond --drain-timeout, until a worker that should end is killed */
     TWICE_MS = 1000,        /* a signal to a group of processes comes twice */
+    STOPPED_MS = 2000,      /* a look at the time that is so much too late: this process was stopped, and its workers may have been */
 };
 
 struct worker {
@@ -404,6 +405,15 @@ static void read_signals(void)
 
 /* --- the loop ------------------------------------------------------------------------------------------------------------- */
 
+/* Nobody is to blame for the time in which this process did not run. */
+static void forgive(uint64_t late_ms)
+{
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        places[i]->heard_ms += late_ms;
+        places[i]->end_by_ms += places[i]->end_by_ms != 0 ? late_ms : 0;
+    }
+}
+
 static void check_times(uint64_t now)
 {
     for (size_t i = 0; i < ARRAY_LEN(places); i++) {
@@ -418,7 +428,7 @@ static void check_times(uint64_t now)
         return;
     }
     if (m.serving.pid == 0 && now >= m.start_at_ms && !start_worker(&m.serving, m.was_ready ? WORKER_AGAIN : WORKER_FIRST)) {
-        plan_start(now, true, false);
+        plan_start(now, true, m.was_ready);
     }
     if (m.wants_reload && m.coming.pid == 0 && m.leaving.pid == 0 && m.serving.pid != 0) {
         start_next();
@@ -437,8 +447,11 @@ static void feed(uint64_t now)
 
 static void run(void)
 {
-    for (;;) {
+    for (uint64_t due = UINT64_MAX;;) {
         uint64_t now = now_ms(), pause = TICK_MS;
+        if (now > due && now - due > STOPPED_MS) {
+            forgive(now - due);
+        }
         struct pollfd polled[ARRAY_LEN(places) + 1] = {{.fd = m.signal_fd, .events = POLLIN}};
         check_times(now);
         feed(now);
@@ -451,7 +464,9 @@ static void run(void)
         if (m.serving.pid == 0 && m.start_at_ms > now) {
             pause = MIN_OF(pause, m.start_at_ms - now);
         }
-        (void)poll(polled, ARRAY_LEN(polled), (int)MIN_OF(pause, m.feed_every_ms));
+        pause = MIN_OF(pause, m.feed_every_ms);
+        due = now + pause;
+        (void)poll(polled, ARRAY_LEN(polled), (int)pause);
         for (size_t i = 0; i < ARRAY_LEN(places); i++) { /* first: who saw that the next worker is ready may ask for one after it */
             listen_to(places[i]);
         }
@@ -490,6 +505,12 @@ static int prepare(const struct conf *conf, int argc, char **argv)
         return CMD_NO_SYSTEM;
     }
     (void)prctl(PR_SET_NAME, "infcgi-master");
+    (void)signal(SIGPIPE, SIG_IGN); /* who reads the log may be gone */
+    err = log_start(&info);
+    if (err != ERR_OK) {
+        fprintf(stderr, "error: %s: %s\n", err_code(err), info.text);
+        return CMD_NO_SYSTEM;
+    }
     return CMD_OK;
 }
 
@@ -508,5 +529,6 @@ int master_run(const struct conf *conf, int argc, char **argv)
     if (conf->socket != NULL) {
         unlink(conf->socket);
     }
+    log_stop();
     return m.rc;
 }

@@ -12,6 +12,7 @@ import threading
 import time
 
 import harness
+import master_test
 
 URL = "/v1/completions"
 HOUR, YEARS = 3600, 10 * 365 * 86400
@@ -23,15 +24,16 @@ class Clock:
 
     def __init__(self, ctx, *args):
         self.dir = pathlib.Path(tempfile.mkdtemp(prefix="infcgi-clock."))
-        library, self.file = self.dir / "set_clock.so", self.dir / "seconds"
+        library, self.file, self.steady = self.dir / "set_clock.so", self.dir / "seconds", self.dir / "steady"
         subprocess.run(["gcc", "-std=gnu17", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, harness.ROOT / "tests/e2e/set_clock.c", "-ldl"], check=True)
         (self.dir / "tenants").write_text(TENANTS)
         self.set(0)
+        self.set(0, self.steady)
         self.server = ctx.start(*ctx.ARGS, "--tenants", str(self.dir / "tenants"), *args, env={
-            "LD_PRELOAD": str(library), "SET_CLOCK": str(self.file), "ASAN_OPTIONS": "verify_asan_link_order=0"})
+            "LD_PRELOAD": str(library), "SET_CLOCK": str(self.file), "SET_STEADY_CLOCK": str(self.steady), "ASAN_OPTIONS": "verify_asan_link_order=0"})
 
-    def set(self, seconds):
-        self.file.write_bytes(struct.pack("=q", seconds))
+    def set(self, seconds, file=None):
+        (file or self.file).write_bytes(struct.pack("=q", seconds))
 
     def jump(self, pause=0.15):
         """An hour and ten years, forward and back; it stays ten years back."""
@@ -102,3 +104,23 @@ def test_the_process_is_stopped(ctx):
     took = two_streams(s, stop)
     assert 2.7 < took < 2.8 + (5 if ctx.is_slow else 1), took
     assert s.request("GET", "/health").status == 200 and "step_stuck" not in s.log(), s.log()[-2000:]
+
+
+def test_a_master_is_stopped_with_its_worker(ctx):
+    """As a frozen container is. The worker was as silent as its master was deaf; one that is silent alone is replaced."""
+    c = Clock(ctx, "--master")
+    s, worker = c.server, master_test.worker_of(c.server)
+    for pid in (s.engine.pid, worker):
+        os.kill(pid, signal.SIGSTOP)
+    c.set(60, c.steady)
+    os.kill(s.engine.pid, signal.SIGCONT)
+    time.sleep(1.5)   # it looks at the time before the worker can say anything
+    os.kill(worker, signal.SIGCONT)
+    assert c.ask().status == 200 and master_test.worker_of(s) == worker and "worker_killed" not in s.log(), s.log()[-2000:]
+    os.kill(worker, signal.SIGSTOP)
+    for seconds in range(61, 90):
+        c.set(seconds, c.steady)
+        os.kill(s.engine.pid, signal.SIGCHLD)   # it looks at the time
+        time.sleep(0.1)
+    assert harness.until(lambda: c.ask().status == 200, 20) and master_test.worker_of(s) != worker
+    assert 'reason="it says nothing any more"' in s.log(), s.log()[-2000:]

@@ -9,6 +9,7 @@ import socket
 import struct
 import subprocess
 import tempfile
+import time
 
 import harness
 import master_test
@@ -228,27 +229,64 @@ def test_silent_connections_make_room(ctx):
         c.close()
 
 
-def test_a_log_that_nobody_reads_holds_up_nobody(ctx):
-    """R13: lines are lost and counted."""
-    s = ctx.start(*ARGS, model=TINY)
+def serve_with_stderr(ctx, s, to, *args):
+    """Starts the server of `s` again, whose log goes to that file."""
     s.stop_engine()
-    mine, its = os.pipe()
-    try:
-        s.engine = subprocess.Popen(["spawn-fcgi", "-n", "-s", f"{s.dir}/infcgi.sock", "--", str(s.binary), "serve", "--model", str(TINY), *ARGS],
-                                    stdin=subprocess.DEVNULL, stdout=its, stderr=its, start_new_session=True)
-        os.close(its)
-        s.wait_ready()
+    s.engine = subprocess.Popen(["spawn-fcgi", "-n", "-s", f"{s.dir}/infcgi.sock", "--", str(s.binary), "serve", "--model", str(TINY), *ARGS, *args],
+                                stdin=subprocess.DEVNULL, stdout=to, stderr=to, start_new_session=True)
+    s.wait_ready()
 
-        def lost():
-            for _ in range(100):
-                assert s.post(URL, {"prompt": [1, 2, 3], "max_tokens": 1}, headers={"X-Request-Id": "x" * 64}).status == 200
-            return s.metrics()["infcgi_log_dropped_total"] > 0
-        assert harness.until(lost, 60)
-        assert s.request("GET", "/health").status == 200
-    finally:
-        while s.engine.poll() is None and os.read(mine, 65536):   # it wants to say that it ends
+
+def status_of(s):
+    return s.post(URL, {"prompt": [1, 2, 3], "max_tokens": 1}, headers={"X-Request-Id": "x" * 64}).status
+
+
+def loses_lines(s):
+    for _ in range(100):
+        assert status_of(s) == 200
+    return s.metrics()["infcgi_log_dropped_total"] > 0
+
+
+def test_a_log_that_nobody_reads_holds_up_nobody(ctx):
+    """R13: lines are lost and counted, and the end waits for nobody. With a master, which has lines of its own, a worker is replaced."""
+    s = ctx.start(*ARGS, model=TINY)
+    for args in ((), ("--master",)):
+        mine, its = os.pipe()
+        try:
+            serve_with_stderr(ctx, s, its, *args)
+            assert harness.until(lambda: loses_lines(s), 60)
+            assert s.request("GET", "/health").status == 200
+            for _ in range(3 if args else 0):
+                begin, worker = time.monotonic(), master_test.worker_of(s)
+                os.kill(worker, signal.SIGKILL)
+                assert harness.until(lambda: status_of(s) == 200, 20), "no worker took its place"
+                assert master_test.worker_of(s) != worker and time.monotonic() - begin < 20
             s.engine.terminate()
+            assert s.engine.wait(20) == 0
+            assert b" ready " in os.read(mine, 65536)
+        finally:
+            os.close(mine)
+            os.close(its)
+
+
+def test_a_log_that_cannot_be_written(ctx):
+    """R13: a full disk, and a reader that is gone."""
+    s = ctx.start(*ARGS, model=TINY)
+    for args in ((), ("--master",)):
+        with open("/dev/full", "wb") as full:
+            serve_with_stderr(ctx, s, full, *args)
+        assert harness.until(lambda: loses_lines(s), 60)
+        mine, its = os.pipe()
+        serve_with_stderr(ctx, s, its, *args)
+        os.close(its)
         os.close(mine)
+        assert harness.until(lambda: loses_lines(s), 60)
+        if args:
+            worker = master_test.worker_of(s)
+            os.kill(worker, signal.SIGKILL)
+            assert harness.until(lambda: status_of(s) == 200, 20), "no worker took its place"
+        s.engine.terminate()
+        assert s.engine.wait(20) == 0
 
 
 # --- files that are read again ----------------------------------------------------------------------------------------

@@ -1,24 +1,27 @@
-/* A wall clock that a test sets while a program runs: preloaded, it adds the seconds that stand in the file $SET_CLOCK, as an int64_t, to
- * what the program reads of it. Other clocks, and those of the kernel, go on as they are. */
+/* Clocks that a test sets while a program runs: preloaded, it adds the seconds that stand in the file $SET_CLOCK, as an int64_t, to
+ * what the program reads of the wall clock, and those of $SET_STEADY_CLOCK to what a master reads of CLOCK_MONOTONIC, which waits
+ * for nothing by that clock. Other clocks, and those of the kernel, go on as they are. */
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
-static int fd = -1;
+static int wall = -1, steady = -1;
 static int (*read_clock)(clockid_t, struct timespec *);
 
 __attribute__((constructor)) static void begin(void)
 {
-    const char *path = getenv("SET_CLOCK");
+    const char *of_wall = getenv("SET_CLOCK"), *of_steady = getenv("SET_STEADY_CLOCK");
     read_clock = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
-    fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+    wall = of_wall != NULL ? open(of_wall, O_RDONLY | O_CLOEXEC) : -1;
+    steady = of_steady != NULL && getenv("INFCGI_WORKER") == NULL ? open(of_steady, O_RDONLY | O_CLOEXEC) : -1;
 }
 
-static int64_t shift(void)
+static int64_t shift(int fd)
 {
     int64_t s = 0;
     return pread(fd, &s, sizeof s, 0) == sizeof s ? s : 0;
@@ -27,7 +30,8 @@ static int64_t shift(void)
 int clock_gettime(clockid_t clock, struct timespec *t)
 {
     int rc = read_clock(clock, t);
-    t->tv_sec += rc == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE) ? shift() : 0;
+    bool is_wall = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
+    t->tv_sec += rc == 0 && (is_wall || clock == CLOCK_MONOTONIC) ? shift(is_wall ? wall : steady) : 0;
     return rc;
 }
 

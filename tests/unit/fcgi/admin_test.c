@@ -236,7 +236,7 @@ END_TEST
 
 START_TEST(a_log_that_is_followed_gives_lines_as_they_come)
 {
-    ck_assert_int_eq(log_start(), ERR_OK);
+    ck_assert_int_eq(log_start(NULL), ERR_OK);
     log_line("info", "before");
     int fd = dial();
     say(fd, "log -f 1\n", 9);
@@ -261,7 +261,7 @@ END_TEST
 /* What nobody takes is bounded, and others are served meanwhile. */
 START_TEST(a_reader_that_takes_nothing_loses_its_place)
 {
-    ck_assert_int_eq(log_start(), ERR_OK);
+    ck_assert_int_eq(log_start(NULL), ERR_OK);
     FILE *quiet = freopen("/dev/null", "w", stderr);
     ck_assert_ptr_nonnull(quiet);
     int fd = dial();
