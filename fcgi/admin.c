@@ -302,14 +302,15 @@ enum err admin_start(const char *path, struct server *server, struct err_info *i
     (void)fcntl(admin.listen_fd, F_SETFL, O_NONBLOCK); /* a client may give up between poll and accept */
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
-    admin.is_running = admin.wake_fd >= 0 && pthread_create(&admin.thread, &attr, serve, NULL) == 0;
+    int rc = admin.wake_fd < 0 ? errno : pthread_create(&admin.thread, &attr, serve, NULL);
+    admin.is_running = rc == 0;
     pthread_attr_destroy(&attr);
     if (admin.is_running) {
         (void)pthread_setname_np(admin.thread, "admin");
     }
     if (!admin.is_running) {
         close(admin.listen_fd);
-        return err_set(info, ERR_INTERNAL, NULL, "cannot start the thread of the admin socket: %s", strerror(errno));
+        return err_set(info, ERR_INTERNAL, NULL, "cannot start the thread of the admin socket: %s", strerror(rc));
     }
     return ERR_OK;
 }

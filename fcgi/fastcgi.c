@@ -83,6 +83,7 @@ static struct {
     int n_requests;                   /* of them that had a thread */
     struct silent *silent;            /* [max_connections], the poller's */
     bool is_short;                    /* of descriptors or memory, when it accepted last; the poller's */
+    bool lacks_thread;                /* for a connection that is ready; the poller's */
     atomic_int n_silent;
     atomic_int n_active;       /* ready or being served */
     atomic_size_t freed_bytes; /* by requests since the last trim, about */
@@ -174,9 +175,13 @@ static void start_thread(void)
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     if (pthread_create(&thread, &attr, connection_thread, r) == 0) {
         server.n_threads++;
+        server.lacks_thread = false;
     } else {
         give_request_back(r);
-        log_line("warn", "no_thread running=%d", server.n_threads); /* the connection waits for one that runs */
+        if (!server.lacks_thread) { /* the connection waits for one that runs, or that can be started later */
+            log_line("warn", "no_thread running=%d", server.n_threads);
+        }
+        server.lacks_thread = true;
     }
     pthread_attr_destroy(&attr);
 }
@@ -193,6 +198,18 @@ static void hand_over(int fd)
         r->is_idle = false;
         pthread_cond_signal(&r->wake);
     } else if (server.n_threads < server.max_connections) {
+        start_thread();
+    }
+    pthread_mutex_unlock(&server.lock);
+}
+
+/* Tries again what the system had no thread for. */
+static void start_lacking_thread(void)
+{
+    pthread_mutex_lock(&server.lock);
+    if (server.n_ready == 0) {
+        server.lacks_thread = false;
+    } else {
         start_thread();
     }
     pthread_mutex_unlock(&server.lock);
@@ -353,12 +370,15 @@ static void *poller(void *arg)
     (void)pthread_setname_np(pthread_self(), "poller");
     for (;;) {
         struct epoll_event events[64];
-        int n = epoll_wait(server.epoll_fd, events, (int)ARRAY_LEN(events), server.n_silent > 0 ? LOOK_MS : -1);
+        int n = epoll_wait(server.epoll_fd, events, (int)ARRAY_LEN(events), server.n_silent > 0 || server.lacks_thread ? LOOK_MS : -1);
         for (int i = 0; i < n; i++) {
             handle_event(&events[i]);
         }
         uint64_t now = clock_now_ns(), limit = silence_ns();
         close_silent(now > limit ? now - limit : 0);
+        if (server.lacks_thread) {
+            start_lacking_thread();
+        }
     }
     return NULL;
 }

@@ -453,9 +453,10 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
     pthread_cond_init(&s->wake, &attr);
     pthread_condattr_destroy(&attr);
     arena_init(&s->arena, ARENA_CHUNK_BYTES, 0, MEM_SCRATCH);
-    if (allocate(s) != ERR_OK) {
+    enum err err = allocate(s);
+    if (err != ERR_OK) {
         sched_free(&s);
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the scheduler");
+        return err_set(info, err, NULL, err == ERR_NOMEM ? "out of memory for the scheduler" : "cannot start a thread for the scheduler");
     }
     sigset_t all, before;
     sigfillset(&all);

@@ -403,7 +403,7 @@ void sched_note_waiting(struct sched *s);
 void sched_draft_all(struct sched *s, struct sched_seq **seqs, int32_t n); /* drafts for seqs[n], which all decode */
 
 /* sched_mask.c */
-MUST_CHECK enum err sched_masks_init(struct sched *s); /* once batches are there; ERR_NOMEM */
+MUST_CHECK enum err sched_masks_init(struct sched *s); /* once batches are there; ERR_NOMEM; ERR_INTERNAL: no thread */
 void sched_masks_fini(struct sched *s);
 void sched_masks_begin(struct sched *s, const struct sched_batch *b); /* the batch is about to begin */
 void sched_masks_make(struct sched *s, const struct sched_batch *b);  /* it has begun, and the device computes */

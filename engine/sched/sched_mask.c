@@ -73,7 +73,7 @@ enum err sched_masks_init(struct sched *s)
         }
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         m->is_started = rc == 0;
-        return rc == 0 ? ERR_OK : ERR_NOMEM;
+        return rc == 0 ? ERR_OK : ERR_INTERNAL;
     }
     return ERR_OK;
 }

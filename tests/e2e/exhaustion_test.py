@@ -1,7 +1,9 @@
 """What runs out or is spoilt while the server runs: the folder of snapshots, descriptors, the reader of the log, files that it is told
 to read again. Requests go on, and what it does without is told."""
+import concurrent.futures
 import os
 import pathlib
+import re
 import resource
 import shutil
 import signal
@@ -13,6 +15,7 @@ import time
 
 import harness
 import master_test
+import memory_test
 import records_test
 
 URL = "/v1/completions"
@@ -287,6 +290,70 @@ def test_a_log_that_cannot_be_written(ctx):
             assert harness.until(lambda: status_of(s) == 200, 20), "no worker took its place"
         s.engine.terminate()
         assert s.engine.wait(20) == 0
+
+
+# --- what is never asked again ----------------------------------------------------------------------------------------------
+
+def test_what_never_comes_again_fills_nothing(ctx):
+    """R16: prefixes, salts and schemas of one request each. What is kept of them has a bound."""
+    s = ctx.start(*ARGS, "--parallel", "4", model=TINY)
+    schema, memory = {"type": "object", "required": ["name"]}, 'infcgi_memory_bytes{purpose="grammar"}'
+    sizes, n = [], 100 if ctx.is_slow else 600
+
+    def ask_all(first):
+        for i in range(first, first + n):
+            names = {"name": {"enum": [f"{i}-{k}" for k in range(40)]}}
+            assert s.post(URL, {"prompt": prompt_of(i), "max_tokens": 2, "cache_salt": f"salt {i}", "json_schema": {**schema, "properties": names}}).status == 200
+        sizes.append((memory_test.kib_of(s, "VmRSS"), s.metrics()[memory] / 1024))
+    for k in range(5):
+        ask_all(k * n)
+    if not ctx.is_slow:   # a sanitizer holds back what is freed
+        assert sizes[4][0] < sizes[1][0] + 8192 and 0 < sizes[4][1] < sizes[1][1] + 8192, sizes
+    assert s.idle()
+
+
+# --- threads and processes -----------------------------------------------------------------------------------------------
+
+def no_process(ctx):
+    """no_process.c, and a file that it looks for."""
+    path = folder(ctx, "infcgi-process.")
+    library = path / "no_process.so"
+    subprocess.run(["gcc", "-std=gnu17", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, harness.ROOT / "tests/e2e/no_process.c", "-ldl"], check=True)
+    return {"LD_PRELOAD": str(library), "NO_PROCESS_WHILE": str(path / "none"), "ASAN_OPTIONS": "verify_asan_link_order=0"}, path / "none"
+
+
+def test_a_system_that_gives_no_thread_at_the_start(ctx):
+    """R09: whichever it is that there is none for, the start fails and says why."""
+    env, _ = no_process(ctx)
+    threads = ctx.start(*ARGS, "--threads", "2", "--cache-dir", str(folder(ctx, "infcgi-kept.")), model=TINY).ask("threads")
+    for n in range(len([t for t in threads if t["name"] != "request"]) - 1):   # the first was not created
+        s = ctx.start(*ARGS, "--threads", "2", "--cache-dir", str(folder(ctx, "infcgi-kept.")), model=TINY, wait=False, env={**env, "NO_THREAD_FROM": str(n)})
+        assert s.engine.wait(60) not in (0, 1) and s.engine.returncode > 0, (n, s.engine.returncode, s.log())
+        assert s.log().startswith("error: ") or "\nerror: " in s.log(), (n, s.log())
+        assert re.search("internal_error: cannot start .*thread", s.log().splitlines()[-1]), (n, s.log())
+
+
+def test_a_system_that_gives_no_process_for_a_while(ctx):
+    """R09: who asks waits, and is answered when it gives some again; streams that run go on."""
+    env, file = no_process(ctx)
+    s = ctx.start(*ctx.ARGS, "--master", env=env)
+    file.touch()
+    connection, response = s.stream(URL, {"prompt": [1, 2, 3], "max_tokens": 300, "ignore_eos": True})   # has the thread that there is
+    response.readline()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        waiting = [pool.submit(status_of, s) for _ in range(3)]
+        assert harness.until(lambda: " no_thread " in s.log(), 20), s.log()
+        time.sleep(1)
+        assert s.log().count(" no_thread ") == 1, s.log()
+        file.unlink()
+        assert [w.result() for w in waiting] == [200] * 3
+    assert list(harness.events(iter(response.readline, b"")))[-1] is None
+    connection.close()
+    file.touch()
+    os.kill(master_test.worker_of(s), signal.SIGKILL)
+    assert harness.until(lambda: s.log().count(" worker_not_started ") >= 3, 20), s.log()
+    file.unlink()
+    assert harness.until(lambda: status_of(s) == 200, 20), s.log()
 
 
 # --- files that are read again ----------------------------------------------------------------------------------------
