@@ -264,6 +264,24 @@ def test_a_deadline_ends_a_stream_with_an_error(ctx):
     assert s.idle()
 
 
+def test_a_deadline_ends_what_waits(ctx):
+    """D11: in the queue, 504 for a whole answer, and an error for a stream, whose head has been sent."""
+    s = ctx.start(*ctx.ARGS, "--parallel", "1")
+    headers = {"Content-Type": "application/json", "X-Request-Timeout-Ms": "300"}
+    running, text = s.stream(URL, json.loads(body(max_tokens=1900)))
+    assert "choices" in next(harness.events(iter(text.readline, b"")))
+    whole = s.post(URL, json.loads(body(prompt=TEXT * 20, max_tokens=4, stream=False)), headers=headers)
+    assert whole.status == 504 and whole.error()["code"] == "deadline_exceeded", (whole.status, whole.body)
+    connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+    connection.request("POST", URL, body(prompt=TEXT * 20, max_tokens=4), headers)
+    got = list(harness.events(iter(connection.getresponse().readline, b"")))
+    assert len(got) == 1 and got[0]["error"]["code"] == "deadline_exceeded", got
+    connection.close()
+    assert s.metrics()["infcgi_requests_running"] == 1
+    running.close()
+    assert s.idle()
+
+
 def test_what_looks_like_an_event_is_none(ctx):
     """D12: lines, ends of lines and [DONE] in the text of an answer."""
     text = 'a\\r\\ndata: [DONE]\\n\\ndata: {\\"x\\": 1}\\r\\n: b\\n\\nevent: c\\n' + "d" * 40

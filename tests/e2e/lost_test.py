@@ -32,6 +32,32 @@ def test_a_failed_batch_is_told_once_and_the_engine_goes_on(ctx):
     assert s.post(URL, {**BODY, "max_tokens": 2}).status == 200
 
 
+def test_a_row_that_is_no_number_ends_its_own_request(ctx):
+    """R18: the others of its batch get what they get alone."""
+    def of(i):
+        return {**BODY, "prompt": f"Number {i} of the list is", "max_tokens": 24, "temperature": 0}
+    for is_stream in (False, True):
+        s = ctx.start(*ctx.ARGS, "--speculate", "off", program="infcgi_faulty", env={"INFCGI_FAULT": "nan@10"})
+        alone = [s.post(URL, of(i)).json()["choices"][0]["text"] for i in range(4)]
+
+        def ask(i):
+            if not is_stream:
+                r = s.post(URL, of(i))
+                assert r.status == (200 if "choices" in r.json() else 500), r.status
+                return r.json()
+            connection, response = s.stream(URL, of(i))
+            got = list(harness.events(iter(response.readline, b"")))
+            connection.close()
+            assert ("error" in (got[-1] or {})) != (got[-1] is None), got[-1]
+            return got[-1] or {"choices": [{"text": "".join(e["choices"][0]["text"] for e in got[:-1] if e["choices"])}]}
+        answers = harness.at_once([lambda i=i: ask(i) for i in range(4)])
+        spoilt = [a["error"] for a in answers if "error" in a]
+        assert len(spoilt) == 1 and spoilt[0]["code"] == "numerical_error" and spoilt[0]["type"] == "server_error", answers
+        assert all(a["choices"][0]["text"] == text for a, text in zip(answers, alone) if "error" not in a), (answers, alone)
+        assert s.post(URL, of(0)).json()["choices"][0]["text"] == alone[0]
+        assert s.metrics()['infcgi_errors_total{code="numerical_error"}'] == 1
+
+
 def test_a_lost_back_end_ends_the_process(ctx):
     """Behind nginx: streams that have begun end with an error event, others with 500, /health tells it, and the status is 69."""
     s = ctx.start(*ctx.ARGS, "--parallel", "2", program="infcgi_faulty", env={"INFCGI_FAULT": "backend_lost@60"})

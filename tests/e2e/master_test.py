@@ -335,7 +335,15 @@ def test_a_stuck_step_is_told(ctx):
 def test_a_stuck_worker_is_replaced(ctx):
     s = ctx.start("--master", *HANG_ARGS, model=TINY, env=HANG, program="infcgi_faulty")
     worker = worker_of(s)
-    hang(s)
+    body = {"prompt": [1, 2, 3], "max_tokens": 400, "ignore_eos": True}
+    connection, response = s.stream(COMPLETIONS, body)   # the step that never ends is one of its own
+    whole = s.post(COMPLETIONS, body)
+    assert whole.status == 502 and whole.error()["code"] == "engine_unavailable" and int(whole.headers["Retry-After"]) >= 1, (whole.status, whole.body)
+    try:   # what it was told is no end of an answer
+        assert None not in list(harness.events(iter(response.readline, b"")))
+    except (http.client.HTTPException, OSError):
+        pass
+    connection.close()
     assert harness.until(lambda: not is_alive(worker), 20), s.log()
     assert s.post(COMPLETIONS, {"prompt": [1, 2, 3], "max_tokens": 2}).status == 200
     log = s.log()

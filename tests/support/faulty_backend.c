@@ -1,6 +1,7 @@
 /* backend_find as the linker gives it to others, and the back end that it then finds. */
 #include "tests/support/faulty_backend.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -11,7 +12,8 @@
 static atomic_bool is_armed;
 static atomic_long n_before; /* batches that do well before the one that fails */
 static atomic_int code;
-static atomic_bool hangs; /* in place of failing */
+static atomic_bool hangs, spoils; /* in place of failing */
+static struct backend_batch begun; /* the one that is waited for next */
 static const struct backend *real;
 
 void faulty_backend_arm(long n, enum err with)
@@ -66,6 +68,10 @@ static void read_environment(void)
         faulty_backend_arm(strtol(at + 1, NULL, 10), ERR_OK);
         atomic_store(&hangs, true);
     }
+    if (at != NULL && strncmp(fault, "nan@", 4) == 0) {
+        faulty_backend_arm(strtol(at + 1, NULL, 10), ERR_OK);
+        atomic_store(&spoils, true);
+    }
     for (int e = 0; at != NULL && e < ERR_COUNT; e++) {
         const char *name = err_code((enum err)e);
         if (strlen(name) == (size_t)(at - fault) && strncmp(name, fault, strlen(name)) == 0) {
@@ -74,9 +80,23 @@ static void read_environment(void)
     }
 }
 
+/* One that another overtakes is begun when that one has been waited for. */
+static enum err begin_faulty(struct backend_model *m, const struct backend_batch *batch, struct err_info *info)
+{
+    TRY(real->begin(m, batch, info));
+    begun = *batch;
+    return ERR_OK;
+}
+
 static enum err wait_faulty(struct backend_model *m, struct err_info *info)
 {
     TRY(real->wait(m, info));
+    if (atomic_load(&spoils)) {
+        if (begun.n_logits > 1 && atomic_fetch_sub(&n_before, 1) == 0) {
+            begun.stats[0].logsumexp = NAN;
+        }
+        return ERR_OK;
+    }
     bool is_now = atomic_fetch_sub(&n_before, 1) == 0;
     while (is_now && atomic_load(&hangs)) {
         (void)pause();
@@ -100,6 +120,7 @@ const struct backend *__wrap_backend_find(const char *name)
     }
     real = found;
     faulty = *found;
+    faulty.begin = atomic_load(&is_armed) ? begin_faulty : found->begin;
     faulty.wait = atomic_load(&is_armed) ? wait_faulty : found->wait;
     faulty.probe = is_small ? probe_faulty : found->probe;
     faulty.measure = is_small ? measure_faulty : found->measure;

@@ -1,7 +1,7 @@
 /* A back end that fails when it is told to, around a real one: for tests of what becomes of requests then. Programs that
  * link it with -Wl,--wrap=backend_find (unittests, infcgi_faulty) get it in place of the one they ask for once it is
  * armed, or where the environment says INFCGI_FAULT=CODE@N, as backend_lost@20, or hang@N: that batch never
- * ends. Threads: arm from one at a time. */
+ * ends, or nan@N: of the batches with two rows of logits or more, in that one the first row is NaN. Threads: arm from one at a time. */
 #ifndef INFCGI_TEST_FAULTY_BACKEND_H
 #define INFCGI_TEST_FAULTY_BACKEND_H
 
