@@ -196,7 +196,7 @@ def test_rapid_resets(ctx):
     got = list(harness.events(iter(response.readline, b"")))
     connection.close()
     assert got[-1] is None and got.count(None) == 1, got[-1]
-    assert others and set(others) == {200}, others
+    assert 200 in others and set(others) <= {200, 503 if ctx.is_slow else 200}, others   # a sanitizer lets the queue grow full
     assert s.idle()
     after, came = s.metrics(), accepted(s) - came
     steps = after["infcgi_steps_total"] - before["infcgi_steps_total"]
