@@ -520,19 +520,34 @@ static void refuse(const struct fastcgi_request *r, int fd)
     buf_fini(&out);
 }
 
+/* Answers what is asked about the process and not of a request, from the first one on; who does not read gets none. */
+static void answer_managed(const struct records *r, int fd, size_t first)
+{
+    struct buf out;
+    buf_init(&out, 0, MEM_GENERAL);
+    for (size_t i = first; i < r->n_managed; i++) {
+        records_write_managed(&out, r->managed[i]);
+    }
+    if (buf_ok(&out) == ERR_OK && out.len > 0) {
+        (void)!send(fd, out.data, out.len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    }
+    buf_fini(&out);
+}
+
 /* libfcgi's own function, in whose place the loader takes ours: it is called through the table of symbols. Its result is
  * read's; 0 ends the connection. */
 int OS_Read(int fd, char *buf, size_t len)
 {
     struct fastcgi_request *r = reading;
     is_seam_used = true;
-    for (;;) {
-        ssize_t n = read(fd, buf, MIN_OF(len, (size_t)INT_MAX));
+    for (size_t ahead = r != NULL ? RECORDS_AHEAD : 0; len > ahead;) { /* libfcgi asks for 8 KiB */
+        ssize_t n = read(fd, buf + ahead, MIN_OF(len - ahead, (size_t)INT_MAX));
         if (n <= 0 || r == NULL) {
             return (int)n;
         }
         bool was_fine = r->records.verdict == RECORDS_FINE;
-        size_t kept = records_judge(&r->records, buf, (size_t)n);
+        size_t n_managed = r->records.n_managed, kept = records_judge(&r->records, buf, buf + ahead, (size_t)n);
+        answer_managed(&r->records, fd, n_managed);
         if (r->records.verdict != RECORDS_FINE) {
             if (was_fine) {
                 refuse(r, fd);
@@ -543,6 +558,7 @@ int OS_Read(int fd, char *buf, size_t len)
             return (int)kept;
         }
     }
+    return 0;
 }
 
 /* Does libfcgi read through OS_Read above? Not where it is linked so that it finds its own: then nothing would judge. */

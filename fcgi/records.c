@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { BEGIN = 1, END = 3, PARAMS = 4, STDOUT = 6, GET_VALUES = 9, RESPONDER = 1 };
+enum { BEGIN = 1, END = 3, PARAMS = 4, STDOUT = 6, GET_VALUES = 9, GET_VALUES_RESULT = 10, UNKNOWN_TYPE = 11, RESPONDER = 1 };
 enum { HEAD_BYTES = 8, PADDING_AT = 6, ROLE_BYTES = 2, RECORD_BYTES = 65528 /* of content: 65535, and a multiple of eight */ };
 
 /* Bytes of the length that begins at p. */
@@ -54,23 +54,24 @@ static size_t read_pairs(struct records_pairs *p, const unsigned char *at, size_
 static void begin_record(struct records *r)
 {
     uint16_t id = (uint16_t)(r->head[2] << 8 | r->head[3]);
+    unsigned char type = r->head[1];
     r->content = (size_t)r->head[4] << 8 | r->head[5];
-    r->managed = (struct records_pairs){0}; /* each stands alone */
-    if (r->head[1] == BEGIN && !r->has_begun) {
+    r->padding = r->head[PADDING_AT];
+    if (id == 0 && r->n_managed < RECORDS_MANAGED) { /* of the connection */
+        r->managed[r->n_managed++] = type;
+    } else if (id != 0 && type == BEGIN && !r->has_begun) {
         r->has_begun = true;
         r->request = id;
     }
+    r->is_kept = id != 0 && (type == BEGIN || (r->has_begun && id == r->request));
 }
 
-/* n bytes of the record's content, from byte `from` of it. Those of other requests are skipped, as libfcgi does. */
+/* n bytes of the content of a record that is kept, from byte `from` of it. */
 static void judge_content(struct records *r, const unsigned char *p, size_t from, size_t n)
 {
     uint16_t id = (uint16_t)(r->head[2] << 8 | r->head[3]);
-    size_t largest, most = from + n + r->content;
-    if (id == 0) { /* of the connection */
-        (void)read_pairs(&r->managed, p, n, &largest);
-        r->verdict = r->head[1] == GET_VALUES && largest > most ? RECORDS_BAD_LENGTHS : r->verdict;
-    } else if (id == r->request && r->head[1] == PARAMS) {
+    size_t largest;
+    if (id == r->request && r->head[1] == PARAMS) {
         r->params_bytes += n;
         r->n_params += read_pairs(&r->params, p, n, &largest);
         r->verdict = r->params_bytes > RECORDS_MAX_PARAMS_BYTES || largest > RECORDS_MAX_PARAMS_BYTES ? RECORDS_TOO_LONG
@@ -83,32 +84,38 @@ static void judge_content(struct records *r, const unsigned char *p, size_t from
     }
 }
 
-size_t records_judge(struct records *r, void *data, size_t n)
+size_t records_judge(struct records *r, void *out, const void *in, size_t n)
 {
-    unsigned char *in = data, *out = data;
-    for (size_t k; n > 0 && r->verdict == RECORDS_FINE; in += k, n -= k) {
+    const unsigned char *from = in;
+    unsigned char *to = out;
+    for (size_t k; n > 0 && r->verdict == RECORDS_FINE; from += k, n -= k) {
         if (r->content > 0) {
-            size_t all = (size_t)r->head[4] << 8 | r->head[5], from = all - r->content;
+            size_t all = (size_t)r->head[4] << 8 | r->head[5], at = all - r->content;
             k = MIN_OF(n, r->content);
             r->content -= k;
-            judge_content(r, in, from, k);
-            memmove(out, in, k);
-            out += k;
+            if (r->is_kept) {
+                judge_content(r, from, at, k);
+                memmove(to, from, k);
+                to += k;
+            }
         } else if (r->padding > 0) {
             k = MIN_OF(n, r->padding);
             r->padding -= k;
         } else {
             k = 1;
-            r->head[r->n_head++] = *in;
-            *out++ = r->n_head == PADDING_AT + 1 ? 0 : *in;
+            r->head[r->n_head++] = *from;
             if (r->n_head == HEAD_BYTES) {
                 r->n_head = 0;
-                r->padding = r->head[PADDING_AT];
                 begin_record(r);
+                if (r->is_kept) {
+                    memcpy(to, r->head, HEAD_BYTES);
+                    to[PADDING_AT] = 0;
+                    to += HEAD_BYTES;
+                }
             }
         }
     }
-    return (size_t)(out - (unsigned char *)data);
+    return (size_t)(to - (unsigned char *)out);
 }
 
 static void write_head(struct buf *out, int type, uint16_t request, size_t n)
@@ -120,6 +127,17 @@ static void write_head(struct buf *out, int type, uint16_t request, size_t n)
                                             (unsigned char)(n >> 8),
                                             (unsigned char)n};
     buf_append(out, head, sizeof head);
+}
+
+void records_write_managed(struct buf *out, unsigned char type)
+{
+    const unsigned char unknown[8] = {type};
+    if (type == GET_VALUES) {
+        write_head(out, GET_VALUES_RESULT, 0, 0);
+    } else {
+        write_head(out, UNKNOWN_TYPE, 0, sizeof unknown);
+        buf_append(out, unknown, sizeof unknown);
+    }
 }
 
 void records_write_stdout(struct buf *out, uint16_t request, const void *text, size_t n)
