@@ -71,7 +71,7 @@ static struct rig_limits limits(bool is_recurrent)
  * time is enough for what is to overtake. */
 static void take_all_places(struct rig *r, struct asked *heavy)
 {
-    int delay = atomic_exchange(&r->model->delay_us, 1000);
+    int delay = atomic_exchange(&r->model->delay_us, 5000);
     uint64_t from = rig_stats(r).steps;
     for (int i = 0; i < N_HEAVY; i++) {
         submit(r, &heavy[i], 1, 100 + (uint64_t)i, N_PROMPT, HEAVY_TOKENS);
