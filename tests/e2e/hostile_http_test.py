@@ -71,21 +71,26 @@ def restart_nginx(s):
     s.wait_ready()
 
 
+def configure(s, **directives):
+    """Sets directives of infcgi.conf to what a test has the time for."""
+    text = (harness.ROOT / "nginx/infcgi.conf").read_text()
+    for name, value in directives.items():
+        text, n = re.subn(rf"^{name} [^;]+;", f"{name} {value};", text, flags=re.M)
+        assert n == 1, name
+    (pathlib.Path(s.dir) / "infcgi.conf").write_text(text)
+    conf = pathlib.Path(s.dir) / "nginx.conf"
+    text, n = re.subn(r"include \S+/infcgi\.conf;", f"include {s.dir}/infcgi.conf;", conf.read_text())
+    assert n == 1
+    conf.write_text(text)
+    restart_nginx(s)
+
+
 class Impatient:
     """A server whose nginx waits for a client half a second instead of 15 or 30; s: of it."""
 
     def __init__(self, ctx):
-        self.s = s = ctx.start("--threads", "1", "--chat-template", "chatml", model=TINY)
-        text = (harness.ROOT / "nginx/infcgi.conf").read_text()
-        for name in "client_header_timeout", "client_body_timeout", "send_timeout":
-            text, n = re.subn(rf"^{name} \d+s;", f"{name} 500ms;", text, flags=re.M)
-            assert n == 1, name
-        (pathlib.Path(s.dir) / "infcgi.conf").write_text(text)
-        conf = pathlib.Path(s.dir) / "nginx.conf"
-        text, n = re.subn(r"include \S+/infcgi\.conf;", f"include {s.dir}/infcgi.conf;", conf.read_text())
-        assert n == 1
-        conf.write_text(text)
-        restart_nginx(s)
+        self.s = ctx.start("--threads", "1", "--chat-template", "chatml", model=TINY)
+        configure(self.s, client_header_timeout="500ms", client_body_timeout="500ms", send_timeout="500ms")
 
 
 def test_slow_clients_end_at_nginx(ctx):
@@ -210,8 +215,8 @@ def test_rapid_resets(ctx):
 class Engine:
     """In the place of the engine: takes connections, reads what is sent until it has ended, and does `act` with each."""
 
-    def __init__(self, s, act, backlog=64):
-        path = f"{s.dir}/infcgi.sock"
+    def __init__(self, s, act, backlog=64, path=None):
+        path = path or f"{s.dir}/infcgi.sock"
         if os.path.exists(path):
             os.unlink(path)
         self.listener = socket.socket(socket.AF_UNIX)
@@ -256,6 +261,53 @@ BAD_ENGINES = {   # what it says, and the statuses that the client gets
     "overloaded": (record(END, struct.pack(">IB3x", 0, 2)), (502,)),
     "a cut stream": (answer(HEAD + b"data: {}\n\n", end=False), (200,)),
 }
+
+
+def test_a_post_goes_to_one_engine(ctx):
+    """N12: what an engine has taken goes to no other when it breaks off; what it could not take does. N11: 504 when none answers in time."""
+    s = ctx.start("--threads", "1", model=TINY)
+    s.stop_engine()
+    other = f"{s.dir}/other.sock"
+    conf = pathlib.Path(s.dir) / "infcgi-http.conf"
+    text, n = re.subn(r"(server unix:\S+/infcgi\.sock);", rf"\1 max_fails=0; server unix:{other} backup;", conf.read_text())
+    assert n == 1
+    conf.write_text(text)
+    s.start_engine()
+    configure(s, fastcgi_read_timeout="700ms")
+    s.stop_engine()
+    body = {"prompt": "Hi"}
+    with Engine(s, lambda c: None, path=other) as second:
+        with Engine(s, lambda c: None) as first:
+            r = s.post(URL, body)
+            assert r.status == 502 and (first.n, second.n) == (1, 0), (r.status, first.n, second.n)
+        with Engine(s, lambda c: time.sleep(1.5)) as first:
+            r = s.post(URL, body)
+            assert r.status == 504 and r.error()["code"] == "engine_timeout" and int(r.headers["Retry-After"]) >= 1, (r.status, r.body)
+            assert (first.n, second.n) == (1, 0), (first.n, second.n)
+        os.unlink(f"{s.dir}/infcgi.sock")
+        s.post(URL, body)
+        assert second.n == 1
+    s.start_engine()
+    s.wait_ready()
+
+
+def test_who_waits_hears_something(ctx):
+    """N13: a stream in the queue, for longer than nginx waits for an engine's next word."""
+    s = ctx.start(*ctx.ARGS, "--parallel", "1", "--sse-ping-interval", "1")
+    configure(s, fastcgi_read_timeout="3s")
+    long = {"prompt": "Once upon a time " * 30, "max_tokens": 1800, "ignore_eos": True}
+    running, first = s.stream(URL, long)
+    assert "choices" in next(harness.events(iter(first.readline, b"")))
+    waiting, second = s.stream(URL, {**long, "max_tokens": 2})
+    lines, begin = [], time.monotonic()
+    while time.monotonic() - begin < 4.5:
+        lines.append(second.readline().strip())
+        first.read1(65536)
+    running.close()
+    rest = [line.strip() for line in second]
+    waiting.close()
+    assert lines.count(b": ping") >= 3 and not any(line.startswith(b"data:") for line in lines), lines
+    assert rest[-2:].count(b"data: [DONE]") == 1 and sum(b"choices" in line for line in rest) >= 2, rest
 
 
 def test_engines_that_fail(ctx):
