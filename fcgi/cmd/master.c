@@ -405,11 +405,11 @@ static void read_signals(void)
 
 /* --- the loop ------------------------------------------------------------------------------------------------------------- */
 
-/* Nobody is to blame for the time in which this process did not run. */
-static void forgive(uint64_t late_ms)
+/* Nobody is to blame for the time in which this process did not run. Who has been heard since then was heard now. */
+static void forgive(uint64_t late_ms, uint64_t now)
 {
     for (size_t i = 0; i < ARRAY_LEN(places); i++) {
-        places[i]->heard_ms += late_ms;
+        places[i]->heard_ms = MIN_OF(places[i]->heard_ms + late_ms, now);
         places[i]->end_by_ms += places[i]->end_by_ms != 0 ? late_ms : 0;
     }
 }
@@ -450,7 +450,7 @@ static void run(void)
     for (uint64_t due = UINT64_MAX;;) {
         uint64_t now = now_ms(), pause = TICK_MS;
         if (now > due && now - due > STOPPED_MS) {
-            forgive(now - due);
+            forgive(now - due, now);
         }
         struct pollfd polled[ARRAY_LEN(places) + 1] = {{.fd = m.signal_fd, .events = POLLIN}};
         check_times(now);

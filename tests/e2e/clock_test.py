@@ -117,8 +117,14 @@ def test_a_master_is_stopped_with_its_worker(ctx):
     time.sleep(1.5)   # it looks at the time before the worker can say anything
     os.kill(worker, signal.SIGCONT)
     assert c.ask().status == 200 and master_test.worker_of(s) == worker and "worker_killed" not in s.log(), s.log()[-2000:]
+    os.kill(s.engine.pid, signal.SIGSTOP)   # alone, and its worker goes on telling
+    c.set(120, c.steady)
+    time.sleep(1.5)
+    os.kill(s.engine.pid, signal.SIGCONT)
+    time.sleep(0.5)
+    assert c.ask().status == 200 and master_test.worker_of(s) == worker and "worker_killed" not in s.log(), s.log()[-2000:]
     os.kill(worker, signal.SIGSTOP)
-    for seconds in range(61, 90):
+    for seconds in range(121, 150):
         c.set(seconds, c.steady)
         os.kill(s.engine.pid, signal.SIGCHLD)   # it looks at the time
         time.sleep(0.1)
