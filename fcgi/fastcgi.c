@@ -165,7 +165,7 @@ static void give_request_back(struct fastcgi_request *r)
 }
 
 /* Called with the lock held. */
-static void start_thread(void)
+static bool start_thread(void)
 {
     pthread_t thread;
     pthread_attr_t attr;
@@ -173,9 +173,9 @@ static void start_thread(void)
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, FASTCGI_STACK_BYTES); /* JSON is read at most 64 levels deep */
     pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    if (pthread_create(&thread, &attr, connection_thread, r) == 0) {
+    bool ok = pthread_create(&thread, &attr, connection_thread, r) == 0;
+    if (ok) {
         server.n_threads++;
-        server.lacks_thread = false;
     } else {
         give_request_back(r);
         if (!server.lacks_thread) { /* the connection waits for one that runs, or that can be started later */
@@ -184,6 +184,7 @@ static void start_thread(void)
         server.lacks_thread = true;
     }
     pthread_attr_destroy(&attr);
+    return ok;
 }
 
 /* To the thread that had a request last, whose stack is still in the caches; others end when it is enough. */
@@ -198,20 +199,20 @@ static void hand_over(int fd)
         r->is_idle = false;
         pthread_cond_signal(&r->wake);
     } else if (server.n_threads < server.max_connections) {
-        start_thread();
+        (void)start_thread();
     }
     pthread_mutex_unlock(&server.lock);
 }
 
-/* Tries again what the system had no thread for. */
-static void start_lacking_thread(void)
+/* Tries again what the system had no threads for: one for each connection that is ready still. */
+static void start_lacking_threads(void)
 {
     pthread_mutex_lock(&server.lock);
-    if (server.n_ready == 0) {
-        server.lacks_thread = false;
-    } else {
-        start_thread();
+    int n = MIN_OF(server.n_ready, server.max_connections - server.n_threads);
+    while (n > 0 && start_thread()) {
+        n--;
     }
+    server.lacks_thread = n > 0;
     pthread_mutex_unlock(&server.lock);
 }
 
@@ -377,7 +378,7 @@ static void *poller(void *arg)
         uint64_t now = clock_now_ns(), limit = silence_ns();
         close_silent(now > limit ? now - limit : 0);
         if (server.lacks_thread) {
-            start_lacking_thread();
+            start_lacking_threads();
         }
     }
     return NULL;
