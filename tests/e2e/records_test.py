@@ -6,6 +6,7 @@ import random
 import re
 import socket
 import struct
+import time
 
 import harness
 
@@ -32,6 +33,7 @@ def params(**values):
     return record(PARAMS, content) + record(PARAMS)
 
 
+ENDED, CANNOT_MULTIPLEX = bytes(8), b"\0\0\0\0\1\0\0\0"   # what END_REQUEST holds
 HEALTH = dict(REQUEST_METHOD="GET", REQUEST_URI="/health", DOCUMENT_URI="/health", QUERY_STRING="", CONTENT_LENGTH="",
               SERVER_PROTOCOL="HTTP/1.1")
 
@@ -61,15 +63,44 @@ def talk(s, data, seconds=5, finish=True):
             return got
 
 
-def decode(reply):
-    """[(type, content)] of well-formed records; fails on any other."""
+def records_of(reply):
+    """[(type, request, content)] of well-formed records; fails on any other."""
     out = []
     while reply:
-        version, kind, _, size, padding, _ = struct.unpack(">BBHHBB", reply[:8])
+        version, kind, request, size, padding, _ = struct.unpack(">BBHHBB", reply[:8])
         assert version == 1 and len(reply) >= 8 + size + padding, reply[:64]
-        out.append((kind, reply[8:8 + size]))
+        out.append((kind, request, reply[8:8 + size]))
         reply = reply[8 + size + padding:]
     return out
+
+
+def decode(reply, request=1):
+    """[(type, content)] of well-formed records, all of that request or of the process; fails on any other."""
+    got = records_of(reply)
+    assert all(of == (0 if kind in (GET_VALUES + 1, UNKNOWN) else request) for kind, of, _ in got), got
+    return [(kind, content) for kind, _, content in got]
+
+
+def said(reply, request=1):
+    """What comes back as the body of an answer, in records that are as they should be."""
+    return b"".join(content for kind, content in decode(reply, request) if kind == STDOUT)
+
+
+def closed(s, data, within=2.0):
+    """Sends data and stays connected: what comes back until the engine closes, which it must do in time."""
+    with socket.socket(socket.AF_UNIX) as c:
+        c.settimeout(20)
+        c.connect(f"{s.dir}/infcgi.sock")
+        begin_s, got = time.monotonic(), b""
+        try:
+            c.sendall(data)
+            while part := c.recv(65536):
+                got += part
+        except (ConnectionResetError, BrokenPipeError):
+            pass
+        took = time.monotonic() - begin_s
+    assert took < within, (took, data[:64], got[:64])
+    return got
 
 
 def fine(s):
@@ -101,6 +132,28 @@ def test_records_of_every_wrong_kind(ctx):
     for data in wrong:
         talk(s, data, seconds=3)
         fine(s)
+
+
+def test_begins_of_other_lengths(ctx):
+    """F04: the connection is closed at once, and nothing is answered."""
+    s = ctx.server
+    for n in (0, 1, 7, 9, 16, 65535):
+        body = (b"\0\1" + bytes(n))[:n]
+        assert closed(s, record(BEGIN, body) + params(**HEALTH) + record(STDIN)) == b"", n
+    fine(s)
+
+
+def test_records_out_of_turn(ctx):
+    """F10: what is no part of a request now makes none of it: no 200, and the connection ends."""
+    s = ctx.server
+    body = b'{"content":"x"}'
+    post = params(**post_to("/tokenize", len(body)))
+    for name, data in {"a body first": begin() + record(STDIN, body) + post + record(STDIN), "its end first": begin() + record(STDIN) + post + record(STDIN, body) + record(STDIN),
+                       "DATA in the head": begin() + record(DATA, b"x") + post + record(STDIN, body) + record(STDIN),
+                       "DATA in the body": begin() + post + record(STDIN, body[:5]) + record(DATA, b"x") + record(STDIN, body[5:]) + record(STDIN),
+                       "parameters in the body": begin() + post + record(STDIN, body[:5]) + post + record(STDIN, body[5:]) + record(STDIN)}.items():
+        assert b"Status: 200" not in closed(s, data), name
+    fine(s)
 
 
 def answered(s, data):
@@ -150,13 +203,20 @@ def test_lengths_that_lie(ctx):
 
 def test_odd_methods_and_paths(ctx):
     s = ctx.server
-    for method, path in (("", "/health"), ("GET", ""), ("GET", "x"), ("GET", "/a" * 15000), ("G\r\nX: y", "/health"), ("GET", "/v1/x\r\nX-Bad: 1"),
+    for method, path in (("", "/health"), ("GET", ""), ("GET", "x"), ("GET", "/a" * 15000), ("GET", "/" + "a" * 61440), ("X" * 30000, "/health"), ("G\r\nX: y", "/health"), ("GET", "/v1/x\r\nX-Bad: 1"),
                          ("GET", "/v1/models/%0d%0aX-Bad:%201"), ("GET", "/\0/health")):
-        reply = talk(s, begin() + params(**{**HEALTH, "REQUEST_METHOD": method, "REQUEST_URI": path, "DOCUMENT_URI": path}) + record(STDIN),
+        reply = talk(s, begin() + params(**{**HEALTH, "REQUEST_METHOD": method, "REQUEST_URI": path, "DOCUMENT_URI": path[:999]}) + record(STDIN),
                      finish=False)
         head = b"".join(c for kind, c in decode(reply) if kind == STDOUT).split(b"\r\n\r\n")[0]
         assert b"\nX-Bad" not in head and b"\nX: y" not in head, head
         assert any(code in head for code in (b"Status: 400", b"Status: 404", b"Status: 405")), (method, path[:40], head[:200])
+    for missing, statuses in ((("REQUEST_METHOD",), (405,)), (("REQUEST_URI",), (200,)), (("REQUEST_URI", "DOCUMENT_URI"), (400, 404)), (tuple(HEALTH), (404, 405))):
+        rest = {k: v for k, v in HEALTH.items() if k not in missing}
+        head = said(talk(s, begin() + params(**rest) + record(STDIN), finish=False))
+        assert int(head[8:11]) in statuses, (missing, head[:200])
+    for name in ("PATH_INFO", "SCRIPT_NAME", "SCRIPT_FILENAME", "PATH_TRANSLATED"):   # of no meaning here, as CVE-2019-11043 has it
+        for value in ("", "/v1/x%0a", "/\n", "a" * 20000):
+            assert said(talk(s, begin() + params(**HEALTH, **{name: value}) + record(STDIN), finish=False)).startswith(b"Status: 200 "), (name, value[:20])
     fine(s)
 
 
@@ -228,18 +288,18 @@ def test_long_answers_are_legal_records(ctx):
     s = ctx.server
     body = b'{"content":"' + b"a b " * 20000 + b'"}'
     data = begin() + params(**post_to("/tokenize", len(body))) + b"".join(record(STDIN, body[i:i + 60000]) for i in range(0, len(body), 60000)) + record(STDIN)
-    got = decode(talk(s, data, seconds=20, finish=False))
+    got = decode(closed(s, data, 20))
     text = b"".join(c for kind, c in got if kind == STDOUT)
-    assert len(text) > 65535 and text.rstrip().endswith(b"}"), text[-100:]
+    head, answer = text.split(b"\r\n\r\n", 1)
+    assert len(answer) > 65535 and got[-1] == (END, ENDED) and head.startswith(b"Status: 200 "), (got[-1], head)
+    assert len(json.loads(answer)["tokens"]) > 20000 and b"\nContent-Length: %d\r\n" % len(answer) in head + b"\r\n", head
 
 
-def said(reply):
-    """What comes back as the body of an answer, in records that are as they should be."""
-    return b"".join(content for kind, content in decode(reply) if kind == STDOUT)
 
 
 def test_odd_but_legal(ctx):
-    """F03, F05, F06, F12: answered as they are, each once, and the connection is closed though it was to be kept."""
+    """F03, F05, F06, F12: answered as they are, each once, and the connection is closed though it was to be kept. Whose turn it is not is
+    told that connections are not shared."""
     s = ctx.server
     content = params(**HEALTH)[8:-8]
 
@@ -247,16 +307,46 @@ def test_odd_but_legal(ctx):
         return begin(flags=flags, request=request) + record(PARAMS, content, request=request) + record(PARAMS, request=request) + \
             record(STDIN, request=request)
     other = record(PARAMS, content, request=9) + record(STDIN, b"x", request=9)
-    for name, data in {"id 65535": whole(65535), "to be kept": whole(flags=1), "two, the second is to wait": whole(flags=1) + whole(),
-                       "another's records between": begin() + other + record(PARAMS, content) + other + record(PARAMS) + other + record(STDIN),
-                       "two begun": begin() + begin(request=2) + whole()[16:],
-                       "in turns": begin() + begin(request=2) + record(PARAMS, content[:9]) + record(PARAMS, content, request=2) +
-                       record(PARAMS, content[9:]) + record(PARAMS) + record(PARAMS, request=2) + record(STDIN, request=2) + record(STDIN),
-                       "a byte at a time": begin() + b"".join(record(PARAMS, content[i:i + 1]) for i in range(len(content))) + record(PARAMS) + record(STDIN),
-                       "more after its end": whole() + record(STDIN, b"more") + record(ABORT)}.items():
-        text = said(talk(s, data, finish=False))
+    two = begin() + begin(request=2)
+    of_each = {"id 65535": whole(65535), "to be kept": whole(flags=1), "two, the second is to wait": whole(flags=1) + whole(),
+               "another's records between": begin() + other + record(PARAMS, content) + other + record(PARAMS) + other + record(STDIN),
+               "two begun": two + whole()[16:], "one begun twice": begin() + whole(),
+               "in turns": two + record(PARAMS, content[:9]) + record(PARAMS, content, request=2) + record(PARAMS, content[9:]) + record(PARAMS) +
+               record(PARAMS, request=2) + record(STDIN, request=2) + record(STDIN),
+               "a byte at a time": begin() + b"".join(record(PARAMS, content[i:i + 1]) for i in range(len(content))) + record(PARAMS) + record(STDIN),
+               "more after its end": whole() + record(STDIN, b"more") + record(ABORT, request=3)}
+    for name, data in of_each.items():
+        got = records_of(closed(s, data))
+        refused = {"two begun": 2, "in turns": 2, "one begun twice": 1}.get(name)
+        if refused:
+            assert got.pop(0) == (END, refused, CANNOT_MULTIPLEX), (name, got[0])
+        request = 65535 if name == "id 65535" else 1
+        assert {of for _, of, _ in got} == {request} and [(k, c) for k, _, c in got if k == END] == [(END, ENDED)] and got[-1][0] == END, (name, got)
+        text = b"".join(c for kind, _, c in got if kind == STDOUT)
         assert text.count(b"Status: ") == 1 and text.startswith(b"Status: 200 "), (name, text[:300])
     fine(s)
+
+
+def test_a_full_record_of_body(ctx):
+    """F03: 65,535 bytes with 255 of padding, and records of padding alone, are as many bytes as they say."""
+    s = ctx.server
+    text = b"a b " * 32000
+    body = b'{"content":"' + text + b'"}'
+    data = begin() + params(**post_to("/tokenize", len(body)))
+    data += b"".join(record(STDIN, body[i:i + 65535], padding=255) for i in range(0, len(body), 65535)) + record(STDIN, padding=255)
+    whole = said(closed(s, data, 20)).split(b"\r\n\r\n", 1)[1]
+    assert len(body) > 65535 and json.loads(whole) == s.post("/tokenize", {"content": text.decode()}).json()
+
+
+def test_a_thousand_requests(ctx):
+    """F12: one behind the other, to be kept and not: each connection is closed behind its answer, and none is left."""
+    s = ctx.server
+    files = pathlib.Path(f"/proc/{s.engine.pid}/fd")
+    fine(s)
+    before = len(list(files.iterdir()))
+    for i in range(200 if ctx.is_slow else 1000):
+        assert b"Status: 200 " in closed(s, begin(flags=i % 2) + params(**HEALTH) + record(STDIN)), i
+    assert len(list(files.iterdir())) <= before + 1
 
 
 def test_parameters_that_stand_twice(ctx):
@@ -320,7 +410,7 @@ def test_changed_at_random(ctx):
             else:
                 data += data[at:at + n * 4]
         try:
-            decode(talk(s, bytes(data), seconds=3))
+            records_of(talk(s, bytes(data), seconds=3))
         except (AssertionError, struct.error) as e:
             raise AssertionError(f"seed {seed}: {e}") from e
         if seed % 50 == 49:

@@ -59,22 +59,47 @@ START_TEST(work_before_a_generation_is_told_when_the_client_leaves)
 }
 END_TEST
 
+/* Connects, and sends n bytes. */
+static int say(const void *bytes, size_t n)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    snprintf(address.sun_path, sizeof address.sun_path, "%s", folder_file("socket"));
+    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
+    ck_assert_int_eq(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    ck_assert_int_eq(send(fd, bytes, n, 0), n);
+    return fd;
+}
+
+/* Until the server closes; the test's time is far longer than it may take. */
+static void wait_for_end(int fd)
+{
+    char block[4096];
+    while (recv(fd, block, sizeof block, 0) > 0) {
+    }
+    close(fd);
+}
+
+/* A request with a parameter and a body, but for its end. */
+static const unsigned char cut_request[] = {1,   1,   0,   1, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0,                       /* BEGIN */
+                                            1,   4,   0,   1, 0, 5, 0, 0, 1, 2, 'N', 'v', 'v', 1, 4, 0, 1, 0, 0, 0, 0, /* PARAMS */
+                                            1,   5,   0,   1, 0, 9, 0, 0, 'a', 'b'};                                   /* STDIN */
+
 START_TEST(a_request_that_stops_in_its_middle_is_given_up)
 {
-    static const unsigned char begin[16] = {1, 1, 0, 1, 0, 8, 0, 0, 0, 1};
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    char byte;
+    struct fastcgi_counts counts;
     fastcgi_silence_ms = 100;
     rig_listen(work, NULL);
-    for (size_t n = 1; n <= sizeof begin; n += 5) {
-        snprintf(address.sun_path, sizeof address.sun_path, "%s", folder_file("socket"));
-        int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-        ck_assert_int_eq(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
-        ck_assert_int_eq(send(fd, begin, n, 0), n);
-        while (recv(fd, &byte, 1, 0) > 0) { /* until the server closes; the test's time is far longer */
-        }
-        close(fd);
+    for (size_t n = 1; n <= sizeof cut_request; n += 5) {
+        wait_for_end(say(cut_request, n));
     }
+    fastcgi_get_counts(&counts);
+    for (int i = 0; i < 1000 && counts.n_open > 0; i++) {
+        usleep(10000);
+        fastcgi_get_counts(&counts);
+    }
+    ck_assert_int_eq(counts.n_open, 0);
+    ck_assert_int_eq(counts.n_threads, counts.n_idle);
+    ck_assert_int_eq(fastcgi_n_active(), 0);
     rig_stop();
 }
 END_TEST
