@@ -39,6 +39,7 @@ enum {
     FULL_MS = 500,     /* the same while others wait for its place, */
     STOP_MS = 2000,    /* and once the server stops: who spoke no sooner is not nginx */
     LOOK_MS = 250,     /* between two looks at who is silent */
+    BEHIND_BYTES = 64 << 10, /* that may come behind a request's body until nobody looks any more whether it is aborted */
     LEAST_IDLE = 4,    /* threads without a request that stay, however long */
     /* Freed memory goes back to the system when the last request has ended and one before it held this much, or when
      * many together did: */
@@ -52,11 +53,13 @@ int fastcgi_idle_ms = 10000;
 struct fastcgi_request {
     FCGX_Request fcgx;
     struct records records;
-    bool is_gone;               /* a write failed */
+    bool is_read;               /* its parameters are: libfcgi ends it */
+    bool is_gone;               /* a write failed, or is of no use */
     pthread_mutex_t watch_lock; /* held while `gone` runs */
     void (*gone)(void *arg);
     void *gone_arg;
-    int watched_fd;       /* -1: none; changes with watch_lock held */
+    int watched_fd;       /* -1: none; changes with watch_lock held, as while there is one do `records` and */
+    size_t n_behind;      /* bytes that came behind the body */
     atomic_bool has_left; /* the client, as far as a watch told */
     bool is_abandoned;    /* fastcgi_abandon came; changes with watch_lock held */
     struct mem_account account; /* of what its requests hold, one after the other */
@@ -315,13 +318,43 @@ static void call_gone(struct fastcgi_request *r)
     }
 }
 
+/* Has ABORT_REQUEST come behind the body? Whatever comes there is read away, as nobody else reads it. With watch_lock held. */
+static bool is_aborted(struct fastcgi_request *r)
+{
+    unsigned char block[RECORDS_AHEAD + 4096];
+    ssize_t n = recv(r->watched_fd, block + RECORDS_AHEAD, sizeof block - RECORDS_AHEAD, MSG_DONTWAIT);
+    if (n > 0) {
+        r->n_behind += (size_t)n;
+        (void)records_judge(&r->records, block, block + RECORDS_AHEAD, (size_t)n);
+    }
+    return r->records.verdict == RECORDS_ABORTED;
+}
+
+/* Has the poller wait for the end of the client or of its request, or not; called with watch_lock held. */
+static void watch_fd(struct fastcgi_request *r, bool wanted)
+{
+    bool is_quiet = r->records.verdict == RECORDS_FINE && r->n_behind < BEHIND_BYTES;
+    struct epoll_event event = {.events = (is_quiet ? EPOLLIN : 0) | EPOLLRDHUP | EPOLLONESHOT,
+                                .data.u64 = about(ABOUT_REQUEST, (int)(r - server.requests))};
+    int fd = r->fcgx.ipcFd;
+    if (wanted && fd >= 0) {
+        int how = r->watched_fd >= 0 ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+        r->watched_fd = epoll_ctl(server.epoll_fd, how, fd, &event) == 0 ? fd : -1;
+    } else if (r->watched_fd >= 0) {
+        epoll_ctl(server.epoll_fd, EPOLL_CTL_DEL, r->watched_fd, &event);
+        r->watched_fd = -1;
+    }
+}
+
 /* The event may be of a connection that the thread served before, so the one that it serves now is asked. */
 static void tell_gone(struct fastcgi_request *r)
 {
     pthread_mutex_lock(&r->watch_lock);
-    if (r->watched_fd >= 0 && has_come(r->watched_fd, POLLRDHUP)) {
+    if (r->watched_fd >= 0 && (has_come(r->watched_fd, POLLRDHUP) || is_aborted(r))) {
         atomic_store(&r->has_left, true);
         call_gone(r);
+    } else if (r->watched_fd >= 0) {
+        watch_fd(r, true);
     }
     pthread_mutex_unlock(&r->watch_lock);
 }
@@ -382,21 +415,6 @@ static void *poller(void *arg)
         }
     }
     return NULL;
-}
-
-/* Has the poller wait for the client's end, or not; called with watch_lock held. */
-static void watch_fd(struct fastcgi_request *r, bool wanted)
-{
-    struct epoll_event event = {.events = EPOLLRDHUP | EPOLLONESHOT,
-                                .data.u64 = about(ABOUT_REQUEST, (int)(r - server.requests))};
-    int fd = r->fcgx.ipcFd;
-    if (wanted && fd >= 0) {
-        int how = r->watched_fd >= 0 ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
-        r->watched_fd = epoll_ctl(server.epoll_fd, how, fd, &event) == 0 ? fd : -1;
-    } else if (r->watched_fd >= 0) {
-        epoll_ctl(server.epoll_fd, EPOLL_CTL_DEL, r->watched_fd, &event);
-        r->watched_fd = -1;
-    }
 }
 
 void fastcgi_watch(struct fastcgi_request *r, void (*gone)(void *arg), void *arg)
@@ -494,7 +512,8 @@ bool fastcgi_flush(struct fastcgi_request *r)
 static _Thread_local struct fastcgi_request *reading;
 static _Thread_local bool is_seam_used;
 
-/* Answers what libfcgi shall not see. The peer may have more to say, and gets time to read: libfcgi closes slowly. */
+/* Answers what libfcgi shall not see, and the end of a request that it has not begun. The peer may have more to say, and gets
+ * time to read: libfcgi closes slowly. */
 static void refuse(const struct fastcgi_request *r, int fd)
 {
     static const char said[] = "expected a request whose parameters (path, headers) are at most %d, of %d bytes in all, "
@@ -511,12 +530,16 @@ static void refuse(const struct fastcgi_request *r, int fd)
         records_write_end(&out, r->records.request, RECORDS_COMPLETE);
     } else if (v == RECORDS_OTHER_ROLE) {
         records_write_end(&out, r->records.request, RECORDS_UNKNOWN_ROLE);
+    } else if (v == RECORDS_ABORTED) {
+        records_write_end(&out, r->records.request, RECORDS_COMPLETE);
     }
     if (buf_ok(&text) == ERR_OK && buf_ok(&out) == ERR_OK && out.len > 0) {
         (void)!send(fd, out.data, out.len, MSG_NOSIGNAL);
     }
-    log_line("warn", "request_refused verdict=%d params=%zu params_bytes=%zu", (int)v, r->records.n_params,
-             r->records.params_bytes);
+    if (v != RECORDS_ABORTED) {
+        log_line("warn", "request_refused verdict=%d params=%zu params_bytes=%zu", (int)v, r->records.n_params,
+                 r->records.params_bytes);
+    }
     buf_fini(&text);
     buf_fini(&out);
 }
@@ -550,7 +573,8 @@ int OS_Read(int fd, char *buf, size_t len)
         size_t n_managed = r->records.n_managed, kept = records_judge(&r->records, buf, buf + ahead, (size_t)n);
         answer_managed(&r->records, fd, n_managed);
         if (r->records.verdict != RECORDS_FINE) {
-            if (was_fine) {
+            r->is_gone = true;
+            if (was_fine && !r->is_read) {
                 refuse(r, fd);
             }
             return 0;
@@ -585,7 +609,8 @@ static void serve_connection(struct fastcgi_request *r, int fd)
     FCGX_InitRequest(&r->fcgx, -1, FCGI_FAIL_ACCEPT_ON_INTR);
     r->fcgx.ipcFd = fd;
     r->fcgx.keepConnection = 1; /* or it would close the connection before reading */
-    r->is_gone = false;
+    r->is_read = r->is_gone = false;
+    r->n_behind = 0;
     atomic_store(&r->has_left, false);
     pthread_mutex_lock(&r->watch_lock);
     r->is_abandoned = false;
@@ -595,6 +620,7 @@ static void serve_connection(struct fastcgi_request *r, int fd)
     if (FCGX_Accept_r(&r->fcgx) != 0) {
         return; /* not FastCGI, or cut off; closed, and there was no socket to accept another from */
     }
+    r->is_read = true;
     server.handler(r, server.arg);
     fastcgi_watch(r, NULL, NULL);
     r->fcgx.keepConnection = 0;

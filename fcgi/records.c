@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-enum { BEGIN = 1, END = 3, PARAMS = 4, STDOUT = 6, GET_VALUES = 9, GET_VALUES_RESULT = 10, UNKNOWN_TYPE = 11, RESPONDER = 1 };
+enum { BEGIN = 1, ABORT = 2, END = 3, PARAMS = 4, STDOUT = 6, GET_VALUES = 9, GET_VALUES_RESULT = 10, UNKNOWN_TYPE = 11, RESPONDER = 1 };
 enum { HEAD_BYTES = 8, PADDING_AT = 6, ROLE_BYTES = 2, RECORD_BYTES = 65528 /* of content: 65535, and a multiple of eight */ };
 
 /* Bytes of the length that begins at p. */
@@ -62,6 +62,9 @@ static void begin_record(struct records *r)
     } else if (id != 0 && type == BEGIN && !r->has_begun) {
         r->has_begun = true;
         r->request = id;
+    }
+    if (type == ABORT && r->has_begun && id == r->request) {
+        r->verdict = RECORDS_ABORTED;
     }
     r->is_kept = id != 0 && (type == BEGIN || (r->has_begun && id == r->request));
 }

@@ -52,9 +52,7 @@ def resets(c):
     c.close()
 
 
-def closes_half(c):
-    """nginx takes that for leaving, and so does the engine; what comes back is read to its end."""
-    c.shutdown(socket.SHUT_WR)
+def read_to_its_end(c):
     try:
         while c.recv(65536):
             pass
@@ -63,12 +61,19 @@ def closes_half(c):
     c.close()
 
 
+def closes_half(c):
+    """nginx takes that for leaving, and so does the engine."""
+    c.shutdown(socket.SHUT_WR)
+    read_to_its_end(c)
+
+
 def aborts(c):
+    """Stays until the engine closes."""
     try:
         c.sendall(record(ABORT) * 2)
     except OSError:
         pass   # it has closed already
-    c.close()
+    read_to_its_end(c)
 
 
 # --- moments -----------------------------------------------------------------------------------------------------------
@@ -152,8 +157,14 @@ def holdings(s):
     return len(os.listdir(f"/proc/{s.engine.pid}/fd"))
 
 
+def counts(s):
+    """Tokens generated, and sequences that were cancelled, ever."""
+    m = s.metrics()
+    return m["infcgi_generated_tokens_total"], sum(v for k, v in m.items() if k.startswith("infcgi_cancelled_total"))
+
+
 def test_at_every_moment_in_every_way(ctx):
-    """D01, D02, D03, D08, D10, F11."""
+    """D01, D02, D03, D08, D10, F11. What is computed behind the end is a moment's worth and not the answer, and each is counted."""
     s = ctx.start(*ctx.ARGS, "--parallel", "1", "--batch-size", "64")   # a step is to be short
     expected = s.post(URL, {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}).json()["choices"]
     assert s.idle()
@@ -165,8 +176,14 @@ def test_at_every_moment_in_every_way(ctx):
         for leave in (closes, closes_half, aborts if way == "direct" else resets):
             # Behind nginx the engine sees one end alone, so of nginx's other ones the moments at which it computes are enough.
             for moment in MOMENTS if leave is closes or way == "direct" else MOMENTS[2:5]:
-                leave(moment(s, way))
+                _, n_cancelled = counts(s)
+                c = moment(s, way)
+                n_tokens, _ = counts(s)
+                leave(c)
                 assert s.idle(30), (way, leave, moment, s.ask("requests"), s.metrics())
+                after = counts(s)
+                assert after[0] < n_tokens + 300, (way, leave, moment, n_tokens, after)   # of 1,500 that were asked for
+                assert moment not in MOMENTS[2:6] or after[1] > n_cancelled, (way, leave, moment, n_cancelled, after)
             again = s.post(URL, {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0})
             assert again.status == 200 and again.json()["choices"] == expected, (way, leave, again.body)
     assert s.ask("requests") == [] and s.engine.poll() is None

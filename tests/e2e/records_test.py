@@ -156,6 +156,48 @@ def test_records_out_of_turn(ctx):
     fine(s)
 
 
+def test_aborts_end_the_request(ctx):
+    """F11: END_REQUEST and the end of the connection, whatever the request was doing, while its peer stays; of others it is nothing."""
+    s = ctx.server
+    long = json.dumps({"prompt": "Once", "max_tokens": 1900, "ignore_eos": True, "stream": True}).encode()
+    head = begin() + params(**post_to("/v1/completions", len(long)))
+    for name, data in {"in the head": head[:60], "behind it": head, "in the body": head + record(STDIN, long[:9])}.items():
+        data = data if name != "in the head" else begin() + record(PARAMS, b"\5\5ab")
+        assert decode(closed(s, data + record(ABORT, request=7) + record(ABORT) * 2))[-1] == (END, ENDED), name
+    whole = head + record(STDIN, long) + record(STDIN)
+    assert decode(closed(s, whole + record(ABORT)))[-1] == (END, ENDED)
+    for n_read, noise in ((0, b""), (3, b""), (3, record(ABORT, request=2) + record(DATA, b"x" * 300) + record(ABORT, request=0))):
+        with socket.socket(socket.AF_UNIX) as c:
+            c.settimeout(20)
+            c.connect(f"{s.dir}/infcgi.sock")
+            c.sendall(whole)
+            got = b""
+            while got.count(b"data: ") < n_read:
+                got += c.recv(65536)
+            abort = noise + record(ABORT)
+            for i in range(len(abort)):   # in as many pieces as it can come in
+                c.sendall(abort[i:i + 1])
+            at = time.monotonic()
+            while part := c.recv(65536):
+                got += part
+            took = time.monotonic() - at
+        got = decode(got)
+        assert got[-1] == (END, ENDED) and b"[DONE]" not in b"".join(content for _, content in got) and (ctx.is_slow or took < 1), (took, got[-3:])
+        assert s.idle()
+    with socket.socket(socket.AF_UNIX) as c:   # what is of no use is read no more at some time, and holds up nobody
+        c.settimeout(1)
+        c.connect(f"{s.dir}/infcgi.sock")
+        c.sendall(whole)
+        try:
+            for _ in range(100):
+                c.sendall(record(DATA, b"x" * 60000))
+            raise AssertionError("all of it was read")
+        except TimeoutError:
+            pass
+        fine(s)
+    assert s.idle()
+
+
 def answered(s, data):
     """The records that come back, whose last are those of an answer with status 200."""
     got = decode(talk(s, data, seconds=3, finish=False))

@@ -104,6 +104,27 @@ START_TEST(a_request_that_stops_in_its_middle_is_given_up)
 }
 END_TEST
 
+START_TEST(work_ends_when_its_request_is_aborted)
+{
+    static const unsigned char other[] = {1, 2, 0, 2, 0, 0, 0, 0, 1, 8, 0, 1, 0, 1, 0, 0, 'x'}, abort_it[] = {1, 2, 0, 1, 0, 0, 0, 0};
+    rig_listen(work, NULL);
+    for (int i = 1; i <= 3; i++) {
+        int fd = rig_send("POST", "/", NULL, "", 0);
+        wait_for(&has_begun, i);
+        ck_assert_int_eq(send(fd, other, sizeof other, 0), sizeof other);
+        for (size_t k = 0; k < sizeof abort_it; k++) {
+            ck_assert_int_eq(atomic_load(&saw_leave), i - 1);
+            ck_assert_int_eq(send(fd, abort_it + k, 1, 0), 1);
+            usleep(1000);
+        }
+        wait_for(&saw_leave, i);
+        wait_for_end(fd);
+    }
+    ck_assert_int_eq(atomic_load(&saw_none), 0);
+    rig_stop();
+}
+END_TEST
+
 static atomic_int n_inside;
 static atomic_bool may_go;
 
@@ -164,6 +185,7 @@ Suite *fastcgi_suite(void)
     tcase_set_tags(c, "fork");
     tcase_add_test(c, work_before_a_generation_is_told_when_the_client_leaves);
     tcase_add_test(c, a_request_that_stops_in_its_middle_is_given_up);
+    tcase_add_test(c, work_ends_when_its_request_is_aborted);
     tcase_add_test(c, threads_that_nobody_wants_end);
     suite_add_tcase(s, c);
     return s;

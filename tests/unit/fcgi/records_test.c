@@ -8,7 +8,7 @@
 
 Suite *records_suite(void);
 
-enum { BEGIN = 1, END = 3, PARAMS = 4, STDIN = 5, STDOUT = 6, GET_VALUES = 9 };
+enum { BEGIN = 1, ABORT = 2, END = 3, PARAMS = 4, STDIN = 5, STDOUT = 6, GET_VALUES = 9 };
 
 static struct buf text;
 
@@ -215,6 +215,25 @@ START_TEST(other_roles_are_told)
 }
 END_TEST
 
+START_TEST(an_abort_is_of_its_request_alone)
+{
+    buf_fini(&text);
+    buf_init(&text, 0, MEM_GENERAL);
+    put(ABORT, 1, "", 0, 0); /* of none yet */
+    put(ABORT, 0, "", 0, 0);
+    put_begin(1, 1, 0);
+    put(PARAMS, 1, "\1\1ab", 4, 0);
+    put(ABORT, 2, "", 0, 3);
+    put(PARAMS, 1, "", 0, 0);
+    put(STDIN, 1, "\1\2\0\1\0\0\0\0", 8, 0); /* one that is a body */
+    expect(RECORDS_FINE);
+    put(ABORT, 1, "", 0, 0);
+    expect(RECORDS_ABORTED);
+    put(PARAMS, 1, "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF", 8, 0);
+    expect(RECORDS_ABORTED);
+}
+END_TEST
+
 START_TEST(padding_is_cut_out)
 {
     struct buf padded, plain;
@@ -263,6 +282,7 @@ Suite *records_suite(void)
     tcase_add_test(c, what_is_not_of_the_request_does_not_pass);
     tcase_add_test(c, questions_about_the_process_are_answered);
     tcase_add_test(c, other_roles_are_told);
+    tcase_add_test(c, an_abort_is_of_its_request_alone);
     tcase_add_test(c, padding_is_cut_out);
     tcase_add_test(c, answers_are_records);
     suite_add_tcase(s, c);
