@@ -263,14 +263,15 @@ static void allow_tokens(const struct grammar_matcher *m, uint64_t *bits)
     }
 }
 
+/* What there was no memory for is asked for again with the next mask. */
+static void *scratch(void *old, size_t n, size_t size) { return old != NULL ? old : mem_zalloc_array(n, size, MEM_REQUEST); }
+
 static enum err make_scratch(struct grammar_matcher *m)
 {
-    if (m->memo == NULL) {
-        m->memo = mem_zalloc_array(MATCHER_MEMO, sizeof *m->memo, MEM_REQUEST);
-        m->depths = mem_zalloc_array(GRAMMAR_MAX_TOKEN_BYTES + 2, sizeof *m->depths, MEM_REQUEST);
-        m->rows = mem_zalloc_array(GRAMMAR_MAX_TOKEN_BYTES + 2, sizeof *m->rows, MEM_REQUEST);
-        m->path = mem_zalloc_array(GRAMMAR_MAX_TOKEN_BYTES + 2, sizeof *m->path, MEM_REQUEST);
-    }
+    m->memo = scratch(m->memo, MATCHER_MEMO, sizeof *m->memo);
+    m->depths = scratch(m->depths, GRAMMAR_MAX_TOKEN_BYTES + 2, sizeof *m->depths);
+    m->rows = scratch(m->rows, GRAMMAR_MAX_TOKEN_BYTES + 2, sizeof *m->rows);
+    m->path = scratch(m->path, GRAMMAR_MAX_TOKEN_BYTES + 2, sizeof *m->path);
     return m->memo != NULL && m->depths != NULL && m->rows != NULL && m->path != NULL ? ERR_OK : ERR_NOMEM;
 }
 
