@@ -104,13 +104,37 @@ static void write_head(struct reply *r, struct buf *head, int status, const char
     }
 }
 
+/* That there is no memory, told without any. */
+static const char *out_of_memory(const struct reply *r)
+{
+    static const char openai[] =
+        "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\",\"param\":null,\"code\":\"out_of_memory\"}}";
+    static const char anthropic[] = "{\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"out of memory\"}}";
+    return r->is_anthropic ? anthropic : r->is_ollama ? "{\"error\":\"out of memory\"}" : openai;
+}
+
+static bool write_text(struct reply *r, const char *text) { return fastcgi_write(r->request, text, strlen(text)); }
+
+/* The whole answer, where there was no memory for another's head. nginx adds the request's id. */
+static void send_out_of_memory(struct reply *r)
+{
+    char head[128];
+    snprintf(head, sizeof head, "Status: 500 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n", reply_reason(500),
+             strlen(out_of_memory(r)));
+    r->err = ERR_NOMEM;
+    r->status = 500;
+    r->is_over = write_text(r, head) && write_text(r, out_of_memory(r));
+}
+
 void reply_send(struct reply *r, int status, const char *content_type, const struct buf *body)
 {
     struct buf head;
     buf_init(&head, 0, MEM_GENERAL);
     write_head(r, &head, status, content_type);
     buf_printf(&head, "Content-Length: %zu\r\n\r\n", body->len);
-    if (buf_ok(&head) == ERR_OK && fastcgi_write(r->request, head.data, head.len) && body->len > 0) {
+    if (buf_ok(&head) != ERR_OK || buf_ok(body) != ERR_OK) {
+        send_out_of_memory(r);
+    } else if (fastcgi_write(r->request, head.data, head.len) && body->len > 0) {
         fastcgi_write(r->request, body->data, body->len);
     }
     buf_fini(&head);
@@ -265,14 +289,19 @@ enum err reply_start_stream(struct reply *r, const char *type)
     buf_init(&head, 0, MEM_GENERAL);
     write_head(r, &head, 200, type != NULL ? type : "text/event-stream; charset=utf-8");
     buf_puts(&head, "X-Accel-Buffering: no\r\n\r\n");
-    enum err err = flush(r, buf_ok(&head) == ERR_OK && fastcgi_write(r->request, head.data, head.len));
+    enum err err = buf_ok(&head);
+    if (err != ERR_OK) {
+        send_out_of_memory(r);
+    } else {
+        err = flush(r, fastcgi_write(r->request, head.data, head.len));
+    }
     buf_fini(&head);
     return err;
 }
 
 enum err reply_push(struct reply *r, const struct buf *text)
 {
-    TRY(buf_ok(text));
+    TRY(r->is_over ? ERR_CANCELLED : buf_ok(text));
     return flush(r, fastcgi_write(r->request, text->data, text->len));
 }
 
@@ -291,6 +320,15 @@ void reply_break_off(struct reply *r, enum err code, const struct err_info *info
 
 void reply_break_off_with(struct reply *r, enum err code, const struct buf *event)
 {
-    r->err = reply_push(r, event) == ERR_CANCELLED ? ERR_CANCELLED : code;
+    if (r->is_over) {
+        return;
+    }
+    enum err err = reply_push(r, event);
+    if (err == ERR_NOMEM) {
+        const char *before = r->is_anthropic ? "event: error\ndata: " : r->is_ollama ? "" : "data: ";
+        err = flush(r, write_text(r, before) && write_text(r, out_of_memory(r)) && write_text(r, "\n\n"));
+        code = ERR_NOMEM;
+    }
+    r->err = err == ERR_CANCELLED ? ERR_CANCELLED : code;
     r->status = err_http_status(r->err);
 }

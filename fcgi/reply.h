@@ -36,12 +36,13 @@ struct reply {
     struct reply_stages stages; /* where they are known when the head is written, a header tells them */
     int retry_after_s; /* for 503; set before reply_error it makes a 503 of any error but ERR_RATE_LIMIT */
     const struct tenant *tenant; /* OPTIONAL, borrowed: whose limits the headers tell */
+    bool is_over; /* a whole answer went out in place of a stream's head: nothing may follow */
 };
 
 /* Fills id from REQUEST_ID, else from the client's header (sane ones only), or draws one; and arrived_ns. */
 void reply_init(struct reply *r, struct fastcgi_request *request);
 
-/* Sends a whole body. */
+/* Sends a whole body; where it is none, or there is no memory for its head, the error of that. */
 void reply_send(struct reply *r, int status, const char *content_type, const struct buf *body);
 
 /* Sends {"error": ...} with the code's status. info OPTIONAL. Out of memory because of a limit (mem_account.h) is said
@@ -51,7 +52,8 @@ void reply_error(struct reply *r, enum err code, const struct err_info *info);
 /* Appends a whole answer, head and error object, for a request that has no struct reply: its head was refused. */
 void reply_write_refusal(struct buf *out, enum err code, const struct err_info *info);
 
-/* Sends the head of a stream; type NULL: text/event-stream. ERR_CANCELLED when the client has gone (as below). */
+/* Sends the head of a stream; type NULL: text/event-stream. ERR_CANCELLED when the client has gone (as below); ERR_NOMEM,
+ * which has then been answered. */
 MUST_CHECK enum err reply_start_stream(struct reply *r, const char *type);
 /* Sends text as it is, and flushes. ERR_NOMEM, ERR_TOO_LARGE when the text is not whole: then nothing is sent. */
 MUST_CHECK enum err reply_push(struct reply *r, const struct buf *text);

@@ -26,12 +26,27 @@ _Static_assert(sizeof(struct header) <= HEADER_BYTES, "the header must keep bloc
 
 static atomic_size_t live_bytes[MEM_PURPOSE_COUNT]; /* relaxed: counters only, they order nothing */
 static atomic_long fail_countdown = -1;
-static atomic_bool fault_fired;
+static atomic_bool fault_fired, fault_lasts;
+static _Thread_local bool is_spared;
+
+static void plan_fault(long n, bool is_lasting)
+{
+    atomic_store(&fail_countdown, -1);
+    atomic_store(&fault_fired, false);
+    atomic_store(&fault_lasts, is_lasting);
+    atomic_store(&fail_countdown, n);
+}
 
 void mem_fail_at(long n)
 {
-    atomic_store(&fault_fired, false);
-    atomic_store(&fail_countdown, n);
+    is_spared = false;
+    plan_fault(n, false);
+}
+
+void mem_fail_elsewhere(long n, bool is_lasting)
+{
+    is_spared = true;
+    plan_fault(n, is_lasting);
 }
 
 bool mem_fault_fired(void) { return atomic_load(&fault_fired); }
@@ -39,14 +54,19 @@ bool mem_fault_fired(void) { return atomic_load(&fault_fired); }
 /* Counts this allocation against the planned fault. */
 static bool must_fail(void)
 {
-    if (atomic_load_explicit(&fail_countdown, memory_order_relaxed) < 0) {
+    long left = atomic_load_explicit(&fail_countdown, memory_order_relaxed);
+    if (left < 0 || is_spared) {
         return false;
     }
-    if (atomic_fetch_sub(&fail_countdown, 1) != 0) {
-        return false;
+    while (!atomic_compare_exchange_weak(&fail_countdown, &left, left > 0 ? left - 1 : atomic_load(&fault_lasts) ? 0 : -1)) {
+        if (left < 0) {
+            return false;
+        }
     }
-    atomic_store(&fault_fired, true);
-    return true;
+    if (left == 0) {
+        atomic_store(&fault_fired, true);
+    }
+    return left == 0;
 }
 
 static void count(enum mem_purpose purpose, size_t add, size_t sub)

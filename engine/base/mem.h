@@ -59,6 +59,8 @@ const char *mem_purpose_name(enum mem_purpose purpose);
 /* Tests: makes the n-th allocation from now on (0 = the next) return NULL, once; n < 0 switches it off.
  * mem_fault_fired tells whether it did. */
 void mem_fail_at(long n);
+/* The same for allocations of other threads than the caller's; is_lasting: for that one and all behind it. */
+void mem_fail_elsewhere(long n, bool is_lasting);
 bool mem_fault_fired(void);
 
 /* --- arena: bump allocation, one free for all ------------------------------------------------------------------- */
