@@ -12,6 +12,7 @@ import threading
 import time
 
 import harness
+import leaving_test
 import master_test
 
 URL = "/v1/completions"
@@ -130,3 +131,49 @@ def test_a_master_is_stopped_with_its_worker(ctx):
         time.sleep(0.1)
     assert harness.until(lambda: c.ask().status == 200, 20) and master_test.worker_of(s) != worker
     assert 'reason="it says nothing any more"' in s.log(), s.log()[-2000:]
+
+
+def test_a_reader_that_takes_next_to_nothing_is_dropped(ctx):
+    """D04: a hundred bytes a second, and nothing at all, for half a minute. What they held is free, they are told, and others saw nothing of it."""
+    c = Clock(ctx)
+    s = c.server
+    data = json.dumps({"prompt": "Once", "max_tokens": 1900, "ignore_eos": True, "stream": True, "logprobs": 5}).encode()
+    request = leaving_test.head_of("direct", len(data), HTTP_AUTHORIZATION="Bearer free") + leaving_test.body_of("direct", data)
+    slow = [leaving_test.connect(s, "direct") for _ in range(2)]
+    for reader in slow:
+        reader.sendall(request)
+    assert harness.until(lambda: s.metrics()['infcgi_sequences_waiting{reason="reader"}'] == 2, 60), s.metrics()
+    expected = c.ask(max_tokens=24, temperature=0).json()["choices"]
+    for seconds in range(1, 30, 4):
+        c.set(seconds, c.steady)
+        slow[0].recv(400)
+        assert s.metrics()["infcgi_requests_running"] == 2
+    c.set(31, c.steady)
+    assert s.idle(), s.metrics()
+    assert c.ask(max_tokens=24, temperature=0).json()["choices"] == expected
+    for reader in slow:
+        got = b""
+        while part := reader.recv(65536):
+            got += part
+        assert b"slow_reader" in got and b"[DONE]" not in got, got[-400:]
+        reader.close()
+
+
+def test_the_machine_is_busy(ctx):
+    """R12: eight others want its CPUs all the time. Who is slow is not taken for stuck, and times are kept as well as they can be."""
+    s = ctx.start(*ctx.ARGS, "--master", "--step-limit", "5")
+    worker = master_test.worker_of(s)
+    hogs = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(8)]
+    try:
+        begin = time.monotonic()
+        while time.monotonic() - begin < 6:
+            r = s.post(URL, {"prompt": "Hi", "max_tokens": 8, "ignore_eos": True})
+            assert r.status == 200, r.body
+            r = s.post(URL, {"prompt": "Hi", "max_tokens": 1900, "ignore_eos": True}, headers={"X-Request-Timeout-Ms": "500"})
+            assert r.status == 504 and r.error()["code"] == "deadline_exceeded", r.body
+    finally:
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
+    assert master_test.worker_of(s) == worker and not any(w in s.log() for w in ("worker_killed", "step_stuck")), s.log()[-2000:]
+    assert s.request("GET", "/health").status == 200 and s.idle()

@@ -221,15 +221,53 @@ def test_without_descriptors_it_waits_and_goes_on(ctx):
     assert s.log().count("accept_failed") < 400, "it spins"
 
 
+def test_more_requests_than_descriptors(ctx):
+    """R08: each waits for one, and is answered."""
+    s = ctx.start(*ARGS, model=TINY, prefix=[shutil.which("prlimit"), "--nofile=40"])
+    answers = harness.at_once([lambda i=i: s.post(URL, {"prompt": prompt_of(i), "max_tokens": 40, "ignore_eos": True}) for i in range(100)])
+    assert {r.status for r in answers} == {200}, [r.body for r in answers if r.status != 200][:3]
+
+
 def test_silent_connections_make_room(ctx):
-    """F15: as many as are taken at all, all of them silent, hold up who speaks for a moment and not for their ten seconds."""
+    """F15: as many as are taken at all, all of them silent, hold up who speaks for a moment and not for their ten seconds, and are closed."""
     s = ctx.start(*ARGS, "--max-connections", "8", model=TINY)
     opened = silent(s, 24)
+    begin = time.monotonic()
     r = s.request("GET", "/health", timeout=20)
     assert r.status == 200, (r.status, r.body)
+    assert time.monotonic() - begin < (10 if ctx.is_slow else 4)   # three times eight, half a second each
     assert ask(s, prompt_of(1))[0]
+    for c in opened[:16]:   # who is in the place of others is; the last may stay their ten seconds
+        c.settimeout(5)
+        assert c.recv(1) == b""
     for c in opened:
         c.close()
+
+
+def test_thousands_of_silent_connections(ctx):
+    """F15: more than the backlog holds. What is taken is bounded, all are closed, and service goes on."""
+    s = ctx.start(*ARGS, model=TINY)
+    files, opened, n_refused = pathlib.Path(f"/proc/{s.engine.pid}/fd"), [], 0
+    for _ in range(6000):
+        c = socket.socket(socket.AF_UNIX)
+        c.setblocking(False)
+        try:
+            c.connect(f"{s.dir}/infcgi.sock")
+            opened.append(c)
+        except BlockingIOError:
+            n_refused += 1
+            c.close()
+        if len(opened) % 500 == 0:
+            assert len(list(files.iterdir())) < 1024 + 100
+    assert len(opened) > 1500 and n_refused > 0, (len(opened), n_refused)
+    assert harness.until(lambda: s.request("GET", "/health").status == 200, 30, 0.1)
+    for c in opened[:-1024]:   # nobody waits for the places of the last
+        c.settimeout(30)
+        assert c.recv(1) == b""
+    for c in opened:
+        c.close()
+    assert ask(s, prompt_of(1))[0]
+    assert harness.until(lambda: len(list(files.iterdir())) < 100)
 
 
 def serve_with_stderr(ctx, s, to, *args):

@@ -1,5 +1,7 @@
 """HTTP as clients should not speak it, and engines as they should not be, with nginx between them: each is answered in the shape that
 clients know, and the other side sees nothing of it."""
+import http.client
+import json
 import os
 import pathlib
 import re
@@ -51,6 +53,42 @@ def test_requests_that_are_none(ctx):
         check_json_error(reply, int(reply[9:12]))
         assert reply.count(b"HTTP/1.1 ") == 1, (name, reply)
     assert accepted(s) == before, "one of them came through"
+
+
+def test_requests_that_are_odd(ctx):
+    """N06: what nginx takes though it is odd comes to the engine once and whole, whatever else it may be read as."""
+    s = ctx.server
+    body = b'{"content":"x"}'
+    post, length = b"POST /tokenize HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n", b"Content-Length: 15\r\n"
+    chunked = post + b"Transfer-Encoding: chunked\r\n\r\n"
+    taken = {
+        "ends of lines without CR": (post + length).replace(b"\r\n", b"\n") + b"\n" + body, "one such": post + b"X: y\n" + length + b"\r\n" + body,
+        "chunks with more to say": chunked + b"f;a=b\r\n" + body + b"\r\n0\r\n\r\n", "zeros": chunked + b"000f\r\n" + body + b"\r\n0\r\n\r\n",
+        "chunks without CR": chunked + b"f\n" + body + b"\n0\n\n", "a length behind the chunks": chunked + b"f\r\n" + body + b"\r\n0\r\nContent-Length: 3\r\n\r\n",
+        "capitals": chunked.replace(b"chunked", b"CHUNKED") + b"f\r\n" + body + b"\r\n0\r\n\r\n", "names with _": post + b"Transfer_Encoding: chunked\r\nContent_Length: 3\r\n" + length + b"\r\n" + body,
+        "blanks around a length": post + b"Content-Length:   15  \r\n\r\n" + body, "empty lines before": b"\r\n\r\n" + post + length + b"\r\n" + body,
+        "a whole URL": post.replace(b"/tokenize", b"http://x/tokenize") + length + b"\r\n" + body,
+    }
+    for name, data in taken.items():
+        before = accepted(s)
+        status, _, answer = split(s.raw(data))
+        assert status == 200 and answer.count(b'"count":1,') == 1 and answer.endswith(b"}") and accepted(s) == before + 1, (name, status, answer)
+    refused = {
+        "CR in a value": (post + b"X: a\rb\r\n" + length + b"\r\n" + body, 400), "a folded line": (post + b"X: a\r\n b\r\n" + length + b"\r\n" + body, 400),
+        "a folded length": (post + b"Content-Length:\r\n 15\r\n\r\n" + body, 400), "the same length twice": (post + length * 2 + b"\r\n" + body, 400),
+        "0x": (chunked + b"0xf\r\n" + body + b"\r\n0\r\n\r\n", 400), "chunks without LF": (chunked + b"f\r" + body + b"\r0\r\r", 400),
+        "more than the chunk": (chunked + b"3\r\n" + body + b"\r\n0\r\n\r\n", 400), "a tab": (chunked.replace(b": chunked", b":\tchunked") + body, 501),
+        "a vertical tab": (chunked.replace(b"chunked", b"\x0bchunked") + body, 501), "another coding": (chunked.replace(b"chunked", b"xchunked") + body, 501),
+        "no coding": (post + b"Transfer-Encoding: identity\r\n" + length + b"\r\n" + body, 501), "HTTP/2.0": (post.replace(b"1.1", b"2.0") + length + b"\r\n" + body, 505),
+        "no name": (post + b": x\r\n" + length + b"\r\n" + body, 400), "a blank in the path": (post.replace(b"/tok", b"/to k") + length + b"\r\n" + body, 400),
+        "many chunks": (chunked + (b"1000\r\n" + b"x" * 4096 + b"\r\n") * 1100 + b"0\r\n\r\n", 413),   # N03
+    }
+    before = accepted(s)
+    for name, (data, status) in refused.items():
+        reply = s.raw(data, is_one=True)
+        assert reply.count(b"HTTP/1.1 ") == 1, (name, reply)
+        check_json_error(reply, status)
+    assert accepted(s) == before
 
 
 def test_statuses_pages_say_nothing_of_who_asks(ctx):
@@ -121,9 +159,97 @@ def test_slow_clients_end_at_nginx(ctx):
     assert accepted(s) == before + 1
 
 
+def drip(c, data, seconds):
+    """A byte every tenth of a second; what has come back when the other side has had enough, or the time is over."""
+    end, got = time.monotonic() + seconds, b""
+    c.settimeout(0.1)
+    for i in range(len(data)):
+        try:
+            c.sendall(data[i:i + 1])
+            part = c.recv(65536)
+            got += part
+            if not part:
+                break
+        except TimeoutError:
+            pass
+        except ConnectionError:
+            break
+        if time.monotonic() > end:
+            return None
+    return got
+
+
+def test_clients_that_drip_end_at_nginx(ctx):
+    """N01, N02: a byte now and then. A head has its time in all; a body the same between two bytes, so it may go on, at nginx, and the engine
+    sees nothing of either. Who stops gets 408, which is logged."""
+    s = Impatient(ctx).s
+    before, post = accepted(s), b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+    opened = [socket.create_connection(("127.0.0.1", s.port), timeout=20) for _ in range(40)]
+    for c in opened[20:]:
+        c.sendall(post)
+    asked, ended = [], threading.Event()
+
+    def ask():
+        while not ended.is_set():
+            begin = time.monotonic()
+            asked.append((s.post(URL, {"prompt": [1, 2, 3], "max_tokens": 4}).status, time.monotonic() - begin))
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        got = harness.at_once([lambda c=c, data=data: drip(c, data, 2.5) for c, data in zip(opened, [post] * 20 + [b" " * 900] * 20)])
+    finally:
+        ended.set()
+        asking.join()
+    assert all(g is not None and (g == b"" or g.startswith(b"HTTP/1.1 408 ")) for g in got[:20]), got[:20]
+    assert got[20:] == [None] * 20, got[20:]
+    assert {status for status, _ in asked} == {200} and (ctx.is_slow or max(took for _, took in asked) < 1), asked
+    for c in opened[20:]:
+        c.settimeout(20)
+        reply = c.recv(65536)   # nginx says no more once a body is late, or says so
+        assert reply == b"" or reply.startswith(b"HTTP/1.1 408 "), reply
+    for c in opened:
+        c.close()
+    assert accepted(s) == before + len(asked)
+    log = pathlib.Path(s.dir) / "access.log"
+    assert harness.until(lambda: sum(e["status"] == 408 for e in map(json.loads, log.read_text().splitlines())) >= 40), log.read_text()[-1000:]
+
+
+def test_limits_are_told_as_the_api_tells_them(ctx):
+    """N10: too many open requests of one address, and too many at once, on routes of the API; others are none the worse."""
+    s = ctx.start(*ctx.ARGS)
+    configure(s, limit_conn="infcgi_conn 2", limit_req="zone=infcgi_req burst=4 nodelay")
+    for name, new in (("nginx.conf", ("server_name localhost;", "set_real_ip_from 127.0.0.1; real_ip_header X-Real-Ip;")), ("infcgi-http.conf", ("rate=1000r/s", "rate=1r/s"))):
+        conf = pathlib.Path(s.dir) / name
+        assert new[0] in conf.read_text(), name
+        conf.write_text(conf.read_text().replace(*new))
+    restart_nginx(s)
+
+    def ask(address, path=URL, **more):
+        return s.post(path, {"prompt": "Hi", "max_tokens": 1, **more}, headers={"X-Real-Ip": address})
+
+    def is_told(r):
+        return r.status == 429 and r.error()["code"] == "rate_limit_exceeded" and int(r.headers["Retry-After"]) >= 1 and b"<html" not in r.body
+    opened = []
+    for _ in range(2):
+        c = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
+        c.request("POST", URL, json.dumps({"prompt": "Hi", "max_tokens": 1900, "ignore_eos": True, "stream": True}),
+                  {"Content-Type": "application/json", "X-Real-Ip": "192.0.2.1"})
+        assert c.getresponse().readline() != b""
+        opened.append(c)
+    assert is_told(ask("192.0.2.1")) and ask("192.0.2.2").status == 200 and ask("127.0.0.1").status == 200
+    for c in opened:
+        c.close()
+    assert harness.until(lambda: s.metrics()["infcgi_requests_running"] == 0)
+    answers = [ask("192.0.2.3") for _ in range(8)]
+    assert [r.status for r in answers[:5]] == [200] * 5 and all(is_told(r) for r in answers[5:]), [r.status for r in answers]
+    r = ask("192.0.2.3", "/v1/messages")
+    assert r.status == 429 and r.json()["type"] == "error" and r.json()["error"]["type"] == "rate_limit_error", r.body
+    assert ask("192.0.2.4").status == 200
+
+
 # --- HTTP/2 ------------------------------------------------------------------------------------------------------------
 
-H2_DATA, H2_HEADERS, H2_RESET, H2_SETTINGS = 0, 1, 3, 4   # RFC 9113, section 6
+H2_DATA, H2_HEADERS, H2_RESET, H2_SETTINGS, H2_WINDOW = 0, 1, 3, 4, 8   # RFC 9113, section 6
 H2_END_STREAM, H2_END_HEADERS = 1, 4
 
 
@@ -172,15 +298,58 @@ def read_until_closed(c):
         pass
 
 
-def test_rapid_resets(ctx):
-    """N09: thousands of HTTP/2 streams that are reset as soon as they are opened, or a moment later: each costs a step at most, others go
-    on, and nothing is left."""
+def h2_answer(c, stream):
+    """What comes for that stream until it ends: the body, and whether its head says 200."""
+    data, body, is_fine = b"", b"", False
+    while True:
+        while len(data) < 9 or len(data) < 9 + int.from_bytes(data[:3], "big"):
+            part = c.recv(65536)
+            assert part, "closed"
+            data += part
+        n, kind, flags, of = int.from_bytes(data[:3], "big"), data[3], data[4], int.from_bytes(data[5:9], "big")
+        content, data = data[9:9 + n], data[9 + n:]
+        if of == stream:
+            is_fine = is_fine or (kind == H2_HEADERS and content[0] == 0x88)   # :status 200 of the static table [RFC 7541, appendix A]
+            body += content if kind == H2_DATA else b""
+            if flags & H2_END_STREAM:
+                return is_fine, body
+
+
+def test_a_connection_goes_on_behind_resets(ctx):
+    """D08: HTTP/2 streams that are reset, at once and in their answer, say nothing in that of the next on their connection."""
     s = ctx.start(*ctx.ARGS)
+    port = with_h2(s)
+    ask = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}
+    expected = s.post(URL, ask).json()["choices"]
+    long = b'{"prompt":"Hi","max_tokens":1900,"ignore_eos":true,"stream":true}'
+    reset = (8).to_bytes(4, "big")
+    with socket.create_connection(("127.0.0.1", port), timeout=60) as c:
+        c.sendall(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + h2(H2_SETTINGS, 0, 0) + h2(H2_WINDOW, 0, 0, (1 << 30).to_bytes(4, "big")))
+        for first in range(1, 100, 10):
+            c.sendall(h2_request(first, long) + h2(H2_RESET, 0, first, reset) + h2_request(first + 2, long))
+            if first % 20 == 1:
+                time.sleep(0.05)
+            c.sendall(h2(H2_RESET, 0, first + 2, reset) + h2_request(first + 4, json.dumps(ask).encode()))
+            is_fine, body = h2_answer(c, first + 4)
+            assert is_fine and json.loads(body)["choices"] == expected, (first, body)
+    assert s.idle()
+
+
+def with_h2(s):
+    """The port where it speaks HTTP/2, too."""
     port, conf = harness.free_port(), pathlib.Path(s.dir) / "nginx.conf"
     text, n = re.subn(r"(listen 127\.0\.0\.1:\d+;)", rf"\1\n listen 127.0.0.1:{port} http2;", conf.read_text())
     assert n == 1, text
     conf.write_text(text)
     restart_nginx(s)
+    return port
+
+
+def test_rapid_resets(ctx):
+    """N09: thousands of HTTP/2 streams that are reset as soon as they are opened, or a moment later: each costs a step at most, others go
+    on, and nothing is left."""
+    s = ctx.start(*ctx.ARGS)
+    port = with_h2(s)
     body = b'{"prompt":"Hi","max_tokens":1900,"ignore_eos":true,"stream":true}'
     assert s.post(URL, {"prompt": "Hi", "max_tokens": 1}).status == 200
     before, came, files = s.metrics(), accepted(s), len(os.listdir(f"/proc/{s.engine.pid}/fd"))

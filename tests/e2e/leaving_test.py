@@ -21,9 +21,10 @@ TEXT = "The quick brown fox jumps over the lazy dog. "
 
 # --- two ways in -------------------------------------------------------------------------------------------------------
 
-def head_of(way, length):
+def head_of(way, length, **more):
+    """more: parameters, when it is direct."""
     if way == "direct":
-        return records_test.begin() + records_test.params(**records_test.post_to(URL, length))
+        return records_test.begin() + records_test.params(**records_test.post_to(URL, length), **more)
     return f"POST {URL} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n".encode()
 
 

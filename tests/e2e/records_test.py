@@ -6,6 +6,7 @@ import random
 import re
 import socket
 import struct
+import tempfile
 import time
 
 import harness
@@ -405,6 +406,21 @@ def test_parameters_that_stand_twice(ctx):
             text = said(talk(s, begin() + record(PARAMS, content) + record(PARAMS) + record(STDIN, body) + record(STDIN), finish=False))
             assert text[8:11].isdigit() and int(text[8:11]) in statuses and b"\nX-Bad" not in text, (extra[:60], text[:300])
     fine(s)
+
+
+def test_two_keys_are_one(ctx):
+    """F08: of two the first counts, so a good one opens nothing behind a bad one."""
+    with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
+        keys.write("sk-good\n")
+        keys.flush()
+        s = ctx.start("--threads", "1", "--api-key-file", keys.name, model=harness.ROOT / "tests/golden/models/llama-biases.gguf")
+        body = b'{"content":"x"}'
+        good, bad = (pair(b"HTTP_AUTHORIZATION", b"Bearer sk-" + k) for k in (b"good", b"bad"))
+        for extra, status in ((good, 200), (bad, 401), (b"", 401), (good + good, 200), (good + bad, 200), (bad + good, 401)):
+            content = params(**post_to("/tokenize", len(body)))[8:-8]
+            for place in (content + extra, extra + content):
+                text = said(closed(s, begin() + record(PARAMS, place) + record(PARAMS) + record(STDIN, body) + record(STDIN)))
+                assert int(text[8:11]) == status, (extra, text[:200])
 
 
 def test_questions_about_the_process(ctx):
