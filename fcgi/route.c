@@ -189,6 +189,9 @@ static enum err admit(struct call *c, const struct route *route, struct err_info
     if (c->is_late && route->needs_model) {
         return err_set(info, ERR_DRAINING, NULL, "the server is shutting down");
     }
+    if (c->engine == NULL && route->needs_model && atomic_load(&c->server->has_failed)) {
+        return err_set(info, ERR_NO_MODEL, NULL, "the model cannot be loaded, of which the server's log says why; it is tried again");
+    }
     if (c->engine == NULL && route->needs_model) {
         return err_set(info, ERR_LOADING, NULL, "the model is loading (%d %%)", atomic_load(&c->server->progress) / 10);
     }

@@ -15,6 +15,7 @@ struct server {
     _Atomic(struct engine *) engine; /* NULL while the model loads; release/acquire: model_id before it */
     const char *model_id;            /* set once */
     atomic_int progress;             /* per mille of the model prepared */
+    atomic_bool has_failed; /* the model cannot be loaded: the process ends soon */
     atomic_bool is_draining;
     atomic_bool is_stuck;    /* a step takes far too long (pulse.h) */
     atomic_bool is_refusing; /* requests that come now are answered ERR_DRAINING */

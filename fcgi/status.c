@@ -9,7 +9,7 @@
 static const char *state_of(struct server *s, const struct engine *e, struct status *out)
 {
     if (e == NULL) {
-        return "loading";
+        return atomic_load(&s->has_failed) ? "failed" : "loading";
     }
     if (engine_is_lost(e, &out->lost)) {
         return "lost";

@@ -9,7 +9,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-static const char *const names[WORKER_ROLE_COUNT] = {NULL, "first", "again", "next"};
+static const char *const names[WORKER_ROLE_COUNT] = {NULL, "first", "again", "anew", "next"};
 static enum worker_role found;
 
 const char *worker_role_name(enum worker_role role) { return names[role]; }

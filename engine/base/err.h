@@ -29,6 +29,7 @@
     X(ERR_REQUEST_MEMORY, "request_memory_full", 503, "server_error", "the memory for requests is used up")            \
     X(ERR_DRAINING, "draining", 503, "server_error", "the server is shutting down")                                    \
     X(ERR_LOADING, "model_loading", 503, "unavailable_error", "the model is loading")                                  \
+    X(ERR_NO_MODEL, "model_unavailable", 503, "unavailable_error", "the model cannot be loaded")                        \
     X(ERR_UNSUPPORTED_CPU, "unsupported_cpu", 500, "server_error", "this CPU lacks the instructions asked for")        \
     X(ERR_UNSUPPORTED_DEVICE, "unsupported_device", 500, "server_error", "the device cannot compute what is needed")   \
     /* requests */                                                                                                     \

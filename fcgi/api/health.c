@@ -41,7 +41,12 @@ void api_health(struct call *c)
     struct buf out;
     buf_init(&out, 0, MEM_REQUEST);
     int status = 200;
-    if (c->engine == NULL) {
+    if (c->engine == NULL && atomic_load(&c->server->has_failed)) {
+        status = 503;
+        c->reply.retry_after_s = 1;
+        buf_puts(&out, "{\"status\":\"failed\",\"error\":{\"message\":\"The model cannot be loaded\",\"type\":\"unavailable_error\","
+                       "\"param\":null,\"code\":\"model_unavailable\"}}");
+    } else if (c->engine == NULL) {
         status = 503;
         c->reply.retry_after_s = 1;
         int progress = atomic_load(&c->server->progress);

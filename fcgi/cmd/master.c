@@ -29,6 +29,7 @@ enum {
     BACKOFF_MS = 50,        /* doubled with each of them, but the first, */
     BACKOFF_MAX_MS = 30000, /* up to this, */
     BACKOFF_READY_MS = 400, /* or, where they had served, to this: whoever asks next is answered within two seconds */
+    FAILED_MOST = 3,        /* workers in a row that cannot load the model; those behind them answer that there is none */
     SILENT_MS = 20000,      /* a worker that is ready says something every second, */
     LOADING_MS = 600000,    /* one that loads at each percent: a driver may compile for minutes in between */
     FEED_MS = 10000,        /* .. and after so long the service manager is told nothing either */
@@ -55,6 +56,7 @@ static struct {
     bool wants_reload; /* when the place is free */
     bool is_stopping;
     int n_short;       /* workers in a row that lived short */
+    int n_failed;      /* .. that ended by themselves and had not been ready */
     uint64_t start_at_ms, asked_ms, fed_ms, feed_every_ms;
     int rc;
 } m;
@@ -301,6 +303,7 @@ static void serving_ended(const struct worker *w, int status, uint64_t now)
                  (int)m.serving.pid);
         return;
     }
+    m.n_failed = w->is_ready ? 0 : MIN_OF(m.n_failed + WIFEXITED(status), FAILED_MOST);
     plan_start(now, now - w->started_ms < SHORT_LIFE_MS, w->is_ready);
     log_line("error", "worker_died pid=%d %s after_ms=%" PRIu64 " restart_in_ms=%" PRIu64, (int)w->pid, how(status, text),
              now - w->started_ms, m.start_at_ms - now);
@@ -427,7 +430,8 @@ static void check_times(uint64_t now)
     if (m.is_stopping) {
         return;
     }
-    if (m.serving.pid == 0 && now >= m.start_at_ms && !start_worker(&m.serving, m.was_ready ? WORKER_AGAIN : WORKER_FIRST)) {
+    enum worker_role role = !m.was_ready ? WORKER_FIRST : m.n_failed < FAILED_MOST ? WORKER_AGAIN : WORKER_ANEW;
+    if (m.serving.pid == 0 && now >= m.start_at_ms && !start_worker(&m.serving, role)) {
         plan_start(now, true, m.was_ready);
     }
     if (m.wants_reload && m.coming.pid == 0 && m.leaving.pid == 0 && m.serving.pid != 0) {

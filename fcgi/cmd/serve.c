@@ -76,6 +76,7 @@ struct engine_config cmd_engine_config(const struct conf *c)
 
 #define LOADING_LOG_NS 5000000000u /* between two lines of the log about it */
 #define HOLD_NS        10000000000u /* that who connects to a worker which replaces a dead one waits, before 503 */
+#define FAILED_NS      30000000000u /* for which one that cannot load the model answers so */
 
 /* The files of keys and of tenants. */
 static enum err load_keys(const struct conf *conf, struct err_info *info)
@@ -362,6 +363,20 @@ static int end(const struct conf *conf)
     return CMD_OK;
 }
 
+/* Who asks would wait in the backlog for a worker that has a model. */
+static void answer_failed(void)
+{
+    uint64_t until = clock_now_ns() + FAILED_NS;
+    if (worker_role() != WORKER_ANEW) {
+        return;
+    }
+    atomic_store(&server_state.has_failed, true);
+    while (clock_now_ns() < until && serve_wait(1000) == 0) {
+    }
+    fastcgi_stop();
+    (void)wait_for_none(fastcgi_n_active, clock_now_ns() + 1000000000u);
+}
+
 static int serve(const struct conf *conf)
 {
     struct err_info info = {0};
@@ -378,8 +393,10 @@ static int serve(const struct conf *conf)
     }
     if (err != ERR_OK) {
         notify_say("", "cannot serve %s: %s", conf->model, info.text);
+        rc = cmd_fail(conf, err, &info);
+        answer_failed();
         (void)end(conf);
-        return cmd_fail(conf, err, &info);
+        return rc;
     }
     struct engine *e = atomic_load(&server_state.engine);
     serve_wait_watch(e);

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -464,3 +465,33 @@ def test_a_master_drains_and_a_second_signal_cuts_it_short(ctx):
             assert s.engine.wait(20) == 0
         connection.close()
         assert not is_alive(worker)
+
+
+def test_a_model_that_is_gone_is_told(ctx):
+    """R10: its file is cut, and what served dies of it. Who asks is answered that there is no model, and when there is one again, by it."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="infcgi-gone."))
+    ctx.cleanups.append(lambda: shutil.rmtree(folder))
+    path, body = folder / "model.gguf", {"prompt": "a text", "max_tokens": 4, "ignore_eos": True, "temperature": 0}
+    path.write_bytes(TINY.read_bytes())
+    s = ctx.start("--threads", "1", "--master", model=path)
+    expected = s.post(COMPLETIONS, body).json()["choices"]
+    worker = worker_of(s)
+    os.truncate(path, 0)
+    r = s.post(COMPLETIONS, body, timeout=20)
+    assert (r.status, r.error()["code"]) in ((500, "io_error"), (502, "engine_unavailable")), r.body
+    if r.status == 500:   # it needed nothing that is gone
+        os.kill(worker, signal.SIGKILL)
+    begin = time.monotonic()
+    r = harness.until(lambda: (a := s.post(COMPLETIONS, body, timeout=20)).status == 503 and a, 20)
+    assert r and r.error()["code"] == "model_unavailable" and int(r.headers["Retry-After"]) >= 1, (r and r.body, s.log()[-2000:])
+    assert time.monotonic() - begin < (20 if ctx.is_slow else 3)
+    health = s.request("GET", "/health")
+    assert health.status == 503 and health.json()["status"] == "failed" and s.ask("status")["state"] == "failed", health.body
+    assert s.request("GET", "/v1/models").status in (200, 503) and s.request("GET", "/metrics").status == 200
+    s.engine.send_signal(signal.SIGUSR2)   # as bad as ever
+    assert harness.until(lambda: "reload_failed" in s.log(), 20), s.log()[-2000:]
+    assert s.post(COMPLETIONS, body).error()["code"] == "model_unavailable"
+    path.write_bytes(TINY.read_bytes())
+    s.engine.send_signal(signal.SIGUSR2)
+    assert harness.until(lambda: s.post(COMPLETIONS, body).status == 200, 20), s.log()[-2000:]
+    assert s.post(COMPLETIONS, body).json()["choices"] == expected and s.request("GET", "/health").status == 200

@@ -200,6 +200,18 @@ START_TEST(while_the_model_loads)
 }
 END_TEST
 
+START_TEST(where_the_model_cannot_be_loaded)
+{
+    atomic_store(&server_state.has_failed, true);
+    ck_assert_int_eq(rig_post(CHAT, "{" HI "}"), 503);
+    ck_assert_str_eq(rig_text_at("error.code"), "model_unavailable");
+    ck_assert_msg(strstr(rig_got.raw.data, "\r\nRetry-After: 1\r\n") != NULL, "%s", rig_got.raw.data);
+    ck_assert_int_eq(rig_get("/health"), 503);
+    ck_assert_str_eq(rig_text_at("status"), "failed");
+    ck_assert_int_eq(rig_get("/metrics"), 200);
+}
+END_TEST
+
 START_TEST(while_the_server_shuts_down)
 {
     atomic_store(&server_state.is_draining, true);
@@ -809,6 +821,7 @@ Suite *route_suite(void)
     tcase_add_test(strict, models_are_named_when_strict);
     tcase_add_checked_fixture(loading, setup_loading, rig_unserve);
     tcase_add_test(loading, while_the_model_loads);
+    tcase_add_test(loading, where_the_model_cannot_be_loaded);
     suite_add_tcase(s, table);
     suite_add_tcase(s, api);
     suite_add_tcase(s, strict);
