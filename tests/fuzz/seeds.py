@@ -218,6 +218,46 @@ def config_json_seeds():
             write("config_json", path.parent.stem, f"{path.parent.stem}\n{json.dumps(config, separators=(',', ':'))}")
 
 
+# --- FastCGI ---------------------------------------------------------------------------------------------------------
+
+BEGIN, ABORT, PARAMS, STDIN, GET_VALUES = 1, 2, 4, 5, 9
+
+
+def record(kind, i, content=b"", padding=0):
+    return struct.pack(">BBHHBB", 1, kind, i, len(content), padding, 0) + content + bytes(padding)
+
+
+def begin(i, role=1, padding=0):
+    return record(BEGIN, i, struct.pack(">HB5x", role, 1), padding)
+
+
+def pair(name, text):
+    return bytes([len(name), len(text)]) + name + text
+
+
+def records_seeds():
+    def add(name, size, *records):
+        write("records", name, bytes([size - 1]) + b"".join(records))
+    env = pair(b"REQUEST_METHOD", b"GET") + pair(b"DOCUMENT_URI", b"/v1/models") + pair(b"QUERY_STRING", b"")
+    get = [record(PARAMS, 1, env), record(PARAMS, 1), record(STDIN, 1)]
+    for size in 1, 3, 8, 256:
+        add(f"get-{size}", size, begin(1), *get)
+    add("cut", 7, begin(1), record(PARAMS, 1, env[:17]), record(PARAMS, 1, env[17:]), record(PARAMS, 1), record(STDIN, 1, b"{}")[:9])
+    add("two", 5, begin(1), begin(2), get[0], record(PARAMS, 2, env), record(PARAMS, 2), *get[1:], record(STDIN, 2))
+    add("asked", 4, record(GET_VALUES, 0, pair(b"FCGI_MAX_CONNS", b""), 7), record(99, 0), begin(1), *get)
+    add("managed", 16, *(16 * [record(GET_VALUES, 0)]), begin(0), begin(1), *get)
+    add("aborted", 6, begin(1), get[0], record(ABORT, 2), record(ABORT, 1), *get[1:])
+    add("padding", 9, begin(1, padding=255), record(PARAMS, 1, env, 5), record(PARAMS, 1, padding=8), record(STDIN, 1, padding=1))
+    add("role-2", 3, begin(1, role=2), *get)
+    lie = struct.pack(">II", 2**32 - 1, 2**32 - 1)
+    add("lies", 8, begin(1), record(PARAMS, 1, lie))
+    add("lies-less", 8, begin(1), record(PARAMS, 1, struct.pack(">IB", 2**31 + 2**30, 0)))
+    add("long", 64, begin(1), record(PARAMS, 1, struct.pack(">BI", 1, 2**31 + 2**16 - 1) + bytes(300)), record(STDIN, 1))
+    add("most", 100, begin(1), record(PARAMS, 1, bytes(2 * 256)), *get[1:])
+    add("many", 100, begin(1), record(PARAMS, 1, bytes(2 * 257)), *get[1:])
+    add("many-lies", 1, begin(1), record(PARAMS, 1, bytes(2 * 257) + lie))
+
+
 # --- requests --------------------------------------------------------------------------------------------------------
 
 JINJA = {
@@ -340,6 +380,7 @@ def main():
     tokenizer_json_seeds()
     tokenizer_model_seeds()
     config_json_seeds()
+    records_seeds()
     for name, text in JINJA.items():
         write("jinja", name, text)
     write("jinja", "variables", "{{ x.y[0] }}{{ d|tojson }}\0" + json.dumps({"x": {"y": [1e300, None]}, "d": {"\"": []}}))
