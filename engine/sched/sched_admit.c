@@ -191,11 +191,32 @@ static void begin(struct sched *s, struct sched_seq *q)
     }
 }
 
-/* Are there the pages that q needs now, one more, and window pages for what it computes first? */
+/* Pages that q, which has n_held, may want yet until its end. */
+static int64_t pages_to_come(const struct sched *s, const struct sched_seq *q, int32_t n_held)
+{
+    int64_t most = MIN_OF((int64_t)pages_for(q->max_total) - q->n_gone, (int64_t)sched_window_pages(s));
+    return MAX_OF(most - n_held, (int64_t)0);
+}
+
+/* That shall be left when q has come in, so that admitting does not at once lead to preempting. Who lost its pages again and again
+ * comes in when there are enough for all that run and for itself, to their ends. */
+static int64_t spare_pages(const struct sched *s, const struct sched_seq *q)
+{
+    if (q->n_preempted < SCHED_MOST_PREEMPTED) {
+        return 1;
+    }
+    int64_t n = pages_to_come(s, q, wanted_pages(s, q, q->n_gone) - q->n_gone);
+    for (const struct sched_seq *r = s->running; r != NULL; r = r->next) {
+        n += pages_to_come(s, r, r->n_pages - r->n_gone);
+    }
+    return n;
+}
+
+/* Are there the pages that q needs now, some more, and window pages for what it computes first? */
 static bool has_pages(const struct sched *s, struct sched_seq *q)
 {
     int32_t missing = pages_missing(s, q), n_windows = kv_cache_n_windows(s->kv) - kv_cache_n_windows_held(s->kv);
-    return kv_cache_n_available(s->kv) > missing &&
+    return kv_cache_n_available(s->kv) >= missing + spare_pages(s, q) &&
            (s->cfg.n_windows == 0 || n_windows >= MIN_OF(missing, sched_least_windows(&s->cfg)));
 }
 
@@ -214,8 +235,7 @@ static bool may_have_express_place(const struct sched *s, struct sched_seq *q)
     return sched_may_go_alone(s, q, q->n_tokens - n_filled * KV_PAGE_TOKENS);
 }
 
-/* Room for q, which waits, in the batch and in the pool: others make some if they are to. One page more than it needs now,
- * so that admitting does not at once lead to preempting. */
+/* Room for q, which waits, in the batch and in the pool: others make some if they are to. */
 static bool make_room(struct sched *s, struct sched_seq *q)
 {
     for (;;) {
@@ -318,6 +338,10 @@ static bool preempt_last(struct sched *s, const struct sched_seq *q)
         return false;
     }
     preempt(s, last);
+    last->n_preempted++;
+    pthread_mutex_lock(&s->lock);
+    s->stats.most_preempted = MAX_OF(s->stats.most_preempted, last->n_preempted);
+    pthread_mutex_unlock(&s->lock);
     return true;
 }
 

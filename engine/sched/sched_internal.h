@@ -17,6 +17,7 @@
 enum {
     SCHED_RING = 256,       /* events a reader may be behind; a power of two */
     SCHED_RING_RESERVE = 1, /* kept free for SCHED_END */
+    SCHED_MOST_PREEMPTED = 2, /* times that a sequence lost its pages, and is let in anew without its end being looked at */
     SCHED_MIN_CHUNK = 16,   /* prompt rows a step takes at least, so that prompts always move */
     SCHED_QUANTUM = 32,     /* tokens a sequence that was sent back gets out before it may be sent back again */
     SCHED_MAX_BEGUN = 2,    /* batches begun and not waited for */
@@ -155,6 +156,7 @@ struct sched_seq {
     uint64_t stalled_since; /* 0: the reader keeps up */
     struct draft draft;     /* without an index: no guesses */
     bool was_admitted, was_preempted, has_ended;
+    uint64_t n_preempted; /* times that it lost its pages to one that grew */
     bool is_running;
     bool has_express_place; /* running: it has one of n_express */
     bool

@@ -54,6 +54,7 @@ struct sched_stats {
     uint64_t step_ns;                                        /* time in the back end */
     uint64_t overtaking;                                     /* of the batches, those that were computed within another */
     uint64_t cancelled_queue, cancelled_prefill, cancelled_decode, preempted;
+    uint64_t most_preempted; /* times that one sequence lost its pages to others that grew */
     uint64_t estimated_wait_ms; /* until what waits and runs would be done: tokens over the measured speeds */
     struct kv_disk_stats disk;  /* snapshots */
     uint64_t last_step_age_ms;  /* since the scheduler last made progress; 0 when idle */
