@@ -288,6 +288,9 @@ MUST_CHECK enum err engine_check_submit(const struct engine *e, const int32_t *i
 MUST_CHECK enum err engine_group_open(struct engine *e, const struct sched_share *whose, size_t n,
                                       struct sched_group **out);
 
+/* Would any request of this key be refused now, as the queue is full? Costs next to nothing, while a prompt takes time to be made. */
+bool engine_is_full(struct engine *e, const struct sched_share *whose);
+
 /* How many more may be submitted now; 0 = later, when earlier ones have ended, or never, while none has been taken: the
  * queue is full. Once some were taken, as many may always be there at a time. */
 size_t engine_group_room(struct sched_group *g);

@@ -312,6 +312,7 @@ enum err engine_group_open(struct engine *e, const struct sched_share *whose, si
     return sched_group_new(e->sched, whose, (int32_t)MIN_OF(n, (size_t)INT32_MAX), out);
 }
 
+bool engine_is_full(struct engine *e, const struct sched_share *whose) { return sched_is_full(e->sched, whose->key); }
 size_t engine_group_room(struct sched_group *g) { return (size_t)sched_group_room(g); }
 void engine_group_close(struct sched_group **group) { sched_group_release(group); }
 

@@ -153,6 +153,27 @@ enum err route_reserve(struct call *c, int64_t n_tokens, struct err_info *info)
     return tenant_reserve(c->tenant, &c->counted, n_tokens, clock_now_ns(), &c->reply.retry_after_s, info);
 }
 
+void route_set_retry_after(struct call *c)
+{
+    struct sched_stats s;
+    engine_get_stats(c->engine, &s);
+    c->reply.retry_after_s = (int)MIN_OF(s.estimated_wait_ms / 1000 + 1, (uint64_t)60);
+}
+
+/* Is there a place in the queue? Where there is none the prompt need not be made: its refusal would cost more than others' answers. */
+static enum err check_queue(struct call *c, const struct route *route, struct err_info *info)
+{
+    if (!route->is_counted) {
+        return ERR_OK;
+    }
+    struct sched_share share = tenant_share(c->tenant, &c->caller);
+    if (!engine_is_full(c->engine, &share)) {
+        return ERR_OK;
+    }
+    route_set_retry_after(c);
+    return err_set(info, ERR_OVERLOADED, NULL, "%s", err_text(ERR_OVERLOADED));
+}
+
 /* Everything before the handler; ERR_OK when it may run. */
 static enum err admit(struct call *c, const struct route *route, struct err_info *info)
 {
@@ -195,7 +216,7 @@ static enum err admit(struct call *c, const struct route *route, struct err_info
     if (c->engine == NULL && route->needs_model) {
         return err_set(info, ERR_LOADING, NULL, "the model is loading (%d %%)", atomic_load(&c->server->progress) / 10);
     }
-    return ERR_OK;
+    return c->engine != NULL ? check_queue(c, route, info) : ERR_OK;
 }
 
 /* Clients of these paths read errors in the form of that API, whatever is wrong. */

@@ -51,6 +51,9 @@ void route_request(struct fastcgi_request *r, void *arg);
  * is set. */
 MUST_CHECK enum err route_reserve(struct call *c, int64_t n_tokens, struct err_info *info);
 
+/* For a 503 of a queue that is full: when what waits will have been done, a minute at most. */
+void route_set_retry_after(struct call *c);
+
 /* Parses the body into c->json and frees its text. Errors as json_in_parse. */
 MUST_CHECK enum err route_read_json(struct call *c, struct err_info *info);
 

@@ -132,6 +132,9 @@ MUST_CHECK enum err sched_group_new(struct sched *s, const struct sched_share *w
 /* Lets go, and sets *g to NULL; what was submitted goes on. */
 void sched_group_release(struct sched_group **g);
 
+/* Would a new request of this key be refused now, however small it is? To be asked before its prompt is made; not to be relied on. */
+bool sched_is_full(struct sched *s, uint64_t key);
+
 /* How many of its sequences would be taken now. Once one was taken, so many as that were taken at first may always be
  * there. */
 int32_t sched_group_room(struct sched_group *g);

@@ -107,14 +107,21 @@ static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sche
 
 /* --- groups ------------------------------------------------------------------------------------------------------- */
 
+/* Under sched.lock; NULL: it is not known. */
+static struct sched_tenant *find_tenant(const struct sched *s, uint64_t key)
+{
+    struct sched_tenant *t = s->tenants;
+    while (t != NULL && t->key != key) {
+        t = t->next;
+    }
+    return t;
+}
+
 /* The tenant of this key, counted once more, with its turn behind all others' when it is new. Under sched.lock; `fresh`
  * becomes the list's when there is none. */
 static struct sched_tenant *ref_tenant(struct sched *s, const struct sched_share *whose, struct sched_tenant *fresh)
 {
-    struct sched_tenant *t = s->tenants;
-    while (t != NULL && t->key != whose->key) {
-        t = t->next;
-    }
+    struct sched_tenant *t = find_tenant(s, whose->key);
     if (t == NULL) {
         t = fresh;
         t->key = whose->key;
@@ -230,6 +237,16 @@ int32_t sched_group_room(struct sched_group *g)
     int32_t n = room_of(g);
     pthread_mutex_unlock(&g->sched->lock);
     return n;
+}
+
+bool sched_is_full(struct sched *s, uint64_t key)
+{
+    uint64_t limit = s->cfg.queue_max_tokens;
+    pthread_mutex_lock(&s->lock);
+    const struct sched_tenant *t = find_tenant(s, key);
+    bool is_full = s->n_queued >= (t != NULL ? queue_for(s, t) : s->cfg.queue_max) || (limit != 0 && s->n_queued_tokens >= limit);
+    pthread_mutex_unlock(&s->lock);
+    return is_full;
 }
 
 /* --- submitting --------------------------------------------------------------------------------------------------- */

@@ -657,13 +657,6 @@ const char *generation_salt(const struct call *c, const char *own, char text[API
     return c->server->conf->share_cache ? own : apikey_salt(&c->caller, own, text);
 }
 
-void generation_set_retry_after(struct call *c)
-{
-    struct sched_stats s;
-    engine_get_stats(c->engine, &s);
-    c->reply.retry_after_s = (int)MIN_OF(s.estimated_wait_ms / 1000 + 1, (uint64_t)60);
-}
-
 /* Before the first is submitted, as a stream that was begun has no status any more. */
 static enum err check_prompts(const struct generation *g, struct err_info *info)
 {
@@ -692,7 +685,7 @@ static void answer(struct generation *g)
     err = err != ERR_OK ? err : submit_more(g, &info);
     if (err != ERR_OK) {
         if (err == ERR_OVERLOADED) {
-            generation_set_retry_after(g->call);
+            route_set_retry_after(g->call);
         }
         if (strcmp(info.where, "prompt") == 0) { /* the engine knows one word for it */
             snprintf(info.where, sizeof info.where, "%s", g->shape->prompt_field);

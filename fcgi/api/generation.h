@@ -135,9 +135,6 @@ void generation_write_bytes(const struct generation *g, int32_t id, struct buf *
  */
 const char *generation_salt(const struct call *c, const char *own, char text[APIKEY_SALT_BYTES]);
 
-/* Retry-After of a full queue. */
-void generation_set_retry_after(struct call *c);
-
 /* Checks the model a request names (OPTIONAL): it is here, and the tenant may use it. ERR_MODEL_NOT_FOUND; ERR_MISSING_PARAMETER where
  * --strict-api asks for it. */
 MUST_CHECK enum err generation_check_model(const struct call *c, const char *asked, struct err_info *info);

@@ -182,7 +182,7 @@ enum err vectors_run(struct vectors *v, struct call *c, struct engine_embed_para
     if (err == ERR_OK) {
         log_end(&j, name);
     } else if (err == ERR_OVERLOADED) {
-        generation_set_retry_after(c);
+        route_set_retry_after(c);
     }
     for (size_t i = 0; i < WINDOW; i++) {
         close_one(&j, i, false);

@@ -148,6 +148,25 @@ def test_full_queue(ctx):
     assert s.metrics()['infcgi_wait_seconds_total{reason="seat"}'] > 0
 
 
+def test_a_full_queue_looks_into_nothing(ctx):
+    """Who cannot come in is told so before anything is read of what it asks; what needs no place is answered."""
+    s = ctx.start(*ctx.ARGS, "--parallel", "1", "--queue-max", "1")
+    body = {"messages": HI, "max_tokens": 1900, "ignore_eos": True}
+    opened = [s.stream(CHAT, body) for _ in range(2)]
+    assert harness.until(lambda: s.metrics()["infcgi_requests_waiting"] == 1)
+    for path in CHAT, "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings":
+        r = s.post(path, b"{no JSON", headers={"Content-Type": "application/json"})
+        assert r.status == 503 and int(r.headers["Retry-After"]) >= 1, (path, r.status, r.body)
+    for path, asked in (("/tokenize", {"content": "x"}), ("/v1/messages/count_tokens", {"model": "SmolLM2-135M-Instruct.Q4_1", "messages": HI})):
+        r = s.post(path, asked)
+        assert r.status == 200, (path, r.status, r.body)
+    assert s.request("GET", "/health").status == 200
+    for connection, _ in opened:
+        connection.close()
+    assert s.idle()
+    assert s.post(CHAT, b"{no JSON", headers={"Content-Type": "application/json"}).error()["code"] == "invalid_json"
+
+
 def test_deep_and_wide_json(ctx):
     for body in ({"messages": HI, "metadata": json.loads("[" * 900 + "]" * 900)}, {"messages": HI, "max_tokens": 1, "x": list(range(100000))}):
         assert ctx.server.post(CHAT, body).status in (200, 400)

@@ -173,8 +173,10 @@ START_TEST(a_full_queue_refuses)
     struct sched_request q = rig_request(tokens, 100, 3), small = rig_request(tokens, 1, 1);
     struct sched_seq *first = occupy(&r, &q);
     for (int i = 0; i < 4; i++) {
+        ck_assert(!sched_is_full(r.sched, 0));
         seqs[i] = rig_submit(&r, &q);
     }
+    ck_assert(sched_is_full(r.sched, 0) && sched_is_full(r.sched, 77)); /* also for a key that it does not know */
     ck_assert_int_eq(try_submit(&r, &small), ERR_OVERLOADED);
     hold(&r, false);
     rig_collect(&first, &got);
@@ -183,6 +185,7 @@ START_TEST(a_full_queue_refuses)
         ck_assert_int_eq(got.n, 3);
     }
     rig_wait_idle(&r);
+    ck_assert(!sched_is_full(r.sched, 0));
     for (int i = 0; i < 20; i++) { /* and takes again, also after cancels in the queue */
         ck_assert_int_eq(try_submit(&r, &small), ERR_OK);
         rig_wait_idle(&r);

@@ -357,8 +357,10 @@ static int fill(struct rig *r, const struct sched_share *share, struct sched_seq
     int n = 0;
     while (n < most && err == ERR_OK) {
         struct sched_group *g;
+        bool is_full = sched_is_full(r->sched, share->key);
         ck_assert_int_eq(sched_group_new(r->sched, share, 1, &g), ERR_OK);
         err = sched_submit_all(r->sched, g, &q, 1, &seqs[n], &info);
+        ck_assert(!is_full || err == ERR_OVERLOADED);
         n += err == ERR_OK;
         sched_group_release(&g);
     }
