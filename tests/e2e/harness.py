@@ -119,7 +119,8 @@ class Server:
                 self.wait_ready()
             except BaseException:
                 self.engine.kill()
-                self.nginx.kill()
+                self.nginx.terminate()   # its workers outlive it when it is killed
+                self.nginx.wait(10)
                 raise
 
     def start_engine(self, held=None):
