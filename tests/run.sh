@@ -83,6 +83,7 @@ unit-asan-long|beside|CK_INCLUDE_TAGS=long build/asan/unittests
 unit-tsan-long|beside|CK_INCLUDE_TAGS="long states" build/tsan/unittests
 e2e-asan-long|alone|build/venv/bin/python tests/e2e/run.py --variant asan $in_release
 soak-tsan-long|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan --seconds 600
+many-streams-long|alone|/usr/bin/python3 tests/bench/load/load.py --size bench --only many-streams
 load-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test
 load-asan-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test --variant asan
 load-tsan-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test --variant tsan

@@ -432,6 +432,17 @@ BAD_ENGINES = {   # what it says, and the statuses that the client gets
 }
 
 
+def test_a_start_is_told(ctx):
+    """N11: from the first moment on, each is answered: no engine yet, then that its model is loading, and then by it."""
+    s = ctx.start(*ctx.ARGS, wait=False)
+    told = {}
+    assert harness.until(lambda: os.path.exists(f"{s.dir}/infcgi.sock"))
+    while (r := s.post(URL, {"prompt": "Hi", "max_tokens": 1}, timeout=20)).status != 200:
+        assert r.status in (502, 503) and int(r.headers["Retry-After"]) >= 1, (r.status, r.body)
+        told.setdefault(r.error()["code"], r.status)
+    assert told.pop("model_loading") == 503 and set(told) <= {"engine_unavailable"}, told
+
+
 def test_a_post_goes_to_one_engine(ctx):
     """N12: what an engine has taken goes to no other when it breaks off; what it could not take does. N11: 504 when none answers in time."""
     s = ctx.start("--threads", "1", model=TINY)
