@@ -478,9 +478,9 @@ def test_a_post_goes_to_one_engine(ctx):
 
 def test_who_waits_hears_something(ctx):
     """N13: a stream in the queue, for longer than nginx waits for an engine's next word."""
-    s = ctx.start(*ctx.ARGS, "--parallel", "1", "--sse-ping-interval", "1")
+    s = ctx.start("--threads", "2", "--ctx-size", "8192", "--kv-tokens", "16384", "--parallel", "1", "--speculate", "off", "--sse-ping-interval", "1")
     configure(s, fastcgi_read_timeout="3s")
-    long = {"prompt": "Once upon a time " * 30, "max_tokens": 1800, "ignore_eos": True}
+    long = {"prompt": "Once upon a time " * 30, "max_tokens": 7000, "ignore_eos": True}
     running, first = s.stream(URL, long)
     assert "choices" in next(harness.events(iter(first.readline, b"")))
     waiting, second = s.stream(URL, {**long, "max_tokens": 2})
