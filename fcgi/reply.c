@@ -305,15 +305,19 @@ enum err reply_push(struct reply *r, const struct buf *text)
     return flush(r, fastcgi_write(r->request, text->data, text->len));
 }
 
+/* What stands around an error in a stream. */
+static const char *before_error(const struct reply *r) { return r->is_anthropic ? "event: error\ndata: " : r->is_ollama ? "" : "data: "; }
+static const char *behind_error(const struct reply *r) { return r->is_ollama ? "\n" : "\n\n"; }
+
 void reply_break_off(struct reply *r, enum err code, const struct err_info *info)
 {
     struct buf event;
     struct err_info ended;
     info = name_end(r, code, info, &ended);
     buf_init(&event, 0, MEM_GENERAL);
-    buf_puts(&event, r->is_anthropic ? "event: error\ndata: " : r->is_ollama ? "" : "data: ");
+    buf_puts(&event, before_error(r));
     code = write_error(r, &event, code, info);
-    buf_puts(&event, r->is_ollama ? "\n" : "\n\n");
+    buf_puts(&event, behind_error(r));
     reply_break_off_with(r, code, &event);
     buf_fini(&event);
 }
@@ -325,8 +329,7 @@ void reply_break_off_with(struct reply *r, enum err code, const struct buf *even
     }
     enum err err = reply_push(r, event);
     if (err == ERR_NOMEM) {
-        const char *before = r->is_anthropic ? "event: error\ndata: " : r->is_ollama ? "" : "data: ";
-        err = flush(r, write_text(r, before) && write_text(r, out_of_memory(r)) && write_text(r, "\n\n"));
+        err = flush(r, write_text(r, before_error(r)) && write_text(r, out_of_memory(r)) && write_text(r, behind_error(r)));
         code = ERR_NOMEM;
     }
     r->err = err == ERR_CANCELLED ? ERR_CANCELLED : code;

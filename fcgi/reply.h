@@ -59,7 +59,7 @@ MUST_CHECK enum err reply_start_stream(struct reply *r, const char *type);
 MUST_CHECK enum err reply_push(struct reply *r, const struct buf *text);
 /* Ends a stream with an error event, unless the client has gone, in place of what ends it well. info OPTIONAL. */
 void reply_break_off(struct reply *r, enum err code, const struct err_info *info);
-/* The same with an event that the caller wrote. */
+/* The same with an event that the caller wrote; where there was no memory for it, with the error of that. */
 void reply_break_off_with(struct reply *r, enum err code, const struct buf *event);
 
 /* Reason phrase of a status we use. */
