@@ -528,10 +528,8 @@ static void refuse(const struct fastcgi_request *r, int fd)
         reply_write_refusal(&text, ERR_HEAD_TOO_LARGE, &info);
         records_write_stdout(&out, r->records.request, text.data, text.len);
         records_write_end(&out, r->records.request, RECORDS_COMPLETE);
-    } else if (v == RECORDS_OTHER_ROLE) {
-        records_write_end(&out, r->records.request, RECORDS_UNKNOWN_ROLE);
-    } else if (v == RECORDS_ABORTED) {
-        records_write_end(&out, r->records.request, RECORDS_COMPLETE);
+    } else {
+        records_write_end(&out, r->records.request, v == RECORDS_OTHER_ROLE ? RECORDS_UNKNOWN_ROLE : RECORDS_COMPLETE);
     }
     if (buf_ok(&text) == ERR_OK && buf_ok(&out) == ERR_OK && out.len > 0) {
         (void)!send(fd, out.data, out.len, MSG_NOSIGNAL);

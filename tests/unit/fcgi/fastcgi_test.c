@@ -1,13 +1,10 @@
 /* What a request is told of its client, over real sockets. */
 #include "fcgi/fastcgi.h"
 
-#include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
-#include <stdio.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 Suite *fastcgi_suite(void);
@@ -62,10 +59,7 @@ END_TEST
 /* Connects, and sends n bytes. */
 static int say(const void *bytes, size_t n)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    snprintf(address.sun_path, sizeof address.sun_path, "%s", folder_file("socket"));
-    int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-    ck_assert_int_eq(connect(fd, (const struct sockaddr *)&address, sizeof address), 0);
+    int fd = rig_connect();
     ck_assert_int_eq(send(fd, bytes, n, 0), n);
     return fd;
 }

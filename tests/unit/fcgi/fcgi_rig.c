@@ -274,12 +274,18 @@ static void put_request(struct buf *out, const char *method, const char *uri, co
     buf_fini(&params);
 }
 
-int rig_send(const char *method, const char *uri, const char *const *extra, const void *body, size_t n_body)
+int rig_connect(void)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     snprintf(address.sun_path, sizeof address.sun_path, "%s", folder_file("socket"));
     int fd = socket(AF_UNIX, SOCK_STREAM, 0);
     ck_assert(fd >= 0 && connect(fd, (const struct sockaddr *)&address, sizeof address) == 0);
+    return fd;
+}
+
+int rig_send(const char *method, const char *uri, const char *const *extra, const void *body, size_t n_body)
+{
+    int fd = rig_connect();
     struct buf out;
     buf_init(&out, 0, MEM_GENERAL);
     put_request(&out, method, uri, extra, body, n_body);

@@ -47,6 +47,9 @@ struct rig_reply {
     bool has_end; /* the server ended the request */
 };
 
+/* A socket connected to the server; the caller's. */
+int rig_connect(void);
+
 /* Connects and sends a request; extra: "NAME=value" parameters, NULL-terminated, may be NULL;
  * they go before CONTENT_LENGTH and the rest, so they win. Returns the socket. */
 int rig_send(const char *method, const char *uri, const char *const *extra, const void *body, size_t n_body);
