@@ -85,8 +85,8 @@ e2e-asan-long|alone|build/venv/bin/python tests/e2e/run.py --variant asan $in_re
 soak-tsan-long|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan --seconds 600
 many-streams-long|alone|/usr/bin/python3 tests/bench/load/load.py --size bench --only many-streams
 load-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test
-load-asan-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test --variant asan --only many-streams,overload,aborts,kills,reloads,restart,soak
-load-tsan-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test --variant tsan --only many-streams,overload,aborts,kills,reloads,restart,soak
+load-asan-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test --variant asan --only many-streams,throughput,overload,aborts,kills,reloads,restart,soak
+load-tsan-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test --variant tsan --only many-streams,throughput,overload,aborts,kills,reloads,restart,soak
 '
 limit=14400 # s a runner may take; what hangs is told by exit 124 and the end of its log
 case ${1:-} in
