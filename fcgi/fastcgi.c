@@ -423,7 +423,7 @@ void fastcgi_watch(struct fastcgi_request *r, void (*gone)(void *arg), void *arg
     r->gone = gone;
     r->gone_arg = arg;
     watch_fd(r, gone != NULL);
-    if (r->is_abandoned) {
+    if (atomic_load(&r->has_left)) { /* told before anybody waited for it, and ABORT_REQUEST is told once */
         call_gone(r);
     }
     pthread_mutex_unlock(&r->watch_lock);

@@ -64,8 +64,8 @@ MUST_CHECK enum err fastcgi_read_body(struct fastcgi_request *r, size_t limit_by
 bool fastcgi_write(struct fastcgi_request *r, const void *data, size_t n);
 bool fastcgi_flush(struct fastcgi_request *r);
 
-/* Calls gone(arg), once, from the poller's thread, when the client has gone. Call after the body is read. With NULL
- * the watch ends: when this returns, gone is not running and will not run. */
+/* Calls gone(arg), once, when the client has gone: from the poller's thread, or from this one if that is known already. Call
+ * after the body is read. With NULL the watch ends: when this returns, gone is not running and will not run. */
 void fastcgi_watch(struct fastcgi_request *r, void (*gone)(void *arg), void *arg);
 
 /* For work before there is something to cancel: becomes true once the client has gone. Call after the body is read; it

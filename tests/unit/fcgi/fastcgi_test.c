@@ -119,6 +119,38 @@ START_TEST(work_ends_when_its_request_is_aborted)
 }
 END_TEST
 
+static void count_gone(void *arg) { atomic_fetch_add((atomic_int *)arg, 1); }
+
+/* Waits for the end of its client, and only then asks to be called. */
+static void wait_before_watch(struct fastcgi_request *r, void *arg)
+{
+    work(r, NULL);
+    fastcgi_watch(r, count_gone, arg);
+    usleep(10000);
+    fastcgi_watch(r, NULL, NULL);
+}
+
+START_TEST(who_watches_late_is_called_too)
+{
+    static const unsigned char abort_it[] = {1, 2, 0, 1, 0, 0, 0, 0};
+    static atomic_int n_called;
+    rig_listen(wait_before_watch, &n_called);
+    for (int i = 1; i <= 2; i++) {
+        int fd = rig_send("POST", "/", NULL, "", 0);
+        wait_for(&has_begun, i);
+        if (i == 1) {
+            ck_assert_int_eq(send(fd, abort_it, sizeof abort_it, 0), sizeof abort_it);
+            wait_for_end(fd);
+        } else {
+            close(fd);
+        }
+        wait_for(&n_called, i);
+    }
+    rig_stop();
+    ck_assert_int_eq(atomic_load(&n_called), 2);
+}
+END_TEST
+
 static atomic_int n_inside;
 static atomic_bool may_go;
 
@@ -180,6 +212,7 @@ Suite *fastcgi_suite(void)
     tcase_add_test(c, work_before_a_generation_is_told_when_the_client_leaves);
     tcase_add_test(c, a_request_that_stops_in_its_middle_is_given_up);
     tcase_add_test(c, work_ends_when_its_request_is_aborted);
+    tcase_add_test(c, who_watches_late_is_called_too);
     tcase_add_test(c, threads_that_nobody_wants_end);
     suite_add_tcase(s, c);
     return s;
