@@ -98,14 +98,16 @@ static ALWAYS_INLINE int share_bytes(struct shape k)
     return k.bits * 64 + scales;
 }
 
-/* Asks for a block's share of its group PREFETCH_BYTES ahead of `at`. */
+/* Asks for a block's share of its group PREFETCH_BYTES ahead of `at`, into the second-level cache: on its way into the first one a line
+ * holds one of that cache's few buffers until memory answers. On a Xeon (Sapphire Rapids) one row streams at 16 GB/s with this, at 13 with
+ * lines 8 KiB ahead into the first level; two rows at 18 and 15. */
 static ALWAYS_INLINE void prefetch_share(const unsigned char *at, struct shape k)
 {
-    enum { PREFETCH_BYTES = 8192 };
+    enum { PREFETCH_BYTES = 16384, SECOND_LEVEL = 2 };
     uintptr_t from = (uintptr_t)at + PREFETCH_BYTES; /* behind the last panel: harmless */
     UNROLL_FULLY
     for (int line = 0; line < share_bytes(k); line += 64) {
-        __builtin_prefetch((const void *)(from + (uintptr_t)line));
+        __builtin_prefetch((const void *)(from + (uintptr_t)line), 0, SECOND_LEVEL);
     }
 }
 
