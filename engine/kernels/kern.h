@@ -103,6 +103,9 @@ struct kern_attention_args {
     const unsigned char *keys,
         *values;          /* this layer's and KV head's parts of page 0, 64-byte aligned; equal of latents */
     const int32_t *pages; /* page table of the sequence, indexed by position / 32 */
+    /* OPTIONAL, both: the page of each that the caller wants behind this call, to fetch from memory meanwhile; what is there does not
+     * matter. */
+    const unsigned char *next_keys, *next_values;
     int window;           /* 0 = none */
     float scale;
     float softcap; /* 0 = none; else s = softcap * tanh(s / softcap) */

@@ -14,6 +14,11 @@ enum {
     LATENT_HEADS = 16,    /* heads of a task that share latents: their products take longer than reading the page */
 };
 
+/* Tasks that are taken one after the other: of one thread first, or of all. Apart from others', as it changes often. */
+struct cpu_queue {
+    _Alignas(64) _Atomic uint64_t taken; /* tasks of the step whose number, and one, is in the upper half */
+};
+
 /* Rows of one sequence, and how they are cut. */
 struct cpu_block {
     int32_t row, n_rows;
@@ -33,6 +38,8 @@ struct cpu_attention {
     struct cpu_block *blocks; /* [max_rows] of this batch */
     struct cpu_piece *pieces; /* [max_pieces] longest first, more or less */
     int32_t n_blocks, n_pieces, max_pieces;
+    struct cpu_queue *queues; /* [n_threads] */
+    int n_queues;             /* of this batch: n_threads, or 1 */
     uint32_t max_shares; /* of the layer that has most */
     atomic_int *open;    /* [max_rows][max_shares] pieces of a block that are not finished */
     float *records;
@@ -74,6 +81,7 @@ void cpu_attention_lay_out(struct backend_model *m, size_t *at)
     t.ends = cpu_take(m, at, max_rows * sizeof *t.ends);
     t.blocks = cpu_take(m, at, max_rows * sizeof *t.blocks);
     t.pieces = cpu_take(m, at, (size_t)t.max_pieces * sizeof *t.pieces);
+    t.queues = cpu_take(m, at, (size_t)m->cfg.n_threads * sizeof *t.queues);
     t.open = cpu_take(m, at, max_rows * t.max_shares * sizeof *t.open);
     t.records = cpu_take(m, at, t.max_record_floats * sizeof *t.records);
     m->attention = cpu_take(m, at, sizeof t);
@@ -162,6 +170,11 @@ void cpu_attention_begin(struct backend_model *m, const struct backend_batch *ba
     for (int32_t b = t->n_blocks - 1; b >= 0; b--) { /* the late rows of a prompt are the long ones */
         split_block(m, b, all / wanted, &records);
     }
+    bool is_long = batch->n_rows > t->n_blocks * SPLIT_ROWS; /* its tasks differ much */
+    t->n_queues = is_long || t->n_pieces < m->cfg.n_threads ? 1 : m->cfg.n_threads;
+    for (int i = 0; i < t->n_queues; i++) {
+        atomic_store_explicit(&t->queues[i].taken, 0, memory_order_relaxed);
+    }
 }
 
 /* --- running ---------------------------------------------------------------------------------------------------- */
@@ -178,17 +191,17 @@ static void look_ahead(const struct plan_step *s, const int32_t *own, int32_t n_
     a->pos = last;
 }
 
-static void run_task(const struct backend_model *m, const struct backend_batch *batch, const struct plan_step *s,
-                     const struct cpu_piece *piece, uint32_t share)
+/* Which keys and values a task reads, and what its rows see. */
+static struct kern_attention_args args_of(const struct cpu_run *r, int task, int n_shares)
 {
-    int32_t first[ATTENTION_ROWS], last[ATTENTION_ROWS];
-    const struct plan *p = m->plan;
-    struct cpu_attention *t = m->attention;
-    const struct cpu_block *b = &t->blocks[piece->block];
+    const struct backend_model *m = r->m;
+    const struct plan_step *s = &r->step->step;
+    const struct cpu_attention *t = m->attention;
+    const struct cpu_block *b = &t->blocks[t->pieces[task / n_shares].block];
     const struct cpu_kv *kv = &m->kvs[s->layer];
-    uint32_t n_heads = share_heads(p, &kv->heads), head = share * n_heads;
-    uint32_t kv_head = head / (p->n_heads / kv->heads.n_kv_heads);
-    struct kern_attention_args a = {
+    uint32_t n_heads = share_heads(m->plan, &kv->heads), head = (uint32_t)(task % n_shares) * n_heads;
+    uint32_t kv_head = head / (m->plan->n_heads / kv->heads.n_kv_heads);
+    return (struct kern_attention_args){
         .q = m->bufs[s->src] + (size_t)b->row * m->strides[s->src] + (size_t)head * kv->heads.head_dim,
         .q_stride = m->strides[s->src],
         .out = m->bufs[s->dst] + (size_t)b->row * m->strides[s->dst] + (size_t)head * plan_kv_value_dim(&kv->heads),
@@ -199,20 +212,47 @@ static void run_task(const struct backend_model *m, const struct backend_batch *
         .kv = kv->layout,
         .keys = cpu_keys(m, s->layer, kv_head, 0),
         .values = cpu_values(m, s->layer, kv_head, 0),
-        .pages = backend_table(batch, kv->is_local, batch->seq[b->row]),
+        .pages = backend_table(r->batch, kv->is_local, r->batch->seq[b->row]),
         .window = s->attention.window,
         .scale = s->scale,
         .softcap = s->attention.softcap,
         .sinks = s->w[0] == PLAN_NONE ? NULL : m->weights[s->w[0]].vector + head,
     };
+}
+
+/* The first pages that a task reads, behind those of *a. */
+static void fetch_ahead(const struct cpu_run *r, int task, int n_shares, struct kern_attention_args *a)
+{
+    const struct cpu_piece *piece = &r->m->attention->pieces[task / n_shares];
+    struct kern_attention_args next = args_of(r, task, n_shares);
+    int32_t from = MAX_OF(kern_visible_from(&next, 0), piece->segment * KERN_SEGMENT_TOKENS);
+    size_t page = (size_t)next.pages[from / KV_PAGE_TOKENS];
+    a->next_keys = next.keys + page * next.kv.k.bytes;
+    a->next_values = next.values + page * next.kv.v.bytes;
+}
+
+/* next: the task that this thread is likely to do behind it; none where it is n_tasks. */
+static void run_task(const struct cpu_run *r, int task, int next, int n_tasks, int n_shares)
+{
+    int32_t first[ATTENTION_ROWS], last[ATTENTION_ROWS];
+    const struct backend_model *m = r->m;
+    const struct plan_step *s = &r->step->step;
+    struct cpu_attention *t = m->attention;
+    const struct cpu_piece *piece = &t->pieces[task / n_shares];
+    const struct cpu_block *b = &t->blocks[piece->block];
+    size_t share = (size_t)(task % n_shares);
+    struct kern_attention_args a = args_of(r, task, n_shares);
+    if (next < n_tasks) {
+        fetch_ahead(r, next, n_shares, &a);
+    }
     if (m->plan->is_bidirectional && s->attention.window > 0) {
-        look_ahead(s, batch->pos + b->row, b->n_rows, &a, first, last);
+        look_ahead(s, r->batch->pos + b->row, b->n_rows, &a, first, last);
     }
     if (piece->n == 0) {
         m->kern.attention(&a);
         return;
     }
-    size_t stride = (size_t)b->n_rows * n_heads * part_floats(m);
+    size_t stride = (size_t)(b->n_rows * a.n_group) * part_floats(m);
     float *records = t->records + b->records + stride * (size_t)b->n_segments * share;
     m->kern.attention_part(&a, piece->segment, piece->n, records + stride * (size_t)piece->segment, stride);
     atomic_int *open = &t->open[(uint32_t)piece->block * t->max_shares + share];
@@ -222,14 +262,35 @@ static void run_task(const struct backend_model *m, const struct backend_batch *
     }
 }
 
+/* The next task of a queue, or -1. Relaxed: the barriers around the step order the data. */
+static int take(const struct cpu_run *r, int queue, int n_shares)
+{
+    struct cpu_attention *t = r->m->attention;
+    _Atomic uint64_t *taken = &t->queues[queue].taken;
+    uint64_t step = (uint64_t)(r->step - r->m->steps + 1) << 32, old = atomic_load_explicit(taken, memory_order_relaxed), at;
+    int from, to;
+    pool_share(t->n_pieces, queue, t->n_queues, &from, &to);
+    do {
+        at = old >> 32 << 32 == step ? old : step;
+        if ((int)(uint32_t)at >= (to - from) * n_shares) {
+            return -1;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(taken, &old, at + 1, memory_order_relaxed, memory_order_relaxed));
+    return from * n_shares + (int)(uint32_t)at;
+}
+
+/* Where sequences have few rows each, a thread does tasks of its own before it helps others with theirs: by rows it has just written the
+ * keys and values of these, and it knows which ones come next, to fetch them ahead: of short sequences much of the time would go
+ * by waiting for them. Pieces lie behind each other from the last row to the first, so the first thread's queue is the last one. */
 void cpu_attention_run(const struct cpu_run *r)
 {
-    struct backend_model *m = r->m;
-    const struct plan_step *s = &r->step->step;
-    int n_shares = (int)(m->plan->n_heads / share_heads(m->plan, &m->kvs[s->layer].heads));
-    int n_tasks = m->attention->n_pieces * n_shares;
-    atomic_int *next = &m->tasks[r->step - m->steps]; /* relaxed: the barriers around the step order the data */
-    for (int i; (i = atomic_fetch_add_explicit(next, 1, memory_order_relaxed)) < n_tasks;) {
-        run_task(m, r->batch, s, &m->attention->pieces[i / n_shares], (uint32_t)(i % n_shares));
+    const struct cpu_attention *t = r->m->attention;
+    int n_shares = (int)(r->m->plan->n_heads / share_heads(r->m->plan, &r->m->kvs[r->step->step.layer].heads));
+    int n_tasks = t->n_pieces * n_shares, apart = t->n_queues > 1 ? 1 : r->n_threads;
+    for (int i = 0; i < t->n_queues; i++) {
+        int queue = (2 * t->n_queues - 1 - r->thread + i) % t->n_queues;
+        for (int task; (task = take(r, queue, n_shares)) >= 0;) {
+            run_task(r, task, MIN_OF(task + apart, n_tasks), n_tasks, n_shares);
+        }
     }
 }

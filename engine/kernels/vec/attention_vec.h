@@ -232,14 +232,15 @@ static void att_tile_run(struct att_work *w, struct att_tile *t, const struct at
     (kv_type_is_float(w->a->kv.v.type) ? att_float_values : att_int_values)(w, t, b);
 }
 
-/* Where page number `page` of the sequence lies, and the one a block behind it, but not beyond `last`. */
+/* Where page number `page` of the sequence lies, and the one behind it: of `last` it is the caller's next. */
 static inline struct att_page att_page_of(const struct kern_attention_args *a, int32_t page, int32_t last)
 {
     size_t here = (size_t)a->pages[page], next = (size_t)a->pages[MIN_OF(page + 1, last)];
+    bool is_callers = page == last && a->next_keys != NULL;
     struct att_page p = {.keys = a->keys + here * a->kv.k.bytes,
                          .values = a->values + here * a->kv.v.bytes,
-                         .next_keys = a->keys + next * a->kv.k.bytes,
-                         .next_values = a->values + next * a->kv.v.bytes};
+                         .next_keys = is_callers ? a->next_keys : a->keys + next * a->kv.k.bytes,
+                         .next_values = is_callers ? a->next_values : a->values + next * a->kv.v.bytes};
     for (uint32_t i = 0; i < 2 * 64; i += 64) { /* the loops prefetch codes as they go, but not scales */
         vec_prefetch(p.next_keys + MIN_OF(a->kv.k.scales + i, a->kv.k.bytes - 1));
         vec_prefetch(p.next_values + MIN_OF(a->kv.v.scales + i, a->kv.v.bytes - 1));
