@@ -71,7 +71,7 @@ typedef void (*kern_matmul_fn)(const struct kern_matmul_args *a);
 /* --- attention ----------------------------------------------------------------------------------------------------
  * Keys and values live in pages of KV_PAGE_TOKENS positions, in one of the types of kv_type.h, which need not be the
  * same for both. Page p of a sequence holds positions 32p .. 32p+31; the keys of one layer and KV head start at
- * keys + pages[p] * kv.k.bytes, the values at values + pages[p] * kv.v.bytes.
+ * keys + pages[p] * page_bytes, the values at values + pages[p] * page_bytes.
  * out[r][g] = softmax(scale * q[r][g].K  (soft-capped), masked) . V  [Vaswani 2017 3.2.1]. Row r sees positions
  * max(0, pos[r]-window+1) .. pos[r] (window 0: all), or first[r] .. pos[r]. Positions are ascending. Cannot fail. Slots
  * of a page that a row does not see may hold anything, even NaN; a NaN that it sees shows in its output.
@@ -102,6 +102,7 @@ struct kern_attention_args {
     struct kv_layout kv; /* kv.d: head width, a multiple of 4, at most KERN_MAX_HEAD */
     const unsigned char *keys,
         *values;          /* this layer's and KV head's parts of page 0, 64-byte aligned; equal of latents */
+    size_t page_bytes;    /* from one page to the next, of either; a multiple of 64 */
     const int32_t *pages; /* page table of the sequence, indexed by position / 32 */
     /* OPTIONAL, both: the page of each that the caller wants behind this call, to fetch from memory meanwhile; what is there does not
      * matter. */

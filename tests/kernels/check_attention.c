@@ -60,11 +60,11 @@ static int32_t from_of(int r)
 
 static unsigned char *keys_of(const struct kern_attention_args *a, int32_t t)
 {
-    return (unsigned char *)(uintptr_t)a->keys + (size_t)a->pages[t / 32] * a->kv.k.bytes;
+    return (unsigned char *)(uintptr_t)a->keys + (size_t)a->pages[t / 32] * a->page_bytes;
 }
 static unsigned char *values_of(const struct kern_attention_args *a, int32_t t)
 {
-    return (unsigned char *)(uintptr_t)a->values + (size_t)a->pages[t / 32] * a->kv.v.bytes;
+    return (unsigned char *)(uintptr_t)a->values + (size_t)a->pages[t / 32] * a->page_bytes;
 }
 static double key_at(const struct kern_attention_args *a, int32_t t, int j)
 {
@@ -125,10 +125,12 @@ static void make_pages(struct check *c, enum kind kind)
 {
     int32_t first = from_of(0), last = k.pos[k.a.n_rows - 1];
     int n_used = last / 32 - first / 32 + 1, n_pool = n_used + 1;
-    k.pool_bytes = (size_t)k.a.kv.bytes * (size_t)n_pool;
+    size_t before = 64 * (size_t)check_random_below(c, 5), behind = 64 * (size_t)check_random_below(c, 5); /* others' parts of a page */
+    k.a.page_bytes = before + k.a.kv.bytes + behind;
+    k.pool_bytes = k.a.page_bytes * (size_t)n_pool;
     k.pool = check_buffer(k.pool_bytes, 64);
-    k.a.keys = k.pool;
-    k.a.values = k.a.kv.is_latent ? k.pool : k.pool + (size_t)k.a.kv.k.bytes * (size_t)n_pool;
+    k.a.keys = k.pool + before;
+    k.a.values = k.a.kv.is_latent ? k.a.keys : k.a.keys + k.a.kv.k.bytes;
     k.a.pages = k.pages;
     for (size_t i = 0; i < k.pool_bytes; i += 2) {
         uint16_t h = garbage(c);
@@ -632,7 +634,8 @@ static void bench_shape(struct check *c, const struct shape *s)
                                            .n_group = s->n_group,
                                            .kv = kv,
                                            .keys = pool,
-                                           .values = kv.is_latent ? pool : pool + (size_t)kv.k.bytes * (size_t)n_pages,
+                                           .values = kv.is_latent ? pool : pool + kv.k.bytes,
+                                           .page_bytes = head_bytes,
                                            .pages = k.pages,
                                            .scale = 0.1f};
         char size[64];

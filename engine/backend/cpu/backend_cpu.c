@@ -103,7 +103,20 @@ static size_t lay_out_scratch(struct backend_model *m)
     return at;
 }
 
-/* Gives each layer that stores keys and values its place in the cache. */
+/* Pages lie behind each other, and then window pages; recurrent states follow. */
+static void lay_out_pools(struct backend_model *m)
+{
+    for (int is_local = false; is_local <= true; is_local++) {
+        struct cpu_kv_pool *pool = &m->kv_pools[is_local];
+        *pool = (struct cpu_kv_pool){.at = m->recurrent_at, /* holds if pool_bytes does */
+                                     .page_bytes = *backend_page_bytes(&m->bytes, is_local),
+                                     .n_pages = backend_n_pages(&m->cfg, is_local),
+                                     .highest = -1};
+        m->recurrent_at += pool->page_bytes * (size_t)pool->n_pages;
+    }
+}
+
+/* Gives each layer that stores keys and values its place in the pages. */
 static enum err lay_out_kv(struct backend_model *m, struct err_info *info)
 {
     m->kvs = mem_zalloc_array(m->plan->n_layers, sizeof *m->kvs, MEM_MODEL);
@@ -120,12 +133,10 @@ static enum err lay_out_kv(struct backend_model *m, struct err_info *info)
         kv->heads = heads;
         kv->layout = kv_layout_for(m->k_type, m->v_type, (int)heads.head_dim, (int)heads.latent_dim);
         kv->is_local = backend_is_local(m->plan, &m->cfg, i);
-        kv->n_pages = backend_n_pages(&m->cfg, kv->is_local);
-        kv->at = m->recurrent_at; /* holds if pool_bytes does */
-        kv->head_bytes = (size_t)kv->layout.bytes * (size_t)kv->n_pages;
+        kv->at = *backend_page_bytes(&m->bytes, kv->is_local);
         *backend_page_bytes(&m->bytes, kv->is_local) += (size_t)kv->layout.bytes * heads.n_kv_heads;
-        m->recurrent_at += kv->head_bytes * heads.n_kv_heads;
     }
+    lay_out_pools(m);
     m->bytes.state = (size_t)m->plan->recurrent_floats * sizeof(float);
     return backend_pool_bytes(&m->bytes, &m->cfg, &m->pool_bytes, info);
 }
@@ -140,7 +151,7 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
     }
     m->recurrent = (float *)(void *)(m->kv + m->recurrent_at);
     lay_out_scratch(m);
-    return cpu_kv_ahead_open(m, info);
+    return ERR_OK;
 }
 
 static void cpu_close(struct backend_model **model)
@@ -154,7 +165,6 @@ static void cpu_close(struct backend_model **model)
     mem_unmap(m->kv, m->pool_bytes, MEM_KV);
     mem_unmap(m->scratch_memory, m->bytes.activations, MEM_SCRATCH);
     mem_free(m->scratch);
-    mem_free(m->sides);
     mem_free(m->kvs);
     mem_free(m->steps);
     mem_free(m->tasks);

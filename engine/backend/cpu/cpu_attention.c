@@ -212,6 +212,7 @@ static struct kern_attention_args args_of(const struct cpu_run *r, int task, int
         .kv = kv->layout,
         .keys = cpu_keys(m, s->layer, kv_head, 0),
         .values = cpu_values(m, s->layer, kv_head, 0),
+        .page_bytes = m->kv_pools[kv->is_local].page_bytes,
         .pages = backend_table(r->batch, kv->is_local, r->batch->seq[b->row]),
         .window = s->attention.window,
         .scale = s->scale,
@@ -227,8 +228,8 @@ static void fetch_ahead(const struct cpu_run *r, int task, int n_shares, struct 
     struct kern_attention_args next = args_of(r, task, n_shares);
     int32_t from = MAX_OF(kern_visible_from(&next, 0), piece->segment * KERN_SEGMENT_TOKENS);
     size_t page = (size_t)next.pages[from / KV_PAGE_TOKENS];
-    a->next_keys = next.keys + page * next.kv.k.bytes;
-    a->next_values = next.values + page * next.kv.v.bytes;
+    a->next_keys = next.keys + page * next.page_bytes;
+    a->next_values = next.values + page * next.page_bytes;
 }
 
 /* next: the task that this thread is likely to do behind it; none where it is n_tasks. */

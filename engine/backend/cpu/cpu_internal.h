@@ -99,13 +99,20 @@ struct cpu_experts {
     unsigned char *hidden_q; /* the same, quantised */
 };
 
-/* What a layer reads: for each KV head, head_bytes apart, keys of all pages, then values of all pages (kv_type.h); of
- * latents no values. */
+/* Pages, or window pages, behind each other. */
+struct cpu_kv_pool {
+    size_t at, page_bytes; /* of the first one, in the whole cache; of one */
+    int32_t n_pages;
+    int32_t highest; /* that was used; -1 = none */
+    unsigned char *asked; /* memory was asked for up to here (cpu_kv_ahead.c) */
+};
+
+/* What a layer reads: in each page of its pool, for one KV head after the other, keys and then values (kv_type.h); of latents
+ * no values. */
 struct cpu_kv {
     struct plan_kv heads;
     struct kv_layout layout;
-    size_t at, head_bytes; /* of the first head, in the whole cache; of a head */
-    int32_t n_pages;
+    size_t at;     /* of the first head, in a page */
     bool is_local; /* they are window pages */
 };
 
@@ -125,8 +132,7 @@ struct backend_model {
     int n_steps;
     struct cpu_kv *kvs; /* [L]; layers that share one have the same */
     unsigned char *kv;
-    struct cpu_kv_side *sides; /* [n_sides] of kv (cpu_kv_ahead.c) */
-    int32_t n_sides, kv_highest[2]; /* page, and window page, that was used; -1 = none */
+    struct cpu_kv_pool kv_pools[2]; /* [is_local] */
     size_t pool_bytes, recurrent_at; /* of kv: all pages, and recurrent states behind them from there on */
     float *recurrent;             /* [state][plan->recurrent_floats] */
     float *bufs[CPU_MAX_BUFS];    /* [rows][stride] */
@@ -212,21 +218,17 @@ struct cpu_buf_use cpu_buf_use(const struct backend_model *m, cpu_buf_id buf);
 static inline unsigned char *cpu_keys(const struct backend_model *m, int32_t layer, uint32_t kv_head, int32_t page)
 {
     const struct cpu_kv *kv = &m->kvs[layer];
-    return m->kv + kv->at + kv_head * kv->head_bytes + (size_t)page * kv->layout.k.bytes;
+    const struct cpu_kv_pool *pool = &m->kv_pools[kv->is_local];
+    return m->kv + pool->at + (size_t)page * pool->page_bytes + kv->at + kv_head * (size_t)kv->layout.bytes;
 }
 static inline unsigned char *cpu_values(const struct backend_model *m, int32_t layer, uint32_t kv_head, int32_t page)
 {
     const struct kv_layout *l = &m->kvs[layer].layout;
-    if (l->is_latent) {
-        return cpu_keys(m, layer, kv_head, page);
-    }
-    size_t all_keys = (size_t)m->kvs[layer].n_pages * l->k.bytes;
-    return cpu_keys(m, layer, kv_head, 0) + all_keys + (size_t)page * l->v.bytes;
+    return cpu_keys(m, layer, kv_head, page) + (l->is_latent ? 0 : l->k.bytes);
 }
 
-/* Asks the kernel for memory of the KV cache before it is used, a little each time (cpu_kv_ahead.c). open: when m->kv is there;
- * ERR_NOMEM. ahead: before a batch is computed, from one thread. */
-MUST_CHECK enum err cpu_kv_ahead_open(struct backend_model *m, struct err_info *info);
+/* Asks the kernel for memory of the KV cache before it is used, a little each time (cpu_kv_ahead.c): before a batch is computed,
+ * from one thread. */
 void cpu_kv_ahead(struct backend_model *m, const struct backend_batch *batch);
 
 /* Takes the memory of attention (cpu_attention.c). */

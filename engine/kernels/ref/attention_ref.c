@@ -7,7 +7,7 @@
 
 static double score_of(const struct kern_attention_args *a, const float *q, int32_t t)
 {
-    const unsigned char *page = a->keys + (size_t)a->pages[t / KV_PAGE_TOKENS] * a->kv.k.bytes;
+    const unsigned char *page = a->keys + (size_t)a->pages[t / KV_PAGE_TOKENS] * a->page_bytes;
     double score = 0;
     for (int j = 0; j < a->kv.d; j++) {
         score += q[j] * (double)kv_key_at(&a->kv, page, t % KV_PAGE_TOKENS, j);
@@ -30,7 +30,7 @@ static void attend(const struct kern_attention_args *a, const float *q, int32_t 
     }
     for (int32_t t = first; t <= last; t++) {
         double p = exp(score_of(a, q, t) - *max);
-        const unsigned char *page = a->values + (size_t)a->pages[t / KV_PAGE_TOKENS] * a->kv.v.bytes;
+        const unsigned char *page = a->values + (size_t)a->pages[t / KV_PAGE_TOKENS] * a->page_bytes;
         *sum += p;
         for (int j = 0; j < a->kv.d_value; j++) {
             out[j] += p * (double)kv_value_at(&a->kv, page, t % KV_PAGE_TOKENS, j);

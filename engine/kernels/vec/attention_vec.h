@@ -237,10 +237,10 @@ static inline struct att_page att_page_of(const struct kern_attention_args *a, i
 {
     size_t here = (size_t)a->pages[page], next = (size_t)a->pages[MIN_OF(page + 1, last)];
     bool is_callers = page == last && a->next_keys != NULL;
-    struct att_page p = {.keys = a->keys + here * a->kv.k.bytes,
-                         .values = a->values + here * a->kv.v.bytes,
-                         .next_keys = is_callers ? a->next_keys : a->keys + next * a->kv.k.bytes,
-                         .next_values = is_callers ? a->next_values : a->values + next * a->kv.v.bytes};
+    struct att_page p = {.keys = a->keys + here * a->page_bytes,
+                         .values = a->values + here * a->page_bytes,
+                         .next_keys = is_callers ? a->next_keys : a->keys + next * a->page_bytes,
+                         .next_values = is_callers ? a->next_values : a->values + next * a->page_bytes};
     for (uint32_t i = 0; i < 2 * 64; i += 64) { /* the loops prefetch codes as they go, but not scales */
         vec_prefetch(p.next_keys + MIN_OF(a->kv.k.scales + i, a->kv.k.bytes - 1));
         vec_prefetch(p.next_values + MIN_OF(a->kv.v.scales + i, a->kv.v.bytes - 1));
