@@ -292,24 +292,16 @@ static enum err cpu_wait(struct backend_model *m, struct err_info *info)
     return ERR_OK;
 }
 
-/* A side of a head's part of a page, to `at` or from there; returns what is behind it. */
-static unsigned char *move_side(unsigned char *side, size_t n, unsigned char *at, bool writes)
-{
-    memcpy(writes ? side : at, writes ? at : side, n);
-    return at + n;
-}
-
-/* What layer i holds in a page; likewise. */
+/* What layer i holds in a page, to `at` or from there; returns what is behind it. */
 static unsigned char *move_layer(struct backend_model *m, int32_t i, int32_t page, unsigned char *at, bool writes)
 {
     const struct cpu_kv *kv = &m->kvs[i];
-    for (uint32_t h = 0; kv->heads.layer == i && h < kv->heads.n_kv_heads; h++) {
-        at = move_side(cpu_keys(m, i, h, page), kv->layout.k.bytes, at, writes);
-        if (!kv->layout.is_latent) {
-            at = move_side(cpu_values(m, i, h, page), kv->layout.v.bytes, at, writes);
-        }
+    size_t n = kv->heads.layer == i ? (size_t)kv->layout.bytes * kv->heads.n_kv_heads : 0;
+    if (n != 0) {
+        unsigned char *layer = cpu_keys(m, i, 0, page);
+        memcpy(writes ? layer : at, writes ? at : layer, n);
     }
-    return at;
+    return at + n;
 }
 
 /* The same in floats. */
