@@ -73,11 +73,11 @@ static struct draft_offer make_offer(struct sched *s, struct sched_seq *q, bool 
     return o;
 }
 
-/* Rows of a step with drafts. Those that grammars force nearly always come true, so that they pay in fuller steps. */
-static int32_t max_draft_rows(struct sched *s, int32_t n_running, int32_t most)
+/* Rows of a step of n sequences with `most` drafts. */
+static int32_t max_draft_rows(struct sched *s, int32_t n, int32_t most)
 {
-    int32_t max_rows = MIN_OF(most + 1, s->cfg.max_rows);
-    return MIN_OF(max_rows, s->cfg.max_logits - (s->n_running - n_running));
+    int32_t max_rows = MIN_OF(n + most, MIN_OF((int32_t)DRAFT_MAX + 1, s->cfg.max_rows));
+    return MIN_OF(max_rows, s->cfg.max_logits - (s->n_running - n));
 }
 
 void sched_draft_all(struct sched *s, struct sched_seq **seqs, int32_t n)
