@@ -163,7 +163,7 @@ static const struct option options[] = {
            .fallback = "off", .words = plan_quantize_name),
     OPTION("speculate", NULL, OPTION_TEXT, ENGINE, speculate,
            "guess tokens ahead where text repeats; answers are the same", .fallback = "auto", .words = speculate_name),
-    OPTION("draft-max", NULL, OPTION_INTEGER, ENGINE, draft_max, "tokens guessed ahead in one step; 0: 15",
+    OPTION("draft-max", NULL, OPTION_INTEGER, ENGINE, draft_max, "tokens of a sequence guessed ahead in one step; 0: 15",
            .fallback = "0", .max = 31),
     OPTION("max-connections", NULL, OPTION_INTEGER, SERVE, max_connections, "FastCGI connections served at once",
            .fallback = "1024", .min = 2, .max = 65536),

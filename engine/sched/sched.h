@@ -55,8 +55,8 @@ struct sched_config {
     uint64_t queue_max_tokens;    /* and their tokens; 0 = no limit */
     uint64_t step_budget_ns;      /* what hardly a step is to take longer than while others decode; 0 = 80 ms */
     uint64_t stall_ns;            /* a reader that takes (next to) nothing for so long loses its sequence; 0 = 30 s */
-    int32_t draft_max;            /* tokens guessed ahead in a step (draft.h), 0 = none .. DRAFT_MAX; it has DRAFT_MAX + 1 rows at
-                                   * most, so with as many sequences there are none */
+    int32_t draft_max;            /* tokens of a sequence guessed ahead in a step (draft.h), 0 = none .. DRAFT_MAX; it has draft_max + 1
+                                   * rows, or twice as many as sequences, but no more than DRAFT_MAX + 1 */
     /* OPTIONAL: told why a batch failed, before its sequences end, on the scheduler's thread; ERR_LOST comes once and
      * last. */
     void (*failed)(void *arg, const struct err_info *why);

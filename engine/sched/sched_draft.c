@@ -68,15 +68,16 @@ static struct draft_offer make_offer(struct sched *s, struct sched_seq *q, bool 
     }
     if (n_forced > 0 || (may_look && d->source != 0)) {
         o.n_max = draft_room(s, q);
-        o.n_max = MIN_OF(o.n_max, may_look && draft_agrees(d, q->tokens, q->n_tokens) ? o.n_max : n_forced);
+        o.n_max = MIN_OF(o.n_max, may_look && draft_agrees(d, q->tokens, q->n_tokens) ? MAX_OF(s->cfg.draft_max, n_forced) : n_forced);
     }
     return o;
 }
 
-/* Rows of a step of n sequences with `most` drafts. */
+/* Rows of a step of n sequences, of which one alone may have `most` drafts. Of many each may have one, or some more in place of others:
+ * who has none waits about twice as long for a token at most. */
 static int32_t max_draft_rows(struct sched *s, int32_t n, int32_t most)
 {
-    int32_t max_rows = MIN_OF(n + most, MIN_OF((int32_t)DRAFT_MAX + 1, s->cfg.max_rows));
+    int32_t max_rows = MIN_OF(MAX_OF(2 * n, most + 1), MIN_OF((int32_t)DRAFT_MAX + 1, s->cfg.max_rows));
     return MIN_OF(max_rows, s->cfg.max_logits - (s->n_running - n));
 }
 
