@@ -148,7 +148,7 @@ def test_a_reader_that_takes_next_to_nothing_is_dropped(ctx):
         c.set(seconds, c.steady)
         slow[0].recv(400)
         assert s.metrics()["infcgi_requests_running"] == 2
-    c.set(31, c.steady)
+    c.set(61, c.steady)   # two times half a minute, whenever the first one began
     assert s.idle(), s.metrics()
     assert c.ask(max_tokens=24, temperature=0).json()["choices"] == expected
     for reader in slow:
