@@ -1,5 +1,5 @@
 /* Memory of the KV cache before it is written. The kernel gives it when it is first touched, zeroed, by the huge page where it
- * can, and on a virtual machine whose host gives memory slowly one takes 3 ms. Streams that began together want their next
+ * can, and on a virtual machine whose host gives memory slowly one takes milliseconds. Streams that began together want their next
  * pages in the same step. So what lies behind the highest page is asked for ahead of its use, and a step waits for one huge page,
  * or a few where it has many rows.
  *

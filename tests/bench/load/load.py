@@ -263,7 +263,7 @@ def throughput(bench):
         finally:
             if peer:
                 peer.stop()
-    figure = f"{median(speeds['infcgi']):.0f}/s"
+    figure = f"{median(speeds['infcgi']):.0f}/s (the first 16 of a fresh server {speeds['infcgi'][0]:.0f})"
     if peer:
         figure += f", llama-server {median(speeds['llama.cpp']):.0f}: {median(speeds['infcgi']) / median(speeds['llama.cpp']):.1f}x"
     bench.row("output tokens of 16 streams", figure, "6x llama-server")
