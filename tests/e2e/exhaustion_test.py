@@ -248,7 +248,8 @@ def test_thousands_of_silent_connections(ctx):
     """F15: more than the backlog holds. What is taken is bounded, all are closed, and service goes on."""
     s = ctx.start(*ARGS, model=TINY)
     files, opened, n_refused = pathlib.Path(f"/proc/{s.engine.pid}/fd"), [], 0
-    for _ in range(6000):
+    until = time.monotonic() + 60
+    while len(opened) < 3000 and time.monotonic() < until:   # backlog and places hold 1,024 each: the others come as these are closed
         c = socket.socket(socket.AF_UNIX)
         c.setblocking(False)
         try:
@@ -257,9 +258,9 @@ def test_thousands_of_silent_connections(ctx):
         except BlockingIOError:
             n_refused += 1
             c.close()
-        if len(opened) % 500 == 0:
             assert len(list(files.iterdir())) < 1024 + 100
-    assert len(opened) > 1500 and n_refused > 0, (len(opened), n_refused)
+            time.sleep(0.001)
+    assert len(opened) == 3000 and n_refused > 0, (len(opened), n_refused)
     assert harness.until(lambda: s.request("GET", "/health").status == 200, 30, 0.1)
     for c in opened[:-1024]:   # nobody waits for the places of the last
         c.settimeout(30)
