@@ -287,6 +287,12 @@ static void check_overtaking(struct backend_model *m, const struct backend_batch
     atomic_fetch_add(&m->n_overtook, 1);
 }
 
+static bool stands_still(struct backend_model *m)
+{
+    int asked = FAKE_TO_HOLD;
+    return atomic_compare_exchange_strong(&m->hold, &asked, FAKE_HELD) || asked == FAKE_HELD;
+}
+
 static enum err begin(struct backend_model *m, const struct backend_batch *b, struct err_info *info)
 {
     bool overtakes = m->left != NULL;
@@ -295,7 +301,7 @@ static enum err begin(struct backend_model *m, const struct backend_batch *b, st
     if (overtakes) {
         check_overtaking(m, b);
     }
-    while (atomic_load(&m->is_held) && !overtakes) {
+    while (!overtakes && stands_still(m)) {
         sleep_us(200);
         let_overtake(m, b);
     }

@@ -21,6 +21,9 @@ struct fake_slot {
 /* Of a page, and behind it as many of a window page where there are some. */
 enum { FAKE_PAGE_BYTES = KV_PAGE_TOKENS * sizeof(struct fake_slot), FAKE_STATE_BYTES = sizeof(uint64_t) };
 
+/* FAKE_TO_HOLD: the next batch that begins, but for what overtakes, stands still until it is FAKE_GOES, and makes it FAKE_HELD. */
+enum fake_hold { FAKE_GOES, FAKE_TO_HOLD, FAKE_HELD };
+
 struct backend_model {
     struct fake_slot *slots;   /* [n_pages][KV_PAGE_TOKENS] */
     struct fake_slot *windows; /* [n_windows][KV_PAGE_TOKENS] of local layers; NULL without */
@@ -49,7 +52,7 @@ struct backend_model {
     atomic_int fail_code;  /* knob: with this enum err, at first ERR_INTERNAL */
     atomic_int nan_token;  /* knob: the logits of rows of this token are NaN; -1 = none */
     atomic_bool in_pieces; /* a sequence began behind position 0: what a bidirectional plan cannot have */
-    atomic_bool is_held;   /* knob: begin waits until it is false again, but for what overtakes */
+    atomic_int hold;       /* knob: enum fake_hold */
     atomic_bool is_inside; /* begin runs now */
 };
 

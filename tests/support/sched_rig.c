@@ -115,6 +115,21 @@ void rig_wait_idle(struct rig *r)
     }
 }
 
+void rig_hold(struct rig *r) { atomic_store(&r->model->hold, FAKE_TO_HOLD); }
+
+void rig_wait_held(struct rig *r)
+{
+    uint64_t until = clock_now_ns() + 20000000000ull;
+    while (atomic_load(&r->model->hold) != FAKE_HELD) {
+        if (clock_now_ns() > until) {
+            ck_abort_msg("no batch begins");
+        }
+        nanosleep(&(struct timespec){0, 50000}, NULL);
+    }
+}
+
+void rig_go_on(struct rig *r) { atomic_store(&r->model->hold, FAKE_GOES); }
+
 void rig_close(struct rig *r)
 {
     rig_wait_idle(r);

@@ -55,6 +55,12 @@ void rig_wait_idle(struct rig *r);
 
 struct sched_stats rig_stats(struct rig *r);
 
+/* The next batch that begins stands still, but for those that overtake it / waits until one does, and fails the test after some seconds /
+ * it goes on. */
+void rig_hold(struct rig *r);
+void rig_wait_held(struct rig *r);
+void rig_go_on(struct rig *r);
+
 /* A request for greedy tokens, everything else off. */
 struct sched_request rig_request(const int32_t *tokens, int32_t n_tokens, int32_t max_tokens);
 

@@ -186,7 +186,7 @@ START_TEST(a_full_batch_drafts_nothing)
     struct sched_seq *seqs[FULL];
     struct rig_output got;
     struct rig r = open_slow((struct rig_limits){.max_seqs = n + 1, .max_rows = 600, .n_pages = 400, .draft_max = draft_max});
-    atomic_store(&r.model->is_held, true);
+    rig_hold(&r);
     struct sched_request q = rig_request(one, 1, 1);
     struct sched_seq *first = rig_submit(&r, &q);
     for (int i = 0; i < n; i++) {
@@ -194,7 +194,7 @@ START_TEST(a_full_batch_drafts_nothing)
         q = rig_request(tokens[i], 40, 200);
         seqs[i] = rig_submit(&r, &q);
     }
-    atomic_store(&r.model->is_held, false);
+    rig_go_on(&r);
     rig_collect(&first, &got);
     for (int i = 0; i < n; i++) {
         rig_collect(&seqs[i], &got);
@@ -243,14 +243,12 @@ static int32_t stop_in_a_draft(struct rig *r, struct sched_seq *seq, int32_t *id
         if (n < 20) {
             continue; /* it has to see itself repeat first */
         }
-        atomic_store(&r->model->is_held, true);
-        while (!atomic_load(&r->model->is_inside)) {
-            nanosleep(&(struct timespec){0, 50000}, NULL);
-        }
+        rig_hold(r);
+        rig_wait_held(r);
         if (atomic_load(&r->model->n_last) > 1) {
             return n + 1;
         }
-        atomic_store(&r->model->is_held, false);
+        rig_go_on(r);
     }
 }
 
@@ -266,7 +264,7 @@ START_TEST(cancelled_in_the_middle_of_a_draft)
         struct sched_seq *seq = rig_submit(&r, &q);
         int32_t n = stop_in_a_draft(&r, seq, ids);
         sched_cancel(seq);
-        atomic_store(&r.model->is_held, false);
+        rig_go_on(&r);
         rig_collect(&seq, &got);
         ck_assert_int_eq(got.err, ERR_CANCELLED);
         rig_expect(&q, 1000, &expected);
@@ -374,7 +372,7 @@ START_TEST(drafting_allocates_nothing)
     struct rig_output got;
     struct rig r = open_slow((struct rig_limits){.n_pages = 10});
     struct sched_seq *seqs[2];
-    atomic_store(&r.model->is_held, true);
+    rig_hold(&r);
     for (int i = 0; i < 2; i++) {
         rig_prompt(tokens[i], 100, (uint64_t)i);
         struct sched_request q = rig_request(tokens[i], 100, 200);
@@ -382,7 +380,7 @@ START_TEST(drafting_allocates_nothing)
         seqs[i] = rig_submit(&r, &q);
     }
     mem_fail_at(0); /* the first allocation of any kind would fire */
-    atomic_store(&r.model->is_held, false);
+    rig_go_on(&r);
     for (int i = 0; i < 150; i++) {
         for (int k = 0; k < 2; k++) {
             ck_assert_int_eq(sched_next(seqs[k], 20000, &ev), ERR_OK);

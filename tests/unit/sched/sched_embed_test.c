@@ -143,10 +143,10 @@ START_TEST(what_cannot_be_embedded_says_so)
     ck_assert(ev.kind == SCHED_END && ev.err == ERR_NUMERICAL);
     sched_release(&seq);
     atomic_store(&r.model->nan_token, -1);
-    atomic_store(&r.model->is_held, true);
+    rig_hold(&r);
     seq = rig_submit(&r, &q);
     sched_cancel(seq);
-    atomic_store(&r.model->is_held, false);
+    rig_go_on(&r);
     ck_assert_int_eq(sched_next(seq, 20000, &ev), ERR_OK);
     ck_assert(ev.kind == SCHED_END && (ev.err == ERR_CANCELLED || ev.err == ERR_OK));
     sched_release(&seq);

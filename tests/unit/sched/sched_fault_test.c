@@ -8,24 +8,8 @@
 
 #include <check.h>
 #include <math.h>
-#include <time.h>
 
 Suite *sched_fault_suite(void);
-
-static void pause_us(long us) { nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL); }
-
-static void hold(struct rig *r, bool on)
-{
-    atomic_store(&r->model->is_held, on);
-    atomic_store(&r->model->is_inside, false);
-}
-
-static void wait_until_inside(struct rig *r)
-{
-    while (!atomic_load(&r->model->is_inside)) {
-        pause_us(100);
-    }
-}
 
 START_TEST(cancelled_in_queue)
 {
@@ -34,11 +18,11 @@ START_TEST(cancelled_in_queue)
     struct rig r = rig_open((struct rig_limits){.max_seqs = 1});
     rig_prompt(tokens, 100, 1);
     struct sched_request q = rig_request(tokens, 100, 10);
-    hold(&r, true);
+    rig_hold(&r);
     struct sched_seq *first = rig_submit(&r, &q), *second = rig_submit(&r, &q);
-    wait_until_inside(&r);
+    rig_wait_held(&r);
     sched_cancel(second);
-    hold(&r, false);
+    rig_go_on(&r);
     rig_collect(&second, &got);
     ck_assert_int_eq(got.err, ERR_CANCELLED);
     ck_assert_int_eq(got.n, 0);
@@ -56,11 +40,11 @@ START_TEST(cancelled_in_prefill_after_one_step)
     struct rig r = rig_open((struct rig_limits){.max_rows = 16});
     rig_prompt(tokens, 300, 1);
     struct sched_request q = rig_request(tokens, 300, 10);
-    hold(&r, true);
+    rig_hold(&r);
     struct sched_seq *seq = rig_submit(&r, &q);
-    wait_until_inside(&r);
+    rig_wait_held(&r);
     sched_cancel(seq);
-    hold(&r, false);
+    rig_go_on(&r);
     rig_collect(&seq, &got);
     ck_assert_int_eq(got.err, ERR_CANCELLED);
     rig_wait_idle(&r);
@@ -83,11 +67,11 @@ START_TEST(cancelled_in_decode_after_one_step)
     for (int i = 0; i < 5; i++) {
         ck_assert_int_eq(sched_next(seq, 20000, &ev), ERR_OK);
     }
-    hold(&r, true);
-    wait_until_inside(&r);
+    rig_hold(&r);
+    rig_wait_held(&r);
     long steps = r.model->n_steps;
     sched_cancel(seq);
-    hold(&r, false);
+    rig_go_on(&r);
     rig_collect(&seq, &got);
     ck_assert_int_eq(got.err, ERR_CANCELLED);
     rig_wait_idle(&r);
@@ -156,9 +140,9 @@ static enum err try_submit(struct rig *r, const struct sched_request *q)
 /* The first sequence is inside the held back end and off the queue. */
 static struct sched_seq *occupy(struct rig *r, const struct sched_request *q)
 {
-    hold(r, true);
+    rig_hold(r);
     struct sched_seq *seq = rig_submit(r, q);
-    wait_until_inside(r);
+    rig_wait_held(r);
     return seq;
 }
 
@@ -178,7 +162,7 @@ START_TEST(a_full_queue_refuses)
     }
     ck_assert(sched_is_full(r.sched, 0) && sched_is_full(r.sched, 77)); /* also for a key that it does not know */
     ck_assert_int_eq(try_submit(&r, &small), ERR_OVERLOADED);
-    hold(&r, false);
+    rig_go_on(&r);
     rig_collect(&first, &got);
     for (int i = 0; i < 4; i++) {
         rig_collect(&seqs[i], &got);
@@ -227,7 +211,7 @@ START_TEST(draining_finishes_what_it_took)
     struct sched_seq *running = occupy(&r, &q), *queued = rig_submit(&r, &q);
     sched_drain(r.sched);
     ck_assert_int_eq(try_submit(&r, &q), ERR_DRAINING);
-    hold(&r, false);
+    rig_go_on(&r);
     rig_collect(&running, &got);
     ck_assert_int_eq(got.n, 20);
     rig_collect(&queued, &got);
@@ -310,12 +294,12 @@ START_TEST(a_lost_back_end_ends_all)
     tokens[1][39] = 60;
     atomic_store(&r.model->fail_token, 60);
     atomic_store(&r.model->fail_code, ERR_LOST);
-    hold(&r, true);
+    rig_hold(&r);
     for (int i = 0; i < 3; i++) {
         struct sched_request q = rig_request(tokens[i], 40, 200);
         seqs[i] = rig_submit(&r, &q);
     }
-    hold(&r, false);
+    rig_go_on(&r);
     for (int i = 0; i < 3; i++) {
         rig_collect(&seqs[i], &got);
         ck_assert_int_eq(got.err, ERR_LOST);
@@ -351,16 +335,16 @@ START_TEST(what_was_begun_beside_a_lost_batch_is_waited_for)
     }
     atomic_store(&r.model->fail_token, 60);
     atomic_store(&r.model->fail_code, ERR_LOST);
-    hold(&r, true); /* until all the others are there */
+    rig_hold(&r); /* until all the others are there */
     struct sched_request q = rig_request(tokens[0], 10, 1);
     seqs[0] = rig_submit(&r, &q);
-    wait_until_inside(&r);
+    rig_wait_held(&r);
     for (int i = 1; i < 5; i++) {
         q = rig_request(tokens[i], 40, 200);
         seqs[i] = rig_submit(&r, &q);
     }
     long n_beside = remote_backend_n_beside();
-    hold(&r, false);
+    rig_go_on(&r);
     rig_collect(&seqs[0], &got);
     ck_assert_int_eq(got.err, ERR_OK);
     for (int i = 1; i < 5; i++) {
@@ -406,7 +390,7 @@ START_TEST(nan_ends_its_own_sequence_only)
     for (int i = 0; i < 3; i++) {
         seqs[i] = rig_submit(&r, &q[i]);
     }
-    hold(&r, false);
+    rig_go_on(&r);
     rig_collect(&first, &got);
     for (int i = 0; i < 3; i++) {
         rig_collect(&seqs[i], &got);
@@ -509,7 +493,7 @@ START_TEST(steps_allocate_nothing)
     struct rig_output got;
     struct rig r = rig_open((struct rig_limits){.n_pages = 10, .is_recurrent = _i == 1});
     struct sched_seq *seqs[2];
-    hold(&r, true);
+    rig_hold(&r);
     for (int i = 0; i < 2; i++) {
         rig_prompt(tokens[i], 100, (uint64_t)i);
         struct sched_request q = rig_request(tokens[i], 100, 200);
@@ -518,7 +502,7 @@ START_TEST(steps_allocate_nothing)
         seqs[i] = rig_submit(&r, &q);
     }
     mem_fail_at(0); /* prefill, decode, growth and preemption: the first allocation of any kind would fire */
-    hold(&r, false);
+    rig_go_on(&r);
     for (int i = 0; i < 200; i++) {
         for (int k = 0; k < 2 && i < 150; k++) {
             ck_assert_int_eq(sched_next(seqs[k], 20000, &ev), ERR_OK);

@@ -340,13 +340,13 @@ static uint64_t run_forms(struct rig_limits limits, uint64_t n, struct rig_outpu
     static int32_t tokens[16][256];
     struct rig r = rig_open(limits);
     struct sched_seq *seqs[16];
-    atomic_store(&r.model->is_held, true);
+    rig_hold(&r);
     for (uint64_t i = 0; i < n; i++) {
         struct sched_request q = request(i, tokens[i]);
         q.sampling.n_top = 2;
         seqs[i] = rig_submit(&r, &q);
     }
-    atomic_store(&r.model->is_held, false);
+    rig_go_on(&r);
     for (uint64_t i = 0; i < n; i++) {
         rig_collect(&seqs[i], &out[i]);
         ck_assert(out[i].err == ERR_OK && out[i].finish == SCHED_FINISH_STOP);

@@ -122,12 +122,12 @@ START_TEST(who_waits_for_a_page_gets_its_window_page)
     struct sched_seq *seqs[N];
     struct rig r = rig_open(limits(ALL + 3 * N, 3 * N + 2, N));
     rig_prompt(tokens, 600, 1);
-    atomic_store(&r.model->is_held, true);
+    rig_hold(&r);
     struct sched_request q = rig_request(tokens, 600, 20);
     for (int i = 0; i < N; i++) {
         seqs[i] = rig_submit(&r, &q);
     }
-    atomic_store(&r.model->is_held, false);
+    rig_go_on(&r);
     rig_expect(&q, N_CTX, &expected);
     for (int i = 0; i < N; i++) {
         rig_collect(&seqs[i], &got);

@@ -105,18 +105,12 @@ static double jain(const int64_t *x, int n)
 
 static struct rig_limits limits(int32_t max_seqs) { return (struct rig_limits){.max_seqs = max_seqs, .n_pages = 512, .queue_max = 2000}; }
 
-static void hold(struct rig *r, bool on)
-{
-    atomic_store(&r->model->is_held, on);
-    atomic_store(&r->model->is_inside, false);
-}
-
 /* So that all are there when the first step that counts begins. */
 static struct sched_seq *hold_with_one(struct rig *r)
 {
     static const int32_t one[] = {9};
     atomic_store(&r->model->delay_us, 200); /* on a busy machine whoever measures is late */
-    hold(r, true);
+    rig_hold(r);
     return submit(r, NULL, one, 1, 1);
 }
 
@@ -132,7 +126,7 @@ START_TEST(equals_get_equal_rows)
         floods[i].share = (struct sched_share){.key = (uint64_t)i + 1};
         begin(&r, &floods[i], SEQS, shapes[i][0], shapes[i][1]);
     }
-    hold(&r, false);
+    rig_go_on(&r);
     measure(floods, TENANTS, 24000, rows);
     double index = jain(rows, TENANTS);
     ck_assert_msg(index >= 0.95, "%.3f of %d, %d, %d and %d rows", index, (int)rows[0], (int)rows[1], (int)rows[2],
@@ -154,7 +148,7 @@ START_TEST(weights_divide_rows)
     floods[1].share = (struct sched_share){.key = 2, .weight = 1};
     begin(&r, &floods[0], SEQS, 40, 40);
     begin(&r, &floods[1], SEQS, _i == 0 ? 40 : 110, _i == 0 ? 40 : 5);
-    hold(&r, false);
+    rig_go_on(&r);
     measure(floods, 2, 20000, rows);
     double ratio = (double)rows[0] / (double)rows[1];
     ck_assert_msg(fabs(ratio / 2 - 1) <= 0.05, "%.3f: %d and %d rows", ratio, (int)rows[0], (int)rows[1]);
@@ -182,13 +176,11 @@ START_TEST(a_light_one_waits_for_a_step_or_two)
         for (long from = atomic_load(&r.model->n_steps); atomic_load(&r.model->n_steps) < from + 40;) {
             pause_us(100);
         }
-        hold(&r, true);
-        while (!atomic_load(&r.model->is_inside)) {
-            pause_us(50);
-        }
+        rig_hold(&r);
+        rig_wait_held(&r);
         long before = atomic_load(&r.model->n_steps);
         struct sched_seq *q = submit(&r, &light, tokens, 30, 1);
-        hold(&r, false);
+        rig_go_on(&r);
         rig_collect(&q, &got);
         long took = atomic_load(&r.model->n_steps) - before;
         struct sched_request asked = rig_request(tokens, 30, 1);
@@ -217,17 +209,15 @@ START_TEST(a_short_prompt_goes_alone)
     for (long from = atomic_load(&r.model->n_steps); atomic_load(&r.model->n_steps) < from + 16;) {
         pause_us(100);
     }
-    hold(&r, true);
-    while (!atomic_load(&r.model->is_inside)) {
-        pause_us(50);
-    }
+    rig_hold(&r);
+    rig_wait_held(&r);
     int before = atomic_load(&r.model->n_alone);
     int64_t rows = n_rows(&flood);
     for (int i = 0; i < N_LIGHT; i++) {
         rig_prompt(tokens[i], 30, 5000 + (uint64_t)i);
         light[i] = submit(&r, &(struct sched_share){.key = 10 + (uint64_t)i}, tokens[i], 30, 1);
     }
-    hold(&r, false);
+    rig_go_on(&r);
     for (int i = 0; i < N_LIGHT; i++) {
         rig_collect(&light[i], &got);
     }
@@ -251,7 +241,7 @@ START_TEST(a_lower_class_gets_its_eighth)
     floods[1].share = (struct sched_share){.key = 2, .priority = -10};
     begin(&r, &floods[1], 40, 60, 30);
     begin(&r, &floods[0], SEQS, 60, 30);
-    hold(&r, false);
+    rig_go_on(&r);
     measure(floods, 2, 8000, rows);
     double part = (double)rows[1] / (double)(rows[0] + rows[1]);
     ck_assert_msg(part >= 0.10 && part <= 0.16, "%.3f: %d of %d rows", part, (int)rows[1], (int)(rows[0] + rows[1]));
@@ -278,13 +268,11 @@ START_TEST(a_higher_class_goes_first)
     while (atomic_load(&r.model->n_steps) < 20) {
         pause_us(100);
     }
-    hold(&r, true);
-    while (!atomic_load(&r.model->is_inside)) {
-        pause_us(50);
-    }
+    rig_hold(&r);
+    rig_wait_held(&r);
     long before = atomic_load(&r.model->n_steps);
     struct sched_seq *q = submit(&r, &high, tokens, 30, 3);
-    hold(&r, false);
+    rig_go_on(&r);
     rig_collect(&q, &got);
     long took = atomic_load(&r.model->n_steps) - before;
     ck_assert_msg(took <= 12, "%ld steps", took);
@@ -304,7 +292,7 @@ START_TEST(nobody_saves_up)
         floods[i].share = (struct sched_share){.key = (uint64_t)i + 1};
     }
     begin(&r, &floods[0], SEQS, 40, 40);
-    hold(&r, false);
+    rig_go_on(&r);
     measure(floods, 1, 3000, rows);
     begin(&r, &floods[1], SEQS, 40, 40);
     at_first = n_rows(&floods[0]);
@@ -330,17 +318,15 @@ START_TEST(keys_are_counted_and_forgotten)
         ck_assert_int_eq(got.n, 1);
     }
     ck_assert_uint_le(mem_live_of(MEM_GENERAL) - before, 32 << 10);
-    hold(&r, true);
+    rig_hold(&r);
     struct sched_seq *a = submit(&r, &(struct sched_share){.key = 7}, one, 1, 1);
-    while (!atomic_load(&r.model->is_inside)) {
-        pause_us(50);
-    }
+    rig_wait_held(&r);
     struct sched_seq *b = submit(&r, &(struct sched_share){.key = 7}, one, 1, 1);
     sched_get_share(r.sched, 7, &running, &waiting);
     ck_assert_uint_eq(running, 1);
     sched_get_share(r.sched, 8, &running, &waiting);
     ck_assert_uint_eq(running + waiting, 0);
-    hold(&r, false);
+    rig_go_on(&r);
     rig_collect(&a, &got);
     rig_collect(&b, &got);
     rig_close(&r);
@@ -382,11 +368,9 @@ START_TEST(a_flood_refuses_nobody_else)
         seqs[0] = submit(&r, &light, one, 1, 1);
         rig_collect(&seqs[0], &got);
     }
-    hold(&r, true);
+    rig_hold(&r);
     seqs[0] = submit(&r, &flood, one, 1, 1);
-    while (!atomic_load(&r.model->is_inside)) {
-        pause_us(100);
-    }
+    rig_wait_held(&r);
     int n = 1 + fill(&r, &flood, &seqs[1], MOST - 1);
     ck_assert_int_eq(n, 1 + (_i == 0 ? QUEUE : QUEUE * 3 / 4));
     if (_i == 1) {
@@ -396,7 +380,7 @@ START_TEST(a_flood_refuses_nobody_else)
         ck_assert_int_eq(fill(&r, &light, &seqs[n + 5], MOST - n - 5), 3); /* as full as can be */
         n += 8;
     }
-    hold(&r, false);
+    rig_go_on(&r);
     for (int i = 0; i < n; i++) {
         rig_collect(&seqs[i], &got);
         ck_assert_int_eq(got.n, 1);

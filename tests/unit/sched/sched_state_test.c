@@ -143,13 +143,13 @@ START_TEST(a_preempted_sequence_goes_on_from_its_newest_state)
     struct sched_seq *seqs[2];
     static struct rig_output got, expected;
     struct rig r = rig_open((struct rig_limits){.is_recurrent = true, .n_pages = 10, .n_ctx = 320});
-    atomic_store(&r.model->is_held, true); /* until both are there: they grow side by side to five pages each */
+    rig_hold(&r); /* until both are there: they grow side by side to five pages each */
     for (int i = 0; i < 2; i++) {
         rig_prompt(tokens[i], 100, 50 + (uint64_t)i);
         struct sched_request q = rig_request(tokens[i], 100, i == 0 ? 80 : 200);
         seqs[i] = rig_submit(&r, &q);
     }
-    atomic_store(&r.model->is_held, false);
+    rig_go_on(&r);
     for (int i = 0; i < 2; i++) {
         struct sched_request q = rig_request(tokens[i], 100, i == 0 ? 80 : 200);
         rig_collect(&seqs[i], &got);
@@ -194,10 +194,10 @@ START_TEST(a_state_is_kept_for_who_is_about_to_go_on_from_it)
     for (int i = 0; i < 30; i++) {
         ck_assert_int_eq(sched_next(first, 20000, &ev), ERR_OK);
     }
-    atomic_store(&r.model->is_held, true);
+    rig_hold(&r);
     struct sched_seq *second = rig_submit(&r, &busy), *third = rig_submit(&r, &q);
     atomic_store(&r.model->delay_us, 0);
-    atomic_store(&r.model->is_held, false);
+    rig_go_on(&r);
     collect_and_compare(&third, &q, 64, "held up");
     collect_and_compare(&second, &busy, 0, "busy");
     sched_release(&first);
@@ -220,16 +220,13 @@ START_TEST(who_gets_no_slot_begins_a_step_later)
         q[i] = rig_request(tokens[i], 70, 20);
     }
     ck_assert_uint_eq(rig_stats(&r).states_kept, N);
-    atomic_store(&r.model->is_inside, false);
-    atomic_store(&r.model->is_held, true);
+    rig_hold(&r);
     struct sched_seq *first = rig_submit(&r, &opener);
-    while (!atomic_load(&r.model->is_inside)) {
-        nanosleep(&(struct timespec){0, 200000}, NULL);
-    }
+    rig_wait_held(&r);
     for (int i = 0; i < N; i++) {
         seqs[i] = rig_submit(&r, &q[i]);
     }
-    atomic_store(&r.model->is_held, false);
+    rig_go_on(&r);
     rig_collect(&first, &got);
     for (int i = 0; i < N; i++) {
         collect_and_compare(&seqs[i], &q[i], 64, "one of three");
@@ -246,11 +243,11 @@ START_TEST(nobody_waits_for_another_tenant)
     rig_prompt(tokens, 300, 80);
     struct sched_request q[2] = {rig_request(tokens, 300, 0), rig_request(tokens, 300, 0)};
     q[1].salt = "tenant";
-    atomic_store(&r.model->is_held, true);
+    rig_hold(&r);
     for (int i = 0; i < 2; i++) {
         seqs[i] = rig_submit(&r, &q[i]);
     }
-    atomic_store(&r.model->is_held, false);
+    rig_go_on(&r);
     for (int i = 0; i < 2; i++) {
         collect_and_compare(&seqs[i], &q[i], 0, "tenant");
     }

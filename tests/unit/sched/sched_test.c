@@ -155,7 +155,7 @@ static void submit_together(struct rig *r, int n, const int32_t *tokens, struct 
                             struct sched_seq **first)
 {
     static const int32_t one[] = {9};
-    atomic_store(&r->model->is_held, true);
+    rig_hold(r);
     struct sched_request q = rig_request(one, 1, 1);
     *first = rig_submit(r, &q);
     for (int i = 0; i < n; i++) {
@@ -176,7 +176,7 @@ START_TEST(sixteen_with_one_cold_prefix_compute_it_once)
     struct rig r =
         rig_open((struct rig_limits){.n_pages = _i == 1 ? 30 : 256, .max_rows = 50, .is_recurrent = _i == 2});
     submit_together(&r, 16, tokens, seqs, &first);
-    atomic_store(&r.model->is_held, false);
+    rig_go_on(&r);
     rig_collect(&first, &got);
     bool differs = false;
     int32_t zero[5];
@@ -208,7 +208,7 @@ START_TEST(waiter_takes_over_when_the_owner_leaves)
     struct rig r = rig_open((struct rig_limits){.n_pages = 128, .max_rows = 40});
     submit_together(&r, 6, tokens, seqs, &first);
     atomic_store(&r.model->delay_us, 3000);
-    atomic_store(&r.model->is_held, false);
+    rig_go_on(&r);
     rig_collect(&first, &got);
     for (int i = 0; i < 5; i++) { /* each owner leaves in turn, in mid-prefix */
         long before = r.model->n_rows;
@@ -298,13 +298,13 @@ START_TEST(prompt_log_probabilities_come_in_order)
     struct rig r = rig_open((struct rig_limits){.max_seqs = 2, .max_logits = 2});
     rig_prompt(tokens, 150, 5);
     struct sched_request other = rig_request(tokens, 150, 170), q = rig_request(tokens, 150, 2);
-    atomic_store(&r.model->is_held, true);
+    rig_hold(&r);
     struct sched_seq *neighbour =
         rig_submit(&r, &other); /* decodes all the while and takes one of the two logit rows */
     q.prompt_logprobs = true;
     q.sampling.n_top = 2;
     struct sched_seq *seq = rig_submit(&r, &q);
-    atomic_store(&r.model->is_held, false);
+    rig_go_on(&r);
     for (int32_t i = 0; i < 152; i++) {
         struct sched_event ev;
         ck_assert_int_eq(sched_next(seq, 20000, &ev), ERR_OK);
@@ -480,18 +480,16 @@ START_TEST(a_step_that_hangs_can_be_seen)
     struct rig r = rig_open((struct rig_limits){0});
     rig_prompt(tokens, 40, 3);
     struct sched_request q = rig_request(tokens, 40, 2);
-    atomic_store(&r.model->is_held, true);
+    rig_hold(&r);
     struct sched_seq *seq = rig_submit(&r, &q);
-    while (!atomic_load(&r.model->is_inside)) {
-        nanosleep(&(struct timespec){0, 1000000}, NULL);
-    }
+    rig_wait_held(&r);
     nanosleep(&(struct timespec){0, 60000000}, NULL);
     struct sched_stats s = rig_stats(&r);
     ck_assert_uint_ge(s.last_step_age_ms, 50);
     ck_assert(s.at == SCHED_AT_BEGIN || s.at == SCHED_AT_BACKEND);
     ck_assert_str_eq(sched_place_name(SCHED_AT_BACKEND), "backend");
     ck_assert_uint_eq(s.usual_step_ms, 0); /* nothing is known yet */
-    atomic_store(&r.model->is_held, false);
+    rig_go_on(&r);
     rig_collect(&seq, &got);
     ck_assert_int_eq(got.n, 2);
     rig_wait_idle(&r);

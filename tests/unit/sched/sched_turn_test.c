@@ -21,19 +21,6 @@ struct many {
 
 static void pause_us(long us) { nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL); }
 
-static void hold(struct rig *r, bool on)
-{
-    atomic_store(&r->model->is_held, on);
-    atomic_store(&r->model->is_inside, false);
-}
-
-static void wait_until_inside(struct rig *r)
-{
-    while (!atomic_load(&r->model->is_inside)) {
-        pause_us(100);
-    }
-}
-
 static void wait_for_steps(struct rig *r, long n)
 {
     while (r->model->n_steps < n) {
@@ -119,16 +106,16 @@ START_TEST(turns_go_round)
     struct rig r = rig_open((struct rig_limits){.max_seqs = 1});
     make(&first, 1, 3, 2, 1);
     make(&heavy, 2, 3, 2, 100);
-    hold(&r, true);
+    rig_hold(&r);
     submit(&r, &first, 0);
-    wait_until_inside(&r);
+    rig_wait_held(&r);
     submit(&r, &heavy, _i == 0 ? 0 : 7);
     for (int i = 0; i < 3; i++) {
         make(&light[i], 1, 3, 2, 200 + (uint64_t)i);
         submit(&r, &light[i], _i == 0 ? 0 : 8);
     }
     atomic_store(&r.model->delay_us, 5000); /* beside which it does not matter when they were submitted */
-    hold(&r, false);
+    rig_go_on(&r);
     (void)collect(&first, 320);
     uint64_t waited[3], second;
     struct rig_output got;
@@ -227,13 +214,13 @@ START_TEST(short_prompts_pass_long_ones)
     struct rig r = rig_open((struct rig_limits){.max_seqs = 8, .n_pages = 256, .max_rows = 64});
     make(&heavy, 7, 300, 2, 1);
     make(&light, 1, 40, 1, 500);
-    hold(&r, true);
+    rig_hold(&r);
     submit(&r, &heavy, 0);
-    wait_until_inside(&r);
+    rig_wait_held(&r);
     submit(&r, &light, 0);
     atomic_store(&r.model->delay_us, 3000);
     long before = r.model->n_steps;
-    hold(&r, false);
+    rig_go_on(&r);
     (void)collect(&light, 320);
     long took = r.model->n_steps - before;
     ck_assert_msg(took <= 10, "%ld steps", took); /* behind the others: 33 */
@@ -250,9 +237,9 @@ START_TEST(a_request_comes_in_whole_or_not_at_all)
     struct err_info info = {0};
     struct rig r = rig_open((struct rig_limits){.max_seqs = 1, .queue_max = 8});
     make(&m, 12, 20, 4, 1);
-    hold(&r, true);
+    rig_hold(&r);
     struct sched_seq *first = rig_submit(&r, &m.q[0]);
-    wait_until_inside(&r);
+    rig_wait_held(&r);
     ck_assert_int_eq(sched_group_new(r.sched, NULL, m.n, &m.group), ERR_OK);
     ck_assert_int_eq(sched_group_room(m.group), 2); /* one that runs, one to follow: half of the queue is free */
     ck_assert_int_eq(sched_submit_all(r.sched, m.group, m.q, 5, m.seqs, &info), ERR_OVERLOADED);
@@ -269,14 +256,14 @@ START_TEST(a_request_comes_in_whole_or_not_at_all)
     ck_assert_int_eq(sched_group_room(m.group), 0);
     ck_assert_int_eq(sched_submit_all(r.sched, m.group, &m.q[2], 1, &m.seqs[2], &info), ERR_AGAIN);
     sched_cancel(m.seqs[0]); /* what ends may be followed, also when all others are refused */
-    hold(&r, false);
+    rig_go_on(&r);
     rig_collect(&m.seqs[0], &got);
-    hold(&r, true);
+    rig_hold(&r);
     ck_assert_int_ge(sched_group_room(m.group), 1);
     sched_drain(r.sched);
     ck_assert_int_eq(sched_submit_all(r.sched, m.group, &m.q[2], 1, &m.seqs[2], &info), ERR_OK);
     ck_assert_int_eq(sched_submit(r.sched, &m.q[0], &extra, &info), ERR_DRAINING);
-    hold(&r, false);
+    rig_go_on(&r);
     rig_collect(&first, &got);
     for (int i = 0; i < 6; i++) {
         rig_collect(&single[i], &got);
@@ -298,11 +285,11 @@ START_TEST(many_do_not_fill_the_queue)
     struct rig_output got;
     struct err_info info = {0};
     struct rig r = rig_open((struct rig_limits){.max_seqs = 2, .queue_max = 16});
-    hold(&r, true);
+    rig_hold(&r);
     static const int32_t one[] = {9};
     struct sched_request q = rig_request(one, 1, 1);
     struct sched_seq *first = rig_submit(&r, &q);
-    wait_until_inside(&r);
+    rig_wait_held(&r);
     int n_in = 0;
     for (int i = 0; i < 8; i++) {
         make(&m[i], 20, 10, 2, 100 * (uint64_t)(i + 1));
@@ -319,7 +306,7 @@ START_TEST(many_do_not_fill_the_queue)
     ck_assert_int_ge(n_in, 2);
     ck_assert_int_lt(n_in, 8);
     ck_assert_int_eq(sched_submit(r.sched, &q, &seq, &info), ERR_OK);
-    hold(&r, false);
+    rig_go_on(&r);
     rig_collect(&first, &got);
     rig_collect(&seq, &got);
     for (int i = 0; i < n_in; i++) {

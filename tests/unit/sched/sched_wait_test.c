@@ -114,12 +114,12 @@ START_TEST(for_rows)
     struct sched_event ev;
     rig_prompt(tokens, 60, 1);
     struct sched_request q = {.pooling = PLAN_POOL_MEAN, .tokens = tokens, .n_tokens = 60};
-    atomic_store(&r.model->is_held, true);
+    rig_hold(&r);
     for (int i = 0; i < 3; i++) {
         seqs[i] = rig_submit(&r, &q);
     }
     atomic_store(&r.model->delay_us, 2000);
-    atomic_store(&r.model->is_held, false);
+    rig_go_on(&r);
     for (int i = 0; i < 3; i++) {
         struct sched_usage u;
         ck_assert_int_eq(sched_next(seqs[i], 20000, &ev), ERR_OK);
