@@ -1,8 +1,11 @@
 /* Clocks that a test sets while a program runs: preloaded, it adds the seconds that stand in the file $SET_CLOCK, as an int64_t, to
- * what the program reads of the wall clock, and those of $SET_STEADY_CLOCK to what a master reads of CLOCK_MONOTONIC, which waits
- * for nothing by that clock. Other clocks, and those of the kernel, go on as they are. */
+ * what the program reads of the wall clock, and those of $SET_STEADY_CLOCK to what a master, or a server without one, reads of
+ * CLOCK_MONOTONIC. Other clocks, and those of the kernel, go on as they are: what is waited for until a time of CLOCK_MONOTONIC, as all
+ * conditions here are that have one, is waited for until the kernel's. */
+#define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -33,6 +36,12 @@ int clock_gettime(clockid_t clock, struct timespec *t)
     bool is_wall = clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
     t->tv_sec += rc == 0 && (is_wall || clock == CLOCK_MONOTONIC) ? shift(is_wall ? wall : steady) : 0;
     return rc;
+}
+
+int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *at)
+{
+    struct timespec of_kernel = {at->tv_sec - shift(steady), at->tv_nsec};
+    return pthread_cond_clockwait(c, m, CLOCK_MONOTONIC, &of_kernel);
 }
 
 int gettimeofday(struct timeval *restrict t, void *restrict zone)
