@@ -195,13 +195,10 @@ START_TEST(many_overtake_at_any_moment)
     l.n_pages = _i == 2 ? 24 : l.n_pages;
     struct rig r = rig_open(l);
     atomic_store(&r.model->delay_us, 300);
+    rig_hold(&r);
     for (int i = 0; i < N_HEAVY; i++) {
         submit(&r, &heavy[i], 1, 100 + (uint64_t)i, N_PROMPT, 200);
     }
-    while (rig_stats(&r).n_running < PLACES) {
-        pause_us(50);
-    }
-    rig_hold(&r);
     rig_wait_held(&r);
     submit(&r, &light[0], 2, 500, 10, 1); /* one surely does */
     collect(&r, &light[0], "first");
