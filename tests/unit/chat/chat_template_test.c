@@ -297,9 +297,9 @@ START_TEST(a_budget_is_soon_spent)
                      "%%}{%% set s = n.s %%}{%% for i in range(99999) %%}{%% set x = %s %%}{%% endfor %%}",
                      slow[i - ARRAY_LEN(endless)]);
         }
-        uint64_t start = clock_now_ns();
+        uint64_t start = clock_thread_ns();
         expect_failure(source, "{\"d\": {\"a\": 1}}", "the template ");
-        double seconds = (double)(clock_now_ns() - start) * 1e-9;
+        double seconds = (double)(clock_thread_ns() - start) * 1e-9;
         ck_assert_msg(seconds < 10, "%s: %.1f s", source, seconds); /* ASan makes it ten times as long */
     }
 }

@@ -117,9 +117,9 @@ START_TEST(a_megabyte_of_marks_is_sorted_in_time)
     struct buf out;
     bool changed;
     buf_init(&out, 0, MEM_GENERAL);
-    uint64_t start = clock_now_ns();
+    uint64_t start = clock_thread_ns();
     ck_assert_int_eq(normalizer_run(NORMALIZER_NFC, s, 2 * N, &out, &changed), ERR_OK);
-    ck_assert(clock_now_ns() - start < 5000000000u);
+    ck_assert(clock_thread_ns() - start < 5000000000u);
     ck_assert(changed);
     ck_assert_uint_eq(out.len, 2 * N);
     ck_assert_int_eq(memcmp(out.data, "\xCC\xA3\xCC\xA3", 4), 0);
