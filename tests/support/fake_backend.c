@@ -290,6 +290,10 @@ static void check_overtaking(struct backend_model *m, const struct backend_batch
 static bool stands_still(struct backend_model *m)
 {
     int asked = FAKE_TO_HOLD;
+    if (atomic_load(&m->hold) == FAKE_TO_HOLD && atomic_load(&m->n_to_go) > 0) {
+        atomic_fetch_sub(&m->n_to_go, 1);
+        return false;
+    }
     return atomic_compare_exchange_strong(&m->hold, &asked, FAKE_HELD) || asked == FAKE_HELD;
 }
 

@@ -21,7 +21,8 @@ struct fake_slot {
 /* Of a page, and behind it as many of a window page where there are some. */
 enum { FAKE_PAGE_BYTES = KV_PAGE_TOKENS * sizeof(struct fake_slot), FAKE_STATE_BYTES = sizeof(uint64_t) };
 
-/* FAKE_TO_HOLD: the next batch that begins, but for what overtakes, stands still until it is FAKE_GOES, and makes it FAKE_HELD. */
+/* FAKE_TO_HOLD: the next batch that begins behind n_to_go others, but for what overtakes, stands still until it is FAKE_GOES, and
+ * makes it FAKE_HELD. */
 enum fake_hold { FAKE_GOES, FAKE_TO_HOLD, FAKE_HELD };
 
 struct backend_model {
@@ -53,6 +54,7 @@ struct backend_model {
     atomic_int nan_token;  /* knob: the logits of rows of this token are NaN; -1 = none */
     atomic_bool in_pieces; /* a sequence began behind position 0: what a bidirectional plan cannot have */
     atomic_int hold;       /* knob: enum fake_hold */
+    atomic_int n_to_go;    /* knob, while none is held */
     atomic_bool is_inside; /* begin runs now */
 };
 

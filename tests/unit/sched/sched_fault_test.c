@@ -106,9 +106,9 @@ START_TEST(deadlines_end_in_queue_and_in_the_middle)
     struct rig_output got;
     struct rig r = rig_open((struct rig_limits){.max_seqs = 1});
     rig_prompt(tokens, 50, 1);
-    atomic_store(&r.model->delay_us, 5000);
+    atomic_store(&r.model->delay_us, 20000);
     struct sched_request q = rig_request(tokens, 50, 250);
-    q.deadline_ns = clock_now_ns() + 200000000;
+    q.deadline_ns = clock_now_ns() + 1000000000;
     struct sched_seq *running = rig_submit(&r, &q);
     q.deadline_ns = clock_now_ns() + 50000000;
     struct sched_seq *queued = rig_submit(&r, &q);

@@ -72,15 +72,14 @@ static struct rig_limits limits(bool is_recurrent)
 static void take_all_places(struct rig *r, struct asked *heavy)
 {
     int delay = atomic_exchange(&r->model->delay_us, 5000);
-    uint64_t from = rig_stats(r).steps;
+    rig_hold(r);
     for (int i = 0; i < N_HEAVY; i++) {
         submit(r, &heavy[i], 1, 100 + (uint64_t)i, N_PROMPT, HEAVY_TOKENS);
     }
-    while (rig_stats(r).n_running < PLACES || rig_stats(r).steps < from + N_EARNED) {
-        pause_us(100);
-    }
-    rig_hold(r);
     rig_wait_held(r);
+    rig_go_on_for(r, PLACES + N_EARNED);
+    rig_wait_held(r);
+    ck_assert_uint_eq(rig_stats(r).n_running, PLACES);
     atomic_store(&r->model->delay_us, delay);
 }
 
