@@ -22,7 +22,7 @@ static struct rig_reply got;
 /* --- what the handler does, by path ----------------------------------------------------------------------------- */
 
 static atomic_int n_gone;
-static atomic_bool is_over;
+static atomic_bool is_watched, is_over;
 
 static void on_gone(void *arg) { atomic_fetch_add((atomic_int *)arg, 1); }
 
@@ -43,6 +43,7 @@ static void stream_until_gone(struct reply *r)
     buf_puts(&event, "data: x\n\n");
     bool connected = reply_start_stream(r, NULL) == ERR_OK;
     fastcgi_watch(r->request, on_gone, &n_gone);
+    atomic_store(&is_watched, true);
     for (int i = 0; connected && i < 500; i++) {
         connected = reply_push(r, &event) == ERR_OK;
         usleep(10000);
@@ -56,6 +57,7 @@ static void stream_until_gone(struct reply *r)
 static void wait_until_gone(struct reply *r)
 {
     fastcgi_watch(r->request, on_gone, &n_gone);
+    atomic_store(&is_watched, true);
     for (int i = 0; atomic_load(&n_gone) == 0 && i < 500; i++) {
         usleep(10000);
     }
@@ -318,8 +320,11 @@ START_TEST(a_client_that_leaves_is_told_once)
     for (size_t i = 0; i < ARRAY_LEN(uris); i++) {
         atomic_store(&n_gone, 0);
         atomic_store(&is_over, false);
+        atomic_store(&is_watched, false);
         int fd = rig_send("GET", uris[i], NULL, "", 0);
-        usleep(50000);
+        for (int k = 0; k < 1000 && !atomic_load(&is_watched); k++) {
+            usleep(10000);
+        }
         ck_assert_int_eq(fastcgi_n_active(), 1);
         ck_assert_int_eq(atomic_load(&n_gone), 0); /* still there */
         close(fd);

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 Suite *status_suite(void);
@@ -44,6 +45,18 @@ static uint64_t field(const char *line, const char *name)
     return strtoull(p + strlen(name), NULL, 10);
 }
 
+/* Until nothing more has come for 200 ms. */
+static void wait_until_full(int fd)
+{
+    int before = 0, now = 0;
+    for (int i = 0; i < 100 && (now == 0 || now != before); i++) {
+        before = now;
+        usleep(200000);
+        ck_assert_int_eq(ioctl(fd, FIONREAD, &now), 0);
+    }
+    ck_assert_int_gt(now, 0);
+}
+
 /* A client that takes nothing for 300 ms of an answer that no socket's buffer holds. */
 START_TEST(a_slow_reader_is_seen_as_such)
 {
@@ -55,21 +68,22 @@ START_TEST(a_slow_reader_is_seen_as_such)
     conf.slow_log_file = folder_file("slow.log");
     s->conf = &conf;
     struct rig_reply got;
-    int fd = rig_send("POST", "/v1/completions", NULL, body, sizeof body - 1);
-    usleep(700000);
-    rig_receive(fd, &got);
-    ck_assert_int_eq(got.status, 200);
-    for (int i = 0; i < 100 && access(conf.slow_log_file, F_OK) != 0; i++) {
-        usleep(10000);
+    /* Nothing more may come for want of a CPU, too. */
+    for (int i = 0; i < 5 && (line[0] == '\0' || field(line, "reader_ms=") < 100); i++) {
+        int fd = rig_send("POST", "/v1/completions", NULL, body, sizeof body - 1);
+        wait_until_full(fd);
+        usleep(300000);
+        rig_receive(fd, &got);
+        ck_assert_int_eq(got.status, 200);
+        rig_reply_fini(&got);
+        FILE *f = fopen(conf.slow_log_file, "r");
+        ck_assert_ptr_nonnull(f);
+        ck_assert_ptr_nonnull(fgets(line, sizeof line, f));
+        fclose(f);
+        ck_assert_int_eq(unlink(conf.slow_log_file), 0);
     }
-    FILE *f = fopen(conf.slow_log_file, "r");
-    ck_assert_ptr_nonnull(f);
-    ck_assert_ptr_nonnull(fgets(line, sizeof line, f));
-    fclose(f);
-    ck_assert_msg(field(line, "reader_ms=") >= 100 && field(line, "reader_ms=") <= field(line, "total_ms="), "%s of %zu bytes", line,
-                  got.raw.len);
+    ck_assert_msg(field(line, "reader_ms=") >= 100 && field(line, "reader_ms=") <= field(line, "total_ms="), "%s", line);
     ck_assert_uint_eq(field(line, "completion_tokens="), 800);
-    rig_reply_fini(&got);
     rig_unserve();
     folder_remove();
 }
