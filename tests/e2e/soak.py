@@ -21,7 +21,7 @@ import threading
 import time
 import traceback
 
-from harness import ROOT, Server, events
+from harness import ROOT, Server, events, until
 
 MODEL = ROOT / "tests/golden/models/llama-gqa-tied.gguf"
 KEYS = ("first", "second")   # the second one comes and goes
@@ -205,16 +205,17 @@ class Soak:
 
     def idle(self):
         assert self.server.idle(20), self.server.metrics()
+        assert until(lambda: self.server.metrics()['infcgi_memory_bytes{purpose="request"}'] < 1 << 20), self.server.metrics()
         m = self.server.metrics()
-        assert m['infcgi_memory_bytes{purpose="request"}'] < 1 << 20, m
         self.counts["steps", "overtaking"] = int(m["infcgi_overtaking_steps_total"])
 
     def drain(self):
         """Streams that run when SIGTERM comes are answered to their end."""
         rng = random.Random(self.seed)
         self.write_keys(KEYS)
+        n = self.server.log().count("api_keys_reloaded")
         self.server.engine.send_signal(signal.SIGHUP)
-        time.sleep(1)
+        assert until(lambda: self.server.log().count("api_keys_reloaded") > n, 30), self.server.log()[-2000:]
         streams = [self.open_stream(rng, max_tokens=250) for _ in range(4)]
         for _, response in streams:
             assert response.status == 200 and response.readline(), response.status

@@ -6,7 +6,6 @@ import pathlib
 import resource
 import signal
 import tempfile
-import time
 
 import harness
 
@@ -71,15 +70,10 @@ def requests_a_minute(ctx, t):
         r = t.ask("sk-few")
         assert r.status == 200 and r.headers["x-ratelimit-limit-requests"] == "3", (r.status, r.headers)
         assert r.headers["x-ratelimit-remaining-requests"] == str(left) and "x-ratelimit-limit-tokens" not in r.headers
-    took = []
-    for _ in range(5):   # the fastest counts: the machine is others', too
-        began = time.monotonic()
-        r = t.ask("sk-few")
-        took.append(time.monotonic() - began)
+    r = harness.quick(0.05 if not ctx.is_slow else 1, lambda: t.ask("sk-few"))
     assert r.status == 429 and r.error()["code"] == "rate_limit_exceeded" and r.error()["type"] == "rate_limit_error", r.body
     assert 1 <= int(r.headers["Retry-After"]) <= 20 and r.headers["x-ratelimit-remaining-requests"] == "0", r.headers
     assert r.headers["x-ratelimit-reset-requests"].endswith("s"), r.headers
-    assert min(took) < (0.05 if not ctx.is_slow else 1), took
     r = t.ask("sk-few", "/v1/messages", max_tokens=2)
     assert r.status == 429 and r.json()["error"]["type"] == "rate_limit_error", r.body
     assert r.headers["anthropic-ratelimit-requests-limit"] == "3" and r.headers["anthropic-ratelimit-requests-reset"].endswith("Z")
@@ -107,9 +101,13 @@ def tokens_a_minute(ctx, t):
 def requests_in_progress_and_tokens_of_an_answer(ctx, t):
     r = t.ask("sk-one", COMPLETIONS, max_tokens=500, ignore_eos=True)
     assert r.status == 200 and r.json()["usage"]["completion_tokens"] == 12, r.body
+    got = set()
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        got = list(pool.map(lambda _: t.ask("sk-one", COMPLETIONS, max_tokens=12, ignore_eos=True).status, range(8)))
-    assert set(got) == {200, 429}, got
+        for _ in range(5):   # until two were there at once
+            got |= set(pool.map(lambda _: t.ask("sk-one", COMPLETIONS, max_tokens=12, ignore_eos=True).status, range(8)))
+            if 429 in got:
+                break
+    assert got == {200, 429}, got
     assert t.ask("sk-one").status == 200, "what has ended is counted out"
 
 
@@ -199,11 +197,11 @@ def test_a_full_disk_stops_no_request(ctx):
     resource.prlimit(t.server.engine.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
     assert t.ask().status == 200 and t.ask().status == 200
     assert harness.until(lambda: t.server.metrics()["infcgi_usage_log_dropped_total"] == 2)
-    assert "usage_log_loses_lines" in t.server.log()
+    assert harness.until(lambda: "usage_log_loses_lines" in t.server.log())
     resource.prlimit(t.server.engine.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert t.ask().status == 200
     assert harness.until(lambda: "usage_log_goes_on" in t.server.log())
-    assert json.loads(t.log.read_text()[most:].splitlines()[-1])["tenant"] == "free"
+    assert json.loads(t.log.read_text()[most:].splitlines()[-1])["tenant"] == "free"   # written before it was told
 
 
 def test_an_error_in_the_file_ends_the_start(ctx):

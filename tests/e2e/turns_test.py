@@ -6,6 +6,7 @@ import harness
 
 COMPLETIONS = "/v1/completions"
 WORDS = "One two three four five six seven eight nine ten"
+MOST = 2 * 16 * 24   # tokens of 16 places, in twice the steps that those take who came late; had they to wait for a place, 1,900 for each
 
 
 def light(s, i):
@@ -13,31 +14,34 @@ def light(s, i):
                                 "cache_salt": str(time.monotonic_ns())}, timeout=600)
 
 
-def time_of_lights(s):
-    """Seconds until three small requests, sent together, have all been answered, and their texts."""
-    start = time.monotonic()
+def lights(s):
+    """How many tokens were generated, of all who ask, until three small requests, sent together, were answered, and their texts."""
+    before = s.metrics()["infcgi_generated_tokens_total"]
     replies = harness.at_once([lambda i=i: light(s, i) for i in range(3)], seconds=600)
     assert [r.status for r in replies] == [200] * 3, [r.body for r in replies]
-    return time.monotonic() - start, [r.json()["choices"][0]["text"] for r in replies]
+    return s.metrics()["infcgi_generated_tokens_total"] - before, [r.json()["choices"][0]["text"] for r in replies]
 
 
 def test_many_sequences_do_not_hold_up_others(ctx):
     s = ctx.start(*ctx.ARGS)
-    time_of_lights(s)
-    idle, texts = min(time_of_lights(s) for _ in range(3))
+    n, texts = lights(s)
+    assert n == 3 * 24, n
     heavy = [s.stream(COMPLETIONS, {"prompt": f"{WORDS}, a story:", "n": 128, "max_tokens": 1900, "ignore_eos": True})
              for _ in range(2)]
     assert harness.until(lambda: s.metrics()["infcgi_requests_running"] == 16, 60)
     time.sleep(3)
-    busy, busy_texts = min(time_of_lights(s) for _ in range(3))
+    busy = []
+    while not busy or min(busy) > MOST and len(busy) < 5:   # a client without a CPU counts what is none of its
+        n, busy_texts = lights(s)
+        busy.append(n)
+        assert busy_texts == texts
     wait = s.metrics()["infcgi_estimated_wait_milliseconds"]
     for connection, response in heavy:
         response.close()
         connection.close()
-    print(f"     idle {idle:.2f} s, busy {busy:.2f} s, estimated {wait / 1000:.0f} s", flush=True)
-    assert busy_texts == texts
-    assert busy <= (10 if ctx.is_slow else 3) * idle + 0.2, (idle, busy)   # 0.1: a step's budget, twice for the noise
-    assert wait > 5000, wait   # dozens of sequences of 1,900 tokens; by their number it was one second
+    print(f"     tokens of all meanwhile {busy}, estimated {wait / 1000:.0f} s", flush=True)
+    assert min(busy) <= MOST, busy
+    assert wait > 2000, wait   # dozens of sequences of 1,900 tokens; by their number it was one second
     assert s.idle(30)
 
 
