@@ -140,13 +140,10 @@ def test_schemas(ctx):
     for i, (title, schema) in enumerate(hostile_schemas().items()):
         api = APIS[i % len(APIS)]   # all of them turn a schema into the one of chat
         (process / "clear_refs").write_text("5")   # the peak begins anew
-        before, took = mib("VmRSS"), []
-        while not took or took[-1] > 1 and len(took) < 5:   # the machine is others', too
-            start = time.monotonic()
-            r = post(ctx, api, **api.held(schema))
-            took.append(time.monotonic() - start)
+        before, start = mib("VmRSS"), time.monotonic()
+        r = post(ctx, api, **api.held(schema))
         assert r.status in slowest, (title, api.path, r.status, r.body[:300])
-        slowest[r.status] = max(slowest[r.status], (min(took), f"{title}, {api.path}"))
+        slowest[r.status] = max(slowest[r.status], (time.monotonic() - start, f"{title}, {api.path}"))
         most[r.status] = max(most[r.status], (mib("VmHWM") - before, f"{title}, {api.path}"))
         is_late = b"beginning has too many readings" in r.body   # found when the sequence starts
         assert r.status == 200 or is_late or (api.place(r) or "").startswith(api.schema_at), (title, api.path, r.body[:300])

@@ -77,8 +77,8 @@ def test_the_clock_is_set(ctx):
     s = c.server
     created = c.ask().json()["created"]
     assert abs(created - time.time()) < 5
-    took = two_streams(s, c.jump)
-    assert took > 0.8, took
+    took = harness.tried(lambda: two_streams(s, c.jump), lambda took: took < 1.9)
+    assert 0.8 < took < 0.9 + (5 if ctx.is_slow else 1), took
     assert abs(c.ask().json()["created"] - (time.time() - YEARS)) < 5   # the date that it is told
     up = s.ask("status")["up_s"]
     assert 0 <= up < 120, up
@@ -90,9 +90,17 @@ def test_the_clock_is_set(ctx):
         c.set(seconds)
         r = c.ask("few")
         assert r.status == 429 and 1 <= int(r.headers["Retry-After"]) <= 60, (seconds, r.status, r.headers)
-    begin = time.monotonic()
-    s.stop_engine()   # it drains no longer than it takes, and may for 30 s
-    assert time.monotonic() - begin < 20
+
+    def stop():
+        """It drains no longer than it takes, and might for 30 s."""
+        if s.engine.poll() is not None:
+            s.start_engine()
+            s.wait_ready()
+        begin = time.monotonic()
+        s.stop_engine()
+        return time.monotonic() - begin
+    took = harness.tried(stop, lambda took: took < 3)
+    assert took < (20 if ctx.is_slow else 3), took
 
 
 def test_the_process_is_stopped(ctx):
@@ -104,8 +112,8 @@ def test_the_process_is_stopped(ctx):
         os.kill(s.engine.pid, signal.SIGSTOP)
         time.sleep(2.5)
         os.kill(s.engine.pid, signal.SIGCONT)
-    took = two_streams(s, stop)
-    assert took > 2.7, took
+    took = harness.tried(lambda: two_streams(s, stop), lambda took: took < 3.8)
+    assert 2.7 < took < 2.8 + (5 if ctx.is_slow else 1), took
     assert s.request("GET", "/health").status == 200 and "step_stuck" not in s.log(), s.log()[-2000:]
 
 

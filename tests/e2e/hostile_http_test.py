@@ -159,7 +159,7 @@ def test_slow_clients_end_at_nginx(ctx):
         except ConnectionError:
             pass
         c.close()
-    assert time.monotonic() - begin < 15   # as its own configuration has it
+    assert time.monotonic() - begin < 10
     assert accepted(s) == before + n_asked[0]
 
 
@@ -207,7 +207,7 @@ def test_clients_that_drip_end_at_nginx(ctx):
     assert all(g is not None and (g == b"" or g.startswith(b"HTTP/1.1 408 ")) for g in got[:20]), got[:20]
     assert got[20:] == [None] * 20, got[20:]
     asked_s = sorted(took for _, took in asked)
-    assert {status for status, _ in asked} == {200} and asked_s[len(asked) // 2] < 1, asked_s   # the median: the machine is others', too
+    assert {status for status, _ in asked} == {200} and (ctx.is_slow or asked_s[-2] < 1), asked_s[-9:]   # but one, as the machine is others', too
     for c in opened[20:]:
         c.settimeout(20)
         reply = c.recv(65536)   # nginx says no more once a body is late, or says so
@@ -375,7 +375,7 @@ def test_rapid_resets(ctx):
     got = list(harness.events(iter(response.readline, b"")))
     connection.close()
     assert got[-1] is None and got.count(None) == 1, got[-1]
-    assert 200 in others and set(others) <= {200, 503}, others   # the queue is full when it has no CPU for a while
+    assert 200 in others and set(others) <= {200, 503 if ctx.is_slow else 200}, others   # a sanitizer lets the queue grow full
     assert s.idle()
     after, came = s.metrics(), accepted(s) - came
     steps = after["infcgi_steps_total"] - before["infcgi_steps_total"]
@@ -495,7 +495,7 @@ def test_who_waits_hears_something(ctx):
     running.close()
     rest = [line.strip() for line in second]
     waiting.close()
-    assert lines.count(b": ping") >= 3 and not any(line.startswith(b"data:") for line in lines), lines
+    assert lines.count(b": ping") >= 5 and not any(line.startswith(b"data:") for line in lines), lines
     assert rest[-2:].count(b"data: [DONE]") == 1 and sum(b"choices" in line for line in rest) >= 2, rest
 
 

@@ -170,8 +170,7 @@ def holdings(s):
 
 def counts(s):
     """Tokens generated, and sequences that were cancelled, ever."""
-    m = s.metrics()
-    return m["infcgi_generated_tokens_total"], sum(v for k, v in m.items() if k.startswith("infcgi_cancelled_total"))
+    return s.metrics()["infcgi_generated_tokens_total"], s.cancelled()
 
 
 def behind_leaving(s, way, leave, moment):
@@ -199,10 +198,8 @@ def test_at_every_moment_in_every_way(ctx):
         for leave in (closes, closes_half, aborts if way == "direct" else resets):
             # Behind nginx the engine sees one end alone, so of nginx's other ones the moments at which it computes are enough.
             for moment in MOMENTS if leave is closes or way == "direct" else MOMENTS[2:5]:
-                behind = [behind_leaving(s, way, leave, moment)]
-                while behind[-1] >= 300 and len(behind) < 5:   # it went on while this had no CPU
-                    behind.append(behind_leaving(s, way, leave, moment))
-                assert behind[-1] < 300, (way, leave, moment, behind)   # of 1,500 that were asked for
+                n = harness.tried(lambda moment=moment: behind_leaving(s, way, leave, moment), lambda n: n < 300)
+                assert n < 300, (way, leave, moment, n)   # of 1,500 that were asked for
             again = s.post(URL, {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0})
             assert again.status == 200 and again.json()["choices"] == expected, (way, leave, again.body)
     assert s.ask("requests") == [] and s.engine.poll() is None
@@ -352,9 +349,9 @@ def test_readers_that_stop(ctx):
     assert counts[-1] - before["infcgi_generated_tokens_total"] < n * tokens * 0.9 and now["infcgi_requests_running"] == n, (counts[-1], now)
     each = (now["infcgi_request_memory_bytes"] - before["infcgi_request_memory_bytes"]) / n
     assert each < 128 << 10, each   # 48 KiB are of its 3,000 tokens and their alternatives
-    begin = time.monotonic()
-    answers = harness.at_once([lambda: s.post(URL, {"prompt": [1, 2, 4], "max_tokens": 32, "ignore_eos": True}) for _ in range(n)])
-    assert {r.status for r in answers} == {200} and time.monotonic() - begin < 25   # those are dropped behind 30 s
+    answers = harness.quick(30 if ctx.is_slow else 3, lambda: harness.at_once(
+        [lambda: s.post(URL, {"prompt": [1, 2, 4], "max_tokens": 32, "ignore_eos": True}) for _ in range(n)]))
+    assert {r.status for r in answers} == {200}
     got = b""
     while part := stopped[0].recv(65536):
         got += part

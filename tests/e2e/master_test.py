@@ -159,7 +159,7 @@ def test_a_killed_master_takes_its_worker_along(ctx):
     worker = worker_of(s)
     s.engine.kill()
     s.engine.wait()
-    assert harness.until(lambda: not is_alive(worker), 20), "the worker outlived its master"
+    assert harness.until(lambda: not is_alive(worker), 5), "the worker outlived its master"
 
 
 def configured(ctx, folder, *args, **options):
@@ -460,10 +460,10 @@ def test_a_master_drains_and_a_second_signal_cuts_it_short(ctx):
         if how == "cut":
             time.sleep(1.1)
             s.engine.terminate()
-            assert s.engine.wait(20) == 0 and "drain_cut_short" in s.log(), s.log()
+            assert s.engine.wait(5) == 0 and "drain_cut_short" in s.log(), s.log()
         else:
             assert list(harness.events(iter(response.readline, b"")))[-1] is None
-            assert s.engine.wait(30) == 0
+            assert s.engine.wait(20) == 0
         connection.close()
         assert not is_alive(worker)
 

@@ -25,15 +25,14 @@ def test_bad_model_files_end_with_65_at_once(ctx):
     empty = pathlib.Path(ctx.server.dir) / "empty.gguf"
     empty.write_bytes(b"")
     for path in (harness.ROOT / "README.md", cut, empty, harness.ROOT, "/nowhere/model.gguf"):
-        start = time.monotonic()
-        run = ctx.run_sh(harness.free_port(), MODEL=str(path))
-        out, err = run.communicate(timeout=30)
-        seconds = time.monotonic() - start
+        def start(path=path):
+            run = ctx.run_sh(harness.free_port(), MODEL=str(path))
+            return run, *run.communicate(timeout=30)
+        run, out, err = harness.quick(10, start)
         lines = [line for line in err.splitlines() if line]
         assert run.returncode == 65, (path, run.returncode, err)
         assert len(lines) == 1 and lines[0].startswith("error: ") and str(path) in lines[0], (path, err)
         assert out == ""
-        assert seconds < 20, f"{path}: {seconds:.2f} s"   # and not when it has waited for the server as long as it may
 
 
 def test_inspect_check(ctx):
@@ -268,7 +267,7 @@ def test_a_restart_behind_a_held_socket_refuses_nobody(ctx):
         waiting.start()
         assert list(harness.events(iter(response.readline, b"")))[-1] is None
         connection.close()
-        assert old.wait(30) == 0 and not late, [r.body for r in late]
+        assert old.wait(20) == 0 and not late, [r.body for r in late]
         s.start_engine(held)
         s.wait_ready()
         waiting.join(60)

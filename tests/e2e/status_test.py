@@ -79,7 +79,7 @@ def test_slow_requests_are_told(ctx):
     got = dict(re.findall(r"(\w+)=(\S+)", line))
     assert " warn slow_request " in line and "xyzzy" not in line and "slow_request" not in s.log(), line
     assert got["id"] == "slow-1" and got["route"] == "/v1/completions" and got["status"] == "200" and got["completion_tokens"] == "30", got
-    assert 0 < int(got["prefill_ms"]) + int(got["decode_ms"]) <= int(got["total_ms"]) and int(got["reader_ms"]) <= int(got["total_ms"]), got
+    assert 0 < int(got["prefill_ms"]) + int(got["decode_ms"]) <= int(got["total_ms"]) and int(got["reader_ms"]) < 1000, got
     os.rename(folder / "slow.log", folder / "old.log")   # as logrotate does
     connection, response = s.stream("/v1/completions", {"prompt": "Hi", "max_tokens": 30, "ignore_eos": True})
     response.read()
