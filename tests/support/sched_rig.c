@@ -130,23 +130,23 @@ void rig_wait_held(struct rig *r)
 
 void rig_go_on(struct rig *r) { atomic_store(&r->model->hold, FAKE_GOES); }
 
-void rig_go_on_for(struct rig *r, int n)
+void rig_pass(struct rig *r, int n)
 {
+    rig_wait_held(r);
     atomic_store(&r->model->n_to_go, n);
     rig_hold(r);
+    rig_wait_held(r);
 }
 
-int rig_batches_until(struct rig *r, struct sched_seq *seq, int32_t n, int most)
+void rig_pass_until(struct rig *r, struct sched_seq *seq, int32_t n, int most)
 {
     struct sched_usage u;
-    int n_batches = 0;
-    for (sched_seq_usage(seq, &u); u.completion_tokens < n; sched_seq_usage(seq, &u)) {
-        ck_assert_msg(n_batches < most, "%d tokens of %d behind %d batches", (int)u.completion_tokens, (int)n, n_batches);
-        rig_go_on_for(r, 1);
-        rig_wait_held(r);
-        n_batches++;
+    sched_seq_usage(seq, &u);
+    for (int i = 0; u.completion_tokens < n; i++) {
+        ck_assert_msg(i < most, "%d tokens of %d behind %d batches", (int)u.completion_tokens, (int)n, i);
+        rig_pass(r, 1);
+        sched_seq_usage(seq, &u);
     }
-    return n_batches;
 }
 
 void rig_close(struct rig *r)

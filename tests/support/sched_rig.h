@@ -56,14 +56,14 @@ void rig_wait_idle(struct rig *r);
 struct sched_stats rig_stats(struct rig *r);
 
 /* The next batch that begins stands still, but for those that overtake it / waits until one does, and fails the test after some seconds /
- * it goes on / n batches go on, that one the first of them, and the next one stands still. */
+ * it goes on. */
 void rig_hold(struct rig *r);
 void rig_wait_held(struct rig *r);
 void rig_go_on(struct rig *r);
-void rig_go_on_for(struct rig *r, int n);
-/* From one that stands still on, lets one batch after the other go until seq has given n tokens, and holds the next; how many went.
- * Fails the test where it needs more than `most`. */
-int rig_batches_until(struct rig *r, struct sched_seq *seq, int32_t n, int most);
+/* Behind rig_hold: lets n batches go, of which the one that stands still is the first, and waits until the next one does. */
+void rig_pass(struct rig *r, int n);
+/* The same, one after the other, until seq has given n tokens; fails the test where that takes more than `most`. */
+void rig_pass_until(struct rig *r, struct sched_seq *seq, int32_t n, int most);
 
 /* A request for greedy tokens, everything else off. */
 struct sched_request rig_request(const int32_t *tokens, int32_t n_tokens, int32_t max_tokens);

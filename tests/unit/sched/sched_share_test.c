@@ -1,11 +1,9 @@
 /* Shares: rows that keys get by their weights and classes, whatever their requests are like, and how long one waits. */
-#include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "tests/support/sched_rig.h"
 
 #include <check.h>
 #include <math.h>
-#include <time.h>
 
 Suite *sched_share_suite(void);
 
@@ -18,8 +16,6 @@ struct flood {
     int32_t tokens[SEQS][LENGTH];
     struct sched_seq *seqs[SEQS];
 };
-
-static void pause_us(long us) { nanosleep(&(struct timespec){us / 1000000, us % 1000000 * 1000}, NULL); }
 
 static struct sched_seq *submit(struct rig *r, const struct sched_share *share, const int32_t *tokens, int32_t n_prompt,
                                 int32_t max_tokens)
@@ -70,9 +66,7 @@ static bool is_flooding(const struct flood *f)
 static void measure(struct rig *r, struct flood *floods, int n, int64_t total, int64_t *rows)
 {
     for (int64_t sum = 0; sum < total;) {
-        rig_wait_held(r);
-        rig_go_on_for(r, 20);
-        rig_wait_held(r);
+        rig_pass(r, 20);
         sum = 0;
         for (int i = 0; i < n; i++) {
             rows[i] = n_rows(&floods[i]);
@@ -164,7 +158,7 @@ START_TEST(a_light_one_waits_for_a_step_or_two)
     static struct rig_output got, expected;
     struct rig r = rig_open(limits(4));
     struct sched_share light = {.key = 9};
-    atomic_store(&r.model->delay_us, 200);
+    rig_hold(&r);
     for (int i = 0; i < 2; i++) {
         floods[i].share = (struct sched_share){.key = (uint64_t)i + 1};
         begin(&r, &floods[i], SEQS, 200, 100);
@@ -172,13 +166,10 @@ START_TEST(a_light_one_waits_for_a_step_or_two)
     for (int i = 0; i < 5; i++) { /* meanwhile the others have at least twice its rows each */
         int32_t tokens[30];
         rig_prompt(tokens, 30, 5000 + (uint64_t)i);
-        for (long from = atomic_load(&r.model->n_steps); atomic_load(&r.model->n_steps) < from + 40;) {
-            pause_us(100);
-        }
         rig_hold(&r);
-        rig_wait_held(&r);
+        rig_pass(&r, 40);
         struct sched_seq *q = submit(&r, &light, tokens, 30, 1);
-        rig_batches_until(&r, q, 1, 8); /* one in progress, one for its prompt, and what goes alone */
+        rig_pass_until(&r, q, 1, 8); /* one in progress, one for its prompt, and what goes alone */
         rig_go_on(&r);
         rig_collect(&q, &got);
         struct sched_request asked = rig_request(tokens, 30, 1);
@@ -202,12 +193,9 @@ START_TEST(a_short_prompt_goes_alone)
     struct rig r = rig_open((struct rig_limits){.max_seqs = 8, .n_pages = 512, .queue_max = 2000, .max_rows = 30});
     flood.share = (struct sched_share){.key = 1};
     atomic_store(&r.model->delay_us, 20000); /* time for four express steps is saved up at most */
-    begin(&r, &flood, SEQS, 20, 280);
-    for (long from = atomic_load(&r.model->n_steps); atomic_load(&r.model->n_steps) < from + 16;) {
-        pause_us(100);
-    }
     rig_hold(&r);
-    rig_wait_held(&r);
+    begin(&r, &flood, SEQS, 20, 280);
+    rig_pass(&r, 16);
     int before = atomic_load(&r.model->n_alone);
     int64_t rows = n_rows(&flood);
     for (int i = 0; i < N_LIGHT; i++) {
@@ -255,19 +243,15 @@ START_TEST(a_higher_class_goes_first)
     struct rig r = rig_open(limits(TENANTS));
     struct sched_share high = {.key = 9, .priority = 1};
     int32_t tokens[30];
-    atomic_store(&r.model->delay_us, 200);
+    rig_hold(&r);
     for (int i = 0; i < TENANTS; i++) {
         floods[i].share = (struct sched_share){.key = _i == 0 ? 1 : (uint64_t)i + 1};
         begin(&r, &floods[i], 10, 20, 290);
     }
     rig_prompt(tokens, 30, 5000);
-    while (atomic_load(&r.model->n_steps) < 20) {
-        pause_us(100);
-    }
-    rig_hold(&r);
-    rig_wait_held(&r);
+    rig_pass(&r, 20);
     struct sched_seq *q = submit(&r, &high, tokens, 30, 3);
-    rig_batches_until(&r, q, 3, 12);
+    rig_pass_until(&r, q, 3, 12);
     rig_go_on(&r);
     rig_collect(&q, &got);
     end(&r, floods, TENANTS);

@@ -18,14 +18,6 @@ struct many {
     struct sched_seq *seqs[MOST];
 };
 
-/* Behind rig_hold: lets n batches go, and holds the next. */
-static void hold_behind(struct rig *r, int n)
-{
-    rig_wait_held(r);
-    rig_go_on_for(r, n);
-    rig_wait_held(r);
-}
-
 static void make(struct many *m, int32_t n, int32_t n_prompt, int32_t max_tokens, uint64_t which)
 {
     m->n = n;
@@ -82,10 +74,10 @@ START_TEST(places_are_handed_over)
         make(&heavy[i], _i == 0 ? 8 : 1, 70, 200, 10 * (uint64_t)(i + 1));
         submit(&r, &heavy[i], 1);
     }
-    hold_behind(&r, 20);
+    rig_pass(&r, 20);
     make(&light, 1, 30, 5, 500);
     submit(&r, &light, _i == 0 ? 1 : 2);
-    rig_batches_until(&r, light.seqs[0], 5, 20); /* without: until a place is free, 200 */
+    rig_pass_until(&r, light.seqs[0], 5, 20); /* without: until a place is free, 200 */
     rig_go_on(&r);
     (void)collect(&light, 320);
     ck_assert_uint_ge(rig_stats(&r).preempted, 1);
@@ -170,11 +162,11 @@ START_TEST(time_is_shared)
     make(&light, 1, 20, 60, 500);
     rig_hold(&r);
     submit(&r, &heavy, 0);
-    hold_behind(&r, 10);
+    rig_pass(&r, 10);
     atomic_store(&r.model->row_us, 500);
     submit(&r, &light, 0);
     long before = r.model->n_rows;
-    rig_batches_until(&r, light.seqs[0], 60, 400);
+    rig_pass_until(&r, light.seqs[0], 60, 400);
     long rows = r.model->n_rows - before;
     ck_assert_msg(rows < 550, "%ld rows for 60 tokens", rows); /* 16 a step: 960 and the prompt; shared: 4, about 240 */
     ck_assert_int_ge(n_given(&heavy), 16 * 10 + 60);           /* which does not stand still */
@@ -196,7 +188,7 @@ START_TEST(steps_beside_streams_are_even)
     atomic_store(&r.model->row_us, 1500); /* 48 rows fit into a step */
     rig_hold(&r);
     submit(&r, &stream, 0);
-    hold_behind(&r, 4);
+    rig_pass(&r, 4);
     submit(&r, &prompt, 0);
     rig_go_on(&r);
     (void)collect(&prompt, 320);
@@ -221,7 +213,7 @@ START_TEST(short_prompts_pass_long_ones)
     rig_wait_held(&r);
     submit(&r, &light, 0);
     atomic_store(&r.model->delay_us, 3000);
-    rig_batches_until(&r, light.seqs[0], 1, 10); /* behind the others: 33 */
+    rig_pass_until(&r, light.seqs[0], 1, 10); /* behind the others: 33 */
     rig_go_on(&r);
     (void)collect(&light, 320);
     (void)collect(&heavy, 320);
@@ -336,7 +328,7 @@ START_TEST(the_estimate_counts_tokens)
     for (int32_t i = 0; i < m.n; i++) {
         m.seqs[i] = rig_submit(&r, &m.q[i]);
     }
-    hold_behind(&r, 20);
+    rig_pass(&r, 20);
     uint64_t estimated = rig_stats(&r).estimated_wait_ms;
     ck_assert_msg(estimated >= 1500, "%d ms", (int)estimated);
     atomic_store(&r.model->delay_us, 0);
