@@ -3,6 +3,7 @@
 
 #include "engine/base/compiler.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,12 +28,20 @@ static enum err wrong_type(const struct field *f, const char *expected, const js
                    json_read_type_name(v));
 }
 
+bool json_in_integer(const json_t *v, int64_t *out)
+{
+    double d = json_real_value(v);
+    bool is_whole = json_is_real(v) && d == floor(d) && d >= -0x1p63 && d < 0x1p63;
+    *out = json_is_integer(v) ? json_integer_value(v) : is_whole ? (int64_t)d : 0;
+    return json_is_integer(v) || is_whole;
+}
+
 static enum err read_integer(const struct field *f, const json_t *v, void *to, struct err_info *info)
 {
-    if (!json_is_integer(v)) {
+    int64_t i;
+    if (!json_in_integer(v, &i)) {
         return wrong_type(f, "an integer", v, info);
     }
-    json_int_t i = json_integer_value(v);
     if (f->kind == FIELD_UINT64) {
         *(uint64_t *)to = (uint64_t)i;
         return ERR_OK;

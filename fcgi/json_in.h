@@ -28,11 +28,15 @@ enum {
  * *out. */
 MUST_CHECK enum err json_in_parse(const char *text, size_t n, json_t **out, struct err_info *info);
 
+/* Stores in *out the whole number that v is: an integer, or a number with a fraction of zero such as 2.0 or 4e1, which some
+ * clients send for integers. False, and *out is 0, for other values and for numbers that 64 bits do not hold. v OPTIONAL. */
+bool json_in_integer(const json_t *v, int64_t *out);
+
 enum field_kind {
     FIELD_BOOL,    /* bool */
-    FIELD_INT,     /* int64_t in [min, max] */
-    FIELD_INT32,   /* int32_t in [min, max] */
-    FIELD_UINT64,  /* uint64_t: any JSON integer, two's complement */
+    FIELD_INT,     /* int64_t in [min, max], by json_in_integer */
+    FIELD_INT32,   /* int32_t in [min, max], likewise */
+    FIELD_UINT64,  /* uint64_t: any whole number, two's complement */
     FIELD_FLOAT,   /* float in [min, max] */
     FIELD_STRING,  /* const char *, NUL-terminated, borrowed from the JSON; at most max bytes, none of them NUL */
     FIELD_IGNORED, /* known, has no effect; at most JSON_IN_IGNORED_BYTES or JSON_IN_MAX_FIELDS members */

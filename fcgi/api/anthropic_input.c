@@ -386,9 +386,10 @@ static enum err add_thinking_switch(const json_t *body, json_t *chat, struct err
     if (!is_on && !json_read_is(type, "disabled")) {
         return json_in_refuse(ERR_INVALID_VALUE, "thinking.type", expected, type, info);
     }
-    json_int_t n = json_integer_value(budget);
-    if (budget != NULL && (!json_is_integer(budget) || n < 1 || n > INT32_MAX)) {
-        return json_in_refuse(json_is_integer(budget) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "thinking.budget_tokens",
+    int64_t n;
+    bool is_whole = json_in_integer(budget, &n);
+    if (budget != NULL && (!is_whole || n < 1 || n > INT32_MAX)) {
+        return json_in_refuse(is_whole ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "thinking.budget_tokens",
                               "an integer, 1 to 2147483647", budget, info);
     }
     if (budget != NULL || !is_on) { /* a template without the switch may begin the thinking all the same */
@@ -480,7 +481,14 @@ enum err anthropic_add_answer(const json_t *body, json_t *chat, struct err_info 
         "presence_penalty", "frequency_penalty", "repeat_penalty", "seed",  "repeat_last_n", "min_tokens", "ignore_eos",
         "logit_bias",       "cache_salt",        "stop_token_ids",
     };
-    TRY(expect(json_object_get(body, "max_tokens"), JSON_INTEGER, "max_tokens", "an integer", info));
+    const json_t *most = json_object_get(body, "max_tokens");
+    int64_t n;
+    if (!json_in_integer(most, &n)) {
+        TRY(expect(most, JSON_INTEGER, "max_tokens", "an integer", info));
+    }
+    if (n < 0) { /* chat takes -1 for no limit, this API does not */
+        return json_in_refuse(ERR_INVALID_VALUE, "max_tokens", "0 to 2147483647", most, info);
+    }
     TRY(add_stops(body, chat, info));
     for (size_t i = 0; i < ARRAY_LEN(same); i++) {
         TRY(copy(body, same[i], chat, same[i]));

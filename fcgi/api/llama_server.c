@@ -181,12 +181,12 @@ static enum err translate(json_t *root, struct err_info *info)
     json_t *n_probs = json_object_get(root, "n_probs");
     bool ok = true;
     if (n_probs != NULL && !json_is_null(n_probs)) {
-        if (!json_is_integer(n_probs) || json_integer_value(n_probs) < 0 ||
-            json_integer_value(n_probs) > SAMPLER_MAX_TOP) {
-            return json_in_refuse(json_is_integer(n_probs) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "n_probs",
-                                  "a whole number of 0 to 20", n_probs, info);
+        int64_t n;
+        bool is_whole = json_in_integer(n_probs, &n);
+        if (!is_whole || n < 0 || n > SAMPLER_MAX_TOP) {
+            return json_in_refuse(is_whole ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "n_probs", "a whole number of 0 to 20", n_probs, info);
         }
-        if (json_integer_value(n_probs) == 0) {
+        if (n == 0) {
             json_object_del(root, "n_probs");
         } else {
             ok = rename_field(root, "n_probs", "logprobs", n_probs);
@@ -355,13 +355,14 @@ static enum err read_prompts(struct prompts *p, struct call *c, bool is_infill, 
     if (!is_infill) {
         return prompts_read(p, c, c->json, &rule, info);
     }
-    const json_t *n = json_read_get(c->json, "n_predict");
+    int64_t n_predict;
+    bool is_given = json_in_integer(json_read_get(c->json, "n_predict"), &n_predict);
     struct infill f = {.prefix = json_read_get(c->json, "input_prefix"),
                        .suffix = json_read_get(c->json, "input_suffix"),
                        .prompt = json_read_get(c->json, "prompt"),
                        .extra = json_read_get(c->json, "input_extra"),
                        .is_cut = true,
-                       .n_predict = json_is_integer(n) ? json_integer_value(n) : -1};
+                       .n_predict = is_given ? n_predict : -1};
     f.n_predict = MIN_OF(f.n_predict, (int64_t)INT32_MAX);
     p->ids = arena_zalloc_array(&c->arena, 1, sizeof *p->ids);
     p->n_ids = arena_zalloc_array(&c->arena, 1, sizeof *p->n_ids);

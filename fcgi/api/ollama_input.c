@@ -77,7 +77,8 @@ static enum err add_options(const json_t *body, json_t *chat, struct err_info *i
         }
     }
     json_t *most = json_object_get(options, "num_predict");
-    bool is_endless = most == NULL || json_is_null(most) || (json_is_integer(most) && json_integer_value(most) < 0);
+    int64_t n;
+    bool is_endless = most == NULL || json_is_null(most) || (json_in_integer(most, &n) && n < 0);
     return is_endless ? ERR_OK : put(chat, "max_tokens", json_incref(most));
 }
 

@@ -25,7 +25,7 @@
         {"presence_penalty", FIELD_FLOAT, AT(gen.sampling.presence_penalty), -2, 2},                                   \
         {"frequency_penalty", FIELD_FLOAT, AT(gen.sampling.frequency_penalty), -2, 2},                                 \
         {"seed", FIELD_UINT64, AT(gen.sampling.seed), 0, 0}, {"n", FIELD_INT, AT(n), 1, PARAMS_MAX_N},                 \
-        {"max_tokens", FIELD_INT, AT(max_tokens), 0, INT32_TOP},                                                       \
+        {"max_tokens", FIELD_INT, AT(max_tokens), -1, INT32_TOP},                                                      \
         {"n_predict", FIELD_INT, AT(max_tokens), -1, INT32_TOP},                                                       \
         {"min_tokens", FIELD_INT32, AT(gen.min_tokens), 0, INT32_TOP},                                                 \
         {"ignore_eos", FIELD_BOOL, AT(gen.ignore_eos), 0, 0}, {"stream", FIELD_BOOL, AT(stream), 0, 0},                \
@@ -50,7 +50,7 @@
 static const struct field chat_fields[] = {
     SHARED_FIELDS,
     {"messages", FIELD_CUSTOM, 0, 0, 0},
-    {"max_completion_tokens", FIELD_INT, AT(max_tokens), 0, INT32_TOP},
+    {"max_completion_tokens", FIELD_INT, AT(max_tokens), -1, INT32_TOP},
     {"logprobs", FIELD_BOOL, AT(want_logprobs), 0, 0},
     {"top_logprobs", FIELD_INT, AT(top_logprobs), 0, SAMPLER_MAX_TOP},
     {"add_generation_prompt", FIELD_BOOL, AT(add_generation_prompt), 0, 0},
@@ -153,12 +153,13 @@ static enum err read_stop_ids(struct params *p, int64_t n_vocab, struct arena *a
     TRY_MEM(ends != NULL);
     p->gen.sampling.ends = ends;
     for (size_t i = 0; i < json_array_size(ids); i++) {
-        const json_t *v = json_array_get(ids, i);
-        if (!json_is_integer(v) || json_integer_value(v) < 0 || json_integer_value(v) >= n_vocab) {
-            return err_set(info, json_is_integer(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "stop_token_ids",
+        int64_t id;
+        bool is_whole = json_in_integer(json_array_get(ids, i), &id);
+        if (!is_whole || id < 0 || id >= n_vocab) {
+            return err_set(info, is_whole ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "stop_token_ids",
                            "stop_token_ids[%zu]: expected a token id of 0 to %lld", i, (long long)n_vocab - 1);
         }
-        ends[p->gen.sampling.n_ends++] = (int32_t)json_integer_value(v);
+        ends[p->gen.sampling.n_ends++] = (int32_t)id;
     }
     return ERR_OK;
 }
@@ -246,12 +247,13 @@ static enum err read_bias(struct params *p, const struct engine *e, struct arena
     TRY_MEM(r.out != NULL);
     for (size_t i = 0; json_is_array(bias) && i < n; i++) {
         const json_t *pair = json_array_get(bias, i), *id = json_array_get(pair, 0), *value = json_array_get(pair, 1);
-        if ((!json_is_integer(id) && !json_is_string(id)) || json_array_size(pair) != 2) {
+        int64_t number;
+        if ((!json_in_integer(id, &number) && !json_is_string(id)) || json_array_size(pair) != 2) {
             return err_set(info, ERR_INVALID_TYPE, "logit_bias",
                            "logit_bias[%zu]: expected a pair [token id or text, number]", i);
         }
         TRY(json_is_string(id) ? add_text_bias(&r, json_string_value(id), json_string_length(id), value)
-                               : add_bias(&r, json_integer_value(id), value));
+                               : add_bias(&r, number, value));
     }
     const char *key;
     json_t *value;

@@ -57,11 +57,13 @@ static enum err add_text(const struct reader *r, const char *text, size_t n)
 enum err prompts_bad_id(const char *field, size_t i, const json_t *v, int64_t n_vocab, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES], number[32];
+    int64_t id;
+    bool is_whole = json_in_integer(v, &id);
     snprintf(where, sizeof where, "%s[%zu]", field, i);
-    snprintf(number, sizeof number, "%lld", (long long)json_integer_value(v));
-    return err_set(info, json_is_integer(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, where,
+    snprintf(number, sizeof number, "%lld", (long long)id);
+    return err_set(info, is_whole ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, where,
                    "%s: expected a token id of this model, 0 to %lld, found %s", where, (long long)n_vocab - 1,
-                   json_is_integer(v) ? number : json_read_type_name(v));
+                   is_whole ? number : json_read_type_name(v));
 }
 
 /* Token ids, and strings between them, of which the first of all comes with the special tokens of a text's beginning. */
@@ -77,7 +79,8 @@ static enum err add_ids(const struct reader *r, const json_t *array)
     TRY(arena_ok(&r->call->arena));
     for (size_t k = 0; k < n; k++) {
         const json_t *v = json_array_get(array, k);
-        bool is_id = json_is_integer(v) && json_integer_value(v) >= 0 && json_integer_value(v) < n_vocab;
+        int64_t id;
+        bool is_id = json_in_integer(v, &id) && id >= 0 && id < n_vocab;
         if (!is_id && !(json_is_string(v) && r->rule->takes_mixed)) {
             return prompts_bad_id(r->rule->field, k, v, n_vocab, r->info);
         }
@@ -89,9 +92,9 @@ static enum err add_ids(const struct reader *r, const json_t *array)
     int32_t *ids = r->out->ids[i] = arena_zalloc_array(&r->call->arena, n_ids + 1, sizeof *ids);
     TRY_MEM(ids != NULL);
     for (size_t k = 0; k < n; k++) {
-        const json_t *v = json_array_get(array, k);
-        if (json_is_integer(v)) {
-            ids[r->out->n_ids[i]++] = (int32_t)json_integer_value(v);
+        int64_t id;
+        if (json_in_integer(json_array_get(array, k), &id)) {
+            ids[r->out->n_ids[i]++] = (int32_t)id;
         }
         for (size_t j = 0; j < lens[k]; j++) {
             ids[r->out->n_ids[i]++] = parts[k][j];
@@ -149,7 +152,7 @@ static bool has_ids(const json_t *array)
     size_t i;
     json_array_foreach((json_t *)array, i, v)
     {
-        if (json_is_integer(v)) {
+        if (json_is_number(v)) {
             return true;
         }
     }
@@ -181,7 +184,7 @@ enum err prompts_read(struct prompts *p, struct call *c, const json_t *root, con
         return refuse(&r, json_is_array(value) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE,
                       json_is_array(value) ? "an empty array" : json_read_type_name(value));
     }
-    bool is_one = is_text || (rule->takes_mixed ? has_ids(value) : json_is_integer(json_array_get(value, 0)));
+    bool is_one = is_text || (rule->takes_mixed ? has_ids(value) : json_is_number(json_array_get(value, 0)));
     if (!is_one && n > rule->max) {
         return refuse(&r, ERR_INVALID_VALUE, "more");
     }

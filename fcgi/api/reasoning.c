@@ -156,9 +156,9 @@ enum err reasoning_set_budget(struct call *c, struct params *p, struct err_info 
     static const char in_kwargs[] = "chat_template_kwargs.thinking_budget";
     const struct conf *conf = c->server->conf;
     const json_t *own = json_read_get(json_read_get(p->root, "chat_template_kwargs"), "thinking_budget");
-    int64_t n = p->think_budget;
-    if (json_is_integer(own) && n < 0) {
-        n = json_integer_value(own);
+    int64_t n = p->think_budget, own_n;
+    if (json_in_integer(own, &own_n) && n < 0) {
+        n = own_n;
         if (n < -1 || n > INT32_MAX) {
             return json_in_refuse(ERR_INVALID_VALUE, in_kwargs, "-1 to 2147483647", own, info);
         }

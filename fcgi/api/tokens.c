@@ -85,9 +85,9 @@ static enum err detokenize(struct call *c, const json_t *root, struct buf *out, 
     enum err err = ids == NULL ? ERR_NOMEM : ERR_OK;
     for (size_t i = 0; i < n && err == ERR_OK; i++) {
         const json_t *v = json_array_get(tokens, i);
-        bool ok = json_is_integer(v) && json_integer_value(v) >= 0 &&
-                  json_integer_value(v) < engine_model(c->engine)->n_vocab;
-        ids[i] = ok ? (int32_t)json_integer_value(v) : 0;
+        int64_t id;
+        bool ok = json_in_integer(v, &id) && id >= 0 && id < engine_model(c->engine)->n_vocab;
+        ids[i] = ok ? (int32_t)id : 0;
         err = ok ? ERR_OK : prompts_bad_id("tokens", i, v, engine_model(c->engine)->n_vocab, info);
     }
     err = err != ERR_OK ? err : engine_detokenize(c->engine, ids, n, &text);

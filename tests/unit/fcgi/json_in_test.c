@@ -282,6 +282,38 @@ START_TEST(ranges_are_kept)
 }
 END_TEST
 
+START_TEST(whole_numbers_are_integers_in_any_notation)
+{
+    static const struct {
+        const char *text;
+        enum err err;
+        int64_t i;
+    } cases[] = {
+        {"{\"i\":2.0}", ERR_OK, 2},
+        {"{\"i\":-5.0}", ERR_OK, -5},
+        {"{\"i\":1e12}", ERR_OK, 1000000000000},
+        {"{\"i\":40.0e1}", ERR_OK, 400},
+        {"{\"i\":-0.0}", ERR_OK, 0},
+        {"{\"i\":-6.0}", ERR_INVALID_VALUE, 77},
+        {"{\"i\":1e13}", ERR_INVALID_VALUE, 77},
+        {"{\"i\":2.5}", ERR_INVALID_TYPE, 77},
+        {"{\"i\":1e-5}", ERR_INVALID_TYPE, 77},
+        {"{\"i\":1e19}", ERR_INVALID_TYPE, 77}, /* 64 bits do not hold it */
+        {"{\"i\":-1e300}", ERR_INVALID_TYPE, 77},
+        {"{\"i\":\"2\"}", ERR_INVALID_TYPE, 77},
+    };
+    int64_t out = 1;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        enum err err = read(cases[i].text, false);
+        ck_assert_msg(err == cases[i].err && got.i == cases[i].i, "%s: %s, %lld", cases[i].text, err_code(err), (long long)got.i);
+    }
+    ck_assert_int_eq(read("{\"i32\":2147483647.0,\"u\":-1.0}", true), ERR_OK);
+    ck_assert(got.i32 == INT32_MAX && got.u == UINT64_MAX);
+    ck_assert_int_eq(read("{\"i32\":2147483648.0}", true), ERR_INVALID_VALUE);
+    ck_assert(!json_in_integer(NULL, &out) && out == 0);
+}
+END_TEST
+
 START_TEST(null_equals_absent)
 {
     for (size_t i = 0; i < ARRAY_LEN(table); i++) {
@@ -358,6 +390,7 @@ Suite *json_in_suite(void)
     tcase_add_test(t, what_is_ignored_is_not_large);
     tcase_add_test(t, each_kind_takes_its_type_alone);
     tcase_add_test(t, ranges_are_kept);
+    tcase_add_test(t, whole_numbers_are_integers_in_any_notation);
     tcase_add_test(t, null_equals_absent);
     tcase_add_test(t, unknown_fields_are_told_only_when_strict);
     tcase_add_test(t, fields_are_counted);

@@ -225,6 +225,15 @@ START_TEST(values_arrive)
     ck_assert(!p.gen.prompt_logprobs && p.gen.sampling.n_top == -1);
     accept("{\"n_predict\":-1,\"top_k\":-1,\"repetition_penalty\":0.5}", false);
     ck_assert(p.gen.max_tokens == -1 && p.gen.sampling.top_k == 0 && p.gen.sampling.repeat_penalty == 0.5f);
+    for (int is_chat = 0; is_chat <= 1; is_chat++) { /* no limit, as LM Studio and llama-server have it */
+        accept("{\"max_tokens\":-1}", is_chat);
+        ck_assert_int_eq(p.gen.max_tokens, -1);
+        accept("{\"max_tokens\":2.0,\"top_k\":40.0,\"seed\":1.0,\"n\":2.0,\"stop_token_ids\":[3.0],\"logit_bias\":[[5.0,1]]}", is_chat);
+        ck_assert(p.gen.max_tokens == 2 && p.gen.sampling.top_k == 40 && p.gen.sampling.seed == 1 && p.n == 2);
+        ck_assert(p.gen.sampling.ends[0] == 3 && p.gen.sampling.bias[0].id == 5);
+    }
+    accept("{\"max_completion_tokens\":-1}", true);
+    ck_assert_int_eq(p.gen.max_tokens, -1);
     accept("{\"temperature\":-0.0,\"top_p\":-0,\"presence_penalty\":-0.0}", true);
     ck_assert(p.gen.sampling.temperature == 0 && p.gen.sampling.top_p == 0);
     accept("{\"logprobs\":true}", true);
@@ -298,7 +307,7 @@ START_TEST(stop_token_ids)
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         refuse_value("stop_token_ids", bad[i], false, ERR_INVALID_VALUE);
     }
-    static const char *const wrong_types[] = {"5", "\"5\"", "{}", "true", "[\"5\"]", "[1.0]", "[null]", "[[1]]"};
+    static const char *const wrong_types[] = {"5", "\"5\"", "{}", "true", "[\"5\"]", "[1.5]", "[null]", "[[1]]"};
     for (size_t i = 0; i < ARRAY_LEN(wrong_types); i++) {
         refuse_value("stop_token_ids", wrong_types[i], false, ERR_INVALID_TYPE);
     }
@@ -332,7 +341,7 @@ START_TEST(logit_bias)
     }
     static const char *const wrong_types[] = {
         "5",     "\"5\"", "true",      "{\"5\":\"1\"}", "{\"5\":true}", "{\"5\":null}", "{\"5\":[1]}",
-        "[5,1]", "[[5]]", "[[5,1,1]]", "[[\"5\",true]]", "[[5.0,1]]",    "[{}]",         "[[5,\"1\"]]"};
+        "[5,1]", "[[5]]", "[[5,1,1]]", "[[\"5\",true]]", "[[5.5,1]]",    "[{}]",         "[[5,\"1\"]]"};
     for (size_t i = 0; i < ARRAY_LEN(wrong_types); i++) {
         refuse_value("logit_bias", wrong_types[i], true, ERR_INVALID_TYPE);
     }
