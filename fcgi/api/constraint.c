@@ -43,11 +43,25 @@ static enum err put(struct constraint *out, struct constraint found, struct err_
 
 /* --- response_format -------------------------------------------------------------------------------------------------- */
 
-/* {"type": "json_schema", "json_schema": {"name": .., "schema": ..}} */
+/* A schema of response_format, at its place there. */
+static enum err take_schema(const json_t *schema, const char *at, struct constraint *c, struct err_info *info)
+{
+    if (!json_is_object(schema)) {
+        return json_in_refuse(schema == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, at, "a JSON Schema, an object", schema, info);
+    }
+    *c = (struct constraint){CONSTRAINT_SCHEMA, at, schema, true};
+    return ERR_OK;
+}
+
+/* {"type": "json_schema", "json_schema": {"name": .., "schema": ..}}; llama-server's has "schema" without the object around it. */
 static enum err read_schema(const json_t *format, struct constraint *c, struct err_info *info)
 {
     const json_t *outer = json_read_get(format, "json_schema"), *name = json_read_get(outer, "name");
+    const json_t *flat = json_read_get(format, "schema");
     static const char at[] = "response_format.json_schema";
+    if (outer == NULL && flat != NULL) {
+        return take_schema(flat, "response_format.schema", c, info);
+    }
     if (!json_is_object(outer)) {
         return json_in_refuse(outer == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, at, "an object with a schema",
                               outer, info);
@@ -55,13 +69,7 @@ static enum err read_schema(const json_t *format, struct constraint *c, struct e
     if (name != NULL && !json_is_string(name)) {
         return json_in_refuse(ERR_INVALID_TYPE, "response_format.json_schema.name", "a string", name, info);
     }
-    const json_t *schema = json_read_get(outer, "schema");
-    if (!json_is_object(schema)) {
-        return json_in_refuse(schema == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE,
-                              "response_format.json_schema.schema", "a JSON Schema, an object", schema, info);
-    }
-    *c = (struct constraint){CONSTRAINT_SCHEMA, "response_format.json_schema.schema", schema, true};
-    return ERR_OK;
+    return take_schema(json_read_get(outer, "schema"), "response_format.json_schema.schema", c, info);
 }
 
 /* {"type": "json_object"}, with llama.cpp's "schema" beside it or not. */

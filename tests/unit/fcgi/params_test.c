@@ -376,6 +376,12 @@ START_TEST(what_belongs_together)
     accept("{\"response_format\":{\"type\":\"text\"}}", true);
     accept("{\"response_format\":{\"type\":\"json_object\"}}", true);
     accept("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"a\",\"schema\":{}}}}", true);
+    accept("{\"response_format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"boolean\"}}}", true); /* llama-server's */
+    ck_assert(p.constraint.kind == CONSTRAINT_SCHEMA && p.constraint.is_of_response);
+    ck_assert_str_eq(p.constraint.where, "response_format.schema");
+    accept("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{}},\"schema\":5}}", true);
+    ck_assert_str_eq(p.constraint.where, "response_format.json_schema.schema");
+    refuse("{\"response_format\":{\"type\":\"json_schema\",\"schema\":[]}}", true, ERR_INVALID_TYPE, "response_format.schema");
     refuse("{\"response_format\":{\"type\":\"json_schema\"}}", true, ERR_MISSING_PARAMETER,
            "response_format.json_schema");
     refuse("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":5}}", true, ERR_INVALID_TYPE,
@@ -490,6 +496,8 @@ START_TEST(forms_that_cannot_be_made)
         {"{'guided_grammar':'root ::= x'}", ERR_INVALID_GRAMMAR, "guided_grammar"},
         {"{'structured_outputs':{'grammar':'start: x'}}", ERR_INVALID_GRAMMAR, "structured_outputs.grammar"},
         {"{'grammar':'start: /a/'}", ERR_INVALID_GRAMMAR, "grammar"},
+        {"{'response_format':{'type':'json_schema','schema':{'items':{'type':'x'}}}}", ERR_INVALID_SCHEMA,
+         "response_format.schema/items/type"},
         {"{'response_format':{'type':'json_object','schema':{'not':{}}}}", ERR_INVALID_GRAMMAR, "response_format.schema"},
     };
     char text[512];
