@@ -751,6 +751,17 @@ static const char *const shared[][2] = {
     {"top_logprobs", "top_logprobs"},
 };
 
+/* Does `include` ask for log-probabilities? */
+static bool includes_logprobs(const json_t *body)
+{
+    const json_t *include = json_object_get(body, "include");
+    bool found = false;
+    for (size_t i = 0; i < json_array_size(include); i++) {
+        found = found || json_read_is(json_array_get(include, i), "message.output_text.logprobs");
+    }
+    return found;
+}
+
 static enum err fill(const json_t *body, const json_t *past, struct responses_chat *out, struct err_info *info)
 {
     json_t *messages = json_array();
@@ -758,7 +769,7 @@ static enum err fill(const json_t *body, const json_t *past, struct responses_ch
     for (size_t i = 0; i < ARRAY_LEN(shared); i++) {
         TRY(copy(body, shared[i][0], out->chat, shared[i][1]));
     }
-    if (json_object_get(out->chat, "top_logprobs") != NULL) {
+    if (json_object_get(out->chat, "top_logprobs") != NULL || includes_logprobs(body)) {
         TRY(put(out->chat, "logprobs", json_true()));
     }
     TRY(add_input(body, past, messages, info));

@@ -62,6 +62,11 @@ START_TEST(log_probabilities_are_told)
     ck_assert_str_eq(rig_text_at("output.0.content.0.logprobs.3.token"), "A");
     ck_assert_int_eq(rig_number_at("output.0.content.0.logprobs.0.bytes.0"), 65);
     ck_assert_uint_eq(json_array_size(rig_at("output.0.content.0.logprobs.0.top_logprobs")), 2);
+    ck_assert_int_eq(rig_post(URI, "{" ASK ",\"include\":[\"message.output_text.logprobs\"]}"), 200);
+    ck_assert_uint_eq(json_array_size(rig_at("output.0.content.0.logprobs")), 4);
+    ck_assert_uint_eq(json_array_size(rig_at("output.0.content.0.logprobs.0.top_logprobs")), 0);
+    ck_assert_int_eq(rig_post(URI, "{" ASK ",\"include\":[\"reasoning.encrypted_content\"]}"), 200);
+    ck_assert_uint_eq(json_array_size(rig_at("output.0.content.0.logprobs")), 0);
 }
 END_TEST
 
