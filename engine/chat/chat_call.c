@@ -344,17 +344,25 @@ static void cut(struct buf *b, size_t from, size_t to)
     b->data[b->len] = '\0';
 }
 
-/* A name without what some formats put around it: functions.NAME:0, NAME[CALL_ID]id. */
-static void strip_name(struct buf *name)
+/* Does "functions." at that place begin a name? "to=functions.f" and "functions.f" have it, a tool "my.functions.f" does not. */
+static bool begins_name(const struct buf *name, const char *at)
+{
+    return at == name->data || strchr("= \n\t\r>", at[-1]) != NULL;
+}
+
+/* A name without what some formats put around it: functions.NAME:0, NAME[CALL_ID]id. A name that a tool has stays whole. */
+static void strip_name(const struct chat_call *c, struct buf *name)
 {
     static const char prefix[] = "functions.", id[] = "[CALL_ID]";
-    const char *front = memmem(name->data, name->len, prefix, sizeof prefix - 1);
-    if (front != NULL) {
-        cut(name, (size_t)(front - name->data) + sizeof prefix - 1, name->len);
-    }
-    chat_call_trim(name);
     const char *found = memmem(name->data, name->len, id, sizeof id - 1);
     cut(name, 0, found != NULL ? (size_t)(found - name->data) : name->len);
+    chat_call_trim(name);
+    const char *front = memmem(name->data, name->len, prefix, sizeof prefix - 1);
+    bool is_tool = c->tools != NULL && is_known(c);
+    if (front != NULL && begins_name(name, front) && !is_tool) {
+        cut(name, (size_t)(front - name->data) + sizeof prefix - 1, name->len);
+        chat_call_trim(name);
+    }
     cut(name, 0, strcspn(name->data, ": \n\t\r<")); /* a header goes on behind it */
 }
 
@@ -372,7 +380,7 @@ static enum step in_name(struct chat_call *c)
         return chat_call_go(c, PHASE_FENCE);
     }
     if (c->name.len > 0) {
-        strip_name(&c->name);
+        strip_name(c, &c->name);
     }
     return chat_call_go(c, PHASE_ARGUMENTS);
 }

@@ -369,7 +369,8 @@ enum err chat_prepare(struct call *c, struct params *p, bool *shows_tools, int32
     TRY(engine_check_generates(c->engine, info));
     TRY(messages_check(c->json, info));
     p->split.splits_reasoning = params_splits_reasoning(c->json, c->server->conf->reasoning_format);
-    TRY(tools_check(c->json, shows_tools, info));
+    bool as_openai = c->server->conf->strict_api && !c->reply.is_anthropic && !c->reply.is_ollama;
+    TRY(tools_check(c->json, as_openai, shows_tools, info));
     TRY(continuation_read(c, p, info));
     return make_prompt(c, p, *shows_tools, ids, n, info);
 }

@@ -5,7 +5,7 @@
 
 #include "fcgi/json_in.h"
 
-enum { RESPONSES_MAX_ITEMS = 4096, RESPONSES_MAX_TOOLS = 128, RESPONSES_ITEM_ID_BYTES = 64 };
+enum { RESPONSES_MAX_ITEMS = 4096, RESPONSES_MAX_TOOLS = 512, RESPONSES_ITEM_ID_BYTES = 64 };
 
 /* How the encrypted_content of our reasoning items begins. Behind it is the text: there is nobody to hide it from. */
 #define RESPONSES_PLAIN "infcgi-plain:"

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_NAME = 64, MAX_TOOLS = 128 };
+enum { MAX_NAME = 128 };
 
 /* Writes "at.field", or at[i] for an element; returns `out`. Places are shorter than the limits, which gcc wants. */
 static const char *join(char out[ERR_WHERE_BYTES], const char *at, const char *field)
@@ -34,14 +34,23 @@ static enum err refuse(const char *where, json_type type, const char *expected, 
 
 enum err tools_check_name(const json_t *object, const char *at, struct err_info *info)
 {
-    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-";
+    static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
     const json_t *v = json_object_get(object, "name");
     size_t n = json_string_length(v);
     char where[ERR_WHERE_BYTES];
     if (!json_is_string(v) || n == 0 || n > MAX_NAME || strspn(json_string_value(v), allowed) != n) {
-        return refuse(join(where, at, "name"), JSON_STRING, "1 to 64 letters, digits, '_' and '-'", v, info);
+        return refuse(join(where, at, "name"), JSON_STRING, "1 to 128 letters, digits, '_', '-' and '.'", v, info);
     }
     return ERR_OK;
+}
+
+static enum err check_openai_name(const json_t *object, const char *at, struct err_info *info)
+{
+    const json_t *v = json_object_get(object, "name");
+    char where[ERR_WHERE_BYTES];
+    return json_string_length(v) <= TOOLS_OPENAI_MAX_NAME && strchr(json_string_value(v), '.') == NULL
+               ? ERR_OK
+               : refuse(join(where, at, "name"), JSON_STRING, "1 to 64 letters, digits, '_' and '-'", v, info);
 }
 
 /* A member that may be absent or null. */
@@ -79,7 +88,7 @@ static enum err get_function(const json_t *object, const char *at, const json_t 
 
 /* --- tools ------------------------------------------------------------------------------------------------------ */
 
-static enum err check_tool(const json_t *tool, const char *at, struct err_info *info)
+static enum err check_tool(const json_t *tool, bool as_openai, const char *at, struct err_info *info)
 {
     const json_t *f;
     char inner[ERR_WHERE_BYTES], where[ERR_WHERE_BYTES];
@@ -89,6 +98,7 @@ static enum err check_tool(const json_t *tool, const char *at, struct err_info *
     TRY(check_type(tool, at, false, info));
     TRY(get_function(tool, at, &f, inner, info));
     TRY(tools_check_name(f, inner, info));
+    TRY(as_openai ? check_openai_name(f, inner, info) : ERR_OK);
     TRY(check_optional(f, inner, "description", JSON_STRING, "a string", info));
     TRY(check_optional(f, inner, "parameters", JSON_OBJECT, "a JSON Schema, an object", info));
     const json_t *parameters = json_read_get(f, "parameters");
@@ -139,8 +149,8 @@ static enum err check_allowed(const json_t *choice, const json_t *tools, struct 
     if (!json_read_is(mode, "auto") && !json_read_is(mode, "required")) {
         return refuse(join(where, at, "mode"), JSON_STRING, "\"auto\" or \"required\"", mode, info);
     }
-    if (json_array_size(some) == 0 || json_array_size(some) > MAX_TOOLS) {
-        return refuse(list, JSON_ARRAY, "an array of 1 to 128 tools", some, info);
+    if (json_array_size(some) == 0 || json_array_size(some) > TOOLS_MAX) {
+        return refuse(list, JSON_ARRAY, "an array of 1 to 512 tools", some, info);
     }
     for (size_t i = 0; i < json_array_size(some); i++) {
         TRY(check_named(json_array_get(some, i), element(where, list, i), tools, info));
@@ -165,18 +175,18 @@ static enum err check_choice(const json_t *choice, const json_t *tools, struct e
                : json_in_refuse(ERR_INVALID_VALUE, "tool_choice", "\"required\" only beside tools", choice, info);
 }
 
-enum err tools_check(const json_t *root, bool *shown, struct err_info *info)
+enum err tools_check(const json_t *root, bool as_openai, bool *shown, struct err_info *info)
 {
     const json_t *tools = json_read_get(root, "tools"), *choice = json_read_get(root, "tool_choice");
     char at[ERR_WHERE_BYTES];
     TRY(check_optional(root, "", "tools", JSON_ARRAY, "an array", info));
-    if (json_array_size(tools) > MAX_TOOLS) {
-        return err_set(info, ERR_INVALID_VALUE, "tools", "tools: expected at most %d tools, found %zu", MAX_TOOLS,
-                       json_array_size(tools));
+    int most = as_openai ? TOOLS_OPENAI_MAX : TOOLS_MAX;
+    if (json_array_size(tools) > (size_t)most) {
+        return err_set(info, ERR_INVALID_VALUE, "tools", "tools: expected at most %d tools, found %zu", most, json_array_size(tools));
     }
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *tool = json_array_get(tools, i);
-        TRY(check_tool(tool, element(at, "tools", i), info));
+        TRY(check_tool(tool, as_openai, element(at, "tools", i), info));
         const json_t *name = json_object_get(json_object_get(tool, "function"), "name");
         if (has_tool(tools, i, name)) {
             char where[ERR_WHERE_BYTES];

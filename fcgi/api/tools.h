@@ -5,11 +5,19 @@
 
 #include "fcgi/json_in.h"
 
-/* Checks these of a request. *shown: the template is to see the tools. ERR_MISSING_PARAMETER, ERR_INVALID_TYPE,
- * ERR_INVALID_VALUE; info->where is the place, as tools[1].function.name. Fails as schema_check of parameters. */
-MUST_CHECK enum err tools_check(const json_t *root, bool *shown, struct err_info *info);
+enum {
+    TOOLS_MAX = 512,        /* tools of a request: agents with several MCP servers send more than 200 */
+    TOOLS_OPENAI_MAX = 128, /* OpenAI's limits */
+    TOOLS_OPENAI_MAX_NAME = 64,
+};
 
-/* Checks the member `name` of what stands at `at`: 1 to 64 letters, digits, '_' and '-'. Fails as tools_check. */
+/* Checks these of a request. as_openai: names and the number of tools must keep OpenAI's limits, which are narrower. *shown:
+ * the template is to see the tools. ERR_MISSING_PARAMETER, ERR_INVALID_TYPE, ERR_INVALID_VALUE; info->where is the place, as
+ * tools[1].function.name. Fails as schema_check of parameters. */
+MUST_CHECK enum err tools_check(const json_t *root, bool as_openai, bool *shown, struct err_info *info);
+
+/* Checks the member `name` of what stands at `at`: 1 to 128 letters, digits, '_', '-' and '.', as names of MCP tools are
+ * [Model Context Protocol 2025-11-25, "Tool Names"]. Fails as tools_check. */
 MUST_CHECK enum err tools_check_name(const json_t *object, const char *at, struct err_info *info);
 
 /* Checks tool_calls, function_call and tool_call_id of a message, each of which may be absent. where: its place, as

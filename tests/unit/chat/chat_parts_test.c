@@ -450,6 +450,38 @@ START_TEST(formats_are_read)
 }
 END_TEST
 
+/* Names of MCP tools have dots, and may hold the word that some formats put before a name. */
+START_TEST(names_with_dots_stay_whole)
+{
+    static const struct {
+        const char *format, *text, *name;
+    } rows[] = {
+        {"kimi-k2", "<|tool_calls_section_begin|><|tool_call_begin|>functions.%s:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+                    "<|tool_calls_section_end|>", "a.b"},
+        {"kimi-k2", "<|tool_calls_section_begin|><|tool_call_begin|>functions.%s:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+                    "<|tool_calls_section_end|>", "my.functions.get"},
+        {"gpt-oss", "<|channel|>commentary to=functions.%s <|constrain|>json<|message|>{}<|call|>", "functions.get"},
+        {"gpt-oss", "<|channel|>commentary to=functions.%s <|constrain|>json<|message|>{}<|call|>", "my.functions.get"},
+        {"mistral", "[TOOL_CALLS]%s[ARGS]{}", "my.functions.get"},
+        {"mistral", "[TOOL_CALLS]%s[CALL_ID]1[ARGS]{}", "functions.get"},
+        {"llama4", "[%s()]", "a.b-c"},
+        {"hermes", "<tool_call>{\"name\": \"%s\", \"arguments\": {}}</tool_call>", "a.b"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct chat_split_config config = all;
+        char text[256], parts[64];
+        json_t *named = json_pack("[{s:s,s:{s:s}}]", "type", "function", "function", "name", rows[i].name), *others = tools;
+        snprintf(text, sizeof text, rows[i].text, rows[i].name);
+        snprintf(parts, sizeof parts, "C:%s|A:{}|E:", rows[i].name);
+        tools = named;
+        config.format = chat_format_named(rows[i].format);
+        expect(&config, text, parts);
+        tools = others;
+        json_decref(named);
+    }
+}
+END_TEST
+
 Suite *chat_parts_suite(void)
 {
     Suite *s = suite_create("chat_parts");
@@ -457,6 +489,7 @@ Suite *chat_parts_suite(void)
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, text_alone_passes);
     tcase_add_test(t, formats_are_read);
+    tcase_add_test(t, names_with_dots_stay_whole);
     tcase_add_test(t, thinking_is_split_off);
     tcase_add_test(t, json_calls_are_read);
     tcase_add_test(t, keyed_calls_are_read);

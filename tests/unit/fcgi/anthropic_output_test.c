@@ -421,7 +421,7 @@ static const struct {
     {",'max_tokens':4,'stop_sequences':'x'", "stop_sequences: expected an array"},
     {",'max_tokens':4,'stop_sequences':['a',5]", "stop_sequences[1]: expected a string"},
     {",'max_tokens':4,'stop_sequences':['']", "stop_sequences[0]: expected at most"},
-    {",'max_tokens':4,'tools':[{'name':'a b','input_schema':{}}]", "tools[0].name: expected 1 to 64"},
+    {",'max_tokens':4,'tools':[{'name':'a b','input_schema':{}}]", "tools[0].name: expected 1 to 128"},
     {",'max_tokens':4,'tools':[{'name':'f','input_schema':{},'description':5}]", "tools[0].description: expected"},
     {",'max_tokens':4,'tools':[{'name':'f','input_schema':{},'strict':5}]", "tools[0].strict: expected a boolean"},
     {",'max_tokens':4,'output_config':{'format':{'type':'json_schema','schema':{'type':'x'}}}",

@@ -12,13 +12,15 @@ Suite *tools_suite(void);
 #define NAME_64 "0123456789012345678901234567890123456789012345678901234567890_-A"
 #define TOOL    "{\"type\":\"function\",\"function\":{\"name\":\"" NAME_64 "\"}}"
 
+static bool as_openai; /* tools_check is to keep OpenAI's limits */
+
 static enum err check(const char *text, bool is_request, bool *shown, struct err_info *info)
 {
     json_t *v = json_loads(text, JSON_ALLOW_NUL, NULL);
     ck_assert_msg(v != NULL, "%s", text);
     *shown = false;
     *info = (struct err_info){0};
-    enum err err = is_request ? tools_check(v, shown, info) : tools_check_message(v, "messages[3]", info);
+    enum err err = is_request ? tools_check(v, as_openai, shown, info) : tools_check_message(v, "messages[3]", info);
     json_decref(v);
     return err;
 }
@@ -72,10 +74,12 @@ static const struct expected requests[] = {
     {FUNCTION("{\"name\":5}"), ERR_INVALID_TYPE, "tools[1].function.name"},
     {FUNCTION("{\"name\":\"\"}"), ERR_INVALID_VALUE, "tools[1].function.name"},
     {FUNCTION("{\"name\":\"a b\"}"), ERR_INVALID_VALUE, "tools[1].function.name"},
-    {FUNCTION("{\"name\":\"a.b\"}"), ERR_INVALID_VALUE, "tools[1].function.name"},
+    {FUNCTION("{\"name\":\"a.b\"}"), ERR_OK, ""},
+    {FUNCTION("{\"name\":\"a/b\"}"), ERR_INVALID_VALUE, "tools[1].function.name"},
+    {FUNCTION("{\"name\":\"" NAME_64 NAME_64 "\"}"), ERR_OK, ""},
     {FUNCTION("{\"name\":\"\xC3\xA9\"}"), ERR_INVALID_VALUE, "tools[1].function.name"},
     {FUNCTION("{\"name\":\"a\\u0000\"}"), ERR_INVALID_VALUE, "tools[1].function.name"},
-    {FUNCTION("{\"name\":\"" NAME_64 "x\"}"), ERR_INVALID_VALUE, "tools[1].function.name"},
+    {FUNCTION("{\"name\":\"" NAME_64 NAME_64 "x\"}"), ERR_INVALID_VALUE, "tools[1].function.name"},
     {FUNCTION("{\"name\":\"a\",\"description\":5}"), ERR_INVALID_TYPE, "tools[1].function.description"},
     {FUNCTION("{\"name\":\"a\",\"parameters\":\"{}\"}"), ERR_INVALID_TYPE, "tools[1].function.parameters"},
     {FUNCTION("{\"name\":\"a\",\"parameters\":[]}"), ERR_INVALID_TYPE, "tools[1].function.parameters"},
@@ -167,18 +171,31 @@ END_TEST
 START_TEST(tools_are_counted)
 {
     char text[32768];
-    for (int n = 128; n <= 129; n++) {
+    static const int most[] = {TOOLS_MAX, TOOLS_OPENAI_MAX};
+    for (int k = 0; k < 4; k++) {
         bool shown;
         struct err_info info;
+        as_openai = k >= 2;
         strcpy(text, "{\"tools\":[" TOOL);
-        for (int i = 1; i < n; i++) {
+        for (int i = 1; i < most[k / 2] + k % 2; i++) {
             sprintf(text + strlen(text), ",{\"type\":\"function\",\"function\":{\"name\":\"f%d\"}}", i);
         }
         ck_assert_uint_lt(strlen(text), sizeof text - 3);
         strcat(text, "]}");
-        ck_assert_int_eq(check(text, true, &shown, &info), n == 128 ? ERR_OK : ERR_INVALID_VALUE);
+        ck_assert_int_eq(check(text, true, &shown, &info), k % 2 == 0 ? ERR_OK : ERR_INVALID_VALUE);
+        ck_assert_str_eq(info.where, k % 2 == 0 ? "" : "tools");
     }
-    expect(text, true, ERR_INVALID_VALUE, "tools");
+    as_openai = false;
+}
+END_TEST
+
+START_TEST(names_keep_openais_limits_where_asked_for)
+{
+    as_openai = true;
+    expect(FUNCTION("{\"name\":\"a-b_c\"}"), true, ERR_OK, "");
+    expect(FUNCTION("{\"name\":\"a.b\"}"), true, ERR_INVALID_VALUE, "tools[1].function.name");
+    expect(FUNCTION("{\"name\":\"" NAME_64 "x\"}"), true, ERR_INVALID_VALUE, "tools[1].function.name");
+    as_openai = false;
 }
 END_TEST
 
@@ -194,7 +211,7 @@ START_TEST(the_endpoint_names_the_place)
                "\"tools\":[" TOOL ",{\"type\":\"function\",\"function\":{\"name\":\"a b\"}}]}",
                400, "invalid_value", "tools[1].function.name");
     ck_assert_str_eq(rig_text_at("error.message"),
-                     "tools[1].function.name: expected 1 to 64 letters, digits, '_' and '-', found 'a b'");
+                     "tools[1].function.name: expected 1 to 128 letters, digits, '_', '-' and '.', found 'a b'");
     rig_refuse(CHAT, "{" HI ",{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"\"}}]}]}", 400,
                "invalid_value", "messages[1].tool_calls[0].function.name");
     rig_refuse(CHAT,
@@ -214,6 +231,7 @@ Suite *tools_suite(void)
     tcase_add_loop_test(forms, forms_of_calls, 0, ARRAY_LEN(messages));
     tcase_add_test(forms, tools_are_shown_unless_none_are_wanted);
     tcase_add_test(forms, tools_are_counted);
+    tcase_add_test(forms, names_keep_openais_limits_where_asked_for);
     tcase_add_checked_fixture(api, setup, rig_unserve);
     tcase_add_test(api, the_endpoint_names_the_place);
     suite_add_tcase(s, forms);
