@@ -34,11 +34,15 @@ static struct matcher_seen *place_of(const struct grammar_matcher *m, uint32_t s
     return &m->seen[at];
 }
 
-/* Notes the items of the newest column that are not yet. Where there is no memory they are looked through. */
+/* Notes the items of the newest column that are not noted yet. Any number of them can be new, as predict() adds all alternatives
+ * of a rule without a look. Without memory for the table, has_item() compares with each item. */
 static void note_items(struct grammar_matcher *m, const struct matcher_column *c)
 {
     if (2 * c->n >= m->n_seen) {
-        uint32_t n = MAX_OF(2 * m->n_seen, (uint32_t)FIRST_SEEN);
+        uint32_t n = MAX_OF(m->n_seen, (uint32_t)FIRST_SEEN);
+        while (2 * c->n >= n) {
+            n *= 2; /* c->n <= MAX_COLUMN_ITEMS */
+        }
         mem_free(m->seen);
         m->seen = mem_zalloc_array(n, sizeof *m->seen, MEM_REQUEST);
         m->n_seen = m->seen != NULL ? n : 0;

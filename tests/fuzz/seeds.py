@@ -372,6 +372,16 @@ GRAMMARS = {
     },
 }
 
+# More alternatives at one place than any table's first size, of which none is a plain expression.
+WIDE = range(600)
+GRAMMARS["gbnf"]["wide"] = ("root ::= \"k\"? (" + "|".join(f"r{i}" for i in WIDE) + ")\n" +
+                            "".join(f'r{i} ::= "{i:03}" r{i}? ")"\n' for i in WIDE), "k299299))")
+GRAMMARS["lark"]["wide"] = ("start: \"k\"? (" + "|".join(f"r{i}" for i in WIDE) + ")\n" +
+                            "".join(f'r{i}: "{i:03}" r{i}? ")"\n' for i in WIDE), "k299299))")
+GRAMMARS["pattern"]["wide"] = ("|".join(f"a{i}|[{i}]+" for i in WIDE), "a299")
+GRAMMARS["schema"]["wide"] = (json.dumps({"anyOf": [{"enum": [[i, {"a": i}] for i in WIDE[:300]]}] +
+                                         [{"const": {"k": [i]}} for i in WIDE]}), '{"k": [299]}')
+
 
 def main():
     gguf_seeds()

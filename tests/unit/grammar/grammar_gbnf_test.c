@@ -101,6 +101,33 @@ START_TEST(hostile_grammars_end_soon)
 }
 END_TEST
 
+/* Alternatives that are no single expression, as each names its own rule: at the start, and after a first byte. */
+START_TEST(wide_choices)
+{
+    static const int widths[] = {24, 126, 127, 128, 253, 254, 255, 256, 300, 513, 1025, 1600};
+    static char text[TEXT_RIG_BIG];
+    for (size_t k = 0; k < 2 * ARRAY_LEN(widths); k++) {
+        int width = widths[k / 2];
+        const char *prefix = k % 2 == 0 ? "" : "k";
+        size_t n = (size_t)snprintf(text, sizeof text, "root ::= \"%s\" (r0", prefix);
+        for (int i = 1; i < width; i++) {
+            n += (size_t)snprintf(text + n, sizeof text - n, "|r%d", i);
+        }
+        n += (size_t)snprintf(text + n, sizeof text - n, ")\n");
+        for (int i = 0; i < width; i++) {
+            n += (size_t)snprintf(text + n, sizeof text - n, "r%d ::= \"x%d(\" r%d \")\" | \"y\"\n", i, i, i);
+        }
+        ck_assert_uint_lt(n, sizeof text - 1);
+        char first[32], last[32], beyond[32];
+        snprintf(first, sizeof first, "%sx0(x0(y))", prefix);
+        snprintf(last, sizeof last, "%sx%d(y)", prefix, width - 1);
+        snprintf(beyond, sizeof beyond, "%sx%d(y)", prefix, width);
+        text_rig_says(grammar_gbnf, text, (const char *[]){first, last}, 2, true);
+        text_rig_says(grammar_gbnf, text, (const char *[]){beyond, "x"}, 2, false);
+    }
+}
+END_TEST
+
 START_TEST(it_stands_without_memory)
 {
     text_rig_without_memory(grammar_gbnf, "root ::= (x | \"b\"+ [^c-e])* \"d\"\nx ::= x \"a\"{2,3} |");
@@ -116,6 +143,7 @@ Suite *grammar_gbnf_suite(void)
     tcase_add_test(c, grammars_say_what_they_should);
     tcase_add_test(c, what_is_wrong_is_named_with_its_line);
     tcase_add_test(c, hostile_grammars_end_soon);
+    tcase_add_test(c, wide_choices);
     tcase_add_test(c, it_stands_without_memory);
     suite_add_tcase(s, c);
     return s;

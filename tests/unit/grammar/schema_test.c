@@ -7,6 +7,7 @@
 #include "tests/unit/tokenizer/vocab_file.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 
 Suite *schema_suite(void);
@@ -673,6 +674,63 @@ START_TEST(hostile_schemas)
 }
 END_TEST
 
+/* Schemas with many forms at one place, each of which is a rule: n times `form` with its number twice and commas between, n at
+ * most `most`. text: what the schema says of a number below n, and not of n. */
+static const struct {
+    const char *begin, *form, *end, *text;
+    int most;
+} wide[] = {
+    {"{\"anyOf\":[", "{\"const\":[%d,{\"a\":%d}]}", "]}", "[%d,{\"a\":%d}]", 1000},
+    {"{\"enum\":[", "[%d,{\"a\":%d}]", "]}", "[%d,{\"a\":%d}]", 1000},
+    {"{\"oneOf\":[",
+     "{\"properties\":{\"k\":{\"const\":%d},\"v\":{\"const\":%d}},\"type\":\"object\",\"required\":[\"k\"]}", "]}",
+     "{\"k\":%d,\"v\":%d}", 128},
+    {"{\"type\":\"array\",\"items\":{\"anyOf\":[",
+     "{\"type\":\"array\",\"items\":{\"const\":[%d]},\"minItems\":%d}", "]},\"maxItems\":1}", NULL, 1000},
+    {"{\"type\":\"object\",\"properties\":{", "\"k%d\":{\"const\":[{\"a\":%d}]}", "},\"additionalProperties\":false}",
+     "{\"k%d\":[{\"a\":%d}]}", 1000},
+};
+
+static void write_wide(size_t k, int n, struct buf *text)
+{
+    buf_init(text, 0, MEM_GENERAL);
+    buf_puts(text, wide[k].begin);
+    for (int i = 0; i < n; i++) {
+        buf_puts(text, i > 0 ? "," : "");
+        buf_printf(text, wide[k].form, i, i);
+    }
+    buf_puts(text, wide[k].end);
+    buf_putc(text, '\0');
+}
+
+static void check_wide(size_t k, int n)
+{
+    struct buf text;
+    struct grammar *g;
+    char last[64], beyond[64];
+    write_wide(k, n, &text);
+    enum err err = compile(text.data, &g);
+    ck_assert_msg(err == ERR_OK, "%d, %.100s: %s", n, text.data, info.text);
+    snprintf(last, sizeof last, wide[k].text != NULL ? wide[k].text : "[[[0],[0]]]", n - 1, n - 1);
+    snprintf(beyond, sizeof beyond, wide[k].text != NULL ? wide[k].text : "[[[%d]]]", n, n);
+    ck_assert_msg(says(g, last), "%d, %.100s: %s", n, text.data, last);
+    ck_assert_msg(!says(g, beyond), "%d, %.100s: %s", n, text.data, beyond);
+    grammar_unref(&g);
+    buf_fini(&text);
+}
+
+START_TEST(wide_schemas)
+{
+    static const int widths[] = {63, 64, 126, 127, 128, 253, 254, 255, 256, 257, 300, 1000};
+    for (size_t i = 0; i < ARRAY_LEN(wide) * ARRAY_LEN(widths); i++) {
+        size_t k = i / ARRAY_LEN(widths);
+        if (widths[i % ARRAY_LEN(widths)] <= wide[k].most) {
+            check_wide(k, widths[i % ARRAY_LEN(widths)]);
+        }
+    }
+}
+END_TEST
+
 /* Too much is told with its place. */
 START_TEST(limits_have_a_place)
 {
@@ -725,9 +783,11 @@ Suite *schema_suite(void)
     Suite *s = suite_create("schema");
     TCase *t = tcase_create("schema");
     tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_set_timeout(t, 60);
     tcase_add_test(t, texts_of_schemas);
     tcase_add_test(t, what_is_refused);
     tcase_add_test(t, hostile_schemas);
+    tcase_add_test(t, wide_schemas);
     tcase_add_test(t, limits_have_a_place);
     tcase_add_test(t, memory_runs_out);
     suite_add_tcase(s, t);

@@ -58,9 +58,9 @@ void text_rig_says(text_rig_reader read, const char *grammar, const char *const 
     struct grammar *g;
     struct err_info info = {0};
     enum err err = compile(read, grammar, strlen(grammar), &g, &info);
-    ck_assert_msg(err == ERR_OK, "%s: %s", grammar, info.text);
+    ck_assert_msg(err == ERR_OK, "%.300s: %s", grammar, info.text);
     for (size_t i = 0; i < n && texts[i] != NULL; i++) {
-        ck_assert_msg(says(g, texts[i]) == does, "%s: %s", grammar, texts[i]);
+        ck_assert_msg(says(g, texts[i]) == does, "%.300s: %s", grammar, texts[i]);
     }
     grammar_unref(&g);
 }
