@@ -46,7 +46,6 @@ static void note_items(struct grammar_matcher *m, const struct matcher_column *c
         mem_free(m->seen);
         m->seen = mem_zalloc_array(n, sizeof *m->seen, MEM_REQUEST);
         m->n_seen = m->seen != NULL ? n : 0;
-        m->stamp = 1;
         m->n_noted = 0;
     }
     for (; m->n_seen > 0 && m->n_noted < c->n; m->n_noted++) {
@@ -126,17 +125,14 @@ static enum err advance(struct grammar_matcher *m, struct matcher_item item)
 /* Begins a lexeme here, once. */
 static enum err add_scan(struct grammar_matcher *m, uint32_t lexeme)
 {
-    struct matcher_base *b = &m->bases[m->n_bases - 1];
-    uint32_t here = m->n_columns - 1;
-    for (uint32_t i = b->first; i < m->n_scans; i++) {
-        if (m->scans[i].column == here && m->scans[i].lexeme == lexeme) {
-            return ERR_OK;
-        }
+    if (m->begun[lexeme] == m->stamp) {
+        return ERR_OK;
     }
+    m->begun[lexeme] = m->stamp;
     if (!grammar_reserve((void **)&m->scans, m->n_scans, 1, &m->cap_scans, sizeof *m->scans, MEM_REQUEST)) {
         return ERR_NOMEM;
     }
-    m->scans[m->n_scans++] = (struct matcher_scan){here, lexeme, m->g->lexemes[lexeme]};
+    m->scans[m->n_scans++] = (struct matcher_scan){m->n_columns - 1, lexeme, m->g->lexemes[lexeme]};
     return ERR_OK;
 }
 
@@ -230,14 +226,26 @@ static enum err close_column(struct grammar_matcher *m)
     return ERR_OK;
 }
 
+/* Gives the newest column a stamp that nothing has. */
+static void new_stamp(struct grammar_matcher *m)
+{
+    if (++m->stamp == 0) { /* after 2^32 columns old stamps would come again */
+        mem_free(m->seen);
+        m->seen = NULL;
+        m->n_seen = 0;
+        memset(m->begun, 0, m->g->n_lexemes * sizeof *m->begun);
+        m->stamp = 1;
+    }
+    m->n_noted = 0;
+}
+
 static enum err open_column(struct grammar_matcher *m)
 {
     if (!grammar_reserve((void **)&m->columns, m->n_columns, 1, &m->cap_columns, sizeof *m->columns, MEM_REQUEST) ||
         !grammar_reserve((void **)&m->bases, m->n_bases, 1, &m->cap_bases, sizeof *m->bases, MEM_REQUEST)) {
         return ERR_NOMEM;
     }
-    m->stamp++;
-    m->n_noted = 0;
+    new_stamp(m);
     m->columns[m->n_columns++] = (struct matcher_column){.first = m->n_items};
     m->bases[m->n_bases++] = (struct matcher_base){.first = m->n_scans, .column = m->n_columns - 1};
     return ERR_OK;
@@ -312,8 +320,9 @@ enum err grammar_matcher_new(struct grammar *g, struct grammar_vocab *v, struct 
     }
     m->g = grammar_ref(g);
     m->v = v;
+    m->begun = mem_zalloc_array(g->n_lexemes, sizeof *m->begun, MEM_REQUEST);
     pthread_mutex_lock(&g->lock);
-    enum err err = start(m);
+    enum err err = m->begun != NULL ? start(m) : ERR_NOMEM;
     pthread_mutex_unlock(&g->lock);
     if (err != ERR_OK) {
         grammar_matcher_free(out);
@@ -336,6 +345,7 @@ void grammar_matcher_free(struct grammar_matcher **matcher)
         mem_free(m->path);
         matcher_sets_fini(&m->sets);
         mem_free(m->seen);
+        mem_free(m->begun);
         mem_free(m);
     }
     *matcher = NULL;
