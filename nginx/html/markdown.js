@@ -1,7 +1,10 @@
 // Markdown of a model becomes nodes of the page: marked parses it, DOMPurify lets through the tags and attributes below and
-// no others. HTML within the Markdown is shown as the text that it is. Without the two (nginx/page.sh) text stays plain.
+// no others. HTML within the Markdown is shown as the text that it is. Without the two (nginx/page.sh) text stays plain, and so
+// does a text that the parser cannot take (bounds.js).
+import { bounded_lexer } from './bounds.js';
 
 let marked = null;
+let lex = null;      // marked's tokens of a text; throws
 let purify = null;
 
 const allowed = {
@@ -28,13 +31,14 @@ const renderer = {
 // Resolves when the libraries are there, or known not to be: to whether they are.
 export const ready = (async () => {
   try {
-    const [{ Marked }, { default: DOMPurify }] = await Promise.all([import('./lib/marked.js'), import('./lib/purify.js')]);
+    const [{ Lexer, Marked }, { default: DOMPurify }] = await Promise.all([import('./lib/marked.js'), import('./lib/purify.js')]);
     DOMPurify.addHook('afterSanitizeAttributes', (node) => {
       if (node.nodeName !== 'A') return;
       node.setAttribute('target', '_blank');
       node.setAttribute('rel', 'noopener noreferrer nofollow');
     });
     marked = new Marked({ gfm: true, breaks: true, renderer });
+    lex = bounded_lexer(marked, Lexer);
     purify = DOMPurify;
   } catch { /* plain text */ }
   return purify !== null;
@@ -101,6 +105,20 @@ function nodes_of(tokens) {
   return clean(marked.parser(tokens).trim());
 }
 
+// All of a text as nodes; null: it stays plain, as without the libraries, or because it is over a bound. Whatever else the
+// libraries throw, as when the stack is full, must not keep the text from the reader.
+function parsed(text) {
+  if (!marked) return null;
+  try { return nodes_of(lex(text)); } catch { return null; }
+}
+
+// All of a text at once.
+export function show(target, text) {
+  const nodes = parsed(text);
+  target.classList.toggle('plain', !nodes);
+  target.replaceChildren(nodes || text);
+}
+
 // Text that grows, shown in `target`. What stands before its last block stays as it is, so that an answer of many blocks
 // costs its length, not the length for each token; a fence that is open is not parsed at all, its lines are appended.
 // At the end all is parsed once more, since a link may be defined behind its use.
@@ -110,6 +128,7 @@ export class Growing {
     this.text = '';
     this.settled = 0;   // characters that will not be parsed again before the end
     this.open = null;   // {end, node}: of a fence, what ends it, and its text
+    this.plain = null;  // the node of a text that is not parsed
     this.tail = el('div', 'tail');
     target.replaceChildren(this.tail);
   }
@@ -118,13 +137,20 @@ export class Growing {
   show(text) {
     const from = this.text.length;
     this.text = text.includes('\r') ? text.replaceAll('\r', '') : text;   // as marked counts
-    if (!marked) {
-      this.target.classList.add('plain');
-      this.tail.append(this.text.slice(from));
-      return;
+    if (this.plain) return this.plain.appendData(this.text.slice(from));
+    if (!marked) return this.show_plain();
+    try {
+      if (this.open && !this.show_code()) return;
+      this.show_blocks();
+    } catch {   // as in parsed()
+      this.show_plain();
     }
-    if (this.open && !this.show_code()) return;
-    this.show_blocks();
+  }
+
+  show_plain() {
+    this.plain = document.createTextNode(this.text);
+    this.target.classList.add('plain');
+    this.target.replaceChildren(this.plain);
   }
 
   // Appends what came to the open fence. True when it is closed now.
@@ -146,7 +172,7 @@ export class Growing {
 
   show_blocks() {
     const rest = this.text.slice(this.settled);
-    const tokens = marked.lexer(rest);
+    const tokens = lex(rest);
     let last = tokens.length - 1;
     while (last > 0 && tokens[last].type === 'space') last -= 1;
     const before = tokens.slice(0, Math.max(0, last));
@@ -177,12 +203,6 @@ export class Growing {
   }
 
   end() {
-    if (marked) this.target.replaceChildren(nodes_of(marked.lexer(this.text)));
+    show(this.target, this.text);
   }
-}
-
-// All of a text at once.
-export function show(target, text) {
-  if (marked) target.replaceChildren(nodes_of(marked.lexer(text)));
-  else new Growing(target).show(text);
 }

@@ -1,0 +1,56 @@
+"""The chat page and answers that are hard to show."""
+from page_test import answers, ask, ask_all, is_done, opened, reopened, say, text
+
+# Texts on which the Markdown parser recurses, or takes time that grows with their square or worse.
+HARD = {
+    "quotes": ">" * 6000, "spaced quotes": "> " * 20000, "lists": "- " * 20000, "numbers": "1. " * 8000, "quotes and lists": "> - " * 8000,
+    "stars around a letter": "*" * 20000 + "a" + "*" * 20000, "open emphasis": "**a *b " * 5000 + " c* d**" * 5000, "pairs": "*_" * 3000 + "a" + "_*" * 3000,
+    "stars": "a*" * 100000, "an address": "a." * 100000 + "@", "host name": "a-" * 100000 + "@b", "addresses": ("a." * 400 + "@ ") * 300,
+    "spaces": "a" + " " * 200000 + "b", "a definition": "[a]:" + " " * 200000 + "x", "quotes of two depths": "> a\n>> b\n" * 20000,
+    "lazy lines": ">a\nb\n" * 40000, "brackets": "[" * 50000, "images": "![" * 50000, "tags": "<a href=\"" * 20000, "ticks": "`a " * 40000 + "``",
+}
+PARSE = """return import('/markdown.js').then(async ({Growing, ready, show, el}) => {
+    await ready;
+    const [words] = arguments, target = el('div'), whole = el('div'), growing = new Growing(target);
+    const said = (e) => e.textContent.replaceAll(/[>\\s*_~`\\-\\d.]/g, '');
+    for (const share of [0.3, 0.6, 1]) growing.show(words.slice(0, words.length * share));
+    const grown = said(target);
+    show(whole, words);
+    growing.end();
+    return [grown.length, said(target).length, said(whole).length, whole.className, whole.textContent === words];
+})"""
+
+
+def test_hard_text_is_shown(ctx):
+    """Within the time that the browser gives a script, which is a minute; the parser alone would need up to hours."""
+    b = opened(ctx)
+    for name, words in HARD.items():
+        grown, ended, whole, shown_as, is_same = b.run(PARSE, words)
+        assert ended == whole and abs(grown - whole) <= 2, (name, grown, ended, whole)
+        assert shown_as != "plain" or is_same, (name, shown_as)
+    # Bounds are far from what models write: all of this is formatted.
+    rich = "\n".join(["".join("  " * i + f"- item {i}\n" for i in range(8)), "> a\n" * 200, "".join(f"| a{i} | *b* |\n" if i != 1 else "|---|---|\n" for i in range(300)),
+                      "Words and **more** words. " * 300, "```\n" + "x = [1, 2, 3]\n" * 5000 + "```\n", "1. a\n" * 500])
+    assert b.run(PARSE, rich)[3] == ""
+    assert b.run("return import('/markdown.js').then(({show, el}) => { const e = el('div'); show(e, arguments[0]);"
+                 "return ['ul ul ul ul ul ul ul ul li', 'blockquote', 'td em', 'strong', 'pre', 'ol li'].filter((s) => !e.querySelector(s)) })", rich) == []
+
+
+def test_a_library_that_throws_leaves_the_answer(ctx):
+    """Whatever the parser or the sanitizer throws: the text stands there, it is kept, and the page takes another question."""
+    b = opened(ctx)
+    quotes = ">" * 6000
+    say(b, [{"role": "assistant"}, *({"content": quotes[i:i + 200]} for i in range(0, len(quotes), 200)), "stop"], text("*Fine.*"))
+    ask_all(b, "Quotes?")
+    assert answers(b) == [quotes] and b.visible("#send") and not b.visible("#stop")
+    reopened(ctx, b)
+    assert answers(b) == [quotes]
+    b.run("""return import('/lib/marked.js').then(({Lexer}) => {
+        Lexer.prototype.lex = () => { throw new Error('as if the parser had a fault'); }; })""")
+    say(b, text("*Fine.*"))
+    ask(b, "And now?")
+    b.wait(lambda: len(answers(b)) == 2 and is_done(b), "an answer")
+    assert answers(b)[1] == "*Fine.*"
+    reopened(ctx, b)
+    assert b.text(".message .text") == ["Quotes?", quotes, "And now?", "Fine."]
+    assert [m for m in b.console() if not m.startswith("INFO")] == []
