@@ -11,6 +11,7 @@ const allowed = {
   ALLOWED_TAGS: ['a', 'blockquote', 'br', 'code', 'del', 'em', 'h1', 'h2', 'h3', 'h4', 'h5', 'h6', 'hr', 'li', 'ol', 'p', 'pre',
     'strong', 'table', 'tbody', 'td', 'th', 'thead', 'tr', 'ul'],
   ALLOWED_ATTR: ['align', 'class', 'href', 'start', 'title'],
+  ADD_URI_SAFE_ATTR: ['align', 'start'],   // their values are no addresses, which ALLOWED_URI_REGEXP would ask for
   ALLOW_ARIA_ATTR: false,
   ALLOW_DATA_ATTR: false,
   ALLOWED_URI_REGEXP: /^(?:https?|mailto):/i,

@@ -54,3 +54,42 @@ def test_a_library_that_throws_leaves_the_answer(ctx):
     reopened(ctx, b)
     assert b.text(".message .text") == ["Quotes?", quotes, "And now?", "Fine."]
     assert [m for m in b.console() if not m.startswith("INFO")] == []
+
+
+def test_numbers_and_columns(ctx):
+    """The number that a list starts with, and the side to which a column is set, while it streams and when it is kept."""
+    b = opened(ctx)
+    steps = "1. First:\n\n```sh\nls\n```\n\n2. Second:\n\n```sh\npwd\n```\n\n3. Third.\n\n| a | b | c | d |\n|:--|--:|:-:|---|\n| 1 | 2 | 3 | 4 |\n"
+    say(b, text(steps))
+    ask_all(b, "Steps?")
+    for again in (False, True):
+        if again:
+            reopened(ctx, b)
+        assert b.run("return [...document.querySelectorAll('.text ol')].map((e) => e.start)") == [1, 2, 3]
+        sides = b.run("return [...document.querySelectorAll('.text td')].map((e) => getComputedStyle(e).textAlign)")
+        assert [s.replace("-webkit-", "") for s in sides] == ["left", "right", "center", "start"], sides
+    found = b.run("""return import('/markdown.js').then(({clean}) => {
+        const e = document.createElement('div');
+        e.append(clean('<ol start="javascript:1"><li>a</li></ol><a href="javascript:1" align="left">x</a>'));
+        return e.querySelector('a').hasAttribute('href'); })""")
+    assert found is False
+
+
+def test_words_in_a_table_stay_whole_on_a_phone(ctx):
+    b = opened(ctx)
+    b.resize(500, 700)
+    b.cdp("Emulation.setDeviceMetricsOverride", width=360, height=640, deviceScaleFactor=2, mobile=True)
+    try:
+        words = ["Configuration", "Authentication", "Internationalization", "Documentation", "Characteristics"]
+        row = "| " + " | ".join(words) + " |\n"
+        say(b, text(row + "|---" * 5 + "|\n" + row + row))
+        ask_all(b, "A table?")
+        split = b.run("""return [...document.querySelectorAll('.text :is(td, th)')].filter((e) => {
+            const range = document.createRange();
+            range.selectNodeContents(e);
+            return range.getClientRects().length > 1; }).map((e) => e.textContent)""")
+        assert split == [], split
+        assert b.run("const t = document.querySelector('.table'); return t.scrollWidth > t.clientWidth"), "it scrolls"
+        assert b.run("return document.documentElement.scrollWidth <= window.innerWidth"), "the page does not"
+    finally:
+        b.cdp("Emulation.clearDeviceMetricsOverride")
