@@ -11,7 +11,7 @@ const $ = (id) => document.getElementById(id);
 const settings = store.settings();
 let chat = { id: store.new_id(), messages: [] };   // {role, content}, and files, reasoning_content, tool_calls
 let views = [];        // of the messages, in order
-let running = null;    // AbortController while an answer streams
+let running = null;    // while an answer streams: {abort, chat, message, kept}, the last the time when it was saved
 let editing = false;   // the input holds the last question, to be asked anew
 let model = null;      // id of the served model
 
@@ -68,10 +68,13 @@ function set_state() {
   $('input').placeholder = call ? `Result of ${call.function.name}` : 'Message';
   const question = last_question();
   views.forEach((v, i) => {
-    const is_last_answer = i === views.length - 1 && v.message.role === 'assistant';
-    if (!running && i === question) v.set_action('Edit', edit_last);
-    else if (!running && is_last_answer) v.set_action('Regenerate', regenerate);
-    else v.set_action(null);
+    const actions = [];
+    if (!running && i === question) actions.push(['Edit', edit_last]);
+    if (!running && i === views.length - 1) {
+      if (v.message.role === 'assistant') actions.push(['Regenerate', regenerate]);
+      else if (!call) actions.push(['Answer', regenerate]);   // the page was left before one came
+    }
+    v.set_actions(actions);
   });
 }
 
@@ -118,13 +121,28 @@ function start_drawing(view, run) {
   return () => cancelAnimationFrame(frame);
 }
 
-// Answers the conversation as it is now. `undo` puts back what was before, when nothing comes.
-async function answer(undo) {
+const has_come = (m) => m.content || m.reasoning_content || m.tool_calls;
+
+// Saves the conversation with the part of the answer that has come, so that leaving the page loses neither. A call is saved
+// when it is whole. `every`: milliseconds that must have passed since the last time.
+function keep_running(every) {
+  if (!running || running.chat.is_deleted || performance.now() - running.kept < every) return;
+  const { tool_calls: _, ...part } = running.message;
+  const { id, messages } = running.chat;
+  if (has_come(part)) store.save(id, title_of(messages), [...messages, part]);
+  running.kept = performance.now();
+}
+
+// Answers the conversation as it is now. `undo` puts back what was before, when nothing comes because the server refused, or
+// the reader stopped it. An empty answer is one too, and stays, unless it would be in the place of another (is_again).
+async function answer(undo, is_again) {
   const message = { role: 'assistant', content: '' };
   const run = { start: performance.now(), first: 0, last: 0, events: 0, usage: null, finish: null };
-  const mine = new AbortController();
+  const abort = new AbortController();
+  const mine = { abort: () => abort.abort(), chat, message, kept: performance.now() };
   const mine_chat = chat;
   const body = api.request_body(settings, chat.messages, model);
+  if (!is_again) keep(chat);
   const view = add_view(message, true);
   running = mine;
   show_error('');
@@ -135,7 +153,11 @@ async function answer(undo) {
   let problem = '';
   let note = '';
   try {
-    problem = await api.answer(message, run, { body, key: store.key(), signal: mine.signal, on_change: () => { view.dirty = true; } });
+    const on_change = () => {
+      view.dirty = true;
+      if (running === mine) keep_running(1000);
+    };
+    problem = await api.answer(message, run, { body, key: store.key(), signal: abort.signal, on_change });
     if (run.finish === 'length') note = 'cut at the longest answer';
   } catch (e) {
     if (e.name === 'AbortError') note = 'stopped';
@@ -144,17 +166,19 @@ async function answer(undo) {
   stop_drawing();
   if (chat === mine_chat && running === mine) running = null;
   if (run.finish !== 'tool_calls') delete message.tool_calls;   // half a call is none
-  const has_come = message.content || message.reasoning_content || message.tool_calls;
-  if (has_come) mine_chat.messages.push(message);
+  const is_empty = !has_come(message);
+  const stays = !is_empty || (!problem && note !== 'stopped' && !is_again);
+  if (is_empty && !problem && note !== 'stopped') problem = 'The answer was empty.';
+  if (stays) mine_chat.messages.push(message);
   if (chat !== mine_chat) {   // another was opened meanwhile
-    if (has_come && !mine_chat.is_deleted) keep(mine_chat);
+    if (stays && !mine_chat.is_deleted) keep(mine_chat);
     return;
   }
-  if (has_come) view.end();
-  else undo();
-  keep(chat);
+  if (!stays) undo();
+  const has_room = keep(chat);   // before it is drawn, whatever drawing does
+  if (stays) view.end();
   set_state();
-  show_error(problem);
+  if (problem || has_room) show_error(problem);
   $('stats').textContent = run.first ? stats_text(run, run.last) + (note ? ` · ${note}` : '') : note;
   $('status').textContent = problem ? '' : `Answer complete. ${message.content.slice(0, 2000)}`;
   $('input').focus();
@@ -199,9 +223,10 @@ function submit() {
 function regenerate() {
   if (running) return;
   const undo = undo_to_now();
-  chat.messages.pop();
+  const was_answered = chat.messages.at(-1).role === 'assistant';
+  if (was_answered) chat.messages.pop();
   draw_all();
-  answer(() => undo([]));
+  answer(() => undo([]), was_answered);
 }
 
 function edit_last() {
@@ -225,16 +250,23 @@ function stop() {
 
 // --- conversations -----------------------------------------------------------------------------------------------
 
+function title_of(messages) {
+  const first = messages[0];
+  return (first.content || first.files?.[0]?.name || '').replace(/\s+/g, ' ').slice(0, 60);
+}
+
+// False, and an error is shown, when the browser has no room for it.
 function keep(which) {
+  let has_room = true;
   if (which.messages.length > 0) {
-    const first = which.messages[0];
-    const title = (first.content || first.files?.[0]?.name || '').replace(/\s+/g, ' ').slice(0, 60);
-    if (!store.save(which.id, title, which.messages)) show_error('The browser has no room to keep this conversation.');
+    has_room = store.save(which.id, title_of(which.messages), which.messages);
+    if (!has_room) show_error('The browser has no room to keep this conversation.');
     if (which === chat) store.set_current(chat.id);
   } else {
     store.remove(which.id);
   }
   draw_list();
+  return has_room;
 }
 
 function draw_list() {
@@ -255,6 +287,7 @@ function draw_list() {
 
 // id: null for a new one.
 function open_chat(id) {
+  keep_running(0);   // it may be this one
   stop();
   running = null;
   editing = false;
@@ -352,6 +385,7 @@ function wire() {
   $('chats-open').addEventListener('click', () => show_chats($('chats').hidden));
   is_wide.addEventListener('change', () => show_chats(is_wide.matches));
   window.addEventListener('storage', draw_list);   // another tab's
+  window.addEventListener('pagehide', () => keep_running(0));
 }
 
 wire();

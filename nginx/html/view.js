@@ -54,20 +54,19 @@ export class MessageView {
       show(this.thoughts, thought || '');
     }
     draw_calls(this.calls, calls);
+    this.box.classList.toggle('empty', role === 'assistant' && !this.growing && !content && !thought && !calls);
   }
 
   end() {
-    this.draw();
-    this.growing.text.end();
-    this.growing.thoughts.end();
     this.growing = null;
+    this.draw();
     this.box.classList.remove('running');
   }
 
-  // An action beside "Copy", of the last message alone.
-  set_action(name, on_click) {
-    this.tools.querySelector('.action')?.remove();
-    if (name) this.tools.append(button(name, on_click, 'action'));
+  // Buttons after "Copy": pairs of a name and what a click calls.
+  set_actions(actions) {
+    for (const old of this.tools.querySelectorAll('.action')) old.remove();
+    this.tools.append(...actions.map(([name, on_click]) => button(name, on_click, 'action')));
   }
 }
 

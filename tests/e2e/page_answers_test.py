@@ -1,5 +1,7 @@
-"""The chat page and answers that are hard to show."""
-from page_test import answers, ask, ask_all, is_done, opened, reopened, say, text
+"""The chat page and answers that are hard to show or to keep: nested a thousand times, cut by a reload, empty; lists and tables."""
+import json
+
+from page_test import answers, ask, ask_all, asked, is_done, opened, reopened, say, text
 
 # Texts on which the Markdown parser recurses, or takes time that grows with their square or worse.
 HARD = {
@@ -93,3 +95,67 @@ def test_words_in_a_table_stay_whole_on_a_phone(ctx):
         assert b.run("return document.documentElement.scrollWidth <= window.innerWidth"), "the page does not"
     finally:
         b.cdp("Emulation.clearDeviceMetricsOverride")
+
+
+def drip(b):
+    """Answers that do not end: window.more(delta) adds to the last, whose request is the last of window.asked."""
+    b.run("""window.asked = []; window.fetch = (url, o) => Promise.resolve(new Response(new ReadableStream({start(c) {
+        window.asked.push(JSON.parse(o.body));
+        window.more = (delta, end) => {
+            c.enqueue(new TextEncoder().encode('data: ' + JSON.stringify({choices: [{index: 0, delta}]}) + '\\n\\n'));
+        };
+        o.signal.addEventListener('abort', () => c.error(new DOMException('', 'AbortError')));
+    }}), {headers: {'content-type': 'text/event-stream'}}))""")
+
+
+def test_a_reload_during_an_answer_keeps_it(ctx):
+    b = opened(ctx)
+    drip(b)
+    ask(b, "Before any word?")
+    b.wait(lambda: b.visible("#stop"), "the request")
+    reopened(ctx, b)
+    assert b.text(".message .text") == ["Before any word?"]
+    drip(b)
+    b.click(".message.user .action:last-child")
+    b.wait(lambda: b.run("return window.asked.length") == 1, "the request for an answer")
+    assert [m["content"] for m in asked(b)] == ["Before any word?"]
+    b.run("window.more({content: 'Half an '})")
+    b.run("window.more({content: 'answer'})")
+    b.run("window.more({tool_calls: [{index: 0, id: 'c', function: {name: 'f', arguments: '{'}}]})")
+    b.wait(lambda: answers(b) == ["Half an answer"], "words")
+    reopened(ctx, b)
+    assert b.text(".message .text") == ["Before any word?", "Half an answer"] and b.text(".call") == []
+    # Nor does a page that ends without notice lose much, or the choice of the same conversation in the list.
+    drip(b)
+    ask(b, "More?")
+    b.wait(lambda: b.run("return window.asked.length") == 1, "a request")
+    b.run("window.more({content: 'A'})")
+    kept = "return Object.keys(localStorage).filter((k) => k.includes('.chat.')).map((k) => JSON.parse(localStorage[k]).at(-1).content)"
+    b.wait(lambda: b.run("window.more({content: 'b'})") or b.run(kept)[0].startswith("Ab"), "a save while it streams")
+    before = answers(b)[-1]
+    b.click("#chats-open")
+    b.click("#chat-list .title")
+    b.wait(lambda: b.visible("#send"), "the end of the answer")
+    assert answers(b)[-1].startswith(before)
+    assert json.loads(json.dumps(b.run(kept)))[0].startswith(before)
+
+
+def test_an_empty_answer_leaves_the_question(ctx):
+    b = opened(ctx)
+    say(b, ["stop"], text("Words."), ["stop"], ["length"])
+    ask_all(b, "Anything?")
+    assert b.text(".message.user .text") == ["Anything?"] and answers(b) == [""]
+    assert "empty" in b.text("#error")[0] and b.run("return document.querySelector('#input').value") == ""
+    reopened(ctx, b)
+    assert b.text(".message.user .text") == ["Anything?"]
+    say(b, text("Words."), ["stop"], ["length"])
+    b.click(".message.assistant .action")
+    b.wait(lambda: answers(b) == ["Words."] and is_done(b), "an answer")
+    assert not b.visible("#error")
+    # In the place of another answer it leaves that one.
+    b.click(".message.assistant .action")
+    b.wait(lambda: b.visible("#error") and is_done(b), "an empty answer")
+    assert b.text(".message .text") == ["Anything?", "Words."]
+    ask(b, "None?")
+    b.wait(lambda: len(answers(b)) == 2 and is_done(b), "an answer that was cut before its first word")
+    assert b.text(".message.user .text") == ["Anything?", "None?"] and "cut" in b.text("#stats")[0]
