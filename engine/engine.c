@@ -77,14 +77,16 @@ static void describe_tensors(struct engine *e)
 static enum err describe_sampling(struct engine *e, const struct engine_sampling *wanted, struct err_info *info)
 {
     struct engine_sampling *s = &e->info.sampling;
-    double top_k = 0;
-    const struct {
+    double top_k = 0, repeat_last_n = 0;
+    const struct { /* fallbacks: llama-server's */
         const char *key;
         double *to, fallback, min, max;
-    } rows[] = {{"general.sampling.temp", &s->temperature, 1, 0, 2},
-                {"general.sampling.top_p", &s->top_p, 1, 0, 1},
-                {"general.sampling.min_p", &s->min_p, 0, 0, 1},
-                {"general.sampling.top_k", &top_k, 0, -1, INT32_MAX}};
+    } rows[] = {{"general.sampling.temp", &s->temperature, 0.8, 0, 2},
+                {"general.sampling.top_p", &s->top_p, 0.95, 0, 1},
+                {"general.sampling.min_p", &s->min_p, 0.05, 0, 1},
+                {"general.sampling.top_k", &top_k, 40, -1, INT32_MAX},
+                {"general.sampling.penalty_repeat", &s->repeat_penalty, 1, 0.01, 10},
+                {"general.sampling.penalty_last_n", &repeat_last_n, 64, -1, INT32_MAX}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const struct gguf_kv *kv = gguf_find(e->gguf, rows[i].key);
         *rows[i].to = rows[i].fallback;
@@ -98,8 +100,8 @@ static enum err describe_sampling(struct engine *e, const struct engine_sampling
         }
     }
     s->top_k = (int64_t)MAX_OF(top_k, 0.0);
-    s->typical_p = s->repeat_penalty = 1;
-    s->repeat_last_n = 64;
+    s->repeat_last_n = (int64_t)repeat_last_n;
+    s->typical_p = 1;
     if (wanted != NULL) {
         s->temperature = wanted->temperature >= 0 ? wanted->temperature : s->temperature;
         s->top_p = wanted->top_p >= 0 ? wanted->top_p : s->top_p;
@@ -107,8 +109,8 @@ static enum err describe_sampling(struct engine *e, const struct engine_sampling
         s->top_k = wanted->top_k >= 0 ? wanted->top_k : s->top_k;
         s->seed = wanted->seed;
         s->typical_p = wanted->typical_p;
-        s->repeat_penalty = wanted->repeat_penalty;
-        s->repeat_last_n = wanted->repeat_last_n;
+        s->repeat_penalty = wanted->repeat_penalty >= 0.01 ? wanted->repeat_penalty : s->repeat_penalty;
+        s->repeat_last_n = wanted->repeat_last_n >= -1 ? wanted->repeat_last_n : s->repeat_last_n;
         s->presence_penalty = wanted->presence_penalty;
         s->frequency_penalty = wanted->frequency_penalty;
     }

@@ -35,13 +35,16 @@ enum {
     ENGINE_MAX_BIAS = 1024,
 };
 
-/* Sampling that applies where a request says nothing. */
+/* Sampling of requests that set no value. In engine_config a value below its range is "not set": then the model file's
+ * general.sampling.* applies, else temperature 0.8, top_k 40, top_p 0.95, min_p 0.05, repeat_penalty 1 and
+ * repeat_last_n 64. Ranges and meaning: sampler.h. */
 struct engine_sampling {
-    double temperature, top_p, min_p; /* a negative value means "not set" */
-    int64_t top_k;                    /* the same */
+    double temperature, top_p, min_p; /* not set: negative */
+    int64_t top_k;                    /* not set: negative */
+    double repeat_penalty;            /* not set: below 0.01 */
+    int64_t repeat_last_n;            /* not set: below -1 */
     int64_t seed;                     /* 0: drawn for each request */
-    double typical_p, repeat_penalty, presence_penalty, frequency_penalty; /* as sampler.h has them, and so the next */
-    int64_t repeat_last_n;
+    double typical_p, presence_penalty, frequency_penalty;
 };
 
 /* Zero means "choose for me" wherever it is said so. Strings are borrowed for the call of engine_open. */

@@ -266,6 +266,7 @@ enum err tokenizer_json_sampling(struct tokenizer_reader *r)
     } rows[] = {{"temperature", "general.sampling.temp", false},
                 {"top_p", "general.sampling.top_p", false},
                 {"min_p", "general.sampling.min_p", false},
+                {"repetition_penalty", "general.sampling.penalty_repeat", false},
                 {"top_k", "general.sampling.top_k", true}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const json_t *v = json_read_get(r->generation, rows[i].name);

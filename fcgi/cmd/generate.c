@@ -33,7 +33,6 @@ static enum err run(const struct conf *conf, struct engine *e, struct err_info *
     struct engine_stream *s = NULL;
     struct engine_params p;
     engine_params_init(e, &p);
-    p.sampling.temperature = (float)MAX_OF(conf->sampling.temperature, 0.0);
     p.max_tokens = (int32_t)conf->n_predict;
     p.sampling.seed = conf->seed != 0 ? (uint64_t)conf->seed : p.sampling.seed;
     arena_init(&arena, 0, 0, MEM_REQUEST);

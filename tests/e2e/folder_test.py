@@ -134,3 +134,26 @@ def test_a_folder_that_lacks_a_shard_says_which(ctx):
         server = ctx.start(*ARGS, model=folder, wait=False)
         assert server.engine.wait(20) == 65, server.log()
         assert "bad_shard_index" in server.log() and "model-00002-of-00002.safetensors" in server.log(), server.log()
+
+
+def defaults(server):
+    params = server.request("GET", "/props").json()["default_generation_settings"]["params"]
+    names = ("temperature", "top_k", "top_p", "min_p", "repeat_penalty", "repeat_last_n")
+    return [round(params[name], 6) for name in names]
+
+
+def test_default_sampling(ctx):
+    """An option overrides generation_config.json, which overrides the built-in defaults, value by value."""
+    with tempfile.TemporaryDirectory(prefix="infcgi-folder.") as name:
+        folder = pathlib.Path(name)
+        make_folder(folder)
+        args = ("--threads", "1", "--ctx-size", "128")
+        assert defaults(ctx.start(*args, model=folder)) == [0.8, 40, 0.95, 0.05, 1, 64]
+        own = {"temperature": 0.6, "top_k": 20, "repetition_penalty": 1.25, "eos_token_id": IM_END}
+        (folder / "generation_config.json").write_text(json.dumps(own))
+        assert defaults(ctx.start(*args, model=folder)) == [0.6, 20, 0.95, 0.05, 1.25, 64]
+        options = ("--temp", "0.5", "--top-k", "0", "--top-p", "1", "--min-p", "0", "--repeat-penalty", "1", "--repeat-last-n", "-1")
+        server = ctx.start(*args, *options, model=folder)
+        assert defaults(server) == [0.5, 0, 1, 0, 1, -1]
+        r = server.post("/v1/responses", {"input": "the", "max_output_tokens": 16})   # it repeats what applied
+        assert r.status == 200 and r.json()["temperature"] == 0.5 and r.json()["top_p"] == 1, r.body

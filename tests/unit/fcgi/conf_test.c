@@ -277,9 +277,9 @@ START_TEST(names_of_llama_server)
     accept("--typical", "0.25");
     ck_assert_double_eq(c.sampling.typical_p, 0.25);
     accept("--presence-penalty", "-1.5");
-    ck_assert(c.sampling.presence_penalty == -1.5 && c.sampling.repeat_penalty == 1 && c.sampling.repeat_last_n == 64);
+    ck_assert(c.sampling.presence_penalty == -1.5 && c.sampling.repeat_penalty == -1 && c.sampling.repeat_last_n == -2);
     refuse("--frequency-penalty", "2.1", "a number of -2 to 2");
-    refuse("--repeat-penalty", "0", "a number of 0.01 to 10");
+    refuse("--repeat-penalty", "10.5", "a number of -1 to 10");
     accept("-rea", "off");
     ck_assert_str_eq(c.reasoning, "off");
     ck_assert_str_eq(c.reasoning_format, "auto");

@@ -151,8 +151,9 @@ START_TEST(every_field_takes_null_as_absent)
         accept(text.data, is_chat);
         ck_assert(p.n == 1 && p.max_tokens == absent.max_tokens && p.logprobs == -1 && p.top_logprobs == -1 &&
                   !p.stream);
-        ck_assert(p.gen.sampling.temperature == absent.gen.sampling.temperature && p.gen.sampling.top_k == 0 &&
-                  p.gen.sampling.top_p == 1 && p.gen.sampling.min_p == 0);
+        ck_assert(absent.gen.sampling.temperature == 0.8f && p.gen.sampling.temperature == 0.8f &&
+                  p.gen.sampling.top_k == 40 && p.gen.sampling.top_p == 0.95f && p.gen.sampling.min_p == 0.05f &&
+                  p.gen.sampling.repeat_penalty == 1);
         ck_assert(p.gen.n_stop == 0 && p.gen.sampling.n_ends == 0 && p.gen.sampling.n_bias == 0 &&
                   p.gen.sampling.n_top == -1);
         ck_assert(p.model == NULL && p.gen.cache_salt == NULL && !p.gen.ignore_eos &&

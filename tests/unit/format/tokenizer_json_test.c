@@ -309,7 +309,8 @@ START_TEST(small_files_are_read)
             "{\"bos_token\":{\"content\":\"<tool>\",\"lstrip\":false},\"eos_token\":\"c\",\"pad_token\":\"none\","
             "\"add_bos_token\":true,\"chat_template\":[{\"name\":\"default\",\"template\":\"D\"},"
             "{\"name\":\"tool_use\",\"template\":\"T\"}]}",
-        .generation = "{\"eos_token_id\":[5,7],\"temperature\":0.6,\"top_p\":0.9,\"top_k\":20,\"do_sample\":true}"};
+        .generation = "{\"eos_token_id\":[5,7],\"temperature\":0.6,\"top_p\":0.9,\"top_k\":20,\"do_sample\":true,"
+                      "\"repetition_penalty\":1.25}"};
     struct loaded l = load(&byte_level, &change);
     double d;
     uint64_t u;
@@ -321,6 +322,8 @@ START_TEST(small_files_are_read)
     ck_assert_double_eq_tol(d, 0.6, 1e-6);
     ck_assert_int_eq(gguf_get_u64(l.g, "general.sampling.top_k", &u, NULL), ERR_OK);
     ck_assert_uint_eq(u, 20);
+    ck_assert_int_eq(gguf_get_f64(l.g, "general.sampling.penalty_repeat", &d, NULL), ERR_OK);
+    ck_assert_double_eq(d, 1.25);
     ck_assert_ptr_null(gguf_find(l.g, "general.sampling.min_p"));
     unload(&l);
     change.jinja = "J";
