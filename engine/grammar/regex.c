@@ -18,6 +18,7 @@ static regex_id fail(struct regex_set *s, enum err err)
 }
 
 enum err regex_ok(const struct regex_set *s) { return s->err; }
+void regex_fail(struct regex_set *s, enum err err) { fail(s, err); }
 
 size_t regex_work(const struct regex_set *s) { return s->n_work; }
 void regex_limit_work(struct regex_set *s, size_t most) { s->max_work = most; }
@@ -113,6 +114,9 @@ static struct regex_hash hash_of(const struct regex_set *s, const struct regex_n
         for (size_t i = 0; i < 4; i++) {
             fold(&h, s->classes[n->a].bits[i]);
         }
+        break;
+    case REGEX_K_MULTIPLE:
+        fold(&h, (uint64_t)n->a << 32 | n->b);
         break;
     case REGEX_K_OR:
     case REGEX_K_AND:
@@ -311,22 +315,6 @@ regex_id regex_byte_class(struct regex_set *s, const uint64_t bits[4])
         s->class_table[at] = (uint32_t)++s->n_classes;
     }
     return regex_node(s, (struct regex_node){.kind = REGEX_K_CLASS, .a = (uint32_t)i, .is_plain = true});
-}
-
-regex_id regex_multiple_left(struct regex_set *s, uint32_t m, uint32_t left)
-{
-    return regex_node(s,
-                      (struct regex_node){
-                          .kind = REGEX_K_MULTIPLE, .min = m, .max = left, .is_nullable = left == 0, .is_plain = true});
-}
-
-regex_id regex_multiple(struct regex_set *s, uint32_t m)
-{
-    for (unsigned c = '0'; c <= '9'; c++) { /* so that no two share a class */
-        regex_byte_range(s, c, c);
-    }
-    regex_byte_range(s, '.', '.');
-    return regex_multiple_left(s, m, 0);
 }
 
 regex_id regex_byte_range(struct regex_set *s, unsigned first, unsigned last)

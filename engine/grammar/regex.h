@@ -38,6 +38,9 @@ void regex_set_free(struct regex_set **s);
 /* ERR_OK, ERR_NOMEM or ERR_GRAMMAR_LIMIT: too many nodes. */
 MUST_CHECK enum err regex_ok(const struct regex_set *s);
 
+/* From now on the set has failed with err, unless it has failed before. */
+void regex_fail(struct regex_set *s, enum err err);
+
 regex_id regex_bytes(struct regex_set *s, const char *bytes, size_t n); /* these bytes */
 /* These bytes, and then `behind`: quicker than to put one behind the other. */
 regex_id regex_bytes_before(struct regex_set *s, const char *bytes, size_t n, regex_id behind);
@@ -61,8 +64,26 @@ regex_id regex_and(struct regex_set *s, regex_id a, regex_id b);
 regex_id regex_not(struct regex_set *s, regex_id a);                                /* every other string of bytes */
 regex_id regex_repeat(struct regex_set *s, regex_id a, uint32_t min, uint32_t max); /* max: or REGEX_UNBOUNDED */
 
-/* Digits, with points anywhere among them, whose number without the points is a multiple of m, 1 or more; so is the empty string. */
-regex_id regex_multiple(struct regex_set *s, uint32_t m);
+/* Numbers that are whole multiples of m / 10^places, from some digit on. (regex_multiple.c) */
+struct regex_steps {
+    uint64_t m;      /* 1 .. REGEX_MAX_STEP */
+    unsigned places; /* 0 .. REGEX_MAX_PLACES; 0 if is_whole */
+    bool is_whole;   /* no fraction is allowed */
+};
+#define REGEX_MAX_STEP ((uint64_t)1 << 40)
+enum { REGEX_MAX_PLACES = 500, REGEX_MAX_DIGITS = 4096 };
+
+/* What can follow digits of the whole part that leave `left` of m: min .. max more digits, and then, unless is_whole, an
+ * optional fraction. min and max: up to REGEX_MAX_DIGITS, max also REGEX_UNBOUNDED. REGEX_NONE: nothing can. */
+regex_id regex_multiple_whole(struct regex_set *s, const struct regex_steps *of, uint64_t left, uint32_t min, uint32_t max);
+
+/* What can follow the first digits of a fraction, which with those of the whole part leave `left` of m, if `places` more
+ * digits count; all digits after these are 0. REGEX_NONE: nothing can. */
+regex_id regex_multiple_fraction(struct regex_set *s, const struct regex_steps *of, uint64_t left, unsigned places);
+
+/* At most this many states has the automaton of such numbers with up to `digits` digits in the whole part; 0: any number of
+ * digits. SIZE_MAX: more than `most`. */
+size_t regex_multiple_states(const struct regex_steps *of, size_t digits, size_t most);
 
 /* Strings that stand between the quotes of a JSON string and say a string of r: control characters, quote and backslash are
  * escaped, other ASCII may be, and beyond it characters stand for themselves. [RFC 8259 section 7] (regex_json.c) */

@@ -220,8 +220,7 @@ static regex_id derive(struct regex_set *s, regex_id r, unsigned class)
         find_next(s, n.a, class, &a);
         return regex_not(s, a);
     case REGEX_K_MULTIPLE:
-        n.max = (uint32_t)(((uint64_t)n.max * 10 + (byte - '0')) % n.min);
-        return byte == '.' ? r : byte >= '0' && byte <= '9' ? regex_multiple_left(s, n.min, n.max) : REGEX_NONE;
+        return regex_multiple_next(s, &n, byte);
     case REGEX_K_REPEAT:
         find_next(s, n.a, class, &a);
         b = regex_repeat(s, n.a, n.min > 0 ? n.min - 1 : 0, n.max == REGEX_UNBOUNDED ? n.max : n.max - 1);

@@ -13,7 +13,7 @@ enum regex_kind {
     REGEX_K_AND,      /* the same */
     REGEX_K_NOT,      /* a */
     REGEX_K_REPEAT,   /* a, min .. max times */
-    REGEX_K_MULTIPLE, /* digits that make a multiple of min, where max is what is left over so far */
+    REGEX_K_MULTIPLE, /* digits that make a multiple: a, b, min and max as regex_multiple.c packs them */
 };
 
 struct regex_node {
@@ -67,8 +67,8 @@ struct regex_set {
 /* The node, made if it is not there. NONE on failure. */
 regex_id regex_node(struct regex_set *s, struct regex_node node);
 
-/* What is left of regex_multiple's where the digits so far leave so much over. */
-regex_id regex_multiple_left(struct regex_set *s, uint32_t m, uint32_t left);
+/* The derivative of a MULTIPLE. (regex_multiple.c) */
+regex_id regex_multiple_next(struct regex_set *s, const struct regex_node *n, unsigned char byte);
 
 /* Union or intersection of ids[0..n), which are changed. */
 regex_id regex_join(struct regex_set *s, enum regex_kind kind, regex_id *ids, size_t n);

@@ -4,9 +4,8 @@
 #include "engine/base/compiler.h"
 #include "engine/base/json_read.h"
 #include "engine/base/mem.h"
+#include "engine/grammar/schema_decimal.h"
 
-#include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { MAX_REF = 1024, MAX_HOPS = 16 };
@@ -65,8 +64,8 @@ bool schema_has_type(const json_t *type, const char *name)
 
 bool schema_fits_type(const json_t *type, const json_t *value)
 {
-    double number = json_number_value(value);
-    bool is_whole = json_is_number(value) && number == floor(number);
+    struct schema_decimal number;
+    bool is_whole = schema_decimal_of(value, &number) && schema_decimal_is_whole(&number);
     return type == NULL || (json_is_string(value) && schema_has_type(type, "string")) ||
            (json_is_number(value) &&
             (schema_has_type(type, "number") || (is_whole && schema_has_type(type, "integer")))) ||
@@ -97,10 +96,15 @@ static void drop_signs_of_zero(char *text)
 char *schema_key_of(const json_t *value)
 {
     enum { FLAGS = JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS };
-    char number[32], *text;
-    if (json_is_number(value)) {
-        int n = snprintf(number, sizeof number, "%.17g", json_number_value(value) + 0.0); /* -0 is 0 */
-        return mem_dup(number, (size_t)n, MEM_REQUEST);
+    struct schema_decimal number;
+    char *text;
+    if (schema_decimal_of(value, &number)) {
+        size_t bytes = schema_decimal_key(&number, NULL, 0) + 1;
+        text = mem_alloc(bytes, MEM_REQUEST);
+        if (text != NULL) {
+            schema_decimal_key(&number, text, bytes);
+        }
+        return text;
     }
     size_t n = json_string_length(value);
     if (json_is_string(value) && memchr(json_string_value(value), '\0', n) == NULL) { /* most values: a quote, and it as it is */
@@ -129,8 +133,9 @@ char *schema_key_of(const json_t *value)
 
 bool schema_is_same(const json_t *a, const json_t *b, bool *has_failed)
 {
-    if (json_is_number(a) && json_is_number(b)) {
-        return json_number_value(a) == json_number_value(b);
+    struct schema_decimal number, other;
+    if (schema_decimal_of(a, &number) && schema_decimal_of(b, &other)) {
+        return schema_decimal_compare(&number, &other) == 0;
     }
     bool may_be = (json_is_object(a) && json_is_object(b) && json_object_size(a) == json_object_size(b)) ||
                   (json_is_array(a) && json_is_array(b) && json_array_size(a) == json_array_size(b));

@@ -4,6 +4,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/grammar/schema.h"
+#include "engine/grammar/schema_number.h"
 
 #include <string.h>
 
@@ -161,18 +162,38 @@ MUST_CHECK enum err schema_writer_init(struct writer *w, size_t max_nodes);
 MUST_CHECK enum err schema_write_all(struct writer *w);
 void schema_writer_fini(struct writer *w);
 
-/* --- schema_object.c, schema_array.c, schema_scalar.c: alternatives of the node for values of a type; parts without anyOf and
- * the like. */
+/* --- schema_object.c, schema_array.c, schema_scalar.c, schema_bounds.c: alternatives of the node for values of a type; parts
+ * without anyOf and the like. */
 
 MUST_CHECK enum err schema_write_object(struct writer *w, const struct node *node, const struct parts *list);
 MUST_CHECK enum err schema_write_array(struct writer *w, const struct node *node, const struct parts *list);
 MUST_CHECK enum err schema_write_string(struct writer *w, const struct node *node, const struct parts *list);
 MUST_CHECK enum err schema_write_number(struct writer *w, const struct node *node, const struct parts *list,
                                         unsigned types);
+/* The bounds and steps of all parts, whatever they say of types. (schema_bounds.c) */
+struct number_limits {
+    struct schema_bound ends[2]; /* the nearest ones: least, greatest */
+    const char *paths[2];        /* of the parts that they are of */
+    struct regex_steps steps;    /* of all multipleOf together; m: 0 = none */
+    const char *steps_path;
+};
+MUST_CHECK enum err schema_read_numbers(struct writer *w, const struct parts *list, struct number_limits *out);
+bool schema_allows_number(const struct number_limits *l, const json_t *value);
 /* Strings, as they are meant, that the parts allow; *is_free: any. */
 MUST_CHECK enum err schema_strings(struct writer *w, const struct parts *list, regex_id *out, bool *is_free);
 /* A schema of this object or array alone, kept; NULL: as schema_keep. */
 const json_t *schema_of_value(struct writer *w, const json_t *value);
+/* The values that enum or const of a schema name, or the one that both do. */
+struct schema_values {
+    const json_t *all; /* NULL: `one` alone, if that is there */
+    json_t *one;
+};
+struct schema_values schema_values_of(const json_t *schema);
+static inline size_t schema_n_values(const struct schema_values *v) { return v->one != NULL ? 1 : json_array_size(v->all); }
+static inline json_t *schema_value_at(const struct schema_values *v, size_t i)
+{
+    return v->one != NULL ? v->one : json_array_get(v->all, i);
+}
 /* The one part with enum or const, if there is one, among others. *is_there. */
 MUST_CHECK enum err schema_write_values(struct writer *w, const struct node *node, const struct parts *list,
                                         unsigned types, bool *is_there);

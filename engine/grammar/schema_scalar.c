@@ -1,4 +1,4 @@
-/* Strings, numbers and enumerations of a schema. */
+/* Strings and enumerations of a schema. */
 #include "engine/grammar/schema_internal.h"
 
 #include "engine/base/buf.h"
@@ -9,16 +9,7 @@
 #include "engine/grammar/schema_disjoint.h"
 #include "engine/grammar/schema_text.h"
 
-#include <math.h>
-#include <stdio.h>
-
-/* The values that enum or const of a schema name, or the one that both do. */
-struct values {
-    const json_t *all; /* NULL: `one` alone, if that is there */
-    json_t *one;
-};
-
-static struct values values_of(const json_t *schema)
+struct schema_values schema_values_of(const json_t *schema)
 {
     const json_t *all = json_object_get(schema, "enum");
     json_t *one = json_object_get(schema, "const");
@@ -26,11 +17,8 @@ static struct values values_of(const json_t *schema)
     for (size_t k = 0; k < json_array_size(all) && !is_there; k++) {
         is_there = schema_is_same(json_array_get(all, k), one, &has_failed);
     }
-    return one == NULL ? (struct values){all, NULL} : (struct values){NULL, is_there ? one : NULL};
+    return one == NULL ? (struct schema_values){all, NULL} : (struct schema_values){NULL, is_there ? one : NULL};
 }
-
-static size_t n_values(const struct values *v) { return v->one != NULL ? 1 : json_array_size(v->all); }
-static json_t *value_at(const struct values *v, size_t i) { return v->one != NULL ? v->one : json_array_get(v->all, i); }
 
 static bool names_values(const struct part *p)
 {
@@ -44,10 +32,10 @@ static const json_t *index_of(struct writer *w, const json_t *schema)
     if (schema_was_made(w, schema, SCHEMA_INDEX, &found)) {
         return found;
     }
-    struct values v = values_of(schema);
+    struct schema_values v = schema_values_of(schema);
     json_t *index = json_object();
-    for (size_t i = 0; index != NULL && i < n_values(&v) && regex_spend(w->s, 16); i++) {
-        char *key = schema_key_of(value_at(&v, i));
+    for (size_t i = 0; index != NULL && i < schema_n_values(&v) && regex_spend(w->s, 16); i++) {
+        char *key = schema_key_of(schema_value_at(&v, i));
         w->has_failed |= key == NULL || json_object_set_nocheck(index, key, json_true()) != 0;
         mem_free(key);
     }
@@ -57,9 +45,9 @@ static const json_t *index_of(struct writer *w, const json_t *schema)
 static bool has_value(struct writer *w, const json_t *schema, const json_t *value)
 {
     enum { FEW = 8 };
-    struct values v = values_of(schema);
+    struct schema_values v = schema_values_of(schema);
     bool has = false;
-    if (n_values(&v) > FEW) {
+    if (schema_n_values(&v) > FEW) {
         const json_t *index = index_of(w, schema);
         char *key = index != NULL && regex_spend(w->s, 16) ? schema_key_of(value) : NULL;
         has = key != NULL && json_object_get(index, key) != NULL;
@@ -67,8 +55,8 @@ static bool has_value(struct writer *w, const json_t *schema, const json_t *valu
         mem_free(key);
         return has;
     }
-    for (size_t i = 0; !has && i < n_values(&v); i++) {
-        has = schema_is_same(value_at(&v, i), value, &w->has_failed);
+    for (size_t i = 0; !has && i < schema_n_values(&v); i++) {
+        has = schema_is_same(schema_value_at(&v, i), value, &w->has_failed);
     }
     return has;
 }
@@ -98,12 +86,12 @@ static enum err read_pattern(struct writer *w, const struct part *p, const json_
 /* Strings among the values. */
 static regex_id strings_of(struct writer *w, const json_t *schema)
 {
-    struct values v = values_of(schema);
+    struct schema_values v = schema_values_of(schema);
     size_t n = 0;
-    struct regex_word *words = mem_zalloc_array(n_values(&v) + 1, sizeof *words, MEM_REQUEST);
+    struct regex_word *words = mem_zalloc_array(schema_n_values(&v) + 1, sizeof *words, MEM_REQUEST);
     w->has_failed |= words == NULL;
-    for (size_t i = 0; i < n_values(&v) && words != NULL; i++) {
-        const json_t *one = value_at(&v, i);
+    for (size_t i = 0; i < schema_n_values(&v) && words != NULL; i++) {
+        const json_t *one = schema_value_at(&v, i);
         if (json_is_string(one)) {
             words[n++] = (struct regex_word){json_string_value(one), json_string_length(one)};
         }
@@ -220,173 +208,13 @@ enum err schema_write_string(struct writer *w, const struct node *node, const st
     return ERR_OK;
 }
 
-/* --- numbers ---------------------------------------------------------------------------------------------------------- */
-
-/* The number of `keyword` as a decimal; false: it is too large, or has too many digits. */
-static bool read_decimal(const json_t *v, struct schema_decimal *out)
-{
-    double number = json_number_value(v), power = 1;
-    for (int places = 0; places <= SCHEMA_MAX_PLACES; places++, power *= 10) {
-        double scaled = round(number * power);
-        if (!(fabs(scaled) <= (double)SCHEMA_MAX_BOUND)) {
-            return false;
-        }
-        if (scaled / power == number) {
-            *out = (struct schema_decimal){(int64_t)scaled, places};
-            return true;
-        }
-    }
-    return false;
-}
-
-/* The nearest bounds on both sides. */
-struct bounds {
-    bool has[2], is_open[2]; /* 0: below, 1: above */
-    struct schema_decimal at[2];
-};
-
-/* a - b */
-static double difference(struct schema_decimal a, struct schema_decimal b)
-{
-    double x = (double)a.value / pow(10, a.places), y = (double)b.value / pow(10, b.places);
-    return x - y; /* both are numbers of the schema again */
-}
-
-/* side: 0 = a least one, 1 = a greatest. */
-static enum err read_bound(struct writer *w, const struct part *p, const char *keyword, int side, bool is_open,
-                           bool is_whole, struct bounds *out)
-{
-    const json_t *v = schema_keyword(w, p, keyword);
-    struct schema_decimal at;
-    if (v == NULL || json_is_boolean(v)) {
-        return ERR_OK;
-    }
-    if (!json_is_number(v) || !read_decimal(v, &at)) {
-        return schema_refuse(w, p->path, keyword,
-                             "expected a number of at most 10^15 from 0, with 12 decimals at most");
-    }
-    if (is_whole && at.places > 0) { /* the next whole number inside */
-        double number = json_number_value(v);
-        at = (struct schema_decimal){(int64_t)(side == 0 ? ceil(number) : floor(number)), 0};
-        is_open = false;
-    }
-    double nearer = out->has[side] ? difference(at, out->at[side]) * (side == 0 ? 1 : -1) : 1;
-    if (nearer > 0 || (nearer == 0 && is_open)) {
-        out->has[side] = true;
-        out->at[side] = at;
-        out->is_open[side] = is_open;
-    }
-    return ERR_OK;
-}
-
-static enum err read_bounds(struct writer *w, const struct part *p, bool is_whole, struct bounds *out)
-{
-    bool opens_min = json_is_true(schema_keyword(w, p, "exclusiveMinimum")); /* before 2019 */
-    bool opens_max = json_is_true(schema_keyword(w, p, "exclusiveMaximum"));
-    TRY(read_bound(w, p, "minimum", 0, opens_min, is_whole, out));
-    TRY(read_bound(w, p, "exclusiveMinimum", 0, true, is_whole, out));
-    TRY(read_bound(w, p, "maximum", 1, opens_max, is_whole, out));
-    return read_bound(w, p, "exclusiveMaximum", 1, true, is_whole, out);
-}
-
-/* Numbers within them, REGEX_ALL where there are none. */
-static regex_id within(struct writer *w, const struct bounds *b, bool is_whole)
-{
-    regex_id r = REGEX_ALL;
-    struct schema_bound ends[2] = {{.is_there = false}, {.is_there = false}};
-    bool is_plain = (!b->has[0] || b->at[0].places == 0) && (!b->has[1] || b->at[1].places == 0);
-    for (int i = 0; i < 2 && is_plain; i++) {
-        ends[i] = (struct schema_bound){b->has[i], b->is_open[i], b->at[i].value};
-    }
-    if (is_plain && (b->has[0] || b->has[1])) {
-        return schema_numbers(w->s, ends[0], ends[1], is_whole);
-    }
-    for (int i = 0; i < 2; i++) {
-        r = b->has[i] ? regex_and(w->s, r, schema_numbers_from(w->s, b->at[i], i == 0, b->is_open[i])) : r;
-    }
-    return r;
-}
-
-static enum err limit_by_multiple(struct writer *w, const struct part *p, regex_id *r)
-{
-    const json_t *v = schema_keyword(w, p, "multipleOf");
-    struct schema_decimal of;
-    if (v == NULL) {
-        return ERR_OK;
-    }
-    if (!json_is_number(v) || !read_decimal(v, &of) || of.value <= 0 || of.value > SCHEMA_MAX_MULTIPLE) {
-        return schema_refuse(w, p->path, "multipleOf", "expected a number of at most 1000 over a power of ten");
-    }
-    *r = regex_and(w->s, *r, schema_multiples(w->s, of));
-    return ERR_OK;
-}
-
-/* Texts of numbers that all parts allow; REGEX_ALL: any number. */
-static enum err number_limits(struct writer *w, const struct parts *list, bool is_whole, regex_id *out)
-{
-    struct bounds b = {.has = {false, false}};
-    regex_id multiples = REGEX_ALL;
-    for (size_t i = 0; i < list->n; i++) {
-        TRY(read_bounds(w, &list->at[i], is_whole, &b));
-        TRY(limit_by_multiple(w, &list->at[i], &multiples));
-    }
-    *out = within(w, &b, is_whole);
-    if (is_whole && *out == REGEX_ALL) {
-        *out = schema_numbers(w->s, (struct schema_bound){false}, (struct schema_bound){false}, true);
-    }
-    *out = regex_and(w->s, *out, multiples);
-    return ERR_OK;
-}
-
-/* Numbers that are not this one; whole ones have one text each, of others those below and above stay, without exponents, as with
- * bounds. */
-static regex_id numbers_but(struct writer *w, struct schema_decimal at, bool is_whole)
-{
-    char text[32];
-    int n = snprintf(text, sizeof text, "%lld", (long long)at.value);
-    return is_whole ? regex_not(w->s, regex_bytes(w->s, text, (size_t)n))
-                    : regex_or(w->s, schema_numbers_from(w->s, at, true, true), schema_numbers_from(w->s, at, false, true));
-}
-
-/* Numbers that a plain `not` names are left out. */
-static enum err leave_out(struct writer *w, const struct part *p, bool is_whole, regex_id *r)
-{
-    struct values of = values_of(schema_is_plain_not(p) ? schema_keyword(w, p, "not") : NULL);
-    for (size_t i = 0; i < n_values(&of); i++) {
-        const json_t *one = value_at(&of, i);
-        struct schema_decimal at;
-        double number = json_number_value(one);
-        if (!json_is_number(one) || (is_whole && number != floor(number))) {
-            continue;
-        }
-        if (!read_decimal(one, &at)) {
-            return schema_refuse(w, p->path, "not", "expected numbers of at most 10^15 from 0, with 12 decimals at most");
-        }
-        *r = regex_and(w->s, *r, numbers_but(w, at, is_whole));
-    }
-    return ERR_OK;
-}
-
-enum err schema_write_number(struct writer *w, const struct node *node, const struct parts *list, unsigned types)
-{
-    regex_id r;
-    bool is_whole = (types & SCHEMA_FRACTION) == 0;
-    TRY(number_limits(w, list, is_whole, &r));
-    r = (types & SCHEMA_INTEGER) == 0 ? regex_and(w->s, r, schema_fractions(w->s)) : r;
-    r = r == REGEX_ALL ? grammar_json_number(w->b) : r;
-    for (size_t i = 0; i < list->n && !w->is_loose; i++) {
-        TRY(leave_out(w, &list->at[i], is_whole, &r));
-    }
-    schema_put(w, node, grammar_lexeme(w->b, r));
-    return ERR_OK;
-}
-
 /* --- enumerations ------------------------------------------------------------------------------------------------------ */
 
 /* What all values of an enumeration are to be of. */
 struct limits {
     unsigned types;
-    regex_id strings, numbers; /* REGEX_ALL: any */
+    regex_id strings; /* REGEX_ALL: any */
+    struct number_limits numbers;
     const json_t *named[SCHEMA_MAX_PARTS], *left_out[SCHEMA_MAX_PARTS]; /* schemas of values that it is to be among, and not */
     size_t n_named, n_left_out;
 };
@@ -400,18 +228,18 @@ struct texts {
 
 static unsigned type_of(const json_t *value)
 {
-    double number = json_number_value(value);
-    return json_is_object(value)     ? SCHEMA_OBJECT
-           : json_is_array(value)    ? SCHEMA_ARRAY
-           : json_is_string(value)   ? SCHEMA_STRING
-           : json_is_boolean(value)  ? SCHEMA_BOOLEAN
-           : json_is_null(value)     ? SCHEMA_NULL
-           : number == floor(number) ? SCHEMA_INTEGER
-                                     : SCHEMA_FRACTION;
+    struct schema_decimal number;
+    return json_is_object(value)    ? SCHEMA_OBJECT
+           : json_is_array(value)   ? SCHEMA_ARRAY
+           : json_is_string(value)  ? SCHEMA_STRING
+           : json_is_boolean(value) ? SCHEMA_BOOLEAN
+           : json_is_null(value)    ? SCHEMA_NULL
+           : schema_decimal_of(value, &number) && schema_decimal_is_whole(&number) ? SCHEMA_INTEGER
+                                                                                   : SCHEMA_FRACTION;
 }
 
-/* Is the value one of all parts, as far as scalars go? text: of it. */
-static bool fits(struct writer *w, const struct limits *l, const json_t *value, const char *text)
+/* Is the value one of all parts, as far as scalars go? */
+static bool fits(struct writer *w, const struct limits *l, const json_t *value)
 {
     bool fits = (l->types & type_of(value)) != 0;
     for (size_t i = 0; i < l->n_named && fits; i++) {
@@ -420,18 +248,12 @@ static bool fits(struct writer *w, const struct limits *l, const json_t *value, 
     for (size_t i = 0; i < l->n_left_out && fits; i++) {
         fits = !has_value(w, l->left_out[i], value);
     }
-    /* What the expressions do not know: loosely it fits. */
-    bool is_unknown = json_is_string(value) ? strlen(json_string_value(value)) != json_string_length(value)
-                                            : json_is_number(value) && strpbrk(text, "eE") != NULL;
-    if (is_unknown && w->is_loose) {
-        return fits;
+    if (json_is_string(value)) { /* expressions know of no NUL: loosely it fits */
+        bool has_nul = strlen(json_string_value(value)) != json_string_length(value);
+        return fits && ((has_nul && w->is_loose) || l->strings == REGEX_ALL ||
+                        (!has_nul && schema_matches(w, l->strings, json_string_value(value))));
     }
-    if (json_is_string(value)) {
-        bool has_nul = is_unknown;
-        return fits &&
-               (l->strings == REGEX_ALL || (!has_nul && schema_matches(w, l->strings, json_string_value(value))));
-    }
-    return fits && (!json_is_number(value) || l->numbers == REGEX_ALL || schema_matches(w, l->numbers, text));
+    return fits && (!json_is_number(value) || schema_allows_number(&l->numbers, value));
 }
 
 /* What other parts say goes on to its members. */
@@ -499,12 +321,15 @@ static enum err write_value(struct writer *w, const struct node *node, const str
 {
     size_t from = to->all.len;
     TRY(schema_spend(w, 8 + l->n_named + l->n_left_out));
-    if (json_dump_callback(value, add_piece, &to->all, JSON_ENCODE_ANY | JSON_COMPACT) != 0) {
+    if (json_is_number(value)) {
+        char room[SCHEMA_NUMBER_BYTES];
+        buf_puts(&to->all, schema_number_text(value, room));
+    } else if (json_dump_callback(value, add_piece, &to->all, JSON_ENCODE_ANY | JSON_COMPACT) != 0) {
         return ERR_NOMEM;
     }
     buf_putc(&to->all, '\0');
     TRY(buf_ok(&to->all));
-    bool is_one = fits(w, l, value, to->all.data + from), is_scalar = !json_is_object(value) && !json_is_array(value);
+    bool is_one = fits(w, l, value), is_scalar = !json_is_object(value) && !json_is_array(value);
     if (is_one && is_scalar) {
         to->ends[to->n++] = to->all.len;
     } else {
@@ -532,13 +357,13 @@ static enum err write_all_values(struct writer *w, const struct node *node, cons
                                  const struct part *p, const struct limits *l)
 {
     enum { MAX_BYTES = 16 << 20 };
-    struct values v = values_of(p->schema);
-    size_t n = n_values(&v);
+    struct schema_values v = schema_values_of(p->schema);
+    size_t n = schema_n_values(&v);
     struct texts texts = {.ends = mem_zalloc_array(n + 1, sizeof *texts.ends, MEM_REQUEST)};
     enum err err = texts.ends != NULL ? ERR_OK : ERR_NOMEM;
     buf_init(&texts.all, MAX_BYTES, MEM_REQUEST);
     for (size_t i = 0; i < n && err == ERR_OK; i++) {
-        err = write_value(w, node, list, p, l, value_at(&v, i), &texts);
+        err = write_value(w, node, list, p, l, schema_value_at(&v, i), &texts);
     }
     err = err == ERR_TOO_LARGE ? ERR_GRAMMAR_LIMIT : err;
     err = err == ERR_OK ? join_texts(w, node, &texts) : err;
@@ -563,7 +388,7 @@ static enum err read_limits(struct writer *w, const struct parts *list, const st
     }
     TRY(string_limits(w, list, &l->strings, &is_free));
     l->strings = is_free ? REGEX_ALL : l->strings;
-    return number_limits(w, list, false, &l->numbers);
+    return schema_read_numbers(w, list, &l->numbers);
 }
 
 enum err schema_write_values(struct writer *w, const struct node *node, const struct parts *list, unsigned types,
