@@ -357,16 +357,21 @@ enum err schema_need(struct writer *w, struct parts *list, symbol_id *out)
 
 /* --- what a list says -------------------------------------------------------------------------------------------------- */
 
-static enum err add_ref(struct writer *w, const struct part *p, const json_t *ref, struct parts *list)
+enum err schema_follow(struct writer *w, const struct part *p, const json_t *ref, const char *path, const json_t **out)
 {
     if (p->is_of_another) {
-        return schema_refuse(w, p->path, "$ref", "expected no schema around it with an $id of its own");
+        return schema_refuse(w, path, "$ref", "expected no schema around it with an $id of its own");
     }
-    const json_t *found = json_is_string(ref) ? schema_resolve(w->root, json_string_value(ref)) : NULL;
-    if (found == NULL) {
-        return schema_refuse(w, p->path, "$ref",
-                             "expected a JSON pointer to a schema of the same document, as #/$defs/name");
-    }
+    *out = json_is_string(ref) ? schema_resolve(w->root, json_string_value(ref)) : NULL;
+    return *out != NULL ? ERR_OK
+                        : schema_refuse(w, path, "$ref",
+                                        "expected a JSON pointer to a schema of the same document, as #/$defs/name");
+}
+
+static enum err add_ref(struct writer *w, const struct part *p, const json_t *ref, struct parts *list)
+{
+    const json_t *found;
+    TRY(schema_follow(w, p, ref, p->path, &found));
     for (size_t i = (size_t)(p - list->at) + 1; i != 0; i = list->at[i - 1].asked_by) {
         list->is_none |= list->at[i - 1].schema == found; /* a circle: nothing is begun with */
     }

@@ -314,6 +314,10 @@ enum err schema_write_array(struct writer *w, const struct node *node, const str
     if (contains.part != NULL && (n > 0 || (unique != NULL && max > 1))) {
         return refuse_contains(w, contains.part, "expected no schemas for single items and no uniqueItems beside it");
     }
+    if (max == 0) { /* whatever elements are to be */
+        schema_put(w, node, grammar_sequence(w->b, (symbol_id[]){schema_opening(w, "["), schema_closing(w, "]")}, 2));
+        return ERR_OK;
+    }
     if (contains.part != NULL) {
         TRY(write_contains(w, list, &contains, min, max, &all));
     } else if (unique != NULL && max > 1 && !w->is_loose) {

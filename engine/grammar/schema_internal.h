@@ -119,6 +119,10 @@ static inline const json_t *schema_keyword(const struct writer *w, const struct 
 MUST_CHECK enum err schema_add_part(struct writer *w, const struct part *from, const json_t *schema, const char *path,
                                     struct parts *list);
 
+/* The schema that ref, a $ref of the part or of a schema within it at path, names. */
+MUST_CHECK enum err schema_follow(struct writer *w, const struct part *p, const json_t *ref, const char *path,
+                                  const json_t **out);
+
 /* The symbol of what is of all parts of the list; it is written later. */
 MUST_CHECK enum err schema_need(struct writer *w, struct parts *list, symbol_id *out);
 
@@ -181,6 +185,9 @@ MUST_CHECK enum err schema_read_numbers(struct writer *w, const struct parts *li
 bool schema_allows_number(const struct number_limits *l, const json_t *value);
 /* Strings, as they are meant, that the parts allow; *is_free: any. */
 MUST_CHECK enum err schema_strings(struct writer *w, const struct parts *list, regex_id *out, bool *is_free);
+/* Names that the schema, the propertyNames of `from`, allows, as they are meant; REGEX_ALL: any. (schema_names.c) */
+MUST_CHECK enum err schema_names(struct writer *w, const struct part *from, const json_t *schema, const char *path,
+                                 regex_id *out);
 /* A schema of this object or array alone, kept; NULL: as schema_keep. */
 const json_t *schema_of_value(struct writer *w, const json_t *value);
 /* The values that enum or const of a schema name, or the one that both do. */

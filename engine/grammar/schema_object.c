@@ -99,35 +99,16 @@ static enum err read_names(struct writer *w, struct object *o, const struct part
     return ok ? ERR_OK : ERR_NOMEM;
 }
 
-/* propertyNames: a schema of strings. */
 static enum err read_allowed(struct writer *w, struct object *o, const struct part *p)
 {
-    static const char *const known[] = {"pattern", "minLength", "maxLength", "format", "enum", "const", "not", "type"};
     const json_t *names = schema_keyword(w, p, "propertyNames");
-    struct parts list;
-    regex_id strings;
-    bool is_free;
+    regex_id allowed;
     if (names == NULL) {
         return ERR_OK;
     }
-    list.n = 0;
-    list.is_none = false;
-    TRY(schema_add_part(w, p, names, schema_join(w, p->path, "propertyNames"), &list));
-    for (size_t i = 0; i < list.n; i++) {
-        const char *key;
-        json_t *value;
-        size_t n = 0, n_known = 0;
-        json_object_foreach((json_t *)list.at[i].schema, key, value) { n++; }
-        for (size_t k = 0; k < ARRAY_LEN(known); k++) {
-            n_known += json_object_get(list.at[i].schema, known[k]) != NULL;
-        }
-        const json_t *type = json_object_get(list.at[i].schema, "type");
-        if (n != n_known || (type != NULL && !json_read_is(type, "string"))) {
-            return schema_refuse(w, p->path, "propertyNames", "expected pattern, lengths, enum or not of these, alone");
-        }
-    }
-    TRY(schema_strings(w, &list, &strings, &is_free));
-    o->allowed = list.is_none ? REGEX_NONE : is_free ? o->allowed : regex_and(w->s, o->allowed, strings);
+    const char *path = schema_join(w, p->path, "propertyNames");
+    TRY(path != NULL ? schema_names(w, p, names, path, &allowed) : ERR_NOMEM);
+    o->allowed = allowed == REGEX_ALL ? o->allowed : regex_and(w->s, o->allowed, allowed);
     return ERR_OK;
 }
 

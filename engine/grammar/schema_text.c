@@ -13,6 +13,8 @@
     "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[0-8]))"
 #define DATE   "(?:" YEAR "-" DAYS "|" LEAP "-02-29)"
 #define TIME   "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
+#define DAY_PARTS  "(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)" /* of durations: none is left out between two */
+#define TIME_PARTS "(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S)"
 #define ALNUM  "[A-Za-z0-9]"
 #define LDH    "[A-Za-z0-9-]"
 #define LABEL  ALNUM "(?:" LDH "{0,61}" ALNUM ")?"
@@ -32,7 +34,8 @@
 #define TAIL   "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
 #define SCHEME "[A-Za-z][A-Za-z0-9+.-]*:"
 
-/* Sources: RFC 3339 (dates; no leap seconds), 5321 (mailboxes without quotes), 1123, 2673, 4291, 3986, 4122. */
+/* Sources: RFC 3339 (dates; no leap seconds), 5321 (mailboxes without quotes), 1123, 2673, 4291, 3986, 4122; 3339 appendix A
+ * (durations). */
 static const struct {
     const char *name, *pattern;
     uint32_t max; /* bytes; 0 = any number */
@@ -53,6 +56,7 @@ static const struct {
      "^(?:" SCHEME "(?:" SERVER "|" ROOTED "|" PCHAR "+(?:/" PCHAR "*)*)?|" SERVER "|" ROOTED "|" NCHAR "+(?:/" PCHAR
      "*)*)?" TAIL "$",
      0},
+    {"duration", "^P(?:" DAY_PARTS "(?:T" TIME_PARTS ")?|T" TIME_PARTS "|\\d+W)$", 0},
     {"uuid", "^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$", 0},
 };
 
@@ -65,7 +69,7 @@ static regex_id parse(struct regex_set *s, const char *pattern)
 
 enum schema_format schema_format_of(struct regex_set *s, const char *name, regex_id *out)
 {
-    static const char *const refused[] = {"duration",      "idn-email",    "idn-hostname",          "iri",
+    static const char *const refused[] = {"idn-email",    "idn-hostname",          "iri",
                                           "iri-reference", "json-pointer", "relative-json-pointer", "regex",
                                           "uri-template"};
     *out = REGEX_NONE;

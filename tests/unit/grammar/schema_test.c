@@ -410,7 +410,8 @@ static const struct {
     {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":[\"boolean\",\"null\"]}}",
      {"[]", "[null,true,false]", "[false]"},
      {"[true,true]", "[null,true,null]", "[1]"}},
-    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"integer\",\"minimum\":-1,\"exclusiveMaximum\":3,\"multipleOf\":2}}",
+    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"integer\",\"minimum\":-1,\"exclusiveMaximum\":3"
+     ",\"multipleOf\":2}}",
      {"[0,2]", "[2]"},
      {"[0,0]", "[1]", "[2,2]", "[3]"}},
     {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"anyOf\":[{\"const\":\"a\"},{\"$ref\":\"#/$defs/b\"},{\"type\":\"null\"}]},"
@@ -431,6 +432,24 @@ static const struct {
     {"{\"type\":\"array\",\"uniqueItems\":true,\"maxItems\":1}", {"[]", "[5]"}, {"[5,5]"}},
     {"{\"type\":\"integer\",\"multipleOf\":7}", {"0", "7", "-14", "700"}, {"8", "1", "7.5"}},
     {"{\"type\":\"number\",\"multipleOf\":0.01}", {"1", "1.5", "1.50", "-0.01", "1.500"}, {"1.005", "0.001"}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"$ref\":\"#/$defs/c\"},\"$defs\":{\"c\":{\"title\":\"Color\""
+     ",\"enum\":[\"red\",\"blue\"],\"type\":\"string\"}}}",
+     {"{}", "{\"red\":1,\"blue\":2}"},
+     {"{\"green\":1}", "{\"\":1}"}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"description\":\"names\",\"anyOf\":[{\"const\":\"a\"},{\"pattern\":\"^x\""
+     ",\"maxLength\":2},{\"type\":\"integer\"}]}}",
+     {"{\"a\":1}", "{\"x\":1,\"xy\":2}"},
+     {"{\"b\":1}", "{\"xyz\":1}", "{\"1\":1}"}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"oneOf\":[{\"pattern\":\"a\"},{\"pattern\":\"b\"}],\"not\":{\"minLength\":3}}}",
+     {"{\"a\":1}", "{\"xb\":1}"},
+     {"{\"ab\":1}", "{\"c\":1}", "{\"axx\":1}"}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"allOf\":[{\"minLength\":1},{\"not\":{\"enum\":[\"a\"]}},true]}}",
+     {"{\"b\":1}", "{}"},
+     {"{\"a\":1}", "{\"\":1}"}},
+    {"{\"type\":\"array\",\"items\":{\"anyOf\":[]},\"maxItems\":0}", {"[]", "[ ]"}, {"[1]", "[[]]"}},
+    {"{\"type\":\"string\",\"format\":\"duration\"}",
+     {"\"P1Y2M3DT4H5M6S\"", "\"PT0S\"", "\"P4W\"", "\"P1D\"", "\"P2MT1M\""},
+     {"\"P\"", "\"PT\"", "\"P1DT\"", "\"P1Y2D\"", "\"P1W1D\"", "\"PT1H1S\"", "\"1D\"", "\"P1S\""}},
     /* bounds of any length, as zod, pydantic and others write them */
     {"{\"type\":\"integer\",\"minimum\":-9007199254740991,\"maximum\":9007199254740991}",
      {"0", "-7", "9007199254740991", "-9007199254740991", "1000000000000001"},
@@ -624,7 +643,10 @@ static const struct {
      "/unevaluatedProperties", "beside it"},
     {"{\"oneOf\":[{\"properties\":{\"a\":{}}},{\"properties\":{\"a\":{\"type\":\"null\"}}}],\"unevaluatedProperties\":false}",
      "/unevaluatedProperties", "beside it"},
-    {"{\"type\":\"object\",\"propertyNames\":{\"anyOf\":[{\"pattern\":\"a\"}]}}", "/propertyNames", "alone"},
+    {"{\"type\":\"object\",\"propertyNames\":{\"if\":{\"pattern\":\"a\"}}}", "/propertyNames/if", "not supported for names"},
+    {"{\"type\":\"object\",\"propertyNames\":{\"$ref\":\"#/$defs/a\"}"
+     ",\"$defs\":{\"a\":{\"$ref\":\"#/$defs/a\"}}}", "/propertyNames/", "nest 32 deep"},
+    {"{\"type\":\"object\",\"propertyNames\":{\"anyOf\":[]}}", "/propertyNames/anyOf", "an array of schemas"},
     {"{\"allOf\":[]}", "/allOf", "an array of schemas"},
     {"{\"allOf\":[{\"type\":\"null\"},5]}", "/allOf/1/", "a schema, an object or a boolean"},
     {"{\"dependencies\":5}", "/dependencies", "an object"},
