@@ -319,7 +319,7 @@ static void open_call(struct jparser *p, enum jent_kind kind, struct jent fields
     start_arg(p, s);
 }
 
-/* Unknown names fail now, or when they are reached if a condition may keep them from being reached. */
+/* An unknown name fails when a render reaches it: a condition may keep it from being reached. */
 static struct jent find_builtin(struct jparser *p, const struct jbuiltin *table, const char *what)
 {
     const struct jtok *t = jp_tok(p);
@@ -332,13 +332,6 @@ static struct jent find_builtin(struct jparser *p, const struct jbuiltin *table,
     size_t n = t->to - t->from;
     e.row = jbuiltin_find(table, name, n);
     if (e.row < 0) {
-        bool soft = p->n_blocks > 0 && p->blocks[p->n_blocks - 1].kind == JB_IF;
-        for (uint32_t i = 0; i < p->n_ents; i++) {
-            soft = soft || p->ents[i].kind == JE_COND || p->ents[i].kind == JE_ELSE;
-        }
-        if (!soft) {
-            jp_expected(p, what);
-        }
         e.name = jp_const_str(p, name, n);
     }
     p->i++;
@@ -347,7 +340,7 @@ static struct jent find_builtin(struct jparser *p, const struct jbuiltin *table,
 
 static void filter(struct jparser *p, enum state *s)
 {
-    struct jent e = find_builtin(p, jinja_filters, "the name of a known filter");
+    struct jent e = find_builtin(p, jinja_filters, "the name of a filter");
     e.kind = JE_FILTER;
     *s = OPERATOR;
     if (p->err == ERR_OK && jp_is_op(p, '(')) {
@@ -361,7 +354,7 @@ static void test(struct jparser *p, enum state *s)
 {
     bool negated = jp_is_name(p, "not");
     p->i += negated;
-    struct jent e = find_builtin(p, jinja_tests, "the name of a known test");
+    struct jent e = find_builtin(p, jinja_tests, "the name of a test");
     e.kind = JE_TEST;
     e.flag = negated;
     if (p->err != ERR_OK) {

@@ -474,6 +474,24 @@ static enum err dict_view(struct jvm *vm, struct jcall *c, struct jv *out)
     return ERR_OK;
 }
 
+/* Of dict itself, and of any dict: a dict of the keys, each with the same value. */
+static enum err dict_fromkeys(struct jvm *vm, struct jcall *c, struct jv *out) /* iterable value */
+{
+    struct jv value = c->arg[1].kind == JV_ABSENT ? jv_none() : c->arg[1];
+    struct jv_iter it;
+    TRY(jv_iter_init(vm, c->arg[0], &it));
+    TRY(jv_dict_new(vm, JV_DICT, 0, out));
+    for (;;) {
+        struct jv key;
+        bool more;
+        TRY(jv_iter_next(vm, &it, &key, &more));
+        if (!more) {
+            return ERR_OK;
+        }
+        TRY(jv_dict_put(vm, out->dict, key, value));
+    }
+}
+
 /* Values never change, so sharing is copying. */
 static enum err copy(struct jvm *vm, struct jcall *c, struct jv *out)
 {
@@ -485,6 +503,7 @@ static enum err copy(struct jvm *vm, struct jcall *c, struct jv *out)
 const struct jbuiltin jinja_dict_methods[] = {
     {"clear", NULL, "", 0, 0},
     {"copy", copy, "", 0, 0},
+    {"fromkeys", dict_fromkeys, "iterable value", 1, 0},
     {"get", dict_get, "key default", 1, 0},
     {"items", dict_view, "", 0, JV_ITEMS},
     {"keys", dict_view, "", 0, JV_KEYS},
@@ -493,6 +512,11 @@ const struct jbuiltin jinja_dict_methods[] = {
     {"setdefault", NULL, "", 0, 0},
     {"update", NULL, "", 0, 0},
     {"values", dict_view, "", 0, JV_VALUES},
+    {NULL, NULL, NULL, 0, 0},
+};
+
+const struct jbuiltin jinja_dict_class_methods[] = {
+    {"fromkeys", dict_fromkeys, "iterable value", 1, 0},
     {NULL, NULL, NULL, 0, 0},
 };
 

@@ -317,6 +317,8 @@ static const struct jbuiltin *methods_of(struct jv v)
         return jinja_list_methods;
     case JV_CYCLER:
         return jinja_cycler_methods;
+    case JV_FUNC:
+        return v.func->how == JV_DICT ? jinja_dict_class_methods : NULL;
     default:
         return NULL;
     }

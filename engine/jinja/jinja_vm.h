@@ -147,6 +147,7 @@ extern const struct jbuiltin jinja_tests[];
 extern const struct jbuiltin jinja_functions[];
 extern const struct jbuiltin jinja_str_methods[];
 extern const struct jbuiltin jinja_dict_methods[];
+extern const struct jbuiltin jinja_dict_class_methods[]; /* of the function dict */
 extern const struct jbuiltin jinja_list_methods[];
 extern const struct jbuiltin jinja_loop_methods[];
 extern const struct jbuiltin jinja_cycler_methods[];

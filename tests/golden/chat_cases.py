@@ -303,6 +303,12 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ if yes }}
 {{ 1 if yes else 2, 3 }} {{ (1, 2 if no else 3) }}
 {{ 1 if 2 if yes else 0 else 3 }}
+{{ n|unknown_filter if no else 'b' }} {{ ((s|unknown_filter) if s is not string else s)|upper }} {{ 'a' if yes else ('b' is unknown_test) }} {{ 'a' if yes else unknown_function(1) }}
+{{ [n|unknown_filter(1, a=2) if no else 'b', {'k': (1 is unknown_test) if no}] }}{% set a = s|unknown_filter if no else s %}{{ a }}
+{{ n|unknown_filter if yes else 'b' }}
+{{ 'a' if no else ('b' is unknown_test) }}
+{% if no %}{{ n|unknown_filter }}{{ n is unknown_test }}{% elif no is unknown_test %}{% endif %}
+{% if no %}{{ n|unknown_filter }}{{ n is not unknown_test(1) }}{% else %}b{% endif %}
 # attributes, items, slices
 {{ d.a }} {{ d['a'] }} {{ d["x y"] }} {{ d.zzz }}| {{ d['zzz'] }}| {{ d.zzz is defined }} {{ people[0].name }} {{ people[0]['name'] }} {{ people[1].tags }} {{ people.0.name }} {{ people[-1].name }} {{ nested[1][1][0] }} {{ nested.1.1.0 }}
 {{ d.items }}
@@ -537,7 +543,6 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {% if no %}{{ n is unknown_test }}{% endif %}ok
 {% if no %}{{ n|unknown_filter }}{% endif %}ok
 {% if yes %}{{ n|unknown_filter }}{% endif %}
-{% for i in [] %}{{ n|unknown_filter }}{% endfor %}
 {{ n is }}
 {{ n is not }}
 {{ n is 5 }}
@@ -739,6 +744,11 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ nums.reverse() }}
 {{ nums.remove(1) }}
 {{ dict(a=1, b=2) }} {{ dict({'a': 1}, b=2) }} {{ dict([['a', 1]]) }} {{ dict() }} {{ dict(a=1).a }} {{ dict(d)|length }}
+{{ dict.fromkeys(['a', 'b']) }} {{ dict.fromkeys('ab', 1) }} {{ dict.fromkeys({'k': 1}, [2]).k }} {{ dict.fromkeys([]) }} {{ {'x': 1}.fromkeys(range(2), 's') }} {{ dict.fromkeys(['b', 'a', 'b'])|list }} {{ dict.fromkeys }}
+{{ dict.fromkeys() }}
+{{ dict.fromkeys(1) }}
+{{ dict.fromkeys([[]]) }}
+{{ range.fromkeys }}|{{ namespace.fromkeys }}|
 {{ dict(1) }}
 {{ dict([1]) }}
 {{ dict({'a': 1}, {'b': 2}) }}
@@ -759,7 +769,6 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ context }}|{{ env }}|{{ __name__ }}|{{ varargs }}|{{ caller }}|
 # refused here
 {{ "\N{BULLET}" }}
-{{ n|unknown_filter if no else 'b' }}
 {{ {(1, 2): 3}[1, 2] }}
 {{ nums[] }}
 {% with a = 1 %}{{ a }}{% endwith %}

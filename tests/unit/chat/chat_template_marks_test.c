@@ -129,11 +129,13 @@ static const struct use functions[] = {
 };
 static const struct use dict_methods[] = {
     {"copy", "messages[0].copy()"},
+    {"fromkeys", "{}.fromkeys(messages[0], u)"},
     {"get", "messages[0].get('content') ~ {}.get(1, u)"},
     {"items", "messages[0].items()"},
     {"keys", "messages[0].keys()|list"},
     {"values", "messages[0].values()|join('')"},
 };
+static const struct use dict_class_methods[] = {{"fromkeys", "dict.fromkeys([u], a ~ b)"}};
 static const struct use list_methods[] = {
     {"copy", "[u].copy()"},
     {"count", "-[u].count(u)"},
@@ -254,6 +256,7 @@ START_TEST(every_function_keeps_the_mark)
     walk(&v, jinja_str_methods, str_methods, ARRAY_LEN(str_methods));
     walk(&v, jinja_functions, functions, ARRAY_LEN(functions));
     walk(&v, jinja_dict_methods, dict_methods, ARRAY_LEN(dict_methods));
+    walk(&v, jinja_dict_class_methods, dict_class_methods, ARRAY_LEN(dict_class_methods));
     walk(&v, jinja_list_methods, list_methods, ARRAY_LEN(list_methods));
     walk(&v, jinja_cycler_methods, cycler_methods, ARRAY_LEN(cycler_methods));
     walk(&v, jinja_loop_methods, loop_methods, ARRAY_LEN(loop_methods));

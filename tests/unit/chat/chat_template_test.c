@@ -532,8 +532,8 @@ START_TEST(messages_name_the_place)
         {"{{ 'abc }}", "1:4: expected the closing quote of a string"},
         {"{# x", "1:1: expected the end of the comment"},
         {"{% raw %}x", "1:1: expected {% endraw %}"},
-        {"{{ x|nope }}", "1:6: expected the name of a known filter, found 'nope'"},
-        {"{{ x is nope }}", "1:9: expected the name of a known test, found 'nope'"},
+        {"{{ x|nope }}", "1:6: no filter named 'nope'"},
+        {"{{ x is nope }}", "1:9: no test named 'nope'"},
         {"{{ 'x'|center('y') }}", "center expects an integer, not 'str'"},
         {"{{ 'x'|upper(1) }}", "upper takes at most 0 argument(s), 1 were given"},
         {"{{ 'x'|replace('y') }}", "replace needs at least 2 argument(s)"},
@@ -568,6 +568,38 @@ START_TEST(messages_name_the_place)
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         expect_failure(rows[i].source, "{\"d\": {}}", rows[i].want);
+    }
+}
+END_TEST
+
+/* A name that no table has is an error of the render that reaches it, and only then. */
+START_TEST(unknown_names_fail_when_they_are_reached)
+{
+    static const struct {
+        const char *before, *name, *after, *ok; /* condition false; ok: what the whole gives */
+        const char *fails;                      /* condition true; fails: with this */
+    } rows[] = {
+        {"{{ ((1|", "nope", ") if c else 2) }}", "2", "no filter named 'nope'"},
+        {"{% set a = 1|", "nope", " if c else 2 %}{{ a }}", "2", "no filter named 'nope'"},
+        {"{% set a %}1{% endset %}{{ (a|", "nope(1, b=2)", "|upper) if c else 2 }}", "2", "no filter named 'nope'"},
+        {"{{ 2 if not c else (1 is ", "nope", ") }}", "2", "no test named 'nope'"},
+        {"{{ 2 if not c else (1 is not ", "nope(3)", ") }}", "2", "no test named 'nope'"},
+        {"{% if c %}{{ 1|", "nope", " }}{% else %}2{% endif %}", "2", "no filter named 'nope'"},
+        {"{% if c %}{% for i in [1] %}{{ i|", "nope", " }}{% endfor %}{% else %}2{% endif %}", "2", "no filter named"},
+        {"{% if c %}{% filter ", "nope", " %}1{% endfilter %}{% else %}2{% endif %}", "2", "no filter named 'nope'"},
+        {"{% if c %}{% set a | ", "nope", " %}1{% endset %}{% else %}2{% endif %}", "2", "no filter named 'nope'"},
+        {"{% for i in [1] if c %}{{ i|", "nope", " }}{% else %}2{% endfor %}", "2", "no filter named 'nope'"},
+        {"{{ (c and 1|", "nope", ") or 2 }}", "2", "no filter named 'nope'"},
+        {"{{ 2 if not c or 1 is ", "nope", " else 3 }}", "2", "no test named 'nope'"},
+        {"{% macro m(a=1|", "nope", ") %}{{ a }}{% endmacro %}{{ m() if c else m(2) }}", "2", "no filter named 'nope'"},
+        {"{{ ", "nope(1)", " if c else 2 }}", "2", "'nope' is undefined"},
+        {"{{ [2]|map('nope')|first if c else ", "2", " }}", "2", "no filter named 'nope'"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        char source[256];
+        snprintf(source, sizeof source, "%s%s%s", rows[i].before, rows[i].name, rows[i].after);
+        expect(source, "{\"c\": false}", rows[i].ok);
+        expect_failure(source, "{\"c\": true}", rows[i].fails);
     }
 }
 END_TEST
@@ -628,7 +660,7 @@ static void try_the_ways_out(void)
         {"{% macro m() %}{% endmacro %}{{ m.__code__.x }}", "no attribute '__code__'"},
         {"{% for i in [1] %}{{ loop.__class__.x }}{% endfor %}", "no attribute '__class__'"},
         {"{{ self.__init__ }}", "'self' is undefined"},
-        {"{{ ''|attr('__class__') }}", "expected the name of a known filter, found 'attr'"},
+        {"{{ ''|attr('__class__') }}", "no filter named 'attr'"},
         {"{{ [d]|map(attribute='__class__.__mro__')|list }}", "__class__"},
         {"{{ '{0.__class__.__mro__}'.format('') }}", ""},
         {"{% import 'os' as os %}", "expected a known tag, found 'import'"},
@@ -940,6 +972,7 @@ Suite *chat_template_suite(void)
     tcase_add_test(t, roles_are_not_user_text);
     tcase_add_test(t, marks_of_alternating_text_are_limited);
     tcase_add_test(t, messages_name_the_place);
+    tcase_add_test(t, unknown_names_fail_when_they_are_reached);
     tcase_add_test(t, no_way_out_of_the_template);
     tcase_add_test(t, values_that_cannot_be);
     tcase_add_test(t, integers_at_the_edge);
