@@ -50,12 +50,17 @@ static bool is(struct gguf_str name, const char *text)
     return name.len == strlen(text) && memcmp(name.data, text, name.len) == 0;
 }
 
+bool convert_is_vector(const struct gguf_tensor *t)
+{
+    return t->dims[1] == 1 && t->dims[2] == 1 && t->dims[3] == 1;
+}
+
 /* Small tensors in which every bit counts: they are F32 wherever a converter makes them. */
 static bool is_fine(const struct gguf_tensor *t)
 {
     static const char *const fine[] = {"_norm.weight",  "ffn_gate_inp",       "ssm_conv1d", "shortconv.conv.weight",
                                        "position_embd", "token_types.weight", NULL};
-    return t->n_dims < 2 || holds_one_of(t->name, fine);
+    return convert_is_vector(t) || holds_one_of(t->name, fine);
 }
 
 /* Is t a weight matrix, or a stack of them? */

@@ -26,6 +26,9 @@ struct convert_type_model {
     uint64_t n_layers;
 };
 
+/* Is t one row, and no more? Files write vectors with trailing dimensions of 1, too. */
+bool convert_is_vector(const struct gguf_tensor *t);
+
 /* The type of t in the new file. */
 enum dtype convert_type_of(const struct convert_type *wanted, const struct convert_type_model *m,
                            const struct gguf_tensor *t);

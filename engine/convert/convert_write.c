@@ -96,7 +96,7 @@ static void turn_vector(const struct permutation *p, const struct origin *from, 
 static bool make_row(const struct job *j, uint64_t row, float *x, unsigned char *to)
 {
     const struct gguf_tensor *t = j->from->t;
-    bool is_vector = t->n_dims < 2;
+    bool is_vector = convert_is_vector(t);
     uint64_t source = !is_vector && row < j->from->n_permuted ? turned(&j->c->permutation, j->from, row) : row;
     if (t->type == j->type && !(is_vector && j->from->n_permuted != 0)) {
         row_source_encode(t->source, (uint32_t)source, 1, to);
@@ -335,7 +335,7 @@ static void find_turn(const struct permutation *p, const struct gguf_tensor *t, 
         {".attn_q_b.weight", false, false}, /* latent attention: Q; and what all heads share of K */
         {".attn_kv_a_mqa.weight", true, false}, {".attn_kv_a_mqa.bias", true, false},
     };
-    uint64_t n = t->n_dims < 2 ? t->dims[0] : n_rows_of(t);
+    uint64_t n = convert_is_vector(t) ? t->dims[0] : n_rows_of(t);
     for (size_t i = 0; i < ARRAY_LEN(rows) && p->n_rot != 0; i++) {
         uint32_t head_dim = rows[i].is_k ? p->k_dim : p->q_dim;
         if (ends_with(t->name, rows[i].suffix) && head_dim != 0 && n % head_dim == 0) {
@@ -379,7 +379,7 @@ static enum err put_tensor(struct converter *c, const struct convert_type_model 
     out.type = convert_type_of(wanted, m, t);
     *from = (struct origin){.t = t};
     find_turn(&c->permutation, t, from);
-    bool is_made = out.type != t->type || (from->n_permuted != 0 && t->n_dims < 2); /* from values, not bytes */
+    bool is_made = out.type != t->type || (from->n_permuted != 0 && convert_is_vector(t)); /* from values, not bytes */
     bool is_read = quant_ops(t->type) != NULL;
     if (!dtype_tensor_bytes(out.type, t->dims[0], n_rows_of(t), &out.bytes) ||
         (is_made && (!is_read || !quantize_can(out.type)))) {
@@ -393,7 +393,7 @@ static enum err put_tensor(struct converter *c, const struct convert_type_model 
     r->n_converted += out.type != t->type;
     r->n_requantised += out.type != t->type && dtype_info(t->type)->block_elems > 1;
     r->n_other_type += !wanted->copies && t->dims[0] % dtype_info(wanted->type)->block_elems != 0 &&
-                       out.type != t->type && t->n_dims > 1;
+                       out.type != t->type && !convert_is_vector(t);
     r->n_params += t->dims[0] * n_rows_of(t);
     r->source_bytes += t->bytes;
     r->target_bytes += out.bytes;

@@ -266,16 +266,27 @@ static bool is_integer(enum gguf_type t)
     return t != GGUF_F32 && t != GGUF_F64 && t != GGUF_STRING && t != GGUF_ARRAY && t != GGUF_BOOL;
 }
 
+/* An integer, or an array of which all elements are the same integer: converters write some numbers one per layer. */
+static bool holds_integer(const struct gguf_kv *kv)
+{
+    bool holds = is_integer(kv->type == GGUF_ARRAY ? kv->elem_type : kv->type) && kv->n > 0;
+    size_t bytes = holds ? types[kv->elem_type].bytes : 0;
+    for (uint64_t i = 1; holds && i < kv->n; i++) {
+        holds = memcmp(kv->data, kv->data + i * bytes, bytes) == 0;
+    }
+    return holds;
+}
+
 enum err gguf_get_u64(const struct gguf *g, const char *key, uint64_t *out, struct err_info *info)
 {
     const struct gguf_kv *kv = gguf_find(g, key);
     if (kv == NULL) {
         return missing(key, info);
     }
-    if (!is_integer(kv->type)) {
+    if (!holds_integer(kv)) {
         return wrong_type(key, kv, "an integer", info);
     }
-    if (kv->type == GGUF_U64) { /* gguf_elem_i64 would saturate */
+    if (kv->elem_type == GGUF_U64) { /* gguf_elem_i64 would saturate */
         memcpy(out, kv->data, sizeof *out);
         return ERR_OK;
     }

@@ -61,12 +61,12 @@ enum err blocks_get_layers(const struct blocks *b, const char *key, uint64_t min
         return ERR_OK;
     }
     TRY(gguf_get_array(b->g, full, kv->elem_type == GGUF_U32 ? GGUF_U32 : GGUF_I32, &kv, b->info));
-    if (kv->n != b->h.n_layers) {
+    if (kv->n != b->h.n_layers && kv->n != 1) {
         return err_set_at(b->info, ERR_BAD_HPARAM, kv->offset, "%s: expected %u elements, one a layer, found %" PRIu64,
                           full, b->h.n_layers, kv->n);
     }
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
-        int64_t v = gguf_elem_i64(kv, i);
+        int64_t v = gguf_elem_i64(kv, kv->n == 1 ? 0 : i);
         if (v < 0 || (uint64_t)v < min || (uint64_t)v > max) {
             return err_set(b->info, ERR_BAD_HPARAM, full, "%s[%u]: expected %" PRIu64 " to %" PRIu64 ", found %" PRId64,
                            full, i, min, max, v);
@@ -211,7 +211,8 @@ enum err blocks_read_hparams(struct blocks *b)
 {
     struct blocks_hparams *h = &b->h;
     const struct gguf_tensor *embd = gguf_find_tensor(b->g, "token_embd.weight");
-    if (embd == NULL || embd->n_dims != 2 || embd->dims[1] > PLAN_MAX_VOCAB) {
+    bool is_matrix = embd != NULL && embd->n_dims >= 2 && embd->dims[2] == 1 && embd->dims[3] == 1;
+    if (!is_matrix || embd->dims[1] > PLAN_MAX_VOCAB) {
         return err_set(b->info, embd == NULL ? ERR_MISSING_TENSOR : ERR_BAD_TENSOR_SHAPE, "token_embd.weight",
                        "token_embd.weight: expected two dimensions and at most %d rows, found %s", PLAN_MAX_VOCAB,
                        embd == NULL ? "no such tensor" : "something else");

@@ -352,13 +352,20 @@ static enum err read_byte_tokens(struct loader *l)
 
 /* --- special tokens --------------------------------------------------------------------------------------------- */
 
-/* "tokenizer.ggml.<name>_token_id": an id of the vocabulary, or -1 when absent. */
+/* Converters write -1, also as 32 bits without a sign, for a token that the model does not have. */
+static bool is_none(const struct gguf_kv *kv)
+{
+    int64_t v = kv->type == GGUF_I32 || kv->type == GGUF_U32 || kv->type == GGUF_I64 ? gguf_elem_i64(kv, 0) : 0;
+    return v == -1 || v == UINT32_MAX;
+}
+
+/* "tokenizer.ggml.<name>_token_id": an id of the vocabulary; TOKENIZER_NO_TOKEN if it is absent or -1. */
 static enum err read_special(struct loader *l, const char *key, int32_t *out)
 {
     uint64_t id;
     *out = TOKENIZER_NO_TOKEN;
     const struct gguf_kv *kv = gguf_find(l->g, key);
-    if (kv == NULL) {
+    if (kv == NULL || is_none(kv)) {
         return ERR_OK;
     }
     enum err err = gguf_get_u64(l->g, key, &id, l->info);

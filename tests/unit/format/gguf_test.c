@@ -42,6 +42,8 @@ static void write_all(struct gguf_writer *w)
     gguf_writer_str_array(w, "t.words", 4, words);
     gguf_writer_str_array(w, "t.no_words", 0, words);
     gguf_writer_array(w, "t.i16s", GGUF_I16, 3, (int16_t[]){-1, 2, -3});
+    gguf_writer_array(w, "t.one_u32", GGUF_U32, 1, (uint32_t[]){7});
+    gguf_writer_array(w, "t.same_i32s", GGUF_I32, 3, (int32_t[]){5, 5, 5});
     gguf_writer_array(w, "t.no_u64s", GGUF_U64, 0, NULL);
     gguf_writer_array(w, "t.u64s", GGUF_U64, 2, (uint64_t[]){7, UINT64_MAX});
     gguf_writer_array(w, "t.f64s", GGUF_F64, 2, (double[]){0.25, -1e300});
@@ -191,7 +193,12 @@ START_TEST(getters_take_any_integer_and_check_the_rest)
     ck_assert_str_eq(info.where, "t.gone");
     ck_assert_int_eq(gguf_get_u64_or(g, "t.gone", 9, &u, NULL), ERR_OK);
     ck_assert_uint_eq(u, 9);
-    static const char *const not_ints[] = {"t.f32", "t.yes", "t.empty", "t.i16s", "t.words"};
+    ck_assert_int_eq(gguf_get_u64(g, "t.one_u32", &u, NULL), ERR_OK); /* arrays of one value are numbers, too */
+    ck_assert_uint_eq(u, 7);
+    ck_assert_int_eq(gguf_get_u64(g, "t.same_i32s", &u, NULL), ERR_OK);
+    ck_assert_uint_eq(u, 5);
+    static const char *const not_ints[] = {"t.f32",   "t.yes",     "t.empty", "t.i16s",
+                                           "t.words", "t.no_u64s", "t.u64s",  "t.bools"};
     for (size_t i = 0; i < ARRAY_LEN(not_ints); i++) {
         ck_assert_int_eq(gguf_get_u64(g, not_ints[i], &u, &info), ERR_BAD_TYPE);
     }

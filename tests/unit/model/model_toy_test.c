@@ -30,6 +30,18 @@ static const struct model_family *const table[] = {&toy, NULL}; /* the row */
 
 enum { D = 16, F = 24, V = 20, HEAD = 8, L = 2, N_TOKENS = 5 };
 
+/* Some converters write numbers as arrays, and all tensors with the same number of dimensions. */
+static bool is_padded;
+
+static void put_number(struct gguf_writer *w, const char *key, uint32_t n, uint32_t n_padded)
+{
+    if (is_padded) {
+        gguf_writer_array(w, key, GGUF_U32, n_padded, (uint32_t[]){n, n});
+    } else {
+        gguf_writer_u32(w, key, n);
+    }
+}
+
 static void put_tensor(struct gguf_writer *w, const char *name, uint64_t rows, uint64_t cols, uint32_t stream)
 {
     static float data[V * F];
@@ -37,7 +49,7 @@ static void put_tensor(struct gguf_writer *w, const char *name, uint64_t rows, u
     for (uint64_t i = 0; i < rows * cols; i++) {
         data[i] = rows == 1 ? 1.0f : (float)(rng_uniform(7, stream, i) - 0.5);
     }
-    gguf_writer_tensor(w, name, DTYPE_F32, rows == 1 ? 1 : 2, (uint64_t[2]){cols, rows}, data);
+    gguf_writer_tensor(w, name, DTYPE_F32, is_padded ? 4 : rows == 1 ? 1 : 2, (uint64_t[4]){cols, rows, 1, 1}, data);
 }
 
 static void make_file(struct buf *out)
@@ -54,9 +66,9 @@ static void make_file(struct buf *out)
     gguf_writer_u32(&w, "toy.embedding_length", D);
     gguf_writer_u32(&w, "toy.block_count", L);
     gguf_writer_u32(&w, "toy.context_length", 64);
-    gguf_writer_u32(&w, "toy.feed_forward_length", F);
-    gguf_writer_u32(&w, "toy.attention.head_count", D / HEAD);
-    gguf_writer_u32(&w, "toy.attention.head_count_kv", 1);
+    put_number(&w, "toy.feed_forward_length", F, L);
+    put_number(&w, "toy.attention.head_count", D / HEAD, 1);
+    put_number(&w, "toy.attention.head_count_kv", 1, 1);
     gguf_writer_f32(&w, "toy.attention.layer_norm_rms_epsilon", 1e-5f);
     put_tensor(&w, "token_embd.weight", V, D, 0);
     for (int i = 0; i < L; i++) {
@@ -128,6 +140,29 @@ START_TEST(a_builder_and_a_row_make_a_family)
 }
 END_TEST
 
+START_TEST(arrays_of_one_value_and_dimensions_of_1_are_the_same_model)
+{
+    float logits[2][N_TOKENS * V];
+    for (int i = 0; i < 2; i++) {
+        struct buf file;
+        struct gguf *g;
+        struct plan *p;
+        struct err_info info = {0};
+        buf_init(&file, 0, MEM_GENERAL);
+        is_padded = i == 1;
+        make_file(&file);
+        ck_assert_msg(gguf_open_memory(file.data, file.len, &g, &info) == ERR_OK, "%s", info.text);
+        ck_assert_msg(model_build_from(table, g, 0, &p, &info) == ERR_OK, "%s", info.text);
+        run(p, &backend_ref, logits[i]);
+        plan_free(&p);
+        gguf_close(&g);
+        buf_fini(&file);
+    }
+    is_padded = false;
+    ck_assert_mem_eq(logits[0], logits[1], sizeof logits[0]);
+}
+END_TEST
+
 START_TEST(the_programs_own_table_does_not_know_it)
 {
     struct buf file;
@@ -154,6 +189,7 @@ Suite *model_toy_suite(void)
     TCase *c = tcase_create("model_toy");
     tcase_set_tags(c, "fork");
     tcase_add_test(c, a_builder_and_a_row_make_a_family);
+    tcase_add_test(c, arrays_of_one_value_and_dimensions_of_1_are_the_same_model);
     tcase_add_test(c, the_programs_own_table_does_not_know_it);
     suite_add_tcase(s, c);
     return s;

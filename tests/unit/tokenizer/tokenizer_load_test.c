@@ -234,7 +234,7 @@ static const struct row {
     {"T03 token_type of f32", true, kinds_of_f32, ERR_BAD_TYPE, "f32"},
     {"T03 token_type 9", false, kind_of_nine, ERR_BAD_VOCAB, "found 9"},
     {"T04 bos beyond the vocabulary", true, bos_beyond, ERR_BAD_SPECIAL_TOKEN, "bos_token_id"},
-    {"T04 eos -1", true, eos_negative, ERR_BAD_SPECIAL_TOKEN, "found -1"},
+    {"T04 eos -1", true, eos_negative, ERR_OK, ""},
     {"T04 unk 2^31-1", false, unk_beyond, ERR_BAD_SPECIAL_TOKEN, "2147483647"},
     {"T04 pad beyond the vocabulary", false, pad_beyond, ERR_BAD_SPECIAL_TOKEN, "padding_token_id"},
     {"T04 add_bos without bos", false, adds_missing_bos, ERR_BAD_SPECIAL_TOKEN, "bos_token_id"},
@@ -326,7 +326,7 @@ START_TEST(every_role_refuses_ids_of_no_token)
                  {"tokenizer.ggml.eos_token_id", offsetof(struct vocab, eos)},
                  {"tokenizer.ggml.unknown_token_id", offsetof(struct vocab, unk)},
                  {"tokenizer.ggml.padding_token_id", offsetof(struct vocab, pad)}};
-    static const int64_t ids[] = {259, 260, -1, INT32_MAX, INT32_MIN, UINT32_MAX};
+    static const int64_t ids[] = {259, 260, -2, INT32_MAX, INT32_MIN, UINT32_MAX - 1};
     for (size_t i = 0; i < ARRAY_LEN(roles); i++) {
         for (size_t k = 0; k < ARRAY_LEN(ids); k++) {
             struct vocab v;
@@ -338,6 +338,33 @@ START_TEST(every_role_refuses_ids_of_no_token)
             snprintf(says, sizeof says, "%s: expected an id of 0 to 258, found %lld", roles[i].key, (long long)ids[k]);
             ck_assert_msg(err == ERR_BAD_SPECIAL_TOKEN && strcmp(info.text, says) == 0, "%s: %s: %s", says,
                           err_code(err), info.text);
+            vocab_fini(&v);
+        }
+    }
+}
+END_TEST
+
+/* Files write -1 where there is no such token, also without a sign. */
+START_TEST(minus_one_is_no_token)
+{
+    static const size_t roles[] = {offsetof(struct vocab, bos), offsetof(struct vocab, eos), offsetof(struct vocab, unk),
+                                   offsetof(struct vocab, pad)};
+    static const int64_t none[] = {VOCAB_NO_ID, -1, UINT32_MAX};
+    for (size_t i = 0; i < ARRAY_LEN(roles); i++) {
+        enum err expected = ERR_OK;
+        for (size_t k = 0; k < ARRAY_LEN(none); k++) {
+            struct vocab v;
+            struct err_info info = {0};
+            vocab_spm(&v);
+            memcpy((char *)&v + roles[i], &none[k], sizeof none[k]);
+            enum err err = vocab_load(&v, &info);
+            expected = k == 0 ? err : expected;
+            ck_assert_msg(err == expected && (i != ARRAY_LEN(roles) - 1 || err == ERR_OK), "%zu, %lld: %s: %s", i,
+                          (long long)none[k], err_code(err), info.text);
+            if (err == ERR_OK) {
+                ck_assert(roles[i] != offsetof(struct vocab, bos) || tokenizer_bos(v.t) < 0);
+                ck_assert(roles[i] != offsetof(struct vocab, eos) || tokenizer_eos(v.t) < 0);
+            }
             vocab_fini(&v);
         }
     }
@@ -442,6 +469,7 @@ Suite *tokenizer_load_suite(void)
     TCase *c = tcase_create("tokenizer_load");
     tcase_add_loop_test(c, every_row_gives_its_code, 0, (int)ARRAY_LEN(rows));
     tcase_add_test(c, every_role_refuses_ids_of_no_token);
+    tcase_add_test(c, minus_one_is_no_token);
     tcase_add_test(c, the_first_of_duplicate_tokens_is_found);
     tcase_add_test(c, too_many_merges_are_refused_before_they_are_read);
     tcase_add_test(c, ends_of_generation_are_known_by_id_and_by_text);
