@@ -457,17 +457,57 @@ static enum err is_left_out(const struct hf *h, const struct hf_name *n, uint32_
                           layer + 1, t->name, n_layers);
 }
 
-static enum err add_tensors(struct hf *h, struct piece *pieces)
+/* The tensor of the folder that becomes the one of that name in GGUF; NULL: there is none. */
+static const struct st_tensor *find_source(const struct hf *h, const char *gguf)
 {
-    size_t n_pieces = 0;
     char room[SAFETENSORS_MAX_NAME_BYTES + 1], plain[SAFETENSORS_MAX_NAME_BYTES + 1];
-    bool is_tied = json_is_true(json_read_get(h->config, "tie_word_embeddings"));
     for (size_t i = 0; i < safetensors_folder_n_tensors(h->tensors); i++) {
         const struct st_tensor *t = safetensors_folder_at(h->tensors, i);
         uint32_t number[2] = {0, 0};
         bool is_quantised = hf_quant_is_weight(h, t, hf_names_in_text(t->name, room), plain);
         const struct hf_name *n = hf_names_find(h->family, is_quantised ? plain : t->name, number);
-        if (n == NULL || n->change == HF_DROP || (is_tied && strcmp(n->gguf, "output.weight") == 0)) {
+        if (n != NULL && n->change != HF_DROP && strcmp(n->gguf, gguf) == 0) {
+            return t;
+        }
+    }
+    return NULL;
+}
+
+static bool is_copy(const struct st_tensor *a, const struct st_tensor *b)
+{
+    bool same = a->dtype == b->dtype && a->n_dims == b->n_dims && a->bytes == b->bytes;
+    for (int i = 0; i < a->n_dims; i++) {
+        same = same && a->dims[i] == b->dims[i];
+    }
+    return same && memcmp(a->data, b->data, a->bytes) == 0;
+}
+
+/* The name of GGUF that the head gets. If config.json ties it to the embedding, a head of other values is used all the
+ * same, as by transformers (tie_weights) and vLLM, and a head without an embedding is both. NULL: it is a copy. */
+static const char *name_head(const struct hf *h, const char *name)
+{
+    static const char embedding[] = "token_embd.weight";
+    const struct st_tensor *embd = find_source(h, embedding), *head = find_source(h, name);
+    if (embd == NULL) {
+        return hf_says_tied(h) || json_read_get(h->config, "tie_word_embeddings") == NULL ? embedding : name;
+    }
+    return hf_says_tied(h) && head != NULL && is_copy(head, embd) ? NULL : name;
+}
+
+static enum err add_tensors(struct hf *h, struct piece *pieces)
+{
+    static const char head[] = "output.weight";
+    size_t n_pieces = 0;
+    char room[SAFETENSORS_MAX_NAME_BYTES + 1], plain[SAFETENSORS_MAX_NAME_BYTES + 1];
+    for (size_t i = 0; i < safetensors_folder_n_tensors(h->tensors); i++) {
+        const struct st_tensor *t = safetensors_folder_at(h->tensors, i);
+        uint32_t number[2] = {0, 0};
+        bool is_quantised = hf_quant_is_weight(h, t, hf_names_in_text(t->name, room), plain);
+        const struct hf_name *n = hf_names_find(h->family, is_quantised ? plain : t->name, number);
+        const char *as = n == NULL || n->change == HF_DROP ? NULL
+                         : strcmp(n->gguf, head) == 0      ? name_head(h, head)
+                                                           : n->gguf;
+        if (as == NULL) {
             continue; /* other parts of a model that sees or hears, and copies */
         }
         bool is_out;
@@ -477,7 +517,7 @@ static enum err add_tensors(struct hf *h, struct piece *pieces)
         }
         h->quant.n_found += is_quantised;
         char name[NAME_BYTES];
-        hf_names_write(n->gguf, number[0], name);
+        hf_names_write(as, number[0], name);
         if (has_expert(n) || n->change == HF_STACK) {
             uint32_t matrix = n->change == HF_STACK ? number[0] : number[1];
             pieces[n_pieces] = (struct piece){.expert = matrix, .is_quantised = is_quantised, .t = t};

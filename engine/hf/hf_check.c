@@ -294,11 +294,17 @@ static bool has_text_head(const struct hf *h)
     return is_whole && !hf_has_pooling(h) && safetensors_folder_find(h->tensors, "embed_tokens.weight") == NULL;
 }
 
+bool hf_says_tied(const struct hf *h)
+{
+    static const char key[] = "tie_word_embeddings";
+    return json_is_true(json_read_get(h->config, key)) || json_is_true(json_read_get(h->root, key));
+}
+
 static enum err check_head(const struct hf *h)
 {
     static const char key[] = "tie_word_embeddings";
     const json_t *said = json_read_get(h->config, key);
-    bool is_tied = said == NULL || json_is_true(said) || json_is_true(json_read_get(h->root, key));
+    bool is_tied = said == NULL || hf_says_tied(h);
     bool has_head = gguf_build_find(&h->b, "output.weight") != NULL;
     return is_tied || has_head || !has_text_head(h) ? ERR_OK : bad(h, key, "true, as there is no lm_head.weight", said);
 }

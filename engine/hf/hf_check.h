@@ -13,4 +13,7 @@ MUST_CHECK enum err hf_check_values(const struct hf *h);
  * wanted and the found value. */
 MUST_CHECK enum err hf_check(const struct hf *h);
 
+/* Does config.json say that the output head is the embedding (tie_word_embeddings true, also outside text_config)? */
+bool hf_says_tied(const struct hf *h);
+
 #endif

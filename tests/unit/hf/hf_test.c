@@ -23,6 +23,7 @@ struct change {
     const char *key, *value;
     const char *tensor, *shape, *dtype;
     const struct change *also; /* OPTIONAL: of another tensor */
+    unsigned char last_byte;   /* of the file, the head's; the others are 0 */
 };
 
 /* Appends an entry of the header; bytes of all elements are 0. */
@@ -78,6 +79,7 @@ static void write_tensors(const struct change *c)
     memset(file, 0, sizeof file);
     memcpy(file, &n, sizeof n);
     memcpy(file + 8, header, n);
+    file[8 + n + at - 1] = c->last_byte;
     folder_write("model.safetensors", file, 8 + n + at);
 }
 
@@ -142,6 +144,48 @@ START_TEST(a_tied_head_is_the_embedding_though_the_folder_has_a_copy)
     ck_assert_msg(load(&g, &p, &info) == ERR_OK, "%s", info.text);
     ck_assert_str_eq(p->weights[p->steps[p->n_steps - 1].w[0]].name, "token_embd.weight");
     plan_free(&p);
+    gguf_close(&g);
+    folder_remove();
+}
+END_TEST
+
+/* The weight of the last step, and the embedding's number of rows. */
+static void expect_head(const struct change *c, const char *name)
+{
+    struct gguf *g;
+    struct plan *p;
+    struct err_info info = {0};
+    make_folder(c);
+    ck_assert_msg(load(&g, &p, &info) == ERR_OK, "%s", info.text);
+    ck_assert_str_eq(p->weights[p->steps[p->n_steps - 1].w[0]].name, name);
+    ck_assert_uint_eq(gguf_find_tensor(g, "token_embd.weight")->dims[1], V);
+    plan_free(&p);
+    gguf_close(&g);
+    folder_remove();
+}
+
+/* As transformers and vLLM do: files say more than config.json. */
+START_TEST(a_tied_head_of_other_values_is_used)
+{
+    expect_head(&(struct change){.key = "tie_word_embeddings", .value = "true", .last_byte = 1}, "output.weight");
+    expect_head(&(struct change){.key = "tie_word_embeddings", .value = "true", .tensor = "lm_head.weight", .dtype = "F16"},
+                "output.weight");
+    expect_head(&(struct change){.key = "tie_word_embeddings", .value = "false"}, "output.weight");
+}
+END_TEST
+
+START_TEST(a_tied_head_without_embedding_is_both)
+{
+    static const char embedding[] = "model.embed_tokens.weight";
+    struct gguf *g;
+    struct plan *p;
+    struct err_info info = {0};
+    expect_head(&(struct change){.key = "tie_word_embeddings", .value = "true", .tensor = embedding, .shape = ""},
+                "token_embd.weight");
+    expect_head(&(struct change){.tensor = embedding, .shape = ""}, "token_embd.weight");
+    make_folder(&(struct change){.key = "tie_word_embeddings", .value = "false", .tensor = embedding, .shape = ""});
+    ck_assert_int_eq(load(&g, &p, &info), ERR_MISSING_TENSOR);
+    ck_assert_msg(strstr(info.text, embedding) != NULL, "%s", info.text);
     gguf_close(&g);
     folder_remove();
 }
@@ -532,6 +576,8 @@ Suite *hf_suite(void)
     TCase *c = tcase_create("hf");
     tcase_add_test(c, a_good_folder_becomes_a_plan);
     tcase_add_test(c, a_tied_head_is_the_embedding_though_the_folder_has_a_copy);
+    tcase_add_test(c, a_tied_head_of_other_values_is_used);
+    tcase_add_test(c, a_tied_head_without_embedding_is_both);
     tcase_add_test(c, both_forms_of_rope_say_the_same);
     tcase_add_test(c, a_value_that_cannot_be_is_named);
     tcase_add_test(c, scaling_that_cannot_be_is_named);
