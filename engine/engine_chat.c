@@ -32,17 +32,26 @@ enum err engine_chat_template(const struct engine *e, struct buf *out)
     return buf_ok(out);
 }
 
-/* Gives messages without content an empty one. *any: there were such. */
-static enum err fill_contents(json_t *messages, bool *any)
+/* Gives messages without content an empty one, and appends these messages to `filled`. */
+static enum err fill_contents(json_t *messages, json_t *filled)
 {
-    *any = false;
     for (size_t i = 0; i < json_array_size(messages); i++) {
         json_t *message = json_array_get(messages, i);
-        if (json_is_null(json_object_get(message, "content"))) {
-            *any = true;
-            if (json_object_set_new(message, "content", json_string("")) != 0) {
-                return ERR_NOMEM;
-            }
+        if (json_is_null(json_object_get(message, "content")) &&
+            (json_array_append(filled, message) != 0 ||
+             json_object_set_new(message, "content", json_string("")) != 0)) {
+            return ERR_NOMEM;
+        }
+    }
+    return ERR_OK;
+}
+
+/* Undoes fill_contents: another attempt to render begins with the conversation as it was sent. */
+static enum err empty_contents(const json_t *filled)
+{
+    for (size_t i = 0; i < json_array_size(filled); i++) {
+        if (json_object_set_new(json_array_get(filled, i), "content", json_null()) != 0) {
+            return ERR_NOMEM;
         }
     }
     return ERR_OK;
@@ -58,29 +67,47 @@ static size_t count_none(const struct chat_output *o)
     return n;
 }
 
+/* Renders with empty contents, and takes that text if it has fewer than n_none words None. On failure info has the error
+ * to report of both attempts. */
+static enum err render_filled(const struct chat_template *t, const json_t *context, int64_t now, size_t n_none,
+                              struct chat_output *out, struct err_info *info)
+{
+    struct chat_output other = {0};
+    struct err_info second = {0};
+    enum err err = chat_template_render(t, context, now, &other, &second);
+    if (err == ERR_OK && count_none(&other) < n_none) {
+        struct chat_output first = *out;
+        *out = other;
+        other = first;
+    } else if (err == ERR_OK) {
+        err = ERR_TEMPLATE;
+    } else if (err == ERR_TEMPLATE && n_none == SIZE_MAX) {
+        chat_template_keep_error(info, &second);
+    }
+    chat_output_fini(&other);
+    return err;
+}
+
 /* An assistant's message of calls alone has null for its content. Some templates ask for that; others add strings to it
- * and fail, or print Python's None: for these it is empty. The context's messages may change. On failure out may hold
- * something. */
+ * and fail, or print Python's None: for these it is empty. On failure out may hold something. */
 static enum err render(const struct chat_template *t, const json_t *context, struct chat_output *out,
                        struct err_info *info)
 {
     int64_t now = clock_unix_seconds();
-    bool any;
     enum err err = chat_template_render(t, context, now, out, info);
     size_t n_none = err == ERR_OK ? count_none(out) : SIZE_MAX;
     if (n_none == 0 || err == ERR_NOMEM) {
         return err;
     }
-    TRY(fill_contents(json_object_get(context, "messages"), &any));
-    struct chat_output other = {0};
-    struct err_info ignored;
-    if (any && chat_template_render(t, context, now, &other, &ignored) == ERR_OK && count_none(&other) < n_none) {
-        struct chat_output first = *out;
-        *out = other;
-        other = first;
-        err = ERR_OK;
+    json_t *filled = json_array();
+    enum err other = filled != NULL ? fill_contents(json_object_get(context, "messages"), filled) : ERR_NOMEM;
+    bool any = json_array_size(filled) > 0;
+    other = other == ERR_OK && any ? render_filled(t, context, now, n_none, out, info) : other;
+    err = other == ERR_OK && any ? ERR_OK : other == ERR_NOMEM ? ERR_NOMEM : err;
+    if (any && other != ERR_OK && empty_contents(filled) != ERR_OK) {
+        err = ERR_NOMEM;
     }
-    chat_output_fini(&other);
+    json_decref(filled);
     return err;
 }
 

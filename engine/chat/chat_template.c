@@ -154,3 +154,10 @@ enum err chat_template_render(const struct chat_template *t, const json_t *conte
     mem_free(vm);
     return e;
 }
+
+void chat_template_keep_error(struct err_info *kept, const struct err_info *later)
+{
+    if (kept->code == ERR_OK || (!chat_template_raised(kept) && chat_template_raised(later))) {
+        *kept = *later;
+    }
+}

@@ -50,4 +50,11 @@ bool chat_output_has_bos(const struct chat_output *o, const char *bos);
 MUST_CHECK enum err chat_template_render(const struct chat_template *t, const json_t *context, int64_t now,
                                          struct chat_output *out, struct err_info *info);
 
+/* Did the template itself raise this ERR_TEMPLATE (raise_exception)? Then info->offset is where, in bytes. */
+static inline bool chat_template_raised(const struct err_info *info) { return info->offset != ERR_NO_OFFSET; }
+
+/* Selects the error to report of several attempts to render a conversation: the first one that the template raised
+ * itself (raise_exception), else the first. Called with each error in turn; *kept begins as zeros. */
+void chat_template_keep_error(struct err_info *kept, const struct err_info *later);
+
 #endif

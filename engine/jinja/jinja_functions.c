@@ -86,7 +86,11 @@ static enum err fn_raise_exception(struct jvm *vm, struct jcall *c, struct jv *o
     TRY(jv_to_str(vm, c->arg[0], &text));
     size_t n = MIN_OF(text.str->len, (uint32_t)MAX_RAISED_BYTES);
     n -= n < text.str->len ? utf8_incomplete_tail(text.str->p, n) : 0;
-    return jvm_fail(vm, "%.*s%s", (int)n, text.str->p, n < text.str->len ? "..." : "");
+    enum err err = jvm_fail(vm, "%.*s%s", (int)n, text.str->p, n < text.str->len ? "..." : "");
+    if (vm->info != NULL) {
+        vm->info->offset = vm->prog->code[vm->pc].pos;
+    }
+    return err;
 }
 
 /* Python's strftime of the render's `now`, in UTC. With a user's format all of it is user text. */

@@ -208,23 +208,33 @@ static json_t *open_parts(json_t *message)
     return json_object_set_new(message, "content", parts) == 0 ? parts : NULL;
 }
 
+/* Joins the last message to the one before it, with an empty line between their texts. */
+static enum err join_last(json_t *messages)
+{
+    size_t n = json_array_size(messages);
+    json_t *parts = open_parts(json_array_get(messages, n - 2));
+    TRY(append(parts, json_pack("{s:s, s:s}", "type", "text", "text", "\n\n")));
+    return json_array_extend(parts, open_parts(json_array_get(messages, n - 1))) == 0 &&
+                   json_array_remove(messages, n - 1) == 0
+               ? ERR_OK
+               : ERR_NOMEM;
+}
+
+static bool ends_with_user(const json_t *messages)
+{
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    return json_read_is(json_object_get(last, "role"), "user");
+}
+
 /* What the system says in the middle of a conversation: few templates take a message of that role there, so the user says
  * it, in the message in front where that is the user's. */
 static enum err add_notice(const json_t *content, const char *at, json_t *messages, struct err_info *info)
 {
-    json_t *last = json_array_get(messages, json_array_size(messages) - 1), *parts;
+    bool joins = json_array_size(messages) > 0 && ends_with_user(messages);
     json_t *message = json_pack("{s:s}", "role", "user");
     TRY(append(messages, message));
     TRY(add_texts(content, at, message, info));
-    if (!json_read_is(json_object_get(last, "role"), "user")) {
-        return ERR_OK;
-    }
-    parts = open_parts(last);
-    TRY(append(parts, json_pack("{s:s, s:s}", "type", "text", "text", "\n\n")));
-    return json_array_extend(parts, open_parts(message)) == 0 &&
-                   json_array_remove(messages, json_array_size(messages) - 1) == 0
-               ? ERR_OK
-               : ERR_NOMEM;
+    return joins ? join_last(messages) : ERR_OK;
 }
 
 static enum err add_message(const json_t *in, size_t i, bool is_after_assistant, json_t *messages,
@@ -254,12 +264,17 @@ static enum err add_message(const json_t *in, size_t i, bool is_after_assistant,
 static enum err add_messages(const json_t *body, json_t *messages, struct err_info *info)
 {
     const json_t *in = json_object_get(body, "messages");
-    bool is_after_assistant = false;
+    bool is_after_assistant = false, is_after_notice = false;
     TRY(expect(in, JSON_ARRAY, "messages", "an array of messages", info));
     for (size_t i = 0; i < json_array_size(in); i++) {
-        const json_t *message = json_array_get(in, i);
+        const json_t *message = json_array_get(in, i), *role = json_object_get(message, "role");
+        size_t n = json_array_size(messages);
         TRY(add_message(message, i, is_after_assistant, messages, info));
-        is_after_assistant = json_read_is(json_object_get(message, "role"), "assistant");
+        if (is_after_notice && json_read_is(role, "user") && json_array_size(messages) == n + 1) {
+            TRY(join_last(messages)); /* templates in which roles alternate take one message there */
+        }
+        is_after_assistant = json_read_is(role, "assistant");
+        is_after_notice = json_read_is(role, "system");
     }
     return ERR_OK;
 }

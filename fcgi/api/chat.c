@@ -1,11 +1,11 @@
 /* POST /v1/chat/completions: messages through the model's chat template, and OpenAI's chat shapes. */
 #include "fcgi/api/generation.h"
+#include "fcgi/api/chat_render.h"
 #include "fcgi/api/continuation.h"
 #include "fcgi/api/messages.h"
 #include "fcgi/api/reasoning.h"
 #include "fcgi/api/tool_choice.h"
 #include "fcgi/api/tools.h"
-#include "fcgi/api/tools_prompt.h"
 
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
@@ -42,47 +42,6 @@ static enum err add_kwargs(const json_t *root, json_t *context, struct err_info 
     return ERR_OK;
 }
 
-/* Renders with the arguments of earlier calls as objects, as most templates want them; where a template fails on that,
- * with the strings they came as. */
-static enum err render(struct call *c, json_t *context, int32_t **ids, size_t *n, struct err_info *info)
-{
-    json_t *undo = json_array();
-    enum err err = undo != NULL ? tools_open_arguments(json_object_get(context, "messages"), undo) : ERR_NOMEM;
-    if (err == ERR_OK) {
-        err = engine_chat(c->engine, context, fastcgi_has_left(c->reply.request), &c->arena, ids, n, info);
-    }
-    if (err == ERR_TEMPLATE && json_array_size(undo) > 0) {
-        *info = (struct err_info){0};
-        err = tools_close_arguments(undo);
-        err = err != ERR_OK
-                  ? err
-                  : engine_chat(c->engine, context, fastcgi_has_left(c->reply.request), &c->arena, ids, n, info);
-    }
-    json_decref(undo);
-    return err;
-}
-
-/* As render, for a template that knows no tools. One that fails on earlier calls, or on a system message, gets them as
- * text, or with the user's. */
-static enum err render_told(struct call *c, json_t *context, const json_t *tools, int32_t **ids, size_t *n,
-                            struct err_info *info)
-{
-    static const unsigned ways[] = {TOOLS_PROMPT_KEEPS_CALLS, TOOLS_PROMPT_KEEPS_CALLS | TOOLS_PROMPT_NO_SYSTEM, 0,
-                                    TOOLS_PROMPT_NO_SYSTEM};
-    json_t *messages = json_incref(json_object_get(context, "messages")), *told;
-    enum err err = ERR_TEMPLATE;
-    for (size_t i = engine_chat_mentions(c->engine, "tool_calls") ? 0 : 2; err == ERR_TEMPLATE && i < ARRAY_LEN(ways);
-         i++) {
-        *info = (struct err_info){0};
-        err = tools_prompt(messages, tools, ways[i], &told);
-        if (err == ERR_OK) {
-            err = json_object_set_new(context, "messages", told) == 0 ? render(c, context, ids, n, info) : ERR_NOMEM;
-        }
-    }
-    json_decref(messages);
-    return err;
-}
-
 static enum err make_prompt(struct call *c, struct params *p, bool shows_tools, int32_t **ids, size_t *n,
                             struct err_info *info)
 {
@@ -95,8 +54,8 @@ static enum err make_prompt(struct call *c, struct params *p, bool shows_tools, 
     err = err != ERR_OK ? err : reasoning_add_effort(p->root, context, info);
     err = err != ERR_OK ? err : reasoning_add_defaults(c->server->conf, context, info);
     err = err != ERR_OK ? err
-          : is_told     ? render_told(c, context, tools, ids, n, info)
-                        : render(c, context, ids, n, info);
+          : is_told     ? chat_render_told(c, context, tools, ids, n, info)
+                        : chat_render(c, context, ids, n, info);
     err = err != ERR_OK ? err : reasoning_look(c, context, *ids, *n, p);
     err = err != ERR_OK ? err : reasoning_set_budget(c, p, info);
     json_decref(context);

@@ -200,6 +200,65 @@ enum err tools_check(const json_t *root, bool as_openai, bool *shown, struct err
     return ERR_OK;
 }
 
+/* --- members that tools may lack -------------------------------------------------------------------------------- */
+
+/* Sets a member that is absent or null. Takes `made`. */
+static enum err fill_member(json_t *object, const char *name, json_t *made, bool *is_filled)
+{
+    if (json_read_get(object, name) != NULL) {
+        json_decref(made);
+        return ERR_OK;
+    }
+    *is_filled = true;
+    return json_object_set_new(object, name, made) == 0 ? ERR_OK : ERR_NOMEM;
+}
+
+/* Fills what the function of the copied tool lacks. */
+static enum err fill_function(json_t *tool, bool *is_filled)
+{
+    const json_t *function = json_object_get(tool, "function");
+    if (!json_is_object(function)) { /* not of a request: the operator's variable of that name */
+        return ERR_OK;
+    }
+    json_t *f = json_copy((json_t *)function);
+    json_t *parameters = f != NULL ? json_object_get(f, "parameters") : NULL;
+    parameters = json_is_object(parameters) ? json_copy(parameters) : json_object();
+    bool ok = f != NULL && json_object_set_new(tool, "function", f) == 0;
+    if (!ok || parameters == NULL) {
+        json_decref(parameters);
+        return ERR_NOMEM;
+    }
+    *is_filled = json_read_get(f, "parameters") == NULL;
+    TRY(json_object_set_new(f, "parameters", parameters) == 0 ? ERR_OK : ERR_NOMEM);
+    TRY(fill_member(f, "description", json_string(""), is_filled));
+    TRY(fill_member(parameters, "type", json_string("object"), is_filled));
+    return fill_member(parameters, "properties", json_object(), is_filled);
+}
+
+static enum err fill_tools(const json_t *tools, json_t *out, bool *any)
+{
+    for (size_t i = 0; i < json_array_size(tools); i++) {
+        json_t *tool = json_array_get(tools, i), *copy = json_copy(tool);
+        bool is_filled = false;
+        enum err err = copy != NULL ? fill_function(copy, &is_filled) : ERR_NOMEM;
+        bool ok = err == ERR_OK && json_array_append(out, is_filled ? copy : tool) == 0;
+        json_decref(copy);
+        TRY(ok ? ERR_OK : ERR_NOMEM);
+        *any = *any || is_filled;
+    }
+    return ERR_OK;
+}
+
+enum err tools_fill(const json_t *tools, json_t **out)
+{
+    bool any = false;
+    json_t *made = json_array();
+    enum err err = made != NULL ? fill_tools(tools, made, &any) : ERR_NOMEM;
+    *out = err == ERR_OK && any ? json_incref(made) : NULL;
+    json_decref(made);
+    return err;
+}
+
 /* --- calls of earlier messages ---------------------------------------------------------------------------------- */
 
 /* A name and arguments: of a call, or the legacy function_call. */

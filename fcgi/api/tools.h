@@ -24,6 +24,11 @@ MUST_CHECK enum err tools_check_name(const json_t *object, const char *at, struc
  * messages[1]. Fails as tools_check. */
 MUST_CHECK enum err tools_check_message(const json_t *message, const char *where, struct err_info *info);
 
+/* Makes the tools of tools_check complete: a function without description has "" for it; one without parameters, or
+ * whose parameters lack them, has type "object" and empty properties. *out is the caller's and shares complete tools;
+ * NULL: all are complete. ERR_NOMEM. */
+MUST_CHECK enum err tools_fill(const json_t *tools, json_t **out);
+
 /* Turns the arguments of calls in checked messages that are the text of an object into that object, and appends to
  * `undo` what tools_close_arguments needs to put the texts back. ERR_NOMEM. */
 MUST_CHECK enum err tools_open_arguments(json_t *messages, json_t *undo);

@@ -63,6 +63,12 @@ static const struct {
      ","
      "'text':'S'},{'type':'text','text':'\\n\\n'},{'type':'text','text':'T'}]},{'role':'assistant','content':'A'},"
      "{'role':'user','content':'U'}]}"},
+    {"{'model':'m','messages':[" ASKED ",{'role':'assistant','content':'A'},{'role':'system','content':'S'},{'role':"
+     "'user','content':[{'type':'text','text':'T'}]},{'role':'system','content':'U'},{'role':'user','content':'V'},"
+     "{'role':'user','content':'W'}]}",
+     "{'messages':[" ASKED ",{'role':'assistant','content':'A'},{'role':'user','content':[{'type':'text','text':'S'},"
+     "{'type':'text','text':'\\n\\n'},{'type':'text','text':'T'},{'type':'text','text':'\\n\\n'},{'type':'text',"
+     "'text':'U'},{'type':'text','text':'\\n\\n'},{'type':'text','text':'V'}]},{'role':'user','content':'W'}]}"},
     {MESSAGES ",'tools':[{'name':'f','description':'D','input_schema':{'type':'object'},'cache_control':{}},"
               "{'type':'custom','name':'g','input_schema':{}}],'tool_choice':{'type':'auto'}}",
      "{'messages':[" ASKED

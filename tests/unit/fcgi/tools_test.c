@@ -223,6 +223,38 @@ START_TEST(the_endpoint_names_the_place)
 }
 END_TEST
 
+/* tools and what becomes of them; NULL: nothing. */
+static void expect_filled(const char *tools, const char *expected)
+{
+    json_t *in = json_loads(tools, 0, NULL), *kept = json_deep_copy(in), *out;
+    json_t *want = expected != NULL ? json_loads(expected, 0, NULL) : NULL;
+    ck_assert_int_eq(tools_fill(in, &out), ERR_OK);
+    ck_assert_msg(expected == NULL ? out == NULL : json_equal(out, want), "%s", tools);
+    ck_assert(json_equal(in, kept)); /* they are the request's */
+    json_decref(in);
+    json_decref(kept);
+    json_decref(want);
+    json_decref(out);
+}
+
+#define FILLED(members) "{\"type\":\"function\",\"function\":{\"name\":\"a\"" members "}}"
+
+START_TEST(what_tools_lack_is_filled)
+{
+#define WHOLE FILLED(",\"description\":\"\",\"parameters\":{\"type\":\"object\",\"properties\":{}}")
+    expect_filled("[]", NULL);
+    expect_filled("[" WHOLE "]", NULL);
+    expect_filled("[" FILLED("") "," WHOLE "]", "[" WHOLE "," WHOLE "]");
+    expect_filled("[" FILLED(",\"description\":null,\"parameters\":null") "]", "[" WHOLE "]");
+    expect_filled("[" FILLED(",\"parameters\":{\"$defs\":{}}") "]",
+                  "[" FILLED(",\"description\":\"\",\"parameters\":{\"$defs\":{},\"type\":\"object\","
+                             "\"properties\":{}}") "]");
+    expect_filled("[" FILLED(",\"description\":\"d\",\"strict\":true,\"parameters\":{\"type\":\"object\"}") "]",
+                  "[" FILLED(",\"description\":\"d\",\"strict\":true,\"parameters\":{\"type\":\"object\","
+                             "\"properties\":{}}") "]");
+}
+END_TEST
+
 Suite *tools_suite(void)
 {
     Suite *s = suite_create("tools");
@@ -232,6 +264,7 @@ Suite *tools_suite(void)
     tcase_add_test(forms, tools_are_shown_unless_none_are_wanted);
     tcase_add_test(forms, tools_are_counted);
     tcase_add_test(forms, names_keep_openais_limits_where_asked_for);
+    tcase_add_test(forms, what_tools_lack_is_filled);
     tcase_add_checked_fixture(api, setup, rig_unserve);
     tcase_add_test(api, the_endpoint_names_the_place);
     suite_add_tcase(s, forms);
