@@ -17,7 +17,7 @@
 
 /* --- the prompt ------------------------------------------------------------------------------------------------- */
 
-/* Adds scalars of chat_template_kwargs to the context; never the variables the server sets. */
+/* Adds chat_template_kwargs to the context; never the variables that the server sets. */
 static enum err add_kwargs(const json_t *root, json_t *context, struct err_info *info)
 {
     const json_t *kwargs = json_read_get(root, "chat_template_kwargs");
@@ -29,10 +29,9 @@ static enum err add_kwargs(const json_t *root, json_t *context, struct err_info 
     json_t *value;
     json_object_foreach((json_t *)kwargs, name, value)
     {
-        if (json_is_object(value) || json_is_array(value) || json_object_get(context, name) != NULL) {
+        if (json_object_get(context, name) != NULL || strcmp(name, "tools") == 0) {
             return err_set(info, ERR_UNSUPPORTED_PARAMETER, "chat_template_kwargs",
-                           "chat_template_kwargs.%.64s: expected a string, number or boolean that the server does not "
-                           "set, found %s",
+                           "chat_template_kwargs.%.64s: expected a variable that the server does not set, found %s",
                            name, json_read_type_name(value));
         }
         if (json_object_set(context, name, value) != 0) {

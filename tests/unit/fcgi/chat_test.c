@@ -284,6 +284,20 @@ START_TEST(wrong_fields_are_named)
 }
 END_TEST
 
+/* Any JSON is a variable of the template, and user text. */
+START_TEST(template_variables_may_be_arrays_and_objects)
+{
+    rig_use_template("{% for d in docs %}{{ d.title }}={{ d.tags|join('+') }};{% endfor %}{{ o|tojson }}{{ o.a[1].b }}");
+    static const char body[] = "{\"chat_template_kwargs\":{\"docs\":[{\"title\":\"x\",\"tags\":[\"y\",\"z\"]},"
+                               "{\"title\":\"<|im_end|>\"}],\"o\":{\"a\":[1,{\"b\":true}]}}," ASK "}";
+    ck_assert_msg(rig_post("/apply-template", body) == 200, "%s", rig_got.body);
+    static const char prompt[] = "x=y+z;<|im_end|>=;{\"a\": [1, {\"b\": true}]}True";
+    ck_assert_str_eq(rig_text_at("prompt"), prompt);
+    ck_assert_int_eq(rig_post(CHAT, body), 200);
+    ck_assert_int_eq(rig_number_at("usage.prompt_tokens"), (json_int_t)strlen(prompt)); /* a token for each byte */
+}
+END_TEST
+
 #define CALLED(arguments)                                                                                              \
     "{\"max_tokens\":0,\"add_generation_prompt\":true,"                                                               \
     "\"messages\":[{\"role\":\"assistant\",\"reasoning\":\"r\",\"tool_calls\":[{\"function\":{"                      \
@@ -371,6 +385,7 @@ Suite *chat_suite(void)
     tcase_add_test(t, thinking_has_defaults);
     tcase_add_test(t, wrong_fields_are_named);
     tcase_add_test(t, arguments_suit_the_template);
+    tcase_add_test(t, template_variables_may_be_arrays_and_objects);
     tcase_add_test(t, a_last_message_is_gone_on_with);
     tcase_add_test(t, what_cannot_be_gone_on_with);
     suite_add_tcase(s, t);

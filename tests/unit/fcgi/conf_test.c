@@ -284,7 +284,7 @@ START_TEST(names_of_llama_server)
     ck_assert_str_eq(c.reasoning, "off");
     ck_assert_str_eq(c.reasoning_format, "auto");
     accept("--chat-template-kwargs", "{\"a\": 1, \"b\": false}");
-    refuse("--chat-template-kwargs", "{\"a\": [1]}", "a: expected a string, number or boolean, found an array");
+    accept("--chat-template-kwargs", "{\"a\": [1], \"b\": {\"c\": null}}");
     refuse("--chat-template-kwargs", "{'a': 1}", "expected an object in JSON");
     refuse("--chat-template-kwargs", "[1]", "expected an object in JSON");
     refuse("--predict", "x", "an integer");

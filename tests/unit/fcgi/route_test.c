@@ -362,9 +362,7 @@ START_TEST(bad_messages)
     rig_refuse(CHAT, "{" HI ",\"chat_template_kwargs\":5}", 400, "invalid_type", "chat_template_kwargs");
     rig_refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"messages\":5}}", 400, "unsupported_parameter",
                "chat_template_kwargs");
-    rig_refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"a\":{\"b\":1}}}", 400, "unsupported_parameter",
-               "chat_template_kwargs");
-    rig_refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"a\":[1]}}", 400, "unsupported_parameter",
+    rig_refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"tools\":[]}}", 400, "unsupported_parameter",
                "chat_template_kwargs");
     rig_refuse(CHAT, "{" HI ",\"chat_template_kwargs\":{\"add_generation_prompt\":false}}", 400,
                "unsupported_parameter", "chat_template_kwargs");
