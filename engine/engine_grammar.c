@@ -2,6 +2,7 @@
 #include "engine/engine_internal.h"
 
 #include "engine/base/buf.h"
+#include "engine/base/json_write.h"
 #include "engine/base/mem_account.h"
 #include "engine/chat/chat_forced.h"
 #include "engine/grammar/grammar_cache.h"
@@ -107,16 +108,10 @@ static void begin_key(struct buf *key, char letter, enum chat_thinking thinking)
     buf_printf(key, "%c%d", letter, (int)thinking);
 }
 
-static int add_piece(const char *text, size_t n, void *key)
-{
-    buf_append(key, text, n);
-    return 0;
-}
-
 static void add_json(struct buf *key, const json_t *value)
 {
-    if (value != NULL && json_dump_callback(value, add_piece, key, JSON_COMPACT | JSON_ENCODE_ANY) != 0) {
-        key->err = key->err == ERR_OK ? ERR_NOMEM : key->err; /* then it is not kept */
+    if (value != NULL) {
+        json_write_value(key, value, false); /* after a failure it is not kept */
     }
     buf_putc(key, '\0');
 }

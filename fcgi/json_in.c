@@ -31,7 +31,7 @@ static enum err wrong_type(const struct field *f, const char *expected, const js
 bool json_in_integer(const json_t *v, int64_t *out)
 {
     double d = json_real_value(v);
-    bool is_whole = json_is_real(v) && d == floor(d) && d >= -0x1p63 && d < 0x1p63;
+    bool is_whole = json_is_real(v) && json_number_digits(v) == NULL && d == floor(d) && d >= -0x1p63 && d < 0x1p63;
     *out = json_is_integer(v) ? json_integer_value(v) : is_whole ? (int64_t)d : 0;
     return json_is_integer(v) || is_whole;
 }
@@ -39,6 +39,15 @@ bool json_in_integer(const json_t *v, int64_t *out)
 static enum err read_integer(const struct field *f, const json_t *v, void *to, struct err_info *info)
 {
     int64_t i;
+    if (json_number_is_beyond(v)) {
+        char shown[JSON_READ_SHOWN];
+        json_read_show(v, shown);
+        return f->kind == FIELD_UINT64
+                   ? err_set(info, ERR_INVALID_VALUE, f->name, "%s: expected an integer of 64 bits with sign, found %s",
+                             f->name, shown)
+                   : err_set(info, ERR_INVALID_VALUE, f->name, "%s: expected %.0f to %.0f, found %s", f->name, f->min,
+                             f->max, shown);
+    }
     if (!json_in_integer(v, &i)) {
         return wrong_type(f, "an integer", v, info);
     }
@@ -65,7 +74,9 @@ static enum err read_float(const struct field *f, const json_t *v, void *to, str
     }
     double d = json_number_value(v);
     if (!(d >= f->min && d <= f->max)) {
-        return err_set(info, ERR_INVALID_VALUE, f->name, "%s: expected %g to %g, found %g", f->name, f->min, f->max, d);
+        char shown[JSON_READ_SHOWN];
+        return err_set(info, ERR_INVALID_VALUE, f->name, "%s: expected %g to %g, found %s", f->name, f->min, f->max,
+                       json_read_show(v, shown));
     }
     *(float *)to = (float)d;
     return ERR_OK;
@@ -154,6 +165,12 @@ enum err json_in_fields(const json_t *object, const struct field *table, size_t 
         }
     }
     return ERR_OK;
+}
+
+enum err json_in_integer_code(const json_t *v)
+{
+    int64_t i;
+    return json_in_integer(v, &i) || json_number_is_beyond(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE;
 }
 
 enum err json_in_refuse(enum err code, const char *where, const char *expected, const json_t *found,

@@ -23,9 +23,8 @@ enum {
 };
 
 /* Parses text[0..n) as one JSON object, if its tree is not too large: that is judged first. ERR_JSON_TOO_LARGE,
- * ERR_NOMEM, ERR_INVALID_JSON, ERR_INVALID_UTF8, ERR_JSON_TOO_DEEP, ERR_DUPLICATE_FIELD,
- * ERR_INVALID_VALUE (a number that neither 64 bits nor a double hold; info->where is its field). The caller decrefs
- * *out. */
+ * ERR_NOMEM, ERR_INVALID_JSON, ERR_INVALID_UTF8, ERR_JSON_TOO_DEEP, ERR_DUPLICATE_FIELD. Numbers can be of any size
+ * (json_number.h): the fields below check their ranges. The caller decrefs *out. */
 MUST_CHECK enum err json_in_parse(const char *text, size_t n, json_t **out, struct err_info *info);
 
 /* Stores in *out the whole number that v is: an integer, or a number with a fraction of zero such as 2.0 or 4e1, which some
@@ -55,6 +54,10 @@ struct field {
  * ERR_UNSUPPORTED_PARAMETER, ERR_UNKNOWN_PARAMETER (strict only); info->where is the field. */
 MUST_CHECK enum err json_in_fields(const json_t *object, const struct field *table, size_t n, bool strict, void *target,
                                    struct err_info *info);
+
+/* The code for a value that is refused where an integer of a range is expected: ERR_INVALID_VALUE for integers, also
+ * beyond 64 bits, else ERR_INVALID_TYPE. */
+enum err json_in_integer_code(const json_t *v);
 
 /* The error of a value in a deeper place, which has no row: "WHERE: expected EXPECTED, found ..." with info->where.
  * found: what stands there, or NULL. Returns code. */

@@ -1,9 +1,8 @@
-/* jansson does the parsing; what it does not limit is scanned for first. */
+/* What a parse would need is scanned for first: depth and memory. */
 #include "engine/base/json_read.h"
 
 #include "engine/base/compiler.h"
-#include "engine/base/mem.h"
-#include "engine/base/mem_account.h"
+#include "engine/base/json_parse.h"
 #include "engine/base/utf8.h"
 
 #include <stdbool.h>
@@ -17,7 +16,8 @@ enum {
     OBJECT_BYTES = 288,
     ARRAY_BYTES = 192,
     STRING_BYTES = 112, /* and the string itself */
-    NUMBER_BYTES = 56,
+    NUMBER_BYTES = 56, /* and its digits, if it carries them */
+    MAX_BARE = 15,     /* a number without an exponent carries none up to so many bytes */
     MEMBER_BYTES = 80,  /* beside its key, counted as a string: place in the object's list, buckets while they grow */
     ELEMENT_BYTES = 24, /* a place in an array while it grows */
 };
@@ -40,6 +40,8 @@ static size_t word_end(const char *s, size_t i, size_t n)
     }
     return i;
 }
+
+static bool has_exponent(const char *s, size_t n) { return memchr(s, 'e', n) != NULL || memchr(s, 'E', n) != NULL; }
 
 struct json_size json_read_size(const char *s, size_t n)
 {
@@ -76,7 +78,8 @@ struct json_size json_read_size(const char *s, size_t n)
             from = word_end(s, i, n);
             z.longest = MAX_OF(z.longest, from - i);
             if ((s[i] >= '0' && s[i] <= '9') || s[i] == '-') {
-                z.bytes += NUMBER_BYTES;
+                bool may_carry = from - i > MAX_BARE || has_exponent(s + i, from - i);
+                z.bytes += NUMBER_BYTES + (may_carry ? from - i + 1 : 0);
                 z.n_values++;
             } else if (s[i] == 't' || s[i] == 'f' || s[i] == 'n') {
                 z.n_values++; /* true, false and null are shared: they take nothing */
@@ -87,121 +90,7 @@ struct json_size json_read_size(const char *s, size_t n)
     return z;
 }
 
-/* --- jansson's memory -------------------------------------------------------------------------------------------- */
-
-/* jansson 2.14 forgets to look whether the buffer of the token it reads could grow: bytes are lost, the quote that ends
- * a string among them, and it reads and writes past the end. So that buffer always gets its room: what it may ask for is
- * taken before the parse. Its sizes are powers of two; others that are may use the room as well. After the first
- * refusal the text ends (next_part), so that no more is asked for than a part's tokens need. */
-enum { PART_BYTES = 1024 /* jansson asks for at most so much at a time */, SMALL_ROOM = 8 * PART_BYTES };
-
-static _Thread_local struct {
-    char *room; /* [SMALL_ROOM + large]: for many small buffers, and one large; NULL outside a parse */
-    size_t large, small_used;
-    bool is_large_used, is_out; /* was jansson refused memory in this parse? */
-} jansson;
-
-static bool is_room(const char *p)
-{
-    return jansson.room != NULL && p >= jansson.room && p < jansson.room + SMALL_ROOM + jansson.large;
-}
-
-static void *take_room(size_t bytes)
-{
-    if (jansson.room == NULL || bytes < 32 || (bytes & (bytes - 1)) != 0) {
-        return NULL;
-    }
-    if (bytes <= 2 * PART_BYTES && bytes <= SMALL_ROOM - jansson.small_used) {
-        char *p = jansson.room + jansson.small_used;
-        jansson.small_used += bytes;
-        return p;
-    }
-    if (bytes <= jansson.large && !jansson.is_large_used) {
-        jansson.is_large_used = true;
-        return jansson.room + SMALL_ROOM;
-    }
-    return NULL;
-}
-
-/* Of a request while one is answered, else of the process. */
-static enum mem_purpose purpose_here(void) { return mem_account_current() != NULL ? MEM_REQUEST : MEM_GENERAL; }
-
-static void *take(size_t bytes)
-{
-    void *p = mem_alloc(bytes, purpose_here());
-    if (p == NULL) {
-        jansson.is_out = true;
-        p = take_room(bytes);
-    }
-    return p;
-}
-
-static void give(void *p)
-{
-    if (!is_room(p)) {
-        mem_free(p);
-    }
-}
-
-void json_read_use_mem(void) { json_set_alloc_funcs(take, give); }
-
-struct text {
-    const char *at, *end;
-};
-
-static size_t next_part(void *to, size_t cap, void *arg)
-{
-    struct text *t = arg;
-    size_t n = jansson.is_out ? 0 : MIN_OF(MIN_OF(cap, (size_t)PART_BYTES), (size_t)(t->end - t->at));
-    memcpy(to, t->at, n);
-    t->at += n;
-    return n;
-}
-
-/* json_loadb that is safe, and says so, when memory is out. NULL: *e is filled, or jansson.is_out. */
-static json_t *parse(const char *text, size_t n, size_t longest, json_error_t *e)
-{
-    size_t large = 4 * PART_BYTES;
-    while (large <= longest + 1) {
-        large *= 2;
-    }
-    jansson.room = mem_alloc(SMALL_ROOM + large, purpose_here());
-    jansson.large = large;
-    jansson.small_used = 0;
-    jansson.is_large_used = false;
-    jansson.is_out = jansson.room == NULL;
-    struct text t = {text, text + n};
-    json_t *root = jansson.is_out ? NULL
-                                  : json_load_callback(next_part, &t,
-                                                       JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL | JSON_DECODE_ANY, e);
-    if (jansson.is_out) {
-        json_decref(root);
-        root = NULL;
-    }
-    mem_free(jansson.room);
-    jansson.room = NULL;
-    return root;
-}
-
 /* --- reading ------------------------------------------------------------------------------------------------------ */
-
-static enum err code_of(const json_error_t *e)
-{
-    switch (json_error_code(e)) {
-    case json_error_invalid_utf8:
-        return ERR_INVALID_UTF8;
-    case json_error_duplicate_key:
-        return ERR_DUPLICATE_FIELD;
-    case json_error_stack_overflow:
-        return ERR_JSON_TOO_DEEP;
-    case json_error_out_of_memory:
-        return ERR_NOMEM;
-    case json_error_numeric_overflow:
-        return ERR_INVALID_VALUE;
-    default:
-        return ERR_INVALID_JSON;
-    }
-}
 
 /* Copies the name, as written, of the outermost field that text[0..n) ends in; "" when it ends in none. */
 static void field_at(const char *s, size_t n, char *name, size_t cap)
@@ -228,35 +117,57 @@ static void field_at(const char *s, size_t n, char *name, size_t cap)
     snprintf(name, cap, "%.*s", (int)MIN_OF(len, cap - 1), s + from);
 }
 
-enum err json_read(const char *text, size_t n, size_t max_depth, const char *what, json_t **out, struct err_info *info)
+/* Line and column, in characters, of text[at], both from 1. */
+static void place_of(const char *text, size_t at, size_t *line, size_t *column)
+{
+    *line = *column = 1;
+    for (size_t i = 0; i < at; i++) {
+        bool is_end = text[i] == '\n', begins = ((unsigned char)text[i] & 0xC0) != 0x80;
+        *line += is_end;
+        *column = is_end ? 1 : *column + begins;
+    }
+}
+
+static enum err read_value(const char *text, size_t n, size_t max_depth, enum json_parse_mode mode, const char *what,
+                           json_t **out, struct err_info *info)
 {
     *out = NULL;
-    size_t bad_at;
-    if (n == 0) {
-        return err_set(info, ERR_INVALID_JSON, NULL, "%s: expected a JSON object, found nothing", what);
-    }
+    size_t bad_at, line, column;
     if (!utf8_valid(text, n, &bad_at)) {
         return err_set(info, ERR_INVALID_UTF8, NULL, "%s is not valid UTF-8 at byte %zu", what, bad_at);
     }
-    struct json_size z = json_read_size(text, n);
-    if (z.depth > max_depth) {
-        return err_set(info, ERR_JSON_TOO_DEEP, NULL, "%s: expected JSON nested at most %zu deep", what, max_depth);
-    }
-    json_error_t e = {0};
-    json_t *root = parse(text, n, z.longest, &e);
-    if (jansson.is_out) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the %zu bytes of %s", n, what);
-    }
-    if (root == NULL && code_of(&e) == ERR_INVALID_VALUE) {
+    struct json_fault fault = {0};
+    enum err err = json_read_size(text, n).depth > max_depth
+                       ? ERR_JSON_TOO_DEEP
+                       : json_parse(text, n, max_depth, mode, out, &fault);
+    place_of(text, MIN_OF(fault.at, n), &line, &column);
+    switch (err) {
+    case ERR_OK:
+        return ERR_OK;
+    case ERR_JSON_TOO_DEEP:
+        return err_set(info, err, NULL, "%s: expected JSON nested at most %zu deep", what, max_depth);
+    case ERR_NOMEM:
+        return err_set(info, err, NULL, "out of memory for the %zu bytes of %s", n, what);
+    case ERR_INVALID_VALUE: {
         char name[ERR_WHERE_BYTES];
-        field_at(text, MIN_OF((size_t)MAX_OF(e.position, 0), n), name, sizeof name);
-        return err_set(info, ERR_INVALID_VALUE, name, "%s: the number at line %d, column %d is too large", name, e.line,
-                       e.column);
+        field_at(text, fault.at, name, sizeof name);
+        return err_set(info, err, name, "%s: the number at line %zu, column %zu is too large", name, line, column);
     }
-    if (root == NULL) {
-        return err_set(info, code_of(&e), NULL, "%s is not valid JSON: line %d, column %d: %s", what, e.line, e.column,
-                       e.text);
+    default:
+        return err_set(info, err, NULL, "%s is not valid JSON: line %zu, column %zu: %s", what, line, column,
+                       fault.text);
     }
+}
+
+static enum err read_object(const char *text, size_t n, size_t max_depth, enum json_parse_mode mode, const char *what,
+                            json_t **out, struct err_info *info)
+{
+    *out = NULL;
+    if (n == 0) {
+        return err_set(info, ERR_INVALID_JSON, NULL, "%s: expected a JSON object, found nothing", what);
+    }
+    json_t *root;
+    TRY(read_value(text, n, max_depth, mode, what, &root, info));
     if (!json_is_object(root)) {
         enum err err = err_set(info, ERR_INVALID_JSON, NULL, "%s: expected a JSON object, found %s", what,
                                json_read_type_name(root));
@@ -267,68 +178,30 @@ enum err json_read(const char *text, size_t n, size_t max_depth, const char *wha
     return ERR_OK;
 }
 
-/* Digits at s[0..n). */
-static size_t digits_at(const char *s, size_t n)
+enum err json_read(const char *text, size_t n, size_t max_depth, const char *what, json_t **out, struct err_info *info)
 {
-    size_t i = 0;
-    while (i < n && s[i] >= '0' && s[i] <= '9') {
-        i++;
-    }
-    return i;
-}
-
-/* Is s[i], in front of n digits, the first of an integer that 64 bits do not hold? What stands behind it within
- * s[0..all) may make it a fraction. */
-static bool is_wide(const char *s, size_t i, size_t n, size_t all)
-{
-    static const char largest[] = "9223372036854775807", smallest[] = "9223372036854775808";
-    size_t width = sizeof largest - 1;
-    char behind = i + n < all ? s[i + n] : ' ';
-    size_t sign = i > 0 && (s[i - 1] == '-' || s[i - 1] == '+'); /* of the number, or of its exponent */
-    bool goes_on = i > sign && (s[i - sign - 1] == '.' || s[i - sign - 1] == 'e' || s[i - sign - 1] == 'E');
-    if (n < width || behind == '.' || behind == 'e' || behind == 'E' || goes_on) {
-        return false;
-    }
-    return n > width || memcmp(s + i, i > 0 && s[i - 1] == '-' ? smallest : largest, width) > 0;
-}
-
-/* Writes s to out (NULL = only counts), an exponent behind each integer of more than 64 bits. Returns the length. */
-static size_t widen(const char *s, size_t n, char *out)
-{
-    static const char exponent[] = {'e', '0'};
-    size_t len = 0;
-    bool in_string = false;
-    for (size_t i = 0, step; i < n; i += step) {
-        size_t digits = in_string ? 0 : digits_at(s + i, n - i);
-        bool wide = digits > 0 && is_wide(s, i, digits, n);
-        step = digits > 0 ? digits : in_string && s[i] == '\\' && i + 1 < n ? 2 : 1;
-        in_string ^= s[i] == '"';
-        if (out != NULL) {
-            memcpy(out + len, s + i, step);
-            memcpy(out + len + step, exponent, wide ? sizeof exponent : 0);
-        }
-        len += step + (wide ? sizeof exponent : 0);
-    }
-    return len;
+    return read_object(text, n, max_depth, JSON_PARSE_STRICT, what, out, info);
 }
 
 enum err json_read_file(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
                         struct err_info *info)
 {
-    size_t len = widen(text, n, NULL);
-    if (len == n) {
-        return json_read(text, n, max_depth, what, out, info);
-    }
-    char *copy = mem_alloc(len, MEM_GENERAL);
-    if (copy == NULL) {
-        *out = NULL;
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the %zu bytes of %s", len, what);
-    }
-    widen(text, n, copy);
-    enum err err = json_read(copy, len, max_depth, what, out, info);
-    mem_free(copy);
-    return err;
+    return read_object(text, n, max_depth, JSON_PARSE_FILE, what, out, info);
 }
+
+enum err json_read_value(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
+                         struct err_info *info)
+{
+    return read_value(text, n, max_depth, JSON_PARSE_STRICT, what, out, info);
+}
+
+enum err json_read_lenient(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
+                           struct err_info *info)
+{
+    return read_value(text, n, max_depth, JSON_PARSE_LENIENT, what, out, info);
+}
+
+void json_read_use_mem(void) { json_number_use_mem(); }
 
 const char *json_read_type_name(const json_t *v)
 {
@@ -342,7 +215,7 @@ const char *json_read_type_name(const json_t *v)
     case JSON_INTEGER:
         return "an integer";
     case JSON_REAL:
-        return "a number with a fraction";
+        return json_number_is_wide(v) ? "an integer of more than 64 bits" : "a number with a fraction";
     case JSON_NULL:
         return "null";
     default:
@@ -350,12 +223,14 @@ const char *json_read_type_name(const json_t *v)
     }
 }
 
+enum { SHOWN = 64 /* bytes of a text or of digits */ };
+
 static void show_text(const char *s, size_t n, char room[JSON_READ_SHOWN])
 {
     enum { MAX_ESCAPE = sizeof "\\u0000" };
     size_t at = 0;
     room[at++] = '\'';
-    for (size_t i = 0; i < n && at <= 64; i++) {
+    for (size_t i = 0; i < n && at <= SHOWN; i++) {
         unsigned char c = (unsigned char)s[i];
         if (c < 0x20 || c == 0x7F) {
             at += (size_t)snprintf(room + at, MAX_ESCAPE, "\\u%04x", c);
@@ -373,6 +248,9 @@ const char *json_read_show(const json_t *v, char room[JSON_READ_SHOWN])
         show_text(json_string_value(v), json_string_length(v), room);
     } else if (json_is_integer(v)) {
         snprintf(room, JSON_READ_SHOWN, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+    } else if (json_number_digits(v) != NULL) {
+        const char *digits = json_number_digits(v);
+        snprintf(room, JSON_READ_SHOWN, "%.*s%s", SHOWN, digits, strlen(digits) > SHOWN ? "..." : "");
     } else if (json_is_real(v)) {
         snprintf(room, JSON_READ_SHOWN, "%g", json_real_value(v));
     } else if (json_is_boolean(v)) {

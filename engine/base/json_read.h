@@ -1,17 +1,17 @@
-/* JSON that strangers wrote, request bodies and files of models alike: jansson behind the checks that it lacks. Its
- * parser recurses, so depth is looked at first; bytes that are not UTF-8, keys that stand twice and numbers that
- * neither 64 bits nor a double hold are refused. \u0000 is data. Threads: pure functions. */
+/* JSON from clients and from the files of models. Depth is limited; bytes that are not UTF-8, duplicate keys and lone
+ * surrogates are refused, except by json_read_lenient. \u0000 is data. Numbers of any size pass: those that neither int64
+ * nor a double holds carry their digits (json_number.h). Threads: pure functions. */
 #ifndef INFCGI_BASE_JSON_READ_H
 #define INFCGI_BASE_JSON_READ_H
 
 #include "engine/base/err.h"
+#include "engine/base/json_number.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Makes jansson take its memory through mem.h: as MEM_REQUEST where a request is answered, else as MEM_GENERAL. Call it
- * first of all: what jansson took before cannot be freed after. */
+/* json_number_use_mem: makes jansson take its memory through mem.h. Call it before any other use of jansson. */
 void json_read_use_mem(void);
 
 /* What a text would be once parsed, told without parsing it: at most so many bytes of heap, and 2.5 times less at the
@@ -23,15 +23,23 @@ struct json_size {
 struct json_size json_read_size(const char *text, size_t n);
 
 /* Parses text[0..n) as one JSON object, nested at most max_depth deep. `what` begins messages: "the body", a file's
- * name. ERR_INVALID_JSON, ERR_INVALID_UTF8, ERR_JSON_TOO_DEEP, ERR_DUPLICATE_FIELD, ERR_NOMEM, ERR_INVALID_VALUE (a
- * number; info->where is its outermost field). The caller decrefs *out. */
+ * name. ERR_INVALID_JSON, ERR_INVALID_UTF8, ERR_JSON_TOO_DEEP, ERR_DUPLICATE_FIELD, ERR_NOMEM. The caller decrefs *out,
+ * which is NULL on failure. */
 MUST_CHECK enum err json_read(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
                               struct err_info *info);
 
-/* The same for a file of a model: integers that 64 bits do not hold are doubles, as Python writes such
- * (model_max_length of tokenizer_config.json, 10^30 where none is known). */
+/* Like json_read, but numbers beyond a double are refused: ERR_INVALID_VALUE, info->where is the outermost field. */
 MUST_CHECK enum err json_read_file(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
                                    struct err_info *info);
+
+/* Like json_read, but the text can be a value of any type. */
+MUST_CHECK enum err json_read_value(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
+                                    struct err_info *info);
+
+/* Like json_read_value, but reads what Python's json.loads reads: a duplicate key keeps its last value, a lone surrogate
+ * becomes U+FFFD, and NaN, Infinity and -Infinity are numbers that carry these words as digits. */
+MUST_CHECK enum err json_read_lenient(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
+                                      struct err_info *info);
 
 /* The member, or NULL when absent or null. */
 const json_t *json_read_get(const json_t *object, const char *name);

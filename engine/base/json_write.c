@@ -1,6 +1,7 @@
 /* The JSON writer: appends, escapes, never fails by itself (the buf remembers). */
 #include "engine/base/json_write.h"
 
+#include "engine/base/json_number.h"
 #include "engine/base/utf8.h"
 
 #include <inttypes.h>
@@ -81,3 +82,72 @@ void json_write_float(struct buf *b, double v)
 }
 
 void json_write_int(struct buf *b, int64_t v) { buf_printf(b, "%" PRId64, v); }
+
+/* --- values ------------------------------------------------------------------------------------------------------- */
+
+/* What needs no look inside; of an object or array its beginning. */
+static void write_begin(struct buf *b, const json_t *v)
+{
+    char room[JSON_NUMBER_BYTES];
+    switch (v == NULL ? JSON_NULL : json_typeof(v)) {
+    case JSON_OBJECT:
+        buf_putc(b, '{');
+        break;
+    case JSON_ARRAY:
+        buf_putc(b, '[');
+        break;
+    case JSON_STRING:
+        json_write_string(b, json_string_value(v), json_string_length(v));
+        break;
+    case JSON_INTEGER:
+    case JSON_REAL:
+        buf_puts(b, json_number_text(v, room));
+        break;
+    case JSON_NULL:
+        buf_puts(b, "null");
+        break;
+    default:
+        buf_puts(b, json_is_true(v) ? "true" : "false");
+    }
+}
+
+void json_write_value(struct buf *b, const json_t *v, bool is_spaced)
+{
+    struct {
+        const json_t *v;
+        void *member; /* of an object: the next */
+        size_t at;    /* values written so far */
+    } stack[JSON_WRITE_DEPTH];
+    size_t n = 0;
+    const char *comma = is_spaced ? ", " : ",", *colon = is_spaced ? ": " : ":";
+    while (b->err == ERR_OK) {
+        write_begin(b, v);
+        if (json_is_object(v) || json_is_array(v)) {
+            if (n == JSON_WRITE_DEPTH) {
+                b->err = ERR_JSON_TOO_DEEP;
+                return;
+            }
+            stack[n].v = v;
+            stack[n].member = json_object_iter((json_t *)(uintptr_t)v);
+            stack[n++].at = 0;
+        }
+        while (n > 0 && stack[n - 1].at == (json_is_array(stack[n - 1].v) ? json_array_size(stack[n - 1].v)
+                                                                          : json_object_size(stack[n - 1].v))) {
+            n--;
+            buf_putc(b, json_is_array(stack[n].v) ? ']' : '}');
+        }
+        if (n == 0) {
+            return;
+        }
+        buf_puts(b, stack[n - 1].at++ > 0 ? comma : "");
+        if (json_is_array(stack[n - 1].v)) {
+            v = json_array_get(stack[n - 1].v, stack[n - 1].at - 1);
+            continue;
+        }
+        void *member = stack[n - 1].member;
+        json_write_string(b, json_object_iter_key(member), json_object_iter_key_len(member));
+        buf_puts(b, colon);
+        v = json_object_iter_value(member);
+        stack[n - 1].member = json_object_iter_next((json_t *)(uintptr_t)stack[n - 1].v, member);
+    }
+}

@@ -1,9 +1,11 @@
-/* Writing JSON [RFC 8259] into a buf. Reading is jansson's job (docs/adr/0002-jansson.md).
+/* Writing JSON [RFC 8259] into a buf. json_read.h reads it.
  * Threads: a buf belongs to one thread. */
 #ifndef INFCGI_BASE_JSON_WRITE_H
 #define INFCGI_BASE_JSON_WRITE_H
 
 #include "engine/base/buf.h"
+
+#include <jansson.h>
 
 /* s[0..n) as a quoted JSON string. Control characters, quote and backslash are escaped; invalid UTF-8 bytes become
  * U+FFFD; everything else passes through as UTF-8. */
@@ -20,5 +22,11 @@ void json_write_cstr(struct buf *b, const char *s);
 void json_write_float(struct buf *b, double v);
 
 void json_write_int(struct buf *b, int64_t v);
+
+/* A jansson value, of which NULL writes null: keys in their order, numbers as json_number_text. is_spaced: a space after
+ * each ',' and ':', as Python's json.dumps writes. Values nested deeper than JSON_WRITE_DEPTH fail with
+ * ERR_JSON_TOO_DEEP in b->err. */
+enum { JSON_WRITE_DEPTH = 128 };
+void json_write_value(struct buf *b, const json_t *v, bool is_spaced);
 
 #endif

@@ -144,6 +144,11 @@ void *mem_realloc(void *p, size_t bytes, enum mem_purpose purpose)
     return (char *)h + HEADER_BYTES;
 }
 
+size_t mem_account_size(const void *block)
+{
+    return block == NULL ? 0 : (size_t)((const struct header *)((const char *)block - HEADER_BYTES))->bytes;
+}
+
 void mem_free(void *p)
 {
     if (p == NULL) {

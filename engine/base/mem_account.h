@@ -54,6 +54,9 @@ enum mem_refusal mem_account_refusal(void);
 bool mem_account_take(struct mem_account *a, size_t bytes);
 void mem_account_give(struct mem_account *a, size_t bytes);
 
+/* The bytes that a block of mem.h was last sized to, which is what it is charged with beside its header; 0 for NULL. */
+size_t mem_account_size(const void *block);
+
 /* Makes the heap one that gives back: few arenas, large blocks straight from the system. Call before threads start. */
 void mem_account_tune(int n_arenas);
 

@@ -90,7 +90,8 @@ static void write_found(const json_t *v, char *out, size_t cap)
         } else if (json_is_integer(e)) {
             snprintf(out + n, cap - n, "%s%lld", comma, (long long)json_integer_value(e));
         } else if (json_is_real(e)) {
-            snprintf(out + n, cap - n, "%s%g", comma, json_real_value(e));
+            char room[JSON_NUMBER_BYTES];
+            snprintf(out + n, cap - n, "%s%.24s", comma, json_number_text(e, room));
         } else {
             snprintf(out + n, cap - n, "%s%s", comma, json_read_type_name(e));
         }
@@ -261,46 +262,35 @@ static enum err read_length(const struct io_map *map, uint64_t *out, struct err_
 struct survey {
     uint64_t n_values;  /* more than there are tensors, dimensions and offsets, about */
     uint64_t n_entries; /* of the outermost object */
-    bool is_offset;     /* the first number that no 64 bits hold stands in data_offsets */
 };
 
 /* The parser takes time and memory for each value, so they are counted first. Malformed text gives any numbers. */
 static struct survey look_over(const char *s, size_t n)
 {
     struct survey found = {.n_values = 1, .n_entries = 1};
-    size_t depth = 0, key = 0, n_key = 0, n_digits = 0;
-    bool is_large = false;
+    size_t depth = 0;
     for (size_t i = 0; i < n; i++) {
         if (s[i] == '"') {
-            key = ++i;
+            i++;
             while (i < n && s[i] != '"') {
                 i += s[i] == '\\' ? 2 : 1;
             }
-            n_key = i - key;
             continue;
         }
         depth += s[i] == '[' || s[i] == '{';
         depth -= depth > 0 && (s[i] == ']' || s[i] == '}');
         found.n_values += s[i] == ',';
         found.n_entries += s[i] == ',' && depth == 1;
-        n_digits = s[i] >= '0' && s[i] <= '9' ? n_digits + 1 : 0;
-        bool has_exponent = (s[i] == 'e' || s[i] == 'E') && i > 0 && s[i - 1] >= '0' && s[i - 1] <= '9';
-        if ((n_digits == 19 || has_exponent) && !is_large) { /* 2^63 has 19 digits */
-            is_large = true;
-            found.is_offset = n_key == 12 && memcmp(s + key, "data_offsets", 12) == 0;
-        }
     }
     return found;
 }
 
 /* The codes of request bodies, as those of files. */
-static enum err file_code(enum err err, const struct survey *survey)
+static enum err file_code(enum err err)
 {
-    return err == ERR_DUPLICATE_FIELD                             ? ERR_DUPLICATE_KEY
-           : err == ERR_INVALID_JSON || err == ERR_INVALID_UTF8   ? ERR_BAD_HEADER
-           : err != ERR_INVALID_VALUE /* a number out of range */ ? err
-           : survey->is_offset                                    ? ERR_BAD_OFFSET
-                                                                  : ERR_BAD_SHAPE;
+    return err == ERR_DUPLICATE_FIELD                           ? ERR_DUPLICATE_KEY
+           : err == ERR_INVALID_JSON || err == ERR_INVALID_UTF8 ? ERR_BAD_HEADER
+                                                                : err;
 }
 
 static enum err check_survey(const struct survey *survey, struct err_info *info)
@@ -326,7 +316,7 @@ static enum err parse(struct safetensors *s, struct err_info *info)
     TRY(check_survey(&survey, info));
     enum err err = json_read(text, (size_t)n, MAX_DEPTH, "the header", &header, info);
     if (err != ERR_OK) {
-        err = file_code(err, &survey);
+        err = file_code(err);
         if (info != NULL) {
             info->code = err;
         }

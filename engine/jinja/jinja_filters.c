@@ -17,9 +17,13 @@ static enum err filter_abs(struct jvm *vm, struct jcall *c, struct jv *out)
         return c->self.kind == JV_UNDEF ? jvm_fail_undefined(vm, c->self)
                                         : jvm_fail(vm, "bad operand type for abs: '%s'", jv_type_name(c->self));
     }
-    if (c->self.kind == JV_FLOAT) {
-        *out = jv_float(fabs(c->self.f));
+    if (jv_is_float(c->self)) {
+        *out = jv_float(fabs(jv_as_float(c->self)));
         return ERR_OK;
+    }
+    if (c->self.kind == JV_BIGINT) {
+        *out = c->self;
+        return c->self.digits->p[0] == '-' ? jop_negate(vm, c->self, out) : ERR_OK;
     }
     *out = jv_int(jv_as_int(c->self));
     return out->i < 0 ? jop_negate(vm, *out, out) : ERR_OK;
@@ -121,11 +125,13 @@ static enum err filter_int(struct jvm *vm, struct jcall *c, struct jv *out) /* d
         *out = jv_int(jv_as_int(v));
         return ERR_OK;
     }
-    if (v.kind == JV_FLOAT) {
-        if (isinf(v.f)) {
-            return jvm_fail(vm, "cannot convert float infinity to integer");
-        }
-        return float_to_int(vm, v.f, otherwise, out);
+    if (v.kind == JV_BIGINT) {
+        *out = v;
+        return ERR_OK;
+    }
+    if (jv_is_float(v)) {
+        double f = jv_as_float(v);
+        return isinf(f) ? jvm_fail(vm, "cannot convert float infinity to integer") : float_to_int(vm, f, otherwise, out);
     }
     *out = otherwise;
     if (!jv_is_str(v)) {

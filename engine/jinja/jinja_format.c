@@ -250,16 +250,16 @@ static enum err put_percent(struct jvm *vm, struct field *f, struct jv v)
     }
     bool is_whole = f->type != 0 && strchr("diuxXo", f->type) != NULL;
     bool may_round = f->type == 'd' || f->type == 'i' || f->type == 'u';
-    if (!jv_is_number(v) || (is_whole && !may_round && v.kind == JV_FLOAT)) {
+    if (!jv_is_number(v) || (is_whole && !may_round && jv_is_float(v))) {
         return jvm_fail(vm, "%%%c format: a number is required, not %s", f->type, jv_type_name(v));
     }
     if (!is_whole) {
         return put_float(vm, f, jv_as_float(v));
     }
-    if (v.kind == JV_FLOAT && !(fabs(v.f) < 9.2e18)) {
+    if (!jv_is_int(v) && !(fabs(jv_as_float(v)) < 9.2e18)) {
         return jvm_fail(vm, "%%%c format: the number does not fit in 64 bits", f->type);
     }
-    return put_int(vm, f, v.kind == JV_FLOAT ? (int64_t)v.f : jv_as_int(v));
+    return put_int(vm, f, jv_is_int(v) ? jv_as_int(v) : (int64_t)jv_as_float(v));
 }
 
 static enum err read_flags(const struct jstr *s, size_t *at, struct field *f)
@@ -422,7 +422,7 @@ static enum err read_spec(struct jvm *vm, const struct jstr *s, size_t at, size_
 
 static enum err put_field(struct jvm *vm, struct field *f, struct jv v, bool has_spec)
 {
-    if (f->type == 's' || (f->type == 0 && (!jv_is_number(v) || (v.kind == JV_BOOL && !has_spec)))) {
+    if (f->type == 's' || (f->type == 0 && (!jv_is_number(v) || ((v.kind == JV_BOOL || jv_has_digits(v)) && !has_spec)))) {
         struct jv text;
         if (!jv_is_str(v) && (f->type == 's' || has_spec)) {
             return jvm_fail(vm, "unsupported format for '%s'", jv_type_name(v));
@@ -439,7 +439,10 @@ static enum err put_field(struct jvm *vm, struct field *f, struct jv v, bool has
     }
     bool is_whole = f->type == 0 ? jv_is_int(v) : strchr("dxXobn", f->type) != NULL;
     bool known = f->type == 0 || strchr("dxXobneEfFgG%", f->type) != NULL;
-    if (!known || !jv_is_number(v) || (is_whole && (v.kind == JV_FLOAT || f->precision >= 0))) {
+    if (v.kind == JV_BIGINT) {
+        return jvm_fail(vm, "formatting an integer that does not fit in 64 bits");
+    }
+    if (!known || !jv_is_number(v) || (is_whole && (jv_is_float(v) || f->precision >= 0))) {
         return jvm_fail(vm, "unknown format code for object of type '%s'", jv_type_name(v));
     }
     return is_whole ? put_int(vm, f, jv_as_int(v)) : put_float(vm, f, jv_as_float(v));

@@ -1,8 +1,10 @@
 /* JSON in and out: the context as values, and the tojson filter, which writes what Python's json.dumps writes. */
 #include "engine/jinja/jinja_vm.h"
 
+#include "engine/base/json_number.h"
 #include "engine/base/utf8.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -42,25 +44,30 @@ static void write_string(struct jtext *r, const struct jstr *s, bool ascii)
 
 static enum err write_flat(struct jvm *vm, struct jtext *r, struct jv v, const struct jjson_style *style, bool is_key)
 {
-    char text[JV_FLOAT_BYTES + 2];
+    char room[JV_FLOAT_BYTES + 2];
+    const char *text = room;
     switch (v.kind) {
     case JV_STR:
         write_string(r, v.str, style->ensure_ascii);
         return ERR_OK;
     case JV_NONE:
-        snprintf(text, sizeof text, "null");
+        text = "null";
         break;
     case JV_BOOL:
-        snprintf(text, sizeof text, v.b ? "true" : "false");
+        text = v.b ? "true" : "false";
         break;
     case JV_INT:
-        snprintf(text, sizeof text, "%lld", (long long)v.i);
+        snprintf(room, sizeof room, "%lld", (long long)v.i);
         break;
     case JV_FLOAT:
-        jv_float_text(v.f, text);
+        jv_float_text(v.f, room);
         if (v.f != v.f || v.f - v.f != 0) {
-            snprintf(text, sizeof text, v.f != v.f ? "NaN" : v.f > 0 ? "Infinity" : "-Infinity");
+            text = v.f != v.f ? "NaN" : v.f > 0 ? "Infinity" : "-Infinity";
         }
+        break;
+    case JV_BIGINT:
+    case JV_DECIMAL:
+        text = v.digits->p;
         break;
     default:
         return is_key ? jvm_fail(vm, "keys must be str, int, float, bool or None, not %s", jv_type_name(v))
@@ -158,6 +165,26 @@ enum err jv_write_json(struct jvm *vm, struct jtext *r, struct jv v, const struc
 
 /* --- in --------------------------------------------------------------------------------------------------------- */
 
+/* A real, with its digits where it carries some. NaN and the infinities carry their names. */
+static enum err begin_real(struct jvm *vm, const json_t *j, struct jv *out)
+{
+    const char *p = json_number_digits(j);
+    const char *word = p != NULL ? strpbrk(p, "NI") : NULL;
+    *out = jv_float(p == NULL     ? json_real_value(j)
+                    : word == NULL ? 0
+                    : *word == 'N' ? (double)NAN
+                    : word == p    ? (double)INFINITY
+                                   : -(double)INFINITY);
+    if (p == NULL || word != NULL) {
+        return ERR_OK;
+    }
+    struct jv_digits *digits;
+    TRY(jv_alloc(vm, sizeof *digits, &digits));
+    *digits = (struct jv_digits){.p = p, .f = json_real_value(j)};
+    *out = (struct jv){.kind = json_number_is_wide(j) ? JV_BIGINT : JV_DECIMAL, .digits = digits};
+    return ERR_OK;
+}
+
 static enum err begin_value(struct jvm *vm, const json_t *j, bool user, struct jv *out)
 {
     switch (json_typeof(j)) {
@@ -171,8 +198,7 @@ static enum err begin_value(struct jvm *vm, const json_t *j, bool user, struct j
         *out = jv_int(json_integer_value(j));
         return ERR_OK;
     case JSON_REAL:
-        *out = jv_float(json_real_value(j));
-        return ERR_OK;
+        return begin_real(vm, j, out);
     case JSON_TRUE:
     case JSON_FALSE:
         *out = jv_bool(json_is_true(j));

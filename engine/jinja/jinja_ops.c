@@ -202,6 +202,9 @@ static enum err add_strings(struct jvm *vm, struct jv a, struct jv b, struct jv 
 enum err jop_binary(struct jvm *vm, enum jbin op, struct jv a, struct jv b, struct jv *out)
 {
     if (jv_is_number(a) && jv_is_number(b)) {
+        if (a.kind == JV_BIGINT || b.kind == JV_BIGINT) {
+            return jvm_fail(vm, "arithmetic on an integer that does not fit in 64 bits");
+        }
         bool ints = jv_is_int(a) && jv_is_int(b);
         if (ints && op != JB_DIV && !(op == JB_POW && jv_as_int(b) < 0)) {
             return int_op(vm, op, jv_as_int(a), jv_as_int(b), out);
@@ -234,9 +237,12 @@ enum err jop_negate(struct jvm *vm, struct jv v, struct jv *out)
     if (v.kind == JV_UNDEF) {
         return jvm_fail_undefined(vm, v);
     }
-    if (v.kind == JV_FLOAT) {
-        *out = jv_float(-v.f);
+    if (jv_is_float(v)) {
+        *out = jv_float(-jv_as_float(v));
         return ERR_OK;
+    }
+    if (v.kind == JV_BIGINT) {
+        return jvm_fail(vm, "arithmetic on an integer that does not fit in 64 bits");
     }
     if (!jv_is_int(v)) {
         return jvm_fail(vm, "bad operand type for unary -: '%s'", jv_type_name(v));

@@ -17,40 +17,7 @@ void jv_float_text(double f, char out[JV_FLOAT_BYTES])
         snprintf(out, JV_FLOAT_BYTES, "%s", f != f ? "nan" : f > 0 ? "inf" : "-inf");
         return;
     }
-    char sci[JV_FLOAT_BYTES];
-    int precision = 0;
-    do { /* 17 digits always suffice */
-        snprintf(sci, sizeof sci, "%.*e", precision, f);
-    } while (strtod(sci, NULL) != f && ++precision < 17);
-    const char *digits = sci + (sci[0] == '-');
-    const char *e = strchr(sci, 'e');
-    int exponent = (e[1] == '-' ? -1 : 1) * (int)((e[2] - '0') * 10 + (e[3] - '0'));
-    if (e[4] != '\0') {
-        exponent = exponent * 10 + (e[1] == '-' ? -1 : 1) * (e[4] - '0');
-    }
-    if (exponent < -4 || exponent >= 16) {
-        snprintf(out, JV_FLOAT_BYTES, "%.*se%c%02d", (int)(e - sci), sci, exponent < 0 ? '-' : '+', abs(exponent));
-        return;
-    }
-    char *o = out;
-    if (sci[0] == '-') {
-        *o++ = '-';
-    }
-    int n = precision + 1; /* digits, of which digits[1] is the point when there are two or more */
-    if (exponent < 0) {
-        o += snprintf(o, 8, "0.%.*s", -exponent - 1, "0000");
-    }
-    for (int i = 0; i < MAX_OF(n, exponent + 1); i++) {
-        if (exponent >= 0 && i == exponent + 1) {
-            *o++ = '.';
-        }
-        *o++ = i < n ? digits[i + (i > 0)] : '0';
-    }
-    if (exponent >= 0 && n <= exponent + 1) {
-        *o++ = '.';
-        *o++ = '0';
-    }
-    *o = '\0';
+    json_number_shortest(f, out);
 }
 
 /* Copies s without white space around it and without underscores between digits; false when it is too long. */
@@ -220,6 +187,10 @@ static bool repr_flat(struct jtext *r, struct jv v)
     case JV_FLOAT:
         jv_float_text(v.f, text);
         break;
+    case JV_BIGINT:
+    case JV_DECIMAL:
+        jtext_puts(r, v.digits->p);
+        return true;
     case JV_RANGE: {
         int n = snprintf(text, sizeof text, "range(%lld, %lld", (long long)v.range->start, (long long)v.range->stop);
         if (v.range->step != 1) {

@@ -4,6 +4,7 @@
 #define INFCGI_JINJA_JINJA_TEXT_H
 
 #include "engine/base/buf.h"
+#include "engine/base/json_number.h"
 #include "engine/jinja/jinja_value.h"
 
 struct jtext {
@@ -44,7 +45,7 @@ MUST_CHECK enum err jv_write_repr(struct jvm *vm, struct jtext *r, struct jv v);
 /* v itself when it is a string, else str(v). */
 MUST_CHECK enum err jv_to_str(struct jvm *vm, struct jv v, struct jv *out);
 
-enum { JV_FLOAT_BYTES = 40 };
+enum { JV_FLOAT_BYTES = JSON_NUMBER_BYTES };
 /* repr of a float: the shortest digits that read back as the same number. */
 void jv_float_text(double f, char out[JV_FLOAT_BYTES]);
 /* s[0..n) as a Python float or int literal text with optional sign and surrounding white space. False: malformed (or,

@@ -265,12 +265,14 @@ static enum err hash(struct jvm *vm, struct jv key, uint64_t *out)
     case JV_INT:
         *out = mix(vm->hash_seed + (uint64_t)jv_as_int(key));
         return ERR_OK;
-    case JV_FLOAT: {
-        double whole = floor(key.f);
-        bool is_int = whole == key.f && fabs(key.f) < 9.2e18;
+    case JV_FLOAT:
+    case JV_BIGINT:
+    case JV_DECIMAL: {
+        double f = jv_as_float(key), whole = floor(f);
+        bool is_int = whole == f && fabs(f) < 9.2e18;
         uint64_t bits;
-        memcpy(&bits, &key.f, sizeof bits);
-        *out = mix(vm->hash_seed + (is_int ? (uint64_t)(int64_t)key.f : bits));
+        memcpy(&bits, &f, sizeof bits);
+        *out = mix(vm->hash_seed + (is_int ? (uint64_t)(int64_t)f : bits));
         return ERR_OK;
     }
     case JV_LIST:
@@ -408,13 +410,17 @@ enum err jv_dict_put(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv
 
 /* --- types and truth -------------------------------------------------------------------------------------------- */
 
-double jv_as_float(struct jv v) { return v.kind == JV_FLOAT ? v.f : (double)jv_as_int(v); }
+double jv_as_float(struct jv v)
+{
+    return jv_has_digits(v) ? v.digits->f : v.kind == JV_FLOAT ? v.f : (double)jv_as_int(v);
+}
 
 const char *jv_type_name(struct jv v)
 {
     static const char *const names[JV_KINDS] = {
         [JV_ABSENT] = "missing",    [JV_UNDEF] = "Undefined", [JV_NONE] = "NoneType",
         [JV_BOOL] = "bool",         [JV_INT] = "int",         [JV_FLOAT] = "float",
+        [JV_BIGINT] = "int",        [JV_DECIMAL] = "float",
         [JV_STR] = "str",           [JV_LIST] = "list",       [JV_TUPLE] = "tuple",
         [JV_DICT] = "dict",         [JV_VIEW] = "dict view",  [JV_GEN] = "generator",
         [JV_RANGE] = "range",       [JV_MACRO] = "macro",     [JV_NAMESPACE] = "namespace",
@@ -455,7 +461,9 @@ bool jv_truth(struct jv v)
     case JV_INT:
         return v.i != 0;
     case JV_FLOAT:
-        return v.f != 0;
+    case JV_BIGINT:
+    case JV_DECIMAL:
+        return jv_as_float(v) != 0;
     default:
         return jv_len(v) != 0;
     }
@@ -463,9 +471,26 @@ bool jv_truth(struct jv v)
 
 /* --- comparing -------------------------------------------------------------------------------------------------- */
 
+/* Compares ints beyond 64 bits, which have no zeros at the front. */
+static int order_bigints(const char *a, const char *b)
+{
+    bool is_negative = a[0] == '-';
+    if (is_negative != (b[0] == '-')) {
+        return is_negative ? -1 : 1;
+    }
+    size_t n_a = strlen(a), n_b = strlen(b);
+    int c = n_a != n_b ? (n_a > n_b) - (n_a < n_b) : strcmp(a, b);
+    return is_negative ? (c < 0) - (c > 0) : (c > 0) - (c < 0);
+}
+
 /* Compares numbers without losing bits of a large int. -2: unordered. */
 static int order_numbers(struct jv a, struct jv b)
 {
+    if (a.kind == JV_BIGINT && b.kind == JV_BIGINT) {
+        return order_bigints(a.digits->p, b.digits->p);
+    }
+    a = jv_has_digits(a) ? jv_float(a.digits->f) : a;
+    b = jv_has_digits(b) ? jv_float(b.digits->f) : b;
     if (a.kind != JV_FLOAT && b.kind != JV_FLOAT) {
         int64_t x = jv_as_int(a);
         int64_t y = jv_as_int(b);

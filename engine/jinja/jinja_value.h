@@ -30,6 +30,8 @@ enum jv_kind {
     JV_BOOL,
     JV_INT,
     JV_FLOAT,
+    JV_BIGINT,  /* an int beyond 64 bits, of the context */
+    JV_DECIMAL, /* a float of the context that prints as it was written, since no double has its value */
     JV_STR,
     JV_LIST,
     JV_TUPLE,
@@ -67,6 +69,12 @@ struct jstr {
     bool safe; /* made by |safe or |escape: `+` escapes what it adds */
 };
 
+/* A number with the text that it prints as. */
+struct jv_digits {
+    const char *p; /* NUL-terminated; of the context */
+    double f;      /* the nearest finite one */
+};
+
 struct jv {
     uint8_t kind; /* enum jv_kind */
     uint8_t sub;
@@ -75,6 +83,7 @@ struct jv {
         bool b;
         int64_t i;
         double f;
+        const struct jv_digits *digits; /* JV_BIGINT, JV_DECIMAL */
         const struct jstr *str;
         struct jv_list *list; /* JV_LIST, JV_TUPLE, JV_VIEW */
         struct jv_dict *dict; /* JV_DICT, JV_NAMESPACE */
@@ -139,7 +148,13 @@ static inline struct jv jv_hint(const char *hint)
 }
 static inline bool jv_is_str(struct jv v) { return v.kind == JV_STR; }
 static inline bool jv_is_seq(struct jv v) { return v.kind == JV_LIST || v.kind == JV_TUPLE; }
-static inline bool jv_is_number(struct jv v) { return v.kind == JV_BOOL || v.kind == JV_INT || v.kind == JV_FLOAT; }
+static inline bool jv_has_digits(struct jv v) { return v.kind == JV_BIGINT || v.kind == JV_DECIMAL; }
+static inline bool jv_is_float(struct jv v) { return v.kind == JV_FLOAT || v.kind == JV_DECIMAL; }
+static inline bool jv_is_number(struct jv v)
+{
+    return v.kind == JV_BOOL || v.kind == JV_INT || v.kind == JV_FLOAT || jv_has_digits(v);
+}
+/* An int of 64 bits. */
 static inline bool jv_is_int(struct jv v) { return v.kind == JV_BOOL || v.kind == JV_INT; }
 static inline int64_t jv_as_int(struct jv v) { return v.kind == JV_BOOL ? v.b : v.i; } /* jv_is_int only */
 double jv_as_float(struct jv v);                                                       /* jv_is_number only */

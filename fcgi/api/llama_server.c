@@ -184,7 +184,7 @@ static enum err translate(json_t *root, struct err_info *info)
         int64_t n;
         bool is_whole = json_in_integer(n_probs, &n);
         if (!is_whole || n < 0 || n > SAMPLER_MAX_TOP) {
-            return json_in_refuse(is_whole ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "n_probs", "a whole number of 0 to 20", n_probs, info);
+            return json_in_refuse(json_in_integer_code(n_probs), "n_probs", "a whole number of 0 to 20", n_probs, info);
         }
         if (n == 0) {
             json_object_del(root, "n_probs");

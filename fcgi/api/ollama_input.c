@@ -4,6 +4,7 @@
 #include "fcgi/api/fields.h"
 
 #include "engine/base/buf.h"
+#include "engine/base/json_write.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -135,18 +136,23 @@ static json_t *id_of(size_t number)
 static enum err add_call(struct talk *t, const char *where, const json_t *call, json_t *out, struct err_info *info)
 {
     const json_t *function = json_object_get(call, "function");
-    json_t *name = json_object_get(function, "name"), *arguments = json_object_get(function, "arguments");
+    json_t *name = json_object_get(function, "name"), *arguments = (json_t *)json_read_get(function, "arguments");
     if (!json_is_string(name) || (arguments != NULL && !json_is_object(arguments))) {
         return refuse(where, JSON_OBJECT, "an object with function.name, a string, and function.arguments, an object",
                       call, info);
     }
-    char *text = arguments != NULL ? json_dumps(arguments, JSON_COMPACT) : NULL;
-    if (arguments != NULL && text == NULL) {
-        return ERR_NOMEM;
+    struct buf text;
+    buf_init(&text, 0, MEM_REQUEST);
+    buf_puts(&text, arguments == NULL ? "{}" : "");
+    if (arguments != NULL) {
+        json_write_value(&text, arguments, false);
     }
-    json_t *made = json_pack("{s:o,s:s,s:{s:O,s:s}}", "id", id_of(t->n_calls), "type", "function", "function", "name",
-                             name, "arguments", text != NULL ? text : "{}");
-    mem_free(text); /* jansson's memory is mem.h's */
+    enum err err = buf_ok(&text);
+    json_t *made = err == ERR_OK ? json_pack("{s:o,s:s,s:{s:O,s:s}}", "id", id_of(t->n_calls), "type", "function",
+                                             "function", "name", name, "arguments", text.data)
+                                 : NULL;
+    buf_fini(&text);
+    TRY(err);
     t->n_calls++;
     return made != NULL && json_array_append_new(out, made) == 0 ? ERR_OK : ERR_NOMEM;
 }

@@ -153,10 +153,10 @@ static enum err read_stop_ids(struct params *p, int64_t n_vocab, struct arena *a
     TRY_MEM(ends != NULL);
     p->gen.sampling.ends = ends;
     for (size_t i = 0; i < json_array_size(ids); i++) {
+        const json_t *v = json_array_get(ids, i);
         int64_t id;
-        bool is_whole = json_in_integer(json_array_get(ids, i), &id);
-        if (!is_whole || id < 0 || id >= n_vocab) {
-            return err_set(info, is_whole ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "stop_token_ids",
+        if (!json_in_integer(v, &id) || id < 0 || id >= n_vocab) {
+            return err_set(info, json_in_integer_code(v), "stop_token_ids",
                            "stop_token_ids[%zu]: expected a token id of 0 to %lld", i, (long long)n_vocab - 1);
         }
         ends[p->gen.sampling.n_ends++] = (int32_t)id;

@@ -56,14 +56,12 @@ static enum err add_text(const struct reader *r, const char *text, size_t n)
 
 enum err prompts_bad_id(const char *field, size_t i, const json_t *v, int64_t n_vocab, struct err_info *info)
 {
-    char where[ERR_WHERE_BYTES], number[32];
-    int64_t id;
-    bool is_whole = json_in_integer(v, &id);
+    char where[ERR_WHERE_BYTES], shown[JSON_READ_SHOWN];
+    enum err code = json_in_integer_code(v);
     snprintf(where, sizeof where, "%s[%zu]", field, i);
-    snprintf(number, sizeof number, "%lld", (long long)id);
-    return err_set(info, is_whole ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, where,
+    return err_set(info, code, where,
                    "%s: expected a token id of this model, 0 to %lld, found %s", where, (long long)n_vocab - 1,
-                   is_whole ? number : json_read_type_name(v));
+                   code == ERR_INVALID_VALUE ? json_read_show(v, shown) : json_read_type_name(v));
 }
 
 /* Token ids, and strings between them, of which the first of all comes with the special tokens of a text's beginning. */

@@ -148,8 +148,8 @@ enum err reasoning_set_budget(struct call *c, struct params *p, struct err_info 
     const struct conf *conf = c->server->conf;
     const json_t *own = json_read_get(json_read_get(p->root, "chat_template_kwargs"), "thinking_budget");
     int64_t n = p->think_budget, own_n;
-    if (json_in_integer(own, &own_n) && n < 0) {
-        n = own_n;
+    if ((json_in_integer(own, &own_n) || json_number_is_beyond(own)) && n < 0) {
+        n = json_number_is_beyond(own) ? INT64_MAX : own_n;
         if (n < -1 || n > INT32_MAX) {
             return json_in_refuse(ERR_INVALID_VALUE, in_kwargs, "-1 to 2147483647", own, info);
         }

@@ -128,19 +128,7 @@ static enum err read_ask(const struct call *c, struct ask *ask, struct err_info 
 
 /* --- what a response repeats of its request --------------------------------------------------------------------- */
 
-static int dump_piece(const char *text, size_t n, void *arg)
-{
-    struct buf *out = arg;
-    buf_append(out, text, n);
-    return buf_ok(out) == ERR_OK ? 0 : -1;
-}
-
-static void dump(const json_t *v, struct buf *out)
-{
-    if (json_dump_callback(v, dump_piece, out, JSON_COMPACT | JSON_ENCODE_ANY) != 0 && out->err == ERR_OK) {
-        out->err = ERR_NOMEM;
-    }
-}
+static void dump(const json_t *v, struct buf *out) { json_write_value(out, v, false); }
 
 /* The member, or JSON in its place where it is absent. */
 static void repeat(const json_t *object, const char *name, const char *otherwise, struct buf *out)

@@ -96,12 +96,6 @@ static enum err read_page(const struct call *c, struct page *page, struct err_in
 
 /* --- endpoints -------------------------------------------------------------------------------------------------- */
 
-static int dump_piece(const char *text, size_t n, void *arg)
-{
-    buf_append(arg, text, n);
-    return buf_ok(arg) == ERR_OK ? 0 : -1;
-}
-
 static const char *id_of(const json_t *item)
 {
     const char *id = json_string_value(json_object_get(item, "id"));
@@ -120,9 +114,7 @@ static void write_page(const json_t *items, const struct page *page, struct buf 
     for (; i < n && n_told < page->limit; i++, n_told++) {
         const json_t *item = json_array_get(items, page->is_rising ? i : n - 1 - i);
         buf_puts(out, n_told == 0 ? "" : ",");
-        if (json_dump_callback(item, dump_piece, out, JSON_COMPACT) != 0 && out->err == ERR_OK) {
-            out->err = ERR_NOMEM;
-        }
+        json_write_value(out, item, false);
         first = n_told == 0 ? item : first;
         last = item;
     }

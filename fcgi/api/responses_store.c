@@ -4,6 +4,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/json_read.h"
+#include "engine/base/json_write.h"
 #include "fcgi/api/responses_output.h"
 
 #include <pthread.h>
@@ -140,8 +141,8 @@ static enum err parse_items(struct buf *text, json_t **items)
 {
     buf_putc(text, ']');
     TRY(buf_ok(text));
-    *items = json_loadb(text->data, text->len, JSON_ALLOW_NUL, NULL);
-    return *items != NULL ? ERR_OK : ERR_NOMEM;
+    struct err_info ignored = {0};
+    return json_read_value(text->data, text->len, JSON_WRITE_DEPTH, "items", items, &ignored);
 }
 
 /* --- what others call ------------------------------------------------------------------------------------------- */

@@ -14,13 +14,7 @@ static void put_text(struct buf *b, const json_t *text)
     }
 }
 
-static void put_json(struct buf *b, const json_t *v)
-{
-    char *text = json_dumps(v, JSON_ENCODE_ANY);
-    b->err = b->err != ERR_OK ? b->err : text == NULL ? ERR_NOMEM : ERR_OK;
-    buf_puts(b, text != NULL ? text : "");
-    mem_free(text);
-}
+static void put_json(struct buf *b, const json_t *v) { json_write_value(b, v, true); }
 
 static void put_tools(struct buf *b, const json_t *tools)
 {

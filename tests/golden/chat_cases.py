@@ -109,7 +109,7 @@ def conversations(name, template):
 
 # The context of the features below.
 CONTEXT = {
-    "n": 7, "neg": -3, "big": 9007199254740993, "zero": 0, "half": 0.5, "f": 3.0, "tiny": 1e-7, "huge": 1.5e300, "yes": True,
+    "n": 7, "neg": -3, "big": 9007199254740993, "wide": 2**64 - 1, "below": -(10**30), "zero": 0, "half": 0.5, "f": 3.0, "tiny": 1e-7, "huge": 1.5e300, "yes": True,
     "no": False, "nil": None, "s": "Hello World", "empty": "", "uni": "ÀÉîß ǆ İ 日本\U0001f600", "ws": " \t x y \n",
     "html": "<a href=\"x\">'&'</a>", "lines": "one\ntwo\r\nthree\n\nfive", "csv": "a,b,,c", "nums": [3, 1, 2], "none": [],
     "words": ["pear", "Apple", "fig", "apple"], "mixed": [1, "a", None, True, 2.5, [1], {"k": "v"}], "nested": [[1, 2], [3, [4]]],
@@ -663,6 +663,8 @@ line\n    {%- for i in nums %}\n    {{- i }}\n    {%- endfor %}\nend
 {{ d|xmlattr }}
 {{ nums|filesizeformat }}
 # tojson
+{{ wide }} {{ below }} {{ wide|tojson }} {{ [wide, below, {'a': wide}]|tojson }} {{ [wide] }} {{ wide|string }} {{ wide ~ 'x' }} {{ "%s" % wide }} {{ '{}'.format(below) }}
+{{ wide == wide }} {{ wide == below }} {{ wide > below }} {{ wide > big }} {{ below < neg }} {{ wide is integer }} {{ wide is number }} {{ wide is float }} {{ wide|int }} {{ wide|float }} {{ wide|abs }} {{ 'yes' if wide }} {{ {wide: 1}|tojson }} {{ [wide, below, 5]|sort }}
 {{ n|tojson }} {{ half|tojson }} {{ f|tojson }} {{ yes|tojson }} {{ nil|tojson }} {{ s|tojson }} {{ uni|tojson }} {{ html|tojson }} {{ nums|tojson }} {{ d|tojson }} {{ mixed|tojson }} {{ nested|tojson }} {{ ed|tojson }} {{ []|tojson }} {{ (1, 2)|tojson }} {{ ''|tojson }} {{ huge|tojson }} {{ tiny|tojson }} {{ big|tojson }}
 {{ "\x00\x01\x08\x0c\x1f\x7f\x80\u2028\\/\"'\t\n\r" | tojson }} {{ "\x00\x7f\x80é日\U0001f600"|tojson(ensure_ascii=true) }}
 {{ d|tojson(indent=2) }} {{ nested|tojson(indent=4) }} {{ ed|tojson(indent=2) }} {{ []|tojson(indent=2) }} {{ people|tojson(indent=1) }} {{ d|tojson(indent=0) }} {{ d|tojson(indent='\t') }} {{ {'a': [], 'b': {}}|tojson(indent=2) }} {{ d|tojson(indent=none) }} {{ 5|tojson(indent=2) }} {{ nums|tojson(indent=-1) }} {{ nums|tojson(indent=true) }}

@@ -10,6 +10,7 @@
  * {"name": word, "template": text} for each format.
  */
 #include "engine/base/compiler.h"
+#include "engine/base/json_read.h"
 #include "engine/base/json_scan.h"
 #include "engine/base/mem.h"
 #include "engine/chat/chat_named.h"
@@ -19,6 +20,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { MAX_DEPTH = 1000 };
 
 static json_t *failure(enum err e, const struct err_info *info, bool parsed)
 {
@@ -161,7 +164,7 @@ static bool write_line(json_t *answer)
         return false;
     }
     puts(text);
-    free(text);
+    mem_free(text);
     json_decref(answer);
     return true;
 }
@@ -186,13 +189,14 @@ static int render_lines(void)
     char *line = NULL;
     size_t cap = 0;
     for (ssize_t n; (n = getline(&line, &cap, stdin)) > 0;) {
-        json_error_t error;
-        json_t *one = json_loadb(line, (size_t)n, JSON_ALLOW_NUL, &error);
+        struct err_info info = {0};
+        json_t *one = NULL;
+        enum err err = json_read(line, (size_t)n, MAX_DEPTH, "the line", &one, &info);
         bool is_case =
             json_is_object(json_object_get(one, "context")) ||
             (json_is_string(json_object_get(one, "answer")) && json_integer_value(json_object_get(one, "step")) > 0);
-        if (!json_is_string(json_object_get(one, "template")) || !is_case) {
-            fprintf(stderr, "not a case: %s\n", error.text);
+        if (err != ERR_OK || !json_is_string(json_object_get(one, "template")) || !is_case) {
+            fprintf(stderr, "not a case: %s\n", info.text);
             return 2;
         }
         if (!write_line(render(one))) {
@@ -206,6 +210,7 @@ static int render_lines(void)
 
 int main(int argc, char **argv)
 {
+    json_read_use_mem();
     int rc = argc > 1 && strcmp(argv[1], "--named") == 0 ? write_named() : render_lines();
     if (rc == 0 && mem_live() != 0) {
         fprintf(stderr, "%zu bytes were not freed\n", mem_live());

@@ -2,10 +2,12 @@
 #include "engine/base/json_read.h"
 #include "engine/base/buf.h"
 #include "engine/base/compiler.h"
+#include "engine/base/json_write.h"
 #include "engine/base/mem.h"
 #include "engine/base/mem_account.h"
 
 #include <check.h>
+#include <float.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +16,7 @@ Suite *json_read_suite(void);
 
 enum { DEPTH = 8 };
 
-/* Integers beyond 64 bits are doubles in files, and errors in requests. */
+/* Integers beyond 64 bits are doubles that carry their digits. */
 static const struct {
     const char *text;
     bool is_wide;
@@ -51,9 +53,157 @@ START_TEST(wide_integers)
     }
     json_decref(v);
     enum err err = json_read(integers[_i].text, strlen(integers[_i].text), DEPTH, "the body", &v, &info);
-    ck_assert_int_eq(err, integers[_i].is_wide ? ERR_INVALID_VALUE : ERR_OK);
-    ck_assert(!integers[_i].is_wide || strcmp(info.where, "a") == 0);
+    ck_assert_int_eq(err, ERR_OK);
+    a = json_read_get(v, "a");
+    a = json_is_array(a) ? json_array_get(a, 1) : a;
+    ck_assert(json_number_is_wide(a) == integers[_i].is_wide);
     json_decref(v);
+}
+END_TEST
+
+/* What a number carries: digits only where int64 and the shortest double do not have its value. */
+static const struct {
+    const char *text, *digits;
+    double value;
+    const char *printed; /* NULL: the text */
+} numbers[] = {
+    {"0", NULL, 0, NULL},
+    {"-0", NULL, 0, "0"},
+    {"9223372036854775807", NULL, 9223372036854775807.0, NULL},
+    {"-9223372036854775808", NULL, -9223372036854775808.0, NULL},
+    {"9223372036854775808", "9223372036854775808", 9223372036854775808.0, NULL},
+    {"-9223372036854775809", "-9223372036854775809", -9223372036854775808.0, NULL},
+    {"18446744073709551615", "18446744073709551615", 18446744073709551615.0, NULL},
+    {"1.0", NULL, 1, NULL},
+    {"1.10", NULL, 1.1, "1.1"},
+    {"-0.0", NULL, -0.0, NULL},
+    {"0e9999999999999999999999", NULL, 0, "0.0"},
+    {"1E2", NULL, 100, "100.0"},
+    {"1e22", NULL, 1e22, "1e+22"},
+    {"10000000000000000000000.0", NULL, 1e22, "1e+22"},
+    {"0.000001", NULL, 1e-6, "1e-06"},
+    {"0.1234567890123456789", "0.1234567890123456789", 0.1234567890123456789, NULL},
+    {"123456789012345.67", NULL, 123456789012345.67, NULL},
+    {"12345678901234567.25", "12345678901234567.25", 12345678901234567.25, NULL},
+    {"0.30000000000000004", NULL, 0.30000000000000004, NULL},
+    {"0.300000000000000044", "0.300000000000000044", 0.30000000000000004, NULL},
+    {"9007199254740993.0", "9007199254740993.0", 9007199254740992.0, NULL},
+    {"1e400", "1e400", DBL_MAX, NULL},
+    {"-1E+400", "-1E+400", -DBL_MAX, NULL},
+    {"1e-400", "1e-400", 0, NULL},
+    {"1e99999999999999999999", "1e99999999999999999999", DBL_MAX, NULL},
+    {"5e-324", NULL, 5e-324, NULL},
+    {"4e-324", "4e-324", 5e-324, NULL},
+    {"1.7976931348623157e308", NULL, DBL_MAX, "1.7976931348623157e+308"},
+};
+
+START_TEST(numbers_keep_their_value)
+{
+    json_t *v;
+    char room[JSON_NUMBER_BYTES];
+    const char *text = numbers[_i].text, *digits = numbers[_i].digits;
+    ck_assert_int_eq(json_read_value(text, strlen(text), DEPTH, "the number", &v, NULL), ERR_OK);
+    ck_assert(json_is_number(v) && json_number_value(v) == numbers[_i].value);
+    ck_assert_pstr_eq(json_number_digits(v), digits);
+    ck_assert_str_eq(json_number_text(v, room), numbers[_i].printed != NULL ? numbers[_i].printed : text);
+    ck_assert(json_number_is_wide(v) == (digits != NULL && strpbrk(digits, ".eE") == NULL));
+    json_decref(v);
+}
+END_TEST
+
+START_TEST(digits_can_be_many)
+{
+    enum { MANY = 100000 };
+    static char text[MANY + 1];
+    size_t before = mem_live();
+    json_t *v;
+    memset(text, '7', MANY);
+    ck_assert_int_eq(json_read_value(text, MANY, DEPTH, "the number", &v, NULL), ERR_OK);
+    ck_assert(json_real_value(v) == DBL_MAX && strcmp(json_number_digits(v), text) == 0);
+    char shown[JSON_READ_SHOWN];
+    ck_assert_str_eq(json_read_show(v, shown), "7777777777777777777777777777777777777777777777777777777777777777...");
+    json_decref(v);
+    ck_assert_uint_eq(mem_live(), before);
+}
+END_TEST
+
+/* Values of other makers carry none. */
+START_TEST(only_what_was_read_has_digits)
+{
+    json_t *real = json_real(1e30), *whole = json_integer(5), *text = json_string("18446744073709551615");
+    ck_assert_ptr_null(json_number_digits(real));
+    ck_assert_ptr_null(json_number_digits(whole));
+    ck_assert_ptr_null(json_number_digits(text));
+    ck_assert_ptr_null(json_number_digits(NULL));
+    ck_assert(!json_number_is_wide(NULL) && !json_number_is_wide(real));
+    json_decref(real);
+    json_decref(whole);
+    json_decref(text);
+}
+END_TEST
+
+/* What Python's json.loads takes. */
+START_TEST(a_lenient_reader_takes_what_others_refuse)
+{
+    static const struct {
+        const char *text, *written; /* NULL: refused all the same */
+    } cases[] = {
+        {"{\"a\":1,\"b\":{\"c\":2},\"a\":{\"d\":3}}", "{\"a\":{\"d\":3},\"b\":{\"c\":2}}"},
+        {"{\"a\":{\"x\":[]},\"a\":2}", "{\"a\":2}"},
+        {"\"\\ud83d\"", "\"\xEF\xBF\xBD\""},
+        {"\"\\ude00x\\ud83d\\n\"", "\"\xEF\xBF\xBDx\xEF\xBF\xBD\\n\""},
+        {"\"\\ud83d\\ud83d\\ude00\"", "\"\xEF\xBF\xBD\xF0\x9F\x98\x80\""},
+        {"\"\\ud83d\\u0041\"", "\"\xEF\xBF\xBD" "A\""},
+        {"[NaN,Infinity,-Infinity]", "[NaN,Infinity,-Infinity]"},
+        {"{\"a\\u0000b\":18446744073709551616}", "{\"a\\u0000b\":18446744073709551616}"},
+        {"null", "null"},
+        {"[1,]", NULL},
+        {"{'a':1}", NULL},
+        {"nan", NULL},
+        {"\"\n\"", NULL},
+        {"\"\\u12\"", NULL},
+        {"", NULL},
+        {"[[[[[[[[[]]]]]]]]]", NULL},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        json_t *v;
+        struct err_info info = {0};
+        enum err err = json_read_lenient(cases[i].text, strlen(cases[i].text), DEPTH, "arguments", &v, &info);
+        ck_assert_msg((err == ERR_OK) == (cases[i].written != NULL), "%s: %s", cases[i].text, info.text);
+        ck_assert(err == ERR_OK || v == NULL);
+        if (err == ERR_OK) {
+            struct buf b;
+            buf_init(&b, 0, MEM_GENERAL);
+            json_write_value(&b, v, false);
+            ck_assert_str_eq(b.data, cases[i].written);
+            buf_fini(&b);
+            json_decref(v);
+        }
+    }
+}
+END_TEST
+
+/* The place of a fault, and what was expected there. */
+START_TEST(faults_are_placed)
+{
+    static const struct {
+        const char *text, *says;
+    } cases[] = {
+        {"{\n \"\xC3\xA9\": x}", "the body is not valid JSON: line 2, column 7: expected a value, found 'x'"},
+        {"{\"a\"", "line 1, column 5: expected ':', found the end"},
+        {"{\"a\":[1 2]}", "line 1, column 9: expected ',' or ']', found '2'"},
+        {"{\"a\":1,\"a\":2}", "line 1, column 8: duplicate key 'a'"},
+        {"{\"a\":\"\\ud83d\"}", "line 1, column 7: a surrogate without its pair"},
+        {"{\"a\":\"\\q\"}", "line 1, column 7: a backslash that begins no escape"},
+        {"{\"a\":\"x", "line 1, column 6: a string without its end"},
+        {"{} x", "line 1, column 4: expected the end, found 'x'"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        json_t *v;
+        struct err_info info = {0};
+        ck_assert_int_ne(json_read(cases[i].text, strlen(cases[i].text), DEPTH, "the body", &v, &info), ERR_OK);
+        ck_assert_msg(strstr(info.text, cases[i].says) != NULL, "%s: %s", cases[i].text, info.text);
+    }
 }
 END_TEST
 
@@ -157,7 +307,8 @@ static void repeat(struct buf *b, const char *part, int n)
 
 START_TEST(the_size_of_a_tree_is_told_beforehand)
 {
-    static const char *const parts[] = {"{}",        "[]",     "\"\"", "1",     "-1.5e3",   "49151", "\"a word\"", "[1,2,3]",
+    static const char *const parts[] = {"{}",        "[]",     "\"\"", "1",     "-1.5e3",   "49151", "18446744073709551615",
+                                        "1e400", "\"a word\"", "[1,2,3]",
                                         "{\"a\":1}", ":1",     ":{}",  ":\"\"", "[[[[1]]]]", "{\"role\":\"user\",\"content\":\"Hi\"}"};
     static struct mem_account account;
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
@@ -205,7 +356,7 @@ START_TEST(out_of_memory_is_called_that)
 {
     /* texts of many lengths: each growth of the parser's buffers is refused once */
     char text[6000] = "{\"a\":[1,2.5,\"a text that grows while it is read\",{\"b\":{},\"c\":[]},true,\"\\u00e9\"],"
-                      "\"d\":{\"e\":1},\"long\":\"";
+                      "\"d\":{\"e\":18446744073709551615,\"\\u0066\":1e400},\"long\":\"";
     size_t n_text = strlen(text);
     memset(text + n_text, 'x', 4500);
     n_text += 4500;
@@ -235,6 +386,11 @@ Suite *json_read_suite(void)
     tcase_add_test(tc, what_was_found_is_shown_whole);
     tcase_add_test(tc, whole_strings_are_compared);
     tcase_add_loop_test(tc, wide_integers, 0, ARRAY_LEN(integers));
+    tcase_add_loop_test(tc, numbers_keep_their_value, 0, ARRAY_LEN(numbers));
+    tcase_add_test(tc, digits_can_be_many);
+    tcase_add_test(tc, only_what_was_read_has_digits);
+    tcase_add_test(tc, a_lenient_reader_takes_what_others_refuse);
+    tcase_add_test(tc, faults_are_placed);
     tcase_add_loop_test(tc, what_is_no_json_is_refused, 0, ARRAY_LEN(refused));
     tcase_add_test(tc, the_size_of_a_tree_is_told_beforehand);
     tcase_add_test(tc, values_are_counted);

@@ -41,6 +41,38 @@ START_TEST(bytes_that_are_no_utf8_are_replaced_one_by_one)
 }
 END_TEST
 
+START_TEST(values_are_written)
+{
+    json_t *v = json_pack("{s:[i,f,b,n],s:{},s:[],s:{s:s}}", "a", 1, 0.1, 1, "e", "l", "o", "k\"", "\xC3\xA9");
+    buf_reset(&b);
+    json_write_value(&b, v, false);
+    ck_assert_str_eq(b.data, "{\"a\":[1,0.1,true,null],\"e\":{},\"l\":[],\"o\":{\"k\\\"\":\"\xC3\xA9\"}}");
+    buf_reset(&b);
+    json_write_value(&b, v, true);
+    ck_assert_str_eq(b.data,
+                     "{\"a\": [1, 0.1, true, null], \"e\": {}, \"l\": [], \"o\": {\"k\\\"\": \"\xC3\xA9\"}}");
+    json_decref(v);
+    buf_reset(&b);
+    json_write_value(&b, NULL, true);
+    ck_assert_str_eq(b.data, "null");
+}
+END_TEST
+
+START_TEST(values_nested_too_deep_fail)
+{
+    for (int depth = JSON_WRITE_DEPTH; depth <= JSON_WRITE_DEPTH + 1; depth++) {
+        json_t *v = json_array();
+        for (int i = 1; i < depth; i++) {
+            v = json_pack("[o]", v);
+        }
+        buf_reset(&b);
+        json_write_value(&b, v, false);
+        ck_assert_int_eq(buf_ok(&b), depth <= JSON_WRITE_DEPTH ? ERR_OK : ERR_JSON_TOO_DEEP);
+        json_decref(v);
+    }
+}
+END_TEST
+
 START_TEST(a_parser_reads_every_string_back)
 {
     for (unsigned first = 0; first < 256; first++) {
@@ -116,6 +148,8 @@ Suite *json_write_suite(void)
     Suite *s = suite_create("json_write");
     TCase *c = tcase_create("json_write");
     tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_test(c, values_are_written);
+    tcase_add_test(c, values_nested_too_deep_fail);
     tcase_add_test(c, strings_are_escaped);
     tcase_add_test(c, bytes_that_are_no_utf8_are_replaced_one_by_one);
     tcase_add_test(c, a_parser_reads_every_string_back);

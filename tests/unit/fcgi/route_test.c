@@ -443,7 +443,7 @@ START_TEST(bad_prompts)
         {"[1,2,3,2147483648]", "invalid_value", "prompt[3]"},
         {"[1,4294967297]", "invalid_value", "prompt[1]"},
         {"[1,9223372036854775807]", "invalid_value", "prompt[1]"},
-        {"[1,9223372036854775808]", "invalid_value", "prompt"},
+        {"[1,9223372036854775808]", "invalid_value", "prompt[1]"},
         {"[[5],[\"a\"]]", "invalid_type", "prompt[0]"},
         {"[[5],[[5]]]", "invalid_type", "prompt[0]"},
     };

@@ -1,0 +1,170 @@
+/* A number with digits is a jansson real whose block is longer by them: the allocator that jansson was given adds them
+ * to the one block that json_real asks for, and mem_account_size tells such a block from a plain real. */
+#include "engine/base/json_number.h"
+
+#include "engine/base/mem.h"
+#include "engine/base/mem_account.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static size_t real_bytes;                /* of a plain real; 0: jansson's memory is not mem.h's */
+static _Thread_local size_t extra_bytes; /* for the next block */
+
+static void *take(size_t bytes)
+{
+    return mem_alloc(bytes + extra_bytes, mem_account_current() != NULL ? MEM_REQUEST : MEM_GENERAL);
+}
+
+void json_number_use_mem(void)
+{
+    json_set_alloc_funcs(take, mem_free);
+    json_t *v = json_real(0);
+    real_bytes = v != NULL ? mem_account_size(v) : 0;
+    json_decref(v);
+}
+
+const char *json_number_digits(const json_t *v)
+{
+    bool has = json_is_real(v) && real_bytes > 0 && mem_account_size(v) > real_bytes;
+    return has ? (const char *)v + real_bytes : NULL;
+}
+
+bool json_number_is_wide(const json_t *v)
+{
+    const char *digits = json_number_digits(v);
+    return digits != NULL && strpbrk(digits, ".eENI") == NULL;
+}
+
+bool json_number_is_beyond(const json_t *v)
+{
+    return json_number_digits(v) != NULL && fabs(json_real_value(v)) >= 0x1p63;
+}
+
+json_t *json_number_new(double value, const char *digits, size_t n)
+{
+    extra_bytes = real_bytes > 0 ? n + 1 : 0;
+    json_t *v = json_real(value);
+    extra_bytes = 0;
+    if (v != NULL && real_bytes > 0) {
+        char *to = (char *)v + real_bytes;
+        memcpy(to, digits, n);
+        to[n] = '\0';
+    }
+    return v;
+}
+
+/* --- decimals ----------------------------------------------------------------------------------------------------- */
+
+/* 0.d1d2.. * 10^exponent: d1 is at `at`, the last digit other than 0 before `end`, and a point may be between them. */
+struct decimal {
+    const char *at, *end; /* equal: the number is 0 */
+    int64_t exponent;
+};
+
+enum { MAX_EXPONENT = 1 << 30 }; /* larger ones count as this; texts are shorter */
+
+static int64_t exponent_of(const char *s, const char *end)
+{
+    bool is_negative = s < end && *s == '-';
+    int64_t e = 0;
+    for (s += s < end && (*s == '-' || *s == '+'); s < end; s++) {
+        e = MIN_OF(e * 10 + (*s - '0'), (int64_t)MAX_EXPONENT);
+    }
+    return is_negative ? -e : e;
+}
+
+static struct decimal decimal_of(const char *s, size_t n)
+{
+    const char *end = s + n, *e = s, *point = NULL;
+    struct decimal d = {0};
+    for (; e < end && *e != 'e' && *e != 'E'; e++) {
+        point = *e == '.' ? e : point;
+        if (*e >= '1' && *e <= '9') {
+            d.at = d.at == NULL ? e : d.at;
+            d.end = e + 1;
+        }
+    }
+    if (d.at != NULL) {
+        point = point == NULL ? e : point;
+        d.exponent = (d.at < point ? point - d.at : point + 1 - d.at) + (e < end ? exponent_of(e + 1, end) : 0);
+    }
+    return d;
+}
+
+bool json_number_is_exact(double value, const char *text, size_t n)
+{
+    struct decimal a = decimal_of(text, n);
+    if (value == 0 || a.at == NULL) {
+        return value == 0 && a.at == NULL;
+    }
+    if (a.end - a.at <= DBL_DIG && fabs(value) >= DBL_MIN && fabs(value) < DBL_MAX) {
+        return true; /* so few digits survive a double [IEEE 754] */
+    }
+    char shortest[JSON_NUMBER_BYTES];
+    json_number_shortest(value, shortest);
+    struct decimal b = decimal_of(shortest, strlen(shortest));
+    bool same = a.exponent == b.exponent;
+    while (same && a.at < a.end && b.at < b.end) {
+        a.at += *a.at == '.';
+        b.at += *b.at == '.';
+        same = *a.at++ == *b.at++;
+    }
+    return same && a.at == a.end && b.at == b.end;
+}
+
+char *json_number_shortest(double value, char out[JSON_NUMBER_BYTES])
+{
+    char sci[JSON_NUMBER_BYTES];
+    int precision = 0;
+    do { /* 17 digits always suffice */
+        snprintf(sci, sizeof sci, "%.*e", precision, value);
+    } while (strtod(sci, NULL) != value && ++precision < 17);
+    const char *digits = sci + (sci[0] == '-');
+    const char *e = strchr(sci, 'e');
+    int exponent = (e[1] == '-' ? -1 : 1) * (int)((e[2] - '0') * 10 + (e[3] - '0'));
+    if (e[4] != '\0') {
+        exponent = exponent * 10 + (e[1] == '-' ? -1 : 1) * (e[4] - '0');
+    }
+    if (exponent < -4 || exponent >= 16) {
+        snprintf(out, JSON_NUMBER_BYTES, "%.*se%c%02d", (int)(e - sci), sci, exponent < 0 ? '-' : '+', abs(exponent));
+        return out;
+    }
+    char *o = out;
+    if (sci[0] == '-') {
+        *o++ = '-';
+    }
+    int n = precision + 1; /* digits, of which digits[1] is the point when there are two or more */
+    if (exponent < 0) {
+        o += snprintf(o, 8, "0.%.*s", -exponent - 1, "0000");
+    }
+    for (int i = 0; i < MAX_OF(n, exponent + 1); i++) {
+        if (exponent >= 0 && i == exponent + 1) {
+            *o++ = '.';
+        }
+        *o++ = i < n ? digits[i + (i > 0)] : '0';
+    }
+    if (exponent >= 0 && n <= exponent + 1) {
+        *o++ = '.';
+        *o++ = '0';
+    }
+    *o = '\0';
+    return out;
+}
+
+const char *json_number_text(const json_t *v, char room[JSON_NUMBER_BYTES])
+{
+    const char *digits = json_number_digits(v);
+    if (digits != NULL) {
+        return digits;
+    }
+    if (json_is_real(v)) {
+        return json_number_shortest(json_real_value(v), room);
+    }
+    snprintf(room, JSON_NUMBER_BYTES, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
+    return room;
+}

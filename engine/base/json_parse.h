@@ -1,0 +1,29 @@
+/* The parser under json_read.h: text into jansson values, without recursion. Threads: pure functions. */
+#ifndef INFCGI_BASE_JSON_PARSE_H
+#define INFCGI_BASE_JSON_PARSE_H
+
+#include "engine/base/err.h"
+
+#include <jansson.h>
+#include <stddef.h>
+
+enum json_parse_mode {
+    JSON_PARSE_STRICT,  /* RFC 8259 without duplicate keys, lone surrogates and NUL in keys */
+    JSON_PARSE_FILE,    /* the same, and numbers beyond a double are refused */
+    JSON_PARSE_LENIENT, /* what Python's json.loads takes: of a duplicate key the last value counts; a lone surrogate
+                         * becomes U+FFFD; NaN, Infinity and -Infinity are numbers */
+};
+
+/* Why and at which byte a text was refused. */
+struct json_fault {
+    size_t at;
+    char text[96];
+};
+
+/* Parses text[0..n), valid UTF-8, nested at most max_depth deep, as one value of any type. Numbers become what
+ * json_number.h describes. ERR_INVALID_JSON, ERR_DUPLICATE_FIELD, ERR_JSON_TOO_DEEP, ERR_INVALID_VALUE (a number): *why
+ * is filled. ERR_NOMEM. The caller decrefs *out, which is NULL on failure. */
+MUST_CHECK enum err json_parse(const char *text, size_t n, size_t max_depth, enum json_parse_mode mode, json_t **out,
+                               struct json_fault *why);
+
+#endif
