@@ -261,18 +261,37 @@ enum err tools_fill(const json_t *tools, json_t **out)
 
 /* --- calls of earlier messages ---------------------------------------------------------------------------------- */
 
+/* Arguments that are null, or the text of nothing or of null. */
+static bool is_nothing(const json_t *arguments)
+{
+    static const char null[] = "null", spaces[] = " \t\r\n";
+    size_t n = json_string_length(arguments), from = 0;
+    const char *text = json_string_value(arguments);
+    while (from < n && text[from] != '\0' && strchr(spaces, text[from]) != NULL) {
+        from++;
+    }
+    while (n > from && text[n - 1] != '\0' && strchr(spaces, text[n - 1]) != NULL) {
+        n--;
+    }
+    bool is_null = n - from == sizeof null - 1 && memcmp(text + from, null, sizeof null - 1) == 0;
+    return json_is_null(arguments) || (json_is_string(arguments) && (n == from || is_null));
+}
+
 /* A name and arguments: of a call, or the legacy function_call. */
-static enum err check_called(const json_t *f, const char *at, struct err_info *info)
+static enum err check_called(json_t *f, const char *at, struct err_info *info)
 {
     const json_t *arguments = json_object_get(f, "arguments");
     char where[ERR_WHERE_BYTES];
     TRY(tools_check_name(f, at, info));
+    if (is_nothing(arguments)) {
+        return json_object_set_new(f, "arguments", json_string("{}")) == 0 ? ERR_OK : ERR_NOMEM;
+    }
     return json_is_string(arguments) || json_is_object(arguments)
                ? ERR_OK
                : refuse(join(where, at, "arguments"), JSON_STRING, "a string of JSON", arguments, info);
 }
 
-static enum err check_call(const json_t *call, const char *at, struct err_info *info)
+static enum err check_call(json_t *call, const char *at, struct err_info *info)
 {
     const json_t *f;
     char inner[ERR_WHERE_BYTES];
@@ -282,12 +301,12 @@ static enum err check_call(const json_t *call, const char *at, struct err_info *
     TRY(check_optional(call, at, "id", JSON_STRING, "a string", info));
     TRY(check_type(call, at, true, info));
     TRY(get_function(call, at, &f, inner, info));
-    return check_called(f, inner, info);
+    return check_called(json_object_get(call, "function"), inner, info);
 }
 
-enum err tools_check_message(const json_t *message, const char *where, struct err_info *info)
+enum err tools_check_message(json_t *message, const char *where, struct err_info *info)
 {
-    const json_t *calls = json_read_get(message, "tool_calls"), *legacy = json_read_get(message, "function_call");
+    const json_t *calls = json_read_get(message, "tool_calls");
     char at[ERR_WHERE_BYTES], call[ERR_WHERE_BYTES];
     TRY(check_optional(message, where, "tool_call_id", JSON_STRING, "a string", info));
     TRY(check_optional(message, where, "tool_calls", JSON_ARRAY, "an array", info));
@@ -296,12 +315,13 @@ enum err tools_check_message(const json_t *message, const char *where, struct er
         TRY(check_call(json_array_get(calls, i), element(call, at, i), info));
     }
     TRY(check_optional(message, where, "function_call", JSON_OBJECT, "an object", info));
-    return legacy == NULL ? ERR_OK : check_called(legacy, join(at, where, "function_call"), info);
+    json_t *legacy = json_object_get(message, "function_call");
+    return json_is_object(legacy) ? check_called(legacy, join(at, where, "function_call"), info) : ERR_OK;
 }
 
 /* --- arguments, text or object ---------------------------------------------------------------------------------- */
 
-enum { MAX_ARGUMENTS_DEPTH = 32 };
+enum { MAX_ARGUMENTS_DEPTH = 100 /* templates nest at most 128 deep, messages around them included */ };
 
 static enum err open_call(json_t *call, json_t *undo)
 {
@@ -310,13 +330,11 @@ static enum err open_call(json_t *call, json_t *undo)
     if (!json_is_string(text)) {
         return ERR_OK;
     }
-    enum err err = json_read(json_string_value(text), json_string_length(text), MAX_ARGUMENTS_DEPTH, "arguments",
-                             &object, &ignored);
-    if (err == ERR_NOMEM) {
-        return err;
-    }
-    if (err != ERR_OK) { /* no object: the template gets the text */
-        return ERR_OK;
+    enum err err = json_read_lenient(json_string_value(text), json_string_length(text), MAX_ARGUMENTS_DEPTH, "arguments",
+                                     &object, &ignored);
+    if (err != ERR_OK || !json_is_object(object)) { /* the template gets the text */
+        json_decref(object);
+        return err == ERR_NOMEM ? err : ERR_OK;
     }
     bool ok = json_array_append_new(undo, json_pack("[OO]", f, text)) == 0;
     ok = ok && json_object_set(f, "arguments", object) == 0;

@@ -21,16 +21,17 @@ MUST_CHECK enum err tools_check(const json_t *root, bool as_openai, bool *shown,
 MUST_CHECK enum err tools_check_name(const json_t *object, const char *at, struct err_info *info);
 
 /* Checks tool_calls, function_call and tool_call_id of a message, each of which may be absent. where: its place, as
- * messages[1]. Fails as tools_check. */
-MUST_CHECK enum err tools_check_message(const json_t *message, const char *where, struct err_info *info);
+ * messages[1]. Arguments that are null, "" or "null" become "{}". Fails as tools_check; ERR_NOMEM. */
+MUST_CHECK enum err tools_check_message(json_t *message, const char *where, struct err_info *info);
 
 /* Makes the tools of tools_check complete: a function without description has "" for it; one without parameters, or
  * whose parameters lack them, has type "object" and empty properties. *out is the caller's and shares complete tools;
  * NULL: all are complete. ERR_NOMEM. */
 MUST_CHECK enum err tools_fill(const json_t *tools, json_t **out);
 
-/* Turns the arguments of calls in checked messages that are the text of an object into that object, and appends to
- * `undo` what tools_close_arguments needs to put the texts back. ERR_NOMEM. */
+/* Turns the arguments of calls in checked messages that are the text of an object into that object, read by
+ * json_read_lenient, and appends to `undo` what tools_close_arguments needs to put the texts back. Other texts stay.
+ * ERR_NOMEM. */
 MUST_CHECK enum err tools_open_arguments(json_t *messages, json_t *undo);
 MUST_CHECK enum err tools_close_arguments(json_t *undo);
 

@@ -1,6 +1,7 @@
 /* The forms of tools and of earlier calls: what is refused, with its place, and what is not. */
 #include "fcgi/api/tools.h"
 
+#include "engine/base/json_write.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
@@ -129,6 +130,7 @@ static const struct expected messages[] = {
      ""},
     {CALL("{\"name\":\"a\",\"arguments\":\"no JSON\"}"), ERR_OK, ""}, /* models write such */
     {CALL("{\"name\":\"a\",\"arguments\":{\"x\":1}}"), ERR_OK, ""},   /* as transformers' */
+    {CALL("{\"name\":\"a\",\"arguments\":null}"), ERR_OK, ""},
     {"{\"function_call\":{\"name\":\"a\",\"arguments\":\"{}\"}}", ERR_OK, ""},
     {"{\"tool_call_id\":5}", ERR_INVALID_TYPE, "messages[3].tool_call_id"},
     {"{\"tool_calls\":{}}", ERR_INVALID_TYPE, "messages[3].tool_calls"},
@@ -145,6 +147,46 @@ static const struct expected messages[] = {
     {"{\"function_call\":{\"arguments\":\"\"}}", ERR_MISSING_PARAMETER, "messages[3].function_call.name"},
     {"{\"function_call\":{\"name\":\"a\",\"arguments\":1}}", ERR_INVALID_TYPE, "messages[3].function_call.arguments"},
 };
+
+/* What a template sees of arguments: objects, as Python reads them, else the text. */
+START_TEST(arguments_of_earlier_calls)
+{
+    static const char *const cases[][2] = {
+        /* the arguments, and what they become */
+        {"\"\"", "{}"},
+        {"\" \\n\"", "{}"},
+        {"null", "{}"},
+        {"\" null \"", "{}"},
+        {"\"{\\\"a\\\": 18446735277616529408}\"", "{\"a\":18446735277616529408}"},
+        {"\"{\\\"a\\\": -0.1234567890123456789}\"", "{\"a\":-0.1234567890123456789}"},
+        {"\"{\\\"a\\\": 1, \\\"b\\\": 3, \\\"a\\\": 2}\"", "{\"a\":2,\"b\":3}"},
+        {"\"{\\\"a\\\": \\\"\\\\ud83d\\\"}\"", "{\"a\":\"\xEF\xBF\xBD\"}"},
+        {"\"{\\\"a\\\": NaN}\"", "{\"a\":NaN}"},
+        {"{\"a\":1e400}", "{\"a\":1e400}"},
+        {"\"no JSON\"", "\"no JSON\""},
+        {"\"{\\\"a\\\":\"", "\"{\\\"a\\\":\""},
+        {"\"[1]\"", "\"[1]\""},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct buf text;
+        struct err_info info = {0};
+        json_t *message, *undo = json_array(), *all = json_array();
+        buf_init(&text, 0, MEM_GENERAL);
+        buf_printf(&text, "{\"tool_calls\":[{\"function\":{\"name\":\"a\",\"arguments\":%s}}]}", cases[i][0]);
+        ck_assert_int_eq(json_in_parse(text.data, text.len, &message, &info), ERR_OK);
+        ck_assert_int_eq(tools_check_message(message, "m", &info), ERR_OK);
+        json_array_append_new(all, message);
+        ck_assert_int_eq(tools_open_arguments(all, undo), ERR_OK);
+        json_t *f = json_object_get(json_array_get(json_object_get(message, "tool_calls"), 0), "function");
+        buf_reset(&text);
+        json_write_value(&text, json_object_get(f, "arguments"), false);
+        ck_assert_str_eq(text.data, cases[i][1]);
+        buf_fini(&text);
+        json_decref(undo);
+        json_decref(all);
+    }
+}
+END_TEST
 
 START_TEST(forms_of_calls) { expect(messages[_i].text, false, messages[_i].code, messages[_i].where); }
 END_TEST
@@ -261,6 +303,7 @@ Suite *tools_suite(void)
     TCase *forms = tcase_create("forms"), *api = tcase_create("api");
     tcase_add_loop_test(forms, forms_of_tools, 0, ARRAY_LEN(requests));
     tcase_add_loop_test(forms, forms_of_calls, 0, ARRAY_LEN(messages));
+    tcase_add_test(forms, arguments_of_earlier_calls);
     tcase_add_test(forms, tools_are_shown_unless_none_are_wanted);
     tcase_add_test(forms, tools_are_counted);
     tcase_add_test(forms, names_keep_openais_limits_where_asked_for);
