@@ -200,6 +200,9 @@ $(JSV)/.ok: tests/golden/requirements-jsonschema.txt
 schemas: $(B)/maskbench $(JSV)/.ok      ## random JSON Schemas and values against PyPI's jsonschema; N=4000 SEED=1 MODEL=file ARGS=-v
 	$(JSV)/bin/python tests/golden/schema_oracle.py $(or $(SEED),1) $(or $(N),4000) build/schemas 2>/dev/null
 	model="$(or $(MODEL),$$(bash nginx/fetch-model.sh))"; $(B)/maskbench $(ARGS) "$$model" build/schemas 0
+patterns: $(B)/maskbench                ## random patterns and strings against Node's RegExp; N=4000 SEED=1 MODEL=file ARGS=-v
+	node tests/golden/pattern_oracle.mjs $(or $(SEED),1) $(or $(N),4000) build/patterns
+	model="$(or $(MODEL),$$(bash nginx/fetch-model.sh))"; $(B)/maskbench $(ARGS) "$$model" build/patterns 0
 chat: $(B)/chat_render                  ## published chat templates against Python's jinja2 (fetches 37 MB once)
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && \
 	    /usr/bin/python3 tests/golden/chat_oracle.py $(B)/chat_render --templates "$$folder/templates"
@@ -358,5 +361,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all page unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench schemas chat calls vectors tokenizer-agreement docs lint deps run test test-long test-e2e replay check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http bench-load test-load peer-loads peer-tests ci install deb deb-test deb-reproducible image-test sbom sbom-test clean help
+.PHONY: all page unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench schemas patterns chat calls vectors tokenizer-agreement docs lint deps run test test-long test-e2e replay check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http bench-load test-load peer-loads peer-tests ci install deb deb-test deb-reproducible image-test sbom sbom-test clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

@@ -118,6 +118,10 @@ static struct regex_hash hash_of(const struct regex_set *s, const struct regex_n
     case REGEX_K_MULTIPLE:
         fold(&h, (uint64_t)n->a << 32 | n->b);
         break;
+    case REGEX_K_LOOP:
+        fold(&h, s->loops[n->a].name.a);
+        fold(&h, s->loops[n->a].name.b);
+        break;
     case REGEX_K_OR:
     case REGEX_K_AND:
         fold(&h, n->sum.a);
@@ -129,6 +133,15 @@ static struct regex_hash hash_of(const struct regex_set *s, const struct regex_n
         fold(&h, s->nodes[n->b].hash.a);
         fold(&h, s->nodes[n->b].hash.b);
         break;
+    }
+    return end_hash(h);
+}
+
+struct regex_hash regex_hash_words(const uint64_t *words, size_t n)
+{
+    struct regex_hash h = begin_hash(n);
+    for (size_t i = 0; i < n; i++) {
+        fold(&h, words[i]);
     }
     return end_hash(h);
 }
@@ -174,6 +187,25 @@ static bool is_same(const struct regex_node *a, const struct regex_node *b)
     return a->kind == b->kind && a->a == b->a && a->b == b->b && a->min == b->min && a->max == b->max;
 }
 
+static bool is_whole(const struct regex_set *s, const struct regex_node *n)
+{
+    switch ((enum regex_kind)n->kind) {
+    case REGEX_K_CONCAT:
+    case REGEX_K_OR:
+        return s->nodes[n->a].is_whole && s->nodes[n->b].is_whole;
+    case REGEX_K_AND:
+        return s->nodes[n->a].is_whole || s->nodes[n->b].is_whole;
+    case REGEX_K_REPEAT:
+        return s->nodes[n->a].is_whole;
+    case REGEX_K_NOT:
+        return false;
+    case REGEX_K_LOOP:
+        return n->is_whole;
+    default:
+        return true;
+    }
+}
+
 regex_id regex_node(struct regex_set *s, struct regex_node node)
 {
     if (s->err != ERR_OK || !regex_spend(s, 1)) {
@@ -193,8 +225,10 @@ regex_id regex_node(struct regex_set *s, struct regex_node node)
     }
     if (node.kind == REGEX_K_OR || node.kind == REGEX_K_AND) {
         node.sum = sum_of(s, &node);
+        node.has_loop = s->nodes[node.a].has_loop || s->nodes[node.b].has_loop;
     }
     regex_spend(s, 3);
+    node.is_whole = is_whole(s, &node);
     node.hash = hash_of(s, &node);
     s->nodes[s->n_nodes] = node;
     s->table[at] = (uint32_t)s->n_nodes++;
@@ -216,7 +250,7 @@ enum err regex_set_new(size_t max_nodes, struct regex_set **out)
     s->table = mem_zalloc_array(s->n_table, sizeof *s->table, MEM_GRAMMAR);
     bool ok = s->table != NULL && grow(s, (void **)&s->nodes, 0, &s->cap_nodes, sizeof *s->nodes);
     if (ok) { /* REGEX_NONE, which stands in no table: nobody makes it anew */
-        s->nodes[0] = (struct regex_node){.kind = REGEX_K_NONE, .is_plain = true};
+        s->nodes[0] = (struct regex_node){.kind = REGEX_K_NONE, .is_plain = true, .is_whole = true};
         s->n_nodes = 1;
         ok =
             regex_node(s, (struct regex_node){.kind = REGEX_K_EMPTY, .is_nullable = true, .is_plain = true}) ==
@@ -237,6 +271,7 @@ void regex_set_free(struct regex_set **set)
     if (s != NULL) {
         mem_free(s->nodes);
         mem_free(s->classes);
+        mem_free(s->loops);
         mem_free(s->table);
         mem_free(s->class_table);
         mem_free(s->memo_keys);
@@ -252,12 +287,13 @@ void regex_set_free(struct regex_set **set)
 size_t regex_set_bytes(const struct regex_set *s)
 {
     return sizeof *s + s->cap_nodes * sizeof *s->nodes + s->cap_classes * sizeof *s->classes +
-           s->n_table * sizeof *s->table + s->n_class_table * sizeof *s->class_table +
+           s->cap_loops * sizeof *s->loops + s->n_table * sizeof *s->table + s->n_class_table * sizeof *s->class_table +
            s->n_memo * (sizeof *s->memo_keys + sizeof *s->memo_values) +
            (s->work.cap + s->parts.cap + s->n_escaped) * sizeof(regex_id);
 }
 
 bool regex_is_nullable(const struct regex_set *s, regex_id r) { return s->nodes[r].is_nullable; }
+bool regex_is_whole(const struct regex_set *s, regex_id r) { return s->nodes[r].is_whole; }
 bool regex_is_plain(const struct regex_set *s, regex_id r) { return s->nodes[r].is_plain; }
 struct regex_hash regex_hash(const struct regex_set *s, regex_id r) { return s->nodes[r].hash; }
 
@@ -460,7 +496,7 @@ regex_id regex_join_parts(struct regex_set *s, enum regex_kind kind, size_t from
 {
     regex_id r = s->err == ERR_OK ? regex_join(s, kind, s->parts.ids + from, s->parts.n - from) : REGEX_NONE;
     s->parts.n = from;
-    return r;
+    return s->nodes[r].has_loop && s->nodes[r].kind == kind ? regex_loop_order(s, r) : r;
 }
 
 /* Most are few, and nearly in order. */

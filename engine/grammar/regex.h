@@ -92,6 +92,10 @@ regex_id regex_json_escaped(struct regex_set *s, regex_id r);
 /* Is it made without intersections and complements? */
 bool regex_is_plain(const struct regex_set *s, regex_id r);
 
+/* Does each string that it matches consist of strings of its classes of bytes, as those of no complement do? Then it has whole
+ * characters where its parts have. */
+bool regex_is_whole(const struct regex_set *s, regex_id r);
+
 /* Does it match the empty string? */
 bool regex_is_nullable(const struct regex_set *s, regex_id r);
 

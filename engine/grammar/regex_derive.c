@@ -150,6 +150,11 @@ static bool push_missing(struct regex_set *s, regex_id r, unsigned class)
     size_t before = s->work.n;
     regex_id found, part = n.a, rest = n.b;
     switch ((enum regex_kind)n.kind) {
+    case REGEX_K_LOOP:
+        if (!find_next(s, s->loops[n.a].is, class, &found)) {
+            regex_list_push(s, &s->work, s->loops[n.a].is);
+        }
+        break;
     case REGEX_K_CONCAT:
         if (s->nodes[n.a].is_nullable && !find_next(s, n.b, class, &found)) {
             regex_list_push(s, &s->work, n.b);
@@ -219,6 +224,9 @@ static regex_id derive(struct regex_set *s, regex_id r, unsigned class)
     case REGEX_K_NOT:
         find_next(s, n.a, class, &a);
         return regex_not(s, a);
+    case REGEX_K_LOOP:
+        find_next(s, s->loops[n.a].is, class, &a);
+        return a;
     case REGEX_K_MULTIPLE:
         return regex_multiple_next(s, &n, byte);
     case REGEX_K_REPEAT:
@@ -348,9 +356,16 @@ void regex_split_groups(struct regex_set *s, regex_id r, unsigned char *groups, 
     s->n_splits++;
     regex_list_push(s, &s->work, r);
     while (s->work.n > from && s->err == ERR_OK) { /* down to the classes that the next byte is looked up in */
-        const struct regex_node n = s->nodes[s->work.ids[--s->work.n]];
+        struct regex_node *node = &s->nodes[s->work.ids[--s->work.n]];
+        const struct regex_node n = *node;
         s->n_work += 2;
-        if (n.kind == REGEX_K_CLASS && s->classes[n.a].seen != s->n_splits) {
+        if (n.seen == s->n_splits) { /* many may share it */
+            continue;
+        }
+        node->seen = s->n_splits;
+        if (n.kind == REGEX_K_LOOP) {
+            regex_list_push(s, &s->work, s->loops[n.a].is);
+        } else if (n.kind == REGEX_K_CLASS && s->classes[n.a].seen != s->n_splits) {
             s->classes[n.a].seen = s->n_splits;
             split_by(&p, members_of(s, &s->classes[n.a]));
         } else if (n.kind == REGEX_K_MULTIPLE) {

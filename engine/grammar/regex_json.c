@@ -73,11 +73,23 @@ static regex_id missing_part(const struct regex_set *s, regex_id r)
     if (n->kind <= REGEX_K_CLASS || n->kind == REGEX_K_MULTIPLE) {
         return REGEX_NONE;
     }
+    if (n->kind == REGEX_K_LOOP) { /* the loop itself is made before its parts, which lead to it */
+        regex_id is = s->loops[n->a].is;
+        return made_of(s, is) == 0 ? is : REGEX_NONE;
+    }
     if (made_of(s, n->a) == 0) {
         return n->a;
     }
     bool has_two = n->kind == REGEX_K_CONCAT || n->kind == REGEX_K_OR || n->kind == REGEX_K_AND;
     return has_two && made_of(s, n->b) == 0 ? n->b : REGEX_NONE;
+}
+
+/* What r became, without what is no string at all: what a complement matches besides. Only the whole and what something may
+ * follow need that, as what follows whole characters and ends as a string does has whole characters itself. */
+static regex_id whole(struct regex_set *s, regex_id r)
+{
+    regex_id made = s->escaped[r] - 1;
+    return regex_is_whole(s, r) ? made : regex_and(s, write_all(s), made);
 }
 
 /* What r becomes, of what its parts became. */
@@ -94,24 +106,38 @@ static regex_id write_node(struct regex_set *s, regex_id r)
         return write_class(s, c.bits);
     }
     case REGEX_K_CONCAT:
-        return regex_concat(s, s->escaped[n.a] - 1, s->escaped[n.b] - 1);
+        return regex_concat(s, whole(s, n.a), s->escaped[n.b] - 1);
     case REGEX_K_OR:
         return regex_or(s, s->escaped[n.a] - 1, s->escaped[n.b] - 1);
     case REGEX_K_AND:
         return regex_and(s, s->escaped[n.a] - 1, s->escaped[n.b] - 1);
     case REGEX_K_NOT:
-        return regex_and(s, write_all(s), regex_not(s, s->escaped[n.a] - 1));
+        return regex_not(s, s->escaped[n.a] - 1);
     case REGEX_K_REPEAT:
-        return regex_repeat(s, s->escaped[n.a] - 1, n.min, n.max);
+        return regex_repeat(s, whole(s, n.a), n.min, n.max);
+    case REGEX_K_LOOP:
+        regex_loop_is(s, s->escaped[r] - 1, s->escaped[s->loops[n.a].is] - 1);
+        return s->escaped[r] - 1;
     }
     return REGEX_NONE;
 }
 
-/* Room for what r and its parts become: these have lower ids. */
-static bool make_room(struct regex_set *s, regex_id r)
+/* A loop's parts may lead to it, so what it becomes is made first, and defined after them. */
+static void begin_loop(struct regex_set *s, regex_id r)
 {
-    size_t n = MAX_OF(2 * s->n_escaped, (size_t)r + 64);
-    if (r < s->n_escaped) {
+    bool is_new;
+    const struct regex_hash name = s->loops[s->nodes[r].a].name;
+    const uint64_t words[] = {name.a, name.b, 'j'};
+    regex_id loop = regex_loop(s, regex_hash_words(words, ARRAY_LEN(words)), s->nodes[r].is_nullable,
+                               s->nodes[r].is_whole, &is_new);
+    s->escaped[r] = loop + 1;
+}
+
+/* Room for what r and its parts become: all of them are there. */
+static bool make_room(struct regex_set *s)
+{
+    size_t n = MAX_OF(2 * s->n_escaped, s->n_nodes + 64);
+    if (s->n_nodes <= s->n_escaped) {
         return true;
     }
     void *p = mem_realloc(s->escaped, n * sizeof *s->escaped, MEM_GRAMMAR);
@@ -127,13 +153,18 @@ static bool make_room(struct regex_set *s, regex_id r)
 
 regex_id regex_json_escaped(struct regex_set *s, regex_id r)
 {
-    if (s->err != ERR_OK || !make_room(s, r)) {
+    if (s->err != ERR_OK || !make_room(s)) {
         return REGEX_NONE;
     }
     size_t from = s->work.n;
+    s->escaped[REGEX_NONE] = REGEX_NONE + 1; /* a part of REGEX_ALL that missing_part could not name */
     regex_list_push(s, &s->work, r);
     while (s->work.n > from && s->err == ERR_OK) { /* parts first; what many share, and other calls, is made once */
-        regex_id top = s->work.ids[s->work.n - 1], part = missing_part(s, top);
+        regex_id top = s->work.ids[s->work.n - 1];
+        if (s->nodes[top].kind == REGEX_K_LOOP && made_of(s, top) == 0) {
+            begin_loop(s, top);
+        }
+        regex_id part = missing_part(s, top);
         if (part != REGEX_NONE) {
             regex_list_push(s, &s->work, part);
         } else {
@@ -143,5 +174,5 @@ regex_id regex_json_escaped(struct regex_set *s, regex_id r)
         }
     }
     s->work.n = from;
-    return s->err == ERR_OK ? s->escaped[r] - 1 : REGEX_NONE;
+    return s->err == ERR_OK ? whole(s, r) : REGEX_NONE;
 }

@@ -1,9 +1,5 @@
-/* One pass over the pattern with a stack of open groups. What is read waits on a second stack: of each open group first its whole
- * alternatives, then the parts of the one that is being read; | and ) fold the parts from the right, so that joining
- * them is linear.
- *
- * ^ and $ are no characters. What a part matches is kept by what it asks for: nothing, to begin where the string begins, to end
- * where it ends, or both. Behind a part, ^ asks that the part has matched nothing, so only its empty string is left of it. */
+/* One pass over the pattern with a stack of open groups makes a tree in postfix order (regex_parse_internal.h), which regex_fold or
+ * regex_look then makes an expression of. */
 #include "engine/grammar/regex_parse_internal.h"
 
 #include "engine/base/mem.h"
@@ -12,23 +8,18 @@
 
 #include <string.h>
 
-enum { AT_BEGIN = 1, AT_END = 2, N_NEEDS = 4 };
-
-/* by[needs]: what it matches with these needs. */
-struct part {
-    regex_id by[N_NEEDS];
-};
+enum group_kind { GROUP, GROUP_AHEAD, GROUP_NOT_AHEAD };
 
 struct group {
-    size_t at;              /* of its parenthesis */
-    size_t i_whole, i_part; /* on the stack of parts: where its alternatives begin, and the parts of the last */
+    enum group_kind kind;
+    size_t at;                  /* of its parenthesis */
+    uint32_t n_whole, n_parts;  /* alternatives that have ended; parts of the one that is being read */
+    uint32_t i_whole, i_part;   /* where their nodes begin */
 };
 
 struct parser {
     struct regex_reader r;
-    struct part *parts; /* [r.n + 2]: each byte leaves one at most, and so do the ends of the two last alternatives */
-    regex_id *ids;      /* [r.n + 2] scratch of a union */
-    size_t n_parts;
+    struct regex_tree tree;
     struct group groups[REGEX_PARSE_MAX_DEPTH + 1];
     size_t n_groups;
     bool can_repeat; /* the last part is one that may be repeated */
@@ -53,95 +44,131 @@ uint32_t regex_reader_character(struct regex_reader *r)
     return c;
 }
 
-static struct part free_part(regex_id id) { return (struct part){{id, REGEX_NONE, REGEX_NONE, REGEX_NONE}}; }
-
-static bool has_needs(const struct part *p)
+/* Puts a node after the subtrees that are its children; these begin at the node `first`. */
+static enum err put(struct parser *p, struct regex_tree_node node, uint32_t first)
 {
-    return p->by[AT_BEGIN] != REGEX_NONE || p->by[AT_END] != REGEX_NONE || p->by[AT_BEGIN | AT_END] != REGEX_NONE;
-}
-
-static regex_id empty_of(struct regex_set *s, regex_id id)
-{
-    return regex_is_nullable(s, id) ? REGEX_EMPTY : REGEX_NONE;
-}
-
-static struct part join(struct regex_set *s, const struct part *a, const struct part *b)
-{
-    struct part out = free_part(REGEX_NONE);
-    for (int x = 0; x < N_NEEDS; x++) {
-        for (int y = 0; y < N_NEEDS; y++) {
-            regex_id left = a->by[x], right = b->by[y];
-            if (left == REGEX_NONE || right == REGEX_NONE) {
-                continue;
-            }
-            left = (y & AT_BEGIN) != 0 ? empty_of(s, left) : left;
-            right = (x & AT_END) != 0 ? empty_of(s, right) : right;
-            out.by[x | y] = regex_or(s, out.by[x | y], regex_concat(s, left, right));
-        }
+    struct regex_tree *t = &p->tree;
+    if (t->n == t->cap) {
+        size_t cap = 2 * t->cap + 32;
+        struct regex_tree_node *nodes = mem_realloc(t->nodes, cap * sizeof *nodes, MEM_REQUEST);
+        TRY_MEM(nodes != NULL);
+        t->nodes = nodes;
+        t->cap = cap;
     }
-    return out;
+    node.first = first;
+    node.is_plain = node.kind != REGEX_T_BEGIN && node.kind != REGEX_T_END && node.kind != REGEX_T_EDGE &&
+                    node.kind != REGEX_T_AHEAD;
+    node.has_edge = node.kind == REGEX_T_EDGE;
+    for (size_t at = t->n; at > first; at = t->nodes[at - 1].first) {
+        node.is_plain = node.is_plain && t->nodes[at - 1].is_plain;
+        node.has_edge = node.has_edge || t->nodes[at - 1].has_edge;
+    }
+    t->looks = t->looks || node.kind == REGEX_T_EDGE || node.kind == REGEX_T_AHEAD ||
+               (node.kind == REGEX_T_REPEAT && node.max > 1 && !node.is_plain);
+    t->nodes[t->n++] = node;
+    return ERR_OK;
+}
+
+/* Puts a node without children, the next part of its group. */
+static enum err put_part(struct parser *p, struct regex_tree_node node, bool can_repeat)
+{
+    p->groups[p->n_groups - 1].n_parts++;
+    p->can_repeat = can_repeat;
+    return put(p, node, (uint32_t)p->tree.n);
 }
 
 /* Ends the alternative that is being read. */
-static void fold_sequence(struct parser *p)
+static enum err end_sequence(struct parser *p)
 {
     struct group *g = &p->groups[p->n_groups - 1];
-    struct part whole = free_part(REGEX_EMPTY);
-    while (p->n_parts > g->i_part) {
-        whole = join(p->r.set, &p->parts[--p->n_parts], &whole);
+    if (g->n_parts == 0) {
+        TRY(put(p, (struct regex_tree_node){.kind = REGEX_T_ATOM, .id = REGEX_EMPTY}, (uint32_t)p->tree.n));
+    } else if (g->n_parts > 1) {
+        TRY(put(p, (struct regex_tree_node){.kind = REGEX_T_SEQUENCE, .n = g->n_parts}, g->i_part));
     }
-    p->parts[p->n_parts++] = whole;
-    g->i_part = p->n_parts;
+    g->n_whole++;
+    g->n_parts = 0;
+    g->i_part = (uint32_t)p->tree.n;
+    p->can_repeat = false;
+    return ERR_OK;
+}
+
+/* Ends the group, which becomes a part of the one around it. */
+static enum err end_group(struct parser *p)
+{
+    TRY(end_sequence(p));
+    const struct group g = p->groups[--p->n_groups];
+    if (g.n_whole > 1) {
+        TRY(put(p, (struct regex_tree_node){.kind = REGEX_T_EITHER, .n = g.n_whole}, g.i_whole));
+    }
+    if (g.kind != GROUP) {
+        TRY(put(p, (struct regex_tree_node){.kind = REGEX_T_AHEAD, .n = 1, .min = g.kind == GROUP_NOT_AHEAD}, g.i_whole));
+    }
+    if (p->n_groups > 0) {
+        p->groups[p->n_groups - 1].n_parts++;
+    }
+    p->can_repeat = true;
+    return ERR_OK;
+}
+
+static void begin_group(struct parser *p, enum group_kind kind, size_t at)
+{
+    uint32_t here = (uint32_t)p->tree.n;
+    p->groups[p->n_groups++] = (struct group){.kind = kind, .at = at, .i_whole = here, .i_part = here};
     p->can_repeat = false;
 }
 
-/* Ends the group; its one part is left. */
-static void fold_group(struct parser *p)
+/* A name and its > */
+static enum err skip_name(struct regex_reader *r, size_t at)
 {
-    fold_sequence(p);
-    const struct group *g = &p->groups[--p->n_groups];
-    struct part all;
-    for (int needs = 0; needs < N_NEEDS; needs++) {
-        for (size_t i = g->i_whole; i < p->n_parts; i++) {
-            p->ids[i - g->i_whole] = p->parts[i].by[needs];
-        }
-        all.by[needs] = regex_or_all(p->r.set, p->ids, p->n_parts - g->i_whole);
+    size_t first = r->at;
+    while (r->at < r->n && r->pattern[r->at] != '>' && r->pattern[r->at] != ')') {
+        r->at++;
     }
-    p->n_parts = g->i_whole;
-    p->parts[p->n_parts++] = all;
-    p->can_repeat = true;
+    return r->at > first && regex_reader_takes(r, '>')
+               ? ERR_OK
+               : regex_reader_bad(r, at, "a kind of group that is not supported: a name without its >");
 }
 
-static void push(struct parser *p, struct part part, bool can_repeat)
+/* After (? that is not followed by a colon. */
+static enum err read_group_kind(struct regex_reader *r, size_t at, enum group_kind *kind)
 {
-    p->parts[p->n_parts++] = part;
-    p->can_repeat = can_repeat;
+    char c = r->at < r->n ? r->pattern[r->at] : '\0', next = r->n - r->at > 1 ? r->pattern[r->at + 1] : '\0';
+    if (c == '=' || c == '!') {
+        *kind = c == '=' ? GROUP_AHEAD : GROUP_NOT_AHEAD;
+        r->at++;
+        return (r->flags & REGEX_NO_ANCHORS) != 0 ? regex_reader_bad(r, at, "a look-ahead, which is not supported here")
+                                                  : ERR_OK;
+    }
+    if (c == '<' && (next == '=' || next == '!')) {
+        return regex_reader_bad(r, at, "a look-behind, which is not supported");
+    }
+    if (c == 'P' && (next == '=' || next == '>')) {
+        return regex_reader_bad(r, at, "a back reference, which no regular expression can have");
+    }
+    bool is_name = c == '<' || (c == 'P' && next == '<');
+    r->at += c == '<' ? 1 : 2;
+    return is_name      ? skip_name(r, at)
+           : c == '>'   ? regex_reader_bad(r, at, "an atomic group, a kind of group that is not supported")
+           : c == '#'   ? regex_reader_bad(r, at, "a comment, a kind of group that is not supported")
+           : c == '('   ? regex_reader_bad(r, at, "a conditional, a kind of group that is not supported")
+           : c == '\0'  ? regex_reader_bad(r, at, "a kind of group that is not supported")
+                        : regex_reader_bad(r, at, "flags or another kind of group that is not supported");
 }
 
-/* Behind (: what kind of group it is. */
+/* After (: what kind of group it is. */
 static enum err open_group(struct parser *p, size_t at)
 {
     struct regex_reader *r = &p->r;
+    enum group_kind kind = GROUP;
     if (p->n_groups == ARRAY_LEN(p->groups)) {
         return err_set_at(r->info, ERR_GRAMMAR_LIMIT, at, "the pattern has groups nested deeper than %d at byte %zu",
                           REGEX_PARSE_MAX_DEPTH, at);
     }
     if (regex_reader_takes(r, '?') && !regex_reader_takes(r, ':')) {
-        bool is_name = regex_reader_takes(r, '<');
-        char c = r->at < r->n ? r->pattern[r->at] : '\0';
-        if (c == '=' || c == '!') {
-            return regex_reader_bad(r, at, "a look-around, which is not supported");
-        }
-        size_t first = r->at;
-        while (is_name && r->at < r->n && r->pattern[r->at] != '>' && r->pattern[r->at] != ')') {
-            r->at++;
-        }
-        if (!is_name || r->at == first || !regex_reader_takes(r, '>')) {
-            return regex_reader_bad(r, at, "a kind of group that is not supported");
-        }
+        TRY(read_group_kind(r, at, &kind));
     }
-    p->groups[p->n_groups++] = (struct group){.at = at, .i_whole = p->n_parts, .i_part = p->n_parts};
-    p->can_repeat = false;
+    begin_group(p, kind, at);
     return ERR_OK;
 }
 
@@ -187,21 +214,30 @@ static enum err repeat_last(struct parser *p, size_t at, uint32_t min, uint32_t 
     if (min > max) {
         return regex_reader_bad(r, at, "a repeat of which the least is more than the most");
     }
-    struct part *last = &p->parts[p->n_parts - 1];
-    bool is_once = min == 1 && max == 1;
-    if (max > 1 && has_needs(last)) {
-        return regex_reader_bad(r, at, "a repeat of a group with ^ or $, which is not supported");
-    }
+    uint32_t first = p->tree.nodes[p->tree.n - 1].first;
     if (max == 0) {
-        *last = free_part(REGEX_EMPTY);
-    } else if (has_needs(last) && !is_once) {
-        last->by[0] = regex_or(r->set, last->by[0], REGEX_EMPTY);
-    } else if (!is_once) {
-        *last = free_part(regex_repeat(r->set, last->by[0], min, max));
+        p->tree.n = first;
+        TRY(put(p, (struct regex_tree_node){.kind = REGEX_T_ATOM, .id = REGEX_EMPTY}, first));
+    } else if (min != 1 || max != 1) {
+        TRY(put(p, (struct regex_tree_node){.kind = REGEX_T_REPEAT, .n = 1, .min = min, .max = max}, first));
     }
     regex_reader_takes(r, '?'); /* fewest first: of which match is found, not of what matches */
     p->can_repeat = false;
     return ERR_OK;
+}
+
+/* \b or \B is next, at a backslash that was taken: it is no character. */
+static bool is_edge(const struct regex_reader *r)
+{
+    return r->at < r->n && (r->pattern[r->at] == 'b' || r->pattern[r->at] == 'B');
+}
+
+static enum err read_edge(struct parser *p, size_t at)
+{
+    bool is_not = p->r.pattern[p->r.at++] == 'B';
+    return (p->r.flags & REGEX_NO_ANCHORS) != 0
+               ? regex_reader_bad(&p->r, at, "\\b or \\B, borders of words, which are not supported here")
+               : put_part(p, (struct regex_tree_node){.kind = REGEX_T_EDGE, .min = is_not}, false);
 }
 
 /* What stands for characters; r->at is behind its first byte, c. */
@@ -228,8 +264,7 @@ static enum err read_atom(struct parser *p, char c)
         regex_reader_character(r);
         id = regex_bytes(r->set, r->pattern + first, r->at - first);
     }
-    push(p, free_part(id), true);
-    return ERR_OK;
+    return put_part(p, (struct regex_tree_node){.kind = REGEX_T_ATOM, .id = id}, true);
 }
 
 static enum err read_one(struct parser *p)
@@ -245,19 +280,15 @@ static enum err read_one(struct parser *p)
         if (p->n_groups == 1) {
             return regex_reader_bad(r, at, "a ) without its (");
         }
-        fold_group(p);
-        return ERR_OK;
+        return end_group(p);
     case '|':
-        fold_sequence(p);
-        return ERR_OK;
+        return end_sequence(p);
     case '^':
     case '$':
         if ((r->flags & REGEX_NO_ANCHORS) != 0) {
             return regex_reader_bad(r, at, "^ or $, which are not supported here");
         }
-        push(p, free_part(REGEX_NONE), false);
-        p->parts[p->n_parts - 1].by[c == '^' ? AT_BEGIN : AT_END] = REGEX_EMPTY;
-        return ERR_OK;
+        return put_part(p, (struct regex_tree_node){.kind = c == '^' ? REGEX_T_BEGIN : REGEX_T_END}, false);
     case '*':
         return repeat_last(p, at, 0, REGEX_UNBOUNDED);
     case '+':
@@ -267,66 +298,14 @@ static enum err read_one(struct parser *p)
     case '{':
         return regex_reader_takes_counts(r, &min, &max) ? repeat_last(p, at, min, max) : read_atom(p, c);
     default:
-        return read_atom(p, c);
+        return c == '\\' && is_edge(r) ? read_edge(p, at) : read_atom(p, c);
     }
-}
-
-static bool is_flexible(const struct regex_node *n) { return n->kind == REGEX_K_REPEAT && n->max > n->min; }
-
-/* Behind any text, what is matched may as well begin where the least of its first repeat does: the text before says the rest. So
- * [a-z]{1,255} costs what [a-z] does, and counts nothing. */
-static regex_id cut_begin(struct regex_set *s, regex_id r)
-{
-    for (;;) {
-        struct regex_node whole = s->nodes[r];
-        regex_id first = whole.kind == REGEX_K_CONCAT ? whole.a : r, rest = whole.kind == REGEX_K_CONCAT ? whole.b : REGEX_EMPTY;
-        struct regex_node n = s->nodes[first];
-        if (!is_flexible(&n)) {
-            return r;
-        }
-        r = regex_concat(s, regex_repeat(s, n.a, n.min, n.min), rest);
-    }
-}
-
-/* The same in front of any text, of the last repeat. */
-static regex_id cut_end(struct regex_set *s, regex_id r)
-{
-    size_t from = s->parts.n;
-    for (bool more = true; more;) {
-        while (s->nodes[r].kind == REGEX_K_CONCAT && regex_list_push(s, &s->parts, s->nodes[r].a)) {
-            r = s->nodes[r].b;
-        }
-        struct regex_node n = s->nodes[r];
-        more = s->err == ERR_OK && (is_flexible(&n) || (r == REGEX_EMPTY && s->parts.n > from));
-        if (more) {
-            r = r == REGEX_EMPTY ? s->parts.ids[--s->parts.n] : regex_repeat(s, n.a, n.min, n.min);
-        }
-    }
-    while (s->parts.n > from) {
-        r = regex_concat(s, s->parts.ids[--s->parts.n], r);
-    }
-    return r;
-}
-
-/* The string around what the pattern matches. */
-static regex_id place(struct regex_set *s, const struct part *p, bool is_search)
-{
-    regex_id any = is_search ? regex_repeat(s, regex_any_character(s), 0, REGEX_UNBOUNDED) : REGEX_EMPTY;
-    regex_id out = REGEX_NONE;
-    for (int needs = 0; needs < N_NEEDS; needs++) {
-        regex_id before = (needs & AT_BEGIN) != 0 ? REGEX_EMPTY : any;
-        regex_id behind = (needs & AT_END) != 0 ? REGEX_EMPTY : any;
-        regex_id r = before == REGEX_EMPTY ? p->by[needs] : cut_begin(s, p->by[needs]);
-        r = behind == REGEX_EMPTY ? r : cut_end(s, r);
-        out = regex_or(s, out, regex_concat(s, before, regex_concat(s, r, behind)));
-    }
-    return out;
 }
 
 static enum err parse(struct parser *p, regex_id *out)
 {
     struct regex_reader *r = &p->r;
-    p->groups[p->n_groups++] = (struct group){.at = 0, .i_whole = 0, .i_part = 0};
+    begin_group(p, GROUP, 0);
     while (r->at < r->n) {
         TRY(read_one(p));
         if (regex_ok(r->set) != ERR_OK) {
@@ -337,12 +316,18 @@ static enum err parse(struct parser *p, regex_id *out)
         return regex_reader_bad(r, p->groups[p->n_groups - 1].at, "a ( without its )");
     }
     if (regex_ok(r->set) == ERR_OK) {
-        fold_group(p);
-        *out = place(r->set, &p->parts[0], (r->flags & REGEX_SEARCH) != 0);
+        TRY(end_group(p));
+        bool is_search = (r->flags & REGEX_SEARCH) != 0;
+        enum err err = p->tree.looks ? regex_look(r->set, &p->tree, is_search, out)
+                                     : regex_fold(r->set, &p->tree, is_search, out);
+        if (err == ERR_NOMEM) {
+            return err;
+        }
     }
     enum err err = regex_ok(r->set);
     return err == ERR_OK ? ERR_OK
-                         : err_set_at(r->info, err, r->at, "the pattern takes too much, read to byte %zu", r->at);
+                         : err_set_at(r->info, err, r->at, "the pattern takes too much work or too many parts%s, read to byte %zu",
+                                      p->tree.looks ? " with its look-aheads and borders of words" : "", r->at);
 }
 
 static bool is_ascii(const char *text, size_t n)
@@ -377,11 +362,8 @@ enum err regex_parse_with(struct regex_set *s, const char *pattern, size_t n, un
                           "expected a pattern of ASCII where upper and lower case are the same, found another");
     }
     struct parser p = {.r = {.set = s, .pattern = pattern, .n = n, .info = info, .flags = flags}};
-    p.parts = mem_zalloc_array(n + 2, sizeof *p.parts, MEM_REQUEST);
-    p.ids = mem_zalloc_array(n + 2, sizeof *p.ids, MEM_REQUEST);
-    enum err err = p.parts != NULL && p.ids != NULL ? parse(&p, out) : ERR_NOMEM;
-    mem_free(p.parts);
-    mem_free(p.ids);
+    enum err err = parse(&p, out);
+    mem_free(p.tree.nodes);
     mem_free(p.r.ranges.list);
     *out = err == ERR_OK ? *out : REGEX_NONE;
     return err;

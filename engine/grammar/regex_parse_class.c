@@ -5,11 +5,12 @@
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
 #include "engine/grammar/regex_internal.h"
+#include "engine/grammar/regex_property.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { LAST_CODE_POINT = 0x10FFFF, FIRST_SURROGATE = 0xD800, LAST_SURROGATE = 0xDFFF };
+enum { FEW_RANGES = 24, LAST_CODE_POINT = 0x10FFFF, FIRST_SURROGATE = 0xD800, LAST_SURROGATE = 0xDFFF };
 
 static const struct regex_range digits[] = {{'0', '9'}};
 static const struct regex_range word_characters[] = {{'0', '9'}, {'A', 'Z'}, {'_', '_'}, {'a', 'z'}};
@@ -82,6 +83,26 @@ static enum err one_of(struct regex_set *s, const struct regex_ranges *ranges, r
     return regex_ok(s);
 }
 
+/* Many ranges: classes of properties come again, and take long. *is_new: it was made now. */
+static enum err one_of_many(struct regex_set *s, const struct regex_ranges *ranges, bool *is_new, regex_id *out)
+{
+    struct regex_hash name = {ranges->n, 0};
+    for (size_t i = 0; i < ranges->n; i++) {
+        const uint64_t words[] = {name.a, name.b, (uint64_t)ranges->list[i].first << 32 | ranges->list[i].last};
+        name = regex_hash_words(words, ARRAY_LEN(words));
+    }
+    for (size_t i = 0; i < N_REGEX_WIDES; i++) {
+        if (s->wides[i].id != REGEX_NONE && s->wides[i].ranges.a == name.a && s->wides[i].ranges.b == name.b) {
+            *out = s->wides[i].id;
+            return ERR_OK;
+        }
+    }
+    *is_new = true;
+    *out = regex_characters(s, ranges->list, ranges->n);
+    s->wides[s->n_wides++ % N_REGEX_WIDES] = (struct regex_wide){name, *out};
+    return regex_ok(s);
+}
+
 /* The other case of each ASCII letter of the ranges. */
 static enum err add_cases(struct regex_ranges *r)
 {
@@ -95,30 +116,41 @@ static enum err add_cases(struct regex_ranges *r)
     return ERR_OK;
 }
 
-/* UTF-8 has no surrogates, so what lies on both sides of them is cut there. */
+/* UTF-8 has no surrogates, so what lies on both sides of them is cut there. *n_wide: as the time goes that they take. */
+static enum err cut_surrogates(const struct regex_ranges *all, struct regex_ranges *cut, size_t *n_wide)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        struct regex_range x = all->list[i];
+        TRY(x.first < FIRST_SURROGATE ? regex_ranges_add(cut, x.first, MIN_OF(x.last, FIRST_SURROGATE - 1u)) : ERR_OK);
+        TRY(x.last > LAST_SURROGATE ? regex_ranges_add(cut, MAX_OF(x.first, LAST_SURROGATE + 1u), x.last) : ERR_OK);
+        *n_wide += x.last <= 0x7F ? 0 : x.last - x.first < 64 || all->n > FEW_RANGES ? 1 : 4;
+    }
+    return ERR_OK;
+}
+
+static enum err too_wide(struct regex_reader *r)
+{
+    return err_set_at(r->info, ERR_GRAMMAR_LIMIT, r->at,
+                      "expected at most %d ranges of characters beyond ASCII, read to byte %zu", REGEX_PARSE_MAX_WIDE,
+                      r->at);
+}
+
 enum err regex_reader_class(struct regex_reader *r, bool others, regex_id *out)
 {
     struct regex_ranges all = {NULL, 0, 0}, cut = {NULL, 0, 0};
+    size_t n_wide = 0;
+    bool is_new = false;
     TRY((r->flags & REGEX_ANY_CASE) != 0 ? add_cases(&r->ranges) : ERR_OK);
     merge(&r->ranges);
     enum err err = add_all(&all, r->ranges.list, r->ranges.n, others);
-    for (size_t i = 0; err == ERR_OK && i < all.n; i++) {
-        struct regex_range x = all.list[i];
-        if (x.first < FIRST_SURROGATE) {
-            err = regex_ranges_add(&cut, x.first, MIN_OF(x.last, FIRST_SURROGATE - 1u));
-        }
-        if (err == ERR_OK && x.last > LAST_SURROGATE) {
-            err = regex_ranges_add(&cut, MAX_OF(x.first, LAST_SURROGATE + 1u), x.last);
-        }
-        r->n_wide += x.last <= 0x7F ? 0 : x.last - x.first < 64 ? 1 : 4; /* as the time goes that they take */
-        if (err == ERR_OK && r->n_wide > REGEX_PARSE_MAX_WIDE) {
-            err = err_set_at(r->info, ERR_GRAMMAR_LIMIT, r->at,
-                             "expected at most %d ranges of characters beyond ASCII, read to byte %zu",
-                             REGEX_PARSE_MAX_WIDE, r->at);
-        }
-    }
-    if (err == ERR_OK) {
-        err = one_of(r->set, &cut, out);
+    err = err == ERR_OK ? cut_surrogates(&all, &cut, &n_wide) : err;
+    if (err == ERR_OK && cut.n <= FEW_RANGES) {
+        r->n_wide += n_wide;
+        err = r->n_wide > REGEX_PARSE_MAX_WIDE ? too_wide(r) : one_of(r->set, &cut, out);
+    } else if (err == ERR_OK) {
+        err = n_wide > REGEX_PARSE_MAX_WIDE ? too_wide(r) : one_of_many(r->set, &cut, &is_new, out);
+        r->n_wide += is_new ? n_wide : 0;
+        err = err == ERR_OK && r->n_wide > REGEX_PARSE_MAX_WIDE ? too_wide(r) : err;
     }
     mem_free(all.list);
     mem_free(cut.list);
@@ -205,13 +237,37 @@ static enum err read_letter(struct regex_reader *r, size_t begin, char e, uint32
     if ((e >= '0' && e <= '9') || e == 'k') {
         return regex_reader_bad(r, begin, "a back reference, which no regular expression can have");
     }
-    if (e == 'b' || e == 'B') {
-        return regex_reader_bad(r, begin, "\\b or \\B, borders of words, which are not supported");
-    }
-    if (e == 'p' || e == 'P') {
-        return regex_reader_bad(r, begin, "\\p or \\P, properties of characters, which are not supported");
-    }
     return regex_reader_bad(r, begin, "an escape that does not exist");
+}
+
+/* After \p or \P: the name of a property in braces, or of one letter. */
+static enum err read_property(struct regex_reader *r, size_t begin, bool others)
+{
+    enum { KEPT_WORK = 100, FOUND_WORK = 15000 };
+    struct regex_ranges found = {NULL, 0, 0};
+    size_t first = r->at + (r->at < r->n && r->pattern[r->at] == '{'), end = first;
+    bool in_braces = first > r->at, was_kept;
+    while (in_braces && end < r->n && r->pattern[end] != '}') {
+        end++;
+    }
+    if (first == r->n || end == r->n) {
+        return regex_reader_bad(r, begin, "\\p or \\P without the name of a property");
+    }
+    end += in_braces ? 0 : 1;
+    r->at = end + in_braces;
+    bool is_not = in_braces && r->pattern[first] == '^'; /* as in PCRE */
+    if (++r->n_properties > REGEX_PARSE_MAX_PROPERTIES) {
+        return err_set_at(r->info, ERR_GRAMMAR_LIMIT, begin,
+                          "expected at most %d properties of characters, read to byte %zu", REGEX_PARSE_MAX_PROPERTIES,
+                          begin);
+    }
+    enum err err = regex_property_add(&found, r->pattern + first + is_not, end - first - is_not, &was_kept);
+    if (err == ERR_OK) {
+        regex_spend(r->set, was_kept ? KEPT_WORK : FOUND_WORK);
+        err = add_all(&r->ranges, found.list, found.n, others != is_not);
+    }
+    mem_free(found.list);
+    return err == ERR_INVALID_GRAMMAR ? regex_reader_bad(r, begin, "\\p or \\P with a property that is not known") : err;
 }
 
 /* Behind a backslash: a set, which goes to r->ranges (*is_set), or a character. */
@@ -223,7 +279,7 @@ static enum err read_either(struct regex_reader *r, bool in_class, bool *is_set,
         return regex_reader_bad(r, begin, "a backslash at the end");
     }
     unsigned char e = (unsigned char)r->pattern[r->at++];
-    *is_set = e != '\0' && strchr("dDwWsS", e) != NULL;
+    *is_set = e != '\0' && strchr("dDwWsSpP", e) != NULL;
     switch (e) {
     case 'd':
     case 'D':
@@ -234,6 +290,9 @@ static enum err read_either(struct regex_reader *r, bool in_class, bool *is_set,
     case 's':
     case 'S':
         return add_all(&r->ranges, spaces, ARRAY_LEN(spaces), e == 'S');
+    case 'p':
+    case 'P':
+        return read_property(r, begin, e == 'P');
     default:
         break;
     }

@@ -10,6 +10,42 @@ struct regex_ranges {
     size_t n, cap;
 };
 
+/* What a pattern is made of, in postfix order: children before their parent, the last one next to it. */
+enum regex_tree_kind {
+    REGEX_T_ATOM,     /* id: strings of characters, whatever is around them */
+    REGEX_T_BEGIN,    /* ^ */
+    REGEX_T_END,      /* $ */
+    REGEX_T_EDGE,     /* \b; min = 1: \B */
+    REGEX_T_SEQUENCE, /* its n children */
+    REGEX_T_EITHER,   /* one of its n children */
+    REGEX_T_REPEAT,   /* its child, min .. max times, max > 0 */
+    REGEX_T_AHEAD     /* what follows begins with its child; min = 1: it does not */
+};
+
+struct regex_tree_node {
+    unsigned char kind;
+    bool is_plain; /* only ATOM, SEQUENCE, EITHER and REPEAT are in it */
+    bool has_edge;
+    uint32_t first; /* node of its subtree */
+    uint32_t n, min, max;
+    regex_id id; /* of ATOM; of other plain ones once regex_look has found it */
+};
+
+struct regex_tree {
+    struct regex_tree_node *nodes; /* the last is the root */
+    size_t n, cap;
+    bool looks; /* has EDGE, AHEAD, or ^ or $ that may come twice: regex_look reads it, and regex_fold cannot */
+};
+
+/* The strings that the tree matches, anywhere or as a whole. regex_fold gives smaller expressions. (regex_fold.c, regex_look.c)
+ * ERR_NOMEM, ERR_GRAMMAR_LIMIT. */
+MUST_CHECK enum err regex_fold(struct regex_set *s, const struct regex_tree *tree, bool is_search, regex_id *out);
+MUST_CHECK enum err regex_look(struct regex_set *s, struct regex_tree *tree, bool is_search, regex_id *out);
+
+/* Where any text may precede r, or follow it, a repeat there comes its least times, as that text says the others. */
+regex_id regex_cut_begin(struct regex_set *s, regex_id r);
+regex_id regex_cut_end(struct regex_set *s, regex_id r);
+
 struct regex_reader {
     struct regex_set *set;
     const char *pattern;
@@ -17,6 +53,7 @@ struct regex_reader {
     struct err_info *info;
     struct regex_ranges ranges; /* scratch of one class */
     size_t n_wide;              /* ranges beyond ASCII so far: each takes microseconds */
+    size_t n_properties;        /* \p{..} and the like so far */
     unsigned flags;             /* of regex_parse_with */
     regex_id dot;               /* what `.` is, once it is known; else REGEX_NONE */
 };

@@ -20,6 +20,14 @@ enum err schema_refuse(struct writer *w, const char *path, const char *keyword, 
                    keyword, expected);
 }
 
+enum err schema_refuse_pattern(struct writer *w, const char *path, const char *keyword, enum err err, const char *why)
+{
+    if (err != ERR_GRAMMAR_LIMIT) {
+        return err == ERR_INVALID_GRAMMAR ? schema_refuse(w, path, keyword, why) : err;
+    }
+    return err_set(w->info, err, NULL, "JSON Schema, %.200s/%s: %s", path[0] != '\0' ? path : "#", keyword, why);
+}
+
 /* --- pieces ----------------------------------------------------------------------------------------------------------- */
 
 static symbol_id text(struct writer *w, const char *s) { return grammar_lexeme(w->b, regex_bytes(w->s, s, strlen(s))); }

@@ -96,6 +96,10 @@ static inline void parts_copy(struct parts *to, const struct parts *from)
 
 MUST_CHECK enum err schema_refuse(struct writer *w, const char *path, const char *keyword, const char *expected);
 
+/* What regex_parse said of a pattern at path/keyword, with its place in the schema. ERR_OK: nothing. */
+MUST_CHECK enum err schema_refuse_pattern(struct writer *w, const char *path, const char *keyword, enum err err,
+                                          const char *why);
+
 /* Counts what is done for the schema; ERR_GRAMMAR_LIMIT: it is too much. */
 MUST_CHECK enum err schema_spend(struct writer *w, size_t work);
 

@@ -76,7 +76,7 @@ static enum err read_patterns(struct writer *w, struct object *o, size_t part)
         struct pattern *out = &o->patterns[o->n_patterns++];
         *out = (struct pattern){.schema = schema, .path = schema_join(w, path, key), .part = part};
         enum err err = regex_parse(w->s, key, strlen(key), true, &out->r, &why);
-        TRY(err == ERR_INVALID_GRAMMAR ? schema_refuse(w, p->path, "patternProperties", why.text) : err);
+        TRY(schema_refuse_pattern(w, p->path, "patternProperties", err, why.text));
     }
     return ERR_OK;
 }

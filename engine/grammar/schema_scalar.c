@@ -80,7 +80,7 @@ static enum err read_pattern(struct writer *w, const struct part *p, const json_
         return schema_refuse(w, p->path, "pattern", "expected a string, a regular expression");
     }
     enum err err = regex_parse(w->s, json_string_value(pattern), json_string_length(pattern), true, out, &why);
-    return err == ERR_INVALID_GRAMMAR ? schema_refuse(w, p->path, "pattern", why.text) : err;
+    return schema_refuse_pattern(w, p->path, "pattern", err, why.text);
 }
 
 /* Strings among the values. */
@@ -139,7 +139,7 @@ static enum err string_limits(struct writer *w, const struct parts *list, regex_
         TRY(limit_strings(w, &list->at[i], &strings));
     }
     *is_free = strings == REGEX_ALL && min == 0 && max == REGEX_UNBOUNDED;
-    if (min == 0 && max == REGEX_UNBOUNDED && regex_is_plain(w->s, strings) && strings != REGEX_ALL) {
+    if (min == 0 && max == REGEX_UNBOUNDED && regex_is_whole(w->s, strings)) {
         *out = strings; /* a pattern is of whole characters by itself */
         return ERR_OK;
     }
