@@ -81,7 +81,7 @@ struct conf {
     const char *admin_socket; /* of serve */
     double slow_log_s;
     const char *slow_log_file;
-    const char *log_level;
+    const char *log_level, *log_file;
     const char *ctl_socket, *history; /* of ctl; of ctl and chat */
     const char *text_file;            /* of perplexity */
     int64_t window, chunks;

@@ -2,6 +2,8 @@
 #include "fcgi/log.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/io.h"
+#include "fcgi/conf.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,6 +14,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -60,6 +63,69 @@ static bool is_wanted(const char *name)
     return false;
 }
 
+/* --- where lines go ----------------------------------------------------------------------------------------------- */
+
+static const char *log_path; /* of --log-file */
+static atomic_bool is_journal;
+
+void log_find_journal(const char *journal_stream)
+{
+    struct stat st;
+    char number[24];
+    int64_t device = 0, inode = 0;
+    const char *colon = journal_stream != NULL ? strchr(journal_stream, ':') : NULL;
+    bool is_given = colon != NULL && (size_t)(colon - journal_stream) < sizeof number;
+    if (is_given) {
+        snprintf(number, sizeof number, "%.*s", (int)(colon - journal_stream), journal_stream);
+        is_given = conf_parse_integer(number, &device) && conf_parse_integer(colon + 1, &inode);
+    }
+    bool is_same = is_given && fstat(STDERR_FILENO, &st) == 0 && st.st_dev == (dev_t)device && st.st_ino == (ino_t)inode;
+    atomic_store(&is_journal, is_same);
+}
+
+const char *log_priority(const char *of_level)
+{
+    static const char *const priorities[] = {"<3>", "<4>", "<6>"}; /* of levels */
+    for (size_t i = 0; i < ARRAY_LEN(levels) && atomic_load(&is_journal); i++) {
+        if (strncmp(of_level, levels[i], strlen(levels[i])) == 0) {
+            return priorities[i];
+        }
+    }
+    return "";
+}
+
+static enum err open_file(struct err_info *info)
+{
+    struct err_info why = {0};
+    int fd;
+    if (io_append_open(log_path, &fd, &why) != ERR_OK) {
+        return err_set(info, ERR_CONFIG, "log-file", "log-file: %.300s: %s", log_path, why.text);
+    }
+    (void)dup2(fd, STDERR_FILENO);
+    io_append_close(fd);
+    atomic_store(&is_journal, false);
+    return ERR_OK;
+}
+
+enum err log_to_file(const char *path, struct err_info *info)
+{
+    log_path = path;
+    return open_file(info);
+}
+
+void log_reopen(void)
+{
+    struct err_info info = {0};
+    if (log_path == NULL) {
+        return;
+    }
+    if (open_file(&info) != ERR_OK) {
+        log_line("error", "log_file_kept reason=\"%s\"", info.text);
+    } else {
+        log_line("info", "log_file_reopened");
+    }
+}
+
 /* --- the ring ---------------------------------------------------------------------------------------------------- */
 
 bool log_read(uint64_t *at, char line[LOG_LINE_BYTES])
@@ -84,9 +150,11 @@ uint64_t log_n_lines(void)
 }
 
 /* Writes a line to stderr, which may be a pipe that nobody reads; not by stdio, whose lock would then hold up the end of the process. */
-static void put(const char *line)
+static void put(const char *text)
 {
-    size_t n = strlen(line), at = 0;
+    char line[LINE_BYTES + 4];
+    const char *of_level = strchr(text, ' ');
+    size_t n = (size_t)snprintf(line, sizeof line, "%s%s", of_level != NULL ? log_priority(of_level + 1) : "", text), at = 0;
     while (at < n) {
         struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
         int n_ready = poll(&p, 1, clock_now_ns() < atomic_load(&give_up_ns) ? WAKE_MS : 0);
@@ -171,12 +239,12 @@ void log_flush(unsigned ms)
 /* Makes the line, with its newline; returns its length. */
 static size_t format(char line[LINE_BYTES], const char *of_level, const char *fmt, va_list args)
 {
-    int64_t now = clock_unix_seconds();
-    time_t seconds = (time_t)now;
+    int64_t now = clock_unix_ms();
+    time_t seconds = (time_t)(now / 1000);
     struct tm tm;
     gmtime_r(&seconds, &tm);
-    size_t n = strftime(line, LINE_BYTES, "%Y-%m-%dT%H:%M:%SZ ", &tm);
-    n += (size_t)snprintf(line + n, LINE_BYTES - n, "%s ", of_level);
+    size_t n = strftime(line, LINE_BYTES, "%Y-%m-%dT%H:%M:%S", &tm);
+    n += (size_t)snprintf(line + n, LINE_BYTES - n, ".%03dZ %s ", (int)(now % 1000), of_level);
     int more = vsnprintf(line + n, LINE_BYTES - n - 1, fmt, args);
     n = more < 0 ? n : n + (size_t)more < LINE_BYTES - 2 ? n + (size_t)more : LINE_BYTES - 2;
     for (size_t i = 0; i < n; i++) {

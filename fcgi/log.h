@@ -1,4 +1,4 @@
-/* Structured log lines on stderr, never holding prompt or completion text. Lines go through a bounded ring and a writer
+/* Structured log lines on stderr or in a file, never holding prompt or completion text. Lines go through a bounded ring and a writer
  * thread, so that a blocked stderr never blocks a request; lines that do not fit are counted. Threads: safe anywhere.
  */
 #ifndef INFCGI_FCGI_LOG_H
@@ -15,6 +15,19 @@ enum { LOG_LINES = 1024 /* that are kept */, LOG_LINE_BYTES = 512 /* with newlin
  * it: behind a second the rest is lost. Before, lines go straight to stderr, and after, where it has room. */
 MUST_CHECK enum err log_start(struct err_info *info);
 void log_stop(void);
+
+/* Lines to stderr begin with the syslog priority of their level, "<3>", from now on if stderr is the stream of the journal that
+ * `journal_stream` names (JOURNAL_STREAM of systemd.exec(5): "DEVICE:INODE"; NULL: there is none) [sd-daemon(3)].
+ * log_priority: that of a level, for a line that is printed without log_line, or "". */
+void log_find_journal(const char *journal_stream);
+const char *log_priority(const char *level);
+
+/* Makes the file stderr, so that all of this process and of the processes it starts is added to it, each line by one write.
+ * Made with mode 0640 if it is not there. path must outlive the log. ERR_CONFIG: it cannot be opened. */
+MUST_CHECK enum err log_to_file(const char *path, struct err_info *info);
+
+/* Opens the file of log_to_file again, after it was moved away; keeps the open one, and logs why, if that fails. */
+void log_reopen(void);
 
 /* Waits until what was logged so far is on stderr, at most `ms`: before another process is asked to kill this one. */
 void log_flush(unsigned ms);

@@ -149,6 +149,7 @@ static const struct option options[] = {
            .fallback = "off", .words = pack_cache_name),
     OPTION("log-level", NULL, OPTION_TEXT, SERVE, log_level, "what is logged: each has those before it, too", .fallback = "info",
            .words = log_level_name, .is_live = true),
+    OPTION("log-file", NULL, OPTION_FILE, SERVE, log_file, "file that the log is added to, opened again at SIGUSR1; default: stderr"),
     OPTION("cache-dir", NULL, OPTION_FILE, SERVE, cache_dir,
            "folder, of mode 0700, where the prefix cache outlives the process: a conversation goes on after a restart"),
     OPTION("cache-disk-mib", NULL, OPTION_INTEGER, SERVE, cache_disk_mib, "MiB that it may take there; the least used goes",

@@ -280,7 +280,6 @@ static const struct option_other others[] = {
     REFUSED("--reasoning-preserve", "say it to the template: --chat-template-kwargs '{\"preserve_reasoning\": true}'"),
     REFUSED("--no-reasoning-preserve", "say it to the template: --chat-template-kwargs '{\"preserve_reasoning\": false}'"),
     REFUSED("--skip-chat-parsing", "thinking stays in the text with --reasoning-format none; calls are read where a request has tools"),
-    REFUSED("--log-file", logs),
     REFUSED("--log-jsonl", logs),
     REFUSED("--log-prompts-dir", logs),
     REFUSED("--sleep-idle-seconds", "the model stays loaded; socket activation of systemd starts the server when it is asked"),

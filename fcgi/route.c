@@ -282,6 +282,8 @@ static int first_of_path(int i)
     return first;
 }
 
+const char *route_tenant(const struct call *c) { return c->live.owner[0] != '\0' ? c->live.owner : "-"; }
+
 /* Tells of a request that took longer than --slow-log says. */
 static void note_slow(const struct call *c, const char *path)
 {
@@ -295,7 +297,7 @@ static void note_slow(const struct call *c, const char *path)
     snprintf(line, sizeof line,
              "slow_request id=%s route=%s tenant=%s status=%d queue_ms=%" PRIu64 " prefill_ms=%" PRIu64 " decode_ms=%" PRIu64
              " reader_ms=%" PRIu64 " prompt_tokens=%" PRId64 " cached_tokens=%" PRId64 " completion_tokens=%" PRId64 " total_ms=%" PRIu64,
-             c->reply.id, path, c->live.owner[0] != '\0' ? c->live.owner : "-", c->reply.status, s->queue_ns / 1000000u,
+             c->reply.id, path, route_tenant(c), c->reply.status, s->queue_ns / 1000000u,
              s->prefill_ns / 1000000u, s->decode_ns / 1000000u, s->reader_ns / 1000000u, s->prompt_tokens, s->cached_tokens,
              s->completion_tokens, took_ns / 1000000u);
     metrics_count_slow();
@@ -324,8 +326,8 @@ void route_request(struct fastcgi_request *r, void *arg)
     dispatch(&c, method != NULL ? method : "", uri != NULL ? uri : "", &route_index);
     metrics_count_request(first_of_path(route_index), c.reply.status, c.reply.err);
     if (route_index < 0 || routes[route_index].needs_key) {
-        log_line("info", "request id=%s route=%s status=%d code=%s total_ms=%" PRIu64, c.reply.id,
-                 route_index >= 0 ? routes[route_index].path : "-", c.reply.status, err_code(c.reply.err),
+        log_line("info", "request id=%s route=%s tenant=%s status=%d code=%s total_ms=%" PRIu64, c.reply.id,
+                 route_index >= 0 ? routes[route_index].path : "-", route_tenant(&c), c.reply.status, err_code(c.reply.err),
                  (clock_now_ns() - c.reply.arrived_ns) / 1000000u);
     }
     note_slow(&c, route_index >= 0 ? routes[route_index].path : "-");

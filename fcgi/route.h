@@ -60,6 +60,9 @@ MUST_CHECK enum err route_read_json(struct call *c, struct err_info *info);
 /* Frees c->json, which nothing may point into any more: before a long answer, not after it. */
 void route_drop_json(struct call *c);
 
+/* The tenant's name for a line of the log, or "-" before it is known; never a key. */
+const char *route_tenant(const struct call *c);
+
 /* i-th row; NULL beyond the last. */
 const struct route *route_at(int i);
 

@@ -34,6 +34,7 @@ _infcgi() {
     'serve --gpu-layers' | 'serve -ngl' | 'generate --gpu-layers' | 'generate -ngl' | 'chat --gpu-layers' | 'chat -ngl' | 'perplexity --gpu-layers' | 'perplexity -ngl' | 'bench --gpu-layers' | 'bench -ngl') words='auto all' ;;
     'serve --pack-cache' | 'generate --pack-cache' | 'chat --pack-cache' | 'perplexity --pack-cache') files=1 words='off' ;;
     'serve --log-level') words='error warn info' ;;
+    'serve --log-file') files=1 ;;
     'serve --cache-dir') files=1 ;;
     'serve --cache-disk-mib') ;;
     'serve --slow-log') ;;

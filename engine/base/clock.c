@@ -19,3 +19,10 @@ int64_t clock_unix_seconds(void)
     clock_gettime(CLOCK_REALTIME, &t);
     return t.tv_sec;
 }
+
+int64_t clock_unix_ms(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_REALTIME, &t);
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}

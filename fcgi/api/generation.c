@@ -601,9 +601,9 @@ static void log_generation(struct generation *g)
     }
     log_line(
         "info",
-        "generation id=%s stream=%d choices=%zu prompt_tokens=%d cached_tokens=%d completion_tokens=%d ttft_ms=%" PRIu64
+        "generation id=%s tenant=%s stream=%d choices=%zu prompt_tokens=%d cached_tokens=%d completion_tokens=%d ttft_ms=%" PRIu64
         " total_ms=%" PRIu64 " waited_ms=%s",
-        g->call->reply.id, g->params->stream, g->n_choices, u->prompt_tokens, u->cached_tokens, u->completion_tokens,
+        g->call->reply.id, route_tenant(g->call), g->params->stream, g->n_choices, u->prompt_tokens, u->cached_tokens, u->completion_tokens,
         g->first_token_ns != 0 ? (g->first_token_ns - arrived) / 1000000u : 0, (now - arrived) / 1000000u,
         sched_waits_text(&waits, text));
 }

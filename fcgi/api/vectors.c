@@ -159,8 +159,8 @@ static void log_end(const struct job *j, const char *name)
     uint64_t took_ns = clock_now_ns() - j->call->reply.arrived_ns;
     metrics_observe(METRIC_E2E, (double)took_ns / 1e9);
     char waits[SCHED_WAITS_BYTES];
-    log_line("info", "%s id=%s inputs=%zu prompt_tokens=%zu total_ms=%" PRIu64 " waited_ms=%s", name, j->call->reply.id,
-             j->prompts->n, j->vectors->n_tokens, took_ns / 1000000u, sched_waits_text(&j->waits, waits));
+    log_line("info", "%s id=%s tenant=%s inputs=%zu prompt_tokens=%zu total_ms=%" PRIu64 " waited_ms=%s", name, j->call->reply.id,
+             route_tenant(j->call), j->prompts->n, j->vectors->n_tokens, took_ns / 1000000u, sched_waits_text(&j->waits, waits));
 }
 
 enum err vectors_run(struct vectors *v, struct call *c, struct engine_embed_params *params, const char *name,

@@ -2,6 +2,7 @@
 #include "fcgi/cmd/cmd.h"
 
 #include "fcgi/cmd/manual.h"
+#include "fcgi/log.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -89,7 +90,7 @@ int cmd_fail(const struct conf *conf, enum err err, const struct err_info *info)
 {
     bool is_config =
         err == ERR_CONFIG || err == ERR_UNSUPPORTED_CPU || err == ERR_UNSUPPORTED_DEVICE || err == ERR_ADDRESS_IN_USE;
-    fprintf(stderr, "error: ");
+    fprintf(stderr, "%serror: ", log_priority("error"));
     if (!is_config && conf->model != NULL) {
         fprintf(stderr, "%s: ", conf->model);
     }

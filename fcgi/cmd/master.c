@@ -379,6 +379,7 @@ static void handle_signal(int signal)
         break;
     case SIGUSR1:
         tell_all(SIGUSR1);
+        log_reopen();
         break;
     case SIGUSR2:
         if (!m.is_stopping) {
@@ -486,7 +487,7 @@ static int prepare(const struct conf *conf, int argc, char **argv)
     struct err_info info = {0};
     sigset_t set;
     if (argc > MAX_ARGS) {
-        fprintf(stderr, "error: config: expected at most %d arguments, found %d\n", (int)MAX_ARGS, argc);
+        fprintf(stderr, "%serror: config: expected at most %d arguments, found %d\n", log_priority("error"), (int)MAX_ARGS, argc);
         return CMD_USAGE;
     }
     ssize_t n = readlink("/proc/self/exe", m.program, sizeof m.program - 1);
@@ -495,7 +496,7 @@ static int prepare(const struct conf *conf, int argc, char **argv)
     memcpy(m.argv + 1, argv, (size_t)argc * sizeof *argv);
     enum err err = fastcgi_listen(conf->socket, &m.socket_fd, &info);
     if (err != ERR_OK) {
-        fprintf(stderr, "error: %s: %s\n", err_code(err), info.text);
+        fprintf(stderr, "%serror: %s: %s\n", log_priority("error"), err_code(err), info.text);
         return err == ERR_CONFIG ? CMD_USAGE : CMD_BAD_CONFIG;
     }
     sigemptyset(&set);
@@ -505,14 +506,14 @@ static int prepare(const struct conf *conf, int argc, char **argv)
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     m.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (m.signal_fd < 0) {
-        fprintf(stderr, "error: %s: cannot read signals\n", err_code(ERR_INTERNAL));
+        fprintf(stderr, "%serror: %s: cannot read signals\n", log_priority("error"), err_code(ERR_INTERNAL));
         return CMD_NO_SYSTEM;
     }
     (void)prctl(PR_SET_NAME, "infcgi-master");
     (void)signal(SIGPIPE, SIG_IGN); /* who reads the log may be gone */
     err = log_start(&info);
     if (err != ERR_OK) {
-        fprintf(stderr, "error: %s: %s\n", err_code(err), info.text);
+        fprintf(stderr, "%serror: %s: %s\n", log_priority("error"), err_code(err), info.text);
         return CMD_NO_SYSTEM;
     }
     return CMD_OK;

@@ -299,6 +299,8 @@ static void on_bus_error(int number)
 {
     static const char said[] = "error: SIGBUS: the model's file was cut or cannot be read any more\n";
     (void)number;
+    const char *priority = log_priority("error");
+    (void)!write(STDERR_FILENO, priority, strlen(priority));
     (void)!write(STDERR_FILENO, said, sizeof said - 1);
 }
 
@@ -321,7 +323,7 @@ static void prepare_process(void)
 /* What is not the model's fault, and does not name it. */
 static int fail_setup(int status, enum err err, const struct err_info *info)
 {
-    fprintf(stderr, "error: %s: %s\n", err_code(err), info->text[0] != '\0' ? info->text : err_text(err));
+    fprintf(stderr, "%serror: %s: %s\n", log_priority("error"), err_code(err), info->text[0] != '\0' ? info->text : err_text(err));
     return status;
 }
 
@@ -436,19 +438,27 @@ static int check_config(const struct conf *conf)
     return CMD_OK;
 }
 
+/* Before the first line: is stderr the journal, or shall it be a file? */
+static int choose_log(const struct conf *conf)
+{
+    struct err_info info = {0};
+    log_set_level(names_find(log_level_name, conf->log_level));
+    enum err err = conf->log_file != NULL && !conf->check_config ? log_to_file(conf->log_file, &info) : ERR_OK;
+    return err == ERR_OK ? CMD_OK : fail_setup(CMD_BAD_CONFIG, err, &info);
+}
+
 int cmd_serve(int argc, char **argv)
 {
     static struct conf conf; /* outlives detached threads at exit */
     struct err_info info = {0};
     enum worker_role role;
+    log_find_journal(conf_variable("JOURNAL_STREAM"));
     enum err err = worker_find(&role, &info);
     if (err != ERR_OK) {
         return fail_setup(CMD_USAGE, err, &info);
     }
     int rc = cmd_read_conf(&conf, CONF_SERVE, argc, argv);
-    if (rc == CMD_OK) {
-        log_set_level(names_find(log_level_name, conf.log_level));
-    }
+    rc = rc == CMD_OK ? choose_log(&conf) : rc;
     if (rc == CMD_OK && conf.check_config) {
         rc = check_config(&conf);
     } else if (rc == CMD_OK && conf.master && role == WORKER_NONE) {

@@ -87,7 +87,7 @@ typedef void (*again_fn)(void);
 static const again_fn reread[] = {reread_options, reread_keys, reread_tenants, NULL};
 
 /* To open a log anew at SIGUSR1, when it was moved away, a function here. */
-static const again_fn reopen[] = {journal_reopen, NULL};
+static const again_fn reopen[] = {journal_reopen, log_reopen, NULL};
 
 static void do_all(const again_fn *list)
 {

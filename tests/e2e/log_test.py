@@ -1,0 +1,82 @@
+"""Where the log goes and what its lines say: the journal's priorities, a file that is moved away, tenants, reloads; and --check-config."""
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import tempfile
+
+import harness
+from master_test import TINY, is_alive, worker_of
+
+COMPLETIONS = "/v1/completions"
+SMALL = ("--threads", "1", "--ctx-size", "256")
+LINE = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (info|warn|error) \w"
+
+
+def test_lines_to_the_journal_have_a_priority(ctx):
+    """Of log lines, of the error that ends the process, and of a master's workers; others' streams are left as they are."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "journal"
+        for is_journal in (True, False):
+            with open(path, "wb") as err:
+                st = os.fstat(err.fileno())
+                stream = f"{st.st_dev}:{st.st_ino}" if is_journal else f"{st.st_dev}:{st.st_ino + 1}"
+                run = subprocess.Popen([ctx.binary, "serve", "--master", *SMALL, "--model", TINY, "--socket", f"{folder}/s"], stdin=subprocess.DEVNULL,
+                                       stderr=err, env={**os.environ, "JOURNAL_STREAM": stream})
+                assert harness.until(lambda: " ready model=" in path.read_text(), 60), path.read_text()
+                run.send_signal(signal.SIGTERM)
+                assert run.wait(60) == 0
+                lines = path.read_text().splitlines()
+                assert any("worker_started" in line for line in lines) and len(lines) > 4, lines
+                for line in lines:
+                    assert re.match(("<[46]>" if is_journal else "") + LINE, line), line
+                    assert not is_journal or line.startswith("<4>") == (" warn " in line[:40]), line
+                bad = subprocess.run([ctx.binary, "serve", "--model", "/nowhere.gguf", "--socket", f"{folder}/s"], stdin=subprocess.DEVNULL,
+                                     stderr=err, env={**os.environ, "JOURNAL_STREAM": stream})
+                assert bad.returncode == 65
+                last = path.read_text().splitlines()[-1]
+                assert last.startswith("<3>error: " if is_journal else "error: "), last
+
+
+def test_a_log_file_that_is_moved_away(ctx):
+    """Master and worker add to it; after SIGUSR1 both write to the new one, and no line is lost or cut."""
+    for master in ((), ("--master",)):
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "infcgi.log"
+            path.write_text("before\n")
+            s = ctx.start(*SMALL, *master, "--log-file", str(path), model=TINY)
+            assert path.read_text().startswith("before\n") and " ready model=" in path.read_text() and s.log() == ""
+            for i in range(3):
+                assert s.post(COMPLETIONS, {"prompt": [1, 2], "max_tokens": 1}).status == 200
+                assert harness.until(lambda: path.read_text().count(" request id=") == 1, 10), path.read_text()
+                old = path.rename(pathlib.Path(folder) / f"old{i}")
+                s.engine.send_signal(signal.SIGUSR1)
+                n_openers = 2 if master else 1
+                assert harness.until(lambda: path.exists() and path.read_text().count("log_file_reopened") == n_openers, 30), path.read_text()
+                assert old.read_text().count(" request id=") == 1
+            path.unlink()
+            os.mkdir(path)   # cannot be opened: the old one, which has no name, stays
+            s.engine.send_signal(signal.SIGUSR1)
+            assert s.post(COMPLETIONS, {"prompt": [1, 2], "max_tokens": 1}).status == 200
+            os.rmdir(path)
+            s.engine.send_signal(signal.SIGUSR1)
+            assert harness.until(lambda: path.exists() and path.read_text().count("log_file_reopened") == n_openers, 30)
+            text = "".join(p.read_text() for p in pathlib.Path(folder).iterdir()).replace("before\n", "")
+            assert all(re.match(LINE, line) for line in text.splitlines()), text
+    bad = subprocess.run([ctx.binary, "serve", "--model", TINY, "--log-file", "/nowhere/log"], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    assert bad.returncode == 78 and "/nowhere/log" in bad.stderr, bad
+
+
+def test_lines_of_requests_name_the_tenant(ctx):
+    with tempfile.TemporaryDirectory() as folder:
+        tenants = pathlib.Path(folder) / "tenants"
+        tenants.write_text("[anna]\nkey = sk-secret-anna\n")
+        s = ctx.start(*SMALL, "--tenants", str(tenants), model=TINY)
+        auth = {"Authorization": "Bearer sk-secret-anna"}
+        assert s.post(COMPLETIONS, {"prompt": [1, 2], "max_tokens": 1}, headers=auth).status == 200
+        assert s.post(COMPLETIONS, {"prompt": [1, 2], "max_tokens": 1}, headers={"Authorization": "Bearer sk-wrong"}).status == 401
+        for line in (r" request id=\S+ route=/v1/completions tenant=anna status=200 ", r" generation id=\S+ tenant=anna ",
+                     r" request id=\S+ route=/v1/completions tenant=- status=401 "):
+            assert harness.until(lambda line=line: re.search(line, s.log()), 10), (line, s.log())
+        assert "secret" not in s.log() and "sk-wrong" not in s.log()
