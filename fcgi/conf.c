@@ -327,6 +327,20 @@ static enum err read_arguments(struct conf *c, enum conf_command command, int ar
     return ERR_OK;
 }
 
+static bool is_equal(const struct conf *a, const struct conf *b, const struct option *o);
+
+/* Lists the variables that say something else than the file said. */
+static void list_overrides(struct conf *c, const struct conf *file)
+{
+    const struct option *o;
+    size_t n = 0;
+    for (int i = 0; (o = option_at(i)) != NULL && n < sizeof c->overrides; i++) {
+        if (strstr(file->from[i], " line ") != NULL && strncmp(c->from[i], "INFCGI_", 7) == 0 && !is_equal(file, c, o)) {
+            n += (size_t)snprintf(c->overrides + n, sizeof c->overrides - n, "%s%s", n > 0 ? ", " : "", c->from[i]);
+        }
+    }
+}
+
 enum err conf_load(struct conf *c, enum conf_command command, int argc, char **argv, struct err_info *info)
 {
     const struct option *o;
@@ -342,8 +356,11 @@ enum err conf_load(struct conf *c, enum conf_command command, int argc, char **a
     if (c->config != NULL) {
         TRY(read_file(c, command, c->config, info));
     }
+    struct conf file = *c;
     TRY(read_environment(c, command, false, info));
-    return read_arguments(c, command, argc, argv, false, info);
+    TRY(read_arguments(c, command, argc, argv, false, info));
+    list_overrides(c, &file);
+    return ERR_OK;
 }
 
 void conf_write_value(const struct conf *c, const struct option *o, struct buf *out)
@@ -421,8 +438,27 @@ enum err conf_reread(const struct conf *now, int argc, char **argv, struct conf 
             n += (size_t)snprintf(waiting + n, cap - n, "%s%s", n > 0 ? ", " : "", o->name);
         }
     }
+    memcpy(next->overrides, fresh.overrides, sizeof next->overrides);
     conf_fini(&fresh);
     return err;
+}
+
+int conf_differences(const struct conf *a, const struct conf *b, char *names, size_t cap)
+{
+    const struct option *o;
+    size_t n = 0;
+    int n_options = 0;
+    names[0] = '\0';
+    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+        if ((o->commands & CONF_SERVE) == 0 || is_equal(a, b, o)) {
+            continue;
+        }
+        n_options++;
+        if (n < cap) {
+            n += (size_t)snprintf(names + n, cap - n, "%s%s", n > 0 ? ", " : "", o->name);
+        }
+    }
+    return n_options;
 }
 
 void conf_fini(struct conf *c) { buf_fini(&c->file); }

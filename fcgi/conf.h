@@ -25,7 +25,8 @@ enum conf_command {
     CONF_HELP = 1024 /* the last */
 };
 
-enum { CONF_MAX_OPTIONS = 160, CONF_FROM_BYTES = 64, CONF_MAX_VALUES = 16, CONF_MAX_BENCH_SEQS = 64, CONF_MAX_REPETITIONS = 100 };
+enum { CONF_MAX_OPTIONS = 160, CONF_FROM_BYTES = 64, CONF_OVERRIDES_BYTES = 256 };
+enum { CONF_MAX_VALUES = 16, CONF_MAX_BENCH_SEQS = 64, CONF_MAX_REPETITIONS = 100 };
 
 /* The values of an option that takes several. */
 struct conf_list {
@@ -88,6 +89,7 @@ struct conf {
     const char *system; /* of chat */
     int64_t answer_tokens;
     struct buf file;    /* text of --config, which the strings above may point into */
+    char overrides[CONF_OVERRIDES_BYTES]; /* variables of the environment with other values than the file: "INFCGI_MODEL, INFCGI_THREADS" */
     char from[CONF_MAX_OPTIONS][CONF_FROM_BYTES]; /* who said so, by the row of options.c: "command line"; "" = nobody */
 };
 
@@ -102,6 +104,9 @@ void conf_fini(struct conf *c);
  * *next is then not to be used. */
 MUST_CHECK enum err conf_reread(const struct conf *now, int argc, char **argv, struct conf *next, int *n_changed, char *waiting, size_t cap,
                                 struct err_info *info);
+
+/* Writes the names of a server's options that differ, "model, threads", to names[0..cap), and returns how many do. */
+int conf_differences(const struct conf *a, const struct conf *b, char *names, size_t cap);
 
 /* ERR_CONFIG: an option that the command cannot do without is missing. */
 MUST_CHECK enum err conf_check(const struct conf *c, enum conf_command command, struct err_info *info);

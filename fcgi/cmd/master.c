@@ -24,6 +24,7 @@
 
 enum {
     MAX_ARGS = 512,
+    NAMES_BYTES = 256,
     TICK_MS = 1000,
     SHORT_LIFE_MS = 10000,  /* who lives less counts as failing again */
     BACKOFF_MS = 50,        /* doubled with each of them, but the first, */
@@ -48,10 +49,12 @@ struct worker {
 
 static struct {
     const struct conf *conf;
-    char *argv[MAX_ARGS + 2];
+    char *argv[MAX_ARGS + 2]; /* the program, and of the subcommand argc */
+    int argc;
     char program[PATH_MAX];
     int socket_fd, signal_fd;
     struct worker serving, coming, leaving;
+    struct conf last; /* options as they were read last: at the start, or at the last SIGUSR2 */
     bool was_ready; /* one was, ever */
     bool wants_reload; /* when the place is free */
     bool is_stopping;
@@ -353,8 +356,29 @@ static void reap(void)
 
 /* --- signals -------------------------------------------------------------------------------------------------------------- */
 
+/* Names the options that have changed since they were read last; the worker that comes reads them by itself. */
+static void compare_options(char *names, size_t cap)
+{
+    struct err_info info = {0};
+    struct conf fresh;
+    if (conf_load(&fresh, CONF_SERVE, m.argc, m.argv + 1, &info) != ERR_OK) {
+        snprintf(names, cap, "unknown");
+        conf_fini(&fresh);
+        return;
+    }
+    if (conf_differences(&m.last, &fresh, names, cap) == 0) {
+        snprintf(names, cap, "nothing");
+    }
+    if (m.last.file.data != m.conf->file.data) {
+        conf_fini(&m.last);
+    }
+    m.last = fresh;
+}
+
 static void reload(uint64_t now)
 {
+    char changed[NAMES_BYTES];
+    compare_options(changed, sizeof changed);
     notify_reloading();
     m.wants_reload = true;
     m.n_short = 0; /* whoever asks has mended something */
@@ -365,7 +389,7 @@ static void reload(uint64_t now)
     } else if (m.serving.pid == 0) {
         m.wants_reload = false; /* the one that is started now reads all anew */
     }
-    log_line("info", "reload asked=SIGUSR2%s", m.leaving.pid != 0 ? " waits=\"for the one that drains\"" : "");
+    log_line("info", "reload asked=SIGUSR2%s changed=\"%s\"", m.leaving.pid != 0 ? " waits=\"for the one that drains\"" : "", changed);
 }
 
 static void handle_signal(int signal)
@@ -522,6 +546,8 @@ static int prepare(const struct conf *conf, int argc, char **argv)
 int master_run(const struct conf *conf, int argc, char **argv)
 {
     m.conf = conf;
+    m.last = *conf;
+    m.argc = argc;
     m.serving.fd = m.coming.fd = m.leaving.fd = -1;
     int rc = prepare(conf, argc, argv);
     if (rc != CMD_OK) {

@@ -342,6 +342,7 @@ static int start(const struct conf *conf)
         return fail_setup(err == ERR_CONFIG ? CMD_USAGE : CMD_BAD_CONFIG, err, &info);
     }
     err = log_start(&info);
+    serve_wait_log_overrides(conf);
     if (err == ERR_OK && conf->admin_socket != NULL && worker_role() != WORKER_NEXT) { /* the one that serves has it still */
         err = admin_start(conf->admin_socket, &server_state, &info);
         if (err != ERR_OK) {

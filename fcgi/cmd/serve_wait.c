@@ -47,6 +47,13 @@ static void read_again(const char *what, const char *path, enum err (*load)(cons
     }
 }
 
+void serve_wait_log_overrides(const struct conf *conf)
+{
+    if (conf->overrides[0] != '\0') {
+        log_line("warn", "environment_overrides variables=\"%s\" file=\"%s\"", conf->overrides, conf->config);
+    }
+}
+
 /* Options that SIGHUP has changed: handlers may still look at those before, so all are kept. */
 struct changed {
     struct conf conf;
@@ -65,6 +72,12 @@ static void reread_options(void)
         log_line("error", "options_kept reason=\"%s\"", err == ERR_NOMEM ? err_text(err) : info.text);
     } else if (waiting[0] != '\0') {
         log_line("warn", "options_wait names=\"%s\" reason=\"a reload (SIGUSR2, with --master) or a restart brings them\"", waiting);
+    }
+    if (err == ERR_OK) {
+        serve_wait_log_overrides(&c->conf);
+    }
+    if (err == ERR_OK && n == 0 && waiting[0] == '\0') {
+        log_line("info", "options_unchanged");
     }
     if (err != ERR_OK || n == 0) {
         mem_free(c);

@@ -12,6 +12,9 @@
 /* Blocks the signals, before any thread starts, so that all inherit it. argv: of the subcommand, to read options anew. */
 void serve_wait_init(struct server *server, int argc, char **argv);
 
+/* Logs which variables of the environment override the --config file, if any do. */
+void serve_wait_log_overrides(const struct conf *conf);
+
 /* Reads options and keys anew, as SIGHUP does. */
 void serve_wait_reread(void);
 

@@ -80,3 +80,29 @@ def test_lines_of_requests_name_the_tenant(ctx):
                      r" request id=\S+ route=/v1/completions tenant=- status=401 "):
             assert harness.until(lambda line=line: re.search(line, s.log()), 10), (line, s.log())
         assert "secret" not in s.log() and "sk-wrong" not in s.log()
+
+
+def test_a_reload_says_what_it_changes(ctx):
+    """Nothing, and why: the environment overrides the file, at each start and at each reload."""
+    with tempfile.TemporaryDirectory() as folder:
+        options = pathlib.Path(folder) / "infcgi.conf"
+        options.write_text("timeout = 7\nbody-limit = 64\n")
+        s = ctx.start(*SMALL, "--master", "--config", str(options), model=TINY, env={"INFCGI_TIMEOUT": "9", "INFCGI_BODY_LIMIT": "64"})
+        says = f'warn environment_overrides variables="INFCGI_TIMEOUT" file="{options}"'
+        assert s.log().count(says) == 1, s.log()
+        first = worker_of(s)
+        s.engine.send_signal(signal.SIGHUP)
+        assert harness.until(lambda: s.log().count("info options_unchanged") == 1 and s.log().count(says) == 2, 10), s.log()
+        options.write_text("timeout = 8\nbody-limit = 64\n")   # which the environment goes before
+        s.engine.send_signal(signal.SIGHUP)
+        assert harness.until(lambda: s.log().count("info options_unchanged") == 2 and s.log().count(says) == 3, 10), s.log()
+        s.engine.send_signal(signal.SIGUSR2)
+        assert harness.until(lambda: 'reload asked=SIGUSR2 changed="nothing"' in s.log(), 10), s.log()
+        assert harness.until(lambda: not is_alive(first), 60) and harness.until(lambda: s.log().count(says) == 4, 10), s.log()
+        second = worker_of(s)
+        options.write_text("timeout = 8\nbody-limit = 64\nbatch-size = 64\n")
+        s.engine.send_signal(signal.SIGHUP)
+        assert harness.until(lambda: 'options_wait names="batch-size"' in s.log(), 10), s.log()
+        s.engine.send_signal(signal.SIGUSR2)
+        assert harness.until(lambda: 'reload asked=SIGUSR2 changed="batch-size"' in s.log(), 10), s.log()
+        assert harness.until(lambda: not is_alive(second), 60)

@@ -546,6 +546,29 @@ START_TEST(the_command_line_wins_over_the_environment_and_that_over_the_file)
 }
 END_TEST
 
+START_TEST(variables_that_override_the_file_are_listed)
+{
+    char name[] = "serve", with[] = "--config", path[512], threads[] = "--threads=9", *argv[] = {name, with, path, threads, NULL};
+    snprintf(path, sizeof path, "%s", config("timeout = 5\nparallel = 3\nthreads = 2\nmodel = /m\n"));
+    setenv("INFCGI_MODEL", "/other", 1);
+    setenv("INFCGI_TIMEOUT", "6", 1);
+    setenv("INFCGI_PARALLEL", "3", 1); /* the same */
+    setenv("INFCGI_THREADS", "8", 1);  /* the command line overrides both */
+    setenv("INFCGI_ALIAS", "a", 1);    /* the file has none */
+    ck_assert_int_eq(conf_load(&c, CONF_SERVE, 4, argv, &info), ERR_OK);
+    ck_assert_str_eq(c.overrides, "INFCGI_MODEL, INFCGI_TIMEOUT");
+    conf_fini(&c);
+    unsetenv("INFCGI_MODEL");
+    unsetenv("INFCGI_TIMEOUT");
+    ck_assert_int_eq(conf_load(&c, CONF_SERVE, 4, argv, &info), ERR_OK);
+    ck_assert_str_eq(c.overrides, "");
+    conf_fini(&c);
+    unsetenv("INFCGI_PARALLEL");
+    unsetenv("INFCGI_THREADS");
+    unsetenv("INFCGI_ALIAS");
+}
+END_TEST
+
 START_TEST(some_options_are_read_anew)
 {
     char name[] = "serve", with[] = "--config", path[512], waiting[64], *argv[] = {name, with, path, NULL};
@@ -568,6 +591,9 @@ START_TEST(some_options_are_read_anew)
     (void)config("");
     ck_assert_int_eq(conf_reread(&now, 3, argv, &next, &n, waiting, 3, &info), ERR_OK);
     ck_assert(next.timeout_s == 0 && strcmp(waiting, "th") == 0); /* back to the default; cut */
+    ck_assert_int_eq(conf_differences(&now, &next, waiting, sizeof waiting), 2);
+    ck_assert_str_eq(waiting, "log-level, timeout");
+    ck_assert(conf_differences(&now, &now, waiting, sizeof waiting) == 0 && waiting[0] == '\0');
     conf_fini(&now);
     const struct option *o;
     for (int i = 0; (o = option_at(i)) != NULL; i++) { /* nothing that points into the file is taken from it */
@@ -624,6 +650,7 @@ Suite *conf_suite(void)
     tcase_add_test(t, a_file_holds_names_and_values);
     tcase_add_test(t, a_bad_file_is_refused_with_its_line);
     tcase_add_test(t, the_command_line_wins_over_the_environment_and_that_over_the_file);
+    tcase_add_test(t, variables_that_override_the_file_are_listed);
     tcase_add_test(t, some_options_are_read_anew);
     tcase_add_test(t, a_long_value_is_cut_in_the_message);
     tcase_add_test(t, integers_of_64_bits);
