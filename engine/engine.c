@@ -425,15 +425,23 @@ static enum err open_all(struct engine *e, const struct engine_config *cfg, stru
     return sched_new(&sc, &e->sched, info);
 }
 
-enum err engine_open(const struct engine_config *cfg, struct engine **out, struct err_info *info)
+/* An engine that has nothing yet, for engine_close to free. */
+static enum err begin(struct engine **out, struct err_info *info)
 {
-    *out = NULL;
-    struct engine *e = mem_zalloc(sizeof *e, MEM_MODEL);
+    struct engine *e = *out = mem_zalloc(sizeof *e, MEM_MODEL);
     if (e == NULL) {
         return no_memory(info);
     }
     arena_init(&e->arena, 4096, 0, MEM_MODEL);
     pthread_mutex_init(&e->grammar_lock, NULL);
+    return ERR_OK;
+}
+
+enum err engine_open(const struct engine_config *cfg, struct engine **out, struct err_info *info)
+{
+    struct engine *e;
+    *out = NULL;
+    TRY(begin(&e, info));
     enum err err = grammar_cache_new(GRAMMAR_CACHE_ENTRIES, GRAMMAR_CACHE_BYTES, &e->grammars);
     err = err == ERR_OK ? open_all(e, cfg, info) : no_memory(info);
     if (err != ERR_OK) {
@@ -456,12 +464,8 @@ enum err engine_check_file(const struct engine *e, struct err_info *info)
 enum err engine_check(const char *path, bool reads_weights, struct err_info *info)
 {
     struct engine_config cfg = {.model_path = path};
-    struct engine *e = mem_zalloc(sizeof *e, MEM_MODEL);
-    if (e == NULL) {
-        return no_memory(info);
-    }
-    arena_init(&e->arena, 4096, 0, MEM_MODEL);
-    pthread_mutex_init(&e->grammar_lock, NULL);
+    struct engine *e;
+    TRY(begin(&e, info));
     enum err err = read_file(e, &cfg, info);
     if (err == ERR_OK) {
         err = backend_check_types(e->plan, info);
@@ -469,6 +473,30 @@ enum err engine_check(const char *path, bool reads_weights, struct err_info *inf
     for (int32_t i = 0; err == ERR_OK && reads_weights && i < e->plan->n_weights; i++) {
         err = engine_verify_weight(&e->plan->weights[i], info);
     }
+    engine_close(&e);
+    return err;
+}
+
+static enum err check_plan(struct engine *e, const struct engine_config *cfg, struct err_info *info)
+{
+    struct sched_config sc = {0};
+    struct engine_backend b;
+    TRY(read_file(e, cfg, info));
+    TRY(choose_pooling(e, cfg->pooling, info));
+    TRY(list_ends(e, info));
+    TRY(backend_check_types(e->plan, info));
+    if (cfg->backend != NULL && strcmp(cfg->backend, "cpu") != 0) {
+        return ERR_OK; /* planning would ask the device */
+    }
+    TRY(engine_plan(e, cfg, &sc, &b, info));
+    return engine_check_memory(e, cfg, &b, info);
+}
+
+enum err engine_check_config(const struct engine_config *cfg, struct err_info *info)
+{
+    struct engine *e;
+    TRY(begin(&e, info));
+    enum err err = check_plan(e, cfg, info);
     engine_close(&e);
     return err;
 }
@@ -495,13 +523,9 @@ static enum err measure(struct engine *e, const struct engine_config *cfg, struc
 
 enum err engine_measure(const struct engine_config *cfg, struct engine_memory *out, struct err_info *info)
 {
-    struct engine *e = mem_zalloc(sizeof *e, MEM_MODEL);
+    struct engine *e;
     *out = (struct engine_memory){0};
-    if (e == NULL) {
-        return no_memory(info);
-    }
-    arena_init(&e->arena, 4096, 0, MEM_MODEL);
-    pthread_mutex_init(&e->grammar_lock, NULL);
+    TRY(begin(&e, info));
     enum err err = measure(e, cfg, out, info);
     engine_close(&e);
     return err;

@@ -420,18 +420,33 @@ static int serve(const struct conf *conf)
     return is_lost ? CMD_LOST : CMD_OK;
 }
 
-/* Everything serve would need, without serving. */
-static int check_config(const struct conf *conf)
+/* May this process read the file? If only the service may, says that it was not checked. */
+static bool is_readable(const char *option, const char *path)
+{
+    bool is_denied = access(path, R_OK) != 0 && errno == EACCES;
+    if (is_denied) {
+        printf("not checked: %s %s: this user may not read it\n", option, path);
+    }
+    return !is_denied;
+}
+
+/* Checks what serve would read. Makes, opens for writing and takes nothing that a server that runs may have. */
+static int check_config(struct conf *conf)
 {
     struct err_info info = {0};
     struct engine_config cfg = cmd_engine_config(conf);
-    struct engine *e = NULL;
+    if (conf->overrides[0] != '\0') {
+        printf("the environment overrides %s: %s\n", conf->config, conf->overrides);
+    }
+    bool has_keys = conf->api_key_file == NULL || is_readable("api-key-file", conf->api_key_file);
+    bool has_tenants = conf->tenants == NULL || is_readable("tenants", conf->tenants);
+    conf->api_key_file = has_keys ? conf->api_key_file : NULL;
+    conf->tenants = has_tenants ? conf->tenants : NULL;
     enum err err = load_keys(conf, &info);
     if (err != ERR_OK) {
         return fail_setup(CMD_BAD_CONFIG, err, &info);
     }
-    err = engine_open(&cfg, &e, &info);
-    engine_close(&e);
+    err = is_readable("model", conf->model) ? engine_check_config(&cfg, &info) : ERR_OK;
     if (err != ERR_OK) {
         return cmd_fail(conf, err, &info);
     }

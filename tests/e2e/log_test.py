@@ -106,3 +106,37 @@ def test_a_reload_says_what_it_changes(ctx):
         s.engine.send_signal(signal.SIGUSR2)
         assert harness.until(lambda: 'reload asked=SIGUSR2 changed="batch-size"' in s.log(), 10), s.log()
         assert harness.until(lambda: not is_alive(second), 60)
+
+
+def test_check_config_touches_nothing(ctx):
+    """Beside a server that runs it makes no file, takes no memory for weights, and what this user may not read is said to be left out."""
+    with tempfile.TemporaryDirectory() as folder:
+        home = pathlib.Path(folder)
+        home.chmod(0o755)
+        (home / "keys").write_text("sk-a\n")
+        (home / "infcgi.conf").write_text("timeout = 7\n")
+        paths = {name: str(home / name) for name in ("pack", "cache", "usage", "log", "socket", "admin", "slow")}
+
+        def check(*args, env=None, user=None, **more):
+            return subprocess.run([ctx.binary, "serve", "--check-config", "--config", home / "infcgi.conf", "--model", more.get("model", TINY),
+                                   "--api-key-file", home / "keys", "--pack-cache", paths["pack"], "--cache-dir", paths["cache"],
+                                   "--usage-log", paths["usage"], "--log-file", paths["log"], "--socket", paths["socket"],
+                                   "--admin-socket", paths["admin"], "--slow-log", "1", "--slow-log-file", paths["slow"], *args],
+                                  stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, env={**os.environ, **(env or {})}, user=user)
+        ok = check(env={"INFCGI_TIMEOUT": "9"})
+        assert ok.returncode == 0 and "configuration ok" in ok.stdout and "INFCGI_TIMEOUT" in ok.stdout and ok.stderr == "", ok
+        assert sorted(p.name for p in home.iterdir()) == ["infcgi.conf", "keys"]
+        assert check("--ctx-size", "128", "--kv-tokens", "100000000").returncode == 65   # more memory than there is
+        assert check("--memory-limit", "1").returncode == 65
+        assert check("--pooling", "rank").returncode == 64
+        assert check(model=harness.ROOT / "README.md").returncode == 65
+        if os.getuid() == 0 and os.access(ctx.binary, os.X_OK):
+            (home / "keys").chmod(0o600)
+            binary = home / "infcgi"   # where another user may read it
+            binary.write_bytes(pathlib.Path(ctx.binary).read_bytes())
+            binary.chmod(0o755)
+            model = home / "model.gguf"
+            model.write_bytes(TINY.read_bytes())
+            run = subprocess.run([binary, "serve", "--check-config", "--model", model, "--api-key-file", home / "keys"], stdin=subprocess.DEVNULL,
+                                 capture_output=True, text=True, timeout=60, user=65534, cwd="/")
+            assert run.returncode == 0 and f"not checked: api-key-file {home}/keys" in run.stdout and "configuration ok" in run.stdout, run
