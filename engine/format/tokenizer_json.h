@@ -11,6 +11,10 @@
  *   infcgi.tokenizer.space_prefix   string: first (of the text, unless there is a space), missing (of each part between
  *                                   special tokens, unless there is one)
  *   infcgi.tokenizer.lstrip_ids, rstrip_ids   u32 arrays: special tokens that take in the white space beside them
+ *   infcgi.tokenizer.normalized_ids   u32 array: added tokens that are found in normalized text
+ *   infcgi.tokenizer.single_word_ids  u32 array: added tokens that are none next to a character of a word
+ *   infcgi.tokenizer.apart_ids        u32 array: added tokens that the model does not have, and text is never cut into
+ *   infcgi.tokenizer.normalizes_spaces   bool: the normalizer spells spaces as U+2581, before the former are found
  *   infcgi.tokenizer.eog_ids        u32 array: what ends a generation, besides EOS
  *   infcgi.tokenizer.file           string: the file that all this is of, for messages; not written by convert
  * Threads: pure functions. */

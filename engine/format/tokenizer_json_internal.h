@@ -90,10 +90,10 @@ MUST_CHECK enum err tokenizer_json_post(struct tokenizer_reader *r);
 /* tokenizer_json_model.c: model and added_tokens into r->vocab, and all keys that hang on the model. */
 MUST_CHECK enum err tokenizer_json_model(struct tokenizer_reader *r);
 
-/* tokenizer_json_vocab.c: model.vocab, an object or a list, and added_tokens into r->vocab; the keys of tokens that
- * take in the white space beside them. */
+/* tokenizer_json_vocab.c: model.vocab, an object or a list, and added_tokens into r->vocab; the keys of what added
+ * tokens are found by: white space beside them, normalized text, whole words. */
 MUST_CHECK enum err tokenizer_json_vocab(struct tokenizer_reader *r, bool is_list);
-MUST_CHECK enum err tokenizer_json_strips(struct tokenizer_reader *r);
+MUST_CHECK enum err tokenizer_json_switches(struct tokenizer_reader *r);
 
 /* The second half of it: r->root's added_tokens. */
 MUST_CHECK enum err tokenizer_json_added(struct tokenizer_reader *r);

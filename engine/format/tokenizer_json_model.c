@@ -570,7 +570,7 @@ enum err tokenizer_json_model(struct tokenizer_reader *r)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (name != NULL && strcmp(name, rows[i].type) == 0) {
             TRY(rows[i].read(r));
-            return tokenizer_json_strips(r);
+            return tokenizer_json_switches(r);
         }
     }
     return tokenizer_json_bad(r, ERR_UNSUPPORTED_TOKENIZER, "model.type", "BPE, Unigram or WordPiece",

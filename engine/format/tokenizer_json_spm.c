@@ -156,5 +156,5 @@ enum err tokenizer_json_spm(struct tokenizer_reader *r, const char *path)
     bool has_settings = r->settings != NULL && json_object_get(r->settings, "add_bos_token") != NULL;
     r->first_id = !has_settings && p.model == SPM_BPE && p.bos_id >= 0 ? (uint32_t)p.bos_id : r->first_id;
     TRY(tokenizer_vocab_index(&r->vocab, r->info));
-    return tokenizer_json_strips(r);
+    return tokenizer_json_switches(r);
 }

@@ -89,7 +89,7 @@ static enum err add_token(struct tokenizer_reader *r, const json_t *v, size_t i)
     TRY(read_id(r, where, json_object_get(v, "id"), &id));
     TRY(tokenizer_json_bool(r, v, where, "special", false, &is_special));
     TRY(tokenizer_json_bool(r, v, where, "single_word", false, &is_whole_word));
-    if (is_whole_word) {
+    if (is_whole_word && r->model == NULL) { /* with tokenizer.model, words have other boundaries */
         return tokenizer_json_bad(r, ERR_UNSUPPORTED_TOKENIZER, where, "single_word to be false", text);
     }
     const char *s = json_string_value(text);
@@ -136,26 +136,72 @@ enum err tokenizer_json_vocab(struct tokenizer_reader *r, bool is_list)
     return tokenizer_json_added(r);
 }
 
-enum err tokenizer_json_strips(struct tokenizer_reader *r)
+/* Does the normalizer spell spaces as U+2581? Else Metaspace does, after added tokens were found. */
+static bool normalizes_spaces(const struct tokenizer_rules *rules)
+{
+    bool is_metaspace = tokenizer_rules_has(rules, RULE_METASPACE) && strcmp(rules->prepend, "never") != 0;
+    return tokenizer_rules_has(rules, RULE_ESCAPE) && !is_metaspace;
+}
+
+/* Does the model have the token, too? */
+static bool is_of_model(const struct tokenizer_reader *r, const json_t *token)
+{
+    const json_t *vocab = json_read_get(r->model, "vocab"), *id = json_object_get(token, "id");
+    return json_is_object(vocab) ? json_object_get(vocab, json_string_value(json_object_get(token, "content"))) != NULL
+                                 : json_integer_value(id) < (json_int_t)json_array_size(vocab);
+}
+
+/* Writes the ids of the added tokens that have the switch on. */
+static enum err write_switch(struct tokenizer_reader *r, const char *name, const char *key, uint32_t *ids)
+{
+    const json_t *added = json_read_get(r->root, "added_tokens");
+    size_t n_ids = 0;
+    for (size_t i = 0; i < json_array_size(added); i++) {
+        bool is_on;
+        const json_t *v = json_array_get(added, i);
+        TRY(tokenizer_json_bool(r, v, "added_tokens", name, false, &is_on));
+        if (is_on) {
+            ids[n_ids++] = (uint32_t)json_integer_value(json_object_get(v, "id"));
+        }
+    }
+    if (n_ids > 0) {
+        gguf_build_array(r->b, key, GGUF_U32, n_ids, ids);
+    }
+    return ERR_OK;
+}
+
+/* Writes the ids of added tokens that the model does not have; special tokens never come out of text anyway. */
+static void write_apart(struct tokenizer_reader *r, uint32_t *ids)
+{
+    const json_t *added = json_read_get(r->root, "added_tokens");
+    size_t n_ids = 0;
+    for (size_t i = 0; i < json_array_size(added); i++) {
+        const json_t *v = json_array_get(added, i);
+        if (!json_is_true(json_object_get(v, "special")) && !is_of_model(r, v)) {
+            ids[n_ids++] = (uint32_t)json_integer_value(json_object_get(v, "id"));
+        }
+    }
+    if (n_ids > 0) {
+        gguf_build_array(r->b, "infcgi.tokenizer.apart_ids", GGUF_U32, n_ids, ids);
+    }
+}
+
+enum err tokenizer_json_switches(struct tokenizer_reader *r)
 {
     static const char *const names[][2] = {{"lstrip", "infcgi.tokenizer.lstrip_ids"},
-                                           {"rstrip", "infcgi.tokenizer.rstrip_ids"}};
-    const json_t *added = json_read_get(r->root, "added_tokens");
-    size_t n = json_array_size(added);
-    uint32_t *ids = mem_alloc((n + 1) * sizeof *ids, MEM_GENERAL);
+                                           {"rstrip", "infcgi.tokenizer.rstrip_ids"},
+                                           {"normalized", "infcgi.tokenizer.normalized_ids"},
+                                           {"single_word", "infcgi.tokenizer.single_word_ids"}};
+    bool is_json = r->model != NULL; /* else tokenizer.model, whose users know the first two only */
+    uint32_t *ids = mem_alloc((json_array_size(json_read_get(r->root, "added_tokens")) + 1) * sizeof *ids, MEM_GENERAL);
     enum err err = ids != NULL ? ERR_OK : err_set(r->info, ERR_NOMEM, NULL, "out of memory for the vocabulary");
-    for (size_t k = 0; k < ARRAY_LEN(names) && err == ERR_OK; k++) {
-        size_t n_ids = 0;
-        for (size_t i = 0; i < n && err == ERR_OK; i++) {
-            const json_t *v = json_array_get(added, i);
-            bool strips;
-            err = tokenizer_json_bool(r, v, "added_tokens", names[k][0], false, &strips);
-            if (err == ERR_OK && strips) {
-                ids[n_ids++] = (uint32_t)json_integer_value(json_object_get(v, "id"));
-            }
-        }
-        if (err == ERR_OK && n_ids > 0) {
-            gguf_build_array(r->b, names[k][1], GGUF_U32, n_ids, ids);
+    for (size_t k = 0; k < (is_json ? ARRAY_LEN(names) : 2) && err == ERR_OK; k++) {
+        err = write_switch(r, names[k][0], names[k][1], ids);
+    }
+    if (err == ERR_OK && is_json) {
+        write_apart(r, ids);
+        if (normalizes_spaces(&r->rules)) {
+            gguf_build_bool(r->b, "infcgi.tokenizer.normalizes_spaces", true);
         }
     }
     mem_free(ids);

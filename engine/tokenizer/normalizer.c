@@ -167,3 +167,23 @@ size_t normalizer_lower(uint32_t cp, uint32_t *out)
     out[1] = 0x307;
     return cp == 0x130 ? 2 : 1; /* the one letter whose lower case is two */
 }
+
+enum err normalizer_lower_all(const char *s, size_t n, struct buf *out)
+{
+    buf_reset(out);
+    for (size_t at = 0, len; at < n; at += len) {
+        uint32_t cp, lowered[NORMALIZER_MAX_LOWERED];
+        bool valid;
+        char bytes[4];
+        len = utf8_decode(s + at, n - at, &cp, &valid);
+        if (!valid) {
+            buf_append(out, s + at, len);
+            continue;
+        }
+        size_t n_lowered = normalizer_lower(cp, lowered);
+        for (size_t i = 0; i < n_lowered; i++) {
+            buf_append(out, bytes, utf8_encode(lowered[i], bytes));
+        }
+    }
+    return buf_ok(out);
+}

@@ -27,4 +27,7 @@ enum { NORMALIZER_MAX_LOWERED = 2 };
  * of code points. [Unicode UnicodeData.txt, SpecialCasing.txt] */
 size_t normalizer_lower(uint32_t cp, uint32_t *out);
 
+/* s[0..n) in lower case into *out, which is emptied first. Bytes that are no UTF-8 stay as they are. ERR_NOMEM. */
+MUST_CHECK enum err normalizer_lower_all(const char *s, size_t n, struct buf *out);
+
 #endif

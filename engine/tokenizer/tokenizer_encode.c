@@ -48,6 +48,8 @@ struct encoder {
     size_t n_spelt;
     struct buf repaired;   /* BPE: text without invalid bytes, where the vocabulary has no tokens for them */
     struct buf normalized; /* BPE: text in NFC or in lower case, where it was not */
+    const struct span *plain; /* borrowed */
+    size_t n_plain;
 };
 
 static inline enum err emit(struct encoder *e, int32_t id)
@@ -308,7 +310,8 @@ static enum err reserve_spelling(struct encoder *e)
         n_spaces++;
     }
     size_t n_grows = e->t->lacks_high_bytes ? e->n : n_spaces;
-    e->spelt = mem_alloc(e->n + 2 * n_grows + SPM_SPACE_BYTES * (e->specials.n + 1), MEM_REQUEST);
+    size_t n_parts = e->specials.n + 1 + (e->t->n_normalized > 0 ? e->n : 0);
+    e->spelt = mem_alloc(e->n + 2 * n_grows + SPM_SPACE_BYTES * n_parts, MEM_REQUEST);
     e->base = e->spelt;
     return e->spelt != NULL ? ERR_OK : ERR_NOMEM;
 }
@@ -397,27 +400,6 @@ static bool is_valid(const char *s, size_t n)
     return true;
 }
 
-/* s[0..n) in lower case, into e->normalized. */
-static enum err lower(struct encoder *e, const char *s, size_t n)
-{
-    buf_reset(&e->normalized);
-    for (size_t at = 0, len; at < n; at += len) {
-        uint32_t cp, lowered[NORMALIZER_MAX_LOWERED];
-        bool valid;
-        char bytes[4];
-        len = utf8_decode(s + at, n - at, &cp, &valid);
-        if (!valid) {
-            buf_append(&e->normalized, s + at, len);
-            continue;
-        }
-        size_t n_lowered = normalizer_lower(cp, lowered);
-        for (size_t i = 0; i < n_lowered; i++) {
-            buf_append(&e->normalized, bytes, utf8_encode(lowered[i], bytes));
-        }
-    }
-    return buf_ok(&e->normalized);
-}
-
 /* A word of a splitter. */
 static enum err encode_word(struct encoder *e, const char *s, size_t n)
 {
@@ -464,30 +446,29 @@ static NOINLINE enum err encode_split(struct encoder *e, const char *s, size_t n
 
 /* --- texts ------------------------------------------------------------------------------------------------------ */
 
-/* Text between two special tokens (or TOKENIZER_NO_TOKEN), where SPM puts its leading space. */
-static enum err encode_text(struct encoder *e, size_t from, size_t to, int32_t before, int32_t behind)
+static enum err encode_spelt(struct encoder *e, const char *s, size_t n)
+{
+    return e->t->cuts_spaces ? encode_spm_words(e, s, n) : encode_spm(e, s, n);
+}
+
+/* Text without added tokens, where SPM puts its leading space. base: of the text, NULL if it is not to be remembered. */
+static enum err encode_plain(struct encoder *e, const char *base, const char *s, size_t n)
 {
     const struct tokenizer *t = e->t;
-    size_t n = to - from;
-    const char *s = tokenizer_rules_strip(t, e->text + from, &n, before, behind);
-    if (n == 0) {
-        return ERR_OK;
-    }
-    TRY(budget_take(&e->budget, n));
     if (t->method != METHOD_MERGES) {
         return (t->method == METHOD_UNIGRAM ? unigram_encode : wordpiece_encode)(t, e, s, n);
     }
     if (is_spelt(t)) {
         s = spell(e, s, n, &n);
-        return t->cuts_spaces ? encode_spm_words(e, s, n) : encode_spm(e, s, n);
+        return encode_spelt(e, s, n);
     }
-    e->base = e->text;
+    e->base = base;
     bool changed = false;
     if (t->form != NORMALIZER_NONE) {
         TRY(normalizer_run(t->form, s, n, &e->normalized, &changed));
     }
     if (t->lowers) {
-        TRY(lower(e, s, n));
+        TRY(normalizer_lower_all(s, n, &e->normalized));
         changed = true;
     }
     if (changed) {
@@ -514,26 +495,106 @@ static enum err encode_text(struct encoder *e, size_t from, size_t to, int32_t b
     return ERR_OK;
 }
 
+/* Text that is looked through for added tokens, and what is done with the parts between them. */
+struct added_text {
+    const char *s;
+    size_t n;
+    bool is_normalized;
+    const char *base; /* as encode_plain has it */
+};
+
+/* Below; it comes back to encode_part once, with normalized text. */
+static enum err encode_normalized(struct encoder *e, const char *s, size_t n);
+
+/* Part [from, to) between two added tokens, or TOKENIZER_NO_TOKEN. */
+static enum err encode_part(struct encoder *e, const struct added_text *a, size_t from, size_t to, int32_t before,
+                            int32_t behind)
+{
+    size_t n = to - from;
+    const char *s = tokenizer_rules_strip(e->t, a->s + from, &n, before, behind);
+    if (n == 0) {
+        return ERR_OK;
+    }
+    TRY(budget_take(&e->budget, n));
+    if (!a->is_normalized) {
+        return e->t->n_normalized > 0 ? encode_normalized(e, s, n) : encode_plain(e, a->base, s, n);
+    }
+    return e->t->normalizes_spaces ? encode_spelt(e, s, n) : encode_plain(e, a->base, s, n);
+}
+
+/* The leftmost tokens of those found, and the text between them. */
+static enum err encode_around(struct encoder *e, const struct added_text *a, const struct special_matches *found)
+{
+    const struct tokenizer *t = e->t;
+    const struct token_text *texts = a->is_normalized ? t->normal : t->text;
+    size_t from = 0, end = 0;
+    int32_t before = TOKENIZER_NO_TOKEN;
+    for (size_t i = found->n; i-- > 0;) {
+        struct special_match m = found->at[i];
+        if (m.from < end) {
+            continue; /* inside the token before */
+        }
+        end = m.from + texts[m.id].len;
+        if (!added_may_stand(t, m.id, a->s, a->n, m.from, end)) {
+            continue;
+        }
+        TRY(encode_part(e, a, from, m.from, before, m.id));
+        TRY(emit(e, m.id));
+        before = m.id;
+        from = end;
+    }
+    return encode_part(e, a, from, a->n, before, TOKENIZER_NO_TOKEN);
+}
+
+/* Finds tokens in a, which is s[0..n) of the text after normalization, and encodes it. */
+static enum err encode_found(struct encoder *e, const char *s, size_t n, const struct added_text *a)
+{
+    struct special_matches found = {0};
+    struct span *plain = NULL;
+    size_t n_plain = 0;
+    bool parses = (e->flags & TOKENIZE_PARSE_SPECIAL) != 0, exact = true;
+    enum err err = ERR_OK;
+    if (parses && e->n_plain > 0) {
+        err = added_map_spans(e->t, s, n, (size_t)(s - e->text), e->plain, e->n_plain, a->s, a->n, &plain, &n_plain,
+                              &exact);
+    }
+    err = err != ERR_OK ? err : special_find(e->t, true, a->s, a->n, parses && exact, plain, n_plain, &found);
+    err = err != ERR_OK ? err : encode_around(e, a, &found);
+    mem_free(plain);
+    mem_free(found.at);
+    return err;
+}
+
+/* Text between tokens that are found in the text as it is: those that are found in normalized text come next. */
+static enum err encode_normalized(struct encoder *e, const char *s, size_t n)
+{
+    struct added_text a = {.s = s, .n = n, .is_normalized = true, .base = e->text};
+    struct buf text;
+    bool changed = false;
+    enum err err = ERR_OK;
+    buf_init(&text, 0, MEM_REQUEST);
+    if (e->t->normalizes_spaces) {
+        a.s = spell(e, s, n, &a.n);
+    } else {
+        err = added_normalize(e->t, s, n, true, &text, &changed);
+        if (changed) {
+            a = (struct added_text){.s = text.data != NULL ? text.data : "", .n = text.len, .is_normalized = true};
+        }
+    }
+    err = err != ERR_OK ? err : encode_found(e, s, n, &a);
+    buf_fini(&text);
+    return err;
+}
+
 static enum err encode_all(struct encoder *e)
 {
     const struct tokenizer *t = e->t;
+    const struct added_text all = {.s = e->text, .n = e->n, .base = e->text};
     bool adds = (e->flags & TOKENIZE_ADD_SPECIAL) != 0;
     if (adds && t->adds_bos) {
         TRY(emit(e, t->bos));
     }
-    size_t from = 0;
-    int32_t before = TOKENIZER_NO_TOKEN;
-    for (size_t i = e->specials.n; i-- > 0;) {
-        struct special_match m = e->specials.at[i];
-        if (m.from < from) {
-            continue; /* inside the token before */
-        }
-        TRY(encode_text(e, from, m.from, before, m.id));
-        TRY(emit(e, m.id));
-        before = m.id;
-        from = m.from + t->text[m.id].len;
-    }
-    TRY(encode_text(e, from, e->n, before, TOKENIZER_NO_TOKEN));
+    TRY(encode_around(e, &all, &e->specials));
     return adds && t->adds_eos ? emit(e, t->eos) : ERR_OK;
 }
 
@@ -550,7 +611,9 @@ static enum err make_tables(struct encoder *e, const struct span *plain, size_t 
     e->seen = mem_zalloc_array(slots, sizeof *e->seen, MEM_REQUEST);
     TRY_MEM(e->seen != NULL);
     bool parses = (e->flags & TOKENIZE_PARSE_SPECIAL) != 0;
-    TRY(special_find(e->t, e->text, e->n, parses, plain, n_plain, &e->specials));
+    e->plain = plain;
+    e->n_plain = n_plain;
+    TRY(special_find(e->t, false, e->text, e->n, parses, plain, n_plain, &e->specials));
     return is_spelt(e->t) ? reserve_spelling(e) : ERR_OK;
 }
 

@@ -156,10 +156,22 @@ struct tokenizer {
     enum normalizer_form form; /* BPE: text is brought to it first */
     /* What tokenizer.json says and GGUF cannot (tokenizer_rules.c). */
     enum space_prefix space_prefix;
-    unsigned char *strips; /* OPTIONAL [n_vocab] TOKEN_STRIPS_LEFT, TOKEN_STRIPS_RIGHT of special tokens */
+    unsigned char *rules; /* OPTIONAL [n_vocab] TOKEN_* bits of added tokens */
+    /* Added tokens that are found in normalized text (tokenizer_added.c); they are not in marks and user_defined. */
+    size_t n_normalized;
+    bool normalizes_spaces;    /* SPM: spaces become U+2581 in the normalizer, before these tokens are looked for */
+    struct token_text *normal; /* OPTIONAL [n_vocab] their normalized texts in normal_texts; len 0: another token */
+    char *normal_texts;
+    struct special_set normal_marks, normal_user;
 };
 
-enum { TOKEN_STRIPS_LEFT = 1, TOKEN_STRIPS_RIGHT = 2 }; /* takes in the white space on that side */
+enum {
+    TOKEN_STRIPS_LEFT = 1, /* takes in the white space on that side */
+    TOKEN_STRIPS_RIGHT = 2,
+    TOKEN_NORMALIZED = 4,  /* is found in normalized text */
+    TOKEN_SINGLE_WORD = 8, /* is no token next to a character of a word */
+    TOKEN_APART = 16,      /* the model does not have it, so that text is never cut into it */
+};
 
 #define NO_KEY UINT32_MAX /* of a pair that does not merge */
 
@@ -204,8 +216,9 @@ MUST_CHECK enum err tokenizer_reserve_merges(struct tokenizer *t, uint64_t n);
  * bytes), ERR_NOMEM. */
 MUST_CHECK enum err marks_build(struct tokenizer *t);
 
-/* Builds the set of marks, or of text that is looked for. ERR_BAD_VOCAB (too many bytes), ERR_NOMEM. */
-MUST_CHECK enum err special_build(struct special_set *s, const struct tokenizer *t, bool of_marks);
+/* Builds the set of marks, or of text that is looked for; of tokens found in normalized text, or of the others.
+ * ERR_BAD_VOCAB (too many bytes), ERR_NOMEM. */
+MUST_CHECK enum err special_build(struct special_set *s, const struct tokenizer *t, bool of_marks, bool is_normalized);
 void special_fini(struct special_set *s);
 
 struct special_match {
@@ -218,9 +231,37 @@ struct special_matches {
 };
 
 /* Appends, last position first, the longest special token that starts at each position where one does: text anywhere,
- * marks only with parses_marks and wholly outside the plain spans. O(n). ERR_NOMEM. */
-MUST_CHECK enum err special_find(const struct tokenizer *t, const char *text, size_t n, bool parses_marks,
-                                 const struct span *plain, size_t n_plain, struct special_matches *out);
+ * marks only with parses_marks and wholly outside the plain spans. is_normalized: the text is, and only tokens for
+ * normalized text are found; else only the others. O(n). ERR_NOMEM. */
+MUST_CHECK enum err special_find(const struct tokenizer *t, bool is_normalized, const char *text, size_t n,
+                                 bool parses_marks, const struct span *plain, size_t n_plain,
+                                 struct special_matches *out);
+
+/* --- added tokens (tokenizer_added.c) ---------------------------------------------------------------------------- */
+
+/* Normalizes s[0..n) as the tokenizer's normalizer does. begins: the text begins here, so that a space may be put in
+ * front. If *changed, *out, which is emptied first, holds the result. ERR_NOMEM. */
+MUST_CHECK enum err added_normalize(const struct tokenizer *t, const char *s, size_t n, bool begins, struct buf *out,
+                                    bool *changed);
+
+/* Fills t->normal. ERR_BAD_VOCAB (too many bytes), ERR_NOMEM. */
+MUST_CHECK enum err added_build(struct tokenizer *t);
+void added_fini(struct tokenizer *t); /* and t->rules */
+
+/* Where plain spans of a text are after normalization. s[0..n) is the part at `offset` of the text that the spans are of,
+ * text[0..len) the part normalized. *out: n_out spans of it; free with mem_free, also after an error. *exact false: it
+ * cannot be told, because a character of a span was joined to one outside. ERR_NOMEM. */
+MUST_CHECK enum err added_map_spans(const struct tokenizer *t, const char *s, size_t n, size_t offset,
+                                    const struct span *plain, size_t n_plain, const char *text, size_t len,
+                                    struct span **out, size_t *n_out, bool *exact);
+
+static inline bool added_is_apart(const struct tokenizer *t, int32_t id)
+{
+    return t->rules != NULL && (t->rules[id] & TOKEN_APART) != 0;
+}
+
+/* May the token stand at s[from..to) of s[0..n)? A single word may not next to characters of words. */
+bool added_may_stand(const struct tokenizer *t, int32_t id, const char *s, size_t n, size_t from, size_t to);
 
 /* --- hashing and characters, inline for speed ------------------------------------------------------------------- */
 
@@ -373,6 +414,10 @@ MUST_CHECK enum err unigram_build(struct tokenizer *t);
 /* Encodes text between special tokens, UTF-8 or not. ERR_NOMEM, ERR_CONTEXT_LENGTH, ERR_PATTERN_LIMIT, ERR_CANCELLED. */
 MUST_CHECK enum err unigram_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n);
 MUST_CHECK enum err wordpiece_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n);
+
+/* What the normalizers of such vocabularies make of text, appended to *out. ERR_NOMEM. */
+MUST_CHECK enum err unigram_normalize(const struct tokenizer *t, const char *s, size_t n, struct buf *out);
+MUST_CHECK enum err wordpiece_normalize(const struct tokenizer *t, const char *s, size_t n, struct buf *out);
 
 /* --- merging ---------------------------------------------------------------------------------------------------- */
 

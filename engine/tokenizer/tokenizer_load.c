@@ -574,7 +574,7 @@ void tokenizer_free(struct tokenizer **tokenizer)
     mem_free(t->trie);
     mem_free(t->own_pattern);
     splitter_free(&t->splitter);
-    mem_free(t->strips);
+    added_fini(t);
     words_fini(&t->words);
     mem_free(t->roles);
     special_fini(&t->marks);

@@ -102,11 +102,11 @@ static enum token_role role_of(const struct tokenizer *t, int32_t id, bool has_h
     return has_duty || has_form_of_mark(s) ? ROLE_MARK : ROLE_WORD;
 }
 
-/* Text never gives a mark, by merges neither. */
+/* Text never gives a mark, by merges neither, nor a token that the model does not have. */
 static void ban_marks(struct tokenizer *t)
 {
     for (int32_t id = 0; id < t->n_vocab; id++) {
-        if (t->roles[id] == ROLE_MARK && t->text[id].len > 0) {
+        if ((t->roles[id] == ROLE_MARK || added_is_apart(t, id)) && t->text[id].len > 0) {
             words_ban(t, id);
         }
     }
@@ -121,8 +121,12 @@ static enum err build(struct tokenizer *t)
 {
     special_fini(&t->marks);
     special_fini(&t->user_defined);
-    TRY(special_build(&t->marks, t, true));
-    TRY(special_build(&t->user_defined, t, false));
+    special_fini(&t->normal_marks);
+    special_fini(&t->normal_user);
+    TRY(special_build(&t->marks, t, true, false));
+    TRY(special_build(&t->user_defined, t, false, false));
+    TRY(special_build(&t->normal_marks, t, true, true));
+    TRY(special_build(&t->normal_user, t, false, true));
     ban_marks(t);
     if (t->method != METHOD_UNIGRAM) {
         return ERR_OK;
@@ -142,14 +146,30 @@ enum err marks_build(struct tokenizer *t)
     for (int32_t id = 0; id < t->n_vocab; id++) {
         t->roles[id] = (unsigned char)role_of(t, id, has_html);
     }
+    TRY(added_build(t));
     return build(t);
+}
+
+/* Tokens for normalized text stand in a template as they are. Returns whether there was one to make a mark of. */
+static bool add_normalized(struct tokenizer *t, const char *source, size_t n)
+{
+    bool any = false;
+    for (int32_t id = 0; t->normal != NULL && id < t->n_vocab; id++) {
+        struct gguf_str s = tokenizer_text(t, id);
+        bool may_be = (t->rules[id] & TOKEN_NORMALIZED) != 0 && t->roles[id] == ROLE_WORD && s.len > 0;
+        if (may_be && memmem(source, n, s.data, s.len) != NULL) {
+            t->roles[id] = ROLE_MARK;
+            any = true;
+        }
+    }
+    return any;
 }
 
 enum err tokenizer_add_marks(struct tokenizer *t, const char *source, size_t n)
 {
     struct special_matches found = {0};
-    bool any = false;
-    enum err err = special_find(t, source, n, false, NULL, 0, &found);
+    bool any = add_normalized(t, source, n);
+    enum err err = special_find(t, false, source, n, false, NULL, 0, &found);
     for (size_t i = 0; err == ERR_OK && i < found.n; i++) {
         unsigned char *role = &t->roles[found.at[i].id];
         any = any || *role == ROLE_WORD;

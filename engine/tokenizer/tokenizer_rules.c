@@ -25,20 +25,30 @@ static enum err read_ids(const struct tokenizer *t, const struct gguf *g, const 
     return ERR_OK;
 }
 
-static enum err read_strips(struct tokenizer *t, const struct gguf *g, struct err_info *info)
+static enum err read_added_rules(struct tokenizer *t, const struct gguf *g, struct err_info *info)
 {
-    static const char *const keys[] = {"infcgi.tokenizer.lstrip_ids", "infcgi.tokenizer.rstrip_ids"};
-    for (size_t k = 0; k < ARRAY_LEN(keys); k++) {
+    static const struct {
+        const char *key;
+        unsigned char rule;
+    } rows[] = {{"infcgi.tokenizer.lstrip_ids", TOKEN_STRIPS_LEFT},
+                {"infcgi.tokenizer.rstrip_ids", TOKEN_STRIPS_RIGHT},
+                {"infcgi.tokenizer.normalized_ids", TOKEN_NORMALIZED},
+                {"infcgi.tokenizer.single_word_ids", TOKEN_SINGLE_WORD},
+                {"infcgi.tokenizer.apart_ids", TOKEN_APART}};
+    for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
         const struct gguf_kv *kv;
-        TRY(read_ids(t, g, keys[k], &kv, info));
-        if (kv != NULL && t->strips == NULL) {
-            t->strips = mem_zalloc((size_t)t->n_vocab, MEM_MODEL);
-            TRY_MEM_FOR(t->strips != NULL, info, "out of memory for the tokenizer");
+        TRY(read_ids(t, g, rows[k].key, &kv, info));
+        if (kv != NULL && t->rules == NULL) {
+            t->rules = mem_zalloc((size_t)t->n_vocab, MEM_MODEL);
+            TRY_MEM_FOR(t->rules != NULL, info, "out of memory for the tokenizer");
         }
         for (uint64_t i = 0; kv != NULL && i < kv->n; i++) {
-            t->strips[gguf_elem_i64(kv, i)] |= (unsigned char)(k == 0 ? TOKEN_STRIPS_LEFT : TOKEN_STRIPS_RIGHT);
+            t->rules[gguf_elem_i64(kv, i)] |= rows[k].rule;
         }
+        t->n_normalized += kv != NULL && rows[k].rule == TOKEN_NORMALIZED ? (size_t)kv->n : 0;
     }
+    TRY(gguf_get_bool_or(g, "infcgi.tokenizer.normalizes_spaces", false, &t->normalizes_spaces, info));
+    t->normalizes_spaces = t->normalizes_spaces && t->method == METHOD_MERGES && t->is_spm && t->splitter == NULL;
     return ERR_OK;
 }
 
@@ -100,7 +110,7 @@ enum err tokenizer_rules_read(struct tokenizer *t, const struct gguf *g, struct 
     }
     TRY(gguf_get_bool_or(g, "infcgi.tokenizer.cuts_spaces", t->cuts_spaces, &t->cuts_spaces, info));
     TRY(read_space_prefix(t, g, info));
-    TRY(read_strips(t, g, info));
+    TRY(read_added_rules(t, g, info));
     return read_merge_ids(t, g, info);
 }
 
@@ -148,15 +158,15 @@ static size_t spaces_at_end(const char *s, size_t n)
 
 const char *tokenizer_rules_strip(const struct tokenizer *t, const char *s, size_t *n, int32_t before, int32_t behind)
 {
-    if (t->strips == NULL) {
+    if (t->rules == NULL) {
         return s;
     }
-    if (before >= 0 && (t->strips[before] & TOKEN_STRIPS_RIGHT) != 0) {
+    if (before >= 0 && (t->rules[before] & TOKEN_STRIPS_RIGHT) != 0) {
         size_t taken = spaces_at_start(s, *n);
         s += taken;
         *n -= taken;
     }
-    if (behind >= 0 && (t->strips[behind] & TOKEN_STRIPS_LEFT) != 0) {
+    if (behind >= 0 && (t->rules[behind] & TOKEN_STRIPS_LEFT) != 0) {
         *n -= spaces_at_end(s, *n);
     }
     return s;

@@ -79,20 +79,26 @@ static void sort_by_depth(const struct special_set *s, uint32_t *order, uint32_t
     }
 }
 
-static bool is_member(const struct tokenizer *t, int32_t id, bool of_marks)
+/* What text holds of a token that is a member; len 0: it is none. */
+static struct gguf_str member(const struct tokenizer *t, int32_t id, bool of_marks, bool is_normalized)
 {
     unsigned char role = t->roles[id];
-    return t->text[id].len > 0 && (of_marks ? role == ROLE_MARK : role == ROLE_TEXT || role == ROLE_WORD);
+    bool is_for_normalized = t->normal != NULL && (t->rules[id] & TOKEN_NORMALIZED) != 0;
+    bool is_member = of_marks ? role == ROLE_MARK : role == ROLE_TEXT || role == ROLE_WORD;
+    if (!is_member || is_for_normalized != is_normalized) {
+        return (struct gguf_str){NULL, 0};
+    }
+    return is_normalized ? (struct gguf_str){t->normal_texts + t->normal[id].at, t->normal[id].len}
+                         : tokenizer_text(t, id);
 }
 
-enum err special_build(struct special_set *s, const struct tokenizer *t, bool of_marks)
+enum err special_build(struct special_set *s, const struct tokenizer *t, bool of_marks, bool is_normalized)
 {
     size_t bytes = 0, longest = 0;
     for (int32_t id = 0; id < t->n_vocab; id++) {
-        if (is_member(t, id, of_marks)) {
-            bytes += t->text[id].len;
-            longest = MAX_OF(longest, (size_t)t->text[id].len);
-        }
+        size_t len = member(t, id, of_marks, is_normalized).len;
+        bytes += len;
+        longest = MAX_OF(longest, len);
     }
     if (bytes == 0) {
         return ERR_OK;
@@ -114,8 +120,9 @@ enum err special_build(struct special_set *s, const struct tokenizer *t, bool of
         s->nodes[0] = (struct special_node){.id = TOKENIZER_NO_TOKEN};
         s->n_nodes = 1;
         for (int32_t id = 0; id < t->n_vocab; id++) {
-            if (is_member(t, id, of_marks)) {
-                add_token(s, tokenizer_text(t, id), id);
+            struct gguf_str text = member(t, id, of_marks, is_normalized);
+            if (text.len > 0) {
+                add_token(s, text, id);
             }
         }
         sort_by_depth(s, order, first, (uint32_t)longest);
@@ -159,10 +166,12 @@ static size_t skip(const uint32_t *a, const uint32_t *b, const char *text, size_
     return i;
 }
 
-enum err special_find(const struct tokenizer *t, const char *text, size_t n, bool parses_marks,
+enum err special_find(const struct tokenizer *t, bool is_normalized, const char *text, size_t n, bool parses_marks,
                       const struct span *plain, size_t n_plain, struct special_matches *out)
 {
-    const struct special_set *marks = &t->marks, *user = &t->user_defined;
+    const struct special_set *marks = is_normalized ? &t->normal_marks : &t->marks;
+    const struct special_set *user = is_normalized ? &t->normal_user : &t->user_defined;
+    const struct token_text *texts = is_normalized ? t->normal : t->text;
     if (!(parses_marks && marks->n_nodes > 0) && user->n_nodes == 0) {
         return ERR_OK;
     }
@@ -182,7 +191,7 @@ enum err special_find(const struct tokenizer *t, const char *text, size_t n, boo
         }
         int32_t id = in_marks != 0 ? marks->nodes[in_marks].id : TOKENIZER_NO_TOKEN;
         int32_t text_id = in_user != 0 ? user->nodes[in_user].id : TOKENIZER_NO_TOKEN;
-        if (text_id >= 0 && (id < 0 || t->text[text_id].len > t->text[id].len)) {
+        if (text_id >= 0 && (id < 0 || texts[text_id].len > texts[id].len)) {
             id = text_id;
         }
         if (id >= 0) {

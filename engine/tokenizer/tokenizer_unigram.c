@@ -71,7 +71,7 @@ static void fill_trie(const struct tokenizer *t, const int32_t *ids, size_t n, s
 
 static bool is_piece(const struct tokenizer *t, int32_t id)
 {
-    return tokenizer_is_text(t, id) && t->roles[id] != ROLE_MARK;
+    return tokenizer_is_text(t, id) && t->roles[id] != ROLE_MARK && !added_is_apart(t, id);
 }
 
 enum err unigram_build(struct tokenizer *t)
@@ -327,4 +327,25 @@ enum err unigram_encode(const struct tokenizer *t, struct encoder *e, const char
     buf_fini(&u.word);
     mem_free(u.best);
     return err;
+}
+
+/* The map, as add_cluster has it, and where white space only divides words one space for several. */
+enum err unigram_normalize(const struct tokenizer *t, const char *s, size_t n, struct buf *out)
+{
+    for (size_t at = 0, len; at < n; at += len) {
+        len = cluster(s + at, n - at);
+        const char *found = len < CLUSTER_BYTES ? charsmap_find(&t->charsmap, s + at, len) : NULL;
+        size_t end = at + len;
+        for (size_t k = at, one; k < end; k += one) {
+            uint32_t cp;
+            one = found != NULL ? len : tokenizer_chr(s + k, end - k, &cp);
+            const char *made = found != NULL ? found : charsmap_find(&t->charsmap, s + k, one);
+            bool is_space = made != NULL ? strcmp(made, " ") == 0 : one == 1 && s[k] == ' ';
+            if (is_space && t->drops_spaces && out->len > 0 && out->data[out->len - 1] == ' ') {
+                continue;
+            }
+            buf_append(out, made != NULL ? made : s + k, made != NULL ? strlen(made) : one);
+        }
+    }
+    return buf_ok(out);
 }

@@ -170,3 +170,37 @@ enum err wordpiece_encode(const struct tokenizer *t, struct encoder *e, const ch
     }
     return end_word(&w);
 }
+
+static void put_character(struct buf *out, uint32_t cp)
+{
+    char bytes[4];
+    buf_append(out, bytes, utf8_encode(cp, bytes));
+}
+
+enum err wordpiece_normalize(const struct tokenizer *t, const char *s, size_t n, struct buf *out)
+{
+    for (size_t at = 0; at < n;) {
+        uint32_t cp;
+        at += tokenizer_chr(s + at, n - at, &cp);
+        if (unicode_class_of(cp) == UNICODE_SPACE && (!is_dropped(cp) || cp == '\t' || cp == '\n' || cp == '\r')) {
+            buf_putc(out, ' ');
+            continue;
+        }
+        if (is_dropped(cp)) {
+            continue;
+        }
+        int32_t parts[NORMALIZER_MAX_DECOMPOSED] = {(int32_t)cp};
+        size_t n_parts = t->strips_marks ? normalizer_decompose(cp, parts) : 1;
+        buf_puts(out, is_chinese(cp) ? " " : "");
+        for (size_t i = 0; i < n_parts; i++) {
+            uint32_t lowered[NORMALIZER_MAX_LOWERED] = {(uint32_t)parts[i]};
+            bool stays = !t->strips_marks || utf8proc_category(parts[i]) != UTF8PROC_CATEGORY_MN;
+            size_t n_lowered = !stays ? 0 : t->lowers ? normalizer_lower((uint32_t)parts[i], lowered) : 1;
+            for (size_t k = 0; k < n_lowered; k++) {
+                put_character(out, lowered[k]);
+            }
+        }
+        buf_puts(out, is_chinese(cp) ? " " : "");
+    }
+    return buf_ok(out);
+}
