@@ -144,7 +144,7 @@ static const struct option options[] = {
            "layers of the model, from the first on, that the device computes, the CPU the rest: a number; auto: as "
            "many as its free memory has room for",
            .fallback = "all", .nothing = "0", .words = backend_layers_name, .check = check_layers),
-    OPTION("pack-cache", NULL, OPTION_FILE, MODEL, pack_cache,
+    OPTION("pack-cache", NULL, OPTION_FILE, KERNELS, pack_cache,
            "folder where packed weights and OpenCL programs are kept for the next start; off: made at every start",
            .fallback = "off", .words = pack_cache_name),
     OPTION("log-level", NULL, OPTION_TEXT, SERVE, log_level, "what is logged: each has those before it, too", .fallback = "info",

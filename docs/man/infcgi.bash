@@ -32,7 +32,7 @@ _infcgi() {
     'serve --backend' | 'generate --backend' | 'chat --backend' | 'perplexity --backend' | 'bench --backend') words='cpu ref opencl' ;;
     'serve --device' | 'generate --device' | 'chat --device' | 'perplexity --device' | 'bench --device' | 'devices --device') words='auto' ;;
     'serve --gpu-layers' | 'serve -ngl' | 'generate --gpu-layers' | 'generate -ngl' | 'chat --gpu-layers' | 'chat -ngl' | 'perplexity --gpu-layers' | 'perplexity -ngl' | 'bench --gpu-layers' | 'bench -ngl') words='auto all' ;;
-    'serve --pack-cache' | 'generate --pack-cache' | 'chat --pack-cache' | 'perplexity --pack-cache') files=1 words='off' ;;
+    'serve --pack-cache' | 'generate --pack-cache' | 'chat --pack-cache' | 'perplexity --pack-cache' | 'bench --pack-cache') files=1 words='off' ;;
     'serve --log-level') words='error warn info' ;;
     'serve --log-file') files=1 ;;
     'serve --cache-dir') files=1 ;;
@@ -93,7 +93,7 @@ _infcgi() {
         generate) words='--model --config --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --quantize --speculate --draft-max --prompt --n-predict --temp --top-k --top-p --min-p --typical-p --repeat-penalty --repeat-last-n --presence-penalty --frequency-penalty --seed --chat --help --version ' ;;
         chat) words='--model --config --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --quantize --speculate --draft-max --temp --top-k --top-p --min-p --typical-p --repeat-penalty --repeat-last-n --presence-penalty --frequency-penalty --n-predict --system --seed --history --help --version ' ;;
         perplexity) words='--model --config --threads --ctx-size --file --chunks --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --quantize --json --help --version ' files=1 ;;
-        bench) words='--model --config --cache-type-k --cache-type-v --cpu --backend --device --gpu-layers --quantize --n-prompt --n-gen --n-depth --n-seqs --batch-size --threads --repetitions --output --help --version ' ;;
+        bench) words='--model --config --cache-type-k --cache-type-v --cpu --backend --device --gpu-layers --pack-cache --quantize --n-prompt --n-gen --n-depth --n-seqs --batch-size --threads --repetitions --output --help --version ' ;;
         inspect) words='--model --config --cpu --kv --tensors --plan --template --check --verify --help --version ' files=1 ;;
         convert) words='--config --threads --cpu --source --target --type --imatrix --force --help --version ' files=1 ;;
         tokenize) words='--model --config --cpu --text --ids --no-bos --parse-special --help --version ' files=1 ;;

@@ -5,6 +5,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import tempfile
 
 import harness
 
@@ -78,3 +79,17 @@ def test_a_decoded_token_is_nine_launches_a_layer(ctx):
     # The embedding is the head too, so that a token reads the whole file but for vectors, words and their like.
     assert 0.97 < row["weight_bytes"] / row["n_gen"] / row["model_size"] < 1.03, (row["weight_bytes"], row["model_size"])
     assert row["copy_bytes_s"] > 0 and row["queued_launch_us"] > 0 and row["launch_us"] > 0, row
+
+
+def test_bench_uses_the_pack_cache(ctx):
+    """The first run writes the packed weights and the second one maps them: the file stays as it was."""
+    with tempfile.TemporaryDirectory(prefix="infcgi-pack.") as folder:
+        command = [ctx.binary, "bench", "--model", harness.ROOT / "tests/golden/models/llama-biases.gguf", "--pack-cache", folder,
+                   "-p", "4", "-n", "2", "-r", "1", "-o", "json"]
+        written = []
+        for _ in range(2):
+            run = subprocess.run(command, capture_output=True, text=True, timeout=120)
+            assert run.returncode == 0 and json.loads(run.stdout), run.stderr
+            (pack,) = pathlib.Path(folder).iterdir()
+            written.append((pack.name, pack.stat().st_ino, pack.stat().st_mtime_ns))
+        assert written[0] == written[1], written
