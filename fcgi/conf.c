@@ -486,8 +486,8 @@ enum err conf_check(const struct conf *c, enum conf_command command, struct err_
                            option_value_name(o));
         }
         if (has_backend && (o->commands & command) != 0 && is_set(c, o) && !option_is_for(o, c->backend)) {
-            return err_set(info, ERR_CONFIG, o->name, "%s: expected nothing, as the back end %s has no such option",
-                           o->name, c->backend);
+            return err_set(info, ERR_CONFIG, o->name, "%s: the back end %s has no such option; add --backend %s",
+                           o->name, c->backend, option_backend(o));
         }
     }
     return ERR_OK;

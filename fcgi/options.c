@@ -323,6 +323,16 @@ bool option_is_for(const struct option *o, const char *backend)
     return is_for;
 }
 
+const char *option_backend(const struct option *o)
+{
+    const struct backend *b;
+    int i = 0;
+    while ((b = backend_at(i)) != NULL && !backend_has_option(b, o->name)) {
+        i++;
+    }
+    return b != NULL ? b->name : "cpu";
+}
+
 const char *option_value_name(const struct option *o)
 {
     static const char *const names[] = {"TEXT", "FILE", "N", "X", "", "N,..."};

@@ -48,6 +48,9 @@ const struct option *option_find(const char *name, size_t n, enum conf_command c
 /* Has the back end of that name it, or one of several; yes, if there is none of the name. */
 bool option_is_for(const struct option *o, const char *backend);
 
+/* The name of the first back end that has the option. Every option has one. */
+const char *option_backend(const struct option *o);
+
 /* Writes what stands for the value: "FILE", "N", "" for a flag. */
 const char *option_value_name(const struct option *o);
 
