@@ -357,6 +357,7 @@ static enum err go_on(const struct engine_config *cfg, struct err_info *info)
 static enum err open_tokenizer(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
     TRY(tokenizer_new(e->gguf, &e->tokenizer, info));
+    e->closes_objects = cfg->closes_objects;
     e->tool_format = cfg->tool_format != NULL ? chat_format_named(cfg->tool_format) : NULL;
     if (cfg->tool_format != NULL && e->tool_format == NULL) {
         return err_set(info, ERR_INVALID_VALUE, "tool-format", "tool format: no format has the name '%.64s'",

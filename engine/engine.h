@@ -66,6 +66,7 @@ struct engine_config {
     int max_batch_rows;       /* token rows in one step; 0 = 512 */
     int queue_max_requests;   /* waiting requests before 503; 0 = 256 */
     const char *pooling;      /* how states become embeddings: a name of plan_pooling_name; NULL = as the file says */
+    bool closes_objects;      /* JSON Schemas are read as grammar_close_objects (grammar_build.h) says */
     int draft_max;            /* tokens of a sequence guessed ahead where text repeats, in one step, 1..31; 0 = 15, -1 = none */
     uint64_t memory_limit_bytes; /* refuse to start when the plan needs more; 0 = no limit */
     const char

@@ -47,6 +47,9 @@ static enum err make(struct engine *e, const struct source *from, struct grammar
     if (grammar_builder_new(&b) != ERR_OK) {
         return no_memory(info);
     }
+    if (e->closes_objects) {
+        grammar_close_objects(b);
+    }
     enum err err = from->read(e, b, from, &start, info);
     if (err != ERR_OK) {
         grammar_builder_free(&b);

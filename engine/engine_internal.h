@@ -35,6 +35,7 @@ struct engine {
     pthread_mutex_t grammar_lock;
     struct grammar_vocab *vocab; /* (grammar_lock) made when it is first needed; constant from then on */
     struct grammar_cache *grammars; /* of requests so far */
+    bool closes_objects;         /* engine_config's */
     bool *unfit;                 /* [L] layers that the device chosen for them computes wrongly; NULL = none is known */
 };
 

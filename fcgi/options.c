@@ -213,6 +213,8 @@ static const struct option options[] = {
            .is_live = true),
     OPTION("any-model", NULL, OPTION_FLAG, SERVE, any_model, "answer for any model that a request names",
            .is_live = true),
+    OPTION("closed-objects", NULL, OPTION_FLAG, SERVE, closed_objects,
+           "generate only members that a JSON Schema names, unless it has additionalProperties"),
     OPTION("prompt", "-p", OPTION_TEXT, GENERATE, prompt, "the prompt", .required_by = GENERATE, .may_be_empty = true),
     OPTION("n-predict", "-n", OPTION_INTEGER, GENERATE, n_predict, "tokens at most; -1: until the context is full",
            .fallback = "128", .min = -1, .max = 1 << 30),

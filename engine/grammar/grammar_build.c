@@ -7,6 +7,7 @@ struct grammar_builder {
     struct grammar *g;
     struct regex_set *set;
     bool borrows; /* the set */
+    bool closes_objects;
 };
 
 /* Room for `more` of `size` bytes; NULL: the builder has failed. */
@@ -62,6 +63,10 @@ enum err grammar_builder_new_in(struct regex_set *set, struct grammar_builder **
     (*out)->borrows = true;
     return ERR_OK;
 }
+
+void grammar_close_objects(struct grammar_builder *b) { b->closes_objects = true; }
+
+bool grammar_closes_objects(const struct grammar_builder *b) { return b->closes_objects; }
 
 struct grammar *grammar_ref(struct grammar *g)
 {

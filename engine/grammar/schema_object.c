@@ -276,10 +276,24 @@ static enum err split(struct writer *w, struct other *all, size_t *n, size_t k, 
     return ERR_OK;
 }
 
+/* grammar_close_objects: does the object have the members that it names and no others? */
+static bool is_closed_by_default(const struct writer *w, const struct object *o)
+{
+    static const char *const says[] = {"additionalProperties", "patternProperties", "unevaluatedProperties"};
+    bool is_silent =
+        grammar_closes_objects(w->b) && o->n_asked == 0 && json_object_size(o->names) >= MAX_OF(o->min, 1u);
+    for (size_t i = 0; i < o->list->n && is_silent; i++) {
+        for (size_t k = 0; k < ARRAY_LEN(says); k++) {
+            is_silent = is_silent && schema_keyword(w, &o->list->at[i], says[k]) == NULL;
+        }
+    }
+    return is_silent;
+}
+
 /* Could a name that nothing names be there? */
 static bool has_others(struct writer *w, const struct object *o)
 {
-    bool has = true;
+    bool has = !is_closed_by_default(w, o);
     for (size_t i = 0; i < o->list->n; i++) {
         bool is_closed = json_is_false(schema_keyword(w, &o->list->at[i], "additionalProperties"));
         has = has && (!is_closed || json_object_size(schema_keyword(w, &o->list->at[i], "patternProperties")) > 0);

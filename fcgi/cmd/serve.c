@@ -69,6 +69,7 @@ struct engine_config cmd_engine_config(const struct conf *c)
         .queue_max_requests = (int)c->queue_max,
         .pooling = c->pooling,
         .tool_format = c->tool_format,
+        .closes_objects = c->closed_objects,
         .draft_max = strcmp(c->speculate, "off") == 0 ? -1 : (int)c->draft_max,
         .memory_limit_bytes = (uint64_t)c->memory_limit_mib << 20,
     };

@@ -31,6 +31,8 @@ static void tear_down(void)
     vocab_fini(&file);
 }
 
+static bool closes_objects;
+
 static enum err compile(const char *text, struct grammar **out)
 {
     struct grammar_builder *b;
@@ -40,6 +42,9 @@ static enum err compile(const char *text, struct grammar **out)
     info = (struct err_info){0};
     *out = NULL;
     ck_assert_int_eq(grammar_builder_new(&b), ERR_OK);
+    if (closes_objects) {
+        grammar_close_objects(b);
+    }
     enum err err = schema_add(b, schema, &start, &info);
     if (err == ERR_OK) {
         err = grammar_finish(&b, start, out, &info);
@@ -654,6 +659,40 @@ static const struct {
     {"{\"oneOf\":[{\"type\":\"text\"},{\"type\":\"null\"}]}", "/oneOf/0/type", "expected object, array"},
 };
 
+/* The first text has a member that no schema names: it is right exactly if objects stay open. */
+START_TEST(closed_objects)
+{
+    static const struct {
+        const char *schema, *other, *right;
+        bool stays_open;
+    } rows[] = {
+        {"{\"properties\":{\"a\":{}}}", "{\"b\":1}", "{\"a\":1}", false},
+        {"{\"type\":\"object\",\"required\":[\"a\"]}", "{\"a\":1,\"b\":1}", "{\"a\":1}", false},
+        {"{\"allOf\":[{\"properties\":{\"a\":{}}},{\"properties\":{\"b\":{}}}]}", "{\"c\":1}", "{\"a\":1,\"b\":1}", false},
+        {"{\"properties\":{\"a\":{\"properties\":{\"b\":{}}}}}", "{\"a\":{\"c\":1}}", "{\"a\":{\"b\":1}}", false},
+        {"{\"$ref\":\"#/$defs/d\",\"$defs\":{\"d\":{\"properties\":{\"a\":{}}}}}", "{\"b\":1}", "{\"a\":1}", false},
+        {"{\"anyOf\":[{\"properties\":{\"a\":{}}},{\"properties\":{\"b\":{}}}]}", "{\"c\":1}", "{\"b\":1}", false},
+        {"{\"properties\":{\"a\":{}},\"additionalProperties\":true}", "{\"b\":1}", "{\"a\":1}", true},
+        {"{\"properties\":{\"a\":{}},\"patternProperties\":{\"^c\":{}}}", "{\"b\":1}", "{\"c\":1}", true},
+        {"{\"properties\":{\"a\":{}},\"unevaluatedProperties\":true}", "{\"b\":1}", "{\"a\":1}", true},
+        {"{\"allOf\":[{\"properties\":{\"a\":{}}},{\"additionalProperties\":{}}]}", "{\"b\":1}", "{\"a\":1}", true},
+        {"{\"type\":\"object\"}", "{\"b\":1}", "{}", true},
+        {"{}", "{\"b\":1}", "{\"a\":1}", true},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        for (int closes = 0; closes <= 1; closes++) {
+            struct grammar *g;
+            closes_objects = closes != 0;
+            ck_assert_msg(compile(rows[i].schema, &g) == ERR_OK, "%s: %s", rows[i].schema, info.text);
+            ck_assert_msg(says(g, rows[i].right), "%s: %s", rows[i].schema, rows[i].right);
+            ck_assert_msg(says(g, rows[i].other) == (!closes || rows[i].stays_open), "%s: %s", rows[i].schema, rows[i].other);
+            grammar_unref(&g);
+        }
+    }
+    closes_objects = false;
+}
+END_TEST
+
 START_TEST(what_is_refused)
 {
     for (size_t i = 0; i < ARRAY_LEN(refusals); i++) {
@@ -857,6 +896,7 @@ Suite *schema_suite(void)
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_set_timeout(t, 60);
     tcase_add_test(t, texts_of_schemas);
+    tcase_add_test(t, closed_objects);
     tcase_add_test(t, what_is_refused);
     tcase_add_test(t, hostile_schemas);
     tcase_add_test(t, wide_schemas);
