@@ -51,6 +51,15 @@ static bool may_call(const json_t *choice, const json_t *name)
     return one != NULL ? json_equal(one, name) : may;
 }
 
+/* One call at most? So the request says; if it says nothing, a model whose template knows no tools makes one: such models
+ * repeat the first call to the end of their tokens. llama-server's default is one call for every model. */
+static bool is_single(const json_t *root, const struct chat_format *format)
+{
+    const json_t *parallel = json_read_get(root, "parallel_tool_calls");
+    return named(json_read_get(root, "tool_choice")) != NULL || json_is_false(parallel) ||
+           (format->is_told && !json_is_true(parallel));
+}
+
 /* The tools that may be called, and the place in the request of each. */
 struct callable {
     struct chat_forced_tool *tools;
@@ -83,12 +92,11 @@ static enum err make(struct params *p, struct engine *e, const struct callable *
 {
     char inner[ERR_WHERE_BYTES];
     size_t i_failed;
-    const json_t *choice = json_read_get(p->root, "tool_choice");
     const struct chat_forced forced = {
         .format = engine_tool_format(e),
         .tools = c->tools,
         .n_tools = c->n,
-        .is_single = named(choice) != NULL || json_is_false(json_object_get(p->root, "parallel_tool_calls")),
+        .is_single = is_single(p->root, engine_tool_format(e)),
         .may_speak = !is_forced,
         .thinking = p->split.starts_in_reasoning ? CHAT_IS_THINKING : p->thinking,
     };

@@ -241,6 +241,11 @@ def test_tool_choice(ctx):
         r = client.chat.completions.create(**ask, tool_choice=choice, parallel_tool_calls=False).choices[0]
         check_calls(r, names)
         assert len(r.message.tool_calls) == 1 and r.finish_reason == "tool_calls", r
+    greedy = {**ask, "temperature": 0, "max_tokens": 400, "tool_choice": "required", "tools": SHAPES[1:]}
+    one = client.chat.completions.create(**greedy).choices[0]   # one call unless the request allows more
+    several = client.chat.completions.create(**greedy, parallel_tool_calls=True).choices[0]
+    assert len(one.message.tool_calls) == 1 and one.finish_reason == "tool_calls", one
+    assert len(several.message.tool_calls) > 1, several
     named = {**ask, "seed": 5, "tool_choice": {"type": "function", "function": {"name": "draw"}}}
     whole = client.chat.completions.create(**named).choices[0].message.tool_calls[0].function
     deltas = [t for c in client.chat.completions.create(**named, stream=True) for t in c.choices[0].delta.tool_calls or []]
