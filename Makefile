@@ -342,9 +342,10 @@ deb:                                    ## Debian packages into build/deb, linti
 	@bash nginx/deb.sh $(DEB) $(PAGE) >$(DEB).log 2>&1 || { tail -n 30 $(DEB).log >&2; exit 1; }
 	@lintian --allow-root --fail-on error,warning $(DEB)/*.changes
 	@ls $(DEB)/*.deb
-deb-test: deb                           ## those packages in a bare Debian 12: autopkgtest, and every command of docs/ops/install.md (root; fetches 300 MB)
+DEBIAN := bookworm trixie
+deb-test: deb                           ## packages in bare Debians 12 and 13 (DEBIAN=trixie: one): autopkgtest, docs/ops/install.md, upgrade and purge (root; fetches 800 MB)
 	@sh tests/support/deps.sh deb-test
-	@bash tests/deb/deb_test.sh $(DEB)
+	@for d in $(DEBIAN); do bash tests/deb/deb_test.sh $(DEB) $$d || exit 1; done
 deb-reproducible: deb                   ## those packages built again in another folder, time zone and language: the same bytes
 	@bash tests/deb/reproducible.sh $(DEB) $(PAGE)
 image-test: page                        ## the image of nginx/Containerfile, built with buildah over the bare Debian of deb-test, and asked

@@ -10,7 +10,9 @@ s|/etc/default/infcgi|/etc/default/infcgi-%i|
 s|serve --master|serve --master --config /etc/infcgi/%i.conf|
 s|infcgi-ctl|infcgi-ctl-%i|
 s|^CacheDirectory=infcgi|&-%i|
+s|^LogsDirectory=infcgi|&-%i|
 s|/var/cache/infcgi|&-NAME|
+s|/var/log/infcgi|&-NAME|
 s|infcgi ctl  |infcgi ctl --socket /run/infcgi-ctl-NAME/admin.sock|
 s|/run/infcgi/infcgi\.sock|/run/infcgi/%i.sock|
 s| infcgi$| infcgi@NAME|
