@@ -73,6 +73,8 @@ static void look_at(struct chat_budget *b, char c)
         push(b, c);
         if (tail_is(b, b->format->think_end, end_length(b))) {
             enter(b, has_channels(b) ? CHAT_BUDGET_BEFORE : CHAT_BUDGET_OVER);
+        } else if (b->format->open[0] != '\0' && tail_is(b, b->format->open, strlen(b->format->open))) {
+            enter(b, CHAT_BUDGET_OVER); /* marks that must come would break the call */
         }
     }
 }
@@ -83,6 +85,9 @@ static bool is_within(const struct chat_budget *b)
     bool is = utf8_incomplete_tail(b->tail, b->n_tail) > 0;
     for (size_t n = 1; n < end_length(b) && !is; n++) {
         is = tail_is(b, b->format->think_end, n);
+    }
+    for (size_t n = 1; n < strlen(b->format->open) && !is; n++) {
+        is = tail_is(b, b->format->open, n);
     }
     return is;
 }

@@ -2,7 +2,8 @@
  * looks for the format's marks in the text of tokens, as chat_parts.h does, so that it does not matter into which tokens a model
  * cuts them.
  *
- * A character, or an end mark, that has begun when the budget is spent may become whole first, within CHAT_BUDGET_LATE tokens.
+ * The begin mark of a call ends the thinking too. A character, or a mark, that has begun when the budget is spent may become whole
+ * first, within CHAT_BUDGET_LATE tokens.
  * Answers in channels may think again later, with what is left.
  * Threads: one budget belongs to one thread at a time. */
 #ifndef INFCGI_CHAT_CHAT_BUDGET_H

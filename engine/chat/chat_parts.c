@@ -124,21 +124,11 @@ static bool at_start(struct chat_split *s)
     return partial_mark(text, n, think) == n ? false : go(s, CHAT_IN_TEXT);
 }
 
-static bool in_reasoning(struct chat_split *s, const struct output *o)
-{
-    const struct marks end = {{s->config.format->think_end}, 1};
-    size_t found, space;
-    if (!give_before(s, CHAT_REASONING, &end, &found, &space, o)) {
-        return false;
-    }
-    drop(s, space + strlen(end.at[0]));
-    s->drops_space = true;
-    return go(s, CHAT_IN_TEXT);
-}
-
 /* A body begins behind `front` bytes of what is held, which are text where it is no call. */
 static bool begin_call(struct chat_split *s, size_t front, size_t n_header, bool is_bare)
 {
+    s->is_thought = s->state == CHAT_IN_REASONING;
+    s->n_front = front;
     if (s->calls == NULL) {
         s->err = chat_call_new(s->config.format, s->config.tools, &s->calls);
         if (s->err != ERR_OK) {
@@ -153,6 +143,57 @@ static bool begin_call(struct chat_split *s, size_t front, size_t n_header, bool
     s->is_bare = is_bare;
     s->is_broken = s->is_in_string = s->is_escaped = s->is_json = s->knows_body = false;
     return go(s, CHAT_IN_CALL);
+}
+
+/* Adds the marks that stand around all calls. */
+static void add_around(struct marks *marks, const struct chat_format *f)
+{
+    for (size_t i = 0; i < ARRAY_LEN(f->around) && f->around[i] != NULL; i++) {
+        marks->at[marks->n++] = f->around[i];
+    }
+}
+
+/* Does a call begin behind held[0..*front), which ends with a mark that stands around calls? STARTS_LATER: what comes next
+ * tells. */
+static enum starts { STARTS_NOT, STARTS_LATER, STARTS } starts_call(const struct chat_split *s, size_t *front)
+{
+    const char *open = s->config.format->open, *text = s->held.data + *front;
+    size_t n = s->held.len - *front, space = leading_space(text, n), len = strlen(open), room = MIN_OF(n - space, len);
+    if (space > CHAT_SPLIT_SPACE || memcmp(text + space, open, room) != 0) {
+        return STARTS_NOT;
+    }
+    *front += space + len;
+    return room == len ? STARTS : STARTS_LATER;
+}
+
+/* Thinking ends with its mark, or with a call that the model makes while it thinks. What only looks like a call remains
+ * thinking: see resume. */
+static bool in_reasoning(struct chat_split *s, const struct output *o)
+{
+    const struct chat_format *f = s->config.format;
+    struct marks marks = {{f->think_end, f->open}, 1};
+    size_t found, space;
+    if (s->config.reads_calls && f->open[0] != '\0' && s->n_no_calls < CHAT_SPLIT_NO_CALLS) {
+        marks.n = 2;
+        add_around(&marks, f);
+    }
+    if (!give_before(s, CHAT_REASONING, &marks, &found, &space, o)) {
+        return false;
+    }
+    size_t front = space + strlen(marks.at[found]);
+    if (found == 0) {
+        drop(s, front);
+        s->drops_space = true;
+        return go(s, CHAT_IN_TEXT);
+    }
+    size_t n_mark = front;
+    enum starts starts = found > 1 ? starts_call(s, &front) : STARTS;
+    if (starts == STARTS_NOT) {
+        s->n_no_calls++;
+        give(s, CHAT_REASONING, n_mark, o);
+        return true;
+    }
+    return starts == STARTS && begin_call(s, front, 0, false);
 }
 
 static bool in_text(struct chat_split *s, const struct output *o)
@@ -176,13 +217,15 @@ static bool in_text(struct chat_split *s, const struct output *o)
             return begin_call(s, front, 0, true);
         }
     }
-    for (size_t i = 0; i < ARRAY_LEN(f->around) && f->around[i] != NULL; i++) {
-        marks.at[marks.n++] = f->around[i];
+    add_around(&marks, f);
+    if (s->ends_late) {
+        marks.at[marks.n++] = f->think_end;
     }
     if (!give_before(s, CHAT_TEXT, &marks, &found, &space, o)) {
         return false;
     }
-    if (found > 0) { /* around all calls */
+    if (found > 0) { /* around all calls, or the end of thinking that a call has ended */
+        s->ends_late = s->ends_late && found + 1 < marks.n;
         drop(s, space + strlen(marks.at[found]));
         s->drops_space = true;
         return true;
@@ -256,6 +299,22 @@ static void take_back(struct chat_split *s)
     s->err = s->err != ERR_OK ? s->err : buf_ok(&s->held);
 }
 
+/* The mark of the call stood in thinking, and nothing of the call was given. */
+static bool is_unsaid(const struct chat_split *s) { return s->is_thought && !chat_call_is_told(s->calls); }
+
+/* Goes on after a call that was cut off, or with what was no call: a thought, where the mark stood in one, else text. */
+static bool resume(struct chat_split *s, const struct output *o)
+{
+    if (!is_unsaid(s)) {
+        s->ends_late = s->ends_late || s->is_thought;
+        s->has_text = true;
+        return go(s, CHAT_IN_TEXT);
+    }
+    s->n_no_calls++;
+    give(s, CHAT_REASONING, s->n_front, o); /* no more looked at */
+    return go(s, CHAT_IN_REASONING);
+}
+
 /* Hands on the bytes that were looked at; false: the body is broken, and those behind them are no call. */
 static bool feed_call(struct chat_split *s, const struct output *o)
 {
@@ -267,11 +326,10 @@ static bool feed_call(struct chat_split *s, const struct output *o)
     s->err = s->err != ERR_OK ? s->err : chat_call_ok(s->calls);
     drop(s, s->n_scanned);
     s->n_scanned = 0;
-    if (!s->is_broken || (!chat_call_is_told(s->calls) && !s->is_bare)) {
+    if (!s->is_broken || (!chat_call_is_told(s->calls) && !s->is_bare && !s->is_thought)) {
         return true; /* text with its end mark, but that comes first */
     }
     take_back(s);
-    s->has_text = true;
     s->drops_space = false;
     return false;
 }
@@ -287,7 +345,6 @@ static bool end_call(struct chat_split *s, const struct output *o)
     s->err = s->err != ERR_OK ? s->err : chat_call_ok(s->calls);
     if (!is_call) {
         take_back(s);
-        s->has_text = true;
     }
     s->drops_space = is_call;
     return is_call;
@@ -299,17 +356,23 @@ static bool in_call(struct chat_split *s, const struct output *o)
     const char *mark = s->is_bare ? "" : f->close[0] != '\0' ? f->close : f->open;
     bool is_end = find_call_end(s, mark);
     if (!feed_call(s, o)) {
-        return go(s, CHAT_IN_TEXT);
+        return resume(s, o);
     }
     if (!is_end) {
         return false;
     }
     size_t behind = s->held.len - s->n_scanned - strlen(f->close); /* the next `open` stays */
-    if (end_call(s, o)) {
+    bool is_call = end_call(s, o);
+    if (!is_call && is_unsaid(s)) {
+        return resume(s, o);
+    }
+    if (is_call) {
         drop(s, s->held.len - behind);
     } else {
+        s->has_text = true;
         give(s, CHAT_TEXT, s->held.len - behind, o);
     }
+    s->ends_late = s->ends_late || s->is_thought;
     return go(s, CHAT_IN_TEXT);
 }
 
@@ -394,13 +457,14 @@ static bool in_message_call(struct chat_split *s, const struct output *o)
 {
     const char *mark = find_message_end(s);
     if (!feed_call(s, o)) {
-        return go(s, CHAT_IN_TEXT);
+        return resume(s, o);
     }
     if (mark == NULL) {
         return false;
     }
     size_t behind = s->held.len - s->n_scanned;
     if (!end_call(s, o)) {
+        s->has_text = true;
         give(s, CHAT_TEXT, s->held.len - behind, o);
     }
     return end_message(s, mark);
@@ -470,13 +534,18 @@ void chat_split_fini(struct chat_split *s)
     buf_fini(&s->held);
 }
 
+static void run(struct chat_split *s, const struct output *o)
+{
+    while (s->err == ERR_OK && s->held.len > 0 && step(s, o)) {
+    }
+}
+
 void chat_split_feed(struct chat_split *s, const char *text, size_t n, chat_part_sink *sink, void *arg)
 {
     const struct output o = {sink, arg};
     buf_append(&s->held, text, n);
     s->err = s->err != ERR_OK ? s->err : s->held.err;
-    while (s->err == ERR_OK && s->held.len > 0 && step(s, &o)) {
-    }
+    run(s, &o);
 }
 
 void chat_split_finish(struct chat_split *s, chat_part_sink *sink, void *arg)
@@ -486,6 +555,11 @@ void chat_split_finish(struct chat_split *s, chat_part_sink *sink, void *arg)
         return;
     }
     bool is_call = s->state == CHAT_IN_CALL && end_call(s, &o);
+    while (s->state == CHAT_IN_CALL && !is_call && is_unsaid(s) && s->err == ERR_OK) {
+        resume(s, &o);
+        run(s, &o); /* the end of thinking may be in what was held back */
+        is_call = s->state == CHAT_IN_CALL && end_call(s, &o);
+    }
     bool is_space_only = s->drops_space && leading_space(s->held.data, s->held.len) == s->held.len;
     bool is_half = s->config.is_forced && s->state != CHAT_IN_REASONING;
     if (is_call || is_space_only || is_half || s->state == CHAT_IN_HEADER) {

@@ -2,7 +2,9 @@
  * tools apart from what is said to the user. Which marks stand around them, and how calls are written, a row of
  * chat_format.h says.
  *
- * Thinking stands at the start of an answer, or in messages of a channel of their own. A call comes out as soon as it is
+ * Thinking is at the start of an answer, or in messages of a channel of their own. The begin mark of a call ends it, if a
+ * call follows; otherwise the mark is thinking too. The end mark of thinking that comes after such a call is dropped.
+ * A call comes out as soon as it is
  * certain, its arguments in pieces that go on with what is JSON so far (chat_call.h); what is no call is text. Where a call
  * that has come out breaks off, at the answer's end or because what the model wrote is no JSON, it ends with
  * CHAT_CALL_CUT, and what the model says then is text. White space around thinking and calls is dropped, up to
@@ -39,6 +41,8 @@ struct chat_part {
 
 typedef void chat_part_sink(void *arg, const struct chat_part *part);
 
+/* Marks of calls in thinking that no call followed: after so many, only the end mark of thinking is looked for. */
+enum { CHAT_SPLIT_NO_CALLS = 256 };
 enum { CHAT_SPLIT_SPACE = 64, CHAT_SPLIT_DEPTH = 64 /* of arguments */ };
 
 struct chat_call;
@@ -67,11 +71,15 @@ struct chat_split {
     struct chat_call *calls; /* IN_CALL: reads the body, and holds what of it is not given out; NULL before the first */
     size_t n_scanned;        /* IN_CALL: bytes of held that were looked at */
     size_t n_header;         /* IN_CALL: bytes of the message's header, which are no text */
+    size_t n_front;          /* IN_CALL: bytes up to its body, the mark included */
+    size_t n_no_calls;       /* marks in thinking that no call followed */
     size_t i_call;           /* calls so far */
     size_t i_first;          /* IN_CALL: of the body */
     bool drops_space;        /* the white space that comes next is no part of the answer */
     bool has_text;           /* some was given */
     bool is_bare;            /* IN_CALL: without marks */
+    bool is_thought;         /* IN_CALL: the mark stood in thinking */
+    bool ends_late;          /* a call has ended the thinking, whose end mark may still come */
     bool is_broken;          /* IN_CALL: the body is none; text, once its end has come */
     bool is_json;            /* IN_CALL: quotes count */
     bool knows_body;         /* IN_CALL: is_json is set */

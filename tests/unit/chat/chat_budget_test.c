@@ -74,6 +74,7 @@ START_TEST(thinking_ends_when_it_is_spent)
         {"hermes", 4, true, E, "ab</xyz", "ab</" "x" E "yz"},
         {"hermes", 2, true, E, "a\xe2\x82\xac" "bc", "a\xe2\x82\xac" E "bc"},
         {"hermes", 1, true, E, "<<<<<<<<<<<<", "<<<<<<<<<" E "<<<"}, /* but not forever */
+        {"hermes", 6, true, E, "ab<tool_call>cdefgh", "ab<tool_call>cdefgh"}, /* a call ends the thinking */
         {"mistral", 2, false, "[/THINK]", "[THINK]abc", "[THINK]ab[/THINK]c"},
         {"gemma4", 2, false, "<channel|>", "<|channel>thought\nabc", "<|channel>thought\nab<channel|>c"},
         {"gpt-oss", 2, false, M, A "abc", A "ab" M "c"},

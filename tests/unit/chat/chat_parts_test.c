@@ -6,9 +6,14 @@
 #include "engine/base/rng.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <string.h>
 
 Suite *chat_parts_suite(void);
+
+/* The vertical bar and the low line of DeepSeek's marks. */
+#define BAR "\xef\xbd\x9c"
+#define LOW "\xe2\x96\x81"
 
 /* What came out, as "T:text|R:thinking|C:name|A:arguments|E|", a call that breaks off with X: parts of one kind in a row are joined. */
 struct seen {
@@ -322,8 +327,10 @@ START_TEST(any_text_is_the_same_however_cut)
         }
         struct seen whole, cut;
         size_t n = strlen(text);
-        split(&all, text, n, n, n, &whole);
-        split(&all, text, n, 1 + next(&position) % 7, 1 + next(&position) % 5, &cut);
+        struct chat_split_config config = all;
+        config.starts_in_reasoning = i % 2 == 1;
+        split(&config, text, n, n, n, &whole);
+        split(&config, text, n, 1 + next(&position) % 7, 1 + next(&position) % 5, &cut);
         ck_assert_msg(whole.out.len == cut.out.len &&
                           (whole.out.len == 0 || memcmp(whole.out.data, cut.out.data, whole.out.len) == 0),
                       "'%s': whole '%s', cut '%s'", text, whole.out.data, cut.out.data);
@@ -482,6 +489,115 @@ START_TEST(names_with_dots_stay_whole)
 }
 END_TEST
 
+/* A call that is made before the thinking is closed ends it. What only looks like one remains thinking. */
+static const struct {
+    const char *format, *text, *parts;
+} thought_rows[] = {
+    {"hermes", "hm <tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\": 5}}\n</tool_call>", "R:hm|C:f|A:{\"n\": 5}|E:"},
+    {"hermes", "hm <tool_call>\n<function=f>\n<parameter=n>\n5\n</parameter>\n</function>\n</tool_call>",
+     "R:hm|C:f|A:{\"n\":5}|E:"},
+    {"hermes", "hm<tool_call>f<arg_key>n</arg_key><arg_value>5</arg_value></tool_call>", "R:hm|C:f|A:{\"n\":5}|E:"},
+    {"hermes", "<tool_call>{\"name\":\"f\"}</tool_call><tool_call>{\"name\":\"g\"}</tool_call>", "C:f|A:{}|E:|C:g|A:{}|E:"},
+    {"hermes", "hm<tool_call>{\"name\":\"f\"}</tool_call>\n</think>\n\nDone </think>", "R:hm|C:f|A:{}|E:|T:Done </think>"},
+    {"hermes", "hm<tool_call>{\"name\":\"f\"}</tool_call>Done</think>more", "R:hm|C:f|A:{}|E:|T:Donemore"},
+    {"hermes", "hm<tool_call>{\"name\":\"f\",\"arguments\":{\"s\":\"</think>\"}}</tool_call>",
+     "R:hm|C:f|A:{\"s\":\"</think>\"}|E:"},
+    {"hermes", "hm<tool_call>{\"name\":\"f\",\"arguments\":{\"n\":x", "R:hm|C:f|A:{\"n\":|X:|T:x"},
+    {"hermes", "a <tool_call> b </think>c", "R:a <tool_call> b|T:c"},
+    {"hermes", "a <tool_call></think>c", "R:a <tool_call>|T:c"},
+    {"hermes", "a <tool_call>{\"name\": ..}</tool_call> b</think>c", "R:a <tool_call>{\"name\": ..}</tool_call> b|T:c"},
+    {"hermes", "`<tool_call>` or <tool_cal or <toolcall></think><tool_call>{\"name\":\"f\"}</tool_call>",
+     "R:`<tool_call>` or <tool_cal or <toolcall>|C:f|A:{}|E:"},
+    {"hermes", "a <tool_call> b <tool_call>{\"name\":\"f\"}</tool_call>", "R:a <tool_call> b|C:f|A:{}|E:"},
+    {"hermes", "a <tool_call>{\"name\":\"f", "R:a <tool_call>{\"name\":\"f"},
+    {"hermes", "a <tool_call><function=g></think>b", "R:a <tool_call><function=g>|T:b"},
+    {"hermes", "a <tool_call><function=g><parameter=x></think>b", "R:a <tool_call><function=g><parameter=x>|T:b"},
+    {"kimi-k2",
+     "hm <|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"n\": 5}<|tool_call_end|>"
+     "<|tool_calls_section_end|>",
+     "R:hm|C:f|A:{\"n\": 5}|E:"},
+    {"kimi-k2", "hm<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>", "R:hm|C:f|A:{}|E:"},
+    {"kimi-k2", "a <|tool_calls_section_begin|> b</think>c", "R:a <|tool_calls_section_begin|> b|T:c"},
+    {"kimi-k2", "a <|tool_calls_section_begin|>\n<|tool_call_begin|></think>c",
+     "R:a <|tool_calls_section_begin|>\n<|tool_call_begin|>|T:c"},
+    {"deepseek",
+     "hm<" BAR "tool" LOW "calls" LOW "begin" BAR "><" BAR "tool" LOW "call" LOW "begin" BAR ">f<" BAR "tool" LOW "sep" BAR
+     ">{\"n\": 5}<" BAR "tool" LOW "call" LOW "end" BAR "><" BAR "tool" LOW "calls" LOW "end" BAR ">",
+     "R:hm|C:f|A:{\"n\": 5}|E:"},
+    {"deepseek-v3.2",
+     "hm\n\n<" BAR "DSML" BAR "function_calls>\n<" BAR "DSML" BAR "invoke name=\"f\">\n<" BAR "DSML" BAR
+     "parameter name=\"n\" string=\"false\">5</" BAR "DSML" BAR "parameter>\n</" BAR "DSML" BAR "invoke>\n</" BAR
+     "DSML" BAR "function_calls>",
+     "R:hm|C:f|A:{\"n\":5}|E:"},
+    {"minimax-m2",
+     "hm\n<minimax:tool_call>\n<invoke name=\"f\">\n<parameter name=\"n\">5</parameter>\n</invoke>\n</minimax:tool_call>",
+     "R:hm|C:f|A:{\"n\":5}|E:"},
+    {"gemma4", "hm<|tool_call>call:f{n:5}<tool_call|>", "R:hm|C:f|A:{\"n\":5}|E:"},
+    {"gemma4", "hm<|tool_call>call:f{n:5}<tool_call|><channel|>Ok", "R:hm|C:f|A:{\"n\":5}|E:|T:Ok"},
+    {"gemma4", "a <|tool_call> b<channel|>c", "R:a <|tool_call> b|T:c"},
+    {"mistral", "hm[TOOL_CALLS]f[ARGS]{\"n\": 5}", "R:hm|C:f|A:{\"n\": 5}|E:"},
+    {"mistral", "hm[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"n\": 5}}]", "R:hm|C:f|A:{\"n\": 5}|E:"},
+    {"mistral", "hm[TOOL_CALLS]f[ARGS]{}[/THINK]Ok", "R:hm|C:f|A:{}|E:|T:Ok"},
+    {"mistral", "a [TOOL_CALLS] b[/THINK]c", "R:a [TOOL_CALLS] b|T:c"},
+    {"mistral", "a [TOOL_CALLS] b[/THINK]c[TOOL_CALLS]f[ARGS]{}", "R:a [TOOL_CALLS] b|T:c|C:f|A:{}|E:"},
+    {"lfm2", "hm<|tool_call_start|>[f(n=5)]<|tool_call_end|>", "R:hm|C:f|A:{\"n\":5}|E:"},
+    {"lfm2", "a <|tool_call_start|> b (c</think>d", "R:a <|tool_call_start|> b (c|T:d"},
+    {"granite3", "hm<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"n\": 5}}]", "R:hm|C:f|A:{\"n\": 5}|E:"},
+    {"llama4", "hm<|python_start|>[f(n=5)]<|python_end|>", "R:hm|C:f|A:{\"n\":5}|E:"},
+    {"gpt-oss", "<|channel|>analysis<|message|>hm<|channel|>commentary to=functions.f<|message|>{\"n\": 5}<|call|>",
+     "R:hm|C:f|A:{\"n\": 5}|E:"},
+};
+
+START_TEST(a_call_ends_the_thinking)
+{
+    struct chat_split_config config = all;
+    config.format = chat_format_named(thought_rows[_i].format);
+    config.starts_in_reasoning = strcmp(thought_rows[_i].format, "gpt-oss") != 0;
+    expect(&config, thought_rows[_i].text, thought_rows[_i].parts);
+    if (config.starts_in_reasoning) { /* the same where the answer begins the thinking */
+        char text[512];
+        snprintf(text, sizeof text, "%s%s", config.format->think, thought_rows[_i].text);
+        config.starts_in_reasoning = false;
+        expect(&config, text, thought_rows[_i].parts);
+    }
+}
+END_TEST
+
+/* A request without tools has no calls, and so no marks that end the thinking. */
+START_TEST(only_calls_that_are_read_end_the_thinking)
+{
+    const struct chat_split_config config = {.splits_reasoning = true, .starts_in_reasoning = true};
+    expect(&config, "a <tool_call>{\"name\":\"f\"}</tool_call></think>b", "R:a <tool_call>{\"name\":\"f\"}</tool_call>|T:b");
+}
+END_TEST
+
+/* Marks without a call are read again only so often. */
+START_TEST(marks_in_thinking_take_bounded_work)
+{
+    static const char part[] = "<tool_call><function=g><parameter=x>";
+    enum { MANY = 5000 };
+    struct buf text;
+    struct chat_split it;
+    struct chat_split_config config = all;
+    struct seen s = {.last = -1};
+    config.starts_in_reasoning = true;
+    config.tools = tools; /* g is none of them, so that it is held back */
+    buf_init(&text, 0, MEM_GENERAL);
+    for (int i = 0; i < MANY; i++) {
+        buf_puts(&text, part);
+    }
+    buf_puts(&text, "</think>b");
+    buf_init(&s.out, 0, MEM_GENERAL);
+    chat_split_init(&it, &config);
+    chat_split_feed(&it, text.data, text.len, see, &s);
+    chat_split_finish(&it, see, &s);
+    ck_assert_uint_eq(s.out.len, text.len - strlen("</think>") + strlen("R:|T:"));
+    chat_split_fini(&it);
+    buf_fini(&s.out);
+    buf_fini(&text);
+}
+END_TEST
+
 Suite *chat_parts_suite(void)
 {
     Suite *s = suite_create("chat_parts");
@@ -491,6 +607,9 @@ Suite *chat_parts_suite(void)
     tcase_add_test(t, formats_are_read);
     tcase_add_test(t, names_with_dots_stay_whole);
     tcase_add_test(t, thinking_is_split_off);
+    tcase_add_loop_test(t, a_call_ends_the_thinking, 0, ARRAY_LEN(thought_rows));
+    tcase_add_test(t, only_calls_that_are_read_end_the_thinking);
+    tcase_add_test(t, marks_in_thinking_take_bounded_work);
     tcase_add_test(t, json_calls_are_read);
     tcase_add_test(t, keyed_calls_are_read);
     tcase_add_test(t, what_does_not_parse_is_text);
