@@ -5,6 +5,7 @@
 
 #include "engine/base/json_scan.h"
 #include "engine/chat/chat_call.h"
+#include "engine/chat/chat_types.h"
 
 #include <string.h>
 
@@ -56,11 +57,14 @@ struct chat_call {
     enum member { MEMBER_OTHER, MEMBER_NAME, MEMBER_ARGUMENTS } member; /* JSON: whose value comes */
     const struct tags *tags;
     size_t n_seen;  /* tags: bytes in front that have no end mark in them */
+    unsigned types; /* tags: that the schema allows the value */
     bool is_text;   /* tags: the value is a string whatever the schema says */
     bool is_fresh;  /* tags: no byte of the value is read */
     bool is_quoted; /* words: Gemma's */
     char quote;     /* words: of Python's string */
     unsigned depth; /* words: of the value */
+    /* Words, at each depth: the schema of the object, and of the next value. NULL: none is known. */
+    const json_t *holders[JSON_SCAN_DEPTH + 1], *slots[JSON_SCAN_DEPTH + 1];
     enum err err;
 };
 
@@ -121,6 +125,9 @@ enum step chat_call_text(struct chat_call *c, const char *mark, bool trims);
 
 /* What templates of Python write for true, false and null; NULL: it is none of these. */
 const char *chat_call_python_word(const char *s, size_t n);
+
+/* The type of text[0..n) as JSON; 0: it is none. */
+unsigned chat_call_type_of_text(const char *text, size_t n);
 
 /* Steps of the other files. */
 enum step chat_call_tag_name(struct chat_call *c);

@@ -3,7 +3,6 @@
 
 #include "engine/base/json_read.h"
 #include "engine/base/json_write.h"
-#include "engine/base/mem.h"
 #include "engine/base/utf8.h"
 
 #define DSML                                                                                                           \
@@ -36,44 +35,21 @@ enum step chat_call_begin_tags(struct chat_call *c)
 
 /* --- types ------------------------------------------------------------------------------------------------------ */
 
-/* The type that the schema of the tool gives to the member c->key; NULL = none is known. */
-static const json_t *type_of(const struct chat_call *c)
+/* The types that the schema of the tool gives to the member c->key. */
+static unsigned types_of_key(const struct chat_call *c)
 {
-    for (size_t i = 0; i < json_array_size(c->tools); i++) {
-        const json_t *f = json_object_get(json_array_get(c->tools, i), "function");
-        if (json_read_is(json_object_get(f, "name"), c->name.data)) {
-            const json_t *properties = json_object_get(json_object_get(f, "parameters"), "properties");
-            return json_object_get(json_object_getn(properties, c->key.data, c->key.len), "type");
-        }
-    }
-    return NULL;
+    const json_t *parameters = chat_types_parameters(c->tools, c->name.data);
+    return chat_types_of(parameters, chat_types_member(parameters, parameters, c->key.data, c->key.len));
 }
 
-static bool may_be_string(const json_t *type)
+unsigned chat_call_type_of_text(const char *text, size_t n)
 {
-    bool may = json_read_is(type, "string");
-    for (size_t i = 0; i < json_array_size(type); i++) {
-        may = may || json_read_is(json_array_get(type, i), "string");
-    }
-    return may;
-}
-
-/* Is it JSON of one value? */
-static bool is_value(const char *text, size_t n)
-{
-    struct buf object;
     struct err_info ignored = {0};
     json_t *parsed = NULL;
-    buf_init(&object, 0, MEM_REQUEST);
-    buf_puts(&object, "{\"v\":");
-    buf_append(&object, text, n);
-    buf_puts(&object, "}");
-    bool is = buf_ok(&object) == ERR_OK &&
-              json_read(object.data, object.len, CHAT_SPLIT_DEPTH, "a value", &parsed, &ignored) == ERR_OK &&
-              json_object_size(parsed) == 1; /* no second member behind a comma */
+    bool is = json_read_value(text, n, CHAT_SPLIT_DEPTH - 1, "a value", &parsed, &ignored) == ERR_OK;
+    unsigned type = is ? chat_types_of_value(parsed) : 0;
     json_decref(parsed);
-    buf_fini(&object);
-    return is;
+    return type;
 }
 
 const char *chat_call_python_word(const char *s, size_t n)
@@ -86,8 +62,9 @@ const char *chat_call_python_word(const char *s, size_t n)
     return found;
 }
 
-/* c->value is JSON where it can be and the schema does not ask for a string; null may stand beside strings. */
-static enum step add_value(struct chat_call *c, const json_t *type)
+/* c->value is JSON if it can be and the schema does not ask for a string; a schema of strings and others allows null,
+ * objects and arrays next to them, which nobody writes for a string. */
+static enum step add_value(struct chat_call *c)
 {
     const char *text = c->value.data != NULL ? c->value.data : "";
     size_t n = c->value.len, front = 0;
@@ -97,12 +74,14 @@ static enum step add_value(struct chat_call *c, const json_t *type)
     while (n > front && chat_call_is_space(text[n - 1])) {
         n--;
     }
-    const char *word = type != NULL && !may_be_string(type) ? chat_call_python_word(text + front, n - front) : NULL;
-    bool is_null = n - front == 4 && memcmp(text + front, "null", 4) == 0 && json_is_array(type);
+    bool is_known = c->types != CHAT_TYPES_ALL, may_be_string = is_known && (c->types & CHAT_TYPE_STRING) != 0;
+    const char *word = is_known && !may_be_string ? chat_call_python_word(text + front, n - front) : NULL;
+    unsigned type = word == NULL ? chat_call_type_of_text(text + front, n - front) : 0;
+    unsigned beside = c->types & (CHAT_TYPE_NULL | CHAT_TYPE_OBJECT | CHAT_TYPE_ARRAY);
     if (word != NULL) {
         return chat_call_puts(c, word);
     }
-    if (is_null || (!may_be_string(type) && is_value(text + front, n - front))) {
+    if (type != 0 && (!may_be_string || (type & beside) != 0)) {
         return chat_call_add(c, text + front, n - front);
     }
     enum step step = chat_call_puts(c, "\"");
@@ -188,6 +167,7 @@ static enum step read_key(struct chat_call *c)
     enum step step = open_call(c);
     step = step == STEP_ON ? chat_call_until(c, c->tags->key_end, &c->key) : step;
     c->is_text = false;
+    c->types = step == STEP_ON ? types_of_key(c) : CHAT_TYPES_ALL;
     if (step == STEP_ON && c->tags->is_invoke) {
         step = chat_call_until(c, ">", &c->value);
         c->is_text = step == STEP_ON && c->value.len > 0 && strstr(c->value.data, "true") != NULL; /* string="true" */
@@ -212,9 +192,8 @@ enum step chat_call_tag_key(struct chat_call *c)
 static enum step read_value(struct chat_call *c, size_t at)
 {
     const struct tags *tags = c->tags;
-    const json_t *type = type_of(c);
     enum step step;
-    if (c->is_text || json_read_is(type, "string")) {
+    if (c->is_text || c->types == CHAT_TYPE_STRING) {
         c->is_fresh = true;
         step = chat_call_add_key(c, c->key.data, c->key.len);
         step = step == STEP_ON ? chat_call_puts(c, "\"") : step;
@@ -234,7 +213,7 @@ static enum step read_value(struct chat_call *c, size_t at)
     c->at = (size_t)(found - c->in.data) + n;
     c->n_seen = 0;
     step = buf_ok(&c->value) == ERR_OK ? chat_call_add_key(c, c->key.data, c->key.len) : STEP_FAIL;
-    step = step == STEP_ON ? add_value(c, type) : step;
+    step = step == STEP_ON ? add_value(c) : step;
     return step == STEP_ON ? chat_call_go(c, PHASE_TAG_KEY) : step;
 }
 

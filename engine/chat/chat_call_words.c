@@ -50,6 +50,45 @@ static enum step open_call(struct chat_call *c)
     return step == STEP_ON && c->scan.state == JSON_SCAN_NOTHING ? chat_call_puts(c, "{") : step;
 }
 
+static const json_t *parameters_of(const struct chat_call *c)
+{
+    return c->name.len > 0 ? chat_types_parameters(c->tools, c->name.data) : NULL;
+}
+
+/* The arguments, or one of them, come next. */
+static void begin_values(struct chat_call *c)
+{
+    c->depth = 0;
+    c->holders[0] = parameters_of(c);
+    c->slots[0] = NULL;
+}
+
+/* The next value is the member key[0..n). */
+static void begin_member(struct chat_call *c, const char *key, size_t n)
+{
+    if (c->depth <= JSON_SCAN_DEPTH) {
+        c->slots[c->depth] = chat_types_member(parameters_of(c), c->holders[c->depth], key, n);
+    }
+}
+
+/* A bracket or a comma was read: what the next value is of. */
+static void note_mark(struct chat_call *c, char mark)
+{
+    bool is_array = c->depth < JSON_SCAN_DEPTH && ((c->scan.is_array >> c->depth) & 1) != 0;
+    if (mark == '{' || mark == '[') {
+        const json_t *slot = c->depth < JSON_SCAN_DEPTH ? c->slots[c->depth] : NULL;
+        c->depth++;
+        if (c->depth <= JSON_SCAN_DEPTH) {
+            c->holders[c->depth] = mark == '{' ? slot : NULL;
+            c->slots[c->depth] = mark == '[' ? chat_types_items(parameters_of(c), slot) : NULL;
+        }
+    } else if (mark == '}' || mark == ']') {
+        c->depth -= c->depth > 0;
+    } else if (mark == ',' && !is_array && c->depth <= JSON_SCAN_DEPTH) {
+        c->slots[c->depth] = NULL;
+    }
+}
+
 /* call:NAME{ */
 static enum step quoted_name(struct chat_call *c)
 {
@@ -58,7 +97,7 @@ static enum step quoted_name(struct chat_call *c)
     step = step == STEP_ON ? chat_call_until(c, "{", &c->name) : step;
     c->at = step == STEP_WAIT ? at : c->at;
     step = step == STEP_ON ? open_call(c) : step;
-    c->depth = 0;
+    begin_values(c);
     return step == STEP_ON ? chat_call_go(c, PHASE_WORD_VALUE) : step;
 }
 
@@ -96,9 +135,25 @@ enum step chat_call_word_key(struct chat_call *c)
     if (step != STEP_ON) {
         return step;
     }
-    c->depth = 0;
+    begin_values(c);
+    begin_member(c, is_end ? NULL : c->key.data, is_end ? 0 : c->key.len);
     step = is_end ? chat_call_puts(c, "}") : chat_call_add_key(c, c->key.data, c->key.len);
     return step == STEP_ON ? chat_call_go(c, is_end ? PHASE_WORD_NAME : PHASE_WORD_VALUE) : step;
+}
+
+/* A value without quotes: a string, if the schema allows that and not what else the word is. */
+static enum step add_word(struct chat_call *c, const char *text, size_t n)
+{
+    const json_t *slot = c->depth <= JSON_SCAN_DEPTH ? c->slots[c->depth] : NULL;
+    const char *word = chat_call_python_word(text, n);
+    unsigned types = chat_types_of(parameters_of(c), slot);
+    unsigned type = word == NULL ? chat_call_type_of_text(text, n) : chat_call_type_of_text(word, strlen(word));
+    if (types == CHAT_TYPES_ALL || (types & CHAT_TYPE_STRING) == 0 || (types & type) != 0) {
+        return word != NULL ? chat_call_puts(c, word) : chat_call_add(c, text, n);
+    }
+    enum step step = chat_call_puts(c, "\"");
+    step = step == STEP_ON ? chat_call_add_text(c, text, n) : step;
+    return step == STEP_ON ? chat_call_puts(c, "\"") : step;
 }
 
 /* A word: a key where a colon follows and the language has no quotes there, True, False, None, or a number. */
@@ -109,14 +164,14 @@ static enum step read_word(struct chat_call *c)
     if (n == chat_call_left(c) || n == CHAT_CALL_LONGEST) {
         return n == CHAT_CALL_LONGEST ? STEP_FAIL : chat_call_wait(c);
     }
-    const char *word = chat_call_python_word(front, n);
     enum step step;
     if (c->is_quoted && front[n] == ':') {
+        begin_member(c, front, n);
         chat_call_reset(c, &c->key);
         json_write_string(&c->key, front, n);
         step = buf_ok(&c->key) == ERR_OK ? chat_call_add(c, c->key.data, c->key.len) : STEP_FAIL;
     } else {
-        step = word != NULL ? chat_call_puts(c, word) : chat_call_add(c, front, n);
+        step = add_word(c, front, n);
     }
     c->at += step == STEP_ON ? n : 0;
     return step;
@@ -159,8 +214,7 @@ enum step chat_call_word_value(struct chat_call *c)
     }
     enum step step = chat_call_add(c, &first, 1);
     c->at += step == STEP_ON;
-    c->depth += first == '{' || first == '[';
-    c->depth -= c->depth > 0 && (first == '}' || first == ']');
+    note_mark(c, first);
     return step;
 }
 

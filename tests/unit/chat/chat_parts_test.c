@@ -152,6 +152,75 @@ START_TEST(keyed_calls_are_read)
 }
 END_TEST
 
+/* Values without quotes are what the schema says. */
+static const struct {
+    const char *format, *text, *arguments;
+} typed_rows[] = {
+    {"hermes", "<tool_call><function=f><parameter=K>5</parameter></function></tool_call>",
+     "en:'5' r:'5' os:'5' c:'5' un:'5' sn:'5' any:5 i:5 ei:5 re:'5' lo:'5'"},
+    {"hermes", "<tool_call><function=f><parameter=K>\nnull\n</parameter></function></tool_call>",
+     "en:'null' r:'null' os:null un:null sn:'null' any:null i:null"},
+    {"hermes", "<tool_call><function=f><parameter=K>[1]</parameter></function></tool_call>", "os:'[1]' sl:[1] any:[1]"},
+    {"hermes", "<tool_call><function=f><parameter=K>True</parameter></function></tool_call>", "r:'True' i:true any:'True'"},
+    {"hermes", "<tool_call><function=f><parameter=K>18446744073709551616</parameter></function></tool_call>",
+     "r:'18446744073709551616' any:18446744073709551616 i:18446744073709551616"},
+    {"hermes", "<tool_call>f<arg_key>K</arg_key><arg_value>5</arg_value></tool_call>", "en:'5' r:'5' un:'5' any:5 i:5"},
+    {"minimax-m2", "<minimax:tool_call><invoke name=\"f\"><parameter name=\"K\">5</parameter></invoke></minimax:tool_call>",
+     "en:'5' r:'5' un:'5' any:5 i:5"},
+    {"gemma4", "<|tool_call>call:f{K:5}<tool_call|>", "en:'5' r:'5' os:'5' c:'5' un:'5' sn:5 any:5 i:5"},
+    {"gemma4", "<|tool_call>call:f{K:null}<tool_call|>", "r:'null' os:null un:null any:null i:null"},
+    {"gemma4", "<|tool_call>call:f{K:true}<tool_call|>", "r:'true' i:true any:true"},
+    {"gemma4", "<|tool_call>call:f{K:word}<tool_call|>", "r:'word' en:'word' os:'word'"},
+    {"gemma4", "<|tool_call>call:f{K:<|\"|>5<|\"|>}<tool_call|>", "r:'5' i:'5'"},
+    {"gemma4", "<|tool_call>call:f{K:[5,[5],{c:5}]}<tool_call|>", "l:['5',[5],{'c':5}] i:[5,[5],{'c':5}]"},
+    {"gemma4", "<|tool_call>call:f{K:{c:5,i:5,deep:{c:5,i:[5]},z:5,l:[5,5]}}<tool_call|>",
+     "ob:{'c':'5','i':5,'deep':{'c':'5','i':[5]},'z':5,'l':['5','5']} i:{'c':5,'i':5,'deep':{'c':5,'i':[5]},'z':5,'l':[5,5]}"},
+    {"lfm2", "<|tool_call_start|>[f(K=5)]<|tool_call_end|>", "en:'5' r:'5' sn:5 any:5 i:5"},
+    {"lfm2", "<|tool_call_start|>[f(K=[5])]<|tool_call_end|>", "l:['5'] i:[5]"},
+};
+
+static const char typed_tools[] =
+    "[{'type':'function','function':{'name':'f','parameters':{'type':'object','$defs':{'S':{'type':'string'},"
+    "'C':{'$ref':'#/$defs/S'},'R':{'anyOf':[{'$ref':'#/$defs/R'},{'type':'string'}]},"
+    "'O':{'type':'object','properties':{'c':{'type':'string'},'i':{'type':'integer'},'deep':{'$ref':'#/$defs/O'},"
+    "'l':{'items':{'type':'string'}}}}},'properties':{'en':{'enum':['1','2']},'r':{'$ref':'#/$defs/S'},"
+    "'os':{'type':['string','null']},'c':{'const':'5'},'un':{'anyOf':[{'$ref':'#/$defs/C'},{'type':'null'}]},"
+    "'sn':{'oneOf':[{'type':'string'},{'type':'integer'}]},'any':{},'i':{'type':'integer'},'ei':{'enum':[1,5]},"
+    "'re':{'allOf':[{'$ref':'#/$defs/C'}],'description':'x'},'lo':{'$ref':'#/$defs/R'},"
+    "'sl':{'type':['string','array']},'l':{'type':'array','items':{'$ref':'#/$defs/C'}},"
+    "'ob':{'allOf':[{'$ref':'#/$defs/O'}]}}}}}]";
+
+START_TEST(values_have_the_types_of_the_schema)
+{
+    char source[2048], text[1024], expected[1024], cases[512];
+    snprintf(source, sizeof source, "%s", typed_tools);
+    for (char *p = source; *p != '\0'; p++) {
+        *p = *p == '\'' ? '"' : *p;
+    }
+    json_decref(tools);
+    tools = json_loads(source, 0, NULL);
+    ck_assert_ptr_nonnull(tools);
+    struct chat_split_config config = all;
+    config.format = chat_format_named(typed_rows[_i].format);
+    snprintf(cases, sizeof cases, "%s", typed_rows[_i].arguments);
+    for (char *next, *one = cases; one != NULL; one = next) {
+        next = strchr(one, ' ');
+        if (next != NULL) {
+            *next++ = '\0';
+        }
+        char *value = strchr(one, ':');
+        *value++ = '\0';
+        const char *key_at = strchr(typed_rows[_i].text, 'K');
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(key_at - typed_rows[_i].text), typed_rows[_i].text, one, key_at + 1);
+        snprintf(expected, sizeof expected, "C:f|A:{'%s':%s}|E:", one, value);
+        for (char *p = expected; *p != '\0'; p++) {
+            *p = *p == '\'' ? '"' : *p;
+        }
+        expect(&config, text, expected);
+    }
+}
+END_TEST
+
 START_TEST(what_does_not_parse_is_text)
 {
     static const char *const cases[] = {
@@ -612,6 +681,7 @@ Suite *chat_parts_suite(void)
     tcase_add_test(t, marks_in_thinking_take_bounded_work);
     tcase_add_test(t, json_calls_are_read);
     tcase_add_test(t, keyed_calls_are_read);
+    tcase_add_loop_test(t, values_have_the_types_of_the_schema, 0, ARRAY_LEN(typed_rows));
     tcase_add_test(t, what_does_not_parse_is_text);
     tcase_add_test(t, calls_that_break_off_are_cut);
     tcase_add_test(t, forced_calls_that_are_cut_leave_nothing);
