@@ -1,6 +1,7 @@
 /* POST /v1/chat/completions: messages through the model's chat template, and OpenAI's chat shapes. */
 #include "fcgi/api/generation.h"
 #include "fcgi/api/chat_render.h"
+#include "fcgi/api/thoughts.h"
 #include "fcgi/api/continuation.h"
 #include "fcgi/api/messages.h"
 #include "fcgi/api/reasoning.h"
@@ -41,6 +42,17 @@ static enum err add_kwargs(const json_t *root, json_t *context, struct err_info 
     return ERR_OK;
 }
 
+/* Does the template read thinking from parts of the content, and from no field of the message? */
+static bool reads_thinking_parts(const struct call *c)
+{
+    static const char *const fields[] = {"reasoning_content", "message.thinking", "message['thinking']", "message.reasoning"};
+    bool reads = engine_chat_mentions(c->engine, "'thinking'") || engine_chat_mentions(c->engine, "\"thinking\"");
+    for (size_t i = 0; i < ARRAY_LEN(fields) && reads; i++) {
+        reads = !engine_chat_mentions(c->engine, fields[i]);
+    }
+    return reads;
+}
+
 static enum err make_prompt(struct call *c, struct params *p, bool shows_tools, int32_t **ids, size_t *n,
                             struct err_info *info)
 {
@@ -50,6 +62,8 @@ static enum err make_prompt(struct call *c, struct params *p, bool shows_tools, 
     bool ok = context != NULL && json_object_set_new(context, "continue_final_message", json_boolean(p->continues)) == 0;
     ok = ok && (tools == NULL || is_told || json_object_set(context, "tools", tools) == 0);
     enum err err = ok ? add_kwargs(p->root, context, info) : ERR_NOMEM;
+    err = err != ERR_OK ? err
+                        : thoughts_place(json_object_get(p->root, "messages"), reads_thinking_parts(c), p->continues);
     err = err != ERR_OK ? err : reasoning_add_effort(p->root, context, info);
     err = err != ERR_OK ? err : reasoning_add_defaults(c->server->conf, context, info);
     err = err != ERR_OK ? err

@@ -1,6 +1,7 @@
 /* A template that renders the conversation as it was sent is never given another form. */
 #include "fcgi/api/chat_render.h"
 #include "fcgi/api/messages_fold.h"
+#include "fcgi/api/thoughts.h"
 #include "fcgi/api/tools.h"
 #include "fcgi/api/tools_prompt.h"
 
@@ -74,8 +75,16 @@ static enum err attempt_tools(struct rendering *r, json_t *messages)
 
 static enum err attempt_all(struct rendering *r)
 {
-    json_t *messages = json_incref(json_object_get(r->context, "messages"));
+    json_t *messages = json_incref(json_object_get(r->context, "messages")), *joined = NULL;
     enum err err = attempt_tools(r, NULL);
+    if (err == ERR_TEMPLATE && r->is_raised) {
+        err = thoughts_join(messages, &joined);
+        err = err != ERR_OK ? err : joined != NULL ? attempt_tools(r, joined) : ERR_TEMPLATE;
+        if (joined != NULL) {
+            json_decref(messages);
+            messages = joined;
+        }
+    }
     for (int no_system = 0; no_system < 2 && err == ERR_TEMPLATE && r->is_raised; no_system++) {
         json_t *folded = NULL;
         err = messages_fold(messages, no_system == 1, &folded);

@@ -2,6 +2,7 @@
 #include "fcgi/api/messages.h"
 
 #include "engine/base/buf.h"
+#include "fcgi/api/thoughts.h"
 #include "fcgi/api/tools.h"
 
 #include <stdio.h>
@@ -37,6 +38,88 @@ static const json_t *text_of_part(const json_t *part, size_t i, size_t k, struct
         return text;
     }
     return NULL;
+}
+
+static bool is_thought(const json_t *part) { return json_read_is(json_object_get(part, "type"), "thinking"); }
+
+static bool has_thoughts(const json_t *parts)
+{
+    bool has = false;
+    for (size_t k = 0; k < json_array_size(parts) && !has; k++) {
+        has = is_thought(json_array_get(parts, k));
+    }
+    return has;
+}
+
+/* Appends the text of part k, of type thinking: a string, or an array of text parts, as Mistral's API has it. */
+static enum err append_thought(const json_t *part, size_t i, size_t k, struct buf *text, struct err_info *info)
+{
+    const json_t *v = json_object_get(part, "thinking");
+    bool ok = json_is_string(v) || json_is_array(v);
+    buf_append(text, json_string_value(v), json_string_length(v));
+    for (size_t m = 0; m < json_array_size(v) && ok; m++) {
+        const json_t *one = json_object_get(json_array_get(v, m), "text");
+        ok = json_is_string(one);
+        buf_append(text, json_string_value(one), json_string_length(one));
+    }
+    char field[64];
+    snprintf(field, sizeof field, "content[%zu].thinking", k);
+    return ok ? buf_ok(text) : bad_message(i, field, ERR_INVALID_VALUE, "a string or an array of text parts", v, info);
+}
+
+static json_t *string_of(const struct buf *b) { return json_stringn_nocheck(b->data != NULL ? b->data : "", b->len); }
+
+/* What content with thinking in it is made of. */
+struct split_content {
+    json_t *parts;             /* as THOUGHTS_PARTS */
+    struct buf text, thoughts; /* of all parts */
+    bool is_answer;            /* else thinking is part of the text too */
+};
+
+static enum err split_part(const json_t *part, size_t i, size_t k, struct split_content *to, struct err_info *info)
+{
+    struct buf one;
+    buf_init(&one, 0, MEM_REQUEST);
+    bool is_thinking = is_thought(part);
+    const json_t *text = is_thinking ? NULL : text_of_part(part, i, k, info);
+    enum err err = is_thinking    ? append_thought(part, i, k, &one, info)
+                   : text == NULL ? info->code
+                                  : ERR_OK;
+    buf_append(&one, json_string_value(text), json_string_length(text));
+    buf_add(is_thinking && to->is_answer ? &to->thoughts : &to->text, &one);
+    if (err == ERR_OK) {
+        const char *name = is_thinking ? "thinking" : "text";
+        json_t *made = buf_ok(&one) == ERR_OK ? json_pack("{s:s,s:o}", "type", name, name, string_of(&one)) : NULL;
+        err = made != NULL && json_array_append_new(to->parts, made) == 0 ? ERR_OK : ERR_NOMEM;
+    }
+    buf_fini(&one);
+    return err;
+}
+
+/* Thinking in the content of an answer becomes its reasoning_content, if it has none; the parts are kept for templates that
+ * read them. */
+static enum err split_content(json_t *message, const json_t *parts, size_t i, struct err_info *info)
+{
+    struct split_content to = {.parts = json_array(),
+                               .is_answer = json_read_is(json_object_get(message, "role"), "assistant")};
+    buf_init(&to.text, 0, MEM_REQUEST);
+    buf_init(&to.thoughts, 0, MEM_REQUEST);
+    enum err err = to.parts != NULL ? ERR_OK : ERR_NOMEM;
+    for (size_t k = 0; k < json_array_size(parts) && err == ERR_OK; k++) {
+        err = split_part(json_array_get(parts, k), i, k, &to, info);
+    }
+    err = err != ERR_OK ? err : buf_ok(&to.text) != ERR_OK ? buf_ok(&to.text) : buf_ok(&to.thoughts);
+    bool ok = true;
+    if (err == ERR_OK) {
+        ok = json_object_set(message, THOUGHTS_PARTS, to.parts) == 0;
+        ok = ok && (to.thoughts.len == 0 || json_string_length(json_object_get(message, "reasoning_content")) > 0 ||
+                    json_object_set_new(message, "reasoning_content", string_of(&to.thoughts)) == 0);
+        ok = ok && json_object_set_new(message, "content", string_of(&to.text)) == 0; /* frees the parts that were read */
+    }
+    buf_fini(&to.text);
+    buf_fini(&to.thoughts);
+    json_decref(to.parts);
+    return err != ERR_OK ? err : ok ? ERR_OK : ERR_NOMEM;
 }
 
 /* Joins the text parts of a content array; other kinds of parts are refused. NULL with the error set. */
@@ -99,7 +182,11 @@ static enum err check_role(json_t *message, size_t i, struct err_info *info)
 
 static enum err check_content(json_t *message, size_t i, struct err_info *info)
 {
-    const json_t *content = json_read_get(message, "content");
+    const json_t *content = json_read_get(message, "content"), *role = json_object_get(message, "role");
+    (void)json_object_del(message, THOUGHTS_PARTS);
+    if (has_thoughts(content) && (json_read_is(role, "assistant") || json_read_is(role, "system"))) {
+        return split_content(message, content, i, info);
+    }
     if (json_is_array(content)) {
         json_t *joined = join_parts(content, i, info);
         if (joined == NULL) {
@@ -118,7 +205,7 @@ static enum err check_content(json_t *message, size_t i, struct err_info *info)
     return ERR_OK;
 }
 
-/* Templates know an earlier answer's thinking as reasoning_content. */
+/* Templates know an earlier answer's thinking by one of three names. */
 static enum err check_reasoning(json_t *message, size_t i, struct err_info *info)
 {
     static const char *const names[] = {"reasoning_content", "reasoning"};
@@ -128,11 +215,7 @@ static enum err check_reasoning(json_t *message, size_t i, struct err_info *info
             return bad_message(i, names[k], ERR_INVALID_TYPE, "a string", v, info);
         }
     }
-    json_t *other = json_object_get(message, "reasoning");
-    return json_is_string(other) && json_read_get(message, "reasoning_content") == NULL &&
-                   json_object_set(message, "reasoning_content", other) != 0
-               ? ERR_NOMEM
-               : ERR_OK;
+    return thoughts_fill(message);
 }
 
 /* An earlier answer's audio is known by an id alone, which no server has here. */

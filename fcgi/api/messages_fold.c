@@ -9,6 +9,17 @@ static bool is_role(const json_t *messages, size_t i, const char *role)
     return json_read_is(json_object_get(json_array_get(messages, i), "role"), role);
 }
 
+/* A content's text; of parts the texts, thinking among them. */
+static void append_content(struct buf *text, const json_t *content)
+{
+    buf_append(text, json_string_value(content), json_string_length(content));
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        const json_t *part = json_array_get(content, i), *own = json_object_get(part, "text");
+        own = own != NULL ? own : json_object_get(part, "thinking");
+        buf_append(text, json_string_value(own), json_string_length(own));
+    }
+}
+
 /* Appends one message of `role` with the texts of messages [from, to), and other members of the first of that role. */
 static enum err append_joined(const json_t *messages, size_t from, size_t to, const char *role, json_t *out)
 {
@@ -19,7 +30,7 @@ static enum err append_joined(const json_t *messages, size_t from, size_t to, co
         const json_t *content = json_object_get(json_array_get(messages, i), "content");
         first = first == NULL && is_role(messages, i, role) ? json_array_get(messages, i) : first;
         buf_puts(&text, i > from ? "\n\n" : "");
-        buf_append(&text, json_string_value(content), json_string_length(content));
+        append_content(&text, content);
     }
     joined = first != NULL ? json_copy(first) : json_pack("{s:s}", "role", role);
     bool ok = buf_ok(&text) == ERR_OK && json_array_append_new(out, joined) == 0;
