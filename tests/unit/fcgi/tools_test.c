@@ -297,6 +297,58 @@ START_TEST(what_tools_lack_is_filled)
 }
 END_TEST
 
+/* Numbers beyond 64 bits in schemas and in arguments of earlier calls, by every door; the template shows their digits. */
+START_TEST(numbers_of_any_size_pass)
+{
+    static const char schema[] = "{\"type\":\"object\",\"properties\":{\"bytes\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":"
+                                 "18446744073709551615}}}";
+    char body[1024];
+    rig_use_template("{% for t in tools %}{{ t.function.parameters.properties.bytes.maximum }}{% endfor %}{% for m in messages %}"
+                     "{% for c in m.tool_calls or [] %}{{ c.function.arguments.addr }},{{ c.function.arguments|tojson }}"
+                     "{% endfor %}{% endfor %}");
+    snprintf(body, sizeof body, "{" HI "],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":%s}}]}",
+             schema);
+    ck_assert_msg(rig_post("/apply-template", body) == 200, "%s", rig_got.body);
+    ck_assert_str_eq(rig_text_at("prompt"), "18446744073709551615");
+    ck_assert_msg(rig_post(CHAT, body) == 200, "%s", rig_got.body);
+    static const char *const arguments[] = {"{\"addr\":18446735277616529408}", "\"{\\\"addr\\\": 18446735277616529408}\""};
+    for (size_t i = 0; i < ARRAY_LEN(arguments); i++) {
+        snprintf(body, sizeof body,
+                 "{" HI ",{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":%s}}]},"
+                 "{\"role\":\"tool\",\"content\":\"x\"}]}",
+                 arguments[i]);
+        ck_assert_msg(rig_post("/apply-template", body) == 200, "%s", rig_got.body);
+        ck_assert_str_eq(rig_text_at("prompt"), "18446735277616529408,{\"addr\": 18446735277616529408}");
+    }
+    const int n_tokens = 51; /* of that prompt */
+    ck_assert_int_eq(rig_post("/v1/messages",
+                              "{\"model\":\"tiny\",\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":"
+                              "\"q\"},{\"role\":\"assistant\","
+                              "\"content\":[{\"type\":\"tool_use\",\"id\":\"t\",\"name\":\"f\",\"input\":{\"addr\":"
+                              "18446735277616529408}}]},"
+                              "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\","
+                              "\"content\":\"x\"}]}]}"),
+                     200);
+    ck_assert_int_eq(rig_number_at("usage.input_tokens"), n_tokens);
+    ck_assert_int_eq(rig_post("/api/chat", "{\"stream\":false,\"options\":{\"num_predict\":1},\"messages\":[{\"role\":\"user\","
+                                           "\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"\","
+                                           "\"tool_calls\":[{\"function\":{\"name\":"
+                                           "\"f\",\"arguments\":{\"addr\":18446735277616529408}}}]},{\"role\":"
+                                           "\"tool\",\"content\":\"x\"}],"
+                                           "\"model\":\"tiny\"}"),
+                     200);
+    ck_assert_int_eq(rig_number_at("prompt_eval_count"), n_tokens);
+    ck_assert_int_eq(rig_post("/v1/responses",
+                              "{\"max_output_tokens\":1,\"input\":[{\"role\":\"user\",\"content\":\"q\"},"
+                              "{\"type\":\"function_call\",\"call_id\":\"c\","
+                              "\"name\":\"f\",\"arguments\":\"{\\\"addr\\\":18446735277616529408}\"},{\"type\":"
+                              "\"function_call_output\","
+                              "\"call_id\":\"c\",\"output\":\"x\"}]}"),
+                     200);
+    ck_assert_int_eq(rig_number_at("usage.input_tokens"), n_tokens);
+}
+END_TEST
+
 Suite *tools_suite(void)
 {
     Suite *s = suite_create("tools");
@@ -310,6 +362,7 @@ Suite *tools_suite(void)
     tcase_add_test(forms, what_tools_lack_is_filled);
     tcase_add_checked_fixture(api, setup, rig_unserve);
     tcase_add_test(api, the_endpoint_names_the_place);
+    tcase_add_test(api, numbers_of_any_size_pass);
     suite_add_tcase(s, forms);
     suite_add_tcase(s, api);
     return s;
