@@ -124,6 +124,48 @@ START_TEST(patterns_match_what_they_should)
 }
 END_TEST
 
+/* As zod's and pydantic's schemas have them. */
+START_TEST(patterns_of_generators_are_taken)
+{
+    static const struct {
+        const char *pattern, *yes[4], *no[5];
+    } rows[] = {
+        {"^P(?:(\\d+W)|(?!.*W)(?=\\d|T\\d)(\\d+Y)?(\\d+M)?(\\d+D)?(T(?=\\d)(\\d+H)?(\\d+M)?(\\d+([.,]\\d+)?S)?)?)$",
+         {"P3Y6M4DT12H30M5S", "P1W", "PT5M", "PT1.5S"},
+         {"P", "PT", "P1W2D", "P1DT", "P1.5Y"}},
+        {"^[-+]?P(?!$)(?:(?:[-+]?\\d+Y)|(?:[-+]?\\d+[.,]\\d+Y$))?(?:(?:[-+]?\\d+D)|(?:[-+]?\\d+[.,]\\d+D$))?"
+         "(?:T(?=[\\d+-])(?:[-+]?\\d+(?:[.,]\\d+)?S)?)??$",
+         {"-P1D", "P1.5Y", "+P1Y-2D", "PT1.5S"},
+         {"P", "PT", "P1.5Y1D", "P1DT"}},
+        {"^[A-Z]{2}(?!00|01|99)\\d{2}[A-Z0-9]{11,30}$",
+         {"DE89370400440532013000", "GB29NWBK60161331926819"},
+         {"DE00370400440532013000", "DE99370400440532013000", "DE8937040044"}},
+        {"^(?=.{1,16}\\.?$)[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?(?:\\.[a-z0-9](?:[-0-9a-z]{0,61}[0-9a-z])?)*\\.?$",
+         {"a", "example.com", "example.com.", "abcdefgh.ijklmno."},
+         {"", "-a", "a..b", "abcdefgh.ijklmnop", "abcdefgh.ijklmnop."}},
+        {"^(?=[\\s\\S]*[\\p{Extended_Pictographic}\\p{Regional_Indicator}\\u20E3])[\\p{Extended_Pictographic}\\p{Emoji_Component}]+$",
+         {"\xF0\x9F\x98\x80", "1\xEF\xB8\x8F\xE2\x83\xA3", "\xF0\x9F\x87\xA9\xF0\x9F\x87\xAA"},
+         {"", "1", "a\xF0\x9F\x98\x80", "12"}},
+        {"^(?!\\.)(?!.*\\.\\.)([A-Za-z0-9_'+\\-\\.]*)[A-Za-z0-9_+-]@([A-Za-z0-9][A-Za-z0-9\\-]*\\.)+[A-Za-z]{2,}$",
+         {"user@example.com", "a.b+c@x-y.co.uk"},
+         {".a@x.com", "a..b@x.com", "a.@x.com", "a@x"}},
+        {"^$|^(?:[0-9a-zA-Z+/]{4})*(?:(?:[0-9a-zA-Z+/]{2}==)|(?:[0-9a-zA-Z+/]{3}=))?$", {"", "aGVsbG8=", "aGVsbG8h"}, {"a", "aGVsbG8", "="}},
+        {"^(?!^[-+.]*$)[+-]?0*(?:\\d{0,6}|(?=[\\d.]{1,9}0*$)\\d{0,6}\\.\\d{0,2}0*$)$",
+         {"1", "00012.30", "123456.7800", "+1.5"},
+         {"", "-.", "1234567.8", "0.001", "12345678"}},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        regex_id r = parsed(rows[i].pattern, true);
+        for (size_t k = 0; k < ARRAY_LEN(rows[i].yes) && rows[i].yes[k] != NULL; k++) {
+            ck_assert_msg(says(r, rows[i].yes[k], strlen(rows[i].yes[k])), "%s: %s", rows[i].pattern, rows[i].yes[k]);
+        }
+        for (size_t k = 0; k < ARRAY_LEN(rows[i].no) && rows[i].no[k] != NULL; k++) {
+            ck_assert_msg(!says(r, rows[i].no[k], strlen(rows[i].no[k])), "%s: %s", rows[i].pattern, rows[i].no[k]);
+        }
+    }
+}
+END_TEST
+
 /* --- against a matcher that tries every way ----------------------------------------------------------------------- */
 
 /* Trees of few nodes: printed as a pattern, and matched by the set of places where a match that begins at `from` can end. */
@@ -495,6 +537,7 @@ Suite *regex_parse_suite(void)
     tcase_add_checked_fixture(c, set_up, tear_down);
     tcase_set_timeout(c, 60);
     tcase_add_test(c, patterns_match_what_they_should);
+    tcase_add_test(c, patterns_of_generators_are_taken);
     tcase_add_test(c, random_patterns_match_as_trying_every_way_does);
     tcase_add_test(c, what_may_stand_anywhere_counts_no_more_than_it_must);
     tcase_add_test(c, look_ahead_goes_by_characters_and_not_by_how_they_are_written);
