@@ -34,8 +34,38 @@
 #define TAIL   "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
 #define SCHEME "[A-Za-z][A-Za-z0-9+.-]*:"
 
-/* Sources: RFC 3339 (dates; no leap seconds), 5321 (mailboxes without quotes), 1123, 2673, 4291, 3986, 4122; 3339 appendix A
- * (durations). */
+/* What may stand in IRIs beyond ASCII, in classes. */
+#define UCS                                                                                                             \
+    "\\u00A0-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFEF\\u{10000}-\\u{1FFFD}\\u{20000}-\\u{2FFFD}\\u{30000}-\\u{3FFFD}"
+#define ICHAR   "(?:[A-Za-z0-9._~!$&'()*+,;=:@" UCS "-]|%[0-9A-Fa-f]{2})"
+#define INCHAR  "(?:[A-Za-z0-9._~!$&'()*+,;=@" UCS "-]|%[0-9A-Fa-f]{2})"
+#define IUCHAR  "(?:[A-Za-z0-9._~!$&'()*+,;=:" UCS "-]|%[0-9A-Fa-f]{2})"
+#define IRCHAR  "(?:[A-Za-z0-9._~!$&'()*+,;=" UCS "-]|%[0-9A-Fa-f]{2})"
+#define ISERVER "//(?:" IUCHAR "*@)?" IRCHAR "*(?::\\d*)?(?:/" ICHAR "*)*"
+#define IROOTED "/(?:" ICHAR "+(?:/" ICHAR "*)*)?"
+#define ITAIL   "(?:\\?(?:" ICHAR "|[/?\\uE000-\\uF8FF])*)?(?:#(?:" ICHAR "|[/?])*)?"
+#define POINTER "(?:/(?:[^~/]|~[01])*)*"
+/* URI templates [RFC 6570]. */
+#define T_LITERAL "[!#$&(-;=?-\\[\\]_a-z~" UCS "\\uE000-\\uF8FF]|%[0-9A-Fa-f]{2}"
+#define T_NAME    "(?:\\w|%[0-9A-Fa-f]{2})(?:\\.?(?:\\w|%[0-9A-Fa-f]{2}))*(?::[1-9]\\d{0,3}|\\*)?"
+/* Patterns of ECMA-262, of which some: ranges within digits, upper and lower case, counts from 0 or 1 or without a most one, five
+ * groups within each other, and neither look-around, references nor names. No regular expression says all of them. */
+#define R_RANGES \
+    "a-[b-z]|b-[c-z]|c-[d-z]|d-[e-z]|e-[f-z]|f-[g-z]|g-[h-z]|h-[i-z]|i-[j-z]|j-[k-z]|k-[l-z]|l-[m-z]|m-[n" \
+    "-z]|n-[o-z]|o-[p-z]|p-[q-z]|q-[r-z]|r-[s-z]|s-[t-z]|t-[u-z]|u-[v-z]|v-[w-z]|w-[x-z]|x-[y-z]|y-[z-z]|" \
+    "A-[B-Z]|B-[C-Z]|C-[D-Z]|D-[E-Z]|E-[F-Z]|F-[G-Z]|G-[H-Z]|H-[I-Z]|I-[J-Z]|J-[K-Z]|K-[L-Z]|L-[M-Z]|M-[N" \
+    "-Z]|N-[O-Z]|O-[P-Z]|P-[Q-Z]|Q-[R-Z]|R-[S-Z]|S-[T-Z]|T-[U-Z]|U-[V-Z]|V-[W-Z]|W-[X-Z]|X-[Y-Z]|Y-[Z-Z]|" \
+    "0-[1-9]|1-[2-9]|2-[3-9]|3-[4-9]|4-[5-9]|5-[6-9]|6-[7-9]|7-[8-9]|8-[9-9]"
+#define R_ESCAPE "\\\\(?:[dDwWsStnvfr^$\\\\.*+?()\\[\\]{}|/]|x[0-9A-Fa-f]{2}|u[0-9A-Ca-c][0-9A-Fa-f]{3}|p\\{(?:L|Lu|Ll|N|Nd|P|S|Z)\\})"
+#define R_CLASS  "\\[\\^?(?:[^\\\\\\]\\[^-]|" R_RANGES "|" R_ESCAPE ")*-?\\]"
+#define R_ATOM   "[^\\\\^$.*+?()\\[\\]{}|]|\\.|" R_ESCAPE "|" R_CLASS
+#define R_COUNT  "(?:(?:[*+?]|\\{(?:0,|1,(?=[1-9]))?\\d{1,3}\\}|\\{\\d{1,3},\\})\\?" "?)?"
+#define R_BORDER "\\^|\\$|\\\\[bB]|\\|"
+#define R_0      "(?:(?:" R_ATOM ")" R_COUNT "|" R_BORDER ")*"
+#define R_GROUP(inner) "(?:(?:" R_ATOM "|\\((?:\\?:)?" inner "\\))" R_COUNT "|" R_BORDER ")*"
+
+/* Sources: RFC 3339 (dates; no leap seconds), 5321 (mailboxes without quotes), 1123, 2673, 4291, 3986, 3987, 4122, 6570, 6901; 3339 appendix
+ * A (durations). */
 static const struct {
     const char *name, *pattern;
     uint32_t max; /* bytes; 0 = any number */
@@ -56,6 +86,15 @@ static const struct {
      "^(?:" SCHEME "(?:" SERVER "|" ROOTED "|" PCHAR "+(?:/" PCHAR "*)*)?|" SERVER "|" ROOTED "|" NCHAR "+(?:/" PCHAR
      "*)*)?" TAIL "$",
      0},
+    {"iri", "^" SCHEME "(?:" ISERVER "|" IROOTED "|" ICHAR "+(?:/" ICHAR "*)*)?" ITAIL "$", 0},
+    {"iri-reference",
+     "^(?:" SCHEME "(?:" ISERVER "|" IROOTED "|" ICHAR "+(?:/" ICHAR "*)*)?|" ISERVER "|" IROOTED "|" INCHAR
+     "+(?:/" ICHAR "*)*)?" ITAIL "$",
+     0},
+    {"json-pointer", "^" POINTER "$", 0},
+    {"relative-json-pointer", "^(?:0|[1-9]\\d*)(?:#|" POINTER ")$", 0},
+    {"uri-template", "^(?:" T_LITERAL "|\\{[+#./;?&=,!@|]?" T_NAME "(?:," T_NAME ")*\\})*$", 0},
+    {"regex", "^" R_GROUP(R_GROUP(R_GROUP(R_GROUP(R_0)))) "$", 0},
     {"duration", "^P(?:" DAY_PARTS "(?:T" TIME_PARTS ")?|T" TIME_PARTS "|\\d+W)$", 0},
     {"uuid", "^[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}$", 0},
 };
@@ -69,9 +108,7 @@ static regex_id parse(struct regex_set *s, const char *pattern)
 
 enum schema_format schema_format_of(struct regex_set *s, const char *name, regex_id *out)
 {
-    static const char *const refused[] = {"idn-email",    "idn-hostname",          "iri",
-                                          "iri-reference", "json-pointer", "relative-json-pointer", "regex",
-                                          "uri-template"};
+    static const char *const refused[] = {"idn-email", "idn-hostname"};
     *out = REGEX_NONE;
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
         if (strcmp(name, refused[i]) == 0) {
