@@ -18,6 +18,7 @@ static const struct {
     {200, "OK"},
     {400, "Bad Request"},
     {401, "Unauthorized"},
+    {403, "Forbidden"},
     {404, "Not Found"},
     {405, "Method Not Allowed"},
     {413, "Content Too Large"},
@@ -168,6 +169,8 @@ static const char *anthropic_type(int status)
     switch (status) {
     case 401:
         return "authentication_error";
+    case 403:
+        return "permission_error";
     case 404:
         return "not_found_error";
     case 413:

@@ -5,6 +5,7 @@
 #include "fcgi/journal.h"
 #include "fcgi/log.h"
 #include "fcgi/metrics.h"
+#include "fcgi/origin.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,53 +14,61 @@
 
 enum { MAX_PATH_BYTES = 1024, ARENA_CHUNK_BYTES = 4096, MAX_TIMEOUT_MS = 86400000 };
 
+/* clang-format off */
+#define NEEDS_KEY     .needs_key = true
+#define ASKS          NEEDS_KEY, .needs_model = true
+#define COMPUTES      ASKS, .is_counted = true
+#define IS_PREFIX     .is_prefix = true
+#define TAKES_UNTYPED .takes_untyped = true
+/* clang-format on */
+
 static const struct route routes[] = {
-    {"POST", "/v1/chat/completions", api_chat, false, true, true, true, "chat-completions"},
-    {"POST", "/chat/completions", api_chat, false, true, true, true, "chat-completions"},
-    {"POST", "/v1/completions", api_completions, false, true, true, true, "completions"},
-    {"POST", "/completions", api_llama_completion, false, true, true, true, "llama-server"},
-    {"POST", "/v1/responses", api_responses, false, true, true, true, "responses"},
-    {"POST", "/responses", api_responses, false, true, true, true, "responses"},
-    {"POST", "/v1/responses/input_tokens", api_responses_count, false, true, true, false, "responses"},
-    {"GET", "/v1/responses/", api_response_get, true, true, true, false, "responses"},
-    {"DELETE", "/v1/responses/", api_response_delete, true, true, true, false, "responses"},
-    {"POST", "/v1/responses/", api_response_post, true, true, true, false, "responses"},
-    {"POST", "/v1/embeddings", api_embeddings, false, true, true, true, "embeddings"},
-    {"POST", "/embeddings", api_embeddings, false, true, true, true, "embeddings"},
-    {"POST", "/v1/rerank", api_rerank, false, true, true, true, "rerank"},
-    {"POST", "/v2/rerank", api_rerank, false, true, true, true, "rerank"},
-    {"POST", "/rerank", api_rerank, false, true, true, true, "rerank"},
-    {"POST", "/api/chat", api_ollama_chat, false, true, true, true, "ollama"},
-    {"POST", "/api/generate", api_ollama_generate, false, true, true, true, "ollama"},
-    {"POST", "/api/embed", api_ollama_embed, false, true, true, true, "ollama"},
-    {"POST", "/api/embeddings", api_ollama_embeddings, false, true, true, true, "ollama"},
-    {"POST", "/api/show", api_ollama_show, false, true, true, false, "ollama"},
-    {"GET", "/api/tags", api_ollama_tags, false, true, true, false, "ollama"},
-    {"GET", "/api/ps", api_ollama_ps, false, true, true, false, "ollama"},
-    {"GET", "/api/version", api_ollama_version, false, false, true, false, "ollama"},
-    {"POST", "/v1/score", api_score, false, true, true, true, "score"},
-    {"POST", "/score", api_score, false, true, true, true, "score"},
-    {"POST", "/v1/messages", api_anthropic_messages, false, true, true, true, "messages"},
-    {"POST", "/v1/messages/count_tokens", api_anthropic_count, false, true, true, false, "count-tokens"},
-    {"GET", "/v1/models", api_models, false, true, true, false, "models"},
-    {"GET", "/models", api_models, false, true, true, false, "models"},
-    {"GET", "/v1/models/", api_model, true, true, true, false, "models"},
-    {"POST", "/tokenize", api_tokenize, false, true, true, false, "tokenize"},
-    {"POST", "/detokenize", api_detokenize, false, true, true, false, "detokenize"},
-    {"POST", "/completion", api_llama_completion, false, true, true, true, "llama-server"},
-    {"POST", "/infill", api_llama_infill, false, true, true, true, "llama-server"},
-    {"POST", "/chat/completions/input_tokens", api_llama_count, false, true, true, false, "llama-server"},
-    {"POST", "/v1/chat/completions/input_tokens", api_llama_count, false, true, true, false, "llama-server"},
-    {"POST", "/slots/", api_llama_slot_action, true, true, true, false, "llama-server"},
-    {"POST", "/apply-template", api_llama_template, false, true, true, false, "llama-server"},
-    {"GET", "/props", api_llama_props, false, true, true, false, "llama-server"},
-    {"GET", "/slots", api_llama_slots, false, true, true, false, "llama-server"},
-    {"GET", "/lora-adapters", api_llama_adapters, false, true, true, false, "llama-server"},
-    {"GET", "/openapi.json", api_openapi, false, false, false, false, "openapi"},
-    {"GET", "/health", api_health, false, false, false, false, "health"},
-    {"GET", "/v1/health", api_health, false, false, false, false, "health"},
-    {"GET", "/metrics", api_metrics, false, false, false, false, "metrics"},
-    {"GET", "/status", api_status, false, false, false, false, "status"},
+    {"POST", "/v1/chat/completions", api_chat, "chat-completions", COMPUTES},
+    {"POST", "/chat/completions", api_chat, "chat-completions", COMPUTES, TAKES_UNTYPED},
+    {"POST", "/v1/completions", api_completions, "completions", COMPUTES},
+    {"POST", "/completions", api_llama_completion, "llama-server", COMPUTES, TAKES_UNTYPED},
+    {"POST", "/v1/responses", api_responses, "responses", COMPUTES},
+    {"POST", "/responses", api_responses, "responses", COMPUTES, TAKES_UNTYPED},
+    {"POST", "/v1/responses/input_tokens", api_responses_count, "responses", ASKS},
+    {"GET", "/v1/responses/", api_response_get, "responses", ASKS, IS_PREFIX},
+    {"DELETE", "/v1/responses/", api_response_delete, "responses", ASKS, IS_PREFIX},
+    {"POST", "/v1/responses/", api_response_post, "responses", ASKS, IS_PREFIX},
+    {"POST", "/v1/embeddings", api_embeddings, "embeddings", COMPUTES},
+    {"POST", "/embeddings", api_embeddings, "embeddings", COMPUTES, TAKES_UNTYPED},
+    {"POST", "/v1/rerank", api_rerank, "rerank", COMPUTES},
+    {"POST", "/v2/rerank", api_rerank, "rerank", COMPUTES},
+    {"POST", "/rerank", api_rerank, "rerank", COMPUTES, TAKES_UNTYPED},
+    {"POST", "/api/chat", api_ollama_chat, "ollama", COMPUTES, TAKES_UNTYPED},
+    {"POST", "/api/generate", api_ollama_generate, "ollama", COMPUTES, TAKES_UNTYPED},
+    {"POST", "/api/embed", api_ollama_embed, "ollama", COMPUTES, TAKES_UNTYPED},
+    {"POST", "/api/embeddings", api_ollama_embeddings, "ollama", COMPUTES, TAKES_UNTYPED},
+    {"POST", "/api/show", api_ollama_show, "ollama", ASKS, TAKES_UNTYPED},
+    {"GET", "/api/tags", api_ollama_tags, "ollama", ASKS},
+    {"GET", "/api/ps", api_ollama_ps, "ollama", ASKS},
+    {"GET", "/api/version", api_ollama_version, "ollama", NEEDS_KEY},
+    {"POST", "/v1/score", api_score, "score", COMPUTES},
+    {"POST", "/score", api_score, "score", COMPUTES},
+    {"POST", "/v1/messages", api_anthropic_messages, "messages", COMPUTES},
+    {"POST", "/v1/messages/count_tokens", api_anthropic_count, "count-tokens", ASKS},
+    {"GET", "/v1/models", api_models, "models", ASKS},
+    {"GET", "/models", api_models, "models", ASKS},
+    {"GET", "/v1/models/", api_model, "models", ASKS, IS_PREFIX},
+    {"POST", "/tokenize", api_tokenize, "tokenize", ASKS, TAKES_UNTYPED},
+    {"POST", "/detokenize", api_detokenize, "detokenize", ASKS, TAKES_UNTYPED},
+    {"POST", "/completion", api_llama_completion, "llama-server", COMPUTES, TAKES_UNTYPED},
+    {"POST", "/infill", api_llama_infill, "llama-server", COMPUTES, TAKES_UNTYPED},
+    {"POST", "/chat/completions/input_tokens", api_llama_count, "llama-server", ASKS, TAKES_UNTYPED},
+    {"POST", "/v1/chat/completions/input_tokens", api_llama_count, "llama-server", ASKS},
+    {"POST", "/slots/", api_llama_slot_action, "llama-server", ASKS, IS_PREFIX, TAKES_UNTYPED},
+    {"POST", "/apply-template", api_llama_template, "llama-server", ASKS, TAKES_UNTYPED},
+    {"GET", "/props", api_llama_props, "llama-server", ASKS},
+    {"GET", "/slots", api_llama_slots, "llama-server", ASKS},
+    {"GET", "/lora-adapters", api_llama_adapters, "llama-server", ASKS},
+    {"GET", "/openapi.json", api_openapi, "openapi"},
+    {"GET", "/health", api_health, "health"},
+    {"GET", "/v1/health", api_health, "health"},
+    {"GET", "/metrics", api_metrics, "metrics"},
+    {"GET", "/status", api_status, "status"},
 };
 
 const struct route *route_at(int i) { return i >= 0 && i < (int)ARRAY_LEN(routes) ? &routes[i] : NULL; }
@@ -123,13 +132,58 @@ bool route_decode_path(const char *uri, char *out, size_t cap)
     return n > 0;
 }
 
-static bool is_json(const char *content_type)
+/* The media type without its parameters: the n bytes at the start. */
+static size_t media_type_length(const char *content_type) { return strcspn(content_type, "; \t"); }
+
+static bool is_type(const char *content_type, const char *type)
 {
-    static const char json[] = "application/json";
-    size_t n = sizeof json - 1;
-    return content_type == NULL || content_type[0] == '\0' ||
-           (strncasecmp(content_type, json, n) == 0 &&
-            (content_type[n] == '\0' || content_type[n] == ';' || content_type[n] == ' '));
+    size_t n = media_type_length(content_type);
+    return n == strlen(type) && strncasecmp(content_type, type, n) == 0;
+}
+
+/* Is the body said to be plain JSON? Examples of some APIs post with `curl -d` alone, which calls the body a form. Programs may
+ * do that there, and send no type; web pages may not, since a browser sends a form of any page's without asking first. */
+static enum err check_type(const struct fastcgi_request *r, const struct route *route, bool is_browser, struct err_info *info)
+{
+    const char *type = fastcgi_param(r, "CONTENT_TYPE"), *encoding = fastcgi_param(r, "HTTP_CONTENT_ENCODING");
+    bool is_plain = encoding == NULL || encoding[0] == '\0' || strcasecmp(encoding, "identity") == 0;
+    type = type != NULL ? type : "";
+    if (!is_plain) {
+        return err_set(info, ERR_MEDIA_TYPE, "Content-Encoding", "Content-Encoding: expected none, found '%.64s'", encoding);
+    }
+    bool is_untyped = type[0] == '\0' || is_type(type, "application/x-www-form-urlencoded");
+    if (is_type(type, "application/json") || (is_untyped && route->takes_untyped && !is_browser)) {
+        return ERR_OK;
+    }
+    return type[0] == '\0' ? err_set(info, ERR_MEDIA_TYPE, "Content-Type", "Content-Type: expected application/json, found no such header")
+                           : err_set(info, ERR_MEDIA_TYPE, "Content-Type", "Content-Type: expected application/json, found '%.64s'", type);
+}
+
+/* Who asks, from which page if a browser does, and is that a body we read? Requests that only read are judged by browsers
+ * themselves, by the headers that nginx adds. */
+static enum err check_sender(struct call *c, const struct route *route, struct err_info *info)
+{
+    const struct fastcgi_request *r = c->reply.request;
+    if (route->needs_key && !tenant_enter(fastcgi_param(r, "INFCGI_TENANT"), fastcgi_param(r, "HTTP_AUTHORIZATION"),
+                                          fastcgi_param(r, "HTTP_X_API_KEY"), &c->tenant, &c->caller)) {
+        return err_set(info, ERR_API_KEY, NULL, "expected a valid API key in the header `Authorization: Bearer KEY`");
+    }
+    c->reply.tenant = c->tenant;
+    struct origin_facts page = {.origin = fastcgi_param(r, "HTTP_ORIGIN"),
+                                .fetch_site = fastcgi_param(r, "HTTP_SEC_FETCH_SITE"),
+                                .host = fastcgi_param(r, "HTTP_HOST"),
+                                .allowed = fastcgi_param(r, "INFCGI_ORIGIN"),
+                                .server_addr = fastcgi_param(r, "SERVER_ADDR"),
+                                .is_keyless = !c->caller.is_set};
+    if (strcmp(route->method, "GET") == 0) {
+        return ERR_OK;
+    }
+    if (!origin_is_allowed(&page)) {
+        return err_set(info, ERR_ORIGIN, "Origin",
+                       "Origin: expected this server's own or one of nginx's $infcgi_cors, found '%.128s'",
+                       page.origin != NULL ? page.origin : "");
+    }
+    return strcmp(route->method, "POST") == 0 ? check_type(r, route, origin_is_browser(&page), info) : ERR_OK;
 }
 
 /* When the request is given up: what the server allows, or the client asked for, if that is sooner. */
@@ -178,19 +232,10 @@ static enum err check_queue(struct call *c, const struct route *route, struct er
 static enum err admit(struct call *c, const struct route *route, struct err_info *info)
 {
     struct fastcgi_request *r = c->reply.request;
-    if (route->needs_key && !tenant_enter(fastcgi_param(r, "INFCGI_TENANT"), fastcgi_param(r, "HTTP_AUTHORIZATION"),
-                                          fastcgi_param(r, "HTTP_X_API_KEY"), &c->tenant, &c->caller)) {
-        return err_set(info, ERR_API_KEY, NULL, "expected a valid API key in the header `Authorization: Bearer KEY`");
-    }
-    c->reply.tenant = c->tenant;
+    TRY(check_sender(c, route, info));
     TRY(read_deadline(c, info));
     if (route->is_counted) { /* before anything is read or computed */
         TRY(tenant_begin(c->tenant, &c->counted, c->reply.arrived_ns, &c->reply.retry_after_s, info));
-    }
-    const char *encoding = fastcgi_param(r, "HTTP_CONTENT_ENCODING");
-    bool is_plain = encoding == NULL || encoding[0] == '\0' || strcasecmp(encoding, "identity") == 0;
-    if (strcmp(route->method, "POST") == 0 && (!is_json(fastcgi_param(r, "CONTENT_TYPE")) || !is_plain)) {
-        return err_set(info, ERR_MEDIA_TYPE, NULL, "expected Content-Type application/json without Content-Encoding");
     }
     size_t limit = (size_t)c->server->conf->body_limit_kib * 1024;
     enum err err = fastcgi_read_body(r, limit, &c->body);

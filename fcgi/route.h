@@ -39,9 +39,10 @@ struct route {
     const char *method; /* "GET", "POST" or "DELETE" */
     const char *path;   /* exact, or a prefix when it ends with "/" and is_prefix */
     void (*handle)(struct call *c);
+    const char *doc; /* heading in docs/api.md */
     bool is_prefix, needs_model, needs_key;
     bool is_counted; /* tenants' limits hold for its requests */
-    const char *doc; /* heading in docs/api.md */
+    bool takes_untyped; /* programs may post JSON without a Content-Type, or call it a form as `curl -d` does */
 };
 
 /* Handles one FastCGI request. arg: the struct server. */

@@ -201,6 +201,66 @@ def test_cors(ctx):
         assert s.request("GET", "/nothing", headers={"Origin": origin}).headers["Access-Control-Allow-Origin"] is None
 
 
+def curl(url, *words):
+    """Status and body of what curl gets, with its own headers."""
+    run = subprocess.run(["curl", "-sS", "-w", "\n%{http_code}", url, *words], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 0, run
+    body, _, status = run.stdout.rpartition("\n")
+    return int(status), json.loads(body)
+
+
+BODIES = {"/api/generate": {"prompt": "Hi", "stream": False, "options": {"num_predict": 1}},
+          "/api/chat": {"messages": HI, "stream": False, "options": {"num_predict": 1}},
+          "/completion": {"prompt": "Hi", "n_predict": 1}, "/tokenize": {"content": "Hi"},
+          "/detokenize": {"tokens": [1]}, "/apply-template": {"messages": HI}, "/chat/completions": {"messages": HI, "max_tokens": 1}}
+
+
+def test_curl_examples_without_a_content_type(ctx):
+    """`curl -d` calls its body a form. Ollama's and llama-server's documents use it; OpenAI's and Anthropic's name the type."""
+    s = ctx.server
+    for path, body in BODIES.items():
+        for words in ((), ("-H", "Content-Type:"), ("-H", "Content-Type: application/json")):
+            status, answer = curl(s.base + path, "-d", json.dumps(body), *words)
+            assert status == 200, (path, words, answer)
+        status, answer = curl(s.base + path, "-d", json.dumps(body), "-H", "Content-Type: text/plain")
+        assert status == 415, (path, answer)
+    for path in (CHAT, "/v1/completions", "/v1/responses", "/v1/messages", "/v1/embeddings", "/v1/rerank"):
+        status, answer = curl(s.base + path, "-d", "{}")
+        assert status == 415 and "found 'application/x-www-form-urlencoded'" in answer["error"]["message"], (path, answer)
+        status, answer = curl(s.base + path, "-d", "{}", "-H", "Content-Type:")
+        assert status == 415 and "found no such header" in answer["error"]["message"], (path, answer)
+
+
+def test_pages_of_other_origins_compute_nothing(ctx):
+    """What a browser sends without asking first for a page of any site: a body without a type, a form, a text."""
+    s = ctx.server
+    bodies = {**BODIES, CHAT: {"messages": HI, "max_tokens": 1}, "/v1/completions": {"prompt": "Hi", "max_tokens": 1},
+              "/v1/responses": {"input": "Hi", "max_output_tokens": 1}, "/v1/messages/count_tokens": {"messages": HI}}
+    mine = f"http://127.0.0.1:{s.port}"
+    before = s.metrics()
+    for path, body in bodies.items():
+        data = json.dumps(body).encode()
+        for sender in ({"Origin": "https://elsewhere.example"}, {"Origin": "null"}, {"Origin": f"http://192.0.2.1:{s.port}"}, {"Sec-Fetch-Site": "cross-site"},
+                       {"Origin": "https://elsewhere.example", "Sec-Fetch-Site": "cross-site"},
+                       {"Origin": f"http://elsewhere.example:{s.port}", "Host": f"elsewhere.example:{s.port}"}):   # a foreign name for this machine
+            for kind in ({}, {"Content-Type": "application/x-www-form-urlencoded"}, {"Content-Type": "text/plain"}, {"Content-Type": "application/json"}):
+                r = s.request("POST", path, data, {**sender, **kind})
+                assert r.status == 403, (path, sender, kind, r.status, r.body)
+                assert "Origin: expected" in r.body.decode(), r.body
+                assert r.headers["Access-Control-Allow-Origin"] is None
+    after = s.metrics()
+    for name in ("infcgi_prompt_tokens_total", "infcgi_generated_tokens_total"):
+        assert after[name] == before[name], name
+    for sender in ({"Origin": mine}, {"Origin": "http://localhost:3000"}, {"Origin": mine, "Sec-Fetch-Site": "same-origin"}, {}):
+        r = s.post(CHAT, bodies[CHAT], headers=sender)
+        assert r.status == 200, (sender, r.body)
+        if sender:   # a page says what it sends
+            r = s.request("POST", "/tokenize", b'{"content": "Hi"}', {**sender, "Content-Type": "application/x-www-form-urlencoded"})
+            assert r.status == 415, (sender, r.body)
+    assert s.request("DELETE", "/v1/responses/resp_1", headers={"Origin": "https://elsewhere.example"}).status == 403
+    assert s.request("GET", "/v1/models", headers={"Origin": "https://elsewhere.example"}).headers["Access-Control-Allow-Origin"] is None
+
+
 def test_large_and_chunked_bodies(ctx):
     s = ctx.server
     text = "x " * 500_000

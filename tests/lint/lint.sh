@@ -165,7 +165,7 @@ documented() {
         for word in $(sed -nE 's/^ *\{"(GET|POST|DELETE)", "([^"]+)".*/\2/p' fcgi/route.c); do
             grep -qE "\`$word(\{id\})?\`" docs/api.md || echo "docs/api.md:1: path $word is not listed"
         done
-        for word in $(sed -nE 's/^ *\{"(GET|POST|DELETE)", .*, "([a-z-]+)"\},$/\2/p' fcgi/route.c | sort -u); do
+        for word in $(sed -nE 's/^ *\{"(GET|POST|DELETE)", "[^"]+", [a-z_]+, "([a-z-]+)".*/\2/p' fcgi/route.c | sort -u); do
             grep -qi "^## ${word//-/ }\$" docs/api.md || echo "docs/api.md:1: there is no heading for $word"
         done
     fi

@@ -263,6 +263,7 @@ static void put_request(struct buf *out, const char *method, const char *uri, co
     }
     put_param(&params, "REQUEST_METHOD", 14, method);
     put_param(&params, "REQUEST_URI", 11, uri);
+    put_param(&params, "CONTENT_TYPE", 12, "application/json");
     put_param(&params, "CONTENT_LENGTH", 14, length);
     put_record(out, BEGIN, responder, sizeof responder);
     put_record(out, PARAMS, params.data, params.len);

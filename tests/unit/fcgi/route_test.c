@@ -134,7 +134,7 @@ static void setup_loading(void) { rig_serve(false, true); }
 #define CHAT "/v1/chat/completions"
 #define HI   "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]"
 
-START_TEST(wrong_urls_methods_and_types)
+START_TEST(wrong_urls_methods_and_sizes)
 {
     ck_assert_int_eq(rig_get("/nothing"), 404);
     ck_assert_str_eq(rig_text_at("error.code"), "unknown_url");
@@ -145,26 +145,82 @@ START_TEST(wrong_urls_methods_and_types)
     ck_assert_msg(strstr(rig_got.raw.data, "\r\nAllow: POST\r\n") != NULL, "%s", rig_got.raw.data);
     ck_assert_int_eq(rig_post("/health", "{}"), 405);
     ck_assert_msg(strstr(rig_got.raw.data, "\r\nAllow: GET, HEAD\r\n") != NULL, "%s", rig_got.raw.data);
-    static const struct {
-        const char *header;
-        int status;
-    } types[] = {{"CONTENT_TYPE=application/json", 200},
-                 {"CONTENT_TYPE=Application/JSON; charset=utf-8", 200},
-                 {"CONTENT_TYPE=", 200},
-                 {"CONTENT_TYPE=text/plain", 415},
-                 {"CONTENT_TYPE=application/jsonl", 415},
-                 {"CONTENT_TYPE=application/x-www-form-urlencoded", 415},
-                 {"HTTP_CONTENT_ENCODING=gzip", 415},
-                 {"HTTP_CONTENT_ENCODING=identity", 200}};
-    for (size_t i = 0; i < ARRAY_LEN(types); i++) {
-        const char *const extra[] = {types[i].header, NULL};
-        int status = rig_ask("POST", "/tokenize", extra, "{\"content\":\"x\"}", 15);
-        ck_assert_msg(status == types[i].status, "%s: %d", types[i].header, status);
-    }
     static char big[256 * 1024 + 2];
     memset(big, ' ', sizeof big - 1);
     ck_assert_int_eq(rig_post("/tokenize", big), 413);
     ck_assert_str_eq(rig_text_at("error.code"), "request_too_large");
+}
+END_TEST
+
+/* The status of a POST with these parameters. */
+static int status_of(const char *uri, const char *const *extra)
+{
+    static const char body[] = "{\"content\":\"x\",\"prompt\":\"x\",\"max_tokens\":1,\"stream\":false}";
+    return rig_ask("POST", uri, extra, body, sizeof body - 1);
+}
+
+/* A page of another origin cannot post JSON without being asked about first, but a form; so nothing else is JSON for it. */
+START_TEST(content_types)
+{
+    static const struct {
+        const char *header;
+        int own, openai; /* status on a path of llama-server's or Ollama's, and of OpenAI's */
+        const char *found;
+    } cases[] = {
+        {"CONTENT_TYPE=application/json", 200, 200, NULL},
+        {"CONTENT_TYPE=Application/JSON; charset=utf-8", 200, 200, NULL},
+        {"CONTENT_TYPE=application/json;charset=utf-8", 200, 200, NULL},
+        {"CONTENT_TYPE=", 200, 415, "Content-Type: expected application/json, found no such header"},
+        {"CONTENT_TYPE=application/x-www-form-urlencoded", 200, 415,
+         "Content-Type: expected application/json, found 'application/x-www-form-urlencoded'"},
+        {"CONTENT_TYPE=Application/X-WWW-Form-Urlencoded; charset=utf-8", 200, 415, NULL},
+        {"CONTENT_TYPE=text/plain", 415, 415, "Content-Type: expected application/json, found 'text/plain'"},
+        {"CONTENT_TYPE=application/jsonl", 415, 415, NULL},
+        {"CONTENT_TYPE=multipart/form-data; boundary=b", 415, 415, NULL},
+        {"HTTP_CONTENT_ENCODING=gzip", 415, 415, "Content-Encoding: expected none, found 'gzip'"},
+        {"HTTP_CONTENT_ENCODING=identity", 200, 200, NULL},
+    };
+    static const char *const own[] = {"/tokenize", "/completion", "/api/generate"};
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        const char *const extra[] = {cases[i].header, NULL};
+        for (size_t k = 0; k < ARRAY_LEN(own); k++) {
+            ck_assert_msg(status_of(own[k], extra) == cases[i].own, "%s %s: %d", own[k], cases[i].header, rig_got.status);
+        }
+        ck_assert_msg(status_of("/v1/completions", extra) == cases[i].openai, "%s: %d", cases[i].header, rig_got.status);
+        if (cases[i].found != NULL) {
+            ck_assert_str_eq(rig_text_at("error.message"), cases[i].found);
+        }
+        /* of a page that is allowed, JSON alone is taken */
+        const char *const page[] = {cases[i].header, "HTTP_HOST=here:80", "HTTP_ORIGIN=http://here", NULL};
+        ck_assert_msg(status_of("/tokenize", page) == cases[i].openai, "%s: %d", cases[i].header, rig_got.status);
+    }
+}
+END_TEST
+
+START_TEST(pages_of_other_origins_compute_nothing)
+{
+    static const char *const paths[] = {CHAT, "/tokenize", "/api/generate", "/v1/messages", "/v1/messages/count_tokens", "/slots/0"};
+    static const char *const elsewhere[] = {"HTTP_HOST=localhost:8080", "HTTP_ORIGIN=https://elsewhere.example", NULL},
+                             *const typed[] = {"CONTENT_TYPE=", "HTTP_ORIGIN=null", NULL},
+                             *const silent[] = {"CONTENT_TYPE=", "HTTP_SEC_FETCH_SITE=cross-site", NULL},
+                             *const listed[] = {"HTTP_ORIGIN=https://elsewhere.example",
+                                                "INFCGI_ORIGIN=https://elsewhere.example", NULL};
+    for (size_t i = 0; i < ARRAY_LEN(paths); i++) {
+        ck_assert_int_eq(status_of(paths[i], elsewhere), 403);
+        ck_assert_int_eq(status_of(paths[i], typed), 403);
+        ck_assert_int_eq(status_of(paths[i], silent), 403);
+    }
+    ck_assert_int_eq(status_of("/tokenize", elsewhere), 403);
+    ck_assert_str_eq(rig_text_at("error.code"), "origin_not_allowed");
+    ck_assert_str_eq(rig_text_at("error.type"), "permission_error");
+    ck_assert_str_eq(rig_text_at("error.param"), "Origin");
+    ck_assert_ptr_nonnull(strstr(rig_text_at("error.message"), "found 'https://elsewhere.example'"));
+    ck_assert_int_eq(status_of("/v1/messages", elsewhere), 403);
+    ck_assert_str_eq(rig_text_at("error.type"), "permission_error");
+    ck_assert_int_eq(rig_ask("DELETE", "/v1/responses/resp_none", elsewhere, "", 0), 403);
+    ck_assert_int_eq(status_of("/tokenize", listed), 200);
+    ck_assert_int_eq(rig_ask("GET", "/v1/models", elsewhere, "", 0), 200); /* the browser lets no such page read it */
+    ck_assert_int_eq(rig_ask("GET", "/health", elsewhere, "", 0), 200);
 }
 END_TEST
 
@@ -794,7 +850,9 @@ Suite *route_suite(void)
     tcase_add_test(table, rows);
     tcase_add_test(table, paths_are_decoded_once);
     tcase_add_checked_fixture(api, setup, rig_unserve);
-    tcase_add_test(api, wrong_urls_methods_and_types);
+    tcase_add_test(api, wrong_urls_methods_and_sizes);
+    tcase_add_test(api, content_types);
+    tcase_add_test(api, pages_of_other_origins_compute_nothing);
     tcase_add_test(api, keys);
     tcase_add_test(api, health_models_and_metrics);
     tcase_add_test(api, while_the_server_shuts_down);
