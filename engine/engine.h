@@ -389,10 +389,18 @@ struct engine_text {
     size_t n;
 };
 
+/* A query and what is made of it once for all its pairs. Zero-initialise but for the text. */
+struct engine_query {
+    struct engine_text text;
+    int32_t *ids; /* private, as n_ids; in the arena of the first pair; NULL: not made, or not of use to this model */
+    size_t n_ids;
+};
+
 /* The ids of a pair as a reranker was trained for it: of an encoder both texts between the vocabulary's own special tokens,
  * of a decoder the file's template named rerank around them, or one behind the other when there is none. No special
- * token is looked for in the texts. *ids lie in the arena. As engine_tokenize. */
-MUST_CHECK enum err engine_tokenize_pair(const struct engine *e, const struct engine_text *query,
+ * token is looked for in the texts. An encoder's query is tokenized for its first pair only; the arena must be the same for
+ * all pairs of a query. *ids lie in the arena. As engine_tokenize. */
+MUST_CHECK enum err engine_tokenize_pair(const struct engine *e, struct engine_query *query,
                                          const struct engine_text *document, const atomic_bool *stop,
                                          struct arena *arena, int32_t **ids, size_t *n_ids, struct err_info *info);
 

@@ -24,14 +24,19 @@ float engine_rank_number(const struct engine *e, const float *states, double *ro
 /* Both as the vocabulary wraps a single text; where texts of a pair lie between two separators (RoBERTa and its kin), the
  * second's first token becomes the other separator, else it goes. [transformers 5, build_inputs_with_special_tokens of
  * BertTokenizer and XLMRobertaTokenizer] */
-static enum err join_wrapped(const struct engine *e, const struct engine_text *query,
+static enum err join_wrapped(const struct engine *e, struct engine_query *query,
                              const struct engine_text *document, const atomic_bool *stop, struct arena *arena,
                              int32_t **ids, size_t *n_ids, struct err_info *info)
 {
-    int32_t *first, *second;
-    size_t n_first, n_second;
+    int32_t *second;
+    size_t n_second;
     struct gguf_str model = {0};
-    TRY(engine_tokenize(e, query->text, query->n, true, false, NULL, 0, stop, arena, &first, &n_first, info));
+    if (query->ids == NULL) {
+        TRY(engine_tokenize(e, query->text.text, query->text.n, true, false, NULL, 0, stop, arena, &query->ids, &query->n_ids,
+                            info));
+    }
+    const int32_t *first = query->ids;
+    size_t n_first = query->n_ids;
     TRY(engine_tokenize(e, document->text, document->n, true, false, NULL, 0, stop, arena, &second, &n_second, info));
     TRY(gguf_get_str(e->gguf, "tokenizer.ggml.model", &model, info));
     bool is_wrapped = tokenizer_adds_bos(e->tokenizer) && n_first > 0 && n_second > 0;
@@ -90,7 +95,7 @@ static enum err fill(const struct gguf_str *t, const struct engine_text *const t
     return buf_ok(out);
 }
 
-enum err engine_tokenize_pair(const struct engine *e, const struct engine_text *query,
+enum err engine_tokenize_pair(const struct engine *e, struct engine_query *query,
                               const struct engine_text *document, const atomic_bool *stop, struct arena *arena,
                               int32_t **ids, size_t *n_ids, struct err_info *info)
 {
@@ -98,7 +103,7 @@ enum err engine_tokenize_pair(const struct engine *e, const struct engine_text *
     if (e->plan->is_bidirectional) {
         return join_wrapped(e, query, document, stop, arena, ids, n_ids, info);
     }
-    const struct engine_text *const texts[] = {query, document};
+    const struct engine_text *const texts[] = {&query->text, document};
     struct gguf_str template = {bare, sizeof bare - 1};
     struct span plain[MAX_SLOTS];
     size_t n_plain;

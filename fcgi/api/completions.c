@@ -209,7 +209,7 @@ static enum err check_echo(const struct params *p, const struct prompts *prompts
 
 static enum err read_prompts(struct prompts *prompts, struct call *c, const struct params *p, struct err_info *info)
 {
-    static const struct prompts_rule rule = {.field = "prompt", .max = MAX_PROMPTS};
+    static const struct prompts_rule rule = {.field = "prompt", .check = prompts_check_length, .max = MAX_PROMPTS};
     if (p->suffix == NULL || p->suffix[0] == '\0') {
         return prompts_read(prompts, c, c->json, &rule, info);
     }

@@ -105,7 +105,8 @@ static enum err write_vector(void *arg, size_t i, const float *vector)
 
 static enum err read_fields(struct job *j, const json_t *root, struct err_info *info)
 {
-    static const struct prompts_rule rule = {.field = "input", .max = VECTORS_MAX_TEXTS, .takes_mixed = true, .refuses_empty = true};
+    static const struct prompts_rule rule = {
+        .field = "input", .check = vectors_check_length, .max = VECTORS_MAX_TEXTS, .takes_mixed = true, .refuses_empty = true};
     const struct server *server = j->call->server;
     const struct engine_model_info *m = engine_model(j->call->engine);
     struct embeddings_fields f = {0};
@@ -127,8 +128,7 @@ static enum err read_fields(struct job *j, const json_t *root, struct err_info *
     }
     TRY(vectors_params(j->call, f.cache_salt, j->salt, &j->params));
     TRY(prompts_read(&j->prompts, j->call, root, &rule, info));
-    TRY(arena_ok(&j->call->arena));
-    return vectors_check_lengths(j->call, &j->prompts, "input", info);
+    return arena_ok(&j->call->arena);
 }
 
 static enum err run(struct job *j, struct err_info *info)

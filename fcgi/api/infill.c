@@ -135,55 +135,77 @@ static void cut(const struct call *c, const struct infill *f, struct ids *before
     others->n = n_others;
 }
 
+/* behind: the tokens of the suffix. */
+static enum err make_prompt(struct call *c, const struct infill *f, const struct engine_fim *fim, struct ids behind, int32_t **ids,
+                            size_t *n, struct err_info *info)
+{
+    const struct ids none = {.call = c, .info = info};
+    struct ids before = none, begun = none, others = none, all = none;
+    TRY(add_string(&before, f->prefix));
+    TRY(add_string(&begun, f->prompt));
+    if (f->is_cut) {
+        TRY(add_extra(&others, fim, f->extra));
+        cut(c, f, &before, &behind, begun.n, &others);
+    }
+    TRY(add(&all, others.at, others.n));
+    TRY(add_mark(&all, fim->bos));
+    TRY(add_mark(&all, fim->prefix));
+    TRY(add(&all, before.at, before.n));
+    TRY(add(&all, begun.at, begun.n));
+    TRY(add_mark(&all, fim->suffix));
+    TRY(add(&all, behind.at, behind.n));
+    TRY(add_mark(&all, fim->middle));
+    *ids = all.at;
+    *n = all.n;
+    return ERR_OK;
+}
+
 enum err infill_prompt(struct call *c, const struct infill *f, int32_t **ids, size_t *n, struct err_info *info)
 {
     struct engine_fim fim;
+    struct ids behind = {.call = c, .info = info};
     engine_get_fim(c->engine, &fim);
     TRY(check_marks(&fim, info));
     TRY(check_string("prompt", f->prompt, false, info));
     TRY(check_string("input_prefix", f->prefix, true, info));
     TRY(check_string("input_suffix", f->suffix, true, info));
     TRY(check_extra(f->extra, info));
-    const struct ids none = {.call = c, .info = info};
-    struct ids before = none, begun = none, behind = none, others = none, all = none;
-    TRY(add_string(&before, f->prefix));
-    TRY(add_string(&begun, f->prompt));
     TRY(add_string(&behind, f->suffix));
-    if (f->is_cut) {
-        TRY(add_extra(&others, &fim, f->extra));
-        cut(c, f, &before, &behind, begun.n, &others);
-    }
-    TRY(add(&all, others.at, others.n));
-    TRY(add_mark(&all, fim.bos));
-    TRY(add_mark(&all, fim.prefix));
-    TRY(add(&all, before.at, before.n));
-    TRY(add(&all, begun.at, begun.n));
-    TRY(add_mark(&all, fim.suffix));
-    TRY(add(&all, behind.at, behind.n));
-    TRY(add_mark(&all, fim.middle));
-    *ids = all.at;
-    *n = all.n;
-    return ERR_OK;
+    return make_prompt(c, f, &fim, behind, ids, n, info);
+}
+
+static enum err read_prefix(const json_t *prompt, size_t i, struct infill *f, struct err_info *info)
+{
+    f->prefix = json_is_array(prompt) ? json_array_get(prompt, i) : prompt;
+    return json_is_string(f->prefix) ? ERR_OK
+                                     : json_in_refuse(f->prefix == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, "prompt",
+                                                      "a string, or an array of strings, where there is a suffix", f->prefix, info);
 }
 
 enum err infill_prompts(struct prompts *p, struct call *c, const json_t *root, struct err_info *info)
 {
     const json_t *prompt = json_read_get(root, "prompt");
     size_t n = json_is_array(prompt) ? json_array_size(prompt) : 1;
+    struct infill f = {.suffix = json_read_get(root, "suffix")};
+    struct ids behind = {.call = c, .info = info};
+    struct engine_fim fim;
     if (n == 0 || n > MAX_PROMPTS) {
         return json_in_refuse(ERR_INVALID_VALUE, "prompt", "a string, or an array of at most 256 of them", prompt, info);
     }
+    engine_get_fim(c->engine, &fim);
     p->ids = arena_zalloc_array(&c->arena, n, sizeof *p->ids);
     p->n_ids = arena_zalloc_array(&c->arena, n, sizeof *p->n_ids);
     TRY(arena_ok(&c->arena));
+    TRY(read_prefix(prompt, 0, &f, info));
+    TRY(check_marks(&fim, info));
+    TRY(add_string(&behind, f.suffix)); /* once for all prompts */
+    TRY(prompts_check_length(c, 0, behind.at, behind.n, "suffix", info));
     for (; p->n < n; p->n++) {
-        struct infill f = {.prefix = json_is_array(prompt) ? json_array_get(prompt, p->n) : prompt,
-                           .suffix = json_read_get(root, "suffix")};
-        if (!json_is_string(f.prefix)) {
-            return json_in_refuse(f.prefix == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, "prompt",
-                                  "a string, or an array of strings, where there is a suffix", f.prefix, info);
-        }
-        TRY(infill_prompt(c, &f, &p->ids[p->n], &p->n_ids[p->n], info));
+        int32_t **ids = &p->ids[p->n];
+        size_t *n_ids = &p->n_ids[p->n];
+        TRY(read_prefix(prompt, p->n, &f, info));
+        TRY(make_prompt(c, &f, &fim, behind, ids, n_ids, info));
+        TRY(prompts_check_length(c, p->n, *ids, *n_ids, "prompt", info));
     }
     return ERR_OK;
 }

@@ -351,7 +351,8 @@ static void drop_own_fields(json_t *root)
 /* The prompts, of which /infill has one. Before its fields go. */
 static enum err read_prompts(struct prompts *p, struct call *c, bool is_infill, struct err_info *info)
 {
-    static const struct prompts_rule rule = {.field = "prompt", .max = MAX_PROMPTS, .takes_mixed = true};
+    static const struct prompts_rule rule = {
+        .field = "prompt", .check = prompts_check_length, .max = MAX_PROMPTS, .takes_mixed = true};
     if (!is_infill) {
         return prompts_read(p, c, c->json, &rule, info);
     }

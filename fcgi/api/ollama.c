@@ -219,8 +219,7 @@ static enum err read_embed(struct embed *e, const struct prompts_rule *rule, str
     TRY(check_model(c, f.model, info));
     TRY(engine_check_embeds(c->engine, info));
     TRY(vectors_params(c, NULL, e->salt, &e->params));
-    TRY(prompts_read(&e->prompts, c, c->json, rule, info));
-    return vectors_check_lengths(c, &e->prompts, rule->field, info);
+    return prompts_read(&e->prompts, c, c->json, rule, info);
 }
 
 static enum err write_vector(void *arg, size_t i, const float *vector)
@@ -240,7 +239,7 @@ static enum err write_vector(void *arg, size_t i, const float *vector)
 static void embed(struct call *c, bool is_one)
 {
     const struct prompts_rule rule = {
-        .field = is_one ? "prompt" : "input", .max = is_one ? 1 : VECTORS_MAX_TEXTS, .refuses_empty = true};
+        .field = is_one ? "prompt" : "input", .check = vectors_check_length, .max = is_one ? 1 : VECTORS_MAX_TEXTS, .refuses_empty = true};
     struct err_info info = {0};
     struct embed e = {.call = c};
     struct vectors v = {.prompts = &e.prompts, .start = engine_embed, .each = write_vector, .arg = &e};

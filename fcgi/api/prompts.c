@@ -4,6 +4,7 @@
 #include "engine/base/mem.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* A request being read. */
 struct reader {
@@ -157,6 +158,21 @@ static bool has_ids(const json_t *array)
     return false;
 }
 
+enum err prompts_check_length(const struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
+                              struct err_info *info)
+{
+    (void)i;
+    if (n_ids == 0) {
+        return ERR_OK; /* refused later, by what runs it */
+    }
+    const struct engine_params shortest = {.max_tokens = 0}; /* the answer's own length is checked when it is submitted */
+    enum err err = engine_check_submit(c->engine, ids, n_ids, &shortest, info);
+    if (err != ERR_OK && strcmp(info->where, "prompt") == 0) {
+        snprintf(info->where, sizeof info->where, "%s", field);
+    }
+    return err;
+}
+
 static enum err read_all(const struct reader *r, const json_t *value, bool is_one, size_t n)
 {
     r->out->ids = arena_zalloc_array(&r->call->arena, n, sizeof *r->out->ids);
@@ -164,6 +180,7 @@ static enum err read_all(const struct reader *r, const json_t *value, bool is_on
     TRY(arena_ok(&r->call->arena));
     for (size_t i = 0; i < n; i++) {
         TRY(add(r, is_one ? value : json_array_get(value, i)));
+        TRY(r->rule->check(r->call, i, r->out->ids[i], r->out->n_ids[i], r->rule->field, r->info));
     }
     return ERR_OK;
 }

@@ -12,15 +12,25 @@ struct prompts {
     size_t n;
 };
 
+/* Is text i, of n_ids tokens, short enough? ERR_CONTEXT_LENGTH, info->where the field. */
+typedef enum err (*prompts_check)(const struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
+                                  struct err_info *info);
+
 struct prompts_rule {
     const char *field;
+    prompts_check check; /* asked after each text, before the next one is tokenized */
     size_t max;         /* texts in one request */
     bool takes_mixed;   /* llama-server's forms too: strings between ids, and objects for strings */
     bool refuses_empty; /* texts of no bytes or no tokens, whatever special tokens the vocabulary would add */
 };
 
+/* The check of prompts that are continued: they leave room in the context. */
+MUST_CHECK enum err prompts_check_length(const struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
+                                         struct err_info *info);
+
 /* Reads `field` of root: a string, an array of strings, an array of token ids, or an array of such arrays; see takes_mixed.
- * ERR_MISSING_PARAMETER, ERR_INVALID_TYPE, ERR_INVALID_VALUE with info->where the field or its element; ERR_NOMEM. */
+ * ERR_MISSING_PARAMETER, ERR_INVALID_TYPE, ERR_INVALID_VALUE with info->where the field or its element; as the rule's check;
+ * ERR_NOMEM. */
 MUST_CHECK enum err prompts_read(struct prompts *p, struct call *c, const json_t *root, const struct prompts_rule *rule,
                                  struct err_info *info);
 

@@ -62,7 +62,8 @@ struct job {
     struct call *call;
     struct rank_fields fields;
     struct prompts prompts;                 /* the pairs */
-    struct engine_text *first, *second;     /* [n_first], [prompts.n] */
+    struct engine_query *first;             /* [n_first] */
+    struct engine_text *second;             /* [prompts.n] */
     size_t n_first;                         /* 1 or prompts.n */
     const char *first_field, *second_field; /* as the request names them */
     struct engine_embed_params params;
@@ -106,6 +107,19 @@ static enum err read_texts(struct job *j, const char *field, bool is_one_fine, s
     return ERR_OK;
 }
 
+/* The first texts of a score's pairs. */
+static enum err read_queries(struct job *j, struct err_info *info)
+{
+    struct engine_text *texts;
+    TRY(read_texts(j, j->first_field, true, &texts, &j->n_first, info));
+    j->first = arena_zalloc_array(&j->call->arena, j->n_first, sizeof *j->first);
+    TRY(arena_ok(&j->call->arena));
+    for (size_t i = 0; i < j->n_first; i++) {
+        j->first[i].text = texts[i];
+    }
+    return ERR_OK;
+}
+
 static enum err tokenize(struct job *j, struct err_info *info)
 {
     struct prompts *p = &j->prompts;
@@ -121,8 +135,9 @@ static enum err tokenize(struct job *j, struct err_info *info)
             return err_set(info, ERR_INVALID_VALUE, j->second_field, "%s: expected at least one token, found none",
                            j->second_field);
         }
+        TRY(vectors_check_length(j->call, i, p->ids[i], p->n_ids[i], j->second_field, info));
     }
-    return vectors_check_lengths(j->call, p, j->second_field, info);
+    return ERR_OK;
 }
 
 /* What both endpoints share; the names of the fields are set. */
@@ -149,7 +164,7 @@ static enum err read_rerank(struct job *j, struct err_info *info)
     j->first = arena_zalloc(&c->arena, sizeof *j->first);
     j->n_first = 1;
     TRY(arena_ok(&c->arena));
-    TRY(read_text("query", query, j->first, info));
+    TRY(read_text("query", query, &j->first->text, info));
     TRY(read_texts(j, "documents", false, &j->second, &j->prompts.n, info));
     return tokenize(j, info);
 }
@@ -160,7 +175,7 @@ static enum err read_score(struct job *j, struct err_info *info)
     j->first_field = is_new ? "queries" : "text_1";
     j->second_field = is_new ? "documents" : "text_2";
     TRY(read_common(j, score_fields, ARRAY_LEN(score_fields), info));
-    TRY(read_texts(j, j->first_field, true, &j->first, &j->n_first, info));
+    TRY(read_queries(j, info));
     TRY(read_texts(j, j->second_field, true, &j->second, &j->prompts.n, info));
     if (j->n_first != 1 && j->n_first != j->prompts.n) {
         return err_set(info, ERR_INVALID_VALUE, j->second_field,

@@ -2,6 +2,7 @@
 #include "fcgi/api/fields.h"
 #include "fcgi/api/responses_input.h"
 #include "fcgi/api/responses_output.h"
+#include "fcgi/api/responses_refs.h"
 #include "fcgi/api/responses_store.h"
 
 #include "engine/base/json_write.h"
@@ -367,31 +368,8 @@ static enum err find_previous(const struct call *c, struct answering *a, struct 
     return err;
 }
 
-static bool is_reference(const json_t *item)
-{
-    const json_t *type = json_read_get(item, "type");
-    bool has_no_other = type == NULL && json_object_get(item, "role") == NULL;
-    return (has_no_other || json_read_is(type, "item_reference")) && json_is_string(json_object_get(item, "id"));
-}
-
-/* Puts items that are kept in the place of what refers to them; others are refused later. */
-static enum err find_references(const struct call *c, json_t *items)
-{
-    for (size_t i = 0; i < json_array_size(items); i++) {
-        json_t *item = json_array_get(items, i), *found;
-        if (!is_reference(item)) {
-            continue;
-        }
-        enum err err = responses_store_item(&c->caller, json_string_value(json_object_get(item, "id")), &found);
-        if (err != ERR_RESPONSE_NOT_FOUND) {
-            TRY(err);
-            TRY(json_array_set_new(items, i, found) == 0 ? ERR_OK : ERR_NOMEM);
-        }
-    }
-    return ERR_OK;
-}
-
-static enum err find_items(const struct call *c, struct answering *a)
+/* Puts items that are kept in the place of what refers to them; other references are refused later. */
+static enum err find_items(const struct call *c, struct answering *a, struct err_info *info)
 {
     const json_t *input = json_object_get(c->json, "input");
     if (!json_is_array(input)) {
@@ -401,7 +379,8 @@ static enum err find_items(const struct call *c, struct answering *a)
         return ERR_OK;
     }
     a->items = responses_items(input);
-    TRY(a->items != NULL ? find_references(c, a->items) : ERR_NOMEM);
+    TRY_MEM(a->items != NULL);
+    TRY(responses_refs_resolve(&c->caller, a->items, (size_t)c->server->conf->body_limit_kib * 1024, info));
     return json_object_set(c->json, "input", a->items) == 0 ? ERR_OK : ERR_NOMEM;
 }
 
@@ -410,7 +389,7 @@ static enum err prepare(struct call *c, struct answering *a, struct prompt *p, s
     TRY(route_read_json(c, info));
     TRY(read_ask(c, &a->ask, info));
     TRY(find_previous(c, a, info));
-    TRY(find_items(c, a));
+    TRY(find_items(c, a, info));
     TRY(responses_to_chat(c->json, a->past, &a->chat, info));
     c->reply.name_place = responses_name_place;
     c->reply.place_arg = &a->chat;

@@ -236,53 +236,18 @@ enum err responses_store_items(const struct apikey_id *owner, const char *id, bo
     return err;
 }
 
-/* Appends the line of the input that has the id, and perhaps others: the text may stand deeper in one. */
-static void append_lines(struct buf *out, const struct kept *k, const char *item_id)
+enum err responses_store_own(const struct apikey_id *owner, const char *id, json_t **items)
 {
-    char member[RESPONSES_ITEM_ID_BYTES + 16];
-    const char *begin = k->text + k->n_response, *end = begin + k->n_input, *at = begin;
-    int n = snprintf(member, sizeof member, "\"id\":\"%.*s\"", RESPONSES_ITEM_ID_BYTES, item_id);
-    while (at < end && (at = memmem(at, (size_t)(end - at), member, (size_t)n)) != NULL) {
-        const char *before = memrchr(begin, '\n', (size_t)(at - begin)), *behind = memchr(at, '\n', (size_t)(end - at));
-        before = before != NULL ? before + 1 : begin;
-        behind = behind != NULL ? behind : end;
-        append_items(out, before, (size_t)(behind - before));
-        at = behind;
-    }
-}
-
-static enum err find_item(struct buf *text, const char *item_id, json_t **item)
-{
-    json_t *items = NULL;
-    TRY(parse_items(text, &items));
-    *item = NULL;
-    for (size_t i = 0; i < json_array_size(items) && *item == NULL; i++) {
-        json_t *one = json_array_get(items, i);
-        *item = json_read_is(json_object_get(one, "id"), item_id) ? json_incref(one) : NULL;
-    }
-    json_decref(items);
-    return *item != NULL ? ERR_OK : ERR_RESPONSE_NOT_FOUND;
-}
-
-enum err responses_store_item(const struct apikey_id *owner, const char *item_id, json_t **item)
-{
-    char id[RESPONSES_ID_BYTES];
     struct buf text;
-    const char *digits = strchr(item_id, '_');
-    if (digits == NULL || strlen(digits) <= RESPONSES_HEX) {
-        return ERR_RESPONSE_NOT_FOUND;
-    }
-    snprintf(id, sizeof id, "resp_%.*s", RESPONSES_HEX, digits + 1);
     buf_init(&text, 0, MEM_REQUEST);
     buf_putc(&text, '[');
     pthread_mutex_lock(&store.lock);
     const struct kept *k = find(owner, id);
     if (k != NULL) {
-        append_lines(&text, k, item_id);
-        append_items(&text, k->text + k->n_response + k->n_input, k->n_output);
+        append_own(&text, k, true);
     }
     pthread_mutex_unlock(&store.lock);
-    enum err err = k != NULL ? find_item(&text, item_id, item) : ERR_RESPONSE_NOT_FOUND;
+    enum err err = k != NULL ? parse_items(&text, items) : ERR_RESPONSE_NOT_FOUND;
     buf_fini(&text);
     return err;
 }

@@ -33,8 +33,8 @@ MUST_CHECK enum err responses_store_get(const struct apikey_id *owner, const cha
 MUST_CHECK enum err responses_store_items(const struct apikey_id *owner, const char *id, bool with_output,
                                           json_t **items);
 
-/* *item, a new reference: of the input or output of a response that is kept, found by the digits in its id. */
-MUST_CHECK enum err responses_store_item(const struct apikey_id *owner, const char *item_id, json_t **item);
+/* *items, a new reference: its own input and output, without what came before. */
+MUST_CHECK enum err responses_store_own(const struct apikey_id *owner, const char *id, json_t **items);
 
 MUST_CHECK enum err responses_store_drop(const struct apikey_id *owner, const char *id);
 

@@ -34,17 +34,15 @@ enum err vectors_params(struct call *c, const char *own_salt, char text[APIKEY_S
     return arena_ok(&c->arena);
 }
 
-enum err vectors_check_lengths(const struct call *c, const struct prompts *p, const char *field, struct err_info *info)
+enum err vectors_check_length(const struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
+                              struct err_info *info)
 {
+    (void)ids;
     uint32_t n_ctx = engine_model(c->engine)->n_ctx;
-    for (size_t i = 0; i < p->n; i++) {
-        if (p->n_ids[i] > n_ctx) {
-            return err_set(info, ERR_CONTEXT_LENGTH, field,
-                           "This model's maximum context length is %u tokens; text %zu of the %s has %zu tokens", n_ctx,
-                           i, field, p->n_ids[i]);
-        }
-    }
-    return ERR_OK;
+    return n_ids <= n_ctx ? ERR_OK
+                          : err_set(info, ERR_CONTEXT_LENGTH, field,
+                                    "This model's maximum context length is %u tokens; text %zu of the %s has %zu tokens",
+                                    n_ctx, i, field, n_ids);
 }
 
 /* From the poller: the client has left. */

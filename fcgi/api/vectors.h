@@ -24,9 +24,9 @@ struct vectors {
 MUST_CHECK enum err vectors_params(struct call *c, const char *own_salt, char text[APIKEY_SALT_BYTES],
                                    struct engine_embed_params *out);
 
-/* ERR_CONTEXT_LENGTH with info->where the field, when a text is longer than the model's context. */
-MUST_CHECK enum err vectors_check_lengths(const struct call *c, const struct prompts *p, const char *field,
-                                          struct err_info *info);
+/* The check of texts that become numbers (prompts_check): at most the model's context. */
+MUST_CHECK enum err vectors_check_length(const struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
+                                         struct err_info *info);
 
 /* Runs them all and writes a line to the log, under the endpoint's name. Fails as `start`, engine_embedding_wait and
  * `each` do; then Retry-After is set. */

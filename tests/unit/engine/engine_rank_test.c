@@ -106,7 +106,8 @@ static size_t pair(const struct engine *e, const char *query, const char *docume
 {
     size_t n;
     struct err_info info = {0};
-    const struct engine_text q = {query, strlen(query)}, d = {document, strlen(document)};
+    struct engine_query q = {.text = {query, strlen(query)}};
+    const struct engine_text d = {document, strlen(document)};
     ck_assert_msg(engine_tokenize_pair(e, &q, &d, NULL, a, ids, &n, &info) == ERR_OK, "%s", info.text);
     return n;
 }

@@ -160,27 +160,21 @@ START_TEST(half_a_conversation_is_none)
 }
 END_TEST
 
-START_TEST(items_are_found_by_their_ids)
+START_TEST(own_items_are_those_of_one_response)
 {
-    static const char *const none[] = {"msg_000000000000000000000001_1",
-                                       "in_000000000000000000000001_2",
-                                       "msg_000000000000000000000002_0",
-                                       "msg_1",
-                                       "msg",
-                                       ""};
-    json_t *item;
+    char id[32];
+    json_t *items;
     put(&anna, 1, 0);
-    ck_assert_int_eq(responses_store_item(&anna, "msg_000000000000000000000001_0", &item), ERR_OK);
-    json_decref(item);
-    ck_assert_int_eq(responses_store_item(&anna, "in_000000000000000000000001_0", &item), ERR_OK);
-    json_decref(item);
-    ck_assert_int_eq(responses_store_item(&anna, "in_000000000000000000000001_1", &item), ERR_OK);
-    ck_assert_uint_eq(json_object_size(item), 1);
-    json_decref(item);
-    ck_assert_int_eq(responses_store_item(&bert, "msg_000000000000000000000001_0", &item), ERR_RESPONSE_NOT_FOUND);
-    for (size_t i = 0; i < ARRAY_LEN(none); i++) {
-        ck_assert_int_eq(responses_store_item(&anna, none[i], &item), ERR_RESPONSE_NOT_FOUND);
-    }
+    put(&anna, 2, 1);
+    id_of(2, id);
+    ck_assert_int_eq(responses_store_own(&anna, id, &items), ERR_OK);
+    ck_assert_uint_eq(json_array_size(items), 4); /* three of its input, one of its output */
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(items, 0), "id")), "in_000000000000000000000002_0");
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(items, 3), "id")), "msg_000000000000000000000002_0");
+    json_decref(items);
+    ck_assert_int_eq(responses_store_own(&bert, id, &items), ERR_RESPONSE_NOT_FOUND);
+    id_of(3, id);
+    ck_assert_int_eq(responses_store_own(&anna, id, &items), ERR_RESPONSE_NOT_FOUND);
 }
 END_TEST
 
@@ -220,7 +214,7 @@ Suite *responses_store_suite(void)
     tcase_add_test(t, what_was_not_asked_for_goes_first);
     tcase_add_test(t, there_are_so_many_at_most);
     tcase_add_test(t, half_a_conversation_is_none);
-    tcase_add_test(t, items_are_found_by_their_ids);
+    tcase_add_test(t, own_items_are_those_of_one_response);
     tcase_add_test(t, no_memory_changes_nothing);
     suite_add_tcase(s, t);
     return s;
