@@ -432,7 +432,7 @@ void engine_embedding_close(struct engine_embedding **w);
 
 void engine_get_stats(const struct engine *e, struct sched_stats *out);
 
-/* Sequences of a key now. */
+/* Sequences of a key now; key 0: of nobody's, guests among them. */
 void engine_get_share(const struct engine *e, uint64_t key, uint64_t *n_running, uint64_t *n_waiting);
 
 struct engine_grammar_stats {

@@ -4,6 +4,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/mem_account.h"
 #include "fcgi/fastcgi.h"
+#include "fcgi/gate.h"
 #include "fcgi/journal.h"
 #include "fcgi/log.h"
 #include "fcgi/tenant.h"
@@ -342,6 +343,12 @@ void metrics_write(struct buf *out, const struct engine *e, const char *const *r
     buf_printf(out, "infcgi_request_memory_limit_bytes %zu\n", mem_account_budget());
     write_head(out, "infcgi_slow_requests_total", "counter", "Requests that took longer than --slow-log says.");
     buf_printf(out, "infcgi_slow_requests_total %llu\n", metrics_slow());
+    int n_inside, n_waiting;
+    gate_count(&n_inside, &n_waiting);
+    write_head(out, "infcgi_preparing", "gauge", "Requests being parsed, rendered or tokenized.");
+    buf_printf(out, "infcgi_preparing %d\n", n_inside);
+    write_head(out, "infcgi_waiting_to_prepare", "gauge", "Requests that wait for a CPU to be parsed, rendered or tokenized.");
+    buf_printf(out, "infcgi_waiting_to_prepare %d\n", n_waiting);
     write_head(out, "infcgi_connections", "gauge", "FastCGI requests being handled.");
     buf_printf(out, "infcgi_connections %d\n", fastcgi_n_active());
     write_tenants(out, e);

@@ -130,6 +130,7 @@ static void send_out_of_memory(struct reply *r)
 void reply_send(struct reply *r, int status, const char *content_type, const struct buf *body)
 {
     struct buf head;
+    gate_leave(&r->gate);
     buf_init(&head, 0, MEM_GENERAL);
     write_head(r, &head, status, content_type);
     buf_printf(&head, "Content-Length: %zu\r\n\r\n", body->len);
@@ -289,6 +290,7 @@ static enum err flush(struct reply *r, bool is_written)
 enum err reply_start_stream(struct reply *r, const char *type)
 {
     struct buf head;
+    gate_leave(&r->gate);
     buf_init(&head, 0, MEM_GENERAL);
     write_head(r, &head, 200, type != NULL ? type : "text/event-stream; charset=utf-8");
     buf_puts(&head, "X-Accel-Buffering: no\r\n\r\n");

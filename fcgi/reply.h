@@ -6,6 +6,7 @@
 #include "engine/base/buf.h"
 #include "engine/base/err.h"
 #include "fcgi/fastcgi.h"
+#include "fcgi/gate.h"
 #include "fcgi/tenant.h"
 
 enum { REPLY_ID_MAX = 64 };
@@ -35,6 +36,7 @@ struct reply {
     int64_t process_started; /* seconds since 1970, told in a header where it is not 0 */
     struct reply_stages stages; /* where they are known when the head is written, a header tells them */
     int retry_after_s; /* for 503; set before reply_error it makes a 503 of any error but ERR_RATE_LIMIT */
+    struct gate_ticket gate;     /* left before anything is written, which may wait for the client */
     const struct tenant *tenant; /* OPTIONAL, borrowed: whose limits the headers tell */
     bool is_over; /* a whole answer went out in place of a stream's head: nothing may follow */
 };

@@ -2,6 +2,7 @@
 #include "fcgi/route.h"
 
 #include "engine/base/clock.h"
+#include "fcgi/client_address.h"
 #include "fcgi/journal.h"
 #include "fcgi/log.h"
 #include "fcgi/metrics.h"
@@ -15,9 +16,12 @@
 enum { MAX_PATH_BYTES = 1024, ARENA_CHUNK_BYTES = 4096, MAX_TIMEOUT_MS = 86400000 };
 
 /* clang-format off */
+#define IS_OPEN       .needs_key = false
 #define NEEDS_KEY     .needs_key = true
 #define ASKS          NEEDS_KEY, .needs_model = true
-#define COMPUTES      ASKS, .is_counted = true
+#define PREPARES      ASKS, .prepares = true
+#define COUNTS        PREPARES, .is_counted = true
+#define COMPUTES      COUNTS, .computes = true
 #define IS_PREFIX     .is_prefix = true
 #define TAKES_UNTYPED .takes_untyped = true
 /* clang-format on */
@@ -29,8 +33,8 @@ static const struct route routes[] = {
     {"POST", "/completions", api_llama_completion, "llama-server", COMPUTES, TAKES_UNTYPED},
     {"POST", "/v1/responses", api_responses, "responses", COMPUTES},
     {"POST", "/responses", api_responses, "responses", COMPUTES, TAKES_UNTYPED},
-    {"POST", "/v1/responses/input_tokens", api_responses_count, "responses", ASKS},
-    {"GET", "/v1/responses/", api_response_get, "responses", ASKS, IS_PREFIX},
+    {"POST", "/v1/responses/input_tokens", api_responses_count, "responses", COUNTS},
+    {"GET", "/v1/responses/", api_response_get, "responses", PREPARES, IS_PREFIX},
     {"DELETE", "/v1/responses/", api_response_delete, "responses", ASKS, IS_PREFIX},
     {"POST", "/v1/responses/", api_response_post, "responses", ASKS, IS_PREFIX},
     {"POST", "/v1/embeddings", api_embeddings, "embeddings", COMPUTES},
@@ -42,33 +46,33 @@ static const struct route routes[] = {
     {"POST", "/api/generate", api_ollama_generate, "ollama", COMPUTES, TAKES_UNTYPED},
     {"POST", "/api/embed", api_ollama_embed, "ollama", COMPUTES, TAKES_UNTYPED},
     {"POST", "/api/embeddings", api_ollama_embeddings, "ollama", COMPUTES, TAKES_UNTYPED},
-    {"POST", "/api/show", api_ollama_show, "ollama", ASKS, TAKES_UNTYPED},
+    {"POST", "/api/show", api_ollama_show, "ollama", COUNTS, TAKES_UNTYPED},
     {"GET", "/api/tags", api_ollama_tags, "ollama", ASKS},
     {"GET", "/api/ps", api_ollama_ps, "ollama", ASKS},
     {"GET", "/api/version", api_ollama_version, "ollama", NEEDS_KEY},
     {"POST", "/v1/score", api_score, "score", COMPUTES},
     {"POST", "/score", api_score, "score", COMPUTES},
     {"POST", "/v1/messages", api_anthropic_messages, "messages", COMPUTES},
-    {"POST", "/v1/messages/count_tokens", api_anthropic_count, "count-tokens", ASKS},
+    {"POST", "/v1/messages/count_tokens", api_anthropic_count, "count-tokens", COUNTS},
     {"GET", "/v1/models", api_models, "models", ASKS},
     {"GET", "/models", api_models, "models", ASKS},
     {"GET", "/v1/models/", api_model, "models", ASKS, IS_PREFIX},
-    {"POST", "/tokenize", api_tokenize, "tokenize", ASKS, TAKES_UNTYPED},
-    {"POST", "/detokenize", api_detokenize, "detokenize", ASKS, TAKES_UNTYPED},
+    {"POST", "/tokenize", api_tokenize, "tokenize", COUNTS, TAKES_UNTYPED},
+    {"POST", "/detokenize", api_detokenize, "detokenize", COUNTS, TAKES_UNTYPED},
     {"POST", "/completion", api_llama_completion, "llama-server", COMPUTES, TAKES_UNTYPED},
     {"POST", "/infill", api_llama_infill, "llama-server", COMPUTES, TAKES_UNTYPED},
-    {"POST", "/chat/completions/input_tokens", api_llama_count, "llama-server", ASKS, TAKES_UNTYPED},
-    {"POST", "/v1/chat/completions/input_tokens", api_llama_count, "llama-server", ASKS},
+    {"POST", "/chat/completions/input_tokens", api_llama_count, "llama-server", COUNTS, TAKES_UNTYPED},
+    {"POST", "/v1/chat/completions/input_tokens", api_llama_count, "llama-server", COUNTS},
     {"POST", "/slots/", api_llama_slot_action, "llama-server", ASKS, IS_PREFIX, TAKES_UNTYPED},
-    {"POST", "/apply-template", api_llama_template, "llama-server", ASKS, TAKES_UNTYPED},
+    {"POST", "/apply-template", api_llama_template, "llama-server", COUNTS, TAKES_UNTYPED},
     {"GET", "/props", api_llama_props, "llama-server", ASKS},
     {"GET", "/slots", api_llama_slots, "llama-server", ASKS},
     {"GET", "/lora-adapters", api_llama_adapters, "llama-server", ASKS},
-    {"GET", "/openapi.json", api_openapi, "openapi"},
-    {"GET", "/health", api_health, "health"},
-    {"GET", "/v1/health", api_health, "health"},
-    {"GET", "/metrics", api_metrics, "metrics"},
-    {"GET", "/status", api_status, "status"},
+    {"GET", "/openapi.json", api_openapi, "openapi", IS_OPEN},
+    {"GET", "/health", api_health, "health", IS_OPEN},
+    {"GET", "/v1/health", api_health, "health", IS_OPEN},
+    {"GET", "/metrics", api_metrics, "metrics", IS_OPEN},
+    {"GET", "/status", api_status, "status", IS_OPEN},
 };
 
 const struct route *route_at(int i) { return i >= 0 && i < (int)ARRAY_LEN(routes) ? &routes[i] : NULL; }
@@ -202,6 +206,16 @@ static enum err read_deadline(struct call *c, struct err_info *info)
     return ERR_OK;
 }
 
+struct sched_share route_share(const struct call *c)
+{
+    struct sched_share share = tenant_share(c->tenant, &c->caller);
+    if (!c->caller.is_set) {
+        share.key = client_address_key(fastcgi_param(c->reply.request, "REMOTE_ADDR"));
+        share.is_guest = share.key != 0;
+    }
+    return share;
+}
+
 enum err route_reserve(struct call *c, int64_t n_tokens, struct err_info *info)
 {
     return tenant_reserve(c->tenant, &c->counted, n_tokens, clock_now_ns(), &c->reply.retry_after_s, info);
@@ -217,15 +231,23 @@ void route_set_retry_after(struct call *c)
 /* Is there a place in the queue? Where there is none the prompt need not be made: its refusal would cost more than others' answers. */
 static enum err check_queue(struct call *c, const struct route *route, struct err_info *info)
 {
-    if (!route->is_counted) {
+    if (!route->computes) {
         return ERR_OK;
     }
-    struct sched_share share = tenant_share(c->tenant, &c->caller);
+    struct sched_share share = route_share(c);
     if (!engine_is_full(c->engine, &share)) {
         return ERR_OK;
     }
     route_set_retry_after(c);
     return err_set(info, ERR_OVERLOADED, NULL, "%s", err_text(ERR_OVERLOADED));
+}
+
+/* Waits for a place among those that are prepared. Meanwhile the queue may have become full. */
+static enum err enter_gate(struct call *c, const struct route *route, struct err_info *info)
+{
+    struct sched_share share = route_share(c);
+    TRY(gate_enter(&c->reply.gate, share.key, share.weight, c->reply.request, c->deadline_ns, info));
+    return check_queue(c, route, info);
 }
 
 /* Everything before the handler; ERR_OK when it may run. */
@@ -261,7 +283,9 @@ static enum err admit(struct call *c, const struct route *route, struct err_info
     if (c->engine == NULL && route->needs_model) {
         return err_set(info, ERR_LOADING, NULL, "the model is loading (%d %%)", atomic_load(&c->server->progress) / 10);
     }
-    return c->engine != NULL ? check_queue(c, route, info) : ERR_OK;
+    live_name(&c->live, route->path, c->tenant != NULL ? tenant_name(c->tenant) : "");
+    TRY(c->engine != NULL ? check_queue(c, route, info) : ERR_OK);
+    return route->prepares ? enter_gate(c, route, info) : ERR_OK;
 }
 
 /* Clients of these paths read errors in the form of that API, whatever is wrong. */
@@ -300,8 +324,8 @@ static void dispatch(struct call *c, const char *method, const char *uri, int *r
         reply_error(&c->reply, err, &info);
         return;
     }
-    live_name(&c->live, route->path, c->tenant != NULL ? tenant_name(c->tenant) : "");
     route->handle(c);
+    gate_leave(&c->reply.gate);
 }
 
 enum err route_read_json(struct call *c, struct err_info *info)

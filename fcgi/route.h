@@ -42,6 +42,8 @@ struct route {
     const char *doc; /* heading in docs/api.md */
     bool is_prefix, needs_model, needs_key;
     bool is_counted; /* tenants' limits hold for its requests */
+    bool computes;   /* in the engine: rejected while its queue is full */
+    bool prepares;   /* parses, renders or tokenizes: goes through the gate (gate.h) */
     bool takes_untyped; /* programs may post JSON without a Content-Type, or call it a form as `curl -d` does */
 };
 
@@ -51,6 +53,10 @@ void route_request(struct fastcgi_request *r, void *arg);
 /* Takes the prompt's tokens from the tenant's limit, once, before anything is computed. ERR_RATE_LIMIT: not now; Retry-After
  * is set. */
 MUST_CHECK enum err route_reserve(struct call *c, int64_t n_tokens, struct err_info *info);
+
+/* Whose part of the engine and of the store a request takes: the tenant's; of a client without a key or a name that of its
+ * address, so that one such client cannot lock out the others. */
+struct sched_share route_share(const struct call *c);
 
 /* For a 503 of a queue that is full: when what waits will have been done, a minute at most. */
 void route_set_retry_after(struct call *c);

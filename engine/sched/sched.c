@@ -575,10 +575,10 @@ void sched_get_share(struct sched *s, uint64_t key, uint64_t *n_running, uint64_
     *n_running = *n_waiting = 0;
     pthread_mutex_lock(&s->lock);
     for (struct sched_tenant *t = s->tenants; t != NULL; t = t->next) {
-        if (t->key == key) {
+        if ((t->is_guest ? 0 : t->key) == key) {
             int running = atomic_load(&t->n_running), work = atomic_load(&t->n_work);
-            *n_running = (uint64_t)running;
-            *n_waiting = (uint64_t)MAX_OF(work - running, 0);
+            *n_running += (uint64_t)running;
+            *n_waiting += (uint64_t)MAX_OF(work - running, 0);
         }
     }
     pthread_mutex_unlock(&s->lock);

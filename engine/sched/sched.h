@@ -168,7 +168,7 @@ void sched_release(struct sched_seq **q);
 
 void sched_get_stats(struct sched *s, struct sched_stats *out);
 
-/* Sequences of a key now. */
+/* Sequences of a key now; key 0: of nobody's, guests among them. */
 void sched_get_share(struct sched *s, uint64_t key, uint64_t *n_running, uint64_t *n_waiting);
 
 /* Totals begin anew, and so does what is known of how long answers get; measured speeds stay. */

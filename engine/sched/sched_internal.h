@@ -47,6 +47,7 @@ struct sched_entry {
 /* Whose requests: all of one key. */
 struct sched_tenant {
     uint64_t key;
+    bool is_guest; /* counted as nobody's (struct sched_share) */
     struct sched_tenant *next;   /* (sched.lock) */
     int32_t n_groups;            /* (sched.lock) */
     atomic_int weight, priority; /* as its last request said */

@@ -16,6 +16,7 @@ enum sched_event_kind {
 /* Whose request it is, and what part of the engine's time that one gets; NULL, or all zero: nobody's, of weight 1. */
 struct sched_share {
     uint64_t key;     /* 0 = nobody's */
+    bool is_guest;    /* told from others by its key, but counted as nobody's (sched_get_share of key 0) */
     int32_t weight;   /* 1 .. SCHED_MAX_WEIGHT; 0 = 1 */
     int32_t priority; /* higher classes go first (sched_share.c) */
 };

@@ -125,6 +125,7 @@ static struct sched_tenant *ref_tenant(struct sched *s, const struct sched_share
     if (t == NULL) {
         t = fresh;
         t->key = whose->key;
+        t->is_guest = whose->is_guest;
         t->next = s->tenants;
         t->turn = ++s->n_turns;
         s->tenants = t;

@@ -692,6 +692,7 @@ static void answer(struct generation *g)
         }
         reply_error(&g->call->reply, err, &info);
     } else {
+        gate_leave(&g->call->reply.gate); /* what follows waits for the engine */
         fastcgi_watch(g->call->reply.request, on_gone, g);
         (g->params->stream ? stream_answer : whole_answer)(g, &out);
         fastcgi_watch(g->call->reply.request, NULL, NULL);
@@ -714,7 +715,7 @@ void generation_run(struct call *c, struct params *p, const struct shape *shape,
     snprintf(g.id, sizeof g.id, "%s%016" PRIx64 "%08" PRIx32, shape->id_prefix, rng_fresh_seed(),
              (uint32_t)rng_fresh_seed());
     g.choices = arena_zalloc_array(&c->arena, n, sizeof *g.choices);
-    struct sched_share share = tenant_share(c->tenant, &c->caller);
+    struct sched_share share = route_share(c);
     if (g.choices == NULL || engine_group_open(c->engine, &share, n, &g.group) != ERR_OK) {
         reply_error(&c->reply, ERR_NOMEM, NULL);
         return;

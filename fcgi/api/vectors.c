@@ -143,10 +143,11 @@ static enum err take(struct job *j, struct err_info *info)
 
 static enum err run_all(struct job *j, struct err_info *info)
 {
-    struct sched_share share = tenant_share(j->call->tenant, &j->call->caller);
+    struct sched_share share = route_share(j->call);
     TRY(engine_group_open(j->call->engine, &share, j->prompts->n, &j->params.group));
     while (j->n_done < j->prompts->n) {
         TRY(submit(j, info));
+        gate_leave(&j->call->reply.gate); /* what follows waits for the engine */
         TRY(take(j, info));
     }
     return ERR_OK;

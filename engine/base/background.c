@@ -1,0 +1,60 @@
+#include "engine/base/background.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/resource.h>
+
+enum { LOWER_BY = 10 /* Linux: weight 110 instead of 1024 */ };
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static bool is_usual;   /* the policy: another one was chosen by whoever started the process, and stays */
+static bool can_return; /* to the nice value of before */
+static int usual;       /* nice value */
+
+/* On Linux a nice value belongs to a thread, and 0 is the calling one. */
+static bool set_nice(int nice) { return setpriority(PRIO_PROCESS, 0, nice) == 0; }
+
+/* A thread of its own, since it may not come back. */
+static void *try_it(void *arg)
+{
+    (void)arg;
+    errno = 0;
+    usual = getpriority(PRIO_PROCESS, 0);
+    can_return = errno == 0 && set_nice(usual + LOWER_BY) && set_nice(usual);
+    return NULL;
+}
+
+static void look(void)
+{
+    pthread_t thread;
+    is_usual = sched_getscheduler(0) == SCHED_OTHER;
+    if (is_usual && pthread_create(&thread, NULL, try_it, NULL) == 0) {
+        (void)pthread_join(thread, NULL);
+    }
+}
+
+void background_begin(void)
+{
+    const struct sched_param none = {0};
+    pthread_once(&once, look);
+    if (is_usual) {
+        (void)sched_setscheduler(0, SCHED_BATCH, &none);
+    }
+    if (can_return) {
+        (void)set_nice(usual + LOWER_BY);
+    }
+}
+
+void background_end(void)
+{
+    const struct sched_param none = {0};
+    if (can_return) {
+        (void)set_nice(usual);
+    }
+    if (is_usual) {
+        (void)sched_setscheduler(0, SCHED_OTHER, &none);
+    }
+}
