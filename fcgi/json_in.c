@@ -103,6 +103,27 @@ static enum err refuse(const struct field *f, const json_t *v, struct err_info *
                   : err_set(info, ERR_UNSUPPORTED_PARAMETER, f->name, "%s is not supported by this server", f->name);
 }
 
+size_t json_in_characters(const json_t *v)
+{
+    const char *s = json_string_value(v);
+    size_t n = 0;
+    for (size_t i = 0; i < json_string_length(v); i++) {
+        n += ((unsigned char)s[i] & 0xC0) != 0x80; /* UTF-8: not the rest of a character */
+    }
+    return n;
+}
+
+static enum err read_label(const struct field *f, const json_t *v, struct err_info *info)
+{
+    size_t n = json_in_characters(v);
+    if (!json_is_string(v)) {
+        return wrong_type(f, "a string", v, info);
+    }
+    return (double)n <= f->max ? ERR_OK
+                               : err_set(info, ERR_INVALID_VALUE, f->name, "%s: expected at most %.0f characters, found %zu",
+                                         f->name, f->max, n);
+}
+
 static enum err read_ignored(const struct field *f, const json_t *v, struct err_info *info)
 {
     size_t n = json_is_array(v) ? json_array_size(v) : json_object_size(v), n_bytes = json_string_length(v);
@@ -134,6 +155,8 @@ static enum err read_field(const struct field *f, const json_t *v, void *target,
         return read_string(f, v, to, info);
     case FIELD_REFUSED:
         return refuse(f, v, info);
+    case FIELD_LABEL:
+        return read_label(f, v, info);
     case FIELD_IGNORED:
         return read_ignored(f, v, info);
     case FIELD_CUSTOM:

@@ -16,6 +16,7 @@ enum {
     JSON_IN_MAX_DEPTH = 64,
     JSON_IN_MAX_FIELDS = 256,
     JSON_IN_IGNORED_BYTES = 64 << 10, /* a text that nobody reads */
+    JSON_IN_LABEL_CHARS = 512,        /* of FIELD_LABEL: OpenAI's API takes 64 and names none for some, and clients send more */
     /* A body's tree may take so much, or so many times the body's length: token ids, the densest of honest texts, take
      * 12 to 18 times theirs. Empty objects take 100 times. */
     JSON_IN_TREE_BYTES = 96 << 20,
@@ -38,6 +39,7 @@ enum field_kind {
     FIELD_UINT64,  /* uint64_t: any whole number, two's complement */
     FIELD_FLOAT,   /* float in [min, max] */
     FIELD_STRING,  /* const char *, NUL-terminated, borrowed from the JSON; at most max bytes, none of them NUL */
+    FIELD_LABEL,   /* a string of at most max characters that has no effect, or is repeated in the answer */
     FIELD_IGNORED, /* known, has no effect; at most JSON_IN_IGNORED_BYTES or JSON_IN_MAX_FIELDS members */
     FIELD_CUSTOM,  /* known, read by the endpoint's own code */
     FIELD_REFUSED, /* not supported: ERR_UNSUPPORTED_PARAMETER unless null, false, or an empty array */
@@ -58,6 +60,9 @@ MUST_CHECK enum err json_in_fields(const json_t *object, const struct field *tab
 /* The code for a value that is refused where an integer of a range is expected: ERR_INVALID_VALUE for integers, also
  * beyond 64 bits, else ERR_INVALID_TYPE. */
 enum err json_in_integer_code(const json_t *v);
+
+/* Characters of a JSON string; 0 of another value. */
+size_t json_in_characters(const json_t *v);
 
 /* The error of a value in a deeper place, which has no row: "WHERE: expected EXPECTED, found ..." with info->where.
  * found: what stands there, or NULL. Returns code. */

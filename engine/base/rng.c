@@ -4,6 +4,8 @@
 #include "engine/base/clock.h"
 
 #include <stdatomic.h>
+#include <sys/random.h>
+#include <sys/types.h>
 
 enum { ROUNDS = 10 };
 #define MULTIPLIER_0 0xD2511F53u
@@ -43,7 +45,7 @@ double rng_uniform(uint64_t seed, uint32_t stream, uint64_t position)
     return (double)bits * 0x1p-53;
 }
 
-uint64_t rng_fresh_seed(void)
+static uint64_t mix_clock(void)
 {
     static atomic_uint_fast64_t calls;
     uint64_t n = atomic_fetch_add(&calls, 1);
@@ -53,4 +55,10 @@ uint64_t rng_fresh_seed(void)
     uint32_t r[4];
     rng_philox(key, counter, r);
     return (uint64_t)r[0] << 32 | r[1];
+}
+
+uint64_t rng_fresh_seed(void)
+{
+    uint64_t seed;
+    return getrandom(&seed, sizeof seed, 0) == (ssize_t)sizeof seed ? seed : mix_clock();
 }

@@ -13,7 +13,8 @@ void rng_philox(const uint32_t key[2], const uint32_t counter[4], uint32_t out[4
  * position: token position within it. */
 double rng_uniform(uint64_t seed, uint32_t stream, uint64_t position);
 
-/* Seed for a request that named none: mixes the monotonic clock and a process-wide counter. Not for secrets. */
+/* A number that nobody can guess, from getrandom(2): the seed of a request that named none, and parts of ids. If the system has no
+ * getrandom, it mixes the monotonic clock and a process-wide counter. */
 uint64_t rng_fresh_seed(void);
 
 #endif

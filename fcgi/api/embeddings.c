@@ -22,7 +22,7 @@ static const struct field fields[] = {
     {"encoding_format", FIELD_STRING, offsetof(struct embeddings_fields, encoding_format), 0, 64},
     {"dimensions", FIELD_INT, offsetof(struct embeddings_fields, dimensions), 1, 1 << 20},
     {"cache_salt", FIELD_STRING, offsetof(struct embeddings_fields, cache_salt), 0, VECTORS_MAX_SALT_BYTES},
-    {"user", FIELD_IGNORED, 0, 0, 0},
+    {"user", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},
 };
 const struct field_table fields_of_embeddings = {"embeddings", fields, ARRAY_LEN(fields)};
 

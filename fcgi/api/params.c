@@ -32,7 +32,7 @@
         {"cache_salt", FIELD_STRING, AT(gen.cache_salt), 0, 256},                                                      \
         {"return_token_ids", FIELD_BOOL, AT(return_token_ids), 0, 0}, {"stop", FIELD_CUSTOM, 0, 0, 0},                 \
         {"stop_token_ids", FIELD_CUSTOM, 0, 0, 0}, {"logit_bias", FIELD_CUSTOM, 0, 0, 0},                              \
-        {"stream_options", FIELD_CUSTOM, 0, 0, 0}, {"user", FIELD_IGNORED, 0, 0, 0},                                   \
+        {"stream_options", FIELD_CUSTOM, 0, 0, 0}, {"user", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},                                   \
         {"grammar", FIELD_CUSTOM, 0, 0, 0},                                                                            \
         {"json_schema", FIELD_CUSTOM, 0, 0, 0}, {"guided_json", FIELD_CUSTOM, 0, 0, 0},                                \
         {"guided_regex", FIELD_CUSTOM, 0, 0, 0}, {"guided_choice", FIELD_CUSTOM, 0, 0, 0},                             \
@@ -69,10 +69,10 @@ static const struct field chat_fields[] = {
     {"reasoning_budget_message", FIELD_STRING, AT(think_words), 0, 1024},
     {"modalities", FIELD_CUSTOM, 0, 0, 0},
     {"store", FIELD_IGNORED, 0, 0, 0},
-    {"service_tier", FIELD_IGNORED, 0, 0, 0},
-    {"safety_identifier", FIELD_IGNORED, 0, 0, 0},
-    {"prompt_cache_key", FIELD_IGNORED, 0, 0, 0},
-    {"verbosity", FIELD_IGNORED, 0, 0, 0},
+    {"service_tier", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},
+    {"safety_identifier", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},
+    {"prompt_cache_key", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},
+    {"verbosity", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},
     {"reasoning", FIELD_IGNORED, 0, 0, 0}, /* OpenRouter's and that of /v1/responses */
     {"prediction", FIELD_IGNORED, 0, 0, 0},
     {"audio", FIELD_REFUSED, 0, 0, 0},

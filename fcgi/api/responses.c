@@ -15,7 +15,8 @@
 /* What is read here of a body; the rest is responses_input's, or chat's. */
 struct ask {
     bool stream, store;
-    const char *previous; /* previous_response_id, or NULL */
+    const char *previous;   /* previous_response_id, or NULL */
+    int64_t max_tool_calls; /* of tools that the server runs: there are none */
 };
 
 /* Rows marked custom are read by responses_input.h or below. */
@@ -55,12 +56,12 @@ static const struct field fields[] = {
     {"metadata", FIELD_CUSTOM, 0, 0, 0},
     {"include", FIELD_CUSTOM, 0, 0, 0},
     {"truncation", FIELD_CUSTOM, 0, 0, 0},
-    {"user", FIELD_IGNORED, 0, 0, 0},
-    {"max_tool_calls", FIELD_IGNORED, 0, 0, 0}, /* of tools that the server runs */
-    {"service_tier", FIELD_IGNORED, 0, 0, 0},
-    {"safety_identifier", FIELD_IGNORED, 0, 0, 0},
-    {"prompt_cache_key", FIELD_IGNORED, 0, 0, 0},
-    {"prompt_cache_retention", FIELD_IGNORED, 0, 0, 0},
+    {"user", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},
+    {"max_tool_calls", FIELD_INT, offsetof(struct ask, max_tool_calls), 0, INT32_MAX},
+    {"service_tier", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},
+    {"safety_identifier", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},
+    {"prompt_cache_key", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},
+    {"prompt_cache_retention", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},
     {"prompt_cache_options", FIELD_IGNORED, 0, 0, 0},
     {"client_metadata", FIELD_IGNORED, 0, 0, 0},
     {"stream_options", FIELD_IGNORED, 0, 0, 0},
@@ -77,20 +78,42 @@ static enum err refuse(const char *where, json_type type, const char *expected, 
     return json_in_refuse(json_typeof(v) == type ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, where, expected, v, info);
 }
 
-/* OpenAI's limits. */
+/* OpenAI's limits, in characters. */
 static enum err check_metadata(const json_t *body, struct err_info *info)
 {
     enum { MAX_PAIRS = 16, MAX_KEY = 64, MAX_VALUE = 512 };
-    static const char expected[] = "an object of at most 16 strings of at most 512 bytes, with keys of at most 64";
     const json_t *metadata = json_read_get(body, "metadata");
-    bool ok = metadata == NULL || (json_is_object(metadata) && json_object_size(metadata) <= MAX_PAIRS);
     const char *key;
     json_t *value;
+    if (metadata != NULL && (!json_is_object(metadata) || json_object_size(metadata) > MAX_PAIRS)) {
+        return refuse("metadata", JSON_OBJECT, "an object of at most 16 strings", metadata, info);
+    }
     json_object_foreach((json_t *)metadata, key, value)
     {
-        ok = ok && strlen(key) <= MAX_KEY && json_is_string(value) && json_string_length(value) <= MAX_VALUE;
+        if (strlen(key) > MAX_KEY) {
+            return err_set(info, ERR_INVALID_VALUE, "metadata", "metadata: expected keys of at most %d bytes, found %zu", MAX_KEY,
+                           strlen(key));
+        }
+        if (!json_is_string(value) || json_in_characters(value) > MAX_VALUE) {
+            return json_in_refuse(ERR_INVALID_VALUE, "metadata", "strings of at most 512 characters", value, info);
+        }
     }
-    return ok ? ERR_OK : refuse("metadata", JSON_OBJECT, expected, metadata, info);
+    return ERR_OK;
+}
+
+/* Strings that the response repeats, in objects of which no more is read. */
+static enum err check_labels(const json_t *body, struct err_info *info)
+{
+    static const char *const rows[][3] = {{"reasoning", "summary", "reasoning.summary"},
+                                          {"reasoning", "generate_summary", "reasoning.generate_summary"},
+                                          {"text", "verbosity", "text.verbosity"}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        const json_t *v = json_read_get(json_read_get(body, rows[i][0]), rows[i][1]);
+        if (v != NULL && (!json_is_string(v) || json_in_characters(v) > JSON_IN_LABEL_CHARS)) {
+            return refuse(rows[i][2], JSON_STRING, "a string of at most 512 characters", v, info);
+        }
+    }
+    return ERR_OK;
 }
 
 static enum err check_include(const json_t *body, struct err_info *info)
@@ -120,6 +143,7 @@ static enum err read_ask(const struct call *c, struct ask *ask, struct err_info 
     *ask = (struct ask){.store = true};
     TRY(json_in_fields(body, fields, ARRAY_LEN(fields), c->server->conf->strict_api, ask, info));
     TRY(check_metadata(body, info));
+    TRY(check_labels(body, info));
     TRY(check_include(body, info));
     if (truncation != NULL && !json_read_is(truncation, "auto") && !json_read_is(truncation, "disabled")) {
         return refuse("truncation", JSON_STRING, "\"auto\" or \"disabled\"", truncation, info);
@@ -301,7 +325,9 @@ static void keep(const struct generation *g, const struct responses_end *end)
     }
     buf_init(&response, 0, MEM_REQUEST);
     responses_output_write(&a->output, end, &response);
-    a->is_kept = responses_store_put(&g->call->caller, a->output.id, a->previous[0] != '\0' ? a->previous : NULL,
+    const struct sched_share share = route_share(g->call);
+    const struct responses_owner owner = {.id = g->call->caller, .share = share.key, .weight = share.weight};
+    a->is_kept = responses_store_put(&owner, a->output.id, a->previous[0] != '\0' ? a->previous : NULL,
                                      &response, &a->input, &a->output.items) == ERR_OK;
     buf_fini(&response);
 }

@@ -1,5 +1,5 @@
-/* A list in the order of use. It is searched from its begin: who goes on asks for what is new, and a look at all of them
- * takes less than a token. */
+/* A list in the order of use, and who has how much of it. The list is searched from its begin: who goes on asks for what is new, and
+ * a look at all of them takes less than a token. */
 #include "fcgi/api/responses_store.h"
 
 #include "engine/base/mem.h"
@@ -11,6 +11,15 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What an owner has of the room: of what is listed, and of what responses that go on from it hold. */
+struct share {
+    struct share *next;
+    uint64_t key;
+    double weight;
+    size_t n_kept, bytes; /* listed, or held by a later response, which may be of another share; at least one */
+    size_t n;             /* listed */
+};
+
 /* One response; behind it lie its texts. */
 struct kept {
     struct kept *newer, *older; /* of the list */
@@ -19,6 +28,7 @@ struct kept {
     bool is_listed;
     char id[RESPONSES_ID_BYTES];
     struct apikey_id owner;
+    struct share *share;
     size_t n_response, n_input, n_output;
     char text[]; /* in this order */
 };
@@ -26,6 +36,7 @@ struct kept {
 static struct {
     pthread_mutex_t lock;
     struct kept *newest, *oldest;
+    struct share *shares;
     size_t n, bytes, limit_bytes;
 } store = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -33,11 +44,41 @@ static struct {
 
 static size_t size_of(const struct kept *k) { return sizeof *k + k->n_response + k->n_input + k->n_output; }
 
+/* The share of that key, made if there is none; NULL: no memory. */
+static struct share *find_share(uint64_t key)
+{
+    struct share *s = store.shares;
+    while (s != NULL && s->key != key) {
+        s = s->next;
+    }
+    if (s == NULL && (s = mem_zalloc(sizeof *s, MEM_GENERAL)) != NULL) {
+        *s = (struct share){.next = store.shares, .key = key};
+        store.shares = s;
+    }
+    return s;
+}
+
+static void drop_if_empty(struct share *s)
+{
+    struct share **link = &store.shares;
+    if (s->n_kept > 0) {
+        return;
+    }
+    while (*link != s) {
+        link = &(*link)->next;
+    }
+    *link = s->next;
+    mem_free(s);
+}
+
 static void let_go(struct kept *k)
 {
     while (k != NULL && --k->n_holders == 0) {
         struct kept *previous = k->previous;
         store.bytes -= size_of(k);
+        k->share->bytes -= size_of(k);
+        k->share->n_kept--;
+        drop_if_empty(k->share);
         mem_free(k);
         k = previous;
     }
@@ -48,6 +89,7 @@ static void unlink_kept(struct kept *k)
     *(k->newer != NULL ? &k->newer->older : &store.newest) = k->older;
     *(k->older != NULL ? &k->older->newer : &store.oldest) = k->newer;
     store.n--;
+    k->share->n--;
 }
 
 static void link_newest(struct kept *k)
@@ -57,6 +99,7 @@ static void link_newest(struct kept *k)
     *(k->older != NULL ? &k->older->newer : &store.oldest) = k;
     store.newest = k;
     store.n++;
+    k->share->n++;
 }
 
 static void unlist(struct kept *k)
@@ -66,10 +109,33 @@ static void unlist(struct kept *k)
     let_go(k);
 }
 
+/* The share with a listed response that has the most for its weight: bytes, or responses. */
+static const struct share *largest(bool by_bytes)
+{
+    const struct share *most = NULL;
+    double has = -1;
+    for (const struct share *s = store.shares; s != NULL; s = s->next) {
+        double x = (double)(by_bytes ? s->bytes : s->n) / s->weight;
+        bool is_more = s->n > 0 && x > has;
+        most = is_more ? s : most;
+        has = is_more ? x : has;
+    }
+    return most;
+}
+
+static struct kept *oldest_of(const struct share *s)
+{
+    struct kept *k = store.oldest;
+    while (k->share != s) {
+        k = k->newer;
+    }
+    return k;
+}
+
 static void trim(void)
 {
     while (store.oldest != NULL && (store.n > RESPONSES_STORE_MAX || store.bytes > store.limit_bytes)) {
-        unlist(store.oldest);
+        unlist(oldest_of(largest(store.bytes > store.limit_bytes)));
     }
 }
 
@@ -178,14 +244,13 @@ static void put_text(struct kept *k, size_t at, const struct buf *text)
     }
 }
 
-enum err responses_store_put(const struct apikey_id *owner, const char *id, const char *previous,
-                             const struct buf *response, const struct buf *input, const struct buf *output)
+static struct kept *make_kept(const struct apikey_id *owner, const char *id, const struct buf *response, const struct buf *input,
+                              const struct buf *output)
 {
-    TRY(buf_ok(response));
-    TRY(buf_ok(input));
-    TRY(buf_ok(output));
     struct kept *k = mem_alloc(sizeof *k + response->len + input->len + output->len, MEM_GENERAL);
-    TRY_MEM(k != NULL);
+    if (k == NULL) {
+        return NULL;
+    }
     *k = (struct kept){.n_holders = 1,
                        .is_listed = true,
                        .owner = *owner,
@@ -196,19 +261,47 @@ enum err responses_store_put(const struct apikey_id *owner, const char *id, cons
     put_text(k, 0, response);
     put_text(k, response->len, input);
     put_text(k, response->len + input->len, output);
-    pthread_mutex_lock(&store.lock);
-    k->previous = previous != NULL ? find(owner, previous) : NULL;
+    return k;
+}
+
+/* Under the lock. */
+static void add(struct kept *k, struct share *share, const char *previous)
+{
+    k->share = share;
+    k->previous = previous != NULL ? find(&k->owner, previous) : NULL;
     if (k->previous != NULL) {
         k->previous->n_holders++;
     }
     store.bytes += size_of(k);
+    share->bytes += size_of(k);
+    share->n_kept++;
     link_newest(k);
     if (previous != NULL && k->previous == NULL) { /* it went meanwhile: this one would be half a conversation */
         unlist(k);
     }
     trim();
+}
+
+enum err responses_store_put(const struct responses_owner *owner, const char *id, const char *previous,
+                             const struct buf *response, const struct buf *input, const struct buf *output)
+{
+    TRY(buf_ok(response));
+    TRY(buf_ok(input));
+    TRY(buf_ok(output));
+    struct kept *k = make_kept(&owner->id, id, response, input, output);
+    TRY_MEM(k != NULL);
+    pthread_mutex_lock(&store.lock);
+    struct share *share = find_share(owner->share);
+    bool has_room = share != NULL;
+    if (has_room) {
+        share->weight = owner->weight > 1 ? owner->weight : 1;
+        add(k, share, previous);
+    }
     pthread_mutex_unlock(&store.lock);
-    return ERR_OK;
+    if (!has_room) {
+        mem_free(k);
+    }
+    return has_room ? ERR_OK : ERR_NOMEM;
 }
 
 enum err responses_store_get(const struct apikey_id *owner, const char *id, struct buf *out)

@@ -1,5 +1,6 @@
 /* Responses that are kept for later requests: by id, for whoever made them. They lie in memory as JSON, up to a bound in
- * bytes and RESPONSES_STORE_MAX of them; past it the one goes that was not asked for the longest. What is kept of a
+ * bytes and RESPONSES_STORE_MAX of them. Past it the owner that holds the most for its weight loses the response that was not
+ * asked for the longest, so an owner within its part keeps what it has, whatever others store. One alone may have all. What is kept of a
  * conversation is shared by the responses that go on from it, so a long one does not count many times; an earlier
  * response's part of it stays as long as a later one needs it.
  *
@@ -20,10 +21,18 @@ void responses_store_limit(size_t bytes);
 bool responses_store_is_on(void);
 size_t responses_store_bytes(void);
 
+/* Whose a response is. Who may read it is the id's to say; who shares the room, the share's: clients without a key have the same
+ * id, and shares by their addresses. */
+struct responses_owner {
+    struct apikey_id id;
+    uint64_t share;
+    int32_t weight; /* below 1: 1. The last one given holds for the share */
+};
+
 /* Keeps a response: its JSON; the items of its input, a line each without white space; and those of its output, an array
  * without its brackets. previous: the response it
  * goes on from (OPTIONAL). */
-MUST_CHECK enum err responses_store_put(const struct apikey_id *owner, const char *id, const char *previous,
+MUST_CHECK enum err responses_store_put(const struct responses_owner *owner, const char *id, const char *previous,
                                         const struct buf *response, const struct buf *input, const struct buf *output);
 
 /* Appends its JSON. */

@@ -28,7 +28,7 @@ static void setup(void)
     fill(&response, "{}");
     fill(&input, "{\"id\":\"in_" ID "_0\",\"deep\":{\"id\":\"in_" ID "_9\"}}\n{\"id\":\"in_" ID "_1\"}");
     fill(&output, "{\"id\":\"msg_" ID "_0\"}");
-    ck_assert_int_eq(responses_store_put(&anna, "resp_" ID, NULL, &response, &input, &output), ERR_OK);
+    ck_assert_int_eq(responses_store_put(&(struct responses_owner){.id = anna}, "resp_" ID, NULL, &response, &input, &output), ERR_OK);
     buf_fini(&response);
     buf_fini(&input);
     buf_fini(&output);

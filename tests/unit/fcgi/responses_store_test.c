@@ -30,7 +30,8 @@ static void put(const struct apikey_id *owner, int i, int previous)
     fill(&input, text);
     snprintf(text, sizeof text, "{\"id\":\"msg_%024d_0\"}", i);
     fill(&output, text);
-    ck_assert_int_eq(responses_store_put(owner, id, previous != 0 ? before : NULL, &response, &input, &output), ERR_OK);
+    const struct responses_owner whose = {.id = *owner, .share = owner->bytes[0], .weight = 1};
+    ck_assert_int_eq(responses_store_put(&whose, id, previous != 0 ? before : NULL, &response, &input, &output), ERR_OK);
     buf_fini(&response);
     buf_fini(&input);
     buf_fini(&output);
@@ -140,6 +141,102 @@ START_TEST(what_was_not_asked_for_goes_first)
 }
 END_TEST
 
+/* Keeps a response of so many bytes of input. */
+static void put_large(const struct responses_owner *owner, int i, const char *previous, size_t n)
+{
+    char id[32];
+    struct buf response, input, output;
+    id_of(i, id);
+    fill(&response, "R");
+    fill(&input, "{}");
+    fill(&output, "");
+    while (input.len < n) {
+        buf_putc(&input, ' ');
+    }
+    ck_assert_int_eq(responses_store_put(owner, id, previous, &response, &input, &output), ERR_OK);
+    buf_fini(&response);
+    buf_fini(&input);
+    buf_fini(&output);
+}
+
+START_TEST(the_owner_with_the_most_makes_room)
+{
+    const struct responses_owner a = {anna, 1, 1}, b = {bert, 2, 1};
+    responses_store_limit(100000);
+    put_large(&a, 1, NULL, 20000);
+    put_large(&a, 2, NULL, 20000);
+    for (int i = 3; i < 40; i++) { /* whatever another stores */
+        put_large(&b, i, NULL, 20000);
+    }
+    ck_assert(has(&anna, 1) && has(&anna, 2) && has(&bert, 39) && has(&bert, 38) && !has(&bert, 37));
+    put_large(&a, 40, NULL, 20000); /* three of five places are more than its part */
+    put_large(&a, 41, NULL, 20000);
+    ck_assert(has(&bert, 39) && has(&anna, 41) && !has(&anna, 1));
+    put_large(&b, 42, NULL, 90000); /* one response of the owner with the most, and that owner's others go first */
+    ck_assert(!has(&bert, 38) && !has(&bert, 39));
+    ck_assert_uint_le(responses_store_bytes(), 100000);
+    ck_assert(has(&anna, 41));
+}
+END_TEST
+
+START_TEST(one_owner_alone_may_have_all)
+{
+    const struct responses_owner a = {anna, 1, 1};
+    responses_store_limit(100000);
+    for (int i = 1; i <= 9; i++) {
+        put_large(&a, i, NULL, 10000);
+    }
+    ck_assert(has(&anna, 1) && has(&anna, 9));
+    put_large(&a, 10, NULL, 10000);
+    ck_assert(!has(&anna, 2) && has(&anna, 3) && has(&anna, 10)); /* 1 and 9 were asked for */
+}
+END_TEST
+
+START_TEST(a_weight_makes_a_part_larger)
+{
+    const struct responses_owner a = {anna, 1, 3}, b = {bert, 2, 1};
+    responses_store_limit(90000);
+    for (int i = 1; i <= 6; i++) {
+        put_large(&a, i, NULL, 10000);
+    }
+    for (int i = 11; i <= 20; i++) {
+        put_large(&b, i, NULL, 10000);
+    }
+    for (int i = 1; i <= 6; i++) { /* three quarters are its part */
+        ck_assert_msg(has(&anna, i), "%d", i);
+    }
+    ck_assert(has(&bert, 20) && has(&bert, 19) && !has(&bert, 17));
+}
+END_TEST
+
+START_TEST(the_number_is_shared_too)
+{
+    const struct responses_owner a = {anna, 1, 1}, b = {bert, 2, 1};
+    responses_store_limit(64 << 20);
+    put_large(&a, 1, NULL, 2);
+    for (int i = 2; i <= RESPONSES_STORE_MAX + 10; i++) {
+        put_large(&b, i, NULL, 2);
+    }
+    ck_assert(has(&anna, 1) && !has(&bert, 2) && has(&bert, RESPONSES_STORE_MAX + 10));
+}
+END_TEST
+
+START_TEST(a_part_of_a_conversation_may_be_held_by_another_share)
+{
+    const struct responses_owner here = {nobody, 7, 1}, there = {nobody, 8, 1}; /* one client at two addresses */
+    char first[32];
+    id_of(1, first);
+    responses_store_limit(100000);
+    put_large(&here, 1, NULL, 40000);
+    put_large(&there, 2, first, 10000);
+    ck_assert_int_eq(drop(&nobody, 1), ERR_OK); /* nothing of `here` is listed now */
+    put_large(&there, 3, NULL, 40000);
+    put_large(&there, 4, NULL, 40000);
+    ck_assert(has(&nobody, 4) && !has(&nobody, 2));
+    ck_assert_uint_le(responses_store_bytes(), 100000);
+}
+END_TEST
+
 START_TEST(there_are_so_many_at_most)
 {
     responses_store_limit(8 << 20);
@@ -190,7 +287,7 @@ START_TEST(no_memory_changes_nothing)
     put(&nobody, 1, 0);
     size_t bytes = responses_store_bytes();
     mem_fail_at(0);
-    ck_assert_int_eq(responses_store_put(&nobody, id, NULL, &response, &input, &output), ERR_NOMEM);
+    ck_assert_int_eq(responses_store_put(&(struct responses_owner){.id = nobody}, id, NULL, &response, &input, &output), ERR_NOMEM);
     ck_assert_uint_eq(responses_store_bytes(), bytes);
     id_of(1, id);
     for (long n = 0; n < 3; n++) { /* the texts, the list of responses, what is parsed */
@@ -212,6 +309,11 @@ Suite *responses_store_suite(void)
     tcase_add_test(t, each_key_has_its_own);
     tcase_add_test(t, conversations_are_put_together);
     tcase_add_test(t, what_was_not_asked_for_goes_first);
+    tcase_add_test(t, the_owner_with_the_most_makes_room);
+    tcase_add_test(t, one_owner_alone_may_have_all);
+    tcase_add_test(t, a_weight_makes_a_part_larger);
+    tcase_add_test(t, the_number_is_shared_too);
+    tcase_add_test(t, a_part_of_a_conversation_may_be_held_by_another_share);
     tcase_add_test(t, there_are_so_many_at_most);
     tcase_add_test(t, half_a_conversation_is_none);
     tcase_add_test(t, own_items_are_those_of_one_response);
