@@ -7,6 +7,7 @@
 #include "engine/grammar/grammar_json.h"
 #include "engine/grammar/regex_parse_internal.h"
 #include "engine/grammar/schema_disjoint.h"
+#include "engine/grammar/schema_refs.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -373,7 +374,8 @@ enum err schema_follow(struct writer *w, const struct part *p, const json_t *ref
     *out = json_is_string(ref) ? schema_resolve(w->root, json_string_value(ref)) : NULL;
     return *out != NULL ? ERR_OK
                         : schema_refuse(w, path, "$ref",
-                                        "expected a JSON pointer to a schema of the same document, as #/$defs/name");
+                                        "expected a JSON pointer to a schema of the same document, as #/$defs/name, an $anchor or an "
+                                        "$id in it");
 }
 
 static enum err add_ref(struct writer *w, const struct part *p, const json_t *ref, struct parts *list)
@@ -640,7 +642,10 @@ static enum err write_root(struct writer *w, symbol_id *out)
 enum err schema_add(struct grammar_builder *b, const json_t *schema, symbol_id *out, struct err_info *info)
 {
     struct writer w = {.b = b, .root = schema, .info = info};
-    enum err err = schema_writer_init(&w, SCHEMA_MAX_NODES);
+    json_t *plain;
+    enum err err = schema_refs_plain(schema, &plain);
+    w.root = plain != NULL ? plain : schema;
+    err = err == ERR_OK ? schema_writer_init(&w, SCHEMA_MAX_NODES) : err;
     err = err == ERR_OK ? write_root(&w, out) : err;
     if (err == ERR_NOMEM) {
         err_set(info, err, NULL, "out of memory for the JSON Schema");
@@ -648,5 +653,6 @@ enum err schema_add(struct grammar_builder *b, const json_t *schema, symbol_id *
         err_set(info, err, NULL, "JSON Schema: it takes too much work or memory");
     }
     schema_writer_fini(&w);
+    json_decref(plain);
     return err;
 }

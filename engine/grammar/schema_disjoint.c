@@ -25,30 +25,61 @@ bool schema_has_id(const json_t *schema)
     return id != NULL && id[0] != '#';
 }
 
+static int hex_value(char c)
+{
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+/* One name of a pointer in a URI's fragment, up to the next slash; returns its end. [RFC 6901, section 6] */
+static const char *read_name(const char *ref, bool is_encoded, char name[MAX_REF], size_t *len)
+{
+    size_t n = 0;
+    for (; *ref != '\0' && *ref != '/'; ref++) {
+        int high = is_encoded && *ref == '%' ? hex_value(ref[1]) : -1, low = high >= 0 ? hex_value(ref[2]) : -1;
+        name[n++] = low >= 0 ? (char)(16 * high + low) : *ref;
+        ref += low >= 0 ? 2 : 0;
+    }
+    *len = 0;
+    for (size_t i = 0; i < n; i++) { /* ~ may have been encoded, too */
+        bool is_escape = name[i] == '~' && i + 1 < n && (name[i + 1] == '0' || name[i + 1] == '1');
+        name[(*len)++] = is_escape ? (name[i + 1] == '0' ? '~' : '/') : name[i];
+        i += is_escape;
+    }
+    name[*len] = '\0';
+    return ref;
+}
+
+/* The member or element; NULL: there is none. */
+static const json_t *member_of(const json_t *at, const char *name, size_t n)
+{
+    size_t index = 0;
+    bool is_index = json_is_array(at) && n > 0 && n < 6 && strspn(name, "0123456789") == n;
+    for (size_t i = 0; i < n && is_index; i++) {
+        index = index * 10 + (size_t)(name[i] - '0');
+    }
+    return is_index ? json_array_get(at, index) : strlen(name) == n ? json_object_get(at, name) : NULL;
+}
+
 const json_t *schema_resolve(const json_t *root, const char *ref)
 {
-    const json_t *at = root;
+    const json_t *at = root, *next;
     char name[MAX_REF];
+    size_t n;
     if (ref[0] != '#' || strlen(ref) >= sizeof name || (ref[1] != '\0' && ref[1] != '/')) {
         return NULL;
     }
     for (ref++; *ref == '/' && at != NULL;) {
-        size_t n = 0;
         if (at != root && schema_has_id(at)) { /* what is in there has pointers of its own */
             return NULL;
         }
-        for (ref++; *ref != '\0' && *ref != '/'; ref++) {
-            bool is_escape = *ref == '~' && (ref[1] == '0' || ref[1] == '1');
-            name[n++] = is_escape ? (ref[1] == '0' ? '~' : '/') : *ref;
-            ref += is_escape;
+        const char *end = read_name(ref + 1, true, name, &n);
+        next = member_of(at, name, n);
+        if (next == NULL) { /* a % that nobody has encoded */
+            read_name(ref + 1, false, name, &n);
+            next = member_of(at, name, n);
         }
-        name[n] = '\0';
-        size_t index = 0;
-        bool is_index = json_is_array(at) && n > 0 && n < 6 && strspn(name, "0123456789") == n;
-        for (size_t i = 0; i < n && is_index; i++) {
-            index = index * 10 + (size_t)(name[i] - '0');
-        }
-        at = is_index ? json_array_get(at, index) : json_object_get(at, name);
+        at = next;
+        ref = end;
     }
     return at;
 }

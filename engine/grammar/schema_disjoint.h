@@ -14,8 +14,8 @@ bool schema_are_disjoint(const json_t *root, const json_t *a, const json_t *b, s
 /* Has it an $id, which is no mere name? Then pointers in it begin there, and not at the document's root. */
 bool schema_has_id(const json_t *schema);
 
-/* The schema that a JSON pointer within the document names, as "#/$defs/name"; NULL: none, or one within a schema with an $id
- * of its own. */
+/* The schema that a JSON pointer within the document names, as "#/$defs/name", percent-encoded or not; NULL: none, or one
+ * within a schema with an $id of its own. */
 const json_t *schema_resolve(const json_t *root, const char *ref);
 
 /* What is the same for values that are the same, as 1 and 1.0 are; NULL: no memory. The caller's, mem_free. */
