@@ -3,7 +3,6 @@
 #include "engine/grammar/residue.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { MAX_EXPONENT = 1 << 30 }; /* larger ones count as this: texts are shorter */
@@ -44,34 +43,18 @@ struct schema_decimal schema_decimal_read(const char *text, size_t n)
     return d;
 }
 
-const char *schema_number_text(const json_t *v, char room[SCHEMA_NUMBER_BYTES])
-{
-    if (!json_is_real(v)) {
-        snprintf(room, SCHEMA_NUMBER_BYTES, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
-        return room;
-    }
-    int precision = 1;
-    do { /* 17 digits always suffice */
-        snprintf(room, SCHEMA_NUMBER_BYTES - 2, "%.*g", precision, json_real_value(v));
-    } while (strtod(room, NULL) != json_real_value(v) && ++precision <= 17);
-    if (strpbrk(room, ".e") == NULL) {
-        memcpy(room + strlen(room), ".0", 3);
-    }
-    return room;
-}
-
 bool schema_decimal_of(const json_t *v, struct schema_decimal *out)
 {
-    char room[SCHEMA_NUMBER_BYTES];
-    if (!json_is_number(v)) {
+    const char *text = json_is_number(v) ? json_number_text(v, out->room) : "";
+    if (!is_digit(text[text[0] == '-'])) { /* of a number: NaN and the like */
         return false;
     }
-    const char *text = schema_number_text(v, room);
-    *out = schema_decimal_read(text, strlen(text));
-    if (text == room) {
-        memcpy(out->room, room, strlen(room) + 1);
-        out->text = NULL;
+    struct schema_decimal d = schema_decimal_read(text, strlen(text));
+    if (text == out->room) {
+        memcpy(d.room, text, strlen(text) + 1);
+        d.text = NULL;
     }
+    *out = d;
     return true;
 }
 

@@ -3,19 +3,17 @@
 #ifndef INFCGI_GRAMMAR_SCHEMA_DECIMAL_H
 #define INFCGI_GRAMMAR_SCHEMA_DECIMAL_H
 
-#include "engine/base/compiler.h"
+#include "engine/base/json_number.h"
 
 #include <jansson.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SCHEMA_NUMBER_BYTES = 48 };
-
 /* 0.d1 d2 .. dn * 10^point, where d1 and dn are not 0; n = 0: zero, whose point is 0 and which has no sign.
  * Fields but n, point and is_negative are private. */
 struct schema_decimal {
-    char room[SCHEMA_NUMBER_BYTES];    /* of the text, where the value does not carry its own */
+    char room[JSON_NUMBER_BYTES];    /* of the text, where the value does not carry its own */
     const char *text; /* NULL: room */
     size_t from, dot; /* of d1 in the text; of the point in it, or SIZE_MAX where it is not among the digits */
     size_t n;
@@ -23,12 +21,8 @@ struct schema_decimal {
     bool is_negative;
 };
 
-/* The number v as its text says it; v must outlive the decimal. False: v is no number. */
+/* The number v as its text says it (json_number.h); v must outlive the decimal. False: v is no number. */
 bool schema_decimal_of(const json_t *v, struct schema_decimal *out);
-
-/* The text of the number v: as it was written where that is known, else the shortest that reads back as its value. Returns
- * room or a text of v. */
-const char *schema_number_text(const json_t *v, char room[SCHEMA_NUMBER_BYTES]);
 
 /* text[0..n), of JSON's form, which is borrowed. */
 struct schema_decimal schema_decimal_read(const char *text, size_t n);

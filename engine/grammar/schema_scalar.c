@@ -322,8 +322,8 @@ static enum err write_value(struct writer *w, const struct node *node, const str
     size_t from = to->all.len;
     TRY(schema_spend(w, 8 + l->n_named + l->n_left_out));
     if (json_is_number(value)) {
-        char room[SCHEMA_NUMBER_BYTES];
-        buf_puts(&to->all, schema_number_text(value, room));
+        char room[JSON_NUMBER_BYTES];
+        buf_puts(&to->all, json_number_text(value, room));
     } else if (json_dump_callback(value, add_piece, &to->all, JSON_ENCODE_ANY | JSON_COMPACT) != 0) {
         return ERR_NOMEM;
     }

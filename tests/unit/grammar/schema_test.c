@@ -1,6 +1,7 @@
 /* JSON Schemas: for each, texts that it allows and texts that it does not, byte by byte; what is refused, and where. */
 #include "engine/grammar/schema.h"
 
+#include "engine/base/json_read.h"
 #include "engine/base/mem.h"
 #include "engine/base/mem_account.h"
 #include "engine/grammar/grammar_internal.h"
@@ -37,9 +38,9 @@ static enum err compile(const char *text, struct grammar **out)
 {
     struct grammar_builder *b;
     symbol_id start;
-    json_t *schema = json_loads(text, JSON_DECODE_ANY, NULL);
-    ck_assert_msg(schema != NULL, "%s", text);
+    json_t *schema;
     info = (struct err_info){0};
+    ck_assert_msg(json_read_value(text, strlen(text), 64, "schema", &schema, &info) == ERR_OK, "%s: %s", text, info.text);
     *out = NULL;
     ck_assert_int_eq(grammar_builder_new(&b), ERR_OK);
     if (closes_objects) {
@@ -533,6 +534,33 @@ static const struct {
     {"{\"type\":\"integer\",\"minimum\":1e30,\"maximum\":1e30}",
      {"1000000000000000000000000000000"},
      {"1000000000000000000000000000001", "999999999999999999999999999999"}},
+    {"{\"type\":\"integer\",\"minimum\":0,\"maximum\":18446744073709551615}",
+     {"18446744073709551615", "0"},
+     {"18446744073709551616", "-1", "100000000000000000000"}},
+    {"{\"type\":\"integer\",\"minimum\":18446744073709551614,\"exclusiveMaximum\":18446744073709551617}",
+     {"18446744073709551614", "18446744073709551616"},
+     {"18446744073709551613", "18446744073709551617"}},
+    {"{\"type\":\"number\",\"maximum\":0.1234567890123456789}",
+     {"0.1234567890123456789", "0.12345678901234567889"},
+     {"0.1234567890123456790", "0.12345678901234567891"}},
+    {"{\"type\":\"number\",\"minimum\":9007199254740993.0}",
+     {"9007199254740993", "9007199254740993.00"},
+     {"9007199254740992", "9007199254740992.9"}},
+    {"{\"type\":\"integer\",\"minimum\":-1e999999999,\"maximum\":1e999999999}",
+     {"0", "-5", "100000000000000000000000000"},
+     {"1.5", "1e5"}},
+    {"{\"type\":\"number\",\"exclusiveMinimum\":1e-400}",
+     {"0.1", "1"},
+     {"0", "0.0", "-1"}},
+    {"{\"const\":18446744073709551615}",
+     {"18446744073709551615"},
+     {"18446744073709551616", "1.8446744073709552e+19"}},
+    {"{\"enum\":[1e400,0.10,123456789012345678901234567890],\"minimum\":1}",
+     {"1e400", "123456789012345678901234567890"},
+     {"0.1", "1"}},
+    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[18446744073709551615,18446744073709551616]}}",
+     {"[18446744073709551615,18446744073709551616]"},
+     {"[18446744073709551615,18446744073709551615]"}},
     {"{\"type\":\"integer\",\"minimum\":-2.5,\"exclusiveMaximum\":2.000000000001}", {"-2", "2", "0"}, {"-3", "3"}},
     {"{\"type\":\"integer\",\"multipleOf\":1000000,\"minimum\":1,\"maximum\":9007199254740991}",
      {"1000000", "9007199254000000"},
@@ -671,6 +699,10 @@ static const struct {
     {"{\"$dynamicRef\":\"#n\",\"$defs\":{\"a\":{\"$dynamicAnchor\":\"n\"},\"b\":{\"$id\":\"b\""
      ",\"$dynamicAnchor\":\"n\"}}}", "/$dynamicRef", "not supported"},
     {"{\"items\":{\"$id\":\"b\",\"items\":{\"$recursiveRef\":\"#\"}}}", "/items/items/$recursiveRef", "not supported"},
+    {"{\"type\":\"integer\",\"minimum\":1e999999999}", "/minimum", "at most 2000 digits"},
+    {"{\"type\":\"number\",\"exclusiveMaximum\":-1e2001}", "/exclusiveMaximum", "at most 2000 digits"},
+    {"{\"type\":\"number\",\"maximum\":1e-999999999}", "/maximum", "at most 2000 digits"},
+    {"{\"type\":\"number\",\"not\":{\"const\":1e999999999}}", "/not", "at most 2000 digits"},
     {"{\"$ref\":5}", "/$ref", "a JSON pointer"},
     {"{\"type\":\"array\",\"prefixItems\":{}}", "/prefixItems", "an array of schemas"},
     {"{\"type\":\"integer\",\"multipleOf\":0}", "/multipleOf", "expected a number above 0"},
