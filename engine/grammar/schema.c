@@ -270,7 +270,7 @@ bool schema_was_derived(const struct writer *w, const json_t *schema)
     bool is = false;
     for (size_t i = 0; i < w->n_made; i++) {
         is = is || (w->made[i].schema == schema && w->made[i].what != SCHEMA_ONE_OF && w->made[i].what != SCHEMA_INDEX &&
-                     w->made[i].what != SCHEMA_MEMBER);
+                     w->made[i].what != SCHEMA_MEMBER && w->made[i].what != SCHEMA_NULLABLE);
     }
     return is;
 }
@@ -278,6 +278,24 @@ bool schema_was_derived(const struct writer *w, const json_t *schema)
 enum err schema_not_kept(const struct writer *w) { return w->has_failed ? ERR_NOMEM : ERR_GRAMMAR_LIMIT; }
 
 /* --- lists of parts as rules ------------------------------------------------------------------------------------------- */
+
+enum err schema_nullable(struct writer *w, const json_t *schema, const json_t **out)
+{
+    static const char *const others[] = {"$ref", "allOf", "anyOf", "oneOf"};
+    bool has_others = false;
+    *out = schema;
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        has_others = has_others || json_object_get(schema, others[i]) != NULL;
+    }
+    if (!has_others || !json_is_true(json_object_get(schema, "nullable")) || json_object_get(schema, "type") != NULL ||
+        (w->ref_is_alone && json_object_get(schema, "$ref") != NULL) || schema_was_made(w, schema, SCHEMA_NULLABLE, out)) {
+        return ERR_OK;
+    }
+    json_t *rest = json_copy((json_t *)(uintptr_t)schema);
+    json_object_del(rest, "nullable");
+    *out = schema_keep(w, schema, SCHEMA_NULLABLE, json_pack("{s[o{ss}]}", "anyOf", rest, "type", "null"));
+    return *out != NULL ? ERR_OK : schema_not_kept(w);
+}
 
 enum err schema_add_part(struct writer *w, const struct part *from, const json_t *schema, const char *path,
                          struct parts *list)
@@ -288,6 +306,7 @@ enum err schema_add_part(struct writer *w, const struct part *from, const json_t
     if (!json_is_object(schema) && !json_is_boolean(schema)) {
         return w->is_loose ? ERR_OK : schema_refuse(w, path, "", "expected a schema, an object or a boolean");
     }
+    TRY(schema_nullable(w, schema, &schema));
     list->is_none |= json_is_false(schema);
     const struct seen *seen = json_is_boolean(schema) ? NULL : see(w, schema);
     if (seen == NULL || !seen->says) {

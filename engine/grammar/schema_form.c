@@ -222,10 +222,11 @@ static void negate_keyword(struct negation *n, const char *key, const json_t *va
 
 enum err schema_negate(struct writer *w, const json_t *schema, const json_t **out)
 {
-    struct negation n = {.w = w, .of = schema};
     const char *key;
     json_t *value;
     *out = NULL;
+    TRY(schema_nullable(w, schema, &schema));
+    struct negation n = {.w = w, .of = schema};
     if (json_is_boolean(schema)) {
         *out = json_is_true(schema) ? json_false() : json_true();
         return ERR_OK;

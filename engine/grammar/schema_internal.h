@@ -119,6 +119,9 @@ static inline const json_t *schema_keyword(const struct writer *w, const struct 
     return w->ref_is_alone && schema_member(p, "$ref") != NULL ? NULL : schema_member(p, keyword);
 }
 
+/* nullable without a type, beside $ref, allOf, anyOf or oneOf: null, or what these say. *out: that as anyOf, or schema. */
+MUST_CHECK enum err schema_nullable(struct writer *w, const json_t *schema, const json_t **out);
+
 /* Adds what the schema at path says to the list. from: what it is within. */
 MUST_CHECK enum err schema_add_part(struct writer *w, const struct part *from, const json_t *schema, const char *path,
                                     struct parts *list);
@@ -152,7 +155,8 @@ enum schema_form {
     SCHEMA_VALUE,
     SCHEMA_ONLY,
     SCHEMA_INDEX,
-    SCHEMA_MEMBER
+    SCHEMA_MEMBER,
+    SCHEMA_NULLABLE
 };
 enum err schema_not_kept(const struct writer *w);
 const json_t *schema_keep(struct writer *w, const json_t *of, enum schema_form what, json_t *schema);

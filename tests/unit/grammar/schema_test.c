@@ -456,6 +456,16 @@ static const struct {
     {"{\"type\":\"string\",\"format\":\"duration\"}",
      {"\"P1Y2M3DT4H5M6S\"", "\"PT0S\"", "\"P4W\"", "\"P1D\"", "\"P2MT1M\""},
      {"\"P\"", "\"PT\"", "\"P1DT\"", "\"P1Y2D\"", "\"P1W1D\"", "\"PT1H1S\"", "\"1D\"", "\"P1S\""}},
+    {"{\"type\":\"object\",\"properties\":{\"n\":{\"nullable\":true,\"allOf\":[{\"$ref\":\"#\"}]}}"
+     ",\"required\":[\"n\"],\"additionalProperties\":false}",
+     {"{\"n\":null}", "{\"n\":{\"n\":null}}"},
+     {"{}", "{\"n\":1}"}},
+    {"{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}],\"nullable\":true}",
+     {"null", "1", "\"a\""},
+     {"true"}},
+    {"{\"type\":[\"string\",\"null\"],\"not\":{\"nullable\":true,\"anyOf\":[{\"enum\":[\"a\"]}]}}",
+     {"\"b\""},
+     {"null", "\"a\""}},
     /* references by other names than pointers */
     {"{\"definitions\":{\"a\":{\"$id\":\"other\",\"items\":{\"type\":\"null\"}}},\"items\":{\"$ref\":\"#/definitions/a/items\"}}",
      {"[null]", "1"},
