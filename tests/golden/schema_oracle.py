@@ -3,15 +3,21 @@
     schema_oracle.py SEED N FOLDER
 
 Schemas are of draft 2020-12, small, and made of what the engine knows, so that keywords stand beside each other that nobody writes down
-together. Values are random ones, and those that the schema names, alone, in arrays and in objects."""
-import json
+together. Values are random ones, those that the schema names, alone, in arrays and in objects, and numbers near its bounds. Numbers are
+exact decimals of any length."""
 import pathlib
 import random
 import sys
 
-import jsonschema
+import exact_schema
+from exact_schema import Decimal as D
 
-SCALARS = [None, True, False, 0, 1, 2, 5, 1.5, -1, "", "a", "b", "ab", "abc"]
+SCALARS = [None, True, False, 0, 1, 2, 5, D("1.5"), -1, "", "a", "b", "ab", "abc"]
+LONG = [2**53 - 1, -2**53, 2**63 - 1, -2**63, 2**64 - 1, 10**15, 10**30, -10**40, D("3.4028234663852886E+38"), D("-1.7976931348623157E+308"), D("0.1"), D("0.30000000000000004"),
+        D("1E-7"), D("-2.5E-9"), D("0.1234567890123456789"), D("12.75"), D("-0.25"), 86400, 999]
+STEPS = [1, 2, D("0.5"), 7, 10, 1000, 3600, D("0.01"), D("0.1"), D("0.25"), D("1E-8"), D("1.5"), D("0.75"), 97, 1024]
+LONG_VALUES = [v for v in LONG if isinstance(v, int) or D("0.001") < abs(v) < 100 and len(v.as_tuple().digits) < 18]   # each is written in one way
+BOUNDS = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"]
 NAMES = ["a", "b", "c"]
 TYPES = ["object", "array", "string", "number", "integer", "boolean", "null"]
 
@@ -21,10 +27,10 @@ class Writer:
         r = self.random = random.Random(seed)
         self.flat = {   # keyword: its value
             "enum": lambda: [self.value(2) for _ in range(r.randint(1, 4))], "const": lambda: self.value(2),
-            **dict.fromkeys(["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"], lambda: r.choice([-1, 0, 1, 2, 1.5])),
+            **dict.fromkeys(BOUNDS, lambda: r.choice([-1, 0, 1, 2, D("1.5")]) if r.random() < .5 else r.choice(LONG)),
             **dict.fromkeys(["minLength", "maxLength", "minItems", "maxItems"], lambda: r.randint(0, 3)),
             **dict.fromkeys(["minContains", "maxContains", "minProperties", "maxProperties"], lambda: r.randint(0, 2)),
-            "multipleOf": lambda: r.choice([1, 2, 0.5]), "pattern": lambda: r.choice(["^a", "b$", "a|b", "^(ab)*$"]), "uniqueItems": lambda: True,
+            "multipleOf": lambda: r.choice(STEPS), "pattern": lambda: r.choice(["^a", "b$", "a|b", "^(ab)*$"]), "uniqueItems": lambda: True,
             "required": lambda: r.sample(NAMES, r.randint(1, 2)), "dependentRequired": lambda: {r.choice(NAMES): [r.choice(NAMES)]},
             "propertyNames": lambda: r.choice([{"pattern": "a|b"}, {"maxLength": 1}, {"enum": ["a", "b"]}, {"not": {"const": "a"}}]),
             "$ref": lambda: r.choice(["#/$defs/x", "#/$defs/y"])}
@@ -38,7 +44,7 @@ class Writer:
     def value(self, depth):
         r, kind = self.random, self.random.random()
         if depth == 0 or kind < .55:
-            return r.choice(SCALARS)
+            return r.choice(SCALARS) if r.random() < .9 else r.choice(LONG_VALUES)
         if kind < .78:
             return [self.value(depth - 1) for _ in range(r.randint(0, 3))]
         return {name: self.value(depth - 1) for name in r.sample(NAMES, r.randint(0, 3))}
@@ -50,6 +56,9 @@ class Writer:
         if r.random() < .6:
             types = r.sample(TYPES, r.choice([1, 1, 1, 2, 3]))
             made["type"] = types[0] if len(types) == 1 else types
+        if r.random() < .15:   # numbers alone
+            made["type"] = r.choice(["number", "integer"])
+            made.update((key, self.flat[key]()) for key in r.sample([*BOUNDS, "multipleOf"], r.randint(1, 3)))
         for _ in range(r.choice([0, 1, 1, 2, 2, 3])):
             if depth == 0 or r.random() < .5:
                 key = r.choice(list(self.flat))
@@ -69,12 +78,27 @@ def named(schema, out):
     return out
 
 
+def near(schema, writer):
+    """Numbers that differ from a bound or a step by little."""
+    r, out = writer.random, []
+    members = schema.items() if isinstance(schema, dict) else enumerate(schema) if isinstance(schema, list) else ()
+    for key, value in members:
+        if key in (*BOUNDS, "multipleOf") and exact_schema.is_number(value):
+            v = D(value)
+            by = [D(0), D(1), D(-1), D("0.5"), v.scaleb(-15), -v.scaleb(-30), v, v * r.randint(2, 99), D(r.randint(-99, 99)).scaleb(-3)]
+            out += [v + r.choice(by) for _ in range(4)] + [-v]
+        out += near(value, writer)
+    return out
+
+
 def tests_of(schema, writer):
     consts = named(schema, [])
     values = [writer.value(2) for _ in range(40)] + consts[:8] + [[v] for v in consts[:4]] + [[v, v] for v in consts[:3]]
     values += [{name: v} for v in consts[:4] for name in NAMES[:2]]
-    judge = jsonschema.Draft202012Validator(schema)
-    return [{"valid": judge.is_valid(v), "data": v} for v in {json.dumps(v): v for v in values}.values()]
+    numbers = near(schema, writer)[:24]
+    values += [int(v) if v == int(v) else v for v in numbers] + [[v] for v in numbers[:4]] + [{writer.random.choice(NAMES): v} for v in numbers[:4]]
+    judge = exact_schema.judge(schema)
+    return [{"valid": judge.is_valid(v), "text": text} for text, v in {exact_schema.dumps(v): v for v in values}.items()]
 
 
 def main():
@@ -93,7 +117,9 @@ def main():
             if isinstance(e, KeyboardInterrupt):
                 raise
             continue
-        (folder / f"{seed}_{i}.json").write_text(json.dumps({"schema": schema, "tests": tests}))
+        form = writer.random.choice([None, str, lambda v: format(v, "E")])   # how the schema writes decimals
+        text = f'{{"schema": {exact_schema.dumps(schema, form)}, "tests": {exact_schema.dumps(tests)}}}'
+        (folder / f"{seed}_{i}.json").write_text(text)
 
 
 main()
