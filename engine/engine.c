@@ -4,6 +4,7 @@
 #include "engine/base/pool.h"
 #include "engine/base/io.h"
 #include "engine/base/names.h"
+#include "engine/base/task.h"
 #include "engine/chat/chat_choose.h"
 #include "engine/format/gguf.h"
 #include "engine/grammar/grammar_cache.h"
@@ -563,14 +564,15 @@ bool engine_is_lost(const struct engine *e, struct err_info *why) { return sched
 /* --- text and tokens -------------------------------------------------------------------------------------------- */
 
 enum err engine_tokenize(const struct engine *e, const char *text, size_t n, bool add_special, bool parse_special,
-                         const struct span *plain, size_t n_plain, const atomic_bool *stop, struct arena *arena,
-                         int32_t **ids, size_t *n_ids, struct err_info *info)
+                         const struct span *plain, size_t n_plain, struct arena *arena, int32_t **ids,
+                         size_t *n_ids, struct err_info *info)
 {
     struct token_list list = {0};
     unsigned flags = (add_special ? TOKENIZE_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
     *ids = NULL;
     *n_ids = 0;
-    enum err err = tokenizer_encode_watched(e->tokenizer, text, n, flags, plain, n_plain, SIZE_MAX, stop, &list, info);
+    task_note("tokens");
+    enum err err = tokenizer_encode_told(e->tokenizer, text, n, flags, plain, n_plain, SIZE_MAX, &list, info);
     if (err == ERR_OK) {
         *ids = arena_alloc(arena, (list.n + 1) * sizeof **ids);
         err = *ids != NULL ? ERR_OK : err_set(info, ERR_NOMEM, NULL, "out of memory for the tokens");

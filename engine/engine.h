@@ -192,12 +192,11 @@ void engine_drain(struct engine *e);
 
 /* Ids of text[0..n). add_special: BOS/EOS as the vocabulary asks; parse_special: find special tokens, but never inside
  * `plain` (sorted spans of user text, may be NULL). *ids lies in the arena; on failure NULL.
- * *stop (OPTIONAL): nobody waits any more, which ends it soon with ERR_CANCELLED. ERR_PATTERN_LIMIT (the model's
- * tokenizer wants more work than the text may take), ERR_CONTEXT_LENGTH, ERR_NOMEM. */
+ * ERR_PATTERN_LIMIT (the model's tokenizer wants more work than the text may take), ERR_CONTEXT_LENGTH, ERR_NOMEM;
+ * task_check()'s errors, soon after the thread's task should end. */
 MUST_CHECK enum err engine_tokenize(const struct engine *e, const char *text, size_t n, bool add_special,
                                     bool parse_special, const struct span *plain, size_t n_plain,
-                                    const atomic_bool *stop, struct arena *arena, int32_t **ids, size_t *n_ids,
-                                    struct err_info *info);
+                                    struct arena *arena, int32_t **ids, size_t *n_ids, struct err_info *info);
 
 /* Appends the text of ids (each in range, else ERR_INVALID_VALUE) as whole UTF-8; special tokens show their text. */
 MUST_CHECK enum err engine_detokenize(const struct engine *e, const int32_t *ids, size_t n, struct buf *out);
@@ -232,10 +231,10 @@ bool engine_chat_mentions(const struct engine *e, const char *word);
  * that itself. Where a template fails on, or prints, the null content of a message, that becomes empty in `context`.
  * Where the context has continue_final_message true, the prompt ends with the content of the last message, a string with more than white
  * space; ERR_INVALID_VALUE of "messages" where the template does not show that as it is, but for white space around it.
- * *ids, stop and errors as engine_tokenize's; ERR_TEMPLATE, ERR_NO_TEMPLATE. Threads: as engine_tokenize; the context is
+ * *ids and errors as engine_tokenize's; ERR_TEMPLATE, ERR_NO_TEMPLATE. Threads: as engine_tokenize; the context is
  * the caller's alone. */
-MUST_CHECK enum err engine_chat(const struct engine *e, json_t *context, const atomic_bool *stop, struct arena *arena,
-                                int32_t **ids, size_t *n_ids, struct err_info *info);
+MUST_CHECK enum err engine_chat(const struct engine *e, json_t *context, struct arena *arena, int32_t **ids,
+                                size_t *n_ids, struct err_info *info);
 
 /* --- requests --------------------------------------------------------------------------------------------------- */
 
@@ -308,7 +307,8 @@ void engine_group_close(struct sched_group **g);
 
 /* A grammar for engine_params.grammar: any JSON object. thinking, here and below: in front of that, with the marks of
  * engine_tool_format. The caller's, to engine_grammar_free; sequences that were submitted keep it. The first call of all makes
- * the vocabulary's tables, a quarter of a second for 150,000 tokens. ERR_NOMEM. */
+ * the vocabulary's tables, a quarter of a second for 150,000 tokens. ERR_NOMEM; here and below task_check()'s errors, soon after the
+ * thread's task should end. */
 MUST_CHECK enum err engine_grammar_json_object(struct engine *e, enum chat_thinking thinking, struct grammar **out,
                                                struct err_info *info);
 /* .. what a JSON Schema, borrowed, allows (schema.h). ERR_INVALID_SCHEMA with the place in the schema as a JSON pointer,
@@ -401,8 +401,7 @@ struct engine_query {
  * token is looked for in the texts. An encoder's query is tokenized for its first pair only; the arena must be the same for
  * all pairs of a query. *ids lie in the arena. As engine_tokenize. */
 MUST_CHECK enum err engine_tokenize_pair(const struct engine *e, struct engine_query *query,
-                                         const struct engine_text *document, const atomic_bool *stop,
-                                         struct arena *arena, int32_t **ids, size_t *n_ids, struct err_info *info);
+                                         const struct engine_text *document, struct arena *arena, int32_t **ids, size_t *n_ids, struct err_info *info);
 
 /* Queues a text to embed, beside everything else that runs. ids: 1 .. n_ctx tokens in range (copied).
  * Fails as engine_check_embeds and, else, as engine_submit_all. */

@@ -3,6 +3,7 @@
 #include "engine/engine_internal.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/task.h"
 
 #include <string.h>
 
@@ -170,8 +171,8 @@ static enum err cut_behind_last(const json_t *messages, struct chat_output *o, s
     return ERR_OK;
 }
 
-enum err engine_chat(const struct engine *e, json_t *context, const atomic_bool *stop, struct arena *arena,
-                     int32_t **ids, size_t *n_ids, struct err_info *info)
+enum err engine_chat(const struct engine *e, json_t *context, struct arena *arena, int32_t **ids,
+                     size_t *n_ids, struct err_info *info)
 {
     struct chat_output text = {0};
     *ids = NULL;
@@ -180,14 +181,14 @@ enum err engine_chat(const struct engine *e, json_t *context, const atomic_bool 
         *info = e->chat_failed;
         return info->code;
     }
+    task_note("template");
     enum err err = render(e->chat, context, &text, info);
     if (err == ERR_OK && json_is_true(json_object_get(context, "continue_final_message"))) {
         err = cut_behind_last(json_object_get(context, "messages"), &text, info);
     }
     if (err == ERR_OK) {
         bool has_bos = chat_output_has_bos(&text, engine_model(e)->bos_text);
-        err = engine_tokenize(e, text.text, text.len, !has_bos, true, text.user, text.n_user, stop, arena, ids, n_ids,
-                              info);
+        err = engine_tokenize(e, text.text, text.len, !has_bos, true, text.user, text.n_user, arena, ids, n_ids, info);
     }
     chat_output_fini(&text);
     return err;

@@ -4,6 +4,7 @@
 #include "engine/base/buf.h"
 #include "engine/base/json_write.h"
 #include "engine/base/mem_account.h"
+#include "engine/base/task.h"
 #include "engine/chat/chat_forced.h"
 #include "engine/grammar/grammar_cache.h"
 #include "engine/grammar/grammar_gbnf.h"
@@ -60,7 +61,11 @@ static enum err make(struct engine *e, const struct source *from, struct grammar
     if (grammar_matcher_new(*out, e->vocab, &m) == ERR_OK) { /* else whoever wants one is told */
         grammar_matcher_free(&m);
     }
-    return ERR_OK;
+    err = task_check();
+    if (err != ERR_OK) {
+        grammar_unref(out);
+    }
+    return err;
 }
 
 /* Makes it with an account of its own, as it outlives the request. */
@@ -94,7 +99,10 @@ static enum err get(struct engine *e, struct buf *key, const struct source *from
         *out = grammar_cache_get(e->grammars, key->data, key->len);
     }
     if (err == ERR_OK && *out == NULL) {
+        task_note("grammar");
         err = make_apart(e, from, out, info);
+        enum err stop = err != ERR_OK ? task_check() : ERR_OK;
+        err = stop != ERR_OK ? err_set(info, stop, NULL, "%s", err_text(stop)) : err;
         if (err == ERR_OK && has_key) {
             grammar_cache_put(e->grammars, key->data, key->len, *out);
         }

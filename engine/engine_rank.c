@@ -25,19 +25,19 @@ float engine_rank_number(const struct engine *e, const float *states, double *ro
  * second's first token becomes the other separator, else it goes. [transformers 5, build_inputs_with_special_tokens of
  * BertTokenizer and XLMRobertaTokenizer] */
 static enum err join_wrapped(const struct engine *e, struct engine_query *query,
-                             const struct engine_text *document, const atomic_bool *stop, struct arena *arena,
+                             const struct engine_text *document, struct arena *arena,
                              int32_t **ids, size_t *n_ids, struct err_info *info)
 {
     int32_t *second;
     size_t n_second;
     struct gguf_str model = {0};
     if (query->ids == NULL) {
-        TRY(engine_tokenize(e, query->text.text, query->text.n, true, false, NULL, 0, stop, arena, &query->ids, &query->n_ids,
+        TRY(engine_tokenize(e, query->text.text, query->text.n, true, false, NULL, 0, arena, &query->ids, &query->n_ids,
                             info));
     }
     const int32_t *first = query->ids;
     size_t n_first = query->n_ids;
-    TRY(engine_tokenize(e, document->text, document->n, true, false, NULL, 0, stop, arena, &second, &n_second, info));
+    TRY(engine_tokenize(e, document->text, document->n, true, false, NULL, 0, arena, &second, &n_second, info));
     TRY(gguf_get_str(e->gguf, "tokenizer.ggml.model", &model, info));
     bool is_wrapped = tokenizer_adds_bos(e->tokenizer) && n_first > 0 && n_second > 0;
     bool is_single = e->plan->ranker.has_one_separator || (model.len == 4 && memcmp(model.data, "bert", 4) == 0);
@@ -96,12 +96,12 @@ static enum err fill(const struct gguf_str *t, const struct engine_text *const t
 }
 
 enum err engine_tokenize_pair(const struct engine *e, struct engine_query *query,
-                              const struct engine_text *document, const atomic_bool *stop, struct arena *arena,
+                              const struct engine_text *document, struct arena *arena,
                               int32_t **ids, size_t *n_ids, struct err_info *info)
 {
     static const char key[] = "tokenizer.chat_template.rerank", bare[] = "{query}{document}";
     if (e->plan->is_bidirectional) {
-        return join_wrapped(e, query, document, stop, arena, ids, n_ids, info);
+        return join_wrapped(e, query, document, arena, ids, n_ids, info);
     }
     const struct engine_text *const texts[] = {&query->text, document};
     struct gguf_str template = {bare, sizeof bare - 1};
@@ -115,8 +115,8 @@ enum err engine_tokenize_pair(const struct engine *e, struct engine_query *query
     enum err err = fill(&template, texts, &text, plain, &n_plain);
     err = err != ERR_OK ? err_set(info, err, NULL, "out of memory for the pair") : err;
     if (err == ERR_OK) {
-        err = engine_tokenize(e, text.data != NULL ? text.data : "", text.len, false, true, plain, n_plain, stop, arena,
-                              ids, n_ids, info);
+        err = engine_tokenize(e, text.data != NULL ? text.data : "", text.len, false, true, plain, n_plain, arena, ids,
+                              n_ids, info);
     }
     buf_fini(&text);
     return err;

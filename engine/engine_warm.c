@@ -122,7 +122,7 @@ static void tokenize(const struct engine *e)
     size_t n;
     arena_init(&arena, 0, 0, MEM_REQUEST);
     if (context != NULL) {
-        (void)!engine_chat(e, context, NULL, &arena, &ids, &n, &info);
+        (void)!engine_chat(e, context, &arena, &ids, &n, &info);
     }
     arena_fini(&arena);
     json_decref(context);

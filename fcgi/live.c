@@ -20,6 +20,7 @@ const char *live_state_name(enum live_state s)
 void live_begin(struct live *l, struct fastcgi_request *r, const char *id, uint64_t arrived_ns)
 {
     *l = (struct live){.request = r, .id = id, .path = "", .arrived_ns = arrived_ns};
+    task_enter(&l->task, "reading");
     pthread_mutex_lock(&list.lock);
     l->number = ++list.n_begun;
     l->at = list.end;
@@ -38,6 +39,7 @@ void live_end(struct live *l)
         list.end = l->at;
     }
     pthread_mutex_unlock(&list.lock);
+    task_leave();
 }
 
 void live_name(struct live *l, const char *path, const char *owner)

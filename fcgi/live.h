@@ -6,6 +6,7 @@
 #ifndef INFCGI_FCGI_LIVE_H
 #define INFCGI_FCGI_LIVE_H
 
+#include "engine/base/task.h"
 #include "fcgi/fastcgi.h"
 
 #include <stdbool.h>
@@ -38,11 +39,12 @@ struct live {
     const char *path; /* static: the route's; "" until it is known */
     char owner[LIVE_OWNER_BYTES]; /* whose it is; "" = nobody's, or not known yet */
     uint64_t arrived_ns;
+    struct task task; /* the thread's */
     void (*look)(const void *arg, struct live_look *out);
     const void *look_arg;
 };
 
-/* Puts it on the list, and takes it off. id is borrowed until then. */
+/* Puts it on the list, and takes it off; between these calls l->task is the thread's task. id is borrowed until then. */
 void live_begin(struct live *l, struct fastcgi_request *r, const char *id, uint64_t arrived_ns);
 void live_end(struct live *l);
 

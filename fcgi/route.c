@@ -324,6 +324,8 @@ static void dispatch(struct call *c, const char *method, const char *uri, int *r
         reply_error(&c->reply, err, &info);
         return;
     }
+    c->live.task.has_left = route->needs_model ? fastcgi_has_left(c->reply.request) : NULL;
+    c->live.task.deadline_ns = c->deadline_ns;
     route->handle(c);
     gate_leave(&c->reply.gate);
 }

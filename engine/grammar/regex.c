@@ -3,6 +3,7 @@
 #include "engine/grammar/regex_internal.h"
 
 #include "engine/base/mem.h"
+#include "engine/base/task.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -23,11 +24,19 @@ void regex_fail(struct regex_set *s, enum err err) { fail(s, err); }
 size_t regex_work(const struct regex_set *s) { return s->n_work; }
 void regex_limit_work(struct regex_set *s, size_t most) { s->max_work = most; }
 
+/* While work is limited, a client waits for the expressions. Later the set may be shared, so no task may end it. */
 bool regex_spend(struct regex_set *s, size_t work)
 {
+    bool is_due = s->max_work != SIZE_MAX && task_is_due(s->n_work, work);
     s->n_work += work;
     if (s->n_work > s->max_work) {
         fail(s, ERR_GRAMMAR_LIMIT);
+    }
+    if (is_due) {
+        enum err stop = task_check();
+        if (stop != ERR_OK) {
+            fail(s, stop);
+        }
     }
     return s->err == ERR_OK;
 }

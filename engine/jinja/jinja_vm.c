@@ -2,6 +2,7 @@
  * template or its data; steps, depth, memory and output are limited. */
 #include "engine/jinja/jinja_vm.h"
 
+#include "engine/base/task.h"
 #include "engine/base/utf8.h"
 #include "engine/jinja/jinja_lexer.h"
 
@@ -60,8 +61,10 @@ enum err jvm_pay(struct jvm *vm, uint64_t n)
     if (n > (uint64_t)vm->steps_left) {
         return jvm_fail(vm, "the template takes more than %d steps", JINJA_MAX_STEPS);
     }
+    bool is_due = task_is_due((uint64_t)(JINJA_MAX_STEPS - vm->steps_left), n);
     vm->steps_left -= (int64_t)n;
-    return ERR_OK;
+    enum err stop = is_due ? task_check() : ERR_OK;
+    return stop == ERR_OK ? ERR_OK : err_set(vm->info, stop, NULL, "%s", err_text(stop));
 }
 
 enum err jvm_pay_bytes(struct jvm *vm, size_t n) { return jvm_pay(vm, n / JVM_BYTES_PER_STEP); }

@@ -85,7 +85,7 @@ struct jvm {
 MUST_CHECK enum err jvm_fail(struct jvm *vm, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* For an undefined value that was used: "'x' is undefined". */
 MUST_CHECK enum err jvm_fail_undefined(struct jvm *vm, struct jv v);
-/* Takes n steps off the budget; ERR_TEMPLATE when it is spent. */
+/* Takes n steps off the budget; ERR_TEMPLATE when it is spent, or task_check()'s errors. */
 MUST_CHECK enum err jvm_pay(struct jvm *vm, uint64_t n);
 /* The same for an operation that touches n bytes. */
 MUST_CHECK enum err jvm_pay_bytes(struct jvm *vm, size_t n);

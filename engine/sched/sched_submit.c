@@ -2,6 +2,8 @@
  * request of more than fit at a time goes on as its own end. */
 #include "engine/sched/sched_internal.h"
 
+#include "engine/base/task.h"
+
 #include <string.h>
 
 /* --- sequences ---------------------------------------------------------------------------------------------------- */
@@ -360,8 +362,9 @@ enum err sched_submit_all(struct sched *s, struct sched_group *group, const stru
     if (g == NULL && sched_group_new(s, NULL, n, &g) != ERR_OK) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
     }
-    for (int32_t i = 0; i < n && err == ERR_OK; i++) {
-        err = make_seq(s, &r[i], g, &out[i], info);
+    for (int32_t i = 0; i < n && err == ERR_OK; i++) { /* each with a grammar may take a tenth of a second */
+        err = task_check();
+        err = err != ERR_OK ? err_set(info, err, NULL, "%s", err_text(err)) : make_seq(s, &r[i], g, &out[i], info);
     }
     if (err == ERR_OK && (err = enqueue(s, out, n)) != ERR_OK) {
         err_set(info, err, NULL, "%s", err == ERR_LOST ? s->lost.text : err_text(err));

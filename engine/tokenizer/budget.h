@@ -5,14 +5,12 @@
  * The ids of a text never depend on the machine; whether a text near the limit is refused may, since a clock chooses
  * which code runs an expression, and only one of the two is counted (splitter.c).
  *
- * Threads: a budget belongs to the thread that encodes; `stop` may be set by any. */
+ * Threads: a budget belongs to the thread that encodes, whose task may end the work (task.h). */
 #ifndef INFCGI_TOKENIZER_BUDGET_H
 #define INFCGI_TOKENIZER_BUDGET_H
 
-#include "engine/base/err.h"
+#include "engine/base/task.h"
 
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -22,26 +20,26 @@ enum {
 };
 
 struct budget {
-    uint64_t given, left;    /* steps */
-    const atomic_bool *stop; /* OPTIONAL: nobody waits for the result any more */
+    uint64_t given, left; /* steps */
 };
 
 /* The budget of a text of n bytes. */
-static inline struct budget budget_of(size_t n, const atomic_bool *stop)
+static inline struct budget budget_of(size_t n)
 {
     uint64_t given = BUDGET_MIN + (uint64_t)BUDGET_PER_BYTE * n;
-    return (struct budget){.given = given, .left = given, .stop = stop};
+    return (struct budget){.given = given, .left = given};
 }
 
-/* Takes n steps. ERR_PATTERN_LIMIT: there are not as many left; ERR_CANCELLED: *stop is set. */
+/* Takes n steps. ERR_PATTERN_LIMIT: fewer are left; or task_check()'s errors. */
 static inline enum err budget_take(struct budget *b, uint64_t n)
 {
     if (n > b->left) {
         b->left = 0;
         return ERR_PATTERN_LIMIT;
     }
+    bool is_due = task_is_due(b->given - b->left, n);
     b->left -= n;
-    return b->stop != NULL && atomic_load_explicit(b->stop, memory_order_relaxed) ? ERR_CANCELLED : ERR_OK;
+    return is_due ? task_check() : ERR_OK;
 }
 
 #endif

@@ -60,17 +60,16 @@ enum {
  * U+FFFD. `plain` (n_plain spans, may be NULL) marks text in which no special token is parsed even with
  * TOKENIZE_PARSE_SPECIAL; it changes nothing else, so merges run across its borders as if it were not there.
  * Time is linear in n (n log n in the longest word). max_tokens bounds the output: ERR_CONTEXT_LENGTH beyond it.
- * ERR_PATTERN_LIMIT: the file's pattern or tokens want more work than the text may take (budget.h). ERR_NOMEM. On
- * failure *out is as before. */
+ * ERR_PATTERN_LIMIT: the file's pattern or tokens want more work than the text may take (budget.h). ERR_NOMEM. Errors of
+ * task_check(), where the thread's task should end. On failure *out is as before. */
 MUST_CHECK enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
                                      const struct span *plain, size_t n_plain, size_t max_tokens,
                                      struct token_list *out);
 
-/* As tokenizer_encode, for somebody who may leave: *stop (OPTIONAL), set by any thread, ends it soon with ERR_CANCELLED;
- * info (OPTIONAL) has the figures of ERR_PATTERN_LIMIT. */
-MUST_CHECK enum err tokenizer_encode_watched(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-                                             const struct span *plain, size_t n_plain, size_t max_tokens,
-                                             const atomic_bool *stop, struct token_list *out, struct err_info *info);
+/* Like tokenizer_encode; info (OPTIONAL) has the figures of ERR_PATTERN_LIMIT. */
+MUST_CHECK enum err tokenizer_encode_told(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
+                                          const struct span *plain, size_t n_plain, size_t max_tokens,
+                                          struct token_list *out, struct err_info *info);
 
 int32_t tokenizer_n_vocab(const struct tokenizer *t);
 int32_t tokenizer_bos(const struct tokenizer *t); /* or TOKENIZER_NO_TOKEN */

@@ -627,9 +627,9 @@ static enum err say_limit(const struct encoder *e, size_t n_ids, struct err_info
                    e->n, e->budget.given, BUDGET_MIN, BUDGET_PER_BYTE, n_ids);
 }
 
-enum err tokenizer_encode_watched(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-                                  const struct span *plain, size_t n_plain, size_t max_tokens, const atomic_bool *stop,
-                                  struct token_list *out, struct err_info *info)
+enum err tokenizer_encode_told(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
+                               const struct span *plain, size_t n_plain, size_t max_tokens, struct token_list *out,
+                               struct err_info *info)
 {
     size_t before = out->n;
     struct encoder e = {.t = t,
@@ -639,7 +639,7 @@ enum err tokenizer_encode_watched(const struct tokenizer *t, const char *text, s
                         .max_tokens = max_tokens > SIZE_MAX - before ? SIZE_MAX : before + max_tokens,
                         .first = before,
                         .out = out,
-                        .budget = budget_of(n, stop),
+                        .budget = budget_of(n),
                         .merger = {.t = t}};
     e.merger.budget = &e.budget;
     buf_init(&e.repaired, 0, MEM_REQUEST);
@@ -666,5 +666,5 @@ enum err tokenizer_encode_watched(const struct tokenizer *t, const char *text, s
 enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
                           const struct span *plain, size_t n_plain, size_t max_tokens, struct token_list *out)
 {
-    return tokenizer_encode_watched(t, text, n, flags, plain, n_plain, max_tokens, NULL, out, NULL);
+    return tokenizer_encode_told(t, text, n, flags, plain, n_plain, max_tokens, out, NULL);
 }

@@ -23,7 +23,7 @@ static enum err attempt(struct rendering *r)
 {
     struct err_info info = {0};
     struct call *c = r->call;
-    enum err err = engine_chat(c->engine, r->context, fastcgi_has_left(c->reply.request), &c->arena, r->ids, r->n, &info);
+    enum err err = engine_chat(c->engine, r->context, &c->arena, r->ids, r->n, &info);
     if (err == ERR_TEMPLATE) {
         chat_template_keep_error(&r->first, &info);
         r->is_raised = r->is_raised || chat_template_raised(&info);

@@ -7,6 +7,7 @@
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
+#include "engine/base/task.h"
 #include "fcgi/log.h"
 #include "fcgi/metrics.h"
 
@@ -418,6 +419,7 @@ static bool take_events(struct generation *g, int wait_ms, struct buf *out, size
 {
     bool any = false;
     struct choice *waited_for = NULL;
+    task_note("answer");
     *n_open = 0;
     for (size_t i = 0; i < g->n_choices; i++) {
         struct choice *c = &g->choices[i];

@@ -42,8 +42,8 @@ static enum err add_text(struct ids *to, const char *text, size_t len)
 {
     int32_t *ids;
     size_t n;
-    TRY(engine_tokenize(to->call->engine, text, len, false, false, NULL, 0, fastcgi_has_left(to->call->reply.request),
-                        &to->call->arena, &ids, &n, to->info));
+    TRY(engine_tokenize(to->call->engine, text, len, false, false, NULL, 0, &to->call->arena, &ids, &n,
+                        to->info));
     return add(to, ids, n);
 }
 

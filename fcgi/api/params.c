@@ -199,7 +199,7 @@ static enum err add_text_bias(struct bias_reader *r, const char *text, size_t n,
 {
     int32_t *ids;
     size_t n_ids;
-    TRY(engine_tokenize(r->engine, text, n, false, false, NULL, 0, NULL, r->arena, &ids, &n_ids, r->info));
+    TRY(engine_tokenize(r->engine, text, n, false, false, NULL, 0, r->arena, &ids, &n_ids, r->info));
     for (size_t i = 0; i < n_ids; i++) {
         TRY(add_bias(r, ids[i], value));
     }

@@ -41,8 +41,8 @@ static enum err refuse_empty(const struct reader *r)
 static enum err tokenize(const struct reader *r, const char *text, size_t n, bool add_special, int32_t **ids,
                          size_t *n_ids)
 {
-    return engine_tokenize(r->call->engine, text, n, add_special, true, NULL, 0,
-                           fastcgi_has_left(r->call->reply.request), &r->call->arena, ids, n_ids, r->info);
+    return engine_tokenize(r->call->engine, text, n, add_special, true, NULL, 0, &r->call->arena,
+                           ids, n_ids, r->info);
 }
 
 static enum err add_text(const struct reader *r, const char *text, size_t n)

@@ -129,8 +129,8 @@ static enum err tokenize(struct job *j, struct err_info *info)
     j->results = arena_zalloc_array(a, p->n, sizeof *j->results);
     TRY(arena_ok(a));
     for (size_t i = 0; i < p->n; i++) {
-        TRY(engine_tokenize_pair(j->call->engine, &j->first[j->n_first == 1 ? 0 : i], &j->second[i],
-                                 fastcgi_has_left(j->call->reply.request), a, &p->ids[i], &p->n_ids[i], info));
+        TRY(engine_tokenize_pair(j->call->engine, &j->first[j->n_first == 1 ? 0 : i], &j->second[i], a,
+                                 &p->ids[i], &p->n_ids[i], info));
         if (p->n_ids[i] == 0) {
             return err_set(info, ERR_INVALID_VALUE, j->second_field, "%s: expected at least one token, found none",
                            j->second_field);

@@ -134,7 +134,7 @@ static enum err tokenize_end(struct call *c, struct params *p, const char *words
     buf_puts(&text, engine_tool_format(c->engine)->think_end);
     enum err err = buf_ok(&text);
     if (err == ERR_OK) {
-        err = engine_tokenize(c->engine, text.data, text.len, false, true, &plain, plain.to > 0 ? 1 : 0, NULL, &c->arena, &ids,
+        err = engine_tokenize(c->engine, text.data, text.len, false, true, &plain, plain.to > 0 ? 1 : 0, &c->arena, &ids,
                               &p->gen.n_think_end, info);
         p->gen.think_end = err == ERR_OK ? ids : NULL;
     }

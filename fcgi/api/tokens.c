@@ -62,7 +62,7 @@ static enum err tokenize(struct call *c, const json_t *root, struct buf *out, st
     /* llama.cpp's default adds no special tokens, vLLM's does. */
     bool add_special = content != NULL ? f.add_special : f.add_special_tokens;
     TRY(engine_tokenize(c->engine, json_string_value(text), json_string_length(text), add_special, f.parse_special,
-                        NULL, 0, fastcgi_has_left(c->reply.request), &c->arena, &ids, &n, info));
+                        NULL, 0, &c->arena, &ids, &n, info));
     write_tokens(c, ids, n, f.with_pieces, out);
     return buf_ok(out);
 }

@@ -104,7 +104,7 @@ static enum err make(struct params *p, struct engine *e, const struct callable *
     if (err == ERR_INVALID_SCHEMA) {
         snprintf(inner, sizeof inner, "%s", info->where);
         snprintf(info->where, sizeof info->where, "tools[%zu].function.parameters%.80s", c->places[i_failed], inner);
-    } else if (err != ERR_OK && err != ERR_NOMEM) {
+    } else if (err_http_status(err) == 400) {
         snprintf(info->where, sizeof info->where, "tools");
     }
     return err;

@@ -1,6 +1,7 @@
 #include "fcgi/api/vectors.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/task.h"
 #include "fcgi/api/generation.h"
 #include "fcgi/log.h"
 #include "fcgi/metrics.h"
@@ -130,6 +131,7 @@ static enum err take(struct job *j, struct err_info *info)
     const float *vector;
     enum err err;
     do {
+        task_note("answer");
         err = engine_embedding_wait(j->open[slot], WAIT_MS, &vector, info);
     } while (err == ERR_AGAIN);
     err = err != ERR_OK ? err : j->vectors->each(j->vectors->arg, j->n_done, vector);

@@ -93,7 +93,7 @@ static enum err answer(struct chat *c, struct err_info *info)
     arena_init(&arena, 0, 0, MEM_REQUEST);
     buf_init(&said, 0, MEM_REQUEST);
     atomic_store(&is_interrupted, false);
-    enum err err = context == NULL ? ERR_NOMEM : engine_chat(c->engine, context, NULL, &arena, &ids, &n, info);
+    enum err err = context == NULL ? ERR_NOMEM : engine_chat(c->engine, context, &arena, &ids, &n, info);
     err = err != ERR_OK ? err : engine_submit(c->engine, ids, n, &p, &s, info);
     err = err != ERR_OK ? err : take_answer(s, &said, info);
     if (err == ERR_OK && !add_message(c, "assistant", said.data != NULL ? said.data : "", said.len)) {

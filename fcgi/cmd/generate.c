@@ -14,12 +14,12 @@ static enum err read_prompt(const struct conf *conf, struct engine *e, struct ar
                             struct err_info *info)
 {
     if (!conf->chat) {
-        return engine_tokenize(e, conf->prompt, strlen(conf->prompt), true, true, NULL, 0, NULL, arena, ids, n, info);
+        return engine_tokenize(e, conf->prompt, strlen(conf->prompt), true, true, NULL, 0, arena, ids, n, info);
     }
     json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", conf->prompt);
     json_t *context = messages != NULL ? engine_chat_context(e, messages, true) : NULL;
     enum err err = context == NULL ? err_set(info, ERR_INVALID_UTF8, "prompt", "prompt: expected valid UTF-8")
-                                   : engine_chat(e, context, NULL, arena, ids, n, info);
+                                   : engine_chat(e, context, arena, ids, n, info);
     json_decref(context);
     json_decref(messages);
     return err;

@@ -111,7 +111,7 @@ static enum err run(const struct conf *conf, struct engine *e, const struct buf 
     size_t n;
     size_t len = text->len - (text->len > 0 && text->data[text->len - 1] == '\n'); /* the file's last, as llama-perplexity does */
     arena_init(&arena, 0, 0, MEM_GENERAL);
-    enum err err = engine_tokenize(e, text->data != NULL ? text->data : "", len, true, false, NULL, 0, NULL, &arena, &ids, &n, info);
+    enum err err = engine_tokenize(e, text->data != NULL ? text->data : "", len, true, false, NULL, 0, &arena, &ids, &n, info);
     err = err != ERR_OK ? err : run_all(conf, e, ids, n, info);
     arena_fini(&arena);
     return err;

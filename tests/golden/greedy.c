@@ -78,7 +78,7 @@ static enum err tokenize(const struct engine *e, const char *path, struct err_in
 {
     struct io_map text = {.fd = -1};
     TRY(io_map_open(path, &text, info));
-    enum err err = engine_tokenize(e, (const char *)text.data, text.bytes, false, false, NULL, 0, NULL, &test.arena,
+    enum err err = engine_tokenize(e, (const char *)text.data, text.bytes, false, false, NULL, 0, &test.arena,
                                    &test.ids, &test.n_ids, info);
     io_map_close(&text);
     return err == ERR_OK && test.n_ids <= LONGEST

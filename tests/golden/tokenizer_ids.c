@@ -45,7 +45,7 @@ static enum err cut(const struct pretokenizer *pre, const struct splitter *p, co
                     struct token_list *ends)
 {
     struct splitting c;
-    struct budget budget = budget_of(text->len, NULL);
+    struct budget budget = budget_of(text->len);
     enum err err = ERR_OK;
     if (pre->next == NULL && (err = splitting_begin(&c, p, text->data, text->len, &budget)) != ERR_OK) {
         return err;

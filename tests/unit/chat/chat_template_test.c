@@ -3,6 +3,7 @@
  */
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
+#include "engine/base/task.h"
 #include "engine/chat/chat_template.h"
 
 #include <check.h>
@@ -306,6 +307,16 @@ START_TEST(a_budget_is_soon_spent)
 END_TEST
 
 /* Rows C05. */
+START_TEST(a_client_that_leaves_ends_it)
+{
+    const atomic_bool has_left = true;
+    struct task task = {.has_left = &has_left};
+    task_enter(&task, "template");
+    ck_assert_int_eq(render("{% for i in range(n) %}{{ i }}{% endfor %}", "{\"n\": 20000}").err, ERR_CANCELLED);
+    task_leave();
+}
+END_TEST
+
 START_TEST(bytes_of_output)
 {
     /* 64 KiB a line: 64 of them are the limit. */
@@ -965,6 +976,7 @@ Suite *chat_template_suite(void)
     tcase_add_test(t, long_chains_are_no_nesting);
     tcase_add_test(t, steps);
     tcase_add_test(t, a_budget_is_soon_spent);
+    tcase_add_test(t, a_client_that_leaves_ends_it);
     tcase_add_test(t, bytes_of_output);
     tcase_add_test(t, bytes_of_memory);
     tcase_add_test(t, nesting_of_data);

@@ -46,7 +46,7 @@ static enum err chat(const char *source, const char *content)
     json_t *messages = json_pack("[{s:s,s:s?}]", "role", "user", "content", content);
     json_t *context = engine_chat_context(engine, messages, true);
     ck_assert(messages != NULL && context != NULL);
-    enum err err = engine_chat(engine, context, NULL, &arena, &ids, &n_ids, &info);
+    enum err err = engine_chat(engine, context, &arena, &ids, &n_ids, &info);
     ck_assert((err == ERR_OK) == (ids != NULL));
     json_decref(context);
     json_decref(messages);
@@ -60,7 +60,7 @@ static void expect(const char *source, const char *content, const char *text)
     enum err err = chat(source, content);
     ck_assert_msg(err == ERR_OK, "%s: %s", source, info.text);
     ck_assert_int_eq(
-        engine_tokenize(engine, text, strlen(text), true, false, NULL, 0, NULL, &arena, &wanted, &n, &info), ERR_OK);
+        engine_tokenize(engine, text, strlen(text), true, false, NULL, 0, &arena, &wanted, &n, &info), ERR_OK);
     ck_assert_msg(n == n_ids && memcmp(ids, wanted, n * sizeof *ids) == 0, "%s with %s is not '%s'", source,
                   content != NULL ? content : "null", text);
 }
@@ -114,9 +114,9 @@ START_TEST(without_a_template_chat_alone_is_refused)
 {
     const struct engine_model_info *m = engine_model(engine);
     ck_assert(m->chat_failed != NULL && m->chat_failed->code == ERR_NO_TEMPLATE && m->chat_format == NULL);
-    ck_assert_int_eq(engine_chat(engine, NULL, NULL, &arena, &ids, &n_ids, &info), ERR_NO_TEMPLATE);
+    ck_assert_int_eq(engine_chat(engine, NULL, &arena, &ids, &n_ids, &info), ERR_NO_TEMPLATE);
     ck_assert_str_eq(info.text, m->chat_failed->text);
-    ck_assert_int_eq(engine_tokenize(engine, "a", 1, true, false, NULL, 0, NULL, &arena, &ids, &n_ids, &info), ERR_OK);
+    ck_assert_int_eq(engine_tokenize(engine, "a", 1, true, false, NULL, 0, &arena, &ids, &n_ids, &info), ERR_OK);
     const struct engine_config cfg = {.model_path = m->file, .chat_template = "lama3"};
     struct engine *other;
     ck_assert_int_eq(engine_open(&cfg, &other, &info), ERR_CONFIG); /* the operator's must be right */
@@ -133,7 +133,7 @@ START_TEST(no_memory_is_told)
         json_t *messages = json_pack("[{s:s,s:n}]", "role", "user", "content");
         json_t *context = engine_chat_context(engine, messages, true);
         mem_fail_at(n);
-        enum err err = engine_chat(engine, context, NULL, &arena, &ids, &n_ids, &info);
+        enum err err = engine_chat(engine, context, &arena, &ids, &n_ids, &info);
         fired = mem_fault_fired();
         mem_fail_at(-1);
         ck_assert_msg(err == ERR_OK || (fired && err == ERR_NOMEM && ids == NULL), "allocation %d: %s", n,

@@ -108,7 +108,7 @@ static size_t pair(const struct engine *e, const char *query, const char *docume
     struct err_info info = {0};
     struct engine_query q = {.text = {query, strlen(query)}};
     const struct engine_text d = {document, strlen(document)};
-    ck_assert_msg(engine_tokenize_pair(e, &q, &d, NULL, a, ids, &n, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(engine_tokenize_pair(e, &q, &d, a, ids, &n, &info) == ERR_OK, "%s", info.text);
     return n;
 }
 
@@ -121,8 +121,8 @@ START_TEST(the_second_text_of_an_encoder_has_a_segment_of_its_own)
     arena_init(&a, 0, 0, MEM_GENERAL);
     ck_assert_int_eq((int)engine_model(e)->n_vocab, VOCAB);
     size_t n = pair(e, "ab", "abc", &a, &ids);
-    ck_assert_int_eq(engine_tokenize(e, "abc", 3, false, false, NULL, 0, NULL, &a, &second, &n_second, NULL), ERR_OK);
-    ck_assert_int_eq(engine_tokenize(e, "ab", 2, false, false, NULL, 0, NULL, &a, &both, &n, NULL), ERR_OK);
+    ck_assert_int_eq(engine_tokenize(e, "abc", 3, false, false, NULL, 0, &a, &second, &n_second, NULL), ERR_OK);
+    ck_assert_int_eq(engine_tokenize(e, "ab", 2, false, false, NULL, 0, &a, &both, &n, NULL), ERR_OK);
     for (size_t i = 0; i < n; i++) {
         ck_assert_int_eq(ids[i], both[i]);
     }

@@ -128,6 +128,16 @@ START_TEST(wide_choices)
 }
 END_TEST
 
+START_TEST(a_client_that_leaves_ends_it)
+{
+    static char text[TEXT_RIG_BIG];
+    size_t n = (size_t)snprintf(text, sizeof text, "root ::= \"");
+    memset(text + n, 'a', 40000);
+    text[n + 40000] = '"';
+    text_rig_stops(grammar_gbnf, text);
+}
+END_TEST
+
 START_TEST(it_stands_without_memory)
 {
     text_rig_without_memory(grammar_gbnf, "root ::= (x | \"b\"+ [^c-e])* \"d\"\nx ::= x \"a\"{2,3} |");
@@ -144,6 +154,7 @@ Suite *grammar_gbnf_suite(void)
     tcase_add_test(c, what_is_wrong_is_named_with_its_line);
     tcase_add_test(c, hostile_grammars_end_soon);
     tcase_add_test(c, wide_choices);
+    tcase_add_test(c, a_client_that_leaves_ends_it);
     tcase_add_test(c, it_stands_without_memory);
     suite_add_tcase(s, c);
     return s;

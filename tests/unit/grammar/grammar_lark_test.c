@@ -169,6 +169,42 @@ START_TEST(hostile_grammars_end_soon)
 }
 END_TEST
 
+START_TEST(a_client_that_leaves_ends_it)
+{
+    static char text[TEXT_RIG_BIG];
+    size_t n = (size_t)snprintf(text, sizeof text, "start: \"");
+    memset(text + n, 'a', 40000);
+    text[n + 40000] = '"';
+    text_rig_stops(plain, text);
+}
+END_TEST
+
+/* Alternatives that are no single expression, as each names its own rule. */
+START_TEST(wide_choices)
+{
+    static const int widths[] = {127, 128, 254, 255, 300, 1025, 1600};
+    static char text[TEXT_RIG_BIG];
+    for (size_t k = 0; k < 2 * ARRAY_LEN(widths); k++) {
+        int width = widths[k / 2];
+        const char *prefix = k % 2 == 0 ? "" : "k";
+        size_t n = (size_t)snprintf(text, sizeof text, "start: %s(r0", k % 2 == 0 ? "" : "\"k\" ");
+        for (int i = 1; i < width; i++) {
+            n += (size_t)snprintf(text + n, sizeof text - n, "|r%d", i);
+        }
+        n += (size_t)snprintf(text + n, sizeof text - n, ")\n");
+        for (int i = 0; i < width; i++) {
+            n += (size_t)snprintf(text + n, sizeof text - n, "r%d: \"x%d(\" r%d \")\" | \"y\"\n", i, i, i);
+        }
+        char first[32], last[32], beyond[32];
+        snprintf(first, sizeof first, "%sx0(x0(y))", prefix);
+        snprintf(last, sizeof last, "%sx%d(y)", prefix, width - 1);
+        snprintf(beyond, sizeof beyond, "%sx%d(y)", prefix, width);
+        text_rig_says(plain, text, (const char *[]){first, last}, 2, true);
+        text_rig_says(plain, text, (const char *[]){beyond, "x"}, 2, false);
+    }
+}
+END_TEST
+
 START_TEST(it_stands_without_memory)
 {
     static const char text[] = "start: (x | /b[c-e]/i+ X)* \"d\"i\n"
@@ -201,6 +237,8 @@ Suite *grammar_lark_suite(void)
     tcase_add_test(c, texts_within_strings);
     tcase_add_test(c, what_is_wrong_is_named_with_its_place);
     tcase_add_test(c, hostile_grammars_end_soon);
+    tcase_add_test(c, a_client_that_leaves_ends_it);
+    tcase_add_test(c, wide_choices);
     tcase_add_test(c, it_stands_without_memory);
     tcase_add_test(c, which_language_it_is);
     suite_add_tcase(s, c);

@@ -4,6 +4,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/compiler.h"
 #include "engine/base/mem.h"
+#include "engine/base/task.h"
 #include "engine/base/utf8.h"
 
 #include <check.h>
@@ -498,6 +499,25 @@ START_TEST(hostile_patterns_end_soon)
 }
 END_TEST
 
+/* As long as its work is limited, which is while a client waits; afterwards the set may be shared. */
+START_TEST(a_client_that_leaves_ends_it)
+{
+    static char pattern[40000];
+    struct task task = {.deadline_ns = 1};
+    memset(pattern, 'a', sizeof pattern);
+    task_enter(&task, "grammar");
+    for (int is_limited = 0; is_limited < 2; is_limited++) {
+        struct regex_set *own;
+        regex_id out;
+        ck_assert_int_eq(regex_set_new(0, &own), ERR_OK);
+        regex_limit_work(own, is_limited ? SIZE_MAX - 1 : SIZE_MAX);
+        ck_assert_int_eq(regex_parse(own, pattern, sizeof pattern, false, &out, NULL), is_limited ? ERR_DEADLINE : ERR_OK);
+        regex_set_free(&own);
+    }
+    task_leave();
+}
+END_TEST
+
 /* needs_all: else it may do without some of its memory, as PCRE2 does, which matches properties, of machine code. */
 static void check_without_memory(const char *pattern, bool needs_all)
 {
@@ -544,6 +564,7 @@ Suite *regex_parse_suite(void)
     tcase_add_test(c, loops_have_few_states);
     tcase_add_test(c, what_is_not_known_is_named_with_its_place);
     tcase_add_test(c, hostile_patterns_end_soon);
+    tcase_add_test(c, a_client_that_leaves_ends_it);
     tcase_add_test(c, it_stands_without_memory);
     suite_add_tcase(s, c);
     return s;

@@ -4,6 +4,7 @@
 #include "engine/base/json_read.h"
 #include "engine/base/mem.h"
 #include "engine/base/mem_account.h"
+#include "engine/base/task.h"
 #include "engine/grammar/grammar_internal.h"
 #include "tests/unit/tokenizer/vocab_file.h"
 
@@ -941,6 +942,25 @@ START_TEST(wide_schemas)
 }
 END_TEST
 
+START_TEST(a_client_that_leaves_ends_it)
+{
+    atomic_bool has_left = true;
+    struct task task = {.has_left = &has_left};
+    struct buf text;
+    struct grammar *g;
+    write_wide(1, 1000, &text);
+    task_enter(&task, "grammar");
+    ck_assert_int_eq(compile(text.data, &g), ERR_CANCELLED);
+    has_left = false;
+    task_stop(&task);
+    ck_assert_int_eq(compile(text.data, &g), ERR_DEADLINE);
+    task_leave();
+    ck_assert_int_eq(compile(text.data, &g), ERR_OK);
+    grammar_unref(&g);
+    buf_fini(&text);
+}
+END_TEST
+
 /* Too much is told with its place. */
 START_TEST(limits_have_a_place)
 {
@@ -999,6 +1019,7 @@ Suite *schema_suite(void)
     tcase_add_test(t, what_is_refused);
     tcase_add_test(t, hostile_schemas);
     tcase_add_test(t, wide_schemas);
+    tcase_add_test(t, a_client_that_leaves_ends_it);
     tcase_add_test(t, limits_have_a_place);
     tcase_add_test(t, memory_runs_out);
     suite_add_tcase(s, t);

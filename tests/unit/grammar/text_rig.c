@@ -3,6 +3,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/compiler.h"
 #include "engine/base/mem.h"
+#include "engine/base/task.h"
 #include "tests/unit/tokenizer/vocab_file.h"
 
 #include <check.h>
@@ -113,4 +114,22 @@ void text_rig_without_memory(text_rig_reader read, const char *grammar)
         grammar_unref(&g);
         ck_assert_uint_eq(mem_live(), before);
     }
+}
+
+void text_rig_stops(text_rig_reader read, const char *grammar)
+{
+    atomic_bool has_left = true;
+    struct task task = {.has_left = &has_left};
+    struct grammar *g;
+    size_t before = mem_live(), n = strlen(grammar);
+    task_enter(&task, "grammar");
+    ck_assert_int_eq(compile(read, grammar, n, &g, NULL), ERR_CANCELLED);
+    has_left = false;
+    task.deadline_ns = 1;
+    ck_assert_int_eq(compile(read, grammar, n, &g, NULL), ERR_DEADLINE);
+    ck_assert_uint_eq(mem_live(), before);
+    task.deadline_ns = clock_now_ns() + 3600ull * 1000000000u;
+    ck_assert_int_eq(compile(read, grammar, n, &g, NULL), ERR_OK);
+    grammar_unref(&g);
+    task_leave();
 }

@@ -24,4 +24,7 @@ enum err text_rig_hostile(text_rig_reader read, const char *text, size_t n);
 /* Each allocation fails once. */
 void text_rig_without_memory(text_rig_reader read, const char *grammar);
 
+/* A client that has gone, or a deadline that has passed, ends what is made of the grammar. It must be one that takes TASK_STEPS. */
+void text_rig_stops(text_rig_reader read, const char *grammar);
+
 #endif

@@ -188,7 +188,7 @@ START_TEST(rows_are_cut_as_by_a_plain_model)
         bool is_end[MAX_TEXT + 1];
         size_t n = random_text(&seed, s), from = 0;
         struct splitting c;
-        struct budget budget = budget_of(n, NULL);
+        struct budget budget = budget_of(n);
         split_plainly(codes, n_codes, s, n, is_end);
         ck_assert_int_eq(splitting_begin(&c, p, s, n, &budget), ERR_OK);
         for (size_t to; from < n; from = to) {
@@ -266,7 +266,7 @@ START_TEST(monotonous_texts_take_linear_time)
         }
         s[n++] = '9'; /* so that a run of spaces is not at the end */
         uint64_t start = clock_thread_ns();
-        struct budget budget = budget_of(n, NULL);
+        struct budget budget = budget_of(n);
         enum err err = split_all(p, s, n, &budget, &n_words);
         uint64_t took = clock_thread_ns() - start;
         ck_assert_uint_lt(20 * (budget.given - budget.left), budget.given);
@@ -320,7 +320,7 @@ START_TEST(expressions_that_want_more_are_stopped)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct splitter *p;
         size_t n_words;
-        struct budget budget = budget_of(LONG_TEXT, NULL);
+        struct budget budget = budget_of(LONG_TEXT);
         pattern = repeat(rows[i].before, rows[i].unit, rows[i].n, rows[i].behind);
         uint64_t start = clock_thread_ns();
         ck_assert_int_eq(splitter_new((const char *const *)&pattern, 1, "test", &p, NULL), ERR_OK);
@@ -340,10 +340,13 @@ START_TEST(who_leaves_stops_the_work)
     char *s = repeat("", "a", LONG_TEXT, "");
     struct splitter *p;
     size_t n_words;
-    atomic_bool stop = true;
-    struct budget budget = budget_of(LONG_TEXT, &stop);
+    const atomic_bool has_left = true;
+    struct task task = {.has_left = &has_left};
+    struct budget budget = budget_of(LONG_TEXT);
     ck_assert_int_eq(splitter_new((const char *const[]){"(?:a|a)*[01]"}, 1, "test", &p, NULL), ERR_OK);
+    task_enter(&task, "tokens");
     ck_assert_int_eq(split_all(p, s, LONG_TEXT, &budget, &n_words), ERR_CANCELLED);
+    task_leave();
     ck_assert_uint_eq(n_words, 1);
     splitter_free(&p);
     mem_free(s);
@@ -360,7 +363,7 @@ static void check_words(const char *const *patterns, size_t n_patterns, const ch
     struct splitting c;
     struct buf got;
     size_t n = strlen(s);
-    struct budget budget = budget_of(n, NULL);
+    struct budget budget = budget_of(n);
     buf_init(&got, 0, MEM_GENERAL);
     ck_assert_int_eq(splitter_new(patterns, n_patterns, "test", &p, NULL), ERR_OK);
     ck_assert_int_eq(splitting_begin(&c, p, s, n, &budget), ERR_OK);
@@ -461,7 +464,7 @@ START_TEST(random_patterns_are_refused_or_work)
         enum err err = splitter_new(patterns, 1, "test", &p, &info);
         if (err == ERR_OK) {
             n_good++;
-            struct budget budget = budget_of(sizeof text - 1, NULL);
+            struct budget budget = budget_of(sizeof text - 1);
             err = split_all(p, text, sizeof text - 1, &budget, &n_words);
         }
         if (err != ERR_OK && err != ERR_UNSUPPORTED_PRETOKENIZER && err != ERR_PATTERN_LIMIT) {

@@ -1,6 +1,7 @@
 /* Unigram, WordPiece and spelt BPE vocabularies: small ones whose ids can be worked out by hand, the best cut against
  * trying all cuts, normal forms, file patterns, and texts that must not take longer than linear time. */
 #include "engine/base/clock.h"
+#include "engine/base/task.h"
 #include "tests/unit/tokenizer/vocab_file.h"
 
 #include <check.h>
@@ -385,7 +386,8 @@ START_TEST(very_long_tokens_end_at_the_budget)
     struct vocab v;
     struct token_list ids = {0};
     struct err_info info = {0};
-    atomic_bool stop = true;
+    atomic_bool has_left = true;
+    struct task task = {.has_left = &has_left};
     char *s = mem_alloc(N + 1, MEM_GENERAL);
     memset(s, 'a', N + 1);
     vocab_plain(&v, "t5");
@@ -393,14 +395,20 @@ START_TEST(very_long_tokens_end_at_the_budget)
     add(&v, "a", TOKEN_NORMAL, -1);
     ck_assert_int_eq(vocab_load(&v, NULL), ERR_OK);
     uint64_t start = clock_thread_ns();
-    ck_assert_int_eq(tokenizer_encode_watched(v.t, s, N, 0, NULL, 0, SIZE_MAX, NULL, &ids, &info), ERR_PATTERN_LIMIT);
+    ck_assert_int_eq(tokenizer_encode_told(v.t, s, N, 0, NULL, 0, SIZE_MAX, &ids, &info), ERR_PATTERN_LIMIT);
     ck_assert_msg(clock_thread_ns() - start < 20000000000u, "stopped late");
     ck_assert_str_eq(info.text, "a text of 262144 bytes: expected at most 285212672 steps of the model's tokenizer "
                                 "(16777216, and 1024 a byte), found that it wants more; it had given 0 tokens");
-    ck_assert_int_eq(tokenizer_encode_watched(v.t, s, N, 0, NULL, 0, SIZE_MAX, &stop, &ids, &info), ERR_CANCELLED);
+    task_enter(&task, "tokens");
+    ck_assert_int_eq(tokenizer_encode(v.t, s, N, 0, NULL, 0, SIZE_MAX, &ids), ERR_CANCELLED);
     ck_assert_uint_eq(ids.n, 0);
-    stop = false;
-    ck_assert_int_eq(tokenizer_encode_watched(v.t, s, 100, 0, NULL, 0, SIZE_MAX, &stop, &ids, &info), ERR_OK);
+    has_left = false;
+    task.deadline_ns = 1;
+    ck_assert_int_eq(tokenizer_encode(v.t, s, N, 0, NULL, 0, SIZE_MAX, &ids), ERR_DEADLINE);
+    ck_assert_uint_eq(ids.n, 0);
+    task.deadline_ns = 0;
+    ck_assert_int_eq(tokenizer_encode(v.t, s, 100, 0, NULL, 0, SIZE_MAX, &ids), ERR_OK);
+    task_leave();
     ck_assert_uint_eq(ids.n, 101); /* with one for the space in front */
     token_list_fini(&ids);
     mem_free(s);
