@@ -116,6 +116,9 @@ static inline bool grammar_reserve(void **array, uint32_t n, uint32_t more, uint
     if (*array != NULL && n + more <= *cap) {
         return true;
     }
+    if (*cap > UINT32_MAX / 2 || more > UINT32_MAX - 16 - n) {
+        return false;
+    }
     uint32_t wanted = MAX_OF(2 * *cap, n + more + 16);
     void *p = mem_realloc(*array, wanted * size, purpose);
     if (p == NULL) {

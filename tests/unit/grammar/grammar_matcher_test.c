@@ -149,6 +149,52 @@ START_TEST(a_table_grows_by_any_factor)
 }
 END_TEST
 
+/* More lexer states, sets of members, and what plain text reaches, than their tables have room for at first. */
+START_TEST(tables_grow_while_a_text_is_taken)
+{
+    enum { N_BYTES_LONG = 3000, N_MEMBERS = 12, N_ORDERS = 3000 };
+    static char text[N_BYTES_LONG + 1];
+    for (size_t i = 0; i < N_BYTES_LONG; i++) {
+        text[i] = (char)('a' + i * i / 7 % 26);
+    }
+    ck_assert_int_eq(grammar_builder_new(&b), ERR_OK);
+    struct regex_set *set = grammar_regexes(b);
+    struct grammar_member members[N_MEMBERS];
+    for (size_t i = 0; i < N_MEMBERS; i++) {
+        members[i] = (struct grammar_member){grammar_lexeme(b, regex_byte(set, (unsigned char)('A' + i))), .must_be = false};
+    }
+    symbol_id whole = grammar_set(b, members, N_MEMBERS, grammar_lexeme(b, regex_byte(set, ',')), 0, REGEX_UNBOUNDED);
+    whole = grammar_choice(b, (symbol_id[]){whole, grammar_lexeme(b, regex_bytes(set, text, N_BYTES_LONG))}, 2);
+    ck_assert_int_eq(grammar_finish(&b, whole, &g, &info), ERR_OK);
+    ck_assert_int_eq(grammar_matcher_new(g, vocab, &m), ERR_OK);
+    uint64_t random = 7;
+    for (int k = 0; k < N_ORDERS; k++) { /* some members in some order; then one of them again */
+        char order[2 * N_MEMBERS + 2];
+        int n = 1 + (int)(vocab_random(&random) % N_MEMBERS);
+        for (int i = 0; i < N_MEMBERS; i++) {
+            int at = (int)(vocab_random(&random) % (unsigned)(i + 1));
+            order[2 * i] = i > at ? order[2 * at] : (char)('A' + i);
+            order[2 * at] = (char)('A' + i);
+            order[2 * i + 1] = ',';
+        }
+        order[2 * n - 1] = '\0';
+        ck_assert_msg(takes(order), "%s", order);
+        order[2 * n - 1] = ',';
+        order[2 * n] = order[0];
+        order[2 * n + 1] = '\0';
+        ck_assert_msg(!takes(order), "%s", order);
+    }
+    ck_assert_uint_gt(m->sets.n_sets, 1000);
+    bool taken = true;
+    for (size_t i = 0; i < N_BYTES_LONG && taken; i++) {
+        ck_assert(i % 64 != 0 || grammar_matcher_mask(m, bits) == ERR_OK);
+        ck_assert_int_eq(grammar_matcher_accept(m, (unsigned char)text[i], &taken), ERR_OK);
+    }
+    ck_assert(taken && grammar_matcher_may_end(m));
+    ck_assert_uint_gt(g->lexer.n_states, N_BYTES_LONG);
+}
+END_TEST
+
 /* A column has a limit, which is told; and without memory for a table nothing hangs. */
 START_TEST(too_wide_is_told)
 {
@@ -177,6 +223,7 @@ Suite *grammar_matcher_suite(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, columns_of_every_width);
     tcase_add_test(t, a_table_grows_by_any_factor);
+    tcase_add_test(t, tables_grow_while_a_text_is_taken);
     tcase_add_test(t, too_wide_is_told);
     suite_add_tcase(s, t);
     return s;
