@@ -110,9 +110,10 @@ $(B)/unit_suites.o: $(B)/unit_suites.c
 	@$(CC) $(CFLAGS) -c -o $@ $<
 $(B)/unittests: $(engine-obj) $(filter-out %/main.o,$(fcgi-obj)) $(call obj,$(UNIT) $(SUPPORT)) $(B)/unit_suites.o
 	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -Wl,--wrap=grammar_matcher_mask -o $@ $^ $(UNIT_LIBS) $(FCGI_LIBS) $(LIBS)
-# The process with a back end and an OpenCL that fail when they are told to (tests/support/faulty_backend.h, fake_opencl.h).
-faulty := -Wl,--wrap=backend_find
-$(B)/infcgi_faulty: $(engine-obj) $(fcgi-obj) $(call obj,tests/support/faulty_backend.c tests/support/fake_opencl.c)
+# The process with a back end, an OpenCL and request threads that fail when they are told to (tests/support/faulty_backend.h,
+# fake_opencl.h, faulty_task.c).
+faulty := -Wl,--wrap=backend_find -Wl,--wrap=task_enter -Wl,--wrap=task_note
+$(B)/infcgi_faulty: $(engine-obj) $(fcgi-obj) $(call obj,tests/support/faulty_backend.c tests/support/faulty_task.c tests/support/fake_opencl.c)
 	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -o $@ $^ $(FCGI_LIBS) $(LIBS)
 # The process with a back end that says what a script has for a prompt (tests/support/scripted_backend.h).
 $(B)/infcgi_scripted: $(engine-obj) $(fcgi-obj) $(call obj,tests/support/scripted_backend.c)

@@ -401,7 +401,8 @@ struct engine_query {
  * token is looked for in the texts. An encoder's query is tokenized for its first pair only; the arena must be the same for
  * all pairs of a query. *ids lie in the arena. As engine_tokenize. */
 MUST_CHECK enum err engine_tokenize_pair(const struct engine *e, struct engine_query *query,
-                                         const struct engine_text *document, struct arena *arena, int32_t **ids, size_t *n_ids, struct err_info *info);
+                                         const struct engine_text *document, struct arena *arena, int32_t **ids,
+                                         size_t *n_ids, struct err_info *info);
 
 /* Queues a text to embed, beside everything else that runs. ids: 1 .. n_ctx tokens in range (copied).
  * Fails as engine_check_embeds and, else, as engine_submit_all. */

@@ -59,7 +59,7 @@ struct conf {
     const char *prompt;
     int64_t threads, ctx_size, kv_tokens, parallel, batch_size, queue_max, memory_limit_mib, request_memory_mib,
         draft_max;
-    int64_t max_connections, body_limit_kib, response_memory_mib, drain_s, step_limit_s, ping_s, timeout_s;
+    int64_t max_connections, body_limit_kib, response_memory_mib, drain_s, step_limit_s, compute_limit_s, ping_s, timeout_s;
     int64_t cache_disk_mib;
     int64_t n_predict, seed;
     int64_t limit_predict; /* of serve */

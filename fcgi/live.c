@@ -86,3 +86,34 @@ int live_each(void (*each)(void *arg, const struct live *l, const struct live_lo
     pthread_mutex_unlock(&list.lock);
     return n;
 }
+
+static void report(const struct live *l, struct live_report *out)
+{
+    *out = (struct live_report){.number = l->number,
+                                .path = l->path,
+                                .phase = atomic_load_explicit(&l->task.phase, memory_order_relaxed),
+                                .cpu_ms = l->pulse.since_ns / 1000000u,
+                                .verdict = l->pulse.verdict};
+    snprintf(out->id, sizeof out->id, "%s", l->id);
+    snprintf(out->owner, sizeof out->owner, "%s", l->owner);
+}
+
+void live_check(uint64_t limit_ns, struct live_pulse *out)
+{
+    out->n_long = out->n_lost = out->n_news = 0;
+    pthread_mutex_lock(&list.lock);
+    for (struct live *l = list.first; l != NULL; l = l->next) {
+        enum pulse_verdict before = l->pulse.verdict;
+        unsigned n_notes = atomic_load_explicit(&l->task.n_notes, memory_order_relaxed);
+        enum pulse_verdict now = pulse_of_task(&l->pulse, n_notes, task_cpu_ns(&l->task), limit_ns);
+        out->n_long += now >= PULSE_LONG;
+        out->n_lost += now >= PULSE_LOST;
+        if (now > before) {
+            task_stop(&l->task);
+        }
+        if (now > before && out->n_news < LIVE_MOST_NEWS) {
+            report(l, &out->news[out->n_news++]);
+        }
+    }
+    pthread_mutex_unlock(&list.lock);
+}

@@ -7,7 +7,8 @@
 #define INFCGI_FCGI_LIVE_H
 
 #include "engine/base/task.h"
-#include "fcgi/fastcgi.h"
+#include "fcgi/pulse.h"
+#include "fcgi/reply.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,7 +40,8 @@ struct live {
     const char *path; /* static: the route's; "" until it is known */
     char owner[LIVE_OWNER_BYTES]; /* whose it is; "" = nobody's, or not known yet */
     uint64_t arrived_ns;
-    struct task task; /* the thread's */
+    struct task task;        /* the thread's */
+    struct pulse_task pulse; /* live_check's */
     void (*look)(const void *arg, struct live_look *out);
     const void *look_arg;
 };
@@ -59,5 +61,25 @@ bool live_cancel(uint64_t number);
 
 /* Calls each(arg, ..) for every request, in the order of arrival; returns how many there are. */
 int live_each(void (*each)(void *arg, const struct live *l, const struct live_look *look), void *arg);
+
+/* A request that computes for too long. */
+struct live_report {
+    uint64_t number;
+    char id[REPLY_ID_MAX + 1], owner[LIVE_OWNER_BYTES];
+    const char *path, *phase; /* static */
+    uint64_t cpu_ms;          /* since its last progress */
+    enum pulse_verdict verdict;
+};
+
+/* How many requests compute for too long (PULSE_LONG or worse), and how many of these do not end (PULSE_LOST). news: some of the requests
+ * that have become either since the last look. */
+enum { LIVE_MOST_NEWS = 8 };
+struct live_pulse {
+    int n_long, n_lost, n_news;
+    struct live_report news[LIVE_MOST_NEWS];
+};
+
+/* Looks at all requests, about once a second, and stops each that is PULSE_LONG: task_check() of its thread returns ERR_DEADLINE. */
+void live_check(uint64_t limit_ns, struct live_pulse *out);
 
 #endif

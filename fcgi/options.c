@@ -179,6 +179,8 @@ static const struct option options[] = {
     OPTION("step-limit", NULL, OPTION_INTEGER, SERVE, step_limit_s,
            "seconds after which a step is stuck, if twenty usual ones take no longer; 0: none ever is", .fallback = "10", .max = 86400,
            .is_live = true),
+    OPTION("compute-limit", NULL, OPTION_INTEGER, SERVE, compute_limit_s,
+           "CPU seconds a request may compute without progress; 0: no limit", .fallback = "10", .max = 86400, .is_live = true),
     OPTION("sse-ping-interval", NULL, OPTION_INTEGER, SERVE, ping_s, "seconds of silence before a comment in a stream",
            .fallback = "10", .min = 1, .max = 3600, .is_live = true),
     OPTION("timeout", NULL, OPTION_INTEGER, SERVE, timeout_s, "seconds a request may take, queue included; 0: no limit",

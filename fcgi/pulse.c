@@ -16,3 +16,16 @@ bool pulse_is_stuck(struct pulse *p, const struct sched_stats *s, uint64_t now_n
     p->limit_ms = MAX_OF(p->least_ms, PULSE_USUAL_STEPS * s->usual_step_ms);
     return p->least_ms != 0 && s->last_step_age_ms > p->forgiven_ms + p->limit_ms;
 }
+
+enum pulse_verdict pulse_of_task(struct pulse_task *p, unsigned n_notes, uint64_t cpu_ns, uint64_t limit_ns)
+{
+    if (n_notes != p->n_notes) {
+        p->n_notes = n_notes;
+        p->begun_ns = cpu_ns;
+    }
+    p->since_ns = cpu_ns - p->begun_ns;
+    p->verdict = limit_ns == 0 || p->since_ns <= limit_ns        ? PULSE_FINE
+                 : p->since_ns <= PULSE_LOST_LIMITS * limit_ns ? PULSE_LONG
+                                                               : PULSE_LOST;
+    return p->verdict;
+}

@@ -18,4 +18,18 @@ struct pulse {
 /* Looks at what the scheduler says of itself at now_ns, about once a second. Is the step underway stuck? */
 bool pulse_is_stuck(struct pulse *p, const struct sched_stats *s, uint64_t now_ns);
 
+/* Does the thread of a request compute for too long? CPU time counts from the task's last progress (task.h); a thread that waits uses
+ * none. Beyond the limit the request should end; beyond PULSE_LOST_LIMITS of it, it does not end and the process has to. */
+enum pulse_verdict { PULSE_FINE, PULSE_LONG, PULSE_LOST };
+enum { PULSE_LOST_LIMITS = 3 };
+struct pulse_task {
+    unsigned n_notes;   /* of the last look */
+    uint64_t begun_ns;  /* CPU time of the task at the look that saw them first */
+    uint64_t since_ns;  /* CPU time since then */
+    enum pulse_verdict verdict;
+};
+
+/* Looks at a task with n_notes notes (task.n_notes) after cpu_ns of CPU time, about once a second. limit_ns 0: none is too long. */
+enum pulse_verdict pulse_of_task(struct pulse_task *p, unsigned n_notes, uint64_t cpu_ns, uint64_t limit_ns);
+
 #endif

@@ -18,6 +18,8 @@ struct server {
     atomic_bool has_failed; /* the model cannot be loaded: the process ends soon */
     atomic_bool is_draining;
     atomic_bool is_stuck;    /* a step takes far too long (pulse.h) */
+    atomic_int n_stuck_requests;  /* requests that compute for too long (live_check) */
+    atomic_bool has_lost_request; /* one of these does not end */
     atomic_bool is_refusing; /* requests that come now are answered ERR_DRAINING */
     atomic_int n_working;    /* requests that came before */
     int64_t started;         /* seconds since 1970 */

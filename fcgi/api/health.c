@@ -70,10 +70,10 @@ void api_health(struct call *c)
         json_write_cstr(&out, c->server->model_id);
         buf_printf(&out,
                    ",\"backend\":\"%s\",\"kernels\":\"%s\",\"kernels_why\":\"%s\",\"pack_cache\":\"%s\",\"threads\":%d,"
-                   "\"running\":%" PRIu64 ",\"waiting\":%" PRIu64 ",\"weight_bytes\":%" PRIu64 ",\"kv_bytes\":%" PRIu64
-                   ",\"cache_type_k\":\"%s\",\"cache_type_v\":\"%s\",",
+                   "\"running\":%" PRIu64 ",\"waiting\":%" PRIu64 ",\"stuck_requests\":%d,\"weight_bytes\":%" PRIu64
+                   ",\"kv_bytes\":%" PRIu64 ",\"cache_type_k\":\"%s\",\"cache_type_v\":\"%s\",",
                    m->backend, m->kernels, m->kernels_why, m->pack_cache, m->n_threads, s.sched.n_running, s.sched.n_waiting,
-                   m->weight_bytes, m->kv_bytes, m->cache_type_k, m->cache_type_v);
+                   atomic_load(&c->server->n_stuck_requests), m->weight_bytes, m->kv_bytes, m->cache_type_k, m->cache_type_v);
         put_devices(&out, m);
         buf_putc(&out, '}');
     }

@@ -5,6 +5,7 @@
 #include "engine/base/names.h"
 #include "fcgi/apikey.h"
 #include "fcgi/journal.h"
+#include "fcgi/live.h"
 #include "fcgi/log.h"
 #include "fcgi/notify.h"
 #include "fcgi/pulse.h"
@@ -134,6 +135,31 @@ static void say_status(const struct sched_stats *s, uint64_t now)
     }
 }
 
+/* Stops requests that compute for too long. Does one of them go on nevertheless? */
+static bool look_at_requests(void)
+{
+    uint64_t limit_s = (uint64_t)w.server->conf->compute_limit_s;
+    struct live_pulse p;
+    live_check(limit_s * 1000000000u, &p);
+    for (int i = 0; i < p.n_news; i++) {
+        const struct live_report *r = &p.news[i];
+        bool is_lost = r->verdict == PULSE_LOST;
+        const char *why = is_lost ? "it cannot be stopped; the process has to end" : "it computes for too long and is stopped";
+        log_line("error",
+                 "request_%s id=%s request=%" PRIu64 " route=%s tenant=%s phase=%s cpu_ms=%" PRIu64 " limit_ms=%" PRIu64
+                 " reason=\"%s\"",
+                 is_lost ? "lost" : "stuck", r->id, r->number, r->path[0] != '\0' ? r->path : "-",
+                 r->owner[0] != '\0' ? r->owner : "-", r->phase, r->cpu_ms, limit_s * 1000u, why);
+        if (is_lost) {
+            log_flush(STUCK_LOG_MS);
+            notify_say(worker_role() != WORKER_NONE ? "WATCHDOG=trigger" : "", "stuck in a request (%s)", r->phase);
+        }
+    }
+    atomic_store(&w.server->n_stuck_requests, p.n_long);
+    atomic_store(&w.server->has_lost_request, p.n_lost > 0);
+    return p.n_lost > 0;
+}
+
 static void look(void)
 {
     uint64_t now = clock_now_ns();
@@ -154,7 +180,7 @@ static void look(void)
         log_line("warn", "step_goes_on steps=%" PRIu64, s.steps);
         w.said[0] = '\0';
     }
-    if (!is_stuck) {
+    if (!look_at_requests() && !is_stuck) {
         notify_say("WATCHDOG=1", NULL);
         say_status(&s, now);
     }

@@ -67,6 +67,33 @@ START_TEST(a_stopped_process_is_not_stuck)
 }
 END_TEST
 
+START_TEST(a_task_is_stuck_after_the_limit)
+{
+    struct pulse_task p = {0};
+    for (uint64_t s = 0; s <= 10; s++) {
+        ck_assert_int_eq(pulse_of_task(&p, 0, s * SECOND, 10ull * SECOND), PULSE_FINE);
+    }
+    ck_assert_int_eq(pulse_of_task(&p, 0, 11ull * SECOND, 10ull * SECOND), PULSE_LONG);
+    ck_assert_int_eq(pulse_of_task(&p, 0, 30ull * SECOND, 10ull * SECOND), PULSE_LONG);
+    ck_assert_int_eq(pulse_of_task(&p, 0, 31ull * SECOND, 10ull * SECOND), PULSE_LOST);
+    ck_assert_int_eq(pulse_of_task(&p, 1, 32ull * SECOND, 10ull * SECOND), PULSE_FINE); /* it goes on */
+    ck_assert_int_eq(pulse_of_task(&p, 1, 42ull * SECOND, 10ull * SECOND), PULSE_FINE);
+    ck_assert_int_eq(pulse_of_task(&p, 1, 43ull * SECOND, 10ull * SECOND), PULSE_LONG);
+    ck_assert_uint_eq(p.since_ns, 11ull * SECOND);
+    ck_assert_int_eq(pulse_of_task(&p, 1, 1000ull * SECOND, 0), PULSE_FINE); /* no limit */
+}
+END_TEST
+
+/* A long answer uses a lot of CPU time in all, and makes progress with each event. */
+START_TEST(a_task_with_progress_is_not_stuck)
+{
+    struct pulse_task p = {0};
+    for (unsigned s = 0; s <= 100; s++) {
+        ck_assert_int_eq(pulse_of_task(&p, s / 8, s * (uint64_t)SECOND, 10ull * SECOND), PULSE_FINE);
+    }
+}
+END_TEST
+
 Suite *pulse_suite(void)
 {
     Suite *s = suite_create("pulse");
@@ -75,6 +102,8 @@ Suite *pulse_suite(void)
     tcase_add_test(t, slow_machines_have_slow_steps);
     tcase_add_test(t, zero_means_never);
     tcase_add_test(t, a_stopped_process_is_not_stuck);
+    tcase_add_test(t, a_task_is_stuck_after_the_limit);
+    tcase_add_test(t, a_task_with_progress_is_not_stuck);
     suite_add_tcase(s, t);
     return s;
 }
