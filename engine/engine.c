@@ -401,7 +401,7 @@ static enum err choose_pooling(struct engine *e, const char *wanted, struct err_
     if (pooling == PLAN_POOL_NONE && (wanted != NULL || !e->info.generates)) {
         return names_refuse(plan_pooling_name, "pooling", wanted != NULL ? wanted : "", info);
     }
-    bool ranks = pooling == PLAN_POOL_RANK;
+    bool ranks = pooling == PLAN_POOL_RANK, is_each = pooling == PLAN_POOL_EACH;
     if (ranks && e->plan->ranker.head.n == 0) {
         return err_set(info, ERR_CONFIG, "pooling",
                        "pooling: expected mean, cls or last, as the model has no cls.output.weight; found 'rank'");
@@ -409,8 +409,13 @@ static enum err choose_pooling(struct engine *e, const char *wanted, struct err_
     e->plan->pooling = (enum plan_pooling)pooling;
     e->info.pooling = plan_pooling_name(pooling - 1);
     e->info.ranks = ranks;
+    e->info.embeds_tokens = is_each;
     e->info.generates = e->info.generates && !ranks;
     const struct plan_head *head = ranks ? &e->plan->ranker.head : &e->plan->dense;
+    if (is_each) { /* layers behind the pooling are not for single tokens */
+        e->info.n_embd_out = e->plan->n_embd;
+        return ERR_OK;
+    }
     e->info.n_embd_out = plan_head_width(head, e->plan->n_embd);
     return head->n != 0 ? engine_head_load(&e->arena, head, &e->head, info) : ERR_OK;
 }

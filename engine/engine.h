@@ -126,7 +126,9 @@ struct engine_model_info {
     uint64_t kv_bytes;     /* the pool, and recurrent states */
     uint32_t n_vocab, n_embd, n_layers, n_ctx_train, n_ctx;
     uint32_t n_embd_out;             /* components of an embedding */
-    const char *pooling;             /* "mean", "cls", "last", "rank"; NULL = not known: no embeddings */
+    /* "mean", "cls", "last", "rank", "none" (a vector for each token); NULL = not known: no embeddings */
+    const char *pooling;
+    bool embeds_tokens; /* pooling is "none" */
     bool generates;                  /* false: an encoder or a reranker, which gives no text */
     bool ranks;                      /* a reranker, which gives numbers for pairs of texts alone */
     int32_t bos, eos;                /* ids, -1 = none */
@@ -375,6 +377,7 @@ struct engine_embed_params {
     struct sched_group *group; /* OPTIONAL */
     const char *cache_salt;    /* as in engine_params */
     uint64_t deadline_ns;      /* on clock_now_ns; 0 = none */
+    bool keeps_length;         /* of engine_embed: the vector keeps the length that the model gives it */
 };
 
 /* ERR_UNSUPPORTED_ENDPOINT when the pooling is not known. */
@@ -415,9 +418,10 @@ MUST_CHECK enum err engine_embed(struct engine *e, const int32_t *ids, size_t n_
 MUST_CHECK enum err engine_rank(struct engine *e, const int32_t *ids, size_t n_ids, const struct engine_embed_params *p,
                                 struct engine_embedding **out, struct err_info *info);
 
-/* Waits up to timeout_ms for *out, [n_embd_out] of length 1, borrowed until engine_embedding_close. The same tokens give
- * the same bits whatever else runs. ERR_AGAIN: not yet. ERR_CANCELLED, ERR_DEADLINE, ERR_NUMERICAL, ERR_LOST or what
- * else the back end failed with: there will be none. */
+/* Waits up to timeout_ms for *out, [n_embd_out] of length 1 unless its own was to be kept; of a model that embeds_tokens
+ * [n_ids][n_embd_out] as the model gives them. Borrowed until engine_embedding_close. The same tokens give the same bits
+ * whatever else runs. ERR_AGAIN: not yet. ERR_CANCELLED, ERR_DEADLINE, ERR_NUMERICAL, ERR_LOST or what else the back end
+ * failed with: there will be none. */
 MUST_CHECK enum err engine_embedding_wait(struct engine_embedding *w, int timeout_ms, const float **out,
                                           struct err_info *info);
 

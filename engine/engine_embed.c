@@ -9,6 +9,7 @@ struct engine_embedding {
     struct sched_seq *seq;
     const float *result; /* once it is there */
     bool has_ended;
+    bool keeps_length;
     struct err_info why; /* when it has: code ERR_OK = it is there */
     float number;        /* of a pair */
     float *vector;       /* [n_embd_out], of a text where layers stand behind the pooling .. */
@@ -50,8 +51,9 @@ static enum err submit(struct engine *e, const int32_t *ids, size_t n_ids, const
     if (w == NULL) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
     }
+    w->keeps_length = p->keeps_length;
     const struct sched_request r = {.pooling = e->info.ranks ? e->plan->ranker.states : e->plan->pooling,
-                                    .keeps_length = e->head != NULL,
+                                    .keeps_length = e->head != NULL || p->keeps_length,
                                     .tokens = ids,
                                     .n_tokens = (int32_t)n_ids,
                                     .salt = p->cache_salt,
@@ -81,7 +83,7 @@ enum err engine_rank(struct engine *e, const int32_t *ids, size_t n_ids, const s
     return submit(e, ids, n_ids, p, out, info);
 }
 
-/* What the layers behind the pooling make of it, brought to length 1. ERR_NUMERICAL. */
+/* What the layers behind the pooling make of it, brought to length 1 unless its own is to be kept. ERR_NUMERICAL. */
 static enum err find_vector(struct engine_embedding *w)
 {
     const double *x = engine_head_run(w->engine->head, sched_embedding(w->seq), w->room);
@@ -90,8 +92,9 @@ static enum err find_vector(struct engine_embedding *w)
     for (size_t i = 0; i < n; i++) {
         sum += x[i] * x[i];
     }
+    double length = w->keeps_length ? 1 : sqrt(sum);
     for (size_t i = 0; i < n; i++) {
-        w->vector[i] = sum > 0 ? (float)(x[i] / sqrt(sum)) : 0;
+        w->vector[i] = sum > 0 ? (float)(x[i] / length) : 0;
     }
     w->result = w->vector;
     return isfinite(sum) ? ERR_OK : ERR_NUMERICAL;

@@ -39,6 +39,7 @@ static const struct route routes[] = {
     {"POST", "/v1/responses/", api_response_post, "responses", ASKS, IS_PREFIX},
     {"POST", "/v1/embeddings", api_embeddings, "embeddings", COMPUTES},
     {"POST", "/embeddings", api_embeddings, "embeddings", COMPUTES, TAKES_UNTYPED},
+    {"POST", "/embedding", api_embeddings, "embeddings", COMPUTES, TAKES_UNTYPED},
     {"POST", "/v1/rerank", api_rerank, "rerank", COMPUTES},
     {"POST", "/v2/rerank", api_rerank, "rerank", COMPUTES},
     {"POST", "/rerank", api_rerank, "rerank", COMPUTES, TAKES_UNTYPED},

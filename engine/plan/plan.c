@@ -116,7 +116,7 @@ enum err plan_add_step(struct plan *p, const struct plan_step *s)
 
 const char *plan_pooling_name(int i)
 {
-    static const char *const names[] = {"mean", "cls", "last", "rank"};
+    static const char *const names[] = {"mean", "cls", "last", "rank", "none"};
     return i >= 0 && i < (int)ARRAY_LEN(names) ? names[i] : NULL;
 }
 

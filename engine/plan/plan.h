@@ -237,6 +237,7 @@ enum plan_pooling {
     PLAN_POOL_CLS,  /* the first row's */
     PLAN_POOL_LAST, /* the last row's */
     PLAN_POOL_RANK, /* a number instead, as struct plan_ranker says */
+    PLAN_POOL_EACH, /* each row's own: a vector for each token */
 };
 
 /* What stands behind a layer's matrix. */
@@ -404,7 +405,8 @@ int32_t plan_layer_window(const struct plan *p, int32_t layer);
 
 const char *plan_op_name(enum plan_op op);
 
-/* The name of pooling i + 1: "mean", "cls", "last", "rank"; NULL for "the file does not say" and beyond the last. */
+/* The name of pooling i + 1: "mean", "cls", "last", "rank", "none" (PLAN_POOL_EACH); NULL for "the file does not say" and
+ * beyond the last. */
 const char *plan_pooling_name(int i);
 
 /* The name of an enum plan_dense_act, "none", "tanh" ..; NULL beyond the last. */

@@ -153,8 +153,8 @@ MUST_CHECK enum err sched_submit(struct sched *s, const struct sched_request *r,
 /* Waits up to timeout_ms for an event. ERR_AGAIN: none yet. ERR_NONE: SCHED_END was given out. */
 MUST_CHECK enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched_event *out);
 
-/* The embedding, [n_embd], of length 1 unless its own was to be kept; of a sequence that was submitted with a pooling
- * and gave SCHED_END with ERR_OK.
+/* The embedding, [n_embd], of length 1 unless its own was to be kept; with PLAN_POOL_EACH the states as they are, [tokens of
+ * the prompt][n_embd]. Of a sequence that was submitted with a pooling and gave SCHED_END with ERR_OK.
  * Its bits depend on the tokens alone. Borrowed until sched_release. */
 const float *sched_embedding(const struct sched_seq *q);
 

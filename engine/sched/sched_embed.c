@@ -7,15 +7,19 @@
 
 bool sched_wants_state(const struct sched_seq *q, int32_t at)
 {
-    return q->pooling == PLAN_POOL_MEAN || (q->pooling == PLAN_POOL_CLS && at == 0) ||
+    return q->pooling == PLAN_POOL_MEAN || q->pooling == PLAN_POOL_EACH || (q->pooling == PLAN_POOL_CLS && at == 0) ||
            (q->pooling == PLAN_POOL_LAST && at == q->n_prompt - 1);
 }
 
-/* is_first: the batch held the first row, perhaps not for the first time. */
-void sched_pool_states(struct sched *s, const struct sched_batch *b, struct sched_seq *q, bool is_first)
+/* first: the position of the batch's first row of q. Position 0 may come again, after a preemption. */
+void sched_pool_states(struct sched *s, const struct sched_batch *b, struct sched_seq *q, int32_t first)
 {
     size_t n = (size_t)s->cfg.n_embd;
-    if (q->pooling != PLAN_POOL_NONE && is_first) {
+    if (q->pooling == PLAN_POOL_EACH) {
+        memcpy(q->embedding + (size_t)first * n, b->hidden + (size_t)q->i_hidden * n, (size_t)q->n_hidden * n * sizeof *q->embedding);
+        return;
+    }
+    if (q->pooling != PLAN_POOL_NONE && first == 0) {
         memset(q->pooled, 0, n * sizeof *q->pooled);
     }
     for (int32_t i = q->i_hidden; i < q->i_hidden + q->n_hidden; i++) {
@@ -26,10 +30,21 @@ void sched_pool_states(struct sched *s, const struct sched_batch *b, struct sche
     }
 }
 
+static enum err check_each(const struct sched_seq *q, size_t n)
+{
+    for (size_t i = 0; i < (size_t)q->n_prompt * n; i++) {
+        TRY(isfinite(q->embedding[i]) ? ERR_OK : ERR_NUMERICAL);
+    }
+    return ERR_OK;
+}
+
 enum err sched_finish_embedding(struct sched *s, struct sched_seq *q)
 {
     size_t n = (size_t)s->cfg.n_embd;
     double sum = 0;
+    if (q->pooling == PLAN_POOL_EACH) {
+        return check_each(q, n);
+    }
     for (size_t k = 0; k < n; k++) {
         sum += q->pooled[k] * q->pooled[k];
     }

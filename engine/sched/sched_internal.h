@@ -120,8 +120,8 @@ struct sched_seq {
     bool leaves_pages;                /* others may use its own */
     enum plan_pooling pooling;
     bool keeps_length;
-    double *pooled;   /* [n_embd] sum of the states so far; NULL without pooling */
-    float *embedding; /* [n_embd], before SCHED_END is given out */
+    double *pooled;   /* [n_embd] sum of the states so far; NULL without pooling, and with PLAN_POOL_EACH */
+    float *embedding; /* [n_embd], or with PLAN_POOL_EACH [n_prompt][n_embd], before SCHED_END is given out */
     uint64_t salt, deadline_ns;
 
     struct kv_name *names; /* [n_named + 1] in front of its pages, and of each of the first; NULL: nothing of it goes to the disk */
@@ -417,7 +417,7 @@ const uint64_t *sched_mask(const struct sched *s, const struct sched_batch *b, c
 
 /* sched_embed.c */
 bool sched_wants_state(const struct sched_seq *q, int32_t at); /* of the token at position `at`? */
-void sched_pool_states(struct sched *s, const struct sched_batch *b, struct sched_seq *q, bool is_first);
+void sched_pool_states(struct sched *s, const struct sched_batch *b, struct sched_seq *q, int32_t first);
 enum err sched_finish_embedding(struct sched *s, struct sched_seq *q); /* ERR_NUMERICAL */
 
 /* sched.c */

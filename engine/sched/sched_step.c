@@ -412,7 +412,7 @@ static void finish_rows(struct sched *s, const struct sched_batch *b, struct sch
     sched_keep_copies(s, b, q);
     enum sched_finish finish = SCHED_FINISH_NONE;
     enum err err = ERR_OK;
-    sched_pool_states(s, b, q, first == 0);
+    sched_pool_states(s, b, q, first);
     if (q->prompt_logprobs && first == 0) {
         give_prompt_token(s, b, q, -1, 0);
     }

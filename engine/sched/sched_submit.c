@@ -38,7 +38,8 @@ static size_t seq_bytes(const struct sched *s, const struct sched_request *r)
     size_t n = (size_t)max_total(s, r) + 1, n_top = (size_t)MAX_OF(r->sampling.n_top, 0);
     size_t sampling = SCHED_RING * n_top * sizeof(struct sampler_top) + r->sampling.n_bias * sizeof *r->sampling.bias +
                       r->sampling.n_ends * sizeof *r->sampling.ends;
-    size_t pooling = r->pooling != PLAN_POOL_NONE ? (size_t)s->cfg.n_embd * (sizeof(double) + sizeof(float)) : 0;
+    size_t n_vectors = r->pooling == PLAN_POOL_NONE ? 0 : r->pooling == PLAN_POOL_EACH ? (size_t)r->n_tokens : 1;
+    size_t pooling = (size_t)s->cfg.n_embd * (n_vectors * sizeof(float) + (n_vectors != 0 ? sizeof(double) : 0));
     size_t guide = r->guide != NULL ? r->guide->n_bytes : 0;
     size_t tokens = n * sizeof(int32_t) * (s->cfg.draft_max > 0 ? 3 : 1) + n / KV_PAGE_TOKENS * sizeof(int32_t);
     size_t names = s->cfg.disk != NULL ? (n / KV_PAGE_TOKENS + 1) * sizeof(struct kv_name) : 0;
@@ -60,8 +61,10 @@ static void fill_pooling(struct sched *s, struct sched_seq *q, const struct sche
     }
     q->is_private =
         q->is_private || r->pooling != PLAN_POOL_LAST || s->cfg.is_bidirectional; /* kept pages hold no states */
-    q->pooled = arena_zalloc_array(&q->arena, (size_t)s->cfg.n_embd, sizeof *q->pooled);
-    q->embedding = arena_zalloc_array(&q->arena, (size_t)s->cfg.n_embd, sizeof *q->embedding);
+    bool is_each = r->pooling == PLAN_POOL_EACH;
+    size_t n = (size_t)s->cfg.n_embd, n_vectors = is_each ? (size_t)r->n_tokens : 1;
+    q->pooled = is_each ? NULL : arena_zalloc_array(&q->arena, n, sizeof *q->pooled);
+    q->embedding = arena_zalloc_array(&q->arena, n_vectors * n, sizeof *q->embedding);
 }
 
 static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sched_request *r)

@@ -137,6 +137,13 @@ struct model_fields {
     const char *model, *name;
 };
 
+/* Of /api/embed and /api/embeddings. */
+struct embed_fields {
+    const char *model;
+    bool is_cut;        /* texts that are too long are truncated */
+    int64_t dimensions; /* 0 = all */
+};
+
 static const struct field show_fields[] = {
     {"model", FIELD_STRING, offsetof(struct model_fields, model), 0, 4096},
     {"name", FIELD_STRING, offsetof(struct model_fields, name), 0, 4096},
@@ -191,13 +198,13 @@ void api_ollama_show(struct call *c)
 /* --- embeddings --------------------------------------------------------------------------------------------------- */
 
 static const struct field embed_fields[] = {
-    {"model", FIELD_STRING, offsetof(struct model_fields, model), 0, 4096},
+    {"model", FIELD_STRING, offsetof(struct embed_fields, model), 0, 4096},
     {"input", FIELD_CUSTOM, 0, 0, 0},
     {"prompt", FIELD_CUSTOM, 0, 0, 0},
-    {"truncate", FIELD_IGNORED, 0, 0, 0},
+    {"truncate", FIELD_BOOL, offsetof(struct embed_fields, is_cut), 0, 0},
     {"options", FIELD_IGNORED, 0, 0, 0},
     {"keep_alive", FIELD_IGNORED, 0, 0, 0},
-    {"dimensions", FIELD_REFUSED, 0, 0, 0},
+    {"dimensions", FIELD_INT, offsetof(struct embed_fields, dimensions), 0, 1 << 20},
 };
 const struct field_table fields_of_ollama_embed = {"ollama_embed", embed_fields, ARRAY_LEN(embed_fields)};
 
@@ -207,27 +214,41 @@ struct embed {
     struct prompts prompts;
     struct engine_embed_params params;
     char salt[APIKEY_SALT_BYTES]; /* params.cache_salt may point here */
+    size_t width;                 /* components that are told */
+    float *short_one;             /* [width] where that is less than all of them; else NULL */
     struct buf out;
 };
 
 static enum err read_embed(struct embed *e, const struct prompts_rule *rule, struct err_info *info)
 {
     struct call *c = e->call;
-    struct model_fields f = {0};
+    struct embed_fields f = {.is_cut = true};
+    uint32_t n_all = engine_model(c->engine)->n_embd_out;
     TRY(route_read_json(c, info));
     TRY(json_in_fields(c->json, embed_fields, ARRAY_LEN(embed_fields), c->server->conf->strict_api, &f, info));
     TRY(check_model(c, f.model, info));
-    TRY(engine_check_embeds(c->engine, info));
+    TRY(vectors_check_pools(c, info));
     TRY(vectors_params(c, NULL, e->salt, &e->params));
-    return prompts_read(&e->prompts, c, c->json, rule, info);
+    struct prompts_rule own = *rule;
+    own.check = f.is_cut ? NULL : rule->check;
+    TRY(prompts_read(&e->prompts, c, c->json, &own, info));
+    if (f.is_cut) {
+        vectors_truncate(c, &e->prompts, -1);
+    }
+    e->width = f.dimensions > 0 && f.dimensions < n_all ? (size_t)f.dimensions : n_all;
+    e->short_one = e->width < n_all ? arena_alloc(&c->arena, e->width * sizeof *e->short_one) : NULL;
+    return arena_ok(&c->arena);
 }
 
 static enum err write_vector(void *arg, size_t i, const float *vector)
 {
     struct embed *e = arg;
-    uint32_t n = engine_model(e->call->engine)->n_embd_out;
+    if (e->short_one != NULL) {
+        vectors_scale(vector, e->width, VECTORS_EUCLID, e->short_one);
+        vector = e->short_one;
+    }
     buf_puts(&e->out, i == 0 ? "" : ",");
-    for (uint32_t k = 0; k < n; k++) {
+    for (size_t k = 0; k < e->width; k++) {
         buf_putc(&e->out, k == 0 ? '[' : ',');
         json_write_float(&e->out, vector[k]);
     }

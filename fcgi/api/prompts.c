@@ -52,6 +52,7 @@ static enum err add_text(const struct reader *r, const char *text, size_t n)
         return refuse_empty(r);
     }
     TRY(tokenize(r, text, n, true, &r->out->ids[i], &r->out->n_ids[i]));
+    r->out->has_end[i] = engine_model(r->call->engine)->adds_eos;
     return r->out->n_ids[i] == 0 ? refuse_empty(r) : ERR_OK;
 }
 
@@ -148,10 +149,11 @@ static enum err add(const struct reader *r, const json_t *v)
 static bool has_ids(const json_t *array)
 {
     const json_t *v;
+    int64_t id;
     size_t i;
     json_array_foreach((json_t *)array, i, v)
     {
-        if (json_is_number(v)) {
+        if (json_in_integer(v, &id)) {
             return true;
         }
     }
@@ -177,6 +179,7 @@ static enum err read_all(const struct reader *r, const json_t *value, bool is_on
 {
     r->out->ids = arena_zalloc_array(&r->call->arena, n, sizeof *r->out->ids);
     r->out->n_ids = arena_zalloc_array(&r->call->arena, n, sizeof *r->out->n_ids);
+    r->out->has_end = arena_zalloc_array(&r->call->arena, n, sizeof *r->out->has_end);
     TRY(arena_ok(&r->call->arena));
     for (size_t i = 0; i < n; i++) {
         TRY(add(r, is_one ? value : json_array_get(value, i)));
@@ -194,12 +197,13 @@ enum err prompts_read(struct prompts *p, struct call *c, const json_t *root, con
         return refuse(&r, ERR_MISSING_PARAMETER, "none");
     }
     size_t n = json_array_size(value);
+    int64_t id;
     bool is_text = json_is_string(value) || (json_is_object(value) && rule->takes_mixed);
     if (!is_text && (!json_is_array(value) || n == 0)) {
         return refuse(&r, json_is_array(value) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE,
                       json_is_array(value) ? "an empty array" : json_read_type_name(value));
     }
-    bool is_one = is_text || (rule->takes_mixed ? has_ids(value) : json_is_number(json_array_get(value, 0)));
+    bool is_one = is_text || (rule->takes_mixed ? has_ids(value) : json_in_integer(json_array_get(value, 0), &id));
     if (!is_one && n > rule->max) {
         return refuse(&r, ERR_INVALID_VALUE, "more");
     }

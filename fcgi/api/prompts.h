@@ -9,6 +9,7 @@
 struct prompts {
     int32_t **ids; /* [n] */
     size_t *n_ids; /* [n] */
+    bool *has_end; /* [n] the last id is the end token that the vocabulary adds to a text; NULL: not known */
     size_t n;
 };
 

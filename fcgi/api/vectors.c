@@ -7,6 +7,7 @@
 #include "fcgi/metrics.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <string.h>
 
 enum { WINDOW = 64 /* texts of one request in the engine at a time */, WAIT_MS = 1000 };
@@ -35,6 +36,16 @@ enum err vectors_params(struct call *c, const char *own_salt, char text[APIKEY_S
     return arena_ok(&c->arena);
 }
 
+enum err vectors_check_pools(const struct call *c, struct err_info *info)
+{
+    TRY(engine_check_embeds(c->engine, info));
+    return engine_model(c->engine)->embeds_tokens
+               ? err_set(info, ERR_UNSUPPORTED_ENDPOINT, "model",
+                         "the server was started with --pooling none, which gives a vector for each token: expected /embeddings or "
+                         "another --pooling")
+               : ERR_OK;
+}
+
 enum err vectors_check_length(const struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
                               struct err_info *info)
 {
@@ -42,8 +53,41 @@ enum err vectors_check_length(const struct call *c, size_t i, const int32_t *ids
     uint32_t n_ctx = engine_model(c->engine)->n_ctx;
     return n_ids <= n_ctx ? ERR_OK
                           : err_set(info, ERR_CONTEXT_LENGTH, field,
-                                    "This model's maximum context length is %u tokens; text %zu of the %s has %zu tokens",
+                                    "This model's maximum context length is %u tokens; text %zu of the %s is too large: it has %zu tokens",
                                     n_ctx, i, field, n_ids);
+}
+
+void vectors_truncate(const struct call *c, struct prompts *p, int64_t limit)
+{
+    uint32_t n_ctx = engine_model(c->engine)->n_ctx;
+    size_t most = limit < 1 || limit > n_ctx ? n_ctx : (size_t)limit;
+    for (size_t i = 0; i < p->n; i++) {
+        if (p->n_ids[i] > most && most > 1 && p->has_end != NULL && p->has_end[i]) {
+            p->ids[i][most - 1] = p->ids[i][p->n_ids[i] - 1];
+        }
+        p->n_ids[i] = MIN_OF(p->n_ids[i], most);
+    }
+}
+
+/* In steps that do not overflow, whatever the power. */
+static double norm_of(const float *x, size_t n, int norm)
+{
+    double largest = 0, sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        largest = fmax(largest, fabs((double)x[i]));
+    }
+    for (size_t i = 0; i < n && largest > 0; i++) {
+        sum += norm == VECTORS_EUCLID ? (double)x[i] * x[i] : pow(fabs((double)x[i]) / largest, norm);
+    }
+    return norm == VECTORS_EUCLID ? sqrt(sum) : norm == 0 ? largest / 32760 : largest * pow(sum, 1.0 / norm);
+}
+
+void vectors_scale(const float *vector, size_t width, int norm, float *out)
+{
+    double length = norm == VECTORS_AS_IS ? 1 : norm_of(vector, width, norm), scale = length > 0 ? 1 / length : 0;
+    for (size_t i = 0; i < width; i++) {
+        out[i] = (float)(vector[i] * scale);
+    }
 }
 
 /* From the poller: the client has left. */

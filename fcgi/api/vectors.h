@@ -28,6 +28,19 @@ MUST_CHECK enum err vectors_params(struct call *c, const char *own_salt, char te
 MUST_CHECK enum err vectors_check_length(const struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
                                          struct err_info *info);
 
+/* ERR_UNSUPPORTED_ENDPOINT when the model gives no embeddings, or one for each token where one of a text is needed. */
+MUST_CHECK enum err vectors_check_pools(const struct call *c, struct err_info *info);
+
+/* Cuts texts to `limit` tokens, at most those of the context (limit < 1: those). The beginning stays, and the end token that the
+ * vocabulary adds, as Ollama and vLLM have it. */
+void vectors_truncate(const struct call *c, struct prompts *p, int64_t limit);
+
+enum { VECTORS_AS_IS = -1, VECTORS_EUCLID = 2, VECTORS_MAX_NORM = 64 };
+
+/* The first `width` components, divided by their norm: 0: the largest magnitude, which becomes 32760; 1: the sum of magnitudes;
+ * 2: the Euclidean length; p: the p-norm; VECTORS_AS_IS: not divided [llama.cpp's `embd_normalize`]. out may be `vector`. */
+void vectors_scale(const float *vector, size_t width, int norm, float *out);
+
 /* Runs them all and writes a line to the log, under the endpoint's name. Fails as `start`, engine_embedding_wait and
  * `each` do; then Retry-After is set. */
 MUST_CHECK enum err vectors_run(struct vectors *v, struct call *c, struct engine_embed_params *params, const char *name,

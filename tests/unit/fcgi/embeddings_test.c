@@ -2,6 +2,7 @@
  * decoder. */
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
+#include "fcgi/api/vectors.h"
 #include "fcgi/route.h"
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
@@ -210,6 +211,9 @@ START_TEST(bad_requests)
         {"\"input\":\"a\",\"dimensions\":0", "invalid_value", "dimensions"},
         {"\"input\":\"a\",\"dimensions\":49", "invalid_value", "dimensions"},
         {"\"input\":\"a\",\"dimensions\":\"8\"", "invalid_type", "dimensions"},
+        {"\"input\":\"a\",\"normalize\":1", "invalid_type", "normalize"},
+        {"\"input\":\"a\",\"embd_normalize\":-2", "invalid_value", "embd_normalize"},
+        {"\"input\":\"a\",\"truncate_prompt_tokens\":-2", "invalid_value", "truncate_prompt_tokens"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char body[160];
@@ -229,9 +233,106 @@ START_TEST(bad_requests)
     snprintf(text, sizeof text, "{\"input\":\"%0*d\"}", N_CTX + 1, 0);
     rig_refuse(URL, text, 400, "context_length_exceeded", "input");
     ck_assert_msg(strstr(rig_got.body, "128") != NULL && strstr(rig_got.body, "129") != NULL, "%s", rig_got.body);
+    ck_assert_msg(strstr(rig_got.body, "too large") != NULL, "%s", rig_got.body); /* by which llama-server's clients know it */
     snprintf(text, sizeof text, "{\"input\":\"%0*d\"}", N_CTX, 0);
     ck_assert_int_eq(rig_post(URL, text), 200);
     ck_assert_int_eq(rig_post(URL, "{\"model\":\"other\",\"input\":\"a\"}"), 404);
+}
+END_TEST
+
+START_TEST(long_texts_are_truncated_where_that_is_asked_for)
+{
+    char text[N_CTX + 96];
+    float whole[MAX_WIDTH], cut[MAX_WIDTH];
+    snprintf(text, sizeof text, "{\"input\":\"%0*d\",\"truncate_prompt_tokens\":-1}", N_CTX + 1, 0);
+    ck_assert_int_eq(rig_post(URL, text), 200);
+    ck_assert_int_eq(usage("prompt_tokens"), N_CTX);
+    ck_assert_int_eq(rig_post(URL, "{\"input\":\"010101\",\"truncate_prompt_tokens\":3}"), 200);
+    ck_assert_int_eq(usage("prompt_tokens"), 3);
+    numbers_at(0, cut);
+    ck_assert_int_eq(rig_post(URL, "{\"input\":\"010\",\"truncate_prompt_tokens\":200}"), 200); /* the beginning stays */
+    numbers_at(0, whole);
+    ck_assert(memcmp(cut, whole, WIDTH * sizeof *cut) == 0);
+    ck_assert_int_eq(rig_post(URL, "{\"input\":[[5,6,7],[8]],\"truncate_prompt_tokens\":2}"), 200);
+    ck_assert_int_eq(usage("prompt_tokens"), 3);
+}
+END_TEST
+
+START_TEST(the_end_token_stays_when_a_text_is_cut)
+{
+    struct call c = {.engine = atomic_load(&server_state.engine)};
+    int32_t text[] = {1, 2, 3, 4, 99}, ids[] = {1, 2, 3, 4, 99}, *all[] = {text, ids};
+    size_t n_ids[] = {5, 5};
+    bool has_end[] = {true, false};
+    struct prompts p = {.ids = all, .n_ids = n_ids, .has_end = has_end, .n = 2};
+    vectors_truncate(&c, &p, 6);
+    ck_assert(n_ids[0] == 5 && text[4] == 99);
+    vectors_truncate(&c, &p, 3);
+    ck_assert(n_ids[0] == 3 && text[0] == 1 && text[1] == 2 && text[2] == 99);
+    ck_assert(n_ids[1] == 3 && ids[2] == 3);
+    vectors_truncate(&c, &p, 1);
+    ck_assert(n_ids[0] == 1 && text[0] == 1);
+}
+END_TEST
+
+/* Asks for "some words" with more fields. */
+static void ask_words(const char *more, float *out)
+{
+    char body[128];
+    snprintf(body, sizeof body, "{\"input\":\"some words\"%s}", more);
+    ck_assert_msg(rig_post(URL, body) == 200, "%s", rig_got.body);
+    numbers_at(0, out);
+}
+
+START_TEST(vectors_have_the_norm_that_is_asked_for)
+{
+    float unit[MAX_WIDTH], raw[MAX_WIDTH], x[MAX_WIDTH];
+    double sum = 0, largest = 0, cubes = 0;
+    ask_words("", unit);
+    ask_words(",\"normalize\":false", raw);
+    double length = length_of(raw, WIDTH);
+    ck_assert(fabs(length - 1) > 1e-3);
+    for (size_t i = 0; i < WIDTH; i++) {
+        ck_assert(fabs(raw[i] / length - unit[i]) < 1e-6);
+        sum += fabs((double)raw[i]);
+        largest = fmax(largest, fabs((double)raw[i]));
+        cubes += pow(fabs((double)raw[i]), 3);
+    }
+    ask_words(",\"normalize\":true", x);
+    ck_assert(memcmp(x, unit, WIDTH * sizeof *x) == 0);
+    const struct {
+        const char *field;
+        double norm;
+    } rows[] = {{",\"embd_normalize\":-1", 1},
+                {",\"embd_normalize\":0", largest / 32760},
+                {",\"embd_normalize\":1", sum},
+                {",\"embd_normalize\":2", length},
+                {",\"embd_normalize\":3.0", cbrt(cubes)}};
+    for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
+        ask_words(rows[k].field, x);
+        for (size_t i = 0; i < WIDTH; i++) {
+            ck_assert_msg(fabs(x[i] - raw[i] / rows[k].norm) <= 1e-4 * fabs(x[i]) + 1e-6, "%s", rows[k].field);
+        }
+    }
+    ask_words(",\"normalize\":false,\"dimensions\":7", x);
+    ck_assert(memcmp(x, raw, 7 * sizeof *x) == 0);
+}
+END_TEST
+
+START_TEST(llama_servers_shape_is_an_array)
+{
+    ck_assert_int_eq(rig_post("/embedding", "{\"content\":[\"a\",\"b\"]}"), 200);
+    ck_assert_uint_eq(json_array_size(rig_answer), 2);
+    ck_assert_int_eq(rig_number_at("1.index"), 1);
+    ck_assert_uint_eq(json_array_size(rig_at("1.embedding")), 1);
+    ck_assert_uint_eq(json_array_size(rig_at("1.embedding.0")), WIDTH);
+    ck_assert_int_eq(rig_post("/embeddings", "{\"content\":\"a\"}"), 200);
+    ck_assert_uint_eq(json_array_size(rig_at("0.embedding.0")), WIDTH);
+    ck_assert_int_eq(rig_post("/embeddings", "{\"input\":\"a\"}"), 200);
+    ck_assert_uint_eq(json_array_size(data_at(0)) + json_array_size(rig_at("data")), 1);
+    ck_assert_int_eq(rig_post(URL, "{\"content\":\"a\"}"), 200);
+    ck_assert_uint_eq(json_array_size(rig_at("data")), 1);
+    rig_refuse("/embedding", "{\"content\":\"\"}", 400, "invalid_value", "content");
 }
 END_TEST
 
@@ -293,6 +394,28 @@ START_TEST(a_decoder_embeds_when_told_how)
     float x[MAX_WIDTH], y[MAX_WIDTH];
     ck_assert(numbers_at(0, x) == 32 && numbers_at(1, y) == 32);
     ck_assert(memcmp(x, y, sizeof(float) * 32) != 0 && fabs(length_of(x, 32) - 1) < 1e-6);
+    ck_assert_int_eq(rig_post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1}"), 200);
+    swap_back(before);
+    cfg.pooling = "none"; /* a vector for each token, of which the mean is that of before */
+    before = swap_engine(&cfg);
+    rig_refuse(URL, "{\"input\":\"ab\"}", 400, "unsupported_endpoint", "model");
+    ck_assert_int_eq(rig_post("/embeddings", "{\"input\":[\"a\",\"ab\"]}"), 200);
+    const json_t *vectors = rig_at("1.embedding");
+    ck_assert_uint_eq(json_array_size(vectors), json_array_size(rig_at("0.embedding")) + 1);
+    double mean[32] = {0}, square = 0;
+    for (size_t i = 0; i < json_array_size(vectors); i++) {
+        ck_assert_uint_eq(json_array_size(json_array_get(vectors, i)), 32);
+        for (size_t k = 0; k < 32; k++) {
+            mean[k] += json_number_value(json_array_get(json_array_get(vectors, i), k));
+        }
+    }
+    for (size_t k = 0; k < 32; k++) {
+        square += mean[k] * mean[k];
+    }
+    for (size_t k = 0; k < 32; k++) {
+        ck_assert(fabs(mean[k] / sqrt(square) - y[k]) < 1e-5);
+    }
+    ck_assert_int_eq(rig_post("/api/embed", "{\"input\":\"a\"}"), 400);
     ck_assert_int_eq(rig_post("/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1}"), 200);
     swap_back(before);
     struct engine *e;
@@ -394,6 +517,10 @@ Suite *embeddings_suite(void)
     tcase_add_test(encoder, formats_and_dimensions_hold_the_same_numbers);
     tcase_add_test(encoder, many_texts_are_answered_in_order);
     tcase_add_test(encoder, bad_requests);
+    tcase_add_test(encoder, long_texts_are_truncated_where_that_is_asked_for);
+    tcase_add_test(encoder, the_end_token_stays_when_a_text_is_cut);
+    tcase_add_test(encoder, vectors_have_the_norm_that_is_asked_for);
+    tcase_add_test(encoder, llama_servers_shape_is_an_array);
     tcase_add_test(encoder, a_queue_shorter_than_the_request_is_waited_for);
     tcase_add_test(encoder, an_encoder_does_not_generate);
     tcase_add_test(encoder, a_client_that_leaves_costs_nothing);

@@ -143,6 +143,14 @@ START_TEST(texts_are_embedded)
     ck_assert_uint_eq(json_array_size(rig_at("embeddings.1")), 48);
     ck_assert_int_gt(rig_number_at("prompt_eval_count"), 1);
     double first = json_number_value(rig_at("embeddings.0.0"));
+    char text[256];
+    snprintf(text, sizeof text, "{\"input\":\"%0200d\"}", 0); /* longer than the context */
+    ck_assert_msg(rig_post("/api/embed", text) == 200, "%s", rig_got.body);
+    ck_assert_int_eq(rig_number_at("prompt_eval_count"), 128);
+    snprintf(text, sizeof text, "{\"input\":\"%0200d\",\"truncate\":false}", 0);
+    ck_assert_int_eq(rig_post("/api/embed", text), 400);
+    ck_assert_int_eq(rig_post("/api/embed", "{\"input\":\"ab\",\"dimensions\":5}"), 200);
+    ck_assert_uint_eq(json_array_size(rig_at("embeddings.0")), 5);
     ck_assert_int_eq(rig_post("/api/embeddings", "{\"prompt\":\"ab\"}"), 200);
     ck_assert(json_number_value(rig_at("embedding.0")) == first);
     ck_assert_int_eq(rig_post("/api/show", "{}"), 200);

@@ -84,6 +84,43 @@ START_TEST(embeddings_do_not_depend_on_pieces_and_neighbours)
 }
 END_TEST
 
+START_TEST(each_token_has_its_state_whatever_the_pieces)
+{
+    static const struct rig_limits limits[] = {
+        {.max_seqs = 1, .max_rows = 1},
+        {.max_seqs = 3, .max_rows = 31},
+        {.n_pages = 12, .max_rows = 64}, /* few pages: some are preempted */
+    };
+    enum { N = 12 };
+    static int32_t tokens[N][LONGEST];
+    struct sched_request q[N];
+    struct sched_seq *seqs[N];
+    struct rig r = rig_open(limits[_i]);
+    for (int i = 0; i < N; i++) {
+        rig_prompt(tokens[i], LONGEST, (uint64_t)i % 4);
+        q[i] = embed_request(tokens[i], 1 + i * 37 % LONGEST, i % 3 == 2 ? PLAN_POOL_LAST : PLAN_POOL_EACH);
+        seqs[i] = rig_submit(&r, &q[i]);
+    }
+    for (int i = 0; i < N; i++) {
+        struct sched_usage usage;
+        struct sched_event ev;
+        if (q[i].pooling != PLAN_POOL_EACH) {
+            check_embedding(&seqs[i], &q[i], &usage);
+            continue;
+        }
+        ck_assert_int_eq(sched_next(seqs[i], 20000, &ev), ERR_OK);
+        ck_assert(ev.kind == SCHED_END && ev.err == ERR_OK);
+        for (int32_t k = 0; k < q[i].n_tokens; k++) {
+            float state[FAKE_EMBD];
+            fake_backend_state(tokens[i], k + 1, state);
+            ck_assert_msg(memcmp(sched_embedding(seqs[i]) + k * FAKE_EMBD, state, sizeof state) == 0, "text %d, token %d", i, k);
+        }
+        sched_release(&seqs[i]);
+    }
+    rig_close(&r);
+}
+END_TEST
+
 START_TEST(only_last_pooling_uses_what_is_kept)
 {
     static int32_t tokens[LONGEST];
@@ -183,6 +220,7 @@ static TCase *all_tests(const char *name)
 {
     TCase *c = tcase_create(name);
     tcase_add_loop_test(c, embeddings_do_not_depend_on_pieces_and_neighbours, 0, 6);
+    tcase_add_loop_test(c, each_token_has_its_state_whatever_the_pieces, 0, 3);
     tcase_add_test(c, only_last_pooling_uses_what_is_kept);
     tcase_add_test(c, bidirectional_texts_are_computed_in_one_piece);
     tcase_add_test(c, what_cannot_be_embedded_says_so);
