@@ -36,7 +36,7 @@ struct conf_list {
 /* What options.c says; a string is NULL where neither the user nor the table names one. */
 struct conf {
     const char *model;
-    const char *alias;
+    const char *alias, *tags; /* lists, as model_names.h reads */
     const char *socket;
     const char *api_key_file;
     const char *tenants;
@@ -55,6 +55,7 @@ struct conf {
     const char *chat_template;
     const char *pack_cache;
     const char *cache_dir;
+    const char *slot_save_path;
     const char *quantize;
     const char *prompt;
     int64_t threads, ctx_size, kv_tokens, parallel, batch_size, queue_max, memory_limit_mib, request_memory_mib,
@@ -68,7 +69,8 @@ struct conf {
     const char *reasoning, *reasoning_format, *reasoning_effort, *chat_template_kwargs;
     struct engine_sampling sampling;
     bool check_config, master;
-    bool drain_close, strict_api, any_model, closed_objects, share_cache, no_slots, no_prefill_assistant, metrics, help, version, chat;
+    bool drain_close, strict_api, any_model, closed_objects, share_cache, no_slots, no_prefill_assistant, metrics, no_metrics, help, version,
+        chat;
     struct conf_list n_prompt, n_gen, n_depth, n_seqs, batch_sizes, thread_counts; /* of bench */
     int64_t repetitions;
     const char *output;

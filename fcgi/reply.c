@@ -208,6 +208,25 @@ static void write_anthropic_error(const struct reply *r, struct buf *out, enum e
     buf_printf(out, "},\"request_id\":\"%s\"}", r->id);
 }
 
+/* llama-server's type of an error, of which it has one for each status [llama.cpp tools/server/server-common.cpp]. */
+static const char *llama_type(const struct reply *r, enum err code)
+{
+    static const struct {
+        int status;
+        const char *type;
+    } rows[] = {{401, "authentication_error"}, {403, "permission_error"},    {404, "not_found_error"},
+                {500, "server_error"},         {501, "not_supported_error"}, {503, "unavailable_error"}};
+    if (code == ERR_CONTEXT_LENGTH) {
+        return "exceed_context_size_error";
+    }
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (rows[i].status == status_of(r, code)) {
+            return rows[i].type;
+        }
+    }
+    return err_type(code);
+}
+
 /* The error object, of what name_memory makes of the code; returns that. */
 static enum err write_error(const struct reply *r, struct buf *out, enum err code, const struct err_info *info)
 {
@@ -229,9 +248,13 @@ static enum err write_error(const struct reply *r, struct buf *out, enum err cod
     }
     buf_puts(out, "{\"error\":{\"message\":");
     json_write_cstr(out, message);
-    buf_printf(out, ",\"type\":\"%s\",\"param\":", err_type(code));
+    buf_printf(out, ",\"type\":\"%s\",\"param\":", r->is_llama ? llama_type(r, code) : err_type(code));
     json_write_cstr(out, info != NULL && info->where[0] != '\0' ? info->where : NULL);
-    buf_printf(out, ",\"code\":\"%s\"}}", err_code(code));
+    buf_printf(out, ",\"code\":\"%s\"", err_code(code));
+    if (r->is_llama && code == ERR_CONTEXT_LENGTH && r->n_ctx != 0) {
+        buf_printf(out, ",\"n_prompt_tokens\":%zu,\"n_ctx\":%zu", r->n_prompt_tokens, r->n_ctx);
+    }
+    buf_puts(out, "}}");
     return code;
 }
 

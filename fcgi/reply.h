@@ -29,6 +29,9 @@ struct reply {
     const char *allow; /* for 405: methods */
     bool is_anthropic; /* errors in the form of Anthropic's API */
     bool is_ollama;    /* errors in the form of Ollama's: a text alone */
+    bool is_llama;     /* errors have llama-server's types */
+    /* Of ERR_CONTEXT_LENGTH, told to llama-server's clients: tokens of the prompt and of the context; 0: not known. */
+    size_t n_prompt_tokens, n_ctx;
     /* OPTIONAL, before an error is told: names its place as the client knows it, where we read another form of what it
      * sent. place_arg: for it. */
     void (*name_place)(const void *arg, struct err_info *info);

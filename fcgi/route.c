@@ -64,7 +64,7 @@ static const struct route routes[] = {
     {"POST", "/infill", api_llama_infill, "llama-server", COMPUTES, TAKES_UNTYPED},
     {"POST", "/chat/completions/input_tokens", api_llama_count, "llama-server", COUNTS, TAKES_UNTYPED},
     {"POST", "/v1/chat/completions/input_tokens", api_llama_count, "llama-server", COUNTS},
-    {"POST", "/slots/", api_llama_slot_action, "llama-server", ASKS, IS_PREFIX, TAKES_UNTYPED},
+    {"POST", "/slots/", api_llama_slot_action, "llama-server", COMPUTES, IS_PREFIX, TAKES_UNTYPED},
     {"POST", "/apply-template", api_llama_template, "llama-server", COUNTS, TAKES_UNTYPED},
     {"GET", "/props", api_llama_props, "llama-server", ASKS},
     {"GET", "/slots", api_llama_slots, "llama-server", ASKS},
@@ -297,6 +297,12 @@ static bool is_anthropic(const char *path)
     return strncmp(path, messages, n) == 0 && (path[n] == '\0' || path[n] == '/');
 }
 
+/* llama-server's own paths have no version in front. */
+static bool is_llama(const char *path)
+{
+    return strncmp(path, "/v1/", 4) != 0 && strncmp(path, "/v2/", 4) != 0 && strncmp(path, "/api/", 5) != 0;
+}
+
 static void dispatch(struct call *c, const char *method, const char *uri, int *route_index)
 {
     char path[MAX_PATH_BYTES];
@@ -306,6 +312,7 @@ static void dispatch(struct call *c, const char *method, const char *uri, int *r
     if (route_decode_path(uri, path, sizeof path)) {
         c->reply.is_anthropic = is_anthropic(path);
         c->reply.is_ollama = strncmp(path, "/api/", 5) == 0;
+        c->reply.is_llama = is_llama(path);
         route = route_find(method, path, &allow);
     }
     if (route == NULL && allow[0] != '\0') {

@@ -6,6 +6,7 @@ _infcgi() {
     case "${COMP_WORDS[1]} $prev" in
     'serve --model' | 'serve -m' | 'generate --model' | 'generate -m' | 'chat --model' | 'chat -m' | 'perplexity --model' | 'perplexity -m' | 'bench --model' | 'bench -m' | 'inspect --model' | 'inspect -m' | 'tokenize --model' | 'tokenize -m') files=1 ;;
     'serve --alias' | 'serve -a') ;;
+    'serve --tags') ;;
     'serve --socket') files=1 ;;
     'serve --admin-socket') files=1 ;;
     'ctl --socket') files=1 ;;
@@ -37,6 +38,7 @@ _infcgi() {
     'serve --log-file') files=1 ;;
     'serve --cache-dir') files=1 ;;
     'serve --cache-disk-mib') ;;
+    'serve --slot-save-path') files=1 ;;
     'serve --slow-log') ;;
     'serve --slow-log-file') files=1 ;;
     'serve --pooling') words='mean cls last rank none' ;;
@@ -90,7 +92,7 @@ _infcgi() {
     'chat --history' | 'ctl --history') files=1 ;;
     *)
         case ${COMP_WORDS[1]} in
-        serve) words='--model --alias --socket --admin-socket --master --config --api-key-file --tenants --usage-log --share-cache --chat-template --tool-format --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --parallel --batch-size --queue-max --memory-limit --request-memory --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --log-level --log-file --cache-dir --cache-disk-mib --slow-log --slow-log-file --pooling --quantize --speculate --draft-max --max-connections --body-limit --response-memory --drain-timeout --drain-close --step-limit --compute-limit --sse-ping-interval --timeout --strict-api --n-predict --reasoning --reasoning-format --reasoning-effort --chat-template-kwargs --reasoning-budget --reasoning-budget-message --seed --no-prefill-assistant --no-slots --metrics --any-model --temp --top-k --top-p --min-p --typical-p --repeat-penalty --repeat-last-n --presence-penalty --frequency-penalty --check-config --help --closed-objects --version ' ;;
+        serve) words='--model --alias --tags --socket --admin-socket --master --config --api-key-file --tenants --usage-log --share-cache --chat-template --tool-format --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --parallel --batch-size --queue-max --memory-limit --request-memory --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --log-level --log-file --cache-dir --cache-disk-mib --slot-save-path --slow-log --slow-log-file --pooling --quantize --speculate --draft-max --max-connections --body-limit --response-memory --drain-timeout --drain-close --step-limit --compute-limit --sse-ping-interval --timeout --strict-api --n-predict --reasoning --reasoning-format --reasoning-effort --chat-template-kwargs --reasoning-budget --reasoning-budget-message --seed --no-prefill-assistant --no-slots --metrics --no-metrics --any-model --temp --top-k --top-p --min-p --typical-p --repeat-penalty --repeat-last-n --presence-penalty --frequency-penalty --check-config --help --closed-objects --version ' ;;
         generate) words='--model --config --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --quantize --speculate --draft-max --prompt --n-predict --temp --top-k --top-p --min-p --typical-p --repeat-penalty --repeat-last-n --presence-penalty --frequency-penalty --seed --chat --help --version ' ;;
         chat) words='--model --config --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --quantize --speculate --draft-max --temp --top-k --top-p --min-p --typical-p --repeat-penalty --repeat-last-n --presence-penalty --frequency-penalty --n-predict --system --seed --history --help --version ' ;;
         perplexity) words='--model --config --threads --ctx-size --file --chunks --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --quantize --json --help --version ' files=1 ;;

@@ -65,7 +65,7 @@ static enum err make_prompt(struct call *c, struct params *p, bool shows_tools, 
     err = err != ERR_OK ? err
                         : thoughts_place(json_object_get(p->root, "messages"), reads_thinking_parts(c), p->continues);
     err = err != ERR_OK ? err : reasoning_add_effort(p->root, context, info);
-    err = err != ERR_OK ? err : reasoning_add_defaults(c->server->conf, context, info);
+    err = err != ERR_OK ? err : reasoning_add_defaults(c, context, info);
     err = err != ERR_OK ? err
           : is_told     ? chat_render_told(c, context, tools, ids, n, info)
                         : chat_render(c, context, ids, n, info);

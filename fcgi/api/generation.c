@@ -2,6 +2,7 @@
  * poller, whatever this thread is doing. */
 #include "fcgi/api/generation.h"
 #include "fcgi/api/llama_output.h"
+#include "fcgi/api/slots.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/json_write.h"
@@ -10,6 +11,7 @@
 #include "engine/base/task.h"
 #include "fcgi/log.h"
 #include "fcgi/metrics.h"
+#include "fcgi/model_names.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -115,7 +117,7 @@ enum err generation_check_model(const struct call *c, const char *asked, struct 
     if (!tenant_may_use(c->tenant, asked)) {
         return err_set(info, ERR_MODEL_NOT_FOUND, "model", "model: expected one that the tenant may use, found '%.128s'", asked);
     }
-    if (s->conf->any_model || strcmp(asked, s->model_id) == 0) {
+    if (s->conf->any_model || strcmp(asked, s->model_id) == 0 || model_names_have(s->conf->alias, asked)) {
         return ERR_OK;
     }
     return err_set(info, ERR_MODEL_NOT_FOUND, "model", "model: expected '%.128s', found '%.128s'", s->model_id, asked);
@@ -361,6 +363,12 @@ static bool tell_progress(struct generation *g, struct choice *c, struct buf *ou
     return true;
 }
 
+/* Is what is generated to be a slot's? */
+static bool keeps_tokens(const struct generation *g)
+{
+    return g->params->id_slot >= 0 && g->params->cache_prompt && g->call->server->conf->slot_save_path != NULL;
+}
+
 /* Takes one event of c; timeout_ms for the first. False: nothing came. */
 static bool take_event(struct generation *g, struct choice *c, int timeout_ms, struct buf *out)
 {
@@ -379,6 +387,9 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
         note_id(g, c, ev.token.id);
     }
     c->has_new_line = c->has_new_line || (ev.text_len > 0 && memchr(ev.text, '\n', ev.text_len) != NULL);
+    if (ev.kind == SCHED_TOKEN && keeps_tokens(g)) {
+        buf_append(&c->made, (const char *)&ev.token.id, sizeof ev.token.id);
+    }
     if (ev.kind == SCHED_END) {
         accept_time_out(c, &ev);
         c->end = ev;
@@ -643,6 +654,7 @@ static void close_choices(struct generation *g)
         close_stream(g, c);
         buf_fini(&c->text);
         buf_fini(&c->ids);
+        buf_fini(&c->made);
         chat_split_fini(&c->split);
         buf_fini(&c->reasoning);
         buf_fini(&c->calls);
@@ -677,6 +689,27 @@ static enum err reserve_prompts(const struct generation *g, struct err_info *inf
     return route_reserve(g->call, n, info);
 }
 
+/* What the answer says of a prompt that is too long. */
+static void note_too_long(struct generation *g)
+{
+    struct reply *r = &g->call->reply;
+    r->n_ctx = engine_model(g->call->engine)->n_ctx;
+    for (size_t i = 0; i < g->n_choices; i++) {
+        r->n_prompt_tokens = MAX_OF(r->n_prompt_tokens, g->choices[i].n_prompt);
+    }
+}
+
+/* What the request's slot has now. The last token was not computed, so it is not in the cache. */
+static void note_slot(const struct generation *g)
+{
+    const struct choice *c = &g->choices[0];
+    if (keeps_tokens(g) && c->has_ended && c->end.err == ERR_OK && buf_ok(&c->made) == ERR_OK) {
+        size_t n = c->made.len / sizeof(int32_t);
+        slots_note(g->call, g->params->id_slot, g->params->gen.cache_salt, c->prompt, c->n_prompt,
+                   (const int32_t *)(const void *)c->made.data, n > 0 ? n - 1 : 0);
+    }
+}
+
 static void answer(struct generation *g)
 {
     struct err_info info = {0};
@@ -689,6 +722,9 @@ static void answer(struct generation *g)
         if (err == ERR_OVERLOADED) {
             route_set_retry_after(g->call);
         }
+        if (err == ERR_CONTEXT_LENGTH) {
+            note_too_long(g);
+        }
         if (strcmp(info.where, "prompt") == 0) { /* the engine knows one word for it */
             snprintf(info.where, sizeof info.where, "%s", g->shape->prompt_field);
         }
@@ -699,6 +735,7 @@ static void answer(struct generation *g)
         (g->params->stream ? stream_answer : whole_answer)(g, &out);
         fastcgi_watch(g->call->reply.request, NULL, NULL);
         log_generation(g);
+        note_slot(g);
     }
     buf_fini(&out);
 }
@@ -731,7 +768,7 @@ void generation_run(struct call *c, struct params *p, const struct shape *shape,
         p->gen.max_tokens = (int32_t)of_tenant;
     }
     g.gen = p->gen;
-    g.gen.cache_salt = generation_salt(c, p->cache_prompt ? g.gen.cache_salt : g.id, g.salt);
+    g.gen.cache_salt = generation_salt(c, p->cache_prompt ? slots_salt(c, p->id_slot, g.gen.cache_salt, g.slot_salt) : g.id, g.salt);
     g.gen.keeps_no_snapshots = !p->cache_prompt;
     g.gen.deadline_ns = c->deadline_ns;
     for (size_t i = 0; i < n; i++) {
@@ -742,6 +779,7 @@ void generation_run(struct call *c, struct params *p, const struct shape *shape,
         choice->echo = p->gen.prompt_logprobs ? &g.choices[i / (size_t)p->n * (size_t)p->n] : NULL;
         buf_init(&choice->text, 0, MEM_REQUEST);
         buf_init(&choice->ids, 0, MEM_REQUEST);
+        buf_init(&choice->made, 0, MEM_REQUEST);
         chat_split_init(&choice->split, &p->split);
         buf_init(&choice->reasoning, 0, MEM_REQUEST);
         buf_init(&choice->calls, 0, MEM_REQUEST);

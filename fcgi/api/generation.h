@@ -17,6 +17,7 @@ struct choice {
     struct buf text;              /* whole answers: what was said so far */
     struct buf parts[4];          /* whole answers: JSON of log-probabilities, as the shape needs it */
     struct buf ids;               /* JSON of the token ids, when asked for */
+    struct buf made;              /* the ids as int32_t, where a slot is to have them (slots.h) */
     const struct choice *echo; /* has the log-probabilities of the prompt, computed once for all n; itself, or NULL */
     size_t n_echo_text;        /* bytes of text that are the prompt's */
     size_t n_echoed;           /* tokens of the prompt told so far with theirs */
@@ -77,7 +78,7 @@ struct generation {
     size_t n_submitted;        /* of them, in the order of generation.c's nth_choice */
     struct sched_group *group; /* what makes them one request to the engine */
     struct engine_params gen;  /* params' with deadline and salt */
-    char salt[APIKEY_SALT_BYTES];
+    char salt[APIKEY_SALT_BYTES], slot_salt[APIKEY_OWN_SALT_BYTES];
     char id[48];
     int64_t created;
     bool is_gone;

@@ -89,6 +89,11 @@ void api_metrics(struct call *c)
         names[n] = route_at(n)->path;
         n++;
     }
+    if (c->server->conf->no_metrics) {
+        struct err_info info = {0};
+        reply_error(&c->reply, err_set(&info, ERR_NOT_SUPPORTED, NULL, "the server was started with --no-metrics"), &info);
+        return;
+    }
     struct buf out;
     buf_init(&out, 0, MEM_REQUEST);
     metrics_write(&out, c->engine, names, n);

@@ -44,17 +44,6 @@ void api_llama_slots(struct call *c)
     send(c, ERR_OK, NULL, &out);
 }
 
-/* POST /slots/N?action=..: no prefix belongs to a slot, so none can be saved, restored or erased. */
-void api_llama_slot_action(struct call *c)
-{
-    struct err_info info = {0};
-    reply_error(&c->reply,
-                err_set(&info, ERR_NOT_SUPPORTED, NULL,
-                        "slots cannot be saved, restored or erased: prefixes are kept for all sequences together; "
-                        "\"cache_prompt\": false uses none"),
-                &info);
-}
-
 void api_llama_props(struct call *c)
 {
     const struct engine_model_info *m = engine_model(c->engine);
@@ -76,7 +65,8 @@ void api_llama_props(struct call *c)
     json_write_cstr(&out, m->eos_text);
     buf_puts(&out, ",\"build_info\":\"infcgi " SERVER_VERSION "\",\"endpoint_slots\":");
     buf_puts(&out, c->server->conf->no_slots ? "false" : "true");
-    buf_puts(&out, ",\"endpoint_props\":false,\"endpoint_metrics\":true,\"is_sleeping\":false}");
+    buf_printf(&out, ",\"endpoint_props\":false,\"endpoint_metrics\":%s,\"is_sleeping\":false}",
+               c->server->conf->no_metrics ? "false" : "true");
     err = err != ERR_OK ? err : buf_ok(&text);
     buf_fini(&text);
     send(c, err, NULL, &out);

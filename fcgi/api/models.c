@@ -1,6 +1,7 @@
 /* GET /v1/models and /v1/models/{id}: the one model, in OpenAI's shape with what llama.cpp's and vLLM's clients read;
  * clients of Anthropic's API, which send its version, find that one's members beside it. */
 #include "fcgi/api/generation.h"
+#include "fcgi/model_names.h"
 
 #include "engine/base/json_write.h"
 
@@ -36,6 +37,10 @@ static void write_model(const struct call *c, struct buf *out)
     json_write_cstr(out, c->server->model_id);
     buf_printf(out, ",\"object\":\"model\",\"created\":%" PRId64 ",\"owned_by\":\"infcgi\",\"max_model_len\":%u",
                c->server->started, m->n_ctx);
+    buf_puts(out, ",\"aliases\":");
+    model_names_write(c->server->conf->alias, out);
+    buf_puts(out, ",\"tags\":");
+    model_names_write(c->server->conf->tags, out);
     if (is_anthropic(c)) {
         write_anthropic_model(c, out);
     }

@@ -175,6 +175,19 @@ enum err prompts_check_length(const struct call *c, size_t i, const int32_t *ids
     return err;
 }
 
+/* Asks the rule's check, which there may be none of. */
+static enum err check(const struct reader *r, size_t i)
+{
+    prompts_check asked = r->rule->check;
+    size_t n = r->out->n_ids[i];
+    enum err err = asked != NULL ? asked(r->call, i, r->out->ids[i], n, r->rule->field, r->info) : ERR_OK;
+    if (err == ERR_CONTEXT_LENGTH) {
+        r->call->reply.n_prompt_tokens = n;
+        r->call->reply.n_ctx = engine_model(r->call->engine)->n_ctx;
+    }
+    return err;
+}
+
 static enum err read_all(const struct reader *r, const json_t *value, bool is_one, size_t n)
 {
     r->out->ids = arena_zalloc_array(&r->call->arena, n, sizeof *r->out->ids);
@@ -183,7 +196,7 @@ static enum err read_all(const struct reader *r, const json_t *value, bool is_on
     TRY(arena_ok(&r->call->arena));
     for (size_t i = 0; i < n; i++) {
         TRY(add(r, is_one ? value : json_array_get(value, i)));
-        TRY(r->rule->check(r->call, i, r->out->ids[i], r->out->n_ids[i], r->rule->field, r->info));
+        TRY(check(r, i));
     }
     return ERR_OK;
 }

@@ -19,6 +19,7 @@ struct rank_fields {
     int64_t top_n;
     bool returns_documents;
     bool activates; /* scores go through the logistic function */
+    bool is_raw;    /* the opposite, in TEI's words */
 };
 
 #define COMMON                                                                                                         \
@@ -35,6 +36,9 @@ static const struct field rerank_fields[] = {
     COMMON,
     {"query", FIELD_CUSTOM, 0, 0, 0},
     {"documents", FIELD_CUSTOM, 0, 0, 0},
+    {"texts", FIELD_CUSTOM, 0, 0, 0}, /* TEI's, as the next two; the answer is in its form then */
+    {"return_text", FIELD_BOOL, offsetof(struct rank_fields, returns_documents), 0, 0},
+    {"raw_scores", FIELD_BOOL, offsetof(struct rank_fields, is_raw), 0, 0},
     {"top_n", FIELD_INT, offsetof(struct rank_fields, top_n), 0, 1 << 30},
     {"return_documents", FIELD_BOOL, offsetof(struct rank_fields, returns_documents), 0, 0},
     {"rank_fields", FIELD_REFUSED, 0, 0, 0},
@@ -69,6 +73,7 @@ struct job {
     struct engine_embed_params params;
     char salt[APIKEY_SALT_BYTES]; /* params.cache_salt may point here */
     struct result *results;       /* [prompts.n] */
+    bool is_tei;                  /* the answer has the form of Text Embeddings Inference */
     size_t n_tokens;
 };
 
@@ -155,8 +160,10 @@ static enum err read_rerank(struct job *j, struct err_info *info)
 {
     struct call *c = j->call;
     j->first_field = "query";
-    j->second_field = "documents";
+    j->is_tei = json_read_get(c->json, "documents") == NULL && json_read_get(c->json, "texts") != NULL;
+    j->second_field = j->is_tei ? "texts" : "documents";
     TRY(read_common(j, rerank_fields, ARRAY_LEN(rerank_fields), info));
+    j->fields.activates = j->fields.activates && !j->fields.is_raw;
     const json_t *query = json_read_get(c->json, "query");
     if (query == NULL) {
         return json_in_refuse(ERR_MISSING_PARAMETER, "query", "a text", NULL, info);
@@ -165,7 +172,7 @@ static enum err read_rerank(struct job *j, struct err_info *info)
     j->n_first = 1;
     TRY(arena_ok(&c->arena));
     TRY(read_text("query", query, &j->first->text, info));
-    TRY(read_texts(j, "documents", false, &j->second, &j->prompts.n, info));
+    TRY(read_texts(j, j->second_field, false, &j->second, &j->prompts.n, info));
     return tokenize(j, info);
 }
 
@@ -215,23 +222,34 @@ static void write_usage(const struct job *j, struct buf *out)
     buf_printf(out, "],\"usage\":{\"prompt_tokens\":%zu,\"total_tokens\":%zu}}", j->n_tokens, j->n_tokens);
 }
 
+static void write_result(const struct job *j, const struct result *r, struct buf *out)
+{
+    buf_printf(out, "{\"index\":%zu,\"%s\":", r->index, j->is_tei ? "score" : "relevance_score");
+    json_write_float(out, (float)r->score);
+    if (j->fields.returns_documents) {
+        buf_puts(out, j->is_tei ? ",\"text\":" : ",\"document\":{\"text\":");
+        json_write_string(out, j->second[r->index].text, j->second[r->index].n);
+        buf_puts(out, j->is_tei ? "" : "}");
+    }
+    buf_putc(out, '}');
+}
+
 static void write_rerank(struct job *j, struct buf *out)
 {
     size_t n = j->prompts.n;
     qsort(j->results, n, sizeof *j->results, compare);
     n = j->fields.top_n > 0 ? MIN_OF(n, (size_t)j->fields.top_n) : n;
-    write_head(j, "rerank", out);
-    buf_puts(out, ",\"results\":[");
+    if (!j->is_tei) {
+        write_head(j, "rerank", out);
+    }
+    buf_puts(out, j->is_tei ? "[" : ",\"results\":[");
     for (size_t i = 0; i < n; i++) {
-        const struct result *r = &j->results[i];
-        buf_printf(out, "%s{\"index\":%zu,\"relevance_score\":", i == 0 ? "" : ",", r->index);
-        json_write_float(out, (float)r->score);
-        if (j->fields.returns_documents) {
-            buf_puts(out, ",\"document\":{\"text\":");
-            json_write_string(out, j->second[r->index].text, j->second[r->index].n);
-            buf_putc(out, '}');
-        }
-        buf_putc(out, '}');
+        buf_puts(out, i == 0 ? "" : ",");
+        write_result(j, &j->results[i], out);
+    }
+    if (j->is_tei) { /* an array alone */
+        buf_putc(out, ']');
+        return;
     }
     write_usage(j, out);
 }

@@ -44,8 +44,22 @@ static bool has_switch(const json_t *context)
     return json_object_get(context, "enable_thinking") != NULL || json_object_get(context, "thinking") != NULL;
 }
 
-enum err reasoning_add_defaults(const struct conf *conf, json_t *context, struct err_info *info)
+/* Turns the switch of templates as --reasoning says. On llama-server's own paths auto is on where the template has the switch, as there. */
+static enum err add_switch(const struct call *c, json_t *context)
 {
+    const char *reasoning = c->server->conf->reasoning;
+    if (reasoning == NULL || strcmp(reasoning, "auto") == 0) {
+        bool is_on = c->reply.is_llama && engine_chat_mentions(c->engine, "enable_thinking");
+        return is_on ? add_absent(context, "enable_thinking", json_true()) : ERR_OK;
+    }
+    bool is_on = strcmp(reasoning, "on") == 0; /* by either name, as templates have one or the other */
+    TRY(add_absent(context, "enable_thinking", json_boolean(is_on)));
+    return add_absent(context, "thinking", json_boolean(is_on));
+}
+
+enum err reasoning_add_defaults(const struct call *c, json_t *context, struct err_info *info)
+{
+    const struct conf *conf = c->server->conf;
     const char *kwargs = conf->chat_template_kwargs, *effort = conf->reasoning_effort, *name;
     json_t *all = NULL, *value;
     enum err err = kwargs != NULL ? json_read(kwargs, strlen(kwargs), JSON_IN_MAX_DEPTH, "chat-template-kwargs", &all, info) : ERR_OK;
@@ -59,10 +73,8 @@ enum err reasoning_add_defaults(const struct conf *conf, json_t *context, struct
         err = add_absent(context, "reasoning_effort", json_string(effort));
         err = err == ERR_OK && is_none ? add_absent(context, "enable_thinking", json_false()) : err;
     }
-    if (err == ERR_OK && conf->reasoning != NULL && strcmp(conf->reasoning, "auto") != 0 && !has_switch(context)) {
-        bool is_on = strcmp(conf->reasoning, "on") == 0; /* by either name, as templates have one or the other */
-        err = add_absent(context, "enable_thinking", json_boolean(is_on));
-        err = err != ERR_OK ? err : add_absent(context, "thinking", json_boolean(is_on));
+    if (err == ERR_OK && !has_switch(context)) {
+        err = add_switch(c, context);
     }
     return err;
 }

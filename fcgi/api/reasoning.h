@@ -14,7 +14,7 @@ const char *reasoning_effort_name(int i);
 
 /* Shows the template the operator's --chat-template-kwargs, --reasoning-effort and --reasoning, as far as `context`, in which what
  * the request says is, has them not; the first counts most. ERR_NOMEM. */
-MUST_CHECK enum err reasoning_add_defaults(const struct conf *conf, json_t *context, struct err_info *info);
+MUST_CHECK enum err reasoning_add_defaults(const struct call *c, json_t *context, struct err_info *info);
 
 /* Is text an object of strings, numbers and booleans, as chat_template_kwargs? `what` names it. ERR_CONFIG. */
 enum err reasoning_check_kwargs(const char *text, const char *what, struct err_info *info);

@@ -3,6 +3,7 @@
 #include "fcgi/cmd/cmd.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/io.h"
 #include "engine/base/mem_account.h"
 #include "engine/chat/chat_named.h"
 #include "fcgi/api/responses_store.h"
@@ -16,6 +17,7 @@
 #include "fcgi/log.h"
 #include "fcgi/memory.h"
 #include "fcgi/metrics.h"
+#include "fcgi/model_names.h"
 #include "fcgi/notify.h"
 #include "fcgi/route.h"
 #include "fcgi/server.h"
@@ -182,6 +184,18 @@ static enum err check_room(const struct engine_config *cfg, struct err_info *inf
     return memory_check_second((cfg->pack_cache == NULL ? m.weight_bytes : 0) + m.kv_bytes + m.activation_bytes, memory_available(), info);
 }
 
+/* The first of the names of --alias, else the file's; kept until the process ends. */
+static enum err choose_id(const struct conf *conf, const struct engine_model_info *m, struct err_info *info)
+{
+    static struct buf id;
+    buf_init(&id, 0, MEM_GENERAL);
+    model_names_first(conf->alias, &id);
+    bool is_none = id.len == 0;
+    buf_putc(&id, '\0');
+    server_state.model_id = is_none ? m->id : id.data;
+    return buf_ok(&id) == ERR_OK ? ERR_OK : err_set(info, ERR_NOMEM, NULL, "out of memory for the model's name");
+}
+
 /* What a worker that takes over must do well before it may; of others a line in the log says what requests will meet. */
 static enum err test(struct engine *e, struct err_info *info)
 {
@@ -212,9 +226,9 @@ static enum err load(struct err_info *info)
     bar_end(&loading.bar);
     TRY(err);
     const struct engine_model_info *m = engine_model(e);
-    server_state.model_id = conf->alias != NULL ? conf->alias : m->id;
     log_model(m);
-    err = test(e, info);
+    err = choose_id(conf, m, info);
+    err = err != ERR_OK ? err : test(e, info);
     err = err != ERR_OK ? err : share_memory(conf, true, info);
     if (err != ERR_OK) {
         engine_close(&e);
@@ -335,6 +349,7 @@ static int start(const struct conf *conf)
     int fd;
     enum err err = load_keys(conf, &info);
     err = err == ERR_OK && conf->usage_log != NULL ? journal_open(conf->usage_log, &info) : err;
+    err = err == ERR_OK && conf->slot_save_path != NULL ? io_private_folder(conf->slot_save_path, &info) : err;
     if (err != ERR_OK) {
         return fail_setup(CMD_BAD_CONFIG, err, &info);
     }

@@ -19,6 +19,27 @@ def test_paths_come_through(ctx):
     assert count == len(post("/tokenize", {"content": prompt, "parse_special": True}).json()["tokens"])
 
 
+def test_a_saved_slot_is_restored_by_another_process(ctx):
+    with tempfile.TemporaryDirectory() as folder:
+        saved = pathlib.Path(folder) / "slots"
+        args = ("--threads", "2", "--ctx-size", "512", "--slot-save-path", saved, "--no-metrics", "--alias", "b,a")
+        server = ctx.start(*args)
+        made = server.post("/completion", {"prompt": "one two three " * 20, "n_predict": 4, "id_slot": 1, "temperature": 0}).json()
+        n = made["tokens_evaluated"] + made["tokens_predicted"] - 1
+        answer = server.post("/slots/1?action=save", {"filename": "talk.bin"}).json()
+        assert answer["n_saved"] == n and answer["n_written"] == (saved / "talk.bin").stat().st_size, answer
+        assert (saved.stat().st_mode | (saved / "talk.bin").stat().st_mode) & 0o077 == 0
+        assert server.request("GET", "/metrics").status == 501
+        assert server.request("GET", "/v1/models").json()["data"][0]["id"] == "a"
+        server = ctx.start(*args)   # another process with the same folder
+        answer = server.post("/slots/0?action=restore", {"filename": "talk.bin"}).json()
+        assert answer["n_restored"] == n, answer
+        again = server.post("/completion", {"prompt": "one two three " * 20, "n_predict": 4, "id_slot": 0, "temperature": 0}).json()
+        assert again["content"] == made["content"] and again["timings"]["cache_n"] >= 32, again
+        refused = server.post("/slots/0?action=restore", {"filename": "../talk.bin"})
+        assert refused.status == 400 and refused.error()["param"] == "filename", refused.body
+
+
 def test_a_long_prompt_tells_how_far_it_is(ctx):
     connection, stream = ctx.server.stream("/completion", {"prompt": "one two three " * 400, "n_predict": 2, "return_progress": True,
                                                            "cache_prompt": False})

@@ -241,18 +241,18 @@ START_TEST(thinking_has_defaults)
     static const struct {
         const char *reasoning, *effort, *kwargs, *fields, *shown; /* enable_thinking, thinking, reasoning_effort, x */
     } cases[] = {
-        {"auto", "default", NULL, "", "|||"},
+        {"auto", "default", NULL, "", "True|||"},
         {"on", "default", NULL, "", "True|True||"},
         {"off", "default", NULL, "", "False|False||"},
         {"on", "default", NULL, request_off, "False|||"},
         {"on", "default", NULL, none, "False||none|"},
-        {"auto", "high", NULL, "", "||high|"},
-        {"auto", "high", NULL, "\"reasoning_effort\":\"low\",", "||low|"},
+        {"auto", "high", NULL, "", "True||high|"},
+        {"auto", "high", NULL, "\"reasoning_effort\":\"low\",", "True||low|"},
         {"auto", "none", NULL, "", "False||none|"},
         {"auto", "none", NULL, "\"chat_template_kwargs\":{\"enable_thinking\":true},", "True||none|"},
         {"auto", "default", "{\"x\":7,\"enable_thinking\":false}", "", "False|||7"},
         {"on", "high", "{\"enable_thinking\":false,\"reasoning_effort\":\"max\",\"messages\":1}", "", "False||max|"},
-        {"auto", "default", "{\"x\":7}", "\"chat_template_kwargs\":{\"x\":\"y\"},", "|||y"},
+        {"auto", "default", "{\"x\":7}", "\"chat_template_kwargs\":{\"x\":\"y\"},", "True|||y"},
     };
     struct conf own = *server_state.conf;
     server_state.conf = &own;

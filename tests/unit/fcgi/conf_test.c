@@ -271,7 +271,6 @@ START_TEST(names_of_llama_server)
     refuse("--port", "1", "nginx");
     refuse("--host=::1", NULL, "nginx");
     refuse("-hf", "a/b", "--model");
-    refuse("--slot-save-path", "/tmp", "slots are not saved");
     refuse("--api-key", "a", "--api-key-file");
     refuse("--predict", NULL, "expected a value");
     accept("--typical", "0.25");

@@ -264,6 +264,10 @@ static void put_request(struct buf *out, const char *method, const char *uri, co
     put_param(&params, "REQUEST_METHOD", 14, method);
     put_param(&params, "REQUEST_URI", 11, uri);
     put_param(&params, "CONTENT_TYPE", 12, "application/json");
+    const char *query = strchr(uri, '?');
+    if (query != NULL) {
+        put_param(&params, "QUERY_STRING", 12, query + 1);
+    }
     put_param(&params, "CONTENT_LENGTH", 14, length);
     put_record(out, BEGIN, responder, sizeof responder);
     put_record(out, PARAMS, params.data, params.len);
@@ -411,6 +415,10 @@ void rig_refuse(const char *uri, const char *body, int status, const char *code,
     } else {
         ck_assert_msg(strcmp(rig_text_at("error.param"), param) == 0, "%s %.200s: %s", uri, body, rig_got.body);
     }
-    ck_assert_str_eq(rig_text_at("error.type"), "invalid_request_error");
+    bool is_llama = strncmp(uri, "/v1/", 4) != 0 && strncmp(uri, "/v2/", 4) != 0; /* whose types are others */
+    const char *type = is_llama && status == 404                                      ? "not_found_error"
+                       : is_llama && strcmp(code, "context_length_exceeded") == 0 ? "exceed_context_size_error"
+                                                                                      : "invalid_request_error";
+    ck_assert_str_eq(rig_text_at("error.type"), type);
     ck_assert_msg(strlen(rig_text_at("error.message")) > 10, "%s", rig_got.body);
 }

@@ -69,6 +69,33 @@ START_TEST(as_many_as_asked_for_with_their_texts)
 }
 END_TEST
 
+/* The form of Text Embeddings Inference, which llama-server has too. */
+START_TEST(texts_are_answered_with_an_array)
+{
+    static const char texts[] = "\"query\":\"what is a cat\",\"texts\":[\"a cat sleeps\",\"rates rose\",\"cat\",\"\"]";
+    double alone[4], raw[4];
+    char body[256];
+    score_each(alone, "");
+    score_each(raw, ",\"use_activation\":false");
+    for (int is_raw = 0; is_raw <= 1; is_raw++) {
+        snprintf(body, sizeof body, "{%s,\"return_text\":true,\"raw_scores\":%s}", texts, is_raw ? "true" : "false");
+        ck_assert_msg(rig_post("/rerank", body) == 200, "%s", rig_got.body);
+        ck_assert_uint_eq(json_array_size(rig_answer), 4);
+        for (size_t i = 0; i < 4; i++) {
+            const json_t *r = json_array_get(rig_answer, i);
+            json_int_t index = json_integer_value(json_object_get(r, "index"));
+            ck_assert(json_number_value(json_object_get(r, "score")) == (is_raw ? raw : alone)[index]);
+            ck_assert(json_is_string(json_object_get(r, "text")));
+        }
+    }
+    snprintf(body, sizeof body, "{%s,\"top_n\":2}", texts);
+    ck_assert_int_eq(rig_post("/rerank", body), 200);
+    ck_assert_uint_eq(json_array_size(rig_answer), 2);
+    ck_assert_ptr_null(rig_at("0.text"));
+    rig_refuse("/rerank", "{\"query\":\"a\",\"texts\":[1]}", 400, "invalid_type", "texts[0]");
+}
+END_TEST
+
 START_TEST(a_score_is_the_logistic_function_of_the_models_number)
 {
     double score[4], raw[4];
@@ -130,6 +157,7 @@ Suite *rank_suite(void)
     tcase_add_loop_test(t, documents_come_the_best_first_with_the_scores_they_have_alone, 0, 3);
     tcase_add_test(t, as_many_as_asked_for_with_their_texts);
     tcase_add_test(t, a_score_is_the_logistic_function_of_the_models_number);
+    tcase_add_test(t, texts_are_answered_with_an_array);
     tcase_add_test(t, pairs_of_lists);
     tcase_add_test(t, what_is_wrong_is_refused_with_its_place);
     suite_add_tcase(s, t);
