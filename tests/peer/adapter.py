@@ -25,11 +25,24 @@ sys.modules["wget"] = types.SimpleNamespace(download=fetch_nothing)
 
 FREE_PORT = harness.free_port
 CACHE = os.environ["PEER_TESTS_CACHE"]   # packed weights: a start of the engine takes a tenth of the time
+RANK_CONTEXT = 2048
+
+
+def with_context(model, family, n):
+    """A copy of a GGUF file whose context has n tokens: its vocabulary has little more than bytes."""
+    copy = pathlib.Path(CACHE) / f"context-{n}-{model.name}"
+    data, key = bytearray(model.read_bytes()), f"{family}.context_length".encode()
+    at = data.index(key) + len(key) + 4   # behind the value's type
+    data[at:at + 4] = n.to_bytes(4, "little")
+    copy.write_bytes(data)
+    return copy
 
 
 def model_of(server):
-    """The default model; for infill a copy whose vocabulary has tokens for that."""
+    """The default model; for infill a copy whose vocabulary has tokens for that; for ranking a tiny model with random weights."""
     model = pathlib.Path(os.environ["PEER_TESTS_MODEL"])
+    if server.server_reranking:
+        return with_context(ROOT / "tests/golden/rank/qwen3-yes.gguf", "qwen3", RANK_CONTEXT)
     if server.model_alias != "tinyllama-infill":
         return model
     infill = pathlib.Path(CACHE) / "infill.gguf"
@@ -42,6 +55,7 @@ def options(server, folder):
     """The options of `infcgi serve` for what a test set."""
     slots = server.n_slots or 1
     context = (server.n_ctx or 4096) if server.kv_unified else (server.n_ctx or 4096 * slots) // slots
+    context = RANK_CONTEXT if server.server_reranking else context
     args = ["--threads", "2", "--any-model", "--pack-cache", CACHE, "--ctx-size", context, "--kv-tokens", max(context * slots, 512),
             "--parallel", slots]
     template = server.chat_template
@@ -50,15 +64,17 @@ def options(server, folder):
         template.write_text(server.chat_template)
     if server.chat_template_file:
         template = (pathlib.Path.cwd() / server.chat_template_file).resolve()
-    reasoning = "on" if server.reasoning == "auto" else server.reasoning   # their auto: on where the template has a switch
-    pairs = {"--seed": server.seed, "--alias": server.model_alias, "--temp": server.temperature, "--n-predict": server.n_predict,
+    pairs = {"--seed": server.seed, "--alias": server.model_alias, "--tags": server.model_tags, "--temp": server.temperature, "--n-predict": server.n_predict,
              "--batch-size": server.n_batch, "--pooling": server.pooling or ("mean" if server.server_embeddings else None),
-             "--chat-template": template, "--reasoning": reasoning, "--reasoning-format": server.reasoning_format}
+             "--chat-template": template, "--reasoning": server.reasoning, "--reasoning-format": server.reasoning_format}
     for name, value in pairs.items():
         if value is not None:
             args += [name, value]
-    args += ["--metrics"] if server.server_metrics else []
+    args += ["--metrics"] if server.server_metrics else ["--no-metrics"]
     args += [] if server.server_slots else ["--no-slots"]
+    if server.slot_save_path:
+        pathlib.Path(server.slot_save_path).chmod(0o700)   # it is to be of the engine's user alone
+        args += ["--slot-save-path", server.slot_save_path]
     if server.api_key:
         keys = folder / "keys"
         keys.write_text(server.api_key + "\n")

@@ -32,6 +32,14 @@ EDITS = {
         # the model ends by itself; 4 tokens of a prompt and 252 are the context
         ('"prompt": "Hi how are you",', '"prompt": "Hi how are you", "ignore_eos": True,'), ("(-1, 248, True)", "(-1, 252, True)"),
     ],
-    "test_embedding.py": [('is", 9)', 'is", 7)'), ('test", 6)', 'test", 4)'), ("2 * 9", "2 * 7")],
+    "test_embedding.py": [('is", 9)', 'is", 7)'), ('test", 6)', 'test", 4)'), ("2 * 9", "2 * 7"), ("== 5 # 3 text", "== 3 # 3 text")],
+    # the same beginning before each prompt, as prefixes are found in whole pages of 32 tokens; the model would end by itself
+    "test_slot_save.py": [
+        *any_text('"(Whiskers|Flana)+"', '"(Jack|said)+"'),
+        ('"prompt": "What is the capital', '"ignore_eos": True, "prompt": "I believe the meaning of life is " * 12 + "What is the capital'),
+        ('["prompt_n"] == 21', '["prompt_n"] == 91'), ("== 84", "== 154"), ('["prompt_n"] == 6', '["prompt_n"] == 27'),
+        ('["prompt_n"] == 1\n', '["prompt_n"] == 27\n'),
+    ],
+    "test_rerank.py": [('"Learning is", 19)', '"Learning is", 760)'), ('capitale de la", 26)', 'capitale de la", 765)')],
     "test_infill.py": any_text('"(Ann|small|shiny|Daddy|Jimmy)+"', '"(Dad|excited|park|Jimmy)+"'),
 }
