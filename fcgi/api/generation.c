@@ -42,6 +42,10 @@ void generation_chunk_close(const struct generation *g, struct buf *out)
         buf_putc(out, ',');
         llama_write_timings(g->timed, out);
     }
+    if (g->params->verbose && g->timed != NULL && g->timed->has_ended) {
+        buf_puts(out, ",\"__verbose\":");
+        llama_write_result(g, g->timed, out);
+    }
     buf_puts(out, "}\n\n");
 }
 

@@ -53,6 +53,8 @@ static const struct field fields[] = {
     {"text", FIELD_CUSTOM, 0, 0, 0},
     {"reasoning", FIELD_CUSTOM, 0, 0, 0},
     {"top_logprobs", FIELD_CUSTOM, 0, 0, 0},
+    {"return_progress", FIELD_CUSTOM, 0, 0, 0},
+    {"timings_per_token", FIELD_CUSTOM, 0, 0, 0},
     {"metadata", FIELD_CUSTOM, 0, 0, 0},
     {"include", FIELD_CUSTOM, 0, 0, 0},
     {"truncation", FIELD_CUSTOM, 0, 0, 0},
@@ -286,7 +288,9 @@ static void take(struct generation *g, struct choice *c, const struct engine_eve
 
 static void token(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)
 {
+    output_of(g, out)->timed = g->timed;
     take(g, c, ev, out);
+    output_of(g, out)->timed = NULL;
     enum err err = responses_output_ok(output_of(g, out));
     out->err = out->err != ERR_OK ? out->err : err;
 }
@@ -335,7 +339,8 @@ static void keep(const struct generation *g, const struct responses_end *end)
 static void done(struct generation *g, struct buf *out)
 {
     const struct generation_usage usage = generation_usage(g);
-    const struct responses_end end = end_of(g, &usage);
+    struct responses_end end = end_of(g, &usage);
+    end.timed = g->params->timings_per_token ? &g->choices[0] : NULL;
     keep(g, &end);
     responses_output_end(output_of(g, out), &end);
 }
@@ -356,6 +361,11 @@ static void broken(struct generation *g, struct buf *out)
     responses_output_end(output_of(g, out), &end);
 }
 
+static void progress(struct generation *g, struct choice *c, struct buf *out)
+{
+    responses_output_progress(output_of(g, out), g, c);
+}
+
 static const struct shape shape = {
     .id_prefix = "resp_",
     .prompt_field = "input",
@@ -367,6 +377,7 @@ static const struct shape shape = {
     .gather = gather,
     .done = done,
     .whole = whole,
+    .progress = progress,
     .broken = broken,
 };
 

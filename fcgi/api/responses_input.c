@@ -749,6 +749,8 @@ static const char *const shared[][2] = {
     {"parallel_tool_calls", "parallel_tool_calls"},
     {"max_output_tokens", "max_completion_tokens"},
     {"top_logprobs", "top_logprobs"},
+    {"return_progress", "return_progress"},
+    {"timings_per_token", "timings_per_token"},
 };
 
 /* Does `include` ask for log-probabilities? */

@@ -1,6 +1,8 @@
 /* Items come one after the other: what opens one closes the one before. */
 #include "fcgi/api/responses_output.h"
 
+#include "fcgi/api/llama_output.h"
+
 #include "engine/base/clock.h"
 #include "engine/base/json_write.h"
 #include "engine/base/rng.h"
@@ -238,11 +240,21 @@ static bool open_event(struct responses_output *o, const char *type)
 
 static void close_event(struct responses_output *o) { buf_puts(o->out, "}\n\n"); }
 
+/* llama-server's member; timed OPTIONAL. */
+static void tell_timings(struct responses_output *o, const struct choice *timed)
+{
+    if (timed != NULL) {
+        buf_putc(o->out, ',');
+        llama_write_timings(timed, o->out);
+    }
+}
+
 static void tell_response(struct responses_output *o, const char *type, const struct responses_end *end)
 {
     if (open_event(o, type)) {
         buf_puts(o->out, ",\"response\":");
         responses_output_write(o, end, o->out);
+        tell_timings(o, end->timed);
         close_event(o);
     }
 }
@@ -288,6 +300,7 @@ static void tell_delta(struct responses_output *o, const char *text, size_t n)
             buf_puts(o->out, ",\"logprobs\":[");
             buf_add(o->out, &o->fresh);
             buf_putc(o->out, ']');
+            tell_timings(o, o->timed);
         }
         close_event(o);
     }
@@ -448,6 +461,17 @@ void responses_output_begin(struct responses_output *o)
 {
     tell_response(o, "response.created", &begun);
     tell_response(o, "response.in_progress", &begun);
+}
+
+void responses_output_progress(struct responses_output *o, const struct generation *g, const struct choice *c)
+{
+    if (open_event(o, "response.in_progress")) {
+        buf_puts(o->out, ",\"response\":");
+        responses_output_write(o, &begun, o->out);
+        buf_putc(o->out, ',');
+        llama_write_progress(g, c, o->out);
+        close_event(o);
+    }
 }
 
 void responses_output_tick(struct responses_output *o) { tell_response(o, "response.in_progress", &begun); }

@@ -40,6 +40,7 @@ struct responses_output {
     struct buf fresh;               /* log-probabilities of tokens whose text has not come out */
     struct buf items;               /* JSON of those that are complete, comma-separated */
     struct buf *out;                /* where events go, NULL: nobody wants them */
+    const struct choice *timed;     /* OPTIONAL: whose timings the deltas at hand tell */
 };
 
 /* What can be told of the end. */
@@ -47,6 +48,7 @@ struct responses_end {
     const char *status; /* "completed", "incomplete", "failed", "in_progress" */
     const struct generation_usage *usage;
     const struct err_info *failure;
+    const struct choice *timed; /* OPTIONAL: whose timings the event tells */
 };
 
 void responses_output_init(struct responses_output *o);
@@ -59,6 +61,9 @@ void responses_output_begin(struct responses_output *o);
 /* Tells that the answer goes on: response.in_progress once more. Codex leaves when no event has come for five minutes,
  * and does not count comments. */
 void responses_output_tick(struct responses_output *o);
+
+/* Tells how far the prompt is: response.in_progress with llama-server's prompt_progress. */
+void responses_output_progress(struct responses_output *o, const struct generation *g, const struct choice *c);
 
 /* Takes a part: a chat_part_sink, arg the answer. */
 void responses_output_part(void *arg, const struct chat_part *part);

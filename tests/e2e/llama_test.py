@@ -49,6 +49,14 @@ def test_a_long_prompt_tells_how_far_it_is(ctx):
     assert done[0] == 0 and done == sorted(set(done)) and done[-1] == told[0]["total"] and len(done) >= 3, told
 
 
+def test_responses_tell_how_far_the_prompt_is(ctx):
+    connection, stream = ctx.server.stream("/v1/responses", {"input": "one two three " * 400, "max_output_tokens": 2, "stream": True,
+                                                             "return_progress": True, "store": False, "temperature": 0.3})
+    told = [e["prompt_progress"] for e in harness.events(stream) if "prompt_progress" in e]
+    connection.close()
+    assert told and told[-1]["processed"] == told[-1]["total"], told
+
+
 def test_infill(ctx):
     with tempfile.TemporaryDirectory() as folder:
         model = harness.with_fim(ctx.model, pathlib.Path(folder) / "fim.gguf")

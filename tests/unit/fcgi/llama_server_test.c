@@ -164,6 +164,9 @@ START_TEST(progress_and_timings)
     ck_assert_int_eq(rig_post("/v1/completions", "{" SAYS_X ",\"max_tokens\":3,\"verbose\":true}"), 200);
     ck_assert_int_eq(rig_number_at("timings.predicted_n"), 3);
     ck_assert_str_eq(rig_text_at("__verbose.prompt"), "ab");
+    ck_assert_int_eq(rig_post("/v1/completions", "{" SAYS_X ",\"max_tokens\":2,\"stream\":true,\"verbose\":true}"), 200);
+    const char *told = strstr(rig_got.body, "\"__verbose\":{"); /* once, with the reason of the end */
+    ck_assert(told != NULL && strstr(rig_got.body, "\"finish_reason\":\"length\"") < told && strstr(told + 1, "\"__verbose\"") == NULL);
 }
 END_TEST
 

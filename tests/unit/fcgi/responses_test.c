@@ -77,6 +77,17 @@ static const char *stream_of(const char *body)
     return rig_got.body;
 }
 
+START_TEST(timings_are_told_where_asked_for)
+{
+    const char *body = stream_of("{" ASK ",\"stream\":true,\"timings_per_token\":true}");
+    const char *delta = strstr(body, "event: response.output_text.delta"), *completed = strstr(body, "event: response.incomplete");
+    ck_assert(delta != NULL && completed != NULL);
+    const char *timings = strstr(delta, "\"timings\":{");
+    ck_assert(timings != NULL && timings < completed && strstr(completed, "\"timings\":{") != NULL);
+    ck_assert_ptr_null(strstr(stream_of("{" ASK ",\"stream\":true}"), "timings"));
+}
+END_TEST
+
 START_TEST(streams_end_with_the_response)
 {
     const char *body = stream_of("{" ASK ",\"stream\":true,\"top_logprobs\":0}");
@@ -337,6 +348,7 @@ Suite *responses_suite(void)
     tcase_add_test(t, prompts_are_those_of_chat);
     tcase_add_test(t, log_probabilities_are_told);
     tcase_add_test(t, streams_end_with_the_response);
+    tcase_add_test(t, timings_are_told_where_asked_for);
     tcase_add_test(t, thoughts_are_items);
     tcase_add_test(t, a_schema_is_followed);
     tcase_add_test(t, wrong_fields_are_named);
