@@ -66,7 +66,6 @@ static const struct {
 } refused[] = {
     {"set", "/uniqueItems: expected items of 1000 values at most"}, /* a grammar cannot look back at what was said */
     {"frozenset", "/uniqueItems: expected items of 1000 values at most"},
-    {"re.Pattern", "/format: this format is not supported"}, /* nor tell a pattern of ECMA-262 from other text */
 };
 
 static const char *refusal_of(const char *name)
