@@ -26,7 +26,7 @@ MUST_CHECK enum err grammar_builder_new(struct grammar_builder **out);
 MUST_CHECK enum err grammar_builder_new_in(struct regex_set *set, struct grammar_builder **out);
 void grammar_builder_free(struct grammar_builder **b);
 
-/* Schemas added later close their objects: one that names members, in `properties` or `required`, has no others, unless it
+/* Schemas added later close their objects: one with `properties` or `required` has only these members, unless it
  * has additionalProperties, patternProperties or unevaluatedProperties. The specification allows others; a small model then
  * often adds members until its tokens run out. */
 void grammar_close_objects(struct grammar_builder *b);

@@ -280,14 +280,15 @@ static enum err split(struct writer *w, struct other *all, size_t *n, size_t k, 
 static bool is_closed_by_default(const struct writer *w, const struct object *o)
 {
     static const char *const says[] = {"additionalProperties", "patternProperties", "unevaluatedProperties"};
-    bool is_silent =
-        grammar_closes_objects(w->b) && o->n_asked == 0 && json_object_size(o->names) >= MAX_OF(o->min, 1u);
-    for (size_t i = 0; i < o->list->n && is_silent; i++) {
+    bool names_some = false, is_silent = o->n_asked == 0;
+    for (size_t i = 0; i < o->list->n; i++) {
+        const struct part *p = &o->list->at[i];
+        names_some |= schema_keyword(w, p, "properties") != NULL || schema_keyword(w, p, "required") != NULL;
         for (size_t k = 0; k < ARRAY_LEN(says); k++) {
-            is_silent = is_silent && schema_keyword(w, &o->list->at[i], says[k]) == NULL;
+            is_silent = is_silent && schema_keyword(w, p, says[k]) == NULL;
         }
     }
-    return is_silent;
+    return grammar_closes_objects(w->b) && names_some && is_silent && json_object_size(o->names) >= o->min;
 }
 
 /* Could a name that nothing names be there? */

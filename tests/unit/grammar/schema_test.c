@@ -776,6 +776,8 @@ START_TEST(closed_objects)
         {"{\"properties\":{\"a\":{}},\"patternProperties\":{\"^c\":{}}}", "{\"b\":1}", "{\"c\":1}", true},
         {"{\"properties\":{\"a\":{}},\"unevaluatedProperties\":true}", "{\"b\":1}", "{\"a\":1}", true},
         {"{\"allOf\":[{\"properties\":{\"a\":{}}},{\"additionalProperties\":{}}]}", "{\"b\":1}", "{\"a\":1}", true},
+        {"{\"type\":\"object\",\"properties\":{}}", "{\"b\":1}", "{}", false},
+        {"{\"properties\":{},\"minProperties\":1}", "{\"b\":1}", "{\"a\":1}", true},
         {"{\"type\":\"object\"}", "{\"b\":1}", "{}", true},
         {"{}", "{\"b\":1}", "{\"a\":1}", true},
     };
