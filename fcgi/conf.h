@@ -69,8 +69,8 @@ struct conf {
     const char *reasoning, *reasoning_format, *reasoning_effort, *chat_template_kwargs;
     struct engine_sampling sampling;
     bool check_config, master;
-    bool drain_close, strict_api, any_model, closed_objects, share_cache, no_slots, no_prefill_assistant, metrics, no_metrics, help, version,
-        chat;
+    bool drain_close, strict_api, any_model, closed_objects, share_cache, no_slots, no_prefill_assistant, metrics, no_metrics,
+        help, version, chat;
     struct conf_list n_prompt, n_gen, n_depth, n_seqs, batch_sizes, thread_counts; /* of bench */
     int64_t repetitions;
     const char *output;

@@ -64,8 +64,8 @@
 #define R_0      "(?:(?:" R_ATOM ")" R_COUNT "|" R_BORDER ")*"
 #define R_GROUP(inner) "(?:(?:" R_ATOM "|\\((?:\\?:)?" inner "\\))" R_COUNT "|" R_BORDER ")*"
 
-/* Sources: RFC 3339 (dates; no leap seconds), 5321 (mailboxes without quotes), 1123, 2673, 4291, 3986, 3987, 4122, 6570, 6901; 3339 appendix
- * A (durations). */
+/* Sources: RFC 3339 (dates; no leap seconds), 5321 (mailboxes without quotes), 1123, 2673, 4291, 3986, 3987, 4122, 6570, 6901; 3339
+ * appendix A (durations). */
 static const struct {
     const char *name, *pattern;
     uint32_t max; /* bytes; 0 = any number */

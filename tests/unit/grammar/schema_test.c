@@ -6,7 +6,7 @@
 #include "engine/base/mem_account.h"
 #include "engine/base/task.h"
 #include "engine/grammar/grammar_internal.h"
-#include "tests/unit/tokenizer/vocab_file.h"
+#include "tests/unit/grammar/schema_rig.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -14,60 +14,14 @@
 
 Suite *schema_suite(void);
 
-static struct vocab file;
-static struct grammar_vocab *vocab;
-static struct err_info info;
-static int32_t id_of[256];
-
-static void set_up(void)
-{
-    vocab_bpe(&file, "gpt-2");
-    ck_assert_msg(vocab_load(&file, &info) == ERR_OK, "%s", info.text);
-    ck_assert_int_eq(grammar_vocab_new(file.t, &vocab), ERR_OK);
-    vocab_byte_ids(&file, id_of);
-}
-
-static void tear_down(void)
-{
-    grammar_vocab_free(&vocab);
-    vocab_fini(&file);
-}
-
-static bool closes_objects;
-
 static enum err compile(const char *text, struct grammar **out)
 {
-    struct grammar_builder *b;
-    symbol_id start;
     json_t *schema;
-    info = (struct err_info){0};
-    ck_assert_msg(json_read_value(text, strlen(text), 64, "schema", &schema, &info) == ERR_OK, "%s: %s", text, info.text);
-    *out = NULL;
-    ck_assert_int_eq(grammar_builder_new(&b), ERR_OK);
-    if (closes_objects) {
-        grammar_close_objects(b);
-    }
-    enum err err = schema_add(b, schema, &start, &info);
-    if (err == ERR_OK) {
-        err = grammar_finish(&b, start, out, &info);
-    } else {
-        grammar_builder_free(&b);
-    }
+    enum err err = json_read_value(text, strlen(text), 64, "schema", &schema, &schema_rig_info);
+    ck_assert_msg(err == ERR_OK, "%s: %s", text, schema_rig_info.text);
+    err = schema_rig_compile(schema, false, out);
     json_decref(schema);
     return err;
-}
-
-static bool says(struct grammar *g, const char *text)
-{
-    struct grammar_matcher *m;
-    bool taken = true;
-    ck_assert_int_eq(grammar_matcher_new(g, vocab, &m), ERR_OK);
-    for (; *text != '\0' && taken; text++) {
-        ck_assert_int_eq(grammar_matcher_accept(m, id_of[(unsigned char)*text], &taken), ERR_OK);
-    }
-    bool is = taken && grammar_matcher_may_end(m);
-    grammar_matcher_free(&m);
-    return is;
 }
 
 enum { MOST = 12 };
@@ -644,12 +598,12 @@ START_TEST(texts_of_schemas)
         struct grammar *g;
         bool can = cases[i].right[0] != NULL;
         enum err err = compile(cases[i].schema, &g);
-        ck_assert_msg(err == (can ? ERR_OK : ERR_INVALID_GRAMMAR), "%s: %s", cases[i].schema, info.text);
+        ck_assert_msg(err == (can ? ERR_OK : ERR_INVALID_GRAMMAR), "%s: %s", cases[i].schema, schema_rig_info.text);
         for (size_t k = 0; can && k < MOST && cases[i].right[k] != NULL; k++) {
-            ck_assert_msg(says(g, cases[i].right[k]), "%s does not allow %s", cases[i].schema, cases[i].right[k]);
+            ck_assert_msg(schema_rig_says(g, cases[i].right[k]), "%s does not allow %s", cases[i].schema, cases[i].right[k]);
         }
         for (size_t k = 0; can && k < MOST && cases[i].wrong[k] != NULL; k++) {
-            ck_assert_msg(!says(g, cases[i].wrong[k]), "%s allows %s", cases[i].schema, cases[i].wrong[k]);
+            ck_assert_msg(!schema_rig_says(g, cases[i].wrong[k]), "%s allows %s", cases[i].schema, cases[i].wrong[k]);
         }
         grammar_unref(&g);
     }
@@ -759,49 +713,13 @@ static const struct {
     {"{\"oneOf\":[{\"type\":\"text\"},{\"type\":\"null\"}]}", "/oneOf/0/type", "expected object, array"},
 };
 
-/* The first text has a member that no schema names: it is right exactly if objects stay open. */
-START_TEST(closed_objects)
-{
-    static const struct {
-        const char *schema, *other, *right;
-        bool stays_open;
-    } rows[] = {
-        {"{\"properties\":{\"a\":{}}}", "{\"b\":1}", "{\"a\":1}", false},
-        {"{\"type\":\"object\",\"required\":[\"a\"]}", "{\"a\":1,\"b\":1}", "{\"a\":1}", false},
-        {"{\"allOf\":[{\"properties\":{\"a\":{}}},{\"properties\":{\"b\":{}}}]}", "{\"c\":1}", "{\"a\":1,\"b\":1}", false},
-        {"{\"properties\":{\"a\":{\"properties\":{\"b\":{}}}}}", "{\"a\":{\"c\":1}}", "{\"a\":{\"b\":1}}", false},
-        {"{\"$ref\":\"#/$defs/d\",\"$defs\":{\"d\":{\"properties\":{\"a\":{}}}}}", "{\"b\":1}", "{\"a\":1}", false},
-        {"{\"anyOf\":[{\"properties\":{\"a\":{}}},{\"properties\":{\"b\":{}}}]}", "{\"c\":1}", "{\"b\":1}", false},
-        {"{\"properties\":{\"a\":{}},\"additionalProperties\":true}", "{\"b\":1}", "{\"a\":1}", true},
-        {"{\"properties\":{\"a\":{}},\"patternProperties\":{\"^c\":{}}}", "{\"b\":1}", "{\"c\":1}", true},
-        {"{\"properties\":{\"a\":{}},\"unevaluatedProperties\":true}", "{\"b\":1}", "{\"a\":1}", true},
-        {"{\"allOf\":[{\"properties\":{\"a\":{}}},{\"additionalProperties\":{}}]}", "{\"b\":1}", "{\"a\":1}", true},
-        {"{\"type\":\"object\",\"properties\":{}}", "{\"b\":1}", "{}", false},
-        {"{\"properties\":{},\"minProperties\":1}", "{\"b\":1}", "{\"a\":1}", true},
-        {"{\"type\":\"object\"}", "{\"b\":1}", "{}", true},
-        {"{}", "{\"b\":1}", "{\"a\":1}", true},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        for (int closes = 0; closes <= 1; closes++) {
-            struct grammar *g;
-            closes_objects = closes != 0;
-            ck_assert_msg(compile(rows[i].schema, &g) == ERR_OK, "%s: %s", rows[i].schema, info.text);
-            ck_assert_msg(says(g, rows[i].right), "%s: %s", rows[i].schema, rows[i].right);
-            ck_assert_msg(says(g, rows[i].other) == (!closes || rows[i].stays_open), "%s: %s", rows[i].schema, rows[i].other);
-            grammar_unref(&g);
-        }
-    }
-    closes_objects = false;
-}
-END_TEST
-
 START_TEST(what_is_refused)
 {
     for (size_t i = 0; i < ARRAY_LEN(refusals); i++) {
         struct grammar *g;
         ck_assert_msg(compile(refusals[i].schema, &g) == ERR_INVALID_SCHEMA, "%s", refusals[i].schema);
-        ck_assert_str_eq(info.where, refusals[i].where);
-        ck_assert_msg(strstr(info.text, refusals[i].text) != NULL, "%s: %s", refusals[i].schema, info.text);
+        ck_assert_str_eq(schema_rig_info.where, refusals[i].where);
+        ck_assert_msg(strstr(schema_rig_info.text, refusals[i].text) != NULL, "%s: %s", refusals[i].schema, schema_rig_info.text);
     }
     struct grammar *g; /* a circle says nothing */
     ck_assert_int_eq(compile("{\"$ref\":\"#\"}", &g), ERR_INVALID_GRAMMAR);
@@ -867,19 +785,19 @@ START_TEST(hostile_schemas)
         write_hostile(k, &text);
         json_t *schema = json_loads(text.data, 0, NULL);
         ck_assert_msg(schema != NULL, "%.100s", text.data);
-        info = (struct err_info){0};
+        schema_rig_info = (struct err_info){0};
         mem_account_enter(&account);
         ck_assert_int_eq(grammar_builder_new(&b), ERR_OK);
-        enum err err = schema_add(b, schema, &start, &info);
+        enum err err = schema_add(b, schema, &start, &schema_rig_info);
         size_t work = regex_work(grammar_regexes(b));
-        err = err == ERR_OK ? grammar_finish(&b, start, &g, &info) : err;
+        err = err == ERR_OK ? grammar_finish(&b, start, &g, &schema_rig_info) : err;
         grammar_builder_free(&b);
         size_t peak = mem_account_leave();
         work = g != NULL ? regex_work(g->lexer.set) : work; /* what failed as it was finished failed at the same limit */
-        ck_assert_msg(err == hostile[k].err, "%.100s: %s %s", text.data, err_code(err), info.text);
+        ck_assert_msg(err == hostile[k].err, "%.100s: %s %s", text.data, err_code(err), schema_rig_info.text);
         ck_assert_msg(work < GRAMMAR_MAX_WORK + GRAMMAR_MAX_WORK / 10, "%.100s: %zu", text.data, work);
         ck_assert_msg(peak < 64u << 20, "%.100s: %zu bytes", text.data, peak);
-        ck_assert_msg(err == ERR_OK || info.code == ERR_GRAMMAR_LIMIT, "%.100s: %s", text.data, info.text);
+        ck_assert_msg(err == ERR_OK || schema_rig_info.code == ERR_GRAMMAR_LIMIT, "%.100s: %s", text.data, schema_rig_info.text);
         grammar_unref(&g);
         json_decref(schema);
         buf_fini(&text);
@@ -923,11 +841,11 @@ static void check_wide(size_t k, int n)
     char last[64], beyond[64];
     write_wide(k, n, &text);
     enum err err = compile(text.data, &g);
-    ck_assert_msg(err == ERR_OK, "%d, %.100s: %s", n, text.data, info.text);
+    ck_assert_msg(err == ERR_OK, "%d, %.100s: %s", n, text.data, schema_rig_info.text);
     snprintf(last, sizeof last, wide[k].text != NULL ? wide[k].text : "[[[0],[0]]]", n - 1, n - 1);
     snprintf(beyond, sizeof beyond, wide[k].text != NULL ? wide[k].text : "[[[%d]]]", n, n);
-    ck_assert_msg(says(g, last), "%d, %.100s: %s", n, text.data, last);
-    ck_assert_msg(!says(g, beyond), "%d, %.100s: %s", n, text.data, beyond);
+    ck_assert_msg(schema_rig_says(g, last), "%d, %.100s: %s", n, text.data, last);
+    ck_assert_msg(!schema_rig_says(g, beyond), "%d, %.100s: %s", n, text.data, beyond);
     grammar_unref(&g);
     buf_fini(&text);
 }
@@ -976,7 +894,7 @@ START_TEST(limits_have_a_place)
     buf_puts(&text, "]}}}");
     buf_putc(&text, '\0');
     ck_assert_int_eq(compile(text.data, &g), ERR_GRAMMAR_LIMIT);
-    ck_assert_msg(strstr(info.text, "/properties/b") != NULL, "%s", info.text);
+    ck_assert_msg(strstr(schema_rig_info.text, "/properties/b") != NULL, "%s", schema_rig_info.text);
     buf_fini(&text);
 }
 END_TEST
@@ -990,9 +908,9 @@ START_TEST(memory_runs_out)
         json_t *schema = json_loads(cases[16].schema, 0, NULL);
         mem_fail_at(n);
         enum err err = grammar_builder_new(&b);
-        err = err == ERR_OK ? schema_add(b, schema, &start, &info) : err;
+        err = err == ERR_OK ? schema_add(b, schema, &start, &schema_rig_info) : err;
         if (err == ERR_OK) {
-            err = grammar_finish(&b, start, &g, &info);
+            err = grammar_finish(&b, start, &g, &schema_rig_info);
         }
         bool fired = mem_fault_fired();
         mem_fail_at(-1);
@@ -1014,10 +932,9 @@ Suite *schema_suite(void)
 {
     Suite *s = suite_create("schema");
     TCase *t = tcase_create("schema");
-    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_checked_fixture(t, schema_rig_set_up, schema_rig_tear_down);
     tcase_set_timeout(t, 60);
     tcase_add_test(t, texts_of_schemas);
-    tcase_add_test(t, closed_objects);
     tcase_add_test(t, what_is_refused);
     tcase_add_test(t, hostile_schemas);
     tcase_add_test(t, wide_schemas);
