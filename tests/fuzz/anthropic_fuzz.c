@@ -16,7 +16,7 @@ static void check(json_t *chat)
     bool shown;
     assert(fuzz_is_ok(messages_check(chat, &info), &info) || strcmp(info.where, "messages") == 0);
     info = (struct err_info){0};
-    assert(fuzz_is_ok(tools_check(chat, &shown, &info), &info) || strncmp(info.where, "tool", 4) == 0);
+    assert(fuzz_is_ok(tools_check(chat, false, &shown, &info), &info) || strncmp(info.where, "tool", 4) == 0);
     anthropic_name_place(NULL, &info);
     assert(strstr(info.where, "].function") == NULL);
 }

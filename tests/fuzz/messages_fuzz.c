@@ -55,7 +55,7 @@ void messages_fuzz(const unsigned char *data, size_t n)
         parse_templates();
     }
     if (fuzz_is_ok(json_in_parse((const char *)data, n, &root, &info), &info) &&
-        fuzz_is_ok(messages_check(root, &info), &info) && fuzz_is_ok(tools_check(root, &shown, &info), &info)) {
+        fuzz_is_ok(messages_check(root, &info), &info) && fuzz_is_ok(tools_check(root, false, &shown, &info), &info)) {
         look_at(json_object_get(root, "messages"));
         render(root);
     }
