@@ -50,7 +50,7 @@ check 'a man page that groff warns of' docs/man/infcgi.1 '' 'docs/man/infcgi.1:.
 check 'stale completion' docs/man/infcgi.bash '# more' 'docs/man/infcgi.bash:1: stale'
 check 'a golden model without a page' tests/golden/golden_models.h '    {"brand-new", GGUF, FLOATS},' 'golden model brand-new is not listed'
 check 'a request field without a page' fcgi/api/params.c '    {"brand_new_field", FIELD_BOOL, 0, 0, 0},' 'request field brand_new_field is not listed'
-check 'a path without a page' fcgi/route.c '    {"GET", "/v1/brand/new", f, false, true, true, "brand-new"},' 'path /v1/brand/new is not listed'
+check 'a path without a page' fcgi/route.c '    {"GET", "/v1/brand/new", f, "brand-new", ASKS},' 'path /v1/brand/new is not listed'
 check 'a route without a heading' fcgi/route.c '' 'there is no heading for brand-new'
 check 'a table of fields without a name' fcgi/api/tokens.c 'static const struct field new_fields[] = {' 'does not list the table new_fields'
 sed -i 's|^  /slots:|  /slits:|; s|begin score|begin scare|; s|^        query:|        quary: {}\n&|; s|^        echo: .*||' "$copy/docs/openapi.yaml"
