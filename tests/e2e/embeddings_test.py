@@ -40,7 +40,7 @@ def test_an_encoder(ctx):
     r = server.post("/v1/embeddings", {"input": ids})
     assert r.status == 200, r.body
     data = r.json()["data"]
-    assert harness.until(lambda: re.search(r" embeddings id=\S+ inputs=100 .* waited_ms=(none|[a-z]+:\d+)", server.log())), server.log()
+    assert harness.until(lambda: re.search(r" embeddings id=\S+ tenant=\S+ inputs=100 .* waited_ms=(none|[a-z]+:\d+)", server.log())), server.log()
     assert [d["index"] for d in data] == list(range(100)) and all(len(d["embedding"]) == 48 for d in data)
     alone = server.post("/v1/embeddings", {"input": ids[41]}).json()["data"][0]["embedding"]
     assert data[41]["embedding"] == alone

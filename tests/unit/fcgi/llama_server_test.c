@@ -289,8 +289,8 @@ START_TEST(what_is_refused)
     rig_refuse(COMPLETION, "{\"prompt\":{\"prompt_string\":\"a\",\"multimodal_data\":[\"AAAA\"]}}", 400,
                "unsupported_parameter", "prompt.multimodal_data");
     rig_refuse(COMPLETION, "{\"prompt\":\"a\",\"json_schema\":5}", 400, "invalid_type", "json_schema");
-    rig_refuse(COMPLETION, "{\"prompt\":\"a\",\"json_schema\":{\"$dynamicRef\":\"#\"}}", 400, "invalid_json_schema",
-               "json_schema/$dynamicRef");
+    rig_refuse(COMPLETION, "{\"prompt\":\"a\",\"json_schema\":{\"type\":\"string\",\"pattern\":\"(?<=a)b\"}}", 400, "invalid_json_schema",
+               "json_schema/pattern");
     rig_refuse(COMPLETION, "{\"prompt\":\"a\",\"model\":\"another\"}", 404, "model_not_found", "model");
     struct conf any = *server->conf;
     any.any_model = true;

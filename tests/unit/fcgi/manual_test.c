@@ -58,7 +58,7 @@ START_TEST(routes_and_fields_are_lines)
     expect("path\tGET\t/v1/models/\tprefix\tkey\tmodels\n");
     expect("path\tGET\t/health\twhole\topen\thealth\n");
     expect("field\tchat\ttemperature\tnumber\t0\t2\n");
-    expect("field\tchat\tmax_tokens\tinteger\t0\t2147483647\n");
+    expect("field\tchat\tmax_tokens\tinteger\t-1\t2147483647\n");
     expect("field\tresponses\tprompt\trefused\t0\t0\n");
     for (int i = 0; (t = fields_table_at(i)) != NULL; i++) {
         char line[128];
