@@ -171,6 +171,10 @@ def test_the_default_model_answers_what_the_readme_asks(ctx):
         return "".join(chunks)
     answers = [ask(port)] + [ask(port, seed=seed) for seed in range(2 if ctx.is_slow else 20)]
     assert set(answers) == {"The capital of France is Paris."}, answers
+    joke = {"type": "object", "properties": {"setup": {"type": "string"}, "punchline": {"type": "string"}}, "required": ["setup", "punchline"]}
+    text = ask(port, messages=[{"role": "user", "content": "Tell me a joke about cats."}], max_tokens=400,
+               response_format={"type": "json_schema", "json_schema": {"name": "Joke", "schema": joke}})
+    assert set(json.loads(text)) == {"setup", "punchline"}, text   # it ends, and has no other members
     if not ctx.is_slow:   # the user's options go before
         run, port, _ = started(ctx, "--temp", "2", "--top-p", "1", MODEL="")
         assert len({ask(port, seed=seed, max_tokens=8) for seed in range(5)}) > 1
