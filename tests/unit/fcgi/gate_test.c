@@ -164,6 +164,7 @@ Suite *gate_suite(void)
 {
     Suite *s = suite_create("gate");
     TCase *c = tcase_create("gate");
+    tcase_set_tags(c, "fork");
     tcase_set_timeout(c, 60);
     tcase_add_checked_fixture(c, setup, finish);
     tcase_add_test(c, as_many_as_there_are_places);

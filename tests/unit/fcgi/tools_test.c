@@ -360,6 +360,7 @@ Suite *tools_suite(void)
     tcase_add_test(forms, tools_are_counted);
     tcase_add_test(forms, names_keep_openais_limits_where_asked_for);
     tcase_add_test(forms, what_tools_lack_is_filled);
+    tcase_set_tags(api, "fork");
     tcase_add_checked_fixture(api, setup, rig_unserve);
     tcase_add_test(api, the_endpoint_names_the_place);
     tcase_add_test(api, numbers_of_any_size_pass);
