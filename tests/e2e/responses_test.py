@@ -166,7 +166,7 @@ def test_errors_name_the_place(ctx):
     assert refused(previous_response_id="resp_0") == (404, "response_not_found", "previous_response_id")
     assert refused(conversation="conv_1") == (400, "unsupported_parameter", "conversation")
     assert refused(tools=[{"type": "file_search", "vector_store_ids": []}]) == (400, "unsupported_parameter", "tools[0].type")
-    ahead = {"type": "custom", "name": "p", "format": {"type": "grammar", "syntax": "regex", "definition": "(?=a)b"}}
+    ahead = {"type": "custom", "name": "p", "format": {"type": "grammar", "syntax": "regex", "definition": "(?<=a)b"}}
     assert refused(tools=[{"type": "web_search"}, ahead], tool_choice="required")[0::2] == (400, "tools[1].format.definition")
     assert refused(tools=[{**WEATHER, "name": "no name"}]) == (400, "invalid_value", "tools[0].name")
 
