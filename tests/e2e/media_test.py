@@ -63,7 +63,7 @@ OPENAI = ("openai", [
 VECTORS = ("openai", [
     ("/v1/embeddings", {"input": MULTIMODAL}, "input"),
     ("/v1/embeddings", {"input": [{"image": PIXEL}]}, "input"),
-    ("/embeddings", {"content": MULTIMODAL}, "input"),
+    ("/embeddings", {"content": MULTIMODAL}, "content"),
 ])
 VECTORS_OLLAMA = ("ollama", [("/api/embed", {"input": [{"image": PIXEL}]}, "input")])
 RANKS = ("openai", [

@@ -43,7 +43,7 @@ def test_the_first_text_that_is_too_long_ends_the_request(ctx):
         assert s.post(path, {"prompt": ["fine", {}, long_text], "max_tokens": 1}).error()["code"] != "context_length_exceeded"
     s = ctx.start("--threads", "1", model=ENCODER)
     refused(s.post("/v1/embeddings", {"input": [[7] * 100000, ["no id"]]}), "input")
-    r = s.post("/api/embed", {"input": ["cat " * 10000, 5]})
+    r = s.post("/api/embed", {"input": ["cat " * 10000, 5], "truncate": False})
     assert r.status == 400 and "maximum context length" in r.json()["error"], r.body
 
 
