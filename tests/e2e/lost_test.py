@@ -60,7 +60,7 @@ def test_a_row_that_is_no_number_ends_its_own_request(ctx):
 
 def test_a_lost_back_end_ends_the_process(ctx):
     """Behind nginx: streams that have begun end with an error event, others with 500, /health tells it, and the status is 69."""
-    s = ctx.start(*ctx.ARGS, "--parallel", "2", program="infcgi_faulty", env={"INFCGI_FAULT": f"backend_lost@{150 if ctx.is_slow else 600}"})
+    s = ctx.start(*ctx.ARGS, "--parallel", "2", "--speculate", "off", program="infcgi_faulty", env={"INFCGI_FAULT": f"backend_lost@{150 if ctx.is_slow else 600}"})
     body = {**BODY, "max_tokens": 1800}
     opened = [s.stream(URL, body) for _ in range(2)]
     for _, response in opened:
