@@ -28,7 +28,7 @@ cd "$(dirname "$0")/.." || exit 1
 # the cases tagged `fork`, whose tests leave something behind, or compute with PoCL, behind which leaks are not looked for
 # (fake_opencl.c).
 in_release='
-page_test bench_test turns_test test_run_sh test_the_default_model opencl_layers_test opencl_faults_test
+page_test page_answers bench_test turns_test test_run_sh test_the_default_model opencl_layers_test opencl_faults_test
 test_choices_share_one_echo test_keys_share_no_cached_prefix test_same_bytes_alone_and_among_others test_two_hundred_large_texts
 test_json_object test_json_schema test_tool_choice test_a_long_prompt_tells test_a_custom_tool_is_called test_infill
 test_tools_are_shown test_cached_prefix_gives test_a_call_that_is_asked_for test_many_choices_stream test_history_of_calls
