@@ -213,13 +213,22 @@ static bool is_within_part(const struct sched *s, const struct sched_tenant *t)
     return t->n_groups * weights <= places * atomic_load(&t->weight);
 }
 
+/* Is more than one client known? An idle key 0 is none: the warm-up before the first request had it. Under sched.lock. */
+static bool has_clients(const struct sched *s)
+{
+    int n = 0;
+    for (const struct sched_tenant *t = s->tenants; t != NULL && n < 2; t = t->next) {
+        n += t->key != 0 || t->n_groups > 0;
+    }
+    return n > 1;
+}
+
 /* Sequences that may wait before one of t is refused. Where several keys are known the last quarter of the queue is for
  * those within their part, so that a flood of some refuses nobody else's. Under sched.lock. */
 static int32_t queue_for(const struct sched *s, const struct sched_tenant *t)
 {
     int32_t n = s->cfg.queue_max;
-    bool has_others = s->tenants->next != NULL;
-    return has_others && !is_within_part(s, t) ? n - n / 4 : n;
+    return has_clients(s) && !is_within_part(s, t) ? n - n / 4 : n;
 }
 
 /* Under sched.lock. A request begins when the queue has room for all of its sequences, or half of it is free: so those
@@ -293,7 +302,7 @@ static enum err enqueue(struct sched *s, struct sched_seq **seqs, int32_t n)
         s->n_queued += n;
         s->n_queued_tokens += tokens;
         atomic_store(&s->has_news, true);
-        bool may_go_alone = n == 1 && atomic_load(&g->tenant->n_work) == 0 && s->tenants->next != NULL;
+        bool may_go_alone = n == 1 && atomic_load(&g->tenant->n_work) == 0 && has_clients(s);
         atomic_store(&s->asks, atomic_load(&s->asks) || may_go_alone);
         pthread_cond_signal(&s->wake);
     }
