@@ -6,6 +6,8 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Appends the escape of one ASCII character that JSON may not hold as it is. */
@@ -79,6 +81,14 @@ void json_write_float(struct buf *b, double v)
     if (b->err == ERR_OK && strpbrk(b->data + before, ".e") == NULL) {
         buf_puts(b, ".0");
     }
+}
+
+void json_write_setting(struct buf *b, float v)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%.6g", (double)v);
+    double exact = strtod(text, NULL); /* the double that was meant, if six digits name the float */
+    json_write_float(b, (float)exact == v ? exact : (double)v);
 }
 
 void json_write_int(struct buf *b, int64_t v) { buf_printf(b, "%" PRId64, v); }

@@ -21,6 +21,9 @@ void json_write_cstr(struct buf *b, const char *s);
  * expect of a log-probability of minus infinity). */
 void json_write_float(struct buf *b, double v);
 
+/* A float that was read from a short decimal, such as a temperature: 0.8, not 0.800000012. */
+void json_write_setting(struct buf *b, float v);
+
 void json_write_int(struct buf *b, int64_t v);
 
 /* A jansson value, of which NULL writes null: keys in their order, numbers as json_number_text. is_spaced: a space after

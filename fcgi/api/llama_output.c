@@ -108,10 +108,10 @@ static void write_biases(const struct call *call, const struct params *p, struct
     buf_putc(out, ']');
 }
 
-static void write_number(const char *name, double v, struct buf *out)
+static void write_number(const char *name, float v, struct buf *out)
 {
     buf_printf(out, "\"%s\":", name);
-    json_write_float(out, v);
+    json_write_setting(out, v);
     buf_putc(out, ',');
 }
 
@@ -126,13 +126,13 @@ void llama_write_settings(const struct call *call, const struct params *p, struc
     }
     const struct sampler_params *s = &p->gen.sampling;
     buf_printf(out, "{\"seed\":%" PRId64 ",\"top_k\":%d,\"repeat_last_n\":%d,", (int64_t)s->seed, s->top_k, s->repeat_last_n);
-    write_number("temperature", (double)s->temperature, out);
-    write_number("top_p", (double)s->top_p, out);
-    write_number("min_p", (double)s->min_p, out);
-    write_number("typical_p", (double)s->typical_p, out);
-    write_number("repeat_penalty", (double)s->repeat_penalty, out);
-    write_number("presence_penalty", (double)s->presence_penalty, out);
-    write_number("frequency_penalty", (double)s->frequency_penalty, out);
+    write_number("temperature", s->temperature, out);
+    write_number("top_p", s->top_p, out);
+    write_number("min_p", s->min_p, out);
+    write_number("typical_p", s->typical_p, out);
+    write_number("repeat_penalty", s->repeat_penalty, out);
+    write_number("presence_penalty", s->presence_penalty, out);
+    write_number("frequency_penalty", s->frequency_penalty, out);
     buf_puts(out, samplers);
     buf_printf(out,
                ",\"max_tokens\":%d,\"n_predict\":%d,\"ignore_eos\":%s,\"stream\":%s,\"n_probs\":%d,"

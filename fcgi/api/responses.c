@@ -205,7 +205,7 @@ static void repeat_sampling(const struct params *p, struct buf *out)
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         buf_printf(out, "\"%s\":", rows[i].name);
-        json_write_float(out, rows[i].value);
+        json_write_setting(out, rows[i].value);
         buf_putc(out, ',');
     }
 }

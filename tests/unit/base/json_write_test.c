@@ -109,6 +109,15 @@ START_TEST(numbers_are_json_numbers)
         json_write_float(&b, floats[i].v);
         ck_assert_str_eq(b.data, floats[i].json);
     }
+    const struct {
+        float v;
+        const char *json;
+    } settings[] = {{0.8f, "0.8"}, {0.95f, "0.95"}, {0.05f, "0.05"}, {1, "1.0"}, {0, "0.0"}, {-1.5f, "-1.5"}, {0.1234567f, "0.123456702"}};
+    for (size_t i = 0; i < ARRAY_LEN(settings); i++) {
+        buf_reset(&b);
+        json_write_setting(&b, settings[i].v);
+        ck_assert_str_eq(b.data, settings[i].json);
+    }
     for (int e = -37; e < 38; e++) { /* nine digits name every float */
         float v = ldexpf(1.0f + FLT_EPSILON * 12345, e * 3);
         buf_reset(&b);
