@@ -51,7 +51,8 @@ struct sched_config {
     bool has_spare_cpu;           /* beside those that begin takes where it computes: for masks of grammars */
     int32_t max_seqs;             /* sequences running at once */
     int32_t n_express;            /* of these so many places are for prompts alone that go alone when the others are taken; < max_seqs */
-    int32_t queue_max;            /* sequences waiting; those of one request, while others wait, half of it at most */
+    int32_t queue_max;            /* sequences waiting: of one request half of it at most while others wait; a quarter more
+                                   * wait if their client has one request, or no more than its part */
     uint64_t queue_max_tokens;    /* and their tokens; 0 = no limit */
     uint64_t step_budget_ns;      /* what hardly a step is to take longer than while others decode; 0 = 80 ms */
     uint64_t stall_ns;            /* a reader that takes (next to) nothing for so long loses its sequence; 0 = 30 s */

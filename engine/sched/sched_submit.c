@@ -203,9 +203,13 @@ void sched_group_release(struct sched_group **group)
     mem_free(g);
 }
 
-/* Has t no more requests than its part, by weight, of three quarters of all that may run or wait? Under sched.lock. */
+/* Has t one request, or no more than its part, by weight, of three quarters of all that may run or wait? Under
+ * sched.lock. */
 static bool is_within_part(const struct sched *s, const struct sched_tenant *t)
 {
+    if (t->n_groups <= 1) {
+        return true; /* however many clients there are */
+    }
     int64_t weights = 0, places = ((int64_t)s->cfg.queue_max + sched_plain_places(s)) * 3 / 4;
     for (const struct sched_tenant *u = s->tenants; u != NULL; u = u->next) {
         weights += u->n_groups > 0 ? atomic_load(&u->weight) : 0;
@@ -213,22 +217,14 @@ static bool is_within_part(const struct sched *s, const struct sched_tenant *t)
     return t->n_groups * weights <= places * atomic_load(&t->weight);
 }
 
-/* Is more than one client known? An idle key 0 is none: the warm-up before the first request had it. Under sched.lock. */
-static bool has_clients(const struct sched *s)
-{
-    int n = 0;
-    for (const struct sched_tenant *t = s->tenants; t != NULL && n < 2; t = t->next) {
-        n += t->key != 0 || t->n_groups > 0;
-    }
-    return n > 1;
-}
+/* Sequences that may wait in all before a newcomer, or one within its part, is refused: a quarter more than others fill.
+ * So a flood refuses nobody else, and a client alone has the whole queue. */
+static int32_t queue_with_reserve(const struct sched *s) { return s->cfg.queue_max + MAX_OF(s->cfg.queue_max / 4, 1); }
 
-/* Sequences that may wait before one of t is refused. Where several keys are known the last quarter of the queue is for
- * those within their part, so that a flood of some refuses nobody else's. Under sched.lock. */
+/* Sequences that may wait before one of t is refused. Under sched.lock. */
 static int32_t queue_for(const struct sched *s, const struct sched_tenant *t)
 {
-    int32_t n = s->cfg.queue_max;
-    return has_clients(s) && !is_within_part(s, t) ? n - n / 4 : n;
+    return is_within_part(s, t) ? queue_with_reserve(s) : s->cfg.queue_max;
 }
 
 /* Under sched.lock. A request begins when the queue has room for all of its sequences, or half of it is free: so those
@@ -259,7 +255,7 @@ bool sched_is_full(struct sched *s, uint64_t key)
     uint64_t limit = s->cfg.queue_max_tokens;
     pthread_mutex_lock(&s->lock);
     const struct sched_tenant *t = find_tenant(s, key);
-    bool is_full = s->n_queued >= (t != NULL ? queue_for(s, t) : s->cfg.queue_max) || (limit != 0 && s->n_queued_tokens >= limit);
+    bool is_full = s->n_queued >= (t != NULL ? queue_for(s, t) : queue_with_reserve(s)) || (limit != 0 && s->n_queued_tokens >= limit);
     pthread_mutex_unlock(&s->lock);
     return is_full;
 }
@@ -278,6 +274,16 @@ static enum err must_wait(const struct sched *s, const struct sched_group *g, in
     }
     bool is_full = limit != 0 && s->n_queued != 0 && s->n_queued_tokens + tokens > limit;
     return n <= room_of(g) && !is_full ? ERR_OK : g->n_open > 0 ? ERR_AGAIN : ERR_OVERLOADED;
+}
+
+/* Is more than one client known? An idle key 0 is none: the warm-up before the first request had it. Under sched.lock. */
+static bool has_clients(const struct sched *s)
+{
+    int n = 0;
+    for (const struct sched_tenant *t = s->tenants; t != NULL && n < 2; t = t->next) {
+        n += t->key != 0 || t->n_groups > 0;
+    }
+    return n > 1;
 }
 
 /* Puts all behind the others, or none, and says why not. */

@@ -331,11 +331,11 @@ static int fill(struct rig *r, const struct sched_share *share, struct sched_seq
     return n;
 }
 
-/* The last quarter of the queue is for keys that have no more than their part; all of it is a single key's. _i: keys that
- * were there before. */
+/* A flood fills the queue. A quarter more wait of keys that have no more than their part. _i: keys that were there
+ * before. */
 START_TEST(a_flood_refuses_nobody_else)
 {
-    enum { QUEUE = 32, MOST = 64 };
+    enum { QUEUE = 32, RESERVE = 8, MOST = 64 };
     static struct sched_seq *seqs[MOST];
     static const int32_t one[] = {9};
     struct sched_share flood = {.key = 1}, light = {.key = 2}, third = {.key = 3};
@@ -349,16 +349,44 @@ START_TEST(a_flood_refuses_nobody_else)
     seqs[0] = submit(&r, &flood, one, 1, 1);
     rig_wait_held(&r);
     int n = 1 + fill(&r, &flood, &seqs[1], MOST - 1);
-    ck_assert_int_eq(n, 1 + (_i == 0 ? QUEUE : QUEUE * 3 / 4));
-    if (_i == 1) {
-        ck_assert_int_eq(fill(&r, &light, &seqs[n], 2), 2);
-        ck_assert_int_eq(fill(&r, &third, &seqs[n + 2], 3), 3);
-        ck_assert_int_eq(fill(&r, &flood, &seqs[n + 5], 1), 0);
-        ck_assert_int_eq(fill(&r, &light, &seqs[n + 5], MOST - n - 5), 3); /* as full as can be */
-        n += 8;
-    }
+    ck_assert_int_eq(n, 1 + QUEUE);
+    ck_assert(!sched_is_full(r.sched, light.key) && sched_is_full(r.sched, flood.key));
+    n += fill(&r, &light, &seqs[n], 2);
+    n += fill(&r, &third, &seqs[n], 3);
+    ck_assert_int_eq(n, 1 + QUEUE + 5);
+    ck_assert_int_eq(fill(&r, &flood, &seqs[n], 1), 0);
+    n += fill(&r, &light, &seqs[n], MOST - n);
+    ck_assert_int_eq(n, 1 + QUEUE + RESERVE); /* as full as can be */
+    ck_assert(sched_is_full(r.sched, light.key) && sched_is_full(r.sched, 4));
     rig_go_on(&r);
     for (int i = 0; i < n; i++) {
+        rig_collect(&seqs[i], &got);
+        ck_assert_int_eq(got.n, 1);
+    }
+    rig_close(&r);
+}
+END_TEST
+
+/* More clients than the part of one has room for: each may wait with one request, none with two. */
+START_TEST(one_request_is_within_the_part_of_anyone)
+{
+    enum { QUEUE = 8, ALL = 1 + QUEUE + QUEUE / 4 };
+    struct sched_seq *seqs[ALL];
+    static const int32_t one[] = {9};
+    struct rig_output got;
+    struct rig r = rig_open((struct rig_limits){.max_seqs = 1, .queue_max = QUEUE});
+    rig_hold(&r);
+    seqs[0] = submit(&r, &(struct sched_share){.key = 1}, one, 1, 1);
+    rig_wait_held(&r);
+    for (uint64_t i = 1; i <= QUEUE; i++) {
+        ck_assert_int_eq(fill(&r, &(struct sched_share){.key = 1 + i}, &seqs[i], 1), 1);
+    }
+    ck_assert_int_eq(fill(&r, &(struct sched_share){.key = 2}, &seqs[QUEUE + 1], 1), 0);
+    for (uint64_t i = QUEUE + 1; i < ALL; i++) {
+        ck_assert_int_eq(fill(&r, &(struct sched_share){.key = 1 + i}, &seqs[i], 1), 1);
+    }
+    rig_go_on(&r);
+    for (int i = 0; i < ALL; i++) {
         rig_collect(&seqs[i], &got);
         ck_assert_int_eq(got.n, 1);
     }
@@ -380,6 +408,7 @@ static TCase *all_tests(const char *name)
     tcase_add_loop_test(t, a_higher_class_goes_first, 0, 2);
     tcase_add_test(t, keys_are_counted_and_forgotten);
     tcase_add_loop_test(t, a_flood_refuses_nobody_else, 0, 2);
+    tcase_add_test(t, one_request_is_within_the_part_of_anyone);
     return t;
 }
 
