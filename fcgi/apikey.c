@@ -199,6 +199,11 @@ bool apikey_check(const char *authorization, const char *x_api_key, struct apike
     return ok;
 }
 
+bool apikey_is_same(const struct apikey_id *a, const struct apikey_id *b)
+{
+    return a->is_set == b->is_set && (!a->is_set || memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0);
+}
+
 uint64_t apikey_number(const struct apikey_id *id)
 {
     uint64_t n = 0;

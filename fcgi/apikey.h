@@ -41,10 +41,17 @@ bool apikey_check(const char *authorization, const char *x_api_key, struct apike
 /* SHA-256 of text[0..n). ERR_INTERNAL. */
 MUST_CHECK enum err apikey_digest(const void *text, size_t n, uint8_t out[APIKEY_ID_BYTES]);
 
+/* Is it the same one? Two that are not set are the same. */
+bool apikey_is_same(const struct apikey_id *a, const struct apikey_id *b);
+
 /* A number for the scheduler's turns: 0 when not set, else not 0. */
 uint64_t apikey_number(const struct apikey_id *id);
 
-enum { APIKEY_OWN_SALT_BYTES = 256, APIKEY_SALT_BYTES = 2 * APIKEY_ID_BYTES + 1 + APIKEY_OWN_SALT_BYTES + 1 };
+enum {
+    APIKEY_CLIENT_SALT_BYTES = 256,                            /* of a client's cache_salt, at most */
+    APIKEY_OWN_SALT_BYTES = APIKEY_CLIENT_SALT_BYTES + 64,     /* the same with what a slot adds to it (slots.h) */
+    APIKEY_SALT_BYTES = 2 * APIKEY_ID_BYTES + 1 + APIKEY_OWN_SALT_BYTES + 1 /* with the id and a NUL */
+};
 
 /* The cache salt of a request: what the client gave (OPTIONAL, at most APIKEY_OWN_SALT_BYTES) behind the id, whose length
  * is fixed, so that two keys never mean the same whatever their clients give. Returns `text`; `own` when the id is not

@@ -76,11 +76,6 @@ static void call_it(struct tenant *t, const char *named, const struct apikey_id 
     name[n] = '\0';
 }
 
-static bool is_same(const struct apikey_id *a, const struct apikey_id *b)
-{
-    return a->is_set == b->is_set && memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0;
-}
-
 /* Takes the tenant out of the list that has not asked for the longest, is idle and owes nothing: then it is as new. */
 static void drop_one(uint64_t now_ns)
 {
@@ -109,7 +104,7 @@ static void drop_one(uint64_t now_ns)
 static struct tenant *find(const struct apikey_id *id, const char *named)
 {
     struct tenant **link = &all.list;
-    while (*link != NULL && !is_same(&(*link)->rules.id, id)) {
+    while (*link != NULL && !apikey_is_same(&(*link)->rules.id, id)) {
         link = &(*link)->next;
     }
     struct tenant *t = *link;

@@ -24,7 +24,7 @@ static const struct field fields[] = {
     {"content", FIELD_CUSTOM, 0, 0, 0}, /* llama-server's */
     {"encoding_format", FIELD_STRING, offsetof(struct embeddings_fields, encoding_format), 0, 64},
     {"dimensions", FIELD_INT, offsetof(struct embeddings_fields, dimensions), 1, 1 << 20},
-    {"cache_salt", FIELD_STRING, offsetof(struct embeddings_fields, cache_salt), 0, VECTORS_MAX_SALT_BYTES},
+    {"cache_salt", FIELD_STRING, offsetof(struct embeddings_fields, cache_salt), 0, APIKEY_CLIENT_SALT_BYTES},
     {"normalize", FIELD_BOOL, offsetof(struct embeddings_fields, is_normalized), 0, 0},                 /* vLLM's */
     {"embd_normalize", FIELD_INT, offsetof(struct embeddings_fields, norm), VECTORS_AS_IS, VECTORS_MAX_NORM}, /* llama-server's */
     {"truncate_prompt_tokens", FIELD_INT, offsetof(struct embeddings_fields, limit), -1, 2147483647.0}, /* vLLM's */

@@ -2,7 +2,6 @@
  * poller, whatever this thread is doing. */
 #include "fcgi/api/generation.h"
 #include "fcgi/api/llama_output.h"
-#include "fcgi/api/slots.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/json_write.h"
@@ -373,6 +372,17 @@ static bool keeps_tokens(const struct generation *g)
     return g->params->id_slot >= 0 && g->params->cache_prompt && g->call->server->conf->slot_save_path != NULL;
 }
 
+/* What the request's slot has after its first choice has ended, before the client is told of the end. The last token was not
+ * computed, so it is not in the cache. */
+static void note_slot(const struct generation *g, const struct choice *c)
+{
+    if (keeps_tokens(g) && c == &g->choices[0] && c->end.err == ERR_OK && buf_ok(&c->made) == ERR_OK) {
+        size_t n = c->made.len / sizeof(int32_t);
+        slots_note(g->call, g->params->id_slot, g->params->gen.cache_salt, c->prompt, c->n_prompt,
+                   (const int32_t *)(const void *)c->made.data, n > 0 ? n - 1 : 0);
+    }
+}
+
 /* Takes one event of c; timeout_ms for the first. False: nothing came. */
 static bool take_event(struct generation *g, struct choice *c, int timeout_ms, struct buf *out)
 {
@@ -400,6 +410,7 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
         c->end.stop_match = ev.stop_match != NULL ? g->gen.stop[ev.i_stop] : NULL; /* which outlives the stream */
         c->has_ended = true;
         fail(g, ev.err, ev.why);
+        note_slot(g, c);
     }
     if (ev.kind == SCHED_END || g->params->timings_per_token) {
         engine_stream_usage(c->stream, &c->usage);
@@ -703,17 +714,6 @@ static void note_too_long(struct generation *g)
     }
 }
 
-/* What the request's slot has now. The last token was not computed, so it is not in the cache. */
-static void note_slot(const struct generation *g)
-{
-    const struct choice *c = &g->choices[0];
-    if (keeps_tokens(g) && c->has_ended && c->end.err == ERR_OK && buf_ok(&c->made) == ERR_OK) {
-        size_t n = c->made.len / sizeof(int32_t);
-        slots_note(g->call, g->params->id_slot, g->params->gen.cache_salt, c->prompt, c->n_prompt,
-                   (const int32_t *)(const void *)c->made.data, n > 0 ? n - 1 : 0);
-    }
-}
-
 static void answer(struct generation *g)
 {
     struct err_info info = {0};
@@ -739,7 +739,6 @@ static void answer(struct generation *g)
         (g->params->stream ? stream_answer : whole_answer)(g, &out);
         fastcgi_watch(g->call->reply.request, NULL, NULL);
         log_generation(g);
-        note_slot(g);
     }
     buf_fini(&out);
 }

@@ -4,6 +4,7 @@
 #define INFCGI_FCGI_API_GENERATION_H
 
 #include "fcgi/api/params.h"
+#include "fcgi/api/slots.h"
 #include "fcgi/route.h"
 
 #include <pthread.h>
@@ -78,7 +79,7 @@ struct generation {
     size_t n_submitted;        /* of them, in the order of generation.c's nth_choice */
     struct sched_group *group; /* what makes them one request to the engine */
     struct engine_params gen;  /* params' with deadline and salt */
-    char salt[APIKEY_SALT_BYTES], slot_salt[APIKEY_OWN_SALT_BYTES];
+    char salt[APIKEY_SALT_BYTES], slot_salt[SLOTS_SALT_BYTES];
     char id[48];
     int64_t created;
     bool is_gone;

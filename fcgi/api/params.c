@@ -2,6 +2,7 @@
 #include "fcgi/api/params.h"
 
 #include "fcgi/api/fields.h"
+#include "fcgi/apikey.h"
 
 #include "engine/base/mem.h"
 
@@ -29,7 +30,7 @@
         {"n_predict", FIELD_INT, AT(max_tokens), -1, INT32_TOP},                                                       \
         {"min_tokens", FIELD_INT32, AT(gen.min_tokens), 0, INT32_TOP},                                                 \
         {"ignore_eos", FIELD_BOOL, AT(gen.ignore_eos), 0, 0}, {"stream", FIELD_BOOL, AT(stream), 0, 0},                \
-        {"cache_salt", FIELD_STRING, AT(gen.cache_salt), 0, 256},                                                      \
+        {"cache_salt", FIELD_STRING, AT(gen.cache_salt), 0, APIKEY_CLIENT_SALT_BYTES},                                 \
         {"return_token_ids", FIELD_BOOL, AT(return_token_ids), 0, 0}, {"stop", FIELD_CUSTOM, 0, 0, 0},                 \
         {"stop_token_ids", FIELD_CUSTOM, 0, 0, 0}, {"logit_bias", FIELD_CUSTOM, 0, 0, 0},                              \
         {"stream_options", FIELD_CUSTOM, 0, 0, 0}, {"user", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},                                   \

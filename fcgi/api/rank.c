@@ -24,7 +24,7 @@ struct rank_fields {
 
 #define COMMON                                                                                                         \
     {"model", FIELD_STRING, offsetof(struct rank_fields, model), 0, 4096},                                             \
-        {"cache_salt", FIELD_STRING, offsetof(struct rank_fields, cache_salt), 0, VECTORS_MAX_SALT_BYTES},             \
+        {"cache_salt", FIELD_STRING, offsetof(struct rank_fields, cache_salt), 0, APIKEY_CLIENT_SALT_BYTES},           \
         {"use_activation", FIELD_BOOL, offsetof(struct rank_fields, activates), 0, 0},                                 \
         {"activation", FIELD_BOOL, offsetof(struct rank_fields, activates), 0, 0}, {"user", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},   \
         {"priority", FIELD_IGNORED, 0, 0, 0},                                                                          \

@@ -139,17 +139,11 @@ static void trim(void)
     }
 }
 
-static bool is_owner(const struct kept *k, const struct apikey_id *owner)
-{
-    return k->owner.is_set == owner->is_set &&
-           (!owner->is_set || memcmp(k->owner.bytes, owner->bytes, sizeof owner->bytes) == 0);
-}
-
 /* NULL where there is none; it is the newest then. */
 static struct kept *find(const struct apikey_id *owner, const char *id)
 {
     struct kept *k = store.newest;
-    while (k != NULL && (strcmp(k->id, id) != 0 || !is_owner(k, owner))) {
+    while (k != NULL && (strcmp(k->id, id) != 0 || !apikey_is_same(&k->owner, owner))) {
         k = k->older;
     }
     if (k != NULL) {

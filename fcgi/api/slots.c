@@ -4,6 +4,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/io.h"
 #include "engine/base/json_write.h"
+#include "engine/base/rng.h"
 #include "fcgi/api/generation.h"
 
 #include <inttypes.h>
@@ -14,18 +15,13 @@
 /* What a slot's last sequence was. */
 struct slot {
     struct apikey_id owner;
-    char salt[APIKEY_OWN_SALT_BYTES]; /* the request's own; "" = none */
-    struct buf ids;                   /* int32_t each; none: the slot is empty */
-    unsigned n_erased;                /* how often the owner erased it */
+    char salt[APIKEY_CLIENT_SALT_BYTES + 1]; /* the request's own; "" = none */
+    struct buf ids;                          /* int32_t each; none: the slot is empty */
+    uint64_t erased;                         /* drawn at the last erase, whoever uses the slot since; 0 = there was none */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the slots */
 static struct slot slots[SLOTS_MAX];
-
-static bool is_same(const struct apikey_id *a, const struct apikey_id *b)
-{
-    return a->is_set == b->is_set && (!a->is_set || memcmp(a->bytes, b->bytes, sizeof a->bytes) == 0);
-}
 
 /* The slot of that number; NULL: there is none, or slots are not saved. */
 static struct slot *find_slot(const struct call *c, int64_t number)
@@ -37,7 +33,6 @@ static struct slot *find_slot(const struct call *c, int64_t number)
 /* Makes the slot the caller's and empty; the lock is held. */
 static void claim(struct slot *s, const struct apikey_id *caller)
 {
-    s->n_erased = is_same(&s->owner, caller) ? s->n_erased : 0;
     s->owner = *caller;
     s->salt[0] = '\0';
     buf_fini(&s->ids);
@@ -49,12 +44,14 @@ void slots_note(const struct call *c, int64_t slot, const char *own_salt, const 
 {
     struct slot *s = find_slot(c, slot);
     size_t n_salt = own_salt != NULL ? strlen(own_salt) : 0;
-    if (s == NULL || n_salt >= sizeof s->salt) {
+    if (s == NULL) {
         return;
     }
     pthread_mutex_lock(&lock);
     claim(s, &c->caller);
-    memcpy(s->salt, n_salt > 0 ? own_salt : "", n_salt + 1);
+    n_salt = MIN_OF(n_salt, sizeof s->salt - 1);
+    memcpy(s->salt, n_salt > 0 ? own_salt : "", n_salt);
+    s->salt[n_salt] = '\0';
     buf_append(&s->ids, (const char *)prompt, n_prompt * sizeof *prompt);
     if (n_more > 0) {
         buf_append(&s->ids, (const char *)more, n_more * sizeof *more);
@@ -65,20 +62,24 @@ void slots_note(const struct call *c, int64_t slot, const char *own_salt, const 
     pthread_mutex_unlock(&lock);
 }
 
-const char *slots_salt(const struct call *c, int64_t slot, const char *own_salt, char text[APIKEY_OWN_SALT_BYTES])
+const char *slots_salt(const struct call *c, int64_t slot, const char *own_salt, char text[SLOTS_SALT_BYTES])
 {
     struct slot *s = find_slot(c, slot);
     if (s == NULL) {
         return own_salt;
     }
     pthread_mutex_lock(&lock);
-    unsigned n = is_same(&s->owner, &c->caller) ? s->n_erased : 0;
+    uint64_t erased = s->erased;
     pthread_mutex_unlock(&lock);
-    int len = n > 0 ? snprintf(text, APIKEY_OWN_SALT_BYTES, "slot %d erased %u %s", (int)slot, n, own_salt != NULL ? own_salt : "") : 0;
-    return len > 0 && len < APIKEY_OWN_SALT_BYTES ? text : own_salt;
+    if (erased == 0) {
+        return own_salt;
+    }
+    snprintf(text, SLOTS_SALT_BYTES, "slot %d erased %016" PRIx64 " %s", (int)slot, erased, own_salt != NULL ? own_salt : "");
+    return text;
 }
 
-bool slots_is_file_name(const char *name, size_t n)
+/* Is this a name for a file of a slot: 1 to 128 letters, digits, '-', '_' and '.', which is not the first? */
+static bool is_file_name(const char *name, size_t n)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
     enum { MAX_NAME = 128 };
@@ -96,16 +97,20 @@ struct head {
     uint64_t n_ids;
     uint32_t has_owner;
     uint8_t owner[APIKEY_ID_BYTES];
-    char salt[APIKEY_OWN_SALT_BYTES];
-    uint32_t reserved; /* 0: there is no padding */
+    char salt[APIKEY_CLIENT_SALT_BYTES + 1];
+    uint8_t reserved[3]; /* 0: there is no padding */
 };
-static const char magic[16] = "infcgi slot 1";
+_Static_assert(sizeof(struct head) == 328, "what is written has no padding");
+static const char magic[16] = "infcgi slot 2";
+
+enum { PREFIX_BYTES = 2 * APIKEY_ID_BYTES + 2 };
 
 /* A call being answered. */
 struct action {
     struct call *call;
     int64_t slot;
-    const char *name; /* of the file, in the arena */
+    const char *name;          /* of the file as the client says it, in the arena */
+    char prefix[PREFIX_BYTES]; /* of the names of the caller's files: its key's id and '-'; "" without a key */
     char path[IO_MAX_PATH_BYTES];
     size_t n_ids, n_bytes;
     uint64_t begin_ns;
@@ -117,33 +122,43 @@ static enum err read_file_name(struct action *a, struct err_info *info)
     struct call *c = a->call;
     TRY(route_read_json(c, info));
     const json_t *v = json_read_get(c->json, "filename");
-    if (!json_is_string(v) || !slots_is_file_name(json_string_value(v), json_string_length(v))) {
+    if (!json_is_string(v) || !is_file_name(json_string_value(v), json_string_length(v))) {
         enum err err = v == NULL ? ERR_MISSING_PARAMETER : json_is_string(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE;
         return json_in_refuse(err, "filename", expected, v, info);
     }
     a->name = arena_dup(&c->arena, json_string_value(v), json_string_length(v));
     TRY(arena_ok(&c->arena));
-    int n = snprintf(a->path, sizeof a->path, "%s/%s", c->server->conf->slot_save_path, a->name);
+    for (size_t i = 0; i < APIKEY_ID_BYTES && c->caller.is_set; i++) {
+        snprintf(a->prefix + 2 * i, 4, "%02x-", c->caller.bytes[i]);
+    }
+    int n = snprintf(a->path, sizeof a->path, "%s/%s%s", c->server->conf->slot_save_path, a->prefix, a->name);
     return n > 0 && (size_t)n + sizeof ".tmp" <= sizeof a->path
                ? ERR_OK
                : err_set(info, ERR_INVALID_VALUE, "filename", "filename: expected a shorter path of the file");
 }
 
+/* Files of a caller, while a folder is walked. */
+struct count {
+    const char *prefix;
+    size_t n;
+};
+
 static bool count_file(void *arg, const struct io_entry *e)
 {
-    (void)e;
-    return ++*(size_t *)arg < SLOTS_MAX_FILES;
+    struct count *count = arg;
+    count->n += strncmp(e->name, count->prefix, strlen(count->prefix)) == 0;
+    return count->n < SLOTS_MAX_FILES;
 }
 
-/* A new file must find room among those in the folder. */
+/* A new file must find room among those of its key. */
 static enum err check_room(const struct action *a, struct err_info *info)
 {
-    size_t n = 0;
+    struct count count = {.prefix = a->prefix};
     if (io_exists(a->path)) {
         return ERR_OK;
     }
-    TRY(io_walk_folder(a->call->server->conf->slot_save_path, count_file, &n, info));
-    return n < SLOTS_MAX_FILES ? ERR_OK
+    TRY(io_walk_folder(a->call->server->conf->slot_save_path, count_file, &count, info));
+    return count.n < SLOTS_MAX_FILES ? ERR_OK
                                : err_set(info, ERR_INVALID_VALUE, "filename",
                                          "filename: expected one of the %d files that exist, as there may be no more, found '%s'",
                                          (int)SLOTS_MAX_FILES, a->name);
@@ -181,7 +196,7 @@ static enum err save(struct action *a, struct err_info *info)
     memcpy(head.magic, magic, sizeof magic);
     buf_init(&ids, 0, MEM_REQUEST);
     pthread_mutex_lock(&lock);
-    if (is_same(&s->owner, &c->caller)) {
+    if (apikey_is_same(&s->owner, &c->caller)) {
         buf_add(&ids, &s->ids);
         memcpy(head.salt, s->salt, sizeof head.salt);
         head.has_owner = s->owner.is_set;
@@ -200,7 +215,6 @@ static enum err save(struct action *a, struct err_info *info)
 static bool fits(const struct action *a, const struct buf *file, struct head *head)
 {
     const struct engine_model_info *m = engine_model(a->call->engine);
-    const struct apikey_id *caller = &a->call->caller;
     uint8_t digest[APIKEY_ID_BYTES];
     size_t least = sizeof *head + sizeof digest;
     if (file->len < least || (file->len - least) % sizeof(int32_t) != 0) {
@@ -208,7 +222,9 @@ static bool fits(const struct action *a, const struct buf *file, struct head *he
     }
     memcpy(head, file->data, sizeof *head);
     size_t n_body = file->len - sizeof digest;
-    bool is_own = head->has_owner == caller->is_set && (!caller->is_set || memcmp(head->owner, caller->bytes, sizeof head->owner) == 0);
+    struct apikey_id owner = {.is_set = head->has_owner != 0};
+    memcpy(owner.bytes, head->owner, sizeof owner.bytes);
+    bool is_own = apikey_is_same(&owner, &a->call->caller);
     bool is_ours = memcmp(head->magic, magic, sizeof magic) == 0 && head->fingerprint == m->fingerprint && is_own;
     bool is_whole = head->n_ids == (file->len - least) / sizeof(int32_t) && head->n_ids >= 1 && head->n_ids <= m->n_ctx &&
                     head->salt[sizeof head->salt - 1] == '\0' && apikey_digest(file->data, n_body, digest) == ERR_OK &&
@@ -277,6 +293,7 @@ static enum err restore(struct action *a, struct err_info *info)
     struct params p;
     int32_t *ids = NULL;
     const char *salt = NULL;
+    TRY(generation_check_model(c, NULL, info));
     TRY(read_file_name(a, info));
     TRY(read_slot_file(a, &ids, &salt, info));
     route_drop_json(c);
@@ -292,13 +309,17 @@ static enum err restore(struct action *a, struct err_info *info)
     return ERR_OK;
 }
 
+/* Returns the tokens that the slot had. A slot with tokens of another key stays as it is. */
 static size_t erase(const struct action *a)
 {
     struct slot *s = find_slot(a->call, a->slot);
+    size_t n = 0;
     pthread_mutex_lock(&lock);
-    size_t n = is_same(&s->owner, &a->call->caller) ? s->ids.len / sizeof(int32_t) : 0;
-    claim(s, &a->call->caller);
-    s->n_erased++;
+    if (s->ids.len == 0 || apikey_is_same(&s->owner, &a->call->caller)) {
+        n = s->ids.len / sizeof(int32_t);
+        claim(s, &a->call->caller);
+        s->erased = rng_fresh_seed() | 1u;
+    }
     pthread_mutex_unlock(&lock);
     return n;
 }

@@ -7,7 +7,7 @@
 #include "fcgi/api/prompts.h"
 #include "fcgi/route.h"
 
-enum { VECTORS_MAX_TEXTS = 2048 /* of a request, as OpenAI's */, VECTORS_MAX_SALT_BYTES = 256 };
+enum { VECTORS_MAX_TEXTS = 2048 /* of a request, as OpenAI's */ };
 
 struct vectors {
     const struct prompts *prompts; /* borrowed */

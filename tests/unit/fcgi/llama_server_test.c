@@ -1,14 +1,10 @@
 /* llama-server's own endpoints: answers whole and streamed, several prompts, probabilities, and what is refused. */
 #include "tests/unit/fcgi/fcgi_rig.h"
 
-#include "fcgi/api/slots.h"
-#include "tests/support/folder.h"
 
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 Suite *llama_server_suite(void);
 
@@ -396,109 +392,6 @@ START_TEST(thinking_is_on_where_the_template_has_the_switch)
 }
 END_TEST
 
-/* A prompt of more than a page, in a slot. */
-static int cached_in_slot(int slot)
-{
-    char body[256];
-    snprintf(body, sizeof body, "{\"prompt\":\"%060d\",\"n_predict\":1,\"id_slot\":%d}", 0, slot);
-    ck_assert_msg(rig_post(COMPLETION, body) == 200, "%s", rig_got.body);
-    return (int)rig_number_at("timings.cache_n");
-}
-
-static void save_slots(void)
-{
-    static char path[256];
-    snprintf(path, sizeof path, "%s", folder_file("slots"));
-    ck_assert_int_eq(mkdir(path, 0700), 0);
-    change_conf()->slot_save_path = path;
-}
-
-START_TEST(slots_are_saved_and_restored)
-{
-    save_slots();
-    rig_refuse("/slots/1?action=save", "{\"filename\":\"a\"}", 400, "invalid_value", "slot");
-    ck_assert_int_eq(rig_post(COMPLETION, "{" SAYS_X ",\"n_predict\":40,\"id_slot\":1}"), 200);
-    ck_assert_msg(rig_post("/slots/1?action=save", "{\"filename\":\"a\"}") == 200, "%s", rig_got.body);
-    ck_assert_int_eq(rig_number_at("n_saved"), 2 + 40 - 1);
-    ck_assert_int_eq(rig_number_at("id_slot"), 1);
-    ck_assert_str_eq(rig_text_at("filename"), "a");
-    json_int_t n = rig_number_at("n_written");
-    ck_assert_int_gt(n, 4 * 41);
-    ck_assert_msg(rig_post("/slots/0?action=restore", "{\"filename\":\"a\"}") == 200, "%s", rig_got.body);
-    ck_assert_int_eq(rig_number_at("n_restored"), 41);
-    ck_assert_int_eq(rig_number_at("n_read"), n);
-    ck_assert_int_eq(rig_post("/slots/0?action=save", "{\"filename\":\"b.bin\"}"), 200);
-    ck_assert_int_eq(rig_number_at("n_saved"), 41);
-    rig_refuse("/slots/0?action=restore", "{\"filename\":\"c\"}", 400, "invalid_value", "filename");
-    ck_assert_int_eq(truncate(folder_file("slots/a"), n - 4), 0);
-    rig_refuse("/slots/0?action=restore", "{\"filename\":\"a\"}", 400, "invalid_value", "filename");
-}
-END_TEST
-
-START_TEST(what_is_erased_is_not_found)
-{
-    save_slots();
-    ck_assert_int_eq(cached_in_slot(1), 0);
-    ck_assert_int_ge(cached_in_slot(1), 32);
-    ck_assert_int_eq(rig_post("/slots/1?action=erase", ""), 200);
-    ck_assert_int_eq(rig_number_at("n_erased"), 60);
-    rig_refuse("/slots/1?action=save", "{\"filename\":\"a\"}", 400, "invalid_value", "slot");
-    ck_assert_int_eq(cached_in_slot(1), 0);
-    ck_assert_int_ge(cached_in_slot(1), 32);
-}
-END_TEST
-
-START_TEST(a_slot_is_its_keys_own)
-{
-    save_slots();
-    static const int32_t ids[] = {1, 2, 3};
-    struct call other = {.server = server, .engine = atomic_load(&server->engine), .caller = {.is_set = true, .bytes = {7}}};
-    slots_note(&other, 2, NULL, ids, 3, NULL, 0);
-    rig_refuse("/slots/2?action=save", "{\"filename\":\"a\"}", 400, "invalid_value", "slot");
-    ck_assert_int_eq(rig_post("/slots/2?action=erase", ""), 200);
-    ck_assert_int_eq(rig_number_at("n_erased"), 0);
-}
-END_TEST
-
-START_TEST(slots_are_refused)
-{
-    static const struct {
-        const char *uri, *body, *code, *param;
-    } rows[] = {
-        {"/slots/99?action=save", "{\"filename\":\"a\"}", "invalid_value", "slot"},
-        {"/slots/x?action=save", "{\"filename\":\"a\"}", "invalid_value", "slot"},
-        {"/slots/-1?action=save", "{\"filename\":\"a\"}", "invalid_value", "slot"},
-        {"/slots/0?action=nothing", "{}", "invalid_value", "action"},
-        {"/slots/0", "{}", "invalid_value", "action"},
-        {"/slots/0?action=save", "{}", "missing_required_parameter", "filename"},
-        {"/slots/0?action=save", "{\"filename\":5}", "invalid_type", "filename"},
-        {"/slots/0?action=save", "{\"filename\":\"../a\"}", "invalid_value", "filename"},
-        {"/slots/0?action=save", "{\"filename\":\".a\"}", "invalid_value", "filename"},
-        {"/slots/0?action=restore", "{\"filename\":\"/etc/passwd\"}", "invalid_value", "filename"},
-        {"/slots/0?action=restore", "{\"filename\":\"a.tmp\"}", "invalid_value", "filename"},
-        {"/slots/0?action=restore", "{\"filename\":\"a\\u0000b\"}", "invalid_value", "filename"},
-        {"/slots/0?action=restore", "{\"filename\":\"\"}", "invalid_value", "filename"},
-    };
-    save_slots();
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        rig_refuse(rows[i].uri, rows[i].body, 400, rows[i].code, rows[i].param);
-    }
-}
-END_TEST
-
-/* As llama-server without --slot-save-path, which looks at nothing else either; the text says what to do. */
-START_TEST(slots_are_not_saved)
-{
-    static const char *const uris[] = {"/slots/0?action=save", "/slots/0?action=restore", "/slots/0?action=erase",
-                                       "/slots/9999?action=save", "/slots/x?action=nothing", "/slots/0"};
-    for (size_t i = 0; i < ARRAY_LEN(uris); i++) {
-        is_not_supported(uris[i], "{\"filename\":\"../a\"}");
-        ck_assert(strstr(rig_text_at("error.message"), "cache_prompt") != NULL);
-        is_not_supported(uris[i], "");
-    }
-}
-END_TEST
-
 Suite *llama_server_suite(void)
 {
     Suite *s = suite_create("llama_server");
@@ -514,15 +407,10 @@ Suite *llama_server_suite(void)
     tcase_add_test(t, fields_of_the_answer);
     tcase_add_test(t, progress_and_timings);
     tcase_add_test(t, gaps);
-    tcase_add_test(t, slots_are_not_saved);
     tcase_add_test(t, errors_have_llama_servers_types);
     tcase_add_test(t, metrics_can_be_off);
     tcase_add_test(t, a_model_has_several_names_and_tags);
     tcase_add_test(t, thinking_is_on_where_the_template_has_the_switch);
-    tcase_add_test(t, slots_are_saved_and_restored);
-    tcase_add_test(t, what_is_erased_is_not_found);
-    tcase_add_test(t, a_slot_is_its_keys_own);
-    tcase_add_test(t, slots_are_refused);
     tcase_add_test(t, gaps_of_a_coder);
     tcase_add_test(t, a_template_leaves_the_bos_to_who_adds_it);
     tcase_add_test(t, streams);
