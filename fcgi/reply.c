@@ -270,6 +270,12 @@ static const struct err_info *name_end(const struct reply *r, enum err code, con
     return named;
 }
 
+void reply_note_context(struct reply *r, size_t n_prompt_tokens, size_t n_ctx)
+{
+    r->n_prompt_tokens = MAX_OF(r->n_prompt_tokens, n_prompt_tokens);
+    r->n_ctx = n_ctx;
+}
+
 void reply_error(struct reply *r, enum err code, const struct err_info *info)
 {
     struct buf body;

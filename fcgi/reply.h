@@ -54,6 +54,10 @@ void reply_send(struct reply *r, int status, const char *content_type, const str
  * to be that: 413 where the request itself would hold too much, 503 where all together do. */
 void reply_error(struct reply *r, enum err code, const struct err_info *info);
 
+/* Notes, for an answer of ERR_CONTEXT_LENGTH, the tokens of a prompt that is too long and those of the context. Of several prompts
+ * the longest is told. */
+void reply_note_context(struct reply *r, size_t n_prompt_tokens, size_t n_ctx);
+
 /* Appends a whole answer, head and error object, for a request that has no struct reply: its head was refused. */
 void reply_write_refusal(struct buf *out, enum err code, const struct err_info *info);
 

@@ -704,16 +704,6 @@ static enum err reserve_prompts(const struct generation *g, struct err_info *inf
     return route_reserve(g->call, n, info);
 }
 
-/* What the answer says of a prompt that is too long. */
-static void note_too_long(struct generation *g)
-{
-    struct reply *r = &g->call->reply;
-    r->n_ctx = engine_model(g->call->engine)->n_ctx;
-    for (size_t i = 0; i < g->n_choices; i++) {
-        r->n_prompt_tokens = MAX_OF(r->n_prompt_tokens, g->choices[i].n_prompt);
-    }
-}
-
 static void answer(struct generation *g)
 {
     struct err_info info = {0};
@@ -726,8 +716,8 @@ static void answer(struct generation *g)
         if (err == ERR_OVERLOADED) {
             route_set_retry_after(g->call);
         }
-        if (err == ERR_CONTEXT_LENGTH) {
-            note_too_long(g);
+        for (size_t i = 0; i < g->n_choices; i++) {
+            reply_note_context(&g->call->reply, g->choices[i].n_prompt, engine_model(g->call->engine)->n_ctx);
         }
         if (strcmp(info.where, "prompt") == 0) { /* the engine knows one word for it */
             snprintf(info.where, sizeof info.where, "%s", g->shape->prompt_field);

@@ -160,7 +160,7 @@ static bool has_ids(const json_t *array)
     return false;
 }
 
-enum err prompts_check_length(const struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
+enum err prompts_check_length(struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
                               struct err_info *info)
 {
     (void)i;
@@ -169,6 +169,7 @@ enum err prompts_check_length(const struct call *c, size_t i, const int32_t *ids
     }
     const struct engine_params shortest = {.max_tokens = 0}; /* the answer's own length is checked when it is submitted */
     enum err err = engine_check_submit(c->engine, ids, n_ids, &shortest, info);
+    reply_note_context(&c->reply, n_ids, engine_model(c->engine)->n_ctx);
     if (err != ERR_OK && strcmp(info->where, "prompt") == 0) {
         snprintf(info->where, sizeof info->where, "%s", field);
     }
@@ -179,13 +180,7 @@ enum err prompts_check_length(const struct call *c, size_t i, const int32_t *ids
 static enum err check(const struct reader *r, size_t i)
 {
     prompts_check asked = r->rule->check;
-    size_t n = r->out->n_ids[i];
-    enum err err = asked != NULL ? asked(r->call, i, r->out->ids[i], n, r->rule->field, r->info) : ERR_OK;
-    if (err == ERR_CONTEXT_LENGTH) {
-        r->call->reply.n_prompt_tokens = n;
-        r->call->reply.n_ctx = engine_model(r->call->engine)->n_ctx;
-    }
-    return err;
+    return asked != NULL ? asked(r->call, i, r->out->ids[i], r->out->n_ids[i], r->rule->field, r->info) : ERR_OK;
 }
 
 static enum err read_all(const struct reader *r, const json_t *value, bool is_one, size_t n)

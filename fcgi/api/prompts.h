@@ -13,8 +13,8 @@ struct prompts {
     size_t n;
 };
 
-/* Is text i, of n_ids tokens, short enough? ERR_CONTEXT_LENGTH, info->where the field. */
-typedef enum err (*prompts_check)(const struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
+/* Is text i, of n_ids tokens, short enough? ERR_CONTEXT_LENGTH, info->where the field; the reply then knows how long it is. */
+typedef enum err (*prompts_check)(struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
                                   struct err_info *info);
 
 struct prompts_rule {
@@ -25,8 +25,9 @@ struct prompts_rule {
     bool refuses_empty; /* texts of no bytes or no tokens, whatever special tokens the vocabulary would add */
 };
 
-/* The check of prompts that are continued: they leave room in the context. */
-MUST_CHECK enum err prompts_check_length(const struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
+/* The check of prompts that are continued: engine_check_submit takes them with an answer of no tokens. The length of the answer is
+ * checked when it is submitted. A prompt without tokens passes here, and what runs it refuses it. */
+MUST_CHECK enum err prompts_check_length(struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
                                          struct err_info *info);
 
 /* Reads `field` of root: a string, an array of strings, an array of token ids, or an array of such arrays; see takes_mixed.

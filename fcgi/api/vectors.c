@@ -46,11 +46,12 @@ enum err vectors_check_pools(const struct call *c, struct err_info *info)
                : ERR_OK;
 }
 
-enum err vectors_check_length(const struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
+enum err vectors_check_length(struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
                               struct err_info *info)
 {
     (void)ids;
     uint32_t n_ctx = engine_model(c->engine)->n_ctx;
+    reply_note_context(&c->reply, n_ids, n_ctx);
     return n_ids <= n_ctx ? ERR_OK
                           : err_set(info, ERR_CONTEXT_LENGTH, field,
                                     "This model's maximum context length is %u tokens; text %zu of the %s is too large: it has %zu tokens",

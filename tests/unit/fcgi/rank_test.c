@@ -136,6 +136,15 @@ START_TEST(what_is_wrong_is_refused_with_its_place)
     memset(body + strlen(body), 'x', 800);
     strcat(body, "\"]}");
     rig_refuse("/v1/rerank", body, 400, "context_length_exceeded", "documents");
+    ck_assert_ptr_null(rig_at("error.n_ctx"));
+    rig_refuse("/rerank", body, 400, "context_length_exceeded", "documents");
+    ck_assert_int_gt(rig_number_at("error.n_prompt_tokens"), rig_number_at("error.n_ctx"));
+    char pair[1024] = "{\"text_1\":\"a\",\"text_2\":\"";
+    memset(pair + strlen(pair), 'x', 800);
+    strcat(pair, "\"}");
+    rig_refuse("/score", pair, 400, "context_length_exceeded", "text_2");
+    ck_assert_int_gt(rig_number_at("error.n_prompt_tokens"), rig_number_at("error.n_ctx"));
+    rig_refuse("/completion", "{\"prompt\":\"a\"}", 400, "unsupported_endpoint", "model");
     rig_refuse("/v1/embeddings", "{\"input\":\"a\"}", 400, "unsupported_endpoint", "model");
 }
 END_TEST
