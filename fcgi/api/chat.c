@@ -43,14 +43,22 @@ static enum err add_kwargs(const json_t *root, json_t *context, struct err_info 
 }
 
 /* Does the template read thinking from parts of the content, and from no field of the message? */
-static bool reads_thinking_parts(const struct call *c)
+static enum err find_thinking_parts(const struct call *c, bool *reads)
 {
     static const char *const fields[] = {"reasoning_content", "message.thinking", "message['thinking']", "message.reasoning"};
-    bool reads = engine_chat_mentions(c->engine, "'thinking'") || engine_chat_mentions(c->engine, "\"thinking\"");
-    for (size_t i = 0; i < ARRAY_LEN(fields) && reads; i++) {
-        reads = !engine_chat_mentions(c->engine, fields[i]);
+    struct buf source;
+    *reads = engine_chat_mentions(c->engine, "thinking");
+    for (size_t i = 0; i < ARRAY_LEN(fields) && *reads; i++) {
+        *reads = !engine_chat_mentions(c->engine, fields[i]);
     }
-    return reads;
+    if (!*reads) {
+        return ERR_OK;
+    }
+    buf_init(&source, 0, MEM_REQUEST);
+    enum err err = engine_chat_template(c->engine, &source);
+    err = err != ERR_OK ? err : thoughts_are_parts(source.data, source.len, reads);
+    buf_fini(&source);
+    return err;
 }
 
 static enum err make_prompt(struct call *c, struct params *p, bool shows_tools, int32_t **ids, size_t *n,
@@ -61,9 +69,10 @@ static enum err make_prompt(struct call *c, struct params *p, bool shows_tools, 
     bool is_told = json_array_size(all) > 0 && engine_tool_format(c->engine)->is_told;
     bool ok = context != NULL && json_object_set_new(context, "continue_final_message", json_boolean(p->continues)) == 0;
     ok = ok && (tools == NULL || is_told || json_object_set(context, "tools", tools) == 0);
+    bool as_parts = false;
     enum err err = ok ? add_kwargs(p->root, context, info) : ERR_NOMEM;
-    err = err != ERR_OK ? err
-                        : thoughts_place(json_object_get(p->root, "messages"), reads_thinking_parts(c), p->continues);
+    err = err != ERR_OK ? err : find_thinking_parts(c, &as_parts);
+    err = err != ERR_OK ? err : thoughts_place(json_object_get(p->root, "messages"), as_parts, p->continues);
     err = err != ERR_OK ? err : reasoning_add_effort(p->root, context, info);
     err = err != ERR_OK ? err : reasoning_add_defaults(c, context, info);
     err = err != ERR_OK ? err
@@ -125,9 +134,13 @@ struct teller {
 static void write_call_head(struct choice *c, const struct chat_part *part, struct buf *out)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-    char id[25];
-    for (size_t i = 0; i + 1 < sizeof id; i++) {
-        id[i] = letters[rng_fresh_seed() % (sizeof letters - 1)];
+    enum { EACH = 8 }; /* letters of a number: 62^8 are less than 2^48 */
+    char id[3 * EACH + 1];
+    for (size_t i = 0; i + 1 < sizeof id;) {
+        uint64_t drawn = rng_fresh_seed();
+        for (size_t k = 0; k < EACH; k++, drawn /= sizeof letters - 1) {
+            id[i++] = letters[drawn % (sizeof letters - 1)];
+        }
     }
     id[sizeof id - 1] = '\0';
     buf_printf(out, "\"id\":\"call_%s\",\"type\":\"function\",\"function\":{\"name\":", id);

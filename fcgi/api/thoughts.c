@@ -5,6 +5,8 @@
 #include "engine/base/compiler.h"
 #include "engine/base/json_read.h"
 
+#include <string.h>
+
 static const char *const names[] = {"reasoning_content", "reasoning", "thinking"};
 
 /* The first of a message's texts of thinking; NULL: none, or they are empty. */
@@ -69,6 +71,75 @@ enum err thoughts_place(json_t *messages, bool as_parts, bool keeps_last)
     }
     return ERR_OK;
 }
+
+/* --- templates that read parts -------------------------------------------------------------------------------------- */
+
+/* The source without space and with one kind of quotation mark, in which words are found by their neighbours. */
+struct packed {
+    const char *text;
+    size_t n;
+};
+
+static bool ends_with(struct packed p, const char *end)
+{
+    size_t n = strlen(end);
+    return p.n >= n && memcmp(p.text + p.n - n, end, n) == 0;
+}
+
+static bool is_of(char c, const char *others)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || (c != '\0' && strchr(others, c) != NULL);
+}
+
+/* Does it end with x.type, x['type'] or x.get('type')? */
+static bool ends_in_type(struct packed p)
+{
+    return ends_with(p, ".type") || ends_with(p, "['type']") || ends_with(p, "get('type')");
+}
+
+/* What the text at `at`, which is 'thinking', is compared with: what stands before ==, or before the list that it is in, or
+ * after ==; or the attribute of selectattr. */
+static bool is_compared(struct packed all, size_t at, size_t n_word)
+{
+    struct packed before = {all.text, at}, list = before, after = {all.text + at + n_word, 0};
+    if (ends_with(before, "==")) {
+        return ends_in_type((struct packed){before.text, before.n - 2});
+    }
+    if (at + n_word + 2 <= all.n && memcmp(after.text, "==", 2) == 0) {
+        for (after.text += 2; after.text + after.n < all.text + all.n && is_of(after.text[after.n], ".'[]()");) {
+            after.n++;
+        }
+        return ends_in_type(after);
+    }
+    while (list.n > 0 && is_of(list.text[list.n - 1], "',")) {
+        list.n--;
+    }
+    bool is_list = ends_with(list, "in[") || ends_with(list, "in(");
+    return (is_list && ends_in_type((struct packed){list.text, list.n - 3})) || ends_with(before, "'type','equalto',") ||
+           ends_with(before, "'type','==',");
+}
+
+enum err thoughts_are_parts(const char *source, size_t n, bool *out)
+{
+    static const char word[] = "'thinking'";
+    struct buf text;
+    buf_init(&text, 0, MEM_REQUEST);
+    for (size_t i = 0; i < n; i++) {
+        if (strchr(" \t\r\n", source[i]) == NULL) {
+            buf_putc(&text, source[i] == '"' ? '\'' : source[i]);
+        }
+    }
+    enum err err = buf_ok(&text);
+    struct packed all = {text.data, text.len};
+    *out = false;
+    for (size_t i = 0; err == ERR_OK && !*out && i + sizeof word - 1 <= all.n; i++) {
+        *out = memcmp(all.text + i, word, sizeof word - 1) == 0 && is_compared(all, i, sizeof word - 1);
+    }
+    buf_fini(&text);
+    return err;
+}
+
+/* --- templates that take one of them -------------------------------------------------------------------------------- */
 
 static bool has_all(const json_t *message)
 {

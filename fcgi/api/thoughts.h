@@ -16,6 +16,10 @@
  * are of another type, stay. ERR_NOMEM. */
 MUST_CHECK enum err thoughts_fill(json_t *message);
 
+/* *out: the source of a chat template compares the `type` of something with 'thinking', so it reads thinking from parts. Space and
+ * the kind of quotation mark do not matter. ERR_NOMEM. */
+MUST_CHECK enum err thoughts_are_parts(const char *source, size_t n, bool *out);
+
 /* Removes THOUGHTS_PARTS from checked messages. as_parts: the template reads thinking from parts alone; they become the content,
  * and messages of the assistant that have thinking without parts get parts made of it. keeps_last: the last message stays as
  * it is. ERR_NOMEM. */

@@ -143,6 +143,36 @@ START_TEST(thinking_reaches_templates_as_parts)
 }
 END_TEST
 
+/* Thinking is made a part only for a template that compares a part's type with 'thinking', in whatever spelling. */
+START_TEST(a_template_that_names_thinking_reads_no_parts)
+{
+    static const char *const reads_none[] = {
+        "{{ m['thinking'] }}",
+        "{{ m.get(\"thinking\") }}",
+        "{{ m['thinking'] if m['role'] == 'assistant' }}",
+        "{% set type = 'thinking' %}",
+        "{{ 'thinking' == m.mode }}",
+        "{% if mode in ['type', 'thinking'] %}{% endif %}",
+    };
+    static const char *const reads_parts[] = {
+        "{% if b.type == 'thinking' %}{% endif %}",
+        "{% if b[\"type\"]==\"thinking\" %}{% endif %}",
+        "{% if b.get('type')   ==\n 'thinking' %}{% endif %}",
+        "{% if 'thinking' == b['type'] %}{% endif %}",
+        "{% if b.type in ['reasoning', 'thinking'] %}{% endif %}",
+        "{{ m.content | selectattr('type', 'equalto', 'thinking') | list | length if m.content is not string }}",
+    };
+    char source[512];
+    for (size_t i = 0; i < ARRAY_LEN(reads_none) + ARRAY_LEN(reads_parts); i++) {
+        bool as_parts = i >= ARRAY_LEN(reads_none);
+        const char *some = as_parts ? reads_parts[i - ARRAY_LEN(reads_none)] : reads_none[i];
+        snprintf(source, sizeof source, "{%% set m = messages[1] %%}{%% if false %%}%s{%% endif %%}{{ m.content is string }}", some);
+        rig_use_template(source);
+        expect_prompt(ANSWERED("\"content\":\"c\",\"reasoning_content\":\"t\""), as_parts ? "False" : "True");
+    }
+}
+END_TEST
+
 /* gpt-oss refuses content next to thinking in a message with calls: neither is lost. */
 START_TEST(content_joins_thinking_where_a_template_takes_one)
 {
@@ -194,6 +224,7 @@ Suite *messages_suite(void)
     tcase_add_checked_fixture(t, setup, rig_unserve);
     tcase_add_test(t, thinking_has_all_names);
     tcase_add_test(t, thinking_reaches_templates_as_parts);
+    tcase_add_test(t, a_template_that_names_thinking_reads_no_parts);
     tcase_add_test(t, content_joins_thinking_where_a_template_takes_one);
     tcase_add_test(t, thinking_comes_by_every_door);
     tcase_add_test(t, null_content_where_a_template_adds_strings);
