@@ -85,21 +85,32 @@ regex_id regex_cut_end(struct regex_set *s, regex_id r)
     return r;
 }
 
-/* The string around what the pattern matches. */
-static regex_id place(struct regex_set *s, const struct part *p, bool is_search)
+regex_id regex_follows(struct regex_set *s, unsigned flags)
 {
-    regex_id any = is_search ? regex_repeat(s, regex_any_character(s), 0, REGEX_UNBOUNDED) : REGEX_EMPTY;
+    return (flags & REGEX_SEARCH) == 0 ? REGEX_EMPTY
+           : (flags & REGEX_OPEN) != 0 ? REGEX_ALL
+                                       : regex_repeat(s, regex_any_character(s), 0, REGEX_UNBOUNDED);
+}
+
+regex_id regex_after_any(struct regex_set *s, regex_id any, regex_id r)
+{
+    return r == REGEX_ALL ? r : regex_concat(s, any, r);
+}
+
+/* The string around what the pattern matches. */
+static regex_id place(struct regex_set *s, const struct part *p, unsigned flags)
+{
+    regex_id any = regex_follows(s, flags & ~(unsigned)REGEX_OPEN), follows = regex_follows(s, flags);
     regex_id out = REGEX_NONE;
     for (int needs = 0; needs < N_NEEDS; needs++) {
         regex_id before = (needs & AT_BEGIN) != 0 ? REGEX_EMPTY : any;
-        regex_id behind = (needs & AT_END) != 0 ? REGEX_EMPTY : any;
+        regex_id behind = (needs & AT_END) != 0 ? REGEX_EMPTY : follows;
         regex_id r = before == REGEX_EMPTY ? p->by[needs] : regex_cut_begin(s, p->by[needs]);
         r = behind == REGEX_EMPTY ? r : regex_cut_end(s, r);
-        out = regex_or(s, out, regex_concat(s, before, regex_concat(s, r, behind)));
+        out = regex_or(s, out, regex_after_any(s, before, regex_concat(s, r, behind)));
     }
     return out;
 }
-
 
 /* Joins from the right, which is linear. */
 static void fold_sequence(struct folder *f, size_t n)
@@ -157,7 +168,7 @@ static void fold_one(struct folder *f, const struct regex_tree_node *t)
     }
 }
 
-enum err regex_fold(struct regex_set *s, const struct regex_tree *tree, bool is_search, regex_id *out)
+enum err regex_fold(struct regex_set *s, const struct regex_tree *tree, unsigned flags, regex_id *out)
 {
     struct folder f = {.s = s};
     f.parts = mem_zalloc_array(tree->n, sizeof *f.parts, MEM_REQUEST);
@@ -167,7 +178,7 @@ enum err regex_fold(struct regex_set *s, const struct regex_tree *tree, bool is_
         fold_one(&f, &tree->nodes[i]);
         err = regex_ok(s);
     }
-    *out = err == ERR_OK ? place(s, &f.parts[0], is_search) : REGEX_NONE;
+    *out = err == ERR_OK ? place(s, &f.parts[0], flags) : REGEX_NONE;
     mem_free(f.parts);
     mem_free(f.ids);
     return err != ERR_OK ? err : regex_ok(s);

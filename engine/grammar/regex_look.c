@@ -431,16 +431,16 @@ static enum err read_tree(struct looker *l, const struct rest *follows)
 }
 
 /* The strings around it: what may precede it ends with a word's character or another. */
-static regex_id place(struct looker *l, bool is_search)
+static regex_id place(struct looker *l, unsigned flags)
 {
     struct regex_set *s = l->s;
     const regex_id *by = l->read.by;
     regex_id begin = by[STILL_BEGIN], word = by[MOVED_WORD], other = by[MOVED_OTHER];
-    if (!is_search) {
+    if ((flags & REGEX_SEARCH) == 0) {
         return begin;
     }
     if (word == other && word == begin) {
-        return regex_concat(s, l->any, regex_cut_begin(s, begin));
+        return regex_after_any(s, l->any, regex_cut_begin(s, begin));
     }
     struct ends e = atom_ends(s, regex_any_character(s));
     if (word == other) {
@@ -450,7 +450,7 @@ static regex_id place(struct looker *l, bool is_search)
     return regex_or(s, begin, regex_concat(s, l->any, after));
 }
 
-enum err regex_look(struct regex_set *s, struct regex_tree *tree, bool is_search, regex_id *out)
+enum err regex_look(struct regex_set *s, struct regex_tree *tree, unsigned flags, regex_id *out)
 {
     enum { DEPTH = 4 * (REGEX_PARSE_MAX_DEPTH + 2) }; /* a group is a repeat of a look-ahead of alternatives of sequences */
     struct looker l = {.s = s, .tree = tree};
@@ -471,10 +471,10 @@ enum err regex_look(struct regex_set *s, struct regex_tree *tree, bool is_search
     }
     struct rest follows;
     for (int b = 0; b < N_BEFORE; b++) {
-        follows.by[b] = is_search ? l.any : REGEX_EMPTY;
+        follows.by[b] = regex_follows(s, flags);
     }
     err = err == ERR_OK ? read_tree(&l, &follows) : err;
-    *out = err == ERR_OK ? place(&l, is_search) : REGEX_NONE;
+    *out = err == ERR_OK ? place(&l, flags) : REGEX_NONE;
     mem_free(l.ends);
     mem_free(l.hashes);
     mem_free(l.frames);

@@ -317,9 +317,8 @@ static enum err parse(struct parser *p, regex_id *out)
     }
     if (regex_ok(r->set) == ERR_OK) {
         TRY(end_group(p));
-        bool is_search = (r->flags & REGEX_SEARCH) != 0;
-        enum err err = p->tree.looks ? regex_look(r->set, &p->tree, is_search, out)
-                                     : regex_fold(r->set, &p->tree, is_search, out);
+        enum err err = p->tree.looks ? regex_look(r->set, &p->tree, r->flags, out)
+                                     : regex_fold(r->set, &p->tree, r->flags, out);
         if (err == ERR_NOMEM) {
             return err;
         }

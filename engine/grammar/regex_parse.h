@@ -32,7 +32,10 @@ enum {
     REGEX_ANY_CASE = 2,   /* ASCII letters match in both cases; a pattern with others than ASCII is refused */
     REGEX_DOT_LINE = 4,   /* `.` matches all but \n, as in Python and Rust .. */
     REGEX_DOT_ALL = 8,    /* .. or all */
-    REGEX_NO_ANCHORS = 16 /* ^, $, \b, \B and look-ahead are refused */
+    REGEX_NO_ANCHORS = 16, /* ^, $, \b, \B and look-ahead are refused */
+    REGEX_OPEN = 32        /* With REGEX_SEARCH: any bytes may follow the match, not only whole characters. The caller intersects the
+                            * expression, or its complement, with whole characters. After the match nothing is left to follow
+                            * then, so a complement ends there, and no search has to find that it is empty. */
 };
 MUST_CHECK enum err regex_parse_with(struct regex_set *s, const char *pattern, size_t n, unsigned flags, regex_id *out,
                                      struct err_info *info);

@@ -37,10 +37,16 @@ struct regex_tree {
     bool looks; /* has EDGE, AHEAD, or ^ or $ that may come twice: regex_look reads it, and regex_fold cannot */
 };
 
-/* The strings that the tree matches, anywhere or as a whole. regex_fold gives smaller expressions. (regex_fold.c, regex_look.c)
- * ERR_NOMEM, ERR_GRAMMAR_LIMIT. */
-MUST_CHECK enum err regex_fold(struct regex_set *s, const struct regex_tree *tree, bool is_search, regex_id *out);
-MUST_CHECK enum err regex_look(struct regex_set *s, struct regex_tree *tree, bool is_search, regex_id *out);
+/* The strings that the tree matches, anywhere or as a whole. flags: REGEX_SEARCH, REGEX_OPEN; others are ignored. regex_fold gives
+ * smaller expressions. (regex_fold.c, regex_look.c) ERR_NOMEM, ERR_GRAMMAR_LIMIT. */
+MUST_CHECK enum err regex_fold(struct regex_set *s, const struct regex_tree *tree, unsigned flags, regex_id *out);
+MUST_CHECK enum err regex_look(struct regex_set *s, struct regex_tree *tree, unsigned flags, regex_id *out);
+
+/* Returns what may follow the match of a pattern with these flags: nothing, any characters, or any bytes. */
+regex_id regex_follows(struct regex_set *s, unsigned flags);
+
+/* Returns `any` characters and then r; REGEX_ALL is itself after any. */
+regex_id regex_after_any(struct regex_set *s, regex_id any, regex_id r);
 
 /* Where any text may precede r, or follow it, a repeat there comes its least times, as that text says the others. */
 regex_id regex_cut_begin(struct regex_set *s, regex_id r);

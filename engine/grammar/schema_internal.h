@@ -191,7 +191,7 @@ struct number_limits {
 };
 MUST_CHECK enum err schema_read_numbers(struct writer *w, const struct parts *list, struct number_limits *out);
 bool schema_allows_number(const struct number_limits *l, const json_t *value);
-/* Strings, as they are meant, that the parts allow; *is_free: any. */
+/* Returns the strings, as they are meant, that the parts allow. The caller intersects them with whole characters. *is_free: any. */
 MUST_CHECK enum err schema_strings(struct writer *w, const struct parts *list, regex_id *out, bool *is_free);
 /* Names that the schema, the propertyNames of `from`, allows, as they are meant; REGEX_ALL: any. (schema_names.c) */
 MUST_CHECK enum err schema_names(struct writer *w, const struct part *from, const json_t *schema, const char *path,

@@ -10,7 +10,7 @@ static const char UNEVALUATED[] = "unevaluatedProperties";
 
 /* Of patternProperties. */
 struct pattern {
-    regex_id r;
+    regex_id r; /* as REGEX_OPEN says */
     const json_t *schema;
     const char *path;
     size_t part; /* whose it is */
@@ -75,7 +75,7 @@ static enum err read_patterns(struct writer *w, struct object *o, size_t part)
         }
         struct pattern *out = &o->patterns[o->n_patterns++];
         *out = (struct pattern){.schema = schema, .path = schema_join(w, path, key), .part = part};
-        enum err err = regex_parse(w->s, key, strlen(key), true, &out->r, &why);
+        enum err err = regex_parse_with(w->s, key, strlen(key), REGEX_SEARCH | REGEX_OPEN, &out->r, &why);
         TRY(schema_refuse_pattern(w, p->path, "patternProperties", err, why.text));
     }
     return ERR_OK;

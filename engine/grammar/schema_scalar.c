@@ -73,13 +73,14 @@ bool schema_is_left_out(struct writer *w, const struct parts *list, const json_t
 
 /* --- strings ---------------------------------------------------------------------------------------------------------- */
 
-static enum err read_pattern(struct writer *w, const struct part *p, const json_t *pattern, regex_id *out)
+static enum err read_pattern(struct writer *w, const struct part *p, const json_t *pattern, bool is_open, regex_id *out)
 {
     struct err_info why = {0};
     if (!json_is_string(pattern)) {
         return schema_refuse(w, p->path, "pattern", "expected a string, a regular expression");
     }
-    enum err err = regex_parse(w->s, json_string_value(pattern), json_string_length(pattern), true, out, &why);
+    enum err err = regex_parse_with(w->s, json_string_value(pattern), json_string_length(pattern),
+                                    REGEX_SEARCH | (is_open ? REGEX_OPEN : 0u), out, &why);
     return schema_refuse_pattern(w, p->path, "pattern", err, why.text);
 }
 
@@ -101,14 +102,14 @@ static regex_id strings_of(struct writer *w, const json_t *schema)
     return all;
 }
 
-/* Takes from *r what the part does not allow. */
-static enum err limit_strings(struct writer *w, const struct part *p, regex_id *r)
+/* Takes from *r what the part does not allow. is_open: *r then has to be intersected with whole characters. */
+static enum err limit_strings(struct writer *w, const struct part *p, bool is_open, regex_id *r)
 {
     const json_t *pattern = schema_keyword(w, p, "pattern"), *format = schema_keyword(w, p, "format");
     const json_t *other = schema_is_plain_not(p) ? schema_keyword(w, p, "not") : NULL;
     regex_id found;
     if (pattern != NULL) {
-        TRY(read_pattern(w, p, pattern, &found));
+        TRY(read_pattern(w, p, pattern, is_open, &found));
         *r = regex_and(w->s, *r, found);
     }
     if (json_is_string(format)) {
@@ -119,7 +120,7 @@ static enum err limit_strings(struct writer *w, const struct part *p, regex_id *
         *r = kind == SCHEMA_FORMAT_KNOWN ? regex_and(w->s, *r, found) : *r;
     }
     if (other != NULL && json_object_get(other, "pattern") != NULL) {
-        TRY(read_pattern(w, p, json_object_get(other, "pattern"), &found));
+        TRY(read_pattern(w, p, json_object_get(other, "pattern"), true, &found));
         *r = regex_and(w->s, *r, regex_not(w->s, found));
     } else if (other != NULL) {
         *r = regex_and(w->s, *r, regex_not(w->s, strings_of(w, other)));
@@ -127,7 +128,8 @@ static enum err limit_strings(struct writer *w, const struct part *p, regex_id *
     return ERR_OK;
 }
 
-static enum err string_limits(struct writer *w, const struct parts *list, regex_id *out, bool *is_free)
+/* Strings that the parts allow. is_open: the caller intersects them with whole characters. */
+static enum err string_limits(struct writer *w, const struct parts *list, bool is_open, regex_id *out, bool *is_free)
 {
     uint32_t min = 0, max = REGEX_UNBOUNDED, least, most;
     regex_id strings = REGEX_ALL;
@@ -136,10 +138,10 @@ static enum err string_limits(struct writer *w, const struct parts *list, regex_
         TRY(schema_count(w, &list->at[i], "maxLength", REGEX_UNBOUNDED, &most));
         min = MAX_OF(min, least);
         max = MIN_OF(max, most);
-        TRY(limit_strings(w, &list->at[i], &strings));
+        TRY(limit_strings(w, &list->at[i], is_open, &strings));
     }
     *is_free = strings == REGEX_ALL && min == 0 && max == REGEX_UNBOUNDED;
-    if (min == 0 && max == REGEX_UNBOUNDED && regex_is_whole(w->s, strings)) {
+    if (min == 0 && max == REGEX_UNBOUNDED && (is_open || regex_is_whole(w->s, strings))) {
         *out = strings; /* a pattern is of whole characters by itself */
         return ERR_OK;
     }
@@ -150,7 +152,7 @@ static enum err string_limits(struct writer *w, const struct parts *list, regex_
 
 enum err schema_strings(struct writer *w, const struct parts *list, regex_id *out, bool *is_free)
 {
-    TRY(string_limits(w, list, out, is_free));
+    TRY(string_limits(w, list, true, out, is_free));
     for (size_t i = 0; i < list->n; i++) {
         if (names_values(&list->at[i])) {
             *out = regex_and(w->s, *out, strings_of(w, list->at[i].schema));
@@ -197,7 +199,7 @@ enum err schema_write_string(struct writer *w, const struct node *node, const st
     regex_id strings;
     bool is_free;
     const struct part *lark = lark_part(w, list);
-    TRY(string_limits(w, list, &strings, &is_free));
+    TRY(string_limits(w, list, false, &strings, &is_free));
     if (lark != NULL) {
         return is_free ? write_lark(w, node, list, lark)
                        : schema_refuse(w, lark->path, "x-lark", "expected no pattern, format or length beside it");
@@ -386,7 +388,7 @@ static enum err read_limits(struct writer *w, const struct parts *list, const st
             l->left_out[l->n_left_out++] = schema_member(one, "not");
         }
     }
-    TRY(string_limits(w, list, &l->strings, &is_free));
+    TRY(string_limits(w, list, true, &l->strings, &is_free));
     l->strings = is_free ? REGEX_ALL : l->strings;
     return schema_read_numbers(w, list, &l->numbers);
 }
