@@ -5,6 +5,7 @@
 #include "engine/base/json_read.h"
 #include "engine/base/mem.h"
 #include "engine/grammar/schema_decimal.h"
+#include "engine/grammar/schema_value.h"
 
 #include <string.h>
 
@@ -104,81 +105,6 @@ bool schema_fits_type(const json_t *type, const json_t *value)
            (json_is_null(value) && schema_has_type(type, "null")) ||
            (json_is_object(value) && schema_has_type(type, "object")) ||
            (json_is_array(value) && schema_has_type(type, "array"));
-}
-
-/* --- values ------------------------------------------------------------------------------------------------------------ */
-
-/* JSON in which -0.0, as it is written for -0 too, becomes 0.0. */
-static void drop_signs_of_zero(char *text)
-{
-    size_t n = 0;
-    bool is_in_string = false, is_escaped = false;
-    for (const char *p = text; *p != '\0'; p++) {
-        bool is_zero = !is_in_string && strncmp(p, "-0.0", 4) == 0 && strchr(",]}", p[4]) != NULL;
-        is_in_string ^= *p == '"' && !is_escaped;
-        is_escaped = is_in_string && *p == '\\' && !is_escaped;
-        if (!is_zero) {
-            text[n++] = *p;
-        }
-    }
-    text[n] = '\0';
-}
-
-char *schema_key_of(const json_t *value)
-{
-    enum { FLAGS = JSON_ENCODE_ANY | JSON_COMPACT | JSON_SORT_KEYS };
-    struct schema_decimal number;
-    char *text;
-    if (schema_decimal_of(value, &number)) {
-        size_t bytes = schema_decimal_key(&number, NULL, 0) + 1;
-        text = mem_alloc(bytes, MEM_REQUEST);
-        if (text != NULL) {
-            schema_decimal_key(&number, text, bytes);
-        }
-        return text;
-    }
-    size_t n = json_string_length(value);
-    if (json_is_string(value) && memchr(json_string_value(value), '\0', n) == NULL) { /* most values: a quote, and it as it is */
-        text = mem_alloc(n + 2, MEM_REQUEST);
-        if (text != NULL) {
-            text[0] = '"';
-            memcpy(text + 1, json_string_value(value), n + 1);
-        }
-        return text;
-    }
-    text = json_dumps(value, FLAGS);
-    if (text != NULL && json_is_string(value)) {
-        text[0] = '@'; /* written, it could be another's text */
-    }
-    if (text != NULL && (json_is_object(value) || json_is_array(value))) { /* within it, too, 1 is 1.0 */
-        json_t *plain = json_loads(text, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, NULL);
-        mem_free(text);
-        text = plain != NULL ? json_dumps(plain, FLAGS) : NULL;
-        json_decref(plain);
-        if (text != NULL) {
-            drop_signs_of_zero(text);
-        }
-    }
-    return text;
-}
-
-bool schema_is_same(const json_t *a, const json_t *b, bool *has_failed)
-{
-    struct schema_decimal number, other;
-    if (schema_decimal_of(a, &number) && schema_decimal_of(b, &other)) {
-        return schema_decimal_compare(&number, &other) == 0;
-    }
-    bool may_be = (json_is_object(a) && json_is_object(b) && json_object_size(a) == json_object_size(b)) ||
-                  (json_is_array(a) && json_is_array(b) && json_array_size(a) == json_array_size(b));
-    if (!may_be || json_equal(a, b)) {
-        return json_equal(a, b) != 0;
-    }
-    char *x = schema_key_of(a), *y = schema_key_of(b);
-    bool is = x != NULL && y != NULL && strcmp(x, y) == 0;
-    *has_failed |= x == NULL || y == NULL;
-    mem_free(x);
-    mem_free(y);
-    return is;
 }
 
 /* --- reasons ----------------------------------------------------------------------------------------------------------- */

@@ -18,12 +18,6 @@ bool schema_has_id(const json_t *schema);
  * within a schema with an $id of its own. */
 const json_t *schema_resolve(const json_t *root, const char *ref);
 
-/* What is the same for values that are the same, as 1 and 1.0 are; NULL: no memory. The caller's, mem_free. */
-char *schema_key_of(const json_t *value);
-
-/* Are they the same? *has_failed: set where there is no memory. */
-bool schema_is_same(const json_t *a, const json_t *b, bool *has_failed);
-
 /* Is the value of a type that `type`, of a schema and OPTIONAL, names? */
 bool schema_fits_type(const json_t *type, const json_t *value);
 

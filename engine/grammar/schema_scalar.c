@@ -8,6 +8,7 @@
 #include "engine/grammar/regex_parse_internal.h"
 #include "engine/grammar/schema_disjoint.h"
 #include "engine/grammar/schema_text.h"
+#include "engine/grammar/schema_value.h"
 
 struct schema_values schema_values_of(const json_t *schema)
 {

@@ -4,6 +4,7 @@
 
 #include "engine/base/json_read.h"
 #include "engine/grammar/schema_disjoint.h"
+#include "engine/grammar/schema_value.h"
 
 #include <math.h>
 
