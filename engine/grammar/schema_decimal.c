@@ -140,3 +140,26 @@ size_t schema_decimal_key(const struct schema_decimal *d, char *out, size_t cap)
     out[at] = '\0';
     return n;
 }
+
+size_t schema_decimal_plain(const struct schema_decimal *d, char *out, size_t cap)
+{
+    int64_t first = MIN_OF(d->point - 1, (int64_t)0), end = MAX_OF((int64_t)d->n, d->point); /* digits; before 0: zeros */
+    first = d->n == 0 ? 0 : first;
+    end = d->n == 0 ? 1 : end;
+    int64_t dot = d->n == 0 ? 1 : MAX_OF(d->point, first + 1);
+    size_t n = (size_t)(end - first) + (d->is_negative && d->n > 0) + (end > dot), at = 0;
+    if (n + 1 > cap) {
+        return n;
+    }
+    if (d->is_negative && d->n > 0) {
+        out[at++] = '-';
+    }
+    for (int64_t i = first; i < end; i++) {
+        if (i == dot) {
+            out[at++] = '.';
+        }
+        out[at++] = i < 0 ? '0' : (char)('0' + schema_decimal_digit(d, (size_t)i));
+    }
+    out[at] = '\0';
+    return n;
+}

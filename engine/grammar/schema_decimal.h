@@ -46,4 +46,8 @@ bool schema_decimal_is_multiple(const struct schema_decimal *d, uint64_t m, unsi
  * what it needs where cap is too small. */
 size_t schema_decimal_key(const struct schema_decimal *d, char *out, size_t cap);
 
+/* Writes the number without an exponent and without zeros at its end, "-0.00025", NUL-terminated: to out, if it has room for that.
+ * Returns the length without the NUL. 0 is "0". */
+size_t schema_decimal_plain(const struct schema_decimal *d, char *out, size_t cap);
+
 #endif

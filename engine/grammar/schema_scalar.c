@@ -222,7 +222,7 @@ struct limits {
     size_t n_named, n_left_out;
 };
 
-/* Texts of values, one behind the other. */
+/* Texts of values, one after the other, each with a NUL. */
 struct texts {
     struct buf all;
     size_t *ends; /* [n] of texts in `all` */
@@ -318,27 +318,47 @@ static int add_piece(const char *text, size_t n, void *to)
     return 0;
 }
 
-/* Adds the value's one text, if it is of all parts; objects and arrays become alternatives. */
+static enum err add_text(struct texts *to, const char *text)
+{
+    buf_append(&to->all, text, strlen(text) + 1);
+    TRY(buf_ok(&to->all));
+    to->ends[to->n++] = to->all.len;
+    return ERR_OK;
+}
+
+/* A number's text as it was written or as its double is; of others than integers also the one without an exponent, if it is short. */
+static enum err add_number(struct texts *to, const json_t *value)
+{
+    enum { MAX_PLAIN = 64 };
+    struct schema_decimal number;
+    char room[JSON_NUMBER_BYTES], plain[MAX_PLAIN];
+    const char *text = json_number_text(value, room);
+    TRY(add_text(to, text));
+    bool has_plain = json_is_real(value) && schema_decimal_of(value, &number) &&
+                     schema_decimal_plain(&number, plain, sizeof plain) < sizeof plain && strcmp(text, plain) != 0;
+    return has_plain ? add_text(to, plain) : ERR_OK;
+}
+
+static enum err add_scalar(struct texts *to, const json_t *value)
+{
+    if (json_is_number(value)) {
+        return add_number(to, value);
+    }
+    if (json_dump_callback(value, add_piece, &to->all, JSON_ENCODE_ANY) != 0) {
+        return ERR_NOMEM;
+    }
+    return add_text(to, "");
+}
+
+/* Adds the value's texts, if it is of all parts; objects and arrays become alternatives. */
 static enum err write_value(struct writer *w, const struct node *node, const struct parts *list, const struct part *p,
                             const struct limits *l, json_t *value, struct texts *to)
 {
-    size_t from = to->all.len;
     TRY(schema_spend(w, 8 + l->n_named + l->n_left_out));
-    if (json_is_number(value)) {
-        char room[JSON_NUMBER_BYTES];
-        buf_puts(&to->all, json_number_text(value, room));
-    } else if (json_dump_callback(value, add_piece, &to->all, JSON_ENCODE_ANY | JSON_COMPACT) != 0) {
-        return ERR_NOMEM;
-    }
-    buf_putc(&to->all, '\0');
-    TRY(buf_ok(&to->all));
-    bool is_one = fits(w, l, value), is_scalar = !json_is_object(value) && !json_is_array(value);
-    if (is_one && is_scalar) {
-        to->ends[to->n++] = to->all.len;
-    } else {
-        to->all.len = from;
-    }
-    return is_one && !is_scalar ? write_structure(w, node, list, p, value) : ERR_OK;
+    bool is_structure = json_is_object(value) || json_is_array(value);
+    return !fits(w, l, value) ? ERR_OK
+           : is_structure     ? write_structure(w, node, list, p, value)
+                              : add_scalar(to, value);
 }
 
 /* The texts, each with a byte behind it that is none of it. */
@@ -362,7 +382,7 @@ static enum err write_all_values(struct writer *w, const struct node *node, cons
     enum { MAX_BYTES = 16 << 20 };
     struct schema_values v = schema_values_of(p->schema);
     size_t n = schema_n_values(&v);
-    struct texts texts = {.ends = mem_zalloc_array(n + 1, sizeof *texts.ends, MEM_REQUEST)};
+    struct texts texts = {.ends = mem_zalloc_array(2 * n + 1, sizeof *texts.ends, MEM_REQUEST)}; /* a number has up to two */
     enum err err = texts.ends != NULL ? ERR_OK : ERR_NOMEM;
     buf_init(&texts.all, MAX_BYTES, MEM_REQUEST);
     for (size_t i = 0; i < n && err == ERR_OK; i++) {

@@ -113,6 +113,35 @@ START_TEST(schemas_tell_wide_numbers_apart)
 }
 END_TEST
 
+/* A number is written as its double's shortest form is, or as it was given, and also without an exponent. */
+START_TEST(numbers_without_exponents)
+{
+    static const struct {
+        const char *schema, *right[4], *wrong[4];
+    } rows[] = {
+        {"{\"enum\":[1.234567890123456789E-1]}", {"0.1234567890123456789", "1.234567890123456789E-1"},
+         {"0.1234567890123456788", "0.123456789012345678"}},
+        {"{\"enum\":[-2.5E-9,1e-7]}", {"-0.0000000025", "-2.5e-09", "0.0000001"}, {"0.0000000025", "-0.000000025", "0.000000"}},
+        {"{\"const\":1E22}", {"10000000000000000000000", "1e+22"}, {"1000000000000000000000", "100000000000000000000000"}},
+        {"{\"const\":12.0}", {"12.0", "12"}, {"12.5", "120", "1"}},
+        {"{\"const\":-0.0}", {"0"}, {"00", "1"}},
+        {"{\"const\":1e400}", {"1e400"}, {"1e401"}},
+        {"{\"const\":[1.25E1]}", {"[12.5]"}, {"[125]"}},
+        {"{\"enum\":[3,5]}", {"3", "5"}, {"3.0", "35", "5e0"}},
+        {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[1.0,2]}}", {"[1]", "[1.0,2]"}, {"[1,1.0]", "[1.0,1]"}},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        struct grammar *g = compile(rows[i].schema, ERR_OK);
+        for (size_t k = 0; k < 4; k++) {
+            const char *right = rows[i].right[k], *wrong = rows[i].wrong[k];
+            ck_assert_msg(right == NULL || schema_rig_says(g, right), "%s: %s", rows[i].schema, right);
+            ck_assert_msg(wrong == NULL || !schema_rig_says(g, wrong), "%s: %s", rows[i].schema, wrong);
+        }
+        grammar_unref(&g);
+    }
+}
+END_TEST
+
 START_TEST(memory_runs_out)
 {
     json_t *a = read_value("{\"a\":[1,{\"b\":18446744073709551615}],\"c\":\"x\"}");
@@ -138,6 +167,7 @@ Suite *schema_value_suite(void)
     tcase_add_checked_fixture(t, schema_rig_set_up, schema_rig_tear_down);
     tcase_add_test(t, numbers_are_exact_at_any_depth);
     tcase_add_test(t, schemas_tell_wide_numbers_apart);
+    tcase_add_test(t, numbers_without_exponents);
     tcase_add_test(t, memory_runs_out);
     suite_add_tcase(s, t);
     return s;
