@@ -239,7 +239,7 @@ static void chat_finish(struct generation *g, struct choice *c, struct buf *out)
     out->err = out->err != ERR_OK ? out->err : chat_split_ok(&c->split);
     chunk(g, c, "{},\"logprobs\":null", out);
     buf_printf(out, ",\"finish_reason\":\"%s\"}", finish_reason(c));
-    generation_chunk_close(g, out);
+    generation_chunk_end(g, c, out);
 }
 
 /* --- whole answers */

@@ -138,7 +138,7 @@ static void completion_finish(struct generation *g, struct choice *c, struct buf
     generation_chunk_open(g, out);
     buf_printf(out, "{\"index\":%d,\"text\":\"\",\"logprobs\":null,\"finish_reason\":\"%s\"}", c->index,
                generation_finish_reason(c));
-    generation_chunk_close(g, out);
+    generation_chunk_end(g, c, out);
 }
 
 static void completion_gather(struct generation *g, struct choice *c, const struct engine_event *ev)

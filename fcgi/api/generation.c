@@ -34,16 +34,28 @@ void generation_chunk_open(const struct generation *g, struct buf *out)
     write_envelope(g, g->shape->chunk_object, out);
 }
 
-void generation_chunk_close(const struct generation *g, struct buf *out)
+/* timed OPTIONAL: whose timings the chunk tells. */
+static void close_choices_of_chunk(const struct generation *g, const struct choice *timed, struct buf *out)
 {
     buf_puts(out, g->params->include_usage ? "],\"usage\":null" : "]");
-    if (g->timed != NULL) {
+    if (timed != NULL) {
         buf_putc(out, ',');
-        llama_write_timings(g->timed, out);
+        llama_write_timings(timed, out);
     }
-    if (g->params->verbose && g->timed != NULL && g->timed->has_ended) {
+}
+
+void generation_chunk_close(const struct generation *g, struct buf *out)
+{
+    close_choices_of_chunk(g, g->timed, out);
+    buf_puts(out, "}\n\n");
+}
+
+void generation_chunk_end(const struct generation *g, const struct choice *c, struct buf *out)
+{
+    close_choices_of_chunk(g, c, out);
+    if (g->params->verbose) {
         buf_puts(out, ",\"__verbose\":");
-        llama_write_result(g, g->timed, out);
+        llama_write_result(g, c, out);
     }
     buf_puts(out, "}\n\n");
 }
@@ -426,7 +438,6 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
     }
     fail(g, check_kept(c), NULL);
     if (ev.kind == SCHED_END) {
-        g->timed = c;
         if (ev.err == ERR_OK && g->params->stream) {
             g->shape->finish(g, c, out);
         }

@@ -86,7 +86,7 @@ struct generation {
     bool has_lock;
     pthread_mutex_t lock; /* guards the streams against the poller */
     uint64_t first_token_ns;
-    const struct choice *timed; /* whose timings the chunk at hand tells; OPTIONAL */
+    const struct choice *timed; /* whose timings the chunk at hand tells, where each is to have them; OPTIONAL */
     struct err_info failure; /* what broke the answer off; code ERR_OK = nothing yet */
 };
 
@@ -122,6 +122,10 @@ struct generation_usage generation_usage(const struct generation *g);
 /* Appends `data: {"id":...,"object":...,"created":...,"model":...,"choices":[` and its counterpart `]}\n\n`. */
 void generation_chunk_open(const struct generation *g, struct buf *out);
 void generation_chunk_close(const struct generation *g, struct buf *out);
+
+/* In place of generation_chunk_close in the chunk with finish_reason, the last of c: with its timings, and `__verbose` where it was
+ * asked for. */
+void generation_chunk_end(const struct generation *g, const struct choice *c, struct buf *out);
 
 /* The `progress` of OpenAI's: `empty` is a choice that says nothing but its index. */
 void generation_progress(struct generation *g, const struct choice *c, const char *empty, struct buf *out);

@@ -125,7 +125,9 @@ void llama_write_settings(const struct call *call, const struct params *p, struc
         p = &defaults;
     }
     const struct sampler_params *s = &p->gen.sampling;
-    buf_printf(out, "{\"seed\":%" PRId64 ",\"top_k\":%d,\"repeat_last_n\":%d,", (int64_t)s->seed, s->top_k, s->repeat_last_n);
+    buf_printf(out, "{\"n_ctx\":%u,\"model\":", engine_model(call->engine)->n_ctx);
+    json_write_cstr(out, call->server->model_id);
+    buf_printf(out, ",\"seed\":%" PRId64 ",\"top_k\":%d,\"repeat_last_n\":%d,", (int64_t)s->seed, s->top_k, s->repeat_last_n);
     write_number("temperature", s->temperature, out);
     write_number("top_p", s->top_p, out);
     write_number("min_p", s->min_p, out);
@@ -164,7 +166,7 @@ void llama_write_result(const struct generation *g, const struct choice *c, stru
     if (!g->params->stream) { /* else they were told, as the text was */
         buf_add(out, &c->ids);
     }
-    buf_puts(out, "],\"id_slot\":-1,\"stop\":true,\"model\":");
+    buf_printf(out, "],\"id_slot\":%" PRId64 ",\"stop\":true,\"model\":", g->params->id_slot);
     json_write_cstr(out, g->call->server->model_id);
     buf_printf(out, ",\"tokens_predicted\":%d,\"tokens_evaluated\":%d,\"generation_settings\":",
                c->usage.completion_tokens, c->usage.prompt_tokens);

@@ -7,6 +7,7 @@
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -29,7 +30,7 @@ static void no_open(struct generation *g, struct choice *c, struct buf *out)
 }
 
 /* {"index":..,"content":..,"tokens":[..],"stop":false: what a stream has before its end; the caller closes it. */
-static void open_part(const struct choice *c, const struct engine_event *ev, struct buf *out)
+static void open_part(const struct generation *g, const struct choice *c, const struct engine_event *ev, struct buf *out)
 {
     bool is_token = ev != NULL && ev->kind == SCHED_TOKEN;
     buf_printf(out, "data: {\"index\":%d,\"content\":", c->index);
@@ -38,8 +39,8 @@ static void open_part(const struct choice *c, const struct engine_event *ev, str
     if (is_token) {
         json_write_int(out, ev->token.id);
     }
-    buf_printf(out, "],\"stop\":false,\"id_slot\":-1,\"tokens_predicted\":%zu,\"tokens_evaluated\":%zu", c->n_calls,
-               c->n_prompt);
+    buf_printf(out, "],\"stop\":false,\"id_slot\":%" PRId64 ",\"tokens_predicted\":%zu,\"tokens_evaluated\":%zu",
+               g->params->id_slot, c->n_calls, c->n_prompt);
 }
 
 static void stream_token(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)
@@ -49,7 +50,7 @@ static void stream_token(struct generation *g, struct choice *c, const struct en
     if (ev->text_len == 0 && !is_token) {
         return;
     }
-    open_part(c, ev, out);
+    open_part(g, c, ev, out);
     if (g->timed != NULL) {
         buf_putc(out, ',');
         llama_write_timings(g->timed, out);
@@ -64,7 +65,7 @@ static void stream_token(struct generation *g, struct choice *c, const struct en
 
 static void stream_progress(struct generation *g, struct choice *c, struct buf *out)
 {
-    open_part(c, NULL, out);
+    open_part(g, c, NULL, out);
     buf_putc(out, ',');
     llama_write_progress(g, c, out);
     buf_puts(out, "}\n\n");

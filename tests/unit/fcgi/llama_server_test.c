@@ -31,6 +31,13 @@ START_TEST(whole_answers)
     ck_assert_uint_eq(json_array_size(rig_at("completion_probabilities.0.top_logprobs")), 2);
     ck_assert_int_eq(rig_number_at("timings.predicted_n"), 3);
     ck_assert_int_eq(rig_number_at("generation_settings.n_predict"), 3);
+    ck_assert_int_eq(rig_number_at("generation_settings.n_ctx"), RIG_CTX);
+    ck_assert_str_eq(rig_text_at("generation_settings.model"), server->model_id);
+    ck_assert_int_eq(rig_number_at("id_slot"), -1);
+    ck_assert_int_eq(rig_post(COMPLETION, "{" SAYS_X ",\"n_predict\":3,\"id_slot\":5}"), 200);
+    ck_assert_int_eq(rig_number_at("id_slot"), 5);
+    ck_assert_int_eq(rig_post(COMPLETION, "{" SAYS_X ",\"n_predict\":3,\"id_slot\":5,\"stream\":true}"), 200);
+    ck_assert(strstr(rig_got.body, "\"stop\":false,\"id_slot\":5,") != NULL && strstr(rig_got.body, "\"id_slot\":-1") == NULL);
     ck_assert_int_eq(rig_post(COMPLETION, "{" SAYS_X ",\"n_predict\":9,\"stop\":[\"zz\",\"xx\"]}"), 200);
     ck_assert_str_eq(rig_text_at("content"), "");
     ck_assert_str_eq(rig_text_at("stop_type"), "word");
@@ -163,6 +170,15 @@ START_TEST(progress_and_timings)
     ck_assert_int_eq(rig_post("/v1/completions", "{" SAYS_X ",\"max_tokens\":2,\"stream\":true,\"verbose\":true}"), 200);
     const char *told = strstr(rig_got.body, "\"__verbose\":{"); /* once, with the reason of the end */
     ck_assert(told != NULL && strstr(rig_got.body, "\"finish_reason\":\"length\"") < told && strstr(told + 1, "\"__verbose\"") == NULL);
+    ck_assert_int_eq(rig_post("/v1/chat/completions", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"max_tokens\":1,"
+                                                      "\"stream\":true,\"verbose\":true,\"logit_bias\":{\"60\":100}}"),
+                     200);
+    const char *held = strstr(rig_got.body, "\"content\":\"<\""); /* that could begin a mark until the end came */
+    const char *last = strstr(rig_got.body, "\"finish_reason\":\"length\"");
+    told = strstr(rig_got.body, "\"__verbose\":{");
+    ck_assert_msg(held != NULL && held < last && told > last && strstr(told + 1, "\"__verbose\"") == NULL, "%s", rig_got.body);
+    const char *timed = strstr(rig_got.body, "\"timings\":{");
+    ck_assert_msg(timed > last, "%s", rig_got.body);
 }
 END_TEST
 
@@ -307,6 +323,7 @@ START_TEST(what_the_server_is)
     ck_assert_int_eq(rig_get("/slots"), 200);
     ck_assert_uint_eq(json_array_size(rig_answer), 16);
     ck_assert(json_is_false(rig_at("0.is_processing")));
+    ck_assert_int_eq(rig_number_at("15.n_ctx"), RIG_CTX);
     ck_assert_int_eq(rig_get("/lora-adapters"), 200);
     ck_assert(json_is_array(rig_answer) && json_array_size(rig_answer) == 0);
     ck_assert_int_eq(rig_post("/apply-template", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"), 200);
