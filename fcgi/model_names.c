@@ -43,6 +43,20 @@ bool model_names_have(const char *list, const char *name)
     return has;
 }
 
+bool model_names_any(const char *list, bool (*holds)(void *arg, const char *name), void *arg)
+{
+    struct part p;
+    bool any = false;
+    while (!any && next_part(&list, &p)) {
+        char name[MODEL_NAMES_MAX_BYTES + 1] = "";
+        if (p.n < sizeof name) {
+            memcpy(name, p.text, p.n);
+            any = holds(arg, name);
+        }
+    }
+    return any;
+}
+
 void model_names_first(const char *list, struct buf *out)
 {
     struct part p, first = {"", 0};

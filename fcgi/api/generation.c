@@ -121,6 +121,15 @@ void generation_write_bytes(const struct generation *g, int32_t id, struct buf *
     buf_fini(&bytes);
 }
 
+static bool may_use(void *tenant, const char *name) { return tenant_may_use(tenant, name); }
+
+/* May the tenant use the model by one of its names? */
+static bool may_use_ours(const struct call *c)
+{
+    const struct server *s = c->server;
+    return tenant_may_use(c->tenant, s->model_id) || model_names_any(s->conf->alias, may_use, c->tenant);
+}
+
 enum err generation_check_model(const struct call *c, const char *asked, struct err_info *info)
 {
     const struct server *s = c->server;
@@ -129,10 +138,11 @@ enum err generation_check_model(const struct call *c, const char *asked, struct 
         return err_set(info, ERR_MISSING_PARAMETER, "model", "model: expected '%.128s', found none", s->model_id);
     }
     asked = is_none ? s->model_id : asked;
-    if (!tenant_may_use(c->tenant, asked)) {
+    bool is_ours = strcmp(asked, s->model_id) == 0 || model_names_have(s->conf->alias, asked);
+    if (!(is_ours ? may_use_ours(c) : tenant_may_use(c->tenant, asked))) {
         return err_set(info, ERR_MODEL_NOT_FOUND, "model", "model: expected one that the tenant may use, found '%.128s'", asked);
     }
-    if (s->conf->any_model || strcmp(asked, s->model_id) == 0 || model_names_have(s->conf->alias, asked)) {
+    if (is_ours || s->conf->any_model) {
         return ERR_OK;
     }
     return err_set(info, ERR_MODEL_NOT_FOUND, "model", "model: expected '%.128s', found '%.128s'", s->model_id, asked);

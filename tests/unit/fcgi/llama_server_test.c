@@ -2,6 +2,9 @@
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 
+#include "fcgi/tenant.h"
+#include "tests/support/folder.h"
+
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
@@ -386,6 +389,35 @@ START_TEST(a_model_has_several_names_and_tags)
 }
 END_TEST
 
+static int complete_as(const char *tenant, const char *model)
+{
+    char named[64], body[128];
+    snprintf(named, sizeof named, "INFCGI_TENANT=%s", tenant);
+    int n = snprintf(body, sizeof body, "{\"prompt\":\"a\",\"n_predict\":1,\"model\":\"%s\"}", model);
+    return rig_ask("POST", COMPLETION, (const char *const[]){named, NULL}, body, (size_t)n);
+}
+
+/* A tenant that may use the model by one name may use it by all. */
+START_TEST(a_tenant_may_use_all_names_of_its_model)
+{
+    static const char tenants[] = "[anna]\nmodels = zeta\n[bert]\nmodels = other\n[carl]\nmodels = other, zeta\n";
+    const char *const names[] = {"", server->model_id, "zeta", "code"};
+    struct err_info info = {0};
+    struct conf *conf = change_conf();
+    conf->alias = "tiny,zeta,code";
+    ck_assert_msg(tenant_load(folder_write_text("tenants", tenants), &info) == ERR_OK, "%s", info.text);
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        ck_assert_msg(complete_as("anna", names[i]) == 200, "%s: %s", names[i], rig_got.body);
+        ck_assert_msg(complete_as("bert", names[i]) == 404, "%s: %s", names[i], rig_got.body);
+    }
+    ck_assert_int_eq(complete_as("anna", "zet"), 404);
+    ck_assert_int_eq(complete_as("carl", "other"), 404);
+    conf->any_model = true;
+    ck_assert_int_eq(complete_as("anna", "other"), 404);
+    ck_assert_int_eq(complete_as("carl", "other"), 200);
+}
+END_TEST
+
 /* A template that does not think unless it is told to. */
 START_TEST(thinking_is_on_where_the_template_has_the_switch)
 {
@@ -427,6 +459,7 @@ Suite *llama_server_suite(void)
     tcase_add_test(t, errors_have_llama_servers_types);
     tcase_add_test(t, metrics_can_be_off);
     tcase_add_test(t, a_model_has_several_names_and_tags);
+    tcase_add_test(t, a_tenant_may_use_all_names_of_its_model);
     tcase_add_test(t, thinking_is_on_where_the_template_has_the_switch);
     tcase_add_test(t, gaps_of_a_coder);
     tcase_add_test(t, a_template_leaves_the_bos_to_who_adds_it);

@@ -2,6 +2,7 @@
 #include "fcgi/model_names.h"
 
 #include <check.h>
+#include <string.h>
 
 Suite *model_names_suite(void);
 
@@ -18,6 +19,21 @@ static void expect(const char *list, const char *first, const char *json)
     ck_assert_str_eq(b.data, json);
     buf_fini(&b);
 }
+
+static bool is_ab(void *arg, const char *name)
+{
+    ++*(int *)arg;
+    return strcmp(name, "ab") == 0;
+}
+
+START_TEST(any_of_a_list)
+{
+    int n = 0;
+    ck_assert(model_names_any("tiny, ab ,code", is_ab, &n) && n == 2); /* and asks no further */
+    ck_assert(!model_names_any("tiny,a b,", is_ab, &n) && n == 4);
+    ck_assert(!model_names_any(NULL, is_ab, &n) && !model_names_any(" , ", is_ab, &n) && n == 4);
+}
+END_TEST
 
 START_TEST(lists)
 {
@@ -39,6 +55,7 @@ Suite *model_names_suite(void)
     Suite *s = suite_create("model_names");
     TCase *t = tcase_create("lists");
     tcase_add_test(t, lists);
+    tcase_add_test(t, any_of_a_list);
     suite_add_tcase(s, t);
     return s;
 }
