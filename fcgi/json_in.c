@@ -103,15 +103,16 @@ static enum err refuse(const struct field *f, const json_t *v, struct err_info *
                   : err_set(info, ERR_UNSUPPORTED_PARAMETER, f->name, "%s is not supported by this server", f->name);
 }
 
-size_t json_in_characters(const json_t *v)
+size_t json_in_count(const char *s, size_t n)
 {
-    const char *s = json_string_value(v);
-    size_t n = 0;
-    for (size_t i = 0; i < json_string_length(v); i++) {
-        n += ((unsigned char)s[i] & 0xC0) != 0x80; /* UTF-8: not the rest of a character */
+    size_t n_characters = 0;
+    for (size_t i = 0; i < n; i++) {
+        n_characters += ((unsigned char)s[i] & 0xC0) != 0x80; /* not the rest of a character */
     }
-    return n;
+    return n_characters;
 }
+
+size_t json_in_characters(const json_t *v) { return json_in_count(json_string_value(v), json_string_length(v)); }
 
 static enum err read_label(const struct field *f, const json_t *v, struct err_info *info)
 {

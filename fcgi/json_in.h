@@ -61,6 +61,9 @@ MUST_CHECK enum err json_in_fields(const json_t *object, const struct field *tab
  * beyond 64 bits, else ERR_INVALID_TYPE. */
 enum err json_in_integer_code(const json_t *v);
 
+/* Characters of n bytes of UTF-8. */
+size_t json_in_count(const char *s, size_t n);
+
 /* Characters of a JSON string; 0 of another value. */
 size_t json_in_characters(const json_t *v);
 

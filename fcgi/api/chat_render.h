@@ -8,6 +8,7 @@
  * Forms are tried in this order, each only if the template fails on those before it:
  *   - arguments of earlier calls as objects, then as the strings they came as
  *   - tools with the members that they lack (tools_fill)
+ *   - content of messages with calls at the end of their thinking (thoughts_join), if the template raised an error itself
  *   - system messages folded (messages_fold), if the template raised an error itself
  * The context keeps the last form. *ids is in the request's arena. Fails as engine_chat; if every form fails, with the
  * error that chat_template_keep_error selects. */

@@ -16,7 +16,7 @@ const char *reasoning_effort_name(int i);
  * the request says is, has them not; the first counts most. ERR_NOMEM. */
 MUST_CHECK enum err reasoning_add_defaults(const struct call *c, json_t *context, struct err_info *info);
 
-/* Is text an object of strings, numbers and booleans, as chat_template_kwargs? `what` names it. ERR_CONFIG. */
+/* Is the text a JSON object, as chat_template_kwargs? Its members may be any JSON. `what` names it in the message. ERR_CONFIG. */
 enum err reasoning_check_kwargs(const char *text, const char *what, struct err_info *info);
 
 /* Has the prompt, ids[n], begun the thinking, or ended it, or may the answer begin with it? Sets p->thinking and what p->split needs

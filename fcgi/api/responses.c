@@ -4,6 +4,7 @@
 #include "fcgi/api/responses_output.h"
 #include "fcgi/api/responses_refs.h"
 #include "fcgi/api/responses_store.h"
+#include "fcgi/api/tool_choice.h"
 
 #include "engine/base/json_write.h"
 
@@ -92,9 +93,9 @@ static enum err check_metadata(const json_t *body, struct err_info *info)
     }
     json_object_foreach((json_t *)metadata, key, value)
     {
-        if (strlen(key) > MAX_KEY) {
-            return err_set(info, ERR_INVALID_VALUE, "metadata", "metadata: expected keys of at most %d bytes, found %zu", MAX_KEY,
-                           strlen(key));
+        size_t n = json_in_count(key, strlen(key));
+        if (n > MAX_KEY) {
+            return err_set(info, ERR_INVALID_VALUE, "metadata", "metadata: expected keys of at most %d characters, found %zu", MAX_KEY, n);
         }
         if (!json_is_string(value) || json_in_characters(value) > MAX_VALUE) {
             return json_in_refuse(ERR_INVALID_VALUE, "metadata", "strings of at most 512 characters", value, info);
@@ -128,17 +129,6 @@ static enum err check_include(const json_t *body, struct err_info *info)
     return ok ? ERR_OK : refuse("include", JSON_ARRAY, "an array of strings", include, info);
 }
 
-static bool includes(const json_t *body, const char *what)
-{
-    const json_t *include = json_object_get(body, "include");
-    for (size_t i = 0; i < json_array_size(include); i++) {
-        if (json_read_is(json_array_get(include, i), what)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static enum err read_ask(const struct call *c, struct ask *ask, struct err_info *info)
 {
     const json_t *body = c->json, *truncation = json_read_get(body, "truncation");
@@ -155,15 +145,13 @@ static enum err read_ask(const struct call *c, struct ask *ask, struct err_info 
 
 /* --- what a response repeats of its request --------------------------------------------------------------------- */
 
-static void dump(const json_t *v, struct buf *out) { json_write_value(out, v, false); }
-
 /* The member, or JSON in its place where it is absent. */
 static void repeat(const json_t *object, const char *name, const char *otherwise, struct buf *out)
 {
     const json_t *v = json_read_get(object, name);
     buf_printf(out, "\"%s\":", name);
     if (v != NULL) {
-        dump(v, out);
+        json_write_value(out, v, false);
     } else {
         buf_puts(out, otherwise);
     }
@@ -179,7 +167,7 @@ static void repeat_tools(const json_t *body, struct buf *out)
         const json_t *tool = json_array_get(tools, i);
         buf_puts(out, i == 0 ? "" : ",");
         if (!json_read_is(json_object_get(tool, "type"), "function")) {
-            dump(tool, out);
+            json_write_value(out, tool, false);
             continue;
         }
         buf_puts(out, "{\"type\":\"function\"");
@@ -210,14 +198,13 @@ static void repeat_sampling(const struct params *p, struct buf *out)
     }
 }
 
-static void write_echo(const json_t *body, const struct params *p, bool is_kept, struct buf *out)
+static void write_echo(const struct call *c, const json_t *body, const struct params *p, bool is_kept, struct buf *out)
 {
     static const char *const rows[][2] = {
         {"instructions", "null"},
         {"max_output_tokens", "null"},
         {"max_tool_calls", "null"},
         {"metadata", "{}"},
-        {"parallel_tool_calls", "true"},
         {"previous_response_id", "null"},
         {"prompt_cache_key", "null"},
         {"safety_identifier", "null"},
@@ -230,6 +217,8 @@ static void write_echo(const json_t *body, const struct params *p, bool is_kept,
         repeat(body, rows[i][0], rows[i][1], out);
         buf_putc(out, ',');
     }
+    bool is_parallel = tool_choice_is_parallel(body, engine_tool_format(c->engine));
+    buf_printf(out, "\"parallel_tool_calls\":%s,", is_parallel ? "true" : "false");
     repeat_tools(body, out);
     repeat_sampling(p, out);
     buf_puts(out, "\"reasoning\":{");
@@ -460,7 +449,7 @@ static void set_up_keeping(struct answering *a)
     a->is_kept = a->items != NULL && name_items(a->items, a->output.id) == ERR_OK;
     for (size_t i = 0; a->is_kept && i < json_array_size(a->items); i++) {
         buf_puts(&a->input, i == 0 ? "" : "\n");
-        dump(json_array_get(a->items, i), &a->input);
+        json_write_value(&a->input, json_array_get(a->items, i), false);
     }
 }
 
@@ -484,11 +473,11 @@ static void set_up_output(const struct call *c, struct answering *a, const struc
     if (is_kept) {
         set_up_keeping(a);
     }
-    write_echo(a->body, p, is_kept, &a->echo);
+    write_echo(c, a->body, p, is_kept, &a->echo);
     o->model = c->server->model_id;
     o->echo = &a->echo;
     o->names = a->chat.names;
-    o->seals_thoughts = includes(a->body, "reasoning.encrypted_content");
+    o->seals_thoughts = responses_includes(a->body, "reasoning.encrypted_content");
     o->sums_up = wants_summary(a->body);
     o->tells_logprobs = p->want_logprobs;
     json_decref(a->body);

@@ -423,10 +423,10 @@ json_t *responses_items(const json_t *input)
 static enum err keep_function(struct responses_chat *out, json_t *function, json_t *place, struct err_info *info)
 {
     json_t *tools = json_object_get(out->chat, "tools");
-    bool has_room = json_array_size(tools) < RESPONSES_MAX_TOOLS;
+    bool has_room = json_array_size(tools) < TOOLS_MAX;
     enum err err = has_room ? ERR_OK
                             : err_set(info, ERR_INVALID_VALUE, "tools",
-                                      "tools: expected at most %d functions, found more", RESPONSES_MAX_TOOLS);
+                                      "tools: expected at most %d functions, found more", TOOLS_MAX);
     json_t *tool = json_pack("{s:s, s:o}", "type", "function", "function", function);
     if (err != ERR_OK) {
         json_decref(tool);
@@ -646,9 +646,9 @@ static enum err add_allowed(struct responses_chat *out, const json_t *choice, st
         return refuse_string(mode, "tool_choice.mode", "\"auto\" or \"required\"", info);
     }
     TRY(expect(in, JSON_ARRAY, "tool_choice.tools", "an array of tools", info));
-    if (json_array_size(in) > RESPONSES_MAX_TOOLS) {
+    if (json_array_size(in) > TOOLS_MAX) {
         return err_set(info, ERR_INVALID_VALUE, "tool_choice.tools",
-                       "tool_choice.tools: expected at most %d, found %zu", RESPONSES_MAX_TOOLS, json_array_size(in));
+                       "tool_choice.tools: expected at most %d, found %zu", TOOLS_MAX, json_array_size(in));
     }
     names = json_array();
     enum err err = names != NULL ? ERR_OK : ERR_NOMEM;
@@ -753,13 +753,12 @@ static const char *const shared[][2] = {
     {"timings_per_token", "timings_per_token"},
 };
 
-/* Does `include` ask for log-probabilities? */
-static bool includes_logprobs(const json_t *body)
+bool responses_includes(const json_t *body, const char *what)
 {
     const json_t *include = json_object_get(body, "include");
     bool found = false;
     for (size_t i = 0; i < json_array_size(include); i++) {
-        found = found || json_read_is(json_array_get(include, i), "message.output_text.logprobs");
+        found = found || json_read_is(json_array_get(include, i), what);
     }
     return found;
 }
@@ -771,7 +770,7 @@ static enum err fill(const json_t *body, const json_t *past, struct responses_ch
     for (size_t i = 0; i < ARRAY_LEN(shared); i++) {
         TRY(copy(body, shared[i][0], out->chat, shared[i][1]));
     }
-    if (json_object_get(out->chat, "top_logprobs") != NULL || includes_logprobs(body)) {
+    if (json_object_get(out->chat, "top_logprobs") != NULL || responses_includes(body, "message.output_text.logprobs")) {
         TRY(put(out->chat, "logprobs", json_true()));
     }
     TRY(add_input(body, past, messages, info));

@@ -5,7 +5,7 @@
 
 #include "fcgi/json_in.h"
 
-enum { RESPONSES_MAX_ITEMS = 4096, RESPONSES_MAX_TOOLS = 512, RESPONSES_ITEM_ID_BYTES = 64 };
+enum { RESPONSES_MAX_ITEMS = 4096, RESPONSES_ITEM_ID_BYTES = 64 };
 
 /* How the encrypted_content of our reasoning items begins. Behind it is the text: there is nobody to hide it from. */
 #define RESPONSES_PLAIN "infcgi-plain:"
@@ -32,6 +32,9 @@ struct responses_chat {
 MUST_CHECK enum err responses_to_chat(const json_t *body, const json_t *past, struct responses_chat *out,
                                       struct err_info *info);
 void responses_chat_fini(struct responses_chat *c);
+
+/* Does `include` of the body have this name? */
+bool responses_includes(const json_t *body, const char *what);
 
 /* The place of an error in the chat body as one in the body it was made of. chat: the struct responses_chat. */
 void responses_name_place(const void *chat, struct err_info *info);

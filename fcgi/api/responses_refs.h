@@ -1,5 +1,5 @@
 /* Puts kept items in the place of the input's references to them (item_reference). Each response that is referred to is read
- * and parsed once, whatever the number of references. Threads: pure functions on the caller's items. */
+ * and parsed once, whatever the number of references. Threads: any, as the store is locked; `items` are the caller's alone. */
 #ifndef INFCGI_FCGI_API_RESPONSES_REFS_H
 #define INFCGI_FCGI_API_RESPONSES_REFS_H
 

@@ -51,13 +51,16 @@ static bool may_call(const json_t *choice, const json_t *name)
     return one != NULL ? json_equal(one, name) : may;
 }
 
-/* One call at most? So the request says; if it says nothing, a model whose template knows no tools makes one: such models
- * repeat the first call to the end of their tokens. llama-server's default is one call for every model. */
-static bool is_single(const json_t *root, const struct chat_format *format)
+bool tool_choice_is_parallel(const json_t *root, const struct chat_format *format)
 {
     const json_t *parallel = json_read_get(root, "parallel_tool_calls");
-    return named(json_read_get(root, "tool_choice")) != NULL || json_is_false(parallel) ||
-           (format->is_told && !json_is_true(parallel));
+    return parallel != NULL ? json_is_true(parallel) : !format->is_told;
+}
+
+/* One call at most? */
+static bool is_single(const json_t *root, const struct chat_format *format)
+{
+    return named(json_read_get(root, "tool_choice")) != NULL || !tool_choice_is_parallel(root, format);
 }
 
 /* The tools that may be called, and the place in the request of each. */

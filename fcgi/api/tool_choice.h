@@ -8,6 +8,10 @@
  * nothing else. */
 bool tool_choice_binds(const json_t *root, bool *is_forced);
 
+/* What `parallel_tool_calls` of the request says, or its default: true, but false for a template that knows no tools, whose model
+ * repeats the first call to the end of its tokens. llama-server's default is false for every model. */
+bool tool_choice_is_parallel(const json_t *root, const struct chat_format *format);
+
 /* Makes p->gen.grammar of it; before p->root goes. The other fields that ask for a grammar have none beside it:
  * ERR_INVALID_VALUE. Schemas that cannot be enforced: as engine_grammar_json_schema; info->where is the place in the
  * request. */

@@ -14,6 +14,32 @@ Suite *responses_suite(void);
 
 static void setup(void) { rig_serve(false, false); }
 
+#define FOUR "\xC3\xA4\xC3\xB6\xC3\xBC\xE2\x82\xAC"
+#define KEY_OF_64 FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR
+
+START_TEST(keys_of_metadata_have_characters)
+{
+    ck_assert_int_eq(rig_post(URI, "{" ASK ",\"metadata\":{\"" KEY_OF_64 "\":\"a\"}}"), 200);
+    ck_assert(strstr(rig_got.body, "\"metadata\":{\"" KEY_OF_64 "\":\"a\"}") != NULL);
+}
+END_TEST
+
+/* One call is the default where the template knows no tools. */
+START_TEST(a_response_says_how_many_calls_there_may_be)
+{
+    static const char *const templates[] = {"{{ messages[0].content }}", "{{ messages[0].content }}{% if tools %}{{ tools }}{% endif %}"};
+    for (int knows = 0; knows < 2; knows++) {
+        rig_use_template(templates[knows]);
+        ck_assert_int_eq(rig_post(URI, "{" ASK "}"), 200);
+        ck_assert(json_is_boolean(rig_at("parallel_tool_calls")) && json_is_true(rig_at("parallel_tool_calls")) == (knows == 1));
+        ck_assert_int_eq(rig_post(URI, "{" ASK ",\"parallel_tool_calls\":true}"), 200);
+        ck_assert(json_is_true(rig_at("parallel_tool_calls")));
+        ck_assert_int_eq(rig_post(URI, "{" ASK ",\"parallel_tool_calls\":false}"), 200);
+        ck_assert(json_is_false(rig_at("parallel_tool_calls")));
+    }
+}
+END_TEST
+
 START_TEST(an_answer_is_a_response)
 {
     ck_assert_int_eq(rig_post(URI,
@@ -142,6 +168,7 @@ START_TEST(wrong_fields_are_named)
         {"{" ASK ",\"stream\":1}", 400, "invalid_type", "stream"},
         {"{" ASK ",\"temperature\":3}", 400, "invalid_value", "temperature"},
         {"{" ASK ",\"metadata\":{\"a\":1}}", 400, "invalid_value", "metadata"},
+        {"{" ASK ",\"metadata\":{\"" KEY_OF_64 "x\":\"\"}}", 400, "invalid_value", "metadata"},
         {"{" ASK ",\"include\":[1]}", 400, "invalid_value", "include"},
         {"{" ASK ",\"truncation\":\"some\"}", 400, "invalid_value", "truncation"},
         {"{\"input\":\"Hi\",\"max_output_tokens\":\"1\"}", 400, "invalid_type", "max_output_tokens"},
@@ -345,6 +372,8 @@ Suite *responses_suite(void)
     tcase_set_tags(t, "fork");
     tcase_add_checked_fixture(t, setup, rig_unserve);
     tcase_add_test(t, an_answer_is_a_response);
+    tcase_add_test(t, keys_of_metadata_have_characters);
+    tcase_add_test(t, a_response_says_how_many_calls_there_may_be);
     tcase_add_test(t, prompts_are_those_of_chat);
     tcase_add_test(t, log_probabilities_are_told);
     tcase_add_test(t, streams_end_with_the_response);
