@@ -7,6 +7,7 @@ import tempfile
 
 import harness
 
+TINY = harness.ROOT / "tests/golden/models/llama-biases.gguf"
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 HI = [{"role": "user", "content": "Hi"}]
 
@@ -75,43 +76,76 @@ def test_an_address_locks_out_no_other(ctx):
     assert s.idle(60)
 
 
-def test_as_many_are_prepared_as_there_are_cpus(ctx):
-    s = ctx.server
-    cpus = len(os.sched_getaffinity(0))
-    body = json.dumps({"content": "the quick brown fox " * 40000}).encode()
-    seen = []
-    with concurrent.futures.ThreadPoolExecutor(12 * cpus) as pool:
-        def ask_one():
-            return s.request("POST", "/tokenize", body, {"Content-Type": "application/json"}, timeout=120).status
+class Held:
+    """Requests that count tokens for ever, in a build of the same process (tests/support/faulty_task.c), until their clients leave."""
 
+    def __init__(self, ctx):
+        self.cpus = len(os.sched_getaffinity(0))
+        self.server = ctx.start("--threads", "1", "--compute-limit", "0", model=TINY, env={"INFCGI_FAULT": "turn@tokens"}, program="infcgi_faulty")
+        self.clients = {}   # by the request's id
+
+    def ask(self, n):
+        for _ in range(n):
+            name = f"held-{len(self.clients)}"
+            connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=300)
+            connection.request("POST", "/tokenize", json.dumps({"content": "abc"}), {"Content-Type": "application/json", "X-Request-Id": name})
+            self.clients[name] = connection
+
+    def inside(self):
+        return {r["request_id"] for r in self.server.ask("requests") if r["phase"] == "tokens"}
+
+    def leave(self, names):
+        for name in names:
+            self.clients.pop(name).close()
+
+    def become(self, preparing, waiting):
+        """Waits until so many are inside and so many wait; never are more inside than there are CPUs."""
         def look():
-            m = s.metrics()
-            seen.append((m["infcgi_preparing"], m["infcgi_waiting_to_prepare"]))
-            return seen[-1][1] > 0
-        for _ in range(20):
-            flood = [pool.submit(ask_one) for _ in range(12 * cpus)]
-            has_waited = harness.until(lambda: look() or all(f.done() for f in flood), 120, 0)
-            assert s.request("GET", "/health").status == 200   # it waits for nothing
-            assert all(f.result() == 200 for f in flood)
-            if has_waited and seen[-1][1] > 0:
-                break
-    assert max(n for n, _ in seen) <= cpus and max(w for _, w in seen) > 0, seen
-    m = harness.until(lambda: (m := s.metrics())["infcgi_preparing"] == m["infcgi_waiting_to_prepare"] == 0)
-    assert m
+            m = self.server.metrics()
+            seen = (m["infcgi_preparing"], m["infcgi_waiting_to_prepare"])
+            assert seen[0] <= self.cpus, seen
+            return seen == (preparing, waiting)
+        assert harness.until(look, 300), (preparing, waiting, self.server.ask("requests"))
+
+
+def test_as_many_are_prepared_as_there_are_cpus(ctx):
+    held = Held(ctx)
+    s = held.server
+    held.ask(held.cpus + 6)
+    held.become(held.cpus, 6)
+    assert s.request("GET", "/health", timeout=300).status == 200   # it waits for nothing
+    assert harness.until(lambda: len(held.inside()) == held.cpus, 300), held.inside()   # they have come to their tokens
+    held.leave(held.inside())
+    held.become(*((held.cpus, 6 - held.cpus) if held.cpus < 6 else (6, 0)))   # those that waited come in
+    held.leave(list(held.clients))
+    held.become(0, 0)
+    assert s.post(COMPLETIONS, {"prompt": [1, 2, 3], "max_tokens": 1}).status == 200
+
+
+def test_a_flood_that_is_prepared_is_answered(ctx):
+    s = ctx.server
+    body = json.dumps({"content": "the quick brown fox " * 4000}).encode()
+    with concurrent.futures.ThreadPoolExecutor(24) as pool:
+        flood = [pool.submit(lambda: s.request("POST", "/tokenize", body, {"Content-Type": "application/json"}, timeout=120).status) for _ in range(48)]
+        assert all(f.result() == 200 for f in flood)
+    assert harness.until(lambda: (m := s.metrics())["infcgi_preparing"] == m["infcgi_waiting_to_prepare"] == 0, 60)
     assert s.post(CHAT, {"messages": HI, "max_tokens": 1}).status == 200
 
 
 def test_who_leaves_waits_no_longer(ctx):
     """A client that leaves while it waits for a CPU is forgotten, and the others come in."""
-    s = ctx.server
-    cpus = len(os.sched_getaffinity(0))
-    body = json.dumps({"content": "the quick brown fox " * 40000})
-    open_ones = []
-    for _ in range(12 * cpus):
-        connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=120)
-        connection.request("POST", "/tokenize", body, {"Content-Type": "application/json"})
-        open_ones.append(connection)
-    for connection in open_ones:
-        connection.close()
-    assert harness.until(lambda: (m := s.metrics())["infcgi_preparing"] == m["infcgi_waiting_to_prepare"] == 0, 60)
-    assert s.post(CHAT, {"messages": HI, "max_tokens": 1}).status == 200
+    held = Held(ctx)
+    held.ask(held.cpus + 3)
+    held.become(held.cpus, 3)
+    assert harness.until(lambda: len(held.inside()) == held.cpus, 300), held.inside()   # they have come to their tokens
+    inside = held.inside()
+    held.leave([name for name in held.clients if name not in inside][:2])
+    held.become(held.cpus, 1)
+    assert harness.until(lambda: held.inside() == inside, 300), (held.inside(), inside)   # who is inside stays
+    last = next(name for name in held.clients if name not in inside)
+    held.leave([inside.pop()])
+    held.become(held.cpus, 0)
+    assert harness.until(lambda: held.inside() == inside | {last}, 300), (held.inside(), inside, last)
+    held.leave(list(held.clients))
+    held.become(0, 0)
+    assert held.server.post(COMPLETIONS, {"prompt": [1, 2, 3], "max_tokens": 1}).status == 200
