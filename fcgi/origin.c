@@ -45,8 +45,12 @@ static bool is_local_name(const char *authority)
     return is_address || is_label || is_local;
 }
 
+/* A socket for IPv6 that takes IPv4 too has addresses such as ::ffff:127.0.0.1. */
 static bool is_loopback(const char *address)
 {
+    static const char mapped[] = "::ffff:";
+    size_t n = sizeof mapped - 1;
+    address += strncasecmp(address, mapped, n) == 0 ? n : 0;
     return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
 }
 

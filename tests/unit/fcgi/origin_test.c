@@ -47,6 +47,8 @@ START_TEST(pages)
         /* a foreign name for this machine */
         {{.origin = "http://evil.example:8080", .host = "evil.example:8080", .server_addr = "127.0.0.1", .is_keyless = true}, false},
         {{.origin = "http://evil.example", .host = "evil.example", .server_addr = "::1", .is_keyless = true}, false},
+        {{.origin = "http://evil.example", .host = "evil.example", .server_addr = "::ffff:127.0.0.1", .is_keyless = true}, false},
+        {{.origin = "http://llm.example", .host = "llm.example", .server_addr = "::ffff:192.0.2.1", .is_keyless = true}, true},
         {{.origin = "http://127.0.0.1.evil.example", .host = "127.0.0.1.evil.example",
           .server_addr = "127.0.0.1", .is_keyless = true}, false},
         {{.origin = "http://evil.example", .host = "evil.example",
