@@ -174,6 +174,7 @@ static enum err check_sender(struct call *c, const struct route *route, struct e
         return err_set(info, ERR_API_KEY, NULL, "expected a valid API key in the header `Authorization: Bearer KEY`");
     }
     c->reply.tenant = c->tenant;
+    live_name(&c->live, route->path, c->tenant != NULL ? tenant_name(c->tenant) : "");
     struct origin_facts page = {.origin = fastcgi_param(r, "HTTP_ORIGIN"),
                                 .fetch_site = fastcgi_param(r, "HTTP_SEC_FETCH_SITE"),
                                 .host = fastcgi_param(r, "HTTP_HOST"),
@@ -284,7 +285,6 @@ static enum err admit(struct call *c, const struct route *route, struct err_info
     if (c->engine == NULL && route->needs_model) {
         return err_set(info, ERR_LOADING, NULL, "the model is loading (%d %%)", atomic_load(&c->server->progress) / 10);
     }
-    live_name(&c->live, route->path, c->tenant != NULL ? tenant_name(c->tenant) : "");
     TRY(c->engine != NULL ? check_queue(c, route, info) : ERR_OK);
     return route->prepares ? enter_gate(c, route, info) : ERR_OK;
 }

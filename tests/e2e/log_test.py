@@ -71,13 +71,17 @@ def test_a_log_file_that_is_moved_away(ctx):
 def test_lines_of_requests_name_the_tenant(ctx):
     with tempfile.TemporaryDirectory() as folder:
         tenants = pathlib.Path(folder) / "tenants"
-        tenants.write_text("[anna]\nkey = sk-secret-anna\n")
+        tenants.write_text("[anna]\nkey = sk-secret-anna\n[bert]\nkey = sk-secret-bert\nrequests-per-minute = 1\n")
         s = ctx.start(*SMALL, "--tenants", str(tenants), model=TINY)
         auth = {"Authorization": "Bearer sk-secret-anna"}
         assert s.post(COMPLETIONS, {"prompt": [1, 2], "max_tokens": 1}, headers=auth).status == 200
         assert s.post(COMPLETIONS, {"prompt": [1, 2], "max_tokens": 1}, headers={"Authorization": "Bearer sk-wrong"}).status == 401
+        assert s.request("POST", COMPLETIONS, b"{}", {**auth, "Content-Type": "text/plain"}).status == 415
+        busy = {"Authorization": "Bearer sk-secret-bert"}
+        assert [s.post(COMPLETIONS, {"prompt": [1, 2], "max_tokens": 1}, headers=busy).status for _ in range(2)] == [200, 429]
         for line in (r" request id=\S+ route=/v1/completions tenant=anna status=200 ", r" generation id=\S+ tenant=anna ",
-                     r" request id=\S+ route=/v1/completions tenant=- status=401 "):
+                     r" request id=\S+ route=/v1/completions tenant=- status=401 ",
+                     r" request id=\S+ route=/v1/completions tenant=anna status=415 ", r" request id=\S+ route=/v1/completions tenant=bert status=429 "):
             assert harness.until(lambda line=line: re.search(line, s.log()), 10), (line, s.log())
         assert "secret" not in s.log() and "sk-wrong" not in s.log()
 
