@@ -230,6 +230,9 @@ START_TEST(a_slot_is_there_with_the_end)
     save_slots();
     int log = block_log(), fd = rig_send("POST", "/v1/completions", NULL, body, sizeof body - 1);
     read_until(fd, "[DONE]");
+    do { /* until it is measured, next to which it is logged */
+        ck_assert_int_eq(rig_get("/metrics"), 200);
+    } while (strstr(rig_got.body, "infcgi_request_duration_seconds_count 1\n") == NULL);
     log_set_level(0); /* the next request goes on */
     int status = rig_post("/slots/1?action=save", a);
     ck_assert_int_gt(read(log, drain, sizeof drain), 0);
