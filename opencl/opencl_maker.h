@@ -65,11 +65,14 @@ uint32_t opencl_blocks(const struct opencl_maker *k, plan_buf_id id);
 /* The widest of what several steps use one after the other. */
 void opencl_widen(uint32_t *wide, uint32_t n);
 
-/* What the steps behind it do with what the step leaves in the buffer. */
+/* What the steps after it do with what the step leaves in the buffer: they multiply its codes, all blocks with second
+ * terms where is_fine (a head does), or read its floats. */
 struct opencl_need {
-    bool codes, floats;
+    bool codes, is_fine, floats;
 };
 struct opencl_need opencl_need_of(const struct opencl_maker *k, plan_buf_id buf);
+/* The same as FLAG_CODES, FLAG_FINE and FLAG_FLOATS. */
+int opencl_flags_of(const struct opencl_maker *k, plan_buf_id buf);
 
 /* The end of a step that wrote floats: makes codes of them if they are wanted. */
 MUST_CHECK enum err opencl_end_step(const struct opencl_maker *k, plan_buf_id buf);

@@ -91,6 +91,9 @@ static struct opencl_arg blocks_of(const struct opencl_maker *k, plan_buf_id id)
 /* The widest of what several steps use one after the other. */
 void opencl_widen(uint32_t *wide, uint32_t n) { *wide = MAX_OF(*wide, opencl_round_up(n, OPENCL_ALIGN)); }
 
+/* Logits of the rows that are wanted: few rows, so second terms in all blocks cost next to nothing. */
+static bool is_head(const struct plan_step *s) { return s->rows == PLAN_LOGIT_ROWS && s->dst == PLAN_NONE; }
+
 /* Does the step multiply what is in the buffer, as codes (or as floats) ? */
 static bool multiplies(const struct backend_model *m, const struct plan_step *s, plan_buf_id buf, bool as_codes)
 {
@@ -106,12 +109,13 @@ static bool multiplies(const struct backend_model *m, const struct plan_step *s,
 
 struct opencl_need opencl_need_of(const struct opencl_maker *k, plan_buf_id buf)
 {
-    struct opencl_need n = {false, false};
+    struct opencl_need n = {false, false, false};
     for (int32_t i = k->i_step + 1; i < k->plan->n_steps; i++) {
         const struct plan_step *s = &k->plan->steps[i];
         int uses = plan_is_idle(s) ? 0 : plan_uses(s, buf);
         bool by_codes = multiplies(k->m, s, buf, true);
         n.codes |= by_codes;
+        n.is_fine |= by_codes && is_head(s);
         n.floats |= (uses & PLAN_READS) != 0 && (!by_codes || multiplies(k->m, s, buf, false) || s->dst == buf);
         if ((uses & PLAN_WRITES) != 0) {
             break;
@@ -120,11 +124,10 @@ struct opencl_need opencl_need_of(const struct opencl_maker *k, plan_buf_id buf)
     return n;
 }
 
-/* What the step's result is wanted as, in flags. */
-static int flags_of(const struct opencl_maker *k, plan_buf_id buf)
+int opencl_flags_of(const struct opencl_maker *k, plan_buf_id buf)
 {
     struct opencl_need n = opencl_need_of(k, buf);
-    return (n.codes ? FLAG_CODES : 0) | (n.floats ? FLAG_FLOATS : 0);
+    return (n.codes ? FLAG_CODES : 0) | (n.is_fine ? FLAG_FINE : 0) | (n.floats ? FLAG_FLOATS : 0);
 }
 
 /* The buffer's rows as codes too. */
@@ -134,7 +137,8 @@ static enum err add_codes(const struct opencl_maker *k, plan_buf_id buf, enum op
     struct opencl_launch l = opencl_launch_of(k, WG, (opencl_stride(k, buf) + 4 * WG - 1) / (4 * WG));
     l.when = when;
     return OPENCL_ADD(k, l, "norm.cl", "encode", "", ARG_INT(k->s->rows), opencl_floats(k, buf), stride_of(k, buf),
-                      ARG_UINT(opencl_width(k, buf)), opencl_codes(k, buf), blocks_of(k, buf));
+                      ARG_UINT(opencl_width(k, buf)), ARG_INT(FLAG_CODES | opencl_flags_of(k, buf)), opencl_codes(k, buf),
+                      blocks_of(k, buf));
 }
 
 /* Behind a step that wrote floats. */
@@ -251,7 +255,7 @@ static enum err make_glu(const struct opencl_maker *k)
         p.w2 = s->w[1];
         p.bias2 = s->bias[1];
         p.act = (int)s->act;
-        p.flags = flags_of(k, s->dst);
+        p.flags = opencl_flags_of(k, s->dst);
         p.dst_codes = opencl_codes(k, s->dst);
         p.dst_blocks = opencl_blocks(k, s->dst);
         return opencl_add_product(k, &p);
@@ -347,7 +351,7 @@ static enum err make_norm(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
     uint32_t n = k->plan->weights[s->w[0]].n_in;
-    int flags = flags_of(k, s->dst);
+    int flags = opencl_flags_of(k, s->dst);
     bool in_one = !s->adds && (n == opencl_width(k, s->src) || n % PANEL_BLOCK == 0);
     if (!in_one) {
         flags = FLAG_FLOATS | (s->adds ? FLAG_ADDS : 0);
@@ -510,7 +514,7 @@ static enum err make_attention(const struct opencl_maker *k)
     bool in_one = dv % PANEL_BLOCK == 0, to_both = k->plan->is_bidirectional && s->attention.window > 0;
     uint32_t block = of->latent_dim == 0 && dv <= WIDE_VALUE ? rows_of_block(kv, tile, dv, to_both) : 1;
     struct opencl_need need = opencl_need_of(k, s->dst);
-    int flags = in_one ? flags_of(k, s->dst) : FLAG_FLOATS;
+    int flags = in_one ? opencl_flags_of(k, s->dst) : FLAG_FLOATS;
     char options[N_FORMS][OPENCL_OPTIONS_BYTES];
     k->m->partial_bytes = MAX_OF(k->m->partial_bytes, (size_t)OPENCL_MAX_PARTS * n_heads * (dv + 2) * sizeof(float));
     for (enum attention_form form = IN_PARTS; form < (block > 1 ? N_FORMS : IN_BLOCKS); form++) {

@@ -19,7 +19,6 @@ static enum err add_multiply(const struct opencl_maker *k)
 {
     enum { MULTIPLY_WG = 128 };
     const struct plan_step *s = k->s;
-    struct opencl_need need = opencl_need_of(k, s->dst);
     bool has_by = s->src != PLAN_NONE;
     size_t n_groups = (opencl_stride(k, s->dst) + 4 * MULTIPLY_WG - 1) / (4 * MULTIPLY_WG);
     return OPENCL_ADD(k, opencl_launch_of(k, MULTIPLY_WG, n_groups), "streams.cl", "multiply", "",
@@ -27,8 +26,7 @@ static enum err add_multiply(const struct opencl_maker *k)
                       ARG_UINT(has_by ? opencl_stride(k, s->src) : 0), ARG_UINT(s->multiply.first), ARG_INT(has_by),
                       ARG_INT(s->multiply.map), ARG_FLOAT(s->scale), ROWS_ARGS(k, s->dst),
                       ARG_UINT(opencl_width(k, s->dst)),
-                      ARG_INT((need.codes ? FLAG_CODES : 0) | (need.floats ? FLAG_FLOATS : 0)), opencl_codes(k, s->dst),
-                      ARG_UINT(opencl_blocks(k, s->dst)));
+                      ARG_INT(opencl_flags_of(k, s->dst)), opencl_codes(k, s->dst), ARG_UINT(opencl_blocks(k, s->dst)));
 }
 
 enum err opencl_streams_make_multiply(const struct opencl_maker *k)

@@ -437,6 +437,6 @@ __kernel GROUP(LANES, 1) void merge(__global const int *restrict batch, __global
     for (uint begin = 0; begin < DV; begin += 4 * LANES) {
         const uint j = begin + 4 * lane;
         const float4 v = j < DV ? vload4(0, values + j) : (float4)0.0f;
-        act_store(v, j < DV && (flags & FLAG_CODES) != 0, lane, room, rooms, codes, row, codes_blocks, (h * DV + j) / 32);
+        act_store(v, j < DV, flags, lane, room, rooms, codes, row, codes_blocks, (h * DV + j) / 32);
     }
 }

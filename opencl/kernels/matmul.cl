@@ -312,9 +312,9 @@ __kernel GROUP(LANES * WAVES, 1) void matmul(__global const int *restrict batch,
         barrier(CLK_LOCAL_MEM_FENCE);
         for (uint four = 0; four < 2; four++) {
             const uint m = 4 * four + lane / 8, at = own + begin + m, row = ROW(at);
-            const bool is_here = is_there && m < at_once && at < n_rows && (flags & FLAG_CODES) != 0;
+            const bool is_here = is_there && m < at_once && at < n_rows;
             float4 v = m < at_once ? vload4(lane % 8, values[wave][m]) : (float4)0.0f;
-            act_store(v, is_here, lid, room, rooms, codes, is_here ? row : 0, codes_blocks, panel);
+            act_store(v, is_here, flags, lid, room, rooms, codes, is_here ? row : 0, codes_blocks, panel);
         }
     }
 #else

@@ -49,18 +49,18 @@ __kernel GROUP(WG, 1) void norm(__global const int *restrict batch, int rows, __
             v.z = i + 2 < n ? v.z : 0.0f;
             v.w = i + 3 < n ? v.w : 0.0f;
         }
-        act_store(v, i < n && (flags & FLAG_CODES) != 0, lid, room, rooms, codes, row, codes_blocks,
-                  (first + i) / 32);
+        act_store(v, i < n, flags, lid, room, rooms, codes, row, codes_blocks, (first + i) / 32);
     }
 }
 
 /* A work-group makes activations in bytes of 4 * WG components of a row of `width`, whose stride is at least that. */
 __kernel GROUP(WG, 1) void encode(__global const int *restrict batch, int rows, __global const float *restrict src,
-                                  uint src_stride, uint width, __global int *restrict codes, uint codes_blocks)
+                                  uint src_stride, uint width, int flags, __global int *restrict codes,
+                                  uint codes_blocks)
 {
     __local float room[WG];
     __local int rooms[WG];
     const uint lid = get_local_id(0), row = get_group_id(2), i = get_group_id(0) * 4 * WG + 4 * lid;
     float4 v = load_4(src + (size_t)row * src_stride, i, width);
-    act_store(v, i / 32 < codes_blocks, lid, room, rooms, codes, row, codes_blocks, i / 32);
+    act_store(v, i / 32 < codes_blocks, flags, lid, room, rooms, codes, row, codes_blocks, i / 32);
 }

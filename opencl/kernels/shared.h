@@ -60,6 +60,7 @@ enum {
     FLAG_CENTERS = 32,
     FLAG_PICKS = 64, /* rows are those of the list */
     FLAG_WEIGHT = 128,
+    FLAG_FINE = 256, /* of FLAG_CODES: all blocks have a second term */
 };
 
 enum {

@@ -46,8 +46,7 @@ __kernel GROUP(MULTIPLY_WG, 1) void multiply(__global const int *restrict batch,
     if ((flags & FLAG_FLOATS) != 0) {
         store_4(v, out, i, n);
     }
-    act_store(v, i / 32 < codes_blocks && (flags & FLAG_CODES) != 0, get_local_id(0), room, rooms,
-              codes, row, codes_blocks, i / 32);
+    act_store(v, i / 32 < codes_blocks, flags, get_local_id(0), room, rooms, codes, row, codes_blocks, i / 32);
 }
 
 /* --- a work-group has a row ------------------------------------------------------------------------------------------ */
