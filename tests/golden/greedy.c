@@ -1,19 +1,30 @@
-/* Text of a real model: 20 prompts of 64 tokens, each the most likely one, on ref and on other back ends, all prompts at
- * once. They must be ref's, or leave it where ref itself takes two tokens for as good as equally likely: the gap between
- * the logarithms of their probabilities is no more than what the back end's may be off. What comes behind that is other
- * text, and says nothing.
+/* Text of a real model, each token the most likely one, on ref and on other back ends, all prompts at once: the first
+ * tokens of answers to questions, plain and through the chat template, and 64 tokens after each of 20 pieces of a file.
+ * A text must be ref's, or leave it where ref itself takes two tokens for nearly as likely: the gap between the
+ * logarithms of their probabilities is at most what the back end may be off. The tokens after that are another text, and
+ * say nothing.
  *   greedy MODEL.gguf TEXT [--prompts N] [--tokens N] [+]BACKEND[=GAP]...
- * BACKEND: as engine.h has it, behind `+` with --high-precision. GAP: 0 unless told. */
+ * BACKEND: as engine.h has it, after `+` with --high-precision. GAP: 0 unless told. */
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/engine.h"
 
+#include <jansson.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_PROMPTS = 20, MAX_TOKENS = 64, N_TOP = 8, LONGEST = 60, WAIT_MS = 600000 };
+enum { N_QUESTIONS = 2, QUESTION_TOKENS = 4 };
+enum { MAX_PROMPTS = 2 * N_QUESTIONS + 20, MAX_TOKENS = 64, N_TOP = 8, LONGEST = 60, WAIT_MS = 600000 };
+
+static const char *const questions[N_QUESTIONS] = {"The capital of France is", "Name the capital of France."};
+
+struct prompt {
+    const int32_t *ids;
+    size_t n;
+    int n_tokens; /* of its answer */
+};
 
 struct answer {
     int32_t ids[MAX_TOKENS];
@@ -24,6 +35,7 @@ static struct {
     struct arena arena;
     int32_t *ids; /* of the whole text */
     size_t n_ids;
+    struct prompt prompts[MAX_PROMPTS]; /* of ids, but for the questions */
     int n_prompts, n_tokens;
     struct answer expected[MAX_PROMPTS], found[MAX_PROMPTS];
 } test = {.n_prompts = MAX_PROMPTS, .n_tokens = MAX_TOKENS};
@@ -31,23 +43,22 @@ static struct {
 static enum err submit(struct engine *e, int i, struct engine_stream **out, struct err_info *info)
 {
     struct engine_params p;
-    size_t n = 12 + (size_t)(i * 17) % (LONGEST - 12), from = (size_t)(i * 131) % (test.n_ids - n);
     engine_params_init(e, &p);
     p.sampling.temperature = 0;
     p.sampling.n_top = N_TOP;
-    p.max_tokens = test.n_tokens;
+    p.max_tokens = test.prompts[i].n_tokens;
     p.ignore_eos = true;
-    return engine_submit(e, test.ids + from, n, &p, out, info);
+    return engine_submit(e, test.prompts[i].ids, test.prompts[i].n, &p, out, info);
 }
 
 /* Reads a stream to its end and closes it. */
-static enum err collect(struct engine_stream *s, struct answer *a, struct err_info *info)
+static enum err collect(struct engine_stream *s, int n_tokens, struct answer *a, struct err_info *info)
 {
     struct engine_event event;
     int32_t n = 0;
     enum err err;
     while ((err = engine_next(s, WAIT_MS, &event)) == ERR_OK && event.kind != SCHED_END) {
-        if (n < test.n_tokens) {
+        if (n < n_tokens) {
             a->ids[n] = event.token.id;
             memcpy(a->top[n], event.token.top, sizeof a->top[0]);
         }
@@ -55,9 +66,9 @@ static enum err collect(struct engine_stream *s, struct answer *a, struct err_in
     }
     engine_stream_close(&s);
     err = err == ERR_OK ? event.err : err;
-    return err == ERR_OK && n == test.n_tokens ? ERR_OK
+    return err == ERR_OK && n == n_tokens ? ERR_OK
                                                : err_set(info, err != ERR_OK ? err : ERR_INTERNAL, NULL,
-                                                         "a text ended after %d of %d tokens", n, test.n_tokens);
+                                                         "a text ended after %d of %d tokens", n, n_tokens);
 }
 
 static enum err run_all(struct engine *e, struct answer *answers, struct err_info *info)
@@ -68,22 +79,48 @@ static enum err run_all(struct engine *e, struct answer *answers, struct err_inf
         err = submit(e, i, &streams[i], info);
     }
     for (int i = 0; i < test.n_prompts && streams[i] != NULL; i++) {
-        enum err one = collect(streams[i], &answers[i], info);
+        enum err one = collect(streams[i], test.prompts[i].n_tokens, &answers[i], info);
         err = err == ERR_OK ? one : err;
     }
     return err;
 }
 
-static enum err tokenize(const struct engine *e, const char *path, struct err_info *info)
+/* Prompt 2 * i is question i as it is, the next one is through the chat template. */
+static enum err read_question(const struct engine *e, int i, struct err_info *info)
+{
+    int32_t *ids;
+    struct prompt *plain = &test.prompts[2 * i], *chat = plain + 1;
+    TRY(engine_tokenize(e, questions[i], strlen(questions[i]), true, false, NULL, 0, &test.arena, &ids, &plain->n, info));
+    plain->ids = ids;
+    json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", questions[i]);
+    json_t *context = engine_chat_context(e, messages, true);
+    enum err err = context != NULL ? engine_chat(e, context, &test.arena, &ids, &chat->n, info) : ERR_NOMEM;
+    json_decref(context);
+    json_decref(messages);
+    chat->ids = ids;
+    plain->n_tokens = chat->n_tokens = MIN_OF(QUESTION_TOKENS, test.n_tokens);
+    return err == ERR_OK && chat->n > LONGEST ? err_set(info, ERR_CONFIG, NULL, "%zu tokens are too many", chat->n) : err;
+}
+
+static enum err read_prompts(const struct engine *e, const char *path, struct err_info *info)
 {
     struct io_map text = {.fd = -1};
     TRY(io_map_open(path, &text, info));
     enum err err = engine_tokenize(e, (const char *)text.data, text.bytes, false, false, NULL, 0, &test.arena,
                                    &test.ids, &test.n_ids, info);
     io_map_close(&text);
-    return err == ERR_OK && test.n_ids <= LONGEST
-               ? err_set(info, ERR_CONFIG, path, "%zu tokens are too few", test.n_ids)
-               : err;
+    TRY(err);
+    if (test.n_ids <= LONGEST) {
+        return err_set(info, ERR_CONFIG, path, "%zu tokens are too few", test.n_ids);
+    }
+    for (int i = 0; i < N_QUESTIONS; i++) {
+        TRY(read_question(e, i, info));
+    }
+    for (size_t i = 0; i < MAX_PROMPTS - 2 * N_QUESTIONS; i++) {
+        size_t n = 12 + i * 17 % (LONGEST - 12);
+        test.prompts[2 * N_QUESTIONS + i] = (struct prompt){test.ids + i * 131 % (test.n_ids - n), n, test.n_tokens};
+    }
+    return ERR_OK;
 }
 
 /* All prompts on a back end. */
@@ -99,7 +136,7 @@ static enum err compute(const char *model, const char *text, const char *backend
                                       .kv_tokens = MAX_PROMPTS * 2 * (LONGEST + MAX_TOKENS)};
     struct engine *e = NULL;
     TRY(engine_open(&cfg, &e, info));
-    enum err err = test.ids == NULL ? tokenize(e, text, info) : ERR_OK;
+    enum err err = test.ids == NULL ? read_prompts(e, text, info) : ERR_OK;
     err = err == ERR_OK ? run_all(e, answers, info) : err;
     engine_close(&e);
     return err;
@@ -124,10 +161,10 @@ static int compare(const char *name, float most)
     for (int i = 0; i < test.n_prompts; i++) {
         const struct answer *a = &test.expected[i], *b = &test.found[i];
         int32_t at = 0;
-        while (at < test.n_tokens && a->ids[at] == b->ids[at]) {
+        while (at < test.prompts[i].n_tokens && a->ids[at] == b->ids[at]) {
             at++;
         }
-        if (at == test.n_tokens) {
+        if (at == test.prompts[i].n_tokens) {
             n_same++;
             continue;
         }
