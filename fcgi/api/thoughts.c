@@ -86,9 +86,11 @@ static bool ends_with(struct packed p, const char *end)
     return p.n >= n && memcmp(p.text + p.n - n, end, n) == 0;
 }
 
+/* A letter, digit or '_', or one of the others? */
 static bool is_of(char c, const char *others)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || (c != '\0' && strchr(others, c) != NULL);
+    bool is_of_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+    return is_of_word || (c != '\0' && strchr(others, c) != NULL);
 }
 
 /* Does it end with x.type, x['type'] or x.get('type')? */
