@@ -64,6 +64,7 @@ json_t *json_number_new(double value, const char *digits, size_t n)
 struct decimal {
     const char *at, *end; /* equal: the number is 0 */
     int64_t exponent;
+    ptrdiff_t n_digits; /* in [at, end), without the point */
 };
 
 enum { MAX_EXPONENT = 1 << 30 }; /* larger ones count as this; texts are shorter */
@@ -92,6 +93,7 @@ static struct decimal decimal_of(const char *s, size_t n)
     if (d.at != NULL) {
         point = point == NULL ? e : point;
         d.exponent = (d.at < point ? point - d.at : point + 1 - d.at) + (e < end ? exponent_of(e + 1, end) : 0);
+        d.n_digits = d.end - d.at - (d.at < point && point < d.end);
     }
     return d;
 }
@@ -102,7 +104,10 @@ bool json_number_is_exact(double value, const char *text, size_t n)
     if (value == 0 || a.at == NULL) {
         return value == 0 && a.at == NULL;
     }
-    if (a.end - a.at <= DBL_DIG && fabs(value) >= DBL_MIN && fabs(value) < DBL_MAX) {
+    if (a.n_digits > DBL_DECIMAL_DIG) {
+        return false; /* shortest forms have at most 17 digits */
+    }
+    if (a.n_digits <= DBL_DIG && fabs(value) >= DBL_MIN && fabs(value) < DBL_MAX) {
         return true; /* so few digits survive a double [IEEE 754] */
     }
     char shortest[JSON_NUMBER_BYTES];
@@ -117,13 +122,41 @@ bool json_number_is_exact(double value, const char *text, size_t n)
     return same && a.at == a.end && b.at == b.end;
 }
 
+/* Writes value with n digits, as d.ddde+xx. Does that text read back as value? */
+static bool survives(double value, int n, char sci[JSON_NUMBER_BYTES])
+{
+    snprintf(sci, JSON_NUMBER_BYTES, "%.*e", n - 1, value);
+    return strtod(sci, NULL) == value;
+}
+
+/* Writes value with the fewest digits that read back as value, as d.ddde+xx. */
+static void shortest_digits(double value, char sci[JSON_NUMBER_BYTES])
+{
+    int n = DBL_DIG; /* of a normal double these are a shorter form, and zeros, if there is one [IEEE 754] */
+    if (fabs(value) < DBL_MIN) { /* here doubles are evenly spaced: if n digits suffice, so do more */
+        int enough = DBL_DECIMAL_DIG;
+        for (n = 1; n < enough;) {
+            int middle = (n + enough) / 2;
+            bool survived = survives(value, middle, sci);
+            enough = survived ? middle : enough;
+            n = survived ? n : middle + 1;
+        }
+    }
+    while (!survives(value, n, sci) && n < DBL_DECIMAL_DIG) { /* 17 digits always suffice */
+        n++;
+    }
+    char *point = strchr(sci, '.'), *e = strchr(sci, 'e'), *end = e;
+    while (point != NULL && end[-1] == '0') {
+        end--;
+    }
+    end -= end - 1 == point;
+    memmove(end, e, strlen(e) + 1);
+}
+
 char *json_number_shortest(double value, char out[JSON_NUMBER_BYTES])
 {
     char sci[JSON_NUMBER_BYTES];
-    int precision = 0;
-    do { /* 17 digits always suffice */
-        snprintf(sci, sizeof sci, "%.*e", precision, value);
-    } while (strtod(sci, NULL) != value && ++precision < 17);
+    shortest_digits(value, sci);
     const char *digits = sci + (sci[0] == '-');
     const char *e = strchr(sci, 'e');
     int exponent = (e[1] == '-' ? -1 : 1) * (int)((e[2] - '0') * 10 + (e[3] - '0'));
@@ -138,7 +171,7 @@ char *json_number_shortest(double value, char out[JSON_NUMBER_BYTES])
     if (sci[0] == '-') {
         *o++ = '-';
     }
-    int n = precision + 1; /* digits, of which digits[1] is the point when there are two or more */
+    int n = (int)(e - digits) - (digits[1] == '.'); /* digits */
     if (exponent < 0) {
         o += snprintf(o, 8, "0.%.*s", -exponent - 1, "0000");
     }

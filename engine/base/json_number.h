@@ -34,7 +34,8 @@ bool json_number_is_beyond(const json_t *v);
 /* A new JSON_REAL of a finite value that carries digits[0..n). NULL when out of memory. */
 MUST_CHECK json_t *json_number_new(double value, const char *digits, size_t n);
 
-/* True when the shortest form of value denotes exactly the number in text[0..n), which has JSON's form. Linear in n. */
+/* True when the shortest form of value denotes exactly the number in text[0..n), which has JSON's form. value is the
+ * double nearest to it. Linear in n. */
 bool json_number_is_exact(double value, const char *text, size_t n);
 
 /* Python's repr of a finite double: the shortest digits that read back as the same double. Returns out. */

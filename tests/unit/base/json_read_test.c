@@ -5,11 +5,14 @@
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
 #include "engine/base/mem_account.h"
+#include "engine/base/rng.h"
 
 #include <check.h>
 #include <float.h>
+#include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 Suite *json_read_suite(void);
@@ -108,6 +111,76 @@ START_TEST(numbers_keep_their_value)
     ck_assert_str_eq(json_number_text(v, room), numbers[_i].printed != NULL ? numbers[_i].printed : text);
     ck_assert(json_number_is_wide(v) == (digits != NULL && strpbrk(digits, ".eE") == NULL));
     json_decref(v);
+}
+END_TEST
+
+/* The shortest form as its definition has it: the first of 1, 2, .. digits that reads back as v. */
+static void shortest_by_trial(double v, char sci[JSON_NUMBER_BYTES])
+{
+    for (int n = 1; n <= DBL_DECIMAL_DIG; n++) {
+        snprintf(sci, JSON_NUMBER_BYTES, "%.*e", n - 1, v);
+        if (strtod(sci, NULL) == v) {
+            return;
+        }
+    }
+}
+
+/* The digits of a number from its first to its last that is not 0. */
+static void digits_of(const char *text, char out[JSON_NUMBER_BYTES])
+{
+    size_t n = 0;
+    for (const char *c = text; *c != '\0' && *c != 'e'; c++) {
+        if (*c != '.' && *c != '-' && (*c != '0' || n > 0)) {
+            out[n++] = *c;
+        }
+    }
+    while (n > 0 && out[n - 1] == '0') {
+        n--;
+    }
+    out[n] = '\0';
+}
+
+static void check_shortest(double v)
+{
+    char expected[JSON_NUMBER_BYTES], got[JSON_NUMBER_BYTES], digits[2][JSON_NUMBER_BYTES];
+    shortest_by_trial(v, expected);
+    json_number_shortest(v, got);
+    digits_of(expected, digits[0]);
+    digits_of(got, digits[1]);
+    ck_assert_msg(strcmp(digits[0], digits[1]) == 0, "expected %s, got %s", expected, got);
+    ck_assert_msg(strtod(got, NULL) == v && signbit(strtod(got, NULL)) == signbit(v), "%a: got %s", v, got);
+    ck_assert_msg(json_number_is_exact(v, expected, strlen(expected)), "%s is exact", expected);
+    bool carries = false;
+    for (char last = '1'; last <= '9'; last++) {
+        snprintf(got, sizeof got, "%.*s%s%c%s", (int)strcspn(expected, "e"), expected,
+                 strchr(expected, '.') == NULL ? "." : "", last, strchr(expected, 'e'));
+        carries |= strtod(got, NULL) == v && json_number_is_exact(v, got, strlen(got));
+    }
+    ck_assert_msg(!carries, "%s and one digit more is exact", expected);
+}
+
+/* Doubles of all sizes: subnormal, normal, powers of two, whose neighbours are not equally far, and short decimals. */
+START_TEST(the_shortest_form_reads_back)
+{
+    for (uint32_t i = 0; i < 20000; i++) {
+        uint32_t words[4];
+        rng_philox((const uint32_t[2]){7, 0}, (const uint32_t[4]){i, 0, 0, 0}, words);
+        uint64_t bits = (uint64_t)words[0] << 32 | words[1];
+        uint64_t subnormal = (bits & 0xFFFFFFFFFFFFFu) >> words[2] % 52;
+        double v;
+        memcpy(&v, &bits, sizeof v);
+        check_shortest(isfinite(v) ? v : 1);
+        memcpy(&v, &subnormal, sizeof v);
+        check_shortest(v);
+        check_shortest(words[3] % 2000000 / 1000.0);
+    }
+    for (int e = -1074; e <= 1023; e++) {
+        check_shortest(ldexp(1, e));
+        check_shortest(nextafter(ldexp(1, e), 0));
+        check_shortest(nextafter(ldexp(1, e), DBL_MAX));
+    }
+    check_shortest(DBL_MAX);
+    check_shortest(-0.0);
 }
 END_TEST
 
@@ -387,6 +460,7 @@ Suite *json_read_suite(void)
     tcase_add_test(tc, whole_strings_are_compared);
     tcase_add_loop_test(tc, wide_integers, 0, ARRAY_LEN(integers));
     tcase_add_loop_test(tc, numbers_keep_their_value, 0, ARRAY_LEN(numbers));
+    tcase_add_test(tc, the_shortest_form_reads_back);
     tcase_add_test(tc, digits_can_be_many);
     tcase_add_test(tc, only_what_was_read_has_digits);
     tcase_add_test(tc, a_lenient_reader_takes_what_others_refuse);
