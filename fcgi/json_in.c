@@ -12,7 +12,11 @@ enum err json_in_parse(const char *text, size_t n, json_t **out, struct err_info
     struct json_size z = json_read_size(text, n);
     size_t most = MAX_OF((size_t)JSON_IN_TREE_BYTES, JSON_IN_TREE_FACTOR * n);
     *out = NULL;
-    if (z.bytes > most && z.depth <= JSON_IN_MAX_DEPTH) {
+    if (z.depth > JSON_IN_MAX_DEPTH) { /* told before anything is parsed: such a body can also be too large */
+        return err_set(info, ERR_JSON_TOO_DEEP, NULL, "the body: expected JSON nested at most %d deep",
+                       JSON_IN_MAX_DEPTH);
+    }
+    if (z.bytes > most) {
         return err_set(info, ERR_JSON_TOO_LARGE, NULL,
                        "the body: expected JSON that takes at most %zu MiB of memory, found %zu values that take %zu MiB",
                        most >> 20, z.n_values, (z.bytes >> 20) + 1);

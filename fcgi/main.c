@@ -13,7 +13,7 @@ enum { PROBE_LIMIT_MS = 20000 }; /* ROCm takes seconds to start; one that hangs 
 
 int main(int argc, char **argv)
 {
-    json_read_use_mem();
+    json_number_use_mem();
     conf_default_environment("OCL_ICD_PLATFORM_SORT", "none"); /* sorting asks each driver for its devices */
     probe_use_child("/proc/self/exe", PROBE, PROBE_LIMIT_MS);
     if (argc < 2) {

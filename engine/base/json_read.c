@@ -1,4 +1,4 @@
-/* What a parse would need is scanned for first: depth and memory. */
+/* Reading for callers: errors that name the text and the place. What a parse would need can be asked for before it. */
 #include "engine/base/json_read.h"
 
 #include "engine/base/compiler.h"
@@ -53,7 +53,6 @@ struct json_size json_read_size(const char *s, size_t n)
         case '"':
             i = string_end(s, from, n);
             z.bytes += STRING_BYTES + (i - from);
-            z.longest = MAX_OF(z.longest, i - from + 2);
             z.n_values++;
             break;
         case '[':
@@ -76,7 +75,6 @@ struct json_size json_read_size(const char *s, size_t n)
             break;
         default:
             from = word_end(s, i, n);
-            z.longest = MAX_OF(z.longest, from - i);
             if ((s[i] >= '0' && s[i] <= '9') || s[i] == '-') {
                 bool may_carry = from - i > MAX_BARE || has_exponent(s + i, from - i);
                 z.bytes += NUMBER_BYTES + (may_carry ? from - i + 1 : 0);
@@ -137,9 +135,7 @@ static enum err read_value(const char *text, size_t n, size_t max_depth, enum js
         return err_set(info, ERR_INVALID_UTF8, NULL, "%s is not valid UTF-8 at byte %zu", what, bad_at);
     }
     struct json_fault fault = {0};
-    enum err err = json_read_size(text, n).depth > max_depth
-                       ? ERR_JSON_TOO_DEEP
-                       : json_parse(text, n, max_depth, mode, out, &fault);
+    enum err err = json_parse(text, n, max_depth, mode, out, &fault);
     place_of(text, MIN_OF(fault.at, n), &line, &column);
     switch (err) {
     case ERR_OK:
@@ -200,8 +196,6 @@ enum err json_read_lenient(const char *text, size_t n, size_t max_depth, const c
 {
     return read_value(text, n, max_depth, JSON_PARSE_LENIENT, what, out, info);
 }
-
-void json_read_use_mem(void) { json_number_use_mem(); }
 
 const char *json_read_type_name(const json_t *v)
 {

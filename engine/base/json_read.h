@@ -11,14 +11,10 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* json_number_use_mem: makes jansson take its memory through mem.h. Call it before any other use of jansson. */
-void json_read_use_mem(void);
-
 /* What a text would be once parsed, told without parsing it: at most so many bytes of heap, and 2.5 times less at the
  * least. Linear in n. Malformed text gives any figures: the parser judges it later. */
 struct json_size {
     size_t bytes, n_values, depth;
-    size_t longest; /* bytes of the longest string, number or word */
 };
 struct json_size json_read_size(const char *text, size_t n);
 

@@ -15,7 +15,7 @@ enum { MAX_TOKENS = 1 << 16 };
 
 const struct fuzz_target *fuzz_start(const char *name)
 {
-    json_read_use_mem();
+    json_number_use_mem();
     for (const struct fuzz_target *t = fuzz_targets; t->name != NULL; t++) {
         if (strcmp(t->name, name) == 0) {
             t->run((const unsigned char *)"", 0);

@@ -210,7 +210,7 @@ static int render_lines(void)
 
 int main(int argc, char **argv)
 {
-    json_read_use_mem();
+    json_number_use_mem();
     int rc = argc > 1 && strcmp(argv[1], "--named") == 0 ? write_named() : render_lines();
     if (rc == 0 && mem_live() != 0) {
         fprintf(stderr, "%zu bytes were not freed\n", mem_live());

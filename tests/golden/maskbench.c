@@ -271,7 +271,7 @@ int main(int argc, char **argv)
                 argc > 2 ? "a folder that cannot be read" : "fewer");
         return 64;
     }
-    json_read_use_mem();
+    json_number_use_mem();
     if (gguf_open(argv[1], &gguf, &info) != ERR_OK || tokenizer_new(gguf, &tokenizer, &info) != ERR_OK) {
         die(argv[1], &info);
     }

@@ -58,7 +58,7 @@ int main(int argc, char **argv)
 {
     const char *forks = getenv("CK_FORK");
     struct counts all = {0, 0};
-    json_read_use_mem();
+    json_number_use_mem();
     setenv("CK_DEFAULT_TIMEOUT", "300", 0); /* seconds: it ends a test that hangs and judges no speed */
     setenv("OCL_ICD_VENDORS", "/etc/OpenCL/vendors/pocl.icd", 0); /* others leak, and may be there or not */
     setvbuf(stdout, NULL, _IONBF, 0);                             /* once, whichever process says it */

@@ -70,7 +70,7 @@ static void fail_each(size_t i, bool is_lasting)
 START_TEST(each_request_is_answered_and_the_next_as_ever)
 {
     size_t i = (size_t)_i / 2;
-    json_read_use_mem();
+    json_number_use_mem();
     rig_serve(false, false);
     ck_assert_int_eq(ask(i), 200);
     fail_each(i, _i % 2 != 0);
