@@ -258,6 +258,7 @@ struct engine_params {
     /* Thinking (engine_tool_format) ends with these tokens behind so many; n_think_end 0: it takes as many as it likes. */
     int32_t think_tokens;
     bool is_thinking; /* the prompt has begun it */
+    bool reads_calls; /* a call (engine_tool_format) that is made there ends it */
     const int32_t *think_end; /* [n_think_end], borrowed for the call that submits */
     size_t n_think_end;
     const char *cache_salt; /* OPTIONAL: prefixes are shared only between requests of the same salt */

@@ -227,6 +227,7 @@ static enum err new_stream(struct engine *e, const struct engine_params *p, stru
 
 static int32_t next_of_budget(const void *budget) { return chat_budget_next(budget); }
 static void take_of_budget(void *budget, int32_t id) { chat_budget_take(budget, id); }
+static void fini_budget(void *budget) { chat_budget_fini(budget); }
 
 /* What ends the thinking of each sequence, in the arena; NULL where nothing does. */
 static enum err make_guide(const struct engine *e, const struct engine_params *p, struct arena *arena, struct sched_guide **out)
@@ -239,8 +240,10 @@ static enum err make_guide(const struct engine *e, const struct engine_params *p
     struct chat_budget *budget = arena_alloc(arena, n);
     *out = arena_zalloc(arena, sizeof **out);
     TRY(arena_ok(arena));
-    chat_budget_init(budget, e->tool_format, e->tokenizer, p->think_tokens, p->is_thinking, p->think_end, p->n_think_end);
-    **out = (struct sched_guide){.next = next_of_budget, .take = take_of_budget, .state = budget, .n_bytes = n};
+    chat_budget_init(budget, e->tool_format, e->tokenizer, p->think_tokens, p->is_thinking, p->reads_calls, p->think_end,
+                     p->n_think_end);
+    **out = (struct sched_guide){
+        .next = next_of_budget, .take = take_of_budget, .fini = fini_budget, .state = budget, .n_bytes = n};
     return ERR_OK;
 }
 

@@ -1,6 +1,7 @@
 #include "engine/chat/chat_budget.h"
 
 #include "engine/base/buf.h"
+#include "engine/base/mem.h"
 #include "engine/base/utf8.h"
 #include "engine/chat/chat_parts.h"
 
@@ -9,14 +10,24 @@
 size_t chat_budget_bytes(size_t n_end) { return sizeof(struct chat_budget) + n_end * sizeof(int32_t); }
 
 void chat_budget_init(struct chat_budget *b, const struct chat_format *format, const struct tokenizer *tokenizer, int32_t n_tokens,
-                      bool has_begun, const int32_t *end, size_t n_end)
+                      bool has_begun, bool reads_calls, const int32_t *end, size_t n_end)
 {
     *b = (struct chat_budget){.tokenizer = tokenizer,
                               .format = format,
                               .state = has_begun ? CHAT_BUDGET_IN : CHAT_BUDGET_BEFORE,
                               .left = n_tokens,
+                              .reads_calls = reads_calls,
                               .n_end = n_end};
     memcpy(b->end, end, n_end * sizeof *end);
+}
+
+void chat_budget_fini(struct chat_budget *b)
+{
+    if (b->calls != NULL) {
+        chat_split_fini(b->calls);
+        mem_free(b->calls);
+        b->calls = NULL;
+    }
 }
 
 static bool has_channels(const struct chat_budget *b) { return b->format->body == CHAT_BODY_CHANNELS; }
@@ -32,6 +43,7 @@ static void enter(struct chat_budget *b, int state)
 {
     b->state = state;
     b->n_tail = b->n_mark = b->n_space = 0;
+    chat_budget_fini(b);
 }
 
 static bool tail_is(const struct chat_budget *b, const char *mark, size_t n)
@@ -65,36 +77,88 @@ static void look_for_begin(struct chat_budget *b, char c)
     }
 }
 
+static void ignore_part(void *arg, const struct chat_part *part)
+{
+    (void)arg;
+    (void)part;
+}
+
+/* The thinking goes on with text[0..n). Without memory for that, calls no longer end it. */
+static void read_calls(struct chat_budget *b, const char *text, size_t n)
+{
+    if (b->calls == NULL && (b->calls = mem_zalloc(sizeof *b->calls, MEM_REQUEST)) != NULL) {
+        chat_split_init(b->calls, &(struct chat_split_config){.splits_reasoning = true,
+                                                              .starts_in_reasoning = true,
+                                                              .reads_calls = true,
+                                                              .format = b->format});
+    }
+    if (b->calls != NULL) {
+        chat_split_feed(b->calls, text, n, ignore_part, NULL);
+    }
+    if (b->calls == NULL || chat_split_ok(b->calls) != ERR_OK) {
+        b->reads_calls = false;
+        chat_budget_fini(b);
+    } else if (!chat_split_is_reasoning(b->calls)) {
+        enter(b, CHAT_BUDGET_OVER); /* tokens that must come would break the call */
+    }
+}
+
+/* The i-th mark that may begin a call; NULL beyond the last. */
+static const char *call_mark(const struct chat_budget *b, size_t i)
+{
+    const struct chat_format *f = b->format;
+    if (!b->reads_calls || f->open[0] == '\0' || i > ARRAY_LEN(f->around)) {
+        return NULL;
+    }
+    return i == 0 ? f->open : f->around[i - 1];
+}
+
 static void look_at(struct chat_budget *b, char c)
 {
     if (b->state == CHAT_BUDGET_BEFORE) {
         look_for_begin(b, c);
     } else if (b->state == CHAT_BUDGET_IN) {
         push(b, c);
+        if (b->calls != NULL) {
+            read_calls(b, &c, 1);
+            return;
+        }
         if (tail_is(b, b->format->think_end, end_length(b))) {
             enter(b, has_channels(b) ? CHAT_BUDGET_BEFORE : CHAT_BUDGET_OVER);
-        } else if (b->format->open[0] != '\0' && tail_is(b, b->format->open, strlen(b->format->open))) {
-            enter(b, CHAT_BUDGET_OVER); /* marks that must come would break the call */
+            return;
+        }
+        const char *mark;
+        for (size_t i = 0; (mark = call_mark(b, i)) != NULL; i++) {
+            if (tail_is(b, mark, strlen(mark))) {
+                read_calls(b, mark, strlen(mark));
+                return;
+            }
         }
     }
 }
 
+static bool is_call(const struct chat_budget *b) { return b->calls != NULL && chat_split_is_undecided(b->calls); }
+
 /* Has something begun that is to become whole? */
 static bool is_within(const struct chat_budget *b)
 {
-    bool is = utf8_incomplete_tail(b->tail, b->n_tail) > 0;
+    bool is = utf8_incomplete_tail(b->tail, b->n_tail) > 0 || is_call(b);
     for (size_t n = 1; n < end_length(b) && !is; n++) {
         is = tail_is(b, b->format->think_end, n);
     }
-    for (size_t n = 1; n < strlen(b->format->open) && !is; n++) {
-        is = tail_is(b, b->format->open, n);
+    const char *mark;
+    for (size_t i = 0; (mark = call_mark(b, i)) != NULL; i++) {
+        for (size_t n = 1; n < strlen(mark) && !is; n++) {
+            is = tail_is(b, mark, n);
+        }
     }
     return is;
 }
 
 int32_t chat_budget_next(const struct chat_budget *b)
 {
-    bool is_spent = b->state == CHAT_BUDGET_IN && b->left <= 0 && (b->n_late == CHAT_BUDGET_LATE || !is_within(b));
+    int32_t most = is_call(b) ? CHAT_BUDGET_LATE_CALL : CHAT_BUDGET_LATE;
+    bool is_spent = b->state == CHAT_BUDGET_IN && b->left <= 0 && (b->n_late >= most || !is_within(b));
     return b->i_end > 0 || is_spent ? b->end[b->i_end] : TOKENIZER_NO_TOKEN;
 }
 

@@ -110,21 +110,26 @@ static enum step function_name(struct chat_call *c)
     return is_none ? STEP_FAIL : step;
 }
 
-/* NAME, up to the first tag or the end. */
+/* NAME, one word, up to the first tag or the end. It fails with the first byte that no such name has. */
 static enum step bare_name(struct chat_call *c)
 {
-    size_t left = chat_call_left(c), n = 0;
-    while (n < left && n < CHAT_CALL_LONGEST && chat_call_front(c)[n] != '<') {
+    const char *front = chat_call_front(c);
+    size_t left = chat_call_left(c), n = 0, n_word = 0;
+    while (n < left && n < CHAT_CALL_LONGEST && front[n] != '<') {
+        bool is_space = chat_call_is_space(front[n]);
+        if ((n_word < n && !is_space) || strchr("{}\"", front[n]) != NULL) {
+            return STEP_FAIL;
+        }
         n++;
+        n_word = is_space ? n_word : n;
     }
     if (n == CHAT_CALL_LONGEST || (n == left && !c->is_last)) {
         return n == left ? STEP_WAIT : STEP_FAIL;
     }
     chat_call_reset(c, &c->name);
-    buf_append(&c->name, chat_call_front(c), n);
+    buf_append(&c->name, front, n_word);
     c->at += n;
-    chat_call_trim(&c->name);
-    return c->name.len > 0 && strpbrk(c->name.data, " \n\t{}\"") == NULL ? STEP_ON : STEP_FAIL;
+    return n_word > 0 && buf_ok(&c->name) == ERR_OK ? STEP_ON : STEP_FAIL;
 }
 
 /* <invoke name="NAME">, of which the format's mark may have taken the begin. */

@@ -311,6 +311,8 @@ static bool resume(struct chat_split *s, const struct output *o)
         return go(s, CHAT_IN_TEXT);
     }
     s->n_no_calls++;
+    s->n_reasoning += s->n_undecided;
+    s->n_undecided = 0;
     give(s, CHAT_REASONING, s->n_front, o); /* no more looked at */
     return go(s, CHAT_IN_REASONING);
 }
@@ -569,6 +571,24 @@ void chat_split_finish(struct chat_split *s, chat_part_sink *sink, void *arg)
     }
 }
 
-bool chat_split_is_reasoning(const struct chat_split *s) { return s->state == CHAT_IN_REASONING; }
+bool chat_split_is_reasoning(const struct chat_split *s)
+{
+    return s->state == CHAT_IN_REASONING || (s->state == CHAT_IN_CALL && is_unsaid(s));
+}
+
+bool chat_split_is_undecided(const struct chat_split *s)
+{
+    bool is_in = s->state == CHAT_IN_REASONING;
+    return is_in ? leading_space(s->held.data, s->held.len) < s->held.len : chat_split_is_reasoning(s);
+}
+
+void chat_split_count_token(struct chat_split *s)
+{
+    bool is_thought = s->state == CHAT_IN_REASONING;
+    s->n_reasoning += is_thought;
+    s->n_undecided = !is_thought && chat_split_is_reasoning(s) ? s->n_undecided + 1 : 0;
+}
+
+size_t chat_split_reasoning_tokens(const struct chat_split *s) { return s->n_reasoning + s->n_undecided; }
 
 enum err chat_split_ok(const struct chat_split *s) { return s->err; }

@@ -73,6 +73,8 @@ struct chat_split {
     size_t n_header;         /* IN_CALL: bytes of the message's header, which are no text */
     size_t n_front;          /* IN_CALL: bytes up to its body, the mark included */
     size_t n_no_calls;       /* marks in thinking that no call followed */
+    size_t n_reasoning;      /* tokens of thinking, as chat_split_count_token was told */
+    size_t n_undecided;      /* IN_CALL: tokens since its mark in thinking, while it may be none */
     size_t i_call;           /* calls so far */
     size_t i_first;          /* IN_CALL: of the body */
     bool drops_space;        /* the white space that comes next is no part of the answer */
@@ -97,7 +99,17 @@ void chat_split_feed(struct chat_split *s, const char *text, size_t n, chat_part
  * its name is not complete, leaves nothing. */
 void chat_split_finish(struct chat_split *s, chat_part_sink *sink, void *arg);
 
+/* Is what was fed last thinking? True also of what may be a call, until it is certain that it is one. */
 bool chat_split_is_reasoning(const struct chat_split *s);
+
+/* In thinking: is something held back that is a mark, or the beginning of one, or of a call? */
+bool chat_split_is_undecided(const struct chat_split *s);
+
+/* Counts a token whose text was fed last. Tokens of thinking so far: those of a call that the model made there do not count,
+ * those of what turned out to be none do. */
+void chat_split_count_token(struct chat_split *s);
+size_t chat_split_reasoning_tokens(const struct chat_split *s);
+
 MUST_CHECK enum err chat_split_ok(const struct chat_split *s);
 
 #endif

@@ -67,11 +67,12 @@ struct sched_config {
     uint64_t (*now_ns)(void); /* OPTIONAL: what batches are timed by, in place of clock_now_ns */
 };
 
-/* What decides on tokens before the sampler does. Both are called from the scheduler's thread, in the order of the tokens, and what
- * they say depends on these alone. */
+/* What decides on tokens before the sampler does. next and take are called from the scheduler's thread, in the order of the tokens, and
+ * what they say depends on these alone. Each sequence has a copy of the state's bytes; fini is called once for each copy, last. */
 struct sched_guide {
     int32_t (*next)(const void *state);    /* the token that must come now, in range; -1 = what is sampled */
     void (*take)(void *state, int32_t id); /* it came, or another where a grammar refuses it */
+    void (*fini)(void *state);             /* OPTIONAL; any thread */
     const void *state;                     /* [n_bytes] */
     size_t n_bytes;
 };

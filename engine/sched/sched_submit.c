@@ -14,6 +14,9 @@ static void seq_free(struct sched_seq *q)
     pthread_cond_destroy(&q->ready);
     sched_group_release(&q->group);
     grammar_matcher_free(&q->matcher);
+    if (q->guide_state != NULL && q->guide.fini != NULL) {
+        q->guide.fini(q->guide_state);
+    }
     struct arena a = q->arena;
     arena_fini(&a);
 }

@@ -251,7 +251,7 @@ static void take_event(struct generation *g, struct choice *c, const struct engi
 {
     struct teller t = {g->arg, c, out};
     chat_split_feed(&c->split, ev->text, ev->text_len, take_part, &t);
-    c->n_reasoning += ev->kind == SCHED_TOKEN && chat_split_is_reasoning(&c->split);
+    generation_count_reasoning(c, ev);
 }
 
 /* What of the prompt comes from the cache is not known yet; the last event tells. */

@@ -210,17 +210,12 @@ static void stream_part(void *arg, const struct chat_part *part)
     }
 }
 
-static void count_reasoning(struct choice *c, const struct engine_event *ev)
-{
-    c->n_reasoning += ev->kind == SCHED_TOKEN && chat_split_is_reasoning(&c->split);
-}
-
 static void chat_token(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)
 {
     struct teller t = {g, c, ev, out};
     bool tells_tokens = ev->kind == SCHED_TOKEN && (g->params->want_logprobs || g->params->return_token_ids);
     chat_split_feed(&c->split, ev->text, ev->text_len, stream_part, &t);
-    count_reasoning(c, ev);
+    generation_count_reasoning(c, ev);
     if (t.ev != NULL && tells_tokens) { /* its text is part of a character or a mark, or held back */
         tell_part(&t, NULL);
     }
@@ -273,7 +268,7 @@ static void keep_part(void *arg, const struct chat_part *part)
 static void chat_gather(struct generation *g, struct choice *c, const struct engine_event *ev)
 {
     chat_split_feed(&c->split, ev->text, ev->text_len, keep_part, c);
-    count_reasoning(c, ev);
+    generation_count_reasoning(c, ev);
     if (g->params->want_logprobs && ev->kind == SCHED_TOKEN) {
         buf_puts(&c->parts[0], c->parts[0].len == 0 ? "" : ",");
         write_logprobs(g, ev, &c->parts[0]);
@@ -388,6 +383,7 @@ void chat_answer(struct call *c, struct params *p, bool shows_tools, const int32
     }
     json_t *tools = shows_tools ? json_incref(json_object_get(p->root, "tools")) : NULL;
     p->split.tools = tools;
+    p->gen.reads_calls = p->split.reads_calls;
     p->root = NULL;
     route_drop_json(c); /* before the answer, which may take minutes */
     generation_run(c, p, shape, arg, (const int32_t *const[]){ids}, &n, 1);

@@ -68,13 +68,20 @@ void generation_progress(struct generation *g, const struct choice *c, const cha
     buf_puts(out, "}\n\n");
 }
 
+void generation_count_reasoning(struct choice *c, const struct engine_event *ev)
+{
+    if (ev->kind == SCHED_TOKEN) {
+        chat_split_count_token(&c->split);
+    }
+}
+
 struct generation_usage generation_usage(const struct generation *g)
 {
     struct generation_usage sum = {0};
     for (size_t i = 0; i < g->n_choices; i++) {
         const struct sched_usage *u = &g->choices[i].usage;
         sum.completion += u->completion_tokens;
-        sum.reasoning += g->choices[i].n_reasoning;
+        sum.reasoning += (int64_t)chat_split_reasoning_tokens(&g->choices[i].split);
         if (i % (size_t)g->params->n == 0) {
             sum.prompt += u->prompt_tokens;
             sum.cached += u->cached_tokens;

@@ -29,7 +29,6 @@ struct choice {
     struct buf calls;          /* chat, whole answers: JSON of the calls that are complete */
     struct buf arguments;      /* chat, whole answers: of the call that is being told */
     size_t n_calls;            /* chat: told so far */
-    int64_t n_reasoning;       /* chat: tokens of thinking */
     uint64_t first_token_ns, last_token_ns;
     uint64_t progress_ns; /* when the first was told of how far the prompt is; 0 = nothing yet */
     int32_t n_processed;  /* of the prompt, as told last */
@@ -118,6 +117,9 @@ struct generation_usage {
     int64_t prompt, cached, completion, reasoning;
 };
 struct generation_usage generation_usage(const struct generation *g);
+
+/* Counts the token of ev, whose text was fed to the choice's split, if it is one of thinking. */
+void generation_count_reasoning(struct choice *c, const struct engine_event *ev);
 
 /* Appends `data: {"id":...,"object":...,"created":...,"model":...,"choices":[` and its counterpart `]}\n\n`. */
 void generation_chunk_open(const struct generation *g, struct buf *out);

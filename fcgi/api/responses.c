@@ -272,7 +272,7 @@ static void take(struct generation *g, struct choice *c, const struct engine_eve
     struct responses_output *o = output_of(g, out);
     responses_output_token(o, g, ev);
     chat_split_feed(&c->split, ev->text, ev->text_len, responses_output_part, o);
-    c->n_reasoning += ev->kind == SCHED_TOKEN && chat_split_is_reasoning(&c->split);
+    generation_count_reasoning(c, ev);
 }
 
 static void token(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)

@@ -53,7 +53,9 @@ def test_forms_hold_behind_it(ctx):
 def test_budgets(ctx):
     """Once it is spent the mark of the end comes, whatever the model says, and the answer goes on; the same in every API."""
     s = ctx.scripted([{"behind": "</think>", "say": "\n\nRed."}, {"behind": ' {"', "say": 'c": "red"}'},
-                      {"if": ["Who?"], "say": "Me."}, {"say": "<think>\none two three four five six seven\n</think>\n\nBlue."}],
+                      {"if": ["Who?"], "say": "Me."},
+                      {"if": ["Tags?"], "say": "<think>\none <tool_call> two three four five six seven\n</think>\n\nBlue."},
+                      {"say": "<think>\none two three four five six seven\n</think>\n\nBlue."}],
                      *ctx.ARGS, "--reasoning-budget", "2")
     whole = "one two three four five six seven"
     for fields, thought, said in (({"thinking_token_budget": 4}, "one two three", "Red."), ({"thinking_budget": 0}, "", "Red."),
@@ -63,6 +65,11 @@ def test_budgets(ctx):
                                   ({"messages": [{"role": "user", "content": "Who?"}]}, "", "Me.")):
         got = chat(s, **fields)
         assert got[:2] == (thought, said), (fields, got)
+    tags = {"messages": [{"role": "user", "content": "Tags?"}], "thinking_budget": 4}
+    tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
+    for fields in ({}, {"tools": [tool]}):   # a mark of calls that no call follows is thinking
+        thought, said, _ = chat(s, **tags, **fields)
+        assert thought.startswith("one") and "seven" not in thought and said == "Red.", (thought, said)
     thought, said, _ = chat(s, thinking_budget=4, response_format=FORM)
     assert thought == "one two three" and json.loads(said) == {"c": "red"}, (thought, said)
     model = s.request("GET", "/v1/models").json()["data"][0]["id"]

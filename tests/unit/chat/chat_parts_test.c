@@ -640,30 +640,76 @@ START_TEST(only_calls_that_are_read_end_the_thinking)
 }
 END_TEST
 
-/* Marks without a call are read again only so often. */
+/* After so many marks without a call, what follows a mark is no longer read: not even a call is one. */
 START_TEST(marks_in_thinking_take_bounded_work)
 {
-    static const char part[] = "<tool_call><function=g><parameter=x>";
-    enum { MANY = 5000 };
-    struct buf text;
-    struct chat_split it;
+    static const char mark[] = "<tool_call> -- ", call[] = "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
+    static const char held[] = "<tool_call><function=g><parameter=x>"; /* g is no tool: a reader keeps it until its end */
     struct chat_split_config config = all;
-    struct seen s = {.last = -1};
     config.starts_in_reasoning = true;
-    config.tools = tools; /* g is none of them, so that it is held back */
-    buf_init(&text, 0, MEM_GENERAL);
-    for (int i = 0; i < MANY; i++) {
-        buf_puts(&text, part);
+    for (int n = CHAT_SPLIT_NO_CALLS - 1; n <= CHAT_SPLIT_NO_CALLS; n++) {
+        struct buf text;
+        struct seen s;
+        buf_init(&text, 0, MEM_GENERAL);
+        for (int i = 0; i < n; i++) {
+            buf_puts(&text, mark);
+        }
+        size_t n_marks = text.len;
+        buf_puts(&text, call);
+        split(&config, text.data, text.len, text.len, text.len, &s);
+        bool is_call = strstr(s.out.data, "|C:f|A:{}|E:") != NULL;
+        ck_assert_msg(is_call == (n < CHAT_SPLIT_NO_CALLS), "%d marks: %s", n, s.out.data + s.out.len - sizeof call);
+        ck_assert_uint_eq(s.out.len, is_call ? strlen("R:") + n_marks - 1 + strlen("|C:f|A:{}|E:") : strlen("R:") + text.len);
+        buf_fini(&s.out);
+
+        struct chat_split it;
+        config.tools = tools;
+        chat_split_init(&it, &config);
+        s = (struct seen){.last = -1};
+        buf_init(&s.out, 0, MEM_GENERAL);
+        chat_split_feed(&it, text.data, n_marks, see, &s);
+        chat_split_feed(&it, held, sizeof held - 1, see, &s);
+        bool is_given = strstr(s.out.data, "<function=g>") != NULL;
+        ck_assert_msg(is_given == (n == CHAT_SPLIT_NO_CALLS), "%d marks: %s", n, is_given ? "given" : "held back");
+        chat_split_fini(&it);
+        buf_fini(&s.out);
+        buf_fini(&text);
     }
-    buf_puts(&text, "</think>b");
-    buf_init(&s.out, 0, MEM_GENERAL);
-    chat_split_init(&it, &config);
-    chat_split_feed(&it, text.data, text.len, see, &s);
-    chat_split_finish(&it, see, &s);
-    ck_assert_uint_eq(s.out.len, text.len - strlen("</think>") + strlen("R:|T:"));
-    chat_split_fini(&it);
-    buf_fini(&s.out);
-    buf_fini(&text);
+}
+END_TEST
+
+/* Tokens of a byte each. What may be a call counts as thinking until it is one. */
+START_TEST(tokens_of_thinking_are_counted)
+{
+    static const struct {
+        const char *text;
+        size_t n;
+    } cases[] = {
+        {"ab</think>cd", 9},                    /* the byte that makes the mark whole ends the thinking */
+        {"ab<tool_call> - cd</think>e", 25},    /* no call */
+        {"ab<tool_call> wo</think>e", 23},      /* none, which the end of thinking tells */
+        {"ab<tool_call>", 13},                  /* nor this */
+        {"ab<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>", 12},
+        {"ab<tool_call> - <tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>c", 26},
+    };
+    struct chat_split_config config = all;
+    config.starts_in_reasoning = true;
+    config.tools = tools;
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct chat_split it;
+        struct seen s = {.last = -1};
+        buf_init(&s.out, 0, MEM_GENERAL);
+        chat_split_init(&it, &config);
+        for (const char *c = cases[i].text; *c != '\0'; c++) {
+            chat_split_feed(&it, c, 1, see, &s);
+            chat_split_count_token(&it);
+        }
+        chat_split_finish(&it, see, &s);
+        ck_assert_msg(chat_split_reasoning_tokens(&it) == cases[i].n, "%s: expected %zu, found %zu", cases[i].text,
+                      cases[i].n, chat_split_reasoning_tokens(&it));
+        chat_split_fini(&it);
+        buf_fini(&s.out);
+    }
 }
 END_TEST
 
@@ -679,6 +725,7 @@ Suite *chat_parts_suite(void)
     tcase_add_loop_test(t, a_call_ends_the_thinking, 0, ARRAY_LEN(thought_rows));
     tcase_add_test(t, only_calls_that_are_read_end_the_thinking);
     tcase_add_test(t, marks_in_thinking_take_bounded_work);
+    tcase_add_test(t, tokens_of_thinking_are_counted);
     tcase_add_test(t, json_calls_are_read);
     tcase_add_test(t, keyed_calls_are_read);
     tcase_add_loop_test(t, values_have_the_types_of_the_schema, 0, ARRAY_LEN(typed_rows));

@@ -5,6 +5,7 @@
 
 #include <check.h>
 #include <math.h>
+#include <stdatomic.h>
 
 Suite *sched_guide_suite(void);
 
@@ -29,14 +30,25 @@ static void take(void *state, int32_t id)
     c->n++;
 }
 
+static atomic_int n_ended;
+
+static void end(void *state)
+{
+    const struct counter *c = state;
+    ck_assert_int_eq(c->n, MAX_NEW);
+    atomic_fetch_add(&n_ended, 1);
+}
+
 static void run(struct rig_limits limits, bool at_once, struct rig_output *out)
 {
+    atomic_store(&n_ended, 0);
     static int32_t tokens[MOST][256];
     struct rig r = rig_open(limits);
     struct sched_seq *seqs[MOST];
     for (int32_t i = 0; i < MOST; i++) {
         struct counter c = {.first = i}; /* which need not outlive the call */
-        const struct sched_guide guide = {.next = next, .take = take, .state = &c, .n_bytes = sizeof c};
+        const struct sched_guide guide = {
+            .next = next, .take = take, .fini = end, .state = &c, .n_bytes = sizeof c};
         rig_prompt(tokens[i], 40 + i, (uint64_t)i % 3);
         struct sched_request q = rig_request(tokens[i], 40 + i, MAX_NEW);
         q.guide = &guide;
@@ -60,6 +72,7 @@ static void run(struct rig_limits limits, bool at_once, struct rig_output *out)
         }
     }
     rig_close(&r);
+    ck_assert_int_eq(atomic_load(&n_ended), MOST); /* one for each copy of the state */
 }
 
 START_TEST(what_must_come_comes)
