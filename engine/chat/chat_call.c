@@ -207,24 +207,17 @@ static enum step before_object(struct chat_call *c)
 /* The string that a JSON string writes takes its place; false: it is no string. */
 static bool decode(struct chat_call *c, struct buf *b)
 {
-    struct buf object;
     struct err_info ignored = {0};
-    json_t *parsed = NULL;
-    buf_init(&object, 0, MEM_REQUEST);
-    buf_puts(&object, "{\"v\":");
-    buf_add(&object, b);
-    buf_puts(&object, "}");
-    enum err err = buf_ok(&object);
-    err = err != ERR_OK ? err : json_read(object.data, object.len, CHAT_SPLIT_DEPTH, "a string", &parsed, &ignored);
-    const json_t *v = json_object_get(parsed, "v");
-    if (err == ERR_OK && json_is_string(v)) {
+    json_t *v = NULL;
+    enum err err = buf_ok(b);
+    err = err != ERR_OK ? err : json_read_value(b->data != NULL ? b->data : "", b->len, 1, "a string", &v, &ignored);
+    bool is_string = err == ERR_OK && json_is_string(v);
+    if (is_string) {
         chat_call_reset(c, b);
         buf_append(b, json_string_value(v), json_string_length(v));
     }
-    bool is_string = err == ERR_OK && json_is_string(v);
     b->err = b->err != ERR_OK ? b->err : err == ERR_NOMEM ? err : ERR_OK;
-    json_decref(parsed);
-    buf_fini(&object);
+    json_decref(v);
     return is_string;
 }
 

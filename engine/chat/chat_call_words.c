@@ -145,11 +145,12 @@ enum step chat_call_word_key(struct chat_call *c)
 static enum step add_word(struct chat_call *c, const char *text, size_t n)
 {
     const json_t *slot = c->depth <= JSON_SCAN_DEPTH ? c->slots[c->depth] : NULL;
-    const char *word = chat_call_python_word(text, n);
+    const char *word = chat_call_python_word(text, n), *json = word != NULL ? word : text;
+    size_t n_json = word != NULL ? strlen(word) : n;
     unsigned types = chat_types_of(parameters_of(c), slot);
-    unsigned type = word == NULL ? chat_call_type_of_text(text, n) : chat_call_type_of_text(word, strlen(word));
-    if (types == CHAT_TYPES_ALL || (types & CHAT_TYPE_STRING) == 0 || (types & type) != 0) {
-        return word != NULL ? chat_call_puts(c, word) : chat_call_add(c, text, n);
+    if (types == CHAT_TYPES_ALL || (types & CHAT_TYPE_STRING) == 0 ||
+        (types & chat_call_type_of_text(json, n_json)) != 0) { /* the text is parsed only where strings are allowed */
+        return chat_call_add(c, json, n_json);
     }
     enum step step = chat_call_puts(c, "\"");
     step = step == STEP_ON ? chat_call_add_text(c, text, n) : step;
