@@ -67,6 +67,24 @@ void buf_append(struct buf *b, const void *data, size_t n)
     b->data[b->len] = '\0';
 }
 
+char *buf_extend(struct buf *b, size_t n)
+{
+    if (!reserve(b, n)) {
+        return NULL;
+    }
+    b->len += n;
+    b->data[b->len] = '\0';
+    return b->data + b->len - n;
+}
+
+void buf_cut(struct buf *b, size_t len)
+{
+    if (len < b->len) {
+        b->len = len;
+        b->data[len] = '\0';
+    }
+}
+
 void buf_puts(struct buf *b, const char *s) { buf_append(b, s, strlen(s)); }
 
 void buf_putc(struct buf *b, char c) { buf_append(b, &c, 1); }

@@ -6,25 +6,63 @@
 #include <utf8proc.h>
 
 static const char spm_space[] = "\xE2\x96\x81"; /* U+2581 */
+enum { SPM_SPACE_BYTES = sizeof spm_space - 1 };
 
 /* --- normalization ---------------------------------------------------------------------------------------------- */
 
-/* SentencePiece's spelling of spaces, as the normalizers Prepend and Replace make it. */
+size_t added_spell(const struct tokenizer *t, const char *s, size_t n, bool adds_space, char *out)
+{
+    const char *start = out;
+    if (adds_space) {
+        memcpy(out, spm_space, SPM_SPACE_BYTES);
+        out += SPM_SPACE_BYTES;
+    }
+    for (size_t at = 0; at < n;) {
+        while (n - at >= 8) { /* up to a space, eight bytes at once: what is copied beyond is written again */
+            uint64_t v = tokenizer_load(s + at, 8), spaces = v ^ 0x2020202020202020u;
+            if (t->lacks_high_bytes && (v & 0x8080808080808080u) != 0) {
+                break;
+            }
+            spaces = (spaces - 0x0101010101010101u) & ~spaces & 0x8080808080808080u;
+            memcpy(out, &v, 8);
+            if (spaces == 0) {
+                out += 8;
+                at += 8;
+                continue;
+            }
+            size_t before = (size_t)__builtin_ctzll(spaces) / 8; /* the lowest bit is that of a space */
+            memcpy(out + before, spm_space, SPM_SPACE_BYTES);
+            out += before + SPM_SPACE_BYTES;
+            at += before + 1;
+        }
+        if (at == n) {
+            break;
+        }
+        if (s[at] == ' ') {
+            memcpy(out, spm_space, SPM_SPACE_BYTES);
+            out += SPM_SPACE_BYTES;
+            at++;
+        } else if ((unsigned char)s[at] < 0x80 || !t->lacks_high_bytes) {
+            *out++ = s[at++];
+        } else {
+            uint32_t cp;
+            bool valid;
+            size_t used = utf8_decode(s + at, n - at, &cp, &valid);
+            memcpy(out, valid ? s + at : "\xEF\xBF\xBD", valid ? used : 3);
+            out += valid ? used : 3;
+            at += used;
+        }
+    }
+    return (size_t)(out - start);
+}
+
+/* The same into *out. begins: a space may be put in front. */
 static enum err spell(const struct tokenizer *t, const char *s, size_t n, bool begins, struct buf *out)
 {
-    if (begins && n > 0 && t->adds_space_prefix && tokenizer_rules_wants_space(t, s, n, true)) {
-        buf_puts(out, spm_space);
-    }
-    for (size_t at = 0, len; at < n; at += len) {
-        uint32_t cp;
-        bool valid;
-        len = utf8_decode(s + at, n - at, &cp, &valid);
-        if (s[at] == ' ') {
-            buf_puts(out, spm_space);
-        } else {
-            buf_append(out, valid || !t->lacks_high_bytes ? s + at : "\xEF\xBF\xBD",
-                       valid || !t->lacks_high_bytes ? len : 3);
-        }
+    bool adds_space = begins && n > 0 && t->adds_space_prefix && tokenizer_rules_wants_space(t, s, n, true);
+    char *room = buf_extend(out, ADDED_SPELT_BYTES * n + ADDED_SPELT_BYTES);
+    if (room != NULL) {
+        buf_cut(out, added_spell(t, s, n, adds_space, room));
     }
     return buf_ok(out);
 }

@@ -49,7 +49,7 @@ struct encoder {
     struct buf repaired;   /* BPE: text without invalid bytes, where the vocabulary has no tokens for them */
     struct buf normalized; /* BPE: text in NFC or in lower case, where it was not */
     const struct span *plain; /* borrowed */
-    size_t n_plain;
+    size_t n_plain, i_plain;  /* the first that ends after what has been encoded */
 };
 
 static inline enum err emit(struct encoder *e, int32_t id)
@@ -310,7 +310,8 @@ static enum err reserve_spelling(struct encoder *e)
         n_spaces++;
     }
     size_t n_grows = e->t->lacks_high_bytes ? e->n : n_spaces;
-    size_t n_parts = e->specials.n + 1 + (e->t->n_normalized > 0 ? e->n : 0);
+    bool is_cut_again = e->t->n_normalized > 0 && !e->t->normalizes_spaces; /* each part, before it is spelt */
+    size_t n_parts = e->specials.n + 1 + (is_cut_again ? e->n : 0);
     e->spelt = mem_alloc(e->n + 2 * n_grows + SPM_SPACE_BYTES * n_parts, MEM_REQUEST);
     e->base = e->spelt;
     return e->spelt != NULL ? ERR_OK : ERR_NOMEM;
@@ -320,48 +321,8 @@ static enum err reserve_spelling(struct encoder *e)
 static const char *spell(struct encoder *e, const char *s, size_t n, size_t *len)
 {
     const struct tokenizer *t = e->t;
-    char *out = e->spelt + e->n_spelt, *start = out;
-    if (t->adds_space_prefix && tokenizer_rules_wants_space(t, s, n, s == e->text)) {
-        memcpy(out, spm_space, SPM_SPACE_BYTES);
-        out += SPM_SPACE_BYTES;
-    }
-    for (size_t at = 0; at < n;) {
-        uint32_t cp;
-        bool valid = true;
-        while (n - at >= 8) { /* up to a space, eight bytes at once: what is copied beyond is written again */
-            uint64_t v = tokenizer_load(s + at, 8), spaces = v ^ 0x2020202020202020u;
-            if (t->lacks_high_bytes && (v & 0x8080808080808080u) != 0) {
-                break;
-            }
-            spaces = (spaces - 0x0101010101010101u) & ~spaces & 0x8080808080808080u;
-            memcpy(out, &v, 8);
-            if (spaces == 0) {
-                out += 8;
-                at += 8;
-                continue;
-            }
-            size_t before = (size_t)__builtin_ctzll(spaces) / 8; /* the lowest bit is that of a space */
-            memcpy(out + before, spm_space, SPM_SPACE_BYTES);
-            out += before + SPM_SPACE_BYTES;
-            at += before + 1;
-        }
-        if (at == n) {
-            break;
-        }
-        if (s[at] == ' ') {
-            memcpy(out, spm_space, SPM_SPACE_BYTES);
-            out += SPM_SPACE_BYTES;
-            at++;
-        } else if ((unsigned char)s[at] < 0x80 || !t->lacks_high_bytes) {
-            *out++ = s[at++];
-        } else {
-            size_t used = utf8_decode(s + at, n - at, &cp, &valid);
-            memcpy(out, valid ? s + at : "\xEF\xBF\xBD", valid ? used : 3);
-            out += valid ? used : 3;
-            at += used;
-        }
-    }
-    *len = (size_t)(out - start);
+    char *start = e->spelt + e->n_spelt;
+    *len = added_spell(t, s, n, t->adds_space_prefix && tokenizer_rules_wants_space(t, s, n, s == e->text), start);
     e->n_spelt += *len;
     return start;
 }
@@ -451,28 +412,32 @@ static enum err encode_spelt(struct encoder *e, const char *s, size_t n)
     return e->t->cuts_spaces ? encode_spm_words(e, s, n) : encode_spm(e, s, n);
 }
 
-/* Text without added tokens, where SPM puts its leading space. base: of the text, NULL if it is not to be remembered. */
-static enum err encode_plain(struct encoder *e, const char *base, const char *s, size_t n)
+/* Text that is looked through for added tokens, and what is done with the parts between them. */
+struct added_text {
+    const char *s;
+    size_t n;
+    bool is_normalized;
+    const char *base; /* of the text, NULL if it is not to be remembered */
+};
+
+/* s[0..n) of a, without added tokens, where SPM puts its leading space. */
+static enum err encode_plain(struct encoder *e, const struct added_text *a, const char *s, size_t n)
 {
     const struct tokenizer *t = e->t;
     if (t->method != METHOD_MERGES) {
-        return (t->method == METHOD_UNIGRAM ? unigram_encode : wordpiece_encode)(t, e, s, n);
+        return (t->method == METHOD_UNIGRAM ? unigram_encode : wordpiece_encode)(t, e, s, n, a->is_normalized);
     }
     if (is_spelt(t)) {
-        s = spell(e, s, n, &n);
+        s = a->is_normalized && t->normalizes_spaces ? s : spell(e, s, n, &n);
         return encode_spelt(e, s, n);
     }
-    e->base = base;
+    e->base = a->base;
     bool changed = false;
-    if (t->form != NORMALIZER_NONE) {
-        TRY(normalizer_run(t->form, s, n, &e->normalized, &changed));
-    }
-    if (t->lowers) {
-        TRY(normalizer_lower_all(s, n, &e->normalized));
-        changed = true;
+    if (!a->is_normalized) {
+        TRY(added_normalize(t, s, n, true, &e->normalized, &changed));
     }
     if (changed) {
-        s = e->normalized.data;
+        s = e->normalized.data != NULL ? e->normalized.data : "";
         n = e->normalized.len;
         e->base = NULL;
     }
@@ -495,14 +460,6 @@ static enum err encode_plain(struct encoder *e, const char *base, const char *s,
     return ERR_OK;
 }
 
-/* Text that is looked through for added tokens, and what is done with the parts between them. */
-struct added_text {
-    const char *s;
-    size_t n;
-    bool is_normalized;
-    const char *base; /* as encode_plain has it */
-};
-
 /* Below; it comes back to encode_part once, with normalized text. */
 static enum err encode_normalized(struct encoder *e, const char *s, size_t n);
 
@@ -516,10 +473,7 @@ static enum err encode_part(struct encoder *e, const struct added_text *a, size_
         return ERR_OK;
     }
     TRY(budget_take(&e->budget, n));
-    if (!a->is_normalized) {
-        return e->t->n_normalized > 0 ? encode_normalized(e, s, n) : encode_plain(e, a->base, s, n);
-    }
-    return e->t->normalizes_spaces ? encode_spelt(e, s, n) : encode_plain(e, a->base, s, n);
+    return e->t->n_normalized > 0 && !a->is_normalized ? encode_normalized(e, s, n) : encode_plain(e, a, s, n);
 }
 
 /* The leftmost tokens of those found, and the text between them. */
@@ -546,17 +500,28 @@ static enum err encode_around(struct encoder *e, const struct added_text *a, con
     return encode_part(e, a, from, a->n, before, TOKENIZER_NO_TOKEN);
 }
 
+/* The plain spans that overlap the text[from..to): *n of them. Calls come in the order of the text. */
+static const struct span *spans_in(struct encoder *e, size_t from, size_t to, size_t *n)
+{
+    while (e->i_plain < e->n_plain && e->plain[e->i_plain].to <= from) {
+        e->i_plain++;
+    }
+    for (*n = 0; e->i_plain + *n < e->n_plain && e->plain[e->i_plain + *n].from < to; ++*n) {
+    }
+    return *n > 0 ? e->plain + e->i_plain : NULL;
+}
+
 /* Finds tokens in a, which is s[0..n) of the text after normalization, and encodes it. */
 static enum err encode_found(struct encoder *e, const char *s, size_t n, const struct added_text *a)
 {
     struct special_matches found = {0};
     struct span *plain = NULL;
-    size_t n_plain = 0;
+    size_t n_plain = 0, offset = (size_t)(s - e->text), n_over;
     bool parses = (e->flags & TOKENIZE_PARSE_SPECIAL) != 0, exact = true;
     enum err err = ERR_OK;
-    if (parses && e->n_plain > 0) {
-        err = added_map_spans(e->t, s, n, (size_t)(s - e->text), e->plain, e->n_plain, a->s, a->n, &plain, &n_plain,
-                              &exact);
+    const struct span *over = spans_in(e, offset, offset + n, &n_over);
+    if (parses && n_over > 0) {
+        err = added_map_spans(e->t, s, n, offset, over, n_over, a->s, a->n, &plain, &n_plain, &exact);
     }
     err = err != ERR_OK ? err : special_find(e->t, true, a->s, a->n, parses && exact, plain, n_plain, &found);
     err = err != ERR_OK ? err : encode_around(e, a, &found);

@@ -239,6 +239,11 @@ MUST_CHECK enum err special_find(const struct tokenizer *t, bool is_normalized, 
 
 /* --- added tokens (tokenizer_added.c) ---------------------------------------------------------------------------- */
 
+/* Writes SentencePiece's spelling of s[0..n) to out[ADDED_SPELT_BYTES * (n + 1)]: U+2581 for spaces, and one in front if adds_space;
+ * U+FFFD for invalid bytes where no token has them. Returns its length. */
+enum { ADDED_SPELT_BYTES = 3 };
+size_t added_spell(const struct tokenizer *t, const char *s, size_t n, bool adds_space, char *out);
+
 /* Normalizes s[0..n) as the tokenizer's normalizer does. begins: the text begins here, so that a space may be put in
  * front. If *changed, *out, which is emptied first, holds the result. ERR_NOMEM. */
 MUST_CHECK enum err added_normalize(const struct tokenizer *t, const char *s, size_t n, bool begins, struct buf *out,
@@ -248,7 +253,7 @@ MUST_CHECK enum err added_normalize(const struct tokenizer *t, const char *s, si
 MUST_CHECK enum err added_build(struct tokenizer *t);
 void added_fini(struct tokenizer *t); /* and t->rules */
 
-/* Where plain spans of a text are after normalization. s[0..n) is the part at `offset` of the text that the spans are of,
+/* Where plain spans of a text are after normalization; those that do not overlap the part are ignored. s[0..n) is the part at `offset` of the text that the spans are of,
  * text[0..len) the part normalized. *out: n_out spans of it; free with mem_free, also after an error. *exact false: it
  * cannot be told, because a character of a span was joined to one outside. ERR_NOMEM. */
 MUST_CHECK enum err added_map_spans(const struct tokenizer *t, const char *s, size_t n, size_t offset,
@@ -411,9 +416,10 @@ MUST_CHECK enum err encoder_spend(struct encoder *e, uint64_t steps);
 
 /* Builds t->trie and t->unknown_score. ERR_NOMEM. */
 MUST_CHECK enum err unigram_build(struct tokenizer *t);
-/* Encodes text between special tokens, UTF-8 or not. ERR_NOMEM, ERR_CONTEXT_LENGTH, ERR_PATTERN_LIMIT, ERR_CANCELLED. */
-MUST_CHECK enum err unigram_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n);
-MUST_CHECK enum err wordpiece_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n);
+/* Encodes text between special tokens, UTF-8 or not; is_normalized: the normalizer has run. ERR_NOMEM, ERR_CONTEXT_LENGTH,
+ * ERR_PATTERN_LIMIT, ERR_CANCELLED. */
+MUST_CHECK enum err unigram_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n, bool is_normalized);
+MUST_CHECK enum err wordpiece_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n, bool is_normalized);
 
 /* What the normalizers of such vocabularies make of text, appended to *out. ERR_NOMEM. */
 MUST_CHECK enum err unigram_normalize(const struct tokenizer *t, const char *s, size_t n, struct buf *out);

@@ -296,30 +296,49 @@ static size_t cluster(const char *s, size_t n)
     return at;
 }
 
-static enum err add_cluster(struct unigram *u, const char *s, size_t n)
+/* A text as the map reads it, piece by piece. */
+struct mapping {
+    const struct charsmap *map;
+    const char *s;
+    size_t n, at, end; /* the next piece is in the cluster [at, end); equal: another cluster begins */
+};
+
+/* The next piece, *text[0..*len): what the map has for a short cluster, else for a character, else that as it is. False: the
+ * text has ended. */
+static bool next_mapped(struct mapping *m, const char **text, size_t *len)
 {
-    const struct charsmap *map = &u->t->charsmap;
-    const char *found = n < CLUSTER_BYTES ? charsmap_find(map, s, n) : NULL;
+    const char *found = NULL;
+    uint32_t cp;
+    if (m->at == m->n) {
+        return false;
+    }
+    if (m->at == m->end) {
+        size_t n = cluster(m->s + m->at, m->n - m->at);
+        found = n < CLUSTER_BYTES ? charsmap_find(m->map, m->s + m->at, n) : NULL;
+        m->end += n;
+    }
+    *text = m->s + m->at;
+    *len = found != NULL ? m->end - m->at : tokenizer_chr(*text, m->end - m->at, &cp);
+    found = found != NULL ? found : charsmap_find(m->map, *text, *len);
+    m->at += *len;
     if (found != NULL) {
-        return add_text(u, found, strlen(found));
+        *text = found;
+        *len = strlen(found);
     }
-    for (size_t at = 0, len; at < n; at += len) {
-        uint32_t cp;
-        len = tokenizer_chr(s + at, n - at, &cp);
-        found = charsmap_find(map, s + at, len);
-        TRY(found != NULL ? add_text(u, found, strlen(found)) : add_character(u, cp));
-    }
-    return ERR_OK;
+    return true;
 }
 
-enum err unigram_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n)
+enum err unigram_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n, bool is_normalized)
 {
     struct unigram u = {.t = t, .e = e, .is_start = true};
+    struct mapping m = {.map = &t->charsmap, .s = s, .n = n};
     enum err err = ERR_OK;
     buf_init(&u.word, 0, MEM_REQUEST);
-    for (size_t at = 0, len; at < n && err == ERR_OK; at += len) {
-        len = cluster(s + at, n - at);
-        err = add_cluster(&u, s + at, len);
+    if (is_normalized) {
+        err = add_text(&u, s, n);
+    }
+    while (!is_normalized && err == ERR_OK && next_mapped(&m, &s, &n)) {
+        err = add_text(&u, s, n);
     }
     if (err == ERR_OK) {
         err = end_word(&u);
@@ -329,22 +348,14 @@ enum err unigram_encode(const struct tokenizer *t, struct encoder *e, const char
     return err;
 }
 
-/* The map, as add_cluster has it, and where white space only divides words one space for several. */
+/* What the map makes of the text, and where white space only divides words one space for several. */
 enum err unigram_normalize(const struct tokenizer *t, const char *s, size_t n, struct buf *out)
 {
-    for (size_t at = 0, len; at < n; at += len) {
-        len = cluster(s + at, n - at);
-        const char *found = len < CLUSTER_BYTES ? charsmap_find(&t->charsmap, s + at, len) : NULL;
-        size_t end = at + len;
-        for (size_t k = at, one; k < end; k += one) {
-            uint32_t cp;
-            one = found != NULL ? len : tokenizer_chr(s + k, end - k, &cp);
-            const char *made = found != NULL ? found : charsmap_find(&t->charsmap, s + k, one);
-            bool is_space = made != NULL ? strcmp(made, " ") == 0 : one == 1 && s[k] == ' ';
-            if (is_space && t->drops_spaces && out->len > 0 && out->data[out->len - 1] == ' ') {
-                continue;
-            }
-            buf_append(out, made != NULL ? made : s + k, made != NULL ? strlen(made) : one);
+    struct mapping m = {.map = &t->charsmap, .s = s, .n = n};
+    while (next_mapped(&m, &s, &n)) {
+        bool is_space = n == 1 && s[0] == ' ';
+        if (!is_space || !t->drops_spaces || out->len == 0 || out->data[out->len - 1] != ' ') {
+            buf_append(out, s, n);
         }
     }
     return buf_ok(out);

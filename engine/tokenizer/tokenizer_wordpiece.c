@@ -121,40 +121,40 @@ static enum err add_normal(struct wordpiece *w, uint32_t cp)
     return ERR_OK;
 }
 
-static enum err add_lowered(struct wordpiece *w, uint32_t cp)
-{
-    uint32_t lowered[NORMALIZER_MAX_LOWERED] = {cp};
-    size_t n = w->t->lowers ? normalizer_lower(cp, lowered) : 1;
-    for (size_t i = 0; i < n; i++) {
-        TRY(add_normal(w, lowered[i]));
-    }
-    return ERR_OK;
-}
+enum { MAX_NORMAL = 2 + NORMALIZER_MAX_DECOMPOSED * NORMALIZER_MAX_LOWERED };
 
-static enum err add_text_character(struct wordpiece *w, uint32_t cp)
+/* What the normalizer makes of a character: code points, white space as ' '. Returns their number. */
+static size_t normal_of(const struct tokenizer *t, uint32_t cp, uint32_t out[MAX_NORMAL])
 {
-    bool is_space = unicode_class_of(cp) == UNICODE_SPACE;
+    size_t n = 0;
     if (is_dropped(cp) && cp != '\t' && cp != '\n' && cp != '\r') { /* a vertical tab joins what it stands between */
-        return ERR_OK;
+        return 0;
     }
-    if (is_space) {
-        return end_word(w);
+    if (unicode_class_of(cp) == UNICODE_SPACE) {
+        out[0] = ' ';
+        return 1;
     }
     bool is_alone = is_chinese(cp);
     if (is_alone) {
-        TRY(end_word(w));
+        out[n++] = ' ';
     }
     int32_t parts[NORMALIZER_MAX_DECOMPOSED] = {(int32_t)cp};
-    size_t n = w->t->strips_marks ? normalizer_decompose(cp, parts) : 1;
-    for (size_t i = 0; i < n; i++) {
-        if (!w->t->strips_marks || utf8proc_category(parts[i]) != UTF8PROC_CATEGORY_MN) {
-            TRY(add_lowered(w, (uint32_t)parts[i]));
+    size_t n_parts = t->strips_marks ? normalizer_decompose(cp, parts) : 1;
+    for (size_t i = 0; i < n_parts; i++) {
+        bool stays = !t->strips_marks || utf8proc_category(parts[i]) != UTF8PROC_CATEGORY_MN;
+        uint32_t lowered[NORMALIZER_MAX_LOWERED] = {(uint32_t)parts[i]};
+        size_t n_lowered = !stays ? 0 : t->lowers ? normalizer_lower(lowered[0], lowered) : 1;
+        for (size_t k = 0; k < n_lowered; k++) {
+            out[n++] = lowered[k];
         }
     }
-    return is_alone ? end_word(w) : ERR_OK;
+    if (is_alone) {
+        out[n++] = ' ';
+    }
+    return n;
 }
 
-enum err wordpiece_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n)
+enum err wordpiece_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n, bool is_normalized)
 {
     struct wordpiece w = {.t = t, .e = e, .word = "\xE2\x96\x81"};
     for (size_t at = 0; at < n;) {
@@ -164,43 +164,27 @@ enum err wordpiece_encode(const struct tokenizer *t, struct encoder *e, const ch
             at++;
             continue;
         }
-        uint32_t cp;
+        uint32_t cp, normal[MAX_NORMAL];
         at += tokenizer_chr(s + at, n - at, &cp);
-        TRY(add_text_character(&w, cp));
+        normal[0] = cp;
+        size_t n_normal = is_normalized ? 1 : normal_of(t, cp, normal);
+        for (size_t i = 0; i < n_normal; i++) {
+            TRY(add_normal(&w, normal[i]));
+        }
     }
     return end_word(&w);
-}
-
-static void put_character(struct buf *out, uint32_t cp)
-{
-    char bytes[4];
-    buf_append(out, bytes, utf8_encode(cp, bytes));
 }
 
 enum err wordpiece_normalize(const struct tokenizer *t, const char *s, size_t n, struct buf *out)
 {
     for (size_t at = 0; at < n;) {
-        uint32_t cp;
+        uint32_t cp, normal[MAX_NORMAL];
         at += tokenizer_chr(s + at, n - at, &cp);
-        if (unicode_class_of(cp) == UNICODE_SPACE && (!is_dropped(cp) || cp == '\t' || cp == '\n' || cp == '\r')) {
-            buf_putc(out, ' ');
-            continue;
+        size_t n_normal = normal_of(t, cp, normal);
+        for (size_t i = 0; i < n_normal; i++) {
+            char bytes[4];
+            buf_append(out, bytes, utf8_encode(normal[i], bytes));
         }
-        if (is_dropped(cp)) {
-            continue;
-        }
-        int32_t parts[NORMALIZER_MAX_DECOMPOSED] = {(int32_t)cp};
-        size_t n_parts = t->strips_marks ? normalizer_decompose(cp, parts) : 1;
-        buf_puts(out, is_chinese(cp) ? " " : "");
-        for (size_t i = 0; i < n_parts; i++) {
-            uint32_t lowered[NORMALIZER_MAX_LOWERED] = {(uint32_t)parts[i]};
-            bool stays = !t->strips_marks || utf8proc_category(parts[i]) != UTF8PROC_CATEGORY_MN;
-            size_t n_lowered = !stays ? 0 : t->lowers ? normalizer_lower((uint32_t)parts[i], lowered) : 1;
-            for (size_t k = 0; k < n_lowered; k++) {
-                put_character(out, lowered[k]);
-            }
-        }
-        buf_puts(out, is_chinese(cp) ? " " : "");
     }
     return buf_ok(out);
 }

@@ -32,6 +32,24 @@ START_TEST(appends_add_up)
 }
 END_TEST
 
+START_TEST(room_is_given_and_taken_back)
+{
+    struct buf b;
+    buf_init(&b, 200, MEM_GENERAL);
+    buf_puts(&b, "ab");
+    memset(buf_extend(&b, 198), 'x', 198);
+    ck_assert_uint_eq(b.len, 200);
+    buf_cut(&b, 5);
+    ck_assert_str_eq(b.data, "abxxx");
+    buf_cut(&b, 9);
+    ck_assert_uint_eq(b.len, 5);
+    ck_assert_ptr_null(buf_extend(&b, 196));
+    ck_assert_int_eq(buf_ok(&b), ERR_TOO_LARGE);
+    ck_assert_str_eq(b.data, "abxxx");
+    buf_fini(&b);
+}
+END_TEST
+
 START_TEST(the_limit_holds_to_the_byte_and_failure_sticks)
 {
     struct buf b;
@@ -115,6 +133,7 @@ Suite *buf_suite(void)
     Suite *s = suite_create("buf");
     TCase *c = tcase_create("buf");
     tcase_add_test(c, appends_add_up);
+    tcase_add_test(c, room_is_given_and_taken_back);
     tcase_add_test(c, the_limit_holds_to_the_byte_and_failure_sticks);
     tcase_add_test(c, sizes_near_the_top_do_not_wrap);
     tcase_add_test(c, no_memory_sticks_and_keeps_what_was_there);

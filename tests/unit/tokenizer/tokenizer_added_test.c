@@ -147,6 +147,35 @@ START_TEST(where_texts_join_there_are_no_marks)
 }
 END_TEST
 
+/* Many parts, between tokens that are found in the text as it is, with many spans: each part has its own. */
+START_TEST(many_parts_have_many_spans)
+{
+    enum { MANY = 3000 };
+    static const char part[] = "<y>\xE2\x84\xAB<x><x>";
+    static const char source[] = TOKENIZER("{\"type\":\"NFC\"}", SPECIAL ",{\"id\":8,\"content\":\"<y>\",\"special\":true}");
+    struct loaded l = load(source, sizeof source - 1);
+    struct span *plain = mem_zalloc_array(MANY, sizeof *plain, MEM_GENERAL);
+    struct buf text;
+    buf_init(&text, 0, MEM_GENERAL);
+    for (size_t i = 0; i < MANY; i++) {
+        buf_append(&text, part, sizeof part - 1);
+        plain[i] = (struct span){text.len - 3, text.len}; /* the second <x> */
+    }
+    struct token_list found = {0};
+    ck_assert_int_eq(tokenizer_encode(l.t, text.data, text.len, TOKENIZE_PARSE_SPECIAL, plain, MANY, SIZE_MAX, &found), ERR_OK);
+    ck_assert_uint_eq(found.n, 5 * (size_t)MANY);
+    static const int32_t ids[] = {8, 9, 0, 1, 2};
+    for (size_t i = 0; i < found.n; i++) {
+        ck_assert_int_eq(found.ids[i], ids[i % 5]);
+    }
+    token_list_fini(&found);
+    buf_fini(&text);
+    mem_free(plain);
+    unload(&l);
+    folder_remove();
+}
+END_TEST
+
 START_TEST(single_words_stand_alone)
 {
     static const char source[] =
@@ -173,6 +202,7 @@ Suite *tokenizer_added_suite(void)
     tcase_add_test(t, ids_are_those_of_hugging_face);
     tcase_add_test(t, text_of_clients_is_no_mark);
     tcase_add_test(t, where_texts_join_there_are_no_marks);
+    tcase_add_test(t, many_parts_have_many_spans);
     tcase_add_test(t, single_words_stand_alone);
     suite_add_tcase(s, t);
     return s;

@@ -166,10 +166,10 @@ START_TEST(unigram_finds_the_best_cut)
 }
 END_TEST
 
-/* A map from A to "b c" and from U+3000 to a space. */
+/* A map from A to "b c", from B to A and from U+3000 to a space. */
 static void put_map(struct vocab *v)
 {
-    static const char texts[] = "b c\0 ";
+    static const char texts[] = "b c\0 \0A";
     static const char key[] = "\xE3\x80\x80";
     uint32_t units[1024] = {0}, size = sizeof units;
     /* children of the root at 256 ^ byte; a leaf's value at the place that its offset leads to; each block has its
@@ -178,6 +178,9 @@ static void put_map(struct vocab *v)
     uint32_t at = 256u ^ 'A';
     units[at] = 'A' | 1u << 8 | (512u ^ at) << 10;
     units[512] = 0 | 1u << 31;
+    at = 256u ^ 'B';
+    units[at] = 'B' | 1u << 8 | (514u ^ at) << 10;
+    units[514] = 6 | 1u << 31;
     at = 256u ^ (unsigned char)key[0];
     units[at] = (unsigned char)key[0] | (768u ^ at) << 10;
     at = 768u ^ (unsigned char)key[1];
@@ -211,6 +214,27 @@ START_TEST(unigram_text_is_mapped_first)
                  0, MARK "c|" MARK "b");
     check_tokens(&v, "A\xCC\x81", 0, MARK "b|" MARK "c"); /* a short cluster becomes what its start does */
     check_tokens(&v, "a\xCC\x81", 0, MARK "|a|\xCC\x81");
+    vocab_fini(&v);
+}
+END_TEST
+
+/* Text that was normalized for added tokens is not normalized again. */
+START_TEST(text_is_mapped_once)
+{
+    struct vocab v;
+    vocab_plain(&v, "t5");
+    v.drops_spaces = 1;
+    put_map(&v);
+    static const char *const tokens[] = {MARK "A", MARK "b", MARK "c", "b", "c", "A"};
+    for (size_t i = 0; i < ARRAY_LEN(tokens); i++) {
+        add(&v, tokens[i], TOKEN_NORMAL, -1);
+    }
+    v.normalized = vocab_add(&v, "<x>", 3, TOKEN_USER_DEFINED, 0);
+    struct err_info info = {0};
+    enum err err = vocab_load(&v, &info);
+    ck_assert_msg(err == ERR_OK, "%s", info.text);
+    check_tokens(&v, "B", 0, MARK "A");
+    check_tokens(&v, "A<x>B", TOKENIZE_PARSE_SPECIAL, MARK "b|" MARK "c|<x>|" MARK "A");
     vocab_fini(&v);
 }
 END_TEST
@@ -425,6 +449,7 @@ Suite *tokenizer_kinds_suite(void)
     tcase_add_test(c, unigram_cuts_words_and_marks_them);
     tcase_add_test(c, unigram_finds_the_best_cut);
     tcase_add_test(c, unigram_text_is_mapped_first);
+    tcase_add_test(c, text_is_mapped_once);
     tcase_add_test(c, spelt_bpe_merges_by_rank);
     tcase_add_test(c, white_space_divides_words);
     tcase_add_test(c, text_is_brought_to_a_normal_form);

@@ -206,6 +206,12 @@ enum err vocab_load(struct vocab *v, struct err_info *info)
     put_id(&kv, &n, "tokenizer.ggml.eos_token_id", v->eos);
     put_id(&kv, &n, "tokenizer.ggml.unknown_token_id", v->unk);
     put_id(&kv, &n, "tokenizer.ggml.padding_token_id", v->pad);
+    if (v->normalized != 0) {
+        put_key(&kv, &n, "infcgi.tokenizer.normalized_ids", GGUF_ARRAY);
+        put(&kv, GGUF_U32, 4);
+        put(&kv, 1, 8);
+        put(&kv, (uint64_t)v->normalized, 4);
+    }
     put_flag(&kv, &n, "tokenizer.ggml.add_bos_token", v->add_bos);
     put_flag(&kv, &n, "tokenizer.ggml.add_eos_token", v->add_eos);
     put_flag(&kv, &n, "tokenizer.ggml.add_space_prefix", v->add_space_prefix);
