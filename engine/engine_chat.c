@@ -68,8 +68,8 @@ static size_t count_none(const struct chat_output *o)
     return n;
 }
 
-/* Renders with empty contents, and takes that text if it has fewer than n_none words None. On failure info has the error
- * to report of both attempts. */
+/* Renders with empty contents, and takes that text if it has fewer than n_none words None. ERR_TEMPLATE: the first attempt
+ * counts; info has the error to report of both. Other errors are this attempt's, and so is info. */
 static enum err render_filled(const struct chat_template *t, const json_t *context, int64_t now, size_t n_none,
                               struct chat_output *out, struct err_info *info)
 {
@@ -82,7 +82,9 @@ static enum err render_filled(const struct chat_template *t, const json_t *conte
         other = first;
     } else if (err == ERR_OK) {
         err = ERR_TEMPLATE;
-    } else if (err == ERR_TEMPLATE && n_none == SIZE_MAX) {
+    } else if (err != ERR_TEMPLATE) {
+        *info = second;
+    } else if (n_none == SIZE_MAX) {
         chat_template_keep_error(info, &second);
     }
     chat_output_fini(&other);
@@ -90,26 +92,27 @@ static enum err render_filled(const struct chat_template *t, const json_t *conte
 }
 
 /* An assistant's message of calls alone has null for its content. Some templates ask for that; others add strings to it
- * and fail, or print Python's None: for these it is empty. On failure out may hold something. */
+ * and fail, or print Python's None: for these it is empty. Only a template's own failure is reason for another attempt. On
+ * failure out may hold something. */
 static enum err render(const struct chat_template *t, const json_t *context, struct chat_output *out,
                        struct err_info *info)
 {
     int64_t now = clock_unix_seconds();
     enum err err = chat_template_render(t, context, now, out, info);
     size_t n_none = err == ERR_OK ? count_none(out) : SIZE_MAX;
-    if (n_none == 0 || err == ERR_NOMEM) {
+    if (n_none == 0 || (err != ERR_OK && err != ERR_TEMPLATE)) {
         return err;
     }
     json_t *filled = json_array();
     enum err other = filled != NULL ? fill_contents(json_object_get(context, "messages"), filled) : ERR_NOMEM;
     bool any = json_array_size(filled) > 0;
     other = other == ERR_OK && any ? render_filled(t, context, now, n_none, out, info) : other;
-    err = other == ERR_OK && any ? ERR_OK : other == ERR_NOMEM ? ERR_NOMEM : err;
     if (any && other != ERR_OK && empty_contents(filled) != ERR_OK) {
-        err = ERR_NOMEM;
+        other = ERR_NOMEM;
     }
     json_decref(filled);
-    return err;
+    bool counts = other == ERR_OK ? any : other != ERR_TEMPLATE; /* the other attempt, and not the first */
+    return counts ? other : err;
 }
 
 static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
@@ -182,6 +185,7 @@ enum err engine_chat(const struct engine *e, json_t *context, struct arena *aren
         return info->code;
     }
     task_note("template");
+    *info = (struct err_info){0};
     enum err err = render(e->chat, context, &text, info);
     if (err == ERR_OK && json_is_true(json_object_get(context, "continue_final_message"))) {
         err = cut_behind_last(json_object_get(context, "messages"), &text, info);
@@ -189,6 +193,9 @@ enum err engine_chat(const struct engine *e, json_t *context, struct arena *aren
     if (err == ERR_OK) {
         bool has_bos = chat_output_has_bos(&text, engine_model(e)->bos_text);
         err = engine_tokenize(e, text.text, text.len, !has_bos, true, text.user, text.n_user, arena, ids, n_ids, info);
+    }
+    if (err == ERR_NOMEM && info->code != err) {
+        err_set(info, err, NULL, "out of memory to render and tokenize the conversation");
     }
     chat_output_fini(&text);
     return err;

@@ -2,6 +2,7 @@
 #include "engine/engine.h"
 
 #include "engine/base/mem.h"
+#include "engine/base/task.h"
 #include "tests/support/folder.h"
 
 #include <check.h>
@@ -124,6 +125,33 @@ START_TEST(without_a_template_chat_alone_is_refused)
 }
 END_TEST
 
+#define LONG_WORK "{% for i in range(99999) %}{{ i }}{% endfor %}"
+
+/* A request that has ended is not rendered again, whichever attempt notices it. */
+START_TEST(a_request_that_ended_is_rendered_no_more)
+{
+    static const char *const sources[] = {
+        "{% if messages[0].content is none %}" LONG_WORK "{% else %}Hi{% endif %}",
+        "{% if messages[0].content is none %}None{% else %}" LONG_WORK "{% endif %}",
+        "{% if messages[0].content is none %}{{ raise_exception('no') }}{% else %}" LONG_WORK "{% endif %}",
+    };
+    for (size_t i = 0; i < ARRAY_LEN(sources); i++) {
+        open_engine(sources[i]);
+        atomic_bool has_left = true;
+        struct task task = {.has_left = &has_left};
+        json_t *messages = json_pack("[{s:s,s:n}]", "role", "user", "content");
+        json_t *context = engine_chat_context(engine, messages, true);
+        task_enter(&task, "test");
+        enum err err = engine_chat(engine, context, &arena, &ids, &n_ids, &info);
+        task_leave();
+        ck_assert_msg(err == ERR_CANCELLED && info.code == err, "%zu: %s: %s", i, err_code(err), info.text);
+        ck_assert(json_is_null(json_object_get(json_array_get(messages, 0), "content")));
+        json_decref(context);
+        json_decref(messages);
+    }
+}
+END_TEST
+
 START_TEST(no_memory_is_told)
 {
     open_engine("[{{ messages[0].content }}]");
@@ -132,12 +160,14 @@ START_TEST(no_memory_is_told)
     for (int n = 0; fired; n++) {
         json_t *messages = json_pack("[{s:s,s:n}]", "role", "user", "content");
         json_t *context = engine_chat_context(engine, messages, true);
+        info = (struct err_info){0};
         mem_fail_at(n);
         enum err err = engine_chat(engine, context, &arena, &ids, &n_ids, &info);
         fired = mem_fault_fired();
         mem_fail_at(-1);
         ck_assert_msg(err == ERR_OK || (fired && err == ERR_NOMEM && ids == NULL), "allocation %d: %s", n,
                       err_code(err));
+        ck_assert_msg(err == ERR_OK || (info.code == ERR_NOMEM && info.text[0] != '\0'), "allocation %d: '%s'", n, info.text);
         arena_fini(&arena);
         json_decref(context);
         json_decref(messages);
@@ -156,6 +186,7 @@ Suite *engine_chat_suite(void)
     tcase_add_test(t, users_write_no_special_tokens);
     tcase_add_test(t, null_contents_are_none_where_a_template_asks_and_empty_where_it_cannot);
     tcase_add_test(t, without_a_template_chat_alone_is_refused);
+    tcase_add_test(t, a_request_that_ended_is_rendered_no_more);
     tcase_add_test(t, no_memory_is_told);
     suite_add_tcase(s, t);
     return s;
