@@ -111,7 +111,10 @@ static enum err find_number(struct engine_embedding *w)
 static void find_result(struct engine_embedding *w)
 {
     w->result = sched_embedding(w->seq);
-    enum err err = w->engine->info.ranks ? find_number(w) : w->engine->head != NULL ? find_vector(w) : ERR_OK;
+    enum err err = sched_check_states(w->seq);
+    if (err == ERR_OK && (w->engine->info.ranks || w->engine->head != NULL)) {
+        err = w->engine->info.ranks ? find_number(w) : find_vector(w);
+    }
     if (err != ERR_OK) {
         err_set(&w->why, err, NULL, "%s", err_text(err));
     }

@@ -160,6 +160,10 @@ MUST_CHECK enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched
  * Its bits depend on the tokens alone. Borrowed until sched_release. */
 const float *sched_embedding(const struct sched_seq *q);
 
+/* With PLAN_POOL_EACH: are all numbers of sched_embedding finite? ERR_NUMERICAL: one is not; the scheduler's thread, which computes for
+ * all, does not look at each. With another pooling SCHED_END has that error, and this is ERR_OK. */
+MUST_CHECK enum err sched_check_states(const struct sched_seq *q);
+
 /* The sequence is dropped within one step. */
 void sched_cancel(struct sched_seq *q);
 

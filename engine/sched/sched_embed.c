@@ -30,20 +30,12 @@ void sched_pool_states(struct sched *s, const struct sched_batch *b, struct sche
     }
 }
 
-static enum err check_each(const struct sched_seq *q, size_t n)
-{
-    for (size_t i = 0; i < (size_t)q->n_prompt * n; i++) {
-        TRY(isfinite(q->embedding[i]) ? ERR_OK : ERR_NUMERICAL);
-    }
-    return ERR_OK;
-}
-
 enum err sched_finish_embedding(struct sched *s, struct sched_seq *q)
 {
     size_t n = (size_t)s->cfg.n_embd;
     double sum = 0;
     if (q->pooling == PLAN_POOL_EACH) {
-        return check_each(q, n);
+        return ERR_OK; /* they are as they were copied; sched_check_states */
     }
     for (size_t k = 0; k < n; k++) {
         sum += q->pooled[k] * q->pooled[k];
@@ -59,3 +51,12 @@ enum err sched_finish_embedding(struct sched *s, struct sched_seq *q)
 }
 
 const float *sched_embedding(const struct sched_seq *q) { return q->embedding; }
+
+enum err sched_check_states(const struct sched_seq *q)
+{
+    size_t n = q->pooling == PLAN_POOL_EACH ? (size_t)q->n_prompt * (size_t)q->sched->cfg.n_embd : 0;
+    for (size_t i = 0; i < n; i++) {
+        TRY(isfinite(q->embedding[i]) ? ERR_OK : ERR_NUMERICAL);
+    }
+    return ERR_OK;
+}

@@ -67,7 +67,7 @@ static void fill_pooling(struct sched *s, struct sched_seq *q, const struct sche
     bool is_each = r->pooling == PLAN_POOL_EACH;
     size_t n = (size_t)s->cfg.n_embd, n_vectors = is_each ? (size_t)r->n_tokens : 1;
     q->pooled = is_each ? NULL : arena_zalloc_array(&q->arena, n, sizeof *q->pooled);
-    q->embedding = arena_zalloc_array(&q->arena, n_vectors * n, sizeof *q->embedding);
+    q->embedding = arena_alloc(&q->arena, n_vectors * n * sizeof *q->embedding); /* all of it is written before it is read */
 }
 
 static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sched_request *r)

@@ -179,7 +179,15 @@ START_TEST(what_cannot_be_embedded_says_so)
     ck_assert_int_eq(sched_next(seq, 20000, &ev), ERR_OK);
     ck_assert(ev.kind == SCHED_END && ev.err == ERR_NUMERICAL);
     sched_release(&seq);
-    atomic_store(&r.model->nan_token, -1);
+    struct sched_request each = embed_request(tokens, 50, PLAN_POOL_EACH);
+    for (int is_bad = 1; is_bad >= 0; is_bad--) { /* the reader looks for it, not the scheduler */
+        atomic_store(&r.model->nan_token, is_bad != 0 ? tokens[20] : -1);
+        seq = rig_submit(&r, &each);
+        ck_assert_int_eq(sched_next(seq, 20000, &ev), ERR_OK);
+        ck_assert(ev.kind == SCHED_END && ev.err == ERR_OK);
+        ck_assert_int_eq(sched_check_states(seq), is_bad != 0 ? ERR_NUMERICAL : ERR_OK);
+        sched_release(&seq);
+    }
     rig_hold(&r);
     seq = rig_submit(&r, &q);
     sched_cancel(seq);
