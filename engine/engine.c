@@ -394,6 +394,11 @@ static enum err read_file(struct engine *e, const struct engine_config *cfg, str
     return choose_chat(e, info);
 }
 
+static const struct plan_head *head_of(const struct engine *e)
+{
+    return e->info.ranks ? &e->plan->ranker.head : &e->plan->dense;
+}
+
 /* The operator's word goes before the file's; what can only embed needs one of them. */
 static enum err choose_pooling(struct engine *e, const char *wanted, struct err_info *info)
 {
@@ -411,13 +416,15 @@ static enum err choose_pooling(struct engine *e, const char *wanted, struct err_
     e->info.ranks = ranks;
     e->info.embeds_tokens = is_each;
     e->info.generates = e->info.generates && !ranks;
-    const struct plan_head *head = ranks ? &e->plan->ranker.head : &e->plan->dense;
-    if (is_each) { /* layers behind the pooling are not for single tokens */
-        e->info.n_embd_out = e->plan->n_embd;
-        return ERR_OK;
-    }
-    e->info.n_embd_out = plan_head_width(head, e->plan->n_embd);
-    return head->n != 0 ? engine_head_load(&e->arena, head, &e->head, info) : ERR_OK;
+    e->info.n_embd_out = is_each ? e->plan->n_embd : plan_head_width(head_of(e), e->plan->n_embd);
+    return ERR_OK;
+}
+
+/* Reads the weights of the layers after the pooling, which single tokens do not have. */
+static enum err load_head(struct engine *e, struct err_info *info)
+{
+    const struct plan_head *head = head_of(e);
+    return head->n != 0 && !e->info.embeds_tokens ? engine_head_load(&e->arena, head, &e->head, info) : ERR_OK;
 }
 
 static enum err open_all(struct engine *e, const struct engine_config *cfg, struct err_info *info)
@@ -425,6 +432,7 @@ static enum err open_all(struct engine *e, const struct engine_config *cfg, stru
     struct sched_config sc = {.failed = cfg->failed, .failed_arg = cfg->failed_arg};
     TRY(read_file(e, cfg, info));
     TRY(choose_pooling(e, cfg->pooling, info));
+    TRY(load_head(e, info));
     TRY(list_ends(e, info));
     TRY(open_backend(e, cfg, &sc, info));
     /* The tokenizer was built from the metadata: megabytes, now hardly read. */

@@ -200,6 +200,7 @@ void gate_leave(struct gate_ticket *t)
     if (t == NULL || !t->is_inside) {
         return;
     }
+    background_end(); /* first: with a low priority it could hold the lock for long, and others wait for that */
     pthread_mutex_lock(&gate.lock);
     t->is_inside = false;
     t->client->vtime += (double)(clock_now_ns() - t->since_ns) / t->client->weight;
@@ -208,7 +209,6 @@ void gate_leave(struct gate_ticket *t)
     gate.n_inside--;
     let_in();
     pthread_mutex_unlock(&gate.lock);
-    background_end();
 }
 
 void gate_count(int *n_inside, int *n_waiting)

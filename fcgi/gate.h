@@ -32,7 +32,8 @@ void gate_set_places(int n);
 MUST_CHECK enum err gate_enter(struct gate_ticket *t, uint64_t key, int32_t weight, struct fastcgi_request *r, uint64_t deadline_ns,
                                struct err_info *info);
 
-/* Leaves, if it is inside. Must be called before the thread waits for anything: the engine, or a reader. t OPTIONAL. */
+/* Leaves, if it is inside; the thread has its usual priority again before it takes the gate's lock. Must be called before the thread
+ * waits for anything: the engine, or a reader. t OPTIONAL. */
 void gate_leave(struct gate_ticket *t);
 
 /* Requests inside, and those that wait. */

@@ -482,16 +482,18 @@ static bool is_copy(const struct st_tensor *a, const struct st_tensor *b)
     return same && memcmp(a->data, b->data, a->bytes) == 0;
 }
 
-/* The name of GGUF that the head gets. If config.json ties it to the embedding, a head of other values is used all the
- * same, as by transformers (tie_weights) and vLLM, and a head without an embedding is both. NULL: it is a copy. */
-static const char *name_head(const struct hf *h, const char *name)
+/* The name of GGUF that the head, of that name, gets. If config.json ties it to the embedding, a head of other values is used
+ * all the same, as by transformers (tie_weights) and vLLM, and a head without an embedding is both. NULL: it is a copy. Where
+ * config.json ties a head that is there, each open reads both up to the first difference: all of them if it is a copy. The
+ * embedding is read anyway, so a copy costs one more read of the head, and saves its packed weights. */
+static const char *name_head(const struct hf *h, const char *name, const struct st_tensor *head)
 {
     static const char embedding[] = "token_embd.weight";
-    const struct st_tensor *embd = find_source(h, embedding), *head = find_source(h, name);
+    const struct st_tensor *embd = find_source(h, embedding);
     if (embd == NULL) {
         return hf_says_tied(h) || json_read_get(h->config, "tie_word_embeddings") == NULL ? embedding : name;
     }
-    return hf_says_tied(h) && head != NULL && is_copy(head, embd) ? NULL : name;
+    return hf_says_tied(h) && is_copy(head, embd) ? NULL : name;
 }
 
 static enum err add_tensors(struct hf *h, struct piece *pieces)
@@ -505,7 +507,7 @@ static enum err add_tensors(struct hf *h, struct piece *pieces)
         bool is_quantised = hf_quant_is_weight(h, t, hf_names_in_text(t->name, room), plain);
         const struct hf_name *n = hf_names_find(h->family, is_quantised ? plain : t->name, number);
         const char *as = n == NULL || n->change == HF_DROP ? NULL
-                         : strcmp(n->gguf, head) == 0      ? name_head(h, head)
+                         : strcmp(n->gguf, head) == 0      ? name_head(h, head, t)
                                                            : n->gguf;
         if (as == NULL) {
             continue; /* other parts of a model that sees or hears, and copies */

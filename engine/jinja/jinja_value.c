@@ -489,6 +489,12 @@ static int order_numbers(struct jv a, struct jv b)
     if (a.kind == JV_BIGINT && b.kind == JV_BIGINT) {
         return order_bigints(a.digits->p, b.digits->p);
     }
+    if (a.kind == JV_BIGINT && (b.kind == JV_INT || b.kind == JV_BOOL)) {
+        return a.digits->p[0] == '-' ? -1 : 1; /* it is beyond all of these */
+    }
+    if (b.kind == JV_BIGINT && (a.kind == JV_INT || a.kind == JV_BOOL)) {
+        return b.digits->p[0] == '-' ? 1 : -1;
+    }
     a = jv_has_digits(a) ? jv_float(a.digits->f) : a;
     b = jv_has_digits(b) ? jv_float(b.digits->f) : b;
     if (a.kind != JV_FLOAT && b.kind != JV_FLOAT) {

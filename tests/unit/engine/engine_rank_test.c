@@ -2,8 +2,11 @@
  * as tokens; and what is no reranker. */
 #include "engine/engine.h"
 
+#include "engine/base/buf.h"
+#include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
+#include "tests/support/folder.h"
 
 #include <check.h>
 #include <math.h>
@@ -203,6 +206,28 @@ START_TEST(a_model_does_what_it_is_for)
 }
 END_TEST
 
+/* Checking a configuration reads no weight: not those after the pooling either. */
+START_TEST(a_check_reads_no_head)
+{
+    struct err_info info = {0};
+    struct gguf *g;
+    struct buf file;
+    struct engine *e;
+    buf_init(&file, 0, MEM_GENERAL);
+    ck_assert_int_eq(gguf_open(DIR "bert-pair.gguf", &g, &info), ERR_OK);
+    ck_assert_int_eq(io_read_file(DIR "bert-pair.gguf", 64 << 20, &file, &info), ERR_OK);
+    const struct gguf_tensor *t = gguf_find_tensor(g, "cls.output.weight");
+    ck_assert(t != NULL && t->type == DTYPE_F32);
+    memset(file.data + t->offset, 0xFF, sizeof(float)); /* no number */
+    struct engine_config cfg = {.model_path = folder_write("bert-pair.gguf", file.data, file.len)};
+    ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_NUMERICAL);
+    ck_assert_int_eq(engine_check_config(&cfg, &info), ERR_OK);
+    gguf_close(&g);
+    buf_fini(&file);
+    folder_remove();
+}
+END_TEST
+
 Suite *engine_rank_suite(void)
 {
     Suite *s = suite_create("engine_rank");
@@ -212,6 +237,7 @@ Suite *engine_rank_suite(void)
     tcase_add_loop_test(t, a_vocabulary_with_special_tokens_wraps_pairs_as_its_kind_does, 0, N_KINDS);
     tcase_add_test(t, a_template_wraps_the_texts_of_a_decoder_and_marks_in_them_are_text);
     tcase_add_test(t, a_model_does_what_it_is_for);
+    tcase_add_test(t, a_check_reads_no_head);
     suite_add_tcase(s, t);
     return s;
 }
