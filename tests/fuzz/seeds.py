@@ -159,6 +159,11 @@ def tokenizer_json_seeds():
              "behavior": "Isolated", "invert": False}
     add("pattern", tokenizer(ids(words), ["a b"], bpe, {"type": "Sequence", "pretokenizers": [
         split, {**level, "use_regex": False}]}, normalizer={"type": "NFC"}), "ab's  123c\n")
+    wide = {"type": "Split", "pattern": {"Regex": "|".join(f"a{chr(0x4E00 + 2 * i)}+|[{chr(0x4E01 + 2 * i)}-\\d]+" for i in range(200))},
+            "behavior": "Isolated", "invert": False}
+    many = [{**special(6 + i, f"<|{i}|>"), "special": i % 2 == 0, "normalized": i % 3 == 0, "single_word": i % 5 == 0} for i in range(75)]
+    add("wide", tokenizer(ids(words), ["a b"], bpe, {"type": "Sequence", "pretokenizers": [wide, {**level, "use_regex": False}]},
+                          normalizer={"type": "NFC"}, added=many), "".join(f"<|{i % 75}|>a{chr(0x4E00 + i)}" for i in range(200)))
     prepend = {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": MARK}, {
         "type": "Replace", "pattern": {"String": " "}, "content": MARK}]}
     post = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {
@@ -393,6 +398,10 @@ def main():
     records_seeds()
     for name, text in JINJA.items():
         write("jinja", name, text)
+    some = range(150)  # more than twice the first size of every table of the interpreter
+    write("jinja", "wide", "".join(f"{{% set v{i}={i} %}}" for i in some) + "{{ v149 }}{{ [" + ",".join(map(str, some)) + "]|sum }}{{ {" +
+          ",".join(f"'k{i}':{i}" for i in some) + "}.k149 }}" + "".join(f"{{% macro m{i}() %}}{i}{{% endmacro %}}" for i in some) +
+          "{{ m149() }}{{ d|dictsort|length }}\0" + json.dumps({"d": {f"k{i}": i for i in some}}))
     write("jinja", "variables", "{{ x.y[0] }}{{ d|tojson }}\0" + json.dumps({"x": {"y": [1e300, None]}, "d": {"\"": []}}))
     for name, text in CHAT_PARTS.items():
         write("chat_parts", name, text)

@@ -220,6 +220,33 @@ START_TEST(gaps_of_a_coder)
 }
 END_TEST
 
+/* Far more files than the first room for ids has place for: they are there in order. */
+START_TEST(gaps_with_many_files)
+{
+    enum { MANY = 40 };
+    static const char *const marks[] = {"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|repo_name|>", "<|file_sep|>", NULL};
+    struct buf body, expected;
+    rig_use_marks(marks);
+    buf_init(&body, 0, MEM_GENERAL);
+    buf_init(&expected, 0, MEM_GENERAL);
+    buf_puts(&body, "{\"n_predict\":1,\"input_prefix\":\"a\",\"input_suffix\":\"b\",\"input_extra\":[");
+    buf_puts(&expected, "<|repo_name|>myproject\n");
+    for (int i = 0; i < MANY; i++) {
+        buf_printf(&body, "%s{\"filename\":\"%d\",\"text\":\"%d\"}", i == 0 ? "" : ",", i, i);
+        buf_printf(&expected, "<|file_sep|>%d\n%d", i, i);
+    }
+    buf_puts(&body, "]}");
+    buf_puts(&expected, "<|file_sep|>filename\n<|fim_prefix|>a<|fim_suffix|>b<|fim_middle|>");
+    ck_assert_int_eq(rig_post("/infill", body.data), 200);
+    const char *prompt = rig_text_at("prompt"); /* the last of it, as far as the context has room */
+    ck_assert_uint_le(strlen(prompt), expected.len);
+    ck_assert_str_eq(prompt, expected.data + expected.len - strlen(prompt));
+    ck_assert_int_gt(rig_number_at("tokens_evaluated"), 60);
+    buf_fini(&body);
+    buf_fini(&expected);
+}
+END_TEST
+
 /* What /apply-template gives comes back to /completion, which adds the BOS: once. */
 START_TEST(a_template_leaves_the_bos_to_who_adds_it)
 {
@@ -462,6 +489,7 @@ Suite *llama_server_suite(void)
     tcase_add_test(t, a_tenant_may_use_all_names_of_its_model);
     tcase_add_test(t, thinking_is_on_where_the_template_has_the_switch);
     tcase_add_test(t, gaps_of_a_coder);
+    tcase_add_test(t, gaps_with_many_files);
     tcase_add_test(t, a_template_leaves_the_bos_to_who_adds_it);
     tcase_add_test(t, streams);
     tcase_add_test(t, constraints);

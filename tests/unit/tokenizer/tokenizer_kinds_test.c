@@ -2,6 +2,7 @@
  * trying all cuts, normal forms, file patterns, and texts that must not take longer than linear time. */
 #include "engine/base/clock.h"
 #include "engine/base/task.h"
+#include "engine/base/utf8.h"
 #include "tests/unit/tokenizer/vocab_file.h"
 
 #include <check.h>
@@ -242,6 +243,51 @@ END_TEST
 /* --- BPE -------------------------------------------------------------------------------------------------------------
  */
 
+/* Far more tokens, classes and alternatives than any table begins with. */
+START_TEST(texts_and_patterns_can_be_wide)
+{
+    enum { MANY = 5000, CLASSES = 300, FIRST = 0x4E00 };
+    struct vocab v;
+    struct buf pattern, text;
+    struct token_list ids = {0};
+    buf_init(&pattern, 0, MEM_GENERAL);
+    buf_init(&text, 0, MEM_GENERAL);
+    for (int i = 0; i < CLASSES; i++) { /* a[x-y]+ with another class of two characters each time */
+        char from[4], to[4];
+        size_t n = utf8_encode((uint32_t)(FIRST + 3 * i), from), n_to = utf8_encode((uint32_t)(FIRST + 3 * i + 1), to);
+        buf_printf(&pattern, "%s[%.*s-%.*s]+", i == 0 ? "" : "|", (int)n, from, (int)n_to, to);
+    }
+    buf_puts(&pattern, "|[");
+    for (int i = 0; i < CLASSES; i++) { /* and one class of as many ranges */
+        char one[4];
+        size_t n = utf8_encode((uint32_t)(FIRST + 3 * i + 2), one);
+        buf_append(&pattern, one, n);
+    }
+    buf_puts(&pattern, "]+");
+    vocab_bpe(&v, NULL);
+    v.patterns[0] = pattern.data;
+    int32_t special = vocab_add(&v, "<x>", 3, TOKEN_USER_DEFINED, 0);
+    struct err_info info = {0};
+    enum err err = vocab_load(&v, &info);
+    ck_assert_msg(err == ERR_OK, "%s", info.text);
+    for (int i = 0; i < MANY; i++) {
+        char one[4];
+        size_t n = utf8_encode((uint32_t)(FIRST + i % (3 * CLASSES)), one);
+        buf_append(&text, one, n);
+        buf_puts(&text, "<x>");
+    }
+    ck_assert_int_eq(tokenizer_encode(v.t, text.data, text.len, TOKENIZE_PARSE_SPECIAL, NULL, 0, SIZE_MAX, &ids), ERR_OK);
+    ck_assert_uint_eq(ids.n, 4 * (size_t)MANY); /* three bytes, and the token */
+    for (size_t i = 3; i < ids.n; i += 4) {
+        ck_assert_int_eq(ids.ids[i], special);
+    }
+    token_list_fini(&ids);
+    buf_fini(&text);
+    vocab_fini(&v);
+    buf_fini(&pattern);
+}
+END_TEST
+
 START_TEST(spelt_bpe_merges_by_rank)
 {
     struct vocab v;
@@ -454,6 +500,7 @@ Suite *tokenizer_kinds_suite(void)
     tcase_add_test(c, white_space_divides_words);
     tcase_add_test(c, text_is_brought_to_a_normal_form);
     tcase_add_test(c, patterns_of_the_file_cut_words);
+    tcase_add_test(c, texts_and_patterns_can_be_wide);
     tcase_add_loop_test(c, monotonous_texts_take_linear_time, 0, 3);
     suite_add_tcase(s, c);
     return s;
