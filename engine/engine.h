@@ -151,8 +151,9 @@ MUST_CHECK enum err engine_open(const struct engine_config *cfg, struct engine *
  * place of one that is NaN or infinite. */
 MUST_CHECK enum err engine_check(const char *path, bool reads_weights, struct err_info *info);
 
-/* Like engine_open, but checks the configuration and stops before it reads a weight, takes memory for one, opens a device or
- * touches a folder of cfg (a folder of SafeTensors may have its head compared, hf.h). With another back end than the CPU's the device's memory is not compared. Fails as engine_open does. */
+/* Like engine_open, but checks the configuration and stops before it loads a weight, takes memory for one, opens a device or
+ * touches a folder of cfg. Of a SafeTensors folder that ties a head which is there, head and embedding are compared. With
+ * another back end than the CPU's the device's memory is not compared. Fails as engine_open does. */
 MUST_CHECK enum err engine_check_config(const struct engine_config *cfg, struct err_info *info);
 
 /* Memory that engine_open would take. */

@@ -253,9 +253,10 @@ MUST_CHECK enum err added_normalize(const struct tokenizer *t, const char *s, si
 MUST_CHECK enum err added_build(struct tokenizer *t);
 void added_fini(struct tokenizer *t); /* and t->rules */
 
-/* Where plain spans of a text are after normalization; those that do not overlap the part are ignored. s[0..n) is the part at `offset` of the text that the spans are of,
- * text[0..len) the part normalized. *out: n_out spans of it; free with mem_free, also after an error. *exact false: it
- * cannot be told, because a character of a span was joined to one outside. ERR_NOMEM. */
+/* Where plain spans of a text are after normalization; those that do not overlap the part are ignored. s[0..n) is the part
+ * at `offset` of the text that the spans are of, text[0..len) the part normalized. *out: n_out spans of it; free with
+ * mem_free, also after an error. *exact false: it cannot be told, because a character of a span was joined to one outside.
+ * ERR_NOMEM. */
 MUST_CHECK enum err added_map_spans(const struct tokenizer *t, const char *s, size_t n, size_t offset,
                                     const struct span *plain, size_t n_plain, const char *text, size_t len,
                                     struct span **out, size_t *n_out, bool *exact);
