@@ -8,7 +8,7 @@ enum { MAX_DEPTH = 32 };
 
 /* A schema that is looked at, and what its keywords say so far. */
 struct look {
-    const json_t *schema, *branches; /* branches: of the keyword that is looked at */
+    const json_t *schema;
     const char *path;
     size_t word, i;   /* of `words`; of its branches */
     regex_id r;       /* all keywords so far */
@@ -26,6 +26,9 @@ static enum err own_names(struct writer *w, const struct part *from, struct look
     regex_id strings = REGEX_ALL;
     bool is_free = true;
     l->r = json_is_false(l->schema) ? REGEX_NONE : REGEX_ALL;
+    if (w->ref_is_alone && json_object_get(l->schema, "$ref") != NULL) {
+        return ERR_OK;
+    }
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
         if (json_object_get(l->schema, refused[i]) != NULL) {
             return schema_refuse(w, l->path, refused[i], "this keyword is not supported for names");
@@ -87,11 +90,12 @@ static void add_branch(struct writer *w, struct look *l, regex_id r)
 
 static enum err begin_look(struct writer *w, const struct part *from, const json_t *schema, const char *path, struct look *l)
 {
-    *l = (struct look){.schema = schema, .path = path};
     TRY(schema_spend(w, 40 + 6 * json_object_size(schema)));
     if (!json_is_object(schema) && !json_is_boolean(schema)) {
         return schema_refuse(w, path, "", "expected a schema, an object or a boolean");
     }
+    TRY(schema_nullable(w, schema, &schema));
+    *l = (struct look){.schema = schema, .path = path};
     return own_names(w, from, l);
 }
 

@@ -407,6 +407,14 @@ static const struct {
     {"{\"type\":\"object\",\"propertyNames\":{\"allOf\":[{\"minLength\":1},{\"not\":{\"enum\":[\"a\"]}},true]}}",
      {"{\"b\":1}", "{}"},
      {"{\"a\":1}", "{\"\":1}"}},
+    {"{\"type\":\"object\",\"propertyNames\":{\"nullable\":true,\"$ref\":\"#/$defs/x\",\"maxLength\":2},\"$defs\":{\"x\":"
+     "{\"pattern\":\"a\"}}}",
+     {"{\"a\":1}"},
+     {"{\"aaa\":1}", "{\"b\":1}"}},
+    {"{\"$schema\":\"http://json-schema.org/draft-07/schema#\",\"propertyNames\":{\"$ref\":\"#/definitions/x\",\"type\":\"integer\","
+     "\"if\":true,\"maxLength\":0},\"definitions\":{\"x\":{\"pattern\":\"a\"}},\"type\":\"object\"}",
+     {"{\"a\":1}"},
+     {"{\"b\":1}"}},
     {"{\"type\":\"array\",\"items\":{\"anyOf\":[]},\"maxItems\":0}", {"[]", "[ ]"}, {"[1]", "[[]]"}},
     {"{\"type\":\"string\",\"format\":\"duration\"}",
      {"\"P1Y2M3DT4H5M6S\"", "\"PT0S\"", "\"P4W\"", "\"P1D\"", "\"P2MT1M\""},
