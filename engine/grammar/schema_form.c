@@ -5,6 +5,8 @@
 #include "engine/base/json_read.h"
 #include "engine/grammar/schema_disjoint.h"
 
+#include <math.h>
+
 enum { MAX_BRANCHES = 128, MAX_CHECKS = 500, CHECK_NODES = 40, CHECK_PARTS = 1 << 16, CHECK_WORK = 200000, CHECK_BEGINS = 500 };
 
 bool schema_is_plain_not(const struct part *p)
@@ -86,7 +88,7 @@ static void negate_properties(struct negation *n, const json_t *properties)
 static void negate_count(struct negation *n, const char *type, const char *opposite, const json_t *count, int by)
 {
     double number = json_number_value(count) + by;
-    n->is_unknown |= !json_is_number(count) || number > 1e9;
+    n->is_unknown |= !json_is_number(count) || number > 1e9 || number != floor(number);
     if (json_is_number(count) && number >= 0 && number <= 1e9) { /* below 0: nothing is so */
         or_(n, json_pack("{sssI}", "type", type, opposite, (json_int_t)number));
     }

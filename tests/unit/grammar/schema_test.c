@@ -635,6 +635,7 @@ static const struct {
     {"{\"type\":\"object\",\"patternProperties\":{\"(\":{}}}", "/patternProperties", "without its )"},
     {"{\"type\":\"object\",\"patternProperties\":5}", "/patternProperties", "an object of schemas"},
     {"{\"type\":\"string\",\"maxLength\":-1e300}", "/maxLength", "a whole number, 0 or more"},
+    {"{\"not\":{\"minLength\":2.5}}", "/not", "opposite"},
     {"{\"minProperties\":2,\"required\":[\"a\",\"a\"]}", "/minProperties", "expected 1, or as many"},
     {"{\"definitions\":{\"a\":{}},\"properties\":{\"p\":{\"$id\":\"other\",\"items\":{\"$ref\":\"#/definitions/"
      "a\"}}}}",
