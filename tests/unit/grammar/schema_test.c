@@ -752,6 +752,8 @@ static const struct {
     {"{\"allOf\":[{\"enum\":[", "\"%d\"", "]},{\"enum\":[", "]}]}", 20000, ERR_OK},
     {"{\"oneOf\":[{\"enum\":[", "\"%d\"", "]},{\"enum\":[\"a\",", "]}]}", 20000, ERR_OK},
     {"{\"type\":\"string\",\"not\":{\"enum\":[", "\"v%d\"", NULL, "]}}", 5000, ERR_OK},
+    {"{\"type\":\"integer\",\"not\":{\"enum\":[", "%d", NULL, "]}}", 5000, ERR_OK},
+    {"{\"type\":\"number\",\"not\":{\"enum\":[", "%d.5", NULL, "]}}", 5000, ERR_OK},
     {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"enum\":[", "\"v%d\"", NULL, "]}}", 1000, ERR_OK},
     {"{\"type\":\"object\",\"properties\":{", "\"key%d\":{\"type\":\"integer\"}", NULL, "}}", 2000, ERR_OK},
     {"{\"type\":\"object\",\"required\":[", "\"key%d\"", NULL, "]}", 2000, ERR_OK},
