@@ -96,8 +96,8 @@ static enum err write_elements(struct writer *w, const struct parts *list, size_
 static enum err refuse_unique(struct writer *w, const struct part *unique)
 {
     return schema_refuse(w, unique->path, "uniqueItems",
-                         "expected items of 1000 values at most, as of an enumeration, or single ones of which no value is of "
-                         "two, or maxItems of 1");
+                         "a grammar cannot compare elements with each other; expected items of 1000 values at most, as of an "
+                         "enumeration, or single ones of which no value is of two, or maxItems of 1");
 }
 
 /* Elements of few values, each once. */

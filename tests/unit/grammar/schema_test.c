@@ -642,6 +642,8 @@ static const struct {
      "/properties/p/items/$ref", "a JSON pointer to a schema"},
     {"{\"minProperties\":2}", "/minProperties", "expected 1, or as many"},
     {"{\"type\":\"array\",\"uniqueItems\":true}", "/uniqueItems", "as of an enumeration"},
+    {"{\"properties\":{\"tags\":{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"integer\"}}}}",
+     "/properties/tags/uniqueItems", "/properties/tags/uniqueItems: a grammar cannot compare elements with each other; expected items"},
     {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"anyOf\":[{\"const\":1},{\"type\":\"string\"}]}}", "/uniqueItems",
      "as of an enumeration"},
     {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"integer\",\"minimum\":0}}", "/uniqueItems", "1000 values"},
