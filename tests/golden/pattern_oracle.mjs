@@ -3,7 +3,7 @@
 //
 //     node pattern_oracle.mjs SEED N FOLDER
 //
-// Each pattern is a schema's, found anywhere in a string. Characters are of Unicode 10 at most, so that all tables know them.
+// Each pattern is a schema's, found anywhere in a string; of each fourth one the schema asks for the complement. Characters are of Unicode 10 at most, so that all tables know them.
 import { mkdirSync, readdirSync, unlinkSync, writeFileSync } from "node:fs";
 
 const [seed, count, folder] = [Number(process.argv[2]), Number(process.argv[3]), process.argv[4]];
@@ -88,7 +88,11 @@ for (let i = 0; i < count;) {
         strings.add(string([...SELDOM, ...ASTRAL]));
     }
     const tests = [...strings].map((data) => ({ valid: finds(judge, data), data }));
-    // A pattern that matches nothing would be refused; with another alternative it says what it takes.
-    const pattern_or_x = tests.some((t) => t.valid) ? text : `(?:${text})|^x$`;
-    writeFileSync(`${folder}/${seed}_${i++}.json`, JSON.stringify({ schema: { type: "string", pattern: pattern_or_x }, tests }));
+    const isNot = below(4) === 0;   // the complement
+    // What matches nothing would be refused; with another alternative it says what it takes.
+    const isSome = tests.some((t) => t.valid !== isNot);
+    const schema = isNot ? { type: "string", not: { pattern: isSome ? text : `^(?!x$)[^]*(?:${text})` } }
+                         : { type: "string", pattern: isSome ? text : `(?:${text})|^x$` };
+    writeFileSync(`${folder}/${seed}_${i++}.json`,
+                  JSON.stringify({ schema, tests: tests.map((t) => ({ valid: t.valid !== isNot, data: t.data })) }));
 }
