@@ -1,87 +1,106 @@
 #!/bin/bash
-# Runs the list of test runners below, one line each, and prints the sum as the last line: `N passed, N failed`.
-# Each runner's own last count line has that form. A runner that dies, prints no count or runs nothing counts as a failure.
-# A line `skip TEST: WHY` says that a test says nothing here, as figures of the release build do not under ASan.
-# What failed is told where its log's end is printed, and by name above the last line.
-# A log's lines from one that begins with `Table: ` on are printed behind the runner's line, the count apart.
-#   run.sh          those of `make test`
-#   run.sh --long   those of `make test-long`
-#   run.sh NAME...  only those, of either; the logs lie in build/test/
+# Runs the test runners listed below and prints one line for each. The last line is the sum, `N passed, N failed`.
+# Each runner ends its output with a line of the same form. A runner fails if it dies, prints no such line or ran nothing.
+# A line `skip TEST: WHY` in a log names a test that does not apply: figures of the release build, for example, under ASan.
+# The end of a failed runner's log is printed. What failed is listed again before the last line.
+# Lines of a log from `Table: ` on are printed after the runner's line.
+#   run.sh          the runners of `make test`
+#   run.sh --long   the runners of `make test-long`
+#   run.sh NAME...  the named runners of either list
+# Logs are written to build/test/.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 
-# name|how|command. To add a runner, add a line. `beside` others, two at a time, or `alone`: what uses all CPUs
-# itself. Tests over HTTP wait for most of their time. The longest come first, but unit: what PoCL compiles for it need not be compiled for its other
-# builds, for which it takes longer.
+# To add a runner, add a line `name|how|command`. `beside`: two such runners run at a time. `alone`: nothing runs next to
+# it, because it uses all CPUs. Long runners come first. `golden` comes before the other runners that use PoCL: they find
+# in PoCL's cache what golden compiled. Tests over HTTP wait for most of their time.
 #
-# On a bare machine of two CPUs `make test` is to take half an hour at most, compiling included. What finds least for its
-# time is in the second list, and all that it runs stands in the first one in another build, on another device, with smaller
-# models or with fewer of the same kind:
-#   - test cases tagged `long` run in the release build (long contexts, whose kernels ASan sees in short ones), and so do the kernels'
-#     checks, whose buffers have guard pages;
-#   - tests over HTTP that $in_release names run there: the chat page, run.sh, the benchmark's driver, crowds of clients, models
-#     on devices, and what takes many tokens; their C the unit tests have under ASan;
-#   - of models that are there in two formats one runs in full, and on devices; of ISAs below the best one thread, of chats under ASan each
-#     fifth, of prompts for the same bytes the first 50;
-#   - under TSan a model's recurrent states, `states`, run in test-long: engine and sched have the same threads.
-# Leaks are looked for at the end of a process, which takes longer than most tests: under ASan a suite is one process, but for
-# the cases tagged `fork`, whose tests leave something behind, or compute with PoCL, behind which leaks are not looked for
-# (fake_opencl.c).
+# `make test` must end within 30 minutes on a bare machine with two CPUs, compiling included. The second list,
+# `make test-long`, has what finds the fewest faults for its time. A test may move there if `make test` still runs its code
+# in another build, on another device, with smaller models or with fewer cases of the same kind:
+#   - Unit tests run under ASan, and in the release build in test-long. Those tagged `long` run in test-long in both:
+#     long contexts, crowds of requests, many programs of a device.
+#   - Under TSan the unit tests of whole models (`model`, `states`) run in test-long. The scheduler's tests have the same
+#     threads, and soak-tsan runs the whole process.
+#   - The kernels' checks run in the release build, where guard pages enclose their buffers.
+#   - Each test over HTTP runs in one build: those in $in_release in the release build, the others under ASan. Unit tests
+#     run the C code of the former under ASan. Those in $in_long run in test-long only. test-long runs all of them in
+#     both builds.
+#   - Golden models: a model in two formats runs in full in one of them, a slower ISA runs with one thread, and a device
+#     runs models of many weight types without high precision.
+#   - Fewer cases: each fifth chat under ASan, 32 prompts of same_bytes, the bounds of one KV type, no overload and no
+#     soak of the release build, and under Oclgrind fewer weight types and no batch of many rows.
+# LeakSanitizer takes longer than most tests, and looks for leaks when a process ends. So under ASan a suite is one process.
+# Tests tagged `fork` have a process each: they leave state in their process, or compute with PoCL, after which the search
+# for leaks is off (fake_opencl.c).
 in_release='
 page_test page_answers bench_test turns_test test_run_sh test_the_default_model opencl_layers_test opencl_faults_test
-test_choices_share_one_echo test_keys_share_no_cached_prefix test_same_bytes_alone_and_among_others test_two_hundred_large_texts
+test_choices_share_one_echo test_keys_share_no_cached_prefix
 test_json_object test_json_schema test_tool_choice test_a_long_prompt_tells test_a_custom_tool_is_called test_infill
 test_tools_are_shown test_cached_prefix_gives test_a_call_that_is_asked_for test_many_choices_stream test_history_of_calls
-test_a_conversation_goes_on_after_kill_9 test_perplexity_is_that test_a_killed_worker
+test_a_conversation_goes_on_after_kill_9 test_perplexity_is_that
 test_a_stream_outlives_a_reload test_a_master_drains_and
-chat_test.test_seed chat_test.test_n test_tenants bad_input_test.test_schemas test_slow_requests_are_told test_conversation_with_tools test_sigterm_lets_running_streams_end test_sigterm_with_drain_close test_a_restart_behind_a_held_socket
-test_at_every_moment test_nginx_reloads_and_dies test_who_shares_a_prefix_stays test_what_looks_like_an_event
+chat_test.test_seed chat_test.test_n test_tenants bad_input_test.test_schemas test_slow_requests_are_told test_conversation_with_tools test_sigterm_lets_running_streams_end test_sigterm_with_drain_close
+test_nginx_reloads_and_dies test_who_shares_a_prefix_stays test_what_looks_like_an_event
 clock_test test_a_system_that_gives_no test_who_waits_hears test_a_row_that_is_no test_what_never_comes test_full_load_takes test_rapid_resets
 test_a_connection_goes_on test_thousands_of_silent
+test_responses_tell_how_far kept_test replay_test test_a_saved_slot test_a_lost_back_end_ends test_calls_come_in_pieces
+test_a_suffix_is_tokenized test_an_item_is_parsed test_killed_engine_gives
+test_an_address_space_limit process_test.test_memory test_start_to_first_token test_ready_means_warm
+'
+in_long='
+test_any_number_of_layers test_dot_products_that test_layers_that_are_computed test_bench_gpu_measures
+test_a_restart_behind_a_held_socket test_a_killed_worker test_at_every_moment test_a_system_that_gives_no_process
+test_same_bytes_alone_and_among_others test_two_hundred_large_texts test_under_an_address_space
+test_a_reader_that_takes_next_to_nothing test_many_sequences_do_not_hold_up
 '
 in_release=$(xargs <<<"$in_release")
-export in_release
+in_long=$(xargs <<<"$in_long")
+export in_release in_long
 # shellcheck disable=SC2016
 runners='
 golden|beside|build/release/golden
-unit|beside|build/release/unittests
-oclgrind|beside|bash tests/golden/oclgrind.sh
-golden-bites|beside|bash tests/golden/golden_test.sh
-lint|beside|bash tests/lint/lint.sh && echo "1 passed, 0 failed"
-lint-bites|beside|bash tests/lint/lint_test.sh
-isa|beside|/usr/bin/python3 tests/isa/isa.py
-isa-bites|beside|bash tests/isa/isa_test.sh
+e2e-asan|beside|build/venv/bin/python tests/e2e/run.py --variant asan --without ${in_release// /,},${in_long// /,}
 unit-asan|beside|CK_FORK=no CK_EXCLUDE_TAGS="long fork" build/asan/unittests
+unit-tsan|beside|CK_EXCLUDE_TAGS="long states model" build/tsan/unittests
+e2e|beside|build/venv/bin/python tests/e2e/run.py --variant release --without ${in_long// /,} $in_release
 unit-asan-fork|beside|CK_INCLUDE_TAGS=fork CK_EXCLUDE_TAGS=long build/asan/unittests
-unit-tsan|beside|CK_EXCLUDE_TAGS="long states" build/tsan/unittests
 kernels-arm|beside|bash tests/kernels/qemu_arm.sh
-kernels|beside|build/release/checkkern
+oclgrind|beside|bash tests/golden/oclgrind.sh --few
 chat-asan|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render --every 5 --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
 chat|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
+isa|beside|/usr/bin/python3 tests/isa/isa.py
+kernels|beside|build/release/checkkern
+lint-bites|beside|bash tests/lint/lint_test.sh
+lint|beside|bash tests/lint/lint.sh && echo "1 passed, 0 failed"
+isa-bites|beside|bash tests/isa/isa_test.sh
 calls|beside|/usr/bin/python3 tests/golden/call_oracle.py build/release/chat_render "$(sh tests/golden/tokenizer_vectors.sh)/templates" 20
-fuzz-replay|beside|build/asan/fuzz-replay
+golden-bites|beside|bash tests/golden/golden_test.sh
 vectors|beside|build/release/tokenizer_vectors "$(sh tests/golden/tokenizer_vectors.sh)"
-same-bytes|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu 50
-fidelity|alone|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
-e2e|beside|build/venv/bin/python tests/e2e/run.py --variant release
-e2e-asan|beside|build/venv/bin/python tests/e2e/run.py --variant asan --without ${in_release// /,}
+fuzz-replay|beside|build/asan/fuzz-replay
+same-bytes|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu 32
+fidelity|alone|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds -ctk i16
 soak-tsan|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan --seconds 30
-load|alone|/usr/bin/python3 tests/bench/load/load.py --size test --only many-streams,overload,aborts,kills,reloads,restart,soak
+load|alone|/usr/bin/python3 tests/bench/load/load.py --size test --only many-streams,aborts,kills,reloads,restart
 '
 # shellcheck disable=SC2016
 long_runners='
 golden-long|beside|build/release/golden --all
+unit|beside|build/release/unittests
+oclgrind-long|beside|bash tests/golden/oclgrind.sh
 rusticl-long|beside|OCL_ICD_VENDORS=/etc/OpenCL/vendors/rusticl.icd RUSTICL_ENABLE=llvmpipe build/release/drivers llvmpipe
 kernels-asan|beside|build/asan/checkkern
 isa-long|beside|/usr/bin/python3 tests/isa/isa.py --all
+fidelity-long|alone|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
 fidelity-opencl-long|beside|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds --backend opencl
 greedy-long|beside|build/release/greedy "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu=0.2 +cpu=0.01 opencl=0.2 +opencl=0.01
 same-bytes-long|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
 same-bytes-opencl-long|beside|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt opencl 8
 chat-asan-long|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
 unit-asan-long|beside|CK_INCLUDE_TAGS=long build/asan/unittests
-unit-tsan-long|beside|CK_INCLUDE_TAGS="long states" build/tsan/unittests
-e2e-asan-long|alone|build/venv/bin/python tests/e2e/run.py --variant asan $in_release
+unit-tsan-long|beside|CK_INCLUDE_TAGS="long states model" build/tsan/unittests
+e2e-long|beside|build/venv/bin/python tests/e2e/run.py --variant release
+e2e-asan-long|alone|build/venv/bin/python tests/e2e/run.py --variant asan $in_release $in_long
 soak-tsan-long|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan --seconds 600
 many-streams-long|alone|/usr/bin/python3 tests/bench/load/load.py --size bench --only many-streams
 load-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test

@@ -3,7 +3,8 @@
  * device without dot products takes; which of them did not is a failure. Last line: N passed, N failed.
  *
  *   drivers NAME         the driver must be that: a word of its platform's or device's name
- *   drivers NAME MODEL   that model alone, whatever runs then */
+ *   drivers NAME MODEL   that model alone, whatever runs then
+ *   drivers NAME --few   fewer weight types and no batch of many rows, whatever runs then */
 #include "engine/backend/backend.h"
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
@@ -25,20 +26,21 @@ static const struct {
     bool high;           /* high_precision, which products of floats do not know */
     bool is_many;        /* also a batch of many rows, which takes minutes of a driver that interprets */
     const char *kv_type; /* OPTIONAL */
+    bool is_more;        /* left out with --few: the same kernels on other weight types */
 } models[] = {
-    {"llama-quants.gguf", false, false, NULL},
-    {"llama-quants-few.gguf", false, false, NULL},
-    {"llama-quants-grid.gguf", false, false, NULL},
-    {"gemma3-linear-cap.gguf", false, true, NULL},
-    {"llama-mixtral-q8.gguf", true, false, "q8_0"},
-    {"llama-gqa-tied.gguf", true, false, NULL},
-    {"deepseek2-v3.gguf", true, true, NULL},
-    {"gemma3n-sparse.gguf", true, false, NULL},
-    {"granitehybrid-experts.gguf", true, false, NULL},
-    {"qwen35moe-delta.gguf", true, false, NULL},
-    {"lfm2-conv.gguf", true, false, NULL},
-    {"gpt-oss-sinks.gguf", true, false, NULL},
-    {"bert-cls.gguf", true, false, NULL},
+    {"llama-quants.gguf", false, false, NULL, false},
+    {"llama-quants-few.gguf", false, false, NULL, true},
+    {"llama-quants-grid.gguf", false, false, NULL, true},
+    {"gemma3-linear-cap.gguf", false, true, NULL, false},
+    {"llama-mixtral-q8.gguf", true, false, "q8_0", false},
+    {"llama-gqa-tied.gguf", true, false, NULL, false},
+    {"deepseek2-v3.gguf", true, true, NULL, false},
+    {"gemma3n-sparse.gguf", true, false, NULL, false},
+    {"granitehybrid-experts.gguf", true, false, NULL, false},
+    {"qwen35moe-delta.gguf", true, false, NULL, false},
+    {"lfm2-conv.gguf", true, false, NULL, false},
+    {"gpt-oss-sinks.gguf", true, false, NULL, false},
+    {"bert-cls.gguf", true, false, NULL, false},
 };
 
 /* Rows of a sequence, a batch each: all tiles of token rows, attention in parts and as a whole. A model that sees rows
@@ -313,9 +315,10 @@ int main(int argc, char **argv)
         return 1;
     }
     fake_opencl_watch(on_launch);
+    bool is_few = argc > 2 && strcmp(argv[2], "--few") == 0;
     for (size_t i = 0; i < ARRAY_LEN(models); i++) {
-        if (argc == 2 || strcmp(argv[2], models[i].name) == 0) {
-            check_model(models[i].name, models[i].high, models[i].is_many, models[i].kv_type);
+        if (argc == 2 || (is_few ? !models[i].is_more : strcmp(argv[2], models[i].name) == 0)) {
+            check_model(models[i].name, models[i].high, models[i].is_many && !is_few, models[i].kv_type);
         }
     }
     if (argc == 2) {

@@ -4,8 +4,9 @@
 /* The golden models that tests/golden/models must hold, and their bounds without --high-precision. */
 
 /* NAME.gguf; NAME.hf, a SafeTensors folder; MORE: another way to store weights than a model that is here too, which
- * `make test` runs as it does a model's second format. */
-enum { GGUF = 1, FOLDER = 2, MORE = 4 };
+ * `make test` runs as it does a model's second format. KINDS: a model of many weight types, for each of which a device
+ * compiles programs of its own. `make test` runs such a model on a device without high precision only. */
+enum { GGUF = 1, FOLDER = 2, MORE = 4, KINDS = 8 };
 
 /* Weights that are computed as floats (F32, F16, BF16, and what becomes F16: FP8, codes of 8 bits with zero points or
  * whose groups lie scattered): the bounds with high precision. */
@@ -63,9 +64,9 @@ static const struct golden_model {
     {"llama-mixtral-q8", GGUF, 0.22, 0.74},
     {"llama-mixtral-q8", FOLDER, FLOATS},
     {"llama-mixtral-window", FOLDER, FLOATS},
-    {"llama-quants", GGUF, 0.45, 0.48},
-    {"llama-quants-few", GGUF, 0.48, 0.56},
-    {"llama-quants-grid", GGUF, 0.42, 0.36},
+    {"llama-quants", GGUF | KINDS, 0.45, 0.48},
+    {"llama-quants-few", GGUF | KINDS, 0.48, 0.56},
+    {"llama-quants-grid", GGUF | KINDS, 0.42, 0.36},
     {"llama-rope3-mqa", GGUF, FLOATS},
     {"llama-rope3-old", FOLDER, FLOATS},
     {"llama-yarn", GGUF | FOLDER, FLOATS},

@@ -1,6 +1,8 @@
 #!/bin/bash
 # Every kernel of opencl/kernels under Oclgrind, which sees races and what lies beyond a buffer: there must be none; and
 # that it sees them: kernels without their barriers have some. Last line: N passed, N failed.
+#   oclgrind.sh         all that `drivers` has
+#   oclgrind.sh --few   fewer weight types and no batch of many rows, in a third of the time
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 drivers=build/release/drivers
@@ -11,7 +13,7 @@ if ! command -v oclgrind >/dev/null; then
 fi
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
-said=$(oclgrind --data-races --uniform-writes --log "$log" $drivers Oclgrind)
+said=$(oclgrind --data-races --uniform-writes --log "$log" $drivers Oclgrind "$@")
 status=$?
 sed '$d' <<<"$said"
 [[ $(tail -n 1 <<<"$said") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]] || { cat "$log"; exit 1; }

@@ -70,6 +70,7 @@ Suite *engine_stream_suite(void)
 {
     Suite *s = suite_create("engine_stream");
     TCase *t = tcase_create("engine_stream");
+    tcase_set_tags(t, "model");
     tcase_add_loop_test(t, a_hundred_steps_of_decoding_allocate_nothing, 0, (int)ARRAY_LEN(configs));
     suite_add_tcase(s, t);
     return s;

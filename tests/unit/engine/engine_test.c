@@ -578,6 +578,7 @@ Suite *engine_suite(void)
 {
     Suite *s = suite_create("engine");
     TCase *c = tcase_create("engine");
+    tcase_set_tags(c, "model");
     tcase_add_loop_test(c, a_stop_string_ends_the_text_right_before_it, 0, N_MODELS);
     tcase_add_test(c, what_cannot_be_is_refused_with_a_reason);
     tcase_add_loop_test(c, an_engine_that_cannot_have_its_memory_says_so_and_leaves_nothing, 0, 2);
