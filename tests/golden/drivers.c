@@ -28,7 +28,7 @@ static const struct {
     const char *kv_type; /* OPTIONAL */
     bool is_more;        /* left out with --few: the same kernels on other weight types */
 } models[] = {
-    {"llama-quants.gguf", false, false, NULL, false},
+    {"llama-quants.gguf", false, false, NULL, true},
     {"llama-quants-few.gguf", false, false, NULL, true},
     {"llama-quants-grid.gguf", false, false, NULL, true},
     {"gemma3-linear-cap.gguf", false, true, NULL, false},
