@@ -28,7 +28,7 @@ void buf_fini(struct buf *b);
 void buf_reset(struct buf *b);
 
 void buf_append(struct buf *b, const void *data, size_t n);
-char *buf_extend(struct buf *b, size_t n); /* appends n bytes, which the caller writes there; NULL after a failure */
+char *buf_extend(struct buf *b, size_t n); /* appends n bytes and a NUL, which the caller writes there; NULL after a failure */
 void buf_cut(struct buf *b, size_t len);   /* keeps the first len bytes, of at least as many */
 void buf_puts(struct buf *b, const char *s);
 void buf_putc(struct buf *b, char c);

@@ -71,14 +71,11 @@ static void push(struct writing *w, const json_t *v)
 
 static void write_number(struct writing *w, const struct schema_decimal *number)
 {
-    size_t n = schema_decimal_key(number, NULL, 0) + 1;
-    char *text = mem_alloc(n, MEM_REQUEST);
-    w->has_failed |= text == NULL;
+    size_t n = schema_decimal_key(number, NULL, 0);
+    char *text = buf_extend(&w->out, n);
     if (text != NULL) {
-        schema_decimal_key(number, text, n);
-        buf_puts(&w->out, text);
+        schema_decimal_key(number, text, n + 1);
     }
-    mem_free(text);
 }
 
 /* Writes a scalar, or begins an object or an array. */
