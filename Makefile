@@ -218,9 +218,8 @@ tokenizer-agreement: $(B)/tokenizer_ids $(GOLD)/.ok ## 10 MB of text a vocabular
 $(GOLD)/.ok: tests/golden/requirements.txt
 	@echo "  VENV $(GOLD)"; rm -rf $(GOLD); mkdir -p build; python3 -m venv $(GOLD)
 	@$(GOLD)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
-docs: all                               ## what is made of tables and headers: options, man page, completion, lists of files
+docs: all                               ## renew what is generated from tables: options, man page, completion, openapi.json
 	@bash docs/make.sh $(B)/infcgi
-	@bash docs/files.sh
 lint: all                               ## layers, banned functions, sizes, docs; silent when all is well
 	@INFCGI=$(B)/infcgi bash tests/lint/lint.sh
 

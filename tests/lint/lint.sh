@@ -249,8 +249,16 @@ packages() {
     done
 }
 
+# A page of docs/internals names each folder of sources, so that a reader of the code finds it.
+pages() {
+    local folder
+    for folder in $(sources engine fcgi opencl | grep -E '\.([ch]|clh?)$' | sed 's|/[^/]*$||' | sort -u); do
+        grep -qF "\`$folder\`" docs/internals/*.md || echo "docs/internals:1: no page names the folder $folder"
+    done
+}
+
 findings=$(
-    bash docs/files.sh --check
+    pages
     test_names
     layers
     banned
