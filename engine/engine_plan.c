@@ -26,7 +26,7 @@ enum {
      * stay below so many bytes. Drafts need no more than DRAFT_MAX + 1. */
     EXTRA_LOGITS = 48,
     LOGITS_BYTES = 16 << 20,
-    HOST_PART = 4, /* of the host's memory a default leaves so much to requests (fcgi/memory.c) and to others */
+    HOST_PART = 4, /* of the host's memory a default leaves so much to requests (fcgi/wire/memory.c) and to others */
 };
 
 static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_drop(gguf, data, n); }

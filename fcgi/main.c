@@ -1,7 +1,7 @@
 /* The program `infcgi`: picks the subcommand. Does nothing else; see fcgi/cmd/. */
-#include "fcgi/cmd/cmd.h"
-
 #include "engine/base/json_read.h"
+#include "fcgi/conf/conf.h"
+#include "fcgi/tables.h"
 #include "opencl/probe.h"
 
 #include <stdio.h>
@@ -13,6 +13,7 @@ enum { PROBE_LIMIT_MS = 20000 }; /* ROCm takes seconds to start; one that hangs 
 
 int main(int argc, char **argv)
 {
+    const struct program program = tables_all();
     json_number_use_mem();
     conf_default_environment("OCL_ICD_PLATFORM_SORT", "none"); /* sorting asks each driver for its devices */
     probe_use_child("/proc/self/exe", PROBE, PROBE_LIMIT_MS);
@@ -21,12 +22,12 @@ int main(int argc, char **argv)
         return CMD_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        return cmd_help(1, argv);
+        return cmd_help(&program, 1, argv);
     }
     if (strcmp(argv[1], "-t") == 0 || strcmp(argv[1], "--check-config") == 0) {
         static char check[] = "--check-config"; /* -t is the number of threads everywhere else */
         argv[1] = check;
-        return cmd_serve(argc, argv);
+        return cmd_serve(&program, argc, argv);
     }
     if (strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0) {
         return cmd_version();
@@ -34,10 +35,9 @@ int main(int argc, char **argv)
     if (strcmp(argv[1], PROBE) == 0) {
         return probe_child(argc - 1, argv + 1);
     }
-    const struct cmd *c;
-    for (int i = 0; (c = cmd_at(i)) != NULL; i++) {
-        if (strcmp(argv[1], c->name) == 0) {
-            return c->run(argc - 1, argv + 1);
+    for (int i = 0; i < program.n_commands; i++) {
+        if (strcmp(argv[1], program.commands[i].name) == 0) {
+            return program.commands[i].run(&program, argc - 1, argv + 1);
         }
     }
     fprintf(stderr, "error: unknown command '%s'; `infcgi --help` lists them\n", argv[1]);

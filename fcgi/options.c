@@ -1,16 +1,16 @@
-/* To add an option: a field in struct conf, a row here, the line that uses it; then `make docs`. */
 #include "fcgi/options.h"
 
 #include "engine/backend/backend_layers.h"
 #include "engine/chat/chat_format.h"
 #include "engine/chat/chat_named.h"
+#include "engine/convert/convert_type.h"
 #include "engine/kernels/kern.h"
 #include "engine/plan/plan_quantize.h"
-#include "fcgi/cmd/bench_report.h"
-#include "engine/convert/convert_type.h"
 #include "fcgi/api/reasoning.h"
+#include "fcgi/cmd/bench_report.h"
 #include "fcgi/cmd/manual.h"
-#include "fcgi/log.h"
+#include "fcgi/commands.h"
+#include "fcgi/ground/log.h"
 #include "opencl/inventory.h"
 
 #include <stddef.h>
@@ -305,25 +305,9 @@ static const struct option options[] = {
     OPTION("version", "-V", OPTION_FLAG, ALL, version, "version and kernels"),
 };
 
-_Static_assert(ARRAY_LEN(options) <= OPTION_MAX, "OPTION_MAX must grow");
+_Static_assert(ARRAY_LEN(options) <= CONF_MAX_OPTIONS, "CONF_MAX_OPTIONS must grow");
 
-const struct option *option_at(int i) { return i >= 0 && i < (int)ARRAY_LEN(options) ? &options[i] : NULL; }
-
-int option_index(const struct option *o) { return (int)(o - options); }
-
-const struct option *option_find(const char *name, size_t n, enum conf_command command)
-{
-    const struct option *found = NULL;
-    for (size_t i = 0; i < ARRAY_LEN(options); i++) {
-        const struct option *o = &options[i];
-        if (strlen(o->name) == n && memcmp(o->name, name, n) == 0 && (found == NULL || (o->commands & command) != 0)) {
-            found = o;
-        }
-    }
-    return found;
-}
-
-bool option_is_for(const struct option *o, const char *backend)
+static bool is_for(const struct option *o, const char *backend)
 {
     struct backend_parts parts;
     struct err_info ignored;
@@ -334,7 +318,7 @@ bool option_is_for(const struct option *o, const char *backend)
     return is_for;
 }
 
-const char *option_backend(const struct option *o)
+static const char *backend_of(const struct option *o)
 {
     const struct backend *b;
     int i = 0;
@@ -344,8 +328,9 @@ const char *option_backend(const struct option *o)
     return b != NULL ? b->name : "cpu";
 }
 
-const char *option_value_name(const struct option *o)
-{
-    static const char *const names[] = {"TEXT", "FILE", "N", "X", "", "N,..."};
-    return o->kind == OPTION_TEXT && o->words != NULL ? "NAME" : names[o->kind];
-}
+const struct option_table options_table = {.rows = options,
+                                           .n = ARRAY_LEN(options),
+                                           .others = options_llama,
+                                           .name_commands = commands_names,
+                                           .is_for = is_for,
+                                           .backend_of = backend_of};

@@ -80,7 +80,7 @@ def page_packages():
 
 
 def bom(program):
-    version = re.search(r'SERVER_VERSION "(.+)"', (HERE.parent / "fcgi/server.h").read_text())[1]
+    version = re.search(r'SERVER_VERSION "(.+)"', (HERE.parent / "fcgi/wire/server.h").read_text())[1]
     paths = linked(program)
     libraries = {soname: library(path) for soname, path in paths.items()}
     itself = f"pkg:generic/infcgi@{version}"

@@ -1,11 +1,11 @@
 /* A template that renders the conversation as it was sent is never given another form. */
 #include "fcgi/api/chat_render.h"
+
+#include "engine/chat/chat_template.h"
 #include "fcgi/api/messages_fold.h"
 #include "fcgi/api/thoughts.h"
 #include "fcgi/api/tools.h"
 #include "fcgi/api/tools_prompt.h"
-
-#include "engine/chat/chat_template.h"
 
 /* A conversation that is being rendered. */
 struct rendering {

@@ -2,7 +2,7 @@
 #ifndef INFCGI_FCGI_API_CHAT_RENDER_H
 #define INFCGI_FCGI_API_CHAT_RENDER_H
 
-#include "fcgi/route.h"
+#include "fcgi/wire/call.h"
 
 /* Renders `context` (engine_chat_context; messages of messages_check, tools of tools_check) and tokenizes the text.
  * Forms are tried in this order, each only if the template fails on those before it:

@@ -2,7 +2,7 @@
 
 #include "engine/base/mem.h"
 #include "fcgi/api/schema_check.h"
-#include "fcgi/json_in.h"
+#include "fcgi/wire/json_in.h"
 
 #include <stdio.h>
 #include <string.h>

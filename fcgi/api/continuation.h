@@ -3,7 +3,7 @@
 #define INFCGI_FCGI_API_CONTINUATION_H
 
 #include "fcgi/api/params.h"
-#include "fcgi/route.h"
+#include "fcgi/wire/call.h"
 
 /* Sets p->continues, and p->add_generation_prompt to suit it, of messages that were checked: where the request says so, or says
  * nothing of how its prompt ends and the operator does not say otherwise. A message without text, which there is nothing of, leaves the

@@ -1,8 +1,9 @@
-/* The tables of request fields by name: what docs/openapi.yaml is made of and checked against. Threads: pure functions. */
+/* Tables of the fields of request bodies, with their names in docs/openapi.yaml. fcgi/field_tables.c lists them. Threads: pure
+ * functions. */
 #ifndef INFCGI_FCGI_API_FIELDS_H
 #define INFCGI_FCGI_API_FIELDS_H
 
-#include "fcgi/json_in.h"
+#include "fcgi/wire/json_in.h"
 
 /* The fields of one body. Each is defined beside its rows. */
 struct field_table {
@@ -18,9 +19,6 @@ extern const struct field_table fields_of_rerank, fields_of_score;              
 extern const struct field_table fields_of_tokenize;                               /* tokens.c: and of detokenize */
 extern const struct field_table fields_of_ollama_chat, fields_of_ollama_generate; /* ollama_input.c */
 extern const struct field_table fields_of_ollama_show, fields_of_ollama_embed;    /* ollama.c */
-
-/* The i-th table, or NULL beyond the last. */
-const struct field_table *fields_table_at(int i);
 
 /* What a field takes, in JSON Schema's words ("boolean", "integer", "number", "string"), or "any", "ignored", "refused". */
 const char *fields_kind_name(enum field_kind kind);

@@ -1,16 +1,16 @@
 /* Streams are read in turn; what is there is written in one go. A client that leaves cancels all of them through the
  * poller, whatever this thread is doing. */
 #include "fcgi/api/generation.h"
-#include "fcgi/api/llama_output.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
 #include "engine/base/task.h"
-#include "fcgi/log.h"
-#include "fcgi/metrics.h"
-#include "fcgi/model_names.h"
+#include "fcgi/api/llama_output.h"
+#include "fcgi/api/model_names.h"
+#include "fcgi/ground/log.h"
+#include "fcgi/watch/metrics.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -140,8 +140,8 @@ static bool may_use_ours(const struct call *c)
 enum err generation_check_model(const struct call *c, const char *asked, struct err_info *info)
 {
     const struct server *s = c->server;
-    bool is_none = asked == NULL || asked[0] == '\0', is_standard = strncmp(c->path, "/v1/", 4) == 0; /* not llama-server's or Ollama's */
-    if (s->conf->strict_api && is_none && is_standard) {
+    bool is_none = asked == NULL || asked[0] == '\0';
+    if (s->conf->strict_api && is_none && c->reply.dialect->requires_model) {
         return err_set(info, ERR_MISSING_PARAMETER, "model", "model: expected '%.128s', found none", s->model_id);
     }
     asked = is_none ? s->model_id : asked;
@@ -659,7 +659,7 @@ static void log_generation(struct generation *g)
         "info",
         "generation id=%s tenant=%s stream=%d choices=%zu prompt_tokens=%d cached_tokens=%d completion_tokens=%d ttft_ms=%" PRIu64
         " total_ms=%" PRIu64 " waited_ms=%s",
-        g->call->reply.id, route_tenant(g->call), g->params->stream, g->n_choices, u->prompt_tokens, u->cached_tokens, u->completion_tokens,
+        g->call->reply.id, call_tenant(g->call), g->params->stream, g->n_choices, u->prompt_tokens, u->cached_tokens, u->completion_tokens,
         g->first_token_ns != 0 ? (g->first_token_ns - arrived) / 1000000u : 0, (now - arrived) / 1000000u,
         sched_waits_text(&waits, text));
 }
@@ -729,7 +729,7 @@ static enum err reserve_prompts(const struct generation *g, struct err_info *inf
     for (size_t i = 0; i < g->n_choices; i += (size_t)g->params->n) {
         n += (int64_t)g->choices[i].n_prompt;
     }
-    return route_reserve(g->call, n, info);
+    return call_reserve(g->call, n, info);
 }
 
 static void answer(struct generation *g)
@@ -742,7 +742,7 @@ static void answer(struct generation *g)
     err = err != ERR_OK ? err : submit_more(g, &info);
     if (err != ERR_OK) {
         if (err == ERR_OVERLOADED) {
-            route_set_retry_after(g->call);
+            call_set_retry_after(g->call);
         }
         for (size_t i = 0; i < g->n_choices; i++) {
             reply_note_context(&g->call->reply, g->choices[i].n_prompt, engine_model(g->call->engine)->n_ctx);
@@ -775,7 +775,7 @@ void generation_run(struct call *c, struct params *p, const struct shape *shape,
     snprintf(g.id, sizeof g.id, "%s%016" PRIx64 "%08" PRIx32, shape->id_prefix, rng_fresh_seed(),
              (uint32_t)rng_fresh_seed());
     g.choices = arena_zalloc_array(&c->arena, n, sizeof *g.choices);
-    struct sched_share share = route_share(c);
+    struct sched_share share = call_share(c);
     if (g.choices == NULL || engine_group_open(c->engine, &share, n, &g.group) != ERR_OK) {
         reply_error(&c->reply, ERR_NOMEM, NULL);
         return;

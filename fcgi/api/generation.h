@@ -5,7 +5,7 @@
 
 #include "fcgi/api/params.h"
 #include "fcgi/api/slots.h"
-#include "fcgi/route.h"
+#include "fcgi/wire/call.h"
 
 #include <pthread.h>
 
@@ -103,9 +103,6 @@ MUST_CHECK enum err chat_prepare(struct call *c, struct params *p, bool *shows_t
  * are shown, and lets c->json go before the answer. Errors are answered, too. */
 void chat_answer(struct call *c, struct params *p, bool shows_tools, const int32_t *ids, size_t n,
                  const struct shape *shape, void *arg);
-
-/* What /v1/chat/completions writes. */
-const struct shape *api_chat_shape(void);
 
 /* The `done` and `whole` of OpenAI's completions: all choices in one object with usage; usage where it was asked for,
  * and [DONE]. */

@@ -2,7 +2,7 @@
 #ifndef INFCGI_FCGI_API_MESSAGES_H
 #define INFCGI_FCGI_API_MESSAGES_H
 
-#include "fcgi/json_in.h"
+#include "fcgi/wire/json_in.h"
 
 /* Checks `messages` of root and brings them to the form that templates know: the role developer becomes system, parts
  * of content are joined, a content that is absent becomes null. ERR_MISSING_PARAMETER, ERR_INVALID_TYPE,

@@ -1,36 +1,14 @@
-/* GET /v1/models and /v1/models/{id}: the one model, in OpenAI's shape with what llama.cpp's and vLLM's clients read;
- * clients of Anthropic's API, which send its version, find that one's members beside it. */
-#include "fcgi/api/generation.h"
-#include "fcgi/model_names.h"
+/* GET /v1/models and /v1/models/{id}: the one model, in OpenAI's shape with what clients of llama.cpp and vLLM read. */
+#include "fcgi/api/models.h"
 
 #include "engine/base/json_write.h"
+#include "fcgi/api/generation.h"
+#include "fcgi/api/model_names.h"
 
 #include <inttypes.h>
 #include <string.h>
-#include <time.h>
 
-static bool is_anthropic(const struct call *c)
-{
-    return fastcgi_param(c->reply.request, "HTTP_ANTHROPIC_VERSION") != NULL;
-}
-
-/* Each behind a comma. */
-static void write_anthropic_model(const struct call *c, struct buf *out)
-{
-    char date[32] = "1970-01-01T00:00:00Z";
-    time_t started = (time_t)c->server->started;
-    struct tm utc;
-    uint32_t n_ctx = engine_model(c->engine)->n_ctx;
-    if (gmtime_r(&started, &utc) != NULL) {
-        strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    }
-    buf_printf(out, ",\"type\":\"model\",\"created_at\":\"%s\",\"lifecycle\":\"active\",\"max_input_tokens\":%u", date,
-               n_ctx);
-    buf_printf(out, ",\"max_tokens\":%u,\"display_name\":", n_ctx);
-    json_write_cstr(out, c->server->model_id);
-}
-
-static void write_model(const struct call *c, struct buf *out)
+static void write_model(const struct call *c, const struct models_more *more, struct buf *out)
 {
     const struct engine_model_info *m = engine_model(c->engine);
     buf_puts(out, "{\"id\":");
@@ -41,8 +19,8 @@ static void write_model(const struct call *c, struct buf *out)
     model_names_write(c->server->conf->alias, out);
     buf_puts(out, ",\"tags\":");
     model_names_write(c->server->conf->tags, out);
-    if (is_anthropic(c)) {
-        write_anthropic_model(c, out);
+    if (more != NULL) {
+        more->write_model(c, out);
     }
     buf_printf(out,
                ",\"meta\":{\"architecture\":\"%s\",\"quantization\":\"%s\",\"n_ctx_train\":%u,\"n_embd\":%u,\"n_"
@@ -86,26 +64,23 @@ static void send(struct call *c, struct buf *out)
     buf_fini(out);
 }
 
-void api_models(struct call *c)
+void models_list(struct call *c, const struct models_more *more)
 {
     struct buf out;
     buf_init(&out, 0, MEM_REQUEST);
     buf_puts(&out, "{\"object\":\"list\",\"data\":[");
-    write_model(c, &out);
+    write_model(c, more, &out);
     buf_puts(&out, "],\"models\":[");
     write_for_codex(c, &out);
     buf_putc(&out, ']');
-    if (is_anthropic(c)) { /* the page is the last */
-        buf_puts(&out, ",\"has_more\":false,\"first_id\":");
-        json_write_cstr(&out, c->server->model_id);
-        buf_puts(&out, ",\"last_id\":");
-        json_write_cstr(&out, c->server->model_id);
+    if (more != NULL) {
+        more->write_list(c, &out);
     }
     buf_putc(&out, '}');
     send(c, &out);
 }
 
-void api_model(struct call *c)
+void models_one(struct call *c, const struct models_more *more)
 {
     struct err_info info = {0};
     enum err err = generation_check_model(c, c->path + strlen("/v1/models/"), &info);
@@ -115,6 +90,10 @@ void api_model(struct call *c)
     }
     struct buf out;
     buf_init(&out, 0, MEM_REQUEST);
-    write_model(c, &out);
+    write_model(c, more, &out);
     send(c, &out);
 }
+
+void api_models(struct call *c) { models_list(c, NULL); }
+
+void api_model(struct call *c) { models_one(c, NULL); }

@@ -1,10 +1,9 @@
 /* The tables, and stop, logit_bias, stop_token_ids, stream_options and reasoning_format. */
 #include "fcgi/api/params.h"
 
-#include "fcgi/api/fields.h"
-#include "fcgi/apikey.h"
-
 #include "engine/base/mem.h"
+#include "fcgi/api/fields.h"
+#include "fcgi/tenant/apikey.h"
 
 #include <math.h>
 #include <stdio.h>

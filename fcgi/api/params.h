@@ -6,7 +6,7 @@
 #include "engine/chat/chat_parts.h"
 #include "engine/engine.h"
 #include "fcgi/api/constraint.h"
-#include "fcgi/json_in.h"
+#include "fcgi/wire/json_in.h"
 
 struct params {
     struct engine_params gen;

@@ -2,8 +2,8 @@
 #ifndef INFCGI_FCGI_API_PROMPTS_H
 #define INFCGI_FCGI_API_PROMPTS_H
 
-#include "fcgi/json_in.h"
-#include "fcgi/route.h"
+#include "fcgi/wire/json_in.h"
+#include "fcgi/wire/call.h"
 
 /* Tokenised; in the arena of the call. */
 struct prompts {

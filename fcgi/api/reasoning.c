@@ -49,7 +49,7 @@ static enum err add_switch(const struct call *c, json_t *context)
 {
     const char *reasoning = c->server->conf->reasoning;
     if (reasoning == NULL || strcmp(reasoning, "auto") == 0) {
-        bool is_on = c->reply.is_llama && engine_chat_mentions(c->engine, "enable_thinking");
+        bool is_on = c->reply.dialect->thinks_if_possible && engine_chat_mentions(c->engine, "enable_thinking");
         return is_on ? add_absent(context, "enable_thinking", json_true()) : ERR_OK;
     }
     bool is_on = strcmp(reasoning, "on") == 0; /* by either name, as templates have one or the other */

@@ -3,7 +3,7 @@
 #define INFCGI_FCGI_API_REASONING_H
 
 #include "fcgi/api/params.h"
-#include "fcgi/route.h"
+#include "fcgi/wire/call.h"
 
 /* reasoning_effort is shown to the template; "none" also as the switch that Qwen's and GLM's templates have. What
  * chat_template_kwargs says, which is in `context`, counts more. ERR_INVALID_TYPE, ERR_INVALID_VALUE, ERR_NOMEM. */

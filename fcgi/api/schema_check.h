@@ -4,7 +4,7 @@
 #ifndef INFCGI_FCGI_API_SCHEMA_CHECK_H
 #define INFCGI_FCGI_API_SCHEMA_CHECK_H
 
-#include "fcgi/json_in.h"
+#include "fcgi/wire/json_in.h"
 
 /* Checks the keywords of `schema` and of all schemas in it, drafts 4 to 2020-12; others say what they like, and null is
  * absent. at: its place in the request. ERR_INVALID_SCHEMA: info->where is `at` and a JSON pointer,

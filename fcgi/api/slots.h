@@ -8,7 +8,7 @@
 #ifndef INFCGI_FCGI_API_SLOTS_H
 #define INFCGI_FCGI_API_SLOTS_H
 
-#include "fcgi/route.h"
+#include "fcgi/wire/call.h"
 
 enum {
     SLOTS_MAX = 1024,
@@ -26,5 +26,15 @@ void slots_note(const struct call *c, int64_t slot, const char *own_salt, const 
  * that was drawn at the last erase comes before it, so that the request finds nothing from before. The number holds for all keys.
  * Returns own_salt or `text`. */
 const char *slots_salt(const struct call *c, int64_t slot, const char *own_salt, char text[SLOTS_SALT_BYTES]);
+
+/* Does the slot exist? Never without --slot-save-path. */
+bool slots_has(const struct call *c, int64_t slot);
+
+/* Appends the ids of an existing slot, int32_t each, and copies the salt of its last request; both only if they are the caller's:
+ * else *ids and salt stay as they are. ERR_NOMEM, ERR_TOO_LARGE: *ids is not whole. */
+MUST_CHECK enum err slots_copy(const struct call *c, int64_t slot, struct buf *ids, char salt[APIKEY_CLIENT_SALT_BYTES + 1]);
+
+/* Empties an existing slot, and returns the number of tokens that it had. A slot with tokens of another key stays as it is: 0. */
+size_t slots_erase(const struct call *c, int64_t slot);
 
 #endif

@@ -3,7 +3,7 @@
 #ifndef INFCGI_FCGI_API_TOOLS_H
 #define INFCGI_FCGI_API_TOOLS_H
 
-#include "fcgi/json_in.h"
+#include "fcgi/wire/json_in.h"
 
 enum {
     TOOLS_MAX = 512,        /* tools of a request: agents with several MCP servers send more than 200 */

@@ -3,8 +3,8 @@
 #include "engine/base/clock.h"
 #include "engine/base/task.h"
 #include "fcgi/api/generation.h"
-#include "fcgi/log.h"
-#include "fcgi/metrics.h"
+#include "fcgi/ground/log.h"
+#include "fcgi/watch/metrics.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -190,7 +190,7 @@ static enum err take(struct job *j, struct err_info *info)
 
 static enum err run_all(struct job *j, struct err_info *info)
 {
-    struct sched_share share = route_share(j->call);
+    struct sched_share share = call_share(j->call);
     TRY(engine_group_open(j->call->engine, &share, j->prompts->n, &j->params.group));
     while (j->n_done < j->prompts->n) {
         TRY(submit(j, info));
@@ -206,7 +206,7 @@ static void log_end(const struct job *j, const char *name)
     metrics_observe(METRIC_E2E, (double)took_ns / 1e9);
     char waits[SCHED_WAITS_BYTES];
     log_line("info", "%s id=%s tenant=%s inputs=%zu prompt_tokens=%zu total_ms=%" PRIu64 " waited_ms=%s", name, j->call->reply.id,
-             route_tenant(j->call), j->prompts->n, j->vectors->n_tokens, took_ns / 1000000u, sched_waits_text(&j->waits, waits));
+             call_tenant(j->call), j->prompts->n, j->vectors->n_tokens, took_ns / 1000000u, sched_waits_text(&j->waits, waits));
 }
 
 enum err vectors_run(struct vectors *v, struct call *c, struct engine_embed_params *params, const char *name,
@@ -220,7 +220,7 @@ enum err vectors_run(struct vectors *v, struct call *c, struct engine_embed_para
     }
     fastcgi_watch(c->reply.request, on_gone, &j);
     live_watch(&c->live, look, &j);
-    enum err err = route_reserve(c, (int64_t)v->n_tokens, info);
+    enum err err = call_reserve(c, (int64_t)v->n_tokens, info);
     err = err != ERR_OK ? err : run_all(&j, info);
     live_watch(&c->live, NULL, NULL);
     fastcgi_watch(c->reply.request, NULL, NULL);
@@ -228,7 +228,7 @@ enum err vectors_run(struct vectors *v, struct call *c, struct engine_embed_para
     if (err == ERR_OK) {
         log_end(&j, name);
     } else if (err == ERR_OVERLOADED) {
-        route_set_retry_after(c);
+        call_set_retry_after(c);
     }
     for (size_t i = 0; i < WINDOW; i++) {
         close_one(&j, i, false);

@@ -5,7 +5,7 @@
 #define INFCGI_FCGI_API_VECTORS_H
 
 #include "fcgi/api/prompts.h"
-#include "fcgi/route.h"
+#include "fcgi/wire/call.h"
 
 enum { VECTORS_MAX_TEXTS = 2048 /* of a request, as OpenAI's */ };
 

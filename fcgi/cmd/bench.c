@@ -1,22 +1,21 @@
 /* `infcgi bench`: how fast a model's back end prefills and decodes, printed as llama-bench prints it, so that rows of
  * both can stand in one table. Options take lists, as llama-bench's do: one row for each combination. Runs the back end
  * itself: no scheduler, no sampling. */
-#include "fcgi/cmd/cmd.h"
-
 #include "engine/backend/backend_layers.h"
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/names.h"
 #include "engine/base/pool.h"
 #include "engine/format/gguf.h"
-#include "engine/quant/panel.h"
-#include "engine/quant/quant.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan_ops.h"
 #include "engine/plan/plan_quantize.h"
+#include "engine/quant/panel.h"
+#include "engine/quant/quant.h"
 #include "engine/tensor/dtype.h"
 #include "fcgi/cmd/bar.h"
 #include "fcgi/cmd/bench_report.h"
+#include "fcgi/cmd/cmd.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -450,10 +449,10 @@ static void close_all(struct bench *b)
     mem_free(b->logits);
 }
 
-int cmd_bench(int argc, char **argv)
+int cmd_bench(const struct program *p, int argc, char **argv)
 {
     struct conf conf;
-    int rc = cmd_read_conf(&conf, CONF_BENCH, argc, argv);
+    int rc = cmd_read_conf(p, &conf, CONF_BENCH, argc, argv);
     if (rc == CMD_OK) {
         struct bench b = {.o = &conf};
         struct err_info info = {0};

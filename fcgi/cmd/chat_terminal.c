@@ -1,9 +1,8 @@
 /* `infcgi chat`: a conversation at a terminal, with the model in this process. Lines beginning with / are commands; Ctrl-C ends an answer,
  * of which what was said is kept. */
-#include "fcgi/cmd/cmd.h"
-
 #include "engine/base/mem.h"
 #include "fcgi/cmd/bar.h"
+#include "fcgi/cmd/cmd.h"
 #include "fcgi/cmd/prompt.h"
 
 #include <jansson.h>
@@ -275,10 +274,10 @@ static int converse(struct chat *c, struct err_info *info)
     return is_fine || is_typed ? CMD_OK : CMD_BAD_DATA;
 }
 
-int cmd_chat(int argc, char **argv)
+int cmd_chat(const struct program *p, int argc, char **argv)
 {
     struct conf conf;
-    int rc = cmd_read_conf(&conf, CONF_CHAT, argc, argv);
+    int rc = cmd_read_conf(p, &conf, CONF_CHAT, argc, argv);
     if (rc == CMD_OK) {
         struct err_info info = {0};
         struct engine_config cfg = cmd_engine_config(&conf);

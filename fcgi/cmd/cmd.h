@@ -1,4 +1,4 @@
-/* The subcommands of `infcgi`, one file each in this folder; fcgi/main.c has the table that names them.
+/* The subcommands of `infcgi`, one file each in this folder; fcgi/commands.c has the table that names them.
  *
  * argv[0] is the subcommand's name, argv[1..argc-1] its arguments. Each returns the process's exit status, prints
  * results on stdout and one line per failure on stderr. Threads: called once, from main's thread. */
@@ -8,7 +8,9 @@
 #include "engine/chat/chat_template.h"
 #include "engine/base/names.h"
 #include "engine/engine.h"
-#include "fcgi/server.h"
+#include "fcgi/conf/option.h"
+#include "fcgi/wire/fastcgi.h"
+#include "fcgi/wire/server.h"
 
 #define CMD_VERSION SERVER_VERSION
 
@@ -25,34 +27,41 @@ enum {
     CMD_BAD_CONFIG = 78  /* what an option names, other than the model, cannot be used: key file, socket */
 };
 
-/* A subcommand. To add one: its file here, its declaration below, a bit in conf.h, a row in cmd.c; then `make docs`. */
+/* The tables of the program, which main passes to each command. All are constant. */
+struct program {
+    const struct option_table *options;
+    const struct cmd *commands;
+    int n_commands;
+    const struct route *routes;
+    int n_routes;
+    const struct dialect *const *dialects; /* NULL-terminated */
+    const struct field_table *const *fields; /* of request bodies */
+    int n_fields;
+    fastcgi_handler handle; /* a request; its argument is the struct server */
+};
+
+/* A subcommand. To add one: its file here, its declaration below, a bit in conf.h, a row in fcgi/commands.c; then `make docs`. */
 struct cmd {
     const char *name;
     enum conf_command bit;
-    int (*run)(int argc, char **argv);
+    int (*run)(const struct program *p, int argc, char **argv);
     const char *summary; /* one line */
     const char *notes;   /* what its options do not say; "" = nothing */
     const char *operands; /* OPTIONAL: what it takes behind its options, that is no option's value: "[COMMAND ...]" */
     names_fn words;       /* OPTIONAL: what of these can be named */
 };
 
-const struct cmd *cmd_at(int i);                       /* NULL beyond the last */
-const struct cmd *cmd_find(enum conf_command command); /* never NULL */
-
-/* Writes the names of the commands whose bits are set, "serve, generate", to to[cap], and returns it. */
-const char *cmd_names(unsigned commands, char *to, size_t cap);
-
-int cmd_serve(int argc, char **argv);
-int cmd_generate(int argc, char **argv);
-int cmd_bench(int argc, char **argv);
-int cmd_inspect(int argc, char **argv);
-int cmd_convert(int argc, char **argv);
-int cmd_tokenize(int argc, char **argv);
-int cmd_devices(int argc, char **argv);
-int cmd_perplexity(int argc, char **argv);
-int cmd_chat(int argc, char **argv);
-int cmd_ctl(int argc, char **argv);
-int cmd_help(int argc, char **argv);
+int cmd_serve(const struct program *p, int argc, char **argv);
+int cmd_generate(const struct program *p, int argc, char **argv);
+int cmd_bench(const struct program *p, int argc, char **argv);
+int cmd_inspect(const struct program *p, int argc, char **argv);
+int cmd_convert(const struct program *p, int argc, char **argv);
+int cmd_tokenize(const struct program *p, int argc, char **argv);
+int cmd_devices(const struct program *p, int argc, char **argv);
+int cmd_perplexity(const struct program *p, int argc, char **argv);
+int cmd_chat(const struct program *p, int argc, char **argv);
+int cmd_ctl(const struct program *p, int argc, char **argv);
+int cmd_help(const struct program *p, int argc, char **argv);
 
 const char *cmd_ctl_word(int i); /* the i-th command of ctl; NULL beyond the last */
 
@@ -63,7 +72,7 @@ int cmd_version(void);
 
 /* Reads the command's options into *conf, which the caller ends with conf_fini. CMD_OK; -1 when --help or --version was
  * answered; else the exit status, with the reason on stderr. */
-int cmd_read_conf(struct conf *conf, enum conf_command command, int argc, char **argv);
+int cmd_read_conf(const struct program *p, struct conf *conf, enum conf_command command, int argc, char **argv);
 
 /* The engine options of *c, which must outlive them. */
 struct engine_config cmd_engine_config(const struct conf *c);

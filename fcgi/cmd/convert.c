@@ -1,11 +1,10 @@
 /* `infcgi convert`: a SafeTensors folder or a GGUF file becomes one GGUF file, with weights of another type if wanted.
  * What it does is in convert_write.h; here are its options, its progress bar and its report. */
-#include "fcgi/cmd/cmd.h"
-
 #include "engine/base/clock.h"
 #include "engine/base/pool.h"
-#include "fcgi/cmd/bar.h"
 #include "engine/convert/convert_write.h"
+#include "fcgi/cmd/bar.h"
+#include "fcgi/cmd/cmd.h"
 #include "fcgi/cmd/escape.h"
 
 #include <inttypes.h>
@@ -103,10 +102,10 @@ static int run(const struct conf *o)
     return CMD_OK;
 }
 
-int cmd_convert(int argc, char **argv)
+int cmd_convert(const struct program *p, int argc, char **argv)
 {
     struct conf conf;
-    int rc = cmd_read_conf(&conf, CONF_CONVERT, argc, argv);
+    int rc = cmd_read_conf(p, &conf, CONF_CONVERT, argc, argv);
     if (rc == CMD_OK && conf.imatrix != NULL && convert_type_find(conf.type)->copies) {
         fputs("error: convert: imatrix: expected a --type to quantise to\n", stderr);
         rc = CMD_USAGE;

@@ -1,31 +1,33 @@
-/* `infcgi ctl`: asks a running server through its admin socket. What the words mean is the server's to know (fcgi/admin_table.c), but for
+/* `infcgi ctl`: asks a running server through its admin socket. The server knows what the words mean (fcgi/watch/admin_table.c), except
  * the few that are answered here. */
 #include "fcgi/cmd/cmd.h"
-
-#include "fcgi/admin.h"
-#include "fcgi/admin_text.h"
 #include "fcgi/cmd/ctl_client.h"
 #include "fcgi/cmd/ctl_top.h"
 #include "fcgi/cmd/prompt.h"
-#include "fcgi/options.h"
+#include "fcgi/watch/admin.h"
+#include "fcgi/watch/admin_text.h"
 
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
-static int run_pci(const struct conf *conf)
+static int run_pci(const struct program *p, const struct conf *conf)
 {
     char name[] = "devices", json[] = "--json", *argv[] = {name, conf->json ? json : NULL, NULL};
-    return cmd_devices(conf->json ? 2 : 1, argv);
+    return cmd_devices(p, conf->json ? 2 : 1, argv);
 }
 
-static int run_top(const struct conf *conf) { return ctl_top(conf->ctl_socket); }
+static int run_top(const struct program *p, const struct conf *conf)
+{
+    (void)p;
+    return ctl_top(conf->ctl_socket);
+}
 
 /* Commands of ctl's own. */
 static const struct {
     const char *name, *help;
-    int (*run)(const struct conf *conf);
+    int (*run)(const struct program *p, const struct conf *conf);
 } own[] = {
     {"top", "status and requests, drawn anew each second; q: quit", run_top},
     {"pci", "the cards of this machine, as `infcgi devices` lists them", run_pci},
@@ -86,12 +88,12 @@ static int help_alone(const struct conf *conf, const char *const *words, int n, 
     return c.verdict == ADMIN_OK ? CMD_OK : CMD_USAGE;
 }
 
-static int run_words(const struct conf *conf, const char *const *words, int n)
+static int run_words(const struct program *p, const struct conf *conf, const char *const *words, int n)
 {
     for (size_t i = 0; i < ARRAY_LEN(own); i++) {
         if (own[i].run != NULL && strcmp(words[0], own[i].name) == 0) {
             if (n == 1) {
-                return own[i].run(conf);
+                return own[i].run(p, conf);
             }
             put_failure(conf, CMD_USAGE, "expected no word behind it");
             return CMD_USAGE;
@@ -120,7 +122,7 @@ static int run_words(const struct conf *conf, const char *const *words, int n)
 }
 
 /* A line of the prompt; *is_over: it was the last. */
-static int run_line(const struct conf *conf, const char *line, bool *is_over)
+static int run_line(const struct program *p, const struct conf *conf, const char *line, bool *is_over)
 {
     char copy[ADMIN_LINE_BYTES];
     struct admin_call parsed = {0};
@@ -140,51 +142,51 @@ static int run_line(const struct conf *conf, const char *line, bool *is_over)
     *is_over = parsed.n_words == 1 && (strcmp(parsed.words[0], "quit") == 0 || strcmp(parsed.words[0], "exit") == 0);
     struct conf mine = *conf;
     mine.json = conf->json || parsed.is_json;
-    return *is_over ? CMD_OK : run_words(&mine, parsed.words, parsed.n_words);
+    return *is_over ? CMD_OK : run_words(p, &mine, parsed.words, parsed.n_words);
 }
 
 /* Lines until their end. The status is that of the last that failed, where a file is read; a person has seen it. */
-static int run_prompt(const struct conf *conf)
+static int run_prompt(const struct program *p, const struct conf *conf)
 {
     struct err_info info = {0};
-    struct prompt *p;
-    enum err err = prompt_open(conf->history, &p, &info);
+    struct prompt *prompt;
+    enum err err = prompt_open(conf->history, &prompt, &info);
     if (err != ERR_OK) {
         return cmd_fail(conf, err, &info);
     }
     int failed = CMD_OK;
     bool is_over = false, was_interrupted;
-    for (const char *line; !is_over && (line = prompt_line(p, "infcgi> ", &was_interrupted)) != NULL;) {
+    for (const char *line; !is_over && (line = prompt_line(prompt, "infcgi> ", &was_interrupted)) != NULL;) {
         atomic_store(&is_interrupted, false);
-        int rc = run_line(conf, line, &is_over);
+        int rc = run_line(p, conf, line, &is_over);
         (void)fflush(stdout);
-        failed = rc != CMD_OK && !prompt_is_typed(p) ? rc : failed;
+        failed = rc != CMD_OK && !prompt_is_typed(prompt) ? rc : failed;
     }
-    prompt_close(&p);
+    prompt_close(&prompt);
     return failed;
 }
 
 /* Index of the first argument that is neither an option nor the value of one. */
-static int first_word(int argc, char **argv)
+static int first_word(const struct program *p, int argc, char **argv)
 {
     int i = 1;
     while (i < argc && argv[i][0] == '-') {
         const char *name = argv[i] + strspn(argv[i], "-");
-        const struct option *o = option_find(name, strcspn(name, "="), CONF_CTL);
+        const struct option *o = option_find(p->options, name, strcspn(name, "="), CONF_CTL);
         bool takes_next = o != NULL && o->kind != OPTION_FLAG && strchr(name, '=') == NULL;
         i += takes_next ? 2 : 1;
     }
     return MIN_OF(i, argc);
 }
 
-int cmd_ctl(int argc, char **argv)
+int cmd_ctl(const struct program *p, int argc, char **argv)
 {
     struct conf conf;
-    int at = first_word(argc, argv), rc = cmd_read_conf(&conf, CONF_CTL, at, argv);
+    int at = first_word(p, argc, argv), rc = cmd_read_conf(p, &conf, CONF_CTL, at, argv);
     if (rc == CMD_OK) {
         struct sigaction action = {.sa_handler = on_interrupt}; /* ends a log that is followed, not the prompt */
         (void)sigaction(SIGINT, &action, NULL);
-        rc = at < argc ? run_words(&conf, (const char *const *)argv + at, argc - at) : run_prompt(&conf);
+        rc = at < argc ? run_words(p, &conf, (const char *const *)argv + at, argc - at) : run_prompt(p, &conf);
     }
     conf_fini(&conf);
     return cmd_end("ctl", rc);

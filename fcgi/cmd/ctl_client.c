@@ -1,8 +1,9 @@
 #include "fcgi/cmd/ctl_client.h"
 
-#include "fcgi/admin.h"
 #include "fcgi/cmd/cmd.h"
-#include "fcgi/unix_socket.h"
+#include "fcgi/ground/number.h"
+#include "fcgi/ground/unix_socket.h"
+#include "fcgi/watch/admin.h"
 
 #include <errno.h>
 #include <string.h>
@@ -47,7 +48,7 @@ static void read_head(struct buf *got, struct head *h)
         const char *name = admin_verdict_name(i);
         if (strlen(name) == n_word && memcmp(name, got->data, n_word) == 0) {
             h->verdict = (enum admin_verdict)i;
-            h->is_known = i != ADMIN_OK || (conf_parse_integer(rest, &n) && n >= 0);
+            h->is_known = i != ADMIN_OK || (number_parse(rest, &n) && n >= 0);
         }
     }
     h->n_body = (size_t)n;

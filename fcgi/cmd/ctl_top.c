@@ -3,10 +3,10 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
-#include "fcgi/admin_text.h"
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/cmd/ctl_client.h"
 #include "fcgi/cmd/prompt.h"
+#include "fcgi/watch/admin_text.h"
 
 #include <stdio.h>
 #include <string.h>

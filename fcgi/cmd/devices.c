@@ -1,7 +1,6 @@
 /* `infcgi devices`: what OpenCL and the PCI bus show to compute on, what of it can be used, and which device --device
  * takes. Drivers are asked in a child process (probe.h). A machine without any is no error. */
 #include "fcgi/cmd/cmd.h"
-
 #include "opencl/device_json.h"
 #include "opencl/inventory.h"
 
@@ -255,10 +254,10 @@ static int show(const struct conf *conf)
     return CMD_OK;
 }
 
-int cmd_devices(int argc, char **argv)
+int cmd_devices(const struct program *p, int argc, char **argv)
 {
     struct conf conf;
-    int rc = cmd_read_conf(&conf, CONF_DEVICES, argc, argv);
+    int rc = cmd_read_conf(p, &conf, CONF_DEVICES, argc, argv);
     rc = rc == CMD_OK ? show(&conf) : rc;
     conf_fini(&conf);
     return cmd_end("devices", rc);

@@ -1,9 +1,8 @@
 /* `infcgi generate`: one prompt, its continuation on stdout, figures on stderr. */
-#include "fcgi/cmd/cmd.h"
-
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "fcgi/cmd/bar.h"
+#include "fcgi/cmd/cmd.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -79,10 +78,10 @@ static void on_told(void *unused, const char *text)
     fprintf(stderr, "note: %s\n", text);
 }
 
-int cmd_generate(int argc, char **argv)
+int cmd_generate(const struct program *p, int argc, char **argv)
 {
     struct conf conf;
-    int rc = cmd_read_conf(&conf, CONF_GENERATE, argc, argv);
+    int rc = cmd_read_conf(p, &conf, CONF_GENERATE, argc, argv);
     if (rc == CMD_OK) {
         struct err_info info = {0};
         struct engine_config cfg = cmd_engine_config(&conf);

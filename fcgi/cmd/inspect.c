@@ -1,11 +1,10 @@
 /* `infcgi inspect`: what is in a model file, and whether the file is whole. Reads the directory only, and the weights
  * for --verify alone. Text from the file is escaped before it is printed (the terminal is not the file's to drive);
  * --template alone prints raw bytes, because it is there to be redirected. */
-#include "fcgi/cmd/cmd.h"
-
 #include "engine/format/gguf.h"
 #include "engine/model/model.h"
 #include "engine/tensor/dtype.h"
+#include "fcgi/cmd/cmd.h"
 #include "fcgi/cmd/escape.h"
 #include "fcgi/cmd/inspect_plan.h"
 #include "fcgi/cmd/inspect_summary.h"
@@ -136,10 +135,10 @@ static int show(const struct conf *o)
     return rc;
 }
 
-int cmd_inspect(int argc, char **argv)
+int cmd_inspect(const struct program *p, int argc, char **argv)
 {
     struct conf conf;
-    int rc = cmd_read_conf(&conf, CONF_INSPECT, argc, argv);
+    int rc = cmd_read_conf(p, &conf, CONF_INSPECT, argc, argv);
     rc = rc != CMD_OK ? rc : conf.check || conf.verify ? check(&conf) : show(&conf);
     conf_fini(&conf);
     return cmd_end("inspect", rc);

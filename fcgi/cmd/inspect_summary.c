@@ -4,8 +4,8 @@
 #include "engine/base/io.h"
 #include "engine/chat/chat_named.h"
 #include "engine/engine.h"
-#include "engine/quant/quant.h"
 #include "engine/model/model.h"
+#include "engine/quant/quant.h"
 #include "engine/tensor/dtype.h"
 #include "fcgi/cmd/escape.h"
 

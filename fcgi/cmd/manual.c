@@ -2,9 +2,7 @@
 
 #include "engine/backend/backend.h"
 #include "fcgi/api/fields.h"
-#include "fcgi/cmd/cmd.h"
-#include "fcgi/options.h"
-#include "fcgi/route.h"
+#include "fcgi/wire/call.h"
 
 #include <ctype.h>
 #include <stdio.h>
@@ -44,16 +42,16 @@ static void put_help(const struct option *o, struct buf *out)
 }
 
 /* "infcgi tokenize MODEL [TEXT] [OPTIONS]" */
-static void put_usage(const struct cmd *c, struct buf *out)
+static void put_usage(const struct program *p, const struct cmd *c, struct buf *out)
 {
     const struct option *o;
     buf_printf(out, "infcgi %s", c->name);
-    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+    for (int i = 0; (o = option_at(p->options, i)) != NULL; i++) {
         bool is_required = (o->required_by & c->bit) != 0;
         if ((o->operand_of & c->bit) != 0) {
             buf_puts(out, is_required ? " " : " [");
-            for (const char *p = o->name; *p != '\0'; p++) {
-                buf_putc(out, (char)toupper((unsigned char)*p));
+            for (const char *s = o->name; *s != '\0'; s++) {
+                buf_putc(out, (char)toupper((unsigned char)*s));
             }
             buf_puts(out, is_required ? "" : "]");
         } else if (is_required) {
@@ -84,14 +82,17 @@ static void put_wrapped(const char *text, size_t at, size_t indent, struct buf *
     buf_putc(out, '\n');
 }
 
-void manual_of(enum conf_command command, struct buf *out)
+void manual_of(const struct program *p, enum conf_command command, struct buf *out)
 {
-    const struct cmd *c = cmd_find(command);
+    const struct cmd *c = p->commands;
+    while (c->bit != command && c + 1 < p->commands + p->n_commands) {
+        c++;
+    }
     const struct option *o;
     buf_puts(out, "usage: ");
-    put_usage(c, out);
+    put_usage(p, c, out);
     buf_puts(out, "\n\n");
-    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+    for (int i = 0; (o = option_at(p->options, i)) != NULL; i++) {
         if ((o->commands & command) == 0) {
             continue;
         }
@@ -114,11 +115,10 @@ void manual_of(enum conf_command command, struct buf *out)
 
 /* --- the list of commands ----------------------------------------------------------------------------------------- */
 
-static void put_list(struct buf *out)
+static void put_list(const struct program *p, struct buf *out)
 {
-    const struct cmd *c;
     buf_puts(out, "usage: infcgi COMMAND [ARGUMENTS]\n\ncommands:\n");
-    for (int i = 0; (c = cmd_at(i)) != NULL; i++) {
+    for (const struct cmd *c = p->commands; c < p->commands + p->n_commands; c++) {
         buf_printf(out, "  %-10s %s\n", c->name, c->summary);
     }
     buf_puts(out,
@@ -142,15 +142,15 @@ static void put_values(const struct option *o, struct buf *out)
     }
 }
 
-static void put_markdown(struct buf *out)
+static void put_markdown(const struct program *p, struct buf *out)
 {
     const struct option *o;
     char names[NAME_BYTES];
     buf_puts(out, "| option | short | commands | value | default | what it does |\n|---|---|---|---|---|---|\n");
-    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+    for (int i = 0; (o = option_at(p->options, i)) != NULL; i++) {
         const char *brief = o->brief != NULL ? o->brief : "", *tick = o->brief != NULL ? "`" : "";
         buf_printf(out, "| `--%s` | %s%s%s | %s | ", o->name, tick, brief, tick,
-                   cmd_names(o->commands, names, sizeof names));
+                   p->options->name_commands(o->commands, names, sizeof names));
         put_values(o, out);
         buf_printf(out, " | %s | %s", o->fallback != NULL ? o->fallback : "", o->help);
         put_back_ends(o, out);
@@ -190,17 +190,16 @@ static void put_man_option(const struct option *o, struct buf *out)
     buf_fini(&help);
 }
 
-static void put_man(struct buf *out)
+static void put_man(const struct program *p, struct buf *out)
 {
-    const struct cmd *c;
     const struct option *o;
     buf_puts(out, ".\\\" Made by `make docs`.\n.TH INFCGI 1 \"\" \"infcgi " CMD_VERSION "\"\n.SH NAME\n"
                   "infcgi \\- inference of language models behind nginx\n.SH SYNOPSIS\n");
-    for (int i = 0; (c = cmd_at(i)) != NULL; i++) {
+    for (const struct cmd *c = p->commands; c < p->commands + p->n_commands; c++) {
         struct buf usage;
         buf_init(&usage, TEXT_BYTES, MEM_GENERAL);
-        put_usage(c, &usage);
-        buf_puts(out, i > 0 ? ".br\n.B " : ".B ");
+        put_usage(p, c, &usage);
+        buf_puts(out, c > p->commands ? ".br\n.B " : ".B ");
         put_roff(buf_ok(&usage) == ERR_OK ? usage.data : c->name, out);
         buf_putc(out, '\n');
         buf_fini(&usage);
@@ -210,7 +209,7 @@ static void put_man(struct buf *out)
              "An option is given on the command line, as a line\n.I name = value\nin the file of\n.B \\-\\-config\n"
              "or as\n.I INFCGI_NAME\nin the environment, with _ for \\-. The command line wins over the "
              "environment, and that over the file.\n");
-    for (int i = 0; (c = cmd_at(i)) != NULL; i++) {
+    for (const struct cmd *c = p->commands; c < p->commands + p->n_commands; c++) {
         buf_puts(out, ".SH \"");
         put_roff("infcgi ", out);
         buf_printf(out, "%s\"\n", c->name);
@@ -218,7 +217,7 @@ static void put_man(struct buf *out)
         buf_puts(out, ".\n");
         put_roff(c->notes, out);
         buf_puts(out, c->notes[0] != '\0' ? "\n" : "");
-        for (int k = 0; (o = option_at(k)) != NULL; k++) {
+        for (int k = 0; (o = option_at(p->options, k)) != NULL; k++) {
             if ((o->commands & c->bit) != 0) {
                 put_man_option(o, out);
             }
@@ -233,8 +232,6 @@ static void put_man(struct buf *out)
 
 /* --- completion --------------------------------------------------------------------------------------------------- */
 
-static const char *command_name(int i) { return cmd_at(i) != NULL ? cmd_at(i)->name : NULL; }
-
 /* VARIABLE='cpu ref' */
 static void put_words(const char *variable, names_fn words, struct buf *out)
 {
@@ -246,10 +243,10 @@ static void put_words(const char *variable, names_fn words, struct buf *out)
 }
 
 /* A case of what stands before the cursor: options that take a value. */
-static void put_bash_value(const struct option *o, struct buf *out)
+static void put_bash_value(const struct program *p, const struct option *o, struct buf *out)
 {
-    const struct cmd *c;
-    for (int i = 0, n = 0; (c = cmd_at(i)) != NULL; i++) {
+    int n = 0;
+    for (const struct cmd *c = p->commands; c < p->commands + p->n_commands; c++) {
         if ((o->commands & c->bit) != 0) {
             buf_printf(out, "%s'%s --%s'", n++ > 0 ? " | " : "    ", c->name, o->name);
             if (o->brief != NULL) {
@@ -264,12 +261,12 @@ static void put_bash_value(const struct option *o, struct buf *out)
     buf_puts(out, " ;;\n");
 }
 
-static void put_bash_command(const struct cmd *c, struct buf *out)
+static void put_bash_command(const struct program *p, const struct cmd *c, struct buf *out)
 {
     const struct option *o;
     bool has_operands = false;
     buf_printf(out, "        %s) words='", c->name);
-    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+    for (int i = 0; (o = option_at(p->options, i)) != NULL; i++) {
         if ((o->commands & c->bit) != 0) {
             buf_printf(out, "--%s ", o->name);
             has_operands = has_operands || (o->operand_of & c->bit) != 0;
@@ -281,27 +278,29 @@ static void put_bash_command(const struct cmd *c, struct buf *out)
     buf_printf(out, "'%s ;;\n", has_operands ? " files=1" : "");
 }
 
-static void put_bash(struct buf *out)
+static void put_bash(const struct program *p, struct buf *out)
 {
-    const struct cmd *c;
     const struct option *o;
     buf_puts(out, "# Made by `make docs`.\n_infcgi() {\n"
                   "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]} words='' files=''\n"
                   "    [ \"$cur\" != = ] || cur=''\n"
                   "    [ \"$prev\" != = ] || prev=${COMP_WORDS[COMP_CWORD - 2]}\n"
                   "    case \"${COMP_WORDS[1]} $prev\" in\n");
-    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+    for (int i = 0; (o = option_at(p->options, i)) != NULL; i++) {
         if (o->kind != OPTION_FLAG) {
-            put_bash_value(o, out);
+            put_bash_value(p, o, out);
         }
     }
     buf_puts(out, "    *)\n        case ${COMP_WORDS[1]} in\n");
-    for (int i = 0; (c = cmd_at(i)) != NULL; i++) {
-        put_bash_command(c, out);
+    for (const struct cmd *c = p->commands; c < p->commands + p->n_commands; c++) {
+        put_bash_command(p, c, out);
     }
     buf_puts(out, "        esac\n        ;;\n    esac\n    [ \"$COMP_CWORD\" != 1 ] ||");
-    put_words(" words", command_name, out);
-    buf_puts(out, "\n    mapfile -t COMPREPLY < <(\n        compgen -W \"$words\" -- \"$cur\"\n"
+    buf_puts(out, " words='");
+    for (int i = 0; i < p->n_commands; i++) {
+        buf_printf(out, "%s%s", i > 0 ? " " : "", p->commands[i].name);
+    }
+    buf_puts(out, "'\n    mapfile -t COMPREPLY < <(\n        compgen -W \"$words\" -- \"$cur\"\n"
                   "        [ -z \"$files\" ] || compgen -f -- \"$cur\"\n    )\n}\n"
                   "complete -o filenames -F _infcgi infcgi\n");
 }
@@ -309,15 +308,14 @@ static void put_bash(struct buf *out)
 /* --- the API ------------------------------------------------------------------------------------------------------ */
 
 /* A line for each row of the route table, and of the tables of fields, its parts behind tabs: for docs/openapi.py. */
-static void put_api(struct buf *out)
+static void put_api(const struct program *p, struct buf *out)
 {
-    const struct route *r;
-    const struct field_table *t;
-    for (int i = 0; (r = route_at(i)) != NULL; i++) {
+    for (const struct route *r = p->routes; r < p->routes + p->n_routes; r++) {
         buf_printf(out, "path\t%s\t%s\t%s\t%s\t%s\n", r->method, r->path, r->is_prefix ? "prefix" : "whole",
                    r->needs_key ? "key" : "open", r->doc);
     }
-    for (int i = 0; (t = fields_table_at(i)) != NULL; i++) {
+    for (int i = 0; i < p->n_fields; i++) {
+        const struct field_table *t = p->fields[i];
         for (size_t k = 0; k < t->n; k++) {
             const struct field *f = &t->rows[k];
             buf_printf(out, "field\t%s\t%s\t%s\t%.10g\t%.10g\n", t->name, f->name, fields_kind_name(f->kind), f->min, f->max);
@@ -329,12 +327,12 @@ static void put_api(struct buf *out)
 
 static const struct {
     const char *name;
-    void (*put)(struct buf *out);
+    void (*put)(const struct program *p, struct buf *out);
 } formats[] = {{"text", put_list}, {"md", put_markdown}, {"man", put_man}, {"bash", put_bash}, {"api", put_api}};
 
 const char *manual_format_name(int i) { return i >= 0 && i < (int)ARRAY_LEN(formats) ? formats[i].name : NULL; }
 
-void manual_print(const char *format, struct buf *out)
+void manual_print(const struct program *p, const char *format, struct buf *out)
 {
-    formats[MAX_OF(names_find(manual_format_name, format), 0)].put(out);
+    formats[MAX_OF(names_find(manual_format_name, format), 0)].put(p, out);
 }

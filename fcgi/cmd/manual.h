@@ -4,16 +4,16 @@
 #define INFCGI_CMD_MANUAL_H
 
 #include "engine/base/buf.h"
-#include "fcgi/conf.h"
+#include "fcgi/cmd/cmd.h"
 
 /* The i-th form of the whole manual, "man"; NULL beyond the last. */
 const char *manual_format_name(int i);
 
 /* Appends the manual in that form: a list of commands, a table of options in Markdown, a page for man(7), completion
  * for bash, a line for each route and each field of a request. Check with buf_ok. */
-void manual_print(const char *format, struct buf *out);
+void manual_print(const struct program *p, const char *format, struct buf *out);
 
 /* Appends what --help of a command says. */
-void manual_of(enum conf_command command, struct buf *out);
+void manual_of(const struct program *p, enum conf_command command, struct buf *out);
 
 #endif

@@ -4,10 +4,12 @@
 
 #include "engine/base/clock.h"
 #include "fcgi/cmd/cmd.h"
-#include "fcgi/fastcgi.h"
-#include "fcgi/log.h"
-#include "fcgi/notify.h"
-#include "fcgi/worker.h"
+#include "fcgi/conf/conf.h"
+#include "fcgi/ground/log.h"
+#include "fcgi/ground/number.h"
+#include "fcgi/wire/fastcgi.h"
+#include "fcgi/wire/notify.h"
+#include "fcgi/wire/worker.h"
 
 #include <fcntl.h>
 #include <inttypes.h>
@@ -210,7 +212,7 @@ static uint64_t time_asked_for(const char *text)
         return 0;
     }
     snprintf(digits, sizeof digits, "%.*s", (int)MIN_OF(n, sizeof digits - 1), value);
-    return conf_parse_integer(digits, &usec) && usec > 0 ? (uint64_t)usec / 1000u : 0;
+    return number_parse(digits, &usec) && usec > 0 ? (uint64_t)usec / 1000u : 0;
 }
 
 static void hear(struct worker *w, const char *text)
@@ -361,7 +363,7 @@ static void compare_options(char *names, size_t cap)
 {
     struct err_info info = {0};
     struct conf fresh;
-    if (conf_load(&fresh, CONF_SERVE, m.argc, m.argv + 1, &info) != ERR_OK) {
+    if (conf_load(&fresh, m.conf->options, CONF_SERVE, m.argc, m.argv + 1, &info) != ERR_OK) {
         snprintf(names, cap, "unknown");
         conf_fini(&fresh);
         return;

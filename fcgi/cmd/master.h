@@ -1,4 +1,4 @@
-/* `infcgi serve --master`: holds the listening socket and no model, and starts the program again as a worker (fcgi/worker.h) that has
+/* `infcgi serve --master`: holds the listening socket and no model, and starts the program again as a worker (fcgi/wire/worker.h) that has
  * both. docs/internals/process.md has the picture.
  *
  *   a worker died            another is started at once, later and later (to 30 s) where they live less than 10 s; the socket stays open
@@ -13,7 +13,7 @@
 #ifndef INFCGI_CMD_MASTER_H
 #define INFCGI_CMD_MASTER_H
 
-#include "fcgi/conf.h"
+#include "fcgi/conf/conf.h"
 
 /* Until it is told to end; the exit status. argv: of the subcommand, with which workers are started. */
 int master_run(const struct conf *conf, int argc, char **argv);

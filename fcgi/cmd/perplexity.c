@@ -2,11 +2,10 @@
  * The text is cut into windows of n tokens, each is computed alone, its first token is BOS where the vocabulary wants one,
  * and only the second half of a window is scored, which has a context of at least half a window. A text has two windows
  * at least. [llama.cpp tools/perplexity] */
-#include "fcgi/cmd/cmd.h"
-
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "fcgi/cmd/bar.h"
+#include "fcgi/cmd/cmd.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -123,10 +122,10 @@ static bool on_progress(void *arg, float fraction)
     return true;
 }
 
-int cmd_perplexity(int argc, char **argv)
+int cmd_perplexity(const struct program *p, int argc, char **argv)
 {
     struct conf conf;
-    int rc = cmd_read_conf(&conf, CONF_PERPLEXITY, argc, argv);
+    int rc = cmd_read_conf(p, &conf, CONF_PERPLEXITY, argc, argv);
     if (rc == CMD_OK) {
         struct err_info info = {0};
         struct engine_config cfg = cmd_engine_config(&conf);

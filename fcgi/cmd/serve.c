@@ -1,27 +1,26 @@
 /* `infcgi serve`: loads the model while /health already answers, serves until a signal ends it, drains, and goes. What it does beside,
  * and on signals, is in serve_wait.c; with --master it is master.c that runs, and this in the process which that starts. */
-#include "fcgi/cmd/cmd.h"
-
 #include "engine/base/clock.h"
 #include "engine/base/io.h"
 #include "engine/base/mem_account.h"
 #include "engine/chat/chat_named.h"
-#include "fcgi/api/responses_store.h"
-#include "fcgi/admin.h"
-#include "fcgi/apikey.h"
+#include "fcgi/api/model_names.h"
+#include "fcgi/api/openai/responses_store.h"
 #include "fcgi/cmd/bar.h"
+#include "fcgi/cmd/cmd.h"
 #include "fcgi/cmd/master.h"
 #include "fcgi/cmd/serve_wait.h"
-#include "fcgi/fastcgi.h"
-#include "fcgi/journal.h"
-#include "fcgi/log.h"
-#include "fcgi/memory.h"
-#include "fcgi/metrics.h"
-#include "fcgi/model_names.h"
-#include "fcgi/notify.h"
-#include "fcgi/route.h"
-#include "fcgi/server.h"
-#include "fcgi/worker.h"
+#include "fcgi/conf/conf.h"
+#include "fcgi/ground/log.h"
+#include "fcgi/tenant/apikey.h"
+#include "fcgi/tenant/journal.h"
+#include "fcgi/watch/admin.h"
+#include "fcgi/watch/metrics.h"
+#include "fcgi/wire/fastcgi.h"
+#include "fcgi/wire/memory.h"
+#include "fcgi/wire/notify.h"
+#include "fcgi/wire/server.h"
+#include "fcgi/wire/worker.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -44,6 +43,7 @@ enum {
 };
 
 struct server server_state;
+static const struct program *program;
 
 struct engine_config cmd_engine_config(const struct conf *c)
 {
@@ -367,7 +367,7 @@ static int start(const struct conf *conf)
     }
     err = err != ERR_OK ? err : share_memory(conf, false, &info);
     fastcgi_hold(worker_role() == WORKER_AGAIN || worker_role() == WORKER_NEXT);
-    err = err != ERR_OK ? err : fastcgi_start(fd, (int)conf->max_connections, route_request, &server_state, &info);
+    err = err != ERR_OK ? err : fastcgi_start(fd, (int)conf->max_connections, program->handle, &server_state, &info);
     return err != ERR_OK ? fail_setup(CMD_NO_SYSTEM, err, &info) : CMD_OK;
 }
 
@@ -479,7 +479,7 @@ static int choose_log(const struct conf *conf)
     return err == ERR_OK ? CMD_OK : fail_setup(CMD_BAD_CONFIG, err, &info);
 }
 
-int cmd_serve(int argc, char **argv)
+int cmd_serve(const struct program *p, int argc, char **argv)
 {
     static struct conf conf; /* outlives detached threads at exit */
     struct err_info info = {0};
@@ -489,13 +489,17 @@ int cmd_serve(int argc, char **argv)
     if (err != ERR_OK) {
         return fail_setup(CMD_USAGE, err, &info);
     }
-    int rc = cmd_read_conf(&conf, CONF_SERVE, argc, argv);
+    int rc = cmd_read_conf(p, &conf, CONF_SERVE, argc, argv);
     rc = rc == CMD_OK ? choose_log(&conf) : rc;
     if (rc == CMD_OK && conf.check_config) {
         rc = check_config(&conf);
     } else if (rc == CMD_OK && conf.master && role == WORKER_NONE) {
         rc = master_run(&conf, argc, argv);
     } else if (rc == CMD_OK) {
+        program = p;
+        server_state.routes = p->routes;
+        server_state.n_routes = p->n_routes;
+        server_state.dialects = p->dialects;
         (void)prctl(PR_SET_NAME, "infcgi"); /* a worker is started as "exe" */
         server_state.conf = &conf;
         server_state.started = clock_unix_seconds();

@@ -3,14 +3,14 @@
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/names.h"
-#include "fcgi/apikey.h"
-#include "fcgi/journal.h"
-#include "fcgi/live.h"
-#include "fcgi/log.h"
-#include "fcgi/notify.h"
-#include "fcgi/pulse.h"
-#include "fcgi/tenant.h"
-#include "fcgi/worker.h"
+#include "fcgi/ground/log.h"
+#include "fcgi/ground/pulse.h"
+#include "fcgi/tenant/apikey.h"
+#include "fcgi/tenant/journal.h"
+#include "fcgi/tenant/tenant.h"
+#include "fcgi/wire/live.h"
+#include "fcgi/wire/notify.h"
+#include "fcgi/wire/worker.h"
 
 #include <inttypes.h>
 #include <signal.h>

@@ -7,7 +7,7 @@
 #define INFCGI_CMD_SERVE_WAIT_H
 
 #include "engine/engine.h"
-#include "fcgi/server.h"
+#include "fcgi/wire/server.h"
 
 /* Blocks the signals, before any thread starts, so that all inherit it. argv: of the subcommand, to read options anew. */
 void serve_wait_init(struct server *server, int argc, char **argv);

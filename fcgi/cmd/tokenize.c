@@ -1,11 +1,10 @@
 /* `infcgi tokenize`: the token ids of a text, as the model sees it. Reads the model file's directory only, never the
  * weights. Pieces are escaped, since a token may be part of a character or act on a terminal. */
-#include "fcgi/cmd/cmd.h"
-
 #include "engine/base/utf8.h"
 #include "engine/format/gguf.h"
 #include "engine/model/model.h"
 #include "engine/tokenizer/tokenizer.h"
+#include "fcgi/cmd/cmd.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -123,10 +122,10 @@ static int tokenize(const struct conf *o)
     return rc;
 }
 
-int cmd_tokenize(int argc, char **argv)
+int cmd_tokenize(const struct program *p, int argc, char **argv)
 {
     struct conf conf;
-    int rc = cmd_read_conf(&conf, CONF_TOKENIZE, argc, argv);
+    int rc = cmd_read_conf(p, &conf, CONF_TOKENIZE, argc, argv);
     rc = rc != CMD_OK ? rc : tokenize(&conf);
     conf_fini(&conf);
     return cmd_end("tokenize", rc);

@@ -1,9 +1,8 @@
 /* `infcgi --version`: the version, which kernels this CPU can run, and the devices of each back end. */
-#include "fcgi/cmd/cmd.h"
-
 #include "engine/backend/backend.h"
 #include "engine/kernels/kern.h"
-#include "fcgi/conf.h"
+#include "fcgi/cmd/cmd.h"
+#include "fcgi/conf/conf.h"
 
 #include <stdio.h>
 

@@ -144,7 +144,7 @@ def test_a_body_over_the_limit_is_refused_by_its_length(ctx):
 
 def test_every_route_is_passed_on(ctx):
     """The engine's table, the table of docs/api.md and nginx's locations say the same."""
-    table = re.findall(r'\{"(GET|POST|DELETE)", "([^"]+)"', (harness.ROOT / "fcgi/route.c").read_text())
+    table = re.findall(r'\{"(GET|POST|DELETE)", "([^"]+)"', (harness.ROOT / "fcgi/routes.c").read_text())
     assert len(table) > 10
     for method, path in table:
         r = ctx.server.request("PATCH", path + ("x" if path.endswith("/") else ""))

@@ -1,7 +1,7 @@
 /* A request of Anthropic's API: turned into one of chat, which the checks behind it then know. */
 #include "tests/fuzz/fuzz.h"
 
-#include "fcgi/api/anthropic_input.h"
+#include "fcgi/api/anthropic/anthropic_input.h"
 #include "fcgi/api/messages.h"
 #include "fcgi/api/tools.h"
 

@@ -4,7 +4,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/base/mem.h"
-#include "fcgi/records.h"
+#include "fcgi/wire/records.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
 #include "tests/fuzz/fuzz.h"
 
 #include "fcgi/api/params.h"
-#include "fcgi/json_in.h"
+#include "fcgi/wire/json_in.h"
 
 #include <math.h>
 #include <stdlib.h>

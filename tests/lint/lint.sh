@@ -41,8 +41,8 @@ banned() {
         ban 'strcpy|strcat|sprintf|vsprintf|strncpy|strtok|gets|atoi|atol|atoll|atof|alloca|rand|srand|random|system|popen|setjmp|longjmp' \
             'a banned function (CONTRIBUTING.md)' $c_files
         ban 'strtol|strtoll|strtoul|strtoull|sscanf|scanf' 'numbers in text are parsed by hand' $c_files
-        ban 'exit|_exit|abort|quick_exit' 'only main ends the process' $(without "$c_files" '^fcgi/(main|server|fastcgi)\.c$|^fcgi/cmd/')
-        ban 'getenv|secure_getenv|setenv' 'the environment is read in fcgi/conf.c' $(without "$c_files" '^fcgi/(conf|fastcgi)\.c$')
+        ban 'exit|_exit|abort|quick_exit' 'only main ends the process' $(without "$c_files" '^fcgi/(main|wire/fastcgi)\.c$|^fcgi/cmd/')
+        ban 'getenv|secure_getenv|setenv' 'the environment is read in fcgi/conf/conf.c' $(without "$c_files" '^fcgi/(conf/conf|wire/fastcgi)\.c$')
     }
 }
 
@@ -54,7 +54,7 @@ homes() {
             grep -vE '^engine/kernels/(x86|arm)/|^engine/kernels/isa\.c:|^engine/base/(pool|compiler)\.[ch]:' |
             sed -E 's/^([^:]+:[0-9]+):.*/\1: intrinsics belong under engine\/kernels\/<arch>\//'
         grep -Hn '#include <CL/' $c_files | grep -v '^opencl/' | sed -E 's/^([^:]+:[0-9]+):.*/\1: CL headers belong in opencl\//'
-        grep -Hn '#include <fcgi' $c_files | grep -v '^fcgi/fastcgi\.c:' |
+        grep -Hn '#include <fcgi' $c_files | grep -v '^fcgi/wire/fastcgi\.c:' |
             sed -E 's/^([^:]+:[0-9]+):.*/\1: libfcgi is called in fcgi\/fastcgi.c alone/'
     }
 }
@@ -150,35 +150,35 @@ documented() {
             grep -qF "\`$word\`" docs/models.md || echo "docs/models.md:1: golden model $word is not listed"
         done
     fi
-    if [ -f docs/ops/metrics.md ] && [ -f fcgi/metrics.c ]; then
-        for word in $(grep -ohE '"infcgi_[a-z_]+"' fcgi/metrics.[ch] | tr -d '"' | sort -u); do
+    if [ -f docs/ops/metrics.md ] && [ -f fcgi/watch/metrics.c ]; then
+        for word in $(grep -ohE '"infcgi_[a-z_]+"' fcgi/watch/metrics.[ch] | tr -d '"' | sort -u); do
             grep -qF "\`$word\`" docs/ops/metrics.md || echo "docs/ops/metrics.md:1: metric $word is not listed"
         done
-        for word in $(sed -nE 's/^ *\{"([a-z_]+)", "(counter|gauge)", .*/\1/p' fcgi/metrics.c); do
+        for word in $(sed -nE 's/^ *\{"([a-z_]+)", "(counter|gauge)", .*/\1/p' fcgi/watch/metrics.c); do
             grep -qF "\`llamacpp:$word\`" docs/ops/metrics.md || echo "docs/ops/metrics.md:1: metric llamacpp:$word is not listed"
         done
     fi
-    if [ -f docs/api.md ] && [ -f fcgi/route.c ]; then
-        for word in $(cat fcgi/api/*.c | grep -oE '\{"[a-z0-9_]+", *FIELD_' | cut -d'"' -f2 | sort -u); do
+    if [ -f docs/api.md ] && [ -f fcgi/routes.c ]; then
+        for word in $(cat fcgi/api/*.c fcgi/api/*/*.c | grep -oE '\{"[a-z0-9_]+", *FIELD_' | cut -d'"' -f2 | sort -u); do
             grep -qF "\`$word\`" docs/api.md || echo "docs/api.md:1: request field $word is not listed"
         done
-        for word in $(sed -nE 's/^ *\{"(GET|POST|DELETE)", "([^"]+)".*/\2/p' fcgi/route.c); do
+        for word in $(sed -nE 's/^ *\{"(GET|POST|DELETE)", "([^"]+)".*/\2/p' fcgi/routes.c); do
             grep -qE "\`$word(\{id\})?\`" docs/api.md || echo "docs/api.md:1: path $word is not listed"
         done
-        for word in $(sed -nE 's/^ *\{"(GET|POST|DELETE)", "[^"]+", [a-z_]+, "([a-z-]+)".*/\2/p' fcgi/route.c | sort -u); do
+        for word in $(sed -nE 's/^ *\{"(GET|POST|DELETE)", "[^"]+", [a-z_]+, [A-Z]+, "([a-z-]+)".*/\2/p' fcgi/routes.c | sort -u); do
             grep -qi "^## ${word//-/ }\$" docs/api.md || echo "docs/api.md:1: there is no heading for $word"
         done
     fi
 }
 
-# Each table of request fields has a name in fcgi/api/fields.c, from where docs/openapi.yaml has its rows.
+# Each table of request fields has a name in fcgi/field_tables.c, from where docs/openapi.yaml has its rows.
 field_tables() {
     local file array name
-    [ -f fcgi/api/fields.c ] || return 0
-    for file in $(grep -l '^static const struct field [a-z_]*\[\]' fcgi/api/*.c); do
+    [ -f fcgi/field_tables.c ] || return 0
+    for file in $(grep -l '^static const struct field [a-z_]*\[\]' fcgi/api/*.c fcgi/api/*/*.c); do
         for array in $(sed -nE 's/^static const struct field ([a-z_]+)\[\].*/\1/p' "$file"); do
             name=$(sed -nE "s/^const struct field_table (fields_of_[a-z_]+) = \{\"[a-z_]+\", $array, ARRAY_LEN\($array\)\};/\1/p" "$file")
-            grep -qF "&${name:-?}," fcgi/api/fields.c || echo "$file:1: fcgi/api/fields.c does not list the table $array"
+            grep -qF "&${name:-?}," fcgi/field_tables.c || echo "$file:1: fcgi/field_tables.c does not list the table $array"
         done
     done
 }
@@ -239,7 +239,7 @@ packages() {
     for file in $(sed -nE '/--from|COPY build/d; s/^COPY (.*) [^ ]+$/\1/p' nginx/Containerfile); do
         [ -e "$file" ] || echo "nginx/Containerfile:1: COPY of $file, which is not there"
     done
-    version=$(sed -nE 's/^#define SERVER_VERSION "(.*)"/\1/p' fcgi/server.h)
+    version=$(sed -nE 's/^#define SERVER_VERSION "(.*)"/\1/p' fcgi/wire/server.h)
     sed -n 1p $here/changelog | grep -qF "($version-" || echo "$here/changelog:1: the program is version $version"
     for word in $(sed -n '/^Build-Depends/,/^[A-Z]/p' $here/control | grep -oE '[a-z0-9-]+-(dev|headers)'); do
         grep -qE "^run=.*[ ']${word}[ ']" tests/support/deps.sh || echo "$here/control:1: $word, which tests/support/deps.sh does not install"

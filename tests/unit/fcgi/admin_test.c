@@ -1,11 +1,10 @@
 /* Lines taken apart, text made of JSON, the table, and the socket's thread against clients that do not behave. */
-#include "fcgi/admin.h"
-
-#include "fcgi/admin_text.h"
-#include "fcgi/conf.h"
-#include "fcgi/live.h"
-#include "fcgi/log.h"
-#include "fcgi/unix_socket.h"
+#include "fcgi/conf/conf.h"
+#include "fcgi/ground/log.h"
+#include "fcgi/ground/unix_socket.h"
+#include "fcgi/watch/admin.h"
+#include "fcgi/watch/admin_text.h"
+#include "fcgi/wire/live.h"
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 

@@ -1,5 +1,5 @@
 /* Requests of Anthropic's API: what they turn into, what is refused where, and how the endpoint answers. */
-#include "fcgi/api/anthropic_input.h"
+#include "fcgi/api/anthropic/anthropic_input.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>

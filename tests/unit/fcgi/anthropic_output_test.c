@@ -1,6 +1,6 @@
 /* Answers in Anthropic's form: streams and whole answers of texts that a model might say, cut anywhere, and what the
  * endpoint says of how they ended. */
-#include "fcgi/api/anthropic_output.h"
+#include "fcgi/api/anthropic/anthropic_output.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>

@@ -1,6 +1,5 @@
 /* Keys from a file: what counts as one, what is refused, and what a reload keeps. */
-#include "fcgi/apikey.h"
-
+#include "fcgi/tenant/apikey.h"
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 

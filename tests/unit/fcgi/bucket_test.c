@@ -1,5 +1,5 @@
 /* Token buckets by a clock of the test's own. */
-#include "fcgi/bucket.h"
+#include "fcgi/tenant/bucket.h"
 
 #include <check.h>
 

@@ -1,6 +1,5 @@
 /* Which form of a conversation a template is given, and which of its errors a client reads. */
 #include "fcgi/api/chat_render.h"
-
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>

@@ -1,5 +1,6 @@
 /* Calls and thinking in chat answers: what the endpoint writes for texts that a model might say, streamed and whole. */
 #include "fcgi/api/generation.h"
+#include "fcgi/api/openai/openai.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
@@ -17,7 +18,7 @@ static void setup(void) { server = rig_serve(false, false); }
 static void write_answer(const char *text, size_t step, enum sched_finish finish, bool streams, struct buf *out)
 {
     const struct shape *shape = api_chat_shape();
-    struct call call = {.server = server, .engine = atomic_load(&server->engine)};
+    struct call call = {.server = server, .engine = atomic_load(&server->engine), .reply = {.dialect = &dialect_openai}};
     struct params p = {.n = 1, .stream = streams, .split = {.splits_reasoning = true, .reads_calls = true}};
     struct choice c = {.end = {.finish = finish}};
     struct generation g = {.call = &call, .params = &p, .shape = shape, .choices = &c, .n_choices = 1, .id = "x"};

@@ -1,7 +1,6 @@
 /* Which addresses are one client. */
-#include "fcgi/client_address.h"
-
 #include "engine/base/compiler.h"
+#include "fcgi/tenant/client_address.h"
 
 #include <check.h>
 #include <stdbool.h>

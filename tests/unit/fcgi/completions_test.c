@@ -1,7 +1,6 @@
 /* What ends a completion and what is banned from it: logit_bias, ignore_eos, min_tokens and stop_token_ids together. */
-#include "tests/unit/fcgi/fcgi_rig.h"
-
 #include "engine/base/buf.h"
+#include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
 #include <stdio.h>

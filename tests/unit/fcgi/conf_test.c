@@ -1,11 +1,12 @@
 /* Options from the command line, the environment and a file: every row of the table at its bounds and beyond. */
-#include "fcgi/conf.h"
-
 #include "engine/backend/backend.h"
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/cmd/manual.h"
+#include "fcgi/commands.h"
+#include "fcgi/conf/conf.h"
+#include "fcgi/ground/number.h"
 #include "fcgi/options.h"
-#include "fcgi/options_other.h"
+#include "fcgi/tables.h"
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
@@ -24,10 +25,16 @@ static void teardown(void) { folder_remove(); }
 
 static enum conf_command command = CONF_SERVE; /* whose options load reads */
 
+static const char *command_name(void)
+{
+    static char name[16];
+    return commands_names(command, name, sizeof name);
+}
+
 /* Reads from now on as the first command that takes the option. */
 static void be_who_takes(const char *name)
 {
-    unsigned bits = option_find(name, strlen(name), CONF_SERVE)->commands;
+    unsigned bits = option_find(&options_table, name, strlen(name), CONF_SERVE)->commands;
     command = (enum conf_command)(bits & -bits);
 }
 
@@ -44,7 +51,7 @@ static enum err load(const char *a, const char *b, const char *d)
     }
     conf_fini(&c);
     info = (struct err_info){0};
-    return conf_load(&c, command, argc, argv, &info);
+    return conf_load(&c, &options_table, command, argc, argv, &info);
 }
 
 static void accept(const char *a, const char *b)
@@ -213,7 +220,7 @@ START_TEST(texts_are_taken_as_they_are)
         char arg[64];
         be_who_takes(texts[i].name);
         ck_assert_int_eq(load(NULL, NULL, NULL), ERR_OK);
-        const char *fallback = option_find(texts[i].name, strlen(texts[i].name), command)->fallback;
+        const char *fallback = option_find(&options_table, texts[i].name, strlen(texts[i].name), command)->fallback;
         ck_assert(fallback == NULL ? *text == NULL : strcmp(*text, fallback) == 0);
         snprintf(arg, sizeof arg, "--%s", texts[i].name);
         accept(arg, "a b=c --d");
@@ -290,16 +297,15 @@ START_TEST(names_of_llama_server)
     command = CONF_GENERATE;
     refuse("--jinja", NULL, "unknown option");
     command = CONF_SERVE;
-    for (int i = 0; option_other_at(i) != NULL; i++) { /* none hides an option of our own */
-        const struct option_other *other = option_other_at(i);
-        ck_assert_ptr_eq(option_other_find(other->name), other); /* nor another of these */
+    for (const struct option_other *other = options_llama; other->name != NULL; other++) { /* none hides an option of our own */
+        ck_assert_ptr_eq(option_other_find(&options_table, other->name), other); /* nor another of these */
         if (other->hint != NULL) {
             refuse(other->name, NULL, other->hint);
         } else if (other->same_as == NULL) {
             accept(other->name, other->takes == OPTION_OTHER_VALUE ? "x" : other->takes == OPTION_OTHER_SWITCH ? "off" : NULL);
         }
-        ck_assert(other->same_as == NULL || option_find(other->same_as, strlen(other->same_as), CONF_SERVE) != NULL);
-        const struct option *own = option_find(other->name + 2, strlen(other->name + 2), CONF_SERVE);
+        ck_assert(other->same_as == NULL || option_find(&options_table, other->same_as, strlen(other->same_as), CONF_SERVE) != NULL);
+        const struct option *own = option_find(&options_table, other->name + 2, strlen(other->name + 2), CONF_SERVE);
         ck_assert_msg(own == NULL || (own->commands & CONF_SERVE) == 0, "%s", other->name);
     }
 }
@@ -309,7 +315,7 @@ START_TEST(names_are_those_of_their_tables)
 {
     const struct option *o;
     int n = 0;
-    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+    for (int i = 0; (o = option_at(&options_table, i)) != NULL; i++) {
         if (o->words == NULL || o->kind == OPTION_FILE) {
             continue;
         }
@@ -384,7 +390,7 @@ START_TEST(an_option_that_the_back_end_lacks_is_refused)
 {
     static const char *const of_cpu[] = {"--cpu=avx2", "--high-precision", "--pin", "--pack-cache=/tmp"};
     for (int i = 0; backend_cpu.option_name(i) != NULL; i++) {
-        ck_assert_ptr_nonnull(option_find(backend_cpu.option_name(i), strlen(backend_cpu.option_name(i)), command));
+        ck_assert_ptr_nonnull(option_find(&options_table, backend_cpu.option_name(i), strlen(backend_cpu.option_name(i)), command));
     }
     for (size_t i = 0; i < sizeof of_cpu / sizeof *of_cpu; i++) {
         ck_assert_int_eq(load("--model=m.gguf", of_cpu[i], "--backend=ref:0-3,cpu"), ERR_OK);
@@ -425,7 +431,8 @@ static bool is_listed(enum conf_command of, const char *name)
     struct buf help;
     char text[96];
     buf_init(&help, 0, MEM_GENERAL);
-    manual_of(of, &help);
+    const struct program program = tables_all();
+    manual_of(&program, of, &help);
     snprintf(text, sizeof text, "--%s ", name);
     bool is_there = strstr(help.data, text) != NULL;
     buf_fini(&help);
@@ -435,7 +442,7 @@ static bool is_listed(enum conf_command of, const char *name)
 START_TEST(every_option_is_read_from_the_environment)
 {
     const struct option *o;
-    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+    for (int i = 0; (o = option_at(&options_table, i)) != NULL; i++) {
         char text[96];
         snprintf(text, sizeof text, "INFCGI_%s", o->name);
         for (char *p = text; *p != '\0'; p++) {
@@ -446,7 +453,7 @@ START_TEST(every_option_is_read_from_the_environment)
             (o->kind == OPTION_TEXT && o->words == NULL && o->check == NULL) || (o->kind == OPTION_FILE && strcmp(o->name, "config") != 0);
         for (unsigned bit = CONF_SERVE; bit <= CONF_HELP; bit <<= 1) {
             command = (enum conf_command)bit;
-            const struct option *own = option_find(o->name, strlen(o->name), command);
+            const struct option *own = option_find(&options_table, o->name, strlen(o->name), command);
             bool is_own = (own->commands & bit) != 0; /* what others take is nothing to it */
             enum err err = load(NULL, NULL, NULL);
             ck_assert_msg(is_text || !is_own ? err == ERR_OK : err == ERR_CONFIG || err == ERR_FILE, "%s: %s", text,
@@ -454,25 +461,25 @@ START_TEST(every_option_is_read_from_the_environment)
         }
         unsetenv(text);
     }
-    ck_assert_ptr_null(option_at(-1));
+    ck_assert_ptr_null(option_at(&options_table, -1));
 }
 END_TEST
 
 START_TEST(a_command_lists_and_takes_its_own_options)
 {
     const struct option *o;
-    for (int i = 0; (o = option_at(i)) != NULL; i++) {
+    for (int i = 0; (o = option_at(&options_table, i)) != NULL; i++) {
         bool is_flag = o->kind == OPTION_FLAG;
         unsigned taken = 0;
         for (unsigned bit = CONF_SERVE; bit <= CONF_HELP; bit <<= 1) {
-            const struct option *own = option_find(o->name, strlen(o->name), (enum conf_command)bit);
+            const struct option *own = option_find(&options_table, o->name, strlen(o->name), (enum conf_command)bit);
             char option[64];
             snprintf(option, sizeof option, "--%s", o->name);
             command = (enum conf_command)bit;
             (void)load(option, is_flag ? NULL : "1", NULL);
             bool is_taken = strstr(info.text, "expected an option of ") == NULL;
-            ck_assert_msg(is_taken == ((own->commands & bit) != 0), "%s %s", cmd_find(command)->name, option);
-            ck_assert_msg(is_listed(command, o->name) == is_taken, "%s --help and %s", cmd_find(command)->name, option);
+            ck_assert_msg(is_taken == ((own->commands & bit) != 0), "%s %s", command_name(), option);
+            ck_assert_msg(is_listed(command, o->name) == is_taken, "%s --help and %s", command_name(), option);
             taken |= own->commands & bit;
         }
         ck_assert_msg((taken & o->commands) == o->commands && o->commands != 0, "--%s: two rows of a command", o->name);
@@ -554,12 +561,12 @@ START_TEST(variables_that_override_the_file_are_listed)
     setenv("INFCGI_PARALLEL", "3", 1); /* the same */
     setenv("INFCGI_THREADS", "8", 1);  /* the command line overrides both */
     setenv("INFCGI_ALIAS", "a", 1);    /* the file has none */
-    ck_assert_int_eq(conf_load(&c, CONF_SERVE, 4, argv, &info), ERR_OK);
+    ck_assert_int_eq(conf_load(&c, &options_table, CONF_SERVE, 4, argv, &info), ERR_OK);
     ck_assert_str_eq(c.overrides, "INFCGI_MODEL, INFCGI_TIMEOUT");
     conf_fini(&c);
     unsetenv("INFCGI_MODEL");
     unsetenv("INFCGI_TIMEOUT");
-    ck_assert_int_eq(conf_load(&c, CONF_SERVE, 4, argv, &info), ERR_OK);
+    ck_assert_int_eq(conf_load(&c, &options_table, CONF_SERVE, 4, argv, &info), ERR_OK);
     ck_assert_str_eq(c.overrides, "");
     conf_fini(&c);
     unsetenv("INFCGI_PARALLEL");
@@ -574,7 +581,7 @@ START_TEST(some_options_are_read_anew)
     struct conf now, next;
     int n = -1;
     snprintf(path, sizeof path, "%s", config("timeout = 5\nthreads = 2\nlog-level = warn\n"));
-    ck_assert_int_eq(conf_load(&now, CONF_SERVE, 3, argv, &info), ERR_OK);
+    ck_assert_int_eq(conf_load(&now, &options_table, CONF_SERVE, 3, argv, &info), ERR_OK);
     ck_assert_int_eq(conf_reread(&now, 3, argv, &next, &n, waiting, sizeof waiting, &info), ERR_OK);
     ck_assert(n == 0 && waiting[0] == '\0');
     (void)config("timeout = 7\nthreads = 3\nlog-level = error\nstrict-api = on\nalias = a\n");
@@ -583,7 +590,7 @@ START_TEST(some_options_are_read_anew)
     ck_assert_str_eq(waiting, "alias, threads");
     ck_assert(next.timeout_s == 7 && next.threads == 2 && next.strict_api && strcmp(next.log_level, "error") == 0 && next.alias == NULL);
     ck_assert(now.timeout_s == 5 && strcmp(now.log_level, "warn") == 0);
-    ck_assert_ptr_nonnull(strstr(next.from[option_index(option_find("timeout", 7, CONF_SERVE))], "line 1"));
+    ck_assert_ptr_nonnull(strstr(next.from[option_find(&options_table, "timeout", 7, CONF_SERVE) - options_table.rows], "line 1"));
     (void)config("timeout = 7\nthreads = many\n");
     ck_assert_int_eq(conf_reread(&now, 3, argv, &next, &n, waiting, sizeof waiting, &info), ERR_CONFIG);
     ck_assert_ptr_nonnull(strstr(info.text, "line 2"));
@@ -595,7 +602,7 @@ START_TEST(some_options_are_read_anew)
     ck_assert(conf_differences(&now, &now, waiting, sizeof waiting) == 0 && waiting[0] == '\0');
     conf_fini(&now);
     const struct option *o;
-    for (int i = 0; (o = option_at(i)) != NULL; i++) { /* nothing that points into the file is taken from it */
+    for (int i = 0; (o = option_at(&options_table, i)) != NULL; i++) { /* nothing that points into the file is taken from it */
         bool may_be = o->kind == OPTION_FLAG || o->kind == OPTION_INTEGER || o->kind == OPTION_REAL ||
                       (o->kind == OPTION_TEXT && o->words != NULL && o->check == NULL && o->fallback != NULL);
         ck_assert_msg(!o->is_live || (may_be && o->commands == CONF_SERVE), "%s", o->name);
@@ -618,14 +625,14 @@ END_TEST
 START_TEST(integers_of_64_bits)
 {
     int64_t v = 5;
-    ck_assert(conf_parse_integer("9223372036854775807", &v) && v == INT64_MAX);
-    ck_assert(conf_parse_integer("-9223372036854775807", &v) && v == -INT64_MAX);
-    ck_assert(conf_parse_integer("-0", &v) && v == 0);
-    ck_assert(conf_parse_integer("007", &v) && v == 7);
+    ck_assert(number_parse("9223372036854775807", &v) && v == INT64_MAX);
+    ck_assert(number_parse("-9223372036854775807", &v) && v == -INT64_MAX);
+    ck_assert(number_parse("-0", &v) && v == 0);
+    ck_assert(number_parse("007", &v) && v == 7);
     v = 5;
-    ck_assert(!conf_parse_integer("9223372036854775808", &v) && v == 5);
-    ck_assert(!conf_parse_integer("", &v) && v == 5);
-    ck_assert(!conf_parse_integer("-", &v) && v == 5);
+    ck_assert(!number_parse("9223372036854775808", &v) && v == 5);
+    ck_assert(!number_parse("", &v) && v == 5);
+    ck_assert(!number_parse("-", &v) && v == 5);
 }
 END_TEST
 

@@ -1,9 +1,9 @@
 /* What `infcgi convert` makes of the golden folders, beside the files that llama.cpp b11434's converter made of them:
  * the tensors, and every key. `make peer-loads` runs both in llama.cpp itself. */
 #include "engine/base/io.h"
+#include "engine/convert/convert_write.h"
 #include "engine/format/gguf_write.h"
 #include "engine/model/model.h"
-#include "engine/convert/convert_write.h"
 #include "tests/support/folder.h"
 
 #include <check.h>

@@ -1,16 +1,15 @@
 /* `infcgi convert` as its user meets it: the golden models in every type, a SafeTensors folder whose rows must be
  * turned, importance matrices, and what is refused. */
-#include "fcgi/cmd/cmd.h"
-
 #include "engine/backend/backend.h"
-#include "engine/format/gguf.h"
-#include "engine/format/gguf_write.h"
-#include "engine/quant/quant.h"
-#include "engine/model/model.h"
 #include "engine/convert/convert_write.h"
 #include "engine/convert/imatrix.h"
-#include "tests/support/gguf_writer.h"
+#include "engine/format/gguf.h"
+#include "engine/format/gguf_write.h"
+#include "engine/model/model.h"
+#include "engine/quant/quant.h"
+#include "fcgi/tables.h"
 #include "tests/support/folder.h"
+#include "tests/support/gguf_writer.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
@@ -68,7 +67,8 @@ static int run(const char *const *args)
     }
     ck_assert_ptr_nonnull(freopen(out_path, "wb", stdout));
     ck_assert_ptr_nonnull(freopen(err_path, "wb", stderr));
-    int rc = cmd_convert(argc, argv);
+    const struct program program = tables_all();
+    int rc = cmd_convert(&program, argc, argv);
     fflush(stdout);
     fflush(stderr);
     folder_read(out_path, out, sizeof out);

@@ -3,7 +3,7 @@
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
 #include "fcgi/api/vectors.h"
-#include "fcgi/route.h"
+#include "fcgi/wire/call.h"
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 

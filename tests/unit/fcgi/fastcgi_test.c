@@ -1,6 +1,5 @@
 /* What a request is told of its client, over real sockets. */
-#include "fcgi/fastcgi.h"
-
+#include "fcgi/wire/fastcgi.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>

@@ -3,7 +3,8 @@
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include "engine/base/utf8.h"
-#include "fcgi/route.h"
+#include "fcgi/api/dispatch.h"
+#include "fcgi/routes.h"
 #include "tests/support/folder.h"
 #include "tests/support/gguf_writer.h"
 
@@ -175,10 +176,11 @@ void rig_stop(void)
 static struct server *serve(struct engine *engine, bool is_strict, bool is_loading)
 {
     conf = (struct conf){.body_limit_kib = 256, .ping_s = 1, .strict_api = is_strict, .reasoning_budget = -1};
-    server_state = (struct server){.conf = &conf, .model_id = "tiny", .started = 1};
+    server_state = (struct server){
+        .routes = routes_table, .n_routes = routes_n, .dialects = routes_dialects, .conf = &conf, .model_id = "tiny", .started = 1};
     served = engine;
     atomic_store(&server_state.engine, is_loading ? NULL : served);
-    rig_listen(route_request, &server_state);
+    rig_listen(dispatch_request, &server_state);
     return &server_state;
 }
 

@@ -5,8 +5,8 @@
 #define INFCGI_TESTS_FCGI_RIG_H
 
 #include "engine/engine.h"
-#include "fcgi/fastcgi.h"
-#include "fcgi/server.h"
+#include "fcgi/wire/fastcgi.h"
+#include "fcgi/wire/server.h"
 
 #include <jansson.h>
 
@@ -24,7 +24,7 @@ struct engine *rig_engine(void);
 void rig_listen(fastcgi_handler handler, void *arg);
 void rig_stop(void);
 
-/* The whole API: route_request over rig_engine, with a ChatML template. is_loading: no engine yet. Ends with
+/* The whole API: dispatch_request over rig_engine, with a ChatML template. is_loading: no engine yet. Ends with
  * rig_unserve. */
 struct server *rig_serve(bool is_strict, bool is_loading);
 /* The same over another model, on the ref back end; pooling: engine_config's. */

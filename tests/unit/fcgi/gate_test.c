@@ -1,8 +1,7 @@
 /* The gate over real sockets: how many are inside, who comes next, and who stops waiting. */
-#include "fcgi/gate.h"
-
 #include "engine/base/clock.h"
-#include "fcgi/fastcgi.h"
+#include "fcgi/wire/fastcgi.h"
+#include "fcgi/wire/gate.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>

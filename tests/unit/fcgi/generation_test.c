@@ -1,7 +1,6 @@
 /* Generations that go wrong: what the client is told, what is counted, and that the next request does well. */
-#include "fcgi/api/generation.h"
-
 #include "engine/base/mem_account.h"
+#include "fcgi/api/generation.h"
 #include "tests/support/faulty_backend.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 

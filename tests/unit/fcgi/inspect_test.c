@@ -1,9 +1,8 @@
 /* `infcgi inspect` as its user meets it: exit status, one error line, no control byte on the terminal. */
-#include "fcgi/cmd/cmd.h"
+#include "fcgi/tables.h"
 #include "tests/support/folder.h"
-#include "tests/unit/fcgi/fcgi_rig.h"
-
 #include "tests/support/gguf_writer.h"
+#include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
 #include <math.h>
@@ -35,7 +34,8 @@ static int run(const char *a, const char *b, const char *c, size_t *n_out)
     }
     ck_assert_ptr_nonnull(freopen(out_path, "wb", stdout));
     ck_assert_ptr_nonnull(freopen(err_path, "wb", stderr));
-    int rc = cmd_inspect(argc, argv);
+    const struct program program = tables_all();
+    int rc = cmd_inspect(&program, argc, argv);
     fflush(stdout);
     fflush(stderr);
     size_t n = folder_read(out_path, out, sizeof out);

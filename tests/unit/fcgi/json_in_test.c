@@ -1,7 +1,6 @@
 /* Request bodies: what is JSON, what is too deep, and a table of kinds against every type of value. */
-#include "fcgi/json_in.h"
-
 #include "engine/base/buf.h"
+#include "fcgi/wire/json_in.h"
 
 #include <check.h>
 #include <math.h>

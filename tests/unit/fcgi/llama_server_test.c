@@ -1,9 +1,7 @@
 /* llama-server's own endpoints: answers whole and streamed, several prompts, probabilities, and what is refused. */
-#include "tests/unit/fcgi/fcgi_rig.h"
-
-
-#include "fcgi/tenant.h"
+#include "fcgi/tenant/tenant.h"
 #include "tests/support/folder.h"
+#include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
 #include <stdio.h>

@@ -1,9 +1,9 @@
 /* What the tables of commands and options say in each form. */
 #include "fcgi/cmd/manual.h"
-
-#include "fcgi/api/fields.h"
-#include "fcgi/cmd/cmd.h"
+#include "fcgi/commands.h"
+#include "fcgi/field_tables.h"
 #include "fcgi/options.h"
+#include "fcgi/tables.h"
 #include "tests/support/folder.h"
 
 #include <check.h>
@@ -25,7 +25,8 @@ static void teardown(void)
 static void print(const char *format)
 {
     buf_reset(&text);
-    manual_print(format, &text);
+    const struct program program = tables_all();
+    manual_print(&program, format, &text);
     ck_assert_int_eq(buf_ok(&text), ERR_OK);
 }
 
@@ -36,15 +37,16 @@ static void expect(const char *part)
 
 START_TEST(help_is_wrapped_and_shows_operands_names_and_defaults)
 {
-    manual_of(CONF_CONVERT, &text);
+    const struct program program = tables_all();
+    manual_of(&program, CONF_CONVERT, &text);
     expect("usage: infcgi convert SOURCE TARGET [OPTIONS]\n");
     expect("type of the weights; copy: as they are (copy, f32, ");
     expect("  -t, --threads N                worker threads; 0: as many as CPUs [0]\n");
     buf_reset(&text);
-    manual_of(CONF_TOKENIZE, &text);
+    manual_of(&program, CONF_TOKENIZE, &text);
     expect("usage: infcgi tokenize MODEL [TEXT] [OPTIONS]\n");
     buf_reset(&text);
-    manual_of(CONF_SERVE, &text);
+    manual_of(&program, CONF_SERVE, &text);
     for (const char *line = text.data; *line != '\0'; line += strcspn(line, "\n") + 1) {
         ck_assert_msg(strcspn(line, "\n") <= 101, "%.*s", (int)strcspn(line, "\n"), line);
     }
@@ -53,51 +55,50 @@ END_TEST
 
 START_TEST(routes_and_fields_are_lines)
 {
-    const struct field_table *t;
     print("api");
     expect("path\tGET\t/v1/models/\tprefix\tkey\tmodels\n");
     expect("path\tGET\t/health\twhole\topen\thealth\n");
     expect("field\tchat\ttemperature\tnumber\t0\t2\n");
     expect("field\tchat\tmax_tokens\tinteger\t-1\t2147483647\n");
     expect("field\tresponses\tprompt\trefused\t0\t0\n");
-    for (int i = 0; (t = fields_table_at(i)) != NULL; i++) {
+    for (int i = 0; i < field_tables_n; i++) {
+        const struct field_table *t = field_tables[i];
         char line[128];
         ck_assert_uint_gt(t->n, 0);
         snprintf(line, sizeof line, "field\t%s\t%s\t", t->name, t->rows[t->n - 1].name);
         expect(line);
         for (int k = 0; k < i; k++) {
-            ck_assert_str_ne(fields_table_at(k)->name, t->name);
+            ck_assert_str_ne(field_tables[k]->name, t->name);
         }
     }
-    ck_assert_ptr_null(fields_table_at(-1));
 }
 END_TEST
 
 START_TEST(every_command_and_option_is_in_every_form)
 {
     const struct option *o;
-    const struct cmd *c;
     for (int f = 1; manual_format_name(f) != NULL; f++) {
         if (strcmp(manual_format_name(f), "api") == 0) {
             continue; /* it tells of requests */
         }
         print(manual_format_name(f));
         bool is_man = strcmp(manual_format_name(f), "man") == 0;
-        for (int i = 0; (o = option_at(i)) != NULL; i++) {
+        for (int i = 0; (o = option_at(&options_table, i)) != NULL; i++) {
             char name[96], *to = name;
             for (const char *p = o->name; *p != '\0'; p++) { /* man(7) escapes it */
                 to += sprintf(to, is_man && *p == '-' ? "\\-" : "%c", *p);
             }
             expect(name);
         }
-        for (int i = 0; (c = cmd_at(i)) != NULL; i++) {
+        for (const struct cmd *c = commands_table; c < commands_table + commands_n; c++) {
             expect(c->name);
         }
     }
     print("text");
-    for (int i = 0; (c = cmd_at(i)) != NULL; i++) {
+    for (const struct cmd *c = commands_table; c < commands_table + commands_n; c++) {
         expect(c->summary);
-        ck_assert_ptr_eq(cmd_find(c->bit), c);
+        char name[16];
+        ck_assert_str_eq(commands_names(c->bit, name, sizeof name), c->name);
     }
     print("md");
     expect("| `--threads` | `-t` | bench | integers, 0 to 256 | 0 | worker threads; 0: as many as CPUs |\n");

@@ -1,5 +1,5 @@
 /* Dividing what the system leaves: defaults, options, and an address-space limit. */
-#include "fcgi/memory.h"
+#include "fcgi/wire/memory.h"
 
 #include <check.h>
 #include <stdint.h>

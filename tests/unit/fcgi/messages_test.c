@@ -1,9 +1,8 @@
 /* What the template is shown of a conversation. The tiny model has a token for each byte, so that the number of prompt
  * tokens tells how long the rendered text is. */
-#include "fcgi/api/messages.h"
-
 #include "engine/base/buf.h"
 #include "engine/base/io.h"
+#include "fcgi/api/messages.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>

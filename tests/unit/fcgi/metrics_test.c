@@ -1,6 +1,5 @@
 /* The exposition as Prometheus reads it: grammar, cumulative buckets, counters that count. */
-#include "fcgi/metrics.h"
-
+#include "fcgi/watch/metrics.h"
 #include "tests/support/faulty_backend.h"
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"

@@ -1,5 +1,5 @@
 /* Lists of names of a model. */
-#include "fcgi/model_names.h"
+#include "fcgi/api/model_names.h"
 
 #include <check.h>
 #include <string.h>

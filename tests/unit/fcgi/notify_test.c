@@ -1,5 +1,5 @@
 /* Datagrams of sd_notify: what is sent to a socket, and what is found in one. */
-#include "fcgi/notify.h"
+#include "fcgi/wire/notify.h"
 
 #include <check.h>
 #include <stdio.h>

@@ -1,7 +1,6 @@
 /* Bodies of Ollama's API as bodies of chat completions. */
-#include "fcgi/api/ollama_input.h"
-
 #include "engine/base/mem.h"
+#include "fcgi/api/ollama/ollama_input.h"
 
 #include <check.h>
 #include <jansson.h>

@@ -1,7 +1,6 @@
 /* Answers in Ollama's form of texts that a model might say, cut anywhere: lines hold what whole answers hold. */
-#include "fcgi/api/ollama_output.h"
-
 #include "engine/base/mem.h"
+#include "fcgi/api/ollama/ollama_output.h"
 
 #include <check.h>
 #include <jansson.h>

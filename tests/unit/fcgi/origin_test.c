@@ -1,7 +1,6 @@
 /* Which pages may make the server compute, by the headers of their browsers. */
-#include "fcgi/origin.h"
-
 #include "engine/base/compiler.h"
+#include "fcgi/wire/origin.h"
 
 #include <check.h>
 #include <stddef.h>

@@ -1,6 +1,5 @@
 /* Every request field against wrong types and values beyond its range; then the fields that have code of their own. */
 #include "fcgi/api/params.h"
-
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 

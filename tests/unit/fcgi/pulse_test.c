@@ -1,5 +1,5 @@
 /* When a step counts as stuck: the floor, what is usual, and time in which the process did not run. */
-#include "fcgi/pulse.h"
+#include "fcgi/ground/pulse.h"
 
 #include <check.h>
 

@@ -1,7 +1,6 @@
 /* Heads of requests judged however they are cut: bounds, roles, padding, other requests between. */
-#include "fcgi/records.h"
-
 #include "engine/base/compiler.h"
+#include "fcgi/wire/records.h"
 
 #include <check.h>
 #include <string.h>

@@ -1,6 +1,5 @@
 /* Answers byte by byte, as they come through FastCGI: heads, error objects, event streams; and the protocol's edges. */
-#include "fcgi/reply.h"
-
+#include "fcgi/wire/reply.h"
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 

@@ -1,7 +1,6 @@
 /* Requests of the Responses API: what they turn into, what is refused where, and where errors of the chat body are. */
-#include "fcgi/api/responses_input.h"
-
 #include "engine/base/mem.h"
+#include "fcgi/api/openai/responses_input.h"
 
 #include <check.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* What the Responses API tells of answers, cut at every point: events in order, and the same response at their end. */
-#include "fcgi/api/responses_output.h"
+#include "fcgi/api/openai/responses_output.h"
 
 #include <check.h>
 #include <stdio.h>

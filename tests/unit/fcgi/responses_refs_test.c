@@ -1,8 +1,7 @@
 /* References to kept items: what they become, how much, and that a response is parsed once for all of its own. */
-#include "fcgi/api/responses_refs.h"
-
 #include "engine/base/mem.h"
-#include "fcgi/api/responses_store.h"
+#include "fcgi/api/openai/responses_refs.h"
+#include "fcgi/api/openai/responses_store.h"
 
 #include <check.h>
 #include <stdio.h>

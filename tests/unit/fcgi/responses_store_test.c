@@ -1,5 +1,5 @@
 /* Responses that are kept: bounds, order, whose they are, and conversations that share what came before. */
-#include "fcgi/api/responses_store.h"
+#include "fcgi/api/openai/responses_store.h"
 
 #include <check.h>
 #include <stdio.h>

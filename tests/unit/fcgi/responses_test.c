@@ -1,5 +1,5 @@
 /* /v1/responses through FastCGI over a tiny model: forms of answers, errors and streams. */
-#include "fcgi/api/responses_store.h"
+#include "fcgi/api/openai/responses_store.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>

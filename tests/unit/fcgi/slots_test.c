@@ -1,10 +1,9 @@
 /* POST /slots/N: what is saved, restored and erased, whose it is, and what is refused. */
-#include "tests/unit/fcgi/fcgi_rig.h"
-
 #include "fcgi/api/slots.h"
-#include "fcgi/log.h"
-#include "fcgi/tenant.h"
+#include "fcgi/ground/log.h"
+#include "fcgi/tenant/tenant.h"
 #include "tests/support/folder.h"
+#include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
 #include <fcntl.h>

@@ -1,7 +1,6 @@
 /* The status page over a tiny model, and where the log of slow requests says the time went. */
-#include "fcgi/status.h"
-
-#include "fcgi/log.h"
+#include "fcgi/ground/log.h"
+#include "fcgi/watch/status.h"
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 

@@ -1,8 +1,8 @@
 /* Tenants: what the file may say and what is refused by its line, who is who, limits by a clock of the test's own, and what
  * a reload keeps. */
-#include "fcgi/tenant.h"
-
 #include "engine/base/mem.h"
+#include "fcgi/api/anthropic/anthropic.h"
+#include "fcgi/tenant/tenant.h"
 #include "tests/support/folder.h"
 
 #include <check.h>
@@ -224,14 +224,14 @@ START_TEST(headers)
     buf_init(&out, 0, MEM_GENERAL);
     load_well("[t]\nrequests-per-minute = 6\ntokens-per-minute = 1200\n[u]\n");
     struct tenant *t = enter("t", NULL), *u = enter("u", NULL);
-    tenant_write_headers(u, false, &out);
+    tenant_write_headers(u, &tenant_headers_openai, &out);
     ck_assert_uint_eq(out.len, 0);
-    tenant_write_headers(t, false, &out);
+    tenant_write_headers(t, &tenant_headers_openai, &out);
     ck_assert_str_eq(out.data, "x-ratelimit-limit-requests: 6\r\nx-ratelimit-remaining-requests: 6\r\n"
                                "x-ratelimit-reset-requests: 0ms\r\nx-ratelimit-limit-tokens: 1200\r\n"
                                "x-ratelimit-remaining-tokens: 1200\r\nx-ratelimit-reset-tokens: 0ms\r\n");
     buf_reset(&out);
-    tenant_write_headers(t, true, &out);
+    tenant_write_headers(t, dialect_anthropic.limits, &out);
     ck_assert_msg(strncmp(out.data, "anthropic-ratelimit-requests-limit: 6\r\nanthropic-ratelimit-requests-remaining: 6\r\n"
                                     "anthropic-ratelimit-requests-reset: 20", 118) == 0, "%s", out.data);
     buf_fini(&out);

@@ -1,7 +1,6 @@
 /* What a request asks of calls: when it binds the answer, and what is refused, with the place. */
-#include "fcgi/api/tool_choice.h"
-
 #include "engine/base/mem.h"
+#include "fcgi/api/tool_choice.h"
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 

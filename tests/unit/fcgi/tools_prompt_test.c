@@ -1,7 +1,6 @@
 /* Tools in the text of messages: where they are told, and what becomes of earlier calls. */
-#include "fcgi/api/tools_prompt.h"
-
 #include "engine/base/mem.h"
+#include "fcgi/api/tools_prompt.h"
 
 #include <check.h>
 #include <string.h>

@@ -1,7 +1,6 @@
 /* The forms of tools and of earlier calls: what is refused, with its place, and what is not. */
-#include "fcgi/api/tools.h"
-
 #include "engine/base/json_write.h"
+#include "fcgi/api/tools.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>

@@ -1,0 +1,577 @@
+/* A user's message may hold results of tools beside text: they become messages of their own, in front of it. An
+ * assistant's blocks become one message with content, reasoning_content and tool_calls. */
+#include "fcgi/api/anthropic/anthropic_input.h"
+
+#include "engine/engine.h"
+#include "fcgi/api/tools.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- places and types ------------------------------------------------------------------------------------------- */
+
+static const char *member(char out[ERR_WHERE_BYTES], const char *at, const char *field)
+{
+    snprintf(out, ERR_WHERE_BYTES, "%.96s.%.24s", at, field);
+    return out;
+}
+
+static const char *element(char out[ERR_WHERE_BYTES], const char *at, size_t i)
+{
+    snprintf(out, ERR_WHERE_BYTES, "%.96s[%zu]", at, i);
+    return out;
+}
+
+static enum err expect(const json_t *v, json_type type, const char *where, const char *expected, struct err_info *info)
+{
+    if (v != NULL && json_typeof(v) == type) {
+        return ERR_OK;
+    }
+    bool is_absent = v == NULL || json_is_null(v);
+    return json_in_refuse(is_absent ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, where, expected, v, info);
+}
+
+/* *out: a string that must be there. */
+static enum err get_string(const json_t *object, const char *at, const char *field, json_t **out, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    *out = json_object_get(object, field);
+    return expect(*out, JSON_STRING, member(where, at, field), "a string", info);
+}
+
+/* Takes `made`, which is NULL when memory was out. */
+static enum err append(json_t *array, json_t *made)
+{
+    return made != NULL && json_array_append_new(array, made) == 0 ? ERR_OK : ERR_NOMEM;
+}
+
+static enum err put(json_t *object, const char *name, json_t *made)
+{
+    return made != NULL && json_object_set_new(object, name, made) == 0 ? ERR_OK : ERR_NOMEM;
+}
+
+/* Copies a member that is there, and not null. */
+static enum err copy(const json_t *from, const char *name, json_t *to, const char *new_name)
+{
+    json_t *v = json_object_get(from, name);
+    return v == NULL || json_is_null(v) ? ERR_OK : put(to, new_name, json_incref(v));
+}
+
+static enum err add_text(const json_t *block, const char *at, json_t *parts, struct err_info *info)
+{
+    json_t *text;
+    TRY(get_string(block, at, "text", &text, info));
+    return append(parts, json_pack("{s:s, s:O}", "type", "text", "text", text));
+}
+
+/* The error of a block that has no place there. */
+static enum err refuse_block(const json_t *block, const char *at, const char *expected, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    const json_t *type = json_object_get(block, "type");
+    TRY(expect(block, JSON_OBJECT, at, "an object with a type", info));
+    TRY(expect(type, JSON_STRING, member(where, at, "type"), expected, info));
+    return json_in_refuse(ERR_INVALID_VALUE, where, expected, type, info);
+}
+
+/* A string, or an array of text blocks: as a string, or parts. */
+static enum err add_texts(const json_t *content, const char *at, json_t *message, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    if (content == NULL || json_is_string(content)) {
+        return put(message, "content", content == NULL ? json_string("") : json_incref((json_t *)content));
+    }
+    TRY(expect(content, JSON_ARRAY, at, "a string or an array of text blocks", info));
+    json_t *parts = json_array();
+    enum err err = put(message, "content", parts);
+    for (size_t i = 0; err == ERR_OK && i < json_array_size(content); i++) {
+        const json_t *block = json_array_get(content, i);
+        element(where, at, i);
+        err = json_read_is(json_object_get(block, "type"), "text")
+                  ? add_text(block, where, parts, info)
+                  : refuse_block(block, where, "\"text\", as this model reads text only", info);
+    }
+    return err;
+}
+
+/* --- messages --------------------------------------------------------------------------------------------------- */
+
+/* What a message turns into. */
+struct turned {
+    json_t *messages;     /* of the whole conversation: results of tools go there at once */
+    json_t *parts;        /* owned: texts */
+    json_t *calls;        /* owned */
+    struct buf reasoning; /* of all blocks, a line each */
+    bool is_user, is_after_assistant, has_reasoning;
+    size_t n_results;
+};
+
+static enum err add_result(struct turned *t, const json_t *block, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    json_t *id;
+    if (!t->is_after_assistant) {
+        return json_in_refuse(ERR_INVALID_VALUE, at, "tool_result only behind a message of the assistant",
+                              json_object_get(block, "type"), info);
+    }
+    TRY(get_string(block, at, "tool_use_id", &id, info));
+    json_t *message = json_pack("{s:s, s:O}", "role", "tool", "tool_call_id", id);
+    TRY(append(t->messages, message));
+    t->n_results++;
+    return add_texts(json_read_get(block, "content"), member(where, at, "content"), message, info);
+}
+
+static enum err add_call(struct turned *t, const json_t *block, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    json_t *id, *name, *input = json_object_get(block, "input");
+    TRY(get_string(block, at, "id", &id, info));
+    TRY(tools_check_name(block, at, info));
+    name = json_object_get(block, "name");
+    TRY(expect(input, JSON_OBJECT, member(where, at, "input"), "an object", info));
+    return append(t->calls, json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name",
+                                      name, "arguments", input));
+}
+
+static enum err add_thinking(struct turned *t, const json_t *block, const char *at, struct err_info *info)
+{
+    json_t *text;
+    TRY(get_string(block, at, "thinking", &text, info));
+    buf_puts(&t->reasoning, t->has_reasoning ? "\n" : "");
+    buf_append(&t->reasoning, json_string_value(text), json_string_length(text));
+    t->has_reasoning = true;
+    return buf_ok(&t->reasoning);
+}
+
+static enum err add_block(struct turned *t, const json_t *block, const char *at, struct err_info *info)
+{
+    const json_t *type = json_object_get(block, "type");
+    if (json_read_is(type, "text")) {
+        return add_text(block, at, t->parts, info);
+    }
+    if (t->is_user) {
+        return json_read_is(type, "tool_result")
+                   ? add_result(t, block, at, info)
+                   : refuse_block(block, at, "\"text\" or \"tool_result\", as this model reads text only", info);
+    }
+    if (json_read_is(type, "tool_use")) {
+        return add_call(t, block, at, info);
+    }
+    if (json_read_is(type, "thinking")) {
+        return add_thinking(t, block, at, info);
+    }
+    return json_read_is(type, "redacted_thinking") /* another model's, which nobody here can read */
+               ? ERR_OK
+               : refuse_block(block, at, "\"text\", \"tool_use\" or \"thinking\"", info);
+}
+
+/* The message of what add_block kept; none where there were results alone. */
+static enum err close_message(struct turned *t)
+{
+    if (t->n_results > 0 && json_array_size(t->parts) == 0) {
+        return ERR_OK;
+    }
+    json_t *message = json_pack("{s:s, s:O}", "role", t->is_user ? "user" : "assistant", "content", t->parts);
+    TRY(append(t->messages, message));
+    if (json_array_size(t->calls) > 0) {
+        TRY(put(message, "tool_calls", json_incref(t->calls)));
+    }
+    const char *text = t->reasoning.data != NULL ? t->reasoning.data : "";
+    return t->has_reasoning ? put(message, "reasoning_content", json_stringn_nocheck(text, t->reasoning.len)) : ERR_OK;
+}
+
+static enum err add_blocks(struct turned *t, const json_t *content, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    buf_init(&t->reasoning, 0, MEM_REQUEST);
+    t->parts = json_array();
+    t->calls = json_array();
+    enum err err = t->parts != NULL && t->calls != NULL ? ERR_OK : ERR_NOMEM;
+    for (size_t i = 0; err == ERR_OK && i < json_array_size(content); i++) {
+        err = add_block(t, json_array_get(content, i), element(where, at, i), info);
+    }
+    err = err != ERR_OK ? err : close_message(t);
+    json_decref(t->parts);
+    json_decref(t->calls);
+    buf_fini(&t->reasoning);
+    return err;
+}
+
+/* The content of `message` as an array of parts, borrowed; NULL: no memory. */
+static json_t *open_parts(json_t *message)
+{
+    json_t *content = json_object_get(message, "content");
+    if (!json_is_string(content)) {
+        return content;
+    }
+    json_t *parts = json_pack("[{s:s, s:O}]", "type", "text", "text", content);
+    return json_object_set_new(message, "content", parts) == 0 ? parts : NULL;
+}
+
+/* Joins the last message to the one before it, with an empty line between their texts. */
+static enum err join_last(json_t *messages)
+{
+    size_t n = json_array_size(messages);
+    json_t *parts = open_parts(json_array_get(messages, n - 2));
+    TRY(append(parts, json_pack("{s:s, s:s}", "type", "text", "text", "\n\n")));
+    return json_array_extend(parts, open_parts(json_array_get(messages, n - 1))) == 0 &&
+                   json_array_remove(messages, n - 1) == 0
+               ? ERR_OK
+               : ERR_NOMEM;
+}
+
+static bool ends_with_user(const json_t *messages)
+{
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
+    return json_read_is(json_object_get(last, "role"), "user");
+}
+
+/* What the system says in the middle of a conversation: few templates take a message of that role there, so the user says
+ * it, in the message in front where that is the user's. */
+static enum err add_notice(const json_t *content, const char *at, json_t *messages, struct err_info *info)
+{
+    bool joins = json_array_size(messages) > 0 && ends_with_user(messages);
+    json_t *message = json_pack("{s:s}", "role", "user");
+    TRY(append(messages, message));
+    TRY(add_texts(content, at, message, info));
+    return joins ? join_last(messages) : ERR_OK;
+}
+
+static enum err add_message(const json_t *in, size_t i, bool is_after_assistant, json_t *messages,
+                            struct err_info *info)
+{
+    static const char roles[] = "\"user\" or \"assistant\"";
+    char at[ERR_WHERE_BYTES], where[ERR_WHERE_BYTES];
+    element(at, "messages", i);
+    TRY(expect(in, JSON_OBJECT, at, "an object with role and content", info));
+    json_t *role = json_object_get(in, "role"), *content = json_object_get(in, "content");
+    bool is_user = json_read_is(role, "user");
+    if (json_read_is(role, "system") && content != NULL) {
+        return add_notice(content, member(where, at, "content"), messages, info);
+    }
+    if (!is_user && !json_read_is(role, "assistant")) {
+        TRY(expect(role, JSON_STRING, member(where, at, "role"), roles, info));
+        return json_in_refuse(ERR_INVALID_VALUE, where, roles, role, info);
+    }
+    if (json_is_string(content)) {
+        return append(messages, json_pack("{s:O, s:O}", "role", role, "content", content));
+    }
+    TRY(expect(content, JSON_ARRAY, member(where, at, "content"), "a string or an array of blocks", info));
+    struct turned t = {.messages = messages, .is_user = is_user, .is_after_assistant = is_after_assistant};
+    return add_blocks(&t, content, where, info);
+}
+
+static enum err add_messages(const json_t *body, json_t *messages, struct err_info *info)
+{
+    const json_t *in = json_object_get(body, "messages");
+    bool is_after_assistant = false, is_after_notice = false;
+    TRY(expect(in, JSON_ARRAY, "messages", "an array of messages", info));
+    for (size_t i = 0; i < json_array_size(in); i++) {
+        const json_t *message = json_array_get(in, i), *role = json_object_get(message, "role");
+        size_t n = json_array_size(messages);
+        TRY(add_message(message, i, is_after_assistant, messages, info));
+        if (is_after_notice && json_read_is(role, "user") && json_array_size(messages) == n + 1) {
+            TRY(join_last(messages)); /* templates in which roles alternate take one message there */
+        }
+        is_after_assistant = json_read_is(role, "assistant");
+        is_after_notice = json_read_is(role, "system");
+    }
+    return ERR_OK;
+}
+
+static bool is_billing_header(const json_t *part)
+{
+    static const char mark[] = "x-anthropic-billing-header:";
+    const json_t *text = json_object_get(part, "text");
+    return json_string_length(text) >= sizeof mark - 1 && memcmp(json_string_value(text), mark, sizeof mark - 1) == 0;
+}
+
+static enum err add_system(const json_t *body, json_t *messages, struct err_info *info)
+{
+    const json_t *system = json_read_get(body, "system");
+    if (system == NULL) {
+        return ERR_OK;
+    }
+    json_t *message = json_pack("{s:s}", "role", "system");
+    TRY(append(messages, message));
+    TRY(add_texts(system, "system", message, info));
+    const json_t *parts = json_object_get(message, "content");
+    if (!json_is_array(parts)) {
+        return ERR_OK;
+    }
+    json_t *kept = json_array();
+    for (size_t i = 0; i < json_array_size(parts); i++) {
+        json_t *part = json_array_get(parts, i);
+        if (!is_billing_header(part) && json_array_append(kept, part) != 0) {
+            json_decref(kept);
+            return ERR_NOMEM;
+        }
+    }
+    TRY(put(message, "content", kept));
+    return json_array_size(kept) == 0 && json_array_remove(messages, 0) != 0 ? ERR_NOMEM : ERR_OK;
+}
+
+/* --- tools ------------------------------------------------------------------------------------------------------ */
+
+static enum err add_tool(const json_t *tool, const char *at, json_t *tools, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    json_t *schema = json_object_get(tool, "input_schema");
+    TRY(expect(tool, JSON_OBJECT, at, "an object with name and input_schema", info));
+    const json_t *type = json_read_get(tool, "type");
+    if (type != NULL && !json_read_is(type, "custom")) {
+        return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, member(where, at, "type"),
+                              "\"custom\", as this server runs no tools itself", type, info);
+    }
+    TRY(tools_check_name(tool, at, info));
+    TRY(expect(schema, JSON_OBJECT, member(where, at, "input_schema"), "a JSON Schema, an object", info));
+    json_t *function = json_pack("{s:O, s:O}", "name", json_object_get(tool, "name"), "parameters", schema);
+    TRY(append(tools, json_pack("{s:s, s:o}", "type", "function", "function", function)));
+    TRY(copy(tool, "description", function, "description"));
+    return copy(tool, "strict", function, "strict");
+}
+
+static enum err add_tools(const json_t *body, json_t *chat, struct err_info *info)
+{
+    char at[ERR_WHERE_BYTES];
+    const json_t *in = json_read_get(body, "tools");
+    if (in == NULL) {
+        return ERR_OK;
+    }
+    TRY(expect(in, JSON_ARRAY, "tools", "an array of tools", info));
+    json_t *tools = json_array();
+    TRY(put(chat, "tools", tools));
+    for (size_t i = 0; i < json_array_size(in); i++) {
+        TRY(add_tool(json_array_get(in, i), element(at, "tools", i), tools, info));
+    }
+    return ERR_OK;
+}
+
+static enum err add_parallel(const json_t *choice, json_t *chat, struct err_info *info)
+{
+    const json_t *off = json_read_get(choice, "disable_parallel_tool_use");
+    if (off != NULL && !json_is_boolean(off)) {
+        return json_in_refuse(ERR_INVALID_TYPE, "tool_choice.disable_parallel_tool_use", "a boolean", off, info);
+    }
+    return json_is_true(off) ? put(chat, "parallel_tool_calls", json_false()) : ERR_OK;
+}
+
+static enum err add_choice(const json_t *body, json_t *chat, struct err_info *info)
+{
+    static const char expected[] = "\"auto\", \"any\", \"tool\" or \"none\"";
+    const json_t *choice = json_read_get(body, "tool_choice");
+    json_t *type = json_object_get(choice, "type"), *name;
+    if (choice == NULL) {
+        return ERR_OK;
+    }
+    TRY(expect(choice, JSON_OBJECT, "tool_choice", "an object with a type", info));
+    TRY(add_parallel(choice, chat, info));
+    if (json_read_is(type, "auto") || json_read_is(type, "none")) {
+        return put(chat, "tool_choice", json_incref(type));
+    }
+    if (json_read_is(type, "any")) {
+        return put(chat, "tool_choice", json_string("required"));
+    }
+    if (json_read_is(type, "tool")) {
+        TRY(get_string(choice, "tool_choice", "name", &name, info));
+        return put(chat, "tool_choice", json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name));
+    }
+    TRY(expect(type, JSON_STRING, "tool_choice.type", expected, info));
+    return json_in_refuse(ERR_INVALID_VALUE, "tool_choice.type", expected, type, info);
+}
+
+/* --- how to answer ---------------------------------------------------------------------------------------------- */
+
+/* Adaptive thinking, and thinking between calls of tools, leave it to the model how long it thinks. */
+static enum err add_thinking_switch(const json_t *body, json_t *chat, struct err_info *info)
+{
+    static const char expected[] = "\"enabled\", \"adaptive\", \"between_tools\" or \"disabled\"";
+    static const char *const on[] = {"enabled", "adaptive", "between_tools"};
+    const json_t *thinking = json_read_get(body, "thinking"), *type = json_object_get(thinking, "type");
+    const json_t *budget = json_read_get(thinking, "budget_tokens");
+    bool is_on = false;
+    if (thinking == NULL) {
+        return ERR_OK;
+    }
+    TRY(expect(thinking, JSON_OBJECT, "thinking", "an object with a type", info));
+    TRY(expect(type, JSON_STRING, "thinking.type", expected, info));
+    for (size_t i = 0; i < ARRAY_LEN(on); i++) {
+        is_on = is_on || json_read_is(type, on[i]);
+    }
+    if (!is_on && !json_read_is(type, "disabled")) {
+        return json_in_refuse(ERR_INVALID_VALUE, "thinking.type", expected, type, info);
+    }
+    int64_t n;
+    bool is_whole = json_in_integer(budget, &n);
+    if (budget != NULL && (!is_whole || n < 1 || n > INT32_MAX)) {
+        return json_in_refuse(json_in_integer_code(budget), "thinking.budget_tokens",
+                              "an integer, 1 to 2147483647", budget, info);
+    }
+    if (budget != NULL || !is_on) { /* a template without the switch may begin the thinking all the same */
+        TRY(put(chat, "thinking_token_budget", json_integer(is_on ? n : 0)));
+    }
+    return put(chat, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", is_on));
+}
+
+/* Structured answers. at: the place of format, which betas had elsewhere. */
+static enum err add_format(const json_t *format, const char *at, json_t *chat, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    json_t *schema = json_object_get(format, "schema");
+    const json_t *type = json_object_get(format, "type");
+    if (format == NULL) {
+        return ERR_OK;
+    }
+    TRY(expect(format, JSON_OBJECT, at, "an object with type and schema", info));
+    if (!json_read_is(type, "json_schema")) {
+        TRY(expect(type, JSON_STRING, member(where, at, "type"), "\"json_schema\"", info));
+        return json_in_refuse(ERR_INVALID_VALUE, where, "\"json_schema\"", type, info);
+    }
+    TRY(expect(schema, JSON_OBJECT, member(where, at, "schema"), "a JSON Schema, an object", info));
+    return put(chat, "response_format",
+               json_pack("{s:s, s:{s:O}}", "type", "json_schema", "json_schema", "schema", schema));
+}
+
+static enum err add_output_config(const json_t *body, json_t *chat, struct err_info *info)
+{
+    static const char expected[] = "\"low\", \"medium\", \"high\", \"xhigh\" or \"max\"";
+    static const char *const efforts[] = {"low", "medium", "high", "xhigh", "max"};
+    const json_t *config = json_read_get(body, "output_config");
+    json_t *effort = json_object_get(config, "effort");
+    bool is_known = effort == NULL || json_is_null(effort);
+    TRY(add_format(json_read_get(body, "output_format"), "output_format", chat, info));
+    if (config == NULL) {
+        return ERR_OK;
+    }
+    TRY(expect(config, JSON_OBJECT, "output_config", "an object", info));
+    for (size_t i = 0; i < ARRAY_LEN(efforts); i++) {
+        is_known = is_known || json_read_is(effort, efforts[i]);
+    }
+    if (!is_known) {
+        return json_in_refuse(json_is_string(effort) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "output_config.effort",
+                              expected, effort, info);
+    }
+    TRY(copy(config, "effort", chat, "reasoning_effort"));
+    return add_format(json_read_get(config, "format"), "output_config.format", chat, info);
+}
+
+static enum err add_stops(const json_t *body, json_t *chat, struct err_info *info)
+{
+    char at[ERR_WHERE_BYTES], expected[64];
+    json_t *stops = json_object_get(body, "stop_sequences");
+    if (stops == NULL || json_is_null(stops)) {
+        return ERR_OK;
+    }
+    snprintf(expected, sizeof expected, "at most %d strings of 1 to %d bytes", ENGINE_MAX_STOPS, ENGINE_MAX_STOP_BYTES);
+    TRY(expect(stops, JSON_ARRAY, "stop_sequences", "an array of strings", info));
+    for (size_t i = 0; i < json_array_size(stops); i++) {
+        const json_t *stop = json_array_get(stops, i);
+        size_t n = json_string_length(stop);
+        TRY(expect(stop, JSON_STRING, element(at, "stop_sequences", i), "a string", info));
+        if (n == 0 || n > ENGINE_MAX_STOP_BYTES || i == ENGINE_MAX_STOPS) {
+            return json_in_refuse(ERR_INVALID_VALUE, at, expected, stop, info);
+        }
+    }
+    return put(chat, "stop", json_incref(stops));
+}
+
+/* What would have servers of others called from here, or the conversation kept here; clients know by the error's details
+ * (reply.c) that they must send all of it. */
+static enum err refuse_services(const json_t *body, struct err_info *info)
+{
+    const json_t *servers = json_read_get(body, "mcp_servers"), *thread = json_read_get(body, "thread");
+    if (thread != NULL) {
+        return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "thread", "none, as conversations are not kept", thread, info);
+    }
+    return json_array_size(servers) == 0 ? ERR_OK
+                                         : json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "mcp_servers",
+                                                          "none, as this server calls no others", servers, info);
+}
+
+enum err anthropic_add_answer(const json_t *body, json_t *chat, struct err_info *info)
+{
+    /* These have the same names and meanings; the second row is of the chat endpoint alone. */
+    static const char *const same[] = {
+        "max_tokens",       "temperature",       "top_p",          "top_k", "stream",        "min_p",      "typical_p",
+        "presence_penalty", "frequency_penalty", "repeat_penalty", "seed",  "repeat_last_n", "min_tokens", "ignore_eos",
+        "logit_bias",       "cache_salt",        "stop_token_ids",
+    };
+    const json_t *most = json_object_get(body, "max_tokens");
+    int64_t n;
+    if (!json_in_integer(most, &n)) {
+        TRY(expect(most, JSON_INTEGER, "max_tokens", "an integer", info));
+    }
+    if (n < 0) { /* chat takes -1 for no limit, this API does not */
+        return json_in_refuse(ERR_INVALID_VALUE, "max_tokens", "0 to 2147483647", most, info);
+    }
+    TRY(add_stops(body, chat, info));
+    for (size_t i = 0; i < ARRAY_LEN(same); i++) {
+        TRY(copy(body, same[i], chat, same[i]));
+    }
+    return ERR_OK;
+}
+
+/* --- the body --------------------------------------------------------------------------------------------------- */
+
+static enum err fill(const json_t *body, json_t *chat, struct err_info *info)
+{
+    json_t *messages = json_array(), *model;
+    TRY(put(chat, "messages", messages));
+    TRY(refuse_services(body, info));
+    model = json_object_get(body, "model");
+    TRY(expect(model, JSON_STRING, "model", "a string", info));
+    TRY(put(chat, "model", json_incref(model)));
+    TRY(add_system(body, messages, info));
+    TRY(add_messages(body, messages, info));
+    TRY(add_tools(body, chat, info));
+    TRY(add_choice(body, chat, info));
+    TRY(add_thinking_switch(body, chat, info));
+    return add_output_config(body, chat, info);
+}
+
+enum err anthropic_to_chat(const json_t *body, json_t **chat, struct err_info *info)
+{
+    *chat = json_object();
+    enum err err = *chat != NULL ? fill(body, *chat, info) : ERR_NOMEM;
+    if (err != ERR_OK) {
+        json_decref(*chat);
+        *chat = NULL;
+    }
+    return err;
+}
+
+/* --- places ----------------------------------------------------------------------------------------------------- */
+
+/* Replaces the first `from` in text, of cap bytes. */
+static void replace(char *text, size_t cap, const char *from, const char *to)
+{
+    char rest[ERR_TEXT_BYTES];
+    char *at = strstr(text, from);
+    if (at != NULL) {
+        snprintf(rest, sizeof rest, "%s", at + strlen(from));
+        snprintf(at, cap - (size_t)(at - text), "%s%s", to, rest);
+    }
+}
+
+void anthropic_name_place(const void *arg, struct err_info *info)
+{
+    (void)arg;
+    static const struct {
+        const char *begin, *from, *to;
+    } places[] = {
+        {"tools[", ".function.parameters", ".input_schema"},
+        {"tools[", ".function", ""},
+        {"tool_choice.function", ".function", ""},
+        {"response_format.", "response_format.json_schema", "output_config.format"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
+        const char *where = info->where;
+        if (strncmp(where, places[i].begin, strlen(places[i].begin)) == 0 && strstr(where, places[i].from) != NULL) {
+            if (strncmp(info->text, where, strlen(where)) == 0) {
+                replace(info->text, sizeof info->text, places[i].from, places[i].to);
+            }
+            replace(info->where, sizeof info->where, places[i].from, places[i].to);
+            return;
+        }
+    }
+}

@@ -1,0 +1,122 @@
+/* What llama-server tells of itself: GET /props, /slots, /lora-adapters, and POST /apply-template.
+ * [llama.cpp tools/server/README.md] */
+#include "engine/base/json_write.h"
+#include "engine/base/mem.h"
+#include "fcgi/api/llama/llama.h"
+#include "fcgi/api/llama_output.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static void send(struct call *c, enum err err, const struct err_info *info, struct buf *out)
+{
+    err = err != ERR_OK ? err : buf_ok(out);
+    if (err != ERR_OK) {
+        reply_error(&c->reply, err, info);
+    } else {
+        reply_send(&c->reply, 200, "application/json", out);
+    }
+    buf_fini(out);
+}
+
+/* Sequences that are computed at once. */
+static unsigned n_slots(const struct call *c) { return (unsigned)engine_model(c->engine)->max_seqs; }
+
+/* There are no slots: as many sequences run together as --parallel says, and each has the whole context. */
+void api_llama_slots(struct call *c)
+{
+    struct sched_stats s;
+    struct buf out;
+    unsigned n = n_slots(c);
+    if (c->server->conf->no_slots) {
+        struct err_info info = {0};
+        reply_error(&c->reply, err_set(&info, ERR_NOT_SUPPORTED, NULL, "the server was started with --no-slots"), &info);
+        return;
+    }
+    buf_init(&out, 0, MEM_REQUEST);
+    engine_get_stats(c->engine, &s);
+    buf_putc(&out, '[');
+    for (unsigned i = 0; i < n; i++) {
+        buf_printf(&out, "%s{\"id\":%u,\"n_ctx\":%u,\"speculative\":false,\"is_processing\":%s}", i > 0 ? "," : "", i,
+                   engine_model(c->engine)->n_ctx, i < s.n_running ? "true" : "false");
+    }
+    buf_putc(&out, ']');
+    send(c, ERR_OK, NULL, &out);
+}
+
+void api_llama_props(struct call *c)
+{
+    const struct engine_model_info *m = engine_model(c->engine);
+    struct buf out, text;
+    buf_init(&out, 0, MEM_REQUEST);
+    buf_init(&text, 0, MEM_REQUEST);
+    enum err err = engine_chat_template(c->engine, &text);
+    buf_puts(&out, "{\"default_generation_settings\":{\"params\":");
+    llama_write_settings(c, NULL, &out);
+    buf_printf(&out, ",\"n_ctx\":%u},\"total_slots\":%u,\"model_alias\":", m->n_ctx, n_slots(c));
+    json_write_cstr(&out, c->server->model_id);
+    buf_puts(&out, ",\"model_path\":");
+    json_write_cstr(&out, m->file);
+    buf_puts(&out, ",\"modalities\":{\"vision\":false,\"audio\":false},\"chat_template\":");
+    json_write_buf(&out, &text);
+    buf_puts(&out, ",\"bos_token\":");
+    json_write_cstr(&out, m->bos_text);
+    buf_puts(&out, ",\"eos_token\":");
+    json_write_cstr(&out, m->eos_text);
+    buf_puts(&out, ",\"build_info\":\"infcgi " SERVER_VERSION "\",\"endpoint_slots\":");
+    buf_puts(&out, c->server->conf->no_slots ? "false" : "true");
+    buf_printf(&out, ",\"endpoint_props\":false,\"endpoint_metrics\":%s,\"is_sleeping\":false}",
+               c->server->conf->no_metrics ? "false" : "true");
+    err = err != ERR_OK ? err : buf_ok(&text);
+    buf_fini(&text);
+    send(c, err, NULL, &out);
+}
+
+void api_llama_adapters(struct call *c)
+{
+    struct buf out;
+    buf_init(&out, 0, MEM_REQUEST);
+    buf_puts(&out, "[]");
+    send(c, ERR_OK, NULL, &out);
+}
+
+/* The prompt that /v1/chat/completions would make of the body, without the BOS and EOS that a prompt gets anyway when it comes back. */
+void api_llama_template(struct call *c)
+{
+    const struct engine_model_info *m = engine_model(c->engine);
+    struct err_info info = {0};
+    struct params p = {0};
+    struct buf out, text;
+    bool shows_tools;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    buf_init(&out, 0, MEM_REQUEST);
+    buf_init(&text, 0, MEM_REQUEST);
+    enum err err = call_read_json(c, &info);
+    err = err != ERR_OK ? err : chat_prepare(c, &p, &shows_tools, &ids, &n, &info);
+    size_t from = err == ERR_OK && m->adds_bos && n > 0 && ids[0] == m->bos;
+    n -= err == ERR_OK && m->adds_eos && n > from && ids[n - 1] == m->eos;
+    err = err != ERR_OK ? err : engine_detokenize(c->engine, ids + from, n - from, &text);
+    buf_puts(&out, "{\"prompt\":");
+    json_write_buf(&out, &text);
+    buf_putc(&out, '}');
+    err = err != ERR_OK ? err : buf_ok(&text);
+    buf_fini(&text);
+    send(c, err, &info, &out);
+}
+
+/* Tokens of the prompt that /v1/chat/completions would make of the body. */
+void api_llama_count(struct call *c)
+{
+    struct err_info info = {0};
+    struct params p = {0};
+    struct buf out;
+    bool shows_tools;
+    int32_t *ids = NULL;
+    size_t n = 0;
+    buf_init(&out, 0, MEM_REQUEST);
+    enum err err = call_read_json(c, &info);
+    err = err != ERR_OK ? err : chat_prepare(c, &p, &shows_tools, &ids, &n, &info);
+    buf_printf(&out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", n);
+    send(c, err, &info, &out);
+}

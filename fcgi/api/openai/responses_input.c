@@ -1,0 +1,868 @@
+/* Items are read in order; `open` is the assistant's message that the next item may go on. Results wait beside the message
+ * with their call until all is read, so that they come behind it whatever was said since. */
+#include "fcgi/api/openai/responses_input.h"
+
+#include "engine/base/buf.h"
+#include "fcgi/api/tools.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* --- places and types ------------------------------------------------------------------------------------------- */
+
+static const char *member(char out[ERR_WHERE_BYTES], const char *at, const char *field)
+{
+    snprintf(out, ERR_WHERE_BYTES, "%.96s%s%.24s", at, at[0] != '\0' ? "." : "", field);
+    return out;
+}
+
+static const char *element(char out[ERR_WHERE_BYTES], const char *at, size_t i)
+{
+    snprintf(out, ERR_WHERE_BYTES, "%.96s[%zu]", at, i);
+    return out;
+}
+
+static enum err expect(const json_t *v, json_type type, const char *where, const char *expected, struct err_info *info)
+{
+    if (v != NULL && json_typeof(v) == type) {
+        return ERR_OK;
+    }
+    bool is_absent = v == NULL || json_is_null(v);
+    return json_in_refuse(is_absent ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, where, expected, v, info);
+}
+
+/* A string of another value than those expected, or no string. */
+static enum err refuse_string(const json_t *v, const char *where, const char *expected, struct err_info *info)
+{
+    TRY(expect(v, JSON_STRING, where, expected, info));
+    return json_in_refuse(ERR_INVALID_VALUE, where, expected, v, info);
+}
+
+/* *out: a string that must be there. */
+static enum err get_string(const json_t *object, const char *at, const char *field, json_t **out, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    *out = json_object_get(object, field);
+    return expect(*out, JSON_STRING, member(where, at, field), "a string", info);
+}
+
+/* Takes `made`, which is NULL when memory was out. */
+static enum err append(json_t *array, json_t *made)
+{
+    return made != NULL && json_array_append_new(array, made) == 0 ? ERR_OK : ERR_NOMEM;
+}
+
+static enum err put(json_t *object, const char *name, json_t *made)
+{
+    return made != NULL && json_object_set_new(object, name, made) == 0 ? ERR_OK : ERR_NOMEM;
+}
+
+/* Copies a member that is there and not null. */
+static enum err copy(const json_t *from, const char *name, json_t *to, const char *as)
+{
+    json_t *v = (json_t *)json_read_get(from, name);
+    return v == NULL ? ERR_OK : put(to, as, json_incref(v));
+}
+
+/* --- content ---------------------------------------------------------------------------------------------------- */
+
+static enum err add_part(const json_t *part, const char *at, json_t *parts, struct err_info *info)
+{
+    static const char expected[] = "\"input_text\" or \"output_text\", as this model reads text only";
+    char where[ERR_WHERE_BYTES];
+    const json_t *type = json_object_get(part, "type");
+    json_t *text;
+    TRY(expect(part, JSON_OBJECT, at, "an object with a type and a text", info));
+    if (json_read_is(type, "refusal")) {
+        TRY(get_string(part, at, "refusal", &text, info));
+    } else if (json_read_is(type, "input_text") || json_read_is(type, "output_text") || json_read_is(type, "text")) {
+        TRY(get_string(part, at, "text", &text, info));
+    } else {
+        return refuse_string(type, member(where, at, "type"), expected, info);
+    }
+    return append(parts, json_pack("{s:s, s:O}", "type", "text", "text", text));
+}
+
+/* A string, or an array of text parts: as parts behind those that are there. */
+static enum err add_content(const json_t *content, const char *at, json_t *parts, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    if (json_is_string(content)) {
+        return append(parts, json_pack("{s:s, s:O}", "type", "text", "text", content));
+    }
+    TRY(expect(content, JSON_ARRAY, at, "a string or an array of text parts", info));
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        TRY(add_part(json_array_get(content, i), element(where, at, i), parts, info));
+    }
+    return ERR_OK;
+}
+
+/* --- items ------------------------------------------------------------------------------------------------------ */
+
+struct turns {
+    json_t *messages;   /* owned, as the next two */
+    json_t *results;    /* of each message: an array of messages with results of its calls, or null */
+    json_t *calls;      /* ids of calls: the numbers of their messages */
+    json_t *open;       /* borrowed from messages; NULL: the next item begins another */
+    struct buf thought; /* of `open`, not put there yet */
+};
+
+/* Takes `message`, which is NULL when memory was out. */
+static enum err add_turn(struct turns *t, json_t *message)
+{
+    TRY(append(t->messages, message));
+    return append(t->results, json_null());
+}
+
+/* The assistant's message that goes on, made anew where it may not. */
+static enum err open_message(struct turns *t, bool may_go_on)
+{
+    if (t->open != NULL && may_go_on) {
+        return ERR_OK;
+    }
+    t->open = json_pack("{s:s, s:n}", "role", "assistant", "content");
+    enum err err = add_turn(t, t->open);
+    t->open = err == ERR_OK ? t->open : NULL;
+    return err;
+}
+
+static bool has_said(const struct turns *t)
+{
+    return !json_is_null(json_object_get(t->open, "content")) || json_object_get(t->open, "tool_calls") != NULL;
+}
+
+/* The parts of the only message so far, when it is a system's. */
+static json_t *first_instructions(const json_t *messages)
+{
+    const json_t *role = json_object_get(json_array_get(messages, 0), "role");
+    return json_array_size(messages) == 1 && json_read_is(role, "system")
+               ? json_object_get(json_array_get(messages, 0), "content")
+               : NULL;
+}
+
+static enum err add_instructions(struct turns *t, const json_t *content, const char *at, struct err_info *info)
+{
+    json_t *parts = first_instructions(t->messages);
+    if (parts != NULL) {
+        TRY(append(parts, json_pack("{s:s, s:s}", "type", "text", "text", "\n\n")));
+        return add_content(content, at, parts, info);
+    }
+    parts = json_array();
+    TRY(add_turn(t, json_pack("{s:s, s:o?}", "role", "system", "content", parts)));
+    return parts != NULL ? add_content(content, at, parts, info) : ERR_NOMEM;
+}
+
+static enum err add_message(struct turns *t, const json_t *item, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    json_t *role = json_object_get(item, "role"), *content = json_object_get(item, "content"), *parts = json_array();
+    member(where, at, "content");
+    if (json_read_is(role, "system") || json_read_is(role, "developer")) {
+        t->open = NULL;
+        json_decref(parts);
+        return add_instructions(t, content, where, info);
+    }
+    bool is_assistant = json_read_is(role, "assistant");
+    if (!is_assistant && !json_read_is(role, "user")) {
+        json_decref(parts);
+        return refuse_string(role, member(where, at, "role"), "one of user, assistant, system, developer", info);
+    }
+    enum err err = parts != NULL ? add_content(content, where, parts, info) : ERR_NOMEM;
+    if (is_assistant) {
+        err = err != ERR_OK ? err : open_message(t, !has_said(t));
+        err = err != ERR_OK ? err : put(t->open, "content", json_incref(parts));
+    } else {
+        t->open = NULL;
+        err = err != ERR_OK ? err : add_turn(t, json_pack("{s:s, s:O}", "role", "user", "content", parts));
+    }
+    json_decref(parts);
+    return err;
+}
+
+/* A thought of ours that only encrypted_content holds; of others' nothing, which nobody here can read. */
+static void add_sealed(struct turns *t, const json_t *sealed)
+{
+    static const char mark[] = RESPONSES_PLAIN;
+    size_t n = sizeof mark - 1, n_sealed = json_string_length(sealed);
+    if (n_sealed > n && memcmp(json_string_value(sealed), mark, n) == 0) {
+        buf_append(&t->thought, json_string_value(sealed) + n, n_sealed - n);
+    }
+}
+
+static enum err add_thought(struct turns *t, const json_t *content, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    TRY(expect(content, JSON_ARRAY, at, "an array of parts with a text", info));
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        const json_t *part = json_array_get(content, i);
+        json_t *text;
+        TRY(expect(part, JSON_OBJECT, element(where, at, i), "an object with a text", info));
+        TRY(get_string(part, where, "text", &text, info));
+        buf_append(&t->thought, json_string_value(text), json_string_length(text));
+    }
+    return ERR_OK;
+}
+
+static bool has_parts(const json_t *parts)
+{
+    return parts != NULL && !(json_is_array(parts) && json_array_size(parts) == 0);
+}
+
+static enum err add_reasoning(struct turns *t, const json_t *item, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    const json_t *content = json_read_get(item, "content"), *summary = json_read_get(item, "summary");
+    const json_t *sealed = json_read_get(item, "encrypted_content");
+    size_t before = t->thought.len;
+    buf_puts(&t->thought, before > 0 ? "\n" : "");
+    if (has_parts(content)) {
+        TRY(add_thought(t, content, member(where, at, "content"), info));
+    } else if (sealed != NULL) {
+        add_sealed(t, sealed);
+    } else if (has_parts(summary)) {
+        TRY(add_thought(t, summary, member(where, at, "summary"), info));
+    }
+    TRY(buf_ok(&t->thought));
+    return t->thought.len > before ? open_message(t, !has_said(t)) : ERR_OK;
+}
+
+/* No more of it comes. */
+static enum err close_thought(struct turns *t)
+{
+    enum err err = buf_ok(&t->thought);
+    if (err == ERR_OK && t->thought.len > 0 && t->open != NULL) {
+        err = put(t->open, "reasoning_content", json_stringn(t->thought.data, t->thought.len));
+    }
+    buf_reset(&t->thought);
+    return err;
+}
+
+/* A function's name behind that of its namespace, which may end with a separator; a new reference. */
+static json_t *flat_name(const json_t *space, const json_t *name)
+{
+    const char *s = json_string_value(space);
+    size_t n = json_string_length(space);
+    bool is_apart = n == 0 || s[n - 1] == '_' || s[n - 1] == '-';
+    return json_pack("s%++%", s != NULL ? s : "", n, is_apart ? "" : "__", json_string_value(name),
+                     json_string_length(name));
+}
+
+/* Adds a call to the assistant's message. Takes arguments. */
+static enum err put_call(struct turns *t, const json_t *item, const char *at, json_t *arguments, struct err_info *info)
+{
+    json_t *id, *name, *calls = NULL;
+    enum err err = arguments != NULL ? get_string(item, at, "call_id", &id, info) : ERR_NOMEM;
+    err = err != ERR_OK ? err : get_string(item, at, "name", &name, info);
+    err = err != ERR_OK ? err : tools_check_name(item, at, info);
+    err = err != ERR_OK ? err : open_message(t, true);
+    if (err == ERR_OK) {
+        calls = json_object_get(t->open, "tool_calls");
+        if (calls == NULL) {
+            calls = json_array();
+            err = put(t->open, "tool_calls", calls);
+        }
+    }
+    err = err != ERR_OK
+              ? err
+              : put(t->calls, json_string_value(id), json_integer((json_int_t)json_array_size(t->messages) - 1));
+    if (err != ERR_OK) {
+        json_decref(arguments);
+        return err;
+    }
+    return append(calls, json_pack("{s:O, s:s, s:{s:o, s:o}}", "id", id, "type", "function", "function", "name",
+                                   flat_name(json_read_get(item, "namespace"), name), "arguments", arguments));
+}
+
+static enum err add_call(struct turns *t, const json_t *item, const char *at, struct err_info *info)
+{
+    json_t *arguments;
+    TRY(get_string(item, at, "arguments", &arguments, info));
+    return put_call(t, item, at, json_incref(arguments), info);
+}
+
+static enum err add_custom_call(struct turns *t, const json_t *item, const char *at, struct err_info *info)
+{
+    json_t *input;
+    TRY(get_string(item, at, "input", &input, info));
+    return put_call(t, item, at, json_pack("{s:O}", "input", input), info);
+}
+
+static enum err add_output(struct turns *t, const json_t *item, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    json_t *id, *parts = NULL;
+    TRY(get_string(item, at, "call_id", &id, info));
+    const json_t *number = json_object_get(t->calls, json_string_value(id));
+    if (number == NULL) {
+        return json_in_refuse(ERR_INVALID_VALUE, member(where, at, "call_id"), "the call_id of a call before it", id,
+                              info);
+    }
+    size_t i = (size_t)json_integer_value(number);
+    if (json_is_null(json_array_get(t->results, i)) && json_array_set_new(t->results, i, json_array()) != 0) {
+        return ERR_NOMEM;
+    }
+    t->open = NULL;
+    parts = json_array();
+    TRY(append(json_array_get(t->results, i),
+               json_pack("{s:s, s:O, s:o}", "role", "tool", "tool_call_id", id, "content", parts)));
+    return add_content(json_object_get(item, "output"), member(where, at, "output"), parts, info);
+}
+
+/* Kept items were put in its place before. */
+static enum err refuse_reference(struct turns *t, const json_t *item, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    json_t *id;
+    (void)t;
+    TRY(get_string(item, at, "id", &id, info));
+    return json_in_refuse(ERR_INVALID_VALUE, member(where, at, "id"), "the id of an item that is kept", id, info);
+}
+
+static const struct {
+    const char *type;
+    enum err (*add)(struct turns *t, const json_t *item, const char *at, struct err_info *info);
+} items[] = {
+    {"message", add_message},
+    {"reasoning", add_reasoning},
+    {"function_call", add_call},
+    {"function_call_output", add_output},
+    {"custom_tool_call", add_custom_call},
+    {"custom_tool_call_output", add_output},
+    {"item_reference", refuse_reference},
+};
+
+static enum err add_item(struct turns *t, const json_t *item, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    TRY(expect(item, JSON_OBJECT, at, "an item, an object with a type", info));
+    const json_t *type = json_read_get(item, "type");
+    TRY(json_read_is(type, "reasoning") ? ERR_OK : close_thought(t));
+    for (size_t i = 0; type != NULL && i < ARRAY_LEN(items); i++) {
+        if (json_read_is(type, items[i].type)) {
+            return items[i].add(t, item, at, info);
+        }
+    }
+    if (type == NULL) { /* messages and references may lack it */
+        bool is_reference = json_object_get(item, "role") == NULL && json_object_get(item, "id") != NULL;
+        return (is_reference ? refuse_reference : add_message)(t, item, at, info);
+    }
+    return refuse_string(type, member(where, at, "type"),
+                         "message, reasoning, function_call, custom_tool_call, the output of one, or item_reference",
+                         info);
+}
+
+/* at: their place, NULL for those that were checked before. */
+static enum err add_items(struct turns *t, const json_t *in, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    for (size_t i = 0; i < json_array_size(in); i++) {
+        TRY(add_item(t, json_array_get(in, i), element(where, at, i), info));
+    }
+    return ERR_OK;
+}
+
+static enum err add_turns(struct turns *t, const json_t *body, const json_t *past, struct err_info *info)
+{
+    const json_t *input = json_read_get(body, "input"), *instructions = json_read_get(body, "instructions");
+    if (instructions != NULL) {
+        TRY(expect(instructions, JSON_STRING, "instructions", "a string", info));
+        TRY(add_instructions(t, instructions, "instructions", info));
+    }
+    TRY(add_items(t, past, "previous_response_id", info));
+    if (json_is_string(input)) {
+        TRY(close_thought(t));
+        return add_turn(t, json_pack("{s:s, s:O}", "role", "user", "content", input));
+    }
+    TRY(expect(input, JSON_ARRAY, "input", "a string or an array of items", info));
+    size_t n = json_array_size(input) + json_array_size(past);
+    if (n == 0 || n > RESPONSES_MAX_ITEMS) {
+        return err_set(info, ERR_INVALID_VALUE, "input", "input: expected 1 to %d items, found %zu",
+                       RESPONSES_MAX_ITEMS, n);
+    }
+    TRY(add_items(t, input, "input", info));
+    return close_thought(t);
+}
+
+/* Messages, and behind each the results of its calls. */
+static enum err join_turns(const struct turns *t, json_t *messages)
+{
+    for (size_t i = 0; i < json_array_size(t->messages); i++) {
+        TRY(json_array_append(messages, json_array_get(t->messages, i)) == 0 ? ERR_OK : ERR_NOMEM);
+        json_t *results = json_array_get(t->results, i);
+        TRY(!json_is_array(results) || json_array_extend(messages, results) == 0 ? ERR_OK : ERR_NOMEM);
+    }
+    return ERR_OK;
+}
+
+static enum err add_input(const json_t *body, const json_t *past, json_t *messages, struct err_info *info)
+{
+    struct turns t = {.messages = json_array(), .results = json_array(), .calls = json_object()};
+    buf_init(&t.thought, 0, MEM_REQUEST);
+    bool is_there = t.messages != NULL && t.results != NULL && t.calls != NULL;
+    enum err err = is_there ? add_turns(&t, body, past, info) : ERR_NOMEM;
+    err = err != ERR_OK ? err : join_turns(&t, messages);
+    json_decref(t.messages);
+    json_decref(t.results);
+    json_decref(t.calls);
+    buf_fini(&t.thought);
+    return err;
+}
+
+json_t *responses_items(const json_t *input)
+{
+    if (json_is_string(input)) {
+        return json_pack("[{s:s, s:s, s:[{s:s, s:O}]}]", "type", "message", "role", "user", "content", "type",
+                         "input_text", "text", input);
+    }
+    return json_is_array(input) ? json_copy((json_t *)input) : NULL;
+}
+
+/* --- tools ------------------------------------------------------------------------------------------------------ */
+
+/* Adds a function that was made, and its place; takes both. */
+static enum err keep_function(struct responses_chat *out, json_t *function, json_t *place, struct err_info *info)
+{
+    json_t *tools = json_object_get(out->chat, "tools");
+    bool has_room = json_array_size(tools) < TOOLS_MAX;
+    enum err err = has_room ? ERR_OK
+                            : err_set(info, ERR_INVALID_VALUE, "tools",
+                                      "tools: expected at most %d functions, found more", TOOLS_MAX);
+    json_t *tool = json_pack("{s:s, s:o}", "type", "function", "function", function);
+    if (err != ERR_OK) {
+        json_decref(tool);
+    }
+    err = err != ERR_OK ? err : append(tools, tool);
+    if (err != ERR_OK) {
+        json_decref(place);
+        return err;
+    }
+    return append(out->places, place);
+}
+
+static enum err add_function(struct responses_chat *out, const json_t *tool, const json_t *space, const char *at,
+                             struct err_info *info)
+{
+    static const char *const members[] = {"description", "parameters", "strict"};
+    TRY(tools_check_name(tool, at, info));
+    json_t *name = json_object_get(tool, "name"), *flat = flat_name(space, name), *function = json_object();
+    enum err err = flat != NULL && function != NULL ? put(function, "name", json_incref(flat)) : ERR_NOMEM;
+    for (size_t i = 0; err == ERR_OK && i < ARRAY_LEN(members); i++) {
+        err = copy(tool, members[i], function, members[i]);
+    }
+    if (err == ERR_OK && space != NULL) {
+        err = put(out->names, json_string_value(flat), json_pack("{s:O, s:O}", "namespace", space, "name", name));
+    }
+    json_decref(flat);
+    if (err != ERR_OK) {
+        json_decref(function);
+        return err;
+    }
+    return keep_function(out, function, json_string(at), info);
+}
+
+/* What a custom tool's input is like. */
+struct custom_format {
+    const json_t *syntax; /* "lark" or "regex"; NULL: any text */
+    json_t *definition;
+};
+
+static enum err read_format(const json_t *tool, const char *at, struct custom_format *f, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES], inner[ERR_WHERE_BYTES];
+    const json_t *format = json_read_get(tool, "format"), *type = json_object_get(format, "type");
+    const json_t *syntax = json_object_get(format, "syntax");
+    *f = (struct custom_format){0};
+    if (format == NULL || json_read_is(type, "text")) {
+        return ERR_OK;
+    }
+    TRY(expect(format, JSON_OBJECT, member(where, at, "format"), "an object with a type", info));
+    if (!json_read_is(type, "grammar")) {
+        return refuse_string(type, member(inner, where, "type"), "\"text\" or \"grammar\"", info);
+    }
+    if (!json_read_is(syntax, "lark") && !json_read_is(syntax, "regex")) {
+        return refuse_string(syntax, member(inner, where, "syntax"), "\"lark\" or \"regex\"", info);
+    }
+    f->syntax = syntax;
+    return get_string(format, where, "definition", &f->definition, info);
+}
+
+/* What the model is told of a custom tool, with the grammar that its input has; a new reference. */
+static json_t *describe_custom(const json_t *text, const struct custom_format *f)
+{
+    const char *about = text != NULL ? json_string_value(text) : "";
+    size_t n = json_string_length(text);
+    if (f->syntax == NULL) {
+        return json_stringn(about, n);
+    }
+    return json_pack("s%++++%", about, n, "\n\nIt is given as the string `input`, which follows this grammar (",
+                     json_string_value(f->syntax), "):\n", json_string_value(f->definition),
+                     json_string_length(f->definition));
+}
+
+/* The schema of its one argument; a new reference. */
+static json_t *custom_schema(const struct custom_format *f)
+{
+    json_t *input = json_pack("{s:s}", "type", "string");
+    enum err err = ERR_OK;
+    if (f->syntax != NULL && json_read_is(f->syntax, "regex")) {
+        err = put(input, "pattern",
+                  json_pack("s+%+", "^(?:", json_string_value(f->definition), json_string_length(f->definition), ")$"));
+    } else if (f->syntax != NULL) {
+        err = put(input, "x-lark", json_incref(f->definition));
+    }
+    if (err != ERR_OK) {
+        json_decref(input);
+        return NULL;
+    }
+    return json_pack("{s:s, s:{s:o}, s:[s], s:b}", "type", "object", "properties", "input", input, "required", "input",
+                     "additionalProperties", 0);
+}
+
+static enum err add_custom(struct responses_chat *out, const json_t *tool, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    struct custom_format format;
+    json_t *name = json_object_get(tool, "name");
+    const json_t *text = json_read_get(tool, "description");
+    TRY(tools_check_name(tool, at, info));
+    TRY(text == NULL ? ERR_OK : expect(text, JSON_STRING, member(where, at, "description"), "a string", info));
+    TRY(read_format(tool, at, &format, info));
+    json_t *function = json_pack("{s:O, s:o, s:o, s:b}", "name", name, "description", describe_custom(text, &format),
+                                 "parameters", custom_schema(&format), "strict", 1);
+    member(where, at, "format.definition"); /* which is what the schema is made of */
+    TRY(keep_function(out, function, json_pack("[s, s]", at, where), info));
+    return put(out->names, json_string_value(name), json_pack("{s:b}", "custom", 1));
+}
+
+static enum err add_namespace(struct responses_chat *out, const json_t *tool, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES], inner[ERR_WHERE_BYTES], place[ERR_WHERE_BYTES];
+    const json_t *space = json_object_get(tool, "name"), *in = json_object_get(tool, "tools");
+    TRY(tools_check_name(tool, at, info));
+    TRY(expect(in, JSON_ARRAY, member(where, at, "tools"), "an array of functions", info));
+    for (size_t i = 0; i < json_array_size(in); i++) {
+        const json_t *f = json_array_get(in, i), *type = json_object_get(f, "type");
+        TRY(expect(f, JSON_OBJECT, element(inner, where, i), "an object with a type and a name", info));
+        if (!json_read_is(type, "function")) {
+            return refuse_string(type, member(place, inner, "type"), "\"function\"", info);
+        }
+        TRY(add_function(out, f, space, inner, info));
+    }
+    return ERR_OK;
+}
+
+/* Agents name these whether or not the server has them. */
+static bool is_offer(const json_t *type)
+{
+    static const char search[] = "web_search";
+    const char *text = json_is_string(type) ? json_string_value(type) : "";
+    return strncmp(text, search, sizeof search - 1) == 0 || strcmp(text, "image_generation") == 0 ||
+           strcmp(text, "tool_search") == 0;
+}
+
+static enum err add_tool(struct responses_chat *out, const json_t *tool, const char *at, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    const json_t *type = json_object_get(tool, "type");
+    TRY(expect(tool, JSON_OBJECT, at, "an object with a type", info));
+    if (json_read_is(type, "function")) {
+        return add_function(out, tool, NULL, at, info);
+    }
+    if (json_read_is(type, "custom")) {
+        return add_custom(out, tool, at, info);
+    }
+    if (json_read_is(type, "namespace")) {
+        return add_namespace(out, tool, at, info);
+    }
+    if (is_offer(type)) {
+        return ERR_OK;
+    }
+    TRY(expect(type, JSON_STRING, member(where, at, "type"), "a string", info));
+    return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, where,
+                          "function, custom or namespace, as this server runs no tools itself", type, info);
+}
+
+static enum err add_tools(const json_t *body, struct responses_chat *out, struct err_info *info)
+{
+    char at[ERR_WHERE_BYTES];
+    const json_t *in = json_read_get(body, "tools");
+    if (in == NULL) {
+        return ERR_OK;
+    }
+    TRY(expect(in, JSON_ARRAY, "tools", "an array of tools", info));
+    TRY(put(out->chat, "tools", json_array()));
+    for (size_t i = 0; i < json_array_size(in); i++) {
+        TRY(add_tool(out, json_array_get(in, i), element(at, "tools", i), info));
+    }
+    return ERR_OK;
+}
+
+/* *flat, a new reference: the name that chat knows of the tool that a choice names. */
+static enum err chosen_name(const json_t *choice, const char *at, json_t **flat, struct err_info *info)
+{
+    char where[ERR_WHERE_BYTES];
+    const json_t *type = json_object_get(choice, "type");
+    json_t *name;
+    TRY(expect(choice, JSON_OBJECT, at, "an object with a type", info));
+    if (!json_read_is(type, "function") && !json_read_is(type, "custom")) {
+        TRY(expect(type, JSON_STRING, member(where, at, "type"), "\"function\" or \"custom\"", info));
+        return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, where,
+                              "\"function\" or \"custom\", as this server runs no tools itself", type, info);
+    }
+    TRY(get_string(choice, at, "name", &name, info));
+    *flat = flat_name(json_read_get(choice, "namespace"), name);
+    return *flat != NULL ? ERR_OK : ERR_NOMEM;
+}
+
+static bool is_among(const json_t *names, const json_t *name)
+{
+    for (size_t i = 0; i < json_array_size(names); i++) {
+        if (json_equal(json_array_get(names, i), name)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Leaves those of the tools that are named. */
+static enum err keep_allowed(struct responses_chat *out, const json_t *names)
+{
+    json_t *tools = json_object_get(out->chat, "tools");
+    for (size_t i = json_array_size(tools); i > 0; i--) {
+        const json_t *f = json_object_get(json_array_get(tools, i - 1), "function");
+        if (!is_among(names, json_object_get(f, "name")) &&
+            (json_array_remove(tools, i - 1) != 0 || json_array_remove(out->places, i - 1) != 0)) {
+            return ERR_NOMEM;
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err add_allowed(struct responses_chat *out, const json_t *choice, struct err_info *info)
+{
+    char at[ERR_WHERE_BYTES];
+    json_t *mode = json_object_get(choice, "mode"), *in = json_object_get(choice, "tools"), *names, *name;
+    if (!json_read_is(mode, "auto") && !json_read_is(mode, "required")) {
+        return refuse_string(mode, "tool_choice.mode", "\"auto\" or \"required\"", info);
+    }
+    TRY(expect(in, JSON_ARRAY, "tool_choice.tools", "an array of tools", info));
+    if (json_array_size(in) > TOOLS_MAX) {
+        return err_set(info, ERR_INVALID_VALUE, "tool_choice.tools",
+                       "tool_choice.tools: expected at most %d, found %zu", TOOLS_MAX, json_array_size(in));
+    }
+    names = json_array();
+    enum err err = names != NULL ? ERR_OK : ERR_NOMEM;
+    for (size_t i = 0; err == ERR_OK && i < json_array_size(in); i++) {
+        err = chosen_name(json_array_get(in, i), element(at, "tool_choice.tools", i), &name, info);
+        err = err != ERR_OK ? err : append(names, name);
+    }
+    err = err != ERR_OK ? err : keep_allowed(out, names);
+    json_decref(names);
+    return err != ERR_OK ? err : put(out->chat, "tool_choice", json_incref(mode));
+}
+
+static enum err add_choice(const json_t *body, struct responses_chat *out, struct err_info *info)
+{
+    json_t *choice = (json_t *)json_read_get(body, "tool_choice"), *name;
+    if (choice == NULL) {
+        return ERR_OK;
+    }
+    if (json_read_is(choice, "auto") || json_read_is(choice, "none") || json_read_is(choice, "required")) {
+        return put(out->chat, "tool_choice", json_incref(choice));
+    }
+    if (json_is_string(choice)) {
+        return refuse_string(choice, "tool_choice", "\"auto\", \"none\", \"required\" or an object", info);
+    }
+    if (json_read_is(json_object_get(choice, "type"), "allowed_tools")) {
+        return add_allowed(out, choice, info);
+    }
+    TRY(chosen_name(choice, "tool_choice", &name, info));
+    return put(out->chat, "tool_choice", json_pack("{s:s, s:{s:o}}", "type", "function", "function", "name", name));
+}
+
+/* --- the body --------------------------------------------------------------------------------------------------- */
+
+static enum err add_schema(const json_t *format, json_t *chat, struct err_info *info)
+{
+    const json_t *schema = json_object_get(format, "schema"), *name = json_read_get(format, "name");
+    TRY(expect(schema, JSON_OBJECT, "text.format.schema", "a JSON Schema, an object", info));
+    TRY(name == NULL ? ERR_OK : expect(name, JSON_STRING, "text.format.name", "a string", info));
+    json_t *inner = json_pack("{s:O}", "schema", schema);
+    TRY(put(chat, "response_format", json_pack("{s:s, s:o}", "type", "json_schema", "json_schema", inner)));
+    TRY(copy(format, "name", inner, "name"));
+    return copy(format, "strict", inner, "strict");
+}
+
+static enum err add_format(const json_t *body, json_t *chat, struct err_info *info)
+{
+    const json_t *text = json_read_get(body, "text");
+    if (text == NULL) {
+        return ERR_OK;
+    }
+    TRY(expect(text, JSON_OBJECT, "text", "an object", info));
+    const json_t *format = json_read_get(text, "format"), *type = json_object_get(format, "type");
+    if (format == NULL || json_read_is(type, "text")) {
+        return ERR_OK;
+    }
+    TRY(expect(format, JSON_OBJECT, "text.format", "an object with a type", info));
+    if (json_read_is(type, "json_schema")) {
+        return add_schema(format, chat, info);
+    }
+    return json_read_is(type, "json_object")
+               ? put(chat, "response_format", json_pack("{s:s}", "type", "json_object"))
+               : refuse_string(type, "text.format.type", "text, json_object or json_schema", info);
+}
+
+static enum err add_effort(const json_t *body, json_t *chat, struct err_info *info)
+{
+    const json_t *reasoning = json_read_get(body, "reasoning");
+    if (reasoning == NULL) {
+        return ERR_OK;
+    }
+    TRY(expect(reasoning, JSON_OBJECT, "reasoning", "an object", info));
+    return copy(reasoning, "effort", chat, "reasoning_effort");
+}
+
+/* Fields that both bodies have, the second under its name in chat's. */
+static const char *const shared[][2] = {
+    {"model", "model"},
+    {"stream", "stream"},
+    {"temperature", "temperature"},
+    {"top_p", "top_p"},
+    {"top_k", "top_k"},
+    {"min_p", "min_p"},
+    {"seed", "seed"},
+    {"stop", "stop"},
+    {"presence_penalty", "presence_penalty"},
+    {"frequency_penalty", "frequency_penalty"},
+    {"repeat_penalty", "repeat_penalty"},
+    {"logit_bias", "logit_bias"},
+    {"ignore_eos", "ignore_eos"},
+    {"cache_salt", "cache_salt"},
+    {"chat_template_kwargs", "chat_template_kwargs"},
+    {"thinking_token_budget", "thinking_token_budget"},
+    {"thinking_budget", "thinking_budget"},
+    {"reasoning_budget_tokens", "reasoning_budget_tokens"},
+    {"thinking_budget_tokens", "thinking_budget_tokens"},
+    {"reasoning_budget", "reasoning_budget"},
+    {"reasoning_budget_message", "reasoning_budget_message"},
+    {"parallel_tool_calls", "parallel_tool_calls"},
+    {"max_output_tokens", "max_completion_tokens"},
+    {"top_logprobs", "top_logprobs"},
+    {"return_progress", "return_progress"},
+    {"timings_per_token", "timings_per_token"},
+};
+
+bool responses_includes(const json_t *body, const char *what)
+{
+    const json_t *include = json_object_get(body, "include");
+    bool found = false;
+    for (size_t i = 0; i < json_array_size(include); i++) {
+        found = found || json_read_is(json_array_get(include, i), what);
+    }
+    return found;
+}
+
+static enum err fill(const json_t *body, const json_t *past, struct responses_chat *out, struct err_info *info)
+{
+    json_t *messages = json_array();
+    TRY(put(out->chat, "messages", messages));
+    for (size_t i = 0; i < ARRAY_LEN(shared); i++) {
+        TRY(copy(body, shared[i][0], out->chat, shared[i][1]));
+    }
+    if (json_object_get(out->chat, "top_logprobs") != NULL || responses_includes(body, "message.output_text.logprobs")) {
+        TRY(put(out->chat, "logprobs", json_true()));
+    }
+    TRY(add_input(body, past, messages, info));
+    TRY(add_tools(body, out, info));
+    TRY(add_choice(body, out, info));
+    TRY(add_format(body, out->chat, info));
+    return add_effort(body, out->chat, info);
+}
+
+enum err responses_to_chat(const json_t *body, const json_t *past, struct responses_chat *out, struct err_info *info)
+{
+    *out = (struct responses_chat){json_object(), json_array(), json_object()};
+    bool is_there = out->chat != NULL && out->places != NULL && out->names != NULL;
+    enum err err = is_there ? fill(body, past, out, info) : ERR_NOMEM;
+    if (err != ERR_OK) {
+        responses_chat_fini(out);
+    }
+    return err;
+}
+
+void responses_chat_fini(struct responses_chat *c)
+{
+    json_decref(c->chat);
+    json_decref(c->places);
+    json_decref(c->names);
+    *c = (struct responses_chat){0};
+}
+
+/* --- places of errors ------------------------------------------------------------------------------------------- */
+
+/* Puts `name` in place of the first n bytes of the place, and of the text where that begins with them. */
+static void rename_place(struct err_info *info, size_t n, const char *name)
+{
+    char where[ERR_WHERE_BYTES], text[ERR_TEXT_BYTES];
+    bool tells = strncmp(info->text, info->where, n) == 0;
+    snprintf(where, sizeof where, "%.64s%.63s", name, info->where + n);
+    if (tells) {
+        snprintf(text, sizeof text, "%.64s%.1200s", name, info->text + n);
+        memcpy(info->text, text, sizeof text);
+    }
+    memcpy(info->where, where, sizeof where);
+}
+
+static bool begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
+
+/* tools[i] or tools[i].function, and what is in it. place: an array for custom tools, whose schema we made. */
+static void rename_in_tool(const json_t *place, size_t n, struct err_info *info)
+{
+    static const char function[] = ".function", parameters[] = ".parameters";
+    n += begins(info->where + n, function) ? strlen(function) : 0;
+    if (json_is_string(place)) {
+        rename_place(info, n, json_string_value(place));
+    } else if (begins(info->where + n, parameters)) {
+        rename_place(info, strlen(info->where), json_string_value(json_array_get(place, 1)));
+    } else {
+        rename_place(info, n, json_string_value(json_array_get(place, 0)));
+    }
+}
+
+static void rename_tool(const json_t *places, struct err_info *info)
+{
+    for (size_t i = 0; i < json_array_size(places); i++) {
+        char place[32];
+        snprintf(place, sizeof place, "tools[%zu]", i);
+        if (begins(info->where, place)) {
+            rename_in_tool(json_array_get(places, i), strlen(place), info);
+            return;
+        }
+    }
+}
+
+void responses_name_place(const void *chat, struct err_info *info)
+{
+    static const char *const names[][2] = {
+        {"messages", "input"},
+        {"prompt", "input"},
+        {"max_completion_tokens", "max_output_tokens"},
+        {"reasoning_effort", "reasoning.effort"},
+        {"response_format.json_schema", "text.format"},
+        {"response_format", "text.format"},
+        {"tool_choice.function", "tool_choice"},
+    };
+    const struct responses_chat *c = chat;
+    if (begins(info->where, "tools[")) {
+        rename_tool(c->places, info);
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        size_t n = strlen(names[i][0]);
+        if (begins(info->where, names[i][0]) && (info->where[n] == '\0' || strchr(".[", info->where[n]) != NULL)) {
+            rename_place(info, i == 0 ? strlen(info->where) : n, names[i][1]);
+            return;
+        }
+    }
+}

@@ -1,0 +1,469 @@
+/* Reads the options of a table. */
+#include "fcgi/conf/conf.h"
+
+#include "fcgi/conf/option.h"
+#include "fcgi/ground/ini.h"
+#include "fcgi/ground/number.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FILE_LIMIT_BYTES = 64 << 10, NAME_BYTES = 64 };
+
+static void *field(struct conf *c, const struct option *o) { return (char *)c + o->offset; }
+
+static ptrdiff_t index_of(const struct conf *c, const struct option *o) { return o - c->options->rows; }
+
+static bool is_config(const struct option *o) { return o->offset == offsetof(struct conf, config); }
+
+static enum err refuse(const struct option *o, const char *from, const char *expected, const char *found,
+                       struct err_info *info)
+{
+    return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected %s, found '%.64s'", o->name, from, expected, found);
+}
+
+static enum err set_text(const struct option *o, const char *value, const char *from, const char **to,
+                         struct err_info *info)
+{
+    if (*value == '\0' && !o->may_be_empty) { /* an unset shell variable, not a path or name */
+        return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected a text, found an empty one", o->name, from);
+    }
+    char what[2 * NAME_BYTES];
+    snprintf(what, sizeof what, "%s (%s)", o->name, from);
+    if (o->check != NULL) {
+        TRY(o->check(value, what, info));
+    } else if (o->words != NULL && o->kind != OPTION_FILE && names_find(o->words, value) < 0) {
+        return names_refuse(o->words, what, value, info);
+    }
+    *to = value;
+    return ERR_OK;
+}
+
+static enum err set_integer(const struct option *o, const char *value, const char *from, int64_t *to,
+                            struct err_info *info)
+{
+    int64_t i = 0;
+    if (!number_parse(value, &i) || (double)i < o->min || (double)i > o->max) {
+        char expected[NAME_BYTES];
+        snprintf(expected, sizeof expected, "an integer of %.0f to %.0f", o->min, o->max);
+        return refuse(o, from, expected, value, info);
+    }
+    *to = i;
+    return ERR_OK;
+}
+
+/* Appends the integers of `value`, which commas separate. */
+static enum err add_integers(const struct option *o, const char *value, const char *from, struct conf_list *to,
+                             struct err_info *info)
+{
+    for (const char *at = value;;) {
+        char number[24];
+        size_t len = strcspn(at, ",");
+        int64_t v = 0;
+        snprintf(number, sizeof number, "%.*s", (int)MIN_OF(len, sizeof number), at);
+        TRY(set_integer(o, number, from, &v, info));
+        if (to->n == CONF_MAX_VALUES) {
+            return refuse(o, from, "16 integers at most", value, info);
+        }
+        to->at[to->n++] = (int)v;
+        if (at[len] == '\0') {
+            return ERR_OK;
+        }
+        at += len + 1;
+    }
+}
+
+/* from: who says so; adds: to the values of a list that were given there before. */
+static enum err set_value(struct conf *c, const struct option *o, const char *value, const char *from, bool adds,
+                          struct err_info *info)
+{
+    double d = 0;
+    struct conf_list *list = field(c, o);
+    snprintf(c->from[index_of(c, o)], CONF_FROM_BYTES, "%s", from);
+    switch (o->kind) {
+    case OPTION_TEXT:
+    case OPTION_FILE:
+        return set_text(o, value, from, field(c, o), info);
+    case OPTION_FLAG:
+        if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0) {
+            return refuse(o, from, "on or off", value, info);
+        }
+        *(bool *)field(c, o) = strcmp(value, "on") == 0;
+        return ERR_OK;
+    case OPTION_INTEGER:
+        return set_integer(o, value, from, field(c, o), info);
+    case OPTION_REAL:
+        if (!number_parse_real(value, &d) || d < o->min || d > o->max) {
+            char expected[NAME_BYTES];
+            snprintf(expected, sizeof expected, "a number of %g to %g", o->min, o->max);
+            return refuse(o, from, expected, value, info);
+        }
+        *(double *)field(c, o) = d;
+        return ERR_OK;
+    case OPTION_LIST:
+        list->n = adds ? list->n : 0;
+        return add_integers(o, value, from, list, info);
+    }
+    return ERR_INTERNAL;
+}
+
+/* The value of INFCGI_<NAME>, or NULL; name[NAME_BYTES] receives that name. */
+static const char *environment_of(const char *option, char *name)
+{
+    snprintf(name, NAME_BYTES, "INFCGI_%s", option);
+    for (char *p = name; *p != '\0'; p++) {
+        *p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
+    }
+    return getenv(name);
+}
+
+const char *conf_environment(const char *option)
+{
+    char name[NAME_BYTES];
+    return environment_of(option, name);
+}
+
+void conf_default_environment(const char *name, const char *value) { (void)setenv(name, value, 0); }
+
+const char *conf_variable(const char *name) { return getenv(name); }
+
+void conf_set_variable(const char *name, const char *value) { (void)setenv(name, value, 1); }
+
+/* The command's own, or --config alone. */
+static enum err read_environment(struct conf *c, enum conf_command command, bool only_config, struct err_info *info)
+{
+    const struct option *o;
+    for (int i = 0; (o = option_at(c->options, i)) != NULL; i++) {
+        char name[NAME_BYTES];
+        const char *value = environment_of(o->name, name);
+        if (value != NULL && (o->commands & command) != 0 && (!only_config || is_config(o))) {
+            TRY(set_value(c, o, value, name, false, info));
+        }
+    }
+    return ERR_OK;
+}
+
+/* Who reads a file, and for which command. */
+struct file_reader {
+    struct conf *conf;
+    enum conf_command command;
+    const char *path;
+};
+
+static enum err take_line(void *arg, const struct ini_line *line, struct err_info *info)
+{
+    const struct file_reader *r = arg;
+    char where[NAME_BYTES];
+    snprintf(where, sizeof where, "%.40s line %d", r->path, line->number);
+    if (line->section != NULL) {
+        return err_set(info, ERR_CONFIG, where, "%s: expected `name = value`, found a heading", where);
+    }
+    const struct option *o = option_find(r->conf->options, line->name, strlen(line->name), r->command);
+    if (o == NULL || is_config(o)) {
+        return err_set(info, ERR_CONFIG, where, "%s: unknown option '%.64s'", where, line->name);
+    }
+    return set_value(r->conf, o, line->value, where, false, info);
+}
+
+static enum err read_file(struct conf *c, enum conf_command command, const char *path, struct err_info *info)
+{
+    struct file_reader r = {c, command, path};
+    TRY(ini_load("config", path, FILE_LIMIT_BYTES, &c->file, info));
+    return ini_read(&c->file, "config", path, take_line, &r, info);
+}
+
+/* The command line as it is read. */
+struct arguments {
+    const struct option_table *options;
+    enum conf_command command;
+    int argc, i;
+    char **argv;
+    bool no_names; /* `--` came: no argument names an option any more */
+    bool is_given[CONF_MAX_OPTIONS];
+};
+
+/* The option an argument names; *value is what stands behind '=', or NULL. */
+static const struct option *match_name(const struct arguments *a, const char *arg, const char **value)
+{
+    const struct option *o, *found = NULL;
+    *value = NULL;
+    for (int i = 0; (o = option_at(a->options, i)) != NULL; i++) {
+        if (o->brief != NULL && strcmp(arg, o->brief) == 0 && (found == NULL || (o->commands & a->command) != 0)) {
+            found = o;
+        }
+    }
+    if (found != NULL || strncmp(arg, "--", 2) != 0) {
+        return found;
+    }
+    const char *equals = strchr(arg, '=');
+    *value = equals != NULL ? equals + 1 : NULL;
+    return option_find(a->options, arg + 2, equals != NULL ? (size_t)(equals - arg - 2) : strlen(arg + 2), a->command);
+}
+
+/* The option whose value an argument without a name is: the command's first operand that is still missing. */
+static const struct option *next_operand(const struct arguments *a)
+{
+    const struct option *o;
+    for (int i = 0; (o = option_at(a->options, i)) != NULL; i++) {
+        if ((o->operand_of & a->command) != 0 && !a->is_given[i]) {
+            return o;
+        }
+    }
+    return NULL;
+}
+
+/* An option of llama-server: *o is what it is called here, or NULL where it has no effect. */
+static enum err match_other(struct arguments *a, const struct option_other *other, const struct option **o,
+                            const char **value, struct err_info *info)
+{
+    const char *equals = strchr(a->argv[a->i], '='), *next = a->i + 1 < a->argc ? a->argv[a->i + 1] : NULL;
+    *o = NULL;
+    if (other->hint != NULL) {
+        return err_set(info, ERR_CONFIG, other->name, "%s: not an option of infcgi serve: %s", other->name, other->hint);
+    }
+    if (other->same_as != NULL) {
+        *o = option_find(a->options, other->same_as, strlen(other->same_as), a->command);
+        *value = equals != NULL ? equals + 1 : NULL;
+        return ERR_OK;
+    }
+    bool is_value = next != NULL && (other->takes == OPTION_OTHER_VALUE ||
+                                     (other->takes == OPTION_OTHER_SWITCH &&
+                                      (strcmp(next, "on") == 0 || strcmp(next, "off") == 0 || strcmp(next, "auto") == 0)));
+    a->i += equals == NULL && is_value;
+    return ERR_OK;
+}
+
+/* The option that the argument at hand names, or whose value it is; NULL where it names what has no effect. */
+static enum err match_argument(struct arguments *a, const struct option **out, const char **value,
+                               struct err_info *info)
+{
+    const char *arg = a->argv[a->i];
+    bool is_operand = a->no_names || arg[0] != '-' || strcmp(arg, "-") == 0;
+    const struct option *o = is_operand ? next_operand(a) : match_name(a, arg, value);
+    bool is_other = !is_operand && a->command == CONF_SERVE && (o == NULL || (o->commands & CONF_SERVE) == 0);
+    const struct option_other *other = is_other ? option_other_find(a->options, arg) : NULL;
+    if (other != NULL) {
+        TRY(match_other(a, other, &o, value, info));
+        if (o == NULL) {
+            *out = NULL;
+            return ERR_OK;
+        }
+    }
+    *out = o;
+    if (o == NULL) {
+        return err_set(info, ERR_CONFIG, arg, "unknown option '%.64s'; --help lists them", arg);
+    }
+    if ((o->commands & a->command) == 0) {
+        char of[NAME_BYTES], command[NAME_BYTES];
+        return err_set(info, ERR_CONFIG, o->name, "--%s: expected an option of %s, found one of %s; --help lists them", o->name,
+                       a->options->name_commands(a->command, command, sizeof command),
+                       a->options->name_commands(o->commands, of, sizeof of));
+    }
+    if ((o->operand_of & a->command) != 0 && a->is_given[o - a->options->rows]) {
+        return err_set(info, ERR_CONFIG, o->name, "--%s: expected one, found another", o->name);
+    }
+    if (is_operand) {
+        *value = arg;
+    } else if (*value == NULL && o->kind == OPTION_FLAG) {
+        *value = "on";
+    } else if (*value == NULL && a->i + 1 < a->argc) {
+        *value = a->argv[++a->i];
+    }
+    return *value != NULL ? ERR_OK : err_set(info, ERR_CONFIG, o->name, "--%s: expected a value, found none", o->name);
+}
+
+/* only_config: look for --config alone, which must be read before the rest. */
+static enum err read_arguments(struct conf *c, enum conf_command command, int argc, char **argv, bool only_config,
+                               struct err_info *info)
+{
+    struct arguments a = {.options = c->options, .command = command, .argc = argc, .argv = argv};
+    bool has_operands = next_operand(&a) != NULL;
+    for (a.i = 1; a.i < argc; a.i++) {
+        if (has_operands && !a.no_names && strcmp(argv[a.i], "--") == 0) {
+            a.no_names = true;
+            continue;
+        }
+        const struct option *o;
+        const char *value = NULL;
+        TRY(match_argument(&a, &o, &value, info));
+        if (o == NULL) {
+            continue;
+        }
+        if (!only_config || is_config(o)) {
+            TRY(set_value(c, o, value, "command line", a.is_given[o - a.options->rows], info));
+        }
+        a.is_given[o - a.options->rows] = true;
+    }
+    return ERR_OK;
+}
+
+static bool is_equal(const struct conf *a, const struct conf *b, const struct option *o);
+
+/* Lists the variables that say something else than the file said. */
+static void list_overrides(struct conf *c, const struct conf *file)
+{
+    const struct option *o;
+    size_t n = 0;
+    for (int i = 0; (o = option_at(c->options, i)) != NULL && n < sizeof c->overrides; i++) {
+        if (strstr(file->from[i], " line ") != NULL && strncmp(c->from[i], "INFCGI_", 7) == 0 && !is_equal(file, c, o)) {
+            n += (size_t)snprintf(c->overrides + n, sizeof c->overrides - n, "%s%s", n > 0 ? ", " : "", c->from[i]);
+        }
+    }
+}
+
+enum err conf_load(struct conf *c, const struct option_table *options, enum conf_command command, int argc, char **argv,
+                   struct err_info *info)
+{
+    const struct option *o;
+    *c = (struct conf){.options = options};
+    buf_init(&c->file, FILE_LIMIT_BYTES, MEM_GENERAL);
+    for (int i = 0; (o = option_at(c->options, i)) != NULL; i++) {
+        if (o->fallback != NULL) {
+            TRY(set_value(c, o, o->fallback, "default", false, info));
+        }
+    }
+    TRY(read_environment(c, command, true, info));
+    TRY(read_arguments(c, command, argc, argv, true, info));
+    if (c->config != NULL) {
+        TRY(read_file(c, command, c->config, info));
+    }
+    struct conf file = *c;
+    TRY(read_environment(c, command, false, info));
+    TRY(read_arguments(c, command, argc, argv, false, info));
+    list_overrides(c, &file);
+    return ERR_OK;
+}
+
+void conf_write_value(const struct conf *c, const struct option *o, struct buf *out)
+{
+    const void *at = (const char *)c + o->offset;
+    const struct conf_list *list = at;
+    const char *text;
+    switch (o->kind) {
+    case OPTION_TEXT:
+    case OPTION_FILE:
+        text = *(const char *const *)at;
+        buf_puts(out, text != NULL ? text : "");
+        break;
+    case OPTION_FLAG:
+        buf_puts(out, *(const bool *)at ? "on" : "off");
+        break;
+    case OPTION_INTEGER:
+        buf_printf(out, "%" PRId64, *(const int64_t *)at);
+        break;
+    case OPTION_REAL:
+        buf_printf(out, "%.10g", *(const double *)at);
+        break;
+    case OPTION_LIST:
+        for (int i = 0; i < list->n; i++) {
+            buf_printf(out, "%s%d", i > 0 ? "," : "", list->at[i]);
+        }
+        break;
+    }
+}
+
+static bool is_equal(const struct conf *a, const struct conf *b, const struct option *o)
+{
+    struct buf in_a, in_b;
+    buf_init(&in_a, 0, MEM_GENERAL);
+    buf_init(&in_b, 0, MEM_GENERAL);
+    conf_write_value(a, o, &in_a);
+    conf_write_value(b, o, &in_b);
+    bool same = in_a.len == in_b.len && (in_a.len == 0 || memcmp(in_a.data, in_b.data, in_a.len) == 0);
+    buf_fini(&in_a);
+    buf_fini(&in_b);
+    return same;
+}
+
+/* Takes over the value of a live option; a text becomes its table's, as the file that it was read from goes. */
+static void copy_value(struct conf *to, const struct conf *from, const struct option *o)
+{
+    const void *at = (const char *)from + o->offset;
+    if (o->kind == OPTION_TEXT) {
+        *(const char **)field(to, o) = o->words(names_find(o->words, *(const char *const *)at));
+    } else {
+        size_t n = o->kind == OPTION_FLAG ? sizeof(bool) : o->kind == OPTION_REAL ? sizeof(double) : sizeof(int64_t);
+        memcpy(field(to, o), at, n);
+    }
+    memcpy(to->from[index_of(to, o)], from->from[index_of(to, o)], CONF_FROM_BYTES);
+}
+
+enum err conf_reread(const struct conf *now, int argc, char **argv, struct conf *next, int *n_changed, char *waiting, size_t cap,
+                     struct err_info *info)
+{
+    struct conf fresh;
+    const struct option *o;
+    size_t n = 0;
+    *next = *now;
+    *n_changed = 0;
+    waiting[0] = '\0';
+    enum err err = conf_load(&fresh, now->options, CONF_SERVE, argc, argv, info);
+    for (int i = 0; err == ERR_OK && (o = option_at(now->options, i)) != NULL; i++) {
+        if ((o->commands & CONF_SERVE) == 0 || is_equal(now, &fresh, o)) {
+            continue;
+        }
+        if (o->is_live) {
+            copy_value(next, &fresh, o);
+            *n_changed += 1;
+        } else if (n < cap) {
+            n += (size_t)snprintf(waiting + n, cap - n, "%s%s", n > 0 ? ", " : "", o->name);
+        }
+    }
+    memcpy(next->overrides, fresh.overrides, sizeof next->overrides);
+    conf_fini(&fresh);
+    return err;
+}
+
+int conf_differences(const struct conf *a, const struct conf *b, char *names, size_t cap)
+{
+    const struct option *o;
+    size_t n = 0;
+    int n_options = 0;
+    names[0] = '\0';
+    for (int i = 0; (o = option_at(a->options, i)) != NULL; i++) {
+        if ((o->commands & CONF_SERVE) == 0 || is_equal(a, b, o)) {
+            continue;
+        }
+        n_options++;
+        if (n < cap) {
+            n += (size_t)snprintf(names + n, cap - n, "%s%s", n > 0 ? ", " : "", o->name);
+        }
+    }
+    return n_options;
+}
+
+void conf_fini(struct conf *c) { buf_fini(&c->file); }
+
+static bool is_same(const char *text, const char *other) { return other != NULL && strcmp(text, other) == 0; }
+
+/* Another value than the default, and than what asks for nothing? */
+static bool is_set(const struct conf *c, const struct option *o)
+{
+    const void *at = (const char *)c + o->offset;
+    if (o->kind == OPTION_FLAG) {
+        return *(const bool *)at;
+    }
+    const char *text = o->kind == OPTION_TEXT || o->kind == OPTION_FILE ? *(const char *const *)at : NULL;
+    return text != NULL && !is_same(text, o->fallback) && !is_same(text, o->nothing);
+}
+
+enum err conf_check(const struct conf *c, enum conf_command command, struct err_info *info)
+{
+    const struct option *o = option_find(c->options, "backend", strlen("backend"), command);
+    bool has_backend = (o->commands & command) != 0;
+    for (int i = 0; (o = option_at(c->options, i)) != NULL; i++) {
+        if ((o->required_by & command) != 0 && *(const char *const *)((const char *)c + o->offset) == NULL) {
+            return err_set(info, ERR_CONFIG, o->name, "expected --%s %s, found none; --help lists the options", o->name,
+                           option_value_name(o));
+        }
+        if (has_backend && (o->commands & command) != 0 && is_set(c, o) && !c->options->is_for(o, c->backend)) {
+            return err_set(info, ERR_CONFIG, o->name, "%s: the back end %s has no such option; add --backend %s",
+                           o->name, c->backend, c->options->backend_of(o));
+        }
+    }
+    return ERR_OK;
+}

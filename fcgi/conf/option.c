@@ -1,0 +1,34 @@
+#include "fcgi/conf/option.h"
+
+#include <string.h>
+
+const struct option *option_at(const struct option_table *t, int i) { return i >= 0 && i < t->n ? &t->rows[i] : NULL; }
+
+const struct option *option_find(const struct option_table *t, const char *name, size_t n, enum conf_command command)
+{
+    const struct option *found = NULL;
+    for (int i = 0; i < t->n; i++) {
+        const struct option *o = &t->rows[i];
+        if (strlen(o->name) == n && memcmp(o->name, name, n) == 0 && (found == NULL || (o->commands & command) != 0)) {
+            found = o;
+        }
+    }
+    return found;
+}
+
+const struct option_other *option_other_find(const struct option_table *t, const char *argument)
+{
+    size_t n = strcspn(argument, "=");
+    for (const struct option_other *o = t->others; o->name != NULL; o++) {
+        if (strlen(o->name) == n && strncmp(argument, o->name, n) == 0) {
+            return o;
+        }
+    }
+    return NULL;
+}
+
+const char *option_value_name(const struct option *o)
+{
+    static const char *const names[] = {"TEXT", "FILE", "N", "X", "", "N,..."};
+    return o->kind == OPTION_TEXT && o->words != NULL ? "NAME" : names[o->kind];
+}

@@ -1,0 +1,10 @@
+/* The tables of fields of all request bodies: docs/openapi.yaml is checked against them. Threads: constant. */
+#ifndef INFCGI_FCGI_FIELD_TABLES_H
+#define INFCGI_FCGI_FIELD_TABLES_H
+
+#include "fcgi/api/fields.h"
+
+extern const struct field_table *const field_tables[];
+extern const int field_tables_n;
+
+#endif

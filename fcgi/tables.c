@@ -1,0 +1,20 @@
+#include "fcgi/tables.h"
+
+#include "fcgi/api/dispatch.h"
+#include "fcgi/commands.h"
+#include "fcgi/field_tables.h"
+#include "fcgi/options.h"
+#include "fcgi/routes.h"
+
+struct program tables_all(void)
+{
+    return (struct program){.options = &options_table,
+                            .commands = commands_table,
+                            .n_commands = commands_n,
+                            .routes = routes_table,
+                            .n_routes = routes_n,
+                            .dialects = routes_dialects,
+                            .fields = field_tables,
+                            .n_fields = field_tables_n,
+                            .handle = dispatch_request};
+}

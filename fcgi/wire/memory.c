@@ -1,0 +1,121 @@
+/* Reads the limits that the system sets, and divides what they leave. */
+#include "fcgi/wire/memory.h"
+
+#include "engine/base/compiler.h"
+#include "engine/base/io.h"
+#include "engine/base/machine.h"
+#include "fcgi/ground/number.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#define MIB ((size_t)1 << 20)
+
+enum {
+    MACHINE_PART = 4, /* a quarter of the machine's memory is the default budget, */
+    LEAST_MIB = 256,  /* but so much on small ones, half of the machine at most, */
+    MOST_MIB = 8192,  /* and so much on large ones */
+    SHARE_PART = 4,   /* one request may take a quarter of the budget, or so much if that is half of it: */
+    SHARE_MIB = 256,  /* the tokenizer's tables for a text of 4 MiB, or 256 sequences */
+    /* under an address-space limit: */
+    SLACK_MIB = 32,           /* kept free beside everything that is counted */
+    USED_PART = 4,            /* of what connections leave, a quarter goes to gaps between blocks */
+    BUDGET_LEAST_MIB = 16,    /* below it nothing useful can be served */
+    LOADING_CONNECTIONS = 16, /* while the model is loaded: /health */
+    STAT_BYTES = 4096,
+};
+
+static size_t address_room(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) {
+        return SIZE_MAX;
+    }
+    size_t used = machine_number_in("/proc/self/statm"), page = (size_t)sysconf(_SC_PAGESIZE);
+    used = used > SIZE_MAX / page ? SIZE_MAX : used * page;
+    return limit.rlim_cur > used ? (size_t)limit.rlim_cur - used : 0;
+}
+
+struct memory_found memory_look(void)
+{
+    return (struct memory_found){.machine_bytes = machine_memory_bytes(), .room_bytes = address_room()};
+}
+
+bool memory_has_room(void) { return address_room() >= SLACK_MIB * MIB / 2; }
+
+static size_t default_budget(size_t machine)
+{
+    size_t least = MIN_OF(LEAST_MIB * MIB, machine / 2);
+    return MIN_OF(MAX_OF(machine / MACHINE_PART, least), MOST_MIB * MIB);
+}
+
+enum err memory_plan(const struct conf *conf, const struct memory_found *found, size_t connection_bytes, bool is_loaded,
+                     struct memory_plan *out, struct err_info *info)
+{
+    size_t asked = (size_t)conf->request_memory_mib * MIB;
+    size_t budget = asked != 0 ? asked : default_budget(found->machine_bytes);
+    *out = (struct memory_plan){.n_connections = (int)conf->max_connections};
+    if (found->room_bytes != SIZE_MAX && !is_loaded) {
+        out->n_connections = (int)MIN_OF(conf->max_connections, (int64_t)LOADING_CONNECTIONS);
+        budget = MIN_OF(budget, BUDGET_LEAST_MIB * MIB);
+    } else if (found->room_bytes != SIZE_MAX) {
+        size_t room = found->room_bytes - MIN_OF(found->room_bytes, SLACK_MIB * MIB);
+        size_t n = MIN_OF((size_t)conf->max_connections, room / 2 / connection_bytes);
+        size_t most = (room - n * connection_bytes) / USED_PART * (USED_PART - 1);
+        if (n < 2 || most < BUDGET_LEAST_MIB * MIB || asked > most) {
+            return err_set(info, ERR_MEMORY_LIMIT, "request-memory",
+                           "the address-space limit (RLIMIT_AS) leaves %zu MiB beside the model: enough for %zu "
+                           "connections and %zu MiB of requests, expected at least 2 and %zu MiB",
+                           found->room_bytes / MIB, n, most / MIB, MAX_OF(asked / MIB, (size_t)BUDGET_LEAST_MIB));
+        }
+        out->n_connections = (int)n;
+        budget = MIN_OF(budget, most);
+    }
+    out->budget_bytes = budget;
+    out->share_bytes = MAX_OF(budget / SHARE_PART, MIN_OF(budget / 2, SHARE_MIB * MIB));
+    return ERR_OK;
+}
+
+/* Of /proc/meminfo or memory.stat; SIZE_MAX when it is not there. */
+static size_t available_in(const char *path, const char *key, size_t unit)
+{
+    char text[STAT_BYTES];
+    io_read_start(path, text, sizeof text);
+    const char *at = strstr(text, key);
+    int64_t v = 0;
+    char digits[24];
+    if (at == NULL) {
+        return SIZE_MAX;
+    }
+    at += strlen(key);
+    at += strspn(at, ": ");
+    snprintf(digits, sizeof digits, "%.*s", (int)MIN_OF(strspn(at, "0123456789"), sizeof digits - 1), at);
+    return number_parse(digits, &v) && (uint64_t)v < SIZE_MAX / unit ? (size_t)v * unit : SIZE_MAX;
+}
+
+size_t memory_available(void)
+{
+    size_t machine = available_in("/proc/meminfo", "MemAvailable", 1024), most = machine_number_in("/sys/fs/cgroup/memory.max");
+    size_t used = machine_number_in("/sys/fs/cgroup/memory.current"), files = available_in("/sys/fs/cgroup/memory.stat", "\nfile ", 1);
+    if (most == SIZE_MAX || used == SIZE_MAX) {
+        return machine;
+    }
+    used -= files == SIZE_MAX ? 0 : MIN_OF(files, used); /* that can be read again */
+    return MIN_OF(machine, most - MIN_OF(most, used));
+}
+
+enum err memory_check_second(uint64_t need_bytes, size_t available_bytes, struct err_info *info)
+{
+    if (need_bytes <= available_bytes) {
+        return ERR_OK;
+    }
+    return err_set(info, ERR_MEMORY_LIMIT, "memory",
+                   "two models at once do not fit: weights, KV cache and activations of the next one need %" PRIu64 " MiB, %zu MiB are "
+                   "available beside the one that serves; a smaller --kv-tokens, a --pack-cache, whose weights both share, or a restart "
+                   "in place of a reload",
+                   need_bytes >> 20, available_bytes >> 20);
+}
