@@ -134,7 +134,7 @@ units() {
 
 # What users meet is in docs: each error, each metric, each request field and path, and what proves a model.
 documented() {
-    local word
+    local word api=(docs/api.md docs/api-compatible.md docs/api-structured.md)
     if [ -f docs/ops/errors.md ]; then
         for word in $(sed -nE 's/^ *X\(ERR_[A-Z0-9_]+, "([a-z0-9_]+)".*/\1/p' engine/base/err.h | grep -vE '^(ok|again|none)$' | sort -u); do
             grep -qF "\`$word\`" docs/ops/errors.md || echo "docs/ops/errors.md:1: error $word is not listed"
@@ -160,13 +160,13 @@ documented() {
     fi
     if [ -f docs/api.md ] && [ -f fcgi/routes.c ]; then
         for word in $(cat fcgi/api/*.c fcgi/api/*/*.c | grep -oE '\{"[a-z0-9_]+", *FIELD_' | cut -d'"' -f2 | sort -u); do
-            grep -qF "\`$word\`" docs/api.md || echo "docs/api.md:1: request field $word is not listed"
+            grep -qF "\`$word\`" "${api[@]}" || echo "docs/api.md:1: request field $word is not listed"
         done
         for word in $(sed -nE 's/^ *\{"(GET|POST|DELETE)", "([^"]+)".*/\2/p' fcgi/routes.c); do
             grep -qE "\`$word(\{id\})?\`" docs/api.md || echo "docs/api.md:1: path $word is not listed"
         done
         for word in $(sed -nE 's/^ *\{"(GET|POST|DELETE)", "[^"]+", [a-z_]+, [A-Z]+, "([a-z-]+)".*/\2/p' fcgi/routes.c | sort -u); do
-            grep -qi "^## ${word//-/ }\$" docs/api.md || echo "docs/api.md:1: there is no heading for $word"
+            grep -qi "^## ${word//-/ }\$" "${api[@]}" || echo "docs/api.md:1: there is no heading for $word"
         done
     fi
 }
