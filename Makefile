@@ -229,6 +229,8 @@ CLIENTS := build/clients
 PEER   := build/peer-venv
 PAGE   := build/html
 DEB    := build/deb
+# Installed with their folders, so that links between pages work there too.
+PAGES   = $(sort $(wildcard *.md) $(shell find docs -type f ! -path 'docs/man/*' ! -name '*.sh' ! -name '*.py' ! -name '*.json'))
 SBOM   := build/sbom-venv
 PREFIX ?= /usr/local
 DEST    = $(DESTDIR)$(PREFIX)
@@ -323,7 +325,7 @@ ci:                                     ## what CI runs
 	@bash .ci/run
 install: all page                       ## into PREFIX=/usr/local (DESTDIR= for packagers)
 	install -D -m 755 $(B)/infcgi $(DEST)/bin/infcgi
-	install -d $(DEST)/share/infcgi/html $(DEST)/share/infcgi/nginx $(DEST)/lib/systemd/system $(DEST)/share/doc/infcgi/ops
+	install -d $(DEST)/share/infcgi/html $(DEST)/share/infcgi/nginx $(DEST)/lib/systemd/system
 	install -m 644 nginx/html/* $(DEST)/share/infcgi/html
 	[ ! -e $(PAGE)/lib ] || install -D -m 644 -t $(DEST)/share/infcgi/html/lib $(PAGE)/lib/*
 	install -m 644 nginx/infcgi.conf $(DEST)/share/infcgi/nginx/infcgi.conf
@@ -333,7 +335,7 @@ install: all page                       ## into PREFIX=/usr/local (DESTDIR= for 
 	sed -f nginx/systemd/template.sed nginx/systemd/infcgi.socket > $(DEST)/lib/systemd/system/infcgi@.socket
 	sed -f nginx/systemd/template.sed nginx/systemd/infcgi.service | sed 's|/usr/|$(PREFIX)/|' > $(DEST)/lib/systemd/system/infcgi@.service
 	install -D -m 644 nginx/systemd/infcgi-gpu.conf $(DEST)/share/infcgi/systemd/infcgi-gpu.conf
-	install -m 644 docs/ops/*.md $(DEST)/share/doc/infcgi/ops
+	for f in $(PAGES); do install -D -m 644 $$f $(DEST)/share/doc/infcgi/$$f || exit; done
 	install -D -m 644 docs/man/infcgi.1 $(DEST)/share/man/man1/infcgi.1
 	install -D -m 644 docs/man/infcgi.bash $(DEST)/share/bash-completion/completions/infcgi
 deb:                                    ## Debian packages into build/deb, lintian clean

@@ -226,7 +226,7 @@ packages() {
     local here=nginx/debian list file installed version word
     [ -d $here ] || return 0
     installed=$(make -n -o all -o page install DESTDIR= PREFIX=/usr 2>/dev/null | grep -oE ' /usr/[^ ]+' | sort -u)
-    for list in "$here"/*.install "$here"/*.docs "$here"/*.examples "$here"/*.links; do
+    for list in "$here"/*.install "$here"/*.examples "$here"/*.links; do
         while read -r file _; do
             case $file in
             usr/*) grep -qE "^ /${file}(/|\$)" <<<"$installed" || echo "$list:1: $file, which make install does not make" ;;
