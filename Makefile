@@ -344,6 +344,8 @@ deb:                                    ## Debian packages into build/deb, linti
 	@bash nginx/deb.sh $(DEB) $(PAGE) >$(DEB).log 2>&1 || { tail -n 30 $(DEB).log >&2; exit 1; }
 	@lintian --allow-root --fail-on error,warning $(DEB)/*.changes
 	@ls $(DEB)/*.deb
+release:                                ## set VERSION=x.y.z in a clean tree, date the changelogs, build the packages (docs/howto/release.md)
+	@bash nginx/release.sh '$(VERSION)'
 DEBIAN := bookworm trixie
 deb-test: deb                           ## packages in bare Debians 12 and 13 (DEBIAN=trixie: one): autopkgtest, docs/ops/install.md, upgrade and purge (root; fetches 800 MB)
 	@sh tests/support/deps.sh deb-test
@@ -364,5 +366,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all page unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench schemas patterns chat calls vectors tokenizer-agreement docs lint deps run test test-long test-e2e replay check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http bench-load test-load peer-loads peer-tests ci install deb deb-test deb-reproducible image-test sbom sbom-test clean help
+.PHONY: all page unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench schemas patterns chat calls vectors tokenizer-agreement docs lint deps run test test-long test-e2e replay check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http bench-load test-load peer-loads peer-tests ci install deb release deb-test deb-reproducible image-test sbom sbom-test clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))

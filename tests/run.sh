@@ -77,6 +77,7 @@ isa|beside|/usr/bin/python3 tests/isa/isa.py
 kernels|beside|build/release/checkkern
 lint-bites|beside|bash tests/lint/lint_test.sh
 lint|beside|bash tests/lint/lint.sh && echo "1 passed, 0 failed"
+release|beside|bash tests/deb/release_test.sh
 isa-bites|beside|bash tests/isa/isa_test.sh
 calls|beside|/usr/bin/python3 tests/golden/call_oracle.py build/release/chat_render "$(sh tests/golden/tokenizer_vectors.sh)/templates" 20
 golden-bites|beside|bash tests/golden/golden_test.sh

@@ -5,6 +5,7 @@
 #include "fcgi/watch/admin.h"
 #include "fcgi/watch/admin_text.h"
 #include "fcgi/wire/live.h"
+#include "fcgi/wire/server.h"
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
@@ -176,8 +177,11 @@ START_TEST(lines_are_answered)
     struct stat st;
     ck_assert_int_eq(stat(path, &st), 0);
     ck_assert_int_eq(st.st_mode & 0777, 0600);
-    expect_said("version\n", "ok 15\nversion  0.1.0\n");
-    expect_said("--json version\n", "ok 20\n{\"version\":\"0.1.0\"}\n");
+    char want[128];
+    snprintf(want, sizeof want, "ok %zu\nversion  %s\n", strlen("version  \n" SERVER_VERSION), SERVER_VERSION);
+    expect_said("version\n", want);
+    snprintf(want, sizeof want, "ok %zu\n{\"version\":\"%s\"}\n", strlen("{\"version\":\"\"}\n" SERVER_VERSION), SERVER_VERSION);
+    expect_said("--json version\n", want);
     expect_said("\n", "usage ");
     expect_said("nonsense\n", "usage no such command: nonsense");
     expect_said("kv\n", "refused the model is loading");
