@@ -220,6 +220,12 @@ links() { # of the documentation, to files of the tree
     done
 }
 
+# Pages keep to plain words (docs/style.md).
+words() {
+    # shellcheck disable=SC2046
+    /usr/bin/python3 $here/words.py $here/words $(sources . | sed 's|^\./||' | grep -E '^(README|CONTRIBUTING|SECURITY|CHANGELOG)\.md$|^docs/.*\.md$')
+}
+
 # What the Debian packages are made of is in the tree or put there by `make install`, whose version they have; what they are
 # built with is what deps.sh installs.
 packages() {
@@ -274,6 +280,7 @@ findings=$(
     units
     monitoring
     links
+    words
     packages
 )
 [ -z "$findings" ] && exit 0

@@ -64,6 +64,10 @@ check 'a test without a source' tests/unit/plan/nowhere_test.c 'int x;' 'nowhere
 check 'a test in another room' tests/unit/base/plan_test.c 'int x;' 'base/plan_test.c:1: no source under base has this name'
 check 'a folder without a page' engine/newer/newer.c '/* New. */' 'no page names the folder engine/newer'
 check 'a dead link' README.md '[x](docs/nowhere.md)' 'README.md:1: link to docs/nowhere.md'
+check 'a word that pages do not use' README.md 'It runs by\nitself.' 'README.md:[0-9]+: "by itself": write: automatically'
+check 'a word at the start of a line' CHANGELOG.md 'Of two models one is loaded.' 'CHANGELOG.md:[0-9]+: "Of": write'
+check 'a page below docs' docs/howto/brand-new.md 'All of it, at most.' 'brand-new.md:1: "at most": write: put it before'
+check 'words in code are no prose' docs/howto/brand-newer.md '```sh\necho anew\n```\n`nobody` and\n<!-- whoever -->\nanew.' 'brand-newer.md:6: "anew"'
 check 'a package of what is not made' nginx/debian/infcgi.install 'usr/bin/nowhere' 'infcgi.install:1: usr/bin/nowhere, which make install'
 check 'a package of what is not there' nginx/debian/infcgi-gpu.install 'debian/nowhere etc/x' 'infcgi-gpu.install:1: nginx/debian/nowhere, which is not'
 check 'a copy of what is not there' nginx/Containerfile 'COPY docs/nowhere.md /' 'nginx/Containerfile:1: COPY of docs/nowhere.md'
@@ -84,6 +88,12 @@ done
 if grep -q 'x_new.c:[12]:' <<<"$said"; then
     failed=$((failed + 1))
     echo 'lint takes words in comments or literals for calls'
+else
+    passed=$((passed + 1))
+fi
+if grep -q 'brand-newer.md:[1-5]:' <<<"$said"; then
+    failed=$((failed + 1))
+    echo 'lint takes words in code or comments for prose'
 else
     passed=$((passed + 1))
 fi
