@@ -23,6 +23,8 @@ def main():
     unchecked = [row[1:].strip() for row in rows if row[0] == "-"]
     words = [row.replace(" ", r"\s+", row.split("\t")[0].count(" ")).split("\t") for row in rows if row[0] != "-"]
     any_word = re.compile(r"\b(?:" + "|".join(f"(?:{pattern})" for pattern, _ in words) + r")\b", re.I)   # one pass is faster
+    for page in set(unchecked) - set(sys.argv[2:]):
+        print(f"{sys.argv[1]}:1: {page} does not exist")
     for page in sys.argv[2:]:
         if page in unchecked:
             continue
