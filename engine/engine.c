@@ -577,8 +577,8 @@ bool engine_is_lost(const struct engine *e, struct err_info *why) { return sched
 /* --- text and tokens -------------------------------------------------------------------------------------------- */
 
 enum err engine_tokenize(const struct engine *e, const char *text, size_t n, bool add_special, bool parse_special,
-                         const struct span *plain, size_t n_plain, struct arena *arena, int32_t **ids,
-                         size_t *n_ids, struct err_info *info)
+                         const struct span *plain, size_t n_plain, struct arena *arena, int32_t **ids, size_t *n_ids,
+                         struct err_info *info)
 {
     struct token_list list = {0};
     unsigned flags = (add_special ? TOKENIZE_ADD_SPECIAL : 0u) | (parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);

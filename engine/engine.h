@@ -61,13 +61,14 @@ struct engine_config {
     const char *cache_type_v; /* values; the same */
     int n_threads;            /* 0 = CPUs this process may run on */
     uint32_t n_ctx;           /* longest sequence in tokens; 0 = the model's training context, at most 32768 */
-    uint64_t kv_tokens;       /* tokens the KV pool holds, for all sequences; 0 = 32768, at least what the longest one takes */
-    int max_seqs;             /* sequences in one batch; 0 = 16 */
-    int max_batch_rows;       /* token rows in one step; 0 = 512 */
-    int queue_max_requests;   /* waiting requests before 503; 0 = 256 */
-    const char *pooling;      /* how states become embeddings: a name of plan_pooling_name; NULL = as the file says */
-    bool closes_objects;      /* JSON Schemas are read as grammar_close_objects (grammar_build.h) says */
-    int draft_max;            /* tokens of a sequence guessed ahead where text repeats, in one step, 1..31; 0 = 15, -1 = none */
+    uint64_t
+        kv_tokens; /* tokens the KV pool holds, for all sequences; 0 = 32768, at least what the longest one takes */
+    int max_seqs;  /* sequences in one batch; 0 = 16 */
+    int max_batch_rows;     /* token rows in one step; 0 = 512 */
+    int queue_max_requests; /* waiting requests before 503; 0 = 256 */
+    const char *pooling;    /* how states become embeddings: a name of plan_pooling_name; NULL = as the file says */
+    bool closes_objects;    /* JSON Schemas are read as grammar_close_objects (grammar_build.h) says */
+    int draft_max; /* tokens of a sequence guessed ahead where text repeats, in one step, 1..31; 0 = 15, -1 = none */
     uint64_t memory_limit_bytes; /* refuse to start when the plan needs more; 0 = no limit */
     const char
         *quantize; /* type that weights of F32, F16, BF16 become: "q8_0" (plan_quantize.h); NULL or "off": none */
@@ -81,7 +82,7 @@ struct engine_config {
     /* OPTIONAL: a format's name or the path of a Jinja file, in place of the model file's chat template; its marks are
      * marks (tokenizer.h). */
     const char *chat_template;
-    const char *tool_format; /* of chat_format.h, by name; NULL: what the chat template tells */
+    const char *tool_format;                /* of chat_format.h, by name; NULL: what the chat template tells */
     const struct engine_sampling *sampling; /* OPTIONAL: goes before the model file's general.sampling.* */
     /* OPTIONAL: told 0..1 while the model loads, from the thread that called engine_open, many times a second; false
      * ends it with ERR_CANCELLED, and nothing is left behind. */
@@ -125,10 +126,10 @@ struct engine_model_info {
     uint64_t weight_bytes; /* packed */
     uint64_t kv_bytes;     /* the pool, and recurrent states */
     uint32_t n_vocab, n_embd, n_layers, n_ctx_train, n_ctx;
-    uint32_t n_embd_out;             /* components of an embedding */
+    uint32_t n_embd_out; /* components of an embedding */
     /* "mean", "cls", "last", "rank", "none" (a vector for each token); NULL = not known: no embeddings */
     const char *pooling;
-    bool embeds_tokens; /* pooling is "none" */
+    bool embeds_tokens;              /* pooling is "none" */
     bool generates;                  /* false: an encoder or a reranker, which gives no text */
     bool ranks;                      /* a reranker, which gives numbers for pairs of texts alone */
     int32_t bos, eos;                /* ids, -1 = none */
@@ -136,8 +137,9 @@ struct engine_model_info {
     const char *bos_text, *eos_text; /* NUL-terminated, "" = none: bos_token and eos_token of chat templates */
     const char *chat_format; /* of the family, as neither configuration nor file has a chat template; else NULL */
     const struct err_info *chat_failed; /* why engine_chat cannot do; NULL = it can */
-    struct engine_sampling sampling;    /* all set: the configuration's, else the file's, else 1, 1, 0, 0 (OpenAI's), and no penalties */
-    uint64_t fingerprint;               /* of metadata and tensor directory: same file, same value */
+    struct engine_sampling
+        sampling; /* all set: the configuration's, else the file's, else 1, 1, 0, 0 (OpenAI's), and no penalties */
+    uint64_t fingerprint; /* of metadata and tensor directory: same file, same value */
     int n_threads;
     int max_seqs, max_waiting; /* sequences that are computed at once; that may wait */
 };
@@ -162,8 +164,10 @@ struct engine_memory {
     uint64_t weight_bytes; /* packed */
     uint64_t kv_bytes;     /* the pool, of kv_tokens, and recurrent states */
     uint64_t kv_tokens;
-    uint64_t seq_tokens;   /* of them, that the longest sequence takes at most: n_ctx in whole pages, or a window and a batch */
-    uint64_t window_tokens; /* of kv_tokens, those that layers with a window have room for, where others see everything; else 0 */
+    uint64_t
+        seq_tokens; /* of them, that the longest sequence takes at most: n_ctx in whole pages, or a window and a batch */
+    uint64_t
+        window_tokens; /* of kv_tokens, those that layers with a window have room for, where others see everything; else 0 */
     uint64_t activation_bytes;
     uint32_t n_ctx;
     int n_threads;
@@ -198,8 +202,8 @@ void engine_drain(struct engine *e);
  * ERR_PATTERN_LIMIT (the model's tokenizer wants more work than the text may take), ERR_CONTEXT_LENGTH, ERR_NOMEM;
  * task_check()'s errors, soon after the thread's task should end. */
 MUST_CHECK enum err engine_tokenize(const struct engine *e, const char *text, size_t n, bool add_special,
-                                    bool parse_special, const struct span *plain, size_t n_plain,
-                                    struct arena *arena, int32_t **ids, size_t *n_ids, struct err_info *info);
+                                    bool parse_special, const struct span *plain, size_t n_plain, struct arena *arena,
+                                    int32_t **ids, size_t *n_ids, struct err_info *info);
 
 /* Appends the text of ids (each in range, else ERR_INVALID_VALUE) as whole UTF-8; special tokens show their text. */
 MUST_CHECK enum err engine_detokenize(const struct engine *e, const int32_t *ids, size_t n, struct buf *out);
@@ -258,14 +262,14 @@ struct engine_params {
         *grammar; /* OPTIONAL, of engine_grammar_*: what the text follows; borrowed for the call that submits */
     /* Thinking (engine_tool_format) ends with these tokens behind so many; n_think_end 0: it takes as many as it likes. */
     int32_t think_tokens;
-    bool is_thinking; /* the prompt has begun it */
-    bool reads_calls; /* a call (engine_tool_format) that is made there ends it */
+    bool is_thinking;         /* the prompt has begun it */
+    bool reads_calls;         /* a call (engine_tool_format) that is made there ends it */
     const int32_t *think_end; /* [n_think_end], borrowed for the call that submits */
     size_t n_think_end;
-    const char *cache_salt; /* OPTIONAL: prefixes are shared only between requests of the same salt */
+    const char *cache_salt;  /* OPTIONAL: prefixes are shared only between requests of the same salt */
     bool keeps_no_snapshots; /* the prefix goes to no disk, as no other request has the salt */
-    uint64_t deadline_ns;   /* on clock_now_ns; 0 = none */
-    uint64_t request_id;    /* for the log */
+    uint64_t deadline_ns;    /* on clock_now_ns; 0 = none */
+    uint64_t request_id;     /* for the log */
 };
 void engine_params_init(const struct engine *e, struct engine_params *p);
 

@@ -159,8 +159,9 @@ static enum err cut_behind_last(const json_t *messages, struct chat_output *o, s
         n_behind++;
     }
     if (n == 0 || !find_last(o, s, n, &at)) {
-        return err_set(info, ERR_INVALID_VALUE, "messages",
-                       "messages: expected content of the last one that the chat template shows as it is, to go on with");
+        return err_set(
+            info, ERR_INVALID_VALUE, "messages",
+            "messages: expected content of the last one that the chat template shows as it is, to go on with");
     }
     size_t end = at + n, whole = end + n_behind;
     o->len = whole <= o->len && memcmp(o->text + at, s, n + n_behind) == 0 && is_users(o, at, whole) ? whole : end;
@@ -174,8 +175,8 @@ static enum err cut_behind_last(const json_t *messages, struct chat_output *o, s
     return ERR_OK;
 }
 
-enum err engine_chat(const struct engine *e, json_t *context, struct arena *arena, int32_t **ids,
-                     size_t *n_ids, struct err_info *info)
+enum err engine_chat(const struct engine *e, json_t *context, struct arena *arena, int32_t **ids, size_t *n_ids,
+                     struct err_info *info)
 {
     struct chat_output text = {0};
     *ids = NULL;

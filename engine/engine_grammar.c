@@ -22,7 +22,10 @@ static enum err need_vocab(struct engine *e)
     return err;
 }
 
-static enum err no_memory(struct err_info *info) { return err_set(info, ERR_NOMEM, NULL, "out of memory for the grammar"); }
+static enum err no_memory(struct err_info *info)
+{
+    return err_set(info, ERR_NOMEM, NULL, "out of memory for the grammar");
+}
 
 /* What a grammar is made of. `read` adds it to b; *i_failed as engine_grammar_calls's. thinking: in front of what `read` adds. */
 struct source {

@@ -33,10 +33,10 @@ struct engine {
     size_t n_ends;
     uint32_t max_seqs;
     pthread_mutex_t grammar_lock;
-    struct grammar_vocab *vocab; /* (grammar_lock) made when it is first needed; constant from then on */
+    struct grammar_vocab *vocab;    /* (grammar_lock) made when it is first needed; constant from then on */
     struct grammar_cache *grammars; /* of requests so far */
-    bool closes_objects;         /* engine_config's */
-    bool *unfit;                 /* [L] layers that the device chosen for them computes wrongly; NULL = none is known */
+    bool closes_objects;            /* engine_config's */
+    bool *unfit; /* [L] layers that the device chosen for them computes wrongly; NULL = none is known */
 };
 
 /* What the back end is opened with, and what that takes. */
@@ -58,8 +58,8 @@ MUST_CHECK enum err engine_check_memory(const struct engine *e, const struct eng
 
 /* Opens e->disk where the operator asked for it and the model keeps anything (engine_snapshots.c), once the back end is open. ERR_CONFIG,
  * ERR_NOMEM; what else goes wrong leaves the engine without snapshots, as cfg->snapshots is told. */
-MUST_CHECK enum err engine_open_snapshots(struct engine *e, const struct engine_config *cfg, const struct engine_backend *b,
-                                          struct err_info *info);
+MUST_CHECK enum err engine_open_snapshots(struct engine *e, const struct engine_config *cfg,
+                                          const struct engine_backend *b, struct err_info *info);
 
 /* Is the prompt 1 to `room` tokens in range? Errors as engine_submit's (engine_stream.c). */
 MUST_CHECK enum err engine_check_prompt(const struct engine *e, const int32_t *ids, size_t n, size_t room,

@@ -94,7 +94,8 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
     uint64_t kv_tokens = cfg->kv_tokens != 0 ? cfg->kv_tokens : default_kv_tokens(least, sc);
     if (kv_tokens < least || kv_tokens > (uint64_t)INT32_MAX - KV_PAGE_TOKENS) {
         return err_set(info, ERR_CONFIG, "kv-tokens",
-                       least < n_ctx ? "kv-tokens: expected the %" PRIu64 " of a window and batch-size or more, found %" PRIu64
+                       least < n_ctx ? "kv-tokens: expected the %" PRIu64
+                                       " of a window and batch-size or more, found %" PRIu64
                                      : "kv-tokens: expected ctx-size %" PRIu64 " or more, found %" PRIu64,
                        least, kv_tokens);
     }

@@ -24,9 +24,8 @@ float engine_rank_number(const struct engine *e, const float *states, double *ro
 /* Both as the vocabulary wraps a single text; where texts of a pair lie between two separators (RoBERTa and its kin), the
  * second's first token becomes the other separator, else it goes. [transformers 5, build_inputs_with_special_tokens of
  * BertTokenizer and XLMRobertaTokenizer] */
-static enum err join_wrapped(const struct engine *e, struct engine_query *query,
-                             const struct engine_text *document, struct arena *arena,
-                             int32_t **ids, size_t *n_ids, struct err_info *info)
+static enum err join_wrapped(const struct engine *e, struct engine_query *query, const struct engine_text *document,
+                             struct arena *arena, int32_t **ids, size_t *n_ids, struct err_info *info)
 {
     int32_t *second;
     size_t n_second;
@@ -95,9 +94,8 @@ static enum err fill(const struct gguf_str *t, const struct engine_text *const t
     return buf_ok(out);
 }
 
-enum err engine_tokenize_pair(const struct engine *e, struct engine_query *query,
-                              const struct engine_text *document, struct arena *arena,
-                              int32_t **ids, size_t *n_ids, struct err_info *info)
+enum err engine_tokenize_pair(const struct engine *e, struct engine_query *query, const struct engine_text *document,
+                              struct arena *arena, int32_t **ids, size_t *n_ids, struct err_info *info)
 {
     static const char key[] = "tokenizer.chat_template.rerank", bare[] = "{query}{document}";
     if (e->plan->is_bidirectional) {

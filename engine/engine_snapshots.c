@@ -79,26 +79,30 @@ static enum err put_weights(const struct engine *e, struct buf *b, struct err_in
 }
 
 /* All that decides which bytes a page of given tokens holds. */
-static enum err make_fingerprint(const struct engine *e, const struct engine_config *cfg, const struct engine_backend *b,
-                                 struct kv_name *out, struct err_info *info)
+static enum err make_fingerprint(const struct engine *e, const struct engine_config *cfg,
+                                 const struct engine_backend *b, struct kv_name *out, struct err_info *info)
 {
     struct buf text;
     buf_init(&text, 0, MEM_GENERAL);
     enum err err = put_program(&text, info);
     err = err == ERR_OK ? put_weights(e, &text, info) : err;
-    size_t page_bytes = b->takes.page + b->takes.window; /* both in one file, in the order of layers: however many pools there are */
-    buf_printf(&text, "backend %s\nkernels %s\nkeys %s\nvalues %s\npage %zu\nstate %zu\n", e->info.backend, e->info.kernels,
-               e->info.cache_type_k, e->info.cache_type_v, page_bytes, b->takes.state);
-    buf_printf(&text, "precise %d\nquantize %s\nctx %u\n", cfg->high_precision, cfg->quantize != NULL ? cfg->quantize : "off",
-               e->info.n_ctx);
+    size_t page_bytes =
+        b->takes.page + b->takes.window; /* both in one file, in the order of layers: however many pools there are */
+    buf_printf(&text, "backend %s\nkernels %s\nkeys %s\nvalues %s\npage %zu\nstate %zu\n", e->info.backend,
+               e->info.kernels, e->info.cache_type_k, e->info.cache_type_v, page_bytes, b->takes.state);
+    buf_printf(&text, "precise %d\nquantize %s\nctx %u\n", cfg->high_precision,
+               cfg->quantize != NULL ? cfg->quantize : "off", e->info.n_ctx);
     for (int i = 0; i < e->info.n_devices; i++) {
-        buf_printf(&text, "device %s %s %s\n", e->info.devices[i].name, e->info.devices[i].id, e->info.devices[i].choice);
+        buf_printf(&text, "device %s %s %s\n", e->info.devices[i].name, e->info.devices[i].id,
+                   e->info.devices[i].choice);
     }
     if (err == ERR_OK && (err = buf_ok(&text)) == ERR_OK) {
         err = kv_name_of(text.data, text.len, out);
     }
     buf_fini(&text);
-    return err == ERR_OK || info->code == err ? err : err_set(info, err, NULL, "no fingerprint of the model: %s", err_text(err));
+    return err == ERR_OK || info->code == err
+               ? err
+               : err_set(info, err, NULL, "no fingerprint of the model: %s", err_text(err));
 }
 
 enum err engine_open_snapshots(struct engine *e, const struct engine_config *cfg, const struct engine_backend *b,

@@ -25,9 +25,9 @@ struct engine_stream {
     struct detokenizer detok;
     struct stop stop;
     bool show_special, has_ended, is_stopped;
-    bool lacks_text;   /* there was no memory for some: what comes is not what was sampled */
-    size_t n_decoded;  /* bytes of text so far, released or held */
-    size_t n_released; /* bytes given out */
+    bool lacks_text;          /* there was no memory for some: what comes is not what was sampled */
+    size_t n_decoded;         /* bytes of text so far, released or held */
+    size_t n_released;        /* bytes given out */
     struct buf text;          /* of the event last given out */
     struct buf decoded;       /* scratch */
     struct engine_event end;  /* what SCHED_END will say, once is_stopped */
@@ -208,7 +208,8 @@ static enum err new_stream(struct engine *e, const struct engine_params *p, stru
         stop_bytes += p->stop_len[i] + 1;
         longest = MAX_OF(longest, p->stop_len[i]);
     }
-    size_t n = longest + FEW_PENDING; /* an entry has room for alternatives: as many of them as could ever be used were 48 KiB */
+    size_t n = longest +
+               FEW_PENDING; /* an entry has room for alternatives: as many of them as could ever be used were 48 KiB */
     struct engine_stream *s = *out = mem_zalloc(sizeof *s + n * sizeof s->pending[0] + stop_bytes, MEM_REQUEST);
     if (s == NULL) {
         return ERR_NOMEM;
@@ -230,7 +231,8 @@ static void take_of_budget(void *budget, int32_t id) { chat_budget_take(budget, 
 static void fini_budget(void *budget) { chat_budget_fini(budget); }
 
 /* What ends the thinking of each sequence, in the arena; NULL where nothing does. */
-static enum err make_guide(const struct engine *e, const struct engine_params *p, struct arena *arena, struct sched_guide **out)
+static enum err make_guide(const struct engine *e, const struct engine_params *p, struct arena *arena,
+                           struct sched_guide **out)
 {
     *out = NULL;
     if (p->n_think_end == 0) {
@@ -240,8 +242,8 @@ static enum err make_guide(const struct engine *e, const struct engine_params *p
     struct chat_budget *budget = arena_alloc(arena, n);
     *out = arena_zalloc(arena, sizeof **out);
     TRY(arena_ok(arena));
-    chat_budget_init(budget, e->tool_format, e->tokenizer, p->think_tokens, p->is_thinking, p->reads_calls, p->think_end,
-                     p->n_think_end);
+    chat_budget_init(budget, e->tool_format, e->tokenizer, p->think_tokens, p->is_thinking, p->reads_calls,
+                     p->think_end, p->n_think_end);
     **out = (struct sched_guide){
         .next = next_of_budget, .take = take_of_budget, .fini = fini_budget, .state = budget, .n_bytes = n};
     return ERR_OK;

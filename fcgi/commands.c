@@ -14,14 +14,16 @@ const struct cmd commands_table[] = {
      NULL, NULL},
     {"bench", CONF_BENCH, cmd_bench, "measure prefill and decode speed",
      "Rows are llama-bench's. Options that take several integers, as 512,1024 or given again, make one row for each "
-     "combination.", NULL, NULL},
+     "combination.",
+     NULL, NULL},
     {"inspect", CONF_INSPECT, cmd_inspect, "show or check what is in a model file",
      "Without an option: a summary. No kernel runs here; --cpu says which to plan for.", NULL, NULL},
     {"convert", CONF_CONVERT, cmd_convert, "make a GGUF file, with weights of another type if wanted", "", NULL, NULL},
     {"tokenize", CONF_TOKENIZE, cmd_tokenize, "show the token ids of a text",
      "One line a token: its id, a tab, its text with everything escaped that is not plain text.", NULL, NULL},
     {"devices", CONF_DEVICES, cmd_devices, "list the GPUs and OpenCL devices of this machine",
-     "Below the table: what stands in the way of a card, what makes it slow, and which device --device takes.", NULL, NULL},
+     "Below the table: what stands in the way of a card, what makes it slow, and which device --device takes.", NULL,
+     NULL},
     {"ctl", CONF_CTL, cmd_ctl, "ask a running server, or tell it what to do",
      "COMMAND is one of a table that `infcgi ctl help` prints; without one, commands are read from a prompt or from standard input, one a "
      "line. Exit status: 0, 1 when the server refuses, 64 for a wrong command, 69 when none answers, 77 when this user may not ask.",

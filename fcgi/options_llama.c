@@ -1,7 +1,6 @@
 /* [llama.cpp tools/server/README.md, common/arg.cpp] */
 #include "fcgi/options.h"
 
-
 static const char nginx[] = "nginx listens; `listen` in its configuration says where (docs/ops/install.md)";
 static const char tls[] = "nginx does TLS; `ssl_certificate` and `ssl_certificate_key` in its configuration";
 static const char keys[] = "keys are in a file, as other users can read command lines: --api-key-file FILE";
@@ -11,20 +10,39 @@ static const char adapters[] = "adapters are not applied; merge them into the mo
 static const char tools[] = "the server runs no tools";
 static const char one_model[] = "one process serves one model; nginx can choose among several (docs/ops)";
 
-static const char no_draft[] = "there is no draft model; where text repeats, tokens are guessed without one (--speculate)";
+static const char no_draft[] =
+    "there is no draft model; where text repeats, tokens are guessed without one (--speculate)";
 static const char request[] = "requests say it, each for itself (docs/api.md)";
 static const char no_sampler[] = "the sampler is not here; --top-k, --top-p, --min-p, --typical-p and penalties are";
 static const char of_file[] = "what the model's file says of it counts";
-static const char layers[] = "layers are on the device whole, with their part of the KV cache; --gpu-layers says how many";
+static const char layers[] =
+    "layers are on the device whole, with their part of the KV cache; --gpu-layers says how many";
 static const char devices[] = "cards that --device lists share the layers, each as many as its memory has room for";
-static const char cpus[] = "the system chooses CPUs: taskset, or CPUAffinity of systemd; --pin keeps each thread on one of them";
-static const char logs[] = "the log is lines on standard error, without texts of requests; systemd or a shell puts it elsewhere";
+static const char cpus[] =
+    "the system chooses CPUs: taskset, or CPUAffinity of systemd; --pin keeps each thread on one of them";
+static const char logs[] =
+    "the log is lines on standard error, without texts of requests; systemd or a shell puts it elsewhere";
 
-#define SAME(name, other)  {name, other, NULL, OPTION_OTHER_NOTHING}
-#define FLAG(name)         {name, NULL, NULL, OPTION_OTHER_NOTHING}
-#define VALUE(name)        {name, NULL, NULL, OPTION_OTHER_VALUE}
-#define SWITCH(name)       {name, NULL, NULL, OPTION_OTHER_SWITCH}
-#define REFUSED(name, why) {name, NULL, why, OPTION_OTHER_NOTHING}
+#define SAME(name, other)                                                                                              \
+    {                                                                                                                  \
+        name, other, NULL, OPTION_OTHER_NOTHING                                                                        \
+    }
+#define FLAG(name)                                                                                                     \
+    {                                                                                                                  \
+        name, NULL, NULL, OPTION_OTHER_NOTHING                                                                         \
+    }
+#define VALUE(name)                                                                                                    \
+    {                                                                                                                  \
+        name, NULL, NULL, OPTION_OTHER_VALUE                                                                           \
+    }
+#define SWITCH(name)                                                                                                   \
+    {                                                                                                                  \
+        name, NULL, NULL, OPTION_OTHER_SWITCH                                                                          \
+    }
+#define REFUSED(name, why)                                                                                             \
+    {                                                                                                                  \
+        name, NULL, why, OPTION_OTHER_NOTHING                                                                          \
+    }
 
 const struct option_other options_llama[] = {
     SAME("--predict", "n-predict"),
@@ -273,10 +291,13 @@ const struct option_other options_llama[] = {
     REFUSED("--cpu-range-batch", cpus),
     REFUSED("-Crb", cpus),
     REFUSED("--reasoning-preserve", "say it to the template: --chat-template-kwargs '{\"preserve_reasoning\": true}'"),
-    REFUSED("--no-reasoning-preserve", "say it to the template: --chat-template-kwargs '{\"preserve_reasoning\": false}'"),
-    REFUSED("--skip-chat-parsing", "thinking stays in the text with --reasoning-format none; calls are read where a request has tools"),
+    REFUSED("--no-reasoning-preserve",
+            "say it to the template: --chat-template-kwargs '{\"preserve_reasoning\": false}'"),
+    REFUSED("--skip-chat-parsing",
+            "thinking stays in the text with --reasoning-format none; calls are read where a request has tools"),
     REFUSED("--log-jsonl", logs),
     REFUSED("--log-prompts-dir", logs),
-    REFUSED("--sleep-idle-seconds", "the model stays loaded; socket activation of systemd starts the server when it is asked"),
+    REFUSED("--sleep-idle-seconds",
+            "the model stays loaded; socket activation of systemd starts the server when it is asked"),
     {0},
 };

@@ -80,6 +80,7 @@ const struct route routes_table[] = {
 const int routes_n = ARRAY_LEN(routes_table);
 
 /* The first whose path a URL begins with is the API of a request for an unknown URL. */
-static const struct dialect *const dialects[] = {&dialect_anthropic, &dialect_ollama, &dialect_openai, &dialect_llama, NULL};
+static const struct dialect *const dialects[] = {&dialect_anthropic, &dialect_ollama, &dialect_openai, &dialect_llama,
+                                                 NULL};
 
 const struct dialect *const *const routes_dialects = dialects;

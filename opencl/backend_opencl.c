@@ -333,8 +333,8 @@ static void put_wants(const struct backend_model *m, const struct backend_batch 
 }
 
 /* A page table of the sequence of rows [from, end), which say where it is, unless no layer has such pages. */
-static void put_table(struct backend_model *m, const struct backend_batch *b, bool is_local, int32_t from, int32_t end, int32_t *table,
-                      struct writer *w)
+static void put_table(struct backend_model *m, const struct backend_batch *b, bool is_local, int32_t from, int32_t end,
+                      int32_t *table, struct writer *w)
 {
     size_t n = (size_t)b->pos[end - 1] / KV_PAGE_TOKENS + 1, at = w->n;
     if (*backend_page_bytes(&m->bytes, is_local) != 0) {
@@ -749,8 +749,8 @@ static enum err move_layer(struct backend_model *m, int32_t i, int32_t page, uns
 }
 
 /* The same in floats. */
-static enum err move_floats(struct backend_model *m, int32_t i, int32_t page, unsigned char *room, float *floats, bool writes,
-                            struct err_info *info)
+static enum err move_floats(struct backend_model *m, int32_t i, int32_t page, unsigned char *room, float *floats,
+                            bool writes, struct err_info *info)
 {
     if (writes) {
         (void)opencl_kv_convert(&m->kvs[i], room, floats, true);
@@ -762,8 +762,8 @@ static enum err move_floats(struct backend_model *m, int32_t i, int32_t page, un
     return ERR_OK;
 }
 
-static enum err move_page(struct backend_model *m, struct backend_page page, enum backend_form form, void *at, bool writes,
-                          struct err_info *info)
+static enum err move_page(struct backend_model *m, struct backend_page page, enum backend_form form, void *at,
+                          bool writes, struct err_info *info)
 {
     unsigned char *own = at, *room = NULL;
     float *floats = at;
@@ -798,8 +798,8 @@ static enum err opencl_page_read(struct backend_model *m, struct backend_page pa
     return move_page(m, page, form, out, false, info);
 }
 
-static enum err opencl_page_write(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
-                                  struct err_info *info)
+static enum err opencl_page_write(struct backend_model *m, struct backend_page page, enum backend_form form,
+                                  const void *bytes, struct err_info *info)
 {
     return move_page(m, page, form, (void *)(uintptr_t)bytes, true, info); /* which is only read from */
 }

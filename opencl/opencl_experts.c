@@ -63,8 +63,8 @@ static enum err add_inner(const struct opencl_maker *k, bool as_codes)
                    up.dst, ARG_UINT(m->made_stride), ARG_INT(1)));
     l = opencl_launch_of(k, 128, (m->made_stride + 511) / 512);
     l.by = OPENCL_BY_PICKS;
-    return OPENCL_ADD(k, l, "norm.cl", "encode", "", ARG_INT(s->rows), p.dst, ARG_UINT(m->made_stride), ARG_UINT(ff), ARG_INT(FLAG_CODES),
-                      opencl_at(k, m->made_codes), ARG_UINT(m->made_stride / PANEL_BLOCK));
+    return OPENCL_ADD(k, l, "norm.cl", "encode", "", ARG_INT(s->rows), p.dst, ARG_UINT(m->made_stride), ARG_UINT(ff),
+                      ARG_INT(FLAG_CODES), opencl_at(k, m->made_codes), ARG_UINT(m->made_stride / PANEL_BLOCK));
 }
 
 enum err opencl_experts_make(const struct opencl_maker *k)

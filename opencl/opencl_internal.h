@@ -78,7 +78,7 @@ struct opencl_launch {
     uint32_t tile;              /* .. so many a group */
     int32_t min_rows, max_rows; /* it is for so many of them */
     uint64_t weight_bytes;      /* that it reads; of experts each tile of picks */
-    uint64_t slot_bytes; /* of keys and values of a position that it reads, as often as for each row or block */
+    uint64_t slot_bytes;        /* of keys and values of a position that it reads, as often as for each row or block */
 };
 
 /* A batch that was begun. */

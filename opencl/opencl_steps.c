@@ -137,8 +137,8 @@ static enum err add_codes(const struct opencl_maker *k, plan_buf_id buf, enum op
     struct opencl_launch l = opencl_launch_of(k, WG, (opencl_stride(k, buf) + 4 * WG - 1) / (4 * WG));
     l.when = when;
     return OPENCL_ADD(k, l, "norm.cl", "encode", "", ARG_INT(k->s->rows), opencl_floats(k, buf), stride_of(k, buf),
-                      ARG_UINT(opencl_width(k, buf)), ARG_INT(FLAG_CODES | opencl_flags_of(k, buf)), opencl_codes(k, buf),
-                      blocks_of(k, buf));
+                      ARG_UINT(opencl_width(k, buf)), ARG_INT(FLAG_CODES | opencl_flags_of(k, buf)),
+                      opencl_codes(k, buf), blocks_of(k, buf));
 }
 
 /* Behind a step that wrote floats. */
@@ -420,7 +420,10 @@ struct head_rows {
 };
 
 /* The word of a batch that says where the page tables of a layer are. */
-static struct opencl_arg table_of(const struct opencl_kv *kv) { return ARG_INT(kv->is_local ? BATCH_AT_WINDOW_TABLE : BATCH_AT_TABLE); }
+static struct opencl_arg table_of(const struct opencl_kv *kv)
+{
+    return ARG_INT(kv->is_local ? BATCH_AT_WINDOW_TABLE : BATCH_AT_TABLE);
+}
 
 static enum err add_heads(const struct opencl_maker *k, const struct head_rows *r)
 {
@@ -436,11 +439,12 @@ static enum err add_heads(const struct opencl_maker *k, const struct head_rows *
     return OPENCL_ADD(k, opencl_launch_of(k, WG, n), "heads.cl", "heads", options, r->q, ARG_UINT(r->q_stride),
                       ARG_UINT(0), r->k, ARG_UINT(r->k_stride), ARG_UINT(r->k_first), r->v, ARG_UINT(r->v_stride),
                       ARG_UINT(r->v_first), opencl_floats(k, s->dst), stride_of(k, s->dst), opencl_at(k, kv->keys),
-                      opencl_at(k, kv->values), table_of(kv), ARG_UINT(k->plan->n_heads), ARG_UINT(kv->heads.n_kv_heads),
-                      ARG_UINT(kv->heads.head_dim), opencl_vector(k, q_norm), ARG_INT(q_norm != PLAN_NONE),
-                      opencl_vector(k, k_norm), ARG_UINT(k_norm != PLAN_NONE ? k->plan->weights[k_norm].n_in : 0),
-                      ARG_INT(s->heads.norms_values), ARG_FLOAT(s->eps), ARG_INT(s->heads.rope), ARG_UINT(rope->n_rot),
-                      ARG_UINT(rope->first), ARG_INT(rope->is_neox));
+                      opencl_at(k, kv->values), table_of(kv), ARG_UINT(k->plan->n_heads),
+                      ARG_UINT(kv->heads.n_kv_heads), ARG_UINT(kv->heads.head_dim), opencl_vector(k, q_norm),
+                      ARG_INT(q_norm != PLAN_NONE), opencl_vector(k, k_norm),
+                      ARG_UINT(k_norm != PLAN_NONE ? k->plan->weights[k_norm].n_in : 0), ARG_INT(s->heads.norms_values),
+                      ARG_FLOAT(s->eps), ARG_INT(s->heads.rope), ARG_UINT(rope->n_rot), ARG_UINT(rope->first),
+                      ARG_INT(rope->is_neox));
 }
 
 static enum err make_qkv(const struct opencl_maker *k)
@@ -521,7 +525,8 @@ static enum err make_attention(const struct opencl_maker *k)
         uint32_t rows = form == IN_BLOCKS ? block : 1;
         snprintf(options[form], OPENCL_OPTIONS_BYTES,
                  "-DD=%u -DDV=%u -DLATENT=%d -DHEADS=%u -DROWS=%u -DSPLIT=%d -DK8=%d -DV8=%d%s", of->head_dim, dv,
-                 of->latent_dim != 0, tile, rows, form == IN_PARTS, kv->k_is_bytes, kv->v_is_bytes, to_both ? " -DBOTH=1" : "");
+                 of->latent_dim != 0, tile, rows, form == IN_PARTS, kv->k_is_bytes, kv->v_is_bytes,
+                 to_both ? " -DBOTH=1" : "");
         struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, (size_t)of->n_kv_heads * tiles);
         l.by_splits = form == IN_PARTS;
         l.by = form == IN_BLOCKS ? OPENCL_BY_BLOCKS : form == BY_ROWS && block > 1 ? OPENCL_BY_SINGLES : OPENCL_BY_ROWS;
@@ -538,9 +543,9 @@ static enum err make_attention(const struct opencl_maker *k)
     struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, n_heads);
     l.when = OPENCL_IF_PARTS;
     TRY(OPENCL_ADD(k, l, "attention.cl", "merge", options[IN_PARTS], opencl_at(k, k->m->partial), ARG_UINT(n_heads),
-                   ARG_INT(s->attention.window), ARG_INT(s->attention.ahead), opencl_vector(k, s->w[0]), ARG_INT(s->w[0] != PLAN_NONE),
-                   opencl_floats(k, s->dst), stride_of(k, s->dst), ARG_INT(flags), opencl_codes(k, s->dst),
-                   blocks_of(k, s->dst)));
+                   ARG_INT(s->attention.window), ARG_INT(s->attention.ahead), opencl_vector(k, s->w[0]),
+                   ARG_INT(s->w[0] != PLAN_NONE), opencl_floats(k, s->dst), stride_of(k, s->dst), ARG_INT(flags),
+                   opencl_codes(k, s->dst), blocks_of(k, s->dst)));
     return need.codes ? add_codes(k, s->dst, in_one ? OPENCL_IF_WHOLE : OPENCL_ALWAYS) : ERR_OK;
 }
 

@@ -25,8 +25,8 @@ static enum err add_multiply(const struct opencl_maker *k)
                       has_by ? opencl_floats(k, s->src) : ARG_MEM(NULL),
                       ARG_UINT(has_by ? opencl_stride(k, s->src) : 0), ARG_UINT(s->multiply.first), ARG_INT(has_by),
                       ARG_INT(s->multiply.map), ARG_FLOAT(s->scale), ROWS_ARGS(k, s->dst),
-                      ARG_UINT(opencl_width(k, s->dst)),
-                      ARG_INT(opencl_flags_of(k, s->dst)), opencl_codes(k, s->dst), ARG_UINT(opencl_blocks(k, s->dst)));
+                      ARG_UINT(opencl_width(k, s->dst)), ARG_INT(opencl_flags_of(k, s->dst)), opencl_codes(k, s->dst),
+                      ARG_UINT(opencl_blocks(k, s->dst)));
 }
 
 enum err opencl_streams_make_multiply(const struct opencl_maker *k)

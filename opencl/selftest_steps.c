@@ -434,7 +434,8 @@ static enum err compute(const struct step_case *c, const struct backend *b, stru
         from += n;
     }
     for (int32_t i = 0; i < N_PAGES && c->page_floats != 0; i++) {
-        TRY(b->page_read(m, (struct backend_page){.page = i}, BACKEND_FLOATS, r->pages + (size_t)i * c->page_floats, info));
+        TRY(b->page_read(m, (struct backend_page){.page = i}, BACKEND_FLOATS, r->pages + (size_t)i * c->page_floats,
+                         info));
     }
     return c->p->recurrent_floats != 0 ? b->state_read(m, 0, r->state, info) : ERR_OK;
 }

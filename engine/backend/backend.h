@@ -50,8 +50,8 @@ struct backend_config {
     const struct backend_parts *parts; /* of backend_composite alone (backend_parts.h); borrowed for the call of open */
     /* Activations in 16 bits everywhere instead of where they matter most: nearer to float32, slower in prefill. */
     bool high_precision;
-    bool pin;                    /* each thread stays on a CPU of its own (pool_pin); the thread that calls begin too */
-    int32_t n_pages;             /* KV pages; page ids are 0 .. n_pages-1 */
+    bool pin;        /* each thread stays on a CPU of its own (pool_pin); the thread that calls begin too */
+    int32_t n_pages; /* KV pages; page ids are 0 .. n_pages-1 */
     /* Window pages, with ids 0 .. n_windows-1: then layers whose keys and values are seen in a window alone (plan_layer_window), local
      * ones, have these in place of the others, and each batch has window_tables. 0 = all layers have the same pages. */
     int32_t n_windows;
@@ -217,9 +217,9 @@ struct backend_info {
     /* Batches that may be begun and not be waited for yet. 1: begin computes, so that nothing is won by doing other
      * work in front of wait; 2: it returns at once. */
     int32_t max_begun;
-    int32_t max_best; /* of backend_batch.wants; 0: whoever wants a row's best tokens takes its logits */
+    int32_t max_best;        /* of backend_batch.wants; 0: whoever wants a row's best tokens takes its logits */
     int32_t overtaking_rows; /* of a batch that begins in backend_batch.between; 0: that is never called */
-    int32_t even_rows;       /* a batch of a multiple of so many rows makes the most of the time it takes; 0 or 1: any does */
+    int32_t even_rows; /* a batch of a multiple of so many rows makes the most of the time it takes; 0 or 1: any does */
     enum backend_pack_state pack_state;
     const char *pack_note; /* why the file was not used or not written; "" when there is nothing to say */
     struct backend_counts counts;
@@ -291,7 +291,8 @@ struct backend_bytes backend_host_bytes(const struct backend_device *d, const st
 
 /* Pages that all memories hold beside all else that was measured and cfg's states, with a window page for each, but no more of these
  * than cfg has; at most INT32_MAX. */
-int32_t backend_pages_that_fit(const struct backend_device *d, const struct backend_measure *m, const struct backend_config *cfg);
+int32_t backend_pages_that_fit(const struct backend_device *d, const struct backend_measure *m,
+                               const struct backend_config *cfg);
 
 /* Bytes of cfg's pages, window pages and states. ERR_NOMEM when no size_t holds them. */
 MUST_CHECK enum err backend_pool_bytes(const struct backend_bytes *b, const struct backend_config *cfg, size_t *out,
@@ -313,8 +314,14 @@ static inline const int32_t *backend_table(const struct backend_batch *b, bool i
 {
     return (is_local ? b->window_tables : b->page_tables)[seq];
 }
-static inline int32_t backend_page_id(struct backend_page page, bool is_local) { return is_local ? page.window : page.page; }
-static inline size_t *backend_page_bytes(struct backend_bytes *b, bool is_local) { return is_local ? &b->window : &b->page; }
+static inline int32_t backend_page_id(struct backend_page page, bool is_local)
+{
+    return is_local ? page.window : page.page;
+}
+static inline size_t *backend_page_bytes(struct backend_bytes *b, bool is_local)
+{
+    return is_local ? &b->window : &b->page;
+}
 
 /* Does it have the option? Yes if no back end of the table has one of that name: then it is not theirs. */
 bool backend_has_option(const struct backend *b, const char *option);

@@ -129,7 +129,8 @@ static size_t pages_in(size_t bytes, const struct backend_bytes *b, const struct
     return n <= n_windows ? n : n_windows + how_many(room - n_windows * (b->page + b->window), b->page);
 }
 
-int32_t backend_pages_that_fit(const struct backend_device *d, const struct backend_measure *m, const struct backend_config *cfg)
+int32_t backend_pages_that_fit(const struct backend_device *d, const struct backend_measure *m,
+                               const struct backend_config *cfg)
 {
     struct backend_bytes host = backend_host_bytes(d, m);
     size_t fit = MIN_OF(pages_in(d->bytes[BACKEND_HOST], &host, cfg), (size_t)INT32_MAX);
@@ -161,13 +162,15 @@ enum err backend_check_types(const struct plan *plan, struct err_info *info)
     return ERR_OK;
 }
 
-enum err backend_pool_bytes(const struct backend_bytes *b, const struct backend_config *cfg, size_t *out, struct err_info *info)
+enum err backend_pool_bytes(const struct backend_bytes *b, const struct backend_config *cfg, size_t *out,
+                            struct err_info *info)
 {
     uint64_t pages, windows, states, all;
     if (!ck_mul(b->page, (uint64_t)cfg->n_pages, &pages) || !ck_mul(b->window, (uint64_t)cfg->n_windows, &windows) ||
-        !ck_mul(b->state, (uint64_t)cfg->n_states, &states) || !ck_add(pages, windows, &all) || !ck_add(all, states, &all) ||
-        all > SIZE_MAX) {
-        return err_set(info, ERR_NOMEM, NULL, "no memory holds %d KV pages and %d recurrent states", cfg->n_pages, cfg->n_states);
+        !ck_mul(b->state, (uint64_t)cfg->n_states, &states) || !ck_add(pages, windows, &all) ||
+        !ck_add(all, states, &all) || all > SIZE_MAX) {
+        return err_set(info, ERR_NOMEM, NULL, "no memory holds %d KV pages and %d recurrent states", cfg->n_pages,
+                       cfg->n_states);
     }
     *out = (size_t)all;
     return ERR_OK;

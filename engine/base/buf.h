@@ -28,8 +28,9 @@ void buf_fini(struct buf *b);
 void buf_reset(struct buf *b);
 
 void buf_append(struct buf *b, const void *data, size_t n);
-char *buf_extend(struct buf *b, size_t n); /* appends n bytes and a NUL, which the caller writes there; NULL after a failure */
-void buf_cut(struct buf *b, size_t len);   /* keeps the first len bytes, of at least as many */
+char *buf_extend(struct buf *b,
+                 size_t n); /* appends n bytes and a NUL, which the caller writes there; NULL after a failure */
+void buf_cut(struct buf *b, size_t len); /* keeps the first len bytes, of at least as many */
 void buf_puts(struct buf *b, const char *s);
 void buf_putc(struct buf *b, char c);
 void buf_add(struct buf *b, const struct buf *part); /* what part holds; a failure of part is one of b */

@@ -29,7 +29,7 @@
     X(ERR_REQUEST_MEMORY, "request_memory_full", 503, "server_error", "the memory for requests is used up")            \
     X(ERR_DRAINING, "draining", 503, "server_error", "the server is shutting down")                                    \
     X(ERR_LOADING, "model_loading", 503, "unavailable_error", "the model is loading")                                  \
-    X(ERR_NO_MODEL, "model_unavailable", 503, "unavailable_error", "the model cannot be loaded")                        \
+    X(ERR_NO_MODEL, "model_unavailable", 503, "unavailable_error", "the model cannot be loaded")                       \
     X(ERR_UNSUPPORTED_CPU, "unsupported_cpu", 500, "server_error", "this CPU lacks the instructions asked for")        \
     X(ERR_UNSUPPORTED_DEVICE, "unsupported_device", 500, "server_error", "the device cannot compute what is needed")   \
     /* requests */                                                                                                     \
@@ -58,7 +58,7 @@
     X(ERR_NO_TEMPLATE, "no_chat_template", 400, "invalid_request_error", "the model has no chat template")             \
     X(ERR_RATE_LIMIT, "rate_limit_exceeded", 429, "rate_limit_error", "the tenant's limit is reached")                 \
     X(ERR_API_KEY, "invalid_api_key", 401, "invalid_request_error", "the API key is missing or wrong")                 \
-    X(ERR_ORIGIN, "origin_not_allowed", 403, "permission_error", "pages of this origin may not use the server")         \
+    X(ERR_ORIGIN, "origin_not_allowed", 403, "permission_error", "pages of this origin may not use the server")        \
     X(ERR_MODEL_NOT_FOUND, "model_not_found", 404, "invalid_request_error", "no such model")                           \
     X(ERR_RESPONSE_NOT_FOUND, "response_not_found", 404, "invalid_request_error", "no such response is kept")          \
     X(ERR_UNKNOWN_URL, "unknown_url", 404, "invalid_request_error", "no such URL")                                     \

@@ -185,7 +185,8 @@ static enum err lock_unfinished(int fd, const char *tmp, struct err_info *info)
     if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
         return err_set(info, ERR_AGAIN, NULL, "another process is writing %s", tmp);
     }
-    if (fstat(fd, &ours) != 0 || lstat(tmp, &named) != 0 || ours.st_ino != named.st_ino || ours.st_dev != named.st_dev) {
+    if (fstat(fd, &ours) != 0 || lstat(tmp, &named) != 0 || ours.st_ino != named.st_ino ||
+        ours.st_dev != named.st_dev) {
         return err_set(info, ERR_AGAIN, NULL, "another process has just written %s", tmp);
     }
     if (!S_ISREG(ours.st_mode)) {
@@ -378,7 +379,8 @@ static enum err read_all(int fd, const char *path, unsigned char *at, size_t n, 
             continue;
         }
         if (got <= 0) {
-            return err_set(info, ERR_IO, NULL, "cannot read %s: %s", path, got < 0 ? strerror(errno) : "it became shorter");
+            return err_set(info, ERR_IO, NULL, "cannot read %s: %s", path,
+                           got < 0 ? strerror(errno) : "it became shorter");
         }
         at += got;
         n -= (size_t)got;
@@ -417,14 +419,16 @@ enum err io_private_folder(const char *path, struct err_info *info)
         return err_set(info, ERR_FILE, NULL, "cannot stat %s: %s", path, strerror(errno));
     }
     if (!S_ISDIR(st.st_mode) || st.st_uid != geteuid() || (st.st_mode & 077) != 0) {
-        return err_set(info, ERR_FILE, NULL, "%s: expected a folder of user %u with mode 0700, found %s of user %u with mode %04o", path,
+        return err_set(info, ERR_FILE, NULL,
+                       "%s: expected a folder of user %u with mode 0700, found %s of user %u with mode %04o", path,
                        (unsigned)geteuid(), S_ISDIR(st.st_mode) ? "one" : kind_of(st.st_mode), (unsigned)st.st_uid,
                        (unsigned)(st.st_mode & 07777));
     }
     return ERR_OK;
 }
 
-enum err io_walk_folder(const char *path, bool (*each)(void *arg, const struct io_entry *e), void *arg, struct err_info *info)
+enum err io_walk_folder(const char *path, bool (*each)(void *arg, const struct io_entry *e), void *arg,
+                        struct err_info *info)
 {
     DIR *dir = must_fail() ? NULL : opendir(path);
     if (dir == NULL) {

@@ -84,7 +84,7 @@ static int32_t hex_at(const struct parser *p, size_t at)
     int32_t value = 0;
     for (size_t i = at; i < at + 4; i++) {
         char c = i < p->n ? p->s[i] : ' ';
-        int digit = c >= '0' && c <= '9' ? c - '0'
+        int digit = c >= '0' && c <= '9'   ? c - '0'
                     : c >= 'a' && c <= 'f' ? c - 'a' + 10
                     : c >= 'A' && c <= 'F' ? c - 'A' + 10
                                            : -1;
@@ -108,9 +108,8 @@ static enum err unicode_escape(struct parser *p, uint32_t *cp)
     if (first < 0xD800 || first > 0xDFFF) {
         return ERR_OK;
     }
-    int32_t second = first < 0xDC00 && is_next(p, '\\') && p->at + 1 < p->n && p->s[p->at + 1] == 'u'
-                         ? hex_at(p, p->at + 2)
-                         : -1;
+    int32_t second =
+        first < 0xDC00 && is_next(p, '\\') && p->at + 1 < p->n && p->s[p->at + 1] == 'u' ? hex_at(p, p->at + 2) : -1;
     if (second >= 0xDC00 && second <= 0xDFFF) {
         *cp = 0x10000 + (((uint32_t)first - 0xD800) << 10) + ((uint32_t)second - 0xDC00);
         p->at += 6;

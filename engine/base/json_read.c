@@ -16,8 +16,8 @@ enum {
     OBJECT_BYTES = 288,
     ARRAY_BYTES = 192,
     STRING_BYTES = 112, /* and the string itself */
-    NUMBER_BYTES = 56, /* and its digits, if it carries them */
-    MAX_BARE = 15,     /* a number without an exponent carries none up to so many bytes */
+    NUMBER_BYTES = 56,  /* and its digits, if it carries them */
+    MAX_BARE = 15,      /* a number without an exponent carries none up to so many bytes */
     MEMBER_BYTES = 80,  /* beside its key, counted as a string: place in the object's list, buckets while they grow */
     ELEMENT_BYTES = 24, /* a place in an array while it grows */
 };

@@ -58,7 +58,10 @@ static bool must_fail(void)
     if (left < 0 || is_spared) {
         return false;
     }
-    while (!atomic_compare_exchange_weak(&fail_countdown, &left, left > 0 ? left - 1 : atomic_load(&fault_lasts) ? 0 : -1)) {
+    while (!atomic_compare_exchange_weak(&fail_countdown, &left,
+                                         left > 0                    ? left - 1
+                                         : atomic_load(&fault_lasts) ? 0
+                                                                     : -1)) {
         if (left < 0) {
             return false;
         }
@@ -197,7 +200,8 @@ void mem_populate(void *p, size_t bytes)
 #ifdef MADV_POPULATE_WRITE
     size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = (page - (uintptr_t)p % page) % page;
     if (bytes > skip) {
-        (void)madvise((unsigned char *)p + skip, bytes - skip, MADV_POPULATE_WRITE); /* a hint: it comes when it is used */
+        (void)madvise((unsigned char *)p + skip, bytes - skip,
+                      MADV_POPULATE_WRITE); /* a hint: it comes when it is used */
     }
 #else
     (void)p;
@@ -229,7 +233,8 @@ size_t mem_live(void)
 
 const char *mem_purpose_name(enum mem_purpose purpose)
 {
-    static const char *const names[MEM_PURPOSE_COUNT] = {"general", "model", "weights", "kv", "scratch", "request", "grammar"};
+    static const char *const names[MEM_PURPOSE_COUNT] = {"general", "model",   "weights", "kv",
+                                                         "scratch", "request", "grammar"};
     return names[purpose];
 }
 

@@ -10,9 +10,9 @@
 #endif
 
 enum {
-    KEPT_PART = 8,                /* the last eighth is for requests that hold little */
-    MAPPED_BYTES = 256 << 10,     /* from here a block is a mapping of its own, and gone when it is freed */
-    TRIM_BYTES = 1 << 20,         /* free memory at the heap's end that may stay */
+    KEPT_PART = 8,            /* the last eighth is for requests that hold little */
+    MAPPED_BYTES = 256 << 10, /* from here a block is a mapping of its own, and gone when it is freed */
+    TRIM_BYTES = 1 << 20,     /* free memory at the heap's end that may stay */
 };
 
 static atomic_size_t budget, share, held; /* relaxed: they order nothing */

@@ -9,8 +9,8 @@
 
 size_t chat_budget_bytes(size_t n_end) { return sizeof(struct chat_budget) + n_end * sizeof(int32_t); }
 
-void chat_budget_init(struct chat_budget *b, const struct chat_format *format, const struct tokenizer *tokenizer, int32_t n_tokens,
-                      bool has_begun, bool reads_calls, const int32_t *end, size_t n_end)
+void chat_budget_init(struct chat_budget *b, const struct chat_format *format, const struct tokenizer *tokenizer,
+                      int32_t n_tokens, bool has_begun, bool reads_calls, const int32_t *end, size_t n_end)
 {
     *b = (struct chat_budget){.tokenizer = tokenizer,
                               .format = format,

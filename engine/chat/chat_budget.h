@@ -21,11 +21,11 @@ struct chat_budget {
     const struct tokenizer *tokenizer;
     const struct chat_format *format;
     enum { CHAT_BUDGET_BEFORE, CHAT_BUDGET_IN, CHAT_BUDGET_OVER } state;
-    int32_t left;   /* tokens that may still be of thinking */
-    int32_t n_late; /* came when there were none */
+    int32_t left;           /* tokens that may still be of thinking */
+    int32_t n_late;         /* came when there were none */
     size_t n_space, n_mark; /* BEFORE: white space, and bytes of the mark so far */
     bool reads_calls;
-    struct chat_split *calls; /* IN: reads the thinking from the first mark of a call on; NULL before it */
+    struct chat_split *calls;    /* IN: reads the thinking from the first mark of a call on; NULL before it */
     char tail[CHAT_BUDGET_TAIL]; /* the last bytes of what is looked at */
     size_t n_tail;
     size_t i_end, n_end; /* of the tokens that must come, so many came */
@@ -37,8 +37,8 @@ size_t chat_budget_bytes(size_t n_end);
 /* At the beginning of an answer, within chat_budget_bytes(n_end). n_tokens: 0 = thinking ends at once; end[n_end]: ids of the tokens
  * that end it, copied; has_begun: the prompt has begun the thinking; reads_calls: calls in the answer are read. format and tokenizer
  * are borrowed. */
-void chat_budget_init(struct chat_budget *b, const struct chat_format *format, const struct tokenizer *tokenizer, int32_t n_tokens,
-                      bool has_begun, bool reads_calls, const int32_t *end, size_t n_end);
+void chat_budget_init(struct chat_budget *b, const struct chat_format *format, const struct tokenizer *tokenizer,
+                      int32_t n_tokens, bool has_begun, bool reads_calls, const int32_t *end, size_t n_end);
 
 /* Frees what b holds, but not b. May be called more than once, and from any thread that alone has b. */
 void chat_budget_fini(struct chat_budget *b);

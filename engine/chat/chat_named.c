@@ -115,11 +115,7 @@ static const struct chat_named rows[] = {
 static const struct {
     const char *architecture, *name;
 } families[] = {
-    {"gemma", "gemma"},
-    {"gemma2", "gemma"},
-    {"gemma3", "gemma"},
-    {"gemma3n", "gemma"},
-    {"gpt-oss", "gpt-oss"},
+    {"gemma", "gemma"}, {"gemma2", "gemma"}, {"gemma3", "gemma"}, {"gemma3n", "gemma"}, {"gpt-oss", "gpt-oss"},
 };
 
 const struct chat_named *chat_named_at(int i) { return i >= 0 && i < (int)ARRAY_LEN(rows) ? &rows[i] : NULL; }

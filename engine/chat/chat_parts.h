@@ -52,7 +52,7 @@ struct chat_split_config {
     bool splits_reasoning;
     bool starts_in_reasoning; /* the prompt ended with the mark of thinking */
     bool reads_calls;
-    bool is_forced; /* a grammar holds the answer to calls: what ends before it is one is nothing */
+    bool is_forced;                   /* a grammar holds the answer to calls: what ends before it is one is nothing */
     const struct chat_format *format; /* NULL: the table's first */
     const json_t *tools; /* OPTIONAL: the request's, by whose schemas values without quotes are strings or JSON */
 };

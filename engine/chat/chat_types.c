@@ -161,8 +161,8 @@ unsigned chat_types_of(const json_t *root, const json_t *schema)
 
 /* The first of the schema and its parts for which `find` finds a schema. */
 static const json_t *find_within(const json_t *root, const json_t *schema,
-                                 const json_t *(*find)(const json_t *schema, const char *key, size_t n), const char *key,
-                                 size_t n)
+                                 const json_t *(*find)(const json_t *schema, const char *key, size_t n),
+                                 const char *key, size_t n)
 {
     struct open stack[MAX_NEST];
     size_t depth = 0, work = 0;

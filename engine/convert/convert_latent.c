@@ -23,7 +23,8 @@ struct sizes {
 static bool is_whole(const struct gguf_tensor *t)
 {
     size_t n = sizeof whole_suffix - 1;
-    return t->name.len > n && memcmp(t->name.data + t->name.len - n, whole_suffix, n) == 0 && t->dims[2] == 1 && t->dims[3] == 1;
+    return t->name.len > n && memcmp(t->name.data + t->name.len - n, whole_suffix, n) == 0 && t->dims[2] == 1 &&
+           t->dims[3] == 1;
 }
 
 static bool is_float(const struct gguf_tensor *t)

@@ -50,10 +50,7 @@ static bool is(struct gguf_str name, const char *text)
     return name.len == strlen(text) && memcmp(name.data, text, name.len) == 0;
 }
 
-bool convert_is_vector(const struct gguf_tensor *t)
-{
-    return t->dims[1] == 1 && t->dims[2] == 1 && t->dims[3] == 1;
-}
+bool convert_is_vector(const struct gguf_tensor *t) { return t->dims[1] == 1 && t->dims[2] == 1 && t->dims[3] == 1; }
 
 /* Small tensors in which every bit counts: they are F32 wherever a converter makes them. */
 static bool is_fine(const struct gguf_tensor *t)

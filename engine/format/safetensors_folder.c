@@ -127,7 +127,8 @@ static enum err list_tensors(struct safetensors_folder *f, struct err_info *info
         if (strcmp(f->tensors[i]->name, f->tensors[i - 1]->name) == 0) {
             return err_set(info, ERR_BAD_SHARD_INDEX, f->tensors[i]->name,
                            "tensor '%.255s': expected in one shard, found in %.128s and %.128s", f->tensors[i]->name,
-                           safetensors_folder_file_of(f, f->tensors[i - 1]), safetensors_folder_file_of(f, f->tensors[i]));
+                           safetensors_folder_file_of(f, f->tensors[i - 1]),
+                           safetensors_folder_file_of(f, f->tensors[i]));
         }
     }
     return ERR_OK;

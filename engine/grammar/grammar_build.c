@@ -432,8 +432,9 @@ enum err grammar_finish(struct grammar_builder **b, symbol_id start, struct gram
         *out = (*b)->g;
         (*b)->g = NULL;
     } else if (err == ERR_GRAMMAR_LIMIT) {
-        err_set(info, err, NULL, "the grammar takes too much work: expected at most %d rules and %d parts of expressions, "
-                                "derivatives among them",
+        err_set(info, err, NULL,
+                "the grammar takes too much work: expected at most %d rules and %d parts of expressions, "
+                "derivatives among them",
                 GRAMMAR_MAX_RULES, REGEX_MAX_NODES);
     } else if (err == ERR_NOMEM) {
         err_set(info, err, NULL, "out of memory for the grammar");

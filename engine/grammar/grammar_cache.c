@@ -15,12 +15,12 @@ struct entry {
     char *key; /* NULL: free */
     size_t n;
     struct grammar *g;
-    size_t n_bytes;  /* when it was asked for last; its key among them */
-    uint64_t used;   /* cache.n_uses then */
+    size_t n_bytes; /* when it was asked for last; its key among them */
+    uint64_t used;  /* cache.n_uses then */
 };
 
 struct grammar_cache {
-    pthread_mutex_t lock; /* guards all that follows */
+    pthread_mutex_t lock;  /* guards all that follows */
     struct entry *entries; /* [max_entries] */
     size_t max_entries, max_bytes;
     uint64_t n_uses;

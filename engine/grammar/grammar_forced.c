@@ -104,13 +104,14 @@ static bool says(const struct grammar_vocab *v, const struct forced_run *r, uint
 }
 
 /* Adds the tokens of a run: the tokenizer's; where it would not begin as the run does (with a space), the longest ones. */
-static enum err add_run(const struct grammar_vocab *v, const struct forced_run *r, int32_t *ids, int32_t max, int32_t *n,
-                        bool *is_whole)
+static enum err add_run(const struct grammar_vocab *v, const struct forced_run *r, int32_t *ids, int32_t max,
+                        int32_t *n, bool *is_whole)
 {
     struct token_list list = {0};
     uint32_t at = 0, length;
     int32_t id = r->n > 0 ? longest(v, r, 0, &length) : -1;
-    enum err err = id >= 0 ? tokenizer_encode(v->tokenizer, (const char *)r->bytes, r->n, 0, NULL, 0, MAX_BYTES, &list) : ERR_OK;
+    enum err err =
+        id >= 0 ? tokenizer_encode(v->tokenizer, (const char *)r->bytes, r->n, 0, NULL, 0, MAX_BYTES, &list) : ERR_OK;
     for (size_t i = 0; id >= 0 && *n < max && err == ERR_OK; i++) {
         if (i < list.n && says(v, r, at, list.ids[i], &length)) {
             id = list.ids[i];

@@ -102,10 +102,10 @@ struct grammar {
     uint32_t n_alternatives, cap_alternatives;
     uint32_t *slots;
     uint32_t n_slots, cap_slots, cap_slot_is;
-    uint32_t *slot_rule;    /* [n_slots] whose it is */
-    unsigned char *slot_is; /* [n_slots] of members of sets: MEMBER_* */
-    uint32_t start;         /* a rule of one alternative: what the grammar begins with */
-    enum err err;           /* while it is built */
+    uint32_t *slot_rule;         /* [n_slots] whose it is */
+    unsigned char *slot_is;      /* [n_slots] of members of sets: MEMBER_* */
+    uint32_t start;              /* a rule of one alternative: what the grammar begins with */
+    enum err err;                /* while it is built */
     struct mem_account *account; /* OPTIONAL: what it holds is charged to; its own */
 };
 

@@ -16,8 +16,8 @@ struct step {
 };
 
 struct definition {
-    const char *name; /* NULL: of %ignore */
-    size_t n, at;     /* at: where it is said, or named first */
+    const char *name;        /* NULL: of %ignore */
+    size_t n, at;            /* at: where it is said, or named first */
     size_t first, end, next; /* its steps; how far it was looked through for what it names */
     bool is_terminal, is_said, is_waiting, is_made;
     uint32_t id;   /* of a rule its symbol, of a terminal what it matches .. */
@@ -35,19 +35,20 @@ struct parser {
     size_t n_all;
     struct step *steps; /* [2 * r.n + 8] */
     size_t n_steps;
-    uint32_t *waiting; /* [r.n / 2 + 2] */
+    uint32_t *waiting;                         /* [r.n / 2 + 2] */
     char opened[GRAMMAR_PIECES_MAX_DEPTH + 2]; /* [depth] the brackets of open groups */
     size_t depth;
     bool can_repeat, is_quoted;
     size_t n_patterns, n_quoted; /* of MAX_* */
-    regex_id ignored; /* what may stand behind a terminal, quoted where that is asked for */
+    regex_id ignored;            /* what may stand behind a terminal, quoted where that is asked for */
 };
 
 static enum err bad(const struct parser *p, size_t at, const char *what)
 {
     size_t line, column;
     grammar_text_place(p->r.pattern, at, &line, &column);
-    return err_set_at(p->r.info, ERR_INVALID_GRAMMAR, at, "line %zu, column %zu of the grammar: %s", line, column, what);
+    return err_set_at(p->r.info, ERR_INVALID_GRAMMAR, at, "line %zu, column %zu of the grammar: %s", line, column,
+                      what);
 }
 
 /* --- words ------------------------------------------------------------------------------------------------------------ */
@@ -105,9 +106,9 @@ static size_t word_length(const struct parser *p)
 {
     const struct regex_reader *r = &p->r;
     size_t n = 0;
-    while (r->at + n < r->n && (is_word(r->pattern[r->at + n]) ||
-                                (n > 0 && r->pattern[r->at + n] == '-' && r->at + n + 1 < r->n &&
-                                 is_word(r->pattern[r->at + n + 1])))) {
+    while (r->at + n < r->n &&
+           (is_word(r->pattern[r->at + n]) ||
+            (n > 0 && r->pattern[r->at + n] == '-' && r->at + n + 1 < r->n && is_word(r->pattern[r->at + n + 1])))) {
         n++;
     }
     return n;
@@ -130,8 +131,8 @@ static enum err take_name(struct parser *p, struct definition **out)
             return err_set_at(p->r.info, ERR_GRAMMAR_LIMIT, at, "expected at most %d names", GRAMMAR_NAMES_MOST);
         }
         *name = (struct grammar_name){.text = text, .n = n, .id = (uint32_t)p->n_all};
-        p->all[p->n_all++] =
-            (struct definition){.name = text, .n = n, .at = at, .is_terminal = text[first] >= 'A' && text[first] <= 'Z'};
+        p->all[p->n_all++] = (struct definition){
+            .name = text, .n = n, .at = at, .is_terminal = text[first] >= 'A' && text[first] <= 'Z'};
     }
     p->r.at += n;
     *out = &p->all[name->id];
@@ -231,8 +232,9 @@ static enum err read_braces(struct parser *p, size_t at)
     } else {
         max = min;
     }
-    return (has_min || has_max) && takes(p, "}") ? add_repeat(p, at, min, max)
-                                                 : bad(p, at, "expected {n}, {n,}, {,m} or {n,m}; templates are not supported");
+    return (has_min || has_max) && takes(p, "}")
+               ? add_repeat(p, at, min, max)
+               : bad(p, at, "expected {n}, {n,}, {,m} or {n,m}; templates are not supported");
 }
 
 /* --- texts and patterns ----------------------------------------------------------------------------------------------- */
@@ -255,7 +257,7 @@ static enum err read_character(struct parser *p, uint32_t *c)
     }
     bool is_hex = (e == 'x' || e == 'u' || e == 'U') && regex_reader_takes_hex(r, e == 'x' ? 2 : e == 'u' ? 4 : 8, c);
     return is_hex && *c <= 0x10FFFF && (*c < 0xD800 || *c > 0xDFFF) ? ERR_OK
-                                                                   : bad(p, at, "an escape that does not exist");
+                                                                    : bad(p, at, "an escape that does not exist");
 }
 
 /* Behind a quotation mark; the characters go to p->p.ids, which has room for each. */
@@ -292,7 +294,8 @@ static enum err read_texts(struct parser *p, size_t at)
         TRY(regex_ranges_add(&r->ranges, first, p->p.ids[0]));
         TRY(regex_reader_class(r, false, &all));
     } else {
-        bool any_case = r->at < r->n && r->pattern[r->at] == 'i' && (r->at + 1 == r->n || !is_word(r->pattern[r->at + 1]));
+        bool any_case =
+            r->at < r->n && r->pattern[r->at] == 'i' && (r->at + 1 == r->n || !is_word(r->pattern[r->at + 1]));
         r->at += any_case;
         r->flags = any_case ? REGEX_ANY_CASE : 0;
         for (size_t i = n; i > 0; i--) {
@@ -359,7 +362,8 @@ static enum err read_pattern(struct parser *p, size_t at)
         return bad(p, at, "a pattern with other flags than i, s, m and u");
     }
     if (p->n_patterns++ == MAX_PATTERNS) {
-        return err_set_at(r->info, ERR_GRAMMAR_LIMIT, at, "expected at most %d patterns, read to byte %zu", MAX_PATTERNS, at);
+        return err_set_at(r->info, ERR_GRAMMAR_LIMIT, at, "expected at most %d patterns, read to byte %zu",
+                          MAX_PATTERNS, at);
     }
     flags &= (flags & REGEX_DOT_ALL) != 0 ? ~(unsigned)REGEX_DOT_LINE : ~0u;
     enum err err = regex_parse_with(r->set, r->pattern + begin, end - begin, flags, &id, &why);
@@ -478,10 +482,10 @@ static enum err read_definition(struct parser *p)
 static const struct {
     const char *name, *pattern;
 } common[] = {
-#define UNSIGNED_INT   "[0-9]+"
-#define DECIMAL        "(?:[0-9]+\\.[0-9]*|\\.[0-9]+)"
-#define EXPONENT       "[eE][+-]?[0-9]+"
-#define FLOATING       "(?:[0-9]+" EXPONENT "|" DECIMAL "(?:" EXPONENT ")?)"
+#define UNSIGNED_INT "[0-9]+"
+#define DECIMAL      "(?:[0-9]+\\.[0-9]*|\\.[0-9]+)"
+#define EXPONENT     "[eE][+-]?[0-9]+"
+#define FLOATING     "(?:[0-9]+" EXPONENT "|" DECIMAL "(?:" EXPONENT ")?)"
     {"DIGIT", "[0-9]"},
     {"HEXDIGIT", "[0-9A-Fa-f]"},
     {"INT", UNSIGNED_INT},
@@ -573,7 +577,8 @@ static enum err read_directive(struct parser *p)
     }
     if (takes(p, "%llguidance")) { /* says which language it is, and options of another engine, {} */
         skip_space(p, false);
-        return takes(p, "{") && (skip_space(p, false), takes(p, "}")) ? ERR_OK : bad(p, at, "expected {} behind %llguidance");
+        return takes(p, "{") && (skip_space(p, false), takes(p, "}")) ? ERR_OK
+                                                                      : bad(p, at, "expected {} behind %llguidance");
     }
     return bad(p, at, "a directive other than %ignore and %import, which is not supported");
 }
@@ -767,7 +772,8 @@ bool grammar_is_lark(const char *text, size_t n)
     static const char mark[] = "%llguidance";
     bool is_comment = false, is_definition = false;
     for (size_t i = 0; i < n && !is_definition; i++) {
-        is_comment = text[i] != '\n' && (is_comment || text[i] == '#' || (text[i] == '/' && i + 1 < n && text[i + 1] == '/'));
+        is_comment =
+            text[i] != '\n' && (is_comment || text[i] == '#' || (text[i] == '/' && i + 1 < n && text[i + 1] == '/'));
         is_definition = !is_comment && n - i >= 3 && memcmp(text + i, "::=", 3) == 0;
     }
     return !is_definition || (n >= sizeof mark - 1 && memcmp(text, mark, sizeof mark - 1) == 0);

@@ -264,7 +264,10 @@ static void allow_tokens(const struct grammar_matcher *m, uint64_t *bits)
 }
 
 /* What there was no memory for is asked for again with the next mask. */
-static void *scratch(void *old, size_t n, size_t size) { return old != NULL ? old : mem_zalloc_array(n, size, MEM_REQUEST); }
+static void *scratch(void *old, size_t n, size_t size)
+{
+    return old != NULL ? old : mem_zalloc_array(n, size, MEM_REQUEST);
+}
 
 static enum err make_scratch(struct grammar_matcher *m)
 {

@@ -89,12 +89,12 @@ struct grammar_matcher {
     uint32_t round;
     struct matcher_place *depths; /* scratch of walks */
     struct matcher_row *rows;
-    struct matcher_step *path;    /* scratch: to a node */
-    struct matcher_seen *seen;    /* [n_seen] items of the newest column, once they are many */
+    struct matcher_step *path; /* scratch: to a node */
+    struct matcher_seen *seen; /* [n_seen] items of the newest column, once they are many */
     uint32_t n_seen, n_noted;
-    uint32_t stamp;               /* of the newest column; never 0 */
-    uint32_t *begun;              /* [n_lexemes] stamp of the column in which the lexeme was begun last */
-    uint64_t work; /* for the token */
+    uint32_t stamp;  /* of the newest column; never 0 */
+    uint32_t *begun; /* [n_lexemes] stamp of the column in which the lexeme was begun last */
+    uint64_t work;   /* for the token */
     struct matcher_sets sets;
 };
 

@@ -20,7 +20,8 @@ struct grammar_pieces {
     uint32_t *ids;              /* [cap] scratch, also the reader's between calls */
     size_t n;
     struct {
-        size_t at, i_whole, i_part; /* of the text; on the stack: where its alternatives begin, and the parts of the last */
+        size_t at, i_whole,
+            i_part; /* of the text; on the stack: where its alternatives begin, and the parts of the last */
     } groups[GRAMMAR_PIECES_MAX_DEPTH + 1];
     size_t n_groups;
 };

@@ -75,7 +75,8 @@ enum { REGEX_MAX_PLACES = 500, REGEX_MAX_DIGITS = 4096 };
 
 /* What can follow digits of the whole part that leave `left` of m: min .. max more digits, and then, unless is_whole, an
  * optional fraction. min and max: up to REGEX_MAX_DIGITS, max also REGEX_UNBOUNDED. REGEX_NONE: nothing can. */
-regex_id regex_multiple_whole(struct regex_set *s, const struct regex_steps *of, uint64_t left, uint32_t min, uint32_t max);
+regex_id regex_multiple_whole(struct regex_set *s, const struct regex_steps *of, uint64_t left, uint32_t min,
+                              uint32_t max);
 
 /* What can follow the first digits of a fraction, which with those of the whole part leave `left` of m, if `places` more
  * digits count; all digits after these are 0. REGEX_NONE: nothing can. */

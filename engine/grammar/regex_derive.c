@@ -275,8 +275,9 @@ regex_id regex_next(struct regex_set *s, regex_id r, unsigned char byte)
 
 /* Groups of classes of bytes while they are taken apart. */
 struct partition {
-    unsigned char *groups;        /* [s->n_byte_classes] */
-    short sizes[256], parts[256]; /* of a group; parts: how many of it are in what it is taken apart by; 0 between calls */
+    unsigned char *groups; /* [s->n_byte_classes] */
+    short sizes[256],
+        parts[256]; /* of a group; parts: how many of it are in what it is taken apart by; 0 between calls */
     int n;
 };
 
@@ -369,7 +370,8 @@ void regex_split_groups(struct regex_set *s, regex_id r, unsigned char *groups, 
             s->classes[n.a].seen = s->n_splits;
             split_by(&p, members_of(s, &s->classes[n.a]));
         } else if (n.kind == REGEX_K_MULTIPLE) {
-            for (unsigned c = 0; c < 11; c++) { /* each digit and the point by itself, as regex_multiple has made them */
+            for (unsigned c = 0; c < 11;
+                 c++) { /* each digit and the point by itself, as regex_multiple has made them */
                 unsigned class = s->byte_class[c < 10 ? '0' + c : '.'];
                 uint64_t members[4] = {0};
                 members[class / 64] = (uint64_t)1 << class % 64;

@@ -57,7 +57,8 @@ regex_id regex_cut_begin(struct regex_set *s, regex_id r)
 {
     for (;;) {
         struct regex_node whole = s->nodes[r];
-        regex_id first = whole.kind == REGEX_K_CONCAT ? whole.a : r, rest = whole.kind == REGEX_K_CONCAT ? whole.b : REGEX_EMPTY;
+        regex_id first = whole.kind == REGEX_K_CONCAT ? whole.a : r,
+                 rest = whole.kind == REGEX_K_CONCAT ? whole.b : REGEX_EMPTY;
         struct regex_node n = s->nodes[first];
         if (!is_flexible(&n)) {
             return r;

@@ -25,13 +25,13 @@ struct regex_node {
     bool has_loop : 1;   /* a LOOP, or a union or an intersection with one: kept as a union of intersections */
     unsigned char known; /* of others: 1 it matches something, 2 nothing, 0 not known yet */
     uint32_t a, b, min, max;
-    uint32_t seen; /* by the call of regex_split_groups of this number */
+    uint32_t seen;               /* by the call of regex_split_groups of this number */
     struct regex_hash hash, sum; /* sum: of OR and AND, of the parts' hashes */
 };
 
 struct regex_class {
     uint64_t bits[4];
-    uint64_t members[4];  /* the classes of bytes it is made of, where n_members is that of the set */
+    uint64_t members[4]; /* the classes of bytes it is made of, where n_members is that of the set */
     uint32_t n_members;
     uint32_t seen; /* by the call of regex_split_groups of this number */
 };
@@ -64,24 +64,24 @@ struct regex_set {
     size_t n_classes, cap_classes;
     struct regex_loop *loops;
     size_t n_loops, cap_loops;
-    uint32_t *class_table;   /* [n_class_table] by bits: a class plus 1; 0 = free */
+    uint32_t *class_table; /* [n_class_table] by bits: a class plus 1; 0 = free */
     size_t n_class_table;
-    uint32_t *table;         /* [n_table] of nodes by hash, 0 = free: NONE is not in it */
+    uint32_t *table; /* [n_table] of nodes by hash, 0 = free: NONE is not in it */
     size_t n_table;
     uint64_t *memo_keys; /* [n_memo] node << 8 | class of bytes, plus 1; 0 = free */
     regex_id *memo_values;
     size_t n_memo, n_memoed;
     size_t n_work, max_work; /* regex_spend's */
-    uint32_t n_splits; /* calls of regex_split_groups */
+    uint32_t n_splits;       /* calls of regex_split_groups */
     bool has_byte_classes;
     uint32_t n_members; /* times that the classes of bytes were found */
     int n_byte_classes;
     unsigned char byte_class[256], byte_of_class[256]; /* its first byte */
     struct regex_list work, parts;                     /* scratch of regex_next; of unions */
-    struct regex_wide wides[N_REGEX_WIDES];            /* large classes that were made, the one that was made last anywhere */
+    struct regex_wide wides[N_REGEX_WIDES]; /* large classes that were made, the one that was made last anywhere */
     uint32_t n_wides;
-    regex_id singles[256], any_character;              /* one byte, one character; REGEX_NONE: not made yet */
-    regex_id *escaped;                                 /* [n_escaped] what regex_json_escaped made, plus 1; 0 = nothing yet */
+    regex_id singles[256], any_character; /* one byte, one character; REGEX_NONE: not made yet */
+    regex_id *escaped;                    /* [n_escaped] what regex_json_escaped made, plus 1; 0 = nothing yet */
     size_t n_escaped;
 };
 

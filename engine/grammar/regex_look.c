@@ -29,11 +29,11 @@ struct ends {
 /* A node that is being read. */
 struct frame {
     size_t node;
-    size_t child;         /* the node after the next child's; of repeats: the same child again */
-    uint32_t times;       /* of a repeat: still to come */
-    struct rest follows;  /* the node */
-    struct rest sum;      /* of what was read of it: a sequence's rest so far, a union, a repeat */
-    regex_id loop[2];     /* of a repeat: MOVED_WORD's and MOVED_OTHER's */
+    size_t child;        /* the node after the next child's; of repeats: the same child again */
+    uint32_t times;      /* of a repeat: still to come */
+    struct rest follows; /* the node */
+    struct rest sum;     /* of what was read of it: a sequence's rest so far, a union, a repeat */
+    regex_id loop[2];    /* of a repeat: MOVED_WORD's and MOVED_OTHER's */
     bool is_looping, is_new[2];
 };
 
@@ -54,8 +54,8 @@ struct looker {
     size_t n_choices;
     struct rest read; /* of the node that was read last */
     struct begun begun[N_BEGUN][2];
-    regex_id any;     /* any characters */
-    regex_id word;    /* a word's character, and anything */
+    regex_id any;  /* any characters */
+    regex_id word; /* a word's character, and anything */
 };
 
 /* --- plain parts ---------------------------------------------------------------------------------------------------- */
@@ -280,9 +280,9 @@ static struct rest begin_loop(struct looker *l, struct frame *f)
     for (int i = 0; i < 2 && !(i == 1 && is_one); i++) {
         struct regex_hash a = regex_hash(s, word), b = regex_hash(s, other);
         const uint64_t words[] = {body.a, body.b, a.a, a.b, b.a, b.b, is_one ? 2 : (uint64_t)i};
-        f->loop[i] = regex_loop(s, regex_hash_words(words, ARRAY_LEN(words)),
-                                regex_is_nullable(s, i == 0 ? word : other),
-                                regex_is_whole(s, word) && regex_is_whole(s, other), &f->is_new[i]);
+        f->loop[i] =
+            regex_loop(s, regex_hash_words(words, ARRAY_LEN(words)), regex_is_nullable(s, i == 0 ? word : other),
+                       regex_is_whole(s, word) && regex_is_whole(s, other), &f->is_new[i]);
     }
     f->loop[1] = is_one ? f->loop[0] : f->loop[1];
     f->is_new[1] = !is_one && f->is_new[1];
@@ -452,7 +452,9 @@ static regex_id place(struct looker *l, unsigned flags)
 
 enum err regex_look(struct regex_set *s, struct regex_tree *tree, unsigned flags, regex_id *out)
 {
-    enum { DEPTH = 4 * (REGEX_PARSE_MAX_DEPTH + 2) }; /* a group is a repeat of a look-ahead of alternatives of sequences */
+    enum {
+        DEPTH = 4 * (REGEX_PARSE_MAX_DEPTH + 2)
+    }; /* a group is a repeat of a look-ahead of alternatives of sequences */
     struct looker l = {.s = s, .tree = tree};
     l.ends = mem_zalloc_array(tree->n, sizeof *l.ends, MEM_REQUEST);
     l.hashes = mem_zalloc_array(tree->n, sizeof *l.hashes, MEM_REQUEST);

@@ -36,12 +36,11 @@ regex_id regex_loop(struct regex_set *s, struct regex_hash name, bool is_nullabl
     if (*is_new) {
         s->loops[s->n_loops++] = (struct regex_loop){name, REGEX_NONE};
     }
-    return regex_node(s,
-                      (struct regex_node){.kind = REGEX_K_LOOP,
-                                          .a = (uint32_t)i,
-                                          .is_nullable = is_nullable,
-                                          .is_whole = is_whole,
-                                          .has_loop = true});
+    return regex_node(s, (struct regex_node){.kind = REGEX_K_LOOP,
+                                             .a = (uint32_t)i,
+                                             .is_nullable = is_nullable,
+                                             .is_whole = is_whole,
+                                             .has_loop = true});
 }
 
 void regex_loop_is(struct regex_set *s, regex_id loop, regex_id is)

@@ -50,15 +50,15 @@ static regex_id make(struct regex_set *s, struct state t)
         return REGEX_NONE;
     }
     bool can_end = t.sum == 0 && t.shape != FRACTION_FIRST && (t.shape == IN_FRACTION || t.min + t.extra == 0);
-    return regex_node(s, (struct regex_node){
-                             .kind = REGEX_K_MULTIPLE,
-                             .min = (uint32_t)(m - 1),
-                             .max = (uint32_t)t.sum,
-                             .a = (uint32_t)((m - 1) >> 32 | t.sum >> 32 << 8 | (uint64_t)t.of.places << 16) |
-                                  (uint32_t)t.shape << 25 | (uint32_t)t.of.is_whole << 27 | t.extra << 28,
-                             .b = t.shape == IN_WHOLE ? t.min | t.max << 16 : t.places,
-                             .is_nullable = can_end,
-                             .is_plain = true});
+    return regex_node(
+        s, (struct regex_node){.kind = REGEX_K_MULTIPLE,
+                               .min = (uint32_t)(m - 1),
+                               .max = (uint32_t)t.sum,
+                               .a = (uint32_t)((m - 1) >> 32 | t.sum >> 32 << 8 | (uint64_t)t.of.places << 16) |
+                                    (uint32_t)t.shape << 25 | (uint32_t)t.of.is_whole << 27 | t.extra << 28,
+                               .b = t.shape == IN_WHOLE ? t.min | t.max << 16 : t.places,
+                               .is_nullable = can_end,
+                               .is_plain = true});
 }
 
 static struct state unpack(const struct regex_node *n)
@@ -87,14 +87,16 @@ static void split_bytes(struct regex_set *s)
     regex_byte_range(s, '.', '.');
 }
 
-regex_id regex_multiple_whole(struct regex_set *s, const struct regex_steps *of, uint64_t left, uint32_t min, uint32_t max)
+regex_id regex_multiple_whole(struct regex_set *s, const struct regex_steps *of, uint64_t left, uint32_t min,
+                              uint32_t max)
 {
     split_bytes(s);
-    return make(s, (struct state){.of = *of,
-                                  .shape = IN_WHOLE,
-                                  .sum = residue_mul(left % of->m, residue_power_of_ten(min + of->places, of->m), of->m),
-                                  .min = min,
-                                  .max = max == REGEX_UNBOUNDED ? UNBOUNDED : max});
+    return make(s,
+                (struct state){.of = *of,
+                               .shape = IN_WHOLE,
+                               .sum = residue_mul(left % of->m, residue_power_of_ten(min + of->places, of->m), of->m),
+                               .min = min,
+                               .max = max == REGEX_UNBOUNDED ? UNBOUNDED : max});
 }
 
 regex_id regex_multiple_fraction(struct regex_set *s, const struct regex_steps *of, uint64_t left, unsigned places)
@@ -143,7 +145,7 @@ regex_id regex_multiple_next(struct regex_set *s, const struct regex_node *n, un
 
 size_t regex_multiple_states(const struct regex_steps *of, size_t digits, size_t most)
 {
-    uint64_t power = 1; /* 10^e, no further than m */
+    uint64_t power = 1;  /* 10^e, no further than m */
     uint64_t common = 1; /* the greatest common divisor of 10^e and m: sums are its multiples */
     size_t n = 0;
     for (size_t e = 0; n <= most; e++) {

@@ -12,9 +12,9 @@ enum group_kind { GROUP, GROUP_AHEAD, GROUP_NOT_AHEAD };
 
 struct group {
     enum group_kind kind;
-    size_t at;                  /* of its parenthesis */
-    uint32_t n_whole, n_parts;  /* alternatives that have ended; parts of the one that is being read */
-    uint32_t i_whole, i_part;   /* where their nodes begin */
+    size_t at;                 /* of its parenthesis */
+    uint32_t n_whole, n_parts; /* alternatives that have ended; parts of the one that is being read */
+    uint32_t i_whole, i_part;  /* where their nodes begin */
 };
 
 struct parser {
@@ -102,7 +102,8 @@ static enum err end_group(struct parser *p)
         TRY(put(p, (struct regex_tree_node){.kind = REGEX_T_EITHER, .n = g.n_whole}, g.i_whole));
     }
     if (g.kind != GROUP) {
-        TRY(put(p, (struct regex_tree_node){.kind = REGEX_T_AHEAD, .n = 1, .min = g.kind == GROUP_NOT_AHEAD}, g.i_whole));
+        TRY(put(p, (struct regex_tree_node){.kind = REGEX_T_AHEAD, .n = 1, .min = g.kind == GROUP_NOT_AHEAD},
+                g.i_whole));
     }
     if (p->n_groups > 0) {
         p->groups[p->n_groups - 1].n_parts++;
@@ -148,12 +149,12 @@ static enum err read_group_kind(struct regex_reader *r, size_t at, enum group_ki
     }
     bool is_name = c == '<' || (c == 'P' && next == '<');
     r->at += c == '<' ? 1 : 2;
-    return is_name      ? skip_name(r, at)
-           : c == '>'   ? regex_reader_bad(r, at, "an atomic group, a kind of group that is not supported")
-           : c == '#'   ? regex_reader_bad(r, at, "a comment, a kind of group that is not supported")
-           : c == '('   ? regex_reader_bad(r, at, "a conditional, a kind of group that is not supported")
-           : c == '\0'  ? regex_reader_bad(r, at, "a kind of group that is not supported")
-                        : regex_reader_bad(r, at, "flags or another kind of group that is not supported");
+    return is_name     ? skip_name(r, at)
+           : c == '>'  ? regex_reader_bad(r, at, "an atomic group, a kind of group that is not supported")
+           : c == '#'  ? regex_reader_bad(r, at, "a comment, a kind of group that is not supported")
+           : c == '('  ? regex_reader_bad(r, at, "a conditional, a kind of group that is not supported")
+           : c == '\0' ? regex_reader_bad(r, at, "a kind of group that is not supported")
+                       : regex_reader_bad(r, at, "flags or another kind of group that is not supported");
 }
 
 /* After (: what kind of group it is. */
@@ -250,7 +251,7 @@ static enum err read_atom(struct parser *p, char c)
     } else if (c == '\\') {
         TRY(regex_read_escape(r, &id));
     } else if (c == '.') {
-        r->dot = r->dot != REGEX_NONE                   ? r->dot
+        r->dot = r->dot != REGEX_NONE               ? r->dot
                  : (r->flags & REGEX_DOT_ALL) != 0  ? regex_any_character(r->set)
                  : (r->flags & REGEX_DOT_LINE) != 0 ? regex_any_but_newline(r->set)
                                                     : regex_any_but_line_ends(r->set);
@@ -317,15 +318,16 @@ static enum err parse(struct parser *p, regex_id *out)
     }
     if (regex_ok(r->set) == ERR_OK) {
         TRY(end_group(p));
-        enum err err = p->tree.looks ? regex_look(r->set, &p->tree, r->flags, out)
-                                     : regex_fold(r->set, &p->tree, r->flags, out);
+        enum err err =
+            p->tree.looks ? regex_look(r->set, &p->tree, r->flags, out) : regex_fold(r->set, &p->tree, r->flags, out);
         if (err == ERR_NOMEM) {
             return err;
         }
     }
     enum err err = regex_ok(r->set);
     return err == ERR_OK ? ERR_OK
-                         : err_set_at(r->info, err, r->at, "the pattern takes too much work or too many parts%s, read to byte %zu",
+                         : err_set_at(r->info, err, r->at,
+                                      "the pattern takes too much work or too many parts%s, read to byte %zu",
                                       p->tree.looks ? " with its look-aheads and borders of words" : "", r->at);
 }
 

@@ -16,7 +16,7 @@ enum {
     REGEX_PARSE_MAX_BYTES = 1 << 16,  /* of a pattern */
     REGEX_PARSE_MAX_DEPTH = 128,      /* of groups within groups */
     REGEX_PARSE_MAX_PROPERTIES = 256, /* \p and \P of a pattern */
-    REGEX_PARSE_MAX_WIDE = 8192,      /* ranges beyond ASCII of all classes; one of over 64 characters counts as four, but in
+    REGEX_PARSE_MAX_WIDE = 8192, /* ranges beyond ASCII of all classes; one of over 64 characters counts as four, but in
                                        * classes of many ranges, which count once wherever they come again */
 };
 
@@ -29,11 +29,12 @@ MUST_CHECK enum err regex_parse(struct regex_set *s, const char *pattern, size_t
 /* The same for patterns of other languages. Without REGEX_SEARCH it is the whole string. */
 enum {
     REGEX_SEARCH = 1,
-    REGEX_ANY_CASE = 2,   /* ASCII letters match in both cases; a pattern with others than ASCII is refused */
-    REGEX_DOT_LINE = 4,   /* `.` matches all but \n, as in Python and Rust .. */
-    REGEX_DOT_ALL = 8,    /* .. or all */
+    REGEX_ANY_CASE = 2,    /* ASCII letters match in both cases; a pattern with others than ASCII is refused */
+    REGEX_DOT_LINE = 4,    /* `.` matches all but \n, as in Python and Rust .. */
+    REGEX_DOT_ALL = 8,     /* .. or all */
     REGEX_NO_ANCHORS = 16, /* ^, $, \b, \B and look-ahead are refused */
-    REGEX_OPEN = 32        /* With REGEX_SEARCH: any bytes may follow the match, not only whole characters. The caller intersects the
+    REGEX_OPEN =
+        32 /* With REGEX_SEARCH: any bytes may follow the match, not only whole characters. The caller intersects the
                             * expression, or its complement, with whole characters. After the match nothing is left to follow
                             * then, so a complement ends there, and no search has to find that it is empty. */
 };

@@ -267,7 +267,8 @@ static enum err read_property(struct regex_reader *r, size_t begin, bool others)
         err = add_all(&r->ranges, found.list, found.n, others != is_not);
     }
     mem_free(found.list);
-    return err == ERR_INVALID_GRAMMAR ? regex_reader_bad(r, begin, "\\p or \\P with a property that is not known") : err;
+    return err == ERR_INVALID_GRAMMAR ? regex_reader_bad(r, begin, "\\p or \\P with a property that is not known")
+                                      : err;
 }
 
 /* Behind a backslash: a set, which goes to r->ranges (*is_set), or a character. */

@@ -28,21 +28,50 @@ static struct {
 static const struct {
     const char *name, *is;
 } long_names[] = {
-    {"assigned", "^cn"},       {"casedletter", "l&"},        {"closepunctuation", "pe"},
-    {"cntrl", "cc"},           {"combiningmark", "m"},       {"connectorpunctuation", "pc"},
-    {"control", "cc"},         {"currencysymbol", "sc"},     {"dashpunctuation", "pd"},
-    {"decimalnumber", "nd"},   {"digit", "nd"},              {"enclosingmark", "me"},
-    {"finalpunctuation", "pf"}, {"format", "cf"},            {"initialpunctuation", "pi"},
-    {"lc", "l&"},              {"letter", "l"},              {"letternumber", "nl"},
-    {"lineseparator", "zl"},   {"lowercaseletter", "ll"},    {"mark", "m"},
-    {"mathsymbol", "sm"},      {"modifierletter", "lm"},     {"modifiersymbol", "sk"},
-    {"nonspacingmark", "mn"},  {"number", "n"},              {"openpunctuation", "ps"},
-    {"other", "c"},            {"otherletter", "lo"},        {"othernumber", "no"},
-    {"otherpunctuation", "po"}, {"othersymbol", "so"},       {"paragraphseparator", "zp"},
-    {"privateuse", "co"},      {"punct", "p"},               {"punctuation", "p"},
-    {"separator", "z"},        {"spaceseparator", "zs"},     {"spacingmark", "mc"},
-    {"surrogate", "cs"},       {"symbol", "s"},              {"titlecaseletter", "lt"},
-    {"unassigned", "cn"},      {"uppercaseletter", "lu"},
+    {"assigned", "^cn"},
+    {"casedletter", "l&"},
+    {"closepunctuation", "pe"},
+    {"cntrl", "cc"},
+    {"combiningmark", "m"},
+    {"connectorpunctuation", "pc"},
+    {"control", "cc"},
+    {"currencysymbol", "sc"},
+    {"dashpunctuation", "pd"},
+    {"decimalnumber", "nd"},
+    {"digit", "nd"},
+    {"enclosingmark", "me"},
+    {"finalpunctuation", "pf"},
+    {"format", "cf"},
+    {"initialpunctuation", "pi"},
+    {"lc", "l&"},
+    {"letter", "l"},
+    {"letternumber", "nl"},
+    {"lineseparator", "zl"},
+    {"lowercaseletter", "ll"},
+    {"mark", "m"},
+    {"mathsymbol", "sm"},
+    {"modifierletter", "lm"},
+    {"modifiersymbol", "sk"},
+    {"nonspacingmark", "mn"},
+    {"number", "n"},
+    {"openpunctuation", "ps"},
+    {"other", "c"},
+    {"otherletter", "lo"},
+    {"othernumber", "no"},
+    {"otherpunctuation", "po"},
+    {"othersymbol", "so"},
+    {"paragraphseparator", "zp"},
+    {"privateuse", "co"},
+    {"punct", "p"},
+    {"punctuation", "p"},
+    {"separator", "z"},
+    {"spaceseparator", "zs"},
+    {"spacingmark", "mc"},
+    {"surrogate", "cs"},
+    {"symbol", "s"},
+    {"titlecaseletter", "lt"},
+    {"unassigned", "cn"},
+    {"uppercaseletter", "lu"},
 };
 
 static void *allocate(PCRE2_SIZE n, void *data)
@@ -156,7 +185,8 @@ static enum err find(struct property *p)
         pcre2_general_context_free(general);
         return ERR_NOMEM;
     }
-    pcre2_code *made = pcre2_compile((PCRE2_SPTR)pattern, (PCRE2_SIZE)n, PCRE2_UTF | PCRE2_NO_UTF_CHECK, &code, &at, compile);
+    pcre2_code *made =
+        pcre2_compile((PCRE2_SPTR)pattern, (PCRE2_SIZE)n, PCRE2_UTF | PCRE2_NO_UTF_CHECK, &code, &at, compile);
     enum err err = made != NULL ? ERR_OK : code == PCRE2_ERROR_HEAP_FAILED ? ERR_NOMEM : ERR_INVALID_GRAMMAR;
     if (err == ERR_OK) {
         pcre2_jit_compile(made, PCRE2_JIT_COMPLETE); /* without it it takes 10 ms */

@@ -106,12 +106,51 @@ enum err schema_spend(struct writer *w, size_t work) { return regex_spend(w->s, 
 
 /* Keywords that say something of values, in order; others are not looked at. */
 static const char *const words[] = {
-    "$dynamicRef", "$recursiveRef", "$ref", "additionalItems", "additionalProperties", "allOf", "anyOf",
-    "const", "contains", "dependencies", "dependentRequired", "dependentSchemas", "disallow", "enum",
-    "exclusiveMaximum", "exclusiveMinimum", "extends", "format", "if", "items", "maxContains", "maxItems",
-    "maxLength", "maxProperties", "maximum", "minContains", "minItems", "minLength", "minProperties", "minimum",
-    "multipleOf", "not", "nullable", "oneOf", "pattern", "patternProperties", "prefixItems", "properties",
-    "propertyNames", "required", "type", "unevaluatedItems", "unevaluatedProperties", "uniqueItems", "x-lark",
+    "$dynamicRef",
+    "$recursiveRef",
+    "$ref",
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "const",
+    "contains",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "disallow",
+    "enum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "extends",
+    "format",
+    "if",
+    "items",
+    "maxContains",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minContains",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "not",
+    "nullable",
+    "oneOf",
+    "pattern",
+    "patternProperties",
+    "prefixItems",
+    "properties",
+    "propertyNames",
+    "required",
+    "type",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+    "x-lark",
 };
 
 static int by_name(const void *key, const void *row) { return strcmp(key, *(const char *const *)row); }
@@ -269,8 +308,9 @@ bool schema_was_derived(const struct writer *w, const json_t *schema)
 {
     bool is = false;
     for (size_t i = 0; i < w->n_made; i++) {
-        is = is || (w->made[i].schema == schema && w->made[i].what != SCHEMA_ONE_OF && w->made[i].what != SCHEMA_INDEX &&
-                     w->made[i].what != SCHEMA_MEMBER && w->made[i].what != SCHEMA_NULLABLE);
+        is =
+            is || (w->made[i].schema == schema && w->made[i].what != SCHEMA_ONE_OF && w->made[i].what != SCHEMA_INDEX &&
+                   w->made[i].what != SCHEMA_MEMBER && w->made[i].what != SCHEMA_NULLABLE);
     }
     return is;
 }
@@ -288,7 +328,8 @@ enum err schema_nullable(struct writer *w, const json_t *schema, const json_t **
         has_others = has_others || json_object_get(schema, others[i]) != NULL;
     }
     if (!has_others || !json_is_true(json_object_get(schema, "nullable")) || json_object_get(schema, "type") != NULL ||
-        (w->ref_is_alone && json_object_get(schema, "$ref") != NULL) || schema_was_made(w, schema, SCHEMA_NULLABLE, out)) {
+        (w->ref_is_alone && json_object_get(schema, "$ref") != NULL) ||
+        schema_was_made(w, schema, SCHEMA_NULLABLE, out)) {
         return ERR_OK;
     }
     json_t *rest = json_copy((json_t *)(uintptr_t)schema);
@@ -391,10 +432,12 @@ enum err schema_follow(struct writer *w, const struct part *p, const json_t *ref
         return schema_refuse(w, path, "$ref", "expected no schema around it with an $id of its own");
     }
     *out = json_is_string(ref) ? schema_resolve(w->root, json_string_value(ref)) : NULL;
-    return *out != NULL ? ERR_OK
-                        : schema_refuse(w, path, "$ref",
-                                        "expected a JSON pointer to a schema of the same document, as #/$defs/name, an $anchor or an "
-                                        "$id in it");
+    return *out != NULL
+               ? ERR_OK
+               : schema_refuse(
+                     w, path, "$ref",
+                     "expected a JSON pointer to a schema of the same document, as #/$defs/name, an $anchor or an "
+                     "$id in it");
 }
 
 static enum err add_ref(struct writer *w, const struct part *p, const json_t *ref, struct parts *list)
@@ -598,7 +641,8 @@ static enum err say_where(struct writer *w, const struct node *node, enum err er
     return w->info->code == ERR_GRAMMAR_LIMIT
                ? ERR_GRAMMAR_LIMIT
                : err_set(w->info, ERR_GRAMMAR_LIMIT, NULL,
-                         "JSON Schema, %.200s: the schema takes too much work or memory, of which this was the last", path);
+                         "JSON Schema, %.200s: the schema takes too much work or memory, of which this was the last",
+                         path);
 }
 
 enum err schema_write_all(struct writer *w)

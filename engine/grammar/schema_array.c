@@ -1,7 +1,6 @@
 /* Arrays of a schema. */
 #include "engine/grammar/schema_internal.h"
 
-
 /* The schemas of a part's first elements and of the others; NULL: it says nothing of them. */
 struct elements {
     const json_t *first, *rest;
@@ -95,9 +94,10 @@ static enum err write_elements(struct writer *w, const struct parts *list, size_
 
 static enum err refuse_unique(struct writer *w, const struct part *unique)
 {
-    return schema_refuse(w, unique->path, "uniqueItems",
-                         "a grammar cannot compare elements with each other; expected items of 1000 values at most, as of an "
-                         "enumeration, or single ones of which no value is of two, or maxItems of 1");
+    return schema_refuse(
+        w, unique->path, "uniqueItems",
+        "a grammar cannot compare elements with each other; expected items of 1000 values at most, as of an "
+        "enumeration, or single ones of which no value is of two, or maxItems of 1");
 }
 
 /* Elements of few values, each once. */
@@ -117,7 +117,8 @@ static enum err write_few(struct writer *w, const struct parts *of, const json_t
         }
         TRY(only != NULL ? schema_add_part(w, &of->at[0], only, of->at[0].path, &one) : schema_not_kept(w));
         TRY(of->n < SCHEMA_MAX_PARTS ? ERR_OK : ERR_GRAMMAR_LIMIT);
-        memcpy(one.at + one.n, of->at, of->n * sizeof *of->at); /* behind the one value, so that no others are looked at */
+        memcpy(one.at + one.n, of->at,
+               of->n * sizeof *of->at); /* behind the one value, so that no others are looked at */
         one.n += of->n;
         members[n_members] = (struct grammar_member){.symbol = 0};
         TRY(schema_need(w, &one, &members[n_members++].symbol));
@@ -127,8 +128,8 @@ static enum err write_few(struct writer *w, const struct parts *of, const json_t
 }
 
 /* Elements that differ: n single ones and no others, of which no value is of two, or those of few values. */
-static enum err write_unique(struct writer *w, const struct parts *list, const struct part *unique, size_t n, uint32_t min,
-                             uint32_t max, symbol_id *out)
+static enum err write_unique(struct writer *w, const struct parts *list, const struct part *unique, size_t n,
+                             uint32_t min, uint32_t max, symbol_id *out)
 {
     enum { MOST_VALUES = 1000, MOST_SINGLE = 32 };
     struct parts of, other;
@@ -302,7 +303,8 @@ enum err schema_write_array(struct writer *w, const struct node *node, const str
         unique = json_is_true(schema_keyword(w, p, "uniqueItems")) ? p : unique;
         containing = schema_keyword(w, p, "contains") != NULL ? p : containing;
     }
-    if (has_unevaluated && containing != NULL) { /* what is contained is evaluated, by 2020-12, and is not, by 2019-09 */
+    if (has_unevaluated &&
+        containing != NULL) { /* what is contained is evaluated, by 2020-12, and is not, by 2019-09 */
         return refuse_contains(w, containing, "expected no unevaluatedItems beside it");
     }
     if (max != REGEX_UNBOUNDED && min > max) {

@@ -150,8 +150,8 @@ static bool is_short(const struct schema_decimal *d)
 
 /* An end as the texts need it. One that only numbers of more than SCHEMA_MAX_DIGITS digits are beyond becomes none, and
  * *is_capped says that such are left out. */
-static enum err prepare_end(struct writer *w, const struct number_limits *l, int side, bool is_whole, struct schema_bound *out,
-                            bool *is_capped)
+static enum err prepare_end(struct writer *w, const struct number_limits *l, int side, bool is_whole,
+                            struct schema_bound *out, bool *is_capped)
 {
     static const char *const keywords[2][2] = {{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}};
     *out = is_whole ? schema_whole_bound(&l->ends[side], side == LEAST) : l->ends[side];
@@ -194,8 +194,9 @@ static enum err check_states(struct writer *w, const struct number_limits *l, co
     if (regex_multiple_states(steps, digits, MAX_STATES) != SIZE_MAX) {
         return ERR_OK;
     }
-    snprintf(text, sizeof text, "expected an automaton of at most %d states, found more with %zu digits before the point",
-             MAX_STATES, digits);
+    snprintf(text, sizeof text,
+             "expected an automaton of at most %d states, found more with %zu digits before the point", MAX_STATES,
+             digits);
     return schema_refuse(w, l->steps_path, "multipleOf", text);
 }
 
@@ -227,8 +228,8 @@ static regex_id texts_of(struct writer *w, const struct schema_decimal *at, bool
 }
 
 /* Adds the texts of the numbers that a plain `not` names to ids[*n..]. */
-static enum err add_left_out(struct writer *w, const struct part *p, const struct schema_values *of, bool is_whole, regex_id *ids,
-                             size_t *n)
+static enum err add_left_out(struct writer *w, const struct part *p, const struct schema_values *of, bool is_whole,
+                             regex_id *ids, size_t *n)
 {
     for (size_t i = 0; i < schema_n_values(of); i++) {
         struct schema_decimal at;

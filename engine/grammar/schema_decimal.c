@@ -143,7 +143,8 @@ size_t schema_decimal_key(const struct schema_decimal *d, char *out, size_t cap)
 
 size_t schema_decimal_plain(const struct schema_decimal *d, char *out, size_t cap)
 {
-    int64_t first = MIN_OF(d->point - 1, (int64_t)0), end = MAX_OF((int64_t)d->n, d->point); /* digits; before 0: zeros */
+    int64_t first = MIN_OF(d->point - 1, (int64_t)0),
+            end = MAX_OF((int64_t)d->n, d->point); /* digits; before 0: zeros */
     first = d->n == 0 ? 0 : first;
     end = d->n == 0 ? 1 : end;
     int64_t dot = d->n == 0 ? 1 : MAX_OF(d->point, first + 1);

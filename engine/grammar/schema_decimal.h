@@ -13,8 +13,8 @@
 /* 0.d1 d2 .. dn * 10^point, where d1 and dn are not 0; n = 0: zero, whose point is 0 and which has no sign.
  * Fields but n, point and is_negative are private. */
 struct schema_decimal {
-    char room[JSON_NUMBER_BYTES];    /* of the text, where the value does not carry its own */
-    const char *text; /* NULL: room */
+    char room[JSON_NUMBER_BYTES]; /* of the text, where the value does not carry its own */
+    const char *text;             /* NULL: room */
     size_t from, dot; /* of d1 in the text; of the point in it, or SIZE_MAX where it is not among the digits */
     size_t n;
     int64_t point;

@@ -28,7 +28,10 @@ bool schema_has_id(const json_t *schema)
 
 static int hex_value(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 /* One name of a pointer in a URI's fragment, up to the next slash; returns its end. [RFC 6901, section 6] */
@@ -173,7 +176,8 @@ static bool has_no_value_of(struct look *look, const json_t *a, const json_t *b)
     const json_t *x, *y;
     bool names;
     size_t n_pairs = 0;
-    if (!ck_mul_size(json_array_size(json_object_get(a, "enum")), json_array_size(json_object_get(b, "enum")), &n_pairs) ||
+    if (!ck_mul_size(json_array_size(json_object_get(a, "enum")), json_array_size(json_object_get(b, "enum")),
+                     &n_pairs) ||
         n_pairs > SCHEMA_DISJOINT_WORK) {
         return enums_differ(look, a, b);
     }
@@ -215,7 +219,8 @@ static bool share_type(const json_t *a, const json_t *b, bool but_object)
 
 static bool differ_simply(struct look *look, const json_t *a, const json_t *b)
 {
-    bool is_told = names_values(a) && json_object_get(a, "type") == NULL; /* b's values, too, are looked at, and no type of a's */
+    bool is_told =
+        names_values(a) && json_object_get(a, "type") == NULL; /* b's values, too, are looked at, and no type of a's */
     bool by_values = (names_values(a) && has_no_value_of(look, a, b)) ||
                      (names_values(b) && !is_told && has_no_value_of(look, b, a));
     return by_values || json_is_false(a) || json_is_false(b) || !share_type(a, b, false);
@@ -268,8 +273,8 @@ bool schema_are_disjoint(const json_t *root, const json_t *a, const json_t *b, s
         return false;
     }
     bool are_objects = !share_type(a, b, true);
-    bool are = differ_simply(&look, a, b) ||
-               (are_objects && (tells_by_member(&look, a, b) || tells_by_member(&look, b, a)));
+    bool are =
+        differ_simply(&look, a, b) || (are_objects && (tells_by_member(&look, a, b) || tells_by_member(&look, b, a)));
     *work += look.n + look.n_by_key;
     return are;
 }

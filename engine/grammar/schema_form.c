@@ -7,7 +7,14 @@
 
 #include <math.h>
 
-enum { MAX_BRANCHES = 128, MAX_CHECKS = 500, CHECK_NODES = 40, CHECK_PARTS = 1 << 16, CHECK_WORK = 200000, CHECK_BEGINS = 500 };
+enum {
+    MAX_BRANCHES = 128,
+    MAX_CHECKS = 500,
+    CHECK_NODES = 40,
+    CHECK_PARTS = 1 << 16,
+    CHECK_WORK = 200000,
+    CHECK_BEGINS = 500
+};
 
 bool schema_is_plain_not(const struct part *p)
 {
@@ -189,8 +196,8 @@ static void negate_keyword(struct negation *n, const char *key, const json_t *va
     static const struct {
         const char *keyword;
         void (*negate)(struct negation *, const json_t *);
-    } rows[] = {{"type", negate_type}, {"required", negate_required}, {"properties", negate_properties},
-                {"allOf", negate_all}, {"anyOf", negate_any},         {"$ref", negate_ref},
+    } rows[] = {{"type", negate_type},   {"required", negate_required}, {"properties", negate_properties},
+                {"allOf", negate_all},   {"anyOf", negate_any},         {"$ref", negate_ref},
                 {"items", negate_items}, {"contains", negate_contains}, {"prefixItems", negate_prefix}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (strcmp(key, rows[i].keyword) == 0) {
@@ -215,8 +222,7 @@ static void negate_keyword(struct negation *n, const char *key, const json_t *va
         negate_bound(n, key, value);
     } else if (strcmp(key, "additionalProperties") == 0 && json_is_false(value)) {
         negate_closed(n); /* patternProperties beside it cannot be negated */
-    } else if (strcmp(key, "nullable") != 0 && strcmp(key, "minContains") != 0 &&
-               strcmp(key, "maxContains") != 0 &&
+    } else if (strcmp(key, "nullable") != 0 && strcmp(key, "minContains") != 0 && strcmp(key, "maxContains") != 0 &&
                !(strcmp(key, "additionalProperties") == 0 && json_is_true(value))) {
         n->is_unknown |= schema_is_word(key);
     }
@@ -413,7 +419,8 @@ static bool is_empty(struct writer *w, const struct part *p, const json_t *a, co
     grammar_builder_free(&sub.b);
     schema_writer_fini(&sub);
     json_decref(beside);
-    regex_spend(w->s, regex_work(w->check_set) - before + CHECK_BEGINS); /* whoever goes on sees whether it was too much */
+    regex_spend(w->s,
+                regex_work(w->check_set) - before + CHECK_BEGINS); /* whoever goes on sees whether it was too much */
     return err == ERR_OK && !can;
 }
 
@@ -444,7 +451,8 @@ static void find_apart(struct writer *w, const struct part *p, const json_t *all
 }
 
 /* The i-th of them and none of those that could hold with it. */
-static enum err only_one(struct writer *w, const struct part *p, const json_t *all, size_t i, const struct apart *apart, json_t **out)
+static enum err only_one(struct writer *w, const struct part *p, const json_t *all, size_t i, const struct apart *apart,
+                         json_t **out)
 {
     json_t *parts = json_array();
     enum err err = parts != NULL ? and_(parts, json_incref(json_array_get(all, i))) : ERR_NOMEM;

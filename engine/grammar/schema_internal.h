@@ -25,7 +25,8 @@ struct part {
 static inline uint64_t schema_word_bit(const char *word)
 {
     size_t n = strlen(word);
-    unsigned sum = (unsigned char)word[0] + 51u * (unsigned char)word[n / 2] + 49u * (unsigned char)word[n - (n > 0)] + (unsigned)n;
+    unsigned sum = (unsigned char)word[0] + 51u * (unsigned char)word[n / 2] + 49u * (unsigned char)word[n - (n > 0)] +
+                   (unsigned)n;
     return (uint64_t)1 << (sum & 63);
 }
 
@@ -61,19 +62,19 @@ struct writer {
     struct made *made;
     size_t n_made, cap_made;
     uint32_t *made_table; /* [2 * cap_made] of made by what it is of, plus 1; 0 = free */
-    struct seen *seen; /* [cap_seen] schemas that were looked at, by their addresses */
+    struct seen *seen;    /* [cap_seen] schemas that were looked at, by their addresses */
     size_t n_seen, cap_seen;
     struct arena arena;
     symbol_id any; /* any value; 0 = not made yet */
     symbol_id comma;
     regex_id spaces, any_text; /* any_text: a string of any characters, as it is meant */
     struct err_info *info;
-    size_t n_checks;   /* writers that looked whether schemas are disjoint */
-    json_t *fraction;  /* the type of numbers that are no integers, which has no name: this very string */
+    size_t n_checks;             /* writers that looked whether schemas are disjoint */
+    json_t *fraction;            /* the type of numbers that are no integers, which has no name: this very string */
     struct regex_set *check_set; /* of those writers; NULL: none was needed yet */
-    bool has_failed;   /* for lack of memory */
-    bool ref_is_alone; /* before 2019 nothing beside $ref has a say [draft-07 core, section 8.3] */
-    bool is_loose;     /* what cannot be enforced is left out: the grammar says at least what the schema allows */
+    bool has_failed;             /* for lack of memory */
+    bool ref_is_alone;           /* before 2019 nothing beside $ref has a say [draft-07 core, section 8.3] */
+    bool is_loose; /* what cannot be enforced is left out: the grammar says at least what the schema allows */
 };
 
 /* What a list of parts holds at most. */
@@ -204,7 +205,10 @@ struct schema_values {
     json_t *one;
 };
 struct schema_values schema_values_of(const json_t *schema);
-static inline size_t schema_n_values(const struct schema_values *v) { return v->one != NULL ? 1 : json_array_size(v->all); }
+static inline size_t schema_n_values(const struct schema_values *v)
+{
+    return v->one != NULL ? 1 : json_array_size(v->all);
+}
 static inline json_t *schema_value_at(const struct schema_values *v, size_t i)
 {
     return v->one != NULL ? v->one : json_array_get(v->all, i);

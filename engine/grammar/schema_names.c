@@ -10,8 +10,8 @@ enum { MAX_DEPTH = 32 };
 struct look {
     const json_t *schema;
     const char *path;
-    size_t word, i;   /* of `words`; of its branches */
-    regex_id r;       /* all keywords so far */
+    size_t word, i;     /* of `words`; of its branches */
+    regex_id r;         /* all keywords so far */
     regex_id one, none; /* of the branches so far: one holds (just one for oneOf); none does */
 };
 
@@ -88,7 +88,8 @@ static void add_branch(struct writer *w, struct look *l, regex_id r)
     l->i++;
 }
 
-static enum err begin_look(struct writer *w, const struct part *from, const json_t *schema, const char *path, struct look *l)
+static enum err begin_look(struct writer *w, const struct part *from, const json_t *schema, const char *path,
+                           struct look *l)
 {
     TRY(schema_spend(w, 40 + 6 * json_object_size(schema)));
     if (!json_is_object(schema) && !json_is_boolean(schema)) {

@@ -11,9 +11,9 @@ enum { LOW, HIGH };
 /* Numbers with n_whole digits in front of the point, that begin like one or both ends. */
 struct range {
     struct regex_set *s;
-    const struct regex_steps *of;      /* NULL: all numbers */
+    const struct regex_steps *of;       /* NULL: all numbers */
     const struct schema_bound *ends[2]; /* NULL: none on this side */
-    size_t n_whole, n;                 /* n: and places of the fraction that are followed */
+    size_t n_whole, n;                  /* n: and places of the fraction that are followed */
     bool is_whole;
 };
 
@@ -289,8 +289,8 @@ struct schema_bound schema_whole_bound(const struct schema_bound *b, bool is_min
     return whole;
 }
 
-regex_id schema_numbers(struct regex_set *s, const struct schema_bound *min, const struct schema_bound *max, bool is_whole,
-                        const struct regex_steps *of)
+regex_id schema_numbers(struct regex_set *s, const struct schema_bound *min, const struct schema_bound *max,
+                        bool is_whole, const struct regex_steps *of)
 {
     static const struct schema_bound zero = {.is_there = true};
     struct range r = {.s = s, .of = of, .is_whole = is_whole};
@@ -313,6 +313,7 @@ regex_id schema_fractions(struct regex_set *s)
     regex_id zeros = regex_repeat(s, digits(s, 0, 0), 0, REGEX_UNBOUNDED), any = many_digits(s, 0, REGEX_UNBOUNDED);
     const regex_id rows[] = {digits(s, 0, 0), regex_concat(s, digits(s, 1, 9), any)};
     regex_id some = regex_concat(s, zeros, regex_concat(s, digits(s, 1, 9), any));
-    regex_id number = regex_concat(s, regex_or_all(s, rows, ARRAY_LEN(rows)), regex_concat(s, regex_bytes(s, ".", 1), some));
+    regex_id number =
+        regex_concat(s, regex_or_all(s, rows, ARRAY_LEN(rows)), regex_concat(s, regex_bytes(s, ".", 1), some));
     return regex_concat(s, regex_repeat(s, regex_bytes(s, "-", 1), 0, 1), number);
 }

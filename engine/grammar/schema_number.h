@@ -18,8 +18,8 @@ struct schema_bound schema_whole_bound(const struct schema_bound *b, bool is_min
 
 /* Texts of numbers from min to max. is_whole: integers, without a fraction. of: multiples, or NULL for all numbers; it is
  * whole just as is_whole says. What the set fails with, regex_ok says. */
-regex_id schema_numbers(struct regex_set *s, const struct schema_bound *min, const struct schema_bound *max, bool is_whole,
-                        const struct regex_steps *of);
+regex_id schema_numbers(struct regex_set *s, const struct schema_bound *min, const struct schema_bound *max,
+                        bool is_whole, const struct regex_steps *of);
 
 /* Texts of numbers that are no integers. */
 regex_id schema_fractions(struct regex_set *s);

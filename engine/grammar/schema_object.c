@@ -28,7 +28,7 @@ struct object {
     const json_t *asked[MAX_ASKED]; /* there is a member of another name than these, of each */
     size_t n_asked;
     uint32_t min, max;
-    bool is_none; /* no object is so */
+    bool is_none;         /* no object is so */
     bool has_unevaluated; /* a part has the keyword */
 };
 
@@ -89,8 +89,8 @@ static enum err read_names(struct writer *w, struct object *o, const struct part
     bool ok = true;
     json_object_foreach((json_t *)schema_keyword(w, p, "properties"), key, value)
     {
-        ok = ok && (json_object_get(o->names, key) != NULL ||
-                    json_object_set_new_nocheck(o->names, key, json_false()) == 0);
+        ok = ok &&
+             (json_object_get(o->names, key) != NULL || json_object_set_new_nocheck(o->names, key, json_false()) == 0);
     }
     for (size_t i = 0; i < json_array_size(required); i++) {
         ok = ok &&
@@ -128,8 +128,8 @@ static enum err read_asked(struct writer *w, struct object *o, const struct part
     o->asked[o->n_asked++] = json_object_get(other, "names");
     json_object_foreach((json_t *)o->asked[o->n_asked - 1], key, value)
     {
-        ok = ok && (json_object_get(o->names, key) != NULL ||
-                    json_object_set_new_nocheck(o->names, key, json_false()) == 0);
+        ok = ok &&
+             (json_object_get(o->names, key) != NULL || json_object_set_new_nocheck(o->names, key, json_false()) == 0);
     }
     return ok ? ERR_OK : ERR_NOMEM;
 }

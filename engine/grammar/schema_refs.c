@@ -86,7 +86,10 @@ static void resolve(const char *base, const char *ref, size_t n, char out[MAX_UR
     } else if (scheme_of(ref) > 0 && scheme_of(ref) <= n) {
         keep = 0;
     } else {
-        keep = n >= 2 && memcmp(ref, "//", 2) == 0 ? scheme : ref[0] == '/' ? path : last != NULL ? (size_t)(last - base) + 1 : path;
+        keep = n >= 2 && memcmp(ref, "//", 2) == 0 ? scheme
+               : ref[0] == '/'                     ? path
+               : last != NULL                      ? (size_t)(last - base) + 1
+                                                   : path;
     }
     bool joins = keep == path && path > scheme && n > 0 && ref[0] != '/'; /* an authority and no path */
     out[0] = '\0';
@@ -214,7 +217,8 @@ static void enter(struct walk *w, bool is_first)
     }
     if (is_first) {
         struct resource *r = &w->resources[w->n_resources++];
-        resolve(w->n > 1 ? w->resources[top->resource].uri : "", id != NULL ? id : "", id != NULL ? strcspn(id, "#") : 0, uri);
+        resolve(w->n > 1 ? w->resources[top->resource].uri : "", id != NULL ? id : "",
+                id != NULL ? strcspn(id, "#") : 0, uri);
         *r = (struct resource){.uri = mem_dup(uri, strlen(uri), MEM_REQUEST), .pointer = pointer_here(w)};
         check(w, r->uri != NULL);
         w->needs_copy |= w->n > 1;
@@ -240,7 +244,8 @@ static void note_names(struct walk *w)
         }
     }
     bool is_pointer = ref == NULL || (ref[0] == '#' && (ref[1] == '\0' || ref[1] == '/'));
-    w->needs_copy |= !is_pointer || text_of(top->from, "$dynamicRef") != NULL || text_of(top->from, "$recursiveRef") != NULL;
+    w->needs_copy |=
+        !is_pointer || text_of(top->from, "$dynamicRef") != NULL || text_of(top->from, "$recursiveRef") != NULL;
 }
 
 /* A reference of the schema on top as a pointer; NULL: none, or it leads nowhere. The caller's. *keyword: its name. */
@@ -262,7 +267,8 @@ static char *plain_ref(struct walk *w, const char **keyword)
     struct buf b;
     buf_init(&b, 0, MEM_REQUEST);
     find_target(w, top->resource, ref, &b, &anchor);
-    bool is_dynamic = *keyword == all[1] && anchor != NULL && json_integer_value(json_object_get(w->dynamic, anchor)) > 1;
+    bool is_dynamic =
+        *keyword == all[1] && anchor != NULL && json_integer_value(json_object_get(w->dynamic, anchor)) > 1;
     bool is_unknown = is_dynamic || (*keyword == all[2] && (strcmp(ref, "#") != 0 || w->n_resources > 1));
     check(w, b.len == 0 || buf_ok(&b) == ERR_OK);
     char *text = b.len > 0 && !is_unknown && w->err == ERR_OK ? mem_dup(b.data, b.len - 1, MEM_REQUEST) : NULL;
@@ -335,21 +341,22 @@ static void push(struct walk *w, const json_t *schema, const char *name, size_t 
         w->is_lost = true;
         return;
     }
-    w->stack[w->n++] = (struct frame){.from = schema,
-                                      .to = to,
-                                      .member = json_object_iter((json_t *)(uintptr_t)schema),
-                                      .name = name,
-                                      .at = at,
-                                      .resource = around != NULL ? around->resource : 0,
-                                      .is_map = around != NULL && !around->is_map && is_one_of(name, maps, ARRAY_LEN(maps))};
+    w->stack[w->n++] =
+        (struct frame){.from = schema,
+                       .to = to,
+                       .member = json_object_iter((json_t *)(uintptr_t)schema),
+                       .name = name,
+                       .at = at,
+                       .resource = around != NULL ? around->resource : 0,
+                       .is_map = around != NULL && !around->is_map && is_one_of(name, maps, ARRAY_LEN(maps))};
 }
 
 /* Puts a copy of the child in its place in `to`; a borrowed reference, NULL without memory. */
 static json_t *copy_child(struct walk *w, json_t *to, const json_t *child, const char *name, size_t at)
 {
     json_t *copy = json_copy((json_t *)(uintptr_t)child);
-    bool ok = copy != NULL && (name != NULL ? json_object_set_new_nocheck(to, name, copy) == 0
-                                            : json_array_set_new(to, at, copy) == 0);
+    bool ok = copy != NULL &&
+              (name != NULL ? json_object_set_new_nocheck(to, name, copy) == 0 : json_array_set_new(to, at, copy) == 0);
     check(w, ok);
     return ok ? copy : NULL;
 }

@@ -218,7 +218,8 @@ struct limits {
     unsigned types;
     regex_id strings; /* REGEX_ALL: any */
     struct number_limits numbers;
-    const json_t *named[SCHEMA_MAX_PARTS], *left_out[SCHEMA_MAX_PARTS]; /* schemas of values that it is to be among, and not */
+    const json_t *named[SCHEMA_MAX_PARTS],
+        *left_out[SCHEMA_MAX_PARTS]; /* schemas of values that it is to be among, and not */
     size_t n_named, n_left_out;
 };
 
@@ -232,11 +233,11 @@ struct texts {
 static unsigned type_of(const json_t *value)
 {
     struct schema_decimal number;
-    return json_is_object(value)    ? SCHEMA_OBJECT
-           : json_is_array(value)   ? SCHEMA_ARRAY
-           : json_is_string(value)  ? SCHEMA_STRING
-           : json_is_boolean(value) ? SCHEMA_BOOLEAN
-           : json_is_null(value)    ? SCHEMA_NULL
+    return json_is_object(value)                                                   ? SCHEMA_OBJECT
+           : json_is_array(value)                                                  ? SCHEMA_ARRAY
+           : json_is_string(value)                                                 ? SCHEMA_STRING
+           : json_is_boolean(value)                                                ? SCHEMA_BOOLEAN
+           : json_is_null(value)                                                   ? SCHEMA_NULL
            : schema_decimal_of(value, &number) && schema_decimal_is_whole(&number) ? SCHEMA_INTEGER
                                                                                    : SCHEMA_FRACTION;
 }
@@ -382,7 +383,8 @@ static enum err write_all_values(struct writer *w, const struct node *node, cons
     enum { MAX_BYTES = 16 << 20 };
     struct schema_values v = schema_values_of(p->schema);
     size_t n = schema_n_values(&v);
-    struct texts texts = {.ends = mem_zalloc_array(2 * n + 1, sizeof *texts.ends, MEM_REQUEST)}; /* a number has up to two */
+    struct texts texts = {
+        .ends = mem_zalloc_array(2 * n + 1, sizeof *texts.ends, MEM_REQUEST)}; /* a number has up to two */
     enum err err = texts.ends != NULL ? ERR_OK : ERR_NOMEM;
     buf_init(&texts.all, MAX_BYTES, MEM_REQUEST);
     for (size_t i = 0; i < n && err == ERR_OK; i++) {

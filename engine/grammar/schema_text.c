@@ -11,31 +11,31 @@
 #define LEAP "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
 #define DAYS                                                                                                           \
     "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[0-8]))"
-#define DATE   "(?:" YEAR "-" DAYS "|" LEAP "-02-29)"
-#define TIME   "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
+#define DATE       "(?:" YEAR "-" DAYS "|" LEAP "-02-29)"
+#define TIME       "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
 #define DAY_PARTS  "(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)" /* of durations: none is left out between two */
 #define TIME_PARTS "(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S)"
-#define ALNUM  "[A-Za-z0-9]"
-#define LDH    "[A-Za-z0-9-]"
-#define LABEL  ALNUM "(?:" LDH "{0,61}" ALNUM ")?"
+#define ALNUM      "[A-Za-z0-9]"
+#define LDH        "[A-Za-z0-9-]"
+#define LABEL      ALNUM "(?:" LDH "{0,61}" ALNUM ")?"
 /* Without dashes at both the third and the fourth place, as xn-- has. Not said by a complement: behind such dashes nothing can follow,
  * and that would be found by looking through all counts of letters and labels. */
-#define PLAIN        ALNUM "(?:" LDH "{0,2}" ALNUM "|" LDH "(?:" ALNUM LDH "|-" ALNUM ")" LDH "{0,58}" ALNUM ")?"
-#define HOST(label)  label "(?:\\." label ")*"
-#define ATOM   "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
-#define OCTET  "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
-#define HEX4   "[0-9A-Fa-f]{1,4}"
-#define PCHAR  "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
-#define NCHAR  "(?:[A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{2})" /* without a colon */
-#define UCHAR  "(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})"
-#define RCHAR  "(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})"
-#define SERVER "//(?:" UCHAR "*@)?" RCHAR "*(?::\\d*)?(?:/" PCHAR "*)*"
-#define ROOTED "/(?:" PCHAR "+(?:/" PCHAR "*)*)?"
-#define TAIL   "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
-#define SCHEME "[A-Za-z][A-Za-z0-9+.-]*:"
+#define PLAIN       ALNUM "(?:" LDH "{0,2}" ALNUM "|" LDH "(?:" ALNUM LDH "|-" ALNUM ")" LDH "{0,58}" ALNUM ")?"
+#define HOST(label) label "(?:\\." label ")*"
+#define ATOM        "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
+#define OCTET       "(?:25[0-5]|2[0-4]\\d|1\\d\\d|[1-9]?\\d)"
+#define HEX4        "[0-9A-Fa-f]{1,4}"
+#define PCHAR       "(?:[A-Za-z0-9._~!$&'()*+,;=:@-]|%[0-9A-Fa-f]{2})"
+#define NCHAR       "(?:[A-Za-z0-9._~!$&'()*+,;=@-]|%[0-9A-Fa-f]{2})" /* without a colon */
+#define UCHAR       "(?:[A-Za-z0-9._~!$&'()*+,;=:-]|%[0-9A-Fa-f]{2})"
+#define RCHAR       "(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})"
+#define SERVER      "//(?:" UCHAR "*@)?" RCHAR "*(?::\\d*)?(?:/" PCHAR "*)*"
+#define ROOTED      "/(?:" PCHAR "+(?:/" PCHAR "*)*)?"
+#define TAIL        "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
+#define SCHEME      "[A-Za-z][A-Za-z0-9+.-]*:"
 
 /* What may stand in IRIs beyond ASCII, in classes. */
-#define UCS                                                                                                             \
+#define UCS                                                                                                            \
     "\\u00A0-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFEF\\u{10000}-\\u{1FFFD}\\u{20000}-\\u{2FFFD}\\u{30000}-\\u{3FFFD}"
 #define ICHAR   "(?:[A-Za-z0-9._~!$&'()*+,;=:@" UCS "-]|%[0-9A-Fa-f]{2})"
 #define INCHAR  "(?:[A-Za-z0-9._~!$&'()*+,;=@" UCS "-]|%[0-9A-Fa-f]{2})"
@@ -50,18 +50,21 @@
 #define T_NAME    "(?:\\w|%[0-9A-Fa-f]{2})(?:\\.?(?:\\w|%[0-9A-Fa-f]{2}))*(?::[1-9]\\d{0,3}|\\*)?"
 /* Patterns of ECMA-262, of which some: ranges within digits, upper and lower case, counts from 0 or 1 or without a most one, five
  * groups within each other, and neither look-around, references nor names. No regular expression says all of them. */
-#define R_RANGES \
-    "a-[b-z]|b-[c-z]|c-[d-z]|d-[e-z]|e-[f-z]|f-[g-z]|g-[h-z]|h-[i-z]|i-[j-z]|j-[k-z]|k-[l-z]|l-[m-z]|m-[n" \
-    "-z]|n-[o-z]|o-[p-z]|p-[q-z]|q-[r-z]|r-[s-z]|s-[t-z]|t-[u-z]|u-[v-z]|v-[w-z]|w-[x-z]|x-[y-z]|y-[z-z]|" \
-    "A-[B-Z]|B-[C-Z]|C-[D-Z]|D-[E-Z]|E-[F-Z]|F-[G-Z]|G-[H-Z]|H-[I-Z]|I-[J-Z]|J-[K-Z]|K-[L-Z]|L-[M-Z]|M-[N" \
-    "-Z]|N-[O-Z]|O-[P-Z]|P-[Q-Z]|Q-[R-Z]|R-[S-Z]|S-[T-Z]|T-[U-Z]|U-[V-Z]|V-[W-Z]|W-[X-Z]|X-[Y-Z]|Y-[Z-Z]|" \
+#define R_RANGES                                                                                                       \
+    "a-[b-z]|b-[c-z]|c-[d-z]|d-[e-z]|e-[f-z]|f-[g-z]|g-[h-z]|h-[i-z]|i-[j-z]|j-[k-z]|k-[l-z]|l-[m-z]|m-[n"             \
+    "-z]|n-[o-z]|o-[p-z]|p-[q-z]|q-[r-z]|r-[s-z]|s-[t-z]|t-[u-z]|u-[v-z]|v-[w-z]|w-[x-z]|x-[y-z]|y-[z-z]|"             \
+    "A-[B-Z]|B-[C-Z]|C-[D-Z]|D-[E-Z]|E-[F-Z]|F-[G-Z]|G-[H-Z]|H-[I-Z]|I-[J-Z]|J-[K-Z]|K-[L-Z]|L-[M-Z]|M-[N"             \
+    "-Z]|N-[O-Z]|O-[P-Z]|P-[Q-Z]|Q-[R-Z]|R-[S-Z]|S-[T-Z]|T-[U-Z]|U-[V-Z]|V-[W-Z]|W-[X-Z]|X-[Y-Z]|Y-[Z-Z]|"             \
     "0-[1-9]|1-[2-9]|2-[3-9]|3-[4-9]|4-[5-9]|5-[6-9]|6-[7-9]|7-[8-9]|8-[9-9]"
-#define R_ESCAPE "\\\\(?:[dDwWsStnvfr^$\\\\.*+?()\\[\\]{}|/]|x[0-9A-Fa-f]{2}|u[0-9A-Ca-c][0-9A-Fa-f]{3}|p\\{(?:L|Lu|Ll|N|Nd|P|S|Z)\\})"
-#define R_CLASS  "\\[\\^?(?:[^\\\\\\]\\[^-]|" R_RANGES "|" R_ESCAPE ")*-?\\]"
-#define R_ATOM   "[^\\\\^$.*+?()\\[\\]{}|]|\\.|" R_ESCAPE "|" R_CLASS
-#define R_COUNT  "(?:(?:[*+?]|\\{(?:0,|1,(?=[1-9]))?\\d{1,3}\\}|\\{\\d{1,3},\\})\\?" "?)?"
-#define R_BORDER "\\^|\\$|\\\\[bB]|\\|"
-#define R_0      "(?:(?:" R_ATOM ")" R_COUNT "|" R_BORDER ")*"
+#define R_ESCAPE                                                                                                       \
+    "\\\\(?:[dDwWsStnvfr^$\\\\.*+?()\\[\\]{}|/]|x[0-9A-Fa-f]{2}|u[0-9A-Ca-c][0-9A-Fa-f]{3}|p\\{(?:L|Lu|Ll|N|Nd|P|S|Z)\\})"
+#define R_CLASS "\\[\\^?(?:[^\\\\\\]\\[^-]|" R_RANGES "|" R_ESCAPE ")*-?\\]"
+#define R_ATOM  "[^\\\\^$.*+?()\\[\\]{}|]|\\.|" R_ESCAPE "|" R_CLASS
+#define R_COUNT                                                                                                        \
+    "(?:(?:[*+?]|\\{(?:0,|1,(?=[1-9]))?\\d{1,3}\\}|\\{\\d{1,3},\\})\\?"                                                \
+    "?)?"
+#define R_BORDER       "\\^|\\$|\\\\[bB]|\\|"
+#define R_0            "(?:(?:" R_ATOM ")" R_COUNT "|" R_BORDER ")*"
 #define R_GROUP(inner) "(?:(?:" R_ATOM "|\\((?:\\?:)?" inner "\\))" R_COUNT "|" R_BORDER ")*"
 
 /* Sources: RFC 3339 (dates; no leap seconds), 5321 (mailboxes without quotes), 1123, 2673, 4291, 3986, 3987, 4122, 6570, 6901; 3339

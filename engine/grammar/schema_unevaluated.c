@@ -11,9 +11,10 @@ enum err schema_check_unevaluated(struct writer *w, const struct parts *list, co
     for (size_t i = 0; i < list->n && asking != NULL; i++) {
         TRY(schema_spend(w, w->n_made));
         if (schema_was_derived(w, list->at[i].schema)) {
-            return schema_refuse(w, asking->path, keyword,
-                                 "expected no not, if, dependencies, const or enum beside it, and a oneOf of schemas of "
-                                 "which no value is of two");
+            return schema_refuse(
+                w, asking->path, keyword,
+                "expected no not, if, dependencies, const or enum beside it, and a oneOf of schemas of "
+                "which no value is of two");
         }
     }
     *is_there = asking != NULL;

@@ -171,8 +171,8 @@ static enum err find_folder(const struct hf *h, const json_t *module, size_t i, 
     *out = json_string_value(v);
     return *out != NULL && strlen(*out) < NAME_BYTES && strchr(*out, '/') == NULL && strcmp(*out, "..") != 0
                ? ERR_OK
-               : err_set(h->info, ERR_BAD_CONFIG, "path", MODULES_FILE ": [%zu].path: expected a folder's name, found %s",
-                         i, json_read_show(v, shown));
+               : err_set(h->info, ERR_BAD_CONFIG, "path",
+                         MODULES_FILE ": [%zu].path: expected a folder's name, found %s", i, json_read_show(v, shown));
 }
 
 static enum err add_module(struct hf *h, const json_t *module, size_t i, enum stage *at, int *n_dense)

@@ -131,7 +131,8 @@ static enum err filter_int(struct jvm *vm, struct jcall *c, struct jv *out) /* d
     }
     if (jv_is_float(v)) {
         double f = jv_as_float(v);
-        return isinf(f) ? jvm_fail(vm, "cannot convert float infinity to integer") : float_to_int(vm, f, otherwise, out);
+        return isinf(f) ? jvm_fail(vm, "cannot convert float infinity to integer")
+                        : float_to_int(vm, f, otherwise, out);
     }
     *out = otherwise;
     if (!jv_is_str(v)) {

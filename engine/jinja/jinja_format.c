@@ -422,7 +422,8 @@ static enum err read_spec(struct jvm *vm, const struct jstr *s, size_t at, size_
 
 static enum err put_field(struct jvm *vm, struct field *f, struct jv v, bool has_spec)
 {
-    if (f->type == 's' || (f->type == 0 && (!jv_is_number(v) || ((v.kind == JV_BOOL || jv_has_digits(v)) && !has_spec)))) {
+    if (f->type == 's' ||
+        (f->type == 0 && (!jv_is_number(v) || ((v.kind == JV_BOOL || jv_has_digits(v)) && !has_spec)))) {
         struct jv text;
         if (!jv_is_str(v) && (f->type == 's' || has_spec)) {
             return jvm_fail(vm, "unsupported format for '%s'", jv_type_name(v));

@@ -170,7 +170,7 @@ static enum err begin_real(struct jvm *vm, const json_t *j, struct jv *out)
 {
     const char *p = json_number_digits(j);
     const char *word = p != NULL ? strpbrk(p, "NI") : NULL;
-    *out = jv_float(p == NULL     ? json_real_value(j)
+    *out = jv_float(p == NULL      ? json_real_value(j)
                     : word == NULL ? 0
                     : *word == 'N' ? (double)NAN
                     : word == p    ? (double)INFINITY

@@ -417,15 +417,28 @@ double jv_as_float(struct jv v)
 
 const char *jv_type_name(struct jv v)
 {
-    static const char *const names[JV_KINDS] = {
-        [JV_ABSENT] = "missing",    [JV_UNDEF] = "Undefined", [JV_NONE] = "NoneType",
-        [JV_BOOL] = "bool",         [JV_INT] = "int",         [JV_FLOAT] = "float",
-        [JV_BIGINT] = "int",        [JV_DECIMAL] = "float",
-        [JV_STR] = "str",           [JV_LIST] = "list",       [JV_TUPLE] = "tuple",
-        [JV_DICT] = "dict",         [JV_VIEW] = "dict view",  [JV_GEN] = "generator",
-        [JV_RANGE] = "range",       [JV_MACRO] = "macro",     [JV_NAMESPACE] = "namespace",
-        [JV_LOOP] = "loop context", [JV_FUNC] = "function",   [JV_METHOD] = "method",
-        [JV_CYCLER] = "cycler",     [JV_JOINER] = "joiner"};
+    static const char *const names[JV_KINDS] = {[JV_ABSENT] = "missing",
+                                                [JV_UNDEF] = "Undefined",
+                                                [JV_NONE] = "NoneType",
+                                                [JV_BOOL] = "bool",
+                                                [JV_INT] = "int",
+                                                [JV_FLOAT] = "float",
+                                                [JV_BIGINT] = "int",
+                                                [JV_DECIMAL] = "float",
+                                                [JV_STR] = "str",
+                                                [JV_LIST] = "list",
+                                                [JV_TUPLE] = "tuple",
+                                                [JV_DICT] = "dict",
+                                                [JV_VIEW] = "dict view",
+                                                [JV_GEN] = "generator",
+                                                [JV_RANGE] = "range",
+                                                [JV_MACRO] = "macro",
+                                                [JV_NAMESPACE] = "namespace",
+                                                [JV_LOOP] = "loop context",
+                                                [JV_FUNC] = "function",
+                                                [JV_METHOD] = "method",
+                                                [JV_CYCLER] = "cycler",
+                                                [JV_JOINER] = "joiner"};
     return names[v.kind];
 }
 

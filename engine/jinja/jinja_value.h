@@ -62,9 +62,9 @@ enum jv_undef {
 
 /* A string; the bytes belong to an arena, the source or the context. */
 struct jstr {
-    const char *p;                 /* len bytes of UTF-8, no NUL behind them */
-    const struct span *user;       /* n_user ranges that came from user text; sorted, not overlapping */
-    uint32_t len, chars;           /* bytes, code points */
+    const char *p;           /* len bytes of UTF-8, no NUL behind them */
+    const struct span *user; /* n_user ranges that came from user text; sorted, not overlapping */
+    uint32_t len, chars;     /* bytes, code points */
     uint32_t n_user;
     bool safe; /* made by |safe or |escape: `+` escapes what it adds */
 };

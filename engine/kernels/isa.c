@@ -18,10 +18,9 @@
 /* CPU features, those that ISAs need and some that they may use: on x86 by gcc's names [GCC manual,
  * __builtin_cpu_supports], on ARM by those of Linux [arm64 elf_hwcaps]. */
 #if defined(__x86_64__)
-#define CPU_FEATURES(X)                                                                                                \
-    X(avx2) X(fma) X(avx512f) X(avx512bw) X(avx512vl) X(avx512dq) X(avx512vnni) X(avx512bf16)
+#define CPU_FEATURES(X)   X(avx2) X(fma) X(avx512f) X(avx512bw) X(avx512vl) X(avx512dq) X(avx512vnni) X(avx512bf16)
 #define OTHER_FEATURES(X) X(f16c) X(avxvnni) X(amx_tile) X(amx_int8) X(tile_state) /* not all compilers know these */
-#define CPU_HAS(name) (__builtin_cpu_supports(#name) != 0)
+#define CPU_HAS(name)     (__builtin_cpu_supports(#name) != 0)
 #elif defined(__aarch64__)
 #define CPU_FEATURES(X) X(asimd) X(asimddp) X(i8mm)
 #define OTHER_FEATURES(X)

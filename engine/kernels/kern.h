@@ -107,7 +107,7 @@ struct kern_attention_args {
     /* OPTIONAL, both: the page of each that the caller wants behind this call, to fetch from memory meanwhile; what is there does not
      * matter. */
     const unsigned char *next_keys, *next_values;
-    int window;           /* 0 = none */
+    int window; /* 0 = none */
     float scale;
     float softcap; /* 0 = none; else s = softcap * tanh(s / softcap) */
     /* OPTIONAL [n_group]: a score that takes part in the softmax of its head and has no value [Xiao 2023, "Efficient

@@ -10,11 +10,11 @@
 
 struct page {
     int32_t n_held;
-    int32_t n_children; /* named pages whose parent this is */
-    int32_t parent;     /* KV_NO_PAGE for a first page */
+    int32_t n_children;     /* named pages whose parent this is */
+    int32_t parent;         /* KV_NO_PAGE for a first page */
     uint64_t parent_serial; /* 0 for a first page; the parent has gone where that page has another serial by now */
-    int32_t prev, next; /* free list (next only), or list of kept pages, oldest first */
-    int32_t chain;      /* next page of the same hash slot */
+    int32_t prev, next;     /* free list (next only), or list of kept pages, oldest first */
+    int32_t chain;          /* next page of the same hash slot */
     bool is_named, is_filled, is_kept, is_preferred;
     bool is_forgotten; /* named, for those that hang from it, but not in its hash slot any more */
     int32_t state;     /* recurrent state behind its last token, or KV_NO_STATE */
@@ -47,9 +47,9 @@ struct kept_list {
 struct kv_cache {
     struct page *pages;
     int32_t n_pages, n_held, n_kept, n_free;
-    int32_t free; /* first free page */
+    int32_t free;             /* first free page */
     struct kept_list kept[2]; /* those that are not preferred, and those that are */
-    int32_t *slots; /* [mask + 1] first page of each hash slot */
+    int32_t *slots;           /* [mask + 1] first page of each hash slot */
     uint32_t mask;
     uint64_t key; /* of the hash, drawn at start */
     struct state *states;
@@ -57,7 +57,7 @@ struct kv_cache {
     struct window *windows;
     int32_t n_windows, n_windows_held, free_window;
     struct kept_list kept_windows[N_WINDOW_LISTS];
-    uint64_t now; /* counts uses of states */
+    uint64_t now;     /* counts uses of states */
     uint64_t n_names; /* given so far */
 };
 
@@ -89,7 +89,8 @@ enum err kv_cache_new(int32_t n_pages, int32_t n_windows, int32_t n_states, stru
     kv->slots = mem_alloc(n_slots * sizeof *kv->slots, MEM_KV);
     kv->states = n_states != 0 ? mem_zalloc_array((size_t)n_states, sizeof *kv->states, MEM_KV) : NULL;
     kv->windows = n_windows != 0 ? mem_zalloc_array((size_t)n_windows, sizeof *kv->windows, MEM_KV) : NULL;
-    if (kv->pages == NULL || kv->slots == NULL || (n_states != 0 && kv->states == NULL) || (n_windows != 0 && kv->windows == NULL)) {
+    if (kv->pages == NULL || kv->slots == NULL || (n_states != 0 && kv->states == NULL) ||
+        (n_windows != 0 && kv->windows == NULL)) {
         kv_cache_free(&kv);
         return ERR_NOMEM;
     }
@@ -176,7 +177,10 @@ static void unkeep(struct kv_cache *kv, int32_t id)
 
 /* --- recurrent states ------------------------------------------------------------------------------------------- */
 
-static bool is_too_much(int32_t n_preferred, int32_t n) { return (int64_t)n_preferred * KV_ALL_PARTS > (int64_t)n * KV_PREFERRED_PARTS; }
+static bool is_too_much(int32_t n_preferred, int32_t n)
+{
+    return (int64_t)n_preferred * KV_ALL_PARTS > (int64_t)n * KV_PREFERRED_PARTS;
+}
 
 static bool is_preferred(const struct kv_cache *kv, const struct state *s)
 {
@@ -368,7 +372,10 @@ static void unchain(struct kv_cache *kv, int32_t id)
 
 /* Serials of pages without a name are 0, and no two names ever have the same one. */
 static uint64_t serial_of(const struct kv_cache *kv, int32_t id) { return id != KV_NO_PAGE ? kv->pages[id].serial : 0; }
-static bool has_lost_parent(const struct kv_cache *kv, const struct page *p) { return serial_of(kv, p->parent) != p->parent_serial; }
+static bool has_lost_parent(const struct kv_cache *kv, const struct page *p)
+{
+    return serial_of(kv, p->parent) != p->parent_serial;
+}
 
 static void unname(struct kv_cache *kv, int32_t id)
 {

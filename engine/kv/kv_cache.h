@@ -109,7 +109,8 @@ int32_t kv_cache_n_states_kept(const struct kv_cache *kv);
  * which was let go, or became preferred, the longest time ago. */
 int32_t kv_cache_take_window(struct kv_cache *kv); /* KV_NO_WINDOW when all are held */
 void kv_cache_hold_window(struct kv_cache *kv, int32_t window);
-void kv_cache_drop_window(struct kv_cache *kv, int32_t window, bool passes); /* it goes on behind it: its end is likelier wanted */
+void kv_cache_drop_window(struct kv_cache *kv, int32_t window,
+                          bool passes); /* it goes on behind it: its end is likelier wanted */
 
 /* From now on a held window page, kept by no page, has the local layers' part of a named and filled page that has none. It goes with
  * the page's identity at the latest. */

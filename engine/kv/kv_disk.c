@@ -22,12 +22,12 @@ enum {
     MIN_SLOTS = 2,          /* ... but so many in any case, ... */
     MAX_SLOTS = 64,         /* ... and no more */
     NICEST = 19,
-    IO_CLASS_IDLE = 3,      /* ioprio_set(2): the disk is used when nobody else does */
+    IO_CLASS_IDLE = 3, /* ioprio_set(2): the disk is used when nobody else does */
     IO_CLASS_SHIFT = 13,
-    TOUCHES = 64,           /* files told at a time that they were used */
-    ROOM_PART = 16,         /* of the limit such a part is made free at a time */
-    MAX_FILES = 1 << 18,    /* known of a folder; beyond, they go as if it were full */
-    WINDOW_S = 64,          /* uses within such a time count as one */
+    TOUCHES = 64,        /* files told at a time that they were used */
+    ROOM_PART = 16,      /* of the limit such a part is made free at a time */
+    MAX_FILES = 1 << 18, /* known of a folder; beyond, they go as if it were full */
+    WINDOW_S = 64,       /* uses within such a time count as one */
 };
 #define PAUSE_NS  30000000000u /* between a write that failed and the next try */
 #define RESCAN_NS 60000000000u /* others write into the folder, too */
@@ -94,7 +94,8 @@ static void path_of_name(const struct kv_disk *d, enum kv_snapshot_kind kind, co
 /* The use of a file now: within one window, pages in front count as used later, so that they go last. */
 static int64_t use_now(int32_t depth)
 {
-    int64_t window = clock_unix_seconds() / WINDOW_S * WINDOW_S + WINDOW_S, behind_ms = MIN_OF(depth, (int32_t)WINDOW_S * 1000 - 1);
+    int64_t window = clock_unix_seconds() / WINDOW_S * WINDOW_S + WINDOW_S,
+            behind_ms = MIN_OF(depth, (int32_t)WINDOW_S * 1000 - 1);
     return window * 1000000000 - behind_ms * 1000000;
 }
 
@@ -156,7 +157,8 @@ static enum err read_slot(struct kv_disk *d, struct slot *s)
     size_t n = d->cfg.bytes[o->what.kind];
     path_of_name(d, o->what.kind, &o->what.name, path);
     enum err err = io_read_exact(path, s->file, KV_SNAPSHOT_HEAD_BYTES + n, &why);
-    bool is_bad = err == ERR_FILE || (err == ERR_OK && kv_snapshot_fault(&o->what, &d->cfg.fingerprint, s->file, n) != NULL);
+    bool is_bad =
+        err == ERR_FILE || (err == ERR_OK && kv_snapshot_fault(&o->what, &d->cfg.fingerprint, s->file, n) != NULL);
     if (is_bad) {
         (void)io_remove(path);
     }
@@ -437,7 +439,8 @@ enum err kv_disk_root(const struct kv_disk *d, const char *salt, struct kv_name 
 }
 
 /* Is there such a file? What is not known may be another process's: then one look at the folder tells, if *looks_left. */
-static bool find_file(struct kv_disk *d, enum kv_snapshot_kind kind, const struct kv_name *name, int32_t depth, int *looks_left)
+static bool find_file(struct kv_disk *d, enum kv_snapshot_kind kind, const struct kv_name *name, int32_t depth,
+                      int *looks_left)
 {
     pthread_mutex_lock(&d->lock);
     struct kv_file *f = kv_index_find(&d->index, kind, name);
@@ -664,7 +667,8 @@ static enum err start_threads(struct kv_disk *d, struct err_info *info)
         d->n_started += rc == 0;
     }
     pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc == 0 ? ERR_OK : err_set(info, ERR_INTERNAL, NULL, "cannot start a thread for snapshots: %s", strerror(rc));
+    return rc == 0 ? ERR_OK
+                   : err_set(info, ERR_INTERNAL, NULL, "cannot start a thread for snapshots: %s", strerror(rc));
 }
 
 static enum err open_all(struct kv_disk *d, struct err_info *info)
@@ -674,7 +678,8 @@ static enum err open_all(struct kv_disk *d, struct err_info *info)
         least = MAX_OF(least, (uint64_t)file_bytes(d, (enum kv_snapshot_kind)k) * ROOM_PART);
     }
     if (d->cfg.limit_bytes < least) {
-        return err_set(info, ERR_CONFIG, "cache-disk-mib", "cache-disk-mib: expected %llu or more for snapshots of this model, found %llu",
+        return err_set(info, ERR_CONFIG, "cache-disk-mib",
+                       "cache-disk-mib: expected %llu or more for snapshots of this model, found %llu",
                        (unsigned long long)(least >> 20) + 1, (unsigned long long)d->cfg.limit_bytes >> 20);
     }
     struct err_info why = {0};

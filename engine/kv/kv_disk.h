@@ -16,9 +16,9 @@
 struct kv_disk;
 
 struct kv_disk_config {
-    const char *path;      /* the folder; borrowed for the call of kv_disk_open */
-    uint64_t limit_bytes;  /* of all snapshots in it */
-    struct kv_name fingerprint; /* of all that decides what a page of given tokens holds */
+    const char *path;                /* the folder; borrowed for the call of kv_disk_open */
+    uint64_t limit_bytes;            /* of all snapshots in it */
+    struct kv_name fingerprint;      /* of all that decides what a page of given tokens holds */
     size_t bytes[KV_SNAPSHOT_KINDS]; /* of a page; of a state, 0 = there are none */
     /* OPTIONAL: told from a thread of this module, once each time, that writing has stopped, why, and that it goes on again. */
     void (*tell)(void *arg, const char *text);

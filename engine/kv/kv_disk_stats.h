@@ -6,9 +6,9 @@
 
 /* All 0 without a folder. */
 struct kv_disk_stats {
-    uint64_t files, bytes, limit_bytes;     /* that are known to be in the folder; what it may hold */
-    uint64_t restored_tokens;               /* of prompts, read instead of computed */
-    uint64_t n_read, bytes_read;            /* files that were used */
+    uint64_t files, bytes, limit_bytes; /* that are known to be in the folder; what it may hold */
+    uint64_t restored_tokens;           /* of prompts, read instead of computed */
+    uint64_t n_read, bytes_read;        /* files that were used */
     uint64_t n_written, bytes_written;
     uint64_t n_evicted;                     /* files removed to make room */
     uint64_t n_refused;                     /* files that were cut, changed or of something else, and so removed */

@@ -44,11 +44,13 @@ enum err kv_name_of(const void *data, size_t n, struct kv_name *out)
     return digest(parts, ARRAY_LEN(parts), out);
 }
 
-enum err kv_name_root(const struct kv_name *key, const struct kv_name *fingerprint, const char *salt, struct kv_name *out)
+enum err kv_name_root(const struct kv_name *key, const struct kv_name *fingerprint, const char *salt,
+                      struct kv_name *out)
 {
     const char *text = salt != NULL ? salt : "";
     const unsigned char has_salt = salt != NULL;
-    const struct part parts[] = {{key, sizeof *key}, {fingerprint, sizeof *fingerprint}, {&has_salt, 1}, {text, strlen(text)}};
+    const struct part parts[] = {
+        {key, sizeof *key}, {fingerprint, sizeof *fingerprint}, {&has_salt, 1}, {text, strlen(text)}};
     return digest(parts, ARRAY_LEN(parts), out);
 }
 
@@ -58,7 +60,8 @@ enum err kv_name_child(const struct kv_name *parent, const int32_t tokens[KV_PAG
     return digest(parts, ARRAY_LEN(parts), out);
 }
 
-static struct head head_of(const struct kv_snapshot *s, const struct kv_name *fingerprint, const unsigned char *payload, size_t n)
+static struct head head_of(const struct kv_snapshot *s, const struct kv_name *fingerprint, const unsigned char *payload,
+                           size_t n)
 {
     struct head h = {.version = KV_SNAPSHOT_VERSION,
                      .kind = s->kind,
@@ -78,17 +81,20 @@ void kv_snapshot_seal(const struct kv_snapshot *s, const struct kv_name *fingerp
     memcpy(file, &h, sizeof h);
 }
 
-const char *kv_snapshot_fault(const struct kv_snapshot *s, const struct kv_name *fingerprint, const unsigned char *file, size_t n)
+const char *kv_snapshot_fault(const struct kv_snapshot *s, const struct kv_name *fingerprint, const unsigned char *file,
+                              size_t n)
 {
     struct head found, want = head_of(s, fingerprint, file + KV_SNAPSHOT_HEAD_BYTES, n);
     memcpy(&found, file, sizeof found);
-    if (memcmp(found.magic, magic, sizeof magic) != 0 || found.version != KV_SNAPSHOT_VERSION || found.kind != want.kind) {
+    if (memcmp(found.magic, magic, sizeof magic) != 0 || found.version != KV_SNAPSHOT_VERSION ||
+        found.kind != want.kind) {
         return "it is of another version, or no snapshot";
     }
     if (memcmp(&found.fingerprint, fingerprint, sizeof *fingerprint) != 0) {
         return "it is of another model or program";
     }
-    if (memcmp(&found.name, &s->name, sizeof s->name) != 0 || memcmp(found.tokens, s->tokens, sizeof found.tokens) != 0) {
+    if (memcmp(&found.name, &s->name, sizeof s->name) != 0 ||
+        memcmp(found.tokens, s->tokens, sizeof found.tokens) != 0) {
         return "it is of other tokens";
     }
     return memcmp(&found, &want, sizeof want) != 0 ? "it is damaged" : NULL;

@@ -34,7 +34,8 @@ MUST_CHECK enum err kv_name_root(const struct kv_name *key, const struct kv_name
                                  struct kv_name *out);
 
 /* The page of these tokens behind parent. ERR_INTERNAL. */
-MUST_CHECK enum err kv_name_child(const struct kv_name *parent, const int32_t tokens[KV_PAGE_TOKENS], struct kv_name *out);
+MUST_CHECK enum err kv_name_child(const struct kv_name *parent, const int32_t tokens[KV_PAGE_TOKENS],
+                                  struct kv_name *out);
 
 /* What a file is of. */
 struct kv_snapshot {
@@ -47,7 +48,8 @@ struct kv_snapshot {
 void kv_snapshot_seal(const struct kv_snapshot *s, const struct kv_name *fingerprint, unsigned char *file, size_t n);
 
 /* Is file[0..KV_SNAPSHOT_HEAD_BYTES + n) what is expected? NULL, or what is wrong with it. */
-const char *kv_snapshot_fault(const struct kv_snapshot *s, const struct kv_name *fingerprint, const unsigned char *file, size_t n);
+const char *kv_snapshot_fault(const struct kv_snapshot *s, const struct kv_name *fingerprint, const unsigned char *file,
+                              size_t n);
 
 /* "5f..01.page": the name of the file, of KV_SNAPSHOT_FILE_BYTES with its NUL. */
 enum { KV_SNAPSHOT_FILE_BYTES = 2 * KV_NAME_BYTES + 8 };

@@ -55,24 +55,24 @@ struct blocks_style {
     bool yarn_truncates;  /* YaRN blends between whole components */
     bool local_is_scaled; /* RoPE scaling stretches local layers too */
     enum blocks_head_norm head_norm;
-    enum plan_act act;     /* of the feed-forward gate */
-    float embed_scale;     /* times the embedding */
-    float attn_scale;      /* times q.k */
-    float residual_scale;  /* times what a block adds to the stream */
-    float logit_scale;     /* times the logits, before the soft-cap */
-    float attn_softcap;    /* of q.k; 0 = none */
-    float logit_softcap;   /* 0 = none */
-    float query_beta;      /* of plan_rope; 0 = none */
-    uint32_t query_period; /* of plan_rope */
-    uint32_t window;       /* positions a local layer sees, itself included */
-    float local_freq_base; /* RoPE theta of local layers */
-    bool first_is_global;  /* of each period of layers the first is global; else the last */
-    bool first_is_bare;    /* nothing norms what attention of the first layer reads: embed_norm did */
+    enum plan_act act;      /* of the feed-forward gate */
+    float embed_scale;      /* times the embedding */
+    float attn_scale;       /* times q.k */
+    float residual_scale;   /* times what a block adds to the stream */
+    float logit_scale;      /* times the logits, before the soft-cap */
+    float attn_softcap;     /* of q.k; 0 = none */
+    float logit_softcap;    /* 0 = none */
+    float query_beta;       /* of plan_rope; 0 = none */
+    uint32_t query_period;  /* of plan_rope */
+    uint32_t window;        /* positions a local layer sees, itself included */
+    float local_freq_base;  /* RoPE theta of local layers */
+    bool first_is_global;   /* of each period of layers the first is global; else the last */
+    bool first_is_bare;     /* nothing norms what attention of the first layer reads: embed_norm did */
     const char *embed_norm; /* of the embedding; NULL: there is none */
-    const char *ffn_norm;  /* name of the norm in front of the feed-forward block */
-    const char *last_norm; /* and of the one behind the last layer */
-    uint32_t conv_taps;    /* of short convolutions, also in front of the delta rule and of state spaces */
-    struct blocks_moe moe; /* blocks_read_moe */
+    const char *ffn_norm;   /* name of the norm in front of the feed-forward block */
+    const char *last_norm;  /* and of the one behind the last layer */
+    uint32_t conv_taps;     /* of short convolutions, also in front of the delta rule and of state spaces */
+    struct blocks_moe moe;  /* blocks_read_moe */
     enum blocks_mixer mixer[PLAN_MAX_LAYERS];
     enum blocks_ffn ffn[PLAN_MAX_LAYERS];
     bool is_local[PLAN_MAX_LAYERS];

@@ -56,7 +56,8 @@ static enum err finish(struct hf *h)
 {
     char key[128], shown[JSON_READ_SHOWN];
     uint32_t every;
-    gguf_build_bool(&h->b, hf_key(h, "attention.causal", key), false); /* llama.cpp's reader takes nothing for granted */
+    gguf_build_bool(&h->b, hf_key(h, "attention.causal", key),
+                    false); /* llama.cpp's reader takes nothing for granted */
     TRY(hf_get_u32(h, "global_attn_every_n_layers", 1, PLAN_MAX_LAYERS, GLOBAL_EVERY, &every));
     if (json_read_get(h->config, "layer_types") == NULL) {
         gguf_build_u32(&h->b, hf_key(h, "attention.sliding_window_pattern", key), every);
@@ -96,10 +97,7 @@ static const struct hf_key hf_keys[] = {
 };
 
 static const struct hf_fixed hf_fixed[] = {
-    {"norm_bias", "false"},
-    {"attention_bias", "false"},
-    {"mlp_bias", "false"},
-    {"classifier_activation", "gelu"},
+    {"norm_bias", "false"}, {"attention_bias", "false"}, {"mlp_bias", "false"}, {"classifier_activation", "gelu"},
     {NULL, NULL},
 };
 

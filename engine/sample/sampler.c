@@ -48,11 +48,14 @@ void sampler_scratch_fini(struct sampler_scratch *s)
 /* Beside a mask. */
 static bool changes_more(const struct sampler_params *p, bool ban_ends)
 {
-    return p->n_bias > 0 || (ban_ends && p->n_ends > 0) || p->repeat_penalty != 1.0f ||
-           p->presence_penalty != 0 || p->frequency_penalty != 0;
+    return p->n_bias > 0 || (ban_ends && p->n_ends > 0) || p->repeat_penalty != 1.0f || p->presence_penalty != 0 ||
+           p->frequency_penalty != 0;
 }
 
-static bool changes_logits(const struct sampler_params *p, bool ban_ends) { return p->is_guided || changes_more(p, ban_ends); }
+static bool changes_logits(const struct sampler_params *p, bool ban_ends)
+{
+    return p->is_guided || changes_more(p, ban_ends);
+}
 
 static void penalise_repeats(const struct sampler_params *p, const struct sampler_history *h, struct sampler_view *v,
                              unsigned char *seen)

@@ -41,7 +41,7 @@ struct sampler_params {
     size_t n_ends;
     bool tells_drawn; /* with n_top >= 0: in place of log-probabilities the probabilities that the draw is made with,
                        * behind all stages; of the best only those that can be drawn */
-    bool is_guided; /* rows come with sampler_history.allowed */
+    bool is_guided;   /* rows come with sampler_history.allowed */
 };
 
 /* A row of logits and what the back end found in it. */

@@ -63,9 +63,9 @@ float *sampler_view_change(struct sampler_view *v, int32_t id)
 static void keep_16(const float *in, unsigned bits, float *out)
 {
     static const uint32_t all[16][4] = {
-#define BIT(n, i)  ((n) >> (i) & 1 ? UINT32_MAX : 0)
-#define ROW(n)     {BIT(n, 0), BIT(n, 1), BIT(n, 2), BIT(n, 3)}
-#define ROWS(n)    ROW(n), ROW((n) + 1), ROW((n) + 2), ROW((n) + 3)
+#define BIT(n, i) ((n) >> (i)&1 ? UINT32_MAX : 0)
+#define ROW(n)    {BIT(n, 0), BIT(n, 1), BIT(n, 2), BIT(n, 3)}
+#define ROWS(n)   ROW(n), ROW((n) + 1), ROW((n) + 2), ROW((n) + 3)
         ROWS(0), ROWS(4), ROWS(8), ROWS(12)};
 #undef ROWS
 #undef ROW

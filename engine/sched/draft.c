@@ -12,7 +12,7 @@ enum {
     BASE_ROWS = 8,     /* a step of n rows is guessed to take n + BASE_ROWS units: 16 rows 2.7 times as long as one */
 };
 #define FORCED_RATE 0.9f
-#define LEAST_GAIN 1.05 /* drafting must promise so much more than a plain step: costs are measured with noise */
+#define LEAST_GAIN  1.05 /* drafting must promise so much more than a plain step: costs are measured with noise */
 
 /* Shortest match of each level, and how often a guess behind such a match came true in code and prose alike. */
 static const struct {

@@ -422,7 +422,8 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
                        cfg->max_seqs, cfg->max_rows, cfg->n_ctx, cfg->n_pages);
     }
     if (cfg->n_windows != 0 && (cfg->n_windows < sched_least_windows(cfg) || cfg->n_states != 0 || cfg->window != 0)) {
-        return err_set(info, ERR_CONFIG, NULL, "expected %d window pages or more, and neither states nor a window of all layers, found %d",
+        return err_set(info, ERR_CONFIG, NULL,
+                       "expected %d window pages or more, and neither states nor a window of all layers, found %d",
                        sched_least_windows(cfg), cfg->n_windows);
     }
     if (cfg->n_states != 0 && cfg->n_states <= cfg->max_seqs) {
@@ -456,7 +457,9 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
     enum err err = allocate(s);
     if (err != ERR_OK) {
         sched_free(&s);
-        return err_set(info, err, NULL, err == ERR_NOMEM ? "out of memory for the scheduler" : "cannot start a thread for the scheduler");
+        return err_set(info, err, NULL,
+                       err == ERR_NOMEM ? "out of memory for the scheduler"
+                                        : "cannot start a thread for the scheduler");
     }
     sigset_t all, before;
     sigfillset(&all);

@@ -33,11 +33,11 @@ struct sched_config {
     const struct backend *backend;
     struct backend_model *model; /* borrowed; opened with the three limits below */
     int32_t n_vocab;
-    int32_t n_ctx;                /* longest sequence in tokens */
-    int32_t n_pages;              /* KV pages; at least sched_least_pages, so any sequence fits */
-    int32_t window;               /* no layer looks further back than this, the row itself counted: what lies in front is let
+    int32_t n_ctx;     /* longest sequence in tokens */
+    int32_t n_pages;   /* KV pages; at least sched_least_pages, so any sequence fits */
+    int32_t window;    /* no layer looks further back than this, the row itself counted: what lies in front is let
                                    * go. 0 = some see everything, or the plan is bidirectional or keeps states */
-    int32_t n_windows;            /* window pages of local layers (backend.h), at least sched_least_windows; 0 = there are none */
+    int32_t n_windows; /* window pages of local layers (backend.h), at least sched_least_windows; 0 = there are none */
     int32_t local_window;         /* the longest of local layers' windows, with n_windows */
     int32_t max_rows, max_logits; /* of a batch; max_logits >= max_seqs */
     int32_t n_embd;               /* components of an embedding; 0 = the plan gives no states */
@@ -50,13 +50,15 @@ struct sched_config {
     int32_t even_rows;            /* backend_info's */
     bool has_spare_cpu;           /* beside those that begin takes where it computes: for masks of grammars */
     int32_t max_seqs;             /* sequences running at once */
-    int32_t n_express;            /* of these so many places are for prompts alone that go alone when the others are taken; < max_seqs */
-    int32_t queue_max;            /* sequences waiting: of one request half of it at most while others wait; a quarter more
+    int32_t
+        n_express; /* of these so many places are for prompts alone that go alone when the others are taken; < max_seqs */
+    int32_t queue_max;         /* sequences waiting: of one request half of it at most while others wait; a quarter more
                                    * wait if their client has one request, or no more than its part */
-    uint64_t queue_max_tokens;    /* and their tokens; 0 = no limit */
-    uint64_t step_budget_ns;      /* what hardly a step is to take longer than while others decode; 0 = 80 ms */
-    uint64_t stall_ns;            /* a reader that takes (next to) nothing for so long loses its sequence; 0 = 30 s */
-    int32_t draft_max;            /* tokens of a sequence guessed ahead in a step (draft.h), 0 = none .. DRAFT_MAX; it has draft_max + 1
+    uint64_t queue_max_tokens; /* and their tokens; 0 = no limit */
+    uint64_t step_budget_ns;   /* what hardly a step is to take longer than while others decode; 0 = 80 ms */
+    uint64_t stall_ns;         /* a reader that takes (next to) nothing for so long loses its sequence; 0 = 30 s */
+    int32_t
+        draft_max; /* tokens of a sequence guessed ahead in a step (draft.h), 0 = none .. DRAFT_MAX; it has draft_max + 1
                                    * rows, or twice as many as sequences, but no more than DRAFT_MAX + 1 */
     /* OPTIONAL: told why a batch failed, before its sequences end, on the scheduler's thread; ERR_LOST comes once and
      * last. */
@@ -93,9 +95,9 @@ struct sched_request {
     struct grammar *grammar;
     struct grammar_vocab *vocab;
     const struct sched_guide *guide; /* OPTIONAL */
-    const char *salt;     /* OPTIONAL */
-    bool keeps_no_snapshots; /* its pages go to no disk, as nobody can ask for them again */
-    uint64_t deadline_ns; /* clock_now_ns, 0 = none */
+    const char *salt;                /* OPTIONAL */
+    bool keeps_no_snapshots;         /* its pages go to no disk, as nobody can ask for them again */
+    uint64_t deadline_ns;            /* clock_now_ns, 0 = none */
 };
 
 struct sched_event {

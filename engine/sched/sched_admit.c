@@ -43,7 +43,8 @@ static int32_t shareable(const struct sched *s, struct sched_seq *q)
 static int32_t find_pages(const struct sched *s, struct sched_seq *q)
 {
     int32_t n = 0, n_shareable = shareable(s, q), parent = KV_NO_PAGE;
-    while (n < n_shareable && (parent = kv_cache_find(s->kv, q->salt, parent, q->tokens + n * KV_PAGE_TOKENS)) != KV_NO_PAGE) {
+    while (n < n_shareable &&
+           (parent = kv_cache_find(s->kv, q->salt, parent, q->tokens + n * KV_PAGE_TOKENS)) != KV_NO_PAGE) {
         q->pages[n++] = parent;
     }
     return n;
@@ -100,7 +101,8 @@ static bool take_pages(struct sched *s, struct sched_seq *q)
 {
     int32_t n_shareable = shareable(s, q), n_known = s->cfg.window != 0 ? find_pages(s, q) : 0;
     for (q->n_gone = count_gone(s, q, n_known); q->n_pages < q->n_gone; q->n_pages++) {
-        int32_t page = q->pages[q->n_pages]; /* used again, like what hangs from it, and then let go before any is taken */
+        int32_t page =
+            q->pages[q->n_pages]; /* used again, like what hangs from it, and then let go before any is taken */
         kv_cache_hold(s->kv, page);
         kv_cache_prefer(s->kv, page);
         kv_cache_drop(s->kv, page);
@@ -220,10 +222,7 @@ static bool has_pages(const struct sched *s, struct sched_seq *q)
            (s->cfg.n_windows == 0 || n_windows >= MIN_OF(missing, sched_least_windows(&s->cfg)));
 }
 
-static bool has_plain_place(const struct sched *s)
-{
-    return s->n_running - s->n_express < sched_plain_places(s);
-}
+static bool has_plain_place(const struct sched *s) { return s->n_running - s->n_express < sched_plain_places(s); }
 
 /* One of those for prompts that go alone. */
 static bool may_have_express_place(const struct sched *s, struct sched_seq *q)
@@ -411,7 +410,8 @@ static bool move_on(struct sched *s, struct sched_seq *q)
         before = q->n_computed;
         sched_window_slide(s, q);
         while (q->n_pages < wanted_pages(s, q, q->n_gone)) {
-            if (!add_page(s, q, shareable(s, q)) && (q->n_pages * KV_PAGE_TOKENS > q->n_computed || !preempt_last(s, q))) {
+            if (!add_page(s, q, shareable(s, q)) &&
+                (q->n_pages * KV_PAGE_TOKENS > q->n_computed || !preempt_last(s, q))) {
                 break;
             }
         }
@@ -448,7 +448,8 @@ int32_t sched_ready_rows(struct sched *s, struct sched_seq *q)
 
 void sched_forget_pages(struct sched *s, struct sched_seq *q)
 {
-    for (int32_t i = 0, page = KV_NO_PAGE; i < q->n_gone; i++) { /* where the chain breaks, all behind it are lost anyway */
+    for (int32_t i = 0, page = KV_NO_PAGE; i < q->n_gone;
+         i++) { /* where the chain breaks, all behind it are lost anyway */
         page = kv_cache_find(s->kv, q->salt, page, q->tokens + i * KV_PAGE_TOKENS);
         if (page == KV_NO_PAGE) {
             break;

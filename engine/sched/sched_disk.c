@@ -10,10 +10,10 @@ enum {
     WRITE_PART = 50,      /* of the time a 50th may go into copies of pages for the writer */
     LEAST_PENDING = 1024, /* room for pages that wait to be copied; as many as the pool has if that is more */
 };
-#define CREDIT_NS    5000000.0   /* what may be saved up of that time */
-#define TAKE_NS      20000000u   /* of a turn at most, for what was read, while others compute */
-#define WAIT_NS      2000000000u /* nobody waits longer for the next file */
-#define FINISH_NS    2000000000u /* at the end, for what is pending */
+#define CREDIT_NS     5000000.0   /* what may be saved up of that time */
+#define TAKE_NS       20000000u   /* of a turn at most, for what was read, while others compute */
+#define WAIT_NS       2000000000u /* nobody waits longer for the next file */
+#define FINISH_NS     2000000000u /* at the end, for what is pending */
 #define FINISH_TRY_NS 1000000
 
 enum err sched_disk_init(struct sched *s)
@@ -97,7 +97,8 @@ static void ask(struct sched *s, struct sched_seq *q)
     struct sched_restore *r = &q->restore;
     for (bool ok = true; ok && has_more(s, q); r->next += ok, r->n_asked += ok) {
         int32_t i = MIN_OF(r->next, r->end - 1);
-        struct kv_snapshot what = {.kind = r->next < r->end ? KV_SNAPSHOT_PAGE : KV_SNAPSHOT_STATE, .name = q->names[i + 1]};
+        struct kv_snapshot what = {.kind = r->next < r->end ? KV_SNAPSHOT_PAGE : KV_SNAPSHOT_STATE,
+                                   .name = q->names[i + 1]};
         memcpy(what.tokens, q->tokens + i * KV_PAGE_TOKENS, sizeof what.tokens);
         ok = kv_disk_ask(s->cfg.disk, &what, i, r->ticket);
     }
@@ -123,7 +124,8 @@ static int32_t first_missing(struct sched *s, struct sched_seq *q, int32_t end)
 
 void sched_disk_begin(struct sched *s, struct sched_seq *q)
 {
-    int32_t end = MIN_OF(MIN_OF(q->n_on_disk, (q->n_tokens - 1) / KV_PAGE_TOKENS), q->n_pages); /* more as its window moves on */
+    int32_t end =
+        MIN_OF(MIN_OF(q->n_on_disk, (q->n_tokens - 1) / KV_PAGE_TOKENS), q->n_pages); /* more as its window moves on */
     if (q->names == NULL || end <= 0 || q->restore.ticket != 0) {
         return;
     }
@@ -192,7 +194,8 @@ static bool put(struct sched *s, struct sched_seq *q, const struct kv_disk_slot 
         return false;
     }
     if (slot->what.kind == KV_SNAPSHOT_PAGE) {
-        return s->cfg.backend->page_write(s->cfg.model, missing(s, q, slot->depth), BACKEND_OWN, slot->payload, &ignored) == ERR_OK;
+        return s->cfg.backend->page_write(s->cfg.model, missing(s, q, slot->depth), BACKEND_OWN, slot->payload,
+                                          &ignored) == ERR_OK;
     }
     q->restore.state = kv_cache_take_state(s->kv);
     return q->restore.state != KV_NO_STATE &&
@@ -261,11 +264,12 @@ static void push(struct sched *s, struct sched_seq *q, int32_t i, enum kv_snapsh
         kv_disk_count(s->cfg.disk, KV_DISK_DROPPED, 1);
         return;
     }
-    d->pending[(d->first + d->n_pending++) % d->n_room] = (struct sched_pending){.page = q->pages[i],
-                                                                                 .serial = kv_cache_serial(s->kv, q->pages[i]),
-                                                                                 .depth = i,
-                                                                                 .kind = kind,
-                                                                                 .name = q->names[i + 1]};
+    d->pending[(d->first + d->n_pending++) % d->n_room] =
+        (struct sched_pending){.page = q->pages[i],
+                               .serial = kv_cache_serial(s->kv, q->pages[i]),
+                               .depth = i,
+                               .kind = kind,
+                               .name = q->names[i + 1]};
     pthread_mutex_lock(&s->lock); /* before whoever waits for q sees its end */
     s->stats.disk.pending = (uint64_t)d->n_pending;
     pthread_mutex_unlock(&s->lock);
@@ -282,7 +286,8 @@ static bool copy_one(struct sched *s)
     struct err_info ignored;
     bool is_there = p.serial != 0 && kv_cache_serial(s->kv, p.page) == p.serial;
     int32_t state = is_there && p.kind == KV_SNAPSHOT_STATE ? kv_cache_state(s->kv, p.page) : KV_NO_STATE;
-    const struct backend_page both = {p.page, s->cfg.n_windows != 0 && is_there ? kv_cache_window(s->kv, p.page) : BACKEND_NO_PAGE};
+    const struct backend_page both = {p.page, s->cfg.n_windows != 0 && is_there ? kv_cache_window(s->kv, p.page)
+                                                                                : BACKEND_NO_PAGE};
     is_there = is_there && (p.kind == KV_SNAPSHOT_PAGE || state != KV_NO_STATE);
     is_there = is_there && (s->cfg.n_windows == 0 || both.window != BACKEND_NO_PAGE);
     bool is_wanted = is_there && !kv_disk_has(s->cfg.disk, p.kind, &p.name) && !kv_disk_is_paused(s->cfg.disk);

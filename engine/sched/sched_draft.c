@@ -68,7 +68,9 @@ static struct draft_offer make_offer(struct sched *s, struct sched_seq *q, bool 
     }
     if (n_forced > 0 || (may_look && d->source != 0)) {
         o.n_max = draft_room(s, q);
-        o.n_max = MIN_OF(o.n_max, may_look && draft_agrees(d, q->tokens, q->n_tokens) ? MAX_OF(s->cfg.draft_max, n_forced) : n_forced);
+        o.n_max =
+            MIN_OF(o.n_max,
+                   may_look && draft_agrees(d, q->tokens, q->n_tokens) ? MAX_OF(s->cfg.draft_max, n_forced) : n_forced);
     }
     return o;
 }

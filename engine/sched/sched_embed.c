@@ -16,7 +16,8 @@ void sched_pool_states(struct sched *s, const struct sched_batch *b, struct sche
 {
     size_t n = (size_t)s->cfg.n_embd;
     if (q->pooling == PLAN_POOL_EACH) {
-        memcpy(q->embedding + (size_t)first * n, b->hidden + (size_t)q->i_hidden * n, (size_t)q->n_hidden * n * sizeof *q->embedding);
+        memcpy(q->embedding + (size_t)first * n, b->hidden + (size_t)q->i_hidden * n,
+               (size_t)q->n_hidden * n * sizeof *q->embedding);
         return;
     }
     if (q->pooling != PLAN_POOL_NONE && first == 0) {

@@ -17,18 +17,19 @@
 enum {
     SCHED_RING = 256,       /* events a reader may be behind; a power of two */
     SCHED_RING_RESERVE = 1, /* kept free for SCHED_END */
-    SCHED_MOST_PREEMPTED = 2, /* times that a sequence lost its pages, and is let in anew without its end being looked at */
-    SCHED_MIN_CHUNK = 16,   /* prompt rows a step takes at least, so that prompts always move */
-    SCHED_QUANTUM = 32,     /* tokens a sequence that was sent back gets out before it may be sent back again */
-    SCHED_MAX_BEGUN = 2,    /* batches begun and not waited for */
-    SCHED_FAIR_EVERY = 32,  /* steps after which one without extras is measured anew */
-    SCHED_EXPRESS_PART = 5, /* of the time at most one part of so many is of express steps */
-    SCHED_OVERTAKERS = 4,   /* sequences of a batch that overtakes another */
-    SCHED_OFF_TIMES = 4,    /* so many times as far off their time as on average steps hardly ever are */
-    SCHED_LOW_PART = 8,     /* of so many rows one is the lower classes', while they wait */
-    SCHED_LOW_OWED = 256,   /* rows owed to them for which a place is taken from the highest */
-    SCHED_LOW_MOST = 4096,  /* rows owed, either way */
-    SCHED_BORDERS = 2,      /* windows of each place in the batch that there is room for */
+    SCHED_MOST_PREEMPTED =
+        2,                /* times that a sequence lost its pages, and is let in anew without its end being looked at */
+    SCHED_MIN_CHUNK = 16, /* prompt rows a step takes at least, so that prompts always move */
+    SCHED_QUANTUM = 32,   /* tokens a sequence that was sent back gets out before it may be sent back again */
+    SCHED_MAX_BEGUN = 2,  /* batches begun and not waited for */
+    SCHED_FAIR_EVERY = 32,   /* steps after which one without extras is measured anew */
+    SCHED_EXPRESS_PART = 5,  /* of the time at most one part of so many is of express steps */
+    SCHED_OVERTAKERS = 4,    /* sequences of a batch that overtakes another */
+    SCHED_OFF_TIMES = 4,     /* so many times as far off their time as on average steps hardly ever are */
+    SCHED_LOW_PART = 8,      /* of so many rows one is the lower classes', while they wait */
+    SCHED_LOW_OWED = 256,    /* rows owed to them for which a place is taken from the highest */
+    SCHED_LOW_MOST = 4096,   /* rows owed, either way */
+    SCHED_BORDERS = 2,       /* windows of each place in the batch that there is room for */
     SCHED_GUESS_TOKENS = 64, /* of an answer, before any has ended */
     SCHED_KEPT_TENANTS = 64, /* that have no request now, so that what they had is not forgotten at once */
 };
@@ -47,15 +48,15 @@ struct sched_entry {
 /* Whose requests: all of one key. */
 struct sched_tenant {
     uint64_t key;
-    bool is_guest; /* counted as nobody's (struct sched_share) */
-    struct sched_tenant *next;   /* (sched.lock) */
-    int32_t n_groups;            /* (sched.lock) */
-    atomic_int weight, priority; /* as its last request said */
+    bool is_guest;                /* counted as nobody's (struct sched_share) */
+    struct sched_tenant *next;    /* (sched.lock) */
+    int32_t n_groups;             /* (sched.lock) */
+    atomic_int weight, priority;  /* as its last request said */
     atomic_int n_running, n_work; /* sequences that run; that run or wait; the thread's, others read them */
     /* The thread's own. */
     struct sched_tenant *next_active; /* of those with work */
-    double vtime;    /* rows it had computed, by its weight; where it was idle, what others had (sched_share.c) */
-    int64_t n_ahead; /* rows that its running sequences are expected to want yet */
+    double vtime;     /* rows it had computed, by its weight; where it was idle, what others had (sched_share.c) */
+    int64_t n_ahead;  /* rows that its running sequences are expected to want yet */
     int32_t n_ranked; /* scratch of sched_rank */
     uint64_t turn;    /* sched.n_turns when it last got a place, or came */
 };
@@ -124,7 +125,8 @@ struct sched_seq {
     float *embedding; /* [n_embd], or with PLAN_POOL_EACH [n_prompt][n_embd], before SCHED_END is given out */
     uint64_t salt, deadline_ns;
 
-    struct kv_name *names; /* [n_named + 1] in front of its pages, and of each of the first; NULL: nothing of it goes to the disk */
+    struct kv_name *
+        names; /* [n_named + 1] in front of its pages, and of each of the first; NULL: nothing of it goes to the disk */
     int32_t n_named;
     int32_t n_on_disk;       /* pages of its prompt that had files when it was submitted */
     bool goes_on;            /* at least half of its prompt was known: what it adds will be wanted, too */
@@ -133,29 +135,29 @@ struct sched_seq {
 
     int32_t *pages; /* page table */
     int32_t n_pages;
-    int32_t n_gone;         /* of them, in front of the window, are not held: any numbers of the pool (sched_window.c) */
-    int32_t *windows;       /* table of window pages, any ids where none is held (sched_local.c); NULL: there are none */
+    int32_t n_gone;   /* of them, in front of the window, are not held: any numbers of the pool (sched_window.c) */
+    int32_t *windows; /* table of window pages, any ids where none is held (sched_local.c); NULL: there are none */
     int32_t n_windows_gone, n_windows; /* those from the one to in front of the other are held */
-    bool is_stranded;       /* its window is not complete: it is to be admitted anew */
-    int32_t state;          /* its recurrent state, from its first batch on; KV_NO_STATE = none */
-    int32_t begin_state;    /* that it goes on from in its first batch, or KV_NO_STATE */
-    int32_t n_begin;        /* positions in front of which that state stands */
-    int32_t n_matched;      /* pages of its prompt that were known when it began */
-    int32_t n_kept;         /* positions behind the newest state it kept while generating; 0 = none */
-    int32_t i_copies;       /* first of the states that the current batch copies for it */
-    int32_t n_copies;       /* of them */
-    int32_t n_computed;     /* positions whose keys and values are in the cache */
-    int32_t n_unknown;      /* running: tokens that nobody had computed when it began to */
-    int32_t n_chunk;        /* rows in the current batch */
-    int32_t n_draft;        /* of these the last, of tokens that are guessed */
-    int32_t i_logits;       /* first of its rows of logits in the current batch */
-    int32_t i_sample;       /* first of them that a token is sampled from, or -1 */
-    int32_t n_masks;        /* so many of these from there on have masks in the batch */
-    int32_t i_hidden;       /* the same of hidden rows */
-    int32_t n_hidden;       /* of them in the current batch */
-    int32_t n_prompt_given; /* prompt tokens given out with their log-probabilities */
-    uint64_t stalled_since; /* 0: the reader keeps up */
-    struct draft draft;     /* without an index: no guesses */
+    bool is_stranded;                  /* its window is not complete: it is to be admitted anew */
+    int32_t state;                     /* its recurrent state, from its first batch on; KV_NO_STATE = none */
+    int32_t begin_state;               /* that it goes on from in its first batch, or KV_NO_STATE */
+    int32_t n_begin;                   /* positions in front of which that state stands */
+    int32_t n_matched;                 /* pages of its prompt that were known when it began */
+    int32_t n_kept;                    /* positions behind the newest state it kept while generating; 0 = none */
+    int32_t i_copies;                  /* first of the states that the current batch copies for it */
+    int32_t n_copies;                  /* of them */
+    int32_t n_computed;                /* positions whose keys and values are in the cache */
+    int32_t n_unknown;                 /* running: tokens that nobody had computed when it began to */
+    int32_t n_chunk;                   /* rows in the current batch */
+    int32_t n_draft;                   /* of these the last, of tokens that are guessed */
+    int32_t i_logits;                  /* first of its rows of logits in the current batch */
+    int32_t i_sample;                  /* first of them that a token is sampled from, or -1 */
+    int32_t n_masks;                   /* so many of these from there on have masks in the batch */
+    int32_t i_hidden;                  /* the same of hidden rows */
+    int32_t n_hidden;                  /* of them in the current batch */
+    int32_t n_prompt_given;            /* prompt tokens given out with their log-probabilities */
+    uint64_t stalled_since;            /* 0: the reader keeps up */
+    struct draft draft;                /* without an index: no guesses */
     bool was_admitted, was_preempted, has_ended;
     uint64_t n_preempted; /* times that it lost its pages to one that grew */
     bool is_running;
@@ -189,14 +191,14 @@ struct sched_batch {
     int32_t max_rows, max_seqs, max_logits; /* there is room for */
     int32_t n_rows, n_seqs, n_logits, n_hidden;
     int32_t n_decoding; /* of the rows; drafts among them */
-    int32_t n_drafts; /* sequences with guessed tokens */
+    int32_t n_drafts;   /* sequences with guessed tokens */
     int32_t n_drafted;
     bool leaves_extras, is_express;
     double sum_pos; /* positions of rows of prompts together */
     uint64_t begin_ns;
-    struct sched_seq **seqs;         /* [max_seqs] */
-    int32_t n_copies;                /* recurrent states it leaves a copy of: */
-    int32_t *copy_at;                /* [2 max_seqs] behind how many tokens of the sequence */
+    struct sched_seq **seqs; /* [max_seqs] */
+    int32_t n_copies;        /* recurrent states it leaves a copy of: */
+    int32_t *copy_at;        /* [2 max_seqs] behind how many tokens of the sequence */
     /* What the back end reads. */
     int32_t *tokens, *pos, *seq, *hidden_rows; /* [max_rows] */
     int32_t *states, *begin_states;            /* [max_seqs] */
@@ -250,7 +252,7 @@ struct sched {
     struct sched_seq *waiting; /* in order of number */
     struct sched_seq *running; /* those that come first in front: in order of place, then of number (sched_turn.c) */
     int32_t n_running;
-    int32_t n_express; /* of them have one of the places of that name */
+    int32_t n_express;          /* of them have one of the places of that name */
     enum sched_wait queue_wait; /* why those wait that do not run */
     uint64_t counted_ns;        /* when sched_count_waits was called last */
     bool is_ranked;             /* they are in that order */
@@ -263,18 +265,19 @@ struct sched {
     bool is_overtaking;         /* a batch is left for them, and goes on behind them */
     uint64_t overtaken_ns;      /* it was left so long */
     double express_ns;          /* time that express steps may take; below 0: they took more */
-    double after_express_ns;    /* what the express step before this one took: the others had waited so long; 0 = it was none */
-    double ns_per_row;          /* moving average of prefill steps */
-    struct row_costs row_costs; /* of prompts beside decoding ones, beyond the time of these */
-    double ns_per_token;        /* of decoding steps */
+    double
+        after_express_ns; /* what the express step before this one took: the others had waited so long; 0 = it was none */
+    double ns_per_row;    /* moving average of prefill steps */
+    struct row_costs row_costs;  /* of prompts beside decoding ones, beyond the time of these */
+    double ns_per_token;         /* of decoding steps */
     struct sched_tenant *active; /* those with work */
     double most_vtime;           /* of all, ever */
     int32_t top;                 /* highest priority of those with work */
     bool has_lower;              /* others have a lower one */
     double owed;                 /* rows to those; below 0: they had more than their part */
-    double mean_tokens;         /* moving average of what sequences gave that have ended; < 0: none has (lock) */
+    double mean_tokens;          /* moving average of what sequences gave that have ended; < 0: none has (lock) */
     struct draft_costs costs;
-    double ns_per_early_row;    /* of the first steps, before ns_per_row is known */
+    double ns_per_early_row; /* of the first steps, before ns_per_row is known */
     atomic_ullong last_step_ns;
     atomic_ullong expected_ns; /* of the batches that are begun */
     atomic_int at;             /* enum sched_place */
@@ -283,11 +286,11 @@ struct sched {
     struct sched_batch batches[SCHED_MAX_BEGUN], *begun[SCHED_MAX_BEGUN];
     int32_t n_begun;
     struct sched_batch overtaker; /* nothing of it is there without overtaking_rows */
-    uint64_t waited_ns; /* when the last one was done */
+    uint64_t waited_ns;           /* when the last one was done */
 
-    struct arena arena;         /* of the arrays of batches, and of: */
-    struct sched_seq **ranked;  /* [max_seqs] scratch of sched_rank */
-    struct draft_offer *offers; /* [max_seqs] */
+    struct arena arena;               /* of the arrays of batches, and of: */
+    struct sched_seq **ranked;        /* [max_seqs] scratch of sched_rank */
+    struct draft_offer *offers;       /* [max_seqs] */
     uint64_t n_masks, n_masks_beside; /* since the last step was counted */
     struct sched_masker masker;
     struct sched_disk disk;
@@ -308,18 +311,20 @@ bool sched_is_end(const struct sched_seq *q, int32_t id); /* does the token end 
 void sched_seq_unref(struct sched_seq *q);
 
 /* sched_share.c: who had how much, and who comes first by that */
-void sched_share_enter(struct sched *s, struct sched_seq *q);  /* q waits, and has not before */
-void sched_share_leave(struct sched *s, struct sched_seq *q);  /* nor runs nor waits any more */
+void sched_share_enter(struct sched *s, struct sched_seq *q);                  /* q waits, and has not before */
+void sched_share_leave(struct sched *s, struct sched_seq *q);                  /* nor runs nor waits any more */
 void sched_share_expect(struct sched *s, struct sched_seq *q, int64_t n_rows); /* q begins to run */
-void sched_share_stop(struct sched_seq *q);                    /* nor runs any more */
-void sched_share_count(struct sched *s, struct sched_seq *q, int32_t n_rows); /* are being computed */
-void sched_share_look(struct sched *s);                        /* which classes have work, before places are given */
+void sched_share_stop(struct sched_seq *q);                                    /* nor runs any more */
+void sched_share_count(struct sched *s, struct sched_seq *q, int32_t n_rows);  /* are being computed */
+void sched_share_look(struct sched *s); /* which classes have work, before places are given */
 /* Does the tenant t come before u when a place is free? 0: neither. */
 int sched_share_compare(const struct sched *s, const struct sched_tenant *t, const struct sched_tenant *u);
 /* May a sequence of t, of whose tenant it is the place-th, make room for one of u? */
-bool sched_share_may_take(const struct sched *s, const struct sched_tenant *t, int32_t place, const struct sched_tenant *u);
+bool sched_share_may_take(const struct sched *s, const struct sched_tenant *t, int32_t place,
+                          const struct sched_tenant *u);
 /* Has t's place more of the batch by its weight than u's? < 0, 0, > 0. */
-int sched_share_compare_places(const struct sched_tenant *t, int32_t place, const struct sched_tenant *u, int32_t other);
+int sched_share_compare_places(const struct sched_tenant *t, int32_t place, const struct sched_tenant *u,
+                               int32_t other);
 
 /* sched_turn.c */
 struct sched_seq **sched_next_turn(struct sched *s);             /* link to the waiting one whose turn it is, or NULL */
@@ -339,19 +344,25 @@ double sched_estimate_ns(struct sched *s);                                /* of 
 
 /* sched_window.c: without a window a sequence may have as many pages as it wants, and lets none go */
 int32_t sched_window_first(const struct sched *s, int32_t position); /* first page that rows from there on want */
-int32_t sched_window_pages(const struct sched *s);                   /* that a sequence holds at most while its prompt is computed */
-void sched_window_slide(struct sched *s, struct sched_seq *q);       /* q, not begun, lets go what lies in front of its window */
+int32_t sched_window_pages(const struct sched *s); /* that a sequence holds at most while its prompt is computed */
+void sched_window_slide(struct sched *s,
+                        struct sched_seq *q); /* q, not begun, lets go what lies in front of its window */
 
 /* sched_local.c: without window pages shareable, take, adopt, begin_restore and missing are not called, and the others do nothing */
-int32_t sched_local_shareable(const struct sched *s, struct sched_seq *q); /* pages in front that q shares; its table gets those known */
-void sched_local_begin(struct sched *s, struct sched_seq *q);              /* q has its pages: holds what it goes on from */
-void sched_local_pass(struct sched *s, struct sched_seq *q, int32_t i);    /* q goes on behind its i-th page, which is filled */
-bool sched_local_is_ready(struct sched *s, struct sched_seq *q);           /* is its window complete? */
-bool sched_local_take(struct sched *s, struct sched_seq *q);               /* the next window page; false: there is none */
-void sched_local_filled(struct sched *s, struct sched_seq *q, int32_t i);  /* its i-th page has a name, and was computed or read */
-bool sched_local_adopt(struct sched *s, struct sched_seq *q, int32_t i);   /* holds the named page with q's i-th, if it is filled */
-void sched_local_slide(struct sched *s, struct sched_seq *q);              /* q, not begun, lets go what lies in front of its window */
-void sched_local_drop(struct sched *s, struct sched_seq *q);               /* and all others */
+int32_t sched_local_shareable(const struct sched *s,
+                              struct sched_seq *q); /* pages in front that q shares; its table gets those known */
+void sched_local_begin(struct sched *s, struct sched_seq *q); /* q has its pages: holds what it goes on from */
+void sched_local_pass(struct sched *s, struct sched_seq *q,
+                      int32_t i);                                /* q goes on behind its i-th page, which is filled */
+bool sched_local_is_ready(struct sched *s, struct sched_seq *q); /* is its window complete? */
+bool sched_local_take(struct sched *s, struct sched_seq *q);     /* the next window page; false: there is none */
+void sched_local_filled(struct sched *s, struct sched_seq *q,
+                        int32_t i); /* its i-th page has a name, and was computed or read */
+bool sched_local_adopt(struct sched *s, struct sched_seq *q,
+                       int32_t i); /* holds the named page with q's i-th, if it is filled */
+void sched_local_slide(struct sched *s,
+                       struct sched_seq *q); /* q, not begun, lets go what lies in front of its window */
+void sched_local_drop(struct sched *s, struct sched_seq *q); /* and all others */
 /* Holds window pages for what q needs behind its first `end` pages, which may come from the disk. False: nothing is missing,
  * or cannot come. */
 bool sched_local_begin_restore(struct sched *s, struct sched_seq *q, int32_t end);
@@ -360,11 +371,12 @@ struct backend_page sched_local_missing(const struct sched *s, const struct sche
 
 /* sched_admit.c */
 int32_t sched_admit_express(struct sched *s); /* prompts that go alone, while places and pages last; how many */
-int32_t sched_admit_all(struct sched *s); /* from waiting to running while pages and places last; how many */
+int32_t sched_admit_all(struct sched *s);     /* from waiting to running while pages and places last; how many */
 bool sched_grow(struct sched *s, struct sched_seq *q,
-                int32_t n_positions);                           /* pages for so many positions; may preempt */
-int32_t sched_grow_windows(struct sched *s, struct sched_seq *q,
-                           int32_t n_positions); /* window pages for so many; may preempt; positions that it has some for */
+                int32_t n_positions); /* pages for so many positions; may preempt */
+int32_t
+sched_grow_windows(struct sched *s, struct sched_seq *q,
+                   int32_t n_positions); /* window pages for so many; may preempt; positions that it has some for */
 int32_t sched_ready_rows(struct sched *s, struct sched_seq *q); /* rows q could compute now, after using shared pages */
 void sched_named_pages_filled(struct sched *s, struct sched_seq *q,
                               int32_t from); /* publish pages complete since n_computed was `from` */
@@ -388,12 +400,15 @@ void sched_adopt_page(struct sched *s, struct sched_seq *q, int32_t i); /* the n
 /* sched_disk.c: without snapshots nothing happens */
 MUST_CHECK enum err sched_disk_init(struct sched *s); /* ERR_NOMEM */
 void sched_disk_fini(struct sched *s);
-void sched_disk_submit(struct sched *s, struct sched_seq *q, const char *salt); /* names its pages; in the reader's thread */
-void sched_disk_begin(struct sched *s, struct sched_seq *q); /* q, which has its pages, may get some of them from the disk */
+void sched_disk_submit(struct sched *s, struct sched_seq *q,
+                       const char *salt); /* names its pages; in the reader's thread */
+void sched_disk_begin(struct sched *s,
+                      struct sched_seq *q); /* q, which has its pages, may get some of them from the disk */
 bool sched_disk_waits(struct sched *s, struct sched_seq *q); /* does it wait for them? */
 void sched_disk_drop(struct sched *s, struct sched_seq *q);  /* not any more */
-void sched_disk_filled(struct sched *s, struct sched_seq *q, int32_t i); /* its i-th page, which has a name, was computed */
-void sched_disk_kept(struct sched *s, struct sched_seq *q, int32_t i);   /* .. keeps a state that will be wanted */
+void sched_disk_filled(struct sched *s, struct sched_seq *q,
+                       int32_t i); /* its i-th page, which has a name, was computed */
+void sched_disk_kept(struct sched *s, struct sched_seq *q, int32_t i); /* .. keeps a state that will be wanted */
 void sched_disk_turn(struct sched *s);   /* between steps: what was read goes in, what is to be written out */
 void sched_disk_finish(struct sched *s); /* the end: what is pending goes out */
 

@@ -10,7 +10,10 @@ static int32_t first_seen(const struct sched *s, int32_t position)
 }
 
 /* Pages of the window in front of a border, of what lies between two, and of the rows of a batch behind it. */
-static int64_t window_pages(const struct sched_config *cfg) { return ((int64_t)cfg->local_window + KV_PAGE_TOKENS - 2) / KV_PAGE_TOKENS; }
+static int64_t window_pages(const struct sched_config *cfg)
+{
+    return ((int64_t)cfg->local_window + KV_PAGE_TOKENS - 2) / KV_PAGE_TOKENS;
+}
 
 int32_t sched_least_windows(const struct sched_config *cfg)
 {
@@ -123,7 +126,8 @@ bool sched_local_is_ready(struct sched *s, struct sched_seq *q)
 {
     if (s->cfg.n_windows != 0) {
         sched_local_slide(s, q);
-        q->is_stranded = q->n_windows_gone > first_seen(s, q->n_computed) || q->n_windows < q->n_computed / KV_PAGE_TOKENS;
+        q->is_stranded =
+            q->n_windows_gone > first_seen(s, q->n_computed) || q->n_windows < q->n_computed / KV_PAGE_TOKENS;
     }
     return !q->is_stranded;
 }

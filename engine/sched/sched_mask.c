@@ -8,7 +8,10 @@
 
 static size_t n_words(const struct sched *s) { return ((size_t)s->cfg.n_vocab + 63) / 64; }
 static size_t mask_bytes(const struct sched *s) { return (size_t)s->cfg.max_logits * n_words(s) * sizeof(uint64_t); }
-static uint64_t *mask_at(const struct sched *s, const struct sched_batch *b, int32_t i) { return b->masks + (size_t)i * n_words(s); }
+static uint64_t *mask_at(const struct sched *s, const struct sched_batch *b, int32_t i)
+{
+    return b->masks + (size_t)i * n_words(s);
+}
 
 /* The masks behind the last token and each drafted one, up to the first that fails: that will be told when it is wanted. */
 static void make_masks(const struct sched *s, const struct sched_batch *b, struct sched_seq *q)
@@ -17,7 +20,8 @@ static void make_masks(const struct sched *s, const struct sched_batch *b, struc
     bool goes_on = true;
     while (goes_on && grammar_matcher_mask(q->matcher, mask_at(s, b, q->i_sample + q->n_masks)) == ERR_OK) {
         goes_on = q->n_masks++ < q->n_draft &&
-                  grammar_matcher_accept(q->matcher, q->tokens[q->n_tokens + n_accepted], &goes_on) == ERR_OK && goes_on;
+                  grammar_matcher_accept(q->matcher, q->tokens[q->n_tokens + n_accepted], &goes_on) == ERR_OK &&
+                  goes_on;
         n_accepted += goes_on;
     }
     grammar_matcher_rollback(q->matcher, n_accepted);

@@ -25,7 +25,14 @@ enum { SCHED_MAX_WEIGHT = 1000 };
 enum sched_finish { SCHED_FINISH_NONE, SCHED_FINISH_STOP, SCHED_FINISH_LENGTH };
 
 /* What the scheduler's thread may be doing; sched_place_name has their names. */
-enum sched_place { SCHED_AT_REST, SCHED_AT_ADMISSION, SCHED_AT_CHOICE, SCHED_AT_BEGIN, SCHED_AT_BACKEND, SCHED_AT_SAMPLING };
+enum sched_place {
+    SCHED_AT_REST,
+    SCHED_AT_ADMISSION,
+    SCHED_AT_CHOICE,
+    SCHED_AT_BEGIN,
+    SCHED_AT_BACKEND,
+    SCHED_AT_SAMPLING
+};
 const char *sched_place_name(enum sched_place at);
 
 /* Counts so far; exact once the sequence has ended. */
@@ -50,12 +57,12 @@ struct sched_stats {
     uint64_t prompt_tokens, cached_tokens, generated_tokens; /* totals */
     uint64_t drafted_tokens, accepted_tokens;                /* guessed ahead, and of these came true */
     uint64_t drafts;                                         /* times that some were guessed */
-    uint64_t masks, masks_beside;                            /* of grammars, sampled with; made while a batch was computed */
-    uint64_t steps, step_rows;                               /* batches run, and rows in them */
-    uint64_t step_ns;                                        /* time in the back end */
-    uint64_t overtaking;                                     /* of the batches, those that were computed within another */
+    uint64_t masks, masks_beside; /* of grammars, sampled with; made while a batch was computed */
+    uint64_t steps, step_rows;    /* batches run, and rows in them */
+    uint64_t step_ns;             /* time in the back end */
+    uint64_t overtaking;          /* of the batches, those that were computed within another */
     uint64_t cancelled_queue, cancelled_prefill, cancelled_decode, preempted;
-    uint64_t most_preempted; /* times that one sequence lost its pages to others that grew */
+    uint64_t most_preempted;    /* times that one sequence lost its pages to others that grew */
     uint64_t estimated_wait_ms; /* until what waits and runs would be done: tokens over the measured speeds */
     struct kv_disk_stats disk;  /* snapshots */
     uint64_t last_step_age_ms;  /* since the scheduler last made progress; 0 when idle */

@@ -100,7 +100,8 @@ int sched_share_compare(const struct sched *s, const struct sched_tenant *t, con
     return a != b ? (a > b ? 1 : -1) : x != y ? (x < y ? 1 : -1) : 0;
 }
 
-bool sched_share_may_take(const struct sched *s, const struct sched_tenant *t, int32_t place, const struct sched_tenant *u)
+bool sched_share_may_take(const struct sched *s, const struct sched_tenant *t, int32_t place,
+                          const struct sched_tenant *u)
 {
     int a = class_of(s, t), b = class_of(s, u);
     if (a < b) { /* of a lower one any; of the highest, which others are owed rows by, not its only one */

@@ -155,7 +155,8 @@ void sched_keep_copies(struct sched *s, const struct sched_batch *b, struct sche
         int32_t at = b->copy_at[i], page = q->pages[at / KV_PAGE_TOKENS - 1];
         if (kv_cache_is_filled(s->kv, page) && kv_cache_state(s->kv, page) == KV_NO_STATE) {
             kv_cache_keep_state(s->kv, page, b->copy_states[i]);
-            if (at <= q->n_prompt) { /* those of what is generated at the end, as each takes the place of the one before */
+            if (at <=
+                q->n_prompt) { /* those of what is generated at the end, as each takes the place of the one before */
                 sched_disk_kept(s, q, at / KV_PAGE_TOKENS - 1);
             }
             q->n_kept = at > q->n_prompt ? at : q->n_kept;

@@ -264,8 +264,8 @@ static void note_first_token(struct sched_seq *q)
 }
 
 /* The token that the guide says, if there is one and the grammar takes it. */
-static enum err pick_guided(struct sched *s, struct sched_seq *q, const struct sampler_row *row, struct sampler_result *r,
-                            bool *taken)
+static enum err pick_guided(struct sched *s, struct sched_seq *q, const struct sampler_row *row,
+                            struct sampler_result *r, bool *taken)
 {
     int32_t id = q->guide.next != NULL ? q->guide.next(q->guide_state) : -1;
     *taken = id >= 0;

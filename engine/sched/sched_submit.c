@@ -67,7 +67,8 @@ static void fill_pooling(struct sched *s, struct sched_seq *q, const struct sche
     bool is_each = r->pooling == PLAN_POOL_EACH;
     size_t n = (size_t)s->cfg.n_embd, n_vectors = is_each ? (size_t)r->n_tokens : 1;
     q->pooled = is_each ? NULL : arena_zalloc_array(&q->arena, n, sizeof *q->pooled);
-    q->embedding = arena_alloc(&q->arena, n_vectors * n * sizeof *q->embedding); /* all of it is written before it is read */
+    q->embedding =
+        arena_alloc(&q->arena, n_vectors * n * sizeof *q->embedding); /* all of it is written before it is read */
 }
 
 static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sched_request *r)
@@ -85,7 +86,8 @@ static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sche
     size_t n_tokens = (size_t)q->max_total + 1;
     q->tokens = arena_alloc(a, n_tokens * sizeof *q->tokens);
     q->pages = arena_alloc(a, (n_tokens / KV_PAGE_TOKENS + 1) * sizeof *q->pages);
-    q->windows = s->cfg.n_windows != 0 ? arena_zalloc_array(a, n_tokens / KV_PAGE_TOKENS + 1, sizeof *q->windows) : NULL;
+    q->windows =
+        s->cfg.n_windows != 0 ? arena_zalloc_array(a, n_tokens / KV_PAGE_TOKENS + 1, sizeof *q->windows) : NULL;
     q->names = s->cfg.disk != NULL ? arena_alloc(a, (n_tokens / KV_PAGE_TOKENS + 1) * sizeof *q->names) : NULL;
     q->keeps_no_snapshots = r->keeps_no_snapshots;
     q->tops = arena_alloc(a, SCHED_RING * (size_t)MAX_OF(r->sampling.n_top, 0) * sizeof *q->tops);
@@ -236,7 +238,8 @@ static int32_t queue_for(const struct sched *s, const struct sched_tenant *t)
 static int32_t room_of(const struct sched_group *g)
 {
     const struct sched *s = g->sched;
-    int32_t half = MAX_OF(s->cfg.queue_max / 2, 1), places = sched_plain_places(s), most = places + MIN_OF(places, half);
+    int32_t half = MAX_OF(s->cfg.queue_max / 2, 1), places = sched_plain_places(s),
+            most = places + MIN_OF(places, half);
     if (!g->has_begun) {
         int32_t needed = MIN_OF(g->n_seqs, half);
         return queue_for(s, g->tenant) - s->n_queued >= needed ? MIN_OF(needed, most) : 0;
@@ -258,7 +261,8 @@ bool sched_is_full(struct sched *s, uint64_t key)
     uint64_t limit = s->cfg.queue_max_tokens;
     pthread_mutex_lock(&s->lock);
     const struct sched_tenant *t = find_tenant(s, key);
-    bool is_full = s->n_queued >= (t != NULL ? queue_for(s, t) : queue_with_reserve(s)) || (limit != 0 && s->n_queued_tokens >= limit);
+    bool is_full = s->n_queued >= (t != NULL ? queue_for(s, t) : queue_with_reserve(s)) ||
+                   (limit != 0 && s->n_queued_tokens >= limit);
     pthread_mutex_unlock(&s->lock);
     return is_full;
 }

@@ -206,7 +206,8 @@ bool sched_may_go_alone(const struct sched *s, const struct sched_seq *q, int32_
 {
     const struct sched_tenant *t = q->group->tenant;
     bool is_prompt = q->n_tokens == q->n_prompt && !q->is_begun && !(s->is_overtaking && q->prompt_logprobs);
-    double budget = (double)s->cfg.step_budget_ns, room = s->is_overtaking ? budget / 2 - (double)s->overtaken_ns : budget;
+    double budget = (double)s->cfg.step_budget_ns,
+           room = s->is_overtaking ? budget / 2 - (double)s->overtaken_ns : budget;
     bool fits = MIN_OF(q->n_tokens - q->n_computed, n_unknown) * s->ns_per_row <= room;
     return is_prompt && fits && t->n_work == 1 && t->priority == s->top && s->active->next_active != NULL;
 }

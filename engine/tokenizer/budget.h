@@ -16,7 +16,8 @@
 
 enum {
     BUDGET_MIN = 1 << 24,
-    BUDGET_PER_BYTE = 1024, /* the worst text for a published vocabulary takes less than a twentieth [splitter_test.c] */
+    BUDGET_PER_BYTE =
+        1024, /* the worst text for a published vocabulary takes less than a twentieth [splitter_test.c] */
 };
 
 struct budget {

@@ -38,8 +38,8 @@ struct splitting {
     const struct splitter *p;
     const char *s; /* valid UTF-8 */
     struct budget *budget;
-    void *match;       /* OPTIONAL pcre2_match_data */
-    void *limits;      /* OPTIONAL pcre2_match_context */
+    void *match;  /* OPTIONAL pcre2_match_data */
+    void *limits; /* OPTIONAL pcre2_match_context */
     /* Expressions that are slow without PCRE2 telling. */
     uint64_t since_ns, used_ns; /* when the clocks were read, that of the thread for the last time n_timed ago */
     uint64_t n_timed;           /* attempts */

@@ -113,7 +113,8 @@ enum err added_build(struct tokenizer *t)
     buf_init(&normal, 0, MEM_MODEL);
     buf_init(&texts, 0, MEM_MODEL);
     for (int32_t id = 0; id < t->n_vocab && err == ERR_OK; id++) {
-        err = (t->rules[id] & TOKEN_NORMALIZED) != 0 && t->text[id].len > 0 ? add_normal(t, id, &normal, &texts) : ERR_OK;
+        err =
+            (t->rules[id] & TOKEN_NORMALIZED) != 0 && t->text[id].len > 0 ? add_normal(t, id, &normal, &texts) : ERR_OK;
     }
     if (err == ERR_OK && texts.len > 0) {
         t->normal_texts = buf_take(&texts, &n);

@@ -46,8 +46,8 @@ struct encoder {
     uint32_t seen_mask;
     char *spelt; /* SPM: the text as the vocabulary spells it, a part between special tokens after the other */
     size_t n_spelt;
-    struct buf repaired;   /* BPE: text without invalid bytes, where the vocabulary has no tokens for them */
-    struct buf normalized; /* BPE: text in NFC or in lower case, where it was not */
+    struct buf repaired;      /* BPE: text without invalid bytes, where the vocabulary has no tokens for them */
+    struct buf normalized;    /* BPE: text in NFC or in lower case, where it was not */
     const struct span *plain; /* borrowed */
     size_t n_plain, i_plain;  /* the first that ends after what has been encoded */
 };

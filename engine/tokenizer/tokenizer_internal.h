@@ -133,9 +133,9 @@ struct tokenizer {
     /* BPE: a bit for the hash of each merge; most pairs do not merge, and this stays in the caches. */
     uint64_t *merge_bits; /* [2^(64 - merge_bits_shift) / 64] */
     int merge_bits_shift;
-    int32_t byte_ids[256];      /* token of a single byte, or -1 */
-    bool lacks_high_bytes;      /* byte_ids has no token for some byte of 0x80 .. 0xFF */
-    unsigned char *roles;       /* [n_vocab] enum token_role */
+    int32_t byte_ids[256]; /* token of a single byte, or -1 */
+    bool lacks_high_bytes; /* byte_ids has no token for some byte of 0x80 .. 0xFF */
+    unsigned char *roles;  /* [n_vocab] enum token_role */
     struct special_set marks;
     struct special_set user_defined; /* that are no marks */
     struct words words;
@@ -419,8 +419,10 @@ MUST_CHECK enum err encoder_spend(struct encoder *e, uint64_t steps);
 MUST_CHECK enum err unigram_build(struct tokenizer *t);
 /* Encodes text between special tokens, UTF-8 or not; is_normalized: the normalizer has run. ERR_NOMEM, ERR_CONTEXT_LENGTH,
  * ERR_PATTERN_LIMIT, ERR_CANCELLED. */
-MUST_CHECK enum err unigram_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n, bool is_normalized);
-MUST_CHECK enum err wordpiece_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n, bool is_normalized);
+MUST_CHECK enum err unigram_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n,
+                                   bool is_normalized);
+MUST_CHECK enum err wordpiece_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n,
+                                     bool is_normalized);
 
 /* What the normalizers of such vocabularies make of text, appended to *out. ERR_NOMEM. */
 MUST_CHECK enum err unigram_normalize(const struct tokenizer *t, const char *s, size_t n, struct buf *out);
@@ -436,7 +438,7 @@ struct symbol {
 enum { MERGER_KNOWN = 512 };
 struct merger {
     const struct tokenizer *t;
-    struct budget *budget; /* borrowed: of the text; long words take a step for each pair looked at again */
+    struct budget *budget;            /* borrowed: of the text; long words take a step for each pair looked at again */
     struct merge known[MERGER_KNOWN]; /* SPM: pairs looked up, by hash; zero: none */
     const char *word;
     struct symbol *symbols; /* [n], compacted by merger_run */

@@ -54,7 +54,7 @@ static enum err end_word(struct wordpiece *w)
     }
     for (size_t at = 0; at < n && is_known;) {
         size_t most = MIN_OF(n - at, w->t->longest), len = longest_piece(w->t, w->word + at, n - at, &ids[n_ids]);
-        TRY(encoder_spend(w->e, 1 + most - len)); /* lengths looked up */
+        TRY(encoder_spend(w->e, 1 + most - len));     /* lengths looked up */
         is_known = len > (at == 0 ? START_BYTES : 0); /* the mark alone is no piece */
         at += len;
         n_ids++;

@@ -42,7 +42,8 @@ static enum err add_kwargs(const json_t *root, json_t *context, struct err_info 
 /* Does the template read thinking from parts of the content, and from no field of the message? */
 static enum err find_thinking_parts(const struct call *c, bool *reads)
 {
-    static const char *const fields[] = {"reasoning_content", "message.thinking", "message['thinking']", "message.reasoning"};
+    static const char *const fields[] = {"reasoning_content", "message.thinking", "message['thinking']",
+                                         "message.reasoning"};
     struct buf source;
     *reads = engine_chat_mentions(c->engine, "thinking");
     for (size_t i = 0; i < ARRAY_LEN(fields) && *reads; i++) {
@@ -64,7 +65,8 @@ static enum err make_prompt(struct call *c, struct params *p, bool shows_tools, 
     json_t *context = engine_chat_context(c->engine, json_object_get(p->root, "messages"), p->add_generation_prompt);
     json_t *all = json_object_get(p->root, "tools"), *tools = shows_tools ? all : NULL;
     bool is_told = json_array_size(all) > 0 && engine_tool_format(c->engine)->is_told;
-    bool ok = context != NULL && json_object_set_new(context, "continue_final_message", json_boolean(p->continues)) == 0;
+    bool ok =
+        context != NULL && json_object_set_new(context, "continue_final_message", json_boolean(p->continues)) == 0;
     ok = ok && (tools == NULL || is_told || json_object_set(context, "tools", tools) == 0);
     bool as_parts = false;
     enum err err = ok ? add_kwargs(p->root, context, info) : ERR_NOMEM;
@@ -106,7 +108,8 @@ void chat_answer(struct call *c, struct params *p, bool shows_tools, const int32
     p->split.reads_calls = shows_tools;
     bool shows_marks = shows_tools || format->body == CHAT_BODY_CHANNELS || p->thinking != CHAT_THINKS_NOT;
     p->gen.show_special = format->has_tokens && shows_marks;
-    if (binds && (is_forced || !p->constraint.is_of_response)) { /* a call is no answer: the form asked of that does not matter */
+    if (binds && (is_forced ||
+                  !p->constraint.is_of_response)) { /* a call is no answer: the form asked of that does not matter */
         p->split.is_forced = is_forced;
         err = tool_choice_grammar(p, c->engine, &info);
     } else if (params_has_grammar(p)) { /* and nothing else: no calls, and no thinking but in front of it */

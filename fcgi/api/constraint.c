@@ -12,8 +12,14 @@ struct row {
     const char *field, *member, *where;
     enum constraint_kind kind;
 };
-#define FIELD(name, kind)         {name, NULL, name, kind}
-#define MEMBER(name, member, kind) {name, member, name "." member, kind}
+#define FIELD(name, kind)                                                                                              \
+    {                                                                                                                  \
+        name, NULL, name, kind                                                                                         \
+    }
+#define MEMBER(name, member, kind)                                                                                     \
+    {                                                                                                                  \
+        name, member, name "." member, kind                                                                            \
+    }
 
 static const struct row rows[] = {
     FIELD("grammar", CONSTRAINT_GBNF),
@@ -34,8 +40,8 @@ enum { MAX_CHOICES = 10000, JSON_MAX_DEPTH = JSON_IN_MAX_DEPTH };
 static enum err put(struct constraint *out, struct constraint found, struct err_info *info)
 {
     if (out->kind != CONSTRAINT_NONE) {
-        return err_set(info, ERR_INVALID_VALUE, found.where, "%s: expected one field that says the answer's form, found %s too",
-                       found.where, out->where);
+        return err_set(info, ERR_INVALID_VALUE, found.where,
+                       "%s: expected one field that says the answer's form, found %s too", found.where, out->where);
     }
     *out = found;
     return ERR_OK;
@@ -47,7 +53,8 @@ static enum err put(struct constraint *out, struct constraint found, struct err_
 static enum err take_schema(const json_t *schema, const char *at, struct constraint *c, struct err_info *info)
 {
     if (!json_is_object(schema)) {
-        return json_in_refuse(schema == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, at, "a JSON Schema, an object", schema, info);
+        return json_in_refuse(schema == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, at, "a JSON Schema, an object",
+                              schema, info);
     }
     *c = (struct constraint){CONSTRAINT_SCHEMA, at, schema, true};
     return ERR_OK;
@@ -141,7 +148,8 @@ static enum err check_options(const json_t *root, struct err_info *info)
         }
         if (!is_form && !is_known) {
             return err_set(info, ERR_UNKNOWN_PARAMETER, where,
-                           "%s: expected json, regex, choice, grammar or json_object as a member, found another", where);
+                           "%s: expected json, regex, choice, grammar or json_object as a member, found another",
+                           where);
         }
     }
     return ERR_OK;
@@ -234,8 +242,8 @@ static enum err make_choice(const struct constraint *c, struct engine *e, enum c
     return err;
 }
 
-static enum err make(const struct constraint *c, struct engine *e, enum chat_thinking thinking,
-                     struct grammar **out, struct err_info *info)
+static enum err make(const struct constraint *c, struct engine *e, enum chat_thinking thinking, struct grammar **out,
+                     struct err_info *info)
 {
     static const char lark_mark[] = "%llguidance";
     const char *text = json_string_value(c->value);

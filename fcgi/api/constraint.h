@@ -19,9 +19,9 @@ enum constraint_kind {
 
 struct constraint {
     enum constraint_kind kind;
-    const char *where;    /* its place in the request */
-    const json_t *value;  /* of the request */
-    bool is_of_response;  /* response_format, which does not forbid calls of tools */
+    const char *where;   /* its place in the request */
+    const json_t *value; /* of the request */
+    bool is_of_response; /* response_format, which does not forbid calls of tools */
 };
 
 /* ERR_INVALID_TYPE, ERR_INVALID_VALUE: two of them, or an empty list; ERR_MISSING_PARAMETER, ERR_UNSUPPORTED_PARAMETER; info->where is

@@ -23,7 +23,8 @@ static enum err refuse(const char *what, struct err_info *info)
 static enum err check_last(const json_t *messages, size_t n, struct err_info *info)
 {
     const json_t *last = json_array_get(messages, n - 1);
-    bool has_calls = json_array_size(json_object_get(last, "tool_calls")) > 0 || json_read_get(last, "function_call") != NULL;
+    bool has_calls =
+        json_array_size(json_object_get(last, "tool_calls")) > 0 || json_read_get(last, "function_call") != NULL;
     if (!is_assistants(messages, n - 1)) {
         return refuse("a last message of the assistant", info);
     }
@@ -51,7 +52,8 @@ enum err continuation_read(struct call *c, struct params *p, struct err_info *in
         return ERR_OK;
     }
     if (json_is_true(begins)) {
-        return json_in_refuse(ERR_INVALID_VALUE, field, "false beside \"add_generation_prompt\": true", continues, info);
+        return json_in_refuse(ERR_INVALID_VALUE, field, "false beside \"add_generation_prompt\": true", continues,
+                              info);
     }
     TRY(check_last(messages, n, info));
     p->continues = !is_blank(json_object_get(json_array_get(messages, n - 1), "content"));

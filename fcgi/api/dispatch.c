@@ -20,8 +20,8 @@ static bool path_matches(const struct route *r, const char *path)
                         : strcmp(path, r->path) == 0;
 }
 
-const struct route *dispatch_find(const struct server *s, const char *method, const char *path, const struct fastcgi_request *r,
-                                  const char **allow)
+const struct route *dispatch_find(const struct server *s, const char *method, const char *path,
+                                  const struct fastcgi_request *r, const char **allow)
 {
     enum { TAKES_GET = 1, TAKES_POST = 2, TAKES_DELETE = 4 };
     static const char *const lists[] = {"",       "GET, HEAD",         "POST",         "GET, HEAD, POST",
@@ -30,7 +30,8 @@ const struct route *dispatch_find(const struct server *s, const char *method, co
     *allow = "";
     for (int i = 0; i < s->n_routes; i++) {
         const struct route *route = &s->routes[i];
-        if (!path_matches(route, path) || (route->header != NULL && (r == NULL || fastcgi_param(r, route->header) == NULL))) {
+        if (!path_matches(route, path) ||
+            (route->header != NULL && (r == NULL || fastcgi_param(r, route->header) == NULL))) {
             continue;
         }
         /* HEAD is GET without its body, which nginx drops. */
@@ -86,20 +87,24 @@ static bool is_type(const char *content_type, const char *type)
 
 /* Is the body said to be plain JSON? Examples of some APIs post with `curl -d` alone, which calls the body a form. Programs may
  * do that there, and send no type; web pages may not, since a browser sends a form of any page's without asking first. */
-static enum err check_type(const struct fastcgi_request *r, const struct route *route, bool is_browser, struct err_info *info)
+static enum err check_type(const struct fastcgi_request *r, const struct route *route, bool is_browser,
+                           struct err_info *info)
 {
     const char *type = fastcgi_param(r, "CONTENT_TYPE"), *encoding = fastcgi_param(r, "HTTP_CONTENT_ENCODING");
     bool is_plain = encoding == NULL || encoding[0] == '\0' || strcasecmp(encoding, "identity") == 0;
     type = type != NULL ? type : "";
     if (!is_plain) {
-        return err_set(info, ERR_MEDIA_TYPE, "Content-Encoding", "Content-Encoding: expected none, found '%.64s'", encoding);
+        return err_set(info, ERR_MEDIA_TYPE, "Content-Encoding", "Content-Encoding: expected none, found '%.64s'",
+                       encoding);
     }
     bool is_untyped = type[0] == '\0' || is_type(type, "application/x-www-form-urlencoded");
     if (is_type(type, "application/json") || (is_untyped && route->takes_untyped && !is_browser)) {
         return ERR_OK;
     }
-    return type[0] == '\0' ? err_set(info, ERR_MEDIA_TYPE, "Content-Type", "Content-Type: expected application/json, found no such header")
-                           : err_set(info, ERR_MEDIA_TYPE, "Content-Type", "Content-Type: expected application/json, found '%.64s'", type);
+    return type[0] == '\0' ? err_set(info, ERR_MEDIA_TYPE, "Content-Type",
+                                     "Content-Type: expected application/json, found no such header")
+                           : err_set(info, ERR_MEDIA_TYPE, "Content-Type",
+                                     "Content-Type: expected application/json, found '%.64s'", type);
 }
 
 /* Who asks, from which page if a browser does, and is that a body we read? Requests that only read are judged by browsers
@@ -196,7 +201,8 @@ static enum err admit(struct call *c, const struct route *route, struct err_info
         return err_set(info, ERR_DRAINING, NULL, "the server is shutting down");
     }
     if (c->engine == NULL && route->needs_model && atomic_load(&c->server->has_failed)) {
-        return err_set(info, ERR_NO_MODEL, NULL, "the model cannot be loaded, of which the server's log says why; it is tried again");
+        return err_set(info, ERR_NO_MODEL, NULL,
+                       "the model cannot be loaded, of which the server's log says why; it is tried again");
     }
     if (c->engine == NULL && route->needs_model) {
         return err_set(info, ERR_LOADING, NULL, "the model is loading (%d %%)", atomic_load(&c->server->progress) / 10);
@@ -267,11 +273,12 @@ static void note_slow(const struct call *c, const char *path)
     }
     char line[LOG_LINE_BYTES];
     snprintf(line, sizeof line,
-             "slow_request id=%s route=%s tenant=%s status=%d queue_ms=%" PRIu64 " prefill_ms=%" PRIu64 " decode_ms=%" PRIu64
-             " reader_ms=%" PRIu64 " prompt_tokens=%" PRId64 " cached_tokens=%" PRId64 " completion_tokens=%" PRId64 " total_ms=%" PRIu64,
-             c->reply.id, path, call_tenant(c), c->reply.status, s->queue_ns / 1000000u,
-             s->prefill_ns / 1000000u, s->decode_ns / 1000000u, s->reader_ns / 1000000u, s->prompt_tokens, s->cached_tokens,
-             s->completion_tokens, took_ns / 1000000u);
+             "slow_request id=%s route=%s tenant=%s status=%d queue_ms=%" PRIu64 " prefill_ms=%" PRIu64
+             " decode_ms=%" PRIu64 " reader_ms=%" PRIu64 " prompt_tokens=%" PRId64 " cached_tokens=%" PRId64
+             " completion_tokens=%" PRId64 " total_ms=%" PRIu64,
+             c->reply.id, path, call_tenant(c), c->reply.status, s->queue_ns / 1000000u, s->prefill_ns / 1000000u,
+             s->decode_ns / 1000000u, s->reader_ns / 1000000u, s->prompt_tokens, s->cached_tokens, s->completion_tokens,
+             took_ns / 1000000u);
     metrics_count_slow();
     if (conf->slow_log_file == NULL || !log_line_to(conf->slow_log_file, "warn", "%s", line)) {
         log_line("warn", "%s", line);
@@ -316,8 +323,8 @@ void dispatch_request(struct fastcgi_request *r, void *arg)
     metrics_count_request(metrics_index(server, c.route), c.reply.status, c.reply.err);
     const char *path = c.route != NULL ? c.route->path : "-";
     if (c.route == NULL || c.route->needs_key) {
-        log_line("info", "request id=%s route=%s tenant=%s status=%d code=%s total_ms=%" PRIu64, c.reply.id,
-                 path, call_tenant(&c), c.reply.status, err_code(c.reply.err),
+        log_line("info", "request id=%s route=%s tenant=%s status=%d code=%s total_ms=%" PRIu64, c.reply.id, path,
+                 call_tenant(&c), c.reply.status, err_code(c.reply.err),
                  (clock_now_ns() - c.reply.arrived_ns) / 1000000u);
     }
     note_slow(&c, path);

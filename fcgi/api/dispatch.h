@@ -9,8 +9,8 @@ void dispatch_request(struct fastcgi_request *r, void *arg);
 
 /* Returns the row of s->routes for method and path, or NULL. Then *allow lists the methods of the path; "" for an unknown path.
  * r OPTIONAL: rows with a header count only for a request that has it. */
-const struct route *dispatch_find(const struct server *s, const char *method, const char *path, const struct fastcgi_request *r,
-                                  const char **allow);
+const struct route *dispatch_find(const struct server *s, const char *method, const char *path,
+                                  const struct fastcgi_request *r, const char **allow);
 
 /* Decodes %XX in a URI up to '?' into out[0..cap). Returns false if it does not fit, is empty, or has a bad or NUL escape. */
 bool dispatch_decode_path(const char *uri, char *out, size_t cap);

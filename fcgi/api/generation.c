@@ -147,7 +147,8 @@ enum err generation_check_model(const struct call *c, const char *asked, struct 
     asked = is_none ? s->model_id : asked;
     bool is_ours = strcmp(asked, s->model_id) == 0 || model_names_have(s->conf->alias, asked);
     if (!(is_ours ? may_use_ours(c) : tenant_may_use(c->tenant, asked))) {
-        return err_set(info, ERR_MODEL_NOT_FOUND, "model", "model: expected one that the tenant may use, found '%.128s'", asked);
+        return err_set(info, ERR_MODEL_NOT_FOUND, "model",
+                       "model: expected one that the tenant may use, found '%.128s'", asked);
     }
     if (is_ours || s->conf->any_model) {
         return ERR_OK;
@@ -185,7 +186,7 @@ static void look(const void *arg, struct live_look *out)
         } else {
             u = c->usage;
         }
-        enum live_state state = u.completion_tokens > 0                      ? LIVE_DECODE
+        enum live_state state = u.completion_tokens > 0                    ? LIVE_DECODE
                                 : u.processed_tokens > 0 || u.queue_ns > 0 ? LIVE_PREFILL
                                                                            : LIVE_QUEUED;
         out->state = MAX_OF(out->state, state);
@@ -659,9 +660,9 @@ static void log_generation(struct generation *g)
         "info",
         "generation id=%s tenant=%s stream=%d choices=%zu prompt_tokens=%d cached_tokens=%d completion_tokens=%d ttft_ms=%" PRIu64
         " total_ms=%" PRIu64 " waited_ms=%s",
-        g->call->reply.id, call_tenant(g->call), g->params->stream, g->n_choices, u->prompt_tokens, u->cached_tokens, u->completion_tokens,
-        g->first_token_ns != 0 ? (g->first_token_ns - arrived) / 1000000u : 0, (now - arrived) / 1000000u,
-        sched_waits_text(&waits, text));
+        g->call->reply.id, call_tenant(g->call), g->params->stream, g->n_choices, u->prompt_tokens, u->cached_tokens,
+        u->completion_tokens, g->first_token_ns != 0 ? (g->first_token_ns - arrived) / 1000000u : 0,
+        (now - arrived) / 1000000u, sched_waits_text(&waits, text));
 }
 
 /* What it came to, also where the client has left in its middle. */
@@ -673,7 +674,8 @@ static void note_usage(struct generation *g)
         if (c->stream != NULL) {
             engine_stream_usage(c->stream, &c->usage);
         }
-        u->tokens.computed += MAX_OF(c->usage.processed_tokens - c->usage.cached_tokens, 0) + c->usage.completion_tokens;
+        u->tokens.computed +=
+            MAX_OF(c->usage.processed_tokens - c->usage.cached_tokens, 0) + c->usage.completion_tokens;
     }
     struct generation_usage sum = generation_usage(g);
     u->tokens.prompt = sum.prompt;
@@ -684,10 +686,10 @@ static void note_usage(struct generation *g)
     u->queue_ns = first->usage.queue_ns;
     u->prefill_ns = first->usage.prefill_ns;
     u->decode_ns = first->usage.decode_ns;
-    u->finish = g->n_submitted == 0                                ? NULL
+    u->finish = g->n_submitted == 0                              ? NULL
                 : g->failure.code != ERR_OK || !first->has_ended ? "error"
-                : first->n_calls > 0                               ? "tool_calls"
-                                                                   : generation_finish_reason(first);
+                : first->n_calls > 0                             ? "tool_calls"
+                                                                 : generation_finish_reason(first);
 }
 
 static void close_choices(struct generation *g)
@@ -767,8 +769,8 @@ void generation_run(struct call *c, struct params *p, const struct shape *shape,
     struct generation g = {.call = c, .params = p, .shape = shape, .arg = arg, .created = clock_unix_seconds()};
     size_t n = n_prompts * (size_t)p->n;
     if (n > MAX_CHOICES) {
-        err_set(&g.failure, ERR_INVALID_VALUE, "n", "expected at most %d sequences in one request, found %zu", MAX_CHOICES,
-                n);
+        err_set(&g.failure, ERR_INVALID_VALUE, "n", "expected at most %d sequences in one request, found %zu",
+                MAX_CHOICES, n);
         reply_error(&c->reply, ERR_INVALID_VALUE, &g.failure);
         return;
     }
@@ -789,7 +791,8 @@ void generation_run(struct call *c, struct params *p, const struct shape *shape,
         p->gen.max_tokens = (int32_t)of_tenant;
     }
     g.gen = p->gen;
-    g.gen.cache_salt = generation_salt(c, p->cache_prompt ? slots_salt(c, p->id_slot, g.gen.cache_salt, g.slot_salt) : g.id, g.salt);
+    g.gen.cache_salt =
+        generation_salt(c, p->cache_prompt ? slots_salt(c, p->id_slot, g.gen.cache_salt, g.slot_salt) : g.id, g.salt);
     g.gen.keeps_no_snapshots = !p->cache_prompt;
     g.gen.deadline_ns = c->deadline_ns;
     for (size_t i = 0; i < n; i++) {

@@ -60,8 +60,8 @@ struct shape {
     void (*gather)(struct generation *g, struct choice *c,
                    const struct engine_event *ev);                           /* whole: keep what choice needs */
     void (*choice)(struct generation *g, struct choice *c, struct buf *out); /* whole: the object in "choices" */
-    void (*done)(struct generation *g, struct buf *out);   /* streamed: what comes behind the last event */
-    void (*whole)(struct generation *g, struct buf *out);  /* whole: the body */
+    void (*done)(struct generation *g, struct buf *out);  /* streamed: what comes behind the last event */
+    void (*whole)(struct generation *g, struct buf *out); /* whole: the body */
     void (*progress)(struct generation *g, struct choice *c,
                      struct buf *out); /* OPTIONAL, streamed: the event that tells how far the prompt is */
     void (*broken)(struct generation *g, struct buf *out); /* OPTIONAL, streamed: in place of `done`, tells g->failure;
@@ -86,7 +86,7 @@ struct generation {
     pthread_mutex_t lock; /* guards the streams against the poller */
     uint64_t first_token_ns;
     const struct choice *timed; /* whose timings the chunk at hand tells, where each is to have them; OPTIONAL */
-    struct err_info failure; /* what broke the answer off; code ERR_OK = nothing yet */
+    struct err_info failure;    /* what broke the answer off; code ERR_OK = nothing yet */
 };
 
 /* Makes n_prompts * params->n choices over the prompts (ids borrowed until the end), submits, answers. Frees what it

@@ -42,8 +42,7 @@ static enum err add_text(struct ids *to, const char *text, size_t len)
 {
     int32_t *ids;
     size_t n;
-    TRY(engine_tokenize(to->call->engine, text, len, false, false, NULL, 0, &to->call->arena, &ids, &n,
-                        to->info));
+    TRY(engine_tokenize(to->call->engine, text, len, false, false, NULL, 0, &to->call->arena, &ids, &n, to->info));
     return add(to, ids, n);
 }
 
@@ -86,8 +85,9 @@ static enum err check_marks(const struct engine_fim *fim, struct err_info *info)
     if (fim->prefix >= 0 && fim->suffix >= 0 && fim->middle >= 0) {
         return ERR_OK;
     }
-    return err_set(info, ERR_NOT_SUPPORTED, NULL, "Infill is not supported by this model: its vocabulary has no%s%s%s token",
-                   fim->prefix < 0 ? " prefix" : "", fim->suffix < 0 ? " suffix" : "", fim->middle < 0 ? " middle" : "");
+    return err_set(
+        info, ERR_NOT_SUPPORTED, NULL, "Infill is not supported by this model: its vocabulary has no%s%s%s token",
+        fim->prefix < 0 ? " prefix" : "", fim->suffix < 0 ? " suffix" : "", fim->middle < 0 ? " middle" : "");
 }
 
 static enum err check_string(const char *where, const json_t *v, bool is_required, struct err_info *info)
@@ -123,7 +123,8 @@ static void cut(const struct call *c, const struct infill *f, struct ids *before
                 struct ids *others)
 {
     int64_t given = c->server->conf->batch_size;
-    size_t n_ctx = engine_model(c->engine)->n_ctx, n_batch = MIN_OF(given > 0 ? (size_t)given : BATCH_TOKENS, n_ctx / 2);
+    size_t n_ctx = engine_model(c->engine)->n_ctx,
+           n_batch = MIN_OF(given > 0 ? (size_t)given : BATCH_TOKENS, n_ctx / 2);
     size_t quarter = n_batch / 4, n_before = MIN_OF(before->n, 3 * quarter);
     size_t n_behind = MIN_OF(behind->n, quarter > 2 + n_begun ? quarter - 2 - n_begun : 0);
     size_t n_answer = f->n_predict > 0 ? 2 * (size_t)f->n_predict : 0;
@@ -136,8 +137,8 @@ static void cut(const struct call *c, const struct infill *f, struct ids *before
 }
 
 /* behind: the tokens of the suffix. */
-static enum err make_prompt(struct call *c, const struct infill *f, const struct engine_fim *fim, struct ids behind, int32_t **ids,
-                            size_t *n, struct err_info *info)
+static enum err make_prompt(struct call *c, const struct infill *f, const struct engine_fim *fim, struct ids behind,
+                            int32_t **ids, size_t *n, struct err_info *info)
 {
     const struct ids none = {.call = c, .info = info};
     struct ids before = none, begun = none, others = none, all = none;
@@ -177,9 +178,10 @@ enum err infill_prompt(struct call *c, const struct infill *f, int32_t **ids, si
 static enum err read_prefix(const json_t *prompt, size_t i, struct infill *f, struct err_info *info)
 {
     f->prefix = json_is_array(prompt) ? json_array_get(prompt, i) : prompt;
-    return json_is_string(f->prefix) ? ERR_OK
-                                     : json_in_refuse(f->prefix == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, "prompt",
-                                                      "a string, or an array of strings, where there is a suffix", f->prefix, info);
+    return json_is_string(f->prefix)
+               ? ERR_OK
+               : json_in_refuse(f->prefix == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, "prompt",
+                                "a string, or an array of strings, where there is a suffix", f->prefix, info);
 }
 
 enum err infill_prompts(struct prompts *p, struct call *c, const json_t *root, struct err_info *info)
@@ -190,7 +192,8 @@ enum err infill_prompts(struct prompts *p, struct call *c, const json_t *root, s
     struct ids behind = {.call = c, .info = info};
     struct engine_fim fim;
     if (n == 0 || n > MAX_PROMPTS) {
-        return json_in_refuse(ERR_INVALID_VALUE, "prompt", "a string, or an array of at most 256 of them", prompt, info);
+        return json_in_refuse(ERR_INVALID_VALUE, "prompt", "a string, or an array of at most 256 of them", prompt,
+                              info);
     }
     engine_get_fim(c->engine, &fim);
     p->ids = arena_zalloc_array(&c->arena, n, sizeof *p->ids);

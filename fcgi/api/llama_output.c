@@ -14,8 +14,9 @@
 static void write_speed(const char *name, int64_t n, int64_t timed, uint64_t ns, struct buf *out)
 {
     double ms = (double)ns / 1e6;
-    buf_printf(out, "\"%s_n\":%" PRId64 ",\"%s_ms\":%.15g,\"%s_per_token_ms\":%.15g,\"%s_per_second\":%.15g", name, n, name,
-               ms, name, timed > 0 ? ms / (double)timed : 0, name, timed > 0 && ms > 0 ? 1e3 / ms * (double)timed : 0);
+    buf_printf(out, "\"%s_n\":%" PRId64 ",\"%s_ms\":%.15g,\"%s_per_token_ms\":%.15g,\"%s_per_second\":%.15g", name, n,
+               name, ms, name, timed > 0 ? ms / (double)timed : 0, name,
+               timed > 0 && ms > 0 ? 1e3 / ms * (double)timed : 0);
 }
 
 /* The first token costs no step of its own: it comes of the prompt's last row. */
@@ -127,7 +128,8 @@ void llama_write_settings(const struct call *call, const struct params *p, struc
     const struct sampler_params *s = &p->gen.sampling;
     buf_printf(out, "{\"n_ctx\":%u,\"model\":", engine_model(call->engine)->n_ctx);
     json_write_cstr(out, call->server->model_id);
-    buf_printf(out, ",\"seed\":%" PRId64 ",\"top_k\":%d,\"repeat_last_n\":%d,", (int64_t)s->seed, s->top_k, s->repeat_last_n);
+    buf_printf(out, ",\"seed\":%" PRId64 ",\"top_k\":%d,\"repeat_last_n\":%d,", (int64_t)s->seed, s->top_k,
+               s->repeat_last_n);
     write_number("temperature", s->temperature, out);
     write_number("top_p", s->top_p, out);
     write_number("min_p", s->min_p, out);
@@ -168,8 +170,9 @@ void llama_write_result(const struct generation *g, const struct choice *c, stru
     }
     buf_printf(out, "],\"id_slot\":%" PRId64 ",\"stop\":true,\"model\":", g->params->id_slot);
     json_write_cstr(out, g->call->server->model_id);
-    buf_printf(out, ",\"tokens_predicted\":%d,\"tokens_evaluated\":%d,\"generation_settings\":",
-               c->usage.completion_tokens, c->usage.prompt_tokens);
+    buf_printf(out,
+               ",\"tokens_predicted\":%d,\"tokens_evaluated\":%d,\"generation_settings\":", c->usage.completion_tokens,
+               c->usage.prompt_tokens);
     llama_write_settings(g->call, g->params, out);
     buf_puts(out, ",\"prompt\":");
     json_write_buf(out, &prompt);

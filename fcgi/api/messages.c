@@ -82,9 +82,7 @@ static enum err split_part(const json_t *part, size_t i, size_t k, struct split_
     buf_init(&one, 0, MEM_REQUEST);
     bool is_thinking = is_thought(part);
     const json_t *text = is_thinking ? NULL : text_of_part(part, i, k, info);
-    enum err err = is_thinking    ? append_thought(part, i, k, &one, info)
-                   : text == NULL ? info->code
-                                  : ERR_OK;
+    enum err err = is_thinking ? append_thought(part, i, k, &one, info) : text == NULL ? info->code : ERR_OK;
     buf_append(&one, json_string_value(text), json_string_length(text));
     buf_add(is_thinking && to->is_answer ? &to->thoughts : &to->text, &one);
     if (err == ERR_OK) {
@@ -114,7 +112,8 @@ static enum err split_content(json_t *message, const json_t *parts, size_t i, st
         ok = json_object_set(message, THOUGHTS_PARTS, to.parts) == 0;
         ok = ok && (to.thoughts.len == 0 || json_string_length(json_object_get(message, "reasoning_content")) > 0 ||
                     json_object_set_new(message, "reasoning_content", string_of(&to.thoughts)) == 0);
-        ok = ok && json_object_set_new(message, "content", string_of(&to.text)) == 0; /* frees the parts that were read */
+        ok = ok &&
+             json_object_set_new(message, "content", string_of(&to.text)) == 0; /* frees the parts that were read */
     }
     buf_fini(&to.text);
     buf_fini(&to.thoughts);
@@ -222,9 +221,9 @@ static enum err check_reasoning(json_t *message, size_t i, struct err_info *info
 static enum err check_audio(const json_t *message, size_t i, struct err_info *info)
 {
     const json_t *audio = json_read_get(message, "audio");
-    return audio == NULL ? ERR_OK
-                         : bad_message(i, "audio", ERR_UNSUPPORTED_PARAMETER, "none, as this model reads text only",
-                                       audio, info);
+    return audio == NULL
+               ? ERR_OK
+               : bad_message(i, "audio", ERR_UNSUPPORTED_PARAMETER, "none, as this model reads text only", audio, info);
 }
 
 static enum err check_message(json_t *message, size_t i, struct err_info *info)

@@ -32,13 +32,12 @@
         {"cache_salt", FIELD_STRING, AT(gen.cache_salt), 0, APIKEY_CLIENT_SALT_BYTES},                                 \
         {"return_token_ids", FIELD_BOOL, AT(return_token_ids), 0, 0}, {"stop", FIELD_CUSTOM, 0, 0, 0},                 \
         {"stop_token_ids", FIELD_CUSTOM, 0, 0, 0}, {"logit_bias", FIELD_CUSTOM, 0, 0, 0},                              \
-        {"stream_options", FIELD_CUSTOM, 0, 0, 0}, {"user", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},                                   \
-        {"grammar", FIELD_CUSTOM, 0, 0, 0},                                                                            \
-        {"json_schema", FIELD_CUSTOM, 0, 0, 0}, {"guided_json", FIELD_CUSTOM, 0, 0, 0},                                \
-        {"guided_regex", FIELD_CUSTOM, 0, 0, 0}, {"guided_choice", FIELD_CUSTOM, 0, 0, 0},                             \
-        {"guided_grammar", FIELD_CUSTOM, 0, 0, 0}, {"guided_decoding_backend", FIELD_IGNORED, 0, 0, 0},                \
-        {"guided_whitespace_pattern", FIELD_REFUSED, 0, 0, 0}, {"structured_outputs", FIELD_CUSTOM, 0, 0, 0},          \
-        {"response_format", FIELD_CUSTOM, 0, 0, 0},                                                                    \
+        {"stream_options", FIELD_CUSTOM, 0, 0, 0}, {"user", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},                   \
+        {"grammar", FIELD_CUSTOM, 0, 0, 0}, {"json_schema", FIELD_CUSTOM, 0, 0, 0},                                    \
+        {"guided_json", FIELD_CUSTOM, 0, 0, 0}, {"guided_regex", FIELD_CUSTOM, 0, 0, 0},                               \
+        {"guided_choice", FIELD_CUSTOM, 0, 0, 0}, {"guided_grammar", FIELD_CUSTOM, 0, 0, 0},                           \
+        {"guided_decoding_backend", FIELD_IGNORED, 0, 0, 0}, {"guided_whitespace_pattern", FIELD_REFUSED, 0, 0, 0},    \
+        {"structured_outputs", FIELD_CUSTOM, 0, 0, 0}, {"response_format", FIELD_CUSTOM, 0, 0, 0},                     \
         {"metadata", FIELD_IGNORED, 0, 0, 0}, {"cache_prompt", FIELD_BOOL, AT(cache_prompt), 0, 0},                    \
         {"timings_per_token", FIELD_BOOL, AT(timings_per_token), 0, 0},                                                \
         {"return_progress", FIELD_BOOL, AT(return_progress), 0, 0}, {"verbose", FIELD_BOOL, AT(verbose), 0, 0},        \
@@ -61,8 +60,8 @@ static const struct field chat_fields[] = {
     {"parallel_tool_calls", FIELD_CUSTOM, 0, 0, 0},
     {"reasoning_effort", FIELD_CUSTOM, 0, 0, 0},
     {"reasoning_format", FIELD_CUSTOM, 0, 0, 0},
-    {"thinking_token_budget", FIELD_INT, AT(think_budget), -1, INT32_TOP}, /* vLLM's */
-    {"thinking_budget", FIELD_INT, AT(think_budget), -1, INT32_TOP},       /* Qwen's */
+    {"thinking_token_budget", FIELD_INT, AT(think_budget), -1, INT32_TOP},   /* vLLM's */
+    {"thinking_budget", FIELD_INT, AT(think_budget), -1, INT32_TOP},         /* Qwen's */
     {"reasoning_budget_tokens", FIELD_INT, AT(think_budget), -1, INT32_TOP}, /* llama-server's, as the next two */
     {"thinking_budget_tokens", FIELD_INT, AT(think_budget), -1, INT32_TOP},
     {"reasoning_budget", FIELD_INT, AT(think_budget), -1, INT32_TOP},
@@ -95,10 +94,7 @@ const struct field_table fields_of_completions = {"completions", completion_fiel
 
 bool params_has_grammar(const struct params *p) { return p->constraint.kind != CONSTRAINT_NONE; }
 
-bool params_has_text_grammar(const struct params *p)
-{
-    return params_has_grammar(p) && !p->constraint.is_of_response;
-}
+bool params_has_text_grammar(const struct params *p) { return params_has_grammar(p) && !p->constraint.is_of_response; }
 
 enum err params_grammar(struct params *p, struct engine *e, struct err_info *info)
 {
@@ -304,8 +300,8 @@ static enum err check_reasoning_format(const struct params *p, struct err_info *
         is_known = is_known || json_read_is(format, name);
     }
     return is_known ? ERR_OK
-                    : json_in_refuse(json_is_string(format) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "reasoning_format", expected,
-                                     format, info);
+                    : json_in_refuse(json_is_string(format) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "reasoning_format",
+                                     expected, format, info);
 }
 
 /* Of what an answer may be made of: text. */

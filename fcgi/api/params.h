@@ -19,13 +19,14 @@ struct params {
     bool want_logprobs;   /* chat */
     bool stream, echo, include_usage, return_token_ids;
     bool add_generation_prompt;
-    bool continues; /* chat: the answer goes on with the last message */
-    struct constraint constraint;   /* the form of the answer; of root */
-    bool tells_probs; /* completion_probabilities */
-    bool cache_prompt; /* false: nothing is found in the prefix cache, and nothing left there for others */
-    bool timings_per_token, return_progress, verbose; /* llama-server's: each event tells them; told before the first token; ..
+    bool continues;               /* chat: the answer goes on with the last message */
+    struct constraint constraint; /* the form of the answer; of root */
+    bool tells_probs;             /* completion_probabilities */
+    bool cache_prompt;            /* false: nothing is found in the prefix cache, and nothing left there for others */
+    bool timings_per_token, return_progress,
+        verbose;                    /* llama-server's: each event tells them; told before the first token; ..
                                                        * __verbose */
-    int64_t id_slot, t_max_ms; /* t_max_ms: from the first token on, once there is a new line; 0 = no limit */
+    int64_t id_slot, t_max_ms;      /* t_max_ms: from the first token on, once there is a new line; 0 = no limit */
     const char *suffix;             /* completions: of root, NULL = none */
     struct chat_split_config split; /* chat: what to look for in answers; its tools are chat.c's */
     enum chat_thinking thinking;    /* chat: what the prompt, once it is made, leaves room for */

@@ -41,8 +41,7 @@ static enum err refuse_empty(const struct reader *r)
 static enum err tokenize(const struct reader *r, const char *text, size_t n, bool add_special, int32_t **ids,
                          size_t *n_ids)
 {
-    return engine_tokenize(r->call->engine, text, n, add_special, true, NULL, 0, &r->call->arena,
-                           ids, n_ids, r->info);
+    return engine_tokenize(r->call->engine, text, n, add_special, true, NULL, 0, &r->call->arena, ids, n_ids, r->info);
 }
 
 static enum err add_text(const struct reader *r, const char *text, size_t n)
@@ -61,8 +60,8 @@ enum err prompts_bad_id(const char *field, size_t i, const json_t *v, int64_t n_
     char where[ERR_WHERE_BYTES], shown[JSON_READ_SHOWN];
     enum err code = json_in_integer_code(v);
     snprintf(where, sizeof where, "%s[%zu]", field, i);
-    return err_set(info, code, where,
-                   "%s: expected a token id of this model, 0 to %lld, found %s", where, (long long)n_vocab - 1,
+    return err_set(info, code, where, "%s: expected a token id of this model, 0 to %lld, found %s", where,
+                   (long long)n_vocab - 1,
                    code == ERR_INVALID_VALUE ? json_read_show(v, shown) : json_read_type_name(v));
 }
 
@@ -139,8 +138,8 @@ static enum err add_object(const struct reader *r, const json_t *object)
 
 static enum err add(const struct reader *r, const json_t *v)
 {
-    return json_is_string(v)   ? add_text(r, json_string_value(v), json_string_length(v))
-           : json_is_array(v)  ? add_ids(r, v)
+    return json_is_string(v)                           ? add_text(r, json_string_value(v), json_string_length(v))
+           : json_is_array(v)                          ? add_ids(r, v)
            : json_is_object(v) && r->rule->takes_mixed ? add_object(r, v)
                                                        : refuse(r, ERR_INVALID_TYPE, json_read_type_name(v));
 }
@@ -167,7 +166,8 @@ enum err prompts_check_length(struct call *c, size_t i, const int32_t *ids, size
     if (n_ids == 0) {
         return ERR_OK; /* refused later, by what runs it */
     }
-    const struct engine_params shortest = {.max_tokens = 0}; /* the answer's own length is checked when it is submitted */
+    const struct engine_params shortest = {.max_tokens =
+                                               0}; /* the answer's own length is checked when it is submitted */
     enum err err = engine_check_submit(c->engine, ids, n_ids, &shortest, info);
     reply_note_context(&c->reply, n_ids, engine_model(c->engine)->n_ctx);
     if (err != ERR_OK && strcmp(info->where, "prompt") == 0) {

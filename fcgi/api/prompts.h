@@ -20,9 +20,9 @@ typedef enum err (*prompts_check)(struct call *c, size_t i, const int32_t *ids, 
 struct prompts_rule {
     const char *field;
     prompts_check check; /* asked after each text, before the next one is tokenized */
-    size_t max;         /* texts in one request */
-    bool takes_mixed;   /* llama-server's forms too: strings between ids, and objects for strings */
-    bool refuses_empty; /* texts of no bytes or no tokens, whatever special tokens the vocabulary would add */
+    size_t max;          /* texts in one request */
+    bool takes_mixed;    /* llama-server's forms too: strings between ids, and objects for strings */
+    bool refuses_empty;  /* texts of no bytes or no tokens, whatever special tokens the vocabulary would add */
 };
 
 /* The check of prompts that are continued: engine_check_submit takes them with an answer of no tokens. The length of the answer is

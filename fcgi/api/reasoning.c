@@ -62,14 +62,14 @@ enum err reasoning_add_defaults(const struct call *c, json_t *context, struct er
     const struct conf *conf = c->server->conf;
     const char *kwargs = conf->chat_template_kwargs, *effort = conf->reasoning_effort, *name;
     json_t *all = NULL, *value;
-    enum err err = kwargs != NULL ? json_read(kwargs, strlen(kwargs), JSON_IN_MAX_DEPTH, "chat-template-kwargs", &all, info) : ERR_OK;
-    json_object_foreach(all, name, value)
-    {
-        err = err != ERR_OK ? err : add_absent(context, name, json_incref(value));
-    }
+    enum err err = kwargs != NULL
+                       ? json_read(kwargs, strlen(kwargs), JSON_IN_MAX_DEPTH, "chat-template-kwargs", &all, info)
+                       : ERR_OK;
+    json_object_foreach(all, name, value) { err = err != ERR_OK ? err : add_absent(context, name, json_incref(value)); }
     json_decref(all);
     if (err == ERR_OK && effort != NULL && strcmp(effort, "default") != 0) {
-        bool is_none = strcmp(effort, "none") == 0 && json_object_get(context, "reasoning_effort") == NULL && !has_switch(context);
+        bool is_none =
+            strcmp(effort, "none") == 0 && json_object_get(context, "reasoning_effort") == NULL && !has_switch(context);
         err = add_absent(context, "reasoning_effort", json_string(effort));
         err = err == ERR_OK && is_none ? add_absent(context, "enable_thinking", json_false()) : err;
     }
@@ -108,7 +108,8 @@ static bool ends_with(const struct buf *text, const char *mark)
 /* Is it told not to think? The switches of Qwen's and GLM's templates, and of DeepSeek's and Granite's. */
 static bool is_told_not_to_think(const json_t *context)
 {
-    return json_is_false(json_object_get(context, "enable_thinking")) || json_is_false(json_object_get(context, "thinking"));
+    return json_is_false(json_object_get(context, "enable_thinking")) ||
+           json_is_false(json_object_get(context, "thinking"));
 }
 
 enum err reasoning_look(const struct call *c, const json_t *context, const int32_t *ids, size_t n, struct params *p)
@@ -146,8 +147,8 @@ static enum err tokenize_end(struct call *c, struct params *p, const char *words
     buf_puts(&text, engine_tool_format(c->engine)->think_end);
     enum err err = buf_ok(&text);
     if (err == ERR_OK) {
-        err = engine_tokenize(c->engine, text.data, text.len, false, true, &plain, plain.to > 0 ? 1 : 0, &c->arena, &ids,
-                              &p->gen.n_think_end, info);
+        err = engine_tokenize(c->engine, text.data, text.len, false, true, &plain, plain.to > 0 ? 1 : 0, &c->arena,
+                              &ids, &p->gen.n_think_end, info);
         p->gen.think_end = err == ERR_OK ? ids : NULL;
     }
     buf_fini(&text);

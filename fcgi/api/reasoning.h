@@ -21,7 +21,8 @@ enum err reasoning_check_kwargs(const char *text, const char *what, struct err_i
 
 /* Has the prompt, ids[n], begun the thinking, or ended it, or may the answer begin with it? Sets p->thinking and what p->split needs
  * of that. ERR_NOMEM. */
-MUST_CHECK enum err reasoning_look(const struct call *c, const json_t *context, const int32_t *ids, size_t n, struct params *p);
+MUST_CHECK enum err reasoning_look(const struct call *c, const json_t *context, const int32_t *ids, size_t n,
+                                   struct params *p);
 
 /* The budget of tokens of thinking, behind reasoning_look: the request's, else that of chat_template_kwargs, else the operator's.
  * ERR_INVALID_VALUE, engine_tokenize's. */

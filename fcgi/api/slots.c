@@ -12,7 +12,7 @@ struct slot {
     struct apikey_id owner;
     char salt[APIKEY_CLIENT_SALT_BYTES + 1]; /* the request's own; "" = none */
     struct buf ids;                          /* int32_t each; none: the slot is empty */
-    uint64_t erased;                         /* drawn at the last erase, whoever uses the slot since; 0 = there was none */
+    uint64_t erased; /* drawn at the last erase, whoever uses the slot since; 0 = there was none */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the slots */
@@ -34,8 +34,8 @@ static void claim(struct slot *s, const struct apikey_id *caller)
     buf_init(&s->ids, 0, MEM_GENERAL);
 }
 
-void slots_note(const struct call *c, int64_t slot, const char *own_salt, const int32_t *prompt, size_t n_prompt, const int32_t *more,
-                size_t n_more)
+void slots_note(const struct call *c, int64_t slot, const char *own_salt, const int32_t *prompt, size_t n_prompt,
+                const int32_t *more, size_t n_more)
 {
     struct slot *s = find_slot(c, slot);
     size_t n_salt = own_salt != NULL ? strlen(own_salt) : 0;
@@ -69,7 +69,8 @@ const char *slots_salt(const struct call *c, int64_t slot, const char *own_salt,
     if (erased == 0) {
         return own_salt;
     }
-    snprintf(text, SLOTS_SALT_BYTES, "slot %d erased %016" PRIx64 " %s", (int)slot, erased, own_salt != NULL ? own_salt : "");
+    snprintf(text, SLOTS_SALT_BYTES, "slot %d erased %016" PRIx64 " %s", (int)slot, erased,
+             own_salt != NULL ? own_salt : "");
     return text;
 }
 

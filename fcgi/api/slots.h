@@ -19,8 +19,8 @@ enum {
 /* Notes the tokens of a sequence that ended in a slot: of the prompt, and `more` behind them. slot: as the request says, -1 for none;
  * a slot that does not exist is ignored. own_salt OPTIONAL: the request's, at most APIKEY_CLIENT_SALT_BYTES. Failure leaves the slot
  * empty. */
-void slots_note(const struct call *c, int64_t slot, const char *own_salt, const int32_t *prompt, size_t n_prompt, const int32_t *more,
-                size_t n_more);
+void slots_note(const struct call *c, int64_t slot, const char *own_salt, const int32_t *prompt, size_t n_prompt,
+                const int32_t *more, size_t n_more);
 
 /* The cache salt of a request of this slot: own_salt (OPTIONAL, at most APIKEY_CLIENT_SALT_BYTES). If the slot was erased, a number
  * that was drawn at the last erase comes before it, so that the request finds nothing from before. The number holds for all keys.
@@ -32,7 +32,8 @@ bool slots_has(const struct call *c, int64_t slot);
 
 /* Appends the ids of an existing slot, int32_t each, and copies the salt of its last request; both only if they are the caller's:
  * else *ids and salt stay as they are. ERR_NOMEM, ERR_TOO_LARGE: *ids is not whole. */
-MUST_CHECK enum err slots_copy(const struct call *c, int64_t slot, struct buf *ids, char salt[APIKEY_CLIENT_SALT_BYTES + 1]);
+MUST_CHECK enum err slots_copy(const struct call *c, int64_t slot, struct buf *ids,
+                               char salt[APIKEY_CLIENT_SALT_BYTES + 1]);
 
 /* Empties an existing slot, and returns the number of tokens that it had. A slot with tokens of another key stays as it is: 0. */
 size_t slots_erase(const struct call *c, int64_t slot);

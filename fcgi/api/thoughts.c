@@ -117,8 +117,8 @@ static bool is_compared(struct packed all, size_t at, size_t n_word)
         list.n--;
     }
     bool is_list = ends_with(list, "in[") || ends_with(list, "in(");
-    return (is_list && ends_in_type((struct packed){list.text, list.n - 3})) || ends_with(before, "'type','equalto',") ||
-           ends_with(before, "'type','==',");
+    return (is_list && ends_in_type((struct packed){list.text, list.n - 3})) ||
+           ends_with(before, "'type','equalto',") || ends_with(before, "'type','==',");
 }
 
 enum err thoughts_are_parts(const char *source, size_t n, bool *out)

@@ -121,9 +121,9 @@ enum err tool_choice_grammar(struct params *p, struct engine *e, struct err_info
         return ERR_OK;
     }
     if (params_has_text_grammar(p)) {
-        return err_set(
-            info, ERR_INVALID_VALUE, "tool_choice",
-            "tool_choice: expected no grammar beside calls that are enforced, found %s", p->constraint.where);
+        return err_set(info, ERR_INVALID_VALUE, "tool_choice",
+                       "tool_choice: expected no grammar beside calls that are enforced, found %s",
+                       p->constraint.where);
     }
     enum err err = list_callable(p->root, is_forced, &c);
     err = err != ERR_OK ? err : make(p, e, &c, is_forced, info);

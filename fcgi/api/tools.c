@@ -182,7 +182,8 @@ enum err tools_check(const json_t *root, bool as_openai, bool *shown, struct err
     TRY(check_optional(root, "", "tools", JSON_ARRAY, "an array", info));
     int most = as_openai ? TOOLS_OPENAI_MAX : TOOLS_MAX;
     if (json_array_size(tools) > (size_t)most) {
-        return err_set(info, ERR_INVALID_VALUE, "tools", "tools: expected at most %d tools, found %zu", most, json_array_size(tools));
+        return err_set(info, ERR_INVALID_VALUE, "tools", "tools: expected at most %d tools, found %zu", most,
+                       json_array_size(tools));
     }
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *tool = json_array_get(tools, i);
@@ -330,8 +331,8 @@ static enum err open_call(json_t *call, json_t *undo)
     if (!json_is_string(text)) {
         return ERR_OK;
     }
-    enum err err = json_read_lenient(json_string_value(text), json_string_length(text), MAX_ARGUMENTS_DEPTH, "arguments",
-                                     &object, &ignored);
+    enum err err = json_read_lenient(json_string_value(text), json_string_length(text), MAX_ARGUMENTS_DEPTH,
+                                     "arguments", &object, &ignored);
     if (err != ERR_OK || !json_is_object(object)) { /* the template gets the text */
         json_decref(object);
         return err == ERR_NOMEM ? err : ERR_OK;

@@ -18,7 +18,7 @@ struct job {
     struct vectors *vectors;
     const struct prompts *prompts;
     struct engine_embed_params params;
-    size_t n_submitted, n_done; /* n_done changes with the lock held */
+    size_t n_submitted, n_done;            /* n_done changes with the lock held */
     struct sched_waits waits;              /* the longest of a text */
     pthread_mutex_t lock;                  /* guards `open` and is_gone against the poller */
     struct engine_embedding *open[WINDOW]; /* text i at i % WINDOW */
@@ -40,9 +40,10 @@ enum err vectors_check_pools(const struct call *c, struct err_info *info)
 {
     TRY(engine_check_embeds(c->engine, info));
     return engine_model(c->engine)->embeds_tokens
-               ? err_set(info, ERR_UNSUPPORTED_ENDPOINT, "model",
-                         "the server was started with --pooling none, which gives a vector for each token: expected /embeddings or "
-                         "another --pooling")
+               ? err_set(
+                     info, ERR_UNSUPPORTED_ENDPOINT, "model",
+                     "the server was started with --pooling none, which gives a vector for each token: expected /embeddings or "
+                     "another --pooling")
                : ERR_OK;
 }
 
@@ -52,10 +53,12 @@ enum err vectors_check_length(struct call *c, size_t i, const int32_t *ids, size
     (void)ids;
     uint32_t n_ctx = engine_model(c->engine)->n_ctx;
     reply_note_context(&c->reply, n_ids, n_ctx);
-    return n_ids <= n_ctx ? ERR_OK
-                          : err_set(info, ERR_CONTEXT_LENGTH, field,
-                                    "This model's maximum context length is %u tokens; text %zu of the %s is too large: it has %zu tokens",
-                                    n_ctx, i, field, n_ids);
+    return n_ids <= n_ctx
+               ? ERR_OK
+               : err_set(
+                     info, ERR_CONTEXT_LENGTH, field,
+                     "This model's maximum context length is %u tokens; text %zu of the %s is too large: it has %zu tokens",
+                     n_ctx, i, field, n_ids);
 }
 
 void vectors_truncate(const struct call *c, struct prompts *p, int64_t limit)
@@ -205,8 +208,9 @@ static void log_end(const struct job *j, const char *name)
     uint64_t took_ns = clock_now_ns() - j->call->reply.arrived_ns;
     metrics_observe(METRIC_E2E, (double)took_ns / 1e9);
     char waits[SCHED_WAITS_BYTES];
-    log_line("info", "%s id=%s tenant=%s inputs=%zu prompt_tokens=%zu total_ms=%" PRIu64 " waited_ms=%s", name, j->call->reply.id,
-             call_tenant(j->call), j->prompts->n, j->vectors->n_tokens, took_ns / 1000000u, sched_waits_text(&j->waits, waits));
+    log_line("info", "%s id=%s tenant=%s inputs=%zu prompt_tokens=%zu total_ms=%" PRIu64 " waited_ms=%s", name,
+             j->call->reply.id, call_tenant(j->call), j->prompts->n, j->vectors->n_tokens, took_ns / 1000000u,
+             sched_waits_text(&j->waits, waits));
 }
 
 enum err vectors_run(struct vectors *v, struct call *c, struct engine_embed_params *params, const char *name,

@@ -31,7 +31,8 @@ static void on_interrupt(int number)
 static bool add_message(struct chat *c, const char *role, const char *text, size_t n)
 {
     json_t *content = json_stringn(text, n); /* NULL: no UTF-8 */
-    return content != NULL && json_array_append_new(c->messages, json_pack("{s:s, s:o}", "role", role, "content", content)) == 0;
+    return content != NULL &&
+           json_array_append_new(c->messages, json_pack("{s:s, s:o}", "role", role, "content", content)) == 0;
 }
 
 static void drop_last(struct chat *c)
@@ -160,7 +161,8 @@ static bool on_load(struct chat *c, const char *arg)
     json_error_t why;
     json_t *v = json_load_file(arg, JSON_REJECT_DUPLICATES, &why);
     if (!is_conversation(v)) {
-        fprintf(stderr, "error: %s: expected a JSON array of messages with role and content, as /save writes, found %s\n", arg,
+        fprintf(stderr,
+                "error: %s: expected a JSON array of messages with role and content, as /save writes, found %s\n", arg,
                 v != NULL ? "another" : why.text);
         json_decref(v);
         return false;
@@ -221,7 +223,8 @@ static bool run_command(struct chat *c, const char *line)
     for (size_t i = 0; i < ARRAY_LEN(commands); i++) {
         if (strlen(commands[i].name) == n && memcmp(commands[i].name, line, n) == 0) {
             if ((commands[i].arg[0] != '\0') != (arg[0] != '\0')) {
-                fprintf(stderr, "error: expected %s%s%s\n", commands[i].name, commands[i].arg[0] != '\0' ? " " : "", commands[i].arg);
+                fprintf(stderr, "error: expected %s%s%s\n", commands[i].name, commands[i].arg[0] != '\0' ? " " : "",
+                        commands[i].arg);
                 return false;
             }
             return commands[i].run(c, arg);

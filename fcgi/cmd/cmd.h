@@ -34,7 +34,7 @@ struct program {
     int n_commands;
     const struct route *routes;
     int n_routes;
-    const struct dialect *const *dialects; /* NULL-terminated */
+    const struct dialect *const *dialects;   /* NULL-terminated */
     const struct field_table *const *fields; /* of request bodies */
     int n_fields;
     fastcgi_handler handle; /* a request; its argument is the struct server */
@@ -45,8 +45,8 @@ struct cmd {
     const char *name;
     enum conf_command bit;
     int (*run)(const struct program *p, int argc, char **argv);
-    const char *summary; /* one line */
-    const char *notes;   /* what its options do not say; "" = nothing */
+    const char *summary;  /* one line */
+    const char *notes;    /* what its options do not say; "" = nothing */
     const char *operands; /* OPTIONAL: what it takes behind its options, that is no option's value: "[COMMAND ...]" */
     names_fn words;       /* OPTIONAL: what of these can be named */
 };

@@ -40,7 +40,8 @@ static json_int_t number(const json_t *o, const char *name) { return json_intege
 static void put_speeds(const json_t *status, struct last *last, struct buf *out)
 {
     uint64_t now = clock_now_ns();
-    struct last is = {.at_ns = now, .prompt = number(status, "prompt_tokens"), .generated = number(status, "generated_tokens")};
+    struct last is = {
+        .at_ns = now, .prompt = number(status, "prompt_tokens"), .generated = number(status, "generated_tokens")};
     double s = (double)(now - last->at_ns) / 1e9;
     if (last->at_ns != 0 && s > 0) {
         buf_printf(out, "tokens a second: %.1f of prompts, %.1f of answers\n", (double)(is.prompt - last->prompt) / s,
@@ -56,11 +57,12 @@ static int make_picture(const char *socket, struct last *last, struct buf *out)
     if (rc == CMD_OK) {
         const char *state = json_string_value(json_object_get(status, "state"));
         const char *model = json_string_value(json_object_get(status, "model"));
-        buf_printf(out, "infcgi %s  %s  up %" JSON_INTEGER_FORMAT " s\n", state != NULL ? state : "?", model != NULL ? model : "",
-                   number(status, "up_s"));
+        buf_printf(out, "infcgi %s  %s  up %" JSON_INTEGER_FORMAT " s\n", state != NULL ? state : "?",
+                   model != NULL ? model : "", number(status, "up_s"));
         buf_printf(out,
-                   "running %" JSON_INTEGER_FORMAT ", waiting %" JSON_INTEGER_FORMAT ", connections %" JSON_INTEGER_FORMAT
-                   " of %" JSON_INTEGER_FORMAT ", errors %" JSON_INTEGER_FORMAT "\n",
+                   "running %" JSON_INTEGER_FORMAT ", waiting %" JSON_INTEGER_FORMAT
+                   ", connections %" JSON_INTEGER_FORMAT " of %" JSON_INTEGER_FORMAT ", errors %" JSON_INTEGER_FORMAT
+                   "\n",
                    number(status, "running"), number(status, "waiting"), number(status, "connections"),
                    number(status, "max_connections"), number(status, "errors"));
         put_speeds(status, last, out);

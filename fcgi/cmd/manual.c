@@ -223,11 +223,12 @@ static void put_man(const struct program *p, struct buf *out)
             }
         }
     }
-    buf_puts(out,
-             ".SH EXIT STATUS\n0 when all went well, 64 for an option that is wrong, 65 for a model file that is, 69 "
-             "when the back end was lost or no server answers, "
-             "71 where the system gives no threads, 74 when output cannot be written, 77 when the user may not, 78 when what an "
-             "option names cannot be used, 1 when a server refuses what ctl asks.\n");
+    buf_puts(
+        out,
+        ".SH EXIT STATUS\n0 when all went well, 64 for an option that is wrong, 65 for a model file that is, 69 "
+        "when the back end was lost or no server answers, "
+        "71 where the system gives no threads, 74 when output cannot be written, 77 when the user may not, 78 when what an "
+        "option names cannot be used, 1 when a server refuses what ctl asks.\n");
 }
 
 /* --- completion --------------------------------------------------------------------------------------------------- */
@@ -318,7 +319,8 @@ static void put_api(const struct program *p, struct buf *out)
         const struct field_table *t = p->fields[i];
         for (size_t k = 0; k < t->n; k++) {
             const struct field *f = &t->rows[k];
-            buf_printf(out, "field\t%s\t%s\t%s\t%.10g\t%.10g\n", t->name, f->name, fields_kind_name(f->kind), f->min, f->max);
+            buf_printf(out, "field\t%s\t%s\t%s\t%.10g\t%.10g\n", t->name, f->name, fields_kind_name(f->kind), f->min,
+                       f->max);
         }
     }
 }

@@ -32,21 +32,22 @@ enum {
     BACKOFF_MS = 50,        /* doubled with each of them, but the first, */
     BACKOFF_MAX_MS = 30000, /* up to this, */
     BACKOFF_READY_MS = 400, /* or, where they had served, to this: whoever asks next is answered within two seconds */
-    FAILED_MOST = 3,        /* workers in a row that cannot load the model; those behind them answer that there is none */
-    SILENT_MS = 20000,      /* a worker that is ready says something every second, */
-    LOADING_MS = 600000,    /* one that loads at each percent: a driver may compile for minutes in between */
-    FEED_MS = 10000,        /* .. and after so long the service manager is told nothing either */
-    GRACE_MS = 15000,       /* beyond --drain-timeout, until a worker that should end is killed */
-    TWICE_MS = 1000,        /* a signal to a group of processes comes twice */
-    STOPPED_MS = 2000,      /* a look at the time that is so much too late: this process was stopped, and its workers may have been */
+    FAILED_MOST = 3,     /* workers in a row that cannot load the model; those behind them answer that there is none */
+    SILENT_MS = 20000,   /* a worker that is ready says something every second, */
+    LOADING_MS = 600000, /* one that loads at each percent: a driver may compile for minutes in between */
+    FEED_MS = 10000,     /* .. and after so long the service manager is told nothing either */
+    GRACE_MS = 15000,    /* beyond --drain-timeout, until a worker that should end is killed */
+    TWICE_MS = 1000,     /* a signal to a group of processes comes twice */
+    STOPPED_MS =
+        2000, /* a look at the time that is so much too late: this process was stopped, and its workers may have been */
 };
 
 struct worker {
-    pid_t pid;                         /* 0: there is none */
-    int fd;                            /* of its status; -1: it has closed its own */
-    bool is_ready, is_superseded;      /* superseded: told to end before it was ready, as another shall be started */
+    pid_t pid;                    /* 0: there is none */
+    int fd;                       /* of its status; -1: it has closed its own */
+    bool is_ready, is_superseded; /* superseded: told to end before it was ready, as another shall be started */
     uint64_t started_ms, heard_ms, end_by_ms; /* end_by: 0 = it need not end */
-    char status[160];                  /* what it said last */
+    char status[160];                         /* what it said last */
 };
 
 static struct {
@@ -56,12 +57,12 @@ static struct {
     char program[PATH_MAX];
     int socket_fd, signal_fd;
     struct worker serving, coming, leaving;
-    struct conf last; /* options as they were read last: at the start, or at the last SIGUSR2 */
-    bool was_ready; /* one was, ever */
+    struct conf last;  /* options as they were read last: at the start, or at the last SIGUSR2 */
+    bool was_ready;    /* one was, ever */
     bool wants_reload; /* when the place is free */
     bool is_stopping;
-    int n_short;       /* workers in a row that lived short */
-    int n_failed;      /* .. that ended by themselves and had not been ready */
+    int n_short;  /* workers in a row that lived short */
+    int n_failed; /* .. that ended by themselves and had not been ready */
     uint64_t start_at_ms, asked_ms, fed_ms, feed_every_ms;
     int rc;
 } m;
@@ -285,7 +286,8 @@ static void stop(uint64_t now)
 
 static const char *how(int status, char text[32])
 {
-    snprintf(text, 32, WIFSIGNALED(status) ? "signal=%d" : "status=%d", WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    snprintf(text, 32, WIFSIGNALED(status) ? "signal=%d" : "status=%d",
+             WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
     return text;
 }
 
@@ -304,14 +306,14 @@ static void serving_ended(const struct worker *w, int status, uint64_t now)
     if (m.coming.pid != 0) { /* it is on its way already */
         m.serving = m.coming;
         m.coming = (struct worker){.fd = -1};
-        log_line("error", "worker_died pid=%d %s after_ms=%" PRIu64 " next=%d", (int)w->pid, how(status, text), now - w->started_ms,
-                 (int)m.serving.pid);
+        log_line("error", "worker_died pid=%d %s after_ms=%" PRIu64 " next=%d", (int)w->pid, how(status, text),
+                 now - w->started_ms, (int)m.serving.pid);
         return;
     }
     m.n_failed = w->is_ready ? 0 : MIN_OF(m.n_failed + WIFEXITED(status), FAILED_MOST);
     plan_start(now, now - w->started_ms < SHORT_LIFE_MS, w->is_ready);
-    log_line("error", "worker_died pid=%d %s after_ms=%" PRIu64 " restart_in_ms=%" PRIu64, (int)w->pid, how(status, text),
-             now - w->started_ms, m.start_at_ms - now);
+    log_line("error", "worker_died pid=%d %s after_ms=%" PRIu64 " restart_in_ms=%" PRIu64, (int)w->pid,
+             how(status, text), now - w->started_ms, m.start_at_ms - now);
     notify_say("", "starting again: the process that served ended (%s)", text);
 }
 
@@ -322,7 +324,8 @@ static void coming_ended(const struct worker *w, int status)
         return;
     }
     log_line("error", "reload_failed %s reason=\"%s\" kept=%d", how(status, text),
-             w->status[0] != '\0' ? w->status : "its options cannot be used, as the line before says", (int)m.serving.pid);
+             w->status[0] != '\0' ? w->status : "its options cannot be used, as the line before says",
+             (int)m.serving.pid);
     notify_say("READY=1", "%s (a reload failed: %s)", m.serving.status, w->status[0] != '\0' ? w->status : text);
 }
 
@@ -391,7 +394,8 @@ static void reload(uint64_t now)
     } else if (m.serving.pid == 0) {
         m.wants_reload = false; /* the one that is started now reads all anew */
     }
-    log_line("info", "reload asked=SIGUSR2%s changed=\"%s\"", m.leaving.pid != 0 ? " waits=\"for the one that drains\"" : "", changed);
+    log_line("info", "reload asked=SIGUSR2%s changed=\"%s\"",
+             m.leaving.pid != 0 ? " waits=\"for the one that drains\"" : "", changed);
 }
 
 static void handle_signal(int signal)
@@ -498,7 +502,8 @@ static void run(void)
         pause = MIN_OF(pause, m.feed_every_ms);
         due = now + pause;
         (void)poll(polled, ARRAY_LEN(polled), (int)pause);
-        for (size_t i = 0; i < ARRAY_LEN(places); i++) { /* first: who saw that the next worker is ready may ask for one after it */
+        for (size_t i = 0; i < ARRAY_LEN(places);
+             i++) { /* first: who saw that the next worker is ready may ask for one after it */
             listen_to(places[i]);
         }
         read_signals();
@@ -513,7 +518,8 @@ static int prepare(const struct conf *conf, int argc, char **argv)
     struct err_info info = {0};
     sigset_t set;
     if (argc > MAX_ARGS) {
-        fprintf(stderr, "%serror: config: expected at most %d arguments, found %d\n", log_priority("error"), (int)MAX_ARGS, argc);
+        fprintf(stderr, "%serror: config: expected at most %d arguments, found %d\n", log_priority("error"),
+                (int)MAX_ARGS, argc);
         return CMD_USAGE;
     }
     ssize_t n = readlink("/proc/self/exe", m.program, sizeof m.program - 1);

@@ -62,12 +62,13 @@ static enum err run_window(struct engine *e, const int32_t *ids, size_t n, struc
 static enum err report(const struct conf *conf, const struct score *score, size_t n_windows, json_t *windows)
 {
     if (!conf->json) {
-        printf("\nFinal estimate: PPL = %.4f +/- %.5f\n%" PRId64 " tokens scored in %zu windows of %" PRId64 "\n", ppl_of(score),
-               error_of(score), score->n, n_windows, conf->window);
+        printf("\nFinal estimate: PPL = %.4f +/- %.5f\n%" PRId64 " tokens scored in %zu windows of %" PRId64 "\n",
+               ppl_of(score), error_of(score), score->n, n_windows, conf->window);
         return ERR_OK;
     }
-    json_t *o = json_pack("{s:f, s:f, s:I, s:I, s:I, s:O}", "ppl", ppl_of(score), "error", error_of(score), "tokens", (json_int_t)score->n,
-                          "windows", (json_int_t)n_windows, "ctx", (json_int_t)conf->window, "ppl_after_window", windows);
+    json_t *o = json_pack("{s:f, s:f, s:I, s:I, s:I, s:O}", "ppl", ppl_of(score), "error", error_of(score), "tokens",
+                          (json_int_t)score->n, "windows", (json_int_t)n_windows, "ctx", (json_int_t)conf->window,
+                          "ppl_after_window", windows);
     bool is_said = json_dumpf(o, stdout, JSON_COMPACT) == 0;
     puts("");
     json_decref(o);
@@ -81,7 +82,8 @@ static enum err run_all(const struct conf *conf, struct engine *e, int32_t *ids,
     struct score score = {0};
     if (n_ids < 2 * n) {
         return err_set(info, ERR_CONFIG, "file",
-                       "expected a text of at least %zu tokens, two windows of --ctx-size %zu, found %zu", 2 * n, n, n_ids);
+                       "expected a text of at least %zu tokens, two windows of --ctx-size %zu, found %zu", 2 * n, n,
+                       n_ids);
     }
     n_windows = conf->chunks > 0 ? MIN_OF(n_windows, (size_t)conf->chunks) : n_windows;
     json_t *windows = json_array();
@@ -108,9 +110,11 @@ static enum err run(const struct conf *conf, struct engine *e, const struct buf 
     struct arena arena;
     int32_t *ids;
     size_t n;
-    size_t len = text->len - (text->len > 0 && text->data[text->len - 1] == '\n'); /* the file's last, as llama-perplexity does */
+    size_t len = text->len -
+                 (text->len > 0 && text->data[text->len - 1] == '\n'); /* the file's last, as llama-perplexity does */
     arena_init(&arena, 0, 0, MEM_GENERAL);
-    enum err err = engine_tokenize(e, text->data != NULL ? text->data : "", len, true, false, NULL, 0, &arena, &ids, &n, info);
+    enum err err =
+        engine_tokenize(e, text->data != NULL ? text->data : "", len, true, false, NULL, 0, &arena, &ids, &n, info);
     err = err != ERR_OK ? err : run_all(conf, e, ids, n, info);
     arena_fini(&arena);
     return err;

@@ -77,7 +77,7 @@ struct engine_config cmd_engine_config(const struct conf *c)
     };
 }
 
-#define LOADING_LOG_NS 5000000000u /* between two lines of the log about it */
+#define LOADING_LOG_NS 5000000000u  /* between two lines of the log about it */
 #define HOLD_NS        10000000000u /* that who connects to a worker which replaces a dead one waits, before 503 */
 #define FAILED_NS      30000000000u /* for which one that cannot load the model answers so */
 
@@ -181,7 +181,8 @@ static enum err check_room(const struct engine_config *cfg, struct err_info *inf
         return ERR_OK;
     }
     TRY(engine_measure(cfg, &m, info));
-    return memory_check_second((cfg->pack_cache == NULL ? m.weight_bytes : 0) + m.kv_bytes + m.activation_bytes, memory_available(), info);
+    return memory_check_second((cfg->pack_cache == NULL ? m.weight_bytes : 0) + m.kv_bytes + m.activation_bytes,
+                               memory_available(), info);
 }
 
 /* The first of the names of --alias, else the file's; kept until the process ends. */
@@ -273,7 +274,8 @@ static void drain(bool is_lost, bool is_replaced)
     if (is_replaced) {
         admin_stop(); /* the next one waits for it */
     }
-    atomic_store(&server_state.is_draining, !is_replaced); /* who asks still for /health is told of the one that serves */
+    atomic_store(&server_state.is_draining,
+                 !is_replaced); /* who asks still for /health is told of the one that serves */
     atomic_store(&server_state.is_refusing, is_told);
     if (!is_told) {
         fastcgi_stop();
@@ -338,7 +340,8 @@ static void prepare_process(void)
 /* What is not the model's fault, and does not name it. */
 static int fail_setup(int status, enum err err, const struct err_info *info)
 {
-    fprintf(stderr, "%serror: %s: %s\n", log_priority("error"), err_code(err), info->text[0] != '\0' ? info->text : err_text(err));
+    fprintf(stderr, "%serror: %s: %s\n", log_priority("error"), err_code(err),
+            info->text[0] != '\0' ? info->text : err_text(err));
     return status;
 }
 
@@ -359,7 +362,8 @@ static int start(const struct conf *conf)
     }
     err = log_start(&info);
     serve_wait_log_overrides(conf);
-    if (err == ERR_OK && conf->admin_socket != NULL && worker_role() != WORKER_NEXT) { /* the one that serves has it still */
+    if (err == ERR_OK && conf->admin_socket != NULL &&
+        worker_role() != WORKER_NEXT) { /* the one that serves has it still */
         err = admin_start(conf->admin_socket, &server_state, &info);
         if (err != ERR_OK) {
             return fail_setup(err == ERR_CONFIG ? CMD_USAGE : CMD_BAD_CONFIG, err, &info);

@@ -68,11 +68,15 @@ static void reread_options(void)
     struct err_info info = {0};
     int n = 0;
     struct changed *c = mem_alloc(sizeof *c, MEM_GENERAL);
-    enum err err = c == NULL ? ERR_NOMEM : conf_reread(w.server->conf, w.argc, w.argv, &c->conf, &n, waiting, sizeof waiting, &info);
+    enum err err = c == NULL
+                       ? ERR_NOMEM
+                       : conf_reread(w.server->conf, w.argc, w.argv, &c->conf, &n, waiting, sizeof waiting, &info);
     if (err != ERR_OK) {
         log_line("error", "options_kept reason=\"%s\"", err == ERR_NOMEM ? err_text(err) : info.text);
     } else if (waiting[0] != '\0') {
-        log_line("warn", "options_wait names=\"%s\" reason=\"a reload (SIGUSR2, with --master) or a restart brings them\"", waiting);
+        log_line("warn",
+                 "options_wait names=\"%s\" reason=\"a reload (SIGUSR2, with --master) or a restart brings them\"",
+                 waiting);
     }
     if (err == ERR_OK) {
         serve_wait_log_overrides(&c->conf);
@@ -144,7 +148,8 @@ static bool look_at_requests(void)
     for (int i = 0; i < p.n_news; i++) {
         const struct live_report *r = &p.news[i];
         bool is_lost = r->verdict == PULSE_LOST;
-        const char *why = is_lost ? "it cannot be stopped; the process has to end" : "it computes for too long and is stopped";
+        const char *why =
+            is_lost ? "it cannot be stopped; the process has to end" : "it computes for too long and is stopped";
         log_line("error",
                  "request_%s id=%s request=%" PRIu64 " route=%s tenant=%s phase=%s cpu_ms=%" PRIu64 " limit_ms=%" PRIu64
                  " reason=\"%s\"",
@@ -171,11 +176,14 @@ static void look(void)
     engine_get_stats(w.engine, &s);
     bool is_stuck = pulse_is_stuck(&w.pulse, &s, now), was_stuck = atomic_exchange(&w.server->is_stuck, is_stuck);
     if (is_stuck && !was_stuck) {
-        log_line("error", "step_stuck at=%s age_ms=%" PRIu64 " limit_ms=%" PRIu64 " usual_ms=%" PRIu64 " steps=%" PRIu64 " running=%" PRIu64
-                 " waiting=%" PRIu64 " backend=%s", sched_place_name(s.at), s.last_step_age_ms, w.pulse.limit_ms, s.usual_step_ms, s.steps,
-                 s.n_running, s.n_waiting, engine_model(w.engine)->backend);
+        log_line("error",
+                 "step_stuck at=%s age_ms=%" PRIu64 " limit_ms=%" PRIu64 " usual_ms=%" PRIu64 " steps=%" PRIu64
+                 " running=%" PRIu64 " waiting=%" PRIu64 " backend=%s",
+                 sched_place_name(s.at), s.last_step_age_ms, w.pulse.limit_ms, s.usual_step_ms, s.steps, s.n_running,
+                 s.n_waiting, engine_model(w.engine)->backend);
         log_flush(STUCK_LOG_MS);
-        notify_say(worker_role() != WORKER_NONE ? "WATCHDOG=trigger" : "", "stuck in a step (%s)", sched_place_name(s.at));
+        notify_say(worker_role() != WORKER_NONE ? "WATCHDOG=trigger" : "", "stuck in a step (%s)",
+                   sched_place_name(s.at));
     } else if (!is_stuck && was_stuck) {
         log_line("warn", "step_goes_on steps=%" PRIu64, s.steps);
         w.said[0] = '\0';
@@ -223,7 +231,9 @@ static bool is_end(int signal)
         return false;
     case SIGUSR2:
         if (worker_role() == WORKER_NONE) {
-            log_line("warn", "reload_refused reason=\"only `infcgi serve --master` can start another process in this one's place\"");
+            log_line(
+                "warn",
+                "reload_refused reason=\"only `infcgi serve --master` can start another process in this one's place\"");
             return false;
         }
         break;

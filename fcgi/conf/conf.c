@@ -223,16 +223,18 @@ static enum err match_other(struct arguments *a, const struct option_other *othe
     const char *equals = strchr(a->argv[a->i], '='), *next = a->i + 1 < a->argc ? a->argv[a->i + 1] : NULL;
     *o = NULL;
     if (other->hint != NULL) {
-        return err_set(info, ERR_CONFIG, other->name, "%s: not an option of infcgi serve: %s", other->name, other->hint);
+        return err_set(info, ERR_CONFIG, other->name, "%s: not an option of infcgi serve: %s", other->name,
+                       other->hint);
     }
     if (other->same_as != NULL) {
         *o = option_find(a->options, other->same_as, strlen(other->same_as), a->command);
         *value = equals != NULL ? equals + 1 : NULL;
         return ERR_OK;
     }
-    bool is_value = next != NULL && (other->takes == OPTION_OTHER_VALUE ||
-                                     (other->takes == OPTION_OTHER_SWITCH &&
-                                      (strcmp(next, "on") == 0 || strcmp(next, "off") == 0 || strcmp(next, "auto") == 0)));
+    bool is_value =
+        next != NULL && (other->takes == OPTION_OTHER_VALUE ||
+                         (other->takes == OPTION_OTHER_SWITCH &&
+                          (strcmp(next, "on") == 0 || strcmp(next, "off") == 0 || strcmp(next, "auto") == 0)));
     a->i += equals == NULL && is_value;
     return ERR_OK;
 }
@@ -259,8 +261,8 @@ static enum err match_argument(struct arguments *a, const struct option **out, c
     }
     if ((o->commands & a->command) == 0) {
         char of[NAME_BYTES], command[NAME_BYTES];
-        return err_set(info, ERR_CONFIG, o->name, "--%s: expected an option of %s, found one of %s; --help lists them", o->name,
-                       a->options->name_commands(a->command, command, sizeof command),
+        return err_set(info, ERR_CONFIG, o->name, "--%s: expected an option of %s, found one of %s; --help lists them",
+                       o->name, a->options->name_commands(a->command, command, sizeof command),
                        a->options->name_commands(o->commands, of, sizeof of));
     }
     if ((o->operand_of & a->command) != 0 && a->is_given[o - a->options->rows]) {
@@ -309,7 +311,8 @@ static void list_overrides(struct conf *c, const struct conf *file)
     const struct option *o;
     size_t n = 0;
     for (int i = 0; (o = option_at(c->options, i)) != NULL && n < sizeof c->overrides; i++) {
-        if (strstr(file->from[i], " line ") != NULL && strncmp(c->from[i], "INFCGI_", 7) == 0 && !is_equal(file, c, o)) {
+        if (strstr(file->from[i], " line ") != NULL && strncmp(c->from[i], "INFCGI_", 7) == 0 &&
+            !is_equal(file, c, o)) {
             n += (size_t)snprintf(c->overrides + n, sizeof c->overrides - n, "%s%s", n > 0 ? ", " : "", c->from[i]);
         }
     }
@@ -392,8 +395,8 @@ static void copy_value(struct conf *to, const struct conf *from, const struct op
     memcpy(to->from[index_of(to, o)], from->from[index_of(to, o)], CONF_FROM_BYTES);
 }
 
-enum err conf_reread(const struct conf *now, int argc, char **argv, struct conf *next, int *n_changed, char *waiting, size_t cap,
-                     struct err_info *info)
+enum err conf_reread(const struct conf *now, int argc, char **argv, struct conf *next, int *n_changed, char *waiting,
+                     size_t cap, struct err_info *info)
 {
     struct conf fresh;
     const struct option *o;

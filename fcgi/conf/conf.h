@@ -64,7 +64,8 @@ struct conf {
     const char *prompt;
     int64_t threads, ctx_size, kv_tokens, parallel, batch_size, queue_max, memory_limit_mib, request_memory_mib,
         draft_max;
-    int64_t max_connections, body_limit_kib, response_memory_mib, drain_s, step_limit_s, compute_limit_s, ping_s, timeout_s;
+    int64_t max_connections, body_limit_kib, response_memory_mib, drain_s, step_limit_s, compute_limit_s, ping_s,
+        timeout_s;
     int64_t cache_disk_mib;
     int64_t n_predict, seed;
     int64_t limit_predict; /* of serve */
@@ -73,8 +74,8 @@ struct conf {
     const char *reasoning, *reasoning_format, *reasoning_effort, *chat_template_kwargs;
     struct engine_sampling sampling;
     bool check_config, master;
-    bool drain_close, strict_api, any_model, closed_objects, share_cache, no_slots, no_prefill_assistant, metrics, no_metrics,
-        help, version, chat;
+    bool drain_close, strict_api, any_model, closed_objects, share_cache, no_slots, no_prefill_assistant, metrics,
+        no_metrics, help, version, chat;
     struct conf_list n_prompt, n_gen, n_depth, n_seqs, batch_sizes, thread_counts; /* of bench */
     int64_t repetitions;
     const char *output;
@@ -83,8 +84,8 @@ struct conf {
     bool force;
     const char *text; /* of tokenize */
     bool ids, no_bos, parse_special;
-    const char *format; /* of help */
-    bool json;          /* of devices, ctl, perplexity */
+    const char *format;       /* of help */
+    bool json;                /* of devices, ctl, perplexity */
     const char *admin_socket; /* of serve */
     double slow_log_s;
     const char *slow_log_file;
@@ -94,23 +95,25 @@ struct conf {
     int64_t window, chunks;
     const char *system; /* of chat */
     int64_t answer_tokens;
-    struct buf file;    /* text of --config, which the strings above may point into */
-    char overrides[CONF_OVERRIDES_BYTES]; /* variables of the environment with other values than the file: "INFCGI_MODEL, INFCGI_THREADS" */
-    char from[CONF_MAX_OPTIONS][CONF_FROM_BYTES]; /* who said so, by the row of the table: "command line"; "" = nobody */
+    struct buf file; /* text of --config, which the strings above may point into */
+    char overrides
+        [CONF_OVERRIDES_BYTES]; /* variables of the environment with other values than the file: "INFCGI_MODEL, INFCGI_THREADS" */
+    char from[CONF_MAX_OPTIONS]
+             [CONF_FROM_BYTES]; /* who said so, by the row of the table: "command line"; "" = nobody */
 };
 
 /* Reads argv[1..argc) after the file and the environment. argv may hold options of `command` alone; the file serves all
  * commands, and what is not the command's own is checked and left unused. Whether what the command needs is there is
  * conf_check's to say. ERR_CONFIG: info names the option, what was expected and what was found. conf_fini frees. */
-MUST_CHECK enum err conf_load(struct conf *c, const struct option_table *options, enum conf_command command, int argc, char **argv,
-                              struct err_info *info);
+MUST_CHECK enum err conf_load(struct conf *c, const struct option_table *options, enum conf_command command, int argc,
+                              char **argv, struct err_info *info);
 void conf_fini(struct conf *c);
 
 /* Of a server: *next becomes *now, which must outlive it, with the values of live options (option.h) that are read anew. *n_changed: so
  * many are others; waiting[0..cap): names of options that are others, too, and are not live, "model, threads". ERR_CONFIG as conf_load:
  * *next is then not to be used. */
-MUST_CHECK enum err conf_reread(const struct conf *now, int argc, char **argv, struct conf *next, int *n_changed, char *waiting, size_t cap,
-                                struct err_info *info);
+MUST_CHECK enum err conf_reread(const struct conf *now, int argc, char **argv, struct conf *next, int *n_changed,
+                                char *waiting, size_t cap, struct err_info *info);
 
 /* Writes the names of a server's options that differ, "model, threads", to names[0..cap), and returns how many do. */
 int conf_differences(const struct conf *a, const struct conf *b, char *names, size_t cap);

@@ -31,7 +31,8 @@ struct option {
     unsigned required_by; /* commands that cannot do without it */
     unsigned operand_of;  /* commands that take it without its name too; several in the order of the table */
     bool may_be_empty;    /* a text of no bytes means what it says */
-    bool is_live; /* SIGHUP changes it: a number, a flag or one of `words`, which is looked at anew each time it is used */
+    bool
+        is_live; /* SIGHUP changes it: a number, a flag or one of `words`, which is looked at anew each time it is used */
     const char *nothing; /* OPTIONAL: of a text, what asks for nothing that a back end without the option does not do */
 };
 
@@ -44,16 +45,16 @@ enum option_other_takes {
 };
 
 struct option_other {
-    const char *name;    /* "--flash-attn", "-fa" */
-    const char *same_as; /* name of the row of struct option that it stands for; NULL: it has no effect .. */
-    const char *hint;    /* .. or, if a hint is given, it is rejected with that hint */
+    const char *name;              /* "--flash-attn", "-fa" */
+    const char *same_as;           /* name of the row of struct option that it stands for; NULL: it has no effect .. */
+    const char *hint;              /* .. or, if a hint is given, it is rejected with that hint */
     enum option_other_takes takes; /* the value of one without effect */
 };
 
 /* The options of a program. */
 struct option_table {
     const struct option *rows;
-    int n; /* CONF_MAX_OPTIONS at most */
+    int n;                             /* CONF_MAX_OPTIONS at most */
     const struct option_other *others; /* the last has no name */
     /* Writes the names of the commands whose bits are set, "serve, generate", to to[0..cap), and returns to. */
     const char *(*name_commands)(unsigned commands, char *to, size_t cap);

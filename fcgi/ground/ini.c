@@ -50,7 +50,8 @@ enum err ini_load(const char *what, const char *path, size_t limit_bytes, struct
     if (err == ERR_NOMEM) {
         return err_set(info, err, what, "%s: %.300s: %s", what, path, err_text(err));
     }
-    return err_set(info, ERR_CONFIG, what, "%s: %.300s: %s", what, path, why.text); /* whatever it is, the configuration names it */
+    return err_set(info, ERR_CONFIG, what, "%s: %.300s: %s", what, path,
+                   why.text); /* whatever it is, the configuration names it */
 }
 
 enum err ini_read(struct buf *file, const char *what, const char *path,

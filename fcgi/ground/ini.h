@@ -8,15 +8,16 @@
 #include "engine/base/err.h"
 
 struct ini_line {
-    int number;       /* from 1 */
-    char *section;    /* the heading, when the line is one; else NULL, as the other two are of a heading */
-    char *name;       /* without white space around it */
-    char *value;      /* likewise */
+    int number;    /* from 1 */
+    char *section; /* the heading, when the line is one; else NULL, as the other two are of a heading */
+    char *name;    /* without white space around it */
+    char *value;   /* likewise */
 };
 
 /* Appends the file at path, which the option `what` names, to `file`. ERR_CONFIG: it cannot be read, or has more than limit_bytes, and
  * info names option and file. ERR_NOMEM. */
-MUST_CHECK enum err ini_load(const char *what, const char *path, size_t limit_bytes, struct buf *file, struct err_info *info);
+MUST_CHECK enum err ini_load(const char *what, const char *path, size_t limit_bytes, struct buf *file,
+                             struct err_info *info);
 
 /* Cuts `file`, whole and NUL-terminated, in place and calls take for each line that says something; its texts stay the
  * file's. what: how errors begin; path: the file's, for them. ERR_CONFIG: a NUL byte, or a line that is neither; or

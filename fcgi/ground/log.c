@@ -79,7 +79,8 @@ void log_find_journal(const char *journal_stream)
         snprintf(number, sizeof number, "%.*s", (int)(colon - journal_stream), journal_stream);
         is_given = number_parse(number, &device) && number_parse(colon + 1, &inode);
     }
-    bool is_same = is_given && fstat(STDERR_FILENO, &st) == 0 && st.st_dev == (dev_t)device && st.st_ino == (ino_t)inode;
+    bool is_same =
+        is_given && fstat(STDERR_FILENO, &st) == 0 && st.st_dev == (dev_t)device && st.st_ino == (ino_t)inode;
     atomic_store(&is_journal, is_same);
 }
 
@@ -154,12 +155,14 @@ static void put(const char *text)
 {
     char line[LINE_BYTES + 4];
     const char *of_level = strchr(text, ' ');
-    size_t n = (size_t)snprintf(line, sizeof line, "%s%s", of_level != NULL ? log_priority(of_level + 1) : "", text), at = 0;
+    size_t n = (size_t)snprintf(line, sizeof line, "%s%s", of_level != NULL ? log_priority(of_level + 1) : "", text),
+           at = 0;
     while (at < n) {
         struct pollfd p = {.fd = STDERR_FILENO, .events = POLLOUT};
         int n_ready = poll(&p, 1, clock_now_ns() < atomic_load(&give_up_ns) ? WAKE_MS : 0);
         ssize_t k = n_ready > 0 ? write(STDERR_FILENO, line + at, n - at) : 0;
-        bool is_lost = k < 0 ? errno != EINTR && errno != EAGAIN : n_ready == 0 && clock_now_ns() >= atomic_load(&give_up_ns);
+        bool is_lost =
+            k < 0 ? errno != EINTR && errno != EAGAIN : n_ready == 0 && clock_now_ns() >= atomic_load(&give_up_ns);
         if (is_lost) {
             atomic_fetch_add(&n_dropped, 1);
             return;

@@ -11,7 +11,8 @@ enum { PULSE_USUAL_STEPS = 20, PULSE_LATE_MS = 2000 /* between two looks: the pr
 struct pulse {
     uint64_t least_ms; /* no step is stuck before it; 0: none ever is */
     uint64_t last_ns;  /* of the last look; 0: there was none */
-    uint64_t forgiven_ms, last_age_ms; /* of the step underway: in which the process did not run; when it was last looked at */
+    uint64_t forgiven_ms,
+        last_age_ms;   /* of the step underway: in which the process did not run; when it was last looked at */
     uint64_t limit_ms; /* of the step underway */
 };
 
@@ -23,9 +24,9 @@ bool pulse_is_stuck(struct pulse *p, const struct sched_stats *s, uint64_t now_n
 enum pulse_verdict { PULSE_FINE, PULSE_LONG, PULSE_LOST };
 enum { PULSE_LOST_LIMITS = 3 };
 struct pulse_task {
-    unsigned n_notes;   /* of the last look */
-    uint64_t begun_ns;  /* CPU time of the task at the look that saw them first */
-    uint64_t since_ns;  /* CPU time since then */
+    unsigned n_notes;  /* of the last look */
+    uint64_t begun_ns; /* CPU time of the task at the look that saw them first */
+    uint64_t since_ns; /* CPU time since then */
     enum pulse_verdict verdict;
 };
 

@@ -70,8 +70,8 @@ enum err unix_socket_listen(const char *path, unsigned mode, int backlog, const 
         if (s >= 0) {
             close(s);
         }
-        return err_set(info, reason == EADDRINUSE ? ERR_ADDRESS_IN_USE : ERR_IO, option, "cannot listen on %s: %s", path,
-                       strerror(reason));
+        return err_set(info, reason == EADDRINUSE ? ERR_ADDRESS_IN_USE : ERR_IO, option, "cannot listen on %s: %s",
+                       path, strerror(reason));
     }
     *fd = s;
     return ERR_OK;

@@ -35,7 +35,10 @@ enum err apikey_digest(const void *text, size_t n, uint8_t out[APIKEY_ID_BYTES])
 
 static int hex(char c)
 {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 /* The digest of a key as it stands in a file. Visible ASCII only: anything else cannot come in a header as it stands
@@ -125,8 +128,7 @@ static enum err add_line(const char *line, size_t n, int number, const char *pat
                        "spaces, or sha256: and 64 hexadecimal digits",
                        path, number, APIKEY_MAX_BYTES);
     }
-    return err != ERR_INTERNAL ? err
-                               : err_set(info, err, "api-key-file", "api-key-file: libcrypto gave no SHA-256");
+    return err != ERR_INTERNAL ? err : err_set(info, err, "api-key-file", "api-key-file: libcrypto gave no SHA-256");
 }
 
 /* Puts *set in the place of what is there, and what was there into *set. */

@@ -48,8 +48,8 @@ bool apikey_is_same(const struct apikey_id *a, const struct apikey_id *b);
 uint64_t apikey_number(const struct apikey_id *id);
 
 enum {
-    APIKEY_CLIENT_SALT_BYTES = 256,                            /* of a client's cache_salt, at most */
-    APIKEY_OWN_SALT_BYTES = APIKEY_CLIENT_SALT_BYTES + 64,     /* the same with what a slot adds to it (slots.h) */
+    APIKEY_CLIENT_SALT_BYTES = 256,                        /* of a client's cache_salt, at most */
+    APIKEY_OWN_SALT_BYTES = APIKEY_CLIENT_SALT_BYTES + 64, /* the same with what a slot adds to it (slots.h) */
     APIKEY_SALT_BYTES = 2 * APIKEY_ID_BYTES + 1 + APIKEY_OWN_SALT_BYTES + 1 /* with the id and a NUL */
 };
 

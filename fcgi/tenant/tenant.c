@@ -230,8 +230,8 @@ static enum err refuse(struct tenant *t, const char *what, int64_t limit, const 
                        struct err_info *info)
 {
     t->n_refused++;
-    return err_set(info, ERR_RATE_LIMIT, NULL, "expected at most %lld %s, found %s; try again in %d s", (long long)limit,
-                   what, found, retry_after_s);
+    return err_set(info, ERR_RATE_LIMIT, NULL, "expected at most %lld %s, found %s; try again in %d s",
+                   (long long)limit, what, found, retry_after_s);
 }
 
 enum err tenant_begin(struct tenant *t, struct tenant_request *r, uint64_t now_ns, int *retry_after_s,
@@ -269,8 +269,10 @@ enum err tenant_reserve(struct tenant *t, struct tenant_request *r, int64_t n, u
     if (wait == UINT64_MAX) {
         *retry_after_s = 0;
         t->n_refused++;
-        err = err_set(info, ERR_RATE_LIMIT, NULL, "expected a prompt of at most %lld tokens, as many as may come in a minute; "
-                      "found %lld", (long long)t->rules.tokens_per_minute, (long long)n);
+        err = err_set(info, ERR_RATE_LIMIT, NULL,
+                      "expected a prompt of at most %lld tokens, as many as may come in a minute; "
+                      "found %lld",
+                      (long long)t->rules.tokens_per_minute, (long long)n);
     } else if (wait != 0) {
         char found[64];
         *retry_after_s = seconds((double)wait);
@@ -315,9 +317,11 @@ static void write_reset(double ns, struct buf *out)
 }
 
 const struct tenant_headers tenant_headers_openai = {
-    .forms = {"x-ratelimit-limit-%s: ", "x-ratelimit-remaining-%s: ", "x-ratelimit-reset-%s: "}, .write_reset = write_reset};
+    .forms = {"x-ratelimit-limit-%s: ", "x-ratelimit-remaining-%s: ", "x-ratelimit-reset-%s: "},
+    .write_reset = write_reset};
 
-static void write_bucket(const char *what, const struct bucket *b, uint64_t now_ns, const struct tenant_headers *h, struct buf *out)
+static void write_bucket(const char *what, const struct bucket *b, uint64_t now_ns, const struct tenant_headers *h,
+                         struct buf *out)
 {
     if (b->capacity <= 0) {
         return;

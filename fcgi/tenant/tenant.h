@@ -50,8 +50,9 @@ struct tenant_request {
 
 /* What a request came to. */
 struct tenant_use {
-    int64_t prompt, cached, completion, reasoning; /* tokens; of the prompt, found in the cache; said; of these, thinking */
-    int64_t computed;                              /* prompt tokens computed and tokens said, of all its sequences */
+    int64_t prompt, cached, completion,
+        reasoning;    /* tokens; of the prompt, found in the cache; said; of these, thinking */
+    int64_t computed; /* prompt tokens computed and tokens said, of all its sequences */
 };
 
 /* Counts a request in, if the limits of requests, of those in progress and of tokens have room for it. ERR_RATE_LIMIT,
@@ -69,7 +70,8 @@ void tenant_end(struct tenant *t, struct tenant_request *r, const struct tenant_
 
 /* The form of the headers for limits in one API. */
 struct tenant_headers {
-    const char *forms[3]; /* with "%s" for "requests" or "tokens", up to the value: the limit, what is left, when all is back */
+    const char *
+        forms[3]; /* with "%s" for "requests" or "tokens", up to the value: the limit, what is left, when all is back */
     void (*write_reset)(double ns, struct buf *out); /* appends that time and the line's end; ns: from now */
 };
 extern const struct tenant_headers tenant_headers_openai;
@@ -83,10 +85,10 @@ void tenant_write_headers(const struct tenant *t, const struct tenant_headers *h
 struct tenant_report {
     struct tenant_rules rules; /* a copy; the name of a tenant without section is what it is called */
     bool has_section;
-    double requests_left, tokens_left;          /* where there is a limit */
-    int64_t n_active;                           /* requests in progress */
-    uint64_t n_running, n_waiting;              /* sequences in the engine */
-    uint64_t requests, refused;                 /* that began; that a limit kept out */
+    double requests_left, tokens_left; /* where there is a limit */
+    int64_t n_active;                  /* requests in progress */
+    uint64_t n_running, n_waiting;     /* sequences in the engine */
+    uint64_t requests, refused;        /* that began; that a limit kept out */
     uint64_t prompt_tokens, cached_tokens, completion_tokens;
 };
 

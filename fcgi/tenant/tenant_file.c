@@ -35,7 +35,10 @@ static const struct number {
 #undef NUMBER
 };
 
-static int64_t *number_of(struct tenant_rules *r, size_t i) { return (int64_t *)(void *)((char *)r + numbers[i].offset); }
+static int64_t *number_of(struct tenant_rules *r, size_t i)
+{
+    return (int64_t *)(void *)((char *)r + numbers[i].offset);
+}
 
 const char *tenant_file_priority_name(int64_t priority)
 {
@@ -131,8 +134,10 @@ static enum err take_key(struct reader *r, const char *key, struct err_info *inf
     if (err == ERR_OK && keys->len / (keys->len - before) > MAX_KEYS) {
         return refuse(r, "at most 4096 keys, found another", info);
     }
-    return err == ERR_INVALID_VALUE ? refuse(r, "a key of at most 512 visible ASCII characters without spaces, or sha256: "
-                                                "and 64 hexadecimal digits", info)
+    return err == ERR_INVALID_VALUE ? refuse(r,
+                                             "a key of at most 512 visible ASCII characters without spaces, or sha256: "
+                                             "and 64 hexadecimal digits",
+                                             info)
                                     : err;
 }
 
@@ -207,7 +212,8 @@ static enum err take_line(void *arg, const struct ini_line *line, struct err_inf
             return take_number(r, i, line->value, info);
         }
     }
-    return refuse(r, "key, weight, priority, requests-per-minute, tokens-per-minute, concurrent, max-tokens or models", info);
+    return refuse(r, "key, weight, priority, requests-per-minute, tokens-per-minute, concurrent, max-tokens or models",
+                  info);
 }
 
 /* What was left open is as [default] says. */
@@ -242,7 +248,8 @@ enum err tenant_file_read(const char *path, struct tenant_file *f, struct err_in
     buf_init(&text, FILE_LIMIT_BYTES, MEM_GENERAL);
     f->at = mem_zalloc_array(TENANT_FILE_MAX, sizeof *f->at, MEM_GENERAL);
     r.says_models = mem_zalloc_array(TENANT_FILE_MAX, sizeof *r.says_models, MEM_GENERAL);
-    enum err err = f->at != NULL && r.says_models != NULL ? ini_load("tenants", path, FILE_LIMIT_BYTES, &text, info) : ERR_NOMEM;
+    enum err err =
+        f->at != NULL && r.says_models != NULL ? ini_load("tenants", path, FILE_LIMIT_BYTES, &text, info) : ERR_NOMEM;
     err = err != ERR_OK ? err : ini_read(&text, "tenants", path, take_line, &r, info);
     if (err == ERR_OK) {
         settle(&r);

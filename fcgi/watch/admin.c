@@ -101,7 +101,8 @@ static void run_line(struct client *c)
     const struct admin_command *command = admin_find(call->words[0]);
     if (command != NULL && command->changes) {
         log_line("info", "admin command=%s word=\"%s\" uid=%u pid=%d result=%s", command->name,
-                 call->n_words > 1 ? call->words[1] : "", (unsigned)c->uid, (int)c->pid, admin_verdict_name((int)call->verdict));
+                 call->n_words > 1 ? call->words[1] : "", (unsigned)c->uid, (int)c->pid,
+                 admin_verdict_name((int)call->verdict));
     }
     c->goes_on = call->verdict == ADMIN_OK && call->go_on != NULL;
     if (!c->goes_on) {

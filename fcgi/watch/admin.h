@@ -12,13 +12,13 @@
 #include <jansson.h>
 
 enum {
-    ADMIN_CLIENTS = 16,            /* at once; a further one is told so */
-    ADMIN_LINE_BYTES = 1024,       /* of a request, with its newline */
-    ADMIN_WORDS = 8,               /* of a request */
-    ADMIN_ANSWER_BYTES = 4 << 20,  /* of an answer; of a live one, what its reader has not taken yet */
-    ADMIN_REQUEST_MS = 5000,       /* that a client may take to say what it wants, */
-    ADMIN_STALLED_MS = 10000,      /* and to take some of its answer */
-    ADMIN_TICK_MS = 50,            /* between two looks at what goes on */
+    ADMIN_CLIENTS = 16,           /* at once; a further one is told so */
+    ADMIN_LINE_BYTES = 1024,      /* of a request, with its newline */
+    ADMIN_WORDS = 8,              /* of a request */
+    ADMIN_ANSWER_BYTES = 4 << 20, /* of an answer; of a live one, what its reader has not taken yet */
+    ADMIN_REQUEST_MS = 5000,      /* that a client may take to say what it wants, */
+    ADMIN_STALLED_MS = 10000,     /* and to take some of its answer */
+    ADMIN_TICK_MS = 50,           /* between two looks at what goes on */
 };
 
 /* How a command went; the answer's first word says so (admin_verdict_name). */
@@ -52,11 +52,11 @@ struct admin_call {
 
 struct admin_command {
     const char *name;
-    const char *words;    /* what may stand behind it, "ID" */
-    int least, most;      /* how many */
-    const char *help;     /* one sentence */
-    bool changes;         /* it is logged */
-    bool needs_engine;    /* else it answers while the model loads, too */
+    const char *words;                    /* what may stand behind it, "ID" */
+    int least, most;                      /* how many */
+    const char *help;                     /* one sentence */
+    bool changes;                         /* it is logged */
+    bool needs_engine;                    /* else it answers while the model loads, too */
     json_t *(*run)(struct admin_call *c); /* what to say; NULL: `out`, admin_refuse's, or go_on's to say */
 };
 

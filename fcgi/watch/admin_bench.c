@@ -53,10 +53,11 @@ static json_t *report(const struct bench *b)
     struct sched_usage u;
     engine_stream_usage(b->stream, &u);
     double prefill_s = (double)u.prefill_ns / 1e9, decode_s = (double)u.decode_ns / 1e9;
-    return json_pack("{s:f, s:i, s:f, s:i, s:f, s:f, s:I}", "copy_gib_s", b->copy_gib_s, "prompt_tokens", u.prompt_tokens,
-                     "prompt_tokens_s", prefill_s > 0 ? u.prompt_tokens / prefill_s : 0.0, "answer_tokens", u.completion_tokens,
-                     "answer_tokens_s", decode_s > 0 ? (u.completion_tokens - 1) / decode_s : 0.0, "queue_ms",
-                     (double)u.queue_ns / 1e6, "sequences_beside", (json_int_t)b->n_beside);
+    return json_pack("{s:f, s:i, s:f, s:i, s:f, s:f, s:I}", "copy_gib_s", b->copy_gib_s, "prompt_tokens",
+                     u.prompt_tokens, "prompt_tokens_s", prefill_s > 0 ? u.prompt_tokens / prefill_s : 0.0,
+                     "answer_tokens", u.completion_tokens, "answer_tokens_s",
+                     decode_s > 0 ? (u.completion_tokens - 1) / decode_s : 0.0, "queue_ms", (double)u.queue_ns / 1e6,
+                     "sequences_beside", (json_int_t)b->n_beside);
 }
 
 static bool go_on(struct admin_call *c, json_t **last)

@@ -51,10 +51,11 @@ json_t *admin_memory(struct admin_call *c)
         (void)json_object_set_new(by, name, json_integer(I(mem_live_of((enum mem_purpose)i))));
     }
     (void)read_proc("/proc/self/status", text);
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "resident_bytes", I(read_size(text, "VmRSS:")), "most_resident_bytes",
-                     I(read_size(text, "VmHWM:")), "address_space_bytes", I(read_size(text, "VmSize:")), "swapped_bytes",
-                     I(read_size(text, "VmSwap:")), "counted_bytes", I(mem_live()), "requests_bytes", I(mem_account_held()),
-                     "requests_limit_bytes", I(mem_account_budget()), "by_purpose", by);
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "resident_bytes", I(read_size(text, "VmRSS:")),
+                     "most_resident_bytes", I(read_size(text, "VmHWM:")), "address_space_bytes",
+                     I(read_size(text, "VmSize:")), "swapped_bytes", I(read_size(text, "VmSwap:")), "counted_bytes",
+                     I(mem_live()), "requests_bytes", I(mem_account_held()), "requests_limit_bytes",
+                     I(mem_account_budget()), "by_purpose", by);
 }
 
 /* The n-th number behind the thread's name in a line of /proc/self/task/N/stat, counted from 1 = its state [proc(5)]. */
@@ -89,7 +90,8 @@ static json_t *thread_row(const char *number)
     char state[2] = {end[1] == ' ' ? end[2] : '?', '\0'}, text[32];
     snprintf(text, sizeof text, "%.*s", (int)MIN_OF(end - name - 1, (ptrdiff_t)sizeof text - 1), name + 1);
     return json_pack("{s:s, s:s, s:s, s:f, s:f}", "thread", number, "name", text, "state", state, "user_s",
-                     (double)read_field(stat, USER_TICKS) / per_s, "system_s", (double)read_field(stat, SYSTEM_TICKS) / per_s);
+                     (double)read_field(stat, USER_TICKS) / per_s, "system_s",
+                     (double)read_field(stat, SYSTEM_TICKS) / per_s);
 }
 
 json_t *admin_threads(struct admin_call *c)

@@ -31,11 +31,12 @@ json_t *admin_cancel(struct admin_call *c)
 static json_t *tenant_row(const struct tenant_report *t)
 {
     const struct tenant_rules *r = &t->rules;
-    return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "tenant", r->name, "named",
-                     t->has_section, "weight", (json_int_t)r->weight, "priority", (json_int_t)r->priority, "requests_per_minute",
-                     (json_int_t)r->requests_per_minute, "tokens_per_minute", (json_int_t)r->tokens_per_minute, "concurrent",
-                     (json_int_t)r->concurrent, "requests_now", (json_int_t)t->n_active, "running", (json_int_t)t->n_running, "waiting",
-                     (json_int_t)t->n_waiting, "requests", (json_int_t)t->requests, "refused", (json_int_t)t->refused, "prompt_tokens",
+    return json_pack("{s:s, s:b, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "tenant", r->name,
+                     "named", t->has_section, "weight", (json_int_t)r->weight, "priority", (json_int_t)r->priority,
+                     "requests_per_minute", (json_int_t)r->requests_per_minute, "tokens_per_minute",
+                     (json_int_t)r->tokens_per_minute, "concurrent", (json_int_t)r->concurrent, "requests_now",
+                     (json_int_t)t->n_active, "running", (json_int_t)t->n_running, "waiting", (json_int_t)t->n_waiting,
+                     "requests", (json_int_t)t->requests, "refused", (json_int_t)t->refused, "prompt_tokens",
                      (json_int_t)t->prompt_tokens, "cached_tokens", (json_int_t)t->cached_tokens, "completion_tokens",
                      (json_int_t)t->completion_tokens);
 }

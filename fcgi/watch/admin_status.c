@@ -22,17 +22,19 @@ json_t *admin_status(struct admin_call *c)
 {
     struct status s;
     status_get(c->server, c->engine, &s);
-    json_t *o = json_pack("{s:s, s:s, s:i, s:s, s:s, s:I}", "version", SERVER_VERSION, "state", s.state, "pid", (int)getpid(), "model",
-                          c->server->model_id != NULL ? c->server->model_id : "", "start_time", s.start_time, "up_s", I(s.up_s));
+    json_t *o = json_pack("{s:s, s:s, s:i, s:s, s:s, s:I}", "version", SERVER_VERSION, "state", s.state, "pid",
+                          (int)getpid(), "model", c->server->model_id != NULL ? c->server->model_id : "", "start_time",
+                          s.start_time, "up_s", I(s.up_s));
     if (c->engine == NULL) {
         (void)json_object_set_new(o, "progress", json_real(atomic_load(&c->server->progress) / 1000.0));
     }
-    json_t *more = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "connections", I(s.conn.n_open),
-                             "most_connections", I(s.conn.most_open), "max_connections", I(s.conn.max_open), "accepted",
-                             I(s.conn.accepted), "running", I(s.sched.n_running), "waiting", I(s.sched.n_waiting), "estimated_wait_ms",
-                             I(s.sched.estimated_wait_ms), "step_age_ms", I(s.sched.last_step_age_ms), "prompt_tokens",
-                             I(s.sched.prompt_tokens), "generated_tokens", I(s.sched.generated_tokens), "errors", I(s.errors),
-                             "slow_requests", I(s.slow));
+    json_t *more =
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "connections", I(s.conn.n_open),
+                  "most_connections", I(s.conn.most_open), "max_connections", I(s.conn.max_open), "accepted",
+                  I(s.conn.accepted), "running", I(s.sched.n_running), "waiting", I(s.sched.n_waiting),
+                  "estimated_wait_ms", I(s.sched.estimated_wait_ms), "step_age_ms", I(s.sched.last_step_age_ms),
+                  "prompt_tokens", I(s.sched.prompt_tokens), "generated_tokens", I(s.sched.generated_tokens), "errors",
+                  I(s.errors), "slow_requests", I(s.slow));
     (void)json_object_update(o, more);
     json_decref(more);
     return o;
@@ -41,8 +43,8 @@ json_t *admin_status(struct admin_call *c)
 json_t *admin_kernels(struct admin_call *c)
 {
     const struct engine_model_info *m = engine_model(c->engine);
-    return json_pack("{s:s, s:s, s:s, s:i}", "backend", m->backend, "kernels", m->kernels, "why", m->kernels_why, "threads",
-                     m->n_threads);
+    return json_pack("{s:s, s:s, s:s, s:i}", "backend", m->backend, "kernels", m->kernels, "why", m->kernels_why,
+                     "threads", m->n_threads);
 }
 
 json_t *admin_model(struct admin_call *c)
@@ -50,12 +52,13 @@ json_t *admin_model(struct admin_call *c)
     const struct engine_model_info *m = engine_model(c->engine);
     char fingerprint[24];
     snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, m->fingerprint);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:b, s:s?}", "id",
-                     c->server->model_id, "file", m->file, "name", m->name, "architecture", m->architecture, "quantization",
-                     m->quantization, "parameters", I(m->n_params), "file_bytes", I(m->file_bytes), "weights_bytes", I(m->weight_bytes),
-                     "layers", (int)m->n_layers, "width", (int)m->n_embd, "vocabulary", (int)m->n_vocab, "context", (int)m->n_ctx,
-                     "trained_context", (int)m->n_ctx_train, "backend", m->backend, "pack_cache", m->pack_cache, "fingerprint",
-                     fingerprint, "generates", m->generates, "pooling", m->pooling);
+    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:b, s:s?}",
+                     "id", c->server->model_id, "file", m->file, "name", m->name, "architecture", m->architecture,
+                     "quantization", m->quantization, "parameters", I(m->n_params), "file_bytes", I(m->file_bytes),
+                     "weights_bytes", I(m->weight_bytes), "layers", (int)m->n_layers, "width", (int)m->n_embd,
+                     "vocabulary", (int)m->n_vocab, "context", (int)m->n_ctx, "trained_context", (int)m->n_ctx_train,
+                     "backend", m->backend, "pack_cache", m->pack_cache, "fingerprint", fingerprint, "generates",
+                     m->generates, "pooling", m->pooling);
 }
 
 json_t *admin_kv(struct admin_call *c)
@@ -64,12 +67,12 @@ json_t *admin_kv(struct admin_call *c)
     struct sched_stats s;
     engine_get_stats(c->engine, &s);
     uint64_t used = s.pages_held + s.pages_kept;
-    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I}", "pages", I(s.pages_total), "pages_used",
-                     I(s.pages_held), "pages_cached", I(s.pages_kept), "pages_free", I(s.pages_total > used ? s.pages_total - used : 0),
-                     "window_pages", I(s.windows_total), "window_pages_used", I(s.windows_held), "window_pages_cached",
-                     I(s.windows_kept), "states_used", I(s.states_held),
-                     "states_cached", I(s.states_kept), "pool_bytes", I(m->kv_bytes), "type_keys", m->cache_type_k,
-                     "type_values", m->cache_type_v, "preemptions", I(s.preempted));
+    return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:s, s:s, s:I}", "pages", I(s.pages_total),
+                     "pages_used", I(s.pages_held), "pages_cached", I(s.pages_kept), "pages_free",
+                     I(s.pages_total > used ? s.pages_total - used : 0), "window_pages", I(s.windows_total),
+                     "window_pages_used", I(s.windows_held), "window_pages_cached", I(s.windows_kept), "states_used",
+                     I(s.states_held), "states_cached", I(s.states_kept), "pool_bytes", I(m->kv_bytes), "type_keys",
+                     m->cache_type_k, "type_values", m->cache_type_v, "preemptions", I(s.preempted));
 }
 
 static double part(uint64_t of, uint64_t all) { return all > 0 ? (double)of / (double)all : 0; }
@@ -80,13 +83,13 @@ json_t *admin_cache(struct admin_call *c)
     struct engine_grammar_stats g;
     engine_get_stats(c->engine, &s);
     engine_get_grammar_stats(c->engine, &g);
-    return json_pack("{s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I}", "prompt_tokens",
-                     I(s.prompt_tokens), "cached_tokens", I(s.cached_tokens), "cached_part", part(s.cached_tokens, s.prompt_tokens),
-                     "pages_cached", I(s.pages_kept), "grammars_made", I(g.n_made), "grammars_reused", I(g.n_reused),
-                     "grammars_kept", I(g.n_kept), "drafted_tokens", I(s.drafted_tokens), "accepted_tokens", I(s.accepted_tokens),
-                     "accepted_part", part(s.accepted_tokens, s.drafted_tokens), "snapshot_tokens", I(s.disk.restored_tokens),
-                     "snapshot_files", I(s.disk.files), "snapshot_bytes", I(s.disk.bytes), "snapshot_limit_bytes",
-                     I(s.disk.limit_bytes));
+    return json_pack(
+        "{s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I}", "prompt_tokens", I(s.prompt_tokens),
+        "cached_tokens", I(s.cached_tokens), "cached_part", part(s.cached_tokens, s.prompt_tokens), "pages_cached",
+        I(s.pages_kept), "grammars_made", I(g.n_made), "grammars_reused", I(g.n_reused), "grammars_kept", I(g.n_kept),
+        "drafted_tokens", I(s.drafted_tokens), "accepted_tokens", I(s.accepted_tokens), "accepted_part",
+        part(s.accepted_tokens, s.drafted_tokens), "snapshot_tokens", I(s.disk.restored_tokens), "snapshot_files",
+        I(s.disk.files), "snapshot_bytes", I(s.disk.bytes), "snapshot_limit_bytes", I(s.disk.limit_bytes));
 }
 
 json_t *admin_devices(struct admin_call *c)
@@ -94,9 +97,10 @@ json_t *admin_devices(struct admin_call *c)
     const struct engine_model_info *m = engine_model(c->engine);
     json_t *rows = json_array();
     for (const struct engine_device *d = m->devices; d < m->devices + m->n_devices; d++) {
-        (void)json_array_append_new(rows, json_pack("{s:s?, s:s?, s:I, s:I, s:I, s:I, s:s, s:s}", "device", d->id, "name", d->name,
-                                                    "weights_bytes", I(d->weights), "kv_bytes", I(d->kv), "states_bytes", I(d->states),
-                                                    "activations_bytes", I(d->activations), "choice", d->choice, "note", d->note));
+        (void)json_array_append_new(rows, json_pack("{s:s?, s:s?, s:I, s:I, s:I, s:I, s:s, s:s}", "device", d->id,
+                                                    "name", d->name, "weights_bytes", I(d->weights), "kv_bytes",
+                                                    I(d->kv), "states_bytes", I(d->states), "activations_bytes",
+                                                    I(d->activations), "choice", d->choice, "note", d->note));
     }
     return json_pack("{s:s, s:o}", "backend", m->backend, "devices", rows);
 }

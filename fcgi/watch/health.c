@@ -43,8 +43,10 @@ void api_health(struct call *c)
     if (c->engine == NULL && atomic_load(&c->server->has_failed)) {
         status = 503;
         c->reply.retry_after_s = 1;
-        buf_puts(&out, "{\"status\":\"failed\",\"error\":{\"message\":\"The model cannot be loaded\",\"type\":\"unavailable_error\","
-                       "\"param\":null,\"code\":\"model_unavailable\"}}");
+        buf_puts(
+            &out,
+            "{\"status\":\"failed\",\"error\":{\"message\":\"The model cannot be loaded\",\"type\":\"unavailable_error\","
+            "\"param\":null,\"code\":\"model_unavailable\"}}");
     } else if (c->engine == NULL) {
         status = 503;
         c->reply.retry_after_s = 1;
@@ -71,8 +73,9 @@ void api_health(struct call *c)
                    ",\"backend\":\"%s\",\"kernels\":\"%s\",\"kernels_why\":\"%s\",\"pack_cache\":\"%s\",\"threads\":%d,"
                    "\"running\":%" PRIu64 ",\"waiting\":%" PRIu64 ",\"stuck_requests\":%d,\"weight_bytes\":%" PRIu64
                    ",\"kv_bytes\":%" PRIu64 ",\"cache_type_k\":\"%s\",\"cache_type_v\":\"%s\",",
-                   m->backend, m->kernels, m->kernels_why, m->pack_cache, m->n_threads, s.sched.n_running, s.sched.n_waiting,
-                   atomic_load(&c->server->n_stuck_requests), m->weight_bytes, m->kv_bytes, m->cache_type_k, m->cache_type_v);
+                   m->backend, m->kernels, m->kernels_why, m->pack_cache, m->n_threads, s.sched.n_running,
+                   s.sched.n_waiting, atomic_load(&c->server->n_stuck_requests), m->weight_bytes, m->kv_bytes,
+                   m->cache_type_k, m->cache_type_v);
         put_devices(&out, m);
         buf_putc(&out, '}');
     }
@@ -90,7 +93,8 @@ void api_metrics(struct call *c)
     }
     if (c->server->conf->no_metrics) {
         struct err_info info = {0};
-        reply_error(&c->reply, err_set(&info, ERR_NOT_SUPPORTED, NULL, "the server was started with --no-metrics"), &info);
+        reply_error(&c->reply, err_set(&info, ERR_NOT_SUPPORTED, NULL, "the server was started with --no-metrics"),
+                    &info);
         return;
     }
     struct buf out;

@@ -123,7 +123,8 @@ static const struct {
     ROW(pages_held, "infcgi_kv_pages_used", "gauge", "KV cache pages held by sequences."),
     ROW(pages_kept, "infcgi_kv_pages_cached", "gauge", "KV cache pages kept for reuse only."),
     ROW(pages_total, "infcgi_kv_pages", "gauge", "KV cache pages."),
-    ROW(windows_held, "infcgi_kv_window_pages_used", "gauge", "Window pages, of layers that see a window, held by sequences."),
+    ROW(windows_held, "infcgi_kv_window_pages_used", "gauge",
+        "Window pages, of layers that see a window, held by sequences."),
     ROW(windows_kept, "infcgi_kv_window_pages_cached", "gauge", "Window pages kept for reuse only."),
     ROW(windows_total, "infcgi_kv_window_pages", "gauge", "Window pages; 0 where not some layers alone have a window."),
     ROW(prompt_tokens, "infcgi_prompt_tokens_total", "counter", "Prompt tokens of admitted requests."),
@@ -132,12 +133,15 @@ static const struct {
     ROW(drafted_tokens, "infcgi_drafted_tokens_total", "counter", "Tokens guessed ahead and computed."),
     ROW(accepted_tokens, "infcgi_accepted_tokens_total", "counter", "Tokens guessed ahead that came true."),
     ROW(masks, "infcgi_masks_total", "counter", "Masks of grammars that were sampled with."),
-    ROW(masks_beside, "infcgi_masks_beside_total", "counter", "Masks of grammars that were made while a batch was computed."),
+    ROW(masks_beside, "infcgi_masks_beside_total", "counter",
+        "Masks of grammars that were made while a batch was computed."),
     ROW(steps, "infcgi_steps_total", "counter", "Batches computed."),
     ROW(step_rows, "infcgi_step_rows_total", "counter", "Token rows computed."),
-    ROW(overtaking, "infcgi_overtaking_steps_total", "counter", "Batches of short prompts that were computed within another."),
+    ROW(overtaking, "infcgi_overtaking_steps_total", "counter",
+        "Batches of short prompts that were computed within another."),
     ROW(preempted, "infcgi_preemptions_total", "counter", "Sequences that lost their pages and were computed again."),
-    ROW(disk.restored_tokens, "infcgi_snapshot_tokens_total", "counter", "Prompt tokens read from the disk instead of computed."),
+    ROW(disk.restored_tokens, "infcgi_snapshot_tokens_total", "counter",
+        "Prompt tokens read from the disk instead of computed."),
     ROW(disk.files, "infcgi_snapshot_files", "gauge", "Snapshots in the folder, as far as is known."),
     ROW(disk.bytes, "infcgi_snapshot_bytes", "gauge", "Bytes of the snapshots in the folder."),
     ROW(disk.limit_bytes, "infcgi_snapshot_limit_bytes", "gauge", "What they may take; 0 without --cache-dir."),
@@ -148,7 +152,8 @@ static const struct {
     ROW(disk.pending, "infcgi_snapshot_pending", "gauge", "Pages and states that are still to be written."),
     ROW(disk.n_evicted, "infcgi_snapshot_evictions_total", "counter", "Snapshots removed to make room."),
     ROW(disk.n_dropped, "infcgi_snapshot_drops_total", "counter", "Pages that were gone before they were written."),
-    ROW(disk.n_refused, "infcgi_snapshot_refused_total", "counter", "Files that were cut, changed or of something else."),
+    ROW(disk.n_refused, "infcgi_snapshot_refused_total", "counter",
+        "Files that were cut, changed or of something else."),
     ROW(disk.n_read_errors, "infcgi_snapshot_read_errors_total", "counter", "Files that could not be read."),
     ROW(disk.n_write_errors, "infcgi_snapshot_write_errors_total", "counter", "Files that could not be written."),
     ROW(disk.n_late, "infcgi_snapshot_late_total", "counter", "Prompts that did not wait for the disk any longer."),
@@ -229,7 +234,7 @@ static void write_devices(struct buf *out, const struct engine_model_info *m)
 
 static struct {
     atomic_ullong prefill_ns, decode_ns, prompt_tokens, decoded_tokens; /* of sequences that have ended */
-    atomic_int longest;                                                  /* tokens of one */
+    atomic_int longest;                                                 /* tokens of one */
 } sequences;
 
 void metrics_note_sequence(const struct sched_usage *u)
@@ -255,7 +260,8 @@ void metrics_write_llama(struct buf *out, const struct engine *e)
     }
     double prompt_s = (double)atomic_load(&sequences.prefill_ns) / 1e9;
     double decode_s = (double)atomic_load(&sequences.decode_ns) / 1e9;
-    double n_prompt = (double)atomic_load(&sequences.prompt_tokens), n_decoded = (double)atomic_load(&sequences.decoded_tokens);
+    double n_prompt = (double)atomic_load(&sequences.prompt_tokens),
+           n_decoded = (double)atomic_load(&sequences.decoded_tokens);
     const struct {
         const char *name, *type, *help;
         double value;
@@ -268,13 +274,15 @@ void metrics_write_llama(struct buf *out, const struct engine *e)
         {"n_decode_total", "counter", "Batches computed.", (double)s.steps},
         {"n_tokens_max", "counter", "Most tokens of one sequence.", (double)atomic_load(&sequences.longest)},
         {"spec_decode_num_draft_tokens_total", "counter", "Tokens guessed ahead.", (double)s.drafted_tokens},
-        {"spec_decode_num_accepted_tokens_total", "counter", "Tokens guessed ahead that came true.", (double)s.accepted_tokens},
+        {"spec_decode_num_accepted_tokens_total", "counter", "Tokens guessed ahead that came true.",
+         (double)s.accepted_tokens},
         {"spec_decode_num_drafts_total", "counter", "Times that tokens were guessed.", (double)s.drafts},
         {"prompt_tokens_seconds", "gauge", "Prompt tokens a second.", prompt_s > 0 ? n_prompt / prompt_s : 0},
         {"predicted_tokens_seconds", "gauge", "Generated tokens a second.", decode_s > 0 ? n_decoded / decode_s : 0},
         {"requests_processing", "gauge", "Sequences being computed.", (double)s.n_running},
         {"requests_deferred", "gauge", "Sequences in the queue.", (double)s.n_waiting},
-        {"n_busy_slots_per_decode", "gauge", "Token rows of a batch.", s.steps > 0 ? (double)s.step_rows / (double)s.steps : 0},
+        {"n_busy_slots_per_decode", "gauge", "Token rows of a batch.",
+         s.steps > 0 ? (double)s.step_rows / (double)s.steps : 0},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         char name[64];
@@ -292,10 +300,7 @@ static void write_tenants(struct buf *out, const struct engine *e)
         const char *name, *type, *help;
         size_t offset;
     } rows[] = {
-#define ROW(field, name, type, help)                                                                                   \
-    {                                                                                                                  \
-        name, type, help, offsetof(struct tenant_report, field)                                                        \
-    }
+#define ROW(field, name, type, help) {name, type, help, offsetof(struct tenant_report, field)}
         ROW(requests, "infcgi_tenant_requests_total", "counter", "Requests that began."),
         ROW(refused, "infcgi_tenant_refused_total", "counter", "Requests that the tenant's limits kept out."),
         ROW(prompt_tokens, "infcgi_tenant_prompt_tokens_total", "counter", "Prompt tokens."),
@@ -347,7 +352,8 @@ void metrics_write(struct buf *out, const struct engine *e, const char *const *r
     gate_count(&n_inside, &n_waiting);
     write_head(out, "infcgi_preparing", "gauge", "Requests being parsed, rendered or tokenized.");
     buf_printf(out, "infcgi_preparing %d\n", n_inside);
-    write_head(out, "infcgi_waiting_to_prepare", "gauge", "Requests that wait for a CPU to be parsed, rendered or tokenized.");
+    write_head(out, "infcgi_waiting_to_prepare", "gauge",
+               "Requests that wait for a CPU to be parsed, rendered or tokenized.");
     buf_printf(out, "infcgi_waiting_to_prepare %d\n", n_waiting);
     write_head(out, "infcgi_connections", "gauge", "FastCGI requests being handled.");
     buf_printf(out, "infcgi_connections %d\n", fastcgi_n_active());

@@ -52,14 +52,14 @@ static void add_request(void *arg, const struct live *l, const struct live_look 
     uint64_t age_ns = to->now_ns > l->arrived_ns ? to->now_ns - l->arrived_ns : 0;
     bool is_stuck = l->pulse.verdict != PULSE_FINE;
     (void)json_array_append_new(
-        to->rows, json_pack("{s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "id",
-                            (json_int_t)l->number, "request_id", l->id, "tenant", l->owner, "path", l->path, "state",
+        to->rows, json_pack("{s:I, s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "id", (json_int_t)l->number,
+                            "request_id", l->id, "tenant", l->owner, "path", l->path, "state",
                             is_stuck ? "stuck" : live_state_name(look->state), "phase",
                             atomic_load_explicit(&l->task.phase, memory_order_relaxed), "cpu_ms",
                             (json_int_t)(task_cpu_ns(&l->task) / 1000000u), "prompt_tokens",
-                            (json_int_t)look->prompt_tokens, "cached_tokens", (json_int_t)look->cached_tokens, "processed_tokens",
-                            (json_int_t)look->processed_tokens, "completion_tokens", (json_int_t)look->completion_tokens, "age_ms",
-                            (json_int_t)(age_ns / 1000000u)));
+                            (json_int_t)look->prompt_tokens, "cached_tokens", (json_int_t)look->cached_tokens,
+                            "processed_tokens", (json_int_t)look->processed_tokens, "completion_tokens",
+                            (json_int_t)look->completion_tokens, "age_ms", (json_int_t)(age_ns / 1000000u)));
 }
 
 json_t *status_requests(void)

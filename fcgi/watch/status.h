@@ -14,8 +14,8 @@ struct status {
     char start_time[32]; /* ISO 8601, UTC */
     int64_t up_s;
     struct fastcgi_counts conn;
-    struct sched_stats sched; /* all 0 while the model loads */
-    uint64_t errors, slow;    /* requests that ended with an error; that --slow-log told of */
+    struct sched_stats sched;         /* all 0 while the model loads */
+    uint64_t errors, slow;            /* requests that ended with an error; that --slow-log told of */
     int64_t max_running, max_waiting; /* what --parallel and --queue-max say, or their defaults */
     struct err_info lost;             /* "lost", "file_cut": why */
 };

@@ -28,15 +28,17 @@ static json_t *make_page(struct call *c)
     struct status s;
     status_get(c->server, c->engine, &s);
     json_t *o = json_pack("{s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:i, s:I, s:i, s:i}", "pool",
-                          c->server->model_id != NULL && c->engine != NULL ? c->server->model_id : "", "state", s.state, "start time",
-                          I(c->server->started), "start since", I(s.up_s), "accepted conn", I(s.conn.accepted), "open connections",
-                          s.conn.n_open, "max open connections", s.conn.most_open, "connection limit", s.conn.max_open,
-                          "connection limit reached", I(s.conn.full), "threads", s.conn.n_threads, "idle threads", s.conn.n_idle);
-    json_t *more = json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "running sequences", I(s.sched.n_running),
-                             "running limit", I(s.max_running), "queued sequences", I(s.sched.n_waiting), "queue limit", I(s.max_waiting),
-                             "estimated wait ms", I(s.sched.estimated_wait_ms), "prompt tokens", I(s.sched.prompt_tokens),
-                             "cached tokens", I(s.sched.cached_tokens), "generated tokens", I(s.sched.generated_tokens), "kv pages used",
-                             I(s.sched.pages_held), "kv pages", I(s.sched.pages_total), "errors", I(s.errors), "slow requests", I(s.slow));
+                          c->server->model_id != NULL && c->engine != NULL ? c->server->model_id : "", "state", s.state,
+                          "start time", I(c->server->started), "start since", I(s.up_s), "accepted conn",
+                          I(s.conn.accepted), "open connections", s.conn.n_open, "max open connections",
+                          s.conn.most_open, "connection limit", s.conn.max_open, "connection limit reached",
+                          I(s.conn.full), "threads", s.conn.n_threads, "idle threads", s.conn.n_idle);
+    json_t *more = json_pack(
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "running sequences", I(s.sched.n_running),
+        "running limit", I(s.max_running), "queued sequences", I(s.sched.n_waiting), "queue limit", I(s.max_waiting),
+        "estimated wait ms", I(s.sched.estimated_wait_ms), "prompt tokens", I(s.sched.prompt_tokens), "cached tokens",
+        I(s.sched.cached_tokens), "generated tokens", I(s.sched.generated_tokens), "kv pages used",
+        I(s.sched.pages_held), "kv pages", I(s.sched.pages_total), "errors", I(s.errors), "slow requests", I(s.slow));
     (void)json_object_update(o, more);
     json_decref(more);
     return o;
@@ -108,7 +110,9 @@ static void put_html(json_t *page, json_t *requests, struct buf *out)
 {
     const char *name;
     json_t *v;
-    buf_puts(out, "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>infcgi status</title></head><body>\n<table>\n");
+    buf_puts(
+        out,
+        "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\"><title>infcgi status</title></head><body>\n<table>\n");
     json_object_foreach(page, name, v)
     {
         buf_printf(out, "<tr><th>%s</th>", name);

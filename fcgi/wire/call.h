@@ -24,19 +24,19 @@ struct route;
 struct call {
     struct server *server;
     const struct route *route; /* NULL before it is known, and for an unknown URL */
-    struct engine *engine; /* NULL only where the route does not need the model */
+    struct engine *engine;     /* NULL only where the route does not need the model */
     struct reply reply;
     struct live live; /* for who looks from outside */
     struct apikey_id caller;
     struct tenant *tenant; /* theirs; NULL where the route needs no key */
     struct tenant_request counted;
     struct call_usage usage; /* the handler's to fill */
-    uint64_t deadline_ns; /* clock_now_ns; 0 = none */
-    const char *path;   /* decoded, without query */
-    struct buf body;    /* read already; empty once it is parsed */
-    json_t *json;       /* owned; NULL before call_read_json and after call_drop_json */
-    struct arena arena; /* for what lives as long as the call */
-    bool is_late;       /* came while the server shuts down */
+    uint64_t deadline_ns;    /* clock_now_ns; 0 = none */
+    const char *path;        /* decoded, without query */
+    struct buf body;         /* read already; empty once it is parsed */
+    json_t *json;            /* owned; NULL before call_read_json and after call_drop_json */
+    struct arena arena;      /* for what lives as long as the call */
+    bool is_late;            /* came while the server shuts down */
 };
 
 /* An endpoint: a row of fcgi/routes.c. */
@@ -48,10 +48,11 @@ struct route {
     const char *doc;               /* heading in docs/api.md */
     const char *header; /* OPTIONAL: the row counts only for requests with this parameter ("HTTP_ANTHROPIC_VERSION") */
     bool is_prefix, needs_model, needs_key;
-    bool is_counted;    /* limits of tenants apply to its requests */
-    bool computes;      /* in the engine: rejected while the queue is full */
-    bool prepares;      /* parses, renders or tokenizes: passes the gate (gate.h) */
-    bool takes_untyped; /* programs can post JSON without a Content-Type, or with the type of a form as `curl -d` does */
+    bool is_counted; /* limits of tenants apply to its requests */
+    bool computes;   /* in the engine: rejected while the queue is full */
+    bool prepares;   /* parses, renders or tokenizes: passes the gate (gate.h) */
+    bool
+        takes_untyped; /* programs can post JSON without a Content-Type, or with the type of a form as `curl -d` does */
 };
 
 /* Takes the prompt's tokens from the tenant's limit, once, before anything is computed. ERR_RATE_LIMIT: not now; Retry-After

@@ -4,7 +4,8 @@
 
 #include <string.h>
 
-void dialect_write_openai(const char *type, enum err code, const struct err_info *info, const char *message, struct buf *out)
+void dialect_write_openai(const char *type, enum err code, const struct err_info *info, const char *message,
+                          struct buf *out)
 {
     buf_puts(out, "{\"error\":{\"message\":");
     json_write_cstr(out, message);
@@ -13,7 +14,8 @@ void dialect_write_openai(const char *type, enum err code, const struct err_info
     buf_printf(out, ",\"code\":\"%s\"", err_code(code));
 }
 
-static void write_error(const struct reply *r, enum err code, const struct err_info *info, const char *message, struct buf *out)
+static void write_error(const struct reply *r, enum err code, const struct err_info *info, const char *message,
+                        struct buf *out)
 {
     (void)r;
     dialect_write_openai(err_type(code), code, info, message, out);

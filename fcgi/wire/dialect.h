@@ -15,25 +15,28 @@ struct dialect {
     /* URLs that belong to the API, NULL-terminated: "/api/" and all below it. Requests for unknown URLs get its errors. */
     const char *const *paths;
     /* Appends the error object. info OPTIONAL; message: what to say. */
-    void (*write_error)(const struct reply *r, enum err code, const struct err_info *info, const char *message, struct buf *out);
+    void (*write_error)(const struct reply *r, enum err code, const struct err_info *info, const char *message,
+                        struct buf *out);
     /* OPTIONAL: appends further headers of every answer. */
     void (*write_headers)(const struct reply *r, struct buf *out);
-    const struct tenant_headers *limits;     /* headers of rate limits */
-    const char *out_of_memory;               /* the error object, for when it cannot be written */
-    const char *before_error, *after_error;  /* of an error object in a stream */
-    bool requires_model;     /* --strict-api: a request must name the model */
-    bool checks_as_openai;   /* --strict-api: rejects what OpenAI's API rejects in tools */
-    bool thinks_if_possible; /* thinks if the chat template has a switch for it, unless the request or --reasoning says otherwise */
+    const struct tenant_headers *limits;    /* headers of rate limits */
+    const char *out_of_memory;              /* the error object, for when it cannot be written */
+    const char *before_error, *after_error; /* of an error object in a stream */
+    bool requires_model;                    /* --strict-api: a request must name the model */
+    bool checks_as_openai;                  /* --strict-api: rejects what OpenAI's API rejects in tools */
+    bool
+        thinks_if_possible; /* thinks if the chat template has a switch for it, unless the request or --reasoning says otherwise */
 };
 
 /* OpenAI's API. Also the form of errors before a request's API is known. */
 extern const struct dialect dialect_openai;
 
 /* Appends OpenAI's error object of that type, without its last two braces. */
-void dialect_write_openai(const char *type, enum err code, const struct err_info *info, const char *message, struct buf *out);
+void dialect_write_openai(const char *type, enum err code, const struct err_info *info, const char *message,
+                          struct buf *out);
 
 /* The error object of dialect_openai in dialect.out_of_memory's form. */
-#define DIALECT_OUT_OF_MEMORY \
+#define DIALECT_OUT_OF_MEMORY                                                                                          \
     "{\"error\":{\"message\":\"out of memory\",\"type\":\"server_error\",\"param\":null,\"code\":\"out_of_memory\"}}"
 
 /* Does the URL belong to the API? */

@@ -33,14 +33,15 @@
 #include <unistd.h>
 
 enum {
-    BACKLOG = 4096,          /* capped by net.core.somaxconn; a full backlog is an instant 502 from nginx */
+    BACKLOG = 4096, /* capped by net.core.somaxconn; a full backlog is an instant 502 from nginx */
     LISTEN_FD = 0,
     SILENT_MS = 10000, /* nginx speaks at once; what has said nothing for so long is closed */
     FULL_MS = 500,     /* the same while others wait for its place, */
     STOP_MS = 2000,    /* and once the server stops: who spoke no sooner is not nginx */
     LOOK_MS = 250,     /* between two looks at who is silent */
-    BEHIND_BYTES = 64 << 10, /* that may come behind a request's body until nobody looks any more whether it is aborted */
-    LEAST_IDLE = 4,    /* threads without a request that stay, however long */
+    BEHIND_BYTES =
+        64 << 10,   /* that may come behind a request's body until nobody looks any more whether it is aborted */
+    LEAST_IDLE = 4, /* threads without a request that stay, however long */
     /* Freed memory goes back to the system when the last request has ended and one before it held this much, or when
      * many together did: */
     TRIM_IDLE_BYTES = 4 << 20,
@@ -58,10 +59,10 @@ struct fastcgi_request {
     pthread_mutex_t watch_lock; /* held while `gone` runs */
     void (*gone)(void *arg);
     void *gone_arg;
-    int watched_fd;       /* -1: none; changes with watch_lock held, as while there is one do `records` and */
-    size_t n_behind;      /* bytes that came behind the body */
-    atomic_bool has_left; /* the client, as far as a watch told */
-    bool is_abandoned;    /* fastcgi_abandon came; changes with watch_lock held */
+    int watched_fd;             /* -1: none; changes with watch_lock held, as while there is one do `records` and */
+    size_t n_behind;            /* bytes that came behind the body */
+    atomic_bool has_left;       /* the client, as far as a watch told */
+    bool is_abandoned;          /* fastcgi_abandon came; changes with watch_lock held */
     struct mem_account account; /* of what its requests hold, one after the other */
     /* With the server's lock held: */
     pthread_cond_t wake;
@@ -88,8 +89,8 @@ static struct {
     bool is_short;                    /* of descriptors or memory, when it accepted last; the poller's */
     bool lacks_thread;                /* for a connection that is ready; the poller's */
     atomic_int n_silent;
-    atomic_int n_active;       /* ready or being served */
-    atomic_size_t freed_bytes; /* by requests since the last trim, about */
+    atomic_int n_active;              /* ready or being served */
+    atomic_size_t freed_bytes;        /* by requests since the last trim, about */
     atomic_ullong n_accepted, n_full; /* connections taken; times that there was no room for another */
     atomic_int most_open;
     pthread_mutex_t lock; /* of what follows */
@@ -99,7 +100,8 @@ static struct {
     int n_open; /* silent, ready or being served */
     int limit;  /* most of them, if fewer than max_connections; 0: not set */
     int n_threads, n_idle;
-    struct fastcgi_request *idle, *unused; /* whose threads wait, the last to come first; that had a thread and have none */
+    struct fastcgi_request *idle,
+        *unused; /* whose threads wait, the last to come first; that had a thread and have none */
     bool is_listening, is_stopping, is_held;
 } server = {.lock = PTHREAD_MUTEX_INITIALIZER, .has_stopped = PTHREAD_COND_INITIALIZER};
 
@@ -404,7 +406,8 @@ static void *poller(void *arg)
     (void)pthread_setname_np(pthread_self(), "poller");
     for (;;) {
         struct epoll_event events[64];
-        int n = epoll_wait(server.epoll_fd, events, (int)ARRAY_LEN(events), server.n_silent > 0 || server.lacks_thread ? LOOK_MS : -1);
+        int n = epoll_wait(server.epoll_fd, events, (int)ARRAY_LEN(events),
+                           server.n_silent > 0 || server.lacks_thread ? LOOK_MS : -1);
         for (int i = 0; i < n; i++) {
             handle_event(&events[i]);
         }
@@ -516,8 +519,9 @@ static _Thread_local bool is_seam_used;
  * time to read: libfcgi closes slowly. */
 static void refuse(const struct fastcgi_request *r, int fd)
 {
-    static const char said[] = "expected a request whose parameters (path, headers) are at most %d, of %d bytes in all, "
-                               "found more";
+    static const char said[] =
+        "expected a request whose parameters (path, headers) are at most %d, of %d bytes in all, "
+        "found more";
     struct err_info info = {0};
     struct buf text, out;
     buf_init(&text, 0, MEM_GENERAL);
@@ -660,7 +664,8 @@ static bool rest(struct fastcgi_request *r)
     while (r->is_idle) {
         if (server.n_idle <= LEAST_IDLE) {
             pthread_cond_wait(&r->wake, &server.lock);
-        } else if (pthread_cond_timedwait(&r->wake, &server.lock, &at) == ETIMEDOUT && r->is_idle && server.n_idle > LEAST_IDLE) {
+        } else if (pthread_cond_timedwait(&r->wake, &server.lock, &at) == ETIMEDOUT && r->is_idle &&
+                   server.n_idle > LEAST_IDLE) {
             leave_idle(r);
             return false;
         }
@@ -714,7 +719,8 @@ enum err fastcgi_start(int fd, int max_connections, fastcgi_handler handler, voi
     bool ok = server.requests != NULL && server.silent != NULL && server.ready != NULL && server.epoll_fd >= 0 &&
               server.wake_fd >= 0 && FCGX_Init() == 0 && poll_add(server.wake_fd, EPOLLIN, about(ABOUT_WAKE, 0));
     count_open(0);
-    ok = ok && (server.is_listening || server.is_held) && pthread_create(&thread, NULL, poller, NULL) == 0 && pthread_detach(thread) == 0;
+    ok = ok && (server.is_listening || server.is_held) && pthread_create(&thread, NULL, poller, NULL) == 0 &&
+         pthread_detach(thread) == 0;
     if (ok && !is_seam_there()) {
         return err_set(info, ERR_INTERNAL, NULL,
                        "this libfcgi does not let its reads be judged (OS_Read): expected the shared library 2.4");

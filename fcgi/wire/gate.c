@@ -163,8 +163,8 @@ void gate_set_places(int n)
     pthread_mutex_unlock(&gate.lock);
 }
 
-enum err gate_enter(struct gate_ticket *t, uint64_t key, int32_t weight, struct fastcgi_request *r, uint64_t deadline_ns,
-                    struct err_info *info)
+enum err gate_enter(struct gate_ticket *t, uint64_t key, int32_t weight, struct fastcgi_request *r,
+                    uint64_t deadline_ns, struct err_info *info)
 {
     pthread_mutex_lock(&gate.lock);
     t->client = ref_client(key, weight);

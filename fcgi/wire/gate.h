@@ -20,7 +20,7 @@ struct gate_ticket {
     struct gate_ticket *next; /* of those that wait */
     struct gate_client *client;
     pthread_cond_t wake;
-    uint64_t since_ns; /* inside */
+    uint64_t since_ns;       /* inside */
     bool is_inside, is_over; /* is_over: its client has left */
 };
 
@@ -29,8 +29,8 @@ void gate_set_places(int n);
 
 /* Waits for a place. key, weight: of the client (struct sched_share). deadline_ns: clock_now_ns, 0 = none.
  * ERR_CANCELLED: the client has left; ERR_DEADLINE; ERR_NOMEM. */
-MUST_CHECK enum err gate_enter(struct gate_ticket *t, uint64_t key, int32_t weight, struct fastcgi_request *r, uint64_t deadline_ns,
-                               struct err_info *info);
+MUST_CHECK enum err gate_enter(struct gate_ticket *t, uint64_t key, int32_t weight, struct fastcgi_request *r,
+                               uint64_t deadline_ns, struct err_info *info);
 
 /* Leaves, if it is inside; the thread has its usual priority again before it takes the gate's lock. Must be called before the thread
  * waits for anything: the engine, or a reader. t OPTIONAL. */

@@ -17,9 +17,10 @@ enum err json_in_parse(const char *text, size_t n, json_t **out, struct err_info
                        JSON_IN_MAX_DEPTH);
     }
     if (z.bytes > most) {
-        return err_set(info, ERR_JSON_TOO_LARGE, NULL,
-                       "the body: expected JSON that takes at most %zu MiB of memory, found %zu values that take %zu MiB",
-                       most >> 20, z.n_values, (z.bytes >> 20) + 1);
+        return err_set(
+            info, ERR_JSON_TOO_LARGE, NULL,
+            "the body: expected JSON that takes at most %zu MiB of memory, found %zu values that take %zu MiB",
+            most >> 20, z.n_values, (z.bytes >> 20) + 1);
     }
     return json_read(text, n, JSON_IN_MAX_DEPTH, "the body", out, info);
 }
@@ -125,8 +126,8 @@ static enum err read_label(const struct field *f, const json_t *v, struct err_in
         return wrong_type(f, "a string", v, info);
     }
     return (double)n <= f->max ? ERR_OK
-                               : err_set(info, ERR_INVALID_VALUE, f->name, "%s: expected at most %.0f characters, found %zu",
-                                         f->name, f->max, n);
+                               : err_set(info, ERR_INVALID_VALUE, f->name,
+                                         "%s: expected at most %.0f characters, found %zu", f->name, f->max, n);
 }
 
 static enum err read_ignored(const struct field *f, const json_t *v, struct err_info *info)

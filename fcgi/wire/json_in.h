@@ -16,7 +16,8 @@ enum {
     JSON_IN_MAX_DEPTH = 64,
     JSON_IN_MAX_FIELDS = 256,
     JSON_IN_IGNORED_BYTES = 64 << 10, /* a text that nobody reads */
-    JSON_IN_LABEL_CHARS = 512,        /* of FIELD_LABEL: OpenAI's API takes 64 and names none for some, and clients send more */
+    JSON_IN_LABEL_CHARS =
+        512, /* of FIELD_LABEL: OpenAI's API takes 64 and names none for some, and clients send more */
     /* A body's tree may take so much, or so many times the body's length: token ids, the densest of honest texts, take
      * 12 to 18 times theirs. Empty objects take 100 times. */
     JSON_IN_TREE_BYTES = 96 << 20,

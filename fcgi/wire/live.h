@@ -36,8 +36,8 @@ struct live {
     struct live *next, **at; /* the list's */
     uint64_t number;         /* 1, 2, .. since the start of the process */
     struct fastcgi_request *request;
-    const char *id;   /* borrowed: X-Request-Id */
-    const char *path; /* static: the route's; "" until it is known */
+    const char *id;               /* borrowed: X-Request-Id */
+    const char *path;             /* static: the route's; "" until it is known */
     char owner[LIVE_OWNER_BYTES]; /* whose it is; "" = nobody's, or not known yet */
     uint64_t arrived_ns;
     struct task task;        /* the thread's */

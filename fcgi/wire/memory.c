@@ -99,8 +99,10 @@ static size_t available_in(const char *path, const char *key, size_t unit)
 
 size_t memory_available(void)
 {
-    size_t machine = available_in("/proc/meminfo", "MemAvailable", 1024), most = machine_number_in("/sys/fs/cgroup/memory.max");
-    size_t used = machine_number_in("/sys/fs/cgroup/memory.current"), files = available_in("/sys/fs/cgroup/memory.stat", "\nfile ", 1);
+    size_t machine = available_in("/proc/meminfo", "MemAvailable", 1024),
+           most = machine_number_in("/sys/fs/cgroup/memory.max");
+    size_t used = machine_number_in("/sys/fs/cgroup/memory.current"),
+           files = available_in("/sys/fs/cgroup/memory.stat", "\nfile ", 1);
     if (most == SIZE_MAX || used == SIZE_MAX) {
         return machine;
     }
@@ -113,9 +115,11 @@ enum err memory_check_second(uint64_t need_bytes, size_t available_bytes, struct
     if (need_bytes <= available_bytes) {
         return ERR_OK;
     }
-    return err_set(info, ERR_MEMORY_LIMIT, "memory",
-                   "two models at once do not fit: weights, KV cache and activations of the next one need %" PRIu64 " MiB, %zu MiB are "
-                   "available beside the one that serves; a smaller --kv-tokens, a --pack-cache, whose weights both share, or a restart "
-                   "in place of a reload",
-                   need_bytes >> 20, available_bytes >> 20);
+    return err_set(
+        info, ERR_MEMORY_LIMIT, "memory",
+        "two models at once do not fit: weights, KV cache and activations of the next one need %" PRIu64
+        " MiB, %zu MiB are "
+        "available beside the one that serves; a smaller --kv-tokens, a --pack-cache, whose weights both share, or a restart "
+        "in place of a reload",
+        need_bytes >> 20, available_bytes >> 20);
 }

@@ -64,7 +64,8 @@ static bool is_own(const struct origin_facts *f)
     bool is_tls = strncasecmp(f->origin, "https:", 6) == 0;
     authority += 3;
     size_t n = authority_length(authority, is_tls);
-    if (host_length(authority) == 0 || n != authority_length(f->host, is_tls) || strncasecmp(authority, f->host, n) != 0) {
+    if (host_length(authority) == 0 || n != authority_length(f->host, is_tls) ||
+        strncasecmp(authority, f->host, n) != 0) {
         return false;
     }
     bool can_be_rebound = f->is_keyless && is_given(f->server_addr) && is_loopback(f->server_addr);

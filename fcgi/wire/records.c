@@ -5,8 +5,23 @@
 
 #include <string.h>
 
-enum { BEGIN = 1, ABORT = 2, END = 3, PARAMS = 4, STDOUT = 6, GET_VALUES = 9, GET_VALUES_RESULT = 10, UNKNOWN_TYPE = 11, RESPONDER = 1 };
-enum { HEAD_BYTES = 8, PADDING_AT = 6, ROLE_BYTES = 2, RECORD_BYTES = 65528 /* of content: 65535, and a multiple of eight */ };
+enum {
+    BEGIN = 1,
+    ABORT = 2,
+    END = 3,
+    PARAMS = 4,
+    STDOUT = 6,
+    GET_VALUES = 9,
+    GET_VALUES_RESULT = 10,
+    UNKNOWN_TYPE = 11,
+    RESPONDER = 1
+};
+enum {
+    HEAD_BYTES = 8,
+    PADDING_AT = 6,
+    ROLE_BYTES = 2,
+    RECORD_BYTES = 65528 /* of content: 65535, and a multiple of eight */
+};
 
 /* Bytes of the length that begins at p. */
 static size_t length_bytes(const unsigned char *p) { return (*p & 0x80) != 0 ? 4 : 1; }

@@ -21,10 +21,10 @@ enum {
 
 enum records_verdict {
     RECORDS_FINE,
-    RECORDS_TOO_LONG,    /* more bytes of parameters than are taken, or lengths that say so */
-    RECORDS_TOO_MANY,    /* more parameters */
-    RECORDS_OTHER_ROLE,  /* authorizer or filter */
-    RECORDS_ABORTED,     /* ABORT_REQUEST came for the request */
+    RECORDS_TOO_LONG,   /* more bytes of parameters than are taken, or lengths that say so */
+    RECORDS_TOO_MANY,   /* more parameters */
+    RECORDS_OTHER_ROLE, /* authorizer or filter */
+    RECORDS_ABORTED,    /* ABORT_REQUEST came for the request */
 };
 
 /* Names and values that are being read. */

@@ -111,8 +111,8 @@ static bool write_text(struct reply *r, const char *text) { return fastcgi_write
 static void send_out_of_memory(struct reply *r)
 {
     char head[128];
-    snprintf(head, sizeof head, "Status: 500 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n", reply_reason(500),
-             strlen(r->dialect->out_of_memory));
+    snprintf(head, sizeof head, "Status: 500 %s\r\nContent-Type: application/json\r\nContent-Length: %zu\r\n\r\n",
+             reply_reason(500), strlen(r->dialect->out_of_memory));
     r->err = ERR_NOMEM;
     r->status = 500;
     r->is_over = write_text(r, head) && write_text(r, r->dialect->out_of_memory);
@@ -270,7 +270,8 @@ void reply_break_off_with(struct reply *r, enum err code, const struct buf *even
     enum err err = reply_push(r, event);
     if (err == ERR_NOMEM) {
         const struct dialect *d = r->dialect;
-        err = flush(r, write_text(r, d->before_error) && write_text(r, d->out_of_memory) && write_text(r, d->after_error));
+        err = flush(r,
+                    write_text(r, d->before_error) && write_text(r, d->out_of_memory) && write_text(r, d->after_error));
         code = ERR_NOMEM;
     }
     r->err = err == ERR_CANCELLED ? ERR_CANCELLED : code;

@@ -25,9 +25,9 @@ struct reply {
     struct fastcgi_request *request;
     char id[REPLY_ID_MAX + 1]; /* x-request-id: nginx's, which may be the client's; the client's; or our own */
     uint64_t arrived_ns;
-    int status;        /* sent, 0 = none yet; of a stream that broke off, its error's */
-    enum err err;      /* what the answer says is wrong */
-    const char *allow; /* for 405: methods */
+    int status;                    /* sent, 0 = none yet; of a stream that broke off, its error's */
+    enum err err;                  /* what the answer says is wrong */
+    const char *allow;             /* for 405: methods */
     const struct dialect *dialect; /* the API that the client speaks; never NULL */
     /* Of ERR_CONTEXT_LENGTH, told to llama-server's clients: tokens of the prompt and of the context; 0: not known. */
     size_t n_prompt_tokens, n_ctx;
@@ -35,12 +35,12 @@ struct reply {
      * sent. place_arg: for it. */
     void (*name_place)(const void *arg, struct err_info *info);
     const void *place_arg;
-    int64_t process_started; /* seconds since 1970, told in a header where it is not 0 */
-    struct reply_stages stages; /* where they are known when the head is written, a header tells them */
-    int retry_after_s; /* for 503; set before reply_error it makes a 503 of any error but ERR_RATE_LIMIT */
+    int64_t process_started;     /* seconds since 1970, told in a header where it is not 0 */
+    struct reply_stages stages;  /* where they are known when the head is written, a header tells them */
+    int retry_after_s;           /* for 503; set before reply_error it makes a 503 of any error but ERR_RATE_LIMIT */
     struct gate_ticket gate;     /* left before anything is written, which may wait for the client */
     const struct tenant *tenant; /* OPTIONAL, borrowed: whose limits the headers tell */
-    bool is_over; /* a whole answer went out in place of a stream's head: nothing may follow */
+    bool is_over;                /* a whole answer went out in place of a stream's head: nothing may follow */
 };
 
 /* Fills id from REQUEST_ID, else from the client's header (sane ones only), or draws one; and arrived_ns. */

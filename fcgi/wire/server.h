@@ -17,19 +17,19 @@ struct server {
     const struct route *routes; /* [n_routes], set once: fcgi/routes.c */
     int n_routes;
     const struct dialect *const *dialects; /* NULL-terminated; set once */
-    _Atomic(const struct conf *) conf; /* SIGHUP sets another with other values of live options; all stay */
-    _Atomic(struct engine *) engine; /* NULL while the model loads; release/acquire: model_id before it */
-    const char *model_id;            /* set once */
-    atomic_int progress;             /* per mille of the model prepared */
-    atomic_bool has_failed; /* the model cannot be loaded: the process ends soon */
+    _Atomic(const struct conf *) conf;     /* SIGHUP sets another with other values of live options; all stay */
+    _Atomic(struct engine *) engine;       /* NULL while the model loads; release/acquire: model_id before it */
+    const char *model_id;                  /* set once */
+    atomic_int progress;                   /* per mille of the model prepared */
+    atomic_bool has_failed;                /* the model cannot be loaded: the process ends soon */
     atomic_bool is_draining;
-    atomic_bool is_stuck;    /* a step takes far too long (pulse.h) */
+    atomic_bool is_stuck;         /* a step takes far too long (pulse.h) */
     atomic_int n_stuck_requests;  /* requests that compute for too long (live_check) */
     atomic_bool has_lost_request; /* one of these does not end */
-    atomic_bool is_refusing; /* requests that come now are answered ERR_DRAINING */
-    atomic_int n_working;    /* requests that came before */
-    int64_t started;         /* seconds since 1970 */
-    uint64_t started_ns;     /* the same by clock_now_ns, which nobody sets */
+    atomic_bool is_refusing;      /* requests that come now are answered ERR_DRAINING */
+    atomic_int n_working;         /* requests that came before */
+    int64_t started;              /* seconds since 1970 */
+    uint64_t started_ns;          /* the same by clock_now_ns, which nobody sets */
 };
 
 extern struct server server_state;

@@ -36,8 +36,10 @@ enum err worker_find(enum worker_role *role, struct err_info *info)
     }
     if (found == WORKER_NONE || !is_of_parent(WORKER_STATUS_FD)) {
         found = WORKER_NONE;
-        return err_set(info, ERR_CONFIG, "worker",
-                       "INFCGI_WORKER: expected to be set by a master that starts this process, found '%.16s' from elsewhere", name);
+        return err_set(
+            info, ERR_CONFIG, "worker",
+            "INFCGI_WORKER: expected to be set by a master that starts this process, found '%.16s' from elsewhere",
+            name);
     }
     (void)fcntl(WORKER_STATUS_FD, F_SETFD, FD_CLOEXEC);
     *role = found;
@@ -47,8 +49,9 @@ enum err worker_find(enum worker_role *role, struct err_info *info)
 enum err worker_ask_reload(struct err_info *info)
 {
     if (found == WORKER_NONE || kill(getppid(), SIGUSR2) != 0) {
-        return err_set(info, ERR_CONFIG, "master",
-                       "expected a process that `infcgi serve --master` started, which can start another in its place, found none");
+        return err_set(
+            info, ERR_CONFIG, "master",
+            "expected a process that `infcgi serve --master` started, which can start another in its place, found none");
     }
     return ERR_OK;
 }

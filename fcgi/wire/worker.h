@@ -14,8 +14,8 @@ enum worker_role {
     WORKER_NONE,  /* no worker: nobody started this process as one */
     WORKER_FIRST, /* accepts at once, and answers that its model is loading */
     WORKER_AGAIN, /* in place of one that died: who connects should find no trace of that, if the model is loaded soon */
-    WORKER_ANEW,  /* in place of some that could not load the model: it accepts at once, and answers for a while if it cannot either */
-    WORKER_NEXT,  /* takes over from one that serves: accepts once its model is loaded */
+    WORKER_ANEW, /* in place of some that could not load the model: it accepts at once, and answers for a while if it cannot either */
+    WORKER_NEXT, /* takes over from one that serves: accepts once its model is loaded */
     WORKER_ROLE_COUNT
 };
 

@@ -2,20 +2,20 @@
 
 /* Words of the buffer that says what a batch is: a header, and arrays that it gives the places of. */
 enum {
-    BATCH_ROWS,        /* T, .. */
-    BATCH_LOGIT_ROWS,  /* .. S .. */
-    BATCH_HIDDEN_ROWS, /* .. and E: by enum plan_rows */
-    BATCH_SEQS,        /* sequences */
-    BATCH_SPLITS,      /* parts of ATTENTION_SPLIT that the row with most has */
-    BATCH_RESULTS,     /* words of results */
-    BATCH_SINGLES,     /* rows that no block has */
-    BATCH_BLOCKS,      /* of at most ATTENTION_BLOCK rows of a sequence */
-    BATCH_AT_TOKENS,   /* word where they begin: [T] ids, .. */
-    BATCH_AT_POS,      /* .. [T] positions, .. */
-    BATCH_AT_LAST,     /* .. [T] last position that a row sees, .. */
-    BATCH_AT_TABLE,    /* .. [T] word where the pages of the row's sequence are listed, .. */
+    BATCH_ROWS,            /* T, .. */
+    BATCH_LOGIT_ROWS,      /* .. S .. */
+    BATCH_HIDDEN_ROWS,     /* .. and E: by enum plan_rows */
+    BATCH_SEQS,            /* sequences */
+    BATCH_SPLITS,          /* parts of ATTENTION_SPLIT that the row with most has */
+    BATCH_RESULTS,         /* words of results */
+    BATCH_SINGLES,         /* rows that no block has */
+    BATCH_BLOCKS,          /* of at most ATTENTION_BLOCK rows of a sequence */
+    BATCH_AT_TOKENS,       /* word where they begin: [T] ids, .. */
+    BATCH_AT_POS,          /* .. [T] positions, .. */
+    BATCH_AT_LAST,         /* .. [T] last position that a row sees, .. */
+    BATCH_AT_TABLE,        /* .. [T] word where the pages of the row's sequence are listed, .. */
     BATCH_AT_WINDOW_TABLE, /* .. [T] and its window pages, .. */
-    BATCH_AT_PICKED,   /* .. two words, by enum plan_rows - 1: [S] and [E] rows of T */
+    BATCH_AT_PICKED,       /* .. two words, by enum plan_rows - 1: [S] and [E] rows of T */
     BATCH_AT_PICKED_HIDDEN,
     BATCH_AT_SEQS,   /* [sequences][SEQ_WORDS] */
     BATCH_AT_COPIES, /* [copies][2]: row, state */

@@ -15,7 +15,8 @@ static bool is_refused(void)
     return path != NULL && access(path, F_OK) == 0;
 }
 
-int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attr, void *(*run)(void *), void *restrict arg)
+int pthread_create(pthread_t *restrict thread, const pthread_attr_t *restrict attr, void *(*run)(void *),
+                   void *restrict arg)
 {
     static atomic_int n_calls;
     const char *from = getenv("NO_THREAD_FROM");

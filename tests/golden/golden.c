@@ -308,10 +308,15 @@ static int best_isa(void)
  * s->logits or s->hidden. A bidirectional model takes it in one piece, beside others. */
 static void check_bits(struct subject *s, const struct prompt *p)
 {
-    enum { N_ALONE = 12, N_SHORT = 2 }; /* rows in batches of one, behind all others in one batch; with --all every row */
+    enum {
+        N_ALONE = 12,
+        N_SHORT = 2
+    }; /* rows in batches of one, behind all others in one batch; with --all every row */
     static const int chunks[] = {16, 1, 5, 31, 48};
     bool is_short = !runs_all && (s->is_twin || (!is_device(s->bound) && s->isa != best_isa()));
-    size_t n_chunks = s->n_threads != 1 ? 1 : is_short ? N_SHORT : ARRAY_LEN(chunks); /* of threads check_threads knows */
+    size_t n_chunks = s->n_threads != 1 ? 1
+                      : is_short        ? N_SHORT
+                                        : ARRAY_LEN(chunks); /* of threads check_threads knows */
     size_t row_bytes;
     const void *now = given(s, &row_bytes);
     char *whole = malloc((size_t)p->n * row_bytes);

@@ -67,8 +67,8 @@ static enum err collect(struct engine_stream *s, int n_tokens, struct answer *a,
     engine_stream_close(&s);
     err = err == ERR_OK ? event.err : err;
     return err == ERR_OK && n == n_tokens ? ERR_OK
-                                               : err_set(info, err != ERR_OK ? err : ERR_INTERNAL, NULL,
-                                                         "a text ended after %d of %d tokens", n, n_tokens);
+                                          : err_set(info, err != ERR_OK ? err : ERR_INTERNAL, NULL,
+                                                    "a text ended after %d of %d tokens", n, n_tokens);
 }
 
 static enum err run_all(struct engine *e, struct answer *answers, struct err_info *info)
@@ -90,7 +90,8 @@ static enum err read_question(const struct engine *e, int i, struct err_info *in
 {
     int32_t *ids;
     struct prompt *plain = &test.prompts[2 * i], *chat = plain + 1;
-    TRY(engine_tokenize(e, questions[i], strlen(questions[i]), true, false, NULL, 0, &test.arena, &ids, &plain->n, info));
+    TRY(engine_tokenize(e, questions[i], strlen(questions[i]), true, false, NULL, 0, &test.arena, &ids, &plain->n,
+                        info));
     plain->ids = ids;
     json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", questions[i]);
     json_t *context = engine_chat_context(e, messages, true);
@@ -99,7 +100,8 @@ static enum err read_question(const struct engine *e, int i, struct err_info *in
     json_decref(messages);
     chat->ids = ids;
     plain->n_tokens = chat->n_tokens = MIN_OF(QUESTION_TOKENS, test.n_tokens);
-    return err == ERR_OK && chat->n > LONGEST ? err_set(info, ERR_CONFIG, NULL, "%zu tokens are too many", chat->n) : err;
+    return err == ERR_OK && chat->n > LONGEST ? err_set(info, ERR_CONFIG, NULL, "%zu tokens are too many", chat->n)
+                                              : err;
 }
 
 static enum err read_prompts(const struct engine *e, const char *path, struct err_info *info)

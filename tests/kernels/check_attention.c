@@ -125,7 +125,8 @@ static void make_pages(struct check *c, enum kind kind)
 {
     int32_t first = from_of(0), last = k.pos[k.a.n_rows - 1];
     int n_used = last / 32 - first / 32 + 1, n_pool = n_used + 1;
-    size_t before = 64 * (size_t)check_random_below(c, 5), behind = 64 * (size_t)check_random_below(c, 5); /* others' parts of a page */
+    size_t before = 64 * (size_t)check_random_below(c, 5),
+           behind = 64 * (size_t)check_random_below(c, 5); /* others' parts of a page */
     k.a.page_bytes = before + k.a.kv.bytes + behind;
     k.pool_bytes = k.a.page_bytes * (size_t)n_pool;
     k.pool = check_buffer(k.pool_bytes, 64);
@@ -491,7 +492,8 @@ static void wrong_position(const struct kern_attention_args *a) /* sees nothing 
     int32_t pos[64];
     struct kern_attention_args b = *a;
     for (int r = 0; r < a->n_rows; r++) {
-        pos[r] = a->window > 0 || a->first != NULL ? a->pos[r] : MAX_OF(a->pos[r] - 1, 0); /* pages before a window are not there */
+        pos[r] = a->window > 0 || a->first != NULL ? a->pos[r]
+                                                   : MAX_OF(a->pos[r] - 1, 0); /* pages before a window are not there */
     }
     b.pos = pos;
     honest(&b);

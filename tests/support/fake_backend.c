@@ -378,7 +378,8 @@ static void move_page(struct backend_model *m, struct backend_page page, char *b
     }
 }
 
-static enum err page_read(struct backend_model *m, struct backend_page page, enum backend_form form, void *out, struct err_info *info)
+static enum err page_read(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
+                          struct err_info *info)
 {
     (void)info;
     m->n_faults += form != BACKEND_OWN;

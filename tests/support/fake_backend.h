@@ -28,34 +28,36 @@ enum fake_hold { FAKE_GOES, FAKE_TO_HOLD, FAKE_HELD };
 struct backend_model {
     struct fake_slot *slots;   /* [n_pages][KV_PAGE_TOKENS] */
     struct fake_slot *windows; /* [n_windows][KV_PAGE_TOKENS] of local layers; NULL without */
-    int32_t n_windows, local_window; /* rows read so many positions back through window pages, themselves counted, 2 or more */
+    int32_t n_windows,
+        local_window; /* rows read so many positions back through window pages, themselves counted, 2 or more */
     int32_t n_pages, max_rows, max_logits;
-    int32_t window; /* knob: rows read so many positions back through their pages, themselves counted, 2 or more; 0 = all */
+    int32_t
+        window; /* knob: rows read so many positions back through their pages, themselves counted, 2 or more; 0 = all */
     int32_t n_states; /* knob: that many recurrent states, FAKE_MAX_STATES at most; 0 = the plan has none */
     uint64_t recurrent[FAKE_MAX_STATES]; /* hash of the sequence up to the last row computed in the state */
     atomic_long n_rows, n_steps,
-        n_faults;          /* rows and batches run; rules of struct backend_batch broken, or pages wrong */
-    atomic_long n_copies;  /* recurrent states copied */
-    atomic_int n_wide;     /* most sequences seen in one batch */
-    atomic_int n_last;     /* rows of the batch that runs, or ran last */
-    atomic_int n_alone;    /* batches that begin and end one sequence, several rows, with nobody beside it */
-    int32_t overtaking_rows; /* knob: of batches that overtake others; 0 = none may */
+        n_faults;                     /* rows and batches run; rules of struct backend_batch broken, or pages wrong */
+    atomic_long n_copies;             /* recurrent states copied */
+    atomic_int n_wide;                /* most sequences seen in one batch */
+    atomic_int n_last;                /* rows of the batch that runs, or ran last */
+    atomic_int n_alone;               /* batches that begin and end one sequence, several rows, with nobody beside it */
+    int32_t overtaking_rows;          /* knob: of batches that overtake others; 0 = none may */
     const struct backend_batch *left; /* the batch that such a one overtakes; NULL = none */
-    atomic_int n_overtook; /* batches that did */
-    int32_t even_rows;     /* knob: how many rows a batch is to be a multiple of */
-    atomic_int n_beside;   /* batches in which some generate beside a part of a prompt */
-    atomic_int n_uneven;   /* of these, those that are no multiple of even_rows */
-    atomic_int n_mixed;    /* batches with rows without logits and a sequence with several that want them */
-    atomic_int delay_us;   /* knob: how long a batch takes at least, and takes by fake_backend_now_ns */
-    atomic_int row_us;     /* knob: and how much longer for each of its rows */
-    atomic_int read_us;    /* knob: how long page_read takes at least */
-    atomic_int fail_token; /* knob: a batch with this token fails; -1 = none */
-    atomic_int fail_code;  /* knob: with this enum err, at first ERR_INTERNAL */
-    atomic_int nan_token;  /* knob: the logits of rows of this token are NaN; -1 = none */
-    atomic_bool in_pieces; /* a sequence began behind position 0: what a bidirectional plan cannot have */
-    atomic_int hold;       /* knob: enum fake_hold */
-    atomic_int n_to_go;    /* knob, while none is held */
-    atomic_bool is_inside; /* begin runs now */
+    atomic_int n_overtook;            /* batches that did */
+    int32_t even_rows;                /* knob: how many rows a batch is to be a multiple of */
+    atomic_int n_beside;              /* batches in which some generate beside a part of a prompt */
+    atomic_int n_uneven;              /* of these, those that are no multiple of even_rows */
+    atomic_int n_mixed;               /* batches with rows without logits and a sequence with several that want them */
+    atomic_int delay_us;              /* knob: how long a batch takes at least, and takes by fake_backend_now_ns */
+    atomic_int row_us;                /* knob: and how much longer for each of its rows */
+    atomic_int read_us;               /* knob: how long page_read takes at least */
+    atomic_int fail_token;            /* knob: a batch with this token fails; -1 = none */
+    atomic_int fail_code;             /* knob: with this enum err, at first ERR_INTERNAL */
+    atomic_int nan_token;             /* knob: the logits of rows of this token are NaN; -1 = none */
+    atomic_bool in_pieces;            /* a sequence began behind position 0: what a bidirectional plan cannot have */
+    atomic_int hold;                  /* knob: enum fake_hold */
+    atomic_int n_to_go;               /* knob, while none is held */
+    atomic_bool is_inside;            /* begin runs now */
 };
 
 extern const struct backend fake_backend;

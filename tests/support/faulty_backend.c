@@ -12,7 +12,7 @@
 static atomic_bool is_armed;
 static atomic_long n_before; /* batches that do well before the one that fails */
 static atomic_int code;
-static atomic_bool hangs, spoils; /* in place of failing */
+static atomic_bool hangs, spoils;  /* in place of failing */
 static struct backend_batch begun; /* the one that is waited for next */
 static const struct backend *real;
 
@@ -101,9 +101,7 @@ static enum err wait_faulty(struct backend_model *m, struct err_info *info)
     while (is_now && atomic_load(&hangs)) {
         (void)pause();
     }
-    return is_now
-               ? err_set(info, (enum err)atomic_load(&code), NULL, "%s", FAULTY_BACKEND_WHY)
-               : ERR_OK;
+    return is_now ? err_set(info, (enum err)atomic_load(&code), NULL, "%s", FAULTY_BACKEND_WHY) : ERR_OK;
 }
 
 const struct backend *__real_backend_find(const char *name);

@@ -259,8 +259,8 @@ static enum err remote_page_read(struct backend_model *m, struct backend_page pa
     return is_idle(m, info) ? m->inner->page_read(m->model, page, form, out, info) : ERR_INTERNAL;
 }
 
-static enum err remote_page_write(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
-                                  struct err_info *info)
+static enum err remote_page_write(struct backend_model *m, struct backend_page page, enum backend_form form,
+                                  const void *bytes, struct err_info *info)
 {
     return is_idle(m, info) ? m->inner->page_write(m->model, page, form, bytes, info) : ERR_INTERNAL;
 }

@@ -42,7 +42,8 @@ struct rig rig_open(struct rig_limits l)
     l.max_seqs = l.max_seqs != 0 ? l.max_seqs : 16;
     l.n_kept_states = l.n_kept_states != 0 ? l.n_kept_states : 16;
     l.max_logits = l.max_logits != 0 ? l.max_logits : l.max_seqs + 4;
-    struct rig r = {.model = fake_backend_new(l.n_pages, l.max_rows, l.max_logits), .failures = &failures, .n_ctx = l.n_ctx};
+    struct rig r = {
+        .model = fake_backend_new(l.n_pages, l.max_rows, l.max_logits), .failures = &failures, .n_ctx = l.n_ctx};
     struct sched_config cfg = {.backend = &fake_backend,
                                .model = r.model,
                                .n_vocab = FAKE_VOCAB,
@@ -105,7 +106,8 @@ void rig_wait_idle(struct rig *r)
 {
     uint64_t until = clock_now_ns() + 20000000000ull;
     struct sched_stats st = rig_stats(r);
-    while (st.n_running != 0 || st.n_waiting != 0 || st.pages_held != 0 || st.windows_held != 0 || st.states_held != 0) {
+    while (st.n_running != 0 || st.n_waiting != 0 || st.pages_held != 0 || st.windows_held != 0 ||
+           st.states_held != 0) {
         if (clock_now_ns() > until) {
             ck_abort_msg("not idle: %d running, %d waiting, %d pages and %d states held", (int)st.n_running,
                          (int)st.n_waiting, (int)st.pages_held, (int)st.states_held);

@@ -26,7 +26,7 @@ struct rig_limits {
     int32_t n_pages, n_ctx, max_rows, max_logits, max_seqs, queue_max;
     int32_t draft_max, n_remembered; /* 0: no drafts; fake_backend_remember */
     uint64_t queue_max_tokens, stall_ns;
-    int32_t window; /* 0 = none */
+    int32_t window;                  /* 0 = none */
     int32_t n_windows, local_window; /* window pages, whose files are twice as long; 0 = none */
     bool is_bidirectional;
     bool is_recurrent;     /* FAKE_MAX_SLOTS states at most */

@@ -100,8 +100,7 @@ static struct answer *make_answer(const int32_t *ids, size_t n, bool is_off_scri
     }
     buf_putc(&text, '\0');
     const char *words = choose(text.data, is_off_script);
-    if (engine_tokenize(engine, words, strlen(words), false, true, NULL, 0, &arena, &say, &n_say, &info) !=
-        ERR_OK) {
+    if (engine_tokenize(engine, words, strlen(words), false, true, NULL, 0, &arena, &say, &n_say, &info) != ERR_OK) {
         give_up(info.text);
     }
     if (record != NULL && !is_off_script) {

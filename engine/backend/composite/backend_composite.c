@@ -244,8 +244,8 @@ static size_t page_bytes(const struct part *p, enum backend_form form)
     return form == BACKEND_OWN ? p->takes.page + p->takes.window : backend_page_floats(p->plan) * sizeof(float);
 }
 
-static enum err composite_page_read(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
-                                    struct err_info *info)
+static enum err composite_page_read(struct backend_model *m, struct backend_page page, enum backend_form form,
+                                    void *out, struct err_info *info)
 {
     unsigned char *at = out;
     for (const struct part *p = m->parts; p < m->parts + m->n; at += page_bytes(p, form), p++) {
@@ -254,8 +254,8 @@ static enum err composite_page_read(struct backend_model *m, struct backend_page
     return ERR_OK;
 }
 
-static enum err composite_page_write(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
-                                     struct err_info *info)
+static enum err composite_page_write(struct backend_model *m, struct backend_page page, enum backend_form form,
+                                     const void *bytes, struct err_info *info)
 {
     const unsigned char *at = bytes;
     for (const struct part *p = m->parts; p < m->parts + m->n; at += page_bytes(p, form), p++) {

@@ -340,9 +340,9 @@ static void move_page(struct backend_model *m, struct backend_page page, enum ba
 {
     for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
         int32_t id = backend_page_id(page, m->kvs[i].is_local);
-        at = id == BACKEND_NO_PAGE    ? skip_layer(m, i, form, at)
-             : form == BACKEND_OWN    ? (void *)move_layer(m, i, id, at, writes)
-                                      : move_floats(m, i, id, at, writes);
+        at = id == BACKEND_NO_PAGE ? skip_layer(m, i, form, at)
+             : form == BACKEND_OWN ? (void *)move_layer(m, i, id, at, writes)
+                                   : move_floats(m, i, id, at, writes);
     }
 }
 
@@ -354,8 +354,8 @@ static enum err cpu_page_read(struct backend_model *m, struct backend_page page,
     return ERR_OK;
 }
 
-static enum err cpu_page_write(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
-                               struct err_info *info)
+static enum err cpu_page_write(struct backend_model *m, struct backend_page page, enum backend_form form,
+                               const void *bytes, struct err_info *info)
 {
     (void)info;
     move_page(m, page, form, (void *)(uintptr_t)bytes, true); /* which is only read from */

@@ -40,8 +40,8 @@ struct cpu_attention {
     int32_t n_blocks, n_pieces, max_pieces;
     struct cpu_queue *queues; /* [n_threads] */
     int n_queues;             /* of this batch: n_threads, or 1 */
-    uint32_t max_shares; /* of the layer that has most */
-    atomic_int *open;    /* [max_rows][max_shares] pieces of a block that are not finished */
+    uint32_t max_shares;      /* of the layer that has most */
+    atomic_int *open;         /* [max_rows][max_shares] pieces of a block that are not finished */
     float *records;
     size_t max_record_floats;
 };
@@ -268,7 +268,8 @@ static int take(const struct cpu_run *r, int queue, int n_shares)
 {
     struct cpu_attention *t = r->m->attention;
     _Atomic uint64_t *taken = &t->queues[queue].taken;
-    uint64_t step = (uint64_t)(r->step - r->m->steps + 1) << 32, old = atomic_load_explicit(taken, memory_order_relaxed), at;
+    uint64_t step = (uint64_t)(r->step - r->m->steps + 1) << 32,
+             old = atomic_load_explicit(taken, memory_order_relaxed), at;
     int from, to;
     pool_share(t->n_pieces, queue, t->n_queues, &from, &to);
     do {

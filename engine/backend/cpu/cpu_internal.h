@@ -24,7 +24,8 @@ enum {
     CPU_ROWS_PER_THREAD = 8, /* from this many rows a thread, steps run by rows [measured: docs/internals/cpu.md] */
     CPU_LOGITS_CHUNK = 1024, /* columns of the head that are computed and looked at together */
     CPU_CHUNK_PANELS = CPU_LOGITS_CHUNK / PANEL_ROWS,
-    CPU_OVERTAKING_ROWS = CPU_TILE_ROWS, /* of a batch that overtakes another: so much of that one's rows is set aside */
+    CPU_OVERTAKING_ROWS =
+        CPU_TILE_ROWS, /* of a batch that overtakes another: so much of that one's rows is set aside */
 };
 
 /* A packed matrix, or an f32 vector (norms, biases). */
@@ -103,7 +104,7 @@ struct cpu_experts {
 struct cpu_kv_pool {
     size_t at, page_bytes; /* of the first one, in the whole cache; of one */
     int32_t n_pages;
-    int32_t highest; /* that was used; -1 = none */
+    int32_t highest;      /* that was used; -1 = none */
     unsigned char *asked; /* memory was asked for up to here (cpu_kv_ahead.c) */
 };
 
@@ -132,12 +133,12 @@ struct backend_model {
     int n_steps;
     struct cpu_kv *kvs; /* [L]; layers that share one have the same */
     unsigned char *kv;
-    struct cpu_kv_pool kv_pools[2]; /* [is_local] */
+    struct cpu_kv_pool kv_pools[2];  /* [is_local] */
     size_t pool_bytes, recurrent_at; /* of kv: all pages, and recurrent states behind them from there on */
-    float *recurrent;             /* [state][plan->recurrent_floats] */
-    float *bufs[CPU_MAX_BUFS];    /* [rows][stride] */
-    int32_t buf_rows[CPU_MAX_BUFS]; /* max_rows, or fewer (cpu_buf_use) */
-    size_t strides[CPU_MAX_BUFS]; /* floats, multiples of 16 */
+    float *recurrent;                /* [state][plan->recurrent_floats] */
+    float *bufs[CPU_MAX_BUFS];       /* [rows][stride] */
+    int32_t buf_rows[CPU_MAX_BUFS];  /* max_rows, or fewer (cpu_buf_use) */
+    size_t strides[CPU_MAX_BUFS];    /* floats, multiples of 16 */
     /* A buffer that only lives between steps of which the first goes on, and has CPU_TILE_ROWS rows a thread;
      * PLAN_NONE: there is none, or batches are so small that all rows take no more. */
     plan_buf_id tile_buf;
@@ -152,8 +153,8 @@ struct backend_model {
     uint32_t n_chunks;                     /* of a row of logits */
     struct backend_row_stats *chunk_stats; /* [max_logits][n_chunks] of this batch */
     const struct backend_batch *batch;     /* that is being computed; NULL = none is */
-    atomic_int stop_behind;                /* the step behind which all threads leave it, as another is to overtake it; -1 = none */
-    float *aside;                          /* what that one would write over (cpu_overtake.c) */
+    atomic_int stop_behind; /* the step behind which all threads leave it, as another is to overtake it; -1 = none */
+    float *aside;           /* what that one would write over (cpu_overtake.c) */
 };
 
 /* One thread's view of one batch. */
@@ -240,7 +241,8 @@ void cpu_attention_begin(struct backend_model *m, const struct backend_batch *ba
 /* Batches that overtake (cpu_overtake.c): takes the memory for what is set aside; puts rows [0, n) of all buffers there, or back. */
 static inline int32_t cpu_overtaking_rows(const struct backend_model *m)
 {
-    return m->cfg.reduce == NULL ? MIN_OF((int32_t)CPU_OVERTAKING_ROWS, m->cfg.max_rows) : 0; /* else ranks go in step */
+    return m->cfg.reduce == NULL ? MIN_OF((int32_t)CPU_OVERTAKING_ROWS, m->cfg.max_rows)
+                                 : 0; /* else ranks go in step */
 }
 void cpu_overtake_lay_out(struct backend_model *m, size_t *at);
 void cpu_overtake_set_aside(struct backend_model *m, int32_t n);

@@ -301,8 +301,8 @@ static enum err ref_page_read(struct backend_model *m, struct backend_page page,
     return ERR_OK;
 }
 
-static enum err ref_page_write(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
-                               struct err_info *info)
+static enum err ref_page_write(struct backend_model *m, struct backend_page page, enum backend_form form,
+                               const void *bytes, struct err_info *info)
 {
     (void)form;
     (void)info;
@@ -363,7 +363,8 @@ static void lay_out_kv(struct backend_model *m)
         bool is_local = backend_is_local(m->plan, &m->cfg, i);
         m->kvs[i] = (struct ref_kv){.heads = kv, .at = m->recurrent_at, .slot_floats = slot, .is_local = is_local};
         *backend_page_bytes(&m->bytes, is_local) += slot * KV_PAGE_TOKENS * sizeof(float);
-        m->recurrent_at += slot * KV_PAGE_TOKENS * (size_t)backend_n_pages(&m->cfg, is_local); /* holds if pool_bytes does */
+        m->recurrent_at +=
+            slot * KV_PAGE_TOKENS * (size_t)backend_n_pages(&m->cfg, is_local); /* holds if pool_bytes does */
     }
 }
 

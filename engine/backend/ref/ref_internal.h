@@ -23,12 +23,12 @@ struct backend_model {
     struct backend_bytes bytes;
     float *kv;
     size_t pool_bytes, recurrent_at; /* of kv: all pages, and recurrent states behind them, from that float on */
-    float *recurrent;           /* [state][plan->recurrent_floats] */
-    float *bufs[PLAN_MAX_BUFS]; /* [max_rows][width] */
-    float *scratch;             /* [thread][widest input] dequantised row, then [thread][scratch of attention] */
-    size_t scratch_floats;      /* of one thread */
-    size_t widest;              /* of all buffers and weight rows */
-    enum err reduced;           /* what backend_config.reduce gave in this batch */
+    float *recurrent;                /* [state][plan->recurrent_floats] */
+    float *bufs[PLAN_MAX_BUFS];      /* [max_rows][width] */
+    float *scratch;                  /* [thread][widest input] dequantised row, then [thread][scratch of attention] */
+    size_t scratch_floats;           /* of one thread */
+    size_t widest;                   /* of all buffers and weight rows */
+    enum err reduced;                /* what backend_config.reduce gave in this batch */
 };
 
 /* One batch, as all threads see it. */

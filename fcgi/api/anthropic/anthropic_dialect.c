@@ -39,7 +39,8 @@ static const char *details_of(enum err code, const char *where)
 }
 
 /* There is no member for the place: the message begins with it. */
-static void write_error(const struct reply *r, enum err code, const struct err_info *info, const char *message, struct buf *out)
+static void write_error(const struct reply *r, enum err code, const struct err_info *info, const char *message,
+                        struct buf *out)
 {
     const char *where = info != NULL ? info->where : "";
     char text[ERR_WHERE_BYTES + ERR_TEXT_BYTES + 2];

@@ -404,8 +404,8 @@ static enum err add_thinking_switch(const json_t *body, json_t *chat, struct err
     int64_t n;
     bool is_whole = json_in_integer(budget, &n);
     if (budget != NULL && (!is_whole || n < 1 || n > INT32_MAX)) {
-        return json_in_refuse(json_in_integer_code(budget), "thinking.budget_tokens",
-                              "an integer, 1 to 2147483647", budget, info);
+        return json_in_refuse(json_in_integer_code(budget), "thinking.budget_tokens", "an integer, 1 to 2147483647",
+                              budget, info);
     }
     if (budget != NULL || !is_on) { /* a template without the switch may begin the thinking all the same */
         TRY(put(chat, "thinking_token_budget", json_integer(is_on ? n : 0)));

@@ -20,7 +20,8 @@ static const char *type_of(const struct reply *r, enum err code)
     return err_type(code);
 }
 
-static void write_error(const struct reply *r, enum err code, const struct err_info *info, const char *message, struct buf *out)
+static void write_error(const struct reply *r, enum err code, const struct err_info *info, const char *message,
+                        struct buf *out)
 {
     dialect_write_openai(type_of(r, code), code, info, message, out);
     if (code == ERR_CONTEXT_LENGTH && r->n_ctx != 0) {

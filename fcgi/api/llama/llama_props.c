@@ -30,7 +30,8 @@ void api_llama_slots(struct call *c)
     unsigned n = n_slots(c);
     if (c->server->conf->no_slots) {
         struct err_info info = {0};
-        reply_error(&c->reply, err_set(&info, ERR_NOT_SUPPORTED, NULL, "the server was started with --no-slots"), &info);
+        reply_error(&c->reply, err_set(&info, ERR_NOT_SUPPORTED, NULL, "the server was started with --no-slots"),
+                    &info);
         return;
     }
     buf_init(&out, 0, MEM_REQUEST);

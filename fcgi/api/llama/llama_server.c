@@ -30,7 +30,8 @@ static void no_open(struct generation *g, struct choice *c, struct buf *out)
 }
 
 /* {"index":..,"content":..,"tokens":[..],"stop":false: what a stream has before its end; the caller closes it. */
-static void open_part(const struct generation *g, const struct choice *c, const struct engine_event *ev, struct buf *out)
+static void open_part(const struct generation *g, const struct choice *c, const struct engine_event *ev,
+                      struct buf *out)
 {
     bool is_token = ev != NULL && ev->kind == SCHED_TOKEN;
     buf_printf(out, "data: {\"index\":%d,\"content\":", c->index);
@@ -213,7 +214,8 @@ static enum err read_post_sampling(struct completion *q, const json_t *root, str
     return ERR_OK;
 }
 
-static enum err read_response_fields(struct completion *q, const json_t *root, struct arena *arena, struct err_info *info)
+static enum err read_response_fields(struct completion *q, const json_t *root, struct arena *arena,
+                                     struct err_info *info)
 {
     const json_t *fields = json_read_get(root, "response_fields"), *field;
     size_t i;
@@ -244,8 +246,9 @@ static const struct {
     const char *names[2];
     char letter;
 } known_samplers[N_SAMPLERS] = {
-    [PENALTIES] = {{"penalties", NULL}, 'e'}, [TOP_K] = {{"top_k", "top-k"}, 'k'}, [TYPICAL] = {{"typ_p", "typical_p"}, 'y'},
-    [TOP_P] = {{"top_p", "top-p"}, 'p'},      [MIN_P] = {{"min_p", "min-p"}, 'm'}, [TEMPERATURE] = {{"temperature", "temp"}, 't'},
+    [PENALTIES] = {{"penalties", NULL}, 'e'},  [TOP_K] = {{"top_k", "top-k"}, 'k'},
+    [TYPICAL] = {{"typ_p", "typical_p"}, 'y'}, [TOP_P] = {{"top_p", "top-p"}, 'p'},
+    [MIN_P] = {{"min_p", "min-p"}, 'm'},       [TEMPERATURE] = {{"temperature", "temp"}, 't'},
 };
 
 /* Samplers of llama.cpp that are not here, with what turns each off, as it is by default; without a field it does nothing
@@ -255,7 +258,7 @@ static const struct {
     char letter;
     double off; /* and below */
 } other_samplers[] = {
-    {"dry", "dry_multiplier", 'd', 0}, {"top_n_sigma", "top_n_sigma", 's', 0}, {"xtc", "xtc_probability", 'x', 0},
+    {"dry", "dry_multiplier", 'd', 0}, {"top_n_sigma", "top_n_sigma", 's', 0},     {"xtc", "xtc_probability", 'x', 0},
     {"infill", NULL, 'i', 0},          {"adaptive_p", "adaptive_target", 'a', -1}, {"", "mirostat", '\0', 0},
     {"", "dynatemp_range", '\0', 0},
 };
@@ -263,8 +266,9 @@ static const struct {
 static int find_sampler(const char *name, char letter)
 {
     for (int i = 0; i < N_SAMPLERS; i++) {
-        bool is_named = name != NULL && (strcmp(name, known_samplers[i].names[0]) == 0 ||
-                                         (known_samplers[i].names[1] != NULL && strcmp(name, known_samplers[i].names[1]) == 0));
+        bool is_named =
+            name != NULL && (strcmp(name, known_samplers[i].names[0]) == 0 ||
+                             (known_samplers[i].names[1] != NULL && strcmp(name, known_samplers[i].names[1]) == 0));
         if (is_named || (name == NULL && letter == known_samplers[i].letter)) {
             return i;
         }
@@ -285,8 +289,9 @@ static enum err refuse_others(const json_t *root, struct err_info *info)
         const char *field = other_samplers[i].field;
         const json_t *v = field != NULL ? json_read_get(root, field) : NULL;
         if (json_is_number(v) && json_number_value(v) > other_samplers[i].off) {
-            return err_set(info, ERR_UNSUPPORTED_PARAMETER, field, "%s: expected %g, which is off, as the server has no such sampler",
-                           field, other_samplers[i].off);
+            return err_set(info, ERR_UNSUPPORTED_PARAMETER, field,
+                           "%s: expected %g, which is off, as the server has no such sampler", field,
+                           other_samplers[i].off);
         }
     }
     return ERR_OK;
@@ -295,8 +300,9 @@ static enum err refuse_others(const json_t *root, struct err_info *info)
 /* Turns off what the list leaves out. The order is ours, so a list in another one is refused. */
 static enum err read_samplers(struct sampler_params *s, const json_t *list, struct err_info *info)
 {
-    static const char expected[] = "names of samplers (penalties, top_k, typ_p, top_p, min_p, temperature) in this order, or a "
-                                   "string of their letters";
+    static const char expected[] =
+        "names of samplers (penalties, top_k, typ_p, top_p, min_p, temperature) in this order, or a "
+        "string of their letters";
     bool is_string = json_is_string(list), is_there[N_SAMPLERS + 1] = {false};
     size_t n = is_string ? json_string_length(list) : json_array_size(list);
     int last = -1;
@@ -308,9 +314,12 @@ static enum err read_samplers(struct sampler_params *s, const json_t *list, stru
     }
     for (size_t i = 0; i < n; i++) {
         const char *name = json_string_value(json_array_get(list, i));
-        int found = is_string ? find_sampler(NULL, json_string_value(list)[i]) : name != NULL ? find_sampler(name, '\0') : -1;
+        int found = is_string      ? find_sampler(NULL, json_string_value(list)[i])
+                    : name != NULL ? find_sampler(name, '\0')
+                                   : -1;
         if (found < 0) {
-            return json_in_refuse(ERR_INVALID_VALUE, "samplers", expected, is_string ? list : json_array_get(list, i), info);
+            return json_in_refuse(ERR_INVALID_VALUE, "samplers", expected, is_string ? list : json_array_get(list, i),
+                                  info);
         }
         if (found < N_SAMPLERS && found < last) {
             return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "samplers", expected, list, info);
@@ -335,10 +344,25 @@ static enum err read_samplers(struct sampler_params *s, const json_t *list, stru
 /* Fields that /v1/completions does not know, once they are read. */
 static void drop_own_fields(json_t *root)
 {
-    static const char *const own[] = {"post_sampling_probs", "response_fields", "samplers", "input_prefix", "input_suffix",
-                                      "input_extra", "lora", "min_keep", "n_keep", "n_discard", "dynatemp_exponent",
-                                      "xtc_threshold", "dry_base", "dry_allowed_length", "dry_penalty_last_n",
-                                      "dry_sequence_breakers", "mirostat_tau", "mirostat_eta", "adaptive_decay"};
+    static const char *const own[] = {"post_sampling_probs",
+                                      "response_fields",
+                                      "samplers",
+                                      "input_prefix",
+                                      "input_suffix",
+                                      "input_extra",
+                                      "lora",
+                                      "min_keep",
+                                      "n_keep",
+                                      "n_discard",
+                                      "dynatemp_exponent",
+                                      "xtc_threshold",
+                                      "dry_base",
+                                      "dry_allowed_length",
+                                      "dry_penalty_last_n",
+                                      "dry_sequence_breakers",
+                                      "mirostat_tau",
+                                      "mirostat_eta",
+                                      "adaptive_decay"};
     for (size_t i = 0; i < ARRAY_LEN(own); i++) {
         json_object_del(root, own[i]);
     }
@@ -378,12 +402,13 @@ static enum err check_lora(const json_t *root, struct err_info *info)
     const json_t *lora = json_read_get(root, "lora");
     return lora == NULL || (json_is_array(lora) && json_array_size(lora) == 0)
                ? ERR_OK
-               : json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "lora", "an empty array, as there are no adapters", lora, info);
+               : json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "lora", "an empty array, as there are no adapters", lora,
+                                info);
 }
 
 /* All fields of the body, which is changed. */
-static enum err read_body(struct call *c, bool is_infill, struct completion *own, struct params *p, struct prompts *prompts,
-                          struct err_info *info)
+static enum err read_body(struct call *c, bool is_infill, struct completion *own, struct params *p,
+                          struct prompts *prompts, struct err_info *info)
 {
     TRY(call_read_json(c, info));
     TRY(engine_check_generates(c->engine, info));

@@ -26,8 +26,8 @@ struct rank_fields {
     {"model", FIELD_STRING, offsetof(struct rank_fields, model), 0, 4096},                                             \
         {"cache_salt", FIELD_STRING, offsetof(struct rank_fields, cache_salt), 0, APIKEY_CLIENT_SALT_BYTES},           \
         {"use_activation", FIELD_BOOL, offsetof(struct rank_fields, activates), 0, 0},                                 \
-        {"activation", FIELD_BOOL, offsetof(struct rank_fields, activates), 0, 0}, {"user", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},   \
-        {"priority", FIELD_IGNORED, 0, 0, 0},                                                                          \
+        {"activation", FIELD_BOOL, offsetof(struct rank_fields, activates), 0, 0},                                     \
+        {"user", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS}, {"priority", FIELD_IGNORED, 0, 0, 0},                        \
     {                                                                                                                  \
         "truncate_prompt_tokens", FIELD_REFUSED, 0, 0, 0                                                               \
     }
@@ -134,8 +134,8 @@ static enum err tokenize(struct job *j, struct err_info *info)
     j->results = arena_zalloc_array(a, p->n, sizeof *j->results);
     TRY(arena_ok(a));
     for (size_t i = 0; i < p->n; i++) {
-        TRY(engine_tokenize_pair(j->call->engine, &j->first[j->n_first == 1 ? 0 : i], &j->second[i], a,
-                                 &p->ids[i], &p->n_ids[i], info));
+        TRY(engine_tokenize_pair(j->call->engine, &j->first[j->n_first == 1 ? 0 : i], &j->second[i], a, &p->ids[i],
+                                 &p->n_ids[i], info));
         if (p->n_ids[i] == 0) {
             return err_set(info, ERR_INVALID_VALUE, j->second_field, "%s: expected at least one token, found none",
                            j->second_field);

@@ -90,10 +90,11 @@ static enum err check_room(const struct action *a, struct err_info *info)
         return ERR_OK;
     }
     TRY(io_walk_folder(a->call->server->conf->slot_save_path, count_file, &count, info));
-    return count.n < SLOTS_MAX_FILES ? ERR_OK
-                               : err_set(info, ERR_INVALID_VALUE, "filename",
-                                         "filename: expected one of the %d files that exist, as there may be no more, found '%s'",
-                                         (int)SLOTS_MAX_FILES, a->name);
+    return count.n < SLOTS_MAX_FILES
+               ? ERR_OK
+               : err_set(info, ERR_INVALID_VALUE, "filename",
+                         "filename: expected one of the %d files that exist, as there may be no more, found '%s'",
+                         (int)SLOTS_MAX_FILES, a->name);
 }
 
 static enum err write_file(struct action *a, const struct head *head, const struct buf *ids, struct err_info *info)
@@ -114,7 +115,8 @@ static enum err write_file(struct action *a, const struct head *head, const stru
 
 static enum err empty(const struct action *a, struct err_info *info)
 {
-    return err_set(info, ERR_INVALID_VALUE, "slot", "slot: expected one that a request of this API key used, found slot %d, which is empty",
+    return err_set(info, ERR_INVALID_VALUE, "slot",
+                   "slot: expected one that a request of this API key used, found slot %d, which is empty",
                    (int)a->slot);
 }
 
@@ -151,8 +153,9 @@ static bool fits(const struct action *a, const struct buf *file, struct head *he
     memcpy(owner.bytes, head->owner, sizeof owner.bytes);
     bool is_own = apikey_is_same(&owner, &a->call->caller);
     bool is_ours = memcmp(head->magic, magic, sizeof magic) == 0 && head->fingerprint == m->fingerprint && is_own;
-    bool is_whole = head->n_ids == (file->len - least) / sizeof(int32_t) && head->n_ids >= 1 && head->n_ids <= m->n_ctx &&
-                    head->salt[sizeof head->salt - 1] == '\0' && apikey_digest(file->data, n_body, digest) == ERR_OK &&
+    bool is_whole = head->n_ids == (file->len - least) / sizeof(int32_t) && head->n_ids >= 1 &&
+                    head->n_ids <= m->n_ctx && head->salt[sizeof head->salt - 1] == '\0' &&
+                    apikey_digest(file->data, n_body, digest) == ERR_OK &&
                     memcmp(digest, file->data + n_body, sizeof digest) == 0;
     return is_ours && is_whole;
 }

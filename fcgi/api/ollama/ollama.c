@@ -260,8 +260,10 @@ static enum err write_vector(void *arg, size_t i, const float *vector)
 /* is_one: the older endpoint, of one text. */
 static void embed(struct call *c, bool is_one)
 {
-    const struct prompts_rule rule = {
-        .field = is_one ? "prompt" : "input", .check = vectors_check_length, .max = is_one ? 1 : VECTORS_MAX_TEXTS, .refuses_empty = true};
+    const struct prompts_rule rule = {.field = is_one ? "prompt" : "input",
+                                      .check = vectors_check_length,
+                                      .max = is_one ? 1 : VECTORS_MAX_TEXTS,
+                                      .refuses_empty = true};
     struct err_info info = {0};
     struct embed e = {.call = c};
     struct vectors v = {.prompts = &e.prompts, .start = engine_embed, .each = write_vector, .arg = &e};

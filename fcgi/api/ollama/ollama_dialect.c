@@ -2,7 +2,8 @@
 #include "engine/base/json_write.h"
 #include "fcgi/api/ollama/ollama.h"
 
-static void write_error(const struct reply *r, enum err code, const struct err_info *info, const char *message, struct buf *out)
+static void write_error(const struct reply *r, enum err code, const struct err_info *info, const char *message,
+                        struct buf *out)
 {
     (void)r, (void)code, (void)info;
     buf_puts(out, "{\"error\":");

@@ -25,8 +25,9 @@ static const struct field fields[] = {
     {"encoding_format", FIELD_STRING, offsetof(struct embeddings_fields, encoding_format), 0, 64},
     {"dimensions", FIELD_INT, offsetof(struct embeddings_fields, dimensions), 1, 1 << 20},
     {"cache_salt", FIELD_STRING, offsetof(struct embeddings_fields, cache_salt), 0, APIKEY_CLIENT_SALT_BYTES},
-    {"normalize", FIELD_BOOL, offsetof(struct embeddings_fields, is_normalized), 0, 0},                 /* vLLM's */
-    {"embd_normalize", FIELD_INT, offsetof(struct embeddings_fields, norm), VECTORS_AS_IS, VECTORS_MAX_NORM}, /* llama-server's */
+    {"normalize", FIELD_BOOL, offsetof(struct embeddings_fields, is_normalized), 0, 0}, /* vLLM's */
+    {"embd_normalize", FIELD_INT, offsetof(struct embeddings_fields, norm), VECTORS_AS_IS,
+     VECTORS_MAX_NORM}, /* llama-server's */
     {"truncate_prompt_tokens", FIELD_INT, offsetof(struct embeddings_fields, limit), -1, 2147483647.0}, /* vLLM's */
     {"user", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},
 };
@@ -39,13 +40,13 @@ enum embeddings_shape { SHAPE_OPENAI, SHAPE_LLAMA, SHAPE_EITHER };
 struct job {
     struct call *call;
     struct prompts prompts;
-    size_t width;     /* components of an answer */
-    float *scaled;    /* [width] of a vector that is not told as it comes; else NULL */
-    int norm;         /* of vectors_scale, for it */
+    size_t width;  /* components of an answer */
+    float *scaled; /* [width] of a vector that is not told as it comes; else NULL */
+    int norm;      /* of vectors_scale, for it */
     bool as_base64;
     enum embeddings_shape shape; /* that the path asks for .. */
     bool is_llama;               /* .. and whether the answer has llama-server's */
-    const char *field; /* with the texts */
+    const char *field;           /* with the texts */
     struct engine_embed_params params;
     char salt[APIKEY_SALT_BYTES]; /* params.cache_salt may point here */
     struct buf out;
@@ -102,8 +103,8 @@ static enum err write_vector(void *arg, size_t i, const float *vector)
     struct job *j = arg;
     size_t n = engine_model(j->call->engine)->embeds_tokens ? j->prompts.n_ids[i] : 1;
     buf_puts(&j->out, i == 0 ? "" : ",");
-    buf_printf(&j->out, "{%s\"index\":%zu,\"embedding\":%s",
-               j->is_llama ? "" : "\"object\":\"embedding\",", i, j->is_llama ? "[" : "");
+    buf_printf(&j->out, "{%s\"index\":%zu,\"embedding\":%s", j->is_llama ? "" : "\"object\":\"embedding\",", i,
+               j->is_llama ? "[" : "");
     for (size_t k = 0; k < n; k++) {
         buf_puts(&j->out, k == 0 ? "" : ",");
         write_one(j, vector + k * j->width);
@@ -129,8 +130,8 @@ static enum err choose_scale(struct job *j, const struct embeddings_fields *f, s
 {
     const struct engine_model_info *m = engine_model(j->call->engine);
     if (m->embeds_tokens && f->dimensions != 0) {
-        return err_set(info, ERR_INVALID_VALUE, "dimensions", "dimensions: expected none with --pooling none, found %" PRId64,
-                       f->dimensions);
+        return err_set(info, ERR_INVALID_VALUE, "dimensions",
+                       "dimensions: expected none with --pooling none, found %" PRId64, f->dimensions);
     }
     j->width = f->dimensions != 0 ? (size_t)f->dimensions : m->n_embd_out;
     j->norm = f->is_normalized ? (int)f->norm : VECTORS_AS_IS;
@@ -156,11 +157,12 @@ static enum err read_fields(struct job *j, const json_t *root, struct err_info *
                        "encoding_format: expected float or base64, found '%.64s'", f.encoding_format);
     }
     if (f.dimensions > (int64_t)m->n_embd_out) {
-        return err_set(info, ERR_INVALID_VALUE, "dimensions", "dimensions: expected 1 to %u, found %" PRId64, m->n_embd_out,
-                       f.dimensions);
+        return err_set(info, ERR_INVALID_VALUE, "dimensions", "dimensions: expected 1 to %u, found %" PRId64,
+                       m->n_embd_out, f.dimensions);
     }
     const struct prompts_rule rule = {.field = j->field,
-                                      .check = f.limit == 0 ? vectors_check_length : NULL, /* what is cut need not fit */
+                                      .check =
+                                          f.limit == 0 ? vectors_check_length : NULL, /* what is cut need not fit */
                                       .max = VECTORS_MAX_TEXTS,
                                       .takes_mixed = true,
                                       .refuses_empty = true};

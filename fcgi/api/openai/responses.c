@@ -95,7 +95,8 @@ static enum err check_metadata(const json_t *body, struct err_info *info)
     {
         size_t n = json_in_count(key, strlen(key));
         if (n > MAX_KEY) {
-            return err_set(info, ERR_INVALID_VALUE, "metadata", "metadata: expected keys of at most %d characters, found %zu", MAX_KEY, n);
+            return err_set(info, ERR_INVALID_VALUE, "metadata",
+                           "metadata: expected keys of at most %d characters, found %zu", MAX_KEY, n);
         }
         if (!json_is_string(value) || json_in_characters(value) > MAX_VALUE) {
             return json_in_refuse(ERR_INVALID_VALUE, "metadata", "strings of at most 512 characters", value, info);
@@ -320,8 +321,8 @@ static void keep(const struct generation *g, const struct responses_end *end)
     responses_output_write(&a->output, end, &response);
     const struct sched_share share = call_share(g->call);
     const struct responses_owner owner = {.id = g->call->caller, .share = share.key, .weight = share.weight};
-    a->is_kept = responses_store_put(&owner, a->output.id, a->previous[0] != '\0' ? a->previous : NULL,
-                                     &response, &a->input, &a->output.items) == ERR_OK;
+    a->is_kept = responses_store_put(&owner, a->output.id, a->previous[0] != '\0' ? a->previous : NULL, &response,
+                                     &a->input, &a->output.items) == ERR_OK;
     buf_fini(&response);
 }
 
@@ -421,7 +422,8 @@ static enum err prepare(struct call *c, struct answering *a, struct prompt *p, s
     c->reply.place_arg = &a->chat;
     a->body = c->json;
     c->json = json_incref(a->chat.chat);
-    TRY_MEM(json_object_set_new(c->json, "add_generation_prompt", json_true()) == 0); /* an item is never gone on with */
+    TRY_MEM(json_object_set_new(c->json, "add_generation_prompt", json_true()) ==
+            0); /* an item is never gone on with */
     return chat_prepare(c, &p->params, &p->shows_tools, &p->ids, &p->n, info);
 }
 

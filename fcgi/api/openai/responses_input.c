@@ -770,7 +770,8 @@ static enum err fill(const json_t *body, const json_t *past, struct responses_ch
     for (size_t i = 0; i < ARRAY_LEN(shared); i++) {
         TRY(copy(body, shared[i][0], out->chat, shared[i][1]));
     }
-    if (json_object_get(out->chat, "top_logprobs") != NULL || responses_includes(body, "message.output_text.logprobs")) {
+    if (json_object_get(out->chat, "top_logprobs") != NULL ||
+        responses_includes(body, "message.output_text.logprobs")) {
         TRY(put(out->chat, "logprobs", json_true()));
     }
     TRY(add_input(body, past, messages, info));

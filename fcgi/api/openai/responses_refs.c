@@ -96,8 +96,8 @@ static enum err count(struct resolving *r, struct group *g, const char *id, cons
         TRY(json_object_set_new(g->bytes, id, json_integer((json_int_t)n)) == 0 ? ERR_OK : ERR_NOMEM);
     }
     if (n > r->most_bytes - r->n_bytes) {
-        return err_set(r->info, ERR_TOO_LARGE, "input", "input: expected references to items of at most %zu bytes in all, found more",
-                       r->most_bytes);
+        return err_set(r->info, ERR_TOO_LARGE, "input",
+                       "input: expected references to items of at most %zu bytes in all, found more", r->most_bytes);
     }
     r->n_bytes += n;
     return ERR_OK;
@@ -118,7 +118,8 @@ static enum err put_in(struct resolving *r, struct group *g, const json_t *place
 }
 
 /* All references to items of one response. */
-static enum err resolve_group(struct resolving *r, const struct apikey_id *owner, const char *response, const json_t *places)
+static enum err resolve_group(struct resolving *r, const struct apikey_id *owner, const char *response,
+                              const json_t *places)
 {
     json_t *own = NULL;
     struct group g = {NULL, NULL};

@@ -238,8 +238,8 @@ static void put_text(struct kept *k, size_t at, const struct buf *text)
     }
 }
 
-static struct kept *make_kept(const struct apikey_id *owner, const char *id, const struct buf *response, const struct buf *input,
-                              const struct buf *output)
+static struct kept *make_kept(const struct apikey_id *owner, const char *id, const struct buf *response,
+                              const struct buf *input, const struct buf *output)
 {
     struct kept *k = mem_alloc(sizeof *k + response->len + input->len + output->len, MEM_GENERAL);
     if (k == NULL) {

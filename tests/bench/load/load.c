@@ -29,7 +29,7 @@
 #include <unistd.h>
 
 enum { MAX_CLIENTS = 16384, MAX_TAIL = 2048, MAX_READY = 256 };
-#define NEVER 1e18
+#define NEVER    1e18
 #define TOO_LATE (-1.0)
 
 struct request {
@@ -129,12 +129,14 @@ static void add(long i, json_t *o)
     r->body = text_of(o, "body", NULL);
     r->method = text_of(o, "method", r->body ? "POST" : "GET");
     r->path = text_of(o, "path", "/");
-    json_object_foreach (json_object_get(o, "headers"), name, value) {
+    json_object_foreach(json_object_get(o, "headers"), name, value)
+    {
         char line[1024];
         snprintf(line, sizeof line, "%s: %s", name, json_string_value(value) ? json_string_value(value) : "");
         r->headers = must(curl_slist_append(r->headers, line));
     }
-    r->headers = must(curl_slist_append(r->headers, "Expect:")); /* libcurl would wait for 100 Continue with large bodies */
+    r->headers =
+        must(curl_slist_append(r->headers, "Expect:")); /* libcurl would wait for 100 Continue with large bodies */
     n_clients = r->client >= n_clients ? r->client + 1 : n_clients;
     struct client *c = &clients[r->client];
     if (c->first) {
@@ -226,10 +228,11 @@ static void tell(const struct client *c, CURLcode code)
     }
     json_t *tail = json_stringn(r->tail, r->n_tail); /* NULL where it ends within a character */
     const char *error = code == CURLE_OK || r->has_left ? "" : c->error[0] ? c->error : curl_easy_strerror(code);
-    json_t *o = json_pack("{sI si sI sf sf sf sI so sb sb sI ss so*}", "i", (json_int_t)c->first->i, "client", c->first->client,
-                          "status", (json_int_t)status, "start_ms", r->start, "first_ms", r->first, "end_ms", now_ms(),
-                          "bytes", (json_int_t)r->n_bytes, "events_ms", events, "is_done", r->is_done, "has_left", r->has_left,
-                          "retry_after", (json_int_t)retry, "error", error, "tail", tail);
+    json_t *o =
+        json_pack("{sI si sI sf sf sf sI so sb sb sI ss so*}", "i", (json_int_t)c->first->i, "client", c->first->client,
+                  "status", (json_int_t)status, "start_ms", r->start, "first_ms", r->first, "end_ms", now_ms(), "bytes",
+                  (json_int_t)r->n_bytes, "events_ms", events, "is_done", r->is_done, "has_left", r->has_left,
+                  "retry_after", (json_int_t)retry, "error", error, "tail", tail);
     json_dumpf(must(o), stdout, JSON_COMPACT | JSON_REAL_PRECISION(9));
     putchar('\n');
     json_decref(o);
@@ -256,7 +259,8 @@ static void start(struct client *c)
     curl_easy_setopt(c->easy, CURLOPT_WRITEDATA, c);
     curl_easy_setopt(c->easy, CURLOPT_HTTPHEADER, r->headers);
     curl_easy_setopt(c->easy, CURLOPT_NOSIGNAL, 1L);
-    curl_easy_setopt(c->easy, CURLOPT_FRESH_CONNECT, !r->keeps); /* one that nginx closes in between would look like an error of ours */
+    curl_easy_setopt(c->easy, CURLOPT_FRESH_CONNECT,
+                     !r->keeps); /* one that nginx closes in between would look like an error of ours */
     curl_easy_setopt(c->easy, CURLOPT_FORBID_REUSE, !r->keeps);
     curl_easy_setopt(c->easy, CURLOPT_PROXY, "");
     if (r->body) {
@@ -318,7 +322,8 @@ static int on_socket(CURL *easy, curl_socket_t s, int what, void *arg, void *kno
 {
     (void)easy;
     (void)arg;
-    struct epoll_event e = {.events = (what & CURL_POLL_IN ? EPOLLIN : 0) | (what & CURL_POLL_OUT ? EPOLLOUT : 0), .data.fd = s};
+    struct epoll_event e = {.events = (what & CURL_POLL_IN ? EPOLLIN : 0) | (what & CURL_POLL_OUT ? EPOLLOUT : 0),
+                            .data.fd = s};
     if (what == CURL_POLL_REMOVE) {
         epoll_ctl(epoll_fd, EPOLL_CTL_DEL, s, NULL);
     } else if (epoll_ctl(epoll_fd, known ? EPOLL_CTL_MOD : EPOLL_CTL_ADD, s, &e)) {
@@ -368,7 +373,8 @@ static void run(void)
         double wait = (timer >= 0 && timer < next ? timer : next) - now_ms();
         int n = epoll_wait(epoll_fd, ready, MAX_READY, wait < 0 ? 0 : wait > 1000 ? 1000 : (int)wait + 1);
         for (int i = 0; i < n; i++) {
-            int what = (ready[i].events & EPOLLIN ? CURL_CSELECT_IN : 0) | (ready[i].events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
+            int what = (ready[i].events & EPOLLIN ? CURL_CSELECT_IN : 0) |
+                       (ready[i].events & EPOLLOUT ? CURL_CSELECT_OUT : 0) |
                        (ready[i].events & (EPOLLERR | EPOLLHUP) ? CURL_CSELECT_ERR : 0);
             curl_multi_socket_action(multi, ready[i].data.fd, what, &running);
         }

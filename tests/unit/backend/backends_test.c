@@ -152,10 +152,13 @@ static void move(const struct plan *plan, enum backend_form form, const struct s
     ck_assert(form != BACKEND_OWN || from->takes.page == to->takes.page);
     ck_assert_uint_eq(from->takes.state, to->takes.state);
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(from->backend->page_read(from->m, (struct backend_page){.page = pages[i]}, form, bytes, &info), ERR_OK);
-        ck_assert_int_eq(from->backend->page_read(from->m, (struct backend_page){.page = pages[i]}, form, again, &info), ERR_OK);
+        ck_assert_int_eq(from->backend->page_read(from->m, (struct backend_page){.page = pages[i]}, form, bytes, &info),
+                         ERR_OK);
+        ck_assert_int_eq(from->backend->page_read(from->m, (struct backend_page){.page = pages[i]}, form, again, &info),
+                         ERR_OK);
         ck_assert(memcmp(bytes, again, n) == 0);
-        ck_assert_int_eq(to->backend->page_write(to->m, (struct backend_page){.page = to_pages[i]}, form, bytes, &info), ERR_OK);
+        ck_assert_int_eq(to->backend->page_write(to->m, (struct backend_page){.page = to_pages[i]}, form, bytes, &info),
+                         ERR_OK);
         ck_assert(memcmp(bytes, again, n) == 0);
     }
     if (from->takes.state != 0) {
@@ -241,7 +244,8 @@ static void poison(const struct subject *s)
     void *bytes = malloc(n);
     memset(bytes, 0xFF, n);
     for (int32_t i = 0; i < N_PAGES; i++) {
-        ck_assert_int_eq(s->backend->page_write(s->m, (struct backend_page){.page = i}, BACKEND_OWN, bytes, &info), ERR_OK);
+        ck_assert_int_eq(s->backend->page_write(s->m, (struct backend_page){.page = i}, BACKEND_OWN, bytes, &info),
+                         ERR_OK);
     }
     for (int32_t i = 0; i < N_STATES && s->takes.state != 0; i++) {
         ck_assert_int_eq(s->backend->state_write(s->m, i, bytes, &info), ERR_OK);
@@ -286,7 +290,8 @@ END_TEST
 /* --- window pages ------------------------------------------------------------------------------------------------- */
 
 enum { N_RING = 4, N_LONG = N_PAGES * KV_PAGE_TOKENS }; /* a batch and the window of any of these models */
-static const char *const mixed[] = {"gemma3-window.gguf", "gemma3n-sparse.gguf", "gpt-oss-sinks.gguf", "gemma4-per-layer.gguf"};
+static const char *const mixed[] = {"gemma3-window.gguf", "gemma3n-sparse.gguf", "gpt-oss-sinks.gguf",
+                                    "gemma4-per-layer.gguf"};
 static const int32_t long_table[N_PAGES] = {4, 0, 5, 2, 1, 3};
 
 /* Rows [from, from + n), with window pages out of a ring that begins with page `first`: those in front of the window are written over. */
@@ -303,8 +308,8 @@ static void compute_windows(const struct subject *s, struct piece *p, int from, 
 }
 
 /* One half of page `from`, and of window page `from_window`, after the other. */
-static void move_halves(const struct plan *plan, const struct subject *s, enum backend_form form, struct backend_page from,
-                        const struct subject *to, struct backend_page at)
+static void move_halves(const struct plan *plan, const struct subject *s, enum backend_form form,
+                        struct backend_page from, const struct subject *to, struct backend_page at)
 {
     struct err_info info = {0};
     size_t n = form == BACKEND_OWN ? s->takes.page + s->takes.window : backend_page_floats(plan) * sizeof(float);
@@ -327,8 +332,10 @@ static void expect_same_page(const struct subject *plain, int32_t page, const st
 {
     struct err_info info = {0};
     void *one = malloc(plain->takes.page), *two = malloc(plain->takes.page);
-    ck_assert_int_eq(plain->backend->page_read(plain->m, (struct backend_page){.page = page}, BACKEND_OWN, one, &info), ERR_OK);
-    ck_assert_int_eq(local->backend->page_read(local->m, (struct backend_page){page, window}, BACKEND_OWN, two, &info), ERR_OK);
+    ck_assert_int_eq(plain->backend->page_read(plain->m, (struct backend_page){.page = page}, BACKEND_OWN, one, &info),
+                     ERR_OK);
+    ck_assert_int_eq(local->backend->page_read(local->m, (struct backend_page){page, window}, BACKEND_OWN, two, &info),
+                     ERR_OK);
     ck_assert(memcmp(one, two, plain->takes.page) == 0);
     free(one);
     free(two);

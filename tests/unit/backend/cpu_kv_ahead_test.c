@@ -25,7 +25,8 @@ static void open_rig(struct rig *r, const size_t bytes[2])
     memset(r, 0, sizeof *r);
     r->m.plan = &r->plan;
     r->m.kv_pools[false] = (struct cpu_kv_pool){.page_bytes = bytes[false], .n_pages = PAGES, .highest = -1};
-    r->m.kv_pools[true] = (struct cpu_kv_pool){.at = bytes[false] * PAGES, .page_bytes = bytes[true], .n_pages = WINDOWS, .highest = -1};
+    r->m.kv_pools[true] =
+        (struct cpu_kv_pool){.at = bytes[false] * PAGES, .page_bytes = bytes[true], .n_pages = WINDOWS, .highest = -1};
     r->m.pool_bytes = bytes[false] * PAGES + bytes[true] * WINDOWS;
     r->m.kv = mem_map(r->m.pool_bytes, MEM_KV);
     ck_assert_ptr_nonnull(r->m.kv);
@@ -57,8 +58,13 @@ static bool step(struct rig *r, int32_t page, int32_t window)
 {
     int32_t token = 0, pos = 0, seq = 0;
     const int32_t *table = &page, *windows = &window, ids[] = {page, window};
-    struct backend_batch batch = {
-        .n_rows = 1, .tokens = &token, .pos = &pos, .seq = &seq, .n_seqs = 1, .page_tables = &table, .window_tables = &windows};
+    struct backend_batch batch = {.n_rows = 1,
+                                  .tokens = &token,
+                                  .pos = &pos,
+                                  .seq = &seq,
+                                  .n_seqs = 1,
+                                  .page_tables = &table,
+                                  .window_tables = &windows};
     size_t before = n_there(r->m.kv, r->m.pool_bytes);
     cpu_kv_ahead(&r->m, &batch);
     size_t got = n_there(r->m.kv, r->m.pool_bytes) - before;
@@ -116,7 +122,8 @@ START_TEST(no_more_than_a_few_pages)
             (void)step(&r, page, 0);
         }
     }
-    size_t most = (PAGES / 4 + AHEAD) * page_bytes[_i][false] + (1 + AHEAD) * page_bytes[_i][true] + 4 * (size_t)STRETCH;
+    size_t most =
+        (PAGES / 4 + AHEAD) * page_bytes[_i][false] + (1 + AHEAD) * page_bytes[_i][true] + 4 * (size_t)STRETCH;
     size_t n = n_there(r.m.kv, r.m.pool_bytes);
     ck_assert_msg(n <= most / SYSTEM_PAGE, "%zu pages, at most %zu", n, most / SYSTEM_PAGE);
     close_rig(&r);

@@ -226,7 +226,8 @@ START_TEST(a_lenient_reader_takes_what_others_refuse)
         {"\"\\ud83d\"", "\"\xEF\xBF\xBD\""},
         {"\"\\ude00x\\ud83d\\n\"", "\"\xEF\xBF\xBDx\xEF\xBF\xBD\\n\""},
         {"\"\\ud83d\\ud83d\\ude00\"", "\"\xEF\xBF\xBD\xF0\x9F\x98\x80\""},
-        {"\"\\ud83d\\u0041\"", "\"\xEF\xBF\xBD" "A\""},
+        {"\"\\ud83d\\u0041\"", "\"\xEF\xBF\xBD"
+                               "A\""},
         {"[NaN,Infinity,-Infinity]", "[NaN,Infinity,-Infinity]"},
         {"{\"a\\u0000b\":18446744073709551616}", "{\"a\\u0000b\":18446744073709551616}"},
         {"null", "null"},
@@ -326,7 +327,8 @@ static json_t *text_of(const char *s, size_t n) { return json_stringn_nocheck(s,
 
 START_TEST(whole_strings_are_compared)
 {
-    json_t *word = text_of("text", 4), *longer = text_of("text\0x", 6), *ended = text_of("text\0", 5), *none = json_null();
+    json_t *word = text_of("text", 4), *longer = text_of("text\0x", 6), *ended = text_of("text\0", 5),
+           *none = json_null();
     ck_assert(json_read_is(word, "text") && !json_read_is(word, "tex") && !json_read_is(word, "texts"));
     ck_assert(!json_read_is(longer, "text") && !json_read_is(ended, "text"));
     ck_assert(!json_read_is(none, "") && !json_read_is(NULL, "") && !json_read_is(json_true(), "true"));
@@ -380,9 +382,22 @@ static void repeat(struct buf *b, const char *part, int n)
 
 START_TEST(the_size_of_a_tree_is_told_beforehand)
 {
-    static const char *const parts[] = {"{}",        "[]",     "\"\"", "1",     "-1.5e3",   "49151", "18446744073709551615",
-                                        "1e400", "\"a word\"", "[1,2,3]",
-                                        "{\"a\":1}", ":1",     ":{}",  ":\"\"", "[[[[1]]]]", "{\"role\":\"user\",\"content\":\"Hi\"}"};
+    static const char *const parts[] = {"{}",
+                                        "[]",
+                                        "\"\"",
+                                        "1",
+                                        "-1.5e3",
+                                        "49151",
+                                        "18446744073709551615",
+                                        "1e400",
+                                        "\"a word\"",
+                                        "[1,2,3]",
+                                        "{\"a\":1}",
+                                        ":1",
+                                        ":{}",
+                                        ":\"\"",
+                                        "[[[[1]]]]",
+                                        "{\"role\":\"user\",\"content\":\"Hi\"}"};
     static struct mem_account account;
     for (size_t i = 0; i < ARRAY_LEN(parts); i++) {
         for (int n = 1000; n <= 9000; n = n * 3 / 2) { /* tables double: before and after */
@@ -410,12 +425,8 @@ START_TEST(values_are_counted)
     static const struct {
         const char *text;
         size_t n, depth;
-    } cases[] = {{"{}", 1, 1},
-                 {"{\"a\":1}", 2, 1},
-                 {"{\"a\":[1,-2.5e+3,\"]:,{\\\"\",true,null,{}]}", 8, 3},
-                 {"", 0, 0},
-                 {"]]]", 0, 0},
-                 {"\"", 1, 0},
+    } cases[] = {{"{}", 1, 1},  {"{\"a\":1}", 2, 1}, {"{\"a\":[1,-2.5e+3,\"]:,{\\\"\",true,null,{}]}", 8, 3},
+                 {"", 0, 0},    {"]]]", 0, 0},       {"\"", 1, 0},
                  {"\"\\", 1, 0}};
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct json_size z = json_read_size(cases[i].text, strlen(cases[i].text));

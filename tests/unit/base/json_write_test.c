@@ -49,8 +49,7 @@ START_TEST(values_are_written)
     ck_assert_str_eq(b.data, "{\"a\":[1,0.1,true,null],\"e\":{},\"l\":[],\"o\":{\"k\\\"\":\"\xC3\xA9\"}}");
     buf_reset(&b);
     json_write_value(&b, v, true);
-    ck_assert_str_eq(b.data,
-                     "{\"a\": [1, 0.1, true, null], \"e\": {}, \"l\": [], \"o\": {\"k\\\"\": \"\xC3\xA9\"}}");
+    ck_assert_str_eq(b.data, "{\"a\": [1, 0.1, true, null], \"e\": {}, \"l\": [], \"o\": {\"k\\\"\": \"\xC3\xA9\"}}");
     json_decref(v);
     buf_reset(&b);
     json_write_value(&b, NULL, true);
@@ -112,7 +111,13 @@ START_TEST(numbers_are_json_numbers)
     const struct {
         float v;
         const char *json;
-    } settings[] = {{0.8f, "0.8"}, {0.95f, "0.95"}, {0.05f, "0.05"}, {1, "1.0"}, {0, "0.0"}, {-1.5f, "-1.5"}, {0.1234567f, "0.123456702"}};
+    } settings[] = {{0.8f, "0.8"},
+                    {0.95f, "0.95"},
+                    {0.05f, "0.05"},
+                    {1, "1.0"},
+                    {0, "0.0"},
+                    {-1.5f, "-1.5"},
+                    {0.1234567f, "0.123456702"}};
     for (size_t i = 0; i < ARRAY_LEN(settings); i++) {
         buf_reset(&b);
         json_write_setting(&b, settings[i].v);

@@ -155,7 +155,7 @@ START_TEST(arena_keeps_to_its_limit_and_survives_faults)
     ck_assert_ptr_null(arena_alloc(&a, SIZE_MAX));
     ck_assert_ptr_null(arena_dup(&a, "x", SIZE_MAX));
     ck_assert_ptr_null(arena_zalloc_array(&a, SIZE_MAX / 4 + 1, 8)); /* wraps */
-    ck_assert_int_eq(arena_ok(&a), ERR_NOMEM); /* until it is reset */
+    ck_assert_int_eq(arena_ok(&a), ERR_NOMEM);                       /* until it is reset */
     arena_reset(&a);
     ck_assert_int_eq(arena_ok(&a), ERR_OK);
     ck_assert_ptr_nonnull(arena_zalloc_array(&a, 5, 8));

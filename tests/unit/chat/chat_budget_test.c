@@ -73,9 +73,14 @@ START_TEST(thinking_ends_when_it_is_spent)
         {"hermes", 0, false, E, "<thin abc", "<thin abc"},
         {"hermes", 99, true, E, "ab" E "cdef", "ab" E "cdef"}, /* in time */
         {"hermes", 3, true, E, "ab" E "cdef", "ab" E "cdef"},  /* what has begun is not cut in two */
-        {"hermes", 4, true, E, "ab</xyz", "ab</" "x" E "yz"},
-        {"hermes", 2, true, E, "a\xe2\x82\xac" "bc", "a\xe2\x82\xac" E "bc"},
-        {"hermes", 1, true, E, "<<<<<<<<<<<<", "<<<<<<<<<" E "<<<"}, /* but not forever */
+        {"hermes", 4, true, E, "ab</xyz",
+         "ab</"
+         "x" E "yz"},
+        {"hermes", 2, true, E,
+         "a\xe2\x82\xac"
+         "bc",
+         "a\xe2\x82\xac" E "bc"},
+        {"hermes", 1, true, E, "<<<<<<<<<<<<", "<<<<<<<<<" E "<<<"},               /* but not forever */
         {"hermes", 6, true, E, "ab<tool_call>cdefgh", "ab<too" E "l_call>cdefgh"}, /* calls are not read */
         {"mistral", 2, false, "[/THINK]", "[THINK]abc", "[THINK]ab[/THINK]c"},
         {"gemma4", 2, false, "<channel|>", "<|channel>thought\nabc", "<|channel>thought\nab<channel|>c"},
@@ -93,7 +98,7 @@ END_TEST
 
 #define JSON_CALL "<tool_call>{\"name\": \"f\", \"arguments\": {}}</tool_call>"
 #define KIMI_CALL "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}"
-#define LONG "0123456789012345678901234567890123456789012345678901234567890123456789"
+#define LONG      "0123456789012345678901234567890123456789012345678901234567890123456789"
 
 /* A call ends the thinking where calls are read; what only looks like one counts as thinking. */
 START_TEST(only_calls_end_the_thinking)
@@ -104,11 +109,12 @@ START_TEST(only_calls_end_the_thinking)
         const char *says, *expected;
     } cases[] = {
         {"hermes", 60, "ab" JSON_CALL LONG, "ab" JSON_CALL LONG},
-        {"hermes", 6, "ab" JSON_CALL LONG, "ab" JSON_CALL LONG},   /* spent within its mark */
-        {"hermes", 20, "ab" JSON_CALL LONG, "ab" JSON_CALL LONG},  /* spent before it is certain */
+        {"hermes", 6, "ab" JSON_CALL LONG, "ab" JSON_CALL LONG},                     /* spent within its mark */
+        {"hermes", 20, "ab" JSON_CALL LONG, "ab" JSON_CALL LONG},                    /* spent before it is certain */
         {"hermes", 16, "ab<tool_call> (x) cdefgh", "ab<tool_call> (x) c" E "defgh"}, /* two words are no name */
         {"hermes", 13, "ab<tool_call>{} cdefgh", "ab<tool_call>{}" E " cdefgh"},
-        {"hermes", 30, "<tool_call> or <tool_call>? <tool_call>! abc", "<tool_call> or <tool_call>? <tool_call>! a" E "bc"},
+        {"hermes", 30, "<tool_call> or <tool_call>? <tool_call>! abc",
+         "<tool_call> or <tool_call>? <tool_call>! a" E "bc"},
         {"hermes", 28, "<tool_call>! <tool_call>! abcdefgh", "<tool_call>! <tool_call>! ab" E "cdefgh"},
         {"hermes", 40, "<tool_call>! " E "abcdefghijklmnopqrstuvwxyz", "<tool_call>! " E "abcdefghijklmnopqrstuvwxyz"},
         {"hermes", 14, "<tool_call>! " E "abc", "<tool_call>! " E "abc"}, /* in time */

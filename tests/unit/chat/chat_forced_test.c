@@ -19,7 +19,8 @@ static int32_t id_of[256];
 static void set_up(void)
 {
     vocab_bpe(&file, "gpt-2");
-    int32_t begin = vocab_add(&file, "[THINK]", 7, TOKEN_CONTROL, 0), end = vocab_add(&file, "[/THINK]", 8, TOKEN_CONTROL, 0);
+    int32_t begin = vocab_add(&file, "[THINK]", 7, TOKEN_CONTROL, 0),
+            end = vocab_add(&file, "[/THINK]", 8, TOKEN_CONTROL, 0);
     ck_assert_msg(vocab_load(&file, &info) == ERR_OK, "%s", info.text);
     ck_assert_int_eq(grammar_vocab_new(file.t, &vocab), ERR_OK);
     vocab_byte_ids(&file, id_of);
@@ -114,7 +115,8 @@ END_TEST
 
 START_TEST(thinking_in_front)
 {
-    check((struct chat_forced){.thinking = CHAT_IS_THINKING}, (const char *const[]){"Hm <b></think>" F, "</think>\n\n" F, NULL},
+    check((struct chat_forced){.thinking = CHAT_IS_THINKING},
+          (const char *const[]){"Hm <b></think>" F, "</think>\n\n" F, NULL},
           (const char *const[]){F, "<think>", "Hm</think>", "a</think></think>" F, NULL});
     check((struct chat_forced){.thinking = CHAT_MAY_THINK},
           (const char *const[]){F, "<think>\nHm\n</think>\n\n" F, "<think></think>" F, NULL},
@@ -125,7 +127,8 @@ END_TEST
 /* Any grammar, behind what the model thinks. */
 START_TEST(thinking_in_front_of_others)
 {
-    static const char *const harmony = "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>x";
+    static const char *const harmony =
+        "<|channel|>analysis<|message|>Hm<|end|><|start|>assistant<|channel|>final<|message|>x";
     static const struct {
         const char *format;
         enum chat_thinking thinking;
@@ -136,7 +139,10 @@ START_TEST(thinking_in_front_of_others)
          CHAT_MAY_THINK,
          {"x", "<think>\nHm x</think>\n\nx", "<think></think>x"},
          {"", "xx", "Hm</think>x", "<think>x", "<think>a</think>", "<think>a</think>y"}},
-        {"hermes", CHAT_IS_THINKING, {"</think>x", "Hm <think> x\n</think>\n\nx"}, {"x", "a</think>", "<think></think></think>x"}},
+        {"hermes",
+         CHAT_IS_THINKING,
+         {"</think>x", "Hm <think> x\n</think>\n\nx"},
+         {"x", "a</think>", "<think></think></think>x"}},
         {"mistral", /* whose marks are tokens here, and nothing else */
          CHAT_MAY_THINK,
          {"x", "\1Hm [/THINK] x\2\nx", "\1\2x"},

@@ -161,11 +161,13 @@ static const struct {
     {"hermes", "<tool_call><function=f><parameter=K>\nnull\n</parameter></function></tool_call>",
      "en:'null' r:'null' os:null un:null sn:'null' any:null i:null"},
     {"hermes", "<tool_call><function=f><parameter=K>[1]</parameter></function></tool_call>", "os:'[1]' sl:[1] any:[1]"},
-    {"hermes", "<tool_call><function=f><parameter=K>True</parameter></function></tool_call>", "r:'True' i:true any:'True'"},
+    {"hermes", "<tool_call><function=f><parameter=K>True</parameter></function></tool_call>",
+     "r:'True' i:true any:'True'"},
     {"hermes", "<tool_call><function=f><parameter=K>18446744073709551616</parameter></function></tool_call>",
      "r:'18446744073709551616' any:18446744073709551616 i:18446744073709551616"},
     {"hermes", "<tool_call>f<arg_key>K</arg_key><arg_value>5</arg_value></tool_call>", "en:'5' r:'5' un:'5' any:5 i:5"},
-    {"minimax-m2", "<minimax:tool_call><invoke name=\"f\"><parameter name=\"K\">5</parameter></invoke></minimax:tool_call>",
+    {"minimax-m2",
+     "<minimax:tool_call><invoke name=\"f\"><parameter name=\"K\">5</parameter></invoke></minimax:tool_call>",
      "en:'5' r:'5' un:'5' any:5 i:5"},
     {"gemma4", "<|tool_call>call:f{K:5}<tool_call|>", "en:'5' r:'5' os:'5' c:'5' un:'5' sn:5 any:5 i:5"},
     {"gemma4", "<|tool_call>call:f{K:null}<tool_call|>", "r:'null' os:null un:null any:null i:null"},
@@ -211,7 +213,8 @@ START_TEST(values_have_the_types_of_the_schema)
         char *value = strchr(one, ':');
         *value++ = '\0';
         const char *key_at = strchr(typed_rows[_i].text, 'K');
-        snprintf(text, sizeof text, "%.*s%s%s", (int)(key_at - typed_rows[_i].text), typed_rows[_i].text, one, key_at + 1);
+        snprintf(text, sizeof text, "%.*s%s%s", (int)(key_at - typed_rows[_i].text), typed_rows[_i].text, one,
+                 key_at + 1);
         snprintf(expected, sizeof expected, "C:f|A:{'%s':%s}|E:", one, value);
         for (char *p = expected; *p != '\0'; p++) {
             *p = *p == '\'' ? '"' : *p;
@@ -532,10 +535,14 @@ START_TEST(names_with_dots_stay_whole)
     static const struct {
         const char *format, *text, *name;
     } rows[] = {
-        {"kimi-k2", "<|tool_calls_section_begin|><|tool_call_begin|>functions.%s:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
-                    "<|tool_calls_section_end|>", "a.b"},
-        {"kimi-k2", "<|tool_calls_section_begin|><|tool_call_begin|>functions.%s:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
-                    "<|tool_calls_section_end|>", "my.functions.get"},
+        {"kimi-k2",
+         "<|tool_calls_section_begin|><|tool_call_begin|>functions.%s:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+         "<|tool_calls_section_end|>",
+         "a.b"},
+        {"kimi-k2",
+         "<|tool_calls_section_begin|><|tool_call_begin|>functions.%s:0<|tool_call_argument_begin|>{}<|tool_call_end|>"
+         "<|tool_calls_section_end|>",
+         "my.functions.get"},
         {"gpt-oss", "<|channel|>commentary to=functions.%s <|constrain|>json<|message|>{}<|call|>", "functions.get"},
         {"gpt-oss", "<|channel|>commentary to=functions.%s <|constrain|>json<|message|>{}<|call|>", "my.functions.get"},
         {"mistral", "[TOOL_CALLS]%s[ARGS]{}", "my.functions.get"},
@@ -546,7 +553,8 @@ START_TEST(names_with_dots_stay_whole)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct chat_split_config config = all;
         char text[256], parts[64];
-        json_t *named = json_pack("[{s:s,s:{s:s}}]", "type", "function", "function", "name", rows[i].name), *others = tools;
+        json_t *named = json_pack("[{s:s,s:{s:s}}]", "type", "function", "function", "name", rows[i].name),
+               *others = tools;
         snprintf(text, sizeof text, rows[i].text, rows[i].name);
         snprintf(parts, sizeof parts, "C:%s|A:{}|E:", rows[i].name);
         tools = named;
@@ -562,12 +570,15 @@ END_TEST
 static const struct {
     const char *format, *text, *parts;
 } thought_rows[] = {
-    {"hermes", "hm <tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\": 5}}\n</tool_call>", "R:hm|C:f|A:{\"n\": 5}|E:"},
+    {"hermes", "hm <tool_call>\n{\"name\": \"f\", \"arguments\": {\"n\": 5}}\n</tool_call>",
+     "R:hm|C:f|A:{\"n\": 5}|E:"},
     {"hermes", "hm <tool_call>\n<function=f>\n<parameter=n>\n5\n</parameter>\n</function>\n</tool_call>",
      "R:hm|C:f|A:{\"n\":5}|E:"},
     {"hermes", "hm<tool_call>f<arg_key>n</arg_key><arg_value>5</arg_value></tool_call>", "R:hm|C:f|A:{\"n\":5}|E:"},
-    {"hermes", "<tool_call>{\"name\":\"f\"}</tool_call><tool_call>{\"name\":\"g\"}</tool_call>", "C:f|A:{}|E:|C:g|A:{}|E:"},
-    {"hermes", "hm<tool_call>{\"name\":\"f\"}</tool_call>\n</think>\n\nDone </think>", "R:hm|C:f|A:{}|E:|T:Done </think>"},
+    {"hermes", "<tool_call>{\"name\":\"f\"}</tool_call><tool_call>{\"name\":\"g\"}</tool_call>",
+     "C:f|A:{}|E:|C:g|A:{}|E:"},
+    {"hermes", "hm<tool_call>{\"name\":\"f\"}</tool_call>\n</think>\n\nDone </think>",
+     "R:hm|C:f|A:{}|E:|T:Done </think>"},
     {"hermes", "hm<tool_call>{\"name\":\"f\"}</tool_call>Done</think>more", "R:hm|C:f|A:{}|E:|T:Donemore"},
     {"hermes", "hm<tool_call>{\"name\":\"f\",\"arguments\":{\"s\":\"</think>\"}}</tool_call>",
      "R:hm|C:f|A:{\"s\":\"</think>\"}|E:"},
@@ -585,13 +596,14 @@ static const struct {
      "hm <|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{\"n\": 5}<|tool_call_end|>"
      "<|tool_calls_section_end|>",
      "R:hm|C:f|A:{\"n\": 5}|E:"},
-    {"kimi-k2", "hm<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>", "R:hm|C:f|A:{}|E:"},
+    {"kimi-k2", "hm<|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>{}<|tool_call_end|>",
+     "R:hm|C:f|A:{}|E:"},
     {"kimi-k2", "a <|tool_calls_section_begin|> b</think>c", "R:a <|tool_calls_section_begin|> b|T:c"},
     {"kimi-k2", "a <|tool_calls_section_begin|>\n<|tool_call_begin|></think>c",
      "R:a <|tool_calls_section_begin|>\n<|tool_call_begin|>|T:c"},
     {"deepseek",
-     "hm<" BAR "tool" LOW "calls" LOW "begin" BAR "><" BAR "tool" LOW "call" LOW "begin" BAR ">f<" BAR "tool" LOW "sep" BAR
-     ">{\"n\": 5}<" BAR "tool" LOW "call" LOW "end" BAR "><" BAR "tool" LOW "calls" LOW "end" BAR ">",
+     "hm<" BAR "tool" LOW "calls" LOW "begin" BAR "><" BAR "tool" LOW "call" LOW "begin" BAR ">f<" BAR "tool" LOW
+     "sep" BAR ">{\"n\": 5}<" BAR "tool" LOW "call" LOW "end" BAR "><" BAR "tool" LOW "calls" LOW "end" BAR ">",
      "R:hm|C:f|A:{\"n\": 5}|E:"},
     {"deepseek-v3.2",
      "hm\n\n<" BAR "DSML" BAR "function_calls>\n<" BAR "DSML" BAR "invoke name=\"f\">\n<" BAR "DSML" BAR
@@ -636,7 +648,8 @@ END_TEST
 START_TEST(only_calls_that_are_read_end_the_thinking)
 {
     const struct chat_split_config config = {.splits_reasoning = true, .starts_in_reasoning = true};
-    expect(&config, "a <tool_call>{\"name\":\"f\"}</tool_call></think>b", "R:a <tool_call>{\"name\":\"f\"}</tool_call>|T:b");
+    expect(&config, "a <tool_call>{\"name\":\"f\"}</tool_call></think>b",
+           "R:a <tool_call>{\"name\":\"f\"}</tool_call>|T:b");
 }
 END_TEST
 
@@ -644,7 +657,8 @@ END_TEST
 START_TEST(marks_in_thinking_take_bounded_work)
 {
     static const char mark[] = "<tool_call> -- ", call[] = "<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>";
-    static const char held[] = "<tool_call><function=g><parameter=x>"; /* g is no tool: a reader keeps it until its end */
+    static const char held[] =
+        "<tool_call><function=g><parameter=x>"; /* g is no tool: a reader keeps it until its end */
     struct chat_split_config config = all;
     config.starts_in_reasoning = true;
     for (int n = CHAT_SPLIT_NO_CALLS - 1; n <= CHAT_SPLIT_NO_CALLS; n++) {
@@ -659,7 +673,8 @@ START_TEST(marks_in_thinking_take_bounded_work)
         split(&config, text.data, text.len, text.len, text.len, &s);
         bool is_call = strstr(s.out.data, "|C:f|A:{}|E:") != NULL;
         ck_assert_msg(is_call == (n < CHAT_SPLIT_NO_CALLS), "%d marks: %s", n, s.out.data + s.out.len - sizeof call);
-        ck_assert_uint_eq(s.out.len, is_call ? strlen("R:") + n_marks - 1 + strlen("|C:f|A:{}|E:") : strlen("R:") + text.len);
+        ck_assert_uint_eq(s.out.len,
+                          is_call ? strlen("R:") + n_marks - 1 + strlen("|C:f|A:{}|E:") : strlen("R:") + text.len);
         buf_fini(&s.out);
 
         struct chat_split it;
@@ -685,10 +700,10 @@ START_TEST(tokens_of_thinking_are_counted)
         const char *text;
         size_t n;
     } cases[] = {
-        {"ab</think>cd", 9},                    /* the byte that makes the mark whole ends the thinking */
-        {"ab<tool_call> - cd</think>e", 25},    /* no call */
-        {"ab<tool_call> wo</think>e", 23},      /* none, which the end of thinking tells */
-        {"ab<tool_call>", 13},                  /* nor this */
+        {"ab</think>cd", 9},                 /* the byte that makes the mark whole ends the thinking */
+        {"ab<tool_call> - cd</think>e", 25}, /* no call */
+        {"ab<tool_call> wo</think>e", 23},   /* none, which the end of thinking tells */
+        {"ab<tool_call>", 13},               /* nor this */
         {"ab<tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>", 12},
         {"ab<tool_call> - <tool_call>{\"name\":\"f\",\"arguments\":{}}</tool_call>c", 26},
     };

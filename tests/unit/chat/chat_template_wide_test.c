@@ -72,7 +72,8 @@ START_TEST(sources_can_have_many_parts)
     expect_many("", "{% macro m#(x) %}{{ x + # }}{% endmacro %}", "", "{{ m0(1) }} {{ m2999(1) }}", "1 3000");
     expect_many("{% if x == 0 %}", "{% elif x == # %}#", "", "{% else %}else{% endif %}", "else");
     expect_many("", "{% if false %}#{% endif %}", "", "end", "end");
-    expect_many("{% set ns = namespace() %}", "{% set ns.a# = # %}", "", "{% set ns.a5 = 7 %}{{ ns.a5 }} {{ ns.a2999 }}", "7 2999");
+    expect_many("{% set ns = namespace() %}", "{% set ns.a# = # %}", "",
+                "{% set ns.a5 = 7 %}{{ ns.a5 }} {{ ns.a2999 }}", "7 2999");
     expect_many("{% for i in [1] %}", "{% set w# = i + # %}", "", "{{ w0 }} {{ w2999 }}{% endfor %}{{ w0 is defined }}",
                 "1 3000False");
 }
@@ -84,12 +85,14 @@ START_TEST(contexts_can_have_many_values)
     char *dict = many("{\"v\":{", "\"k#\":#", ",", "}}");
     char *vars = many("{", "\"k#\":#", ",", "}");
     char *names = many("", "{{ k# if # == 2999 }}", "", "");
-    expect("{{ v|length }} {{ v[2999].n }} {{ v|map(attribute='n')|sum }} {{ v[::-1][0].n }}", list, "3000 2999 4498500 2999");
+    expect("{{ v|length }} {{ v[2999].n }} {{ v|map(attribute='n')|sum }} {{ v[::-1][0].n }}", list,
+           "3000 2999 4498500 2999");
     expect("{{ v|length }} {{ v.k0 }} {{ v.k2999 }} {{ v|dictsort|length }} {{ v.items()|list|length }}", dict,
            "3000 0 2999 3000 3000");
-    expect("{% set ns = namespace(l=[], d={}) %}{% for k, n in v.items() %}{% if n % 10 == 0 %}{% set ns.l = ns.l + [n] %}"
-           "{% endif %}{% endfor %}{{ ns.l|length }} {{ ns.l[299] }}",
-           dict, "300 2990");
+    expect(
+        "{% set ns = namespace(l=[], d={}) %}{% for k, n in v.items() %}{% if n % 10 == 0 %}{% set ns.l = ns.l + [n] %}"
+        "{% endif %}{% endfor %}{{ ns.l|length }} {{ ns.l[299] }}",
+        dict, "300 2990");
     expect("{{ v|tojson|length }} {{ v|string|length }} {{ v == v }}", dict, "42780 42780 True");
     expect(names, vars, "2999");
     mem_free(list);

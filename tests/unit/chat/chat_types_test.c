@@ -60,11 +60,12 @@ static json_t *document(const char *schema)
 {
     struct buf text;
     buf_init(&text, 0, MEM_GENERAL);
-    buf_printf(&text,
-               "{'properties':{'x':%s,'y':{'type':'number'}},'$defs':{'S':{'type':'string'},'chain':{'$ref':'#/$defs/more'},"
-               "'more':{'allOf':[{'$ref':'#/$defs/S'}]},'E':{'enum':['a','b']},'loop':{'$ref':'#/$defs/back'},"
-               "'back':{'anyOf':[{'$ref':'#/$defs/loop'},{'type':'string'}]},'self':{'$ref':'#/$defs/self'}}}",
-               schema);
+    buf_printf(
+        &text,
+        "{'properties':{'x':%s,'y':{'type':'number'}},'$defs':{'S':{'type':'string'},'chain':{'$ref':'#/$defs/more'},"
+        "'more':{'allOf':[{'$ref':'#/$defs/S'}]},'E':{'enum':['a','b']},'loop':{'$ref':'#/$defs/back'},"
+        "'back':{'anyOf':[{'$ref':'#/$defs/loop'},{'type':'string'}]},'self':{'$ref':'#/$defs/self'}}}",
+        schema);
     for (size_t i = 0; i < text.len; i++) {
         text.data[i] = text.data[i] == '\'' ? '"' : text.data[i];
     }
@@ -87,8 +88,9 @@ END_TEST
 
 START_TEST(members_and_items_are_found)
 {
-    static const char schema[] = "{'allOf':[{'$ref':'#/$defs/S'},{'anyOf':[{'type':'null'},{'properties':{'a':{'type':'string'}}},"
-                                 "{'items':{'type':'boolean'},'additionalProperties':{'type':'integer'}}]}]}";
+    static const char schema[] =
+        "{'allOf':[{'$ref':'#/$defs/S'},{'anyOf':[{'type':'null'},{'properties':{'a':{'type':'string'}}},"
+        "{'items':{'type':'boolean'},'additionalProperties':{'type':'integer'}}]}]}";
     json_t *root = document(schema);
     const json_t *x = chat_types_member(root, root, "x", 1);
     ck_assert_uint_eq(chat_types_of(root, chat_types_member(root, x, "a", 1)), S);

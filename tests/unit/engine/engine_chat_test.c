@@ -60,8 +60,8 @@ static void expect(const char *source, const char *content, const char *text)
     size_t n;
     enum err err = chat(source, content);
     ck_assert_msg(err == ERR_OK, "%s: %s", source, info.text);
-    ck_assert_int_eq(
-        engine_tokenize(engine, text, strlen(text), true, false, NULL, 0, &arena, &wanted, &n, &info), ERR_OK);
+    ck_assert_int_eq(engine_tokenize(engine, text, strlen(text), true, false, NULL, 0, &arena, &wanted, &n, &info),
+                     ERR_OK);
     ck_assert_msg(n == n_ids && memcmp(ids, wanted, n * sizeof *ids) == 0, "%s with %s is not '%s'", source,
                   content != NULL ? content : "null", text);
 }
@@ -167,7 +167,8 @@ START_TEST(no_memory_is_told)
         mem_fail_at(-1);
         ck_assert_msg(err == ERR_OK || (fired && err == ERR_NOMEM && ids == NULL), "allocation %d: %s", n,
                       err_code(err));
-        ck_assert_msg(err == ERR_OK || (info.code == ERR_NOMEM && info.text[0] != '\0'), "allocation %d: '%s'", n, info.text);
+        ck_assert_msg(err == ERR_OK || (info.code == ERR_NOMEM && info.text[0] != '\0'), "allocation %d: '%s'", n,
+                      info.text);
         arena_fini(&arena);
         json_decref(context);
         json_decref(messages);

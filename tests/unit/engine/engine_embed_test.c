@@ -14,10 +14,12 @@ Suite *engine_embed_suite(void);
 
 enum { N_TEXTS = 14, LONGEST = 120, MAX_WIDTH = 64 };
 
-static const char *const models[] = {
-    "tests/golden/models/bert-mean.gguf",            "tests/golden/models/nomic-bert-mean.gguf",
-    "tests/golden/models/gemma-embedding-mean.gguf", "tests/golden/models/modern-bert-cls.gguf",
-    "tests/golden/models/qwen3-last.gguf",           "tests/golden/models/qwen2-bias.gguf"};
+static const char *const models[] = {"tests/golden/models/bert-mean.gguf",
+                                     "tests/golden/models/nomic-bert-mean.gguf",
+                                     "tests/golden/models/gemma-embedding-mean.gguf",
+                                     "tests/golden/models/modern-bert-cls.gguf",
+                                     "tests/golden/models/qwen3-last.gguf",
+                                     "tests/golden/models/qwen2-bias.gguf"};
 enum { N_MODELS = ARRAY_LEN(models), DECODERS = 4 };
 
 static struct engine *open_engine(struct engine_config cfg)

@@ -37,7 +37,8 @@ static struct engine_fim look(const char *const names[N_MARKS], const struct ggu
 
 static void expect(struct engine_fim fim, int prefix, int suffix, int middle, int repo, int file, int number)
 {
-    ck_assert_msg(fim.prefix == prefix && fim.suffix == suffix && fim.middle == middle && fim.repo == repo && fim.file == file,
+    ck_assert_msg(fim.prefix == prefix && fim.suffix == suffix && fim.middle == middle && fim.repo == repo &&
+                      fim.file == file,
                   "case %d: found %d %d %d %d %d", number, fim.prefix, fim.suffix, fim.middle, fim.repo, fim.file);
     ck_assert_int_eq(fim.bos, -1);
 }
@@ -72,7 +73,8 @@ END_TEST
 /* Keys go before names, newer before older ones; numbers that are no ids count as none. */
 START_TEST(keys_go_before_names)
 {
-    static const char *const names[N_MARKS] = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>"};
+    static const char *const names[N_MARKS] = {"<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>",
+                                               "<|file_sep|>"};
     struct gguf_writer w;
     gguf_writer_init(&w);
     gguf_writer_str(&w, "general.architecture", "llama");

@@ -152,7 +152,8 @@ END_TEST
 
 START_TEST(an_encoder_keeps_nothing)
 {
-    struct engine *e = open_engine((struct engine_config){.model_path = MODELS "bert-mean.gguf", .n_ctx = 64}, folder_file("cache"));
+    struct engine *e =
+        open_engine((struct engine_config){.model_path = MODELS "bert-mean.gguf", .n_ctx = 64}, folder_file("cache"));
     struct sched_stats st;
     engine_get_stats(e, &st);
     ck_assert_uint_eq(st.disk.limit_bytes, 0);

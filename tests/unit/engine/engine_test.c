@@ -482,7 +482,8 @@ START_TEST(recurrent_states_are_part_of_the_memory_plan)
     ck_assert_int_eq(engine_measure(&cfg, &longer, &info), ERR_OK);
     uint64_t state = wider.kv_bytes - m.kv_bytes, pages = longer.kv_bytes - m.kv_bytes - 8 * state;
     ck_assert_uint_gt(state, 0);
-    ck_assert_uint_eq(m.kv_bytes, pages + (4 + 1 + 8) * state); /* of places, of the one for short prompts, and kept ones */
+    ck_assert_uint_eq(m.kv_bytes,
+                      pages + (4 + 1 + 8) * state); /* of places, of the one for short prompts, and kept ones */
     cfg.memory_limit_bytes = m.kv_bytes; /* too little for the pages and states of 2048 tokens, weights apart */
     ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_MEMORY_LIMIT);
 }

@@ -111,8 +111,9 @@ START_TEST(pages_that_are_written_over_change_no_bit)
         }
         for (int i = 0; i < N; i++) {
             collect(s[i], &got);
-            ck_assert_msg(memcmp(&got, &alone[i], sizeof got) == 0, "%s: request %d, %d windows: other tokens or log-probabilities",
-                          configs[_i].model_path, i, (int)n);
+            ck_assert_msg(memcmp(&got, &alone[i], sizeof got) == 0,
+                          "%s: request %d, %d windows: other tokens or log-probabilities", configs[_i].model_path, i,
+                          (int)n);
         }
         engine_close(&e);
     }
@@ -152,15 +153,16 @@ START_TEST(window_pages_that_are_written_over_change_no_bit)
         struct engine_stream *s[N];
         e = open_for(mixed[_i], (uint64_t)n * N_CTX, n);
         engine_get_stats(e, &st);
-        ck_assert(st.windows_total > 0 && st.windows_total <= (n == 1 ? PAGES / 4 : PAGES / 2)); /* of 15 that each has */
+        ck_assert(st.windows_total > 0 &&
+                  st.windows_total <= (n == 1 ? PAGES / 4 : PAGES / 2)); /* of 15 that each has */
         for (int turn = 0; turn < (n == 1 ? 1 : 2); turn++) {
             for (int i = 0; i < n_seqs; i++) {
                 s[i] = submit(e, i);
             }
             for (int i = 0; i < n_seqs; i++) {
                 collect(s[i], &got);
-                ck_assert_msg(memcmp(&got, &alone[i], sizeof got) == 0, "%s: request %d of %d at once, turn %d: other tokens",
-                              mixed[_i].model_path, i, n, turn);
+                ck_assert_msg(memcmp(&got, &alone[i], sizeof got) == 0,
+                              "%s: request %d of %d at once, turn %d: other tokens", mixed[_i].model_path, i, n, turn);
             }
         }
         engine_get_stats(e, &st);
@@ -188,7 +190,8 @@ START_TEST(the_memory_plan_follows_the_window)
     cfg.kv_tokens = TIGHT - 1;
     ck_assert_int_eq(engine_measure(&cfg, &m, &info), ERR_CONFIG);
     ck_assert_str_eq(info.text, "kv-tokens: expected the 128 of a window and batch-size or more, found 127");
-    cfg = (struct engine_config){.model_path = MODELS "gemma3-window.gguf", .n_threads = 1, .n_ctx = N_CTX, .kv_tokens = N_CTX};
+    cfg = (struct engine_config){
+        .model_path = MODELS "gemma3-window.gguf", .n_threads = 1, .n_ctx = N_CTX, .kv_tokens = N_CTX};
     ck_assert_msg(engine_measure(&cfg, &m, &info) == ERR_OK, "%s", info.text);
     ck_assert_uint_eq(m.seq_tokens, N_CTX);
     ck_assert_uint_eq(m.window_tokens, N_CTX);

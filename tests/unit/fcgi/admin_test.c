@@ -45,8 +45,8 @@ static void teardown(void)
 START_TEST(a_line_is_words_between_blanks)
 {
     struct admin_call c = {0};
-    char line[] = "  --json cancel\t 12 \r", many[] = "1 2 3 4 5 6 7 8 9", eight[] = "1 2 3 4 5 6 7 8", none[] = " \t ", only[] = "--json",
-         late[] = "log --json";
+    char line[] = "  --json cancel\t 12 \r", many[] = "1 2 3 4 5 6 7 8 9", eight[] = "1 2 3 4 5 6 7 8", none[] = " \t ",
+         only[] = "--json", late[] = "log --json";
     ck_assert(admin_parse(line, &c));
     ck_assert(c.is_json);
     ck_assert_int_eq(c.n_words, 2);
@@ -80,7 +80,8 @@ START_TEST(text_is_made_of_the_json)
 {
     expect_text("{'state':'ok','up_s':3,'kv_bytes':1610612736,'is':true,'no':null,'of':''}",
                 "state  ok\nup s   3\nkv     1.5 GiB\nis     yes\nno     -\nof     -\n");
-    expect_text("[{'id':7,'path':'/v1/x','n':1},{'id':12,'path':'/y','n':22}]", "id  path    n\n 7  /v1/x   1\n12  /y     22\n");
+    expect_text("[{'id':7,'path':'/v1/x','n':1},{'id':12,'path':'/y','n':22}]",
+                "id  path    n\n 7  /v1/x   1\n12  /y     22\n");
     expect_text("{'a':1,'in':{'b_bytes':512,'c':[1,2]},'list':[],'rows':[{'x':'1'}]}",
                 "a  1\nin:\n    b  512 bytes\n    c  [1,2]\nlist:\n    none\nrows:\n    x\n    1\n");
     expect_text("[]", "none\n");
@@ -262,7 +263,9 @@ START_TEST(a_log_that_is_followed_gives_lines_as_they_come)
         }
         usleep(10000);
     }
-    ck_assert_msg(strncmp(got, "live\n", 5) == 0 && strstr(got, "info before\n") != NULL && strstr(got, "info after\n") != NULL, "%s", got);
+    ck_assert_msg(strncmp(got, "live\n", 5) == 0 && strstr(got, "info before\n") != NULL &&
+                      strstr(got, "info after\n") != NULL,
+                  "%s", got);
     close(fd);
     expect_said("--json log 1\n", "ok ");
     log_stop();
@@ -288,7 +291,8 @@ START_TEST(a_reader_that_takes_nothing_loses_its_place)
     }
     size_t all = 0;
     char part[65536];
-    ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_sec = 5}, sizeof(struct timeval)), 0);
+    ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &(struct timeval){.tv_sec = 5}, sizeof(struct timeval)),
+                     0);
     ssize_t k;
     while ((k = recv(fd, part, sizeof part, 0)) > 0) {
         all += (size_t)k;

@@ -11,36 +11,44 @@ Suite *call_memory_suite(void);
 static const struct {
     const char *method, *uri, *body, *end; /* end: what an answer holds only when it is whole */
 } requests[] = {
-    {"POST", "/v1/chat/completions", "{'messages':[{'role':'user','content':'Hi'}],'max_tokens':3,'temperature':0}", "\"usage\":"},
+    {"POST", "/v1/chat/completions", "{'messages':[{'role':'user','content':'Hi'}],'max_tokens':3,'temperature':0}",
+     "\"usage\":"},
     {"POST", "/v1/chat/completions",
      "{'messages':[{'role':'user','content':'Hi'}],'max_tokens':3,'temperature':0,'stream':true}", "[DONE]"},
     {"POST", "/v1/completions",
      "{'prompt':['a','b'],'n':2,'best_of':2,'max_tokens':2,'logprobs':2,'echo':true,'stop':['xyz'],'seed':1,'ignore_eos':true}",
      "\"usage\":"},
-    {"POST", "/v1/completions", "{'prompt':'a','max_tokens':12,'stream':true,'json_schema':{'enum':['abc',17]},'temperature':0}", "[DONE]"},
-    {"POST", "/v1/messages", "{'model':'tiny','messages':[{'role':'user','content':'Hi'}],'max_tokens':3,'stream':true}", "message_stop"},
-    {"POST", "/v1/responses",
-     "{'input':'Hi','max_output_tokens':3,'temperature':0,'stream':true,'store':false}", "event: response.incomplete"},
+    {"POST", "/v1/completions",
+     "{'prompt':'a','max_tokens':12,'stream':true,'json_schema':{'enum':['abc',17]},'temperature':0}", "[DONE]"},
+    {"POST", "/v1/messages",
+     "{'model':'tiny','messages':[{'role':'user','content':'Hi'}],'max_tokens':3,'stream':true}", "message_stop"},
+    {"POST", "/v1/responses", "{'input':'Hi','max_output_tokens':3,'temperature':0,'stream':true,'store':false}",
+     "event: response.incomplete"},
     {"POST", "/api/chat", "{'messages':[{'role':'user','content':'Hi'}],'options':{'num_predict':3}}", "\"done\":true"},
     {"POST", "/tokenize", "{'content':'Hi there'}", "\"count\":"},
     {"GET", "/v1/models", "", "]}"},
     {"GET", "/metrics", "", "infcgi_wait_seconds_total{"},
 };
 
-static bool tells_error(void) { return strstr(rig_got.body, "\"error\":{") != NULL || strstr(rig_got.body, "\"error\":\"") != NULL; }
+static bool tells_error(void)
+{
+    return strstr(rig_got.body, "\"error\":{") != NULL || strstr(rig_got.body, "\"error\":\"") != NULL;
+}
 
 /* What was answered, judged: an answer, or an error in the form that the URL's have; never both, nor half of one. */
 static void judge(size_t i, long n, bool fired)
 {
     const char *body = rig_got.body;
-    ck_assert_msg(rig_got.has_end && body != NULL && strstr(body, "Status:") == NULL, "%s, %ld: %s", requests[i].uri, n, rig_got.raw.data);
+    ck_assert_msg(rig_got.has_end && body != NULL && strstr(body, "Status:") == NULL, "%s, %ld: %s", requests[i].uri, n,
+                  rig_got.raw.data);
     bool is_stream = strstr(rig_got.raw.data, "text/event-stream") != NULL, has_error = tells_error();
     if (rig_got.status == 200) {
         ck_assert_msg(has_error != (strstr(body, requests[i].end) != NULL), "%s, %ld: %s", requests[i].uri, n, body);
     } else {
-        ck_assert_msg(fired && !is_stream && rig_answer != NULL && json_object_get(rig_answer, "error") != NULL, "%s, %ld: %d %s",
-                      requests[i].uri, n, rig_got.status, body);
-        ck_assert_msg(rig_got.status == 500 || rig_got.status == 503, "%s, %ld: %d %s", requests[i].uri, n, rig_got.status, body);
+        ck_assert_msg(fired && !is_stream && rig_answer != NULL && json_object_get(rig_answer, "error") != NULL,
+                      "%s, %ld: %d %s", requests[i].uri, n, rig_got.status, body);
+        ck_assert_msg(rig_got.status == 500 || rig_got.status == 503, "%s, %ld: %d %s", requests[i].uri, n,
+                      rig_got.status, body);
     }
 }
 

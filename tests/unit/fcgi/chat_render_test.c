@@ -36,13 +36,14 @@ static void expect_prompt(const char *template, const char *body, const char *pr
                   rig_text_at("prompt"));
 }
 
-#define U(text)  "{'role':'user','content':'" text "'}"
-#define S(text)  "{'role':'system','content':'" text "'}"
-#define D(text)  "{'role':'developer','content':'" text "'}"
-#define A(text)  "{'role':'assistant','content':'" text "'}"
-#define T(text)  "{'role':'tool','tool_call_id':'c','content':'" text "'}"
-#define CALL     "{'role':'assistant','content':null,'tool_calls':[{'id':'c','type':'function','function':{'name':'f'," \
-                 "'arguments':'{\\'x\\':1}'}}]}"
+#define U(text) "{'role':'user','content':'" text "'}"
+#define S(text) "{'role':'system','content':'" text "'}"
+#define D(text) "{'role':'developer','content':'" text "'}"
+#define A(text) "{'role':'assistant','content':'" text "'}"
+#define T(text) "{'role':'tool','tool_call_id':'c','content':'" text "'}"
+#define CALL                                                                                                           \
+    "{'role':'assistant','content':null,'tool_calls':[{'id':'c','type':'function','function':{'name':'f',"             \
+    "'arguments':'{\\'x\\':1}'}}]}"
 #define TALK(of) "{'messages':[" of "]}"
 
 START_TEST(system_messages_are_folded_if_the_template_rejects_them)
@@ -83,13 +84,15 @@ START_TEST(every_endpoint_folds)
         {"/v1/messages", "{'model':'tiny','max_tokens':1,'messages':[" U("1") "," A("2") "," S("3") "," U("4") "]}",
          "usage.input_tokens"},
         {"/api/chat",
-         "{'model':'tiny','stream':false,'options':{'num_predict':1},'messages':[" U("1") "," A("2") "," S("3") "," U("4") "]}",
+         "{'model':'tiny','stream':false,'options':{'num_predict':1},'messages':[" U("1") "," A("2") "," S("3") "," U(
+             "4") "]}",
          "prompt_eval_count"},
     };
     rig_use_template(strict);
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         char room[512];
-        ck_assert_msg(rig_post(cases[i].uri, rig_quotes(cases[i].body, room)) == 200, "%s: %s", cases[i].uri, rig_got.body);
+        ck_assert_msg(rig_post(cases[i].uri, rig_quotes(cases[i].body, room)) == 200, "%s: %s", cases[i].uri,
+                      rig_got.body);
         ck_assert_msg(rig_number_at(cases[i].path) == (json_int_t)strlen("u:1;a:2;u:3\n\n4;"), "%s: %s", cases[i].uri,
                       rig_got.body);
     }
@@ -141,8 +144,8 @@ START_TEST(several_forms_at_once)
         "{% for m in messages %}{% if m.role == 'system' and not loop.first %}{{ raise_exception('no') }}{% endif %}" PRINTED
         "{% for t in m.tool_calls or [] %}{{ '' + t.function.arguments }}{% endfor %}{% endfor %}";
     expect_prompt(both,
-                  "{'tools':[{'type':'function','function':{'name':'f'}}],'messages':[" U("1") "," CALL "," T("2") "," S(
-                      "3") "]}",
+                  "{'tools':[{'type':'function','function':{'name':'f'}}],'messages':[" U("1") "," CALL "," T(
+                      "2") "," S("3") "]}",
                   "fu:1;a:none;{\"x\":1}t:2;u:3;");
 }
 END_TEST
@@ -161,13 +164,15 @@ START_TEST(the_first_error_that_the_template_raised_is_reported)
     static const char items[] =
         "{% for m in messages %}{% for t in m.tool_calls or [] %}{% for k, v in t.function.arguments|items %}{% endfor %}"
         "{% endfor %}{% endfor %}{{ raise_exception('The end.') }}";
-    static const char strings[] = "{% for m in messages %}{% for t in m.tool_calls or [] %}{{ '' + t.function.arguments }}"
-                                  "{% endfor %}{% endfor %}{{ raise_exception('The end.') }}";
+    static const char strings[] =
+        "{% for m in messages %}{% for t in m.tool_calls or [] %}{{ '' + t.function.arguments }}"
+        "{% endfor %}{% endfor %}{{ raise_exception('The end.') }}";
     static const char counts[] = "{{ raise_exception('messages: ' ~ messages|length) }}";
     expect_error(items, TALK(U("1") "," CALL "," T("2")), ": The end.");   /* first it raises, then it breaks */
     expect_error(strings, TALK(U("1") "," CALL "," T("2")), ": The end."); /* first it breaks, then it raises */
     expect_error(counts, TALK(U("1") "," A("2") "," S("3") "," U("4")), ": messages: 4");
-    expect_error("{{ messages[0].content.x.y }}", TALK(U("1") "," CALL "," T("2")), "'str object' has no attribute 'x'");
+    expect_error("{{ messages[0].content.x.y }}", TALK(U("1") "," CALL "," T("2")),
+                 "'str object' has no attribute 'x'");
     expect_error("{{ messages|length + 'x' }}", TALK(U("1") "," S("2") "," CALL "," T("3")), "unsupported operand");
 }
 END_TEST

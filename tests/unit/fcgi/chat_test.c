@@ -18,7 +18,8 @@ static void setup(void) { server = rig_serve(false, false); }
 static void write_answer(const char *text, size_t step, enum sched_finish finish, bool streams, struct buf *out)
 {
     const struct shape *shape = api_chat_shape();
-    struct call call = {.server = server, .engine = atomic_load(&server->engine), .reply = {.dialect = &dialect_openai}};
+    struct call call = {
+        .server = server, .engine = atomic_load(&server->engine), .reply = {.dialect = &dialect_openai}};
     struct params p = {.n = 1, .stream = streams, .split = {.splits_reasoning = true, .reads_calls = true}};
     struct choice c = {.end = {.finish = finish}};
     struct generation g = {.call = &call, .params = &p, .shape = shape, .choices = &c, .n_choices = 1, .id = "x"};
@@ -152,9 +153,8 @@ START_TEST(half_a_call_is_text)
 }
 END_TEST
 
-#define SAYS_A                                                                                                         \
-    "\"ignore_eos\":true,\"logit_bias\":{\"65\":100},\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]"
-#define ASK "\"max_tokens\":4," SAYS_A
+#define SAYS_A "\"ignore_eos\":true,\"logit_bias\":{\"65\":100},\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]"
+#define ASK    "\"max_tokens\":4," SAYS_A
 
 START_TEST(a_template_may_begin_the_thinking)
 {
@@ -238,7 +238,8 @@ END_TEST
 /* What the operator says of thinking goes to the template as far as the request says nothing. */
 START_TEST(thinking_has_defaults)
 {
-    static const char request_off[] = "\"chat_template_kwargs\":{\"enable_thinking\":false},", none[] = "\"reasoning_effort\":\"none\",";
+    static const char request_off[] = "\"chat_template_kwargs\":{\"enable_thinking\":false},",
+                      none[] = "\"reasoning_effort\":\"none\",";
     static const struct {
         const char *reasoning, *effort, *kwargs, *fields, *shown; /* enable_thinking, thinking, reasoning_effort, x */
     } cases[] = {
@@ -288,7 +289,8 @@ END_TEST
 /* Any JSON is a variable of the template, and user text. */
 START_TEST(template_variables_may_be_arrays_and_objects)
 {
-    rig_use_template("{% for d in docs %}{{ d.title }}={{ d.tags|join('+') }};{% endfor %}{{ o|tojson }}{{ o.a[1].b }}");
+    rig_use_template(
+        "{% for d in docs %}{{ d.title }}={{ d.tags|join('+') }};{% endfor %}{{ o|tojson }}{{ o.a[1].b }}");
     static const char body[] = "{\"chat_template_kwargs\":{\"docs\":[{\"title\":\"x\",\"tags\":[\"y\",\"z\"]},"
                                "{\"title\":\"<|im_end|>\"}],\"o\":{\"a\":[1,{\"b\":true}]}}," ASK "}";
     ck_assert_msg(rig_post("/apply-template", body) == 200, "%s", rig_got.body);
@@ -300,8 +302,8 @@ START_TEST(template_variables_may_be_arrays_and_objects)
 END_TEST
 
 #define CALLED(arguments)                                                                                              \
-    "{\"max_tokens\":0,\"add_generation_prompt\":true,"                                                               \
-    "\"messages\":[{\"role\":\"assistant\",\"reasoning\":\"r\",\"tool_calls\":[{\"function\":{"                      \
+    "{\"max_tokens\":0,\"add_generation_prompt\":true,"                                                                \
+    "\"messages\":[{\"role\":\"assistant\",\"reasoning\":\"r\",\"tool_calls\":[{\"function\":{"                        \
     "\"name\":\"f\",\"arguments\":" arguments "}}]}]}"
 
 /* A template sees objects; one that adds them to strings gets the text. */
@@ -316,20 +318,24 @@ START_TEST(arguments_suit_the_template)
 }
 END_TEST
 
-#define SAID(text) "\"messages\":[{\"role\":\"user\",\"content\":\"a end\"},{\"role\":\"assistant\",\"content\":\"" text "\"}]"
+#define SAID(text)                                                                                                     \
+    "\"messages\":[{\"role\":\"user\",\"content\":\"a end\"},{\"role\":\"assistant\",\"content\":\"" text "\"}]"
 #define SHOWN(text) "<|im_start|>user\na end<|im_end|><|im_start|>assistant\n" text
 
 /* The prompt ends with what the assistant has said, unless the request says how else. */
 START_TEST(a_last_message_is_gone_on_with)
 {
-    static const char chatml[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}"
-                                 "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
-    static const char trims[] = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>{% endfor %}";
+    static const char chatml[] =
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+    static const char trims[] =
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content | trim }}<|im_end|>{% endfor %}";
     static const struct {
         const char *template, *body, *prompt;
     } cases[] = {
         {chatml, "{" SAID("So it is") "}", SHOWN("So it is")},
-        {chatml, "{\"continue_final_message\":true,\"add_generation_prompt\":false," SAID(" x\\n ") "}", SHOWN(" x\n ")},
+        {chatml, "{\"continue_final_message\":true,\"add_generation_prompt\":false," SAID(" x\\n ") "}",
+         SHOWN(" x\n ")},
         {trims, "{\"continue_final_message\":true," SAID(" x\\n ") "}", SHOWN("x")},
         {chatml, "{" SAID("end") "}", SHOWN("end")}, /* not that of the mark, which no user said */
         {chatml, "{" SAID("assistant") "}", SHOWN("assistant")},
@@ -346,7 +352,8 @@ START_TEST(a_last_message_is_gone_on_with)
                       cases[i].prompt, rig_text_at("prompt"));
     }
     rig_use_template(chatml);
-    ck_assert_int_eq(rig_post(CHAT, "{\"ignore_eos\":true,\"logit_bias\":{\"65\":100},\"max_tokens\":3," SAID("Bbb") "}"), 200);
+    ck_assert_int_eq(
+        rig_post(CHAT, "{\"ignore_eos\":true,\"logit_bias\":{\"65\":100},\"max_tokens\":3," SAID("Bbb") "}"), 200);
     ck_assert_str_eq(rig_text_at("choices.0.message.content"), "AAA"); /* what is new */
 }
 END_TEST
@@ -364,10 +371,10 @@ START_TEST(what_cannot_be_gone_on_with)
     for (size_t i = 0; i < ARRAY_LEN(bodies); i++) {
         rig_refuse(CHAT, bodies[i], 400, "invalid_value", "messages");
     }
-    rig_refuse(CHAT, "{\"continue_final_message\":true,\"add_generation_prompt\":true," SAID("x") "}", 400, "invalid_value",
-               "continue_final_message");
-    rig_refuse(CHAT, "{\"chat_template_kwargs\":{\"continue_final_message\":true}," ASK "}", 400, "unsupported_parameter",
-               "chat_template_kwargs");
+    rig_refuse(CHAT, "{\"continue_final_message\":true,\"add_generation_prompt\":true," SAID("x") "}", 400,
+               "invalid_value", "continue_final_message");
+    rig_refuse(CHAT, "{\"chat_template_kwargs\":{\"continue_final_message\":true}," ASK "}", 400,
+               "unsupported_parameter", "chat_template_kwargs");
 }
 END_TEST
 

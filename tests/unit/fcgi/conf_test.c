@@ -270,10 +270,12 @@ START_TEST(names_of_llama_server)
     accept("--chat-template-file=chatml", NULL);
     ck_assert_str_eq(c.chat_template, "chatml");
     static const char *const nothing[][2] = {
-        {"-fa", "on"}, {"-fa", NULL}, {"--jinja", NULL}, {"-ub", "64"}, {"--ubatch-size=32", NULL}, {"--no-webui", "-cb"}};
+        {"-fa", "on"},        {"-fa", NULL}, {"--jinja", NULL}, {"-ub", "64"}, {"--ubatch-size=32", NULL},
+        {"--no-webui", "-cb"}};
     for (size_t i = 0; i < ARRAY_LEN(nothing); i++) {
         accept(nothing[i][0], nothing[i][1]);
-        ck_assert(load(nothing[i][0], nothing[i][1] != NULL ? nothing[i][1] : "-m", nothing[i][1] != NULL ? "--jinja" : "a") == ERR_OK);
+        ck_assert(load(nothing[i][0], nothing[i][1] != NULL ? nothing[i][1] : "-m",
+                       nothing[i][1] != NULL ? "--jinja" : "a") == ERR_OK);
     }
     refuse("--port", "1", "nginx");
     refuse("--host=::1", NULL, "nginx");
@@ -297,14 +299,18 @@ START_TEST(names_of_llama_server)
     command = CONF_GENERATE;
     refuse("--jinja", NULL, "unknown option");
     command = CONF_SERVE;
-    for (const struct option_other *other = options_llama; other->name != NULL; other++) { /* none hides an option of our own */
+    for (const struct option_other *other = options_llama; other->name != NULL;
+         other++) {                                                              /* none hides an option of our own */
         ck_assert_ptr_eq(option_other_find(&options_table, other->name), other); /* nor another of these */
         if (other->hint != NULL) {
             refuse(other->name, NULL, other->hint);
         } else if (other->same_as == NULL) {
-            accept(other->name, other->takes == OPTION_OTHER_VALUE ? "x" : other->takes == OPTION_OTHER_SWITCH ? "off" : NULL);
+            accept(other->name, other->takes == OPTION_OTHER_VALUE    ? "x"
+                                : other->takes == OPTION_OTHER_SWITCH ? "off"
+                                                                      : NULL);
         }
-        ck_assert(other->same_as == NULL || option_find(&options_table, other->same_as, strlen(other->same_as), CONF_SERVE) != NULL);
+        ck_assert(other->same_as == NULL ||
+                  option_find(&options_table, other->same_as, strlen(other->same_as), CONF_SERVE) != NULL);
         const struct option *own = option_find(&options_table, other->name + 2, strlen(other->name + 2), CONF_SERVE);
         ck_assert_msg(own == NULL || (own->commands & CONF_SERVE) == 0, "%s", other->name);
     }
@@ -390,7 +396,8 @@ START_TEST(an_option_that_the_back_end_lacks_is_refused)
 {
     static const char *const of_cpu[] = {"--cpu=avx2", "--high-precision", "--pin", "--pack-cache=/tmp"};
     for (int i = 0; backend_cpu.option_name(i) != NULL; i++) {
-        ck_assert_ptr_nonnull(option_find(&options_table, backend_cpu.option_name(i), strlen(backend_cpu.option_name(i)), command));
+        ck_assert_ptr_nonnull(
+            option_find(&options_table, backend_cpu.option_name(i), strlen(backend_cpu.option_name(i)), command));
     }
     for (size_t i = 0; i < sizeof of_cpu / sizeof *of_cpu; i++) {
         ck_assert_int_eq(load("--model=m.gguf", of_cpu[i], "--backend=ref:0-3,cpu"), ERR_OK);
@@ -449,8 +456,8 @@ START_TEST(every_option_is_read_from_the_environment)
             *p = *p == '-' ? '_' : (char)toupper((unsigned char)*p);
         }
         setenv(text, "\x01", 1); /* no number, no flag, no name, no file there */
-        bool is_text =
-            (o->kind == OPTION_TEXT && o->words == NULL && o->check == NULL) || (o->kind == OPTION_FILE && strcmp(o->name, "config") != 0);
+        bool is_text = (o->kind == OPTION_TEXT && o->words == NULL && o->check == NULL) ||
+                       (o->kind == OPTION_FILE && strcmp(o->name, "config") != 0);
         for (unsigned bit = CONF_SERVE; bit <= CONF_HELP; bit <<= 1) {
             command = (enum conf_command)bit;
             const struct option *own = option_find(&options_table, o->name, strlen(o->name), command);
@@ -487,7 +494,8 @@ START_TEST(a_command_lists_and_takes_its_own_options)
     }
     command = CONF_SERVE;
     refuse("-p", "a text", "--prompt: expected an option of serve, found one of generate");
-    accept("--config", folder_write("both.conf", "repetitions = 5\nthreads = 2\nn-prompt = 1,2\n", 43)); /* one for all */
+    accept("--config",
+           folder_write("both.conf", "repetitions = 5\nthreads = 2\nn-prompt = 1,2\n", 43)); /* one for all */
     ck_assert_int_eq(c.repetitions, 5);
     ck_assert_int_eq(c.threads, 2);
     ck_assert_int_eq(c.n_prompt.n, 2);
@@ -554,7 +562,8 @@ END_TEST
 
 START_TEST(variables_that_override_the_file_are_listed)
 {
-    char name[] = "serve", with[] = "--config", path[512], threads[] = "--threads=9", *argv[] = {name, with, path, threads, NULL};
+    char name[] = "serve", with[] = "--config", path[512], threads[] = "--threads=9",
+         *argv[] = {name, with, path, threads, NULL};
     snprintf(path, sizeof path, "%s", config("timeout = 5\nparallel = 3\nthreads = 2\nmodel = /m\n"));
     setenv("INFCGI_MODEL", "/other", 1);
     setenv("INFCGI_TIMEOUT", "6", 1);
@@ -588,9 +597,11 @@ START_TEST(some_options_are_read_anew)
     ck_assert_int_eq(conf_reread(&now, 3, argv, &next, &n, waiting, sizeof waiting, &info), ERR_OK);
     ck_assert_int_eq(n, 3);
     ck_assert_str_eq(waiting, "alias, threads");
-    ck_assert(next.timeout_s == 7 && next.threads == 2 && next.strict_api && strcmp(next.log_level, "error") == 0 && next.alias == NULL);
+    ck_assert(next.timeout_s == 7 && next.threads == 2 && next.strict_api && strcmp(next.log_level, "error") == 0 &&
+              next.alias == NULL);
     ck_assert(now.timeout_s == 5 && strcmp(now.log_level, "warn") == 0);
-    ck_assert_ptr_nonnull(strstr(next.from[option_find(&options_table, "timeout", 7, CONF_SERVE) - options_table.rows], "line 1"));
+    ck_assert_ptr_nonnull(
+        strstr(next.from[option_find(&options_table, "timeout", 7, CONF_SERVE) - options_table.rows], "line 1"));
     (void)config("timeout = 7\nthreads = many\n");
     ck_assert_int_eq(conf_reread(&now, 3, argv, &next, &n, waiting, sizeof waiting, &info), ERR_CONFIG);
     ck_assert_ptr_nonnull(strstr(info.text, "line 2"));
@@ -602,7 +613,8 @@ START_TEST(some_options_are_read_anew)
     ck_assert(conf_differences(&now, &now, waiting, sizeof waiting) == 0 && waiting[0] == '\0');
     conf_fini(&now);
     const struct option *o;
-    for (int i = 0; (o = option_at(&options_table, i)) != NULL; i++) { /* nothing that points into the file is taken from it */
+    for (int i = 0; (o = option_at(&options_table, i)) != NULL;
+         i++) { /* nothing that points into the file is taken from it */
         bool may_be = o->kind == OPTION_FLAG || o->kind == OPTION_INTEGER || o->kind == OPTION_REAL ||
                       (o->kind == OPTION_TEXT && o->words != NULL && o->check == NULL && o->fallback != NULL);
         ck_assert_msg(!o->is_live || (may_be && o->commands == CONF_SERVE), "%s", o->name);

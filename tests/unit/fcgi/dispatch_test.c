@@ -84,11 +84,11 @@ START_TEST(rows)
         const char *allow;
         ck_assert(strcmp(r->method, "GET") == 0 || strcmp(r->method, "POST") == 0 || strcmp(r->method, "DELETE") == 0);
         ck_assert(r->path[0] == '/' && r->handle != NULL && r->dialect != NULL && r->doc != NULL);
-        ck_assert_msg(r->is_prefix || r->header != NULL || find(r->method, r->path, &allow) == r, "%s is hidden by a row before",
-                      r->path);
+        ck_assert_msg(r->is_prefix || r->header != NULL || find(r->method, r->path, &allow) == r,
+                      "%s is hidden by a row before", r->path);
         /* what costs or tells something of the model needs a key; what only watches, or stands in docs, does not */
-        bool is_open = strstr(r->path, "health") != NULL || strcmp(r->path, "/metrics") == 0 || strcmp(r->path, "/status") == 0 ||
-                       strcmp(r->path, "/openapi.json") == 0;
+        bool is_open = strstr(r->path, "health") != NULL || strcmp(r->path, "/metrics") == 0 ||
+                       strcmp(r->path, "/status") == 0 || strcmp(r->path, "/openapi.json") == 0;
         ck_assert_msg(r->needs_key == !is_open, "%s", r->path);
     }
     ck_assert_int_gt(routes_n, 8);
@@ -188,9 +188,11 @@ START_TEST(content_types)
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         const char *const extra[] = {cases[i].header, NULL};
         for (size_t k = 0; k < ARRAY_LEN(own); k++) {
-            ck_assert_msg(status_of(own[k], extra) == cases[i].own, "%s %s: %d", own[k], cases[i].header, rig_got.status);
+            ck_assert_msg(status_of(own[k], extra) == cases[i].own, "%s %s: %d", own[k], cases[i].header,
+                          rig_got.status);
         }
-        ck_assert_msg(status_of("/v1/completions", extra) == cases[i].openai, "%s: %d", cases[i].header, rig_got.status);
+        ck_assert_msg(status_of("/v1/completions", extra) == cases[i].openai, "%s: %d", cases[i].header,
+                      rig_got.status);
         if (cases[i].found != NULL) {
             ck_assert_str_eq(rig_text_at("error.message"), cases[i].found);
         }
@@ -203,7 +205,8 @@ END_TEST
 
 START_TEST(pages_of_other_origins_compute_nothing)
 {
-    static const char *const paths[] = {CHAT, "/tokenize", "/api/generate", "/v1/messages", "/v1/messages/count_tokens", "/slots/0"};
+    static const char *const paths[] = {
+        CHAT, "/tokenize", "/api/generate", "/v1/messages", "/v1/messages/count_tokens", "/slots/0"};
     static const char *const elsewhere[] = {"HTTP_HOST=localhost:8080", "HTTP_ORIGIN=https://elsewhere.example", NULL},
                              *const typed[] = {"CONTENT_TYPE=", "HTTP_ORIGIN=null", NULL},
                              *const silent[] = {"CONTENT_TYPE=", "HTTP_SEC_FETCH_SITE=cross-site", NULL},

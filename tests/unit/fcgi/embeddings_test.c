@@ -233,7 +233,8 @@ START_TEST(bad_requests)
     snprintf(text, sizeof text, "{\"input\":\"%0*d\"}", N_CTX + 1, 0);
     rig_refuse(URL, text, 400, "context_length_exceeded", "input");
     ck_assert_msg(strstr(rig_got.body, "128") != NULL && strstr(rig_got.body, "129") != NULL, "%s", rig_got.body);
-    ck_assert_msg(strstr(rig_got.body, "too large") != NULL, "%s", rig_got.body); /* by which llama-server's clients know it */
+    ck_assert_msg(strstr(rig_got.body, "too large") != NULL, "%s",
+                  rig_got.body); /* by which llama-server's clients know it */
     snprintf(text, sizeof text, "{\"input\":\"%0*d\"}", N_CTX, 0);
     ck_assert_int_eq(rig_post(URL, text), 200);
     ck_assert_int_eq(rig_post(URL, "{\"model\":\"other\",\"input\":\"a\"}"), 404);
@@ -250,7 +251,8 @@ START_TEST(long_texts_are_truncated_where_that_is_asked_for)
     ck_assert_int_eq(rig_post(URL, "{\"input\":\"010101\",\"truncate_prompt_tokens\":3}"), 200);
     ck_assert_int_eq(usage("prompt_tokens"), 3);
     numbers_at(0, cut);
-    ck_assert_int_eq(rig_post(URL, "{\"input\":\"010\",\"truncate_prompt_tokens\":200}"), 200); /* the beginning stays */
+    ck_assert_int_eq(rig_post(URL, "{\"input\":\"010\",\"truncate_prompt_tokens\":200}"),
+                     200); /* the beginning stays */
     numbers_at(0, whole);
     ck_assert(memcmp(cut, whole, WIDTH * sizeof *cut) == 0);
     ck_assert_int_eq(rig_post(URL, "{\"input\":[[5,6,7],[8]],\"truncate_prompt_tokens\":2}"), 200);
@@ -429,13 +431,11 @@ END_TEST
 /* The golden folder with layers behind the pooling, and a vocabulary of its size. */
 static const char *dense_folder(void)
 {
-    static const char *const files[] = {"models/bert-dense-mean.hf/config.json",
-                                        "models/bert-dense-mean.hf/model.safetensors",
-                                        "models/bert-dense-mean.hf/modules.json",
-                                        "models/bert-dense-mean.hf/1_Pooling",
-                                        "models/bert-dense-mean.hf/2_Dense",
-                                        "models/bert-dense-mean.hf/3_Dense",
-                                        "rank/bert-pair.hf/tokenizer.json"};
+    static const char *const files[] = {
+        "models/bert-dense-mean.hf/config.json",  "models/bert-dense-mean.hf/model.safetensors",
+        "models/bert-dense-mean.hf/modules.json", "models/bert-dense-mean.hf/1_Pooling",
+        "models/bert-dense-mean.hf/2_Dense",      "models/bert-dense-mean.hf/3_Dense",
+        "rank/bert-pair.hf/tokenizer.json"};
     char target[4096], link[64], *root = realpath("tests/golden", NULL);
     ck_assert_ptr_nonnull(root);
     ck_assert_int_eq(mkdir(folder_file("dense"), 0700), 0);

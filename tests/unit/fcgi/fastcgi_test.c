@@ -73,9 +73,10 @@ static void wait_for_end(int fd)
 }
 
 /* A request with a parameter and a body, but for its end. */
-static const unsigned char cut_request[] = {1,   1,   0,   1, 0, 8, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0,                       /* BEGIN */
-                                            1,   4,   0,   1, 0, 5, 0, 0, 1, 2, 'N', 'v', 'v', 1, 4, 0, 1, 0, 0, 0, 0, /* PARAMS */
-                                            1,   5,   0,   1, 0, 9, 0, 0, 'a', 'b'};                                   /* STDIN */
+static const unsigned char cut_request[] = {1, 1, 0, 1, 0, 8, 0, 0, 0,   1,  0,   0,   0,   0, 0, 0, /* BEGIN */
+                                            1, 4, 0, 1, 0, 5, 0, 0, 1,   2,  'N', 'v', 'v', 1, 4, 0,
+                                            1, 0, 0, 0, 0,                     /* PARAMS */
+                                            1, 5, 0, 1, 0, 9, 0, 0, 'a', 'b'}; /* STDIN */
 
 START_TEST(a_request_that_stops_in_its_middle_is_given_up)
 {
@@ -99,7 +100,8 @@ END_TEST
 
 START_TEST(work_ends_when_its_request_is_aborted)
 {
-    static const unsigned char other[] = {1, 2, 0, 2, 0, 0, 0, 0, 1, 8, 0, 1, 0, 1, 0, 0, 'x'}, abort_it[] = {1, 2, 0, 1, 0, 0, 0, 0};
+    static const unsigned char other[] = {1, 2, 0, 2, 0, 0, 0, 0, 1, 8, 0, 1, 0, 1, 0, 0, 'x'},
+                               abort_it[] = {1, 2, 0, 1, 0, 0, 0, 0};
     rig_listen(work, NULL);
     for (int i = 1; i <= 3; i++) {
         int fd = rig_send("POST", "/", NULL, "", 0);

@@ -87,10 +87,10 @@ static void write_model(const char *path, uint32_t type, const char *const *mark
         uint64_t n_in, n_out; /* n_out 0: a vector */
     } weights[] = {
         {"token_embd.weight", WIDTH, n_tokens(marks)}, {"output_norm.weight", WIDTH, 0},
-        {"blk.0.attn_norm.weight", WIDTH, 0},       {"blk.0.attn_q.weight", WIDTH, WIDTH},
-        {"blk.0.attn_k.weight", WIDTH, WIDTH},      {"blk.0.attn_v.weight", WIDTH, WIDTH},
-        {"blk.0.attn_output.weight", WIDTH, WIDTH}, {"blk.0.ffn_norm.weight", WIDTH, 0},
-        {"blk.0.ffn_gate.weight", WIDTH, FF},       {"blk.0.ffn_up.weight", WIDTH, FF},
+        {"blk.0.attn_norm.weight", WIDTH, 0},          {"blk.0.attn_q.weight", WIDTH, WIDTH},
+        {"blk.0.attn_k.weight", WIDTH, WIDTH},         {"blk.0.attn_v.weight", WIDTH, WIDTH},
+        {"blk.0.attn_output.weight", WIDTH, WIDTH},    {"blk.0.ffn_norm.weight", WIDTH, 0},
+        {"blk.0.ffn_gate.weight", WIDTH, FF},          {"blk.0.ffn_up.weight", WIDTH, FF},
         {"blk.0.ffn_down.weight", FF, WIDTH},
     };
     struct gguf_writer w;
@@ -176,8 +176,12 @@ void rig_stop(void)
 static struct server *serve(struct engine *engine, bool is_strict, bool is_loading)
 {
     conf = (struct conf){.body_limit_kib = 256, .ping_s = 1, .strict_api = is_strict, .reasoning_budget = -1};
-    server_state = (struct server){
-        .routes = routes_table, .n_routes = routes_n, .dialects = routes_dialects, .conf = &conf, .model_id = "tiny", .started = 1};
+    server_state = (struct server){.routes = routes_table,
+                                   .n_routes = routes_n,
+                                   .dialects = routes_dialects,
+                                   .conf = &conf,
+                                   .model_id = "tiny",
+                                   .started = 1};
     served = engine;
     atomic_store(&server_state.engine, is_loading ? NULL : served);
     rig_listen(dispatch_request, &server_state);
@@ -418,9 +422,9 @@ void rig_refuse(const char *uri, const char *body, int status, const char *code,
         ck_assert_msg(strcmp(rig_text_at("error.param"), param) == 0, "%s %.200s: %s", uri, body, rig_got.body);
     }
     bool is_llama = strncmp(uri, "/v1/", 4) != 0 && strncmp(uri, "/v2/", 4) != 0; /* whose types are others */
-    const char *type = is_llama && status == 404                                      ? "not_found_error"
+    const char *type = is_llama && status == 404                                  ? "not_found_error"
                        : is_llama && strcmp(code, "context_length_exceeded") == 0 ? "exceed_context_size_error"
-                                                                                      : "invalid_request_error";
+                                                                                  : "invalid_request_error";
     ck_assert_str_eq(rig_text_at("error.type"), type);
     ck_assert_msg(strlen(rig_text_at("error.message")) > 10, "%s", rig_got.body);
 }

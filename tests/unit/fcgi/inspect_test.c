@@ -170,7 +170,8 @@ END_TEST
 /* A golden model with windows of 21 positions, of which the file now says that it was trained on more than these and a batch. */
 START_TEST(a_model_of_windows_has_a_memory_plan_that_follows)
 {
-    static const char key[] = "phi3.context_length", line[] = " threads; a sequence holds the 608 of its windows and a batch\n";
+    static const char key[] = "phi3.context_length",
+                      line[] = " threads; a sequence holds the 608 of its windows and a batch\n";
     static char file[512 << 10];
     size_t n = folder_read("tests/golden/models/phi3-window.gguf", file, sizeof file);
     char *at = memmem(file, n, key, strlen(key));
@@ -178,7 +179,8 @@ START_TEST(a_model_of_windows_has_a_memory_plan_that_follows)
     uint32_t longer = 4096;
     memcpy(at + strlen(key) + sizeof(uint32_t), &longer, sizeof longer); /* behind the type */
     ck_assert_int_eq(run(folder_write("m.gguf", file, n), NULL, NULL, NULL), CMD_OK);
-    ck_assert_msg(strstr(out, "serves          4096 tokens, ") != NULL && strstr(out, line) != NULL, "no '%s' in:\n%s", line, out);
+    ck_assert_msg(strstr(out, "serves          4096 tokens, ") != NULL && strstr(out, line) != NULL, "no '%s' in:\n%s",
+                  line, out);
 }
 END_TEST
 

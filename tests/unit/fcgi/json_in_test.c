@@ -33,7 +33,7 @@ START_TEST(bodies)
     } cases[] = {
         {"{}", ERR_OK},
         {" \t\r\n{ \"a\" : [ 1 , null , true , \"\\u0041\\ud83d\\ude00\" ] }\n", ERR_OK},
-        {"{\"a\":\"x\\u0000y\"}", ERR_OK}, /* data */
+        {"{\"a\":\"x\\u0000y\"}", ERR_OK},          /* data */
         {"{\"role\\u0000x\":1}", ERR_INVALID_JSON}, /* a name is none */
         {"{\"a\":{\"\\u0000\":1}}", ERR_INVALID_JSON},
         {"{\"a\":-0.0,\"b\":-0,\"c\":1e308,\"d\":9223372036854775807,\"e\":-9223372036854775808}", ERR_OK},
@@ -318,7 +318,8 @@ START_TEST(whole_numbers_are_integers_in_any_notation)
     int64_t out = 1;
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         enum err err = read(cases[i].text, false);
-        ck_assert_msg(err == cases[i].err && got.i == cases[i].i, "%s: %s, %lld", cases[i].text, err_code(err), (long long)got.i);
+        ck_assert_msg(err == cases[i].err && got.i == cases[i].i, "%s: %s, %lld", cases[i].text, err_code(err),
+                      (long long)got.i);
     }
     ck_assert_int_eq(read("{\"i32\":2147483647.0,\"u\":-1.0}", true), ERR_OK);
     ck_assert(got.i32 == INT32_MAX && got.u == UINT64_MAX);

@@ -38,7 +38,8 @@ START_TEST(whole_answers)
     ck_assert_int_eq(rig_post(COMPLETION, "{" SAYS_X ",\"n_predict\":3,\"id_slot\":5}"), 200);
     ck_assert_int_eq(rig_number_at("id_slot"), 5);
     ck_assert_int_eq(rig_post(COMPLETION, "{" SAYS_X ",\"n_predict\":3,\"id_slot\":5,\"stream\":true}"), 200);
-    ck_assert(strstr(rig_got.body, "\"stop\":false,\"id_slot\":5,") != NULL && strstr(rig_got.body, "\"id_slot\":-1") == NULL);
+    ck_assert(strstr(rig_got.body, "\"stop\":false,\"id_slot\":5,") != NULL &&
+              strstr(rig_got.body, "\"id_slot\":-1") == NULL);
     ck_assert_int_eq(rig_post(COMPLETION, "{" SAYS_X ",\"n_predict\":9,\"stop\":[\"zz\",\"xx\"]}"), 200);
     ck_assert_str_eq(rig_text_at("content"), "");
     ck_assert_str_eq(rig_text_at("stop_type"), "word");
@@ -85,7 +86,8 @@ START_TEST(biases_of_texts)
     static const char *const forms[] = {"[[\"x\",100]]", "{\"x\":100}"};
     for (size_t i = 0; i < ARRAY_LEN(forms); i++) {
         char body[256];
-        snprintf(body, sizeof body, "{\"prompt\":\"ab\",\"temperature\":0,\"n_predict\":2,\"logit_bias\":%s}", forms[i]);
+        snprintf(body, sizeof body, "{\"prompt\":\"ab\",\"temperature\":0,\"n_predict\":2,\"logit_bias\":%s}",
+                 forms[i]);
         ck_assert_int_eq(rig_post(COMPLETION, body), 200);
         ck_assert_str_eq(rig_text_at("content"), "xx");
         ck_assert_int_eq(rig_number_at("generation_settings.logit_bias.0.token"), 120);
@@ -99,7 +101,8 @@ END_TEST
 /* What the draw is made with: all of it for a greedy token, and what a bias leaves else. */
 START_TEST(probabilities_of_the_draw)
 {
-    ck_assert_int_eq(rig_post(COMPLETION, "{" SAYS_X ",\"n_predict\":1,\"n_probs\":3,\"post_sampling_probs\":true}"), 200);
+    ck_assert_int_eq(rig_post(COMPLETION, "{" SAYS_X ",\"n_predict\":1,\"n_probs\":3,\"post_sampling_probs\":true}"),
+                     200);
     ck_assert_double_eq_tol(json_number_value(rig_at("completion_probabilities.0.prob")), 1, 1e-6);
     ck_assert_uint_eq(json_array_size(rig_at("completion_probabilities.0.top_probs")), 1);
     ck_assert_int_eq(rig_post(COMPLETION, "{\"prompt\":\"ab\",\"temperature\":1,\"top_k\":2,\"seed\":5,\"n_predict\":1,"
@@ -117,9 +120,10 @@ END_TEST
 /* A list turns off what it leaves out. */
 START_TEST(lists_of_samplers)
 {
-    ck_assert_int_eq(rig_post(COMPLETION, "{\"prompt\":\"a\",\"n_predict\":1,\"top_k\":3,\"top_p\":0.5,\"min_p\":0.1,"
-                                          "\"typical_p\":0.5,\"repeat_penalty\":1.5,\"temperature\":0.3,\"samplers\":[\"dry\","
-                                          "\"top_k\",\"min_p\"]}"),
+    ck_assert_int_eq(rig_post(COMPLETION,
+                              "{\"prompt\":\"a\",\"n_predict\":1,\"top_k\":3,\"top_p\":0.5,\"min_p\":0.1,"
+                              "\"typical_p\":0.5,\"repeat_penalty\":1.5,\"temperature\":0.3,\"samplers\":[\"dry\","
+                              "\"top_k\",\"min_p\"]}"),
                      200);
     ck_assert_int_eq(rig_number_at("generation_settings.top_k"), 3);
     ck_assert_double_eq_tol(json_number_value(rig_at("generation_settings.min_p")), 0.1, 1e-6);
@@ -129,8 +133,8 @@ START_TEST(lists_of_samplers)
         snprintf(at, sizeof at, "generation_settings.%s", off[i]);
         ck_assert_msg(json_number_value(rig_at(at)) == 1, "%s", off[i]);
     }
-    ck_assert_int_eq(rig_post(COMPLETION, "{\"prompt\":\"a\",\"n_predict\":1,\"top_k\":3,\"top_p\":0.5,\"samplers\":\"dp\"}"),
-                     200);
+    ck_assert_int_eq(
+        rig_post(COMPLETION, "{\"prompt\":\"a\",\"n_predict\":1,\"top_k\":3,\"top_p\":0.5,\"samplers\":\"dp\"}"), 200);
     ck_assert_int_eq(rig_number_at("generation_settings.top_k"), 0);
     ck_assert_double_eq_tol(json_number_value(rig_at("generation_settings.top_p")), 0.5, 1e-6);
 }
@@ -153,10 +157,11 @@ START_TEST(progress_and_timings)
     static const char *const uris[] = {COMPLETION, "/v1/completions", "/v1/chat/completions"};
     for (size_t i = 0; i < ARRAY_LEN(uris); i++) {
         char body[512];
-        snprintf(body, sizeof body,
-                 "{%s,\"temperature\":0,\"logit_bias\":{\"120\":100},\"n_predict\":3,\"stream\":true,\"timings_per_token\":true,"
-                 "\"return_progress\":true}",
-                 i == 2 ? "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]" : "\"prompt\":\"ab\"");
+        snprintf(
+            body, sizeof body,
+            "{%s,\"temperature\":0,\"logit_bias\":{\"120\":100},\"n_predict\":3,\"stream\":true,\"timings_per_token\":true,"
+            "\"return_progress\":true}",
+            i == 2 ? "\"messages\":[{\"role\":\"user\",\"content\":\"Hi\"}]" : "\"prompt\":\"ab\"");
         ck_assert_int_eq(rig_post(uris[i], body), 200);
         const char *progress = strstr(rig_got.body, "\"prompt_progress\":{"), *x = strstr(rig_got.body, "\"x\"");
         ck_assert_msg(progress != NULL && x != NULL && progress < x, "%s", rig_got.body);
@@ -168,16 +173,20 @@ START_TEST(progress_and_timings)
     ck_assert_int_eq(rig_post("/v1/completions", "{" SAYS_X ",\"max_tokens\":3,\"verbose\":true}"), 200);
     ck_assert_int_eq(rig_number_at("timings.predicted_n"), 3);
     ck_assert_str_eq(rig_text_at("__verbose.prompt"), "ab");
-    ck_assert_int_eq(rig_post("/v1/completions", "{" SAYS_X ",\"max_tokens\":2,\"stream\":true,\"verbose\":true}"), 200);
+    ck_assert_int_eq(rig_post("/v1/completions", "{" SAYS_X ",\"max_tokens\":2,\"stream\":true,\"verbose\":true}"),
+                     200);
     const char *told = strstr(rig_got.body, "\"__verbose\":{"); /* once, with the reason of the end */
-    ck_assert(told != NULL && strstr(rig_got.body, "\"finish_reason\":\"length\"") < told && strstr(told + 1, "\"__verbose\"") == NULL);
-    ck_assert_int_eq(rig_post("/v1/chat/completions", "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"max_tokens\":1,"
-                                                      "\"stream\":true,\"verbose\":true,\"logit_bias\":{\"60\":100}}"),
+    ck_assert(told != NULL && strstr(rig_got.body, "\"finish_reason\":\"length\"") < told &&
+              strstr(told + 1, "\"__verbose\"") == NULL);
+    ck_assert_int_eq(rig_post("/v1/chat/completions",
+                              "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"max_tokens\":1,"
+                              "\"stream\":true,\"verbose\":true,\"logit_bias\":{\"60\":100}}"),
                      200);
     const char *held = strstr(rig_got.body, "\"content\":\"<\""); /* that could begin a mark until the end came */
     const char *last = strstr(rig_got.body, "\"finish_reason\":\"length\"");
     told = strstr(rig_got.body, "\"__verbose\":{");
-    ck_assert_msg(held != NULL && held < last && told > last && strstr(told + 1, "\"__verbose\"") == NULL, "%s", rig_got.body);
+    ck_assert_msg(held != NULL && held < last && told > last && strstr(told + 1, "\"__verbose\"") == NULL, "%s",
+                  rig_got.body);
     const char *timed = strstr(rig_got.body, "\"timings\":{");
     ck_assert_msg(timed > last, "%s", rig_got.body);
 }
@@ -202,18 +211,23 @@ END_TEST
 /* The marks of Qwen2.5-Coder: its repository and files in front of the gap, each behind its name. */
 START_TEST(gaps_of_a_coder)
 {
-    static const char *const marks[] = {"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>",
-                                        "<|file_sep|>", NULL};
-    static const char expected[] = "<|repo_name|>myproject\n<|file_sep|>x.c\nint x;\n<|file_sep|>tmp\ny<|file_sep|>filename\n"
-                                   "<|fim_prefix|>a<|fim_middle|>b<|fim_suffix|>c<|fim_middle|>";
+    static const char *const marks[] = {
+        "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>", "<|file_sep|>", NULL};
+    static const char expected[] =
+        "<|repo_name|>myproject\n<|file_sep|>x.c\nint x;\n<|file_sep|>tmp\ny<|file_sep|>filename\n"
+        "<|fim_prefix|>a<|fim_middle|>b<|fim_suffix|>c<|fim_middle|>";
     static const char texts[] = "myproject\nx.c\nint x;\ntmp\nyfilename\na<|fim_middle|>bc"; /* a token a byte */
     rig_use_marks(marks);
-    ck_assert_int_eq(rig_post("/infill", "{\"n_predict\":1,\"input_prefix\":\"a<|fim_middle|>\",\"prompt\":\"b\",\"input_suffix\":\"c\","
-                                         "\"input_extra\":[{\"filename\":\"x.c\",\"text\":\"int x;\\n\"},{\"text\":\"y\"}]}"),
-                     200);
+    ck_assert_int_eq(
+        rig_post("/infill",
+                 "{\"n_predict\":1,\"input_prefix\":\"a<|fim_middle|>\",\"prompt\":\"b\",\"input_suffix\":\"c\","
+                 "\"input_extra\":[{\"filename\":\"x.c\",\"text\":\"int x;\\n\"},{\"text\":\"y\"}]}"),
+        200);
     ck_assert_str_eq(rig_text_at("prompt"), expected);
-    ck_assert_int_eq(rig_number_at("tokens_evaluated"), 7 + (int)sizeof texts - 1); /* marks, of which one was the client's text */
-    ck_assert_int_eq(rig_post("/v1/completions", "{\"verbose\":true,\"prompt\":\"a\",\"suffix\":\"b\",\"max_tokens\":1}"), 200);
+    ck_assert_int_eq(rig_number_at("tokens_evaluated"),
+                     7 + (int)sizeof texts - 1); /* marks, of which one was the client's text */
+    ck_assert_int_eq(
+        rig_post("/v1/completions", "{\"verbose\":true,\"prompt\":\"a\",\"suffix\":\"b\",\"max_tokens\":1}"), 200);
     ck_assert_str_eq(rig_text_at("__verbose.prompt"), "<|fim_prefix|>a<|fim_suffix|>b<|fim_middle|>");
 }
 END_TEST
@@ -222,7 +236,8 @@ END_TEST
 START_TEST(gaps_with_many_files)
 {
     enum { MANY = 40 };
-    static const char *const marks[] = {"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|repo_name|>", "<|file_sep|>", NULL};
+    static const char *const marks[] = {"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>",
+                                        "<|repo_name|>",  "<|file_sep|>",   NULL};
     struct buf body, expected;
     rig_use_marks(marks);
     buf_init(&body, 0, MEM_GENERAL);
@@ -252,12 +267,14 @@ START_TEST(a_template_leaves_the_bos_to_who_adds_it)
     rig_use_marks(marks);
     for (int writes = 0; writes <= 1; writes++) {
         rig_use_template(writes ? "{{ bos_token }}[{{ messages[0].content }}]" : "[{{ messages[0].content }}]");
-        ck_assert_int_eq(rig_post("/apply-template", "{\"messages\":[{\"role\":\"user\",\"content\":\"<s>hi\"}]}"), 200);
+        ck_assert_int_eq(rig_post("/apply-template", "{\"messages\":[{\"role\":\"user\",\"content\":\"<s>hi\"}]}"),
+                         200);
         ck_assert_str_eq(rig_text_at("prompt"), "[<s>hi]");
         ck_assert_int_eq(rig_post(COMPLETION, "{\"prompt\":\"[hi]\",\"n_predict\":1}"), 200);
         ck_assert_str_eq(rig_text_at("prompt"), "<s>[hi]");
         ck_assert_int_eq(rig_number_at("tokens_evaluated"), 5);
-        ck_assert_int_eq(rig_post("/chat/completions/input_tokens", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"), 200);
+        ck_assert_int_eq(
+            rig_post("/chat/completions/input_tokens", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"), 200);
         ck_assert_int_eq(rig_number_at("input_tokens"), 5);
     }
 }
@@ -329,8 +346,8 @@ START_TEST(what_is_refused)
     rig_refuse(COMPLETION, "{\"prompt\":{\"prompt_string\":\"a\",\"multimodal_data\":[\"AAAA\"]}}", 400,
                "unsupported_parameter", "prompt.multimodal_data");
     rig_refuse(COMPLETION, "{\"prompt\":\"a\",\"json_schema\":5}", 400, "invalid_type", "json_schema");
-    rig_refuse(COMPLETION, "{\"prompt\":\"a\",\"json_schema\":{\"type\":\"string\",\"pattern\":\"(?<=a)b\"}}", 400, "invalid_json_schema",
-               "json_schema/pattern");
+    rig_refuse(COMPLETION, "{\"prompt\":\"a\",\"json_schema\":{\"type\":\"string\",\"pattern\":\"(?<=a)b\"}}", 400,
+               "invalid_json_schema", "json_schema/pattern");
     rig_refuse(COMPLETION, "{\"prompt\":\"a\",\"model\":\"another\"}", 404, "model_not_found", "model");
     struct conf any = *server->conf;
     any.any_model = true;
@@ -346,7 +363,8 @@ START_TEST(what_the_server_is)
     ck_assert_int_eq(rig_number_at("total_slots"), 16);
     ck_assert_int_eq(rig_number_at("default_generation_settings.params.n_predict"), -1);
     ck_assert(strstr(rig_text_at("chat_template"), "im_start") != NULL);
-    ck_assert_int_eq(rig_post("/chat/completions/input_tokens", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"), 200);
+    ck_assert_int_eq(
+        rig_post("/chat/completions/input_tokens", "{\"messages\":[{\"role\":\"user\",\"content\":\"hi\"}]}"), 200);
     ck_assert_int_gt(rig_number_at("input_tokens"), 2);
     ck_assert_int_eq(rig_get("/slots"), 200);
     ck_assert_uint_eq(json_array_size(rig_answer), 16);

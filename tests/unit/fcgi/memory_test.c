@@ -24,8 +24,8 @@ static enum err plan(int64_t asked_mib, size_t machine_mib, size_t room_mib, boo
 START_TEST(the_default_follows_the_machine)
 {
     static const size_t cases[][3] = {/* machine, budget, share in MiB */
-                                      {256, 128, 64},     {512, 256, 128},    {1024, 256, 128},
-                                      {4096, 1024, 256},  {16384, 4096, 1024}, {262144, 8192, 2048}};
+                                      {256, 128, 64},    {512, 256, 128},     {1024, 256, 128},
+                                      {4096, 1024, 256}, {16384, 4096, 1024}, {262144, 8192, 2048}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct memory_plan p;
         ck_assert_int_eq(plan(0, cases[i][0], 0, i % 2 == 0, &p), ERR_OK);

@@ -85,7 +85,7 @@ START_TEST(a_template_that_fails_either_way)
 }
 END_TEST
 
-#define ASKED "{\"role\":\"user\",\"content\":\"q\"}"
+#define ASKED             "{\"role\":\"user\",\"content\":\"q\"}"
 #define ANSWERED(members) "{\"messages\":[" ASKED ",{\"role\":\"assistant\"," members "}," ASKED "]}"
 
 /* The prompt that a template makes of an answer with these members. */
@@ -109,36 +109,40 @@ START_TEST(thinking_has_all_names)
         "\"content\":[{\"type\":\"thinking\",\"thinking\":[{\"type\":\"text\",\"text\":\"t\"}]},{\"type\":\"text\","
         "\"text\":\"c\"}]",
     };
-    rig_use_template("{% set m = messages[1] %}{{ m.reasoning_content }}|{{ m.reasoning }}|{{ m.thinking }}|{{ m.content }}|"
-                     "{{ m.content_with_thinking is defined }}");
+    rig_use_template(
+        "{% set m = messages[1] %}{{ m.reasoning_content }}|{{ m.reasoning }}|{{ m.thinking }}|{{ m.content }}|"
+        "{{ m.content_with_thinking is defined }}");
     for (size_t i = 0; i < ARRAY_LEN(members); i++) {
         char body[512];
         snprintf(body, sizeof body, ANSWERED("%s"), members[i]);
         expect_prompt(body, "t|t|t|c|False");
     }
     expect_prompt(ANSWERED("\"content\":\"c\",\"reasoning\":\"a\",\"thinking\":\"b\""), "a|a|b|c|False");
-    expect_prompt(ANSWERED("\"content\":\"c\",\"thinking\":{\"x\":1},\"content_with_thinking\":[]"), "||{'x': 1}|c|False");
+    expect_prompt(ANSWERED("\"content\":\"c\",\"thinking\":{\"x\":1},\"content_with_thinking\":[]"),
+                  "||{'x': 1}|c|False");
     rig_refuse(CHAT, ANSWERED("\"content\":[{\"type\":\"thinking\",\"thinking\":5}]"), 400, "invalid_value",
                "messages[1].content[0].thinking");
-    rig_refuse(CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"t\"}]}]}", 400,
-               "invalid_value", "messages[0].content[0].type");
+    rig_refuse(CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"thinking\",\"thinking\":\"t\"}]}]}",
+               400, "invalid_value", "messages[0].content[0].type");
 }
 END_TEST
 
 /* A template such as Ministral 3's reads parts, in their order, and no field. */
 START_TEST(thinking_reaches_templates_as_parts)
 {
-    rig_use_template("{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for b in m.content %}"
-                     "{% if b['type'] == 'thinking' %}[{{ b['thinking'] }}]{% else %}{{ b['text'] }}{% endif %}{% endfor %}"
-                     "{% endif %};{% endfor %}");
+    rig_use_template(
+        "{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for b in m.content %}"
+        "{% if b['type'] == 'thinking' %}[{{ b['thinking'] }}]{% else %}{{ b['text'] }}{% endif %}{% endfor %}"
+        "{% endif %};{% endfor %}");
     expect_prompt(ANSWERED("\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"thinking\",\"thinking\":\"t\"},"
                            "{\"type\":\"text\",\"text\":\"b\"}]"),
                   "q;a[t]b;q;");
     expect_prompt(ANSWERED("\"content\":\"c\",\"reasoning_content\":\"t\""), "q;[t]c;q;");
     expect_prompt(ANSWERED("\"content\":\"\",\"thinking\":\"t\"," CALLED), "q;[t];q;");
-    expect_prompt("{\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"thinking\","
-                  "\"thinking\":[{\"type\":\"text\",\"text\":\"t\"}]}]}," ASKED "]}",
-                  "a[t];q;");
+    expect_prompt(
+        "{\"messages\":[{\"role\":\"system\",\"content\":[{\"type\":\"text\",\"text\":\"a\"},{\"type\":\"thinking\","
+        "\"thinking\":[{\"type\":\"text\",\"text\":\"t\"}]}]}," ASKED "]}",
+        "a[t];q;");
 }
 END_TEST
 
@@ -146,12 +150,8 @@ END_TEST
 START_TEST(a_template_that_names_thinking_reads_no_parts)
 {
     static const char *const reads_none[] = {
-        "{{ m['thinking'] }}",
-        "{{ m.get(\"thinking\") }}",
-        "{{ m['thinking'] if m['role'] == 'assistant' }}",
-        "{% set type = 'thinking' %}",
-        "{{ 'thinking' == m.mode }}",
-        "{% if mode in ['type', 'thinking'] %}{% endif %}",
+        "{{ m['thinking'] }}",         "{{ m.get(\"thinking\") }}",  "{{ m['thinking'] if m['role'] == 'assistant' }}",
+        "{% set type = 'thinking' %}", "{{ 'thinking' == m.mode }}", "{% if mode in ['type', 'thinking'] %}{% endif %}",
     };
     static const char *const reads_parts[] = {
         "{% if b.type == 'thinking' %}{% endif %}",
@@ -165,7 +165,8 @@ START_TEST(a_template_that_names_thinking_reads_no_parts)
     for (size_t i = 0; i < ARRAY_LEN(reads_none) + ARRAY_LEN(reads_parts); i++) {
         bool as_parts = i >= ARRAY_LEN(reads_none);
         const char *some = as_parts ? reads_parts[i - ARRAY_LEN(reads_none)] : reads_none[i];
-        snprintf(source, sizeof source, "{%% set m = messages[1] %%}{%% if false %%}%s{%% endif %%}{{ m.content is string }}", some);
+        snprintf(source, sizeof source,
+                 "{%% set m = messages[1] %%}{%% if false %%}%s{%% endif %%}{{ m.content is string }}", some);
         rig_use_template(source);
         expect_prompt(ANSWERED("\"content\":\"c\",\"reasoning_content\":\"t\""), as_parts ? "False" : "True");
     }
@@ -175,8 +176,9 @@ END_TEST
 /* gpt-oss refuses content next to thinking in a message with calls: neither is lost. */
 START_TEST(content_joins_thinking_where_a_template_takes_one)
 {
-    rig_use_template("{% set m = messages[1] %}{% if m.tool_calls and m.content and m.thinking %}{{ raise_exception('both') }}"
-                     "{% endif %}{{ m.thinking }}|{{ m.content }}");
+    rig_use_template(
+        "{% set m = messages[1] %}{% if m.tool_calls and m.content and m.thinking %}{{ raise_exception('both') }}"
+        "{% endif %}{{ m.thinking }}|{{ m.content }}");
     expect_prompt(ANSWERED("\"content\":\"c\",\"reasoning_content\":\"t\"," CALLED), "t\n\nc|");
     expect_prompt(ANSWERED("\"content\":\"\",\"reasoning_content\":\"t\"," CALLED), "t|");
     expect_prompt(ANSWERED("\"content\":\"c\",\"reasoning_content\":\"t\""), "t|c");
@@ -188,13 +190,13 @@ START_TEST(thinking_comes_by_every_door)
 {
     rig_use_template("{{ messages[1].thinking }}");
     int status = rig_post("/v1/messages",
-                              "{\"model\":\"tiny\",\"max_tokens\":1,\"messages\":[" ASKED ",{\"role\":\"assistant\","
-                              "\"content\":[{\"type\":"
-                              "\"thinking\",\"thinking\":\"think\",\"signature\":\"s\"},{\"type\":\"tool_use\",\"id\":"
-                              "\"t\",\"name\":\"f\","
-                              "\"input\":{}}]},"
-                              "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\","
-                              "\"content\":\"5\"}]}]}");
+                          "{\"model\":\"tiny\",\"max_tokens\":1,\"messages\":[" ASKED ",{\"role\":\"assistant\","
+                          "\"content\":[{\"type\":"
+                          "\"thinking\",\"thinking\":\"think\",\"signature\":\"s\"},{\"type\":\"tool_use\",\"id\":"
+                          "\"t\",\"name\":\"f\","
+                          "\"input\":{}}]},"
+                          "{\"role\":\"user\",\"content\":[{\"type\":\"tool_result\",\"tool_use_id\":\"t\","
+                          "\"content\":\"5\"}]}]}");
     ck_assert_msg(status == 200, "%s", rig_got.body);
     ck_assert_int_eq(rig_number_at("usage.input_tokens"), 5);
     ck_assert_int_eq(rig_post("/v1/responses",
@@ -205,11 +207,12 @@ START_TEST(thinking_comes_by_every_door)
                               "\"{}\"},{\"type\":\"function_call_output\",\"call_id\":\"c\",\"output\":\"5\"}]}"),
                      200);
     ck_assert_int_eq(rig_number_at("usage.input_tokens"), 5);
-    ck_assert_int_eq(rig_post("/api/chat", "{\"model\":\"tiny\",\"stream\":false,\"options\":{\"num_predict\":"
-    "1},\"messages\":[" ASKED
-                                           ",{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"think\","
-                                           "\"tool_calls\":[{\"function\":{"
-                                           "\"name\":\"f\",\"arguments\":{}}}]},{\"role\":\"tool\",\"content\":\"5\"}]}"),
+    ck_assert_int_eq(rig_post("/api/chat",
+                              "{\"model\":\"tiny\",\"stream\":false,\"options\":{\"num_predict\":"
+                              "1},\"messages\":[" ASKED
+                              ",{\"role\":\"assistant\",\"content\":\"\",\"thinking\":\"think\","
+                              "\"tool_calls\":[{\"function\":{"
+                              "\"name\":\"f\",\"arguments\":{}}}]},{\"role\":\"tool\",\"content\":\"5\"}]}"),
                      200);
     ck_assert_int_eq(rig_number_at("prompt_eval_count"), 5);
 }

@@ -45,7 +45,8 @@ START_TEST(lists)
     expect("tiny, ab ,code,", "ab", "[\"tiny\",\"ab\",\"code\"]");
     expect("aa,a", "a", "[\"aa\",\"a\"]");
     ck_assert(model_names_have("tiny, ab ,code", "ab") && model_names_have("tiny", "tiny"));
-    ck_assert(!model_names_have("tiny,ab", "tin") && !model_names_have("tiny,ab", "tiny,ab") && !model_names_have(NULL, "a"));
+    ck_assert(!model_names_have("tiny,ab", "tin") && !model_names_have("tiny,ab", "tiny,ab") &&
+              !model_names_have(NULL, "a"));
     ck_assert(!model_names_have(",,", ""));
 }
 END_TEST

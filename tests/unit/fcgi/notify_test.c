@@ -75,7 +75,8 @@ START_TEST(the_watchdog_may_be_anothers)
     snprintf(pid, sizeof pid, "%d", (int)getpid());
     setenv("WATCHDOG_PID", pid, 1);
     ck_assert_uint_eq(notify_watchdog_ns(), 30000000000u);
-    for (const char *const *bad = (const char *const[]){"", "x", "-1", "0", "99999999999999999999", NULL}; *bad != NULL; bad++) {
+    for (const char *const *bad = (const char *const[]){"", "x", "-1", "0", "99999999999999999999", NULL}; *bad != NULL;
+         bad++) {
         setenv("WATCHDOG_USEC", *bad, 1);
         ck_assert_uint_eq(notify_watchdog_ns(), 0);
     }

@@ -228,7 +228,9 @@ START_TEST(values_arrive)
     for (int is_chat = 0; is_chat <= 1; is_chat++) { /* no limit, as LM Studio and llama-server have it */
         accept("{\"max_tokens\":-1}", is_chat);
         ck_assert_int_eq(p.gen.max_tokens, -1);
-        accept("{\"max_tokens\":2.0,\"top_k\":40.0,\"seed\":1.0,\"n\":2.0,\"stop_token_ids\":[3.0],\"logit_bias\":[[5.0,1]]}", is_chat);
+        accept(
+            "{\"max_tokens\":2.0,\"top_k\":40.0,\"seed\":1.0,\"n\":2.0,\"stop_token_ids\":[3.0],\"logit_bias\":[[5.0,1]]}",
+            is_chat);
         ck_assert(p.gen.max_tokens == 2 && p.gen.sampling.top_k == 40 && p.gen.sampling.seed == 1 && p.n == 2);
         ck_assert(p.gen.sampling.ends[0] == 3 && p.gen.sampling.bias[0].id == 5);
     }
@@ -327,20 +329,14 @@ START_TEST(logit_bias)
     accept("{\"logit_bias\":[]}", true);
     accept(repeated("{\"logit_bias\":[", "[1,1]", ENGINE_MAX_BIAS, "]}"), true);
     refuse(repeated("{\"logit_bias\":[", "[1,1]", ENGINE_MAX_BIAS + 1, "]}"), true, ERR_INVALID_VALUE, "logit_bias");
-    static const char *const values[] = {"{\"258\":1}",
-                                         "{\"-1\":1}",
-                                         "{\"5\":101}",
-                                         "{\"5\":-100.5}",
-                                         "{\"5\":1e400}",
-                                         "{\"99999999999999999999\":1}",
-                                         "[[258,1]]",
-                                         "[[5,100.1]]",
-                                         "{\"AI\":101}"};
+    static const char *const values[] = {"{\"258\":1}",    "{\"-1\":1}",    "{\"5\":101}",
+                                         "{\"5\":-100.5}", "{\"5\":1e400}", "{\"99999999999999999999\":1}",
+                                         "[[258,1]]",      "[[5,100.1]]",   "{\"AI\":101}"};
     for (size_t i = 0; i < ARRAY_LEN(values); i++) {
         refuse_value("logit_bias", values[i], true, ERR_INVALID_VALUE);
     }
     static const char *const wrong_types[] = {
-        "5",     "\"5\"", "true",      "{\"5\":\"1\"}", "{\"5\":true}", "{\"5\":null}", "{\"5\":[1]}",
+        "5",     "\"5\"", "true",      "{\"5\":\"1\"}",  "{\"5\":true}", "{\"5\":null}", "{\"5\":[1]}",
         "[5,1]", "[[5]]", "[[5,1,1]]", "[[\"5\",true]]", "[[5.5,1]]",    "[{}]",         "[[5,\"1\"]]"};
     for (size_t i = 0; i < ARRAY_LEN(wrong_types); i++) {
         refuse_value("logit_bias", wrong_types[i], true, ERR_INVALID_TYPE);
@@ -376,12 +372,14 @@ START_TEST(what_belongs_together)
     accept("{\"response_format\":{\"type\":\"text\"}}", true);
     accept("{\"response_format\":{\"type\":\"json_object\"}}", true);
     accept("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"name\":\"a\",\"schema\":{}}}}", true);
-    accept("{\"response_format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"boolean\"}}}", true); /* llama-server's */
+    accept("{\"response_format\":{\"type\":\"json_schema\",\"schema\":{\"type\":\"boolean\"}}}",
+           true); /* llama-server's */
     ck_assert(p.constraint.kind == CONSTRAINT_SCHEMA && p.constraint.is_of_response);
     ck_assert_str_eq(p.constraint.where, "response_format.schema");
     accept("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":{\"schema\":{}},\"schema\":5}}", true);
     ck_assert_str_eq(p.constraint.where, "response_format.json_schema.schema");
-    refuse("{\"response_format\":{\"type\":\"json_schema\",\"schema\":[]}}", true, ERR_INVALID_TYPE, "response_format.schema");
+    refuse("{\"response_format\":{\"type\":\"json_schema\",\"schema\":[]}}", true, ERR_INVALID_TYPE,
+           "response_format.schema");
     refuse("{\"response_format\":{\"type\":\"json_schema\"}}", true, ERR_MISSING_PARAMETER,
            "response_format.json_schema");
     refuse("{\"response_format\":{\"type\":\"json_schema\",\"json_schema\":5}}", true, ERR_INVALID_TYPE,
@@ -498,7 +496,8 @@ START_TEST(forms_that_cannot_be_made)
         {"{'grammar':'start: /a/'}", ERR_INVALID_GRAMMAR, "grammar"},
         {"{'response_format':{'type':'json_schema','schema':{'items':{'type':'x'}}}}", ERR_INVALID_SCHEMA,
          "response_format.schema/items/type"},
-        {"{'response_format':{'type':'json_object','schema':{'not':{}}}}", ERR_INVALID_GRAMMAR, "response_format.schema"},
+        {"{'response_format':{'type':'json_object','schema':{'not':{}}}}", ERR_INVALID_GRAMMAR,
+         "response_format.schema"},
     };
     char text[512];
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {

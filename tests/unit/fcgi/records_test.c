@@ -14,8 +14,13 @@ static struct buf text;
 static void put(int type, int id, const void *content, size_t n, size_t padding)
 {
     static const char zeros[255];
-    const unsigned char head[8] = {1, (unsigned char)type, (unsigned char)(id >> 8), (unsigned char)id,
-                                   (unsigned char)(n >> 8), (unsigned char)n, (unsigned char)padding};
+    const unsigned char head[8] = {1,
+                                   (unsigned char)type,
+                                   (unsigned char)(id >> 8),
+                                   (unsigned char)id,
+                                   (unsigned char)(n >> 8),
+                                   (unsigned char)n,
+                                   (unsigned char)padding};
     buf_append(&text, head, sizeof head);
     buf_append(&text, content, n);
     buf_append(&text, zeros, padding);
@@ -95,9 +100,9 @@ START_TEST(numbers_and_lengths_have_bounds)
         size_t n, value, size;
         enum records_verdict verdict;
     } cases[] = {
-        {256, 3, 100, RECORDS_FINE},       {257, 3, 100, RECORDS_TOO_MANY},   {1, 65527, 60000, RECORDS_FINE},
-        {1, 65528, 60000, RECORDS_TOO_LONG}, {64, 1015, 999, RECORDS_FINE},   {64, 1016, 65535, RECORDS_TOO_LONG},
-        {100000, 0, 60000, RECORDS_TOO_MANY}, {0, 0, 1, RECORDS_FINE},        {20, 9, 1, RECORDS_FINE},
+        {256, 3, 100, RECORDS_FINE},          {257, 3, 100, RECORDS_TOO_MANY}, {1, 65527, 60000, RECORDS_FINE},
+        {1, 65528, 60000, RECORDS_TOO_LONG},  {64, 1015, 999, RECORDS_FINE},   {64, 1016, 65535, RECORDS_TOO_LONG},
+        {100000, 0, 60000, RECORDS_TOO_MANY}, {0, 0, 1, RECORDS_FINE},         {20, 9, 1, RECORDS_FINE},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         begin();
@@ -110,7 +115,8 @@ END_TEST
 
 START_TEST(lengths_that_say_more_than_comes_are_refused_at_once)
 {
-    static const uint32_t lies[][2] = {{0x7FFFFFFF, 0x7FFFFFFF}, {0x7FFFFFFF, 0}, {0, 0x7FFFFFFF}, {65537, 0}, {40000, 40000}};
+    static const uint32_t lies[][2] = {
+        {0x7FFFFFFF, 0x7FFFFFFF}, {0x7FFFFFFF, 0}, {0, 0x7FFFFFFF}, {65537, 0}, {40000, 40000}};
     for (size_t i = 0; i < ARRAY_LEN(lies); i++) {
         struct buf b;
         buf_init(&b, 0, MEM_GENERAL);
@@ -263,7 +269,8 @@ START_TEST(answers_are_records)
     buf_init(&out, 0, MEM_GENERAL);
     records_write_stdout(&out, 0x102, said, sizeof said - 1);
     records_write_end(&out, 0x102, RECORDS_UNKNOWN_ROLE);
-    const unsigned char *p = (const unsigned char *)out.data, end[] = {1, END, 1, 2, 0, 8, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0};
+    const unsigned char *p = (const unsigned char *)out.data,
+                        end[] = {1, END, 1, 2, 0, 8, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0};
     ck_assert_uint_eq(out.len, 8 + sizeof said - 1 + 8 + sizeof end);
     ck_assert(p[0] == 1 && p[1] == STDOUT && p[2] == 1 && p[3] == 2 && p[5] == sizeof said - 1);
     ck_assert_mem_eq(p + out.len - sizeof end, end, sizeof end);

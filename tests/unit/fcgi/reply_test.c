@@ -193,8 +193,8 @@ START_TEST(request_ids)
         {"HTTP_X_REQUEST_ID=a\r\nSet-Cookie: x", "REQUEST_ID=n1", "n1"},
         {"HTTP_X_REQUEST_ID=a\r\nSet-Cookie: x", "Y=", NULL},
         {"HTTP_X_REQUEST_ID=\xC3\xA9", "REQUEST_ID=x\ny", NULL},
-        {"HTTP_X_REQUEST_ID=1234567890123456789012345678901234567890123456789012345678901234", "Y=",
-         "1234567890123456789012345678901234567890123456789012345678901234"},
+        {"HTTP_X_REQUEST_ID=1234567890123456789012345678901234567890123456789012345678901234",
+         "Y=", "1234567890123456789012345678901234567890123456789012345678901234"},
         {"X=", "REQUEST_ID=1234567890123456789012345678901234567890123456789012345678901234",
          "1234567890123456789012345678901234567890123456789012345678901234"},
         {"HTTP_X_REQUEST_ID=12345678901234567890123456789012345678901234567890123456789012345", "REQUEST_ID=n1", "n1"},
@@ -232,7 +232,8 @@ START_TEST(every_error_is_an_object_with_its_status)
         const char *message = json_string_value(json_object_get(e, "message"));
         ck_assert_msg(strncmp(message, "expected \"a\", found \\ and ", 25) == 0, "%s", message);
         json_decref(root);
-        bool is_final = (got.status >= 500 && got.status != 503) || got.status == 429; /* which has no Retry-After here */
+        bool is_final =
+            (got.status >= 500 && got.status != 503) || got.status == 429; /* which has no Retry-After here */
         ck_assert((header("X-Should-Retry") != NULL) == is_final);
         ck_assert((header("Retry-After") != NULL) == (got.status == 503));
         ck_assert((header("WWW-Authenticate") != NULL) == (got.status == 401));

@@ -27,7 +27,9 @@ static void setup(void)
     fill(&response, "{}");
     fill(&input, "{\"id\":\"in_" ID "_0\",\"deep\":{\"id\":\"in_" ID "_9\"}}\n{\"id\":\"in_" ID "_1\"}");
     fill(&output, "{\"id\":\"msg_" ID "_0\"}");
-    ck_assert_int_eq(responses_store_put(&(struct responses_owner){.id = anna}, "resp_" ID, NULL, &response, &input, &output), ERR_OK);
+    ck_assert_int_eq(
+        responses_store_put(&(struct responses_owner){.id = anna}, "resp_" ID, NULL, &response, &input, &output),
+        ERR_OK);
     buf_fini(&response);
     buf_fini(&input);
     buf_fini(&output);
@@ -64,7 +66,8 @@ END_TEST
 
 START_TEST(what_is_not_kept_stays_a_reference)
 {
-    static const char *const ids[] = {"in_" ID "_9", "in_" ID "_2", "msg_000000000000000000000002_0", "msg_1", "msg", ""};
+    static const char *const ids[] = {"in_" ID "_9", "in_" ID "_2", "msg_000000000000000000000002_0",
+                                      "msg_1",       "msg",         ""};
     struct err_info info = {0};
     for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
         json_t *items = references(ids[i], 2);

@@ -31,7 +31,8 @@ static void put(const struct apikey_id *owner, int i, int previous)
     snprintf(text, sizeof text, "{\"id\":\"msg_%024d_0\"}", i);
     fill(&output, text);
     const struct responses_owner whose = {.id = *owner, .share = owner->bytes[0], .weight = 1};
-    ck_assert_int_eq(responses_store_put(&whose, id, previous != 0 ? before : NULL, &response, &input, &output), ERR_OK);
+    ck_assert_int_eq(responses_store_put(&whose, id, previous != 0 ? before : NULL, &response, &input, &output),
+                     ERR_OK);
     buf_fini(&response);
     buf_fini(&input);
     buf_fini(&output);
@@ -266,8 +267,10 @@ START_TEST(own_items_are_those_of_one_response)
     id_of(2, id);
     ck_assert_int_eq(responses_store_own(&anna, id, &items), ERR_OK);
     ck_assert_uint_eq(json_array_size(items), 4); /* three of its input, one of its output */
-    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(items, 0), "id")), "in_000000000000000000000002_0");
-    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(items, 3), "id")), "msg_000000000000000000000002_0");
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(items, 0), "id")),
+                     "in_000000000000000000000002_0");
+    ck_assert_str_eq(json_string_value(json_object_get(json_array_get(items, 3), "id")),
+                     "msg_000000000000000000000002_0");
     json_decref(items);
     ck_assert_int_eq(responses_store_own(&bert, id, &items), ERR_RESPONSE_NOT_FOUND);
     id_of(3, id);
@@ -287,7 +290,8 @@ START_TEST(no_memory_changes_nothing)
     put(&nobody, 1, 0);
     size_t bytes = responses_store_bytes();
     mem_fail_at(0);
-    ck_assert_int_eq(responses_store_put(&(struct responses_owner){.id = nobody}, id, NULL, &response, &input, &output), ERR_NOMEM);
+    ck_assert_int_eq(responses_store_put(&(struct responses_owner){.id = nobody}, id, NULL, &response, &input, &output),
+                     ERR_NOMEM);
     ck_assert_uint_eq(responses_store_bytes(), bytes);
     id_of(1, id);
     for (long n = 0; n < 3; n++) { /* the texts, the list of responses, what is parsed */

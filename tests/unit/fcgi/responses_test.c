@@ -14,7 +14,7 @@ Suite *responses_suite(void);
 
 static void setup(void) { rig_serve(false, false); }
 
-#define FOUR "\xC3\xA4\xC3\xB6\xC3\xBC\xE2\x82\xAC"
+#define FOUR      "\xC3\xA4\xC3\xB6\xC3\xBC\xE2\x82\xAC"
 #define KEY_OF_64 FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR FOUR
 
 START_TEST(keys_of_metadata_have_characters)
@@ -27,11 +27,13 @@ END_TEST
 /* One call is the default where the template knows no tools. */
 START_TEST(a_response_says_how_many_calls_there_may_be)
 {
-    static const char *const templates[] = {"{{ messages[0].content }}", "{{ messages[0].content }}{% if tools %}{{ tools }}{% endif %}"};
+    static const char *const templates[] = {"{{ messages[0].content }}",
+                                            "{{ messages[0].content }}{% if tools %}{{ tools }}{% endif %}"};
     for (int knows = 0; knows < 2; knows++) {
         rig_use_template(templates[knows]);
         ck_assert_int_eq(rig_post(URI, "{" ASK "}"), 200);
-        ck_assert(json_is_boolean(rig_at("parallel_tool_calls")) && json_is_true(rig_at("parallel_tool_calls")) == (knows == 1));
+        ck_assert(json_is_boolean(rig_at("parallel_tool_calls")) &&
+                  json_is_true(rig_at("parallel_tool_calls")) == (knows == 1));
         ck_assert_int_eq(rig_post(URI, "{" ASK ",\"parallel_tool_calls\":true}"), 200);
         ck_assert(json_is_true(rig_at("parallel_tool_calls")));
         ck_assert_int_eq(rig_post(URI, "{" ASK ",\"parallel_tool_calls\":false}"), 200);
@@ -106,7 +108,8 @@ static const char *stream_of(const char *body)
 START_TEST(timings_are_told_where_asked_for)
 {
     const char *body = stream_of("{" ASK ",\"stream\":true,\"timings_per_token\":true}");
-    const char *delta = strstr(body, "event: response.output_text.delta"), *completed = strstr(body, "event: response.incomplete");
+    const char *delta = strstr(body, "event: response.output_text.delta"),
+               *completed = strstr(body, "event: response.incomplete");
     ck_assert(delta != NULL && completed != NULL);
     const char *timings = strstr(delta, "\"timings\":{");
     ck_assert(timings != NULL && timings < completed && strstr(completed, "\"timings\":{") != NULL);
@@ -207,7 +210,8 @@ START_TEST(unknown_fields_are_refused_when_strict)
     rig_serve(true, false);
     rig_refuse(URI, "{" ASK ",\"max_tokens\":5}", 400, "unknown_parameter", "max_tokens");
     rig_refuse(URI, "{" ASK "}", 400, "missing_required_parameter", "model");
-    ck_assert_int_eq(rig_post(URI, "{" ASK ",\"prompt_cache_key\":\"k\",\"client_metadata\":{},\"model\":\"tiny\"}"), 200);
+    ck_assert_int_eq(rig_post(URI, "{" ASK ",\"prompt_cache_key\":\"k\",\"client_metadata\":{},\"model\":\"tiny\"}"),
+                     200);
 }
 END_TEST
 

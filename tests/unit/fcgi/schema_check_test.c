@@ -38,34 +38,58 @@ static void accept(const char *text)
 START_TEST(each_keyword_has_a_form)
 {
     /* values by number, and which of them each keyword takes */
-    static const char *const values[] = {"\"string\"", "\"x\"", "5", "-1", "0.5", "true", "[]", "[\"null\"]",
-                                         "[{}]",       "[5]",   "{}", "{\"a\":{}}", "{\"a\":[\"b\"]}", "{\"a\":5}"};
+    static const char *const values[] = {
+        "\"string\"", "\"x\"",           "5",        "-1", "0.5", "true", "[]", "[\"null\"]", "[{}]", "[5]", "{}",
+        "{\"a\":{}}", "{\"a\":[\"b\"]}", "{\"a\":5}"};
     static const struct {
         const char *keyword, *takes; /* '+' in the order of values */
     } rows[] = {
-        {"type", "+------+------"},          {"enum", "------++++----"},
-        {"properties", "----------++--"},    {"patternProperties", "----------++--"},
-        {"$defs", "----------++--"},         {"definitions", "----------++--"},
-        {"dependentSchemas", "----------++--"}, {"dependencies", "----------+++-"},
-        {"dependentRequired", "----------+-+-"}, {"required", "------++------"},
-        {"additionalProperties", "-----+----++++"}, {"unevaluatedProperties", "-----+----++++"},
-        {"propertyNames", "-----+----++++"}, {"items", "-----++-+-++++"},
-        {"prefixItems", "--------+-----"},   {"additionalItems", "-----+----++++"},
-        {"unevaluatedItems", "-----+----++++"}, {"contains", "-----+----++++"},
-        {"not", "-----+----++++"},           {"if", "-----+----++++"},
-        {"then", "-----+----++++"},          {"else", "-----+----++++"},
-        {"allOf", "--------+-----"},         {"anyOf", "--------+-----"},
-        {"oneOf", "--------+-----"},         {"$ref", "++------------"},
-        {"pattern", "++------------"},       {"format", "++------------"},
-        {"title", "++------------"},         {"description", "++------------"},
-        {"minLength", "--+-----------"},     {"maxLength", "--+-----------"},
-        {"minItems", "--+-----------"},      {"maxItems", "--+-----------"},
-        {"minContains", "--+-----------"},   {"maxContains", "--+-----------"},
-        {"minProperties", "--+-----------"}, {"maxProperties", "--+-----------"},
-        {"minimum", "--+++---------"},       {"maximum", "--+++---------"},
-        {"exclusiveMinimum", "--++++--------"}, {"exclusiveMaximum", "--++++--------"},
-        {"multipleOf", "--+-+---------"},    {"uniqueItems", "-----+--------"},
-        {"default", "++++++++++++++"},       {"x-anything", "++++++++++++++"},
+        {"type", "+------+------"},
+        {"enum", "------++++----"},
+        {"properties", "----------++--"},
+        {"patternProperties", "----------++--"},
+        {"$defs", "----------++--"},
+        {"definitions", "----------++--"},
+        {"dependentSchemas", "----------++--"},
+        {"dependencies", "----------+++-"},
+        {"dependentRequired", "----------+-+-"},
+        {"required", "------++------"},
+        {"additionalProperties", "-----+----++++"},
+        {"unevaluatedProperties", "-----+----++++"},
+        {"propertyNames", "-----+----++++"},
+        {"items", "-----++-+-++++"},
+        {"prefixItems", "--------+-----"},
+        {"additionalItems", "-----+----++++"},
+        {"unevaluatedItems", "-----+----++++"},
+        {"contains", "-----+----++++"},
+        {"not", "-----+----++++"},
+        {"if", "-----+----++++"},
+        {"then", "-----+----++++"},
+        {"else", "-----+----++++"},
+        {"allOf", "--------+-----"},
+        {"anyOf", "--------+-----"},
+        {"oneOf", "--------+-----"},
+        {"$ref", "++------------"},
+        {"pattern", "++------------"},
+        {"format", "++------------"},
+        {"title", "++------------"},
+        {"description", "++------------"},
+        {"minLength", "--+-----------"},
+        {"maxLength", "--+-----------"},
+        {"minItems", "--+-----------"},
+        {"maxItems", "--+-----------"},
+        {"minContains", "--+-----------"},
+        {"maxContains", "--+-----------"},
+        {"minProperties", "--+-----------"},
+        {"maxProperties", "--+-----------"},
+        {"minimum", "--+++---------"},
+        {"maximum", "--+++---------"},
+        {"exclusiveMinimum", "--++++--------"},
+        {"exclusiveMaximum", "--++++--------"},
+        {"multipleOf", "--+-+---------"},
+        {"uniqueItems", "-----+--------"},
+        {"default", "++++++++++++++"},
+        {"x-anything", "++++++++++++++"},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         for (size_t k = 0; k < ARRAY_LEN(values); k++) {
@@ -74,7 +98,8 @@ START_TEST(each_keyword_has_a_form)
             snprintf(text, sizeof text, "{\"properties\":{\"p\":{\"%s\":%s}}}", rows[i].keyword, values[k]);
             enum err err = check(text, &info);
             ck_assert_msg((err == ERR_OK) == (rows[i].takes[k] == '+'), "%s: %s", text, info.text);
-            ck_assert_msg(err == ERR_OK || strncmp(info.where, "at/properties/p/", 16) == 0, "%s: %s", text, info.where);
+            ck_assert_msg(err == ERR_OK || strncmp(info.where, "at/properties/p/", 16) == 0, "%s: %s", text,
+                          info.where);
         }
     }
 }
@@ -97,8 +122,10 @@ START_TEST(what_real_schemas_have_is_taken)
 {
     accept("true");
     accept("{}");
-    accept("{\"type\":null,\"properties\":null,\"required\":null,\"enum\":null}"); /* as pydantic writes what is absent */
-    accept("{\"type\":\"object\",\"properties\":{\"type\":{\"type\":\"string\"},\"items\":{\"enum\":[1]},\"enum\":{}}}");
+    accept(
+        "{\"type\":null,\"properties\":null,\"required\":null,\"enum\":null}"); /* as pydantic writes what is absent */
+    accept(
+        "{\"type\":\"object\",\"properties\":{\"type\":{\"type\":\"string\"},\"items\":{\"enum\":[1]},\"enum\":{}}}");
     accept("{\"const\":{\"type\":5},\"default\":{\"enum\":1},\"examples\":[{\"items\":7}]}"); /* these are values */
     accept("{\"minLength\":2.0,\"exclusiveMinimum\":true,\"$ref\":\"#/$defs/x\",\"$defs\":{\"x\":false}}");
 }

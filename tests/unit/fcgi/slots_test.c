@@ -223,7 +223,8 @@ static int block_log(void)
 /* The client that has read the end of a stream finds the slot as it is then. The stream's request halts after its answer. */
 START_TEST(a_slot_is_there_with_the_end)
 {
-    static const char body[] = "{" SAYS_X ",\"max_tokens\":4,\"id_slot\":1,\"stream\":true}", a[] = "{\"filename\":\"a\"}";
+    static const char body[] = "{" SAYS_X ",\"max_tokens\":4,\"id_slot\":1,\"stream\":true}",
+                      a[] = "{\"filename\":\"a\"}";
     static char drain[1 << 20];
     struct rig_reply rest;
     save_slots();
@@ -279,7 +280,7 @@ static void is_not_supported(const char *uri, const char *body)
 /* As llama-server without --slot-save-path, which looks at nothing else either; the text says what to do. */
 START_TEST(slots_are_not_saved)
 {
-    static const char *const uris[] = {"/slots/0?action=save", "/slots/0?action=restore", "/slots/0?action=erase",
+    static const char *const uris[] = {"/slots/0?action=save",    "/slots/0?action=restore", "/slots/0?action=erase",
                                        "/slots/9999?action=save", "/slots/x?action=nothing", "/slots/0"};
     for (size_t i = 0; i < ARRAY_LEN(uris); i++) {
         is_not_supported(uris[i], "{\"filename\":\"../a\"}");

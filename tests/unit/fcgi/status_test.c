@@ -59,7 +59,8 @@ static void wait_until_full(int fd)
 /* A client that takes nothing for 300 ms of an answer that no socket's buffer holds. */
 START_TEST(a_slow_reader_is_seen_as_such)
 {
-    static const char body[] = "{\"prompt\":\"a\",\"stream\":true,\"n\":8,\"max_tokens\":100,\"ignore_eos\":true,\"logprobs\":5}";
+    static const char body[] =
+        "{\"prompt\":\"a\",\"stream\":true,\"n\":8,\"max_tokens\":100,\"ignore_eos\":true,\"logprobs\":5}";
     struct server *s = rig_serve(false, false);
     struct conf conf = *s->conf;
     char line[4096] = "";
@@ -81,7 +82,8 @@ START_TEST(a_slow_reader_is_seen_as_such)
         fclose(f);
         ck_assert_int_eq(unlink(conf.slow_log_file), 0);
     }
-    ck_assert_msg(field(line, "reader_ms=") >= 100 && field(line, "reader_ms=") <= field(line, "total_ms="), "%s", line);
+    ck_assert_msg(field(line, "reader_ms=") >= 100 && field(line, "reader_ms=") <= field(line, "total_ms="), "%s",
+                  line);
     ck_assert_uint_eq(field(line, "completion_tokens="), 800);
     rig_unserve();
     folder_remove();

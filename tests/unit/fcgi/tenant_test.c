@@ -58,11 +58,12 @@ static struct tenant_report report_of(const char *name)
     ck_abort_msg("%s is not known", name);
 }
 
-static const char file[] = "; all\n[default]\nweight = 2\nrequests-per-minute = 60\nmodels = small, other\n\n"
-                           "[anna]\nkey = sk-anna\nkey = sk-anna-2\nweight = 8\npriority = high\n"
-                           "[bert]\nkey = sha256:3adb1d36ce08f9e55f1f38fbd30eab9ac4ec4da1bbc4e6b7b1a3dbf47e1d9c00\n"
-                           "key = sk-bert\nrequests-per-minute = 0\nmodels = *\ntokens-per-minute=1000\nmax-tokens = 50\n"
-                           "concurrent = 2\npriority = -7\n";
+static const char file[] =
+    "; all\n[default]\nweight = 2\nrequests-per-minute = 60\nmodels = small, other\n\n"
+    "[anna]\nkey = sk-anna\nkey = sk-anna-2\nweight = 8\npriority = high\n"
+    "[bert]\nkey = sha256:3adb1d36ce08f9e55f1f38fbd30eab9ac4ec4da1bbc4e6b7b1a3dbf47e1d9c00\n"
+    "key = sk-bert\nrequests-per-minute = 0\nmodels = *\ntokens-per-minute=1000\nmax-tokens = 50\n"
+    "concurrent = 2\npriority = -7\n";
 
 START_TEST(a_file)
 {
@@ -127,8 +128,8 @@ START_TEST(bad_lines)
     load_well(file);
     for (size_t i = 0; i < ARRAY_LEN(bad); i++) {
         ck_assert_msg(load(bad[i].text) == ERR_CONFIG, "case %zu is taken", i);
-        ck_assert_msg(strstr(info.text, bad[i].says) != NULL && strstr(info.text, "/tenants") != NULL, "case %zu: %s", i,
-                      info.text);
+        ck_assert_msg(strstr(info.text, bad[i].says) != NULL && strstr(info.text, "/tenants") != NULL, "case %zu: %s",
+                      i, info.text);
         ck_assert_msg(strstr(info.text, "secret") == NULL, "a key is shown: %s", info.text);
     }
     ck_assert_int_eq(tenant_load(folder_file("absent"), &info), ERR_CONFIG);
@@ -232,8 +233,11 @@ START_TEST(headers)
                                "x-ratelimit-remaining-tokens: 1200\r\nx-ratelimit-reset-tokens: 0ms\r\n");
     buf_reset(&out);
     tenant_write_headers(t, dialect_anthropic.limits, &out);
-    ck_assert_msg(strncmp(out.data, "anthropic-ratelimit-requests-limit: 6\r\nanthropic-ratelimit-requests-remaining: 6\r\n"
-                                    "anthropic-ratelimit-requests-reset: 20", 118) == 0, "%s", out.data);
+    ck_assert_msg(strncmp(out.data,
+                          "anthropic-ratelimit-requests-limit: 6\r\nanthropic-ratelimit-requests-remaining: 6\r\n"
+                          "anthropic-ratelimit-requests-reset: 20",
+                          118) == 0,
+                  "%s", out.data);
     buf_fini(&out);
     tenant_leave(&t);
     tenant_leave(&u);

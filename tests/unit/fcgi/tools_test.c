@@ -299,18 +299,21 @@ END_TEST
 /* Numbers beyond 64 bits in schemas and in arguments of earlier calls, by every door; the template shows their digits. */
 START_TEST(numbers_of_any_size_pass)
 {
-    static const char schema[] = "{\"type\":\"object\",\"properties\":{\"bytes\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":"
-                                 "18446744073709551615}}}";
+    static const char schema[] =
+        "{\"type\":\"object\",\"properties\":{\"bytes\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":"
+        "18446744073709551615}}}";
     char body[1024];
-    rig_use_template("{% for t in tools %}{{ t.function.parameters.properties.bytes.maximum }}{% endfor %}{% for m in messages %}"
-                     "{% for c in m.tool_calls or [] %}{{ c.function.arguments.addr }},{{ c.function.arguments|tojson }}"
-                     "{% endfor %}{% endfor %}");
-    snprintf(body, sizeof body, "{" HI "],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":%s}}]}",
-             schema);
+    rig_use_template(
+        "{% for t in tools %}{{ t.function.parameters.properties.bytes.maximum }}{% endfor %}{% for m in messages %}"
+        "{% for c in m.tool_calls or [] %}{{ c.function.arguments.addr }},{{ c.function.arguments|tojson }}"
+        "{% endfor %}{% endfor %}");
+    snprintf(body, sizeof body,
+             "{" HI "],\"tools\":[{\"type\":\"function\",\"function\":{\"name\":\"f\",\"parameters\":%s}}]}", schema);
     ck_assert_msg(rig_post("/apply-template", body) == 200, "%s", rig_got.body);
     ck_assert_str_eq(rig_text_at("prompt"), "18446744073709551615");
     ck_assert_msg(rig_post(CHAT, body) == 200, "%s", rig_got.body);
-    static const char *const arguments[] = {"{\"addr\":18446735277616529408}", "\"{\\\"addr\\\": 18446735277616529408}\""};
+    static const char *const arguments[] = {"{\"addr\":18446735277616529408}",
+                                            "\"{\\\"addr\\\": 18446735277616529408}\""};
     for (size_t i = 0; i < ARRAY_LEN(arguments); i++) {
         snprintf(body, sizeof body,
                  "{" HI ",{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":%s}}]},"
@@ -329,12 +332,13 @@ START_TEST(numbers_of_any_size_pass)
                               "\"content\":\"x\"}]}]}"),
                      200);
     ck_assert_int_eq(rig_number_at("usage.input_tokens"), n_tokens);
-    ck_assert_int_eq(rig_post("/api/chat", "{\"stream\":false,\"options\":{\"num_predict\":1},\"messages\":[{\"role\":\"user\","
-                                           "\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"\","
-                                           "\"tool_calls\":[{\"function\":{\"name\":"
-                                           "\"f\",\"arguments\":{\"addr\":18446735277616529408}}}]},{\"role\":"
-                                           "\"tool\",\"content\":\"x\"}],"
-                                           "\"model\":\"tiny\"}"),
+    ck_assert_int_eq(rig_post("/api/chat",
+                              "{\"stream\":false,\"options\":{\"num_predict\":1},\"messages\":[{\"role\":\"user\","
+                              "\"content\":\"q\"},{\"role\":\"assistant\",\"content\":\"\","
+                              "\"tool_calls\":[{\"function\":{\"name\":"
+                              "\"f\",\"arguments\":{\"addr\":18446735277616529408}}}]},{\"role\":"
+                              "\"tool\",\"content\":\"x\"}],"
+                              "\"model\":\"tiny\"}"),
                      200);
     ck_assert_int_eq(rig_number_at("prompt_eval_count"), n_tokens);
     ck_assert_int_eq(rig_post("/v1/responses",

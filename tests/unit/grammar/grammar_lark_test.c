@@ -42,7 +42,9 @@ START_TEST(grammars_say_what_they_should)
         {"start:\n  | \"a\" // x\n  # y\n\n  | \"b\"\n", {"", "a", "b"}, {"ab", "|"}},
         {"// c\n?start: x B -> named\n!x.2: \"1\"\nB.-1: \"2\"+\n", {"12", "1222"}, {"1", "2"}},
         {"start: (\"a\"\n | x)~2..3\nx: \"b\"", {"ab", "bab"}, {"a", "aaaa"}},
-        {"start: \"a\"~2 \"b\"{1,2} \"c\"{,1} \"d\"{2,} \"e\" {3}", {"aabddeee", "aabbcdddeee"}, {"abddeee", "aabdeee"}},
+        {"start: \"a\"~2 \"b\"{1,2} \"c\"{,1} \"d\"{2,} \"e\" {3}",
+         {"aabddeee", "aabbcdddeee"},
+         {"abddeee", "aabdeee"}},
         {"start: [\"a\"] (\"b\")? X*\nX: [\"c\"] \"d\"", {"", "abcd", "dcd"}, {"c", "ba"}},
         {"start: \"yes\"i \"\\u00e9\\n\\\"\\\\\\x41\"", {"yEs\xC3\xA9\n\"\\A"}, {"yes", "yes\xC3\xA9\n\"\\a"}},
         {"start: \"a\"..\"c\" X\nX: \"\\u00e0\"..\"\\u00e9\" | \"x\"", {"b\xC3\xA1", "cx"}, {"dx", "b\xC3\xAA"}},
@@ -59,7 +61,8 @@ START_TEST(grammars_say_what_they_should)
          {"\"a\\\"b\"/* * */", "\"\\\\\"/***/"},
          {"\"a\"b\"/**/", "\"a\"/* */ */", "\"\n\"/**/"}},
         {PATCH,
-         {"*** Begin Patch\n*** Add File: a/b c\n+x\n+\n*** End Patch", "*** Begin Patch\n*** Delete File: a\n*** End Patch\n"},
+         {"*** Begin Patch\n*** Add File: a/b c\n+x\n+\n*** End Patch",
+          "*** Begin Patch\n*** Delete File: a\n*** End Patch\n"},
          {"*** Begin Patch\n*** End Patch", "*** Begin Patch\n*** Add File: a\n*** End Patch"}},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
@@ -138,12 +141,14 @@ END_TEST
 
 START_TEST(hostile_grammars_end_soon)
 {
-    static const char *const units[] = {"(",         "[",       "\"",   "a ", "a|",   "|",    "\"a\"?", "(\"a\"|b", "/[^a]/|\"b\"",
-                                        "\"a\"i",    "/.*/ ",   "A ",   "\n", "#",    "a\n|", "?a:\n",  "_"};
+    static const char *const units[] = {"(",      "[",        "\"",           "a ",     "a|",    "|",
+                                        "\"a\"?", "(\"a\"|b", "/[^a]/|\"b\"", "\"a\"i", "/.*/ ", "A ",
+                                        "\n",     "#",        "a\n|",         "?a:\n",  "_"};
     static char text[TEXT_RIG_BIG];
     for (size_t i = 0; i < 2 * ARRAY_LEN(units); i++) {
         const char *unit = units[i / 2];
-        size_t n_unit = strlen(unit), n = (size_t)snprintf(text, sizeof text, "a: \"a\"\nA: \"b\"\nb: a\n%%ignore \" \"\nstart: ");
+        size_t n_unit = strlen(unit),
+               n = (size_t)snprintf(text, sizeof text, "a: \"a\"\nA: \"b\"\nb: a\n%%ignore \" \"\nstart: ");
         for (size_t k = 0; k < 60000; k++) {
             text[n++] = unit[k % n_unit];
         }

@@ -58,8 +58,10 @@ static symbol_id wide(size_t n, bool rules)
     for (size_t i = 0; i < n; i++) {
         char text[8];
         write_text(text, i);
-        symbol_id first = grammar_lexeme(b, regex_bytes(set, text, 6)), last = grammar_lexeme(b, regex_bytes(set, ";", 1));
-        ids[i] = rules ? grammar_sequence(b, (symbol_id[]){first, last}, 2) : grammar_lexeme(b, regex_bytes(set, text, 7));
+        symbol_id first = grammar_lexeme(b, regex_bytes(set, text, 6)),
+                  last = grammar_lexeme(b, regex_bytes(set, ";", 1));
+        ids[i] =
+            rules ? grammar_sequence(b, (symbol_id[]){first, last}, 2) : grammar_lexeme(b, regex_bytes(set, text, 7));
     }
     return grammar_choice(b, ids, n);
 }
@@ -161,7 +163,8 @@ START_TEST(tables_grow_while_a_text_is_taken)
     struct regex_set *set = grammar_regexes(b);
     struct grammar_member members[N_MEMBERS];
     for (size_t i = 0; i < N_MEMBERS; i++) {
-        members[i] = (struct grammar_member){grammar_lexeme(b, regex_byte(set, (unsigned char)('A' + i))), .must_be = false};
+        members[i] =
+            (struct grammar_member){grammar_lexeme(b, regex_byte(set, (unsigned char)('A' + i))), .must_be = false};
     }
     symbol_id whole = grammar_set(b, members, N_MEMBERS, grammar_lexeme(b, regex_byte(set, ',')), 0, REGEX_UNBOUNDED);
     whole = grammar_choice(b, (symbol_id[]){whole, grammar_lexeme(b, regex_bytes(set, text, N_BYTES_LONG))}, 2);

@@ -103,7 +103,14 @@ START_TEST(patterns_match_what_they_should)
         {"[^\\p{L}x1]", false, {"2", "\xF0\x9F\x98\x80"}, {"a", "1", "\xC3\xA9"}},
         {"\\p{Script=Greek}\\p{sc=Grek}\\p{scx=Greek}", false, {"\xCE\xA9\xCE\xA9\xCE\xA9"}, {"aaa"}},
         {"\\p{General_Category=Uppercase_Letter}\\p{gc=Ll}\\p{Letter}", false, {"Aaa"}, {"aaa", "AAa"}},
-        {"\\p{Any}\\p{ASCII}\\p{Assigned}", false, {"\xC3\xA9" "aa", "aaa"}, {"a\xC3\xA9" "a", "aa\xCD\xB8"}},
+        {"\\p{Any}\\p{ASCII}\\p{Assigned}",
+         false,
+         {"\xC3\xA9"
+          "aa",
+          "aaa"},
+         {"a\xC3\xA9"
+          "a",
+          "aa\xCD\xB8"}},
         {"\\p{^L}\\P{^L}", false, {"1a"}, {"aa", "11"}},
         {"^[\\p{Extended_Pictographic}\\p{Emoji_Component}]+$",
          true,
@@ -151,7 +158,8 @@ START_TEST(patterns_of_generators_are_taken)
          {"user@example.com", "a.b+c@x-y.co.uk"},
          {".a@x.com", "a..b@x.com", "a.@x.com", "a@x"}},
         {"^$|^(?:[0-9a-zA-Z+/]{4})*(?:(?:[0-9a-zA-Z+/]{2}==)|(?:[0-9a-zA-Z+/]{3}=))?$",
-         {"", "aGVsbG8=", "aGVsbG8h"}, {"a", "aGVsbG8", "="}},
+         {"", "aGVsbG8=", "aGVsbG8h"},
+         {"a", "aGVsbG8", "="}},
         {"^(?!^[-+.]*$)[+-]?0*(?:\\d{0,6}|(?=[\\d.]{1,9}0*$)\\d{0,6}\\.\\d{0,2}0*$)$",
          {"1", "00012.30", "123456.7800", "+1.5"},
          {"", "-.", "1234567.8", "0.001", "12345678"}},
@@ -237,8 +245,11 @@ static void print(const struct tree *t, char *out, size_t size)
         snprintf(out, size, "(?:%s|%s)", a, b);
         break;
     default:
-        snprintf(out, size, t->a == NULL ? "%s%s" : t->kind >= AHEAD ? "(?%2$s%1$s)" : "(%s)%s", a,
-                 (const char *[]){"", ".", "^", "$", "\\b", "\\B", "", "", "?", "*", "{2}", "=", "!"}[t->kind]);
+        snprintf(out, size,
+                 t->a == NULL       ? "%s%s"
+                 : t->kind >= AHEAD ? "(?%2$s%1$s)"
+                                    : "(%s)%s",
+                 a, (const char *[]){"", ".", "^", "$", "\\b", "\\B", "", "", "?", "*", "{2}", "=", "!"}[t->kind]);
     }
 }
 
@@ -346,8 +357,8 @@ END_TEST
 /* A loop whose branches overlap would grow with each character if its states were not put in order. */
 START_TEST(loops_have_few_states)
 {
-    static const char *const patterns[] = {"^(?:(?=.*x).|(?=.*y).|(?=.*z).)*$", "^(?:(?!foo).)*$", "^(?:\\b\\w+\\b\\W*(?!x)|y)*$",
-                                           "^((?!aa|bb)[ab]|(?=a|b)[ab][ab])+$"};
+    static const char *const patterns[] = {"^(?:(?=.*x).|(?=.*y).|(?=.*z).)*$", "^(?:(?!foo).)*$",
+                                           "^(?:\\b\\w+\\b\\W*(?!x)|y)*$", "^((?!aa|bb)[ab]|(?=a|b)[ab][ab])+$"};
     for (size_t i = 0; i < ARRAY_LEN(patterns); i++) {
         regex_id r = parsed(patterns[i], true), seen[64];
         size_t n = 0;
@@ -472,12 +483,36 @@ START_TEST(hostile_patterns_end_soon)
 {
     ck_assert_int_eq(hostile_class(REGEX_PARSE_MAX_WIDE), ERR_OK);
     ck_assert_int_eq(hostile_class(REGEX_PARSE_MAX_WIDE + 1), ERR_GRAMMAR_LIMIT);
-    static const char *const units[] = {"(",       "[",           "(a|",    "a|",     "|",    "^",
-                                        "$",       "a?",          "ab|",    "[a-z]*", "\\d+", "(^|a)b|c$",
-                                        "a{9999}", "(a{999}){9}", "[^a]|b", ".*a",
-                                        "\\b",     "\\ba|",       "(?=a)",      "(?=",     "(?!a)|",   "(?:\\ba)*", "(?:(?!a).)*",
-                                        "(?:\\b){999}", "(?:(?=a)a){999}", "(?:a|(?=b)){0,9}", "((?=.*a)*|b)*",
-                                        "\\p{L}",  "[\\p{L}a]",   "\\p{Script=Greek}|"};
+    static const char *const units[] = {"(",
+                                        "[",
+                                        "(a|",
+                                        "a|",
+                                        "|",
+                                        "^",
+                                        "$",
+                                        "a?",
+                                        "ab|",
+                                        "[a-z]*",
+                                        "\\d+",
+                                        "(^|a)b|c$",
+                                        "a{9999}",
+                                        "(a{999}){9}",
+                                        "[^a]|b",
+                                        ".*a",
+                                        "\\b",
+                                        "\\ba|",
+                                        "(?=a)",
+                                        "(?=",
+                                        "(?!a)|",
+                                        "(?:\\ba)*",
+                                        "(?:(?!a).)*",
+                                        "(?:\\b){999}",
+                                        "(?:(?=a)a){999}",
+                                        "(?:a|(?=b)){0,9}",
+                                        "((?=.*a)*|b)*",
+                                        "\\p{L}",
+                                        "[\\p{L}a]",
+                                        "\\p{Script=Greek}|"};
     for (size_t i = 0; i < ARRAY_LEN(units); i++) {
         for (size_t n = 60000; n < 60004; n++) {
             enum err err = hostile(units[i], n);
@@ -512,7 +547,8 @@ START_TEST(a_client_that_leaves_ends_it)
         regex_id out;
         ck_assert_int_eq(regex_set_new(0, &own), ERR_OK);
         regex_limit_work(own, is_limited ? SIZE_MAX - 1 : SIZE_MAX);
-        ck_assert_int_eq(regex_parse(own, pattern, sizeof pattern, false, &out, NULL), is_limited ? ERR_DEADLINE : ERR_OK);
+        ck_assert_int_eq(regex_parse(own, pattern, sizeof pattern, false, &out, NULL),
+                         is_limited ? ERR_DEADLINE : ERR_OK);
         regex_set_free(&own);
     }
     task_leave();

@@ -15,7 +15,8 @@ START_TEST(closed_objects)
     } rows[] = {
         {"{\"properties\":{\"a\":{}}}", "{\"b\":1}", "{\"a\":1}", false},
         {"{\"type\":\"object\",\"required\":[\"a\"]}", "{\"a\":1,\"b\":1}", "{\"a\":1}", false},
-        {"{\"allOf\":[{\"properties\":{\"a\":{}}},{\"properties\":{\"b\":{}}}]}", "{\"c\":1}", "{\"a\":1,\"b\":1}", false},
+        {"{\"allOf\":[{\"properties\":{\"a\":{}}},{\"properties\":{\"b\":{}}}]}", "{\"c\":1}", "{\"a\":1,\"b\":1}",
+         false},
         {"{\"properties\":{\"a\":{\"properties\":{\"b\":{}}}}}", "{\"a\":{\"c\":1}}", "{\"a\":{\"b\":1}}", false},
         {"{\"$ref\":\"#/$defs/d\",\"$defs\":{\"d\":{\"properties\":{\"a\":{}}}}}", "{\"b\":1}", "{\"a\":1}", false},
         {"{\"anyOf\":[{\"properties\":{\"a\":{}}},{\"properties\":{\"b\":{}}}]}", "{\"c\":1}", "{\"b\":1}", false},
@@ -32,11 +33,12 @@ START_TEST(closed_objects)
         for (int closes = 0; closes <= 1; closes++) {
             struct grammar *g;
             json_t *schema = json_loads(rows[i].schema, 0, NULL);
-            ck_assert_msg(schema_rig_compile(schema, closes != 0, &g) == ERR_OK, "%s: %s", rows[i].schema, schema_rig_info.text);
+            ck_assert_msg(schema_rig_compile(schema, closes != 0, &g) == ERR_OK, "%s: %s", rows[i].schema,
+                          schema_rig_info.text);
             json_decref(schema);
             ck_assert_msg(schema_rig_says(g, rows[i].right), "%s: %s", rows[i].schema, rows[i].right);
-            ck_assert_msg(schema_rig_says(g, rows[i].other) == (!closes || rows[i].stays_open), "%s: %s", rows[i].schema,
-                          rows[i].other);
+            ck_assert_msg(schema_rig_says(g, rows[i].other) == (!closes || rows[i].stays_open), "%s: %s",
+                          rows[i].schema, rows[i].other);
             grammar_unref(&g);
         }
     }

@@ -37,8 +37,8 @@ static bool is_within(const struct schema_decimal *d, const struct schema_bound 
 }
 
 /* The text is a number of JSON's form without an exponent. -0 need not be taken. */
-static void check_text(regex_id r, const char *text, const struct schema_bound *min, const struct schema_bound *max, bool is_whole,
-                       const struct regex_steps *of, const char *what)
+static void check_text(regex_id r, const char *text, const struct schema_bound *min, const struct schema_bound *max,
+                       bool is_whole, const struct regex_steps *of, const char *what)
 {
     struct schema_decimal d = schema_decimal_read(text, strlen(text));
     bool has_fraction = strchr(text, '.') != NULL, is_minus_zero = d.n == 0 && text[0] == '-';
@@ -59,8 +59,8 @@ static void check_forms(regex_id r)
 
 START_TEST(small_bounds)
 {
-    static const char *const values[] = {"-120", "-100", "-99", "-10", "-1", "0", "1", "2",    "9",   "10",
-                                         "11",   "19",   "99",  "100", "101", "1000", "2.5", "-0.25"};
+    static const char *const values[] = {"-120", "-100", "-99", "-10", "-1",  "0",   "1",    "2",   "9",
+                                         "10",   "11",   "19",  "99",  "100", "101", "1000", "2.5", "-0.25"};
     static const char *const fractions[] = {"", ".0", ".5", ".05", ".500", ".00", ".25", ".251"};
     for (size_t i = 0; i <= ARRAY_LEN(values); i++) {
         for (size_t k = 0; k <= ARRAY_LEN(values); k++) {
@@ -89,10 +89,7 @@ END_TEST
 
 static uint32_t draws;
 
-static uint32_t draw(uint32_t below)
-{
-    return (uint32_t)(rng_uniform(7, 0, draws++) * below);
-}
+static uint32_t draw(uint32_t below) { return (uint32_t)(rng_uniform(7, 0, draws++) * below); }
 
 /* A number of up to so many digits on each side of the point. */
 static void draw_number(char *out, size_t whole, size_t fraction)
@@ -146,9 +143,18 @@ static void draw_near(const char *of, char *out)
 START_TEST(long_bounds)
 {
     enum { ROUNDS = 3000, TEXTS = 60 };
-    static const struct regex_steps steps[] = {{1, 0, false},  {1, 2, false},   {5, 2, false}, {25, 3, false}, {7, 0, false},
-                                               {3, 1, false},  {1000, 0, false}, {86400, 0, false}, {123, 2, false},
-                                               {REGEX_MAX_STEP, 0, false}, {999999999989, 3, false}, {64, 0, false}};
+    static const struct regex_steps steps[] = {{1, 0, false},
+                                               {1, 2, false},
+                                               {5, 2, false},
+                                               {25, 3, false},
+                                               {7, 0, false},
+                                               {3, 1, false},
+                                               {1000, 0, false},
+                                               {86400, 0, false},
+                                               {123, 2, false},
+                                               {REGEX_MAX_STEP, 0, false},
+                                               {999999999989, 3, false},
+                                               {64, 0, false}};
     for (int round = 0; round < ROUNDS; round++) {
         char low[80], high[80], text[120], what[400];
         size_t whole = 1 + draw(round % 3 == 0 ? 25 : 4), fraction = draw(2) == 0 ? 0 : draw(round % 5 == 0 ? 25 : 4);
@@ -170,8 +176,9 @@ START_TEST(long_bounds)
         const struct regex_steps *some = draw(2) == 0 ? &of : NULL;
         of.is_whole = is_whole;
         of.places = is_whole ? 0 : of.places;
-        snprintf(what, sizeof what, "%s, %s, there %d %d, open %d %d, whole %d, steps %llu / 10^%u", low, high, min.is_there,
-                 max.is_there, min.is_open, max.is_open, is_whole, some != NULL ? (unsigned long long)of.m : 0, of.places);
+        snprintf(what, sizeof what, "%s, %s, there %d %d, open %d %d, whole %d, steps %llu / 10^%u", low, high,
+                 min.is_there, max.is_there, min.is_open, max.is_open, is_whole,
+                 some != NULL ? (unsigned long long)of.m : 0, of.places);
         tear_down();
         set_up();
         regex_id r = schema_numbers(set, &min, &max, is_whole, some);
@@ -197,11 +204,11 @@ START_TEST(no_dead_ends)
     static const struct {
         const char *low, *high;
         struct regex_steps of;
-    } rows[] = {{"10", "19", {7, 0, true}},          {"95", "1005", {97, 0, true}},
-                {"0.5", "2.25", {7, 1, false}},      {"12", "13", {1, 2, false}},
-                {"100", "199", {64, 0, false}},      {"-20", "-11", {6, 0, true}},
+    } rows[] = {{"10", "19", {7, 0, true}},           {"95", "1005", {97, 0, true}},
+                {"0.5", "2.25", {7, 1, false}},       {"12", "13", {1, 2, false}},
+                {"100", "199", {64, 0, false}},       {"-20", "-11", {6, 0, true}},
                 {"0.001", "0.0099", {125, 5, false}}, {"1", "100000", {99991, 0, true}},
-                {"15", "16", {100, 0, true}},        {"9", "11", {1, 0, false}}};
+                {"15", "16", {100, 0, true}},         {"9", "11", {1, 0, false}}};
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct schema_bound min = bound(rows[i].low, false), max = bound(rows[i].high, false);
         regex_id states[4096];
@@ -231,7 +238,8 @@ END_TEST
 /* All texts of up to five digits and a point. */
 static void check_multiples(const struct regex_steps *of)
 {
-    static const char *const fractions[] = {"", ".0", ".1", ".5", ".25", ".05", ".005", ".125", ".0625", ".50", ".33", ".99"};
+    static const char *const fractions[] = {"",     ".0",   ".1",    ".5",  ".25", ".05",
+                                            ".005", ".125", ".0625", ".50", ".33", ".99"};
     regex_id r = schema_numbers(set, &none, &none, of->is_whole, of);
     check_forms(r);
     for (int v = -3000; v <= 30000; v += v > 2100 ? 13 : 1) {
@@ -245,10 +253,11 @@ static void check_multiples(const struct regex_steps *of)
 
 START_TEST(multiples)
 {
-    static const struct regex_steps all[] = {{1, 0, false},   {2, 0, true},    {3, 0, false},  {7, 0, true},   {10, 0, false},
-                                             {77, 0, true},   {1000, 0, true}, {1, 2, false},  {1, 1, false},  {5, 1, false},
-                                             {25, 2, false},  {15, 1, false},  {75, 2, false}, {33, 2, false}, {1, 3, false},
-                                             {125, 3, false}, {1024, 0, true}, {3600, 0, true}, {1250, 0, false}};
+    static const struct regex_steps all[] = {{1, 0, false},   {2, 0, true},    {3, 0, false},   {7, 0, true},
+                                             {10, 0, false},  {77, 0, true},   {1000, 0, true}, {1, 2, false},
+                                             {1, 1, false},   {5, 1, false},   {25, 2, false},  {15, 1, false},
+                                             {75, 2, false},  {33, 2, false},  {1, 3, false},   {125, 3, false},
+                                             {1024, 0, true}, {3600, 0, true}, {1250, 0, false}};
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         check_multiples(&all[i]);
     }
@@ -261,8 +270,15 @@ START_TEST(decimals)
 {
     static const struct {
         const char *text, *key;
-    } keys[] = {{"0", "0"},          {"-0.00e7", "0"},   {"12000.0", "12e3"}, {"-0.0120", "-12e-3"}, {"1e3", "1e3"},
-                {"10E+2", "1e3"},    {"0.1e1", "1e0"},   {"100.5", "1005e-1"}, {"1.20e-5", "12e-6"},
+    } keys[] = {{"0", "0"},
+                {"-0.00e7", "0"},
+                {"12000.0", "12e3"},
+                {"-0.0120", "-12e-3"},
+                {"1e3", "1e3"},
+                {"10E+2", "1e3"},
+                {"0.1e1", "1e0"},
+                {"100.5", "1005e-1"},
+                {"1.20e-5", "12e-6"},
                 {"9007199254740993", "9007199254740993e0"},
                 {"1e999999999999999999999", "1e1073741824"}};
     for (size_t i = 0; i < ARRAY_LEN(keys); i++) {
@@ -271,8 +287,21 @@ START_TEST(decimals)
         ck_assert_uint_eq(schema_decimal_key(&d, key, sizeof key), strlen(keys[i].key));
         ck_assert_str_eq(key, keys[i].key);
     }
-    static const char *const in_order[] = {"-1e400", "-12.5", "-12", "-0.5", "-1e-400", "0",  "1e-400", "0.30000000000000004",
-                                           "0.5",    "9",     "10",  "10.01", "9007199254740992", "9007199254740993", "1e400"};
+    static const char *const in_order[] = {"-1e400",
+                                           "-12.5",
+                                           "-12",
+                                           "-0.5",
+                                           "-1e-400",
+                                           "0",
+                                           "1e-400",
+                                           "0.30000000000000004",
+                                           "0.5",
+                                           "9",
+                                           "10",
+                                           "10.01",
+                                           "9007199254740992",
+                                           "9007199254740993",
+                                           "1e400"};
     for (size_t i = 0; i < ARRAY_LEN(in_order); i++) {
         for (size_t k = 0; k < ARRAY_LEN(in_order); k++) {
             struct schema_decimal a = schema_decimal_read(in_order[i], strlen(in_order[i]));
@@ -283,7 +312,8 @@ START_TEST(decimals)
     struct schema_decimal one = schema_decimal_read("1e30", 4), part = schema_decimal_read("0.3", 3);
     ck_assert(schema_decimal_is_multiple(&one, 64, 0) && !schema_decimal_is_multiple(&one, 7, 0));
     ck_assert(schema_decimal_is_multiple(&part, 1, 1) && !schema_decimal_is_multiple(&part, 2, 1));
-    ck_assert(schema_decimal_is_multiple(&part, 3, 12) && !schema_decimal_is_whole(&part) && schema_decimal_is_whole(&one));
+    ck_assert(schema_decimal_is_multiple(&part, 3, 12) && !schema_decimal_is_whole(&part) &&
+              schema_decimal_is_whole(&one));
 }
 END_TEST
 

@@ -18,7 +18,8 @@ static const struct {
     const char *name, *text;
 } refused[] = {
     {"set", "/uniqueItems: a grammar cannot compare elements with each other; expected items of 1000 values at most"},
-    {"frozenset", "/uniqueItems: a grammar cannot compare elements with each other; expected items of 1000 values at most"},
+    {"frozenset",
+     "/uniqueItems: a grammar cannot compare elements with each other; expected items of 1000 values at most"},
 };
 
 static const char *refusal_of(const char *name)
@@ -35,7 +36,8 @@ static void check_texts(struct grammar *g, const json_t *row, const char *which,
     const json_t *texts = json_object_get(row, which);
     for (size_t i = 0; i < json_array_size(texts); i++) {
         const char *text = json_string_value(json_array_get(texts, i));
-        ck_assert_msg(schema_rig_says(g, text) == wanted, "%s: %s is %s", json_string_value(json_object_get(row, "name")), text, which);
+        ck_assert_msg(schema_rig_says(g, text) == wanted, "%s: %s is %s",
+                      json_string_value(json_object_get(row, "name")), text, which);
     }
 }
 
@@ -46,7 +48,8 @@ static void check_file(const char *path)
     json_t *root;
     buf_init(&text, MAX_BYTES, MEM_GENERAL);
     ck_assert_msg(io_read_file(path, MAX_BYTES, &text, &schema_rig_info) == ERR_OK, "%s", schema_rig_info.text);
-    ck_assert_msg(json_read(text.data, text.len, 64, path, &root, &schema_rig_info) == ERR_OK, "%s", schema_rig_info.text);
+    ck_assert_msg(json_read(text.data, text.len, 64, path, &root, &schema_rig_info) == ERR_OK, "%s",
+                  schema_rig_info.text);
     const json_t *rows = json_object_get(root, "schemas");
     ck_assert_uint_gt(json_array_size(rows), 100);
     for (size_t i = 0; i < json_array_size(rows); i++) {
@@ -55,7 +58,8 @@ static void check_file(const char *path)
         struct grammar *g;
         enum err err = schema_rig_compile(json_object_get(row, "schema"), false, &g);
         if (why != NULL) {
-            ck_assert_msg(err == ERR_INVALID_SCHEMA && strstr(schema_rig_info.text, why) != NULL, "%s: %s", name, schema_rig_info.text);
+            ck_assert_msg(err == ERR_INVALID_SCHEMA && strstr(schema_rig_info.text, why) != NULL, "%s: %s", name,
+                          schema_rig_info.text);
             continue;
         }
         ck_assert_msg(err == ERR_OK, "%s: %s", name, schema_rig_info.text);

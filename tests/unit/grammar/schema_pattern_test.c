@@ -77,13 +77,21 @@ START_TEST(complements_keep_characters)
     static const struct {
         const char *schema, *right[3], *wrong[3];
     } rows[] = {
-        {"{\"type\":\"string\",\"not\":{\"pattern\":\"\u00e9\"}}", {"\"e\"", "\"\xc3\xa8\"", "\"\""}, {"\"\xc3\xa9\"", "\"a\xc3\xa9\""}},
-        {"{\"type\":\"string\",\"not\":{\"pattern\":\"u00\"}}", {"\"\\u0041\"", "\"u0\""}, {"\"u00\"", "\"\\u0075\\u00300\""}},
+        {"{\"type\":\"string\",\"not\":{\"pattern\":\"\u00e9\"}}",
+         {"\"e\"", "\"\xc3\xa8\"", "\"\""},
+         {"\"\xc3\xa9\"", "\"a\xc3\xa9\""}},
+        {"{\"type\":\"string\",\"not\":{\"pattern\":\"u00\"}}",
+         {"\"\\u0041\"", "\"u0\""},
+         {"\"u00\"", "\"\\u0075\\u00300\""}},
         {"{\"type\":\"string\",\"not\":{\"pattern\":\"\"}}", {NULL}, {"\"\"", "\"a\""}},
         {"{\"type\":\"string\",\"not\":{\"pattern\":\"a$\"}}", {"\"ab\"", "\"\""}, {"\"a\"", "\"ba\""}},
         {"{\"type\":\"string\",\"not\":{\"pattern\":\"^(?!a)\"}}", {"\"a\"", "\"ab\""}, {"\"\"", "\"b\""}},
-        {"{\"type\":\"string\",\"not\":{\"pattern\":\"(?:(?=a).b?)+c\\\\b\"}}", {"\"abcd\"", "\"c\""}, {"\"abc\"", "\"aabac d\""}},
-        {"{\"type\":\"string\",\"minLength\":2,\"not\":{\"pattern\":\"b\"}}", {"\"aa\"", "\"\\\"\\\"\""}, {"\"a\"", "\"ab\""}},
+        {"{\"type\":\"string\",\"not\":{\"pattern\":\"(?:(?=a).b?)+c\\\\b\"}}",
+         {"\"abcd\"", "\"c\""},
+         {"\"abc\"", "\"aabac d\""}},
+        {"{\"type\":\"string\",\"minLength\":2,\"not\":{\"pattern\":\"b\"}}",
+         {"\"aa\"", "\"\\\"\\\"\""},
+         {"\"a\"", "\"ab\""}},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (rows[i].right[0] == NULL) { /* nothing is of it */
@@ -95,8 +103,10 @@ START_TEST(complements_keep_characters)
         }
         struct grammar *g = compile(rows[i].schema);
         for (size_t k = 0; k < 3; k++) {
-            ck_assert_msg(rows[i].right[k] == NULL || schema_rig_says(g, rows[i].right[k]), "%s: %s", rows[i].schema, rows[i].right[k]);
-            ck_assert_msg(rows[i].wrong[k] == NULL || !schema_rig_says(g, rows[i].wrong[k]), "%s: %s", rows[i].schema, rows[i].wrong[k]);
+            ck_assert_msg(rows[i].right[k] == NULL || schema_rig_says(g, rows[i].right[k]), "%s: %s", rows[i].schema,
+                          rows[i].right[k]);
+            ck_assert_msg(rows[i].wrong[k] == NULL || !schema_rig_says(g, rows[i].wrong[k]), "%s: %s", rows[i].schema,
+                          rows[i].wrong[k]);
         }
         grammar_unref(&g);
     }

@@ -31,9 +31,7 @@ static const struct {
 } cases[] = {
     {"true", {"1", "{}", "[null]"}, {"", "x"}},
     {"{}", {"1", "\"a\"", "{\"a\":[1]}", "null", "true", "1.5"}, {"", "tru", "{a:1}"}},
-    {"{\"type\":\"object\",\"unevaluatedProperties\":false}",
-     {"{}"},
-     {"{\"a\":1}"}},
+    {"{\"type\":\"object\",\"unevaluatedProperties\":false}", {"{}"}, {"{\"a\":1}"}},
     {"{\"type\":\"object\",\"properties\":{\"a\":{}},\"allOf\":[{\"properties\":{\"b\":{\"type\":\"integer\"}}}],"
      "\"unevaluatedProperties\":false}",
      {"{}", "{\"a\":1,\"b\":2}"},
@@ -84,7 +82,9 @@ static const struct {
     {"{\"enum\":[1,2,\"a\"],\"allOf\":[{\"const\":1,\"enum\":[2,1]}]}", {"1"}, {"2", "\"a\""}},
     {"{\"enum\":[1,\"a\"],\"not\":{\"const\":1,\"enum\":[2]}}", {"1", "\"a\""}, {"2"}},
     {"{\"type\":[\"array\",\"null\"],\"items\":false,\"minItems\":1}", {"null"}, {"[]", "[1]"}},
-    {"{\"type\":[\"array\",\"null\"],\"prefixItems\":[{}],\"items\":false,\"minItems\":2}", {"null"}, {"[]", "[1]", "[1,1]"}},
+    {"{\"type\":[\"array\",\"null\"],\"prefixItems\":[{}],\"items\":false,\"minItems\":2}",
+     {"null"},
+     {"[]", "[1]", "[1,1]"}},
     {"{\"type\":\"array\",\"unevaluatedItems\":false}", {"[]"}, {"[1]"}},
     {"{\"type\":\"array\",\"unevaluatedItems\":{\"type\":\"null\"},\"prefixItems\":[{\"type\":\"integer\"}],\"minItems\":1}",
      {"[1]", "[1,null]", "[1,null,null]"},
@@ -113,7 +113,9 @@ static const struct {
      {"[[1],[]]"},
      {"[[1],[1]]"}},
     {"{\"unevaluatedItems\":false,\"not\":{\"const\":\"x\"}}", {"[]", "\"a\"", "{\"a\":[1]}"}, {"[1]"}},
-    {"{\"type\":\"array\",\"uniqueItems\":true,\"unevaluatedItems\":{\"enum\":[1,2]}}", {"[]", "[2,1]"}, {"[1,1]", "[3]"}},
+    {"{\"type\":\"array\",\"uniqueItems\":true,\"unevaluatedItems\":{\"enum\":[1,2]}}",
+     {"[]", "[2,1]"},
+     {"[1,1]", "[3]"}},
     {"{\"type\":\"object\",\"not\":{\"properties\":{\"a\":{}},\"additionalProperties\":false}}",
      {"{\"b\":1}", "{\"a\":1,\"b\":1}", "{\"b\":1,\"c\":2}"},
      {"{}", "{\"a\":1}"}},
@@ -133,9 +135,7 @@ static const struct {
      "\"properties\":{\"a\":{}}}},{\"not\":{\"additionalProperties\":false,\"properties\":{\"b\":{}}}}]}",
      {"{\"c\":1}", "{\"a\":1,\"b\":1}", "{\"a\":1,\"c\":1}"},
      {"{}", "{\"a\":1}", "{\"b\":1}"}},
-    {"{\"not\":{\"additionalProperties\":false}}",
-     {"{\"a\":1}"},
-     {"{}", "1"}},
+    {"{\"not\":{\"additionalProperties\":false}}", {"{\"a\":1}"}, {"{}", "1"}},
     {"{\"type\":\"array\",\"contains\":{\"type\":\"null\"}}",
      {"[null]", "[1,null]", "[null,1]", "[1,null,\"a\"]", "[null,null]"},
      {"[]", "[1]", "[[null]]", "null"}},
@@ -156,8 +156,11 @@ static const struct {
      {"[null,null]", "[null,1,null]"}},
     {"{\"type\":\"array\",\"contains\":{\"type\":\"null\"},\"maxItems\":0}", {NULL}, {"[]", "[null]"}},
     {"{\"type\":\"array\",\"not\":{\"contains\":{\"type\":\"null\"}}}", {"[]", "[1,\"a\"]"}, {"[null]", "[1,null]"}},
-    {"{\"type\":\"array\",\"not\":{\"items\":{\"type\":\"integer\"}}}", {"[1,"
-     "\"a\"]", "[null]"}, {"[]", "[1]", "[1,2]"}},
+    {"{\"type\":\"array\",\"not\":{\"items\":{\"type\":\"integer\"}}}",
+     {"[1,"
+      "\"a\"]",
+      "[null]"},
+     {"[]", "[1]", "[1,2]"}},
     {"{\"oneOf\":[{\"items\":{\"type\":\"null\"}},{\"items\":{\"type\":\"integer\"}}],\"type\":\"array\"}",
      {"[1]", "[null]", "[null,null]", "[1,2]"},
      {"[]", "[1,null]", "[\"a\"]"}},
@@ -423,9 +426,7 @@ static const struct {
      ",\"required\":[\"n\"],\"additionalProperties\":false}",
      {"{\"n\":null}", "{\"n\":{\"n\":null}}"},
      {"{}", "{\"n\":1}"}},
-    {"{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}],\"nullable\":true}",
-     {"null", "1", "\"a\""},
-     {"true"}},
+    {"{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"integer\"}],\"nullable\":true}", {"null", "1", "\"a\""}, {"true"}},
     {"{\"type\":[\"string\",\"null\"],\"not\":{\"nullable\":true,\"anyOf\":[{\"enum\":[\"a\"]}]}}",
      {"\"b\""},
      {"null", "\"a\""}},
@@ -433,15 +434,9 @@ static const struct {
     {"{\"definitions\":{\"a\":{\"$id\":\"other\",\"items\":{\"type\":\"null\"}}},\"items\":{\"$ref\":\"#/definitions/a/items\"}}",
      {"[null]", "1"},
      {"[1]"}},
-    {"{\"$defs\":{\"a b%\":{\"type\":\"null\"}},\"$ref\":\"#/$defs/a%20b%25\"}",
-     {"null"},
-     {"1"}},
-    {"{\"$defs\":{\"50%\":{\"type\":\"null\"}},\"$ref\":\"#/$defs/50%\"}",
-     {"null"},
-     {"1"}},
-    {"{\"definitions\":{\"a/b~c\":{\"type\":\"null\"}},\"$ref\":\"#/definitions/a%7E1b~0c\"}",
-     {"null"},
-     {"1"}},
+    {"{\"$defs\":{\"a b%\":{\"type\":\"null\"}},\"$ref\":\"#/$defs/a%20b%25\"}", {"null"}, {"1"}},
+    {"{\"$defs\":{\"50%\":{\"type\":\"null\"}},\"$ref\":\"#/$defs/50%\"}", {"null"}, {"1"}},
+    {"{\"definitions\":{\"a/b~c\":{\"type\":\"null\"}},\"$ref\":\"#/definitions/a%7E1b~0c\"}", {"null"}, {"1"}},
     {"{\"type\":\"array\",\"items\":{\"$ref\":\"#thing\"},\"$defs\":{\"x\":{\"$anchor\":\"thing\",\"type\":\"null\"}}}",
      {"[]", "[null]"},
      {"[1]"}},
@@ -470,9 +465,7 @@ static const struct {
      ",\"additionalProperties\":false}",
      {"{}", "{\"next\":{\"next\":{}}}"},
      {"{\"next\":1}", "{\"a\":1}"}},
-    {"{\"type\":\"array\",\"items\":{\"$recursiveRef\":\"#\"}}",
-     {"[]", "[[],[[]]]"},
-     {"[1]"}},
+    {"{\"type\":\"array\",\"items\":{\"$recursiveRef\":\"#\"}}", {"[]", "[[],[[]]]"}, {"[1]"}},
     {"{\"type\":\"string\",\"not\":{\"$ref\":\"#n\"},\"$defs\":{\"n\":{\"$anchor\":\"n\",\"enum\":[\"a\"]}}}",
      {"\"b\""},
      {"\"a\""}},
@@ -497,9 +490,10 @@ static const struct {
      {"9007199254740993", "9007199254740994", "9007199254740995"},
      {"9007199254740992", "9007199254740996"}},
     {"{\"type\":\"number\",\"minimum\":-3.4028234663852886e+38,\"maximum\":3.4028234663852886e38}",
-     {"340282346638528860000000000000000000000", "340282346638528860000000000000000000000.00", "-340282346638528859999999999999999999999.9",
-      "0.5", "-1"},
-     {"340282346638528860000000000000000000000.1", "340282346638528860000000000000000000001", "-340282346638528860000000000000000000001"}},
+     {"340282346638528860000000000000000000000", "340282346638528860000000000000000000000.00",
+      "-340282346638528859999999999999999999999.9", "0.5", "-1"},
+     {"340282346638528860000000000000000000000.1", "340282346638528860000000000000000000001",
+      "-340282346638528860000000000000000000001"}},
     {"{\"type\":\"number\",\"exclusiveMinimum\":0.30000000000000004}",
      {"0.30000000000000005", "0.300000000000000040001", "0.4", "1"},
      {"0.30000000000000004", "0.300000000000000040", "0.3", "0", "-1"}},
@@ -522,12 +516,8 @@ static const struct {
     {"{\"type\":\"integer\",\"minimum\":-1e999999999,\"maximum\":1e999999999}",
      {"0", "-5", "100000000000000000000000000"},
      {"1.5", "1e5"}},
-    {"{\"type\":\"number\",\"exclusiveMinimum\":1e-400}",
-     {"0.1", "1"},
-     {"0", "0.0", "-1"}},
-    {"{\"const\":18446744073709551615}",
-     {"18446744073709551615"},
-     {"18446744073709551616", "1.8446744073709552e+19"}},
+    {"{\"type\":\"number\",\"exclusiveMinimum\":1e-400}", {"0.1", "1"}, {"0", "0.0", "-1"}},
+    {"{\"const\":18446744073709551615}", {"18446744073709551615"}, {"18446744073709551616", "1.8446744073709552e+19"}},
     {"{\"enum\":[1e400,0.10,123456789012345678901234567890],\"minimum\":1}",
      {"1e400", "123456789012345678901234567890"},
      {"0.1", "1"}},
@@ -544,7 +534,9 @@ static const struct {
      {"0.15", "1.1", "0.01", "-0.1"}},
     {"{\"type\":\"number\",\"multipleOf\":1e-8}", {"0.00000001", "1.000000010", "5"}, {"0.000000001", "1.000000015"}},
     {"{\"type\":\"integer\",\"multipleOf\":0.75}", {"0", "3", "-9"}, {"1", "2", "4"}},
-    {"{\"type\":\"number\",\"multipleOf\":1.5,\"allOf\":[{\"multipleOf\":0.4}]}", {"0", "6", "12.0"}, {"1.5", "3", "0.4", "2"}},
+    {"{\"type\":\"number\",\"multipleOf\":1.5,\"allOf\":[{\"multipleOf\":0.4}]}",
+     {"0", "6", "12.0"},
+     {"1.5", "3", "0.4", "2"}},
     {"{\"type\":\"integer\",\"multipleOf\":100,\"minimum\":101,\"maximum\":199}", {NULL}, {"100", "150", "200"}},
     {"{\"enum\":[1e20,0.1,9007199254740993,1.0,-0.0],\"minimum\":-5,\"multipleOf\":0.1}",
      {"1e+20", "0.1", "9007199254740993", "1.0", "-0.0"},
@@ -608,7 +600,8 @@ START_TEST(texts_of_schemas)
         enum err err = compile(cases[i].schema, &g);
         ck_assert_msg(err == (can ? ERR_OK : ERR_INVALID_GRAMMAR), "%s: %s", cases[i].schema, schema_rig_info.text);
         for (size_t k = 0; can && k < MOST && cases[i].right[k] != NULL; k++) {
-            ck_assert_msg(schema_rig_says(g, cases[i].right[k]), "%s does not allow %s", cases[i].schema, cases[i].right[k]);
+            ck_assert_msg(schema_rig_says(g, cases[i].right[k]), "%s does not allow %s", cases[i].schema,
+                          cases[i].right[k]);
         }
         for (size_t k = 0; can && k < MOST && cases[i].wrong[k] != NULL; k++) {
             ck_assert_msg(!schema_rig_says(g, cases[i].wrong[k]), "%s allows %s", cases[i].schema, cases[i].wrong[k]);
@@ -643,12 +636,14 @@ static const struct {
     {"{\"minProperties\":2}", "/minProperties", "expected 1, or as many"},
     {"{\"type\":\"array\",\"uniqueItems\":true}", "/uniqueItems", "as of an enumeration"},
     {"{\"properties\":{\"tags\":{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"integer\"}}}}",
-     "/properties/tags/uniqueItems", "/properties/tags/uniqueItems: a grammar cannot compare elements with each other; expected items"},
-    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"anyOf\":[{\"const\":1},{\"type\":\"string\"}]}}", "/uniqueItems",
-     "as of an enumeration"},
-    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"integer\",\"minimum\":0}}", "/uniqueItems", "1000 values"},
-    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":1000}}", "/uniqueItems",
+     "/properties/tags/uniqueItems",
+     "/properties/tags/uniqueItems: a grammar cannot compare elements with each other; expected items"},
+    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"anyOf\":[{\"const\":1},{\"type\":\"string\"}]}}",
+     "/uniqueItems", "as of an enumeration"},
+    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"integer\",\"minimum\":0}}", "/uniqueItems",
      "1000 values"},
+    {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":1000}}",
+     "/uniqueItems", "1000 values"},
     {"{\"type\":\"array\",\"uniqueItems\":true,\"items\":{\"$ref\":\"#/$defs/a\"},\"$defs\":{\"a\":{\"$ref\":\"#/$defs/a\"}}}",
      "/uniqueItems", "as of an enumeration"},
     {"{\"type\":\"array\",\"uniqueItems\":true,\"prefixItems\":[{\"const\":1}]}", "/uniqueItems", "single ones"},
@@ -673,7 +668,8 @@ static const struct {
     {"{\"$ref\":\"#none\",\"$defs\":{\"a\":{\"$anchor\":\"x\"}}}", "/$ref", "an $anchor"},
     {"{\"$id\":\"https://e.com/a\",\"$ref\":\"https://e.com/b\"}", "/$ref", "an $anchor"},
     {"{\"$dynamicRef\":\"#n\",\"$defs\":{\"a\":{\"$dynamicAnchor\":\"n\"},\"b\":{\"$id\":\"b\""
-     ",\"$dynamicAnchor\":\"n\"}}}", "/$dynamicRef", "not supported"},
+     ",\"$dynamicAnchor\":\"n\"}}}",
+     "/$dynamicRef", "not supported"},
     {"{\"items\":{\"$id\":\"b\",\"items\":{\"$recursiveRef\":\"#\"}}}", "/items/items/$recursiveRef", "not supported"},
     {"{\"type\":\"integer\",\"minimum\":1e999999999}", "/minimum", "at most 2000 digits"},
     {"{\"type\":\"number\",\"exclusiveMaximum\":-1e2001}", "/exclusiveMaximum", "at most 2000 digits"},
@@ -685,7 +681,8 @@ static const struct {
     {"{\"type\":\"integer\",\"multipleOf\":-5}", "/multipleOf", "expected a number above 0"},
     {"{\"multipleOf\":1e300}", "/multipleOf", "at most 2^40"},
     {"{\"multipleOf\":1000000007,\"allOf\":[{\"multipleOf\":1000000009}]}", "/allOf/0/multipleOf", "at most 2^40"},
-    {"{\"type\":\"integer\",\"multipleOf\":10007,\"minimum\":-9223372036854775808}", "/multipleOf", "at most 50000 states"},
+    {"{\"type\":\"integer\",\"multipleOf\":10007,\"minimum\":-9223372036854775808}", "/multipleOf",
+     "at most 50000 states"},
     {"{\"type\":\"object\",\"properties\":{\"a/b\":{\"type\":\"integer\",\"multipleOf\":1000003}}}",
      "/properties/a~1b/multipleOf", "at most 50000 states"},
     {"{\"not\":{\"multipleOf\":2}}", "/not", "whose opposite can be said"},
@@ -695,7 +692,8 @@ static const struct {
     {"{\"contains\":{\"type\":\"null\"},\"minContains\":17}", "/contains", "16 at most"},
     {"{\"contains\":{\"type\":\"null\"},\"minItems\":65}", "/contains", "64 at most"},
     {"{\"contains\":{\"multipleOf\":2},\"maxContains\":2}", "/maxContains", "opposite"},
-    {"{\"allOf\":[{\"contains\":{\"type\":\"null\"}},{\"contains\":{\"type\":\"string\"}}]}", "/allOf/1/contains", "one contains"},
+    {"{\"allOf\":[{\"contains\":{\"type\":\"null\"}},{\"contains\":{\"type\":\"string\"}}]}", "/allOf/1/contains",
+     "one contains"},
     {"{\"$dynamicRef\":\"#a\"}", "/$dynamicRef", "not supported"},
     {"{\"contains\":{\"type\":\"null\"},\"minContains\":0,\"allOf\":[{\"unevaluatedItems\":false}]}", "/contains",
      "no unevaluatedItems"},
@@ -713,9 +711,11 @@ static const struct {
      "/unevaluatedProperties", "beside it"},
     {"{\"oneOf\":[{\"properties\":{\"a\":{}}},{\"properties\":{\"a\":{\"type\":\"null\"}}}],\"unevaluatedProperties\":false}",
      "/unevaluatedProperties", "beside it"},
-    {"{\"type\":\"object\",\"propertyNames\":{\"if\":{\"pattern\":\"a\"}}}", "/propertyNames/if", "not supported for names"},
+    {"{\"type\":\"object\",\"propertyNames\":{\"if\":{\"pattern\":\"a\"}}}", "/propertyNames/if",
+     "not supported for names"},
     {"{\"type\":\"object\",\"propertyNames\":{\"$ref\":\"#/$defs/a\"}"
-     ",\"$defs\":{\"a\":{\"$ref\":\"#/$defs/a\"}}}", "/propertyNames/", "nest 32 deep"},
+     ",\"$defs\":{\"a\":{\"$ref\":\"#/$defs/a\"}}}",
+     "/propertyNames/", "nest 32 deep"},
     {"{\"type\":\"object\",\"propertyNames\":{\"anyOf\":[]}}", "/propertyNames/anyOf", "an array of schemas"},
     {"{\"allOf\":[]}", "/allOf", "an array of schemas"},
     {"{\"allOf\":[{\"type\":\"null\"},5]}", "/allOf/1/", "a schema, an object or a boolean"},
@@ -730,7 +730,8 @@ START_TEST(what_is_refused)
         struct grammar *g;
         ck_assert_msg(compile(refusals[i].schema, &g) == ERR_INVALID_SCHEMA, "%s", refusals[i].schema);
         ck_assert_str_eq(schema_rig_info.where, refusals[i].where);
-        ck_assert_msg(strstr(schema_rig_info.text, refusals[i].text) != NULL, "%s: %s", refusals[i].schema, schema_rig_info.text);
+        ck_assert_msg(strstr(schema_rig_info.text, refusals[i].text) != NULL, "%s: %s", refusals[i].schema,
+                      schema_rig_info.text);
     }
     struct grammar *g; /* a circle says nothing */
     ck_assert_int_eq(compile("{\"$ref\":\"#\"}", &g), ERR_INVALID_GRAMMAR);
@@ -806,11 +807,13 @@ START_TEST(hostile_schemas)
         err = err == ERR_OK ? grammar_finish(&b, start, &g, &schema_rig_info) : err;
         grammar_builder_free(&b);
         size_t peak = mem_account_leave();
-        work = g != NULL ? regex_work(g->lexer.set) : work; /* what failed as it was finished failed at the same limit */
+        work =
+            g != NULL ? regex_work(g->lexer.set) : work; /* what failed as it was finished failed at the same limit */
         ck_assert_msg(err == hostile[k].err, "%.100s: %s %s", text.data, err_code(err), schema_rig_info.text);
         ck_assert_msg(work < GRAMMAR_MAX_WORK + GRAMMAR_MAX_WORK / 10, "%.100s: %zu", text.data, work);
         ck_assert_msg(peak < 64u << 20, "%.100s: %zu bytes", text.data, peak);
-        ck_assert_msg(err == ERR_OK || schema_rig_info.code == ERR_GRAMMAR_LIMIT, "%.100s: %s", text.data, schema_rig_info.text);
+        ck_assert_msg(err == ERR_OK || schema_rig_info.code == ERR_GRAMMAR_LIMIT, "%.100s: %s", text.data,
+                      schema_rig_info.text);
         grammar_unref(&g);
         json_decref(schema);
         buf_fini(&text);
@@ -829,8 +832,8 @@ static const struct {
     {"{\"oneOf\":[",
      "{\"properties\":{\"k\":{\"const\":%d},\"v\":{\"const\":%d}},\"type\":\"object\",\"required\":[\"k\"]}", "]}",
      "{\"k\":%d,\"v\":%d}", 128},
-    {"{\"type\":\"array\",\"items\":{\"anyOf\":[",
-     "{\"type\":\"array\",\"items\":{\"const\":[%d]},\"minItems\":%d}", "]},\"maxItems\":1}", NULL, 1000},
+    {"{\"type\":\"array\",\"items\":{\"anyOf\":[", "{\"type\":\"array\",\"items\":{\"const\":[%d]},\"minItems\":%d}",
+     "]},\"maxItems\":1}", NULL, 1000},
     {"{\"type\":\"object\",\"properties\":{", "\"k%d\":{\"const\":[{\"a\":%d}]}", "},\"additionalProperties\":false}",
      "{\"k%d\":[{\"a\":%d}]}", 1000},
 };

@@ -168,8 +168,9 @@ static void expect_head(const struct change *c, const char *name)
 START_TEST(a_tied_head_of_other_values_is_used)
 {
     expect_head(&(struct change){.key = "tie_word_embeddings", .value = "true", .last_byte = 1}, "output.weight");
-    expect_head(&(struct change){.key = "tie_word_embeddings", .value = "true", .tensor = "lm_head.weight", .dtype = "F16"},
-                "output.weight");
+    expect_head(
+        &(struct change){.key = "tie_word_embeddings", .value = "true", .tensor = "lm_head.weight", .dtype = "F16"},
+        "output.weight");
     expect_head(&(struct change){.key = "tie_word_embeddings", .value = "false"}, "output.weight");
 }
 END_TEST

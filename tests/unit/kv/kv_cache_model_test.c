@@ -241,7 +241,8 @@ static void use_windows(struct world *w, struct model_seq *q)
     if (got == KV_NO_WINDOW) {
         return;
     }
-    require(w, w->windows[got].n_held == 0 && (!any_free || w->windows[got].page == KV_NO_PAGE), "one in use was taken");
+    require(w, w->windows[got].n_held == 0 && (!any_free || w->windows[got].page == KV_NO_PAGE),
+            "one in use was taken");
     w->windows[got] = (struct model_window){.n_held = 1, .page = KV_NO_PAGE};
     q->windows[i] = got;
     const struct model_page *p = &w->pages[page];
@@ -489,9 +490,11 @@ START_TEST(random_use_agrees_with_a_plain_model)
                   "not all was met: %lu states evicted, %lu refused", (unsigned long)w.n_states_evicted,
                   (unsigned long)w.n_states_refused);
     ck_assert_int_eq(kv_cache_n_windows_held(w.kv) + kv_cache_n_windows_kept(w.kv), 0);
-    ck_assert_msg(w.n_windows_evicted[0] > 20 && w.n_windows_evicted[1] > 100 && w.n_windows_evicted[2] > 20 && w.n_windows_refused > 20,
-                  "not all was met: window pages %lu passed, %lu ended, %lu preferred, %lu refused", (unsigned long)w.n_windows_evicted[0],
-                  (unsigned long)w.n_windows_evicted[1], (unsigned long)w.n_windows_evicted[2], (unsigned long)w.n_windows_refused);
+    ck_assert_msg(w.n_windows_evicted[0] > 20 && w.n_windows_evicted[1] > 100 && w.n_windows_evicted[2] > 20 &&
+                      w.n_windows_refused > 20,
+                  "not all was met: window pages %lu passed, %lu ended, %lu preferred, %lu refused",
+                  (unsigned long)w.n_windows_evicted[0], (unsigned long)w.n_windows_evicted[1],
+                  (unsigned long)w.n_windows_evicted[2], (unsigned long)w.n_windows_refused);
     kv_cache_free(&w.kv);
 }
 END_TEST

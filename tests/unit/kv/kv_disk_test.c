@@ -223,7 +223,8 @@ START_TEST(a_folder_that_others_may_read_is_refused)
     ck_assert_int_eq(mkdir(cfg.path, 0700), 0);
     ck_assert_int_eq(chmod(cfg.path, 0750), 0);
     ck_assert_int_eq(kv_disk_open(&cfg, &d, &info), ERR_CONFIG);
-    ck_assert(strncmp(info.text, "cache-dir: /", 12) == 0 && strstr(info.text, "0700") != NULL && strstr(info.text, "0750") != NULL);
+    ck_assert(strncmp(info.text, "cache-dir: /", 12) == 0 && strstr(info.text, "0700") != NULL &&
+              strstr(info.text, "0750") != NULL);
     cfg.path = folder_write_text("file", "x");
     ck_assert_int_eq(kv_disk_open(&cfg, &d, &info), ERR_CONFIG);
     cfg.path = folder_file("no/folder");
@@ -320,7 +321,8 @@ START_TEST(the_least_used_goes_and_of_one_prompt_the_end)
     struct kv_disk_stats s = stats_of(d);
     ck_assert_uint_ge(s.n_evicted, 2); /* some room is made */
     ck_assert_uint_le(s.bytes, ROOM * FILE_BYTES);
-    for (int i = 0; i < 1000 && count_pages(d, ROOM + 1) != (int)s.files; i++) { /* they are forgotten first, and then removed */
+    for (int i = 0; i < 1000 && count_pages(d, ROOM + 1) != (int)s.files;
+         i++) { /* they are forgotten first, and then removed */
         pause_ms(1);
     }
     int n_left = count_pages(d, ROOM + 1);
@@ -375,7 +377,8 @@ START_TEST(files_from_the_future_go_in_their_turn)
         struct stat st;
         ck_assert_int_eq(stat(old[i], &st), 0);
         ck_assert_int_le(st.st_mtime, clock_unix_seconds() + 64);
-        ck_assert_int_eq(io_set_mtime(old[i], (int64_t)(st.st_mtime - 128) * 1000000000), ERR_OK); /* two minutes pass */
+        ck_assert_int_eq(io_set_mtime(old[i], (int64_t)(st.st_mtime - 128) * 1000000000),
+                         ERR_OK); /* two minutes pass */
     }
     d = open_disk(ROOM * FILE_BYTES, 1);
     for (int i = OLD; i <= ROOM; i++) { /* one too many: the oldest go, and those are these */

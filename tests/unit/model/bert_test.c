@@ -185,9 +185,9 @@ END_TEST
 
 /* --- modules ------------------------------------------------------------------------------------------------------ */
 
-#define MODULE(type, path) "{\"type\":\"sentence_transformers.models." type "\",\"path\":\"" path "\"}"
-#define FRONT              "[" MODULE("Transformer", "") "," MODULE("Pooling", "1_Pooling") ","
-#define MODULES            FRONT MODULE("Dense", "2_Dense") "," MODULE("Normalize", "3_Normalize") "]"
+#define MODULE(type, path)   "{\"type\":\"sentence_transformers.models." type "\",\"path\":\"" path "\"}"
+#define FRONT                "[" MODULE("Transformer", "") "," MODULE("Pooling", "1_Pooling") ","
+#define MODULES              FRONT MODULE("Dense", "2_Dense") "," MODULE("Normalize", "3_Normalize") "]"
 #define DENSE(in, out, more) "{\"in_features\":" in ",\"out_features\":" out more "}"
 #define TANH                 ",\"bias\":true,\"activation_function\":\"torch.nn.modules.activation.Tanh\""
 

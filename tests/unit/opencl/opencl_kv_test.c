@@ -52,7 +52,8 @@ static struct plan *make_layers(int32_t n_layers, uint32_t d, uint32_t n_kv_head
     }
     ck_assert_int_eq(plan_add_buf(p, "y", HEADS * d, &bufs[3]), ERR_OK);
     for (int32_t layer = 0; layer < n_layers; layer++) {
-        struct plan_step steps[] = {plan_step_of(PLAN_HEADS, bufs[0], bufs[0]), plan_step_of(PLAN_ATTENTION, bufs[0], bufs[3])};
+        struct plan_step steps[] = {plan_step_of(PLAN_HEADS, bufs[0], bufs[0]),
+                                    plan_step_of(PLAN_ATTENTION, bufs[0], bufs[3])};
         steps[0].layer = steps[1].layer = layer;
         steps[0].heads.rope = 0;
         steps[0].heads.keys = bufs[1];
@@ -73,13 +74,17 @@ static struct plan *make_layers(int32_t n_layers, uint32_t d, uint32_t n_kv_head
     return p;
 }
 
-static struct plan *make_plan(uint32_t d, uint32_t n_kv_heads, int32_t window) { return make_layers(1, d, n_kv_heads, window); }
+static struct plan *make_plan(uint32_t d, uint32_t n_kv_heads, int32_t window)
+{
+    return make_layers(1, d, n_kv_heads, window);
+}
 
 static int32_t n_windows; /* window pages of what is opened */
 
 static struct backend_model *open_on(const struct backend *b, const struct plan *p, const char *k, const char *v)
 {
-    struct backend_config cfg = {.n_threads = 1, .n_pages = N_PAGES, .n_windows = n_windows, .max_rows = ROWS, .k_type = k, .v_type = v};
+    struct backend_config cfg = {
+        .n_threads = 1, .n_pages = N_PAGES, .n_windows = n_windows, .max_rows = ROWS, .k_type = k, .v_type = v};
     struct backend_model *m = NULL;
     struct err_info info = {0};
     ck_assert_msg(b->open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
@@ -87,8 +92,8 @@ static struct backend_model *open_on(const struct backend *b, const struct plan 
 }
 
 /* out[n][D] = rows [from, from + n) of a sequence in these pages, and window pages: OPTIONAL. */
-static void compute_in(const struct backend *b, struct backend_model *m, const int32_t *pages, const int32_t *windows, int from, int n,
-                       float *out)
+static void compute_in(const struct backend *b, struct backend_model *m, const int32_t *pages, const int32_t *windows,
+                       int from, int n, float *out)
 {
     int32_t tokens[ROWS], pos[ROWS], seq[ROWS] = {0}, rows[ROWS];
     for (int i = 0; i < n; i++) {
@@ -289,7 +294,8 @@ START_TEST(a_local_layer_has_the_pages_of_its_window_alone)
     }
     struct backend_model *plain = open_on(&backend_opencl, p, NULL, NULL);
     n_windows = RING;
-    struct backend_model *m = open_on(&backend_opencl, p, NULL, NULL), *second = open_on(&backend_opencl, p, NULL, NULL);
+    struct backend_model *m = open_on(&backend_opencl, p, NULL, NULL),
+                         *second = open_on(&backend_opencl, p, NULL, NULL);
     n_windows = 0;
     for (int from = 0, n; from < ROWS; from += n) {
         n = MIN_OF((int)N, ROWS - from);
@@ -303,11 +309,16 @@ START_TEST(a_local_layer_has_the_pages_of_its_window_alone)
         for (int32_t i = 0; i <= LAST; i++) {
             int32_t from = i > LAST - 2 ? windows[i] : BACKEND_NO_PAGE, to = i > LAST - 2 ? moved[i] : BACKEND_NO_PAGE;
             memset(page, 0, bytes);
-            ck_assert_int_eq(backend_opencl.page_read(m, (struct backend_page){pages[i], from}, form, all, &info), ERR_OK);
-            ck_assert_int_eq(backend_opencl.page_read(m, (struct backend_page){BACKEND_NO_PAGE, from}, form, page, &info), ERR_OK);
-            ck_assert_int_eq(backend_opencl.page_write(second, (struct backend_page){BACKEND_NO_PAGE, to}, form, page, &info), ERR_OK);
-            ck_assert_int_eq(backend_opencl.page_write(second, (struct backend_page){others[i], BACKEND_NO_PAGE}, form, all, &info),
+            ck_assert_int_eq(backend_opencl.page_read(m, (struct backend_page){pages[i], from}, form, all, &info),
                              ERR_OK);
+            ck_assert_int_eq(
+                backend_opencl.page_read(m, (struct backend_page){BACKEND_NO_PAGE, from}, form, page, &info), ERR_OK);
+            ck_assert_int_eq(
+                backend_opencl.page_write(second, (struct backend_page){BACKEND_NO_PAGE, to}, form, page, &info),
+                ERR_OK);
+            ck_assert_int_eq(
+                backend_opencl.page_write(second, (struct backend_page){others[i], BACKEND_NO_PAGE}, form, all, &info),
+                ERR_OK);
         }
         free(page);
         free(all);

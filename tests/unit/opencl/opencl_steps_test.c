@@ -104,12 +104,8 @@ static void compute(const struct backend *b, struct backend_model *m, bool is_he
         pos[i] = from + i;
         rows[i] = i;
     }
-    struct backend_batch batch = {.n_rows = n,
-                                  .tokens = tokens,
-                                  .pos = pos,
-                                  .seq = seq,
-                                  .n_seqs = 1,
-                                  .page_tables = &tables};
+    struct backend_batch batch = {
+        .n_rows = n, .tokens = tokens, .pos = pos, .seq = seq, .n_seqs = 1, .page_tables = &tables};
     if (is_head) {
         batch.n_logits = n;
         batch.logit_rows = rows;

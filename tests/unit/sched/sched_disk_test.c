@@ -20,8 +20,9 @@ static struct kv_disk *open_disk(bool is_recurrent)
 {
     struct kv_disk *d;
     struct err_info info = {0};
-    struct kv_disk_config cfg = {
-        .path = folder_file("cache"), .limit_bytes = 64 << 20, .bytes = {FAKE_PAGE_BYTES, is_recurrent ? FAKE_STATE_BYTES : 0}};
+    struct kv_disk_config cfg = {.path = folder_file("cache"),
+                                 .limit_bytes = 64 << 20,
+                                 .bytes = {FAKE_PAGE_BYTES, is_recurrent ? FAKE_STATE_BYTES : 0}};
     ck_assert_msg(kv_disk_open(&cfg, &d, &info) == ERR_OK, "%s", info.text);
     return d;
 }
@@ -35,7 +36,8 @@ static void wait_saved(struct rig *r)
     ck_assert_uint_eq(rig_stats(r).disk.pending, 0);
 }
 
-static int32_t run_salted(struct rig *r, const int32_t *tokens, int32_t n, int32_t max_tokens, const char *salt, struct rig_output *got)
+static int32_t run_salted(struct rig *r, const int32_t *tokens, int32_t n, int32_t max_tokens, const char *salt,
+                          struct rig_output *got)
 {
     static struct rig_output expected;
     struct sched_request q = rig_request(tokens, n, max_tokens);
@@ -74,7 +76,8 @@ static void touch_file(bool is_recurrent, const int32_t *tokens, int32_t i, enum
     kv_snapshot_file(kind, &name, file);
     snprintf(path, sizeof path, "%s/%s", folder_file("cache"), file);
     FILE *f = spoils ? fopen(path, "r+b") : NULL;
-    ck_assert(spoils ? f != NULL && fseek(f, KV_SNAPSHOT_HEAD_BYTES + 3, SEEK_SET) == 0 && fputc(0x77, f) != EOF && fclose(f) == 0
+    ck_assert(spoils ? f != NULL && fseek(f, KV_SNAPSHOT_HEAD_BYTES + 3, SEEK_SET) == 0 && fputc(0x77, f) != EOF &&
+                           fclose(f) == 0
                      : unlink(path) == 0);
 }
 
@@ -205,7 +208,7 @@ START_TEST(a_disk_that_is_too_slow_is_not_waited_for)
         r = rig_open((struct rig_limits){.is_recurrent = _i, .disk = d, .disk_wait_ns = 1});
         int32_t cached = run(&r, tokens, PROMPT, 5);
         n_late = rig_stats(&r).disk.n_late;
-        ck_assert_int_eq(cached < WHOLE, n_late > 0);
+        ck_assert_int_eq(cached<WHOLE, n_late> 0);
         close_all(&r, &d);
     }
     ck_assert_uint_ge(n_late, 1);

@@ -185,7 +185,8 @@ START_TEST(a_full_batch_drafts_nothing)
     const int n = fullness[_i].n, draft_max = fullness[_i].draft_max;
     struct sched_seq *seqs[FULL];
     struct rig_output got;
-    struct rig r = open_slow((struct rig_limits){.max_seqs = n + 1, .max_rows = 600, .n_pages = 400, .draft_max = draft_max});
+    struct rig r =
+        open_slow((struct rig_limits){.max_seqs = n + 1, .max_rows = 600, .n_pages = 400, .draft_max = draft_max});
     rig_hold(&r);
     struct sched_request q = rig_request(one, 1, 1);
     struct sched_seq *first = rig_submit(&r, &q);

@@ -113,7 +113,8 @@ START_TEST(each_token_has_its_state_whatever_the_pieces)
         for (int32_t k = 0; k < q[i].n_tokens; k++) {
             float state[FAKE_EMBD];
             fake_backend_state(tokens[i], k + 1, state);
-            ck_assert_msg(memcmp(sched_embedding(seqs[i]) + k * FAKE_EMBD, state, sizeof state) == 0, "text %d, token %d", i, k);
+            ck_assert_msg(memcmp(sched_embedding(seqs[i]) + k * FAKE_EMBD, state, sizeof state) == 0,
+                          "text %d, token %d", i, k);
         }
         sched_release(&seqs[i]);
     }

@@ -161,7 +161,8 @@ START_TEST(a_full_queue_refuses)
         seqs[i] = rig_submit(&r, &q);
     }
     ck_assert(sched_is_full(r.sched, 0));
-    ck_assert_int_eq(sched_is_full(r.sched, 77), _i == 1); /* a newcomer: there is a reserve of places, none of tokens */
+    ck_assert_int_eq(sched_is_full(r.sched, 77),
+                     _i == 1); /* a newcomer: there is a reserve of places, none of tokens */
     ck_assert_int_eq(try_submit(&r, &small), ERR_OVERLOADED);
     rig_go_on(&r);
     rig_collect(&first, &got);

@@ -326,7 +326,8 @@ static void use_form(void)
     for (size_t i = 0; i < ARRAY_LEN(texts); i++) {
         parts[i] = grammar_lexeme(b, regex_bytes(set, texts[i], strlen(texts[i])));
     }
-    const symbol_id values[] = {grammar_lexeme(b, regex_bytes(set, "true", 4)), grammar_lexeme(b, regex_bytes(set, "23", 2)),
+    const symbol_id values[] = {grammar_lexeme(b, regex_bytes(set, "true", 4)),
+                                grammar_lexeme(b, regex_bytes(set, "23", 2)),
                                 grammar_lexeme(b, regex_bytes(set, "null", 4))};
     symbol_id value = grammar_choice(b, values, ARRAY_LEN(values));
     const symbol_id object[] = {parts[0], value, parts[1], value, parts[2]};
@@ -374,7 +375,8 @@ START_TEST(what_is_forced_takes_few_steps)
         ck_assert(!isnan(plain[i].logprobs[0]));
     }
     ck_assert_uint_gt(st.accepted_tokens, st.drafted_tokens / 2);
-    ck_assert_msg(n_forced < (n == 1 ? n_plain / 2 : n_plain * 4 / 5), "%d steps, %d without", (int)n_forced, (int)n_plain);
+    ck_assert_msg(n_forced < (n == 1 ? n_plain / 2 : n_plain * 4 / 5), "%d steps, %d without", (int)n_forced,
+                  (int)n_plain);
 }
 END_TEST
 

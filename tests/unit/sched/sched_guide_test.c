@@ -47,8 +47,7 @@ static void run(struct rig_limits limits, bool at_once, struct rig_output *out)
     struct sched_seq *seqs[MOST];
     for (int32_t i = 0; i < MOST; i++) {
         struct counter c = {.first = i}; /* which need not outlive the call */
-        const struct sched_guide guide = {
-            .next = next, .take = take, .fini = end, .state = &c, .n_bytes = sizeof c};
+        const struct sched_guide guide = {.next = next, .take = take, .fini = end, .state = &c, .n_bytes = sizeof c};
         rig_prompt(tokens[i], 40 + i, (uint64_t)i % 3);
         struct sched_request q = rig_request(tokens[i], 40 + i, MAX_NEW);
         q.guide = &guide;

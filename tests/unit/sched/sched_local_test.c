@@ -21,8 +21,12 @@ enum { WINDOW = 50, ROWS = 40, N_CTX = 1000, ALL = 32, LEAST = 5 };
 
 static struct rig_limits limits(int32_t n_pages, int32_t n_windows, int32_t max_seqs)
 {
-    return (struct rig_limits){
-        .n_pages = n_pages, .n_windows = n_windows, .n_ctx = N_CTX, .max_rows = ROWS, .max_seqs = max_seqs, .local_window = WINDOW};
+    return (struct rig_limits){.n_pages = n_pages,
+                               .n_windows = n_windows,
+                               .n_ctx = N_CTX,
+                               .max_rows = ROWS,
+                               .max_seqs = max_seqs,
+                               .local_window = WINDOW};
 }
 
 /* _i: windows below a page, at its edges and beyond, with the fewest window pages there may be. */
@@ -150,11 +154,10 @@ START_TEST(a_turn_goes_on_from_the_end_of_the_last)
     ck_assert_int_eq(rig_run(&r, tokens, 400, 100, &got), 0);
     rig_prompt(other, 700, 9);
     ck_assert_int_eq(rig_run(&r, other, 700, 3, &got), 0);
-    rig_expect(&(struct sched_request){.tokens = tokens,
-                                       .n_tokens = 400,
-                                       .max_tokens = 100,
-                                       .sampling = rig_request(tokens, 1, 1).sampling},
-               N_CTX, &got);
+    rig_expect(
+        &(struct sched_request){
+            .tokens = tokens, .n_tokens = 400, .max_tokens = 100, .sampling = rig_request(tokens, 1, 1).sampling},
+        N_CTX, &got);
     memcpy(tokens + 400, got.ids, 100 * sizeof *tokens);
     rig_prompt(tokens + 500, 60, 2);
     long before = r.model->n_rows;

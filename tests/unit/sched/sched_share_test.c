@@ -99,7 +99,10 @@ static double jain(const int64_t *x, int n)
     return sum * sum / (n * squares);
 }
 
-static struct rig_limits limits(int32_t max_seqs) { return (struct rig_limits){.max_seqs = max_seqs, .n_pages = 512, .queue_max = 2000}; }
+static struct rig_limits limits(int32_t max_seqs)
+{
+    return (struct rig_limits){.max_seqs = max_seqs, .n_pages = 512, .queue_max = 2000};
+}
 
 /* So that all are there when the first step that counts begins. */
 static struct sched_seq *hold_with_one(struct rig *r)

@@ -212,7 +212,8 @@ START_TEST(waiter_takes_over_when_the_owner_leaves)
     rig_collect(&first, &got);
     for (int i = 0; i < 5; i++) { /* each owner leaves in turn, in mid-prefix */
         long before = r.model->n_rows;
-        for (int k = 0; k < 1000 && r.model->n_rows < before + 40; k++) { /* on a busy machine all may be computed already */
+        for (int k = 0; k < 1000 && r.model->n_rows < before + 40;
+             k++) { /* on a busy machine all may be computed already */
             nanosleep(&(struct timespec){0, 200000}, NULL);
         }
         sched_release(&seqs[i]);

@@ -182,7 +182,8 @@ END_TEST
 START_TEST(steps_beside_streams_are_even)
 {
     static struct many stream, prompt;
-    struct rig r = rig_open((struct rig_limits){.max_seqs = 2, .n_pages = 64, .max_rows = 128, .even_rows = _i == 0 ? 20 : 100});
+    struct rig r =
+        rig_open((struct rig_limits){.max_seqs = 2, .n_pages = 64, .max_rows = 128, .even_rows = _i == 0 ? 20 : 100});
     make(&stream, 1, 20, 290, 1);
     make(&prompt, 1, 290, 1, 500);
     atomic_store(&r.model->row_us, 1500); /* 48 rows fit into a step */

@@ -141,7 +141,8 @@ START_TEST(for_rows)
         ck_assert_int_eq(sched_next(seqs[i], 20000, &ev), ERR_OK);
         ck_assert(ev.kind == SCHED_END && ev.err == ERR_OK);
         sched_seq_usage(seqs[i], &u);
-        ck_assert_msg((i != 0 && i != N - 1) || (u.waits.ns[SCHED_WAIT_BUDGET] > 0) == (i != 0), "%d", i); /* others may be in time */
+        ck_assert_msg((i != 0 && i != N - 1) || (u.waits.ns[SCHED_WAIT_BUDGET] > 0) == (i != 0), "%d",
+                      i); /* others may be in time */
         sched_release(&seqs[i]);
     }
     expect_none_left(&r);

@@ -16,7 +16,8 @@ enum { WINDOW = 50, ROWS = 40, N_CTX = 1000, LEAST = 4 }; /* (50 + 40) / 32 + 2 
 
 static struct rig_limits limits(int32_t n_pages, int32_t max_seqs)
 {
-    return (struct rig_limits){.n_pages = n_pages, .n_ctx = N_CTX, .max_rows = ROWS, .max_seqs = max_seqs, .window = WINDOW};
+    return (struct rig_limits){
+        .n_pages = n_pages, .n_ctx = N_CTX, .max_rows = ROWS, .max_seqs = max_seqs, .window = WINDOW};
 }
 
 /* _i: windows below a page, at its edges and beyond, in the smallest pool there may be. */
@@ -31,8 +32,12 @@ START_TEST(a_long_sequence_takes_the_pages_of_a_window)
         struct sched_config cfg = {.n_ctx = N_CTX, .window = windows[_i], .max_rows = rows[k]};
         int32_t least = sched_least_pages(&cfg), window = windows[_i] > 33 ? windows[_i] : 33;
         ck_assert_int_eq(least, (window + rows[k]) / 32 + 2);
-        struct rig r = rig_open((struct rig_limits){
-            .n_pages = least, .n_ctx = N_CTX, .max_rows = rows[k], .max_seqs = 1, .window = windows[_i], .draft_max = k == 3 ? 15 : 0});
+        struct rig r = rig_open((struct rig_limits){.n_pages = least,
+                                                    .n_ctx = N_CTX,
+                                                    .max_rows = rows[k],
+                                                    .max_seqs = 1,
+                                                    .window = windows[_i],
+                                                    .draft_max = k == 3 ? 15 : 0});
         rig_run(&r, tokens, 700, 250, &got);
         ck_assert_int_eq(got.n, 250);
         ck_assert_uint_eq(rig_stats(&r).preempted, 0);
@@ -46,7 +51,8 @@ START_TEST(a_pool_without_room_for_a_window_is_refused)
 {
     struct sched *s;
     struct err_info info = {0};
-    struct sched_config cfg = {.n_ctx = N_CTX, .window = WINDOW, .max_rows = ROWS, .n_pages = LEAST - 1, .max_seqs = 1, .max_logits = 1};
+    struct sched_config cfg = {
+        .n_ctx = N_CTX, .window = WINDOW, .max_rows = ROWS, .n_pages = LEAST - 1, .max_seqs = 1, .max_logits = 1};
     ck_assert_int_eq(sched_least_pages(&cfg), LEAST);
     ck_assert_int_eq(sched_new(&cfg, &s, &info), ERR_CONFIG);
     cfg.n_ctx = 40;

@@ -65,8 +65,8 @@ static void check_case(const struct loaded *l, const char *kind, const json_t *o
     const json_t *text = json_array_get(one, 0);
     char *expected = json_dumps(json_array_get(one, 1), JSON_COMPACT);
     char *found = ids_of(l, json_string_value(text), json_string_length(text), NULL, 0);
-    ck_assert_msg(strcmp(found, expected) == 0, "%s: '%s': expected %s, found %s", kind, json_string_value(text), expected,
-                  found);
+    ck_assert_msg(strcmp(found, expected) == 0, "%s: '%s': expected %s, found %s", kind, json_string_value(text),
+                  expected, found);
     mem_free(expected);
     mem_free(found);
 }
@@ -115,7 +115,7 @@ START_TEST(text_of_clients_is_no_mark)
         {"<x>", {{0, 3}}, 1, "[0,1,2]"},
         {"<x>", {{2, 3}}, 1, "[0,1,2]"},
         {"<x><x><x>", {{3, 6}}, 1, "[9,0,1,2,9]"},
-        {"\xE2\x84\xAB<x><x>", {{6, 9}}, 1, "[9,0,1,2]"},         /* the Angstrom sign becomes shorter in NFC */
+        {"\xE2\x84\xAB<x><x>", {{6, 9}}, 1, "[9,0,1,2]"}, /* the Angstrom sign becomes shorter in NFC */
         {"\xE2\x84\xAB<x>", {{0, 3}}, 1, "[9]"},
         {"<x>\xE2\x84\xAB<x>", {{0, 6}, {7, 8}}, 2, "[0,1,2,0,1,2]"},
     };
@@ -152,7 +152,8 @@ START_TEST(many_parts_have_many_spans)
 {
     enum { MANY = 3000 };
     static const char part[] = "<y>\xE2\x84\xAB<x><x>";
-    static const char source[] = TOKENIZER("{\"type\":\"NFC\"}", SPECIAL ",{\"id\":8,\"content\":\"<y>\",\"special\":true}");
+    static const char source[] =
+        TOKENIZER("{\"type\":\"NFC\"}", SPECIAL ",{\"id\":8,\"content\":\"<y>\",\"special\":true}");
     struct loaded l = load(source, sizeof source - 1);
     struct span *plain = mem_zalloc_array(MANY, sizeof *plain, MEM_GENERAL);
     struct buf text;
@@ -162,7 +163,8 @@ START_TEST(many_parts_have_many_spans)
         plain[i] = (struct span){text.len - 3, text.len}; /* the second <x> */
     }
     struct token_list found = {0};
-    ck_assert_int_eq(tokenizer_encode(l.t, text.data, text.len, TOKENIZE_PARSE_SPECIAL, plain, MANY, SIZE_MAX, &found), ERR_OK);
+    ck_assert_int_eq(tokenizer_encode(l.t, text.data, text.len, TOKENIZE_PARSE_SPECIAL, plain, MANY, SIZE_MAX, &found),
+                     ERR_OK);
     ck_assert_uint_eq(found.n, 5 * (size_t)MANY);
     static const int32_t ids[] = {8, 9, 0, 1, 2};
     for (size_t i = 0; i < found.n; i++) {
@@ -181,13 +183,12 @@ START_TEST(single_words_stand_alone)
     static const char source[] =
         TOKENIZER("null", "{\"id\":9,\"content\":\"xA\",\"special\":false,\"single_word\":true,\"normalized\":false}");
     struct loaded l = load(source, sizeof source - 1);
-    static const char *const rows[][2] = {{"xA", "[9]"},       {"<xA>", "[0,9,2]"},  {"xAx", "[1,3,1]"},
-                                          {"AxA", "[3,1,3]"},  {"xA<xA", "[9,0,9]"}, {"xA\xCC\x8A", "[1,3,4]"},
+    static const char *const rows[][2] = {{"xA", "[9]"},        {"<xA>", "[0,9,2]"},  {"xAx", "[1,3,1]"},
+                                          {"AxA", "[3,1,3]"},   {"xA<xA", "[9,0,9]"}, {"xA\xCC\x8A", "[1,3,4]"},
                                           {"xAxA", "[1,3,1,3]"}};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         char *found = ids_of(&l, rows[i][0], strlen(rows[i][0]), NULL, 0);
-        ck_assert_msg(strcmp(found, rows[i][1]) == 0, "%s: expected %s, found %s", rows[i][0],
-                      rows[i][1], found);
+        ck_assert_msg(strcmp(found, rows[i][1]) == 0, "%s: expected %s, found %s", rows[i][0], rows[i][1], found);
         mem_free(found);
     }
     unload(&l);

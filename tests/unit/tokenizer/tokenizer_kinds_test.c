@@ -276,7 +276,8 @@ START_TEST(texts_and_patterns_can_be_wide)
         buf_append(&text, one, n);
         buf_puts(&text, "<x>");
     }
-    ck_assert_int_eq(tokenizer_encode(v.t, text.data, text.len, TOKENIZE_PARSE_SPECIAL, NULL, 0, SIZE_MAX, &ids), ERR_OK);
+    ck_assert_int_eq(tokenizer_encode(v.t, text.data, text.len, TOKENIZE_PARSE_SPECIAL, NULL, 0, SIZE_MAX, &ids),
+                     ERR_OK);
     ck_assert_uint_eq(ids.n, 4 * (size_t)MANY); /* three bytes, and the token */
     for (size_t i = 3; i < ids.n; i += 4) {
         ck_assert_int_eq(ids.ids[i], special);

@@ -347,8 +347,8 @@ END_TEST
 /* Files write -1 where there is no such token, also without a sign. */
 START_TEST(minus_one_is_no_token)
 {
-    static const size_t roles[] = {offsetof(struct vocab, bos), offsetof(struct vocab, eos), offsetof(struct vocab, unk),
-                                   offsetof(struct vocab, pad)};
+    static const size_t roles[] = {offsetof(struct vocab, bos), offsetof(struct vocab, eos),
+                                   offsetof(struct vocab, unk), offsetof(struct vocab, pad)};
     static const int64_t none[] = {VOCAB_NO_ID, -1, UINT32_MAX};
     for (size_t i = 0; i < ARRAY_LEN(roles); i++) {
         enum err expected = ERR_OK;

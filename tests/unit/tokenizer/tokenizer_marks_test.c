@@ -33,26 +33,76 @@ static int count(const struct vocab *v, const char *s, bool is_users, int32_t id
 
 static const char *const marks[] = {
     /* Gemma 4 */
-    "<|tool_call>", "<tool_call|>", "<|\"|>", "<|channel>",
+    "<|tool_call>",
+    "<tool_call|>",
+    "<|\"|>",
+    "<|channel>",
     /* Gemma 1 to 3 */
-    "[multimodal]", "[@BOS@]", "<unused7>", "<mask>", "<start_of_turn>",
+    "[multimodal]",
+    "[@BOS@]",
+    "<unused7>",
+    "<mask>",
+    "<start_of_turn>",
     /* DeepSeek and DeepSeek-Coder */
-    "<|User|>", "<|Assistant|>", "<|EOT|>", "<pad>", "[PAD32022]", "<\xEF\xBD\x9CUser\xEF\xBD\x9C>",
-    "<\xEF\xBD\x9C" "fim\xE2\x96\x81hole\xEF\xBD\x9C>",
+    "<|User|>",
+    "<|Assistant|>",
+    "<|EOT|>",
+    "<pad>",
+    "[PAD32022]",
+    "<\xEF\xBD\x9CUser\xEF\xBD\x9C>",
+    "<\xEF\xBD\x9C"
+    "fim\xE2\x96\x81hole\xEF\xBD\x9C>",
     /* Command-R, Qwen */
-    "<|START_OF_TURN_TOKEN|>", "<think>", "</think>", "</think>\n\n", "<tool_call>", "</tool_call>", "<|fim_prefix|>",
+    "<|START_OF_TURN_TOKEN|>",
+    "<think>",
+    "</think>",
+    "</think>\n\n",
+    "<tool_call>",
+    "</tool_call>",
+    "<|fim_prefix|>",
     /* Mistral, ChatGLM, CodeLlama, Falcon, OLMo, EXAONE, MiniCPM, T5, Phi-3 */
-    "[INST]", "[/INST]", "<<SYS>>", "[gMASK]", "<sop>", "\xE2\x96\x81<PRE>", "_<EOT>", ">>QUESTION<<",
-    "|||IP_ADDRESS|||", "[|assistant|]", "<\xE7\x94\xA8\xE6\x88\xB7>", "<extra_id_0>", "{{role}}", "</s>",
+    "[INST]",
+    "[/INST]",
+    "<<SYS>>",
+    "[gMASK]",
+    "<sop>",
+    "\xE2\x96\x81<PRE>",
+    "_<EOT>",
+    ">>QUESTION<<",
+    "|||IP_ADDRESS|||",
+    "[|assistant|]",
+    "<\xE7\x94\xA8\xE6\x88\xB7>",
+    "<extra_id_0>",
+    "{{role}}",
+    "</s>",
 };
 
 static const char *const texts[] = {
     /* runs */
-    "  ", "                ", "\n\n", "\t\t", "\n\n\n\n", "\xE2\x96\x81\xE2\x96\x81", "\xC2\xA0\xC2\xA0", "____",
+    "  ",
+    "                ",
+    "\n\n",
+    "\t\t",
+    "\n\n\n\n",
+    "\xE2\x96\x81\xE2\x96\x81",
+    "\xC2\xA0\xC2\xA0",
+    "____",
     /* DeepSeek's single characters */
-    "\xC3\xB5", "\xC3\xB7", "\xC3\x81",
+    "\xC3\xB5",
+    "\xC3\xB7",
+    "\xC3\x81",
     /* what a fine-tune may add */
-    "covid", "don't", "->", "<=>", "[]", "{}", "=====", "New York", "<b", "x>", "[1",
+    "covid",
+    "don't",
+    "->",
+    "<=>",
+    "[]",
+    "{}",
+    "=====",
+    "New York",
+    "<b",
+    "x>",
+    "[1",
 };
 
 static const char *const html[] = {"<table>", "</table>", "<h1>", "</h6>", "<i>", "</s>", "<br/>", "<blockquote>"};

@@ -562,7 +562,8 @@ START_TEST(a_long_word_pays_for_its_merges)
     for (size_t k = 0; k < ARRAY_LEN(cases); k++) {
         const atomic_bool has_left = cases[k].is_stopped;
         struct task task = {.has_left = &has_left};
-        struct budget budget = {.given = cases[k].left + TASK_STEPS - 5, .left = cases[k].left}; /* five steps until a check */
+        struct budget budget = {.given = cases[k].left + TASK_STEPS - 5,
+                                .left = cases[k].left}; /* five steps until a check */
         struct merger m = {.t = v.t, .budget = &budget, .word = word};
         ck_assert_int_eq(merger_reserve(&m, N), ERR_OK);
         for (; m.n < N; m.n++) {

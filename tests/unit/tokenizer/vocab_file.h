@@ -18,9 +18,9 @@ struct vocab {
     uint64_t n_tokens, n_kinds, n_scores, n_merges;
     enum gguf_type tokens_type, kinds_type, scores_type, merges_type; /* GGUF_ARRAY: no such key */
     int64_t bos, eos, unk, pad;                                       /* VOCAB_NO_ID: no such key */
-    int64_t normalized; /* infcgi.tokenizer.normalized_ids has this id; 0: no such key */
-    int add_bos, add_eos, add_space_prefix;                           /* -1: no such key */
-    uint64_t embedding_rows;                                          /* 0: no such tensor */
+    int64_t normalized;                     /* infcgi.tokenizer.normalized_ids has this id; 0: no such key */
+    int add_bos, add_eos, add_space_prefix; /* -1: no such key */
+    uint64_t embedding_rows;                /* 0: no such tensor */
 
     struct buf file; /* filled by vocab_load */
     struct gguf *g;
