@@ -270,6 +270,7 @@ findings=$(
     banned
     homes
     sizes
+    bash $here/format.sh
     headers
     machine_paths
     file_names

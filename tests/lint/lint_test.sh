@@ -21,7 +21,7 @@ check() { # NAME FILE TEXT PATTERN: lint must say PATTERN once TEXT stands at th
 many_lines=$(printf 'int f%.0s;\\n' $(seq 1001))
 long_function="void long_one(void)\\n{\\n$(printf '    ;\\n%.0s' $(seq 110))}"
 check 'an include upwards' engine/base/buf.c '#include "engine/plan/plan.h"' 'engine/base/buf.c:[0-9]+: engine/base may not include'
-check 'an include past the door' fcgi/wire/reply.c '#include "engine/kv/kv_cache.h"' 'fcgi/wire/reply.c:[0-9]+: fcgi may not include'
+check 'an include past the door' fcgi/wire/reply.c '#include "engine/kv/kv_cache.h"' 'fcgi/wire/reply.c:[0-9]+: fcgi/wire may not include'
 check 'malloc' engine/plan/plan.c 'void *f(void) { return malloc(1); }' 'plan.c:[0-9]+: heap memory'
 check 'malloc beside comments' engine/plan/x_new.c '/* malloc(1) */\nint g = sizeof("free(x)");\nvoid *f(void) { return malloc(3); }' 'x_new.c:3: heap'
 check 'strcpy' fcgi/conf/conf.c 'void f(char *a) { strcpy(a, "x"); }' 'conf.c:[0-9]+: a banned function'
@@ -41,6 +41,7 @@ check 'a metric that no page has' fcgi/watch/metrics.c 'const char *f = "infcgi_
 check 'a metric of another name' fcgi/watch/metrics.c '        {"made_up_total", "counter", "Made up.", 0},' 'metric llamacpp:made_up_total is not listed'
 check 'an error of nginx' nginx/infcgi-http.conf '    499 {"error":{"code":"made_up"}};' 'error made_up of status 499 is not listed'
 check 'an error of another status' engine/base/err.h '    X(ERR_API_KEY, "invalid_api_key", 403, "", "")' 'error invalid_api_key of status 403 is not listed'
+check 'a file in another form' engine/plan/plan.c 'int  f( void );' 'plan.c:[0-9]+: the form is not'
 check 'two files of a name' fcgi/plan.h '' 'plan.h:1: two files'
 check 'an error without a page' engine/base/err.h '    X(ERR_NEW, "brand_new", 500, "", "")' 'error brand_new is not listed'
 sed -i 's/`--pin`/`--pinned`/' "$copy/docs/ops/options.md"
