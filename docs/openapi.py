@@ -40,7 +40,7 @@ def schema(kind, low, high):
     if kind in ("any", "ignored"):
         return "{}" if kind == "any" else "{maxLength: 65536, maxItems: 256, maxProperties: 256, description: no effect}"
     if kind == "refused":
-        return "{enum: [null, false, []], description: refused}"
+        return "{enum: [null, false, []], description: rejected}"
     if kind == "string":
         return f"{{type: [string, 'null'], maxLength: {number(high)}}}"
     bounds = f", minimum: {number(low)}, maximum: {number(high)}" if low < high else ""
