@@ -371,9 +371,5 @@ clean:                                  ## remove build/
 	rm -rf build
 help:                                   ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-<<<<<<< HEAD
-.PHONY: all page unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench schemas patterns chat calls vectors tokenizer-agreement docs lint deps run test test-long test-e2e replay check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http bench-load test-load peer-loads peer-tests ci install deb release deb-test deb-reproducible image-test sbom sbom-test clean help
-=======
-.PHONY: all format format-check page unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench schemas patterns chat calls vectors tokenizer-agreement docs lint deps run test test-long test-e2e replay check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http bench-load test-load peer-loads peer-tests ci install deb deb-test deb-reproducible image-test sbom sbom-test clean help
->>>>>>> 6e312ee (tmp)
+.PHONY: all format format-check page unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench schemas patterns chat calls vectors tokenizer-agreement docs lint deps run test test-long test-e2e replay check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http bench-load test-load peer-loads peer-tests ci install deb release deb-test deb-reproducible image-test sbom sbom-test clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))
