@@ -181,7 +181,8 @@ START_TEST(lines_are_answered)
     char want[128];
     snprintf(want, sizeof want, "ok %zu\nversion  %s\n", strlen("version  \n" SERVER_VERSION), SERVER_VERSION);
     expect_said("version\n", want);
-    snprintf(want, sizeof want, "ok %zu\n{\"version\":\"%s\"}\n", strlen("{\"version\":\"\"}\n" SERVER_VERSION), SERVER_VERSION);
+    snprintf(want, sizeof want, "ok %zu\n{\"version\":\"%s\"}\n", strlen("{\"version\":\"\"}\n" SERVER_VERSION),
+             SERVER_VERSION);
     expect_said("--json version\n", want);
     expect_said("\n", "usage ");
     expect_said("nonsense\n", "usage no such command: nonsense");
