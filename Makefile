@@ -150,46 +150,46 @@ $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	@echo "  CC $<"; $(CC) -I. $(CFLAGS) $(call isa,$<) -MMD -MP -c -o $@ $<
 
-unit: $(B)/unittests                    ## unit tests (Check); SUITE=name runs one
+unit: $(B)/unittests                    ## run unit tests (Check); SUITE=name: one suite
 	$(B)/unittests $(SUITE)
-kern: $(B)/checkkern                    ## every kernel of every ISA against ref
+kern: $(B)/checkkern                    ## compare kernels of every instruction set with ref
 	$(B)/checkkern
-kern-bench: $(B)/checkkern              ## speed of each kernel beside the machine's limits; ISA=best|name|all OP=prefix REF=1
+kern-bench: $(B)/checkkern              ## measure kernels next to the limits of the machine; ISA=best|name|all OP=prefix REF=1
 	$(B)/checkkern --bench $(if $(filter-out best,$(ISA)),--isa $(ISA)) $(if $(OP),--op $(OP)) $(if $(REF),--ref)
-kern-valgrind:                          ## the same under valgrind, for what it decodes: ref and avx2 (minutes; V=asan kern for the rest)
+kern-valgrind:                          ## compare the kernels of ref and avx2 under valgrind (minutes)
 	@sh tests/support/deps.sh valgrind
 	@$(MAKE) V=valgrind build/valgrind/checkkern
 	@echo 'valgrind decodes no AVX-512 and no AVX-VNNI: such ISAs are "not on this CPU"; "make V=asan kern" runs them'
 	valgrind -q --error-exitcode=9 build/valgrind/checkkern
-kern-arm:                               ## the ARM kernels against ref, cross-compiled, under qemu
+kern-arm:                               ## cross-compile the ARM kernels and compare them with ref under qemu
 	@sh tests/support/deps.sh arm
 	@$(MAKE) V=arm64 build/arm64/checkkern
 	@bash tests/kernels/qemu_arm.sh
-fuzz:                                   ## untrusted input through libFuzzer: T=name (all targets) S=60 seconds; ARGS='libFuzzer options'
+fuzz:                                   ## run libFuzzer on readers of untrusted input: T=name (default: all) S=60 seconds ARGS='libFuzzer options'
 	@sh tests/support/deps.sh fuzz
 	@$(MAKE) -s $(JOBS) V=fuzz build/fuzz/fuzz
 	@for t in $(or $(T),$(notdir $(wildcard tests/fuzz/corpus/*))); do bash tests/fuzz/fuzz.sh $$t $(or $(S),60) $(ARGS) || exit; done
-isa-report:                             ## what OpenCL kernels become on RDNA3, without a card: GFX='gfx1100 gfx1151' (docs/internals/opencl.md)
+isa-report:                             ## print registers and instructions of OpenCL kernels on RDNA3: GFX='gfx1100 gfx1151' (docs/internals/opencl.md)
 	@sh tests/support/deps.sh isa
 	@$(MAKE) -s $(JOBS) V=release build/release/device_programs
 	@JOBS="$$(nproc)" /usr/bin/python3 tests/isa/isa.py --table $(GFX)
-golden: $(B)/golden                     ## every family on every back end and ISA against transformers
+golden: $(B)/golden                     ## compare every family on every back end and instruction set with transformers
 	$(B)/golden
-same-bytes: $(B)/same_bytes             ## 200 prompts alone, in batches, in pieces, cached: the same bits (fetches the default model)
+same-bytes: $(B)/same_bytes             ## compare 200 prompts alone, batched, cut and cached, bit by bit (fetches the default model)
 	$(B)/same_bytes "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
-fidelity: $(B)/fidelity $(GOLD)/.ok all ## MODEL=file.gguf: distance to transformers in float32 (fetches 1 GB of packages once)
+fidelity: $(B)/fidelity $(GOLD)/.ok all ## measure the distance from transformers in float32: MODEL=file.gguf (fetches 1 GB once)
 	@test -n '$(MODEL)' || { echo 'error: fidelity: expected MODEL=file.gguf' >&2; exit 64; }
 	$(GOLD)/bin/python tests/golden/fidelity.py '$(MODEL)' $(B)/fidelity.ref
 	for b in cpu ref; do $(B)/fidelity '$(MODEL)' $(B)/fidelity.ref --backend $$b || exit; done
-greedy: $(B)/greedy                     ## the default model's most likely text on every back end against ref's (fetches the model)
+greedy: $(B)/greedy                     ## compare the default model's greedy text on every back end with ref (fetches the model)
 	$(B)/greedy "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu=0.2 +cpu=0.01 opencl=0.2 +opencl=0.01
-fidelity-bounds: $(B)/fidelity          ## the default model within its bounds: each KV type, prompt and decode (fetches the model)
+fidelity-bounds: $(B)/fidelity          ## check the bounds of the default model: each KV type, prompt and decode (fetches the model)
 	$(B)/fidelity "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
 LLG     := build/llguidance-venv
 $(LLG)/.ok: tests/golden/requirements-llguidance.txt
 	@echo "  VENV $(LLG)"; rm -rf $(LLG); mkdir -p build; python3 -m venv $(LLG)
 	@$(LLG)/bin/python -m pip install -q --disable-pip-version-check -r $< && touch $@
-maskbench: $(B)/maskbench $(B)/tokenizer_ids ## JSON Schemas of DIR=folder, in MaskBench's form, and how long masks take, beside llguidance; MODEL=file ARGS=-v
+maskbench: $(B)/maskbench $(B)/tokenizer_ids ## check JSON Schemas in the format of MaskBench and time masks, also of llguidance: DIR=folder MODEL=file ARGS=-v
 	@test -n '$(DIR)' || { echo 'error: maskbench: expected DIR=folder with *.json of MaskBench' >&2; exit 64; }
 	model="$(or $(MODEL),$$(bash nginx/fetch-model.sh))"; $(B)/maskbench $(ARGS) "$$model" '$(DIR)' || exit; \
 	    $(MAKE) --no-print-directory $(LLG)/.ok || { echo 'maskbench: llguidance cannot be had from PyPI' >&2; exit 0; }; \
@@ -198,34 +198,34 @@ JSV     := build/jsonschema-venv
 $(JSV)/.ok: tests/golden/requirements-jsonschema.txt
 	@echo "  VENV $(JSV)"; rm -rf $(JSV); mkdir -p build; python3 -m venv $(JSV)
 	@$(JSV)/bin/python -m pip install -q --disable-pip-version-check -r $< && touch $@
-schemas: $(B)/maskbench $(JSV)/.ok      ## random JSON Schemas and values against PyPI's jsonschema; N=4000 SEED=1 MODEL=file ARGS=-v
+schemas: $(B)/maskbench $(JSV)/.ok      ## compare random JSON Schemas and values with PyPI's jsonschema; N=4000 SEED=1 MODEL=file ARGS=-v
 	$(JSV)/bin/python tests/golden/schema_oracle.py $(or $(SEED),1) $(or $(N),4000) build/schemas 2>/dev/null
 	model="$(or $(MODEL),$$(bash nginx/fetch-model.sh))"; $(B)/maskbench $(ARGS) "$$model" build/schemas 0
-patterns: $(B)/maskbench                ## random patterns and strings against Node's RegExp; N=4000 SEED=1 MODEL=file ARGS=-v
+patterns: $(B)/maskbench                ## compare random patterns and strings with Node's RegExp; N=4000 SEED=1 MODEL=file ARGS=-v
 	node tests/golden/pattern_oracle.mjs $(or $(SEED),1) $(or $(N),4000) build/patterns
 	model="$(or $(MODEL),$$(bash nginx/fetch-model.sh))"; $(B)/maskbench $(ARGS) "$$model" build/patterns 0
-chat: $(B)/chat_render                  ## published chat templates against Python's jinja2 (fetches 37 MB once)
+chat: $(B)/chat_render                  ## compare published chat templates with Python's jinja2 (fetches 37 MB once)
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && \
 	    /usr/bin/python3 tests/golden/chat_oracle.py $(B)/chat_render --templates "$$folder/templates"
-calls: $(B)/chat_render                 ## calls of tools that published chat templates write, read back: N=1000 random ones of each
+calls: $(B)/chat_render                 ## read back tool calls that published chat templates write: N=1000 random ones per template
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && \
 	    /usr/bin/python3 tests/golden/call_oracle.py $(B)/chat_render "$$folder/templates" $(or $(N),1000)
-vectors: $(B)/tokenizer_vectors         ## published token ids of every vocabulary we can read (fetches 37 MB once)
+vectors: $(B)/tokenizer_vectors         ## check published token ids of every known vocabulary (fetches 37 MB once)
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && $(B)/tokenizer_vectors "$$folder"
-tokenizer-agreement: $(B)/tokenizer_ids $(GOLD)/.ok ## 10 MB of text a vocabulary against Hugging Face's tokenizers (fetches 1 GB of packages once)
+tokenizer-agreement: $(B)/tokenizer_ids $(GOLD)/.ok ## compare 10 MB of text per vocabulary with Hugging Face's tokenizers (fetches 1 GB once)
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && model=$$(bash nginx/fetch-model.sh) && \
 	$(GOLD)/bin/python tests/golden/tokenizer_agreement.py $(B)/tokenizer_ids "$$folder" "$$model" $(ARGS)
 $(GOLD)/.ok: tests/golden/requirements.txt
 	@echo "  VENV $(GOLD)"; rm -rf $(GOLD); mkdir -p build; python3 -m venv $(GOLD)
 	@$(GOLD)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
-docs: all                               ## renew what is generated from tables: options, man page, completion, openapi.json
+docs: all                               ## renew generated pages: options, manual page, completion, openapi.json
 	@bash docs/make.sh $(B)/infcgi
-lint: all                               ## layers, banned functions, sizes, docs; silent when all is well
+lint: all                               ## check rules for code and pages; silent if all pass
 	@INFCGI=$(B)/infcgi bash tests/lint/lint.sh
 
-format:                                 ## format all C files as .clang-format says
+format:                                 ## format C files with clang-format
 	@git ls-files -co --exclude-standard engine fcgi opencl tests | grep '\.[ch]$$' | xargs -n 40 -P 2 clang-format -i
-format-check:                           ## list the C files that clang-format would change
+format-check:                           ## list C files that clang-format would change
 	@bash tests/lint/format.sh
 
 # --- running, testing, installing ---------------------------------------------------------------------------------
@@ -244,7 +244,7 @@ e2e     = $(VENV)/bin/python tests/e2e/run.py --variant
 load    = /usr/bin/python3 tests/bench/load/load.py --variant $(V) $(if $(MODEL),--model '$(MODEL)') $(if $(PEER_BIN),--peer '$(PEER_BIN)') --only '$(ONLY)' $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OUT),--out '$(OUT)')
 
 # The tools must be there before the sources are compiled, so these targets call make again.
-deps:                                   ## install the Debian packages that are missing (root or sudo)
+deps:                                   ## install missing Debian packages (root or sudo)
 	@sh tests/support/deps.sh test
 $(VENV)/.ok: tests/e2e/requirements.txt
 	@echo "  VENV $(VENV)"; rm -rf $(VENV); mkdir -p build; python3 -m venv $(VENV)
@@ -257,78 +257,78 @@ $(CLIENTS)/.ok: tests/clients/package.json tests/clients/requirements.txt
 	@cd $(CLIENTS) && npm install --silent --no-audit --no-fund
 	@python3 -m venv $(CLIENTS)/venv && $(CLIENTS)/venv/bin/python -m pip install -q --disable-pip-version-check -r $(lastword $^)
 	@touch $@
-page: $(PAGE)/.ok                       ## the chat page as nginx serves it, with the libraries that show Markdown (npm)
+page: $(PAGE)/.ok                       ## build the chat page with its Markdown libraries (npm)
 # Where they cannot be fetched it is not made, but told, and the next make tries again.
 $(PAGE)/.ok: nginx/page.sh $(wildcard nginx/html/*)
 	@echo "  PAGE $(PAGE)"; bash $< $(PAGE)
 run: override export MODEL := $(value MODEL)
 run: override export PORT := $(value PORT)
-run:                                    ## serve on nginx; MODEL=path PORT=8080 ARGS='options of infcgi serve'
+run:                                    ## build and serve on nginx; MODEL=path PORT=8080 ARGS='options of infcgi serve'
 	@sh tests/support/deps.sh run
 	@$(MAKE) -s $(JOBS) all page
 	@V=$(V) exec bash nginx/run.sh --any-model $(ARGS)
-test: deps                              ## everything: lint, unit, kernels, golden, e2e, and under ASan+UBSan and TSan
+test: deps                              ## run lint, unit, kernel, golden and end-to-end tests, also under sanitizers (half an hour)
 	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty infcgi_scripted checkkern golden device_programs drivers same_bytes fidelity tokenizer_vectors chat_render load) $(VENV)/.ok page
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests chat_render fuzz-replay)
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
 	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
 	@bash tests/run.sh
-test-long: deps                         ## what `make test` has no time for: long contexts and scripts under ASan, all device code, soaks of minutes
+test-long: deps                         ## run the rest: long contexts, all device code, soaks of minutes, all end-to-end tests in two builds
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests checkkern chat_render) $(VENV)/.ok page
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
 	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty infcgi_scripted unittests golden device_programs drivers fidelity greedy same_bytes load)
 	@bash tests/run.sh --long
-test-e2e: deps                          ## end to end: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name picks
+test-e2e: deps                          ## run end-to-end tests: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name
 	@$(MAKE) $(JOBS) all page $(B)/infcgi_faulty $(B)/infcgi_scripted $(VENV)/.ok
 	@$(e2e) $(V) $(ONLY)
-replay: deps                            ## an agent's session, with and without kill -9: what is computed twice; MODEL=file for another than the default
+replay: deps                            ## replay an agent's session with and without kill -9 and count tokens computed twice; MODEL=file
 	@$(MAKE) $(JOBS) all $(VENV)/.ok
 	@$(VENV)/bin/python tests/e2e/replay.py --variant $(V) $(if $(MODEL),--model "$(MODEL)")
-clients: deps                           ## agents, the AI SDK, LangChain, LiteLLM and others against a model that says what a script has, and schemathesis: ONLY=name picks
+clients: deps                           ## run agents, the AI SDK, LangChain, LiteLLM, schemathesis and others against a scripted model: ONLY=name
 	@$(MAKE) $(JOBS) all $(B)/infcgi_scripted $(VENV)/.ok $(CLIENTS)/.ok
 	@$(e2e) $(V) --folder tests/clients $(ONLY)
-peer-tests: deps                        ## llama.cpp's own server tests against this server (fetches 37 MB once): ONLY='words' picks cases
+peer-tests: deps                        ## run llama.cpp's server tests against infcgi (fetches 37 MB once): ONLY='words'
 	@$(MAKE) $(JOBS) all $(PEER)/.ok
 	folder=$$(sh tests/support/peer_source.sh server-tests 0 'tools/server/tests/*' 'models/templates/*') && model=$$(bash nginx/fetch-model.sh) && \
 	    $(PEER)/bin/python tests/peer/peer_tests.py --variant $(V) --tests "$$folder" --model "$$model" $(ONLY)
-check-asan: deps                        ## unit, kernel and e2e tests under ASan+UBSan
+check-asan: deps                        ## run unit, kernel and end-to-end tests under ASan and UBSan
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests checkkern chat_render fuzz-replay) $(VENV)/.ok page
 	@bash tests/run.sh unit-asan unit-asan-fork unit-asan-long kernels-asan chat-asan fuzz-replay e2e-asan e2e-asan-long
-check-tsan: deps                        ## threads under the thread sanitizer: unit suites, and a minute of mixed clients
+check-tsan: deps                        ## run unit suites with threads, and a minute of mixed clients, under the thread sanitizer
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests) $(VENV)/.ok
 	@bash tests/run.sh unit-tsan soak-tsan
-bench-peer:                             ## speed against llama.cpp: MODELS= ROUNDS=5 THREADS=2 TYPES= (docs/benchmarks.md)
+bench-peer:                             ## compare speed with llama.cpp: MODELS= ROUNDS=5 THREADS=2 TYPES= (docs/benchmarks.md)
 	@sh tests/support/deps.sh $(if $(PEER_BIN),run,bench)
 	@$(MAKE) -s $(JOBS) all $(B)/checkkern
 	@V='$(V)' MODELS='$(or $(MODELS),$(MODEL))' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' TYPES='$(TYPES)' ONLY='$(ONLY)' \
 	 PEER_BIN='$(PEER_BIN)' OUT='$(OUT)' DOCS='$(DOCS)' exec bash tests/bench/peer.sh
-bench-peer-types:                       ## the same for copies of SmolLM2 and Qwen in other weight types
+bench-peer-types:                       ## compare speed with llama.cpp in other weight types
 	@$(MAKE) -s bench-peer TYPES='$(or $(TYPES),all)'
-bench-gpu: all                          ## a device, and llama.cpp on it: MODEL= LLAMA_BENCH=llama-bench ROUNDS=3 DEVICE=auto (docs/benchmarks.md)
+bench-gpu: all                          ## measure a device, and llama.cpp on it: MODEL= LLAMA_BENCH=llama-bench ROUNDS=3 DEVICE=auto (docs/benchmarks.md)
 	@python3 tests/bench/gpu.py --infcgi $(B)/infcgi --model "$(or $(MODEL),$$(bash nginx/fetch-model.sh))" --device '$(or $(DEVICE),auto)' \
 	 --llama-bench '$(LLAMA_BENCH)' --rounds '$(or $(ROUNDS),3)'
-bench-http:                             ## streams over HTTP against llama-server: PEER_BIN= MODEL= TESTS= ROUNDS=5 (docs/benchmarks.md)
+bench-http:                             ## compare streams over HTTP with llama-server: PEER_BIN= MODEL= TESTS= ROUNDS=5 (docs/benchmarks.md)
 	@sh tests/support/deps.sh run
 	@$(MAKE) -s $(JOBS) all
 	@V='$(V)' MODEL='$(MODEL)' PEER_BIN='$(PEER_BIN)' TESTS='$(TESTS)' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' PARALLEL='$(PARALLEL)' \
 	 CONTEXT='$(CONTEXT)' ARGS='$(ARGS)' PEER_ARGS='$(PEER_ARGS)' SCHEMA='$(SCHEMA)' OUT='$(OUT)' CSV='$(CSV)' exec bash tests/bench/http.sh
-bench-load:                             ## gaps, overload, aborts, kills and more under load, through nginx: PEER_BIN= ONLY=name (docs/benchmarks.md)
+bench-load:                             ## measure gaps, overload, aborts and kills through nginx: PEER_BIN= ONLY=name (docs/benchmarks.md)
 	@sh tests/support/deps.sh load
 	@$(MAKE) -s $(JOBS) all
 	@$(MAKE) -s V=release build/release/load
 	@$(load) --size bench
-test-load:                              ## the same for hours: 10,000 aborts, 100 kills, an hour of load; ONLY=name picks, SECONDS= of overload and soak
+test-load:                              ## load the server for hours: 10,000 aborts, 100 kills, an hour of load; ONLY=name SECONDS= of overload and soak
 	@sh tests/support/deps.sh load
 	@$(MAKE) -s $(JOBS) all
 	@$(MAKE) -s V=release build/release/load
 	@$(load) --size long
-peer-loads:                             ## golden folders, converted, in llama.cpp: ONLY= PEER_SRC= PEER_BUILD= (docs/ops/convert.md)
+peer-loads:                             ## load converted golden folders in llama.cpp: ONLY= PEER_SRC= PEER_BUILD= (docs/ops/convert.md)
 	@sh tests/support/deps.sh bench
 	@$(MAKE) -s $(JOBS) all
 	@V='$(V)' ONLY='$(ONLY)' PEER_SRC='$(PEER_SRC)' PEER_BUILD='$(PEER_BUILD)' exec bash tests/bench/peer_loads.sh
-ci:                                     ## what CI runs
+ci:                                     ## run make test with warnings as errors
 	@bash .ci/run
-install: all page                       ## into PREFIX=/usr/local (DESTDIR= for packagers)
+install: all page                       ## install into PREFIX=/usr/local (DESTDIR= for packagers)
 	install -D -m 755 $(B)/infcgi $(DEST)/bin/infcgi
 	install -d $(DEST)/share/infcgi/html $(DEST)/share/infcgi/nginx $(DEST)/lib/systemd/system
 	install -m 644 nginx/html/* $(DEST)/share/infcgi/html
@@ -343,33 +343,33 @@ install: all page                       ## into PREFIX=/usr/local (DESTDIR= for 
 	for f in $(PAGES); do install -D -m 644 $$f $(DEST)/share/doc/infcgi/$$f || exit; done
 	install -D -m 644 docs/man/infcgi.1 $(DEST)/share/man/man1/infcgi.1
 	install -D -m 644 docs/man/infcgi.bash $(DEST)/share/bash-completion/completions/infcgi
-deb:                                    ## Debian packages into build/deb, lintian clean
+deb:                                    ## build Debian packages into build/deb and check them with lintian
 	@sh tests/support/deps.sh deb
 	@$(MAKE) -s page
 	@bash nginx/deb.sh $(DEB) $(PAGE) >$(DEB).log 2>&1 || { tail -n 30 $(DEB).log >&2; exit 1; }
 	@lintian --allow-root --fail-on error,warning $(DEB)/*.changes
 	@ls $(DEB)/*.deb
-release:                                ## set VERSION=x.y.z in a clean tree, date the changelogs, build the packages (docs/howto/release.md)
+release:                                ## set VERSION=x.y.z, date the changelogs, build the packages (docs/howto/release.md)
 	@bash nginx/release.sh '$(VERSION)'
 DEBIAN := bookworm trixie
-deb-test: deb                           ## packages in bare Debians 12 and 13 (DEBIAN=trixie: one): autopkgtest, docs/ops/install.md, upgrade and purge (root; fetches 800 MB)
+deb-test: deb                           ## test the packages in bare Debians 12 and 13: install, upgrade, purge; DEBIAN=trixie: one (root; fetches 800 MB)
 	@sh tests/support/deps.sh deb-test
 	@for d in $(DEBIAN); do bash tests/deb/deb_test.sh $(DEB) $$d || exit 1; done
-deb-reproducible: deb                   ## those packages built again in another folder, time zone and language: the same bytes
+deb-reproducible: deb                   ## build the packages again elsewhere and compare the bytes
 	@bash tests/deb/reproducible.sh $(DEB) $(PAGE)
-image-test: page                        ## the image of nginx/Containerfile, built with buildah over the bare Debian of deb-test, and asked
+image-test: page                        ## build and test the image of nginx/Containerfile in a bare Debian (buildah)
 	@sh tests/support/deps.sh image-test
 	@bash tests/deb/image_test.sh
-sbom: all                               ## what the program and the page are made of, as CycloneDX: build/<variant>/infcgi.cdx.json
+sbom: all                               ## list linked libraries and parts of the page as CycloneDX: build/<variant>/infcgi.cdx.json
 	@nginx/sbom.py $(B)/infcgi $(B)/infcgi.cdx.json
 $(SBOM)/.ok: tests/deb/requirements.txt
 	@echo "  VENV $(SBOM)"; rm -rf $(SBOM); mkdir -p build; python3 -m venv $(SBOM)
 	@$(SBOM)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
-sbom-test: sbom $(SBOM)/.ok             ## that list against CycloneDX's schema
+sbom-test: sbom $(SBOM)/.ok             ## check that list with CycloneDX's schema
 	@$(SBOM)/bin/python tests/deb/sbom_test.py $(B)/infcgi.cdx.json $(B)/infcgi
 clean:                                  ## remove build/
 	rm -rf build
-help:                                   ## this list
+help:                                   ## print this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
 .PHONY: all format format-check page unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench schemas patterns chat calls vectors tokenizer-agreement docs lint deps run test test-long test-e2e replay check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http bench-load test-load peer-loads peer-tests ci install deb release deb-test deb-reproducible image-test sbom sbom-test clean help
 -include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))
