@@ -23,9 +23,8 @@ cd "$(dirname "$0")/.." || exit 1
 #   - Under TSan the unit tests of whole models (`model`, `states`) run in test-long. The scheduler's tests have the same
 #     threads, and soak-tsan runs the whole process.
 #   - The kernels' checks run in the release build, where guard pages enclose their buffers.
-#   - Each test over HTTP runs in one build: those in $in_release in the release build, the others under ASan. Unit tests
-#     run the C code of the former under ASan. Those in $in_long run in test-long only. test-long runs all of them in
-#     both builds.
+#   - Each test over HTTP runs in one build, as its mark says (tests/e2e/harness.py: in_release, in_long). test-long runs
+#     all of them in both builds.
 #   - Golden models: a model in two formats runs in full in one of them, a slower ISA runs with one thread, and a device
 #     runs models of many weight types without high precision.
 #   - Fewer cases: each tenth chat under ASan, 32 prompts of same_bytes, the bounds of one KV type, no overload and no
@@ -33,41 +32,13 @@ cd "$(dirname "$0")/.." || exit 1
 # LeakSanitizer takes longer than most tests, and looks for leaks when a process ends. So under ASan a suite is one process.
 # Tests tagged `fork` have a process each: they leave state in their process, or compute with PoCL, after which the search
 # for leaks is off (fake_opencl.c).
-in_release='
-page_test page_answers bench_test turns_test test_run_sh test_the_default_model opencl_layers_test opencl_faults_test
-test_choices_share_one_echo test_keys_share_no_cached_prefix
-test_json_object test_json_schema test_tool_choice test_a_long_prompt_tells test_a_custom_tool_is_called test_infill
-test_tools_are_shown test_cached_prefix_gives test_a_call_that_is_asked_for test_many_choices_stream test_history_of_calls
-test_a_conversation_goes_on_after_kill_9 test_perplexity_is_that
-test_a_stream_outlives_a_reload test_a_master_drains_and
-chat_test.test_seed chat_test.test_n test_tenants bad_input_test.test_schemas test_slow_requests_are_told test_conversation_with_tools test_sigterm_lets_running_streams_end test_sigterm_with_drain_close
-test_nginx_reloads_and_dies test_who_shares_a_prefix_stays test_what_looks_like_an_event
-clock_test test_a_system_that_gives_no test_who_waits_hears test_a_row_that_is_no test_what_never_comes test_full_load_takes test_rapid_resets
-test_a_connection_goes_on test_thousands_of_silent
-test_responses_tell_how_far kept_test replay_test test_a_saved_slot test_calls_come_in_pieces
-test_a_suffix_is_tokenized test_an_item_is_parsed test_killed_engine_gives
-test_an_address_space_limit process_test.test_memory test_start_to_first_token test_ready_means_warm
-test_curl_examples bad_input_test.test_tools errors_test.test_full_queue test_a_failed_batch test_two_hundred_hostile
-test_a_full_disk_stops test_every_command_as test_drain_ends_it test_chat_lines_from test_openai_package
-test_a_stream_that_breaks_off test_text_beside_null test_a_last_message chat_test.test_grammar test_curl_streams
-test_access_log_holds test_request_id_is test_a_start_is_told test_clients_that_drip test_limits_are_told
-'
-in_long='
-test_any_number_of_layers test_dot_products_that test_layers_that_are_computed test_bench_gpu_measures
-test_a_restart_behind_a_held_socket test_a_killed_worker test_at_every_moment test_a_system_that_gives_no_process
-test_same_bytes_alone_and_among_others test_two_hundred_large_texts test_under_an_address_space
-test_a_reader_that_takes_next_to_nothing test_many_sequences_do_not_hold_up test_a_lost_back_end_ends
-'
-in_release=$(xargs <<<"$in_release")
-in_long=$(xargs <<<"$in_long")
-export in_release in_long
 # shellcheck disable=SC2016
 runners='
 golden|beside|build/release/golden
-e2e-asan|beside|build/venv/bin/python tests/e2e/run.py --variant asan --without ${in_release// /,},${in_long// /,}
+e2e-asan|beside|build/venv/bin/python tests/e2e/run.py --variant asan --mark none
 unit-asan|beside|CK_FORK=no CK_EXCLUDE_TAGS="long fork" build/asan/unittests
 unit-tsan|beside|CK_EXCLUDE_TAGS="long states model" build/tsan/unittests
-e2e|beside|build/venv/bin/python tests/e2e/run.py --variant release --without ${in_long// /,} $in_release
+e2e|beside|build/venv/bin/python tests/e2e/run.py --variant release --mark release
 unit-asan-fork|beside|CK_INCLUDE_TAGS=fork CK_EXCLUDE_TAGS=long build/asan/unittests
 kernels-arm|beside|bash tests/kernels/qemu_arm.sh
 oclgrind|beside|bash tests/golden/oclgrind.sh --few
@@ -105,7 +76,7 @@ chat-asan-long|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/ch
 unit-asan-long|beside|CK_INCLUDE_TAGS=long build/asan/unittests
 unit-tsan-long|beside|CK_INCLUDE_TAGS="long states model" build/tsan/unittests
 e2e-long|beside|build/venv/bin/python tests/e2e/run.py --variant release
-e2e-asan-long|alone|build/venv/bin/python tests/e2e/run.py --variant asan $in_release $in_long
+e2e-asan-long|alone|build/venv/bin/python tests/e2e/run.py --variant asan --mark release,long
 soak-tsan-long|alone|build/venv/bin/python tests/e2e/soak.py --variant tsan --seconds 600
 many-streams-long|alone|/usr/bin/python3 tests/bench/load/load.py --size bench --only many-streams
 load-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test

@@ -82,6 +82,7 @@ NO_SCHEMAS = [
 ]
 
 
+@harness.in_release
 def test_tools(ctx):
     """B16. Shown to nobody, with tool_choice none, they are looked at all the same."""
     for api in APIS:
@@ -128,6 +129,7 @@ def hostile_schemas():
     }
 
 
+@harness.in_release
 def test_schemas(ctx):
     """B17. What is refused is within 100 ms each on an idle machine; here others may run. It takes 64 MiB at most, and nothing is left
     behind."""
@@ -209,6 +211,7 @@ def test_parameters(ctx):
     refused(ctx, APIS[0], "stream_options", stream_options={"include_usage": True})
 
 
+@harness.in_release
 def test_many_choices_stream_with_logprobs(ctx):
     """P13: whole frames of each."""
     connection, r = ctx.server.stream(Chat.path, {"messages": HI, "max_tokens": 4, "n": 8, "logprobs": True, "top_logprobs": 2, "ignore_eos": True})

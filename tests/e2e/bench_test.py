@@ -17,6 +17,7 @@ def drive(*args):
                           capture_output=True, text=True, timeout=300)
 
 
+@harness.in_release
 def test_http_load_measures_in_turns(ctx):
     base, path = ctx.server.base, pathlib.Path(ctx.server.dir) / "load.csv"
     before = ctx.server.metrics()["infcgi_generated_tokens_total"]
@@ -32,12 +33,14 @@ def test_http_load_measures_in_turns(ctx):
     assert done == 2 * 3 * (1 + 12), done   # two names, three rounds with the one that is not counted
 
 
+@harness.in_release
 def test_http_load_says_what_cannot_be_compared(ctx):
     other = ctx.start("--threads", "1", model=harness.ROOT / "tests/golden/models/llama-gqa-tied.gguf")
     run = drive(f"a={ctx.server.base}", f"b={other.base}")
     assert run.returncode == 1 and "Not comparable: 1 stream, 16 words, prefill: prompt tokens differ: a " in run.stdout, run.stdout + run.stderr
 
 
+@harness.in_release
 def test_http_load_refuses(ctx):
     for args, says in ((("x=http://192.0.2.1:80",), "expected a loopback address, found 192.0.2.1"), (("http://127.0.0.1",), "expected NAME="),
                        ((f"a={ctx.server.base}", "--rounds", "101"), "1 to 100 rounds"), ((f"a={ctx.server.base}", "--tests", "1x1"), "expected STREAMSx"),
@@ -53,6 +56,7 @@ echo '[{"n_prompt": 512, "n_gen": 0, "avg_ts": 50.0}, {"n_prompt": 0, "n_gen": 1
 """
 
 
+@harness.in_long
 def test_bench_gpu_measures_in_turns(ctx):
     peer = pathlib.Path(ctx.server.dir) / "llama-bench"
     peer.write_text(PEER)
@@ -68,6 +72,7 @@ def test_bench_gpu_measures_in_turns(ctx):
     assert run.returncode == 1 and "error: bench-gpu: false: exit 1" in run.stderr, run.stderr
 
 
+@harness.in_release
 def test_a_decoded_token_is_nine_launches_a_layer(ctx):
     if ctx.is_slow:
         return
@@ -81,6 +86,7 @@ def test_a_decoded_token_is_nine_launches_a_layer(ctx):
     assert row["copy_bytes_s"] > 0 and row["queued_launch_us"] > 0 and row["launch_us"] > 0, row
 
 
+@harness.in_release
 def test_bench_uses_the_pack_cache(ctx):
     """The first run writes the packed weights and the second one maps them: the file stays as it was."""
     with tempfile.TemporaryDirectory(prefix="infcgi-pack.") as folder:

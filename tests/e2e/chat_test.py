@@ -94,6 +94,7 @@ def test_max_tokens(ctx):
         assert r.choices[0].finish_reason == "length" and r.usage.completion_tokens == 5
 
 
+@harness.in_release
 def test_n(ctx):
     r = ctx.server.client().chat.completions.create(
         model=model_id(ctx), messages=FRANCE, temperature=1.2, seed=1, max_tokens=24, n=3)
@@ -107,6 +108,7 @@ def test_n(ctx):
     assert texts == [c.message.content for c in r.choices]
 
 
+@harness.in_release
 def test_seed(ctx):
     def ask(seed):
         return ctx.server.client().chat.completions.create(
@@ -115,6 +117,7 @@ def test_seed(ctx):
     assert len({ask(seed) for seed in range(5)}) > 1
 
 
+@harness.in_release
 def test_json_object(ctx):
     """A model that says anything says an object: whole, streamed, n of them, alone and among others; cut off it says so."""
     def ask(seed, **more):
@@ -151,6 +154,7 @@ class Car(pydantic.BaseModel):
     is_new: bool
 
 
+@harness.in_release
 def test_json_schema(ctx):
     """The openai package's models come back whole, and what cannot be enforced is refused where it stands."""
     for seed in range(2 if ctx.is_slow else 5):
@@ -204,6 +208,7 @@ def check_calls(choice, names):
             assert said == {}, call
 
 
+@harness.in_release
 def test_calls_come_in_pieces(ctx):
     """Deltas of a call's arguments, whole and cut off by max_tokens at any token, are what an answer that is not streamed has."""
     said = {"shape": "circle", "note": "a \"round\" one\nof caf\u00e9 size", "more": [1, {"deep": None}]}
@@ -234,6 +239,7 @@ def test_calls_come_in_pieces(ctx):
     assert half["output"][1]["arguments"].startswith('{"shape": "circle", "note": "a'), half
 
 
+@harness.in_release
 def test_tool_choice(ctx):
     """A call that is asked for comes, whatever the model, and fits its schema; streamed too. The model's template knows no tools."""
     client, ask = ctx.server.client(), {"model": model_id(ctx), "messages": FRANCE, "tools": SHAPES, "max_tokens": 200, "temperature": 1.3}
@@ -268,6 +274,7 @@ def test_tool_choice(ctx):
     assert ctx.server.idle()
 
 
+@harness.in_release
 def test_grammar(ctx):
     """GBNF and patterns hold in chat and text completions, and what is wrong with one is a 400 in its field."""
     import re
@@ -292,6 +299,7 @@ def test_grammar(ctx):
     assert ctx.server.idle()
 
 
+@harness.in_release
 def test_null_equals_absent(ctx):
     nulls = dict.fromkeys(["temperature", "top_p", "n", "stop", "logit_bias", "stream", "stream_options", "max_tokens", "tools",
                            "response_format", "user", "logprobs", "top_logprobs", "presence_penalty"])
@@ -310,6 +318,7 @@ def test_message_shapes(ctx):
     assert r.status == 200, r.body
 
 
+@harness.in_release
 def test_history_of_calls_as_the_openai_package_sends_it(ctx):
     call = {"id": "call_1", "type": "function", "function": {"name": "capital", "arguments": '{"of": "France"}'}}
     result = {"role": "tool", "tool_call_id": "call_1", "content": "Paris"}
@@ -357,6 +366,7 @@ def test_leaving_a_whole_answer_frees_pages(ctx):
     assert s.idle(5), s.metrics()
 
 
+@harness.in_long
 def test_same_bytes_alone_and_among_others(ctx):
     s = ctx.server
     tokens = 12 if ctx.is_slow else 40
@@ -374,6 +384,7 @@ def test_same_bytes_alone_and_among_others(ctx):
         assert a == b, f"request {i} alone:\n{a}\namong others:\n{b}"
 
 
+@harness.in_release
 def test_cached_prefix_gives_the_same_bytes(ctx):
     long_prompt = "The quick brown fox jumps over the lazy dog. " * 30
     body = {"messages": [{"role": "user", "content": long_prompt + "How many animals?"}], "temperature": 0.8, "seed": 5, "max_tokens": 20,
@@ -383,6 +394,7 @@ def test_cached_prefix_gives_the_same_bytes(ctx):
     assert first["choices"] == second["choices"]
 
 
+@harness.in_release
 def test_a_last_message_is_gone_on_with(ctx):
     """The assistant's own, in every API that knows it: the answer is what is new."""
     s, model = ctx.server, model_id(ctx)

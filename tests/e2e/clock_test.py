@@ -72,6 +72,7 @@ def two_streams(s, meanwhile):
     return took["limited"]
 
 
+@harness.in_release
 def test_the_clock_is_set(ctx):
     c = Clock(ctx)
     s = c.server
@@ -103,6 +104,7 @@ def test_the_clock_is_set(ctx):
     assert took < (20 if ctx.is_slow else 3), took
 
 
+@harness.in_release
 def test_the_process_is_stopped(ctx):
     """For longer than a step may take: nothing is stuck, and a time that passed meanwhile is told at once."""
     s = ctx.start(*ctx.ARGS, "--step-limit", "2")
@@ -117,6 +119,7 @@ def test_the_process_is_stopped(ctx):
     assert s.request("GET", "/health").status == 200 and "step_stuck" not in s.log(), s.log()[-2000:]
 
 
+@harness.in_release
 def test_a_master_is_stopped_with_its_worker(ctx):
     """As a frozen container is. The worker was as silent as its master was deaf; one that is silent alone is replaced."""
     c = Clock(ctx, "--master")
@@ -143,6 +146,7 @@ def test_a_master_is_stopped_with_its_worker(ctx):
     assert 'reason="it says nothing any more"' in s.log(), s.log()[-2000:]
 
 
+@harness.in_long
 def test_a_reader_that_takes_next_to_nothing_is_dropped(ctx):
     """D04: a hundred bytes a second, and nothing at all, for half a minute. What they held is free, they are told, and others saw nothing of it."""
     c = Clock(ctx)
@@ -175,6 +179,7 @@ def test_a_reader_that_takes_next_to_nothing_is_dropped(ctx):
         reader.close()
 
 
+@harness.in_release
 def test_the_machine_is_busy(ctx):
     """R12: eight others want its CPUs all the time. Who is slow is not taken for stuck, and times are kept as well as they can be."""
     s = ctx.start(*ctx.ARGS, "--master", "--step-limit", "5")

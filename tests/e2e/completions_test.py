@@ -18,6 +18,7 @@ def complete(ctx, **body):
     return r.json()
 
 
+@harness.in_release
 def test_openai_package(ctx):
     r = ctx.server.client().completions.create(model=ctx.server.client().models.list().data[0].id, prompt=TEXT, temperature=0, max_tokens=4)
     assert "Paris" in r.choices[0].text, r
@@ -103,6 +104,7 @@ def test_detokenize_bad_id(ctx):
         assert r.status == 400 and r.error()["param"], r.body
 
 
+@harness.in_release
 def test_choices_share_one_echo(ctx):
     """The log-probabilities of a prompt are computed once, whatever n is, and are the same in all choices."""
     s = ctx.server

@@ -37,6 +37,7 @@ def raw(s, data, end=True):
         return got
 
 
+@harness.in_release
 def test_every_command_as_text_and_as_json(ctx):
     c = ctx.server
     model = c.post("/v1/completions", {"prompt": "Once upon a time", "max_tokens": 8}).json()["model"]
@@ -277,6 +278,7 @@ def test_the_log_is_live(ctx):
     assert until(lambda: "request id=seen-told" in c.log()) and "seen-not-told" not in c.log(), c.log()[-2000:]
 
 
+@harness.in_release
 def test_drain_ends_it_when_what_runs_is_done(ctx):
     c = ctx.start()
     connection, response = c.stream("/v1/completions", {"prompt": "Once upon a time", "max_tokens": 60, "ignore_eos": True})

@@ -100,6 +100,7 @@ def test_api_keys(ctx):
         assert s.request("GET", "/health").status == 200, "health needs no key"
 
 
+@harness.in_release
 def test_keys_share_no_cached_prefix(ctx):
     """One key's cached_tokens tell nothing of another's prompts, whatever salts their clients give."""
     prompt = "The quick brown fox jumps over the lazy dog and runs into the wood. " * 12
@@ -132,6 +133,7 @@ def test_keys_share_no_cached_prefix(ctx):
         assert cached(shared, "sk-two", cache_salt="x") == 0
 
 
+@harness.in_release
 def test_full_queue(ctx):
     s = ctx.start(*ctx.ARGS, "--parallel", "1", "--queue-max", "1")
     body = {"messages": HI, "max_tokens": 30 if ctx.is_slow else 150, "ignore_eos": True}

@@ -245,6 +245,7 @@ def test_silent_connections_make_room(ctx):
         c.close()
 
 
+@harness.in_release
 def test_thousands_of_silent_connections(ctx):
     """F15: more than the backlog holds. What is taken is bounded, all are closed, and service goes on."""
     s = ctx.start(*ARGS, model=TINY)
@@ -336,6 +337,7 @@ def test_a_log_that_cannot_be_written(ctx):
 
 # --- what is never asked again ----------------------------------------------------------------------------------------------
 
+@harness.in_release
 def test_what_never_comes_again_fills_nothing(ctx):
     """R16: prefixes, salts and schemas of one request each. What is kept of them has a bound."""
     s = ctx.start(*ARGS, "--parallel", "4", model=TINY)
@@ -364,6 +366,7 @@ def no_process(ctx):
     return {"LD_PRELOAD": str(library), "NO_PROCESS_WHILE": str(path / "none"), "ASAN_OPTIONS": "verify_asan_link_order=0"}, path / "none"
 
 
+@harness.in_release
 def test_a_system_that_gives_no_thread_at_the_start(ctx):
     """R09: whichever it is that there is none for, the start fails and says why."""
     env, _ = no_process(ctx)
@@ -376,6 +379,7 @@ def test_a_system_that_gives_no_thread_at_the_start(ctx):
         assert re.search("internal_error: cannot start .*thread", error), (n, s.log())
 
 
+@harness.in_long
 def test_a_system_that_gives_no_process_for_a_while(ctx):
     """R09: who asks waits, and is answered when it gives some again; streams that run go on."""
     env, file = no_process(ctx)

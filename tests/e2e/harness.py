@@ -24,6 +24,20 @@ class Skip(Exception):
     """This test says nothing about this variant."""
 
 
+# Where `make test` runs a test over HTTP. A test without a mark runs under ASan. A module whose tests share a mark has
+# MARK = "release" instead. `make test-long` runs all tests in both builds.
+def in_release(test):
+    """Marks a test that takes long: it runs in the release build; unit tests run its C code under ASan."""
+    test.mark = "release"
+    return test
+
+
+def in_long(test):
+    """Marks a test that only `make test-long` runs."""
+    test.mark = "long"
+    return test
+
+
 def free_port():
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))

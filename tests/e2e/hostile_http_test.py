@@ -183,6 +183,7 @@ def drip(c, data, seconds):
     return got
 
 
+@harness.in_release
 def test_clients_that_drip_end_at_nginx(ctx):
     """N01, N02: a byte now and then. A head has its time in all; a body the same between two bytes, so it may go on, at nginx, and the engine
     sees nothing of either. Who stops gets 408, which is logged."""
@@ -219,6 +220,7 @@ def test_clients_that_drip_end_at_nginx(ctx):
     assert harness.until(lambda: sum(e["status"] == 408 for e in map(json.loads, log.read_text().splitlines())) >= 40), log.read_text()[-1000:]
 
 
+@harness.in_release
 def test_limits_are_told_as_the_api_tells_them(ctx):
     """N10: too many open requests of one address, and too many at once, on routes of the API; others are none the worse."""
     s = ctx.start(*ctx.ARGS)
@@ -320,6 +322,7 @@ def h2_answer(c, stream):
                 return is_fine, body
 
 
+@harness.in_release
 def test_a_connection_goes_on_behind_resets(ctx):
     """D08: HTTP/2 streams that are reset, at once and in their answer, say nothing in that of the next on their connection."""
     s = ctx.start(*ctx.ARGS)
@@ -350,6 +353,7 @@ def with_h2(s):
     return port
 
 
+@harness.in_release
 def test_rapid_resets(ctx):
     """N09: thousands of HTTP/2 streams that are reset as soon as they are opened, or a moment later: each costs a step at most, others go
     on, and nothing is left."""
@@ -437,6 +441,7 @@ BAD_ENGINES = {   # what it says, and the statuses that the client gets
 }
 
 
+@harness.in_release
 def test_a_start_is_told(ctx):
     """N11: from the first moment on, each is answered: no engine yet, then that its model is loading, and then by it."""
     s = ctx.start(*ctx.ARGS)
@@ -480,6 +485,7 @@ def test_a_post_goes_to_one_engine(ctx):
     s.wait_ready()
 
 
+@harness.in_release
 def test_who_waits_hears_something(ctx):
     """N13: a stream in the queue, for longer than nginx waits for an engine's next word."""
     s = ctx.start("--threads", "2", "--ctx-size", "8192", "--kv-tokens", "16384", "--parallel", "1", "--speculate", "off", "--sse-ping-interval", "1")

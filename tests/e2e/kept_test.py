@@ -3,6 +3,8 @@ import tempfile
 
 from share_test import ask
 
+MARK = "release"
+
 CHAT, RESPONSES = "/v1/chat/completions", "/v1/responses"
 HI = [{"role": "user", "content": "Hi"}]
 

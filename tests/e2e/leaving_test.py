@@ -185,6 +185,7 @@ def behind_leaving(s, way, leave, moment):
     return after[0] - n_tokens
 
 
+@harness.in_long
 def test_at_every_moment_in_every_way(ctx):
     """D01, D02, D03, D08, D10, F11. What is computed behind the end is a moment's worth and not the answer, and each is counted."""
     s = ctx.start(*ctx.ARGS, "--parallel", "1", "--batch-size", "64")   # a step is to be short
@@ -218,6 +219,7 @@ def texts(got):
     return "".join(e["choices"][0]["text"] for e in got if e and e["choices"])
 
 
+@harness.in_release
 def test_who_shares_a_prefix_stays_as_it_was(ctx):
     """D06: of two with one beginning, either may leave first."""
     s = ctx.server
@@ -235,6 +237,7 @@ def test_who_shares_a_prefix_stays_as_it_was(ctx):
     assert s.idle()
 
 
+@harness.in_release
 def test_nginx_reloads_and_dies_in_the_middle(ctx):
     """D07: its reload lets streams end; without its worker a stream is cut, and the engine computes no more of it."""
     s = ctx.server
@@ -315,6 +318,7 @@ def test_a_deadline_ends_what_waits(ctx):
     assert s.idle()
 
 
+@harness.in_release
 def test_what_looks_like_an_event_is_none(ctx):
     """D12: lines, ends of lines and [DONE] in the text of an answer."""
     text = 'a\\r\\ndata: [DONE]\\n\\ndata: {\\"x\\": 1}\\r\\n: b\\n\\nevent: c\\n' + "d" * 40

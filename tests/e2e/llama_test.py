@@ -19,6 +19,7 @@ def test_paths_come_through(ctx):
     assert count == len(post("/tokenize", {"content": prompt, "parse_special": True}).json()["tokens"])
 
 
+@harness.in_release
 def test_a_saved_slot_is_restored_by_another_process(ctx):
     with tempfile.TemporaryDirectory() as folder:
         saved = pathlib.Path(folder) / "slots"
@@ -40,6 +41,7 @@ def test_a_saved_slot_is_restored_by_another_process(ctx):
         assert refused.status == 400 and refused.error()["param"] == "filename", refused.body
 
 
+@harness.in_release
 def test_a_long_prompt_tells_how_far_it_is(ctx):
     connection, stream = ctx.server.stream("/completion", {"prompt": "one two three " * 400, "n_predict": 2, "return_progress": True,
                                                            "cache_prompt": False})
@@ -49,6 +51,7 @@ def test_a_long_prompt_tells_how_far_it_is(ctx):
     assert done[0] == 0 and done == sorted(set(done)) and done[-1] == told[0]["total"] and len(done) >= 3, told
 
 
+@harness.in_release
 def test_responses_tell_how_far_the_prompt_is(ctx):
     connection, stream = ctx.server.stream("/v1/responses", {"input": "one two three " * 400, "max_output_tokens": 2, "stream": True,
                                                              "return_progress": True, "store": False, "temperature": 0.3})
@@ -57,6 +60,7 @@ def test_responses_tell_how_far_the_prompt_is(ctx):
     assert told and told[-1]["processed"] == told[-1]["total"], told
 
 
+@harness.in_release
 def test_infill(ctx):
     with tempfile.TemporaryDirectory() as folder:
         model = harness.with_fim(ctx.model, pathlib.Path(folder) / "fim.gguf")

@@ -14,6 +14,7 @@ def lines(log, event):
     return [line for line in log.splitlines() if f" {event} " in line]
 
 
+@harness.in_release
 def test_a_failed_batch_is_told_once_and_the_engine_goes_on(ctx):
     s = ctx.start(*ctx.ARGS, program="infcgi_faulty", env={"INFCGI_FAULT": "out_of_memory@30"})
     replies = harness.at_once([lambda: s.post(URL, {**BODY, "max_tokens": 60}) for _ in range(4)])
@@ -32,6 +33,7 @@ def test_a_failed_batch_is_told_once_and_the_engine_goes_on(ctx):
     assert s.post(URL, {**BODY, "max_tokens": 2}).status == 200
 
 
+@harness.in_release
 def test_a_row_that_is_no_number_ends_its_own_request(ctx):
     """R18: the others of its batch get what they get alone."""
     def of(i):
@@ -58,6 +60,7 @@ def test_a_row_that_is_no_number_ends_its_own_request(ctx):
         assert s.metrics()['infcgi_errors_total{code="numerical_error"}'] == 1
 
 
+@harness.in_long
 def test_a_lost_back_end_ends_the_process(ctx):
     """Behind nginx: streams that have begun end with an error event, others with 500, /health tells it, and the status is 69."""
     s = ctx.start(*ctx.ARGS, "--parallel", "2", "--speculate", "off", program="infcgi_faulty", env={"INFCGI_FAULT": f"backend_lost@{150 if ctx.is_slow else 600}"})
@@ -110,6 +113,7 @@ def test_a_lost_back_end_is_there_again(ctx):
     assert run.poll() is None
 
 
+@harness.in_release
 def test_run_sh_tells_that_the_back_end_was_lost(ctx):
     """Before it served at all."""
     run = ctx.run_sh(harness.free_port(), "--threads", "1", V=ctx.variant, PROGRAM="infcgi_faulty", INFCGI_FAULT="backend_lost@1",

@@ -125,6 +125,7 @@ def knock(s, is_over, refused):
         time.sleep(0.01)
 
 
+@harness.in_long
 def test_a_killed_worker_is_replaced(ctx):
     """kill -9 under load, eight times: nobody is refused, no stream pretends to be whole, and who asks next is answered; 503 where a
     model takes longer to load than they wait."""
@@ -217,6 +218,7 @@ def test_reloads_under_load_fail_no_request(ctx):
         assert set(counts) == {"good"}, counts
 
 
+@harness.in_release
 def test_a_stream_outlives_a_reload(ctx):
     """What is under way ends as it began, while the next worker answers already; reloads that come meanwhile are done then."""
     with tempfile.TemporaryDirectory() as folder:
@@ -442,6 +444,7 @@ def test_a_first_start_that_fails_ends_the_master(ctx):
     assert lone.returncode == 64 and "INFCGI_WORKER" in lone.stderr, lone
 
 
+@harness.in_release
 def test_a_master_drains_and_a_second_signal_cuts_it_short(ctx):
     for how in ("drain", "cut", "close"):
         s = ctx.start("--master", *SMALL, *(["--drain-close"] if how == "close" else []))

@@ -1,4 +1,5 @@
 """Images, audio and files in every API: refused with a 400, or a 404 for paths, in the form of that API, with what and where."""
+import harness
 from rank_test import RERANKER
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -140,6 +141,7 @@ def test_endpoints_of_media_are_not_found(ctx):
             assert path in e["message"], e
 
 
+@harness.in_release
 def test_text_beside_null_media_is_taken(ctx):
     """What clients send of fields that they do not use."""
     for path, body in (("/v1/chat/completions", chat(TEXT, modalities=["text"], audio=None)), ("/v1/chat/completions", chat(TEXT, modalities=None)),

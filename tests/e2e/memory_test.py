@@ -105,11 +105,13 @@ def test_trees_are_judged_before_they_are_parsed(ctx):
     assert harness.until(lambda: s.metrics()["infcgi_memory_bytes{purpose=\"request\"}"] < MIB), s.metrics()
 
 
+@harness.in_release
 def test_two_hundred_hostile_clients(ctx):
     s = ctx.start(*ctx.ARGS, "--request-memory", "256")
     check_flood(ctx, s, [hostile(p) for p in (b"{}", b"[]", b'""')], {TOO_LARGE, FULL})
 
 
+@harness.in_long
 def test_two_hundred_large_texts(ctx):
     """Bodies that are fine but long: parsed, tokenised and refused for their length, or for want of memory."""
     s = ctx.start(*ctx.ARGS, "--request-memory", "256")
@@ -118,6 +120,7 @@ def test_two_hundred_large_texts(ctx):
                                                          (413, "request_too_large")})
 
 
+@harness.in_long
 def test_under_an_address_space_limit(ctx):
     if ctx.is_slow:
         raise Skip("a sanitizer needs more address space than any limit leaves")
@@ -137,6 +140,7 @@ def test_a_request_over_its_share_is_told_so(ctx):
     assert s.post("/v1/completions", {"prompt": "Hi", "max_tokens": 1}).status == 200
 
 
+@harness.in_release
 def test_an_address_space_limit_that_is_too_small_is_refused(ctx):
     if ctx.is_slow:
         raise Skip("a sanitizer needs more address space than any limit leaves")
@@ -225,6 +229,7 @@ class ControlGroup:
         return int(re.search(r"^oom_kill (\d+)$", (self.path / self.events).read_text(), re.M).group(1))
 
 
+@harness.in_release
 def test_full_load_takes_what_was_told_at_the_start(ctx):
     """R05: 32 MiB beyond it, as a limit of a control group where one can be made; a kill is none of the answers."""
     if ctx.is_slow:

@@ -2,6 +2,8 @@
 import anthropic
 import pydantic
 
+import harness
+
 FRANCE = [{"role": "user", "content": "Name the capital of France."}]
 TOOL = {"name": "get_weather", "description": "Weather of a city", "input_schema": {
     "type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}
@@ -84,6 +86,7 @@ def test_structured_answer(ctx):
     assert isinstance(m.parsed_output, City) or m.stop_reason == "max_tokens", m
 
 
+@harness.in_release
 def test_conversation_with_tools(ctx):
     """Calls and results of earlier turns go through the template."""
     c = client(ctx.server)
@@ -98,6 +101,7 @@ def test_conversation_with_tools(ctx):
     assert c.messages.count_tokens(model=m.model, messages=turns).input_tokens > one + 10
 
 
+@harness.in_release
 def test_a_call_that_is_asked_for(ctx):
     """With any model: whole and streamed, and by an automatic call of the tool's name."""
     c = client(ctx.server)
@@ -208,6 +212,7 @@ def test_errors_of_nginx_have_the_same_form(ctx):
     assert r.error()["code"] == "request_too_large" and r.headers["Request-Id"] is None
 
 
+@harness.in_release
 def test_a_stream_that_breaks_off(ctx):
     s = ctx.start(*ctx.ARGS, program="infcgi_faulty", env={"INFCGI_FAULT": "out_of_memory@20"})
     model = s.request("GET", "/v1/models").json()["data"][0]["id"]

@@ -31,6 +31,7 @@ def check_json_error(reply, status):
     assert error["message"] and error["type"] and error["code"] and "param" in error, error
 
 
+@harness.in_release
 def test_curl_streams_early_and_in_whole_characters(ctx):
     body = json.dumps({"messages": [{"role": "user", "content": "Write three lines of Japanese with emoji."}], "stream": True,
                        "temperature": 1.3, "seed": 4, "max_tokens": 60, "ignore_eos": True})
@@ -78,6 +79,7 @@ def test_request_id_of_the_client(ctx):
         assert re.fullmatch("[0-9a-f]{32}", r.headers["X-Request-Id"]), (wrong, r.headers["X-Request-Id"])
 
 
+@harness.in_release
 def test_request_id_is_the_same_in_the_answer_and_both_logs(ctx):
     s = ctx.server
     longest = "Az09-_.:" * 8
@@ -215,6 +217,7 @@ BODIES = {"/api/generate": {"prompt": "Hi", "stream": False, "options": {"num_pr
           "/detokenize": {"tokens": [1]}, "/apply-template": {"messages": HI}, "/chat/completions": {"messages": HI, "max_tokens": 1}}
 
 
+@harness.in_release
 def test_curl_examples_without_a_content_type(ctx):
     """`curl -d` calls its body a form. Ollama's and llama-server's documents use it; OpenAI's and Anthropic's name the type."""
     s = ctx.server
@@ -302,6 +305,7 @@ def test_slow_reader_holds_up_nobody(ctx):
     assert s.idle(60), s.metrics()
 
 
+@harness.in_release
 def test_access_log_holds_no_prompt(ctx):
     s = ctx.start()
     secret = "xyzzysecret"

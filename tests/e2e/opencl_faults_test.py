@@ -34,6 +34,7 @@ def generate(ctx, rules, *args, name="llama-biases"):
     return run.returncode, run.stdout, err
 
 
+@harness.in_release
 def test_a_device_that_is_gone_ends_the_process(ctx):
     """As any back end that is lost: streams end with the error, others have status 500, the process ends with 69. Also of two."""
     for devices in ((), ("--device", "0,1")):
@@ -49,6 +50,7 @@ def test_a_device_that_is_gone_ends_the_process(ctx):
         assert len(failed) == 1 and " code=backend_lost " in failed[0] and "CL_OUT_OF_RESOURCES" in failed[0], s.log()
 
 
+@harness.in_release
 def test_a_batch_without_memory_ends_its_requests_alone(ctx):
     s = ctx.start(*ARGS, model=model("llama-biases"), program="infcgi_faulty",
                   env=told("clEnqueueNDRangeKernel:3000:CL_MEM_OBJECT_ALLOCATION_FAILURE"))
@@ -57,6 +59,7 @@ def test_a_batch_without_memory_ends_its_requests_alone(ctx):
     assert s.post(URL, {**BODY, "max_tokens": 5}).status == 200 and s.idle()
 
 
+@harness.in_release
 def test_what_fails_while_a_model_is_loaded(ctx):
     for rules, status, words in (
             ("clCreateBuffer:1:CL_MEM_OBJECT_ALLOCATION_FAILURE", 65, ("out_of_memory: clCreateBuffer: CL_MEM_OBJECT_ALLOCATION_FAILURE",)),
@@ -67,6 +70,7 @@ def test_what_fails_while_a_model_is_loaded(ctx):
         assert got == status and all(word in err for word in words), (rules, got, err)
 
 
+@harness.in_release
 def test_a_driver_that_crashes_while_it_is_asked(ctx):
     """In a process of its own: the engine says so, and another back end does not notice."""
     for rules, words in (("clGetPlatformIDs:1+:crash", "one of the OpenCL drivers crashed (Aborted) while they were loaded"),
@@ -76,6 +80,7 @@ def test_a_driver_that_crashes_while_it_is_asked(ctx):
         assert generate(ctx, rules, "--backend", "cpu")[0] == 0
 
 
+@harness.in_long
 def test_dot_products_that_are_refused_or_wrong(ctx):
     """The plain ones take their place, which is told; the answer is the same."""
     args = ("--quantize", "q8_0")
@@ -87,6 +92,7 @@ def test_dot_products_that_are_refused_or_wrong(ctx):
         assert (status, answer) == (0, good) and err.count("replaced") == 1 and words in err, (rules, status, answer, good, err)
 
 
+@harness.in_long
 def test_layers_that_are_computed_wrongly_go_to_the_cpu(ctx):
     """A step that is wrong and has no plainer form: its layers alone, or all; the answer is the CPU's."""
     for name, word, step, where in (("qwen35-delta", "scan", "delta", "0-1,3"), ("llama-biases", "attention", "attention", "0-1")):
@@ -99,6 +105,7 @@ def test_layers_that_are_computed_wrongly_go_to_the_cpu(ctx):
         assert len(told) == 1 and told[0].endswith(f": the CPU computes layers {where}"), err
 
 
+@harness.in_release
 def test_a_damaged_program_never_reaches_the_driver(ctx):
     with tempfile.TemporaryDirectory(prefix="infcgi-e2e.") as folder:
         args = ("--pack-cache", folder)

@@ -16,6 +16,7 @@ def generate(ctx, *args, model=None, env=ENV):
                           capture_output=True, text=True, timeout=600, env=env)
 
 
+@harness.in_long
 def test_any_number_of_layers_gives_the_same_text(ctx):
     if ctx.is_slow:
         raise harness.Skip("minutes; nothing of it is compiled for the device")
@@ -25,6 +26,7 @@ def test_any_number_of_layers_gives_the_same_text(ctx):
     assert "note: 30 of 30 layers fit in the " in runs["auto"].stderr, runs["auto"].stderr
 
 
+@harness.in_release
 def test_what_has_no_room_is_told_what_has(ctx):
     """A cache that is a quarter larger than the memory of the device: 23,040 bytes a token, 768 of a layer."""
     run = generate(ctx, "--kv-tokens", str((1 << 30) * 5 // 4 // 23040), env=SMALL)
@@ -36,6 +38,7 @@ def test_what_has_no_room_is_told_what_has(ctx):
     assert 0 < n < 30 and n * cache / 30 < free, run.stderr
 
 
+@harness.in_release
 def test_a_number_of_layers_wants_a_device(ctx):
     for args, status, words in ((("--backend", "cpu", "-ngl", "3"), 64, "gpu-layers: the back end cpu has no such option; add --backend opencl"),
                                 (("--gpu-layers", "some"), 64, "gpu-layers (command line): expected a number of layers, auto or all; found 'some'"),
@@ -44,6 +47,7 @@ def test_a_number_of_layers_wants_a_device(ctx):
         assert run.returncode == status and words in run.stderr, (args, run.returncode, run.stderr)
 
 
+@harness.in_release
 def test_memory_of_the_device_is_told_by_purpose(ctx):
     """Of one layer of two, and of a server without a device."""
     model = str(harness.ROOT / "tests/golden/models/llama-biases.gguf")
@@ -66,6 +70,7 @@ def test_memory_of_the_device_is_told_by_purpose(ctx):
     assert set(h["device_memory"].values()) == {0} and h["devices"] == [], h
 
 
+@harness.in_release
 def test_two_devices_answer_as_one(ctx):
     """Of two layers each has one; the answer has the bits of one device, and each device is told."""
     model = str(harness.ROOT / "tests/golden/models/llama-biases.gguf")
@@ -88,6 +93,7 @@ def test_two_devices_answer_as_one(ctx):
     assert taken["0"]["kv"] == taken["0,1"]["kv"] and taken["0"]["weights"] <= taken["0,1"]["weights"], taken
 
 
+@harness.in_release
 def test_two_devices_have_room_for_what_one_has_not(ctx):
     """640 bytes a token in five layers: 1.1 GiB, of which either device takes some; 2.2 GiB are too much for both."""
     def of(gib, *args):

@@ -10,6 +10,8 @@ import tempfile
 import harness
 from browser import ENTER, ESCAPE, SHIFT, Browser
 
+MARK = "release"
+
 LONG = "Write the numbers from 1 to 1000, one a line."
 _browser = None
 

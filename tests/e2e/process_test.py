@@ -76,6 +76,7 @@ def started(ctx, *args, **env):
     return run, port, tmp
 
 
+@harness.in_release
 def test_run_sh_stops_cleanly(ctx):
     for how in (signal.SIGTERM, signal.SIGINT):
         run, port, tmp = started(ctx, "--threads", "1")
@@ -91,6 +92,7 @@ def test_run_sh_stops_cleanly(ctx):
         assert processes_with(str(tmp)) == []
 
 
+@harness.in_release
 def test_run_sh_ends_with_its_engine(ctx):
     run, _, tmp = started(ctx, "--threads", "1")
     engine = [p for p in processes_with(f"{ctx.variant}/infcgi") if run_is_parent(run.pid, p)]
@@ -104,6 +106,7 @@ def test_run_sh_ends_with_its_engine(ctx):
 TINY = harness.ROOT / "tests/golden/models/llama-biases.gguf"
 
 
+@harness.in_release
 def test_run_sh_notices_an_engine_killed_at_any_time(ctx):
     """Right after the ready line, and a little later: what was missed before it was looked at stayed missed."""
     for i in range(8):
@@ -115,6 +118,7 @@ def test_run_sh_notices_an_engine_killed_at_any_time(ctx):
         assert run.returncode == 1 and "the engine ended" in err, (i, run.returncode, err)
 
 
+@harness.in_release
 def test_run_sh_drains_when_its_group_is_signalled(ctx):
     """A signal to the group reaches make, which passes it on, and run.sh: both mean one stop."""
     for how in (signal.SIGTERM, signal.SIGINT):
@@ -134,6 +138,7 @@ def test_run_sh_drains_when_its_group_is_signalled(ctx):
         assert run.returncode == 0, (how, run.returncode, err)
 
 
+@harness.in_release
 def test_run_sh_takes_any_file_name(ctx):
     with tempfile.TemporaryDirectory() as folder:
         model = pathlib.Path(folder) / "it's \"a\" $HOME `id`;\n& model.gguf"
@@ -153,6 +158,7 @@ def run_is_parent(parent, child):
     return re.search(r"PPid:\s+(\d+)", status).group(1) == str(parent)
 
 
+@harness.in_release
 def test_the_default_model_answers_what_the_readme_asks(ctx):
     readme = (harness.ROOT / "README.md").read_text()
     body = json.loads(re.search(r"chat/completions [^\n]* -d '(\{.*?\n\})'", readme, re.S).group(1))
@@ -180,6 +186,7 @@ def test_the_default_model_answers_what_the_readme_asks(ctx):
         assert len({ask(port, seed=seed, max_tokens=8) for seed in range(5)}) > 1
 
 
+@harness.in_release
 def test_run_sh_refuses_bad_options(ctx):
     run = ctx.run_sh(harness.free_port(), "--no-such-option")
     out, err = run.communicate(timeout=30)
@@ -189,6 +196,7 @@ def test_run_sh_refuses_bad_options(ctx):
     assert run.returncode == 1 and "eighty" in err, err
 
 
+@harness.in_release
 def test_killed_engine_gives_json_and_the_next_start_works(ctx):
     s = ctx.start()
     opened = [s.stream(CHAT, {"messages": COUNT, "max_tokens": 1000, "ignore_eos": True}) for _ in range(6)]
@@ -210,6 +218,7 @@ def test_killed_engine_gives_json_and_the_next_start_works(ctx):
     assert s.post(CHAT, {"messages": COUNT, "max_tokens": 2}).status == 200
 
 
+@harness.in_release
 def test_sigterm_lets_running_streams_end(ctx):
     s = ctx.start()
     tokens = 60 if ctx.is_slow else 300
@@ -232,6 +241,7 @@ def test_sigterm_lets_running_streams_end(ctx):
     assert s.engine.wait(20) == 0
 
 
+@harness.in_release
 def test_sigterm_with_drain_close_leaves_new_requests_to_another_engine(ctx):
     s = ctx.start(*ctx.ARGS, "--drain-close")
     connection, response = s.stream(CHAT, {"messages": COUNT, "max_tokens": 60 if ctx.is_slow else 100, "ignore_eos": True})
@@ -243,6 +253,7 @@ def test_sigterm_with_drain_close_leaves_new_requests_to_another_engine(ctx):
     assert s.engine.wait(20) == 0
 
 
+@harness.in_long
 def test_a_restart_behind_a_held_socket_refuses_nobody(ctx):
     """As under systemd: another process holds the socket, and the next engine answers who connected meanwhile."""
     s = ctx.start()
@@ -335,6 +346,7 @@ def sizes_of(server):
     return (sizes[f'infcgi_memory_bytes{{purpose="{p}"}}'] for p in ("weights", "kv"))
 
 
+@harness.in_release
 def test_memory(ctx):
     if ctx.is_slow:
         raise harness.Skip("figures are of the release build")
@@ -356,6 +368,7 @@ def test_memory(ctx):
     assert peak <= weights + kv + OVERHEAD
 
 
+@harness.in_release
 def test_start_to_first_token(ctx):
     if ctx.is_slow:
         raise harness.Skip("figures are of the release build")
@@ -374,6 +387,7 @@ def test_start_to_first_token(ctx):
     assert best <= 30   # a figure to read, not a limit: machines are shared
 
 
+@harness.in_release
 def test_ready_means_warm(ctx):
     """What is touched for the first time costs a page fault, and unlike time these can be counted."""
     if ctx.is_slow:

@@ -2,6 +2,8 @@
 and of one with windows. `make replay` has it without that, and with a model that says something."""
 import replay
 
+MARK = "release"
+
 
 def check(ctx, name):
     count = replay.run(ctx, replay.SHAPES[name], 1, True)

@@ -5,6 +5,8 @@ import re
 import openai
 import pydantic
 
+import harness
+
 FRANCE = "Name the capital of France."
 WEATHER = {"type": "function", "name": "get_weather", "description": "Weather of a place", "strict": False,
            "parameters": {"type": "object", "properties": {"place": {"type": "string"}}, "required": ["place"]}}
@@ -60,6 +62,7 @@ def test_parse(ctx):
     assert r.output_text.startswith("{")
 
 
+@harness.in_release
 def test_tools_are_shown_and_results_taken(ctx):
     client = ctx.server.client()
     tools = [WEATHER, {"type": "web_search"}, {"type": "custom", "name": "apply_patch", "format": {
@@ -78,6 +81,7 @@ def test_tools_are_shown_and_results_taken(ctx):
     assert client.responses.input_tokens.count(model=model_id(ctx), input=items, tools=tools).input_tokens == r.usage.input_tokens
 
 
+@harness.in_release
 def test_a_custom_tool_is_called_when_it_must_be(ctx):
     """Also by a model that cannot, with input of its pattern."""
     client = ctx.server.client()

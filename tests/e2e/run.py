@@ -1,7 +1,8 @@
 """Runs the end-to-end tests. The last line is `N passed, N failed`.
 
-    run.py [--variant release|asan|...] [--folder tests/clients] [--without WORD,WORD] [WORD...]
-        only tests whose `file.function` holds one of the words, and none of those behind --without
+    run.py [--variant release|asan|...] [--folder tests/clients] [--mark none|release|long,...] [WORD...]
+        runs the tests that have one of the marks (harness.in_release, in_long) and one of the words in `file.function`;
+        without marks or words all of them
 """
 import argparse
 import importlib
@@ -13,14 +14,15 @@ import traceback
 import harness
 
 
-def find(folder, words, without):
+def find(folder, words, marks):
     sys.path.insert(0, str(folder.resolve()))
     for path in sorted(folder.glob("*_test.py")):
         module = importlib.import_module(path.stem)
         for name, function in list(vars(module).items()):  # a test's warning adds a name to its module
             full = f"{path.stem}.{name}"
-            wanted = (not words or any(w in full for w in words)) and not any(w in full for w in without)
-            if name.startswith("test_") and wanted:
+            wanted = name.startswith("test_") and (not words or any(w in full for w in words))
+            mark = getattr(function, "mark", getattr(module, "MARK", "none"))
+            if wanted and (not marks or mark in marks):
                 yield full, function
 
 
@@ -42,7 +44,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--variant", default="release")
     parser.add_argument("--folder", type=pathlib.Path, default=pathlib.Path(__file__).parent)
-    parser.add_argument("--without", type=lambda s: s.split(","), default=[])
+    parser.add_argument("--mark", type=lambda s: s.split(","), default=[])
     parser.add_argument("words", nargs="*")
     options = parser.parse_args()
     ctx = harness.Context(options.variant)
@@ -57,7 +59,7 @@ def main():
             passed += 1
             print(f"ok   {name} {seconds:.2f} s", flush=True)
 
-    for name, function in find(options.folder, options.words, options.without):
+    for name, function in find(options.folder, options.words, options.mark):
         start = time.monotonic()
         try:
             problem = run_one(ctx, function)

@@ -27,6 +27,7 @@ def saved(s):
     assert harness.until(lambda: s.metrics()["infcgi_snapshot_pending"] == 0), s.metrics()
 
 
+@harness.in_release
 def test_a_conversation_goes_on_after_kill_9(ctx):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="infcgi-kv.")) / "kv"
     s = ctx.start(*ctx.ARGS, "--cache-dir", str(folder), "--cache-disk-mib", "200")

@@ -70,6 +70,7 @@ def test_server_timing(ctx):
     connection.close()
 
 
+@harness.in_release
 def test_slow_requests_are_told(ctx):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="infcgi-slow."))
     ctx.cleanups.append(lambda: shutil.rmtree(folder))

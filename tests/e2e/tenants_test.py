@@ -177,6 +177,7 @@ def a_deadline_of_the_clients(ctx, t):
         assert r.status == 400 and r.error()["param"] == "X-Request-Timeout-Ms", (bad, r.body)
 
 
+@harness.in_release
 def test_tenants(ctx):
     """One server for all of it, which takes longer to start than to ask."""
     t = Tenants(ctx)
@@ -185,6 +186,7 @@ def test_tenants(ctx):
         part(ctx, t)
 
 
+@harness.in_release
 def test_a_full_disk_stops_no_request(ctx):
     s = ctx.start(*ctx.ARGS, "--usage-log", "/dev/full", wait=False)
     assert harness.until(lambda: s.engine.poll() is not None, 20) and s.engine.returncode == 78, s.log()

@@ -28,6 +28,7 @@ def folder(ctx):
     return path
 
 
+@harness.in_release
 def test_perplexity_is_that_of_the_api_s_log_probabilities(ctx):
     """By the definition of llama-perplexity, from what /v1/completions says of each token of a window."""
     size, text = 64, (harness.ROOT / "LICENSE").read_text()[:1500]
@@ -60,6 +61,7 @@ def test_perplexity_of_what_is_no_text(ctx):
     assert run(ctx, "perplexity").returncode == 64
 
 
+@harness.in_release
 def test_chat_lines_from_a_pipe(ctx):
     where = folder(ctx) / "kept.json"
     script = f"Say hello.\n\nAnd now?\n/regen\n/save {where}\n/reset\n/load {where}\n/quit\nNever answered.\n"

@@ -22,6 +22,7 @@ def lights(s):
     return s.metrics()["infcgi_generated_tokens_total"] - before, [r.json()["choices"][0]["text"] for r in replies]
 
 
+@harness.in_long
 def test_many_sequences_do_not_hold_up_others(ctx):
     s = ctx.start(*ctx.ARGS)
     n, texts = lights(s)
@@ -41,6 +42,7 @@ def test_many_sequences_do_not_hold_up_others(ctx):
     assert s.idle(30)
 
 
+@harness.in_release
 def test_sizes_beyond_the_queue_run_in_turns(ctx):
     s = ctx.server
     for n_prompts, n in ((3, 86), (8, 128)):
@@ -64,6 +66,7 @@ def test_sizes_beyond_the_queue_run_in_turns(ctx):
     assert s.idle()
 
 
+@harness.in_release
 def test_a_flood_of_large_requests_leaves_room(ctx):
     """Ten a second, of sizes that were always refused, and a client whose requests are small: none of its is refused."""
     s = ctx.start(*ctx.ARGS)

@@ -47,6 +47,7 @@ def test_the_first_text_that_is_too_long_ends_the_request(ctx):
     assert r.status == 400 and "maximum context length" in r.json()["error"], r.body
 
 
+@harness.in_release
 def test_a_suffix_is_tokenized_once(ctx):
     model = harness.with_fim(ctx.model, pathlib.Path(ctx.start().dir) / "fim.gguf")
     s = ctx.start(*ctx.ARGS, "--request-memory", "64", model=model)
@@ -56,6 +57,7 @@ def test_a_suffix_is_tokenized_once(ctx):
     assert r.status == 200 and len(r.json()["choices"]) == 8, r.body
 
 
+@harness.in_release
 def test_an_item_is_parsed_once(ctx):
     """An item of 180 KB whose tree takes 6 MiB, referred to twenty times."""
     s = ctx.start(*ctx.ARGS, "--request-memory", "128")
