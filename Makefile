@@ -59,22 +59,10 @@ ENGINE  := $(call here,$(shell find engine -name '*.c'))
 OPENCL  := $(sort $(shell find opencl -name '*.c'))
 CL      := $(sort $(wildcard opencl/kernels/*))
 FCGI    := $(sort $(shell find fcgi -name '*.c'))
-UNIT    := $(sort $(shell find tests/unit -name '*.c'))
-# Under the thread sanitizer the suites that have threads.
-unit-tsan := $(addprefix tests/unit/,unit_main.c kv/kv_disk_test.c sched/% grammar/grammar_cache_test.c engine/% base/pool_test.c base/task_test.c $(addprefix fcgi/,$(addsuffix .c,admin_test apikey_test bucket_test fastcgi_test fcgi_rig gate_test pulse_test reply_test responses_store_test status_test tenant_test)) tokenizer/vocab_file.c)
-UNIT    := $(filter $(or $(unit-$(V)),%),$(UNIT))
-# But for the back end that wraps what faulty_backend.c does.
-SUPPORT := $(sort $(filter-out tests/support/scripted_backend.c,$(shell find tests/support -name '*.c')))
-FUZZ    := $(sort $(shell find tests/fuzz -name '*.c'))
-KERNELS := $(call here,$(shell find tests/kernels -name '*.c'))
 obj      = $(patsubst %.c,$(B)/%.o,$1)
-GOLD    := build/venv-golden
-GOLDEN  := $(basename $(notdir $(wildcard tests/golden/*.c)))
-ALL_C   := $(ENGINE) $(OPENCL) $(FCGI) $(UNIT) $(SUPPORT) $(KERNELS) $(FUZZ) $(wildcard tests/golden/*.c)
 
 LIBS      := -ljansson -lpcre2-8 -lutf8proc -lcrypto -lOpenCL -lpciaccess -ledit -lm -lpthread
 FCGI_LIBS := -lfcgi
-UNIT_LIBS := -lcheck -lsubunit -lrt
 
 all: $(B)/infcgi                        ## build the FastCGI process, build/<variant>/infcgi
 engine-obj := $(call obj,$(ENGINE) $(OPENCL)) $(B)/opencl_sources.o
@@ -98,126 +86,13 @@ $(B)/openapi.c: docs/openapi.json
 $(B)/openapi.o: $(B)/openapi.c
 	@$(CC) $(CFLAGS) -c -o $@ $<
 
-# Unit tests: each <stem>_test.c defines `Suite *<stem>_suite(void)`; the list of suites is generated from the names.
-$(B)/unit_suites.c: $(UNIT)
-	@mkdir -p $(@D)
-	@{ echo '#include <check.h>'; \
-	   for f in $(filter %_test.c,$(UNIT)); do s=$$(basename $$f _test.c)_suite; echo "Suite *$$s(void);"; done; \
-	   echo 'typedef Suite *(*suite_fn)(void);'; echo 'extern const suite_fn unit_suites[];'; \
-	   echo 'const suite_fn unit_suites[] = {'; \
-	   for f in $(filter %_test.c,$(UNIT)); do echo "    $$(basename $$f _test.c)_suite,"; done; echo '    0};'; } > $@
-$(B)/unit_suites.o: $(B)/unit_suites.c
-	@$(CC) $(CFLAGS) -c -o $@ $<
-$(B)/unittests: $(engine-obj) $(filter-out %/main.o,$(fcgi-obj)) $(call obj,$(UNIT) $(SUPPORT)) $(B)/unit_suites.o
-	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -Wl,--wrap=grammar_matcher_mask -o $@ $^ $(UNIT_LIBS) $(FCGI_LIBS) $(LIBS)
-# The process with a back end, an OpenCL and request threads that fail when they are told to (tests/support/faulty_backend.h,
-# fake_opencl.h, faulty_task.c).
-faulty := -Wl,--wrap=backend_find -Wl,--wrap=task_enter -Wl,--wrap=task_note
-$(B)/infcgi_faulty: $(engine-obj) $(fcgi-obj) $(call obj,tests/support/faulty_backend.c tests/support/faulty_task.c tests/support/fake_opencl.c)
-	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -o $@ $^ $(FCGI_LIBS) $(LIBS)
-# The process with a back end that says what a script has for a prompt (tests/support/scripted_backend.h).
-$(B)/infcgi_scripted: $(engine-obj) $(fcgi-obj) $(call obj,tests/support/scripted_backend.c)
-	@echo "  LD $@"; $(CC) $(LDFLAGS) -Wl,--wrap=backend_find -Wl,--wrap=engine_open -o $@ $^ $(FCGI_LIBS) $(LIBS)
-# Fuzz targets: each <name>_fuzz.c defines `void <name>_fuzz(data, n)`; the table is generated from the names.
-$(B)/fuzz_targets.c: $(FUZZ)
-	@mkdir -p $(@D)
-	@{ echo '#include "tests/fuzz/fuzz.h"'; names='$(patsubst %_fuzz,%,$(basename $(notdir $(filter %_fuzz.c,$(FUZZ)))))'; \
-	   for n in $$names; do echo "void $${n}_fuzz(const unsigned char *data, size_t n);"; done; \
-	   echo 'const struct fuzz_target fuzz_targets[] = {'; for n in $$names; do echo "    {\"$$n\", $${n}_fuzz},"; done; \
-	   echo '    {0}};'; } > $@
-$(B)/fuzz_targets.o: $(B)/fuzz_targets.c
-	@$(CC) -I. $(CFLAGS) -c -o $@ $<
-fuzz-objects = $(engine-obj) $(filter-out %/main.o,$(fcgi-obj)) $(call obj,$(filter-out $1,$(FUZZ))) $(B)/fuzz_targets.o
-$(B)/fuzz-replay: $(call fuzz-objects,tests/fuzz/libfuzzer.c)
-	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(FCGI_LIBS) $(LIBS)
-build/fuzz/fuzz: $(call fuzz-objects,tests/fuzz/replay.c)
-	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(FCGI_LIBS) $(LIBS)
-$(B)/checkkern: $(call obj,$(filter-out %/json_read.c %/json_parse.c %/json_number.c %/json_write.c,$(filter engine/base/% engine/tensor/% engine/quant/% engine/kernels/% engine/kv/kv_type.c,$(ENGINE))) $(KERNELS)) # no jansson when cross-compiled
-	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ -lm -lpthread
-
-$(B)/load: tests/bench/load/load.c
-	@mkdir -p $(@D)
-	@echo "  LD $@"; $(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -lcurl -ljansson
-$(B)/device_programs: override LDFLAGS += -Wl,--wrap=program_want
-$(addprefix $(B)/,$(GOLDEN)): $(B)/%: $(B)/tests/golden/%.o $(engine-obj) $(call obj,tests/support/remote_backend.c tests/support/sharded_backend.c)
-	@echo "  LD $@"; $(CC) $(LDFLAGS) -o $@ $^ $(LIBS)
-
-$(B)/drivers: $(B)/tests/support/fake_opencl.o
-$(B)/golden: $(B)/tests/golden/golden_programs.o
-$(B)/golden: override LDFLAGS += -Wl,--wrap=device_open,--wrap=program_set_new,--wrap=program_set_free
+# A copy of the sources without tests/ builds the program, too.
+-include tests/tests.mk
 
 $(B)/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	@echo "  CC $<"; $(CC) -I. $(CFLAGS) $(call isa,$<) -MMD -MP -c -o $@ $<
 
-unit: $(B)/unittests                    ## run unit tests (Check); SUITE=name: one suite
-	$(B)/unittests $(SUITE)
-kern: $(B)/checkkern                    ## compare kernels of every instruction set with ref
-	$(B)/checkkern
-kern-bench: $(B)/checkkern              ## measure kernels next to the limits of the machine; ISA=best|name|all OP=prefix REF=1
-	$(B)/checkkern --bench $(if $(filter-out best,$(ISA)),--isa $(ISA)) $(if $(OP),--op $(OP)) $(if $(REF),--ref)
-kern-valgrind:                          ## compare the kernels of ref and avx2 under valgrind (minutes)
-	@sh tests/support/deps.sh valgrind
-	@$(MAKE) V=valgrind build/valgrind/checkkern
-	@echo 'valgrind decodes no AVX-512 and no AVX-VNNI: such ISAs are "not on this CPU"; "make V=asan kern" runs them'
-	valgrind -q --error-exitcode=9 build/valgrind/checkkern
-kern-arm:                               ## cross-compile the ARM kernels and compare them with ref under qemu
-	@sh tests/support/deps.sh arm
-	@$(MAKE) V=arm64 build/arm64/checkkern
-	@bash tests/kernels/qemu_arm.sh
-fuzz:                                   ## run libFuzzer on readers of untrusted input: T=name (default: all) S=60 seconds ARGS='libFuzzer options'
-	@sh tests/support/deps.sh fuzz
-	@$(MAKE) -s $(JOBS) V=fuzz build/fuzz/fuzz
-	@for t in $(or $(T),$(notdir $(wildcard tests/fuzz/corpus/*))); do bash tests/fuzz/fuzz.sh $$t $(or $(S),60) $(ARGS) || exit; done
-isa-report:                             ## print registers and instructions of OpenCL kernels on RDNA3: GFX='gfx1100 gfx1151' (docs/internals/opencl.md)
-	@sh tests/support/deps.sh isa
-	@$(MAKE) -s $(JOBS) V=release build/release/device_programs
-	@JOBS="$$(nproc)" /usr/bin/python3 tests/isa/isa.py --table $(GFX)
-golden: $(B)/golden                     ## compare every family on every back end and instruction set with transformers
-	$(B)/golden
-same-bytes: $(B)/same_bytes             ## compare 200 prompts alone, batched, cut and cached, bit by bit (fetches the default model)
-	$(B)/same_bytes "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
-fidelity: $(B)/fidelity $(GOLD)/.ok all ## measure the distance from transformers in float32: MODEL=file.gguf (fetches 1 GB once)
-	@test -n '$(MODEL)' || { echo 'error: fidelity: expected MODEL=file.gguf' >&2; exit 64; }
-	$(GOLD)/bin/python tests/golden/fidelity.py '$(MODEL)' $(B)/fidelity.ref
-	for b in cpu ref; do $(B)/fidelity '$(MODEL)' $(B)/fidelity.ref --backend $$b || exit; done
-greedy: $(B)/greedy                     ## compare the default model's greedy text on every back end with ref (fetches the model)
-	$(B)/greedy "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu=0.2 +cpu=0.01 opencl=0.2 +opencl=0.01
-fidelity-bounds: $(B)/fidelity          ## check the bounds of the default model: each KV type, prompt and decode (fetches the model)
-	$(B)/fidelity "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
-LLG     := build/llguidance-venv
-$(LLG)/.ok: tests/golden/requirements-llguidance.txt
-	@echo "  VENV $(LLG)"; rm -rf $(LLG); mkdir -p build; python3 -m venv $(LLG)
-	@$(LLG)/bin/python -m pip install -q --disable-pip-version-check -r $< && touch $@
-maskbench: $(B)/maskbench $(B)/tokenizer_ids ## check JSON Schemas in the format of MaskBench and time masks, also of llguidance: DIR=folder MODEL=file ARGS=-v
-	@test -n '$(DIR)' || { echo 'error: maskbench: expected DIR=folder with *.json of MaskBench' >&2; exit 64; }
-	model="$(or $(MODEL),$$(bash nginx/fetch-model.sh))"; $(B)/maskbench $(ARGS) "$$model" '$(DIR)' || exit; \
-	    $(MAKE) --no-print-directory $(LLG)/.ok || { echo 'maskbench: llguidance cannot be had from PyPI' >&2; exit 0; }; \
-	    $(LLG)/bin/python tests/golden/maskbench_llguidance.py $(B)/maskbench $(B)/tokenizer_ids "$$model" '$(DIR)'
-JSV     := build/jsonschema-venv
-$(JSV)/.ok: tests/golden/requirements-jsonschema.txt
-	@echo "  VENV $(JSV)"; rm -rf $(JSV); mkdir -p build; python3 -m venv $(JSV)
-	@$(JSV)/bin/python -m pip install -q --disable-pip-version-check -r $< && touch $@
-schemas: $(B)/maskbench $(JSV)/.ok      ## compare random JSON Schemas and values with PyPI's jsonschema; N=4000 SEED=1 MODEL=file ARGS=-v
-	$(JSV)/bin/python tests/golden/schema_oracle.py $(or $(SEED),1) $(or $(N),4000) build/schemas 2>/dev/null
-	model="$(or $(MODEL),$$(bash nginx/fetch-model.sh))"; $(B)/maskbench $(ARGS) "$$model" build/schemas 0
-patterns: $(B)/maskbench                ## compare random patterns and strings with Node's RegExp; N=4000 SEED=1 MODEL=file ARGS=-v
-	node tests/golden/pattern_oracle.mjs $(or $(SEED),1) $(or $(N),4000) build/patterns
-	model="$(or $(MODEL),$$(bash nginx/fetch-model.sh))"; $(B)/maskbench $(ARGS) "$$model" build/patterns 0
-chat: $(B)/chat_render                  ## compare published chat templates with Python's jinja2 (fetches 37 MB once)
-	folder=$$(sh tests/golden/tokenizer_vectors.sh) && \
-	    /usr/bin/python3 tests/golden/chat_oracle.py $(B)/chat_render --templates "$$folder/templates"
-calls: $(B)/chat_render                 ## read back tool calls that published chat templates write: N=1000 random ones per template
-	folder=$$(sh tests/golden/tokenizer_vectors.sh) && \
-	    /usr/bin/python3 tests/golden/call_oracle.py $(B)/chat_render "$$folder/templates" $(or $(N),1000)
-vectors: $(B)/tokenizer_vectors         ## check published token ids of every known vocabulary (fetches 37 MB once)
-	folder=$$(sh tests/golden/tokenizer_vectors.sh) && $(B)/tokenizer_vectors "$$folder"
-tokenizer-agreement: $(B)/tokenizer_ids $(GOLD)/.ok ## compare 10 MB of text per vocabulary with Hugging Face's tokenizers (fetches 1 GB once)
-	folder=$$(sh tests/golden/tokenizer_vectors.sh) && model=$$(bash nginx/fetch-model.sh) && \
-	$(GOLD)/bin/python tests/golden/tokenizer_agreement.py $(B)/tokenizer_ids "$$folder" "$$model" $(ARGS)
-$(GOLD)/.ok: tests/golden/requirements.txt
-	@echo "  VENV $(GOLD)"; rm -rf $(GOLD); mkdir -p build; python3 -m venv $(GOLD)
-	@$(GOLD)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
 docs: all                               ## renew generated pages: options, manual page, completion, openapi.json
 	@bash docs/make.sh $(B)/infcgi
 lint: all                               ## check rules for code and pages; silent if all pass
@@ -229,34 +104,17 @@ format-check:                           ## list C files that clang-format would 
 	@bash tests/lint/format.sh
 
 # --- running, testing, installing ---------------------------------------------------------------------------------
-VENV   := build/venv
-CLIENTS := build/clients
-PEER   := build/peer-venv
 PAGE   := build/html
 DEB    := build/deb
 # Installed with their folders, so that links between pages work there too.
 PAGES   = $(sort $(wildcard *.md) $(shell find docs -type f ! -path 'docs/man/*' ! -name '*.sh' ! -name '*.py' ! -name '*.json'))
-SBOM   := build/sbom-venv
 PREFIX ?= /usr/local
 DEST    = $(DESTDIR)$(PREFIX)
 JOBS    = -j$(shell nproc)
-e2e     = $(VENV)/bin/python tests/e2e/run.py --variant
-load    = /usr/bin/python3 tests/bench/load/load.py --variant $(V) $(if $(MODEL),--model '$(MODEL)') $(if $(PEER_BIN),--peer '$(PEER_BIN)') --only '$(ONLY)' $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OUT),--out '$(OUT)')
 
 # The tools must be there before the sources are compiled, so these targets call make again.
 deps:                                   ## install missing Debian packages (root or sudo)
 	@sh tests/support/deps.sh test
-$(VENV)/.ok: tests/e2e/requirements.txt
-	@echo "  VENV $(VENV)"; rm -rf $(VENV); mkdir -p build; python3 -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
-$(PEER)/.ok: tests/peer/requirements.txt
-	@echo "  VENV $(PEER)"; rm -rf $(PEER); mkdir -p build; python3 -m venv $(PEER)
-	@$(PEER)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
-$(CLIENTS)/.ok: tests/clients/package.json tests/clients/requirements.txt
-	@echo "  CLIENTS $(CLIENTS)"; rm -rf $(CLIENTS); mkdir -p $(CLIENTS); cp $< $(CLIENTS)
-	@cd $(CLIENTS) && npm install --silent --no-audit --no-fund
-	@python3 -m venv $(CLIENTS)/venv && $(CLIENTS)/venv/bin/python -m pip install -q --disable-pip-version-check -r $(lastword $^)
-	@touch $@
 page: $(PAGE)/.ok                       ## build the chat page with its Markdown libraries (npm)
 # Where they cannot be fetched it is not made, but told, and the next make tries again.
 $(PAGE)/.ok: nginx/page.sh $(wildcard nginx/html/*)
@@ -267,65 +125,6 @@ run:                                    ## build and serve on nginx; MODEL=path 
 	@sh tests/support/deps.sh run
 	@$(MAKE) -s $(JOBS) all page
 	@V=$(V) exec bash nginx/run.sh --any-model $(ARGS)
-test: deps                              ## run lint, unit, kernel, golden and end-to-end tests, also under sanitizers (half an hour)
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty infcgi_scripted checkkern golden device_programs drivers same_bytes fidelity tokenizer_vectors chat_render load) $(VENV)/.ok page
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests chat_render fuzz-replay)
-	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
-	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
-	@bash tests/run.sh
-test-long: deps                         ## run the rest: long contexts, all device code, soaks of minutes, all end-to-end tests in two builds
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests checkkern chat_render) $(VENV)/.ok page
-	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty infcgi_scripted unittests golden device_programs drivers fidelity greedy same_bytes load)
-	@bash tests/run.sh --long
-test-e2e: deps                          ## run end-to-end tests: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name
-	@$(MAKE) $(JOBS) all page $(B)/infcgi_faulty $(B)/infcgi_scripted $(VENV)/.ok
-	@$(e2e) $(V) $(ONLY)
-replay: deps                            ## replay an agent's session with and without kill -9 and count tokens computed twice; MODEL=file
-	@$(MAKE) $(JOBS) all $(VENV)/.ok
-	@$(VENV)/bin/python tests/e2e/replay.py --variant $(V) $(if $(MODEL),--model "$(MODEL)")
-clients: deps                           ## run agents, the AI SDK, LangChain, LiteLLM, schemathesis and others against a scripted model: ONLY=name
-	@$(MAKE) $(JOBS) all $(B)/infcgi_scripted $(VENV)/.ok $(CLIENTS)/.ok
-	@$(e2e) $(V) --folder tests/clients $(ONLY)
-peer-tests: deps                        ## run llama.cpp's server tests against infcgi (fetches 37 MB once): ONLY='words'
-	@$(MAKE) $(JOBS) all $(PEER)/.ok
-	folder=$$(sh tests/support/peer_source.sh server-tests 0 'tools/server/tests/*' 'models/templates/*') && model=$$(bash nginx/fetch-model.sh) && \
-	    $(PEER)/bin/python tests/peer/peer_tests.py --variant $(V) --tests "$$folder" --model "$$model" $(ONLY)
-check-asan: deps                        ## run unit, kernel and end-to-end tests under ASan and UBSan
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests checkkern chat_render fuzz-replay) $(VENV)/.ok page
-	@bash tests/run.sh unit-asan unit-asan-fork unit-asan-long kernels-asan chat-asan fuzz-replay e2e-asan e2e-asan-long
-check-tsan: deps                        ## run unit suites with threads, and a minute of mixed clients, under the thread sanitizer
-	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests) $(VENV)/.ok
-	@bash tests/run.sh unit-tsan soak-tsan
-bench-peer:                             ## compare speed with llama.cpp: MODELS= ROUNDS=5 THREADS=2 TYPES= (docs/benchmarks.md)
-	@sh tests/support/deps.sh $(if $(PEER_BIN),run,bench)
-	@$(MAKE) -s $(JOBS) all $(B)/checkkern
-	@V='$(V)' MODELS='$(or $(MODELS),$(MODEL))' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' TYPES='$(TYPES)' ONLY='$(ONLY)' \
-	 PEER_BIN='$(PEER_BIN)' OUT='$(OUT)' DOCS='$(DOCS)' exec bash tests/bench/peer.sh
-bench-peer-types:                       ## compare speed with llama.cpp in other weight types
-	@$(MAKE) -s bench-peer TYPES='$(or $(TYPES),all)'
-bench-gpu: all                          ## measure a device, and llama.cpp on it: MODEL= LLAMA_BENCH=llama-bench ROUNDS=3 DEVICE=auto (docs/benchmarks.md)
-	@python3 tests/bench/gpu.py --infcgi $(B)/infcgi --model "$(or $(MODEL),$$(bash nginx/fetch-model.sh))" --device '$(or $(DEVICE),auto)' \
-	 --llama-bench '$(LLAMA_BENCH)' --rounds '$(or $(ROUNDS),3)'
-bench-http:                             ## compare streams over HTTP with llama-server: PEER_BIN= MODEL= TESTS= ROUNDS=5 (docs/benchmarks.md)
-	@sh tests/support/deps.sh run
-	@$(MAKE) -s $(JOBS) all
-	@V='$(V)' MODEL='$(MODEL)' PEER_BIN='$(PEER_BIN)' TESTS='$(TESTS)' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' PARALLEL='$(PARALLEL)' \
-	 CONTEXT='$(CONTEXT)' ARGS='$(ARGS)' PEER_ARGS='$(PEER_ARGS)' SCHEMA='$(SCHEMA)' OUT='$(OUT)' CSV='$(CSV)' exec bash tests/bench/http.sh
-bench-load:                             ## measure gaps, overload, aborts and kills through nginx: PEER_BIN= ONLY=name (docs/benchmarks.md)
-	@sh tests/support/deps.sh load
-	@$(MAKE) -s $(JOBS) all
-	@$(MAKE) -s V=release build/release/load
-	@$(load) --size bench
-test-load:                              ## load the server for hours: 10,000 aborts, 100 kills, an hour of load; ONLY=name SECONDS= of overload and soak
-	@sh tests/support/deps.sh load
-	@$(MAKE) -s $(JOBS) all
-	@$(MAKE) -s V=release build/release/load
-	@$(load) --size long
-peer-loads:                             ## load converted golden folders in llama.cpp: ONLY= PEER_SRC= PEER_BUILD= (docs/ops/convert.md)
-	@sh tests/support/deps.sh bench
-	@$(MAKE) -s $(JOBS) all
-	@V='$(V)' ONLY='$(ONLY)' PEER_SRC='$(PEER_SRC)' PEER_BUILD='$(PEER_BUILD)' exec bash tests/bench/peer_loads.sh
 ci:                                     ## run make test with warnings as errors
 	@bash .ci/run
 install: all page                       ## install into PREFIX=/usr/local (DESTDIR= for packagers)
@@ -351,25 +150,14 @@ deb:                                    ## build Debian packages into build/deb 
 	@ls $(DEB)/*.deb
 release:                                ## set VERSION=x.y.z, date the changelogs, build the packages (docs/howto/release.md)
 	@bash nginx/release.sh '$(VERSION)'
-DEBIAN := bookworm trixie
-deb-test: deb                           ## test the packages in bare Debians 12 and 13: install, upgrade, purge; DEBIAN=trixie: one (root; fetches 800 MB)
-	@sh tests/support/deps.sh deb-test
-	@for d in $(DEBIAN); do bash tests/deb/deb_test.sh $(DEB) $$d || exit 1; done
-deb-reproducible: deb                   ## build the packages again elsewhere and compare the bytes
-	@bash tests/deb/reproducible.sh $(DEB) $(PAGE)
-image-test: page                        ## build and test the image of nginx/Containerfile in a bare Debian (buildah)
-	@sh tests/support/deps.sh image-test
-	@bash tests/deb/image_test.sh
 sbom: all                               ## list linked libraries and parts of the page as CycloneDX: build/<variant>/infcgi.cdx.json
 	@nginx/sbom.py $(B)/infcgi $(B)/infcgi.cdx.json
-$(SBOM)/.ok: tests/deb/requirements.txt
-	@echo "  VENV $(SBOM)"; rm -rf $(SBOM); mkdir -p build; python3 -m venv $(SBOM)
-	@$(SBOM)/bin/python -m pip install -q --disable-pip-version-check -r $<; touch $@
-sbom-test: sbom $(SBOM)/.ok             ## check that list with CycloneDX's schema
-	@$(SBOM)/bin/python tests/deb/sbom_test.py $(B)/infcgi.cdx.json $(B)/infcgi
 clean:                                  ## remove build/
 	rm -rf build
-help:                                   ## print this list
-	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 16
-.PHONY: all format format-check page unit fuzz kern kern-bench kern-valgrind kern-arm golden same-bytes fidelity fidelity-bounds greedy maskbench schemas patterns chat calls vectors tokenizer-agreement docs lint deps run test test-long test-e2e replay check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http bench-load test-load peer-loads peer-tests ci install deb release deb-test deb-reproducible image-test sbom sbom-test clean help
--include $(patsubst %.o,%.d,$(call obj,$(ALL_C)))
+FIRST  := run test all install unit test-e2e lint format docs bench-peer
+help:                                   ## list the targets
+	@list=$$(sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' $(MAKEFILE_LIST)); \
+	 for t in $(FIRST); do echo "$$list" | grep -P "^$$t\t"; done | expand -t 20; echo; \
+	 echo "$$list" | grep -vP "^($$(echo $(FIRST) | tr ' ' '|'))\t" | sort | expand -t 20
+.PHONY: all format format-check page docs lint deps run ci install deb release sbom clean help
+-include $(patsubst %.o,%.d,$(call obj,$(ENGINE) $(OPENCL) $(FCGI) $(TESTS_C)))
