@@ -10,8 +10,8 @@
 #include "engine/grammar/grammar_gbnf.h"
 #include "engine/grammar/grammar_json.h"
 #include "engine/grammar/grammar_lark.h"
-#include "engine/grammar/regex_parse.h"
-#include "engine/grammar/schema.h"
+#include "engine/regex/regex_parse.h"
+#include "engine/schema/schema.h"
 
 /* The tables, made once: most servers never need them. */
 static enum err need_vocab(struct engine *e)

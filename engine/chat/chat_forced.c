@@ -4,8 +4,8 @@
 #include "engine/base/json_read.h"
 #include "engine/base/mem.h"
 #include "engine/grammar/grammar_json.h"
-#include "engine/grammar/schema.h"
-#include "engine/grammar/schema_disjoint.h"
+#include "engine/schema/schema.h"
+#include "engine/schema/schema_disjoint.h"
 
 #include <string.h>
 

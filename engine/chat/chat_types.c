@@ -3,7 +3,7 @@
 
 #include "engine/base/compiler.h"
 #include "engine/base/json_read.h"
-#include "engine/grammar/schema_disjoint.h"
+#include "engine/schema/schema_disjoint.h"
 
 enum { MAX_NEST = 32 /* of schemas within each other */, MAX_WORK = 1000 /* schemas and values that are looked at */ };
 

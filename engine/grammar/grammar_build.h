@@ -8,7 +8,7 @@
 #define INFCGI_GRAMMAR_GRAMMAR_BUILD_H
 
 #include "engine/grammar/grammar.h"
-#include "engine/grammar/regex.h"
+#include "engine/regex/regex.h"
 
 struct grammar_builder;
 typedef uint32_t symbol_id;

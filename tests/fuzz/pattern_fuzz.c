@@ -2,7 +2,7 @@
 #include "tests/fuzz/fuzz_grammar.h"
 
 #include "engine/base/utf8.h"
-#include "engine/grammar/regex_parse.h"
+#include "engine/regex/regex_parse.h"
 
 void pattern_fuzz(const unsigned char *data, size_t n);
 

@@ -2,7 +2,7 @@
 #include "tests/fuzz/fuzz_grammar.h"
 
 #include "engine/base/json_read.h"
-#include "engine/grammar/schema.h"
+#include "engine/schema/schema.h"
 
 void schema_fuzz(const unsigned char *data, size_t n);
 

@@ -18,7 +18,7 @@
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
-#include "engine/grammar/schema.h"
+#include "engine/schema/schema.h"
 
 #include <dirent.h>
 #include <stdio.h>

@@ -5,7 +5,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/mem_account.h"
 #include "engine/grammar/grammar_internal.h"
-#include "engine/grammar/regex_internal.h"
+#include "engine/regex/regex_internal.h"
 
 #include <check.h>
 #include <pthread.h>

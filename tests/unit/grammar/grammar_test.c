@@ -6,7 +6,7 @@
 #include "engine/base/compiler.h"
 #include "engine/base/mem.h"
 #include "engine/grammar/grammar_build.h"
-#include "tests/unit/grammar/words.h"
+#include "tests/unit/regex/words.h"
 #include "tests/unit/tokenizer/vocab_file.h"
 
 #include <check.h>

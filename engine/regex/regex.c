@@ -1,0 +1,645 @@
+/* Expressions as a graph of nodes that are kept once each. What the constructors make equal: order, grouping and doubles of
+ * unions and intersections, grouping of what stands in a row, and neutral elements. That is what keeps derivatives few. */
+#include "engine/regex/regex_internal.h"
+
+#include "engine/base/mem.h"
+#include "engine/base/task.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FIRST_TABLE = 256, FIRST_CLASSES = 128, MAX_CODE_POINT = 0x10ffff };
+
+static regex_id fail(struct regex_set *s, enum err err)
+{
+    s->err = s->err == ERR_OK ? err : s->err;
+    return REGEX_NONE;
+}
+
+enum err regex_ok(const struct regex_set *s) { return s->err; }
+void regex_fail(struct regex_set *s, enum err err) { fail(s, err); }
+
+size_t regex_work(const struct regex_set *s) { return s->n_work; }
+void regex_limit_work(struct regex_set *s, size_t most) { s->max_work = most; }
+
+/* While work is limited, a client waits for the expressions. Later the set may be shared, so no task may end it. */
+bool regex_spend(struct regex_set *s, size_t work)
+{
+    bool is_due = s->max_work != SIZE_MAX && task_is_due(s->n_work, work);
+    s->n_work += work;
+    if (s->n_work > s->max_work) {
+        fail(s, ERR_GRAMMAR_LIMIT);
+    }
+    if (is_due) {
+        enum err stop = task_check();
+        if (stop != ERR_OK) {
+            fail(s, stop);
+        }
+    }
+    return s->err == ERR_OK;
+}
+
+/* Room for one more of `size` bytes in an array; false: s has failed. */
+static bool grow(struct regex_set *s, void **array, size_t n, size_t *cap, size_t size)
+{
+    if (n < *cap) {
+        return true;
+    }
+    size_t more = *cap != 0 ? 2 * *cap : 64;
+    void *p = mem_realloc(*array, more * size, MEM_GRAMMAR);
+    if (p == NULL) {
+        fail(s, ERR_NOMEM);
+        return false;
+    }
+    *array = p;
+    *cap = more;
+    return true;
+}
+
+bool regex_list_push(struct regex_set *s, struct regex_list *l, regex_id id)
+{
+    if (!grow(s, (void **)&l->ids, l->n, &l->cap, sizeof *l->ids)) {
+        return false;
+    }
+    l->ids[l->n++] = id;
+    return true;
+}
+
+/* --- nodes -------------------------------------------------------------------------------------------------------- */
+
+/* Hashes name what vocabularies keep for all grammars, so nobody may choose two expressions of one hash: both lanes begin with
+ * numbers that the process drew. */
+static struct regex_hash lanes;
+
+static void draw_lanes(void)
+{
+    if (getentropy(&lanes, sizeof lanes) != 0) {
+        lanes = (struct regex_hash){0x9e3779b97f4a7c15u, 0x8ebc6af09c88c6e3u};
+    }
+}
+
+/* Takes a word in. */
+static void fold(struct regex_hash *h, uint64_t word)
+{
+    h->a = (h->a ^ word) * 0x9e3779b97f4a7c15u;
+    h->a ^= h->a >> 32;
+    h->b = (h->b ^ word) * 0xbf58476d1ce4e5b9u;
+    h->b ^= h->b >> 31;
+}
+
+static struct regex_hash begin_hash(uint64_t word)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, draw_lanes);
+    struct regex_hash h = lanes;
+    fold(&h, word);
+    return h;
+}
+
+static struct regex_hash end_hash(struct regex_hash h)
+{
+    h.a = (h.a ^ h.a >> 30 ^ h.b << 17) * 0xbf58476d1ce4e5b9u;
+    h.b = (h.b ^ h.b >> 27 ^ h.a << 13) * 0x94d049bb133111ebu; /* splitmix64's [Steele 2014] */
+    return (struct regex_hash){h.a ^ h.a >> 31, h.b ^ h.b >> 31};
+}
+
+static struct regex_hash mix(struct regex_hash of, uint64_t seed)
+{
+    struct regex_hash h = begin_hash(seed);
+    fold(&h, of.a);
+    fold(&h, of.b);
+    return end_hash(h);
+}
+
+/* Of the form alone, whatever ids are. */
+static struct regex_hash hash_of(const struct regex_set *s, const struct regex_node *n)
+{
+    struct regex_hash h = begin_hash(n->kind);
+    fold(&h, (uint64_t)n->min << 32 | n->max);
+    switch ((enum regex_kind)n->kind) {
+    case REGEX_K_CLASS:
+        for (size_t i = 0; i < 4; i++) {
+            fold(&h, s->classes[n->a].bits[i]);
+        }
+        break;
+    case REGEX_K_MULTIPLE:
+        fold(&h, (uint64_t)n->a << 32 | n->b);
+        break;
+    case REGEX_K_LOOP:
+        fold(&h, s->loops[n->a].name.a);
+        fold(&h, s->loops[n->a].name.b);
+        break;
+    case REGEX_K_OR:
+    case REGEX_K_AND:
+        fold(&h, n->sum.a);
+        fold(&h, n->sum.b);
+        break;
+    default:
+        fold(&h, s->nodes[n->a].hash.a);
+        fold(&h, s->nodes[n->a].hash.b);
+        fold(&h, s->nodes[n->b].hash.a);
+        fold(&h, s->nodes[n->b].hash.b);
+        break;
+    }
+    return end_hash(h);
+}
+
+struct regex_hash regex_hash_words(const uint64_t *words, size_t n)
+{
+    struct regex_hash h = begin_hash(n);
+    for (size_t i = 0; i < n; i++) {
+        fold(&h, words[i]);
+    }
+    return end_hash(h);
+}
+
+/* Where the search for a node begins in the table. */
+static size_t place_of(const struct regex_set *s, const struct regex_node *n)
+{
+    uint64_t h = ((uint64_t)n->a << 32 | n->b) * 0x9e3779b97f4a7c15u;
+    h = (h ^ h >> 32 ^ ((uint64_t)n->min << 32 | n->max)) * 0xbf58476d1ce4e5b9u + n->kind;
+    return (h ^ h >> 32) & (s->n_table - 1);
+}
+
+/* Of a union or an intersection, in whatever order its parts are. */
+static struct regex_hash sum_of(const struct regex_set *s, const struct regex_node *n)
+{
+    const struct regex_node *tail = &s->nodes[n->b];
+    struct regex_hash sum = tail->kind == n->kind ? tail->sum : mix(tail->hash, 7), head = mix(s->nodes[n->a].hash, 7);
+    return (struct regex_hash){sum.a + head.a, sum.b + head.b};
+}
+
+static bool grow_table(struct regex_set *s)
+{
+    uint32_t *table = mem_zalloc_array(2 * s->n_table, sizeof *table, MEM_GRAMMAR);
+    if (table == NULL) {
+        fail(s, ERR_NOMEM);
+        return false;
+    }
+    mem_free(s->table);
+    s->table = table;
+    s->n_table *= 2;
+    for (size_t id = 1; id < s->n_nodes; id++) {
+        size_t at = place_of(s, &s->nodes[id]);
+        while (table[at] != 0) {
+            at = (at + 1) & (s->n_table - 1);
+        }
+        table[at] = (uint32_t)id;
+    }
+    return true;
+}
+
+static bool is_same(const struct regex_node *a, const struct regex_node *b)
+{
+    return a->kind == b->kind && a->a == b->a && a->b == b->b && a->min == b->min && a->max == b->max;
+}
+
+static bool is_whole(const struct regex_set *s, const struct regex_node *n)
+{
+    switch ((enum regex_kind)n->kind) {
+    case REGEX_K_CONCAT:
+    case REGEX_K_OR:
+        return s->nodes[n->a].is_whole && s->nodes[n->b].is_whole;
+    case REGEX_K_AND:
+        return s->nodes[n->a].is_whole || s->nodes[n->b].is_whole;
+    case REGEX_K_REPEAT:
+        return s->nodes[n->a].is_whole;
+    case REGEX_K_NOT:
+        return false;
+    case REGEX_K_LOOP:
+        return n->is_whole;
+    default:
+        return true;
+    }
+}
+
+regex_id regex_node(struct regex_set *s, struct regex_node node)
+{
+    if (s->err != ERR_OK || !regex_spend(s, 1)) {
+        return REGEX_NONE;
+    }
+    size_t at = place_of(s, &node);
+    for (; s->table[at] != 0; at = (at + 1) & (s->n_table - 1)) {
+        if (is_same(&s->nodes[s->table[at]], &node)) {
+            return s->table[at];
+        }
+    }
+    if (s->n_nodes >= s->max_nodes) {
+        return fail(s, ERR_GRAMMAR_LIMIT);
+    }
+    if (!grow(s, (void **)&s->nodes, s->n_nodes, &s->cap_nodes, sizeof *s->nodes)) {
+        return REGEX_NONE;
+    }
+    if (node.kind == REGEX_K_OR || node.kind == REGEX_K_AND) {
+        node.sum = sum_of(s, &node);
+        node.has_loop = s->nodes[node.a].has_loop || s->nodes[node.b].has_loop;
+    }
+    regex_spend(s, 3);
+    node.is_whole = is_whole(s, &node);
+    node.hash = hash_of(s, &node);
+    s->nodes[s->n_nodes] = node;
+    s->table[at] = (uint32_t)s->n_nodes++;
+    if (2 * s->n_nodes > s->n_table && !grow_table(s)) {
+        return REGEX_NONE;
+    }
+    return (regex_id)(s->n_nodes - 1);
+}
+
+enum err regex_set_new(size_t max_nodes, struct regex_set **out)
+{
+    struct regex_set *s = *out = mem_zalloc(sizeof *s, MEM_GRAMMAR);
+    if (s == NULL) {
+        return ERR_NOMEM;
+    }
+    s->max_nodes = max_nodes != 0 ? max_nodes : REGEX_MAX_NODES;
+    s->max_work = SIZE_MAX;
+    s->n_table = FIRST_TABLE;
+    s->table = mem_zalloc_array(s->n_table, sizeof *s->table, MEM_GRAMMAR);
+    bool ok = s->table != NULL && grow(s, (void **)&s->nodes, 0, &s->cap_nodes, sizeof *s->nodes);
+    if (ok) { /* REGEX_NONE, which stands in no table: nobody makes it anew */
+        s->nodes[0] = (struct regex_node){.kind = REGEX_K_NONE, .is_plain = true, .is_whole = true};
+        s->n_nodes = 1;
+        ok =
+            regex_node(s, (struct regex_node){.kind = REGEX_K_EMPTY, .is_nullable = true, .is_plain = true}) ==
+                REGEX_EMPTY &&
+            regex_node(s, (struct regex_node){.kind = REGEX_K_NOT, .a = REGEX_NONE, .is_nullable = true, .known = 1}) ==
+                REGEX_ALL;
+    }
+    if (!ok) {
+        regex_set_free(out);
+        return ERR_NOMEM;
+    }
+    return ERR_OK;
+}
+
+void regex_set_free(struct regex_set **set)
+{
+    struct regex_set *s = *set;
+    if (s != NULL) {
+        mem_free(s->nodes);
+        mem_free(s->classes);
+        mem_free(s->loops);
+        mem_free(s->table);
+        mem_free(s->class_table);
+        mem_free(s->memo_keys);
+        mem_free(s->memo_values);
+        mem_free(s->work.ids);
+        mem_free(s->parts.ids);
+        mem_free(s->escaped);
+        mem_free(s);
+    }
+    *set = NULL;
+}
+
+size_t regex_set_bytes(const struct regex_set *s)
+{
+    return sizeof *s + s->cap_nodes * sizeof *s->nodes + s->cap_classes * sizeof *s->classes +
+           s->cap_loops * sizeof *s->loops + s->n_table * sizeof *s->table + s->n_class_table * sizeof *s->class_table +
+           s->n_memo * (sizeof *s->memo_keys + sizeof *s->memo_values) +
+           (s->work.cap + s->parts.cap + s->n_escaped) * sizeof(regex_id);
+}
+
+bool regex_is_nullable(const struct regex_set *s, regex_id r) { return s->nodes[r].is_nullable; }
+bool regex_is_whole(const struct regex_set *s, regex_id r) { return s->nodes[r].is_whole; }
+bool regex_is_plain(const struct regex_set *s, regex_id r) { return s->nodes[r].is_plain; }
+struct regex_hash regex_hash(const struct regex_set *s, regex_id r) { return s->nodes[r].hash; }
+
+/* --- bytes and characters ----------------------------------------------------------------------------------------- */
+
+/* Where the class is in the table, or is to be. */
+static size_t place_of_class(const struct regex_set *s, const uint64_t bits[4])
+{
+    uint64_t hash = 0;
+    for (int i = 0; i < 4; i++) { /* most have one bit, which is to reach those that are looked at wherever it is */
+        hash = (hash ^ bits[i] ^ bits[i] >> 31) * 0x9e3779b97f4a7c15u;
+        hash ^= hash >> 32;
+    }
+    size_t at = (size_t)hash & (s->n_class_table - 1);
+    while (s->class_table[at] != 0 &&
+           memcmp(s->classes[s->class_table[at] - 1].bits, bits, sizeof s->classes[0].bits) != 0) {
+        at = (at + 1) & (s->n_class_table - 1);
+    }
+    return at;
+}
+
+/* Room for one more class in the table; false: s has failed. */
+static bool grow_class_table(struct regex_set *s)
+{
+    if (2 * s->n_classes < s->n_class_table) {
+        return true;
+    }
+    size_t n = s->n_class_table != 0 ? 2 * s->n_class_table : FIRST_CLASSES;
+    uint32_t *table = mem_zalloc_array(n, sizeof *table, MEM_GRAMMAR);
+    if (table == NULL) {
+        fail(s, ERR_NOMEM);
+        return false;
+    }
+    mem_free(s->class_table);
+    s->class_table = table;
+    s->n_class_table = n;
+    for (size_t i = 0; i < s->n_classes; i++) {
+        s->class_table[place_of_class(s, s->classes[i].bits)] = (uint32_t)i + 1;
+    }
+    return true;
+}
+
+regex_id regex_byte_class(struct regex_set *s, const uint64_t bits[4])
+{
+    if ((bits[0] | bits[1] | bits[2] | bits[3]) == 0 || !grow_class_table(s)) {
+        return REGEX_NONE;
+    }
+    size_t at = place_of_class(s, bits), i = s->class_table[at] != 0 ? s->class_table[at] - 1 : s->n_classes;
+    if (i == s->n_classes) {
+        regex_split_classes(s, bits);
+        if (!grow(s, (void **)&s->classes, s->n_classes, &s->cap_classes, sizeof *s->classes)) {
+            return REGEX_NONE;
+        }
+        s->classes[i] = (struct regex_class){.bits = {bits[0], bits[1], bits[2], bits[3]}};
+        s->class_table[at] = (uint32_t)++s->n_classes;
+    }
+    return regex_node(s, (struct regex_node){.kind = REGEX_K_CLASS, .a = (uint32_t)i, .is_plain = true});
+}
+
+regex_id regex_byte_range(struct regex_set *s, unsigned first, unsigned last)
+{
+    uint64_t bits[4] = {0};
+    for (unsigned b = first; b <= last && b < 256; b++) {
+        bits[b / 64] |= (uint64_t)1 << b % 64;
+    }
+    return regex_byte_class(s, bits);
+}
+
+regex_id regex_byte(struct regex_set *s, unsigned char byte)
+{
+    if (s->singles[byte] == REGEX_NONE) {
+        s->singles[byte] = regex_byte_range(s, byte, byte);
+    }
+    return s->err == ERR_OK ? s->singles[byte] : REGEX_NONE;
+}
+
+regex_id regex_bytes(struct regex_set *s, const char *bytes, size_t n)
+{
+    return regex_bytes_before(s, bytes, n, REGEX_EMPTY);
+}
+
+regex_id regex_bytes_before(struct regex_set *s, const char *bytes, size_t n, regex_id behind)
+{
+    for (size_t i = n; i > 0; i--) {
+        behind = regex_concat(s, regex_byte(s, (unsigned char)bytes[i - 1]), behind);
+    }
+    return behind;
+}
+
+static int utf8_length(uint32_t c) { return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4; }
+
+static void encode(uint32_t c, int n, unsigned char out[4])
+{
+    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
+    for (int i = n - 1; i > 0; i--) {
+        out[i] = (unsigned char)(0x80 | (c & 0x3f));
+        c >>= 6;
+    }
+    out[0] = (unsigned char)(lead[n] | c);
+}
+
+/* Characters first .. last of n bytes each, whose encodings have their bytes in order: those of the first byte's value apart,
+ * then all between, byte by byte. [Thompson's UTF-8 ranges, as in RE2] */
+static regex_id utf8_range(struct regex_set *s, uint32_t first, uint32_t last, int n)
+{
+    unsigned char from[4], to[4];
+    encode(first, n, from);
+    encode(last, n, to);
+    regex_id rest = REGEX_EMPTY;                    /* continuation bytes of any value, as many as are behind byte i */
+    regex_id low = REGEX_EMPTY, high = REGEX_EMPTY; /* bytes from i on: at least from[i..], at most to[i..] */
+    int common = 0;
+    while (common < n && from[common] == to[common]) {
+        common++;
+    }
+    for (int i = n - 1; i > common; i--) {
+        low = regex_or(s, regex_concat(s, regex_byte_range(s, from[i], from[i]), low),
+                       regex_concat(s, regex_byte_range(s, from[i] + 1u, 0xbf), rest));
+        regex_id below = to[i] > 0x80 ? regex_byte_range(s, 0x80, to[i] - 1u) : REGEX_NONE;
+        high = regex_or(s, regex_concat(s, regex_byte_range(s, to[i], to[i]), high), regex_concat(s, below, rest));
+        rest = regex_concat(s, regex_byte_range(s, 0x80, 0xbf), rest);
+    }
+    regex_id r = REGEX_EMPTY;
+    if (common < n) {
+        regex_id between =
+            from[common] + 1 < to[common] ? regex_byte_range(s, from[common] + 1u, to[common] - 1u) : REGEX_NONE;
+        const regex_id parts[] = {regex_concat(s, regex_byte_range(s, from[common], from[common]), low),
+                                  regex_concat(s, between, rest),
+                                  regex_concat(s, regex_byte_range(s, to[common], to[common]), high)};
+        r = regex_or_all(s, parts, ARRAY_LEN(parts));
+    }
+    for (int i = common; i > 0; i--) {
+        r = regex_concat(s, regex_byte_range(s, from[i - 1], from[i - 1]), r);
+    }
+    return r;
+}
+
+regex_id regex_code_points(struct regex_set *s, const struct regex_range *ranges, size_t n)
+{
+    static const uint32_t ends[] = {0x7f,   0x7ff,  0xd7ff,
+                                    0xdfff, 0xffff, MAX_CODE_POINT}; /* of lengths, and of surrogates */
+    regex_id r = REGEX_NONE;
+    for (size_t i = 0; i < n; i++) {
+        uint32_t first = ranges[i].first;
+        for (size_t k = 0; k < ARRAY_LEN(ends) && first <= ranges[i].last; k++) {
+            uint32_t last = MIN_OF(ranges[i].last, ends[k]);
+            if (first <= last) {
+                bool is_surrogate = ends[k] == 0xdfff;
+                r = is_surrogate ? r : regex_or(s, r, utf8_range(s, first, last, utf8_length(first)));
+                first = last + 1;
+            }
+        }
+    }
+    return r;
+}
+
+/* --- composed ------------------------------------------------------------------------------------------------------ */
+
+regex_id regex_concat(struct regex_set *s, regex_id a, regex_id b)
+{
+    if (a == REGEX_NONE || b == REGEX_NONE || a == REGEX_EMPTY) {
+        return a == REGEX_EMPTY ? b : REGEX_NONE;
+    }
+    if (b == REGEX_EMPTY) {
+        return a;
+    }
+    size_t from = s->parts.n; /* what stands in a row in a, and then b, are put in a row anew from the right */
+    while (s->nodes[a].kind == REGEX_K_CONCAT) {
+        if (!regex_list_push(s, &s->parts, s->nodes[a].a)) {
+            s->parts.n = from;
+            return REGEX_NONE;
+        }
+        a = s->nodes[a].b;
+    }
+    for (bool is_last = true; is_last || s->parts.n > from; is_last = false) {
+        a = is_last ? a : s->parts.ids[--s->parts.n];
+        b = regex_node(s, (struct regex_node){.kind = REGEX_K_CONCAT,
+                                              .a = a,
+                                              .b = b,
+                                              .is_nullable = s->nodes[a].is_nullable && s->nodes[b].is_nullable,
+                                              .is_plain = s->nodes[a].is_plain && s->nodes[b].is_plain});
+    }
+    return b;
+}
+
+static int by_id(const void *a, const void *b)
+{
+    regex_id x = *(const regex_id *)a, y = *(const regex_id *)b;
+    return (x > y) - (x < y);
+}
+
+bool regex_push_parts(struct regex_set *s, enum regex_kind kind, regex_id r)
+{
+    while (s->nodes[r].kind == kind && regex_list_push(s, &s->parts, s->nodes[r].a)) {
+        r = s->nodes[r].b;
+    }
+    return s->err == ERR_OK && regex_list_push(s, &s->parts, r);
+}
+
+regex_id regex_join_parts(struct regex_set *s, enum regex_kind kind, size_t from)
+{
+    regex_id r = s->err == ERR_OK ? regex_join(s, kind, s->parts.ids + from, s->parts.n - from) : REGEX_NONE;
+    s->parts.n = from;
+    return s->nodes[r].has_loop && s->nodes[r].kind == kind ? regex_loop_order(s, r) : r;
+}
+
+/* Most are few, and nearly in order. */
+static void sort_ids(regex_id *ids, size_t n)
+{
+    enum { FEW = 24 };
+    if (n > FEW) {
+        qsort(ids, n, sizeof *ids, by_id);
+        return;
+    }
+    for (size_t i = 1; i < n; i++) {
+        regex_id id = ids[i];
+        size_t k = i;
+        for (; k > 0 && ids[k - 1] > id; k--) {
+            ids[k] = ids[k - 1];
+        }
+        ids[k] = id;
+    }
+}
+
+/* One class for all of the parts; returns how many parts are left. */
+static size_t join_classes(struct regex_set *s, enum regex_kind kind, regex_id *ids, size_t n)
+{
+    uint64_t bits[4] = {0};
+    size_t kept = 0, n_classes = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (s->nodes[ids[i]].kind != REGEX_K_CLASS) {
+            ids[kept++] = ids[i];
+            continue;
+        }
+        const uint64_t *more = s->classes[s->nodes[ids[i]].a].bits;
+        for (int k = 0; k < 4; k++) {
+            bits[k] = n_classes == 0 ? more[k] : kind == REGEX_K_OR ? bits[k] | more[k] : bits[k] & more[k];
+        }
+        n_classes++;
+    }
+    if (n_classes > 0) {
+        ids[kept++] = regex_byte_class(s, bits);
+    }
+    return kept;
+}
+
+regex_id regex_join(struct regex_set *s, enum regex_kind kind, regex_id *ids, size_t n)
+{
+    bool is_or = kind == REGEX_K_OR, is_nullable = !is_or, is_plain = is_or, has_empty = false;
+    regex_id neutral = is_or ? REGEX_NONE : REGEX_ALL, all = is_or ? REGEX_ALL : REGEX_NONE;
+    if (!regex_spend(s, n)) {
+        return REGEX_NONE;
+    }
+    n = join_classes(s, kind, ids, n);
+    sort_ids(ids, n);
+    size_t kept = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] == all) {
+            return all;
+        }
+        if (ids[i] != neutral && (kept == 0 || ids[i] != ids[kept - 1])) {
+            ids[kept++] = ids[i];
+            bool can = s->nodes[ids[i]].is_nullable;
+            is_nullable = is_or ? is_nullable || (can && ids[i] != REGEX_EMPTY) : is_nullable && can;
+            has_empty = has_empty || ids[i] == REGEX_EMPTY;
+        }
+    }
+    if (has_empty && !is_or) {
+        return is_nullable ? REGEX_EMPTY : REGEX_NONE;
+    }
+    if (has_empty && is_nullable &&
+        is_or) { /* another one matches it, too; EMPTY has the lowest id of those that are left */
+        memmove(ids, ids + 1, --kept * sizeof *ids);
+    }
+    if (kept == 0) {
+        return neutral;
+    }
+    regex_id r = ids[kept - 1];
+    for (size_t i = kept - 1; i > 0; i--) {
+        bool can = is_or ? s->nodes[r].is_nullable || s->nodes[ids[i - 1]].is_nullable
+                         : s->nodes[r].is_nullable && s->nodes[ids[i - 1]].is_nullable;
+        r = regex_node(
+            s, (struct regex_node){.kind = (unsigned char)kind,
+                                   .a = ids[i - 1],
+                                   .b = r,
+                                   .is_nullable = can,
+                                   .is_plain = is_plain && s->nodes[r].is_plain && s->nodes[ids[i - 1]].is_plain});
+    }
+    return r;
+}
+
+static regex_id join(struct regex_set *s, enum regex_kind kind, const regex_id *ids, size_t n)
+{
+    size_t from = s->parts.n;
+    for (size_t i = 0; i < n && regex_push_parts(s, kind, ids[i]); i++) {
+    }
+    return regex_join_parts(s, kind, from);
+}
+
+regex_id regex_or_all(struct regex_set *s, const regex_id *ids, size_t n)
+{
+    return n == 0 ? REGEX_NONE : join(s, REGEX_K_OR, ids, n);
+}
+regex_id regex_or(struct regex_set *s, regex_id a, regex_id b) { return join(s, REGEX_K_OR, (regex_id[]){a, b}, 2); }
+regex_id regex_and(struct regex_set *s, regex_id a, regex_id b) { return join(s, REGEX_K_AND, (regex_id[]){a, b}, 2); }
+
+regex_id regex_not(struct regex_set *s, regex_id a)
+{
+    if (s->nodes[a].kind == REGEX_K_NOT) {
+        return s->nodes[a].a;
+    }
+    return s->err != ERR_OK
+               ? REGEX_NONE
+               : regex_node(s,
+                            (struct regex_node){.kind = REGEX_K_NOT, .a = a, .is_nullable = !s->nodes[a].is_nullable});
+}
+
+regex_id regex_repeat(struct regex_set *s, regex_id a, uint32_t min, uint32_t max)
+{
+    if (s->err != ERR_OK || min > max) {
+        return REGEX_NONE;
+    }
+    if (max == 0 || a == REGEX_EMPTY || a == REGEX_NONE) {
+        return a == REGEX_NONE && min > 0 && max != 0 ? REGEX_NONE : REGEX_EMPTY;
+    }
+    if (a == REGEX_ALL) {
+        return REGEX_ALL;
+    }
+    if (min == 1 && max == 1) {
+        return a;
+    }
+    const struct regex_node *n = &s->nodes[a];
+    if (n->kind == REGEX_K_REPEAT && n->min == 0 && n->max == REGEX_UNBOUNDED) {
+        return a;
+    }
+    min = n->is_nullable ? 0 : min;
+    return regex_node(
+        s,
+        (struct regex_node){
+            .kind = REGEX_K_REPEAT, .a = a, .min = min, .max = max, .is_nullable = min == 0, .is_plain = n->is_plain});
+}

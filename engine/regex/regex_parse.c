@@ -1,0 +1,371 @@
+/* One pass over the pattern with a stack of open groups makes a tree in postfix order (regex_parse_internal.h), which regex_fold or
+ * regex_look then makes an expression of. */
+#include "engine/regex/regex_parse_internal.h"
+
+#include "engine/base/mem.h"
+#include "engine/base/utf8.h"
+#include "engine/regex/regex_internal.h"
+
+#include <string.h>
+
+enum group_kind { GROUP, GROUP_AHEAD, GROUP_NOT_AHEAD };
+
+struct group {
+    enum group_kind kind;
+    size_t at;                 /* of its parenthesis */
+    uint32_t n_whole, n_parts; /* alternatives that have ended; parts of the one that is being read */
+    uint32_t i_whole, i_part;  /* where their nodes begin */
+};
+
+struct parser {
+    struct regex_reader r;
+    struct regex_tree tree;
+    struct group groups[REGEX_PARSE_MAX_DEPTH + 1];
+    size_t n_groups;
+    bool can_repeat; /* the last part is one that may be repeated */
+};
+
+enum err regex_reader_bad(struct regex_reader *r, size_t at, const char *what)
+{
+    return err_set_at(r->info, ERR_INVALID_GRAMMAR, at, "the pattern has at byte %zu %s", at, what);
+}
+
+bool regex_reader_takes(struct regex_reader *r, char c)
+{
+    bool is_there = r->at < r->n && r->pattern[r->at] == c;
+    r->at += is_there ? 1 : 0;
+    return is_there;
+}
+
+uint32_t regex_reader_character(struct regex_reader *r)
+{
+    uint32_t c;
+    r->at += utf8_decode(r->pattern + r->at, r->n - r->at, &c, NULL);
+    return c;
+}
+
+/* Puts a node after the subtrees that are its children; these begin at the node `first`. */
+static enum err put(struct parser *p, struct regex_tree_node node, uint32_t first)
+{
+    struct regex_tree *t = &p->tree;
+    if (t->n == t->cap) {
+        size_t cap = 2 * t->cap + 32;
+        struct regex_tree_node *nodes = mem_realloc(t->nodes, cap * sizeof *nodes, MEM_REQUEST);
+        TRY_MEM(nodes != NULL);
+        t->nodes = nodes;
+        t->cap = cap;
+    }
+    node.first = first;
+    node.is_plain = node.kind != REGEX_T_BEGIN && node.kind != REGEX_T_END && node.kind != REGEX_T_EDGE &&
+                    node.kind != REGEX_T_AHEAD;
+    node.has_edge = node.kind == REGEX_T_EDGE;
+    for (size_t at = t->n; at > first; at = t->nodes[at - 1].first) {
+        node.is_plain = node.is_plain && t->nodes[at - 1].is_plain;
+        node.has_edge = node.has_edge || t->nodes[at - 1].has_edge;
+    }
+    t->looks = t->looks || node.kind == REGEX_T_EDGE || node.kind == REGEX_T_AHEAD ||
+               (node.kind == REGEX_T_REPEAT && node.max > 1 && !node.is_plain);
+    t->nodes[t->n++] = node;
+    return ERR_OK;
+}
+
+/* Puts a node without children, the next part of its group. */
+static enum err put_part(struct parser *p, struct regex_tree_node node, bool can_repeat)
+{
+    p->groups[p->n_groups - 1].n_parts++;
+    p->can_repeat = can_repeat;
+    return put(p, node, (uint32_t)p->tree.n);
+}
+
+/* Ends the alternative that is being read. */
+static enum err end_sequence(struct parser *p)
+{
+    struct group *g = &p->groups[p->n_groups - 1];
+    if (g->n_parts == 0) {
+        TRY(put(p, (struct regex_tree_node){.kind = REGEX_T_ATOM, .id = REGEX_EMPTY}, (uint32_t)p->tree.n));
+    } else if (g->n_parts > 1) {
+        TRY(put(p, (struct regex_tree_node){.kind = REGEX_T_SEQUENCE, .n = g->n_parts}, g->i_part));
+    }
+    g->n_whole++;
+    g->n_parts = 0;
+    g->i_part = (uint32_t)p->tree.n;
+    p->can_repeat = false;
+    return ERR_OK;
+}
+
+/* Ends the group, which becomes a part of the one around it. */
+static enum err end_group(struct parser *p)
+{
+    TRY(end_sequence(p));
+    const struct group g = p->groups[--p->n_groups];
+    if (g.n_whole > 1) {
+        TRY(put(p, (struct regex_tree_node){.kind = REGEX_T_EITHER, .n = g.n_whole}, g.i_whole));
+    }
+    if (g.kind != GROUP) {
+        TRY(put(p, (struct regex_tree_node){.kind = REGEX_T_AHEAD, .n = 1, .min = g.kind == GROUP_NOT_AHEAD},
+                g.i_whole));
+    }
+    if (p->n_groups > 0) {
+        p->groups[p->n_groups - 1].n_parts++;
+    }
+    p->can_repeat = true;
+    return ERR_OK;
+}
+
+static void begin_group(struct parser *p, enum group_kind kind, size_t at)
+{
+    uint32_t here = (uint32_t)p->tree.n;
+    p->groups[p->n_groups++] = (struct group){.kind = kind, .at = at, .i_whole = here, .i_part = here};
+    p->can_repeat = false;
+}
+
+/* A name and its > */
+static enum err skip_name(struct regex_reader *r, size_t at)
+{
+    size_t first = r->at;
+    while (r->at < r->n && r->pattern[r->at] != '>' && r->pattern[r->at] != ')') {
+        r->at++;
+    }
+    return r->at > first && regex_reader_takes(r, '>')
+               ? ERR_OK
+               : regex_reader_bad(r, at, "a kind of group that is not supported: a name without its >");
+}
+
+/* After (? that is not followed by a colon. */
+static enum err read_group_kind(struct regex_reader *r, size_t at, enum group_kind *kind)
+{
+    char c = r->at < r->n ? r->pattern[r->at] : '\0', next = r->n - r->at > 1 ? r->pattern[r->at + 1] : '\0';
+    if (c == '=' || c == '!') {
+        *kind = c == '=' ? GROUP_AHEAD : GROUP_NOT_AHEAD;
+        r->at++;
+        return (r->flags & REGEX_NO_ANCHORS) != 0 ? regex_reader_bad(r, at, "a look-ahead, which is not supported here")
+                                                  : ERR_OK;
+    }
+    if (c == '<' && (next == '=' || next == '!')) {
+        return regex_reader_bad(r, at, "a look-behind, which is not supported");
+    }
+    if (c == 'P' && (next == '=' || next == '>')) {
+        return regex_reader_bad(r, at, "a back reference, which no regular expression can have");
+    }
+    bool is_name = c == '<' || (c == 'P' && next == '<');
+    r->at += c == '<' ? 1 : 2;
+    return is_name     ? skip_name(r, at)
+           : c == '>'  ? regex_reader_bad(r, at, "an atomic group, a kind of group that is not supported")
+           : c == '#'  ? regex_reader_bad(r, at, "a comment, a kind of group that is not supported")
+           : c == '('  ? regex_reader_bad(r, at, "a conditional, a kind of group that is not supported")
+           : c == '\0' ? regex_reader_bad(r, at, "a kind of group that is not supported")
+                       : regex_reader_bad(r, at, "flags or another kind of group that is not supported");
+}
+
+/* After (: what kind of group it is. */
+static enum err open_group(struct parser *p, size_t at)
+{
+    struct regex_reader *r = &p->r;
+    enum group_kind kind = GROUP;
+    if (p->n_groups == ARRAY_LEN(p->groups)) {
+        return err_set_at(r->info, ERR_GRAMMAR_LIMIT, at, "the pattern has groups nested deeper than %d at byte %zu",
+                          REGEX_PARSE_MAX_DEPTH, at);
+    }
+    if (regex_reader_takes(r, '?') && !regex_reader_takes(r, ':')) {
+        TRY(read_group_kind(r, at, &kind));
+    }
+    begin_group(p, kind, at);
+    return ERR_OK;
+}
+
+/* Digits; what is over the largest count stays there. */
+static bool take_number(const struct regex_reader *r, size_t *at, uint32_t *value)
+{
+    size_t first = *at;
+    uint64_t v = 0;
+    while (*at < r->n && r->pattern[*at] >= '0' && r->pattern[*at] <= '9') {
+        v = v * 10 + (uint64_t)(r->pattern[(*at)++] - '0');
+        v = MIN_OF(v, (uint64_t)REGEX_UNBOUNDED - 1);
+    }
+    *value = (uint32_t)v;
+    return *at > first;
+}
+
+bool regex_reader_takes_counts(struct regex_reader *r, uint32_t *min, uint32_t *max)
+{
+    size_t at = r->at;
+    if (!take_number(r, &at, min)) {
+        return false;
+    }
+    *max = *min;
+    if (at < r->n && r->pattern[at] == ',') {
+        at++;
+        if (!take_number(r, &at, max)) {
+            *max = REGEX_UNBOUNDED;
+        }
+    }
+    if (at == r->n || r->pattern[at] != '}') {
+        return false;
+    }
+    r->at = at + 1;
+    return true;
+}
+
+static enum err repeat_last(struct parser *p, size_t at, uint32_t min, uint32_t max)
+{
+    struct regex_reader *r = &p->r;
+    if (!p->can_repeat) {
+        return regex_reader_bad(r, at, "a repeat of nothing");
+    }
+    if (min > max) {
+        return regex_reader_bad(r, at, "a repeat of which the least is more than the most");
+    }
+    uint32_t first = p->tree.nodes[p->tree.n - 1].first;
+    if (max == 0) {
+        p->tree.n = first;
+        TRY(put(p, (struct regex_tree_node){.kind = REGEX_T_ATOM, .id = REGEX_EMPTY}, first));
+    } else if (min != 1 || max != 1) {
+        TRY(put(p, (struct regex_tree_node){.kind = REGEX_T_REPEAT, .n = 1, .min = min, .max = max}, first));
+    }
+    regex_reader_takes(r, '?'); /* fewest first: of which match is found, not of what matches */
+    p->can_repeat = false;
+    return ERR_OK;
+}
+
+/* \b or \B is next, at a backslash that was taken: it is no character. */
+static bool is_edge(const struct regex_reader *r)
+{
+    return r->at < r->n && (r->pattern[r->at] == 'b' || r->pattern[r->at] == 'B');
+}
+
+static enum err read_edge(struct parser *p, size_t at)
+{
+    bool is_not = p->r.pattern[p->r.at++] == 'B';
+    return (p->r.flags & REGEX_NO_ANCHORS) != 0
+               ? regex_reader_bad(&p->r, at, "\\b or \\B, borders of words, which are not supported here")
+               : put_part(p, (struct regex_tree_node){.kind = REGEX_T_EDGE, .min = is_not}, false);
+}
+
+/* What stands for characters; r->at is behind its first byte, c. */
+static enum err read_atom(struct parser *p, char c)
+{
+    struct regex_reader *r = &p->r;
+    regex_id id = REGEX_NONE;
+    if (c == '[') {
+        TRY(regex_read_class(r, &id));
+    } else if (c == '\\') {
+        TRY(regex_read_escape(r, &id));
+    } else if (c == '.') {
+        r->dot = r->dot != REGEX_NONE               ? r->dot
+                 : (r->flags & REGEX_DOT_ALL) != 0  ? regex_any_character(r->set)
+                 : (r->flags & REGEX_DOT_LINE) != 0 ? regex_any_but_newline(r->set)
+                                                    : regex_any_but_line_ends(r->set);
+        id = r->dot;
+    } else if ((r->flags & REGEX_ANY_CASE) != 0) {
+        r->ranges.n = 0;
+        TRY(regex_ranges_add(&r->ranges, (unsigned char)c, (unsigned char)c));
+        TRY(regex_reader_class(r, false, &id));
+    } else {
+        size_t first = --r->at;
+        regex_reader_character(r);
+        id = regex_bytes(r->set, r->pattern + first, r->at - first);
+    }
+    return put_part(p, (struct regex_tree_node){.kind = REGEX_T_ATOM, .id = id}, true);
+}
+
+static enum err read_one(struct parser *p)
+{
+    struct regex_reader *r = &p->r;
+    size_t at = r->at;
+    char c = r->pattern[r->at++];
+    uint32_t min, max;
+    switch (c) {
+    case '(':
+        return open_group(p, at);
+    case ')':
+        if (p->n_groups == 1) {
+            return regex_reader_bad(r, at, "a ) without its (");
+        }
+        return end_group(p);
+    case '|':
+        return end_sequence(p);
+    case '^':
+    case '$':
+        if ((r->flags & REGEX_NO_ANCHORS) != 0) {
+            return regex_reader_bad(r, at, "^ or $, which are not supported here");
+        }
+        return put_part(p, (struct regex_tree_node){.kind = c == '^' ? REGEX_T_BEGIN : REGEX_T_END}, false);
+    case '*':
+        return repeat_last(p, at, 0, REGEX_UNBOUNDED);
+    case '+':
+        return repeat_last(p, at, 1, REGEX_UNBOUNDED);
+    case '?':
+        return repeat_last(p, at, 0, 1);
+    case '{':
+        return regex_reader_takes_counts(r, &min, &max) ? repeat_last(p, at, min, max) : read_atom(p, c);
+    default:
+        return c == '\\' && is_edge(r) ? read_edge(p, at) : read_atom(p, c);
+    }
+}
+
+static enum err parse(struct parser *p, regex_id *out)
+{
+    struct regex_reader *r = &p->r;
+    begin_group(p, GROUP, 0);
+    while (r->at < r->n) {
+        TRY(read_one(p));
+        if (regex_ok(r->set) != ERR_OK) {
+            break;
+        }
+    }
+    if (regex_ok(r->set) == ERR_OK && p->n_groups > 1) {
+        return regex_reader_bad(r, p->groups[p->n_groups - 1].at, "a ( without its )");
+    }
+    if (regex_ok(r->set) == ERR_OK) {
+        TRY(end_group(p));
+        enum err err =
+            p->tree.looks ? regex_look(r->set, &p->tree, r->flags, out) : regex_fold(r->set, &p->tree, r->flags, out);
+        if (err == ERR_NOMEM) {
+            return err;
+        }
+    }
+    enum err err = regex_ok(r->set);
+    return err == ERR_OK ? ERR_OK
+                         : err_set_at(r->info, err, r->at,
+                                      "the pattern takes too much work or too many parts%s, read to byte %zu",
+                                      p->tree.looks ? " with its look-aheads and borders of words" : "", r->at);
+}
+
+static bool is_ascii(const char *text, size_t n)
+{
+    unsigned char all = 0;
+    for (size_t i = 0; i < n; i++) {
+        all |= (unsigned char)text[i];
+    }
+    return all < 0x80;
+}
+
+enum err regex_parse(struct regex_set *s, const char *pattern, size_t n, bool is_search, regex_id *out,
+                     struct err_info *info)
+{
+    return regex_parse_with(s, pattern, n, is_search ? REGEX_SEARCH : 0, out, info);
+}
+
+enum err regex_parse_with(struct regex_set *s, const char *pattern, size_t n, unsigned flags, regex_id *out,
+                          struct err_info *info)
+{
+    size_t bad_at = 0;
+    *out = REGEX_NONE;
+    if (n > REGEX_PARSE_MAX_BYTES) {
+        return err_set(info, ERR_GRAMMAR_LIMIT, NULL, "expected a pattern of at most %d bytes, found %zu",
+                       REGEX_PARSE_MAX_BYTES, n);
+    }
+    if (!utf8_valid(pattern, n, &bad_at)) {
+        return err_set_at(info, ERR_INVALID_GRAMMAR, bad_at, "the pattern is not valid UTF-8 at byte %zu", bad_at);
+    }
+    if ((flags & REGEX_ANY_CASE) != 0 && !is_ascii(pattern, n)) {
+        return err_set_at(info, ERR_INVALID_GRAMMAR, 0,
+                          "expected a pattern of ASCII where upper and lower case are the same, found another");
+    }
+    struct parser p = {.r = {.set = s, .pattern = pattern, .n = n, .info = info, .flags = flags}};
+    enum err err = parse(&p, out);
+    mem_free(p.tree.nodes);
+    mem_free(p.r.ranges.list);
+    *out = err == ERR_OK ? *out : REGEX_NONE;
+    return err;
+}

@@ -1,0 +1,332 @@
+/* Arrays of a schema. */
+#include "engine/schema/schema_internal.h"
+
+/* The schemas of a part's first elements and of the others; NULL: it says nothing of them. */
+struct elements {
+    const json_t *first, *rest;
+    const char *first_word, *rest_word;
+};
+
+static struct elements elements_of(const struct writer *w, const struct part *p)
+{
+    const json_t *items = schema_keyword(w, p, "items");
+    if (json_is_array(items)) { /* before 2020-12 */
+        return (struct elements){items, schema_keyword(w, p, "additionalItems"), "items", "additionalItems"};
+    }
+    return (struct elements){schema_keyword(w, p, "prefixItems"), items, "prefixItems", "items"};
+}
+
+static const char UNEVALUATED[] = "unevaluatedItems";
+
+/* Adds what parts say of elements that neither they nor those that they ask for say something of. */
+static enum err add_unevaluated(struct writer *w, const struct parts *list, size_t i, struct parts *out)
+{
+    bool says[SCHEMA_MAX_PARTS], has_unevaluated = false;
+    for (size_t k = 0; k < list->n && !w->is_loose; k++) {
+        struct elements e = elements_of(w, &list->at[k]);
+        says[k] = e.rest != NULL || i < json_array_size(e.first);
+        has_unevaluated = has_unevaluated || schema_keyword(w, &list->at[k], UNEVALUATED) != NULL;
+    }
+    return has_unevaluated ? schema_add_unevaluated(w, list, UNEVALUATED, says, out) : ERR_OK;
+}
+
+/* What the i-th element is to be of. */
+static enum err element_parts(struct writer *w, const struct parts *list, size_t i, struct parts *out)
+{
+    out->n = 0;
+    out->is_none = false;
+    for (size_t k = 0; k < list->n; k++) {
+        const struct part *p = &list->at[k];
+        struct elements e = elements_of(w, p);
+        if (i < json_array_size(e.first)) {
+            const char *path = schema_join(w, p->path, e.first_word);
+            TRY(path != NULL ? schema_add_part(w, p, json_array_get(e.first, i), schema_join_index(w, path, i), out)
+                             : ERR_NOMEM);
+        } else if (e.rest != NULL) {
+            TRY(schema_add_part(w, p, e.rest, schema_join(w, p->path, e.rest_word), out));
+        }
+    }
+    return add_unevaluated(w, list, i, out);
+}
+
+/* Elements behind the first ones: of `of`, so many that there are min to max in all. */
+static symbol_id write_rest(struct writer *w, symbol_id of, uint32_t n_first, uint32_t min, uint32_t max)
+{
+    symbol_id more = grammar_sequence(w->b, (symbol_id[]){w->comma, of}, 2);
+    if (max != REGEX_UNBOUNDED && max <= n_first) {
+        return grammar_sequence(w->b, NULL, 0);
+    }
+    uint32_t least = min > n_first ? min - n_first : 0, most = max == REGEX_UNBOUNDED ? max : max - n_first;
+    if (n_first > 0) {
+        return grammar_repeat(w->b, more, least, most);
+    }
+    uint32_t behind = most == REGEX_UNBOUNDED ? most : most - 1;
+    symbol_id some =
+        grammar_sequence(w->b, (symbol_id[]){of, grammar_repeat(w->b, more, least > 0 ? least - 1 : 0, behind)}, 2);
+    symbol_id none = grammar_sequence(w->b, NULL, 0);
+    return least > 0 ? some : grammar_choice(w->b, (symbol_id[]){none, some}, 2);
+}
+
+static enum err write_elements(struct writer *w, const struct parts *list, size_t n, uint32_t min, uint32_t max,
+                               symbol_id *out)
+{
+    struct parts of;
+    symbol_id one;
+    TRY(element_parts(w, list, n, &of));
+    max = of.is_none ? MIN_OF(max, (uint32_t)n) : max;
+    if (min > max) {
+        *out = grammar_rule(w->b); /* no array is so */
+        return ERR_OK;
+    }
+    TRY(schema_need(w, &of, &one));
+    *out = write_rest(w, one, (uint32_t)n, min, max);
+    for (size_t i = n; i-- > 0;) { /* *out: what follows the elements up to i, which may be left out from some on */
+        TRY(element_parts(w, list, i, &of));
+        TRY(schema_need(w, &of, &one));
+        *out = i == 0 ? grammar_sequence(w->b, (symbol_id[]){one, *out}, 2)
+                      : grammar_sequence(w->b, (symbol_id[]){w->comma, one, *out}, 3);
+        bool may = max == REGEX_UNBOUNDED || i < max, must = i < min;
+        symbol_id none = grammar_sequence(w->b, NULL, 0);
+        *out = !may ? none : must ? *out : grammar_choice(w->b, (symbol_id[]){none, *out}, 2);
+    }
+    return ERR_OK;
+}
+
+static enum err refuse_unique(struct writer *w, const struct part *unique)
+{
+    return schema_refuse(
+        w, unique->path, "uniqueItems",
+        "a grammar cannot compare elements with each other; expected items of 1000 values at most, as of an "
+        "enumeration, or single ones of which no value is of two, or maxItems of 1");
+}
+
+/* Elements of few values, each once. */
+static enum err write_few(struct writer *w, const struct parts *of, const json_t *values, uint32_t min, uint32_t max,
+                          symbol_id *out)
+{
+    size_t n = json_array_size(values), n_members = 0;
+    struct grammar_member *members = arena_alloc(&w->arena, (n + 1) * sizeof *members);
+    for (size_t i = 0; i < n && members != NULL; i++) {
+        struct parts one;
+        json_t *value = json_array_get(values, i);
+        const json_t *only = NULL;
+        one.n = 0;
+        one.is_none = false;
+        if (!schema_was_made(w, value, SCHEMA_ONLY, &only)) {
+            only = schema_keep(w, value, SCHEMA_ONLY, json_pack("{sO}", "const", value));
+        }
+        TRY(only != NULL ? schema_add_part(w, &of->at[0], only, of->at[0].path, &one) : schema_not_kept(w));
+        TRY(of->n < SCHEMA_MAX_PARTS ? ERR_OK : ERR_GRAMMAR_LIMIT);
+        memcpy(one.at + one.n, of->at,
+               of->n * sizeof *of->at); /* behind the one value, so that no others are looked at */
+        one.n += of->n;
+        members[n_members] = (struct grammar_member){.symbol = 0};
+        TRY(schema_need(w, &one, &members[n_members++].symbol));
+    }
+    *out = members != NULL ? grammar_set(w->b, members, n_members, w->comma, min, max) : 0;
+    return members != NULL ? ERR_OK : ERR_NOMEM;
+}
+
+/* Elements that differ: n single ones and no others, of which no value is of two, or those of few values. */
+static enum err write_unique(struct writer *w, const struct parts *list, const struct part *unique, size_t n,
+                             uint32_t min, uint32_t max, symbol_id *out)
+{
+    enum { MOST_VALUES = 1000, MOST_SINGLE = 32 };
+    struct parts of, other;
+    json_t *values;
+    TRY(element_parts(w, list, n, &of));
+    uint32_t most = of.is_none ? MIN_OF(max, (uint32_t)n) : max;
+    if (n > 0 && (most > n || n > MOST_SINGLE)) {
+        return refuse_unique(w, unique);
+    }
+    for (size_t i = 0; i < n; i++) {
+        TRY(element_parts(w, list, i, &of));
+        for (size_t k = i + 1; k < n; k++) {
+            TRY(element_parts(w, list, k, &other));
+            if (!schema_lists_differ(w, &of, &other)) {
+                return refuse_unique(w, unique);
+            }
+        }
+    }
+    if (n > 0 || most <= 1) {
+        return write_elements(w, list, n, min, max, out);
+    }
+    TRY(schema_few_values(w, &of, MOST_VALUES, &values));
+    enum err err = values != NULL ? write_few(w, &of, values, min, max, out) : refuse_unique(w, unique);
+    json_decref(values);
+    return err;
+}
+
+/* --- contains ---------------------------------------------------------------------------------------------------------- */
+
+/* So many elements, of all, are to be of a schema. */
+struct contains {
+    const struct part *part; /* whose it is; NULL: nothing is asked for */
+    const json_t *schema;
+    uint32_t min, max;
+};
+
+enum { MAX_CONTAINED = 16, MAX_PLACES = 64 };
+
+static enum err refuse_contains(struct writer *w, const struct part *p, const char *expected)
+{
+    return schema_refuse(w, p->path, "contains", expected);
+}
+
+static enum err read_contains(struct writer *w, const struct parts *list, struct contains *out)
+{
+    *out = (struct contains){.part = NULL};
+    for (size_t i = 0; i < list->n && !w->is_loose; i++) {
+        const struct part *p = &list->at[i];
+        const json_t *schema = schema_keyword(w, p, "contains");
+        uint32_t min, max;
+        TRY(schema_count(w, p, "minContains", 1, &min));
+        TRY(schema_count(w, p, "maxContains", REGEX_UNBOUNDED, &max));
+        if (schema == NULL || (min == 0 && max == REGEX_UNBOUNDED)) {
+            continue;
+        }
+        if (out->part != NULL && (out->schema != schema || out->min != min || out->max != max)) {
+            return refuse_contains(w, p, "expected one contains for an array");
+        }
+        *out = (struct contains){p, schema, min, max};
+    }
+    return ERR_OK;
+}
+
+/* Elements of `of` in any number, `one` and so on, n times, and at the end others of `of`: before and behind are how many of
+ * these, least and most, where n is 1. */
+static symbol_id spread_out(struct writer *w, symbol_id of, symbol_id one, uint32_t n, const uint32_t before[2],
+                            const uint32_t behind[2])
+{
+    symbol_id first = grammar_sequence(w->b, (symbol_id[]){of, w->comma}, 2), parts[3 * MAX_CONTAINED];
+    symbol_id last = grammar_sequence(w->b, (symbol_id[]){w->comma, of}, 2);
+    size_t n_parts = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        if (i > 0) {
+            parts[n_parts++] = w->comma;
+        }
+        parts[n_parts++] = grammar_repeat(w->b, first, before[0], before[1]);
+        parts[n_parts++] = one;
+    }
+    parts[n_parts++] = grammar_repeat(w->b, last, behind[0], behind[1]);
+    return grammar_sequence(w->b, parts, n_parts);
+}
+
+/* At least so many of `one` among `of`; min to max elements in all. */
+static enum err write_at_least(struct writer *w, const struct contains *c, symbol_id of, symbol_id one, uint32_t min,
+                               uint32_t max, symbol_id *out)
+{
+    static const uint32_t any[2] = {0, REGEX_UNBOUNDED};
+    symbol_id all[MAX_PLACES + 1];
+    size_t n = 0;
+    if (c->min <= MAX_CONTAINED && min <= c->min && max == REGEX_UNBOUNDED) {
+        *out = spread_out(w, of, one, c->min, any, any);
+        return ERR_OK;
+    }
+    uint32_t places = max == REGEX_UNBOUNDED ? min : max; /* where the first of them may stand, one by one */
+    if (c->min != 1 || places > MAX_PLACES) {
+        return refuse_contains(w, c->part,
+                               "expected minContains of 16 at most, and no numbers of items beside it, or of 64 at "
+                               "most beside 1");
+    }
+    for (uint32_t i = 0; i < places; i++) {
+        bool is_last = max == REGEX_UNBOUNDED && i + 1 == places;
+        const uint32_t before[2] = {i, is_last ? REGEX_UNBOUNDED : i};
+        const uint32_t behind[2] = {min > i + 1 ? min - i - 1 : 0, max == REGEX_UNBOUNDED ? max : max - i - 1};
+        all[n++] = spread_out(w, of, one, 1, before, behind);
+    }
+    *out = grammar_choice(w->b, all, n);
+    return ERR_OK;
+}
+
+/* No more than so many, either: `of` is without those of the schema. */
+static enum err write_at_most(struct writer *w, const struct contains *c, symbol_id of, symbol_id one, uint32_t min,
+                              uint32_t max, symbol_id *out)
+{
+    static const uint32_t any[2] = {0, REGEX_UNBOUNDED};
+    symbol_id all[MAX_CONTAINED + 1];
+    size_t n = 0;
+    if (c->max > MAX_CONTAINED || (c->max > 0 && (min > MAX_OF(c->min, 1u) || max != REGEX_UNBOUNDED))) {
+        return refuse_contains(w, c->part, "expected maxContains of 16 at most, and no numbers of items beside it");
+    }
+    for (uint32_t i = c->min; i <= c->max; i++) {
+        all[n++] = i == 0 ? write_rest(w, of, 0, min, max) : spread_out(w, of, one, i, any, any);
+    }
+    *out = grammar_choice(w->b, all, n);
+    return ERR_OK;
+}
+
+static enum err write_contains(struct writer *w, const struct parts *list, const struct contains *c, uint32_t min,
+                               uint32_t max, symbol_id *out)
+{
+    struct parts of, with;
+    symbol_id one, other;
+    const char *path = schema_join(w, c->part->path, "contains");
+    TRY(element_parts(w, list, 0, &of));
+    parts_copy(&with, &of);
+    TRY(schema_add_part(w, c->part, c->schema, path, &with));
+    TRY(schema_need(w, &with, &one));
+    if (c->max != REGEX_UNBOUNDED) {
+        const json_t *opposite;
+        TRY(schema_negate(w, c->schema, &opposite));
+        if (opposite == NULL) {
+            return schema_refuse(w, c->part->path, "maxContains", "expected a contains whose opposite can be said");
+        }
+        TRY(schema_add_part(w, c->part, opposite, path, &of));
+    }
+    TRY(schema_need(w, &of, &other));
+    return c->max == REGEX_UNBOUNDED ? write_at_least(w, c, other, one, min, max, out)
+                                     : write_at_most(w, c, other, one, min, max, out);
+}
+
+enum err schema_write_array(struct writer *w, const struct node *node, const struct parts *list)
+{
+    uint32_t min = 0, max = REGEX_UNBOUNDED, one_min, one_max;
+    const struct part *unique = NULL, *containing = NULL;
+    struct contains contains;
+    size_t n = 0;
+    symbol_id all;
+    bool has_unevaluated;
+    TRY(read_contains(w, list, &contains));
+    TRY(schema_check_unevaluated(w, list, UNEVALUATED, &has_unevaluated));
+    for (size_t i = 0; i < list->n; i++) {
+        const struct part *p = &list->at[i];
+        struct elements e = elements_of(w, p);
+        TRY(schema_count(w, p, "minItems", 0, &one_min));
+        TRY(schema_count(w, p, "maxItems", REGEX_UNBOUNDED, &one_max));
+        min = MAX_OF(min, one_min);
+        max = MIN_OF(max, one_max);
+        if ((e.first != NULL && !json_is_array(e.first)) || json_array_size(e.first) > SCHEMA_MAX_NODES) {
+            return schema_refuse(w, p->path, e.first_word, "expected an array of schemas, 10000 at most");
+        }
+        n = MAX_OF(n, json_array_size(e.first));
+        unique = json_is_true(schema_keyword(w, p, "uniqueItems")) ? p : unique;
+        containing = schema_keyword(w, p, "contains") != NULL ? p : containing;
+    }
+    if (has_unevaluated &&
+        containing != NULL) { /* what is contained is evaluated, by 2020-12, and is not, by 2019-09 */
+        return refuse_contains(w, containing, "expected no unevaluatedItems beside it");
+    }
+    if (max != REGEX_UNBOUNDED && min > max) {
+        return ERR_OK; /* no array is so */
+    }
+    if (contains.part != NULL && contains.min > MIN_OF(max, contains.max)) {
+        return ERR_OK;
+    }
+    if (contains.part != NULL && (n > 0 || (unique != NULL && max > 1))) {
+        return refuse_contains(w, contains.part, "expected no schemas for single items and no uniqueItems beside it");
+    }
+    if (max == 0) { /* whatever elements are to be */
+        schema_put(w, node, grammar_sequence(w->b, (symbol_id[]){schema_opening(w, "["), schema_closing(w, "]")}, 2));
+        return ERR_OK;
+    }
+    if (contains.part != NULL) {
+        TRY(write_contains(w, list, &contains, min, max, &all));
+    } else if (unique != NULL && max > 1 && !w->is_loose) {
+        TRY(write_unique(w, list, unique, n, min, max, &all));
+    } else {
+        TRY(write_elements(w, list, n, min, max, &all));
+    }
+    schema_put(w, node, grammar_sequence(w->b, (symbol_id[]){schema_opening(w, "["), all, schema_closing(w, "]")}, 3));
+    return ERR_OK;
+}

@@ -1,0 +1,280 @@
+/* minimum, maximum, multipleOf and the numbers that `not` names: what they allow together, by exact decimals. */
+#include "engine/schema/schema_internal.h"
+
+#include "engine/grammar/grammar_json.h"
+#include "engine/regex/residue.h"
+
+#include <stdio.h>
+
+enum { LEAST, GREATEST };
+
+/* A multiple of many states makes as many of the lexer as texts lead to: this leaves room for others. */
+enum { MAX_STATES = 50000 };
+
+#define TOO_LONG "expected at most 2000 digits before and after the point"
+_Static_assert(SCHEMA_MAX_DIGITS == 2000, "TOO_LONG says it");
+
+/* --- reading --------------------------------------------------------------------------------------------------------- */
+
+static enum err read_bound(struct writer *w, const struct part *p, const char *keyword, int side, bool is_open,
+                           struct number_limits *out)
+{
+    const json_t *v = schema_keyword(w, p, keyword);
+    struct schema_bound *end = &out->ends[side], found = {.is_there = true, .is_open = is_open};
+    if (v == NULL || json_is_boolean(v)) {
+        return ERR_OK;
+    }
+    if (!schema_decimal_of(v, &found.at)) {
+        return schema_refuse(w, p->path, keyword, "expected a number");
+    }
+    int nearer = end->is_there ? schema_decimal_compare(&found.at, &end->at) * (side == LEAST ? 1 : -1) : 1;
+    if (nearer > 0 || (nearer == 0 && is_open)) {
+        *end = found;
+        out->paths[side] = p->path;
+    }
+    return ERR_OK;
+}
+
+static enum err read_bounds(struct writer *w, const struct part *p, struct number_limits *out)
+{
+    bool opens_min = json_is_true(schema_keyword(w, p, "exclusiveMinimum")); /* before 2019 */
+    bool opens_max = json_is_true(schema_keyword(w, p, "exclusiveMaximum"));
+    TRY(read_bound(w, p, "minimum", LEAST, opens_min, out));
+    TRY(read_bound(w, p, "exclusiveMinimum", LEAST, true, out));
+    TRY(read_bound(w, p, "maximum", GREATEST, opens_max, out));
+    return read_bound(w, p, "exclusiveMaximum", GREATEST, true, out);
+}
+
+/* a * b; false: it is beyond what steps can be of. */
+static bool multiply(uint64_t a, uint64_t b, uint64_t *out)
+{
+    *out = a * b; /* both are below 2^41 or so */
+    return b == 0 || a <= REGEX_MAX_STEP / b;
+}
+
+/* The number as m / 10^places. */
+static bool to_steps(const struct schema_decimal *d, struct regex_steps *out)
+{
+    int64_t zeros = d->point - (int64_t)d->n;
+    *out = (struct regex_steps){.m = 0};
+    for (size_t i = 0; i < d->n; i++) {
+        if (!multiply(out->m, 10, &out->m)) {
+            return false;
+        }
+        out->m += schema_decimal_digit(d, i);
+    }
+    for (; zeros > 0; zeros--) {
+        if (!multiply(out->m, 10, &out->m)) {
+            return false;
+        }
+    }
+    out->places = zeros < -REGEX_MAX_PLACES ? REGEX_MAX_PLACES + 1 : (unsigned)-zeros;
+    return out->m <= REGEX_MAX_STEP && out->places <= REGEX_MAX_PLACES;
+}
+
+static bool add_places(struct regex_steps *of, unsigned places)
+{
+    bool ok = true;
+    for (; of->places < places && ok; of->places++) {
+        ok = multiply(of->m, 10, &of->m);
+    }
+    return ok;
+}
+
+/* Numbers that are multiples of both; false: their steps are too large. */
+static bool join_steps(struct regex_steps *a, struct regex_steps b)
+{
+    unsigned places = MAX_OF(a->places, b.places);
+    if (a->m == 0) {
+        *a = b;
+        return true;
+    }
+    if (!add_places(a, places) || !add_places(&b, places) ||
+        !multiply(a->m / residue_common_divisor(a->m, b.m), b.m, &a->m)) {
+        return false;
+    }
+    for (; a->places > 0 && a->m % 10 == 0; a->places--) {
+        a->m /= 10;
+    }
+    return true;
+}
+
+static enum err read_multiple(struct writer *w, const struct part *p, struct number_limits *out)
+{
+    const json_t *v = schema_keyword(w, p, "multipleOf");
+    struct schema_decimal of;
+    struct regex_steps steps;
+    if (v == NULL) {
+        return ERR_OK;
+    }
+    if (!schema_decimal_of(v, &of) || of.n == 0 || of.is_negative) {
+        return schema_refuse(w, p->path, "multipleOf", "expected a number above 0");
+    }
+    if (!to_steps(&of, &steps) || !join_steps(&out->steps, steps)) {
+        return schema_refuse(w, p->path, "multipleOf",
+                             "expected at most 2^40 over a power of ten up to 10^500, all of a value's together");
+    }
+    out->steps_path = p->path;
+    return ERR_OK;
+}
+
+enum err schema_read_numbers(struct writer *w, const struct parts *list, struct number_limits *out)
+{
+    *out = (struct number_limits){.steps = {.m = 0}};
+    for (size_t i = 0; i < list->n; i++) {
+        TRY(read_bounds(w, &list->at[i], out));
+        TRY(read_multiple(w, &list->at[i], out));
+    }
+    return ERR_OK;
+}
+
+bool schema_allows_number(const struct number_limits *l, const json_t *value)
+{
+    struct schema_decimal d;
+    bool is = schema_decimal_of(value, &d);
+    for (int side = LEAST; side <= GREATEST && is; side++) {
+        const struct schema_bound *end = &l->ends[side];
+        int order = end->is_there ? schema_decimal_compare(&d, &end->at) * (side == LEAST ? 1 : -1) : 1;
+        is = order > 0 || (order == 0 && !end->is_open);
+    }
+    return is && (l->steps.m == 0 || schema_decimal_is_multiple(&d, l->steps.m, l->steps.places));
+}
+
+/* --- writing --------------------------------------------------------------------------------------------------------- */
+
+/* Is the text of the number within SCHEMA_MAX_DIGITS? */
+static bool is_short(const struct schema_decimal *d)
+{
+    return d->point <= SCHEMA_MAX_DIGITS && (int64_t)d->n - d->point <= SCHEMA_MAX_DIGITS;
+}
+
+/* An end as the texts need it. One that only numbers of more than SCHEMA_MAX_DIGITS digits are beyond becomes none, and
+ * *is_capped says that such are left out. */
+static enum err prepare_end(struct writer *w, const struct number_limits *l, int side, bool is_whole,
+                            struct schema_bound *out, bool *is_capped)
+{
+    static const char *const keywords[2][2] = {{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}};
+    *out = is_whole ? schema_whole_bound(&l->ends[side], side == LEAST) : l->ends[side];
+    if (!out->is_there || is_short(&out->at)) {
+        return ERR_OK;
+    }
+    if (out->at.point > SCHEMA_MAX_DIGITS && out->at.is_negative == (side == LEAST)) {
+        *out = (struct schema_bound){.is_there = false};
+        *is_capped = true;
+        return ERR_OK;
+    }
+    return schema_refuse(w, l->paths[side], keywords[side][l->ends[side].is_open], TOO_LONG);
+}
+
+/* Numbers of at most SCHEMA_MAX_DIGITS digits before the point. */
+static regex_id of_few_digits(struct regex_set *s)
+{
+    regex_id digits = regex_repeat(s, regex_byte_range(s, '0', '9'), 1, SCHEMA_MAX_DIGITS);
+    regex_id rest = regex_repeat(s, regex_concat(s, regex_bytes(s, ".", 1), REGEX_ALL), 0, 1);
+    return regex_concat(s, regex_repeat(s, regex_bytes(s, "-", 1), 0, 1), regex_concat(s, digits, rest));
+}
+
+/* Steps of integers, where those of the limits are of all numbers; m: 0 = all. */
+static struct regex_steps whole_steps(struct regex_steps of)
+{
+    for (; of.places > 0; of.places--) {
+        of.m /= residue_common_divisor(of.m, 10);
+    }
+    return (struct regex_steps){.m = of.m == 1 ? 0 : of.m, .is_whole = true};
+}
+
+static enum err check_states(struct writer *w, const struct number_limits *l, const struct regex_steps *steps,
+                             const struct schema_bound ends[2])
+{
+    char text[160];
+    size_t digits = 0;
+    for (int side = LEAST; side <= GREATEST; side++) {
+        digits = ends[side].is_there ? MAX_OF(digits, (size_t)MAX_OF(ends[side].at.point, (int64_t)1)) : digits;
+    }
+    if (regex_multiple_states(steps, digits, MAX_STATES) != SIZE_MAX) {
+        return ERR_OK;
+    }
+    snprintf(text, sizeof text,
+             "expected an automaton of at most %d states, found more with %zu digits before the point", MAX_STATES,
+             digits);
+    return schema_refuse(w, l->steps_path, "multipleOf", text);
+}
+
+/* Texts of numbers that all parts allow; REGEX_ALL: any number. */
+static enum err write_limits(struct writer *w, const struct number_limits *l, bool is_whole, regex_id *out)
+{
+    struct schema_bound ends[2];
+    struct regex_steps steps = is_whole && l->steps.m != 0 ? whole_steps(l->steps) : l->steps;
+    bool is_capped = false;
+    for (int side = LEAST; side <= GREATEST; side++) {
+        TRY(prepare_end(w, l, side, is_whole, &ends[side], &is_capped));
+    }
+    if (steps.m != 0) {
+        TRY(check_states(w, l, &steps, ends));
+    }
+    bool is_free = !is_whole && !is_capped && steps.m == 0 && !ends[LEAST].is_there && !ends[GREATEST].is_there;
+    *out = is_free ? REGEX_ALL
+                   : schema_numbers(w->s, &ends[LEAST], &ends[GREATEST], is_whole, steps.m != 0 ? &steps : NULL);
+    *out = is_capped ? regex_and(w->s, *out, of_few_digits(w->s)) : *out;
+    return ERR_OK;
+}
+
+/* The texts of one number, without an exponent. */
+static regex_id texts_of(struct writer *w, const struct schema_decimal *at, bool is_whole)
+{
+    struct schema_bound end = {.is_there = true, .at = *at};
+    regex_id one = schema_numbers(w->s, &end, &end, is_whole, NULL);
+    return at->n > 0 ? one : regex_or(w->s, one, regex_concat(w->s, regex_bytes(w->s, "-", 1), one));
+}
+
+/* Adds the texts of the numbers that a plain `not` names to ids[*n..]. */
+static enum err add_left_out(struct writer *w, const struct part *p, const struct schema_values *of, bool is_whole,
+                             regex_id *ids, size_t *n)
+{
+    for (size_t i = 0; i < schema_n_values(of); i++) {
+        struct schema_decimal at;
+        if (!schema_decimal_of(schema_value_at(of, i), &at) || (is_whole && !schema_decimal_is_whole(&at))) {
+            continue;
+        }
+        if (!is_short(&at)) {
+            return schema_refuse(w, p->path, "not", TOO_LONG);
+        }
+        ids[(*n)++] = texts_of(w, &at, is_whole);
+        TRY(regex_ok(w->s));
+    }
+    return ERR_OK;
+}
+
+/* Numbers that a plain `not` names are left out, all at once: an intersection that grows one by one takes quadratic time. What has
+ * exponents loses them, as every number then would have to be left out in any form. */
+static enum err leave_out(struct writer *w, const struct part *p, bool is_whole, bool has_exponents, regex_id *r)
+{
+    static const struct schema_bound none = {.is_there = false};
+    struct schema_values of = schema_values_of(schema_is_plain_not(p) ? schema_keyword(w, p, "not") : NULL);
+    size_t n = 0;
+    regex_id *ids = mem_zalloc_array(schema_n_values(&of) + 1, sizeof *ids, MEM_REQUEST);
+    enum err err = ids != NULL ? add_left_out(w, p, &of, is_whole, ids, &n) : ERR_NOMEM;
+    if (err == ERR_OK && n > 0) {
+        *r = has_exponents ? regex_and(w->s, *r, schema_numbers(w->s, &none, &none, false, NULL)) : *r;
+        *r = regex_and(w->s, *r, regex_not(w->s, regex_or_all(w->s, ids, n)));
+    }
+    mem_free(ids);
+    return err;
+}
+
+enum err schema_write_number(struct writer *w, const struct node *node, const struct parts *list, unsigned types)
+{
+    regex_id r;
+    struct number_limits limits;
+    bool is_whole = (types & SCHEMA_FRACTION) == 0;
+    TRY(schema_read_numbers(w, list, &limits));
+    TRY(write_limits(w, &limits, is_whole, &r));
+    r = (types & SCHEMA_INTEGER) == 0 ? regex_and(w->s, r, schema_fractions(w->s)) : r;
+    bool has_exponents = r == REGEX_ALL;
+    r = has_exponents ? grammar_json_number(w->b) : r;
+    for (size_t i = 0; i < list->n && !w->is_loose; i++) {
+        TRY(leave_out(w, &list->at[i], is_whole, has_exponents, &r));
+    }
+    schema_put(w, node, grammar_lexeme(w->b, r));
+    return ERR_OK;
+}

@@ -1,0 +1,507 @@
+/* Keywords that say what others do in other words: not, if, dependencies and oneOf become anyOf and allOf. Forms are made of
+ * one level of a schema; what is within it gets a `not` of its own, which is put in other words when its turn comes. */
+#include "engine/schema/schema_internal.h"
+
+#include "engine/base/json_read.h"
+#include "engine/schema/schema_disjoint.h"
+
+#include <math.h>
+
+enum {
+    MAX_BRANCHES = 128,
+    MAX_CHECKS = 500,
+    CHECK_NODES = 40,
+    CHECK_PARTS = 1 << 16,
+    CHECK_WORK = 200000,
+    CHECK_BEGINS = 500
+};
+
+bool schema_is_plain_not(const struct part *p)
+{
+    const json_t *of = schema_member(p, "not");
+    if (of == NULL) {
+        return false;
+    }
+    bool is_values = json_object_get(of, "enum") != NULL
+                         ? !schema_says_more(of, "enum")
+                         : json_object_get(of, "const") != NULL && !schema_says_more(of, "const");
+    bool is_pattern = json_object_get(of, "pattern") != NULL && !schema_says_more(of, "pattern") &&
+                      json_read_is(schema_member(p, "type"), "string");
+    return is_values || is_pattern;
+}
+
+/* --- not -------------------------------------------------------------------------------------------------------------- */
+
+/* Alternatives of a negation. */
+struct negation {
+    struct writer *w;
+    const json_t *of;
+    json_t *any; /* array */
+    bool is_unknown, has_failed;
+    bool is_lost; /* schema_not_kept says why */
+};
+
+static void or_(struct negation *n, json_t *schema)
+{
+    n->has_failed |= schema == NULL || json_array_append_new(n->any, schema) != 0;
+}
+
+static json_t *not_(const json_t *schema) { return json_pack("{sO}", "not", schema); }
+
+static void negate_type(struct negation *n, const json_t *type)
+{
+    static const char *const names[] = {"object", "array", "string", "boolean", "null"};
+    json_t *others = json_array();
+    bool has_number = schema_has_type(type, "number"), has_integer = has_number || schema_has_type(type, "integer");
+    bool has_fraction = has_number, is_nullable = json_is_true(json_object_get(n->of, "nullable"));
+    for (size_t i = 0; i < json_array_size(type); i++) {
+        has_fraction = has_fraction || json_array_get(type, i) == n->w->fraction;
+    }
+    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
+        bool is_in = schema_has_type(type, names[i]) || (is_nullable && i + 1 == ARRAY_LEN(names));
+        n->has_failed |= !is_in && json_array_append_new(others, json_string(names[i])) != 0;
+    }
+    n->has_failed |= !has_integer && json_array_append_new(others, json_string("integer")) != 0;
+    n->has_failed |= !has_fraction && json_array_append(others, n->w->fraction) != 0;
+    if (json_array_size(others) > 0) {
+        or_(n, json_pack("{sO}", "type", others));
+    }
+    json_decref(others);
+}
+
+static void negate_required(struct negation *n, const json_t *required)
+{
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const char *name = json_string_value(json_array_get(required, i));
+        n->is_unknown |= name == NULL;
+        if (name != NULL) {
+            or_(n, json_pack("{sss{sb}}", "type", "object", "properties", name, 0));
+        }
+    }
+}
+
+static void negate_properties(struct negation *n, const json_t *properties)
+{
+    const char *name;
+    json_t *schema;
+    json_object_foreach((json_t *)properties, name, schema)
+    {
+        if (!json_is_true(schema)) {
+            or_(n, json_pack("{sss[s]s{so}}", "type", "object", "required", name, "properties", name, not_(schema)));
+        }
+    }
+}
+
+static void negate_count(struct negation *n, const char *type, const char *opposite, const json_t *count, int by)
+{
+    double number = json_number_value(count) + by;
+    n->is_unknown |= !json_is_number(count) || number > 1e9 || number != floor(number);
+    if (json_is_number(count) && number >= 0 && number <= 1e9) { /* below 0: nothing is so */
+        or_(n, json_pack("{sssI}", "type", type, opposite, (json_int_t)number));
+    }
+}
+
+static void negate_bound(struct negation *n, const char *keyword, const json_t *bound)
+{
+    bool is_open = strncmp(keyword, "exclusive", 9) == 0;
+    bool is_min = strcmp(keyword, "minimum") == 0 || strcmp(keyword, "exclusiveMinimum") == 0;
+    const char *other = is_min ? "exclusiveMinimum" : "exclusiveMaximum";
+    n->is_unknown |= !json_is_number(bound) || json_is_boolean(json_object_get(n->of, other));
+    or_(n, json_pack("{sssO}", "type", "number",
+                     is_min ? (is_open ? "maximum" : "exclusiveMaximum") : (is_open ? "minimum" : "exclusiveMinimum"),
+                     bound));
+}
+
+static void negate_all(struct negation *n, const json_t *all)
+{
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        or_(n, not_(json_array_get(all, i)));
+    }
+}
+
+/* Not one of them: all are not. */
+static void negate_any(struct negation *n, const json_t *any)
+{
+    json_t *all = json_array();
+    for (size_t i = 0; i < json_array_size(any); i++) {
+        n->has_failed |= json_array_append_new(all, not_(json_array_get(any, i))) != 0;
+    }
+    or_(n, json_pack("{so}", "allOf", all));
+}
+
+/* Some member has a name that `properties` has not. */
+static void negate_closed(struct negation *n)
+{
+    json_t *names = json_object_get(n->of, "properties"), *schema = json_pack("{ss}", "type", "object");
+    json_t *none = json_object(), *other = json_pack("{sOsO}", "names", names != NULL ? names : none, "of", schema);
+    n->is_lost |= schema_keep(n->w, schema, SCHEMA_MEMBER, other) == NULL;
+    json_decref(none);
+    or_(n, schema);
+}
+
+/* All elements are not of it, where how many are to be is not said. */
+static void negate_contains(struct negation *n, const json_t *schema)
+{
+    bool counts = json_object_get(n->of, "minContains") != NULL || json_object_get(n->of, "maxContains") != NULL;
+    n->is_unknown |= counts;
+    or_(n, json_pack("{sss{sO}}", "type", "array", "items", "not", schema));
+}
+
+/* One of the elements is there and not of its schema. */
+static void negate_prefix(struct negation *n, const json_t *first)
+{
+    enum { MOST = 64 };
+    n->is_unknown |= json_array_size(first) > MOST;
+    for (size_t i = 0; i < json_array_size(first) && !n->is_unknown; i++) {
+        json_t *all = json_array();
+        for (size_t k = 0; k <= i; k++) {
+            n->has_failed |= json_array_append_new(all, k < i ? json_true() : not_(json_array_get(first, i))) != 0;
+        }
+        or_(n, json_pack("{sssIso}", "type", "array", "minItems", (json_int_t)i + 1, "prefixItems", all));
+    }
+}
+
+/* One of the elements is not of it, where it is of all. */
+static void negate_items(struct negation *n, const json_t *schema)
+{
+    const json_t *first = json_object_get(n->of, "prefixItems");
+    if (first != NULL && json_is_false(schema)) { /* there are more than the first ones */
+        or_(n, json_pack("{sssI}", "type", "array", "minItems", (json_int_t)json_array_size(first) + 1));
+        return;
+    }
+    n->is_unknown |= json_is_array(schema) || first != NULL;
+    or_(n, json_pack("{sss{sO}}", "type", "array", "contains", "not", schema));
+}
+
+static void negate_ref(struct negation *n, const json_t *ref)
+{
+    const json_t *found = json_is_string(ref) ? schema_resolve(n->w->root, json_string_value(ref)) : NULL;
+    n->is_unknown |= found == NULL;
+    if (found != NULL) {
+        or_(n, not_(found));
+    }
+}
+
+static void negate_keyword(struct negation *n, const char *key, const json_t *value)
+{
+    static const struct {
+        const char *keyword, *type, *opposite;
+        int by;
+    } counts[] = {{"minLength", "string", "maxLength", -1},
+                  {"maxLength", "string", "minLength", 1},
+                  {"minItems", "array", "maxItems", -1},
+                  {"maxItems", "array", "minItems", 1},
+                  {"minProperties", "object", "maxProperties", -1},
+                  {"maxProperties", "object", "minProperties", 1}};
+    static const struct {
+        const char *keyword;
+        void (*negate)(struct negation *, const json_t *);
+    } rows[] = {{"type", negate_type},   {"required", negate_required}, {"properties", negate_properties},
+                {"allOf", negate_all},   {"anyOf", negate_any},         {"$ref", negate_ref},
+                {"items", negate_items}, {"contains", negate_contains}, {"prefixItems", negate_prefix}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (strcmp(key, rows[i].keyword) == 0) {
+            rows[i].negate(n, value);
+            return;
+        }
+    }
+    for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
+        if (strcmp(key, counts[i].keyword) == 0) {
+            negate_count(n, counts[i].type, counts[i].opposite, value, counts[i].by);
+            return;
+        }
+    }
+    if (strcmp(key, "not") == 0) {
+        or_(n, json_incref((json_t *)value));
+    } else if (strcmp(key, "enum") == 0 || strcmp(key, "const") == 0) {
+        or_(n, json_pack("{s{sO}}", "not", key, value));
+    } else if (strcmp(key, "pattern") == 0) {
+        or_(n, json_pack("{sss{sO}}", "type", "string", "not", key, value));
+    } else if (strcmp(key, "minimum") == 0 || strcmp(key, "maximum") == 0 || strcmp(key, "exclusiveMinimum") == 0 ||
+               strcmp(key, "exclusiveMaximum") == 0) {
+        negate_bound(n, key, value);
+    } else if (strcmp(key, "additionalProperties") == 0 && json_is_false(value)) {
+        negate_closed(n); /* patternProperties beside it cannot be negated */
+    } else if (strcmp(key, "nullable") != 0 && strcmp(key, "minContains") != 0 && strcmp(key, "maxContains") != 0 &&
+               !(strcmp(key, "additionalProperties") == 0 && json_is_true(value))) {
+        n->is_unknown |= schema_is_word(key);
+    }
+}
+
+enum err schema_negate(struct writer *w, const json_t *schema, const json_t **out)
+{
+    const char *key;
+    json_t *value;
+    *out = NULL;
+    TRY(schema_nullable(w, schema, &schema));
+    struct negation n = {.w = w, .of = schema};
+    if (json_is_boolean(schema)) {
+        *out = json_is_true(schema) ? json_false() : json_true();
+        return ERR_OK;
+    }
+    if (!json_is_object(schema) || schema_was_made(w, schema, SCHEMA_NEGATION, out)) {
+        return ERR_OK;
+    }
+    n.any = json_array();
+    bool is_ref = w->ref_is_alone && json_object_get(schema, "$ref") != NULL;
+    json_object_foreach((json_t *)schema, key, value)
+    {
+        if (!is_ref || strcmp(key, "$ref") == 0) {
+            negate_keyword(&n, key, value);
+        }
+    }
+    json_t *made = json_array_size(n.any) > 0 ? json_pack("{sO}", "anyOf", n.any) : json_false();
+    json_decref(n.any);
+    if (n.has_failed || n.is_lost || made == NULL) {
+        json_decref(made);
+        return n.has_failed || made == NULL ? ERR_NOMEM : schema_not_kept(w);
+    }
+    if (n.is_unknown) {
+        json_decref(made);
+        return ERR_OK;
+    }
+    *out = schema_keep(w, schema, SCHEMA_NEGATION, made);
+    return *out != NULL ? ERR_OK : schema_not_kept(w);
+}
+
+/* --- not, if, dependencies --------------------------------------------------------------------------------------------- */
+
+static enum err negate_or_refuse(struct writer *w, const struct part *p, const char *keyword, const json_t *schema,
+                                 const json_t **out)
+{
+    TRY(schema_negate(w, schema, out));
+    return *out != NULL ? ERR_OK
+                        : schema_refuse(w, p->path, keyword,
+                                        "expected keywords whose opposite can be said, as of types, "
+                                        "values, lengths, bounds, required and properties");
+}
+
+/* Adds to the conditions; schema may be NULL for lack of memory. */
+static enum err and_(json_t *all, json_t *schema)
+{
+    return schema != NULL && json_array_append_new(all, schema) == 0 ? ERR_OK : ERR_NOMEM;
+}
+
+static enum err add_if(struct writer *w, const struct part *p, json_t *all)
+{
+    const json_t *condition = schema_keyword(w, p, "if"), *then = schema_keyword(w, p, "then"),
+                 *otherwise = schema_keyword(w, p, "else"), *opposite;
+    if (condition == NULL || (then == NULL && otherwise == NULL)) {
+        return ERR_OK;
+    }
+    TRY(negate_or_refuse(w, p, "if", condition, &opposite));
+    return and_(all, json_pack("{s[{s[OO]}{s[OO]}]}", "anyOf", "allOf", condition, then != NULL ? then : json_true(),
+                               "allOf", opposite, otherwise != NULL ? otherwise : json_true()));
+}
+
+/* Where there is a member of the name, what the value says, names or a schema, holds. */
+static enum err add_dependency(const char *name, const json_t *value, json_t *all)
+{
+    if (json_array_size(value) == 0 && json_is_array(value)) {
+        return ERR_OK;
+    }
+    json_t *asked = json_is_array(value) ? json_pack("{s[s]s[{sO}]}", "required", name, "allOf", "required", value)
+                                         : json_pack("{s[s]s[O]}", "required", name, "allOf", value);
+    return and_(all, json_pack("{s[{s{sb}}o]}", "anyOf", "properties", name, 0, asked));
+}
+
+static enum err add_dependencies(struct writer *w, const struct part *p, json_t *all)
+{
+    static const char *const words[] = {"dependencies", "dependentRequired", "dependentSchemas"};
+    for (size_t i = 0; i < ARRAY_LEN(words); i++) {
+        const json_t *rows = schema_keyword(w, p, words[i]);
+        const char *name;
+        json_t *value;
+        if (rows != NULL && !json_is_object(rows)) {
+            return schema_refuse(w, p->path, words[i], "expected an object");
+        }
+        json_object_foreach((json_t *)rows, name, value) { TRY(add_dependency(name, value, all)); }
+    }
+    return ERR_OK;
+}
+
+static enum err add_not(struct writer *w, const struct part *p, json_t *all)
+{
+    const json_t *schema = schema_keyword(w, p, "not"), *opposite;
+    if (schema == NULL || schema_is_plain_not(p)) {
+        return ERR_OK;
+    }
+    TRY(negate_or_refuse(w, p, "not", schema, &opposite));
+    return and_(all, json_incref((json_t *)opposite));
+}
+
+enum err schema_conditions(struct writer *w, const struct part *p, const json_t **out)
+{
+    static const char *const all_words[] = {"not", "if", "dependencies", "dependentRequired", "dependentSchemas"};
+    uint64_t any = 0;
+    *out = NULL;
+    for (size_t i = 0; i < ARRAY_LEN(all_words); i++) {
+        any |= schema_word_bit(all_words[i]);
+    }
+    if (w->is_loose || (p->words & any) == 0 || schema_was_made(w, p->schema, SCHEMA_CONDITIONS, out)) {
+        return ERR_OK;
+    }
+    json_t *all = json_array();
+    enum err err = all != NULL ? add_not(w, p, all) : ERR_NOMEM;
+    err = err == ERR_OK ? add_if(w, p, all) : err;
+    err = err == ERR_OK ? add_dependencies(w, p, all) : err;
+    if (err == ERR_OK && json_array_size(all) > 0) {
+        *out = schema_keep(w, p->schema, SCHEMA_CONDITIONS, json_pack("{sO}", "allOf", all));
+        err = *out != NULL ? ERR_OK : schema_not_kept(w);
+    }
+    json_decref(all);
+    return err;
+}
+
+/* Adds that a value is none of the objects and arrays that a plain `not` names. */
+static enum err add_other_values(struct writer *w, const struct part *p, json_t *all)
+{
+    const json_t *of = schema_keyword(w, p, "not"), *values = json_object_get(of, "enum"), *opposite;
+    size_t n = values != NULL ? json_array_size(values) : 1;
+    TRY(schema_spend(w, n / 8));
+    for (size_t i = 0; i < n; i++) {
+        const json_t *value = values != NULL ? json_array_get(values, i) : json_object_get(of, "const");
+        if (json_is_object(value) || json_is_array(value)) {
+            const json_t *schema = schema_of_value(w, value);
+            TRY(schema != NULL ? negate_or_refuse(w, p, "not", schema, &opposite) : schema_not_kept(w));
+            TRY(and_(all, json_incref((json_t *)opposite)));
+        }
+    }
+    return ERR_OK;
+}
+
+enum err schema_other_values(struct writer *w, const struct part *p, const json_t **out)
+{
+    *out = NULL;
+    if (w->is_loose || !schema_is_plain_not(p) || schema_was_made(w, p->schema, SCHEMA_OTHERS, out)) {
+        return ERR_OK;
+    }
+    json_t *all = json_array();
+    enum err err = all != NULL ? add_other_values(w, p, all) : ERR_NOMEM;
+    if (err == ERR_OK && json_array_size(all) > 0) {
+        *out = schema_keep(w, p->schema, SCHEMA_OTHERS, json_pack("{sO}", "allOf", all));
+        err = *out != NULL ? ERR_OK : schema_not_kept(w);
+    }
+    json_decref(all);
+    return err;
+}
+
+/* --- oneOf ------------------------------------------------------------------------------------------------------------- */
+
+/* Does a grammar that says at least what is of both say nothing? Types beside the oneOf count. */
+static bool is_empty(struct writer *w, const struct part *p, const json_t *a, const json_t *b)
+{
+    struct err_info ignored = {0};
+    struct writer sub = {.root = w->root, .info = &ignored, .is_loose = true, .ref_is_alone = w->ref_is_alone};
+    struct parts list;
+    symbol_id start;
+    bool can = true;
+    json_t *type = schema_member(p, "type"), *beside = type != NULL ? json_pack("{sO}", "type", type) : NULL;
+    if (w->check_set != NULL && regex_ok(w->check_set) != ERR_OK) { /* it has met its limit: another one */
+        regex_set_free(&w->check_set);
+    }
+    if ((w->check_set == NULL && regex_set_new(CHECK_PARTS, &w->check_set) != ERR_OK) ||
+        grammar_builder_new_in(w->check_set, &sub.b) != ERR_OK) {
+        json_decref(beside);
+        return false;
+    }
+    size_t before = regex_work(w->check_set);
+    regex_limit_work(w->check_set, before + CHECK_WORK);
+    list.n = 0;
+    list.is_none = false;
+    enum err err = schema_writer_init(&sub, CHECK_NODES);
+    err = err == ERR_OK ? schema_add_part(&sub, p, beside != NULL ? beside : json_true(), "", &list) : err;
+    err = err == ERR_OK ? schema_add_part(&sub, p, a, "", &list) : err;
+    err = err == ERR_OK ? schema_add_part(&sub, p, b, "", &list) : err;
+    err = err == ERR_OK ? schema_need(&sub, &list, &start) : err;
+    err = err == ERR_OK ? schema_write_all(&sub) : err;
+    err = err == ERR_OK ? grammar_derives(sub.b, start, &can) : err;
+    grammar_builder_free(&sub.b);
+    schema_writer_fini(&sub);
+    json_decref(beside);
+    regex_spend(w->s,
+                regex_work(w->check_set) - before + CHECK_BEGINS); /* whoever goes on sees whether it was too much */
+    return err == ERR_OK && !can;
+}
+
+static bool are_apart(struct writer *w, const struct part *p, const json_t *a, const json_t *b)
+{
+    size_t work = 0;
+    bool are = schema_are_disjoint(w->root, a, b, &work);
+    return regex_spend(w->s, work) && (are || (w->n_checks++ < MAX_CHECKS && is_empty(w, p, a, b)));
+}
+
+/* Of which pairs of schemas no value is of both. */
+struct apart {
+    uint64_t bits[MAX_BRANCHES][MAX_BRANCHES / 64];
+};
+
+static bool is_apart(const struct apart *a, size_t i, size_t k) { return (a->bits[i][k / 64] >> k % 64 & 1) != 0; }
+
+static void find_apart(struct writer *w, const struct part *p, const json_t *all, struct apart *out)
+{
+    *out = (struct apart){0};
+    for (size_t i = 0; i < json_array_size(all); i++) {
+        for (size_t k = i + 1; k < json_array_size(all) && regex_ok(w->s) == ERR_OK; k++) {
+            uint64_t are = are_apart(w, p, json_array_get(all, i), json_array_get(all, k));
+            out->bits[i][k / 64] |= are << k % 64;
+            out->bits[k][i / 64] |= are << i % 64;
+        }
+    }
+}
+
+/* The i-th of them and none of those that could hold with it. */
+static enum err only_one(struct writer *w, const struct part *p, const json_t *all, size_t i, const struct apart *apart,
+                         json_t **out)
+{
+    json_t *parts = json_array();
+    enum err err = parts != NULL ? and_(parts, json_incref(json_array_get(all, i))) : ERR_NOMEM;
+    for (size_t k = 0; k < json_array_size(all) && err == ERR_OK; k++) {
+        const json_t *opposite = NULL;
+        if (k != i && !is_apart(apart, i, k)) {
+            err = schema_negate(w, json_array_get(all, k), &opposite);
+            err = err == ERR_OK && opposite == NULL
+                      ? schema_refuse(w, p->path, "oneOf",
+                                      "expected schemas of which no value is of two, or whose opposite can be said")
+                      : err;
+            err = err == ERR_OK ? and_(parts, json_incref((json_t *)opposite)) : err;
+        }
+    }
+    bool is_alone = json_array_size(parts) == 1;
+    *out = err != ERR_OK ? NULL : is_alone ? json_incref(json_array_get(parts, 0)) : json_pack("{sO}", "allOf", parts);
+    json_decref(parts);
+    return err == ERR_OK && *out == NULL ? ERR_NOMEM : err;
+}
+
+enum err schema_one_of(struct writer *w, const struct part *p, const json_t **out)
+{
+    const json_t *all = schema_keyword(w, p, "oneOf");
+    *out = NULL;
+    if (all == NULL || schema_was_made(w, p->schema, SCHEMA_ONE_OF, out)) {
+        return ERR_OK;
+    }
+    size_t n = json_array_size(all);
+    if (!json_is_array(all) || n == 0 || n > MAX_BRANCHES) {
+        return schema_refuse(w, p->path, "oneOf", "expected an array of schemas, 128 at most");
+    }
+    struct apart apart;
+    json_t *any = json_array();
+    enum err err = any != NULL ? ERR_OK : ERR_NOMEM;
+    if (!w->is_loose) {
+        find_apart(w, p, all, &apart);
+    }
+    for (size_t i = 0; i < n && err == ERR_OK; i++) {
+        json_t *one = json_incref(json_array_get(all, i));
+        if (!w->is_loose && n > 1) {
+            json_decref(one);
+            err = only_one(w, p, all, i, &apart, &one);
+        }
+        err = err == ERR_OK ? and_(any, one) : err;
+    }
+    if (err == ERR_OK) {
+        *out = schema_keep(w, p->schema, SCHEMA_ONE_OF, json_pack("{sO}", "anyOf", any));
+        err = *out != NULL ? ERR_OK : schema_not_kept(w);
+    }
+    json_decref(any);
+    return err;
+}

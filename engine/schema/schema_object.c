@@ -1,0 +1,423 @@
+/* Objects of a schema: members in any order, each of the parts that say something of its name. */
+#include "engine/schema/schema_internal.h"
+
+#include "engine/base/json_read.h"
+#include "engine/regex/regex_parse_internal.h"
+
+enum { MAX_PATTERNS = 32, MAX_CLASSES = 64, BUDGET = 5000, MAX_ASKED = 4, MAX_CHOICES = 32, MAX_TRIES = 4096 };
+
+static const char UNEVALUATED[] = "unevaluatedProperties";
+
+/* Of patternProperties. */
+struct pattern {
+    regex_id r; /* as REGEX_OPEN says */
+    const json_t *schema;
+    const char *path;
+    size_t part; /* whose it is */
+};
+
+struct object {
+    const struct parts *list;
+    json_t *names; /* all that properties and required name, in order: true where it is required */
+    struct pattern patterns[MAX_PATTERNS];
+    size_t n_patterns;
+    regex_id allowed; /* names, by propertyNames */
+    struct grammar_member *members;
+    const char **member_names; /* [n_members] NULL: others than `names` */
+    size_t n_members;
+    const json_t *asked[MAX_ASKED]; /* there is a member of another name than these, of each */
+    size_t n_asked;
+    uint32_t min, max;
+    bool is_none;         /* no object is so */
+    bool has_unevaluated; /* a part has the keyword */
+};
+
+/* Names that no `properties` has and just these patterns find. */
+struct other {
+    regex_id names;
+    uint32_t found; /* bits of patterns */
+};
+
+/* --- what the parts say ------------------------------------------------------------------------------------------------ */
+
+static enum err check_shapes(struct writer *w, const struct part *p)
+{
+    static const char *const objects[] = {"properties", "patternProperties"};
+    for (size_t i = 0; i < ARRAY_LEN(objects); i++) {
+        const json_t *v = schema_keyword(w, p, objects[i]);
+        if (v != NULL && !json_is_object(v)) {
+            return schema_refuse(w, p->path, objects[i], "expected an object of schemas");
+        }
+    }
+    const json_t *required = schema_keyword(w, p, "required");
+    bool is_list = required == NULL || json_is_array(required);
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        const json_t *name = json_array_get(required, i);
+        is_list = is_list && json_is_string(name) && strlen(json_string_value(name)) == json_string_length(name);
+    }
+    return is_list ? ERR_OK : schema_refuse(w, p->path, "required", "expected an array of names");
+}
+
+static enum err read_patterns(struct writer *w, struct object *o, size_t part)
+{
+    const struct part *p = &o->list->at[part];
+    const json_t *patterns = schema_keyword(w, p, "patternProperties");
+    const char *path = patterns != NULL ? schema_join(w, p->path, "patternProperties") : "", *key;
+    json_t *schema;
+    if (path == NULL) {
+        return ERR_NOMEM;
+    }
+    json_object_foreach((json_t *)patterns, key, schema)
+    {
+        struct err_info why = {0};
+        if (o->n_patterns == MAX_PATTERNS) {
+            return schema_refuse(w, p->path, "patternProperties", "expected 32 patterns at most");
+        }
+        struct pattern *out = &o->patterns[o->n_patterns++];
+        *out = (struct pattern){.schema = schema, .path = schema_join(w, path, key), .part = part};
+        enum err err = regex_parse_with(w->s, key, strlen(key), REGEX_SEARCH | REGEX_OPEN, &out->r, &why);
+        TRY(schema_refuse_pattern(w, p->path, "patternProperties", err, why.text));
+    }
+    return ERR_OK;
+}
+
+static enum err read_names(struct writer *w, struct object *o, const struct part *p)
+{
+    const json_t *required = schema_keyword(w, p, "required");
+    const char *key;
+    json_t *value;
+    bool ok = true;
+    json_object_foreach((json_t *)schema_keyword(w, p, "properties"), key, value)
+    {
+        ok = ok &&
+             (json_object_get(o->names, key) != NULL || json_object_set_new_nocheck(o->names, key, json_false()) == 0);
+    }
+    for (size_t i = 0; i < json_array_size(required); i++) {
+        ok = ok &&
+             json_object_set_new_nocheck(o->names, json_string_value(json_array_get(required, i)), json_true()) == 0;
+    }
+    return ok ? ERR_OK : ERR_NOMEM;
+}
+
+static enum err read_allowed(struct writer *w, struct object *o, const struct part *p)
+{
+    const json_t *names = schema_keyword(w, p, "propertyNames");
+    regex_id allowed;
+    if (names == NULL) {
+        return ERR_OK;
+    }
+    const char *path = schema_join(w, p->path, "propertyNames");
+    TRY(path != NULL ? schema_names(w, p, names, path, &allowed) : ERR_NOMEM);
+    o->allowed = allowed == REGEX_ALL ? o->allowed : regex_and(w->s, o->allowed, allowed);
+    return ERR_OK;
+}
+
+/* What a negation of additionalProperties asks for: the names become members of their own, so that all others are other ones. */
+static enum err read_asked(struct writer *w, struct object *o, const struct part *p)
+{
+    const json_t *other = NULL;
+    const char *key;
+    json_t *value;
+    bool ok = true;
+    if (!schema_was_made(w, p->schema, SCHEMA_MEMBER, &other)) {
+        return ERR_OK;
+    }
+    if (o->n_asked == MAX_ASKED) {
+        return ERR_GRAMMAR_LIMIT;
+    }
+    o->asked[o->n_asked++] = json_object_get(other, "names");
+    json_object_foreach((json_t *)o->asked[o->n_asked - 1], key, value)
+    {
+        ok = ok &&
+             (json_object_get(o->names, key) != NULL || json_object_set_new_nocheck(o->names, key, json_false()) == 0);
+    }
+    return ok ? ERR_OK : ERR_NOMEM;
+}
+
+static enum err read_parts(struct writer *w, struct object *o)
+{
+    for (size_t i = 0; i < o->list->n; i++) {
+        const struct part *p = &o->list->at[i];
+        uint32_t min, max;
+        TRY(check_shapes(w, p));
+        TRY(read_patterns(w, o, i));
+        TRY(read_names(w, o, p));
+        TRY(read_allowed(w, o, p));
+        TRY(read_asked(w, o, p));
+        TRY(schema_count(w, p, "minProperties", 0, &min));
+        TRY(schema_count(w, p, "maxProperties", REGEX_UNBOUNDED, &max));
+        o->min = MAX_OF(o->min, min);
+        o->max = MIN_OF(o->max, max);
+    }
+    return ERR_OK;
+}
+
+/* --- unevaluatedProperties ----------------------------------------------------------------------------------------------- */
+
+/* Does the i-th part say what a member of the name, or one that just these patterns find, is to be of? */
+static bool evaluates(struct writer *w, const struct object *o, size_t i, const char *name, uint32_t found)
+{
+    const struct part *p = &o->list->at[i];
+    bool is = schema_keyword(w, p, "additionalProperties") != NULL ||
+              (name != NULL && json_object_get(schema_keyword(w, p, "properties"), name) != NULL);
+    for (size_t k = 0; k < o->n_patterns && !is; k++) {
+        is = o->patterns[k].part == i && (found >> k & 1) != 0;
+    }
+    return is;
+}
+
+/* Adds what parts say of members that neither they nor those that they ask for say something of. */
+static enum err add_unevaluated(struct writer *w, const struct object *o, const char *name, uint32_t found,
+                                struct parts *out)
+{
+    bool says[SCHEMA_MAX_PARTS];
+    for (size_t i = 0; i < o->list->n && o->has_unevaluated; i++) {
+        TRY(schema_spend(w, 1 + o->n_patterns));
+        says[i] = evaluates(w, o, i, name, found);
+    }
+    return o->has_unevaluated ? schema_add_unevaluated(w, o->list, UNEVALUATED, says, out) : ERR_OK;
+}
+
+/* --- members ---------------------------------------------------------------------------------------------------------- */
+
+/* What a member's value is to be of: name OPTIONAL, of `properties`; found: which patterns find it. */
+static enum err value_parts(struct writer *w, const struct object *o, const char *name, uint32_t found,
+                            struct parts *out)
+{
+    out->n = 0;
+    out->is_none = false;
+    for (size_t i = 0; i < o->list->n; i++) {
+        const struct part *p = &o->list->at[i];
+        const json_t *own = name != NULL ? json_object_get(schema_keyword(w, p, "properties"), name) : NULL;
+        const json_t *more = schema_keyword(w, p, "additionalProperties");
+        bool is_named = own != NULL;
+        if (own != NULL) {
+            const char *path = schema_join(w, p->path, "properties");
+            TRY(path != NULL ? schema_add_part(w, p, own, schema_join(w, path, name), out) : ERR_NOMEM);
+        }
+        for (size_t k = 0; k < o->n_patterns; k++) {
+            if (o->patterns[k].part == i && (found >> k & 1) != 0) {
+                TRY(schema_add_part(w, p, o->patterns[k].schema, o->patterns[k].path, out));
+                is_named = true;
+            }
+        }
+        if (!is_named && more != NULL) {
+            TRY(schema_add_part(w, p, more, schema_join(w, p->path, "additionalProperties"), out));
+        }
+    }
+    return add_unevaluated(w, o, name, found, out);
+}
+
+/* A key, up to the value, and the value. */
+static enum err add_member(struct writer *w, struct object *o, const char *name, regex_id key_text, struct parts *value,
+                           bool must_be, bool may_repeat)
+{
+    symbol_id of;
+    TRY(schema_need(w, value, &of));
+    symbol_id key = grammar_lexeme(w->b, key_text);
+    o->member_names[o->n_members] = name;
+    o->members[o->n_members++] =
+        (struct grammar_member){grammar_sequence(w->b, (symbol_id[]){key, of}, 2), must_be, may_repeat};
+    return ERR_OK;
+}
+
+/* What stands between a key's quotes and the value. */
+static regex_id behind_key(struct writer *w)
+{
+    return regex_concat(w->s, w->spaces, regex_concat(w->s, regex_byte(w->s, ':'), w->spaces));
+}
+
+/* The key as jansson writes it, and what is behind it. */
+static regex_id written(struct writer *w, const char *key)
+{
+    json_t *value = json_string_nocheck(key);
+    char *dumped = value != NULL ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
+    regex_id r = dumped != NULL ? regex_bytes_before(w->s, dumped, strlen(dumped), behind_key(w)) : REGEX_NONE;
+    w->has_failed |= dumped == NULL;
+    mem_free(dumped);
+    json_decref(value);
+    return r;
+}
+
+static enum err add_named(struct writer *w, struct object *o, const char *name)
+{
+    struct parts value;
+    uint32_t found = 0;
+    bool must_be = json_is_true(json_object_get(o->names, name));
+    for (size_t k = 0; k < o->n_patterns; k++) {
+        found |= (uint32_t)schema_matches(w, o->patterns[k].r, name) << k;
+    }
+    TRY(schema_spend(w, 20 + 6 * o->list->n + o->n_patterns));
+    TRY(value_parts(w, o, name, found, &value));
+    bool may_be = !value.is_none && (o->allowed == REGEX_ALL || schema_matches(w, o->allowed, name));
+    o->is_none |= must_be && !may_be;
+    return may_be ? add_member(w, o, name, written(w, name), &value, must_be, false) : ERR_OK;
+}
+
+/* Takes the names apart by whether the pattern finds them. */
+static enum err split(struct writer *w, struct other *all, size_t *n, size_t k, const struct pattern *p)
+{
+    for (size_t i = 0, before = *n; i < before; i++) {
+        const struct other one = all[i];
+        struct other halves[2] = {{regex_and(w->s, one.names, regex_not(w->s, p->r)), one.found},
+                                  {regex_and(w->s, one.names, p->r), one.found | (uint32_t)1 << k}};
+        bool none[2];
+        for (int h = 0; h < 2; h++) {
+            TRY(regex_is_none(w->s, halves[h].names, BUDGET, &none[h]));
+        }
+        if (!none[0] && !none[1] && *n == MAX_CLASSES) {
+            return ERR_GRAMMAR_LIMIT;
+        }
+        all[i] = halves[none[0] ? 1 : 0];
+        if (!none[0] && !none[1]) {
+            all[(*n)++] = halves[1];
+        }
+    }
+    return ERR_OK;
+}
+
+/* grammar_close_objects: does the object have the members that it names and no others? */
+static bool is_closed_by_default(const struct writer *w, const struct object *o)
+{
+    static const char *const says[] = {"additionalProperties", "patternProperties", "unevaluatedProperties"};
+    bool names_some = false, is_silent = o->n_asked == 0;
+    for (size_t i = 0; i < o->list->n; i++) {
+        const struct part *p = &o->list->at[i];
+        names_some |= schema_keyword(w, p, "properties") != NULL || schema_keyword(w, p, "required") != NULL;
+        for (size_t k = 0; k < ARRAY_LEN(says); k++) {
+            is_silent = is_silent && schema_keyword(w, p, says[k]) == NULL;
+        }
+    }
+    return grammar_closes_objects(w->b) && names_some && is_silent && json_object_size(o->names) >= o->min;
+}
+
+/* Could a name that nothing names be there? */
+static bool has_others(struct writer *w, const struct object *o)
+{
+    bool has = !is_closed_by_default(w, o);
+    for (size_t i = 0; i < o->list->n; i++) {
+        bool is_closed = json_is_false(schema_keyword(w, &o->list->at[i], "additionalProperties"));
+        has = has && (!is_closed || json_object_size(schema_keyword(w, &o->list->at[i], "patternProperties")) > 0);
+    }
+    return has;
+}
+
+/* Members of other names. */
+static enum err add_others(struct writer *w, struct object *o)
+{
+    size_t n_names = json_object_size(o->names), i = 0, n = 1;
+    struct other all[MAX_CLASSES];
+    const char *key;
+    json_t *value;
+    struct regex_word *own = arena_alloc(&w->arena, (n_names + 1) * sizeof *own);
+    if (own == NULL) {
+        return ERR_NOMEM;
+    }
+    json_object_foreach(o->names, key, value) { own[i++] = (struct regex_word){key, strlen(key)}; }
+    regex_id rest = regex_and(w->s, w->any_text, regex_not(w->s, regex_words(w->s, own, n_names)));
+    all[0] = (struct other){regex_and(w->s, rest, o->allowed), 0};
+    for (size_t k = 0; k < o->n_patterns; k++) {
+        TRY(split(w, all, &n, k, &o->patterns[k]));
+    }
+    for (size_t k = 0; k < n; k++) {
+        struct parts of;
+        TRY(value_parts(w, o, NULL, all[k].found, &of));
+        if (!of.is_none) {
+            regex_id quote = regex_byte(w->s, '"'), inside = regex_json_escaped(w->s, all[k].names);
+            regex_id behind = regex_concat(w->s, quote, behind_key(w));
+            regex_id text = regex_concat(w->s, quote, regex_concat(w->s, inside, behind));
+            TRY(add_member(w, o, NULL, text, &of, false, true));
+        }
+    }
+    return ERR_OK;
+}
+
+/* Names that nothing names may come twice, and then count once: that no more of them are asked for is all that can be held. */
+static enum err check_least(struct writer *w, const struct object *o)
+{
+    uint32_t n_must = 0;
+    bool may_repeat = false;
+    for (size_t i = 0; i < o->n_members; i++) {
+        n_must += o->members[i].must_be;
+        may_repeat = may_repeat || o->members[i].may_repeat;
+    }
+    return !may_repeat || o->min <= 1 || o->min <= n_must
+               ? ERR_OK
+               : schema_refuse(w, o->list->at[0].path, "minProperties",
+                               "expected 1, or as many as are required, at most");
+}
+
+static void write_set(struct writer *w, const struct node *node, const struct object *o)
+{
+    symbol_id all = grammar_set(w->b, o->members, o->n_members, w->comma, o->min, o->max);
+    schema_put(w, node, grammar_sequence(w->b, (symbol_id[]){schema_opening(w, "{"), all, schema_closing(w, "}")}, 3));
+}
+
+/* A set for each choice of members that must be there, one for each of what is asked for. Choices are counted as the digits of a
+ * number are, of so many digits as there are members. */
+static enum err write_choices(struct writer *w, const struct node *node, struct object *o)
+{
+    size_t n_tries = 1, n_choices = 0;
+    for (size_t i = 0; i < o->n_asked; i++) {
+        n_tries *= MIN_OF(o->n_members, (size_t)MAX_TRIES);
+        if (n_tries > MAX_TRIES) {
+            return ERR_GRAMMAR_LIMIT;
+        }
+    }
+    for (size_t k = 0; k < n_tries; k++) {
+        size_t chosen[MAX_ASKED], left = k, n = 0;
+        bool was[MAX_ASKED], can = true;
+        for (; n < o->n_asked && can; left /= o->n_members) {
+            const char *name = o->member_names[left % o->n_members];
+            can = name == NULL || json_object_get(o->asked[n], name) == NULL;
+            chosen[n++] = left % o->n_members;
+        }
+        TRY(schema_spend(w, 10 + (can ? o->n_members : 0)));
+        if (!can) {
+            continue;
+        }
+        if (++n_choices > MAX_CHOICES) {
+            return ERR_GRAMMAR_LIMIT;
+        }
+        for (size_t i = 0; i < n; i++) {
+            was[i] = o->members[chosen[i]].must_be;
+            o->members[chosen[i]].must_be = true;
+        }
+        write_set(w, node, o);
+        for (size_t i = n; i-- > 0;) {
+            o->members[chosen[i]].must_be = was[i];
+        }
+    }
+    return ERR_OK;
+}
+
+static enum err write_members(struct writer *w, const struct node *node, struct object *o)
+{
+    const char *key;
+    json_t *value;
+    TRY(schema_check_unevaluated(w, o->list, UNEVALUATED, &o->has_unevaluated));
+    TRY(read_parts(w, o));
+    o->members = arena_alloc(&w->arena, (json_object_size(o->names) + MAX_CLASSES) * sizeof *o->members);
+    o->member_names = arena_alloc(&w->arena, (json_object_size(o->names) + MAX_CLASSES) * sizeof *o->member_names);
+    if (o->members == NULL || o->member_names == NULL) {
+        return ERR_NOMEM;
+    }
+    json_object_foreach(o->names, key, value) { TRY(add_named(w, o, key)); }
+    TRY(has_others(w, o) ? add_others(w, o) : ERR_OK);
+    TRY(w->is_loose ? ERR_OK : check_least(w, o));
+    if (!o->is_none && o->min <= o->max && o->n_asked > 0) {
+        return o->n_members > 0 ? write_choices(w, node, o) : ERR_OK;
+    }
+    if (!o->is_none && o->min <= o->max) {
+        write_set(w, node, o);
+    }
+    return ERR_OK;
+}
+
+enum err schema_write_object(struct writer *w, const struct node *node, const struct parts *list)
+{
+    struct object o = {.list = list, .names = json_object(), .allowed = REGEX_ALL, .max = REGEX_UNBOUNDED};
+    enum err err = o.names != NULL ? write_members(w, node, &o) : ERR_NOMEM;
+    json_decref(o.names);
+    return err;
+}

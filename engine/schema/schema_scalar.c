@@ -1,0 +1,442 @@
+/* Strings and enumerations of a schema. */
+#include "engine/schema/schema_internal.h"
+
+#include "engine/base/buf.h"
+#include "engine/base/json_read.h"
+#include "engine/grammar/grammar_json.h"
+#include "engine/grammar/grammar_lark.h"
+#include "engine/regex/regex_parse_internal.h"
+#include "engine/schema/schema_disjoint.h"
+#include "engine/schema/schema_text.h"
+#include "engine/schema/schema_value.h"
+
+struct schema_values schema_values_of(const json_t *schema)
+{
+    const json_t *all = json_object_get(schema, "enum");
+    json_t *one = json_object_get(schema, "const");
+    bool is_there = one == NULL || all == NULL, has_failed = false; /* for lack of memory it is not there */
+    for (size_t k = 0; k < json_array_size(all) && !is_there; k++) {
+        is_there = schema_is_same(json_array_get(all, k), one, &has_failed);
+    }
+    return one == NULL ? (struct schema_values){all, NULL} : (struct schema_values){NULL, is_there ? one : NULL};
+}
+
+static bool names_values(const struct part *p)
+{
+    return !p->is_valued && (schema_member(p, "const") != NULL || schema_member(p, "enum") != NULL);
+}
+
+/* The values that a schema names, as keys. */
+static const json_t *index_of(struct writer *w, const json_t *schema)
+{
+    const json_t *found = NULL;
+    if (schema_was_made(w, schema, SCHEMA_INDEX, &found)) {
+        return found;
+    }
+    struct schema_values v = schema_values_of(schema);
+    json_t *index = json_object();
+    for (size_t i = 0; index != NULL && i < schema_n_values(&v) && regex_spend(w->s, 16); i++) {
+        char *key = schema_key_of(schema_value_at(&v, i));
+        w->has_failed |= key == NULL || json_object_set_nocheck(index, key, json_true()) != 0;
+        mem_free(key);
+    }
+    return schema_keep(w, schema, SCHEMA_INDEX, index);
+}
+
+static bool has_value(struct writer *w, const json_t *schema, const json_t *value)
+{
+    enum { FEW = 8 };
+    struct schema_values v = schema_values_of(schema);
+    bool has = false;
+    if (schema_n_values(&v) > FEW) {
+        const json_t *index = index_of(w, schema);
+        char *key = index != NULL && regex_spend(w->s, 16) ? schema_key_of(value) : NULL;
+        has = key != NULL && json_object_get(index, key) != NULL;
+        w->has_failed |= key == NULL && index != NULL && regex_ok(w->s) == ERR_OK;
+        mem_free(key);
+        return has;
+    }
+    for (size_t i = 0; !has && i < schema_n_values(&v); i++) {
+        has = schema_is_same(schema_value_at(&v, i), value, &w->has_failed);
+    }
+    return has;
+}
+
+bool schema_is_left_out(struct writer *w, const struct parts *list, const json_t *value)
+{
+    bool is = false;
+    for (size_t i = 0; i < list->n; i++) {
+        const struct part *p = &list->at[i];
+        is = is || (schema_is_plain_not(p) && has_value(w, schema_member(p, "not"), value));
+    }
+    return is;
+}
+
+/* --- strings ---------------------------------------------------------------------------------------------------------- */
+
+static enum err read_pattern(struct writer *w, const struct part *p, const json_t *pattern, bool is_open, regex_id *out)
+{
+    struct err_info why = {0};
+    if (!json_is_string(pattern)) {
+        return schema_refuse(w, p->path, "pattern", "expected a string, a regular expression");
+    }
+    enum err err = regex_parse_with(w->s, json_string_value(pattern), json_string_length(pattern),
+                                    REGEX_SEARCH | (is_open ? REGEX_OPEN : 0u), out, &why);
+    return schema_refuse_pattern(w, p->path, "pattern", err, why.text);
+}
+
+/* Strings among the values. */
+static regex_id strings_of(struct writer *w, const json_t *schema)
+{
+    struct schema_values v = schema_values_of(schema);
+    size_t n = 0;
+    struct regex_word *words = mem_zalloc_array(schema_n_values(&v) + 1, sizeof *words, MEM_REQUEST);
+    w->has_failed |= words == NULL;
+    for (size_t i = 0; i < schema_n_values(&v) && words != NULL; i++) {
+        const json_t *one = schema_value_at(&v, i);
+        if (json_is_string(one)) {
+            words[n++] = (struct regex_word){json_string_value(one), json_string_length(one)};
+        }
+    }
+    regex_id all = words != NULL ? regex_words(w->s, words, n) : REGEX_NONE;
+    mem_free(words);
+    return all;
+}
+
+/* Takes from *r what the part does not allow. is_open: *r then has to be intersected with whole characters. */
+static enum err limit_strings(struct writer *w, const struct part *p, bool is_open, regex_id *r)
+{
+    const json_t *pattern = schema_keyword(w, p, "pattern"), *format = schema_keyword(w, p, "format");
+    const json_t *other = schema_is_plain_not(p) ? schema_keyword(w, p, "not") : NULL;
+    regex_id found;
+    if (pattern != NULL) {
+        TRY(read_pattern(w, p, pattern, is_open, &found));
+        *r = regex_and(w->s, *r, found);
+    }
+    if (json_is_string(format)) {
+        enum schema_format kind = schema_format_of(w->s, json_string_value(format), &found);
+        if (kind == SCHEMA_FORMAT_REFUSED && !w->is_loose) {
+            return schema_refuse(w, p->path, "format", "this format is not supported");
+        }
+        *r = kind == SCHEMA_FORMAT_KNOWN ? regex_and(w->s, *r, found) : *r;
+    }
+    if (other != NULL && json_object_get(other, "pattern") != NULL) {
+        TRY(read_pattern(w, p, json_object_get(other, "pattern"), true, &found));
+        *r = regex_and(w->s, *r, regex_not(w->s, found));
+    } else if (other != NULL) {
+        *r = regex_and(w->s, *r, regex_not(w->s, strings_of(w, other)));
+    }
+    return ERR_OK;
+}
+
+/* Strings that the parts allow. is_open: the caller intersects them with whole characters. */
+static enum err string_limits(struct writer *w, const struct parts *list, bool is_open, regex_id *out, bool *is_free)
+{
+    uint32_t min = 0, max = REGEX_UNBOUNDED, least, most;
+    regex_id strings = REGEX_ALL;
+    for (size_t i = 0; i < list->n; i++) {
+        TRY(schema_count(w, &list->at[i], "minLength", 0, &least));
+        TRY(schema_count(w, &list->at[i], "maxLength", REGEX_UNBOUNDED, &most));
+        min = MAX_OF(min, least);
+        max = MIN_OF(max, most);
+        TRY(limit_strings(w, &list->at[i], is_open, &strings));
+    }
+    *is_free = strings == REGEX_ALL && min == 0 && max == REGEX_UNBOUNDED;
+    if (min == 0 && max == REGEX_UNBOUNDED && (is_open || regex_is_whole(w->s, strings))) {
+        *out = strings; /* a pattern is of whole characters by itself */
+        return ERR_OK;
+    }
+    regex_id counted = min <= max ? regex_repeat(w->s, regex_any_character(w->s), min, max) : REGEX_NONE;
+    *out = regex_and(w->s, counted, strings);
+    return ERR_OK;
+}
+
+enum err schema_strings(struct writer *w, const struct parts *list, regex_id *out, bool *is_free)
+{
+    TRY(string_limits(w, list, true, out, is_free));
+    for (size_t i = 0; i < list->n; i++) {
+        if (names_values(&list->at[i])) {
+            *out = regex_and(w->s, *out, strings_of(w, list->at[i].schema));
+            *is_free = false;
+        }
+    }
+    return ERR_OK;
+}
+
+/* The part that holds strings to a grammar of Lark's form, which may stand alone; NULL: none. */
+static const struct part *lark_part(struct writer *w, const struct parts *list)
+{
+    const struct part *found = NULL;
+    for (size_t i = 0; i < list->n && !w->is_loose; i++) {
+        found = schema_keyword(w, &list->at[i], "x-lark") != NULL ? &list->at[i] : found;
+    }
+    return found;
+}
+
+static enum err write_lark(struct writer *w, const struct node *node, const struct parts *list, const struct part *p)
+{
+    const json_t *text = schema_keyword(w, p, "x-lark");
+    struct err_info why = {0};
+    symbol_id inside;
+    for (size_t i = 0; i < list->n; i++) {
+        if (&list->at[i] != p && schema_keyword(w, &list->at[i], "x-lark") != NULL) {
+            return schema_refuse(w, p->path, "x-lark", "expected one grammar of a string");
+        }
+    }
+    if (!json_is_string(text)) {
+        return schema_refuse(w, p->path, "x-lark", "expected a string, a grammar of Lark's form");
+    }
+    enum err err = grammar_lark(w->b, json_string_value(text), json_string_length(text), true, &inside, &why);
+    if (err == ERR_INVALID_GRAMMAR) {
+        return schema_refuse(w, p->path, "x-lark", why.text);
+    }
+    symbol_id quote = grammar_lexeme(w->b, regex_bytes(w->s, "\"", 1));
+    schema_put(w, node, grammar_sequence(w->b, (symbol_id[]){quote, inside, quote}, 3));
+    return err == ERR_OK ? ERR_OK : err_set(w->info, err, NULL, "%s", why.text);
+}
+
+enum err schema_write_string(struct writer *w, const struct node *node, const struct parts *list)
+{
+    regex_id strings;
+    bool is_free;
+    const struct part *lark = lark_part(w, list);
+    TRY(string_limits(w, list, false, &strings, &is_free));
+    if (lark != NULL) {
+        return is_free ? write_lark(w, node, list, lark)
+                       : schema_refuse(w, lark->path, "x-lark", "expected no pattern, format or length beside it");
+    }
+    schema_put(w, node,
+               grammar_lexeme(w->b, is_free ? grammar_json_string(w->b)
+                                            : schema_quoted(w, regex_json_escaped(w->s, strings))));
+    return ERR_OK;
+}
+
+/* --- enumerations ------------------------------------------------------------------------------------------------------ */
+
+/* What all values of an enumeration are to be of. */
+struct limits {
+    unsigned types;
+    regex_id strings; /* REGEX_ALL: any */
+    struct number_limits numbers;
+    const json_t *named[SCHEMA_MAX_PARTS],
+        *left_out[SCHEMA_MAX_PARTS]; /* schemas of values that it is to be among, and not */
+    size_t n_named, n_left_out;
+};
+
+/* Texts of values, one after the other, each with a NUL. */
+struct texts {
+    struct buf all;
+    size_t *ends; /* [n] of texts in `all` */
+    size_t n;
+};
+
+static unsigned type_of(const json_t *value)
+{
+    struct schema_decimal number;
+    return json_is_object(value)                                                   ? SCHEMA_OBJECT
+           : json_is_array(value)                                                  ? SCHEMA_ARRAY
+           : json_is_string(value)                                                 ? SCHEMA_STRING
+           : json_is_boolean(value)                                                ? SCHEMA_BOOLEAN
+           : json_is_null(value)                                                   ? SCHEMA_NULL
+           : schema_decimal_of(value, &number) && schema_decimal_is_whole(&number) ? SCHEMA_INTEGER
+                                                                                   : SCHEMA_FRACTION;
+}
+
+/* Is the value one of all parts, as far as scalars go? */
+static bool fits(struct writer *w, const struct limits *l, const json_t *value)
+{
+    bool fits = (l->types & type_of(value)) != 0;
+    for (size_t i = 0; i < l->n_named && fits; i++) {
+        fits = has_value(w, l->named[i], value);
+    }
+    for (size_t i = 0; i < l->n_left_out && fits; i++) {
+        fits = !has_value(w, l->left_out[i], value);
+    }
+    if (json_is_string(value)) { /* expressions know of no NUL: loosely it fits */
+        bool has_nul = strlen(json_string_value(value)) != json_string_length(value);
+        return fits && ((has_nul && w->is_loose) || l->strings == REGEX_ALL ||
+                        (!has_nul && schema_matches(w, l->strings, json_string_value(value))));
+    }
+    return fits && (!json_is_number(value) || schema_allows_number(&l->numbers, value));
+}
+
+/* What other parts say goes on to its members. */
+static json_t *schema_of(const json_t *value)
+{
+    const char *key;
+    json_t *one, *members = json_is_object(value) ? json_object() : json_array(), *names = json_array();
+    bool ok = members != NULL && names != NULL;
+    size_t i;
+    json_object_foreach((json_t *)value, key, one)
+    {
+        ok = ok && json_object_set_new_nocheck(members, key, json_pack("{sO}", "const", one)) == 0 &&
+             json_array_append_new(names, json_string_nocheck(key)) == 0;
+    }
+    json_array_foreach((json_t *)value, i, one)
+    {
+        ok = ok && json_array_append_new(members, json_pack("{sO}", "const", one)) == 0;
+    }
+    json_t *out = NULL;
+    if (ok && json_is_object(value)) {
+        out = json_pack("{sssOsOsb}", "type", "object", "properties", members, "required", names,
+                        "additionalProperties", 0);
+    } else if (ok) {
+        out = json_pack("{sssOsbsIsI}", "type", "array", "prefixItems", members, "items", 0, "minItems",
+                        (json_int_t)json_array_size(value), "maxItems", (json_int_t)json_array_size(value));
+    }
+    json_decref(members);
+    json_decref(names);
+    return out;
+}
+
+const json_t *schema_of_value(struct writer *w, const json_t *value)
+{
+    const json_t *schema = NULL;
+    return schema_was_made(w, value, SCHEMA_VALUE, &schema) ? schema
+                                                            : schema_keep(w, value, SCHEMA_VALUE, schema_of(value));
+}
+
+/* An object or an array: its members are written like those of any other. */
+static enum err write_structure(struct writer *w, const struct node *node, const struct parts *list,
+                                const struct part *p, json_t *value)
+{
+    struct parts of;
+    const json_t *schema = schema_of_value(w, value);
+    symbol_id symbol;
+    parts_copy(&of, list);
+    for (size_t i = 0; i < of.n; i++) {
+        of.at[i].is_valued = true;
+    }
+    TRY(schema != NULL ? schema_add_part(w, p, schema, p->path, &of) : schema_not_kept(w));
+    TRY(schema_need(w, &of, &symbol));
+    schema_put(w, node, symbol);
+    return ERR_OK;
+}
+
+static int add_piece(const char *text, size_t n, void *to)
+{
+    buf_append(to, text, n);
+    return 0;
+}
+
+static enum err add_text(struct texts *to, const char *text)
+{
+    buf_append(&to->all, text, strlen(text) + 1);
+    TRY(buf_ok(&to->all));
+    to->ends[to->n++] = to->all.len;
+    return ERR_OK;
+}
+
+/* A number's text as it was written or as its double is; of others than integers also the one without an exponent, if it is short. */
+static enum err add_number(struct texts *to, const json_t *value)
+{
+    enum { MAX_PLAIN = 64 };
+    struct schema_decimal number;
+    char room[JSON_NUMBER_BYTES], plain[MAX_PLAIN];
+    const char *text = json_number_text(value, room);
+    TRY(add_text(to, text));
+    bool has_plain = json_is_real(value) && schema_decimal_of(value, &number) &&
+                     schema_decimal_plain(&number, plain, sizeof plain) < sizeof plain && strcmp(text, plain) != 0;
+    return has_plain ? add_text(to, plain) : ERR_OK;
+}
+
+static enum err add_scalar(struct texts *to, const json_t *value)
+{
+    if (json_is_number(value)) {
+        return add_number(to, value);
+    }
+    if (json_dump_callback(value, add_piece, &to->all, JSON_ENCODE_ANY) != 0) {
+        return ERR_NOMEM;
+    }
+    return add_text(to, "");
+}
+
+/* Adds the value's texts, if it is of all parts; objects and arrays become alternatives. */
+static enum err write_value(struct writer *w, const struct node *node, const struct parts *list, const struct part *p,
+                            const struct limits *l, json_t *value, struct texts *to)
+{
+    TRY(schema_spend(w, 8 + l->n_named + l->n_left_out));
+    bool is_structure = json_is_object(value) || json_is_array(value);
+    return !fits(w, l, value) ? ERR_OK
+           : is_structure     ? write_structure(w, node, list, p, value)
+                              : add_scalar(to, value);
+}
+
+/* The texts, each with a byte behind it that is none of it. */
+static enum err join_texts(struct writer *w, const struct node *node, const struct texts *texts)
+{
+    struct regex_word *words = mem_zalloc_array(texts->n + 1, sizeof *words, MEM_REQUEST);
+    if (words == NULL) {
+        return ERR_NOMEM;
+    }
+    for (size_t i = 0, from = 0; i < texts->n; from = texts->ends[i++]) {
+        words[i] = (struct regex_word){texts->all.data + from, texts->ends[i] - from - 1};
+    }
+    schema_put(w, node, grammar_lexeme(w->b, regex_words(w->s, words, texts->n)));
+    mem_free(words);
+    return ERR_OK;
+}
+
+static enum err write_all_values(struct writer *w, const struct node *node, const struct parts *list,
+                                 const struct part *p, const struct limits *l)
+{
+    enum { MAX_BYTES = 16 << 20 };
+    struct schema_values v = schema_values_of(p->schema);
+    size_t n = schema_n_values(&v);
+    struct texts texts = {
+        .ends = mem_zalloc_array(2 * n + 1, sizeof *texts.ends, MEM_REQUEST)}; /* a number has up to two */
+    enum err err = texts.ends != NULL ? ERR_OK : ERR_NOMEM;
+    buf_init(&texts.all, MAX_BYTES, MEM_REQUEST);
+    for (size_t i = 0; i < n && err == ERR_OK; i++) {
+        err = write_value(w, node, list, p, l, schema_value_at(&v, i), &texts);
+    }
+    err = err == ERR_TOO_LARGE ? ERR_GRAMMAR_LIMIT : err;
+    err = err == ERR_OK ? join_texts(w, node, &texts) : err;
+    buf_fini(&texts.all);
+    mem_free(texts.ends);
+    return err;
+}
+
+/* What the values of p are to be of by what the parts say. */
+static enum err read_limits(struct writer *w, const struct parts *list, const struct part *p, struct limits *l)
+{
+    bool is_free;
+    l->n_named = l->n_left_out = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        const struct part *one = &list->at[i];
+        if (one != p && names_values(one)) {
+            l->named[l->n_named++] = one->schema;
+        }
+        if (schema_is_plain_not(one)) {
+            l->left_out[l->n_left_out++] = schema_member(one, "not");
+        }
+    }
+    TRY(string_limits(w, list, true, &l->strings, &is_free));
+    l->strings = is_free ? REGEX_ALL : l->strings;
+    return schema_read_numbers(w, list, &l->numbers);
+}
+
+enum err schema_write_values(struct writer *w, const struct node *node, const struct parts *list, unsigned types,
+                             bool *is_there)
+{
+    struct limits l;
+    const struct part *p = NULL;
+    for (size_t i = 0; i < list->n && p == NULL; i++) {
+        const json_t *values = schema_keyword(w, &list->at[i], "enum");
+        if (values != NULL && !json_is_array(values)) {
+            return schema_refuse(w, list->at[i].path, "enum", "expected an array of values");
+        }
+        bool has_values = values != NULL || schema_keyword(w, &list->at[i], "const") != NULL;
+        p = has_values && !list->at[i].is_valued ? &list->at[i] : NULL;
+    }
+    *is_there = p != NULL;
+    if (p == NULL) {
+        return ERR_OK;
+    }
+    if (lark_part(w, list) != NULL) {
+        return schema_refuse(w, lark_part(w, list)->path, "x-lark", "expected no enum and no const beside it");
+    }
+    l.types = types;
+    TRY(read_limits(w, list, p, &l));
+    return write_all_values(w, node, list, p, &l);
+}

@@ -1,0 +1,158 @@
+#include "engine/schema/schema_value.h"
+
+#include "engine/base/buf.h"
+#include "engine/base/compiler.h"
+#include "engine/base/json_write.h"
+#include "engine/base/mem.h"
+#include "engine/schema/schema_decimal.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A member of an object that is being written. */
+struct member {
+    const char *name;
+    size_t n;
+    const json_t *value;
+};
+
+/* An object or an array that is being written. */
+struct level {
+    const json_t *of;
+    size_t at, first; /* values written so far; of an object: where its members begin */
+};
+
+struct writing {
+    struct buf out;
+    struct level *levels;
+    struct member *members; /* of all levels, in order of their names */
+    size_t n_levels, cap_levels, n_members, cap_members;
+    bool has_failed;
+};
+
+static int by_name(const void *a, const void *b)
+{
+    const struct member *x = a, *y = b;
+    int order = memcmp(x->name, y->name, MIN_OF(x->n, y->n));
+    return order != 0 ? order : (x->n > y->n) - (x->n < y->n);
+}
+
+/* Makes room for n of `size` bytes; false: no memory. */
+static bool make_room(struct writing *w, void **array, size_t n, size_t *cap, size_t size)
+{
+    size_t more = MAX_OF(n, 2 * *cap + 16);
+    void *grown = n > *cap ? mem_realloc(*array, more * size, MEM_REQUEST) : *array;
+    if (grown == NULL) {
+        w->has_failed = true;
+        return false;
+    }
+    *array = grown;
+    *cap = n > *cap ? more : *cap;
+    return true;
+}
+
+static void push(struct writing *w, const json_t *v)
+{
+    const char *name;
+    json_t *value;
+    size_t first = w->n_members, size = json_object_size(v), n;
+    if (!make_room(w, (void **)&w->levels, w->n_levels + 1, &w->cap_levels, sizeof *w->levels) ||
+        !make_room(w, (void **)&w->members, first + size + 1, &w->cap_members, sizeof *w->members)) {
+        return;
+    }
+    json_object_keylen_foreach((json_t *)(uintptr_t)v, name, n, value)
+    {
+        w->members[w->n_members++] = (struct member){name, n, value};
+    }
+    qsort(w->members + first, w->n_members - first, sizeof *w->members, by_name);
+    w->levels[w->n_levels++] = (struct level){v, 0, first};
+    buf_putc(&w->out, json_is_array(v) ? '[' : '{');
+}
+
+static void write_number(struct writing *w, const struct schema_decimal *number)
+{
+    size_t n = schema_decimal_key(number, NULL, 0);
+    char *text = buf_extend(&w->out, n);
+    if (text != NULL) {
+        schema_decimal_key(number, text, n + 1);
+    }
+}
+
+/* Writes a scalar, or begins an object or an array. */
+static void begin(struct writing *w, const json_t *v)
+{
+    struct schema_decimal number;
+    if (json_is_object(v) || json_is_array(v)) {
+        push(w, v);
+    } else if (schema_decimal_of(v, &number)) {
+        write_number(w, &number);
+    } else {
+        json_write_value(&w->out, v, false);
+    }
+}
+
+/* Returns the next value of the innermost object or array, after its name; NULL: that was the last. */
+static const json_t *next_value(struct writing *w)
+{
+    struct level *top = &w->levels[w->n_levels - 1];
+    if (top->at > 0) {
+        buf_putc(&w->out, ',');
+    }
+    if (json_is_array(top->of)) {
+        return json_array_get(top->of, top->at++);
+    }
+    if (top->first + top->at == w->n_members) {
+        return NULL;
+    }
+    const struct member *m = &w->members[top->first + top->at++];
+    json_write_string(&w->out, m->name, m->n);
+    buf_putc(&w->out, ':');
+    return m->value;
+}
+
+static void end(struct writing *w)
+{
+    const struct level *top = &w->levels[--w->n_levels];
+    buf_putc(&w->out, json_is_array(top->of) ? ']' : '}');
+    w->n_members = top->first;
+}
+
+char *schema_key_of(const json_t *value)
+{
+    struct writing w = {.levels = NULL};
+    buf_init(&w.out, 0, MEM_REQUEST);
+    begin(&w, value);
+    while (w.n_levels > 0 && !w.has_failed && buf_ok(&w.out) == ERR_OK) {
+        const json_t *next = next_value(&w);
+        if (next != NULL) {
+            begin(&w, next);
+        } else {
+            end(&w);
+        }
+    }
+    size_t n;
+    char *key = w.has_failed ? NULL : buf_take(&w.out, &n);
+    buf_fini(&w.out);
+    mem_free(w.levels);
+    mem_free(w.members);
+    return key;
+}
+
+bool schema_is_same(const json_t *a, const json_t *b, bool *has_failed)
+{
+    struct schema_decimal number, other;
+    if (schema_decimal_of(a, &number) && schema_decimal_of(b, &other)) {
+        return schema_decimal_compare(&number, &other) == 0;
+    }
+    bool may_be = (json_is_object(a) && json_is_object(b) && json_object_size(a) == json_object_size(b)) ||
+                  (json_is_array(a) && json_is_array(b) && json_array_size(a) == json_array_size(b));
+    if (!may_be) { /* of numbers json_equal compares doubles, so it is asked of no object and no array */
+        return !json_is_object(a) && !json_is_array(a) && json_equal(a, b) != 0;
+    }
+    char *x = schema_key_of(a), *y = schema_key_of(b);
+    bool is = x != NULL && y != NULL && strcmp(x, y) == 0;
+    *has_failed |= x == NULL || y == NULL;
+    mem_free(x);
+    mem_free(y);
+    return is;
+}
