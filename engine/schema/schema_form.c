@@ -1,20 +1,11 @@
-/* Keywords that say what others do in other words: not, if, dependencies and oneOf become anyOf and allOf. Forms are made of
- * one level of a schema; what is within it gets a `not` of its own, which is put in other words when its turn comes. */
+/* Keywords that others express too: not, if and dependencies become anyOf and allOf, as oneOf does in schema_oneof.c. A form is
+ * made of one level of a schema; what is within it gets a `not` of its own, which takes another form when its turn comes. */
 #include "engine/schema/schema_internal.h"
 
 #include "engine/base/json_read.h"
 #include "engine/schema/schema_disjoint.h"
 
 #include <math.h>
-
-enum {
-    MAX_BRANCHES = 128,
-    MAX_CHECKS = 500,
-    CHECK_NODES = 40,
-    CHECK_PARTS = 1 << 16,
-    CHECK_WORK = 200000,
-    CHECK_BEGINS = 500
-};
 
 bool schema_is_plain_not(const struct part *p)
 {
@@ -276,8 +267,7 @@ static enum err negate_or_refuse(struct writer *w, const struct part *p, const c
                                         "values, lengths, bounds, required and properties");
 }
 
-/* Adds to the conditions; schema may be NULL for lack of memory. */
-static enum err and_(json_t *all, json_t *schema)
+enum err schema_and(json_t *all, json_t *schema)
 {
     return schema != NULL && json_array_append_new(all, schema) == 0 ? ERR_OK : ERR_NOMEM;
 }
@@ -290,8 +280,9 @@ static enum err add_if(struct writer *w, const struct part *p, json_t *all)
         return ERR_OK;
     }
     TRY(negate_or_refuse(w, p, "if", condition, &opposite));
-    return and_(all, json_pack("{s[{s[OO]}{s[OO]}]}", "anyOf", "allOf", condition, then != NULL ? then : json_true(),
-                               "allOf", opposite, otherwise != NULL ? otherwise : json_true()));
+    return schema_and(all,
+                      json_pack("{s[{s[OO]}{s[OO]}]}", "anyOf", "allOf", condition, then != NULL ? then : json_true(),
+                                "allOf", opposite, otherwise != NULL ? otherwise : json_true()));
 }
 
 /* Where there is a member of the name, what the value says, names or a schema, holds. */
@@ -302,7 +293,7 @@ static enum err add_dependency(const char *name, const json_t *value, json_t *al
     }
     json_t *asked = json_is_array(value) ? json_pack("{s[s]s[{sO}]}", "required", name, "allOf", "required", value)
                                          : json_pack("{s[s]s[O]}", "required", name, "allOf", value);
-    return and_(all, json_pack("{s[{s{sb}}o]}", "anyOf", "properties", name, 0, asked));
+    return schema_and(all, json_pack("{s[{s{sb}}o]}", "anyOf", "properties", name, 0, asked));
 }
 
 static enum err add_dependencies(struct writer *w, const struct part *p, json_t *all)
@@ -327,7 +318,7 @@ static enum err add_not(struct writer *w, const struct part *p, json_t *all)
         return ERR_OK;
     }
     TRY(negate_or_refuse(w, p, "not", schema, &opposite));
-    return and_(all, json_incref((json_t *)opposite));
+    return schema_and(all, json_incref((json_t *)opposite));
 }
 
 enum err schema_conditions(struct writer *w, const struct part *p, const json_t **out)
@@ -364,7 +355,7 @@ static enum err add_other_values(struct writer *w, const struct part *p, json_t 
         if (json_is_object(value) || json_is_array(value)) {
             const json_t *schema = schema_of_value(w, value);
             TRY(schema != NULL ? negate_or_refuse(w, p, "not", schema, &opposite) : schema_not_kept(w));
-            TRY(and_(all, json_incref((json_t *)opposite)));
+            TRY(schema_and(all, json_incref((json_t *)opposite)));
         }
     }
     return ERR_OK;
@@ -383,125 +374,5 @@ enum err schema_other_values(struct writer *w, const struct part *p, const json_
         err = *out != NULL ? ERR_OK : schema_not_kept(w);
     }
     json_decref(all);
-    return err;
-}
-
-/* --- oneOf ------------------------------------------------------------------------------------------------------------- */
-
-/* Does a grammar that says at least what is of both say nothing? Types beside the oneOf count. */
-static bool is_empty(struct writer *w, const struct part *p, const json_t *a, const json_t *b)
-{
-    struct err_info ignored = {0};
-    struct writer sub = {.root = w->root, .info = &ignored, .is_loose = true, .ref_is_alone = w->ref_is_alone};
-    struct parts list;
-    symbol_id start;
-    bool can = true;
-    json_t *type = schema_member(p, "type"), *beside = type != NULL ? json_pack("{sO}", "type", type) : NULL;
-    if (w->check_set != NULL && regex_ok(w->check_set) != ERR_OK) { /* it has met its limit: another one */
-        regex_set_free(&w->check_set);
-    }
-    if ((w->check_set == NULL && regex_set_new(CHECK_PARTS, &w->check_set) != ERR_OK) ||
-        grammar_builder_new_in(w->check_set, &sub.b) != ERR_OK) {
-        json_decref(beside);
-        return false;
-    }
-    size_t before = regex_work(w->check_set);
-    regex_limit_work(w->check_set, before + CHECK_WORK);
-    list.n = 0;
-    list.is_none = false;
-    enum err err = schema_writer_init(&sub, CHECK_NODES);
-    err = err == ERR_OK ? schema_add_part(&sub, p, beside != NULL ? beside : json_true(), "", &list) : err;
-    err = err == ERR_OK ? schema_add_part(&sub, p, a, "", &list) : err;
-    err = err == ERR_OK ? schema_add_part(&sub, p, b, "", &list) : err;
-    err = err == ERR_OK ? schema_need(&sub, &list, &start) : err;
-    err = err == ERR_OK ? schema_write_all(&sub) : err;
-    err = err == ERR_OK ? grammar_derives(sub.b, start, &can) : err;
-    grammar_builder_free(&sub.b);
-    schema_writer_fini(&sub);
-    json_decref(beside);
-    regex_spend(w->s,
-                regex_work(w->check_set) - before + CHECK_BEGINS); /* whoever goes on sees whether it was too much */
-    return err == ERR_OK && !can;
-}
-
-static bool are_apart(struct writer *w, const struct part *p, const json_t *a, const json_t *b)
-{
-    size_t work = 0;
-    bool are = schema_are_disjoint(w->root, a, b, &work);
-    return regex_spend(w->s, work) && (are || (w->n_checks++ < MAX_CHECKS && is_empty(w, p, a, b)));
-}
-
-/* Of which pairs of schemas no value is of both. */
-struct apart {
-    uint64_t bits[MAX_BRANCHES][MAX_BRANCHES / 64];
-};
-
-static bool is_apart(const struct apart *a, size_t i, size_t k) { return (a->bits[i][k / 64] >> k % 64 & 1) != 0; }
-
-static void find_apart(struct writer *w, const struct part *p, const json_t *all, struct apart *out)
-{
-    *out = (struct apart){0};
-    for (size_t i = 0; i < json_array_size(all); i++) {
-        for (size_t k = i + 1; k < json_array_size(all) && regex_ok(w->s) == ERR_OK; k++) {
-            uint64_t are = are_apart(w, p, json_array_get(all, i), json_array_get(all, k));
-            out->bits[i][k / 64] |= are << k % 64;
-            out->bits[k][i / 64] |= are << i % 64;
-        }
-    }
-}
-
-/* The i-th of them and none of those that could hold with it. */
-static enum err only_one(struct writer *w, const struct part *p, const json_t *all, size_t i, const struct apart *apart,
-                         json_t **out)
-{
-    json_t *parts = json_array();
-    enum err err = parts != NULL ? and_(parts, json_incref(json_array_get(all, i))) : ERR_NOMEM;
-    for (size_t k = 0; k < json_array_size(all) && err == ERR_OK; k++) {
-        const json_t *opposite = NULL;
-        if (k != i && !is_apart(apart, i, k)) {
-            err = schema_negate(w, json_array_get(all, k), &opposite);
-            err = err == ERR_OK && opposite == NULL
-                      ? schema_refuse(w, p->path, "oneOf",
-                                      "expected schemas of which no value is of two, or whose opposite can be said")
-                      : err;
-            err = err == ERR_OK ? and_(parts, json_incref((json_t *)opposite)) : err;
-        }
-    }
-    bool is_alone = json_array_size(parts) == 1;
-    *out = err != ERR_OK ? NULL : is_alone ? json_incref(json_array_get(parts, 0)) : json_pack("{sO}", "allOf", parts);
-    json_decref(parts);
-    return err == ERR_OK && *out == NULL ? ERR_NOMEM : err;
-}
-
-enum err schema_one_of(struct writer *w, const struct part *p, const json_t **out)
-{
-    const json_t *all = schema_keyword(w, p, "oneOf");
-    *out = NULL;
-    if (all == NULL || schema_was_made(w, p->schema, SCHEMA_ONE_OF, out)) {
-        return ERR_OK;
-    }
-    size_t n = json_array_size(all);
-    if (!json_is_array(all) || n == 0 || n > MAX_BRANCHES) {
-        return schema_refuse(w, p->path, "oneOf", "expected an array of schemas, 128 at most");
-    }
-    struct apart apart;
-    json_t *any = json_array();
-    enum err err = any != NULL ? ERR_OK : ERR_NOMEM;
-    if (!w->is_loose) {
-        find_apart(w, p, all, &apart);
-    }
-    for (size_t i = 0; i < n && err == ERR_OK; i++) {
-        json_t *one = json_incref(json_array_get(all, i));
-        if (!w->is_loose && n > 1) {
-            json_decref(one);
-            err = only_one(w, p, all, i, &apart, &one);
-        }
-        err = err == ERR_OK ? and_(any, one) : err;
-    }
-    if (err == ERR_OK) {
-        *out = schema_keep(w, p->schema, SCHEMA_ONE_OF, json_pack("{sO}", "anyOf", any));
-        err = *out != NULL ? ERR_OK : schema_not_kept(w);
-    }
-    json_decref(any);
     return err;
 }

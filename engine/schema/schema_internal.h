@@ -93,7 +93,7 @@ static inline void parts_copy(struct parts *to, const struct parts *from)
     memcpy(to->at, from->at, from->n * sizeof *to->at);
 }
 
-/* --- schema.c */
+/* --- schema_writer.c, schema_parts.c: what all writers share. */
 
 MUST_CHECK enum err schema_refuse(struct writer *w, const char *path, const char *keyword, const char *expected);
 
@@ -139,6 +139,7 @@ MUST_CHECK enum err schema_count(struct writer *w, const struct part *p, const c
                                  uint32_t *out);
 
 void schema_put(struct writer *w, const struct node *node, symbol_id symbol); /* another alternative */
+symbol_id schema_any_value(struct writer *w);                                 /* any JSON value */
 symbol_id schema_opening(struct writer *w, const char *bracket);              /* with the spaces on its inner side */
 symbol_id schema_closing(struct writer *w, const char *bracket);
 regex_id schema_quoted(struct writer *w, regex_id inside);
@@ -170,10 +171,14 @@ bool schema_says_more(const json_t *schema, const char *one);
 
 bool schema_is_word(const char *key); /* Is it a keyword that says something of values? */
 
-/* A writer with b and root: init makes the rest, write_all writes what is needed. */
+/* Makes the fields of a writer that has b, root and info. */
 MUST_CHECK enum err schema_writer_init(struct writer *w, size_t max_nodes);
-MUST_CHECK enum err schema_write_all(struct writer *w);
 void schema_writer_fini(struct writer *w);
+
+/* --- schema.c */
+
+/* Writes the rules of all nodes that are needed. */
+MUST_CHECK enum err schema_write_all(struct writer *w);
 
 /* --- schema_object.c, schema_array.c, schema_scalar.c, schema_bounds.c: alternatives of the node for values of a type; parts
  * without anyOf and the like. */
@@ -244,8 +249,10 @@ MUST_CHECK enum err schema_negate(struct writer *w, const json_t *schema, const 
 MUST_CHECK enum err schema_conditions(struct writer *w, const struct part *p, const json_t **out);
 /* Values that are none of the objects and arrays that a plain `not` names; scalars the writers of types leave out. */
 MUST_CHECK enum err schema_other_values(struct writer *w, const struct part *p, const json_t **out);
-/* oneOf as anyOf. */
+/* oneOf as anyOf. (schema_oneof.c) */
 MUST_CHECK enum err schema_one_of(struct writer *w, const struct part *p, const json_t **out);
+/* Appends a schema, or NULL if there was no memory for it, to an array, and takes it. ERR_NOMEM. */
+MUST_CHECK enum err schema_and(json_t *all, json_t *schema);
 /* Is the scalar one that a plain `not` of a part names? */
 bool schema_is_left_out(struct writer *w, const struct parts *list, const json_t *value);
 /* Does `not` say what the types' writers know: other strings than a pattern, or other scalars than an enumeration? */

@@ -1,0 +1,246 @@
+/* Lists of schemas that a value must satisfy together, and the node of each list, which becomes a rule once. */
+#include "engine/schema/schema_internal.h"
+
+#include "engine/schema/schema_disjoint.h"
+
+#include <stdlib.h>
+
+/* --- keywords --------------------------------------------------------------------------------------------------------- */
+
+/* Keywords that say something of values, in order; others are not looked at. */
+static const char *const words[] = {
+    "$dynamicRef",
+    "$recursiveRef",
+    "$ref",
+    "additionalItems",
+    "additionalProperties",
+    "allOf",
+    "anyOf",
+    "const",
+    "contains",
+    "dependencies",
+    "dependentRequired",
+    "dependentSchemas",
+    "disallow",
+    "enum",
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "extends",
+    "format",
+    "if",
+    "items",
+    "maxContains",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minContains",
+    "minItems",
+    "minLength",
+    "minProperties",
+    "minimum",
+    "multipleOf",
+    "not",
+    "nullable",
+    "oneOf",
+    "pattern",
+    "patternProperties",
+    "prefixItems",
+    "properties",
+    "propertyNames",
+    "required",
+    "type",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+    "x-lark",
+};
+
+static int by_name(const void *key, const void *row) { return strcmp(key, *(const char *const *)row); }
+
+bool schema_is_word(const char *key) { return bsearch(key, words, ARRAY_LEN(words), sizeof *words, by_name) != NULL; }
+
+bool schema_says_more(const json_t *schema, const char *one)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)schema, key, value)
+    {
+        if ((one == NULL || strcmp(key, one) != 0) && schema_is_word(key)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static struct seen *seen_place(const struct writer *w, const json_t *schema)
+{
+    size_t at = (size_t)(((uintptr_t)schema >> 4) * 0x9e3779b97f4a7c15u >> 20) % w->cap_seen;
+    while (w->seen[at].schema != NULL && w->seen[at].schema != schema) {
+        at = at + 1 < w->cap_seen ? at + 1 : 0;
+    }
+    return &w->seen[at];
+}
+
+static bool grow_seen(struct writer *w)
+{
+    enum { FIRST = 64 };
+    struct seen *before = w->seen;
+    size_t n = w->cap_seen, more = n != 0 ? 2 * n : FIRST;
+    struct seen *table = mem_zalloc_array(more, sizeof *table, MEM_REQUEST);
+    if (table == NULL) {
+        return false;
+    }
+    w->seen = table;
+    w->cap_seen = more;
+    for (size_t i = 0; i < n; i++) {
+        if (before[i].schema != NULL) {
+            *seen_place(w, before[i].schema) = before[i];
+        }
+    }
+    mem_free(before);
+    return true;
+}
+
+/* What the object's keys say, for as long as no other schema is looked at; NULL: no memory. */
+static const struct seen *see(struct writer *w, const json_t *schema)
+{
+    const char *key;
+    json_t *value;
+    if (2 * w->n_seen >= w->cap_seen && !grow_seen(w)) {
+        w->has_failed = true;
+        return NULL;
+    }
+    struct seen *place = seen_place(w, schema);
+    if (place->schema == NULL) {
+        *place = (struct seen){.schema = schema, .has_id = schema_has_id(schema)};
+        w->n_seen++;
+        json_object_foreach((json_t *)schema, key, value)
+        {
+            place->words |= schema_word_bit(key);
+            place->says = place->says || schema_is_word(key);
+        }
+    }
+    return place;
+}
+
+/* --- lists of parts as rules ------------------------------------------------------------------------------------------- */
+
+enum err schema_nullable(struct writer *w, const json_t *schema, const json_t **out)
+{
+    static const char *const others[] = {"$ref", "allOf", "anyOf", "oneOf"};
+    bool has_others = false;
+    *out = schema;
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        has_others = has_others || json_object_get(schema, others[i]) != NULL;
+    }
+    if (!has_others || !json_is_true(json_object_get(schema, "nullable")) || json_object_get(schema, "type") != NULL ||
+        (w->ref_is_alone && json_object_get(schema, "$ref") != NULL) ||
+        schema_was_made(w, schema, SCHEMA_NULLABLE, out)) {
+        return ERR_OK;
+    }
+    json_t *rest = json_copy((json_t *)(uintptr_t)schema);
+    json_object_del(rest, "nullable");
+    *out = schema_keep(w, schema, SCHEMA_NULLABLE, json_pack("{s[o{ss}]}", "anyOf", rest, "type", "null"));
+    return *out != NULL ? ERR_OK : schema_not_kept(w);
+}
+
+enum err schema_add_part(struct writer *w, const struct part *from, const json_t *schema, const char *path,
+                         struct parts *list)
+{
+    if (path == NULL) {
+        return ERR_NOMEM;
+    }
+    if (!json_is_object(schema) && !json_is_boolean(schema)) {
+        return w->is_loose ? ERR_OK : schema_refuse(w, path, "", "expected a schema, an object or a boolean");
+    }
+    TRY(schema_nullable(w, schema, &schema));
+    list->is_none |= json_is_false(schema);
+    const struct seen *seen = json_is_boolean(schema) ? NULL : see(w, schema);
+    if (seen == NULL || !seen->says) {
+        return w->has_failed ? ERR_NOMEM : ERR_OK;
+    }
+    for (size_t i = 0; i < list->n; i++) {
+        if (list->at[i].schema == schema) {
+            return ERR_OK;
+        }
+    }
+    if (list->n == SCHEMA_MAX_PARTS) {
+        return err_set(w->info, ERR_GRAMMAR_LIMIT, NULL, "JSON Schema: expected at most %d schemas for one value",
+                       SCHEMA_MAX_PARTS);
+    }
+    bool is_of_another = from != NULL && (from->is_of_another || seen->has_id);
+    bool is_of_list = from >= list->at && from < list->at + list->n;
+    list->at[list->n++] = (struct part){.schema = schema,
+                                        .words = seen->words,
+                                        .path = path,
+                                        .is_of_another = is_of_another,
+                                        .asked_by = is_of_list ? (uint32_t)(from - list->at) + 1 : 0};
+    return ERR_OK;
+}
+
+static bool is_same(const struct node *node, const struct parts *list)
+{
+    bool same = node->n == list->n;
+    for (size_t i = 0; i < list->n && same; i++) {
+        same = node->parts[i].schema == list->at[i].schema && node->parts[i].is_chosen == list->at[i].is_chosen &&
+               node->parts[i].is_valued == list->at[i].is_valued;
+    }
+    return same;
+}
+
+enum err schema_need(struct writer *w, struct parts *list, symbol_id *out)
+{
+    if (list->is_none) {
+        *out = grammar_rule(w->b); /* derives nothing */
+        return ERR_OK;
+    }
+    if (list->n == 0) {
+        *out = schema_any_value(w);
+        return ERR_OK;
+    }
+    uint64_t hash = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        hash = (hash ^ (uint64_t)(uintptr_t)list->at[i].schema ^ list->at[i].is_chosen ^ 2u * list->at[i].is_valued) *
+               0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+    }
+    size_t n_table = 2 * w->max_nodes, at = hash % n_table;
+    for (; w->table[at] != 0; at = at + 1 < n_table ? at + 1 : 0) {
+        if (is_same(&w->nodes[w->table[at] - 1], list)) {
+            *out = w->nodes[w->table[at] - 1].rule;
+            return ERR_OK;
+        }
+    }
+    if (w->n_nodes == w->max_nodes && w->is_loose) {
+        *out = schema_any_value(w);
+        return ERR_OK;
+    }
+    if (w->n_nodes == w->max_nodes) {
+        return err_set(w->info, ERR_GRAMMAR_LIMIT, NULL, "JSON Schema: expected at most %d schemas within it",
+                       SCHEMA_MAX_NODES);
+    }
+    struct part *parts = arena_alloc(&w->arena, list->n * sizeof *parts);
+    if (parts == NULL) {
+        return ERR_NOMEM;
+    }
+    memcpy(parts, list->at, list->n * sizeof *parts);
+    *out = grammar_rule(w->b);
+    w->nodes[w->n_nodes++] = (struct node){parts, list->n, *out};
+    w->table[at] = (uint32_t)w->n_nodes;
+    return ERR_OK;
+}
+
+enum err schema_follow(struct writer *w, const struct part *p, const json_t *ref, const char *path, const json_t **out)
+{
+    if (p->is_of_another) {
+        return schema_refuse(w, path, "$ref", "expected no schema around it with an $id of its own");
+    }
+    *out = json_is_string(ref) ? schema_resolve(w->root, json_string_value(ref)) : NULL;
+    return *out != NULL
+               ? ERR_OK
+               : schema_refuse(
+                     w, path, "$ref",
+                     "expected a JSON pointer to a schema of the same document, as #/$defs/name, an $anchor or an "
+                     "$id in it");
+}

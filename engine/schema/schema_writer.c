@@ -1,0 +1,211 @@
+/* The state that all writers of a schema share: its pieces, refusals with their place, and the schemas that were made in other forms. */
+#include "engine/schema/schema_internal.h"
+
+#include "engine/grammar/grammar_json.h"
+#include "engine/regex/regex_parse_internal.h"
+
+#include <math.h>
+#include <stdio.h>
+
+enum err schema_refuse(struct writer *w, const char *path, const char *keyword, const char *expected)
+{
+    char where[ERR_WHERE_BYTES];
+    snprintf(where, sizeof where, "%.96s/%.24s", path, keyword);
+    return err_set(w->info, ERR_INVALID_SCHEMA, where, "JSON Schema, %.200s/%s: %s", path[0] != '\0' ? path : "#",
+                   keyword, expected);
+}
+
+enum err schema_refuse_pattern(struct writer *w, const char *path, const char *keyword, enum err err, const char *why)
+{
+    if (err != ERR_GRAMMAR_LIMIT) {
+        return err == ERR_INVALID_GRAMMAR ? schema_refuse(w, path, keyword, why) : err;
+    }
+    return err_set(w->info, err, NULL, "JSON Schema, %.200s/%s: %s", path[0] != '\0' ? path : "#", keyword, why);
+}
+
+enum err schema_count(struct writer *w, const struct part *p, const char *keyword, uint32_t none, uint32_t *out)
+{
+    const json_t *v = schema_keyword(w, p, keyword);
+    double number = json_number_value(v);
+    *out = none;
+    if (v == NULL) {
+        return ERR_OK;
+    }
+    if (!json_is_number(v) || number < 0 || number != floor(number)) {
+        return schema_refuse(w, p->path, keyword, "expected a whole number, 0 or more");
+    }
+    *out = number < (double)(UINT32_MAX - 1) ? (uint32_t)number : UINT32_MAX - 1;
+    return ERR_OK;
+}
+
+/* --- pieces ----------------------------------------------------------------------------------------------------------- */
+
+symbol_id schema_opening(struct writer *w, const char *bracket)
+{
+    return grammar_lexeme(w->b, regex_concat(w->s, regex_bytes(w->s, bracket, 1), w->spaces));
+}
+
+symbol_id schema_closing(struct writer *w, const char *bracket)
+{
+    return grammar_lexeme(w->b, regex_concat(w->s, w->spaces, regex_bytes(w->s, bracket, 1)));
+}
+
+regex_id schema_quoted(struct writer *w, regex_id inside)
+{
+    regex_id quote = regex_bytes(w->s, "\"", 1);
+    return regex_concat(w->s, quote, regex_concat(w->s, inside, quote));
+}
+
+bool schema_matches(struct writer *w, regex_id r, const char *text)
+{
+    for (; *text != '\0'; text++) {
+        r = regex_next(w->s, r, (unsigned char)*text);
+    }
+    return regex_is_nullable(w->s, r);
+}
+
+symbol_id schema_any_value(struct writer *w)
+{
+    w->any = w->any != 0 ? w->any : grammar_json_value(w->b);
+    return w->any;
+}
+
+void schema_put(struct writer *w, const struct node *node, symbol_id symbol)
+{
+    grammar_alternative(w->b, node->rule, &symbol, 1);
+}
+
+const char *schema_join(struct writer *w, const char *path, const char *key)
+{
+    enum { MOST_OF_PATH = 80 };
+    char out[ERR_WHERE_BYTES];
+    size_t n = strnlen(path, MOST_OF_PATH), n_plain = strcspn(key, "~/");
+    memcpy(out, path, n);
+    out[n++] = '/';
+    n_plain = MIN_OF(n_plain, sizeof out - 3 - n);
+    memcpy(out + n, key, n_plain);
+    n += n_plain;
+    for (key += n_plain; *key != '\0' && n + 3 < sizeof out; key++) {
+        if (*key == '~' || *key == '/') {
+            out[n++] = '~';
+            out[n++] = *key == '~' ? '0' : '1';
+        } else {
+            out[n++] = *key;
+        }
+    }
+    return arena_dup(&w->arena, out, n);
+}
+
+const char *schema_join_index(struct writer *w, const char *path, size_t i)
+{
+    char digits[24], *number = digits + sizeof digits - 1;
+    *number = '\0';
+    do {
+        *--number = (char)('0' + i % 10);
+        i /= 10;
+    } while (i > 0);
+    return schema_join(w, path, number);
+}
+
+enum err schema_spend(struct writer *w, size_t work) { return regex_spend(w->s, work) ? ERR_OK : regex_ok(w->s); }
+
+/* --- schemas in other forms ------------------------------------------------------------------------------------------- */
+
+/* Where it is in the table, or is to be. */
+static uint32_t *made_place(const struct writer *w, const json_t *of, enum schema_form what)
+{
+    size_t n = 2 * w->cap_made, at = (size_t)(((uintptr_t)of >> 4 ^ (uintptr_t)what) * 0x9e3779b97f4a7c15u >> 20) % n;
+    while (w->made_table[at] != 0 &&
+           (w->made[w->made_table[at] - 1].of != of || w->made[w->made_table[at] - 1].what != (int)what)) {
+        at = at + 1 < n ? at + 1 : 0;
+    }
+    return &w->made_table[at];
+}
+
+bool schema_was_made(const struct writer *w, const json_t *of, enum schema_form what, const json_t **out)
+{
+    uint32_t i = w->n_made > 0 ? *made_place(w, of, what) : 0;
+    *out = i != 0 ? w->made[i - 1].schema : *out;
+    return i != 0;
+}
+
+static bool grow_made(struct writer *w)
+{
+    size_t more = 2 * w->cap_made + 16;
+    struct made *made = mem_realloc(w->made, more * sizeof *made, MEM_REQUEST);
+    w->made = made != NULL ? made : w->made;
+    uint32_t *table = made != NULL ? mem_zalloc_array(2 * more, sizeof *table, MEM_REQUEST) : NULL;
+    if (table == NULL) {
+        return false;
+    }
+    mem_free(w->made_table);
+    w->made_table = table;
+    w->cap_made = more;
+    for (size_t i = 0; i < w->n_made; i++) {
+        *made_place(w, w->made[i].of, (enum schema_form)w->made[i].what) = (uint32_t)i + 1;
+    }
+    return true;
+}
+
+const json_t *schema_keep(struct writer *w, const json_t *of, enum schema_form what, json_t *schema)
+{
+    enum { MOST = 16384 };
+    w->has_failed |= schema == NULL;
+    if (schema == NULL || w->n_made == MOST) {
+        json_decref(schema);
+        return NULL;
+    }
+    if (w->n_made == w->cap_made && !grow_made(w)) {
+        json_decref(schema);
+        w->has_failed = true;
+        return NULL;
+    }
+    *made_place(w, of, what) = (uint32_t)w->n_made + 1;
+    w->made[w->n_made++] = (struct made){of, (int)what, schema};
+    return schema;
+}
+
+bool schema_was_derived(const struct writer *w, const json_t *schema)
+{
+    bool is = false;
+    for (size_t i = 0; i < w->n_made; i++) {
+        is =
+            is || (w->made[i].schema == schema && w->made[i].what != SCHEMA_ONE_OF && w->made[i].what != SCHEMA_INDEX &&
+                   w->made[i].what != SCHEMA_MEMBER && w->made[i].what != SCHEMA_NULLABLE);
+    }
+    return is;
+}
+
+enum err schema_not_kept(const struct writer *w) { return w->has_failed ? ERR_NOMEM : ERR_GRAMMAR_LIMIT; }
+
+/* --- the writer ------------------------------------------------------------------------------------------------------- */
+
+enum err schema_writer_init(struct writer *w, size_t max_nodes)
+{
+    w->s = grammar_regexes(w->b);
+    arena_init(&w->arena, 4096, 32 << 20, MEM_REQUEST);
+    w->max_nodes = max_nodes;
+    w->nodes = mem_zalloc_array(max_nodes, sizeof *w->nodes, MEM_REQUEST);
+    w->table = mem_zalloc_array(2 * max_nodes, sizeof *w->table, MEM_REQUEST);
+    w->spaces = grammar_json_spaces(w->b);
+    w->any_text = regex_repeat(w->s, regex_any_character(w->s), 0, REGEX_UNBOUNDED);
+    w->comma =
+        grammar_lexeme(w->b, regex_concat(w->s, w->spaces, regex_concat(w->s, regex_bytes(w->s, ",", 1), w->spaces)));
+    w->fraction = json_string("fraction");
+    return w->nodes != NULL && w->table != NULL && w->fraction != NULL ? ERR_OK : ERR_NOMEM;
+}
+
+void schema_writer_fini(struct writer *w)
+{
+    for (size_t i = 0; i < w->n_made; i++) {
+        json_decref(w->made[i].schema);
+    }
+    json_decref(w->fraction);
+    mem_free(w->made);
+    mem_free(w->made_table);
+    mem_free(w->seen);
+    regex_set_free(&w->check_set);
+    mem_free(w->nodes);
+    mem_free(w->table);
+    arena_fini(&w->arena);
+}
