@@ -1,9 +1,7 @@
-/* Packing and unpacking of weight panels. Blocks outside, lanes inside: the panel is written once from front to back
- * while 16 rows are read side by side, which the hardware prefetchers follow. */
+/* The layout of weight panels, and reading them. panel_pack.c writes them. */
 #include "engine/quant/panel.h"
 
 #include "engine/base/compiler.h"
-#include "engine/quant/quant_types.h"
 
 #include <string.h>
 
@@ -26,10 +24,7 @@ static const struct panel_info panel_rows[PANEL_KIND_COUNT] = {
 
 const struct panel_info *panel_info(enum panel_kind kind) { return &panel_rows[kind]; }
 
-enum {
-    TABLE_ENTRIES = 16,
-    TABLE_BYTES = 64
-}; /* a table fills a 512-bit register, so one load gives every ISA its own */
+enum { TABLE_BYTES = 64 }; /* a table fills a 512-bit register, so one load gives every ISA its own */
 
 static size_t round_up_64(size_t n) { return (n + 63) / 64 * 64; }
 
@@ -77,63 +72,6 @@ size_t panel_bytes(enum panel_kind kind, size_t k)
     }
     return panel_table_offset(kind, k) + (info->has_table ? TABLE_BYTES : 0);
 }
-
-/* --- packing ---------------------------------------------------------------------------------------------------- */
-
-/* [n_rows][k] -> [k][16]; missing lanes are zero. */
-static void pack_f32(const unsigned char *src, size_t row_bytes, int n_rows, size_t k, uint32_t *dst)
-{
-    for (size_t i = 0; i < k; i++) {
-        for (int lane = 0; lane < n_rows; lane++) {
-            memcpy(&dst[i * PANEL_ROWS + (size_t)lane], src + (size_t)lane * row_bytes + i * 4, 4);
-        }
-    }
-}
-
-static void pack_16_bit(const unsigned char *src, size_t row_bytes, int n_rows, size_t k, uint16_t *dst)
-{
-    for (size_t i = 0; i < k; i++) {
-        for (int lane = 0; lane < n_rows; lane++) {
-            memcpy(&dst[i * PANEL_ROWS + (size_t)lane], src + (size_t)lane * row_bytes + i * 2, 2);
-        }
-    }
-}
-
-void panel_pack(enum dtype type, const void *src, size_t row_bytes, int n_rows, size_t k, void *dst)
-{
-    const struct quant_ops *ops = quant_ops(type);
-    enum panel_kind kind = ops->panel;
-    const struct panel_info *info = &panel_rows[kind];
-    unsigned char *out = dst;
-    size_t bytes = panel_bytes(kind, k);
-    if (n_rows < PANEL_ROWS) {
-        memset(out, 0, bytes); /* missing lanes: zero weights or zero scales */
-    }
-    if (info->is_float) {
-        memset(out + bytes - 64, 0, 64); /* padding at the end */
-        if (info->bits == 32) {
-            pack_f32(src, row_bytes, n_rows, k, dst);
-        } else {
-            pack_16_bit(src, row_bytes, n_rows, k, dst);
-        }
-        return;
-    }
-    for (size_t group = 0; group * PANEL_GROUP * PANEL_BLOCK < k; group++) {
-        struct panel_group g = panel_group_at(kind, k, group);
-        memset(out + g.codes + group_bytes(info, g.n_blocks) - 64, 0, 64); /* padding */
-        const struct quant_rows rows = {src, row_bytes, n_rows, group * PANEL_GROUP};
-        if (ops->pack != NULL) {
-            ops->pack(&rows, &g, out);
-        } else {
-            quant_pack(ops->unpack, info, false, &rows, &g, out);
-        }
-    }
-    for (size_t at = panel_table_offset(kind, k); at < bytes; at += TABLE_ENTRIES) {
-        memcpy(out + at, ops->table, TABLE_ENTRIES);
-    }
-}
-
-/* --- reading ---------------------------------------------------------------------------------------------------- */
 
 /* Code of input `in` (0..31) of a block for one lane. */
 static unsigned code_at(const unsigned char *codes, int bits, size_t in, int lane)

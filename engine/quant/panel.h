@@ -110,11 +110,6 @@ float panel_min(enum panel_kind kind, const void *panel, size_t k, size_t at, in
 /* Code of input `in` of a lane, table kinds: its entry in the table. */
 int panel_code(enum panel_kind kind, const void *panel, size_t k, size_t in, int lane);
 
-/* Packs n_rows <= 16 output rows of type `type`, each of k elements, into one panel of kind quant_ops(type)->panel.
- *   src   the rows, row_bytes apart, unaligned
- *   dst   panel_bytes(kind, k) bytes, 64-byte aligned, fully written; lanes without a row are zeros */
-void panel_pack(enum dtype type, const void *src, size_t row_bytes, int n_rows, size_t k, void *dst);
-
 /* Unpacks lane `lane` of a panel into out[k] f32: what the packed form stands for. */
 void panel_unpack_row(enum panel_kind kind, const void *panel, size_t k, int lane, float *out);
 

@@ -15,6 +15,7 @@
 
 #include "engine/base/hash.h"
 #include "engine/base/mem.h"
+#include "engine/quant/panel_pack.h"
 #include "engine/quant/quant.h"
 
 #include <inttypes.h>

@@ -5,6 +5,7 @@
 
 #include "engine/base/ck.h"
 #include "engine/base/mem.h"
+#include "engine/quant/panel_pack.h"
 #include "engine/quant/quant.h"
 
 #include <string.h>

@@ -3,6 +3,7 @@
 #include "engine/quant/quant.h"
 
 #include "engine/base/mem.h"
+#include "engine/quant/panel_pack.h"
 #include "tests/unit/quant/quant_vectors.h"
 
 #include <check.h>

@@ -1,0 +1,65 @@
+/* Packing walks blocks outside and lanes inside: it writes the panel once from front to back while it reads 16 rows side
+ * by side, which the hardware prefetchers follow. */
+#include "engine/quant/panel_pack.h"
+
+#include "engine/base/compiler.h"
+#include "engine/quant/quant_types.h"
+
+#include <string.h>
+
+enum { TABLE_ENTRIES = 16 };
+
+/* [n_rows][k] -> [k][16]; missing lanes are zero. */
+static void pack_f32(const unsigned char *src, size_t row_bytes, int n_rows, size_t k, uint32_t *dst)
+{
+    for (size_t i = 0; i < k; i++) {
+        for (int lane = 0; lane < n_rows; lane++) {
+            memcpy(&dst[i * PANEL_ROWS + (size_t)lane], src + (size_t)lane * row_bytes + i * 4, 4);
+        }
+    }
+}
+
+static void pack_16_bit(const unsigned char *src, size_t row_bytes, int n_rows, size_t k, uint16_t *dst)
+{
+    for (size_t i = 0; i < k; i++) {
+        for (int lane = 0; lane < n_rows; lane++) {
+            memcpy(&dst[i * PANEL_ROWS + (size_t)lane], src + (size_t)lane * row_bytes + i * 2, 2);
+        }
+    }
+}
+
+void panel_pack(enum dtype type, const void *src, size_t row_bytes, int n_rows, size_t k, void *dst)
+{
+    const struct quant_ops *ops = quant_ops(type);
+    enum panel_kind kind = ops->panel;
+    const struct panel_info *info = panel_info(kind);
+    unsigned char *out = dst;
+    size_t bytes = panel_bytes(kind, k);
+    if (n_rows < PANEL_ROWS) {
+        memset(out, 0, bytes); /* missing lanes: zero weights or zero scales */
+    }
+    if (info->is_float) {
+        memset(out + bytes - 64, 0, 64); /* padding at the end */
+        if (info->bits == 32) {
+            pack_f32(src, row_bytes, n_rows, k, dst);
+        } else {
+            pack_16_bit(src, row_bytes, n_rows, k, dst);
+        }
+        return;
+    }
+    size_t table_at = panel_table_offset(kind, k);
+    for (size_t group = 0; group * PANEL_GROUP * PANEL_BLOCK < k; group++) {
+        struct panel_group g = panel_group_at(kind, k, group);
+        size_t end = MIN_OF(g.codes + panel_group_bytes(kind), table_at);
+        memset(out + end - 64, 0, 64); /* padding */
+        const struct quant_rows rows = {src, row_bytes, n_rows, group * PANEL_GROUP};
+        if (ops->pack != NULL) {
+            ops->pack(&rows, &g, out);
+        } else {
+            quant_pack(ops->unpack, info, false, &rows, &g, out);
+        }
+    }
+    for (size_t at = table_at; at < bytes; at += TABLE_ENTRIES) {
+        memcpy(out + at, ops->table, TABLE_ENTRIES);
+    }
+}
