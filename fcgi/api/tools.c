@@ -3,24 +3,12 @@
 #include "fcgi/api/tools.h"
 
 #include "fcgi/api/schema_check.h"
+#include "fcgi/api/turn.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum { MAX_NAME = 128 };
-
-/* Writes "at.field", or at[i] for an element; returns `out`. Places are shorter than the limits, which gcc wants. */
-static const char *join(char out[ERR_WHERE_BYTES], const char *at, const char *field)
-{
-    snprintf(out, ERR_WHERE_BYTES, "%.96s%s%.24s", at, at[0] != '\0' ? "." : "", field);
-    return out;
-}
-
-static const char *element(char out[ERR_WHERE_BYTES], const char *at, size_t i)
-{
-    snprintf(out, ERR_WHERE_BYTES, "%.96s[%zu]", at, i);
-    return out;
-}
 
 /* The error of what stands at a place where `type` was expected: missing, of another type, or of another value. */
 static enum err refuse(const char *where, json_type type, const char *expected, const json_t *found,
@@ -39,7 +27,8 @@ enum err tools_check_name(const json_t *object, const char *at, struct err_info 
     size_t n = json_string_length(v);
     char where[ERR_WHERE_BYTES];
     if (!json_is_string(v) || n == 0 || n > MAX_NAME || strspn(json_string_value(v), allowed) != n) {
-        return refuse(join(where, at, "name"), JSON_STRING, "1 to 128 letters, digits, '_', '-' and '.'", v, info);
+        return refuse(turn_member(where, at, "name"), JSON_STRING, "1 to 128 letters, digits, '_', '-' and '.'", v,
+                      info);
     }
     return ERR_OK;
 }
@@ -50,7 +39,7 @@ static enum err check_openai_name(const json_t *object, const char *at, struct e
     char where[ERR_WHERE_BYTES];
     return json_string_length(v) <= TOOLS_OPENAI_MAX_NAME && strchr(json_string_value(v), '.') == NULL
                ? ERR_OK
-               : refuse(join(where, at, "name"), JSON_STRING, "1 to 64 letters, digits, '_' and '-'", v, info);
+               : refuse(turn_member(where, at, "name"), JSON_STRING, "1 to 64 letters, digits, '_' and '-'", v, info);
 }
 
 /* A member that may be absent or null. */
@@ -59,7 +48,8 @@ static enum err check_optional(const json_t *object, const char *at, const char 
 {
     const json_t *v = json_read_get(object, field);
     char where[ERR_WHERE_BYTES];
-    return v == NULL || json_typeof(v) == type ? ERR_OK : refuse(join(where, at, field), type, expected, v, info);
+    return v == NULL || json_typeof(v) == type ? ERR_OK
+                                               : refuse(turn_member(where, at, field), type, expected, v, info);
 }
 
 static enum err check_optional_flag(const json_t *root, const char *field, struct err_info *info)
@@ -74,7 +64,7 @@ static enum err check_type(const json_t *object, const char *at, bool may_lack, 
     char where[ERR_WHERE_BYTES];
     return json_read_is(v, "function") || (v == NULL && may_lack)
                ? ERR_OK
-               : refuse(join(where, at, "type"), JSON_STRING, "\"function\"", v, info);
+               : refuse(turn_member(where, at, "type"), JSON_STRING, "\"function\"", v, info);
 }
 
 /* *out: the object `function` of what stands at `at`; inner: its place. */
@@ -82,7 +72,7 @@ static enum err get_function(const json_t *object, const char *at, const json_t 
                              struct err_info *info)
 {
     *out = json_object_get(object, "function");
-    join(inner, at, "function");
+    turn_member(inner, at, "function");
     return json_is_object(*out) ? ERR_OK : refuse(inner, JSON_OBJECT, "an object with a name", *out, info);
 }
 
@@ -102,11 +92,11 @@ static enum err check_tool(const json_t *tool, bool as_openai, const char *at, s
     TRY(check_optional(f, inner, "description", JSON_STRING, "a string", info));
     TRY(check_optional(f, inner, "parameters", JSON_OBJECT, "a JSON Schema, an object", info));
     const json_t *parameters = json_read_get(f, "parameters");
-    TRY(parameters != NULL ? schema_check(parameters, join(where, inner, "parameters"), info) : ERR_OK);
+    TRY(parameters != NULL ? schema_check(parameters, turn_member(where, inner, "parameters"), info) : ERR_OK);
     const json_t *strict = json_read_get(f, "strict");
     return strict == NULL || json_is_boolean(strict)
                ? ERR_OK
-               : refuse(join(where, inner, "strict"), JSON_TRUE, "a boolean", strict, info);
+               : refuse(turn_member(where, inner, "strict"), JSON_TRUE, "a boolean", strict, info);
 }
 
 /* The tool of that name, of the first n. */
@@ -133,7 +123,7 @@ static enum err check_named(const json_t *choice, const char *at, const json_t *
     const json_t *name = json_object_get(f, "name");
     return has_tool(tools, json_array_size(tools), name)
                ? ERR_OK
-               : refuse(join(where, inner, "name"), JSON_STRING, "the name of one of tools", name, info);
+               : refuse(turn_member(where, inner, "name"), JSON_STRING, "the name of one of tools", name, info);
 }
 
 /* {"type": "allowed_tools", "allowed_tools": {"mode": .., "tools": [..]}} */
@@ -147,13 +137,13 @@ static enum err check_allowed(const json_t *choice, const json_t *tools, struct 
         return refuse(at, JSON_OBJECT, "an object with mode and tools", inner, info);
     }
     if (!json_read_is(mode, "auto") && !json_read_is(mode, "required")) {
-        return refuse(join(where, at, "mode"), JSON_STRING, "\"auto\" or \"required\"", mode, info);
+        return refuse(turn_member(where, at, "mode"), JSON_STRING, "\"auto\" or \"required\"", mode, info);
     }
     if (json_array_size(some) == 0 || json_array_size(some) > TOOLS_MAX) {
         return refuse(list, JSON_ARRAY, "an array of 1 to 512 tools", some, info);
     }
     for (size_t i = 0; i < json_array_size(some); i++) {
-        TRY(check_named(json_array_get(some, i), element(where, list, i), tools, info));
+        TRY(check_named(json_array_get(some, i), turn_element(where, list, i), tools, info));
     }
     return ERR_OK;
 }
@@ -187,7 +177,7 @@ enum err tools_check(const json_t *root, bool as_openai, bool *shown, struct err
     }
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *tool = json_array_get(tools, i);
-        TRY(check_tool(tool, as_openai, element(at, "tools", i), info));
+        TRY(check_tool(tool, as_openai, turn_element(at, "tools", i), info));
         const json_t *name = json_object_get(json_object_get(tool, "function"), "name");
         if (has_tool(tools, i, name)) {
             char where[ERR_WHERE_BYTES];
@@ -289,7 +279,7 @@ static enum err check_called(json_t *f, const char *at, struct err_info *info)
     }
     return json_is_string(arguments) || json_is_object(arguments)
                ? ERR_OK
-               : refuse(join(where, at, "arguments"), JSON_STRING, "a string of JSON", arguments, info);
+               : refuse(turn_member(where, at, "arguments"), JSON_STRING, "a string of JSON", arguments, info);
 }
 
 static enum err check_call(json_t *call, const char *at, struct err_info *info)
@@ -311,13 +301,13 @@ enum err tools_check_message(json_t *message, const char *where, struct err_info
     char at[ERR_WHERE_BYTES], call[ERR_WHERE_BYTES];
     TRY(check_optional(message, where, "tool_call_id", JSON_STRING, "a string", info));
     TRY(check_optional(message, where, "tool_calls", JSON_ARRAY, "an array", info));
-    join(at, where, "tool_calls");
+    turn_member(at, where, "tool_calls");
     for (size_t i = 0; i < json_array_size(calls); i++) {
-        TRY(check_call(json_array_get(calls, i), element(call, at, i), info));
+        TRY(check_call(json_array_get(calls, i), turn_element(call, at, i), info));
     }
     TRY(check_optional(message, where, "function_call", JSON_OBJECT, "an object", info));
     json_t *legacy = json_object_get(message, "function_call");
-    return json_is_object(legacy) ? check_called(legacy, join(at, where, "function_call"), info) : ERR_OK;
+    return json_is_object(legacy) ? check_called(legacy, turn_member(at, where, "function_call"), info) : ERR_OK;
 }
 
 /* --- arguments, text or object ---------------------------------------------------------------------------------- */

@@ -4,64 +4,16 @@
 
 #include "engine/engine.h"
 #include "fcgi/api/tools.h"
+#include "fcgi/api/turn.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* --- places and types ------------------------------------------------------------------------------------------- */
-
-static const char *member(char out[ERR_WHERE_BYTES], const char *at, const char *field)
-{
-    snprintf(out, ERR_WHERE_BYTES, "%.96s.%.24s", at, field);
-    return out;
-}
-
-static const char *element(char out[ERR_WHERE_BYTES], const char *at, size_t i)
-{
-    snprintf(out, ERR_WHERE_BYTES, "%.96s[%zu]", at, i);
-    return out;
-}
-
-static enum err expect(const json_t *v, json_type type, const char *where, const char *expected, struct err_info *info)
-{
-    if (v != NULL && json_typeof(v) == type) {
-        return ERR_OK;
-    }
-    bool is_absent = v == NULL || json_is_null(v);
-    return json_in_refuse(is_absent ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, where, expected, v, info);
-}
-
-/* *out: a string that must be there. */
-static enum err get_string(const json_t *object, const char *at, const char *field, json_t **out, struct err_info *info)
-{
-    char where[ERR_WHERE_BYTES];
-    *out = json_object_get(object, field);
-    return expect(*out, JSON_STRING, member(where, at, field), "a string", info);
-}
-
-/* Takes `made`, which is NULL when memory was out. */
-static enum err append(json_t *array, json_t *made)
-{
-    return made != NULL && json_array_append_new(array, made) == 0 ? ERR_OK : ERR_NOMEM;
-}
-
-static enum err put(json_t *object, const char *name, json_t *made)
-{
-    return made != NULL && json_object_set_new(object, name, made) == 0 ? ERR_OK : ERR_NOMEM;
-}
-
-/* Copies a member that is there, and not null. */
-static enum err copy(const json_t *from, const char *name, json_t *to, const char *new_name)
-{
-    json_t *v = json_object_get(from, name);
-    return v == NULL || json_is_null(v) ? ERR_OK : put(to, new_name, json_incref(v));
-}
-
 static enum err add_text(const json_t *block, const char *at, json_t *parts, struct err_info *info)
 {
     json_t *text;
-    TRY(get_string(block, at, "text", &text, info));
-    return append(parts, json_pack("{s:s, s:O}", "type", "text", "text", text));
+    TRY(turn_string(block, at, "text", &text, info));
+    return turn_append(parts, json_pack("{s:s, s:O}", "type", "text", "text", text));
 }
 
 /* The error of a block that has no place there. */
@@ -69,9 +21,8 @@ static enum err refuse_block(const json_t *block, const char *at, const char *ex
 {
     char where[ERR_WHERE_BYTES];
     const json_t *type = json_object_get(block, "type");
-    TRY(expect(block, JSON_OBJECT, at, "an object with a type", info));
-    TRY(expect(type, JSON_STRING, member(where, at, "type"), expected, info));
-    return json_in_refuse(ERR_INVALID_VALUE, where, expected, type, info);
+    TRY(turn_expect(block, JSON_OBJECT, at, "an object with a type", info));
+    return turn_refuse(type, turn_member(where, at, "type"), expected, info);
 }
 
 /* A string, or an array of text blocks: as a string, or parts. */
@@ -79,14 +30,14 @@ static enum err add_texts(const json_t *content, const char *at, json_t *message
 {
     char where[ERR_WHERE_BYTES];
     if (content == NULL || json_is_string(content)) {
-        return put(message, "content", content == NULL ? json_string("") : json_incref((json_t *)content));
+        return turn_put(message, "content", content == NULL ? json_string("") : json_incref((json_t *)content));
     }
-    TRY(expect(content, JSON_ARRAY, at, "a string or an array of text blocks", info));
+    TRY(turn_expect(content, JSON_ARRAY, at, "a string or an array of text blocks", info));
     json_t *parts = json_array();
-    enum err err = put(message, "content", parts);
+    enum err err = turn_put(message, "content", parts);
     for (size_t i = 0; err == ERR_OK && i < json_array_size(content); i++) {
         const json_t *block = json_array_get(content, i);
-        element(where, at, i);
+        turn_element(where, at, i);
         err = json_read_is(json_object_get(block, "type"), "text")
                   ? add_text(block, where, parts, info)
                   : refuse_block(block, where, "\"text\", as this model reads text only", info);
@@ -114,29 +65,29 @@ static enum err add_result(struct turned *t, const json_t *block, const char *at
         return json_in_refuse(ERR_INVALID_VALUE, at, "tool_result only behind a message of the assistant",
                               json_object_get(block, "type"), info);
     }
-    TRY(get_string(block, at, "tool_use_id", &id, info));
+    TRY(turn_string(block, at, "tool_use_id", &id, info));
     json_t *message = json_pack("{s:s, s:O}", "role", "tool", "tool_call_id", id);
-    TRY(append(t->messages, message));
+    TRY(turn_append(t->messages, message));
     t->n_results++;
-    return add_texts(json_read_get(block, "content"), member(where, at, "content"), message, info);
+    return add_texts(json_read_get(block, "content"), turn_member(where, at, "content"), message, info);
 }
 
 static enum err add_call(struct turned *t, const json_t *block, const char *at, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
     json_t *id, *name, *input = json_object_get(block, "input");
-    TRY(get_string(block, at, "id", &id, info));
+    TRY(turn_string(block, at, "id", &id, info));
     TRY(tools_check_name(block, at, info));
     name = json_object_get(block, "name");
-    TRY(expect(input, JSON_OBJECT, member(where, at, "input"), "an object", info));
-    return append(t->calls, json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name",
-                                      name, "arguments", input));
+    TRY(turn_expect(input, JSON_OBJECT, turn_member(where, at, "input"), "an object", info));
+    return turn_append(t->calls, json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name",
+                                           name, "arguments", input));
 }
 
 static enum err add_thinking(struct turned *t, const json_t *block, const char *at, struct err_info *info)
 {
     json_t *text;
-    TRY(get_string(block, at, "thinking", &text, info));
+    TRY(turn_string(block, at, "thinking", &text, info));
     buf_puts(&t->reasoning, t->has_reasoning ? "\n" : "");
     buf_append(&t->reasoning, json_string_value(text), json_string_length(text));
     t->has_reasoning = true;
@@ -172,12 +123,13 @@ static enum err close_message(struct turned *t)
         return ERR_OK;
     }
     json_t *message = json_pack("{s:s, s:O}", "role", t->is_user ? "user" : "assistant", "content", t->parts);
-    TRY(append(t->messages, message));
+    TRY(turn_append(t->messages, message));
     if (json_array_size(t->calls) > 0) {
-        TRY(put(message, "tool_calls", json_incref(t->calls)));
+        TRY(turn_put(message, "tool_calls", json_incref(t->calls)));
     }
     const char *text = t->reasoning.data != NULL ? t->reasoning.data : "";
-    return t->has_reasoning ? put(message, "reasoning_content", json_stringn_nocheck(text, t->reasoning.len)) : ERR_OK;
+    return t->has_reasoning ? turn_put(message, "reasoning_content", json_stringn_nocheck(text, t->reasoning.len))
+                            : ERR_OK;
 }
 
 static enum err add_blocks(struct turned *t, const json_t *content, const char *at, struct err_info *info)
@@ -188,7 +140,7 @@ static enum err add_blocks(struct turned *t, const json_t *content, const char *
     t->calls = json_array();
     enum err err = t->parts != NULL && t->calls != NULL ? ERR_OK : ERR_NOMEM;
     for (size_t i = 0; err == ERR_OK && i < json_array_size(content); i++) {
-        err = add_block(t, json_array_get(content, i), element(where, at, i), info);
+        err = add_block(t, json_array_get(content, i), turn_element(where, at, i), info);
     }
     err = err != ERR_OK ? err : close_message(t);
     json_decref(t->parts);
@@ -213,7 +165,7 @@ static enum err join_last(json_t *messages)
 {
     size_t n = json_array_size(messages);
     json_t *parts = open_parts(json_array_get(messages, n - 2));
-    TRY(append(parts, json_pack("{s:s, s:s}", "type", "text", "text", "\n\n")));
+    TRY(turn_append(parts, json_pack("{s:s, s:s}", "type", "text", "text", "\n\n")));
     return json_array_extend(parts, open_parts(json_array_get(messages, n - 1))) == 0 &&
                    json_array_remove(messages, n - 1) == 0
                ? ERR_OK
@@ -232,7 +184,7 @@ static enum err add_notice(const json_t *content, const char *at, json_t *messag
 {
     bool joins = json_array_size(messages) > 0 && ends_with_user(messages);
     json_t *message = json_pack("{s:s}", "role", "user");
-    TRY(append(messages, message));
+    TRY(turn_append(messages, message));
     TRY(add_texts(content, at, message, info));
     return joins ? join_last(messages) : ERR_OK;
 }
@@ -242,21 +194,20 @@ static enum err add_message(const json_t *in, size_t i, bool is_after_assistant,
 {
     static const char roles[] = "\"user\" or \"assistant\"";
     char at[ERR_WHERE_BYTES], where[ERR_WHERE_BYTES];
-    element(at, "messages", i);
-    TRY(expect(in, JSON_OBJECT, at, "an object with role and content", info));
+    turn_element(at, "messages", i);
+    TRY(turn_expect(in, JSON_OBJECT, at, "an object with role and content", info));
     json_t *role = json_object_get(in, "role"), *content = json_object_get(in, "content");
     bool is_user = json_read_is(role, "user");
     if (json_read_is(role, "system") && content != NULL) {
-        return add_notice(content, member(where, at, "content"), messages, info);
+        return add_notice(content, turn_member(where, at, "content"), messages, info);
     }
     if (!is_user && !json_read_is(role, "assistant")) {
-        TRY(expect(role, JSON_STRING, member(where, at, "role"), roles, info));
-        return json_in_refuse(ERR_INVALID_VALUE, where, roles, role, info);
+        return turn_refuse(role, turn_member(where, at, "role"), roles, info);
     }
     if (json_is_string(content)) {
-        return append(messages, json_pack("{s:O, s:O}", "role", role, "content", content));
+        return turn_append(messages, json_pack("{s:O, s:O}", "role", role, "content", content));
     }
-    TRY(expect(content, JSON_ARRAY, member(where, at, "content"), "a string or an array of blocks", info));
+    TRY(turn_expect(content, JSON_ARRAY, turn_member(where, at, "content"), "a string or an array of blocks", info));
     struct turned t = {.messages = messages, .is_user = is_user, .is_after_assistant = is_after_assistant};
     return add_blocks(&t, content, where, info);
 }
@@ -265,7 +216,7 @@ static enum err add_messages(const json_t *body, json_t *messages, struct err_in
 {
     const json_t *in = json_object_get(body, "messages");
     bool is_after_assistant = false, is_after_notice = false;
-    TRY(expect(in, JSON_ARRAY, "messages", "an array of messages", info));
+    TRY(turn_expect(in, JSON_ARRAY, "messages", "an array of messages", info));
     for (size_t i = 0; i < json_array_size(in); i++) {
         const json_t *message = json_array_get(in, i), *role = json_object_get(message, "role");
         size_t n = json_array_size(messages);
@@ -293,7 +244,7 @@ static enum err add_system(const json_t *body, json_t *messages, struct err_info
         return ERR_OK;
     }
     json_t *message = json_pack("{s:s}", "role", "system");
-    TRY(append(messages, message));
+    TRY(turn_append(messages, message));
     TRY(add_texts(system, "system", message, info));
     const json_t *parts = json_object_get(message, "content");
     if (!json_is_array(parts)) {
@@ -307,7 +258,7 @@ static enum err add_system(const json_t *body, json_t *messages, struct err_info
             return ERR_NOMEM;
         }
     }
-    TRY(put(message, "content", kept));
+    TRY(turn_put(message, "content", kept));
     return json_array_size(kept) == 0 && json_array_remove(messages, 0) != 0 ? ERR_NOMEM : ERR_OK;
 }
 
@@ -317,18 +268,18 @@ static enum err add_tool(const json_t *tool, const char *at, json_t *tools, stru
 {
     char where[ERR_WHERE_BYTES];
     json_t *schema = json_object_get(tool, "input_schema");
-    TRY(expect(tool, JSON_OBJECT, at, "an object with name and input_schema", info));
+    TRY(turn_expect(tool, JSON_OBJECT, at, "an object with name and input_schema", info));
     const json_t *type = json_read_get(tool, "type");
     if (type != NULL && !json_read_is(type, "custom")) {
-        return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, member(where, at, "type"),
+        return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, turn_member(where, at, "type"),
                               "\"custom\", as this server runs no tools itself", type, info);
     }
     TRY(tools_check_name(tool, at, info));
-    TRY(expect(schema, JSON_OBJECT, member(where, at, "input_schema"), "a JSON Schema, an object", info));
+    TRY(turn_expect(schema, JSON_OBJECT, turn_member(where, at, "input_schema"), "a JSON Schema, an object", info));
     json_t *function = json_pack("{s:O, s:O}", "name", json_object_get(tool, "name"), "parameters", schema);
-    TRY(append(tools, json_pack("{s:s, s:o}", "type", "function", "function", function)));
-    TRY(copy(tool, "description", function, "description"));
-    return copy(tool, "strict", function, "strict");
+    TRY(turn_append(tools, json_pack("{s:s, s:o}", "type", "function", "function", function)));
+    TRY(turn_copy(tool, "description", function, "description"));
+    return turn_copy(tool, "strict", function, "strict");
 }
 
 static enum err add_tools(const json_t *body, json_t *chat, struct err_info *info)
@@ -338,11 +289,11 @@ static enum err add_tools(const json_t *body, json_t *chat, struct err_info *inf
     if (in == NULL) {
         return ERR_OK;
     }
-    TRY(expect(in, JSON_ARRAY, "tools", "an array of tools", info));
+    TRY(turn_expect(in, JSON_ARRAY, "tools", "an array of tools", info));
     json_t *tools = json_array();
-    TRY(put(chat, "tools", tools));
+    TRY(turn_put(chat, "tools", tools));
     for (size_t i = 0; i < json_array_size(in); i++) {
-        TRY(add_tool(json_array_get(in, i), element(at, "tools", i), tools, info));
+        TRY(add_tool(json_array_get(in, i), turn_element(at, "tools", i), tools, info));
     }
     return ERR_OK;
 }
@@ -353,7 +304,7 @@ static enum err add_parallel(const json_t *choice, json_t *chat, struct err_info
     if (off != NULL && !json_is_boolean(off)) {
         return json_in_refuse(ERR_INVALID_TYPE, "tool_choice.disable_parallel_tool_use", "a boolean", off, info);
     }
-    return json_is_true(off) ? put(chat, "parallel_tool_calls", json_false()) : ERR_OK;
+    return json_is_true(off) ? turn_put(chat, "parallel_tool_calls", json_false()) : ERR_OK;
 }
 
 static enum err add_choice(const json_t *body, json_t *chat, struct err_info *info)
@@ -364,20 +315,19 @@ static enum err add_choice(const json_t *body, json_t *chat, struct err_info *in
     if (choice == NULL) {
         return ERR_OK;
     }
-    TRY(expect(choice, JSON_OBJECT, "tool_choice", "an object with a type", info));
+    TRY(turn_expect(choice, JSON_OBJECT, "tool_choice", "an object with a type", info));
     TRY(add_parallel(choice, chat, info));
     if (json_read_is(type, "auto") || json_read_is(type, "none")) {
-        return put(chat, "tool_choice", json_incref(type));
+        return turn_put(chat, "tool_choice", json_incref(type));
     }
     if (json_read_is(type, "any")) {
-        return put(chat, "tool_choice", json_string("required"));
+        return turn_put(chat, "tool_choice", json_string("required"));
     }
     if (json_read_is(type, "tool")) {
-        TRY(get_string(choice, "tool_choice", "name", &name, info));
-        return put(chat, "tool_choice", json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name));
+        TRY(turn_string(choice, "tool_choice", "name", &name, info));
+        return turn_put(chat, "tool_choice", json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name));
     }
-    TRY(expect(type, JSON_STRING, "tool_choice.type", expected, info));
-    return json_in_refuse(ERR_INVALID_VALUE, "tool_choice.type", expected, type, info);
+    return turn_refuse(type, "tool_choice.type", expected, info);
 }
 
 /* --- how to answer ---------------------------------------------------------------------------------------------- */
@@ -393,8 +343,8 @@ static enum err add_thinking_switch(const json_t *body, json_t *chat, struct err
     if (thinking == NULL) {
         return ERR_OK;
     }
-    TRY(expect(thinking, JSON_OBJECT, "thinking", "an object with a type", info));
-    TRY(expect(type, JSON_STRING, "thinking.type", expected, info));
+    TRY(turn_expect(thinking, JSON_OBJECT, "thinking", "an object with a type", info));
+    TRY(turn_expect(type, JSON_STRING, "thinking.type", expected, info));
     for (size_t i = 0; i < ARRAY_LEN(on); i++) {
         is_on = is_on || json_read_is(type, on[i]);
     }
@@ -408,9 +358,9 @@ static enum err add_thinking_switch(const json_t *body, json_t *chat, struct err
                               budget, info);
     }
     if (budget != NULL || !is_on) { /* a template without the switch may begin the thinking all the same */
-        TRY(put(chat, "thinking_token_budget", json_integer(is_on ? n : 0)));
+        TRY(turn_put(chat, "thinking_token_budget", json_integer(is_on ? n : 0)));
     }
-    return put(chat, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", is_on));
+    return turn_put(chat, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", is_on));
 }
 
 /* Structured answers. at: the place of format, which betas had elsewhere. */
@@ -422,14 +372,13 @@ static enum err add_format(const json_t *format, const char *at, json_t *chat, s
     if (format == NULL) {
         return ERR_OK;
     }
-    TRY(expect(format, JSON_OBJECT, at, "an object with type and schema", info));
+    TRY(turn_expect(format, JSON_OBJECT, at, "an object with type and schema", info));
     if (!json_read_is(type, "json_schema")) {
-        TRY(expect(type, JSON_STRING, member(where, at, "type"), "\"json_schema\"", info));
-        return json_in_refuse(ERR_INVALID_VALUE, where, "\"json_schema\"", type, info);
+        return turn_refuse(type, turn_member(where, at, "type"), "\"json_schema\"", info);
     }
-    TRY(expect(schema, JSON_OBJECT, member(where, at, "schema"), "a JSON Schema, an object", info));
-    return put(chat, "response_format",
-               json_pack("{s:s, s:{s:O}}", "type", "json_schema", "json_schema", "schema", schema));
+    TRY(turn_expect(schema, JSON_OBJECT, turn_member(where, at, "schema"), "a JSON Schema, an object", info));
+    return turn_put(chat, "response_format",
+                    json_pack("{s:s, s:{s:O}}", "type", "json_schema", "json_schema", "schema", schema));
 }
 
 static enum err add_output_config(const json_t *body, json_t *chat, struct err_info *info)
@@ -443,7 +392,7 @@ static enum err add_output_config(const json_t *body, json_t *chat, struct err_i
     if (config == NULL) {
         return ERR_OK;
     }
-    TRY(expect(config, JSON_OBJECT, "output_config", "an object", info));
+    TRY(turn_expect(config, JSON_OBJECT, "output_config", "an object", info));
     for (size_t i = 0; i < ARRAY_LEN(efforts); i++) {
         is_known = is_known || json_read_is(effort, efforts[i]);
     }
@@ -451,7 +400,7 @@ static enum err add_output_config(const json_t *body, json_t *chat, struct err_i
         return json_in_refuse(json_is_string(effort) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "output_config.effort",
                               expected, effort, info);
     }
-    TRY(copy(config, "effort", chat, "reasoning_effort"));
+    TRY(turn_copy(config, "effort", chat, "reasoning_effort"));
     return add_format(json_read_get(config, "format"), "output_config.format", chat, info);
 }
 
@@ -463,16 +412,16 @@ static enum err add_stops(const json_t *body, json_t *chat, struct err_info *inf
         return ERR_OK;
     }
     snprintf(expected, sizeof expected, "at most %d strings of 1 to %d bytes", ENGINE_MAX_STOPS, ENGINE_MAX_STOP_BYTES);
-    TRY(expect(stops, JSON_ARRAY, "stop_sequences", "an array of strings", info));
+    TRY(turn_expect(stops, JSON_ARRAY, "stop_sequences", "an array of strings", info));
     for (size_t i = 0; i < json_array_size(stops); i++) {
         const json_t *stop = json_array_get(stops, i);
         size_t n = json_string_length(stop);
-        TRY(expect(stop, JSON_STRING, element(at, "stop_sequences", i), "a string", info));
+        TRY(turn_expect(stop, JSON_STRING, turn_element(at, "stop_sequences", i), "a string", info));
         if (n == 0 || n > ENGINE_MAX_STOP_BYTES || i == ENGINE_MAX_STOPS) {
             return json_in_refuse(ERR_INVALID_VALUE, at, expected, stop, info);
         }
     }
-    return put(chat, "stop", json_incref(stops));
+    return turn_put(chat, "stop", json_incref(stops));
 }
 
 /* What would have servers of others called from here, or the conversation kept here; clients know by the error's details
@@ -499,14 +448,14 @@ enum err anthropic_add_answer(const json_t *body, json_t *chat, struct err_info 
     const json_t *most = json_object_get(body, "max_tokens");
     int64_t n;
     if (!json_in_integer(most, &n)) {
-        TRY(expect(most, JSON_INTEGER, "max_tokens", "an integer", info));
+        TRY(turn_expect(most, JSON_INTEGER, "max_tokens", "an integer", info));
     }
     if (n < 0) { /* chat takes -1 for no limit, this API does not */
         return json_in_refuse(ERR_INVALID_VALUE, "max_tokens", "0 to 2147483647", most, info);
     }
     TRY(add_stops(body, chat, info));
     for (size_t i = 0; i < ARRAY_LEN(same); i++) {
-        TRY(copy(body, same[i], chat, same[i]));
+        TRY(turn_copy(body, same[i], chat, same[i]));
     }
     return ERR_OK;
 }
@@ -516,11 +465,11 @@ enum err anthropic_add_answer(const json_t *body, json_t *chat, struct err_info 
 static enum err fill(const json_t *body, json_t *chat, struct err_info *info)
 {
     json_t *messages = json_array(), *model;
-    TRY(put(chat, "messages", messages));
+    TRY(turn_put(chat, "messages", messages));
     TRY(refuse_services(body, info));
     model = json_object_get(body, "model");
-    TRY(expect(model, JSON_STRING, "model", "a string", info));
-    TRY(put(chat, "model", json_incref(model)));
+    TRY(turn_expect(model, JSON_STRING, "model", "a string", info));
+    TRY(turn_put(chat, "model", json_incref(model)));
     TRY(add_system(body, messages, info));
     TRY(add_messages(body, messages, info));
     TRY(add_tools(body, chat, info));

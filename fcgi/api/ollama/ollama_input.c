@@ -4,6 +4,7 @@
 #include "engine/base/buf.h"
 #include "engine/base/json_write.h"
 #include "fcgi/api/fields.h"
+#include "fcgi/api/turn.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -49,12 +50,6 @@ static enum err refuse(const char *where, json_type type, const char *expected, 
     return json_in_refuse(is_other ? ERR_INVALID_TYPE : ERR_INVALID_VALUE, where, expected, v, info);
 }
 
-/* Takes the reference. */
-static enum err put(json_t *to, const char *key, json_t *v)
-{
-    return v != NULL && json_object_set_new(to, key, v) == 0 ? ERR_OK : ERR_NOMEM;
-}
-
 /* --- options, format, thinking ------------------------------------------------------------------------------------ */
 
 /* The rest, which tells how a model is run, has no effect. */
@@ -73,13 +68,13 @@ static enum err add_options(const json_t *body, json_t *chat, struct err_info *i
     for (size_t i = 0; i < ARRAY_LEN(same); i++) {
         json_t *v = json_object_get(options, same[i]);
         if (v != NULL && !json_is_null(v)) {
-            TRY(put(chat, same[i], json_incref(v)));
+            TRY(turn_put(chat, same[i], json_incref(v)));
         }
     }
     json_t *most = json_object_get(options, "num_predict");
     int64_t n;
     bool is_endless = most == NULL || json_is_null(most) || (json_in_integer(most, &n) && n < 0);
-    return is_endless ? ERR_OK : put(chat, "max_tokens", json_incref(most));
+    return is_endless ? ERR_OK : turn_put(chat, "max_tokens", json_incref(most));
 }
 
 /* "json", or a schema. */
@@ -90,12 +85,12 @@ static enum err add_format(const json_t *body, json_t *chat, struct err_info *in
         return ERR_OK;
     }
     if (json_read_is(format, "json")) {
-        return put(chat, "response_format", json_pack("{s:s}", "type", "json_object"));
+        return turn_put(chat, "response_format", json_pack("{s:s}", "type", "json_object"));
     }
     if (!json_is_object(format)) {
         return refuse("format", JSON_STRING, "\"json\" or a JSON schema", format, info);
     }
-    return put(
+    return turn_put(
         chat, "response_format",
         json_pack("{s:s,s:{s:s,s:O}}", "type", "json_schema", "json_schema", "name", "answer", "schema", format));
 }
@@ -107,13 +102,13 @@ static enum err add_think(const json_t *body, json_t *chat, struct err_info *inf
         return ERR_OK;
     }
     if (json_read_is(think, "low") || json_read_is(think, "medium") || json_read_is(think, "high")) {
-        return put(chat, "reasoning_effort", json_incref(think));
+        return turn_put(chat, "reasoning_effort", json_incref(think));
     }
     if (!json_is_boolean(think)) {
         return refuse("think", JSON_STRING, "a boolean, or one of low, medium, high", think, info);
     }
-    return json_is_true(think) ? put(chat, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", 1))
-                               : put(chat, "reasoning_effort", json_string("none"));
+    return json_is_true(think) ? turn_put(chat, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", 1))
+                               : turn_put(chat, "reasoning_effort", json_string("none"));
 }
 
 /* --- messages ----------------------------------------------------------------------------------------------------- */
@@ -168,7 +163,7 @@ static enum err add_calls(struct talk *t, size_t at, const json_t *from, json_t 
         return refuse(where, JSON_ARRAY, "an array", calls, info);
     }
     json_t *out = json_array();
-    TRY(put(to, "tool_calls", out));
+    TRY(turn_put(to, "tool_calls", out));
     for (size_t i = 0; i < json_array_size(calls); i++) {
         snprintf(where, sizeof where, "messages[%zu].tool_calls[%zu]", at, i);
         TRY(add_call(t, where, json_array_get(calls, i), out, info));
@@ -182,8 +177,8 @@ static enum err add_result_id(struct talk *t, const json_t *from, json_t *to)
         return ERR_OK;
     }
     json_t *name = json_object_get(from, "tool_name");
-    TRY(put(to, "tool_call_id", id_of(t->n_results++)));
-    return json_is_string(name) ? put(to, "name", json_incref(name)) : ERR_OK;
+    TRY(turn_put(to, "tool_call_id", id_of(t->n_results++)));
+    return json_is_string(name) ? turn_put(to, "name", json_incref(name)) : ERR_OK;
 }
 
 static enum err fill_message(struct talk *t, size_t at, const json_t *from, json_t *to, struct err_info *info)
@@ -198,7 +193,7 @@ static enum err fill_message(struct talk *t, size_t at, const json_t *from, json
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         json_t *v = json_object_get(from, rows[i][0]);
         if (v != NULL && !json_is_null(v)) {
-            TRY(put(to, rows[i][1], json_incref(v)));
+            TRY(turn_put(to, rows[i][1], json_incref(v)));
         }
     }
     TRY(add_calls(t, at, from, to, info));
@@ -257,7 +252,7 @@ static enum err add_prompt(const json_t *body, json_t *out, bool *is_empty, stru
 static enum err add_talk(const json_t *body, bool is_generate, json_t *chat, bool *is_empty, struct err_info *info)
 {
     json_t *out = json_array();
-    TRY(put(chat, "messages", out));
+    TRY(turn_put(chat, "messages", out));
     if (is_generate) {
         return add_prompt(body, out, is_empty, info);
     }
@@ -271,7 +266,7 @@ static enum err add_talk(const json_t *body, bool is_generate, json_t *chat, boo
         if (!json_is_array(tools)) { /* chat completions would not see it where there is no message */
             return refuse("tools", JSON_ARRAY, "an array", tools, info);
         }
-        TRY(put(chat, "tools", json_incref(tools)));
+        TRY(turn_put(chat, "tools", json_incref(tools)));
     }
     return add_messages(messages, out, info);
 }
@@ -288,9 +283,9 @@ size_t ollama_model_len(const char *model)
 static enum err fill(const json_t *body, bool is_generate, const struct ask *ask, json_t *chat, bool *is_empty,
                      struct err_info *info)
 {
-    TRY(put(chat, "stream", json_boolean(ask->stream)));
+    TRY(turn_put(chat, "stream", json_boolean(ask->stream)));
     if (ask->model != NULL) {
-        TRY(put(chat, "model", json_stringn(ask->model, ollama_model_len(ask->model))));
+        TRY(turn_put(chat, "model", json_stringn(ask->model, ollama_model_len(ask->model))));
     }
     TRY(add_options(body, chat, info));
     TRY(add_format(body, chat, info));

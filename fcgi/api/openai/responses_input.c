@@ -4,65 +4,10 @@
 
 #include "engine/base/buf.h"
 #include "fcgi/api/tools.h"
+#include "fcgi/api/turn.h"
 
 #include <stdio.h>
 #include <string.h>
-
-/* --- places and types ------------------------------------------------------------------------------------------- */
-
-static const char *member(char out[ERR_WHERE_BYTES], const char *at, const char *field)
-{
-    snprintf(out, ERR_WHERE_BYTES, "%.96s%s%.24s", at, at[0] != '\0' ? "." : "", field);
-    return out;
-}
-
-static const char *element(char out[ERR_WHERE_BYTES], const char *at, size_t i)
-{
-    snprintf(out, ERR_WHERE_BYTES, "%.96s[%zu]", at, i);
-    return out;
-}
-
-static enum err expect(const json_t *v, json_type type, const char *where, const char *expected, struct err_info *info)
-{
-    if (v != NULL && json_typeof(v) == type) {
-        return ERR_OK;
-    }
-    bool is_absent = v == NULL || json_is_null(v);
-    return json_in_refuse(is_absent ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, where, expected, v, info);
-}
-
-/* A string of another value than those expected, or no string. */
-static enum err refuse_string(const json_t *v, const char *where, const char *expected, struct err_info *info)
-{
-    TRY(expect(v, JSON_STRING, where, expected, info));
-    return json_in_refuse(ERR_INVALID_VALUE, where, expected, v, info);
-}
-
-/* *out: a string that must be there. */
-static enum err get_string(const json_t *object, const char *at, const char *field, json_t **out, struct err_info *info)
-{
-    char where[ERR_WHERE_BYTES];
-    *out = json_object_get(object, field);
-    return expect(*out, JSON_STRING, member(where, at, field), "a string", info);
-}
-
-/* Takes `made`, which is NULL when memory was out. */
-static enum err append(json_t *array, json_t *made)
-{
-    return made != NULL && json_array_append_new(array, made) == 0 ? ERR_OK : ERR_NOMEM;
-}
-
-static enum err put(json_t *object, const char *name, json_t *made)
-{
-    return made != NULL && json_object_set_new(object, name, made) == 0 ? ERR_OK : ERR_NOMEM;
-}
-
-/* Copies a member that is there and not null. */
-static enum err copy(const json_t *from, const char *name, json_t *to, const char *as)
-{
-    json_t *v = (json_t *)json_read_get(from, name);
-    return v == NULL ? ERR_OK : put(to, as, json_incref(v));
-}
 
 /* --- content ---------------------------------------------------------------------------------------------------- */
 
@@ -72,15 +17,15 @@ static enum err add_part(const json_t *part, const char *at, json_t *parts, stru
     char where[ERR_WHERE_BYTES];
     const json_t *type = json_object_get(part, "type");
     json_t *text;
-    TRY(expect(part, JSON_OBJECT, at, "an object with a type and a text", info));
+    TRY(turn_expect(part, JSON_OBJECT, at, "an object with a type and a text", info));
     if (json_read_is(type, "refusal")) {
-        TRY(get_string(part, at, "refusal", &text, info));
+        TRY(turn_string(part, at, "refusal", &text, info));
     } else if (json_read_is(type, "input_text") || json_read_is(type, "output_text") || json_read_is(type, "text")) {
-        TRY(get_string(part, at, "text", &text, info));
+        TRY(turn_string(part, at, "text", &text, info));
     } else {
-        return refuse_string(type, member(where, at, "type"), expected, info);
+        return turn_refuse(type, turn_member(where, at, "type"), expected, info);
     }
-    return append(parts, json_pack("{s:s, s:O}", "type", "text", "text", text));
+    return turn_append(parts, json_pack("{s:s, s:O}", "type", "text", "text", text));
 }
 
 /* A string, or an array of text parts: as parts behind those that are there. */
@@ -88,11 +33,11 @@ static enum err add_content(const json_t *content, const char *at, json_t *parts
 {
     char where[ERR_WHERE_BYTES];
     if (json_is_string(content)) {
-        return append(parts, json_pack("{s:s, s:O}", "type", "text", "text", content));
+        return turn_append(parts, json_pack("{s:s, s:O}", "type", "text", "text", content));
     }
-    TRY(expect(content, JSON_ARRAY, at, "a string or an array of text parts", info));
+    TRY(turn_expect(content, JSON_ARRAY, at, "a string or an array of text parts", info));
     for (size_t i = 0; i < json_array_size(content); i++) {
-        TRY(add_part(json_array_get(content, i), element(where, at, i), parts, info));
+        TRY(add_part(json_array_get(content, i), turn_element(where, at, i), parts, info));
     }
     return ERR_OK;
 }
@@ -110,8 +55,8 @@ struct turns {
 /* Takes `message`, which is NULL when memory was out. */
 static enum err add_turn(struct turns *t, json_t *message)
 {
-    TRY(append(t->messages, message));
-    return append(t->results, json_null());
+    TRY(turn_append(t->messages, message));
+    return turn_append(t->results, json_null());
 }
 
 /* The assistant's message that goes on, made anew where it may not. */
@@ -144,7 +89,7 @@ static enum err add_instructions(struct turns *t, const json_t *content, const c
 {
     json_t *parts = first_instructions(t->messages);
     if (parts != NULL) {
-        TRY(append(parts, json_pack("{s:s, s:s}", "type", "text", "text", "\n\n")));
+        TRY(turn_append(parts, json_pack("{s:s, s:s}", "type", "text", "text", "\n\n")));
         return add_content(content, at, parts, info);
     }
     parts = json_array();
@@ -156,7 +101,7 @@ static enum err add_message(struct turns *t, const json_t *item, const char *at,
 {
     char where[ERR_WHERE_BYTES];
     json_t *role = json_object_get(item, "role"), *content = json_object_get(item, "content"), *parts = json_array();
-    member(where, at, "content");
+    turn_member(where, at, "content");
     if (json_read_is(role, "system") || json_read_is(role, "developer")) {
         t->open = NULL;
         json_decref(parts);
@@ -165,12 +110,12 @@ static enum err add_message(struct turns *t, const json_t *item, const char *at,
     bool is_assistant = json_read_is(role, "assistant");
     if (!is_assistant && !json_read_is(role, "user")) {
         json_decref(parts);
-        return refuse_string(role, member(where, at, "role"), "one of user, assistant, system, developer", info);
+        return turn_refuse(role, turn_member(where, at, "role"), "one of user, assistant, system, developer", info);
     }
     enum err err = parts != NULL ? add_content(content, where, parts, info) : ERR_NOMEM;
     if (is_assistant) {
         err = err != ERR_OK ? err : open_message(t, !has_said(t));
-        err = err != ERR_OK ? err : put(t->open, "content", json_incref(parts));
+        err = err != ERR_OK ? err : turn_put(t->open, "content", json_incref(parts));
     } else {
         t->open = NULL;
         err = err != ERR_OK ? err : add_turn(t, json_pack("{s:s, s:O}", "role", "user", "content", parts));
@@ -192,12 +137,12 @@ static void add_sealed(struct turns *t, const json_t *sealed)
 static enum err add_thought(struct turns *t, const json_t *content, const char *at, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
-    TRY(expect(content, JSON_ARRAY, at, "an array of parts with a text", info));
+    TRY(turn_expect(content, JSON_ARRAY, at, "an array of parts with a text", info));
     for (size_t i = 0; i < json_array_size(content); i++) {
         const json_t *part = json_array_get(content, i);
         json_t *text;
-        TRY(expect(part, JSON_OBJECT, element(where, at, i), "an object with a text", info));
-        TRY(get_string(part, where, "text", &text, info));
+        TRY(turn_expect(part, JSON_OBJECT, turn_element(where, at, i), "an object with a text", info));
+        TRY(turn_string(part, where, "text", &text, info));
         buf_append(&t->thought, json_string_value(text), json_string_length(text));
     }
     return ERR_OK;
@@ -216,11 +161,11 @@ static enum err add_reasoning(struct turns *t, const json_t *item, const char *a
     size_t before = t->thought.len;
     buf_puts(&t->thought, before > 0 ? "\n" : "");
     if (has_parts(content)) {
-        TRY(add_thought(t, content, member(where, at, "content"), info));
+        TRY(add_thought(t, content, turn_member(where, at, "content"), info));
     } else if (sealed != NULL) {
         add_sealed(t, sealed);
     } else if (has_parts(summary)) {
-        TRY(add_thought(t, summary, member(where, at, "summary"), info));
+        TRY(add_thought(t, summary, turn_member(where, at, "summary"), info));
     }
     TRY(buf_ok(&t->thought));
     return t->thought.len > before ? open_message(t, !has_said(t)) : ERR_OK;
@@ -231,7 +176,7 @@ static enum err close_thought(struct turns *t)
 {
     enum err err = buf_ok(&t->thought);
     if (err == ERR_OK && t->thought.len > 0 && t->open != NULL) {
-        err = put(t->open, "reasoning_content", json_stringn(t->thought.data, t->thought.len));
+        err = turn_put(t->open, "reasoning_content", json_stringn(t->thought.data, t->thought.len));
     }
     buf_reset(&t->thought);
     return err;
@@ -251,39 +196,39 @@ static json_t *flat_name(const json_t *space, const json_t *name)
 static enum err put_call(struct turns *t, const json_t *item, const char *at, json_t *arguments, struct err_info *info)
 {
     json_t *id, *name, *calls = NULL;
-    enum err err = arguments != NULL ? get_string(item, at, "call_id", &id, info) : ERR_NOMEM;
-    err = err != ERR_OK ? err : get_string(item, at, "name", &name, info);
+    enum err err = arguments != NULL ? turn_string(item, at, "call_id", &id, info) : ERR_NOMEM;
+    err = err != ERR_OK ? err : turn_string(item, at, "name", &name, info);
     err = err != ERR_OK ? err : tools_check_name(item, at, info);
     err = err != ERR_OK ? err : open_message(t, true);
     if (err == ERR_OK) {
         calls = json_object_get(t->open, "tool_calls");
         if (calls == NULL) {
             calls = json_array();
-            err = put(t->open, "tool_calls", calls);
+            err = turn_put(t->open, "tool_calls", calls);
         }
     }
     err = err != ERR_OK
               ? err
-              : put(t->calls, json_string_value(id), json_integer((json_int_t)json_array_size(t->messages) - 1));
+              : turn_put(t->calls, json_string_value(id), json_integer((json_int_t)json_array_size(t->messages) - 1));
     if (err != ERR_OK) {
         json_decref(arguments);
         return err;
     }
-    return append(calls, json_pack("{s:O, s:s, s:{s:o, s:o}}", "id", id, "type", "function", "function", "name",
-                                   flat_name(json_read_get(item, "namespace"), name), "arguments", arguments));
+    return turn_append(calls, json_pack("{s:O, s:s, s:{s:o, s:o}}", "id", id, "type", "function", "function", "name",
+                                        flat_name(json_read_get(item, "namespace"), name), "arguments", arguments));
 }
 
 static enum err add_call(struct turns *t, const json_t *item, const char *at, struct err_info *info)
 {
     json_t *arguments;
-    TRY(get_string(item, at, "arguments", &arguments, info));
+    TRY(turn_string(item, at, "arguments", &arguments, info));
     return put_call(t, item, at, json_incref(arguments), info);
 }
 
 static enum err add_custom_call(struct turns *t, const json_t *item, const char *at, struct err_info *info)
 {
     json_t *input;
-    TRY(get_string(item, at, "input", &input, info));
+    TRY(turn_string(item, at, "input", &input, info));
     return put_call(t, item, at, json_pack("{s:O}", "input", input), info);
 }
 
@@ -291,11 +236,11 @@ static enum err add_output(struct turns *t, const json_t *item, const char *at, 
 {
     char where[ERR_WHERE_BYTES];
     json_t *id, *parts = NULL;
-    TRY(get_string(item, at, "call_id", &id, info));
+    TRY(turn_string(item, at, "call_id", &id, info));
     const json_t *number = json_object_get(t->calls, json_string_value(id));
     if (number == NULL) {
-        return json_in_refuse(ERR_INVALID_VALUE, member(where, at, "call_id"), "the call_id of a call before it", id,
-                              info);
+        return json_in_refuse(ERR_INVALID_VALUE, turn_member(where, at, "call_id"), "the call_id of a call before it",
+                              id, info);
     }
     size_t i = (size_t)json_integer_value(number);
     if (json_is_null(json_array_get(t->results, i)) && json_array_set_new(t->results, i, json_array()) != 0) {
@@ -303,9 +248,9 @@ static enum err add_output(struct turns *t, const json_t *item, const char *at, 
     }
     t->open = NULL;
     parts = json_array();
-    TRY(append(json_array_get(t->results, i),
-               json_pack("{s:s, s:O, s:o}", "role", "tool", "tool_call_id", id, "content", parts)));
-    return add_content(json_object_get(item, "output"), member(where, at, "output"), parts, info);
+    TRY(turn_append(json_array_get(t->results, i),
+                    json_pack("{s:s, s:O, s:o}", "role", "tool", "tool_call_id", id, "content", parts)));
+    return add_content(json_object_get(item, "output"), turn_member(where, at, "output"), parts, info);
 }
 
 /* Kept items were put in its place before. */
@@ -314,8 +259,8 @@ static enum err refuse_reference(struct turns *t, const json_t *item, const char
     char where[ERR_WHERE_BYTES];
     json_t *id;
     (void)t;
-    TRY(get_string(item, at, "id", &id, info));
-    return json_in_refuse(ERR_INVALID_VALUE, member(where, at, "id"), "the id of an item that is kept", id, info);
+    TRY(turn_string(item, at, "id", &id, info));
+    return json_in_refuse(ERR_INVALID_VALUE, turn_member(where, at, "id"), "the id of an item that is kept", id, info);
 }
 
 static const struct {
@@ -334,7 +279,7 @@ static const struct {
 static enum err add_item(struct turns *t, const json_t *item, const char *at, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
-    TRY(expect(item, JSON_OBJECT, at, "an item, an object with a type", info));
+    TRY(turn_expect(item, JSON_OBJECT, at, "an item, an object with a type", info));
     const json_t *type = json_read_get(item, "type");
     TRY(json_read_is(type, "reasoning") ? ERR_OK : close_thought(t));
     for (size_t i = 0; type != NULL && i < ARRAY_LEN(items); i++) {
@@ -346,9 +291,9 @@ static enum err add_item(struct turns *t, const json_t *item, const char *at, st
         bool is_reference = json_object_get(item, "role") == NULL && json_object_get(item, "id") != NULL;
         return (is_reference ? refuse_reference : add_message)(t, item, at, info);
     }
-    return refuse_string(type, member(where, at, "type"),
-                         "message, reasoning, function_call, custom_tool_call, the output of one, or item_reference",
-                         info);
+    return turn_refuse(type, turn_member(where, at, "type"),
+                       "message, reasoning, function_call, custom_tool_call, the output of one, or item_reference",
+                       info);
 }
 
 /* at: their place, NULL for those that were checked before. */
@@ -356,7 +301,7 @@ static enum err add_items(struct turns *t, const json_t *in, const char *at, str
 {
     char where[ERR_WHERE_BYTES];
     for (size_t i = 0; i < json_array_size(in); i++) {
-        TRY(add_item(t, json_array_get(in, i), element(where, at, i), info));
+        TRY(add_item(t, json_array_get(in, i), turn_element(where, at, i), info));
     }
     return ERR_OK;
 }
@@ -365,7 +310,7 @@ static enum err add_turns(struct turns *t, const json_t *body, const json_t *pas
 {
     const json_t *input = json_read_get(body, "input"), *instructions = json_read_get(body, "instructions");
     if (instructions != NULL) {
-        TRY(expect(instructions, JSON_STRING, "instructions", "a string", info));
+        TRY(turn_expect(instructions, JSON_STRING, "instructions", "a string", info));
         TRY(add_instructions(t, instructions, "instructions", info));
     }
     TRY(add_items(t, past, "previous_response_id", info));
@@ -373,7 +318,7 @@ static enum err add_turns(struct turns *t, const json_t *body, const json_t *pas
         TRY(close_thought(t));
         return add_turn(t, json_pack("{s:s, s:O}", "role", "user", "content", input));
     }
-    TRY(expect(input, JSON_ARRAY, "input", "a string or an array of items", info));
+    TRY(turn_expect(input, JSON_ARRAY, "input", "a string or an array of items", info));
     size_t n = json_array_size(input) + json_array_size(past);
     if (n == 0 || n > RESPONSES_MAX_ITEMS) {
         return err_set(info, ERR_INVALID_VALUE, "input", "input: expected 1 to %d items, found %zu",
@@ -431,12 +376,12 @@ static enum err keep_function(struct responses_chat *out, json_t *function, json
     if (err != ERR_OK) {
         json_decref(tool);
     }
-    err = err != ERR_OK ? err : append(tools, tool);
+    err = err != ERR_OK ? err : turn_append(tools, tool);
     if (err != ERR_OK) {
         json_decref(place);
         return err;
     }
-    return append(out->places, place);
+    return turn_append(out->places, place);
 }
 
 static enum err add_function(struct responses_chat *out, const json_t *tool, const json_t *space, const char *at,
@@ -445,12 +390,12 @@ static enum err add_function(struct responses_chat *out, const json_t *tool, con
     static const char *const members[] = {"description", "parameters", "strict"};
     TRY(tools_check_name(tool, at, info));
     json_t *name = json_object_get(tool, "name"), *flat = flat_name(space, name), *function = json_object();
-    enum err err = flat != NULL && function != NULL ? put(function, "name", json_incref(flat)) : ERR_NOMEM;
+    enum err err = flat != NULL && function != NULL ? turn_put(function, "name", json_incref(flat)) : ERR_NOMEM;
     for (size_t i = 0; err == ERR_OK && i < ARRAY_LEN(members); i++) {
-        err = copy(tool, members[i], function, members[i]);
+        err = turn_copy(tool, members[i], function, members[i]);
     }
     if (err == ERR_OK && space != NULL) {
-        err = put(out->names, json_string_value(flat), json_pack("{s:O, s:O}", "namespace", space, "name", name));
+        err = turn_put(out->names, json_string_value(flat), json_pack("{s:O, s:O}", "namespace", space, "name", name));
     }
     json_decref(flat);
     if (err != ERR_OK) {
@@ -475,15 +420,15 @@ static enum err read_format(const json_t *tool, const char *at, struct custom_fo
     if (format == NULL || json_read_is(type, "text")) {
         return ERR_OK;
     }
-    TRY(expect(format, JSON_OBJECT, member(where, at, "format"), "an object with a type", info));
+    TRY(turn_expect(format, JSON_OBJECT, turn_member(where, at, "format"), "an object with a type", info));
     if (!json_read_is(type, "grammar")) {
-        return refuse_string(type, member(inner, where, "type"), "\"text\" or \"grammar\"", info);
+        return turn_refuse(type, turn_member(inner, where, "type"), "\"text\" or \"grammar\"", info);
     }
     if (!json_read_is(syntax, "lark") && !json_read_is(syntax, "regex")) {
-        return refuse_string(syntax, member(inner, where, "syntax"), "\"lark\" or \"regex\"", info);
+        return turn_refuse(syntax, turn_member(inner, where, "syntax"), "\"lark\" or \"regex\"", info);
     }
     f->syntax = syntax;
-    return get_string(format, where, "definition", &f->definition, info);
+    return turn_string(format, where, "definition", &f->definition, info);
 }
 
 /* What the model is told of a custom tool, with the grammar that its input has; a new reference. */
@@ -505,10 +450,11 @@ static json_t *custom_schema(const struct custom_format *f)
     json_t *input = json_pack("{s:s}", "type", "string");
     enum err err = ERR_OK;
     if (f->syntax != NULL && json_read_is(f->syntax, "regex")) {
-        err = put(input, "pattern",
-                  json_pack("s+%+", "^(?:", json_string_value(f->definition), json_string_length(f->definition), ")$"));
+        err = turn_put(
+            input, "pattern",
+            json_pack("s+%+", "^(?:", json_string_value(f->definition), json_string_length(f->definition), ")$"));
     } else if (f->syntax != NULL) {
-        err = put(input, "x-lark", json_incref(f->definition));
+        err = turn_put(input, "x-lark", json_incref(f->definition));
     }
     if (err != ERR_OK) {
         json_decref(input);
@@ -525,13 +471,14 @@ static enum err add_custom(struct responses_chat *out, const json_t *tool, const
     json_t *name = json_object_get(tool, "name");
     const json_t *text = json_read_get(tool, "description");
     TRY(tools_check_name(tool, at, info));
-    TRY(text == NULL ? ERR_OK : expect(text, JSON_STRING, member(where, at, "description"), "a string", info));
+    TRY(text == NULL ? ERR_OK
+                     : turn_expect(text, JSON_STRING, turn_member(where, at, "description"), "a string", info));
     TRY(read_format(tool, at, &format, info));
     json_t *function = json_pack("{s:O, s:o, s:o, s:b}", "name", name, "description", describe_custom(text, &format),
                                  "parameters", custom_schema(&format), "strict", 1);
-    member(where, at, "format.definition"); /* which is what the schema is made of */
+    turn_member(where, at, "format.definition"); /* which is what the schema is made of */
     TRY(keep_function(out, function, json_pack("[s, s]", at, where), info));
-    return put(out->names, json_string_value(name), json_pack("{s:b}", "custom", 1));
+    return turn_put(out->names, json_string_value(name), json_pack("{s:b}", "custom", 1));
 }
 
 static enum err add_namespace(struct responses_chat *out, const json_t *tool, const char *at, struct err_info *info)
@@ -539,12 +486,12 @@ static enum err add_namespace(struct responses_chat *out, const json_t *tool, co
     char where[ERR_WHERE_BYTES], inner[ERR_WHERE_BYTES], place[ERR_WHERE_BYTES];
     const json_t *space = json_object_get(tool, "name"), *in = json_object_get(tool, "tools");
     TRY(tools_check_name(tool, at, info));
-    TRY(expect(in, JSON_ARRAY, member(where, at, "tools"), "an array of functions", info));
+    TRY(turn_expect(in, JSON_ARRAY, turn_member(where, at, "tools"), "an array of functions", info));
     for (size_t i = 0; i < json_array_size(in); i++) {
         const json_t *f = json_array_get(in, i), *type = json_object_get(f, "type");
-        TRY(expect(f, JSON_OBJECT, element(inner, where, i), "an object with a type and a name", info));
+        TRY(turn_expect(f, JSON_OBJECT, turn_element(inner, where, i), "an object with a type and a name", info));
         if (!json_read_is(type, "function")) {
-            return refuse_string(type, member(place, inner, "type"), "\"function\"", info);
+            return turn_refuse(type, turn_member(place, inner, "type"), "\"function\"", info);
         }
         TRY(add_function(out, f, space, inner, info));
     }
@@ -564,7 +511,7 @@ static enum err add_tool(struct responses_chat *out, const json_t *tool, const c
 {
     char where[ERR_WHERE_BYTES];
     const json_t *type = json_object_get(tool, "type");
-    TRY(expect(tool, JSON_OBJECT, at, "an object with a type", info));
+    TRY(turn_expect(tool, JSON_OBJECT, at, "an object with a type", info));
     if (json_read_is(type, "function")) {
         return add_function(out, tool, NULL, at, info);
     }
@@ -577,7 +524,7 @@ static enum err add_tool(struct responses_chat *out, const json_t *tool, const c
     if (is_offer(type)) {
         return ERR_OK;
     }
-    TRY(expect(type, JSON_STRING, member(where, at, "type"), "a string", info));
+    TRY(turn_expect(type, JSON_STRING, turn_member(where, at, "type"), "a string", info));
     return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, where,
                           "function, custom or namespace, as this server runs no tools itself", type, info);
 }
@@ -589,10 +536,10 @@ static enum err add_tools(const json_t *body, struct responses_chat *out, struct
     if (in == NULL) {
         return ERR_OK;
     }
-    TRY(expect(in, JSON_ARRAY, "tools", "an array of tools", info));
-    TRY(put(out->chat, "tools", json_array()));
+    TRY(turn_expect(in, JSON_ARRAY, "tools", "an array of tools", info));
+    TRY(turn_put(out->chat, "tools", json_array()));
     for (size_t i = 0; i < json_array_size(in); i++) {
-        TRY(add_tool(out, json_array_get(in, i), element(at, "tools", i), info));
+        TRY(add_tool(out, json_array_get(in, i), turn_element(at, "tools", i), info));
     }
     return ERR_OK;
 }
@@ -603,13 +550,13 @@ static enum err chosen_name(const json_t *choice, const char *at, json_t **flat,
     char where[ERR_WHERE_BYTES];
     const json_t *type = json_object_get(choice, "type");
     json_t *name;
-    TRY(expect(choice, JSON_OBJECT, at, "an object with a type", info));
+    TRY(turn_expect(choice, JSON_OBJECT, at, "an object with a type", info));
     if (!json_read_is(type, "function") && !json_read_is(type, "custom")) {
-        TRY(expect(type, JSON_STRING, member(where, at, "type"), "\"function\" or \"custom\"", info));
+        TRY(turn_expect(type, JSON_STRING, turn_member(where, at, "type"), "\"function\" or \"custom\"", info));
         return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, where,
                               "\"function\" or \"custom\", as this server runs no tools itself", type, info);
     }
-    TRY(get_string(choice, at, "name", &name, info));
+    TRY(turn_string(choice, at, "name", &name, info));
     *flat = flat_name(json_read_get(choice, "namespace"), name);
     return *flat != NULL ? ERR_OK : ERR_NOMEM;
 }
@@ -643,9 +590,9 @@ static enum err add_allowed(struct responses_chat *out, const json_t *choice, st
     char at[ERR_WHERE_BYTES];
     json_t *mode = json_object_get(choice, "mode"), *in = json_object_get(choice, "tools"), *names, *name;
     if (!json_read_is(mode, "auto") && !json_read_is(mode, "required")) {
-        return refuse_string(mode, "tool_choice.mode", "\"auto\" or \"required\"", info);
+        return turn_refuse(mode, "tool_choice.mode", "\"auto\" or \"required\"", info);
     }
-    TRY(expect(in, JSON_ARRAY, "tool_choice.tools", "an array of tools", info));
+    TRY(turn_expect(in, JSON_ARRAY, "tool_choice.tools", "an array of tools", info));
     if (json_array_size(in) > TOOLS_MAX) {
         return err_set(info, ERR_INVALID_VALUE, "tool_choice.tools",
                        "tool_choice.tools: expected at most %d, found %zu", TOOLS_MAX, json_array_size(in));
@@ -653,12 +600,12 @@ static enum err add_allowed(struct responses_chat *out, const json_t *choice, st
     names = json_array();
     enum err err = names != NULL ? ERR_OK : ERR_NOMEM;
     for (size_t i = 0; err == ERR_OK && i < json_array_size(in); i++) {
-        err = chosen_name(json_array_get(in, i), element(at, "tool_choice.tools", i), &name, info);
-        err = err != ERR_OK ? err : append(names, name);
+        err = chosen_name(json_array_get(in, i), turn_element(at, "tool_choice.tools", i), &name, info);
+        err = err != ERR_OK ? err : turn_append(names, name);
     }
     err = err != ERR_OK ? err : keep_allowed(out, names);
     json_decref(names);
-    return err != ERR_OK ? err : put(out->chat, "tool_choice", json_incref(mode));
+    return err != ERR_OK ? err : turn_put(out->chat, "tool_choice", json_incref(mode));
 }
 
 static enum err add_choice(const json_t *body, struct responses_chat *out, struct err_info *info)
@@ -668,16 +615,17 @@ static enum err add_choice(const json_t *body, struct responses_chat *out, struc
         return ERR_OK;
     }
     if (json_read_is(choice, "auto") || json_read_is(choice, "none") || json_read_is(choice, "required")) {
-        return put(out->chat, "tool_choice", json_incref(choice));
+        return turn_put(out->chat, "tool_choice", json_incref(choice));
     }
     if (json_is_string(choice)) {
-        return refuse_string(choice, "tool_choice", "\"auto\", \"none\", \"required\" or an object", info);
+        return turn_refuse(choice, "tool_choice", "\"auto\", \"none\", \"required\" or an object", info);
     }
     if (json_read_is(json_object_get(choice, "type"), "allowed_tools")) {
         return add_allowed(out, choice, info);
     }
     TRY(chosen_name(choice, "tool_choice", &name, info));
-    return put(out->chat, "tool_choice", json_pack("{s:s, s:{s:o}}", "type", "function", "function", "name", name));
+    return turn_put(out->chat, "tool_choice",
+                    json_pack("{s:s, s:{s:o}}", "type", "function", "function", "name", name));
 }
 
 /* --- the body --------------------------------------------------------------------------------------------------- */
@@ -685,12 +633,12 @@ static enum err add_choice(const json_t *body, struct responses_chat *out, struc
 static enum err add_schema(const json_t *format, json_t *chat, struct err_info *info)
 {
     const json_t *schema = json_object_get(format, "schema"), *name = json_read_get(format, "name");
-    TRY(expect(schema, JSON_OBJECT, "text.format.schema", "a JSON Schema, an object", info));
-    TRY(name == NULL ? ERR_OK : expect(name, JSON_STRING, "text.format.name", "a string", info));
+    TRY(turn_expect(schema, JSON_OBJECT, "text.format.schema", "a JSON Schema, an object", info));
+    TRY(name == NULL ? ERR_OK : turn_expect(name, JSON_STRING, "text.format.name", "a string", info));
     json_t *inner = json_pack("{s:O}", "schema", schema);
-    TRY(put(chat, "response_format", json_pack("{s:s, s:o}", "type", "json_schema", "json_schema", inner)));
-    TRY(copy(format, "name", inner, "name"));
-    return copy(format, "strict", inner, "strict");
+    TRY(turn_put(chat, "response_format", json_pack("{s:s, s:o}", "type", "json_schema", "json_schema", inner)));
+    TRY(turn_copy(format, "name", inner, "name"));
+    return turn_copy(format, "strict", inner, "strict");
 }
 
 static enum err add_format(const json_t *body, json_t *chat, struct err_info *info)
@@ -699,18 +647,18 @@ static enum err add_format(const json_t *body, json_t *chat, struct err_info *in
     if (text == NULL) {
         return ERR_OK;
     }
-    TRY(expect(text, JSON_OBJECT, "text", "an object", info));
+    TRY(turn_expect(text, JSON_OBJECT, "text", "an object", info));
     const json_t *format = json_read_get(text, "format"), *type = json_object_get(format, "type");
     if (format == NULL || json_read_is(type, "text")) {
         return ERR_OK;
     }
-    TRY(expect(format, JSON_OBJECT, "text.format", "an object with a type", info));
+    TRY(turn_expect(format, JSON_OBJECT, "text.format", "an object with a type", info));
     if (json_read_is(type, "json_schema")) {
         return add_schema(format, chat, info);
     }
     return json_read_is(type, "json_object")
-               ? put(chat, "response_format", json_pack("{s:s}", "type", "json_object"))
-               : refuse_string(type, "text.format.type", "text, json_object or json_schema", info);
+               ? turn_put(chat, "response_format", json_pack("{s:s}", "type", "json_object"))
+               : turn_refuse(type, "text.format.type", "text, json_object or json_schema", info);
 }
 
 static enum err add_effort(const json_t *body, json_t *chat, struct err_info *info)
@@ -719,8 +667,8 @@ static enum err add_effort(const json_t *body, json_t *chat, struct err_info *in
     if (reasoning == NULL) {
         return ERR_OK;
     }
-    TRY(expect(reasoning, JSON_OBJECT, "reasoning", "an object", info));
-    return copy(reasoning, "effort", chat, "reasoning_effort");
+    TRY(turn_expect(reasoning, JSON_OBJECT, "reasoning", "an object", info));
+    return turn_copy(reasoning, "effort", chat, "reasoning_effort");
 }
 
 /* Fields that both bodies have, the second under its name in chat's. */
@@ -766,13 +714,13 @@ bool responses_includes(const json_t *body, const char *what)
 static enum err fill(const json_t *body, const json_t *past, struct responses_chat *out, struct err_info *info)
 {
     json_t *messages = json_array();
-    TRY(put(out->chat, "messages", messages));
+    TRY(turn_put(out->chat, "messages", messages));
     for (size_t i = 0; i < ARRAY_LEN(shared); i++) {
-        TRY(copy(body, shared[i][0], out->chat, shared[i][1]));
+        TRY(turn_copy(body, shared[i][0], out->chat, shared[i][1]));
     }
     if (json_object_get(out->chat, "top_logprobs") != NULL ||
         responses_includes(body, "message.output_text.logprobs")) {
-        TRY(put(out->chat, "logprobs", json_true()));
+        TRY(turn_put(out->chat, "logprobs", json_true()));
     }
     TRY(add_input(body, past, messages, info));
     TRY(add_tools(body, out, info));
