@@ -1,7 +1,7 @@
 #!/bin/bash
-# Writes what the tables of commands, options, routes and fields say: the table in ops/options.md, the man page, completion for
-# bash, openapi.yaml and openapi.json.
-#   make.sh PROGRAM [FOLDER]   PROGRAM: infcgi; FOLDER: where to write, in place of this one
+# Writes the pages that tables of the program determine: the table in ops/options.md, the man page, completion for bash, openapi.yaml
+# and openapi.json. Draws speed.svg from benchmarks/peer.csv.
+#   make.sh PROGRAM [FOLDER]   PROGRAM: infcgi; FOLDER: where to write, instead of this one
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 program=$1
@@ -15,4 +15,5 @@ page=$(awk -v table="${table//\\/\\\\}" '
     !inside
     /^<!-- made by `make docs`: begin/ { inside = 1; print table }' "$here/ops/options.md")
 printf '%s\n' "$page" >"$to/ops/options.md"
+/usr/bin/python3 "$here/chart.py" "$here/benchmarks/peer.csv" "$to/speed.svg"
 /usr/bin/python3 "$here/openapi.py" "$program" "$to"
