@@ -95,6 +95,7 @@ $(B)/%.o: %.c Makefile
 
 docs: all                               ## renew generated pages: options, manual page, completion, openapi.json
 	@bash docs/make.sh $(B)/infcgi
+	@bash docs/diagram.sh
 lint: all                               ## check rules for code and pages; silent if all pass
 	@INFCGI=$(B)/infcgi bash tests/lint/lint.sh
 

@@ -191,9 +191,11 @@ generated() {
         grep '^docs/openapi' "$out" || echo "docs/make.sh:1: $(tail -n 1 "$out")"
         [ -f "$made/openapi.json" ] || return
     fi
-    for page in ops/options.md man/infcgi.1 man/infcgi.bash openapi.yaml openapi.json; do
+    for page in ops/options.md man/infcgi.1 man/infcgi.bash speed.svg openapi.yaml openapi.json; do
         cmp -s "docs/$page" "$made/$page" || echo "docs/$page:1: stale; make docs writes it"
     done
+    # Versions of graphviz draw differently, so the picture names the source it was drawn from.
+    grep -qF "$(sha256sum <docs/architecture.dot | cut -d' ' -f1)" docs/architecture.svg || echo "docs/architecture.svg:1: stale; make docs draws it"
     command -v groff >/dev/null && groff -man -ww -Tutf8 docs/man/infcgi.1 2>&1 >/dev/null | sed -E 's/^groff|^troff:[^:]*/docs\/man\/infcgi.1/'
 }
 

@@ -6,6 +6,7 @@
 #   deps.sh valgrind  what `make kern-valgrind` needs
 #   deps.sh fuzz   what `make fuzz` needs: Debian 12's clang and its sanitizers
 #   deps.sh isa    what `make isa-report` needs: the first clang of Debian 12 that knows all of RDNA3, and AMD's library of OpenCL C
+#   deps.sh docs   what drawing the diagrams of the pages needs
 #   deps.sh deb    what building the Debian packages needs
 #   deps.sh deb-test  that, and what trying them in a bare Debian needs
 #   deps.sh image-test  what building the container's image needs
@@ -24,6 +25,7 @@ valgrind='gcc libc6-dev make valgrind'
 fuzz='clang-14 libclang-rt-14-dev'
 isa='clang-19 llvm-19 rocm-device-libs'
 bench='cmake g++'
+docs=graphviz
 deb='build-essential debhelper dh-apparmor fakeroot lintian'
 deb_test='autopkgtest iproute2 mmdebstrap systemd-container'
 image='buildah curl python3'
@@ -37,10 +39,11 @@ fuzz) want="$run $fuzz" ;;
 isa) want="$run pocl-opencl-icd $isa" ;;
 load) want="$run $load" ;;
 bench) want="$run $bench" ;;
+docs) want=$docs ;;
 deb) want="$run $page $deb" ;;
 image-test) want=$image ;;
 deb-test) want="$run $page $deb $deb_test" ;;
-*) echo "usage: deps.sh run|test|arm|valgrind|fuzz|isa|load|bench|deb|deb-test|image-test" >&2; exit 64 ;;
+*) echo "usage: deps.sh run|test|arm|valgrind|fuzz|isa|load|bench|docs|deb|deb-test|image-test" >&2; exit 64 ;;
 esac
 if ! command -v dpkg-query >/dev/null; then
     echo "note: not a Debian system; needed are: $want" >&2
