@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-enum { MAX_BUILTIN_DEPTH = 4 /* map of map of ... */ };
-
 int jbuiltin_find(const struct jbuiltin *table, const char *name, size_t n)
 {
     for (int i = 0; table[i].name != NULL; i++) {
@@ -87,66 +85,6 @@ enum err jcall_int(struct jvm *vm, struct jv v, const char *what, int64_t *out)
 }
 
 bool jcall_flag(struct jv v, bool otherwise) { return v.kind == JV_ABSENT ? otherwise : jv_truth(v); }
-
-static bool all_digits(const struct jstr *s)
-{
-    for (uint32_t i = 0; i < s->len; i++) {
-        if (s->p[i] < '0' || s->p[i] > '9') {
-            return false;
-        }
-    }
-    return s->len > 0 && s->len < 10;
-}
-
-enum err jcall_getter(struct jvm *vm, struct jv v, struct jv path, struct jv *out)
-{
-    *out = v;
-    if (!jv_is_str(path)) {
-        return path.kind == JV_NONE ? ERR_OK : jop_item(vm, v, path, out);
-    }
-    const struct jstr *s = path.str;
-    for (size_t from = 0; from <= s->len;) {
-        const char *dot = memchr(s->p + from, '.', s->len - from);
-        size_t to = dot == NULL ? s->len : (size_t)(dot - s->p);
-        struct jv part;
-        TRY(jv_substr(vm, s, from, to, &part));
-        if (all_digits(part.str)) {
-            int64_t i = 0;
-            for (uint32_t k = 0; k < part.str->len; k++) {
-                i = i * 10 + (part.str->p[k] - '0');
-            }
-            part = jv_int(i);
-        }
-        TRY(jop_item(vm, *out, part, out));
-        from = to + 1;
-    }
-    return ERR_OK;
-}
-
-enum err jcall_named(struct jvm *vm, const struct jbuiltin *table, struct jv name, struct jv v, const struct jcall *c,
-                     uint32_t from, struct jv *out)
-{
-    const struct jstr *s = NULL;
-    TRY(jcall_str(vm, name, table == jinja_filters ? "the name of a filter" : "the name of a test", &s));
-    int row = jbuiltin_find(table, s->p, s->len);
-    if (row < 0) {
-        return jvm_fail(vm, "no %s named '%.*s'", table == jinja_filters ? "filter" : "test", (int)MIN_OF(s->len, 80u),
-                        s->p);
-    }
-    if (vm->builtin_depth == MAX_BUILTIN_DEPTH) {
-        return jvm_fail(vm, "filters are nested more than %d levels deep", MAX_BUILTIN_DEPTH);
-    }
-    struct jcall inner = {.self = v,
-                          .pos = c->pos + from,
-                          .n_pos = c->n_pos - from,
-                          .kw = c->kw,
-                          .kw_names = c->kw_names,
-                          .n_kw = c->n_kw};
-    vm->builtin_depth++;
-    enum err e = jcall_run(vm, &table[row], &inner, out);
-    vm->builtin_depth--;
-    return e;
-}
 
 static enum err key_order(struct jvm *vm, struct jv a, struct jv b, bool equal_first, int *out)
 {

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+enum { MAX_BUILTIN_DEPTH = 4 /* map of map of ... */ };
+
 enum err jfilter_first(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     struct jv_iter it;
@@ -32,6 +34,42 @@ enum err jfilter_list(struct jvm *vm, struct jcall *c, struct jv *out)
     return jv_to_list(vm, c->self, &out->list); /* lists never change, so sharing is copying */
 }
 
+static bool all_digits(const struct jstr *s)
+{
+    for (uint32_t i = 0; i < s->len; i++) {
+        if (s->p[i] < '0' || s->p[i] > '9') {
+            return false;
+        }
+    }
+    return s->len > 0 && s->len < 10;
+}
+
+/* The part of make_attrgetter: v's item or attribute by a dotted path of names and indexes; an int is an index. */
+static enum err getter(struct jvm *vm, struct jv v, struct jv path, struct jv *out)
+{
+    *out = v;
+    if (!jv_is_str(path)) {
+        return path.kind == JV_NONE ? ERR_OK : jop_item(vm, v, path, out);
+    }
+    const struct jstr *s = path.str;
+    for (size_t from = 0; from <= s->len;) {
+        const char *dot = memchr(s->p + from, '.', s->len - from);
+        size_t to = dot == NULL ? s->len : (size_t)(dot - s->p);
+        struct jv part;
+        TRY(jv_substr(vm, s, from, to, &part));
+        if (all_digits(part.str)) {
+            int64_t i = 0;
+            for (uint32_t k = 0; k < part.str->len; k++) {
+                i = i * 10 + (part.str->p[k] - '0');
+            }
+            part = jv_int(i);
+        }
+        TRY(jop_item(vm, *out, part, out));
+        from = to + 1;
+    }
+    return ERR_OK;
+}
+
 enum err jfilter_join(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     struct jv_iter it;
@@ -51,7 +89,7 @@ enum err jfilter_join(struct jvm *vm, struct jcall *c, struct jv *out)
             jtext_str(&vm->tmp, sep.str);
         }
         if (c->arg[1].kind != JV_ABSENT) {
-            TRY(jcall_getter(vm, item, c->arg[1], &item));
+            TRY(getter(vm, item, c->arg[1], &item));
         }
         TRY(jv_write_str(vm, &vm->tmp, item));
     }
@@ -72,6 +110,32 @@ static enum err iter_unless_false(struct jvm *vm, struct jv v, struct jv_iter *i
 {
     struct jv nothing = {.kind = JV_UNDEF};
     return jv_iter_init(vm, jv_truth(v) ? v : nothing, it);
+}
+
+/* Runs the filter (or test) called `name` on v with the arguments of c from position `from` on. */
+static enum err run_named(struct jvm *vm, const struct jbuiltin *table, struct jv name, struct jv v,
+                          const struct jcall *c, uint32_t from, struct jv *out)
+{
+    const struct jstr *s = NULL;
+    TRY(jcall_str(vm, name, table == jinja_filters ? "the name of a filter" : "the name of a test", &s));
+    int row = jbuiltin_find(table, s->p, s->len);
+    if (row < 0) {
+        return jvm_fail(vm, "no %s named '%.*s'", table == jinja_filters ? "filter" : "test", (int)MIN_OF(s->len, 80u),
+                        s->p);
+    }
+    if (vm->builtin_depth == MAX_BUILTIN_DEPTH) {
+        return jvm_fail(vm, "filters are nested more than %d levels deep", MAX_BUILTIN_DEPTH);
+    }
+    struct jcall inner = {.self = v,
+                          .pos = c->pos + from,
+                          .n_pos = c->n_pos - from,
+                          .kw = c->kw,
+                          .kw_names = c->kw_names,
+                          .n_kw = c->n_kw};
+    vm->builtin_depth++;
+    enum err e = jcall_run(vm, &table[row], &inner, out);
+    vm->builtin_depth--;
+    return e;
 }
 
 /* map('filter', args...) or map(attribute='a', default=d) */
@@ -95,10 +159,10 @@ enum err jfilter_map(struct jvm *vm, struct jcall *c, struct jv *out)
             return jv_gen_new(vm, list.list, out);
         }
         if (by_attribute) {
-            TRY(jcall_getter(vm, item, attribute, &item));
+            TRY(getter(vm, item, attribute, &item));
             item = item.kind == JV_UNDEF && otherwise.kind != JV_ABSENT && otherwise.kind != JV_NONE ? otherwise : item;
         } else {
-            TRY(jcall_named(vm, jinja_filters, c->pos[0], item, c, 1, &item));
+            TRY(run_named(vm, jinja_filters, c->pos[0], item, c, 1, &item));
         }
         TRY(jv_list_add(vm, list.list, item));
     }
@@ -123,10 +187,10 @@ enum err jfilter_choose(struct jvm *vm, struct jcall *c, struct jv *out)
         }
         struct jv looked_at = item;
         if (by_attribute) {
-            TRY(jcall_getter(vm, item, c->pos[0], &looked_at));
+            TRY(getter(vm, item, c->pos[0], &looked_at));
         }
         if (c->n_pos > by_attribute) {
-            TRY(jcall_named(vm, jinja_tests, c->pos[by_attribute], looked_at, c, by_attribute + 1u, &looked_at));
+            TRY(run_named(vm, jinja_tests, c->pos[by_attribute], looked_at, c, by_attribute + 1u, &looked_at));
         }
         if (jv_truth(looked_at) == want) {
             TRY(jv_list_add(vm, list.list, item));
@@ -146,7 +210,7 @@ static enum err key_of(struct jvm *vm, struct jv item, struct jv attribute, bool
             size_t to = comma == NULL ? s->len : (size_t)(comma - s->p);
             struct jv part;
             TRY(jv_substr(vm, s, from, to, &part));
-            TRY(jcall_getter(vm, item, part, &part));
+            TRY(getter(vm, item, part, &part));
             if (!case_sensitive && jv_is_str(part)) {
                 TRY(jstr_case(vm, part.str, JCASE_LOWER, &part));
             }
@@ -156,7 +220,7 @@ static enum err key_of(struct jvm *vm, struct jv item, struct jv attribute, bool
         return ERR_OK;
     }
     if (attribute.kind != JV_ABSENT) {
-        TRY(jcall_getter(vm, item, attribute, key));
+        TRY(getter(vm, item, attribute, key));
     }
     return !case_sensitive && jv_is_str(*key) ? jstr_case(vm, key->str, JCASE_LOWER, key) : ERR_OK;
 }
@@ -326,7 +390,7 @@ enum err jfilter_sum(struct jvm *vm, struct jcall *c, struct jv *out) /* attribu
             return ERR_OK;
         }
         if (c->arg[0].kind != JV_ABSENT) {
-            TRY(jcall_getter(vm, item, c->arg[0], &item));
+            TRY(getter(vm, item, c->arg[0], &item));
         }
         TRY(jop_binary(vm, JB_ADD, *out, item, out));
     }

@@ -186,6 +186,18 @@ const struct jbuiltin jinja_cycler_methods[] = {
 /* --- the loop variable
  * ------------------------------------------------------------------------------------------------ */
 
+struct jv jloop_item(const struct jv_loop *l, uint32_t i)
+{
+    switch (l->of.kind) {
+    case JV_RANGE:
+        return jv_int(jv_range_at(l->of.range, i));
+    case JV_DICT:
+        return l->of.dict->at[i].key;
+    default:
+        return l->of.list->at[i];
+    }
+}
+
 static enum err loop_cycle(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     if (c->n_pos == 0 || c->n_kw != 0) {

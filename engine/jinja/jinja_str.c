@@ -6,6 +6,33 @@
 
 #include <string.h>
 
+enum err jv_mark_safe(struct jvm *vm, const struct jstr *s, struct jv *out)
+{
+    struct jstr *copy;
+    TRY(jv_alloc(vm, sizeof *copy, &copy));
+    *copy = *s;
+    copy->safe = true;
+    *out = (struct jv){.kind = JV_STR, .str = copy};
+    return ERR_OK;
+}
+
+enum err jv_escape(struct jvm *vm, const struct jstr *s, struct jv *out)
+{
+    uint32_t span = 0;
+    size_t from = vm->tmp.text.len;
+    for (size_t i = 0; i < s->len; i++) {
+        const char *e = s->p[i] == '&'    ? "&amp;"
+                        : s->p[i] == '<'  ? "&lt;"
+                        : s->p[i] == '>'  ? "&gt;"
+                        : s->p[i] == '\'' ? "&#39;"
+                        : s->p[i] == '"'  ? "&#34;"
+                                          : NULL;
+        bool user = jstr_user_at(s, i, &span);
+        jtext_put(&vm->tmp, e != NULL ? e : s->p + i, e != NULL ? strlen(e) : 1, user);
+    }
+    return jtext_take(vm, &vm->tmp, from, out);
+}
+
 enum err jstr_case(struct jvm *vm, const struct jstr *s, enum jstr_case how, struct jv *out)
 {
     static const struct {

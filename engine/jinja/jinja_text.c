@@ -61,21 +61,6 @@ void jtext_cp(struct jtext *r, uint32_t cp, bool user)
     jtext_put(r, s, n, user);
 }
 
-uint32_t jstr_span_at(const struct jstr *s, size_t at)
-{
-    uint32_t lo = 0;
-    uint32_t hi = s->n_user;
-    while (lo < hi) {
-        uint32_t mid = lo + (hi - lo) / 2;
-        if (s->user[mid].to <= at) {
-            lo = mid + 1;
-        } else {
-            hi = mid;
-        }
-    }
-    return lo;
-}
-
 void jtext_str(struct jtext *r, const struct jstr *s) { jtext_sub(r, s, 0, s->len); }
 
 void jtext_sub(struct jtext *r, const struct jstr *s, size_t from, size_t to)
@@ -157,12 +142,4 @@ enum err jtext_take(struct jvm *vm, struct jtext *r, size_t from, struct jv *out
     jtext_cut(r, from);
     *out = (struct jv){.kind = JV_STR, .str = s};
     return ERR_OK;
-}
-
-bool jstr_user_at(const struct jstr *s, size_t at, uint32_t *from_span)
-{
-    while (*from_span < s->n_user && s->user[*from_span].to <= at) {
-        ++*from_span;
-    }
-    return *from_span < s->n_user && s->user[*from_span].from <= at;
 }

@@ -24,15 +24,6 @@ enum err jv_alloc(struct jvm *vm, size_t bytes, void *out)
 
 /* --- strings ---------------------------------------------------------------------------------------------------- */
 
-uint32_t jstr_count(const char *p, size_t n)
-{
-    size_t continuation = 0;
-    for (size_t i = 0; i < n; i++) {
-        continuation += ((unsigned char)p[i] & 0xC0) == 0x80;
-    }
-    return (uint32_t)(n - continuation);
-}
-
 static enum err new_str(struct jvm *vm, struct jstr s, struct jv *out)
 {
     struct jstr *copy;
@@ -137,17 +128,6 @@ enum err jv_concat(struct jvm *vm, const struct jstr *a, const struct jstr *b, s
         s.n_user = a->n_user + b->n_user;
     }
     return new_str(vm, s, out);
-}
-
-int jstr_cmp(const struct jstr *a, const struct jstr *b)
-{
-    int c = memcmp(a->p, b->p, MIN_OF(a->len, b->len)); /* byte order of UTF-8 is code point order */
-    return c != 0 ? c : (a->len > b->len) - (a->len < b->len);
-}
-
-bool jstr_is(const struct jstr *s, const char *word)
-{
-    return strlen(word) == s->len && memcmp(s->p, word, s->len) == 0;
 }
 
 /* --- lists ------------------------------------------------------------------------------------------------------ */
@@ -406,80 +386,6 @@ enum err jv_dict_put(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv
         return ERR_OK;
     }
     return add_hashed(vm, d, key, h, value);
-}
-
-/* --- types and truth -------------------------------------------------------------------------------------------- */
-
-double jv_as_float(struct jv v)
-{
-    return jv_has_digits(v) ? v.digits->f : v.kind == JV_FLOAT ? v.f : (double)jv_as_int(v);
-}
-
-const char *jv_type_name(struct jv v)
-{
-    static const char *const names[JV_KINDS] = {[JV_ABSENT] = "missing",
-                                                [JV_UNDEF] = "Undefined",
-                                                [JV_NONE] = "NoneType",
-                                                [JV_BOOL] = "bool",
-                                                [JV_INT] = "int",
-                                                [JV_FLOAT] = "float",
-                                                [JV_BIGINT] = "int",
-                                                [JV_DECIMAL] = "float",
-                                                [JV_STR] = "str",
-                                                [JV_LIST] = "list",
-                                                [JV_TUPLE] = "tuple",
-                                                [JV_DICT] = "dict",
-                                                [JV_VIEW] = "dict view",
-                                                [JV_GEN] = "generator",
-                                                [JV_RANGE] = "range",
-                                                [JV_MACRO] = "macro",
-                                                [JV_NAMESPACE] = "namespace",
-                                                [JV_LOOP] = "loop context",
-                                                [JV_FUNC] = "function",
-                                                [JV_METHOD] = "method",
-                                                [JV_CYCLER] = "cycler",
-                                                [JV_JOINER] = "joiner"};
-    return names[v.kind];
-}
-
-int64_t jv_len(struct jv v)
-{
-    switch (v.kind) {
-    case JV_UNDEF:
-        return 0;
-    case JV_STR:
-        return v.str->chars;
-    case JV_LIST:
-    case JV_TUPLE:
-    case JV_VIEW:
-        return v.list->n;
-    case JV_DICT:
-        return v.dict->n;
-    case JV_RANGE:
-        return v.range->n;
-    case JV_LOOP:
-        return v.loop->n;
-    default:
-        return -1;
-    }
-}
-
-bool jv_truth(struct jv v)
-{
-    switch (v.kind) {
-    case JV_NONE:
-        return false;
-    case JV_BOOL:
-        return v.b;
-    case JV_INT:
-        return v.i != 0;
-    case JV_FLOAT:
-    case JV_BIGINT:
-    case JV_DECIMAL:
-        return jv_as_float(v) != 0;
-    default:
-        return jv_len(v) != 0;
-    }
 }
 
 /* --- comparing -------------------------------------------------------------------------------------------------- */

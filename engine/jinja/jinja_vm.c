@@ -2,76 +2,9 @@
  * template or its data; steps, depth, memory and output are limited. */
 #include "engine/jinja/jinja_vm.h"
 
-#include "engine/base/task.h"
-#include "engine/base/utf8.h"
-#include "engine/jinja/jinja_lexer.h"
-
-#include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-/* --- failing and paying ----------------------------------------------------------------------------------------- */
-
-enum err jvm_fail(struct jvm *vm, const char *fmt, ...)
-{
-    char text[ERR_TEXT_BYTES];
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
-    va_end(args);
-    uint32_t pos = vm->prog->code[vm->pc].pos;
-    return jinja_fail_at(vm->prog->source, pos, vm->info, "%s", text);
-}
-
-/* A name for a message: short, without control characters. */
-static void shown(const struct jstr *s, char *out, size_t out_bytes)
-{
-    size_t n = MIN_OF((size_t)s->len, out_bytes - 1);
-    for (size_t i = 0; i < n; i++) {
-        unsigned char c = (unsigned char)s->p[i];
-        out[i] = c < 0x20 || c == 0x7F ? '?' : (char)c;
-    }
-    n -= utf8_incomplete_tail(out, n);
-    out[n] = '\0';
-}
-
-enum err jvm_fail_undefined(struct jvm *vm, struct jv v)
-{
-    char name[80] = "";
-    if (v.sub == JU_NAME || v.sub == JU_ATTR || v.sub == JU_PARAM) {
-        shown(v.name, name, sizeof name);
-    }
-    const char *type = jv_type_name((struct jv){.kind = (uint8_t)v.aux});
-    switch (v.sub) {
-    case JU_NAME:
-        return jvm_fail(vm, "'%s' is undefined", name);
-    case JU_ATTR:
-        return jvm_fail(vm, "'%s object' has no attribute '%s'", type, name);
-    case JU_ELEM:
-        return jvm_fail(vm, "%s object has no such element", type);
-    case JU_PARAM:
-        return jvm_fail(vm, "parameter '%s' was not provided", name);
-    default:
-        return jvm_fail(vm, "%s", v.hint);
-    }
-}
-
-enum err jvm_pay(struct jvm *vm, uint64_t n)
-{
-    if (n > (uint64_t)vm->steps_left) {
-        return jvm_fail(vm, "the template takes more than %d steps", JINJA_MAX_STEPS);
-    }
-    bool is_due = task_is_due((uint64_t)(JINJA_MAX_STEPS - vm->steps_left), n);
-    vm->steps_left -= (int64_t)n;
-    enum err stop = is_due ? task_check() : ERR_OK;
-    return stop == ERR_OK ? ERR_OK : err_set(vm->info, stop, NULL, "%s", err_text(stop));
-}
-
-enum err jvm_pay_bytes(struct jvm *vm, size_t n) { return jvm_pay(vm, n / JVM_BYTES_PER_STEP); }
-enum err jvm_pay_read(struct jvm *vm, size_t n) { return jvm_pay(vm, n / JVM_READ_PER_STEP); }
-
-/* --- stack and scopes
- * -------------------------------------------------------------------------------------------------- */
+/* --- stack and scopes ------------------------------------------------------------------------------------------- */
 
 static enum err push(struct jvm *vm, struct jv v)
 {
@@ -207,18 +140,6 @@ static enum err do_unpack(struct jvm *vm, const struct jins *in)
 
 /* --- loops
  * ----------------------------------------------------------------------------------------------------------------- */
-
-struct jv jloop_item(const struct jv_loop *l, uint32_t i)
-{
-    switch (l->of.kind) {
-    case JV_RANGE:
-        return jv_int(jv_range_at(l->of.range, i));
-    case JV_DICT:
-        return l->of.dict->at[i].key;
-    default:
-        return l->of.list->at[i];
-    }
-}
 
 static enum err do_for(struct jvm *vm, const struct jins *in)
 {

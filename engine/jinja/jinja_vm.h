@@ -79,7 +79,7 @@ struct jvm {
     int builtin_depth; /* map of map of ... */
 };
 
-/* --- failing and paying ----------------------------------------------------------------------------------------- */
+/* --- failing and paying (jinja_fail.c) -------------------------------------------------------------------------- */
 
 /* ERR_TEMPLATE, "line:column: message" in info. */
 MUST_CHECK enum err jvm_fail(struct jvm *vm, const char *fmt, ...) PRINTF_LIKE(2, 3);
@@ -95,7 +95,7 @@ MUST_CHECK enum err jvm_pay_read(struct jvm *vm, size_t n);
 /* Converts JSON (explicit stack). user: strings and keys are user text. */
 MUST_CHECK enum err jvm_from_json(struct jvm *vm, const json_t *j, bool user, struct jv *out);
 
-/* --- operators (jinja_ops.c) ------------------------------------------------------------------------------------ */
+/* --- operators (jinja_ops.c, jinja_item.c) ---------------------------------------------------------------------- */
 
 MUST_CHECK enum err jop_binary(struct jvm *vm, enum jbin op, struct jv a, struct jv b, struct jv *out);
 MUST_CHECK enum err jop_compare(struct jvm *vm, enum jcmp op, struct jv a, struct jv b, bool *out);
@@ -161,11 +161,6 @@ MUST_CHECK enum err jcall_int(struct jvm *vm, struct jv v, const char *what, int
 /* Truth of an argument that may be absent. */
 bool jcall_flag(struct jv v, bool otherwise);
 
-/* The part of make_attrgetter: v's item or attribute by a dotted path of names and indexes; an int is an index. */
-MUST_CHECK enum err jcall_getter(struct jvm *vm, struct jv v, struct jv path, struct jv *out);
-/* Runs the filter (or test) called `name` on v with the arguments of c from position `from` on. */
-MUST_CHECK enum err jcall_named(struct jvm *vm, const struct jbuiltin *table, struct jv name, struct jv v,
-                                const struct jcall *c, uint32_t from, struct jv *out);
 /* Sorts by Python's order, stable. keys[i] belongs to items[i]. equal_first: keys that are equal need no order, as when
  * Python compares lists of one key. */
 MUST_CHECK enum err jv_sort(struct jvm *vm, struct jv *keys, struct jv *items, uint32_t n, bool reverse,
@@ -189,11 +184,11 @@ MUST_CHECK enum err jstr_lines(struct jvm *vm, const struct jstr *s, bool keep_e
 MUST_CHECK enum err jstr_pad(struct jvm *vm, const struct jstr *s, int64_t width, const struct jstr *fill, int sides,
                              struct jv *out);
 
-/* Item i < n of the loop. */
+/* Item i < n of the loop (jinja_functions.c). */
 struct jv jloop_item(const struct jv_loop *l, uint32_t i);
-/* s as what |safe gives (jinja_ops.c). */
+/* s as what |safe gives (jinja_str.c). */
 MUST_CHECK enum err jv_mark_safe(struct jvm *vm, const struct jstr *s, struct jv *out);
-/* s with & < > ' " as HTML entities (jinja_ops.c). */
+/* s with & < > ' " as HTML entities (jinja_str.c). */
 MUST_CHECK enum err jv_escape(struct jvm *vm, const struct jstr *s, struct jv *out);
 
 /* Attribute of the loop variable (jinja_functions.c). *out is JV_ABSENT when there is none of that name. */

@@ -1,0 +1,273 @@
+/* Attributes, items and slices, with Python's rules. */
+#include "engine/jinja/jinja_vm.h"
+
+#include "engine/base/utf8.h"
+
+/* --- attributes and items
+ * ---------------------------------------------------------------------------------------------- */
+
+static const struct jbuiltin *methods_of(struct jv v)
+{
+    switch (v.kind) {
+    case JV_STR:
+        return jinja_str_methods;
+    case JV_DICT:
+        return jinja_dict_methods;
+    case JV_LIST:
+    case JV_TUPLE:
+    case JV_RANGE:
+        return jinja_list_methods;
+    case JV_CYCLER:
+        return jinja_cycler_methods;
+    case JV_FUNC:
+        return v.func->how == JV_DICT ? jinja_dict_class_methods : NULL;
+    default:
+        return NULL;
+    }
+}
+
+/* The attribute proper, without a look at the items; JV_ABSENT when there is none. */
+static enum err own_attr(struct jvm *vm, struct jv v, struct jv name, struct jv *out)
+{
+    *out = (struct jv){.kind = JV_ABSENT};
+    if (v.kind == JV_NAMESPACE) {
+        struct jv *found;
+        TRY(jv_dict_find(vm, v.dict, name, &found));
+        if (found != NULL) {
+            *out = *found;
+        }
+        return ERR_OK;
+    }
+    if (v.kind == JV_LOOP) {
+        return jloop_attr(vm, v.loop, name.str, out);
+    }
+    if (v.kind == JV_MACRO && jstr_is(name.str, "name")) {
+        *out = (struct jv){.kind = JV_STR, .str = vm->prog->names[v.macro->code->name]};
+        return ERR_OK;
+    }
+    if (v.kind == JV_CYCLER && jstr_is(name.str, "current")) {
+        *out = v.gen->items->at[v.gen->pos];
+        return ERR_OK;
+    }
+    const struct jbuiltin *table = methods_of(v);
+    int row = table == NULL ? -1 : jbuiltin_find(table, name.str->p, name.str->len);
+    if (row < 0) {
+        return ERR_OK;
+    }
+    if (table[row].fn == NULL) {
+        *out = jv_hint("this method changes its object, which templates may not do");
+        return ERR_OK;
+    }
+    struct jv_method *m;
+    TRY(jv_alloc(vm, sizeof *m, &m));
+    *m = (struct jv_method){.self = v, .fn = &table[row]};
+    *out = (struct jv){.kind = JV_METHOD, .method = m};
+    return ERR_OK;
+}
+
+static struct jv no_attr(struct jv v, struct jv name)
+{
+    return (struct jv){.kind = JV_UNDEF, .sub = JU_ATTR, .aux = v.kind, .name = name.str};
+}
+
+enum err jop_attr(struct jvm *vm, struct jv v, struct jv name, struct jv *out)
+{
+    if (v.kind == JV_UNDEF) {
+        return jvm_fail_undefined(vm, v);
+    }
+    TRY(own_attr(vm, v, name, out));
+    if (out->kind != JV_ABSENT) {
+        return ERR_OK;
+    }
+    *out = no_attr(v, name);
+    if (v.kind == JV_DICT) {
+        struct jv *found;
+        TRY(jv_dict_find(vm, v.dict, name, &found));
+        if (found != NULL) {
+            *out = *found;
+        }
+    }
+    return ERR_OK;
+}
+
+/* Byte offset of code point i of s (i <= s->chars). */
+static size_t offset_of(const struct jstr *s, uint32_t i)
+{
+    if (s->chars == s->len) {
+        return i;
+    }
+    size_t at = 0;
+    for (; at < s->len; at++) {
+        if (((unsigned char)s->p[at] & 0xC0) != 0x80) {
+            if (i == 0) {
+                break;
+            }
+            i--;
+        }
+    }
+    return at;
+}
+
+static enum err element(struct jvm *vm, struct jv v, uint32_t i, struct jv *out)
+{
+    if (v.kind == JV_STR) {
+        size_t from = offset_of(v.str, i);
+        uint32_t cp;
+        TRY(jvm_pay_bytes(vm, v.str->chars == v.str->len ? 0 : from));
+        return jv_substr(vm, v.str, from, from + utf8_decode(v.str->p + from, v.str->len - from, &cp, NULL), out);
+    }
+    *out = v.kind == JV_RANGE ? jv_int(jv_range_at(v.range, i)) : v.list->at[i];
+    return ERR_OK;
+}
+
+enum err jop_item(struct jvm *vm, struct jv v, struct jv key, struct jv *out)
+{
+    if (v.kind == JV_UNDEF) {
+        return jvm_fail_undefined(vm, v);
+    }
+    if (v.kind == JV_DICT && key.kind != JV_LIST && key.kind != JV_DICT) {
+        struct jv *found;
+        TRY(jv_dict_find(vm, v.dict, key, &found));
+        if (found != NULL) {
+            *out = *found;
+            return ERR_OK;
+        }
+    }
+    bool indexable = jv_is_str(v) || jv_is_seq(v) || v.kind == JV_RANGE;
+    if (indexable && jv_is_int(key)) {
+        int64_t n = jv_len(v);
+        int64_t i = jv_as_int(key);
+        if (i < n && i >= -n) {
+            return element(vm, v, (uint32_t)(i < 0 ? i + n : i), out);
+        }
+    }
+    if (jv_is_str(key)) {
+        TRY(own_attr(vm, v, key, out));
+        if (out->kind == JV_ABSENT) {
+            *out = no_attr(v, key);
+        }
+        return ERR_OK;
+    }
+    *out = (struct jv){.kind = JV_UNDEF, .sub = JU_ELEM, .aux = v.kind};
+    return ERR_OK;
+}
+
+/* --- slices
+ * ------------------------------------------------------------------------------------------------------------ */
+
+/* One bound of a slice: an int, or none for its default. */
+static enum err bound(struct jvm *vm, struct jv v, int64_t none, int64_t *out)
+{
+    if (v.kind == JV_NONE) {
+        *out = none;
+        return ERR_OK;
+    }
+    if (!jv_is_int(v)) {
+        return v.kind == JV_UNDEF ? jvm_fail_undefined(vm, v)
+                                  : jvm_fail(vm, "slice indices must be integers or None, not %s", jv_type_name(v));
+    }
+    *out = jv_as_int(v);
+    return ERR_OK;
+}
+
+static int64_t clamp(int64_t i, int64_t n, bool backwards)
+{
+    int64_t low = backwards ? -1 : 0;
+    int64_t high = backwards ? n - 1 : n;
+    if (i < 0) {
+        i = i < -n ? low - n : i; /* keeps i + n from overflowing */
+        i += n;
+    }
+    return i < low ? low : i > high ? high : i;
+}
+
+static enum err slice_str(struct jvm *vm, const struct jstr *s, int64_t from, int64_t step, uint32_t count,
+                          struct jv *out)
+{
+    if (step == 1) {
+        size_t a = offset_of(s, (uint32_t)from);
+        size_t b = s->chars == s->len ? a + count : offset_of(s, (uint32_t)from + count);
+        TRY(jvm_pay_bytes(vm, s->chars == s->len ? 0 : b));
+        return jv_substr(vm, s, a, b, out);
+    }
+    uint32_t *offsets; /* of every code point, as strides go both ways */
+    TRY(jvm_pay_bytes(vm, s->len));
+    TRY(jv_alloc(vm, ((size_t)s->chars + 1) * sizeof *offsets, &offsets));
+    uint32_t n = 0;
+    for (uint32_t at = 0; at < s->len; at++) {
+        if (((unsigned char)s->p[at] & 0xC0) != 0x80) {
+            offsets[n++] = at;
+        }
+    }
+    offsets[n] = s->len;
+    for (uint32_t i = 0; i < count; i++, from += step) {
+        jtext_sub(&vm->tmp, s, offsets[from], offsets[from + 1]);
+    }
+    return jtext_take(vm, &vm->tmp, 0, out);
+}
+
+/* Where item i of a range is or would be, -1 <= i <= n. False: not in 64 bits. */
+static bool range_edge(const struct jv_range *r, int64_t i, int64_t *out)
+{
+    if (i > 0 && i <= r->n) { /* from the last item before, as the product may pass 64 bits where the sum does not */
+        return !__builtin_add_overflow(jv_range_at(r, (uint32_t)i - 1), r->step, out);
+    }
+    *out = r->start;
+    return i == 0 || !__builtin_sub_overflow(r->start, r->step, out);
+}
+
+/* A slice of a range is a range; its ends and step show when it is printed, and may be more than 64 bits hold. */
+static enum err slice_range(struct jvm *vm, const struct jv_range *of, int64_t from, int64_t to, int64_t step,
+                            int64_t count, struct jv *out)
+{
+    struct jv_range part = {.n = (uint32_t)count};
+    if (!range_edge(of, from, &part.start) || !range_edge(of, to, &part.stop) ||
+        __builtin_mul_overflow(of->step, step, &part.step)) {
+        return jvm_fail(vm, "the result does not fit in 64 bits");
+    }
+    struct jv_range *r;
+    TRY(jv_alloc(vm, sizeof *r, &r));
+    *r = part;
+    *out = (struct jv){.kind = JV_RANGE, .range = r};
+    return ERR_OK;
+}
+
+enum err jop_slice(struct jvm *vm, struct jv v, struct jv from_v, struct jv to_v, struct jv step_v, struct jv *out)
+{
+    if (v.kind == JV_UNDEF) {
+        return jvm_fail_undefined(vm, v);
+    }
+    int64_t n = jv_len(v);
+    if (!jv_is_str(v) && !jv_is_seq(v) && v.kind != JV_RANGE) {
+        return jvm_fail(vm, "'%s' object cannot be sliced", jv_type_name(v));
+    }
+    int64_t step;
+    int64_t from;
+    int64_t to;
+    TRY(bound(vm, step_v, 1, &step));
+    if (step == 0) {
+        return jvm_fail(vm, "slice step cannot be zero");
+    }
+    bool back = step < 0;
+    TRY(bound(vm, from_v, back ? n - 1 : 0, &from));
+    TRY(bound(vm, to_v, n, &to));
+    from = from_v.kind == JV_NONE && back ? n - 1 : clamp(from, n, back);
+    to = to_v.kind == JV_NONE && back ? -1 : clamp(to, n, back);
+    int64_t given_step = step;
+    step = step > INT32_MAX ? INT32_MAX : step < -INT32_MAX ? -INT32_MAX : step; /* longer than any sequence */
+    int64_t count =
+        back ? (from > to ? (from - to - step - 1) / -step : 0) : (to > from ? (to - from + step - 1) / step : 0);
+    if (v.kind == JV_STR) {
+        return slice_str(vm, v.str, from, step, (uint32_t)count, out);
+    }
+    TRY(jvm_pay(vm, (uint64_t)count / 8));
+    if (v.kind == JV_RANGE) {
+        return slice_range(vm, v.range, from, to, given_step, count, out);
+    }
+    TRY(jv_list_new(vm, (enum jv_kind)v.kind, (size_t)count, out));
+    for (int64_t i = 0; i < count; i++) {
+        out->list->at[i] = v.list->at[from + i * step];
+    }
+    out->list->n = (uint32_t)count;
+    return ERR_OK;
+}
