@@ -323,12 +323,6 @@ static inline size_t *backend_page_bytes(struct backend_bytes *b, bool is_local)
     return is_local ? &b->window : &b->page;
 }
 
-/* Does it have the option? Yes if no back end of the table has one of that name: then it is not theirs. */
-bool backend_has_option(const struct backend *b, const char *option);
-
-/* The i-th type of keys and values that any of them has; NULL beyond the last. */
-const char *backend_kv_type_name(int i);
-
 void backend_bytes_add(struct backend_bytes *to, const struct backend_bytes *more);
 
 /* The sum over all memories. */
@@ -347,6 +341,14 @@ enum err backend_reduce_failed(enum err err, struct err_info *info);
 /* Begins a batch and waits for it, with none begun before. Errors: wait's. */
 MUST_CHECK enum err backend_compute(const struct backend *b, struct backend_model *m, const struct backend_batch *batch,
                                     struct err_info *info);
+
+/* --- the table (backends.c) -------------------------------------------------------------------------------------- */
+
+/* Does it have the option? Yes if no back end of the table has one of that name: then it is not theirs. */
+bool backend_has_option(const struct backend *b, const char *option);
+
+/* The i-th type of keys and values that any of them has; NULL beyond the last. */
+const char *backend_kv_type_name(int i);
 
 /* By name, or NULL; i-th of the table, or NULL beyond the last. */
 const struct backend *backend_find(const char *name);

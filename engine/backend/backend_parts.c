@@ -127,8 +127,3 @@ int backend_parts_memory(const struct backend_parts *p, int i)
     }
     return BACKEND_DEVICE + first;
 }
-
-const struct backend *backend_of_parts(const struct backend_parts *p)
-{
-    return p->n == 1 && p->at[0].device[0] == '\0' ? p->at[0].backend : &backend_composite;
-}

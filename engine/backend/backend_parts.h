@@ -39,7 +39,7 @@ int backend_parts_memory(const struct backend_parts *p, int i);
 /* What is opened for them, with backend_config.parts: the back end itself where there is one, on the device that the
  * configuration names, else backend_composite, in which each part has pages and states of its own, of the same ids, and
  * computes what the part in front of it gave. What a page or a state holds is what the parts hold, one behind the other.
- * Batches may be begun beside each other as the last part says. */
+ * Batches may be begun beside each other as the last part says. (composite/backend_composite.c) */
 const struct backend *backend_of_parts(const struct backend_parts *p);
 extern const struct backend backend_composite;
 

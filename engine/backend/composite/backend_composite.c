@@ -313,3 +313,8 @@ const struct backend backend_composite = {
     .info = composite_info,
     .close = composite_close,
 };
+
+const struct backend *backend_of_parts(const struct backend_parts *p)
+{
+    return p->n == 1 && p->at[0].device[0] == '\0' ? p->at[0].backend : &backend_composite;
+}

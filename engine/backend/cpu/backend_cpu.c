@@ -6,17 +6,6 @@
 
 #include <string.h>
 
-enum { ALIGN = 64 };
-
-static size_t align_up(size_t n) { return (n + ALIGN - 1) / ALIGN * ALIGN; }
-
-void *cpu_take(const struct backend_model *m, size_t *at, size_t bytes)
-{
-    void *p = m->scratch_memory != NULL ? m->scratch_memory + *at : NULL;
-    *at += align_up(bytes);
-    return p;
-}
-
 /* Lays a buffer out with as many rows as it can hold at a time. */
 static void take_buf(struct backend_model *m, cpu_buf_id id, const struct cpu_buf_use *use, size_t *at)
 {
@@ -70,7 +59,7 @@ static size_t lay_out_scratch(struct backend_model *m)
     size_t at = 0, rows = (size_t)m->cfg.max_rows;
     uint32_t widest = 0, widest_norm = MAX_OF(p->n_embd, widest_inner(p, PLAN_BY_HEADS));
     for (int32_t i = 0; i < p->n_bufs; i++) {
-        m->strides[i] = align_up(p->bufs[i].width * sizeof(float)) / sizeof(float);
+        m->strides[i] = cpu_align_up(p->bufs[i].width * sizeof(float)) / sizeof(float);
         m->strides[i + PLAN_MAX_BUFS] = m->strides[i];
         widest = MAX_OF(widest, p->bufs[i].width);
         bool is_normed = cpu_buf_use(m, i).is_normed || cpu_buf_use(m, i + PLAN_MAX_BUFS).is_normed;
@@ -85,13 +74,13 @@ static size_t lay_out_scratch(struct backend_model *m)
     cpu_attention_lay_out(m, &at);
     cpu_overtake_lay_out(m, &at);
     size_t picks = rows * p->moe.n_used, ff = widest_inner(p, PLAN_BY_EXPERTS);
-    m->experts.hidden_stride = align_up(ff * sizeof(float)) / sizeof(float);
+    m->experts.hidden_stride = cpu_align_up(ff * sizeof(float)) / sizeof(float);
     m->experts.hidden = cpu_take(m, &at, picks * m->experts.hidden_stride * sizeof(float));
     m->experts.hidden_q = cpu_take(m, &at, picks * kern_qrow_bytes(ff));
     widest = MAX_OF(widest, (uint32_t)ff);
     for (int t = 0; t < m->cfg.n_threads; t++) {
         struct cpu_scratch s = {
-            .normed = cpu_take(m, &at, CPU_TILE_ROWS * align_up(widest_norm * sizeof(float))),
+            .normed = cpu_take(m, &at, CPU_TILE_ROWS * cpu_align_up(widest_norm * sizeof(float))),
             .rows = cpu_take(m, &at, CPU_TILE_ROWS * kern_qrow_bytes(widest)),
             .tile = {cpu_take(m, &at, CPU_TILE_ROWS * CPU_TILE_COLUMNS * sizeof(float)),
                      cpu_take(m, &at, CPU_TILE_ROWS * CPU_TILE_COLUMNS * sizeof(float))},

@@ -180,8 +180,17 @@ struct cpu_op {
 };
 extern const struct cpu_op cpu_ops[PLAN_OP_COUNT];
 
-/* Cuts `bytes` off the memory of activations; while there is none it only counts, and gives NULL (backend_cpu.c). */
-void *cpu_take(const struct backend_model *m, size_t *at, size_t bytes);
+/* Rounds a number of bytes up to a whole number of cache lines. */
+static inline size_t cpu_align_up(size_t n) { return (n + 63) / 64 * 64; }
+
+/* Takes `bytes` of the memory of activations from *at on, which it advances, and returns the address. Returns NULL and
+ * only advances while that memory is not allocated. */
+static inline void *cpu_take(const struct backend_model *m, size_t *at, size_t bytes)
+{
+    void *p = m->scratch_memory != NULL ? m->scratch_memory + *at : NULL;
+    *at += cpu_align_up(bytes);
+    return p;
+}
 
 /* Finds how weights will be packed, then packs all of the plan's into m->weights (cpu_weights.c). ERR_NOMEM,
  * ERR_UNSUPPORTED_TYPE, ERR_CANCELLED. */
