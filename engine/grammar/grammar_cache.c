@@ -114,7 +114,7 @@ static bool is_fit(struct grammar *g, size_t most, size_t *n_bytes)
 {
     pthread_mutex_lock(&g->lock);
     *n_bytes = grammar_bytes(g);
-    bool is_whole = regex_ok(g->lexer.set) == ERR_OK && g->lexer.n_table != 0;
+    bool is_whole = regex_ok(g->lexer.set) == ERR_OK;
     pthread_mutex_unlock(&g->lock);
     return is_whole && *n_bytes <= most;
 }

@@ -4,6 +4,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/mem_account.h"
+#include "engine/base/table.h"
 #include "engine/grammar/grammar_build.h"
 
 #include <pthread.h>
@@ -64,7 +65,7 @@ struct plain_byte {
 
 /* Within as many bytes of plain text as `alive` an expression goes on, whatever they are, and within `quiet` it does not end. */
 struct plain_reach {
-    regex_id of; /* REGEX_NONE: free */
+    regex_id of;
     unsigned char alive, quiet;
     bool is_whole; /* more is not to be found: it ends behind `quiet`, or it takes too many states to know */
 };
@@ -81,13 +82,13 @@ struct lexer {
     uint32_t *next;             /* rows of n_classes: state plus 1, 0 = not known yet */
     unsigned char *like;        /* rows: the first class that leads on to the same state */
     uint32_t n_rows, cap_rows, cap_likes;
-    uint32_t *table; /* [n_table] of states */
-    uint32_t n_table;
+    struct table table; /* of states by their parts */
     uint32_t near_bytes;
     struct plain_byte *plain; /* those of the plain states, one behind the other */
     uint32_t plain_first[PLAIN_STATES + 1];
-    struct plain_reach *reaches; /* [n_reaches] by expression */
-    uint32_t n_reaches, n_reached;
+    struct plain_reach *reaches;
+    uint32_t n_reaches, cap_reaches;
+    struct table reach_table; /* of reaches by expression */
 };
 
 struct grammar {

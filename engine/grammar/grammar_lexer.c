@@ -4,18 +4,17 @@
 
 #include <string.h>
 
-enum { FIRST_TABLE = 64, MAX_STATES = 1 << 16, SEARCH_BUDGET = 20000, MAX_TABLE_BYTES = 32 << 20 };
+enum { MAX_STATES = 1 << 16, SEARCH_BUDGET = 20000, MAX_TABLE_BYTES = 32 << 20 };
 
 enum err lexer_init(struct lexer *l, struct regex_set *set)
 {
     uint32_t dead;
-    *l = (struct lexer){.set = set, .near_bytes = GRAMMAR_MAX_TOKEN_BYTES, .n_table = FIRST_TABLE};
+    *l = (struct lexer){.set = set, .near_bytes = GRAMMAR_MAX_TOKEN_BYTES};
     l->byte_class = regex_byte_classes(set, &l->n_classes);
     for (int byte = 255; byte >= 0; byte--) {
         l->byte_of[l->byte_class[byte]] = (unsigned char)byte;
     }
-    l->table = mem_zalloc_array(l->n_table, sizeof *l->table, MEM_GRAMMAR);
-    TRY(l->table != NULL ? lexer_state_of(l, NULL, 0, &dead) : ERR_NOMEM);
+    TRY(lexer_state_of(l, NULL, 0, &dead));
     return lexer_init_plain(l);
 }
 
@@ -26,65 +25,64 @@ void lexer_fini(struct lexer *l)
     mem_free(l->parts);
     mem_free(l->next);
     mem_free(l->like);
-    mem_free(l->table);
+    table_fini(&l->table);
     mem_free(l->plain);
     mem_free(l->reaches);
+    table_fini(&l->reach_table);
 }
 
 size_t lexer_bytes(const struct lexer *l)
 {
     size_t row = (size_t)l->n_classes;
     return regex_set_bytes(l->set) + l->cap_states * sizeof *l->states + l->cap_parts * sizeof *l->parts +
-           l->cap_rows * row * sizeof *l->next + l->cap_likes * row + l->n_table * sizeof *l->table +
-           l->n_reaches * sizeof *l->reaches;
+           l->cap_rows * row * sizeof *l->next + l->cap_likes * row + table_bytes(&l->table) +
+           l->cap_reaches * sizeof *l->reaches + table_bytes(&l->reach_table);
 }
 
-static uint32_t place_of(const struct lexer *l, const struct lexer_part *parts, uint32_t n)
+static uint64_t hash_parts(const struct lexer_part *parts, uint32_t n)
 {
     uint64_t hash = n;
     for (uint32_t i = 0; i < n; i++) {
         hash = (hash ^ parts[i].index ^ (uint64_t)parts[i].left << 32) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 32;
     }
-    uint32_t at = (uint32_t)hash & (l->n_table - 1);
-    for (; l->table[at] != 0; at = (at + 1) & (l->n_table - 1)) {
-        const struct lexer_state *s = &l->states[l->table[at] - 1];
-        if (s->n == n && (n == 0 || memcmp(l->parts + s->first, parts, n * sizeof *parts) == 0)) {
-            break;
-        }
-    }
-    return at;
+    return hash;
 }
 
-static enum err grow_table(struct lexer *l)
+static uint64_t hash_state(const void *lexer, uint32_t i)
 {
-    mem_free(l->table);
-    l->n_table *= 2;
-    l->table = mem_zalloc_array(l->n_table, sizeof *l->table, MEM_GRAMMAR);
-    if (l->table == NULL) {
-        l->n_table = 0;
-        return ERR_NOMEM;
-    }
-    for (uint32_t i = 0; i < l->n_states; i++) {
-        l->table[place_of(l, l->parts + l->states[i].first, l->states[i].n)] = i + 1;
-    }
-    return ERR_OK;
+    const struct lexer *l = lexer;
+    return hash_parts(l->parts + l->states[i].first, l->states[i].n);
+}
+
+struct state_key {
+    const struct lexer *l;
+    const struct lexer_part *parts;
+    uint32_t n;
+};
+
+static ALWAYS_INLINE bool is_state(const void *key, uint32_t i)
+{
+    const struct state_key *k = key;
+    const struct lexer_state *s = &k->l->states[i];
+    return s->n == k->n && (k->n == 0 || memcmp(k->l->parts + s->first, k->parts, k->n * sizeof *k->parts) == 0);
 }
 
 enum err lexer_state_of(struct lexer *l, const struct lexer_part *parts, uint32_t n, uint32_t *out)
 {
-    if (l->n_table == 0 || l->n_states >= MAX_STATES) {
-        return l->n_table == 0 ? ERR_NOMEM : ERR_GRAMMAR_LIMIT;
+    if (l->n_states >= MAX_STATES) {
+        return ERR_GRAMMAR_LIMIT;
     }
-    uint32_t at = place_of(l, parts, n);
-    if (l->table[at] != 0) {
-        *out = l->table[at] - 1;
+    uint64_t hash = hash_parts(parts, n);
+    *out = table_find(&l->table, hash, is_state, &(struct state_key){l, parts, n});
+    if (*out != TABLE_NONE) {
         return ERR_OK;
     }
     if (!grammar_reserve((void **)&l->states, l->n_states, 1, &l->cap_states, sizeof *l->states, MEM_GRAMMAR) ||
         !grammar_reserve((void **)&l->parts, l->n_parts, n, &l->cap_parts, sizeof *l->parts, MEM_GRAMMAR)) {
         return ERR_NOMEM;
     }
+    TRY(table_reserve(&l->table, l->n_states + (size_t)1, hash_state, l, MEM_GRAMMAR));
     struct lexer_state s = {.first = l->n_parts, .n = n, .has_ends = true};
     for (uint32_t i = 0; i < n; i++) {
         l->parts[l->n_parts + i] = parts[i];
@@ -100,8 +98,8 @@ enum err lexer_state_of(struct lexer *l, const struct lexer_part *parts, uint32_
     l->n_parts += n;
     *out = l->n_states;
     l->states[l->n_states++] = s;
-    l->table[at] = l->n_states;
-    return 2 * l->n_states > l->n_table ? grow_table(l) : ERR_OK;
+    table_add(&l->table, hash, *out);
+    return ERR_OK;
 }
 
 /* Notes of each class the first that leads on to the same state. */

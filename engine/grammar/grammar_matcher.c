@@ -23,15 +23,24 @@ static bool is_item(const struct matcher_item *item, uint32_t slot, uint32_t ori
     return item->slot == slot && item->origin == origin && item->count == count;
 }
 
+struct item_key {
+    const struct grammar_matcher *m;
+    uint32_t slot, origin, count;
+};
+
+static ALWAYS_INLINE bool is_place(const void *key, size_t at)
+{
+    const struct item_key *k = key;
+    const struct matcher_seen *seen = &k->m->seen[at];
+    return seen->stamp != k->m->stamp || is_item(&k->m->items[seen->item], k->slot, k->origin, k->count);
+}
+
 /* Where the item is noted in m->seen, or is to be. */
 static struct matcher_seen *place_of(const struct grammar_matcher *m, uint32_t slot, uint32_t origin, uint32_t count)
 {
     uint64_t hash = (slot * 0x9e3779b97f4a7c15u ^ origin * 0xc2b2ae3d27d4eb4fu) + count * 0x165667b19e3779f9u;
-    uint32_t at = (uint32_t)(hash >> 32) & (m->n_seen - 1);
-    while (m->seen[at].stamp == m->stamp && !is_item(&m->items[m->seen[at].item], slot, origin, count)) {
-        at = (at + 1) & (m->n_seen - 1);
-    }
-    return &m->seen[at];
+    struct item_key key = {m, slot, origin, count};
+    return &m->seen[table_probe(m->n_seen - 1, hash >> 32, is_place, &key)];
 }
 
 /* Notes the items of the newest column that are not noted yet. Any number of them can be new, as predict() adds all alternatives

@@ -69,8 +69,7 @@ struct matcher_sets {
     uint32_t n_words, cap_words;
     uint32_t *firsts; /* [n_sets] of words */
     uint32_t n_sets, cap_firsts;
-    uint32_t *table; /* [n_table] of sets plus 1; 0 = free */
-    uint32_t n_table;
+    struct table table; /* of sets by their words; the first is 0, not 1 */
 };
 
 struct grammar_matcher {

@@ -2,6 +2,7 @@
 
 #include "engine/base/hash.h"
 #include "engine/base/mem.h"
+#include "engine/base/table.h"
 
 #include <string.h>
 
@@ -105,13 +106,23 @@ void grammar_pieces_repeat(struct grammar_pieces *p, uint32_t min, uint32_t max)
     x->id = x->is_regex ? regex_repeat(p->set, x->id, min, max) : grammar_repeat(p->b, x->id, min, max);
 }
 
+struct name_key {
+    const struct grammar_name *table;
+    const char *text;
+    size_t n;
+};
+
+static ALWAYS_INLINE bool is_name(const void *key, size_t at)
+{
+    const struct name_key *k = key;
+    const struct grammar_name *name = &k->table[at];
+    return name->text == NULL || (name->n == k->n && memcmp(name->text, k->text, k->n) == 0);
+}
+
 struct grammar_name *grammar_name_at(struct grammar_name *table, const char *text, size_t n)
 {
-    size_t i = hash64(text, n, 0) % GRAMMAR_NAMES;
-    while (table[i].text != NULL && (table[i].n != n || memcmp(table[i].text, text, n) != 0)) {
-        i = (i + 1) % GRAMMAR_NAMES;
-    }
-    return &table[i];
+    struct name_key key = {table, text, n};
+    return &table[table_probe(GRAMMAR_NAMES - 1, hash64(text, n, 0), is_name, &key)];
 }
 
 void grammar_text_place(const char *text, size_t at, size_t *line, size_t *column)

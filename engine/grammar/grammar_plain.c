@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-enum { MAX_PAIRS = 512, N_SEEN = 2048 /* a power of two */, FIRST_REACHES = 64, SEARCH_BUDGET = 20000, MAX_JOINT = 16 };
+enum { MAX_PAIRS = 512, N_SEEN = 2 * MAX_PAIRS /* a power of two */, SEARCH_BUDGET = 20000, MAX_JOINT = 16 };
 
 /* Bytes from first to last lead from a state to the next [Unicode 15, table 3-7]. */
 static const struct plain_arc {
@@ -58,19 +58,30 @@ struct pairs {
         struct regex_hash near;
     } pairs[MAX_PAIRS];
     uint32_t n;
-    uint16_t seen[N_SEEN]; /* pairs plus 1, by near and plain */
+    struct table seen; /* of pairs by near and plain */
+    uint32_t slots[N_SEEN];
 };
+
+struct pair_key {
+    const struct pairs *p;
+    unsigned plain;
+    struct regex_hash near;
+};
+
+static ALWAYS_INLINE bool is_pair(const void *key, uint32_t i)
+{
+    const struct pair_key *k = key;
+    const struct regex_hash *near = &k->p->pairs[i].near;
+    return k->p->pairs[i].plain == k->plain && near->a == k->near.a && near->b == k->near.b;
+}
 
 /* Adds a pair unless it, or one that no token tells apart from it, is there; false: there is no room. */
 static bool add_pair(struct pairs *p, struct lexer *l, regex_id left, unsigned plain)
 {
     struct regex_hash near = regex_hash(l->set, regex_near(l->set, left, PLAIN_MAX_DEPTH));
-    uint32_t at = (uint32_t)(near.a ^ near.a >> 32 ^ plain * 0x9e3779b9u) & (N_SEEN - 1);
-    for (; p->seen[at] != 0; at = (at + 1) & (N_SEEN - 1)) {
-        uint32_t i = p->seen[at] - 1u;
-        if (p->pairs[i].plain == plain && p->pairs[i].near.a == near.a && p->pairs[i].near.b == near.b) {
-            return true;
-        }
+    uint64_t hash = near.a ^ near.a >> 32 ^ plain * 0x9e3779b9u;
+    if (table_find(&p->seen, hash, is_pair, &(struct pair_key){p, plain, near}) != TABLE_NONE) {
+        return true;
     }
     if (p->n == MAX_PAIRS) {
         return false;
@@ -78,7 +89,7 @@ static bool add_pair(struct pairs *p, struct lexer *l, regex_id left, unsigned p
     p->pairs[p->n].left = left;
     p->pairs[p->n].plain = plain;
     p->pairs[p->n].near = near;
-    p->seen[at] = (uint16_t)++p->n;
+    table_add(&p->seen, hash, p->n++);
     return true;
 }
 
@@ -113,7 +124,8 @@ static enum err find_reach(struct lexer *l, regex_id r, uint32_t wanted, struct 
     bool lives = true, goes_on = true;
     uint32_t at = 0;
     p.n = 0;
-    memset(p.seen, 0, sizeof p.seen);
+    memset(p.slots, 0, sizeof p.slots);
+    table_use(&p.seen, p.slots, N_SEEN);
     add_pair(&p, l, r, PLAIN_WHOLE);
     *out = (struct plain_reach){.of = r};
     for (unsigned char depth = 1; depth <= PLAIN_MAX_DEPTH && goes_on && (lives || depth <= wanted); depth++) {
@@ -130,32 +142,21 @@ static enum err find_reach(struct lexer *l, regex_id r, uint32_t wanted, struct 
 
 /* --- what was found before ------------------------------------------------------------------------------------------ */
 
-static struct plain_reach *reach_at(const struct lexer *l, regex_id r)
+static uint64_t hash_of(regex_id r) { return r * 0x9e3779b9u >> 7; }
+static uint64_t hash_reach(const void *lexer, uint32_t i)
 {
-    uint32_t at = r * 0x9e3779b9u >> 7 & (l->n_reaches - 1);
-    while (l->reaches[at].of != REGEX_NONE && l->reaches[at].of != r) {
-        at = (at + 1) & (l->n_reaches - 1);
-    }
-    return &l->reaches[at];
+    return hash_of(((const struct lexer *)lexer)->reaches[i].of);
 }
 
-static enum err grow_reaches(struct lexer *l)
+struct reach_key {
+    const struct lexer *l;
+    regex_id of;
+};
+
+static ALWAYS_INLINE bool is_reach(const void *key, uint32_t i)
 {
-    struct plain_reach *old = l->reaches;
-    uint32_t n = l->n_reaches;
-    l->reaches = mem_zalloc_array(n != 0 ? 2 * n : FIRST_REACHES, sizeof *l->reaches, MEM_GRAMMAR);
-    if (l->reaches == NULL) {
-        l->reaches = old;
-        return ERR_NOMEM;
-    }
-    l->n_reaches = n != 0 ? 2 * n : FIRST_REACHES;
-    for (uint32_t i = 0; i < n; i++) {
-        if (old[i].of != REGEX_NONE) {
-            *reach_at(l, old[i].of) = old[i];
-        }
-    }
-    mem_free(old);
-    return ERR_OK;
+    const struct reach_key *k = key;
+    return k->l->reaches[i].of == k->of;
 }
 
 /* `quiet` of what is found is right up to `wanted`. */
@@ -163,15 +164,23 @@ static enum err get_reach(struct lexer *l, regex_id r, uint32_t wanted, struct p
 {
     r = regex_near(l->set, r, PLAIN_MAX_DEPTH); /* so that bounds far off make no difference */
     TRY(regex_ok(l->set));
-    if (2 * l->n_reached >= l->n_reaches) {
-        TRY(grow_reaches(l));
+    uint32_t i = table_find(&l->reach_table, hash_of(r), is_reach, &(struct reach_key){l, r});
+    if (i != TABLE_NONE && (l->reaches[i].is_whole || l->reaches[i].quiet >= wanted)) {
+        *out = l->reaches[i];
+        return ERR_OK;
     }
-    *out = *reach_at(l, r);
-    if (out->of == REGEX_NONE || (!out->is_whole && out->quiet < wanted)) {
-        l->n_reached += out->of == REGEX_NONE;
-        TRY(find_reach(l, r, wanted, out));
-        *reach_at(l, r) = *out;
+    if (i == TABLE_NONE) {
+        bool has_room =
+            grammar_reserve((void **)&l->reaches, l->n_reaches, 1, &l->cap_reaches, sizeof *l->reaches, MEM_GRAMMAR);
+        TRY(has_room ? ERR_OK : ERR_NOMEM);
+        TRY(table_reserve(&l->reach_table, l->n_reaches + (size_t)1, hash_reach, l, MEM_GRAMMAR));
     }
+    TRY(find_reach(l, r, wanted, out));
+    if (i == TABLE_NONE) {
+        i = l->n_reaches++;
+        table_add(&l->reach_table, hash_of(r), i);
+    }
+    l->reaches[i] = *out;
     return ERR_OK;
 }
 

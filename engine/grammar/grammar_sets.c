@@ -3,13 +3,13 @@
 
 #include <string.h>
 
-enum { FIRST_TABLE = 64, MAX_WORDS = 1 << 20 };
+enum { MAX_WORDS = 1 << 20 };
 
 void matcher_sets_fini(struct matcher_sets *s)
 {
     mem_free(s->words);
     mem_free(s->firsts);
-    mem_free(s->table);
+    table_fini(&s->table);
 }
 
 static uint32_t size_of(const struct grammar_rule *r) { return 1 + (r->n + 63) / 64; }
@@ -26,40 +26,37 @@ static uint64_t count_of(const struct grammar_matcher *m, uint32_t set)
 
 static bool is_in(const uint64_t *words, uint32_t i) { return words != NULL && (words[1 + i / 64] >> i % 64 & 1) != 0; }
 
-static uint32_t place_of(const struct matcher_sets *s, const uint64_t *words, uint32_t n)
+static uint64_t hash_words(const uint64_t *words, uint32_t n)
 {
     uint64_t h = n;
     for (uint32_t i = 0; i < n; i++) {
         h = (h ^ words[i]) * 0x9e3779b97f4a7c15u;
         h ^= h >> 32;
     }
-    uint32_t at = (uint32_t)h & (s->n_table - 1);
-    while (s->table[at] != 0) {
-        uint32_t set = s->table[at] - 1, first = s->firsts[set];
-        uint32_t end = set + 1 < s->n_sets ? s->firsts[set + 1] : s->n_words;
-        if (end - first == n && memcmp(s->words + first, words, n * sizeof *words) == 0) {
-            break;
-        }
-        at = (at + 1) & (s->n_table - 1);
-    }
-    return at;
+    return h;
 }
 
-static enum err grow(struct matcher_sets *s)
+static uint32_t n_words_of(const struct matcher_sets *s, uint32_t i)
 {
-    uint32_t *old = s->table, n = s->n_table != 0 ? 2 * s->n_table : FIRST_TABLE;
-    uint32_t *table = mem_zalloc_array(n, sizeof *table, MEM_REQUEST);
-    if (table == NULL) {
-        return ERR_NOMEM;
-    }
-    s->table = table;
-    s->n_table = n;
-    for (uint32_t i = 0; i < s->n_sets; i++) {
-        uint32_t end = i + 1 < s->n_sets ? s->firsts[i + 1] : s->n_words;
-        s->table[place_of(s, s->words + s->firsts[i], end - s->firsts[i])] = i + 1;
-    }
-    mem_free(old);
-    return ERR_OK;
+    return (i + 1 < s->n_sets ? s->firsts[i + 1] : s->n_words) - s->firsts[i];
+}
+
+static uint64_t hash_set(const void *sets, uint32_t i)
+{
+    const struct matcher_sets *s = sets;
+    return hash_words(s->words + s->firsts[i], n_words_of(s, i));
+}
+
+struct set_key {
+    const struct matcher_sets *s;
+    const uint64_t *words;
+    uint32_t n;
+};
+
+static ALWAYS_INLINE bool is_set(const void *key, uint32_t i)
+{
+    const struct set_key *k = key;
+    return n_words_of(k->s, i) == k->n && memcmp(k->s->words + k->s->firsts[i], k->words, k->n * sizeof *k->words) == 0;
 }
 
 /* Appends `set` with one more member to the words; it is no set yet. */
@@ -90,16 +87,19 @@ enum err matcher_set_add(struct grammar_matcher *m, const struct grammar_rule *r
                          uint32_t *out)
 {
     struct matcher_sets *s = &m->sets;
-    TRY(2 * (s->n_sets + 1) > s->n_table ? grow(s) : ERR_OK);
+    TRY(table_reserve(&s->table, s->n_sets + (size_t)1, hash_set, s, MEM_REQUEST));
     TRY(matcher_spend(m, size_of(r)));
     TRY(append(m, r, set, i));
-    uint32_t at = place_of(s, s->words + s->n_words, size_of(r));
-    if (s->table[at] == 0) {
-        s->firsts[s->n_sets] = s->n_words;
+    const uint64_t *words = s->words + s->n_words;
+    uint64_t hash = hash_words(words, size_of(r));
+    uint32_t found = table_find(&s->table, hash, is_set, &(struct set_key){s, words, size_of(r)});
+    if (found == TABLE_NONE) {
+        found = s->n_sets++;
+        s->firsts[found] = s->n_words;
         s->n_words += size_of(r);
-        s->table[at] = ++s->n_sets;
+        table_add(&s->table, hash, found);
     }
-    *out = s->table[at];
+    *out = found + 1;
     return ERR_OK;
 }
 

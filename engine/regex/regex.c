@@ -10,7 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FIRST_TABLE = 256, FIRST_CLASSES = 128, MAX_CODE_POINT = 0x10ffff };
+enum { FIRST_NODES = 128, FIRST_CLASSES = 64, MAX_CODE_POINT = 0x10ffff };
 
 static regex_id fail(struct regex_set *s, enum err err)
 {
@@ -155,12 +155,16 @@ struct regex_hash regex_hash_words(const uint64_t *words, size_t n)
     return end_hash(h);
 }
 
-/* Where the search for a node begins in the table. */
-static size_t place_of(const struct regex_set *s, const struct regex_node *n)
+static uint64_t place_of(const struct regex_node *n)
 {
     uint64_t h = ((uint64_t)n->a << 32 | n->b) * 0x9e3779b97f4a7c15u;
     h = (h ^ h >> 32 ^ ((uint64_t)n->min << 32 | n->max)) * 0xbf58476d1ce4e5b9u + n->kind;
-    return (h ^ h >> 32) & (s->n_table - 1);
+    return h ^ h >> 32;
+}
+
+static uint64_t place_of_id(const void *set, uint32_t id)
+{
+    return place_of(&((const struct regex_set *)set)->nodes[id]);
 }
 
 /* Of a union or an intersection, in whatever order its parts are. */
@@ -171,28 +175,14 @@ static struct regex_hash sum_of(const struct regex_set *s, const struct regex_no
     return (struct regex_hash){sum.a + head.a, sum.b + head.b};
 }
 
-static bool grow_table(struct regex_set *s)
-{
-    uint32_t *table = mem_zalloc_array(2 * s->n_table, sizeof *table, MEM_GRAMMAR);
-    if (table == NULL) {
-        fail(s, ERR_NOMEM);
-        return false;
-    }
-    mem_free(s->table);
-    s->table = table;
-    s->n_table *= 2;
-    for (size_t id = 1; id < s->n_nodes; id++) {
-        size_t at = place_of(s, &s->nodes[id]);
-        while (table[at] != 0) {
-            at = (at + 1) & (s->n_table - 1);
-        }
-        table[at] = (uint32_t)id;
-    }
-    return true;
-}
+struct node_key {
+    const struct regex_node *nodes, *node;
+};
 
-static bool is_same(const struct regex_node *a, const struct regex_node *b)
+static ALWAYS_INLINE bool is_node(const void *key, uint32_t id)
 {
+    const struct node_key *k = key;
+    const struct regex_node *a = &k->nodes[id], *b = k->node;
     return a->kind == b->kind && a->a == b->a && a->b == b->b && a->min == b->min && a->max == b->max;
 }
 
@@ -220,17 +210,19 @@ regex_id regex_node(struct regex_set *s, struct regex_node node)
     if (s->err != ERR_OK || !regex_spend(s, 1)) {
         return REGEX_NONE;
     }
-    size_t at = place_of(s, &node);
-    for (; s->table[at] != 0; at = (at + 1) & (s->n_table - 1)) {
-        if (is_same(&s->nodes[s->table[at]], &node)) {
-            return s->table[at];
-        }
+    uint64_t place = place_of(&node);
+    regex_id id = table_find(&s->table, place, is_node, &(struct node_key){s->nodes, &node});
+    if (id != TABLE_NONE) {
+        return id;
     }
     if (s->n_nodes >= s->max_nodes) {
         return fail(s, ERR_GRAMMAR_LIMIT);
     }
     if (!grow(s, (void **)&s->nodes, s->n_nodes, &s->cap_nodes, sizeof *s->nodes)) {
         return REGEX_NONE;
+    }
+    if (table_reserve(&s->table, s->n_nodes, place_of_id, s, MEM_GRAMMAR) != ERR_OK) {
+        return fail(s, ERR_NOMEM);
     }
     if (node.kind == REGEX_K_OR || node.kind == REGEX_K_AND) {
         node.sum = sum_of(s, &node);
@@ -239,12 +231,10 @@ regex_id regex_node(struct regex_set *s, struct regex_node node)
     regex_spend(s, 3);
     node.is_whole = is_whole(s, &node);
     node.hash = hash_of(s, &node);
-    s->nodes[s->n_nodes] = node;
-    s->table[at] = (uint32_t)s->n_nodes++;
-    if (2 * s->n_nodes > s->n_table && !grow_table(s)) {
-        return REGEX_NONE;
-    }
-    return (regex_id)(s->n_nodes - 1);
+    id = (regex_id)s->n_nodes++;
+    s->nodes[id] = node;
+    table_add(&s->table, place, id);
+    return id;
 }
 
 enum err regex_set_new(size_t max_nodes, struct regex_set **out)
@@ -255,9 +245,8 @@ enum err regex_set_new(size_t max_nodes, struct regex_set **out)
     }
     s->max_nodes = max_nodes != 0 ? max_nodes : REGEX_MAX_NODES;
     s->max_work = SIZE_MAX;
-    s->n_table = FIRST_TABLE;
-    s->table = mem_zalloc_array(s->n_table, sizeof *s->table, MEM_GRAMMAR);
-    bool ok = s->table != NULL && grow(s, (void **)&s->nodes, 0, &s->cap_nodes, sizeof *s->nodes);
+    bool ok = table_reserve(&s->table, FIRST_NODES, place_of_id, s, MEM_GRAMMAR) == ERR_OK &&
+              grow(s, (void **)&s->nodes, 0, &s->cap_nodes, sizeof *s->nodes);
     if (ok) { /* REGEX_NONE, which stands in no table: nobody makes it anew */
         s->nodes[0] = (struct regex_node){.kind = REGEX_K_NONE, .is_plain = true, .is_whole = true};
         s->n_nodes = 1;
@@ -281,10 +270,10 @@ void regex_set_free(struct regex_set **set)
         mem_free(s->nodes);
         mem_free(s->classes);
         mem_free(s->loops);
-        mem_free(s->table);
-        mem_free(s->class_table);
-        mem_free(s->memo_keys);
-        mem_free(s->memo_values);
+        mem_free(s->memo);
+        table_fini(&s->table);
+        table_fini(&s->class_table);
+        table_fini(&s->memo_table);
         mem_free(s->work.ids);
         mem_free(s->parts.ids);
         mem_free(s->escaped);
@@ -296,8 +285,8 @@ void regex_set_free(struct regex_set **set)
 size_t regex_set_bytes(const struct regex_set *s)
 {
     return sizeof *s + s->cap_nodes * sizeof *s->nodes + s->cap_classes * sizeof *s->classes +
-           s->cap_loops * sizeof *s->loops + s->n_table * sizeof *s->table + s->n_class_table * sizeof *s->class_table +
-           s->n_memo * (sizeof *s->memo_keys + sizeof *s->memo_values) +
+           s->cap_loops * sizeof *s->loops + s->cap_memo * sizeof *s->memo + table_bytes(&s->table) +
+           table_bytes(&s->class_table) + table_bytes(&s->memo_table) +
            (s->work.cap + s->parts.cap + s->n_escaped) * sizeof(regex_id);
 }
 
@@ -308,58 +297,60 @@ struct regex_hash regex_hash(const struct regex_set *s, regex_id r) { return s->
 
 /* --- bytes and characters ----------------------------------------------------------------------------------------- */
 
-/* Where the class is in the table, or is to be. */
-static size_t place_of_class(const struct regex_set *s, const uint64_t bits[4])
+static uint64_t place_of_bits(const uint64_t bits[4])
 {
     uint64_t hash = 0;
     for (int i = 0; i < 4; i++) { /* most have one bit, which is to reach those that are looked at wherever it is */
         hash = (hash ^ bits[i] ^ bits[i] >> 31) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 32;
     }
-    size_t at = (size_t)hash & (s->n_class_table - 1);
-    while (s->class_table[at] != 0 &&
-           memcmp(s->classes[s->class_table[at] - 1].bits, bits, sizeof s->classes[0].bits) != 0) {
-        at = (at + 1) & (s->n_class_table - 1);
-    }
-    return at;
+    return hash;
+}
+
+static uint64_t place_of_class(const void *set, uint32_t i)
+{
+    return place_of_bits(((const struct regex_set *)set)->classes[i].bits);
+}
+
+struct class_key {
+    const struct regex_class *classes;
+    const uint64_t *bits;
+};
+
+static ALWAYS_INLINE bool is_class(const void *key, uint32_t i)
+{
+    const struct class_key *k = key;
+    return memcmp(k->classes[i].bits, k->bits, sizeof k->classes[i].bits) == 0;
 }
 
 /* Room for one more class in the table; false: s has failed. */
-static bool grow_class_table(struct regex_set *s)
+static bool reserve_class(struct regex_set *s)
 {
-    if (2 * s->n_classes < s->n_class_table) {
-        return true;
-    }
-    size_t n = s->n_class_table != 0 ? 2 * s->n_class_table : FIRST_CLASSES;
-    uint32_t *table = mem_zalloc_array(n, sizeof *table, MEM_GRAMMAR);
-    if (table == NULL) {
+    size_t n = MAX_OF(s->n_classes + 1, (size_t)FIRST_CLASSES);
+    bool has_room = table_reserve(&s->class_table, n, place_of_class, s, MEM_GRAMMAR) == ERR_OK;
+    if (!has_room) {
         fail(s, ERR_NOMEM);
-        return false;
     }
-    mem_free(s->class_table);
-    s->class_table = table;
-    s->n_class_table = n;
-    for (size_t i = 0; i < s->n_classes; i++) {
-        s->class_table[place_of_class(s, s->classes[i].bits)] = (uint32_t)i + 1;
-    }
-    return true;
+    return has_room;
 }
 
 regex_id regex_byte_class(struct regex_set *s, const uint64_t bits[4])
 {
-    if ((bits[0] | bits[1] | bits[2] | bits[3]) == 0 || !grow_class_table(s)) {
+    if ((bits[0] | bits[1] | bits[2] | bits[3]) == 0 || !reserve_class(s)) {
         return REGEX_NONE;
     }
-    size_t at = place_of_class(s, bits), i = s->class_table[at] != 0 ? s->class_table[at] - 1 : s->n_classes;
-    if (i == s->n_classes) {
+    uint64_t place = place_of_bits(bits);
+    uint32_t i = table_find(&s->class_table, place, is_class, &(struct class_key){s->classes, bits});
+    if (i == TABLE_NONE) {
         regex_split_classes(s, bits);
         if (!grow(s, (void **)&s->classes, s->n_classes, &s->cap_classes, sizeof *s->classes)) {
             return REGEX_NONE;
         }
+        i = (uint32_t)s->n_classes++;
         s->classes[i] = (struct regex_class){.bits = {bits[0], bits[1], bits[2], bits[3]}};
-        s->class_table[at] = (uint32_t)++s->n_classes;
+        table_add(&s->class_table, place, i);
     }
-    return regex_node(s, (struct regex_node){.kind = REGEX_K_CLASS, .a = (uint32_t)i, .is_plain = true});
+    return regex_node(s, (struct regex_node){.kind = REGEX_K_CLASS, .a = i, .is_plain = true});
 }
 
 regex_id regex_byte_range(struct regex_set *s, unsigned first, unsigned last)

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Derivatives that are remembered: beyond so many all are forgotten, which is quicker than to look for them in more memory. */
-enum { FIRST_MEMO = 1024, MAX_REMEMBERED = 1 << 16 };
+enum { FIRST_MEMO = 512, MAX_REMEMBERED = 1 << 16 };
 
 /* --- classes of bytes ---------------------------------------------------------------------------------------------- */
 
@@ -43,10 +43,8 @@ const unsigned char *regex_byte_classes(struct regex_set *s, int *n)
 
 static void memo_forget(struct regex_set *s)
 {
-    s->n_memoed = 0;
-    if (s->n_memo > 0) {
-        memset(s->memo_keys, 0, s->n_memo * sizeof *s->memo_keys);
-    }
+    s->n_memo = 0;
+    table_clear(&s->memo_table);
 }
 
 void regex_split_classes(struct regex_set *s, const uint64_t bits[4])
@@ -63,24 +61,29 @@ void regex_split_classes(struct regex_set *s, const uint64_t bits[4])
 
 /* --- what was derived before ------------------------------------------------------------------------------------------ */
 
-static size_t memo_place(const struct regex_set *s, uint64_t key)
+static uint64_t memo_hash(uint64_t key) { return key * 0x9e3779b97f4a7c15u >> 20; }
+static uint64_t memo_hash_of(const void *set, uint32_t i)
 {
-    size_t at = (size_t)(key * 0x9e3779b97f4a7c15u >> 20) & (s->n_memo - 1);
-    while (s->memo_keys[at] != 0 && s->memo_keys[at] != key) {
-        at = (at + 1) & (s->n_memo - 1);
-    }
-    return at;
+    return memo_hash(((const struct regex_set *)set)->memo[i].key);
+}
+
+struct memo_key {
+    const struct regex_memo *memo;
+    uint64_t key;
+};
+
+static ALWAYS_INLINE bool memo_is(const void *key, uint32_t i)
+{
+    const struct memo_key *k = key;
+    return k->memo[i].key == k->key;
 }
 
 static bool memo_get(const struct regex_set *s, regex_id r, unsigned class, regex_id *out)
 {
-    if (s->n_memo == 0) {
-        return false;
-    }
-    uint64_t key = ((uint64_t)r << 8 | class) + 1;
-    size_t at = memo_place(s, key);
-    *out = s->memo_values[at];
-    return s->memo_keys[at] == key;
+    uint64_t key = (uint64_t)r << 8 | class;
+    uint32_t i = table_find(&s->memo_table, memo_hash(key), memo_is, &(struct memo_key){s->memo, key});
+    *out = i != TABLE_NONE ? s->memo[i].is : REGEX_NONE;
+    return i != TABLE_NONE;
 }
 
 /* The derivative, where it was found before or is told by the node alone, as of texts. */
@@ -97,47 +100,34 @@ static bool find_next(const struct regex_set *s, regex_id r, unsigned class, reg
     return n->kind <= REGEX_K_EMPTY || memo_get(s, r, class, out);
 }
 
-static bool memo_grow(struct regex_set *s)
+static bool memo_reserve(struct regex_set *s)
 {
-    struct regex_set old = *s;
-    s->n_memo = old.n_memo != 0 ? 2 * old.n_memo : FIRST_MEMO;
-    s->memo_keys = mem_zalloc_array(s->n_memo, sizeof *s->memo_keys, MEM_GRAMMAR);
-    s->memo_values = mem_zalloc_array(s->n_memo, sizeof *s->memo_values, MEM_GRAMMAR);
-    if (s->memo_keys == NULL || s->memo_values == NULL) {
-        mem_free(s->memo_keys);
-        mem_free(s->memo_values);
-        s->memo_keys = old.memo_keys;
-        s->memo_values = old.memo_values;
-        s->n_memo = old.n_memo;
-        s->err = s->err == ERR_OK ? ERR_NOMEM : s->err;
-        return false;
-    }
-    for (size_t i = 0; i < old.n_memo; i++) {
-        if (old.memo_keys[i] != 0) {
-            size_t at = memo_place(s, old.memo_keys[i]);
-            s->memo_keys[at] = old.memo_keys[i];
-            s->memo_values[at] = old.memo_values[i];
+    if (s->n_memo == s->cap_memo) {
+        size_t more = s->cap_memo != 0 ? 2 * s->cap_memo : FIRST_MEMO;
+        struct regex_memo *memo = mem_realloc(s->memo, more * sizeof *memo, MEM_GRAMMAR);
+        if (memo == NULL) {
+            return false;
         }
+        s->memo = memo;
+        s->cap_memo = more;
     }
-    mem_free(old.memo_keys);
-    mem_free(old.memo_values);
-    return true;
+    return table_reserve(&s->memo_table, s->cap_memo, memo_hash_of, s, MEM_GRAMMAR) == ERR_OK;
 }
 
+/* Notes the derivative, which was not found before. */
 static void memo_put(struct regex_set *s, regex_id r, unsigned class, regex_id value)
 {
-    uint64_t key = ((uint64_t)r << 8 | class) + 1;
-    if (2 * s->n_memoed >= s->n_memo && !memo_grow(s)) {
+    uint64_t key = (uint64_t)r << 8 | class;
+    if (!memo_reserve(s)) {
+        regex_fail(s, ERR_NOMEM);
         return;
     }
-    if (s->n_memoed > 8 * s->max_nodes) {
-        s->err = s->err == ERR_OK ? ERR_GRAMMAR_LIMIT : s->err;
+    if (s->n_memo > 8 * s->max_nodes) {
+        regex_fail(s, ERR_GRAMMAR_LIMIT);
         return;
     }
-    size_t at = memo_place(s, key);
-    s->memo_keys[at] = key;
-    s->memo_values[at] = value;
-    s->n_memoed++;
+    s->memo[s->n_memo] = (struct regex_memo){key, value};
+    table_add(&s->memo_table, memo_hash(key), (uint32_t)s->n_memo++);
     regex_spend(s, 5);
 }
 
@@ -244,7 +234,7 @@ static regex_id next_of_class(struct regex_set *s, regex_id r, unsigned class)
     if (s->err != ERR_OK || find_next(s, r, class, &found)) {
         return found;
     }
-    if (s->n_memoed > MAX_REMEMBERED) { /* and never while the derivatives of parts are awaited */
+    if (s->n_memo > MAX_REMEMBERED) { /* and never while the derivatives of parts are awaited */
         memo_forget(s);
     }
     size_t from = s->work.n;

@@ -2,6 +2,7 @@
 #ifndef INFCGI_REGEX_REGEX_INTERNAL_H
 #define INFCGI_REGEX_REGEX_INTERNAL_H
 
+#include "engine/base/table.h"
 #include "engine/regex/regex.h"
 
 enum regex_kind {
@@ -49,6 +50,12 @@ struct regex_wide {
     regex_id id;
 };
 
+/* A derivative that was found. */
+struct regex_memo {
+    uint64_t key; /* node << 8 | class of bytes */
+    regex_id is;
+};
+
 /* Growing list of ids. */
 struct regex_list {
     regex_id *ids;
@@ -64,13 +71,11 @@ struct regex_set {
     size_t n_classes, cap_classes;
     struct regex_loop *loops;
     size_t n_loops, cap_loops;
-    uint32_t *class_table; /* [n_class_table] by bits: a class plus 1; 0 = free */
-    size_t n_class_table;
-    uint32_t *table; /* [n_table] of nodes by hash, 0 = free: NONE is not in it */
-    size_t n_table;
-    uint64_t *memo_keys; /* [n_memo] node << 8 | class of bytes, plus 1; 0 = free */
-    regex_id *memo_values;
-    size_t n_memo, n_memoed;
+    struct table class_table; /* of classes by their bits */
+    struct table table;       /* of nodes by their form, without NONE */
+    struct regex_memo *memo;  /* [n_memo] derivatives that were found */
+    size_t n_memo, cap_memo;
+    struct table memo_table; /* of these by their key */
     size_t n_work, max_work; /* regex_spend's */
     uint32_t n_splits;       /* calls of regex_split_groups */
     bool has_byte_classes;

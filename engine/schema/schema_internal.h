@@ -3,6 +3,7 @@
 #define INFCGI_SCHEMA_SCHEMA_INTERNAL_H
 
 #include "engine/base/mem.h"
+#include "engine/base/table.h"
 #include "engine/schema/schema.h"
 #include "engine/schema/schema_number.h"
 
@@ -32,10 +33,10 @@ static inline uint64_t schema_word_bit(const char *word)
 
 /* What the keys of a schema say. */
 struct seen {
-    const json_t *schema; /* NULL: a free place */
-    uint64_t words;       /* schema_word_bit of each */
-    bool says;            /* one of them says something of values */
-    bool has_id;          /* schema_has_id */
+    const json_t *schema;
+    uint64_t words; /* schema_word_bit of each */
+    bool says;      /* one of them says something of values */
+    bool has_id;    /* schema_has_id */
 };
 
 /* Values that are of all parts; a rule. */
@@ -58,12 +59,13 @@ struct writer {
     const json_t *root;
     struct node *nodes; /* [max_nodes] */
     size_t n_nodes, n_written, max_nodes;
-    uint32_t *table; /* [2 * max_nodes] of nodes by parts, plus 1; 0 = free */
+    struct table table; /* of nodes by parts */
     struct made *made;
     size_t n_made, cap_made;
-    uint32_t *made_table; /* [2 * cap_made] of made by what it is of, plus 1; 0 = free */
-    struct seen *seen;    /* [cap_seen] schemas that were looked at, by their addresses */
+    struct table made_table; /* of made by what it is of */
+    struct seen *seen;       /* [n_seen] schemas that were looked at */
     size_t n_seen, cap_seen;
+    struct table seen_table; /* of seen by their addresses */
     struct arena arena;
     symbol_id any; /* any value; 0 = not made yet */
     symbol_id comma;

@@ -73,33 +73,38 @@ bool schema_says_more(const json_t *schema, const char *one)
     return false;
 }
 
-static struct seen *seen_place(const struct writer *w, const json_t *schema)
+static uint64_t hash_address(const void *p) { return ((uintptr_t)p >> 4) * 0x9e3779b97f4a7c15u >> 20; }
+
+static uint64_t hash_seen(const void *writer, uint32_t i)
 {
-    size_t at = (size_t)(((uintptr_t)schema >> 4) * 0x9e3779b97f4a7c15u >> 20) % w->cap_seen;
-    while (w->seen[at].schema != NULL && w->seen[at].schema != schema) {
-        at = at + 1 < w->cap_seen ? at + 1 : 0;
-    }
-    return &w->seen[at];
+    return hash_address(((const struct writer *)writer)->seen[i].schema);
 }
 
-static bool grow_seen(struct writer *w)
+struct seen_key {
+    const struct seen *seen;
+    const json_t *schema;
+};
+
+static ALWAYS_INLINE bool is_seen(const void *key, uint32_t i)
 {
-    enum { FIRST = 64 };
-    struct seen *before = w->seen;
-    size_t n = w->cap_seen, more = n != 0 ? 2 * n : FIRST;
-    struct seen *table = mem_zalloc_array(more, sizeof *table, MEM_REQUEST);
-    if (table == NULL) {
-        return false;
-    }
-    w->seen = table;
-    w->cap_seen = more;
-    for (size_t i = 0; i < n; i++) {
-        if (before[i].schema != NULL) {
-            *seen_place(w, before[i].schema) = before[i];
+    const struct seen_key *k = key;
+    return k->seen[i].schema == k->schema;
+}
+
+/* Makes room for one more. */
+static bool reserve_seen(struct writer *w)
+{
+    enum { FIRST = 32 };
+    if (w->n_seen == w->cap_seen) {
+        size_t more = w->cap_seen != 0 ? 2 * w->cap_seen : FIRST;
+        struct seen *seen = mem_realloc(w->seen, more * sizeof *seen, MEM_REQUEST);
+        if (seen == NULL) {
+            return false;
         }
+        w->seen = seen;
+        w->cap_seen = more;
     }
-    mem_free(before);
-    return true;
+    return table_reserve(&w->seen_table, w->cap_seen, hash_seen, w, MEM_REQUEST) == ERR_OK;
 }
 
 /* What the object's keys say, for as long as no other schema is looked at; NULL: no memory. */
@@ -107,21 +112,23 @@ static const struct seen *see(struct writer *w, const json_t *schema)
 {
     const char *key;
     json_t *value;
-    if (2 * w->n_seen >= w->cap_seen && !grow_seen(w)) {
+    uint32_t i = table_find(&w->seen_table, hash_address(schema), is_seen, &(struct seen_key){w->seen, schema});
+    if (i != TABLE_NONE) {
+        return &w->seen[i];
+    }
+    if (!reserve_seen(w)) {
         w->has_failed = true;
         return NULL;
     }
-    struct seen *place = seen_place(w, schema);
-    if (place->schema == NULL) {
-        *place = (struct seen){.schema = schema, .has_id = schema_has_id(schema)};
-        w->n_seen++;
-        json_object_foreach((json_t *)schema, key, value)
-        {
-            place->words |= schema_word_bit(key);
-            place->says = place->says || schema_is_word(key);
-        }
+    struct seen *seen = &w->seen[w->n_seen];
+    *seen = (struct seen){.schema = schema, .has_id = schema_has_id(schema)};
+    json_object_foreach((json_t *)schema, key, value)
+    {
+        seen->words |= schema_word_bit(key);
+        seen->says = seen->says || schema_is_word(key);
     }
-    return place;
+    table_add(&w->seen_table, hash_address(schema), (uint32_t)w->n_seen++);
+    return seen;
 }
 
 /* --- lists of parts as rules ------------------------------------------------------------------------------------------- */
@@ -179,12 +186,37 @@ enum err schema_add_part(struct writer *w, const struct part *from, const json_t
     return ERR_OK;
 }
 
-static bool is_same(const struct node *node, const struct parts *list)
+static uint64_t hash_parts(const struct part *parts, size_t n)
 {
+    uint64_t hash = 0;
+    for (size_t i = 0; i < n; i++) {
+        hash = (hash ^ (uint64_t)(uintptr_t)parts[i].schema ^ parts[i].is_chosen ^ 2u * parts[i].is_valued) *
+               0x9e3779b97f4a7c15u;
+        hash ^= hash >> 29;
+    }
+    return hash;
+}
+
+static uint64_t hash_node(const void *writer, uint32_t i)
+{
+    const struct node *node = &((const struct writer *)writer)->nodes[i];
+    return hash_parts(node->parts, node->n);
+}
+
+struct node_key {
+    const struct node *nodes;
+    const struct parts *list;
+};
+
+static bool is_node(const void *key, uint32_t i)
+{
+    const struct node_key *k = key;
+    const struct node *node = &k->nodes[i];
+    const struct parts *list = k->list;
     bool same = node->n == list->n;
-    for (size_t i = 0; i < list->n && same; i++) {
-        same = node->parts[i].schema == list->at[i].schema && node->parts[i].is_chosen == list->at[i].is_chosen &&
-               node->parts[i].is_valued == list->at[i].is_valued;
+    for (size_t p = 0; p < list->n && same; p++) {
+        same = node->parts[p].schema == list->at[p].schema && node->parts[p].is_chosen == list->at[p].is_chosen &&
+               node->parts[p].is_valued == list->at[p].is_valued;
     }
     return same;
 }
@@ -199,18 +231,11 @@ enum err schema_need(struct writer *w, struct parts *list, symbol_id *out)
         *out = schema_any_value(w);
         return ERR_OK;
     }
-    uint64_t hash = 0;
-    for (size_t i = 0; i < list->n; i++) {
-        hash = (hash ^ (uint64_t)(uintptr_t)list->at[i].schema ^ list->at[i].is_chosen ^ 2u * list->at[i].is_valued) *
-               0x9e3779b97f4a7c15u;
-        hash ^= hash >> 29;
-    }
-    size_t n_table = 2 * w->max_nodes, at = hash % n_table;
-    for (; w->table[at] != 0; at = at + 1 < n_table ? at + 1 : 0) {
-        if (is_same(&w->nodes[w->table[at] - 1], list)) {
-            *out = w->nodes[w->table[at] - 1].rule;
-            return ERR_OK;
-        }
+    uint64_t hash = hash_parts(list->at, list->n);
+    uint32_t i = table_find(&w->table, hash, is_node, &(struct node_key){w->nodes, list});
+    if (i != TABLE_NONE) {
+        *out = w->nodes[i].rule;
+        return ERR_OK;
     }
     if (w->n_nodes == w->max_nodes && w->is_loose) {
         *out = schema_any_value(w);
@@ -220,14 +245,15 @@ enum err schema_need(struct writer *w, struct parts *list, symbol_id *out)
         return err_set(w->info, ERR_GRAMMAR_LIMIT, NULL, "JSON Schema: expected at most %d schemas within it",
                        SCHEMA_MAX_NODES);
     }
+    TRY(table_reserve(&w->table, w->n_nodes + 1, hash_node, w, MEM_REQUEST));
     struct part *parts = arena_alloc(&w->arena, list->n * sizeof *parts);
     if (parts == NULL) {
         return ERR_NOMEM;
     }
     memcpy(parts, list->at, list->n * sizeof *parts);
     *out = grammar_rule(w->b);
+    table_add(&w->table, hash, (uint32_t)w->n_nodes);
     w->nodes[w->n_nodes++] = (struct node){parts, list->n, *out};
-    w->table[at] = (uint32_t)w->n_nodes;
     return ERR_OK;
 }
 

@@ -111,40 +111,50 @@ enum err schema_spend(struct writer *w, size_t work) { return regex_spend(w->s, 
 
 /* --- schemas in other forms ------------------------------------------------------------------------------------------- */
 
-/* Where it is in the table, or is to be. */
-static uint32_t *made_place(const struct writer *w, const json_t *of, enum schema_form what)
+static uint64_t hash_form(const json_t *of, int what)
 {
-    size_t n = 2 * w->cap_made, at = (size_t)(((uintptr_t)of >> 4 ^ (uintptr_t)what) * 0x9e3779b97f4a7c15u >> 20) % n;
-    while (w->made_table[at] != 0 &&
-           (w->made[w->made_table[at] - 1].of != of || w->made[w->made_table[at] - 1].what != (int)what)) {
-        at = at + 1 < n ? at + 1 : 0;
-    }
-    return &w->made_table[at];
+    return ((uintptr_t)of >> 4 ^ (uintptr_t)what) * 0x9e3779b97f4a7c15u >> 20;
+}
+
+static uint64_t hash_made(const void *writer, uint32_t i)
+{
+    const struct made *made = &((const struct writer *)writer)->made[i];
+    return hash_form(made->of, made->what);
+}
+
+struct form_key {
+    const struct made *made;
+    const json_t *of;
+    int what;
+};
+
+static ALWAYS_INLINE bool is_form(const void *key, uint32_t i)
+{
+    const struct form_key *k = key;
+    return k->made[i].of == k->of && k->made[i].what == k->what;
 }
 
 bool schema_was_made(const struct writer *w, const json_t *of, enum schema_form what, const json_t **out)
 {
-    uint32_t i = w->n_made > 0 ? *made_place(w, of, what) : 0;
-    *out = i != 0 ? w->made[i - 1].schema : *out;
-    return i != 0;
+    struct form_key key = {w->made, of, (int)what};
+    uint32_t i = table_find(&w->made_table, hash_form(of, (int)what), is_form, &key);
+    *out = i != TABLE_NONE ? w->made[i].schema : *out;
+    return i != TABLE_NONE;
 }
 
-static bool grow_made(struct writer *w)
+/* Makes room for one more. */
+static bool reserve_made(struct writer *w)
 {
-    size_t more = 2 * w->cap_made + 16;
-    struct made *made = mem_realloc(w->made, more * sizeof *made, MEM_REQUEST);
-    w->made = made != NULL ? made : w->made;
-    uint32_t *table = made != NULL ? mem_zalloc_array(2 * more, sizeof *table, MEM_REQUEST) : NULL;
-    if (table == NULL) {
-        return false;
+    if (w->n_made == w->cap_made) {
+        size_t more = 2 * w->cap_made + 16;
+        struct made *made = mem_realloc(w->made, more * sizeof *made, MEM_REQUEST);
+        if (made == NULL) {
+            return false;
+        }
+        w->made = made;
+        w->cap_made = more;
     }
-    mem_free(w->made_table);
-    w->made_table = table;
-    w->cap_made = more;
-    for (size_t i = 0; i < w->n_made; i++) {
-        *made_place(w, w->made[i].of, (enum schema_form)w->made[i].what) = (uint32_t)i + 1;
-    }
-    return true;
+    return table_reserve(&w->made_table, w->n_made + 1, hash_made, w, MEM_REQUEST) == ERR_OK;
 }
 
 const json_t *schema_keep(struct writer *w, const json_t *of, enum schema_form what, json_t *schema)
@@ -155,12 +165,12 @@ const json_t *schema_keep(struct writer *w, const json_t *of, enum schema_form w
         json_decref(schema);
         return NULL;
     }
-    if (w->n_made == w->cap_made && !grow_made(w)) {
+    if (!reserve_made(w)) {
         json_decref(schema);
         w->has_failed = true;
         return NULL;
     }
-    *made_place(w, of, what) = (uint32_t)w->n_made + 1;
+    table_add(&w->made_table, hash_form(of, (int)what), (uint32_t)w->n_made);
     w->made[w->n_made++] = (struct made){of, (int)what, schema};
     return schema;
 }
@@ -186,13 +196,12 @@ enum err schema_writer_init(struct writer *w, size_t max_nodes)
     arena_init(&w->arena, 4096, 32 << 20, MEM_REQUEST);
     w->max_nodes = max_nodes;
     w->nodes = mem_zalloc_array(max_nodes, sizeof *w->nodes, MEM_REQUEST);
-    w->table = mem_zalloc_array(2 * max_nodes, sizeof *w->table, MEM_REQUEST);
     w->spaces = grammar_json_spaces(w->b);
     w->any_text = regex_repeat(w->s, regex_any_character(w->s), 0, REGEX_UNBOUNDED);
     w->comma =
         grammar_lexeme(w->b, regex_concat(w->s, w->spaces, regex_concat(w->s, regex_bytes(w->s, ",", 1), w->spaces)));
     w->fraction = json_string("fraction");
-    return w->nodes != NULL && w->table != NULL && w->fraction != NULL ? ERR_OK : ERR_NOMEM;
+    return w->nodes != NULL && w->fraction != NULL ? ERR_OK : ERR_NOMEM;
 }
 
 void schema_writer_fini(struct writer *w)
@@ -202,10 +211,11 @@ void schema_writer_fini(struct writer *w)
     }
     json_decref(w->fraction);
     mem_free(w->made);
-    mem_free(w->made_table);
+    table_fini(&w->made_table);
     mem_free(w->seen);
+    table_fini(&w->seen_table);
     regex_set_free(&w->check_set);
     mem_free(w->nodes);
-    mem_free(w->table);
+    table_fini(&w->table);
     arena_fini(&w->arena);
 }
