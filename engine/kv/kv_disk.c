@@ -246,8 +246,8 @@ static void rescan(struct kv_disk *d)
     pthread_mutex_lock(&d->lock);
     d->scanned_at = clock_now_ns();
     if (is_read) {
-        for (size_t i = 0; i < d->index.n_slots; i++) {
-            const struct kv_file *old = &d->index.slots[i];
+        for (size_t i = 0; i < d->index.n; i++) {
+            const struct kv_file *old = &d->index.files[i];
             struct kv_file *f = old->is_touched ? kv_index_find(&s.found, old->kind, &old->name) : NULL;
             if (f != NULL) {
                 f->used_ns = MAX_OF(f->used_ns, old->used_ns);
@@ -299,10 +299,10 @@ static void touch_files(struct kv_disk *d)
     while (n == TOUCHES) {
         n = 0;
         pthread_mutex_lock(&d->lock);
-        for (size_t i = 0; i < d->index.n_slots && n < TOUCHES; i++) {
-            if (d->index.slots[i].is_touched) {
-                d->touches[n++] = d->index.slots[i];
-                d->index.slots[i].is_touched = false;
+        for (size_t i = 0; i < d->index.n && n < TOUCHES; i++) {
+            if (d->index.files[i].is_touched) {
+                d->touches[n++] = d->index.files[i];
+                d->index.files[i].is_touched = false;
             }
         }
         d->has_touched = n == TOUCHES;

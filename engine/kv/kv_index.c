@@ -1,4 +1,3 @@
-/* Linear probing, half of the slots empty at least; names are SHA-256, so their first bytes are the hash. */
 #include "engine/kv/kv_index.h"
 
 #include "engine/base/mem.h"
@@ -6,59 +5,67 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_SLOTS = 256 };
+enum { FIRST_FILES = 128 };
 
 void kv_index_fini(struct kv_index *x)
 {
-    mem_free(x->slots);
+    mem_free(x->files);
+    table_fini(&x->table);
     *x = (struct kv_index){0};
 }
 
-static size_t home_of(const struct kv_index *x, const struct kv_name *name)
+/* Names are SHA-256, so their first bytes are a hash. */
+static uint64_t hash_of(const struct kv_name *name)
 {
     uint64_t h;
     memcpy(&h, name->bytes, sizeof h);
-    return (size_t)h & (x->n_slots - 1);
+    return h;
 }
 
-/* Where the file is, or the empty slot where it would be. There is one. */
-static size_t slot_of(const struct kv_index *x, enum kv_snapshot_kind kind, const struct kv_name *name)
+static uint64_t hash_file(const void *files, uint32_t i) { return hash_of(&((const struct kv_file *)files)[i].name); }
+
+struct file_key {
+    const struct kv_file *files;
+    const struct kv_name *name;
+    enum kv_snapshot_kind kind;
+};
+
+static ALWAYS_INLINE bool is_file(const void *key, uint32_t i)
 {
-    size_t i = home_of(x, name);
-    while (x->slots[i].bytes != 0 && (x->slots[i].kind != kind || memcmp(&x->slots[i].name, name, sizeof *name) != 0)) {
-        i = (i + 1) & (x->n_slots - 1);
-    }
-    return i;
+    const struct file_key *k = key;
+    return k->files[i].kind == k->kind && memcmp(&k->files[i].name, k->name, sizeof *k->name) == 0;
 }
 
 struct kv_file *kv_index_find(const struct kv_index *x, enum kv_snapshot_kind kind, const struct kv_name *name)
 {
-    struct kv_file *f = x->n != 0 ? &x->slots[slot_of(x, kind, name)] : NULL;
-    return f != NULL && f->bytes != 0 ? f : NULL;
+    struct file_key key = {x->files, name, kind};
+    uint32_t i = table_find(&x->table, hash_of(name), is_file, &key);
+    return i != TABLE_NONE ? &x->files[i] : NULL;
 }
 
-static enum err grow(struct kv_index *x)
+static enum err reserve(struct kv_index *x)
 {
-    struct kv_index more = {.n_slots = x->n_slots != 0 ? 2 * x->n_slots : FIRST_SLOTS, .n = x->n, .bytes = x->bytes};
-    more.slots = mem_zalloc_array(more.n_slots, sizeof *more.slots, MEM_KV);
-    TRY_MEM(more.slots != NULL);
-    for (size_t i = 0; i < x->n_slots; i++) {
-        if (x->slots[i].bytes != 0) {
-            more.slots[slot_of(&more, x->slots[i].kind, &x->slots[i].name)] = x->slots[i];
-        }
+    if (x->n == x->cap) {
+        size_t cap = x->cap != 0 ? 2 * x->cap : FIRST_FILES;
+        struct kv_file *files = mem_realloc(x->files, cap * sizeof *files, MEM_KV);
+        TRY_MEM(files != NULL);
+        x->files = files;
+        x->cap = cap;
     }
-    mem_free(x->slots);
-    *x = more;
-    return ERR_OK;
+    return table_reserve(&x->table, x->n + 1, hash_file, x->files, MEM_KV);
 }
 
 enum err kv_index_put(struct kv_index *x, const struct kv_file *f)
 {
-    TRY(2 * (x->n + 1) > x->n_slots ? grow(x) : ERR_OK);
-    struct kv_file *to = &x->slots[slot_of(x, f->kind, &f->name)];
-    x->n += to->bytes == 0;
-    x->bytes += f->bytes - to->bytes;
-    *to = *f;
+    struct kv_file *old = kv_index_find(x, f->kind, &f->name);
+    if (old == NULL) {
+        TRY(reserve(x));
+        table_add(&x->table, hash_of(&f->name), (uint32_t)x->n);
+        old = &x->files[x->n++];
+        old->bytes = 0;
+    }
+    x->bytes += f->bytes - old->bytes;
+    *old = *f;
     return ERR_OK;
 }
 
@@ -68,17 +75,14 @@ void kv_index_remove(struct kv_index *x, enum kv_snapshot_kind kind, const struc
     if (f == NULL) {
         return;
     }
-    x->n--;
+    uint32_t i = (uint32_t)(f - x->files), last = (uint32_t)x->n - 1;
     x->bytes -= f->bytes;
-    size_t hole = (size_t)(f - x->slots), mask = x->n_slots - 1;
-    /* Who stands behind moves up, unless its home lies between the hole and itself [Knuth, TAOCP 3, 6.4 R]. */
-    for (size_t i = (hole + 1) & mask; x->slots[i].bytes != 0; i = (i + 1) & mask) {
-        if (((i - home_of(x, &x->slots[i].name)) & mask) >= ((i - hole) & mask)) {
-            x->slots[hole] = x->slots[i];
-            hole = i;
-        }
+    table_remove(&x->table, hash_of(name), i, hash_file, x->files);
+    if (i != last) {
+        table_renumber(&x->table, hash_of(&x->files[last].name), last, i);
+        *f = x->files[last];
     }
-    x->slots[hole] = (struct kv_file){0};
+    x->n--;
 }
 
 static int by_use(const void *a, const void *b)
@@ -94,14 +98,9 @@ struct kv_file *kv_index_oldest(const struct kv_index *x, uint64_t most, size_t 
     if (all == NULL) {
         return NULL;
     }
-    size_t n_all = 0;
-    for (size_t i = 0; i < x->n_slots; i++) {
-        if (x->slots[i].bytes != 0) {
-            all[n_all++] = x->slots[i];
-        }
-    }
-    qsort(all, n_all, sizeof *all, by_use);
-    for (uint64_t left = x->bytes; left > most && *n < n_all; ++*n) {
+    memcpy(all, x->files, x->n * sizeof *all);
+    qsort(all, x->n, sizeof *all, by_use);
+    for (uint64_t left = x->bytes; left > most && *n < x->n; ++*n) {
         left -= all[*n].bytes;
     }
     return all;

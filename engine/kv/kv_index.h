@@ -2,6 +2,7 @@
 #ifndef INFCGI_KV_KV_INDEX_H
 #define INFCGI_KV_KV_INDEX_H
 
+#include "engine/base/table.h"
 #include "engine/kv/kv_snapshot.h"
 
 struct kv_file {
@@ -13,9 +14,10 @@ struct kv_file {
 };
 
 struct kv_index {
-    struct kv_file *slots; /* [n_slots] a hash table; a slot of 0 bytes is empty */
-    size_t n_slots, n;
-    uint64_t bytes; /* of all files */
+    struct kv_file *files; /* [n], in any order */
+    size_t n, cap;
+    struct table table; /* of files by name and kind */
+    uint64_t bytes;     /* of all files */
 };
 
 /* The zeroed struct is an index without files. */
