@@ -65,6 +65,8 @@ struct tokenizer_reader {
     bool has_unknown_key; /* tokenizer.ggml.unknown_token_id is written */
 };
 
+/* --- tokenizer_json_read.c ---------------------------------------------------------------------------------------- */
+
 /* "tokenizer.json: <where>: expected <what>, found <v>"; v may be NULL. */
 enum err tokenizer_json_bad(const struct tokenizer_reader *r, enum err code, const char *where, const char *expected,
                             const json_t *v);
@@ -80,6 +82,8 @@ MUST_CHECK enum err tokenizer_json_path(const struct tokenizer_reader *r, const 
 /* Reads folder/name as a JSON object; *out is NULL where there is no such file. Malformed: `code`. */
 MUST_CHECK enum err tokenizer_json_file(const struct tokenizer_reader *r, const char *name, size_t limit_bytes,
                                         enum err code, json_t **out);
+
+/* --- parts of a folder ------------------------------------------------------------------------------------------ */
 
 /* tokenizer_json_rules.c: normalizer and pre_tokenizer into r->rules. */
 MUST_CHECK enum err tokenizer_json_rules(struct tokenizer_reader *r);
