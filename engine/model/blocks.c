@@ -1,4 +1,4 @@
-/* Hyper-parameters and binding of tensors. */
+/* Reading single hyper-parameters and binding tensors. */
 #include "engine/model/blocks.h"
 
 #include "engine/quant/row_mapped.h"
@@ -96,47 +96,6 @@ enum err blocks_get_flags(const struct blocks *b, const char *key, bool *found, 
     return ERR_OK;
 }
 
-/* Whether rows see those behind them, and how their states become an embedding [llama.cpp b11434, include/llama.h:
- * LLAMA_POOLING_TYPE_]. */
-static enum err read_pooling(struct blocks *b)
-{
-    enum { NONE, MEAN, CLS, LAST, RANK };
-    char key[KEY_BYTES];
-    uint32_t type;
-    bool is_causal;
-    snprintf(key, sizeof key, "%s.attention.causal", b->arch);
-    TRY(gguf_get_bool_or(b->g, key, !b->is_encoder, &is_causal, b->info));
-    TRY(blocks_get_u32(b, "pooling_type", NONE, RANK, NONE, &type));
-    b->plan->is_bidirectional = !is_causal;
-    if (b->is_encoder && is_causal) {
-        return err_set(b->info, ERR_BAD_HPARAM, key, "%s: expected false, found true", key);
-    }
-    b->plan->pooling = (enum plan_pooling)type;
-    TRY(blocks_read_dense(b));
-    return type == RANK || type == NONE ? blocks_read_rank(b) : ERR_OK;
-}
-
-/* One number, or one for each layer: the same, or 0 where a layer has no attention. */
-static enum err read_kv_heads(struct blocks *b)
-{
-    struct blocks_hparams *h = &b->h;
-    uint32_t n[PLAN_MAX_LAYERS];
-    TRY(blocks_get_layers(b, "attention.head_count_kv", !b->may_skip_attention, h->n_heads, h->n_heads, n));
-    h->n_kv_heads = 0;
-    for (uint32_t i = 0; i < h->n_layers; i++) {
-        if (n[i] != 0 && h->n_kv_heads != 0 && n[i] != h->n_kv_heads) {
-            return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
-                           "%s.attention.head_count_kv[%u]: expected %u, as layers before have, found %u", b->arch, i,
-                           h->n_kv_heads, n[i]);
-        }
-        h->n_kv_heads = n[i] != 0 ? n[i] : h->n_kv_heads;
-    }
-    return h->n_kv_heads != 0
-               ? ERR_OK
-               : err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
-                         "%s.attention.head_count_kv: expected a layer with attention, found none", b->arch);
-}
-
 enum err blocks_skip_attention(struct blocks *b)
 {
     struct plan *p = b->plan;
@@ -148,121 +107,6 @@ enum err blocks_skip_attention(struct blocks *b)
                                      .layer = b->style.mixer[i] <= BLOCKS_LATENT ? (int32_t)i : PLAN_NONE};
     }
     return p->kvs != NULL ? ERR_OK : err_set(b->info, ERR_NOMEM, NULL, "out of memory for %u layers", p->n_layers);
-}
-
-/* Number and width of the heads. */
-static enum err read_heads(struct blocks *b)
-{
-    struct blocks_hparams *h = &b->h;
-    if (b->is_latent) {
-        return blocks_read_latent(b);
-    }
-    h->n_kv_heads = 1;
-    if (!b->reads_layers) {
-        TRY(read_kv_heads(b));
-    }
-    if (h->n_heads % h->n_kv_heads != 0) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
-                       "%s.attention.head_count_kv: expected a divisor of attention.head_count %u, found %u", b->arch,
-                       h->n_heads, h->n_kv_heads);
-    }
-    char key[KEY_BYTES];
-    snprintf(key, sizeof key, "%s.attention.key_length", b->arch);
-    if (h->n_embd % h->n_heads != 0 && gguf_find(b->g, key) == NULL) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count",
-                       "%s.attention.head_count: expected a divisor of embedding_length %u, as there is no "
-                       "attention.key_length, found %u",
-                       b->arch, h->n_embd, h->n_heads);
-    }
-    TRY(blocks_get_u32(b, "attention.key_length", 4, PLAN_MAX_HEAD, h->n_embd / h->n_heads, &h->head_dim));
-    uint32_t value_dim;
-    TRY(blocks_get_u32(b, "attention.value_length", h->head_dim, h->head_dim, h->head_dim, &value_dim));
-    TRY(blocks_get_u32(b, "rope.dimension_count", 2, h->head_dim, h->head_dim, &h->n_rot));
-    if (h->head_dim % 4 != 0) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.key_length",
-                       "%s.attention.key_length: expected a multiple of 4, found %u", b->arch, h->head_dim);
-    }
-    return ERR_OK;
-}
-
-/* Layers beyond block_count: half a model would be served. */
-static enum err check_layers(const struct blocks *b)
-{
-    for (size_t i = 0; i < gguf_n_tensors(b->g); i++) {
-        struct gguf_str name = gguf_tensor_at(b->g, i)->name;
-        uint32_t layer = 0;
-        size_t at = 4;
-        if (name.len < at || memcmp(name.data, "blk.", at) != 0) {
-            continue;
-        }
-        for (; at < name.len && name.data[at] >= '0' && name.data[at] <= '9' && layer < UINT32_MAX / 16; at++) {
-            layer = layer * 10 + (uint32_t)(name.data[at] - '0');
-        }
-        if (layer >= b->h.n_layers) {
-            return err_set(b->info, ERR_BAD_HPARAM, "block_count",
-                           "%s.block_count: expected %" PRIu32 " or more, as there is %.*s, found %" PRIu32, b->arch,
-                           layer + 1, (int)name.len, name.data, b->h.n_layers);
-        }
-    }
-    return ERR_OK;
-}
-
-enum err blocks_read_hparams(struct blocks *b)
-{
-    struct blocks_hparams *h = &b->h;
-    const struct gguf_tensor *embd = gguf_find_tensor(b->g, "token_embd.weight");
-    bool is_matrix = embd != NULL && embd->n_dims >= 2 && embd->dims[2] == 1 && embd->dims[3] == 1;
-    if (!is_matrix || embd->dims[1] > PLAN_MAX_VOCAB) {
-        return err_set(b->info, embd == NULL ? ERR_MISSING_TENSOR : ERR_BAD_TENSOR_SHAPE, "token_embd.weight",
-                       "token_embd.weight: expected two dimensions and at most %d rows, found %s", PLAN_MAX_VOCAB,
-                       embd == NULL ? "no such tensor" : "something else");
-    }
-    uint32_t said = 0;
-    h->n_vocab = (uint32_t)embd->dims[1];
-    TRY(blocks_get_u32(b, "vocab_size", 1, h->n_vocab, h->n_vocab, &said)); /* the embedding may be padded */
-    TRY(blocks_get_u32(b, "embedding_length", 1, PLAN_MAX_WIDTH, UINT64_MAX, &h->n_embd));
-    TRY(blocks_get_u32(b, "block_count", 1, PLAN_MAX_LAYERS, UINT64_MAX, &h->n_layers));
-    TRY(check_layers(b));
-    TRY(blocks_get_u32(b, "context_length", 1, UINT32_MAX / 2, UINT64_MAX, &h->n_ctx_train));
-    TRY(blocks_get_u32(b, "expert_count", 0, PLAN_MAX_EXPERTS, 0, &b->plan->moe.n_experts));
-    bool has_experts = b->plan->moe.n_experts != 0; /* then it may be that no layer is dense */
-    if (!b->reads_layers) {
-        TRY(blocks_get_u32(b, "feed_forward_length", !has_experts, PLAN_MAX_WIDTH, has_experts ? 0 : UINT64_MAX,
-                           &h->n_ff));
-    }
-    TRY(blocks_get_u32(b, "attention.head_count", 1, PLAN_MAX_HEADS, UINT64_MAX, &h->n_heads));
-    TRY(read_heads(b));
-    if (h->n_rot % 2 != 0) {
-        return err_set(b->info, ERR_BAD_HPARAM, "rope.dimension_count",
-                       "%s.rope.dimension_count: expected an even number, found %u", b->arch, h->n_rot);
-    }
-    const char *eps = b->centers ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
-    TRY(blocks_get_f32(b, eps, 1e-13, 1.0, NAN, &h->eps));
-    TRY(read_pooling(b));
-    TRY(blocks_get_f32(b, "rope.freq_base", 1.0, 1e12, 10000.0, &h->freq_base));
-    TRY(blocks_read_context(b));
-    b->style = (struct blocks_style){.has_pre_norms = true,
-                                     .yarn_truncates = true,
-                                     .act = PLAN_SILU,
-                                     .embed_scale = 1,
-                                     .attn_scale = (float)(1.0 / sqrt(h->head_dim)),
-                                     .residual_scale = 1,
-                                     .logit_scale = 1,
-                                     .local_freq_base = h->freq_base,
-                                     .ffn_norm = "blk.%d.ffn_norm.weight",
-                                     .last_norm = "output_norm.weight"};
-    for (uint32_t k = 0; k < h->n_layers; k++) {
-        b->style.mixer[k] = b->is_latent ? BLOCKS_LATENT : BLOCKS_ATTENTION;
-    }
-    struct plan *p = b->plan;
-    p->n_vocab = h->n_vocab;
-    p->n_embd = h->n_embd;
-    p->n_layers = h->n_layers;
-    p->n_heads = h->n_heads;
-    p->n_kv_heads = h->n_kv_heads;
-    p->head_dim = h->head_dim;
-    p->latent_dim = h->latent_dim;
-    return ERR_OK;
 }
 
 /* Writes a tensor name with its layer number; the format is one of ours, never the file's. */
@@ -380,31 +224,4 @@ enum err blocks_bind_stack(struct blocks *b, const char *name, int layer, uint32
         all = row_mapped_new(&b->plan->arena, t->type, t->data, 1, (uint32_t)columns);
     }
     return plan_add_weight(b->plan, full, all, id);
-}
-
-enum err blocks_read_windows(struct blocks *b, uint32_t window, uint32_t period)
-{
-    char key[KEY_BYTES], window_key[KEY_BYTES];
-    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", b->arch);
-    snprintf(window_key, sizeof window_key, "%s.attention.sliding_window", b->arch);
-    bool has_pattern = period < PLAN_MAX_LAYERS; /* the family has local layers: a window of none contradicts that */
-    bool says = gguf_find(b->g, window_key) != NULL;
-    TRY(blocks_get_u32(b, "attention.sliding_window", says && has_pattern, INT32_MAX, window, &b->style.window));
-    const struct gguf_kv *kv = gguf_find(b->g, key);
-    if (b->style.window == 0) {
-        return ERR_OK;
-    }
-    if (b->plan->is_bidirectional && !b->is_encoder) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.causal",
-                       "%s.attention.causal: expected true with a sliding window, found false", b->arch);
-    }
-    if (kv == NULL || kv->type != GGUF_ARRAY) {
-        TRY(blocks_get_u32(b, "attention.sliding_window_pattern", 1, PLAN_MAX_LAYERS, period, &period));
-        for (uint32_t i = 0; i < b->h.n_layers; i++) {
-            b->style.is_local[i] = i % period != (b->style.first_is_global ? 0 : period - 1);
-        }
-        return ERR_OK;
-    }
-    bool found;
-    return blocks_get_flags(b, "attention.sliding_window_pattern", &found, b->style.is_local);
 }

@@ -172,7 +172,7 @@ MUST_CHECK enum err blocks_bind_stack(struct blocks *b, const char *name, int la
 MUST_CHECK enum err blocks_read_vector(const struct blocks *b, plan_weight_id id, float *out);
 
 /* Weights and biases of a PLAN_QKV step, each by itself or all in one tensor (attn_qkv). rows_of_qkv: with q rows of
- * queries, kv rows of keys and as many of values, only Q (0), K (1), V (2) from `from` up to `to`. */
+ * queries, kv rows of keys and as many of values, only Q (0), K (1), V (2) from `from` up to `to` (blocks_attention.c). */
 MUST_CHECK enum err blocks_bind_rows_of_qkv(struct blocks *b, int layer, uint32_t q, uint32_t kv, int from, int to,
                                             struct plan_step *qkv);
 MUST_CHECK enum err blocks_bind_qkv(struct blocks *b, int layer, struct plan_step *qkv);
@@ -244,23 +244,23 @@ MUST_CHECK enum err blocks_read_rank(struct blocks *b);
  * too (ffn_up, gate first). Call blocks_read_hparams before. */
 MUST_CHECK enum err blocks_build_decoder(struct blocks *b);
 
-/* --- parts of layers (blocks_decoder.c) --------------------------------------------------------------------------- */
+/* --- parts of layers ---------------------------------------------------------------------------------------------- */
 
-/* The norm in front of a block, where the style has one; *src is what the block reads. */
-MUST_CHECK enum err blocks_add_pre_norm(struct blocks *b, const char *name, int layer, plan_buf_id *src);
-
-/* att = attention of q. */
+/* att = attention of q (blocks_attention.c). */
 MUST_CHECK enum err blocks_attend(struct blocks *b, int layer);
 
-/* A matmul whose result joins b->x, straight away, or through a norm (`post_norm`) behind it, for which b->norm is
- * free. */
-MUST_CHECK enum err blocks_add_to_stream(struct blocks *b, struct plan_step *matmul, const char *post_norm, int layer);
-
-/* The matrix behind attention, of out->src. */
+/* The matrix behind attention, of out->src (blocks_attention.c). */
 MUST_CHECK enum err blocks_add_attention_output(struct blocks *b, struct plan_step *out, int layer);
 
-/* The RoPE table of a layer. */
+/* The RoPE table of a layer (blocks_rope.c). */
 int32_t blocks_rope_of(const struct blocks *b, int layer);
+
+/* The norm in front of a block, where the style has one; *src is what the block reads (blocks_steps.c). */
+MUST_CHECK enum err blocks_add_pre_norm(struct blocks *b, const char *name, int layer, plan_buf_id *src);
+
+/* A matmul whose result joins b->x, straight away, or through a norm (`post_norm`) behind it, for which b->norm is
+ * free (blocks_steps.c). */
+MUST_CHECK enum err blocks_add_to_stream(struct blocks *b, struct plan_step *matmul, const char *post_norm, int layer);
 
 /* Single steps, for families that list their own (blocks_steps.c). norm: dst = the norm of src times the vector `name`,
  * or dst += that when `adds`. matmul: src times the matrix; with PLAN_GLU, act() of that. */

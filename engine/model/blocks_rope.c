@@ -222,3 +222,8 @@ enum err blocks_add_ropes(struct blocks *b)
     b->local_rope = is_same ? b->rope : PLAN_NONE;
     return has_local && !is_same ? blocks_add_rope(b, s->local_freq_base, s->local_is_scaled, &b->local_rope) : ERR_OK;
 }
+
+int32_t blocks_rope_of(const struct blocks *b, int layer)
+{
+    return b->style.is_nope[layer] ? b->no_rope : b->style.is_local[layer] ? b->local_rope : b->rope;
+}

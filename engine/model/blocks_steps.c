@@ -25,6 +25,23 @@ enum err blocks_add_reduce(struct blocks *b, plan_buf_id dst)
     return plan_add_step(b->plan, &s);
 }
 
+enum err blocks_add_pre_norm(struct blocks *b, const char *name, int layer, plan_buf_id *src)
+{
+    *src = b->style.has_pre_norms ? b->norm : b->x;
+    return b->style.has_pre_norms ? blocks_add_norm(b, name, layer, b->x, b->norm, false) : ERR_OK;
+}
+
+enum err blocks_add_to_stream(struct blocks *b, struct plan_step *matmul, const char *post_norm, int layer)
+{
+    bool has_post = b->style.has_post_norms;
+    matmul->adds = !has_post;
+    matmul->dst = has_post ? b->norm : b->x;
+    matmul->scale = has_post ? 1.0f : b->style.residual_scale;
+    TRY(plan_add_step(b->plan, matmul));
+    TRY(blocks_add_reduce(b, matmul->dst));
+    return has_post ? blocks_add_norm(b, post_norm, layer, b->norm, b->x, true) : ERR_OK;
+}
+
 enum err blocks_add_matmul(struct blocks *b, const char *name, int layer, enum plan_op op, plan_buf_id src,
                            plan_buf_id dst)
 {
