@@ -35,10 +35,8 @@ struct encoder {
     const char *text;
     size_t n;
     unsigned flags;
-    size_t max_tokens; /* of out, with what was in it */
-    size_t first;      /* ids in out before the call */
-    struct token_list *out;
-    struct budget budget;
+    struct encoding to;
+    size_t first; /* ids in to.out before the call */
     struct merger merger;
     struct special_matches specials;
     const char *base; /* units lie behind it; NULL: they are not to be remembered */
@@ -51,23 +49,6 @@ struct encoder {
     const struct span *plain; /* borrowed */
     size_t n_plain, i_plain;  /* the first that ends after what has been encoded */
 };
-
-static inline enum err emit(struct encoder *e, int32_t id)
-{
-    struct token_list *out = e->out;
-    if (out->n >= e->max_tokens) {
-        return ERR_CONTEXT_LENGTH;
-    }
-    if (out->n == out->cap) {
-        return token_list_push(out, id);
-    }
-    out->ids[out->n++] = id;
-    return ERR_OK;
-}
-
-enum err encoder_emit(struct encoder *e, int32_t id) { return emit(e, id); }
-enum err encoder_spend(struct encoder *e, uint64_t steps) { return budget_take(&e->budget, steps); }
-
 /* A single byte that no token holds: its byte token, or nothing where the vocabulary has none (as other tokenizers do).
  */
 static enum err emit_byte(struct encoder *e, unsigned char byte)
@@ -76,7 +57,7 @@ static enum err emit_byte(struct encoder *e, unsigned char byte)
     if (id < 0 && e->t->is_spm) {
         id = e->t->unk;
     }
-    return id < 0 ? ERR_OK : emit(e, id);
+    return id < 0 ? ERR_OK : encoding_emit(&e->to, id);
 }
 
 static enum err emit_symbols(struct encoder *e)
@@ -85,7 +66,7 @@ static enum err emit_symbols(struct encoder *e)
     for (uint32_t i = 0; i < m->n; i++) {
         const struct symbol *s = &m->symbols[i];
         if (s->id >= 0) {
-            TRY(emit(e, s->id));
+            TRY(encoding_emit(&e->to, s->id));
             continue;
         }
         if (e->t->is_spm && e->t->byte_ids[0] < 0) { /* no byte tokens: one unknown token a character */
@@ -113,7 +94,7 @@ static enum err merge_unit(struct encoder *e, const char *s, size_t n)
 {
     const struct tokenizer *t = e->t;
     struct merger *m = &e->merger;
-    TRY(budget_take(&e->budget, n));
+    TRY(budget_take(&e->to.budget, n));
     TRY(merger_reserve(m, n));
     m->word = s;
     m->n = 0;
@@ -152,13 +133,13 @@ static void remember(struct encoder *e, const struct unit *u)
     if (e->base == NULL || u->n > SEEN_MAX_BYTES) {
         return;
     }
-    size_t n = e->out->n - u->from;
+    size_t n = e->to.out->n - u->from;
     *u->slot = (struct seen){.a = u->a, .b = u->b, .len = u->len, .n = (uint32_t)n};
     if (n > SEEN_IDS) {
         u->slot->ids[0] = (int32_t)(u->from - e->first);
     }
     for (size_t i = 0; i < n && n <= SEEN_IDS; i++) {
-        u->slot->ids[i] = e->out->ids[u->from + i];
+        u->slot->ids[i] = e->to.out->ids[u->from + i];
     }
 }
 
@@ -166,7 +147,7 @@ static void remember(struct encoder *e, const struct unit *u)
 static void learn(struct encoder *e, const struct unit *u)
 {
     if (u->word != NULL) {
-        bool is_alone = e->out->n == u->from + 1 && e->out->ids[u->from] == u->word->id;
+        bool is_alone = e->to.out->n == u->from + 1 && e->to.out->ids[u->from] == u->word->id;
         atomic_store_explicit(&u->word->stands, is_alone ? STANDS_ALONE : STANDS_NOT, memory_order_relaxed);
     }
     remember(e, u);
@@ -175,7 +156,8 @@ static void learn(struct encoder *e, const struct unit *u)
 static enum err emit_seen(struct encoder *e, const struct seen *seen)
 {
     for (uint32_t i = 0; i < seen->n; i++) {
-        TRY(emit(e, seen->n <= SEEN_IDS ? seen->ids[i] : e->out->ids[e->first + (size_t)seen->ids[0] + i]));
+        TRY(encoding_emit(&e->to,
+                          seen->n <= SEEN_IDS ? seen->ids[i] : e->to.out->ids[e->first + (size_t)seen->ids[0] + i]));
     }
     return ERR_OK;
 }
@@ -199,15 +181,15 @@ static ALWAYS_INLINE enum err begin_unit(struct encoder *e, const char *s, size_
     uint32_t len = (uint32_t)n | (takes_whole ? SEEN_WHOLE : 0u);
     if (slot->len == len && slot->a == a && e->base != NULL &&
         (n <= 16 ? slot->b == b : memcmp(e->base + slot->b, s, n) == 0)) {
-        return slot->n == 1 ? emit(e, slot->ids[0]) : emit_seen(e, slot);
+        return slot->n == 1 ? encoding_emit(&e->to, slot->ids[0]) : emit_seen(e, slot);
     }
-    *u = (struct unit){.s = s, .n = n, .a = a, .b = b, .len = len, .from = e->out->n, .slot = slot};
+    *u = (struct unit){.s = s, .n = n, .a = a, .b = b, .len = len, .from = e->to.out->n, .slot = slot};
     u->word = words_find(&e->t->words, s, n, hash);
     if (u->word != NULL) {
         uint32_t stands = atomic_load_explicit(&u->word->stands, memory_order_relaxed);
         bool is_taken = takes_whole && n <= WORD_LOOKUP_BYTES && u->word->key != NO_KEY;
         if (stands == STANDS_ALONE || is_taken) {
-            TRY(emit(e, u->word->id));
+            TRY(encoding_emit(&e->to, u->word->id));
             remember(e, u);
             return ERR_OK;
         }
@@ -390,7 +372,7 @@ static NOINLINE enum err encode_split(struct encoder *e, const char *s, size_t n
     }
     enum err err = buf_ok(&masked);
     if (err == ERR_OK) {
-        err = splitting_begin(&c, e->t->splitter, text, n, &e->budget);
+        err = splitting_begin(&c, e->t->splitter, text, n, &e->to.budget);
     }
     if (err == ERR_OK) {
         for (size_t from = 0, to; from < n && err == ERR_OK; from = to) {
@@ -425,7 +407,7 @@ static enum err encode_plain(struct encoder *e, const struct added_text *a, cons
 {
     const struct tokenizer *t = e->t;
     if (t->method != METHOD_MERGES) {
-        return (t->method == METHOD_UNIGRAM ? unigram_encode : wordpiece_encode)(t, e, s, n, a->is_normalized);
+        return (t->method == METHOD_UNIGRAM ? unigram_encode : wordpiece_encode)(t, &e->to, s, n, a->is_normalized);
     }
     if (is_spelt(t)) {
         s = a->is_normalized && t->normalizes_spaces ? s : spell(e, s, n, &n);
@@ -472,7 +454,7 @@ static enum err encode_part(struct encoder *e, const struct added_text *a, size_
     if (n == 0) {
         return ERR_OK;
     }
-    TRY(budget_take(&e->budget, n));
+    TRY(budget_take(&e->to.budget, n));
     return e->t->n_normalized > 0 && !a->is_normalized ? encode_normalized(e, s, n) : encode_plain(e, a, s, n);
 }
 
@@ -493,7 +475,7 @@ static enum err encode_around(struct encoder *e, const struct added_text *a, con
             continue;
         }
         TRY(encode_part(e, a, from, m.from, before, m.id));
-        TRY(emit(e, m.id));
+        TRY(encoding_emit(&e->to, m.id));
         before = m.id;
         from = end;
     }
@@ -557,10 +539,10 @@ static enum err encode_all(struct encoder *e)
     const struct added_text all = {.s = e->text, .n = e->n, .base = e->text};
     bool adds = (e->flags & TOKENIZE_ADD_SPECIAL) != 0;
     if (adds && t->adds_bos) {
-        TRY(emit(e, t->bos));
+        TRY(encoding_emit(&e->to, t->bos));
     }
     TRY(encode_around(e, &all, &e->specials));
-    return adds && t->adds_eos ? emit(e, t->eos) : ERR_OK;
+    return adds && t->adds_eos ? encoding_emit(&e->to, t->eos) : ERR_OK;
 }
 
 static enum err make_tables(struct encoder *e, const struct span *plain, size_t n_plain)
@@ -589,7 +571,7 @@ static enum err say_limit(const struct encoder *e, size_t n_ids, struct err_info
                    "a text of %zu bytes: expected at most %" PRIu64
                    " steps of the model's tokenizer (%d, and %d a byte), "
                    "found that it wants more; it had given %zu tokens",
-                   e->n, e->budget.given, BUDGET_MIN, BUDGET_PER_BYTE, n_ids);
+                   e->n, e->to.budget.given, BUDGET_MIN, BUDGET_PER_BYTE, n_ids);
 }
 
 enum err tokenizer_encode_told(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
@@ -601,12 +583,12 @@ enum err tokenizer_encode_told(const struct tokenizer *t, const char *text, size
                         .text = text,
                         .n = n,
                         .flags = flags,
-                        .max_tokens = max_tokens > SIZE_MAX - before ? SIZE_MAX : before + max_tokens,
+                        .to = {.out = out,
+                               .max_tokens = max_tokens > SIZE_MAX - before ? SIZE_MAX : before + max_tokens,
+                               .budget = budget_of(n)},
                         .first = before,
-                        .out = out,
-                        .budget = budget_of(n),
                         .merger = {.t = t}};
-    e.merger.budget = &e.budget;
+    e.merger.budget = &e.to.budget;
     buf_init(&e.repaired, 0, MEM_REQUEST);
     buf_init(&e.normalized, 0, MEM_REQUEST);
     enum err err = make_tables(&e, plain, n_plain);

@@ -4,6 +4,7 @@
 
 #include "engine/base/utf8.h"
 #include "engine/tokenizer/budget.h"
+#include "engine/tokenizer/byte_alphabet.h"
 #include "engine/tokenizer/charsmap.h"
 #include "engine/tokenizer/normalizer.h"
 #include "engine/tokenizer/pretokenizer.h"
@@ -193,10 +194,6 @@ MUST_CHECK enum err tokenizer_read_model(const struct gguf *g, struct tokenizer 
 
 /* The byte that the text of a byte token, <0xNN>, names, or -1. */
 int tokenizer_byte_of(struct gguf_str text);
-
-/* The byte alphabet of byte-level BPE [GPT-2]: code point of a byte, and back (-1 for none). */
-uint32_t byte_alphabet_cp(unsigned char byte);
-int byte_alphabet_byte(uint32_t cp);
 
 /* Reads the keys infcgi.tokenizer.* (tokenizer_json.h) once all others are read. ERR_BAD_TYPE, ERR_BAD_MERGE,
  * ERR_BAD_SPECIAL_TOKEN, ERR_BAD_VOCAB, ERR_NOMEM. */
@@ -407,21 +404,38 @@ static inline bool words_may_join(const struct words *w, uint32_t a, uint32_t b)
 /* BPE: bytes of s[0..n) up to the first place that no token lies across; n when there is none. */
 size_t words_cut(const struct tokenizer *t, const char *s, size_t n);
 
-/* --- unigram and WordPiece ---------------------------------------------------------------------------------------- */
+/* --- encoding ----------------------------------------------------------------------------------------------------- */
 
-/* Where ids go: tokenizer_encode's, which bounds them. */
-struct encoder;
-MUST_CHECK enum err encoder_emit(struct encoder *e, int32_t id);
-/* Takes steps out of the text's budget. ERR_PATTERN_LIMIT, ERR_CANCELLED. */
-MUST_CHECK enum err encoder_spend(struct encoder *e, uint64_t steps);
+/* Where the ids of a text go, and what bounds them. */
+struct encoding {
+    struct token_list *out; /* borrowed */
+    size_t max_tokens;      /* of out, with what was in it */
+    struct budget budget;   /* of the text */
+};
+
+/* Appends an id. ERR_CONTEXT_LENGTH (max_tokens are there), ERR_NOMEM. */
+MUST_CHECK static inline enum err encoding_emit(struct encoding *e, int32_t id)
+{
+    struct token_list *out = e->out;
+    if (out->n >= e->max_tokens) {
+        return ERR_CONTEXT_LENGTH;
+    }
+    if (out->n == out->cap) {
+        return token_list_push(out, id);
+    }
+    out->ids[out->n++] = id;
+    return ERR_OK;
+}
+
+/* --- unigram and WordPiece ---------------------------------------------------------------------------------------- */
 
 /* Builds t->trie and t->unknown_score. ERR_NOMEM. */
 MUST_CHECK enum err unigram_build(struct tokenizer *t);
 /* Encodes text between special tokens, UTF-8 or not; is_normalized: the normalizer has run. ERR_NOMEM, ERR_CONTEXT_LENGTH,
  * ERR_PATTERN_LIMIT, ERR_CANCELLED. */
-MUST_CHECK enum err unigram_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n,
+MUST_CHECK enum err unigram_encode(const struct tokenizer *t, struct encoding *to, const char *s, size_t n,
                                    bool is_normalized);
-MUST_CHECK enum err wordpiece_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n,
+MUST_CHECK enum err wordpiece_encode(const struct tokenizer *t, struct encoding *to, const char *s, size_t n,
                                      bool is_normalized);
 
 /* What the normalizers of such vocabularies make of text, appended to *out. ERR_NOMEM. */

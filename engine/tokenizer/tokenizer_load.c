@@ -6,48 +6,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-enum { MERGE_BITS = 8 }; /* a merge; 1 pair of 9 that do not merge is looked up all the same */
-
 /* What is being loaded, for messages. */
 struct loader {
     const struct gguf *g;
     struct tokenizer *t;
     struct err_info *info;
 };
-
-uint32_t byte_alphabet_cp(unsigned char b)
-{
-    bool printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-    if (printable) {
-        return b;
-    }
-    return b < 33    ? 256u + b
-           : b < 161 ? 256u + 33 + (b - 127u)
-                     : 256u + 67; /* 33 below '!', 34 from DEL on, then 173 */
-}
-
-int byte_alphabet_byte(uint32_t cp)
-{
-    if (cp < 256) {
-        return byte_alphabet_cp((unsigned char)cp) == cp ? (int)cp : -1;
-    }
-    if (cp < 256 + 33) {
-        return (int)(cp - 256);
-    }
-    if (cp < 256 + 67) {
-        return (int)(cp - 256 - 33 + 127);
-    }
-    return cp == 256 + 67 ? 173 : -1;
-}
-
-static uint32_t power_of_two_above(uint32_t n)
-{
-    uint32_t p = 16;
-    while (p < n) {
-        p *= 2;
-    }
-    return p;
-}
 
 /* --- tables ----------------------------------------------------------------------------------------------------- */
 
@@ -234,21 +198,6 @@ static enum err add_merge(struct loader *l, struct gguf_str s, int32_t rank, str
     return ERR_OK;
 }
 
-enum err tokenizer_reserve_merges(struct tokenizer *t, uint64_t n)
-{
-    t->merge_mask = power_of_two_above((uint32_t)n / 2 * 3 + 1) - 1; /* most pairs that do not merge never get here */
-    t->merges = mem_alloc(((size_t)t->merge_mask + 1) * sizeof *t->merges, MEM_MODEL);
-    int log2_bits = 6;
-    while ((uint64_t)1 << log2_bits < n * MERGE_BITS) {
-        log2_bits++;
-    }
-    t->merge_bits_shift = 64 - log2_bits;
-    t->merge_bits = mem_zalloc_array((size_t)1 << (log2_bits - 6), sizeof *t->merge_bits, MEM_MODEL);
-    TRY_MEM(t->merges != NULL && t->merge_bits != NULL);
-    memset(t->merges, 0xFF, ((size_t)t->merge_mask + 1) * sizeof *t->merges);
-    return ERR_OK;
-}
-
 static enum err read_merges(struct loader *l)
 {
     struct tokenizer *t = l->t;
@@ -294,21 +243,6 @@ static void find_alphabet(struct tokenizer *t)
         t->byte_ids[b] = tokenizer_find(t, s, n); /* some vocabularies lack bytes that no UTF-8 text holds */
         t->lacks_high_bytes = t->lacks_high_bytes || (b >= 0x80 && t->byte_ids[b] < 0);
     }
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-int tokenizer_byte_of(struct gguf_str s)
-{
-    bool is_shaped = s.len == 6 && memcmp(s.data, "<0x", 3) == 0 && s.data[5] == '>';
-    int high = is_shaped ? hex_digit(s.data[3]) : -1, low = is_shaped ? hex_digit(s.data[4]) : -1;
-    return high >= 0 && low >= 0 ? high * 16 + low : -1;
 }
 
 /* Byte tokens of either model are exactly <0xNN>; SPM has one for each byte or none. */

@@ -4,7 +4,34 @@
 
 #include <string.h>
 
-enum { SHORT_WORD = 32 };
+enum {
+    SHORT_WORD = 32,
+    MERGE_BITS = 8, /* a merge; 1 pair of 9 that do not merge is looked up all the same */
+};
+
+static uint32_t power_of_two_above(uint32_t n)
+{
+    uint32_t p = 16;
+    while (p < n) {
+        p *= 2;
+    }
+    return p;
+}
+
+enum err tokenizer_reserve_merges(struct tokenizer *t, uint64_t n)
+{
+    t->merge_mask = power_of_two_above((uint32_t)n / 2 * 3 + 1) - 1; /* most pairs that do not merge never get here */
+    t->merges = mem_alloc(((size_t)t->merge_mask + 1) * sizeof *t->merges, MEM_MODEL);
+    int log2_bits = 6;
+    while ((uint64_t)1 << log2_bits < n * MERGE_BITS) {
+        log2_bits++;
+    }
+    t->merge_bits_shift = 64 - log2_bits;
+    t->merge_bits = mem_zalloc_array((size_t)1 << (log2_bits - 6), sizeof *t->merge_bits, MEM_MODEL);
+    TRY_MEM(t->merges != NULL && t->merge_bits != NULL);
+    memset(t->merges, 0xFF, ((size_t)t->merge_mask + 1) * sizeof *t->merges);
+    return ERR_OK;
+}
 
 /* Looks up what two neighbours merge into, by their texts. */
 static struct merge look_up_text(const struct merger *m, const struct symbol *a, const struct symbol *b)

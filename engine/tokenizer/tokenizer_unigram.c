@@ -137,7 +137,7 @@ struct best {
 
 struct unigram {
     const struct tokenizer *t;
-    struct encoder *e;
+    struct encoding *to;
     struct buf word;
     struct best *best; /* [cap] */
     size_t cap;
@@ -190,7 +190,7 @@ static enum err find_best(struct unigram *u, const char *s, size_t n)
         if (!has_character) {
             offer(&best[at + len], best[at].score + t->unknown_score, at, t->unk);
         }
-        TRY(encoder_spend(u->e, 1 + to - at));
+        TRY(budget_take(&u->to->budget, 1 + to - at));
     }
     return ERR_OK;
 }
@@ -199,10 +199,10 @@ static enum err find_best(struct unigram *u, const char *s, size_t n)
 static enum err emit_unknown(struct unigram *u, const char *s, size_t n)
 {
     if (u->t->byte_ids[0] < 0) {
-        return encoder_emit(u->e, u->t->unk);
+        return encoding_emit(u->to, u->t->unk);
     }
     for (size_t i = 0; i < n; i++) {
-        TRY(encoder_emit(u->e, u->t->byte_ids[(unsigned char)s[i]]));
+        TRY(encoding_emit(u->to, u->t->byte_ids[(unsigned char)s[i]]));
     }
     return ERR_OK;
 }
@@ -223,7 +223,7 @@ static enum err encode_word(struct unigram *u, const char *s, size_t n)
     }
     for (size_t i = first; i <= n; i++) {
         if (best[i].id != u->t->unk) {
-            TRY(encoder_emit(u->e, best[i].id));
+            TRY(encoding_emit(u->to, best[i].id));
             continue;
         }
         size_t from = best[i].from;
@@ -328,9 +328,9 @@ static bool next_mapped(struct mapping *m, const char **text, size_t *len)
     return true;
 }
 
-enum err unigram_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n, bool is_normalized)
+enum err unigram_encode(const struct tokenizer *t, struct encoding *to, const char *s, size_t n, bool is_normalized)
 {
-    struct unigram u = {.t = t, .e = e, .is_start = true};
+    struct unigram u = {.t = t, .to = to, .is_start = true};
     struct mapping m = {.map = &t->charsmap, .s = s, .n = n};
     enum err err = ERR_OK;
     buf_init(&u.word, 0, MEM_REQUEST);

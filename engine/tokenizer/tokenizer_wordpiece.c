@@ -16,7 +16,7 @@ enum {
 /* The word that is being read. */
 struct wordpiece {
     const struct tokenizer *t;
-    struct encoder *e;
+    struct encoding *to;
     size_t n_characters; /* may be more than word holds */
     size_t n;
     char word[START_BYTES + MAX_WORD_BYTES]; /* U+2581, then n bytes */
@@ -54,17 +54,17 @@ static enum err end_word(struct wordpiece *w)
     }
     for (size_t at = 0; at < n && is_known;) {
         size_t most = MIN_OF(n - at, w->t->longest), len = longest_piece(w->t, w->word + at, n - at, &ids[n_ids]);
-        TRY(encoder_spend(w->e, 1 + most - len));     /* lengths looked up */
-        is_known = len > (at == 0 ? START_BYTES : 0); /* the mark alone is no piece */
+        TRY(budget_take(&w->to->budget, 1 + most - len)); /* lengths looked up */
+        is_known = len > (at == 0 ? START_BYTES : 0);     /* the mark alone is no piece */
         at += len;
         n_ids++;
     }
     w->n = w->n_characters = 0;
     if (!is_known) {
-        return encoder_emit(w->e, w->t->unk);
+        return encoding_emit(w->to, w->t->unk);
     }
     for (size_t i = 0; i < n_ids; i++) {
-        TRY(encoder_emit(w->e, ids[i]));
+        TRY(encoding_emit(w->to, ids[i]));
     }
     return ERR_OK;
 }
@@ -154,9 +154,9 @@ static size_t normal_of(const struct tokenizer *t, uint32_t cp, uint32_t out[MAX
     return n;
 }
 
-enum err wordpiece_encode(const struct tokenizer *t, struct encoder *e, const char *s, size_t n, bool is_normalized)
+enum err wordpiece_encode(const struct tokenizer *t, struct encoding *to, const char *s, size_t n, bool is_normalized)
 {
-    struct wordpiece w = {.t = t, .e = e, .word = "\xE2\x96\x81"};
+    struct wordpiece w = {.t = t, .to = to, .word = "\xE2\x96\x81"};
     for (size_t at = 0; at < n;) {
         unsigned char c = (unsigned char)s[at];
         if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) { /* most text */
