@@ -21,6 +21,12 @@ layers() {
     grep -Hn '^#include "' $c_files | awk -v table=$here/layers -f $here/layers.awk
 }
 
+# Files that use each other's functions, found in the objects of the build that is linted.
+cycles() {
+    # shellcheck disable=SC2046
+    /usr/bin/python3 $here/cycles.py "$(dirname "${INFCGI:-build/release/infcgi}")" $(grep '\.c$' <<<"$c_files")
+}
+
 # file:line: word    rule
 ban() { # PATTERN-OF-CALLS REASON FILES...
     local words=$1 reason=$2
@@ -269,6 +275,7 @@ findings=$(
     pages
     test_names
     layers
+    cycles
     banned
     homes
     sizes
