@@ -1,12 +1,11 @@
-/* What runs a plan. A back end keeps the weights in its own form, owns the memory of the KV cache, and computes one
- * batch of token rows at a time; pages are named by the scheduler, a back end only reads and writes them.
+/* Runs plans. A back end keeps weights in its own form, owns the memory of the KV cache and computes one batch of token
+ * rows at a time. The scheduler names pages; a back end only reads and writes them.
  *
- * Promise: what a row computes depends on its token, its position and the rows before it in its own sequence (all of
- * its sequence when the plan is bidirectional), and on nothing else: not on its neighbours, the size of the batch, or
- * the number of threads.
- * A back end may have a memory of its own: what it is given for a batch is copied when the batch begins, and what it
- * gives lies with the caller when the batch is waited for; in between neither reads what the other holds.
- * Threads: begin, wait and what moves pages are called by one thread at a time (the scheduler's). */
+ * Promise: the result of a row depends only on its token, its position and the rows before it in its sequence (all rows
+ * of its sequence if the plan is bidirectional). It does not depend on neighbors, batch size or number of threads.
+ * A back end can have its own memory: begin copies the input of a batch, and wait delivers its results to the caller.
+ * In between, neither side reads the other's memory.
+ * Threads: one thread at a time (the scheduler's) calls begin, wait and the functions that move pages. */
 #ifndef INFCGI_BACKEND_BACKEND_H
 #define INFCGI_BACKEND_BACKEND_H
 
@@ -21,7 +20,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What tells one model file from another, besides what the plan says of its weights. */
+/* Identifies a model file, in addition to what the plan says about its weights. */
 struct backend_source {
     const void *head; /* all that stands before the weights: metadata and tensor directory; borrowed */
     size_t head_bytes;
@@ -42,45 +41,45 @@ enum backend_pack_state {
 };
 
 struct backend_config {
-    /* OPTIONAL: where a back end has several devices, which of them: its number or address; NULL or "auto" = the best. A
-     * list of several, with commas, probe takes; for measure and open each is a part's (backend_layers_place). */
+    /* OPTIONAL: selects one of several devices by number or address; NULL or "auto" = the best. probe also accepts a
+     * list with commas; for measure and open each part has one (backend_layers_place). */
     const char *device;
     const char *cpu;                   /* ISA for the CPU kernels; NULL = best there is */
     int n_threads;                     /* >= 1; of each part that computes by them */
     const struct backend_parts *parts; /* of backend_composite alone (backend_parts.h); borrowed for the call of open */
-    /* Activations in 16 bits everywhere instead of where they matter most: nearer to float32, slower in prefill. */
+    /* Activations have 16 bits everywhere instead of only in blocks with outliers: closer to float32, slower prefill. */
     bool high_precision;
     bool pin;        /* each thread stays on a CPU of its own (pool_pin); the thread that calls begin too */
     int32_t n_pages; /* KV pages; page ids are 0 .. n_pages-1 */
-    /* Window pages, with ids 0 .. n_windows-1: then layers whose keys and values are seen in a window alone (plan_layer_window), local
-     * ones, have these in place of the others, and each batch has window_tables. 0 = all layers have the same pages. */
+    /* Window pages, with ids 0 .. n_windows-1. Local layers, whose keys and values are visible only in a window
+     * (plan_layer_window), use them instead of the others, and each batch has window_tables. 0 = all layers use the
+     * same pages. */
     int32_t n_windows;
     int32_t n_states;            /* recurrent states, with ids 0 .. n_states-1; 0 where the plan has none */
     int32_t max_rows;            /* T of the largest batch */
     int32_t max_logits;          /* S of the largest batch */
     const char *k_type, *v_type; /* OPTIONAL: of the KV cache, as kv_type_name has them; NULL = its first */
-    /* OPTIONAL: folder for what the next start needs not prepare again, files of packed weights or of programs for a device;
-     * borrowed for the call of open. */
+    /* OPTIONAL: folder for files that later starts reuse: packed weights, or programs for a device. Borrowed for the
+     * call of open. */
     const char *pack_cache;
     struct backend_source source; /* the file the plan was built from; read only with pack_cache */
-    /* OPTIONAL: called while weights are prepared, with 0..1, from the opening thread; false: open ends with
+    /* OPTIONAL: called by the opening thread while weights are prepared, with 0..1. If it returns false, open returns
      * ERR_CANCELLED. */
     bool (*progress)(void *arg, float fraction);
     void *progress_arg;
-    /* OPTIONAL: called from the opening thread with what an operator should know of what open does: a sentence. */
+    /* OPTIONAL: called by the opening thread with a sentence for the operator. */
     void (*tell)(void *arg, const char *text);
     void *tell_arg;
-    /* OPTIONAL [L] of the whole model, all false before: open sets those of layers for which it found that the device
-     * computes wrongly, and then fails with ERR_UNSUPPORTED_DEVICE. */
+    /* OPTIONAL [L], layers of the whole model, all false initially. open sets the layers that the device computes
+     * wrongly, and then fails with ERR_UNSUPPORTED_DEVICE. */
     bool *unfit;
-    /* OPTIONAL: called when n bytes at `data`, of a weight, are no longer needed; from any thread. */
+    /* OPTIONAL: called by any thread when n bytes of a weight at `data` are no longer needed. */
     void (*weight_done)(void *arg, const void *data, uint64_t n);
     void *weight_done_arg;
-    /* How ranks meet that compute a model together, each with a plan of plan_shard.h: puts in the place of n_rows rows of
-     * `width` floats, `stride` floats apart, their sums over all ranks, added in the order of the ranks: the same bits
-     * for all. Called by one thread at a time, for one step after the other, while the batch waits: all ranks begin the
-     * same batches in the same order. What it returns other than ERR_OK ends the batch: ERR_LOST when a rank is gone.
-     * Other plans do not need it. */
+    /* Sums over the ranks of a sharded model (plan_shard.h). Replaces n_rows rows of `width` floats, `stride` floats
+     * apart, by their sums over all ranks, added in the order of the ranks: all ranks get the same bits. Called by one
+     * thread at a time, step after step, while the batch waits. All ranks begin the same batches in the same order. An
+     * error other than ERR_OK ends the batch; ERR_LOST = a rank is gone. Other plans do not need it. */
     enum err (*reduce)(void *arg, float *rows, int32_t n_rows, uint32_t width, size_t stride);
     void *reduce_arg;
 };
@@ -89,8 +88,8 @@ enum { BACKEND_TEXT_BYTES = 384, BACKEND_ID_BYTES = 24 };
 
 enum { BACKEND_MAX_PARTS = 16 }; /* back ends that have layers of one model (backend_parts.h) */
 
-/* Where bytes lie: in the process, or in a memory of a device's own. A back end has one device; of several back ends for
- * one model each device has a memory, from BACKEND_DEVICE on (backend_parts_memory). */
+/* Memories: the host's and a device's. A back end has one device. If several back ends compute a model, each device has
+ * a memory, from BACKEND_DEVICE on (backend_parts_memory). */
 enum backend_memory { BACKEND_HOST, BACKEND_DEVICE, BACKEND_MEMORIES = BACKEND_DEVICE + BACKEND_MAX_PARTS };
 
 /* What a back end computes on. */
@@ -102,13 +101,13 @@ struct backend_device {
     char choice[BACKEND_TEXT_BYTES];
     char
         note[BACKEND_TEXT_BYTES]; /* what an operator should know of it, as that it is slower than it could be; or "" */
-    /* What models may take of each memory: of the host what its control group may have, whoever holds it now, as much
-     * of that is a cache or goes; of a device's own what is free. 0: it has no such memory. */
+    /* Bytes of each memory that models can use. Host: the control group's limit or the installed memory, not the free
+     * memory. Device: its free memory. 0 = it has no such memory. */
     size_t bytes[BACKEND_MEMORIES];
     bool is_shared[BACKEND_MEMORIES]; /* a device's: what it holds lies in the host's memory, and counts there too */
 };
 
-/* What open takes of a memory, in bytes, but for tables that are small beside it. */
+/* Bytes that open takes of a memory, without small tables. */
 struct backend_bytes {
     size_t weights;     /* packed, or mapped as they lie in the file */
     size_t page;        /* a KV page, all layers that have it */
@@ -117,20 +116,19 @@ struct backend_bytes {
     size_t activations; /* and all else that a batch needs */
 };
 
-/* What page_read gives and page_write takes. */
+/* Forms of a page that page_read returns and page_write takes. */
 enum backend_form {
-    /* As many bytes as measure says of all memories, of a page and a window page together and layer by layer, which are those of this back
-     * end, plan and types of keys and values. It takes them again as any page: what goes on from there has the same bits. */
+    /* The bytes of this back end, plan and cache types: a page and a window page together, layer by layer, as many
+     * bytes as measure reports for all memories. Written back into any page, they continue with the same bits. */
     BACKEND_OWN,
-    /* backend_page_floats(plan) f32, for other back ends: layer by layer, of those that store, [KV_PAGE_TOKENS][keys
-     * [K][d], then values [K][d]], of latents keys alone, [KV_PAGE_TOKENS][d]. Read, they are what is stored; written,
-     * they are rounded to the types as new keys and values are. So f16, bf16, q8_0 and q4_0 come through with the
-     * same bits, i16 to a unit of its scale. */
+    /* For other back ends: backend_page_floats(plan) f32. Per layer that stores: [KV_PAGE_TOKENS][keys [K][d], then
+     * values [K][d]]; latents have only keys, [KV_PAGE_TOKENS][d]. Writing rounds to the cache types as for new keys
+     * and values. So f16, bf16, q8_0 and q4_0 keep their bits, i16 to a unit of its scale. */
     BACKEND_FLOATS,
 };
 
-/* What page_read and page_write move: the part of the layers that have pages, and that of local ones. Bytes of a part that is
- * BACKEND_NO_PAGE are left alone on both sides. Without window pages `window` is not looked at. */
+/* Pages that page_read and page_write move: of ordinary and of local layers. Bytes of a part that is BACKEND_NO_PAGE
+ * are not touched on either side. Without window pages `window` is ignored. */
 enum { BACKEND_NO_PAGE = -1 };
 struct backend_page {
     int32_t page, window;
@@ -138,7 +136,7 @@ struct backend_page {
 
 enum { BACKEND_NAME_BYTES = 64 };
 
-/* What a plan becomes on a back end. */
+/* Measured form and size of a plan on a back end. */
 struct backend_measure {
     char kernels[BACKEND_NAME_BYTES]; /* "avx512"; of several back ends "ref+avx512", and so the types */
     /* Of the KV cache: "i16"; "none" where keys are the values. */
@@ -146,17 +144,17 @@ struct backend_measure {
     struct backend_bytes bytes[BACKEND_MEMORIES];
 };
 
-/* What is known of a row of logits without a second pass. */
+/* Statistics of a row of logits. */
 struct backend_row_stats {
     int32_t argmax; /* lowest index among equals */
     float max;
     float logsumexp; /* NaN when the row holds NaN or +inf */
 };
 
-/* One unit of work. Rows of one sequence stand together, at consecutive positions. A position may come again in a later
- * batch with another token: its keys and values are written over, and those behind it are not read before they are
- * written again. Arrays that are read are borrowed for the call of begin; those that are written (out) belong to the back
- * end until the batch is waited for, and hold anything before. */
+/* One unit of work. The rows of a sequence are adjacent, at consecutive positions. A later batch can repeat a position
+ * with another token: it overwrites keys and values, and those at later positions are not read before they are written
+ * again. Input arrays are borrowed for the call of begin. Output arrays (out) belong to the back end until wait
+ * returns; their initial content is ignored. */
 struct backend_batch {
     int32_t n_rows;
     const int32_t *tokens; /* [n_rows] ids, in range */
@@ -167,20 +165,21 @@ struct backend_batch {
     /* [n_seqs] the same of window pages: those of positions that a row sees in a window; in front of it any ids. Unread with no
      * window pages. */
     const int32_t *const *window_tables;
-    /* [n_seqs] recurrent state of each, no two the same; NULL = sequence i has state i. Unread when the plan
-     * has none. A sequence whose rows begin at position 0 begins anew, whatever its state holds; else that must be
-     * the state behind the row before, as its last batch left it: with recurrent state, no position comes twice. */
+    /* [n_seqs] recurrent state of each sequence, all different; NULL = sequence i has state i. Ignored if the plan has
+     * none. A sequence whose rows begin at position 0 starts empty, whatever its state holds. Otherwise the state must
+     * be the one after the previous row, as the sequence's last batch left it: with recurrent states no position is
+     * repeated. */
     const int32_t *states;
-    /* OPTIONAL [n_seqs] state that the sequence goes on from: its own, or one that this batch leaves as
-     * it is, so that several may go on from it. NULL = its own. */
+    /* OPTIONAL [n_seqs]: state from which the sequence continues: its own, or one that this batch does not change,
+     * which several sequences can share. NULL = its own. */
     const int32_t *begin_states;
     int32_t n_copies;           /* recurrent states to leave a copy of, may be 0; 0 when the plan has none */
     const int32_t *copy_rows;   /* [n_copies] ascending row indexes: the state behind that row ... */
     const int32_t *copy_states; /* [n_copies] ... goes here too; a state that this batch uses for nothing else */
     int32_t n_logits;           /* S, may be 0; 0 when the plan has no logits */
     const int32_t *logit_rows;  /* [n_logits] ascending row indexes */
-    /* OPTIONAL [n_logits] what is wanted of each of these rows beside its statistics: BACKEND_ALL_LOGITS, or so many of
-     * its best tokens, 0 to max_best (backend_info). NULL = all logits of all rows. */
+    /* OPTIONAL [n_logits]: the results of each row in addition to its statistics: BACKEND_ALL_LOGITS, or a number of
+     * best tokens, 0 to max_best (backend_info). NULL = all logits of all rows. */
     const int32_t *wants;
     float *logits;                   /* out [n_logits][V]; of rows that want fewer it holds anything */
     struct backend_row_stats *stats; /* out [n_logits] */
@@ -191,10 +190,10 @@ struct backend_batch {
     /* Of a plan that was cut (plan_cut.h): what it goes on from, and what the next part does. */
     const float *input; /* [n_rows][plan.input_width] */
     float *output;      /* out [n_rows][plan.output_width] */
-    /* OPTIONAL, used with backend_info.overtaking_rows: once *asks is true `between` is called, behind one of the next steps of
-     * the plan, on the thread that called begin; it sets *asks to false. In it other batches may be begun and waited for, one
-     * after the other, of at most so many rows, of sequences that this one has not, with logits in a memory of their own and no
-     * `between`: they overtake this one, whose arrays stay borrowed. */
+    /* OPTIONAL, used with backend_info.overtaking_rows. When *asks is true, `between` is called after one of the next
+     * steps of the plan, on the thread that called begin; it sets *asks to false. It can begin and wait for other
+     * batches, in sequence: of up to overtaking_rows rows, of sequences that are not in this batch, with their own
+     * memory for logits and without `between`. They overtake this batch, whose arrays stay borrowed. */
     const atomic_bool *asks;
     void (*between)(void *arg);
     void *between_arg;
@@ -202,20 +201,20 @@ struct backend_batch {
 
 struct backend_model; /* a plan made ready by one back end */
 
-/* What the batch that was begun last makes the device do; zeros where a back end does not count. */
+/* Work of the batch begun last; zeros if the back end does not count. */
 struct backend_counts {
     uint64_t launches;     /* of kernels */
     uint64_t weight_bytes; /* of matrices that its products read, each as often as a launch does */
     uint64_t cache_bytes;  /* of keys and values that its attention reads, each as often as a launch does */
 };
 
-/* What is known of a model only when it is open. */
+/* Properties of an open model. */
 struct backend_info {
     float *logits; /* OPTIONAL [max_logits][V]: a place for backend_batch.logits that costs no memory of its own, as
                       what a batch writes there before is dead by then; holds until the next begin. Only with
                       max_begun 1 */
-    /* Batches that may be begun and not be waited for yet. 1: begin computes, so that nothing is won by doing other
-     * work in front of wait; 2: it returns at once. */
+    /* Batches that can be begun and not yet waited for. 1: begin computes, so other work before wait saves nothing; 2:
+     * begin returns immediately. */
     int32_t max_begun;
     int32_t max_best;        /* of backend_batch.wants; 0: whoever wants a row's best tokens takes its logits */
     int32_t overtaking_rows; /* of a batch that begins in backend_batch.between; 0: that is never called */
@@ -225,7 +224,7 @@ struct backend_info {
     struct backend_counts counts;
 };
 
-/* What a device does by itself. */
+/* Measured speeds of a device. */
 struct backend_rates {
     double launch_s, queued_launch_s; /* a kernel that does nothing: waited for by itself; of many in a row */
     double copy_bytes_s;              /* of its memory, read and written */
@@ -237,25 +236,24 @@ struct backend {
     names_fn kv_type_name; /* types of keys and values that it has */
     names_fn option_name;  /* OPTIONAL: of the program's options those that it has and not every back end does */
 
-    /* The i-th device that cfg, of which nothing that stands for a model counts, lets it run on; ERR_NONE beyond the
-     * last. Other errors: it is named, and cannot be used, as *info says. */
+    /* Returns the i-th device that cfg allows; fields of cfg that describe a model are ignored. ERR_NONE = beyond the
+     * last. Other errors: *out names the device, and *info says why it cannot be used. */
     enum err (*probe)(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info);
-    /* What open makes of a plan and takes for it, to the byte, without reading a weight. Fails as open does. */
+    /* Returns what open will build and the exact bytes it will take, without reading a weight. Fails as open does. */
     enum err (*measure)(const struct plan *plan, const struct backend_config *cfg, struct backend_measure *out,
                         struct err_info *info);
     /* Prepares the plan (borrowed until close). ERR_NOMEM, ERR_UNSUPPORTED_TYPE, ERR_UNSUPPORTED_CPU. */
     enum err (*open)(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
                      struct err_info *info);
-    /* Begins a batch, behind those begun before, of which fewer than max_begun are not waited for. On failure there is
-     * nothing to wait for, and the errors are those of wait. */
+    /* Begins a batch after those begun before; fewer than max_begun of them can be unfinished. On failure nothing is to
+     * be waited for. Errors: as wait. */
     enum err (*begin)(struct backend_model *m, const struct backend_batch *batch, struct err_info *info);
-    /* Ends the oldest batch that was begun: all of it is computed or, on failure, nothing anyone may use, and *info
-     * says why. ERR_LOST: nothing can be computed any more, as the device or what it held is gone; nothing is begun
-     * again, and what was begun is waited for, which returns soon. After any other failure the next batch may do well.
-     */
+    /* Waits for the oldest batch and delivers its results. On failure no result is usable, and *info says why. ERR_LOST: the device or its
+     * memory is gone; no batch can be begun, and those begun must be waited for, which returns soon. After any other
+     * failure the next batch can succeed. */
     enum err (*wait)(struct backend_model *m, struct err_info *info);
-    /* A KV page or a recurrent state to the caller's memory and from it, while no batch is begun; a state is as many
-     * bytes as measure says of all memories, and every back end's has the same form. ERR_LOST. */
+    /* Copies a KV page or a recurrent state to the caller's memory or back while no batch is begun. A state has as many
+     * bytes as measure reports for all memories, in the same form for every back end. ERR_LOST. */
     enum err (*page_read)(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
                           struct err_info *info);
     enum err (*page_write)(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
@@ -263,9 +261,9 @@ struct backend {
     enum err (*state_read)(struct backend_model *m, int32_t state, void *out, struct err_info *info);
     enum err (*state_write)(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info);
     void (*info)(const struct backend_model *m, struct backend_info *out);
-    /* OPTIONAL. Measures the device, in a second at most, while no batch is begun. ERR_LOST, ERR_NOMEM. */
+    /* OPTIONAL: measures the device within a second while no batch is begun. ERR_LOST, ERR_NOMEM. */
     enum err (*rate)(struct backend_model *m, struct backend_rates *out, struct err_info *info);
-    /* Returns soon also when the back end is lost. */
+    /* Closes the model. Returns soon even if the back end is lost. */
     void (*close)(struct backend_model **m);
 };
 
@@ -273,39 +271,39 @@ extern const struct backend backend_ref;    /* scalar, double accumulators, f32 
 extern const struct backend backend_cpu;    /* packed weights, SIMD, worker pool, KV of any kv_type */
 extern const struct backend backend_opencl; /* weights, KV and kernels on an OpenCL device; in opencl/ */
 
-/* Floats of a page in BACKEND_FLOATS. */
+/* Returns the floats of a page in BACKEND_FLOATS. */
 size_t backend_page_floats(const struct plan *plan);
 
-/* Can all weights be taken apart (quant.h)? ERR_UNSUPPORTED_TYPE names one that cannot. */
+/* Checks that all weight types can be unpacked (quant.h). ERR_UNSUPPORTED_TYPE names one that cannot. */
 MUST_CHECK enum err backend_check_types(const struct plan *plan, struct err_info *info);
 
-/* The first device that can be used; else why none can. */
+/* Returns the first usable device, else the reason why none is. */
 MUST_CHECK enum err backend_device_of(const struct backend *b, const struct backend_config *cfg,
                                       struct backend_device *out, struct err_info *info);
 
-/* The host, of which there is one: a probe of back ends that compute on it. */
+/* Probe of back ends that compute on the host, the only device. */
 enum err backend_probe_host(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info);
 
-/* What lies in the host's memory, with memories that devices share with it. */
+/* Returns the bytes in the host's memory, including memories that devices share with it. */
 struct backend_bytes backend_host_bytes(const struct backend_device *d, const struct backend_measure *m);
 
-/* Pages that all memories hold beside all else that was measured and cfg's states, with a window page for each, but no more of these
- * than cfg has; at most INT32_MAX. */
+/* Returns the number of pages that fit in all memories next to everything else measured and cfg's states. Each comes
+ * with a window page, up to the number that cfg has. At most INT32_MAX. */
 int32_t backend_pages_that_fit(const struct backend_device *d, const struct backend_measure *m,
                                const struct backend_config *cfg);
 
-/* Bytes of cfg's pages, window pages and states. ERR_NOMEM when no size_t holds them. */
+/* Returns the bytes of cfg's pages, window pages and states. ERR_NOMEM if they exceed size_t. */
 MUST_CHECK enum err backend_pool_bytes(const struct backend_bytes *b, const struct backend_config *cfg, size_t *out,
                                        struct err_info *info);
 
-/* Has the layer, which stores keys and values, window pages? */
+/* Returns whether the layer, which stores keys and values, uses window pages. */
 static inline bool backend_is_local(const struct plan *plan, const struct backend_config *cfg, int32_t layer)
 {
     return cfg->n_windows != 0 && plan_layer_window(plan, layer) != 0;
 }
 
-/* Of layers that are local, or are not: how many pages they have, those of a sequence of the batch, which one page_read moves, and what
- * they take of a page. */
+/* For local layers or the others: their number of pages, page table of a sequence, page in a page_read, and bytes per
+ * page. */
 static inline int32_t backend_n_pages(const struct backend_config *cfg, bool is_local)
 {
     return is_local ? cfg->n_windows : cfg->n_pages;

@@ -1,4 +1,4 @@
-/* Which back end has which layers of a model: what --backend says. Threads: pure. */
+/* Assigns layers of a model to back ends, as --backend says. Threads: pure. */
 #ifndef INFCGI_BACKEND_BACKEND_PARTS_H
 #define INFCGI_BACKEND_BACKEND_PARTS_H
 
@@ -16,24 +16,24 @@ struct backend_parts {
     struct backend_part at[BACKEND_MAX_PARTS]; /* in order, without gaps */
 };
 
-/* Reads NAME[:FIRST-LAST] of each part, with commas between: "cpu", "ref:0-3,cpu". Layers are in order, from 0 on and
- * without gaps; the last part may come without and then has the rest. n_layers: of the model, 0 = not known: whatever
- * they are then, an open end has last -1. `what`: who says so, for messages. ERR_CONFIG says what was expected. */
+/* Parses NAME[:FIRST-LAST] of each part, separated by commas: "cpu", "ref:0-3,cpu". Layers are in order from 0, without
+ * gaps; the last part can omit its range and then gets the rest. n_layers: of the model; 0 = unknown, and an open end
+ * has last -1. `what`: the option's name for messages. ERR_CONFIG says what was expected. */
 MUST_CHECK enum err backend_parts_parse(const char *text, const char *what, uint32_t n_layers,
                                         struct backend_parts *out, struct err_info *info);
 
-/* Appends "ref:0-3,cpu:4-29"; of one part its name alone. Check with buf_ok. */
+/* Appends "ref:0-3,cpu:4-29"; for one part only its name. Check with buf_ok. */
 void backend_parts_name(const struct backend_parts *p, struct buf *out);
 
-/* What the back end of a part is opened with, of what all are. The text is the part's. */
+/* Returns the configuration of a part's back end, derived from the common one. The text is owned by the part. */
 struct backend_config backend_part_config(const struct backend_part *p, const struct backend_config *cfg);
 
-/* The device of a part. Errors: backend_device_of's. */
+/* Returns the device of a part. Errors: as backend_device_of. */
 MUST_CHECK enum err backend_part_device(const struct backend_part *p, const struct backend_config *cfg,
                                         struct backend_device *out, struct err_info *info);
 
-/* Where backend_device and backend_measure of all parts have what the device of part i has of its own: parts that are on
- * one device have one memory. */
+/* Returns the index of part i's device memory in the backend_device and backend_measure of all parts. Parts on one
+ * device share one memory. */
 int backend_parts_memory(const struct backend_parts *p, int i);
 
 /* What is opened for them, with backend_config.parts: the back end itself where there is one, on the device that the

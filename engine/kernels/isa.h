@@ -1,5 +1,5 @@
-/* Init functions of the ISAs: each overwrites the entries of the kernel table that it has a version of.
- * Only isa.c calls them. Threads: pure functions. */
+/* Init functions of the ISAs. Each overwrites the entries of the kernel table that it implements. Only isa.c calls
+ * them. Threads: pure functions. */
 #ifndef INFCGI_KERNELS_ISA_H
 #define INFCGI_KERNELS_ISA_H
 
@@ -20,7 +20,7 @@ void kern_init_dotprod(struct kern_table *t);
 void kern_init_i8mm(struct kern_table *t);
 void kern_init_amx(struct kern_table *t);
 
-/* The entries that are not matrix products or quantisation; each kern_init_* calls its own. */
+/* Set the entries other than matrix products and quantization; each kern_init_* calls its own. */
 void kern_ops_init_ref(struct kern_table *t);
 void kern_ops_init_avx2(struct kern_table *t);
 void kern_ops_init_avx512(struct kern_table *t);
@@ -37,7 +37,7 @@ void kern_kv_store_ref(const struct kv_layout *l, const float *k, const float *v
 void kern_matmul_init_ref(struct kern_table *t);
 void kern_quantize_row_ref(const float *x, size_t k, float fine, struct kern_qblock *row);
 #define KERN_AMAX_LEAST 0x1p-110f /* the least magnitude a block has a scale for: 256 * 127 / it does not overflow */
-/* d^2 above which a block of the row, whose d are there, is fine (kern.h). */
+/* Returns the d^2 above which a block of the row is fine (kern.h); the d of all blocks must be set. */
 float kern_fine_limit(const struct kern_qblock *row, size_t n_blocks, float fine);
 
 void kern_matmul_init_avx2(struct kern_table *t);

@@ -115,7 +115,7 @@ struct kern_attention_args {
     const float *sinks;
 };
 
-/* First position that a row sees, and the segments from the first, that row `row` and later ones see, to the last. */
+/* Return the first position that a row sees, and the first and last segment that row `row` and later rows see. */
 static inline int32_t kern_visible_from(const struct kern_attention_args *a, int row)
 {
     int32_t pos = a->pos[row];
@@ -127,9 +127,9 @@ static inline int32_t kern_first_segment(const struct kern_attention_args *a, in
 }
 static inline int32_t kern_last_segment(int32_t last_pos) { return last_pos / KERN_SEGMENT_TOKENS; }
 
-/* What one segment gives: for each row and head, [n_rows][n_group], a record of so many floats (a multiple of 16): the
- * output not yet divided by the sum [d_value], and in the last 16 the maximum and the sum; a sum of 0 where the row
- * sees nothing of the segment. 64-byte aligned. */
+/* Returns the floats (a multiple of 16) of a segment's record per row and head, [n_rows][n_group]: the output before
+ * division by the sum [d_value]; the last 16 hold the maximum and the sum. The sum is 0 if the row sees nothing of the
+ * segment. 64-byte aligned. */
 static inline size_t kern_part_floats(int d_value) { return (size_t)kv_value_width(d_value) + 16; }
 
 /* --- bins of logits -----------------------------------------------------------------------------------------------
@@ -219,33 +219,32 @@ struct kern_table {
      * a*sin + b*cos without FMA. */
     void (*rope)(float *x, int n_rot, bool neox, const float *cos, const float *sin);
 
-    /* Stores one key and one value vector (l->d floats each, in the types of l) at slot 0..31 of a page's parts; no
-     * byte of another slot is written, so threads may store to one page. Of latents v and v_page are not read. Exact.
-     */
+    /* Stores one key and one value vector (l->d floats each, in the types of l) at slot 0..31 of a page. Writes no byte
+     * of another slot, so threads can store to one page. For latents v and v_page are not read. Exact. */
     void (*kv_store)(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *k_page,
                      unsigned char *v_page);
 
     void (*attention)(const struct kern_attention_args *a);
-    /* The same in two stages: n segments from number `segment` on, records of a segment at parts, of the next one
-     * part_stride floats behind (a->out is not used); then all segments from their records, in ascending order (of a,
-     * only out, out_stride, n_rows, n_group, sinks and kv.d are used). */
+    /* Like attention(), but in two stages. attention_part() writes the records of n segments from number `segment` on
+     * to parts, part_stride floats apart (a->out is unused). attention_join() merges all segments from their records in
+     * ascending order (of a, it uses only out, out_stride, n_rows, n_group, sinks and kv.d). */
     void (*attention_part)(const struct kern_attention_args *a, int32_t segment, int n, float *parts,
                            size_t part_stride);
     void (*attention_join)(const struct kern_attention_args *a, const float *parts, size_t part_stride, int n);
 
     void (*linear_attention)(const struct kern_linear_args *a);
 
-    /* Index of the largest of x[n], n >= 1, the lowest among equals; NaNs lose. Exact. x need not be aligned. */
+    /* Returns the index of the largest of x[n], n >= 1, the lowest among equals; NaNs lose. Exact. x can be unaligned. */
     int32_t (*argmax)(const float *x, int32_t n);
 
     /* Largest value of x[n]; then log(sum exp(x - max)) + max, summed in 16 interleaved partial sums in double.
      * Returns the log-sum-exp. NaN when an element is NaN or +inf. Bound: 2e-6 * (1 + |result|). */
     float (*logsumexp)(const float *x, int32_t n, float *max);
 
-    /* The three below read x[n] in blocks of `block` elements, a multiple of 16; the last block may be shorter. x need
-     * not be aligned. n_blocks = ceil(n / block). */
+    /* The next three read x[n] in blocks of `block` elements, a multiple of 16; the last block can be shorter. x can be
+     * unaligned. n_blocks = ceil(n / block). */
 
-    /* max[n_blocks]: largest of each block, NaNs left out; -inf for a block of nothing else. Exact. */
+    /* Writes max[n_blocks], the largest of each block without NaNs; -inf for a block of only NaNs. Exact. */
     void (*block_max)(const float *x, int32_t n, int32_t block, float *max);
 
     /* sum[n_blocks]: sum of exp((x - shift) * scale) over the elements of each block that are below `limit`, for x <=
@@ -253,8 +252,8 @@ struct kern_table {
      * scale|, weighted by the terms; arguments below -87.3 count as 0. */
     void (*block_expsum)(const float *x, int32_t n, int32_t block, float shift, float scale, float limit, double *sum);
 
-    /* Indices of the elements from `least` to `most`, both in, ascending, into ids[n]; returns how many. NaNs are not.
-     * Exact. */
+    /* Writes the indices of elements from `least` to `most`, inclusive, ascending, to ids[n] and returns their number.
+     * Skips NaNs. Exact. */
     int32_t (*collect)(const float *x, int32_t n, float least, float most, int32_t *ids);
 
     /* Adds x[n] to the bins; x need not be aligned. No NaNs, nothing that belongs to a k above b->top. A polynomial's
@@ -269,11 +268,11 @@ struct kern_table {
  * ERR_UNSUPPORTED_CPU when the CPU lacks it or the name is unknown; info lists what there is. */
 MUST_CHECK enum err kern_select(const char *name, struct kern_table *out, struct err_info *info);
 
-/* ISAs in ascending order; NULL beyond the last. is_there tells whether this CPU has it. */
+/* Returns the i-th ISA in ascending order; NULL beyond the last. kern_isa_is_there() returns whether this CPU has it. */
 const char *kern_isa_name(int i);
 bool kern_isa_is_there(int i);
 
-/* The CPU flags that decide about ISAs, space-separated: those an ISA needs and this CPU lacks, ""; those it has. */
+/* Write CPU flags, space-separated: those that an ISA needs and this CPU lacks ("" if none), and those that it has. */
 enum { KERN_CPU_FLAGS_BYTES = 256 };
 void kern_isa_lacks(int i, char out[KERN_CPU_FLAGS_BYTES]);
 void kern_cpu_flags(char out[KERN_CPU_FLAGS_BYTES]);

@@ -1,5 +1,5 @@
-/* Packs rows of a weight, as the file stores them, into panels (panel.h). Above the table of weight types (quant.h), which
- * uses panels itself. Threads: pure functions. */
+/* Packs rows of a weight, as the file stores them, into panels (panel.h). Separate from the table of weight types
+ * (quant.h), which itself uses panels. Threads: pure functions. */
 #ifndef INFCGI_QUANT_PANEL_PACK_H
 #define INFCGI_QUANT_PANEL_PACK_H
 

@@ -1,5 +1,5 @@
-/* What is known of each executable weight type: how to dequantise a row (the truth) and how to take a block apart for
- * packing. One file engine/kernels/ref/<type>.c and one row in quant.c each.  Threads: pure functions. */
+/* Operations per executable weight type: dequantize a row (the reference result) and unpack a block for packing. Each
+ * has one file engine/kernels/ref/<type>.c and one row in quant.c. Threads: pure functions. */
 #ifndef INFCGI_QUANT_QUANT_H
 #define INFCGI_QUANT_QUANT_H
 
@@ -9,7 +9,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Codes of 32 consecutive inputs in the panel kind's terms: `block` 32 uses scale[0] (and min[0]); 16 uses both. */
+/* Codes of 32 consecutive inputs in the panel kind's terms. Kinds with `block` 32 use scale[0] (and min[0]); 16 uses
+ * both. */
 struct quant_block {
     uint8_t codes[PANEL_BLOCK]; /* unsigned, zero point of the panel kind included; indexes of table kinds */
     float scale[2];
@@ -35,15 +36,15 @@ struct quant_ops {
      */
     void (*dequantize)(const void *src, size_t n, float *out);
 
-    /* Takes inputs 32*i_block .. +31 of the row apart. NULL for float types. */
+    /* Unpacks inputs 32*i_block .. +31 of the row. NULL for float types. */
     void (*unpack)(const void *src, size_t i_block, struct quant_block *out);
 
-    /* OPTIONAL, the same as unpack for the blocks of group g of a panel, but made in one piece, which is several times
-     * as fast. Lanes of missing rows are left alone. */
+    /* OPTIONAL: like unpack, but packs the blocks of group g of a panel in one loop, several times faster. Lanes of
+     * missing rows are not touched. */
     void (*pack)(const struct quant_rows *from, const struct panel_group *g, unsigned char *panel);
 };
 
-/* NULL when the type cannot be executed. */
+/* Returns NULL if the type cannot be executed. */
 const struct quant_ops *quant_ops(enum dtype type);
 
 #endif

@@ -10,7 +10,7 @@
 
 #include <stddef.h>
 
-/* Can rows of this type be made? F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K. */
+/* Returns whether rows of this type can be encoded: F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K, Q6_K. */
 bool quantize_can(enum dtype type);
 
 /* A row of n values, a multiple of the type's block, as `type`.

@@ -1,5 +1,5 @@
-/* Rows that lie one behind the other, in a file's map or elsewhere: the plain source. `read` is what the type stands
- * for. Threads: as row_source.h. */
+/* Rows stored contiguously, in a mapped file or elsewhere: the plain source. `read` dequantizes the type. Threads: as
+ * row_source.h. */
 #ifndef INFCGI_QUANT_ROW_MAPPED_H
 #define INFCGI_QUANT_ROW_MAPPED_H
 
@@ -10,10 +10,10 @@ struct row_mapped {
     const void *data; /* borrowed; NULL for a source of which only the size is asked */
 };
 
-/* [n_rows][n_in] of any type, of which `read` needs one of quant.h. */
+/* Returns a source [n_rows][n_in] of any type; `read` requires a type of quant.h. Borrows data. */
 struct row_mapped row_mapped_of(enum dtype type, const void *data, uint32_t n_rows, uint32_t n_in);
 
-/* The same in an arena; NULL when out of memory. */
+/* Like row_mapped_of(), but in an arena. Returns NULL when out of memory. */
 MUST_CHECK const struct row_source *row_mapped_new(struct arena *a, enum dtype type, const void *data, uint32_t n_rows,
                                                    uint32_t n_in);
 

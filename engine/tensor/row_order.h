@@ -1,7 +1,6 @@
-/* Some of another source's rows, or of its inputs, in an order given: parts of a tensor that holds several weights,
- * heads that a file keeps in turns or in the order of another implementation, shares of several devices. Nothing is
- * rounded. All pointers are borrowed and outlive the source; NULL is returned when out of memory, and for a NULL `of`.
- * Threads: as row_source.h. */
+/* Selects rows or inputs of another source in a given order: parts of a tensor that holds several weights, heads that a
+ * file interleaves or orders differently, shares of several devices. Nothing is rounded. All pointers are borrowed and
+ * outlive the source. Functions return NULL when out of memory and for a NULL `of`. Threads: as row_source.h. */
 #ifndef INFCGI_TENSOR_ROW_ORDER_H
 #define INFCGI_TENSOR_ROW_ORDER_H
 
@@ -23,7 +22,7 @@ MUST_CHECK const struct row_source *row_order_row_range(struct arena *a, const s
 MUST_CHECK const struct row_source *row_order_column_range(struct arena *a, const struct row_source *of, uint32_t first,
                                                            uint32_t n);
 
-/* The longest run of which both lengths are whole multiples; 0 when both are 0. */
+/* Returns the longest run that divides both lengths; 0 if both are 0. */
 uint32_t row_order_run(uint32_t a, uint32_t b);
 
 #endif
