@@ -1,10 +1,10 @@
-/* The kernel table: every operation the CPU back end runs on numbers, as function pointers that are filled with the
- * scalar `ref` versions and then overwritten by each ISA the CPU has (engine/kernels/isa.c). ref is the truth:
- * tests/kernels checks every entry of every ISA against it.
+/* The kernel table: every numeric operation of the CPU back end, as function pointers. The scalar `ref` versions fill
+ * it, then each ISA of the CPU overwrites entries (engine/kernels/isa.c). ref defines the correct result: tests/kernels
+ * checks every entry of every ISA against it.
  *
- * A result never depends on how many rows, panels or heads one call covers: for each output element the order of
- * operations is fixed by the element alone. ISAs may differ from one another within the bound each operation states.
- * K inputs, T rows, d head width. All f32 buffers are 64-byte aligned unless said otherwise; none may alias.
+ * A result never depends on the number of rows, panels or heads of a call: each output element has a fixed order of
+ * operations. ISAs can differ from one another within the bound of each operation.
+ * K inputs, T rows, d head width. All f32 buffers are 64-byte aligned unless stated otherwise; they must not alias.
  * Threads: pure functions; the table is constant after kern_select. */
 #ifndef INFCGI_KERNELS_KERN_H
 #define INFCGI_KERNELS_KERN_H

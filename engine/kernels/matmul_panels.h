@@ -1,14 +1,14 @@
-/* What the matrix products of the quantised kinds share on every ISA with vectors: the kinds, the walk over chunks of
- * rows, panels and groups, prefetching. The includer defines panel_rows and matmul, and its init calls matmul_vec_init.
- * Everything is static: see vec_avx512.h.
+/* Code that the quantized matrix products of all vector ISAs share: the kinds, the walk over chunks of rows, panels and
+ * groups, prefetching. The includer defines panel_rows and matmul, and its init calls matmul_vec_init. Everything is
+ * static: see vec_avx512.h.
  * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
- * the inlined function, and are kept apart from what is only known at run time. */
+ * the inlined function, and are separate from run-time values. */
 #ifndef INFCGI_KERNELS_MATMUL_PANELS_H
 #define INFCGI_KERNELS_MATMUL_PANELS_H
 
 #include "engine/kernels/kern.h"
 
-/* What a tile needs to know of the call. */
+/* The parameters of a call that a tile needs. */
 struct job {
     size_t n_blocks;
     size_t row_bytes;
@@ -18,7 +18,7 @@ struct job {
     enum panel_kind kind;
 };
 
-/* What differs between the quantised kinds; always compile-time constants. */
+/* Properties of a quantized kind; always compile-time constants. */
 struct shape {
     int bits;  /* 2 .. 6 or 8 */
     int parts; /* scales per block of 32: 1 or 2 */
@@ -32,20 +32,20 @@ struct group {
     size_t n_blocks;
 };
 
-/* All rows of a chunk against one panel. */
+/* Multiplies all rows of a chunk by one panel. */
 static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *panel, const unsigned char *rows, int n,
                                      float *out, struct shape k);
 
-/* A whole call: panels_by_chunk, with what the ISA has to do before and behind it. */
+/* Computes a whole call: panels_by_chunk, with the ISA's work before and after it. */
 static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_kind kind, struct shape k);
 
-/* Block b of row r of a tile. */
+/* Returns block b of row r of a tile. */
 static ALWAYS_INLINE const struct kern_qblock *block_of(const struct job *g, const unsigned char *rows, int r, size_t b)
 {
     return (const struct kern_qblock *)(const void *)(rows + (size_t)r * g->row_bytes) + b;
 }
 
-/* The group at `at` of a panel of which `left` blocks are left; panel_group_at. */
+/* Returns the group at `at` of a panel with `left` blocks left; panel_group_at. */
 static ALWAYS_INLINE struct group group_at(const unsigned char *at, size_t left, struct shape k)
 {
     const size_t scale_bytes = (size_t)((k.has_unit ? 1 : 2) * k.parts * PANEL_ROWS);

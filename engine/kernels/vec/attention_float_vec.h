@@ -1,8 +1,8 @@
-/* Attention over f16 and bf16 pages: scores and outputs by f32 multiply-add, keys and values widened once for a tile of
- * queries. Include through attention_vec.h.
+/* Attention over f16 and bf16 pages: f32 multiply-add computes scores and outputs; keys and values are widened once per
+ * tile of queries. Include through attention_vec.h.
  *
- * Sums of n queries stay in registers, so there is a copy for each n. Values that a query does not see may be NaN, so
- * its output never touches them. Functions with more than five parameters: constants that are folded into each copy. */
+ * Sums of n queries stay in registers, so a copy exists for each n. Values that a query does not see can be NaN, so its
+ * output never uses them. Functions with more than five parameters: constants that are folded into each copy. */
 #ifndef INFCGI_KERNELS_VEC_ATTENTION_FLOAT_VEC_H
 #define INFCGI_KERNELS_VEC_ATTENTION_FLOAT_VEC_H
 

@@ -1,13 +1,13 @@
-/* Attention over integer pages (i16, q8_0, q4_0): scores and outputs by products of 16-bit integers, two to a lane,
- * with 32-bit sums that cannot overflow (kv_type.h). Twice the speed of f32 multiply-add where the CPU has VNNI.
- * Include through attention_vec.h.
+/* Attention over integer pages (i16, q8_0, q4_0): products of 16-bit integers, two per lane, compute scores and
+ * outputs. The 32-bit sums cannot overflow (kv_type.h). Twice the speed of f32 multiply-add on CPUs with VNNI. Include
+ * through attention_vec.h.
  *
- * A query becomes 16-bit integers of one scale. The weights of a page become integers of 14 bits, relative to the
- * largest weight times value scale that the query sees in that page; rounding is the price, kern.h has the bound. 8-
- * and 4-bit codes are widened to 16 bits once for all queries of a pass. Integers that a query does not see are
- * multiplied with a weight of 0, whatever they are.
+ * A query becomes 16-bit integers with one scale. The weights of a page become 14-bit integers, relative to the largest
+ * weight times value scale that the query sees in that page; kern.h has the bound of this rounding. 8- and 4-bit codes
+ * are widened to 16 bits once for all queries of a pass. Integers that a query does not see are multiplied by a weight
+ * of 0, whatever they are.
  *
- * Sums of n queries stay in registers, so there is a copy for each n. */
+ * Sums of n queries stay in registers, so a copy exists for each n. */
 #ifndef INFCGI_KERNELS_VEC_ATTENTION_INT_VEC_H
 #define INFCGI_KERNELS_VEC_ATTENTION_INT_VEC_H
 

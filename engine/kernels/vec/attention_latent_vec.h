@@ -1,6 +1,6 @@
-/* Scores of attention over latents (kv_type.h), whose pages lie as values do: the sum over the outputs is that of
- * attention_float_vec.h, and a score is a sum across lanes, which costs a tenth of the products it ends. All query
- * heads share a latent, so tiles are full and the products, not the memory, are what takes the time. Include through
+/* Scores of attention over latents (kv_type.h), whose pages have the layout of values. attention_float_vec.h computes
+ * the sum over the outputs. A score is a sum across lanes, which adds a tenth to the cost of its products. All query
+ * heads share a latent, so tiles are full and the products, not the memory, are the bound. Include through
  * attention_vec.h. */
 #ifndef INFCGI_KERNELS_VEC_ATTENTION_LATENT_VEC_H
 #define INFCGI_KERNELS_VEC_ATTENTION_LATENT_VEC_H

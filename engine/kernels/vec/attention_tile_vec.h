@@ -1,5 +1,5 @@
-/* What the parts of vector attention share: a tile of queries, the page in hand, the memory of a call. Include after a
- * vec_<isa>.h. */
+/* Structures that the parts of vector attention share: a tile of queries, the current page, the memory of a call.
+ * Include after a vec_<isa>.h. */
 #ifndef INFCGI_KERNELS_VEC_ATTENTION_TILE_VEC_H
 #define INFCGI_KERNELS_VEC_ATTENTION_TILE_VEC_H
 

@@ -1,14 +1,13 @@
-/* Attention, once for every x86 ISA: include after a vec_<isa>.h.
+/* Attention for every vector ISA: include after a vec_<isa>.h.
  *
- * Queries (rows x heads of the group) stand in tiles of VEC_TILE; a pass takes as many tiles as fit the arena through
- * the pages, a block of four after the other, so that a page is read (and unpacked) once for all. Each query keeps a
- * running maximum, sum and output [online softmax, Milakov 2018], which at the end of a segment is folded into those of
- * the segments before it.
+ * Queries (rows x heads of the group) form tiles of VEC_TILE. A pass takes as many tiles as fit the arena through the
+ * pages, in blocks of four, so that each page is read and unpacked once for all. Each query keeps a running maximum,
+ * sum and output [online softmax, Milakov 2018], which is merged into those of the previous segments at the end of a
+ * segment.
  *
- * What one query computes never depends on the others: lanes are combined across queries nowhere, scores of positions
- * that a query does not see are replaced after they are computed, and what lies there may be anything, even NaN. A page
- * that only others see leaves its maximum, sum and output as they are. docs/internals/attention.md has the whole
- * picture. */
+ * The result of a query never depends on the others. No lanes are combined across queries. Scores of positions that a
+ * query does not see are replaced after they are computed, so their content can be anything, even NaN. A page that only
+ * other queries see leaves its maximum, sum and output unchanged. See docs/internals/attention.md. */
 #ifndef INFCGI_KERNELS_VEC_ATTENTION_VEC_H
 #define INFCGI_KERNELS_VEC_ATTENTION_VEC_H
 
@@ -40,7 +39,7 @@ static inline vec att_softcap(vec s, float cap)
     return vec_if_less(z, vec_set1(0.390625f), p, far); /* 0.625^2; NaN: far, NaN too */
 }
 
-/* Caps and masks the scores of query i. Capped scores are final: they carry no scale any more. */
+/* Caps and masks the scores of query i. Capped scores are final: they no longer need the scale. */
 static void att_mask(struct att_work *w, const struct att_tile *t, int i, int n_slots)
 {
     const struct att_query *q = &t->queries[i];

@@ -1,7 +1,7 @@
-/* exp of a vector: 2^n * e^r with r in +-ln2/2 and a polynomial of degree 7 [coefficients: Cephes expf, Moshier 1989].
- * exp(0) is exactly 1; below -87.3 the result is 0, above 88.3 infinity (true up to 88.7: the last bit of range is
- * given away, so that 2^n is a normal number); NaN gives NaN. Error at most 2 ulp (seen through glu in
- * tests/kernels/check_ops.c). Include after a vec_<isa>.h. */
+/* Computes exp of a vector: 2^n * e^r with r in +-ln2/2 and a polynomial of degree 7 [coefficients: Cephes expf,
+ * Moshier 1989]. exp(0) is exactly 1. Below -87.3 the result is 0, above 88.3 infinity (correct up to 88.7: the last
+ * bit of range is dropped, so that 2^n is a normal number). NaN returns NaN. Error: 2 ulp or less (tested through glu
+ * in tests/kernels/check_ops.c). Include after a vec_<isa>.h. */
 #ifndef INFCGI_KERNELS_VEC_EXP_VEC_H
 #define INFCGI_KERNELS_VEC_EXP_VEC_H
 

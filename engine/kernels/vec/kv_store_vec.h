@@ -1,6 +1,6 @@
-/* kv_store, once for every x86 ISA: include after a vec_<isa>.h. Exact to ref/kv_store_ref.c: the same operations on
- * the same 16 interleaved sums. Codes are computed in vectors; stores to a slot are single, as its elements lie apart.
- */
+/* kv_store for every vector ISA: include after a vec_<isa>.h. Exact to ref/kv_store_ref.c: the same operations on the
+ * same 16 interleaved sums. Vectors compute the codes; stores to a slot are single, because its elements are not
+ * contiguous. */
 #ifndef INFCGI_KERNELS_VEC_KV_STORE_VEC_H
 #define INFCGI_KERNELS_VEC_KV_STORE_VEC_H
 

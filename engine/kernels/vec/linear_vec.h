@@ -1,5 +1,5 @@
-/* Linear attention, once for every ISA: include after a vec_<isa>.h. A block of columns of the state goes through all
- * rows before the next block does, so that it stays in L1. */
+/* Linear attention for every ISA: include after a vec_<isa>.h. A block of columns of the state passes through all rows
+ * before the next block, so that it stays in L1. */
 #ifndef INFCGI_KERNELS_VEC_LINEAR_VEC_H
 #define INFCGI_KERNELS_VEC_LINEAR_VEC_H
 

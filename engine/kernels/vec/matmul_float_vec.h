@@ -1,8 +1,8 @@
-/* How kernels of float panels go over rows and panels: include behind `tile(args, kind, bytes, r, p, n, m)`, which
- * computes rows r .. r+n-1 against panels p .. p+m-1, `bytes` long each, and the enumerators
+/* Walks rows and panels for kernels of float panels. Include after `tile(args, kind, bytes, r, p, n, m)`, which
+ * computes rows r .. r+n-1 against panels p .. p+m-1, `bytes` long each, and after these enumerators:
  *   TILE_ROWS (4 or 8), TILE_PANELS   rows and panels of a tile,
  *   ROW_PANELS                        panels of a tile of one row,
- *   ROWS_IN_CACHE_BYTES               of rows that all panels pass by while they are in the cache. */
+ *   ROWS_IN_CACHE_BYTES               bytes of rows that stay in the cache while all panels pass. */
 #ifndef INFCGI_KERNELS_VEC_MATMUL_FLOAT_VEC_H
 #define INFCGI_KERNELS_VEC_MATMUL_FLOAT_VEC_H
 

@@ -1,5 +1,5 @@
-/* The small operations, once for every x86 ISA: include after a vec_<isa>.h, call ops_vec_init from the ISA's init.
- * Each output element goes through the same operations whatever n is, so tails are part-loaded, not special. */
+/* The small operations for every vector ISA: include after a vec_<isa>.h; the ISA's init calls ops_vec_init. Each
+ * output element has the same operations for any n: tails are part-loaded, not special. */
 #ifndef INFCGI_KERNELS_VEC_OPS_VEC_H
 #define INFCGI_KERNELS_VEC_OPS_VEC_H
 

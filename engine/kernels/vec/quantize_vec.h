@@ -1,9 +1,9 @@
-/* Activation rows to two 8-bit terms, for ISAs of 8 lanes: include behind a vec_<isa>.h and
- *   largest_bits(block): the largest of 32 magnitudes, as its bits,
- *   store_bytes(v, to, half): stores 32 bytes and -8 times their sums over each half; returns both sums together. Values
- *                             beyond 127 become 127.
- * Bit for bit what ref computes: the largest magnitude is found by integer comparison of the bits (so a NaN or infinity
- * comes out on top), and division, product and rounding are IEEE operations. */
+/* Quantizes activation rows to two 8-bit terms, for ISAs of 8 lanes. Include after a vec_<isa>.h and these functions:
+ *   largest_bits(block): returns the largest of 32 magnitudes, as its bits.
+ *   store_bytes(v, to, half): stores 32 bytes and -8 times their sums over each half; returns the sum of both. Values
+ * beyond 127 become 127.
+ * Bit for bit equal to ref: integer comparison of the bits finds the largest magnitude (a NaN or infinity is the
+ * largest), and division, product and rounding are IEEE operations. */
 #ifndef INFCGI_KERNELS_VEC_QUANTIZE_VEC_H
 #define INFCGI_KERNELS_VEC_QUANTIZE_VEC_H
 

@@ -1,5 +1,5 @@
-/* What the sampler asks of a row of logits, once for every x86 ISA: include after a vec_<isa>.h, call rows_vec_init
- * from the ISA's init. A row is a megabyte, so each is one pass. */
+/* Operations of the sampler on a row of logits, for every vector ISA: include after a vec_<isa>.h; the ISA's init calls
+ * rows_vec_init. A row is a megabyte, so each operation is one pass. */
 #ifndef INFCGI_KERNELS_VEC_ROWS_VEC_H
 #define INFCGI_KERNELS_VEC_ROWS_VEC_H
 
