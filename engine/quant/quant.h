@@ -1,5 +1,5 @@
 /* Operations per executable weight type: dequantize a row (the reference result) and unpack a block for packing. Each
- * has one file engine/kernels/ref/<type>.c and one row in quant.c. Threads: pure functions. */
+ * has one file engine/quant/<type>.c and one row in quant.c. Threads: pure functions. */
 #ifndef INFCGI_QUANT_QUANT_H
 #define INFCGI_QUANT_QUANT_H
 

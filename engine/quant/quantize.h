@@ -1,4 +1,4 @@
-/* Making blocks of the weight types from f32: the way back from what engine/kernels/ref/<type>.c reads. Scales,
+/* Making blocks of the weight types from f32: the way back from what engine/quant/<type>.c reads. Scales,
  * minimums and codes are searched so that the sum of squared errors of a block is small [least squares over candidates
  * for the scale; docs/internals/quantize.md].
  *

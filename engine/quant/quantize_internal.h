@@ -1,5 +1,5 @@
-/* Searches that the quantisers share. x[n] are the values of a block, w[n] what their squared errors count, > 0
- * somewhere. Threads: pure functions. */
+/* Searches that the quantizers share. x[n] are the values of a block; w[n] are the weights of their squared errors, > 0
+ * for one or more. Threads: pure functions. */
 #ifndef INFCGI_QUANT_QUANTIZE_INTERNAL_H
 #define INFCGI_QUANT_QUANTIZE_INTERNAL_H
 
@@ -13,7 +13,7 @@ enum {
     QUANTIZE_LANES = 16,  /* candidates tried at once, side by side, so that compilers use vectors */
 };
 
-/* The nearest integer, ties to even; |v| < 2^22, whose sum with 1.5 * 2^23 has no bits below one. */
+/* Returns the nearest integer, ties to even; |v| < 2^22, whose sum with 1.5 * 2^23 has no bits below one. */
 static inline float quantize_nearest(float v) { return (v + 12582912.0f) - 12582912.0f; }
 
 static inline float quantize_limit(float v, float low, float high)
@@ -22,7 +22,7 @@ static inline float quantize_limit(float v, float low, float high)
     return v > high ? high : v;
 }
 
-/* The code of v = x / scale. */
+/* Returns the code of v = x / scale. */
 static inline float quantize_code(float v, float low, float high)
 {
     return quantize_nearest(quantize_limit(v, low, high));

@@ -1,7 +1,7 @@
-/* The table of tensor types: every type a GGUF file can name, with its block size.
+/* The table of tensor types: every type that a GGUF file can name, with its block size.
  *
- * A quantised row is a run of blocks; a block holds `block_elems` consecutive elements in `block_bytes` bytes
- * [ggml: ggml-common.h, GGUF specification]. Whether a type can be executed is the kernels' matter (kern_quant.h).
+ * A quantized row is a sequence of blocks; a block holds `block_elems` consecutive elements in `block_bytes` bytes
+ * [ggml: ggml-common.h, GGUF specification]. quant_ops() (engine/quant/quant.h) says whether a type can be executed.
  * Threads: constant data. */
 #ifndef INFCGI_TENSOR_DTYPE_H
 #define INFCGI_TENSOR_DTYPE_H
@@ -58,11 +58,11 @@ struct dtype_info {
     uint32_t block_bytes;
 };
 
-/* The row of a GGUF type id, or NULL when no such type exists. */
+/* Returns the row of a GGUF type id, or NULL if no such type exists. */
 const struct dtype_info *dtype_info(uint32_t id);
 
-/* Bytes of a row of n elements, or of a tensor of n_rows such rows. False when n is not a multiple of the block or the
- * product does not fit in 64 bits. `type` must exist. */
+/* Compute the bytes of a row of n elements, or of a tensor of n_rows such rows. Return false if n is not a multiple of
+ * the block or the product exceeds 64 bits. `type` must exist. */
 MUST_CHECK bool dtype_row_bytes(enum dtype type, uint64_t n, uint64_t *bytes);
 MUST_CHECK bool dtype_tensor_bytes(enum dtype type, uint64_t n, uint64_t n_rows, uint64_t *bytes);
 
