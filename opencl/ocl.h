@@ -1,7 +1,7 @@
-/* OpenCL as this folder uses it: the one place that includes its headers, and what its error codes mean.
+/* OpenCL for this folder: the only file that includes its headers, and the meaning of its error codes.
  *
- * The API is that of OpenCL 1.2 [Khronos OpenCL 1.2 specification], which every driver we know has; what is newer is
- * asked for by name. Threads: functions are pure. */
+ * The API is OpenCL 1.2 [Khronos OpenCL 1.2 specification], which every known driver has; newer features are queried by
+ * name. Threads: functions are pure. */
 #ifndef INFCGI_OPENCL_OCL_H
 #define INFCGI_OPENCL_OCL_H
 
@@ -12,12 +12,13 @@
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
 
-/* "CL_OUT_OF_RESOURCES"; "error -9999" of a code that the headers do not have, in room[OCL_NAME_BYTES]. */
+/* Returns the name of a code: "CL_OUT_OF_RESOURCES"; for a code that the headers lack "error -9999", written to
+ * room. */
 enum { OCL_NAME_BYTES = 48 };
 const char *ocl_error_name(cl_int code, char room[OCL_NAME_BYTES]);
 
-/* What a call failed with, as one of ours, and *info (OPTIONAL) says so: "what: CL_..". CL_SUCCESS is ERR_OK; memory
- * is ERR_NOMEM; all else is ERR_LOST, as nothing is known of what the device holds then. */
+/* Translates the result of an OpenCL call: CL_SUCCESS to ERR_OK, lack of memory to ERR_NOMEM, all others to ERR_LOST,
+ * because the state of the device is then unknown. Writes "what: CL_.." to *info (OPTIONAL). */
 enum err ocl_check(cl_int code, const char *what, struct err_info *info);
 
 #endif

@@ -1,6 +1,6 @@
-/* How steps become launches: what the files that make them share (opencl_steps.c has most ops and the table of all).
- * A maker places what its step needs besides the plan's buffers, and adds launches whose arguments never change; makers
- * run twice, the first time only for the places. Threads: as backend.h says. */
+/* How steps become launches: declarations for the files that make them (opencl_steps.c has most ops and the table of
+ * all). A maker places memory that its step needs in addition to the plan's buffers, and adds launches whose arguments
+ * never change. Makers run twice, the first time only to place memory. Threads: as backend.h says. */
 #ifndef INFCGI_OPENCL_MAKER_H
 #define INFCGI_OPENCL_MAKER_H
 
@@ -27,7 +27,7 @@ struct opencl_arg {
 #define ARG_FLOAT(x) ((struct opencl_arg){.bytes = sizeof(cl_float), .f = (x)})
 #define ARG_UINT4(x) ((struct opencl_arg){.bytes = sizeof(cl_uint4), .u4 = (x)})
 
-/* A step on its way to launches. */
+/* A step during its conversion to launches. */
 struct opencl_maker {
     struct backend_model *m;
     const struct plan *plan;
@@ -36,62 +36,61 @@ struct opencl_maker {
     struct err_info *info;
 };
 
-/* A launch of all rows of the step's kind: a work-group of `local` work-items each, and `groups` of them. */
+/* Returns a launch for all rows of the step's kind, with `groups` work-groups of `local` work-items per row. */
 struct opencl_launch opencl_launch_of(const struct opencl_maker *k, size_t local, size_t groups);
 
-/* Adds a launch of kernel `entry` of `file`; args: those behind the batch, which is first everywhere. */
+/* Adds a launch of kernel `entry` of `file`; args: the arguments after the batch, which is always first. */
 MUST_CHECK enum err opencl_add_launch(const struct opencl_maker *k, struct opencl_launch l, const char *file,
                                       const char *entry, const char *options, const struct opencl_arg *args,
                                       int n_args);
 
-/* Adds the place where all ranks meet to sum up the step's src. */
+/* Adds the point at which all ranks sum the step's src. */
 MUST_CHECK enum err opencl_add_meeting(const struct opencl_maker *k);
 
 #define OPENCL_ADD(k, l, file, entry, options, ...)                                                                    \
     opencl_add_launch((k), (l), (file), (entry), (options), (const struct opencl_arg[]){__VA_ARGS__},                  \
                       (int)ARRAY_LEN(((const struct opencl_arg[]){__VA_ARGS__})))
 
-/* What was placed, a vector (or nothing, of PLAN_NONE), a buffer's floats and codes, as arguments. */
+/* Return as an argument: placed memory, a vector (or NULL, for PLAN_NONE), a buffer's floats, a buffer's codes. */
 struct opencl_arg opencl_at(const struct opencl_maker *k, int32_t place);
 struct opencl_arg opencl_vector(const struct opencl_maker *k, plan_weight_id id);
 struct opencl_arg opencl_floats(const struct opencl_maker *k, plan_buf_id id);
 struct opencl_arg opencl_codes(const struct opencl_maker *k, plan_buf_id id);
 
-/* Of a buffer: floats of a row, floats between rows, and blocks of codes of a row. */
+/* Return the size of a buffer: floats per row, floats between rows, and blocks of codes per row. */
 uint32_t opencl_width(const struct opencl_maker *k, plan_buf_id id);
 uint32_t opencl_stride(const struct opencl_maker *k, plan_buf_id id);
 uint32_t opencl_blocks(const struct opencl_maker *k, plan_buf_id id);
 
-/* The widest of what several steps use one after the other. */
+/* Raises *wide to n, rounded up: the width of memory that steps use in sequence. */
 void opencl_widen(uint32_t *wide, uint32_t n);
 
-/* What the steps after it do with what the step leaves in the buffer: they multiply its codes, all blocks with second
- * terms where is_fine (a head does), or read its floats. */
+/* Use of a step's result in a buffer by the steps after it: they multiply its codes (is_fine: all blocks have second
+ * terms, for the output head) or read its floats. */
 struct opencl_need {
     bool codes, is_fine, floats;
 };
 struct opencl_need opencl_need_of(const struct opencl_maker *k, plan_buf_id buf);
-/* The same as FLAG_CODES, FLAG_FINE and FLAG_FLOATS. */
+/* Returns the use as FLAG_CODES, FLAG_FINE and FLAG_FLOATS. */
 int opencl_flags_of(const struct opencl_maker *k, plan_buf_id buf);
 
-/* The end of a step that wrote floats: makes codes of them if they are wanted. */
+/* Ends a step that wrote floats: encodes them if a later step needs codes. */
 MUST_CHECK enum err opencl_end_step(const struct opencl_maker *k, plan_buf_id buf);
 
-/* A product: rows of src times w, and w2 of a pair, with the biases (PLAN_NONE: none). */
+/* A product: rows of src times w, and w2 for a pair, with the biases (PLAN_NONE: none). */
 struct opencl_product {
-    struct opencl_arg floats, codes; /* of src: which is read is w's kind's */
-    uint32_t blocks;                 /* of 32 inputs in its rows */
+    struct opencl_arg floats, codes; /* of src: the kind of w decides which form is read */
+    uint32_t blocks;                 /* of 32 inputs per row */
     plan_weight_id w, bias;
     plan_weight_id w2, bias2; /* OPTIONAL */
     struct opencl_arg dst;
     uint32_t dst_stride, dst_first;
     float scale, cap;
     int flags, act;
-    struct opencl_arg dst_codes; /* of a pair */
+    struct opencl_arg dst_codes; /* for a pair */
     uint32_t dst_blocks;
-    /* Of experts: rows of dst are picks, of which a row of src has per_row; the step's lists are m->picks and m->tiles.
-     */
-    uint32_t per_row; /* 0: of no experts */
+    /* For experts: rows of dst are picks, per_row of them for each row of src; the lists are m->picks and m->tiles. */
+    uint32_t per_row; /* 0: not for experts */
 };
 struct opencl_product opencl_product_of(const struct opencl_maker *k, int which);
 MUST_CHECK enum err opencl_add_product(const struct opencl_maker *k, const struct opencl_product *p);

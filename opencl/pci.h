@@ -1,6 +1,6 @@
-/* The display cards on the PCI bus: what libpciaccess tells of them, and what Linux adds in sysfs. No driver is asked
- * and no privilege is needed, so that a card is seen that OpenCL does not show. Threads: one at a time, as the library
- * keeps its state in the process. */
+/* Lists the display cards on the PCI bus, from libpciaccess and Linux's sysfs. It needs no driver and no privilege, so
+ * it also finds cards that OpenCL does not show. Threads: one at a time, because the library keeps its state in the
+ * process. */
 #ifndef INFCGI_OPENCL_PCI_H
 #define INFCGI_OPENCL_PCI_H
 
@@ -19,7 +19,7 @@ enum { PCI_ADDRESS_BYTES = 20, PCI_BARS = 6, PCI_MAX_CARDS = 32 };
 /* Writes "0000:03:00.0" to room, and returns it. */
 const char *pci_address_text(const struct pci_address *a, char room[PCI_ADDRESS_BYTES]);
 
-/* Reads that, or "03:00.0" of domain 0; false, and *out unchanged, for anything else. */
+/* Reads such a text, or "03:00.0" with domain 0. For any other text returns false and leaves *out unchanged. */
 MUST_CHECK bool pci_address_parse(const char *text, struct pci_address *out);
 
 bool pci_address_is(const struct pci_address *a, const struct pci_address *b);
@@ -27,20 +27,20 @@ bool pci_address_is(const struct pci_address *a, const struct pci_address *b);
 struct pci_card {
     struct pci_address at;
     uint16_t vendor, device, sub_vendor, sub_device;
-    uint64_t bar_bytes[PCI_BARS]; /* of memory; 0: none there, or I/O ports */
-    uint64_t vram_bytes;          /* as the kernel's driver counts it; 0: it does not say */
-    char driver[32];              /* of the kernel, which is bound to it: "amdgpu"; "": none */
-    char node[32];                /* through which programs reach it, in /dev/dri: "renderD128"; "": none */
-    char link_speed[32];          /* as the link runs now: "16.0 GT/s PCIe"; "": unknown */
+    uint64_t bar_bytes[PCI_BARS]; /* of memory; 0: none, or I/O ports */
+    uint64_t vram_bytes;          /* according to the kernel's driver; 0: unknown */
+    char driver[32];              /* kernel driver bound to it: "amdgpu"; "": none */
+    char node[32];                /* device in /dev/dri that programs open: "renderD128"; "": none */
+    char link_speed[32];          /* current speed of the link: "16.0 GT/s PCIe"; "": unknown */
     uint32_t link_width;          /* lanes; 0: unknown */
 };
 
-/* The largest BAR: through it the host writes to the card's memory. */
+/* Returns the size of the largest BAR, through which the host writes to the card's memory. */
 uint64_t pci_window_bytes(const struct pci_card *card);
 
-/* Can the host reach all `vram_bytes` of a card's memory (resizable BAR)? Without it decoding was measured at half the
- * speed, 86 against 173 tokens a second [RX 7900 XTX, llama.cpp, github.com/1337hero/rx7900xtx-llama-bench-vulcan; the
- * slot differed too]. Unknown where one of both is. */
+/* Returns whether the host reaches all `vram_bytes` of a card's memory (resizable BAR). Without it decoding was
+ * measured at half the speed, 86 against 173 tokens per second [RX 7900 XTX, llama.cpp,
+ * github.com/1337hero/rx7900xtx-llama-bench-vulcan; the slot differed too]. Unknown if either size is unknown. */
 enum pci_rebar { PCI_REBAR_UNKNOWN, PCI_REBAR_ON, PCI_REBAR_OFF };
 enum pci_rebar pci_rebar(const struct pci_card *card, uint64_t vram_bytes);
 
@@ -48,7 +48,7 @@ struct pci_device;
 struct pci_device_iterator;
 struct pci_id_match;
 
-/* What is called of libpciaccess, and where sysfs has the devices: tests bring their own. */
+/* The functions used of libpciaccess, and the sysfs folder of the devices; tests replace them. */
 struct pci_calls {
     int (*init)(void); /* 0, or an errno */
     struct pci_device_iterator *(*begin)(const struct pci_id_match *match);
@@ -60,8 +60,8 @@ struct pci_calls {
 };
 extern const struct pci_calls pci_library;
 
-/* Fills out[0..*n) with the devices of class 0x03, in the order of their addresses, as many as fit. ERR_IO: the system
- * shows no PCI bus, as in some containers. */
+/* Lists the devices of class 0x03 in out[0..*n), ordered by address, up to PCI_MAX_CARDS. ERR_IO: the system has no PCI
+ * bus, as in some containers. */
 MUST_CHECK enum err pci_list(const struct pci_calls *calls, struct pci_card out[PCI_MAX_CARDS], int *n,
                              struct err_info *info);
 

@@ -1,10 +1,10 @@
-/* Looking for OpenCL devices where nothing can be lost by it: drivers crash and hang when they are asked what there is.
+/* Looks for OpenCL devices safely: enumerating devices can crash or hang a driver.
  *
- * Once probe_use_child was called, as main of infcgi does, a process of its own asks: the same executable, started anew, as
- * a fork of one that has threads may do next to nothing. Elsewhere (unit tests, golden: other executables) the process
- * asks itself. A driver that crashes or gives no answer costs its own devices alone, as the child is started again
- * behind it; one that crashes while it is loaded costs all, as the loader loads all at once.
- * Threads: one at a time; of the child, all that it does. */
+ * After probe_use_child, which main of infcgi calls, a child process enumerates them. It starts the same executable,
+ * because a fork of a process with threads can do almost nothing. Other executables (unit tests, golden) enumerate in
+ * their own process. A driver that crashes or does not answer costs only its own devices, because a new child continues
+ * after it. A driver that crashes while it is loaded costs all devices, because the loader loads all drivers together.
+ * Threads: one at a time; this covers all work of the child. */
 #ifndef INFCGI_OPENCL_PROBE_H
 #define INFCGI_OPENCL_PROBE_H
 
@@ -15,25 +15,25 @@ enum { PROBE_MAX_PLATFORMS = 16, PROBE_MAX_DEVICES = 32, PROBE_FAULT_BYTES = 256
 struct probe_platform {
     char name[64];
     int n_devices;
-    char fault[PROBE_FAULT_BYTES]; /* "crashed (Segmentation fault)"; "": none. Devices told before that count */
+    char fault[PROBE_FAULT_BYTES]; /* "crashed (Segmentation fault)"; "": none. Devices reported before it count */
 };
 
 struct probe_result {
     int n_platforms, n_devices;
-    struct probe_platform platforms[PROBE_MAX_PLATFORMS]; /* as clGetPlatformIDs has them */
+    struct probe_platform platforms[PROBE_MAX_PLATFORMS]; /* in the order of clGetPlatformIDs */
     struct device_caps devices[PROBE_MAX_DEVICES];
     char fault[PROBE_FAULT_BYTES]; /* of no platform: while drivers were loaded; "": none */
 };
 
-/* From now on a child probes: `program`, which calls probe_child when its first argument is `command`, and which then
- * has `limit_ms` for each driver. Texts are borrowed for good. */
+/* Selects probing by a child: `program`, which must call probe_child if its first argument is `command`, with limit_ms
+ * for each driver. Borrows the texts for the life of the process. */
 void probe_use_child(const char *program, const char *command, int limit_ms);
 
-/* What the child does: writes to standard output what it finds. argv[1]: the platform to begin with. Does not come
- * back, unless it is called in another way. */
+/* Runs the child: writes its findings to standard output. argv[1]: the first platform. Returns only if it was started
+ * wrongly. */
 int probe_child(int argc, char **argv);
 
-/* Always gives a result, with faults in it. */
+/* Probes; always writes a result, which contains the faults. */
 void probe_run(struct probe_result *out);
 
 #endif
