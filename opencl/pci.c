@@ -1,5 +1,6 @@
 #include "opencl/pci.h"
 
+#include "engine/base/hex.h"
 #include "engine/base/io.h"
 #include "engine/base/machine.h"
 
@@ -23,15 +24,14 @@ const char *pci_address_text(const struct pci_address *a, char room[PCI_ADDRESS_
 /* A number of hexadecimal digits, `most` at most and one at least, up to `end`; *s goes behind that. */
 static bool read_hex(const char **s, int most, char end, uint32_t *out)
 {
-    static const char digits[] = "0123456789abcdef";
     const char *p = *s;
     uint32_t v = 0;
     for (; *p != '\0' && *p != end && p - *s < most; p++) {
-        const char *digit = strchr(digits, *p >= 'A' && *p <= 'F' ? *p - 'A' + 'a' : *p);
-        if (digit == NULL) {
+        int digit = hex_value(*p);
+        if (digit < 0) {
             return false;
         }
-        v = v << 4 | (uint32_t)(digit - digits);
+        v = v << 4 | (uint32_t)digit;
     }
     bool is_read = p > *s && *p == end;
     *s = p + (*p != '\0');

@@ -3,6 +3,7 @@
 #include "engine/base/json_parse.h"
 
 #include "engine/base/compiler.h"
+#include "engine/base/hex.h"
 #include "engine/base/json_number.h"
 #include "engine/base/mem.h"
 #include "engine/base/mem_account.h"
@@ -83,11 +84,7 @@ static int32_t hex_at(const struct parser *p, size_t at)
 {
     int32_t value = 0;
     for (size_t i = at; i < at + 4; i++) {
-        char c = i < p->n ? p->s[i] : ' ';
-        int digit = c >= '0' && c <= '9'   ? c - '0'
-                    : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                    : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                           : -1;
+        int digit = i < p->n ? hex_value(p->s[i]) : -1;
         if (digit < 0) {
             return -1;
         }

@@ -1,6 +1,8 @@
 /* One state a byte. Open objects and arrays are bits, so that nothing is allocated and nothing recurses. */
 #include "engine/base/json_scan.h"
 
+#include "engine/base/hex.h"
+
 static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -145,11 +147,11 @@ static bool in_escape(struct json_scan *s, char c)
 /* Surrogates come in pairs. */
 static bool in_hex(struct json_scan *s, char c)
 {
-    char lower = (char)(c | 0x20);
-    if (!is_digit(c) && (lower < 'a' || lower > 'f')) {
+    int digit = hex_value(c);
+    if (digit < 0) {
         return false;
     }
-    s->code = s->code * 16 + (unsigned)(is_digit(c) ? c - '0' : lower - 'a' + 10);
+    s->code = s->code * 16 + (unsigned)digit;
     if (++s->n_hex < 4) {
         return true;
     }

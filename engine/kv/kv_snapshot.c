@@ -1,6 +1,7 @@
 #include "engine/kv/kv_snapshot.h"
 
 #include "engine/base/hash.h"
+#include "engine/base/hex.h"
 
 #include <openssl/evp.h>
 #include <string.h>
@@ -103,13 +104,12 @@ const char *kv_snapshot_fault(const struct kv_snapshot *s, const struct kv_name 
 /* --- files -------------------------------------------------------------------------------------------------------- */
 
 static const char *const suffixes[KV_SNAPSHOT_KINDS] = {".page", ".state"};
-static const char digits[] = "0123456789abcdef";
 
 void kv_snapshot_file(enum kv_snapshot_kind kind, const struct kv_name *name, char out[KV_SNAPSHOT_FILE_BYTES])
 {
     for (int i = 0; i < KV_NAME_BYTES; i++) {
-        out[2 * i] = digits[name->bytes[i] >> 4];
-        out[2 * i + 1] = digits[name->bytes[i] & 15];
+        out[2 * i] = hex_digit(name->bytes[i] >> 4);
+        out[2 * i + 1] = hex_digit(name->bytes[i]);
     }
     memcpy(out + (size_t)2 * KV_NAME_BYTES, suffixes[kind], strlen(suffixes[kind]) + 1);
 }
@@ -117,11 +117,10 @@ void kv_snapshot_file(enum kv_snapshot_kind kind, const struct kv_name *name, ch
 bool kv_snapshot_of_file(const char *file, enum kv_snapshot_kind *kind, struct kv_name *name)
 {
     for (int i = 0; i < 2 * KV_NAME_BYTES; i++) {
-        const char *d = file[i] != '\0' ? strchr(digits, file[i]) : NULL;
-        if (d == NULL) {
+        int half = hex_value(file[i]);
+        if (half < 0 || file[i] != hex_digit((unsigned)half)) { /* lower case only */
             return false;
         }
-        unsigned half = (unsigned)(d - digits);
         name->bytes[i / 2] = (uint8_t)(i % 2 == 0 ? half << 4 : name->bytes[i / 2] | half);
     }
     for (int k = 0; k < KV_SNAPSHOT_KINDS; k++) {

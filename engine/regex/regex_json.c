@@ -1,6 +1,7 @@
 /* Expressions for what stands between the quotes of a JSON string. Each byte of a string is written in ways of its own, of which
  * none begins another, so each part of an expression becomes that of its ways by itself; only a complement has to stay among what
  * is a string at all. */
+#include "engine/base/hex.h"
 #include "engine/regex/regex_internal.h"
 
 #include "engine/base/mem.h"
@@ -9,12 +10,12 @@
 
 enum { N_NIBBLES = 16 };
 
-static regex_id hex_digit(struct regex_set *s, unsigned nibble)
+/* The digit in both cases. */
+static regex_id by_digit(struct regex_set *s, unsigned nibble)
 {
     uint64_t bits[4] = {0};
-    const char both[2] = {"0123456789abcdef"[nibble], "0123456789ABCDEF"[nibble]};
-    for (int i = 0; i < 2; i++) {
-        bits[both[i] / 64] |= (uint64_t)1 << both[i] % 64;
+    for (int c = 0; c < 128; c++) {
+        bits[c / 64] |= (uint64_t)(hex_value((char)c) == (int)nibble) << c % 64;
     }
     return regex_byte_class(s, bits);
 }
@@ -28,9 +29,9 @@ static regex_id by_number(struct regex_set *s, const uint64_t bits[4])
     for (unsigned high = 0; high < 8; high++) {
         regex_id low = REGEX_NONE;
         for (unsigned i = 0; i < N_NIBBLES; i++) {
-            low = has(bits, high * N_NIBBLES + i) ? regex_or(s, low, hex_digit(s, i)) : low;
+            low = has(bits, high * N_NIBBLES + i) ? regex_or(s, low, by_digit(s, i)) : low;
         }
-        r = regex_or(s, r, regex_concat(s, hex_digit(s, high), low));
+        r = regex_or(s, r, regex_concat(s, by_digit(s, high), low));
     }
     return regex_concat(s, regex_bytes(s, "\\u00", 4), r);
 }

@@ -1,5 +1,6 @@
 /* Escapes and classes of characters: sets of code points, which are put in order, turned where [^ or \D asks for it, and made
  * an expression. */
+#include "engine/base/hex.h"
 #include "engine/regex/regex_parse_internal.h"
 
 #include "engine/base/mem.h"
@@ -156,15 +157,6 @@ enum err regex_reader_class(struct regex_reader *r, bool others, regex_id *out)
     mem_free(cut.list);
     r->ranges.n = 0;
     return err;
-}
-
-static int hex_value(char c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 bool regex_reader_takes_hex(struct regex_reader *r, size_t n, uint32_t *value)

@@ -2,6 +2,7 @@
 
 #include "engine/base/ck.h"
 #include "engine/base/compiler.h"
+#include "engine/base/hex.h"
 #include "engine/base/json_read.h"
 #include "engine/base/mem.h"
 #include "engine/schema/schema_decimal.h"
@@ -24,14 +25,6 @@ bool schema_has_id(const json_t *schema)
     const char *id = json_string_value(json_object_get(schema, "$id"));
     id = id != NULL ? id : json_string_value(json_object_get(schema, "id")); /* draft 4 */
     return id != NULL && id[0] != '#';
-}
-
-static int hex_value(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
 }
 
 /* One name of a pointer in a URI's fragment, up to the next slash; returns its end. [RFC 6901, section 6] */

@@ -1,6 +1,7 @@
 #include "fcgi/api/dispatch.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/hex.h"
 #include "fcgi/ground/log.h"
 #include "fcgi/ground/number.h"
 #include "fcgi/tenant/journal.h"
@@ -47,24 +48,16 @@ const struct route *dispatch_find(const struct server *s, const char *method, co
     return NULL;
 }
 
-static int hex(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 bool dispatch_decode_path(const char *uri, char *out, size_t cap)
 {
     size_t n = 0;
     for (const char *p = uri; *p != '\0' && *p != '?'; p++) {
         int byte = (unsigned char)*p;
         if (*p == '%') {
-            if (hex(p[1]) < 0 || hex(p[2]) < 0) {
+            if (hex_value(p[1]) < 0 || hex_value(p[2]) < 0) {
                 return false;
             }
-            byte = hex(p[1]) * 16 + hex(p[2]);
+            byte = hex_value(p[1]) * 16 + hex_value(p[2]);
             p += 2;
         }
         if (byte == 0 || n + 1 >= cap) {

@@ -2,6 +2,7 @@
  * end, without a branch on the data. */
 #include "fcgi/tenant/apikey.h"
 
+#include "engine/base/hex.h"
 #include "fcgi/ground/ini.h"
 
 #include <ctype.h>
@@ -33,14 +34,6 @@ enum err apikey_digest(const void *text, size_t n, uint8_t out[APIKEY_ID_BYTES])
     return ERR_OK;
 }
 
-static int hex(char c)
-{
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
 /* The digest of a key as it stands in a file. Visible ASCII only: anything else cannot come in a header as it stands
  * here, and a NUL would cut a key in two. */
 static enum err read_key(const char *key, size_t n, uint8_t digest[APIKEY_ID_BYTES])
@@ -59,7 +52,7 @@ static enum err read_key(const char *key, size_t n, uint8_t digest[APIKEY_ID_BYT
     }
     ok = n == n_form + 2 * (size_t)APIKEY_ID_BYTES;
     for (size_t i = 0; i < APIKEY_ID_BYTES && ok; i++) {
-        int high = hex(key[n_form + 2 * i]), low = hex(key[n_form + 2 * i + 1]);
+        int high = hex_value(key[n_form + 2 * i]), low = hex_value(key[n_form + 2 * i + 1]);
         ok = high >= 0 && low >= 0;
         digest[i] = (uint8_t)(high * 16 + low);
     }
