@@ -104,23 +104,13 @@ static enum err repeat_last(struct parser *p, size_t at, uint32_t min, uint32_t 
 /* One character of a text or class. */
 static enum err read_character(struct parser *p, uint32_t *c)
 {
-    static const char letters[] = "tnr", values[] = "\t\n\r";
-    struct regex_reader *r = &p->r;
-    size_t at = r->at;
-    if (!regex_reader_takes(r, '\\')) {
-        *c = regex_reader_character(r);
-        return ERR_OK;
-    }
-    char e = r->at < r->n ? r->pattern[r->at++] : '\0';
-    const char *letter = e == '\0' ? NULL : strchr(letters, e);
-    if (letter != NULL) {
-        *c = (unsigned char)values[letter - letters];
+    size_t at = p->r.at;
+    char e;
+    if (grammar_read_character(&p->r, "tnr", "\t\n\r", c, &e)) {
         return ERR_OK;
     }
     if (e == 'x' || e == 'u' || e == 'U') {
-        bool is_there = regex_reader_takes_hex(r, e == 'x' ? 2 : e == 'u' ? 4 : 8, c);
-        bool is_character = is_there && *c <= 0x10FFFF && (*c < 0xD800 || *c > 0xDFFF);
-        return is_character ? ERR_OK : bad(p, at, "an escape that is no character");
+        return bad(p, at, "an escape that is no character");
     }
     *c = (unsigned char)e;
     return e > ' ' && e < 0x7F && (!is_word(e) || e == '-' || e == '_') ? ERR_OK

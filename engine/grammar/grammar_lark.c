@@ -242,22 +242,10 @@ static enum err read_braces(struct parser *p, size_t at)
 /* One character of a text. */
 static enum err read_character(struct parser *p, uint32_t *c)
 {
-    static const char letters[] = "nrtf\"\\/'", values[] = "\n\r\t\f\"\\/'";
-    struct regex_reader *r = &p->r;
-    size_t at = r->at;
-    if (!regex_reader_takes(r, '\\')) {
-        *c = regex_reader_character(r);
-        return ERR_OK;
-    }
-    char e = r->at < r->n ? r->pattern[r->at++] : '\0';
-    const char *letter = e == '\0' ? NULL : strchr(letters, e);
-    if (letter != NULL) {
-        *c = (unsigned char)values[letter - letters];
-        return ERR_OK;
-    }
-    bool is_hex = (e == 'x' || e == 'u' || e == 'U') && regex_reader_takes_hex(r, e == 'x' ? 2 : e == 'u' ? 4 : 8, c);
-    return is_hex && *c <= 0x10FFFF && (*c < 0xD800 || *c > 0xDFFF) ? ERR_OK
-                                                                    : bad(p, at, "an escape that does not exist");
+    size_t at = p->r.at;
+    char e;
+    bool is_read = grammar_read_character(&p->r, "nrtf\"\\/'", "\n\r\t\f\"\\/'", c, &e);
+    return is_read ? ERR_OK : bad(p, at, "an escape that does not exist");
 }
 
 /* Behind a quotation mark; the characters go to p->p.ids, which has room for each. */

@@ -3,6 +3,7 @@
 #include "engine/base/hash.h"
 #include "engine/base/mem.h"
 #include "engine/base/table.h"
+#include "engine/regex/regex_parse_internal.h"
 
 #include <string.h>
 
@@ -123,6 +124,22 @@ struct grammar_name *grammar_name_at(struct grammar_name *table, const char *tex
 {
     struct name_key key = {table, text, n};
     return &table[table_probe(GRAMMAR_NAMES - 1, hash64(text, n, 0), is_name, &key)];
+}
+
+bool grammar_read_character(struct regex_reader *r, const char *letters, const char *values, uint32_t *c, char *escape)
+{
+    if (!regex_reader_takes(r, '\\')) {
+        *c = regex_reader_character(r);
+        return true;
+    }
+    char e = *escape = r->at < r->n ? r->pattern[r->at++] : '\0';
+    const char *letter = e == '\0' ? NULL : strchr(letters, e);
+    if (letter != NULL) {
+        *c = (unsigned char)values[letter - letters];
+        return true;
+    }
+    size_t n = e == 'x' ? 2 : e == 'u' ? 4 : e == 'U' ? 8 : 0;
+    return n > 0 && regex_reader_takes_hex(r, n, c) && *c <= 0x10FFFF && (*c < 0xD800 || *c > 0xDFFF);
 }
 
 void grammar_text_place(const char *text, size_t at, size_t *line, size_t *column)

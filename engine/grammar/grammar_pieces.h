@@ -52,6 +52,12 @@ enum { GRAMMAR_NAMES = 1 << 15, GRAMMAR_NAMES_MOST = GRAMMAR_NAMES / 2 };
 /* The name's place in table[GRAMMAR_NAMES], whose text is NULL where it is new. */
 struct grammar_name *grammar_name_at(struct grammar_name *table, const char *text, size_t n);
 
+/* Reads a character of a text: itself, or after a backslash xhh, uhhhh, Uhhhhhhhh or one of `letters`, which stand for the bytes
+ * at the same index of `values`. False: *escape follows the backslash and is none of these, or its digits are no character;
+ * '\0': the text has ended. */
+struct regex_reader;
+bool grammar_read_character(struct regex_reader *r, const char *letters, const char *values, uint32_t *c, char *escape);
+
 /* The line and column of a byte of the text, from 1. */
 void grammar_text_place(const char *text, size_t at, size_t *line, size_t *column);
 
