@@ -2,63 +2,15 @@
 #include "engine/schema/schema_internal.h"
 
 #include "engine/schema/schema_disjoint.h"
-
-#include <stdlib.h>
+#include "engine/schema/schema_keyword.h"
 
 /* --- keywords --------------------------------------------------------------------------------------------------------- */
 
-/* Keywords that say something of values, in order; others are not looked at. */
-static const char *const words[] = {
-    "$dynamicRef",
-    "$recursiveRef",
-    "$ref",
-    "additionalItems",
-    "additionalProperties",
-    "allOf",
-    "anyOf",
-    "const",
-    "contains",
-    "dependencies",
-    "dependentRequired",
-    "dependentSchemas",
-    "disallow",
-    "enum",
-    "exclusiveMaximum",
-    "exclusiveMinimum",
-    "extends",
-    "format",
-    "if",
-    "items",
-    "maxContains",
-    "maxItems",
-    "maxLength",
-    "maxProperties",
-    "maximum",
-    "minContains",
-    "minItems",
-    "minLength",
-    "minProperties",
-    "minimum",
-    "multipleOf",
-    "not",
-    "nullable",
-    "oneOf",
-    "pattern",
-    "patternProperties",
-    "prefixItems",
-    "properties",
-    "propertyNames",
-    "required",
-    "type",
-    "unevaluatedItems",
-    "unevaluatedProperties",
-    "uniqueItems",
-    "x-lark",
-};
-
-static int by_name(const void *key, const void *row) { return strcmp(key, *(const char *const *)row); }
-
-bool schema_is_word(const char *key) { return bsearch(key, words, ARRAY_LEN(words), sizeof *words, by_name) != NULL; }
+bool schema_is_word(const char *key)
+{
+    const struct schema_keyword *keyword = schema_keyword_find(key);
+    return keyword != NULL && keyword->restricts;
+}
 
 bool schema_says_more(const json_t *schema, const char *one)
 {

@@ -4,6 +4,7 @@
 #include "engine/base/buf.h"
 #include "engine/base/compiler.h"
 #include "engine/base/mem.h"
+#include "engine/schema/schema_keyword.h"
 
 #include <string.h>
 
@@ -334,21 +335,21 @@ static const json_t *next_child(struct frame *top, const char **name, size_t *at
 
 static void push(struct walk *w, const json_t *schema, const char *name, size_t at, json_t *to)
 {
-    static const char *const maps[] = {"properties",  "patternProperties", "$defs",
-                                       "definitions", "dependentSchemas",  "dependencies"};
     const struct frame *around = w->n > 0 ? &w->stack[w->n - 1] : NULL;
     if (w->n == MAX_DEPTH) {
         w->is_lost = true;
         return;
     }
-    w->stack[w->n++] =
-        (struct frame){.from = schema,
-                       .to = to,
-                       .member = json_object_iter((json_t *)(uintptr_t)schema),
-                       .name = name,
-                       .at = at,
-                       .resource = around != NULL ? around->resource : 0,
-                       .is_map = around != NULL && !around->is_map && is_one_of(name, maps, ARRAY_LEN(maps))};
+    const struct schema_keyword *keyword = name != NULL ? schema_keyword_find(name) : NULL;
+    bool has_names =
+        keyword != NULL && (keyword->form == SCHEMA_KEYWORD_NAMED || keyword->form == SCHEMA_KEYWORD_DEPENDS);
+    w->stack[w->n++] = (struct frame){.from = schema,
+                                      .to = to,
+                                      .member = json_object_iter((json_t *)(uintptr_t)schema),
+                                      .name = name,
+                                      .at = at,
+                                      .resource = around != NULL ? around->resource : 0,
+                                      .is_map = around != NULL && !around->is_map && has_names};
 }
 
 /* Puts a copy of the child in its place in `to`; a borrowed reference, NULL without memory. */

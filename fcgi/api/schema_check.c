@@ -3,97 +3,28 @@
 #include "fcgi/api/schema_check.h"
 
 #include "engine/base/buf.h"
+#include "engine/schema/schema_keyword.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-/* What stands behind a keyword. */
-enum form {
-    TYPES,   /* a type's name, or an array of such */
-    SCHEMA,  /* a schema, true or false */
-    SCHEMAS, /* 1 or more in an array */
-    ITEMS,   /* a schema, or an array of schemas (to draft 2019-09) */
-    NAMED,   /* an object of schemas */
-    DEPENDS, /* an object of schemas and arrays of strings (to draft 7) */
-    STRING,
-    STRINGS,
-    NAMED_STRINGS, /* an object of arrays of strings */
-    VALUES,        /* an array */
-    COUNT,         /* a whole number, 0 or more */
-    NUMBER,
-    LIMIT, /* a number, or in draft 4 a boolean */
-    STEP,  /* a number above 0 */
-    FLAG,
-};
-
-/* In order of their names. */
-static const struct keyword {
-    const char *name;
-    enum form form;
-} keywords[] = {
-    {"$defs", NAMED},
-    {"$ref", STRING},
-    {"additionalItems", SCHEMA},
-    {"additionalProperties", SCHEMA},
-    {"allOf", SCHEMAS},
-    {"anyOf", SCHEMAS},
-    {"contains", SCHEMA},
-    {"definitions", NAMED},
-    {"dependencies", DEPENDS},
-    {"dependentRequired", NAMED_STRINGS},
-    {"dependentSchemas", NAMED},
-    {"description", STRING},
-    {"else", SCHEMA},
-    {"enum", VALUES},
-    {"exclusiveMaximum", LIMIT},
-    {"exclusiveMinimum", LIMIT},
-    {"format", STRING},
-    {"if", SCHEMA},
-    {"items", ITEMS},
-    {"maxContains", COUNT},
-    {"maxItems", COUNT},
-    {"maxLength", COUNT},
-    {"maxProperties", COUNT},
-    {"maximum", NUMBER},
-    {"minContains", COUNT},
-    {"minItems", COUNT},
-    {"minLength", COUNT},
-    {"minProperties", COUNT},
-    {"minimum", NUMBER},
-    {"multipleOf", STEP},
-    {"not", SCHEMA},
-    {"oneOf", SCHEMAS},
-    {"pattern", STRING},
-    {"patternProperties", NAMED},
-    {"prefixItems", SCHEMAS},
-    {"properties", NAMED},
-    {"propertyNames", SCHEMA},
-    {"required", STRINGS},
-    {"then", SCHEMA},
-    {"title", STRING},
-    {"type", TYPES},
-    {"unevaluatedItems", SCHEMA},
-    {"unevaluatedProperties", SCHEMA},
-    {"uniqueItems", FLAG},
-};
-
 static const char *const expectations[] = {
-    [TYPES] = "\"object\", \"array\", \"string\", \"number\", \"integer\", \"boolean\", \"null\", or an array of them",
-    [SCHEMA] = "a schema: an object or a boolean",
-    [SCHEMAS] = "an array of schemas",
-    [ITEMS] = "a schema or an array of schemas",
-    [NAMED] = "an object of schemas",
-    [DEPENDS] = "an object of schemas or arrays of strings",
-    [STRING] = "a string",
-    [STRINGS] = "an array of strings",
-    [NAMED_STRINGS] = "an object of arrays of strings",
-    [VALUES] = "an array",
-    [COUNT] = "a whole number, 0 or more",
-    [NUMBER] = "a number",
-    [LIMIT] = "a number, or a boolean",
-    [STEP] = "a number above 0",
-    [FLAG] = "a boolean",
+    [SCHEMA_KEYWORD_TYPES] =
+        "\"object\", \"array\", \"string\", \"number\", \"integer\", \"boolean\", \"null\", or an array of them",
+    [SCHEMA_KEYWORD_SCHEMA] = "a schema: an object or a boolean",
+    [SCHEMA_KEYWORD_SCHEMAS] = "an array of schemas",
+    [SCHEMA_KEYWORD_ITEMS] = "a schema or an array of schemas",
+    [SCHEMA_KEYWORD_NAMED] = "an object of schemas",
+    [SCHEMA_KEYWORD_DEPENDS] = "an object of schemas or arrays of strings",
+    [SCHEMA_KEYWORD_STRING] = "a string",
+    [SCHEMA_KEYWORD_STRINGS] = "an array of strings",
+    [SCHEMA_KEYWORD_NAMED_STRINGS] = "an object of arrays of strings",
+    [SCHEMA_KEYWORD_VALUES] = "an array",
+    [SCHEMA_KEYWORD_COUNT] = "a whole number, 0 or more",
+    [SCHEMA_KEYWORD_NUMBER] = "a number",
+    [SCHEMA_KEYWORD_LIMIT] = "a number, or a boolean",
+    [SCHEMA_KEYWORD_STEP] = "a number above 0",
+    [SCHEMA_KEYWORD_FLAG] = "a boolean",
 };
 
 /* A value that must be a schema. */
@@ -204,60 +135,62 @@ static bool is_object_of_strings(const json_t *v)
 }
 
 /* Does v have the form, but for schemas in it? */
-static bool fits(const json_t *v, enum form form)
+static bool fits(const json_t *v, enum schema_keyword_form form)
 {
     double number = json_number_value(v);
     switch (form) {
-    case TYPES:
+    case SCHEMA_KEYWORD_ANY:
+        return true;
+    case SCHEMA_KEYWORD_TYPES:
         return is_type(v) || (json_array_size(v) > 0 && is_array_of(v, is_type));
-    case SCHEMA:
+    case SCHEMA_KEYWORD_SCHEMA:
         return true; /* it is looked at as one */
-    case SCHEMAS:
+    case SCHEMA_KEYWORD_SCHEMAS:
         return json_is_array(v) && json_array_size(v) > 0;
-    case ITEMS:
+    case SCHEMA_KEYWORD_ITEMS:
         return json_is_object(v) || json_is_boolean(v) || json_is_array(v);
-    case NAMED:
-    case DEPENDS:
+    case SCHEMA_KEYWORD_NAMED:
+    case SCHEMA_KEYWORD_DEPENDS:
         return json_is_object(v);
-    case STRING:
+    case SCHEMA_KEYWORD_STRING:
         return json_is_string(v);
-    case STRINGS:
+    case SCHEMA_KEYWORD_STRINGS:
         return is_array_of(v, is_string);
-    case NAMED_STRINGS:
+    case SCHEMA_KEYWORD_NAMED_STRINGS:
         return is_object_of_strings(v);
-    case VALUES:
+    case SCHEMA_KEYWORD_VALUES:
         return json_is_array(v);
-    case COUNT:
+    case SCHEMA_KEYWORD_COUNT:
         return json_is_number(v) && number >= 0 && number < 9.2e18 && number == (double)(int64_t)number;
-    case NUMBER:
+    case SCHEMA_KEYWORD_NUMBER:
         return json_is_number(v);
-    case LIMIT:
+    case SCHEMA_KEYWORD_LIMIT:
         return json_is_number(v) || json_is_boolean(v);
-    case STEP:
+    case SCHEMA_KEYWORD_STEP:
         return json_is_number(v) && number > 0;
-    case FLAG:
+    case SCHEMA_KEYWORD_FLAG:
         return json_is_boolean(v);
     }
     return false;
 }
 
 /* Adds the schemas in v, the value of a keyword that fits its form. */
-static void add_schemas(struct buf *list, const struct entry *of, enum form form)
+static void add_schemas(struct buf *list, const struct entry *of, enum schema_keyword_form form)
 {
     struct entry e = *of;
     const char *name;
     json_t *member;
-    if (form == SCHEMA || (form == ITEMS && !json_is_array(of->value))) {
+    if (form == SCHEMA_KEYWORD_SCHEMA || (form == SCHEMA_KEYWORD_ITEMS && !json_is_array(of->value))) {
         add(list, of);
-    } else if (form == SCHEMAS || form == ITEMS) {
+    } else if (form == SCHEMA_KEYWORD_SCHEMAS || form == SCHEMA_KEYWORD_ITEMS) {
         for (e.index = 0; e.index < json_array_size(of->value); e.index++) {
             e.value = json_array_get(of->value, e.index);
             add(list, &e);
         }
-    } else if (form == NAMED || form == DEPENDS) {
+    } else if (form == SCHEMA_KEYWORD_NAMED || form == SCHEMA_KEYWORD_DEPENDS) {
         json_object_foreach((json_t *)of->value, name, member)
         {
-            if (form == NAMED || !is_array_of(member, is_string)) {
+            if (form == SCHEMA_KEYWORD_NAMED || !is_array_of(member, is_string)) {
                 e.name = name;
                 e.value = member;
                 add(list, &e);
@@ -266,8 +199,6 @@ static void add_schemas(struct buf *list, const struct entry *of, enum form form
     }
 }
 
-static int by_name(const void *key, const void *row) { return strcmp(key, ((const struct keyword *)row)->name); }
-
 /* Looks at the i-th of the list, and adds what it holds. */
 static enum err check_entry(struct buf *list, size_t i, const char *at, struct err_info *info)
 {
@@ -275,11 +206,11 @@ static enum err check_entry(struct buf *list, size_t i, const char *at, struct e
     const char *name;
     json_t *value;
     if (!json_is_object(e.value) && !json_is_boolean(e.value)) {
-        return refuse(list, e.parent, &e, expectations[SCHEMA], at, info);
+        return refuse(list, e.parent, &e, expectations[SCHEMA_KEYWORD_SCHEMA], at, info);
     }
     json_object_foreach((json_t *)e.value, name, value)
     {
-        const struct keyword *word = bsearch(name, keywords, ARRAY_LEN(keywords), sizeof *keywords, by_name);
+        const struct schema_keyword *word = schema_keyword_find(name);
         struct entry in = {value, name, NULL, NO_INDEX, i};
         if (word == NULL || json_is_null(value)) {
             continue;
