@@ -1,16 +1,17 @@
-/* A folder of files that a fuzzer's bytes become, made on first use; it goes when the process ends. Threads: one. */
+/* A folder with files made of the fuzzer's bytes, created on first use and removed when the process ends. Threads:
+ * one. */
 #ifndef INFCGI_TESTS_FUZZ_FOLDER_H
 #define INFCGI_TESTS_FUZZ_FOLDER_H
 
 #include "tests/fuzz/fuzz.h"
 
-/* The path of a file in it, or of the folder itself ("."), in a static buffer that lives until the next call. */
+/* Returns the path of a file in it, or of the folder itself ("."), in a static buffer that the next call overwrites. */
 const char *fuzz_folder_path(const char *name);
 
-/* Writes a file; an empty one is removed. */
+/* Writes a file; an empty text removes it. */
 void fuzz_folder_write(const char *name, struct gguf_str text);
 
-/* Reads the folder's tokenizer as a model of a config.json without members has it, and encodes `text` by it. */
+/* Reads the folder's tokenizer as for a model whose config.json has no members, and encodes `text` with it. */
 void fuzz_folder_tokenizer(struct gguf_str text);
 
 #endif

@@ -3,23 +3,23 @@
 
 /* The golden models that tests/golden/models must hold, and their bounds without --high-precision. */
 
-/* NAME.gguf; NAME.hf, a SafeTensors folder; MORE: another way to store weights than a model that is here too, which
- * `make test` runs as it does a model's second format. KINDS: a model of many weight types, for each of which a device
- * compiles programs of its own. `make test` runs such a model on a device without high precision only. */
+/* NAME.gguf; NAME.hf, a SafeTensors folder. MORE: another way to store the weights of a listed model; `make test`
+ * treats it as a model's second format. KINDS: a model of many weight types, for each of which a device compiles its
+ * own programs; `make test` runs it on a device only without high precision. */
 enum { GGUF = 1, FOLDER = 2, MORE = 4, KINDS = 8 };
 
-/* Weights that are computed as floats (F32, F16, BF16, and what becomes F16: FP8, codes of 8 bits with zero points or
- * whose groups lie scattered): the bounds with high precision. */
+/* For weights that are computed as floats (F32, F16, BF16, and those converted to F16: FP8, codes of 8 bits with zero
+ * points or with scattered groups): the bounds with high precision. */
 #define FLOATS 0, 0
 
 static const struct golden_model {
     const char *name;
     unsigned formats;
-    /* As golden.c's bounds, for activations of 8 bits, which models of random weights and a few dozen dimensions feel
-     * far more than real ones (docs/benchmarks.md has those): twice what was measured on the worst of ref, avx2 and
-     * avx512 (EPYC, Zen 4, November 2026), and one and a half times where types of 2 to 5 bits make it large,
-     * llama-quants*. ISAs differ by less than a fifth in their logits, but for llama-quants-*, where ref has two thirds
-     * of the others' error. */
+    /* Bounds as in golden.c, for activations of 8 bits, which affect models of random weights and a few dozen
+     * dimensions far more than real models (docs/benchmarks.md). They are twice the worst value measured on ref, avx2
+     * and avx512 (EPYC, Zen 4, November 2026), and 1.5 times for llama-quants*, where types of 2 to 5 bits make it
+     * large. The logits of ISAs differ by less than a fifth, except for llama-quants-*, where ref has two thirds of the
+     * others' error. */
     double fast_logits, fast_logprobs;
 } golden_models[] = {
     {"bert-cls", GGUF | FOLDER, FLOATS},

@@ -1,7 +1,7 @@
-/* The tile instructions of AMX in plain C, in place of those of engine/kernels/x86/amx_tile.h: computes what the
- * manual's pseudo-code computes and notices what would raise #GP or #UD. Include instead of amx_tile.h; one includer a
- * thread, as the tiles are static. After a fault, instructions up to the next AMX_CONFIGURE do nothing but that
- * AMX_STORE writes AMX_POISON; amx_cpu.fault names the first fault until it is cleared. AMX_CONFIGURE without
+/* The tile instructions of AMX in plain C, to replace those of engine/kernels/x86/amx_tile.h: compute the results of
+ * the manual's pseudo-code and detect conditions that raise #GP or #UD. Include it instead of amx_tile.h, in one file
+ * per thread, because the tiles are static. After a fault, instructions up to the next AMX_CONFIGURE do nothing, except
+ * that AMX_STORE writes AMX_POISON; amx_cpu.fault has the first fault until it is cleared. AMX_CONFIGURE without
  * AMX_RELEASE before it, which the CPU allows, is a fault here: a thread would keep its tiles. Source: Intel SDM vol.
  * 2, LDTILECFG, TILELOADD, TILESTORED, TDPBSSD; exception classes AMX-E1 to AMX-E6 in section 2.10. */
 #ifndef INFCGI_TESTS_KERNELS_AMX_EMULATED_H
@@ -18,7 +18,7 @@ enum { AMX_TILES = 8, AMX_ROWS = 16, AMX_ROW_BYTES = 64, AMX_POISON = -199999999
 
 static struct amx_cpu {
     bool is_configured, has_fault;
-    unsigned rows[AMX_TILES], row_bytes[AMX_TILES]; /* 0: no such tile */
+    unsigned rows[AMX_TILES], row_bytes[AMX_TILES]; /* 0: tile not configured */
     uint8_t data[AMX_TILES][AMX_ROWS][AMX_ROW_BYTES];
     char fault[120];
     long n_dots;
@@ -43,7 +43,7 @@ static inline bool amx_is_zero(const void *p, size_t n)
     return true;
 }
 
-/* What LDTILECFG finds wrong with its operand, or NULL. */
+/* Returns the fault that LDTILECFG finds in its operand, or NULL. */
 static inline const char *amx_config_fault(const struct amx_config *c)
 {
     if (c->palette > 1) {
@@ -93,7 +93,7 @@ static inline void amx_release(void)
     memset(amx_cpu.data, 0, sizeof amx_cpu.data);
 }
 
-/* Is tile t there? If not, #UD. */
+/* Returns whether tile t is configured; if not, records #UD. */
 static inline bool amx_has(const char *instruction, int t)
 {
     if (!amx_cpu.has_fault && !amx_cpu.is_configured) {
@@ -133,7 +133,7 @@ static inline void amx_store(int t, void *p, size_t stride)
     }
 }
 
-/* Whether the shapes of the three tiles go together; if not, #UD. */
+/* Returns whether the shapes of the three tiles match; if not, records #UD. */
 static inline bool amx_fits(const char *name, int c, int a, int b)
 {
     if (!amx_has(name, c) || !amx_has(name, a) || !amx_has(name, b)) {
@@ -168,7 +168,7 @@ static inline void amx_dot(const char *name, int c, int a, int b, bool is_b_sign
             for (unsigned n = 0; n < amx_cpu.row_bytes[c] / 4; n++) {
                 uint8_t byte = line[4 * n + i % 4];
                 int32_t product = left * (is_b_signed ? (int8_t)byte : byte);
-                row[n] = (int32_t)((uint32_t)row[n] + (uint32_t)product); /* wraps, as the instruction does */
+                row[n] = (int32_t)((uint32_t)row[n] + (uint32_t)product); /* wraps like the instruction */
             }
         }
         memcpy(amx_cpu.data[c][m], row, sizeof row);

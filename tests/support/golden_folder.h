@@ -1,14 +1,15 @@
-/* Golden SafeTensors folders that are changed, in the folder of folder.h, and models whose memory runs out. What cannot
- * be done fails the running test. Threads: one at a time. */
+/* Modified copies of golden SafeTensors folders, in the folder of folder.h, and a test of models that run out of
+ * memory. Failures fail the running test. Threads: one at a time. */
 #ifndef INFCGI_TESTS_GOLDEN_FOLDER_H
 #define INFCGI_TESTS_GOLDEN_FOLDER_H
 
-/* A copy of tests/golden/models/NAME.hf in which the member `key` of config.json is `value`, JSON; NULL: it is taken
- * out. key NULL: `value` is an object whose members, and theirs, take the place of config.json's. The text "INFINITY" in
- * it becomes the bare Infinity that Python writes. Its path, as folder_path's; folder_remove ends it. */
+/* Copies tests/golden/models/NAME.hf with the member `key` of config.json set to `value`, JSON; NULL: removed. key
+ * NULL: the members of the object `value`, recursively, replace those of config.json. The text "INFINITY" in it becomes
+ * the bare Infinity that Python writes. Returns the path, like folder_path; folder_remove removes it. */
 const char *golden_folder(const char *name, const char *key, const char *value);
 
-/* Opens a model and builds its plan, with one allocation after the other failing: ERR_NOMEM, and nothing is lost. */
+/* Opens a model and builds its plan, repeatedly, with each allocation in turn failing: expects ERR_NOMEM and no
+ * leak. */
 void golden_memory_runs_out(const char *path);
 
 #endif

@@ -1,6 +1,6 @@
-/* A back end that runs a model as several ranks, each with its shard of the plan (plan_shard.h), on another back end and
- * in a thread of its own. Where ranks meet, the last that comes adds up the rows of all in the order of the ranks. All
- * ranks must come to the same bits, or the batch fails. */
+/* A back end that runs a model as several ranks, each with its shard of the plan (plan_shard.h), on another back end
+ * and in its own thread. Where ranks meet, the last to arrive sums the rows of all ranks in rank order. A batch fails
+ * if the ranks' results differ in any bit. */
 #ifndef INFCGI_TEST_SHARDED_BACKEND_H
 #define INFCGI_TEST_SHARDED_BACKEND_H
 
@@ -8,8 +8,8 @@
 
 enum { SHARDED_MAX_RANKS = 8 };
 
-/* One that opens models of `inner` as n ranks, 2 .. SHARDED_MAX_RANKS; one at a time. It has neither measure nor pages
- * that are read and written. */
+/* Returns a back end that opens models of `inner` as n ranks, 2 .. SHARDED_MAX_RANKS; one at a time. It has neither
+ * measure nor page_read and page_write. */
 const struct backend *sharded_backend_of(const struct backend *inner, uint32_t n);
 
 #endif

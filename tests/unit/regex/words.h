@@ -1,4 +1,4 @@
-/* All words over {a, b} of at most WORDS_LONGEST letters as bits of a number, so that languages can be computed by hand. */
+/* All words over {a, b} of at most WORDS_LONGEST letters as bits of a number, to compute languages by hand. */
 #ifndef INFCGI_TESTS_WORDS_H
 #define INFCGI_TESTS_WORDS_H
 
@@ -6,7 +6,7 @@
 
 enum { WORDS_LONGEST = 5, N_WORDS = 63 };
 
-/* Word i: as many letters as i + 1 has bits behind its first one, a for 0 and b for 1. */
+/* Writes word i: a letter for each bit of i + 1 after its first one, a for 0 and b for 1. Returns its length. */
 static inline int word_at(int i, char out[WORDS_LONGEST + 1])
 {
     int n = 0;
@@ -20,7 +20,7 @@ static inline int word_at(int i, char out[WORDS_LONGEST + 1])
     return n;
 }
 
-/* Number of the word x y; -1: it is too long. */
+/* Returns the number of the word x y; -1: too long. */
 static inline int word_join(int x, int y)
 {
     char unused[WORDS_LONGEST + 1];
@@ -45,8 +45,7 @@ static const uint64_t words_empty = 1, words_a = 2, words_b = 4, words_all = ((u
 static inline uint64_t words_repeat(uint64_t x, uint32_t min, uint32_t max)
 {
     uint64_t turn = words_empty, out = 0;
-    for (uint32_t i = 0; i <= 12 && i <= max;
-         i++) { /* more turns than letters give nothing new, but for the empty word */
+    for (uint32_t i = 0; i <= 12 && i <= max; i++) { /* more repetitions than letters add only the empty word */
         out |= i >= min || (x & words_empty) != 0 ? turn : 0;
         turn = words_concat(turn, x);
     }

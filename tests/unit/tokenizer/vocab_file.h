@@ -1,4 +1,4 @@
-/* Small vocabularies as GGUF bytes in memory, for the tokenizer's tests. Failures to allocate end the test. */
+/* Small vocabularies as GGUF bytes in memory, for the tokenizer's tests. An allocation failure ends the test. */
 #ifndef INFCGI_TESTS_VOCAB_FILE_H
 #define INFCGI_TESTS_VOCAB_FILE_H
 
@@ -8,10 +8,10 @@
 
 enum { VOCAB_NO_ID = -1000 };
 
-/* What goes into the file; start from vocab_bpe or vocab_spm and change what the test is about. */
+/* Contents of the file; start from vocab_bpe or vocab_spm and change the fields that the test needs. */
 struct vocab {
     const char *model, *pre, *chat_template;  /* NULL: no such key */
-    const char *patterns[8], *normal_form;    /* infcgi.tokenizer.*; NULL: no such key, or behind the last */
+    const char *patterns[8], *normal_form;    /* infcgi.tokenizer.*; NULL: no such key, or after the last */
     struct buf charsmap;                      /* empty: no such key */
     int drops_spaces, lowers;                 /* -1: no such key */
     struct buf tokens, kinds, scores, merges; /* elements as in the file */
@@ -27,14 +27,13 @@ struct vocab {
     struct tokenizer *t;
 };
 
-/* Byte-level BPE with the 256 bytes as tokens 0 to 255 in the order of their values; no merges. */
+/* Fills v for byte-level BPE: the 256 bytes as tokens 0 to 255 in the order of their values; no merges. */
 void vocab_bpe(struct vocab *v, const char *pre);
-/* The 256 byte tokens are left out: <unk> <s> </s> [tokens 0 to 2], for unigram ("t5") and WordPiece ("bert") models.
- */
+/* Fills v without byte tokens: <unk> <s> </s> [tokens 0 to 2], for unigram ("t5") and WordPiece ("bert") models. */
 void vocab_plain(struct vocab *v, const char *model);
-/* SentencePiece: <unk> <s> </s>, the 256 byte tokens as 3 to 258. */
+/* Fills v for SentencePiece: <unk> <s> </s>, the 256 byte tokens as 3 to 258. */
 void vocab_spm(struct vocab *v);
-/* Of a loaded vocab_bpe, whose first 256 tokens are bytes: which of them is which byte. */
+/* Writes the id of each byte in a loaded vocab_bpe, whose first 256 tokens are bytes. */
 void vocab_byte_ids(const struct vocab *v, int32_t id_of[static 256]);
 void vocab_fini(struct vocab *v);
 
@@ -42,10 +41,10 @@ void vocab_fini(struct vocab *v);
 int32_t vocab_add(struct vocab *v, const char *text, size_t n, int kind, float score);
 void vocab_add_merge(struct vocab *v, const char *merge, size_t n);
 
-/* Writes the file and loads it; v->t is the tokenizer when the result is ERR_OK. */
+/* Writes the file and loads it; if the result is ERR_OK, v->t is the tokenizer. */
 enum err vocab_load(struct vocab *v, struct err_info *info);
 
-/* SplitMix64 [Steele et al. 2014]. */
+/* Returns a pseudo-random number: SplitMix64 [Steele et al. 2014]. */
 uint64_t vocab_random(uint64_t *state);
 
 #endif
