@@ -1,4 +1,4 @@
-/* Which snapshots a folder has: their names, sizes and last uses, as they were when somebody looked. Threads: the caller's lock. */
+/* The snapshots of a folder, with names, sizes and last uses, as of the last scan. Threads: the caller's lock. */
 #ifndef INFCGI_KV_KV_INDEX_H
 #define INFCGI_KV_KV_INDEX_H
 
@@ -8,7 +8,7 @@
 struct kv_file {
     struct kv_name name;
     enum kv_snapshot_kind kind;
-    bool is_touched; /* it was used since its file was told so */
+    bool is_touched; /* used since its file's time was last updated */
     uint64_t bytes;  /* not 0 */
     int64_t used_ns;
 };
@@ -16,23 +16,23 @@ struct kv_file {
 struct kv_index {
     struct kv_file *files; /* [n], in any order */
     size_t n, cap;
-    struct table table; /* of files by name and kind */
+    struct table table; /* of files, by name and kind */
     uint64_t bytes;     /* of all files */
 };
 
-/* The zeroed struct is an index without files. */
+/* Frees the index. A zeroed struct is an index without files. */
 void kv_index_fini(struct kv_index *x);
 
-/* The file, borrowed until the next put or remove; NULL: there is none. Its name, kind and bytes are the index's. */
+/* Returns the file, borrowed until the next put or remove, or NULL. The caller must not change name, kind or bytes. */
 struct kv_file *kv_index_find(const struct kv_index *x, enum kv_snapshot_kind kind, const struct kv_name *name);
 
-/* Adds the file or replaces what is known of it. ERR_NOMEM. */
+/* Adds the file or replaces its entry. ERR_NOMEM. */
 MUST_CHECK enum err kv_index_put(struct kv_index *x, const struct kv_file *f);
 
 void kv_index_remove(struct kv_index *x, enum kv_snapshot_kind kind, const struct kv_name *name);
 
-/* The files, used the longest time ago first, those that may go so that `most` bytes are left in front: *n of them. In a block for
- * mem_free; NULL without any, or when memory is out. */
+/* Returns the files, least recently used first, that must go before at most `most` bytes are left: *n of them. The
+ * caller frees the block with mem_free. NULL if there are none or memory is out. */
 struct kv_file *kv_index_oldest(const struct kv_index *x, uint64_t most, size_t *n);
 
 #endif

@@ -1,9 +1,8 @@
-/* How keys and values lie in a page of the KV cache, for each type they can have.
+/* The layout of keys and values in a page of the KV cache, for each type.
  *
- * A page holds KV_PAGE_TOKENS = 32 slots. For one layer and one KV head it has a part for keys and one for values,
- * which lie apart: those of consecutive pages follow each other, and attention reads each from front to back, because
- * the memory gives three times as much to long runs as to pieces of 4 KiB (docs/internals/attention.md). d: head width,
- * D: d rounded up to 16, B = ceil(d / 32): blocks of 32 components; C: 32, or what is left of d (or D) in the last.
+ * A page holds KV_PAGE_TOKENS = 32 slots and is one piece of memory: for each layer in turn and each of its KV heads,
+ * the keys and then the values (docs/internals/attention.md). d: head width, D: d rounded up to 16, B = ceil(d / 32):
+ * blocks of 32 components; C: 32, or the rest of d (or D) in the last block.
  *
  *   type        keys                                        values
  *   i16         int16 [d/2][32][2], f32 [32] scales         int16 [B][16][C of D][2], f32 [32] scales
@@ -11,22 +10,22 @@
  *   q8_0        int8 [d/2][32][2], f16 [B][32] scales       int8 [B][16][C of D][2], f16 [32] scales
  *   q4_0        4 bits [d/2][32][2], f16 [B][32] scales     4 bits [32][B][16][2], f16 [B][32] scales
  *
- * Integer keys: [j/2][slot][j%2], so that one instruction multiplies a pair of components of 16 keys. Integer values:
- * [block][slot%16][component][slot/16], so that one multiplies two slots of 16 components; q4_0:
+ * Integer keys: [j/2][slot][j%2], so one instruction multiplies a pair of components of 16 keys. Integer values:
+ * [block][slot%16][component][slot/16], so one instruction multiplies two slots of 16 components. q4_0:
  * [slot][block][c%16][c/16], because two slots must not share a byte: threads store them at the same time. Components
- * from d on are never read into a result. 4 bits: code + 8, the first one of a pair in the low half of the byte. An
- * element is code * scale.
+ * from d on never reach a result. 4 bits: code + 8, the first of a pair in the low half of the byte. An element is code
+ * * scale.
  *
- *   i16   One scale for a head vector. Keys: max(norm / 46300, largest / 32767), so that integer products with a
+ *   i16   One scale per head vector. Keys: max(norm / 46300, largest / 32767), so that integer products with a
  *         query of the same norm cannot leave 32 bits [Cauchy-Schwarz: 46300^2 < 2^31]. Values: largest / 4095.
  *   q8_0  half(largest / 127), of a block (keys) or of the vector (values have no outliers, and attention is faster).
  *   q4_0  half(the component of largest size / -8) of a block.
  *
- * Latents [DeepSeek-V2, 2.1]: the value is the first d_value components of the key, and there are no values beside the
- * keys, which are f16 or bf16 and lie as values do, [B][32][C of d].
+ * Latents [DeepSeek-V2, 2.1]: the value is the first d_value components of the key, and there are no separate values.
+ * Keys are f16 or bf16 in the layout of values, [B][32][C of d].
  *
- * Numbers beyond +-65504, the largest half, are cut to that, whatever the type. A NaN in a key or value makes a NaN of
- * the key: everyone who sees the position gets NaN. Threads: pure functions. */
+ * Numbers beyond +-65504, the largest half, are clamped to it, whatever the type. A NaN in a key or value makes the key
+ * NaN, so every sequence that sees the position gets NaN. Threads: pure functions. */
 #ifndef INFCGI_KV_KV_TYPE_H
 #define INFCGI_KV_KV_TYPE_H
 
@@ -38,39 +37,40 @@ enum { KV_PAGE_TOKENS = 32 };
 
 enum kv_type { KV_TYPE_I16, KV_TYPE_F16, KV_TYPE_BF16, KV_TYPE_Q8_0, KV_TYPE_Q4_0, KV_TYPE_COUNT };
 
-/* One side, keys or values, of a head's part of a page. */
+/* Keys or values of one head in a page. */
 struct kv_side {
     enum kv_type type;
     int block, n_blocks; /* components that share a scale; 0 for f16 and bf16 */
     uint32_t scales;     /* offset of the scales in bytes */
-    uint32_t bytes;      /* all of it, a multiple of 64 */
+    uint32_t bytes;      /* total size, a multiple of 64 */
 };
 
 struct kv_layout {
     int d;       /* head width, even */
-    int d_value; /* width of a value: d, but for latents */
+    int d_value; /* width of a value: d, except for latents */
     bool is_latent;
     struct kv_side k, v;
-    uint32_t bytes; /* k.bytes + v.bytes, of latents k.bytes, where v is k */
+    uint32_t bytes; /* k.bytes + v.bytes; of latents k.bytes, because v is k */
 };
 
 struct kv_layout kv_layout_of(enum kv_type k_type, enum kv_type v_type, int d);
 
-/* Latents: d and d_value multiples of 4. type is f16 or bf16; the integer types become f16. */
+/* Returns the layout of latents; d and d_value are multiples of 4. type is f16 or bf16; the integer types become
+ * f16. */
 struct kv_layout kv_layout_of_latents(enum kv_type type, int d, int d_value);
 
-/* The one or, with latent_dim != 0, the other. */
+/* Returns kv_layout_of, or with latent_dim != 0 kv_layout_of_latents. */
 struct kv_layout kv_layout_for(enum kv_type k_type, enum kv_type v_type, int d, int latent_dim);
 
-/* "i16" ...; NULL beyond the last. */
+/* Returns "i16" ...; NULL after the last type. */
 const char *kv_type_name(int type);
 
 static inline bool kv_type_is_float(enum kv_type type) { return type == KV_TYPE_F16 || type == KV_TYPE_BF16; }
 
 static inline int kv_value_width(int d) { return (d + 15) / 16 * 16; }
 
-/* Number of the component pair (slots slot and slot + 16, slot < 16) of integer values that are no q4_0; of the element
- * of float values. */
+/* kv_value_pair returns the index of a component pair (slots slot and slot + 16, slot < 16) of integer values other
+ * than q4_0; kv_value_element that of an element of float values. */
 static inline int kv_value_pair(int d, int slot, int j)
 {
     int block = j / 32 * 32, left = kv_value_width(d) - block;
@@ -82,13 +82,13 @@ static inline int kv_value_element(int d, int slot, int j)
     return block * KV_PAGE_TOKENS + slot * (left < 32 ? left : 32) + j - block;
 }
 
-/* Component j of the key or value in a slot, exactly as stored. */
+/* Return component j of the key or value in a slot, exactly as stored. */
 float kv_key_at(const struct kv_layout *l, const unsigned char *k_page, int slot, int j);
 float kv_value_at(const struct kv_layout *l, const unsigned char *v_page, int slot, int j);
 
 enum { KV_I16_NORM = 46300, KV_I16_KEY = 32767, KV_I16_VALUE = 4095 };
 
-/* Below this size of the largest component (times a small constant) a vector or block counts as zero. */
+/* A vector or block counts as zero if its largest component is below this (times a small constant). */
 #define KV_SCALE_FLOOR 0x1p-80f
 
 #endif

@@ -1,12 +1,12 @@
-/* Drafts without a draft model: what followed a sequence's last tokens when they stood in it before is guessed to
- * follow again ("prompt lookup"), and the step that computes the last token computes the guessed ones behind it too
+/* Drafts tokens without a draft model ("prompt lookup"): if a sequence's last tokens occurred in it before, the tokens
+ * that followed them are guessed to follow again. The step that computes the last token also computes the guessed ones
  * [Leviathan 2023, "Fast Inference from Transformers via Speculative Decoding"; Yang 2023, "Inference with Reference"].
  *
- * Three parts: an index that finds the longest earlier match, a record of how often guesses came true by length of
- * match, and the measured cost of a step by its rows. From these draft_plan chooses how far ahead to guess, which is
- * not at all where that would not pay. A guess costs nothing to make, so the record goes on while nothing is drafted:
- * one that starts to come true is noticed without a wasted row. Nothing here decides what a sequence says. Threads: one
- * at a time for each struct. */
+ * Three parts: an index that finds the longest earlier match, a record of the acceptance rate per match length, and the
+ * measured cost of a step by its rows. From these draft_plan chooses how far ahead to guess, down to not at all if
+ * drafts would not pay. A guess costs nothing to make, so the record continues while nothing is drafted: it notices
+ * guesses that start to come true without a wasted row. Drafts never change a sequence's text. Threads: one at a time
+ * per struct. */
 #ifndef INFCGI_SCHED_DRAFT_H
 #define INFCGI_SCHED_DRAFT_H
 
@@ -16,66 +16,68 @@
 #include <stdint.h>
 
 enum {
-    DRAFT_MAX = 31,        /* tokens guessed ahead in a step, at most: they reach into one KV page more, never two */
-    DRAFT_MAX_MATCH = 32,  /* tokens of context a match is compared over; 2 at least */
-    DRAFT_LEVELS = 8,      /* groups of match lengths with a record each */
-    DRAFT_CANDIDATES = 16, /* earlier places looked at for one guess */
+    DRAFT_MAX = 31,        /* most tokens guessed ahead in a step: they reach into one more KV page, never two */
+    DRAFT_MAX_MATCH = 32,  /* tokens of context that a match is compared over; 2 or more */
+    DRAFT_LEVELS = 8,      /* groups of match lengths, each with its own record */
+    DRAFT_CANDIDATES = 16, /* earlier positions checked for one guess */
 };
 
-/* What is known of a sequence's next tokens. Zeroed: no index, never a guess. */
+/* The state of a sequence's guesses. Zeroed: no index, never a guess. */
 struct draft {
-    int32_t *heads; /* [mask + 1] position where a pair of tokens of this hash last ended; 0 = none */
-    int32_t *prevs; /* [n_max] the position before with the same hash; 0 = none */
+    int32_t *heads; /* [mask + 1] position where a pair of tokens with this hash last ended; 0: none */
+    int32_t *prevs; /* [n_max] previous position with the same hash; 0: none */
     uint32_t mask;
     int32_t n_indexed;         /* pairs that end before this position are in the index */
-    int32_t source;            /* position of the token guessed to come next; 0 = no guess */
-    int32_t n_match;           /* tokens in front of it that equal the sequence's last ones; 2 .. DRAFT_MAX_MATCH */
-    float rates[DRAFT_LEVELS]; /* how many of the guesses came true, 0..1 */
+    int32_t source;            /* position of the token guessed to come next; 0: no guess */
+    int32_t n_match;           /* tokens before source that equal the sequence's last ones; 2 .. DRAFT_MAX_MATCH */
+    float rates[DRAFT_LEVELS]; /* share of guesses that came true, 0..1 */
     int32_t n_seen[DRAFT_LEVELS];
-    /* Guesses of who knows better than the index, as a grammar does; they come first. Those from i_forced on are left. */
+    /* Guesses from a better source than the index, such as a grammar; they come first. Those from i_forced on are
+     * left. */
     int32_t forced[DRAFT_MAX];
     int32_t i_forced, n_forced;
-    float forced_rate; /* and how many of them came true */
+    float forced_rate; /* share of these that came true */
     int32_t n_forced_seen;
 };
 
-/* Room, in the arena, for a sequence of n_max tokens: 6 to 8 bytes for each. ERR_NOMEM: then *d is all zero. */
+/* Allocates in the arena for a sequence of n_max tokens: 6 to 8 bytes per token. ERR_NOMEM: then *d is all zero. */
 MUST_CHECK enum err draft_init(struct draft *d, int32_t n_max, struct arena *a);
 
-/* Enters the pairs of tokens[0..n), of which the first n_indexed are unchanged. */
+/* Indexes the pairs of tokens[0..n); the first n_indexed are unchanged. */
 void draft_index(struct draft *d, const int32_t *tokens, int32_t n);
 
-/* Looks for a guess behind tokens[0..n) unless the last one still holds: d->source, whose token may be followed by
- * those behind it, also by guessed ones the caller has put behind tokens[n-1]. */
+/* Looks for a guess after tokens[0..n) unless the last one still holds, and sets d->source. The tokens after the source
+ * can follow too, including guessed ones that the caller has appended after tokens[n-1]. */
 void draft_look(struct draft *d, const int32_t *tokens, int32_t n);
 
-/* tokens[n-1] has come: notes whether it was guessed, and moves the guess on or gives it up. */
+/* Records whether tokens[n-1], which has just arrived, was guessed, and advances the guess or drops it. */
 void draft_learn(struct draft *d, const int32_t *tokens, int32_t n);
 
-/* How likely the i-th token guessed ahead (from 0) comes true when those before it do; 0 without a guess. */
+/* Returns the probability that the i-th guess (from 0) comes true if those before it do; 0 without a guess. */
 double draft_rate(const struct draft *d, int32_t i);
 
-/* How many of the guesses are forced. */
+/* Returns the number of forced guesses. */
 static inline int32_t draft_n_forced(const struct draft *d) { return d->n_forced - d->i_forced; }
 
-/* Does what is found in tokens[0..n) begin with the forced ones, so that it may be guessed to go on behind them? */
+/* Returns whether the match found in tokens[0..n) begins with the forced guesses, so that it can continue them. */
 bool draft_agrees(const struct draft *d, const int32_t *tokens, int32_t n);
 
-/* The i-th guess behind tokens[0..n); those before it stand there. */
+/* Returns the i-th guess after tokens[0..n); the caller has appended the guesses before it. */
 static inline int32_t draft_token(const struct draft *d, const int32_t *tokens, int32_t i)
 {
     return i < draft_n_forced(d) ? d->forced[d->i_forced + i] : tokens[d->source + i];
 }
 
-/* Time of steps that only decode, by rows; entries that were not seen for long are guessed from their neighbours. */
+/* Times of steps that only decode, by rows. Entries not seen for long are estimated from their neighbours. */
 struct draft_costs {
-    double ns[DRAFT_MAX + 2]; /* moving average, which follows short times faster than long ones; 0 = never seen */
+    double ns[DRAFT_MAX + 2]; /* moving average, following short times faster than long ones; 0: never seen */
     uint64_t seen_at[DRAFT_MAX + 2];
     uint64_t n_steps;
 };
-void draft_costs_note(struct draft_costs *c, int32_t n_rows, uint64_t ns); /* n_rows >= 1; too many are ignored */
+/* n_rows >= 1; ignores larger counts than the table has */
+void draft_costs_note(struct draft_costs *c, int32_t n_rows, uint64_t ns);
 
-/* Fills ns[1 .. DRAFT_MAX + 1]; all 0 when no step was ever seen. */
+/* Fills ns[1 .. DRAFT_MAX + 1]; all 0 if no step was ever seen. */
 void draft_costs_get(const struct draft_costs *c, double *ns);
 
 struct draft_offer {
@@ -84,8 +86,8 @@ struct draft_offer {
     int32_t n;     /* out: tokens to draft */
 };
 
-/* Shares out rows between the sequences of a step that has n_offers rows without drafts, so that the tokens it is
- * expected to give, over its time, are most: at most max_rows rows and, unless 0, max_ns. */
+/* Distributes draft rows among the sequences of a step that has n_offers rows without drafts, to maximise expected
+ * tokens per time. Uses at most max_rows rows and, unless 0, max_ns. */
 void draft_plan(const struct draft_costs *c, struct draft_offer *offers, int32_t n_offers, int32_t max_rows,
                 uint64_t max_ns);
 
