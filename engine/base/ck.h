@@ -1,4 +1,4 @@
-/* Checked arithmetic for every size that comes from a file or a client. Each returns false, and leaves *out alone, when
+/* Checked arithmetic for every size from a file or a client. Each function returns false, and leaves *out unchanged, if
  * the result does not fit. Threads: pure functions. */
 #ifndef INFCGI_BASE_CK_H
 #define INFCGI_BASE_CK_H
@@ -38,7 +38,7 @@ MUST_CHECK static inline bool ck_align(uint64_t a, uint64_t align, uint64_t *out
     return true;
 }
 
-/* a * b as a size_t for an allocation. */
+/* Multiplies a * b as a size_t, for an allocation. */
 MUST_CHECK static inline bool ck_mul_size(size_t a, size_t b, size_t *out)
 {
     if (b != 0 && a > SIZE_MAX / b) {

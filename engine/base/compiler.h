@@ -1,4 +1,4 @@
-/* Attributes in one place, so that the rest of the tree stays plain C17. */
+/* Compiler attributes; the rest of the tree stays plain C17. */
 #ifndef INFCGI_BASE_COMPILER_H
 #define INFCGI_BASE_COMPILER_H
 
@@ -7,14 +7,14 @@
 #define ALWAYS_INLINE                   inline __attribute__((always_inline))
 #define NOINLINE                        __attribute__((noinline)) /* keeps rare work out of a hot function */
 
-/* Unrolls the next loop, whose trip count is a constant of at most 16, so that small arrays live in registers. */
+/* Unrolls the next loop, whose trip count is a constant of at most 16, to keep small arrays in registers. */
 #if defined(__clang__)
 #define UNROLL_FULLY _Pragma("clang loop unroll(full)")
 #else
 #define UNROLL_FULLY _Pragma("GCC unroll 16")
 #endif
 
-#define CACHE_LINE_BYTES 64 /* x86-64 and the arm64 servers we know; padding only, never a correctness matter */
+#define CACHE_LINE_BYTES 64 /* x86-64 and known arm64 servers; for padding only */
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))
 #define MIN_OF(a, b) ((a) < (b) ? (a) : (b))

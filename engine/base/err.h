@@ -1,8 +1,8 @@
-/* Error values: one list gives the enum, the wire code, the HTTP status and the OpenAI error type.
+/* Error values: one list defines the enum, the wire code, the HTTP status and the OpenAI error type.
  *
  * A function that can fail returns `enum err`; ERR_OK is 0. ERR_AGAIN (not now) and ERR_NONE (nothing to do) are
- * results, not failures. Boundary calls also fill a `struct err_info` that says what was expected, what was found and
- * where. Threads: all functions are safe anywhere; an err_info belongs to its caller. */
+ * results, not failures. Functions at a boundary also fill a `struct err_info` with what was expected, what was found
+ * and where. Threads: all functions are safe from any; an err_info belongs to its caller. */
 #ifndef INFCGI_BASE_ERR_H
 #define INFCGI_BASE_ERR_H
 
@@ -10,8 +10,8 @@
 
 #include <stdint.h>
 
-/* X(enum, code on the wire, HTTP status, OpenAI error type, default text). Model file codes are the ones `infcgi
- * inspect --check` prints. docs/ops/errors.md lists every row (checked by lint). */
+/* X(enum, wire code, HTTP status, OpenAI error type, default text). `infcgi inspect --check` prints the codes of model
+ * files. docs/ops/errors.md lists every row (lint checks that). */
 #define ERR_LIST(X)                                                                                                    \
     X(ERR_OK, "ok", 200, "", "no error")                                                                               \
     X(ERR_AGAIN, "again", 503, "server_error", "not ready yet")                                                        \
@@ -123,36 +123,36 @@ enum err {
 };
 
 enum {
-    ERR_TEXT_BYTES = 1536, /* longer messages are cut at a UTF-8 border */
+    ERR_TEXT_BYTES = 1536, /* longer messages are cut at a UTF-8 boundary */
     ERR_WHERE_BYTES = 128,
 };
 #define ERR_NO_OFFSET UINT64_MAX
 
-/* What went wrong, for people. Zero-initialise; filled by err_set / err_set_at. */
+/* The details of an error, for people. Zero-initialise; err_set and err_set_at fill it. */
 struct err_info {
     enum err code;
     uint64_t offset;             /* byte offset in a file, or ERR_NO_OFFSET */
-    char where[ERR_WHERE_BYTES]; /* request parameter ("messages[0].role"), tensor or metadata key; "" when there is
-                                    none */
+    char where[ERR_WHERE_BYTES]; /* request parameter ("messages[0].role"), tensor or metadata key; "": none */
     char text[ERR_TEXT_BYTES];   /* one sentence without a newline: what was expected and what was found */
 };
 
-/* Fills *info (OPTIONAL, may be NULL) and returns `code`, so that `return err_set(...)` reads well. Control characters
- * and bytes that are not UTF-8 are replaced, so text and where can be printed whatever they quote.
+/* Fills *info (OPTIONAL) and returns `code`, for use as `return err_set(...)`. Replaces control characters and bytes
+ * that are not UTF-8, so text and where can be printed whatever they quote.
+ *
  *   where   OPTIONAL NUL-terminated name of the parameter, tensor or key; cut to fit
  *   fmt     printf format of the sentence */
 enum err err_set(struct err_info *info, enum err code, const char *where, const char *fmt, ...) PRINTF_LIKE(4, 5);
 
-/* As err_set, for a position in a file: offset in bytes from its start. */
+/* Like err_set, for a position in a file: offset in bytes from its start. */
 enum err err_set_at(struct err_info *info, enum err code, uint64_t offset, const char *fmt, ...) PRINTF_LIKE(4, 5);
 
-/* Columns of ERR_LIST; static strings. A value outside the enum reads as ERR_INTERNAL. */
+/* Return columns of ERR_LIST, as static strings. A value outside the enum reads as ERR_INTERNAL. */
 const char *err_code(enum err code); /* "invalid_json" */
 const char *err_text(enum err code); /* "the body is not valid JSON" */
 const char *err_type(enum err code); /* "invalid_request_error" */
 int err_http_status(enum err code);  /* 400 */
 
-/* Forwards a failure to the caller. */
+/* Returns a failure to the caller. */
 #define TRY(expr)                                                                                                      \
     do {                                                                                                               \
         enum err try_err_ = (expr);                                                                                    \
@@ -161,7 +161,7 @@ int err_http_status(enum err code);  /* 400 */
         }                                                                                                              \
     } while (0)
 
-/* Forwards that memory is out, unless what was asked for is there. TRY_MEM_FOR says so in *info: a printf format. */
+/* Returns ERR_NOMEM to the caller if the allocation failed. TRY_MEM_FOR also fills *info, from a printf format. */
 #define TRY_MEM(is_there)                TRY((is_there) ? ERR_OK : ERR_NOMEM)
 #define TRY_MEM_FOR(is_there, info, ...) TRY((is_there) ? ERR_OK : err_set(info, ERR_NOMEM, NULL, __VA_ARGS__))
 

@@ -1,4 +1,4 @@
-/* The parser under json_read.h: text into jansson values, without recursion. Threads: pure functions. */
+/* The parser of json_read.h: text to jansson values, without recursion. Threads: pure functions. */
 #ifndef INFCGI_BASE_JSON_PARSE_H
 #define INFCGI_BASE_JSON_PARSE_H
 
@@ -8,21 +8,22 @@
 #include <stddef.h>
 
 enum json_parse_mode {
-    JSON_PARSE_STRICT,  /* RFC 8259 without duplicate keys, lone surrogates and NUL in keys */
-    JSON_PARSE_FILE,    /* the same, and numbers beyond a double are refused */
-    JSON_PARSE_LENIENT, /* what Python's json.loads takes: of a duplicate key the last value counts; a lone surrogate
-                         * becomes U+FFFD; NaN, Infinity and -Infinity are numbers */
+    JSON_PARSE_STRICT, /* RFC 8259 without duplicate keys, lone surrogates and NUL in keys */
+    JSON_PARSE_FILE,   /* like STRICT, but rejects numbers beyond a double */
+    /* what Python's json.loads reads: a duplicate key keeps its last value, a lone surrogate becomes U+FFFD, and NaN,
+     * Infinity and -Infinity are numbers */
+    JSON_PARSE_LENIENT,
 };
 
-/* Why and at which byte a text was refused. */
+/* Why and at which byte a text was rejected. */
 struct json_fault {
     size_t at;
     char text[96];
 };
 
-/* Parses text[0..n), valid UTF-8, nested at most max_depth deep, as one value of any type. Numbers become what
- * json_number.h describes. ERR_INVALID_JSON, ERR_DUPLICATE_FIELD, ERR_JSON_TOO_DEEP, ERR_INVALID_VALUE (a number): *why
- * is filled. ERR_NOMEM. The caller decrefs *out, which is NULL on failure. */
+/* Parses text[0..n), valid UTF-8, nested at most max_depth deep, as one value of any type. Numbers follow
+ * json_number.h. ERR_INVALID_JSON, ERR_DUPLICATE_FIELD, ERR_JSON_TOO_DEEP, ERR_INVALID_VALUE (a number): *why is
+ * filled. ERR_NOMEM. The caller decrefs *out, which is NULL on failure. */
 MUST_CHECK enum err json_parse(const char *text, size_t n, size_t max_depth, enum json_parse_mode mode, json_t **out,
                                struct json_fault *why);
 

@@ -1,6 +1,6 @@
-/* JSON from clients and from the files of models. Depth is limited; bytes that are not UTF-8, duplicate keys and lone
- * surrogates are refused, except by json_read_lenient. \u0000 is data. Numbers of any size pass: those that neither int64
- * nor a double holds carry their digits (json_number.h). Threads: pure functions. */
+/* JSON from clients and from files of models. Depth is limited. Bytes that are not UTF-8, duplicate keys and lone
+ * surrogates are rejected, except by json_read_lenient. \u0000 is data. Numbers of any size pass: those that neither
+ * int64 nor a double holds carry their digits (json_number.h). Threads: pure functions. */
 #ifndef INFCGI_BASE_JSON_READ_H
 #define INFCGI_BASE_JSON_READ_H
 
@@ -11,8 +11,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* What a text would be once parsed, told without parsing it: at most so many bytes of heap, and 2.5 times less at the
- * least. Linear in n. Malformed text gives any figures: the parser judges it later. */
+/* Estimates the parsed size without parsing. bytes is an upper bound, at most 2.5 times the actual heap use. Linear in
+ * n. Malformed text gives arbitrary numbers; the parser rejects it later. */
 struct json_size {
     size_t bytes, n_values, depth;
 };
@@ -24,7 +24,7 @@ struct json_size json_read_size(const char *text, size_t n);
 MUST_CHECK enum err json_read(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
                               struct err_info *info);
 
-/* Like json_read, but numbers beyond a double are refused: ERR_INVALID_VALUE, info->where is the outermost field. */
+/* Like json_read, but rejects numbers beyond a double: ERR_INVALID_VALUE, info->where is the outermost field. */
 MUST_CHECK enum err json_read_file(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
                                    struct err_info *info);
 
@@ -37,17 +37,17 @@ MUST_CHECK enum err json_read_value(const char *text, size_t n, size_t max_depth
 MUST_CHECK enum err json_read_lenient(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
                                       struct err_info *info);
 
-/* The member, or NULL when absent or null. */
+/* Returns the member, or NULL if it is absent or null. */
 const json_t *json_read_get(const json_t *object, const char *name);
 
-/* Is v the string `text`? All of its bytes count: "a\u0000b" is not "a". v may be NULL. */
+/* Returns whether v is the string `text`. All bytes count: "a\u0000b" is not "a". v can be NULL. */
 bool json_read_is(const json_t *v, const char *text);
 
-/* "a string", "an object", ... for messages. */
+/* Returns "a string", "an object", ... for messages. */
 const char *json_read_type_name(const json_t *v);
 
-/* What was found, for messages: 'a short string' with control characters as \u0000, a number, true, false, null; "none"
- * for NULL; else the type's name. Returns room. */
+/* Returns the value as messages show it: 'a short string' with control characters as \u0000, a number, true, false,
+ * null; "none" for NULL; else the type's name. Returns room. */
 enum { JSON_READ_SHOWN = 80 };
 const char *json_read_show(const json_t *v, char room[JSON_READ_SHOWN]);
 

@@ -1,5 +1,4 @@
-/* Writing JSON [RFC 8259] into a buf. json_read.h reads it.
- * Threads: a buf belongs to one thread. */
+/* Writes JSON [RFC 8259] into a buf. json_read.h reads it. Threads: a buf belongs to one thread. */
 #ifndef INFCGI_BASE_JSON_WRITE_H
 #define INFCGI_BASE_JSON_WRITE_H
 
@@ -7,28 +6,28 @@
 
 #include <jansson.h>
 
-/* s[0..n) as a quoted JSON string. Control characters, quote and backslash are escaped; invalid UTF-8 bytes become
+/* Writes s[0..n) as a quoted JSON string. Escapes control characters, quote and backslash; invalid UTF-8 bytes become
  * U+FFFD; everything else passes through as UTF-8. */
 void json_write_string(struct buf *b, const char *s, size_t n);
 
-/* The same for what text holds; a failure of text is one of b. */
+/* Writes text's bytes as a JSON string; a failure of text becomes one of b. */
 void json_write_buf(struct buf *b, const struct buf *text);
 
-/* The same for a NUL-terminated s; NULL writes null. */
+/* Writes a NUL-terminated s as a JSON string; NULL as null. */
 void json_write_cstr(struct buf *b, const char *s);
 
-/* Shortest of %.9g forms that is a JSON number; NaN and infinities, which JSON has not, become -9999.0 (what clients
- * expect of a log-probability of minus infinity). */
+/* Writes the shortest %.9g form that is a JSON number. NaN and infinities, which JSON lacks, become -9999.0, the value
+ * that clients expect for a log-probability of minus infinity. */
 void json_write_float(struct buf *b, double v);
 
-/* A float that was read from a short decimal, such as a temperature: 0.8, not 0.800000012. */
+/* Writes a float that came from a short decimal, such as a temperature: 0.8, not 0.800000012. */
 void json_write_setting(struct buf *b, float v);
 
 void json_write_int(struct buf *b, int64_t v);
 
-/* A jansson value, of which NULL writes null: keys in their order, numbers as json_number_text. is_spaced: a space after
- * each ',' and ':', as Python's json.dumps writes. Values nested deeper than JSON_WRITE_DEPTH fail with
- * ERR_JSON_TOO_DEEP in b->err. */
+/* Writes a jansson value, NULL as null: keys in their order, numbers as json_number_text. is_spaced: a space after each
+ * ',' and ':', as Python's json.dumps writes. Values nested deeper than JSON_WRITE_DEPTH fail with ERR_JSON_TOO_DEEP in
+ * b->err. */
 enum { JSON_WRITE_DEPTH = 128 };
 void json_write_value(struct buf *b, const json_t *v, bool is_spaced);
 

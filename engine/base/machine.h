@@ -1,16 +1,16 @@
-/* What the process runs on, as Linux tells it. Threads: safe anywhere. */
+/* The machine the process runs on, as Linux reports it. Threads: safe from any. */
 #ifndef INFCGI_BASE_MACHINE_H
 #define INFCGI_BASE_MACHINE_H
 
 #include <stddef.h>
 
-/* Physical memory, or what the control group may have of it. */
+/* Returns the physical memory, or the control group's limit if that is less. */
 size_t machine_memory_bytes(void);
 
-/* The number that a file of the system begins with; SIZE_MAX when there is none ("max"), or a larger one. */
+/* Returns the number at the start of a system file; SIZE_MAX if there is none ("max") or it is larger. */
 size_t machine_number_in(const char *path);
 
-/* The CPU's name for itself, "AMD EPYC 9654", cut to cap; "" where the system gives none. */
+/* Writes the CPU's name, "AMD EPYC 9654", cut to cap; "" if the system has none. */
 void machine_cpu_name(char *out, size_t cap);
 
 #endif

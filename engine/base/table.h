@@ -1,5 +1,6 @@
-/* Hash tables with open addressing. A struct table finds the index of a key; keys and values stay in arrays of the caller. At most
- * half of its slots are taken, so a search ends after a few. table_probe alone serves tables that keep entries in their slots.
+/* Hash tables with open addressing. A struct table maps a key to an index; keys and values stay in the caller's arrays.
+ * At most half of the slots are used, so a search ends after a few. Tables with entries in their slots use only
+ * table_probe.
  *
  * The caller hashes: the low bits of a hash must depend on the whole key. Callbacks are inlined into each call.
  * Threads: as the caller's arrays. */
@@ -33,7 +34,7 @@ static ALWAYS_INLINE size_t table_probe(size_t mask, uint64_t hash, table_stops_
 struct table {
     uint32_t *slots; /* [mask + 1] an index plus 1; 0: free. NULL: none yet */
     size_t mask;
-    size_t n; /* indexes in it */
+    size_t n; /* number of indexes in it */
 };
 
 /* Returns whether index i has the key. */
@@ -80,8 +81,8 @@ MUST_CHECK static inline enum err table_reserve(struct table *t, size_t n, table
     return has_room ? ERR_OK : table_grow(t, n, hash, all, purpose);
 }
 
-/* Makes an empty table of n_slots slots, a power of two, in zeroed memory of the caller. It holds up to n_slots / 2 indexes, never
- * grows, and needs no table_fini. */
+/* Makes an empty table of n_slots slots, a power of two, in zeroed memory of the caller. It holds up to n_slots / 2
+ * indexes, never grows, and needs no table_fini. */
 static inline void table_use(struct table *t, uint32_t *slots, size_t n_slots)
 {
     *t = (struct table){.slots = slots, .mask = n_slots - 1};
