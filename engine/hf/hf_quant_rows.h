@@ -1,9 +1,8 @@
-/* Rows of the weights that SafeTensors folders keep in other forms than a matrix of floats: codes with scales beside
- * them, packed along rows or columns, and matrices that stand the other way round. What each says is exact in `read`.
- *
- * `encode` is exact for the integer types: a code minus its zero point fits the signed codes of Q4_0, Q5_0 or Q8_0, and
- * the scale a half (hf_quant.c looks that it does to 2^-11 before it picks such a type). Other types round each weight:
- * F16 to 2^-11 of it (2^-25 where it is below 2^-14), BF16 to 2^-8, F32 not at all. Threads: as row_source.h. */
+/* Rows of weights that SafeTensors folders store in other forms than a float matrix: codes with separate scales, packed
+ * along rows or columns, and transposed matrices. `read` is exact. `encode` is exact for the integer types: a code
+ * minus its zero point fits the signed codes of Q4_0, Q5_0 or Q8_0, and the scale fits a half (hf_quant.c checks that
+ * to 2^-11 before it picks such a type). Other types round each weight: F16 to 2^-11 of it (2^-25 if it is below
+ * 2^-14), BF16 to 2^-8, F32 not at all. Threads: as row_source.h. */
 #ifndef INFCGI_HF_HF_QUANT_ROWS_H
 #define INFCGI_HF_HF_QUANT_ROWS_H
 
@@ -13,9 +12,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* How a file keeps codes. N rows out, K columns in; words are of 32 bits, the first code in the low bits. */
+/* How a file stores codes. N rows out, K columns in; words have 32 bits, the first code in the low bits. */
 enum hf_codes {
-    HF_CODES_GPTQ,       /* words [K * bits / 32][N] of codes that follow each other in a column of the file */
+    HF_CODES_GPTQ,       /* words [K * bits / 32][N] of consecutive codes in a column of the file */
     HF_CODES_AWQ,        /* words [K][N / 8] of rows 0, 2, 4, 6, 1, 3, 5, 7 of eight */
     HF_CODES_WORDS,      /* words [N][K * bits / 32] */
     HF_CODES_I8,         /* [N][K] signed bytes */
@@ -25,41 +24,41 @@ enum hf_codes {
 };
 
 enum {
-    HF_CODES_PARTS = 4, /* tensors of the file that make a weight */
+    HF_CODES_PARTS = 4, /* tensors of the file that make up a weight */
     HF_ROWS_GRAIN = 32,
 };
 
 struct hf_rows {
     struct row_source base;
     enum hf_codes layout;
-    uint32_t first, step; /* row r is row first + r * step of the file; rows of the file: file_rows */
+    uint32_t first, step; /* row r is row first + r * step of the file's file_rows */
     uint32_t file_rows;
     uint32_t matrix_rows;            /* HF_CODES_TRANSPOSED */
     int bits;                        /* of a code */
     const uint8_t *codes, *scales;   /* unaligned */
     enum dtype scale_type;           /* F16, BF16 or F32 */
     uint32_t scale_rows;             /* rows that share their scales */
-    uint64_t scale_row, scale_group; /* elements from the scale of a row, of a group, to the next */
-    uint32_t group;                  /* inputs of a group; n_in when all have one scale */
-    const uint8_t *groups;           /* OPTIONAL int32 [n_in]: the group of each input, instead */
+    uint64_t scale_row, scale_group; /* elements between the scales of consecutive rows, and of consecutive groups */
+    uint32_t group;                  /* inputs of a group; n_in if all share one scale */
+    const uint8_t *groups;           /* OPTIONAL int32 [n_in]: each input's group, instead of `group` */
     const uint8_t *zeros;            /* OPTIONAL words of zero points */
-    bool zeros_are_bytes;            /* signed bytes, one each */
-    uint32_t zero_plus;              /* added to a word of zeros: formats that keep them less one */
-    uint64_t zero_row, zero_group;   /* words from those of a word's rows, of a group, to the next */
-    int zero;                        /* for all, without `zeros` */
+    bool zeros_are_bytes;            /* signed bytes, one per zero point */
+    uint32_t zero_plus;              /* added to a word of zeros, for formats that store them less one */
+    uint64_t zero_row, zero_group;   /* words between consecutive words of rows, and of groups */
+    int zero;                        /* for all, if `zeros` is NULL */
     struct hf_part {
         const void *data;
         uint64_t bytes;
-        uint64_t row_bytes; /* 0: of all rows together */
+        uint64_t row_bytes; /* 0: shared by all rows */
     } parts[HF_CODES_PARTS];
 };
 extern const struct row_source_ops hf_rows_ops;
 
-/* The zero point of a row in a group. */
+/* Returns the zero point of a row in a group. */
 int hf_rows_zero(const struct hf_rows *s, uint32_t file_row, uint32_t group);
 
-/* What a float of 8 bits stands for, 4 of exponent and 3 of mantissa, no infinities [Micikevicius 2022, "FP8 Formats
- * for Deep Learning", table 1]. */
+/* Returns the value of an 8-bit float with 4 bits of exponent and 3 of mantissa, without infinities [Micikevicius 2022,
+ * "FP8 Formats for Deep Learning", table 1]. */
 float hf_e4m3(uint8_t code);
 
 #endif

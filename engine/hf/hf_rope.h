@@ -1,19 +1,18 @@
-/* config.json's ways to say how RoPE turns, under the keys of GGUF. */
+/* RoPE parameters of config.json, as GGUF keys. */
 #ifndef INFCGI_HF_HF_ROPE_H
 #define INFCGI_HF_HF_ROPE_H
 
 #include "engine/hf/hf.h"
 
 /* Adds rope.* keys and the tensors of factors, from rope_theta, rope_scaling and partial_rotary_factor (transformers 4)
- * or rope_parameters (transformers 5), one for all layers or one for each kind of them. ERR_BAD_CONFIG. */
+ * or rope_parameters (transformers 5), one for all layers or one per kind of layer. ERR_BAD_CONFIG. */
 MUST_CHECK enum err hf_add_rope(struct hf *h);
 
-/* A value that global layers have of their own: under its own name, or as `per_layer` for one of them in
- * per_layer_config, where newer versions of transformers write what differs from the plain `per_layer`. ERR_BAD_CONFIG.
- */
+/* Reads a value that only global layers have: under its own name, or as `per_layer` of one of them in per_layer_config,
+ * where newer versions of transformers write differences from the plain `per_layer`. ERR_BAD_CONFIG. */
 MUST_CHECK enum err hf_get_global(const struct hf *h, const char *name, const char *per_layer, uint32_t fallback,
                                   uint32_t *out);
 
-enum { HF_GLOBAL_HEAD_DIM = 512 }; /* where config.json does not say [transformers 5, configuration_gemma4.py] */
+enum { HF_GLOBAL_HEAD_DIM = 512 }; /* if config.json has none [transformers 5, configuration_gemma4.py] */
 
 #endif
