@@ -1,8 +1,6 @@
-/* Chat templates by name, for model files that bring none: the formats people know, one row each, as short Jinja texts
- * of our own that the same interpreter renders. They hold what the format needs and no more: roles other than system,
- * user and assistant, and tool calls, are refused.
- *
- * Threads: constant data; all functions are safe anywhere. */
+/* Chat templates by name, for model files without one: common formats, one row each, as short Jinja texts that the same
+ * interpreter renders. They contain only what the format needs and reject tool calls and roles other than system, user
+ * and assistant. Threads: constant data; all functions are safe from any. */
 #ifndef INFCGI_CHAT_CHAT_NAMED_H
 #define INFCGI_CHAT_CHAT_NAMED_H
 
@@ -12,22 +10,22 @@
 
 struct chat_named;
 
-/* Row i, NULL past the last; sorted by name. */
+/* Returns row i, NULL after the last; sorted by name. */
 const struct chat_named *chat_named_at(int i);
 const char *chat_named_name(const struct chat_named *row); /* "llama3" */
 const char *chat_named_name_at(int i);
 
-/* The row of that name, NULL when there is none. */
+/* Returns the row of that name, or NULL. */
 const struct chat_named *chat_named_find(const char *name);
 
-/* The row that the models of a family use (general.architecture: "gemma3"), NULL unless all of the family's chat models
- * share one format: a wrong guess answers badly without an error. */
+/* Returns the row for a family's models (general.architecture: "gemma3"). NULL unless all chat models of the family
+ * share one format, because a wrong format gives bad answers without an error. */
 const struct chat_named *chat_named_of_family(const char *architecture);
 
 /* Appends the row's Jinja text. ERR_NOMEM. */
 MUST_CHECK enum err chat_named_source(const struct chat_named *row, struct buf *out);
 
-/* Parses it; free with chat_template_free. ERR_NOMEM. */
+/* Parses the row's Jinja text; the caller frees it with chat_template_free. ERR_NOMEM. */
 MUST_CHECK enum err chat_named_new(const struct chat_named *row, struct chat_template **out, struct err_info *info);
 
 #endif

@@ -1,8 +1,7 @@
-/* Reading one SafeTensors file [safetensors 0.5 format, README of huggingface/safetensors]: a directory of tensors over
- * a read-only map. 8 bytes of header length, a JSON object of that length, then the data, tiled by the tensors without
- * holes. Every length, shape and range is checked against the file; data is never copied.
- *
- * Threads: after safetensors_open the object is read-only and may be shared. */
+/* Reads one SafeTensors file [safetensors 0.5 format, README of huggingface/safetensors]: a directory of tensors over a
+ * read-only map. 8 bytes of header length, a JSON object of that length, then the data, tiled by the tensors without
+ * holes. Every length, shape and range is checked against the file; data is never copied. Threads: after
+ * safetensors_open the object is read-only and can be shared. */
 #ifndef INFCGI_FORMAT_SAFETENSORS_H
 #define INFCGI_FORMAT_SAFETENSORS_H
 
@@ -14,7 +13,7 @@
 
 /* Limits of the reader (docs/formats/safetensors.md). */
 enum {
-    SAFETENSORS_MAX_HEADER_BYTES = 32 << 20, /* the format allows 100 MB, which take the parser seconds */
+    SAFETENSORS_MAX_HEADER_BYTES = 32 << 20, /* the format allows 100 MB, which would parse for seconds */
     SAFETENSORS_MAX_TENSORS = 1 << 16,
     SAFETENSORS_MAX_VALUES = 1 << 20, /* of the header: names, dtypes, dimensions, offsets */
     SAFETENSORS_MAX_DIMS = 8,
@@ -48,13 +47,12 @@ enum st_dtype {
 };
 
 struct st_tensor {
-    const char *name; /* UTF-8, NUL-terminated; of the object */
+    const char *name; /* UTF-8, NUL-terminated; owned by the object */
     enum st_dtype dtype;
-    int n_dims; /* 0 .. 8 */
-    uint64_t
-        dims[SAFETENSORS_MAX_DIMS]; /* dims[n_dims - 1] is the row length (fastest), the other way round than GGUF */
-    const void *data;               /* in the map; aligned to nothing in particular */
-    uint64_t bytes;                 /* exact size */
+    int n_dims;                          /* 0 .. 8 */
+    uint64_t dims[SAFETENSORS_MAX_DIMS]; /* dims[n_dims - 1] is the row length (fastest), the reverse of GGUF */
+    const void *data;                    /* in the map; unaligned */
+    uint64_t bytes;                      /* exact size */
 };
 
 struct safetensors;
@@ -71,7 +69,7 @@ MUST_CHECK enum err safetensors_open_memory(const void *data, size_t n, struct s
 void safetensors_close(struct safetensors **s);
 
 size_t safetensors_n_tensors(const struct safetensors *s);
-/* In the order of their data. */
+/* Returns tensor i in the order of their data. */
 const struct st_tensor *safetensors_at(const struct safetensors *s, size_t i);
 const struct io_map *safetensors_map(const struct safetensors *s);
 

@@ -1,5 +1,5 @@
-/* Reading tokenizer.model: a SentencePiece model, one protocol buffer [sentencepiece_model.proto; encoding: Protocol
- * Buffers, wire format]. Lengths are checked against what is left, messages nest two deep and no deeper. Threads: pure
+/* Reads tokenizer.model: a SentencePiece model in one protocol buffer [sentencepiece_model.proto; encoding: Protocol
+ * Buffers, wire format]. Lengths are checked against the remaining bytes; messages nest at most two deep. Threads: pure
  * functions. */
 #ifndef INFCGI_FORMAT_SPM_PROTO_H
 #define INFCGI_FORMAT_SPM_PROTO_H
@@ -8,9 +8,9 @@
 
 enum spm_model { SPM_UNIGRAM = 1, SPM_BPE = 2, SPM_WORD = 3, SPM_CHAR = 4 };
 
-/* Free the vocabulary with tokenizer_vocab_fini; its texts and the charsmap lie in the data. */
+/* The caller frees the vocabulary with tokenizer_vocab_fini; its texts and the charsmap point into the data. */
 struct spm_proto {
-    struct tokenizer_vocab vocab; /* kinds are those of the file */
+    struct tokenizer_vocab vocab; /* kinds are the file's */
     uint64_t model;               /* enum spm_model, or another number */
     bool byte_fallback, whitespace_as_suffix;
     bool add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces;
@@ -19,7 +19,7 @@ struct spm_proto {
     size_t charsmap_bytes;
 };
 
-/* ERR_BAD_VOCAB (info->offset is where in the data), ERR_NOMEM. */
+/* Reads the model. ERR_BAD_VOCAB (info->offset is the position in the data), ERR_NOMEM. */
 MUST_CHECK enum err spm_proto_read(const void *data, size_t n, struct spm_proto *out, struct err_info *info);
 
 #endif

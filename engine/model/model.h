@@ -1,6 +1,5 @@
 /* Model families: from a GGUF file to a checked plan. Each family is one file engine/model/<family>.c and one row in
- * model_families.c; what families share is in blocks.h. Nothing here computes.
- * Threads: pure functions. */
+ * model_families.c; blocks.h has what families share. Nothing here computes. Threads: pure functions. */
 #ifndef INFCGI_MODEL_MODEL_H
 #define INFCGI_MODEL_MODEL_H
 
@@ -11,32 +10,32 @@
 struct blocks;
 struct hf_family;
 
-enum { MODEL_MAX_HF = 4 }; /* kinds of SafeTensors folders of one family */
+enum { MODEL_MAX_HF = 4 }; /* kinds of SafeTensors folders per family */
 
 struct model_family {
-    const char *members;                      /* what people call the models: "Llama 2, Llama 3, SmolLM" */
+    const char *members;                      /* common names of the models: "Llama 2, Llama 3, SmolLM" */
     const char *arch;                         /* general.architecture in GGUF files: "llama" */
-    const struct hf_family *hf[MODEL_MAX_HF]; /* as SafeTensors folders (hf.h), if any; NULL for the rest */
+    const struct hf_family *hf[MODEL_MAX_HF]; /* as SafeTensors folders (hf.h), if any; the rest is NULL */
 
-    /* Reads hyper-parameters of b->g, binds its tensors and appends the steps to b->plan. b: g, arch, plan, n_ctx as
-     * model_build has it, and info are set. ERR_BAD_HPARAM,
-     * ERR_BAD_TYPE, ERR_MISSING_TENSOR, ERR_BAD_TENSOR_SHAPE, ERR_UNSUPPORTED_TYPE, ERR_NOMEM. */
+    /* Reads hyper-parameters of b->g, binds its tensors and appends the steps to b->plan. The caller has set b's g,
+     * arch, plan, n_ctx (as model_build's) and info. ERR_BAD_HPARAM, ERR_BAD_TYPE, ERR_MISSING_TENSOR,
+     * ERR_BAD_TENSOR_SHAPE, ERR_UNSUPPORTED_TYPE, ERR_NOMEM. */
     enum err (*build)(struct blocks *b);
 };
 
-/* i-th row of the table; NULL beyond the last. */
+/* Returns the i-th row of the table; NULL after the last. */
 const struct model_family *model_family_at(int i);
 
-/* Opens a model: a GGUF file, any part of a split one, or a SafeTensors folder. As gguf_open, or hf_open. */
+/* Opens a model: a GGUF file, any part of a split one, or a SafeTensors folder. Fails as gguf_open or hf_open does. */
 MUST_CHECK enum err model_open(const char *path, struct gguf **out, struct err_info *info);
 
 enum { MODEL_DEFAULT_CTX = 32768 };
 
-/* Builds and checks the plan for the family that g names. g must outlive the plan. n_ctx: the longest sequence that
- * will be run, which decides the RoPE of some models; 0 = what the model was trained for, at most MODEL_DEFAULT_CTX.
- * ERR_UNSUPPORTED_ARCH lists the known families; otherwise as build. On failure *out is NULL. */
+/* Builds and checks the plan for g's family. g must outlive the plan. n_ctx: the longest sequence to be run, which
+ * determines the RoPE of some models; 0: the training context, at most MODEL_DEFAULT_CTX. ERR_UNSUPPORTED_ARCH lists
+ * the known families; otherwise fails as the family's build. On failure *out is NULL. */
 MUST_CHECK enum err model_build(const struct gguf *g, uint32_t n_ctx, struct plan **out, struct err_info *info);
-/* The same with another table of families; NULL ends it. */
+/* Like model_build, with another table of families, which NULL ends. */
 MUST_CHECK enum err model_build_from(const struct model_family *const *table, const struct gguf *g, uint32_t n_ctx,
                                      struct plan **out, struct err_info *info);
 
