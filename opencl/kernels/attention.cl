@@ -1,25 +1,25 @@
-/* Attention over the pages of the cache (heads.cl has their layout) [Vaswani 2017, 3.2.1; paging: Kwon 2023, 4.1;
+/* Attention over the pages of the cache, in the layout of heads.cl [Vaswani 2017, 3.2.1; paging: Kwon 2023, 4.1;
  * softmax in pieces: Milakov & Gimelshein 2018].
  *
- * A work-group is LANES work-items and has HEADS query heads of a KV head, of ROWS rows of a sequence, for which a page is
- * read once. It goes through the pages: a lane has a slot's score, and then components of the values. ATTENTION_SPLIT
- * positions, beginning at a multiple of that, are summed up by themselves, and then these parts in order; with SPLIT a
- * work-group has one part, and merge adds up. What a row does not see of what others do leaves it as it is, so that it
- * has the bits of ROWS=1.
+ * A work-group is LANES work-items and computes HEADS query heads of a KV head, for ROWS rows of a sequence, so it
+ * reads each page once for all of them. It iterates over the pages: a lane computes a slot's score, and then components
+ * of the values. Each ATTENTION_SPLIT positions, starting at a multiple of it, are summed separately, and then these
+ * parts in order. With SPLIT a work-group computes one part, and merge sums the parts. Positions that a row does not
+ * see do not change its sums, so it has the bits of ROWS=1.
  *   -DD= -DDV=  width of a key, of a value   -DLATENT=  values are the first DV components of keys
- *   -DHEADS=    query heads of a work-group  -DROWS=    1, or what ATTENTION_BLOCK is a multiple of
+ *   -DHEADS=    query heads of a work-group  -DROWS=    1, or a divisor of ATTENTION_BLOCK
  *   -DSPLIT=    0, or 1 with ROWS=1
  *   -DK8= -DV8= keys, values as bytes: 0 or 1
- *   -DBOTH=1     the window reaches to both sides of a row, whose own position is then not the last that it may see */
+ *   -DBOTH=1    the window extends to both sides of a row, so its own position is not the last that it sees */
 #define UNITS    ((D + 7) / 8)
-/* Components of a value that a lane has: N, VEC of them side by side. */
+/* Components of a value per lane: N, VEC of them adjacent. */
 #define VEC (LATENT ? 8 : VALUE_VEC(DV))
 #define N ((DV + LANES * VEC - 1) / (LANES * VEC) * VEC)
 
 static inline uint component(uint lane, uint c) { return c / VEC * (LANES * VEC) + lane * VEC + c % VEC; }
 
-/* All of them are kept in registers, so no index may be known at run time only; no more loads than that are under way, as
- * they take registers too. */
+/* All queries are kept in registers, so every index must be a compile-time constant. KEYS_LOADED limits the pending
+ * loads, because they take registers too. */
 #define QUERIES       (ROWS * HEADS) /* [row][head] */
 #define EACH_ROW(r)   UNROLL for (uint r = 0; r < ROWS; r++)
 #define EACH_OF(n, h)  UNROLL for (uint h = 0; h < n; h++)
@@ -32,7 +32,7 @@ struct part {
     float max, sum, values[N];
 };
 
-/* A query head's sums go on by what comes behind them. */
+/* Adds the sums of the next part to the sums of a query head. */
 static inline void join(struct part *all, const struct part *next)
 {
     const float max = fmax(all->max, next->max), a = exp(all->max - max), b = exp(next->max - max);
@@ -43,7 +43,7 @@ static inline void join(struct part *all, const struct part *next)
 
 static inline float score_cap(float score, float cap) { return cap != 0.0f ? cap * tanh(score / cap) : score; }
 
-/* A head's part of a page, in elements; components of a query, zeros behind the last of a key. */
+/* Elements of a head's part of a page; components of a query, padded with zeros to those of a key. */
 #if K8
 #define KEY_T    char
 #define KEY_PART KEY8_BYTES(D)
@@ -62,7 +62,7 @@ static inline float score_cap(float score, float cap) { return cap != 0.0f ? cap
 #define VALUE_PART (KV_SLOTS * VALUE_STRIDE(DV))
 #endif
 
-/* 16 codes in one load. */
+/* Loads 16 codes at once. */
 static inline char16 codes_at(__global const char *codes, uint i)
 {
     return as_char16(((__global const int4 *)codes)[i]);
@@ -80,7 +80,7 @@ static inline float add_8(float8 a, float8 b, float sum)
     return fma(b.s7, a.s7, sum);
 }
 
-/* Queries times the key of a lane's slot. */
+/* Multiplies queries by the key of a lane's slot. */
 #if K8
 static inline void add_keys(__global const char *keys, __local const float *q, uint lane, float *scores)
 {
@@ -114,8 +114,8 @@ static inline void add_keys(__global const half *keys, __local const float *q, u
 }
 #endif
 
-/* Parts of n queries go on by the values of slots first .. last. Bytes: scaled, of QUERIES, are weights times scales, zeros
- * elsewhere. */
+/* Adds the values of slots first .. last to the parts of n queries. For bytes: scaled, of QUERIES, has weights times
+ * scales, and zeros for unseen slots. */
 #if V8
 static inline void add_values(__global const KEY_T *keys, __global const char *values, __local const float *weights,
                               __local const float *scaled, uint lane, uint n, int first, int last, struct part *parts)
@@ -193,7 +193,7 @@ struct span {
     int first, last;
 };
 
-/* Parts of all queries go on by the positions of a page, which begins at `begin`, that are seen by their rows. */
+/* Adds the positions of a page that starts at `begin` to the parts of all queries whose rows see them. */
 static inline void add_page(__global const KEY_T *keys, __global const VALUE_T *values, __local const float *q,
                             __local float *weights, uint lane, int begin, const struct span *seen, float scale, float cap, struct part *parts)
 {
@@ -242,7 +242,7 @@ static inline void add_page(__global const KEY_T *keys, __global const VALUE_T *
         weights[h * KV_SLOTS + lane] = weight;
 #if V8
         const bool is_seen = (int)lane >= slots[h / HEADS].first && (int)lane <= slots[h / HEADS].last;
-        weights[(KV_SLOTS + lane) * QUERIES + h] = is_seen ? weight * value_scale : 0.0f; /* what is there may be NaN */
+        weights[(KV_SLOTS + lane) * QUERIES + h] = is_seen ? weight * value_scale : 0.0f; /* unwritten memory can be NaN */
 #endif
         parts[h].sum *= less[h];
         EACH_VALUE(c) { parts[h].values[c] *= less[h]; }
@@ -274,8 +274,9 @@ static inline void finish(struct part *p, uint lane, __global float *out)
     }
 }
 
-/* What a row sees: with a window so many positions up to itself and those ahead, as far as there are any. Two numbers of a
- * row are more than scalar registers hold for eight, so the first is made of the last where it can be. */
+/* Returns the positions that a row sees: with a window this many up to its own and `ahead` after it, within the
+ * sequence. Two numbers per row exceed the scalar registers for eight rows, so the first is computed from the last if
+ * possible. */
 static inline struct span seen_of(__global const int *batch, int row, int window, int ahead)
 {
     struct span seen;
@@ -290,7 +291,7 @@ static inline struct span seen_of(__global const int *batch, int row, int window
     return seen;
 }
 
-/* group_id(0): KV head and tile of its query heads; (1): part, of those that any row has; (2): row, or block of them.
+/* group_id(0): KV head and tile of its query heads; (1): part, up to the most of any row; (2): row, or block of rows.
  * partial: [row][query head][n_splits][DV + 2]: values, largest score, sum. */
 __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __global const float *restrict q,
                                         uint q_stride, __global const KEY_T *restrict keys,
@@ -308,7 +309,7 @@ __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __gl
 #if ROWS > 1
     __global const int *block = batch + batch[BATCH_AT_BLOCKS] + group / (ATTENTION_BLOCK / ROWS) * 2;
     const int skipped = group % (ATTENTION_BLOCK / ROWS) * ROWS, row = block[0] + skipped;
-    const int n_rows = min(block[1] - skipped, ROWS); /* what a short block lacks is its last row again */
+    const int n_rows = min(block[1] - skipped, ROWS); /* a short block repeats its last row */
     if (n_rows <= 0) {
         return;
     }
@@ -341,7 +342,7 @@ __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __gl
     barrier(CLK_LOCAL_MEM_FENCE);
     struct part parts[QUERIES];
 #if !SPLIT
-    __local struct part sums[QUERIES][LANES]; /* each lane has its own there, where they take no registers */
+    __local struct part sums[QUERIES][LANES]; /* each lane has its own, in local memory to save registers */
     for (; split < split_end; split++)
 #endif
     {
@@ -399,7 +400,7 @@ __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __gl
     }
 }
 
-/* A work-group has a query head of a row. n_splits: of partial. Codes: with DV a multiple of 32. */
+/* A work-group computes a query head of a row. n_splits: of partial. Codes require that DV is a multiple of 32. */
 __kernel GROUP(LANES, 1) void merge(__global const int *restrict batch, __global const float *restrict partial,
                                     uint n_heads, int window, int ahead, __global const float *restrict sinks,
                                     int has_sinks, __global float *restrict out, uint out_stride, int flags,

@@ -1,4 +1,4 @@
-/* Rows of a weight that are looked up, by token (by 0), by position (1) or the first (2).  -DKIND= as in weights.clh */
+/* Looks up rows of a weight, by token (by 0), by position (1) or the first row (2).  -DKIND= as in weights.clh */
 #define WG 64
 
 #if IS_FLOAT
@@ -7,7 +7,7 @@
 #define VALUES 32
 #endif
 
-/* Components i .. i + 3 of n. */
+/* Stores components i .. i + 3 of n. */
 static inline void put(float4 v, float scale, int flags, __global float *dst, uint n, uint i)
 {
     const float y[4] = {v.x * scale, v.y * scale, v.z * scale, v.w * scale};
@@ -19,7 +19,8 @@ static inline void put(float4 v, float scale, int flags, __global float *dst, ui
     }
 }
 
-/* dst[row][n] = scale * row of w, with FLAG_ADDS added; a work-item has a block. n_parts: as matmul counts. */
+/* Computes dst[row][n] = scale * row of w, with FLAG_ADDS added to dst; a work-item has a block. n_parts: as matmul
+ * counts. */
 __kernel GROUP(WG, 1) void embed(__global const int *restrict batch, int by, __global const uint *restrict w,
                                  uint n_parts, uint4 table, float scale, int flags, __global float *restrict dst,
                                  uint dst_stride, uint width)

@@ -1,11 +1,12 @@
-/* Experts: which a row goes to [Shazeer 2017; DeepSeek-V2, 2.1.2; DeepSeek-V3, 2.1.2], lists of whose rows are whose, and
- * the sum of what they make. matmul.cl with PICKED multiplies. A pick is a row and one of its experts, row * k + place. */
+/* Experts: the routing of rows [Shazeer 2017; DeepSeek-V2, 2.1.2; DeepSeek-V3, 2.1.2], lists of the rows of each
+ * expert, and the sum of their results. matmul.cl with PICKED multiplies. A pick is a row and one of its experts, row *
+ * k + place. */
 #define MAX_EXPERTS 1024
 #define MAX_USED    64
 
 enum { GATE_SOFTMAX, GATE_SIGMOID, GATE_SOFTMAX_PICKED };
 
-/* How many of x[n] come in front of element i: larger ones, and equal ones of lower index; NaNs come last. */
+/* Returns how many of x[n] rank before element i: larger ones, and equal ones of lower index; NaNs rank last. */
 static inline uint rank_of(__local const float *x, uint n, uint i)
 {
     const float own = isnan(x[i]) ? -INFINITY : x[i];
@@ -20,8 +21,8 @@ static inline uint rank_of(__local const float *x, uint n, uint i)
     return rank;
 }
 
-/* dst[row]: k weights, then k ids, of the experts that logits[row][n] pick: engine/backend/moe_route.c is what it does.
- */
+/* Writes to dst[row] k weights, then k ids, of the experts that logits[row][n] select, like
+ * engine/backend/moe_route.c. */
 __kernel GROUP(LANES, 1) void route(__global const int *restrict batch, __global const float *restrict logits,
                                     uint stride, uint n, uint k, uint n_groups, uint n_groups_used, int by_two,
                                     int gating, int norms_weights, float weights_scale,
@@ -62,7 +63,7 @@ __kernel GROUP(LANES, 1) void route(__global const int *restrict batch, __global
         is_kept[g] = rank_of(groups, n_groups, g) < n_groups_used;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (uint e = lane; e < n; e += LANES) { /* behind all that may be picked */
+    for (uint e = lane; e < n; e += LANES) { /* ranks after all eligible experts */
         picking[e] = is_kept[e / per] ? picking[e] : NAN;
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -93,8 +94,8 @@ __kernel GROUP(LANES, 1) void route(__global const int *restrict batch, __global
     }
 }
 
-/* Lists the picks by expert, and tiles of at most `per_tile` of them: tiles[0] is how many, then expert, first pick in
- * the list, picks. One work-group. */
+/* Lists the picks by expert, and tiles of at most `per_tile` of them: tiles[0] is the number of tiles, then each has
+ * expert, first pick in the list, picks. One work-group. */
 __kernel GROUP(256, 1) void sort(__global const int *restrict batch, int rows, __global const float *restrict routes,
                                  uint stride, uint n, uint k, uint per_tile, __global int *restrict picks,
                                  __global int *restrict tiles)
@@ -129,14 +130,14 @@ __kernel GROUP(256, 1) void sort(__global const int *restrict batch, int rows, _
         }
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    /* an expert's picks may stand in any order: none has to do with another */
+    /* the order of an expert's picks does not matter, because they are independent */
     for (uint p = lid; p < n_picks; p += 256) {
         picks[atomic_inc(&begin[(uint)routes[(size_t)(p / k) * stride + k + p % k]])] = (int)p;
     }
 }
 
-/* dst[row][width] = scale * the sum of weight * made[pick] over a row's experts in ascending order of their ids; with
- * FLAG_ADDS dst is added to. */
+/* Computes dst[row][width] = scale * the sum of weight * made[pick] over a row's experts in ascending order of their
+ * ids; with FLAG_ADDS added to dst. */
 __kernel GROUP(64, 1) void combine(__global const int *restrict batch, __global const float *restrict routes,
                                    uint stride, uint k, __global const float *restrict made, uint made_stride,
                                    float scale, int flags, __global float *dst, uint dst_stride, uint width)

@@ -1,4 +1,4 @@
-/* Heads of queries, keys and values: norms, RoPE, and keys and values to the cache.
+/* Heads of queries, keys and values: norms, RoPE, and storing of keys and values in the cache.
  *
  * The cache of a layer, halves: keys [page][KV head][unit of 8 components][slot][8], values [page][KV head][slot]
  * [components, rounded up to 8]. Bytes: as shared.h says.
@@ -19,7 +19,7 @@ static inline float to_half_range(float x) { return isnan(x) ? x : clamp(x, -655
 #define VALUE_T half
 #endif
 
-/* What the scale of bytes is made of: the largest size; a NaN makes it infinite, and the scale and all with it NaN. */
+/* Returns the magnitude for the scale of bytes; a NaN makes it infinite, and thus the scale and all values NaN. */
 static inline float size_of(float x) { return isnan(x) ? INFINITY : fabs(to_half_range(x)); }
 
 static inline float scale_of(float largest)
@@ -34,8 +34,8 @@ static inline char code_of(float x, float scale)
     return scale > 0.0f ? (char)clamp(rint(to_half_range(x) * (1.0f / scale)), -127.0f, 127.0f) : 0;
 }
 
-/* A work-group has a head of a row: one of queries, or of keys, or of values, in this order. first: component of the
- * row where heads begin. norm_n: components that a norm of keys takes, as q_norm takes d. */
+/* A work-group computes a head of a row: a query, key or value head, in this order. first: component of the row at
+ * which heads begin. norm_n: components that a norm of keys covers, as q_norm covers d. */
 __kernel GROUP(WG, 1) void heads(__global const int *restrict batch, __global const float *q, uint q_stride,
                                  uint q_first, __global const float *k, uint k_stride, uint k_first,
                                  __global const float *v, uint v_stride, uint v_first, __global float *out,

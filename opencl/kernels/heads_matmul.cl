@@ -1,7 +1,7 @@
-/* Heads of rows, each times a matrix of its own, of floats (-DKIND=); -DTOKENS= rows of a work-group. A lane has a row of
- * the matrix and sums up its inputs from front to back, whatever TOKENS is. */
+/* Multiplies each head of a row by its own matrix of floats (-DKIND=); -DTOKENS= rows of a work-group. A lane has a row
+ * of the matrix and sums its inputs in order, whatever TOKENS is. */
 #define WAVES 4
-#define AHEAD 4 /* loads of weights ahead of what they are for */
+#define AHEAD 4 /* weights that are loaded before they are used */
 
 static inline void add_inputs(float8 w, __global const float *x, uint stride, float acc[TOKENS])
 {
@@ -22,8 +22,9 @@ static inline void add_inputs(float8 w, __global const float *x, uint stride, fl
     }
 }
 
-/* A head has `in` components in a row of src, of which the first n go through its n_out rows of w, and `out` in a row of
- * dst: those behind the first n_out are those behind the first n. per_head: panels of a head, of panel_words each. */
+/* A head has `in` components in a row of src. The first n are multiplied by its n_out rows of w. It has `out`
+ * components in a row of dst: n_out results, then the components of src after the first n. per_head: panels of a head,
+ * of panel_words each. */
 __kernel GROUP(LANES * WAVES, 1) void heads_matmul(__global const int *restrict batch, int rows,
                                                    __global const uint *restrict w, uint panel_words, uint per_head,
                                                    uint n_panels, uint n, uint n_out,

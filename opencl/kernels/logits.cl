@@ -1,18 +1,18 @@
-/* What is known of rows of logits without the host's seeing them all: arg-max, largest, logsumexp, of pieces of a row,
- * which the host puts together; and of rows that want some the best tokens. */
+/* Statistics of rows of logits, so that the host need not read them all: arg-max, maximum and logsumexp of pieces of a
+ * row, which the host combines, and the best tokens of rows that request some. */
 #define WG 256
 
 /* --- the best of many ----------------------------------------------------------------------------------------------- */
 
-/* Where a pick looks: at the logits x of n tokens, from `first` on, or of those in lists (OPTIONAL) that are MAX_BEST
- * apart, `per` in each, -1 for none. Either way ids ascend. */
+/* Input of pick: the logits x of n tokens starting at `first`, or of those in lists (OPTIONAL) that are MAX_BEST apart,
+ * `per` in each, -1 for none. Ids ascend in both cases. */
 struct source {
     __global const float *x;
     __global const int *lists;
     uint first, per, n;
 };
 
-/* Work-items' notes for each other. */
+/* Local memory that work-items share. */
 struct room {
     uint2 sums[WG + WG / 16];
     uint bins[WG], found[2];
@@ -25,7 +25,7 @@ static inline int id_of(struct source s, uint i)
     return s.lists == 0 ? (int)(s.first + i) : s.lists[i / s.per * MAX_BEST + i % s.per];
 }
 
-/* In the order of logits, zeros of both signs are the same; NaN comes last, and behind it no token at all. */
+/* Returns a key in the order of logits: zeros of both signs are equal; NaN ranks last, before a missing token. */
 static inline uint key_of(__global const float *x, int id)
 {
     const float logit = id < 0 ? 0.0f : x[id];
@@ -33,7 +33,7 @@ static inline uint key_of(__global const float *x, int id)
     return id < 0 ? 0 : isnan(logit) ? 1 : bits >> 31 != 0 ? ~bits : bits | 0x80000000u;
 }
 
-/* The sum of `own` of all work-items in front of this one. */
+/* Returns the sum of `own` over all work-items before this one. */
 static inline uint2 sum_before(uint2 own, uint lid, __local struct room *r)
 {
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -57,8 +57,8 @@ static inline uint2 sum_before(uint2 own, uint lid, __local struct room *r)
     return sum;
 }
 
-/* Eight more bits of the key that the k-th best has: known.x are those above `shift`, and among keys with these it is the
- * known.y-th. No loop is around the barriers (common.clh). */
+/* Finds eight more bits of the key of the k-th best: known.x has the bits above `shift`, and the key is the known.y-th
+ * of those with these bits. The barriers must not be in a loop (common.clh). */
 static inline uint2 next_digit(struct source s, uint2 known, uint shift, uint lid, __local struct room *r)
 {
     const uint mask = shift == 24 ? 0 : ~0u << (shift + 8);
@@ -81,8 +81,8 @@ static inline uint2 next_digit(struct source s, uint2 known, uint shift, uint li
     return (uint2)(known.x | r->found[0] << shift, r->found[1]);
 }
 
-/* r->picked[0 .. k-1]: the ids of the best k of at least so many, ascending; of equals those with lower ids. Behind a
- * barrier all may read them. */
+/* Writes to r->picked[0 .. k-1] the ids of the best k of at least k tokens, ascending; of equal ones those with lower
+ * ids. Ends with a barrier, so all can read them. */
 static inline __attribute__((always_inline)) void pick(struct source s, uint k, uint lid, __local struct room *r)
 {
     uint2 last = next_digit(s, (uint2)(0, k), 24, lid, r);
@@ -90,7 +90,7 @@ static inline __attribute__((always_inline)) void pick(struct source s, uint k, 
     last = next_digit(s, last, 8, lid, r);
     last = next_digit(s, last, 0, lid, r);
     const uint per = (s.n + WG - 1) / WG, from = min(lid * per, s.n), to = min(from + per, s.n);
-    uint2 n = 0; /* better ones, and those that equal the last, of which last.y are taken */
+    uint2 n = 0; /* better ones, and those equal to the last, of which last.y are taken */
     for (uint i = from; i < to; i++) {
         const uint key = key_of(s.x, id_of(s, i));
         n += (uint2)(key > last.x, key == last.x);
@@ -109,9 +109,9 @@ static inline __attribute__((always_inline)) void pick(struct source s, uint k, 
 
 /* --- rows ----------------------------------------------------------------------------------------------------------- */
 
-/* group_id(0): a piece of `per` logits of row group_id(2); pieces[row][piece][PIECE_WORDS]: largest, the lowest index of those (as
- * bits), and the sum of exp(logit - largest); lists[row][piece][MAX_BEST]: its best, as many as the row wants, ids
- * ascending, and -1 where there are no more. */
+/* group_id(0): a piece of `per` logits of row group_id(2). pieces[row][piece][PIECE_WORDS]: the maximum, its lowest
+ * index (as bits), and the sum of exp(logit - maximum). lists[row][piece][MAX_BEST]: the piece's best, as many as the
+ * row requests, ids ascending, padded with -1. */
 __kernel GROUP(WG, 1) void piece(__global const int *restrict batch, __global const float *restrict logits, uint n,
                                  uint per, __global float *restrict pieces, __global int *restrict lists)
 {
@@ -151,7 +151,7 @@ __kernel GROUP(WG, 1) void piece(__global const int *restrict batch, __global co
     }
     const uint k = batch[batch[BATCH_AT_WANTS] + 2 * row], n_own = min(k, to - from);
     if (k == 0) {
-        return; /* all work-items do */
+        return; /* all work-items return */
     }
     const struct source s = {x, 0, from, 0, to - from};
     pick(s, n_own, lid, &r);
@@ -160,8 +160,8 @@ __kernel GROUP(WG, 1) void piece(__global const int *restrict batch, __global co
     }
 }
 
-/* A work-group has a row of n logits, in n_pieces, and finds its best, which it puts where the batch says, best first: id
- * (as bits) and logit, -inf where there are no more. */
+/* A work-group finds the best tokens of a row of n logits in n_pieces, and stores them at the batch's offset, best
+ * first: id (as bits) and logit, padded with -inf. */
 __kernel GROUP(WG, 1) void best(__global const int *restrict batch, __global const float *restrict logits, uint n,
                                 __global const int *restrict lists, uint n_pieces, __global float *restrict out)
 {
@@ -170,7 +170,7 @@ __kernel GROUP(WG, 1) void best(__global const int *restrict batch, __global con
     __global const int *wants = batch + batch[BATCH_AT_WANTS] + 2 * row;
     const uint k = wants[0], n_own = min(k, n);
     if (k == 0) {
-        return; /* all work-items do */
+        return; /* all work-items return */
     }
     __global const float *x = logits + (size_t)row * n;
     const struct source s = {x, lists + (size_t)row * n_pieces * MAX_BEST, 0, k, n_pieces * k};

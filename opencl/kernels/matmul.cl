@@ -1,11 +1,11 @@
-/* Rows times a weight. A lane has one row of the weight and TOKENS token rows, whose activations are the same for all
- * lanes: so there is nothing to add up between lanes, and a load of activations is one for all of them.
+/* Multiplies rows by a weight. A lane has one row of the weight and TOKENS token rows, whose activations are the same
+ * for all lanes, so no sums across lanes are needed, and one load of activations serves all lanes.
  *
- * The inputs of a row are summed in CHUNKS parts, each from front to back, and then the parts from the first to the
- * last. With SPLIT a part is a wave's (few token rows: as many waves as there are parts read a panel), else a wave adds
- * up all of them and the waves of a work-group have panels of their own, and the same activations: the same bits.
+ * The inputs of a row are summed in CHUNKS parts, each in order, and then the parts in order. With SPLIT a wave
+ * computes one part (for few token rows: as many waves as parts read a panel). Without it a wave sums all parts, and
+ * the waves of a work-group have their own panels and the same activations. Both give the same bits.
  *
- *   -DKIND=     how the weight lies (weights.clh)
+ *   -DKIND=     form of the weight (weights.clh)
  *   -DTOKENS=   token rows of a work-group: 1 .. 8 with SPLIT, else a multiple of 8
  *   -DSPLIT=    0 or 1
  *   -DPAIR=     1: of two weights, act(x w) * (x w2), which is written as floats or activations in bytes
@@ -13,10 +13,10 @@
 #define CHUNKS 8
 #define WAVES  8
 
-/* Blocks of a group that come one behind the other in the code: more of many rows do not fit in the instruction cache. */
+/* Blocks of a group that are unrolled: with many rows, more do not fit in the instruction cache. */
 #define IN_LINE (TOKENS >= 16 ? 2 : GROUP_BLOCKS)
 
-#define LOADED 4 /* blocks whose loads may be under way at once: more take too many registers */
+#define LOADED 4 /* blocks with pending loads: more take too many registers */
 
 #if PAIR
 #define WEIGHTS 2
@@ -24,19 +24,19 @@
 #define WEIGHTS 1
 #endif
 
-/* What of the token rows of a work-group is read. */
+/* Location of the activations of a work-group's token rows. */
 struct tokens {
 #if IS_FLOAT && PICKED
     __global const float *x[TOKENS];
 #elif IS_FLOAT
-    __global const float *x; /* of the first */
+    __global const float *x; /* of the first row */
     uint stride;
 #elif PICKED
     __global const int *x;
     uint row[TOKENS], n_blocks;
 #else
     __global const int *x;
-    uint row, n_blocks; /* the first: of a tile, or all are in its tile */
+    uint row, n_blocks; /* the first row: of a tile, or all rows are in its tile */
 #endif
 };
 
@@ -59,7 +59,7 @@ static inline __global const int *term_of(const struct tokens *t, uint m, uint t
 #endif
 }
 
-/* *acc += a term of a block of a row of x times one of the weight. */
+/* Adds to *acc a term of a block of a row of x times a block of the weight. */
 static inline void add_term(const int *w, float4 scale, __global const int *x, float *acc)
 {
     const float factor = fabs(as_float(x[ACT_FACTOR]));
@@ -76,7 +76,7 @@ static inline void add_term(const int *w, float4 scale, __global const int *x, f
         low = dot4(w[i], x[i], low);
     }
 #if BLOCK_16
-    /* minimums of both halves: the last one's for all, and by how much the first one's is more */
+    /* minimums of both halves: the second half's for all, and the difference of the first half's */
     *acc = fma(scale.w, as_float(x[ACT_TOTAL]), *acc);
     *acc = fma(fma(scale.x, (float)low, (scale.z - scale.w) * (float)x[ACT_LOW]), factor, *acc);
 #else
@@ -88,8 +88,8 @@ static inline void add_term(const int *w, float4 scale, __global const int *x, f
 #endif
 }
 
-/* acc[] += block b of group g, which is block `block` of the row. Of eight rows the second terms are taken if one has
- * some: where they are zero they add nothing. */
+/* Adds to acc[] block b of group g, which is block `block` of the row. If one of eight rows has a second term, all
+ * eight add theirs: zero terms add nothing. */
 static inline void add_block(__global const uint *group, uint lane, uint b, uint block, uint4 table,
                              const struct tokens *t, float *acc)
 {
@@ -122,7 +122,7 @@ static inline void add_block(__global const uint *group, uint lane, uint b, uint
 }
 #endif
 
-/* acc[] += parts [from, to) of the panel: groups, of float kinds blocks. */
+/* Adds to acc[] parts [from, to) of the panel: groups, for float kinds blocks. */
 static inline void add_parts(__global const uint *panel, uint lane, uint from, uint to, uint4 table,
                              const struct tokens *t, float *acc)
 {
@@ -165,7 +165,7 @@ static inline void add_parts(__global const uint *panel, uint lane, uint from, u
     }
 }
 
-/* sum[] = chunks [first, end) of the panel, which has n_parts parts. */
+/* Sets sum[] to the sum of chunks [first, end) of the panel, which has n_parts parts. */
 static inline void add_chunks(__global const uint *panel, uint lane, uint n_parts, uint first, uint end, uint4 table,
                               const struct tokens *t, float *sum)
 {
@@ -205,7 +205,7 @@ __kernel GROUP(LANES * WAVES, 1) void matmul(__global const int *restrict batch,
 {
     const uint lid = get_local_id(0), lane = lid % LANES, wave = UNIFORM(lid / LANES);
 #if PICKED
-    /* rows of dst are picks, of which a row of x has per_row; n_out: of a group of panels */
+    /* rows of dst are picks, per_row of them for each row of x; n_out: of a group of panels */
     if (get_group_id(2) >= (uint)tiles[0]) {
         return;
     }
@@ -262,7 +262,7 @@ __kernel GROUP(LANES * WAVES, 1) void matmul(__global const int *restrict batch,
         parts[wave][i][lane] = sum[i / TOKENS][i % TOKENS];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
-    /* a wave goes on with a token row */
+    /* from here a wave handles a token row */
     const uint own = wave < TOKENS ? wave : 0, n_own = 1;
     const bool is_there = wave < TOKENS;
     UNROLL

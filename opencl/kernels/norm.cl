@@ -1,10 +1,10 @@
-/* Norms of rows, and activations in bytes of what they make or of any rows. */
+/* Norms of rows, and the encoding of their results, or of any rows, as activations in bytes. */
 #define WG 128
 
 static inline float sum_4(float4 v) { return (v.x + v.y) + (v.z + v.w); }
 
-/* A work-group has n components of a row, from group * n on: RMSNorm, or LayerNorm with FLAG_CENTERS; without FLAG_WEIGHT
- * there is no weight. [Zhang 2019; Ba 2016] */
+/* A work-group normalizes n components of a row, starting at group * n: RMSNorm, or LayerNorm with FLAG_CENTERS; with a
+ * weight only if FLAG_WEIGHT is set. [Zhang 2019; Ba 2016] */
 __kernel GROUP(WG, 1) void norm(__global const int *restrict batch, int rows, __global const float *src,
                                 uint src_stride, __global const float *restrict w, __global const float *restrict bias,
                                 float eps, uint n, int flags, __global float *dst, uint dst_stride,
@@ -53,7 +53,8 @@ __kernel GROUP(WG, 1) void norm(__global const int *restrict batch, int rows, __
     }
 }
 
-/* A work-group makes activations in bytes of 4 * WG components of a row of `width`, whose stride is at least that. */
+/* A work-group encodes 4 * WG components of a row of `width`, whose stride is at least that, as activations in
+ * bytes. */
 __kernel GROUP(WG, 1) void encode(__global const int *restrict batch, int rows, __global const float *restrict src,
                                   uint src_stride, uint width, int flags, __global int *restrict codes,
                                   uint codes_blocks)

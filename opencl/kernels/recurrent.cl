@@ -1,19 +1,19 @@
 /* Steps that carry a state from row to row: short convolutions, the gated delta rule, and state spaces. A state is
- * brought in once for all rows that a batch has of a sequence, and written back once, and where the batch wants a copy. */
+ * loaded once for all rows of a sequence in the batch, and stored once, and for each copy that the batch requests. */
 
-/* The step's part of a state, which is at `first` of each. */
+/* Returns the step's part of a state, which is at `first` of each. */
 static inline __global float *state_at(__global float *states, ulong state_floats, ulong first, int id)
 {
     return states + (size_t)id * state_floats + first;
 }
 
 #ifdef TAPS
-/* A work-item has a channel, and a part of a sequence's rows: those of all but the first part see rows of the batch alone,
- * and the first part's work-item is the only one that reads or writes the state, [TAPS - 1][width].
+/* A work-item has a channel, and a part of a sequence's rows. All parts but the first read only rows of the batch; only
+ * the first part's work-item reads or writes the state, [TAPS - 1][width].
  *   -DTAPS= */
 #define WG     64
 #define PIECES 16
-#define AHEAD  8 /* rows that are loaded together */
+#define AHEAD  8 /* rows loaded together */
 
 __kernel GROUP(WG, 1) void short_conv(__global const int *restrict batch, __global const float *restrict src,
                                       uint src_stride, uint width, __global const float *restrict w,
@@ -30,8 +30,8 @@ __kernel GROUP(WG, 1) void short_conv(__global const int *restrict batch, __glob
     if (n >= width || from == to) {
         return;
     }
-    float taps[TAPS], x[TAPS]; /* the rows that are seen, the latest last */
-    float begin[TAPS - 1];     /* those in front of the sequence's first */
+    float taps[TAPS], x[TAPS]; /* the rows in the window, the latest last */
+    float begin[TAPS - 1];     /* the rows before the sequence's first */
     for (int j = 0; j < TAPS; j++) {
         taps[j] = w[(size_t)n * TAPS + j];
     }
@@ -65,7 +65,7 @@ __kernel GROUP(WG, 1) void short_conv(__global const int *restrict batch, __glob
         for (int j = 0; j < TAPS - 1; j++) {
             const int row = behind - (TAPS - 1) + j;
             float v = row >= first ? src[(size_t)row * src_stride + n] : 0.0f;
-            for (int k = j + 1; k < TAPS - 1; k++) { /* no index that is not known to the compiler */
+            for (int k = j + 1; k < TAPS - 1; k++) { /* indexes must be compile-time constants */
                 v = row - first + TAPS - 1 == k ? begin[k] : v;
             }
             state[(size_t)j * width + n] = v;
@@ -75,10 +75,10 @@ __kernel GROUP(WG, 1) void short_conv(__global const int *restrict batch, __glob
 #endif
 
 #ifdef DK
-/* A work-group has a head of a sequence, and LANES columns of its state [DK][dv]; a wave has a part of each column, in
- * registers. What rows have for all columns is brought in by all work-items, a row ahead. A row takes one sum over the
- * waves: of S_(t-1) with k and q for the delta rule, whose y = S_t^T q is then decay S_(t-1)^T q + change (k.q); and of
- * S_t with C for state spaces.
+/* A work-group has a head of a sequence, and LANES columns of its state [DK][dv]; a wave has a part of each column in
+ * registers. All work-items load the values that all columns of a row share, one row ahead. A row needs one sum over
+ * the waves: for the delta rule of S_(t-1) with k and q, then y = S_t^T q is decay S_(t-1)^T q + change (k.q); for
+ * state spaces of S_t with C.
  *   -DDK=     rows of the state: dk of the delta rule, n of state spaces
  *   -DPARTS=  waves
  *   -DDELTA=  1: the delta rule (k, q, v, alpha, beta), 0: state spaces (B, C, x, dt) */
@@ -89,7 +89,7 @@ __kernel GROUP(WG, 1) void short_conv(__global const int *restrict batch, __glob
 
 static inline float softplus(float x) { return x > 30.0f ? x : log1p(exp(x)); }
 
-/* A row on its way: what it has for the work-item, and for all of them. */
+/* A row being loaded: values of the work-item, and values that all share. */
 struct scan_row {
     float k[LOADS], q[LOADS], v, rate, beta;
 };
@@ -121,7 +121,7 @@ static inline void store_row(const struct scan_row *r, uint lid, __local float *
     }
 }
 
-/* A part of a column, from row `begin` of the state on. */
+/* Stores a part of a column, from row `begin` of the state on. */
 static inline void store_part(const float s[PER], uint begin, uint dv, __global float *to)
 {
 #pragma unroll
@@ -132,8 +132,8 @@ static inline void store_part(const float s[PER], uint begin, uint dv, __global 
     }
 }
 
-/* per_k: heads side by side that share k and q, or 0: they take turns, of n_k. k, q and v begin in a row of src at ..;
- * rates: dt, or alpha, of a row; w: of heads, A; skip: D. */
+/* per_k: adjacent heads that share k and q, or 0: heads use the n_k keys in rotation. k_begin, q_begin, v_begin: where
+ * k, q and v begin in a row of src. rates: dt, or alpha, of a row; w: A of the heads; skip: D. */
 __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global const float *restrict src, uint src_stride,
                                 uint k_begin, uint q_begin, uint v_begin, uint per_k, uint n_k, uint dv,
                                 __global const float *restrict rates, uint rates_stride,
@@ -204,7 +204,7 @@ __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global con
             }
         }
 #if DELTA
-        /* k and q of length 1; the floor is that of the reference */
+        /* normalize k and q; the floor is the reference's */
         const float by_k = 1.0f / sqrt(sum[3] + 1e-6f), by_q = 1.0f / (sqrt(sum[4] + 1e-6f) * sqrt((float)DK));
         const float change = beta * (v - decay * by_k * sum[0]) * by_k;
         const float y = by_q * fma(change, sum[2], decay * sum[1]);

@@ -1,7 +1,7 @@
-/* Rows that go from one place to another. */
+/* Copies rows. */
 #define WG 64
 
-/* dst[row][n] = src of the row's number in the list with FLAG_PICKS, else of its own. */
+/* Copies to dst[row][n] the row of src whose number is in the list with FLAG_PICKS, else the same row. */
 __kernel GROUP(WG, 1) void copy(__global const int *restrict batch, int rows, __global const float *restrict src,
                                 uint src_stride, uint src_first, __global float *restrict dst, uint dst_stride,
                                 uint dst_first, uint n, int flags)

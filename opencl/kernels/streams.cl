@@ -1,7 +1,7 @@
-/* Factors and sums of rows, element by element or a row at a time. */
+/* Factors and sums of rows, per element or per row. */
 #define WG 64
 
-/* dst = act(dst), times `by` where it is gated. */
+/* Computes dst = act(dst), times `by` if it is gated. */
 __kernel GROUP(WG, 1) void gated(__global const int *restrict batch, int act, __global float *dst, uint dst_stride,
                                  uint n, __global const float *restrict by, uint by_stride, int is_gated)
 {
@@ -12,7 +12,7 @@ __kernel GROUP(WG, 1) void gated(__global const int *restrict batch, int act, __
     }
 }
 
-/* dst = scale * src (* w) (+ dst_scale * dst, with FLAG_ADDS); dst may be src. */
+/* Computes dst = scale * src (* w) (+ dst_scale * dst, with FLAG_ADDS); dst can be src. */
 __kernel GROUP(WG, 1) void sum(__global const int *restrict batch, __global const float *src, uint src_stride,
                                __global const float *restrict w, int flags, float scale, float dst_scale,
                                __global float *dst, uint dst_stride, uint n)
@@ -28,7 +28,7 @@ __kernel GROUP(WG, 1) void sum(__global const int *restrict batch, __global cons
 
 #define MULTIPLY_WG 128
 
-/* dst *= scale * map(by), or scale alone; as floats, activations in bytes, or both, by flags. */
+/* Computes dst *= scale * map(by), or only scale; as floats, activations in bytes, or both, by flags. */
 __kernel GROUP(MULTIPLY_WG, 1) void multiply(__global const int *restrict batch, __global const float *restrict by,
                                              uint by_stride, uint by_first, int has_by, int how, float scale,
                                              __global float *restrict dst, uint dst_stride, uint n, int flags,
@@ -49,7 +49,7 @@ __kernel GROUP(MULTIPLY_WG, 1) void multiply(__global const int *restrict batch,
     act_store(v, i / 32 < codes_blocks, flags, get_local_id(0), room, rooms, codes, row, codes_blocks, i / 32);
 }
 
-/* --- a work-group has a row ------------------------------------------------------------------------------------------ */
+/* --- a work-group has a row --------------------------------------------------------------------------------------- */
 
 #define ROW_WG 256
 
@@ -63,7 +63,7 @@ static inline float mean_square(__global const float *x, uint n, float mean, uin
     return group_sum(sum, lid, ROW_WG, room) / n;
 }
 
-/* As `sum`, of src brought to the magnitude of `level`. */
+/* Like `sum`, with src scaled to the magnitude of `level`. */
 __kernel GROUP(ROW_WG, 1) void level(__global const int *restrict batch, __global const float *src, uint src_stride,
                                      __global const float *restrict w, int flags, float scale, float eps,
                                      __global const float *restrict level, uint level_stride, __global float *dst,
@@ -82,7 +82,7 @@ __kernel GROUP(ROW_WG, 1) void level(__global const int *restrict batch, __globa
     }
 }
 
-/* dst *= scale * GELU(what is above mean + cutoff * standard deviation of by). */
+/* Computes dst *= scale * GELU(max(by - (mean + cutoff * standard deviation of by), 0)). */
 __kernel GROUP(ROW_WG, 1) void sparse(__global const int *restrict batch, __global const float *restrict by,
                                       uint by_stride, uint by_first, float cutoff, float scale,
                                       __global float *restrict dst, uint dst_stride, uint n)
@@ -102,7 +102,7 @@ __kernel GROUP(ROW_WG, 1) void sparse(__global const int *restrict batch, __glob
     }
 }
 
-/* dst *= sigmoid(src . w); src has n_in components. */
+/* Computes dst *= sigmoid(src . w); src has n_in components. */
 __kernel GROUP(ROW_WG, 1) void gate(__global const int *restrict batch, __global const float *restrict src,
                                     uint src_stride, uint n_in, __global const float *restrict w,
                                     __global float *restrict dst, uint dst_stride, uint n)
@@ -120,13 +120,13 @@ __kernel GROUP(ROW_WG, 1) void gate(__global const int *restrict batch, __global
     }
 }
 
-/* --- streams that are predicted and corrected, -DSTREAMS= of them ----------------------------------------------------- */
+/* --- streams that are predicted and corrected, -DSTREAMS= of them ------------------------------------------------- */
 
 #ifdef STREAMS
 #define MAX_STREAMS 6
 #define X           __global float *x0, __global float *x1, __global float *x2, __global float *x3, __global float *x4, __global float *x5
 
-/* Coefficient i of w times tanh(logits). */
+/* Returns coefficient i of w times tanh(logits). */
 static inline float mixed(__global const float *w, __global const float *logits, uint i)
 {
     float sum = 0.0f;
@@ -136,7 +136,7 @@ static inline float mixed(__global const float *w, __global const float *logits,
     return sum;
 }
 
-/* x_i += the sum over j of c[i][j] x_j */
+/* Computes x_i += the sum over j of c[i][j] x_j. */
 __kernel GROUP(WG, 1) void predict(__global const int *restrict batch, __global const float *restrict logits,
                                    uint logits_stride, __global const float *restrict w, X, uint stride, uint n)
 {
@@ -162,7 +162,7 @@ __kernel GROUP(WG, 1) void predict(__global const int *restrict batch, __global 
     }
 }
 
-/* x_i += (1 + c[i]) (src - x_first) */
+/* Computes x_i += (1 + c[i]) (src - x_first). */
 __kernel GROUP(WG, 1) void correct(__global const int *restrict batch, __global const float *restrict logits,
                                    uint logits_stride, __global const float *restrict w, X, uint stride, uint n,
                                    uint first, __global const float *restrict src, uint src_stride)
