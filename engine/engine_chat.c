@@ -161,7 +161,7 @@ static enum err cut_behind_last(const json_t *messages, struct chat_output *o, s
     if (n == 0 || !find_last(o, s, n, &at)) {
         return err_set(
             info, ERR_INVALID_VALUE, "messages",
-            "messages: expected content of the last one that the chat template shows as it is, to go on with");
+            "messages: expected a last message whose content the chat template prints unchanged, so that the answer can continue it");
     }
     size_t end = at + n, whole = end + n_behind;
     o->len = whole <= o->len && memcmp(o->text + at, s, n + n_behind) == 0 && is_users(o, at, whole) ? whole : end;

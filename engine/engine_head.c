@@ -50,7 +50,7 @@ enum err engine_head_load(struct arena *arena, const struct plan_head *p, struct
         h->widest = MAX_OF(h->widest, MAX_OF(l->n_in, l->n_out));
     }
     if (h == NULL || !ok) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the layers behind the pooling");
+        return err_set(info, ERR_NOMEM, NULL, "out of memory for the layers after pooling");
     }
     if (!is_finite) {
         return err_set(info, ERR_NUMERICAL, "cls.output.weight",

@@ -659,7 +659,7 @@ static enum err give_up(struct backend_model *m, struct opencl_slot *s, enum err
     }
     if (err != ERR_LOST && code != CL_SUCCESS) {
         char room[OCL_NAME_BYTES];
-        err = err_set(info, ERR_LOST, "opencl", "clFinish behind a batch that failed: %s", ocl_error_name(code, room));
+        err = err_set(info, ERR_LOST, "opencl", "clFinish after a failed batch: %s", ocl_error_name(code, room));
     }
     m->is_lost |= err == ERR_LOST;
     return err;
@@ -733,7 +733,7 @@ static enum err move_bytes(struct backend_model *m, int32_t place_id, size_t at,
     cl_mem mem = vram_at(m->vram, place_id);
     cl_int code = writes ? clEnqueueWriteBuffer(m->device.queue, mem, CL_TRUE, at, n, host, 0, NULL, NULL)
                          : clEnqueueReadBuffer(m->device.queue, mem, CL_TRUE, at, n, host, 0, NULL, NULL);
-    enum err err = ocl_check(code, "moving what is cached", info);
+    enum err err = ocl_check(code, "moving the cache", info);
     m->is_lost |= err == ERR_LOST;
     return err;
 }

@@ -261,7 +261,7 @@ const char *device_why_not(const struct device_caps *c, char room[DEVICE_WHY_BYT
         return "the driver has no compiler";
     }
     if (!c->is_little_endian) {
-        return "its bytes stand the other way round";
+        return "its byte order is reversed";
     }
     if (c->version < MIN_VERSION) {
         snprintf(room, DEVICE_WHY_BYTES, "OpenCL %u.%u, 1.2 or later is needed", c->version / 100,

@@ -84,7 +84,7 @@ static const char *find_fault(const struct program_file *f, const struct buf *fi
         return "it is of another version, or no program";
     }
     if (h.bytes != file->len - sizeof h) {
-        return "it is cut short, or there is more behind it";
+        return "it is truncated or has trailing bytes";
     }
     const struct io_part parts[] = {{file->data, offsetof(struct header, sum)}, {file->data + sizeof h, h.bytes}};
     if (!sum_of(parts, ARRAY_LEN(parts), sum) || memcmp(h.sum, sum, sizeof sum) != 0) {
@@ -103,7 +103,7 @@ bool program_cache_read(struct program_cache *c, const struct program_file *f, s
     enum err err = io_read_file(f->path, sizeof(struct header) + MAX_PAYLOAD_BYTES, out, &info);
     const char *fault = err != ERR_OK ? (info.text[0] != '\0' ? info.text : err_text(err)) : find_fault(f, out);
     if (fault != NULL) {
-        note(c, "built anew, as this cannot be used:", f->path, fault);
+        note(c, "built again, because this is unusable:", f->path, fault);
         return false;
     }
     out->len -= sizeof(struct header);

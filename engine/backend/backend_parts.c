@@ -52,7 +52,8 @@ static enum err read_range(const struct reader *r, const char *range, bool is_la
         }
     }
     if (out->first != r->next) {
-        snprintf(expected, sizeof expected, "layers from %" PRId32 " on, as those in front of it are others'", r->next);
+        snprintf(expected, sizeof expected, "layers from %" PRId32 " on, because earlier ones belong to others",
+                 r->next);
         return refuse(r, r->next == 0 ? "layers from 0 on" : expected);
     }
     if (r->n_layers != 0 && (out->first > end || (is_last ? out->last != end : out->last >= end))) {

@@ -10,14 +10,11 @@
 
 struct err_row {
     const char *code;
-    const char *type;
     const char *text;
-    int http_status;
 };
 
 static const struct err_row err_rows[ERR_COUNT] = {
-#define ERR_ROW(name, code_, status_, type_, text_)                                                                    \
-    [name] = {.code = (code_), .type = (type_), .text = (text_), .http_status = (status_)},
+#define ERR_ROW(name, code_, text_) [name] = {.code = (code_), .text = (text_)},
     ERR_LIST(ERR_ROW)
 #undef ERR_ROW
 };
@@ -29,8 +26,6 @@ static const struct err_row *row_of(enum err code)
 
 const char *err_code(enum err code) { return row_of(code)->code; }
 const char *err_text(enum err code) { return row_of(code)->text; }
-const char *err_type(enum err code) { return row_of(code)->type; }
-int err_http_status(enum err code) { return row_of(code)->http_status; }
 
 /* Makes s printable in place: messages quote names out of files and requests, and go to terminals and logs as one line.
  * ASCII controls become '?', as does each byte that is no UTF-8; of C1 controls (C2 80 .. C2 9F) the second byte turns

@@ -183,7 +183,7 @@ static enum err check_tiling(const struct entry *e, size_t n, uint64_t room, str
     if (cut != NULL) {
         return err_set(info, ERR_TRUNCATED, cut->name,
                        "tensor '%.255s': expected data up to byte %" PRIu64
-                       " behind the header, found the end of the file at %" PRIu64,
+                       " after the header, found the end of the file at %" PRIu64,
                        cut->name, cut->end, room);
     }
     return at == room ? ERR_OK

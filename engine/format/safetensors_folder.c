@@ -148,7 +148,7 @@ static enum err list_shards(const json_t *map, const char **names, size_t *n, st
         if (shard == NULL || strlen(shard) != json_string_length(v) || !is_shard_name(shard)) { /* \u0000 in it */
             return err_set(
                 info, ERR_BAD_SHARD_INDEX, tensor,
-                "weight_map: expected the name of a .safetensors file beside the index for '%.128s', found '%.128s'",
+                "weight_map: expected the name of a .safetensors file in the index's folder for '%.128s', found '%.128s'",
                 tensor, shard != NULL ? shard : json_read_type_name(v));
         }
         names[(*n)++] = shard;

@@ -270,7 +270,7 @@ static enum err check_alphabet(const struct tokenizer_reader *r, uint32_t unknow
         bool is_of_text = b != 0xC0 && b != 0xC1 && b < 0xF5;
         if (is_of_text && tokenizer_vocab_find(&r->vocab, s, cp < 0x80 ? 1 : 2) == TOKENIZER_VOCAB_NONE) {
             return err_set(r->info, ERR_BAD_BYTE_TOKEN, "model.vocab",
-                           "%s: model.vocab: expected a token for each byte beside unk_token, found none for 0x%02X",
+                           "%s: model.vocab: expected a token for each byte and unk_token, found none for 0x%02X",
                            r->file, (unsigned)b);
         }
     }
@@ -310,7 +310,7 @@ static enum err write_space_prefix(struct tokenizer_reader *r)
     bool is_always = is_metaspace && strcmp(rules->prepend, "always") == 0;
     if (prepends && (is_first || is_always)) {
         return tokenizer_json_bad(r, ERR_UNSUPPORTED_PRETOKENIZER, rules->where[RULE_METASPACE],
-                                  "prepend_scheme never beside Prepend", NULL);
+                                  "prepend_scheme never with Prepend", NULL);
     }
     gguf_build_bool(r->b, "tokenizer.ggml.add_space_prefix", prepends || is_first || is_always);
     if (is_metaspace && rules->metaspace_splits) {

@@ -27,7 +27,7 @@ static enum err id_of(const struct tokenizer_reader *r, const json_t *processor,
 
 static enum err read_template(struct tokenizer_reader *r, const json_t *processor)
 {
-    static const char expected[] = "a template of at most one token before $A and one behind it";
+    static const char expected[] = "a template of at most one token before $A and one after it";
     const json_t *single = json_object_get(processor, "single");
     uint32_t *to = &r->first_id;
     bool has_text = false;

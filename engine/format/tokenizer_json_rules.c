@@ -162,7 +162,7 @@ static enum err read_strip(struct tokenizer_reader *r, const struct step *s)
     bool left, right;
     TRY(tokenizer_json_bool(r, s->v, s->where, "strip_left", false, &left));
     TRY(tokenizer_json_bool(r, s->v, s->where, "strip_right", false, &right));
-    return left || !right ? refuse(r, s, "Strip on the right alone") : note(r, s, RULE_STRIP_RIGHT);
+    return left || !right ? refuse(r, s, "Strip only on the right") : note(r, s, RULE_STRIP_RIGHT);
 }
 
 static enum err read_charsmap(struct tokenizer_reader *r, const struct step *s)

@@ -22,7 +22,7 @@ static enum err check(const struct tokenizer_reader *r, const struct spm_proto *
         return refuse(r, ERR_UNSUPPORTED_TOKENIZER, "trainer_spec.model_type", "unigram or bpe", "another");
     }
     if (p->whitespace_as_suffix || !p->escape_whitespaces) {
-        return refuse(r, ERR_UNSUPPORTED_TOKENIZER, "normalizer_spec", "white space escaped, and in front of words",
+        return refuse(r, ERR_UNSUPPORTED_TOKENIZER, "normalizer_spec", "white space escaped, and before words",
                       "another way");
     }
     if (p->model == SPM_BPE && p->charsmap_bytes != 0) {

@@ -93,7 +93,7 @@ static enum err repeat_last(struct parser *p, size_t at, uint32_t min, uint32_t 
         return bad(p, at, "a repeat of nothing");
     }
     if (min > max) {
-        return bad(p, at, "a repeat of which the least is more than the most");
+        return bad(p, at, "a repeat whose minimum exceeds its maximum");
     }
     grammar_pieces_repeat(&p->p, min, max);
     return ERR_OK;
@@ -225,10 +225,10 @@ static enum err read_rule(struct parser *p)
     TRY(read_name(p, &name));
     skip_space(p, false);
     if (r->n - r->at < 3 || memcmp(r->pattern + r->at, "::=", 3) != 0) {
-        return bad(p, r->at, "expected ::= behind the name of a rule");
+        return bad(p, r->at, "expected ::= after the name of a rule");
     }
     if (name->is_defined) {
-        return bad(p, begin, "a rule that stands twice");
+        return bad(p, begin, "a duplicate rule");
     }
     name->is_defined = true;
     r->at += 3;

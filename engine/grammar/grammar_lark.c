@@ -178,7 +178,7 @@ static enum err add_repeat(struct parser *p, size_t at, uint32_t min, uint32_t m
         return bad(p, at, "a repeat of nothing");
     }
     if (min > max) {
-        return bad(p, at, "a repeat of which the least is more than the most");
+        return bad(p, at, "a repeat whose minimum exceeds its maximum");
     }
     add(p, (struct step){STEP_REPEAT, min, max}, true);
     return ERR_OK;
@@ -372,7 +372,7 @@ static enum err read_alias(struct parser *p, size_t at)
     p->can_repeat = false;
     skip_space(p, false);
     bool is_last = p->r.at == p->r.n || strchr("\n|)]", p->r.pattern[p->r.at]) != NULL;
-    return n > 0 && is_last ? ERR_OK : bad(p, at, "expected a name behind ->, and no more behind that");
+    return n > 0 && is_last ? ERR_OK : bad(p, at, "expected one name after ->");
 }
 
 static enum err read_one(struct parser *p)
@@ -451,15 +451,15 @@ static enum err read_definition(struct parser *p)
     if (takes(p, ".")) {
         takes(p, "-");
         if (!take_number(p, &ignored)) {
-            return bad(p, at, "expected a number as priority behind the name and a point");
+            return bad(p, at, "expected a number as priority after the name and a point");
         }
     }
     skip_space(p, false);
     if (!takes(p, ":")) {
-        return bad(p, p->r.at, "expected : behind the name of a rule or terminal");
+        return bad(p, p->r.at, "expected : after the name of a rule or terminal");
     }
     if (d->is_said) {
-        return bad(p, at, "a rule or terminal that is said twice");
+        return bad(p, at, "a duplicate rule or terminal");
     }
     d->is_said = true;
     d->at = at;
@@ -524,7 +524,7 @@ static enum err import_one(struct parser *p)
     TRY(take_name(p, &d));
     r->at = MAX_OF(r->at, behind);
     if (d->is_said || !d->is_terminal) {
-        return bad(p, at, "an import under the name of a rule, or of a terminal that is said already");
+        return bad(p, at, "an import with the name of a rule or of another terminal");
     }
     d->is_said = d->is_made = true;
     return regex_parse(r->set, common[i].pattern, strlen(common[i].pattern), false, &d->id, r->info);
@@ -566,7 +566,7 @@ static enum err read_directive(struct parser *p)
     if (takes(p, "%llguidance")) { /* says which language it is, and options of another engine, {} */
         skip_space(p, false);
         return takes(p, "{") && (skip_space(p, false), takes(p, "}")) ? ERR_OK
-                                                                      : bad(p, at, "expected {} behind %llguidance");
+                                                                      : bad(p, at, "expected {} after %llguidance");
     }
     return bad(p, at, "a directive other than %ignore and %import, which is not supported");
 }

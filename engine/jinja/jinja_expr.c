@@ -290,7 +290,7 @@ static void start_arg(struct jparser *p, enum state *s)
         const struct jstr *name = jp_str(p, p->p->source + t->from, t->to - t->from);
         for (uint32_t i = e->kw_from; i < p->n_keywords && name != NULL; i++) {
             if (jstr_cmp(name, p->keywords[i].str) == 0) {
-                jp_fail(p, t->from, "the argument stands twice");
+                jp_fail(p, t->from, "duplicate argument");
             }
         }
         p->keywords[p->n_keywords++] = (struct jv){.kind = JV_STR, .str = name};

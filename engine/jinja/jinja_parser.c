@@ -654,7 +654,7 @@ static void parameters(struct jparser *p, uint32_t *names, uint32_t *n)
         int32_t name = jp_name(p, t);
         for (uint32_t i = 0; i < *n; i++) {
             if (names[i] == (uint32_t)name) {
-                jp_fail(p, t->from, "the parameter stands twice");
+                jp_fail(p, t->from, "duplicate parameter");
             }
         }
         names[(*n)++] = (uint32_t)name;

@@ -177,7 +177,7 @@ static enum err check_qkv(const struct plan_check *c)
     if ((s->w[1] == PLAN_NONE) != (s->w[2] == PLAN_NONE)) {
         return fails(c, "lacks a weight");
     }
-    return kv_of(c->plan, s).latent_dim != 0 ? fails(c, "stores values beside latent keys") : check_stores(c);
+    return kv_of(c->plan, s).latent_dim != 0 ? fails(c, "stores values next to latent keys") : check_stores(c);
 }
 
 static enum err check_heads(const struct plan_check *c)

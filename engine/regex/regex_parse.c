@@ -138,11 +138,11 @@ static enum err read_group_kind(struct regex_reader *r, size_t at, enum group_ki
     if (c == '=' || c == '!') {
         *kind = c == '=' ? GROUP_AHEAD : GROUP_NOT_AHEAD;
         r->at++;
-        return (r->flags & REGEX_NO_ANCHORS) != 0 ? regex_reader_bad(r, at, "a look-ahead, which is not supported here")
+        return (r->flags & REGEX_NO_ANCHORS) != 0 ? regex_reader_bad(r, at, "a lookahead, which is not supported here")
                                                   : ERR_OK;
     }
     if (c == '<' && (next == '=' || next == '!')) {
-        return regex_reader_bad(r, at, "a look-behind, which is not supported");
+        return regex_reader_bad(r, at, "a lookbehind, which is not supported");
     }
     if (c == 'P' && (next == '=' || next == '>')) {
         return regex_reader_bad(r, at, "a back reference, which no regular expression can have");
@@ -213,7 +213,7 @@ static enum err repeat_last(struct parser *p, size_t at, uint32_t min, uint32_t 
         return regex_reader_bad(r, at, "a repeat of nothing");
     }
     if (min > max) {
-        return regex_reader_bad(r, at, "a repeat of which the least is more than the most");
+        return regex_reader_bad(r, at, "a repeat whose minimum exceeds its maximum");
     }
     uint32_t first = p->tree.nodes[p->tree.n - 1].first;
     if (max == 0) {
@@ -237,7 +237,7 @@ static enum err read_edge(struct parser *p, size_t at)
 {
     bool is_not = p->r.pattern[p->r.at++] == 'B';
     return (p->r.flags & REGEX_NO_ANCHORS) != 0
-               ? regex_reader_bad(&p->r, at, "\\b or \\B, borders of words, which are not supported here")
+               ? regex_reader_bad(&p->r, at, "\\b or \\B, word boundaries, which are not supported here")
                : put_part(p, (struct regex_tree_node){.kind = REGEX_T_EDGE, .min = is_not}, false);
 }
 
@@ -328,7 +328,7 @@ static enum err parse(struct parser *p, regex_id *out)
     return err == ERR_OK ? ERR_OK
                          : err_set_at(r->info, err, r->at,
                                       "the pattern takes too much work or too many parts%s, read to byte %zu",
-                                      p->tree.looks ? " with its look-aheads and borders of words" : "", r->at);
+                                      p->tree.looks ? " with its lookaheads and word boundaries" : "", r->at);
 }
 
 static bool is_ascii(const char *text, size_t n)

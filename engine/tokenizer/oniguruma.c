@@ -41,7 +41,7 @@ static enum err put_code_point(struct reader *r, struct buf *out)
     size_t from = r->at + 2;
     if (from + 4 > r->n || !is_hex(r->s[from]) || !is_hex(r->s[from + 1]) || !is_hex(r->s[from + 2]) ||
         !is_hex(r->s[from + 3])) {
-        return refuse(r, "expected four hexadecimal digits behind \\u");
+        return refuse(r, "expected four hexadecimal digits after \\u");
     }
     buf_puts(out, "\\x{");
     buf_append(out, r->s + from, 4);
@@ -60,7 +60,7 @@ static enum err put_hex(struct reader *r, struct buf *out)
     if (is_braced && end < r->n && r->s[end] == '}') {
         end++;
     } else if (is_braced || end != r->at + 4) {
-        return refuse(r, "expected hexadecimal digits behind \\x");
+        return refuse(r, "expected hexadecimal digits after \\x");
     }
     buf_append(out, r->s + r->at, end - r->at);
     r->at = end;
@@ -99,7 +99,7 @@ static bool is_script(const char *name, size_t n)
 static enum err put_escape(struct reader *r, bool in_class, struct buf *out)
 {
     if (r->at + 1 >= r->n) {
-        return refuse(r, "expected a character behind the backslash");
+        return refuse(r, "expected a character after the backslash");
     }
     char c = r->s[r->at + 1];
     switch (c) {
@@ -129,7 +129,7 @@ static enum err put_escape(struct reader *r, bool in_class, struct buf *out)
     case 'P': {
         const char *end = memchr(r->s + r->at, '}', r->n - r->at);
         if (!starts(&(struct reader){.s = r->s, .n = r->n, .at = r->at + 2}, "{") || end == NULL) {
-            return refuse(r, "expected {name} behind \\p");
+            return refuse(r, "expected {name} after \\p");
         }
         size_t len = (size_t)(end - (r->s + r->at)) + 1;
         buf_append(out, r->s + r->at, 3);
@@ -211,10 +211,10 @@ static enum err put_operands(struct reader *r, struct buf *first, struct buf *ot
             }
             buf_putc(others, ')');
             if (!starts(r, "]") && !starts(r, "&&")) {
-                return refuse(r, "expected && or ] behind the second part of a class");
+                return refuse(r, "expected && or ] after the second part of a class");
             }
         } else if (starts(r, "[^")) {
-            return refuse(r, "a negated class inside another is supported behind && only");
+            return refuse(r, "a negated class inside another is supported only after &&");
         } else if (starts(r, "[") && !starts(r, "[:")) { /* a union: its items join the others */
             r->at++;
             TRY(put_items(r, true, first));
@@ -286,7 +286,7 @@ static enum err put_interval(struct reader *r, struct buf *out)
     }
     bool is_interval = end < r->n && r->s[end] == '}' && end > r->at + 1;
     if (is_interval && end + 1 < r->n && r->s[end + 1] == '+') {
-        return refuse(r, "a + behind an interval is not supported");
+        return refuse(r, "a + after an interval is not supported");
     }
     buf_puts(out, !is_interval ? "\\{" : starts(r, "{,") ? "{0" : "{");
     r->at++;

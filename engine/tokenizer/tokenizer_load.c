@@ -262,7 +262,7 @@ static enum err read_byte_tokens(struct loader *l)
         int byte = tokenizer_byte_of(s);
         if (byte < 0 || ids[byte] >= 0) {
             return err_set(l->info, ERR_BAD_BYTE_TOKEN, "tokenizer.ggml.tokens",
-                           "token %d: expected a byte token <0xNN> that does not stand twice, found '%.*s'", id,
+                           "token %d: expected a byte token <0xNN> that is not duplicate, found '%.*s'", id,
                            (int)MIN_OF(s.len, (size_t)32), s.data);
         }
         ids[byte] = id;

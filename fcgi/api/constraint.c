@@ -1,4 +1,5 @@
 #include "fcgi/api/constraint.h"
+#include "fcgi/wire/http_status.h"
 
 #include "engine/base/mem.h"
 #include "fcgi/api/schema_check.h"
@@ -274,7 +275,7 @@ enum err constraint_grammar(const struct constraint *c, struct engine *e, enum c
     char inner[ERR_WHERE_BYTES];
     *out = NULL;
     enum err err = make(c, e, thinking, out, info);
-    if (err_http_status(err) == 400) {
+    if (http_status(err) == 400) {
         snprintf(inner, sizeof inner, "%s", err == ERR_INVALID_SCHEMA ? info->where : "");
         snprintf(info->where, sizeof info->where, "%.40s%.80s", c->where, inner);
     }

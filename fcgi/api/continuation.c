@@ -16,7 +16,7 @@ static bool is_blank(const json_t *text)
 
 static enum err refuse(const char *what, struct err_info *info)
 {
-    return err_set(info, ERR_INVALID_VALUE, "messages", "messages: expected %s, as the answer goes on with it", what);
+    return err_set(info, ERR_INVALID_VALUE, "messages", "messages: expected %s, because the answer continues it", what);
 }
 
 /* Can the answer go on with the last of n messages? */
@@ -35,7 +35,7 @@ static enum err check_last(const json_t *messages, size_t n, struct err_info *in
         return refuse("a last message of the assistant without tool calls", info);
     }
     return is_blank(json_object_get(last, "content")) && !is_blank(json_read_get(last, "reasoning_content"))
-               ? refuse("a last message of the assistant with content, found thinking alone", info)
+               ? refuse("a last message of the assistant with content, found only thinking", info)
                : ERR_OK;
 }
 
@@ -52,8 +52,7 @@ enum err continuation_read(struct call *c, struct params *p, struct err_info *in
         return ERR_OK;
     }
     if (json_is_true(begins)) {
-        return json_in_refuse(ERR_INVALID_VALUE, field, "false beside \"add_generation_prompt\": true", continues,
-                              info);
+        return json_in_refuse(ERR_INVALID_VALUE, field, "false with \"add_generation_prompt\": true", continues, info);
     }
     TRY(check_last(messages, n, info));
     p->continues = !is_blank(json_object_get(json_array_get(messages, n - 1), "content"));

@@ -195,7 +195,7 @@ static enum err admit(struct call *c, const struct route *route, struct err_info
     }
     if (c->engine == NULL && route->needs_model && atomic_load(&c->server->has_failed)) {
         return err_set(info, ERR_NO_MODEL, NULL,
-                       "the model cannot be loaded, of which the server's log says why; it is tried again");
+                       "the model cannot be loaded; the server retries, its log has the reason");
     }
     if (c->engine == NULL && route->needs_model) {
         return err_set(info, ERR_LOADING, NULL, "the model is loading (%d %%)", atomic_load(&c->server->progress) / 10);
@@ -230,7 +230,7 @@ static void dispatch(struct call *c, const char *method, const char *uri)
         return;
     }
     if (c->route == NULL) {
-        reply_error(&c->reply, err_set(&info, ERR_UNKNOWN_URL, NULL, "no such URL: %.128s", uri), &info);
+        reply_error(&c->reply, err_set(&info, ERR_UNKNOWN_URL, NULL, "unknown URL: %.128s", uri), &info);
         return;
     }
     c->path = path;

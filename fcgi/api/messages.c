@@ -154,8 +154,7 @@ static enum err check_order(const json_t *messages, size_t i, struct err_info *i
         return ERR_OK;
     }
     char room[80];
-    snprintf(room, sizeof room, "%s only behind a message of the assistant, or of another tool",
-             json_string_value(role));
+    snprintf(room, sizeof room, "%s only after a message of the assistant or of another tool", json_string_value(role));
     return bad_message(i, "role", ERR_INVALID_VALUE, room, before, info);
 }
 

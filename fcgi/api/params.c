@@ -307,7 +307,7 @@ static enum err check_reasoning_format(const struct params *p, struct err_info *
 /* Of what an answer may be made of: text. */
 static enum err read_modalities(const struct params *p, struct err_info *info)
 {
-    static const char expected[] = "an array with \"text\" alone, as this model writes text only";
+    static const char expected[] = "an array with only \"text\", because the model writes text";
     const json_t *kinds = json_read_get(p->root, "modalities");
     if (kinds != NULL && !json_is_array(kinds)) {
         return json_in_refuse(ERR_INVALID_TYPE, "modalities", expected, kinds, info);

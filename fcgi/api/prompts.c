@@ -108,7 +108,8 @@ static enum err add_object(const struct reader *r, const json_t *object)
     const json_t *text = json_read_get(object, "prompt_string"), *parts = json_read_get(object, "content"), *part;
     const json_t *media = json_read_get(object, "multimodal_data");
     if (media != NULL && !(json_is_array(media) && json_array_size(media) == 0)) {
-        return refuse_object(r, ERR_UNSUPPORTED_PARAMETER, "multimodal_data", "none, as the model reads text alone");
+        return refuse_object(r, ERR_UNSUPPORTED_PARAMETER, "multimodal_data",
+                             "none, because the model reads only text");
     }
     if (json_is_string(text)) {
         return add_text(r, json_string_value(text), json_string_length(text));

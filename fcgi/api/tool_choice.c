@@ -1,5 +1,6 @@
 /* What is asked for is read from the request where it is needed: tools_check has looked at its form. */
 #include "fcgi/api/tool_choice.h"
+#include "fcgi/wire/http_status.h"
 
 #include "engine/base/mem.h"
 #include "engine/chat/chat_forced.h"
@@ -107,7 +108,7 @@ static enum err make(struct params *p, struct engine *e, const struct callable *
     if (err == ERR_INVALID_SCHEMA) {
         snprintf(inner, sizeof inner, "%s", info->where);
         snprintf(info->where, sizeof info->where, "tools[%zu].function.parameters%.80s", c->places[i_failed], inner);
-    } else if (err_http_status(err) == 400) {
+    } else if (http_status(err) == 400) {
         snprintf(info->where, sizeof info->where, "tools");
     }
     return err;
@@ -122,8 +123,7 @@ enum err tool_choice_grammar(struct params *p, struct engine *e, struct err_info
     }
     if (params_has_text_grammar(p)) {
         return err_set(info, ERR_INVALID_VALUE, "tool_choice",
-                       "tool_choice: expected no grammar beside calls that are enforced, found %s",
-                       p->constraint.where);
+                       "tool_choice: expected no grammar with enforced calls, found %s", p->constraint.where);
     }
     enum err err = list_callable(p->root, is_forced, &c);
     err = err != ERR_OK ? err : make(p, e, &c, is_forced, info);

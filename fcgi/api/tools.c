@@ -162,7 +162,7 @@ static enum err check_choice(const json_t *choice, const json_t *tools, struct e
     }
     return !is_required || json_array_size(tools) > 0
                ? ERR_OK
-               : json_in_refuse(ERR_INVALID_VALUE, "tool_choice", "\"required\" only beside tools", choice, info);
+               : json_in_refuse(ERR_INVALID_VALUE, "tool_choice", "\"required\" only with tools", choice, info);
 }
 
 enum err tools_check(const json_t *root, bool as_openai, bool *shown, struct err_info *info)

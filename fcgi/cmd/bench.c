@@ -267,7 +267,8 @@ static enum err allocate(struct bench *b)
 static enum err check_encoder(const struct bench *b, struct err_info *info)
 {
     if (!b->plan->has_logits && largest(&b->o->n_gen) > 0) {
-        return err_set(info, ERR_CONFIG, NULL, "n-gen: expected 0, as the model gives embeddings alone, found %d",
+        return err_set(info, ERR_CONFIG, NULL,
+                       "n-gen: expected 0, because the model only computes embeddings, found %d",
                        largest(&b->o->n_gen));
     }
     int longest = largest(&b->o->n_depth) + largest(&b->o->n_prompt);

@@ -197,10 +197,10 @@ static const struct {
     const char *name, *arg, *help;
     bool (*run)(struct chat *c, const char *arg);
 } commands[] = {
-    {"/reset", "", "forget the conversation, but for --system", on_reset},
+    {"/reset", "", "forget the conversation, except --system", on_reset},
     {"/regen", "", "answer the last question again", on_regen},
     {"/save", "FILE", "write the conversation as JSON", on_save},
-    {"/load", "FILE", "go on with one that was written", on_load},
+    {"/load", "FILE", "continue a saved conversation", on_load},
     {"/help", "", "this list", on_help},
     {"/quit", "", "leave, as Ctrl-D does", on_quit},
 };

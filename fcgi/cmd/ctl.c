@@ -29,7 +29,7 @@ static const struct {
     const char *name, *help;
     int (*run)(const struct program *p, const struct conf *conf);
 } own[] = {
-    {"top", "status and requests, drawn anew each second; q: quit", run_top},
+    {"top", "status and requests, refreshed every second; q: quit", run_top},
     {"pci", "the cards of this machine, as `infcgi devices` lists them", run_pci},
     {"quit", "leave the prompt, as Ctrl-D does", NULL},
 };
@@ -95,7 +95,7 @@ static int run_words(const struct program *p, const struct conf *conf, const cha
             if (n == 1) {
                 return own[i].run(p, conf);
             }
-            put_failure(conf, CMD_USAGE, "expected no word behind it");
+            put_failure(conf, CMD_USAGE, "expected no further word");
             return CMD_USAGE;
         }
     }

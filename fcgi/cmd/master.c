@@ -455,7 +455,7 @@ static void check_times(uint64_t now)
         if (w->pid != 0 && w->end_by_ms != 0 && now > w->end_by_ms) {
             kill_worker(w, "it does not end");
         } else if (w->pid != 0 && now - w->heard_ms > (w->is_ready ? SILENT_MS : LOADING_MS)) {
-            kill_worker(w, "it says nothing any more");
+            kill_worker(w, "it no longer responds");
         }
     }
     if (m.is_stopping) {

@@ -314,7 +314,7 @@ static int wait_for_end(const struct conf *conf)
 /* A part of the model's file that is needed is gone: the process cannot go on, but can say why it ends. */
 static void on_bus_error(int number)
 {
-    static const char said[] = "error: SIGBUS: the model's file was cut or cannot be read any more\n";
+    static const char said[] = "error: SIGBUS: the model file was truncated or is no longer readable\n";
     (void)number;
     const char *priority = log_priority("error");
     (void)!write(STDERR_FILENO, priority, strlen(priority));

@@ -270,7 +270,7 @@ enum err tenant_reserve(struct tenant *t, struct tenant_request *r, int64_t n, u
         *retry_after_s = 0;
         t->n_refused++;
         err = err_set(info, ERR_RATE_LIMIT, NULL,
-                      "expected a prompt of at most %lld tokens, as many as may come in a minute; "
+                      "expected a prompt of at most %lld tokens, the limit per minute; "
                       "found %lld",
                       (long long)t->rules.tokens_per_minute, (long long)n);
     } else if (wait != 0) {

@@ -127,7 +127,7 @@ static enum err take_key(struct reader *r, const char *key, struct err_info *inf
         return refuse(r, "no key in [default], found one", info);
     }
     if (apikey_has(keys, key, strlen(key))) {
-        return refuse(r, "each key once, found one that stands above", info);
+        return refuse(r, "each key once, found a duplicate", info);
     }
     size_t before = keys->len;
     enum err err = apikey_add(keys, key, strlen(key), &r->section->id);

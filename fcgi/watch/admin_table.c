@@ -12,13 +12,13 @@ static const struct admin_command commands[] = {
     {"cancel", "ID", 1, 1, "end a request; ID is its number, as `requests` shows it", true, false, admin_cancel},
     {"tenants", "", 0, 0, "tenants that are known: their limits, and what they did", false, false, admin_tenants},
     {"kv", "", 0, 0, "the KV cache: pages, types, bytes", false, true, admin_kv},
-    {"cache", "", 0, 0, "what is used again: prefixes, grammars, guessed tokens", false, true, admin_cache},
+    {"cache", "", 0, 0, "reuse: prefixes, grammars, draft tokens", false, true, admin_cache},
     {"model", "", 0, 0, "the model that is served", false, true, admin_model},
     {"drain", "", 0, 0, "take no more requests, finish those that run, and end, as SIGTERM does", true, false,
      admin_drain},
-    {"reload", "", 0, 0, "another worker with options and model read anew (--master), else keys read anew", true, false,
+    {"reload", "", 0, 0, "start a worker with new options and model (--master), else reread keys", true, false,
      admin_reload},
-    {"loglevel", "[LEVEL]", 0, 1, "show or set what is logged: error, warn, info", true, false, admin_loglevel},
+    {"loglevel", "[LEVEL]", 0, 1, "show or set the log level: error, warn, info", true, false, admin_loglevel},
     {"log", "[-f] [N]", 0, 2, "the last N lines of the log, 20 unless given; -f: and those to come", false, false,
      admin_log},
     {"config", "", 0, 0, "the options as they are, and who said so", false, false, admin_config},
@@ -26,7 +26,7 @@ static const struct admin_command commands[] = {
     {"memory", "", 0, 0, "memory by purpose", false, false, admin_memory},
     {"threads", "", 0, 0, "the threads of the process, and the time each has run", false, false, admin_threads},
     {"kernels", "", 0, 0, "which instruction set computes, and why", false, true, admin_kernels},
-    {"bench", "", 0, 0, "copy memory, and compute a short prompt and answer beside what runs; seconds", true, true,
+    {"bench", "", 0, 0, "measure memory copies, a short prompt and an answer under load; takes seconds", true, true,
      admin_bench},
     {"version", "", 0, 0, "version of the program", false, false, admin_version},
     {"help", "[COMMAND]", 0, 1, "this list", false, false, admin_help},
@@ -90,7 +90,7 @@ json_t *admin_run(struct admin_call *c)
     }
     int n = c->n_words - 1;
     if (n < command->least || n > command->most) {
-        return admin_refuse(c, ADMIN_USAGE, "expected `%s%s%s`, found %d words behind it", command->name,
+        return admin_refuse(c, ADMIN_USAGE, "expected `%s%s%s`, found %d more words", command->name,
                             command->words[0] != '\0' ? " " : "", command->words, n);
     }
     if (command->needs_engine && c->engine == NULL) {

@@ -126,7 +126,7 @@ static const struct {
     ROW(windows_held, "infcgi_kv_window_pages_used", "gauge",
         "Window pages, of layers that see a window, held by sequences."),
     ROW(windows_kept, "infcgi_kv_window_pages_cached", "gauge", "Window pages kept for reuse only."),
-    ROW(windows_total, "infcgi_kv_window_pages", "gauge", "Window pages; 0 where not some layers alone have a window."),
+    ROW(windows_total, "infcgi_kv_window_pages", "gauge", "Window pages; 0 unless only some layers have a window."),
     ROW(prompt_tokens, "infcgi_prompt_tokens_total", "counter", "Prompt tokens of admitted requests."),
     ROW(cached_tokens, "infcgi_cached_tokens_total", "counter", "Prompt tokens found in the KV cache."),
     ROW(generated_tokens, "infcgi_generated_tokens_total", "counter", "Tokens generated."),

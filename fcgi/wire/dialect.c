@@ -1,4 +1,5 @@
 #include "fcgi/wire/dialect.h"
+#include "fcgi/wire/http_status.h"
 
 #include "engine/base/json_write.h"
 
@@ -18,7 +19,7 @@ static void write_error(const struct reply *r, enum err code, const struct err_i
                         struct buf *out)
 {
     (void)r;
-    dialect_write_openai(err_type(code), code, info, message, out);
+    dialect_write_openai(http_status_type(code), code, info, message, out);
     buf_puts(out, "}}");
 }
 

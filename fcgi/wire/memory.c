@@ -68,7 +68,7 @@ enum err memory_plan(const struct conf *conf, const struct memory_found *found, 
         size_t most = (room - n * connection_bytes) / USED_PART * (USED_PART - 1);
         if (n < 2 || most < BUDGET_LEAST_MIB * MIB || asked > most) {
             return err_set(info, ERR_MEMORY_LIMIT, "request-memory",
-                           "the address-space limit (RLIMIT_AS) leaves %zu MiB beside the model: enough for %zu "
+                           "the address-space limit (RLIMIT_AS) leaves %zu MiB next to the model: enough for %zu "
                            "connections and %zu MiB of requests, expected at least 2 and %zu MiB",
                            found->room_bytes / MIB, n, most / MIB, MAX_OF(asked / MIB, (size_t)BUDGET_LEAST_MIB));
         }
@@ -117,9 +117,9 @@ enum err memory_check_second(uint64_t need_bytes, size_t available_bytes, struct
     }
     return err_set(
         info, ERR_MEMORY_LIMIT, "memory",
-        "two models at once do not fit: weights, KV cache and activations of the next one need %" PRIu64
+        "two models do not fit together: weights, KV cache and activations of the next one need %" PRIu64
         " MiB, %zu MiB are "
-        "available beside the one that serves; a smaller --kv-tokens, a --pack-cache, whose weights both share, or a restart "
-        "in place of a reload",
+        "available next to the serving one; use a smaller --kv-tokens, a --pack-cache, whose weights both share, or a restart "
+        "instead of a reload",
         need_bytes >> 20, available_bytes >> 20);
 }

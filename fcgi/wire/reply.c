@@ -1,6 +1,7 @@
 /* Heads are written with a reason phrase always (nginx passes a bare status on as a malformed line), bodies with their
  * length only when they are whole in memory. */
 #include "fcgi/wire/reply.h"
+#include "fcgi/wire/http_status.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/json_write.h"
@@ -152,7 +153,7 @@ static enum err name_memory(enum err code, struct err_info *info)
 
 int reply_status_of(const struct reply *r, enum err code)
 {
-    return r->retry_after_s != 0 && code != ERR_RATE_LIMIT ? 503 : err_http_status(code);
+    return r->retry_after_s != 0 && code != ERR_RATE_LIMIT ? 503 : http_status(code);
 }
 
 /* The error object, of what name_memory makes of the code; returns that. */
@@ -213,7 +214,7 @@ void reply_write_refusal(struct buf *out, enum err code, const struct err_info *
     buf_init(&body, 0, MEM_GENERAL);
     snprintf(r.id, sizeof r.id, "%016" PRIx64, rng_fresh_seed());
     code = write_error(&r, &body, code, info);
-    write_head(&r, out, err_http_status(code), "application/json");
+    write_head(&r, out, http_status(code), "application/json");
     buf_printf(out, "Content-Length: %zu\r\n\r\n", body.len);
     buf_append(out, body.data, body.len);
     out->err = out->err != ERR_OK ? out->err : buf_ok(&body);
@@ -275,5 +276,5 @@ void reply_break_off_with(struct reply *r, enum err code, const struct buf *even
         code = ERR_NOMEM;
     }
     r->err = err == ERR_CANCELLED ? ERR_CANCELLED : code;
-    r->status = err_http_status(r->err);
+    r->status = http_status(r->err);
 }

@@ -143,7 +143,7 @@ def test_a_master_is_stopped_with_its_worker(ctx):
         os.kill(s.engine.pid, signal.SIGCHLD)   # it looks at the time
         time.sleep(0.1)
     assert harness.until(lambda: c.ask().status == 200, 20) and master_test.worker_of(s) != worker
-    assert 'reason="it says nothing any more"' in s.log(), s.log()[-2000:]
+    assert 'reason="it no longer responds"' in s.log(), s.log()[-2000:]
 
 
 @harness.in_long

@@ -149,7 +149,8 @@ documented() {
         while read -r word status; do
             grep -qE "^\| \`$word\` \| ([0-9]+, )*$status(,| )" docs/ops/errors.md || echo "docs/ops/errors.md:1: error $word of status $status is not listed"
         done < <(sed -nE 's/^    ([45][0-9][0-9]) .*"code":"([a-z_]+)".*/\2 \1/p' nginx/infcgi-http.conf
-            tr '\n' ' ' <engine/base/err.h | grep -oE 'X\(ERR_[A-Z0-9_]+, "[a-z0-9_]+", [45][0-9][0-9]' | sed -E 's/.*"([a-z0-9_]+)", /\1 /' | sed '/ 500$/d; /^again /d; /^none /d')
+            awk -F'[][(){}, "]+' '/^ *X\(ERR_/ { code[$3] = $4 }
+                /^ *\[ERR_/ && $3 == "=" && $4 != 500 && code[$2] !~ /^(ok|again|none)$/ { print code[$2], $4 }' engine/base/err.h fcgi/wire/http_status.c)
     fi
     if [ -f docs/models.md ] && [ -f tests/golden/golden_models.h ]; then
         for word in $(sed -nE 's/^ *\{"([a-z0-9-]+)", (GGUF|FOLDER).*/\1/p' tests/golden/golden_models.h | sort -u); do

@@ -59,10 +59,10 @@ check 'a unit that is not locked in' nginx/systemd/infcgi.service '[Service]\nPr
 check 'a metric that no page has' fcgi/watch/metrics.c 'const char *f = "infcgi_made_up";' 'metric infcgi_made_up is not listed'
 check 'a metric of another name' fcgi/watch/metrics.c '        {"made_up_total", "counter", "Made up.", 0},' 'metric llamacpp:made_up_total is not listed'
 check 'an error of nginx' nginx/infcgi-http.conf '    499 {"error":{"code":"made_up"}};' 'error made_up of status 499 is not listed'
-check 'an error of another status' engine/base/err.h '    X(ERR_API_KEY, "invalid_api_key", 403, "", "")' 'error invalid_api_key of status 403 is not listed'
+check 'an error of another status' fcgi/wire/http_status.c '    [ERR_API_KEY] = {403, ""},' 'error invalid_api_key of status 403 is not listed'
 check 'a file in another form' engine/plan/plan.c 'int  f( void );' 'plan.c:[0-9]+: the form is not'
 check 'two files of a name' fcgi/plan.h '' 'plan.h:1: two files'
-check 'an error without a page' engine/base/err.h '    X(ERR_NEW, "brand_new", 500, "", "")' 'error brand_new is not listed'
+check 'an error without a page' engine/base/err.h '    X(ERR_NEW, "brand_new", "")' 'error brand_new is not listed'
 sed -i 's/`--pin`/`--pinned`/' "$copy/docs/ops/options.md"
 check 'a stale table of options' docs/ops/options.md '' 'docs/ops/options.md:1: stale'
 check 'a stale man page' docs/man/infcgi.1 '.XX x' 'docs/man/infcgi.1:1: stale'

@@ -252,7 +252,7 @@ enum err cpu_pack_cache_open(struct backend_model *m, struct err_info *info)
     }
     cpu_pack_cache_close(m);
     if (fault != NULL) {
-        snprintf(m->pack_note, sizeof m->pack_note, "packed anew, as %.200s cannot be used: %s", path, fault);
+        snprintf(m->pack_note, sizeof m->pack_note, "packed again, because %.200s is unusable: %s", path, fault);
     }
     return err;
 }

@@ -62,7 +62,7 @@ static enum err add_result(struct turned *t, const json_t *block, const char *at
     char where[ERR_WHERE_BYTES];
     json_t *id;
     if (!t->is_after_assistant) {
-        return json_in_refuse(ERR_INVALID_VALUE, at, "tool_result only behind a message of the assistant",
+        return json_in_refuse(ERR_INVALID_VALUE, at, "tool_result only after a message of the assistant",
                               json_object_get(block, "type"), info);
     }
     TRY(turn_string(block, at, "tool_use_id", &id, info));

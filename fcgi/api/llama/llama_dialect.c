@@ -1,5 +1,6 @@
 /* Errors in the form of llama-server. */
 #include "fcgi/api/llama/llama.h"
+#include "fcgi/wire/http_status.h"
 
 /* llama-server's type of an error, of which it has one for each status [llama.cpp tools/server/server-common.cpp]. */
 static const char *type_of(const struct reply *r, enum err code)
@@ -17,7 +18,7 @@ static const char *type_of(const struct reply *r, enum err code)
             return rows[i].type;
         }
     }
-    return err_type(code);
+    return http_status_type(code);
 }
 
 static void write_error(const struct reply *r, enum err code, const struct err_info *info, const char *message,

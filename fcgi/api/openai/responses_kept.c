@@ -31,7 +31,7 @@ static void refuse(struct call *c, enum err err, const char *id)
 static void no_such_url(struct call *c)
 {
     struct err_info info = {0};
-    reply_error(&c->reply, err_set(&info, ERR_UNKNOWN_URL, NULL, "no such URL: %.128s", c->path), &info);
+    reply_error(&c->reply, err_set(&info, ERR_UNKNOWN_URL, NULL, "unknown URL: %.128s", c->path), &info);
 }
 
 /* Sends `out`, or what went wrong. Frees it. */

@@ -1,5 +1,6 @@
 /* Items come one after the other: what opens one closes the one before. */
 #include "fcgi/api/openai/responses_output.h"
+#include "fcgi/wire/http_status.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/json_write.h"
@@ -169,7 +170,7 @@ static const char *failure_code(enum err code)
     case ERR_REQUEST_MEMORY:
         return "rate_limit_exceeded";
     default:
-        return err_http_status(code) < 500 ? "invalid_prompt" : "server_error";
+        return http_status(code) < 500 ? "invalid_prompt" : "server_error";
     }
 }
 

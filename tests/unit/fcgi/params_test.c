@@ -1,5 +1,6 @@
 /* Every request field against wrong types and values beyond its range; then the fields that have code of their own. */
 #include "fcgi/api/params.h"
+#include "fcgi/wire/http_status.h"
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
@@ -50,7 +51,7 @@ static void refuse(const char *text, bool is_chat, enum err code, const char *pa
     enum err err = read_n(text, strlen(text), is_chat);
     ck_assert_msg(err == code, "%s (%s): expected %s, found %s", text, is_chat ? "chat" : "completion", err_code(code),
                   err_code(err));
-    ck_assert_int_eq(err_http_status(err), 400);
+    ck_assert_int_eq(http_status(err), 400);
     ck_assert_msg(strcmp(info.where, param) == 0, "%s: expected param %s, found '%s'", text, param, info.where);
     ck_assert_msg(strstr(info.text, param) != NULL, "%s: the message does not name it: %s", text, info.text);
 }

@@ -1,5 +1,6 @@
 /* Answers byte by byte, as they come through FastCGI: heads, error objects, event streams; and the protocol's edges. */
 #include "fcgi/wire/reply.h"
+#include "fcgi/wire/http_status.h"
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
@@ -222,12 +223,12 @@ START_TEST(every_error_is_an_object_with_its_status)
         char uri[32];
         snprintf(uri, sizeof uri, "/error/%d", code);
         get(uri, NULL);
-        ck_assert_int_eq(got.status, err_http_status((enum err)code));
+        ck_assert_int_eq(got.status, http_status((enum err)code));
         ck_assert_str_eq(header("Content-Type"), "application/json");
         json_t *root = json_loadb(got.body, got.n_body, 0, NULL), *e = json_object_get(root, "error");
         ck_assert_msg(json_object_size(e) == 4, "%s", got.body);
         ck_assert_str_eq(json_string_value(json_object_get(e, "code")), err_code((enum err)code));
-        ck_assert_str_eq(json_string_value(json_object_get(e, "type")), err_type((enum err)code));
+        ck_assert_str_eq(json_string_value(json_object_get(e, "type")), http_status_type((enum err)code));
         ck_assert_str_eq(json_string_value(json_object_get(e, "param")), "messages[0].\"x\"");
         const char *message = json_string_value(json_object_get(e, "message"));
         ck_assert_msg(strncmp(message, "expected \"a\", found \\ and ", 25) == 0, "%s", message);
@@ -249,9 +250,9 @@ START_TEST(errors_without_details)
     get("/405", NULL);
     ck_assert_int_eq(got.status, 405);
     ck_assert_str_eq(header("Allow"), "POST");
-    ck_assert_str_eq(
-        got.body, "{\"error\":{\"message\":\"this URL does not take that method\",\"type\":\"invalid_request_error\","
-                  "\"param\":null,\"code\":\"method_not_allowed\"}}");
+    ck_assert_str_eq(got.body,
+                     "{\"error\":{\"message\":\"method not allowed for this URL\",\"type\":\"invalid_request_error\","
+                     "\"param\":null,\"code\":\"method_not_allowed\"}}");
     get("/503", NULL);
     ck_assert_str_eq(header("Retry-After"), "7");
 }

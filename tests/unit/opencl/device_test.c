@@ -46,7 +46,7 @@ START_TEST(what_is_needed)
     expect(&c, "the driver has no compiler");
     c = good();
     c.is_little_endian = false;
-    expect(&c, "its bytes stand the other way round");
+    expect(&c, "its byte order is reversed");
 }
 END_TEST
 

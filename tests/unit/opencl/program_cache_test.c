@@ -98,12 +98,12 @@ START_TEST(each_byte_counts)
     for (size_t i = 0; i < n; i++) {
         bytes[i] ^= 0x10;
         put(n);
-        refused("cannot be used");
+        refused("is unusable");
         bytes[i] ^= 0x10;
     }
     for (size_t cut = 0; cut < n; cut += cut < HEADER ? 1 : 50) {
         put(cut);
-        refused("it is cut short");
+        refused("it is truncated");
     }
     put(n + 1);
     refused("there is more behind it");

@@ -615,7 +615,7 @@ static const struct {
     const char *schema, *where, *text;
 } refusals[] = {
     {"{\"type\":\"string\",\"format\":\"idn-hostname\"}", "/format", "this format is not supported"},
-    {"{\"type\":\"string\",\"pattern\":\"(?<=a)\"}", "/pattern", "at byte 0 a look-behind"},
+    {"{\"type\":\"string\",\"pattern\":\"(?<=a)\"}", "/pattern", "at byte 0 a lookbehind"},
     {"{\"type\":\"string\",\"x-lark\":\"start: a\"}", "/x-lark", "line 1, column 8"},
     {"{\"type\":\"string\",\"x-lark\":5}", "/x-lark", "expected a string"},
     {"{\"type\":\"string\",\"x-lark\":\"start: \",\"maxLength\":2}", "/x-lark", "expected no pattern"},
