@@ -1,6 +1,6 @@
-/* The OpenCL back end: weights, KV cache, states and activations in the memory of a device, and a batch as a row of
- * launches in an in-order queue, which the host neither waits for nor looks at before its results are read. What the
- * device needs of a batch goes there in one piece, in front of the launches. */
+/* The OpenCL back end: weights, KV cache, states and activations in the memory of a device. A batch is a series of
+ * launches in an in-order queue; the host waits only to read its results. The device gets all data of a batch in one
+ * write before the launches. */
 #include "opencl/opencl_internal.h"
 #include "opencl/selftest.h"
 
@@ -18,7 +18,7 @@
 
 enum { LOGITS_PIECE = 4096 };
 
-/* --- what there is ------------------------------------------------------------------------------------------------ */
+/* --- devices ------------------------------------------------------------------------------------------------------ */
 
 static enum err opencl_probe(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info)
 {
@@ -49,13 +49,13 @@ static enum err place(struct backend_model *m, enum vram_purpose purpose, uint64
     return vram_place(m->vram, purpose, bytes, what, id, info);
 }
 
-/* Bytes of rows of n floats. */
+/* Returns the bytes of rows of n floats. */
 static uint64_t rows_bytes(const struct backend_model *m, uint32_t n)
 {
     return (uint64_t)opencl_rows(m) * n * sizeof(float);
 }
 
-/* Bytes of codes of rows of n components. */
+/* Returns the bytes of codes of rows of n components. */
 static uint64_t codes_bytes(const struct backend_model *m, uint32_t n)
 {
     return (uint64_t)opencl_rows(m) * (n / PANEL_BLOCK) * 2 * ACT_WORDS * sizeof(int32_t);
@@ -72,7 +72,7 @@ static enum err lay_out_bufs(struct backend_model *m, struct err_info *info)
     return ERR_OK;
 }
 
-/* Words of a row of logits' results, at most. */
+/* Returns the maximum words of the results of a row of logits. */
 static size_t result_words(const struct backend_model *m)
 {
     return (size_t)m->n_pieces * PIECE_WORDS + 2 * (size_t)MAX_BEST;
@@ -81,7 +81,7 @@ static size_t result_words(const struct backend_model *m)
 static enum err lay_out_results(struct backend_model *m, struct err_info *info)
 {
     uint64_t n_logits = m->plan->has_logits ? (uint64_t)m->cfg.max_logits : 0, n_vocab = m->plan->n_vocab;
-    uint64_t k = m->plan->moe.n_used; /* picks of a row */
+    uint64_t k = m->plan->moe.n_used; /* per row */
     uint64_t hidden = m->plan->has_hidden ? rows_bytes(m, m->plan->n_embd) : 0;
     const struct {
         uint64_t bytes;
@@ -110,12 +110,13 @@ static enum err lay_out_results(struct backend_model *m, struct err_info *info)
     return ERR_OK;
 }
 
-/* All that can be known without a weight or memory of the device, which is opened only for a model that will be. */
+/* Lays out everything that does not depend on a weight's values or the device's memory. Opens the device only if
+ * `opens`. */
 static enum err lay_out(struct backend_model *m, bool opens, struct err_info *info)
 {
     const char *k_type, *v_type;
     TRY(backend_check_types(m->plan, info));
-    TRY(opencl_kv_types(m, &k_type, &v_type, info)); /* before a device is asked for */
+    TRY(opencl_kv_types(m, &k_type, &v_type, info)); /* report errors before using a device */
     if (m->of != NULL) {
         m->device = m->of->device;
         m->programs = m->of->programs;
@@ -168,7 +169,7 @@ static void opencl_close(struct backend_model **model)
     *model = NULL;
 }
 
-/* of: OPTIONAL, whose device and programs it shares. opens: not measured alone. So there are six parameters. */
+/* of: OPTIONAL, whose device and programs it shares. opens: false for measuring. So there are six parameters. */
 static enum err make_model(const struct plan *plan, const struct backend_config *cfg, const struct backend_model *of,
                            bool opens, struct backend_model **out, struct err_info *info)
 {
@@ -197,7 +198,7 @@ static enum err opencl_measure(const struct plan *plan, const struct backend_con
     *out = (struct backend_measure){.kernels = "opencl"};
     snprintf(out->k_type, sizeof out->k_type, "%s", k_type);
     snprintf(out->v_type, sizeof out->v_type, "%s", v_type);
-    out->bytes[BACKEND_HOST].activations = opencl_weights_staged(m); /* while it is opened: the most that it takes */
+    out->bytes[BACKEND_HOST].activations = opencl_weights_staged(m); /* while opening, the maximum */
     out->bytes[BACKEND_DEVICE] = (struct backend_bytes){
         .weights = vram_bytes(m->vram, VRAM_WEIGHTS),
         .page = m->bytes.page,
@@ -211,7 +212,7 @@ static enum err opencl_measure(const struct plan *plan, const struct backend_con
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
-/* Words of a batch of the largest size, but for its page tables. */
+/* Returns the words of a batch of the largest size, without its page tables. */
 static size_t fixed_words(const struct backend_model *m)
 {
     size_t rows = (size_t)m->cfg.max_rows, n = BATCH_WORDS + 16 * rows + (size_t)m->cfg.max_rows * SEQ_WORDS;
@@ -221,7 +222,7 @@ static size_t fixed_words(const struct backend_model *m)
     return n;
 }
 
-/* A buffer on the device for a batch of so many words; what was there is gone. */
+/* Makes a buffer on the device for a batch of this many words; discards the old one. */
 static enum err make_batch_buffer(struct backend_model *m, size_t words, struct err_info *info)
 {
     cl_int code;
@@ -231,7 +232,7 @@ static enum err make_batch_buffer(struct backend_model *m, size_t words, struct 
         clReleaseMemObject(m->batch);
     }
     m->batch = mem;
-    m->cap_batch_words = 0; /* until all kernels have it */
+    m->cap_batch_words = 0; /* until all kernels refer to it */
     for (size_t i = 0; i < m->n_launches && code == CL_SUCCESS; i++) {
         code = m->launches[i].kernel != NULL ? clSetKernelArg(m->launches[i].kernel, 0, sizeof m->batch, &m->batch)
                                              : CL_SUCCESS;
@@ -286,7 +287,7 @@ static enum err opencl_open(const struct plan *plan, const struct backend_config
 
 /* --- a batch ------------------------------------------------------------------------------------------------------ */
 
-/* Words that are written one behind the other. */
+/* Words written in sequence. */
 struct writer {
     int32_t *words;
     size_t n;
@@ -299,7 +300,7 @@ static int32_t *take_words(struct writer *w, size_t n)
     return at;
 }
 
-/* The header word says where [n] words begin, which are these. */
+/* Writes [n] words, and their offset to the header word. */
 static void put_words(struct writer *w, int header, const int32_t *from, int32_t n)
 {
     w->words[header] = (int32_t)w->n;
@@ -308,7 +309,7 @@ static void put_words(struct writer *w, int header, const int32_t *from, int32_t
     }
 }
 
-/* The row behind the last of the sequence of row i. */
+/* Returns the row after the last of the sequence of row i. */
 static int32_t end_of_seq(const struct backend_batch *b, int32_t i)
 {
     int32_t end = i + 1;
@@ -318,7 +319,7 @@ static int32_t end_of_seq(const struct backend_batch *b, int32_t i)
     return end;
 }
 
-/* What rows of logits want beside their statistics. */
+/* Writes what rows of logits request in addition to their statistics. */
 static void put_wants(const struct backend_model *m, const struct backend_batch *b, struct writer *w)
 {
     int32_t at = b->n_logits * (int32_t)m->n_pieces * PIECE_WORDS;
@@ -332,7 +333,8 @@ static void put_wants(const struct backend_model *m, const struct backend_batch 
     w->words[BATCH_RESULTS] = at;
 }
 
-/* A page table of the sequence of rows [from, end), which say where it is, unless no layer has such pages. */
+/* Writes a page table of the sequence of rows [from, end), unless no layer has such pages, and its offset for each
+ * row. */
 static void put_table(struct backend_model *m, const struct backend_batch *b, bool is_local, int32_t from, int32_t end,
                       int32_t *table, struct writer *w)
 {
@@ -345,7 +347,7 @@ static void put_table(struct backend_model *m, const struct backend_batch *b, bo
     }
 }
 
-/* Page tables, sequences, and what rows say of them. */
+/* Writes page tables, sequences, and the fields of rows that refer to them. */
 static void put_seqs(struct backend_model *m, const struct backend_batch *b, struct writer *w)
 {
     int32_t *h = w->words, n_seqs = 0, copy = 0;
@@ -381,7 +383,8 @@ static void put_seqs(struct backend_model *m, const struct backend_batch *b, str
     h[BATCH_SEQS] = n_seqs;
 }
 
-/* Which rows attention takes together: those of a sequence in blocks, but a row that is left over. */
+/* Chooses the rows that attention computes together: those of a sequence in blocks; a single remaining row
+ * separately. */
 static void put_blocks(const struct backend_batch *b, struct writer *w)
 {
     int32_t *h = w->words, n_singles = 0, n_blocks = 0;
@@ -412,7 +415,7 @@ static void put_ropes(const struct backend_model *m, const struct backend_batch 
     for (int32_t r = 0; r < m->plan->n_ropes; r++) {
         const struct plan_rope *rope = &m->plan->ropes[r];
         uint32_t n = rope->n_rot / 2;
-        w->n += w->n % 2; /* pairs of floats are read as one */
+        w->n += w->n % 2; /* pairs of floats are loaded together */
         w->words[BATCH_AT_ROPES + r] = (int32_t)w->n;
         float *out = (float *)(void *)take_words(w, (size_t)b->n_rows * n * 2);
         for (int32_t i = 0; i < b->n_rows; i++) {
@@ -433,7 +436,7 @@ static void put_ropes(const struct backend_model *m, const struct backend_batch 
     }
 }
 
-/* Parts of the attention that the row with most has. */
+/* Returns the most parts of the attention that a row has. */
 static int32_t count_splits(const struct backend_batch *b)
 {
     int32_t most = 0;
@@ -443,7 +446,7 @@ static int32_t count_splits(const struct backend_batch *b)
     return most / ATTENTION_SPLIT + 1;
 }
 
-/* Room for a batch's words in the slot and on the device. */
+/* Allocates memory for a batch's words in the slot and on the device. */
 static enum err reserve(struct backend_model *m, const struct backend_batch *b, struct opencl_slot *s,
                         struct err_info *info)
 {
@@ -460,7 +463,7 @@ static enum err reserve(struct backend_model *m, const struct backend_batch *b, 
     return n > m->cap_batch_words ? make_batch_buffer(m, 2 * n, info) : ERR_OK;
 }
 
-/* What the kernels read of a batch, to the device. */
+/* Writes the batch's data for the kernels to the device. */
 static enum err write_batch(struct backend_model *m, const struct backend_batch *b, struct opencl_slot *s,
                             struct err_info *info)
 {
@@ -496,7 +499,7 @@ static enum err write_batch(struct backend_model *m, const struct backend_batch 
                      "clEnqueueWriteBuffer", info);
 }
 
-/* Work-groups of a launch in the third dimension, for so many rows of its kind. */
+/* Returns the work-groups of a launch in the third dimension, for this many rows of its kind. */
 static int32_t count_groups(const struct backend_model *m, const struct opencl_launch *l, const struct opencl_slot *s,
                             int32_t rows)
 {
@@ -506,7 +509,7 @@ static int32_t count_groups(const struct backend_model *m, const struct opencl_l
         return s->words[BATCH_SEQS];
     case OPENCL_BY_PICKS:
         return picks;
-    case OPENCL_BY_TILES: /* an expert's last one may be short */
+    case OPENCL_BY_TILES: /* an expert's last tile can be short */
         return MIN_OF(picks, picks / tile + (int32_t)m->plan->moe.n_experts);
     case OPENCL_BY_SINGLES:
         return s->words[BATCH_SINGLES];
@@ -519,11 +522,11 @@ static int32_t count_groups(const struct backend_model *m, const struct opencl_l
     }
 }
 
-/* Puts the sums over all ranks in the place of src. */
+/* Replaces src by the sums over all ranks. */
 static enum err meet_ranks(struct backend_model *m, const struct plan_step *step, int32_t n_rows, struct err_info *info)
 {
     const struct opencl_buf *buf = &m->bufs[step->src];
-    size_t bytes = (size_t)MAX_OF(n_rows, 1) * buf->stride * sizeof(float); /* other ranks wait for none too */
+    size_t bytes = (size_t)MAX_OF(n_rows, 1) * buf->stride * sizeof(float); /* other ranks wait for it even then */
     cl_mem mem = vram_at(m->vram, buf->floats);
     float *rows = mem_alloc(bytes, MEM_SCRATCH);
     TRY_MEM_FOR(rows != NULL, info, "out of memory for rows that ranks sum up");
@@ -541,7 +544,7 @@ static enum err meet_ranks(struct backend_model *m, const struct plan_step *step
     return err;
 }
 
-/* Positions that any of n rows sees; they are in one piece. */
+/* Returns the positions that any of n rows sees, which are contiguous. */
 static uint64_t count_seen(const struct opencl_launch *l, const int32_t *words, int32_t row, int32_t n)
 {
     const int32_t *own = words + words[BATCH_AT_POS] + row, *last = words + words[BATCH_AT_LAST] + row;
@@ -553,7 +556,7 @@ static uint64_t count_seen(const struct opencl_launch *l, const int32_t *words, 
     return (uint64_t)(to - from);
 }
 
-/* Positions whose keys and values a launch of attention reads, for each row or block of rows. */
+/* Returns the positions whose keys and values a launch of attention reads, for each row or block of rows. */
 static uint64_t count_positions(const struct opencl_launch *l, const int32_t *words)
 {
     const int32_t *order = words + words[BATCH_AT_ORDER], *blocks = words + words[BATCH_AT_BLOCKS];
@@ -610,7 +613,7 @@ static enum err launch_all(struct backend_model *m, const struct backend_batch *
     return ERR_OK;
 }
 
-/* Reads `bytes` of what was placed, when what is in front is done. */
+/* Enqueues a read of `bytes` of placed memory. */
 static enum err read_later(struct backend_model *m, int32_t place_id, size_t at, size_t bytes, void *out,
                            struct err_info *info)
 {
@@ -649,7 +652,8 @@ static enum err check_batch(const struct backend_model *m, const struct backend_
     return m->is_lost ? err_set(info, ERR_LOST, NULL, "the OpenCL device was lost") : ERR_OK;
 }
 
-/* What is left of a batch that failed as it was begun: nothing that still writes to the caller's arrays. */
+/* Waits for what was enqueued of a batch that failed to begin, so that nothing writes to the caller's arrays any
+ * longer. */
 static enum err give_up(struct backend_model *m, struct opencl_slot *s, enum err err, struct err_info *info)
 {
     cl_int code = clFinish(m->device.queue);
@@ -682,10 +686,10 @@ static enum err opencl_begin(struct backend_model *m, const struct backend_batch
     return ERR_OK;
 }
 
-/* What was read of row i of logits, to the caller. */
+/* Passes the results of row i of logits to the caller. */
 static void take_result(const struct backend_model *m, const struct opencl_slot *s, int32_t i)
 {
-    const float *p = s->stats + (size_t)i * m->n_pieces * PIECE_WORDS; /* as kernels/logits.cl has them */
+    const float *p = s->stats + (size_t)i * m->n_pieces * PIECE_WORDS; /* in the form of kernels/logits.cl */
     const int32_t *wants = s->words + s->words[BATCH_AT_WANTS] + 2 * (size_t)i;
     struct backend_row_stats *out = &s->batch.stats[i];
     uint32_t best = 0;
@@ -695,7 +699,7 @@ static void take_result(const struct backend_model *m, const struct opencl_slot 
     }
     out->max = p[PIECE_WORDS * best];
     memcpy(&out->argmax, &p[PIECE_WORDS * best + 1], sizeof out->argmax);
-    out->argmax = out->argmax == INT_MAX ? 0 : out->argmax; /* no logit is a number */
+    out->argmax = out->argmax == INT_MAX ? 0 : out->argmax; /* all logits are NaN */
     for (uint32_t k = 0; k < m->n_pieces; k++) {
         sum += p[PIECE_WORDS * k + 2] * expf(p[PIECE_WORDS * k] - out->max);
     }
@@ -723,11 +727,11 @@ static enum err opencl_wait(struct backend_model *m, struct err_info *info)
 
 /* --- pages and states --------------------------------------------------------------------------------------------- */
 
-/* Bytes [at, at + n) of what was placed, to `host` or from there. */
+/* Copies bytes [at, at + n) of placed memory to `host` or back. */
 static enum err move_bytes(struct backend_model *m, int32_t place_id, size_t at, size_t n, void *host, bool writes,
                            struct err_info *info)
 {
-    if (n == 0) { /* as the values of latents have, which have no place either */
+    if (n == 0) { /* the values of latents, which are not placed */
         return ERR_OK;
     }
     cl_mem mem = vram_at(m->vram, place_id);
@@ -738,7 +742,7 @@ static enum err move_bytes(struct backend_model *m, int32_t place_id, size_t at,
     return err;
 }
 
-/* Layer i of a page between the device and `room`. */
+/* Copies layer i of a page between the device and `room`. */
 static enum err move_layer(struct backend_model *m, int32_t i, int32_t page, unsigned char *room, bool writes,
                            struct err_info *info)
 {
@@ -748,7 +752,7 @@ static enum err move_layer(struct backend_model *m, int32_t i, int32_t page, uns
                       info);
 }
 
-/* The same in floats. */
+/* Likewise, as floats. */
 static enum err move_floats(struct backend_model *m, int32_t i, int32_t page, unsigned char *room, float *floats,
                             bool writes, struct err_info *info)
 {
@@ -801,7 +805,7 @@ static enum err opencl_page_read(struct backend_model *m, struct backend_page pa
 static enum err opencl_page_write(struct backend_model *m, struct backend_page page, enum backend_form form,
                                   const void *bytes, struct err_info *info)
 {
-    return move_page(m, page, form, (void *)(uintptr_t)bytes, true, info); /* which is only read from */
+    return move_page(m, page, form, (void *)(uintptr_t)bytes, true, info); /* only read */
 }
 
 static enum err opencl_state_read(struct backend_model *m, int32_t state, void *out, struct err_info *info)

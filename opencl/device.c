@@ -1,4 +1,4 @@
-/* What an OpenCL device says of itself, and opening one. */
+/* The capabilities of an OpenCL device, and opening one. */
 #include "opencl/device.h"
 
 #include "engine/base/names.h"
@@ -9,10 +9,10 @@
 #include <string.h>
 
 enum {
-    TEXT_BYTES = 16 << 10, /* of a list of extensions: the longest known has 2 KiB */
+    TEXT_BYTES = 16 << 10, /* for a list of extensions: the longest known has 2 KiB */
     FEATURES = 128,
     SIZES = 8, /* of sub-groups */
-    /* What the kernels are written for. */
+    /* Minimums that the kernels need. */
     MIN_VERSION = 120,
     MIN_LOCAL_BYTES = 32 << 10,
     MIN_GROUP = 256,
@@ -30,9 +30,9 @@ const char *device_subgroups_name(int subgroups)
     return subgroups >= 0 && subgroups < (int)ARRAY_LEN(names) ? names[subgroups] : NULL;
 }
 
-/* --- what it says ------------------------------------------------------------------------------------------------- */
+/* --- queries ------------------------------------------------------------------------------------------------------ */
 
-/* A value of n bytes; left as it is where the device does not know the question. */
+/* Writes a value of n bytes; leaves *out unchanged if the device does not support the query. */
 static bool ask(cl_device_id id, cl_device_info what, void *out, size_t n)
 {
     char answer[64];
@@ -50,7 +50,7 @@ static bool is_yes(cl_device_id id, cl_device_info what)
     return ask(id, what, &yes, sizeof yes) && yes != CL_FALSE;
 }
 
-/* Bytes that are no text of ASCII become '?', and what does not fit is cut off. */
+/* Copies text; replaces bytes other than printable ASCII by '?', and truncates. */
 static void make_text(const char *text, size_t n, char *out, size_t cap)
 {
     size_t len = 0;
@@ -60,7 +60,7 @@ static void make_text(const char *text, size_t n, char *out, size_t cap)
     out[len] = '\0';
 }
 
-/* "" where the device does not say. */
+/* Writes "" if the device does not support the query. */
 static void ask_text(cl_device_id id, cl_device_info what, char *out, size_t cap)
 {
     char text[TEXT_BYTES];
@@ -77,7 +77,7 @@ void device_platform_name(cl_platform_id platform, char *out, size_t cap)
     make_text(text, code == CL_SUCCESS ? n : 0, out, cap);
 }
 
-/* Is the word in the list, which spaces divide? */
+/* Returns whether the word is in the list, which is separated by spaces. */
 static bool has_word(const char *list, const char *word)
 {
     size_t n = strlen(word);
@@ -104,7 +104,7 @@ static bool has_feature(cl_device_id id, const char *name)
     return false;
 }
 
-/* "OpenCL 3.0 PoCL" is 300. */
+/* Returns 300 for "OpenCL 3.0 PoCL". */
 static uint32_t version_of(const char *text)
 {
     static const char before[] = "OpenCL ";
@@ -114,7 +114,7 @@ static uint32_t version_of(const char *text)
     return is_one ? (uint32_t)(text[n] - '0') * 100 + (uint32_t)(text[n + 2] - '0') * 10 : 0;
 }
 
-/* --- what follows from it ------------------------------------------------------------------------------------------- */
+/* --- capabilities ------------------------------------------------------------------------------------------------- */
 
 static void find_pci(cl_device_id id, const char *extensions, struct device_caps *c)
 {
@@ -133,7 +133,7 @@ static void find_pci(cl_device_id id, const char *extensions, struct device_caps
     }
 }
 
-/* The extension is listed also by devices that emulate it, at a loss. */
+/* Devices that emulate the dot product, slowly, list the extension too. */
 static bool has_dot_instruction(cl_device_id id, const char *extensions)
 {
     cl_device_integer_dot_product_capabilities_khr can = 0;
@@ -175,7 +175,7 @@ static void find_subgroups(cl_device_id id, const char *extensions, struct devic
     }
 }
 
-/* "gfx1030" of a name that has it, of any of AMD's chips; else the one that Mesa's word stands for. */
+/* Writes "gfx1030" of a name that contains any AMD chip; else the gfx name for Mesa's word. */
 static void find_gfx(struct device_caps *c)
 {
     const char *at = strstr(c->name, "gfx");
@@ -188,7 +188,7 @@ static void find_gfx(struct device_caps *c)
     }
 }
 
-/* The names of one device, which AMD's drivers alone have two of. */
+/* Writes the names of a device; only AMD's drivers have two. */
 static void find_names(cl_device_id id, cl_platform_id platform, const char *extensions, struct device_caps *c)
 {
     char text[TEXT_BYTES];
@@ -230,7 +230,7 @@ enum err device_read_caps(cl_device_id id, struct device_caps *out, struct err_i
     }
     ask_text(id, CL_DEVICE_EXTENSIONS, extensions, sizeof extensions);
     find_names(id, platform, extensions, out);
-    out->is_gpu = (type & CL_DEVICE_TYPE_GPU) != 0 && (type & CL_DEVICE_TYPE_CPU) == 0; /* Oclgrind says both */
+    out->is_gpu = (type & CL_DEVICE_TYPE_GPU) != 0 && (type & CL_DEVICE_TYPE_CPU) == 0; /* Oclgrind reports both */
     out->is_integrated = is_yes(id, CL_DEVICE_HOST_UNIFIED_MEMORY);
     out->is_available = is_yes(id, CL_DEVICE_AVAILABLE);
     out->has_compiler = is_yes(id, CL_DEVICE_COMPILER_AVAILABLE);
@@ -244,7 +244,7 @@ enum err device_read_caps(cl_device_id id, struct device_caps *out, struct err_i
     out->units = units;
     if (has_word(extensions, "cl_amd_device_attribute_query") &&
         clGetDeviceInfo(id, CL_DEVICE_GLOBAL_FREE_MEMORY_AMD, sizeof free_kib, free_kib, NULL) == CL_SUCCESS) {
-        out->free_bytes = (uint64_t)free_kib[0] << 10; /* the second is the largest piece */
+        out->free_bytes = (uint64_t)free_kib[0] << 10; /* the second is the largest free block */
     }
     find_pci(id, extensions, out);
     find_subgroups(id, extensions, out);
@@ -280,7 +280,7 @@ const char *device_why_not(const struct device_caps *c, char room[DEVICE_WHY_BYT
 
 /* --- opening -------------------------------------------------------------------------------------------------------- */
 
-/* The device that was found, in this process. */
+/* Finds the device of the inventory in this process. */
 static enum err find_again(struct device *d, struct err_info *info)
 {
     const struct device_caps *c = &d->caps;

@@ -1,4 +1,4 @@
-/* To add a field of device_caps: a row here. */
+/* To add a field of device_caps, add a row to the table. */
 #include "opencl/device_json.h"
 
 #include "engine/base/json_read.h"
@@ -11,7 +11,7 @@ enum kind {
     BOOL,
     NUMBER, /* uint32_t */
     BYTES,  /* uint64_t */
-    WORD,   /* an enum, by its names */
+    WORD,   /* an enum, by name */
     ADDRESS /* struct pci_address, null without has_pci */
 };
 
@@ -19,7 +19,7 @@ static const struct field {
     const char *name;
     enum kind kind;
     size_t offset, bytes;
-    names_fn names; /* of a WORD */
+    names_fn names; /* for WORD */
 } fields[] = {
 #define FIELD(member, kind)                                                                                            \
     {                                                                                                                  \
@@ -74,7 +74,7 @@ static json_t *value_of(const struct field *f, const struct device_caps *c)
         return json_boolean(*(const bool *)at);
     case NUMBER:
         return json_integer(*(const uint32_t *)at);
-    case BYTES: /* none has so much that it is no json_int_t */
+    case BYTES: /* no device exceeds json_int_t */
         return json_integer((json_int_t)(*(const uint64_t *)at & INT64_MAX));
     case WORD:
         return json_string(f->names(*(const int *)at));

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* --- looking -------------------------------------------------------------------------------------------------------- */
+/* --- probing ------------------------------------------------------------------------------------------------------ */
 
 void inventory_match(struct inventory *v)
 {
@@ -45,7 +45,7 @@ const struct inventory *inventory_get(void)
     return &machine;
 }
 
-/* --- what is what ----------------------------------------------------------------------------------------------------- */
+/* --- properties --------------------------------------------------------------------------------------------------- */
 
 static bool is_usable(const struct inventory *v, int device)
 {
@@ -68,7 +68,7 @@ const struct chip *inventory_chip(const struct inventory *v, int device, int car
 {
     const struct chip *chip = device >= 0 ? chip_of_name(v->probe.devices[device].gfx) : NULL;
     card = card < 0 && device >= 0 ? v->card_of[device] : card;
-    bool is_named = device >= 0 && v->probe.devices[device].gfx[0] != '\0'; /* what it calls itself is no other chip */
+    bool is_named = device >= 0 && v->probe.devices[device].gfx[0] != '\0'; /* its own name overrides the card's id */
     return is_named || card < 0 ? chip : chip_of_pci(v->cards[card].vendor, v->cards[card].device);
 }
 
@@ -97,9 +97,9 @@ bool inventory_fault(const struct inventory *v, int i, char room[DEVICE_TEXT_BYT
     return r->fault[0] != '\0' && i == 0;
 }
 
-/* --- which ------------------------------------------------------------------------------------------------------------ */
+/* --- choosing ----------------------------------------------------------------------------------------------------- */
 
-/* "discrete RDNA3 GPU" */
+/* Returns for example "a discrete RDNA3 GPU". */
 static const char *kind_of(const struct inventory *v, int device)
 {
     const struct chip *chip = inventory_chip(v, device, -1);
@@ -112,8 +112,8 @@ static const char *kind_of(const struct inventory *v, int device)
                            : "a discrete GPU";
 }
 
-/* The more the better; 0: not usable. Of two drivers of one card Mesa's goes first: it does without KFD, in which ROCm
- * hangs on consumer cards. */
+/* Returns the rank of a device, higher is better; 0: not usable. Of two drivers of one card Mesa's ranks first: it does
+ * not need KFD, in which ROCm hangs on consumer cards. */
 static int rank_of(const struct inventory *v, int device)
 {
     const struct device_caps *c = &v->probe.devices[device];
@@ -126,7 +126,7 @@ static int rank_of(const struct inventory *v, int device)
     return 2 + 4 * is_discrete + 2 * is_best + (strcmp(c->platform, "rusticl") == 0);
 }
 
-/* "0 (gfx1100 at 0000:03:00.0)" */
+/* Writes "0 (gfx1100 at 0000:03:00.0)". */
 static const char *describe(const struct inventory *v, int device, char room[DEVICE_TEXT_BYTES])
 {
     const struct device_caps *c = &v->probe.devices[device];
@@ -136,7 +136,7 @@ static const char *describe(const struct inventory *v, int device, char room[DEV
     return room;
 }
 
-/* ERR_CONFIG, with all that there is. */
+/* Returns ERR_CONFIG with a list of all devices. */
 static enum err refuse(const struct inventory *v, const char *found, struct err_info *info)
 {
     struct buf all;
@@ -155,7 +155,7 @@ static enum err refuse(const struct inventory *v, const char *found, struct err_
     return err;
 }
 
-/* A number that devices may have; -1: it is none. */
+/* Returns a possible device number; -1: not a number. */
 static int number_of(const char *text)
 {
     int n = text[0] != '\0' ? 0 : -1;
@@ -165,7 +165,7 @@ static int number_of(const char *text)
     return n;
 }
 
-/* Entry i of a list, in room; NULL beyond the last. */
+/* Copies entry i of a list to room; NULL after the last. */
 static const char *entry_of(const char *list, int i, char room[DEVICE_TEXT_BYTES])
 {
     while (i > 0 && list != NULL) {
@@ -195,7 +195,7 @@ enum err inventory_check_name(const char *which, const char *what, struct err_in
     return ERR_OK;
 }
 
-/* -1: there is none of the name. */
+/* Returns the device of the name; -1: none. */
 static int find(const struct inventory *v, const char *which)
 {
     struct pci_address at;
@@ -239,7 +239,7 @@ static enum err choose_one(const struct inventory *v, const char *which, int *de
     return ERR_OK;
 }
 
-/* Are they one, or two drivers' of one card? */
+/* Returns whether they are the same device, or two drivers' devices of one card. */
 static bool is_same_card(const struct inventory *v, int a, int b)
 {
     const struct device_caps *c = &v->probe.devices[a], *d = &v->probe.devices[b];
@@ -250,7 +250,7 @@ enum err inventory_choose(const struct inventory *v, const char *which, int i, i
                           struct err_info *info)
 {
     char room[DEVICE_TEXT_BYTES], names[2][DEVICE_TEXT_BYTES];
-    int of[PROBE_MAX_DEVICES + 1]; /* of the entries up to i: two are the same before there are more */
+    int of[PROBE_MAX_DEVICES + 1]; /* of the entries up to i; a repeated device is an error before this overflows */
     which = which != NULL ? which : "auto";
     why[0] = '\0';
     if (entry_of(which, i, room) == NULL) {
@@ -274,7 +274,7 @@ enum err inventory_choose(const struct inventory *v, const char *which, int i, i
     return ERR_OK;
 }
 
-/* --- what to know ------------------------------------------------------------------------------------------------------ */
+/* --- advice ------------------------------------------------------------------------------------------------------- */
 
 static bool has_platform(const struct inventory *v, const char *name)
 {
@@ -286,7 +286,7 @@ static bool has_platform(const struct inventory *v, const char *name)
     return false;
 }
 
-/* No OpenCL device shows the card. */
+/* Writes advice for a card that no OpenCL device shows. */
 static void put_what_to_do(const struct inventory *v, int card, char *room)
 {
     const struct pci_card *c = &v->cards[card];
@@ -307,7 +307,7 @@ static void put_what_to_do(const struct inventory *v, int card, char *room)
     }
 }
 
-/* 0: unknown, or the host's. */
+/* Returns the card's own memory; 0: unknown, or it uses the host's. */
 static uint64_t own_memory(const struct inventory *v, int card)
 {
     int device = inventory_device_of(v, card);

@@ -4,7 +4,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* X(code): those that the calls of this folder can give. */
+/* X(code): the codes that the calls of this folder can return. */
 #define OCL_CODES(X)                                                                                                   \
     X(CL_SUCCESS)                                                                                                      \
     X(CL_DEVICE_NOT_FOUND)                                                                                             \

@@ -1,4 +1,4 @@
-/* Experts: rows are sorted by who they go to, in tiles; each is multiplied, and a row's results are summed up. */
+/* Experts: sorts rows by expert into tiles, multiplies each tile, and sums a row's results. */
 #include "opencl/opencl_maker.h"
 
 enum { WG = 64, SORT_WG = 256 };
@@ -16,7 +16,7 @@ enum err opencl_experts_make_route(const struct opencl_maker *k)
     return opencl_end_step(k, s->dst);
 }
 
-/* The lists, in tiles of the size that the products take for so many rows. */
+/* Adds the sorting of picks into tiles of the size that products use for this many rows. */
 static enum err add_sort(const struct opencl_maker *k, uint32_t per_tile, int32_t min_rows, int32_t max_rows)
 {
     const struct plan_step *s = k->s;
@@ -30,7 +30,7 @@ static enum err add_sort(const struct opencl_maker *k, uint32_t per_tile, int32_
                       opencl_at(k, k->m->tiles));
 }
 
-/* act(x w[0]) * (x w[1]) of all picks, as floats or, where w[2] wants codes, as these. */
+/* Adds act(x w[0]) * (x w[1]) of all picks, as floats or, if w[2] needs codes, as codes. */
 static enum err add_inner(const struct opencl_maker *k, bool as_codes)
 {
     const struct plan_step *s = k->s;

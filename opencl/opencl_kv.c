@@ -1,4 +1,4 @@
-/* Keys and values in the memory of the device: types, places, and how a page becomes floats and the other way round, with
+/* Keys and values in the memory of the device: types, placement, and the conversion of a page to floats and back, with
  * the bits that kernels/heads.cl stores. */
 #include "opencl/opencl_internal.h"
 
@@ -15,7 +15,7 @@ const char *opencl_kv_type_name(int i)
     return i < (int)ARRAY_LEN(names) ? names[i] : NULL;
 }
 
-/* Which types cfg has, of no latents. */
+/* Reads the types of cfg, without regard to latents. */
 static enum err choose(const struct backend_model *m, int *k, int *v, struct err_info *info)
 {
     TRY(names_choose(opencl_kv_type_name, "cache-type-k", m->cfg.k_type, k, info));
@@ -49,7 +49,7 @@ enum err opencl_kv_lay_out(struct backend_model *m, struct err_info *info)
         bool is_latent = heads.latent_dim != 0;
         kv->is_local = backend_is_local(m->plan, &m->cfg, i);
         size_t n = (size_t)backend_n_pages(&m->cfg, kv->is_local), d = heads.head_dim;
-        size_t halves = VALUE_STRIDE(d) * KV_PAGE_TOKENS * sizeof(uint16_t); /* of a head in a page */
+        size_t halves = VALUE_STRIDE(d) * KV_PAGE_TOKENS * sizeof(uint16_t); /* per head and page */
         kv->k_is_bytes = k == KV_BYTES && !is_latent;
         kv->v_is_bytes = v == KV_BYTES && !is_latent;
         kv->key_bytes = heads.n_kv_heads * (kv->k_is_bytes ? KEY8_BYTES(d) : halves);
@@ -77,7 +77,7 @@ static void move_half(uint16_t *half, float *x, bool is_write)
     }
 }
 
-/* The scale of x[n]; NaN if one of them is. */
+/* Returns the scale of x[n]; NaN if x has a NaN. */
 static float scale_of(const float *x, uint32_t n)
 {
     float largest = 0;
@@ -97,7 +97,8 @@ static int8_t code_of(float x, float scale)
     return (int8_t)fminf(127, fmaxf(-127, code));
 }
 
-/* A key or, with `block` of all components, a value: codes of a head's part of a page, and the scales behind them. */
+/* Converts a key or (in one block of all components) a value: codes of a head's part of a page, and the scales after
+ * them. */
 static void move_bytes_of(int8_t *codes, uint16_t *scales, uint32_t slot, uint32_t d, bool is_key, float *x,
                           bool is_write)
 {

@@ -1,16 +1,16 @@
-/* What a device does by itself: what a launch costs, and how fast its memory is copied, which is what decoding can be held
- * against. The best of some tries, as other work only makes it slower. */
+/* Measures the device without a model: the duration of a launch, and the speed of copying in its memory, to which
+ * decoding can be compared. Takes the best of several tries, because other work only slows the device. */
 #include "opencl/opencl_internal.h"
 
 #include "engine/base/clock.h"
 
-enum { COPY_ARGS = 10 /* of the kernel that is launched, which copies no components: rows.cl */ };
-enum { TRIES = 5, N_LAUNCHES = 200, ALONE = 20, COPY_BYTES = 256 << 20 /* more than caches hold */ };
+enum { COPY_ARGS = 10 /* of the kernel, which copies no components: rows.cl */ };
+enum { TRIES = 5, N_LAUNCHES = 200, ALONE = 20, COPY_BYTES = 256 << 20 /* exceeds caches */ };
 
-/* Seconds since start_ns; at least a nanosecond. */
+/* Returns the seconds since start_ns; at least a nanosecond. */
 static double since(uint64_t start_ns) { return (double)MAX_OF(clock_now_ns() - start_ns, 1) / 1e9; }
 
-/* n launches, waited for at the end, or each. */
+/* Launches the kernel n times; waits at the end, or after each launch. */
 static enum err launch(cl_command_queue q, cl_kernel kernel, int n, bool waits, struct err_info *info)
 {
     const size_t size = 64; /* WG of rows.cl */
@@ -31,7 +31,7 @@ static enum err rate_launches(struct backend_model *m, cl_kernel kernel, struct 
                                      is_mem ? (const void *)&m->batch : (const void *)&nothing),
                       "copy", info));
     }
-    for (int i = 0; i <= TRIES; i++) { /* the first is for what drivers do once */
+    for (int i = 0; i <= TRIES; i++) { /* discard the first try, in which drivers initialize */
         uint64_t start = clock_now_ns();
         TRY(launch(m->device.queue, kernel, ALONE, true, info));
         double alone = since(start) / ALONE;

@@ -5,7 +5,7 @@
 
 enum { CONV_WG = 64, CONV_PIECES = 16, NORM_WG = 128 };
 
-/* Where a state is; three arguments. */
+/* Location of a state; three arguments. */
 #define STATE_ARGS(k)                                                                                                  \
     opencl_at((k), (k)->m->states), ARG_ULONG((k)->plan->recurrent_floats), ARG_ULONG((k)->s->recurrent)
 
@@ -24,17 +24,17 @@ enum err opencl_recurrent_make_short_conv(const struct opencl_maker *k)
     return opencl_end_step(k, s->dst);
 }
 
-/* What a scan reads of a row of src: n_k heads of keys, queries and values, which begin there. */
+/* Input of a scan in a row of src: the offsets of queries, keys and values, and n_k heads of keys. */
 struct scan {
     bool is_delta;
     uint32_t n_heads, dk, dv;           /* of values; rows and columns of a state */
     uint32_t k_first, q_first, v_first; /* in src */
-    uint32_t per_k, n_k;                /* heads that share a key side by side; 0: they take turns */
+    uint32_t per_k, n_k;                /* adjacent heads that share a key; 0: heads use keys in rotation */
     plan_buf_id rates, betas;
     plan_weight_id skip;
 };
 
-/* A part of a column is what registers of a wave hold. */
+/* PARTS divides a column into pieces that fit in a wave's registers. */
 static enum err add_scan(const struct opencl_maker *k, const struct scan *of)
 {
     const struct plan_step *s = k->s;
@@ -52,7 +52,7 @@ static enum err add_scan(const struct opencl_maker *k, const struct scan *of)
                       ARG_UINT(opencl_stride(k, s->dst)));
 }
 
-/* The norm of each head of dst, in place; makes codes where heads are whole blocks. */
+/* Adds the norm of each head of dst, in place; writes codes if heads are whole blocks. */
 static enum err add_head_norm(const struct opencl_maker *k, uint32_t n)
 {
     const struct plan_step *s = k->s;
@@ -99,7 +99,7 @@ enum err opencl_recurrent_make_ssm(const struct opencl_maker *k)
                                    .per_k = m->n_heads / m->n_groups,
                                    .n_k = m->n_groups,
                                    .rates = s->ssm.dt,
-                                   .betas = s->ssm.dt, /* of which there are none */
+                                   .betas = s->ssm.dt, /* unused */
                                    .skip = s->w[1]}));
     return opencl_end_step(k, s->dst);
 }

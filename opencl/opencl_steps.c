@@ -1,6 +1,6 @@
-/* From plan steps to launches: each op is a function that places what it needs and makes kernels with their arguments,
- * which never change; what a batch has stands in its buffer. Gone through twice: first for the places, when there is no
- * memory yet. */
+/* Converts plan steps to launches. Each op has a function that places its memory and makes kernels with constant
+ * arguments; the data of a batch is in its buffer. All steps are converted twice: the first time only to place memory,
+ * before any is allocated. */
 #include "opencl/opencl_maker.h"
 
 #include "engine/base/mem.h"
@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A launch of all rows of the step's kind. */
 struct opencl_launch opencl_launch_of(const struct opencl_maker *k, size_t local, size_t groups)
 {
     return (struct opencl_launch){
@@ -30,7 +29,6 @@ static enum err push_launch(const struct opencl_maker *k, struct opencl_launch l
     return ERR_OK;
 }
 
-/* Adds a launch of kernel `entry` of `file`; args: those behind the batch, which is first everywhere. */
 enum err opencl_add_launch(const struct opencl_maker *k, struct opencl_launch l, const char *file, const char *entry,
                            const char *options, const struct opencl_arg *args, int n_args)
 {
@@ -56,7 +54,7 @@ enum err opencl_add_meeting(const struct opencl_maker *k)
     return k->m->is_dry ? ERR_OK : push_launch(k, opencl_launch_of(k, 0, 0));
 }
 
-/* --- places and arguments ----------------------------------------------------------------------------------------- */
+/* --- memory and arguments ----------------------------------------------------------------------------------------- */
 
 struct opencl_arg opencl_at(const struct opencl_maker *k, int32_t place)
 {
@@ -88,13 +86,13 @@ static struct opencl_arg blocks_of(const struct opencl_maker *k, plan_buf_id id)
     return ARG_UINT(opencl_blocks(k, id));
 }
 
-/* The widest of what several steps use one after the other. */
 void opencl_widen(uint32_t *wide, uint32_t n) { *wide = MAX_OF(*wide, opencl_round_up(n, OPENCL_ALIGN)); }
 
-/* Logits of the rows that are wanted: few rows, so second terms in all blocks cost next to nothing. */
+/* Returns whether the step computes the requested logits: few rows, so second terms in all blocks cost almost
+ * nothing. */
 static bool is_head(const struct plan_step *s) { return s->rows == PLAN_LOGIT_ROWS && s->dst == PLAN_NONE; }
 
-/* Does the step multiply what is in the buffer, as codes (or as floats) ? */
+/* Returns whether the step multiplies the buffer's contents as codes (or as floats). */
 static bool multiplies(const struct backend_model *m, const struct plan_step *s, plan_buf_id buf, bool as_codes)
 {
     const struct plan_operand *o;
@@ -130,7 +128,7 @@ int opencl_flags_of(const struct opencl_maker *k, plan_buf_id buf)
     return (n.codes ? FLAG_CODES : 0) | (n.is_fine ? FLAG_FINE : 0) | (n.floats ? FLAG_FLOATS : 0);
 }
 
-/* The buffer's rows as codes too. */
+/* Adds the encoding of the buffer's rows. */
 static enum err add_codes(const struct opencl_maker *k, plan_buf_id buf, enum opencl_when when)
 {
     enum { WG = 128 };
@@ -141,7 +139,6 @@ static enum err add_codes(const struct opencl_maker *k, plan_buf_id buf, enum op
                       opencl_codes(k, buf), blocks_of(k, buf));
 }
 
-/* Behind a step that wrote floats. */
 enum err opencl_end_step(const struct opencl_maker *k, plan_buf_id buf)
 {
     return opencl_need_of(k, buf).codes ? add_codes(k, buf, OPENCL_ALWAYS) : ERR_OK;
@@ -149,7 +146,7 @@ enum err opencl_end_step(const struct opencl_maker *k, plan_buf_id buf)
 
 /* --- matmul ------------------------------------------------------------------------------------------------------- */
 
-/* Token rows of a work-group, and for how many of a batch. */
+/* Token rows of a work-group, and the rows of a batch for which the tile is used. */
 struct tile {
     uint32_t tokens;
     bool is_split;
@@ -158,7 +155,7 @@ struct tile {
 
 enum { MAX_TILES = 3, WAVES = 8 };
 
-/* By what fits in registers: two weights, floats and picks take more for each token row. Fewer than three end with 0. */
+/* Chosen to fit in registers: two weights, floats and picks take more per token row. Fewer than three end with 0. */
 static const struct tile *tiles_of(bool is_pair, bool reads_floats, bool is_picked)
 {
     static const struct tile all[3][MAX_TILES] = {
@@ -241,7 +238,7 @@ static enum err make_matmul(const struct opencl_maker *k)
     return opencl_end_step(k, k->s->dst);
 }
 
-/* Two weights of one kind are one product; others, and a gate alone, are taken together by a launch of its own. */
+/* Two weights of one kind are one product. Other pairs, and a gate without a second weight, need a separate launch. */
 static enum err make_glu(const struct opencl_maker *k)
 {
     enum { WG = 64 };
@@ -299,7 +296,7 @@ static enum err make_logits(const struct opencl_maker *k)
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
-/* One of the weights that are looked up; by: as embed.cl has it. */
+/* Adds the lookup in one weight; by: as in embed.cl. */
 static enum err add_embed(const struct opencl_maker *k, plan_weight_id id, int by, float scale, int flags)
 {
     enum { WG = 64 };
@@ -323,7 +320,7 @@ static enum err make_embed(const struct opencl_maker *k)
     return opencl_end_step(k, k->s->dst);
 }
 
-/* Is step i nothing but a list of rows for a norm behind it, which can pick them itself? */
+/* Returns whether step i only gathers rows for a norm after it, which can gather them itself. */
 static bool is_picked_by_norm(const struct plan *p, int32_t i)
 {
     const struct plan_step *s = &p->steps[i], *next = s + 1;
@@ -331,7 +328,7 @@ static bool is_picked_by_norm(const struct plan *p, int32_t i)
            next->rows == s->rows && !next->adds && (next->dst == s->dst || !plan_is_read(p, i + 2, s->dst));
 }
 
-/* The norm of src, to dst or to the rows that are wanted. */
+/* Adds the norm of src, written to dst; with FLAG_PICKS of the requested rows. */
 static enum err add_norm(const struct opencl_maker *k, plan_buf_id src, struct opencl_arg dst, uint32_t dst_stride,
                          int flags, plan_buf_id coded)
 {
@@ -365,7 +362,7 @@ static enum err make_norm(const struct opencl_maker *k)
     return in_one ? ERR_OK : opencl_end_step(k, s->dst);
 }
 
-/* Components [src_first, + n) of rows of src to dst_first of dst. */
+/* Adds a copy of components [src_first, + n) of rows of src to dst_first of dst. */
 static enum err add_copy(const struct opencl_maker *k, struct opencl_arg src, uint32_t src_stride, uint32_t src_first,
                          struct opencl_arg dst, uint32_t dst_stride, uint32_t dst_first, uint32_t n, int flags)
 {
@@ -413,13 +410,13 @@ static enum err make_output(const struct opencl_maker *k)
 
 /* --- attention ---------------------------------------------------------------------------------------------------- */
 
-/* Rows of queries, keys and values that are to become heads. */
+/* Rows of queries, keys and values that become heads. */
 struct head_rows {
     struct opencl_arg q, k, v;
     uint32_t q_stride, k_stride, v_stride, k_first, v_first;
 };
 
-/* The word of a batch that says where the page tables of a layer are. */
+/* Returns the word of a batch that has the offset of the layer's page tables. */
 static struct opencl_arg table_of(const struct opencl_kv *kv)
 {
     return ARG_INT(kv->is_local ? BATCH_AT_WINDOW_TABLE : BATCH_AT_TABLE);
@@ -432,7 +429,7 @@ static enum err add_heads(const struct opencl_maker *k, const struct head_rows *
     const struct opencl_kv *kv = &k->m->kvs[s->layer];
     const struct plan_rope *rope = &k->plan->ropes[s->heads.rope];
     plan_weight_id q_norm = s->heads.q_norm, k_norm = s->heads.k_norm;
-    uint32_t n = plan_n_items(k->plan, s); /* of which latents have no values */
+    uint32_t n = plan_n_items(k->plan, s); /* includes values, which latents do not have */
     n -= n > k->plan->n_heads && kv->heads.latent_dim != 0 ? kv->heads.n_kv_heads : 0;
     char options[OPENCL_OPTIONS_BYTES];
     snprintf(options, sizeof options, "-DK8=%d -DV8=%d", kv->k_is_bytes, kv->v_is_bytes);
@@ -489,9 +486,10 @@ static enum err make_heads(const struct opencl_maker *k)
     return opencl_end_step(k, s->dst);
 }
 
-/* Rows that a work-group of blocked attention has, beside so many query heads: as the sums of eight fit in registers, or
- * of four; what is known of eight rows of bytes does not, nor of rows with a window to both sides; nor, beside two heads, of four
- * whose values alone are bytes, three for a work-item (tests/isa/budget). */
+/* Returns the rows per work-group of blocked attention, for this number of query heads. The sums of eight or four rows
+ * fit in registers. With keys or values as bytes, or a window to both sides, the sums of eight rows do not fit. With
+ * two heads, only values as bytes, and three components per work-item, the sums of four do not fit
+ * (tests/isa/budget). */
 static uint32_t rows_of_block(const struct opencl_kv *kv, uint32_t heads, uint32_t dv, bool to_both)
 {
     uint32_t narrow = kv->k_is_bytes ? 64 : 128, most = dv <= narrow ? ATTENTION_BLOCK : ATTENTION_BLOCK / 2;
@@ -503,7 +501,8 @@ static uint32_t rows_of_block(const struct opencl_kv *kv, uint32_t heads, uint32
     return heads == 2 && !is_odd ? most / 2 : most / 4;
 }
 
-/* Of one step: a batch of few rows is computed in parts, others in blocks and by rows that no block has. */
+/* Forms of one step: a batch of few rows is computed in parts, others in blocks, with separate rows outside of
+ * blocks. */
 enum attention_form { IN_PARTS, BY_ROWS, IN_BLOCKS, N_FORMS };
 
 static enum err make_attention(const struct opencl_maker *k)
@@ -513,7 +512,7 @@ static enum err make_attention(const struct opencl_maker *k)
     const struct opencl_kv *kv = &k->m->kvs[s->layer];
     const struct plan_kv *of = &kv->heads;
     uint32_t dv = plan_kv_value_dim(of), n_heads = k->plan->n_heads, per_kv = n_heads / of->n_kv_heads;
-    uint32_t most = dv > WIDE_VALUE ? 3 : 4; /* by the registers that their sums take */
+    uint32_t most = dv > WIDE_VALUE ? 3 : 4; /* limited by the registers of their sums */
     uint32_t tile = MIN_OF(per_kv, most), tiles = (per_kv + tile - 1) / tile;
     bool in_one = dv % PANEL_BLOCK == 0, to_both = k->plan->is_bidirectional && s->attention.window > 0;
     uint32_t block = of->latent_dim == 0 && dv <= WIDE_VALUE ? rows_of_block(kv, tile, dv, to_both) : 1;
@@ -549,7 +548,7 @@ static enum err make_attention(const struct opencl_maker *k)
     return need.codes ? add_codes(k, s->dst, in_one ? OPENCL_IF_WHOLE : OPENCL_ALWAYS) : ERR_OK;
 }
 
-/* Few rows, and many. */
+/* Makes tiles for one row and for more. */
 static enum err make_head_matmul(const struct opencl_maker *k)
 {
     enum { HEAD_WAVES = 4 };

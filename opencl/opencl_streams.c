@@ -5,7 +5,7 @@
 
 enum { WG = 64, ROW_WG = 256 };
 
-/* A work-item for each component of dst. */
+/* Returns a launch with a work-item for each component of dst. */
 static struct opencl_launch by_components(const struct opencl_maker *k)
 {
     return opencl_launch_of(k, WG, (opencl_width(k, k->s->dst) + WG - 1) / WG);
@@ -14,7 +14,7 @@ static struct opencl_launch by_components(const struct opencl_maker *k)
 /* Rows of a buffer; two arguments. */
 #define ROWS_ARGS(k, id) opencl_floats((k), (id)), ARG_UINT(opencl_stride((k), (id)))
 
-/* dst *= scale, and a part of src: with the codes of what comes out. */
+/* Adds dst *= scale, and times a part of src if given; encodes the result if needed. */
 static enum err add_multiply(const struct opencl_maker *k)
 {
     enum { MULTIPLY_WG = 128 };
@@ -79,7 +79,7 @@ enum err opencl_streams_make_gate(const struct opencl_maker *k)
     return opencl_end_step(k, s->dst);
 }
 
-/* Stream i, of which there may be fewer. */
+/* Returns stream i, or NULL if there are fewer. */
 static struct opencl_arg stream(const struct opencl_maker *k, uint32_t i)
 {
     return i < k->s->streams.n ? opencl_floats(k, k->s->dst + (plan_buf_id)i) : ARG_MEM(NULL);

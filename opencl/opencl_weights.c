@@ -1,5 +1,5 @@
-/* Weights on their way to the device: taken apart by quant.h and put together as kernels/weights.clh says, by all threads
- * in memory that the device reads by itself, while what they packed before is on its way. */
+/* Loads weights into the device: unpacks them with quant.h and packs them as kernels/weights.clh says. All threads pack
+ * into memory that the device reads directly, while it copies the previous round. */
 #include "opencl/opencl_internal.h"
 
 #include "engine/base/mem.h"
@@ -15,8 +15,8 @@ _Static_assert(PANEL_U4 == 3 && PANEL_U2_MIN_K == 8 && PANEL_U6_K == 12 && PANEL
 
 /* --- layout ------------------------------------------------------------------------------------------------------- */
 
-/* Words of a lane in a group of a quantised kind: codes, high bits, scales, minimums, units; GROUP_WORDS of weights.clh.
- */
+/* Offsets in words of a lane in a group of a quantized kind: codes, high bits, scales, minimums, units; GROUP_WORDS of
+ * weights.clh. */
 struct group_layout {
     uint32_t n_blocks, high, scales, mins, units, words;
 };
@@ -25,7 +25,7 @@ static struct group_layout layout_of(enum panel_kind kind)
 {
     const struct panel_info *k = panel_info(kind);
     struct group_layout g = {.n_blocks = k->has_unit ? 8 : 2};
-    bool is_nibbles = kind == PANEL_U2_MIN_K; /* scale and minimum in a byte */
+    bool is_nibbles = kind == PANEL_U2_MIN_K; /* scale and minimum in one byte */
     uint32_t scale_words = k->has_unit ? (k->block == 16 ? 4 : 2) : k->block == 16 ? 2 : 1;
     g.high = g.n_blocks * (k->bits == 8 ? 8 : k->bits < 4 ? 2 : 4);
     g.scales = g.high + g.n_blocks * (k->bits == 6 ? 2 : k->bits == 5 || k->bits == 3 ? 1 : 0);
@@ -35,7 +35,7 @@ static struct group_layout layout_of(enum panel_kind kind)
     return g;
 }
 
-/* Where word i of a lane is, of a part that begins `before` words into a group and is read `step` words at a time. */
+/* Returns word i of a lane, in a part that begins `before` words into a group and is read `step` words at a time. */
 static uint32_t *lane_word(uint32_t *group, uint32_t before, uint32_t step, uint32_t i, uint32_t lane)
 {
     return group + (size_t)(before + i / step * step) * OPENCL_LANES + (size_t)lane * step + i % step;
@@ -45,7 +45,7 @@ static void put_byte(uint32_t *word, uint32_t byte, uint32_t value) { *word |= (
 
 /* --- packing ------------------------------------------------------------------------------------------------------ */
 
-/* Codes of block b of a lane; what is there is zeros. */
+/* Packs the codes of block b of a lane into zeros. */
 static void pack_codes(enum panel_kind kind, const struct group_layout *g, const struct quant_block *q, uint32_t b,
                        uint32_t lane, uint32_t *group)
 {
@@ -100,7 +100,7 @@ static void pack_scales(enum panel_kind kind, const struct group_layout *g, cons
     }
 }
 
-/* n_rows <= 32 rows of codes to a panel of zeros. */
+/* Packs n_rows <= 32 rows of codes into a panel of zeros. */
 static void pack_codes_panel(const struct plan_weight *w, enum panel_kind kind, const unsigned char *rows,
                              uint64_t stride, uint32_t n_rows, uint32_t *panel)
 {
@@ -117,7 +117,7 @@ static void pack_codes_panel(const struct plan_weight *w, enum panel_kind kind, 
     }
 }
 
-/* A row of floats, [n_in], to a panel of zeros. */
+/* Packs a row of floats, [n_in], into a panel of zeros. */
 static void pack_float_row(const float *x, enum panel_kind kind, uint32_t n_in, uint32_t lane, uint32_t *panel)
 {
     for (uint32_t k = 0; k < n_in; k++) {
@@ -130,9 +130,9 @@ static void pack_float_row(const float *x, enum panel_kind kind, uint32_t n_in, 
     }
 }
 
-/* --- places ------------------------------------------------------------------------------------------------------- */
+/* --- placing ------------------------------------------------------------------------------------------------------ */
 
-/* How the steps use a weight. */
+/* Records how a step uses its weights. */
 static void find_use(struct backend_model *m, const struct plan_step *s)
 {
     const struct plan_operand *o;
@@ -151,7 +151,7 @@ static void find_use(struct backend_model *m, const struct plan_step *s)
     }
 }
 
-/* How a weight lies, but for the place. */
+/* Decides the form of a weight, but not its place. */
 static void lay_out(struct opencl_weight *w, const struct plan_weight *of)
 {
     const struct quant_ops *ops = quant_ops(of->type);
@@ -185,11 +185,13 @@ static void lay_out(struct opencl_weight *w, const struct plan_weight *of)
 static uint64_t bytes_of(const struct backend_model *m, plan_weight_id id)
 {
     const struct opencl_weight *w = &m->weights[id];
-    return w->is_vector ? m->plan->weights[id].n_in * sizeof(float)
-                        : (uint64_t)w->panel_bytes * w->group_panels * w->n_groups; /* holds: in the file as much */
+    return w->is_vector
+               ? m->plan->weights[id].n_in * sizeof(float)
+               : (uint64_t)w->panel_bytes * w->group_panels * w->n_groups; /* no overflow: the file is as large */
 }
 
-/* Can b lie behind a, and both be one product? Their panels and biases must follow each other without a gap. */
+/* Returns whether the weights a and a + 1 can be adjacent and form one product. Their panels and biases must be
+ * contiguous. */
 static bool can_join(const struct backend_model *m, const struct plan_step *s, int a)
 {
     const struct opencl_weight *w = &m->weights[s->w[a]], *x = &m->weights[s->w[a + 1]];
@@ -211,7 +213,7 @@ static void set_next(struct backend_model *m, plan_weight_id id, plan_weight_id 
     }
 }
 
-/* What queries, keys and values are made with is one product where it can be. */
+/* Joins the products for queries, keys and values if possible. */
 static void join(struct backend_model *m, const struct plan_step *s)
 {
     for (int i = 0; s->op == PLAN_QKV && i < 2 && s->w[i + 1] != PLAN_NONE; i++) {
@@ -222,10 +224,10 @@ static void join(struct backend_model *m, const struct plan_step *s)
     }
 }
 
-/* Places a weight and those behind it. */
+/* Places a weight and those joined to it. */
 static enum err place(struct backend_model *m, plan_weight_id first, struct err_info *info)
 {
-    enum { VECTOR_BYTES = OPENCL_ALIGN * sizeof(float) }; /* what vectors are padded to */
+    enum { VECTOR_BYTES = OPENCL_ALIGN * sizeof(float) }; /* padding of vectors */
     uint64_t bytes = 0;
     int32_t at;
     for (plan_weight_id id = first; id != PLAN_NONE; id = m->weights[id].next) {
@@ -263,11 +265,11 @@ enum err opencl_weights_lay_out(struct backend_model *m, struct err_info *info)
 
 /* --- loading ------------------------------------------------------------------------------------------------------ */
 
-/* A buffer that the host writes to and the device reads from. */
+/* A buffer that the host writes and the device reads. */
 struct stage {
     cl_mem mem;
-    unsigned char *at; /* where the host sees it */
-    cl_event sent;     /* OPTIONAL: the device has what was packed last */
+    unsigned char *at; /* address for the host */
+    cl_event sent;     /* OPTIONAL: completes when the device has read the last round */
 };
 
 /* Panels [first, first + n) of a weight, or a vector, in a stage. */
@@ -278,40 +280,40 @@ struct piece {
 };
 
 enum {
-    N_STAGES = 2,          /* one is packed while the other is on its way */
-    STAGE_BYTES = 8 << 20, /* so many panels that threads end a round of them at about the same time */
-    MAX_PIECES = 64        /* of a round */
+    N_STAGES = 2,          /* one is packed while the other is copied */
+    STAGE_BYTES = 8 << 20, /* enough panels for threads to finish a round at about the same time */
+    MAX_PIECES = 64        /* per round */
 };
 
 struct loader {
     struct backend_model *m;
     struct stage stages[N_STAGES];
     size_t stage_bytes;
-    int32_t id; /* what comes next: a panel of a weight */
+    int32_t id; /* the next panel of a weight */
     uint32_t panel;
-    struct piece pieces[MAX_PIECES]; /* of a round, which all threads pack .. */
+    struct piece pieces[MAX_PIECES]; /* of a round; all threads pack them .. */
     uint32_t n_pieces, n_panels;
-    atomic_uint next;    /* .. panel by panel: that which nobody has taken */
+    atomic_uint next;    /* .. panel by panel: the next free one */
     float *floats;       /* [n_threads][widest] */
-    unsigned char *rows; /* [n_threads][rows_bytes]: those of a panel, where their source must make them */
+    unsigned char *rows; /* [n_threads][rows_bytes]: rows of a panel, for sources that must compute them */
     size_t widest, rows_bytes;
     uint64_t done_bytes, all_bytes;
 };
 
-/* Panels of a weight; a vector is one. */
+/* Returns the panels of a weight; a vector is one. */
 static uint32_t panels_of(const struct opencl_weight *w)
 {
     return w->place == OPENCL_NONE ? 0 : w->is_vector ? 1 : w->n_groups * w->group_panels;
 }
 
-/* Bytes of a panel. */
+/* Returns the bytes of a panel. */
 static size_t step_of(const struct backend_model *m, int32_t id)
 {
     const struct opencl_weight *w = &m->weights[id];
     return w->is_vector ? (size_t)bytes_of(m, id) : w->panel_bytes;
 }
 
-/* The first row of a panel; n_out for the panel behind the last. */
+/* Returns the first row of a panel; n_out for the panel after the last. */
 static uint32_t row_of_panel(const struct opencl_weight *w, uint32_t panel)
 {
     return w->is_vector ? panel : panel / w->group_panels * w->group_rows + panel % w->group_panels * OPENCL_LANES;
@@ -326,7 +328,7 @@ static size_t stage_bytes(const struct backend_model *m, uint64_t *all_bytes)
         largest = n != 0 ? MAX_OF(largest, step_of(m, i)) : largest;
         *all_bytes += n != 0 ? bytes_of(m, i) : 0;
     }
-    return MAX_OF(largest, (size_t)MIN_OF((uint64_t)STAGE_BYTES, *all_bytes / (2 * N_STAGES))); /* small models, too */
+    return MAX_OF(largest, (size_t)MIN_OF((uint64_t)STAGE_BYTES, *all_bytes / (2 * N_STAGES))); /* small models */
 }
 
 size_t opencl_weights_staged(const struct backend_model *m)
@@ -377,7 +379,7 @@ static void pack_share(void *arg, int thread, int n_threads)
     }
 }
 
-/* What of the weights comes next, as much as a stage holds. */
+/* Selects the next panels, up to the size of a stage. */
 static void choose_round(struct loader *l, unsigned char *at)
 {
     size_t left = l->stage_bytes;
@@ -403,7 +405,7 @@ static void choose_round(struct loader *l, unsigned char *at)
     }
 }
 
-/* Brings a round to the device, which it reaches later. */
+/* Enqueues the copies of a round. */
 static enum err send(const struct loader *l, struct stage *s, struct err_info *info)
 {
     cl_command_queue queue = l->m->device.queue;
@@ -418,7 +420,7 @@ static enum err send(const struct loader *l, struct stage *s, struct err_info *i
     return ocl_check(clFlush(queue), "clFlush", info);
 }
 
-/* Waits until a stage can be packed anew. */
+/* Waits until a stage can be packed again. */
 static enum err wait_for(struct stage *s, struct err_info *info)
 {
     if (s->sent == NULL) {
@@ -430,7 +432,7 @@ static enum err wait_for(struct stage *s, struct err_info *info)
     return ocl_check(code, "waiting for weights", info);
 }
 
-/* Tells that the file bytes of rows [row, end) are read. */
+/* Reports that rows [row, end) of the file are read. */
 static void done_with(const struct backend_model *m, const struct plan_weight *w, uint32_t row, uint32_t end)
 {
     if (m->cfg.weight_done != NULL) {
@@ -438,7 +440,7 @@ static void done_with(const struct backend_model *m, const struct plan_weight *w
     }
 }
 
-/* A round is packed: tells so. */
+/* Reports a packed round. */
 static enum err end_round(struct loader *l, struct err_info *info)
 {
     struct backend_model *m = l->m;
@@ -468,7 +470,7 @@ static enum err load_all(struct loader *l, struct pool *pool, struct err_info *i
     for (int i = 0; i < N_STAGES; i++) {
         TRY(wait_for(&l->stages[i], info));
     }
-    /* pages that a neighbour's reading brought back, and shared ones */
+    /* pages that reading of adjacent weights brought back, and shared ones */
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         done_with(m, &m->plan->weights[i], 0, m->plan->weights[i].n_out);
     }
@@ -486,7 +488,7 @@ static enum err make_stage(const struct loader *l, struct stage *s, struct err_i
     return ocl_check(code, "clEnqueueMapBuffer", info);
 }
 
-/* Ends what is on its way, and gives the stages back. */
+/* Waits for pending copies and frees the stages. */
 static enum err free_stages(struct loader *l, enum err err, struct err_info *info)
 {
     cl_command_queue queue = l->m->device.queue;
@@ -507,7 +509,7 @@ static enum err free_stages(struct loader *l, enum err err, struct err_info *inf
     return err != ERR_OK ? err : ocl_check(code, "clFinish", info);
 }
 
-/* Room for each thread, of what weights need to be packed. */
+/* Allocates memory for each thread, for the weights that must be packed. */
 static enum err make_room(struct loader *l, int n_threads, struct err_info *info)
 {
     for (int32_t i = 0; i < l->m->plan->n_weights; i++) {

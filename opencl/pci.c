@@ -21,7 +21,7 @@ const char *pci_address_text(const struct pci_address *a, char room[PCI_ADDRESS_
     return room;
 }
 
-/* A number of hexadecimal digits, `most` at most and one at least, up to `end`; *s goes behind that. */
+/* Reads a number of 1 to `most` hexadecimal digits followed by `end`; moves *s after `end`. */
 static bool read_hex(const char **s, int most, char end, uint32_t *out)
 {
     const char *p = *s;
@@ -87,7 +87,7 @@ static const char *path_of(const struct pci_calls *calls, const struct pci_card 
     return room;
 }
 
-/* The node that DRM made for programs that compute. */
+/* Finds DRM's node for programs that compute. */
 static void find_node(const struct pci_calls *calls, struct pci_card *c)
 {
     char room[PATH_BYTES];
@@ -102,7 +102,7 @@ static void find_node(const struct pci_calls *calls, struct pci_card *c)
     }
 }
 
-/* What libpciaccess does not tell. A file that is not there leaves what it says unknown. */
+/* Reads what libpciaccess does not provide. Values of missing files remain unknown. */
 static void read_sysfs(const struct pci_calls *calls, struct pci_card *c)
 {
     char room[PATH_BYTES], target[PATH_BYTES];
@@ -116,7 +116,7 @@ static void read_sysfs(const struct pci_calls *calls, struct pci_card *c)
     io_read_start(path_of(calls, c, "current_link_speed", room), c->link_speed, sizeof c->link_speed);
     c->link_speed[strcspn(c->link_speed, "\n")] = '\0';
     size_t width = machine_number_in(path_of(calls, c, "current_link_width", room));
-    c->link_width = width <= 32 ? (uint32_t)width : 0; /* 63 or 255 where there is no link */
+    c->link_width = width <= 32 ? (uint32_t)width : 0; /* 63 or 255: no link */
     size_t vram = machine_number_in(path_of(calls, c, "mem_info_vram_total", room));
     c->vram_bytes = vram != SIZE_MAX ? vram : 0;
 }

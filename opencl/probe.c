@@ -1,5 +1,5 @@
-/* The child writes a line of JSON for each platform that it comes to, {"platform":0,"name":"rusticl"}, one for each device
- * of it (device_json.h), and {"end":true}; then it kills itself, so that no driver's exit handlers are run. */
+/* The child writes a line of JSON for each platform, {"platform":0,"name":"rusticl"}, one for each of its devices
+ * (device_json.h), and {"end":true}. Then it kills itself, so that drivers' exit handlers do not run. */
 #include "opencl/probe.h"
 
 #include "engine/base/clock.h"
@@ -22,11 +22,11 @@
 enum {
     LINE_BYTES = 4096,
     MAX_DEPTH = 2,  /* of a line */
-    REAP_MS = 1000, /* a driver that waits in the kernel cannot be killed: it is left behind */
+    REAP_MS = 1000, /* a driver that waits in the kernel cannot be killed: leave it */
 };
 
 static struct {
-    const char *program, *command; /* NULL: the process asks itself */
+    const char *program, *command; /* NULL: the process probes itself */
     int limit_ms;
 } child;
 
@@ -37,9 +37,9 @@ void probe_use_child(const char *program, const char *command, int limit_ms)
     child.limit_ms = limit_ms;
 }
 
-/* --- asking --------------------------------------------------------------------------------------------------------- */
+/* --- enumerating -------------------------------------------------------------------------------------------------- */
 
-/* Who is told what is found. */
+/* Receiver of what is found. */
 struct sink {
     void (*platform)(void *arg, uint32_t i, const char *name);
     void (*device)(void *arg, const struct device_caps *c);
@@ -50,7 +50,7 @@ static void ask_platform(cl_platform_id platform, uint32_t i, const struct sink 
 {
     cl_device_id ids[PROBE_MAX_DEVICES];
     char name[64];
-    cl_uint n = 0; /* a platform without devices fails, and so says 0 */
+    cl_uint n = 0; /* a platform without devices fails and leaves 0 */
     device_platform_name(platform, name, sizeof name);
     to->platform(to->arg, i, name);
     if (clGetDeviceIDs(platform, CL_DEVICE_TYPE_ALL, PROBE_MAX_DEVICES, ids, &n) != CL_SUCCESS) {
@@ -102,9 +102,9 @@ int probe_child(int argc, char **argv)
         from = from * 10 + (uint32_t)(*p - '0');
     }
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)prctl(PR_SET_DUMPABLE, 0); /* no core file of a driver's crash */
+    (void)prctl(PR_SET_DUMPABLE, 0); /* no core file if a driver crashes */
     int fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-    if (fd < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) { /* what drivers print is no answer */
+    if (fd < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0) { /* drivers print to standard output too */
         return 1;
     }
     ask_all(from, &(struct sink){write_platform, write_device, &fd});
@@ -132,7 +132,7 @@ static void add_device(void *result, const struct device_caps *c)
     }
 }
 
-/* One line of the child's. */
+/* Reads one line of the child. */
 static enum err read_object(const json_t *o, struct probe_result *to, bool *is_over, struct err_info *info)
 {
     const json_t *i = json_object_get(o, "platform"), *name = json_object_get(o, "name");
@@ -169,7 +169,7 @@ static enum err read_line(const char *line, size_t n, struct probe_result *to, b
 
 /* --- the parent ----------------------------------------------------------------------------------------------------- */
 
-/* Starts the child; its pid, or -1, and *fd, which is its standard output. */
+/* Starts the child from platform `from` on. Returns its pid, or -1, and *fd, its standard output. */
 static pid_t start(uint32_t from, int *fd)
 {
     static char name[] = "infcgi";
@@ -186,7 +186,7 @@ static pid_t start(uint32_t from, int *fd)
     sigemptyset(&none);
     sigfillset(&all);
     posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0); /* ours may be a socket */
+    posix_spawn_file_actions_addopen(&files, STDIN_FILENO, "/dev/null", O_RDONLY, 0); /* ours can be a socket */
     posix_spawn_file_actions_adddup2(&files, ends[1], STDOUT_FILENO);
     posix_spawn_file_actions_addclosefrom_np(&files, STDERR_FILENO + 1);
     posix_spawnattr_init(&how);
@@ -206,7 +206,7 @@ static pid_t start(uint32_t from, int *fd)
     return pid;
 }
 
-/* The status of a child that has ended or is about to; 0 when it cannot be had. */
+/* Returns the status of a child that has ended or soon will; 0 if not available. */
 static int reap(pid_t pid)
 {
     const struct timespec pause = {.tv_nsec = 5000000};
@@ -219,14 +219,14 @@ static int reap(pid_t pid)
     return status;
 }
 
-/* What comes from the child. */
+/* Output of the child. */
 struct answer {
     char line[LINE_BYTES];
     size_t n;
     bool is_over;
 };
 
-/* Takes the whole lines out of what was read. */
+/* Reads the complete lines. */
 static enum err take_lines(struct answer *a, struct probe_result *to, struct err_info *info)
 {
     char *end;
@@ -239,8 +239,8 @@ static enum err take_lines(struct answer *a, struct probe_result *to, struct err
     return a->n < LINE_BYTES ? ERR_OK : err_set(info, ERR_TOO_LARGE, NULL, "a line of %zu bytes", a->n);
 }
 
-/* Reads until the child has said all, or has nothing more to say: ERR_NONE; or the time of a driver is over:
- * ERR_DEADLINE. */
+/* Reads until the child has reported everything; ERR_NONE: its output ended before; ERR_DEADLINE: a driver took too
+ * long. */
 static enum err listen_to(int fd, struct probe_result *to, struct err_info *info)
 {
     struct answer a = {.n = 0};
@@ -280,7 +280,8 @@ static void tell_fault(enum err err, int status, const struct err_info *info, ch
     }
 }
 
-/* Asks from a platform on. Was all told? Else *fault says why not, of the platform that was told last. */
+/* Probes from a platform on. Returns whether the report is complete; else *fault has the reason, for the last platform
+ * reported. */
 static bool run_child(uint32_t from, struct probe_result *to, char fault[PROBE_FAULT_BYTES])
 {
     struct err_info info = {0};
@@ -318,7 +319,7 @@ void probe_run(struct probe_result *out)
         bool is_known = out->n_platforms > before;
         memcpy(is_known ? out->platforms[out->n_platforms - 1].fault : out->fault, fault, sizeof fault);
         if (!is_known) {
-            return; /* the next would end as this one */
+            return; /* the next child would fail likewise */
         }
     }
 }

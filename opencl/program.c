@@ -1,4 +1,4 @@
-/* Building programs, each once for a set: from a file that was kept, else from source. */
+/* Builds programs, each once per set: from a kept file, else from source. */
 #include "opencl/program.h"
 
 #include "engine/base/mem.h"
@@ -15,7 +15,7 @@ enum {
     WORD_BYTES = 32
 };
 
-/* Of the progress of loading, where programs are compiled: a driver's first start takes as long as loading a model. */
+/* Share of loading's progress if programs are compiled: a driver's first start takes as long as loading a model. */
 static const float compile_share = 0.3f;
 
 struct program {
@@ -32,7 +32,7 @@ struct program_set {
     struct program_cache cache;
     struct program *at;
     size_t n, cap;
-    char plain[MAX_PLAIN][WORD_BYTES]; /* words of options with which programs are plain */
+    char plain[MAX_PLAIN][WORD_BYTES]; /* words of options that make programs plain */
     int n_plain;
     float progress;
     bool has_told_work, has_told_dot, has_told_wide;
@@ -66,7 +66,7 @@ void program_set_free(struct program_set **s)
 
 const struct program_cache *program_set_cache(const struct program_set *s) { return &s->cache; }
 
-/* --- what a program is made of ---------------------------------------------------------------------------------------- */
+/* --- sources ------------------------------------------------------------------------------------------------------ */
 
 static const char *source_of(const char *name)
 {
@@ -77,9 +77,9 @@ static const char *source_of(const char *name)
     return s->text;
 }
 
-/* A program's texts, each behind a line that says where it comes from. */
+/* A program's texts, each after a line that names its file. */
 struct texts {
-    const char *all[2 * MAX_FILES + 2]; /* a place for the driver's version, and NULL behind the last */
+    const char *all[2 * MAX_FILES + 2]; /* with entries for the driver's version and the final NULL */
     char lines[MAX_FILES][64];
     cl_uint n;
 };
@@ -119,7 +119,7 @@ static void find_file(const struct program_set *s, const struct program *p, stru
 
 /* --- building --------------------------------------------------------------------------------------------------------- */
 
-/* The compiler's first line, without what is in front of it. */
+/* Copies the first line with an error from the compiler's log, else its first line. */
 static void first_line(const struct device *d, cl_program program, char out[LOG_BYTES])
 {
     size_t n = 0;
@@ -143,7 +143,7 @@ void program_set_tell(const struct program_set *s, const char *text)
     }
 }
 
-/* Keeps what the driver built, if it gives it. */
+/* Keeps the built program if the driver returns its binary. */
 static void keep(struct program_set *s, const struct program *p)
 {
     struct program_file file;
@@ -161,7 +161,7 @@ static void keep(struct program_set *s, const struct program *p)
     mem_free(binary);
 }
 
-/* From source. ERR_UNSUPPORTED_DEVICE: the compiler refuses it. */
+/* Compiles from source. ERR_UNSUPPORTED_DEVICE: the compiler rejects it. */
 static enum err compile(struct program_set *s, struct program *p, struct err_info *info)
 {
     const struct device *d = s->device;
@@ -190,7 +190,8 @@ static enum err compile(struct program_set *s, struct program *p, struct err_inf
     return err;
 }
 
-/* The next plainer form of a program: waves of 32, then plain dot products. False: there is none. */
+/* Selects the next plainer form of a program: waves of 32, then plain dot products. Returns false if it is plain
+ * already. */
 static bool go_plainer(struct program *p)
 {
     const bool is_plain = !p->is_wide && p->dot == DEVICE_DOT_PLAIN;
@@ -199,7 +200,7 @@ static bool go_plainer(struct program *p)
     return !is_plain;
 }
 
-/* The same, and the next start does not try the form that it has now, either. */
+/* Likewise, and records it so that later starts skip the current form. */
 static bool make_plainer(struct program_set *s, struct program *p)
 {
     struct program_file file;
@@ -229,7 +230,7 @@ bool program_set_plain(struct program_set *s, const char *word)
     return had_others;
 }
 
-/* The compiler refuses the form that a program has; told once for each. */
+/* Tells the operator, once for waves and once for dot products, that the compiler rejects a program's form. */
 static void tell_refusal(struct program_set *s, const struct program *p, const char *why)
 {
     char text[ERR_TEXT_BYTES + 64];
@@ -246,7 +247,7 @@ static void tell_refusal(struct program_set *s, const struct program *p, const c
     *has_told = true;
 }
 
-/* From source, in the first form that the compiler takes. */
+/* Compiles from source, in the first form that the compiler accepts. */
 static enum err compile_any(struct program_set *s, struct program *p, struct err_info *info)
 {
     struct err_info why = {0};
@@ -262,7 +263,7 @@ static enum err compile_any(struct program_set *s, struct program *p, struct err
     return err;
 }
 
-/* From the binary; false: the driver does not take it. */
+/* Builds from the binary; false: the driver rejects it. */
 static bool take(struct program_set *s, struct program *p, const struct buf *binary)
 {
     const struct device *d = s->device;
@@ -282,7 +283,7 @@ static bool take(struct program_set *s, struct program *p, const struct buf *bin
     return true;
 }
 
-/* From the file that was kept; else p->program stays NULL. */
+/* Builds from the kept file; else p->program stays NULL. */
 static void take_kept(struct program_set *s, struct program *p)
 {
     struct program_file file;
@@ -303,7 +304,7 @@ static void take_kept(struct program_set *s, struct program *p)
     buf_fini(&binary);
 }
 
-/* --- what was found --------------------------------------------------------------------------------------------------- */
+/* --- findings ----------------------------------------------------------------------------------------------------- */
 
 void program_set_find(const struct program_set *s, const char *const *names, struct program_file *out)
 {
@@ -342,8 +343,8 @@ static struct program *find(const struct program_set *s, const char *file, const
     return NULL;
 }
 
-/* Which programs take fewer clocks in waves of 64, as tests/isa/isa.py counts them (docs/internals/opencl.md): products of
- * many rows, whose waves have the same activations. */
+/* Returns whether the program takes fewer clocks in waves of 64, as tests/isa/isa.py counts them
+ * (docs/internals/opencl.md). True for products of many rows, because their waves have the same activations. */
 static bool is_better_wide(const char *file, const char *options)
 {
     return strcmp(file, "matmul.cl") == 0 && strstr(options, "-DSPLIT=0") != NULL;
@@ -374,7 +375,7 @@ enum err program_want(struct program_set *s, const char *file, const char *optio
 
 float program_set_progress(const struct program_set *s) { return s->progress; }
 
-/* Of those that are compiled, n_done are. ERR_CANCELLED. */
+/* Reports progress: n_done of n programs are compiled. ERR_CANCELLED. */
 static enum err go_on(struct program_set *s, size_t n_done, size_t n, struct err_info *info)
 {
     s->progress = MAX_OF(s->progress, compile_share * (float)n_done / (float)n);

@@ -1,4 +1,4 @@
-/* Files of what a driver built. */
+/* Files of built programs. */
 #include "opencl/program_cache.h"
 
 #include <openssl/evp.h>
@@ -7,19 +7,19 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_PAYLOAD_BYTES = 64 << 20 }; /* the largest known, with debug information of PoCL, has 1 MiB */
+enum { MAX_PAYLOAD_BYTES = 64 << 20 }; /* the largest known, with PoCL's debug information, has 1 MiB */
 
 struct header {
-    char magic[8]; /* another for another form of the file */
+    char magic[8]; /* changes with the format of the file */
     uint64_t bytes;
     unsigned char of[PROGRAM_CACHE_SUM_BYTES];
-    unsigned char sum[PROGRAM_CACHE_SUM_BYTES]; /* of the fields above and the payload */
+    unsigned char sum[PROGRAM_CACHE_SUM_BYTES]; /* over the fields above and the payload */
 };
 static const char magic[8] = {'I', 'N', 'F', 'C', 'G', 'I', 'C', '1'};
 
 _Static_assert(sizeof(struct header) == 16 + 2 * PROGRAM_CACHE_SUM_BYTES, "no padding: it is written as it is");
 
-/* False when memory is out. */
+/* Returns false if out of memory. */
 static bool sum_of(const struct io_part *parts, size_t n, unsigned char out[PROGRAM_CACHE_SUM_BYTES])
 {
     EVP_MD_CTX *md = EVP_MD_CTX_new();
@@ -38,7 +38,7 @@ static bool sum_of_texts(const char *const *texts, unsigned char out[PROGRAM_CAC
     struct io_part parts[MAX_TEXTS];
     size_t n = 0;
     for (; texts[n] != NULL && n < MAX_TEXTS; n++) {
-        parts[n] = (struct io_part){texts[n], strlen(texts[n]) + 1}; /* so that their ends count */
+        parts[n] = (struct io_part){texts[n], strlen(texts[n]) + 1}; /* with the NUL, so that boundaries count */
     }
     return sum_of(parts, n, out);
 }
@@ -71,7 +71,7 @@ static void note(struct program_cache *c, const char *what, const char *path, co
     }
 }
 
-/* What is wrong with the file, or NULL; its payload follows the header. */
+/* Returns the fault of the file, or NULL; its payload follows the header. */
 static const char *find_fault(const struct program_file *f, const struct buf *file)
 {
     struct header h;

@@ -1,7 +1,7 @@
-/* Small products whose results are known: the host takes rows apart as the truth does (quant.h) and sums in double.
+/* Small products with known results: the host unpacks rows with quant.h, as the reference does, and sums in double.
  *
- * Activations are such that their codes are exact, so that nothing but the rounding of float sums is between what is wanted
- * and what is found: a dot product that is wrong by one shows. */
+ * The codes of the activations are exact, so only the rounding of float sums can differ from the expected results: a
+ * dot product that is wrong by one shows. */
 #include "opencl/selftest.h"
 
 #include "engine/base/mem.h"
@@ -18,20 +18,20 @@ enum {
     N_OUT = 48, /* a panel and a half */
     ROWS = 33,
     MAX_ROW_BYTES = N_IN * 4,
-    TRIES = 2000, /* to find bytes of a block that stand for numbers of a middling size */
+    TRIES = 2000, /* to find bytes of a block that decode to moderate values */
 };
 
-static const double max_error = 1e-4; /* of the sum of absolute products: float sums of N_IN products are within 1e-5 */
+static const double max_error = 1e-4; /* share of the sum of absolute products; float sums are within 1e-5 */
 static bool is_always;
 
 void selftest_always(bool yes) { is_always = yes; }
 
-/* A case: act(x w[0]) * (x w[1]) of a pair, else x w[0]. */
+/* A case: act(x w[0]) * (x w[1]) for a pair, else x w[0]. */
 struct product_case {
     enum dtype type;
     bool is_pair;
     unsigned char rows[2][N_OUT * MAX_ROW_BYTES]; /* encoded */
-    float values[2][N_OUT * N_IN];                /* what they stand for */
+    float values[2][N_OUT * N_IN];                /* decoded */
     float x[ROWS * N_IN], found[ROWS * N_OUT];
     uint32_t state; /* of the generator */
 };
@@ -54,7 +54,7 @@ void selftest_make_block(enum dtype type, uint32_t *state, unsigned char *block)
         quant_ops(type)->dequantize(block, info->block_elems, values);
         for (uint32_t i = 0; i < info->block_elems; i++) {
             has_large |= fabsf(values[i]) > 1.0f / 16;
-            fits &= fabsf(values[i]) < 8; /* not so of what is no number */
+            fits &= fabsf(values[i]) < 8; /* false for NaN */
         }
         if (has_large && fits) {
             return;
@@ -65,7 +65,7 @@ void selftest_make_block(enum dtype type, uint32_t *state, unsigned char *block)
 
 /* --- a case --------------------------------------------------------------------------------------------------------- */
 
-/* A row of made-up bytes, as any are a row. */
+/* Makes a row of pseudo-random bytes. */
 static void make_row(struct product_case *c, size_t row_bytes, unsigned char *row, float *values)
 {
     for (size_t at = 0; at < row_bytes; at += dtype_info(c->type)->block_bytes) {
@@ -74,8 +74,8 @@ static void make_row(struct product_case *c, size_t row_bytes, unsigned char *ro
     quant_ops(c->type)->dequantize(row, N_IN, values);
 }
 
-/* Codes of bytes are exact where each block has its largest at the end of the range, 127. With second terms, units are a
- * 254th: everywhere with `fine`, else in blocks whose other components are small. */
+/* Codes are exact if each block's largest value is at the end of the range, 127. Values with second terms are multiples
+ * of 1/254: everywhere with `fine`, else in blocks whose other components are small. */
 static void make_inputs(struct product_case *c, bool fine)
 {
     for (size_t i = 0; i < (size_t)ROWS * N_IN; i++) {
@@ -126,7 +126,7 @@ static enum err make_plan(struct product_case *c, struct plan *p, struct err_inf
     return plan_check(p, info);
 }
 
-/* Rows [0, n) to c->found, as a batch of their own. */
+/* Computes rows [0, n) to c->found, as a separate batch. */
 static enum err compute(struct product_case *c, struct backend_model *m, int32_t n, struct err_info *info)
 {
     static const int32_t page[2] = {0, 0};
@@ -144,13 +144,13 @@ static enum err compute(struct product_case *c, struct backend_model *m, int32_t
                                     .page_tables = &tables,
                                     .input = c->x,
                                     .output = c->found};
-    memset(c->found, 0xff, sizeof c->found); /* no numbers */
+    memset(c->found, 0xff, sizeof c->found); /* NaN */
     return backend_compute(&backend_opencl, m, &b, info);
 }
 
-/* --- what it should be ---------------------------------------------------------------------------------------------- */
+/* --- expected results --------------------------------------------------------------------------------------------- */
 
-/* A sum of products, and how far a float sum of them may be from it. */
+/* Returns a sum of products; writes how much a float sum of them can differ. */
 static double sum_of(const float *x, const float *w, double *slack)
 {
     double sum = 0, size = 0;
@@ -167,16 +167,16 @@ static bool is_right(const struct product_case *c, int32_t row, int32_t out)
     const float *x = c->x + (size_t)row * N_IN;
     double slack, up_slack, found = c->found[(size_t)row * N_OUT + (size_t)out];
     double wanted = sum_of(x, c->values[0] + (size_t)out * N_IN, &slack);
-    if (c->is_pair) { /* SiLU rises by 1.1 at most */
+    if (c->is_pair) { /* the slope of SiLU is at most 1.1 */
         double up = sum_of(x, c->values[1] + (size_t)out * N_IN, &up_slack);
         double gate = wanted / (1 + exp(-wanted));
         slack = 1.1 * slack * (fabs(up) + up_slack) + fabs(gate) * (up_slack + fabs(up) * max_error);
         wanted = gate * up;
     }
-    return fabs(found - wanted) <= slack + 1e-37; /* not so of what is no number */
+    return fabs(found - wanted) <= slack + 1e-37; /* false for NaN */
 }
 
-/* *right: is each of the case's products what it should be, in batches for each tile? */
+/* Sets *right to whether each of the case's products is as expected, in a batch for each tile. */
 static enum err test_model(struct product_case *c, struct backend_model *m, bool *right, struct err_info *info)
 {
     static const int32_t batches[] = {1, 3, ROWS};
@@ -196,7 +196,7 @@ static enum err test_case(struct backend_model *of, struct product_case *c, bool
     const struct backend_config cfg = {.n_threads = 1,
                                        .n_pages = 1,
                                        .max_rows =
-                                           MIN_OF(of->cfg.max_rows, (int32_t)ROWS), /* and tiles of the model's */
+                                           MIN_OF(of->cfg.max_rows, (int32_t)ROWS), /* and the tiles of the model */
                                        .max_logits = 1,
                                        .high_precision = of->cfg.high_precision};
     struct plan *p;
@@ -210,7 +210,7 @@ static enum err test_case(struct backend_model *of, struct product_case *c, bool
     return err;
 }
 
-/* Tests one kind, of the type, and makes it plain if it is wrong. */
+/* Tests one kind with the type; if it is wrong, makes it plain and tests again. */
 static enum err test_kind(struct backend_model *m, struct product_case *c, enum dtype type, bool is_pair,
                           struct err_info *info)
 {
@@ -233,9 +233,9 @@ static enum err test_kind(struct backend_model *m, struct product_case *c, enum 
                            m->device.caps.name, name);
 }
 
-/* --- which ---------------------------------------------------------------------------------------------------------- */
+/* --- selection ---------------------------------------------------------------------------------------------------- */
 
-/* What a model multiplies by: of each kind a type, and whether there are pairs. */
+/* The kinds that a model multiplies by: a type of each, and whether pairs exist. */
 struct kinds {
     bool is_used[PANEL_KIND_COUNT], has_pairs[PANEL_KIND_COUNT];
     enum dtype type[PANEL_KIND_COUNT];
@@ -259,7 +259,7 @@ static void find_kinds(const struct backend_model *m, struct kinds *out)
     }
 }
 
-/* The file that says that all of them were right. */
+/* Finds the file that records the success of all tests. */
 static enum err find_file(const struct backend_model *m, const struct kinds *k, struct program_file *out,
                           struct err_info *info)
 {
@@ -282,7 +282,7 @@ void selftest_mark(const struct backend_model *m, int32_t i)
 {
     const struct plan *p = m->plan;
     int32_t layer = PLAN_NONE;
-    for (int32_t k = i; k >= 0 && layer == PLAN_NONE; k--) { /* its own, or the last one in front of it */
+    for (int32_t k = i; k >= 0 && layer == PLAN_NONE; k--) { /* its own layer, or the last one before it */
         layer = p->steps[k].layer;
     }
     for (int32_t k = i; k < p->n_steps && layer == PLAN_NONE; k++) {
@@ -293,7 +293,7 @@ void selftest_mark(const struct backend_model *m, int32_t i)
     }
 }
 
-/* Marks what multiplies by weights of the kind. */
+/* Marks the steps that multiply by weights of the kind. */
 static void mark_kind(const struct backend_model *m, enum panel_kind kind)
 {
     const struct plan_operand *o;

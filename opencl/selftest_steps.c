@@ -1,6 +1,6 @@
-/* Each operation of a plan on a small case: the step between edges where the caller's rows come in and go out, with the
- * model's heads and kinds of weights, so that programs are the model's own; matrices are cut down. What it should be is
- * what `ref` makes of the same plan. */
+/* Tests each operation of a plan on a small case: the step between edges for input and output rows, with the model's
+ * heads and kinds of weights, so that the programs are the model's own. Matrices are cut down. The expected results are
+ * those of `ref` for the same plan. */
 #include "opencl/selftest.h"
 
 #include "engine/base/buf.h"
@@ -18,24 +18,24 @@ enum {
     N_BATCHES = 3,
     ROWS = 21,         /* of all batches */
     N_PAGES = 6,       /* more than a part of the attention */
-    FROM = 140,        /* position of the first row that attention has */
-    WIDTH = 256,       /* that matrices are cut to: a block of every kind */
+    FROM = 140,        /* position of attention's first row */
+    WIDTH = 256,       /* to which matrices are cut: a block of every kind */
     MOST_VOCAB = 5000, /* more than a piece of logits */
-    MOST_EMBED = 64,   /* rows that are looked up */
+    MOST_EMBED = 64,   /* rows for lookup */
     MOST_EXPERTS = 8,
-    PERIOD = 31,  /* rows of a matrix that differ; not the rows of a panel */
-    N_CODED = 32, /* rows of the matrix that takes the result as codes */
+    PERIOD = 31,  /* distinct rows of a matrix; differs from the rows of a panel */
+    N_CODED = 32, /* rows of the matrix that multiplies the result as codes */
     N_BEST = 4,
 };
 
-/* Rows of a sequence, a batch each: in blocks, and tiles of many rows; one; a few. */
+/* Rows of a sequence, in one batch each: many, which makes blocks and large tiles; one; a few. */
 static const int32_t batches[N_BATCHES] = {17, 1, 3};
 
-/* Most that a result is off, as a share of itself and of the root mean square of all. What is right is nearer by a factor
- * of three; where codes are made in between their rounding is most of it. */
+/* Maximum error of a result, relative to itself and to the root mean square of all. Right results are three times
+ * closer; if codes are made in between, their rounding causes most of the error. */
 static const double max_off = 5e-2, max_off_codes = 0.2;
 
-/* A buffer's columns of the output rows. */
+/* Columns of a buffer in the output rows. */
 struct columns {
     uint32_t first, width;
     bool is_of_codes;
@@ -52,10 +52,10 @@ struct step_case {
     int n_columns;
     int32_t from;
     size_t page_floats, n_results;
-    float *input, *page; /* [ROWS][input_width]; what all pages hold first */
+    float *input, *page; /* [ROWS][input_width]; initial contents of all pages */
 };
 
-/* What a back end made of it: output, logits and hidden rows, pages, states, all of them one behind the other. */
+/* The results of a back end: output, logits and hidden rows, pages, states, in sequence. */
 struct results {
     float *all, *output, *logits, *hidden, *pages, *state;
     bool has_right_stats;
@@ -63,7 +63,7 @@ struct results {
 
 /* --- numbers -------------------------------------------------------------------------------------------------------- */
 
-/* In -1 .. 1. */
+/* Returns a number in -1 .. 1. */
 static float next(struct step_case *c) { return (float)selftest_next(&c->state) / (float)(1 << 23) - 1; }
 
 static void fill(struct step_case *c, float *x, size_t n)
@@ -114,10 +114,10 @@ static enum err add_weight(struct step_case *c, enum dtype type, uint32_t n_out,
 
 /* --- the plan of a case --------------------------------------------------------------------------------------------- */
 
-/* A width that is cut down: no less a part of a panel or a block than it was. */
+/* Returns a cut width, with the same part of a panel or block as before. */
 static uint32_t cut(uint32_t n) { return n <= WIDTH ? n : WIDTH + n % PANEL_BLOCK; }
 
-/* Do buffers of the step have cut widths? */
+/* Returns whether buffers of the step have cut widths. */
 static bool is_cut(enum plan_op op)
 {
     return op == PLAN_MATMUL || op == PLAN_GLU || op == PLAN_LOGITS || op == PLAN_EXPERTS;
@@ -135,7 +135,7 @@ static uint32_t n_experts_of(const struct plan *p)
     return MIN_OF(p->moe.n_experts, MAX_OF(p->moe.n_used, (uint32_t)MOST_EXPERTS));
 }
 
-/* Rows of all experts, of fewer and with cut widths. */
+/* Returns the rows of all experts after cutting their number and widths. */
 static uint32_t cut_experts(const struct plan *p, uint32_t n) { return cut(n / p->moe.n_experts) * n_experts_of(p); }
 
 static void size_weight(const struct plan *p, const struct plan_step *s, const struct plan_operand *o,
@@ -171,8 +171,8 @@ static void size_weight(const struct plan *p, const struct plan_step *s, const s
     }
 }
 
-/* What the plan says of a step besides its buffers and weights. The step's layer is the first, which has keys and values
- * of its own, or the second, which reads those. */
+/* Copies the plan's parameters of a step except its buffers and weights. The step's layer is the first, which has its
+ * own keys and values, or the second, which reads those. */
 static enum err copy_sizes(struct step_case *c, struct err_info *info)
 {
     const struct plan *p = c->m->plan;
@@ -216,7 +216,7 @@ static enum err add_edge(struct step_case *c, plan_buf_id id, bool is_output, bo
     return plan_add_step(c->p, &edge);
 }
 
-/* A matrix that takes the result as codes, of a kind that the model multiplies by, if there is one of that width. */
+/* Adds a matrix that multiplies the result as codes, of a kind that the model multiplies by, if one has that width. */
 static enum err add_coded(struct step_case *c)
 {
     uint64_t ignored;
@@ -242,7 +242,7 @@ static enum err add_weights(struct step_case *c)
     for (int k = 0; (o = plan_next_operand(c->of, &k, &id)) != NULL;) {
         uint32_t n_out, n_in;
         plan_weight_id w = PLAN_NONE;
-        for (int i = 0; i < 3 && c->of->op == PLAN_QKV && !plan_is_buf(o); i++) { /* values that are the keys */
+        for (int i = 0; i < 3 && c->of->op == PLAN_QKV && !plan_is_buf(o); i++) { /* values can be the keys */
             bool is_before = o->at > offsetof(struct plan_step, w) + (size_t)i * sizeof id && c->of->w[i] == id;
             w = is_before ? c->s.w[i] : w;
         }
@@ -305,9 +305,9 @@ static enum err make_plan(struct step_case *c, struct err_info *info)
     return err == ERR_OK ? plan_check(c->p, info) : err;
 }
 
-/* --- what comes in -------------------------------------------------------------------------------------------------- */
+/* --- input -------------------------------------------------------------------------------------------------------- */
 
-/* Codes of bytes are exact where each block has its largest at the end of the range. */
+/* Codes are exact if each block's largest value is at the end of the range. */
 static float input_of(struct step_case *c, int32_t row, uint32_t i)
 {
     float v = roundf(next(c) * 127);
@@ -332,7 +332,7 @@ static void make_input(struct step_case *c)
     }
 }
 
-/* Keys with which scores are about 1. */
+/* Makes keys that give scores of about 1. */
 static void make_page(struct step_case *c)
 {
     fill(c, c->page, c->page_floats);
@@ -345,7 +345,7 @@ static void make_page(struct step_case *c)
 
 /* --- computing ------------------------------------------------------------------------------------------------------ */
 
-/* Statistics and best tokens, which are the device's alone, of the logits that it gave. */
+/* Checks statistics and best tokens, which only the device computes, against the logits that it returned. */
 static bool is_right_row(const float *logits, uint32_t n, const struct backend_row_stats *s,
                          const struct candidate *best, int n_best)
 {
@@ -370,7 +370,7 @@ static bool is_right_row(const float *logits, uint32_t n, const struct backend_r
     return is_right;
 }
 
-/* A batch of n rows from row `from` on, all of them wanted; then the same with the best tokens alone. */
+/* Computes a batch of n rows from row `from` on, with all logits; then again with only the best tokens. */
 static enum err compute_batch(const struct step_case *c, const struct backend *b, struct backend_model *m, int32_t from,
                               int32_t n, struct results *r, struct err_info *info)
 {
@@ -467,10 +467,10 @@ static enum err run(const struct step_case *c, const struct backend *b, struct r
     return err;
 }
 
-/* --- what it should be ---------------------------------------------------------------------------------------------- */
+/* --- expected results --------------------------------------------------------------------------------------------- */
 
-/* How far the worst of columns [0, width) of rows `stride` apart is off, as a share of what it may be; beyond 1 it is wrong.
- * A row may be off, with may_differ, as one that picks between two that are nearly alike. */
+/* Returns the worst error in columns [0, width) of rows `stride` apart, relative to the allowed error; above 1 is
+ * wrong. With may_differ ignores one row, because its routing can choose between two experts that are nearly equal. */
 static double off_of(const float *found, const float *wanted, size_t n_rows, size_t width, size_t stride,
                      double allowed, bool may_differ)
 {
@@ -550,9 +550,9 @@ static enum err test_case(struct step_case *c, struct err_info *info)
     return err;
 }
 
-/* --- which ---------------------------------------------------------------------------------------------------------- */
+/* --- selection ---------------------------------------------------------------------------------------------------- */
 
-/* What tells the case of a step from others, in a line. */
+/* Describes the case of a step in a line that distinguishes it from others. */
 static void describe(const struct plan *p, const struct plan_step *s, struct buf *out)
 {
     const struct plan_op_info *op = &plan_ops[s->op];
@@ -612,7 +612,7 @@ static void describe(const struct plan *p, const struct plan_step *s, struct buf
     buf_printf(out, ";");
 }
 
-/* A type of the model's that takes codes, in products of the plain kind; of these the one with the smallest blocks. */
+/* Returns a type of the model whose products read codes, in plain matrices; the one with the smallest blocks. */
 static enum dtype find_coded(const struct backend_model *m)
 {
     enum dtype found = DTYPE_COUNT;
@@ -641,7 +641,7 @@ static enum err test_once(const struct backend_model *m, const struct plan_step 
     return err;
 }
 
-/* What is in the options of the step's programs alone that take dot products; NULL: none does. */
+/* Returns the option that distinguishes the step's programs with dot products; NULL: none. */
 static const char *word_of(enum plan_op op)
 {
     switch (op) {
@@ -657,7 +657,7 @@ static const char *word_of(enum plan_op op)
     }
 }
 
-/* Tests a step; where it is wrong once more with plain programs, if there are any. */
+/* Tests a step; if it is wrong, tests it again with plain programs, if any. */
 static enum err test_step(const struct backend_model *m, const struct plan_step *s, enum dtype coded,
                           struct err_info *info)
 {
@@ -676,13 +676,14 @@ static enum err test_step(const struct backend_model *m, const struct plan_step 
     return err;
 }
 
-/* Is it tested by itself? Edges and picked rows are a part of others' cases, and ranks meet in the host's memory. */
+/* Returns whether the step has its own test. Edges and gathered rows are part of others' cases, and ranks meet in the
+ * host's memory. */
 static bool has_case(const struct plan_step *s)
 {
     return s->op != PLAN_INPUT && s->op != PLAN_OUTPUT && s->op != PLAN_GATHER && s->op != PLAN_REDUCE;
 }
 
-/* Marks the steps that are described so. */
+/* Marks the steps with this description. */
 static void mark(const struct backend_model *m, const struct buf *description)
 {
     struct buf one;
@@ -697,7 +698,7 @@ static void mark(const struct backend_model *m, const struct buf *description)
     buf_fini(&one);
 }
 
-/* Goes through the steps that differ, and tests each, with tests. Wrong ones are marked, and the first of them is told. */
+/* Visits the steps that differ, and with `tests` tests each. Marks wrong steps, and reports the first. */
 static enum err walk(const struct backend_model *m, struct buf *names, bool tests, struct err_info *info)
 {
     enum dtype coded = find_coded(m);

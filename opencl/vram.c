@@ -1,4 +1,4 @@
-/* Placing and taking memory of a device. */
+/* Places and allocates memory of a device. */
 #include "opencl/vram.h"
 
 #include "engine/base/ck.h"
@@ -6,7 +6,7 @@
 
 #include <inttypes.h>
 
-enum { CHUNK_BYTES = 1 << 30 }; /* a chunk is closed when the next thing would make it larger */
+enum { CHUNK_BYTES = 1 << 30 }; /* a chunk is closed when the next request would exceed this */
 
 struct chunk {
     uint64_t bytes;
@@ -20,7 +20,7 @@ struct place {
 };
 
 struct vram {
-    uint64_t most, align; /* bytes of a buffer; of what a part begins at */
+    uint64_t most, align; /* bytes of a buffer; alignment of a part */
     uint64_t bytes[VRAM_PURPOSES];
     struct chunk *chunks;
     size_t n_chunks, cap_chunks;
@@ -58,7 +58,7 @@ void vram_free(struct vram **v)
     *v = NULL;
 }
 
-/* Room for one more element behind n. */
+/* Makes room for one more element after n. */
 static enum err grow(void **array, size_t n, size_t *cap, size_t size, struct err_info *info)
 {
     if (n == *cap) {
