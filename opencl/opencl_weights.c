@@ -185,9 +185,8 @@ static void lay_out(struct opencl_weight *w, const struct plan_weight *of)
 static uint64_t bytes_of(const struct backend_model *m, plan_weight_id id)
 {
     const struct opencl_weight *w = &m->weights[id];
-    return w->is_vector
-               ? m->plan->weights[id].n_in * sizeof(float)
-               : (uint64_t)w->panel_bytes * w->group_panels * w->n_groups; /* no overflow: the file is as large */
+    return w->is_vector ? m->plan->weights[id].n_in * sizeof(float)
+                        : (uint64_t)w->panel_bytes * w->group_panels * w->n_groups; /* fits, as in the file */
 }
 
 /* Returns whether the weights a and a + 1 can be adjacent and form one product. Their panels and biases must be

@@ -1,14 +1,14 @@
-/* Renders chat templates for chat_oracle.py. Reads one JSON object a line from standard input,
+/* Renders chat templates for chat_oracle.py. Reads one JSON object per line from standard input,
  *   {"template": text, "context": object, "now": seconds since 1970}
- * and writes one a line: {"ok": text, "user": [[from, to], ...]} with byte ranges, or {"error": text, "code": word,
- * "parsed": whether it was a template at all}. A line for call_oracle.py,
- *   {"template": text, "answer": text, "tools": array, "step": bytes of a piece, "thinks": whether the prompt began to}
- * gives what the answer is made of, cut in such pieces and, where the first has all of it, in two at every place:
+ * and writes one per line: {"ok": text, "user": [[from, to], ...]} with byte ranges, or {"error": text, "code": word,
+ * "parsed": whether the template was valid}. A line for call_oracle.py,
+ *   {"template": text, "answer": text, "tools": array, "step": bytes of a piece, "thinks": does the prompt open thoughts}
+ * returns the parts of the answer. It is parsed in such pieces and, if the first piece has all of it, in two pieces cut
+ * at every position:
  *   {"format": word, "content": text, "reasoning": text, "calls": [[name, arguments], ...],
- *    "most": pieces that the arguments of a call came in, "wrong": whether they are no JSON}
- * or {"differs": N}, where bytes [0, N) as the first piece give something else. With --named it writes
- * {"name": word, "template": text} for each format.
- */
+ *    "most": pieces in which the arguments of a call arrived, "wrong": whether they are not JSON}
+ * or {"differs": N}, if bytes [0, N) as the first piece give another result. With --named it writes {"name": word,
+ * "template": text} for each format. */
 #include "engine/base/compiler.h"
 #include "engine/base/json_read.h"
 #include "engine/base/json_scan.h"
@@ -43,8 +43,8 @@ struct answer {
     struct buf content, reasoning, arguments;
     json_t *calls;
     struct json_scan scan; /* of the arguments */
-    int n_pieces, most;    /* of the call's arguments; of one call */
-    bool is_wrong;         /* pieces that do not go on with JSON, or a call that breaks off */
+    int n_pieces, most;    /* of the call's arguments; the most of one call */
+    bool is_wrong;         /* pieces that do not continue JSON, or an incomplete call */
 };
 
 static void take_part(void *arg, const struct chat_part *part)
@@ -79,7 +79,7 @@ static void take_part(void *arg, const struct chat_part *part)
 
 static json_t *text_of(const struct buf *b) { return json_stringn(b->data != NULL ? b->data : "", b->len); }
 
-/* The answer in pieces of `step` bytes behind a first one. */
+/* Parses the answer in pieces of `step` bytes after the first one. */
 static json_t *split(const struct chat_split_config *config, const char *text, size_t n, size_t first, size_t step)
 {
     struct answer a = {.calls = json_array()};
@@ -102,7 +102,8 @@ static json_t *split(const struct chat_split_config *config, const char *text, s
     return out;
 }
 
-/* The place where two pieces give something else than `expected`, 0: none does. In how many a call comes differs. */
+/* Returns the position at which two pieces give a result other than `expected`; 0: none. Ignores the number of pieces
+ * of a call. */
 static size_t find_difference(const struct chat_split_config *config, const char *text, size_t n, json_t *expected)
 {
     size_t first = 1;

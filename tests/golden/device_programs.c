@@ -1,6 +1,6 @@
-/* Prints the programs that the OpenCL back end asks a compiler for, over models, with and without --high-precision, and with
- * each pair of types of keys and values: lines of `file options`, as often as they are asked for. Nothing is compiled:
- * measure goes through all steps. The linker puts __wrap_program_want between the steps and program_want.
+/* Prints the programs that the OpenCL back end requests from a compiler, for models, with and without --high-precision,
+ * and for each pair of types of keys and values: lines of `file options`, one per request. It compiles nothing: measure
+ * converts all steps. The linker puts __wrap_program_want between the steps and program_want.
  *   device_programs MODEL... */
 #include "engine/backend/backend_parts.h"
 #include "engine/model/model.h"
@@ -20,7 +20,7 @@ enum err __wrap_program_want(struct program_set *s, const char *file, const char
     return __real_program_want(s, file, options, info);
 }
 
-/* Steps for any number of rows. */
+/* Converts steps for any number of rows. */
 static enum err ask(const struct plan *plan, const char *k_type, const char *v_type, struct err_info *info)
 {
     struct backend_config cfg = {.high_precision = is_fine,

@@ -1,10 +1,10 @@
-/* Golden models on the OpenCL driver that is here, against ref: fewer models and batches than golden's, for drivers that
- * interpret or compile slowly, as Oclgrind and llvmpipe do. All kernels of opencl/kernels run, and all arms that a
- * device without dot products takes; which of them did not is a failure. Last line: N passed, N failed.
+/* Compares golden models on the installed OpenCL driver with ref: fewer models and batches than golden, for drivers
+ * that interpret or compile slowly, such as Oclgrind and llvmpipe. All kernels of opencl/kernels must run, in all
+ * variants for a device without dot products; any that did not run is a failure. Last line: N passed, N failed.
  *
- *   drivers NAME         the driver must be that: a word of its platform's or device's name
- *   drivers NAME MODEL   that model alone, whatever runs then
- *   drivers NAME --few   fewer weight types and no batch of many rows, whatever runs then */
+ *   drivers NAME         requires this driver: a word of its platform's or device's name
+ *   drivers NAME MODEL   runs only this model, without checking what ran
+ *   drivers NAME --few   fewer weight types and no batch of many rows, without checking what ran */
 #include "engine/backend/backend.h"
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
@@ -20,13 +20,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Enough for all kernels, arms and kinds of weights; of them small ones. */
+/* Small models that cover all kernels, variants and kinds of weights. */
 static const struct {
     const char *name;
-    bool high;           /* high_precision, which products of floats do not know */
-    bool is_many;        /* also a batch of many rows, which takes minutes of a driver that interprets */
+    bool high;           /* high_precision, which does not affect products of floats */
+    bool is_many;        /* also a batch of many rows, which takes minutes with a driver that interprets */
     const char *kv_type; /* OPTIONAL */
-    bool is_more;        /* left out with --few: the same kernels on other weight types */
+    bool is_more;        /* skipped with --few: the same kernels with other weight types */
 } models[] = {
     {"llama-quants.gguf", false, false, NULL, true},
     {"llama-quants-few.gguf", false, false, NULL, true},
@@ -43,8 +43,8 @@ static const struct {
     {"bert-cls.gguf", true, false, NULL, false},
 };
 
-/* Rows of a sequence, a batch each: all tiles of token rows, attention in parts and as a whole. A model that sees rows
- * behind a row has them in one. */
+/* Rows of a sequence, in one batch each: all tiles of token rows, attention in parts and as a whole. A bidirectional
+ * model has them in one batch. */
 static const int batches[] = {2, 1, 17};
 enum { ROWS = 20, MAX_ROWS = 17, N_BEST = 8, MAX_BEST = 128, N_PAGES = 2, MAX_SEEN = 1024, SEEN_BYTES = 256 };
 
@@ -59,7 +59,7 @@ static void report(bool ok, const char *what, const char *name, double found, do
     }
 }
 
-/* --- what ran ------------------------------------------------------------------------------------------------------- */
+/* --- coverage ----------------------------------------------------------------------------------------------------- */
 
 static char seen[MAX_SEEN][SEEN_BYTES]; /* kernels and their programs' options */
 static int n_seen;
@@ -76,7 +76,7 @@ static void on_launch(const char *about)
     }
 }
 
-/* Did a launch have all the words, of which each is followed by a blank or the end? */
+/* Returns whether a launch had all the words, each followed by a blank or the end. */
 static bool has_run(const char *const *words)
 {
     for (int i = 0; i < n_seen; i++) {
@@ -103,7 +103,7 @@ static void check_run(const char *a, const char *b, const char *c)
     report(has_run((const char *const[]){a, b, c, NULL}), "did not run", what, 0, 1);
 }
 
-/* Each function behind a __kernel in the sources. */
+/* Checks that each function after a __kernel in the sources ran. */
 static void check_kernels(void)
 {
     for (const struct program_source *s = program_sources; s->name != NULL; s++) {
@@ -150,7 +150,8 @@ static void check_arms(void)
 
 /* --- a model -------------------------------------------------------------------------------------------------------- */
 
-/* Logits of the last row of each batch, or all states of a model that has none: the number of floats, 0: it failed. */
+/* Computes the logits of the last row of each batch, or all states of a model without logits. Returns the number of
+ * floats; 0: failed. */
 static size_t compute(const struct backend *b, struct backend_model *m, const struct plan *p, bool is_many, float *out)
 {
     static const int32_t pages[N_PAGES] = {1, 0};
@@ -189,7 +190,7 @@ static size_t compute(const struct backend *b, struct backend_model *m, const st
     return n;
 }
 
-/* The best tokens of a row behind those of all batches. */
+/* Checks the best tokens of a row after those of all batches. */
 static void check_best(const struct backend *b, struct backend_model *m, const char *name)
 {
     static const int32_t pages[N_PAGES] = {1, 0}, token = 7, pos = ROWS, zero = 0, wants = N_BEST;
@@ -216,7 +217,7 @@ static void check_best(const struct backend *b, struct backend_model *m, const c
     report(ok, "the best tokens", name, best[0].id, stats.argmax);
 }
 
-/* Opens it, computes, and closes it: the number of floats, 0: it failed. */
+/* Opens the model, computes, and closes it. Returns the number of floats; 0: failed. */
 static size_t run(const struct backend *b, const struct plan *p, const char *name, const char *kv_type, bool high,
                   bool is_many, float *out)
 {
@@ -244,7 +245,8 @@ static size_t run(const struct backend *b, const struct plan *p, const char *nam
     return n;
 }
 
-/* The largest error, as a share of the spread of what is wanted; or what is no number. */
+/* Returns the largest error relative to the spread of the expected values; infinite or NaN for values that are not
+ * finite. */
 static double error_of(const float *found, const float *wanted, size_t n)
 {
     double mean = 0, var = 0, worst = 0;
@@ -259,7 +261,7 @@ static double error_of(const float *found, const float *wanted, size_t n)
     return worst / sqrt(var);
 }
 
-/* As golden.c's bounds. */
+/* Returns the bound, as in golden.c. */
 static double bound_of(const char *name, bool high)
 {
     for (size_t i = 0; i < ARRAY_LEN(golden_models) && !high; i++) {

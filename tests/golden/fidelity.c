@@ -1,5 +1,5 @@
-/* Fidelity on a real model: how far a back end's next-token distributions are from those of an independent float32
- * implementation on the same (dequantised) weights, over one text. fidelity.py makes the reference file.
+/* Fidelity on a real model: the difference between a back end's next-token distributions and those of an independent
+ * float32 implementation with the same (dequantized) weights, over one text. fidelity.py makes the reference file.
  *
  *   fidelity MODEL.gguf REFERENCE [--backend cpu|ref|opencl] [--cpu ISA] [--threads N] [--chunk N] [-ctk TYPE] [-ctv TYPE]
  *            [--high-precision]
@@ -9,11 +9,11 @@
  *   int32 n, V, ids[n]; float logits[n][V]
  *   int32 -K, n, V, ids[n], top[n][K]; float logprobs[n][K + 1]   the K most likely ids, and all others together
  * Prints mean KL(reference || ours), and the share of positions with the same arg-max. With the second form the
- * divergence is that of distributions over K + 1 classes, which is never above that over all ids: a lower bound of it
- * [Cover & Thomas 2006, section 2.8, data processing].
+ * divergence is that of distributions over K + 1 classes, which never exceeds that over all ids: a lower bound [Cover &
+ * Thomas 2006, section 2.8, data processing].
  *
- * --bounds: default settings and others of the back end, each within bounds set for the default model; prints a line for each, then
- * `N passed, N failed`. With -ctk only the settings that store keys in this type. */
+ * --bounds: runs default and other settings of the back end, each within bounds for the default model; prints a line
+ * for each, then `N passed, N failed`. With -ctk runs only the settings that store keys in this type. */
 #include "engine/backend/backend.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
@@ -28,7 +28,7 @@
 
 enum { CHUNK = 64, MAX_TOP = 64 };
 
-/* One way to compute. */
+/* A configuration to run. */
 struct setting {
     const char *backend, *cpu;
     int n_threads, chunk; /* chunk: rows of a batch */
@@ -105,8 +105,8 @@ static double kl_divergence(const float *p_logits, const float *q_logits, int32_
     return kl;
 }
 
-/* Over the classes top[0], ..., top[n_top - 1], all others; q_logits lose the former. The reference's shares were
- * rounded to float: they are made to sum to 1 again. */
+/* Returns the divergence over the classes top[0], ..., top[n_top - 1], all others; removes the former from q_logits.
+ * The reference's shares were rounded to float, so they are scaled to sum to 1 again. */
 static double kl_of_classes(const int32_t *top, const float *logprobs, int32_t n_top, float *q_logits, int32_t n)
 {
     float q[MAX_TOP];
@@ -133,7 +133,7 @@ static int32_t argmax(const float *x, int32_t n)
     return best;
 }
 
-/* Adds what `count` positions from `from` on come to. */
+/* Adds the results of `count` positions from `from` on. */
 static void add_rows(const struct reference *r, int32_t from, int32_t count, float *logits, struct result *sum)
 {
     for (int32_t i = from; i < from + count; i++, logits += r->n_vocab) {
@@ -150,7 +150,7 @@ static void add_rows(const struct reference *r, int32_t from, int32_t count, flo
     }
 }
 
-/* The text through an open model, `chunk` rows at a time. */
+/* Runs the text through an open model, `chunk` rows at a time. */
 static enum err compare(const struct backend *b, struct backend_model *m, const struct reference *r, int chunk,
                         struct result *out, struct err_info *info)
 {
@@ -190,7 +190,7 @@ static enum err compare(const struct backend *b, struct backend_model *m, const 
     return err;
 }
 
-/* Opens the model as the setting says and runs the text. */
+/* Opens the model with the setting and runs the text. */
 static bool run(const struct plan *plan, const struct reference *r, const struct setting *s, struct result *out)
 {
     const struct backend *b = backend_find(s->backend);
@@ -219,8 +219,8 @@ static bool run(const struct plan *plan, const struct reference *r, const struct
 
 /* --- bounds ----------------------------------------------------------------------------------------------------- */
 
-/* Settings of the default model and what they may be off: about twice what was measured (docs/benchmarks.md). KV types
- * are told apart with --high-precision, which leaves little else. `twin`: an earlier row that must give the same
+/* Settings of the default model and their bounds: about twice the measured values (docs/benchmarks.md). KV types are
+ * distinguished with --high-precision, which removes most other errors. `twin`: an earlier row that must give the same
  * result to the last bit. */
 static const struct bound {
     const char *backend, *name;
@@ -228,7 +228,7 @@ static const struct bound {
     int chunk;
     const char *kv_type;
     double kl, same;
-    int twin; /* whose bits it has; -1: nobody's */
+    int twin; /* row with the same bits; -1: none */
 } bounds[] = {
     {"cpu", "default", false, CHUNK, "i16", 2e-3, 0.96, -1},
     {"cpu", "default, one row at a time", false, 1, "i16", 2e-3, 0.96, 0},
@@ -242,7 +242,7 @@ static const struct bound {
     {"opencl", "--high-precision", true, CHUNK, "f16", 2e-6, 0.998, -1},
 };
 
-/* `of` says the back end, the threads, and (or NULL) the one type of keys whose settings run. */
+/* `of` has the back end, the threads, and (or NULL) the type of keys to which settings are limited. */
 static int check_bounds(const struct plan *plan, const struct reference *r, const struct setting *of)
 {
     struct result results[ARRAY_LEN(bounds)];

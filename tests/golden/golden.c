@@ -1,19 +1,19 @@
-/* Golden tests: every model of tests/golden/models on every back end and ISA against what Hugging Face transformers
- * computed in float32 (make_golden.py, make_families.py). Prints a table, then `N passed, N failed`; with -v also the
- * errors of each prompt, with -n nothing but the models that golden_models.h asks for and that are not there, with
- * --backend NAME one back end alone.
- * A SafeTensors folder whose model is there as GGUF, too, shows that it is read as that is, for which one ISA is enough, and
- * no threads, ranks or parts, and so do models of float weights without high precision, which changes nothing for them;
- * ISAs between ref and the best one have one thread; with --all all have all.
+/* Golden tests: compares every model of tests/golden/models on every back end and ISA with the float32 results of
+ * Hugging Face transformers (make_golden.py, make_families.py). Prints a table, then `N passed, N failed`. -v: also the
+ * errors of each prompt; -n: only the models that golden_models.h lists and that are missing; --backend NAME: only one
+ * back end.
+ * If a model exists as GGUF too, its SafeTensors folder only shows that the folder is read correctly: one ISA is
+ * enough, without threads, ranks or parts. So do models of float weights without high precision, which does not affect
+ * them. ISAs between ref and the best one run with one thread; with --all every model runs everything.
  *
- * A model passes on a back end when, for each prompt: the logits behind the last token lie within the back end's share
- * of the logits' spread, the prompt's log-probabilities within its bound, the greedy continuation is equal, and the
- * bits are the same however the prompt is cut into batches, with 1 and 3 threads, alone and beside another sequence,
- * and with a back end between that has a memory and a thread of its own (tests/support/remote_backend.h). In 2 and 4
- * shards (tests/support/sharded_backend.h): values and continuation, and that all ranks have the same bits. The first
- * prompt once more with the layers cut in the middle, the first half on one back end and the rest on another.
- * Models that give embeddings (make_embeddings.py): the pooled states of the prompt, and the bits of all states.
- * Over 600 lines, as all checks share one view of a model. */
+ * A model passes on a back end under these conditions for each prompt. The error of the logits after the last token is
+ * within the back end's share of the logits' spread, and that of the prompt's log-probabilities within its bound. The
+ * greedy continuation is equal. The bits do not depend on how the prompt is cut into batches, on 1 or 3 threads, on
+ * another sequence, or on a back end in between with its own memory and thread (tests/support/remote_backend.h). In 2
+ * and 4 shards (tests/support/sharded_backend.h) only values and continuation are compared, and all ranks must have the
+ * same bits. The first prompt runs again with the layers cut in the middle, the first half on one back end and the rest
+ * on another. For models that return embeddings (make_embeddings.py), the pooled states of the prompt and the bits of
+ * all states are compared. The file exceeds 600 lines because all checks share one view of a model. */
 #include "engine/backend/backend_parts.h"
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
@@ -34,16 +34,16 @@
 
 enum { MAX_PROMPT = 128, N_GREEDY = 12, MAX_MODELS = 256, N_PAGES = 16, MAX_ROWS = 96 };
 
-/* What is allowed, by back end: the largest error of a logit as a share of the logits' spread (of a component of an
- * embedding as a share of the components' mean size), and that of a log-probability. ref differs from float32 only by
- * its sums in double; cpu keeps keys and values in 16 bits, opencl in halves, and, on quantised weights, activations in
- * 16 bits with high precision. Without, most have 8 bits, for which golden_models.h has bounds of its own: then the
- * continuation need not be the same, but the bits must still not depend on neighbours, threads and pieces. */
+/* Bounds by back end: the largest error of a logit as a share of the logits' spread (of a component of an embedding as
+ * a share of the components' mean size), and that of a log-probability. ref differs from float32 only by its sums in
+ * double. With high precision cpu keeps keys and values in 16 bits, opencl in halves, and activations for quantized
+ * weights have 16 bits. Without it most activations have 8 bits, for which golden_models.h has separate bounds: then
+ * the continuation can differ, but the bits must still not depend on neighbors, threads and pieces. */
 static const struct bound {
     const char *backend;
     bool high_precision;
     double logits, logprobs;
-    uint32_t n_ranks; /* more than 1: of the best ISA alone */
+    uint32_t n_ranks; /* more than 1: only with the best ISA */
 } bounds[] = {
     {"ref", true, 1e-4, 1e-3, 1},    {"cpu", true, 2e-2, 2e-2, 1},    {"cpu", false, 2e-2, 2e-2, 1},
     {"ref", true, 1e-4, 1e-3, 2},    {"cpu", true, 2e-2, 2e-2, 2},    {"ref", true, 1e-4, 1e-3, 4},
@@ -57,7 +57,7 @@ static bool is_device(const struct bound *b) { return strcmp(b->backend, "opencl
 
 enum { N_BOUNDS = ARRAY_LEN(bounds), MAX_PROMPTS = 64, MAX_ISAS = 16 };
 
-/* A row of the table: of each bound and ISA (0 for ref) the largest error of last logits, where it was tested. */
+/* A row of the table: for each bound and ISA (0 for ref) the largest error of last logits, if tested. */
 static struct row {
     const char *name;
     char arch[24];
@@ -76,25 +76,25 @@ struct prompt {
     const float *embedding; /* instead of the three above */
 };
 
-/* One model on one back end. */
+/* A model on a back end. */
 struct subject {
     const char *name;
     const struct backend *backend;
     const char *cpu;
     const struct bound *bound;
-    const struct golden_model *known; /* its row of golden_models.h; NULL if it has none */
+    const struct golden_model *known; /* its row of golden_models.h; NULL: none */
     struct row *row;
     int isa;
     struct plan *plan;
-    const struct backend_parts *parts; /* of the composite back end, for which the first prompt is enough */
-    bool is_mixed;                     /* they are of two kinds: the bits are not those of one */
+    const struct backend_parts *parts; /* of the composite back end, which runs only the first prompt */
+    bool is_mixed;                     /* the parts are of two kinds: the bits differ from those of one */
     struct backend_model *model;
     int32_t n_vocab;
     float *logits; /* [MAX_ROWS][V] */
-    float *hidden; /* [MAX_ROWS][D], asked for instead of logits when `embeds` */
+    float *hidden; /* [MAX_ROWS][D], requested instead of logits if `embeds` */
     bool embeds;
-    bool is_second; /* the same model is there in the other format: a device gets the same rows of it */
-    bool is_twin;   /* the same model is there in the other format, or with weights that are stored otherwise */
+    bool is_second; /* the model also exists in the other format: a device gets the same rows */
+    bool is_twin;   /* the model also exists in the other format, or with weights stored in another way */
     struct backend_row_stats stats[MAX_ROWS];
     int n_threads;
     uint64_t hash[MAX_PROMPTS]; /* of the logits of each prompt with one thread */
@@ -121,11 +121,11 @@ static const void *tensor(const struct gguf *g, int i, const char *what)
     return t == NULL ? NULL : t->data;
 }
 
-/* Begins rows [from, to) of ids as sequence 0 beside `companion` rows of a second sequence; logits of all rows of
+/* Begins rows [from, to) of ids as sequence 0 next to `companion` rows of a second sequence; the logits of all rows of
  * sequence 0 go to s->logits from row `at` on, or their states to s->hidden. */
 static enum err begin(struct subject *s, const int32_t *ids, int from, int to, int companion, int at)
 {
-    static const int32_t pages[2][8] = {{3, 1, 4, 7, 5}, {2, 6, 0, 8, 9}}; /* in no order, so that tables matter */
+    static const int32_t pages[2][8] = {{3, 1, 4, 7, 5}, {2, 6, 0, 8, 9}}; /* unordered, so that tables matter */
     const int32_t *tables[2] = {pages[0], pages[1]};
     int32_t tokens[MAX_ROWS], pos[MAX_ROWS], seq[MAX_ROWS], rows[MAX_ROWS];
     int n = to - from;
@@ -171,14 +171,14 @@ static enum err wait_for(struct subject *s)
     return err;
 }
 
-/* The same, and waits. */
+/* Likewise, and waits. */
 static enum err forward(struct subject *s, const int32_t *ids, int from, int to, int companion)
 {
     TRY(begin(s, ids, from, to, companion, 0));
     return wait_for(s);
 }
 
-/* Into the table, and a line with -v. */
+/* Records the error in the table, and prints a line with -v. */
 static void note_error(struct subject *s, const struct prompt *p, double error, double logprob_error)
 {
     double *cell = &s->row->worst[s->bound - bounds][s->isa];
@@ -190,7 +190,7 @@ static void note_error(struct subject *s, const struct prompt *p, double error, 
     }
 }
 
-/* Whether activations have 8 bits, and the same continuation is not asked for. */
+/* Returns whether activations have 8 bits, so that the continuation can differ. */
 static bool is_coarse(const struct subject *s)
 {
     return !s->bound->high_precision && s->known != NULL && s->known->fast_logits > 0;
@@ -222,14 +222,14 @@ static void check_values(struct subject *s, const struct prompt *p)
     note_error(s, p, worst / sqrt(var), worst_lp);
 }
 
-/* What forward gave, and the size of a row of it. */
+/* Returns the output of forward, and the size of a row. */
 static const void *given(const struct subject *s, size_t *row_bytes)
 {
     *row_bytes = (size_t)(s->embeds ? (int32_t)s->plan->n_embd : s->n_vocab) * sizeof(float);
     return s->embeds ? s->hidden : s->logits;
 }
 
-/* What layers behind the pooling make of it, in place of it; returns its width. */
+/* Replaces the pooled states by the output of the layers after pooling; returns its width. */
 static size_t apply_dense(const struct subject *s, double **pooled)
 {
     const struct plan_head *dense = &s->plan->dense;
@@ -279,7 +279,7 @@ static void check_embedding(struct subject *s, const struct prompt *p)
     note_error(s, p, worst, 0);
 }
 
-/* One thread and several must give the same bits. */
+/* Checks that one thread and several give the same bits. */
 static void check_threads(struct subject *s, const struct prompt *p, int i)
 {
     size_t row_bytes;
@@ -304,19 +304,17 @@ static int best_isa(void)
     return best;
 }
 
-/* The rest of the golden checks need the results of the whole prompt computed at once, which the caller left in
- * s->logits or s->hidden. A bidirectional model takes it in one piece, beside others. */
+/* Checks that the bits do not depend on pieces and neighbors. The caller left the results of the whole prompt in
+ * s->logits or s->hidden. A bidirectional model computes it in one piece, next to other sequences. */
 static void check_bits(struct subject *s, const struct prompt *p)
 {
     enum {
         N_ALONE = 12,
         N_SHORT = 2
-    }; /* rows in batches of one, behind all others in one batch; with --all every row */
+    }; /* rows in batches of one, after all others in one batch; every row with --all */
     static const int chunks[] = {16, 1, 5, 31, 48};
     bool is_short = !runs_all && (s->is_twin || (!is_device(s->bound) && s->isa != best_isa()));
-    size_t n_chunks = s->n_threads != 1 ? 1
-                      : is_short        ? N_SHORT
-                                        : ARRAY_LEN(chunks); /* of threads check_threads knows */
+    size_t n_chunks = s->n_threads != 1 ? 1 : is_short ? N_SHORT : ARRAY_LEN(chunks); /* check_threads covers threads */
     size_t row_bytes;
     const void *now = given(s, &row_bytes);
     char *whole = malloc((size_t)p->n * row_bytes);
@@ -336,7 +334,7 @@ static void check_bits(struct subject *s, const struct prompt *p)
     free(whole);
 }
 
-/* Piece after piece, each begun before the one in front of it is waited for. */
+/* Computes pieces, each begun before the previous one is waited for. */
 static void check_begun(struct subject *s, const struct prompt *p)
 {
     enum { PIECE = 7 };
@@ -411,7 +409,7 @@ static void check_prompt(struct subject *s, const struct gguf *expect, int i)
         check_greedy(s, &p);
     }
     if (s->bound->n_ranks > 1) {
-        return; /* that ranks agree has been seen */
+        return; /* the agreement of ranks was checked */
     }
     if (forward(s, p.ids, 0, p.n, 0) != ERR_OK) {
         report(s, false, "forward", 0, 1);
@@ -454,12 +452,12 @@ static void check_backend(struct subject *s, const struct gguf *expect, int n_th
     s->backend->close(&s->model);
 }
 
-/* More than the CPUs of a small machine: then they sleep at barriers and do not spin, which would take the time of the
- * tests that run beside this one. */
+/* More threads than a small machine has CPUs: then they sleep at barriers and do not spin, which would slow the tests
+ * that run at the same time. */
 enum { SEVERAL_THREADS = 3 };
 
-/* The layer to cut the model in front of: the middle one, or the last in front of it where that can be; 0: there is
- * none, which takes layers that share keys and values across all of them. */
+/* Returns the layer before which to cut the model: the middle one, or the last possible one before it; 0: none, because
+ * layers share keys and values across all of them. */
 static int32_t find_cut(const struct plan *p)
 {
     struct err_info info;
@@ -476,7 +474,7 @@ static int32_t find_cut(const struct plan *p)
     return 0;
 }
 
-/* The layers on two back ends: of one kind the bits are those of one, else within the bound of cpu. */
+/* Checks the layers on two back ends: for one kind the bits are equal, else errors are within the bound of cpu. */
 static void check_parts(struct subject *s, const struct gguf *expect)
 {
     static const struct backend *const pairs[][2] = {
@@ -497,15 +495,16 @@ static void check_parts(struct subject *s, const struct gguf *expect)
     s->is_mixed = false;
 }
 
-/* One back end with every ISA, each with one thread and with several; or as several ranks. */
+/* Checks one back end with every ISA, each with one thread and with several; or as several ranks. */
 static void check_bound(struct subject *s, const struct gguf *expect)
 {
     bool all = has_isas(s->bound);
-    /* The weight types are decoded in the same way, and the products with second bytes run with other models. */
+    /* The weight types are decoded in the same way, and products with second terms run with other models. */
     if (is_device(s->bound) && s->bound->high_precision && has_many_kinds(s) && !runs_all) {
         return;
     }
-    /* Of weights that are computed as floats only quantised activations would tell (backend.h), and there are none. */
+    /* The bound without high precision could only differ by quantized activations (backend.h), and float weights have
+     * none. */
     bool is_as_high = all && !s->bound->high_precision && !is_coarse(s) && !runs_all;
     if (s->is_twin || is_as_high) {
         s->isa = all ? best_isa() : 0;
@@ -531,16 +530,16 @@ static void check_bound(struct subject *s, const struct gguf *expect)
         }
         s->cpu = all ? kern_isa_name(isa) : "-";
         s->isa = isa;
-        bool is_best = !all || isa == best_isa(); /* what threads share does not change with the ISA */
+        bool is_best = !all || isa == best_isa(); /* what threads share does not depend on the ISA */
         check_backend(s, expect, 1);
         if (!is_device(s->bound) && (is_best || runs_all)) {
             check_backend(s, expect, SEVERAL_THREADS);
         }
     }
-    if (is_device(s->bound)) { /* it has a memory of its own, and no threads */
+    if (is_device(s->bound)) { /* it has its own memory, and no threads */
         return;
     }
-    const struct backend *here = s->backend; /* the last ISA once more behind a memory and a thread of its own */
+    const struct backend *here = s->backend; /* repeat the last ISA with a separate memory and thread */
     s->backend = remote_backend_of(here);
     check_backend(s, expect, SEVERAL_THREADS);
     if (all) {
@@ -549,7 +548,7 @@ static void check_bound(struct subject *s, const struct gguf *expect)
     s->backend = here;
 }
 
-/* Whether `name` is `stem` and a '.' or, with and_more, a '-', and what may follow. */
+/* Returns whether `name` is `stem`, then a '.' or, with and_more, a '-', then anything. */
 static bool has_stem(const char *name, const char *stem, bool and_more)
 {
     size_t n = strlen(stem);
@@ -578,7 +577,7 @@ static void start_row(struct row *r, const char *name, const struct gguf *g)
     }
 }
 
-/* The columns of the table; of a model, or (NULL) what they are. */
+/* Prints the columns of a model, or (NULL) the headings. */
 static void print_columns(const struct row *r)
 {
     for (size_t b = 0; b < N_BOUNDS; b++) {
@@ -602,7 +601,7 @@ static void print_columns(const struct row *r)
     }
 }
 
-/* family x format x back end x ISA: the largest error of a prompt's last logits, as a share of their spread. */
+/* Prints family x format x back end x ISA: the largest error of a prompt's last logits, as a share of their spread. */
 static void print_table(void)
 {
     printf("Table: largest error of last logits or embeddings, share of their spread: ref, cpu with --high-precision, "
@@ -623,7 +622,7 @@ static void print_table(void)
     printf("\n");
 }
 
-/* A model of the folder: NAME.gguf, or NAME.hf, which is a SafeTensors folder; NAME.expect.gguf is of both. */
+/* Checks a model of the folder: NAME.gguf, or NAME.hf, a SafeTensors folder; NAME.expect.gguf is for both. */
 static void check_model(const char *folder, const char *name)
 {
     char path[512];
@@ -660,7 +659,7 @@ static void check_model(const char *folder, const char *name)
         for (size_t i = 0; i < ARRAY_LEN(bounds); i++) {
             if (strcmp(bounds[i].backend, s.backend->name) == 0) {
                 s.bound = &bounds[i];
-                if (!is_device(s.bound) || s.bound->high_precision || is_coarse(&s)) { /* else the same as with it */
+                if (!is_device(s.bound) || s.bound->high_precision || is_coarse(&s)) { /* else as with it */
                     check_bound(&s, expect);
                 }
             }
@@ -686,8 +685,8 @@ static void report_lack(bool ok, const char *what, const char *name, const char 
     }
 }
 
-/* Every family has a model of its own in both formats, every model of golden_models.h is there in those it says, and
- * none that it does not say. */
+/* Checks that every family has its own model in both formats, and that the models and formats are exactly those of
+ * golden_models.h. */
 static void check_names(char names[][64], int n_names)
 {
     static const char *const endings[] = {[GGUF] = ".gguf", [FOLDER] = ".hf"};
@@ -717,7 +716,7 @@ static void check_names(char names[][64], int n_names)
 
 static int by_name(const void *a, const void *b) { return strcmp(a, b); }
 
-/* Names of the models in the folder; the number of them. */
+/* Lists the names of the models in the folder; returns their number. */
 static int list_models(const char *folder, char names[][64])
 {
     int n = 0;

@@ -1,6 +1,6 @@
-/* golden opens hundreds of models on one device, one after the other, and most have the same programs. So all of them get
- * one context, and the programs that the models before had compiled, which takes most of the time otherwise. Linked with
- * --wrap of the three functions. Threads: the tests' one. */
+/* golden opens hundreds of models on one device in sequence, and most have the same programs. So all of them share one
+ * context and the compiled programs; compiling takes most of the time otherwise. Linked with --wrap of the three
+ * functions. Threads: only the tests' thread. */
 #include "opencl/program.h"
 
 static struct device device; /* open until the process ends */
@@ -29,7 +29,7 @@ enum err __wrap_program_set_new(const struct device *d, const struct backend_con
                                 struct err_info *info)
 {
     int i = cfg->high_precision;
-    if (d->context == NULL) { /* for a measure alone */
+    if (d->context == NULL) { /* only a measure */
         return __real_program_set_new(d, cfg, out, info);
     }
     if (sets[i] == NULL) {

@@ -1,10 +1,9 @@
-/* Text of a real model, each token the most likely one, on ref and on other back ends, all prompts at once: the first
- * tokens of answers to questions, plain and through the chat template, and 64 tokens after each of 20 pieces of a file.
- * A text must be ref's, or leave it where ref itself takes two tokens for nearly as likely: the gap between the
- * logarithms of their probabilities is at most what the back end may be off. The tokens after that are another text, and
- * say nothing.
+/* Greedy text of a real model on ref and on other back ends, all prompts at the same time: the first tokens of answers
+ * to questions, plain and through the chat template, and 64 tokens after each of 20 pieces of a file. A text must equal
+ * ref's, or first differ at a token that ref considers nearly as likely as its own: the gap between the logarithms of
+ * their probabilities is at most the back end's bound. The tokens after it belong to another text and are ignored.
  *   greedy MODEL.gguf TEXT [--prompts N] [--tokens N] [+]BACKEND[=GAP]...
- * BACKEND: as engine.h has it, after `+` with --high-precision. GAP: 0 unless told. */
+ * BACKEND: as in engine.h, after `+` with --high-precision. GAP: default 0. */
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/engine.h"
@@ -35,7 +34,7 @@ static struct {
     struct arena arena;
     int32_t *ids; /* of the whole text */
     size_t n_ids;
-    struct prompt prompts[MAX_PROMPTS]; /* of ids, but for the questions */
+    struct prompt prompts[MAX_PROMPTS]; /* parts of ids, except the questions */
     int n_prompts, n_tokens;
     struct answer expected[MAX_PROMPTS], found[MAX_PROMPTS];
 } test = {.n_prompts = MAX_PROMPTS, .n_tokens = MAX_TOKENS};
@@ -85,7 +84,7 @@ static enum err run_all(struct engine *e, struct answer *answers, struct err_inf
     return err;
 }
 
-/* Prompt 2 * i is question i as it is, the next one is through the chat template. */
+/* Reads question i as prompt 2 * i, and through the chat template as the next prompt. */
 static enum err read_question(const struct engine *e, int i, struct err_info *info)
 {
     int32_t *ids;
@@ -125,7 +124,7 @@ static enum err read_prompts(const struct engine *e, const char *path, struct er
     return ERR_OK;
 }
 
-/* All prompts on a back end. */
+/* Runs all prompts on a back end. */
 static enum err compute(const char *model, const char *text, const char *backend, bool high_precision,
                         struct answer *answers, struct err_info *info)
 {
@@ -144,7 +143,7 @@ static enum err compute(const char *model, const char *text, const char *backend
     return err;
 }
 
-/* How much more likely than `id` ref has its own choice; infinite behind its best N_TOP. */
+/* Returns how much more likely than `id` ref's own choice is; infinite if `id` is not among its best N_TOP. */
 static float gap_of(const struct answer *a, int32_t at, int32_t id)
 {
     for (int k = 0; k < N_TOP; k++) {
@@ -155,7 +154,7 @@ static float gap_of(const struct answer *a, int32_t at, int32_t id)
     return INFINITY;
 }
 
-/* Prints how often the texts are the same; failures are gaps above `most`. */
+/* Prints how often the texts are equal; failures are gaps above `most`. */
 static int compare(const char *name, float most)
 {
     int n_same = 0, n_failed = 0;

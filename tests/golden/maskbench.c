@@ -1,17 +1,18 @@
-/* Schemas with valid and invalid instances, in the form of MaskBench's files (guidance-ai/jsonschemabench), through the engine
- * token by token: what each schema allows, and how long masks take.
+/* Runs schemas with valid and invalid instances, in the form of MaskBench's files (guidance-ai/jsonschemabench),
+ * through the engine token by token: checks what each schema allows, and times masks.
  *
  *   maskbench MODEL.gguf FOLDER [MASKS]
- *   maskbench --tokens MODEL.gguf FOLDER      what others need to do the same (maskbench_llguidance.py)
+ *   maskbench --tokens MODEL.gguf FOLDER      input for other programs (maskbench_llguidance.py)
  *
  * Each *.json of the folder is {"schema": .., "tests": [{"valid": .., "data": ..}]}. An instance is written as Python's
  * json.dumps does; "text" instead of data is its text.
- * MASKS: of that many instances a file the masks are made and timed [1]; 0 = of none. A schema passes when
- * all of its instances are taken or refused as they should. Prints a line for each that does not, and for each mask that takes
- * 10 ms, with -v, and the sums.
+ * MASKS: number of instances per file whose masks are made and timed [1]; 0: none. A schema passes if all of its
+ * instances are accepted or rejected as expected. Prints a line for each that does not pass, with -v for each mask that
+ * takes 10 ms, and the totals.
  *
- * --tokens prints the size of the vocabulary; of each token a line: t and its bytes in hexadecimal, s for one without text, e for one
- * that ends a text; then of each file a line "file NAME", and of each of its instances "valid" or "invalid" and its ids. */
+ * --tokens prints the size of the vocabulary; for each token a line: t and its bytes in hexadecimal, s for a token
+ * without text, e for one that ends a text; then for each file a line "file NAME", and for each of its instances
+ * "valid" or "invalid" and its ids. */
 #include "engine/base/clock.h"
 #include "engine/base/io.h"
 #include "engine/base/json_read.h"
@@ -50,7 +51,7 @@ static void tell(const char *file, const char *what, const char *text)
     }
 }
 
-/* Makes the mask in front of a token; it must say of the token what taking it says. */
+/* Makes the mask before a token, and checks that it agrees with accepting the token. */
 static void time_mask(struct grammar_matcher *m, bool is_first, const char *file, int32_t id, bool *is_allowed)
 {
     uint64_t begin = clock_thread_ns();
@@ -74,7 +75,7 @@ static void time_mask(struct grammar_matcher *m, bool is_first, const char *file
     }
 }
 
-/* Is the text one of the grammar? */
+/* Returns whether the grammar derives the text. */
 static bool takes(struct grammar *g, const char *text, bool times, bool is_first, const char *file)
 {
     struct token_list ids = {0};
@@ -106,7 +107,7 @@ static bool takes(struct grammar *g, const char *text, bool times, bool is_first
     return is;
 }
 
-/* The instance of a test, as Python writes it. The caller's; NULL: no memory. */
+/* Returns the instance of a test, as Python writes it; the caller frees it. NULL: out of memory. */
 static char *write_instance(const json_t *test)
 {
     const json_t *data = json_object_get(test, "data"), *written = json_object_get(test, "text");
@@ -121,7 +122,7 @@ static char *write_instance(const json_t *test)
     return copy;
 }
 
-/* --- for others ---------------------------------------------------------------------------------------------------- */
+/* --- input for other programs ------------------------------------------------------------------------------------- */
 
 static void print_vocabulary(void)
 {
@@ -185,7 +186,7 @@ static bool check_tests(struct grammar *g, const json_t *tests, size_t n_masks, 
     return is_right;
 }
 
-/* NULL: it cannot be read. */
+/* Returns NULL if the file cannot be read. */
 static json_t *read_json(const char *path, struct err_info *info)
 {
     struct buf text;

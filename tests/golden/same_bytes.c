@@ -1,8 +1,8 @@
-/* A request's bytes never depend on its neighbours: 200 prompts alone, then together in batches of 2 to 32, with steps
- * of 16 to 512 rows, one thread and two, found in the prefix cache or not, of one key or of as many, which overtake each
- * other; tokens, log-probabilities and those of the
- * best alternatives must agree in every bit.
- *   same_bytes MODEL.gguf TEXT [BACKEND [PROMPTS]]: cpu and all 200 prompts unless told */
+/* Checks that a request's bytes never depend on its neighbors: 200 prompts alone, then together in batches of 2 to 32,
+ * with steps of 16 to 512 rows, one thread and two, found in the prefix cache or not, of one key or of one key per
+ * prompt, which overtake each other. Tokens, log-probabilities and those of the best alternatives must agree in every
+ * bit.
+ *   same_bytes MODEL.gguf TEXT [BACKEND [PROMPTS]]: default cpu and all 200 prompts */
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/engine.h"
@@ -13,13 +13,13 @@
 
 enum { MAX_PROMPTS = 200, N_TOKENS = 8, N_TOP = 3, LONGEST = 400, WAIT_MS = 600000 };
 
-/* One way of running all prompts. */
+/* A way of running all prompts. */
 static const struct run {
     const char *name;
     int n_threads, max_batch_rows, max_seqs;
     int n_together; /* requests in flight */
     int passes;     /* the second one finds prompts in the cache */
-    bool has_keys;  /* each prompt is of a key of its own */
+    bool has_keys;  /* each prompt has its own key */
 } runs[] = {
     {"alone, 1 thread, steps of 512", 1, 512, 1, 1, 1, false},
     {"alone, 2 threads, steps of 64, then cached", 2, 64, 1, 1, 2, false},
@@ -30,7 +30,7 @@ static const struct run {
     {"12 together of 12 keys, 2 threads, steps of 128", 2, 128, 6, 12, 1, true},
 };
 
-/* What a prompt came to: every bit that a client can see. */
+/* The result of a prompt: every bit that a client can see. */
 struct answer {
     int32_t n;
     int32_t ids[N_TOKENS];
@@ -47,7 +47,7 @@ static struct {
     uint64_t n_cached;
 } test;
 
-/* Prompt i: one of five common beginnings, then a piece of its own. */
+/* Makes prompt i: one of five common prefixes, then its own text. */
 static size_t prompt_of(int i, int32_t *out)
 {
     size_t common = (size_t)(i % 5) * 23, own = 1 + (size_t)(i * 37) % 120, n = 0;
@@ -85,7 +85,7 @@ static struct engine_stream *submit(const struct run *r, struct engine *e, int i
     return s;
 }
 
-/* Reads a stream to its end and closes it. False when it broke off. */
+/* Reads a stream to its end and closes it. False: it ended early. */
 static bool collect(struct engine_stream *s, struct answer *a)
 {
     struct engine_event event;

@@ -1,12 +1,12 @@
-/* Ids of many texts, for tokenizer_agreement.py to compare.
+/* Prints ids of many texts, for comparison by tokenizer_agreement.py.
  *
- *   tokenizer_ids MODEL.gguf < TEXTS > IDS     ids that tokenizer_encode gives, without BOS and the like
- *   tokenizer_ids --words NAME < TEXTS > ENDS  ends, in bytes, of the words that pre-tokenizer NAME cuts
- *   tokenizer_ids --patterns NAME              the expressions of NAME, one a line
+ *   tokenizer_ids MODEL.gguf < TEXTS > IDS     ids from tokenizer_encode, without special tokens such as BOS
+ *   tokenizer_ids --words NAME < TEXTS > ENDS  ends, in bytes, of the words of pre-tokenizer NAME
+ *   tokenizer_ids --patterns NAME              the expressions of NAME, one per line
  *   tokenizer_ids --names                      the names of all pre-tokenizers
  *
- * TEXTS: of each text its bytes as u32, then the text. IDS: of each text how many as u32, then each as u32. All in the
- * machine's byte order. */
+ * TEXTS: for each text its bytes as u32, then the text. IDS: for each text the number of ids as u32, then each as u32.
+ * All in the machine's byte order. */
 #include "engine/format/gguf.h"
 #include "engine/tokenizer/pretokenizer.h"
 #include "engine/tokenizer/splitter.h"
@@ -38,7 +38,7 @@ static void write_ids(const struct token_list *ids)
     uint32_t n = (uint32_t)ids->n;
     fwrite(&n, sizeof n, 1, stdout);
     fwrite(ids->ids, sizeof *ids->ids, ids->n, stdout);
-    fflush(stdout); /* whoever asks by a pipe waits for it */
+    fflush(stdout); /* a caller with a pipe waits for it */
 }
 
 static enum err cut(const struct pretokenizer *pre, const struct splitter *p, const struct buf *text,

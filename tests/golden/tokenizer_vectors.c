@@ -1,11 +1,11 @@
-/* Published token ids: for every `ggml-vocab-*.gguf` of a folder (tokenizer_vectors.sh fetches it) the texts of its
- * .inp file must give the ids of its .out file, which Hugging Face tokenizers wrote, and the ids must give the text
- * back.
+/* Checks published token ids: for every `ggml-vocab-*.gguf` of a folder (tokenizer_vectors.sh fetches it) the texts of
+ * its .inp file must give the ids of its .out file, which Hugging Face tokenizers wrote, and the ids must give the
+ * text.
  *
  *   tokenizer_vectors FOLDER
  *
- * Format, from llama.cpp's tests/test-tokenizer-0.cpp: texts separated by a line of its own, ids one text a line.
- * Prints one line a vocabulary and at last `N passed, N failed`; exit 1 when one failed or none passed. */
+ * Format, from llama.cpp's tests/test-tokenizer-0.cpp: texts separated by a separate line, ids of one text per line.
+ * Prints one line per vocabulary and then `N passed, N failed`; exits with 1 if one failed or none passed. */
 #include "engine/base/io.h"
 #include "engine/format/gguf.h"
 #include "engine/tokenizer/tokenizer.h"
@@ -19,7 +19,7 @@ enum { MAX_TOKENS = 1 << 16, MAX_VECTOR_FILE = 16 << 20 };
 
 static const char separator[] = "\n__ggml_vocab_test__\n";
 
-/* What is left of an input, taken off its front. */
+/* The rest of an input. */
 struct cursor {
     const char *at, *end;
 };
@@ -32,7 +32,7 @@ static struct cursor next_text(struct cursor *in)
     return text;
 }
 
-/* The next line as ids into `want`; false at the end of the file. */
+/* Reads the next line as ids into `want`; false at the end of the file. */
 static bool next_ids(struct cursor *out, struct token_list *want)
 {
     want->n = 0;
@@ -66,7 +66,7 @@ static void print_ids(const char *label, const struct token_list *l)
     printf("%s\n", l->n > 40 ? " ..." : "");
 }
 
-/* True when `text` encodes to `want` and back. */
+/* Returns whether `text` encodes to `want` and back. */
 static bool check_text(const struct tokenizer *t, struct cursor text, const struct token_list *want)
 {
     size_t n = (size_t)(text.end - text.at);

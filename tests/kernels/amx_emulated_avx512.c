@@ -1,4 +1,4 @@
-/* The kernels of amx over the emulated tile instructions, for CPUs without AMX, which is nearly all of them. */
+/* The kernels of amx with the emulated tile instructions, for CPUs without AMX, which are the vast majority. */
 #include "tests/kernels/amx_emulated.h"
 
 #include "engine/kernels/x86/matmul_amx_vec.h"

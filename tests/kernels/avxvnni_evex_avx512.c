@@ -1,4 +1,4 @@
-/* The kernels of avxvnni over AVX-512VL's encoding of vpdpbusd: the same source, run on CPUs without AVX-VNNI. */
+/* The kernels of avxvnni with AVX-512VL's encoding of vpdpbusd: the same source, for CPUs without AVX-VNNI. */
 #include "engine/kernels/x86/matmul_vnni_vec.h"
 #include "tests/kernels/checkkern.h"
 

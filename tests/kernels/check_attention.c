@@ -1,6 +1,6 @@
-/* Attention over pages. Truth is softmax(q.k) . v in double, computed here. Whatever a row does not see is NaN or
- * infinity: slots behind its position, before its window, other pages of the pool; pages before every window have no
- * valid number in the page table. A row alone must give the bits that it gives among others. */
+/* Attention over pages. The reference is softmax(q.k) . v in double, computed here. Everything that a row does not see
+ * is NaN or infinity: slots after its position or before its window, and other pages of the pool. Pages before every
+ * window have invalid numbers in the page table. A row alone must give the same bits as among others. */
 #include "tests/kernels/checkkern.h"
 
 #include "engine/base/mem.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* first: position of row 0; gap: from one row's position to the next one's; d_value: of latents, else 0. */
+/* first: position of row 0; gap: between the positions of adjacent rows; d_value: of latents, else 0. */
 struct shape {
     int d, n_group, n_rows, first, gap, window;
     float softcap;
@@ -32,7 +32,7 @@ static const struct shape shapes[] = {
     {64, 1, 2, 250, 1, 5, 20, 0, 0, 0}, {48, 16, 1, 12, 1, 0, 0, 0, 0, 0},  {576, 1, 2, 40, 1, 0, 0, 0, 0, 0},
 };
 
-/* Latents: all heads share them. */
+/* Latents, which all heads share. */
 static const struct shape latents[] = {
     {576, 16, 1, 70, 1, 0, 0, 0, 0, 512}, {576, 3, 2, 130, 1, 0, 0, 0, 0, 512}, {32, 4, 3, 30, 1, 0, 0, 0, 0, 24},
     {24, 5, 2, 33, 1, 0, 0, 0, 0, 20},    {8, 1, 1, 0, 1, 0, 0, 0, 0, 4},       {40, 9, 4, 60, 1, 13, 0, 0, 0, 32},
@@ -75,7 +75,7 @@ static double value_at(const struct kern_attention_args *a, int32_t t, int j)
     return (double)kv_value_at(&a->kv, values_of(a, t), t % 32, j);
 }
 
-/* What an integer type multiplies the codes of a position's value with. */
+/* Returns the factor of the codes of a position's value in an integer type. */
 static double value_scale(const struct kern_attention_args *a, int32_t t, int j)
 {
     const unsigned char *scales = values_of(a, t) + a->kv.v.scales;
@@ -120,13 +120,13 @@ static void fill_position(struct check *c, enum kind kind, int32_t t)
     c->ref->kv_store(&k.a.kv, key, value, t % 32, keys_of(&k.a, t), values_of(&k.a, t));
 }
 
-/* Pages in disorder; only what some row sees is a number. */
+/* Makes unordered pages; only positions that some row sees are numbers. */
 static void make_pages(struct check *c, enum kind kind)
 {
     int32_t first = from_of(0), last = k.pos[k.a.n_rows - 1];
     int n_used = last / 32 - first / 32 + 1, n_pool = n_used + 1;
     size_t before = 64 * (size_t)check_random_below(c, 5),
-           behind = 64 * (size_t)check_random_below(c, 5); /* others' parts of a page */
+           behind = 64 * (size_t)check_random_below(c, 5); /* other data of a page */
     k.a.page_bytes = before + k.a.kv.bytes + behind;
     k.pool_bytes = k.a.page_bytes * (size_t)n_pool;
     k.pool = check_buffer(k.pool_bytes, 64);
@@ -153,7 +153,8 @@ static void make_pages(struct check *c, enum kind kind)
     }
 }
 
-/* As in models that look to both sides: half the window before a row and half behind it, but for the last position. */
+/* Makes rows see both sides, like bidirectional models: half the window before a row and half after it, up to the last
+ * position. */
 static void look_ahead(int32_t half)
 {
     int32_t end = k.pos[k.a.n_rows - 1];
@@ -162,7 +163,7 @@ static void look_ahead(int32_t half)
         k.pos[r] = MIN_OF(k.pos[r] + half, end);
     }
     k.a.first = k.first;
-    k.a.window = 1; /* of no account */
+    k.a.window = 1; /* ignored */
 }
 
 static void make_case(struct check *c, enum kind kind, const struct shape *s)
@@ -194,7 +195,7 @@ static void make_case(struct check *c, enum kind kind, const struct shape *s)
     }
     if (check_random_below(c, 2) == 0) {
         float *sinks = check_buffer((size_t)s->n_group * sizeof *sinks, 4);
-        for (int g = 0; g < s->n_group; g++) { /* now and then one that takes it all */
+        for (int g = 0; g < s->n_group; g++) { /* sometimes one that dominates */
             sinks[g] = check_random_below(c, 8) == 0 ? 300 : (float)check_random_between(c, -8, 8);
         }
         k.a.sinks = sinks;
@@ -202,8 +203,8 @@ static void make_case(struct check *c, enum kind kind, const struct shape *s)
     make_pages(c, kind);
 }
 
-/* What rounding the weights of integer values adds to the limit [d]: for each 128 positions by what the largest weight,
- * times the scale of the value, is rounded to. first: position of score[0]. */
+/* Adds the rounding of the weights of integer values to limit[d]: for each 128 positions that of the largest weight
+ * times the scale of the value. first: position of score[0]. */
 static void add_weight_rounding(const struct kern_attention_args *a, int32_t first, const double *score, int32_t n,
                                 double largest, double *limit)
 {
@@ -221,7 +222,7 @@ static void add_weight_rounding(const struct kern_attention_args *a, int32_t fir
     }
 }
 
-/* Row r, head g in double. want, limit: [d]. */
+/* Computes row r, head g in double. want, limit: [d]. */
 static void truth(int r, int g, double *want, double *limit)
 {
     const struct kern_attention_args *a = &k.a;
@@ -286,7 +287,7 @@ static void check_truth(struct check *c)
     }
 }
 
-/* Makes NaN of every position that row r does not see. */
+/* Writes NaN to every position that row r does not see. */
 static void spoil_unseen(struct check *c, int r)
 {
     float nan[KERN_MAX_HEAD];
@@ -301,7 +302,7 @@ static void spoil_unseen(struct check *c, int r)
     }
 }
 
-/* Rows r .. r+n_rows-1 and heads g .. g+n_group-1 alone: the same bits. */
+/* Checks that rows r .. r+n_rows-1 and heads g .. g+n_group-1 alone give the same bits. */
 static bool check_part(struct check *c, int r, int n_rows, int g, int n_group)
 {
     struct kern_attention_args part = k.a;
@@ -333,12 +334,12 @@ static void check_invariance(struct check *c)
             return;
         }
     }
-    int r = check_random_below(c, k.a.n_rows); /* last, as it spoils what others see */
+    int r = check_random_below(c, k.a.n_rows); /* last, because it spoils what others see */
     spoil_unseen(c, r);
     check_part(c, r, 1, check_random_below(c, k.a.n_group), 1);
 }
 
-/* Segment by segment, then joined: the same bits. */
+/* Checks that separate segments, joined, give the same bits. */
 static void check_parts(struct check *c)
 {
     if (c->t->attention_part == c->ref->attention_part) { /* ref computes the whole in double and records in f32 */
@@ -367,7 +368,7 @@ static void check_parts(struct check *c)
     }
 }
 
-/* A NaN that a row does see must show, in that row and in none that does not see it. */
+/* Checks that a NaN shows in every row that sees it and in no other. */
 static void check_seen_nan(struct check *c)
 {
     int last = k.a.n_rows - 1, n_before = 0, j = check_random_below(c, k.a.kv.d);
@@ -405,12 +406,12 @@ static void run_case(struct check *c)
     check_truth(c);
     check_parts(c);
     check_seen_nan(c);
-    c->t->attention(&k.a); /* the NaN stays, for the parts to hit */
+    c->t->attention(&k.a); /* the NaN stays, to be in the parts */
     check_invariance(c);
     check_guards(c);
 }
 
-/* arg: the type of keys and values, or KV_TYPE_COUNT: of each at random. */
+/* arg: the type of keys and values; KV_TYPE_COUNT: a random type for each. */
 static void set_types(struct check *c, int arg, struct shape *s)
 {
     s->k_type = (enum kv_type)(arg < KV_TYPE_COUNT ? arg : check_random_below(c, KV_TYPE_COUNT));
@@ -487,13 +488,13 @@ static void check_latents(struct check *c, int arg)
 
 static void (*honest)(const struct kern_attention_args *a);
 
-static void wrong_position(const struct kern_attention_args *a) /* sees nothing of its own position */
+static void wrong_position(const struct kern_attention_args *a) /* ignores its own position */
 {
     int32_t pos[64];
     struct kern_attention_args b = *a;
     for (int r = 0; r < a->n_rows; r++) {
         pos[r] = a->window > 0 || a->first != NULL ? a->pos[r]
-                                                   : MAX_OF(a->pos[r] - 1, 0); /* pages before a window are not there */
+                                                   : MAX_OF(a->pos[r] - 1, 0); /* no pages exist before a window */
     }
     b.pos = pos;
     honest(&b);
@@ -519,7 +520,7 @@ static void wrong_in_a_batch(const struct kern_attention_args *a)
     }
 }
 
-static void wrong_unseen(const struct kern_attention_args *a) /* a masked value with weight 0, which NaN survives */
+static void wrong_unseen(const struct kern_attention_args *a) /* adds a masked value with weight 0: keeps NaN */
 {
     honest(a);
     for (int r = 0; r < a->n_rows; r++) {
@@ -547,7 +548,7 @@ static void wrong_cap(const struct kern_attention_args *a)
 static void wrong_scale(const struct kern_attention_args *a)
 {
     struct kern_attention_args b = *a;
-    b.scale *= kv_type_is_float(a->kv.k.type) ? 1.0001f : 1.003f; /* beyond what rounding does */
+    b.scale *= kv_type_is_float(a->kv.k.type) ? 1.0001f : 1.003f; /* exceeds rounding */
     honest(&b);
 }
 
@@ -618,14 +619,14 @@ static void bench_shape(struct check *c, const struct shape *s)
         memset(pool, 0x2C, pool_bytes); /* halves of 0.067 */
         check_fill_f32(c, CHECK_UNIFORM, q, n);
         for (int i = 0; i < n_pages; i++) {
-            k.pages[i] = (i * 7 + 3) % n_pages; /* in disorder; distinct unless 7 divides n_pages */
+            k.pages[i] = (i * 7 + 3) % n_pages; /* unordered; distinct unless 7 divides n_pages */
         }
         double seen = 0;
         for (int r = 0; r < s->n_rows; r++) {
             k.pos[r] = s->first + r;
             seen += s->first + r + 1;
         }
-        size_t stride = (size_t)(s->n_group * s->d); /* outputs of latents are narrower, and have gaps then */
+        size_t stride = (size_t)(s->n_group * s->d); /* outputs of latents are narrower and have gaps */
         struct bench_arg b = {.t = c->t, .ref = c->ref};
         b.a = (struct kern_attention_args){.q = q,
                                            .q_stride = stride,

@@ -1,4 +1,4 @@
-/* Timing in checkkern: the best of many short runs, beside the peaks of the machine measured in the same process. */
+/* Timing in checkkern: the best of many short runs, with the peaks of the machine measured in the same process. */
 #include "tests/kernels/checkkern.h"
 
 #include "engine/base/clock.h"
@@ -8,7 +8,7 @@
 
 enum { BUDGET_NS = 60 * 1000 * 1000 }; /* per row */
 
-/* Bytes from which a row counts as read from memory: smaller ones may lie in a cache from the run before. */
+/* Bytes from which a row counts as read from memory: fewer can still be in a cache from the run before. */
 #define FROM_MEMORY_BYTES (96e6)
 
 static struct {
@@ -57,7 +57,7 @@ bool check_bench_begin(bool csv, bool with_ref, int n_threads)
     return true;
 }
 
-/* A column of `value` out of `whole`, or an empty one. */
+/* Prints a column of `value` as a share of `whole`, or an empty one. */
 static void print_share(bool is_there, double value, double whole)
 {
     char text[16] = "";

@@ -19,12 +19,12 @@
 enum { GUARD_BYTES = 4096, FENCE_BYTES = 256, MAX_PRINTED = 20 }; /* FENCE: canaries checked before a buffer */
 
 static struct {
-    unsigned char *end[CHECK_BUFFERS]; /* first byte of the guard page behind each area */
+    unsigned char *end[CHECK_BUFFERS]; /* first byte of the guard page after each area */
     unsigned char *start[CHECK_BUFFERS];
     size_t bytes[CHECK_BUFFERS];
     int n;
     bool is_mapped;
-    bool is_planted; /* kernels that are wrong on purpose: the canaries shall notice, not a tool that ends the run */
+    bool is_planted; /* kernels are wrong on purpose: only the canaries must notice, not a tool that ends the run */
 } buffers;
 
 static char current[256]; /* for the signal handler */
@@ -39,8 +39,8 @@ static void on_fault(int sig)
     _exit(1);
 }
 
-/* Guard pages see what goes beyond the last page. With AddressSanitizer or under valgrind (V=valgrind) no byte around a
- * buffer may be touched, and under valgrind no result may depend on a byte of a buffer that nobody wrote. */
+/* Guard pages detect accesses beyond the last page. With AddressSanitizer or valgrind (V=valgrind) no byte around a
+ * buffer may be touched, and with valgrind no result may depend on an unwritten byte of a buffer. */
 enum access { ACCESS_NONE, ACCESS_ALL, ACCESS_UNWRITTEN };
 
 static void set_access(const unsigned char *p, size_t n, enum access access)
@@ -66,7 +66,7 @@ static void set_access(const unsigned char *p, size_t n, enum access access)
     (void)access;
 }
 
-/* The space around buffer i. */
+/* Sets the access to the space around buffer i. */
 static void set_fences(int i, enum access access)
 {
     const unsigned char *start = buffers.start[i], *stop = start + buffers.bytes[i];
@@ -100,7 +100,7 @@ void check_case(struct check *c, const char *fmt, ...)
     va_end(ap);
     c->state = c->seed;
     for (const char *s = c->op; *s != '\0'; s++) {
-        c->state = (c->state ^ (unsigned char)*s) * 0x100000001B3u; /* FNV-1a, only to tell operations apart */
+        c->state = (c->state ^ (unsigned char)*s) * 0x100000001B3u; /* FNV-1a, only to distinguish operations */
     }
     c->state += (uint64_t)c->n_cases * 0x9E3779B97F4A7C15u;
     c->n_cases++;

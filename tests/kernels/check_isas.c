@@ -1,6 +1,6 @@
-/* The ISAs on trial: those of engine/kernels/isa.c and, behind them, stand-ins. A stand-in is the body of an ISA that
- * few machines have, compiled for what more of them have, so that its kernels are run wherever checkkern is. What it
- * lacks comes from its base, and only the matrix products that it has itself are run. */
+/* The ISAs on trial: those of engine/kernels/isa.c and then stand-ins. A stand-in is the body of an ISA that few
+ * machines have, compiled for a more common one, so that its kernels run wherever checkkern does. Its other kernels
+ * come from its base, and only its own matrix products run. */
 #include "tests/kernels/checkkern.h"
 
 #include <stdio.h>
@@ -9,10 +9,10 @@
 
 static const struct stand_in {
     const char *name, *base;
-    const char *needs; /* the CPU must have, beside base */
+    const char *needs; /* required of the CPU, in addition to base */
     void (*init)(struct kern_table *t);
-    const char *(*fault)(void); /* OPTIONAL: what went wrong that results need not show, or NULL */
-    const char *what;           /* it is */
+    const char *(*fault)(void); /* OPTIONAL: returns a fault that results need not show, or NULL */
+    const char *what;           /* description */
 } stand_ins[] = {
 #if defined(__x86_64__)
     {"avxvnni-evex", "avx2", "avx512", check_init_avxvnni_evex, NULL, "avxvnni's kernels with AVX-512VL's vpdpbusd"},

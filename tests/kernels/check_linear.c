@@ -1,4 +1,4 @@
-/* Linear attention against the recurrence in double, and against itself cut in other ways. */
+/* Linear attention, compared with the recurrence in double, and with itself cut in other ways. */
 #include "tests/kernels/checkkern.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 
 enum { MAX_KEYS = 128, MAX_COLS = 130, MAX_ROWS = 5 };
 
-/* A case: the arguments, and a copy of the state as it was. */
+/* A case: the arguments, and a copy of the initial state. */
 struct linear {
     struct kern_linear_args a;
     float *state, *start, *out;
@@ -27,7 +27,7 @@ static float *random_floats(struct check *c, size_t n, double low, double high)
 static struct linear make(struct check *c, int n_keys, int n_cols, int n_rows, bool corrects)
 {
     size_t rows = (size_t)n_rows, gap = (size_t)check_random_below(c, 3); /* floats between rows */
-    double unit = 1 / sqrt((double)n_keys);                               /* keys of about length 1, as models have */
+    double unit = 1 / sqrt((double)n_keys);                               /* keys of length about 1, as in models */
     struct linear l = {.a = {.n_keys = n_keys,
                              .n_cols = n_cols,
                              .last_col = n_cols,
@@ -50,7 +50,8 @@ static struct linear make(struct check *c, int n_keys, int n_cols, int n_rows, b
     return l;
 }
 
-/* What the rows make of column n in double; limit: how far off floats may be, by the same with all magnitudes. */
+/* Computes column n of the rows in double; limit: the rounding of floats, by the same computation with all
+ * magnitudes. */
 static void column(const struct linear *l, int n, double out[MAX_ROWS], double limit[MAX_ROWS], double state[MAX_KEYS],
                    double *state_limit)
 {
@@ -106,7 +107,7 @@ static void check_columns(struct check *c, const struct linear *l)
     }
 }
 
-/* Row by row, and columns in two pieces: the same bits. */
+/* Checks that single rows, and columns in two pieces, give the same bits. */
 static void check_pieces(struct check *c, const struct linear *l)
 {
     float *state = floats(l->n_state), *out = floats(l->n_out);
@@ -152,7 +153,7 @@ static void check_linear(struct check *c, int arg)
 
 static struct kern_table honest;
 
-static void wrong_key(const struct kern_linear_args *a) /* the last one is forgotten */
+static void wrong_key(const struct kern_linear_args *a) /* omits the last one */
 {
     struct kern_linear_args b = *a;
     b.n_keys -= a->n_keys > 1;

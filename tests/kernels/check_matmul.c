@@ -1,6 +1,6 @@
-/* Matrix products of every panel kind. Each result must equal ref bit for bit (all ISAs we have fuse multiply and add
- * as ref does), lie within rounding of the product computed in double from the unpacked panel, and not change when the
- * same row and panel are computed in a smaller call. */
+/* Matrix products of every panel kind. Each result must equal ref bit for bit (all our ISAs fuse multiply and add like
+ * ref), be within rounding of the product computed in double from the unpacked panel, and not change if the same row
+ * and panel are computed in a smaller call. */
 #include "tests/kernels/checkkern.h"
 
 #include "engine/base/mem.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* K: of quantised kinds a multiple of 32. far: activation rows lie 48 KiB apart, so that few fit a cache chunk. */
+/* K: for quantized kinds a multiple of 32. far: activation rows are 48 KiB apart, so that few fit a cache chunk. */
 struct shape {
     int k, n_rows, n_panels;
     bool far;
@@ -22,7 +22,7 @@ static const struct shape quant_shapes[] = {
     {64, 15, 1, false},  {64, 17, 2, false},   {32, 33, 1, false},
     {64, 19, 3, true},   {576, 3, 1, false},   {1024, 1, 2, false},
     {512, 0, 1, false},  {64, 27, 2, false},   {96, 47, 1, false},
-    {1824, 3, 1, false}, {4160, 17, 1, false}, /* more blocks than a list of fine ones holds */
+    {1824, 3, 1, false}, {4160, 17, 1, false}, /* more blocks than a list of fine blocks holds */
 };
 
 static const struct shape float_shapes[] = {
@@ -36,7 +36,7 @@ enum { FAR_BYTES = 48 * 1024, RANDOM_SHAPES = 40 };
 static struct kern_matmul_args args; /* of the case */
 static enum panel_kind kind_of_case;
 
-/* Halves for scales: ordinary ones, or the extremes a file may hold. */
+/* Returns a half for a scale: an ordinary one, or an extreme that a file can have. */
 static uint16_t random_half(struct check *c, enum check_fill fill)
 {
     static const uint16_t extremes[] = {0x0000, 0x0001, 0x8001, 0x03FF, 0x0400, 0x7BFF, 0xFBFF, 0x3C00};
@@ -49,7 +49,7 @@ static uint16_t random_half(struct check *c, enum check_fill fill)
     return dtype_f32_to_f16((float)check_random_between(c, -0.1, 0.1));
 }
 
-/* The same for bf16 scales, whose range is that of f32; products of scale and sum must not overflow. */
+/* Likewise for bf16 scales, whose range is that of f32; products of scale and sum must not overflow. */
 static uint16_t random_bf16(struct check *c, enum check_fill fill)
 {
     static const float extremes[] = {0, 0x1p-128f, 0x1p-127f, -0x1p-126f, 0x1p-60f, 0x1p60f, -0x1p60f, 1};
@@ -62,7 +62,7 @@ static uint16_t random_bf16(struct check *c, enum check_fill fill)
     return dtype_f32_to_bf16((float)check_random_between(c, -0.1, 0.1));
 }
 
-/* Any entries a table may have, the ends more often. */
+/* Fills a table with any entries that it can have, the extremes more often. */
 static void fill_table(struct check *c, unsigned char *table)
 {
     for (size_t i = 0; i < 64; i++) {
@@ -76,7 +76,7 @@ static void fill_quant_panel(struct check *c, enum panel_kind kind, enum check_f
 {
     const struct panel_info *info = panel_info(kind);
     size_t bytes = panel_bytes(kind, k);
-    for (size_t i = 0; i < bytes; i++) { /* every code and step value, the extreme ones more often */
+    for (size_t i = 0; i < bytes; i++) { /* every code and step value, extremes more often */
         uint64_t r = check_random(c);
         panel[i] = (r >> 8 & 7) == 0 ? 0xFF : (r >> 8 & 7) == 1 ? 0 : (uint8_t)r;
     }
@@ -113,7 +113,7 @@ static void fill_float_panel(struct check *c, enum panel_kind kind, enum check_f
     }
 }
 
-/* The largest terms a block may have, all of one sign now and then: sums in narrow integers must hold them. */
+/* Makes the largest terms that a block can have, sometimes all of one sign: sums in narrow integers must hold them. */
 static void make_extreme(struct check *c, struct kern_qblock *q)
 {
     int sums[2] = {0, 0}, sums_lo[2] = {0, 0};
@@ -153,7 +153,7 @@ static void make_case(struct check *c, enum panel_kind kind, enum check_fill fil
         if (is_float) {
             memcpy(rows + (size_t)r * row_bytes, x, k * sizeof *x);
         } else {
-            /* no second term, some, in every block */
+            /* no block has a second term, some have, all have */
             static const float fine[] = {INFINITY, 3, 1, 0};
             struct kern_qblock *row = (void *)(rows + (size_t)r * row_bytes);
             c->ref->quantize_row(x, k, fine[check_random_below(c, 4)], row);
@@ -162,7 +162,7 @@ static void make_case(struct check *c, enum panel_kind kind, enum check_fill fil
             }
         }
     }
-    size_t stride = (size_t)s->n_panels * PANEL_ROWS + 16; /* 16 floats between rows that nobody may write */
+    size_t stride = (size_t)s->n_panels * PANEL_ROWS + 16; /* 16 floats between rows that must not be written */
     args = (struct kern_matmul_args){.panels = panels,
                                      .n_panels = s->n_panels,
                                      .k = k,
@@ -174,9 +174,9 @@ static void make_case(struct check *c, enum panel_kind kind, enum check_fill fil
     kind_of_case = kind;
 }
 
-/* Weight times input, summed in double, of row r against one lane with weights w and, for kinds that have them,
- * minimums min[], one for each scale. *limit: the rounding allowed, 2^-24 a step of the sum of magnitudes; a kernel
- * keeps code * scale and the minimum apart, so their magnitudes count singly. */
+/* Returns weight times input, summed in double, of row r and one lane with weights w and, for kinds with minimums,
+ * min[], one for each scale. *limit: the allowed rounding, 2^-24 per step of the sum of magnitudes; a kernel adds code
+ * * scale and the minimum separately, so their magnitudes both count. */
 static double truth(int r, const float *w, const float *min, double *limit)
 {
     const unsigned char *row = (const unsigned char *)args.rows + (size_t)r * args.row_bytes;
@@ -191,13 +191,13 @@ static double truth(int r, const float *w, const float *min, double *limit)
         sum += (double)w[i] * in;
         magnitude += (fabs((double)w[i]) + extra) * fabs(in);
     }
-    double steps = is_float ? (double)args.k : (double)args.k / 8 + 8; /* two a part, and those that made w and s */
+    double steps = is_float ? (double)args.k : (double)args.k / 8 + 8; /* two per part, and those of w and s */
     *limit = steps * 0x1p-24 * magnitude + (double)args.k * 0x1p-149;
-    *limit = magnitude < 1e38 ? *limit : INFINITY; /* an intermediate sum may overflow where the result does not */
+    *limit = magnitude < 1e38 ? *limit : INFINITY; /* an intermediate sum can overflow although the result does not */
     return sum;
 }
 
-/* The results in `out` against double arithmetic, for one lane of each panel. */
+/* Compares the results in `out` with double arithmetic, for one lane of each panel. */
 static void check_truth(struct check *c, const float *out)
 {
     const struct panel_info *info = panel_info(kind_of_case);
@@ -220,7 +220,7 @@ static void check_truth(struct check *c, const float *out)
     }
 }
 
-/* One row and one panel on their own, then a middle piece of the call, must give the same bits. */
+/* Checks that one row and one panel alone, then a middle piece of the call, give the same bits. */
 static void check_invariance(struct check *c)
 {
     if (args.n_rows == 0) {
@@ -268,7 +268,7 @@ static void run_case(struct check *c)
     check_guards(c);
 }
 
-/* Shapes that nobody thought of. */
+/* Checks random shapes. */
 static void check_random_shapes(struct check *c, enum panel_kind kind)
 {
     for (int i = 0; i < RANDOM_SHAPES; i++) {
@@ -369,7 +369,7 @@ static void run_ref(void *arg) /* one panel and at most 4 rows: ref is slow */
     b->c->ref->matmul[b->kind](&a);
 }
 
-/* Rows of K inputs against panels of about `megabytes`: 4 lie in the cache, 160 come from memory. */
+/* Times rows of K inputs with panels of about `megabytes`: 4 fit in the cache, 160 come from memory. */
 static void bench_shape(struct check *c, enum panel_kind kind, size_t k, int n_rows, size_t megabytes)
 {
     bool is_float = panel_info(kind)->is_float;

@@ -1,5 +1,6 @@
-/* The small operations: norm, addition, gated activations, rotation, storing into pages, arg-max and log-sum-exp.
- * Truth is the formula in double, computed here; what kern.h calls exact is also compared with ref bit for bit. */
+/* The small operations: norm, addition, gated activations, rotation, storing into pages, arg-max and log-sum-exp. The
+ * reference is the formula in double, computed here; operations that kern.h calls exact must also equal ref bit for
+ * bit. */
 #include "tests/kernels/checkkern.h"
 
 #include "engine/tensor/dtype.h"
@@ -16,7 +17,7 @@ static const float specials[] = {0.0f,     -0.0f,     1.0f,    -1.0f,           
                                  FLT_MAX,  FLT_MIN,   -1e-40f, 65504.0f,        65519.0f, -65536.0f, 6.2e-5f, -2.9e-8f,
                                  INFINITY, -INFINITY, NAN,     0.333251953125f, 2049.0f,  -2051.0f};
 
-/* Some elements of x become special values: infinities, NaN, ends of ranges. */
+/* Replaces some elements of x by special values: infinities, NaN, ends of ranges. */
 static void sprinkle(struct check *c, float *x, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -26,7 +27,7 @@ static void sprinkle(struct check *c, float *x, size_t n)
     }
 }
 
-/* A result that may leave the range of f32 or be NaN. */
+/* Compares a result that can exceed the range of f32 or be NaN. */
 static bool is_near(float got, double want, double limit)
 {
     if (isnan(want)) {
@@ -38,7 +39,7 @@ static bool is_near(float got, double want, double limit)
     return fabs((double)got - want) <= limit;
 }
 
-/* As check_fill_f32; the kind after the last one mixes in special values. */
+/* Like check_fill_f32; the kind after the last one mixes in special values. */
 static void fill(struct check *c, int kind, float *x, size_t n)
 {
     check_fill_f32(c, kind < CHECK_FILL_COUNT ? (enum check_fill)kind : CHECK_UNIFORM, x, n);
@@ -165,7 +166,7 @@ static void glu_case(struct check *c, enum kern_act act, size_t n, int kind)
     check_guards(c);
 }
 
-/* The whole range of the exponential, value by value. */
+/* Checks the whole range of the exponential. */
 static void glu_sweep(struct check *c, enum kern_act act)
 {
     enum { N = 4000 };
@@ -254,7 +255,7 @@ static void store_fill(struct check *c, int kind, float *k, float *v, size_t d)
     }
 }
 
-/* What a stored element may be off: kv_type.h. */
+/* Returns the allowed error of a stored element, from kv_type.h. */
 static double store_limit(const struct kv_side *s, bool is_key, const float *x, size_t j, size_t d)
 {
     double squares = 0, largest = 0, f = fmax(-65504, fmin(65504, (double)x[j]));
@@ -272,9 +273,9 @@ static double store_limit(const struct kv_side *s, bool is_key, const float *x, 
         return fabs(f) * 0x1p-11 + 0x1p-25;
     case KV_TYPE_BF16:
         return fabs(f) * 0x1p-8 + 1e-40;
-    case KV_TYPE_Q8_0: /* the scale is a half, maybe subnormal */
+    case KV_TYPE_Q8_0: /* the scale is a half, possibly subnormal */
         return 0.51 * largest / 127 + 127 * 0x1p-25 + 1e-30;
-    default: /* at the side away from the largest one code is missing */
+    default: /* the side opposite to the largest value lacks one code */
         return 1.01 * largest / 8 + 8 * 0x1p-25 + 1e-30;
     }
 }
@@ -311,7 +312,7 @@ static void kv_case(struct check *c, const struct kv_layout *l, int slot, int ki
     } else if (!isnan(kv_key_at(l, page, slot, 0))) {
         check_fail(c, "key of a NaN", 0, (double)kv_key_at(l, page, slot, 0), NAN);
     }
-    probe = check_buffer(l->bytes, 64); /* no byte that another slot writes */
+    probe = check_buffer(l->bytes, 64); /* no byte that another slot writes changes */
     check_use_filling(probe, l->bytes);
     for (int other = 0; other < KV_PAGE_TOKENS; other++) {
         if (other != slot) {
@@ -377,7 +378,7 @@ static void argmax_case(struct check *c, size_t n, int kind)
         const float *from = x + trial % 2;
         if (trial == 2) { /* the largest twice */
             x[check_random_below(c, (int)n)] = x[best_of(x, (int32_t)n)];
-        } else if (trial == 3) { /* the largest in front, then at the end */
+        } else if (trial == 3) { /* the largest first, then at the end */
             x[1] = 2 * fabsf(x[best_of(x, (int32_t)n)]);
         } else if (trial == 4) {
             x[n - 1] = INFINITY;
@@ -415,7 +416,7 @@ static void logsumexp_case(struct check *c, size_t n, int kind)
     float *x = floats(n);
     fill(c, kind, x, n);
     check_sum(c, x, n);
-    for (size_t i = 0; i < n; i++) { /* logits: many of them count */
+    for (size_t i = 0; i < n; i++) { /* logits: many of them contribute */
         x[i] = (float)check_random_between(c, -12, 12);
     }
     check_sum(c, x, n);

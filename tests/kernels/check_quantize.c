@@ -1,4 +1,4 @@
-/* quantize_row: exact to ref, and ref within half a step of the input. */
+/* quantize_row: equal to ref, and ref within half a step of the input. */
 #include "tests/kernels/checkkern.h"
 
 #include <math.h>
@@ -13,7 +13,7 @@ static void check_int(struct check *c, const char *what, size_t at, int32_t got,
     }
 }
 
-/* Block b against the definition in kern.h, for finite inputs x[n]. */
+/* Compares block b with the definition in kern.h, for finite inputs x[n]. */
 static void check_block(struct check *c, const float *x, size_t n, const struct kern_qblock *q, size_t b)
 {
     double amax = 0;
@@ -48,7 +48,7 @@ static void check_block(struct check *c, const float *x, size_t n, const struct 
     }
 }
 
-/* Which blocks are fine, against the mean in double; blocks near the limit may be either. */
+/* Compares which blocks are fine with the mean in double; blocks near the limit can be either. */
 static void check_fine(struct check *c, const struct kern_qblock *r, size_t n_blocks, float fine)
 {
     double mean = 0;

@@ -1,4 +1,5 @@
-/* What the sampler asks of a row: the largest of each block, sums of exponentials, and the elements over a limit. */
+/* The sampler's operations on a row: the largest of each block, sums of exponentials, and the elements above a
+ * limit. */
 #include "tests/kernels/checkkern.h"
 
 #include <float.h>
@@ -11,7 +12,7 @@ static const int blocks[] = {16, 48, 256, 4096};
 
 enum op { OP_BLOCK_MAX, OP_BLOCK_EXPSUM, OP_COLLECT, OP_BIN_SUMS };
 
-/* Like logits; some rows with ties, banned tokens, and (nan) what no row should hold. */
+/* Fills a row like logits; some rows have ties, banned tokens, or (nan) values that no row should have. */
 static void fill_row(struct check *c, float *x, int n, int kind)
 {
     for (int i = 0; i < n; i++) {
@@ -101,7 +102,7 @@ static void collect_case(struct check *c, int n, int kind)
     check_guards(c);
 }
 
-/* Two polynomials in one pass, or the first alone; sums add to what is there. */
+/* Two polynomials in one pass, or only the first; sums add to existing values. */
 static void bin_sums_case(struct check *c, int n, int kind)
 {
     float *x = check_buffer((size_t)n * sizeof *x, 4), max = -FLT_MAX;
@@ -143,7 +144,7 @@ static void bin_sums_case(struct check *c, int n, int kind)
     if (!(fabs(rest - rest_wanted) <= rest_error)) {
         check_fail(c, "rest", 0, rest, rest_wanted);
     }
-    for (int i = 0; i < KERN_BINS - 1; i++) { /* the last one's mean nothing */
+    for (int i = 0; i < KERN_BINS - 1; i++) { /* those of the last are meaningless */
         for (int q = 0; q < 2; q++) {
             if (fabs((double)(int64_t)(got[q][i] - want[q][i])) > count[i] * error[q]) {
                 check_fail(c, "sum", (size_t)(2 * i + q), (double)got[q][i], (double)want[q][i]);

@@ -13,9 +13,9 @@ static const struct check_op *const groups[] = {CHECK_GROUPS(CHECK_GROUP_ROW)};
 
 struct options {
     uint64_t seed;
-    const char *isa, *op; /* only these; NULL = all. op: a prefix */
+    const char *isa, *op; /* only these; NULL: all. op: a prefix */
     bool bench, csv, peaks, with_ref;
-    int n_threads; /* of the peaks; 0: as many as CPUs */
+    int n_threads; /* for the peaks; 0: as many as CPUs */
 };
 
 static struct kern_table select_table(const char *isa)
@@ -30,14 +30,14 @@ static bool is_wanted_op(const struct options *o, const struct check_op *op)
     return o->op == NULL || strncmp(op->name, o->op, strlen(o->op)) == 0;
 }
 
-/* Stand-ins (no ISA of kern.h) are timed only when asked for: their times say little. */
+/* Times stand-ins (not ISAs of kern.h) only on request: their times mean little. */
 static bool is_wanted_isa(const struct options *o, const struct check_op *op, int i)
 {
     bool is_wanted = o->isa != NULL ? strcmp(o->isa, check_isa_name(i)) == 0 : !o->bench || kern_isa_name(i) != NULL;
     return is_wanted && check_isa_has(i, op->name);
 }
 
-/* The operation on one ISA. Returns whether it passed. */
+/* Runs the operation on one ISA. Returns whether it passed. */
 static bool run_op(const struct check_op *op, const char *isa, const struct options *o)
 {
     struct kern_table ref = select_table("ref"), t = select_table(isa);
@@ -59,7 +59,7 @@ static bool run_op(const struct check_op *op, const char *isa, const struct opti
     return c.n_failed == 0 && c.n_cases > 0;
 }
 
-/* Planted faults, in ref's kernels: each variant must be noticed. */
+/* Plants faults in ref's kernels: each variant must be noticed. */
 static void run_planted(const struct check_op *op, const struct options *o, int *n_passed, int *n_failed)
 {
     for (int variant = 0;; variant++) {
@@ -124,13 +124,13 @@ static int parse(int argc, char **argv, struct options *o)
         return usage();
     }
     o->n_threads = o->n_threads == 0 ? pool_cpu_count() : o->n_threads;
-    if (o->bench) { /* one ISA: the best there is, unless told */
+    if (o->bench) { /* one ISA, by default the best one */
         o->isa = o->isa == NULL ? best_isa() : strcmp(o->isa, "all") == 0 ? NULL : o->isa;
     }
     return 0;
 }
 
-/* The peaks as JSON, for tests/bench. */
+/* Prints the peaks as JSON, for tests/bench. */
 static int print_peaks(int n_threads)
 {
     struct check_peaks p;

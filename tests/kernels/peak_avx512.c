@@ -1,5 +1,4 @@
-/* Chains of the instruction that a kernel is made of and nothing else: what a core can do at most. peaks.c times them.
- */
+/* Chains of only the instruction that dominates a kernel: the maximum of a core. peaks.c times them. */
 #include "tests/kernels/checkkern.h"
 
 #include <immintrin.h>
@@ -24,7 +23,7 @@ double check_peak_int8_avx512(void)
         volatile int32_t keep = _mm512_cvtsi512_si32(acc[i]);
         (void)keep;
     }
-    return (double)ROUNDS * CHAINS * 16 * 4 * 2; /* lanes, products a lane, multiply and add */
+    return (double)ROUNDS * CHAINS * 16 * 4 * 2; /* lanes, products per lane, multiply and add */
 }
 
 double check_peak_f32_avx512(void)

@@ -1,4 +1,4 @@
-/* What the machine can do at most, on one thread or on several at once: int8 and f32 operations, and reading memory.
+/* Measures the machine's maximum, on one thread or on several together: int8 and f32 operations, and reading memory.
  * Rooflines divide by these figures. */
 #include "tests/kernels/checkkern.h"
 
@@ -9,14 +9,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* READ_BYTES: a thread's share, far larger than the L3 of any CPU this was run on, so that little of one pass is still
- * there in the next. */
+/* READ_BYTES: a thread's share, far larger than the L3 of any CPU measured so far, so that little of one pass remains
+ * for the next. */
 enum { TRIALS = 200, READ_TRIALS = 6, READ_BYTES = 256 << 20, LINE = 64 };
 
 /* --- reading ---------------------------------------------------------------------------------------------------- */
 
-/* One word of every line, at `streams` places by turns, fetching `ahead` bytes ahead (0: not) into all caches or past
- * them (nta). Inlined with constants, so that each way of reading is a loop of its own. */
+/* Reads one word of every line, from `streams` positions alternately, fetching `ahead` bytes ahead (0: not) into all
+ * caches or past them (nta). Inlined with constants, so that each way of reading is a separate loop. */
 static ALWAYS_INLINE uint64_t read_lines(const unsigned char *from, size_t streams, size_t ahead, bool is_nta)
 {
     uint64_t sum = 0;
@@ -124,7 +124,7 @@ static double peak_read(struct pool *pool, int n_threads)
     return best;
 }
 
-/* Fills in what the instructions of a kernel can do; 0 where this CPU has no kernels that are compared with it. */
+/* Measures the instructions of kernels; 0 if this CPU has no kernels that are compared with it. */
 #if defined(__x86_64__)
 static void run_int8(void *arg, int thread, int n_threads)
 {
