@@ -77,7 +77,7 @@ static const char *find_fault(const struct program_file *f, const struct buf *fi
     struct header h;
     unsigned char sum[PROGRAM_CACHE_SUM_BYTES];
     if (file->len < sizeof h) {
-        return "it is cut short";
+        return "it is truncated";
     }
     memcpy(&h, file->data, sizeof h);
     if (memcmp(h.magic, magic, sizeof magic) != 0) {

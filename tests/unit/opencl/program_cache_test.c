@@ -106,7 +106,7 @@ START_TEST(each_byte_counts)
         refused("it is truncated");
     }
     put(n + 1);
-    refused("there is more behind it");
+    refused("has trailing bytes");
     put(n);
     ck_assert(program_cache_read(&c, &f, &found));
 }

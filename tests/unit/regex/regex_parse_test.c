@@ -412,7 +412,7 @@ START_TEST(what_is_not_known_is_named_with_its_place)
         {"a**", "repeat of nothing", 2},
         {"(|+)", "repeat of nothing", 2},
         {"^*", "repeat of nothing", 1},
-        {"a{3,2}", "least", 1},
+        {"a{3,2}", "exceeds its maximum", 1},
         {"[b-a]", "range", 1},
         {"[\\d-z]", "range", 1},
         {"a\\", "backslash at the end", 1},
