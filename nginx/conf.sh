@@ -1,14 +1,14 @@
 #!/bin/sh
-# Writes a configuration for an nginx of one's own into DIR: nginx.conf and infcgi-http.conf. Used by run.sh and the tests.
+# Writes a configuration for a separate nginx into DIR: nginx.conf and infcgi-http.conf. Used by run.sh and the tests.
 #   conf.sh DIR LISTEN [ERROR_LOG [ACCESS_LOG]]
-# DIR must exist and is where the engine's socket, infcgi.sock, is looked for. LISTEN is as in nginx: 127.0.0.1:8080.
+# DIR must exist; nginx expects the engine's socket, infcgi.sock, there. LISTEN is as in nginx: 127.0.0.1:8080.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 dir=$1
 listen=$2
 error_log=${3:-stderr}
 access_log=${4:-off}
-# With the libraries of nginx/page.sh, as installed, or without them.
+# The page with the libraries of nginx/page.sh, the installed page, or the page without libraries.
 for html in "$here/../build/html" "$here/../html" "$here/html"; do [ ! -d "$html" ] || break; done
 user=
 [ "$(id -u)" != 0 ] || user="user root root;"   # else the workers could read neither the checkout nor the socket

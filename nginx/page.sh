@@ -1,12 +1,13 @@
 #!/bin/bash
-# Lays out the chat page as nginx serves it into FOLDER: links to html/, and lib/ with the two libraries that show Markdown and
-# their licences. These come from npm by version and SHA-512; where they cannot be had the page shows plain text, which is told.
+# Lays out the chat page as nginx serves it into FOLDER: links to html/, and lib/ with the two libraries that render
+# Markdown and their licences. The libraries come from npm by version and SHA-512. If they are not available, a message
+# says so and the page shows plain text.
 #   page.sh FOLDER
-# FOLDER/.ok is written when all is there. Exit status 0 in both cases.
+# Writes FOLDER/.ok if everything is there. Exit status 0 in both cases.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 out=$1
-# name|version|licence taken|SHA-512 of the package|module in it|name here. To renew one: docs/adr/0009-markdown.md.
+# name|version|chosen licence|SHA-512 of the package|module in it|name here. To update one: docs/adr/0009-markdown.md.
 libraries='
 marked|18.2.1|MIT|8a2e1bc424c2aaac294fce9765680936cf999c021992c98b19831589603b3c321760878da35c7a703757dc93a2a7d34cfdc23aa7ccf9ec5c6588009ba13aee30|lib/marked.esm.js|marked.js
 dompurify|3.4.18|Apache-2.0|a1f7b7c08fee366ebc1c89c005814962a431470d4468a02335dac554aaa3518f9466eaef35dd8bfc7b907b4f7bb3fe118af5a26723fab53edaa13f1ab637e1c2|dist/purify.es.mjs|purify.js
@@ -16,7 +17,7 @@ part=$(mktemp -d "${TMPDIR:-/tmp}/infcgi-page.XXXXXX")
 trap 'rm -rf "$part"' EXIT
 mkdir "$part/lib"
 
-# Puts one library into $part/lib, or says why not.
+# Puts one library into $part/lib, or sets $why.
 fetch() {
     local name=$1 version=$2 licence=$3 sum=$4 module=$5 to=$6 package=$part/$1-$2.tgz
     command -v npm >/dev/null || { why='npm is not installed'; return 1; }

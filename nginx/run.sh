@@ -1,16 +1,17 @@
 #!/bin/bash
-# Runs one engine behind an nginx of its own, in the foreground, until Ctrl-C or SIGTERM: what `make run` calls.
+# Runs one engine with its own nginx, in the foreground, until Ctrl-C or SIGTERM: for `make run`.
 #   MODEL=path (default: the model of fetch-model.sh)  PORT=8080  HOST=127.0.0.1  V=release  PROGRAM=infcgi
-#   BINARY=path of an infcgi that is installed, in place of the build of V and PROGRAM
+#   BINARY=path of an installed infcgi, instead of the build of V and PROGRAM
 #   run.sh [options for `infcgi serve`]
-# Prints one line when ready, one that says how to ask the engine what it does, and for the default model one that tells how tiny it is. Everything it makes lies in one temporary folder, which goes when it ends. Exit status: 65 when
-# the model is not one, 69 when the engine's back end was lost, 1 for other errors, 0 after a stop.
+# When ready, prints a line with the address, one with the console's command and, for the default model, one on its
+# size. All files are in one temporary folder, which is removed at the end. Exit status: 65 if the file is not a model,
+# 69 if the engine lost its back end, 1 for other errors, 0 after a stop.
 set -uo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 port=${PORT:-8080}
 host=${HOST:-127.0.0.1}
 binary=${BINARY:-$here/../build/${V:-release}/${PROGRAM:-infcgi}}
-grace_s=30   # how long running answers may go on after a stop was asked for
+grace_s=30   # seconds that running answers can continue after a stop request
 
 fail() {
     echo "error: $1" >&2
@@ -27,23 +28,23 @@ fi
 
 model=${MODEL:-}
 if [ -z "$model" ]; then
-    # Greedy, so that it names Paris each time; the card's temperature of 0.2 answers in French now and then. The penalty
-    # ends repetitions in strings of structured answers, and closed objects end the members.
+    # Greedy, so that it always answers Paris; at the card's temperature of 0.2 it sometimes answers in French. The
+    # penalty ends repetitions in strings of structured answers, and closed objects end their lists of members.
     set -- --temp 0 --frequency-penalty 0.2 --closed-objects "$@"
     model=$("$here/fetch-model.sh") || fail "the default model could not be fetched; give one: make run MODEL=path"
 fi
 
-"$binary" inspect --check -- "$model" || exit   # before nginx has anything to say
+"$binary" inspect --check -- "$model" || exit   # before nginx prints anything
 
 tmp=
 engine=
 nginx=
-stopping=0      # 1: a stop was asked for; 2: it was asked for again
+stopping=0      # 1: stop requested; 2: requested again
 asked_ms=0
 gone() { [ -z "$1" ] || ! kill -0 "$1" 2>/dev/null; }
 
 # shellcheck disable=SC2317 # called by a trap
-# Ends both, the engine first so that running answers can still leave through nginx. A second signal cuts this short.
+# Stops both, the engine first so that running answers can still leave through nginx. A second signal cuts this short.
 stop_all() {
     local tenths=$((grace_s * 10))
     gone "$engine" || kill -TERM "$engine" 2>/dev/null
@@ -56,7 +57,8 @@ stop_all() {
     [ -z "$tmp" ] || rm -rf "$tmp"
 }
 # shellcheck disable=SC2317 # called by a trap
-# A signal to the whole process group comes twice: make passes on its own. So only one that comes later is a second one.
+# A signal to the whole process group arrives twice, because make forwards it. So only a later signal counts as the
+# second.
 asked() {
     local now_ms=$((${EPOCHREALTIME/[.,]/} / 1000))
     if ((stopping == 0)); then
@@ -70,11 +72,11 @@ trap 'stop_all' EXIT
 trap 'asked' INT TERM HUP
 
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/infcgi.XXXXXX") || exit 1
-# Nobody writes there: reading from it is a sleep that starts no process.
+# No process writes to this FIFO, so a read with a timeout sleeps without starting a program.
 mkfifo "$tmp/silence" && exec 9<>"$tmp/silence" || exit 1
 pause() { read -r -t "$1" -u 9; }
 
-# Own sessions: Ctrl-C reaches this script alone, which then stops them in order.
+# Separate sessions: Ctrl-C reaches only this script, which then stops them in order.
 setsid spawn-fcgi -n -s "$tmp/infcgi.sock" -M 0660 -- "$binary" serve --master --model "$model" --admin-socket "$tmp/admin.sock" "$@" </dev/null 9>&- &
 engine=$!
 
@@ -83,7 +85,7 @@ engine_ended() {
     local status=$?
     engine=
     ((stopping > 0)) && exit 0
-    # What was wrong with the model or an option, the engine has said itself.
+    # The engine has already reported errors in the model or an option.
     case $status in
     64 | 65 | 78) exit $status ;;
     69) fail "the engine lost its back end, as its log says; start it again" 69 ;;
@@ -102,7 +104,7 @@ setsid nginx -p "$tmp" -c "$tmp/nginx.conf" -e stderr </dev/null 9>&- &
 nginx=$!
 
 shown=
-show() { # one line that is written over, on a terminal only
+show() { # shows a line that is overwritten, only on a terminal
     [ -t 2 ] && printf '\r%-60s\r%s' '' "$1" >&2 && shown=$1
 }
 base=http://$host:$port
@@ -114,17 +116,17 @@ until [ "$(curl -s -m 5 -o "$tmp/health" -w '%{http_code}' "$base/health")" = 20
     [ -z "$progress" ] || show "loading the model: $(awk -v p="$progress" 'BEGIN { printf "%d", p * 100 }') %"
     pause 0.05
 done
-gone "$nginx" && nginx_ended   # then it was another server that answered
+gone "$nginx" && nginx_ended   # then another server answered
 [ -z "$shown" ] || show ''
 
-# As JSON writes it: a name may hold quotes and newlines.
+# Still escaped as in JSON: a name can contain quotes and newlines.
 name=$(sed -n 's/.*"model": *"\(\([^"\\]\|\\.\)*\)".*/\1/p' "$tmp/health")
 [ -n "$name" ] || name=unknown
 echo "infcgi ready: $base/v1 (model $name)"
 echo "Its console: $binary ctl --socket $tmp/admin.sock"
 [ -n "${MODEL:-}" ] || echo "This model is a tiny one, for trying out; a better one: make run MODEL=path/to/model.gguf"
 
-# Looked at, not waited for: `wait -n` of bash 5.2 passes over a child that ended before it was called.
+# Poll, because `wait -n` of bash 5.2 misses children that ended before the call.
 while ((stopping == 0)); do
     gone "$engine" && engine_ended
     gone "$nginx" && nginx_ended

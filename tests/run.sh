@@ -83,7 +83,7 @@ load-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test
 load-asan-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test --variant asan --only many-streams,throughput,overload,aborts,kills,reloads,restart,soak
 load-tsan-long|alone|/usr/bin/python3 tests/bench/load/load.py --size test --variant tsan --only many-streams,throughput,overload,aborts,kills,reloads,restart,soak
 '
-limit=14400 # s a runner may take; what hangs is told by exit 124 and the end of its log
+limit=14400 # seconds per runner; a runner that hangs shows as exit 124 and the end of its log
 case ${1:-} in
 '') limit=2400 ;;
 --long)
@@ -92,7 +92,7 @@ case ${1:-} in
     ;;
 *) runners+=$long_runners ;;
 esac
-at_once=2 # as many CPUs as the smallest machine has that this is made for
+at_once=2 # CPUs of the smallest supported machine
 
 logs=build/test
 mkdir -p $logs
@@ -150,7 +150,7 @@ for count in "$logs"/*.count; do
     read -r p f <"$count"
     passed=$((passed + p)) failed=$((failed + f)) n_counts=$((n_counts + 1))
 done
-failed=$((failed + n_runners - n_counts)) # one that left no count was killed
-cat $logs/*.failures 2>/dev/null # again, where one looks first
+failed=$((failed + n_runners - n_counts)) # a runner without a count was killed
+cat $logs/*.failures 2>/dev/null # again, at the end, where readers look first
 echo "$passed passed, $failed failed"
 [ $failed = 0 ] && [ $passed != 0 ]

@@ -1,12 +1,12 @@
 #!/bin/bash
-# Fidelity per weight type, beside llama.cpp b11434: copies of a model in other types, each against transformers in float32
-# on that copy's own dequantised weights (tests/golden/fidelity.py). Prints a table.
+# Fidelity per weight type, next to llama.cpp b11434: copies of a model in other types, each compared with transformers
+# in float32 on the copy's dequantized weights (tests/golden/fidelity.py). Prints a table.
 #
 #   PEER_SRC=folder PEER_BUILD=folder bash tests/bench/fidelity.sh MODEL.gguf [TYPE...]
-#   PEER_SRC, PEER_BUILD   llama.cpp's source and its static build with llama-quantize, as tests/bench/tokenizer.sh takes them
-#   PYTHON=program         with tests/golden/requirements.txt; build/venv-golden/bin/python, which `make fidelity` makes
+#   PEER_SRC, PEER_BUILD   llama.cpp's source and its static build with llama-quantize, as for tests/bench/tokenizer.sh
+#   PYTHON=program         with tests/golden/requirements.txt; default build/venv-golden/bin/python, from `make fidelity`
 #   THREADS=1              of all programs
-#   COPIES=folder          where the copies lie, and are written when they are not there
+#   COPIES=folder          of the copies, which are written if missing
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# -gt 0 ] || { echo 'usage: tests/bench/fidelity.sh MODEL.gguf [TYPE...]' >&2; exit 64; }

@@ -1,15 +1,15 @@
 #!/bin/bash
-# Streams over HTTP: infcgi behind nginx against llama-server, in turns: `make bench-http`. docs/benchmarks.md says more.
+# Streams over HTTP: infcgi behind nginx and llama-server, alternately: `make bench-http`. See docs/benchmarks.md.
 #
 #   MODEL=file     the model of both (default: that of nginx/fetch-model.sh)
-#   PEER_BIN=dir   a folder with llama-server; without it infcgi is measured alone
-#   TESTS='...'    STREAMSxWORDSxTOKENS, with commas
-#   ROUNDS=5       rounds; in each, either server does each test once
+#   PEER_BIN=dir   a folder with llama-server; without it only infcgi is measured
+#   TESTS='...'    STREAMSxWORDSxTOKENS, separated by commas
+#   ROUNDS=5       rounds; in each, either server runs each test once
 #   THREADS=2      threads of both
-#   PARALLEL=16    sequences at once, of both
-#   CONTEXT=2048   tokens of each, of both
+#   PARALLEL=16    parallel sequences of both
+#   CONTEXT=2048   tokens per sequence, of both
 #   ARGS='...'     further options of infcgi serve
-#   SCHEMA=1       each test also with answers that a JSON Schema allows
+#   SCHEMA=1       runs each test also with answers constrained by a JSON Schema
 #   PEER_ARGS='..' further options of llama-server
 #   OUT=file CSV=file   the table, and every row
 set -euo pipefail

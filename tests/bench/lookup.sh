@@ -1,10 +1,10 @@
 #!/bin/bash
-# What drafts by prompt lookup are worth (docs/internals/scheduler.md): decode with and without them, in turns, on an edit
-# that was asked for, on the same edit begun in the text (small models answer the request with something else, but go on
-# with a copy), on free text greedy, and on free text sampled. Ends with 1 when the answers differ.
+# Measures drafts by prompt lookup (docs/internals/scheduler.md): decodes with and without them, alternately, for a
+# requested edit, for the same edit begun in the text (small models do not follow the request, but continue a copy), for
+# greedy free text, and for sampled free text. Exits with 1 if the answers differ.
 #
-#   MODEL=path     a GGUF file; needed
-#   ROUNDS=5       rounds; the median of each side is told, and the spread
+#   MODEL=path     a GGUF file; required
+#   ROUNDS=5       rounds; prints the median of each side and the spread
 #   THREADS=2
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -54,7 +54,7 @@ begun="${edit#*$'\n\n'}"$'\n\n# The same file. The variable best is now called t
 begun+=$'def load_orders(path, limit):\n    orders = []\n'
 story='Tell me what happened to you on the strangest day of last summer.'
 
-# Tokens a second behind the first; the text goes to FILE.
+# Prints the tokens per second after the first token; writes the text to FILE.
 decode() { # FILE MODE OPTIONS...
     local file=$1 mode=$2
     shift 2

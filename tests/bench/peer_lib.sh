@@ -1,6 +1,6 @@
 #!/bin/bash
-# Prints the folder with llama.cpp b11434's source (source/) and its static library (build/), for programs that link it;
-# fetched and built once into the cache.
+# Prints the folder with llama.cpp b11434's source (source/) and its static library (build/), for programs that link it.
+# Fetches and builds them once into the cache.
 #
 #   bash tests/bench/peer_lib.sh
 set -euo pipefail

@@ -1,13 +1,13 @@
 #!/bin/bash
-# Do the files that `infcgi convert` writes load in llama.cpp b11434, and compute what they should? `make peer-loads`:
-# converts every SafeTensors folder of tests/golden/models, runs it in llama.cpp on the golden prompts and prints its
-# largest error (tests/bench/peer_loads.c), beside that of the file that llama.cpp's own converter made of the folder.
+# Checks that files from `infcgi convert` load in llama.cpp b11434 and compute correctly: `make peer-loads`. Converts
+# every SafeTensors folder of tests/golden/models, runs it in llama.cpp on the golden prompts and prints its largest
+# error (tests/bench/peer_loads.c), next to that of the file from llama.cpp's own converter.
 #
-#   PEER_SRC=folder PEER_BUILD=folder   as tests/bench/tokenizer.sh takes them
+#   PEER_SRC=folder PEER_BUILD=folder   as for tests/bench/tokenizer.sh
 #   MODELS=folder                       instead of tests/golden/models
 #   ONLY='name...'                      instead of all folders
 #
-# Fails where llama.cpp's own file is much nearer than ours, or loads and ours does not.
+# Fails if llama.cpp's own file is much more accurate than ours, or loads and ours does not.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 models=${MODELS:-tests/golden/models}
@@ -22,7 +22,7 @@ gcc -std=c17 -D_GNU_SOURCE -O2 -I"$source/include" -I"$source/ggml/include" -c -
 g++ -fopenmp -o "$work/peer_loads" "$work/peer.o" "$build/src/libllama.a" "$build/ggml/src/libggml.a" \
     "$build/ggml/src/libggml-cpu.a" "$build/ggml/src/libggml-base.a" -lpthread -ldl -lm
 
-# llama.cpp loads no model without a tokenizer, and the folders have none: the bytes, and `ab`.
+# llama.cpp loads no model without a tokenizer, and the folders have none: use the bytes, and `ab`.
 python3 - >"$work/tokenizer.json" <<'EOF'
 import json
 plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
@@ -33,7 +33,7 @@ print(json.dumps({"added_tokens": added, "pre_tokenizer": {"type": "ByteLevel", 
                   "model": {"type": "BPE", "vocab": vocab, "merges": ["a b"]}}))
 EOF
 
-# The error, or why there is none. An assertion of llama.cpp ends the program.
+# Prints the error, or why there is none. An assertion of llama.cpp ends the program.
 run() { # MODEL EXPECT
     [ -f "$1" ] || { echo -; return; }
     GGML_NO_BACKTRACE=1 "$work/peer_loads" "$1" "$2" 2>"$work/said" ||

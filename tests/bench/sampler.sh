@@ -1,7 +1,7 @@
 #!/bin/bash
-# What sampling a token costs, in ms of one thread: each sampler by kind of row.
+# Measures the time of sampling a token, in ms of one thread: each sampler by kind of row.
 #
-#   bash tests/bench/sampler.sh [ENTRIES]     entries of the vocabulary; 262144 (Gemma's) when not given
+#   bash tests/bench/sampler.sh [ENTRIES]     entries of the vocabulary; default 262144 (Gemma's)
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 make -s -j"$(nproc)" build/release/infcgi >&2

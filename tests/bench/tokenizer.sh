@@ -1,5 +1,5 @@
 #!/bin/bash
-# Speed of tokenising against llama.cpp b11434: one table for each model file.
+# Speed of tokenizing, compared with llama.cpp b11434: one table for each model file.
 #
 #   bash tests/bench/tokenizer.sh MODEL.gguf...
 #   PEER_SRC=folder PEER_BUILD=folder   llama.cpp's source and its static build, instead of fetching and building it once

@@ -1,9 +1,11 @@
 #!/bin/bash
-# Tries the packages in copies of a bare Debian without a network: autopkgtest runs nginx/debian/tests in one, and in two more the same
-# test does all of docs/ops/install.md, from `apt install` to `apt purge`, in a chroot and where systemd is running. In the last one
-# lifecycle.sh upgrades, removes and purges them while services run. Needs root. Last line: N passed, N failed.
-#   deb_test.sh DEBS [CODENAME]   DEBS: the folder that nginx/deb.sh has made. CODENAME: bookworm, whose packages these are, or trixie, in
-#                                 which they are built first, with warnings as errors. Bare systems are kept in build/deb-test.
+# Tests the packages in copies of a bare Debian without a network. autopkgtest runs nginx/debian/tests in one. In two
+# more the same test follows all of docs/ops/install.md, from `apt install` to `apt purge`, in a chroot and with systemd
+# running. In the last one lifecycle.sh upgrades, removes and purges them while services run. Needs root. Last line: N
+# passed, N failed.
+#   deb_test.sh DEBS [CODENAME]   DEBS: output of nginx/deb.sh. CODENAME: bookworm, for which these packages are, or trixie,
+#                                 in which they are built first, with warnings as errors. Bare systems are kept in
+#                                 build/deb-test.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 debs=$PWD/$1
@@ -15,20 +17,21 @@ tree=$(echo "$debs"/infcgi-*/)
 [ "$(id -u)" = 0 ] || { echo 'error: deb-test: expected root, as chroot and mount need it' >&2; exit 1; }
 mkdir -p "$work"
 
-# A mirror as this machine's apt has it.
+# A mirror from this machine's apt configuration.
 if ! [ -e "$work/base.ok" ]; then
     rm -rf "$work/base"
     mirror=$(apt-get indextargets --format 'deb $(REPO_URI) CODENAME main' 'Created-By: Packages' 'Origin: Debian' 'Codename: bookworm' | sort -u | head -n 1)
     [ -n "$mirror" ] || { echo 'error: deb-test: apt knows no mirror of Debian 12 (bookworm)' >&2; exit 1; }
     echo "  a bare Debian, $codename"
     mmdebstrap --quiet --variant=apt --include=ca-certificates "$codename" "$work/base" "${mirror/CODENAME/$codename}"
-    # Where no service manager runs, packages are not to start their daemons by themselves.
+    # Without a service manager packages must not start their daemons.
     printf '#!/bin/sh\nexit 101\n' >"$work/base/usr/sbin/policy-rc.d"
     chmod 755 "$work/base/usr/sbin/policy-rc.d"
     touch "$work/base.ok"
 fi
 
-# inside ROOT [--net] COMMAND...: with processes, mounts and, but for --net, a network of its own, which end with it.
+# inside ROOT [--net] COMMAND...: with its own processes, mounts and, without --net, network, which end with the
+# command.
 inside() {
     local root=$1 net=--net
     shift
@@ -44,7 +47,7 @@ inside() {
         exec "$@"' - "$root" "$@"
 }
 
-# Another Debian than the one of `make deb` builds its own, from the same tree.
+# Another Debian than the one of `make deb` builds its own packages, from the same tree.
 if [ "$codename" != bookworm ]; then
     echo '  its packages'
     rm -rf "$work/builder" && cp -a "$work/base" "$work/builder" && mkdir "$work/builder/build"
@@ -70,7 +73,7 @@ for package in "$debs"/infcgi_*.deb "$debs"/infcgi-nginx_*.deb; do
     dpkg-deb --root-owner-group -b "$work/unpacked" "$newer/${name%%_*}_newer.deb" >/dev/null
 done
 
-# What the packages depend on is fetched now, and only fetched.
+# The packages' dependencies are fetched now, without installing them.
 rm -rf "$work/base/tmp/debs" && mkdir "$work/base/tmp/debs" && cp "$debs"/*.deb "$work/base/tmp/debs"
 cp /etc/resolv.conf "$work/base/etc/resolv.conf"
 inside "$work/base" --net chroot "$work/base" sh -c '
@@ -100,7 +103,7 @@ fresh
 try autopkgtest inside "$work/root" autopkgtest --no-built-binaries "$debs"/infcgi_*.deb "$debs"/infcgi-nginx_*.deb "$debs"/infcgi-gpu_*.deb \
     "$tree" -- chroot "$work/root"
 
-# A copy with what the page's test needs, and packages beside.
+# A copy with the files for the page's test, and additional packages.
 fresh_for_page() { # PACKAGE...
     fresh
     mkdir -p "$work/root/opt/smoke/tree/docs/ops" "$work/root/opt/smoke/tree/tests/golden/models"
@@ -116,14 +119,14 @@ in_chroot() {
 }
 try install-page in_chroot
 
-# The test is a service of a Debian that boots, and its end is the end of it.
+# The test is a service of a Debian that boots; the machine powers off when the test ends.
 booted() { # COMMAND...: in /opt/smoke/tree
     local units=$work/root/etc/systemd/system
     fresh_for_page curl logrotate systemd-sysv dbus
     rm "$work/root/usr/sbin/policy-rc.d"
     cp tests/deb/lifecycle.sh "$work/root/opt/smoke"
     cp -r "$newer" "$work/root/opt/smoke/newer"
-    mv "$work/root/tmp/debs" "$work/root/opt/smoke/debs"   # it has a /tmp of its own
+    mv "$work/root/tmp/debs" "$work/root/opt/smoke/debs"   # the service has its own /tmp
     printf '%s\n' '[Service]' Type=oneshot WorkingDirectory=/opt/smoke/tree StandardOutput=file:/opt/smoke/log StandardError=inherit \
         "ExecStart=/bin/bash $*" \
         "ExecStopPost=/bin/sh -c 'echo $\$EXIT_STATUS >/opt/smoke/status; systemctl --no-block poweroff'" >"$units/smoke.service"

@@ -1,6 +1,7 @@
 #!/bin/bash
-# Builds the image of nginx/Containerfile over the bare Debian 12 of deb_test.sh, so from no registry, runs it and asks it. Needs root and
-# buildah, which runs it with the network of this machine; the rest of the image is fetched. Last line: N passed, N failed.
+# Builds the image of nginx/Containerfile on the bare Debian 12 of deb_test.sh, without a registry, runs it and sends
+# requests. Needs root and buildah, which runs it with this machine's network; the rest of the image is fetched. Last
+# line: N passed, N failed.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 work=$PWD/build/image-test
@@ -38,7 +39,7 @@ check 'what it checks itself with' '*curl*/health*' "$(config .Docker.Config.Hea
 entry=$(config 'index .OCIv1.Config.Entrypoint 0')
 
 port=$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
-# With processes of its own, which end with it.
+# With its own processes, which end with it.
 unshare --pid --fork --kill-child buildah --root "$work/store" --runroot "$work/run" --storage-driver vfs \
     run --isolation chroot --user infcgi --env PORT="$port" --env HOST=127.0.0.1 \
     --volume "$PWD/tests/golden/models/llama-yarn.gguf:/models/model.gguf:ro" "$image" -- "$entry" --chat-template chatml >"$work/log" 2>&1 &
@@ -54,7 +55,7 @@ check 'its health' '*"ok"* 200' "$(ask /health)"
 check 'a completion' '*"text"* 200' "$(ask /v1/completions -H 'Content-Type: application/json' -d '{"prompt": "abc", "max_tokens": 4}')"
 check 'the page' '*<html* 200' "$(ask /)"
 check "the page's library" '*DOMPurify* 200' "$(ask /lib/purify.js | tail -c 100000)"
-kill -KILL $running   # unshare takes no SIGTERM
+kill -KILL $running   # unshare ignores SIGTERM
 wait $running 2>/dev/null || true
 bud rm --all >/dev/null
 echo "$passed passed, $failed failed"

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Upgrade, remove and purge of the packages while their services run; and where their logs go. Runs as root in a Debian that booted with
-# systemd, where nothing of infcgi is installed. Needs curl and logrotate.
+# Upgrades, removes and purges the packages while their services run, and checks where their logs go. Runs as root in a
+# Debian that booted with systemd, without any part of infcgi installed. Needs curl and logrotate.
 #   lifecycle.sh DEBS NEWER MODEL   DEBS: folder of the packages; NEWER: the same with a higher version; MODEL: a GGUF file
 set -euo pipefail
 debs=$1 newer=$2 model=$3
@@ -18,7 +18,7 @@ is() { [ "$(state "$1")" = "$2" ] || fail "$1 to be $2" "$(state "$1")"; }
 pid() { systemctl show --property=MainPID --value "$1"; }
 ask() { curl -sS --fail --max-time 120 --retry 60 --retry-all-errors --retry-delay 1 -o /dev/null http://127.0.0.1:8080/v1/completions \
     -H 'Content-Type: application/json' -d '{"prompt": [1, 2], "max_tokens": 1}'; }
-# Tries until a command succeeds, a minute at most.
+# Retries until a command succeeds, for at most a minute.
 until_ok() { for _ in $(seq 600); do if "$@"; then return 0; fi; sleep 0.1; done; fail "$*" 'not within a minute'; }
 has() { grep -q "$1" "$2" 2>/dev/null; }
 has_error() { journalctl --no-pager -p err -u infcgi.service -o cat | grep -q "$1"; }

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Makes releases in copies of the tree, with a `make` that only notes its targets, and looks at what they changed. Last line:
+# Makes releases in copies of the tree, with a `make` that only records its targets, and checks the changes. Last line:
 # N passed, N failed.
 set -u
 cd "$(dirname "$0")/../.." || exit 1

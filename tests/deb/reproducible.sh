@@ -1,7 +1,7 @@
 #!/bin/bash
-# Builds the Debian packages once more, in another folder, time zone and language, with other permissions and without a compiler's
-# cache, and holds them against those there are, byte for byte. Last line: N passed, N failed.
-#   reproducible.sh DEBS PAGE   DEBS: what nginx/deb.sh has made; PAGE: what nginx/page.sh has made
+# Builds the Debian packages again, in another folder, time zone and language, with other permissions and without a
+# compiler's cache, and compares them with the existing ones, byte for byte. Last line: N passed, N failed.
+#   reproducible.sh DEBS PAGE   DEBS: output of nginx/deb.sh; PAGE: output of nginx/page.sh
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 debs=$1

@@ -1,6 +1,6 @@
 #!/bin/bash
-# Shows that golden bites: takes each model out of a list in turn, and all of a family, adds one, and gives a model the
-# expected results of another. Last line: N passed, N failed.
+# Checks that golden detects errors: removes each model from a list in turn, and all of a family, adds one, and gives a
+# model the expected results of another. Last line: N passed, N failed.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 golden=build/release/golden

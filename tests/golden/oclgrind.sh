@@ -1,7 +1,7 @@
 #!/bin/bash
-# Every kernel of opencl/kernels under Oclgrind, which sees races and what lies beyond a buffer: there must be none; and
-# that it sees them: kernels without their barriers have some. Last line: N passed, N failed.
-#   oclgrind.sh         all that `drivers` has
+# Runs every kernel of opencl/kernels under Oclgrind, which detects races and accesses beyond a buffer: none may occur.
+# Also checks that it detects them: kernels without their barriers have some. Last line: N passed, N failed.
+#   oclgrind.sh         all of `drivers`
 #   oclgrind.sh --few   fewer weight types and no batch of many rows, in a third of the time
 set -u
 cd "$(dirname "$0")/../.." || exit 1

@@ -1,5 +1,6 @@
 #!/bin/bash
-# Shows that isa.py bites: gives it budgets that are too small, and kernels that are worse. Last line: N passed, N failed.
+# Checks that isa.py detects errors: gives it budgets that are too small, and kernels that are worse. Last line: N
+# passed, N failed.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 copy=$(mktemp -d)
@@ -30,7 +31,7 @@ check() { # NAME BUDGET PATTERN [FILE SED]...: isa.py must fail with a line that
 rows='rows.cl : vgpr=24 lds=40000'
 vector='matmul.cl KIND=3 TOKENS,SPLIT=1,1 PAIR=0 PICKED=0 : vgpr=255 lds=65536'
 matrix='matmul.cl KIND=3 TOKENS,SPLIT=32,0 PAIR=0 PICKED=0 : vgpr=255 lds=65536'
-plain='s/DOT_ARM == 2$/DOT_ARM == 9/' # of dot4 alone: codes of KIND 3 are not looked up
+plain='s/DOT_ARM == 2$/DOT_ARM == 9/' # only of dot4: codes of KIND 3 are not looked up
 check 'scratch' "$rows" 'rows.cl: spills: [1-9][0-9]* bytes of scratch' rows.cl \
     '1i __kernel void spills(__global int *x) { int a[99]; for (int i = 0; i < 99; i++) a[x[i] % 99] = i; x[0] = a[x[1] % 99]; }'
 check 'LDS' "$rows" 'rows.cl: room: 36000 bytes of LDS, more than 32768' rows.cl \

@@ -1,11 +1,11 @@
 #!/bin/bash
-# The ARM kernels under qemu, on CPUs of different ages: each must offer the ISAs it has and no other, and checkkern must
-# pass for its highest one, which so never runs where more is there than it asked for. Prints the sum as the last line.
+# Runs the ARM kernels under qemu, on CPUs of different ages: each must offer exactly its ISAs, and checkkern must pass
+# for the highest one, so no kernel runs on a CPU with more than it requires. Prints the totals as the last line.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 checkkern=build/arm64/checkkern
 
-# qemu's name of a CPU|the ISAs it has, ascending
+# qemu's name of a CPU|its ISAs, ascending
 cpus='
 cortex-a72|ref neon
 neoverse-n1|ref neon dotprod

@@ -12,7 +12,7 @@ sources() { git ls-files -co --exclude-standard -- "$@" 2>/dev/null || find "$@"
 c_files=$(sources engine fcgi opencl | grep '\.[ch]$')
 every_c_file="$c_files $(sources tests | grep '\.[ch]$')"
 
-# The text of C files without comments and literals, as file:line:text, so that words in prose are not taken for calls.
+# The text of C files without comments and literals, as file:line:text, so that words in prose do not count as calls.
 # shellcheck disable=SC2086 # lists of names without spaces
 code() { awk -f $here/code.awk "$@"; }
 
@@ -65,7 +65,7 @@ homes() {
     }
 }
 
-# Generated tables may be long; anything else may not.
+# Only generated tables can be longer.
 sizes() {
     # shellcheck disable=SC2086
     {
@@ -78,7 +78,7 @@ sizes() {
     }
 }
 
-# Each header compiles when it is included alone. *_vec.h are bodies shared by ISA files, which define their types first.
+# Each header compiles when included alone. *_vec.h are bodies shared by ISA files, which define their types first.
 headers() {
     local h cc
     for h in $(grep '\.h$' <<<"$c_files" | grep -v '_vec\.h$'); do
@@ -102,7 +102,7 @@ file_names() { # unique, so that one word finds one file
     sources engine fcgi opencl | sed 's|.*/||' | grep -vE '\.(md|txt)$' | sort | uniq -d | sed 's/$/:1: two files have this name/'
 }
 
-# tests/unit mirrors the tree: what stands behind the source's name is a part of it (gguf_bad_test.c).
+# tests/unit mirrors the tree; a suffix after the source's name denotes a part of it (gguf_bad_test.c).
 test_names() {
     local test stem folder
     for test in $(sources tests/unit | grep '_test\.c$'); do
@@ -121,7 +121,7 @@ scripts() {
     shellcheck -f gcc $(sources .ci/run nginx tests docs | grep -E '\.(sh|bash|postinst|postrm|bug-script)$|^\.ci/run$|^nginx/munin/') | grep -v ': note:'
 }
 
-# The units mean something to systemd, and lock the process in: 0.6 at most of systemd-analyze's scale from 0 to 10.
+# systemd accepts the units, and they confine the process: at most 0.6 on systemd-analyze's scale from 0 to 10.
 units() {
     local unit name
     command -v systemd-analyze >/dev/null || return 0
@@ -131,21 +131,21 @@ units() {
         sed -f nginx/systemd/template.sed "$made/${unit##*/}" >"$made/infcgi@one$name"
     done
     for name in infcgi infcgi@one; do
-        # Of services of this machine, which are read too, lines may come that are none of ours.
+        # systemd reads this machine's services too and can print lines about them.
         systemd-analyze verify "$made/$name.service" "$made/$name.socket" 2>&1 | grep -F "$made/" | sed 's|^|nginx/systemd:1: |'
         systemd-analyze security --offline=true --threshold=6 "$made/$name.service" >"$out" 2>&1 ||
             echo "nginx/systemd/infcgi.service:1: $(tail -n 1 "$out"); at most 0.6"
     done
 }
 
-# What users meet is in docs: each error, each metric, each request field and path, and what proves a model.
+# docs cover what users meet: each error, metric, request field and path, and what proves a model.
 documented() {
     local word api=(docs/api.md docs/api-compatible.md docs/api-structured.md)
     if [ -f docs/ops/errors.md ]; then
         for word in $(sed -nE 's/^ *X\(ERR_[A-Z0-9_]+, "([a-z0-9_]+)".*/\1/p' engine/base/err.h | grep -vE '^(ok|again|none)$' | sort -u); do
             grep -qF "\`$word\`" docs/ops/errors.md || echo "docs/ops/errors.md:1: error $word is not listed"
         done
-        # Of nginx's own, and with the status that each has.
+        # nginx's own errors, with their statuses.
         while read -r word status; do
             grep -qE "^\| \`$word\` \| ([0-9]+, )*$status(,| )" docs/ops/errors.md || echo "docs/ops/errors.md:1: error $word of status $status is not listed"
         done < <(sed -nE 's/^    ([45][0-9][0-9]) .*"code":"([a-z_]+)".*/\2 \1/p' nginx/infcgi-http.conf
@@ -178,7 +178,7 @@ documented() {
     fi
 }
 
-# Each table of request fields has a name in fcgi/field_tables.c, from where docs/openapi.yaml has its rows.
+# Each table of request fields has a name in fcgi/field_tables.c, from which docs/openapi.yaml gets its rows.
 field_tables() {
     local file array name
     [ -f fcgi/field_tables.c ] || return 0
@@ -190,7 +190,7 @@ field_tables() {
     done
 }
 
-# What `make docs` writes is what the program says. Names of instruction sets are those of x86.
+# The output of `make docs` is up to date. Names of instruction sets are those of x86.
 generated() {
     local page
     [ "$(uname -m)" = x86_64 ] || return 0
@@ -201,12 +201,12 @@ generated() {
     for page in ops/options.md man/infcgi.1 man/infcgi.bash speed.svg openapi.yaml openapi.json; do
         cmp -s "docs/$page" "$made/$page" || echo "docs/$page:1: stale; make docs writes it"
     done
-    # Versions of graphviz draw differently, so the picture names the source it was drawn from.
+    # Versions of graphviz draw differently, so the picture names the source that it was drawn from.
     grep -qF "$(sha256sum <docs/architecture.dot | cut -d' ' -f1)" docs/architecture.svg || echo "docs/architecture.svg:1: stale; make docs draws it"
     command -v groff >/dev/null && groff -man -ww -Tutf8 docs/man/infcgi.1 2>&1 >/dev/null | sed -E 's/^groff|^troff:[^:]*/docs\/man\/infcgi.1/'
 }
 
-# What is watched with the metrics names none that is not there.
+# Monitoring files name only existing metrics.
 monitoring() {
     local file word
     for file in nginx/grafana/infcgi.json nginx/prometheus/infcgi.rules.yml nginx/munin/infcgi_; do
@@ -235,8 +235,8 @@ words() {
     /usr/bin/python3 $here/words.py $here/words $(sources . | sed 's|^\./||' | grep -E '^(README|CONTRIBUTING|SECURITY|CHANGELOG)\.md$|^docs/.*\.md$')
 }
 
-# What the Debian packages are made of is in the tree or put there by `make install`, whose version they have; what they are
-# built with is what deps.sh installs.
+# Every input of the Debian packages is in the tree or installed by `make install`, and they have its version; their
+# build dependencies are those that deps.sh installs.
 packages() {
     local here=nginx/debian list file installed version word
     [ -d $here ] || return 0
@@ -264,7 +264,7 @@ packages() {
     done
 }
 
-# A page of docs/internals names each folder of sources, so that a reader of the code finds it.
+# A page of docs/internals names each folder of sources, so that readers of the code find it.
 pages() {
     local folder
     for folder in $(sources engine fcgi opencl | grep -E '\.([ch]|clh?)$' | sed 's|/[^/]*$||' | sort -u); do

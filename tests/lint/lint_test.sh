@@ -1,5 +1,6 @@
 #!/bin/bash
-# Shows that lint bites: breaks each rule in a copy of the tree and looks for the findings. Last line: N passed, N failed.
+# Checks that lint detects errors: breaks each rule in a copy of the tree and looks for the findings. Last line: N
+# passed, N failed.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 copy=$(mktemp -d)

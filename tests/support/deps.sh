@@ -1,20 +1,20 @@
 #!/bin/sh
-# Installs the Debian packages that are missing; does nothing, silently, when all are there.
-#   deps.sh run    what building and running needs
-#   deps.sh test   that, and what the tests need
-#   deps.sh arm    what building and running the ARM kernels on another CPU needs
-#   deps.sh valgrind  what `make kern-valgrind` needs
-#   deps.sh fuzz   what `make fuzz` needs: Debian 12's clang and its sanitizers
-#   deps.sh isa    what `make isa-report` needs: the first clang of Debian 12 that knows all of RDNA3, and AMD's library of OpenCL C
-#   deps.sh docs   what drawing the diagrams of the pages needs
-#   deps.sh deb    what building the Debian packages needs
-#   deps.sh deb-test  that, and what trying them in a bare Debian needs
-#   deps.sh image-test  what building the container's image needs
-#   deps.sh load   what building, running and `make bench-load` need
-#   deps.sh bench  what building, running, `make bench-peer` and `make peer-loads` need
+# Installs the missing Debian packages; does nothing, silently, if all are installed.
+#   deps.sh run    for building and running
+#   deps.sh test   also for the tests
+#   deps.sh arm    for building and running the ARM kernels on another CPU
+#   deps.sh valgrind  for `make kern-valgrind`
+#   deps.sh fuzz   for `make fuzz`: Debian 12's clang and its sanitizers
+#   deps.sh isa    for `make isa-report`: the first clang of Debian 12 that knows all of RDNA3, and AMD's library of OpenCL C
+#   deps.sh docs   for drawing the diagrams of the pages
+#   deps.sh deb    for building the Debian packages
+#   deps.sh deb-test  also for testing them in a bare Debian
+#   deps.sh image-test  for building the container's image
+#   deps.sh load   for building, running and `make bench-load`
+#   deps.sh bench  for building, running, `make bench-peer` and `make peer-loads`
 set -eu
 run='gcc libc6-dev make pkg-config libfcgi-dev libjansson-dev libpcre2-dev libutf8proc-dev libssl-dev ocl-icd-opencl-dev opencl-headers libpciaccess-dev libedit-dev nginx spawn-fcgi curl ca-certificates python3 python3-pip'
-# For the chat page's libraries. It also comes in packages of nodejs that are not Debian's.
+# For the chat page's libraries. nodejs packages from other sources than Debian have it too.
 page=
 command -v npm >/dev/null || [ -e "$(dirname "$0")/../../build/html/.ok" ] || page=npm
 command -v npm >/dev/null || page=npm
@@ -69,7 +69,7 @@ if [ "$(id -u)" != 0 ]; then
 fi
 
 echo "installing:$missing"
-# The nginx package starts a server of its own on port 80 where no policy says otherwise; we only want the program.
+# Unless a policy forbids it, the nginx package starts a server on port 80; only the program is needed.
 policy=/usr/sbin/policy-rc.d
 own_policy=
 if [ ! -e $policy ]; then
@@ -83,7 +83,7 @@ install() {
     # shellcheck disable=SC2086 # a list of words
     $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $missing >"$log" 2>&1
 }
-# Package lists may be old or, in an image, not there at all: fetch them only when the install fails without.
+# Package lists can be old or, in an image, missing: fetch them only if the install fails without.
 if ! install; then
     $as_root apt-get update -q >"$log" 2>&1 || { cat "$log" >&2; exit 1; }
     install || { tail -n 30 "$log" >&2; exit 1; }

