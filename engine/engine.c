@@ -1,4 +1,4 @@
-/* Opening a model and telling about it; text to ids and back. Streams are in engine_stream.c. */
+/* Opens a model and describes it; converts text to ids and back. engine_stream.c has streams. */
 #include "engine/engine_internal.h"
 
 #include "engine/base/pool.h"
@@ -24,7 +24,7 @@ static enum err no_memory(struct err_info *info)
     return err_set(info, ERR_NOMEM, NULL, "out of memory for the model");
 }
 
-/* A NUL-terminated copy that lives as long as the engine. */
+/* Returns a NUL-terminated copy that lives as long as the engine. */
 static const char *keep(struct engine *e, const char *s, size_t n)
 {
     const char *copy = arena_dup(&e->arena, s == NULL ? "" : s, s == NULL ? 0 : n);
@@ -53,7 +53,7 @@ static void describe_name(struct engine *e, const char *path)
     e->info.name = has_name ? keep(e, name.data, name.len) : e->info.id;
 }
 
-/* Parameter count, the type most of them have, and a fingerprint of names, types and shapes. */
+/* Sets the parameter count, the most common type, and a fingerprint of names, types and shapes. */
 static void describe_tensors(struct engine *e)
 {
     uint64_t by_type[DTYPE_COUNT] = {0}, h = 0xCBF29CE484222325u;
@@ -142,7 +142,7 @@ static enum err describe(struct engine *e, const struct engine_config *cfg, stru
     return ERR_OK;
 }
 
-/* Behind `describe`. A file without a template, or with one that cannot be used, still serves completions. */
+/* Runs after `describe`. A file without a usable template still serves completions. */
 static enum err choose_chat(struct engine *e, struct err_info *info)
 {
     struct gguf_str chat;
@@ -208,7 +208,7 @@ static const char *name_parts(struct engine *e)
     return kept;
 }
 
-/* What the device of a part is, and has. The plan has looked that no number is too large (backend_pool_bytes). */
+/* Describes the device of a part. The plan has checked that no number is too large (backend_pool_bytes). */
 static struct engine_device device_of(struct engine *e, const struct backend_device *d, const struct backend_bytes *has,
                                       const struct backend_config *cfg)
 {
@@ -231,7 +231,7 @@ static enum err tell_devices(struct engine *e, const struct engine_backend *b, s
         int own = backend_parts_memory(&e->parts, i);
         struct backend_device d;
         TRY(backend_part_device(&e->parts.at[i], &b->cfg, &d, info));
-        if (d.bytes[BACKEND_DEVICE] != 0 && own == BACKEND_DEVICE + i) { /* the first part that is there */
+        if (d.bytes[BACKEND_DEVICE] != 0 && own == BACKEND_DEVICE + i) { /* the first part on this device */
             devices[e->info.n_devices++] = device_of(e, &d, &b->measure.bytes[own], &b->cfg);
         }
     }
@@ -239,7 +239,7 @@ static enum err tell_devices(struct engine *e, const struct engine_backend *b, s
     return ERR_OK;
 }
 
-/* Appends "0-3,7": the layers; true if there are any. */
+/* Appends the layers as "0-3,7"; returns whether there are any. */
 static bool name_layers(const bool *layers, uint32_t n, struct buf *out)
 {
     bool any = false;
@@ -256,8 +256,8 @@ static bool name_layers(const bool *layers, uint32_t n, struct buf *out)
     return any;
 }
 
-/* A device computes something wrongly: the layers that have it, which open told of, go to the CPU from now on. Failing with
- * `why` if there are none. */
+/* A device computes something incorrectly: moves the layers that open reported to the CPU. Fails with `why` if there
+ * are none. */
 static enum err move_layers(struct engine *e, const struct engine_config *cfg, const bool *found,
                             const struct err_info *why, struct err_info *info)
 {
@@ -283,7 +283,7 @@ static enum err move_layers(struct engine *e, const struct engine_config *cfg, c
     return e->unfit != NULL ? ERR_OK : no_memory(info);
 }
 
-/* Opens the model on what has which layers. ERR_AGAIN: layers went to the CPU. */
+/* Opens the model with the current distribution of layers. ERR_AGAIN: layers moved to the CPU. */
 static enum err try_open(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                          struct engine_backend *b, struct err_info *info)
 {
@@ -347,7 +347,7 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     return ERR_OK;
 }
 
-/* Is the model still wanted? Between steps that take long with some files. */
+/* Checks whether the load was cancelled, between steps that can be slow. */
 static enum err go_on(const struct engine_config *cfg, struct err_info *info)
 {
     return cfg->progress == NULL || cfg->progress(cfg->progress_arg, 0)
@@ -399,7 +399,7 @@ static const struct plan_head *head_of(const struct engine *e)
     return e->info.ranks ? &e->plan->ranker.head : &e->plan->dense;
 }
 
-/* The operator's word goes before the file's; what can only embed needs one of them. */
+/* The operator's choice overrides the file's. A model that can only embed needs one of them. */
 static enum err choose_pooling(struct engine *e, const char *wanted, struct err_info *info)
 {
     int pooling = wanted != NULL ? 1 + names_find(plan_pooling_name, wanted) : (int)e->plan->pooling;
@@ -420,7 +420,7 @@ static enum err choose_pooling(struct engine *e, const char *wanted, struct err_
     return ERR_OK;
 }
 
-/* Reads the weights of the layers after the pooling, which single tokens do not have. */
+/* Reads the weights of the layers after the pooling; embeddings of single tokens have none. */
 static enum err load_head(struct engine *e, struct err_info *info)
 {
     const struct plan_head *head = head_of(e);
@@ -435,12 +435,12 @@ static enum err open_all(struct engine *e, const struct engine_config *cfg, stru
     TRY(load_head(e, info));
     TRY(list_ends(e, info));
     TRY(open_backend(e, cfg, &sc, info));
-    /* The tokenizer was built from the metadata: megabytes, now hardly read. */
+    /* The tokenizer was built from the metadata: megabytes that are hardly read from now on. */
     gguf_drop(e->gguf, gguf_map(e->gguf)->data, gguf_data_offset(e->gguf));
     return sched_new(&sc, &e->sched, info);
 }
 
-/* An engine that has nothing yet, for engine_close to free. */
+/* Makes an empty engine, which engine_close can free. */
 static enum err begin(struct engine **out, struct err_info *info)
 {
     struct engine *e = *out = mem_zalloc(sizeof *e, MEM_MODEL);

@@ -1,5 +1,5 @@
-/* From a conversation to token ids: the template is rendered, and its text tokenised so that nothing a user wrote is
- * taken for a special token. */
+/* Converts a conversation to token ids: renders the template and tokenizes its text so that user text never yields a
+ * special token. */
 #include "engine/engine_internal.h"
 
 #include "engine/base/clock.h"
@@ -47,7 +47,7 @@ static enum err fill_contents(json_t *messages, json_t *filled)
     return ERR_OK;
 }
 
-/* Undoes fill_contents: another attempt to render begins with the conversation as it was sent. */
+/* Undoes fill_contents, so that another attempt begins with the conversation as it was sent. */
 static enum err empty_contents(const json_t *filled)
 {
     for (size_t i = 0; i < json_array_size(filled); i++) {
@@ -68,8 +68,8 @@ static size_t count_none(const struct chat_output *o)
     return n;
 }
 
-/* Renders with empty contents, and takes that text if it has fewer than n_none words None. ERR_TEMPLATE: the first attempt
- * counts; info has the error to report of both. Other errors are this attempt's, and so is info. */
+/* Renders with empty contents, and uses that text if it has fewer than n_none words None. ERR_TEMPLATE: the first
+ * attempt counts; info has the error to report of both. Other errors, and info, are this attempt's. */
 static enum err render_filled(const struct chat_template *t, const json_t *context, int64_t now, size_t n_none,
                               struct chat_output *out, struct err_info *info)
 {
@@ -91,9 +91,9 @@ static enum err render_filled(const struct chat_template *t, const json_t *conte
     return err;
 }
 
-/* An assistant's message of calls alone has null for its content. Some templates ask for that; others add strings to it
- * and fail, or print Python's None: for these it is empty. Only a template's own failure is reason for another attempt. On
- * failure out may hold something. */
+/* An assistant's message with only calls has null for its content. Some templates expect that; others fail because they
+ * add strings to it, or print Python's None: for these it becomes empty. Only a template's own failure justifies
+ * another attempt. On failure out can be partly filled. */
 static enum err render(const struct chat_template *t, const json_t *context, struct chat_output *out,
                        struct err_info *info)
 {
@@ -111,13 +111,13 @@ static enum err render(const struct chat_template *t, const json_t *context, str
         other = ERR_NOMEM;
     }
     json_decref(filled);
-    bool counts = other == ERR_OK ? any : other != ERR_TEMPLATE; /* the other attempt, and not the first */
+    bool counts = other == ERR_OK ? any : other != ERR_TEMPLATE; /* use the other attempt, not the first */
     return counts ? other : err;
 }
 
 static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-/* Does all of o->text[from..to) come from users? */
+/* Is all of o->text[from..to) user text? */
 static bool is_users(const struct chat_output *o, size_t from, size_t to)
 {
     size_t n = 0;
@@ -128,7 +128,8 @@ static bool is_users(const struct chat_output *o, size_t from, size_t to)
     return n == to - from;
 }
 
-/* *at: where s[0..n), n >= 1, of a user's stands last in the text; false: nowhere, or it takes too long to find. */
+/* Finds the last occurrence of s[0..n), n >= 1, in user text. Returns false if there is none, or the search takes too
+ * long. */
 static bool find_last(const struct chat_output *o, const char *s, size_t n, size_t *at)
 {
     size_t work = 0, most = (size_t)1 << 26;
@@ -146,7 +147,7 @@ static bool find_last(const struct chat_output *o, const char *s, size_t n, size
     return false;
 }
 
-/* Cuts off what the template writes behind the last message's content; white space around that it may have dropped. */
+/* Cuts the template's text after the last message's content; the template can have dropped white space around that. */
 static enum err cut_behind_last(const json_t *messages, struct chat_output *o, struct err_info *info)
 {
     const json_t *content = json_object_get(json_array_get(messages, json_array_size(messages) - 1), "content");

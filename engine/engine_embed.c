@@ -1,22 +1,22 @@
-/* Embeddings: a prompt goes through the scheduler as any other, and comes back as a vector. */
+/* Embeddings: a prompt passes through the scheduler like any other and returns as a vector. */
 #include "engine/engine_internal.h"
 
 #include <math.h>
 
-/* A text on its way. */
+/* An embedding being computed. */
 struct engine_embedding {
     const struct engine *engine;
     struct sched_seq *seq;
-    const float *result; /* once it is there */
+    const float *result; /* set once it is computed */
     bool has_ended;
     bool keeps_length;
-    struct err_info why; /* when it has: code ERR_OK = it is there */
+    struct err_info why; /* valid once it has ended: code ERR_OK: computed */
     float number;        /* of a pair */
-    float *vector;       /* [n_embd_out], of a text where layers stand behind the pooling .. */
-    double room[];       /* .. and what these need, before the vector */
+    float *vector;       /* [n_embd_out], of a text if layers follow the pooling ... */
+    double room[];       /* ... and the scratch of these layers, before the vector */
 };
 
-/* With what its result needs. */
+/* Allocates an embedding with the room that its result needs. */
 static struct engine_embedding *new_embedding(const struct engine *e)
 {
     size_t room = engine_head_room(e->head), n = e->head != NULL && !e->info.ranks ? e->info.n_embd_out : 0;
@@ -83,7 +83,7 @@ enum err engine_rank(struct engine *e, const int32_t *ids, size_t n_ids, const s
     return submit(e, ids, n_ids, p, out, info);
 }
 
-/* What the layers behind the pooling make of it, brought to length 1 unless its own is to be kept. ERR_NUMERICAL. */
+/* Computes the layers after the pooling, and normalises to length 1 unless keeps_length is set. ERR_NUMERICAL. */
 static enum err find_vector(struct engine_embedding *w)
 {
     const double *x = engine_head_run(w->engine->head, sched_embedding(w->seq), w->room);
@@ -107,7 +107,7 @@ static enum err find_number(struct engine_embedding *w)
     return isfinite(w->number) ? ERR_OK : ERR_NUMERICAL;
 }
 
-/* Of a sequence that ended well. */
+/* Called for a sequence that ended without an error. */
 static void find_result(struct engine_embedding *w)
 {
     w->result = sched_embedding(w->seq);

@@ -1,11 +1,11 @@
-/* Filling in the middle: the tokens that stand around what is before and behind a gap. */
+/* Fill in the middle: the tokens around the text before and after a gap. */
 #include "engine/engine_internal.h"
 
 #include <string.h>
 
 enum { N_KEYS = 2, N_TEXTS = 8 };
 
-/* As llama.cpp finds them: by the file's key, a newer and an older one, else by text. */
+/* Searched as llama.cpp does: by the file's key, a newer and an older one, else by text. */
 static const struct {
     size_t offset;
     const char *keys[N_KEYS], *texts[N_TEXTS];

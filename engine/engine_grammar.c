@@ -1,4 +1,4 @@
-/* Grammars that requests name, and the tables of the vocabulary that they share. */
+/* Grammars of requests, and the vocabulary's tables that they share. */
 #include "engine/engine_internal.h"
 
 #include "engine/base/buf.h"
@@ -13,7 +13,7 @@
 #include "engine/regex/regex_parse.h"
 #include "engine/schema/schema.h"
 
-/* The tables, made once: most servers never need them. */
+/* Builds the tables on first use: most servers never need them. */
 static enum err need_vocab(struct engine *e)
 {
     pthread_mutex_lock(&e->grammar_lock);
@@ -27,7 +27,8 @@ static enum err no_memory(struct err_info *info)
     return err_set(info, ERR_NOMEM, NULL, "out of memory for the grammar");
 }
 
-/* What a grammar is made of. `read` adds it to b; *i_failed as engine_grammar_calls's. thinking: in front of what `read` adds. */
+/* The source of a grammar. `read` adds it to b; *i_failed as engine_grammar_calls's. thinking precedes what `read`
+ * adds. */
 struct source {
     enum err (*read)(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
                      struct err_info *info);
@@ -41,8 +42,8 @@ struct source {
     enum chat_thinking thinking;
 };
 
-/* Makes the grammar, and all that each of its sequences begins with: what requests do beside each other later is in none's
- * account. */
+/* Makes the grammar and the matcher that all its sequences begin with, so that concurrent requests are not charged for
+ * work that they share. */
 static enum err make(struct engine *e, const struct source *from, struct grammar **out, struct err_info *info)
 {
     struct grammar_builder *b;
@@ -61,7 +62,7 @@ static enum err make(struct engine *e, const struct source *from, struct grammar
     }
     start = chat_forced_think(b, e->tool_format, from->thinking, e->tokenizer, start);
     TRY(grammar_finish(&b, start, out, info));
-    if (grammar_matcher_new(*out, e->vocab, &m) == ERR_OK) { /* else whoever wants one is told */
+    if (grammar_matcher_new(*out, e->vocab, &m) == ERR_OK) { /* on failure the first user gets the error */
         grammar_matcher_free(&m);
     }
     err = task_check();
@@ -71,7 +72,7 @@ static enum err make(struct engine *e, const struct source *from, struct grammar
     return err;
 }
 
-/* Makes it with an account of its own, as it outlives the request. */
+/* Makes it with its own memory account, because it outlives the request. */
 static enum err make_apart(struct engine *e, const struct source *from, struct grammar **out, struct err_info *info)
 {
     struct mem_account *own = mem_zalloc(sizeof *own, MEM_GENERAL);
@@ -89,7 +90,7 @@ static enum err make_apart(struct engine *e, const struct source *from, struct g
     return ERR_OK;
 }
 
-/* The grammar of a source, of the same key made once. key: a letter, the thinking, and what it is made of. */
+/* Returns the grammar of a source; each key is made once. key: a letter, the thinking, and the source's contents. */
 static enum err get(struct engine *e, struct buf *key, const struct source *from, struct grammar **out,
                     struct err_info *info)
 {
@@ -114,7 +115,7 @@ static enum err get(struct engine *e, struct buf *key, const struct source *from
     return err;
 }
 
-enum { MAX_KEY_BYTES = 1 << 20 }; /* longer ones are made each time */
+enum { MAX_KEY_BYTES = 1 << 20 }; /* grammars with longer keys are not kept */
 
 static void begin_key(struct buf *key, char letter, enum chat_thinking thinking)
 {
@@ -125,7 +126,7 @@ static void begin_key(struct buf *key, char letter, enum chat_thinking thinking)
 static void add_json(struct buf *key, const json_t *value)
 {
     if (value != NULL) {
-        json_write_value(key, value, false); /* after a failure it is not kept */
+        json_write_value(key, value, false); /* after a failure the grammar is not kept */
     }
     buf_putc(key, '\0');
 }
@@ -263,7 +264,7 @@ enum err engine_grammar_calls(struct engine *e, const struct chat_forced *f, str
 {
     struct buf key;
     begin_key(&key, 't', f->thinking);
-    buf_append(&key, &f->format, sizeof f->format); /* a row of a table, which stands where it stands */
+    buf_append(&key, &f->format, sizeof f->format); /* the address of a table row, which is constant */
     buf_printf(&key, "%d%d", f->is_single, f->may_speak);
     for (size_t i = 0; i < f->n_tools; i++) {
         buf_printf(&key, "%s%d", f->tools[i].name, f->tools[i].is_loose);

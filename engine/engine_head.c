@@ -1,10 +1,10 @@
-/* What stands behind the pooled states: the layers of embeddings and the head of a reranker, computed by whoever waits for
- * the result. In double, in one order, so that the bits depend on the states alone. */
+/* The layers after the pooling: those of embeddings and the head of a reranker. The thread that waits for the result
+ * computes them, in double and in a fixed order, so that the bits depend only on the states. */
 #include "engine/engine_internal.h"
 
 #include <math.h>
 
-/* struct plan_dense as floats. */
+/* A struct plan_dense as floats. */
 struct layer {
     const float *weight; /* [n_out][n_in] */
     const float *bias;   /* [n_out], OPTIONAL */
@@ -17,10 +17,10 @@ struct layer {
 struct engine_head {
     struct layer layers[PLAN_MAX_DENSE];
     int n;
-    uint32_t widest; /* of what layers take and give */
+    uint32_t widest; /* widest input or output of a layer */
 };
 
-/* NULL of a NULL source is no error: *ok stays. */
+/* Returns NULL for a NULL source without an error: *ok is unchanged. */
 static const float *load(struct arena *arena, const struct row_source *s, bool *ok, bool *is_finite)
 {
     float *out = s != NULL ? arena_zalloc_array(arena, (size_t)s->n_rows * s->n_in, sizeof *out) : NULL;
@@ -62,7 +62,7 @@ enum err engine_head_load(struct arena *arena, const struct plan_head *p, struct
 
 size_t engine_head_room(const struct engine_head *h) { return h != NULL ? 2 * (size_t)h->widest : 0; }
 
-/* Eight sums at a time, which a processor adds up side by side. */
+/* Eight partial sums, which vectorize. */
 static double product(const float *a, const double *b, uint32_t n)
 {
     enum { LANES = 8 };
@@ -100,7 +100,7 @@ static double act(enum plan_dense_act kind, double x)
     }
 }
 
-/* LayerNorm, in place. */
+/* Applies LayerNorm in place. */
 static void normalize(const struct layer *l, double *x)
 {
     double mean = 0, square = 0;

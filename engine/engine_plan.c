@@ -1,4 +1,4 @@
-/* What an engine is opened with: limits of the scheduler, pages and states, and whether the memory is there. */
+/* Plans what an engine is opened with: limits of the scheduler, pages and states; checks that the memory suffices. */
 #include "engine/engine_internal.h"
 
 #include "engine/backend/backend_layers.h"
@@ -18,15 +18,15 @@ enum {
     DEFAULT_BATCH_ROWS = 512,
     DEFAULT_QUEUE = 256,
     DEFAULT_DRAFT = 15,
-    /* Recurrent states beyond one per sequence, which cached prefixes keep: one for so many pages, while all together
-     * stay below so many bytes, but one at least. A turn of a chat keeps two. */
+    /* Recurrent states for cached prefixes, beyond one per sequence: one per PAGES_PER_KEPT_STATE pages, up to
+     * KEPT_STATE_BYTES in all, but at least one. A turn of a chat keeps two. */
     PAGES_PER_KEPT_STATE = 4,
     KEPT_STATE_BYTES = 256 << 20,
-    /* Rows of logits beyond one per sequence, which a prompt's log-probabilities take: so many, while all rows together
-     * stay below so many bytes. Drafts need no more than DRAFT_MAX + 1. */
+    /* Rows of logits for a prompt's log-probabilities, beyond one per sequence: EXTRA_LOGITS, while all rows stay below
+     * LOGITS_BYTES. Drafts need no more than DRAFT_MAX + 1. */
     EXTRA_LOGITS = 48,
     LOGITS_BYTES = 16 << 20,
-    HOST_PART = 4, /* of the host's memory a default leaves so much to requests (fcgi/wire/memory.c) and to others */
+    HOST_PART = 4, /* a default leaves this part of the host's memory to requests (fcgi/wire/memory.c) and to others */
 };
 
 static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_drop(gguf, data, n); }
@@ -41,15 +41,15 @@ static enum err plan_drafts(const struct engine_config *cfg, struct sched_config
     return ERR_OK;
 }
 
-/* Room in the KV cache: what waits for its turn and what runs, of an encoder, which keeps nothing; else much, which
- * later prompts find again. */
+/* Returns the default size of the KV cache. An encoder keeps nothing, so it only needs room for waiting and running
+ * sequences; other models get more, for later prompts to reuse. */
 static uint64_t default_kv_tokens(uint64_t least, const struct sched_config *sc)
 {
     uint64_t encoder = 2 * (uint64_t)sc->max_rows + (uint64_t)sc->max_seqs * KV_PAGE_TOKENS;
     return MAX_OF(least, sc->is_bidirectional ? encoder : (uint64_t)DEFAULT_KV_TOKENS);
 }
 
-/* Recurrent states of so many bytes: of all that run, and of prefixes. */
+/* Returns the number of recurrent states of this size: for running sequences, and for cached prefixes. */
 static int32_t count_states(const struct sched_config *sc, size_t bytes)
 {
     if (bytes == 0) {
@@ -59,13 +59,13 @@ static int32_t count_states(const struct sched_config *sc, size_t bytes)
     return sc->max_seqs + (int32_t)MAX_OF(kept, 1u);
 }
 
-/* Window pages beside so many pages, where only some layers have a window. */
+/* Returns the window pages for n_pages pages, if only some layers have a window. */
 static int32_t count_windows(const struct sched_config *sc, int32_t n_pages)
 {
     return sc->local_window != 0 ? MIN_OF(n_pages, sched_useful_windows(sc)) : 0;
 }
 
-/* Limits of the scheduler and the back end but for states, from what the operator asked for and the model has. */
+/* Derives the limits of scheduler and back end, except states, from configuration and model. */
 static enum err plan_limits(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                             struct err_info *info)
 {
@@ -79,7 +79,7 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
     int default_rows = is_encoder ? MAX_OF((int)n_ctx, DEFAULT_BATCH_ROWS) : DEFAULT_BATCH_ROWS;
     sc->max_seqs = cfg->max_seqs != 0 ? cfg->max_seqs : default_seqs;
     sc->max_rows = MAX_OF(cfg->max_batch_rows != 0 ? cfg->max_batch_rows : default_rows, sc->max_seqs);
-    sc->n_express = sc->max_seqs > 1 && sc->max_rows > sc->max_seqs; /* one place more, for who asks for little */
+    sc->n_express = sc->max_seqs > 1 && sc->max_rows > sc->max_seqs; /* one more slot, for short requests */
     sc->max_seqs += sc->n_express;
     if (is_encoder && sc->max_rows < (int)n_ctx) {
         return err_set(info, ERR_CONFIG, "batch-size",
@@ -111,8 +111,8 @@ static enum err plan_limits(struct engine *e, const struct engine_config *cfg, s
     return ERR_OK;
 }
 
-/* Fewer pages than the default where the device lacks room for them beside all else that was measured; room for the
- * longest sequence in any case. */
+/* Returns fewer pages than the default if the device lacks room for them next to everything else measured, but always
+ * enough for the longest sequence. */
 static int32_t default_pages(const struct sched_config *sc, const struct engine_backend *b)
 {
     struct backend_device left = b->device;
@@ -124,14 +124,14 @@ static int32_t default_pages(const struct sched_config *sc, const struct engine_
     return MAX_OF(MIN_OF(sc->n_pages, fit), sched_least_pages(sc));
 }
 
-/* The type of keys or values if the CPU has it; else NULL, its first. */
+/* Returns the type of keys or values if the CPU has it; else NULL, its first. */
 static const char *own_type(const char *type)
 {
     return type != NULL && names_find(backend_cpu.kv_type_name, type) >= 0 ? type : NULL;
 }
 
-/* Which back end has which layers, where the operator says so by their number. The cache gets smaller rather than that
- * layers go. */
+/* Assigns layers to back ends if the operator gave their number. If memory is short, the cache shrinks and the layers
+ * stay. */
 static enum err place_layers(struct engine *e, const struct engine_config *cfg, const struct sched_config *sc,
                              struct backend_config *bc, struct err_info *info)
 {
@@ -143,7 +143,7 @@ static enum err place_layers(struct engine *e, const struct engine_config *cfg, 
         backend_layers_move(e->unfit, &e->parts);
     }
     e->backend = backend_of_parts(&e->parts);
-    if (e->unfit != NULL && e->backend == &backend_cpu) { /* types that were the device's */
+    if (e->unfit != NULL && e->backend == &backend_cpu) { /* the types were the device's */
         bc->k_type = own_type(bc->k_type);
         bc->v_type = own_type(bc->v_type);
     }
@@ -188,14 +188,14 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
     if (cfg->kv_tokens == 0) {
         bc->n_pages = sc->n_pages = default_pages(sc, out);
         bc->n_windows = sc->n_windows = count_windows(sc, sc->n_pages);
-        TRY(e->backend->measure(e->plan, bc, &out->measure, info)); /* fewer pages want less beside them, too */
+        TRY(e->backend->measure(e->plan, bc, &out->measure, info)); /* fewer pages also need less other memory */
     }
     out->takes = backend_bytes_all(&out->measure);
     TRY(backend_pool_bytes(&out->takes, bc, &out->pool_bytes, info));
     return plan_drafts(cfg, sc, info);
 }
 
-/* Layers whose memory that is. */
+/* Counts the layers in this memory. */
 static int32_t count_layers(const struct backend_parts *parts, int memory)
 {
     int32_t n = 0;
@@ -205,7 +205,7 @@ static int32_t count_layers(const struct backend_parts *parts, int memory)
     return n;
 }
 
-/* The device of a part lacks room: what lies there, and how many layers there is room for. */
+/* Reports that a part's device lacks room: what it must hold, and how many layers fit. */
 static enum err refuse_device(const struct engine *e, const struct engine_backend *b, int part, struct err_info *info)
 {
     int own = backend_parts_memory(&e->parts, part);
@@ -233,7 +233,7 @@ static enum err refuse_device(const struct engine *e, const struct engine_backen
                    need->activations >> 20, way);
 }
 
-/* Is all there that lies in devices' own memories? */
+/* Checks the room in devices' own memories. */
 static enum err check_devices(const struct engine *e, const struct engine_backend *b, struct err_info *info)
 {
     for (int i = 0; i < e->parts.n; i++) {
@@ -247,7 +247,7 @@ static enum err check_devices(const struct engine *e, const struct engine_backen
     return ERR_OK;
 }
 
-/* Is all there that lies in the host's memory? */
+/* Checks the room in the host's memory. */
 static enum err check_host(const struct engine_config *cfg, const struct engine_backend *b, struct err_info *info)
 {
     const struct backend_bytes need = backend_host_bytes(&b->device, &b->measure);
@@ -274,6 +274,7 @@ enum err engine_check_memory(const struct engine *e, const struct engine_config 
                        "weights, KV cache and activations need %" PRIu64 " MiB, the limit is %" PRIu64 " MiB",
                        need >> 20, cfg->memory_limit_bytes >> 20);
     }
-    TRY(check_host(cfg, b, info)); /* first, as fewer layers on a device that shares it make no room there */
+    /* check the host first: moving layers off a device that shares its memory frees nothing */
+    TRY(check_host(cfg, b, info));
     return check_devices(e, b, info);
 }

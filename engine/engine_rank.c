@@ -1,4 +1,4 @@
-/* Ranking: a query and a document stand in one sequence, and the state of one of its rows becomes a number. */
+/* Ranking: query and document form one sequence, and the state of one of its rows becomes a score. */
 #include "engine/engine_internal.h"
 
 #include <string.h>
@@ -21,9 +21,9 @@ float engine_rank_number(const struct engine *e, const float *states, double *ro
 
 /* --- pairs -------------------------------------------------------------------------------------------------------- */
 
-/* Both as the vocabulary wraps a single text; where texts of a pair lie between two separators (RoBERTa and its kin), the
- * second's first token becomes the other separator, else it goes. [transformers 5, build_inputs_with_special_tokens of
- * BertTokenizer and XLMRobertaTokenizer] */
+/* Wraps both as the vocabulary wraps a single text. If two separators separate a pair (RoBERTa and similar), the second
+ * text's first token becomes the other separator; else it is dropped. [transformers 5, build_inputs_with_special_tokens
+ * of BertTokenizer and XLMRobertaTokenizer] */
 static enum err join_wrapped(const struct engine *e, struct engine_query *query, const struct engine_text *document,
                              struct arena *arena, int32_t **ids, size_t *n_ids, struct err_info *info)
 {
@@ -59,7 +59,7 @@ static enum err join_wrapped(const struct engine *e, struct engine_query *query,
     return ERR_OK;
 }
 
-/* What stands at `at` in a template: 0 for text, else the number of the text that goes there. */
+/* Returns what is at `at` in a template: 0 for text, else the number of the text to insert. */
 static int slot_at(const struct gguf_str *t, size_t at, size_t *n)
 {
     static const char *const slots[] = {"{query}", "{document}"};
@@ -75,7 +75,7 @@ static int slot_at(const struct gguf_str *t, size_t at, size_t *n)
 
 enum { MAX_SLOTS = 16 };
 
-/* The texts in their places, and where they lie: no marks are looked for there. */
+/* Inserts the texts and records their spans: no special tokens are looked for there. */
 static enum err fill(const struct gguf_str *t, const struct engine_text *const texts[2], struct buf *out,
                      struct span plain[MAX_SLOTS], size_t *n_plain)
 {

@@ -1,5 +1,5 @@
-/* Which snapshots on disk (kv_disk.h) are this model's: those made by the same program, on the same kind of machine, of the same
- * weights. */
+/* Decides which snapshots on disk (kv_disk.h) belong to this model: those that the same program made on the same kind
+ * of machine from the same weights. */
 #include "engine/engine_internal.h"
 
 #include "engine/base/io.h"
@@ -22,7 +22,7 @@ static void put_name(struct buf *b, const char *what, const struct kv_name *name
     buf_append(b, "\n", 1);
 }
 
-/* The program's own bytes stand for all that computes: kernels, plans, the form of pages. */
+/* The program's bytes stand for everything that computes: kernels, plans, the form of pages. */
 static enum err put_program(struct buf *b, struct err_info *info)
 {
     struct io_map map;
@@ -38,7 +38,7 @@ static enum err put_program(struct buf *b, struct err_info *info)
     return ERR_OK;
 }
 
-/* The first, the middle and the last row of every weight, beside the file's size and time: as for packed weights
+/* Adds the first, middle and last row of every weight to the file's size and time, as for packed weights
  * (cpu_pack_cache.c). */
 static enum err put_weights(const struct engine *e, struct buf *b, struct err_info *info)
 {
@@ -78,7 +78,7 @@ static enum err put_weights(const struct engine *e, struct buf *b, struct err_in
     return ERR_OK;
 }
 
-/* All that decides which bytes a page of given tokens holds. */
+/* Hashes everything that decides the bytes of a page of given tokens. */
 static enum err make_fingerprint(const struct engine *e, const struct engine_config *cfg,
                                  const struct engine_backend *b, struct kv_name *out, struct err_info *info)
 {
@@ -87,7 +87,7 @@ static enum err make_fingerprint(const struct engine *e, const struct engine_con
     enum err err = put_program(&text, info);
     err = err == ERR_OK ? put_weights(e, &text, info) : err;
     size_t page_bytes =
-        b->takes.page + b->takes.window; /* both in one file, in the order of layers: however many pools there are */
+        b->takes.page + b->takes.window; /* both in one file, in the order of layers, whatever the number of pools */
     buf_printf(&text, "backend %s\nkernels %s\nkeys %s\nvalues %s\npage %zu\nstate %zu\n", e->info.backend,
                e->info.kernels, e->info.cache_type_k, e->info.cache_type_v, page_bytes, b->takes.state);
     buf_printf(&text, "precise %d\nquantize %s\nctx %u\n", cfg->high_precision,
@@ -108,7 +108,7 @@ static enum err make_fingerprint(const struct engine *e, const struct engine_con
 enum err engine_open_snapshots(struct engine *e, const struct engine_config *cfg, const struct engine_backend *b,
                                struct err_info *info)
 {
-    if (cfg->cache_dir == NULL || e->plan->is_bidirectional) { /* of encoders nothing is kept */
+    if (cfg->cache_dir == NULL || e->plan->is_bidirectional) { /* encoders keep nothing */
         return ERR_OK;
     }
     struct err_info why = {0};

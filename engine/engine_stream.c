@@ -1,5 +1,5 @@
-/* Streams: sampled tokens become text and events. Stop strings and detokenising happen here, in the reader's thread, so
- * that the scheduler deals in ids alone. */
+/* Streams: turns sampled tokens into text and events. Stop strings and detokenising run here, in the reader's thread,
+ * so that the scheduler only handles ids. */
 #include "engine/engine_internal.h"
 
 #include "engine/base/rng.h"
@@ -11,13 +11,13 @@
 
 enum { MAX_TEXT_BYTES = 1 << 30, SUBMISSION_BYTES = 4096 };
 
-/* A token whose text is not all released yet. */
+/* A token whose text is not fully released. */
 struct pending {
     struct sampler_result token;
-    size_t text_end; /* offset behind its text, counted from the start of the stream's text */
+    size_t text_end; /* offset after its text, from the start of the stream's text */
 };
 
-enum { FEW_PENDING = 8 }; /* each held-back token but so many holds a byte at least of what may be a stop string */
+enum { FEW_PENDING = 8 }; /* all held tokens except this many hold at least one byte of a possible stop string */
 
 struct engine_stream {
     struct engine *engine;
@@ -25,16 +25,16 @@ struct engine_stream {
     struct detokenizer detok;
     struct stop stop;
     bool show_special, has_ended, is_stopped;
-    bool lacks_text;          /* there was no memory for some: what comes is not what was sampled */
+    bool lacks_text;          /* memory ran out: the text no longer matches the tokens */
     size_t n_decoded;         /* bytes of text so far, released or held */
-    size_t n_released;        /* bytes given out */
-    struct buf text;          /* of the event last given out */
+    size_t n_released;        /* bytes returned */
+    struct buf text;          /* of the last event returned */
     struct buf decoded;       /* scratch */
-    struct engine_event end;  /* what SCHED_END will say, once is_stopped */
+    struct engine_event end;  /* the final event, once is_stopped */
     int32_t n_taken;          /* tokens read from the scheduler */
     int32_t n_cut;            /* tokens sampled but cut off by a stop string */
     struct sched_usage usage; /* frozen at the end */
-    char *stop_text;          /* the stop strings, a NUL behind each; of this block, behind pending */
+    char *stop_text;          /* the stop strings, each NUL-terminated; in this block, after pending */
     int n_pending, max_pending;
     struct pending pending[]; /* [max_pending] */
 };
@@ -98,7 +98,7 @@ static void copy_stops(struct engine_stream *s, const struct engine_params *p)
     s->stop.n = p->n_stop;
 }
 
-/* What ends a sequence and what is banned from it. */
+/* Tokens that end a sequence, and tokens banned from it. */
 struct rules {
     int32_t *ends; /* [n_ends] */
     size_t n_ends;
@@ -116,7 +116,7 @@ static bool is_listed(const int32_t *ids, size_t n, int32_t id)
     return false;
 }
 
-/* The model's end tokens end the sequence, or, with ignore_eos, are banned unless the request itself names them. */
+/* The model's end tokens end the sequence or, with ignore_eos, are banned unless the request names them. */
 static enum err make_rules(const struct engine *e, const struct engine_params *p, struct arena *arena, struct rules *r)
 {
     const struct sampler_params *own = &p->sampling;
@@ -139,7 +139,7 @@ static enum err make_rules(const struct engine *e, const struct engine_params *p
     return ERR_OK;
 }
 
-/* Refuses what leaves no token to sample first. Few requests can name as many tokens as the model has. */
+/* Rejects requests that ban every token. Few requests can name as many tokens as the model has. */
 static enum err check_bans(const struct engine *e, const struct engine_params *p, struct arena *arena,
                            const struct rules *r, struct err_info *info)
 {
@@ -175,7 +175,7 @@ enum err engine_check_submit(const struct engine *e, const int32_t *ids, size_t 
     return engine_check_prompt(e, ids, n_ids, e->info.n_ctx - (p->max_tokens == 0 ? 0 : 1), info);
 }
 
-/* What the scheduler is told of a sequence; the rules are the caller's. */
+/* Makes the scheduler's request for a sequence; the caller owns the rules. */
 static struct sched_request make_request(const struct engine *e, const struct engine_params *p,
                                          const struct engine_sequence *q, const struct rules *rules)
 {
@@ -186,7 +186,7 @@ static struct sched_request make_request(const struct engine *e, const struct en
         .min_tokens = p->min_tokens,
         .prompt_logprobs = q->prompt_logprobs,
         .grammar = p->grammar,
-        .vocab = p->grammar != NULL ? e->vocab : NULL, /* which then is there */
+        .vocab = p->grammar != NULL ? e->vocab : NULL, /* made with the grammar */
         .sampling = p->sampling,
         .salt = p->cache_salt,
         .keeps_no_snapshots = p->keeps_no_snapshots,
@@ -208,8 +208,8 @@ static enum err new_stream(struct engine *e, const struct engine_params *p, stru
         stop_bytes += p->stop_len[i] + 1;
         longest = MAX_OF(longest, p->stop_len[i]);
     }
-    size_t n = longest +
-               FEW_PENDING; /* an entry has room for alternatives: as many of them as could ever be used were 48 KiB */
+    size_t n =
+        longest + FEW_PENDING; /* an entry includes alternatives; room for all possible entries would take 48 KiB */
     struct engine_stream *s = *out = mem_zalloc(sizeof *s + n * sizeof s->pending[0] + stop_bytes, MEM_REQUEST);
     if (s == NULL) {
         return ERR_NOMEM;
@@ -218,7 +218,7 @@ static enum err new_stream(struct engine *e, const struct engine_params *p, stru
     s->stop_text = (char *)&s->pending[n];
     s->engine = e;
     s->show_special = p->show_special;
-    s->detok.started = true; /* a completion's leading space is its own */
+    s->detok.started = true; /* keep a completion's leading space */
     buf_init(&s->text, MAX_TEXT_BYTES, MEM_REQUEST);
     buf_init(&s->decoded, MAX_TEXT_BYTES, MEM_REQUEST);
     buf_init(&s->stop.held, MAX_TEXT_BYTES, MEM_REQUEST);
@@ -230,7 +230,7 @@ static int32_t next_of_budget(const void *budget) { return chat_budget_next(budg
 static void take_of_budget(void *budget, int32_t id) { chat_budget_take(budget, id); }
 static void fini_budget(void *budget) { chat_budget_fini(budget); }
 
-/* What ends the thinking of each sequence, in the arena; NULL where nothing does. */
+/* Makes the guide that ends the thinking of each sequence, in the arena; NULL if none is needed. */
 static enum err make_guide(const struct engine *e, const struct engine_params *p, struct arena *arena,
                            struct sched_guide **out)
 {
@@ -249,12 +249,12 @@ static enum err make_guide(const struct engine *e, const struct engine_params *p
     return ERR_OK;
 }
 
-/* What submitting several needs besides their streams; borrowed from make_all to the end of submit_all. */
+/* What submitting several sequences needs besides their streams, from make_all to the end of submit_all. */
 struct submission {
     struct sched_request *requests; /* [n] */
     struct sched_seq **seqs;        /* [n] */
     struct rules rules;
-    struct arena arena; /* all of these */
+    struct arena arena; /* holds all of these */
 };
 
 static enum err make_all(struct engine *e, const struct engine_params *p, const struct engine_sequence *seqs, size_t n,
@@ -333,7 +333,7 @@ static void release_text(struct engine_stream *s, size_t n, struct engine_event 
     out->text_len = s->text.len;
 }
 
-/* Gives out the oldest pending token if all its text may be shown; `releasable` bytes of the held text may. */
+/* Returns the oldest pending token if all its text can be shown; `releasable` bytes of the held text can. */
 static bool give_pending(struct engine_stream *s, size_t releasable, struct engine_event *out)
 {
     if (s->n_pending == 0 || s->pending[0].text_end > s->n_released + releasable) {
@@ -349,12 +349,12 @@ static bool give_pending(struct engine_stream *s, size_t releasable, struct engi
 static void freeze_usage(struct engine_stream *s)
 {
     sched_seq_usage(s->seq, &s->usage);
-    if (s->end.stop_match != NULL) { /* the scheduler may have been some tokens ahead of us: those do not count */
+    if (s->end.stop_match != NULL) { /* the scheduler can be some tokens ahead; those do not count */
         s->usage.completion_tokens = s->n_taken - s->n_cut;
     }
 }
 
-/* The end: whatever text is held and may be shown goes with it. */
+/* Makes the end event, with the held text that can be shown. */
 static void give_end(struct engine_stream *s, size_t releasable, struct engine_event *out)
 {
     *out = s->end;
@@ -364,7 +364,7 @@ static void give_end(struct engine_stream *s, size_t releasable, struct engine_e
     freeze_usage(s);
 }
 
-/* Adds text to what stop strings are looked for in; true when one begins behind *releasable bytes. */
+/* Passes text to the search for stop strings; returns whether one begins after *releasable bytes. */
 static bool look_for_stop(struct engine_stream *s, size_t *releasable)
 {
     size_t which = 0;
@@ -380,8 +380,7 @@ static bool look_for_stop(struct engine_stream *s, size_t *releasable)
     return found;
 }
 
-/* How much of the held text may be shown now: all of it once the stream is over, up to a stop string once one was
- * found. */
+/* Returns how much of the held text can be shown now: all once the stream is over, or up to a stop string. */
 static size_t releasable_now(struct engine_stream *s)
 {
     size_t releasable = 0, which;
@@ -412,11 +411,11 @@ static void take_end(struct engine_stream *s, const struct sched_event *ev)
     }
     if (s->n_pending > 0) {
         s->pending[s->n_pending - 1].text_end =
-            s->n_decoded; /* what was held of a character goes with the last token */
+            s->n_decoded; /* the rest of an incomplete character belongs to the last token */
     }
 }
 
-/* Events that need nothing new from the scheduler; true when *out was filled. */
+/* Returns events that need nothing new from the scheduler; true: *out is filled. */
 static bool give_ready(struct engine_stream *s, struct engine_event *out)
 {
     if (s->n_pending == 0 && !s->is_stopped) {
@@ -430,7 +429,7 @@ static bool give_ready(struct engine_stream *s, struct engine_event *out)
     if (!s->is_stopped) {
         return s->n_pending == s->max_pending && give_pending(s, s->stop.held.len, out);
     }
-    s->n_cut = is_cut ? s->n_pending : 0; /* tokens that lie wholly or partly in the stop string's cut */
+    s->n_cut = is_cut ? s->n_pending : 0; /* tokens wholly or partly in the text that the stop string cuts */
     s->n_cut -= is_cut && s->n_pending > 0 && releasable > 0 ? 1 : 0;
     give_end(s, releasable, out);
     return true;
@@ -446,7 +445,7 @@ static void give_prompt_token(struct engine_stream *s, const struct sampler_resu
     out->text_len = s->text.len;
 }
 
-/* Out of memory for text: an end without it, in place of the event. */
+/* Replaces the event by an end without text, because memory ran out. */
 static void give_up(struct engine_stream *s, struct engine_event *out)
 {
     *out = (struct engine_event){.kind = SCHED_END, .text = "", .err = ERR_NOMEM};

@@ -1,5 +1,5 @@
-/* Reading every weight of a model file, which opening it never does: bytes that were lost or changed on the way show as
- * numbers that no training leaves behind. */
+/* Reads every weight of a model file, which opening does not: lost or changed bytes show as numbers that no training
+ * produces. */
 #include "engine/engine_internal.h"
 
 #include "engine/base/mem.h"

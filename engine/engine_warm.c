@@ -1,6 +1,6 @@
-/* Warm before ready. Memory of the KV cache, scratch and stacks is given by the system when it is first touched, code
- * is read in when it first runs, and the scheduler's estimates begin with the first step; who asks first would pay for
- * all of it. So a few short sequences go the way of any other. */
+/* Warms the engine up before it is ready. The system allocates KV cache, scratch and stacks on first touch, loads code
+ * when it first runs, and the scheduler's estimates begin with the first step; otherwise the first request would pay
+ * for all of it. A few short sequences take the usual path. */
 #include "engine/engine_internal.h"
 
 #include "engine/base/clock.h"
@@ -9,15 +9,15 @@
 
 enum {
     WARM_SEQS = 4,
-    /* Less than a page with what is generated, so that nothing is kept for later prompts; and so few that the scheduler
-     * takes no estimate from the step of one sequence alone, which is the slow one. */
+    /* Less than a page including the generated tokens, so that nothing is kept for later prompts. Few enough that the
+     * scheduler takes no estimate from the slow step of a single sequence. */
     WARM_TOKENS = 15,
     WARM_STEPS = 4,
     IDLE_POLL_NS = 200000,
 };
 _Static_assert(WARM_TOKENS + WARM_STEPS < KV_PAGE_TOKENS, "no page is filled");
 
-#define WARM_LIMIT_NS 2000000000u /* a step that has begun ends, whatever the time */
+#define WARM_LIMIT_NS 2000000000u /* a begun step still ends */
 
 static void make_prompt(const struct engine *e, int which, int32_t *ids)
 {
@@ -26,7 +26,7 @@ static void make_prompt(const struct engine *e, int which, int32_t *ids)
     }
 }
 
-/* The first thing that went wrong; not the time limit, nor a queue for fewer, nor that a model gives neither text nor embeddings. */
+/* Keeps the first error, except a time limit, a queue for fewer sequences, or a model without text and embeddings. */
 static enum err keep(enum err first, enum err err, const struct err_info *why, struct err_info *info)
 {
     if (first != ERR_OK || err == ERR_OK || err == ERR_DEADLINE || err == ERR_UNSUPPORTED_ENDPOINT ||
@@ -36,7 +36,7 @@ static enum err keep(enum err first, enum err err, const struct err_info *why, s
     return why != NULL && why->code == err ? (*info = *why).code : err_set(info, err, NULL, "%s", err_text(err));
 }
 
-/* n sequences at once, each of which generates one token less than the one before. */
+/* Runs n sequences simultaneously, each generating one token less than the one before. */
 static enum err generate(struct engine *e, int n, uint64_t deadline_ns, struct err_info *info)
 {
     struct engine_stream *streams[WARM_SEQS] = {NULL};
@@ -96,7 +96,7 @@ static enum err embed(struct engine *e, int n, uint64_t deadline_ns, struct err_
     return first;
 }
 
-/* Waits until the scheduler has let go of all, which it does in the step after the last. */
+/* Waits until the scheduler has released everything, in the step after the last. */
 static void wait_idle(const struct engine *e)
 {
     const struct timespec pause = {.tv_nsec = IDLE_POLL_NS};
@@ -111,7 +111,7 @@ static void wait_idle(const struct engine *e)
     }
 }
 
-/* A conversation becomes ids, and these are thrown away. */
+/* Tokenizes a conversation and discards the ids. */
 static void tokenize(const struct engine *e)
 {
     json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "What is 1 + 1, I'd ask?");
@@ -140,6 +140,6 @@ enum err engine_warm(struct engine *e, struct err_info *info)
         first = first != ERR_OK ? first : err;
     }
     wait_idle(e);
-    sched_clear_stats(e->sched); /* nobody asked for it */
+    sched_clear_stats(e->sched); /* no request asked for this work */
     return first;
 }

@@ -94,7 +94,7 @@ bool chat_call_skip(struct chat_call *c, const char *others);
 /* Empties a buffer of c's; its failure becomes c's. */
 void chat_call_reset(struct chat_call *c, struct buf *b);
 
-/* If anything was emitted, keeps the text read so far from being returned as text. */
+/* If parts were emitted, makes the text read so far final: chat_call_rest never returns it. */
 void chat_call_settle(struct chat_call *c);
 
 /* Reads the mark. STEP_ON: read; STEP_WAIT: it can still come. */
