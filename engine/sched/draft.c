@@ -1,20 +1,20 @@
-/* The index is that of an LZ77 compressor (RFC 1951, section 4): chains of positions by a hash of two tokens, the
- * newest first, of which a bounded number is compared. */
+/* The index is that of an LZ77 compressor (RFC 1951, section 4): chains of positions by a hash of two tokens, newest
+ * first; a bounded number of them is compared. */
 #include "engine/sched/draft.h"
 
 #include "engine/base/mem.h"
 
 enum {
     MAX_HEADS = 1 << 20,
-    FIRST_WEIGHT = 4,  /* guesses that the start value of a rate stands for */
-    LAST_WEIGHT = 16,  /* and how many the rate remembers later */
-    STALE_STEPS = 256, /* contexts grow and other work comes and goes: what was measured before says nothing */
-    BASE_ROWS = 8,     /* a step of n rows is guessed to take n + BASE_ROWS units: 16 rows 2.7 times as long as one */
+    FIRST_WEIGHT = 4,  /* weight of a rate's start value, in guesses */
+    LAST_WEIGHT = 16,  /* guesses that the rate remembers later */
+    STALE_STEPS = 256, /* contexts grow and other work changes, so older measurements mean nothing */
+    BASE_ROWS = 8, /* estimate for a step of n rows: n + BASE_ROWS units, so 16 rows take 2.7 times as long as one */
 };
 #define FORCED_RATE 0.9f
-#define LEAST_GAIN  1.05 /* drafting must promise so much more than a plain step: costs are measured with noise */
+#define LEAST_GAIN  1.05 /* least promised gain over a plain step, because costs are measured with noise */
 
-/* Shortest match of each level, and how often a guess behind such a match came true in code and prose alike. */
+/* Shortest match of each level, and the measured rate of true guesses after such a match, similar in code and prose. */
 static const struct {
     int32_t n_match;
     float rate;
@@ -51,7 +51,7 @@ enum err draft_init(struct draft *d, int32_t n_max, struct arena *a)
     return ERR_OK;
 }
 
-/* Head of the chain of the pair that ends at tokens[at]. */
+/* Returns the head of the chain of the pair that ends at tokens[at]. */
 static int32_t *head_of(const struct draft *d, const int32_t *tokens, int32_t at)
 {
     uint64_t pair = (uint64_t)(uint32_t)tokens[at - 1] << 32 | (uint32_t)tokens[at];
@@ -67,7 +67,7 @@ void draft_index(struct draft *d, const int32_t *tokens, int32_t n)
     }
 }
 
-/* How many tokens up to tokens[a] and tokens[b], a < b, are equal. */
+/* Returns how many tokens up to tokens[a] and tokens[b], a < b, are equal. */
 static int32_t match_length(const int32_t *tokens, int32_t a, int32_t b)
 {
     int32_t n = 0;
@@ -82,11 +82,11 @@ void draft_look(struct draft *d, const int32_t *tokens, int32_t n)
     if (d->heads == NULL || d->source != 0 || n < 3) {
         return;
     }
-    draft_index(d, tokens, n - 1); /* the last pair is what is looked for */
+    draft_index(d, tokens, n - 1); /* the last pair is the one searched for */
     int32_t best = 1, at = *head_of(d, tokens, n - 1);
     for (int i = 0; at != 0 && i < DRAFT_CANDIDATES && best < DRAFT_MAX_MATCH; i++, at = d->prevs[at]) {
         int32_t length = match_length(tokens, at, n - 1);
-        if (length > best) { /* of equal ones the newest */
+        if (length > best) { /* of equal lengths the newest */
             best = length;
             d->source = at + 1;
         }
@@ -149,7 +149,7 @@ void draft_costs_note(struct draft_costs *c, int32_t n_rows, uint64_t ns)
         *at = now;
     } else if (now < *at) {
         *at += (now - *at) / 4;
-    } else { /* the machine may have been busy with something else */
+    } else { /* the machine can have been busy with something else */
         *at += (MIN_OF(now, 2 * *at) - *at) / 8;
     }
     c->seen_at[n_rows] = c->n_steps;
@@ -157,7 +157,7 @@ void draft_costs_note(struct draft_costs *c, int32_t n_rows, uint64_t ns)
 
 void draft_costs_get(const struct draft_costs *c, double *ns)
 {
-    int32_t last = 0; /* row count last seen below */
+    int32_t last = 0; /* last smaller row count seen */
     for (int32_t n = 1; n <= DRAFT_MAX + 1; n++) {
         bool is_known = c->ns[n] > 0 && c->n_steps - c->seen_at[n] <= STALE_STEPS;
         ns[n] = is_known ? c->ns[n] : last == 0 ? 0 : ns[last] * (n + BASE_ROWS) / (last + BASE_ROWS);
@@ -167,12 +167,14 @@ void draft_costs_get(const struct draft_costs *c, double *ns)
         }
         last = is_known ? n : last;
     }
-    for (int32_t n = DRAFT_MAX; n >= 1; n--) { /* fewer rows never take longer: one slow sample shall not say so */
+    for (int32_t n = DRAFT_MAX; n >= 1;
+         n--) { /* fewer rows never take longer, so one slow sample must not claim that */
         ns[n] = MIN_OF(ns[n], ns[n + 1]);
     }
 }
 
-/* The offer whose next token is likeliest to be of use, or -1; chances[i] = that of all tokens taken from offer i. */
+/* Returns the offer whose next token is likeliest to be accepted, or -1. chances[i]: that all tokens taken from offer i
+ * are. */
 static int32_t best_offer(const struct draft_offer *offers, int32_t n_offers, const double *chances)
 {
     int32_t best = -1;
@@ -205,7 +207,7 @@ void draft_plan(const struct draft_costs *c, struct draft_offer *offers, int32_t
     for (int32_t i = 0; i < n_offers; i++) {
         chances[i] = 1;
     }
-    /* Each further row goes where it is likeliest to be of use; then the number of rows that pays best is taken. */
+    /* Each further row goes to the likeliest token; then the most profitable number of rows is chosen. */
     double expected = n_offers, best = LEAST_GAIN * expected / ns[n_offers];
     for (int32_t n = n_offers + 1; n <= most && (max_ns == 0 || ns[n] <= (double)max_ns); n++) {
         int32_t i = best_offer(offers, n_offers, chances);

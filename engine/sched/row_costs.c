@@ -4,17 +4,18 @@
 
 #include <math.h>
 
-static const double KEPT = 0.93;   /* of what older steps count, behind each: half of it after 10 steps */
-static const double APART = 0.001; /* so much, of what it is at most, positions vary for their part to be told */
+static const double KEPT = 0.93; /* decay of older steps' weight per step: half after 10 steps */
+/* least variance of positions, relative to the largest possible, that allows separating their part */
+static const double APART = 0.001;
 
-/* The two parts: ns of each row, and of each position. */
+/* Fits the two parts: ns per row, and per position. */
 static void fit(const struct row_costs *c, double *row, double *pos)
 {
     double det = c->rr * c->pp - c->rp * c->rp;
     *pos = det > APART * c->rr * c->pp ? (c->rr * c->pt - c->rp * c->rt) / det : 0;
     *pos = MAX_OF(*pos, 0);
     *row = (c->rt - *pos * c->rp) / c->rr;
-    if (*row < 0) { /* then all of it is of positions, which are not all 0 */
+    if (*row < 0) { /* then positions explain all of it; not all are 0 */
         *row = 0;
         *pos = c->pt / c->pp;
     }

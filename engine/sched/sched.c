@@ -1,5 +1,5 @@
-/* The scheduler's outside: rings, the thread's loop. How sequences come in is in sched_submit.c, whose turn it is in
- * sched_turn.c, where pages come from in sched_admit.c, what a step does in sched_step.c. */
+/* The scheduler's interface: rings and the thread's loop. sched_submit.c queues sequences, sched_turn.c decides whose
+ * turn it is, sched_admit.c allocates pages, and sched_step.c runs a step. */
 #include "engine/sched/sched_internal.h"
 
 #include <errno.h>
@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { ARENA_CHUNK_BYTES = 16384 }; /* what the defaults need for a step */
+enum { ARENA_CHUNK_BYTES = 16384 }; /* enough for a step with default settings */
 
 /* --- sequences -------------------------------------------------------------------------------------------------- */
 
@@ -119,7 +119,8 @@ enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched_event *out
                    (size_t)e->n_top * sizeof *out->token.top);
         }
     }
-    bool was_full = err == ERR_OK && q->n_put - q->n_got == SCHED_RING / 2; /* half empty again: worth a look */
+    /* wake the scheduler when the ring is half empty again */
+    bool was_full = err == ERR_OK && q->n_put - q->n_got == SCHED_RING / 2;
     pthread_mutex_unlock(&q->lock);
     if (was_full) {
         pthread_mutex_lock(&q->sched->lock);
@@ -144,7 +145,7 @@ void sched_seq_usage(struct sched_seq *q, struct sched_usage *out)
     pthread_mutex_unlock(&q->lock);
 }
 
-/* Under sched.lock, on the thread. */
+/* Runs on the thread, under sched.lock. */
 static void note_cache(struct sched *s)
 {
     s->stats.pages_held = (uint64_t)kv_cache_n_held(s->kv);
@@ -164,7 +165,7 @@ void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, e
         sched_disk_kept(s, q, q->n_kept / KV_PAGE_TOKENS - 1);
     }
     if (err == ERR_NUMERICAL) {
-        sched_forget_pages(s, q); /* whatever went wrong may lie in them */
+        sched_forget_pages(s, q); /* the error's cause can be in these pages */
     }
     sched_drop_pages(s, q);
     pthread_mutex_lock(&s->lock);
@@ -205,7 +206,7 @@ static struct sched_seq *take_submitted(struct sched *s)
     return *end;
 }
 
-/* Why a sequence must go now, or ERR_OK. */
+/* Returns why a sequence must end now, or ERR_OK. */
 static enum err must_go(const struct sched *s, const struct sched_seq *q, uint64_t now, bool stopping)
 {
     if (stopping || atomic_load_explicit(&q->cancelled, memory_order_acquire)) {
@@ -220,7 +221,7 @@ static enum err must_go(const struct sched *s, const struct sched_seq *q, uint64
     return q->stalled_since != 0 && now - q->stalled_since > s->cfg.stall_ns ? ERR_SLOW_READER : ERR_OK;
 }
 
-/* Ends what must go and is not being computed; returns how many were in the list. */
+/* Ends the sequences that must end and are not being computed; returns the number of sequences in the list. */
 static int32_t sweep(struct sched *s, struct sched_seq **list, bool stopping)
 {
     uint64_t now = clock_now_ns();
@@ -280,7 +281,7 @@ void sched_overtake(void *sched)
     atomic_store(&s->at, SCHED_AT_BEGIN);
 }
 
-/* Sleeps until there is news; with sequences paused by slow readers, or waiting for a deadline, at most 10 ms. */
+/* Sleeps until there is news; at most 10 ms if slow readers pause sequences or a sequence waits for a deadline. */
 static void wait_for_news(struct sched *s, bool has_work)
 {
     struct timespec at;
@@ -330,7 +331,7 @@ static void *thread_main(void *arg)
 
 /* --- start and stop --------------------------------------------------------------------------------------------- */
 
-/* Memory of hidden rows and logits is only taken as it is written to. */
+/* Hidden rows and logits take memory only when they are written. */
 static size_t hidden_bytes(const struct sched_config *c, const struct sched_batch *b)
 {
     return (size_t)b->max_rows * (size_t)c->n_embd * sizeof(float);
@@ -340,7 +341,7 @@ static size_t logits_bytes(const struct sched_config *c, const struct sched_batc
     return (size_t)b->max_logits * (size_t)c->n_vocab * sizeof(float);
 }
 
-/* Its arrays are in the arena, which the caller looks at. own: OPTIONAL, the place of its logits. */
+/* Allocates in the arena, which the caller checks. own: OPTIONAL, the buffer for its logits. */
 static enum err allocate_batch(const struct sched_config *c, struct arena *a, struct sched_batch *b, float *own)
 {
     size_t rows = (size_t)b->max_rows, seqs = (size_t)b->max_seqs, logits = (size_t)b->max_logits;
@@ -372,7 +373,7 @@ static void free_batch(const struct sched_config *c, struct sched_batch *b)
     mem_unmap(b->logits != c->logits ? b->logits : NULL, logits_bytes(c, b), MEM_SCRATCH);
 }
 
-/* All that a step needs, taken once. */
+/* Allocates everything that steps need, once. */
 static enum err allocate(struct sched *s)
 {
     const struct sched_config *c = &s->cfg;

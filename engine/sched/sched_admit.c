@@ -1,4 +1,4 @@
-/* Where pages come from: admission with shared prefixes, growth while decoding, preemption when there are none left. */
+/* Allocates pages: admission with shared prefixes, growth while decoding, preemption if none are left. */
 #include "engine/sched/sched_internal.h"
 
 static int32_t pages_for(int32_t n_positions) { return (n_positions + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
@@ -11,12 +11,12 @@ static void drop_page(struct sched *s, const struct sched_seq *q, int32_t page)
     kv_cache_drop(s->kv, page);
 }
 
-/* Lets the state and all pages go, the last first, so that a prefix outlives what hangs from it. Pages it was computing
- * lose their owner. */
+/* Releases the state and all pages, last to first, so that a prefix outlives its extensions. Pages that the sequence
+ * was computing lose their owner. */
 void sched_drop_pages(struct sched *s, struct sched_seq *q)
 {
     sched_disk_drop(s, q);
-    /* What nobody finds any more becomes free, from the front on. */
+    /* Pages that can no longer be found become free, from the front on. */
     while (q->n_gone < q->n_pages && kv_cache_has_lost_parent(s->kv, q->pages[q->n_gone])) {
         drop_page(s, q, q->pages[q->n_gone++]);
     }
@@ -28,7 +28,8 @@ void sched_drop_pages(struct sched *s, struct sched_seq *q)
     q->n_pages = q->n_gone = q->n_computed = 0;
 }
 
-/* Pages that q may share: whole ones in front of its last token, of recurrent models only those up to a state, and so with window pages. */
+/* Returns the pages that q can share: whole ones before its last token; for recurrent models and window pages only
+ * those up to a usable state or window. */
 static int32_t shareable(const struct sched *s, struct sched_seq *q)
 {
     if (q->is_private) {
@@ -39,7 +40,7 @@ static int32_t shareable(const struct sched *s, struct sched_seq *q)
                                    : (q->n_tokens - 1) / KV_PAGE_TOKENS;
 }
 
-/* The pages in front that others know, filled or not: their number, and into q's table, which is empty, which they are. */
+/* Finds leading pages that already exist, filled or not, and enters them into q's empty table; returns their number. */
 static int32_t find_pages(const struct sched *s, struct sched_seq *q)
 {
     int32_t n = 0, n_shareable = shareable(s, q), parent = KV_NO_PAGE;
@@ -50,7 +51,7 @@ static int32_t find_pages(const struct sched *s, struct sched_seq *q)
     return n;
 }
 
-/* Of the first n pages of q's table those in front of the first one that is not computed. */
+/* Returns how many leading pages of q's first n are computed. */
 static int32_t count_filled(const struct sched *s, const struct sched_seq *q, int32_t n)
 {
     int32_t n_filled = 0;
@@ -60,20 +61,20 @@ static int32_t count_filled(const struct sched *s, const struct sched_seq *q, in
     return n_filled;
 }
 
-/* .. and of these those in front of that one's window. */
+/* Returns how many of these are before the window of the next row. */
 static int32_t count_gone(const struct sched *s, const struct sched_seq *q, int32_t n)
 {
     return sched_window_first(s, count_filled(s, q, n) * KV_PAGE_TOKENS);
 }
 
-/* Pages of its tokens, and no more than it may hold, that q has in its table when it holds them from the n_gone-th on. */
+/* Returns the length of q's table when it holds pages from the n_gone-th on: pages of its tokens, within its limit. */
 static int32_t wanted_pages(const struct sched *s, const struct sched_seq *q, int32_t n_gone)
 {
     return (int32_t)MIN_OF((int64_t)pages_for(q->n_tokens), (int64_t)n_gone + sched_window_pages(s));
 }
 
-/* Holds or takes the next page of q's tokens: a whole one in front of the last token is shared where another sequence has
- * it, filled or not, and named where those in front have names. False: the pool cannot give it. */
+/* Adds the next page of q's tokens. A whole page before the last token is shared if another sequence has it, filled or
+ * not, and named if its predecessors have names. Returns false if the pool has no page. */
 static bool add_page(struct sched *s, struct sched_seq *q, int32_t n_shareable)
 {
     int32_t i = q->n_pages, parent = i > 0 ? q->pages[i - 1] : KV_NO_PAGE;
@@ -95,14 +96,14 @@ static bool add_page(struct sched *s, struct sched_seq *q, int32_t n_shareable)
     return page != KV_NO_PAGE;
 }
 
-/* Holds or takes the pages of q's tokens, as many as its window lets it have. False, with all let go, when the pool cannot
- * give them. */
+/* Adds the pages of q's tokens that its window allows. Returns false, with all released, if the pool has too few. */
 static bool take_pages(struct sched *s, struct sched_seq *q)
 {
     int32_t n_shareable = shareable(s, q), n_known = s->cfg.window != 0 ? find_pages(s, q) : 0;
     for (q->n_gone = count_gone(s, q, n_known); q->n_pages < q->n_gone; q->n_pages++) {
         int32_t page =
-            q->pages[q->n_pages]; /* used again, like what hangs from it, and then let go before any is taken */
+            /* marks them and their extensions as recently used; released before any page is taken */
+            q->pages[q->n_pages];
         kv_cache_hold(s->kv, page);
         kv_cache_prefer(s->kv, page);
         kv_cache_drop(s->kv, page);
@@ -116,7 +117,7 @@ static bool take_pages(struct sched *s, struct sched_seq *q)
     return true;
 }
 
-/* Pages that admitting q would take from what is available: shared ones that somebody holds cost nothing. */
+/* Returns the available pages that admitting q would take: shared pages with a holder cost nothing. */
 static int32_t pages_missing(const struct sched *s, struct sched_seq *q)
 {
     int32_t n_known = find_pages(s, q), n_gone = count_gone(s, q, n_known), n = wanted_pages(s, q, n_gone);
@@ -127,7 +128,7 @@ static int32_t pages_missing(const struct sched *s, struct sched_seq *q)
     return missing;
 }
 
-/* Puts q into a list that is in order of number. */
+/* Inserts q into a list sorted by number. */
 static void insert(struct sched_seq **list, struct sched_seq *q)
 {
     while (*list != NULL && (*list)->number < q->number) {
@@ -137,7 +138,7 @@ static void insert(struct sched_seq **list, struct sched_seq *q)
     *list = q;
 }
 
-/* Takes the pages and the state of q, which runs, and sends it back to wait in its old place. */
+/* Takes the pages and the state of the running q and returns it to its old place in the queue. */
 static void preempt(struct sched *s, struct sched_seq *q)
 {
     struct sched_seq **link = &s->running;
@@ -155,7 +156,7 @@ static void preempt(struct sched *s, struct sched_seq *q)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Tokens of q, just admitted, that must be computed though they may have been before. */
+/* Returns the tokens of the newly admitted q that must be computed, even if they were before. */
 static int32_t count_unknown(const struct sched *s, const struct sched_seq *q)
 {
     int32_t n = q->n_gone;
@@ -193,15 +194,16 @@ static void begin(struct sched *s, struct sched_seq *q)
     }
 }
 
-/* Pages that q, which has n_held, may want yet until its end. */
+/* Returns the pages that q, which has n_held, can still need until its end. */
 static int64_t pages_to_come(const struct sched *s, const struct sched_seq *q, int32_t n_held)
 {
     int64_t most = MIN_OF((int64_t)pages_for(q->max_total) - q->n_gone, (int64_t)sched_window_pages(s));
     return MAX_OF(most - n_held, (int64_t)0);
 }
 
-/* That shall be left when q has come in, so that admitting does not at once lead to preempting. Who lost its pages again and again
- * comes in when there are enough for all that run and for itself, to their ends. */
+/* Returns the pages that must remain after q's admission, so that it does not immediately cause preemptions. After
+ * SCHED_MOST_PREEMPTED preemptions, q is only readmitted if the pages suffice for it and all running sequences until
+ * their ends. */
 static int64_t spare_pages(const struct sched *s, const struct sched_seq *q)
 {
     if (q->n_preempted < SCHED_MOST_PREEMPTED) {
@@ -214,7 +216,7 @@ static int64_t spare_pages(const struct sched *s, const struct sched_seq *q)
     return n;
 }
 
-/* Are there the pages that q needs now, some more, and window pages for what it computes first? */
+/* Checks for the pages that q needs now, some spare ones, and window pages for its first rows. */
 static bool has_pages(const struct sched *s, struct sched_seq *q)
 {
     int32_t missing = pages_missing(s, q), n_windows = kv_cache_n_windows(s->kv) - kv_cache_n_windows_held(s->kv);
@@ -224,7 +226,7 @@ static bool has_pages(const struct sched *s, struct sched_seq *q)
 
 static bool has_plain_place(const struct sched *s) { return s->n_running - s->n_express < sched_plain_places(s); }
 
-/* One of those for prompts that go alone. */
+/* Can q use a slot for prompts that run alone? */
 static bool may_have_express_place(const struct sched *s, struct sched_seq *q)
 {
     if (s->n_express == s->cfg.n_express || s->express_ns < 0 || !sched_may_go_alone(s, q, 0)) {
@@ -234,7 +236,7 @@ static bool may_have_express_place(const struct sched *s, struct sched_seq *q)
     return sched_may_go_alone(s, q, q->n_tokens - n_filled * KV_PAGE_TOKENS);
 }
 
-/* Room for q, which waits, in the batch and in the pool: others make some if they are to. */
+/* Makes room for the waiting q in the batch and in the pool, preempting others if they must yield. */
 static bool make_room(struct sched *s, struct sched_seq *q)
 {
     for (;;) {
@@ -253,10 +255,10 @@ static bool make_room(struct sched *s, struct sched_seq *q)
     }
 }
 
-/* What q was given of others' pages it cannot go on from: it waits again, and comes in with those that it can. */
+/* q cannot resume from its shared pages: requeue it, to be readmitted with pages it can use. */
 static void unstrand(struct sched *s, struct sched_seq *q)
 {
-    uint64_t n = q->was_preempted ? 0 : (uint64_t)q->n_computed; /* it has computed nothing itself */
+    uint64_t n = q->was_preempted ? 0 : (uint64_t)q->n_computed; /* after a preemption it has counted none */
     pthread_mutex_lock(&q->lock);
     q->usage.cached_tokens -= (int32_t)n;
     pthread_mutex_unlock(&q->lock);
@@ -277,7 +279,7 @@ static struct sched_seq *find_stranded(const struct sched *s)
     return q;
 }
 
-/* q, which waits, begins to run, if there is room or some is made. */
+/* Starts the waiting q if there is room or some can be made. */
 static bool admit(struct sched *s, struct sched_seq *q)
 {
     if (!make_room(s, q)) {
@@ -319,14 +321,14 @@ int32_t sched_admit_all(struct sched *s)
         if (link == NULL) {
             return n;
         }
-        if (!admit(s, *link)) { /* nobody else overtakes it */
+        if (!admit(s, *link)) { /* no later sequence overtakes it */
             s->queue_wait = has_plain_place(s) ? SCHED_WAIT_PAGES : SCHED_WAIT_SEAT;
             return n;
         }
     }
 }
 
-/* Preempts the last of those that run, if it comes behind q and is not in the batch. */
+/* Preempts the last running sequence if it comes after q and is not in the batch. */
 static bool preempt_last(struct sched *s, const struct sched_seq *q)
 {
     struct sched_seq *last = s->running;
@@ -369,7 +371,7 @@ int32_t sched_grow_windows(struct sched *s, struct sched_seq *q, int32_t n_posit
     return n_positions;
 }
 
-/* Goes on behind pages that are filled. False: somebody else is computing the next one. */
+/* Advances over filled pages. Returns false if another sequence computes the next one. */
 static bool use_filled_pages(struct sched *s, struct sched_seq *q)
 {
     while (q->n_computed % KV_PAGE_TOKENS == 0 && q->n_computed / KV_PAGE_TOKENS < q->n_pages) {
@@ -389,7 +391,7 @@ static bool use_filled_pages(struct sched *s, struct sched_seq *q)
         sched_local_pass(s, q, i);
         q->n_computed += KV_PAGE_TOKENS;
         sched_local_slide(s, q);
-        if (!q->was_preempted) { /* what a preempted sequence finds again was counted or computed before */
+        if (!q->was_preempted) { /* after a preemption, pages found again were already counted or computed */
             pthread_mutex_lock(&q->lock);
             q->usage.cached_tokens += KV_PAGE_TOKENS;
             pthread_mutex_unlock(&q->lock);
@@ -401,8 +403,9 @@ static bool use_filled_pages(struct sched *s, struct sched_seq *q)
     return true;
 }
 
-/* The window of q, not begun, whose prompt is computed, moves on: pages in front of it go, and as many come behind. Others
- * make room only where it has none to compute. False: it waits for pages that somebody else computes, or that are read. */
+/* Moves the window of q, not begun, whose prompt is computed: releases pages before the window and adds as many after
+ * it. Preempts others only if it has no page to compute in. Returns false if it waits for pages that another sequence
+ * computes or that are read. */
 static bool move_on(struct sched *s, struct sched_seq *q)
 {
     bool may_go = true;
@@ -429,7 +432,7 @@ int32_t sched_ready_rows(struct sched *s, struct sched_seq *q)
     if (q->n_computed < q->n_prompt) {
         sched_note_processed(q);
     }
-    /* Up to the next page that somebody else computes. */
+    /* Up to the next page that another sequence computes. */
     int32_t end = q->n_computed, most = (int32_t)MIN_OF((int64_t)q->n_pages * KV_PAGE_TOKENS, (int64_t)q->n_tokens);
     while (end < most) {
         int32_t page = q->pages[end / KV_PAGE_TOKENS];
@@ -449,7 +452,7 @@ int32_t sched_ready_rows(struct sched *s, struct sched_seq *q)
 void sched_forget_pages(struct sched *s, struct sched_seq *q)
 {
     for (int32_t i = 0, page = KV_NO_PAGE; i < q->n_gone;
-         i++) { /* where the chain breaks, all behind it are lost anyway */
+         i++) { /* if the chain is broken, all later pages are lost anyway */
         page = kv_cache_find(s->kv, q->salt, page, q->tokens + i * KV_PAGE_TOKENS);
         if (page == KV_NO_PAGE) {
             break;
@@ -470,9 +473,9 @@ void sched_named_pages_filled(struct sched *s, struct sched_seq *q, int32_t from
         bool has_name =
             can_name && kv_cache_name(s->kv, page, q->salt, parent, q->tokens + i * KV_PAGE_TOKENS, q->number);
         if (can_name && !has_name && s->cfg.n_states != 0) {
-            sched_adopt_page(s, q, i); /* its name is wanted, for those behind it */
+            sched_adopt_page(s, q, i); /* its name is needed by its children */
         } else if (can_name && !has_name && s->cfg.n_windows != 0) {
-            if (sched_local_adopt(s, q, i)) { /* and it may have lost its window page since it was computed first */
+            if (sched_local_adopt(s, q, i)) { /* it can have lost its window page since it was computed */
                 sched_disk_filled(s, q, i);
             }
         } else if (kv_cache_is_named(s->kv, page)) {

@@ -1,19 +1,20 @@
-/* Snapshots (docs/ops/snapshots.md): what a sequence begins with from the disk instead of computing it, and what its pages and states
- * leave there. Back ends move pages while no batch is begun, so both happen between steps: what was read goes in at once, as somebody
- * waits for it; what is to be written is copied out in a small part of the time, and in all of it when there is nothing to compute. */
+/* Snapshots (docs/ops/snapshots.md): the pages and states that a sequence reads from the disk instead of computing
+ * them, and those it leaves there. Back ends move pages while no batch is begun, so both happen between steps. What was
+ * read is installed immediately, because a client waits for it. What must be written is copied out in a small share of
+ * the time, or in all of it if there is nothing to compute. */
 #include "engine/sched/sched_internal.h"
 
 #include <string.h>
 #include <time.h>
 
 enum {
-    WRITE_PART = 50,      /* of the time a 50th may go into copies of pages for the writer */
-    LEAST_PENDING = 1024, /* room for pages that wait to be copied; as many as the pool has if that is more */
+    WRITE_PART = 50,      /* copying pages for the writer gets a 50th of the time */
+    LEAST_PENDING = 1024, /* pages that can wait to be copied; the pool's size if that is more */
 };
-#define CREDIT_NS     5000000.0   /* what may be saved up of that time */
-#define TAKE_NS       20000000u   /* of a turn at most, for what was read, while others compute */
-#define WAIT_NS       2000000000u /* nobody waits longer for the next file */
-#define FINISH_NS     2000000000u /* at the end, for what is pending */
+#define CREDIT_NS     5000000.0   /* limit of saved-up copying time */
+#define TAKE_NS       20000000u   /* limit per turn for installing pages while others compute */
+#define WAIT_NS       2000000000u /* longest wait for the next file */
+#define FINISH_NS     2000000000u /* time limit at the end, for pending copies */
 #define FINISH_TRY_NS 1000000
 
 enum err sched_disk_init(struct sched *s)
@@ -30,7 +31,7 @@ void sched_disk_fini(struct sched *s) { mem_free(s->disk.pending); }
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-/* Names of the first n pages, whose tokens are there. Without one of them nothing of q goes to the disk or comes from it. */
+/* Computes the names of the first n pages, whose tokens exist. If a name fails, q does not use the disk. */
 static bool name_pages(struct sched_seq *q, int32_t n)
 {
     while (q->names != NULL && q->n_named < n) {
@@ -69,7 +70,7 @@ void sched_disk_drop(struct sched *s, struct sched_seq *q)
     }
 }
 
-/* What of q's i-th page is to be read: of window pages those that it will hold. */
+/* Returns which parts of q's i-th page must be read: window pages only if q will hold them. */
 static struct backend_page missing(const struct sched *s, const struct sched_seq *q, int32_t i)
 {
     return s->cfg.n_windows != 0 ? sched_local_missing(s, q, i) : (struct backend_page){.page = q->pages[i]};
@@ -81,7 +82,7 @@ static bool is_missing(const struct sched *s, const struct sched_seq *q, int32_t
     return part.page != BACKEND_NO_PAGE || part.window != BACKEND_NO_PAGE;
 }
 
-/* Is there a file that is not asked for yet? */
+/* Is there a file that was not requested yet? */
 static bool has_more(const struct sched *s, struct sched_seq *q)
 {
     struct sched_restore *r = &q->restore;
@@ -91,7 +92,7 @@ static bool has_more(const struct sched *s, struct sched_seq *q)
     return r->next < r->end + (s->cfg.n_states != 0);
 }
 
-/* Asks for as many files as there are slots for. */
+/* Requests files while slots last. */
 static void ask(struct sched *s, struct sched_seq *q)
 {
     struct sched_restore *r = &q->restore;
@@ -104,7 +105,7 @@ static void ask(struct sched *s, struct sched_seq *q)
     }
 }
 
-/* The first page that q would compute, or with window pages, that it would read. */
+/* Returns the first page that q would compute or, with window pages, read. */
 static int32_t first_missing(struct sched *s, struct sched_seq *q, int32_t end)
 {
     int32_t i = q->n_gone;
@@ -125,7 +126,8 @@ static int32_t first_missing(struct sched *s, struct sched_seq *q, int32_t end)
 void sched_disk_begin(struct sched *s, struct sched_seq *q)
 {
     int32_t end =
-        MIN_OF(MIN_OF(q->n_on_disk, (q->n_tokens - 1) / KV_PAGE_TOKENS), q->n_pages); /* more as its window moves on */
+        /* more pages follow when its window moves */
+        MIN_OF(MIN_OF(q->n_on_disk, (q->n_tokens - 1) / KV_PAGE_TOKENS), q->n_pages);
     if (q->names == NULL || end <= 0 || q->restore.ticket != 0) {
         return;
     }
@@ -133,7 +135,7 @@ void sched_disk_begin(struct sched *s, struct sched_seq *q)
     if (from >= end) {
         return;
     }
-    if (s->cfg.n_states == 0 && s->cfg.n_windows == 0) { /* what another is just computing is waited for */
+    if (s->cfg.n_states == 0 && s->cfg.n_windows == 0) { /* wait for pages that another sequence is computing */
         int32_t page = q->pages[from];
         if (!kv_cache_is_named(s->kv, page) || kv_cache_owner(s->kv, page) != q->number) {
             return;
@@ -157,7 +159,7 @@ bool sched_disk_waits(struct sched *s, struct sched_seq *q)
     uint64_t limit = s->cfg.disk_wait_ns != 0 ? s->cfg.disk_wait_ns : WAIT_NS;
     if (clock_now_ns() - q->restore.last_ns > limit) {
         kv_disk_count(s->cfg.disk, KV_DISK_LATE, 1);
-        q->n_on_disk = 0; /* also when it is sent back */
+        q->n_on_disk = 0; /* also if it is preempted */
         sched_disk_drop(s, q);
         sched_local_drop(s, q);
         return false;
@@ -166,7 +168,7 @@ bool sched_disk_waits(struct sched *s, struct sched_seq *q)
     return true;
 }
 
-/* All pages and the state are there: they become known to all, and q goes on from them. */
+/* All pages and the state have been read: makes them findable, and q continues from them. */
 static void adopt_all(struct sched *s, struct sched_seq *q)
 {
     struct sched_restore *r = &q->restore;
@@ -186,7 +188,7 @@ static void adopt_all(struct sched *s, struct sched_seq *q)
     sched_begin_state(s, q);
 }
 
-/* Gives the back end what was read. */
+/* Passes a page or state that was read to the back end. */
 static bool put(struct sched *s, struct sched_seq *q, const struct kv_disk_slot *slot)
 {
     struct err_info ignored;
@@ -202,7 +204,8 @@ static bool put(struct sched *s, struct sched_seq *q, const struct kv_disk_slot 
            s->cfg.backend->state_write(s->cfg.model, q->restore.state, slot->payload, &ignored) == ERR_OK;
 }
 
-/* A file of q's was read, or is not there: then q computes from here on, of a model with states from where it would have begun. */
+/* A file for q was read or is missing. If it is missing, q computes from here on; with states, from where it would have
+ * begun. */
 static void restore_one(struct sched *s, struct sched_seq *q, const struct kv_disk_slot *slot)
 {
     struct sched_restore *r = &q->restore;
@@ -227,7 +230,7 @@ static void restore_one(struct sched *s, struct sched_seq *q, const struct kv_di
         sched_disk_drop(s, q);
     }
     if (!ok) {
-        sched_local_drop(s, q); /* some hold nothing: it is admitted anew, with what is there then */
+        sched_local_drop(s, q); /* some window pages are missing: readmit it with those it has by then */
     }
 }
 
@@ -240,7 +243,7 @@ static void take_read(struct sched *s)
         while (q != NULL && q->restore.ticket != slot->ticket) {
             q = q->next;
         }
-        if (q != NULL) { /* else it has left meanwhile */
+        if (q != NULL) { /* else it has left since */
             restore_one(s, q, slot);
         }
         kv_disk_give(s->cfg.disk, slot);
@@ -270,7 +273,7 @@ static void push(struct sched *s, struct sched_seq *q, int32_t i, enum kv_snapsh
                                .depth = i,
                                .kind = kind,
                                .name = q->names[i + 1]};
-    pthread_mutex_lock(&s->lock); /* before whoever waits for q sees its end */
+    pthread_mutex_lock(&s->lock); /* before a reader that waits for q sees its end */
     s->stats.disk.pending = (uint64_t)d->n_pending;
     pthread_mutex_unlock(&s->lock);
 }
@@ -278,7 +281,7 @@ static void push(struct sched *s, struct sched_seq *q, int32_t i, enum kv_snapsh
 void sched_disk_filled(struct sched *s, struct sched_seq *q, int32_t i) { push(s, q, i, KV_SNAPSHOT_PAGE); }
 void sched_disk_kept(struct sched *s, struct sched_seq *q, int32_t i) { push(s, q, i, KV_SNAPSHOT_STATE); }
 
-/* Copies what is pending longest for the writer; false: no slot is free. */
+/* Copies the oldest pending page for the writer; returns false if no slot is free. */
 static bool copy_one(struct sched *s)
 {
     struct sched_disk *d = &s->disk;

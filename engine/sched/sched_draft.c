@@ -1,12 +1,12 @@
-/* Drafts in a step: which sequences may guess ahead, how far, and with which tokens: what a grammar forces, then what
- * stood in the text before. They take only what nobody else wants: rows of a step that no prompt needs, rows of logits,
- * and pages while every running sequence could have one. */
+/* Drafts in a step: which sequences can draft, how far, and which tokens: first those that a grammar forces, then those
+ * that followed the same text before. Drafts only use what is spare: rows that no prompt needs, rows of logits, and
+ * pages while every running sequence could still get one. */
 #include "engine/sched/sched_internal.h"
 
 _Static_assert((int)DRAFT_MAX < (int)KV_PAGE_TOKENS, "a draft needs one page more at most");
 
-/* Tokens q could have drafted: not beyond its end, nor more than its reader and its pages have room for. The token
- * sampled behind the last one needs room too. */
+/* Returns how many tokens q could draft: not beyond its end, nor more than its reader and its pages have room for,
+ * including the token sampled after the last one. */
 static int32_t draft_room(struct sched *s, struct sched_seq *q)
 {
     bool may_grow = kv_cache_n_available(s->kv) > s->n_running;
@@ -18,22 +18,22 @@ static int32_t draft_room(struct sched *s, struct sched_seq *q)
     return MAX_OF(MIN_OF(n, (int32_t)sched_ring_room(q) - 1), 0);
 }
 
-/* How many of the guessed tokens the sequence's grammar takes. */
+/* Returns how many of the guessed tokens the sequence's grammar accepts. */
 static int32_t count_allowed(struct sched_seq *q)
 {
     int32_t n = 0;
     bool taken = true;
     while (n < q->n_draft && taken) {
         enum err err = grammar_matcher_accept(q->matcher, q->tokens[q->n_tokens + n], &taken);
-        taken = taken && err == ERR_OK; /* what went wrong will be told when the token is sampled */
+        taken = taken && err == ERR_OK; /* the error surfaces when the token is sampled */
         n += taken;
     }
     grammar_matcher_rollback(q->matcher, n);
     return n;
 }
 
-/* Puts n guessed tokens behind those of q. The guess may run into tokens it has just put there, as in a text that
- * repeats itself. Nothing follows an end, so none is drafted. */
+/* Appends n guessed tokens to those of q. A guess can continue into tokens just appended, as in repetitive text.
+ * Drafting stops at an end token. */
 static void write_draft(struct sched *s, struct sched_seq *q, int32_t n)
 {
     if (n > 0 && !sched_grow(s, q, q->n_tokens + n)) {
@@ -46,18 +46,18 @@ static void write_draft(struct sched *s, struct sched_seq *q, int32_t n)
     q->n_draft = q->matcher != NULL ? count_allowed(q) : q->n_draft;
 }
 
-/* Looks for what the sequence's grammar forces, unless some of it is left from before. */
+/* Finds the tokens that the sequence's grammar forces, unless some are left from before. */
 static void look_forced(struct sched_seq *q)
 {
     struct draft *d = &q->draft;
     if (q->matcher != NULL && draft_n_forced(d) == 0) {
         d->i_forced = 0;
-        /* What went wrong will be told when the token is sampled. */
+        /* The error surfaces when the token is sampled. */
         (void)!grammar_matcher_forced(q->matcher, d->forced, DRAFT_MAX, &d->n_forced);
     }
 }
 
-/* What q may guess, where others than forced tokens are guessed if may_look. */
+/* Makes q's offer; tokens that are not forced are included if may_look. */
 static struct draft_offer make_offer(struct sched *s, struct sched_seq *q, bool may_look)
 {
     struct draft *d = &q->draft;
@@ -75,8 +75,9 @@ static struct draft_offer make_offer(struct sched *s, struct sched_seq *q, bool 
     return o;
 }
 
-/* Rows of a step of n sequences, of which one alone may have `most` drafts. Of many each may have one, or some more in place of others:
- * who has none waits about twice as long for a token at most. */
+/* Returns the rows of a step of n sequences, in which a single one can have `most` drafts. With many sequences each can
+ * have one draft, or a few more in exchange for others; a sequence without any waits at most about twice as long per
+ * token. */
 static int32_t max_draft_rows(struct sched *s, int32_t n, int32_t most)
 {
     int32_t max_rows = MIN_OF(MAX_OF(2 * n, most + 1), MIN_OF((int32_t)DRAFT_MAX + 1, s->cfg.max_rows));

@@ -1,5 +1,5 @@
-/* Embeddings: states of rows are summed up in the order of the rows, in double, so that the bits do not depend on how a
- * prompt is cut into batches; then brought to length 1. */
+/* Embeddings: sums the states of rows in the order of the rows, in double, so that the bits do not depend on how a
+ * prompt is split into batches; then normalises to length 1. */
 #include "engine/sched/sched_internal.h"
 
 #include <math.h>
@@ -11,7 +11,7 @@ bool sched_wants_state(const struct sched_seq *q, int32_t at)
            (q->pooling == PLAN_POOL_LAST && at == q->n_prompt - 1);
 }
 
-/* first: the position of the batch's first row of q. Position 0 may come again, after a preemption. */
+/* first: the position of the batch's first row of q. Position 0 can repeat, after a preemption. */
 void sched_pool_states(struct sched *s, const struct sched_batch *b, struct sched_seq *q, int32_t first)
 {
     size_t n = (size_t)s->cfg.n_embd;
@@ -36,7 +36,7 @@ enum err sched_finish_embedding(struct sched *s, struct sched_seq *q)
     size_t n = (size_t)s->cfg.n_embd;
     double sum = 0;
     if (q->pooling == PLAN_POOL_EACH) {
-        return ERR_OK; /* they are as they were copied; sched_check_states */
+        return ERR_OK; /* the states were copied unchanged; sched_check_states checks them */
     }
     for (size_t k = 0; k < n; k++) {
         sum += q->pooled[k] * q->pooled[k];

@@ -386,10 +386,11 @@ void sched_forget_pages(struct sched *s, struct sched_seq *q); /* makes all that
  * nothing */
 /* known pages of q, up to the last with a state */
 int32_t sched_pages_with_state(const struct sched *s, const struct sched_seq *q);
-void sched_begin_state(struct sched *s, struct sched_seq *q);     /* q, not begun, holds those pages and that state */
-bool sched_waits_for_state(struct sched *s, struct sched_seq *q); /* which an older sequence is about to leave */
-bool sched_claim_state(struct sched *s, struct sched_seq *q);     /* gives q its own state; false: none in this step */
-void sched_add_copies(struct sched *s, struct sched_batch *b);    /* chooses states that the batch leaves with pages */
+void sched_begin_state(struct sched *s, struct sched_seq *q); /* q, not begun, holds those pages and that state */
+/* for a state that an older sequence is about to leave */
+bool sched_waits_for_state(struct sched *s, struct sched_seq *q);
+bool sched_claim_state(struct sched *s, struct sched_seq *q);  /* gives q its own state; false: none in this step */
+void sched_add_copies(struct sched *s, struct sched_batch *b); /* chooses states that the batch leaves with pages */
 /* q's rows and pages were computed */
 void sched_keep_copies(struct sched *s, const struct sched_batch *b, struct sched_seq *q);
 void sched_drop_copies(struct sched *s, struct sched_batch *b); /* they were not */
@@ -432,7 +433,8 @@ void sched_masks_wait(struct sched *s); /* waits for these */
 const uint64_t *sched_mask(const struct sched *s, const struct sched_batch *b, const struct sched_seq *q, int32_t i);
 
 /* sched_embed.c */
-bool sched_wants_state(const struct sched_seq *q, int32_t at); /* of the token at position `at` */
+/* returns whether q needs the state of the token at position `at` */
+bool sched_wants_state(const struct sched_seq *q, int32_t at);
 void sched_pool_states(struct sched *s, const struct sched_batch *b, struct sched_seq *q, int32_t first);
 enum err sched_finish_embedding(struct sched *s, struct sched_seq *q); /* ERR_NUMERICAL */
 

@@ -1,7 +1,8 @@
-/* Models in which only some layers have a window (backend.h, local layers): a sequence holds all its pages, and window pages for what a row
- * behind its last page border sees, and those that a batch writes. It lets them go as it moves on; they stay with their pages until their
- * memory is wanted. So a prefix can be gone on from where the last of its pages, as many as the window has, still have theirs: at the ends
- * of answers, as window pages that were only passed go first [vLLM, hybrid KV cache manager]. */
+/* Models in which only some layers have a window (backend.h, local layers). A sequence holds all its pages. It also
+ * holds window pages for what a row after its last page boundary sees, and those that a batch writes. It releases
+ * window pages as it advances; they stay with their pages until their memory is needed. So a prefix can be continued
+ * wherever the last pages, a whole window of them, still have theirs. That is at the ends of answers, because window
+ * pages that were only passed are evicted first [vLLM, hybrid KV cache manager]. */
 #include "engine/sched/sched_internal.h"
 
 static int32_t first_seen(const struct sched *s, int32_t position)
@@ -9,7 +10,7 @@ static int32_t first_seen(const struct sched *s, int32_t position)
     return MAX_OF(position - s->cfg.local_window + 1, 0) / KV_PAGE_TOKENS;
 }
 
-/* Pages of the window in front of a border, of what lies between two, and of the rows of a batch behind it. */
+/* Returns the pages of the window before a boundary. */
 static int64_t window_pages(const struct sched_config *cfg)
 {
     return ((int64_t)cfg->local_window + KV_PAGE_TOKENS - 2) / KV_PAGE_TOKENS;
@@ -29,7 +30,7 @@ int32_t sched_useful_windows(const struct sched_config *cfg)
     return (int32_t)MIN_OF(n, (int64_t)INT32_MAX);
 }
 
-/* Pages in front of q's table that are filled. */
+/* Returns how many leading pages of q's table are filled. */
 static int32_t count_filled(const struct sched *s, const struct sched_seq *q, int32_t n)
 {
     int32_t i = 0;
@@ -39,7 +40,7 @@ static int32_t count_filled(const struct sched *s, const struct sched_seq *q, in
     return i;
 }
 
-/* The longest part of the first n pages in q's table behind which a window is complete. */
+/* Returns the longest part of the first n pages in q's table that ends with a complete window. */
 static int32_t longest(const struct sched *s, const struct sched_seq *q, int32_t n)
 {
     for (int32_t i = n - 1, end = n;; i--) {
@@ -52,7 +53,7 @@ static int32_t longest(const struct sched *s, const struct sched_seq *q, int32_t
     }
 }
 
-/* Pages of q's prompt that its files could give. */
+/* Returns the pages of q's prompt that its files could provide. */
 static int32_t n_on_disk(const struct sched_seq *q)
 {
     return q->names != NULL ? MIN_OF(q->n_on_disk, (q->n_tokens - 1) / KV_PAGE_TOKENS) : 0;
@@ -78,14 +79,14 @@ void sched_local_drop(struct sched *s, struct sched_seq *q)
 
 void sched_local_slide(struct sched *s, struct sched_seq *q)
 {
-    int32_t border = q->n_computed / KV_PAGE_TOKENS * KV_PAGE_TOKENS; /* where the next turn may go on */
+    int32_t border = q->n_computed / KV_PAGE_TOKENS * KV_PAGE_TOKENS; /* where the next turn can continue */
     int32_t first = s->cfg.n_windows != 0 ? MIN_OF(first_seen(s, border), q->n_windows) : 0;
     while (q->n_windows_gone < first) {
         kv_cache_drop_window(s->kv, q->windows[q->n_windows_gone++], true);
     }
 }
 
-/* Holds the window page of q's next page, the page's own where it has one, else a new one if it may take one. */
+/* Holds the window page of q's next page: the page's own if it has one, else a new one if may_take. */
 static bool add_window(struct sched *s, struct sched_seq *q, bool may_take)
 {
     int32_t window = kv_cache_window(s->kv, q->pages[q->n_windows]);
@@ -116,7 +117,7 @@ void sched_local_pass(struct sched *s, struct sched_seq *q, int32_t i)
     if (s->cfg.n_windows == 0 || i < q->n_windows) {
         return;
     }
-    if (i > q->n_windows || !add_window(s, q, false)) { /* what is held in front is of no use then */
+    if (i > q->n_windows || !add_window(s, q, false)) { /* the window pages held before it are then useless */
         sched_local_drop(s, q);
         q->n_windows = q->n_windows_gone = i + 1;
     }
@@ -153,7 +154,7 @@ bool sched_local_adopt(struct sched *s, struct sched_seq *q, int32_t i)
 {
     int32_t parent = i > 0 ? q->pages[i - 1] : KV_NO_PAGE;
     int32_t page = kv_cache_find(s->kv, q->salt, parent, q->tokens + i * KV_PAGE_TOKENS);
-    if (page == KV_NO_PAGE || !kv_cache_is_filled(s->kv, page)) { /* another computes it now */
+    if (page == KV_NO_PAGE || !kv_cache_is_filled(s->kv, page)) { /* another sequence is computing it */
         return false;
     }
     kv_cache_hold(s->kv, page);
@@ -172,7 +173,7 @@ bool sched_local_begin_restore(struct sched *s, struct sched_seq *q, int32_t end
     if (end <= longest(s, q, n_filled)) {
         return false;
     }
-    for (int32_t i = n_filled; i < end; i++) { /* what another is just computing is waited for */
+    for (int32_t i = n_filled; i < end; i++) { /* wait for pages that another sequence is computing */
         if (!kv_cache_is_named(s->kv, q->pages[i]) || kv_cache_owner(s->kv, q->pages[i]) != q->number) {
             return false;
         }

@@ -1,7 +1,7 @@
-/* Masks beside the batch: what a grammar allows behind the last token, and behind each drafted one, is known before the rows are
- * computed, so it is worked out meanwhile: on a device that computes by itself on the scheduler's thread, between begin and wait;
- * beside a back end that computes in begin on a thread of its own, where there is a CPU for it. Whatever has not been made when it
- * is wanted is made then, so nothing that is said depends on any of this. */
+/* Masks made during the batch: the tokens that a grammar allows after the last token and after each draft are known
+ * before the rows are computed, so they are worked out during the computation. If a device computes, that runs on the
+ * scheduler's thread, between begin and wait. If the back end computes in begin, it runs on a separate thread, provided
+ * a CPU is spare. A mask not made in time is made when it is needed, so none of this changes the output. */
 #include "engine/sched/sched_internal.h"
 
 #include <signal.h>
@@ -13,7 +13,7 @@ static uint64_t *mask_at(const struct sched *s, const struct sched_batch *b, int
     return b->masks + (size_t)i * n_words(s);
 }
 
-/* The masks behind the last token and each drafted one, up to the first that fails: that will be told when it is wanted. */
+/* Builds masks after the last token and each draft, until one fails; the error surfaces when that mask is used. */
 static void make_masks(const struct sched *s, const struct sched_batch *b, struct sched_seq *q)
 {
     int32_t n_accepted = 0;

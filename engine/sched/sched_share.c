@@ -1,15 +1,15 @@
-/* Shares: who had how much of the engine's time, and who comes first by that. Time is counted in rows of batches, prompt
- * rows and generated ones alike, which are the same whatever the machine does meanwhile.
+/* Shares: the engine's time that each tenant had, and the order that follows. Time is counted in rows of batches,
+ * prompt rows and generated ones alike, which do not depend on the machine's load.
  *
- * Start-time fair queueing [Goyal 1996] over keys: each has a virtual time, the rows it had computed over its weight; a
- * place goes to the one whose is least, with what its running sequences are expected to want yet. So of two that always
- * have work each gets its part in the long run, whatever its sequences are like, and who comes from idleness, which counts
- * as if it had had as much as the least of the others, comes next. Nobody saves up.
+ * Start-time fair queueing [Goyal 1996] over keys: each key has a virtual time, the rows computed for it over its
+ * weight. A slot goes to the key with the least, including what its running sequences are expected to need. So of two
+ * keys that always have work each gets its share in the long run, whatever its sequences are like. A key that was idle
+ * counts as if it had had as much as the least of the others, so it is next, but idle keys save nothing up.
  *
- * Classes: the highest priority that has work goes first. Lower ones are owed a row for every SCHED_LOW_PART - 1 of it; while
- * they are owed some a free place is theirs, those of theirs that run are left alone, and once it is SCHED_LOW_OWED rows
- * they take a place from a key of the highest class that has several. So lower classes together get an eighth of the rows
- * while they have work, shared by weight alone. */
+ * Classes: the highest priority with work goes first. Lower ones are owed a row for every SCHED_LOW_PART - 1 rows of
+ * it. While they are owed rows, a free slot is theirs and their running sequences are left alone. When SCHED_LOW_OWED
+ * rows are owed, they take a slot from a key of the highest class that has several. So lower classes together get an
+ * eighth of the rows while they have work, shared only by weight. */
 #include "engine/sched/sched_internal.h"
 
 static double weight_of(const struct sched_tenant *t) { return t->weight; }
@@ -85,7 +85,7 @@ void sched_share_look(struct sched *s)
 
 static bool is_owed(const struct sched *s) { return s->has_lower && s->owed > 0; }
 
-/* What t's class is now: of lower ones that are owed something all are one. */
+/* Returns t's current class: all lower classes that are owed rows count as one. */
 static int class_of(const struct sched *s, const struct sched_tenant *t)
 {
     return t->priority == s->top || !is_owed(s) ? t->priority : s->top + 1;
@@ -104,10 +104,10 @@ bool sched_share_may_take(const struct sched *s, const struct sched_tenant *t, i
                           const struct sched_tenant *u)
 {
     int a = class_of(s, t), b = class_of(s, u);
-    if (a < b) { /* of a lower one any; of the highest, which others are owed rows by, not its only one */
+    if (a < b) { /* a lower class yields any slot; the highest, which owes others rows, not a key's only one */
         return t->priority < u->priority || (place > 0 && s->owed >= SCHED_LOW_OWED);
     }
-    /* Afterwards t must still have no less by its weight. */
+    /* Afterwards t must still have no less than u, by weight. */
     return a == b && place > 0 && (int64_t)(t->n_running - 1) * u->weight >= (int64_t)(u->n_running + 1) * t->weight;
 }
 

@@ -1,15 +1,15 @@
-/* Recurrent states (docs/internals/recurrent.md): the one a sequence computes in, the kept one it goes on from, and
- * which states its batches leave with pages. Between two batches a sequence holds one state at most, its own or the one
- * it will go on from, so with one state more than sequences the first of a batch always gets one of its own. */
+/* Recurrent states (docs/internals/recurrent.md): the state a sequence computes in, the kept one it continues from, and
+ * the states its batches leave with pages. Between two batches a sequence holds at most one state, its own or the one
+ * it will continue from. So with one state more than sequences, the first sequence of a batch always gets its own. */
 #include "engine/sched/sched_internal.h"
 
 #include <string.h>
 
-/* The last page border in front of position n, as a position. */
+/* Returns the last page boundary before position n, as a position. */
 static int32_t border(int32_t n) { return n / KV_PAGE_TOKENS * KV_PAGE_TOKENS; }
 
-/* What of q's prompt is known: pages from the first on (*n_matched), of which the result is those up to the last one
- * with a state. */
+/* Finds what is known of q's prompt: leading pages (*n_matched); returns how many of these end with a page that has a
+ * state. */
 static int32_t find_state(const struct sched *s, const struct sched_seq *q, int32_t *n_matched)
 {
     int32_t n = q->is_private ? 0 : (q->n_tokens - 1) / KV_PAGE_TOKENS, parent = KV_NO_PAGE, best = 0;
@@ -43,7 +43,7 @@ void sched_adopt_page(struct sched *s, struct sched_seq *q, int32_t i)
 void sched_begin_state(struct sched *s, struct sched_seq *q)
 {
     int32_t n = find_state(s, q, &q->n_matched);
-    if (n * KV_PAGE_TOKENS <= q->n_begin) { /* also when the page of the one it holds has lost it */
+    if (n * KV_PAGE_TOKENS <= q->n_begin) { /* also if the page of the state it holds has lost it */
         return;
     }
     for (int32_t i = 0; i < n; i++) {
@@ -58,7 +58,7 @@ void sched_begin_state(struct sched *s, struct sched_seq *q)
     q->n_begin = n * KV_PAGE_TOKENS;
 }
 
-/* Will o leave a state that q could go on from, further on than the one it has? */
+/* Will o leave a state that q could continue from, further on than q's? */
 static bool is_ahead(const struct sched_seq *o, const struct sched_seq *q)
 {
     int32_t at = border(o->n_tokens - 1);
@@ -77,7 +77,7 @@ bool sched_waits_for_state(struct sched *s, struct sched_seq *q)
             return true;
         }
     }
-    sched_begin_state(s, q); /* there may be more by now than at admission */
+    sched_begin_state(s, q); /* there can be more states now than at admission */
     return false;
 }
 
@@ -85,7 +85,7 @@ bool sched_claim_state(struct sched *s, struct sched_seq *q)
 {
     if (s->cfg.n_states != 0 && q->state == KV_NO_STATE) {
         q->state = kv_cache_take_state(s->kv);
-        q->wait = SCHED_WAIT_STATE; /* unless it comes into the batch */
+        q->wait = SCHED_WAIT_STATE; /* unless it gets into the batch */
     }
     return s->cfg.n_states == 0 || q->state != KV_NO_STATE;
 }
@@ -104,7 +104,7 @@ void sched_drop_states(struct sched *s, struct sched_seq *q)
 
 /* --- states left behind ----------------------------------------------------------------------------------------- */
 
-/* Asks for the state behind the first `at` tokens of q, whose rows begin at `row`, if they pass there. */
+/* Requests the state after the first `at` tokens of q, whose rows begin at `row`, if they pass that position. */
 static void add_copy(struct sched *s, struct sched_batch *b, struct sched_seq *q, int32_t row, int32_t at)
 {
     bool passes = at > q->n_computed && at <= q->n_computed + q->n_chunk;
@@ -117,8 +117,8 @@ static void add_copy(struct sched *s, struct sched_batch *b, struct sched_seq *q
     }
 }
 
-/* Of a prompt the state at its last border is kept, and at the one up to which its pages were known: there prompts
- * part, and the next may do so, too. Of what is generated only the newest is, which the next turn of a chat goes on
+/* Of a prompt keeps the state at its last boundary, and at the one where its known pages ended: prompts diverge there,
+ * and the next one can, too. Of generated text keeps only the newest state, which the next turn of a chat continues
  * from. */
 void sched_add_copies(struct sched *s, struct sched_batch *b)
 {
@@ -147,7 +147,7 @@ void sched_add_copies(struct sched *s, struct sched_batch *b)
 
 void sched_keep_copies(struct sched *s, const struct sched_batch *b, struct sched_seq *q)
 {
-    if (q->begin_state != KV_NO_STATE) { /* read: q has a state of its own now */
+    if (q->begin_state != KV_NO_STATE) { /* it was read: q now has its own state */
         kv_cache_drop_state(s->kv, q->begin_state);
         q->begin_state = KV_NO_STATE;
     }
@@ -155,8 +155,7 @@ void sched_keep_copies(struct sched *s, const struct sched_batch *b, struct sche
         int32_t at = b->copy_at[i], page = q->pages[at / KV_PAGE_TOKENS - 1];
         if (kv_cache_is_filled(s->kv, page) && kv_cache_state(s->kv, page) == KV_NO_STATE) {
             kv_cache_keep_state(s->kv, page, b->copy_states[i]);
-            if (at <=
-                q->n_prompt) { /* those of what is generated at the end, as each takes the place of the one before */
+            if (at <= q->n_prompt) { /* states of generated text last, because each replaces the one before */
                 sched_disk_kept(s, q, at / KV_PAGE_TOKENS - 1);
             }
             q->n_kept = at > q->n_prompt ? at : q->n_kept;

@@ -1,17 +1,18 @@
-/* One step: choose rows, run them, sample, tell the readers. */
+/* One step: choose rows, run them, sample, wake the readers. */
 #include "engine/sched/sched_internal.h"
 
 #include <math.h>
 
-/* What a step gave. */
+/* The result of a step. */
 struct step_result {
     uint64_t n_generated, n_accepted;
 };
 
-/* Does the sequence sample a token when its last row is computed? */
+/* Does the sequence sample a token after its last row? */
 static bool wants_token(const struct sched_seq *q) { return q->n_tokens < q->max_total; }
 
-/* Notes whether the reader of q leaves room for `events` more; a sequence without room is left out of the step. */
+/* Returns whether q's reader leaves room for `events` more, and notes it; a sequence without room is left out of the
+ * step. */
 static bool has_room(struct sched_seq *q, uint32_t events)
 {
     if (sched_ring_room(q) >= events) {
@@ -25,12 +26,13 @@ static bool has_room(struct sched_seq *q, uint32_t events)
     return false;
 }
 
-/* What the sampler needs of a row behind which a token of q comes. A drafted one counts as one that comes next: it asks
- * for no more. */
+/* Returns what the sampler needs of a row that a token of q follows. Drafts count as the next token, because they need
+ * no more. */
 static int32_t row_wants(const struct sched *s, const struct sched_seq *q)
 {
     int32_t n = sampler_wants(&q->sampling, s->cfg.n_vocab, q->n_tokens - q->n_prompt < q->min_tokens);
-    n = q->guide.next != NULL && q->sampling.n_top >= 0 ? BACKEND_ALL_LOGITS : n; /* any token's may be asked for */
+    /* the guide can require any token's log-probability */
+    n = q->guide.next != NULL && q->sampling.n_top >= 0 ? BACKEND_ALL_LOGITS : n;
     return n <= s->cfg.max_best || n == 0 ? n : BACKEND_ALL_LOGITS;
 }
 
@@ -39,7 +41,7 @@ static bool is_decoding(const struct sched_seq *q)
     return q->n_tokens > q->n_prompt && q->n_computed == q->n_tokens - 1;
 }
 
-/* Adds n rows of q and the logits it wants of them. */
+/* Adds n rows of q and the logits it needs of them. */
 static void add_rows(const struct sched *s, struct sched_batch *b, struct sched_seq *q, int32_t n)
 {
     int32_t first_logits = b->n_logits, first_hidden = b->n_hidden;
@@ -50,7 +52,7 @@ static void add_rows(const struct sched *s, struct sched_batch *b, struct sched_
         b->pos[row] = at;
         b->sum_pos += is_decoding(q) ? 0 : at;
         b->seq[row] = b->n_seqs;
-        bool is_last = at >= q->n_tokens - 1; /* or a drafted one behind it */
+        bool is_last = at >= q->n_tokens - 1; /* or a draft after it */
         bool for_prompt = q->prompt_logprobs && at < q->n_prompt - 1;
         if (for_prompt || (is_last && wants_token(q))) {
             q->i_sample = at == q->n_tokens - 1 ? b->n_logits : q->i_sample;
@@ -73,8 +75,8 @@ static void add_rows(const struct sched *s, struct sched_batch *b, struct sched_
     b->seqs[b->n_seqs++] = q;
 }
 
-/* A row of each sequence that generates, and drafts when nobody computes a prompt. Growing may preempt those behind in
- * the list. */
+/* Adds a row for each sequence that generates, and drafts if no prompt is computed. Growing can preempt sequences later
+ * in the list. */
 static void add_decoding(struct sched *s, struct sched_batch *b)
 {
     int32_t n = 0;
@@ -102,7 +104,7 @@ static void add_decoding(struct sched *s, struct sched_batch *b)
     b->n_decoding = b->n_rows;
 }
 
-/* What a step of n decoding rows takes without a prompt; 0 when none was seen yet. */
+/* Returns the time of a step of n decoding rows without a prompt; 0 if none was seen yet. */
 static double decoding_ns(const struct sched *s, int32_t n)
 {
     double ns[DRAFT_MAX + 2];
@@ -110,14 +112,15 @@ static double decoding_ns(const struct sched *s, int32_t n)
     return n <= DRAFT_MAX + 1 ? ns[n] : ns[DRAFT_MAX + 1] * n / (DRAFT_MAX + 1);
 }
 
-/* Time for a step in which some decode: hardly one is to take longer than the budget, however much they vary here. */
+/* Returns the time for a step with decoding sequences: set so that few steps exceed the budget, whatever their
+ * variance. */
 static double step_ns(const struct sched *s)
 {
     double budget = (double)s->cfg.step_budget_ns, usual = budget - SCHED_OFF_TIMES * s->row_costs.off_ns;
     return MAX_OF(MIN_OF(usual, 0.9 * budget), 0.5 * budget) - s->after_express_ns;
 }
 
-/* What a prompt row takes beside decoding ones, where the prompts stand now; 0 when none was seen yet. */
+/* Returns the time of a prompt row next to decoding ones, at the prompts' current positions; 0 if none was seen yet. */
 static double prompt_row_ns(const struct sched *s)
 {
     double pos = 0, n = 0;
@@ -131,14 +134,14 @@ static double prompt_row_ns(const struct sched *s)
     return ns > 0 ? ns : s->ns_per_row;
 }
 
-/* n, or where batches should be even the nearest number of rows that is; not none. */
+/* Returns n or, if batches should be even, the nearest even number of rows above 0. */
 static int32_t even(const struct sched *s, int32_t n)
 {
     int32_t unit = MAX_OF(s->cfg.even_rows, 1);
     return n < unit ? n : (n + unit / 2) / unit * unit;
 }
 
-/* Rows of prompts a step may take beside the decoding ones: as many as the time has room for that these leave. */
+/* Returns how many prompt rows fit into a step in the time that the decoding rows leave. */
 static int32_t prefill_budget(const struct sched *s, const struct sched_batch *b)
 {
     int32_t room = b->max_rows - b->n_rows;
@@ -152,7 +155,7 @@ static int32_t prefill_budget(const struct sched *s, const struct sched_batch *b
     return MIN_OF(room, MAX_OF(n, (int32_t)SCHED_MIN_CHUNK));
 }
 
-/* Prompt rows that q could compute in this step. */
+/* Returns the prompt rows that q could compute in this step. */
 static int32_t count_prefill(struct sched *s, const struct sched_batch *b, struct sched_seq *q)
 {
     if (is_decoding(q) || q->n_chunk != 0 || sched_is_left_out(s, q) || sched_disk_waits(s, q) ||
@@ -164,7 +167,7 @@ static int32_t count_prefill(struct sched *s, const struct sched_batch *b, struc
     return q->prompt_logprobs ? MIN_OF(n, MIN_OF(b->max_logits - b->n_logits, SCHED_RING / 2)) : n;
 }
 
-/* Of the highest class the sequence with the fewest prompt rows left, of those that nothing is kept for yet; or NULL. */
+/* Returns the sequence of the highest class with the fewest prompt rows left that has no reserved rows yet, or NULL. */
 static struct sched_seq *shortest(struct sched *s)
 {
     struct sched_seq *best = NULL;
@@ -176,11 +179,11 @@ static struct sched_seq *shortest(struct sched *s)
     return best;
 }
 
-/* Half of the rows go in order, so that the first always moves; the other half to the prompts with least left, so that
- * short ones do not wait for long ones. Returns the rows kept. */
+/* Half of the rows go in order, so that the first sequence always advances; the other half to the prompts with the
+ * fewest rows left, so that short prompts do not wait for long ones. Returns the reserved rows. */
 static int32_t reserve_prefill(struct sched *s, const struct sched_batch *b, int32_t budget)
 {
-    int32_t left = s->cfg.is_bidirectional ? 0 : budget / 2; /* those prompts go whole or not at all */
+    int32_t left = s->cfg.is_bidirectional ? 0 : budget / 2; /* these prompts run whole or not at all */
     int32_t kept = 0;
     for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
         q->n_prefill = count_prefill(s, b, q);
@@ -194,7 +197,7 @@ static int32_t reserve_prefill(struct sched *s, const struct sched_batch *b, int
     return kept;
 }
 
-/* Events that n prompt rows of q may give, at least one: not those that it gave before it was sent back. */
+/* Returns the events that n prompt rows of q can produce, 1 or more: not those returned before a preemption. */
 static uint32_t count_events(const struct sched_seq *q, int32_t n)
 {
     return q->prompt_logprobs ? (uint32_t)MAX_OF(q->n_computed + n + 1 - q->n_prompt_given, 1) : 1;
@@ -206,7 +209,8 @@ static void add_prefill(struct sched *s, struct sched_batch *b)
     for (struct sched_seq *q = s->running; q != NULL && budget > 0 && b->n_seqs < b->max_seqs; q = q->next) {
         kept -= q->n_reserved;
         int32_t n = MIN_OF(q->n_prefill, budget - kept);
-        int32_t logits_left = b->max_logits - b->n_logits - (s->n_running - b->n_seqs - 1); /* one for each other */
+        /* one for each other sequence */
+        int32_t logits_left = b->max_logits - b->n_logits - (s->n_running - b->n_seqs - 1);
         if (q->prompt_logprobs) {
             n = MIN_OF(n, logits_left);
         }
@@ -215,7 +219,7 @@ static void add_prefill(struct sched *s, struct sched_batch *b)
             continue;
         }
         if (!has_room(q, count_events(q, n))) {
-            /* Others may wait for its shared pages, which lie before its last token and give no event. */
+            /* Other sequences can wait for its shared pages, which are before its last token and produce no event. */
             n = q->prompt_logprobs ? 0 : MIN_OF(n, q->n_tokens - 1 - q->n_computed);
             if (n == 0) {
                 continue;
@@ -263,7 +267,7 @@ static void note_first_token(struct sched_seq *q)
     }
 }
 
-/* The token that the guide says, if there is one and the grammar takes it. */
+/* Takes the guide's token, if there is one and the grammar accepts it. */
 static enum err pick_guided(struct sched *s, struct sched_seq *q, const struct sampler_row *row,
                             struct sampler_result *r, bool *taken)
 {
@@ -280,14 +284,14 @@ static enum err pick_guided(struct sched *s, struct sched_seq *q, const struct s
         TRY(isfinite(row->logsumexp) ? ERR_OK : ERR_NUMERICAL);
         sampler_logprobs(row, id, q->sampling.n_top, &s->scratch, r);
     }
-    if (q->sampling.n_top >= 0 && q->sampling.tells_drawn) { /* nothing else could come */
+    if (q->sampling.n_top >= 0 && q->sampling.tells_drawn) { /* no other token was possible */
         r->logprob = 1;
         r->n_top = 0;
     }
     return ERR_OK;
 }
 
-/* Picks a token; with a grammar one that it allows, whose mask may be there already. */
+/* Picks a token; with a grammar an allowed one, by a mask that can already exist. */
 static enum err pick(struct sched *s, struct sched_seq *q, const struct sampler_row *row, struct sampler_history *h,
                      struct sampler_result *r)
 {
@@ -305,13 +309,13 @@ static enum err pick(struct sched *s, struct sched_seq *q, const struct sampler_
     }
     enum err err = sampler_pick(&q->sampling, row, h, &s->scratch, r);
     if (q->matcher == NULL || err != ERR_OK) {
-        return q->matcher != NULL && err == ERR_INVALID_VALUE ? ERR_GRAMMAR_DEAD_END : err; /* bans leave none */
+        return q->matcher != NULL && err == ERR_INVALID_VALUE ? ERR_GRAMMAR_DEAD_END : err; /* bans leave no token */
     }
     TRY(grammar_matcher_accept(q->matcher, r->id, &taken));
     return taken ? ERR_OK : ERR_INTERNAL;
 }
 
-/* Samples behind the last token. *finish tells whether the sequence is complete. */
+/* Samples after the last token. *finish: whether the sequence is complete. */
 static enum err sample_next(struct sched *s, const struct sched_batch *b, struct sched_seq *q, int32_t i_logits,
                             enum sched_finish *finish)
 {
@@ -339,14 +343,14 @@ static enum err sample_next(struct sched *s, const struct sched_batch *b, struct
     }
     sched_put_token(q, SCHED_TOKEN, &r);
     if (q->matcher != NULL && grammar_matcher_must_end(q->matcher)) {
-        *finish = SCHED_FINISH_STOP; /* no step for an end that is certain */
+        *finish = SCHED_FINISH_STOP; /* saves a step if the end is certain */
     } else if (q->n_tokens >= q->max_total) {
         *finish = SCHED_FINISH_LENGTH;
     }
     return ERR_OK;
 }
 
-/* Log-probability of the prompt token at position pos, from the logits of the row before it. */
+/* Returns the log-probability of the prompt token at position pos, from the logits of the row before it. */
 static void give_prompt_token(struct sched *s, const struct sched_batch *b, struct sched_seq *q, int32_t i_logits,
                               int32_t pos)
 {
@@ -361,7 +365,7 @@ static void give_prompt_token(struct sched *s, const struct sched_batch *b, stru
     }
 }
 
-/* Takes q, which has ended, out of the running ones. */
+/* Removes q, which has ended, from the running sequences. */
 static void end_running(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err,
                         const struct err_info *why)
 {
@@ -373,8 +377,8 @@ static void end_running(struct sched *s, struct sched_seq *q, enum sched_finish 
     sched_end(s, q, finish, err, why);
 }
 
-/* Samples behind the last token and then behind each drafted one, for as long as they are what was sampled: exactly the
- * tokens of one step each. Rows of drafts that did not come true leave nothing, as the next step writes over them. */
+/* Samples after the last token and then after each draft while drafts match the sampled tokens: the tokens are exactly
+ * those of single steps. Rows of rejected drafts leave nothing, because the next step overwrites them. */
 static enum err sample_rows(struct sched *s, const struct sched_batch *b, struct sched_seq *q, int32_t i_logits,
                             enum sched_finish *finish)
 {
@@ -397,7 +401,7 @@ static enum err sample_rows(struct sched *s, const struct sched_batch *b, struct
     return ERR_OK;
 }
 
-/* What q's rows gave; it may end. */
+/* Processes the results of q's rows; q can end. */
 static void finish_rows(struct sched *s, const struct sched_batch *b, struct sched_seq *q, struct step_result *out)
 {
     q->is_begun = false;
@@ -440,13 +444,13 @@ static void finish_rows(struct sched *s, const struct sched_batch *b, struct sch
     }
 }
 
-/* Ends the sequences of the batch; of a back end that is lost, the next turn of the loop ends all others. */
+/* Ends the sequences of the batch; if the back end is lost, the next turn of the loop ends all others. */
 static void fail_batch(struct sched *s, struct sched_batch *b, struct err_info *why, enum err err)
 {
     if (why->code != err) {
         err_set(why, err, NULL, "%s", err_text(err));
     }
-    bool is_known = s->lost.code != ERR_OK; /* from the batch before this one */
+    bool is_known = s->lost.code != ERR_OK; /* from an earlier batch */
     if (err == ERR_LOST && !is_known) {
         pthread_mutex_lock(&s->lock);
         s->lost = *why;
@@ -513,23 +517,23 @@ static void form_batch(struct sched *s, struct sched_batch *b)
     for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
         if (!q->is_begun) {
             q->n_chunk = q->n_draft = 0;
-            q->wait = SCHED_WAIT_BUDGET; /* if nothing else keeps it out */
+            q->wait = SCHED_WAIT_BUDGET; /* unless another reason keeps it out */
         }
     }
     add_decoding(s, b);
     add_prefill(s, b);
 }
 
-/* Puts together, of what is not being computed, as many rows as may go; 0 = there is nothing. */
+/* Assembles a batch from sequences that are not being computed; returns its rows, 0 if there are none. */
 static int32_t choose_rows(struct sched *s, struct sched_batch *b)
 {
     sched_begin_step(s);
     form_batch(s, b);
-    if (b->n_rows == 0 && s->is_express) { /* it waits for its reader, or for pages */
+    if (b->n_rows == 0 && s->is_express) { /* the short prompt waits for its reader, or for pages */
         s->is_express = false;
         form_batch(s, b);
     }
-    if (b->n_rows == 0 && s->leaves_extras) { /* the others wait for their readers, or for pages of extras */
+    if (b->n_rows == 0 && s->leaves_extras) { /* the others wait for their readers, or for pages that extras hold */
         s->leaves_extras = false;
         form_batch(s, b);
     }
@@ -538,22 +542,23 @@ static int32_t choose_rows(struct sched *s, struct sched_batch *b)
     return b->n_rows;
 }
 
-/* For who asks whether a step takes longer than it should. */
+/* Sets the expected time, so that watchers can detect a slow step. */
 static void expect(struct sched *s, int32_t n_rows)
 {
     double rows = n_rows;
     for (int32_t i = 0; i < s->n_begun; i++) {
         rows += s->begun[i]->n_rows;
     }
-    uint64_t before = s->is_overtaking ? atomic_load(&s->expected_ns) : 0; /* what is left is computed, too */
+    /* the paused batch still has to be computed, too */
+    uint64_t before = s->is_overtaking ? atomic_load(&s->expected_ns) : 0;
     atomic_store(&s->expected_ns,
                  before + (uint64_t)(rows * (s->ns_per_row > 0 ? s->ns_per_row : s->ns_per_early_row)));
 }
 
-/* Gives the batch to the back end. Its sequences stay as they are until it is waited for. */
+/* Passes the batch to the back end. Its sequences stay unchanged until the scheduler waits for it. */
 static enum err give(struct sched *s, struct sched_batch *b, struct err_info *why)
 {
-    bool is_left = s->cfg.overtaking_rows != 0 && !s->is_overtaking; /* for others that come */
+    bool is_left = s->cfg.overtaking_rows != 0 && !s->is_overtaking; /* others can overtake it */
     struct backend_batch batch = {.n_rows = b->n_rows,
                                   .tokens = b->tokens,
                                   .pos = b->pos,
@@ -591,7 +596,7 @@ static enum err give(struct sched *s, struct sched_batch *b, struct err_info *wh
     return err;
 }
 
-/* Begins a batch; false when there is nothing to compute now. */
+/* Begins a batch; false: nothing to compute now. */
 static bool begin_batch(struct sched *s)
 {
     struct sched_batch *b = s->begun[s->n_begun];
@@ -612,7 +617,7 @@ static bool begin_batch(struct sched *s)
     return true;
 }
 
-/* Waits for the oldest batch that is begun, and samples. */
+/* Waits for the oldest begun batch, and samples. */
 static void finish_batch(struct sched *s)
 {
     struct sched_batch *b = s->begun[0];
@@ -623,7 +628,7 @@ static void finish_batch(struct sched *s)
     uint64_t now = s->cfg.now_ns(), ns = now - MAX_OF(b->begin_ns, s->waited_ns) - s->overtaken_ns;
     s->waited_ns = now;
     s->n_begun--;
-    for (int32_t i = 0; i < s->cfg.max_begun - 1; i++) { /* they take turns */
+    for (int32_t i = 0; i < s->cfg.max_begun - 1; i++) { /* the batches alternate */
         s->begun[i] = s->begun[i + 1];
     }
     s->begun[s->cfg.max_begun - 1] = b;
@@ -633,7 +638,7 @@ static void finish_batch(struct sched *s)
     }
     atomic_store(&s->at, SCHED_AT_SAMPLING);
     struct step_result result = {0};
-    struct sched_seq *late = sched_masks_stop(s); /* the others need not wait for its masks */
+    struct sched_seq *late = sched_masks_stop(s); /* the other sequences need not wait for its masks */
     for (int32_t i = 0; i < b->n_seqs; i++) {
         if (b->seqs[i] != late) {
             finish_rows(s, b, b->seqs[i], &result);
@@ -648,7 +653,7 @@ static void finish_batch(struct sched *s)
     count_step(s, b, ns, &result);
 }
 
-/* Computes the batch that overtakes; false: it failed, or there is nothing in it. */
+/* Computes the overtaking batch; false: it failed or is empty. */
 static bool compute_express(struct sched *s, struct sched_batch *b)
 {
     struct err_info why = {0};
@@ -695,8 +700,8 @@ void sched_finish_begun(struct sched *s)
     }
 }
 
-/* Beside a batch in which some generate none is begun: what comes meanwhile goes on together with them in the next, so
- * that the weights are read once. */
+/* No batch begins next to one in which sequences generate: new work joins them in the next batch, so that the weights
+ * are read once. */
 static bool may_begin(const struct sched *s)
 {
     bool may = s->n_begun < s->cfg.max_begun && (s->n_begun == 0 || s->disk.n_restoring == 0);
@@ -709,9 +714,9 @@ static bool may_begin(const struct sched *s)
 bool sched_step(struct sched *s)
 {
     bool is_new = may_begin(s) && begin_batch(s);
-    sched_tell_readers(s); /* while it is computed */
+    sched_tell_readers(s); /* during the computation */
     if (is_new && s->n_begun < s->cfg.max_begun) {
-        return true; /* another may begin beside it */
+        return true; /* another batch can begin */
     }
     if (s->n_begun > 0) {
         finish_batch(s);

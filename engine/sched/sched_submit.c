@@ -1,5 +1,5 @@
-/* How the sequences of a request come in: places of the queue are taken for all of them at once or for none, and a
- * request of more than fit at a time goes on as its own end. */
+/* Queues the sequences of a request: all of them or none get queue slots. A request of more than fits submits the rest
+ * as its own sequences end. */
 #include "engine/sched/sched_internal.h"
 
 #include "engine/base/task.h"
@@ -28,14 +28,14 @@ void sched_seq_unref(struct sched_seq *q)
     }
 }
 
-/* Tokens that it will have at most. */
+/* Returns the most tokens that it can have. */
 static int32_t max_total(const struct sched *s, const struct sched_request *r)
 {
     int64_t total = r->max_tokens < 0 ? s->cfg.n_ctx : (int64_t)r->n_tokens + r->max_tokens;
     return (int32_t)MIN_OF(total, (int64_t)s->cfg.n_ctx);
 }
 
-/* About what a sequence takes in all, so that it is one block. */
+/* Returns about what a sequence takes in all, so that it is one block. */
 static size_t seq_bytes(const struct sched *s, const struct sched_request *r)
 {
     size_t n = (size_t)max_total(s, r) + 1, n_top = (size_t)MAX_OF(r->sampling.n_top, 0);
@@ -63,12 +63,12 @@ static void fill_pooling(struct sched *s, struct sched_seq *q, const struct sche
         return;
     }
     q->is_private =
-        q->is_private || r->pooling != PLAN_POOL_LAST || s->cfg.is_bidirectional; /* kept pages hold no states */
+        q->is_private || r->pooling != PLAN_POOL_LAST || s->cfg.is_bidirectional; /* kept pages contain no states */
     bool is_each = r->pooling == PLAN_POOL_EACH;
     size_t n = (size_t)s->cfg.n_embd, n_vectors = is_each ? (size_t)r->n_tokens : 1;
     q->pooled = is_each ? NULL : arena_zalloc_array(&q->arena, n, sizeof *q->pooled);
     q->embedding =
-        arena_alloc(&q->arena, n_vectors * n * sizeof *q->embedding); /* all of it is written before it is read */
+        arena_alloc(&q->arena, n_vectors * n * sizeof *q->embedding); /* written completely before it is read */
 }
 
 static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sched_request *r)
@@ -110,14 +110,15 @@ static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sche
     sched_disk_submit(s, q, r->salt);
     if (s->cfg.draft_max > 0 && q->max_total > q->n_prompt + 1) {
         TRY(draft_init(&q->draft, q->max_total, a));
-        draft_index(&q->draft, q->tokens, q->n_prompt - 1); /* here, in the reader's thread: a long prompt takes time */
+        /* in the reader's thread, because a long prompt takes time */
+        draft_index(&q->draft, q->tokens, q->n_prompt - 1);
     }
     return ERR_OK;
 }
 
 /* --- groups ------------------------------------------------------------------------------------------------------- */
 
-/* Under sched.lock; NULL: it is not known. */
+/* Call it under sched.lock; NULL: unknown key. */
 static struct sched_tenant *find_tenant(const struct sched *s, uint64_t key)
 {
     struct sched_tenant *t = s->tenants;
@@ -127,8 +128,8 @@ static struct sched_tenant *find_tenant(const struct sched *s, uint64_t key)
     return t;
 }
 
-/* The tenant of this key, counted once more, with its turn behind all others' when it is new. Under sched.lock; `fresh`
- * becomes the list's when there is none. */
+/* Returns the tenant of this key with one more reference; a new tenant's turn is after all others'. `fresh` joins the
+ * list if the key is new. Call it under sched.lock. */
 static struct sched_tenant *ref_tenant(struct sched *s, const struct sched_share *whose, struct sched_tenant *fresh)
 {
     struct sched_tenant *t = find_tenant(s, whose->key);
@@ -148,8 +149,8 @@ static struct sched_tenant *ref_tenant(struct sched *s, const struct sched_share
     return t;
 }
 
-/* One request of t less. Returns what is to be freed: of too many without a request the one that came first, or NULL.
- * Under sched.lock. */
+/* Drops one request of t. Returns the tenant to free, the oldest without a request if there are too many, or NULL. Call
+ * it under sched.lock. */
 static struct sched_tenant *unref_tenant(struct sched *s, struct sched_tenant *t)
 {
     struct sched_tenant **last = NULL;
@@ -172,7 +173,8 @@ enum err sched_group_new(struct sched *s, const struct sched_share *whose, int32
     static const struct sched_share nobodys;
     *out = NULL;
     struct sched_group *g = mem_zalloc(sizeof *g, MEM_REQUEST);
-    struct sched_tenant *fresh = mem_zalloc(sizeof *fresh, MEM_GENERAL); /* outlives the request: of its key */
+    /* MEM_GENERAL, because the key's tenant outlives the request */
+    struct sched_tenant *fresh = mem_zalloc(sizeof *fresh, MEM_GENERAL);
     if (g == NULL || fresh == NULL) {
         mem_free(g);
         mem_free(fresh);
@@ -208,12 +210,12 @@ void sched_group_release(struct sched_group **group)
     mem_free(g);
 }
 
-/* Has t one request, or no more than its part, by weight, of three quarters of all that may run or wait? Under
- * sched.lock. */
+/* Has t only one request, or no more than its weighted share of three quarters of all that can run or wait? Call it
+ * under sched.lock. */
 static bool is_within_part(const struct sched *s, const struct sched_tenant *t)
 {
     if (t->n_groups <= 1) {
-        return true; /* however many clients there are */
+        return true; /* whatever the number of clients */
     }
     int64_t weights = 0, places = ((int64_t)s->cfg.queue_max + sched_plain_places(s)) * 3 / 4;
     for (const struct sched_tenant *u = s->tenants; u != NULL; u = u->next) {
@@ -222,19 +224,20 @@ static bool is_within_part(const struct sched *s, const struct sched_tenant *t)
     return t->n_groups * weights <= places * atomic_load(&t->weight);
 }
 
-/* Sequences that may wait in all before a newcomer, or one within its part, is refused: a quarter more than others fill.
- * So a flood refuses nobody else, and a client alone has the whole queue. */
+/* Returns the queue's size for a newcomer, or a client within its share: a quarter more than others can fill. So a
+ * flood from one client crowds out no other, and a client without competition has the whole queue. */
 static int32_t queue_with_reserve(const struct sched *s) { return s->cfg.queue_max + MAX_OF(s->cfg.queue_max / 4, 1); }
 
-/* Sequences that may wait before one of t is refused. Under sched.lock. */
+/* Returns how many sequences can wait before one of t is rejected. Call it under sched.lock. */
 static int32_t queue_for(const struct sched *s, const struct sched_tenant *t)
 {
     return is_within_part(s, t) ? queue_with_reserve(s) : s->cfg.queue_max;
 }
 
-/* Under sched.lock. A request begins when the queue has room for all of its sequences, or half of it is free: so those
- * of many leave room for those of one. From then on the places it began with are its own: what ends may be followed
- * whatever waits. It takes more, up to what keeps all places of the batch busy, while half of the queue is free. */
+/* A request begins when the queue has room for all of its sequences, or is half free: so requests of many sequences
+ * leave room for those of one. From then on the slots it began with are its own: ended sequences can be replaced
+ * whatever waits. While half of the queue is free it gets more, enough to fill all slots of the batch. Call it under
+ * sched.lock. */
 static int32_t room_of(const struct sched_group *g)
 {
     const struct sched *s = g->sched;
@@ -269,11 +272,11 @@ bool sched_is_full(struct sched *s, uint64_t key)
 
 /* --- submitting --------------------------------------------------------------------------------------------------- */
 
-/* Why n sequences of `tokens` tokens in all cannot come in now, or ERR_OK. Under sched.lock. */
+/* Returns why n sequences of `tokens` tokens in all cannot be queued now, or ERR_OK. Call it under sched.lock. */
 static enum err must_wait(const struct sched *s, const struct sched_group *g, int32_t n, uint64_t tokens)
 {
     uint64_t limit = s->cfg.queue_max_tokens;
-    if (s->is_stopping || (s->is_draining && !g->has_begun)) { /* what was begun is finished */
+    if (s->is_stopping || (s->is_draining && !g->has_begun)) { /* a request that has begun is completed */
         return ERR_DRAINING;
     }
     if (s->lost.code != ERR_OK) {
@@ -283,7 +286,7 @@ static enum err must_wait(const struct sched *s, const struct sched_group *g, in
     return n <= room_of(g) && !is_full ? ERR_OK : g->n_open > 0 ? ERR_AGAIN : ERR_OVERLOADED;
 }
 
-/* Is more than one client known? An idle key 0 is none: the warm-up before the first request had it. Under sched.lock. */
+/* Is more than one client known? An idle key 0 does not count: the warm-up used it. Call it under sched.lock. */
 static bool has_clients(const struct sched *s)
 {
     int n = 0;
@@ -293,7 +296,7 @@ static bool has_clients(const struct sched *s)
     return n > 1;
 }
 
-/* Puts all behind the others, or none, and says why not. */
+/* Appends all sequences to the queue, or none, and returns why not. */
 static enum err enqueue(struct sched *s, struct sched_seq **seqs, int32_t n)
 {
     struct sched_group *g = seqs[0]->group;
@@ -344,7 +347,7 @@ static enum err check_request(const struct sched *s, const struct sched_request 
     return ERR_OK;
 }
 
-/* A sequence that is not queued yet, of the reader and the scheduler. */
+/* Makes a sequence that is not queued yet, with references of reader and scheduler. */
 static enum err make_seq(struct sched *s, const struct sched_request *r, struct sched_group *g, struct sched_seq **out,
                          struct err_info *info)
 {
@@ -387,7 +390,7 @@ enum err sched_submit_all(struct sched *s, struct sched_group *group, const stru
     if (g == NULL && sched_group_new(s, NULL, n, &g) != ERR_OK) {
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
     }
-    for (int32_t i = 0; i < n && err == ERR_OK; i++) { /* each with a grammar may take a tenth of a second */
+    for (int32_t i = 0; i < n && err == ERR_OK; i++) { /* each one with a grammar can take a tenth of a second */
         err = task_check();
         err = err != ERR_OK ? err_set(info, err, NULL, "%s", err_text(err)) : make_seq(s, &r[i], g, &out[i], info);
     }

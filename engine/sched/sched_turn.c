@@ -1,16 +1,17 @@
-/* Whose turn it is. Places of the batch go to the key that had least of the engine's time (sched_share.c), of its requests
- * to the one that has the fewest, and among equals to the one that has waited longest for its turn: round robin. A request
- * alone has all; when others come it hands over what is beyond its fair part, the newest of its sequences first. Nothing
- * here changes what a sequence gives, as a row's bits do not depend on its batch.
+/* Decides whose turn it is. Slots of the batch go to the key that had the least of the engine's time (sched_share.c),
+ * among its requests to the one with the fewest slots, and among equals to the one that has waited longest: round
+ * robin. A request without competition has all slots. When others arrive, it hands over those beyond its fair share,
+ * its newest sequences first. Nothing here changes a sequence's output, because a row's bits do not depend on its
+ * batch.
  *
- * Those that run are ordered by their place among their key's and then by age: the first of each key in front, and of a
- * key the first of each request. Pages and rows go by this order. The oldest of all is always the first: it never hands
- * its place over, so it always moves, and so everything ends. */
+ * Running sequences are ordered by their rank within their key and then by age: the first of each key come first, and
+ * within a key the first of each request. Pages and rows are assigned in this order. The oldest of all is always the
+ * first: it never hands over its slot, so it always advances, and everything terminates. */
 #include "engine/sched/sched_internal.h"
 
 /* --- places ------------------------------------------------------------------------------------------------------- */
 
-/* Does a come before b, of whom neither runs? */
+/* Does a come before b, neither of which runs? */
 static bool is_earlier(const struct sched *s, const struct sched_seq *a, const struct sched_seq *b)
 {
     const struct sched_group *g = a->group, *h = b->group;
@@ -25,10 +26,10 @@ static bool is_earlier(const struct sched *s, const struct sched_seq *a, const s
     return false; /* the list is in order of age */
 }
 
-/* Does q, which waits, wait for its reader? It gave its place away as there was no room for what it says. */
+/* Does the waiting q wait for its reader? It gave up its slot because its ring was full. */
 static bool waits_for_reader(struct sched_seq *q)
 {
-    if (q->stalled_since != 0 && sched_ring_room(q) >= SCHED_RING / 2) { /* all that a step may want */
+    if (q->stalled_since != 0 && sched_ring_room(q) >= SCHED_RING / 2) { /* the most that a step can need */
         q->stalled_since = 0;
     }
     return q->stalled_since != 0;
@@ -92,7 +93,7 @@ static bool is_in_front(const struct sched_seq *a, const struct sched_seq *b)
     return order != 0 ? order < 0 : a->number < b->number;
 }
 
-/* By insertion, as there are few and they are nearly in order; equals stay as they are. */
+/* Sorts by insertion, because lists are short and nearly sorted; stable. */
 static void sort(struct sched_seq **list, int32_t n,
                  bool (*is_before)(const struct sched_seq *, const struct sched_seq *))
 {
@@ -106,8 +107,8 @@ static void sort(struct sched_seq **list, int32_t n,
     }
 }
 
-/* Extras: what a request has running beyond what every request that runs has, and a key beyond what every key has by its
- * weight. */
+/* Finds extras: running sequences of a request beyond the number that every running request has, and of a key beyond
+ * what every key has by its weight. */
 static void find_extras(struct sched *s, int32_t n)
 {
     int32_t n_fair = INT32_MAX;
@@ -156,7 +157,7 @@ void sched_rank(struct sched *s)
     s->is_ranked = true;
 }
 
-/* Is it rather a sequence of g than of h that makes room? */
+/* Should a sequence of g, rather than of h, make room? */
 static bool has_more(const struct sched_group *g, const struct sched_group *h)
 {
     const struct sched_tenant *t = g->tenant, *u = h->tenant;
@@ -165,10 +166,10 @@ static bool has_more(const struct sched_group *g, const struct sched_group *h)
                                       : more > 0 || (more == 0 && g->n_running >= h->n_running);
 }
 
-/* One whose reader has stopped, whoever's it is. Else of the key, or of the other requests of q's key, with the most places
- * by its weight the newest sequence, when it still has no fewer afterwards, or is of a class that makes room. Neither one
- * that got its place back and has not done its part, which bounds what is computed again and again, nor one that is being
- * computed, nor the first of all. */
+/* Chooses a sequence whose reader has stopped, of any key. Otherwise the newest sequence of the key, or of the other
+ * requests of q's key, with the most slots by weight, if it still has no fewer afterwards or its class must make room.
+ * Never chooses one that got its slot back and has not done its quantum, which bounds repeated computation, nor one
+ * that is being computed, nor the first of all. */
 struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q)
 {
     struct sched_seq *best = NULL;
@@ -197,11 +198,11 @@ struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q)
 
 /* --- time --------------------------------------------------------------------------------------------------------- */
 
-/* Express steps: who asks for little while others keep the engine busy does not wait behind their rows. The first prompt
- * of a key's only request, if a step has room for it, is computed without them; a fifth of the time may go to that, so
- * that the others move whatever comes. The step behind takes fewer prompt rows, as those that generate have waited.
- * Where the back end can, what takes half a step at most does not wait for the step either that is being computed when it
- * comes: that one is left, and goes on behind it. */
+/* Express steps: a short request does not wait behind the rows of others that keep the engine busy. The first prompt of
+ * a key's only request, if it fits into a step, is computed without them. A fifth of the time can go to express steps,
+ * so that the others always advance. The step after one takes fewer prompt rows, because the generating sequences have
+ * waited. If the back end supports it, a prompt of at most half a step does not even wait for the step being computed:
+ * that step is paused and continues afterwards. */
 bool sched_may_go_alone(const struct sched *s, const struct sched_seq *q, int32_t n_unknown)
 {
     const struct sched_tenant *t = q->group->tenant;
@@ -212,9 +213,9 @@ bool sched_may_go_alone(const struct sched *s, const struct sched_seq *q, int32_
     return is_prompt && fits && t->n_work == 1 && t->priority == s->top && s->active->next_active != NULL;
 }
 
-/* More rows make a step longer for all. Twice what the extras of a step take the rest gets back in steps without them,
- * so that they make others half as slow again at most; where weights take longer to read than to compute, extras cost
- * next to nothing and are nearly always there. */
+/* More rows make a step longer for all. Steps without extras give the rest twice the time that extras take, so extras
+ * slow others by at most half. If reading weights takes longer than computing, extras cost almost nothing and nearly
+ * always run. */
 void sched_begin_step(struct sched *s)
 {
     sched_rank(s);
@@ -256,7 +257,8 @@ void sched_count_turn(struct sched *s, uint64_t ns, bool only_decodes)
     s->debt_ns = MAX_OF(MIN_OF(s->debt_ns, 10 * most), -most);
 }
 
-/* Tokens q will still give, by what is known of others and of itself: one that gave many goes on for as many. */
+/* Estimates the tokens q will still generate, from others and from itself: a sequence with many tokens is expected to
+ * generate as many again. */
 static double tokens_left(const struct sched_seq *q, double mean)
 {
     double made = q->n_tokens - q->n_prompt, most = q->max_total - q->n_tokens;

@@ -1,6 +1,6 @@
-/* What is counted of waiting: at each turn of the loop, the time since the one before goes to the reason that each
- * sequence had then. Those that wait for a place all have the reason of the one whose turn it is, as nobody overtakes
- * it; of those that run, a step notes why it leaves one out. */
+/* Counts waiting: each turn of the loop adds the time since the last one to every sequence's current reason. All
+ * sequences that wait for a slot share the reason of the next one, because they do not overtake it. For running
+ * sequences, a step records why it leaves one out. */
 #include "engine/sched/sched_internal.h"
 
 #include <inttypes.h>
@@ -45,7 +45,7 @@ void sched_count_waits(struct sched *s, struct sched_seq *fresh)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Under sched.lock. */
+/* Call it under sched.lock. */
 void sched_note_waiting(struct sched *s)
 {
     uint64_t *n = s->stats.n_waiting_for;

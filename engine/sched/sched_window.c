@@ -1,14 +1,14 @@
-/* Windows: where no layer looks further back than a window, a sequence holds the pages of it and of a batch, and lets those
- * in front go as it moves on. These stay findable, as any that nobody holds, until their memory is wanted; what is held
- * behind is then found no more, and a later turn computes again from where the chain breaks. */
+/* Windows: if no layer looks further back than a window, a sequence holds the pages of the window and of a batch, and
+ * releases earlier ones as it advances. These stay findable, like all unreferenced pages, until their memory is needed.
+ * After that the later pages can no longer be found, and a later turn recomputes from the break in the chain. */
 #include "engine/sched/sched_internal.h"
 
-/* The page in front of the next one is its parent, so it stays whatever the window. */
+/* The page before the next one is its parent, so it stays whatever the window. */
 enum { LEAST_WINDOW = KV_PAGE_TOKENS + 1 };
 
 static int64_t window_of(const struct sched_config *cfg) { return MAX_OF(cfg->window, (int32_t)LEAST_WINDOW); }
 
-/* Of the window and the rows, and two that they lie in by a part. */
+/* Pages of the window and the rows, and two that they cover in part. */
 static int32_t most_pages(const struct sched_config *cfg)
 {
     int64_t n = (window_of(cfg) + cfg->max_rows) / KV_PAGE_TOKENS + 2;
