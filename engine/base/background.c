@@ -10,14 +10,14 @@
 enum { LOWER_BY = 10 /* Linux: weight 110 instead of 1024 */ };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool is_usual;   /* the policy: another one was chosen by whoever started the process, and stays */
-static bool can_return; /* to the nice value of before */
+static bool is_usual;   /* the policy is SCHED_OTHER; another one, chosen when the process was started, stays */
+static bool can_return; /* to the earlier nice value */
 static int usual;       /* nice value */
 
-/* On Linux a nice value belongs to a thread, and 0 is the calling one. */
+/* On Linux a nice value belongs to a thread; 0 means the calling one. */
 static bool set_nice(int nice) { return setpriority(PRIO_PROCESS, 0, nice) == 0; }
 
-/* A thread of its own, since it may not come back. */
+/* Runs in a separate thread, which possibly cannot return to its old value. */
 static void *try_it(void *arg)
 {
     (void)arg;

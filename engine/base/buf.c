@@ -1,4 +1,4 @@
-/* The growing buffer. Doubles its memory; never shrinks it. */
+/* The growing buffer doubles its memory and never shrinks it. */
 #include "engine/base/buf.h"
 
 #include <stdarg.h>
@@ -29,7 +29,7 @@ void buf_reset(struct buf *b)
     b->err = ERR_OK;
 }
 
-/* Makes room for n more bytes and a NUL; false after a failure. */
+/* Makes room for n more bytes and a NUL; returns false after a failure. */
 static bool reserve(struct buf *b, size_t n)
 {
     if (b->err != ERR_OK) {

@@ -1,4 +1,3 @@
-/* clock_gettime in three flavours. */
 #include "engine/base/clock.h"
 
 #include <time.h>

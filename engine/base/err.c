@@ -1,4 +1,4 @@
-/* The error table and the two functions that fill an err_info. Does no logging. */
+/* The error table and the two functions that fill an err_info. They do not log. */
 #include "engine/base/err.h"
 
 #include "engine/base/utf8.h"
@@ -27,9 +27,9 @@ static const struct err_row *row_of(enum err code)
 const char *err_code(enum err code) { return row_of(code)->code; }
 const char *err_text(enum err code) { return row_of(code)->text; }
 
-/* Makes s printable in place: messages quote names out of files and requests, and go to terminals and logs as one line.
- * ASCII controls become '?', as does each byte that is no UTF-8; of C1 controls (C2 80 .. C2 9F) the second byte turns
- * into a plain Latin-1 sign, which keeps the length. */
+/* Makes s printable in place: messages quote names from files and requests, and appear in terminals and logs as one
+ * line. ASCII controls become '?', as does each byte that is not UTF-8. The second byte of C1 controls (C2 80 .. C2 9F)
+ * becomes a plain Latin-1 character, which keeps the length. */
 static void make_printable(char *s)
 {
     size_t n = strlen(s);
@@ -46,7 +46,7 @@ static void make_printable(char *s)
     }
 }
 
-/* Formats into out[cap], cut at a UTF-8 border. */
+/* Formats into out[cap], cut at a UTF-8 boundary. */
 static void format_cut(char *out, size_t cap, const char *fmt, va_list args)
 {
     int n = vsnprintf(out, cap, fmt, args);

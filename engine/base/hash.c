@@ -1,5 +1,5 @@
-/* Eight lanes, each a chain of "xor a word in, fold, multiply": every step is a bijection of the lane and of the
- * word, so a changed word cannot be lost again. Eight chains keep the multiplier busy while each waits for its own
+/* Eight lanes, each a chain of "xor a word in, fold, multiply". Every step is a bijection of the lane and of the word,
+ * so the effect of a changed word cannot vanish. Eight chains keep the multiplier busy while each waits for its
  * result. */
 #include "engine/base/hash.h"
 
@@ -9,14 +9,14 @@
 
 enum { LANES = 8 };
 
-/* Odd, with bits all over: the golden ratio's fraction and splitmix64's first multiplier [Steele 2014]. */
+/* Odd, with bits spread over the word: the golden ratio's fraction and splitmix64's first multiplier [Steele 2014]. */
 #define STEP_FACTOR   0x9E3779B97F4A7C15u
 #define FINISH_FACTOR 0xBF58476D1CE4E5B9u
 
 static inline uint64_t step(uint64_t h, uint64_t word)
 {
     h ^= word;
-    h ^= h >> 32; /* a product spreads bits upwards only: without this, two flips of high bits could cancel */
+    h ^= h >> 32; /* a product spreads bits only upwards; without this, two flips of high bits could cancel */
     return h * STEP_FACTOR;
 }
 

@@ -1,5 +1,5 @@
-/* open, fstat, mmap, read, write and rename behind one seam that can be told to fail. O_NONBLOCK makes the open of a
- * FIFO return at once; the fstat behind it then refuses it. */
+/* open, fstat, mmap, read, write and rename, all in one module so that tests can make them fail. O_NONBLOCK makes the
+ * open of a FIFO return immediately; fstat then rejects it. */
 #include "engine/base/io.h"
 
 #include <dirent.h>
@@ -50,7 +50,7 @@ static const char *kind_of(mode_t mode)
     return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "not a regular file";
 }
 
-/* Opens path and checks that it is a regular file; *st is filled. */
+/* Opens path, checks that it is a regular file, and fills *st. */
 static enum err open_regular(const char *path, int *fd, struct stat *st, struct err_info *info)
 {
     int f = must_fail() ? -1 : open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -121,7 +121,7 @@ void io_map_drop(const struct io_map *map, size_t offset, size_t n)
     size_t from = (offset + page - 1) / page * page; /* only whole pages inside the range */
     size_t to = (offset + n) / page * page;
     if (map->data != NULL && from < to && to <= map->bytes) {
-        (void)madvise((void *)(map->data + from), to - from, MADV_DONTNEED); /* a hint */
+        (void)madvise((void *)(map->data + from), to - from, MADV_DONTNEED); /* failure is harmless */
     }
 }
 
@@ -175,10 +175,10 @@ void io_read_start(const char *path, char *out, size_t cap)
 
 /* --- making a file ---------------------------------------------------------------------------------------------- */
 
-enum { WRITE_BYTES = 16 << 20 }; /* of one write: far below what Linux takes at once */
+enum { WRITE_BYTES = 16 << 20 }; /* size of one write, far below Linux's limit */
 
-/* Locks a file that is half written, for us alone: a lock tells what a process left that died from one at work.
- * Between our open and our lock the other may have given the file its name: then it is not ours. */
+/* Locks an unfinished file exclusively: the lock distinguishes a killed process's leftover from a working writer's
+ * file. Between open and lock the other writer can rename the file; then it is not ours. */
 static enum err lock_unfinished(int fd, const char *tmp, struct err_info *info)
 {
     struct stat ours, named;
@@ -195,7 +195,7 @@ static enum err lock_unfinished(int fd, const char *tmp, struct err_info *info)
     return ERR_OK;
 }
 
-/* Takes `tmp` to write. What a process left there that died is taken over. */
+/* Opens `tmp` for writing, or takes it over from a process that was killed. */
 static enum err open_for_writing(const char *tmp, unsigned mode, int *fd, struct err_info *info)
 {
     int f = must_fail() ? -1 : open(tmp, O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW | O_NOCTTY, mode);
@@ -223,7 +223,7 @@ enum err io_remove_abandoned(const char *tmp)
     }
     enum err err = lock_unfinished(f, tmp, &ignored);
     if (err == ERR_OK) {
-        err = io_remove(tmp); /* still locked, so nobody has taken it over */
+        err = io_remove(tmp); /* still locked, so no process has taken it over */
     }
     close(f);
     return err;
@@ -242,7 +242,7 @@ const char *io_base_name(const char *path, size_t *n)
     return path + begin;
 }
 
-/* So that the new name survives a power failure. A file system that cannot sync folders has done what it can. */
+/* Makes the new name survive a power failure. Ignores file systems that cannot sync folders. */
 static void sync_folder_of(const char *path)
 {
     char folder[IO_MAX_PATH_BYTES];
@@ -273,7 +273,7 @@ enum err io_writer_reserve(struct io_writer *w, uint64_t bytes, struct err_info 
 {
     if (must_fail() || fallocate(w->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes) != 0) {
         bool is_full = errno == ENOSPC || errno == EDQUOT || errno == EFBIG;
-        if (is_full) { /* anything else: the file system does not know how, and writing will tell */
+        if (is_full) { /* other errors mean the file system does not support it; writing shows a full disk */
             return err_set(info, ERR_IO, NULL, "%s: no room for %llu bytes: %s", w->tmp, (unsigned long long)bytes,
                            strerror(errno));
         }
@@ -304,7 +304,7 @@ void io_writer_abort(struct io_writer *w)
     }
 }
 
-/* rename that leaves alone what is already there. Old file systems cannot: they look first. */
+/* Renames without replacing an existing file. Old file systems cannot do that: there it checks first. */
 static int rename_to_new(const char *from, const char *to)
 {
     struct stat st;

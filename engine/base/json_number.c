@@ -1,5 +1,5 @@
-/* A number with digits is a jansson real whose block is longer by them: the allocator that jansson was given adds them
- * to the one block that json_real asks for, and mem_account_size tells such a block from a plain real. */
+/* A number with digits is a jansson real with a longer block: the allocator passed to jansson adds room for the digits
+ * to the single block that json_real requests, and mem_account_size distinguishes such a block from a plain real. */
 #include "engine/base/json_number.h"
 
 #include "engine/base/mem.h"
@@ -12,8 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t real_bytes;                /* of a plain real; 0: jansson's memory is not mem.h's */
-static _Thread_local size_t extra_bytes; /* for the next block */
+static size_t real_bytes;                /* of a plain real; 0: jansson does not use mem.h */
+static _Thread_local size_t extra_bytes; /* to add to the next block */
 
 static void *take(size_t bytes)
 {
@@ -60,7 +60,7 @@ json_t *json_number_new(double value, const char *digits, size_t n)
 
 /* --- decimals ----------------------------------------------------------------------------------------------------- */
 
-/* 0.d1d2.. * 10^exponent: d1 is at `at`, the last digit other than 0 before `end`, and a point may be between them. */
+/* 0.d1d2.. * 10^exponent: d1 is at `at`, the last digit other than 0 before `end`; a point can be between them. */
 struct decimal {
     const char *at, *end; /* equal: the number is 0 */
     int64_t exponent;
@@ -108,7 +108,7 @@ bool json_number_is_exact(double value, const char *text, size_t n)
         return false; /* shortest forms have at most 17 digits */
     }
     if (a.n_digits <= DBL_DIG && fabs(value) >= DBL_MIN && fabs(value) < DBL_MAX) {
-        return true; /* so few digits survive a double [IEEE 754] */
+        return true; /* a double preserves this many digits [IEEE 754] */
     }
     char shortest[JSON_NUMBER_BYTES];
     json_number_shortest(value, shortest);
@@ -122,7 +122,7 @@ bool json_number_is_exact(double value, const char *text, size_t n)
     return same && a.at == a.end && b.at == b.end;
 }
 
-/* Writes value with n digits, as d.ddde+xx. Does that text read back as value? */
+/* Writes value with n digits, as d.ddde+xx. Returns whether that text reads back as value. */
 static bool survives(double value, int n, char sci[JSON_NUMBER_BYTES])
 {
     snprintf(sci, JSON_NUMBER_BYTES, "%.*e", n - 1, value);
@@ -132,7 +132,7 @@ static bool survives(double value, int n, char sci[JSON_NUMBER_BYTES])
 /* Writes value with the fewest digits that read back as value, as d.ddde+xx. */
 static void shortest_digits(double value, char sci[JSON_NUMBER_BYTES])
 {
-    int n = DBL_DIG; /* of a normal double these are a shorter form, and zeros, if there is one [IEEE 754] */
+    int n = DBL_DIG;             /* for a normal double these are a shorter form plus zeros, if one exists [IEEE 754] */
     if (fabs(value) < DBL_MIN) { /* here doubles are evenly spaced: if n digits suffice, so do more */
         int enough = DBL_DECIMAL_DIG;
         for (n = 1; n < enough;) {

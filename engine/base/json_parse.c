@@ -1,5 +1,5 @@
-/* A loop over an explicit stack of open objects and arrays. Each value joins its parent when it begins, so that one
- * decref of the root frees everything after a failure. */
+/* A loop over an explicit stack of open objects and arrays. Each value joins its parent when it begins, so after a
+ * failure one decref of the root frees everything. */
 #include "engine/base/json_parse.h"
 
 #include "engine/base/compiler.h"
@@ -44,7 +44,7 @@ static enum err refuse(const struct parser *p, enum err code, size_t at, const c
     return code;
 }
 
-/* The error of a byte that cannot follow. */
+/* Returns the error of a byte that cannot follow. */
 static enum err unexpected(const struct parser *p, const char *expected)
 {
     char text[sizeof p->why->text];
@@ -79,7 +79,7 @@ static bool is_next(const struct parser *p, char c) { return p->at < p->n && p->
 
 /* --- strings ------------------------------------------------------------------------------------------------------ */
 
-/* The value of four hexadecimal digits at s[at]; -1 when they are none. */
+/* Returns the value of four hexadecimal digits at s[at]; -1: there are none. */
 static int32_t hex_at(const struct parser *p, size_t at)
 {
     int32_t value = 0;
@@ -93,7 +93,7 @@ static int32_t hex_at(const struct parser *p, size_t at)
     return value;
 }
 
-/* A code point of the escape at s[at], whose second byte is u; moves at after it. */
+/* Decodes the escape at s[at], whose second byte is u; moves at after it. */
 static enum err unicode_escape(struct parser *p, uint32_t *cp)
 {
     int32_t first = hex_at(p, p->at + 2);
@@ -117,7 +117,7 @@ static enum err unicode_escape(struct parser *p, uint32_t *cp)
                                          : refuse(p, ERR_INVALID_JSON, p->at - 6, "a surrogate without its pair");
 }
 
-/* Appends what the escape at s[at] stands for to out + *len; moves at after it. */
+/* Appends the character of the escape at s[at] to out + *len; moves at after it. */
 static enum err take_escape(struct parser *p, char *out, size_t *len)
 {
     static const char names[] = "\"\\/bfnrt", values[] = "\"\\/\b\f\n\r\t";
@@ -137,7 +137,7 @@ static enum err take_escape(struct parser *p, char *out, size_t *len)
     return ERR_OK;
 }
 
-/* The end of the run at s[from] that stands for itself within a string. */
+/* Returns the end of the unescaped run at s[from] within a string. */
 static size_t plain_end(const struct parser *p, size_t from)
 {
     while (from < p->n && p->s[from] != '"' && p->s[from] != '\\' && (unsigned char)p->s[from] >= 0x20) {
@@ -146,7 +146,7 @@ static size_t plain_end(const struct parser *p, size_t from)
     return from;
 }
 
-/* Where the string ends whose quote is before s[from]: at its last quote, or n. */
+/* Returns the end of the string whose quote is before s[from]: its last quote, or n. */
 static size_t quote_after(const struct parser *p, size_t from)
 {
     while (from < p->n && p->s[from] != '"') {
@@ -155,7 +155,7 @@ static size_t quote_after(const struct parser *p, size_t from)
     return MIN_OF(from, p->n);
 }
 
-/* The string whose quote is at s[at]: *out[0..*n), within the text or room. Moves at after it. */
+/* Reads the string whose quote is at s[at]: *out[0..*n), within the text or room. Moves at after it. */
 static enum err take_string(struct parser *p, struct scratch *room, const char **out, size_t *n)
 {
     size_t begin = p->at++, from = p->at;
@@ -228,7 +228,7 @@ static enum err scan_number(struct parser *p, bool *is_integer)
     return ERR_OK;
 }
 
-/* The integer in s[0..n) when int64 holds it. */
+/* Reads the integer in s[0..n); returns false if int64 cannot hold it. */
 static bool int64_of(const char *s, size_t n, int64_t *out)
 {
     bool is_negative = s[0] == '-';
@@ -282,7 +282,7 @@ static bool take_word(struct parser *p, const char *word)
     return true;
 }
 
-/* The numbers that JSON does not have. */
+/* Reads numbers that JSON lacks. */
 static enum err take_special(struct parser *p, json_t **out)
 {
     static const struct {
@@ -301,7 +301,7 @@ static enum err take_special(struct parser *p, json_t **out)
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
-/* The value that begins at s[at]; of an object or array only its beginning. */
+/* Reads the value that begins at s[at]; of an object or array only its beginning. */
 static enum err take_value(struct parser *p, json_t **out)
 {
     const char *text;
@@ -342,7 +342,7 @@ static enum err attach(struct parser *p, json_t *v)
     return rc == 0 ? ERR_OK : ERR_NOMEM;
 }
 
-/* The next member's key and colon. */
+/* Reads the next member's key and colon. */
 static enum err take_key(struct parser *p)
 {
     skip_spaces(p);
@@ -369,7 +369,7 @@ static enum err take_key(struct parser *p)
     return ERR_OK;
 }
 
-/* Opens v. *is_value: a value comes next, and not the end of v, which is empty. */
+/* Opens v. *is_value: a value must follow; false: v is empty and ends. */
 static enum err open_container(struct parser *p, json_t *v, bool *is_value)
 {
     if (p->n_open == p->max_depth) {
@@ -381,7 +381,7 @@ static enum err open_container(struct parser *p, json_t *v, bool *is_value)
     return *is_value && json_is_object(v) ? take_key(p) : ERR_OK;
 }
 
-/* After a value: closes what ends here, up to where another value comes. */
+/* After a value: closes containers that end here, until another value must follow. */
 static enum err close_containers(struct parser *p)
 {
     while (p->n_open > 0) {

@@ -1,4 +1,5 @@
-/* Reading for callers: errors that name the text and the place. What a parse would need can be asked for before it. */
+/* The callers' interface: errors name the text and the position. json_read_size estimates a parse's memory before
+ * it. */
 #include "engine/base/json_read.h"
 
 #include "engine/base/compiler.h"
@@ -10,28 +11,28 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What jansson 2.14 takes of the heap for a part of a text, with mem.h's header and malloc's: an object and its first
- * eight buckets, an array and its first eight places, ... [measured: json_read_test] */
+/* Heap use of jansson 2.14 for parts of a text, including the headers of mem.h and malloc: an object and its first
+ * eight buckets, an array and its first eight slots, ... [measured: json_read_test] */
 enum {
     OBJECT_BYTES = 288,
     ARRAY_BYTES = 192,
     STRING_BYTES = 112, /* and the string itself */
     NUMBER_BYTES = 56,  /* and its digits, if it carries them */
-    MAX_BARE = 15,      /* a number without an exponent carries none up to so many bytes */
-    MEMBER_BYTES = 80,  /* beside its key, counted as a string: place in the object's list, buckets while they grow */
-    ELEMENT_BYTES = 24, /* a place in an array while it grows */
+    MAX_BARE = 15,      /* a number of up to this many bytes without an exponent carries no digits */
+    MEMBER_BYTES = 80,  /* in addition to its key, counted as a string: slot in the object's list, growing buckets */
+    ELEMENT_BYTES = 24, /* a slot in a growing array */
 };
 
-/* The end of the string that begins at s[i], past its quote; n when there is none. */
+/* Returns the end of the string that begins at s[i], after its quote; n if it does not end. */
 static size_t string_end(const char *s, size_t i, size_t n)
 {
     while (i < n && s[i] != '"') {
-        i += s[i] == '\\' ? 2 : 1; /* what is escaped ends no string */
+        i += s[i] == '\\' ? 2 : 1; /* an escaped character does not end the string */
     }
     return MIN_OF(i, n);
 }
 
-/* The end of the number or word at s[i]: i when there is none. */
+/* Returns the end of the number or word at s[i]; i if there is none. */
 static size_t word_end(const char *s, size_t i, size_t n)
 {
     while (i < n && ((s[i] >= '0' && s[i] <= '9') || (s[i] >= 'a' && s[i] <= 'z') || (s[i] >= 'A' && s[i] <= 'Z') ||
@@ -68,7 +69,7 @@ struct json_size json_read_size(const char *s, size_t n)
             break;
         case ':':
             z.bytes += MEMBER_BYTES;
-            z.n_values--; /* what stands before it was a key */
+            z.n_values--; /* the value before the colon was a key */
             break;
         case ',':
             z.bytes += ELEMENT_BYTES;
@@ -80,7 +81,7 @@ struct json_size json_read_size(const char *s, size_t n)
                 z.bytes += NUMBER_BYTES + (may_carry ? from - i + 1 : 0);
                 z.n_values++;
             } else if (s[i] == 't' || s[i] == 'f' || s[i] == 'n') {
-                z.n_values++; /* true, false and null are shared: they take nothing */
+                z.n_values++; /* true, false and null are shared and take nothing */
             }
             i = MAX_OF(from, i + 1) - 1;
         }
@@ -90,7 +91,7 @@ struct json_size json_read_size(const char *s, size_t n)
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
-/* Copies the name, as written, of the outermost field that text[0..n) ends in; "" when it ends in none. */
+/* Copies the name, as written, of the outermost field in which text[0..n) ends; "" if it ends in none. */
 static void field_at(const char *s, size_t n, char *name, size_t cap)
 {
     size_t depth = 0, from = 0, len = 0;
@@ -101,7 +102,7 @@ static void field_at(const char *s, size_t n, char *name, size_t cap)
                 i += s[i] == '\\';
             }
             if (depth == 1 && i < n) {
-                from = start; /* a value's text takes the place of its name for a moment: a comma or brace follows */
+                from = start; /* a string value briefly replaces its name, but a comma or brace follows */
                 len = i - start;
             }
             continue;
@@ -115,7 +116,7 @@ static void field_at(const char *s, size_t n, char *name, size_t cap)
     snprintf(name, cap, "%.*s", (int)MIN_OF(len, cap - 1), s + from);
 }
 
-/* Line and column, in characters, of text[at], both from 1. */
+/* Computes line and column, in characters, of text[at], both from 1. */
 static void place_of(const char *text, size_t at, size_t *line, size_t *column)
 {
     *line = *column = 1;
@@ -257,7 +258,7 @@ const char *json_read_show(const json_t *v, char room[JSON_READ_SHOWN])
 
 bool json_read_is(const json_t *v, const char *text)
 {
-    size_t n = json_string_length(v); /* 0 when v is none */
+    size_t n = json_string_length(v); /* 0 if v is not a string */
     return json_is_string(v) && n == strlen(text) && memcmp(json_string_value(v), text, n) == 0;
 }
 

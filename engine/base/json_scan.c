@@ -1,4 +1,4 @@
-/* One state a byte. Open objects and arrays are bits, so that nothing is allocated and nothing recurses. */
+/* One state per byte. Open objects and arrays are bits, so the scan neither allocates nor recurses. */
 #include "engine/base/json_scan.h"
 
 #include "engine/base/hex.h"
@@ -88,7 +88,7 @@ static bool behind_value(struct json_scan *s, char c)
     return (c == '}' || c == ']') && close_one(s, c);
 }
 
-/* A byte of a character of several [RFC 3629]. */
+/* Handles a byte of a multi-byte character [RFC 3629]. */
 static bool in_character(struct json_scan *s, unsigned char c)
 {
     if (s->n_more > 0) {
@@ -163,7 +163,7 @@ static bool in_hex(struct json_scan *s, char c)
     return go(s, is_high ? JSON_SCAN_LOW : JSON_SCAN_STRING);
 }
 
-/* What of a number may come behind what came; where nothing of it does, the number has ended. */
+/* Handles a byte that can continue a number; any other byte ends it. */
 static bool in_number(struct json_scan *s, char c)
 {
     bool has_digits = s->state == JSON_SCAN_ZERO || s->state == JSON_SCAN_DIGIT;

@@ -1,4 +1,4 @@
-/* The JSON writer: appends, escapes, never fails by itself (the buf remembers). */
+/* The JSON writer appends and escapes; the buf records failures. */
 #include "engine/base/json_write.h"
 
 #include "engine/base/json_number.h"
@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Appends the escape of one ASCII character that JSON may not hold as it is. */
+/* Appends the escape of an ASCII character that a JSON string cannot contain. */
 static void write_escape(struct buf *b, unsigned char c)
 {
     static const char *const short_forms[0x20] = {
@@ -87,7 +87,7 @@ void json_write_setting(struct buf *b, float v)
 {
     char text[32];
     (void)snprintf(text, sizeof text, "%.6g", (double)v);
-    double exact = strtod(text, NULL); /* the double that was meant, if six digits name the float */
+    double exact = strtod(text, NULL); /* the intended double, if six digits identify the float */
     json_write_float(b, (float)exact == v ? exact : (double)v);
 }
 
@@ -95,7 +95,7 @@ void json_write_int(struct buf *b, int64_t v) { buf_printf(b, "%" PRId64, v); }
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
-/* What needs no look inside; of an object or array its beginning. */
+/* Writes a scalar, or the beginning of an object or array. */
 static void write_begin(struct buf *b, const json_t *v)
 {
     char room[JSON_NUMBER_BYTES];
@@ -125,7 +125,7 @@ void json_write_value(struct buf *b, const json_t *v, bool is_spaced)
 {
     struct {
         const json_t *v;
-        void *member; /* of an object: the next */
+        void *member; /* of an object: the next member */
         size_t at;    /* values written so far */
     } stack[JSON_WRITE_DEPTH];
     size_t n = 0;

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CPU_TEXT_BYTES = 2048 }; /* its name stands in the first lines */
+enum { CPU_TEXT_BYTES = 2048 }; /* the name is in the first lines */
 
 size_t machine_number_in(const char *path)
 {
@@ -26,7 +26,7 @@ size_t machine_number_in(const char *path)
 
 size_t machine_memory_bytes(void)
 {
-    /* the process's own control group is the root of what it sees in a container; version 2, then 1 */
+    /* In a container the process's control group is the root of what it sees. Version 2, then 1. */
     size_t group = MIN_OF(machine_number_in("/sys/fs/cgroup/memory.max"),
                           machine_number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);

@@ -1,5 +1,5 @@
 /* Counted allocation. A 16-byte header before each heap block holds its size, its purpose and the account it is charged
- * to, which is what makes the figures exact without a second table. */
+ * to, so the counts are exact without a second table. */
 #include "engine/base/mem.h"
 
 #include "engine/base/ck.h"
@@ -14,17 +14,17 @@
 enum {
     HEADER_BYTES = 16,
     ARENA_ALIGN = 16,
-    MALLOC_BYTES = 16, /* what malloc adds to a block: its size, and rounding */
+    MALLOC_BYTES = 16, /* overhead of malloc per block: its size, and rounding */
 };
 #define MAX_BYTES ((size_t)1 << 55) /* a header holds sizes below 2^56 */
 
 struct header {
     uint64_t bytes : 56, purpose : 8;
-    struct mem_account *account; /* NULL: none; for what is charged */
+    struct mem_account *account; /* NULL: none; of charged blocks */
 };
 _Static_assert(sizeof(struct header) <= HEADER_BYTES, "the header must keep blocks 16-byte aligned");
 
-static atomic_size_t live_bytes[MEM_PURPOSE_COUNT]; /* relaxed: counters only, they order nothing */
+static atomic_size_t live_bytes[MEM_PURPOSE_COUNT]; /* relaxed: counters order nothing */
 static atomic_long fail_countdown = -1;
 static atomic_bool fault_fired, fault_lasts;
 static _Thread_local bool is_spared;
@@ -77,10 +77,10 @@ static void count(enum mem_purpose purpose, size_t add, size_t sub)
     atomic_fetch_add_explicit(&live_bytes[purpose], add - sub, memory_order_relaxed);
 }
 
-/* Is memory for this taken of the budget of requests? */
+/* Does memory for this purpose count against the budget of requests? */
 static bool is_charged(enum mem_purpose purpose) { return purpose == MEM_REQUEST || purpose == MEM_GRAMMAR; }
 
-/* May this thread have a block of this size? Then it is charged. */
+/* Charges a block of this size; returns false if the thread cannot have it. */
 static bool charge(struct mem_account *account, enum mem_purpose purpose, size_t bytes)
 {
     return !is_charged(purpose) || mem_account_take(account, bytes + HEADER_BYTES + MALLOC_BYTES);
@@ -134,7 +134,7 @@ void *mem_realloc(void *p, size_t bytes, enum mem_purpose purpose)
     struct header *old = (struct header *)((char *)p - HEADER_BYTES);
     struct header before = *old;
     enum mem_purpose kept = (enum mem_purpose)before.purpose;
-    if (!charge(before.account, kept, bytes)) { /* beside the old block: for a moment there may be both */
+    if (!charge(before.account, kept, bytes)) { /* in addition to the old block: both can exist for a moment */
         return NULL;
     }
     struct header *h = realloc(old, bytes + HEADER_BYTES);
@@ -189,7 +189,7 @@ void *mem_map(size_t bytes, enum mem_purpose purpose)
         return NULL;
     }
 #ifdef MADV_HUGEPAGE
-    (void)madvise(p, bytes, MADV_HUGEPAGE); /* a hint: without huge pages everything works, slower */
+    (void)madvise(p, bytes, MADV_HUGEPAGE); /* failure only makes it slower */
 #endif
     count(purpose, bytes, 0);
     return p;
@@ -201,7 +201,7 @@ void mem_populate(void *p, size_t bytes)
     size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = (page - (uintptr_t)p % page) % page;
     if (bytes > skip) {
         (void)madvise((unsigned char *)p + skip, bytes - skip,
-                      MADV_POPULATE_WRITE); /* a hint: it comes when it is used */
+                      MADV_POPULATE_WRITE); /* failure is harmless: the memory comes on first use */
     }
 #else
     (void)p;
@@ -242,7 +242,7 @@ const char *mem_purpose_name(enum mem_purpose purpose)
 
 struct arena_chunk {
     struct arena_chunk *next;
-    size_t capacity; /* bytes behind this struct */
+    size_t capacity; /* bytes after this struct */
     size_t used;
     size_t pad; /* keeps data[] 16-byte aligned */
 };

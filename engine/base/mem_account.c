@@ -1,5 +1,5 @@
-/* Two counters and two limits. A charge is added first and taken back when it was too much: then no lock is needed, and
- * the limits hold whatever comes at once. */
+/* Two counters and two limits. A charge is added first and subsequently undone if it was too much: this needs no lock,
+ * and concurrent charges cannot exceed the limits. */
 #include "engine/base/mem_account.h"
 
 #include "engine/base/compiler.h"
@@ -10,12 +10,12 @@
 #endif
 
 enum {
-    KEPT_PART = 8,            /* the last eighth is for requests that hold little */
-    MAPPED_BYTES = 256 << 10, /* from here a block is a mapping of its own, and gone when it is freed */
-    TRIM_BYTES = 1 << 20,     /* free memory at the heap's end that may stay */
+    KEPT_PART = 8,            /* the last eighth is reserved for requests that hold little */
+    MAPPED_BYTES = 256 << 10, /* larger blocks are separate mappings, returned when freed */
+    TRIM_BYTES = 1 << 20,     /* free memory at the heap's end that can stay */
 };
 
-static atomic_size_t budget, share, held; /* relaxed: they order nothing */
+static atomic_size_t budget, share, held; /* relaxed: counters order nothing */
 static _Thread_local struct mem_account *current;
 
 void mem_account_limit(size_t budget_bytes, size_t share_bytes)
@@ -106,8 +106,9 @@ void mem_account_give(struct mem_account *a, size_t bytes)
     }
 }
 
-/* glibc makes eight arenas a CPU, whose free memory stays with the process, and keeps freed blocks of up to 32 MiB. Small
- * ones it keeps apart; malloc_trim joins them to an arena's end, which only a later free would give back. */
+/* glibc makes eight arenas per CPU, whose free memory stays with the process, and keeps freed blocks of up to 32 MiB.
+ * It keeps small blocks separate; malloc_trim merges them into an arena's end, which otherwise only a later free would
+ * return. */
 void mem_account_tune(int n_arenas)
 {
 #ifdef __GLIBC__

@@ -1,7 +1,6 @@
-/* The worker pool. Both the start of a run and the barriers inside it are the same thing: a generation counter that the
- * last arrival bumps. Waiters spin a little on it and then sleep in futex(FUTEX_WAIT).
- *
- * Spinning only helps while every thread has a CPU; with more threads than CPUs the pool sleeps at once. */
+/* The worker pool. The start of a run and the barriers inside it are the same: a generation counter that the last
+ * thread to arrive increments. Waiting threads spin on it briefly and then sleep in futex(FUTEX_WAIT). Spinning only
+ * helps while every thread has a CPU; with more threads than CPUs the pool sleeps immediately. */
 #define SPIN_ROUNDS 4000 /* about 20 us of `pause` on a 3 GHz core: longer than any gap inside a step */
 
 #include "engine/base/pool.h"
@@ -20,22 +19,23 @@
 #include <unistd.h>
 
 struct gate {
-    _Alignas(CACHE_LINE_BYTES) atomic_uint generation; /* release by the last arrival, acquire by waiters */
-    atomic_uint sleepers;                              /* waiters inside futex; seq_cst with generation */
+    /* release by the last thread to arrive, acquire by waiting ones */
+    _Alignas(CACHE_LINE_BYTES) atomic_uint generation;
+    atomic_uint sleepers; /* threads in futex; seq_cst with generation */
     _Alignas(CACHE_LINE_BYTES) atomic_uint arrived;
 };
 
 struct pool {
-    struct gate start;   /* bumped by pool_run */
-    struct gate barrier; /* bumped by the last thread to arrive */
-    pool_fn fn;          /* written before start is bumped, read after */
+    struct gate start;   /* incremented by pool_run */
+    struct gate barrier; /* incremented by the last thread to arrive */
+    pool_fn fn;          /* written before start is incremented, read after */
     void *arg;
     bool stop;
     int n_threads;
     int spin_rounds;
     int n_started;
     bool is_pinned;
-    cpu_set_t cpus; /* that the process may run on, when it is */
+    cpu_set_t cpus; /* that the process can run on, if pinned */
     struct worker {
         pthread_t thread;
         struct pool *pool;
@@ -87,7 +87,8 @@ void pool_barrier(struct pool *p)
         return;
     }
     struct gate *g = &p->barrier;
-    unsigned seen = atomic_load_explicit(&g->generation, memory_order_relaxed); /* cannot move before we arrive */
+    /* cannot change before this thread arrives */
+    unsigned seen = atomic_load_explicit(&g->generation, memory_order_relaxed);
     if (atomic_fetch_add_explicit(&g->arrived, 1, memory_order_acq_rel) + 1 == (unsigned)p->n_threads) {
         atomic_store_explicit(&g->arrived, 0, memory_order_relaxed);
         gate_open(g);
@@ -119,7 +120,7 @@ int pool_cpu_count(void)
     return n < 1 ? 1 : n;
 }
 
-/* The i-th CPU of the pool's set, as a set of its own. */
+/* Pins a thread to the i-th CPU of the pool's set. */
 static void pin(const struct pool *p, pthread_t thread, int i)
 {
     for (int cpu = 0; cpu < CPU_SETSIZE; cpu++) {
@@ -127,7 +128,7 @@ static void pin(const struct pool *p, pthread_t thread, int i)
             cpu_set_t one;
             CPU_ZERO(&one);
             CPU_SET(cpu, &one);
-            (void)pthread_setaffinity_np(thread, sizeof one, &one); /* a CPU that went away: it runs anywhere */
+            (void)pthread_setaffinity_np(thread, sizeof one, &one); /* if the CPU has gone, the thread runs anywhere */
             return;
         }
     }
@@ -172,7 +173,7 @@ enum err pool_new(int n_threads, struct pool **out, struct err_info *info)
         p->workers[i] = (struct worker){.pool = p, .id = i};
         rc = pthread_create(&p->workers[i].thread, NULL, worker_main, &p->workers[i]);
         if (rc == 0) {
-            (void)pthread_setname_np(p->workers[i].thread, "worker"); /* for who looks at the process */
+            (void)pthread_setname_np(p->workers[i].thread, "worker"); /* visible to tools such as top */
         }
         p->n_started += rc == 0;
     }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 enum { FIRST_SLOTS = 16 };
-#define MAX_INDEXES ((size_t)1 << 31) /* half of what 32 bits number, so that counting slots cannot overflow */
+#define MAX_INDEXES ((size_t)1 << 31) /* half of the 32-bit range, so that counting slots cannot overflow */
 
 static ALWAYS_INLINE bool is_free(const void *slots, size_t at) { return ((const uint32_t *)slots)[at] == 0; }
 
@@ -58,7 +58,7 @@ static size_t place_of(const struct table *t, uint64_t hash, uint32_t i)
 void table_remove(struct table *t, uint64_t hash, uint32_t i, table_hash_fn hash_of, const void *all)
 {
     size_t hole = place_of(t, hash, i);
-    /* A later one moves into the hole unless its search begins after the hole [Knuth, TAOCP 3, 6.4 R]. */
+    /* A later index moves into the hole unless its search begins after the hole [Knuth, TAOCP 3, 6.4 R]. */
     for (size_t at = (hole + 1) & t->mask; t->slots[at] != 0; at = (at + 1) & t->mask) {
         size_t home = (size_t)hash_of(all, t->slots[at] - 1) & t->mask;
         if (((at - home) & t->mask) >= ((at - hole) & t->mask)) {

@@ -16,7 +16,7 @@ static uint64_t cpu_ns(const struct task *t)
 void task_enter(struct task *t, const char *phase)
 {
     if (pthread_getcpuclockid(pthread_self(), &t->cpu) != 0) {
-        t->cpu = CLOCK_THREAD_CPUTIME_ID; /* never for a thread that runs */
+        t->cpu = CLOCK_THREAD_CPUTIME_ID; /* never happens for a running thread */
     }
     t->begun_cpu_ns = cpu_ns(t);
     atomic_store_explicit(&t->phase, phase, memory_order_relaxed);

@@ -1,7 +1,7 @@
-/* UTF-8 by hand, because every stream border and every error text needs the same few rules. Does no normalisation. */
+/* UTF-8 decoding, because every stream boundary and every error text needs the same few rules. Does not normalise. */
 #include "engine/base/utf8.h"
 
-/* Bytes of the sequence that `lead` starts, or 0 when it starts none (continuation bytes, C0, C1, F5..FF). */
+/* Returns the length of the sequence that `lead` starts, 0 if it starts none (continuation bytes, C0, C1, F5..FF). */
 static size_t sequence_length(unsigned char lead)
 {
     if (lead < 0x80) {
@@ -33,7 +33,7 @@ static bool second_byte_ok(unsigned char lead, unsigned char b)
     }
 }
 
-/* Bytes of the sequence at s that are present and legal, up to its full length `need`. */
+/* Returns how many bytes of the sequence at s are present and legal, up to its full length `need`. */
 static size_t legal_prefix(const unsigned char *s, size_t n, size_t need)
 {
     size_t have = 1;

@@ -1,5 +1,4 @@
-/* One array of page records; free pages and kept pages are linked through it, identities through a chained hash table.
- */
+/* One array of page records. Lists link free pages and kept pages through it; a chained hash table finds identities. */
 #include "engine/kv/kv_cache.h"
 
 #include "engine/base/mem.h"
@@ -10,14 +9,14 @@
 
 struct page {
     int32_t n_held;
-    int32_t n_children;     /* named pages whose parent this is */
-    int32_t parent;         /* KV_NO_PAGE for a first page */
-    uint64_t parent_serial; /* 0 for a first page; the parent has gone where that page has another serial by now */
+    int32_t n_children;     /* named pages with this parent */
+    int32_t parent;         /* KV_NO_PAGE: a first page */
+    uint64_t parent_serial; /* 0 for a first page; if the parent page has another serial now, the parent was evicted */
     int32_t prev, next;     /* free list (next only), or list of kept pages, oldest first */
-    int32_t chain;          /* next page of the same hash slot */
+    int32_t chain;          /* next page in the same hash slot */
     bool is_named, is_filled, is_kept, is_preferred;
-    bool is_forgotten; /* named, for those that hang from it, but not in its hash slot any more */
-    int32_t state;     /* recurrent state behind its last token, or KV_NO_STATE */
+    bool is_forgotten; /* named for its children, but no longer in its hash slot */
+    int32_t state;     /* recurrent state after its last token, or KV_NO_STATE */
     int32_t window;    /* window page of its tokens, or KV_NO_WINDOW */
     uint64_t salt, hash, owner, serial;
     int32_t tokens[KV_PAGE_TOKENS];
@@ -25,21 +24,21 @@ struct page {
 
 struct state {
     int32_t n_held;
-    int32_t page;     /* that keeps it, or KV_NO_PAGE */
-    uint64_t used_at; /* when it was kept or last held; the clock is kv_cache.now */
+    int32_t page;     /* the page that keeps it, or KV_NO_PAGE */
+    uint64_t used_at; /* when it was kept or last held, on the clock kv_cache.now */
 };
 
 struct window {
     int32_t n_held;
-    int32_t page;       /* that keeps it, or KV_NO_PAGE */
-    bool is_passed;     /* who let it go went on behind it */
-    int32_t prev, next; /* free list (next only), or list of those that only a page has, oldest first */
+    int32_t page;       /* the page that keeps it, or KV_NO_PAGE */
+    bool is_passed;     /* the sequence that dropped it continued after it */
+    int32_t prev, next; /* free list (next only), or list of unreferenced ones, oldest first */
 };
 
-/* Window pages that only pages have, in the order in which they go. */
+/* Unreferenced window pages, in order of eviction. */
 enum window_list { PASSED, ENDED, PREFERRED, N_WINDOW_LISTS };
 
-/* Of pages, or of window pages, those that nobody holds and that are kept. */
+/* Pages, or window pages, that are kept without a reference. */
 struct kept_list {
     int32_t oldest, newest, n;
 };
@@ -48,17 +47,17 @@ struct kv_cache {
     struct page *pages;
     int32_t n_pages, n_held, n_kept, n_free;
     int32_t free;             /* first free page */
-    struct kept_list kept[2]; /* those that are not preferred, and those that are */
+    struct kept_list kept[2]; /* pages that are not preferred, and preferred ones */
     int32_t *slots;           /* [mask + 1] first page of each hash slot */
     uint32_t mask;
-    uint64_t key; /* of the hash, drawn at start */
+    uint64_t key; /* of the hash, drawn at the start */
     struct state *states;
     int32_t n_states, n_states_held, n_states_kept;
     struct window *windows;
     int32_t n_windows, n_windows_held, free_window;
     struct kept_list kept_windows[N_WINDOW_LISTS];
     uint64_t now;     /* counts uses of states */
-    uint64_t n_names; /* given so far */
+    uint64_t n_names; /* names given so far */
 };
 
 /* Unknown to clients, so that they cannot aim at a hash slot or at another tenant's salt. */
@@ -187,15 +186,16 @@ static bool is_preferred(const struct kv_cache *kv, const struct state *s)
     return s->page != KV_NO_PAGE && kv->pages[s->page].is_preferred;
 }
 
-/* Does nobody hold the state, and does it go before the other? */
+/* Is the state unreferenced, and evicted before the other? */
 static bool goes_before(const struct kv_cache *kv, const struct state *s, const struct state *other, bool by_age)
 {
     bool differ = !by_age && is_preferred(kv, s) != is_preferred(kv, other);
     return s->n_held == 0 && (differ ? is_preferred(kv, other) : s->used_at < other->used_at);
 }
 
-/* One that is free, else of those that only a page has the one unused for the longest time, of pages that are not preferred. There are
- * about as many as sequences, or fewer than pages where they are small, and one is taken for 32 tokens at most: a walk is cheap. */
+/* Returns a free state, else the least recently used unreferenced one, first of pages that are not preferred. A walk is
+ * cheap: there are about as many states as sequences, or fewer than pages if they are small, and at most one is taken
+ * per 32 tokens. */
 int32_t kv_cache_take_state(struct kv_cache *kv)
 {
     int32_t best = KV_NO_STATE, n_preferred = 0;
@@ -265,7 +265,7 @@ static void free_window(struct kv_cache *kv, int32_t id)
     kv->free_window = id;
 }
 
-/* Nobody holds it any more: the last of its list. */
+/* Appends a window page without references to its list. */
 static void keep_last(struct kv_cache *kv, int32_t id)
 {
     struct window *w = &kv->windows[id];
@@ -359,7 +359,7 @@ int32_t kv_cache_n_windows(const struct kv_cache *kv) { return kv->n_windows; }
 
 /* --- names ------------------------------------------------------------------------------------------------------ */
 
-/* Takes a page out of its hash slot. */
+/* Removes a page from its hash slot. */
 static void unchain(struct kv_cache *kv, int32_t id)
 {
     struct page *p = &kv->pages[id];
@@ -370,7 +370,7 @@ static void unchain(struct kv_cache *kv, int32_t id)
     *link = p->chain;
 }
 
-/* Serials of pages without a name are 0, and no two names ever have the same one. */
+/* Pages without a name have serial 0, and no two names share a serial. */
 static uint64_t serial_of(const struct kv_cache *kv, int32_t id) { return id != KV_NO_PAGE ? kv->pages[id].serial : 0; }
 static bool has_lost_parent(const struct kv_cache *kv, const struct page *p)
 {
@@ -494,8 +494,8 @@ static void evict(struct kv_cache *kv, int32_t id)
     release(kv, id);
 }
 
-/* Frees the oldest kept page of a list that no other page hangs from. Sequences drop their last pages first, so it is near
- * the front. */
+/* Frees the oldest kept page of a list without children. Sequences drop their last pages first, so it is near the
+ * front. */
 static bool evict_from(struct kv_cache *kv, int list)
 {
     for (int32_t id = kv->kept[list].oldest; id != KV_NO_PAGE; id = kv->pages[id].next) {
@@ -507,8 +507,8 @@ static bool evict_from(struct kv_cache *kv, int list)
     return false;
 }
 
-/* Frees the newest kept page of a list: when held pages hang from all that are kept, they lie in front of windows, and of
- * these the beginnings are the likeliest to be found by others. */
+/* Frees the newest kept page of a list. If held pages descend from all kept ones, the kept ones are before windows, and
+ * beginnings are the likeliest to be found by other sequences. */
 static bool evict_in_front(struct kv_cache *kv, int list)
 {
     int32_t id = kv->kept[list].newest;
@@ -558,7 +558,7 @@ void kv_cache_drop(struct kv_cache *kv, int32_t page)
         return;
     }
     if (p->is_named) {
-        unname(kv, page); /* empty: nobody holds its children either, as they would hold it too */
+        unname(kv, page); /* empty: its children have no holder either, because a holder would hold it too */
     }
     release(kv, page);
 }

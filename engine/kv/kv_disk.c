@@ -1,4 +1,5 @@
-/* Two threads and a lock. The lock is held for moments only, never over a call that may wait for the disk: the scheduler takes it. */
+/* Two threads and a lock. The lock is held only briefly, never during a call that can wait for the disk, because the
+ * scheduler takes it. */
 #include "engine/kv/kv_disk.h"
 
 #include "engine/base/clock.h"
@@ -18,26 +19,26 @@
 #include <unistd.h>
 
 enum {
-    SLOTS_BYTES = 32 << 20, /* of the slots of a kind and a direction ... */
-    MIN_SLOTS = 2,          /* ... but so many in any case, ... */
-    MAX_SLOTS = 64,         /* ... and no more */
+    SLOTS_BYTES = 32 << 20, /* size of the slots of one kind and direction ... */
+    MIN_SLOTS = 2,          /* ... but at least this many slots ... */
+    MAX_SLOTS = 64,         /* ... and at most this many */
     NICEST = 19,
-    IO_CLASS_IDLE = 3, /* ioprio_set(2): the disk is used when nobody else does */
+    IO_CLASS_IDLE = 3, /* ioprio_set(2): use the disk only when it is idle */
     IO_CLASS_SHIFT = 13,
-    TOUCHES = 64,        /* files told at a time that they were used */
-    ROOM_PART = 16,      /* of the limit such a part is made free at a time */
-    MAX_FILES = 1 << 18, /* known of a folder; beyond, they go as if it were full */
-    WINDOW_S = 64,       /* uses within such a time count as one */
+    TOUCHES = 64,        /* files whose time is updated together */
+    ROOM_PART = 16,      /* part of the limit that is freed at a time */
+    MAX_FILES = 1 << 18, /* known per folder; beyond that it counts as full */
+    WINDOW_S = 64,       /* uses within this time count as one */
 };
-#define PAUSE_NS  30000000000u /* between a write that failed and the next try */
-#define RESCAN_NS 60000000000u /* others write into the folder, too */
+#define PAUSE_NS  30000000000u /* between a failed write and the next try */
+#define RESCAN_NS 60000000000u /* other processes write into the folder, too */
 #define TOUCH_NS  5000000000u
 
 enum direction { READS, WRITES, DIRECTIONS };
 enum stage { FREE, FILLING, QUEUED, WORKING, DONE };
 
 struct slot {
-    struct kv_disk_slot outside; /* first: what the caller has */
+    struct kv_disk_slot outside; /* must be first: the caller's part */
     enum stage stage;
     uint64_t number;     /* order in which slots were queued */
     unsigned char *file; /* head and payload */
@@ -47,23 +48,23 @@ struct kv_disk {
     struct kv_disk_config cfg;
     char path[IO_MAX_PATH_BYTES];
     struct kv_name key;
-    pthread_mutex_t lock; /* guards what follows */
+    pthread_mutex_t lock; /* guards the following fields */
     pthread_cond_t wake[DIRECTIONS];
     struct slot *slots[DIRECTIONS][KV_SNAPSHOT_KINDS]; /* [n_slots] */
     int n_slots[KV_SNAPSHOT_KINDS];
     uint64_t next_number;
     struct kv_index index;
-    bool has_touched; /* some file of the index is */
+    bool has_touched; /* a file of the index is touched */
     bool is_stopping, is_told;
     uint64_t paused_until, scanned_at, touched_at;
     struct kv_disk_stats stats;
     uint64_t counts[KV_DISK_COUNTS];
-    pthread_mutex_t listen_lock; /* guards the next two; taken with no other held */
+    pthread_mutex_t listen_lock; /* guards the next two fields; taken while no other lock is held */
     void (*listen)(void *arg);
     void *listen_arg;
     pthread_t threads[DIRECTIONS];
     int n_started;
-    /* The writer's alone. */
+    /* Only the writer uses it. */
     struct kv_file *touches; /* [TOUCHES] */
 };
 
@@ -74,7 +75,7 @@ static size_t file_bytes(const struct kv_disk *d, enum kv_snapshot_kind kind)
     return KV_SNAPSHOT_HEAD_BYTES + d->cfg.bytes[kind];
 }
 
-/* The folder's path has room for it (kv_disk_open). */
+/* kv_disk_open checked that the path fits. */
 static void path_of(const struct kv_disk *d, const char *file, char out[IO_MAX_PATH_BYTES])
 {
     size_t n = strlen(d->path);
@@ -91,7 +92,8 @@ static void path_of_name(const struct kv_disk *d, enum kv_snapshot_kind kind, co
     path_of(d, file, out);
 }
 
-/* The use of a file now: within one window, pages in front count as used later, so that they go last. */
+/* Returns the time of a use now. Within one window, earlier pages count as used later, so that they are evicted
+ * last. */
 static int64_t use_now(int32_t depth)
 {
     int64_t window = clock_unix_seconds() / WINDOW_S * WINDOW_S + WINDOW_S,
@@ -99,7 +101,7 @@ static int64_t use_now(int32_t depth)
     return window * 1000000000 - behind_ms * 1000000;
 }
 
-/* Under the lock. */
+/* Call it under the lock. */
 static void note_use(struct kv_disk *d, struct kv_file *f, int32_t depth)
 {
     int64_t now = use_now(depth);
@@ -126,7 +128,7 @@ void kv_disk_listen(struct kv_disk *d, void (*fn)(void *arg), void *arg)
     pthread_mutex_unlock(&d->listen_lock);
 }
 
-/* Adds the file to what is known; without memory for that it is just not known. Under the lock. */
+/* Adds the file to the index; if memory is out, it stays unknown. Call it under the lock. */
 static void know(struct kv_disk *d, enum kv_snapshot_kind kind, const struct kv_name *name, int64_t used_ns)
 {
     const struct kv_file f = {.name = *name, .kind = kind, .bytes = file_bytes(d, kind), .used_ns = used_ns};
@@ -135,7 +137,7 @@ static void know(struct kv_disk *d, enum kv_snapshot_kind kind, const struct kv_
 
 /* --- reading ----------------------------------------------------------------------------------------------------- */
 
-/* The slot of this stage that was queued first. Under the lock. */
+/* Returns the slot of this stage that was queued first. Call it under the lock. */
 static struct slot *oldest(struct kv_disk *d, enum direction dir, enum stage stage)
 {
     struct slot *best = NULL;
@@ -148,7 +150,7 @@ static struct slot *oldest(struct kv_disk *d, enum direction dir, enum stage sta
     return best;
 }
 
-/* Reads the file; one that is not what it should be is removed. */
+/* Reads the file and removes it if it is invalid. */
 static enum err read_slot(struct kv_disk *d, struct slot *s)
 {
     struct kv_disk_slot *o = &s->outside;
@@ -208,11 +210,11 @@ static void *reader_main(void *arg)
 struct scan {
     struct kv_disk *d;
     struct kv_index found;
-    int64_t latest_ns; /* uses that came later are of a clock that was set back since */
+    int64_t latest_ns; /* later uses come from a clock that was set back since */
     bool has_later;
 };
 
-/* A file from the future would outlast all that are used: it counts as used now, and is told so. */
+/* A file from the future would outlast all used ones: it counts as used now, and its time is updated. */
 static void bound_use(struct scan *s, struct kv_file *f)
 {
     if (f->used_ns > s->latest_ns) {
@@ -229,7 +231,7 @@ static bool scan_entry(void *arg, const struct io_entry *e)
     if (n > 4 && strcmp(e->name + n - 4, ".tmp") == 0) {
         char path[IO_MAX_PATH_BYTES];
         path_of(s->d, e->name, path);
-        (void)io_remove_abandoned(path); /* one at work keeps its own */
+        (void)io_remove_abandoned(path); /* a working writer keeps its file */
         return true;
     }
     bound_use(s, &f);
@@ -237,7 +239,7 @@ static bool scan_entry(void *arg, const struct io_entry *e)
     return !is_ours || (s->found.n < MAX_FILES && kv_index_put(&s->found, &f) == ERR_OK);
 }
 
-/* Looks at the folder anew. What is known to have been used and was not told so stays known. Without memory nothing changes. */
+/* Rescans the folder. Uses not yet written to files stay known. If memory is out, nothing changes. */
 static void rescan(struct kv_disk *d)
 {
     struct scan s = {.d = d, .latest_ns = use_now(0)};
@@ -264,7 +266,7 @@ static void rescan(struct kv_disk *d)
     kv_index_fini(&s.found);
 }
 
-/* Removes what was not used for the longest time where there is too much. */
+/* Removes the least recently used files if the folder exceeds its limit. */
 static void make_room(struct kv_disk *d)
 {
     pthread_mutex_lock(&d->lock);
@@ -292,7 +294,7 @@ static void make_room(struct kv_disk *d)
     mem_free(files);
 }
 
-/* Tells files that they were used, so that other processes and the next start know. */
+/* Updates the files' times of use for other processes and the next start. */
 static void touch_files(struct kv_disk *d)
 {
     size_t n = TOUCHES;
@@ -360,7 +362,7 @@ static void write_slot(struct kv_disk *d, struct slot *s)
         know(d, what.kind, &what.name, use_now(s->outside.depth));
         is_new = d->is_told;
         d->is_told = false;
-    } else if (err != ERR_AGAIN) { /* that: another process is writing it */
+    } else if (err != ERR_AGAIN) { /* ERR_AGAIN: another process is writing it */
         d->stats.n_write_errors++;
         d->paused_until = clock_now_ns() + PAUSE_NS;
         is_new = !d->is_told;
@@ -375,15 +377,15 @@ static void write_slot(struct kv_disk *d, struct slot *s)
     }
 }
 
-/* It must not hold up those that compute. */
+/* The writer must not slow down threads that compute. */
 static void lower_priority(void)
 {
     pid_t self = (pid_t)syscall(SYS_gettid);
     (void)setpriority(PRIO_PROCESS, (id_t)self, NICEST);
-    (void)syscall(SYS_ioprio_set, 1 /* a thread */, self, IO_CLASS_IDLE << IO_CLASS_SHIFT);
+    (void)syscall(SYS_ioprio_set, 1 /* 1: a thread */, self, IO_CLASS_IDLE << IO_CLASS_SHIFT);
 }
 
-/* Waits for something to write, or until files are to be told of their use. Under the lock. */
+/* Waits for something to write, or until files' times must be updated. Call it under the lock. */
 static void wait_for_work(struct kv_disk *d)
 {
     struct timespec at;
@@ -438,7 +440,8 @@ enum err kv_disk_root(const struct kv_disk *d, const char *salt, struct kv_name 
     return kv_name_root(&d->key, &d->cfg.fingerprint, salt, out);
 }
 
-/* Is there such a file? What is not known may be another process's: then one look at the folder tells, if *looks_left. */
+/* Returns whether the file exists. An unknown file can be another process's: then checks the folder, up to *looks_left
+ * times. */
 static bool find_file(struct kv_disk *d, enum kv_snapshot_kind kind, const struct kv_name *name, int32_t depth,
                       int *looks_left)
 {
@@ -471,7 +474,7 @@ int32_t kv_disk_probe(struct kv_disk *d, const struct kv_name *names, int32_t n)
     while (n_found < n && find_file(d, KV_SNAPSHOT_PAGE, &names[n_found], n_found, &looks)) {
         n_found++;
     }
-    looks = 4; /* of a prompt few states are kept, at its end */
+    looks = 4; /* prompts keep few states, at their end */
     while (d->cfg.bytes[KV_SNAPSHOT_STATE] != 0 && n_found > 0 &&
            !find_file(d, KV_SNAPSHOT_STATE, &names[n_found - 1], n_found - 1, &looks)) {
         n_found--;
@@ -585,7 +588,7 @@ void kv_disk_get_stats(struct kv_disk *d, struct kv_disk_stats *out)
 
 /* --- start and end ----------------------------------------------------------------------------------------------- */
 
-/* The folder's key, which is made by whoever comes first. */
+/* Reads the folder's key, or makes it. */
 static enum err open_key(struct kv_disk *d, struct err_info *info)
 {
     char path[IO_MAX_PATH_BYTES];
@@ -598,7 +601,7 @@ static enum err open_key(struct kv_disk *d, struct err_info *info)
     if (getrandom(&d->key, sizeof d->key, 0) != (ssize_t)sizeof d->key) {
         return err_set(info, ERR_IO, NULL, "no random numbers: %s", strerror(errno));
     }
-    bool replaces = err == ERR_FILE; /* cut: what it was the key of is lost */
+    bool replaces = err == ERR_FILE; /* cut: snapshots of the old key are lost */
     err = io_writer_open(&w, path, 0600, info);
     if (err == ERR_OK && (err = io_writer_append(&w, &d->key, sizeof d->key, info)) != ERR_OK) {
         io_writer_abort(&w);
@@ -606,7 +609,7 @@ static enum err open_key(struct kv_disk *d, struct err_info *info)
     err = err == ERR_OK ? io_writer_commit(&w, replaces, info) : err;
     struct timespec pause = {.tv_nsec = 10000000};
     struct err_info ignored;
-    for (int i = 0; i < 100; i++) { /* another may be at it: then it is there soon */
+    for (int i = 0; i < 100; i++) { /* another process can be making the key: retry */
         if (io_read_exact(path, &d->key, sizeof d->key, &ignored) == ERR_OK) {
             return ERR_OK;
         }
@@ -631,7 +634,7 @@ static enum err make_slots(struct kv_disk *d)
             d->slots[dir][k] = slots;
             TRY_MEM(slots != NULL);
             for (int i = 0; i < d->n_slots[k]; i++) {
-                slots[i].file = mem_map(bytes, MEM_KV); /* taken when it is first used */
+                slots[i].file = mem_map(bytes, MEM_KV); /* takes memory on first use */
                 TRY_MEM(slots[i].file != NULL);
                 slots[i].outside.payload = slots[i].file + KV_SNAPSHOT_HEAD_BYTES;
             }

@@ -6,7 +6,7 @@
 #include <openssl/evp.h>
 #include <string.h>
 
-/* Numbers in the byte order of the machine, which is part of the fingerprint. No padding. */
+/* Numbers in the machine's byte order, which is part of the fingerprint. No padding. */
 struct head {
     char magic[8];
     uint32_t version, kind;
@@ -20,7 +20,7 @@ _Static_assert(sizeof(struct head) == KV_SNAPSHOT_HEAD_BYTES, "the head has no p
 
 static const char magic[8] = {'I', 'N', 'F', 'C', 'G', 'I', 'K', 'V'};
 
-/* What goes into a digest, one behind the other. */
+/* A part of the concatenated input of a digest. */
 struct part {
     const void *data;
     size_t bytes;

@@ -1,4 +1,4 @@
-/* Names, sizes and plain reading of the KV types. */
+/* Names, sizes and element access of the KV types. */
 #include "engine/kv/kv_type.h"
 
 #include "engine/base/compiler.h"
@@ -14,7 +14,7 @@ static struct kv_side side_of(enum kv_type type, bool is_key, int d)
 {
     static const uint32_t code_bits[KV_TYPE_COUNT] = {16, 16, 16, 8, 4};
     struct kv_side s = {.type = type};
-    int width = is_key || kv_type_is_float(type) ? d : kv_value_width(d); /* components that a slot takes up */
+    int width = is_key || kv_type_is_float(type) ? d : kv_value_width(d); /* components that a slot occupies */
     if (!kv_type_is_float(type)) {
         bool has_blocks = type == KV_TYPE_Q4_0 || (type == KV_TYPE_Q8_0 && is_key);
         s.block = has_blocks ? 32 : d;
@@ -53,7 +53,7 @@ static float half_or_bf16(enum kv_type type, uint16_t bits)
     return type == KV_TYPE_F16 ? dtype_f16_to_f32(bits) : dtype_bf16_to_f32(bits);
 }
 
-/* Pair number `pair` of codes, its first or second half; the scale of a block. */
+/* Returns a code: pair number `pair`, first or second half. */
 static int code_at(enum kv_type type, const unsigned char *side, size_t pair, int half)
 {
     size_t at = 2 * pair + (size_t)half;

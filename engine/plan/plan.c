@@ -1,4 +1,4 @@
-/* Building a plan and checking that its steps fit together. Knows nothing of families or of how steps are run. */
+/* Builds a plan and checks that its steps fit together. Knows nothing of families or of how steps are run. */
 #include "engine/plan/plan.h"
 
 #include "engine/plan/plan_ops.h"
@@ -75,7 +75,7 @@ enum err plan_add_weight(struct plan *p, const char *name, const struct row_sour
 enum err plan_add_buf(struct plan *p, const char *name, uint32_t width, plan_buf_id *id)
 {
     if (p->n_bufs == PLAN_MAX_BUFS) {
-        return ERR_INTERNAL; /* a builder's mistake: no file decides how many buffers there are */
+        return ERR_INTERNAL; /* a builder's mistake: files do not decide the number of buffers */
     }
     char *copy = arena_dup(&p->arena, name, strlen(name));
     if (copy == NULL) {
@@ -133,7 +133,7 @@ uint32_t plan_head_width(const struct plan_head *h, uint32_t n_embd)
     return h->n != 0 ? h->layers[h->n - 1].weight->n_rows : n_embd;
 }
 
-/* Heads of the layers that have their own, and whose cache they share. */
+/* Checks the heads of layers that have their own, and whose cache they share. */
 static enum err check_kvs(const struct plan *p, struct err_info *info)
 {
     for (int32_t i = 0; p->kvs != NULL && i < (int32_t)p->n_layers; i++) {

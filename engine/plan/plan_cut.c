@@ -2,7 +2,7 @@
 
 #include "engine/plan/plan_ops.h"
 
-/* The first step of a layer. */
+/* Returns the first step of a layer. */
 static int32_t find_step(const struct plan *p, int32_t layer)
 {
     int32_t i = 0;
@@ -12,7 +12,7 @@ static int32_t find_step(const struct plan *p, int32_t layer)
     return i;
 }
 
-/* Keys and values of the part's layers alone. */
+/* Copies keys and values of the part's layers only. */
 static enum err cut_kvs(struct plan *part, const struct plan *p, int32_t first, int32_t last, struct err_info *info)
 {
     part->kvs = arena_alloc(&part->arena, p->n_layers * sizeof *part->kvs);
@@ -34,21 +34,21 @@ static enum err cut_kvs(struct plan *part, const struct plan *p, int32_t first, 
     return ERR_OK;
 }
 
-/* A step for each buffer that is live in front of step `at` of p; *width becomes that of all. */
+/* Adds a step for each buffer that is live before step `at` of p; *width is their total width. */
 static enum err add_edge(struct plan *part, const struct plan *p, int32_t at, bool is_output, uint32_t *width)
 {
     *width = 0;
     for (plan_buf_id buf = 0; buf < p->n_bufs; buf++) {
         if (plan_is_read(p, at, buf)) {
             struct plan_step s = plan_edge_of(is_output, buf, *width);
-            *width += p->bufs[buf].width; /* of PLAN_MAX_BUFS buffers of PLAN_MAX_WIDTH, or so */
+            *width += p->bufs[buf].width; /* bounded by PLAN_MAX_BUFS buffers of PLAN_MAX_WIDTH */
             TRY(plan_add_step(part, &s));
         }
     }
     return ERR_OK;
 }
 
-/* Steps [from, to) of p, with the weights that they have. names: [n_weights] of p. */
+/* Adds steps [from, to) of p with their weights. names: [n_weights] of p. */
 static enum err add_steps(struct plan *part, const struct plan *p, int32_t from, int32_t to, plan_weight_id *names)
 {
     const struct plan_operand *o;

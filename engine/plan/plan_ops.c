@@ -1,11 +1,11 @@
-/* The table of operations, and what is checked of a step. */
+/* The table of operations, and the checks of a step. */
 #include "engine/plan/plan_ops.h"
 
 #include <inttypes.h>
 #include <stddef.h>
 #include <string.h>
 
-/* What a check has to do with. */
+/* The arguments of a check. */
 struct plan_check {
     const struct plan *plan;
     const struct plan_step *step;
@@ -14,7 +14,7 @@ struct plan_check {
 
 /* --- dimensions ------------------------------------------------------------------------------------------------- */
 
-/* Sizes that a plan, or a step of it, has. */
+/* Sizes that a plan or one of its steps defines. */
 enum dim {
     ANY,
     WIDTH,    /* D */
@@ -23,24 +23,24 @@ enum dim {
     HEADS,    /* H */
     EXPERTS,  /* E */
     ROUTE,    /* 2k */
-    KV_HEADS, /* K, and the others, of the step's layer */
+    KV_HEADS, /* K; this and the following are those of the step's layer */
     HEAD,     /* d */
     Q,        /* H*d */
     KV,       /* K*d */
     VALUE,    /* width of a value */
-    ATT,      /* H of them */
-    MADE,     /* heads that a step makes: H, and 2K where it stores keys and values */
+    ATT,      /* H times a value */
+    MADE,     /* heads that a step computes: H, and 2K if it stores keys and values */
     SRC,      /* width of src */
-    DST,      /* and of dst */
+    DST,      /* width of dst */
     GROUP,    /* of a norm */
-    IN,       /* of a head's matrix */
-    OUT,      /* its rows, of all heads */
+    IN,       /* input of a head's matrix */
+    OUT,      /* rows of all heads' matrices */
     INNER,    /* rows of the first matrix, of all experts */
-    FF,       /* of one */
+    FF,       /* rows of one expert */
     OUTER,    /* E times dst */
     OUTPUTS,  /* rows of w[0] */
-    TAPS,     /* all of a convolution */
-    KEPT,     /* rows before the first that it sees */
+    TAPS,     /* taps of a convolution */
+    KEPT,     /* rows before its first that it sees */
     ONE,
     DELTA_IN,
     DELTA_OUT,
@@ -76,7 +76,7 @@ static uint64_t width_of(const struct plan *p, plan_buf_id id)
     return id >= 0 && id < p->n_bufs ? p->bufs[id].width : 0;
 }
 
-/* The first weight, or one without elements. */
+/* Returns the first weight, or one without elements. */
 static struct plan_weight first_weight(const struct plan *p, const struct plan_step *s)
 {
     return s->w[0] >= 0 && s->w[0] < p->n_weights ? p->weights[s->w[0]] : (struct plan_weight){.n_out = 0};
@@ -88,7 +88,7 @@ static struct plan_kv kv_of(const struct plan *p, const struct plan_step *s)
     return has_layer ? plan_kv_of(p, s->layer) : (struct plan_kv){.layer = PLAN_NONE};
 }
 
-/* Does a step that writes to the cache do so, or only make queries for another layer's? */
+/* Does the step store keys and values, or only make queries for another layer's cache? */
 static bool stores(const struct plan_step *s)
 {
     return s->op == PLAN_QKV ? s->w[1] != PLAN_NONE : s->heads.keys != PLAN_NONE;
@@ -96,7 +96,7 @@ static bool stores(const struct plan_step *s)
 
 static uint64_t divided(uint64_t n, uint64_t by) { return by != 0 ? n / by : 0; }
 
-/* Of any step, also one that is not checked: 0 where it lacks something. */
+/* Works for any step, also unchecked ones: 0 if it lacks something. */
 static uint64_t size_of(const struct plan *p, const struct plan_step *s, enum dim d)
 {
     const struct plan_delta *delta = &p->delta;
@@ -127,7 +127,7 @@ static uint64_t size_of(const struct plan *p, const struct plan_step *s, enum di
         [DST] = dst,
         [GROUP] = is_grouped ? n_in : src,
         [IN] = n_in,
-        [OUT] = dst - src + n_heads * n_in, /* the components behind the first n_in stay */
+        [OUT] = dst - src + n_heads * n_in, /* the components after the first n_in are unchanged */
         [INNER] = divided(n_out, n_experts) * n_experts,
         [FF] = divided(n_out, n_experts),
         [OUTER] = n_experts * dst,
@@ -158,7 +158,7 @@ static enum err fails(const struct plan_check *c, const char *why)
     return err_set(c->info, ERR_INTERNAL, NULL, "the plan's %s step %s", plan_op_name(c->step->op), why);
 }
 
-/* A step stores keys and values just when the cache has a place for them. */
+/* A step stores keys and values exactly if the cache has room for them. */
 static enum err check_stores(const struct plan_check *c)
 {
     struct plan_kv kv = kv_of(c->plan, c->step);
@@ -219,7 +219,7 @@ static enum err check_multiply(const struct plan_check *c)
                : ERR_OK;
 }
 
-/* What has a state looks back, and reads rows that it must not write. */
+/* A step with a state looks back, and reads rows that it must not write. */
 static enum err check_recurrent(const struct plan_check *c, bool fits)
 {
     if (c->plan->is_bidirectional) {
@@ -259,7 +259,7 @@ static enum err check_sum(const struct plan_check *c)
                : ERR_OK;
 }
 
-/* What is not written must be there already. */
+/* A step that writes nothing must add. */
 static enum err check_reduce(const struct plan_check *c)
 {
     return c->step->src == PLAN_NONE && !c->step->adds ? fails(c, "writes nothing") : ERR_OK;
@@ -271,13 +271,13 @@ static enum err check_streams(const struct plan_check *c)
     const struct plan_operand *o;
     int32_t id;
     bool fits = s->streams.n >= 2 && s->streams.n <= PLAN_MAX_STREAMS && s->streams.first < s->streams.n;
-    for (int i = 0; (o = plan_next_operand(s, &i, &id)) != NULL;) { /* what is read beside them is none of them */
+    for (int i = 0; (o = plan_next_operand(s, &i, &id)) != NULL;) { /* other operands must differ from them */
         fits &= !plan_is_buf(o) || (o->flags & PLAN_STREAMS) != 0 || (plan_uses(s, id) & PLAN_STREAMS) == 0;
     }
     return fits ? ERR_OK : fails(c, "has no streams that fit");
 }
 
-/* What is read from the caller's rows, or written to them, is there. */
+/* The caller's rows must contain what the step reads or writes. */
 static enum err check_edge(const struct plan_check *c)
 {
     const struct plan_step *s = c->step;
@@ -624,7 +624,7 @@ static enum err check_weight(const struct plan_check *c, const struct plan_opera
     return ERR_OK;
 }
 
-/* The layer of a step that reads or writes the cache, and its RoPE table. */
+/* Checks the layer of a step that uses the cache, and its RoPE table. */
 static enum err check_cache(const struct plan_check *c)
 {
     const struct plan *p = c->plan;

@@ -1,4 +1,4 @@
-/* Writes the plan of a rank from what plan_shares.h found: the same steps over parts of buffers and of weights. */
+/* Writes a rank's plan from the roles of plan_shares.h: the same steps over parts of buffers and weights. */
 #include "engine/plan/plan_shard.h"
 
 #include "engine/plan/plan_shares.h"
@@ -10,15 +10,15 @@
 struct shard {
     struct plan_shares by;
     struct plan *out;
-    plan_weight_id *weights;          /* [n_weights of p] of out, PLAN_NONE as long as it is not there */
-    plan_buf_id whole[PLAN_MAX_BUFS]; /* buffers of p in out, likewise */
-    /* The same of each cut; of PLAN_SHARES_NONE this rank's part of what joins a buffer. */
+    plan_weight_id *weights;          /* [n_weights of p] ids in out, PLAN_NONE until added */
+    plan_buf_id whole[PLAN_MAX_BUFS]; /* ids of p's buffers in out, likewise */
+    /* The same for each cut; for PLAN_SHARES_NONE this rank's part of a sum. */
     plan_buf_id parts[PLAN_SHARES_MAX_CUTS][PLAN_MAX_BUFS];
 };
 
 /* --- parts of weights ------------------------------------------------------------------------------------------- */
 
-/* Parts of an axis, in order: of the delta rule q, k, and value heads each by itself; of experts one each. */
+/* Parts of an axis, in order: for the delta rule q, k and each value head; for experts one each. */
 struct runs {
     uint32_t n;
     struct plan_shares_range at[MAX_OF(PLAN_MAX_HEADS + 2, PLAN_MAX_EXPERTS)];
@@ -29,7 +29,7 @@ static void add_run(struct runs *r, uint32_t first, uint32_t unit, struct plan_s
     r->at[r->n++] = (struct plan_shares_range){first + unit * of.from, first + unit * of.to};
 }
 
-/* Of q, k and values, or of something a value head. */
+/* Lists q, k and values, or a quantity per value head. */
 static void list_delta(const struct plan_delta *d, struct plan_shares_range keys, uint32_t width, struct runs *r)
 {
     uint32_t k = d->n_k_heads * d->key_dim, unit = width / d->n_v_heads, first = 0;
@@ -47,7 +47,7 @@ static void list_delta(const struct plan_delta *d, struct plan_shares_range keys
     }
 }
 
-/* Of x, B and C, or of something a head. */
+/* Lists x, B and C, or a quantity per head. */
 static void list_ssm(const struct plan_ssm *m, struct plan_shares_range groups, uint32_t width, struct runs *r)
 {
     uint32_t inner = m->n_heads * m->head_dim, each = m->n_heads / m->n_groups;
@@ -59,7 +59,7 @@ static void list_ssm(const struct plan_ssm *m, struct plan_shares_range groups, 
     }
 }
 
-/* What the rank has of rows of `width`. */
+/* Lists the rank's part of rows of `width`. */
 static void list_columns(const struct plan_shares *s, int cut, uint32_t width, struct runs *r)
 {
     const struct plan_shares_cut *c = &s->cuts[cut];
@@ -82,7 +82,7 @@ static uint32_t count(const struct runs *r)
     return n;
 }
 
-/* What it has of a dimension of a weight, `length` long. */
+/* Lists the rank's part of a weight's dimension, `length` long. */
 static void list_axis(const struct plan_shares *s, int32_t i, enum plan_axis axis, uint32_t length, struct runs *r)
 {
     const struct plan_step *step = &s->p->steps[i];
@@ -105,13 +105,13 @@ static void list_axis(const struct plan_shares *s, int32_t i, enum plan_axis axi
     default:
         list_columns(s, cut, width, r);
     }
-    for (uint32_t k = 0; k < r->n; k++) { /* several elements a column */
+    for (uint32_t k = 0; k < r->n; k++) { /* several elements per column */
         r->at[k].from *= length / width;
         r->at[k].to *= length / width;
     }
 }
 
-/* The rows, or columns, of a source that the runs say; NULL when out of memory. */
+/* Returns the listed rows, or columns, of a source; NULL if memory is out. */
 static const struct row_source *take(struct arena *a, const struct row_source *of, bool is_rows, const struct runs *r)
 {
     if (r->n == 1) {
@@ -131,14 +131,14 @@ static const struct row_source *take(struct arena *a, const struct row_source *o
     return (is_rows ? row_order_rows : row_order_columns)(a, of, first, n, run);
 }
 
-/* The weight of step i that an operand names, in *to. */
+/* Puts the weight of step i that an operand names into *to. */
 static enum err take_weight(struct shard *s, int32_t i, const struct plan_operand *o, plan_weight_id *to)
 {
     const struct plan_weight *w = &s->by.p->weights[*to];
     enum plan_axis rows = plan_axis_of(o->rows), columns = plan_axis_of(o->width);
     bool cuts_rows = plan_shares_is_cut(&s->by, i, rows), cuts_columns = plan_shares_is_cut(&s->by, i, columns);
     bool is_bias = s->by.roles[i].sums && (o->flags & PLAN_VECTOR) != 0 && !cuts_columns;
-    if (is_bias && s->by.rank != 0) { /* of the sum: it is added once */
+    if (is_bias && s->by.rank != 0) { /* a bias of a sum is added once */
         *to = PLAN_NONE;
         return ERR_OK;
     }
@@ -163,7 +163,7 @@ static enum err take_weight(struct shard *s, int32_t i, const struct plan_operan
 
 /* --- buffers and steps ------------------------------------------------------------------------------------------ */
 
-/* What a buffer that an operand of step i names is in out. */
+/* Returns the slot for the id in out of a buffer of step i. */
 static plan_buf_id *place_of(struct shard *s, int32_t i, const struct plan_operand *o, plan_buf_id id)
 {
     struct plan_shares_role role = s->by.roles[i];
@@ -174,7 +174,7 @@ static plan_buf_id *place_of(struct shard *s, int32_t i, const struct plan_opera
     return is_part ? &s->parts[role.cut][id] : &s->whole[id];
 }
 
-/* Those that steps use; of the whole ones in the order they had, as some stand side by side. */
+/* Adds the buffers that steps use; whole ones keep their order, because some must be adjacent. */
 static enum err add_bufs(struct shard *s)
 {
     const struct plan *p = s->by.p;
@@ -184,7 +184,7 @@ static enum err add_bufs(struct shard *s)
         for (int k = 0; (o = plan_next_operand(&p->steps[i], &k, &id)) != NULL;) {
             int32_t n = (o->flags & PLAN_STREAMS) != 0 ? (int32_t)p->steps[i].streams.n : 1;
             for (int32_t at = 0; plan_is_buf(o) && at < n; at++) {
-                *place_of(s, i, o, id + at) = 0; /* is used */
+                *place_of(s, i, o, id + at) = 0; /* marks it as used */
             }
         }
     }
@@ -209,12 +209,12 @@ static enum err add_bufs(struct shard *s)
     return ERR_OK;
 }
 
-/* Step i for this rank. sum: the first step since the ranks met last that sums; NULL when there is none. */
+/* Writes step i for this rank. sum: the first summing step since the ranks last met; NULL: none. */
 static enum err write_step(struct shard *s, int32_t i, const struct plan_step **sum)
 {
     const struct plan_step *old = &s->by.p->steps[i];
     struct plan_step step = *old;
-    const struct plan_operand *o, *same = NULL; /* values may be keys */
+    const struct plan_operand *o, *same = NULL; /* values can be keys */
     int32_t id, same_id = PLAN_NONE, same_now = PLAN_NONE;
     for (int k = 0; (o = plan_next_operand(old, &k, &id)) != NULL;) {
         int32_t *now = plan_operand_id(&step, o);
@@ -244,7 +244,7 @@ static enum err write_step(struct shard *s, int32_t i, const struct plan_step **
     return plan_add_step(s->out, &step);
 }
 
-/* Sizes that are not a step's. */
+/* Sets sizes of the plan. */
 static enum err set_sizes(struct shard *s)
 {
     struct plan *out = s->out;
@@ -278,7 +278,7 @@ static enum err set_sizes(struct shard *s)
     return out->kvs != NULL ? ERR_OK : ERR_NOMEM;
 }
 
-/* All of the plan but weights, buffers and steps. */
+/* Copies the plan except weights, buffers and steps. */
 static enum err copy_rest(struct shard *s)
 {
     const struct plan empty = *s->out, *p = s->by.p;
@@ -326,7 +326,7 @@ enum err plan_shard(const struct plan *p, uint32_t rank, uint32_t n, struct plan
         return err_set(info, ERR_CONFIG, "ranks", "expected one of 1 to %d ranks of a whole plan, found %u of %u",
                        PLAN_MAX_RANKS, rank, n);
     }
-    memset(s.whole, 0xFF, sizeof s.whole); /* PLAN_NONE */
+    memset(s.whole, 0xFF, sizeof s.whole); /* sets PLAN_NONE */
     memset(s.parts, 0xFF, sizeof s.parts);
     enum err err = plan_new(&s.out);
     if (err == ERR_OK) {

@@ -1,5 +1,5 @@
-/* The number of heads is one for all layers: they are cut in all steps, or in none. What tells one op from another is
- * in plan_ops.c. */
+/* All layers have one number of heads, so heads are cut in all steps or in none. plan_ops.c has the differences between
+ * ops. */
 #include "engine/plan/plan_shares.h"
 
 #include "engine/tensor/row_order.h"
@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <string.h>
 
-/* Steps [from, to), behind which ranks meet; the one of them that sums, and the buffers that are cut with it. */
+/* Steps [from, to), after which ranks meet; the summing one of them, and the buffers that are cut with it. */
 struct block {
     int32_t from, to, last;
     bool has[PLAN_MAX_BUFS];
@@ -17,7 +17,7 @@ struct block {
 
 static uint32_t gcd(uint32_t a, uint32_t b) { return row_order_run(a, b); }
 
-/* A rank's share of `count` items from `first` on. */
+/* Returns a rank's share of `count` items from `first` on. */
 static struct plan_shares_range share_of(uint32_t first, uint32_t count, uint32_t grain, uint32_t rank, uint32_t n)
 {
     uint64_t n_grains = ((uint64_t)count + grain - 1) / grain;
@@ -25,7 +25,7 @@ static struct plan_shares_range share_of(uint32_t first, uint32_t count, uint32_
     return (struct plan_shares_range){first + (uint32_t)MIN_OF(from, count), first + (uint32_t)MIN_OF(to, count)};
 }
 
-/* Shares of rows of `width` begin and end at multiples of `grain`, or where the row does. */
+/* Makes shares of rows of `width` begin and end at multiples of `grain`, or at the row's end. */
 static void keep_border(struct plan_shares *s, int at, uint32_t width, uint32_t grain)
 {
     struct plan_shares_cut *c = &s->cuts[at];
@@ -33,7 +33,7 @@ static void keep_border(struct plan_shares *s, int at, uint32_t width, uint32_t 
         return;
     }
     bool is_tiled = at == PLAN_SHARES_DELTA && s->p->delta.is_tiled;
-    uint32_t n_runs = is_tiled ? plan_shares_n_each(&s->p->delta) : 1; /* in which an item's columns stand */
+    uint32_t n_runs = is_tiled ? plan_shares_n_each(&s->p->delta) : 1; /* in which an item's columns are */
     uint32_t run = width / n_runs;
     uint32_t items = grain / gcd(grain, run / c->n_items);
     uint64_t both = (uint64_t)(c->grain / gcd(c->grain, items)) * items;
@@ -42,8 +42,8 @@ static void keep_border(struct plan_shares *s, int at, uint32_t width, uint32_t 
     c->grain = c->is_whole ? c->n_items : (uint32_t)both;
 }
 
-/* Query heads of a rank: whole groups that read one KV head of n_kv or, where there are fewer of these than ranks, some
- * of one group. */
+/* Returns a rank's query heads: whole groups that read one of n_kv KV heads or, if there are more ranks than KV heads,
+ * some heads of one group. */
 static struct plan_shares_range heads_of(const struct plan_shares *s, uint32_t n_kv, uint32_t rank)
 {
     const struct plan_shares_cut *c = &s->cuts[PLAN_SHARES_HEADS];
@@ -55,7 +55,7 @@ static struct plan_shares_range heads_of(const struct plan_shares *s, uint32_t n
     return share_of(kv * group, group, c->grain, rank - first, end - first);
 }
 
-/* Do the heads of all ranks keep the borders, and those of each layer read whole groups or one KV head? */
+/* Do the heads of all ranks respect the boundaries, and read whole groups or one KV head in each layer? */
 static bool do_heads_fit(const struct plan_shares *s, uint32_t n_kv)
 {
     const struct plan_shares_cut *c = &s->cuts[PLAN_SHARES_HEADS];
@@ -74,7 +74,7 @@ static bool do_heads_fit(const struct plan_shares *s, uint32_t n_kv)
     return true;
 }
 
-/* By the KV heads of the layers with the fewest, if all others can follow. */
+/* Cuts by the KV heads of the layers with the fewest, if all other layers can follow. */
 static bool share_heads(struct plan_shares *s)
 {
     for (uint32_t n_kv = 1; n_kv <= s->p->n_heads; n_kv++) {
@@ -101,7 +101,7 @@ struct plan_shares_range plan_shares_kv_heads(const struct plan_shares *s, uint3
 
 /* --- what is cut ------------------------------------------------------------------------------------------------ */
 
-/* The cut that steps with so many items belong to. */
+/* Returns the cut of steps with these items. */
 static int cut_of_items(const struct plan_step *step)
 {
     switch (plan_axis_of(plan_ops[step->op].n_items)) {
@@ -116,7 +116,7 @@ static int cut_of_items(const struct plan_step *step)
     }
 }
 
-/* That of columns of a width; PLAN_SHARES_NONE when there are too many. */
+/* Returns the cut of columns of a width; PLAN_SHARES_NONE if there are too many cuts. */
 static int cut_of_width(struct plan_shares *s, uint32_t width)
 {
     int at = PLAN_SHARES_COLUMNS;
@@ -132,10 +132,10 @@ static int cut_of_width(struct plan_shares *s, uint32_t width)
     return at;
 }
 
-/* Is the result a sum over columns inside of the step? */
+/* Is the result a sum over columns within the step? */
 static bool sums_inside(const struct plan_step *step) { return plan_axis_of(plan_ops[step->op].inner) == PLAN_AXIS_FF; }
 
-/* Or over those that it reads? */
+/* Is it that, or a sum over the columns that it reads? */
 static bool sums(const struct plan_step *step)
 {
     bool any = sums_inside(step);
@@ -145,7 +145,7 @@ static bool sums(const struct plan_step *step)
     return any;
 }
 
-/* Can a rank's part of what step i adds to the buffer of the meeting at step `to` be held back until then? */
+/* Can a rank's part of what step i adds to the reduce step's buffer be held back until step `to`? */
 static bool can_sum(const struct plan *p, int32_t i, int32_t to)
 {
     const struct plan_step *step = &p->steps[i];
@@ -179,7 +179,7 @@ static bool touches(const struct block *b, const struct plan_step *step)
     return any;
 }
 
-/* Adds the buffers that are cut along with those that the block has. */
+/* Adds the buffers that are cut together with the block's. */
 static void gather(const struct plan *p, struct block *b)
 {
     for (bool grows = true; grows;) {
@@ -198,7 +198,7 @@ static void gather(const struct plan *p, struct block *b)
     }
 }
 
-/* Can a rank do its part of a step that touches the block's buffers? */
+/* Can a rank do its part of a step that uses the block's buffers? */
 static bool allows(const struct plan_shares *s, const struct block *b, int32_t i)
 {
     const struct plan_step *step = &s->p->steps[i];
@@ -217,7 +217,7 @@ static bool allows(const struct plan_shares *s, const struct block *b, int32_t i
     return fits;
 }
 
-/* What the first step of [from, to) that uses a buffer does with it. */
+/* Returns how the first step of [from, to) that uses a buffer uses it. */
 static int first_use(const struct plan *p, int32_t from, int32_t to, plan_buf_id buf)
 {
     int uses = 0;
@@ -227,7 +227,7 @@ static int first_use(const struct plan *p, int32_t from, int32_t to, plan_buf_id
     return uses;
 }
 
-/* The cut of the block; PLAN_SHARES_NONE when it cannot be cut. */
+/* Returns the cut of the block; PLAN_SHARES_NONE if it cannot be cut. */
 static int find_cut(struct plan_shares *s, const struct block *b, uint32_t width)
 {
     const struct plan *p = s->p;
@@ -242,7 +242,7 @@ static int find_cut(struct plan_shares *s, const struct block *b, uint32_t width
         }
         cut = also != PLAN_SHARES_NONE ? also : cut;
     }
-    for (plan_buf_id id = 0; id < p->n_bufs; id++) { /* all of them live in the block alone */
+    for (plan_buf_id id = 0; id < p->n_bufs; id++) { /* none of them can be live outside the block */
         bool lives = ((first_use(p, b->from, b->to, id) | first_use(p, b->to, p->n_steps, id)) & PLAN_READS) != 0;
         if (b->has[id] && (lives || (cut == PLAN_SHARES_NONE && p->bufs[id].width != width))) {
             return PLAN_SHARES_NONE;
@@ -265,7 +265,7 @@ bool plan_shares_is_cut(const struct plan_shares *s, int32_t i, enum plan_axis a
     return found || axis >= PLAN_AXIS_HEADS;
 }
 
-/* Gathers the borders of a step's weights. */
+/* Collects the boundaries of a step's weights. */
 static void keep_borders(struct plan_shares *s, int32_t i)
 {
     const struct plan_step *step = &s->p->steps[i];
@@ -284,7 +284,7 @@ static void keep_borders(struct plan_shares *s, int32_t i)
     }
 }
 
-/* Cuts what leads to step `last`, if that can be. */
+/* Cuts the steps that lead to step `last`, if possible. */
 static void cut_block(struct plan_shares *s, struct block *b)
 {
     const struct plan_step *last = &s->p->steps[b->last];
@@ -320,7 +320,7 @@ static void find_roles(struct plan_shares *s)
     }
 }
 
-/* The rank's share of each cut. The number of heads is one for all layers: they are cut in all steps, or in none. */
+/* Sets the rank's share of each cut. All layers have one number of heads, so heads are cut in all steps or in none. */
 static void settle(struct plan_shares *s)
 {
     for (int32_t i = 0; i < s->p->n_steps; i++) {

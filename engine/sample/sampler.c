@@ -1,5 +1,5 @@
-/* The sampler chain. The row is read once or twice, whatever the stages are; what the truncating stages can keep is
- * found by sampler_select.c, and only that is sorted. */
+/* The sampler chain. It reads the row once or twice, whatever the stages; sampler_select.c finds the candidates that
+ * the truncating stages can keep, and only these are sorted. */
 #include "engine/sample/sampler_internal.h"
 
 #include "engine/base/mem.h"
@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { FIRST_CANDIDATES = 64 }; /* at least, when only top-p or min-p truncate */
+enum { FIRST_CANDIDATES = 64 }; /* minimum, if only top-p or min-p truncate */
 
 enum err sampler_scratch_init(struct sampler_scratch *s, int32_t n_vocab)
 {
@@ -45,7 +45,7 @@ void sampler_scratch_fini(struct sampler_scratch *s)
 
 /* --- penalties -------------------------------------------------------------------------------------------------- */
 
-/* Beside a mask. */
+/* Changes other than a mask's. */
 static bool changes_more(const struct sampler_params *p, bool ban_ends)
 {
     return p->n_bias > 0 || (ban_ends && p->n_ends > 0) || p->repeat_penalty != 1.0f || p->presence_penalty != 0 ||
@@ -121,7 +121,7 @@ static double mass(const struct candidate *c, int32_t n, float max)
     return sum;
 }
 
-/* The first of n candidates until they hold top_p of the mass of these n. */
+/* Returns how many of the first candidates hold top_p of the mass of these n. */
 static int32_t keep_top_p(const struct candidate *c, int32_t n, float top_p)
 {
     double sum = 0, wanted = top_p * mass(c, n, c[0].logit);
@@ -144,8 +144,8 @@ static int32_t keep_min_p(const struct candidate *c, int32_t n, float min_p)
     return kept;
 }
 
-/* Keeps the tokens whose surprise is nearest to the entropy until they hold typical_p of the mass. The candidates'
- * logits are put back in order afterwards, so that later stages see them sorted. */
+/* Keeps the tokens whose surprise is nearest to the entropy until they hold typical_p of the mass, and sorts them by
+ * logit again for later stages. */
 static int32_t keep_typical(struct candidate *c, int32_t n, float typical_p)
 {
     double total = mass(c, n, c[0].logit), log_total = log(total) + c[0].logit, entropy = 0;
@@ -176,18 +176,18 @@ static int32_t keep_typical(struct candidate *c, int32_t n, float typical_p)
 
 /* --- top-p and min-p of the whole vocabulary -------------------------------------------------------------------- */
 
-/* One row on its way through the truncating stages and the draw. */
+/* One row in the truncating stages and the draw. */
 struct chain {
     const struct sampler_params *p;
     const struct sampler_row *row;
     const struct sampler_view *view;
     struct sampler_scratch *s;
     float max;         /* largest logit */
-    float logsumexp;   /* of the row; NaN when logits were changed */
-    int32_t n_weights; /* s->weights[i] is the mass of the i-th best for so many i */
+    float logsumexp;   /* of the row; NaN: logits were changed */
+    int32_t n_weights; /* s->weights[0..n_weights) holds the masses of the best candidates */
 };
 
-/* Mass of all candidates, relative to the best one's. What is quick is not exact: the error is relative. */
+/* Mass of all candidates, relative to the best one's. Fast results are inexact; the error is relative. */
 struct mass {
     double total, error;
     enum { MASS_NONE, MASS_OF_ROW, MASS_WITH_TAIL, MASS_EXACT } from;
@@ -206,7 +206,7 @@ static double exact_mass(const struct chain *c)
     return sum;
 }
 
-/* Sums of exp((logit - max) * scale) over the logits of each block below `limit`; returns the sum of these. */
+/* Sums exp((logit - max) * scale) over the logits of each block below `limit`; returns the total. */
 static double block_masses(const struct chain *c, float scale, float limit, double *sums)
 {
     const struct sampler_view *v = c->view;
@@ -223,7 +223,7 @@ static double block_masses(const struct chain *c, float scale, float limit, doub
     return total;
 }
 
-/* The mass of the i-th best of the candidates. */
+/* Returns the mass of the i-th best candidate. */
 static double weight_of(struct chain *c, int32_t i)
 {
     while (c->n_weights <= i) {
@@ -233,8 +233,8 @@ static double weight_of(struct chain *c, int32_t i)
     return c->s->weights[i];
 }
 
-/* The next better knowledge of the mass. The n candidates are all of at least `floor`. Errors: kern.h; the mean
- * argument of exponentials that are 1 at most is below the logarithm of their number. */
+/* Refines the mass by one step. The n candidates are all of at least `floor`. Errors: kern.h; the mean argument of
+ * exponentials of at most 1 is below the logarithm of their number. */
 static void learn_mass(struct chain *c, int32_t n, float floor, struct mass *m)
 {
     double sums[SAMPLER_BLOCKS];
@@ -257,8 +257,8 @@ static void learn_mass(struct chain *c, int32_t n, float floor, struct mass *m)
     }
 }
 
-/* How many of the n_min_p first of n candidates hold top_p of the whole mass: exactly as many as by the exact mass.
- * n_min_p + 1: these do not hold it. */
+/* Returns how many of the n_min_p first of n candidates hold top_p of the whole mass: exactly as many as by the exact
+ * mass. n_min_p + 1: these do not hold it. */
 static int32_t keep_share(struct chain *c, int32_t n_min_p, int32_t n, float floor, struct mass *m)
 {
     for (;; learn_mass(c, n, floor, m)) {
@@ -276,8 +276,8 @@ static int32_t keep_share(struct chain *c, int32_t n_min_p, int32_t n, float flo
     }
 }
 
-/* No candidate below this can be kept: min-p cuts there, and all that have less than half of (1 - top_p) / n of the
- * mass hold less than 1 - top_p together. */
+/* Returns a bound below which no candidate is kept: min-p cuts there, and all candidates with less than half of (1 -
+ * top_p) / n of the mass hold less than 1 - top_p together. */
 static float lowest_kept(const struct chain *c, const struct mass *m)
 {
     double lowest = -FLT_MAX;
@@ -291,7 +291,7 @@ static float lowest_kept(const struct chain *c, const struct mass *m)
     return nextafterf((float)fmax(lowest, -FLT_MAX), -FLT_MAX);
 }
 
-/* n candidates hold less than half of what top-p keeps: many more will be needed. */
+/* Do n candidates hold less than half of what top-p keeps? Then many more are needed. */
 static bool is_far(struct chain *c, int32_t n, const struct mass *m)
 {
     double sum = 0;
@@ -301,9 +301,9 @@ static bool is_far(struct chain *c, int32_t n, const struct mass *m)
     return sum < c->p->top_p * m->total / 2;
 }
 
-/* The candidates that top-p and min-p keep of the whole vocabulary, best first; returns how many. They are few as a
- * rule, so ever more of the best ones are looked at until the stages end within them. Where they are not few, 0 and the
- * token that u draws as a rule. */
+/* Finds the candidates of the whole vocabulary that top-p and min-p keep, best first; returns how many. They are
+ * usually few, so it examines more and more of the best ones until the stages end within them. If they are many,
+ * returns 0 and usually the token that u draws. */
 static int32_t select_head(struct chain *c, double u, int32_t *id)
 {
     const struct sampler_view *v = c->view;
@@ -338,7 +338,7 @@ static int32_t select_head(struct chain *c, double u, int32_t *id)
         }
         is_flat = c->p->top_p >= 1 || is_far(c, n, &m);
         if (m.from == MASS_WITH_TAIL) {
-            m.from = MASS_OF_ROW; /* with more candidates the tail is smaller, and so is the error */
+            m.from = MASS_OF_ROW; /* with more candidates the tail and its error are smaller */
         }
     }
 }
@@ -366,8 +366,8 @@ static int32_t draw(struct chain *c, int32_t n, double u)
     return cands[n - 1].id; /* rounding: u is below 1 */
 }
 
-/* Draws from the whole vocabulary in the order of ids: the sums of the blocks tell the block, a second sum the token.
- */
+/* Draws from the whole vocabulary in the order of ids: the sums of the blocks give the block, a second sum the
+ * token. */
 static int32_t draw_untruncated(const struct chain *c, double u)
 {
     double sums[SAMPLER_BLOCKS], inverse = 1.0 / c->p->temperature;
@@ -390,7 +390,7 @@ static int32_t draw_untruncated(const struct chain *c, double u)
             break;
         }
     }
-    return at * c->view->block + last; /* the last one that can be where rounding took the sum away */
+    return at * c->view->block + last; /* the last possible one, if rounding ate the sum */
 }
 
 static bool truncates(const struct sampler_params *p)
@@ -398,7 +398,7 @@ static bool truncates(const struct sampler_params *p)
     return p->top_k > 0 || p->typical_p < 1 || p->top_p < 1 || p->min_p > 0;
 }
 
-/* The k best of a row, best first, into s->cands; returns how many there are. */
+/* Writes the k best of a row, best first, into s->cands; returns how many exist. */
 static int32_t best_of_row(const struct sampler_row *row, const struct sampler_view *v, int32_t k,
                            struct sampler_scratch *s)
 {
@@ -413,7 +413,7 @@ static int32_t best_of_row(const struct sampler_row *row, const struct sampler_v
     return n;
 }
 
-/* The stages behind top-k, of n candidates; returns how many they keep. */
+/* Applies the stages after top-k to n candidates; returns how many they keep. */
 static int32_t truncate(const struct sampler_params *p, struct candidate *cands, int32_t n)
 {
     n = p->typical_p < 1 ? keep_typical(cands, n, p->typical_p) : n;
@@ -440,13 +440,13 @@ static int32_t sample(struct chain *c, double u)
     return draw(c, n, u);
 }
 
-/* What the draw of r->id was made from. The whole row is sorted: for requests that ask for it alone. */
+/* Reports the probabilities that r->id was drawn with. Sorts the whole row, but only for requests that ask for it. */
 static void tell_drawn(struct chain *c, struct sampler_view *v, struct sampler_result *r)
 {
     const struct sampler_params *p = c->p;
     const struct candidate *cands = c->s->cands;
     int32_t k = p->top_k > 0 && p->top_k < v->n ? p->top_k : v->n;
-    if (!isnan(c->logsumexp)) { /* else the maxima are those of the changed row already */
+    if (!isnan(c->logsumexp)) { /* else the maxima already include the changes */
         sampler_view_find_max(v);
     }
     int32_t n = truncate(p, c->s->cands, sampler_view_best(v, k, c->s->cands, c->s->spare));
@@ -468,7 +468,7 @@ static void tell_drawn(struct chain *c, struct sampler_view *v, struct sampler_r
 
 /* --- the chain -------------------------------------------------------------------------------------------------- */
 
-/* The n_top best of the model's own row. */
+/* Finds the n_top best of the model's unchanged row. */
 static void find_top(struct sampler_view *v, const struct sampler_row *row, int32_t n_top, struct sampler_scratch *s,
                      struct sampler_result *out)
 {
@@ -495,7 +495,7 @@ void sampler_logprobs(const struct sampler_row *row, int32_t id, int32_t n_top, 
     find_top(&v, row, n_top, scratch, out);
 }
 
-/* The best of the tokens that may come: nearly always the best of all, else only their logits are read. */
+/* Finds the best allowed token. That is nearly always the best of all; otherwise reads only the allowed logits. */
 static enum err best_allowed(const struct sampler_row *row, const uint64_t *allowed, const struct kern_table *kern,
                              int32_t *best)
 {
@@ -507,7 +507,7 @@ static enum err best_allowed(const struct sampler_row *row, const uint64_t *allo
     for (int32_t from = 0, n; from < row->n_vocab; from += n) {
         uint64_t bits = allowed[from / 64];
         n = 64;
-        if (bits == UINT64_MAX) { /* a run of such words in one go */
+        if (bits == UINT64_MAX) { /* skip a run of such words */
             while (from + n < row->n_vocab && allowed[(from + n) / 64] == UINT64_MAX) {
                 n += 64;
             }
@@ -526,7 +526,7 @@ static enum err best_allowed(const struct sampler_row *row, const uint64_t *allo
     return max > -INFINITY ? ERR_OK : ERR_INVALID_VALUE;
 }
 
-/* Reads what the stages need and changes what bias and penalties change. */
+/* Reads what the stages need, and applies bias and penalties. */
 static enum err prepare(struct chain *c, const struct sampler_row *row, const struct sampler_history *h,
                         struct sampler_view *v, int32_t *best)
 {
@@ -554,18 +554,19 @@ static enum err prepare(struct chain *c, const struct sampler_row *row, const st
 
 int32_t sampler_wants(const struct sampler_params *p, int32_t n_vocab, bool ban_ends)
 {
-    int32_t n_top = MAX_OF(p->n_top, p->n_top == 0 ? 1 : 0); /* the log-probability of the best is its logit's */
+    /* the log-probability of the best follows from its logit */
+    int32_t n_top = MAX_OF(p->n_top, p->n_top == 0 ? 1 : 0);
     if (changes_logits(p, ban_ends) || p->tells_drawn) {
         return SAMPLER_ALL_LOGITS;
     }
     if (p->temperature > 0) {
-        /* The stages behind top-k see nothing but its candidates; without it they need the mass of all tokens. */
+        /* The stages after top-k only see its candidates; without it they need the mass of all tokens. */
         return p->top_k > 0 && p->top_k < n_vocab ? MAX_OF(p->top_k, n_top) : SAMPLER_ALL_LOGITS;
     }
     return n_top;
 }
 
-/* The logit of a token that was picked. */
+/* Returns the logit of a picked token. */
 static float logit_of(const struct sampler_row *row, int32_t id)
 {
     int32_t i = 0;
@@ -585,7 +586,7 @@ enum err sampler_pick(const struct sampler_params *p, const struct sampler_row *
     struct sampler_result r = {.logprob = NAN};
     struct chain c = {.p = p, .row = row, .view = &view, .s = scratch, .max = row->max, .logsumexp = row->logsumexp};
     sampler_view_init(&view, row, scratch);
-    find_top(&view, row, p->n_top, scratch, &r); /* before anything is changed */
+    find_top(&view, row, p->n_top, scratch, &r); /* before any change */
     TRY(prepare(&c, row, h, &view, &r.id));
     if (p->temperature > 0) {
         r.id = sample(&c, rng_uniform(p->seed, p->choice, (uint64_t)h->n_tokens));

@@ -1,10 +1,8 @@
-/* One token from a row that is so flat that top-p, min-p or typical-p keep thousands: without sorting them. One pass
- * adds up the mass of each bin of logits (kern.h); only the bins in which a border or the drawn number falls are
- * collected and sorted, a few hundred logits each.
- *
- * The masses are within a few 1e-9, and what is told is what sampler.c finds by sorting all: where a border lies within
- * the error, nothing is told, and the caller does that. It is rare: less than a hundredth of the draws even when each
- * of 262,144 tokens has the same share. */
+/* Picks a token from a row so flat that top-p, min-p or typical-p keep thousands, without sorting them. One pass sums
+ * the mass of each bin of logits (kern.h). Only the bins that contain a boundary or the drawn number are collected and
+ * sorted, a few hundred logits each. The masses are accurate to a few 1e-9, and the result equals sampler.c's by
+ * sorting: if a boundary is within the error, no result is returned, and the caller sorts. That is rare: less than a
+ * hundredth of draws even if each of 262,144 tokens has the same share. */
 #include "engine/sample/sampler_internal.h"
 
 #include "engine/base/compiler.h"
@@ -14,23 +12,23 @@
 #include <string.h>
 
 enum {
-    LAST_BIN = KERN_BINS - 1, /* all below: their masses are not known, and less than 1e-19 each */
+    LAST_BIN = KERN_BINS - 1, /* all below: masses unknown, each less than 1e-19 */
     MAX_OPENED = 16,          /* 3 on either side for typical-p, one each for top-p, min-p and the draw */
-    FEW = 4096,               /* candidates that are weighed one by one */
+    FEW = 4096,               /* candidates that are weighed individually */
     PLAIN = 0,                /* masses at temperature 1 */
     DRAW = 1,                 /* masses at the temperature of the draw */
 };
 
-#define MAX_LOGIT       4096.0f /* beyond, bins are not much wider than the steps of a float */
-#define MIN_TEMPERATURE 0.2     /* the polynomials of kern.h converge too slowly below */
+#define MAX_LOGIT       4096.0f /* beyond it, bins are hardly wider than the steps of a float */
+#define MIN_TEMPERATURE 0.2     /* the polynomials of kern.h converge too slowly below it */
 
-/* A bin whose candidates lie before us, best first. */
+/* A bin with its candidates, best first. */
 struct opened {
     int32_t bin, n;
     const struct candidate *c;
 };
 
-/* A place in the order of candidates: in front of the i-th of a bin. */
+/* A position in the order of candidates: before the i-th of a bin. */
 struct place {
     int32_t bin, i;
 };
@@ -55,7 +53,7 @@ struct bins {
 
 static float k_of(float logit) { return nearbyintf(logit * KERN_BINS_PER_ONE); }
 
-/* The least float that belongs to k. */
+/* Returns the least float that belongs to k. */
 static float least_of(float k)
 {
     float x = (float)(((double)k - 0.5) * KERN_BIN_WIDTH);
@@ -68,12 +66,12 @@ static float least_of(float k)
     return x;
 }
 
-/* Fills sums of the whole row; returns its rest. */
+/* Fills sums for the whole row; returns its rest. */
 static double add_row(const struct sampler_view *v, const struct kern_bins *k, uint64_t (*sums)[KERN_BINS])
 {
     double rest = 0;
     memset(sums, 0, (size_t)k->n_sums * sizeof *sums);
-    for (int32_t b = 0, to; b < v->n_blocks; b = to) { /* blocks that were left alone go together */
+    for (int32_t b = 0, to; b < v->n_blocks; b = to) { /* unchanged blocks are read together */
         for (to = b + 1; to < v->n_blocks && v->touched[to] == 0 && v->touched[b] == 0; to++) {
         }
         int32_t len, from = b * v->block, end = MIN_OF(to * v->block, v->n);
@@ -82,7 +80,7 @@ static double add_row(const struct sampler_view *v, const struct kern_bins *k, u
     return rest;
 }
 
-/* Coefficients of exp(r * inverse). */
+/* Computes coefficients of exp(r * inverse). */
 static void exp_terms(double inverse, float *c)
 {
     double term = 1;
@@ -104,7 +102,7 @@ static void add_up(struct bins *b, int which, const uint64_t *sums)
     b->before[which][LAST_BIN] = mass;
 }
 
-/* Centre by centre, and what the logits differ from their bins' centres. */
+/* Sums bin centres, and the logits' differences from their bins' centres. */
 static void find_mean(struct bins *b)
 {
     double centre = (double)b->top * KERN_BIN_WIDTH - b->max, sum = b->rest;
@@ -114,7 +112,7 @@ static void find_mean(struct bins *b)
     b->mean = sum / b->before[PLAIN][LAST_BIN];
 }
 
-/* One pass: the masses that truncation asks for, or where none are asked for, those of the draw. */
+/* One pass: computes the masses that truncation needs or, without truncation, those of the draw. */
 static void read_row(struct bins *b, int which)
 {
     struct kern_bins k = {
@@ -144,7 +142,7 @@ static const struct opened *find_opened(const struct bins *b, int32_t bin)
     return NULL;
 }
 
-/* Collects bins first .. last, none of which is open; their candidates lie one behind the other, *n in all. */
+/* Collects bins first .. last, none of them open, into consecutive candidates, *n in all. */
 static const struct candidate *open_range(struct bins *b, int32_t first, int32_t last, int32_t *n)
 {
     struct candidate *c = b->s->cands + b->n_taken;
@@ -155,7 +153,7 @@ static const struct candidate *open_range(struct bins *b, int32_t first, int32_t
     return c;
 }
 
-/* The same, and notes where each bin begins. */
+/* Like open_range, and records where each bin begins. */
 static const struct candidate *open_bins(struct bins *b, int32_t first, int32_t last, int32_t *n)
 {
     const struct candidate *c = open_range(b, first, last, n);
@@ -201,8 +199,8 @@ static double mass_before(struct bins *b, int which, struct place at)
     return sum;
 }
 
-/* The candidate from `first` on with which the mass of all up to it reaches `wanted`. False when it may as well be its
- * neighbour. */
+/* Finds the candidate from `first` on with which the mass of all up to it reaches `wanted`. Returns false if it could
+ * also be its neighbour. */
 static bool locate(struct bins *b, int which, struct place first, double wanted, struct place *at)
 {
     const double *before = b->before[which];
@@ -235,13 +233,13 @@ static bool locate(struct bins *b, int which, struct place first, double wanted,
 
 /* --- the stages ------------------------------------------------------------------------------------------------- */
 
-/* What typical-p keeps grows from the candidates nearest to b->mean to both sides: `left` are better ones, taken from
- * their end, `right` are worse. */
+/* typical-p grows from the candidates nearest to b->mean to both sides: `left` are better ones, taken from their end,
+ * `right` are worse. */
 struct growth {
     const struct candidate *left, *right;
-    int32_t n_left, n_right; /* there are */
+    int32_t n_left, n_right; /* available */
     int32_t left_taken, right_taken;
-    double sum; /* of what is taken, that between the two sides included */
+    double sum; /* of everything taken, including what is between the two sides */
 };
 
 static double distance(const struct bins *b, float logit) { return fabs((double)logit - b->max - b->mean); }
@@ -255,7 +253,7 @@ static double next_right(const struct bins *b, const struct growth *g)
     return g->right_taken < g->n_right ? distance(b, g->right[g->right_taken].logit) : INFINITY;
 }
 
-/* Takes until `wanted` is reached. False when rounding decides what is taken last. */
+/* Takes candidates until `wanted` is reached. Returns false if rounding decides which comes last. */
 static bool grow(const struct bins *b, double wanted, struct growth *g)
 {
     double margin = b->error * b->before[PLAIN][LAST_BIN], sum = g->sum;
@@ -268,14 +266,14 @@ static bool grow(const struct bins *b, double wanted, struct growth *g)
         float logit = left <= right ? g->left[g->n_left - ++g->left_taken].logit : g->right[g->right_taken++].logit;
         g->sum += weight(b, PLAIN, logit);
     }
-    double blur = 3e-8 * (1 - b->mean); /* of the difference of two distances to the mean */
+    double blur = 3e-8 * (1 - b->mean); /* error of the difference of two distances to the mean */
     double left = g->left_taken > 0 ? distance(b, g->left[g->n_left - g->left_taken].logit) : 0;
     double right = g->right_taken > 0 ? distance(b, g->right[g->right_taken - 1].logit) : 0;
     return sum < wanted - margin && g->sum > wanted + margin && left + blur < next_right(b, g) &&
            right + blur < next_left(b, g);
 }
 
-/* Puts all that is near the mean on one side or the other of the nearest candidate, the first of equals. */
+/* Splits candidates near the mean at the nearest one, the first of equals. */
 static void split(const struct bins *b, const struct candidate *c, int32_t n, struct growth *g)
 {
     int32_t nearest = 0;
@@ -285,16 +283,16 @@ static void split(const struct bins *b, const struct candidate *c, int32_t n, st
     *g = (struct growth){.left = c, .n_left = nearest, .right = c + nearest, .n_right = n - nearest};
 }
 
-/* The place of c, of an opened bin. */
+/* Returns the position of c, which is in an opened bin. */
 static struct place place_of(const struct bins *b, const struct candidate *c)
 {
     const struct opened *o = find_opened(b, bin_of(b, c->logit));
     return (struct place){o->bin, (int32_t)(c - o->c)};
 }
 
-/* Bins up to `near` away from the mean's hold too little, those up to near + 1 enough. A candidate of a bin that is j
- * away is more than j - 1 and less than j + 1 widths from the mean, so the border runs through bins near .. near + 2,
- * and all of a lesser distance are kept. */
+/* Bins up to `near` away from the mean's hold too little mass, those up to near + 1 enough. A candidate of a bin j away
+ * is more than j - 1 and less than j + 1 widths from the mean. So the boundary is in bins near .. near + 2, and all
+ * candidates at a smaller distance are kept. */
 static bool keep_typical(struct bins *b, struct place *from, struct place *to)
 {
     double wanted = (double)b->p->typical_p * b->before[PLAIN][LAST_BIN];
@@ -314,7 +312,7 @@ static bool keep_typical(struct bins *b, struct place *from, struct place *to)
         const struct candidate *c = open_bins(b, MAX_OF(mean - near - 2, 0), MIN_OF(mean + near + 2, LAST_BIN - 1), &n);
         split(b, c, n, &g);
     } else {
-        low = MAX_OF(mean - near + 1, 0); /* of those that are kept whole */
+        low = MAX_OF(mean - near + 1, 0); /* of the bins kept whole */
         high = MIN_OF(mean + near - 1, LAST_BIN - 1);
         g.sum = b->before[PLAIN][high + 1] - b->before[PLAIN][low];
         if (low > 0) {
@@ -378,13 +376,13 @@ static void keep_min_p(struct bins *b, struct place from, struct place *to)
 
 /* --- the draw --------------------------------------------------------------------------------------------------- */
 
-/* Draws from what is kept by its candidates' weights, added up best first. False when they are many. */
+/* Draws from the kept candidates by their weights, summed best first. Returns false if they are many. */
 static bool draw_from_few(struct bins *b, struct place from, struct place to, double u, int32_t *id)
 {
     int32_t last = to.i > 0 ? to.bin : to.bin - 1, beyond = to.i > 0 ? open_bin(b, to.bin)->n - to.i : 0, n;
     uint64_t count = 0;
     for (int32_t bin = from.bin; bin <= last; bin++) {
-        count += b->sums[bin] / KERN_BIN_ONE; /* a weight is 1 or nearly */
+        count += b->sums[bin] / KERN_BIN_ONE; /* a weight is about 1 */
     }
     if (count > FEW) {
         return false;
@@ -424,7 +422,7 @@ bool sampler_bins_pick(const struct sampler_params *p, const struct sampler_view
         return false;
     }
     struct bins b = {.p = p, .v = v, .s = s, .max = max, .top = k_of(max), .inverse = {1, inverse}};
-    b.error = 4e-9 * (1 + inverse) + 3e-16 * v->n; /* kern.h, twice; the second is that of adding up in double */
+    b.error = 4e-9 * (1 + inverse) + 3e-16 * v->n; /* kern.h, twice; the second term is for summing in double */
     bool is_cut_by_mass = p->top_p < 1 || p->typical_p < 1;
     read_row(&b, is_cut_by_mass ? PLAIN : DRAW);
     struct place from = {0, 0}, to = {LAST_BIN, 0};

@@ -1,6 +1,6 @@
-/* Finding the best of a quarter of a million logits without sorting them. One pass takes the largest of each block. The
- * k-th largest of those is a floor below which none of the k best can lie, and only blocks that reach it are read
- * again: for the 40 best of 262,144 that is some 40 blocks of 256. */
+/* Finds the best of a quarter of a million logits without sorting them. One pass takes the largest of each block. The
+ * k-th largest of those is a lower bound of the k best, and only blocks that reach it are read again: for the 40 best
+ * of 262,144 about 40 blocks of 256. */
 #include "engine/sample/sampler_internal.h"
 
 #include "engine/base/compiler.h"
@@ -10,14 +10,14 @@
 #include <string.h>
 
 enum {
-    BLOCK_STEP = 16,   /* what kernels read in one go */
-    LEAST_BLOCK = 256, /* fewer logits cost less to read than a block more costs to rank [measured at 49,152] */
-    RADIX_BITS = 11,   /* of a digit; three make 32 bits and more */
+    BLOCK_STEP = 16,   /* logits that kernels read at a time */
+    LEAST_BLOCK = 256, /* reading fewer logits costs less than ranking one more block [measured at 49,152] */
+    RADIX_BITS = 11,   /* of a digit; three digits hold 32 bits and more */
     RADIX_BITS_OF_FEW = 8,
     RADIX_COUNTS = 3 << RADIX_BITS,
     HEAP_SORTED = 32,                                            /* more candidates than this are sorted by radix */
-    FEW_SORTED = 768,                                            /* and from here on by larger digits */
-    MAX_BLOCK = SAMPLER_MAX_VOCAB / SAMPLER_BLOCKS + BLOCK_STEP, /* collected at a time */
+    FEW_SORTED = 768,                                            /* from here on by larger digits */
+    MAX_BLOCK = SAMPLER_MAX_VOCAB / SAMPLER_BLOCKS + BLOCK_STEP, /* logits collected at a time */
 };
 
 void sampler_view_init(struct sampler_view *v, const struct sampler_row *row, struct sampler_scratch *s)
@@ -59,7 +59,8 @@ float *sampler_view_change(struct sampler_view *v, int32_t id)
     return v->changed + id;
 }
 
-/* Sixteen logits, those without a bit as -inf. Four at a time, by bits, which every compiler makes vectors of. */
+/* Copies sixteen logits, those without a bit as -inf. Works on four at a time, by bits, which every compiler
+ * vectorizes. */
 static void keep_16(const float *in, unsigned bits, float *out)
 {
     static const uint32_t all[16][4] = {
@@ -87,7 +88,7 @@ void sampler_view_keep(struct sampler_view *v, const uint64_t *allowed)
     for (int32_t b = 0; b < v->n_blocks; b++) {
         int32_t first = b * v->block, last = MIN_OF(first + v->block, v->n);
         uint64_t all = UINT64_MAX;
-        for (int32_t id = first; id < last; id += BLOCK_STEP) { /* as blocks do they begin at such ids alone */
+        for (int32_t id = first; id < last; id += BLOCK_STEP) { /* blocks also begin only at such ids */
             all &= allowed[id / 64] >> id % 64 | ~(uint64_t)0xffff;
         }
         if (all == UINT64_MAX) {
@@ -174,7 +175,7 @@ static void heap_sort(struct candidate *c, int32_t n)
     for (int32_t at = n / 2; at-- > 0;) {
         sink(c, n, at);
     }
-    for (int32_t end = n; end > 1;) { /* the worst goes to the back */
+    for (int32_t end = n; end > 1;) { /* the worst goes last */
         end--;
         struct candidate worst = c[0];
         c[0] = c[end];
@@ -183,14 +184,14 @@ static void heap_sort(struct candidate *c, int32_t n)
     }
 }
 
-/* Leaves the k best of c[n], ascending by id, in c[0..k), in any order; k < n. */
+/* Leaves the k best of c[n], which is ascending by id, in c[0..k), in any order; k < n. */
 static void keep_best(struct candidate *c, int32_t n, int32_t k)
 {
     for (int32_t at = k / 2; at-- > 0;) {
         sink(c, k, at);
     }
     for (int32_t i = k; i < n; i++) {
-        if (c[i].logit > c[0].logit) { /* an equal logit has a higher id: never better */
+        if (c[i].logit > c[0].logit) { /* an equal logit has a higher id, so it is never better */
             c[0] = c[i];
             sink(c, k, 0);
         }
@@ -199,7 +200,7 @@ static void keep_best(struct candidate *c, int32_t n, int32_t k)
 
 /* --- radix ------------------------------------------------------------------------------------------------------ */
 
-/* The logit as an integer, ascending from the best to the worst; both zeros are the same. */
+/* Returns the logit as an integer, ascending from the best to the worst; both zeros are equal. */
 static uint32_t rank_of(float logit)
 {
     uint32_t bits;
@@ -208,8 +209,8 @@ static uint32_t rank_of(float logit)
     return bits >> 31 != 0 ? bits : ~(bits | 0x80000000u);
 }
 
-/* Stable, so ids stay ascending among equal logits. Only the bits in which ranks differ are sorted by, in as few digits
- * of `bits` as they need: candidates of one bin take two. */
+/* Stable, so ids stay ascending among equal logits. Sorts only by bits in which ranks differ, in the fewest digits of
+ * `bits` that hold them: candidates of one bin take two. */
 static void radix_sort(struct candidate *c, int32_t n, int bits, struct candidate *spare)
 {
     uint32_t counts[RADIX_COUNTS], least = UINT32_MAX, most = 0, mask = (1u << bits) - 1;
@@ -249,7 +250,7 @@ static void radix_sort(struct candidate *c, int32_t n, int bits, struct candidat
     }
 }
 
-/* As where all are equal. */
+/* True if, for example, all are equal. */
 static bool is_sorted(const struct candidate *c, int32_t n)
 {
     for (int32_t i = 1; i < n; i++) {
@@ -274,8 +275,8 @@ void sampler_sort(struct candidate *c, int32_t n, struct candidate *spare)
 
 /* --- the k best ------------------------------------------------------------------------------------------------- */
 
-/* The k-th largest of x[n], 1 <= k <= n; x is left in another order. Hoare's selection, middle element as pivot; the
- * 1,024 blocks at most bound what an unlucky order costs. */
+/* Returns the k-th largest of x[n], 1 <= k <= n; reorders x. Hoare's selection with the middle element as pivot; at
+ * most 1,024 blocks bound the cost of an unlucky order. */
 static float kth_largest(float *x, int32_t n, int32_t k)
 {
     int32_t low = 0, high = n - 1, at = k - 1;

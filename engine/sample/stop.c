@@ -1,9 +1,9 @@
-/* A plain search: stop strings are at most a few hundred bytes and pieces a few, so the held text stays short. */
+/* A plain search: stop strings have at most a few hundred bytes and pieces a few, so the held text stays short. */
 #include "engine/sample/stop.h"
 
 #include <string.h>
 
-/* The stop string that is complete first in the held text; of those complete at the same byte the longest. */
+/* Finds the stop string that is complete first in the held text; of those complete at the same byte the longest. */
 static bool find_match(const struct stop *s, size_t *at, size_t *which)
 {
     for (size_t end = 1; end <= s->held.len; end++) {
@@ -23,7 +23,7 @@ static bool find_match(const struct stop *s, size_t *at, size_t *which)
     return false;
 }
 
-/* Does the text from `at` on begin a stop string? */
+/* Can the text from `at` on begin a stop string? */
 static bool may_match(const struct stop *s, size_t at)
 {
     size_t left = s->held.len - at;

@@ -232,7 +232,7 @@ struct sched {
     pthread_t thread;
     bool is_started;
 
-    pthread_mutex_t lock; /* guards the fields down to has_news */
+    pthread_mutex_t lock; /* guards the fields down to lost */
     pthread_cond_t wake;
     struct sched_seq *submitted, **submitted_end;
     int32_t n_queued;         /* submitted and waiting */
