@@ -32,7 +32,8 @@ void chat_budget_fini(struct chat_budget *b)
 
 static bool has_channels(const struct chat_budget *b) { return b->format->body == CHAT_BODY_CHANNELS; }
 
-/* Bytes of the mark that ends the thinking; of channels what ends any message, as what begins the next comes behind it. */
+/* Returns the bytes of the mark that ends the thinking; with channels the mark that ends any message, because the next
+ * message's marks follow it. */
 static size_t end_length(const struct chat_budget *b)
 {
     const char *mark = b->format->think_end;
@@ -59,7 +60,7 @@ static void push(struct chat_budget *b, char c)
     b->tail[b->n_tail++] = c;
 }
 
-/* Thinking begins with its mark, perhaps behind white space; a message of channels may be one of thinking at any time. */
+/* Thinking begins with its mark, possibly after white space; a channel message of thinking can come at any time. */
 static void look_for_begin(struct chat_budget *b, char c)
 {
     const char *mark = b->format->think;
@@ -83,7 +84,7 @@ static void ignore_part(void *arg, const struct chat_part *part)
     (void)part;
 }
 
-/* The thinking goes on with text[0..n). Without memory for that, calls no longer end it. */
+/* Continues the thinking with text[0..n). If memory is out, calls no longer end it. */
 static void read_calls(struct chat_budget *b, const char *text, size_t n)
 {
     if (b->calls == NULL && (b->calls = mem_zalloc(sizeof *b->calls, MEM_REQUEST)) != NULL) {
@@ -99,11 +100,11 @@ static void read_calls(struct chat_budget *b, const char *text, size_t n)
         b->reads_calls = false;
         chat_budget_fini(b);
     } else if (!chat_split_is_reasoning(b->calls)) {
-        enter(b, CHAT_BUDGET_OVER); /* tokens that must come would break the call */
+        enter(b, CHAT_BUDGET_OVER); /* forced tokens would break the call */
     }
 }
 
-/* The i-th mark that may begin a call; NULL beyond the last. */
+/* Returns the i-th mark that can begin a call; NULL after the last. */
 static const char *call_mark(const struct chat_budget *b, size_t i)
 {
     const struct chat_format *f = b->format;
@@ -139,7 +140,7 @@ static void look_at(struct chat_budget *b, char c)
 
 static bool is_call(const struct chat_budget *b) { return b->calls != NULL && chat_split_is_undecided(b->calls); }
 
-/* Has something begun that is to become whole? */
+/* Has something begun that must be completed? */
 static bool is_within(const struct chat_budget *b)
 {
     bool is = utf8_incomplete_tail(b->tail, b->n_tail) > 0 || is_call(b);

@@ -1,5 +1,5 @@
-/* Numbers are never printed anew: arguments are the model's own bytes where it wrote JSON. Each phase reads what it is
- * sure of from the front, so that a body is looked at once, however it is cut. */
+/* Numbers are never reprinted: arguments are the model's bytes if it wrote JSON. Each phase consumes what is certain
+ * from the front, so a body is scanned once, however it is cut. */
 #include "engine/chat/chat_call.h"
 
 #include "engine/base/json_read.h"
@@ -14,7 +14,7 @@ static void give(struct chat_call *c, enum chat_part_kind kind, size_t i_call, c
     c->sink(c->arg, &(struct chat_part){.kind = kind, .i_call = i_call, .text = text, .len = n});
 }
 
-/* A part that is kept back: this, and its text behind it. */
+/* A held part: this record, followed by its text. */
 struct record {
     enum chat_part_kind kind;
     size_t i_call, len;
@@ -40,7 +40,7 @@ static void give_pending(struct chat_call *c)
         give(c, r.kind, r.i_call, c->pending.data + at, r.len);
         at += r.len;
     }
-    c->pending.len = 0; /* what failed stays so */
+    c->pending.len = 0; /* a failure sticks */
     c->is_told = true;
     c->is_kept = false;
 }
@@ -185,7 +185,7 @@ void chat_call_trim(struct buf *b)
 
 /* --- JSON ------------------------------------------------------------------------------------------------------- */
 
-/* What stands between and behind objects. */
+/* Reads what is between and after objects. */
 static enum step before_object(struct chat_call *c)
 {
     bool is_more = chat_call_skip(c, ",;");
@@ -204,7 +204,7 @@ static enum step before_object(struct chat_call *c)
     return c->n_calls > 0 ? chat_call_go(c, PHASE_BEHIND) : STEP_FAIL;
 }
 
-/* The string that a JSON string writes takes its place; false: it is no string. */
+/* Decodes a JSON string in place; returns false if it is not a string. */
 static bool decode(struct chat_call *c, struct buf *b)
 {
     struct err_info ignored = {0};
@@ -226,8 +226,8 @@ static bool begins(const struct buf *b, const char *word)
     return b->len >= strlen(word) && memcmp(b->data, word, strlen(word)) == 0;
 }
 
-/* The object is whole, and its call has not begun: there are no arguments, or they stand before the name, or in a string, as
- * OpenAI's API writes them. */
+/* The object is complete and its call has not begun: arguments are missing, or came before the name, or are in a
+ * string, as OpenAI's API writes them. */
 static enum step whole_object(struct chat_call *c)
 {
     bool has_none = c->value.len == 0 || begins(&c->value, "null");
@@ -245,7 +245,7 @@ static enum step whole_object(struct chat_call *c)
 
 static bool is_in_string(enum json_scan_state state) { return state >= JSON_SCAN_STRING && state <= JSON_SCAN_LOW_U; }
 
-/* A byte of a member's value. */
+/* Consumes a byte of a member's value. */
 static enum step take_value(struct chat_call *c, char byte)
 {
     if (c->member == MEMBER_NAME && !c->has_called) {
@@ -267,7 +267,7 @@ static void end_key(struct chat_call *c)
     bool is_name = strcmp(c->key.data, "\"name\"") == 0;
     bool is_arguments = strcmp(c->key.data, "\"arguments\"") == 0 || strcmp(c->key.data, "\"parameters\"") == 0;
     c->member = is_name ? MEMBER_NAME : is_arguments ? MEMBER_ARGUMENTS : MEMBER_OTHER;
-    if (!c->has_called && c->member != MEMBER_OTHER) { /* of two the last counts */
+    if (!c->has_called && c->member != MEMBER_OTHER) { /* of duplicates the last counts */
         chat_call_reset(c, is_name ? &c->name : &c->value);
     }
 }
@@ -311,7 +311,7 @@ static enum step in_object(struct chat_call *c)
     if (c->is_open && c->piece.len > 0) {
         step = add_piece(c) == STEP_ON ? step : STEP_FAIL;
     }
-    if (c->has_called && !c->is_open) { /* no other member matters */
+    if (c->has_called && !c->is_open) { /* other members are ignored */
         chat_call_settle(c);
     }
     if (step != STEP_ON || c->object.state != JSON_SCAN_WHOLE) {
@@ -320,7 +320,7 @@ static enum step in_object(struct chat_call *c)
     return c->has_called || whole_object(c) == STEP_ON ? chat_call_go(c, PHASE_ITEM) : STEP_FAIL;
 }
 
-/* Calls are whole: brackets that are one too many, and the end of a list or a block of Markdown, do no harm. */
+/* Calls are complete: ignores surplus brackets, and the end of a list or a Markdown block. */
 static enum step behind_calls(struct chat_call *c)
 {
     bool is_more = chat_call_skip(c, "]}`");
@@ -337,13 +337,14 @@ static void cut(struct buf *b, size_t from, size_t to)
     b->data[b->len] = '\0';
 }
 
-/* Does "functions." at that place begin a name? "to=functions.f" and "functions.f" have it, a tool "my.functions.f" does not. */
+/* Does "functions." at `at` begin a name? It does in "to=functions.f" and "functions.f", but not in a tool's
+ * "my.functions.f". */
 static bool begins_name(const struct buf *name, const char *at)
 {
     return at == name->data || strchr("= \n\t\r>", at[-1]) != NULL;
 }
 
-/* A name without what some formats put around it: functions.NAME:0, NAME[CALL_ID]id. A name that a tool has stays whole. */
+/* Strips what some formats add to a name: functions.NAME:0, NAME[CALL_ID]id. A tool's exact name stays. */
 static void strip_name(const struct chat_call *c, struct buf *name)
 {
     static const char prefix[] = "functions.", id[] = "[CALL_ID]";
@@ -356,10 +357,10 @@ static void strip_name(const struct chat_call *c, struct buf *name)
         cut(name, (size_t)(front - name->data) + sizeof prefix - 1, name->len);
         chat_call_trim(name);
     }
-    cut(name, 0, strcspn(name->data, ": \n\t\r<")); /* a header goes on behind it */
+    cut(name, 0, strcspn(name->data, ": \n\t\r<")); /* a header continues after it */
 }
 
-/* NAME separator {..}; DeepSeek R1: function separator NAME, and the object as a block of Markdown. */
+/* Reads NAME separator {..}; DeepSeek R1: function separator NAME, and the object as a Markdown block. */
 static enum step in_name(struct chat_call *c)
 {
     bool is_fenced = c->phase == PHASE_FENCE;
@@ -455,12 +456,12 @@ static enum step look(struct chat_call *c)
     return step;
 }
 
-/* What is given of a call stays given. */
+/* Emitted parts of a call cannot be undone, so it ends with CHAT_CALL_CUT. */
 static void break_off(struct chat_call *c)
 {
     if (c->is_open && c->is_told && !c->is_kept) {
         emit(c, CHAT_CALL_CUT, "", 0);
-        c->from = c->is_last ? c->in.len : c->at; /* the end of the body is no text */
+        c->from = c->is_last ? c->in.len : c->at; /* the end of the body is not text */
     }
     c->is_open = false;
     c->is_broken = true;
@@ -543,7 +544,7 @@ void chat_call_free(struct chat_call **c)
 void chat_call_begin(struct chat_call *c, const char *front, size_t n)
 {
     struct buf *room[6];
-    for (size_t i = 0; chat_call_ok(c) == ERR_OK && i < ARRAY_LEN(room); i++) { /* what failed stays so */
+    for (size_t i = 0; chat_call_ok(c) == ERR_OK && i < ARRAY_LEN(room); i++) { /* a failure sticks */
         buf_reset(all_bufs(c, room)[i]);
     }
     buf_append(&c->in, front, n);

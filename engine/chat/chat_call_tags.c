@@ -1,4 +1,5 @@
-/* Values between tags. One that the tool's schema says is a string is given as it comes; what another is shows at its end. */
+/* Values between tags. A value that the tool's schema declares a string is emitted as it arrives; the type of others is
+ * known only at their end. */
 #include "engine/chat/chat_call_internal.h"
 
 #include "engine/base/json_read.h"
@@ -10,12 +11,12 @@
     "DSML"                                                                                                             \
     "\xef\xbd\x9c"
 
-/* What stands around names, keys and values. */
+/* The marks around names, keys and values. */
 struct tags {
     const char *key, *key_end, *value, *value_end;
     const char *end; /* of the call; "": it ends with its body */
-    bool is_invoke;  /* the name is an attribute, tags may have others, and calls come in a row */
-    bool trims;      /* a newline at each end of a value is the format's */
+    bool is_invoke;  /* the name is an attribute, tags can have other attributes, and calls follow each other */
+    bool trims;      /* a newline at each end of a value belongs to the format */
 };
 
 static const struct tags function = {"<parameter=", ">", "", "</parameter>", "</function>", .trims = true};
@@ -35,7 +36,7 @@ enum step chat_call_begin_tags(struct chat_call *c)
 
 /* --- types ------------------------------------------------------------------------------------------------------ */
 
-/* The types that the schema of the tool gives to the member c->key. */
+/* Returns the types that the tool's schema allows for the member c->key. */
 static unsigned types_of_key(const struct chat_call *c)
 {
     const json_t *parameters = chat_types_parameters(c->tools, c->name.data);
@@ -62,8 +63,8 @@ const char *chat_call_python_word(const char *s, size_t n)
     return found;
 }
 
-/* c->value is JSON if it can be and the schema does not ask for a string; a schema of strings and others allows null,
- * objects and arrays next to them, which nobody writes for a string. */
+/* c->value is JSON if it can be and the schema does not want a string. A schema of strings and other types accepts
+ * null, objects and arrays as such, because models do not write these for strings. */
 static enum step add_value(struct chat_call *c)
 {
     const char *text = c->value.data != NULL ? c->value.data : "";
@@ -91,14 +92,14 @@ static enum step add_value(struct chat_call *c)
 
 /* --- steps ------------------------------------------------------------------------------------------------------ */
 
-/* A look that has to wait begins anew with the next. */
+/* A step that must wait restarts with the next bytes. */
 static enum step unless_waiting(struct chat_call *c, size_t at, enum step step)
 {
     c->at = step == STEP_WAIT ? at : c->at;
     return step;
 }
 
-/* <function=NAME> */
+/* Reads <function=NAME>. */
 static enum step function_name(struct chat_call *c)
 {
     enum step step = chat_call_mark(c, "<function=");
@@ -110,7 +111,7 @@ static enum step function_name(struct chat_call *c)
     return is_none ? STEP_FAIL : step;
 }
 
-/* NAME, one word, up to the first tag or the end. It fails with the first byte that no such name has. */
+/* Reads NAME, one word, up to the first tag or the end. Fails at the first byte that no such name has. */
 static enum step bare_name(struct chat_call *c)
 {
     const char *front = chat_call_front(c);
@@ -132,7 +133,7 @@ static enum step bare_name(struct chat_call *c)
     return n_word > 0 && buf_ok(&c->name) == ERR_OK ? STEP_ON : STEP_FAIL;
 }
 
-/* <invoke name="NAME">, of which the format's mark may have taken the begin. */
+/* Reads <invoke name="NAME">; the format's mark can have consumed its beginning. */
 static enum step invoke_name(struct chat_call *c)
 {
     enum step step = chat_call_mark(c, "<invoke ");
@@ -146,7 +147,7 @@ enum step chat_call_tag_name(struct chat_call *c)
     bool is_more = chat_call_skip(c, "");
     chat_call_settle(c);
     if (!is_more && c->tags->is_invoke) {
-        return STEP_WAIT; /* another may come */
+        return STEP_WAIT; /* another call can follow */
     }
     size_t at = c->at;
     enum step step = c->tags->is_invoke ? invoke_name(c) : c->tags == &function ? function_name(c) : bare_name(c);
@@ -166,7 +167,7 @@ static enum step close_call(struct chat_call *c)
     return step == STEP_ON ? chat_call_go(c, c->tags->is_invoke ? PHASE_TAG_NAME : PHASE_BEHIND) : step;
 }
 
-/* The key, and whether its tag says that the value is a string. */
+/* Reads the key, and whether its tag says that the value is a string. */
 static enum step read_key(struct chat_call *c)
 {
     enum step step = open_call(c);
@@ -232,7 +233,7 @@ enum step chat_call_tag_value(struct chat_call *c)
     return unless_waiting(c, at, step == STEP_ON ? read_value(c, at) : step);
 }
 
-/* Bytes at the end of s[0..n) that may be the beginning of the mark. */
+/* Returns the bytes at the end of s[0..n) that can begin the mark. */
 static size_t partial_mark(const char *s, size_t n, const char *mark)
 {
     size_t k = strlen(mark) - 1;

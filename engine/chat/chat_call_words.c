@@ -1,4 +1,4 @@
-/* Values in Python, and Gemma's, whose strings stand between <|"|> and whose keys are bare. */
+/* Values in Python syntax, and Gemma's, with strings between <|"|> and bare keys. */
 #include "engine/chat/chat_call_internal.h"
 
 #include "engine/base/json_write.h"
@@ -12,7 +12,7 @@ static bool is_word(char c)
            c == '.';
 }
 
-/* Bytes of the word in front. It is complete where something stands behind it. */
+/* Returns the length of the leading word. It is complete if other bytes follow. */
 static size_t word_length(const struct chat_call *c)
 {
     size_t n = 0, left = chat_call_left(c);
@@ -22,7 +22,7 @@ static size_t word_length(const struct chat_call *c)
     return n;
 }
 
-/* A word, perhaps white space, and c: all are read. */
+/* Reads a word, optional white space, and the mark. */
 static enum step word_before(struct chat_call *c, char mark, struct buf *out)
 {
     size_t n = word_length(c), k = n, left = chat_call_left(c);
@@ -55,7 +55,7 @@ static const json_t *parameters_of(const struct chat_call *c)
     return c->name.len > 0 ? chat_types_parameters(c->tools, c->name.data) : NULL;
 }
 
-/* The arguments, or one of them, come next. */
+/* Begins the arguments, or one of them. */
 static void begin_values(struct chat_call *c)
 {
     c->depth = 0;
@@ -63,7 +63,7 @@ static void begin_values(struct chat_call *c)
     c->slots[0] = NULL;
 }
 
-/* The next value is the member key[0..n). */
+/* The next value belongs to the member key[0..n). */
 static void begin_member(struct chat_call *c, const char *key, size_t n)
 {
     if (c->depth <= JSON_SCAN_DEPTH) {
@@ -71,7 +71,7 @@ static void begin_member(struct chat_call *c, const char *key, size_t n)
     }
 }
 
-/* A bracket or a comma was read: what the next value is of. */
+/* After a bracket or comma: finds the schema of the next value. */
 static void note_mark(struct chat_call *c, char mark)
 {
     bool is_array = c->depth < JSON_SCAN_DEPTH && ((c->scan.is_array >> c->depth) & 1) != 0;
@@ -89,7 +89,7 @@ static void note_mark(struct chat_call *c, char mark)
     }
 }
 
-/* call:NAME{ */
+/* Reads call:NAME{. */
 static enum step quoted_name(struct chat_call *c)
 {
     size_t at = c->at;
@@ -106,7 +106,7 @@ enum step chat_call_word_name(struct chat_call *c)
     bool is_more = chat_call_skip(c, c->n_calls > 0 && !c->is_quoted ? "," : "");
     chat_call_settle(c);
     if (!is_more) {
-        return STEP_WAIT; /* another may come */
+        return STEP_WAIT; /* another call can follow */
     }
     if (c->is_quoted) {
         return quoted_name(c);
@@ -122,7 +122,7 @@ enum step chat_call_word_name(struct chat_call *c)
     return step == STEP_ON ? chat_call_go(c, PHASE_WORD_KEY) : step;
 }
 
-/* K=, or the end of the call. */
+/* Reads K=, or the end of the call. */
 enum step chat_call_word_key(struct chat_call *c)
 {
     if (!chat_call_skip(c, c->is_open ? "," : "")) {
@@ -141,7 +141,7 @@ enum step chat_call_word_key(struct chat_call *c)
     return step == STEP_ON ? chat_call_go(c, is_end ? PHASE_WORD_NAME : PHASE_WORD_VALUE) : step;
 }
 
-/* A value without quotes: a string, if the schema allows that and not what else the word is. */
+/* Adds a value without quotes: a string if the schema allows strings and not the word's type. */
 static enum step add_word(struct chat_call *c, const char *text, size_t n)
 {
     const json_t *slot = c->depth <= JSON_SCAN_DEPTH ? c->slots[c->depth] : NULL;
@@ -149,7 +149,7 @@ static enum step add_word(struct chat_call *c, const char *text, size_t n)
     size_t n_json = word != NULL ? strlen(word) : n;
     unsigned types = chat_types_of(parameters_of(c), slot);
     if (types == CHAT_TYPES_ALL || (types & CHAT_TYPE_STRING) == 0 ||
-        (types & chat_call_type_of_text(json, n_json)) != 0) { /* the text is parsed only where strings are allowed */
+        (types & chat_call_type_of_text(json, n_json)) != 0) { /* the text is parsed only if strings are allowed */
         return chat_call_add(c, json, n_json);
     }
     enum step step = chat_call_puts(c, "\"");
@@ -157,7 +157,7 @@ static enum step add_word(struct chat_call *c, const char *text, size_t n)
     return step == STEP_ON ? chat_call_puts(c, "\"") : step;
 }
 
-/* A word: a key where a colon follows and the language has no quotes there, True, False, None, or a number. */
+/* Reads a word: a key if a colon follows and the language has unquoted keys, True, False, None, or a number. */
 static enum step read_word(struct chat_call *c)
 {
     const char *front = chat_call_front(c);
@@ -219,8 +219,8 @@ enum step chat_call_word_value(struct chat_call *c)
     return step;
 }
 
-/* Does the quote at front[i] end its string? Templates do not escape those within: it's one of them unless a value may end
- * there. STEP_WAIT: what comes tells. */
+/* Does the quote at front[i] end its string? Templates do not escape inner quotes, so it is one unless a value can end
+ * there. STEP_WAIT: the next bytes decide. */
 static enum step ends_string(const struct chat_call *c, size_t i)
 {
     size_t left = chat_call_left(c);
@@ -233,7 +233,7 @@ static enum step ends_string(const struct chat_call *c, size_t i)
     return behind != '\0' && strchr(",)]}:", behind) != NULL ? STEP_ON : STEP_FAIL;
 }
 
-/* Within a string of Python. */
+/* Reads text of a Python string. */
 static enum step python_text(struct chat_call *c)
 {
     static const char from[] = "ntr", to[] = "\n\t\r";

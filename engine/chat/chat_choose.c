@@ -1,4 +1,3 @@
-/* A name, a file, what the model brings, or what its family speaks. */
 #include "engine/chat/chat_choose.h"
 
 #include "engine/base/io.h"

@@ -1,4 +1,4 @@
-/* Marks that are text become lexemes, those that are control tokens of the model these tokens. */
+/* Marks that are text become lexemes; marks that are control tokens of the model become these tokens. */
 #include "engine/chat/chat_forced.h"
 
 #include "engine/base/json_read.h"
@@ -19,7 +19,7 @@ struct writer {
     struct err_info *info;
 };
 
-/* Symbols in a row; there is room for all that one call has. */
+/* A sequence of symbols, with room for one call. */
 struct row {
     symbol_id parts[MAX_PARTS];
     size_t n;
@@ -36,7 +36,7 @@ static symbol_id text(struct writer *w, const char *s, size_t n)
 
 /* --- marks ------------------------------------------------------------------------------------------------------ */
 
-/* The control token that begins at s[0..n), and its bytes; TOKENIZER_NO_TOKEN: none does. */
+/* Returns the control token at the start of s[0..n), and its length; TOKENIZER_NO_TOKEN: none. */
 static int32_t control_token(const struct tokenizer *t, const char *s, size_t n, size_t *len)
 {
     const char *end = n > 0 && s[0] == '<' ? memchr(s, '>', n) : n > 0 && s[0] == '[' ? memchr(s, ']', n) : NULL;
@@ -48,7 +48,7 @@ static int32_t control_token(const struct tokenizer *t, const char *s, size_t n,
     return id != TOKENIZER_NO_TOKEN && tokenizer_kind(t, id) == TOKEN_CONTROL ? id : TOKENIZER_NO_TOKEN;
 }
 
-/* A mark; "" is no part. More pieces than there is room for are no mark that exists. */
+/* Adds a mark; "" adds nothing. No mark has more pieces than the row has room for. */
 static void add_mark(struct writer *w, struct row *r, const char *mark)
 {
     size_t from = 0, n = strlen(mark);
@@ -66,7 +66,7 @@ static void add_mark(struct writer *w, struct row *r, const char *mark)
     }
 }
 
-/* What has the mark nowhere within; all texts where the mark is a token. */
+/* Returns the texts that do not contain the mark; all texts if the mark is a token. */
 static regex_id without(struct writer *w, const char *mark)
 {
     size_t len;
@@ -84,7 +84,7 @@ static enum err no_object(struct writer *w)
     return err_set(w->info, ERR_INVALID_SCHEMA, "/type", "JSON Schema, #/type: expected a schema of objects");
 }
 
-/* The schema that it refers to, or itself; NULL: none. */
+/* Returns the schema that it refers to, or itself; NULL: none. */
 static const json_t *resolve(const json_t *root, const json_t *schema)
 {
     const json_t *ref;
@@ -94,7 +94,8 @@ static const json_t *resolve(const json_t *root, const json_t *schema)
     return schema;
 }
 
-/* Arguments are an object: what allows other values is refused, and what says nothing of it says so in a copy, *out. */
+/* Arguments must be an object: rejects schemas that allow other values, and adds the type to a copy, *out, if it is
+ * missing. */
 static enum err only_objects(struct writer *w, const json_t *schema, json_t **out)
 {
     static const char *const others[] = {"anyOf", "oneOf", "allOf", "enum", "const"};
@@ -157,7 +158,7 @@ static enum err call_of(struct writer *w, const struct chat_forced_tool *tool, s
     return ERR_OK;
 }
 
-/* One call or more. */
+/* Makes one or more calls. */
 static enum err calls(struct writer *w, symbol_id *out, size_t *i_failed)
 {
     const struct chat_format *format = w->f->format;
@@ -178,7 +179,7 @@ static enum err calls(struct writer *w, symbol_id *out, size_t *i_failed)
     return ERR_OK;
 }
 
-/* What the model thinks; has_begun: the prompt holds the first mark. */
+/* Makes the model's thinking; has_begun: the prompt contains the first mark. */
 static symbol_id thought(struct writer *w, const struct chat_format *format, bool has_begun)
 {
     enum { MAX_NEWLINES = 4 };

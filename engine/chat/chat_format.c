@@ -1,4 +1,4 @@
-/* The table. What a template has of marks tells its format. */
+/* The table of formats. The marks in a template determine its format. */
 #include "engine/chat/chat_format.h"
 
 #include "engine/base/compiler.h"
@@ -7,7 +7,7 @@
 
 #define THINK .think = "<think>", .think_end = "</think>"
 
-/* How a call is written where it must come; readers of TAGGED bodies know it. */
+/* How a forced call is written; readers of TAGGED bodies know this form. */
 #define WRITES_TAGGED                                                                                                  \
     .begin = "", .call = "<tool_call>\n{\"name\": \"",                                                                 \
     .name_end = "\", \"arguments\": ", .call_end = "}\n</tool_call>", .between = "\n", .end = ""
@@ -280,5 +280,5 @@ const struct chat_format *chat_format_of(const char *source, size_t n)
             }
         }
     }
-    return &formats[holds(source, n, "tools") ? 0 : 1]; /* what every template that shows them calls them */
+    return &formats[holds(source, n, "tools") ? 0 : 1]; /* the name in every template that shows them */
 }

@@ -1,11 +1,9 @@
-/* The table of named chat templates, and the families that have exactly one format.
- *
- * A row holds what the format says around a message of each role, as Jinja expressions; chat_named_source puts them
- * into the frame that all share.
+/* The table of named chat templates, and the families with exactly one format. A row has the text around a message of
+ * each role, as Jinja expressions; chat_named_source inserts it into the common frame.
  *
  * Sources: the models' own templates (tokenizer_config.json on Hugging Face), Mistral's cookbook
- * (concept-deep-dive/tokenization/chat_templates.md), OpenAI's harmony format. Names are those of llama.cpp's
- * llama-chat.cpp where it has one. tests/golden/chat_named.py holds what each must give. */
+ * (concept-deep-dive/tokenization/chat_templates.md), OpenAI's harmony format. Names follow llama.cpp's llama-chat.cpp
+ * if it has one. tests/golden/chat_named.py has the expected output of each. */
 #include "engine/chat/chat_named.h"
 
 #include "engine/base/compiler.h"
@@ -14,13 +12,13 @@
 #include <string.h>
 
 /* Expressions see `text`, the message's content; `first` and `last`, of the turns; bos_token and eos_token. With
- * in_turns also `system`, the system prompt or none: it does not come as a message then. */
+ * in_turns also `system`, the system prompt or none: it is then not a message. */
 struct chat_named {
     const char *name;
     bool in_turns;                         /* user and assistant alternate after at most one system prompt */
-    const char *begin;                     /* before all messages; NULL: nothing */
+    const char *begin;                     /* before all messages; NULL: none */
     const char *system, *user, *assistant; /* system: NULL with in_turns */
-    const char *prompt;                    /* what the model continues; NULL: nothing */
+    const char *prompt;                    /* text that the model continues; NULL: none */
 };
 
 #define CHATML(role) "'<|im_start|>" role "\n' ~ text ~ '<|im_end|>\n'"
@@ -111,7 +109,7 @@ static const struct chat_named rows[] = {
     {"zephyr", false, NULL, ZEPHYR("system"), ZEPHYR("user"), ZEPHYR("assistant"), "'<|assistant|>\n'"},
 };
 
-/* Only families all of whose chat models share one format: llama, qwen2, phi3, granite and the like do not. */
+/* Only families whose chat models all share one format; llama, qwen2, phi3, granite and others do not. */
 static const struct {
     const char *architecture, *name;
 } families[] = {
@@ -143,7 +141,7 @@ const struct chat_named *chat_named_of_family(const char *architecture)
     return NULL;
 }
 
-/* Refuses what the format has no place for. */
+/* Rejects what the format cannot express. */
 static void put_checks(const struct chat_named *row, struct buf *out)
 {
     buf_printf(out,

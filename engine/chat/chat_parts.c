@@ -1,5 +1,5 @@
-/* An explicit state machine: each state takes what it is sure of from the front of `held` and says whether another
- * look may bring more. What is held back is the beginning of a mark and the white space before it. */
+/* An explicit state machine: each state consumes what is certain from the front of `held` and returns whether to look
+ * again. It holds back the beginning of a mark and the white space before it. */
 #include "engine/chat/chat_parts.h"
 
 #include "engine/base/mem.h"
@@ -7,7 +7,7 @@
 
 #include <string.h>
 
-/* Messages with a channel: marks of a header, what ends it, and what ends a message. */
+/* Messages with a channel: marks of a header, its end, and the ends of a message. */
 static const char channel_mark[] = "<|channel|>", start_mark[] = "<|start|>", message_mark[] = "<|message|>";
 static const char *const message_ends[] = {"<|end|>", "<|call|>", "<|return|>", channel_mark, start_mark};
 
@@ -27,7 +27,7 @@ static size_t leading_space(const char *s, size_t n)
     return i;
 }
 
-/* White space at the end of s[0..n), of which so much can be the format's. */
+/* Returns the white space at the end of s[0..n) that can belong to the format. */
 static size_t trailing_space(const char *s, size_t n)
 {
     size_t i = 0;
@@ -37,7 +37,7 @@ static size_t trailing_space(const char *s, size_t n)
     return i;
 }
 
-/* Bytes at the end of s[0..n) that may be the beginning of the mark. */
+/* Returns the bytes at the end of s[0..n) that can begin the mark. */
 static size_t partial_mark(const char *s, size_t n, const char *mark)
 {
     for (size_t k = MIN_OF(n, strlen(mark) - 1); k > 0; k--) {
@@ -56,7 +56,7 @@ static void drop(struct chat_split *s, size_t n)
     }
 }
 
-/* Gives the first n bytes held as a part. */
+/* Emits the first n held bytes as a part. */
 static void give(struct chat_split *s, enum chat_part_kind kind, size_t n, const struct output *o)
 {
     if (n > 0) {
@@ -72,14 +72,14 @@ static bool go(struct chat_split *s, enum chat_split_state state)
     return true;
 }
 
-/* Marks that are looked for together. */
+/* Marks that are searched together. */
 struct marks {
     const char *at[ARRAY_LEN(((struct chat_format *)NULL)->around) + 2];
     size_t n;
 };
 
-/* Gives what is sure to stand before the first of the marks. *found: which has come, behind *space bytes of white space in
- * front of what is held; false: none has. */
+/* Emits what is certain to precede the first mark. *found: the mark found, after *space bytes of white space at the
+ * start of what is held; false: none. */
 static bool give_before(struct chat_split *s, enum chat_part_kind kind, const struct marks *marks, size_t *found,
                         size_t *space, const struct output *o)
 {
@@ -107,7 +107,7 @@ static bool give_before(struct chat_split *s, enum chat_part_kind kind, const st
     return is_there;
 }
 
-/* Thinking begins with its mark, perhaps behind white space. */
+/* Thinking begins with its mark, possibly after white space. */
 static bool at_start(struct chat_split *s)
 {
     const char *think = s->config.format->think;
@@ -124,7 +124,7 @@ static bool at_start(struct chat_split *s)
     return partial_mark(text, n, think) == n ? false : go(s, CHAT_IN_TEXT);
 }
 
-/* A body begins behind `front` bytes of what is held, which are text where it is no call. */
+/* Begins a body after `front` held bytes, which become text if it is not a call. */
 static bool begin_call(struct chat_split *s, size_t front, size_t n_header, bool is_bare)
 {
     s->is_thought = s->state == CHAT_IN_REASONING;
@@ -145,7 +145,7 @@ static bool begin_call(struct chat_split *s, size_t front, size_t n_header, bool
     return go(s, CHAT_IN_CALL);
 }
 
-/* Adds the marks that stand around all calls. */
+/* Adds the marks around all calls. */
 static void add_around(struct marks *marks, const struct chat_format *f)
 {
     for (size_t i = 0; i < ARRAY_LEN(f->around) && f->around[i] != NULL; i++) {
@@ -153,8 +153,7 @@ static void add_around(struct marks *marks, const struct chat_format *f)
     }
 }
 
-/* Does a call begin behind held[0..*front), which ends with a mark that stands around calls? STARTS_LATER: what comes next
- * tells. */
+/* Does a call begin after held[0..*front), which ends with a mark around calls? STARTS_LATER: the next bytes decide. */
 static enum starts { STARTS_NOT, STARTS_LATER, STARTS } starts_call(const struct chat_split *s, size_t *front)
 {
     const char *open = s->config.format->open, *text = s->held.data + *front;
@@ -166,8 +165,8 @@ static enum starts { STARTS_NOT, STARTS_LATER, STARTS } starts_call(const struct
     return room == len ? STARTS : STARTS_LATER;
 }
 
-/* Thinking ends with its mark, or with a call that the model makes while it thinks. What only looks like a call remains
- * thinking: see resume. */
+/* Thinking ends with its mark, or with a call that the model makes while it thinks. An apparent call remains thinking:
+ * see resume. */
 static bool in_reasoning(struct chat_split *s, const struct output *o)
 {
     const struct chat_format *f = s->config.format;
@@ -224,7 +223,7 @@ static bool in_text(struct chat_split *s, const struct output *o)
     if (!give_before(s, CHAT_TEXT, &marks, &found, &space, o)) {
         return false;
     }
-    if (found > 0) { /* around all calls, or the end of thinking that a call has ended */
+    if (found > 0) { /* a mark around all calls, or the end of thinking that a call has already ended */
         s->ends_late = s->ends_late && found + 1 < marks.n;
         drop(s, space + strlen(marks.at[found]));
         s->drops_space = true;
@@ -233,7 +232,7 @@ static bool in_text(struct chat_split *s, const struct output *o)
     return begin_call(s, space + strlen(f->open), 0, false);
 }
 
-/* Looks at the next byte of a JSON body: inside a string no mark counts. */
+/* Looks at the next byte of a JSON body: marks do not count inside strings. */
 static void note_quote(struct chat_split *s, char c)
 {
     if (s->is_escaped) {
@@ -245,21 +244,21 @@ static void note_quote(struct chat_split *s, char c)
     }
 }
 
-/* Looks for the end mark from where the last look ended. */
+/* Continues the search for the end mark. */
 static bool find_call_end(struct chat_split *s, const char *mark)
 {
     const size_t n = strlen(mark);
     for (; s->n_scanned < s->held.len; s->n_scanned++) {
         const char *at = s->held.data + s->n_scanned;
         if (!s->knows_body && !is_space(*at)) {
-            bool is_named = s->config.format->body == CHAT_BODY_NAMED; /* JSON comes behind the name */
+            bool is_named = s->config.format->body == CHAT_BODY_NAMED; /* JSON follows the name */
             s->is_json = *at == '{' || (*at == '[' && s->config.format->body == CHAT_BODY_TAGGED);
             s->knows_body = !is_named || s->is_json;
         }
         if (n > 0 && *at == mark[0] && !s->is_in_string) {
             size_t room = MIN_OF(s->held.len - s->n_scanned, n);
             if (memcmp(at, mark, room) == 0) {
-                return room == n; /* else: the rest of it may come */
+                return room == n; /* else the rest of it can follow */
             }
         }
         if (s->is_json) {
@@ -269,7 +268,7 @@ static bool find_call_end(struct chat_split *s, const char *mark)
     return false;
 }
 
-/* Where parts of a body go. */
+/* The destination of a body's parts. */
 struct counted {
     struct chat_split *s;
     const struct output *o;
@@ -284,7 +283,7 @@ static void count_part(void *arg, const struct chat_part *part)
     to->o->sink(to->o->arg, &counted);
 }
 
-/* What the body's reader did not give is what comes next again, but for the header. */
+/* Returns the text that the body's reader did not emit, without the header, to be read again. */
 static void take_back(struct chat_split *s)
 {
     size_t n;
@@ -299,10 +298,11 @@ static void take_back(struct chat_split *s)
     s->err = s->err != ERR_OK ? s->err : buf_ok(&s->held);
 }
 
-/* The mark of the call stood in thinking, and nothing of the call was given. */
+/* The call's mark was in thinking, and nothing of the call was emitted. */
 static bool is_unsaid(const struct chat_split *s) { return s->is_thought && !chat_call_is_told(s->calls); }
 
-/* Goes on after a call that was cut off, or with what was no call: a thought, where the mark stood in one, else text. */
+/* Continues after a call that was cut off, or with text that was not a call: thinking if its mark was in thinking, else
+ * text. */
 static bool resume(struct chat_split *s, const struct output *o)
 {
     if (!is_unsaid(s)) {
@@ -313,11 +313,11 @@ static bool resume(struct chat_split *s, const struct output *o)
     s->n_no_calls++;
     s->n_reasoning += s->n_undecided;
     s->n_undecided = 0;
-    give(s, CHAT_REASONING, s->n_front, o); /* no more looked at */
+    give(s, CHAT_REASONING, s->n_front, o); /* the limit is reached: no more calls are searched for */
     return go(s, CHAT_IN_REASONING);
 }
 
-/* Hands on the bytes that were looked at; false: the body is broken, and those behind them are no call. */
+/* Feeds the searched bytes; false: the body is broken, and the rest is not a call. */
 static bool feed_call(struct chat_split *s, const struct output *o)
 {
     struct counted to = {s, o};
@@ -329,14 +329,14 @@ static bool feed_call(struct chat_split *s, const struct output *o)
     drop(s, s->n_scanned);
     s->n_scanned = 0;
     if (!s->is_broken || (!chat_call_is_told(s->calls) && !s->is_bare && !s->is_thought)) {
-        return true; /* text with its end mark, but that comes first */
+        return true; /* text with its end mark, which has yet to come */
     }
     take_back(s);
     s->drops_space = false;
     return false;
 }
 
-/* The body has ended. False: it is text, and in front of what is held. */
+/* Ends the body. Returns false if it is text, which is then at the start of what is held. */
 static bool end_call(struct chat_split *s, const struct output *o)
 {
     struct counted to = {s, o};
@@ -385,7 +385,7 @@ static bool begins_with(const char *text, size_t n, const char *mark)
     return n >= strlen(mark) && memcmp(text, mark, strlen(mark)) == 0;
 }
 
-/* What a header says of its message. */
+/* Returns the state for a message with this header. */
 static enum chat_split_state state_of(const struct chat_split *s, const char *header, size_t n)
 {
     static const char recipient[] = "to=functions.", thinking[] = "analysis";
@@ -396,7 +396,7 @@ static enum chat_split_state state_of(const struct chat_split *s, const char *he
     return is_thinking ? CHAT_IN_REASONING : CHAT_IN_TEXT;
 }
 
-/* A header stands in front of each message; an answer without one is text. */
+/* A header precedes each message; an answer without one is text. */
 static bool before_message(struct chat_split *s)
 {
     static const char *const begins[] = {channel_mark, start_mark, " to=", "to="};
@@ -419,7 +419,7 @@ static bool in_header(struct chat_split *s)
     }
     size_t n = (size_t)(found - s->held.data), body = n + sizeof message_mark - 1;
     enum chat_split_state state = state_of(s, s->held.data, n);
-    if (state == CHAT_IN_CALL) { /* its header has the name, and marks that end nothing */
+    if (state == CHAT_IN_CALL) { /* its header contains the name, and marks that end nothing */
         bool goes_on = begin_call(s, 0, body, false);
         s->n_scanned = body;
         return goes_on;
@@ -428,7 +428,7 @@ static bool in_header(struct chat_split *s)
     return go(s, state);
 }
 
-/* Looks for the message's end from where the last look ended; NULL: it has not come. */
+/* Continues the search for the message's end; NULL: not found yet. */
 static const char *find_message_end(struct chat_split *s)
 {
     size_t end = s->held.len;
@@ -447,10 +447,11 @@ static const char *find_message_end(struct chat_split *s)
     return mark;
 }
 
-/* The mark stands in front of what is held. */
+/* Ends the message at the mark, which is first in what is held. */
 static bool end_message(struct chat_split *s, const char *mark)
 {
-    drop(s, mark != channel_mark && mark != start_mark ? strlen(mark) : 0); /* else: of the next header */
+    /* else the mark belongs to the next header */
+    drop(s, mark != channel_mark && mark != start_mark ? strlen(mark) : 0);
     s->drops_space = false;
     return go(s, CHAT_AT_START);
 }
@@ -559,7 +560,7 @@ void chat_split_finish(struct chat_split *s, chat_part_sink *sink, void *arg)
     bool is_call = s->state == CHAT_IN_CALL && end_call(s, &o);
     while (s->state == CHAT_IN_CALL && !is_call && is_unsaid(s) && s->err == ERR_OK) {
         resume(s, &o);
-        run(s, &o); /* the end of thinking may be in what was held back */
+        run(s, &o); /* the end of thinking can be in the held text */
         is_call = s->state == CHAT_IN_CALL && end_call(s, &o);
     }
     bool is_space_only = s->drops_space && leading_space(s->held.data, s->held.len) == s->held.len;

@@ -1,4 +1,4 @@
-/* The door of the interpreter: parse once, then render with the variables of a JSON object. */
+/* The interface to the interpreter: parse once, then render with the variables of a JSON object. */
 #include "engine/chat/chat_template.h"
 
 #include "engine/base/mem.h"
@@ -14,7 +14,7 @@ struct chat_template {
     struct jprogram prog;
 };
 
-/* Newlines become \n and one at the end goes, as jinja2 does with keep_trailing_newline off. */
+/* Newlines become \n, and a final one is dropped, as in jinja2 with keep_trailing_newline off. */
 static size_t normalise(const char *s, size_t n, char *out)
 {
     size_t k = 0;
@@ -88,10 +88,10 @@ bool chat_output_has_bos(const struct chat_output *o, const char *bos)
 
 /* --- rendering -------------------------------------------------------------------------------------------------- */
 
-/* Whatever comes with a request is the client's, under any name; only these hold the vocabulary's own tokens. */
+/* All request data is the client's, under any name; only these variables hold the vocabulary's tokens. */
 static bool is_user(const char *name) { return strcmp(name, "bos_token") != 0 && strcmp(name, "eos_token") != 0; }
 
-/* Builtin functions first, then the context, which may hide them. Names that the template never uses are left out. */
+/* Adds builtin functions, then the context, which can hide them. Skips names that the template never uses. */
 static enum err fill_globals(struct jvm *vm, const json_t *context)
 {
     for (size_t i = 0; i < vm->prog->n_names; i++) {
@@ -122,7 +122,7 @@ static enum err run(struct jvm *vm, const json_t *context)
     TRY(jv_alloc(vm, vm->prog->n_names * sizeof *vm->globals, &vm->globals));
     TRY(fill_globals(vm, context));
     TRY(jvm_run(vm));
-    if (vm->out.text.data == NULL) { /* an empty text has its NUL too */
+    if (vm->out.text.data == NULL) { /* an empty text needs its NUL, too */
         buf_append(&vm->out.text, "", 1);
         vm->out.text.len = 0;
     }
@@ -144,7 +144,7 @@ enum err chat_template_render(const struct chat_template *t, const json_t *conte
     jtext_init(&vm->out);
     jtext_init(&vm->tmp);
     enum err e = run(vm, context);
-    if (e == ERR_OK) { /* hand the rope's own memory over */
+    if (e == ERR_OK) { /* hands over the rope's memory */
         *out = (struct chat_output){vm->out.text.data, vm->out.text.len, vm->out.user, vm->out.n_user};
         vm->out = (struct jtext){0};
     }

@@ -1,11 +1,11 @@
-/* Schemas are walked with a stack of their own, since clients write them. */
+/* Walks schemas with an explicit stack, because clients write them. */
 #include "engine/chat/chat_types.h"
 
 #include "engine/base/compiler.h"
 #include "engine/base/json_read.h"
 #include "engine/schema/schema_disjoint.h"
 
-enum { MAX_NEST = 32 /* of schemas within each other */, MAX_WORK = 1000 /* schemas and values that are looked at */ };
+enum { MAX_NEST = 32 /* of nested schemas */, MAX_WORK = 1000 /* schemas and values examined */ };
 
 const json_t *chat_types_parameters(const json_t *tools, const char *name)
 {
@@ -54,7 +54,7 @@ static unsigned types_of_names(const json_t *type)
     return types;
 }
 
-/* What a schema says by itself. */
+/* Returns the types that a schema allows without its parts. */
 static unsigned own_types(const json_t *schema, size_t *work)
 {
     const json_t *type = json_object_get(schema, "type"), *values = json_object_get(schema, "enum");
@@ -76,7 +76,7 @@ static unsigned own_types(const json_t *schema, size_t *work)
     return types == CHAT_TYPES_ALL && is_text && !says_more ? CHAT_TYPE_STRING : types;
 }
 
-/* The i-th schema that a schema names with keyword k. */
+/* Returns the i-th schema under keyword k. */
 static const char *const keywords[] = {"$ref", "allOf", "anyOf", "oneOf"};
 
 static const json_t *part_of(const json_t *root, const json_t *schema, size_t k, size_t i)
@@ -88,14 +88,14 @@ static const json_t *part_of(const json_t *root, const json_t *schema, size_t k,
     return i == 0 && json_is_string(v) ? schema_resolve(root, json_string_value(v)) : NULL;
 }
 
-/* A schema that is being looked at. */
+/* A schema being examined. */
 struct open {
     const json_t *schema;
     unsigned types, either; /* so far; of the alternatives of keyword k */
-    size_t k, i;            /* what of it comes next */
+    size_t k, i;            /* the next part */
 };
 
-/* What the part that was looked at last says. */
+/* Adds the result of the last part. */
 static void add_part(struct open *o, unsigned types)
 {
     if (o->k < 2) {
@@ -115,8 +115,8 @@ static bool is_open(const struct open *stack, size_t n, const json_t *schema)
     return is;
 }
 
-/* The next part of the innermost of stack[n]; NULL: there is none, and its types are all that it says. A part that is open
- * already is a circle: no value is of it. */
+/* Returns the next part of the innermost schema of stack[n]; NULL: none, and its types are complete. A part that is
+ * already open is a cycle, which allows no value. */
 static const json_t *next_part(const json_t *root, struct open *stack, size_t n)
 {
     struct open *o = &stack[n - 1];
@@ -159,7 +159,7 @@ unsigned chat_types_of(const json_t *root, const json_t *schema)
     }
 }
 
-/* The first of the schema and its parts for which `find` finds a schema. */
+/* Returns the first result of `find` on the schema and its parts. */
 static const json_t *find_within(const json_t *root, const json_t *schema,
                                  const json_t *(*find)(const json_t *schema, const char *key, size_t n),
                                  const char *key, size_t n)

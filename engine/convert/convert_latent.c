@@ -37,7 +37,7 @@ static void name_part(const struct gguf_tensor *t, const char *suffix, char name
     snprintf(name, NAME_BYTES, "%.*s%s", (int)(t->name.len - (sizeof whole_suffix - 1)), t->name.data, suffix);
 }
 
-/* The n rows of each head from `first` on; NULL when out of memory. */
+/* Returns n rows of each head from `first` on; NULL if memory is out. */
 static const struct row_source *take_heads(struct gguf_build *b, const struct gguf_tensor *t, const struct sizes *z,
                                            uint64_t first, uint64_t n)
 {
@@ -66,7 +66,7 @@ static void add_heads(struct gguf_build *b, const struct gguf_tensor *t, const s
 
 /* --- keys --------------------------------------------------------------------------------------------------------- */
 
-/* Heads' sizes; all 0 when g has no such tensors, or they are blocks. */
+/* Finds the heads' sizes; all 0 if g has no such tensors, or they are in blocks. */
 static enum err find_sizes(const struct gguf *g, struct sizes *z, struct err_info *info)
 {
     struct gguf_str arch;
@@ -92,7 +92,7 @@ static enum err find_sizes(const struct gguf *g, struct sizes *z, struct err_inf
     return ERR_OK;
 }
 
-/* One latent stands for all heads' keys and values. */
+/* One latent represents all heads' keys and values. */
 static void put_keys(struct gguf_build *b, const struct gguf *g, const struct sizes *z, uint64_t n_latent)
 {
     static const char *const names[] = {"attention.head_count_kv", "attention.key_length", "attention.value_length"};

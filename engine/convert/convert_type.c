@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* general.file_type: enum llama_ftype, include/llama.h. A file of one K type but for its head calls itself _S. */
+/* general.file_type: enum llama_ftype, include/llama.h. A file with one K type except for its head is an _S. */
 static const struct convert_type types[] = {
     {"copy", DTYPE_F32, DTYPE_F32, DTYPE_F32, true, 0},        {"f32", DTYPE_F32, DTYPE_F32, DTYPE_F32, false, 0},
     {"f16", DTYPE_F16, DTYPE_F16, DTYPE_F16, false, 1},        {"bf16", DTYPE_BF16, DTYPE_BF16, DTYPE_BF16, false, 32},
@@ -52,7 +52,7 @@ static bool is(struct gguf_str name, const char *text)
 
 bool convert_is_vector(const struct gguf_tensor *t) { return t->dims[1] == 1 && t->dims[2] == 1 && t->dims[3] == 1; }
 
-/* Small tensors in which every bit counts: they are F32 wherever a converter makes them. */
+/* Small tensors that need full precision: every converter writes them as F32. */
 static bool is_fine(const struct gguf_tensor *t)
 {
     static const char *const fine[] = {"_norm.weight",  "ffn_gate_inp",       "ssm_conv1d", "shortconv.conv.weight",
@@ -60,7 +60,7 @@ static bool is_fine(const struct gguf_tensor *t)
     return convert_is_vector(t) || holds_one_of(t->name, fine);
 }
 
-/* Is t a weight matrix, or a stack of them? */
+/* Is t a weight matrix, or a stack of weight matrices? */
 static bool is_weight(const struct gguf_tensor *t)
 {
     static const char *const others[] = {"altup", "laurel", "per_layer_model_proj", "ffn_gate_tid2eid", NULL};
@@ -71,7 +71,7 @@ static bool is_weight(const struct gguf_tensor *t)
            t->type != DTYPE_I32 && t->type != DTYPE_I64 && t->type != DTYPE_F64;
 }
 
-/* The layer that the name tells, "blk.7.": 7; 0 when none. */
+/* Returns the layer in the name, 7 for "blk.7."; 0 if there is none. */
 static uint64_t layer_of(struct gguf_str name)
 {
     uint64_t layer = 0;
@@ -84,7 +84,8 @@ static uint64_t layer_of(struct gguf_str name)
     return layer;
 }
 
-/* Of the tensors that feel errors most, those of the first and last eighth of the layers and of every third between. */
+/* Does a tensor among the most sensitive get the larger type? Those of the first and last eighth of the layers and of
+ * every third layer between do. */
 static bool gets_more(const struct convert_type_model *m, const struct gguf_tensor *t)
 {
     uint64_t layer = layer_of(t->name), eighth = m->n_layers / 8;
@@ -92,7 +93,7 @@ static bool gets_more(const struct convert_type_model *m, const struct gguf_tens
     return is_layer && (holds(t->name, "attn_v.weight") || holds(t->name, "ffn_down"));
 }
 
-/* Rows that are no multiple of a block's length get a type of the same kind with smaller blocks. */
+/* If rows are not a multiple of a block's length, returns a type of the same kind with smaller blocks. */
 static enum dtype fit(enum dtype type, uint64_t n)
 {
     if (n % dtype_info(type)->block_elems == 0) {

@@ -16,35 +16,35 @@
 #include <string.h>
 
 enum {
-    GROUP_ROWS = 16,          /* made by one thread at a time, as sources that keep columns together like it */
+    GROUP_ROWS = 16,          /* rows made by one thread at a time, as suits sources that keep columns together */
     CHUNK_BYTES = 8 << 20,    /* of new data, made and then written */
     QUANTIZATION_VERSION = 2, /* general.quantization_version: of the block layouts [GGUF specification] */
     NAME_BYTES = GGUF_MAX_TENSOR_NAME_BYTES + 1,
 };
 
-/* How heads of Q and K are turned from half-split pairs, as Hugging Face keeps them, to interleaved ones, as readers of
- * some families' GGUF files expect: component p of pair i moves from p * n_rot/2 + i to 2 i + p. */
+/* Reorders heads of Q and K from half-split pairs, as Hugging Face keeps them, to interleaved ones, as readers of some
+ * families' GGUF files expect: component p of pair i moves from p * n_rot/2 + i to 2 i + p. */
 struct permutation {
-    uint32_t n_rot;        /* components of a head that turn; 0: nothing is to be done */
-    bool is_at_end;        /* they are its last ones, not its first */
-    uint32_t q_dim, k_dim; /* rows of a head of Q, of K */
-    uint64_t n_qk;         /* rows of Q and K in a tensor that holds V too */
+    uint32_t n_rot;        /* rotated components of a head; 0: nothing to do */
+    bool is_at_end;        /* they are the head's last ones, not its first */
+    uint32_t q_dim, k_dim; /* rows per head of Q, of K */
+    uint64_t n_qk;         /* rows of Q and K in a tensor that also holds V */
 };
 
-/* Where one of the new file's tensors comes from. */
+/* The source of one of the new file's tensors. */
 struct origin {
     const struct gguf_tensor *t;
     const float *importance; /* [matrices][dims[0]], or NULL */
-    uint64_t n_permuted;     /* the first so many rows, or elements of a vector, are turned */
-    uint32_t head_dim;       /* of these */
+    uint64_t n_permuted;     /* leading rows, or elements of a vector, to reorder */
+    uint32_t head_dim;       /* of these rows */
 };
 
 struct converter {
     const struct convert_options *o;
     struct convert_report *report;
-    struct gguf *opened;       /* which data are in */
-    struct gguf *split;        /* OPTIONAL: the same in other tensors (convert_latent.h) */
-    const struct gguf *source; /* one of them */
+    struct gguf *opened;       /* holds the data */
+    struct gguf *split;        /* OPTIONAL: the same model with other tensors (convert_latent.h) */
+    const struct gguf *source; /* opened or split */
     struct gguf *target;
     struct imatrix *imatrix;
     struct permutation permutation;
@@ -63,7 +63,7 @@ static uint64_t n_rows_of(const struct gguf_tensor *t) { return t->dims[1] * t->
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
-/* Where row i of the new tensor is in the old one. */
+/* Returns where row i of the new tensor is in the old one. */
 static uint64_t turned(const struct permutation *p, const struct origin *from, uint64_t i)
 {
     uint64_t first = p->is_at_end ? from->head_dim - p->n_rot : 0, in = i % from->head_dim;
@@ -81,10 +81,10 @@ struct job {
     enum dtype type;
     uint64_t first, n, new_bytes;
     atomic_ullong next;
-    atomic_ullong bad; /* the first row that could not be made; UINT64_MAX: none */
+    atomic_ullong bad; /* first row that failed; UINT64_MAX: none */
 };
 
-/* Values of a vector, turned in place: `room` holds as many. */
+/* Reorders the values of a vector in place; `room` holds equally many. */
 static void turn_vector(const struct permutation *p, const struct origin *from, float *x, float *room)
 {
     memcpy(room, x, (size_t)from->n_permuted * sizeof *x);
@@ -111,7 +111,7 @@ static bool make_row(const struct job *j, uint64_t row, float *x, unsigned char 
                         importance != NULL ? importance + row / t->dims[1] * t->dims[0] : NULL, to);
 }
 
-/* Rows [at, end) of the job. */
+/* Makes rows [at, end) of the job. */
 static void make_group(struct job *j, uint64_t at, uint64_t end, float *x)
 {
     const struct gguf_tensor *t = j->from->t;
@@ -178,7 +178,7 @@ static enum err fill(void *arg, const struct gguf_tensor *t, size_t i, struct gg
             return not_finite(from, t->type, atomic_load(&j.bad), info);
         }
         TRY(gguf_sink_put(to, c->chunk, (size_t)(j.n * j.new_bytes), info));
-        if (from->n_permuted == 0) { /* else later rows may lie among these */
+        if (from->n_permuted == 0) { /* otherwise later rows can be among these */
             from->t->source->ops->done(from->t->source, (uint32_t)j.first, (uint32_t)j.n, drop_file_pages, c->opened);
         }
         TRY(go_on(c, j.n * j.new_bytes, info));
@@ -188,8 +188,8 @@ static enum err fill(void *arg, const struct gguf_tensor *t, size_t i, struct gg
 
 /* --- keys --------------------------------------------------------------------------------------------------------- */
 
-/* RoPE of type dynamic is in no other reader's list, and llama.cpp ends on it [b11434, src/llama-model.cpp]; its own
- * converter leaves the type out, and without it RoPE is plain, as dynamic RoPE is up to the original context. */
+/* No other reader knows RoPE of type dynamic, and llama.cpp aborts on it [b11434, src/llama-model.cpp]. Its converter
+ * omits the type: then RoPE is plain, as dynamic RoPE is up to the original context. */
 static bool is_of_dynamic_rope(const struct converter *c, const char *key)
 {
     static const char *const ends[] = {".rope.scaling.type", ".rope.scaling.factor"};
@@ -202,7 +202,7 @@ static bool is_of_dynamic_rope(const struct converter *c, const char *key)
     return false;
 }
 
-/* Keys that speak of the source's form, that others would stumble over, or that are written anew. */
+/* Omits keys that describe the source's form, that other readers reject, or that are written again. */
 static bool is_left_out(const struct converter *c, const char *key)
 {
     static const char *const left_out[] = {"split.no", "split.count", "split.tensors.count", "infcgi.rope_is_neox",
@@ -223,7 +223,7 @@ static bool is_left_out(const struct converter *c, const char *key)
     return is_of_dynamic_rope(c, key);
 }
 
-/* The model's key behind its architecture's name. */
+/* Returns the model's key after its architecture's name. */
 static enum err key_of(const struct converter *c, const char *key, char room[128], struct err_info *info)
 {
     struct gguf_str arch;
@@ -232,7 +232,7 @@ static enum err key_of(const struct converter *c, const char *key, char room[128
     return ERR_OK;
 }
 
-/* What other readers will not find in the file. */
+/* Finds properties that other readers will not find in the file. */
 static enum err look_for_losses(struct converter *c, struct err_info *info)
 {
     static const char dynamic[] = "dynamic";
@@ -246,7 +246,7 @@ static enum err look_for_losses(struct converter *c, struct err_info *info)
     return ERR_OK;
 }
 
-/* general.file_type of a folder whose types stay: that of most bytes. */
+/* Returns general.file_type of a folder whose types stay: the type of most bytes. */
 static uint32_t type_of_most(const struct gguf *g)
 {
     uint64_t bytes[DTYPE_COUNT] = {0};
@@ -265,7 +265,7 @@ static uint32_t type_of_most(const struct gguf *g)
     return 0;
 }
 
-/* What GGUF files say of themselves, and folders do not. */
+/* Adds keys that GGUF files have and folders lack. */
 static void put_folder_keys(const struct converter *c, struct gguf_build *b)
 {
     const struct gguf_tensor *embd = gguf_find_tensor(c->source, "token_embd.weight");
@@ -321,7 +321,7 @@ static bool ends_with(struct gguf_str name, const char *suffix)
     return name.len >= n && memcmp(name.data + name.len - n, suffix, n) == 0;
 }
 
-/* Which of a tensor's rows, or elements of a vector, are turned. */
+/* Finds the rows of a tensor, or elements of a vector, to reorder. */
 static void find_turn(const struct permutation *p, const struct gguf_tensor *t, struct origin *from)
 {
     static const struct {
@@ -332,7 +332,7 @@ static void find_turn(const struct permutation *p, const struct gguf_tensor *t, 
         {".attn_q.bias", false, false},         {".attn_k.bias", true, false},
         {".attn_q_norm.weight", false, false},  {".attn_k_norm.weight", true, false},
         {".attn_qkv.weight", false, true},      {".attn_qkv.bias", false, true},
-        {".attn_q_b.weight", false, false}, /* latent attention: Q; and what all heads share of K */
+        {".attn_q_b.weight", false, false}, /* latent attention: Q, and the part of K that all heads share */
         {".attn_kv_a_mqa.weight", true, false}, {".attn_kv_a_mqa.bias", true, false},
     };
     uint64_t n = convert_is_vector(t) ? t->dims[0] : n_rows_of(t);
@@ -379,7 +379,8 @@ static enum err put_tensor(struct converter *c, const struct convert_type_model 
     out.type = convert_type_of(wanted, m, t);
     *from = (struct origin){.t = t};
     find_turn(&c->permutation, t, from);
-    bool is_made = out.type != t->type || (from->n_permuted != 0 && convert_is_vector(t)); /* from values, not bytes */
+    /* made from values, not copied as bytes */
+    bool is_made = out.type != t->type || (from->n_permuted != 0 && convert_is_vector(t));
     bool is_read = quant_ops(t->type) != NULL;
     if (!dtype_tensor_bytes(out.type, t->dims[0], n_rows_of(t), &out.bytes) ||
         (is_made && (!is_read || !quantize_can(out.type)))) {
@@ -397,14 +398,14 @@ static enum err put_tensor(struct converter *c, const struct convert_type_model 
     r->n_params += t->dims[0] * n_rows_of(t);
     r->source_bytes += t->bytes;
     r->target_bytes += out.bytes;
-    c->widest = MAX_OF(c->widest, is_made ? 2 * t->dims[0] : 0); /* a vector is turned through the second half */
+    c->widest = MAX_OF(c->widest, is_made ? 2 * t->dims[0] : 0); /* a vector is reordered through the second half */
     c->chunk_bytes = MAX_OF(c->chunk_bytes, out.bytes / n_rows_of(t));
     snprintf(name, sizeof name, "%.*s", (int)t->name.len, t->name.data);
     gguf_build_tensor(b, name, &out);
     return ERR_OK;
 }
 
-/* The directory of the new file, whose tensors still have the old data. */
+/* Makes the directory of the new file, whose tensors still have the old data. */
 static enum err make_target(struct converter *c, struct err_info *info)
 {
     struct gguf_build b;
@@ -433,7 +434,7 @@ static enum err make_target(struct converter *c, struct err_info *info)
 
 /* --- RoPE --------------------------------------------------------------------------------------------------------- */
 
-/* The same model without the key that says how its pairs lie: what readers of GGUF files take it for. */
+/* Opens the model without the key for the order of pairs, as other readers of GGUF files see it. */
 static enum err open_as_read(const struct converter *c, struct gguf **out, struct err_info *info)
 {
     struct gguf_build b;
@@ -452,7 +453,7 @@ static enum err open_as_read(const struct converter *c, struct gguf **out, struc
 
 static void set_permutation(struct converter *c, const struct plan *p, const struct plan_rope *r, uint32_t latent_q_dim)
 {
-    bool is_latent = r->first != 0; /* a head of Q is then as wide as before it meets the latents */
+    bool is_latent = r->first != 0; /* a head of Q then has its width before the latents are absorbed */
     c->permutation = (struct permutation){.n_rot = r->n_rot,
                                           .is_at_end = is_latent,
                                           .q_dim = is_latent ? latent_q_dim : p->head_dim,
@@ -460,7 +461,7 @@ static void set_permutation(struct converter *c, const struct plan *p, const str
                                           .n_qk = (uint64_t)(p->n_heads + p->n_kv_heads) * p->head_dim};
 }
 
-/* Do readers expect other pairs than the tensors have? Both plans are built and compared. */
+/* Do readers expect another order of pairs? Builds and compares both plans. */
 static enum err find_permutation(struct converter *c, struct err_info *info)
 {
     struct gguf *read = NULL;

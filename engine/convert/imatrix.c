@@ -1,5 +1,5 @@
-/* GGUF: tensors NAME.in_sum2, sums of squared inputs, and NAME.counts, by how many rows; .dat: counted entries of name,
- * number of calls, values. Values stay sums: what they would be divided by is the same for a whole row of inputs.
+/* GGUF: tensors NAME.in_sum2, sums of squared inputs, and NAME.counts, their number of rows. .dat: counted entries of
+ * name, number of calls, values. Values stay sums, because their divisor is the same for a whole row of inputs.
  * [llama.cpp b11434, common/imatrix-loader.cpp] */
 #include "engine/convert/imatrix.h"
 
@@ -23,8 +23,8 @@ struct entry {
 };
 
 struct imatrix {
-    struct gguf *gguf;  /* GGUF form; values lie in its map */
-    struct arena arena; /* .dat form, which aligns nothing: values are copied */
+    struct gguf *gguf;  /* GGUF form; values are in its map */
+    struct arena arena; /* .dat form, which is unaligned: values are copied */
     struct entry *entries;
     size_t n_entries;
 };

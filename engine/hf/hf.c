@@ -1,4 +1,4 @@
-/* config.json and tensors, family by family, into a struct gguf. Names of config.json: Hugging Face transformers 4.57
+/* Converts config.json and tensors of a family into a struct gguf. Names of config.json: Hugging Face transformers 4.57
  * and 5. */
 #include "engine/hf/hf.h"
 
@@ -26,7 +26,7 @@ enum { CONFIG_BYTES = 4 << 20, CONFIG_DEPTH = 16, PATH_BYTES = 4096, NAME_BYTES 
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
-/* The name of an object within another, whose own are at most so much deeper. */
+/* Finds the name of an object within another, up to `deeper` levels below its members. */
 static bool find_object(const json_t *in, const json_t *object, int deeper, char out[KEY_BYTES])
 {
     const char *name;
@@ -50,7 +50,7 @@ const char *hf_path(const struct hf *h, const json_t *object, const char *key, c
 {
     char outer[KEY_BYTES];
     for (const struct hf_alias *a = h->family->aliases; object == h->config && a != NULL && a->name != NULL; a++) {
-        const json_t *v = json_object_get(h->config, key); /* apply_aliases has given it both names */
+        const json_t *v = json_object_get(h->config, key); /* apply_aliases has set both names */
         key = v != NULL && strcmp(a->name, key) == 0 && v == json_object_get(h->config, a->other) ? a->other : key;
     }
     if (object == NULL || object == h->config || !find_object(h->config, object, 1, outer)) {
@@ -136,7 +136,7 @@ enum err hf_check_sparse(struct hf *h)
     return ERR_OK;
 }
 
-/* Every family's; the first four must be there. */
+/* Keys of every family; the first four are required. */
 static const struct hf_key common_keys[] = {
     {"hidden_size", "embedding_length", HF_U32},
     {"num_hidden_layers", "block_count", HF_U32},
@@ -151,7 +151,7 @@ static const struct hf_key common_keys[] = {
 };
 enum { N_REQUIRED = 4 };
 
-/* Versions of transformers write the same value under one name or another. */
+/* Versions of transformers write the same value under either name. */
 static const char *name_in_config(const struct hf *h, const char *name)
 {
     static const char *const synonyms[][2] = {{"num_experts", "num_local_experts"}};
@@ -230,7 +230,7 @@ static bool has_expert(const struct hf_name *n)
     return first != NULL && strchr(first + 1, '{') != NULL;
 }
 
-/* One of the experts' matrices, waiting for the others. */
+/* One of the experts' matrices, until all are found. */
 struct piece {
     char name[NAME_BYTES];
     uint32_t expert;
@@ -260,7 +260,7 @@ static float element(const struct st_tensor *t, uint64_t i)
     return t->dtype == ST_F16 ? dtype_f16_to_f32(half) : dtype_bf16_to_f32(half);
 }
 
-/* Vectors become F32, as everywhere in GGUF. */
+/* Converts vectors to F32, as everywhere in GGUF. */
 static enum err add_vector(struct hf *h, const char *name, const struct st_tensor *t, enum hf_change change)
 {
     enum dtype type;
@@ -278,7 +278,7 @@ static enum err add_vector(struct hf *h, const char *name, const struct st_tenso
     return ERR_OK;
 }
 
-/* Shape and type of t as GGUF has them. */
+/* Computes shape and type of t in GGUF. */
 static enum err convert(struct hf *h, const struct st_tensor *t, struct gguf_tensor *out)
 {
     *out = (struct gguf_tensor){.n_dims = t->n_dims, .dims = {1, 1, 1, 1}, .data = t->data, .bytes = t->bytes};
@@ -290,7 +290,7 @@ static enum err convert(struct hf *h, const struct st_tensor *t, struct gguf_ten
     for (int i = 0; i < t->n_dims; i++) {
         out->dims[i] = t->dims[t->n_dims - 1 - i];
     }
-    if ((uintptr_t)t->data % (st_dtype_bits(t->dtype) / 8) != 0) { /* the format promises no alignment */
+    if ((uintptr_t)t->data % (st_dtype_bits(t->dtype) / 8) != 0) { /* the format guarantees no alignment */
         void *copy = arena_alloc(&h->b.arena, (size_t)t->bytes);
         TRY_MEM_FOR(copy != NULL, h->info, "out of memory for the tensor '%.255s'", t->name);
         memcpy(copy, t->data, (size_t)t->bytes);
@@ -354,7 +354,7 @@ static int order_pieces(const void *a, const void *b)
     return order != 0 ? order : (x->expert > y->expert) - (x->expert < y->expert);
 }
 
-/* The same of quantised matrices. */
+/* The same for quantised matrices. */
 static enum err add_quantised_stack(struct hf *h, const struct piece *p, size_t n)
 {
     struct hf_rows **rows = mem_zalloc_array(n, sizeof *rows, MEM_GENERAL);
@@ -375,7 +375,7 @@ static enum err add_quantised_stack(struct hf *h, const struct piece *p, size_t 
     return ERR_OK;
 }
 
-/* pieces[n] of one name, experts 0 to n - 1, as one tensor. */
+/* Adds pieces[n] of one name, experts 0 to n - 1, as one tensor. */
 static enum err add_stack(struct hf *h, const struct piece *p, size_t n)
 {
     if (p->is_quantised) {
@@ -437,8 +437,8 @@ static enum err add_quantised(struct hf *h, const struct hf_name *n, const char 
     return ERR_OK;
 }
 
-/* Is the tensor one of a layer that is left out: one of those behind the last that predict further tokens? A layer
- * beyond them says that config.json belongs to a smaller model. */
+/* Does the tensor belong to an omitted layer, one after the last that predicts further tokens? A layer beyond these
+ * means that config.json belongs to a smaller model. */
 static enum err is_left_out(const struct hf *h, const struct hf_name *n, uint32_t layer, const struct st_tensor *t,
                             bool *out)
 {
@@ -457,7 +457,7 @@ static enum err is_left_out(const struct hf *h, const struct hf_name *n, uint32_
                           layer + 1, t->name, n_layers);
 }
 
-/* The tensor of the folder that becomes the one of that name in GGUF; NULL: there is none. */
+/* Returns the folder's tensor that becomes the GGUF tensor of that name; NULL: there is none. */
 static const struct st_tensor *find_source(const struct hf *h, const char *gguf)
 {
     char room[SAFETENSORS_MAX_NAME_BYTES + 1], plain[SAFETENSORS_MAX_NAME_BYTES + 1];
@@ -482,10 +482,11 @@ static bool is_copy(const struct st_tensor *a, const struct st_tensor *b)
     return same && memcmp(a->data, b->data, a->bytes) == 0;
 }
 
-/* The name of GGUF that the head, of that name, gets. If config.json ties it to the embedding, a head of other values is used
- * all the same, as by transformers (tie_weights) and vLLM, and a head without an embedding is both. NULL: it is a copy. Where
- * config.json ties a head that is there, each open reads both up to the first difference: all of them if it is a copy. The
- * embedding is read anyway, so a copy costs one more read of the head, and saves its packed weights. */
+/* Returns the head's name in GGUF. If config.json ties it to the embedding, a head with other values is still used, as
+ * by transformers (tie_weights) and vLLM, and a head without an embedding serves as both. NULL: it is a copy.
+ *
+ * For a head that config.json ties, each open reads both tensors up to the first difference: all of them if it is a
+ * copy. The embedding is read anyway, so a copy costs one more read of the head, and saves its packed weights. */
 static const char *name_head(const struct hf *h, const char *name, const struct st_tensor *head)
 {
     static const char embedding[] = "token_embd.weight";
@@ -510,7 +511,7 @@ static enum err add_tensors(struct hf *h, struct piece *pieces)
                          : strcmp(n->gguf, head) == 0      ? name_head(h, head, t)
                                                            : n->gguf;
         if (as == NULL) {
-            continue; /* other parts of a model that sees or hears, and copies */
+            continue; /* vision or audio parts of a model, and copies */
         }
         bool is_out;
         TRY(is_left_out(h, n, number[0], t, &is_out));
@@ -573,7 +574,7 @@ enum err hf_add_every_second(struct hf *h, const char *name, const char *first, 
         return err_set(h->info, ERR_BAD_TENSOR_SHAPE, name,
                        "tensor '%.255s': expected rows of an even number of elements, found another shape", name);
     }
-    uint64_t n = t->dims[0] * t->dims[1] / 2; /* at most what the file holds */
+    uint64_t n = t->dims[0] * t->dims[1] / 2; /* bounded by the file's size */
     const char *const names[] = {first, second};
     for (size_t k = 0; k < ARRAY_LEN(names); k++) {
         float *data = arena_alloc(&h->b.arena, (size_t)n * sizeof *data);
@@ -593,14 +594,14 @@ enum err hf_add_every_second(struct hf *h, const char *name, const char *first, 
 
 /* --- the folder --------------------------------------------------------------------------------------------------- */
 
-/* Python writes an Infinity that JSON does not know; here it becomes the largest number of as few letters. */
+/* Replaces Infinity, which Python writes and JSON lacks, by the largest number of the same length. */
 static void make_finite(struct buf *text)
 {
     static const char word[] = "Infinity", number[] = "1e+308  ";
     bool is_string = false;
     for (size_t i = 0; i < text->len; i++) {
         is_string ^= text->data[i] == '"';
-        i += is_string && text->data[i] == '\\'; /* and what it escapes */
+        i += is_string && text->data[i] == '\\'; /* skips the escaped character */
         if (!is_string && text->len - i >= sizeof word - 1 && memcmp(text->data + i, word, sizeof word - 1) == 0) {
             memcpy(text->data + i, number, sizeof number - 1);
         }
@@ -659,20 +660,20 @@ static enum err unknown(const struct hf_family *const *families, const json_t *c
                    json_read_show(first, shown), known);
 }
 
-/* The config with its keys under the names that all families share. */
+/* Adds the family's keys of the config under the common names. */
 static enum err apply_aliases(struct hf *h)
 {
     for (const struct hf_alias *a = h->family->aliases; a != NULL && a->name != NULL; a++) {
         json_t *v = json_object_get(h->config, a->other);
         if (v != NULL && json_read_get(h->config, a->name) == NULL &&
-            json_object_set((json_t *)h->config, a->name, v) != 0) { /* the tree is this reader's own */
+            json_object_set((json_t *)h->config, a->name, v) != 0) { /* the reader owns the tree */
             return err_set(h->info, ERR_NOMEM, NULL, "out of memory for config.json");
         }
     }
     return ERR_OK;
 }
 
-/* What config.json leaves out: transformers writes only what differs from its defaults. */
+/* Adds the defaults that config.json leaves out: transformers writes only differences from them. */
 static enum err apply_defaults(struct hf *h)
 {
     json_t *defaults;
@@ -698,7 +699,7 @@ static enum err fill(struct hf *h)
     enum err err = add_tensors(h, pieces);
     mem_free(pieces);
     TRY(err);
-    if (h->b.err != ERR_OK) { /* what could not be added is not missing */
+    if (h->b.err != ERR_OK) { /* a tensor that could not be added is not missing */
         return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the directory of the model");
     }
     TRY(hf_check(h));
@@ -706,7 +707,7 @@ static enum err fill(struct hf *h)
     return hf_quant_check(h);
 }
 
-/* What is wrong with a tensor is told with the name of its file. */
+/* Adds the file's name to the error of a tensor. */
 static void name_shard(const struct hf *h)
 {
     const struct st_tensor *t = h->info == NULL ? NULL : safetensors_folder_find(h->tensors, h->info->where);

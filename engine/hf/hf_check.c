@@ -1,5 +1,4 @@
-/* Only what holds in every family, and only keys that are there: what a family makes of an absent one is its builder's
- * affair. */
+/* Checks only what holds in every family, and only keys that exist: absent keys are the family builder's concern. */
 #include "engine/hf/hf_check.h"
 
 #include "engine/hf/hf_pooling.h"
@@ -12,7 +11,7 @@
 
 /* --- values the plan takes for granted --------------------------------------------------------------------------- */
 
-/* Is v the one that n bytes say: a number, true, false, none, or a string? */
+/* Does v equal the word of n bytes: a number, true, false, none, or a string? */
 static bool is_one(const json_t *v, const char *word, size_t n)
 {
     bool is_number = word[0] >= '0' && word[0] <= '9';
@@ -23,7 +22,7 @@ static bool is_one(const json_t *v, const char *word, size_t n)
     return said != NULL && strlen(said) == n && memcmp(said, word, n) == 0;
 }
 
-/* One of "this or that"? */
+/* Does v equal one of "this or that"? */
 static bool is_any(const json_t *v, const char *words)
 {
     static const char between[] = " or ";
@@ -56,12 +55,12 @@ static enum err check_fixed(const struct hf *h)
     return ERR_OK;
 }
 
-/* Several names mean one function [transformers 5, activations.py]; hidden_act of the first Gemma folders says "gelu"
- * and means the other one [configuration_gemma.py]. */
+/* Several names mean one function [transformers 5, activations.py]. hidden_act of the first Gemma folders says "gelu"
+ * but means the tanh form [configuration_gemma.py]. */
 static enum err check_act(const struct hf *h)
 {
     static const struct {
-        const char *name, *also; /* the first is what messages say */
+        const char *name, *also; /* messages use the first */
     } acts[] = {[HF_SILU] = {"silu", "swish or swiglu"},
                 [HF_GELU] = {"gelu", "gelu_python"},
                 [HF_GELU_TANH] = {"gelu_pytorch_tanh", "gelu_new or gelu_python_tanh or gelu_fast or gelu_accurate"}};
@@ -75,7 +74,7 @@ static enum err check_act(const struct hf *h)
 
 /* --- two ways to say one thing ------------------------------------------------------------------------------------ */
 
-/* A value under two names, or of two objects: both numbers, and not the same. */
+/* Rejects two different numbers for one value, under two names or in two objects. */
 static enum err check_same(const struct hf *h, const json_t *a, const char *name, const json_t *b, const char *other)
 {
     char expected[JSON_READ_SHOWN], found[JSON_READ_SHOWN];
@@ -86,7 +85,7 @@ static enum err check_same(const struct hf *h, const json_t *a, const char *name
                    json_read_show(b, expected), other, json_read_show(a, found));
 }
 
-/* The type of RoPE: NULL where none is said. */
+/* Returns the type of RoPE, NULL if none is set. */
 static const char *rope_type(const json_t *params)
 {
     const json_t *type = json_read_get(params, "rope_type");
@@ -94,7 +93,7 @@ static const char *rope_type(const json_t *params)
     return name != NULL && strcmp(name, "su") == 0 ? "longrope" : name; /* its old name */
 }
 
-/* Of one object of parameters, `name`. */
+/* Checks one object of parameters, `name`. */
 static enum err check_rope(const struct hf *h, const json_t *params, const char *name)
 {
     const char *type = rope_type(params), *old = json_string_value(json_read_get(params, "type"));
@@ -121,7 +120,7 @@ static enum err check_rope(const struct hf *h, const json_t *params, const char 
     return ERR_OK;
 }
 
-/* rope_scaling beside rope_parameters: what both have is the same. */
+/* Checks rope_scaling next to rope_parameters: common keys must agree. */
 static enum err check_rope_objects(const struct hf *h, const json_t *parameters, json_t *scaling)
 {
     const char *key, *type = rope_type(scaling), *other = rope_type(parameters);
@@ -140,11 +139,11 @@ static enum err check_rope_objects(const struct hf *h, const json_t *parameters,
     return ERR_OK;
 }
 
-/* What transformers would take from one place and another reader from the other. */
+/* Rejects parameters that transformers and another reader would take from different objects. */
 static enum err check_ropes(const struct hf *h)
 {
     static const struct {
-        const char *key, *kind, *of_kind; /* of all layers; of a kind of layers */
+        const char *key, *kind, *of_kind; /* name for all layers; for a kind of layers */
     } twice[] = {{"rope_theta", "full_attention", "rope_theta"},
                  {"partial_rotary_factor", "full_attention", "partial_rotary_factor"},
                  {"rope_local_base_freq", "sliding_attention", "rope_theta"}};
@@ -189,17 +188,17 @@ enum err hf_check_values(const struct hf *h)
 
 static const json_int_t NONE = INT64_MIN;
 
-/* An integer of config.json, or NONE. What is no integer has been refused where it is needed. */
+/* Returns an integer of config.json, or NONE. Other types were rejected where the value is needed. */
 static json_int_t get(const struct hf *h, const char *key)
 {
     const json_t *v = json_read_get(h->config, key);
     return json_is_integer(v) ? json_integer_value(v) : NONE;
 }
 
-/* Heads must share the width, and share keys and values, evenly. */
+/* Heads must divide the width evenly, and share keys and values evenly. */
 static enum err check_heads(const struct hf *h)
 {
-    bool is_latent = get(h, "kv_lora_rank") != NONE; /* its heads have widths of their own */
+    bool is_latent = get(h, "kv_lora_rank") != NONE; /* its heads have separate widths */
     json_int_t width = get(h, "hidden_size"), heads = get(h, "num_attention_heads"), dim = get(h, "head_dim");
     json_int_t kv_heads = get(h, "num_key_value_heads");
     if (heads < 1) {
@@ -242,7 +241,7 @@ static enum err check_size(const struct hf *h, const char *key, json_int_t found
                          expected, of, (long long)found);
 }
 
-/* The embedding may have rows beyond the vocabulary, to fill a whole number of blocks. */
+/* The embedding can have rows beyond the vocabulary, to fill whole blocks. */
 static enum err check_vocab(const struct hf *h, uint64_t rows)
 {
     json_int_t found = get(h, "vocab_size");
@@ -258,13 +257,13 @@ static enum err check_vocab(const struct hf *h, uint64_t rows)
                          rows, (long long)found);
 }
 
-/* Is there a bias of attention, or of feed-forward blocks? Some models have one of Q, K and V alone. */
+/* Does attention, or a feed-forward block, have a bias? Some models have one only for Q, K and V. */
 static bool has_bias(const struct hf *h, const char *block)
 {
     static const char end[] = ".bias";
     bool found = false;
     for (size_t i = 0; i < h->b.n_tensors && !found; i++) {
-        struct gguf_str name = h->b.tensors[i].name; /* NUL-terminated, as gguf_build made it */
+        struct gguf_str name = h->b.tensors[i].name; /* NUL-terminated by gguf_build */
         found = strstr(name.data, block) != NULL && name.len > sizeof end &&
                 strcmp(name.data + name.len - (sizeof end - 1), end) == 0;
     }
@@ -282,7 +281,7 @@ static enum err check_biases(const struct hf *h)
     return ERR_OK;
 }
 
-/* Does the folder hold a whole language model? Those for embeddings have no head, whatever they say of tying. */
+/* Does the folder contain a whole language model? Embedding models have no head, whatever they say of tying. */
 static bool has_text_head(const struct hf *h)
 {
     static const char *const kinds[] = {"ForCausalLM", "ForConditionalGeneration"};
@@ -309,7 +308,7 @@ static enum err check_head(const struct hf *h)
     return is_tied || has_head || !has_text_head(h) ? ERR_OK : bad(h, key, "true, as there is no lm_head.weight", said);
 }
 
-/* Widths that tensors of every family have. */
+/* Checks widths of tensors that every family has. */
 static enum err check_tensors(const struct hf *h)
 {
     const struct gguf_tensor *embd = gguf_build_find(&h->b, "token_embd.weight");
@@ -329,7 +328,7 @@ static enum err check_tensors(const struct hf *h)
     return ERR_OK;
 }
 
-/* Rows of K, inputs of o_proj and of down_proj of the first layer, where the family does not count them itself. */
+/* Checks rows of K and inputs of o_proj and down_proj of the first layer, unless the family counts them itself. */
 static enum err check_first_layer(const struct hf *h)
 {
     const struct gguf_tensor *k = gguf_build_find(&h->b, "blk.0.attn_k.weight"),
@@ -363,7 +362,7 @@ static enum err check_first_layer(const struct hf *h)
     return ERR_OK;
 }
 
-/* The first tensor of that name in any layer. */
+/* Returns the first tensor of that name in any layer. */
 static const struct gguf_tensor *find_in_layers(const struct hf *h, const char *end)
 {
     size_t n = strlen(end);
@@ -376,7 +375,7 @@ static const struct gguf_tensor *find_in_layers(const struct hf *h, const char *
     return NULL;
 }
 
-/* How many experts, and how wide, under whatever names the family has for that. */
+/* Checks number and width of experts, under the family's names. */
 static enum err check_experts(const struct hf *h)
 {
     static const struct {

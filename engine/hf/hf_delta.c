@@ -9,14 +9,14 @@
 
 enum { NAME_BYTES = 96 };
 
-/* Which of the file's is each of ours. */
+/* Maps GGUF's order to the file's. */
 struct tiles {
     struct hf *h;
     uint32_t n_k, n_v, key_dim, value_dim;
     uint32_t n_mixed;      /* rows of q, k and values */
     const uint32_t *heads; /* [n_v] value heads */
-    const uint32_t *gate;  /* where runs of gate_run rows of their gates begin */
-    const uint32_t *mixed; /* where runs of mixed_run rows begin, of q, k and values */
+    const uint32_t *gate;  /* where runs of gate_run gate rows begin */
+    const uint32_t *mixed; /* where runs of mixed_run rows of q, k and values begin */
     uint32_t gate_run, mixed_run;
 };
 
@@ -25,7 +25,7 @@ static enum err no_memory(const struct hf *h)
     return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the order of heads");
 }
 
-/* Heads as config.json says; *has_order false: the builder refuses them. */
+/* Reads the heads' sizes from config.json; *has_order false: the builder rejects them. */
 static enum err read_heads(struct hf *h, struct tiles *t, bool *has_order)
 {
     *t = (struct tiles){.h = h};
@@ -38,7 +38,7 @@ static enum err read_heads(struct hf *h, struct tiles *t, bool *has_order)
     return ERR_OK;
 }
 
-/* From one key head's value heads after the other's to those of all in turns. */
+/* From the value heads of each key head in sequence to alternating ones. */
 static enum err find_tiles(struct tiles *t)
 {
     struct hf *h = t->h;
@@ -66,7 +66,7 @@ static enum err find_tiles(struct tiles *t)
     return ERR_OK;
 }
 
-/* From q, k, values and gates of one key head after the other to all q, all k, all values; and all gates. */
+/* From q, k, values and gates per key head to all q, all k, all values; and all gates. */
 static enum err find_parts(struct tiles *t)
 {
     struct hf *h = t->h;
@@ -92,7 +92,7 @@ static enum err find_parts(struct tiles *t)
     return ERR_OK;
 }
 
-/* Runs of `run` rows of so many floats in another order, in memory of the model. */
+/* Reorders runs of `run` rows of `width` floats, in the model's memory. */
 static enum err order_values(const struct tiles *t, struct gguf_tensor *of, const uint32_t *first, uint32_t run,
                              uint32_t n_runs, uint32_t width)
 {
@@ -109,7 +109,7 @@ static enum err order_values(const struct tiles *t, struct gguf_tensor *of, cons
     return of->source != NULL ? ERR_OK : no_memory(t->h);
 }
 
-/* n_runs runs of `run` rows that begin at first[], made when they are read. */
+/* Reorders n_runs runs of `run` rows that begin at first[], when they are read. */
 static void order_rows(const struct tiles *t, struct gguf_tensor *of, const uint32_t *first, uint32_t n_runs,
                        uint32_t run)
 {
@@ -117,7 +117,7 @@ static void order_rows(const struct tiles *t, struct gguf_tensor *of, const uint
     gguf_build_rows(b, of, row_order_rows(&b->arena, of->source, first, n_runs, run), 1);
 }
 
-/* The same of inputs, head by head. */
+/* The same for inputs, per head. */
 static enum err order_columns(const struct tiles *t, struct gguf_tensor *of)
 {
     struct gguf_build *b = &t->h->b;
@@ -187,7 +187,7 @@ enum err hf_tile_value_heads(struct hf *h)
     return ERR_OK;
 }
 
-/* Of h's tensor i, which holds both: attn_gate beside it, then what is left of it. */
+/* Splits h's tensor i, which holds both: adds attn_gate, and keeps the rest. */
 static void split_tensor(const struct tiles *t, size_t i)
 {
     static const char end[] = "attn_qkv.weight";

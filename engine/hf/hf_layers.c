@@ -1,4 +1,4 @@
-/* layer_types, windows and what families of old folders have in their place. */
+/* layer_types, windows, and their equivalents in old folders. */
 #include "engine/hf/hf_layers.h"
 
 #include "engine/hf/hf_words.h"
@@ -8,7 +8,7 @@
 
 enum { KEY_BYTES = 128 };
 
-/* attention.sliding_window_pattern of n layers, to be filled; NULL: no memory. */
+/* Returns attention.sliding_window_pattern of n layers, to fill in; NULL: no memory. */
 static unsigned char *new_pattern(struct hf *h, size_t n)
 {
     unsigned char *is_local = arena_zalloc(&h->b.arena, n + 1);
@@ -54,12 +54,12 @@ static enum err read_types(const struct hf *h, const json_t *types, unsigned cha
     return ERR_OK;
 }
 
-/* sliding_window of a family that has a default of it. */
+/* Checks sliding_window of a family with a default. */
 static enum err check_window(struct hf *h)
 {
     char shown[JSON_READ_SHOWN];
     json_t *v = json_object_get(h->config, "sliding_window");
-    if (v == NULL) { /* the tree is this reader's own */
+    if (v == NULL) { /* the reader owns the tree */
         return json_object_set_new((json_t *)h->config, "sliding_window", json_integer(h->family->window)) == 0
                    ? ERR_OK
                    : err_set(h->info, ERR_NOMEM, NULL, "out of memory for config.json");

@@ -27,7 +27,7 @@ enum err hf_modules_read(const struct hf *h, const char *name, json_t **out)
     }
     json_t *object = NULL;
     buf_init(&text, FILE_BYTES + sizeof member + 1, MEM_GENERAL);
-    buf_puts(&text, member); /* the reader's texts are objects; this may be an array */
+    buf_puts(&text, member); /* the reader only takes objects, but this can be an array */
     enum err err = buf_ok(&text);
     err = err == ERR_OK ? io_read_file(path, FILE_BYTES, &text, &failed) : err;
     bool is_there = err != ERR_FILE;
@@ -44,7 +44,7 @@ enum err hf_modules_read(const struct hf *h, const char *name, json_t **out)
     return is_there ? err : ERR_OK;
 }
 
-/* What stands behind the last dot: "torch.nn.modules.activation.Tanh" is a Tanh. */
+/* Returns the part after the last dot: "torch.nn.modules.activation.Tanh" is a Tanh. */
 static const char *last_part(const json_t *name)
 {
     const char *s = json_string_value(name), *dot = s != NULL ? strrchr(s, '.') : NULL;
@@ -73,7 +73,7 @@ static enum err add_act(struct hf *h, const struct dense *d)
         [PLAN_DENSE_NONE] = "Identity", [PLAN_DENSE_TANH] = "Tanh", [PLAN_DENSE_RELU] = "ReLU",
         [PLAN_DENSE_GELU] = "GELU",     [PLAN_DENSE_SILU] = "SiLU", [PLAN_DENSE_SIGMOID] = "Sigmoid"};
     const json_t *said = json_object_get(d->config, "activation_function");
-    const char *name = said == NULL ? "Tanh" : last_part(said); /* its default there */
+    const char *name = said == NULL ? "Tanh" : last_part(said); /* the default there */
     for (int act = 0; act < PLAN_DENSE_ACT_COUNT; act++) {
         if (name != NULL && strcmp(name, names[act]) == 0) {
             char key[KEY_BYTES];
@@ -88,12 +88,12 @@ static enum err add_act(struct hf *h, const struct dense *d)
     return bad(h, d, "activation_function", "Identity, Tanh, ReLU, GELU, SiLU or Sigmoid");
 }
 
-/* A width, and its key. */
+/* Adds a width and its key. */
 static enum err add_width(struct hf *h, const struct dense *d, const char *name, const char *end, uint64_t *out)
 {
     char inner[KEY_BYTES], key[KEY_BYTES];
     const json_t *v = json_read_get(d->config, name);
-    json_int_t n = json_integer_value(v); /* 0 for what is no integer */
+    json_int_t n = json_integer_value(v); /* 0 if it is not an integer */
     if (n < 1 || n > PLAN_MAX_WIDTH) {
         return bad(h, d, name, "1 to 1048576");
     }
@@ -159,11 +159,11 @@ static enum err add_dense(struct hf *h, const char *folder, int number)
 
 /* --- modules ------------------------------------------------------------------------------------------------------ */
 
-/* What may stand behind what. */
+/* Modules in their required order. */
 enum stage { MODEL, POOLING, DENSE, NORMALIZE, N_STAGES };
 static const char *const stage_names[N_STAGES] = {"Transformer", "Pooling", "Dense", "Normalize"};
 
-/* The module's folder, which lies in the model's. */
+/* Finds the module's folder, which is in the model's. */
 static enum err find_folder(const struct hf *h, const json_t *module, size_t i, const char **out)
 {
     char shown[JSON_READ_SHOWN];

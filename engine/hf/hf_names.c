@@ -1,4 +1,4 @@
-/* Rows of the tables of names, found by a tensor's name and turned round. */
+/* Looks up rows of the tables by a tensor's name, in both directions. */
 #include "engine/hf/hf_names.h"
 
 #include <inttypes.h>
@@ -37,7 +37,6 @@ static const struct hf_name common_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-/* Does `name` fit the pattern? The numbers in place of {} go to number[2]. */
 bool hf_names_fit(const char *pattern, const char *name, uint32_t number[2])
 {
     int n = 0;
@@ -53,7 +52,7 @@ bool hf_names_fit(const char *pattern, const char *name, uint32_t number[2])
         while (*name >= '0' && *name <= '9' && name - from < 6) {
             number[n] = number[n] * 10 + (uint32_t)(*name++ - '0');
         }
-        if (name == from || (*from == '0' && name - from > 1)) { /* one way to write a number */
+        if (name == from || (*from == '0' && name - from > 1)) { /* a number has one spelling */
             return false;
         }
         n++;
@@ -72,7 +71,6 @@ static const struct hf_name *find_name(const struct hf_name *table, const char *
     return NULL;
 }
 
-/* The name as it would be in a model of text alone. */
 const char *hf_names_in_text(const char *name, char room[SAFETENSORS_MAX_NAME_BYTES + 1])
 {
     static const char new_one[] = "model.language_model.", old_one[] = "language_model.";
@@ -86,8 +84,7 @@ const char *hf_names_in_text(const char *name, char room[SAFETENSORS_MAX_NAME_BY
     return room;
 }
 
-/* The row that knows a tensor: the family's own, or everyone's; sentence-transformers saves decoders without "model.".
- */
+/* sentence-transformers saves decoders without "model.". */
 const struct hf_name *hf_names_find(const struct hf_family *family, const char *name, uint32_t number[2])
 {
     char room[SAFETENSORS_MAX_NAME_BYTES + 1], bare[SAFETENSORS_MAX_NAME_BYTES + 8];
@@ -100,7 +97,6 @@ const struct hf_name *hf_names_find(const struct hf_family *family, const char *
     return n != NULL ? n : find_name(common_names, bare, number);
 }
 
-/* `pattern` with the layer's number in place of {}. */
 void hf_names_write(const char *pattern, uint32_t layer, char out[HF_NAME_BYTES])
 {
     const char *at = strchr(pattern, '{');
@@ -111,7 +107,7 @@ void hf_names_write(const char *pattern, uint32_t layer, char out[HF_NAME_BYTES]
     }
 }
 
-/* Of the names in a table; numbers of experts are a *. */
+/* Searches one table; expert numbers become *. */
 static bool find_back(const struct hf_name *table, const char *name, char out[HF_NAME_BYTES])
 {
     uint32_t number[2];

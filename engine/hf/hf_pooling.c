@@ -8,10 +8,10 @@
 
 enum { KEY_BYTES = 128 };
 
-/* Old files have a boolean each, new ones one name; numbers are those of GGUF files. */
+/* Old files have one boolean per kind, new ones a name; numbers are GGUF's. */
 static const struct {
     const char *flag, *name;
-    uint32_t type; /* 0 = not supported */
+    uint32_t type; /* 0: not supported */
 } modes[] = {
     {"pooling_mode_mean_tokens", "mean", 1},
     {"pooling_mode_cls_token", "cls", 2},
@@ -33,7 +33,7 @@ static enum err add_mode(struct hf *h, const json_t *config, const char *file)
             found = modes[i].name;
         }
     }
-    if (n != 1 || type == 0) { /* several would stand behind each other in one vector */
+    if (n != 1 || type == 0) { /* several kinds would be concatenated in one vector */
         return err_set(h->info, ERR_BAD_CONFIG, "pooling_mode",
                        "%s: pooling_mode: expected one of mean, cls, lasttoken; found %s%.64s", file,
                        n > 1 ? "several, the last " : "",

@@ -1,5 +1,5 @@
-/* From the tensors of a quantised weight to rows: shapes are checked against each other and against what config.json
- * says, and the type is picked that loses nothing. */
+/* Binds the tensors of a quantised weight to rows: checks shapes against each other and against config.json, and picks
+ * the type that loses nothing. */
 #include "engine/hf/hf_quant.h"
 
 #include "engine/hf/hf_quant_rows.h"
@@ -14,7 +14,7 @@ enum { RUN = HF_ROWS_GRAIN, SHAPE_BYTES = 96 };
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-/* `name` with its end `from` replaced; false when it does not end so or the result does not fit. */
+/* Replaces the end `from` of `name`; returns false if it does not end so or the result does not fit. */
 static bool replace_end(const char *name, const char *from, const char *to, char out[SAFETENSORS_MAX_NAME_BYTES + 1])
 {
     size_t n = strlen(name), m = strlen(from);
@@ -25,7 +25,7 @@ static bool replace_end(const char *name, const char *from, const char *to, char
     return true;
 }
 
-/* How the main tensor's name ends. */
+/* Returns the suffix of the main tensor's name. */
 static const char *main_end(const struct hf *h, const struct st_tensor *t)
 {
     bool is_byte = t->dtype == ST_F8_E4M3 || (t->dtype == ST_I8 && h->quant.scheme == HF_COMPRESSED);
@@ -51,7 +51,7 @@ bool hf_quant_is_weight(const struct hf *h, const struct st_tensor *t, const cha
 
 /* --- tensors beside the main one ---------------------------------------------------------------------------------- */
 
-/* A weight being put together. */
+/* A weight being assembled. */
 struct bind {
     struct hf *h;
     const struct st_tensor *t; /* the main tensor */
@@ -95,7 +95,7 @@ static enum err need_matrix(const struct bind *b)
                                        "tensor '%.255s': expected a matrix, found %s", b->t->name, found);
 }
 
-/* t must be [rows][columns]; of one row or column also a vector. */
+/* Checks that t is [rows][columns]; one row or column can also be a vector. */
 static enum err check_shape(const struct bind *b, const struct st_tensor *t, uint64_t rows, uint64_t columns)
 {
     const uint64_t want[] = {rows, columns};
@@ -113,7 +113,7 @@ static enum err check_type(const struct bind *b, const struct st_tensor *t, enum
                    st_dtype_name(a), st_dtype_name(t->dtype));
 }
 
-/* The tensor that stands beside the main one. */
+/* Returns the tensor next to the main one, which must exist. */
 static enum err need(const struct bind *b, const char *end, const struct st_tensor **out)
 {
     *out = sibling(b, end);
@@ -145,7 +145,7 @@ static enum err use_scales(struct bind *b, const struct st_tensor *t)
     return ERR_OK;
 }
 
-/* Rows and columns of the weight, once they are known. */
+/* Sets rows and columns of the weight. */
 static enum err set_size(struct bind *b, uint64_t n_out, uint64_t n_in)
 {
     if (n_out < 1 || n_in < 1 || n_out > INT32_MAX || n_in > INT32_MAX) {
@@ -158,7 +158,7 @@ static enum err set_size(struct bind *b, uint64_t n_out, uint64_t n_in)
     return ERR_OK;
 }
 
-/* The group of each input, where they do not simply follow each other. */
+/* Sets the group of each input if groups are not consecutive. */
 static enum err use_groups(struct bind *b, const struct st_tensor *t, uint32_t n_groups)
 {
     struct hf_rows *r = b->rows;
@@ -169,7 +169,7 @@ static enum err use_groups(struct bind *b, const struct st_tensor *t, uint32_t n
         int32_t group;
         memcpy(&group, (const char *)t->data + i * sizeof group, sizeof group);
         if (group == -1 && b->h->quant.scheme == HF_COMPRESSED) {
-            return ERR_OK; /* there, but not in use */
+            return ERR_OK; /* present but unused */
         }
         if (group < 0 || (uint32_t)group >= n_groups) {
             return err_set(b->h->info, ERR_BAD_TENSOR_SHAPE, t->name,
@@ -197,7 +197,7 @@ static float scale_number(const struct hf_rows *r, uint64_t i)
     return r->scale_type == DTYPE_F16 ? dtype_f16_to_f32(h) : dtype_bf16_to_f32(h);
 }
 
-/* Is each of n scales a half, or next to one? */
+/* Is each of n scales a half, or close to one? */
 static bool are_halves(const struct hf_rows *r, uint64_t n)
 {
     for (uint64_t i = 0; r->scale_type != DTYPE_F16 && i < n; i++) {
@@ -209,8 +209,8 @@ static bool are_halves(const struct hf_rows *r, uint64_t n)
     return true;
 }
 
-/* Are a weight's floats halves, to 2^-11 of each or 2^-15 of the largest, as each scale times `most`, the largest code,
- * is between `least` and the largest half? */
+/* Are a weight's floats halves, to 2^-11 of each or 2^-15 of the largest? They are if each scale times `most`, the
+ * largest code, is between `least` and the largest half. */
 static bool fit_halves(const struct hf_rows *r, uint64_t n, float most, float least)
 {
     for (uint64_t i = 0; i < n; i++) {
@@ -243,7 +243,7 @@ static bool are_centred(const struct hf_rows *r, uint64_t n_words)
     return true;
 }
 
-/* The type of integer codes; centred: as are_centred says. */
+/* Picks the type of integer codes; centred: from are_centred. */
 static void pick_type(struct hf_rows *r, uint64_t n_scales, bool centred)
 {
     bool in_runs = r->base.n_in % RUN == 0 && r->groups == NULL && (r->group % RUN == 0 || r->group == r->base.n_in);
@@ -254,7 +254,7 @@ static void pick_type(struct hf_rows *r, uint64_t n_scales, bool centred)
     }
 }
 
-/* Finds what config.json says of this kind; ERR_BAD_CONFIG when it says something else. */
+/* Finds config.json's entry for this kind; ERR_BAD_CONFIG if config.json contradicts the tensors. */
 static enum err check_kind(const struct bind *b, bool is_float, uint32_t bits, uint32_t group)
 {
     const struct hf_quant *q = &b->h->quant;
@@ -320,7 +320,7 @@ static enum err bind_columns(struct bind *b)
     return ERR_OK;
 }
 
-/* Scales of F8_E4M3: one, one a row, or one a block of rows and inputs. */
+/* Scales of F8_E4M3: one, one per row, or one per block of rows and inputs. */
 static enum err bind_e4m3(struct bind *b)
 {
     struct hf_rows *r = b->rows;
@@ -358,7 +358,8 @@ static enum err bind_e4m3(struct bind *b)
     return ERR_OK;
 }
 
-/* Zero points are where config.json says that codes are not symmetric; others may be there when they are the middle. */
+/* Zero points exist if config.json says that codes are not symmetric; otherwise they can exist if all are the
+ * middle. */
 static enum err check_symmetry(const struct bind *b, uint32_t bits, bool has_zeros, bool centred)
 {
     const struct hf_quant *q = &b->h->quant;
@@ -378,7 +379,7 @@ static enum err check_symmetry(const struct bind *b, uint32_t bits, bool has_zer
                           is_symmetric ? "true" : "false");
 }
 
-/* Scales [N][G] or of the whole weight, and zero points beside codes that lie row by row. */
+/* Scales [N][G] or one for the weight, and zero points for codes stored row by row. */
 static enum err bind_row_scales(struct bind *b, uint32_t bits, const struct st_tensor *zeros)
 {
     struct hf_rows *r = b->rows;
@@ -448,7 +449,7 @@ static enum err bind_packed(struct bind *b)
     return bind_row_scales(b, bits, zeros);
 }
 
-/* weight [N][K] of signed bytes. */
+/* weight: [N][K] signed bytes. */
 static enum err bind_bytes(struct bind *b)
 {
     const struct st_tensor *zeros = sibling(b, ".weight_zero_point");
@@ -495,7 +496,7 @@ enum err hf_quant_bind(struct hf *h, const struct st_tensor *t, struct hf_rows *
 
 /* --- as tensors --------------------------------------------------------------------------------------------------- */
 
-/* The narrowest type that all have; those of integers are told apart by how many codes they have. */
+/* Returns the narrowest type that holds all; integer types differ in their number of codes. */
 static enum dtype type_of_all(struct hf_rows *const *rows, size_t n)
 {
     static const enum dtype order[] = {DTYPE_MXFP4, DTYPE_Q4_0, DTYPE_Q5_0, DTYPE_Q8_0,
@@ -589,7 +590,7 @@ enum err hf_quant_add_fused(struct hf *h, const struct hf_fused *f, const char *
     r->codes = codes->data;
     r->base.n_in = f->n_in;
     r->matrix_rows = f->n_out;
-    r->file_rows = f->n_experts * f->n_out; /* at most what the file holds */
+    r->file_rows = f->n_experts * f->n_out; /* bounded by the file's size */
     r->first = f->first;
     r->step = f->step;
     r->base.n_rows = r->file_rows / f->step;

@@ -1,12 +1,12 @@
-/* quantization_config of config.json. Keys: transformers 5 (utils/quantization_config.py), AutoGPTQ, GPTQModel, AutoAWQ
- * and compressed-tensors, whose files the schemes are read from. */
+/* Reads quantization_config of config.json. Keys: transformers 5 (utils/quantization_config.py), AutoGPTQ, GPTQModel,
+ * AutoAWQ and compressed-tensors, whose files the schemes read. */
 #include "engine/hf/hf_quant.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-/* The object being read, and where it stands. */
+/* The object being read, and its position. */
 struct place {
     const struct hf *h;
     const json_t *o;
@@ -21,7 +21,7 @@ static enum err bad(const struct place *p, const char *key, const char *expected
                    json_read_show(found, shown));
 }
 
-/* An integer from min to max, or -1 with `or_none`, which gives 0. Absent: fallback, unless that is UINT32_MAX. */
+/* Reads an integer from min to max; or_none: -1 yields 0. Absent: fallback, unless that is UINT32_MAX. */
 static enum err get_u32(const struct place *p, const char *key, uint32_t min, uint32_t max, bool or_none,
                         uint32_t fallback, uint32_t *out)
 {
@@ -41,7 +41,7 @@ static enum err get_u32(const struct place *p, const char *key, uint32_t min, ui
     return ERR_OK;
 }
 
-/* One of `known`, "a, b, c": its number; absent: 0. */
+/* Reads one of `known`, "a, b, c", as its index; absent: 0. */
 static enum err get_choice(const struct place *p, const char *key, const char *const *known, size_t n, size_t *out)
 {
     char list[160] = "";
@@ -87,7 +87,7 @@ static enum err get_block(const struct place *p, const char *key, uint32_t block
 {
     const json_t *v = json_read_get(p->o, key);
     for (size_t i = 0; v != NULL && i < 2; i++) {
-        json_int_t n = json_integer_value(json_array_get(v, i)); /* 0 for what is none */
+        json_int_t n = json_integer_value(json_array_get(v, i)); /* 0 if it is not an integer */
         if (json_array_size(v) != 2 || n < 1 || n > 1 << 20) {
             return bad(p, key, "two numbers from 1 to 1048576", v);
         }
@@ -114,7 +114,7 @@ static enum err read_gptq(const struct place *p, struct hf_quant *q)
     TRY(get_bits(p, "bits", true, &k->bits));
     TRY(get_u32(p, "group_size", 1, 1 << 20, true, UINT32_MAX, &k->group));
     TRY(get_choice(p, "checkpoint_format", formats, ARRAY_LEN(formats), &format));
-    TRY(get_choice(p, "format", formats, ARRAY_LEN(formats), &other)); /* GPTQModel's name of the same */
+    TRY(get_choice(p, "format", formats, ARRAY_LEN(formats), &other)); /* GPTQModel's name for it */
     TRY(refuse_if_true(p, "is_marlin_format"));
     q->zeros_are_less_one = format == 0 && other == 0;
     return ERR_OK;
@@ -131,7 +131,7 @@ static enum err read_awq(const struct place *p, struct hf_quant *q)
     return get_choice(p, "version", versions, ARRAY_LEN(versions), &ignored);
 }
 
-/* One entry of config_groups. */
+/* Reads one entry of config_groups. */
 static enum err read_group(const struct place *p, struct hf_quant *q)
 {
     static const char *const types[] = {"int", "float"};

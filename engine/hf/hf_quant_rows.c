@@ -1,4 +1,4 @@
-/* Formats: GPTQ and AWQ as AutoGPTQ 0.7, GPTQModel 2 and AutoAWQ 0.2 write them, compressed-tensors 0.9, fp8 of
+/* Formats: GPTQ and AWQ as written by AutoGPTQ 0.7, GPTQModel 2 and AutoAWQ 0.2, compressed-tensors 0.9, fp8 of
  * DeepSeek-V3's inference/kernel.py, MXFP4 of transformers' integrations/mxfp4.py. */
 #include "engine/hf/hf_quant_rows.h"
 
@@ -23,7 +23,7 @@ static uint32_t word_at(const uint8_t *words, uint64_t i)
     return w;
 }
 
-/* Bit at which AWQ keeps row r of eight. */
+/* Returns the bit at which AWQ keeps row r of eight. */
 static int awq_shift(uint32_t r) { return (int)(4 * (r % 2 * 4 + r % 8 / 2)); }
 
 static float scale_at(const struct hf_rows *s, uint32_t file_row, uint32_t group)
@@ -56,7 +56,7 @@ static uint32_t group_of(const struct hf_rows *s, uint32_t in)
     return s->groups != NULL ? word_at(s->groups, in) : in / s->group;
 }
 
-/* codes[n] of inputs [from, from + n) of a row, as the file has them; n <= RUN. */
+/* Reads the file's codes[n] of inputs [from, from + n) of a row; n <= RUN. */
 static void read_codes(const struct hf_rows *s, uint32_t file_row, uint32_t from, uint32_t n, int16_t *codes)
 {
     const uint32_t per_word = 32 / (uint32_t)s->bits, mask = (1u << s->bits) - 1;
@@ -153,7 +153,7 @@ static void read_row(const struct row_source *source, uint32_t row, uint32_t fro
 
 /* --- in the type of the weight ------------------------------------------------------------------------------------ */
 
-/* A block of Q4_0, Q5_0 or Q8_0: a half, the fifth bits, codes of which the low nibbles are the first half
+/* Writes a block of Q4_0, Q5_0 or Q8_0: a half, the fifth bits, and codes whose low nibbles are the first half
  * [ggml-common.h, llama.cpp b11434]. codes: signed, [RUN]. */
 static void put_block(enum dtype type, float scale, const int16_t *codes, uint8_t *to)
 {
@@ -192,7 +192,7 @@ static void encode_integers(const struct hf_rows *s, uint32_t file_row, uint32_t
     put_block(s->base.type, scale_at(s, file_row, group), codes, to);
 }
 
-/* MXFP4 as GGUF has it: the exponent, then low nibbles for the first 16 inputs. */
+/* Writes MXFP4 in GGUF's form: the exponent, then low nibbles for the first 16 inputs. */
 static void encode_mxfp4(const struct hf_rows *s, uint32_t file_row, uint32_t from, uint8_t *to)
 {
     uint64_t block = ((uint64_t)file_row * s->base.n_in + from) / RUN;
@@ -227,7 +227,7 @@ static void encode_run(const struct hf_rows *s, uint32_t row, uint32_t from, uin
     }
 }
 
-/* F8_E4M3 as halves. Rows and inputs that follow each other share a scale, and with it a table of what codes become. */
+/* Writes F8_E4M3 as halves. Consecutive rows and inputs share a scale, and with it a table of converted codes. */
 static void encode_e4m3(const struct hf_rows *s, const struct row_part *p, uint8_t *out, uint64_t stride)
 {
     uint16_t table[256];
@@ -248,7 +248,7 @@ static void encode_e4m3(const struct hf_rows *s, const struct row_part *p, uint8
     }
 }
 
-/* Inputs outside, rows inside: where the file keeps columns together, rows share the lines of its cache. */
+/* Inputs in the outer loop, rows in the inner one: if the file keeps columns together, rows share cache lines. */
 static void encode_part(const struct row_source *source, const struct row_part *p, void *out, uint64_t stride)
 {
     const struct hf_rows *s = (const struct hf_rows *)(const void *)source;

@@ -1,6 +1,6 @@
 /* RoPE: plain, linear, dynamic, llama3 [Llama 3.1], yarn [Peng 2023], longrope [Ding 2024]. Names, defaults and
- * formulas: Hugging Face transformers 4.57, modeling_rope_utils.py. Llama 3's formula becomes factors, as converters to
- * GGUF do it. */
+ * formulas: Hugging Face transformers 4.57, modeling_rope_utils.py. Llama 3's formula becomes factors, as in converters
+ * to GGUF. */
 #include "engine/hf/hf_rope.h"
 
 #include "engine/hf/hf_words.h"
@@ -12,7 +12,7 @@
 
 enum { KEY_BYTES = 128, MAX_CTX = 1 << 30 };
 
-/* One kind of layers. */
+/* RoPE of one kind of layers. */
 struct rope {
     const json_t *params; /* NULL: plain */
     double theta;
@@ -37,13 +37,13 @@ static void put_type(struct hf *h, const char *type)
     gguf_build_str(&h->b, hf_key(h, "rope.scaling.type", room), type, strlen(type));
 }
 
-/* A positive factor of the parameters. */
+/* Reads a positive factor of the parameters. */
 static enum err get_factor(const struct hf *h, const struct rope *r, const char *key, double fallback, double *out)
 {
     return hf_get_f64(h, r->params, key, 1e-6, 1e9, fallback, out);
 }
 
-/* The context before it was stretched. */
+/* Reads the context before stretching. */
 static enum err get_original(const struct hf *h, const struct rope *r, double *out)
 {
     double whole;
@@ -69,7 +69,7 @@ static enum err add_dynamic(struct hf *h, const struct rope *r)
     return ERR_OK;
 }
 
-/* A tensor of n_rot / 2 factors, to be filled. */
+/* Adds a tensor of n_rot / 2 factors, to fill in. */
 static float *add_factors(struct hf *h, const struct rope *r, const char *name)
 {
     uint32_t n = r->n_rot / 2;
@@ -106,7 +106,7 @@ static enum err add_llama3(struct hf *h, const struct rope *r)
     return ERR_OK;
 }
 
-/* How much longer contexts sharpen the attention. */
+/* Returns how much longer contexts sharpen attention. */
 static double yarn_mscale(double factor, double mscale) { return factor <= 1 ? 1 : 0.1 * mscale * log(factor) + 1; }
 
 static enum err add_yarn(struct hf *h, const struct rope *r)
@@ -128,7 +128,7 @@ static enum err add_yarn(struct hf *h, const struct rope *r)
     put_f32(h, "rope.scaling.yarn_beta_fast", fast);
     put_f32(h, "rope.scaling.yarn_beta_slow", slow);
     put_f32(h, "rope.scaling.yarn_attn_factor", attn);
-    if (mscale_all != 0) { /* latent attention: of q.k too; its files alone have a tenth [llama.cpp b11434] */
+    if (mscale_all != 0) { /* latent attention scales q.k, too; only its files have a tenth [llama.cpp b11434] */
         bool is_latent = json_read_get(h->config, "kv_lora_rank") != NULL;
         put_f32(h, "rope.scaling.yarn_log_multiplier", is_latent ? 0.1 * mscale_all : mscale_all);
     }
@@ -151,7 +151,7 @@ static enum err add_factor_list(struct hf *h, const struct rope *r, const char *
     }
     float *out = add_factors(h, r, name);
     for (size_t i = 0; out != NULL && i < n; i++) {
-        double v = json_number_value(json_array_get(list, i)); /* 0 for what is no number */
+        double v = json_number_value(json_array_get(list, i)); /* 0 if it is not a number */
         if (!(v > 0) || !isfinite(v)) {
             return err_set(h->info, ERR_BAD_CONFIG, key, "config.json: %s[%zu]: expected a positive number, found %g",
                            key, i, v);
@@ -175,8 +175,8 @@ static enum err add_longrope(struct hf *h, const struct rope *r)
     return add_factor_list(h, r, "short_factor", "rope_factors_short.weight");
 }
 
-/* Only the first part of a head's components turns, with frequencies of its whole width: converters to GGUF make the
- * others stand still by factors [llama.cpp b11434, conversion/gemma.py]. */
+/* Only the first part of a head's components rotates, with frequencies of the whole width: converters to GGUF stop the
+ * others by factors [llama.cpp b11434, conversion/gemma.py]. */
 static enum err add_proportional(struct hf *h, const struct rope *r)
 {
     double factor, part;
@@ -190,7 +190,7 @@ static enum err add_proportional(struct hf *h, const struct rope *r)
     return ERR_OK;
 }
 
-/* Is the layer of that number, with zeros in front, one of full attention? */
+/* Is the layer of that number, possibly with leading zeros, one of full attention? */
 static bool is_global(const struct hf *h, const char *number)
 {
     const json_t *types = json_read_get(h->config, "layer_types");
@@ -206,7 +206,7 @@ enum err hf_get_global(const struct hf *h, const char *name, const char *per_lay
 {
     json_t *layers = json_object_get(h->config, "per_layer_config"), *layer;
     const char *number;
-    if (json_is_object(layers)) { /* it names what differs from the plain value */
+    if (json_is_object(layers)) { /* it lists differences from the plain value */
         TRY(hf_get_u32(h, per_layer, 1, PLAN_MAX_WIDTH, fallback, &fallback));
     }
     json_object_foreach(layers, number, layer)
@@ -256,7 +256,7 @@ static enum err add_scaling(struct hf *h, const struct rope *r)
                    key, json_read_show(type, shown));
 }
 
-/* Components of a head that turn. */
+/* Reads the number of rotated components of a head. */
 static enum err get_rotated(struct hf *h, const json_t *params, uint32_t *out)
 {
     uint32_t n_embd, n_heads, head_dim;
@@ -265,7 +265,7 @@ static enum err get_rotated(struct hf *h, const json_t *params, uint32_t *out)
     TRY(hf_get_u32(h, "num_attention_heads", 1, UINT32_MAX, UINT64_MAX, &n_heads));
     TRY(hf_get_u32(h, "head_dim", 2, 1 << 16, n_embd / n_heads, &head_dim));
     TRY(hf_get_u32(h, "qk_rope_head_dim", 2, 1 << 16, head_dim, &head_dim)); /* latent attention */
-    if (is_proportional(params)) { /* of global layers, which may have wider heads */
+    if (is_proportional(params)) { /* of global layers, which can have wider heads */
         TRY(hf_get_global(h, "global_head_dim", "head_dim", HF_GLOBAL_HEAD_DIM, out));
         put_u32(h, "rope.dimension_count", *out);
         return ERR_OK;
@@ -287,7 +287,7 @@ static enum err get_rotated(struct hf *h, const json_t *params, uint32_t *out)
     return ERR_OK;
 }
 
-/* What the keys come from, for messages. */
+/* Records where the keys come from, for messages. */
 static void add_words(struct hf *h, const struct rope *r)
 {
     static const char *const words[][2] = {{"rope.freq_base", "rope_theta"},
@@ -330,7 +330,7 @@ enum err hf_add_rope(struct hf *h)
     TRY(get_rotated(h, r.params, &r.n_rot));
     add_words(h, &r);
     put_f32(h, "rope.freq_base", r.theta);
-    if (local_theta != r.theta || local != NULL) { /* else the family's own base */
+    if (local_theta != r.theta || local != NULL) { /* else the family's default base */
         put_f32(h, "rope.freq_base_swa", local_theta);
     }
     return add_scaling(h, &r);

@@ -1,5 +1,5 @@
-/* A message is taken apart into words; those that are keys or tensors of GGUF become the folder's. So builders need not
- * know what they read, and no error is missed. */
+/* Splits a message into words and replaces keys and tensors of GGUF by the folder's names. So builders need not know
+ * what they read, and every error is covered. */
 #include "engine/hf/hf_words.h"
 
 #include "engine/hf/hf_names.h"
@@ -32,13 +32,13 @@ void hf_words_add(struct hf *h, const char *gguf, const char *json)
 {
     struct hf_words *w = h->words;
     char *copy = w == NULL || w->n == MAX_WORDS ? NULL : arena_dup(&h->b.arena, json, strlen(json));
-    if (copy != NULL) { /* else the message has GGUF's word */
+    if (copy != NULL) { /* else the message keeps GGUF's word */
         w->rows[w->n].gguf = gguf;
         w->rows[w->n++].json = copy;
     }
 }
 
-/* The last one that was said, as a family's comes behind everyone's. */
+/* Returns the last entry, because a family's follows the common one. */
 static const char *find_key(const struct hf_words *w, const char *gguf)
 {
     for (size_t i = w != NULL ? w->n : 0; i-- > 0;) {
@@ -51,7 +51,7 @@ static const char *find_key(const struct hf_words *w, const char *gguf)
 
 const char *hf_words_find(const struct hf *h, const char *gguf) { return find_key(h->words, gguf); }
 
-/* A tensor's name as it is in the folder, or would be. */
+/* Finds a tensor's actual or expected name in the folder. */
 static bool find_tensor(const struct hf_words *w, const char *name, char out[WORD_BYTES])
 {
     for (size_t i = 0; i < safetensors_folder_n_tensors(w->tensors); i++) {
@@ -78,8 +78,8 @@ static bool is_letter(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
 }
 
-/* The folder's word for a key, with the architecture in front or without, or for a tensor; else out is the word itself.
- * *is_key: it was a key. */
+/* Translates a key, with or without the architecture, or a tensor; otherwise out is the word itself. *is_key: it was a
+ * key. */
 static void translate(const struct hf_words *w, const char *word, char out[WORD_BYTES], bool *is_key)
 {
     size_t n = strlen(w->family->arch);
@@ -93,10 +93,10 @@ static void translate(const struct hf_words *w, const char *word, char out[WORD_
     }
 }
 
-/* A shape of two or more numbers, "[48, 32, 1, 1]": its length, or 0. */
+/* Returns the length of a shape of two or more numbers, "[48, 32, 1, 1]", or 0. */
 static size_t read_shape(const char *text, uint64_t dims[4], int *n)
 {
-    const char *at = text + 1; /* behind the bracket */
+    const char *at = text + 1; /* after the bracket */
     for (*n = 0; *n < 4; at += 2) {
         const char *digits = at;
         for (dims[*n] = 0; *at >= '0' && *at <= '9' && at - digits < 18; at++) {
@@ -110,7 +110,7 @@ static size_t read_shape(const char *text, uint64_t dims[4], int *n)
     return 0;
 }
 
-/* Shapes, columns first, as folders have them: "[32, 48]". */
+/* Reverses shapes, because folders write columns last: "[32, 48]". */
 static void turn_shapes(char *text)
 {
     char *out = text;
@@ -130,14 +130,14 @@ static void turn_shapes(char *text)
         while (n-- > 0) {
             used += (size_t)snprintf(shape + used, sizeof shape - used, "%" PRIu64 "%s", dims[n], n > 0 ? ", " : "]");
         }
-        memcpy(out, shape, used); /* not longer than what it was */
+        memcpy(out, shape, used); /* not longer than the original */
         out += used;
         text += len;
     }
     *out = '\0';
 }
 
-/* Letters of the word at `at`; a point behind it ends a sentence. */
+/* Returns the length of the word at `at`; a point after it ends a sentence. */
 static size_t word_length(const char *at)
 {
     size_t n = 0;
@@ -150,7 +150,7 @@ static size_t word_length(const char *at)
     return n;
 }
 
-/* The text word by word. What quotes the file, between apostrophes, is left alone. */
+/* Translates the text word by word, except quotes from the file between apostrophes. */
 static void tell(const struct gguf_words *words, struct err_info *info)
 {
     const struct hf_words *w = (const struct hf_words *)words;
@@ -160,7 +160,8 @@ static void tell(const struct gguf_words *words, struct err_info *info)
     for (const char *at = info->text; *at != '\0' && n < ERR_TEXT_BYTES;) {
         size_t len = word_length(at);
         if (len == 0 || is_quoted) {
-            is_quoted ^= *at == '\'' && (is_quoted || at == info->text || !is_letter(at[-1])); /* not of a genitive */
+            /* not an apostrophe within a word */
+            is_quoted ^= *at == '\'' && (is_quoted || at == info->text || !is_letter(at[-1]));
             text[n++] = *at++;
             continue;
         }
