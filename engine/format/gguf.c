@@ -1,4 +1,4 @@
-/* The GGUF object: opening, looking things up, typed getters. Parsing is in gguf_parse.c. */
+/* The GGUF object: opening, lookup, typed getters. gguf_parse.c parses. */
 #include "engine/format/gguf_internal.h"
 
 #include <inttypes.h>
@@ -42,7 +42,7 @@ enum err gguf_open_file(const char *path, struct gguf **out, struct err_info *in
     return open_map(g, out, info);
 }
 
-/* Adds the parts of a split model to *out; closes it when that fails. */
+/* Adds the parts of a split model to *out; closes it on failure. */
 static enum err with_parts(const char *path, struct gguf **out, struct err_info *info)
 {
     enum err err = gguf_join_parts(path, out, info);
@@ -266,7 +266,7 @@ static bool is_integer(enum gguf_type t)
     return t != GGUF_F32 && t != GGUF_F64 && t != GGUF_STRING && t != GGUF_ARRAY && t != GGUF_BOOL;
 }
 
-/* An integer, or an array of which all elements are the same integer: converters write some numbers one per layer. */
+/* Is it an integer, or an array of equal integers? Converters write some numbers once per layer. */
 static bool holds_integer(const struct gguf_kv *kv)
 {
     bool holds = is_integer(kv->type == GGUF_ARRAY ? kv->elem_type : kv->type) && kv->n > 0;

@@ -20,7 +20,7 @@ void gguf_build_fini(struct gguf_build *b)
     *b = (struct gguf_build){.err = ERR_OK};
 }
 
-/* Room for one more of *items; NULL when there is none. */
+/* Makes room for one more of *items; NULL if memory is out. */
 static void *grow(struct gguf_build *b, void *items, size_t n, size_t *cap, size_t bytes)
 {
     if (n < *cap) {
@@ -36,7 +36,7 @@ static void *grow(struct gguf_build *b, void *items, size_t n, size_t *cap, size
     return p;
 }
 
-/* A record with `bytes` of value, to be filled; NULL when out of memory. */
+/* Adds a record with `bytes` of value, to fill in; NULL if memory is out. */
 static unsigned char *add_kv(struct gguf_build *b, const char *key, enum gguf_type type, enum gguf_type elem_type,
                              uint64_t n, uint64_t bytes)
 {
@@ -222,7 +222,7 @@ enum err gguf_build_finish(struct gguf_build *b, const struct io_map *const *map
         gguf_close(&g);
         return err;
     }
-    g->release = release; /* only of what was made: else the files are still the caller's */
+    g->release = release; /* only on success: otherwise the files are still the caller's */
     g->release_arg = arg;
     *out = g;
     return ERR_OK;

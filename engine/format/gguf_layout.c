@@ -1,5 +1,5 @@
-/* What can only be judged when all records of a GGUF file are known: names that stand twice, and whether the tensors
- * tile the data section. Also builds the two sorted indexes that lookups use. */
+/* Checks that need all records of a GGUF file: duplicate names, and whether the tensors tile the data section. Also
+ * builds the two sorted indexes for lookups. */
 #include "engine/format/gguf_internal.h"
 
 #include "engine/base/ck.h"
@@ -13,8 +13,8 @@ int gguf_str_order(struct gguf_str a, struct gguf_str b)
     return order != 0 ? order : (a.len > b.len) - (a.len < b.len);
 }
 
-/* Heap sort of indexes: n log n on any input, unlike qsort, and without a global for the context. The order functions
- * break ties by index, so the result does not depend on the path taken. */
+/* Heap sort of indexes: n log n on any input, unlike qsort, and no global for the context. The order functions break
+ * ties by index, so the result is unique. */
 static void sort_indexes(uint32_t *index, size_t n, int (*order)(const void *table, uint32_t a, uint32_t b),
                          const void *table)
 {
@@ -80,13 +80,13 @@ enum err gguf_index_keys(struct gguf *g, struct err_info *info)
     return ERR_OK;
 }
 
-/* Where the record of t starts in the file: at the length before its name. */
+/* Returns where the record of t starts in the file: at the length before its name. */
 static uint64_t record_at(const struct gguf *g, const struct gguf_tensor *t)
 {
     return (uint64_t)((const unsigned char *)t->name.data - g->map.data) - 8;
 }
 
-/* Where the offset field of t's record is: behind length, name, dimension count, dimensions and type. */
+/* Returns where the offset field of t's record is: after length, name, dimension count, dimensions and type. */
 static uint64_t offset_field_at(const struct gguf *g, const struct gguf_tensor *t)
 {
     return record_at(g, t) + 8 + t->name.len + 4 + 8 * (uint64_t)t->n_dims + 4;
@@ -110,7 +110,7 @@ static enum err check_names(struct gguf *g, struct err_info *info)
     if (twice == NULL) {
         return ERR_OK;
     }
-    while (gguf_str_order(first->name, twice->name) != 0) { /* in the order of the file */
+    while (gguf_str_order(first->name, twice->name) != 0) { /* in file order */
         first++;
     }
     return err_set_at(info, ERR_BAD_TENSOR_NAME, record_at(g, twice),
@@ -118,7 +118,7 @@ static enum err check_names(struct gguf *g, struct err_info *info)
                       (int)twice->name.len, twice->name.data, record_at(g, first));
 }
 
-/* Tensor t must start at `expected`, an offset into the data section; says what is wrong when it does not. */
+/* Tensor t must start at `expected`, an offset into the data section; otherwise reports what is wrong. */
 static enum err check_start(const struct gguf *g, const struct gguf_tensor *t, uint64_t expected, struct err_info *info)
 {
     uint64_t room = g->map.bytes - MIN_OF(g->data_offset, g->map.bytes);
@@ -141,13 +141,13 @@ static enum err check_start(const struct gguf *g, const struct gguf_tensor *t, u
     return ERR_OK;
 }
 
-/* In the order of their data, tensors must follow one another with nothing but alignment padding between them, from the
- * start of the data section to the end of the file. Only a layout that is whole by itself and longer than the file is
- * called truncated. */
+/* In the order of their data, tensors must follow each other with only alignment padding between them, from the start
+ * of the data section to the end of the file. Only a layout that is consistent and longer than the file is called
+ * truncated. */
 static enum err check_tiling(const struct gguf *g, uint64_t records_end, struct err_info *info)
 {
     uint64_t expected = 0, end = 0, file = g->map.bytes;
-    const struct gguf_tensor *cut = NULL; /* the first that does not fit */
+    const struct gguf_tensor *cut = NULL; /* the first tensor that does not fit */
     for (size_t i = 0; i < g->n_tensors; i++) {
         const struct gguf_tensor *t = &g->tensors[g->tensors_by_name[i]]; /* sorted by offset while this runs */
         TRY(check_start(g, t, expected, info));
@@ -196,6 +196,6 @@ enum err gguf_place_tensors(struct gguf *g, uint64_t records_end, struct err_inf
         g->tensors[i].source = &g->rows[i].base;
     }
     sort_indexes(g->tensors_by_name, g->n_tensors, order_names, g->tensors);
-    g->data_offset = MIN_OF(g->data_offset, g->map.bytes); /* a file without tensors may end before its padding */
+    g->data_offset = MIN_OF(g->data_offset, g->map.bytes); /* a file without tensors can end before its padding */
     return ERR_OK;
 }

@@ -1,5 +1,5 @@
-/* From bytes to the directory of a GGUF file. Nothing here trusts a count or an offset: each is compared with the bytes
- * that are left before memory is taken or a pointer moves. There is no recursion, and no assert. */
+/* Parses the bytes of a GGUF file into its directory. No count or offset is trusted: each is compared with the
+ * remaining bytes before memory is allocated or a pointer moves. There is no recursion, and no assert. */
 #include "engine/format/gguf_internal.h"
 
 #include "engine/base/ck.h"
@@ -17,7 +17,7 @@ struct cursor {
 
 static uint64_t left(const struct cursor *c) { return c->end - c->at; }
 
-/* The next n bytes, or NULL with the error set. */
+/* Returns the next n bytes, or NULL with the error set. */
 static const unsigned char *take(struct cursor *c, uint64_t n, const char *what)
 {
     if (n > left(c)) {
@@ -49,8 +49,8 @@ static enum err take_u64(struct cursor *c, const char *what, uint64_t *out)
     return ERR_OK;
 }
 
-/* A length-counted string value. A length that no value may have cannot come from a cut file, so it gets its own code;
- * any other length that runs past the end means that the file was cut. */
+/* Reads a length-counted string value. A length beyond the limit cannot come from a cut file, so it has its own code;
+ * any other length past the end means that the file was cut. */
 static enum err take_str(struct cursor *c, const char *what, struct gguf_str *out)
 {
     uint64_t at = c->at, n;
@@ -69,7 +69,7 @@ static enum err take_str(struct cursor *c, const char *what, struct gguf_str *ou
     return ERR_OK;
 }
 
-/* The name of a key or a tensor: 1 to max_bytes bytes of UTF-8 without NUL; else `code`. */
+/* Reads the name of a key or a tensor: 1 to max_bytes bytes of UTF-8 without NUL; else fails with `code`. */
 static enum err take_name(struct cursor *c, const char *what, uint64_t max_bytes, enum err code, struct gguf_str *out)
 {
     uint64_t at = c->at, n;
@@ -94,7 +94,7 @@ static enum err take_name(struct cursor *c, const char *what, uint64_t max_bytes
 
 /* --- header ----------------------------------------------------------------------------------------------------- */
 
-/* What a file of n bytes that is no GGUF looks like, by its first bytes; NULL when it looks like nothing known. */
+/* Guesses the kind of an n-byte file that is not GGUF from its first bytes; NULL: unknown. */
 static const char *guess_kind(const unsigned char *p, uint64_t n)
 {
     static const struct {
@@ -104,8 +104,8 @@ static const char *guess_kind(const unsigned char *p, uint64_t n)
         const char *kind;
     } kinds[] = {
         {0, 4, "GGML", "a GGML file, the format before GGUF"},
-        {0, 4, "lmgg", "a GGML file, the format before GGUF"}, /* the old formats wrote the magic as a number, */
-        {0, 4, "ggjt", "a GGJT file, the format before GGUF"}, /* so its letters stand in reverse */
+        {0, 4, "lmgg", "a GGML file, the format before GGUF"}, /* the old formats wrote the magic as a number, ... */
+        {0, 4, "ggjt", "a GGJT file, the format before GGUF"}, /* ... so its letters are reversed */
         {0, 4, "tjgg", "a GGJT file, the format before GGUF"},
         {0, 4, "ggmf", "a GGMF file, the format before GGUF"},
         {0, 4, "fmgg", "a GGMF file, the format before GGUF"},
@@ -116,7 +116,7 @@ static const char *guess_kind(const unsigned char *p, uint64_t n)
         {0, 2, "\x80\3", "a Python pickle"},
         {0, 2, "\x80\4", "a Python pickle"},
         {0, 2, "\x80\5", "a Python pickle"},
-        {8, 2, "{\"", "a safetensors file"}, /* behind the length of its header */
+        {8, 2, "{\"", "a safetensors file"}, /* after the length of its header */
         {0, 9, "<!DOCTYPE", "an HTML page"},
         {0, 9, "<!doctype", "an HTML page"},
         {0, 5, "<html", "an HTML page"},
@@ -188,7 +188,7 @@ static enum err check_bools(struct cursor *c, const unsigned char *p, uint64_t n
     return ERR_OK;
 }
 
-/* The elements of kv (type and count known), from the cursor on. */
+/* Reads the elements of kv, whose type and count are known. */
 static enum err parse_elements(struct cursor *c, struct gguf_kv *kv)
 {
     kv->data = c->data + c->at;
@@ -225,7 +225,8 @@ static enum err parse_array_head(struct cursor *c, struct gguf_kv *kv)
                           " bytes left in the file",
                           (int)kv->key.len, kv->key.data, GGUF_MAX_ARRAY, kv->n, left(c));
     }
-    uint64_t least = kv->elem_type == GGUF_STRING ? 8 : gguf_type_bytes(kv->elem_type); /* a string's length is 8 */
+    /* the size of a string's length */
+    uint64_t least = kv->elem_type == GGUF_STRING ? 8 : gguf_type_bytes(kv->elem_type);
     if (kv->n > left(c) / least) {
         return err_set_at(c->info, ERR_TRUNCATED, c->end,
                           "key '%.*s': expected an array of %" PRIu64 " elements, found %" PRIu64 " bytes for it",
@@ -234,7 +235,7 @@ static enum err parse_array_head(struct cursor *c, struct gguf_kv *kv)
     return ERR_OK;
 }
 
-/* Does the key hold a step up in a path? Keys become file names and labels in other people's tools. */
+/* Does the key contain a step up in a path? Other tools use keys as file names and labels. */
 static bool has_path_step(struct gguf_str key)
 {
     for (size_t i = 0; i + 3 <= key.len; i++) {
@@ -296,7 +297,7 @@ static enum err parse_shape(struct cursor *c, struct gguf_tensor *t)
     return ERR_OK;
 }
 
-/* Type, size and offset (still relative to the data section). */
+/* Reads type, size and offset (still relative to the data section). */
 static enum err parse_type(struct cursor *c, struct gguf_tensor *t)
 {
     uint64_t at = c->at;
@@ -331,8 +332,8 @@ static enum err parse_tensor(struct cursor *c, struct gguf_tensor *t)
 
 /* --- counts ----------------------------------------------------------------------------------------------------- */
 
-/* The header promises more records than the file can hold: was the file cut, or is the count wrong? Walks what is there
- * without keeping anything. Records that are whole up to the end of the file tell of a cut. */
+/* The header promises more records than the file can hold: decides whether the file was cut or the count is wrong.
+ * Walks the records without storing them. If they are complete up to the end of the file, the file was cut. */
 static enum err explain_counts(struct cursor c, uint64_t n_tensors, uint64_t n_kv, bool kv_fit)
 {
     struct gguf_kv kv;
@@ -364,7 +365,8 @@ static enum err check_counts(const struct cursor *c, uint64_t n_tensors, uint64_
         return err_set_at(c->info, ERR_COUNT_EXCEEDS_FILE, 16, "metadata count: expected at most %d, found %" PRIu64,
                           GGUF_MAX_KEYS, n_kv);
     }
-    uint64_t least = n_kv * GGUF_MIN_KV_BYTES + n_tensors * GGUF_MIN_TENSOR_BYTES; /* small, by the two limits */
+    /* small, because both counts are limited */
+    uint64_t least = n_kv * GGUF_MIN_KV_BYTES + n_tensors * GGUF_MIN_TENSOR_BYTES;
     return least <= left(c) ? ERR_OK : explain_counts(*c, n_tensors, n_kv, n_kv <= left(c) / GGUF_MIN_KV_BYTES);
 }
 

@@ -1,6 +1,6 @@
 /* Models in several files [llama.cpp b11434, tools/gguf-split]: PREFIX-00001-of-00003.gguf and so on. Each is a GGUF
- * file with tensors of its own and the keys split.no (from 0), split.count and split.tensors.count; the first has the
- * model's metadata too. The parts become one object: the first's keys, everybody's tensors. */
+ * file with its own tensors and the keys split.no (from 0), split.count and split.tensors.count; the first also has the
+ * model's metadata. The parts become one object: the first's keys, the tensors of all. */
 #include "engine/format/gguf_internal.h"
 
 #include <inttypes.h>
@@ -9,15 +9,15 @@
 
 enum { DIGITS = 5, TAIL_BYTES = sizeof "-00001-of-00003.gguf" - 1, MAX_PARTS = 4096 };
 
-/* What a part's keys say. */
+/* The keys of a part. */
 struct split {
-    uint64_t no, count, n_tensors; /* n_tensors: of the whole model; 0 = not said */
+    uint64_t no, count, n_tensors; /* n_tensors: of the whole model; 0: not given */
 };
 
-/* What a part's name says: the prefix is its first `prefix` bytes. */
+/* A part's parsed name: the prefix is its first `prefix` bytes. */
 struct part_name {
     size_t prefix;
-    uint64_t no, count; /* no from 1 on */
+    uint64_t no, count; /* no: from 1 on */
 };
 
 static bool read_digits(const char *s, uint64_t *out)
@@ -44,7 +44,7 @@ static bool is_part_name(const char *path, struct part_name *out)
            read_digits(tail + 10, &out->count) && strcmp(tail + 15, ".gguf") == 0;
 }
 
-/* A model that was put together again has split.count 0. */
+/* A model that was merged again has split.count 0. */
 static enum err read_split(const struct gguf *g, struct split *s, struct err_info *info)
 {
     TRY(gguf_get_u64_or(g, "split.count", 0, &s->count, info));
@@ -57,7 +57,7 @@ static enum err read_split(const struct gguf *g, struct split *s, struct err_inf
     return gguf_get_u64_or(g, "split.tensors.count", 0, &s->n_tensors, info);
 }
 
-/* Do the name and the keys of the file that was asked for agree? */
+/* Do name and keys of the opened file agree? */
 static enum err check_name(const struct gguf *g, const struct split *s, const struct part_name *name, bool is_part,
                            struct err_info *info)
 {
@@ -74,7 +74,7 @@ static enum err check_name(const struct gguf *g, const struct split *s, const st
                       s->no + 1, s->count);
 }
 
-/* The message about part `no` begins with its name. */
+/* Prefixes the message about part `no` with its name. */
 static void name_part(struct err_info *info, const char *path)
 {
     if (info != NULL) {
@@ -85,7 +85,7 @@ static void name_part(struct err_info *info, const char *path)
     }
 }
 
-/* Opens part `no` (from 0) beside the file at `path` and checks that it is one of `whole`. */
+/* Opens part `no` (from 0) next to the file at `path` and checks that it belongs to `whole`. */
 static enum err open_part(const char *path, const struct part_name *name, uint64_t no, const struct split *whole,
                           struct gguf **out, struct err_info *info)
 {
@@ -108,7 +108,7 @@ static enum err open_part(const char *path, const struct part_name *name, uint64
     return err;
 }
 
-/* Tensors of all parts into the first. */
+/* Moves the tensors of all parts into the first. */
 static enum err join_tensors(struct gguf *first, const struct split *whole, struct err_info *info)
 {
     size_t n = first->n_tensors;
@@ -142,7 +142,7 @@ static enum err join_tensors(struct gguf *first, const struct split *whole, stru
                                    (int)twice->name.len, twice->name.data);
 }
 
-/* Opens the parts that are missing in part[count]; puts all together in part[0]. */
+/* Opens the missing parts in part[count] and joins all in part[0]. */
 static enum err join(const char *path, const struct part_name *name, const struct split *whole, struct gguf **part,
                      struct err_info *info)
 {

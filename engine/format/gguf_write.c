@@ -10,7 +10,7 @@ enum { VERSION = 3 };
 
 struct gguf_sink {
     struct io_writer file;
-    uint64_t left; /* bytes that the tensor at hand still needs */
+    uint64_t left; /* bytes that the current tensor still needs */
 };
 
 enum err gguf_sink_put(struct gguf_sink *to, const void *data, size_t n, struct err_info *info)
@@ -67,7 +67,7 @@ static void put_tensor(struct buf *b, const struct gguf_tensor *t, uint64_t offs
     put_u64(b, offset);
 }
 
-/* All that stands before the data, padded; *data_bytes: what follows. */
+/* Writes everything before the data, padded; *data_bytes: bytes of data that follow. */
 static enum err put_directory(const struct gguf *g, uint64_t alignment, struct buf *b, uint64_t *data_bytes,
                               struct err_info *info)
 {

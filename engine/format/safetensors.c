@@ -1,5 +1,5 @@
-/* From bytes to the directory of a SafeTensors file. The header is one flat JSON object:
- *   {"__metadata__": {...}, "NAME": {"dtype": "BF16", "shape": [rows, columns], "data_offsets": [begin, end]}, ...} */
+/* Parses the bytes of a SafeTensors file into its directory. The header is one flat JSON object: {"__metadata__":
+ * {...}, "NAME": {"dtype": "BF16", "shape": [rows, columns], "data_offsets": [begin, end]}, ...} */
 #include "engine/format/safetensors.h"
 
 #include "engine/base/ck.h"
@@ -13,7 +13,7 @@
 #include <string.h>
 
 enum { LENGTH_BYTES = 8, MAX_DEPTH = 4, FOUND_BYTES = 160 };
-#define MAX_DIM (1ull << 53) /* integers beyond it are not the same in every reader of JSON */
+#define MAX_DIM (1ull << 53) /* JSON readers differ on larger integers */
 
 struct safetensors {
     struct io_map map;
@@ -52,7 +52,7 @@ static enum err read_dtype(const struct entry *e, struct st_tensor *t, struct er
     const json_t *v = json_object_get(e->object, "dtype");
     const char *found = json_string_value(v);
     for (int i = 0; found != NULL && i < ST_DTYPE_COUNT; i++) {
-        if (strcmp(found, dtypes[i].name) == 0 && strlen(found) == json_string_length(v)) { /* no \u0000 behind it */
+        if (strcmp(found, dtypes[i].name) == 0 && strlen(found) == json_string_length(v)) { /* no \u0000 after it */
             t->dtype = (enum st_dtype)i;
             return ERR_OK;
         }
@@ -63,7 +63,7 @@ static enum err read_dtype(const struct entry *e, struct st_tensor *t, struct er
                                  : json_read_type_name(v));
 }
 
-/* A member of an array as an integer of 0 or more. */
+/* Reads a member of an array as an integer of 0 or more. */
 static bool read_count(const json_t *array, size_t i, uint64_t *out)
 {
     const json_t *v = json_array_get(array, i);
@@ -74,7 +74,7 @@ static bool read_count(const json_t *array, size_t i, uint64_t *out)
     return true;
 }
 
-/* What stands where an array of counts should, as a short text: "[2, -3]", "a string". */
+/* Writes a short text for a value that should be an array of counts: "[2, -3]", "a string". */
 static void write_found(const json_t *v, char *out, size_t cap)
 {
     snprintf(out, cap, "%s", v == NULL ? "none" : json_is_array(v) ? "[" : json_read_type_name(v));
@@ -157,15 +157,15 @@ static int order_entries(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
     int order = (x->begin > y->begin) - (x->begin < y->begin);
-    return order != 0 ? order : (x->end > y->end) - (x->end < y->end); /* empty tensors in front of what follows */
+    return order != 0 ? order : (x->end > y->end) - (x->end < y->end); /* empty tensors before the one that follows */
 }
 
-/* Tensors in the order of their data must cover it. Only a layout that is whole by itself and longer than the file is
- * called truncated. */
+/* Tensors in the order of their data must cover it. Only a layout that is consistent and longer than the file is called
+ * truncated. */
 static enum err check_tiling(const struct entry *e, size_t n, uint64_t room, struct err_info *info)
 {
     uint64_t at = 0;
-    const struct entry *cut = NULL; /* the first that does not fit */
+    const struct entry *cut = NULL; /* the first tensor that does not fit */
     for (size_t i = 0; i < n; at = e[i].end, i++) {
         if (e[i].begin > at && e[i].end > room) {
             return err_set(info, ERR_BAD_OFFSET, e[i].name,
@@ -191,7 +191,7 @@ static enum err check_tiling(const struct entry *e, size_t n, uint64_t room, str
                                 "expected data of %" PRIu64 " bytes, as the tensors say, found %" PRIu64, at, room);
 }
 
-/* Is the entry of this name one of a tensor? */
+/* Does an entry of this name describe a tensor? */
 static bool is_tensor(const char *name) { return strcmp(name, "__metadata__") != 0; }
 
 static enum err list_entries(json_t *header, struct entry *out, size_t *n, struct err_info *info)
@@ -224,7 +224,7 @@ static enum err read_header(struct safetensors *s, json_t *header, uint64_t data
     TRY(list_entries(header, entries, &n, info));
     s->tensors = mem_zalloc_array(n + 1, sizeof *s->tensors, MEM_MODEL);
     TRY_MEM_FOR(s->tensors != NULL, info, "out of memory for %zu tensors", n);
-    for (size_t i = 0; i < n; i++) { /* ranges first: they give the order */
+    for (size_t i = 0; i < n; i++) { /* ranges first, because they define the order */
         TRY(read_range(&entries[i], info));
     }
     qsort(entries, n, sizeof *entries, order_entries);
@@ -238,7 +238,7 @@ static enum err read_header(struct safetensors *s, json_t *header, uint64_t data
     return ERR_OK;
 }
 
-/* Length of the header; what the file begins with is not JSON where it is another kind of file. */
+/* Reads the header's length; a file of another kind does not have JSON after it. */
 static enum err read_length(const struct io_map *map, uint64_t *out, struct err_info *info)
 {
     if (map->bytes < LENGTH_BYTES) {
@@ -258,13 +258,13 @@ static enum err read_length(const struct io_map *map, uint64_t *out, struct err_
     return ERR_OK;
 }
 
-/* What can be seen of a header without parsing it. */
+/* Counts in a header, found without parsing it. */
 struct survey {
-    uint64_t n_values;  /* more than there are tensors, dimensions and offsets, about */
+    uint64_t n_values;  /* about the number of tensors, dimensions and offsets, or more */
     uint64_t n_entries; /* of the outermost object */
 };
 
-/* The parser takes time and memory for each value, so they are counted first. Malformed text gives any numbers. */
+/* Counts values first, because each one costs the parser time and memory. Malformed text gives arbitrary numbers. */
 static struct survey look_over(const char *s, size_t n)
 {
     struct survey found = {.n_values = 1, .n_entries = 1};
@@ -285,7 +285,7 @@ static struct survey look_over(const char *s, size_t n)
     return found;
 }
 
-/* The codes of request bodies, as those of files. */
+/* Maps codes of request bodies to those of files. */
 static enum err file_code(enum err err)
 {
     return err == ERR_DUPLICATE_FIELD                           ? ERR_DUPLICATE_KEY
@@ -295,7 +295,7 @@ static enum err file_code(enum err err)
 
 static enum err check_survey(const struct survey *survey, struct err_info *info)
 {
-    if (survey->n_entries > SAFETENSORS_MAX_TENSORS + 1) { /* one may be __metadata__ */
+    if (survey->n_entries > SAFETENSORS_MAX_TENSORS + 1) { /* one can be __metadata__ */
         return err_set(info, ERR_COUNT_EXCEEDS_FILE, NULL, "tensor count: expected at most %d, found %" PRIu64,
                        SAFETENSORS_MAX_TENSORS, survey->n_entries);
     }

@@ -1,6 +1,5 @@
-/* From a folder to the tensors of all its shards. The index: {"weight_map": {"TENSOR":
- * "model-00001-of-00002.safetensors",
- * ...}, ...} [huggingface_hub, serialization]. */
+/* Collects the tensors of all shards of a folder. The index: {"weight_map": {"TENSOR":
+ * "model-00001-of-00002.safetensors", ...}, ...} [huggingface_hub, serialization]. */
 #include "engine/format/safetensors_folder.h"
 
 #include "engine/base/buf.h"
@@ -37,7 +36,7 @@ static enum err join_path(const char *folder, const char *name, char path[PATH_B
 
 /* --- shards ------------------------------------------------------------------------------------------------------- */
 
-/* A file of the folder itself: no path, nothing hidden. */
+/* A file directly in the folder: not a path, not hidden. */
 static bool is_shard_name(const char *name)
 {
     static const char end[] = ".safetensors";
@@ -45,7 +44,7 @@ static bool is_shard_name(const char *name)
     return n > n_end && n < 256 && name[0] != '.' && strchr(name, '/') == NULL && strcmp(name + n - n_end, end) == 0;
 }
 
-/* The message begins with the name of the file. */
+/* Prefixes the message with the file's name. */
 static void name_file(struct err_info *info, const char *name)
 {
     if (info != NULL) {
@@ -109,7 +108,7 @@ const char *safetensors_folder_file_of(const struct safetensors_folder *f, const
     return "";
 }
 
-/* All tensors, sorted; none may stand in two shards. */
+/* Lists all tensors, sorted; none can be in two shards. */
 static enum err list_tensors(struct safetensors_folder *f, struct err_info *info)
 {
     f->tensors = mem_zalloc_array(f->n_tensors + 1, sizeof *f->tensors, MEM_MODEL);
@@ -136,7 +135,7 @@ static enum err list_tensors(struct safetensors_folder *f, struct err_info *info
 
 /* --- the index ---------------------------------------------------------------------------------------------------- */
 
-/* The distinct shards that `map` names, sorted, into names[]; borrowed from the JSON. */
+/* Writes the distinct shards that `map` names, sorted, into names[]; borrowed from the JSON. */
 static enum err list_shards(const json_t *map, const char **names, size_t *n, struct err_info *info)
 {
     const char *tensor;
@@ -145,7 +144,7 @@ static enum err list_shards(const json_t *map, const char **names, size_t *n, st
     json_object_foreach((json_t *)(uintptr_t)map, tensor, v)
     {
         const char *shard = json_string_value(v);
-        if (shard == NULL || strlen(shard) != json_string_length(v) || !is_shard_name(shard)) { /* \u0000 in it */
+        if (shard == NULL || strlen(shard) != json_string_length(v) || !is_shard_name(shard)) { /* it contains \u0000 */
             return err_set(
                 info, ERR_BAD_SHARD_INDEX, tensor,
                 "weight_map: expected the name of a .safetensors file in the index's folder for '%.128s', found '%.128s'",
@@ -164,7 +163,7 @@ static enum err list_shards(const json_t *map, const char **names, size_t *n, st
     return ERR_OK;
 }
 
-/* Does the shard of that name, of those opened in the order of their names, hold the tensor? */
+/* Is the tensor in the shard of that name? Shards are open and in order of their names. */
 static bool is_in(const struct safetensors_folder *f, const char *shard, const struct st_tensor *t)
 {
     size_t from = 0, to = f->n_shards;
@@ -179,7 +178,7 @@ static bool is_in(const struct safetensors_folder *f, const char *shard, const s
     return false;
 }
 
-/* Does every tensor stand where the index says? Shards are opened, tensors listed. */
+/* Checks that every tensor is in the shard of the index. Shards are open and tensors listed. */
 static enum err check_index(const struct safetensors_folder *f, const json_t *map, struct err_info *info)
 {
     const char *tensor;
@@ -212,7 +211,7 @@ static enum err open_shards(struct safetensors_folder *f, const char *folder, co
     for (size_t i = 0; err == ERR_OK && i < n; i++) {
         err = add_shard(f, folder, names[i], info);
     }
-    if (err == ERR_FILE) { /* the index names what is not there; the message says which */
+    if (err == ERR_FILE) { /* the index names a missing file; the message has its name */
         err = ERR_BAD_SHARD_INDEX;
         if (info != NULL) {
             info->code = err;

@@ -6,7 +6,7 @@
 /* Wire types. */
 enum { WIRE_VARINT = 0, WIRE_FIXED64 = 1, WIRE_BYTES = 2, WIRE_FIXED32 = 5 };
 
-/* Numbers of fields. */
+/* Field numbers. */
 enum {
     MODEL_PIECES = 1,
     MODEL_TRAINER = 2,
@@ -196,7 +196,7 @@ static enum err read_normalizer(const struct reader *outer, const struct field *
 enum err spm_proto_read(const void *data, size_t n, struct spm_proto *out, struct err_info *info)
 {
     struct reader r = {.data = data, .end = n, .info = info};
-    /* the defaults of the format */
+    /* The format's defaults. */
     *out = (struct spm_proto){.model = SPM_UNIGRAM,
                               .add_dummy_prefix = true,
                               .remove_extra_whitespaces = true,

@@ -38,7 +38,7 @@ enum err tokenizer_vocab_grow(struct tokenizer_vocab *v, uint32_t n, struct err_
     return ERR_OK;
 }
 
-/* Where the text is, or the empty slot where it would be. */
+/* Returns the slot of the text, or the empty one where it belongs. */
 static uint32_t *slot_of(const struct tokenizer_vocab *v, const char *s, size_t n)
 {
     uint32_t at = (uint32_t)hash64(s, n, n) & v->mask;
@@ -78,7 +78,7 @@ enum err tokenizer_vocab_index(struct tokenizer_vocab *v, struct err_info *info)
 
 uint32_t tokenizer_vocab_find(const struct tokenizer_vocab *v, const char *s, size_t n)
 {
-    return v->slots == NULL ? TOKENIZER_VOCAB_NONE : *slot_of(v, s, n) - 1; /* 0 - 1 is NONE */
+    return v->slots == NULL ? TOKENIZER_VOCAB_NONE : *slot_of(v, s, n) - 1; /* 0 - 1 is TOKENIZER_VOCAB_NONE */
 }
 
 static bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F'); }

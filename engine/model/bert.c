@@ -1,7 +1,7 @@
-/* Encoders for embeddings and for ranking: BERT [Devlin 2018] with learned positions and a feed-forward block of one matrix up and one
- * down, which BGE, E5, GTE, MiniLM, RoBERTa and XLM-RoBERTa share; and nomic-bert [Nussbaum 2024, "Nomic Embed"] with
- * RoPE and a gated block. Norms stand behind the residual sums (post-norm), every row sees its whole text, and there
- * are no logits. Keys and tensors: llama.cpp b11434, src/models/bert.cpp and nomic-bert.cpp. */
+/* Encoders for embeddings and ranking: BERT [Devlin 2018] with learned positions and a feed-forward block of one matrix
+ * up and one down, shared by BGE, E5, GTE, MiniLM, RoBERTa and XLM-RoBERTa; and nomic-bert [Nussbaum 2024, "Nomic
+ * Embed"] with RoPE and a gated block. Norms follow the residual sums (post-norm), every row sees its whole text, and
+ * there are no logits. Keys and tensors: llama.cpp b11434, src/models/bert.cpp and nomic-bert.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 #include "engine/tensor/row_order.h"
@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* LayerNorm of the stream, in place. */
+/* Adds LayerNorm of the stream, in place. */
 static enum err add_norm(struct blocks *b, const char *weight, const char *bias, int layer)
 {
     struct plan_step s = plan_step_of(PLAN_NORM, b->x, b->x);
@@ -20,8 +20,8 @@ static enum err add_norm(struct blocks *b, const char *weight, const char *bias,
     return plan_add_step(b->plan, &s);
 }
 
-/* The second text of a pair has another row of the segments' table than the first, which a reranker feels: tokens behind
- * the vocabulary stand for those of the second text. */
+/* The second text of a pair uses another row of the segments' table than the first, which matters to a reranker: token
+ * ids beyond the vocabulary stand for tokens of the second text. */
 static enum err add_segments(struct blocks *b, const struct plan_step *s, uint32_t n_types)
 {
     struct plan *p = b->plan;
@@ -40,7 +40,7 @@ static enum err add_segments(struct blocks *b, const struct plan_step *s, uint32
     return plan_set_source(p, s->w[0], both);
 }
 
-/* Tokens, positions, the first segment's row; norm. */
+/* Adds tokens, positions, the first segment's row; norm. */
 static enum err add_embedding(struct blocks *b, bool has_positions)
 {
     const struct blocks_hparams *h = &b->h;
@@ -58,7 +58,7 @@ static enum err add_embedding(struct blocks *b, bool has_positions)
     return add_norm(b, "token_embd_norm.weight", "token_embd_norm.bias", -1);
 }
 
-/* Q K V, attention over the whole text, output + residual, norm. */
+/* Adds Q K V, attention over the whole text, output + residual, norm. */
 static enum err add_attention(struct blocks *b, int layer)
 {
     struct plan_step qkv = plan_step_of(PLAN_QKV, b->x, b->q);
@@ -73,13 +73,13 @@ static enum err add_attention(struct blocks *b, int layer)
     return add_norm(b, "blk.%d.attn_output_norm.weight", "blk.%d.attn_output_norm.bias", layer);
 }
 
-/* up (gated or not), down + residual, norm. */
+/* Adds up (gated or not), down + residual, norm. */
 static enum err add_feed_forward(struct blocks *b, int layer, bool is_gated)
 {
     const struct blocks_hparams *h = &b->h;
     struct plan_step up = plan_step_of(PLAN_GLU, b->x, b->ff);
     up.act = is_gated ? PLAN_SILU : PLAN_GELU;
-    int at = is_gated; /* of the matrix up */
+    int at = is_gated; /* index of the matrix up */
     if (is_gated) {
         TRY(blocks_bind(b, "blk.%d.ffn_gate.weight", layer, h->n_ff, h->n_embd, false, &up.w[0]));
     }
@@ -102,7 +102,7 @@ static enum err add_bufs(struct blocks *b)
     return plan_add_buf(b->plan, "ff", b->h.n_ff, &b->ff);
 }
 
-/* has_positions: learned ones, else RoPE. */
+/* has_positions: learned positions, else RoPE. */
 static enum err build_encoder(struct blocks *b, bool has_positions, bool is_gated)
 {
     b->centers = b->is_encoder = true;
@@ -140,12 +140,13 @@ static enum err finish(struct hf *h)
 {
     char key[128];
     gguf_build_bool(&h->b, hf_key(h, "attention.causal", key), false);
-    const struct gguf_tensor *types = gguf_build_find(&h->b, "token_types.weight"); /* llama.cpp wants their number */
+    /* llama.cpp requires their number */
+    const struct gguf_tensor *types = gguf_build_find(&h->b, "token_types.weight");
     gguf_build_u32(&h->b, "tokenizer.ggml.token_type_count", types != NULL ? (uint32_t)types->dims[1] : 1);
     return ERR_OK;
 }
 
-/* RoBERTa counts positions from the one behind the padding's id: rows before that are never looked at. [transformers 5,
+/* RoBERTa counts positions from the one after the padding's id: earlier rows are never read. [transformers 5,
  * XLMRobertaEmbeddings] */
 static enum err finish_roberta(struct hf *h)
 {
@@ -155,7 +156,7 @@ static enum err finish_roberta(struct hf *h)
     TRY(hf_get_u32(h, "max_position_embeddings", padding + 2, UINT32_MAX, UINT64_MAX, &n_ctx));
     gguf_build_u32(&h->b, hf_key(h, "context_length", key), n_ctx - padding - 1);
     const struct gguf_tensor *found = gguf_build_find(&h->b, "position_embd.weight");
-    if (found != NULL && found->dims[1] > padding + 1) { /* else the builder tells */
+    if (found != NULL && found->dims[1] > padding + 1) { /* else the builder reports it */
         struct gguf_tensor *t = &h->b.tensors[found - h->b.tensors];
         gguf_build_rows(&h->b, t,
                         row_order_row_range(&h->b.arena, t->source, padding + 1, t->source->n_rows - padding - 1), 1);
@@ -163,7 +164,7 @@ static enum err finish_roberta(struct hf *h)
     return finish(h);
 }
 
-/* Of the makers' variants, what this plan does not compute. */
+/* Rejects the makers' variants that this plan does not compute. */
 static enum err finish_nomic(struct hf *h)
 {
     static const char *const refused[] = {"moe_every_n_layers", "prenorm", "rotary_emb_interleaved",
@@ -184,7 +185,8 @@ static const struct hf_fixed hf_bert_fixed[] = {
     {NULL, NULL},
 };
 
-/* As the model's makers wrote it before transformers knew it. Of two lengths the one it was trained for comes first. */
+/* Keys of the makers' code, from before transformers supported it. If there are two lengths, the training length is
+ * used. */
 static const struct hf_alias hf_nomic_aliases[] = {
     {"hidden_size", "n_embd"},
     {"num_hidden_layers", "n_layer"},
@@ -206,7 +208,7 @@ static const struct hf_key hf_keys[] = {
 
 static const struct hf_key hf_roberta_keys[] = {
     {"layer_norm_eps", "attention.layer_norm_epsilon", HF_F32},
-    {"max_position_embeddings", NULL, HF_U32}, /* finish_roberta's */
+    {"max_position_embeddings", NULL, HF_U32}, /* finish_roberta adds it */
     {NULL, NULL, HF_U32},
 };
 
@@ -232,15 +234,15 @@ static const struct hf_name hf_bert_names[] = {
     {"encoder.layer.{}.output.dense.bias", "blk.{}.ffn_down.bias", HF_SAME},
     {"encoder.layer.{}.output.LayerNorm.weight", "blk.{}.layer_output_norm.weight", HF_SAME},
     {"encoder.layer.{}.output.LayerNorm.bias", "blk.{}.layer_output_norm.bias", HF_SAME},
-    {"pooler.dense.weight", "cls.weight", HF_SAME}, /* of rerankers: BERT's .. */
+    {"pooler.dense.weight", "cls.weight", HF_SAME}, /* of rerankers: BERT's */
     {"pooler.dense.bias", "cls.bias", HF_SAME},
     {"classifier.weight", "cls.output.weight", HF_SAME},
     {"classifier.bias", "cls.output.bias", HF_SAME},
-    {"classifier.dense.weight", "cls.weight", HF_SAME}, /* .. and RoBERTa's */
+    {"classifier.dense.weight", "cls.weight", HF_SAME}, /* RoBERTa's */
     {"classifier.dense.bias", "cls.bias", HF_SAME},
     {"classifier.out_proj.weight", "cls.output.weight", HF_SAME},
     {"classifier.out_proj.bias", "cls.output.bias", HF_SAME},
-    /* XLM-RoBERTa as jina-reranker-v2 has it: the same layers under names of flash-attn's [vLLM, roberta.py] */
+    /* XLM-RoBERTa in jina-reranker-v2: the same layers under flash-attn's names [vLLM, roberta.py]. */
     {"emb_ln.weight", "token_embd_norm.weight", HF_SAME},
     {"emb_ln.bias", "token_embd_norm.bias", HF_SAME},
     {"encoder.layers.{}.mixer.Wqkv.weight", "blk.{}.attn_qkv.weight", HF_SAME},
@@ -258,7 +260,7 @@ static const struct hf_name hf_bert_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-/* As the model's makers name them, and transformers 5 saves them. */
+/* Names of the makers, which transformers 5 saves, too. */
 static const struct hf_name hf_nomic_names[] = {
     {"embeddings.word_embeddings.weight", "token_embd.weight", HF_SAME},
     {"embeddings.token_type_embeddings.weight", "token_types.weight", HF_SAME},

@@ -1,8 +1,8 @@
 /* DeepSeek-V2 and V3 [DeepSeek-AI 2024, "DeepSeek-V2"; "DeepSeek-V3 Technical Report"] and models of their structure:
- * Llama's decoder with latent attention, and routed and shared experts behind some dense layers. V2 picks experts by a
- * softmax, from the groups with the best expert; V3 by sigmoids with a bias, from the groups with the best two. Layers
- * that predict further tokens, the last ones of a file, are left out. Keys: llama.cpp b11434, src/models/deepseek2.cpp.
- */
+ * Llama's decoder with latent attention, and routed and shared experts after some dense layers. V2 picks experts by a
+ * softmax, from the groups with the best expert; V3 by sigmoids with a bias, from the groups with the best two. The
+ * last layers of a file, which predict further tokens, are omitted. Keys: llama.cpp b11434,
+ * src/models/deepseek2.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
@@ -24,7 +24,7 @@ static enum err build(struct blocks *b)
     if (b->plan->moe.n_experts == 0) {
         return blocks_build_decoder(b);
     }
-    /* The first files of GLM-4.7-Flash do not say that it picks by sigmoids. */
+    /* The first files of GLM-4.7-Flash lack the key for picking by sigmoids. */
     bool is_glm = b->h.n_vocab == GLM_LITE_VOCAB && (b->h.n_layers == 47 || b->h.n_layers == 48);
     struct blocks_moe moe = {.gating = is_glm ? 2 : 1};
     TRY(blocks_read_moe(b, &moe));
@@ -34,7 +34,7 @@ static enum err build(struct blocks *b)
 /* --- SafeTensors folders ------------------------------------------------------------------------------------------ */
 
 static const struct hf_key hf_deepseek_keys[] = {
-    {"head_dim", NULL, HF_U32}, /* of the part with RoPE, where transformers writes it */
+    {"head_dim", NULL, HF_U32}, /* of the part with RoPE, in transformers' key */
     {"kv_lora_rank", "attention.kv_lora_rank", HF_U32},
     {"q_lora_rank", "attention.q_lora_rank", HF_U32},
     {"v_head_dim", "attention.value_length_mla", HF_U32},
@@ -86,7 +86,7 @@ static void put_u32(struct hf *h, const char *key, uint32_t v)
     gguf_build_u32(&h->b, hf_key(h, key, room), v);
 }
 
-/* What takes more than a name: the width of a whole key; groups of experts, whether or not they are used. */
+/* Adds values that need more than a name: the width of a whole key; groups of experts, whether or not they are used. */
 static enum err finish(struct hf *h, uint32_t gating, bool has_groups)
 {
     uint32_t nope, rope, n_groups, n_used;

@@ -1,7 +1,6 @@
-/* Gemma 2 [Gemma Team 2024, "Gemma 2", 2]: Llama's decoder with a scaled embedding, norms behind attention and
- * feed-forward as well as in front, GELU gates, soft-capped scores and logits, and local and global layers in turns.
- * Files hold norm weights with the 1 of Gemma's (1 + w) already added.
- * Keys and their defaults: llama.cpp b11434, src/models/gemma2.cpp. */
+/* Gemma 2 [Gemma Team 2024, "Gemma 2", 2]: Llama's decoder with a scaled embedding, norms before and after attention
+ * and feed-forward, GELU gates, soft-capped scores and logits, and alternating local and global layers. Norm weights in
+ * files already include the 1 of Gemma's (1 + w). Keys and their defaults: llama.cpp b11434, src/models/gemma2.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
@@ -9,7 +8,7 @@
 
 enum {
     GLOBAL_EVERY = 2,
-    LAYERS_27B = 46, /* the size whose queries are scaled by D/H and not by d */
+    LAYERS_27B = 46, /* in this size queries are scaled by D/H instead of d */
 };
 
 static enum err build(struct blocks *b)

@@ -1,16 +1,16 @@
 /* Gemma 3, text only [Gemma Team 2025, "Gemma 3 Technical Report", 2]: Llama's decoder with a scaled embedding, norms
- * of the heads of Q and K, norms behind attention and feed-forward as well as in front, GELU gates, and layers of two
- * kinds: local ones see a window of the nearest positions and rotate by their own base, every sixth sees everything.
- * Files hold norm weights with the 1 of Gemma's (1 + w) already added.
- * Keys and their defaults: llama.cpp b11434, src/models/gemma3.cpp and conversion/gemma.py. */
+ * of the heads of Q and K, norms before and after attention and feed-forward, and GELU gates. Local layers see a window
+ * of the nearest positions and have their own RoPE base; every sixth layer sees everything. Norm weights in files
+ * already include the 1 of Gemma's (1 + w). Keys and their defaults: llama.cpp b11434, src/models/gemma3.cpp and
+ * conversion/gemma.py. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
 #include <math.h>
 
 enum {
-    GLOBAL_EVERY = 6, /* one global layer behind five local ones */
-    LAYERS_27B = 62,  /* the size whose queries are scaled by D/H and not by d */
+    GLOBAL_EVERY = 6, /* one global layer after five local ones */
+    LAYERS_27B = 62,  /* in this size queries are scaled by D/H instead of d */
 };
 static const double LOCAL_FREQ_BASE = 10000.0;
 
@@ -33,8 +33,8 @@ static enum err build(struct blocks *b)
     return blocks_build_decoder(b);
 }
 
-/* EmbeddingGemma [Schechter Vera 2025]: the same, but rows see those behind them, in local layers as far as those before;
- * and layers stand behind the pooling (blocks_head.c). */
+/* EmbeddingGemma [Schechter Vera 2025]: the same, but rows also see later ones, in local layers as far as earlier ones,
+ * and layers follow the pooling (blocks_head.c). */
 static enum err build_embedding(struct blocks *b)
 {
     b->is_encoder = true;
@@ -62,7 +62,7 @@ static const struct hf_name hf_gemma3_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-/* Of the 4B and larger models, config.json has only what differs [transformers 5.23, Gemma3TextConfig]. */
+/* For the 4B and larger models, config.json has only differences [transformers 5.23, Gemma3TextConfig]. */
 static const char hf_gemma3_defaults[] =
     "{\"num_attention_heads\": 8, \"num_key_value_heads\": 4, \"head_dim\": 256, \"max_position_embeddings\": 131072,"
     " \"rms_norm_eps\": 1e-6, \"query_pre_attn_scalar\": 256, \"rope_theta\": 1e6,"
@@ -81,7 +81,8 @@ static const struct hf_family hf_gemma3 = {
     .finish = hf_add_query_scale,
 };
 
-/* Text models without a head: EmbeddingGemma's, which say that they look ahead, and decoders for embeddings. */
+/* Text models without a head: EmbeddingGemma's, whose config.json says that they look ahead, and decoders for
+ * embeddings. */
 static const struct hf_family *choose_headless(const json_t *config);
 
 static const struct hf_key hf_gemma_embedding_keys[] = {

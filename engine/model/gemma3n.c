@@ -1,9 +1,13 @@
-/* Gemma 3n, text only: Gemma 3's blocks, and
- *   a stream of several rows of the model's width (AltUp [Baykal 2023]): a layer predicts all of them from all, runs
- * its blocks on one of them, the active one, and corrects all by what came out; a block of low rank beside attention
- * (Laurel), what both add divided by sqrt(2); feed-forward gates of which, in the first layers, only what stands out is
- * let through; embeddings of each layer, which join all rows of the stream but the first; values normed without a
- * weight, q.k not scaled, and keys and values of the last layers those of the last layer of their kind that has some.
+/* Gemma 3n, text only: Gemma 3's blocks with these changes.
+ *
+ * - The stream has several rows of the model's width (AltUp [Baykal 2023]): a layer predicts all of them from all, runs
+ *   its blocks on the active one, and corrects all by the result.
+ * - A block of low rank (Laurel) runs next to attention; the sum of both is divided by sqrt(2).
+ * - In the first layers, feed-forward gates only pass outliers.
+ * - Each layer has embeddings, which are added to all rows of the stream except the first.
+ * - Values are normed without a weight, and q.k is not scaled.
+ * - The last layers use the keys and values of the last layer of their kind that has some.
+ *
  * Formulas: Hugging Face transformers 5, modeling_gemma3n.py. Keys, names and shapes of GGUF: llama.cpp b11434,
  * conversion/gemma.py and src/models/gemma3n.cpp. */
 #include "engine/model/blocks.h"
@@ -17,13 +21,13 @@
 #include <string.h>
 
 enum {
-    GLOBAL_EVERY = 5, /* one global layer behind four local ones */
+    GLOBAL_EVERY = 5, /* one global layer after four local ones */
     WINDOW = 512,
-    OWN_LAYERS = 20, /* which have keys and values, where the file does not say: of both sizes, 30 and 35 layers */
+    OWN_LAYERS = 20, /* layers with keys and values, if the file does not say: in both sizes, of 30 and 35 layers */
     PER_LAYER = 256,
     SPARSE_LAYERS = 10,
     MAX_FF_WIDTHS = 4,
-    OTHER_BUFS = 10, /* beyond those of the stream and of feed-forward blocks */
+    OTHER_BUFS = 10, /* in addition to those of the stream and of feed-forward blocks */
     KEY_BYTES = 128,
 };
 _Static_assert((int)PLAN_MAX_STREAMS + 2 * (int)MAX_FF_WIDTHS + (int)OTHER_BUFS <= (int)PLAN_MAX_BUFS,
@@ -31,8 +35,8 @@ _Static_assert((int)PLAN_MAX_STREAMS + 2 * (int)MAX_FF_WIDTHS + (int)OTHER_BUFS 
 static const double LOCAL_FREQ_BASE = 10000.0;
 static const double SOFTCAP = 30.0;
 static const double SPARSITY = 0.95;
-static const double MAX_CUTOFF = 40.0; /* no quantile of doubles is farther out */
-static const float MIN_SQUARE = 1e-5f; /* of a row that is brought to another's magnitude */
+static const double MAX_CUTOFF = 40.0; /* beyond every quantile of doubles */
+static const float MIN_SQUARE = 1e-5f; /* of a row scaled to another's magnitude */
 
 /* A plan being built. The stream is x[n_streams]. */
 struct gemma3n {
@@ -40,11 +44,11 @@ struct gemma3n {
     uint32_t n_streams, active, n_shared, n_ple; /* n_ple: width of a layer's part of the per-layer embeddings */
     uint32_t n_ff[PLAN_MAX_LAYERS];
     bool is_sparse[PLAN_MAX_LAYERS];
-    float cutoff[PLAN_MAX_LAYERS];   /* of sparse layers, in standard deviations */
-    plan_buf_id x[PLAN_MAX_STREAMS]; /* [D] each, one behind the other */
-    plan_buf_id y, t;                /* [D] what the layer makes of the active row; whatever is used at once */
-    plan_buf_id routes, low;         /* [n_streams] logits of the router; [rank] */
-    plan_buf_id ff[MAX_FF_WIDTHS], up[MAX_FF_WIDTHS]; /* up: of sparse layers, else PLAN_NONE */
+    float cutoff[PLAN_MAX_LAYERS];                    /* of sparse layers, in standard deviations */
+    plan_buf_id x[PLAN_MAX_STREAMS];                  /* [D] each, consecutive */
+    plan_buf_id y, t;                                 /* [D] the layer's result for the active row; a temporary */
+    plan_buf_id routes, low;                          /* [n_streams] logits of the router; [rank] */
+    plan_buf_id ff[MAX_FF_WIDTHS], up[MAX_FF_WIDTHS]; /* up: for sparse layers, else PLAN_NONE */
     int n_ff_bufs;
     plan_buf_id ple, ple_projected, gate; /* [L*P], [L*P], [P] */
     plan_weight_id embd;
@@ -52,7 +56,7 @@ struct gemma3n {
 
 /* --- hyper-parameters ----------------------------------------------------------------------------------------- */
 
-/* How far out of a normal distribution the share p, 0 < p < 1, of it ends, in standard deviations. */
+/* Returns the quantile p, 0 < p < 1, of the normal distribution, in standard deviations. */
 static double quantile(double p)
 {
     double low = -MAX_CUTOFF, high = MAX_CUTOFF;
@@ -63,7 +67,7 @@ static double quantile(double p)
     return (low + high) / 2;
 }
 
-/* activation_sparsity_scale: a cutoff for each layer, -inf for those that let everything through. */
+/* Reads activation_sparsity_scale: a cutoff per layer, -inf for layers that pass everything. */
 static enum err read_cutoffs(struct gemma3n *m)
 {
     struct blocks *b = &m->b;
@@ -140,7 +144,7 @@ static enum err read_hparams(struct gemma3n *m)
 
 /* --- buffers and tables --------------------------------------------------------------------------------------- */
 
-/* The feed-forward buffers of a layer. */
+/* Returns the feed-forward buffers of a layer. */
 static enum err get_ff(struct gemma3n *m, int layer, plan_buf_id *ff, plan_buf_id *up)
 {
     struct plan *p = m->b.plan;
@@ -184,7 +188,7 @@ static enum err add_bufs(struct gemma3n *m)
     TRY(plan_add_buf(b->plan, "q", h->n_heads * h->head_dim, &b->q));
     TRY(plan_add_buf(b->plan, "att", h->n_heads * h->head_dim, &b->att));
     TRY(plan_add_buf(b->plan, "routes", m->n_streams, &m->routes));
-    TRY(plan_add_buf(b->plan, "low", rank != 0 ? (uint32_t)rank : 1, &m->low)); /* 0: binding tells */
+    TRY(plan_add_buf(b->plan, "low", rank != 0 ? (uint32_t)rank : 1, &m->low)); /* 0: binding reports it */
     TRY(plan_add_buf(b->plan, "per-layer", h->n_layers * m->n_ple, &m->ple));
     TRY(plan_add_buf(b->plan, "projected", h->n_layers * m->n_ple, &m->ple_projected));
     TRY(plan_add_buf(b->plan, "gate", m->n_ple, &m->gate));
@@ -193,7 +197,7 @@ static enum err add_bufs(struct gemma3n *m)
 
 /* --- steps ---------------------------------------------------------------------------------------------------- */
 
-/* dst = scale * (src, plus dst when `adds`). */
+/* Adds dst = scale * (src, plus dst if `adds`). */
 static enum err add_sum(struct gemma3n *m, plan_buf_id src, plan_buf_id dst, bool adds, double scale)
 {
     struct plan_step s = plan_step_of(PLAN_SUM, src, dst);
@@ -202,7 +206,7 @@ static enum err add_sum(struct gemma3n *m, plan_buf_id src, plan_buf_id dst, boo
     return plan_add_step(m->b.plan, &s);
 }
 
-/* dst = src brought to the magnitude of row 0 of the stream, or dst += that. */
+/* Adds dst = src scaled to the magnitude of row 0 of the stream, or dst += that. */
 static enum err add_levelled(struct gemma3n *m, plan_buf_id src, plan_buf_id dst, bool adds)
 {
     TRY(add_sum(m, src, dst, adds, 1));
@@ -212,7 +216,7 @@ static enum err add_levelled(struct gemma3n *m, plan_buf_id src, plan_buf_id dst
     return ERR_OK;
 }
 
-/* dst = src times matrix i of a stack [D, D, n_streams - 1]. */
+/* Adds dst = src times matrix i of a stack [D, D, n_streams - 1]. */
 static enum err add_projection(struct gemma3n *m, const char *name, uint32_t i, plan_buf_id src, plan_buf_id dst)
 {
     struct blocks *b = &m->b;
@@ -224,7 +228,7 @@ static enum err add_projection(struct gemma3n *m, const char *name, uint32_t i, 
     return plan_add_step(b->plan, &s);
 }
 
-/* The stream and the per-layer embeddings of a token. */
+/* Adds the stream and the per-layer embeddings of a token. */
 static enum err add_embeddings(struct gemma3n *m)
 {
     struct blocks *b = &m->b;
@@ -241,7 +245,7 @@ static enum err add_embeddings(struct gemma3n *m)
     return ERR_OK;
 }
 
-/* routes = the router's logits for a row, tanh of which are its modes. */
+/* Adds routes = the router's logits for a row; their tanh are its modes. */
 static enum err add_router(struct gemma3n *m, int layer, plan_buf_id src)
 {
     struct blocks *b = &m->b;
@@ -253,7 +257,7 @@ static enum err add_router(struct gemma3n *m, int layer, plan_buf_id src)
     return blocks_add_matmul(b, "blk.%d.altup_router.weight", layer, PLAN_MATMUL, m->t, m->routes);
 }
 
-/* All rows of the stream, from all. */
+/* Predicts all rows of the stream from all. */
 static enum err add_prediction(struct gemma3n *m, int layer)
 {
     uint32_t n = m->n_streams;
@@ -264,7 +268,7 @@ static enum err add_prediction(struct gemma3n *m, int layer)
     return plan_add_step(m->b.plan, &s);
 }
 
-/* All rows of the stream, by y. */
+/* Corrects all rows of the stream by y. */
 static enum err add_correction(struct gemma3n *m, int layer)
 {
     uint32_t n = m->n_streams;
@@ -277,7 +281,7 @@ static enum err add_correction(struct gemma3n *m, int layer)
     return plan_add_step(m->b.plan, &s);
 }
 
-/* att = attention of y, the normed row. */
+/* Adds att = attention of y, the normed row. */
 static enum err add_heads(struct gemma3n *m, int layer)
 {
     struct blocks *b = &m->b;
@@ -301,8 +305,8 @@ static enum err add_heads(struct gemma3n *m, int layer)
     return plan_add_step(b->plan, &att);
 }
 
-/* y = (row + attention + Laurel's) / sqrt(2), with Laurel's = y + norm(a matrix of low rank times y), y the normed row.
- */
+/* Adds y = (row + attention + Laurel's) / sqrt(2), with Laurel's = y + norm(a matrix of low rank times y), y the normed
+ * row. */
 static enum err add_attention(struct gemma3n *m, int layer)
 {
     struct blocks *b = &m->b;
@@ -317,7 +321,7 @@ static enum err add_attention(struct gemma3n *m, int layer)
     return add_sum(m, m->x[m->active], m->y, true, sqrt(0.5));
 }
 
-/* y += what the gated feed-forward block makes of it. */
+/* Adds y += the gated feed-forward block of y. */
 static enum err add_feed_forward(struct gemma3n *m, int layer)
 {
     struct blocks *b = &m->b;
@@ -346,7 +350,7 @@ static enum err add_feed_forward(struct gemma3n *m, int layer)
     return blocks_add_norm(b, "blk.%d.post_ffw_norm.weight", layer, m->t, m->y, true);
 }
 
-/* The active row gates the layer's part of the per-layer embeddings, which joins all rows but the first. */
+/* The active row gates the layer's part of the per-layer embeddings, which is added to all rows except the first. */
 static enum err add_layer_input(struct gemma3n *m, int layer)
 {
     struct blocks *b = &m->b;
@@ -360,7 +364,7 @@ static enum err add_layer_input(struct gemma3n *m, int layer)
     return ERR_OK;
 }
 
-/* The rows of the stream, each through its own matrix but the first, brought to its magnitude, become their mean. */
+/* Averages the rows of the stream; all except the first go through a matrix and are scaled to its magnitude. */
 static enum err add_mean(struct gemma3n *m)
 {
     for (uint32_t i = 1; i < m->n_streams; i++) {
@@ -434,7 +438,7 @@ static const struct hf_name hf_gemma3n_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-/* A list with a number for each layer; NULL: there is none. */
+/* Returns a list with one number per layer; NULL: none. */
 static enum err get_list(const struct hf *h, const char *key, uint32_t n_layers, const json_t **out)
 {
     *out = json_read_get(h->config, key);
@@ -446,7 +450,7 @@ static enum err get_list(const struct hf *h, const char *key, uint32_t n_layers,
     return ERR_OK;
 }
 
-/* intermediate_size is one number, or one for each layer. */
+/* intermediate_size is one number, or one per layer. */
 static enum err put_widths(struct hf *h, uint32_t n_layers)
 {
     char room[KEY_BYTES];
@@ -471,7 +475,7 @@ static enum err put_widths(struct hf *h, uint32_t n_layers)
     return ERR_OK;
 }
 
-/* The share of a layer's gates that goes to 0, as how far out it ends. */
+/* Converts the share of a layer's gates that becomes 0 to a cutoff. */
 static enum err put_cutoffs(struct hf *h, uint32_t n_layers)
 {
     char room[KEY_BYTES];

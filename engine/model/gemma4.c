@@ -1,12 +1,14 @@
-/* Gemma 4, text only: Gemma 3's decoder, and beyond it
- *   global layers with heads of their own width and number, whose values may be their keys before norm and RoPE;
- *   values normed without a weight, and q.k not scaled;
- *   the last layers attend over the keys and values of the last layer of their kind that has some, and may have wider
- *     feed-forward blocks;
- *   per-layer embeddings: a second table has a short vector for each token and layer, which a projection of the first
- *     joins and the stream gates, behind the feed-forward block;
- *   experts beside the dense feed-forward block, each with a factor of its own;
- *   a factor of the stream behind each layer.
+/* Gemma 4, text only: Gemma 3's decoder with these changes.
+ *
+ * - Global layers have their own width and number of heads, and their values can be the keys before norm and RoPE.
+ * - Values are normed without a weight, and q.k is not scaled.
+ * - The last layers use the keys and values of the last layer of their kind that has some, and can have wider
+ *   feed-forward blocks.
+ * - Per-layer embeddings: a second table has a short vector per token and layer. A projection of the first embedding is
+ *   added to it, and the stream gates it, after the feed-forward block.
+ * - Experts run next to the dense feed-forward block, each with a factor.
+ * - A factor multiplies the stream after each layer.
+ *
  * Formulas: Hugging Face transformers 5, modeling_gemma4.py. Keys, names and shapes of GGUF: llama.cpp b11434,
  * conversion/gemma.py and src/models/gemma4.cpp. */
 #include "engine/model/blocks.h"
@@ -19,22 +21,22 @@
 #include <string.h>
 
 enum {
-    GLOBAL_EVERY = 6, /* one global layer behind five local ones */
+    GLOBAL_EVERY = 6, /* one global layer after five local ones */
     MAX_FF_WIDTHS = 4,
     NAME_BYTES = 128,
 };
 static const double LOCAL_FREQ_BASE = 10000.0;
 
-/* A plan being built. Local layers have buffers of their own for queries and what attention gives. */
+/* A plan being built. Local layers have separate buffers for queries and attention's results. */
 struct gemma4 {
     struct blocks b;
-    uint32_t local_dim, n_shared, n_ple; /* n_ple: width of a layer's part of the per-layer embeddings, 0 = none */
+    uint32_t local_dim, n_shared, n_ple; /* n_ple: width of a layer's part of the per-layer embeddings, 0: none */
     uint32_t n_ff[PLAN_MAX_LAYERS], n_kv_heads[PLAN_MAX_LAYERS];
     plan_buf_id q[2], att[2]; /* of global layers, of local ones */
     plan_buf_id ff[MAX_FF_WIDTHS];
     int n_ff_bufs;
     plan_buf_id ple, ple_projected, gate; /* [L*P], [L*P], [P] */
-    plan_buf_id dense, experts;           /* [D] what the dense block gives, and the experts, where there are some */
+    plan_buf_id dense, experts;           /* [D] results of the dense block and of the experts, if there are some */
     plan_weight_id embd;
 };
 
@@ -96,7 +98,7 @@ static enum err read_hparams(struct gemma4 *m)
 
 /* --- buffers and tables --------------------------------------------------------------------------------------- */
 
-/* The feed-forward buffer of a width. */
+/* Returns the feed-forward buffer of a width. */
 static enum err get_ff(struct gemma4 *m, uint32_t width, plan_buf_id *out)
 {
     struct plan *p = m->b.plan;
@@ -139,7 +141,7 @@ static enum err add_bufs(struct gemma4 *m)
     return plan_add_buf(b->plan, "last", h->n_embd, &b->last);
 }
 
-/* Global layers turn by the file's factors, which leave most components alone; local ones plainly. */
+/* Global layers rotate by the file's factors, which leave most components unchanged; local ones use plain RoPE. */
 static enum err add_ropes(struct gemma4 *m)
 {
     struct blocks *b = &m->b;
@@ -154,7 +156,7 @@ static enum err add_ropes(struct gemma4 *m)
 
 /* --- steps ---------------------------------------------------------------------------------------------------- */
 
-/* What goes to the stream is added to it. */
+/* A result for the stream is added to it. */
 static enum err add_norm(struct gemma4 *m, const char *name, int layer, plan_buf_id src, plan_buf_id dst)
 {
     return blocks_add_norm(&m->b, name, layer, src, dst, dst == m->b.x);
@@ -172,7 +174,7 @@ static enum err add_embeddings(struct gemma4 *m)
     return m->n_ple == 0 ? ERR_OK : blocks_add_per_layer(b, m->n_ple, m->ple, m->ple_projected);
 }
 
-/* norm, Q K V with RoPE, attention, output projection, norm + residual. */
+/* Adds norm, Q K V with RoPE, attention, output projection, norm + residual. */
 static enum err add_attention(struct gemma4 *m, int layer)
 {
     struct blocks *b = &m->b;
@@ -203,7 +205,7 @@ static enum err add_attention(struct gemma4 *m, int layer)
     return add_norm(m, "blk.%d.post_attention_norm.weight", layer, b->norm, b->x);
 }
 
-/* norm, router, experts, norm, added to what the dense block gave. */
+/* Adds norm, router, experts, norm, and adds the result to that of the dense block. */
 static enum err add_experts(struct gemma4 *m, int layer)
 {
     struct blocks *b = &m->b;
@@ -233,7 +235,7 @@ static enum err add_experts(struct gemma4 *m, int layer)
     return plan_add_step(b->plan, &norm);
 }
 
-/* norm, gate and up, down; beside them experts, where there are some; norm + residual. */
+/* Adds norm, gate and up, down; next to them experts, if there are some; norm + residual. */
 static enum err add_feed_forward(struct gemma4 *m, int layer)
 {
     struct blocks *b = &m->b;
@@ -255,7 +257,7 @@ static enum err add_feed_forward(struct gemma4 *m, int layer)
     return add_norm(m, "blk.%d.post_ffw_norm.weight", layer, has_experts ? m->dense : b->norm, b->x);
 }
 
-/* The stream gates the layer's part of the per-layer embeddings, which joins it through a norm. */
+/* The stream gates the layer's part of the per-layer embeddings, which is normed and added to it. */
 static enum err add_layer_input(struct gemma4 *m, int layer)
 {
     struct blocks *b = &m->b;
@@ -263,7 +265,7 @@ static enum err add_layer_input(struct gemma4 *m, int layer)
     return add_norm(m, "blk.%d.post_norm.weight", layer, b->norm, b->x);
 }
 
-/* The factor of the stream behind a layer. */
+/* Adds the factor of the stream after a layer. */
 static enum err add_layer_scale(struct gemma4 *m, int layer)
 {
     struct blocks *b = &m->b;
@@ -348,7 +350,7 @@ static const struct hf_name hf_gemma4_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-/* One value a layer: `other` for those that `is_other` marks. */
+/* Writes one value per layer: `other` if `is_other` marks it. */
 static enum err put_layers(struct hf *h, const char *key, uint32_t n_layers, const bool *is_other, uint32_t value,
                            uint32_t other)
 {
@@ -361,7 +363,7 @@ static enum err put_layers(struct hf *h, const char *key, uint32_t n_layers, con
     return ERR_OK;
 }
 
-/* Widths and numbers of heads, widths of feed-forward blocks. */
+/* Writes widths and numbers of heads, and widths of feed-forward blocks. */
 static enum err put_shapes(struct hf *h, uint32_t n_layers)
 {
     char room[NAME_BYTES];
@@ -398,7 +400,8 @@ static enum err finish(struct hf *h)
     }
     TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
     TRY(put_shapes(h, n_layers));
-    if (json_read_get(h->config, "hidden_size_per_layer_input") == NULL) { /* llama.cpp wants to be told of none */
+    if (json_read_get(h->config, "hidden_size_per_layer_input") ==
+        NULL) { /* llama.cpp requires the key even for none */
         gguf_build_u32(&h->b, hf_key(h, "embedding_length_per_layer_input", room), 0);
     }
     if (!json_is_true(json_read_get(h->config, "enable_moe_block"))) {
@@ -409,7 +412,7 @@ static enum err finish(struct hf *h)
     return ERR_OK;
 }
 
-/* Without it, RoPE is not plain [transformers 5.23, Gemma4TextConfig]. */
+/* Without the key, RoPE is not plain [transformers 5.23, Gemma4TextConfig]. */
 static const char hf_gemma4_defaults[] =
     "{\"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 1e4},"
     " \"full_attention\": {\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.25, \"rope_theta\": 1e6}}}";

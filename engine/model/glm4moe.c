@@ -1,6 +1,6 @@
 /* GLM-4.5 [GLM-4.5 Team 2025, 2.1]: Llama's decoder with RoPE on a part of each head, biases, norms of the heads of Q
- * and K in the larger size, and experts picked by sigmoids behind some dense layers. Layers that predict further
- * tokens, the last ones of a file, are left out. Keys: llama.cpp b11434, src/models/glm4-moe.cpp. */
+ * and K in the larger size, and experts picked by sigmoids after some dense layers. The last layers of a file, which
+ * predict further tokens, are omitted. Keys: llama.cpp b11434, src/models/glm4-moe.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
@@ -41,7 +41,7 @@ static const struct hf_name hf_glm4moe_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-/* Whether there are norms of the heads is told by the tensors, which are to agree with config.json. */
+/* The tensors show whether heads have norms, which must agree with config.json. */
 static enum err finish(struct hf *h)
 {
     static const char key[] = "use_qk_norm";

@@ -1,6 +1,6 @@
-/* gpt-oss [OpenAI 2025, "gpt-oss-120b & gpt-oss-20b Model Card", 2]: a decoder with biases everywhere, local and global
- * layers in turns, attention sinks, YaRN in all layers, and experts with a clamped gate, in MXFP4.
- * Keys and tensor names: llama.cpp b11434, src/models/openai-moe.cpp. */
+/* gpt-oss [OpenAI 2025, "gpt-oss-120b & gpt-oss-20b Model Card", 2]: a decoder with biases everywhere, alternating
+ * local and global layers, attention sinks, YaRN in all layers, and experts with a clamped gate, in MXFP4. Keys and
+ * tensor names: llama.cpp b11434, src/models/openai-moe.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf_quant.h"
 
@@ -19,14 +19,14 @@ static enum err build(struct blocks *b)
     s->yarn_truncates = false;
     s->act = PLAN_CLAMPED;
     s->ffn_norm = "blk.%d.post_attention_norm.weight";
-    TRY(blocks_get_u32(b, "attention.sliding_window", 1, INT32_MAX, UINT64_MAX, &s->window)); /* must be there */
+    TRY(blocks_get_u32(b, "attention.sliding_window", 1, INT32_MAX, UINT64_MAX, &s->window)); /* required */
     TRY(blocks_read_windows(b, 0, GLOBAL_EVERY));
     struct blocks_moe moe = {.gating = 3};
     TRY(blocks_read_moe(b, &moe));
     return blocks_build_decoder(b);
 }
 
-/* Of a layer's experts, rows of gate and up in turns. */
+/* Adds a layer's experts, whose rows of gate and up alternate. */
 static enum err add_experts(struct hf *h, uint32_t layer, uint32_t n_experts, uint32_t n_embd, uint32_t n_ff)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /* Granite 3 and 4 [IBM 2024, "Granite 3.0 Language Models"]: Llama's decoder with four scales: of the embedding, of
- * scores, of what a block adds, and of the logits, which are divided by it; dense or with experts, in Granite 4 beside
- * a shared one, with or without RoPE. Most layers of Granite 4 H have a state space in place of attention. Keys:
+ * scores, of each block's result, and of the logits, which are divided by it. Dense or with experts, in Granite 4 with
+ * a shared one, with or without RoPE. Most layers of Granite 4 H have a state space instead of attention. Keys:
  * llama.cpp b11434, src/models/granite.cpp and granite-hybrid.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
@@ -24,7 +24,7 @@ static enum err read_scales(struct blocks *b)
     return ERR_OK;
 }
 
-/* Files say "scaling finetuned" where they mean that there is RoPE at all. */
+/* Files use "scaling finetuned" to say whether there is RoPE. */
 static enum err read_nope(struct blocks *b)
 {
     char key[KEY_BYTES];
@@ -74,7 +74,7 @@ static const struct hf_family hf_granite = {
     .keys = hf_granite_keys,
 };
 
-/* Gate and up of all experts in one tensor, the gate's rows first. */
+/* Splits gate and up of all experts, which are in one tensor with the gate's rows first. */
 static enum err split_experts(struct hf *h)
 {
     uint32_t n_layers;
@@ -104,7 +104,7 @@ static const struct hf_key hf_granitemoe_keys[] = {
 static const struct hf_name hf_granitemoe_names[] = {
     {"model.layers.{}.block_sparse_moe.router.layer.weight", "blk.{}.ffn_gate_inp.weight", HF_SAME},
     {"model.layers.{}.block_sparse_moe.input_linear.weight", "blk.{}.ffn_gate_exps.weight",
-     HF_DROP}, /* split_experts */
+     HF_DROP}, /* for split_experts */
     {"model.layers.{}.block_sparse_moe.input_linear.weight", "blk.{}.ffn_up_exps.weight", HF_DROP},
     {"model.layers.{}.block_sparse_moe.output_linear.weight", "blk.{}.ffn_down_exps.weight", HF_SAME},
     {NULL, NULL, HF_SAME},
@@ -127,7 +127,7 @@ static bool is_attention(const char *type)
 
 static bool is_mamba(const char *type) { return strcmp(type, "mamba") == 0 || strcmp(type, "linear_attention") == 0; }
 
-/* Which layers have attention; without layer_types none has. */
+/* Reads which layers have attention; without layer_types none has. */
 static enum err read_layers(const struct hf *h, uint32_t n_layers, bool *has_attention)
 {
     const json_t *types = json_read_get(h->config, "layer_types");
@@ -148,7 +148,7 @@ static enum err read_layers(const struct hf *h, uint32_t n_layers, bool *has_att
     return ERR_OK;
 }
 
-/* KV heads of each layer, 0 of those with a state space. */
+/* Adds KV heads per layer; 0 for layers with a state space. */
 static enum err add_kv_heads(struct hf *h)
 {
     uint32_t n_layers, n_heads, n_kv_heads, heads[PLAN_MAX_LAYERS];
@@ -180,7 +180,7 @@ static enum err add_rope_type(struct hf *h)
     return ERR_OK;
 }
 
-/* A matrix that is added already, gate above up, as its first half; the other half as `second`. */
+/* Splits a matrix that is already added, gate before up: it keeps its first half, and `second` gets the other. */
 static enum err halve(struct hf *h, const char *name, const char *second)
 {
     struct gguf_tensor *t = NULL;
@@ -215,7 +215,7 @@ static enum err split_shared(struct hf *h, const char *end)
     return ERR_OK;
 }
 
-/* The shared expert is what a model without experts has as its feed-forward block. */
+/* A model without experts uses the shared expert as its feed-forward block. */
 static enum err add_feed_forward(struct hf *h)
 {
     uint32_t n_experts, n_used, n_ff, n_shared;
@@ -242,10 +242,10 @@ static enum err finish_granite4(struct hf *h)
     return add_feed_forward(h);
 }
 
-/* Are all steps dt of a state space within time_step_limit? Transformers forgets the limit as it decodes. */
+/* Are all steps dt of a state space within time_step_limit? Transformers ignores the limit while decoding. */
 static enum err check_limit(const struct hf *h)
 {
-    enum { HIGH = 1000000000 }; /* which no step reaches; Infinity is written in several ways */
+    enum { HIGH = 1000000000 }; /* no step reaches it; Infinity has several spellings */
     const json_t *limit = json_read_get(h->config, "time_step_limit"), *low = json_array_get(limit, 0),
                  *high = json_array_get(limit, 1);
     bool is_none = limit == NULL || (json_is_number(low) && json_number_value(low) <= 0 &&
@@ -256,7 +256,7 @@ static enum err check_limit(const struct hf *h)
                              json_number_value(low), json_number_value(high));
 }
 
-/* Vectors of one number a head, and the norm's, group by group, have two dimensions in GGUF files. */
+/* Vectors of one number per head, and the norm's weights per group, have two dimensions in GGUF files. */
 static void shape_vectors(struct hf *h, uint32_t n_groups)
 {
     static const struct {
@@ -268,7 +268,7 @@ static void shape_vectors(struct hf *h, uint32_t n_groups)
         const char *end = rows[i % ARRAY_LEN(rows)].end;
         uint64_t n = t->dims[0], columns = rows[i % ARRAY_LEN(rows)].is_norm ? n / n_groups : 1;
         if (t->name.len > strlen(end) && memcmp(t->name.data + t->name.len - strlen(end), end, strlen(end)) == 0 &&
-            t->n_dims == 1 && columns != 0 && n % columns == 0) { /* other sizes are the builder's to refuse */
+            t->n_dims == 1 && columns != 0 && n % columns == 0) { /* the builder rejects other sizes */
             t->n_dims = 2;
             t->dims[0] = columns;
             t->dims[1] = n / columns;
@@ -302,7 +302,7 @@ static enum err finish_hybrid(struct hf *h)
     return ERR_OK;
 }
 
-/* What finish_granite4 and finish_hybrid write has no key here. */
+/* finish_granite4 and finish_hybrid add the other keys. */
 static const struct hf_key hf_granite4_keys[] = {
     {"embedding_multiplier", "embedding_scale", HF_F32},
     {"attention_multiplier", "attention.scale", HF_F32},
@@ -330,7 +330,7 @@ static const struct hf_key hf_granitehybrid_keys[] = {
     {NULL, NULL, HF_U32},
 };
 
-/* Of both below; a folder without state spaces has no tensors of that name. */
+/* For both families below; a folder without state spaces has no such tensors. */
 #define MAMBA_NAMES                                                                                                    \
     {"model.layers.{}.mamba.in_proj.weight", "blk.{}.ssm_in.weight", HF_SAME},                                         \
         {"model.layers.{}.mamba.in_proj.bias", "blk.{}.ssm_in.bias", HF_SAME},                                         \
@@ -346,18 +346,18 @@ static const struct hf_key hf_granitehybrid_keys[] = {
     }
 
 static const struct hf_name hf_dense_names[] = {
-    {"model.layers.{}.shared_mlp.input_linear.weight", "blk.{}.ffn_gate.weight", HF_SAME}, /* and up */
+    {"model.layers.{}.shared_mlp.input_linear.weight", "blk.{}.ffn_gate.weight", HF_SAME}, /* gate and up */
     {"model.layers.{}.shared_mlp.output_linear.weight", "blk.{}.ffn_down.weight", HF_SAME},
     MAMBA_NAMES,
     {NULL, NULL, HF_SAME},
 };
 
 static const struct hf_name hf_experts_names[] = {
-    {"model.layers.{}.shared_mlp.input_linear.weight", "blk.{}.ffn_gate_shexp.weight", HF_SAME}, /* and up */
+    {"model.layers.{}.shared_mlp.input_linear.weight", "blk.{}.ffn_gate_shexp.weight", HF_SAME}, /* gate and up */
     {"model.layers.{}.shared_mlp.output_linear.weight", "blk.{}.ffn_down_shexp.weight", HF_SAME},
     {"model.layers.{}.block_sparse_moe.router.layer.weight", "blk.{}.ffn_gate_inp.weight", HF_SAME},
     {"model.layers.{}.block_sparse_moe.input_linear.weight", "blk.{}.ffn_gate_exps.weight",
-     HF_DROP}, /* split_experts */
+     HF_DROP}, /* for split_experts */
     {"model.layers.{}.block_sparse_moe.input_linear.weight", "blk.{}.ffn_up_exps.weight", HF_DROP},
     {"model.layers.{}.block_sparse_moe.output_linear.weight", "blk.{}.ffn_down_exps.weight", HF_SAME},
     MAMBA_NAMES,
@@ -396,7 +396,7 @@ static const struct hf_family hf_hybrid_experts = {
     .finish = finish_hybrid,
 };
 
-/* A folder without state spaces is what converters write as Granite 3. */
+/* Converters write a folder without state spaces as Granite 3. */
 static const struct hf_family *choose(const json_t *config)
 {
     const json_t *types = json_read_get(config, "layer_types"), *experts = json_read_get(config, "num_local_experts");

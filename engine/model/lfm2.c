@@ -1,6 +1,6 @@
-/* LFM2 [Liquid AI 2025, "LFM2 Technical Report"]: Llama's decoder, most of whose layers have a short convolution in
- * place of attention, with norms of the heads of Q and K; in the larger ones experts behind some dense layers, picked
- * by sigmoids with a bias. Keys: llama.cpp b11434, src/models/lfm2.cpp and lfm2moe.cpp. */
+/* LFM2 [Liquid AI 2025, "LFM2 Technical Report"]: Llama's decoder, most of whose layers have a short convolution
+ * instead of attention, with norms of the heads of Q and K. The larger ones have experts after some dense layers,
+ * picked by sigmoids with a bias. Keys: llama.cpp b11434, src/models/lfm2.cpp and lfm2moe.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
@@ -16,7 +16,7 @@ static enum err build(struct blocks *b)
     struct blocks_style *s = &b->style;
     s->is_neox = true;
     s->head_norm = BLOCKS_NORM_EACH;
-    const char *last = "token_embd_norm.weight"; /* its name in files, though it is the last */
+    const char *last = "token_embd_norm.weight"; /* the output norm's name in files */
     bool has_plain = gguf_find_tensor(b->g, s->last_norm) != NULL && gguf_find_tensor(b->g, last) == NULL;
     s->last_norm = has_plain ? s->last_norm : last;
     TRY(blocks_read_conv(b));
@@ -39,7 +39,7 @@ static bool is_in(const json_t *list, json_int_t wanted)
     return false;
 }
 
-/* Whether layer i has attention: by layer_types, or by full_attn_idxs in older folders. */
+/* Does layer i have attention? Reads layer_types, or full_attn_idxs of older folders. */
 static enum err has_attention(const struct hf *h, uint32_t i, bool *out)
 {
     const json_t *types = json_read_get(h->config, "layer_types"),
@@ -57,7 +57,7 @@ static enum err has_attention(const struct hf *h, uint32_t i, bool *out)
                          type != NULL ? type : "");
 }
 
-/* KV heads of each layer, 0 of those with a convolution. */
+/* Adds KV heads per layer; 0 for layers with a convolution. */
 static enum err add_layers(struct hf *h)
 {
     uint32_t n_layers, n_heads, n_kv_heads;
@@ -76,7 +76,7 @@ static enum err add_layers(struct hf *h)
     return ERR_OK;
 }
 
-/* The width that block_auto_adjust_ff_dim makes of the one that config.json has [transformers, Lfm2MLP]. */
+/* Computes the width that block_auto_adjust_ff_dim makes from config.json's [transformers, Lfm2MLP]. */
 static enum err add_width(struct hf *h)
 {
     uint32_t width, multiple;
@@ -128,7 +128,7 @@ static const struct hf_key hf_lfm2moe_keys[] = {
     {NULL, NULL, HF_U32},
 };
 
-/* Of both; a family without experts has no tensors of that name. */
+/* For both families; one without experts has no such tensors. */
 static const struct hf_name hf_lfm2_names[] = {
     {"model.embedding_norm.weight", "token_embd_norm.weight", HF_SAME},
     {"model.layers.{}.operator_norm.weight", "blk.{}.attn_norm.weight", HF_SAME},

@@ -1,6 +1,6 @@
 /* The Llama family: pre-norm decoder with RMSNorm, SwiGLU and RoPE on interleaved pairs (converters permute the rows of
- * Q and K so). Llama 3's RoPE scaling comes as factors in rope_freqs.weight. Mistral 7B is one of the family,
- * Mixtral has experts for feed-forward blocks [Jiang 2024]. */
+ * Q and K for that). Llama 3's RoPE scaling comes as factors in rope_freqs.weight. Mistral 7B belongs to the family;
+ * Mixtral has experts as feed-forward blocks [Jiang 2024]. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
@@ -29,7 +29,7 @@ static const struct hf_family hf_llama = {
 static const struct hf_family hf_mistral = {
     .architectures = {"MistralForCausalLM"},
     .arch = "llama",
-    .defaults = "{\"sliding_window\": 4096}", /* transformers 5, MistralConfig; null says that there is none */
+    .defaults = "{\"sliding_window\": 4096}", /* transformers 5, MistralConfig; null: no window */
     .keys = hf_mistral_keys,
 };
 

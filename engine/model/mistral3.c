@@ -1,5 +1,5 @@
-/* Mistral 3 and Ministral 3, text: Llama's decoder with YaRN, whose queries grow with the position beyond the original
- * context. Keys: llama.cpp b11434, src/models/mistral3.cpp. */
+/* Mistral 3 and Ministral 3, text only: Llama's decoder with YaRN; beyond the original context, queries grow with the
+ * position. Keys: llama.cpp b11434, src/models/mistral3.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
@@ -11,7 +11,7 @@ static enum err build(struct blocks *b)
     TRY(blocks_get_u32(b, "rope.scaling.original_context_length", 1, UINT32_MAX / 2, b->h.n_ctx_train,
                        &s->query_period));
     s->local_is_scaled = true;
-    TRY(blocks_read_windows(b, 0, PLAN_MAX_LAYERS)); /* all layers, where there is one */
+    TRY(blocks_read_windows(b, 0, PLAN_MAX_LAYERS)); /* all layers, if there is a window */
     return blocks_build_decoder(b);
 }
 

@@ -1,4 +1,4 @@
-/* The table of families, and the one function that goes from a file to a plan. */
+/* The table of families, and the functions that make a plan from a file. */
 #include "engine/model/model.h"
 
 #include "engine/hf/hf.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A row each. */
+/* One row per family. */
 /* clang-format off */
 #define FAMILIES(X) \
     X(llama) \

@@ -1,9 +1,10 @@
-/* ModernBERT [Warner 2024, "Smarter, Better, Faster, Longer"], an encoder for embeddings and ranking: Llama's layers with
- * LayerNorm without biases in front of the blocks, GELU gates, RoPE, and layers of two kinds: every third sees the whole
- * text, the others half a window to both sides, and rotate by their own base. The embedding has a norm of its own, in
- * place of the first layer's.
- * Keys, tensors and what files do not say: llama.cpp b11434, src/models/modern-bert.cpp and conversion/bert.py. Its GELU
- * is the approximation by tanh; here it is the error function, as in transformers. */
+/* ModernBERT [Warner 2024, "Smarter, Better, Faster, Longer"], an encoder for embeddings and ranking: Llama's layers
+ * with bias-free LayerNorm before the blocks, GELU gates and RoPE. Every third layer sees the whole text; the others
+ * see half a window on both sides and have their own RoPE base. The embedding has a norm, which replaces the first
+ * layer's.
+ *
+ * Keys, tensors and defaults: llama.cpp b11434, src/models/modern-bert.cpp and conversion/bert.py. llama.cpp
+ * approximates GELU by tanh; here it uses the error function, as in transformers. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
@@ -13,7 +14,7 @@
 enum { GLOBAL_EVERY = 3 };
 static const double LOCAL_FREQ_BASE = 10000.0;
 
-/* What makes the gates: the names of transformers. */
+/* Reads the gates' activation, by its name in transformers. */
 static enum err read_act(struct blocks *b)
 {
     static const struct {
@@ -51,13 +52,12 @@ static enum err build(struct blocks *b)
 
 /* --- as SafeTensors folders --------------------------------------------------------------------------------------- */
 
-/* Layers by layer_types, or by their period in folders before transformers 5; which states a reranker takes. */
+/* Reads layers from layer_types, or their period in folders before transformers 5; and the states a reranker uses. */
 static enum err finish(struct hf *h)
 {
     char key[128], shown[JSON_READ_SHOWN];
     uint32_t every;
-    gguf_build_bool(&h->b, hf_key(h, "attention.causal", key),
-                    false); /* llama.cpp's reader takes nothing for granted */
+    gguf_build_bool(&h->b, hf_key(h, "attention.causal", key), false); /* llama.cpp's reader assumes no default */
     TRY(hf_get_u32(h, "global_attn_every_n_layers", 1, PLAN_MAX_LAYERS, GLOBAL_EVERY, &every));
     if (json_read_get(h->config, "layer_types") == NULL) {
         gguf_build_u32(&h->b, hf_key(h, "attention.sliding_window_pattern", key), every);
@@ -84,7 +84,7 @@ static const struct hf_alias hf_aliases[] = {
     {NULL, NULL},
 };
 
-/* Those of the base models, which a config.json may leave out [transformers 5, ModernBertConfig]. */
+/* Defaults of the base models, which a config.json can leave out [transformers 5, ModernBertConfig]. */
 static const char hf_defaults[] = "{\"norm_eps\": 1e-5, \"rope_theta\": 160000, \"rope_local_base_freq\": 10000}";
 
 static const struct hf_key hf_keys[] = {

@@ -1,6 +1,6 @@
-/* OLMo 2 [OLMo Team 2024, "2 OLMo 2 Furious", 2] and OLMo 3: Llama's decoder with norms behind the blocks and not in
- * front, and one norm over all heads of Q, and of K. OLMo 3 has three local layers for each global one, whose RoPE
- * alone is stretched. Keys: llama.cpp b11434, src/models/olmo2.cpp. */
+/* OLMo 2 [OLMo Team 2024, "2 OLMo 2 Furious", 2] and OLMo 3: Llama's decoder with norms after the blocks instead of
+ * before them, and one norm over all heads of Q, and of K. OLMo 3 has three local layers per global one, and stretches
+ * only the RoPE of global layers. Keys: llama.cpp b11434, src/models/olmo2.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 

@@ -1,6 +1,6 @@
 /* Phi-3 and Phi-4 [Abdin 2024, "Phi-3 Technical Report", 2]: Llama's decoder with Q, K and V in one tensor, gate and up
- * in another, LongRoPE where the context was stretched, and in some sizes a window in every layer. Keys: llama.cpp
- * b11434, src/models/phi3.cpp. */
+ * in another, LongRoPE if the context was stretched, and in some sizes a window in every layer. Keys: llama.cpp b11434,
+ * src/models/phi3.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 

@@ -1,4 +1,4 @@
-/* Qwen2 and Qwen2.5: the Llama decoder with biases on Q, K and V and RoPE on half-split pairs. */
+/* Qwen2 and Qwen2.5: Llama's decoder with biases on Q, K and V and RoPE on half-split pairs. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf_layers.h"
 
@@ -7,7 +7,7 @@ static enum err build(struct blocks *b)
     TRY(blocks_read_hparams(b));
     b->style.is_neox = true;
     b->style.local_is_scaled = true;
-    TRY(blocks_read_windows(b, 0, PLAN_MAX_LAYERS)); /* of folders with use_sliding_window */
+    TRY(blocks_read_windows(b, 0, PLAN_MAX_LAYERS)); /* for folders with use_sliding_window */
     return blocks_build_decoder(b);
 }
 

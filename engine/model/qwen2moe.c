@@ -1,5 +1,5 @@
-/* Qwen1.5-MoE and Qwen2-MoE [Qwen Team 2024, "Qwen2 Technical Report", 2.2.2]: Qwen2's decoder whose feed-forward
- * blocks are experts and a shared one with a gate of its own. Keys: llama.cpp b11434, src/models/qwen2moe.cpp. */
+/* Qwen1.5-MoE and Qwen2-MoE [Qwen Team 2024, "Qwen2 Technical Report", 2.2.2]: Qwen2's decoder with experts and a gated
+ * shared expert as feed-forward blocks. Keys: llama.cpp b11434, src/models/qwen2moe.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 

@@ -10,7 +10,7 @@ static enum err build(struct blocks *b)
     s->is_neox = true;
     s->local_is_scaled = true;
     s->head_norm = BLOCKS_NORM_EACH;
-    TRY(blocks_read_windows(b, 0, PLAN_MAX_LAYERS)); /* of folders with use_sliding_window */
+    TRY(blocks_read_windows(b, 0, PLAN_MAX_LAYERS)); /* for folders with use_sliding_window */
     return blocks_build_decoder(b);
 }
 

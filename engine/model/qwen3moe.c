@@ -1,5 +1,5 @@
-/* Qwen3-MoE [Qwen Team 2025, "Qwen3 Technical Report", 2]: Qwen3's decoder whose feed-forward blocks are experts,
- * without a shared one. Keys: llama.cpp b11434, src/models/qwen3moe.cpp. */
+/* Qwen3-MoE [Qwen Team 2025, "Qwen3 Technical Report", 2]: Qwen3's decoder with experts as feed-forward blocks, without
+ * a shared one. Keys: llama.cpp b11434, src/models/qwen3moe.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 

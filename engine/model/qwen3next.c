@@ -1,9 +1,10 @@
-/* Qwen3-Next [Qwen Team 2025, "Qwen3-Next"] and Qwen3.5: Qwen3's decoder, dense or with experts and a shared one behind
- * a gate, three of four layers of which are linear attention by the gated delta rule; attention has a gate, too, and
- * RoPE on a quarter of each head. RoPE of three position ids (mrope) is plain RoPE for text, whose three are equal.
- * Layers that predict further tokens are left out. Keys: llama.cpp b11434, src/models/qwen3next.cpp, qwen35.cpp,
- * qwen35moe.cpp and conversion/qwen.py; formulas: Hugging Face transformers 5.23, modeling_qwen3_next.py and
- * modeling_qwen3_5.py. */
+/* Qwen3-Next [Qwen Team 2025, "Qwen3-Next"] and Qwen3.5: Qwen3's decoder, dense or with experts and a gated shared one.
+ * Three of four layers are linear attention by the gated delta rule. Attention has a gate, too, and RoPE on a quarter
+ * of each head. RoPE of three position ids (mrope) is plain RoPE for text, whose three ids are equal. Layers that
+ * predict further tokens are omitted.
+ *
+ * Keys: llama.cpp b11434, src/models/qwen3next.cpp, qwen35.cpp, qwen35moe.cpp and conversion/qwen.py. Formulas: Hugging
+ * Face transformers 5.23, modeling_qwen3_next.py and modeling_qwen3_5.py. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 #include "engine/hf/hf_delta.h"
@@ -14,8 +15,8 @@
 
 enum { NAME_BYTES = 128 };
 
-/* is_tiled: GGUF files of Qwen3.5 have the value heads of all key heads in turns, those of Qwen3-Next one key head's
- * after the other's. */
+/* is_tiled: the value heads of all key heads alternate, as in GGUF files of Qwen3.5; those of Qwen3-Next have one key
+ * head's value heads after another's. */
 static enum err build(struct blocks *b, bool is_tiled)
 {
     TRY(blocks_read_hparams(b));
@@ -52,7 +53,7 @@ static const struct hf_key hf_qwen3next_keys[] = {
     {NULL, NULL, HF_U32},
 };
 
-/* Of all; which a family has not, its folders do not have. */
+/* For all families; folders of a family lack tensors that it does not have. */
 static const struct hf_name hf_qwen3next_names[] = {
     {"model.norm.weight", "output_norm.weight", HF_PLUS_ONE},
     {"model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight", HF_PLUS_ONE},
@@ -70,7 +71,7 @@ static const struct hf_name hf_qwen3next_names[] = {
     {"model.layers.{}.linear_attn.dt_bias", "blk.{}.ssm_dt.bias", HF_SAME},
     {"model.layers.{}.linear_attn.norm.weight", "blk.{}.ssm_norm.weight", HF_SAME},
     {"model.layers.{}.linear_attn.out_proj.weight", "blk.{}.ssm_out.weight", HF_SAME},
-    {"model.layers.{}.mlp.experts.gate_up_proj", "blk.{}.ffn_gate_exps.weight", HF_DROP}, /* add_gate_up */
+    {"model.layers.{}.mlp.experts.gate_up_proj", "blk.{}.ffn_gate_exps.weight", HF_DROP}, /* for add_gate_up */
     {"model.layers.{}.mlp.experts.gate_up_proj", "blk.{}.ffn_up_exps.weight", HF_DROP},
     {"model.layers.{}.mlp.experts.down_proj", "blk.{}.ffn_down_exps.weight", HF_SAME},
     {"model.layers.{}.mlp.shared_expert.gate_proj.weight", "blk.{}.ffn_gate_shexp.weight", HF_SAME},
@@ -80,7 +81,7 @@ static const struct hf_name hf_qwen3next_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-/* Which layers are linear, where layer_types says; else the interval does. */
+/* Adds which layers are linear, if layer_types says so; else the interval decides. */
 static enum err add_kinds(struct hf *h, uint32_t n_layers)
 {
     char key[NAME_BYTES];
@@ -108,7 +109,7 @@ static enum err add_kinds(struct hf *h, uint32_t n_layers)
     return ERR_OK;
 }
 
-/* Gate and up of all experts of a layer in one tensor, where the folder keeps them so. */
+/* Splits gate and up of all experts of a layer, if the folder has them in one tensor. */
 static enum err add_gate_up(struct hf *h, uint32_t layer)
 {
     static const char *const prefixes[] = {"model.language_model.", "model."};
@@ -139,11 +140,12 @@ static enum err finish(struct hf *h)
     return ERR_OK;
 }
 
-/* How many pairs turn by each of the three position ids: nothing to us, but other readers of GGUF files ask for it. */
+/* Adds how many pairs rotate by each of the three position ids: unused here, but other readers of GGUF files need
+ * it. */
 static enum err add_sections(struct hf *h)
 {
     char key[NAME_BYTES];
-    int32_t sections[4] = {11, 11, 10, 0}; /* what transformers takes for granted */
+    int32_t sections[4] = {11, 11, 10, 0}; /* transformers' default */
     const json_t *rope = json_read_get(h->config, "rope_parameters");
     const json_t *list = json_read_get(rope != NULL ? rope : json_read_get(h->config, "rope_scaling"), "mrope_section");
     size_t n = json_array_size(list);

@@ -1,6 +1,6 @@
-/* SmolLM3: Llama's decoder in which every fourth layer knows no positions [NoPE; Yang 2025, "RoPE to NoPE and Back
- * Again"]. GGUF files do not say which layers [llama.cpp b11434, src/models/smollm3.cpp]; what is made of a folder with
- * others has attention.rope_pattern, true for each layer with RoPE. */
+/* SmolLM3: Llama's decoder; every fourth layer has no positions [NoPE; Yang 2025, "RoPE to NoPE and Back Again"]. GGUF
+ * files do not say which layers [llama.cpp b11434, src/models/smollm3.cpp]. For a folder with another pattern,
+ * attention.rope_pattern is true for each layer with RoPE. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
@@ -8,7 +8,7 @@
 
 enum { NOPE_EVERY = 4 };
 
-/* Which layers know no positions. */
+/* Reads which layers have no positions. */
 static enum err read_layers(struct blocks *b)
 {
     bool found, has_rope[PLAN_MAX_LAYERS];
@@ -26,7 +26,7 @@ static enum err build(struct blocks *b)
     return blocks_build_decoder(b);
 }
 
-/* no_rope_layers has a 1 for each layer with RoPE, and may be longer than the model; without it, the last of each
+/* no_rope_layers has a 1 for each layer with RoPE, and can be longer than the model. Without it, the last of each
  * no_rope_layer_interval layers has none [transformers 5, SmolLM3Config]. */
 static enum err finish(struct hf *h)
 {
