@@ -1,5 +1,6 @@
-/* What the user asked for: the options of a table (option.h), read from the command line, the environment
- * (INFCGI_<NAME>) and a file; the first of these that names one counts. Threads: read-only after conf_load. */
+/* The user's configuration: the options of a table (option.h), read from the command line, the environment
+ * (INFCGI_<NAME>) and a file. The first of these sources that sets an option wins. Threads: read-only after
+ * conf_load. */
 #ifndef INFCGI_FCGI_CONF_H
 #define INFCGI_FCGI_CONF_H
 
@@ -28,7 +29,7 @@ enum conf_command {
 enum { CONF_MAX_OPTIONS = 160, CONF_FROM_BYTES = 64, CONF_OVERRIDES_BYTES = 256 };
 enum { CONF_MAX_VALUES = 16, CONF_MAX_BENCH_SEQS = 64, CONF_MAX_REPETITIONS = 100 };
 
-/* The values of an option that takes several. */
+/* The values of a list option. */
 struct conf_list {
     int n, at[CONF_MAX_VALUES];
 };
@@ -36,11 +37,11 @@ struct conf_list {
 struct option;
 struct option_table;
 
-/* The values of the options; a string is NULL where neither the user nor the table names one. */
+/* The values of the options. A string is NULL if neither the user nor the table sets it. */
 struct conf {
-    const struct option_table *options; /* of which these are the values */
+    const struct option_table *options; /* the table that these values belong to */
     const char *model;
-    const char *alias, *tags; /* lists, as model_names.h reads */
+    const char *alias, *tags; /* lists in the form of model_names.h */
     const char *socket;
     const char *api_key_file;
     const char *tenants;
@@ -95,42 +96,41 @@ struct conf {
     int64_t window, chunks;
     const char *system; /* of chat */
     int64_t answer_tokens;
-    struct buf file; /* text of --config, which the strings above may point into */
-    char overrides
-        [CONF_OVERRIDES_BYTES]; /* variables of the environment with other values than the file: "INFCGI_MODEL, INFCGI_THREADS" */
-    char from[CONF_MAX_OPTIONS]
-             [CONF_FROM_BYTES]; /* who said so, by the row of the table: "command line"; "" = nobody */
+    struct buf file;                              /* text of --config; the strings above can point into it */
+    char overrides[CONF_OVERRIDES_BYTES];         /* "INFCGI_MODEL, INFCGI_THREADS": variables that override the file */
+    char from[CONF_MAX_OPTIONS][CONF_FROM_BYTES]; /* source of each value, by table row: "command line"; "": not set */
 };
 
-/* Reads argv[1..argc) after the file and the environment. argv may hold options of `command` alone; the file serves all
- * commands, and what is not the command's own is checked and left unused. Whether what the command needs is there is
- * conf_check's to say. ERR_CONFIG: info names the option, what was expected and what was found. conf_fini frees. */
+/* Reads the file, then the environment, then argv[1..argc). argv can hold only options of `command`. The file serves
+ * all commands: options of other commands are checked and ignored. conf_check checks that required options are present.
+ * ERR_CONFIG: info names the option, the expected and the found value. conf_fini frees *c. */
 MUST_CHECK enum err conf_load(struct conf *c, const struct option_table *options, enum conf_command command, int argc,
                               char **argv, struct err_info *info);
 void conf_fini(struct conf *c);
 
-/* Of a server: *next becomes *now, which must outlive it, with the values of live options (option.h) that are read anew. *n_changed: so
- * many are others; waiting[0..cap): names of options that are others, too, and are not live, "model, threads". ERR_CONFIG as conf_load:
- * *next is then not to be used. */
+/* Rereads the live options (option.h) of a server: *next is a copy of *now with new values. *now must outlive *next.
+ * Sets *n_changed to the number of live options that changed. Writes the names of changed options that are not live,
+ * "model, threads", to waiting[0..cap). ERR_CONFIG as conf_load; then *next must not be used. */
 MUST_CHECK enum err conf_reread(const struct conf *now, int argc, char **argv, struct conf *next, int *n_changed,
                                 char *waiting, size_t cap, struct err_info *info);
 
-/* Writes the names of a server's options that differ, "model, threads", to names[0..cap), and returns how many do. */
+/* Writes the names of a server's options that differ, "model, threads", to names[0..cap). Returns their number. */
 int conf_differences(const struct conf *a, const struct conf *b, char *names, size_t cap);
 
-/* ERR_CONFIG: an option that the command cannot do without is missing. */
+/* Checks that all options that the command requires are set. ERR_CONFIG: one is missing. */
 MUST_CHECK enum err conf_check(const struct conf *c, enum conf_command command, struct err_info *info);
 
-/* Appends the value of an option as one would give it; nothing where there is none. */
+/* Appends the value of an option in command-line form, or nothing if the option has no value. */
 void conf_write_value(const struct conf *c, const struct option *o, struct buf *out);
 
-/* The value of the environment variable of an option ("cpu": INFCGI_CPU), or NULL. */
+/* Returns the value of the option's environment variable ("cpu": INFCGI_CPU), or NULL. */
 const char *conf_environment(const char *option);
 
-/* Gives a library's own variable a value, unless the user has given it one. Before any thread starts. */
+/* Sets a library's own environment variable unless the user has set it. Call before any thread starts. */
 void conf_default_environment(const char *name, const char *value);
 
-/* The environment variable of that very name, which is no option's, or NULL; and giving it a value, before any thread starts. */
+/* Returns the environment variable of exactly that name, which is no option's, or NULL. conf_set_variable sets it; call
+ * it before any thread starts. */
 const char *conf_variable(const char *name);
 void conf_set_variable(const char *name, const char *value);
 

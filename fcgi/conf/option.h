@@ -1,5 +1,5 @@
-/* What an option is: a row of a table, from which parsing, bounds, environment variables, keys of the configuration file, --help,
- * docs/ops/options.md, the man page and completion are made. The table itself is fcgi/options.c. Threads: constant. */
+/* An option: a table row that defines parsing, bounds, environment variable, configuration key, --help,
+ * docs/ops/options.md, man page and completion. The table is in fcgi/options.c. Threads: constant. */
 #ifndef INFCGI_CONF_OPTION_H
 #define INFCGI_CONF_OPTION_H
 
@@ -12,31 +12,30 @@ enum option_kind {
     OPTION_INTEGER,
     OPTION_REAL,
     OPTION_FLAG, /* "on" or "off" */
-    OPTION_LIST  /* integers, apart by commas or by giving the option again */
+    OPTION_LIST  /* integers, separated by commas or given by repeating the option */
 };
 
 struct option {
     const char *name;  /* --name, [file] name, INFCGI_NAME */
     const char *brief; /* "-m", or NULL */
     enum option_kind
-        kind; /* what stands at the offset: const char * for the first two, int64_t, double, bool, struct conf_list */
-    unsigned commands;    /* that take it: bits of enum conf_command; two rows of a name have none in common */
-    size_t offset;        /* in struct conf */
-    const char *help;     /* what it does, with the unit */
-    const char *fallback; /* when it is not given, as one would give it; NULL: nothing, off */
-    double min, max;      /* of numbers */
-    names_fn words;       /* OPTIONAL: what may be given; for a file: what may be given in place of one */
-    /* OPTIONAL: whether a text is one, where more than `words` may be given; `what` names it. ERR_CONFIG. */
+        kind;          /* its type is at offset: const char * (first two), int64_t, double, bool, struct conf_list */
+    unsigned commands; /* commands with this option: bits of enum conf_command; rows of equal name share no command */
+    size_t offset;     /* in struct conf */
+    const char *help;  /* meaning, with unit */
+    const char *fallback; /* default, in command-line form; NULL: none, off */
+    double min, max;      /* for numbers */
+    names_fn words;       /* OPTIONAL: accepted words; for a file: words accepted instead of a path */
+    /* OPTIONAL: checks a text if more than `words` are accepted; `what` names it in errors. ERR_CONFIG. */
     enum err (*check)(const char *value, const char *what, struct err_info *info);
-    unsigned required_by; /* commands that cannot do without it */
-    unsigned operand_of;  /* commands that take it without its name too; several in the order of the table */
-    bool may_be_empty;    /* a text of no bytes means what it says */
-    bool
-        is_live; /* SIGHUP changes it: a number, a flag or one of `words`, which is looked at anew each time it is used */
-    const char *nothing; /* OPTIONAL: of a text, what asks for nothing that a back end without the option does not do */
+    unsigned required_by; /* commands that require it */
+    unsigned operand_of;  /* commands that also take it as an operand; several in table order */
+    bool may_be_empty;    /* an empty text is a valid value */
+    bool is_live;         /* SIGHUP changes it: a number, flag or one of `words`; no reader caches it */
+    const char *nothing;  /* OPTIONAL: text value with no effect on a back end that lacks the option */
 };
 
-/* A name that llama-server has for an option, and infcgi has not: `infcgi serve` accepts or rejects it on its command line, so
+/* An option of llama-server that infcgi does not have. `infcgi serve` accepts or rejects it on its command line, so
  * that users of llama-server change only the program's name. */
 enum option_other_takes {
     OPTION_OTHER_NOTHING,
@@ -48,17 +47,18 @@ struct option_other {
     const char *name;              /* "--flash-attn", "-fa" */
     const char *same_as;           /* name of the row of struct option that it stands for; NULL: it has no effect .. */
     const char *hint;              /* .. or, if a hint is given, it is rejected with that hint */
-    enum option_other_takes takes; /* the value of one without effect */
+    enum option_other_takes takes; /* value of an option without effect */
 };
 
 /* The options of a program. */
 struct option_table {
     const struct option *rows;
-    int n;                             /* CONF_MAX_OPTIONS at most */
-    const struct option_other *others; /* the last has no name */
+    int n;                             /* at most CONF_MAX_OPTIONS */
+    const struct option_other *others; /* terminated by a row without a name */
     /* Writes the names of the commands whose bits are set, "serve, generate", to to[0..cap), and returns to. */
     const char *(*name_commands)(unsigned commands, char *to, size_t cap);
-    /* Does the back end of that name, or one of several ("ref:0-3,cpu"), have the option? True if no back end has the name. */
+    /* Returns whether the back end of that name, or one of several ("ref:0-3,cpu"), has the option. True if no back end
+     * has the name. */
     bool (*is_for)(const struct option *o, const char *backend);
     /* Returns the name of the first back end that has the option. Every option has one. */
     const char *(*backend_of)(const struct option *o);
