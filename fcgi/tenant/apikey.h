@@ -1,7 +1,7 @@
-/* API keys, kept as SHA-256 alone: those of a file, one a line, `#` begins a comment, and those that tenants have
- * (tenant.h). A key is given as it is or as `sha256:` and 64 hexadecimal digits. How long a comparison takes depends on
- * the length of what was sent and on the number of keys.
- * Threads: apikey_check, apikey_load and apikey_take may run at once. */
+/* API keys, stored only as SHA-256 digests. They come from a key file (one per line, `#` begins a comment) and from
+ * tenants (tenant.h). A key is written plain or as `sha256:` and 64 hexadecimal digits. Comparison time depends on the
+ * length of the sent key and on the number of keys.
+ * Threads: apikey_check, apikey_load and apikey_take can run at the same time. */
 #ifndef INFCGI_FCGI_APIKEY_H
 #define INFCGI_FCGI_APIKEY_H
 
@@ -13,49 +13,48 @@
 
 enum { APIKEY_ID_BYTES = 32, APIKEY_MAX_BYTES = 512 };
 
-/* Whose request it is: SHA-256 of the key, or what a tenant has in its place, so the same after the file was read again.
- * Not set without keys. */
+/* The owner of a request: SHA-256 of the key, or the tenant's id instead. The id is unchanged after the file is
+ * reloaded. Not set if the request has no key. */
 struct apikey_id {
     bool is_set;
     uint8_t bytes[APIKEY_ID_BYTES];
 };
 
-/* Reads the file and replaces the keys that came from it. On failure the old ones stay. ERR_CONFIG (it cannot be read,
- * no key in it, or a line that can be none), ERR_NOMEM, ERR_INTERNAL (libcrypto). */
+/* Loads the file and replaces the keys that came from it. On failure the old keys stay active. ERR_CONFIG (unreadable,
+ * no key, or a line that cannot be a key), ERR_NOMEM, ERR_INTERNAL (libcrypto). */
 MUST_CHECK enum err apikey_load(const char *path, struct err_info *info);
 
-/* Appends a key and its owner to `keys`. ERR_INVALID_VALUE: it can be no key; ERR_NOMEM, ERR_INTERNAL. */
+/* Appends a key and its owner to `keys`. ERR_INVALID_VALUE: the text cannot be a key; ERR_NOMEM, ERR_INTERNAL. */
 MUST_CHECK enum err apikey_add(struct buf *keys, const char *key, size_t n, const struct apikey_id *owner);
 
-/* Does `keys`, made by apikey_add, have the key already? Only of texts that apikey_add takes. */
+/* Returns whether `keys`, built by apikey_add, contains the key. The text must be one that apikey_add accepts. */
 bool apikey_has(const struct buf *keys, const char *key, size_t n);
 
-/* Replaces the tenants' keys by `keys`, which becomes the old ones, the caller's. A key that is both a tenant's and in
- * the file is the tenant's. */
+/* Replaces the tenants' keys with `keys`. `keys` then holds the old ones, which the caller owns. A key that both a
+ * tenant and the key file have belongs to the tenant. */
 void apikey_take(struct buf *keys);
 
-/* True when there are no keys, or `authorization` ("Bearer KEY") or `x_api_key` (both OPTIONAL) holds one of them;
- * *id then says whose, the first of the two that does. */
+/* Returns true if no keys are configured, or if `authorization` ("Bearer KEY") or `x_api_key` (both OPTIONAL) has a
+ * known key. *id is then the owner of the first matching key. */
 bool apikey_check(const char *authorization, const char *x_api_key, struct apikey_id *id);
 
-/* SHA-256 of text[0..n). ERR_INTERNAL. */
+/* Computes SHA-256 of text[0..n). ERR_INTERNAL. */
 MUST_CHECK enum err apikey_digest(const void *text, size_t n, uint8_t out[APIKEY_ID_BYTES]);
 
-/* Is it the same one? Two that are not set are the same. */
+/* Returns whether two ids are equal. Two ids that are not set are equal. */
 bool apikey_is_same(const struct apikey_id *a, const struct apikey_id *b);
 
-/* A number for the scheduler's turns: 0 when not set, else not 0. */
+/* Returns a nonzero number for the scheduler's turns, or 0 if the id is not set. */
 uint64_t apikey_number(const struct apikey_id *id);
 
 enum {
-    APIKEY_CLIENT_SALT_BYTES = 256,                        /* of a client's cache_salt, at most */
-    APIKEY_OWN_SALT_BYTES = APIKEY_CLIENT_SALT_BYTES + 64, /* the same with what a slot adds to it (slots.h) */
+    APIKEY_CLIENT_SALT_BYTES = 256,                        /* maximum of a client's cache_salt */
+    APIKEY_OWN_SALT_BYTES = APIKEY_CLIENT_SALT_BYTES + 64, /* the same with the text that a slot adds (slots.h) */
     APIKEY_SALT_BYTES = 2 * APIKEY_ID_BYTES + 1 + APIKEY_OWN_SALT_BYTES + 1 /* with the id and a NUL */
 };
 
-/* The cache salt of a request: what the client gave (OPTIONAL, at most APIKEY_OWN_SALT_BYTES) behind the id, whose length
- * is fixed, so that two keys never mean the same whatever their clients give. Returns `text`; `own` when the id is not
- * set. */
+/* Builds the cache salt of a request: the id, then the client's salt `own` (OPTIONAL, at most APIKEY_OWN_SALT_BYTES).
+ * The id has a fixed length, so salts of two keys never coincide. Returns `text`, or `own` if the id is not set. */
 const char *apikey_salt(const struct apikey_id *id, const char *own, char text[APIKEY_SALT_BYTES]);
 
 #endif

@@ -1,5 +1,5 @@
-/* Token buckets: so much a minute, which comes back evenly, and a minute's worth at once at most. Threads: plain
- * structs, the caller's. */
+/* Token buckets: a rate per minute that refills evenly, with one minute's worth as the burst limit. Threads: plain
+ * structs, owned by the caller. */
 #ifndef INFCGI_FCGI_BUCKET_H
 #define INFCGI_FCGI_BUCKET_H
 
@@ -7,21 +7,21 @@
 #include <stdint.h>
 
 struct bucket {
-    double capacity; /* a minute's; 0 = no limit */
-    double level;    /* at at_ns; below 0 when more was taken than was there */
+    double capacity; /* per minute; 0: no limit */
+    double level;    /* at at_ns; negative after taking more than was available */
     uint64_t at_ns;
 };
 
-/* From now on so much a minute, 0 = no limit; what was taken stays taken. */
+/* Sets the rate per minute, 0: no limit. Does not reset the amount already taken. */
 void bucket_set(struct bucket *b, double per_minute, uint64_t now_ns);
 
-/* What is there. */
+/* Returns the available amount. */
 double bucket_level(const struct bucket *b, uint64_t now_ns);
 
-/* Time until n are there: 0 = they are, or there is no limit; UINT64_MAX = they never will be. */
+/* Returns the time until n are available. 0: available now, or no limit; UINT64_MAX: n exceeds the capacity. */
 uint64_t bucket_wait_ns(const struct bucket *b, double n, uint64_t now_ns);
 
-/* Takes n, whatever is there; n < 0 gives some back, up to what fits. */
+/* Takes n even if less is available. n < 0 returns tokens, up to the capacity. */
 void bucket_take(struct bucket *b, double n, uint64_t now_ns);
 
 #endif
