@@ -1,5 +1,5 @@
-/* Counters and histograms of the server, and their Prometheus text. One list gives name, type and help of each; what
- * the engine counts is read from it at scrape time. Threads: safe anywhere. */
+/* Counters and histograms of the server, and their Prometheus text. One list defines name, type and help of each.
+ * Engine counters are read from the engine at scrape time. Threads: safe anywhere. */
 #ifndef INFCGI_FCGI_METRICS_H
 #define INFCGI_FCGI_METRICS_H
 
@@ -25,28 +25,27 @@ enum metric_histogram {
 /* Counts a value, in seconds. */
 void metrics_observe(enum metric_histogram h, double seconds);
 
-/* Counts an answered request, and what it says is wrong. route: index of its row in the route table, below
- * METRICS_MAX_ROUTES. */
+/* Counts an answered request and its error. route: index of its row in the route table, below METRICS_MAX_ROUTES. */
 enum { METRICS_MAX_ROUTES = 64 };
 void metrics_count_request(int route, int http_status, enum err err);
 
-/* Requests so far that ended with an error. */
+/* Returns the number of requests that ended with an error. */
 unsigned long long metrics_errors(void);
 
-/* Counts a request that --slow-log tells of, and says how many there were. */
+/* Counts a request that --slow-log logs; metrics_slow returns their number. */
 void metrics_count_slow(void);
 unsigned long long metrics_slow(void);
 
-/* Counts a batch that could not be computed. */
+/* Counts a batch whose computation failed. */
 void metrics_count_failed_batch(enum err why);
 
-/* Counts a sequence that has ended, for llama-server's sums. */
+/* Counts a finished sequence, for llama-server's sums. */
 void metrics_note_sequence(const struct sched_usage *u);
 
-/* Appends what llama-server's exposition has, as "llamacpp:..", of its own counts from the start of the process on. */
+/* Appends llama-server's metrics as "llamacpp:...", counted from the start of the process. */
 void metrics_write_llama(struct buf *out, const struct engine *e);
 
-/* Appends the exposition, format 0.0.4. e OPTIONAL: NULL while the model loads. */
+/* Appends the Prometheus text, format 0.0.4. e OPTIONAL: NULL while the model loads. */
 void metrics_write(struct buf *out, const struct engine *e, const char *const *route_names, int n_routes);
 
 #endif

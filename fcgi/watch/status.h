@@ -1,4 +1,4 @@
-/* What the process is doing, in short: for the status page and the admin socket. Threads: safe anywhere. */
+/* A summary of the process's state, for the status page and the admin socket. Threads: safe anywhere. */
 #ifndef INFCGI_FCGI_STATUS_H
 #define INFCGI_FCGI_STATUS_H
 
@@ -8,22 +8,22 @@
 #include <jansson.h>
 
 struct status {
-    /* "loading", "ok"; "draining": it ends once its requests have; "lost": so is its back end; "file_cut": the model's file is shorter
-     * than it was; "stuck": no step was made for long. */
+    /* "loading"; "ok"; "draining": exits after its requests; "lost": the back end was lost, and the process exits;
+     * "file_cut": the model file was truncated; "stuck": the current step takes too long. */
     const char *state;
     char start_time[32]; /* ISO 8601, UTC */
     int64_t up_s;
     struct fastcgi_counts conn;
-    struct sched_stats sched;         /* all 0 while the model loads */
-    uint64_t errors, slow;            /* requests that ended with an error; that --slow-log told of */
-    int64_t max_running, max_waiting; /* what --parallel and --queue-max say, or their defaults */
-    struct err_info lost;             /* "lost", "file_cut": why */
+    struct sched_stats sched;         /* 0 while the model loads */
+    uint64_t errors, slow;            /* requests that ended with an error; requests that --slow-log logged */
+    int64_t max_running, max_waiting; /* values of --parallel and --queue-max, or their defaults */
+    struct err_info lost;             /* "lost", "file_cut": the reason */
 };
 
-/* e OPTIONAL: NULL while the model loads. */
+/* Fills *out. e OPTIONAL: NULL while the model loads. */
 void status_get(struct server *s, const struct engine *e, struct status *out);
 
-/* An array of the requests that are being handled, without any text of theirs; the caller's, NULL without memory. */
+/* Returns an array of the requests in progress, without their texts. The caller owns it; NULL: out of memory. */
 json_t *status_requests(void);
 
 #endif

@@ -1,4 +1,4 @@
-/* The endpoints for operators, and the description of the API. Threads: handlers run in the request's thread. */
+/* The endpoints for operators and the description of the API. Threads: handlers run in the request's thread. */
 #ifndef INFCGI_WATCH_H
 #define INFCGI_WATCH_H
 
