@@ -1,5 +1,5 @@
-/* A progress bar on stderr, where that is a terminal; elsewhere it shows nothing. It stands alone in its line with the
- * cursor in front, so that whatever else is printed covers it. Threads: one at a time. */
+/* A progress bar on stderr if stderr is a terminal, else nothing. It has its own line with the cursor at the start, so
+ * other output overwrites it. Threads: one at a time. */
 #ifndef INFCGI_CMD_BAR_H
 #define INFCGI_CMD_BAR_H
 
@@ -8,8 +8,8 @@
 
 struct bar {
     bool is_shown;    /* stderr is a terminal */
-    bool is_drawn;    /* there is something to clear */
-    uint64_t last_ns; /* when it was drawn, or begun: what ends soon shows none */
+    bool is_drawn;    /* something is on the line */
+    uint64_t last_ns; /* time of the last drawing, or of the begin: short tasks show no bar */
 };
 
 void bar_begin(struct bar *b);

@@ -2,7 +2,8 @@
 #ifndef INFCGI_CMD_CTL_TOP_H
 #define INFCGI_CMD_CTL_TOP_H
 
-/* Draws until q is pressed, or the server is gone; where no person looks, one picture. Returns the exit status. */
+/* Draws until the user presses q or the server stops. Prints one picture if no terminal is attached. Returns the exit
+ * status. */
 int ctl_top(const char *socket);
 
 #endif

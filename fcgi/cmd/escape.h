@@ -1,5 +1,4 @@
-/* Printing text that is not ours, from model files and file names, so that it cannot drive a terminal. Threads:
- * stdio's. */
+/* Prints untrusted text, from model files and file names, so that it cannot control a terminal. Threads: stdio's. */
 #ifndef INFCGI_CMD_ESCAPE_H
 #define INFCGI_CMD_ESCAPE_H
 
@@ -8,14 +7,14 @@
 #include <stddef.h>
 #include <stdio.h>
 
-/* s[0..n) with everything escaped that is not plain text: controls, line separators, changes of writing direction,
- * quotes, backslashes, bytes that are not UTF-8. */
+/* Prints s[0..n) and escapes everything that is not plain text: control characters, line separators, changes of writing
+ * direction, quotes, backslashes, bytes that are not UTF-8. */
 void escape_print(FILE *out, const char *s, size_t n);
 
-/* The same on stdout in quotes; of a long text the beginning, and then its length. */
+/* Like escape_print, but in quotes on stdout. A long text is cut and its length appended. */
 void escape_print_quoted(const char *s, size_t n);
 
-/* `error: PATH: CODE at byte N: SENTENCE` on stderr. */
+/* Prints `error: PATH: CODE at byte N: SENTENCE` on stderr. */
 void escape_print_error(const char *path, const struct err_info *info);
 
 #endif

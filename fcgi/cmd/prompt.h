@@ -1,4 +1,4 @@
-/* Lines that a person types, with editing and history (libedit), or that a file holds. Threads: main's. */
+/* Reads lines from a terminal, with editing and history (libedit), or from a file. Threads: main's. */
 #ifndef INFCGI_CMD_PROMPT_H
 #define INFCGI_CMD_PROMPT_H
 
@@ -9,19 +9,20 @@
 
 struct prompt;
 
-/* Opens standard input. history: OPTIONAL, a file whose lines can be recalled and that lines typed are added to; on a terminal only.
- * ERR_NOMEM, ERR_IO (the terminal). */
+/* Opens standard input. history: OPTIONAL, file of recallable lines, to which typed lines are added; used only on a
+ * terminal. ERR_NOMEM, ERR_IO (the terminal). */
 MUST_CHECK enum err prompt_open(const char *history, struct prompt **out, struct err_info *info);
 void prompt_close(struct prompt **p);
 
-/* Does a person type? */
+/* Returns whether input comes from a terminal. */
 bool prompt_is_typed(const struct prompt *p);
 
-/* The next line without its newline, borrowed until the next call; `text` is shown before it when a person types. NULL: there is no
- * further one. *was_interrupted: Ctrl-C came instead, and the line is "". */
+/* Returns the next line without its newline, borrowed until the next call, or NULL after the last. On a terminal `text`
+ * is shown as the prompt. *was_interrupted: the user pressed Ctrl-C; the line is "". */
 const char *prompt_line(struct prompt *p, const char *text, bool *was_interrupted);
 
-/* Waits up to timeout_ms for a key of the terminal, Ctrl-C (3) too; 0 = none came, -1 = there is no terminal any more. */
+/* Waits up to timeout_ms for a key on the terminal and returns it, Ctrl-C as 3. Returns 0 on a timeout, -1 if the
+ * terminal is gone. */
 int prompt_key(int timeout_ms);
 
 #endif

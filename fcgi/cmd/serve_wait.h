@@ -1,29 +1,30 @@
-/* What main does while the process serves: it waits for signals, and once a second looks whether the scheduler gets on (pulse.h), of
- * which /health and the service manager's watchdog are told (notify.h).
+/* The main loop of a serving process. It waits for signals and checks once per second whether the scheduler makes
+ * progress (pulse.h). /health and the service manager's watchdog (notify.h) report the result.
  *
- * SIGHUP reads anew what may change while requests are served, SIGUSR1 opens logs anew: each has a table in serve_wait.c, to which who
- * has such a file adds a function. Threads: main's. */
+ * SIGHUP rereads live settings; SIGUSR1 reopens logs. Each signal has a table of functions in serve_wait.c, to which a
+ * module with such a file adds its function. Threads: main's. */
 #ifndef INFCGI_CMD_SERVE_WAIT_H
 #define INFCGI_CMD_SERVE_WAIT_H
 
 #include "engine/engine.h"
 #include "fcgi/wire/server.h"
 
-/* Blocks the signals, before any thread starts, so that all inherit it. argv: of the subcommand, to read options anew. */
+/* Blocks the signals. Call before any thread starts, so that all inherit it. argv: of the subcommand, to reread
+ * options. */
 void serve_wait_init(struct server *server, int argc, char **argv);
 
-/* Logs which variables of the environment override the --config file, if any do. */
+/* Logs the environment variables that override the --config file, if any. */
 void serve_wait_log_overrides(const struct conf *conf);
 
-/* Reads options and keys anew, as SIGHUP does. */
+/* Rereads options and keys, as SIGHUP does. */
 void serve_wait_reread(void);
 
-/* The engine serves: from now on it is looked at. NULL: no more. */
+/* Starts monitoring the engine. NULL: stops it. */
 void serve_wait_watch(struct engine *e);
 
-/* Waits for at most so long, does what is due and what signals ask for, and returns the signal that shall end the process, or 0: SIGTERM,
- * SIGINT, SIGQUIT; of a worker SIGUSR2, with which another has taken over. What comes within a second after the first of them is the
- * same wish, told twice: a terminal and a service manager signal whole groups of processes. */
+/* Waits up to ms, does periodic work and handles signals. Returns the signal that ends the process, or 0: SIGTERM,
+ * SIGINT, SIGQUIT; for a worker also SIGUSR2, after another worker took over. Ignores repetitions within 1 s after the
+ * first, because terminals and service managers signal whole process groups. */
 int serve_wait(int ms);
 
 #endif
