@@ -1,4 +1,5 @@
-/* A conversation through the model's chat template, in the form that the template takes. Threads: the request's. */
+/* Renders a conversation through the model's chat template, in the form that the template accepts. Threads: the
+ * request's. */
 #ifndef INFCGI_FCGI_API_CHAT_RENDER_H
 #define INFCGI_FCGI_API_CHAT_RENDER_H
 
@@ -14,8 +15,8 @@
  * error that chat_template_keep_error selects. */
 MUST_CHECK enum err chat_render(struct call *c, json_t *context, int32_t **ids, size_t *n, struct err_info *info);
 
-/* Like chat_render, for a template that knows no tools: messages tell the model what `tools` are (OPTIONAL, NULL: only
- * earlier calls matter). Earlier calls become text if the template fails on them. */
+/* Like chat_render, for a template without support for tools: messages describe `tools` to the model (OPTIONAL, NULL:
+ * only earlier calls matter). Earlier calls become text if the template fails on them. */
 MUST_CHECK enum err chat_render_told(struct call *c, json_t *context, const json_t *tools, int32_t **ids, size_t *n,
                                      struct err_info *info);
 

@@ -1,5 +1,5 @@
-/* What a request says of the form of its answer: response_format, llama.cpp's `grammar` and `json_schema`, and vLLM's
- * `structured_outputs` and `guided_*`. One of them at most. Threads: pure functions. */
+/* The required form of an answer: response_format, llama.cpp's `grammar` and `json_schema`, and vLLM's
+ * `structured_outputs` and `guided_*`. A request can have at most one of them. Threads: pure functions. */
 #ifndef INFCGI_FCGI_API_CONSTRAINT_H
 #define INFCGI_FCGI_API_CONSTRAINT_H
 
@@ -10,26 +10,26 @@
 enum constraint_kind {
     CONSTRAINT_NONE,
     CONSTRAINT_OBJECT, /* any JSON object */
-    CONSTRAINT_SCHEMA, /* an object, or a string with one */
+    CONSTRAINT_SCHEMA, /* an object, or a string that holds one */
     CONSTRAINT_REGEX,
     CONSTRAINT_CHOICE, /* an array of strings */
-    CONSTRAINT_GBNF,   /* or Lark's behind %llguidance, as llama.cpp has it */
-    CONSTRAINT_GRAMMAR /* Lark's or GBNF, as vLLM tells them apart */
+    CONSTRAINT_GBNF,   /* or Lark's after %llguidance, as in llama.cpp */
+    CONSTRAINT_GRAMMAR /* Lark's or GBNF, distinguished as vLLM does */
 };
 
 struct constraint {
     enum constraint_kind kind;
-    const char *where;   /* its place in the request */
-    const json_t *value; /* of the request */
-    bool is_of_response; /* response_format, which does not forbid calls of tools */
+    const char *where;   /* position in the request */
+    const json_t *value; /* borrowed from the request */
+    bool is_of_response; /* response_format, which permits tool calls */
 };
 
-/* ERR_INVALID_TYPE, ERR_INVALID_VALUE: two of them, or an empty list; ERR_MISSING_PARAMETER, ERR_UNSUPPORTED_PARAMETER; info->where is
- * the field, or the member of it. */
+/* Reads the constraint of a request. ERR_INVALID_TYPE; ERR_INVALID_VALUE: two of them, or an empty list;
+ * ERR_MISSING_PARAMETER, ERR_UNSUPPORTED_PARAMETER. info->where is the field or its member. */
 MUST_CHECK enum err constraint_read(const json_t *root, struct constraint *out, struct err_info *info);
 
-/* Makes *out, the caller's, with thinking in front of it; NULL where nothing is asked for. An error names the place in the request:
- * ERR_INVALID_JSON of a schema in a string; engine_grammar_*'s. */
+/* Builds *out, owned by the caller, with thinking before the answer; NULL without a constraint. Errors name the
+ * position in the request: ERR_INVALID_JSON for a schema in a string; those of engine_grammar_*. */
 MUST_CHECK enum err constraint_grammar(const struct constraint *c, struct engine *e, enum chat_thinking thinking,
                                        struct grammar **out, struct err_info *info);
 

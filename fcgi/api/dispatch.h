@@ -1,4 +1,5 @@
-/* What every request passes before its handler runs: path, method, key, content type, limits, body, queue. Threads: the request's. */
+/* The checks before a request's handler runs: path, method, key, content type, limits, body, queue. Threads: the
+ * request's. */
 #ifndef INFCGI_API_DISPATCH_H
 #define INFCGI_API_DISPATCH_H
 
@@ -12,7 +13,8 @@ void dispatch_request(struct fastcgi_request *r, void *arg);
 const struct route *dispatch_find(const struct server *s, const char *method, const char *path,
                                   const struct fastcgi_request *r, const char **allow);
 
-/* Decodes %XX in a URI up to '?' into out[0..cap). Returns false if it does not fit, is empty, or has a bad or NUL escape. */
+/* Decodes %XX in a URI up to '?' into out[0..cap). Returns false if the result does not fit or is empty, or an escape
+ * is malformed or NUL. */
 bool dispatch_decode_path(const char *uri, char *out, size_t cap);
 
 #endif

@@ -1,4 +1,4 @@
-/* Lists of names separated by commas, as --alias and --tags have them. Threads: pure functions. */
+/* Lists of names separated by commas, as in --alias and --tags. Threads: pure functions. */
 #ifndef INFCGI_FCGI_MODEL_NAMES_H
 #define INFCGI_FCGI_MODEL_NAMES_H
 
@@ -8,17 +8,18 @@
 
 enum { MODEL_NAMES_MAX_BYTES = 511 };
 
-/* Is `name` one of the list? Space around names does not count. list OPTIONAL: NULL has none. */
+/* Returns whether the list contains `name`. Space around names is ignored. list OPTIONAL: NULL is empty. */
 bool model_names_have(const char *list, const char *name);
 
-/* Is `holds` true of one of the names? It is given each, NUL-terminated, until it is; names of more than MODEL_NAMES_MAX_BYTES are
- * left out. list OPTIONAL. */
+/* Returns whether `holds` is true for a name of the list. Calls it with each NUL-terminated name until it is; skips
+ * names of more than MODEL_NAMES_MAX_BYTES. list OPTIONAL. */
 bool model_names_any(const char *list, bool (*holds)(void *arg, const char *name), void *arg);
 
-/* Appends the name that sorts first, which llama-server takes as the model's id; nothing if there is none. list OPTIONAL. */
+/* Appends the name that sorts first, which llama-server uses as the model's id, or nothing for an empty list. list
+ * OPTIONAL. */
 void model_names_first(const char *list, struct buf *out);
 
-/* Appends the names as a JSON array, in the order of the list. list OPTIONAL. */
+/* Appends the names as a JSON array, in list order. list OPTIONAL. */
 void model_names_write(const char *list, struct buf *out);
 
 #endif

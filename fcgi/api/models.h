@@ -1,4 +1,4 @@
-/* The answers about the model. Threads: the request's. */
+/* Answers about the model. Threads: the request's. */
 #ifndef INFCGI_API_MODELS_H
 #define INFCGI_API_MODELS_H
 
@@ -10,7 +10,8 @@ struct models_more {
     void (*write_list)(const struct call *c, struct buf *out);  /* to the list */
 };
 
-/* Answers with the list of the one model, and with the model that the path names. more OPTIONAL. */
+/* models_list answers with the list, which has one model; models_one with the model that the path names. more
+ * OPTIONAL. */
 void models_list(struct call *c, const struct models_more *more);
 void models_one(struct call *c, const struct models_more *more);
 

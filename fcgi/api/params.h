@@ -1,5 +1,5 @@
-/* The request fields that chat and text completions share: their table, and the ones that need code of their own.
- * Ranges are in docs/api.md. Threads: pure functions. */
+/* The request fields that chat and text completions share: their table, and fields that need their own code. Ranges are
+ * in docs/api.md. Threads: pure functions. */
 #ifndef INFCGI_FCGI_API_PARAMS_H
 #define INFCGI_FCGI_API_PARAMS_H
 
@@ -10,51 +10,52 @@
 
 struct params {
     struct engine_params gen;
-    const char *model;    /* as asked for, or NULL */
-    int64_t n;            /* choices of a prompt, 1 .. PARAMS_MAX_N */
-    int64_t max_tokens;   /* -1 = until the context is full */
-    int64_t best_of;      /* 0 = absent */
-    int64_t logprobs;     /* completions: 0..20, -1 = absent */
-    int64_t top_logprobs; /* chat: 0..20, -1 = absent */
+    const char *model;    /* as requested, or NULL */
+    int64_t n;            /* choices per prompt, 1 .. PARAMS_MAX_N */
+    int64_t max_tokens;   /* -1: until the context is full */
+    int64_t best_of;      /* 0: absent */
+    int64_t logprobs;     /* completions: 0..20, -1: absent */
+    int64_t top_logprobs; /* chat: 0..20, -1: absent */
     bool want_logprobs;   /* chat */
     bool stream, echo, include_usage, return_token_ids;
     bool add_generation_prompt;
-    bool continues;               /* chat: the answer goes on with the last message */
-    struct constraint constraint; /* the form of the answer; of root */
+    bool continues;               /* chat: the answer continues the last message */
+    struct constraint constraint; /* form of the answer; borrowed from root */
     bool tells_probs;             /* completion_probabilities */
-    bool cache_prompt;            /* false: nothing is found in the prefix cache, and nothing left there for others */
+    bool cache_prompt;            /* false: neither use the prefix cache nor leave prefixes for other requests */
     bool timings_per_token, return_progress,
-        verbose;                    /* llama-server's: each event tells them; told before the first token; ..
-                                                       * __verbose */
-    int64_t id_slot, t_max_ms;      /* t_max_ms: from the first token on, once there is a new line; 0 = no limit */
-    const char *suffix;             /* completions: of root, NULL = none */
-    struct chat_split_config split; /* chat: what to look for in answers; its tools are chat.c's */
-    enum chat_thinking thinking;    /* chat: what the prompt, once it is made, leaves room for */
-    int64_t think_budget;           /* chat: tokens of thinking, -1 = not said */
-    const char *think_words;        /* chat: of root, what ends it when that is spent; NULL = not said */
-    const json_t *root;             /* borrowed, and NULL once the prompt is made */
+        verbose; /* llama-server's: timings in each event; prompt progress before the first token; __verbose */
+    int64_t id_slot, t_max_ms;      /* t_max_ms: from the first token, applied after a newline; 0: no limit */
+    const char *suffix;             /* completions: borrowed from root; NULL: none */
+    struct chat_split_config split; /* chat: formats to find in answers; chat.c sets its tools */
+    enum chat_thinking thinking;    /* chat: thinking that the finished prompt allows */
+    int64_t think_budget;           /* chat: thinking tokens, -1: not given */
+    const char *think_words;        /* chat: from root, text that ends thinking at the budget; NULL: not given */
+    const json_t *root;             /* borrowed; NULL after the prompt is built */
 };
 
 enum { PARAMS_MAX_N = 128, PARAMS_MAX_STOP_IDS = 64 };
 
-/* Reads the fields of `root` into *p, whose defaults are set first; what it points to lies in the arena. is_chat chooses
- * the table. On failure info->where is the field. */
+/* Sets defaults in *p and reads the fields of `root` into it. Data it points to is in the arena. is_chat selects the
+ * table. On failure info->where is the field. */
 MUST_CHECK enum err params_read(struct params *p, const json_t *root, bool is_chat, bool strict, const struct engine *e,
                                 struct arena *arena, struct err_info *info);
 
-/* Does reasoning_format of `root`, or `otherwise` where it is not there, ask for thinking apart from the content? NULL: yes. */
+/* Returns whether reasoning_format of `root`, or `otherwise` if it is absent, separates thinking from the content.
+ * NULL: yes. */
 bool params_splits_reasoning(const json_t *root, const char *otherwise);
 
-/* The formats that there are: a names_fn. */
+/* Returns the i-th reasoning format: a names_fn. */
 const char *params_reasoning_format_name(int i);
 
-/* Makes p->gen.grammar, the caller's, of what the fields ask for, behind p->thinking; before p->root goes. It stays NULL where they
- * ask for none. An error names the place in the request: ERR_INVALID_VALUE: two of them; engine_grammar_*'s. */
+/* Builds p->gen.grammar, owned by the caller, from the constraint fields, after p->thinking. Call before p->root is
+ * cleared. Stays NULL without a constraint. Errors name the position in the request: ERR_INVALID_VALUE for two
+ * constraints; those of engine_grammar_*. */
 bool params_has_grammar(const struct params *p);
-bool params_has_text_grammar(const struct params *p); /* .. but for response_format */
+bool params_has_text_grammar(const struct params *p); /* the same without response_format */
 MUST_CHECK enum err params_grammar(struct params *p, struct engine *e, struct err_info *info);
 
-/* Fields of the chat or the completion table, for tests and docs checks; NULL beyond the last. */
+/* Returns the i-th field of the chat or completion table, for tests and checks of docs; NULL beyond the last. */
 const struct field *params_field(bool is_chat, int i);
 
 #endif

@@ -1,4 +1,5 @@
-/* llama-server's API: its dialect and its endpoints, and those of rerankers. Threads: handlers run in the request's thread. */
+/* llama-server's API: its dialect and endpoints, and endpoints of rerankers. Threads: handlers run in the request's
+ * thread. */
 #ifndef INFCGI_LLAMA_H
 #define INFCGI_LLAMA_H
 

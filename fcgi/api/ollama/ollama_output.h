@@ -1,5 +1,5 @@
-/* What Ollama's /api/chat and /api/generate write: lines of JSON, the last with counts and durations; or one object.
- * Threads: as the request. */
+/* Output of Ollama's /api/chat and /api/generate: lines of JSON, the last with counts and durations; or one object.
+ * Threads: the request's. */
 #ifndef INFCGI_FCGI_API_OLLAMA_OUTPUT_H
 #define INFCGI_FCGI_API_OLLAMA_OUTPUT_H
 
@@ -15,7 +15,7 @@ const struct shape *ollama_shape(void);
 /* Appends `{"model":...,"created_at":...`. */
 void ollama_write_head(const struct call *c, struct buf *out);
 
-/* Appends the message or response of an answer that says nothing. */
+/* Appends the message or response of an empty answer. */
 void ollama_write_nothing(bool is_generate, struct buf *out);
 
 #endif

@@ -15,10 +15,10 @@ void api_response_delete(struct call *c);
 void api_response_post(struct call *c);
 void api_embeddings(struct call *c);
 
-/* What /v1/chat/completions writes. */
+/* Returns the shape of /v1/chat/completions. */
 const struct shape *api_chat_shape(void);
 
-/* POST /embedding and /embeddings, as llama-server has them. */
+/* POST /embedding and /embeddings, as in llama-server. */
 void api_embedding_llama(struct call *c);
 void api_embeddings_llama(struct call *c);
 
