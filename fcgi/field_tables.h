@@ -1,4 +1,4 @@
-/* The tables of fields of all request bodies: docs/openapi.yaml is checked against them. Threads: constant. */
+/* The field tables of all request bodies; tests check docs/openapi.yaml against them. Threads: constant. */
 #ifndef INFCGI_FCGI_FIELD_TABLES_H
 #define INFCGI_FCGI_FIELD_TABLES_H
 

@@ -1,5 +1,5 @@
-/* The tables of options. To add an option: a field in struct conf, a row in options.c, the line that uses it; then `make docs`.
- * Threads: constant. */
+/* The option tables. To add an option: add a field to struct conf, a row to options.c and the code that uses it; then
+ * run `make docs`. Threads: constant. */
 #ifndef INFCGI_FCGI_OPTIONS_H
 #define INFCGI_FCGI_OPTIONS_H
 
@@ -7,8 +7,8 @@
 
 extern const struct option_table options_table;
 
-/* Options of llama-server (options_llama.c): those with another name here, those without effect, and those that are rejected. The
- * last row has no name. */
+/* Options of llama-server (options_llama.c): options with another name in infcgi, options without effect, and rejected
+ * options. The last row has no name. */
 extern const struct option_other options_llama[];
 
 #endif

@@ -1,4 +1,4 @@
-/* The table of endpoints, and the APIs that they belong to. Threads: constant. */
+/* The table of endpoints and their APIs. Threads: constant. */
 #ifndef INFCGI_FCGI_ROUTES_H
 #define INFCGI_FCGI_ROUTES_H
 
@@ -7,7 +7,7 @@
 extern const struct route routes_table[];
 extern const int routes_n;
 
-/* The dialects, NULL-terminated; the last one serves URLs that none of the others names. */
+/* The dialects, NULL-terminated. The last one serves URLs that belong to no other dialect. */
 extern const struct dialect *const *const routes_dialects;
 
 #endif

@@ -1,4 +1,4 @@
-/* All tables of the program, as main passes them to commands. Threads: constant. */
+/* All tables of the program; main passes them to commands. Threads: constant. */
 #ifndef INFCGI_FCGI_TABLES_H
 #define INFCGI_FCGI_TABLES_H
 
