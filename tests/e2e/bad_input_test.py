@@ -1,5 +1,5 @@
-"""Tools, schemas, messages and parameters that are wrong in form, made for each of three APIs: a 400 that names the place, whether
-or not the answer would have been held to them."""
+"""Malformed tools, schemas, messages and parameters, for each of three APIs: a 400 that names the place, whether or not they would
+constrain the answer."""
 import json
 import pathlib
 import re
@@ -49,7 +49,7 @@ class Messages(Chat):
         return {"output_config": {"format": {"type": "json_schema", "schema": schema}}}
 
     def place(self, r):
-        """The message begins with it: this API has no member for it."""
+        """Returns the place that the message begins with, because this API has no member for it."""
         return r.json()["error"]["message"].split(": ", 1)[0]
 
 
@@ -67,7 +67,7 @@ def refused(ctx, api, place, **more):
     assert api.place(r).startswith(place), (api.path, place, r.body[:300])
 
 
-# Schemas that are none, and where.
+# Invalid schemas, and the place of the error.
 NO_SCHEMAS = [
     ({"type": "something"}, "/type"), ({"type": 5}, "/type"), ({"type": ["string", "strng"]}, "/type"), ({"type": []}, "/type"),
     ({"properties": []}, "/properties"), ({"properties": {"a": 5}}, "/properties/a"), ({"properties": {"a": {"type": {}}}}, "/properties/a/type"),
@@ -84,7 +84,7 @@ NO_SCHEMAS = [
 
 @harness.in_release
 def test_tools(ctx):
-    """B16. Shown to nobody, with tool_choice none, they are looked at all the same."""
+    """B16. Tools are checked even if tool_choice is none and the model does not see them."""
     for api in APIS:
         good = api.tool("good", {"type": "object"})
         for choice in {}, {"tool_choice": api.none}:
@@ -105,9 +105,9 @@ def test_tools(ctx):
 
 
 def hostile_schemas():
-    """B17: what takes long or much if it is taken as it stands. Whether it is one that can be held to: then it is, or refused."""
+    """B17: schemas that would take much time or memory if taken literally. A schema that can be enforced is, others are rejected."""
     deep = {}
-    for _ in range(18):   # bodies nest 64 deep at most
+    for _ in range(18):   # bodies nest at most 64 deep
         deep = {"not": {"allOf": [deep]}}
     return {
         "a pattern that is none": {"type": "string", "pattern": "("}, "nested stars": {"type": "string", "pattern": "(a+)+$"},
@@ -131,17 +131,17 @@ def hostile_schemas():
 
 @harness.in_release
 def test_schemas(ctx):
-    """B17. What is refused is within 100 ms each on an idle machine; here others may run. It takes 64 MiB at most, and nothing is left
-    behind."""
+    """B17. Rejecting takes at most 100 ms each on an idle machine, but other tests may run here. It takes at most 64 MiB and leaves
+    nothing behind."""
     slowest, most = {200: (0, ""), 400: (0, "")}, {200: (0, ""), 400: (0, "")}
     process = pathlib.Path(f"/proc/{ctx.server.engine.pid}")
 
     def mib(name):
         return int(re.search(rf"^{name}:\s+(\d+) kB", (process / "status").read_text(), re.M)[1]) / 1024
-    assert post(ctx, APIS[0], response_format={"type": "json_object"}).status == 200   # the first one makes tables of the vocabulary
+    assert post(ctx, APIS[0], response_format={"type": "json_object"}).status == 200   # the first request makes tables of the vocabulary
     for i, (title, schema) in enumerate(hostile_schemas().items()):
-        api = APIS[i % len(APIS)]   # all of them turn a schema into the one of chat
-        (process / "clear_refs").write_text("5")   # the peak begins anew
+        api = APIS[i % len(APIS)]   # all of them turn a schema into that of chat
+        (process / "clear_refs").write_text("5")   # resets the peak
         before, start = mib("VmRSS"), time.monotonic()
         r = post(ctx, api, **api.held(schema))
         assert r.status in slowest, (title, api.path, r.status, r.body[:300])
@@ -149,19 +149,19 @@ def test_schemas(ctx):
         most[r.status] = max(most[r.status], (mib("VmHWM") - before, f"{title}, {api.path}"))
         is_late = b"beginning has too many readings" in r.body   # found when the sequence starts
         assert r.status == 200 or is_late or (api.place(r) or "").startswith(api.schema_at), (title, api.path, r.body[:300])
-        tool = APIS[0].tool("a", {"type": "object", "properties": {"x": schema}, "required": ["x"]})   # what nothing is of is refused, not computed
+        tool = APIS[0].tool("a", {"type": "object", "properties": {"x": schema}, "required": ["x"]})   # a schema without instances is rejected
         tool["function"]["strict"] = True
         if len(json.dumps(schema)) > 4000 or (r.status == 200 and i % 4 != 0):
-            continue   # a prompt that shows it would be too long, and each that is taken is computed
+            continue   # a prompt that shows it would be too long, and each accepted schema is computed
         r = post(ctx, APIS[0], tools=[tool], tool_choice="required")
         said = r.error() if r.status == 400 else {}
-        place = "tools" if said.get("code") in ("grammar_too_complex", "invalid_grammar") else "tools[0].function.parameters/properties/x"   # all together are
+        place = "tools" if said.get("code") in ("grammar_too_complex", "invalid_grammar") else "tools[0].function.parameters/properties/x"   # of all tools
         assert r.status == 200 or said["param"].startswith(place), (title, r.body[:300])
     for status, (seconds, which) in slowest.items():
         print(f"slowest schema that is {'taken' if status == 200 else 'refused'}: {seconds * 1000:.0f} ms, {which}")
         assert seconds < (20 if ctx.is_slow else 2), slowest
         print(f"the most memory: {most[status][0]:.0f} MiB, {most[status][1]}")
-        assert ctx.is_slow or most[status][0] < 64, most   # ASan keeps what is freed
+        assert ctx.is_slow or most[status][0] < 64, most   # ASan keeps freed memory
     for title in "a loop", "a remote one", "a file", "a pattern that is none", "contradictions":
         assert post(ctx, APIS[0], **APIS[0].held(hostile_schemas()[title])).status == 400, title
     for schema, place in NO_SCHEMAS:
@@ -213,7 +213,7 @@ def test_parameters(ctx):
 
 @harness.in_release
 def test_many_choices_stream_with_logprobs(ctx):
-    """P13: whole frames of each."""
+    """P13: complete frames of each choice."""
     connection, r = ctx.server.stream(Chat.path, {"messages": HI, "max_tokens": 4, "n": 8, "logprobs": True, "top_logprobs": 2, "ignore_eos": True})
     choices = {i: [] for i in range(8)}
     ended = False

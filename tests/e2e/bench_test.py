@@ -1,4 +1,4 @@
-"""The drivers of `make bench-http`, against servers of our own, and `make bench-gpu`: tables, the CSV, and what they refuse."""
+"""The drivers of `make bench-http`, with test servers, and `make bench-gpu`: tables, the CSV, and the input that they reject."""
 import csv
 import json
 import os
@@ -30,7 +30,7 @@ def test_http_load_measures_in_turns(ctx):
     assert {int(r["completion_tokens"]) for r in rows} == {1, 12}
     assert sum(line.startswith("| 3 streams, 8 words, 4 tokens | ") for line in run.stdout.splitlines()) == 2, run.stdout
     done = ctx.server.metrics()["infcgi_generated_tokens_total"] - before
-    assert done == 2 * 3 * (1 + 12), done   # two names, three rounds with the one that is not counted
+    assert done == 2 * 3 * (1 + 12), done   # two names, three rounds including the one that is not counted
 
 
 @harness.in_release
@@ -63,7 +63,7 @@ def test_bench_gpu_measures_in_turns(ctx):
     peer.chmod(0o755)
     model = harness.ROOT / "tests/golden/models/llama-gqa-tied.gguf"
     command = [sys.executable, harness.ROOT / "tests/bench/gpu.py", "--infcgi", ctx.binary, "--model", model, "--rounds", "2"]
-    env = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}   # PoCL and its compiler leave what they have at the end
+    env = {**os.environ, "ASAN_OPTIONS": "detect_leaks=0"}   # PoCL and its compiler do not free everything at exit
     run = subprocess.run([*command, "--llama-bench", peer], capture_output=True, text=True, timeout=300, env=env)
     assert run.returncode == 0, run.stdout + run.stderr
     assert "| test | infcgi, tokens/s | llama.cpp, tokens/s | ratio |" in run.stdout, run.stdout
@@ -81,14 +81,14 @@ def test_a_decoded_token_is_nine_launches_a_layer(ctx):
     assert run.returncode == 0, run.stderr
     row, layers = json.loads(run.stdout)[0], 30
     assert row["launches"] / row["n_gen"] == 9 * layers + 4, row["launches"]
-    # The embedding is the head too, so that a token reads the whole file but for vectors, words and their like.
+    # The embedding is also the head, so a token reads the whole file except vectors, words and the like.
     assert 0.97 < row["weight_bytes"] / row["n_gen"] / row["model_size"] < 1.03, (row["weight_bytes"], row["model_size"])
     assert row["copy_bytes_s"] > 0 and row["queued_launch_us"] > 0 and row["launch_us"] > 0, row
 
 
 @harness.in_release
 def test_bench_uses_the_pack_cache(ctx):
-    """The first run writes the packed weights and the second one maps them: the file stays as it was."""
+    """The first run writes the packed weights and the second one maps them: the file does not change."""
     with tempfile.TemporaryDirectory(prefix="infcgi-pack.") as folder:
         command = [ctx.binary, "bench", "--model", harness.ROOT / "tests/golden/models/llama-biases.gguf", "--pack-cache", folder,
                    "-p", "4", "-n", "2", "-r", "1", "-o", "json"]

@@ -1,4 +1,4 @@
-"""Just enough of WebDriver to use the chat page in headless Chromium as a person would."""
+"""The part of WebDriver that is needed to use the chat page in headless Chromium like a person."""
 import json
 import shutil
 import subprocess
@@ -49,7 +49,7 @@ class Browser:
         return self.call("POST", f"{self.session}/execute/sync", {"script": script, "args": list(args)})
 
     def text(self, css):
-        """Text of all elements that match, in order."""
+        """Returns the texts of all elements that match, in order."""
         return self.run("return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)", css)
 
     def visible(self, css):
@@ -60,12 +60,12 @@ class Browser:
         self.call("POST", f"{self.session}/element/{found[ELEMENT]}/click")
 
     def choose(self, css, *paths):
-        """Files for an input of the type file, hidden or not."""
+        """Chooses files for an input of the type file, hidden or not."""
         found = self.call("POST", f"{self.session}/element", {"using": "css selector", "value": css})
         self.call("POST", f"{self.session}/element/{found[ELEMENT]}/value", {"text": "\n".join(map(str, paths))})
 
     def keys(self, text):
-        """Types into what has the focus; SHIFT holds for the next key."""
+        """Types into the focused element; SHIFT holds for the next key."""
         actions = []
         held = False
         for key in text:
@@ -83,11 +83,11 @@ class Browser:
         assert harness.until(condition, seconds, 0.05), f"{what}\nerror shown: {self.text('#error')}\nconsole: {self.console()}"
 
     def console(self):
-        """What the page logged since the last call."""
+        """Returns the messages that the page logged since the last call."""
         return [f"{e['level']}: {e['message']}" for e in self.call("POST", f"{self.session}/se/log", {"type": "browser"})]
 
     def cdp(self, method, **params):
-        """A command of Chromium's own protocol."""
+        """Sends a command of Chromium's own protocol."""
         return self.call("POST", f"{self.session}/goog/cdp/execute", {"cmd": method, "params": params})
 
     def resize(self, width, height):
@@ -100,6 +100,6 @@ class Browser:
             pass
         self.driver.terminate()
         self.driver.wait(10)
-        for _ in range(20):   # Chromium's last writes
+        for _ in range(20):   # Chromium may still write
             shutil.rmtree(self.profile, ignore_errors=True)
             time.sleep(0.05)

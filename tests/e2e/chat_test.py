@@ -1,4 +1,4 @@
-"""/v1/chat/completions with the openai package: answers, streams, logprobs, stop strings, n, seeds, leaving."""
+"""/v1/chat/completions with the openai package: answers, streams, logprobs, stop strings, n, seeds, disconnects."""
 import concurrent.futures
 import json
 import math
@@ -8,7 +8,7 @@ import pydantic
 
 import harness
 
-FRANCE = [{"role": "user", "content": "Name the capital of France."}]   # of which the model is sure, however an ISA rounds
+FRANCE = [{"role": "user", "content": "Name the capital of France."}]   # the model is sure of it, however an ISA rounds
 COUNT = [{"role": "user", "content": "Count from one to fifty in words."}]
 
 
@@ -119,7 +119,8 @@ def test_seed(ctx):
 
 @harness.in_release
 def test_json_object(ctx):
-    """A model that says anything says an object: whole, streamed, n of them, alone and among others; cut off it says so."""
+    """A model without understanding still returns an object: whole, streamed, several choices, alone and with others; a truncated one is
+    reported."""
     def ask(seed, **more):
         return ctx.server.client().chat.completions.create(
             model=model_id(ctx), messages=[{"role": "user", "content": "Tell me a story."}], seed=seed, temperature=1.2,
@@ -156,7 +157,7 @@ class Car(pydantic.BaseModel):
 
 @harness.in_release
 def test_json_schema(ctx):
-    """The openai package's models come back whole, and what cannot be enforced is refused where it stands."""
+    """The openai package's models parse, and schemas that cannot be enforced are rejected with their place."""
     for seed in range(2 if ctx.is_slow else 5):
         r = ctx.server.client().chat.completions.create(
             model=model_id(ctx), messages=[{"role": "user", "content": "Describe a car."}], seed=seed, temperature=1.2, max_tokens=120,
@@ -197,7 +198,7 @@ SHAPES = [{"type": "function", "function": {"name": "draw", "description": "Draw
 
 
 def check_calls(choice, names):
-    """Each call is of one of the names and fits its schema."""
+    """Checks that each call has one of the names and fits its schema."""
     assert choice.message.content is None and choice.finish_reason in ("tool_calls", "length"), choice
     for call in choice.message.tool_calls:
         said = json.loads(call.function.arguments)
@@ -210,7 +211,7 @@ def check_calls(choice, names):
 
 @harness.in_release
 def test_calls_come_in_pieces(ctx):
-    """Deltas of a call's arguments, whole and cut off by max_tokens at any token, are what an answer that is not streamed has."""
+    """Deltas of a call's arguments, whole and truncated by max_tokens at any token, equal those of an answer that is not streamed."""
     said = {"shape": "circle", "note": "a \"round\" one\nof caf\u00e9 size", "more": [1, {"deep": None}]}
     call = '<tool_call>\n{"name": "draw", "arguments": %s}\n</tool_call>' % json.dumps(said)
     s = ctx.scripted([{"say": "I draw.\n" + call + "\n" + call.replace("draw", "wipe")}])
@@ -241,7 +242,7 @@ def test_calls_come_in_pieces(ctx):
 
 @harness.in_release
 def test_tool_choice(ctx):
-    """A call that is asked for comes, whatever the model, and fits its schema; streamed too. The model's template knows no tools."""
+    """A required call arrives with any model, and fits its schema; streamed too. The model's template does not support tools."""
     client, ask = ctx.server.client(), {"model": model_id(ctx), "messages": FRANCE, "tools": SHAPES, "max_tokens": 200, "temperature": 1.3}
     for choice, names in (("required", ("draw", "wipe")), ({"type": "function", "function": {"name": "draw"}}, ("draw",))):
         r = client.chat.completions.create(**ask, tool_choice=choice, parallel_tool_calls=False).choices[0]
@@ -258,7 +259,7 @@ def test_tool_choice(ctx):
     assert [d.function.name for d in deltas if d.function.name] == ["draw"] and {d.index for d in deltas} == {0}, deltas
     assert "".join(d.function.arguments or "" for d in deltas) == whole.arguments, (deltas, whole)
     whole = client.chat.completions.create(**named).usage.completion_tokens
-    for n in (1, 2, 3, 6, whole - 1):  # cut anywhere: a call that has begun or nothing, and never a piece of its marks as text
+    for n in (1, 2, 3, 6, whole - 1):  # truncated anywhere: an incomplete call or nothing, and never a part of its markup as text
         cut = client.chat.completions.create(**{**named, "max_tokens": n}).choices[0]
         assert not cut.message.content and cut.finish_reason == "length" and (n > 3 or not cut.message.tool_calls), (n, cut)
     streamed = [c.choices[0] for c in client.chat.completions.create(**{**named, "max_tokens": 2}, stream=True)]
@@ -276,7 +277,7 @@ def test_tool_choice(ctx):
 
 @harness.in_release
 def test_grammar(ctx):
-    """GBNF and patterns hold in chat and text completions, and what is wrong with one is a 400 in its field."""
+    """GBNF and patterns constrain chat and text completions, and an error in one is a 400 with its field."""
     import re
     gbnf = 'root ::= "<" item ("," item)* ">"\nitem ::= [a-c]{1,2} | "(" item ")"'
     for seed in range(3):
@@ -396,7 +397,7 @@ def test_cached_prefix_gives_the_same_bytes(ctx):
 
 @harness.in_release
 def test_a_last_message_is_gone_on_with(ctx):
-    """The assistant's own, in every API that knows it: the answer is what is new."""
+    """In every API that can continue the assistant's message, the answer is only the new text."""
     s, model = ctx.server, model_id(ctx)
     turns = [*FRANCE, {"role": "assistant", "content": "The capital of France is"}]
     body = {"messages": turns, "temperature": 0, "max_tokens": 4}
@@ -420,4 +421,4 @@ def test_a_last_message_is_gone_on_with(ctx):
     assert r.status == 400 and "tool calls" in r.json()["error"]["message"], r.body
     items = [*FRANCE, {"role": "assistant", "content": [{"type": "output_text", "text": "The capital of France is"}]}]
     r = s.post("/v1/responses", {"model": model, "input": items, "temperature": 0, "max_output_tokens": 16}).json()
-    assert not r["output"][0]["content"][0]["text"].startswith(" Paris"), r   # an item of its own
+    assert not r["output"][0]["content"][0]["text"].startswith(" Paris"), r   # a separate item

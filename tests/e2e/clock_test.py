@@ -1,5 +1,5 @@
-"""R11, R12: somebody sets the clock, or stops the process, while requests run. What has a time ends in time, what has none goes on; and
-what tells the date tells it."""
+"""R11, R12: the clock is set, or the process is stopped, while requests run. Requests with a deadline end in time, others continue, and
+dates follow the clock."""
 import http.client
 import json
 import os
@@ -34,12 +34,12 @@ class Clock:
             "LD_PRELOAD": str(library), "SET_CLOCK": str(self.file), "SET_STEADY_CLOCK": str(self.steady), "ASAN_OPTIONS": "verify_asan_link_order=0"})
 
     def set(self, seconds, file=None):
-        fd = os.open(file or self.file, os.O_WRONLY | os.O_CREAT, 0o600)   # nor empty for a moment, which would be 0
+        fd = os.open(file or self.file, os.O_WRONLY | os.O_CREAT, 0o600)   # never empty for a moment, which would mean 0
         os.pwrite(fd, struct.pack("=q", seconds), 0)
         os.close(fd)
 
     def jump(self, pause=0.15):
-        """An hour and ten years, forward and back; it stays ten years back."""
+        """Jumps by an hour and ten years, forward and back; stays ten years back."""
         for seconds in (HOUR, -HOUR, YEARS, -YEARS):
             time.sleep(pause)
             self.set(seconds)
@@ -49,7 +49,8 @@ class Clock:
 
 
 def two_streams(s, meanwhile):
-    """One that may take 900 ms and would take many seconds, and one that ends by itself; seconds that the first took."""
+    """Runs a stream with a deadline of 900 ms that would take many seconds, and one that ends normally; returns the seconds that the
+    first took."""
     answers, took = {}, {}
 
     def run(name, max_tokens, **headers):
@@ -80,11 +81,11 @@ def test_the_clock_is_set(ctx):
     assert abs(created - time.time()) < 5
     took = harness.tried(lambda: two_streams(s, c.jump), lambda took: took < 1.9)
     assert 0.8 < took < 0.9 + (5 if ctx.is_slow else 1), took
-    assert abs(c.ask().json()["created"] - (time.time() - YEARS)) < 5   # the date that it is told
+    assert abs(c.ask().json()["created"] - (time.time() - YEARS)) < 5   # the date from the clock
     up = s.ask("status")["up_s"]
     assert 0 <= up < 120, up
     assert s.request("GET", "/health").status == 200
-    # Two a minute: none come back by what the clock says.
+    # Two per minute: the clock does not renew them.
     c.set(0)
     assert [c.ask("few").status for _ in range(2)] == [200, 200]
     for seconds in (HOUR, -HOUR, YEARS, -YEARS):
@@ -93,7 +94,7 @@ def test_the_clock_is_set(ctx):
         assert r.status == 429 and 1 <= int(r.headers["Retry-After"]) <= 60, (seconds, r.status, r.headers)
 
     def stop():
-        """It drains no longer than it takes, and might for 30 s."""
+        """Checks that draining takes no longer than it needs, although it could take 30 s."""
         if s.engine.poll() is not None:
             s.start_engine()
             s.wait_ready()
@@ -106,7 +107,8 @@ def test_the_clock_is_set(ctx):
 
 @harness.in_release
 def test_the_process_is_stopped(ctx):
-    """For longer than a step may take: nothing is stuck, and a time that passed meanwhile is told at once."""
+    """Stopped for longer than the step limit: nothing is reported as stuck, and a deadline that expired during the stop takes effect
+    immediately."""
     s = ctx.start(*ctx.ARGS, "--step-limit", "2")
 
     def stop():
@@ -121,17 +123,18 @@ def test_the_process_is_stopped(ctx):
 
 @harness.in_release
 def test_a_master_is_stopped_with_its_worker(ctx):
-    """As a frozen container is. The worker was as silent as its master was deaf; one that is silent alone is replaced."""
+    """Like a frozen container. The master does not replace a worker that was silent while it was stopped itself, but one that is silent
+    while it runs."""
     c = Clock(ctx, "--master")
     s, worker = c.server, master_test.worker_of(c.server)
     for pid in (s.engine.pid, worker):
         os.kill(pid, signal.SIGSTOP)
     c.set(60, c.steady)
     os.kill(s.engine.pid, signal.SIGCONT)
-    time.sleep(1.5)   # it looks at the time before the worker can say anything
+    time.sleep(1.5)   # it checks the time before the worker can report
     os.kill(worker, signal.SIGCONT)
     assert c.ask().status == 200 and master_test.worker_of(s) == worker and "worker_killed" not in s.log(), s.log()[-2000:]
-    os.kill(s.engine.pid, signal.SIGSTOP)   # alone, and its worker goes on telling
+    os.kill(s.engine.pid, signal.SIGSTOP)   # only the master, while its worker continues to report
     c.set(120, c.steady)
     time.sleep(1.5)
     os.kill(s.engine.pid, signal.SIGCONT)
@@ -140,7 +143,7 @@ def test_a_master_is_stopped_with_its_worker(ctx):
     os.kill(worker, signal.SIGSTOP)
     for seconds in range(121, 150):
         c.set(seconds, c.steady)
-        os.kill(s.engine.pid, signal.SIGCHLD)   # it looks at the time
+        os.kill(s.engine.pid, signal.SIGCHLD)   # makes it check the time
         time.sleep(0.1)
     assert harness.until(lambda: c.ask().status == 200, 20) and master_test.worker_of(s) != worker
     assert 'reason="it no longer responds"' in s.log(), s.log()[-2000:]
@@ -148,7 +151,8 @@ def test_a_master_is_stopped_with_its_worker(ctx):
 
 @harness.in_long
 def test_a_reader_that_takes_next_to_nothing_is_dropped(ctx):
-    """D04: a hundred bytes a second, and nothing at all, for half a minute. What they held is free, they are told, and others saw nothing of it."""
+    """D04: clients that read a hundred bytes per second, or nothing, for half a minute. They are told, their resources are freed, and
+    other clients are not affected."""
     c = Clock(ctx)
     s = c.server
     data = json.dumps({"prompt": "Once", "max_tokens": 1900, "ignore_eos": True, "stream": True, "logprobs": 5}).encode()
@@ -157,14 +161,14 @@ def test_a_reader_that_takes_next_to_nothing_is_dropped(ctx):
     for reader in slow:
         reader.sendall(request)
 
-    def have_stopped():   # for good: a ring may be full for a moment because the thread that empties it has no CPU
+    def have_stopped():   # permanently: a ring can be full for a moment because the thread that empties it has no CPU
         before = s.metrics()
         time.sleep(1)
         m = s.metrics()
         return m['infcgi_sequences_waiting{reason="reader"}'] == 2 and m["infcgi_generated_tokens_total"] == before["infcgi_generated_tokens_total"]
     assert harness.until(have_stopped, 60), s.metrics()
     expected = c.ask(max_tokens=24, temperature=0).json()["choices"]
-    for seconds in range(1, 20, 3):   # and what passes of itself
+    for seconds in range(1, 20, 3):   # in addition to real time
         c.set(seconds, c.steady)
         slow[0].recv(400)
         assert s.metrics()["infcgi_requests_running"] == 2
@@ -181,7 +185,8 @@ def test_a_reader_that_takes_next_to_nothing_is_dropped(ctx):
 
 @harness.in_release
 def test_the_machine_is_busy(ctx):
-    """R12: eight others want its CPUs all the time. Who is slow is not taken for stuck, and times are kept as well as they can be."""
+    """R12: eight other threads use its CPUs all the time. Slow threads are not reported as stuck, and deadlines are kept as well as
+    possible."""
     s = ctx.start(*ctx.ARGS, "--master", "--step-limit", "5")
     worker = master_test.worker_of(s)
     hogs = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(8)]

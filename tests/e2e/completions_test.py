@@ -55,7 +55,7 @@ def test_echo_logprobs_of_the_prompt(ctx):
     assert "".join(lp["tokens"]) == TEXT and lp["token_logprobs"][0] is None
     assert all(v <= 0 for v in lp["token_logprobs"][1:])
     assert [TEXT[o:o + len(t)] for o, t in zip(lp["text_offset"], lp["tokens"])] == lp["tokens"]
-    # The same tokens generated must have the same log-probabilities as when they are echoed.
+    # Generated tokens must have the same log-probabilities as when they are echoed.
     made = complete(ctx, prompt=TEXT, logprobs=0, max_tokens=3)["choices"][0]
     again = complete(ctx, prompt=TEXT + made["text"], echo=True, logprobs=0, max_tokens=0)["choices"][0]
     if "".join(again["logprobs"]["tokens"][-3:]) == made["text"]:
@@ -106,7 +106,7 @@ def test_detokenize_bad_id(ctx):
 
 @harness.in_release
 def test_choices_share_one_echo(ctx):
-    """The log-probabilities of a prompt are computed once, whatever n is, and are the same in all choices."""
+    """The log-probabilities of a prompt are computed once, whatever n is, and are equal in all choices."""
     s = ctx.server
     prompts = ["Once upon a time there was a fox. " * 20 + str(i) for i in range(2)]
     body = {"prompt": prompts, "echo": True, "logprobs": 2, "max_tokens": 3, "temperature": 1, "seed": 7, "cache_salt": "echo"}

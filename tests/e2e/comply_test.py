@@ -1,5 +1,5 @@
-"""llm-comply holds answers against the documents of three APIs; the model says what a script has. All passes but images, which a model of
-text refuses (media_test)."""
+"""llm-comply compares answers with the documents of three APIs; the model answers from a script. All tests pass except images, which a
+text model rejects (media_test)."""
 import json
 import subprocess
 
@@ -10,7 +10,7 @@ THOUGHT = "<think>\nHm\n</think>\n\nHello."
 
 
 def comply(ctx, form, model, says, *options):
-    """Runs all of its tests, some of which are for models of certain names; the ids of those that do not pass."""
+    """Runs all of its tests, some of which apply to models of certain names; returns the ids of those that fail."""
     s = ctx.scripted([{"if": ["eather"], "say": CALL}, {"say": says}], *ctx.ARGS, "--alias", model, "--strict-api")
     run = subprocess.run([harness.ROOT / "build/venv/bin/llm-comply", "--format", form, "-u", f"{s.base}/v1", "-k", "none", "-m", model,
                           "--json", *options], capture_output=True, text=True, timeout=120)
@@ -27,7 +27,7 @@ def test_chat(ctx):
 
 
 def test_responses(ctx):
-    """Its document does not know the text of thinking yet."""
+    """Its document does not yet have the text of thinking."""
     assert comply(ctx, "open-responses", "gpt-5", "Hello.") == {"image-input"}
 
 

@@ -1,4 +1,4 @@
-"""The admin socket and `infcgi ctl`: each command as text and as JSON, who may ask, ending a request, and clients that stall."""
+"""The admin socket and `infcgi ctl`: each command as text and as JSON, access, cancelling a request, and clients that stall."""
 import json
 import os
 import pathlib
@@ -21,7 +21,7 @@ VERSION = re.search(r'SERVER_VERSION "(.+)"', (harness.ROOT / "fcgi/wire/server.
 
 
 def raw(s, data, end=True):
-    """Sends bytes to the socket as they are; what comes back."""
+    """Sends bytes to the socket unchanged; returns the reply."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(20)
         client.connect(s.admin)
@@ -71,11 +71,11 @@ def test_what_is_refused_has_its_exit_status(ctx):
     assert failed.returncode == 1 and json.loads(failed.stdout)["error"]["status"] == 1
     nobody = subprocess.run([c.binary, "ctl", "--socket", f"{c.dir}/none.sock", "status"], capture_output=True, text=True)
     assert nobody.returncode == 69 and "--admin-socket" in nobody.stderr, nobody
-    for words in (("help",), ("--json", "help"), ("help", "cancel")):   # what there is to ask is known without one
+    for words in (("help",), ("--json", "help"), ("help", "cancel")):   # help does not need a server
         alone = subprocess.run([c.binary, "ctl", "--socket", f"{c.dir}/none.sock", *words], capture_output=True, text=True)
         assert alone.returncode == 0 and alone.stdout == c.ctl(*words).stdout and "cancel ID" in alone.stdout, alone
     assert subprocess.run([c.binary, "ctl", "--socket", f"{c.dir}/none.sock", "help", "nonsense"], capture_output=True).returncode == 64
-    with socket.socket(socket.AF_UNIX) as other:   # one that speaks something else
+    with socket.socket(socket.AF_UNIX) as other:   # a server with another protocol
         other.bind(f"{c.dir}/other.sock")
         other.listen()
         run = subprocess.Popen([c.binary, "ctl", "--socket", f"{c.dir}/other.sock", "status"], stderr=subprocess.PIPE, text=True)
@@ -98,7 +98,7 @@ def test_a_prompt_has_editing_and_history(ctx):
     c = ctx.server
     main, other = pty.openpty()
     p = subprocess.Popen([c.binary, "ctl", "--socket", c.admin, "--history", f"{c.dir}/history"], stdin=other, stdout=other, stderr=other,
-                         env={**os.environ, "TERM": "xterm", "ASAN_OPTIONS": "detect_leaks=0"})   # libedit leaves two strings behind
+                         env={**os.environ, "TERM": "xterm", "ASAN_OPTIONS": "detect_leaks=0"})   # libedit does not free two strings
     os.close(other)
     got = b""
 
@@ -111,11 +111,11 @@ def test_a_prompt_has_editing_and_history(ctx):
         seen, got = got, got[got.index(word) + len(word):]
         return seen
     read_until(b"infcgi>")
-    os.write(main, b"verXX\x7f\x7fsion\n")   # two mistakes, taken back
+    os.write(main, b"verXX\x7f\x7fsion\n")   # two mistakes, corrected
     read_until(b"version  " + VERSION.encode())
-    os.write(main, b"\x10\x01--json \n")     # the line before, and a word in front of it
+    os.write(main, b"\x10\x01--json \n")     # the previous line, with a word inserted before it
     read_until(b'{"version":"%s"}' % VERSION.encode())
-    os.write(main, b"drain\x03")              # not meant
+    os.write(main, b"drain\x03")              # discarded
     read_until(b"infcgi>")
     os.write(main, b"top\n")
     read_until(b"running 0, waiting 0")
@@ -135,7 +135,7 @@ def test_another_user_is_refused(ctx):
     os.chmod(c.dir, 0o755)
 
     def ask():
-        """As nobody, without a program that nobody might not reach."""
+        """Connects as nobody, without starting a program, which nobody may not reach."""
         main, other = socket.socketpair()
         child = os.fork()
         if child == 0:
@@ -147,7 +147,7 @@ def test_another_user_is_refused(ctx):
                     try:
                         s.sendall(b"drain\n")
                     except BrokenPipeError:
-                        pass   # it was turned away already, and is told why
+                        pass   # it was rejected already, and is told why
                     other.sendall(s.recv(4096))
             except OSError as e:
                 other.sendall(type(e).__name__.encode())
@@ -244,7 +244,7 @@ def test_a_stalled_client_holds_up_nobody(ctx):
 
 
 def test_lines_that_are_none(ctx):
-    """Whatever stands in a line: it is told what was expected, and nothing else happens; of many lines the first one counts."""
+    """Any invalid line gets an answer with what was expected, without other effects; of many lines the first one counts."""
     c = ctx.server
     before = c.ask("status")["state"], c.ask("config")
     for line in (b"", b" ", b"\0", b"status\0", b"--json", b"--json --json status", b"status now", b"status" + b" x" * 20, b"STATUS", b"drain now", b"drain;",

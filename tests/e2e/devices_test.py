@@ -1,4 +1,4 @@
-"""`infcgi devices`: this machine, and machines that are made up."""
+"""`infcgi devices`: this machine, and simulated machines."""
 import json
 import pathlib
 import subprocess
@@ -7,7 +7,7 @@ import tempfile
 import harness
 from fake_machine import GIB, MIB, Machine
 
-VRAM = 25753026560  # of a card of 24 GB, as amdgpu counts it
+VRAM = 25753026560  # of a card of 24 GB, according to amdgpu
 CARD = "0000:03:00.0"
 MODEL = harness.ROOT / "tests/golden/models/llama-gqa-tied.gguf"
 
@@ -31,7 +31,7 @@ def told(ctx, machine, *args):
 def machine():
     folder = tempfile.TemporaryDirectory()
     m = Machine(folder.name)
-    m.folder = folder  # goes with it
+    m.folder = folder  # removed with it
     return m
 
 
@@ -68,7 +68,7 @@ def test_a_card_that_no_driver_shows(ctx):
     m = machine()
     m.pocl()
     m.card(3, 0x744C, 24 * GIB, VRAM)
-    m.card(0, 0x15BF, 24 * GIB, kind=0x020000)  # no display
+    m.card(0, 0x15BF, 24 * GIB, kind=0x020000)  # not a display card
     (card,) = told(ctx, m)["cards"]
     assert card["pci"] == CARD and card["id"] == "1002:744c" and card["subsystem"] == "1eae:7901", card
     assert card["gfx"] == "gfx1100" and card["family"] == "RDNA3" and card["driver"] == "amdgpu", card
@@ -107,7 +107,7 @@ def test_a_card_of_mesa_with_a_small_window(ctx):
 
 def test_two_cards_of_rocm(ctx):
     m = machine()
-    m.driver("rocm", bus=0xE3)  # a signed byte tells it
+    m.driver("rocm", bus=0xE3)  # a signed byte reports it
     m.card(3, 0x744C, 24 * GIB, VRAM)
     m.card(0xE3, 0x744C, 24 * GIB, VRAM)
     all_ = told(ctx, m)
@@ -201,7 +201,7 @@ def test_what_a_driver_prints_is_no_answer(ctx):
 
 
 def computing(m):
-    """The environment of a process that computes on the machine: PoCL's compiler leaves memory when it ends."""
+    """Returns the environment of a process that computes on the machine: PoCL's compiler leaks memory at exit."""
     return {**m.env, "ASAN_OPTIONS": f"{m.env.get('ASAN_OPTIONS', '')}:detect_leaks=0"}
 
 
@@ -224,7 +224,7 @@ def test_the_back_end_without_a_device(ctx):
                            env=m.env, capture_output=True, text=True, timeout=60)
         assert r.returncode == 64 and r.stdout == "" and r.stderr == f"error: bad_config: device: expected {why}\n", r
     m.pocl()
-    m.driver("crash-devices")  # which does not keep another from computing
+    m.driver("crash-devices")  # which does not keep another driver from computing
     r = subprocess.run([ctx.binary, "generate", "--model", MODEL, "--prompt", "a", "--n-predict", "2", "--backend", "opencl"],
                        env=computing(m), capture_output=True, text=True, timeout=60)
     assert r.returncode == 0 and "2 generated" in r.stderr, r

@@ -1,4 +1,4 @@
-"""/v1/embeddings: the openai package against a decoder that is told to pool, and against an encoder."""
+"""/v1/embeddings: the openai package with a decoder that pools, and with an encoder."""
 import math
 import pathlib
 import re
@@ -17,7 +17,7 @@ def test_openai_package(ctx):
     client = ctx.start("--pooling", "mean", *ctx.ARGS).client()
     model = client.models.list().data[0].id
     texts = ["The cat sleeps on the sofa.", "A kitten is napping on the couch.", "Interest rates rose by half a point."]
-    r = client.embeddings.create(model=model, input=texts)  # the package asks for base64 and decodes it
+    r = client.embeddings.create(model=model, input=texts)  # the package requests base64 and decodes it
     assert [d.index for d in r.data] == [0, 1, 2] and r.model == model and r.usage.prompt_tokens > 10
     cat, kitten, rates = (d.embedding for d in r.data)
     assert all(math.isclose(dot(v, v), 1, abs_tol=1e-5) for v in (cat, kitten, rates))

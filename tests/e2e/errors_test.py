@@ -1,4 +1,4 @@
-"""What the engine answers to requests that are wrong."""
+"""The engine's answers to invalid requests."""
 import json
 import os
 import re
@@ -102,7 +102,7 @@ def test_api_keys(ctx):
 
 @harness.in_release
 def test_keys_share_no_cached_prefix(ctx):
-    """One key's cached_tokens tell nothing of another's prompts, whatever salts their clients give."""
+    """One key's cached_tokens reveal nothing of another's prompts, whatever salts their clients send."""
     prompt = "The quick brown fox jumps over the lazy dog and runs into the wood. " * 12
     with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
         keys.write("sk-one\nsk-two\n")
@@ -151,7 +151,7 @@ def test_full_queue(ctx):
 
 
 def test_a_full_queue_looks_into_nothing(ctx):
-    """Who cannot come in is told so before anything is read of what it asks; what needs no place is answered."""
+    """A request that the queue cannot take is rejected before its fields are read; requests that need no slot are answered."""
     s = ctx.start(*ctx.ARGS, "--parallel", "1", "--queue-max", "1")
     body = {"messages": HI, "max_tokens": 1900, "ignore_eos": True}
     opened = [s.stream(CHAT, body) for _ in range(2)]

@@ -1,5 +1,5 @@
-"""What runs out or is spoilt while the server runs: the folder of snapshots, descriptors, the reader of the log, files that it is told
-to read again. Requests go on, and what it does without is told."""
+"""Resources that run out or are damaged while the server runs: the folder of snapshots, descriptors, the reader of the log, files to
+reload. Requests continue, and the server reports what it lacks."""
 import concurrent.futures
 import os
 import pathlib
@@ -22,7 +22,7 @@ URL = "/v1/completions"
 TINY = harness.ROOT / "tests/golden/models/llama-biases.gguf"
 OTHER = harness.ROOT / "tests/golden/models/llama-yarn.gguf"
 ARGS = ("--threads", "1", "--kv-tokens", "16384")
-PAGE, HEAD = 32, 256   # tokens of a page; bytes in front of its keys and values
+PAGE, HEAD = 32, 256   # tokens per page; bytes before its keys and values
 
 
 def folder(ctx, prefix):
@@ -32,12 +32,12 @@ def folder(ctx, prefix):
 
 
 def prompt_of(i, pages=3):
-    """The i-th: no two have a page in common."""
+    """Returns the i-th prompt: no two share a page."""
     return [3 + i % 200, 3 + i // 200] + [3 + (7 * i + 11 * k) % 200 for k in range(pages * PAGE - 1)]
 
 
 def ask(s, prompt, **more):
-    """What it says, with its probabilities, and how many tokens of the prompt were not computed."""
+    """Returns the answer with its probabilities, and how many tokens of the prompt were cached."""
     r = s.post(URL, {"prompt": prompt, "max_tokens": 4, "temperature": 0, "logprobs": 2, "ignore_eos": True, **more})
     assert r.status == 200, (r.body, s.log()[-2000:])
     body = r.json()
@@ -55,10 +55,10 @@ def restart(s):
     s.wait_ready()
 
 
-# --- snapshot files that are not as they were ------------------------------------------------------------------------
+# --- damaged snapshot files -------------------------------------------------------------------------------------------
 
 def spoilt(good, others):
-    """Ways to spoil a file: name, and what to do with its path."""
+    """Returns ways to damage a file: name, and a function of its path."""
     def written(data):
         return lambda path: path.write_bytes(data)
 
@@ -77,7 +77,7 @@ def spoilt(good, others):
              "no head": written(good[HEAD:] + good[:HEAD]), "FIFO": replaced(os.mkfifo), "gone": pathlib.Path.unlink,
              "link to itself": replaced(lambda p: p.symlink_to(p)), "link to /dev/zero": replaced(lambda p: p.symlink_to("/dev/zero"))}
     ways |= {f"of {name}": written(data) for name, data in others.items()}
-    return ways | {"folder": replaced(os.mkdir)}   # the last: it stays, and after a write that fails the writer rests
+    return ways | {"folder": replaced(os.mkdir)}   # the last: it remains, and after a failed write the writer pauses
 
 
 def page_files(path):
@@ -85,7 +85,8 @@ def page_files(path):
 
 
 def test_spoilt_snapshots_are_computed(ctx):
-    """R07: one prompt for each way to spoil the second of its pages; after one restart each is found up to there, and says the same."""
+    """R07: one prompt for each way to damage the second of its pages; after one restart each is found up to there, and has the same
+    answer."""
     home, elsewhere = folder(ctx, "infcgi-kv."), folder(ctx, "infcgi-kv.")
     strange = ctx.start(*ARGS, "--cache-dir", str(elsewhere), model=OTHER)
     ask(strange, prompt_of(0))
@@ -93,7 +94,7 @@ def test_spoilt_snapshots_are_computed(ctx):
     s = ctx.start(*ARGS, "--cache-dir", str(home), model=TINY)
 
     def keep(i):
-        """Asks the i-th; its answer, and the files of its pages in order."""
+        """Asks the i-th prompt; returns its answer, and the files of its pages in order."""
         before = page_files(home)
         answer, cached = ask(s, prompt_of(i))
         saved(s)
@@ -117,17 +118,17 @@ def test_spoilt_snapshots_are_computed(ctx):
     saved(s)
     refused = s.metrics()["infcgi_snapshot_refused_total"]
     assert len(ways) - 2 <= refused + s.metrics()["infcgi_snapshot_read_errors_total"] <= len(ways), (refused, len(ways), s.log()[-2000:])
-    restart(s)   # what could be written anew is as it was
+    restart(s)   # files that could be rewritten are as before
     again = [ask(s, prompt_of(i + 1)) for i in range(len(ways))]
     assert [a for a, _ in again] == [answer for answer, _ in kept[1:]]
     late = [(name, cached) for name, (_, cached) in zip(ways, again) if cached != 3 * PAGE]
     assert len(late) <= 1, late
 
 
-# --- a folder of snapshots that cannot be written --------------------------------------------------------------------
+# --- a folder of snapshots that cannot be written ---------------------------------------------------------------------
 
 def no_room(s, path):
-    """The files of the engine's may not grow to a page; also its log, of which lines are lost meanwhile."""
+    """Limits the engine's files to less than a page; this also affects its log, which loses lines."""
     def limit(n):
         resource.prlimit(s.engine.pid, resource.RLIMIT_FSIZE, (n, resource.RLIM_INFINITY))
     limit(4096)
@@ -167,13 +168,13 @@ def may_mount(path):
 
 
 def test_a_folder_that_cannot_be_written_stops_snapshots_alone(ctx):
-    """R06: answers are as without one, it is counted, and told a few times at most, and no half of a file is left."""
+    """R06: answers are as without snapshots, failures are counted and logged only a few times, and no partial file remains."""
     home = folder(ctx, "infcgi-kv.")
     s = ctx.start(*ARGS, "--cache-dir", str(home / "kv"), model=TINY)
     ways = [no_room, removed, a_file_in_its_place, a_link_in_its_place, *([full] if may_mount(home) else [])]
     plain = {i: ask(s, prompt_of(i))[0] for i in range(len(ways))}
     for i, way in enumerate(ways):
-        (home / "kv" / (64 * f"{i}" + ".page.tmp")).write_bytes(b"half") # as a kill in the middle of writing leaves it
+        (home / "kv" / (64 * f"{i}" + ".page.tmp")).write_bytes(b"half") # like a kill in the middle of writing
         restart(s)
         errors = s.metrics()["infcgi_snapshot_write_errors_total"]
         back = way(s, home / "kv")
@@ -188,7 +189,7 @@ def test_a_folder_that_cannot_be_written_stops_snapshots_alone(ctx):
         if (home / "moved").exists():
             (home / "moved").rename(home / "kv")
         left = lambda: [p.name for p in (home / "kv").iterdir() if p.suffix != ".page" and p.name != "key"]
-        assert harness.until(lambda: not left()), (way, left()) # but for the one being written when there was room again
+        assert harness.until(lambda: not left()), (way, left()) # except the one being written when there was room again
     told = [line for line in s.log().splitlines() if " snapshot" in line and " warn " in line]
     assert len(told) <= 2 * len(ways), told
 
@@ -196,7 +197,7 @@ def test_a_folder_that_cannot_be_written_stops_snapshots_alone(ctx):
 # --- descriptors, the log ---------------------------------------------------------------------------------------------
 
 def silent(s, n):
-    """n connections to the engine that say nothing; fewer, where it takes no more."""
+    """Opens n connections to the engine that send nothing; fewer if it accepts no more."""
     opened = []
     for _ in range(n):
         c = socket.socket(socket.AF_UNIX)
@@ -206,7 +207,7 @@ def silent(s, n):
 
 
 def test_without_descriptors_it_waits_and_goes_on(ctx):
-    """R08, D01: more clients than it may have descriptors, silent, half-way, or with a request; when they leave it answers as ever."""
+    """R08, D01: more clients than descriptors, silent, incomplete, or with a request; when they leave, it answers as before."""
     s = ctx.start(*ARGS, model=TINY, prefix=[shutil.which("prlimit"), "--nofile=40"])
     expected = ask(s, prompt_of(1))
     for data in (b"", records_test.begin(), records_test.begin() + records_test.params(**records_test.HEALTH)):
@@ -222,14 +223,15 @@ def test_without_descriptors_it_waits_and_goes_on(ctx):
 
 
 def test_more_requests_than_descriptors(ctx):
-    """R08: each waits for one, and is answered."""
+    """R08: each waits for a descriptor, and is answered."""
     s = ctx.start(*ARGS, model=TINY, prefix=[shutil.which("prlimit"), "--nofile=40"])
     answers = harness.at_once([lambda i=i: s.post(URL, {"prompt": prompt_of(i), "max_tokens": 40, "ignore_eos": True}) for i in range(100)])
     assert {r.status for r in answers} == {200}, [r.body for r in answers if r.status != 200][:3]
 
 
 def test_silent_connections_make_room(ctx):
-    """F15: as many as are taken at all, all of them silent, hold up who speaks for a moment and not for their ten seconds, and are closed."""
+    """F15: the maximum number of connections, all silent, delay a client with a request for a moment, not for their ten seconds, and are
+    closed."""
     s = ctx.start(*ARGS, "--max-connections", "8", model=TINY)
     def ask_behind_them():
         opened = silent(s, 24)
@@ -238,7 +240,7 @@ def test_silent_connections_make_room(ctx):
         return opened
     opened = harness.quick(10 if ctx.is_slow else 4, ask_behind_them)   # three times eight, half a second each
     assert ask(s, prompt_of(1))[0]
-    for c in opened[:16]:   # who is in the place of others is; the last may stay their ten seconds
+    for c in opened[:16]:   # connections whose slots others need; the last can stay for their ten seconds
         c.settimeout(5)
         assert c.recv(1) == b""
     for c in opened:
@@ -247,12 +249,12 @@ def test_silent_connections_make_room(ctx):
 
 @harness.in_release
 def test_thousands_of_silent_connections(ctx):
-    """F15: more than the backlog holds. What is taken is bounded, all are closed, and service goes on."""
+    """F15: more than the backlog. The number of accepted connections is bounded, all are closed, and service continues."""
     s = ctx.start(*ARGS, model=TINY)
     files, opened = pathlib.Path(f"/proc/{s.engine.pid}/fd"), []
     until, n_refused = time.monotonic() + 60, 0
-    s.engine.send_signal(signal.SIGSTOP)   # until the backlog is full, as it takes them as fast as they come
-    while len(opened) < 3000 and time.monotonic() < until:   # backlog and places hold 1,024 each: the others come as these are closed
+    s.engine.send_signal(signal.SIGSTOP)   # until the backlog is full, because it accepts them as fast as they arrive
+    while len(opened) < 3000 and time.monotonic() < until:   # backlog and slots take 1,024 each: the others connect as these are closed
         c = socket.socket(socket.AF_UNIX)
         c.setblocking(False)
         try:
@@ -266,7 +268,7 @@ def test_thousands_of_silent_connections(ctx):
             time.sleep(0.001)
     assert len(opened) == 3000 and n_refused > 0 and len(list(files.iterdir())) < 1024 + 100, (len(opened), n_refused)
     assert harness.until(lambda: s.request("GET", "/health").status == 200, 30, 0.1)
-    for c in opened[:-1024]:   # nobody waits for the places of the last
+    for c in opened[:-1024]:   # no client waits for the slots of the last
         c.settimeout(30)
         assert c.recv(1) == b""
     for c in opened:
@@ -276,7 +278,7 @@ def test_thousands_of_silent_connections(ctx):
 
 
 def serve_with_stderr(ctx, s, to, *args):
-    """Starts the server of `s` again, whose log goes to that file."""
+    """Restarts the server of `s` with its log in that file."""
     s.stop_engine()
     s.engine = subprocess.Popen(["spawn-fcgi", "-n", "-s", f"{s.dir}/infcgi.sock", "--", str(s.binary), "serve", "--model", str(TINY), *ARGS, *args],
                                 stdin=subprocess.DEVNULL, stdout=to, stderr=to, start_new_session=True)
@@ -294,7 +296,7 @@ def loses_lines(s):
 
 
 def test_a_log_that_nobody_reads_holds_up_nobody(ctx):
-    """R13: lines are lost and counted, and the end waits for nobody. With a master, which has lines of its own, a worker is replaced."""
+    """R13: lines are lost and counted, and nothing waits at the end. With a master, which logs itself, a worker is replaced."""
     s = ctx.start(*ARGS, model=TINY)
     for args in ((), ("--master",)):
         mine, its = os.pipe()
@@ -316,7 +318,7 @@ def test_a_log_that_nobody_reads_holds_up_nobody(ctx):
 
 
 def test_a_log_that_cannot_be_written(ctx):
-    """R13: a full disk, and a reader that is gone."""
+    """R13: a full disk, and a reader that left."""
     s = ctx.start(*ARGS, model=TINY)
     for args in ((), ("--master",)):
         with open("/dev/full", "wb") as full:
@@ -335,7 +337,7 @@ def test_a_log_that_cannot_be_written(ctx):
         assert s.engine.wait(20) == 0
 
 
-# --- what is never asked again ----------------------------------------------------------------------------------------------
+# --- requests that never repeat ---------------------------------------------------------------------------------------
 
 @harness.in_release
 def test_what_never_comes_again_fills_nothing(ctx):
@@ -351,7 +353,7 @@ def test_what_never_comes_again_fills_nothing(ctx):
         sizes.append((memory_test.kib_of(s, "VmRSS"), s.metrics()[memory] / 1024))
     for k in range(5):
         ask_all(k * n)
-    if not ctx.is_slow:   # a sanitizer holds back what is freed
+    if not ctx.is_slow:   # a sanitizer keeps freed memory
         assert sizes[4][0] < sizes[1][0] + 8192 and 0 < sizes[4][1] < sizes[1][1] + 8192, sizes
     assert s.idle()
 
@@ -359,7 +361,7 @@ def test_what_never_comes_again_fills_nothing(ctx):
 # --- threads and processes -----------------------------------------------------------------------------------------------
 
 def no_process(ctx):
-    """no_process.c, and a file that it looks for."""
+    """Returns no_process.c's environment, and a file that it looks for."""
     path = folder(ctx, "infcgi-process.")
     library = path / "no_process.so"
     subprocess.run(["gcc", "-std=gnu17", "-Wall", "-Werror", "-shared", "-fPIC", "-o", library, harness.ROOT / "tests/e2e/no_process.c", "-ldl"], check=True)
@@ -368,24 +370,24 @@ def no_process(ctx):
 
 @harness.in_release
 def test_a_system_that_gives_no_thread_at_the_start(ctx):
-    """R09: whichever it is that there is none for, the start fails and says why."""
+    """R09: whichever thread is missing, the start fails and says why."""
     env, _ = no_process(ctx)
     threads = ctx.start(*ARGS, "--threads", "2", "--cache-dir", str(folder(ctx, "infcgi-kept.")), model=TINY).ask("threads")
     for n in range(len([t for t in threads if t["name"] != "request"]) - 1):   # the first was not created
         s = ctx.start(*ARGS, "--threads", "2", "--cache-dir", str(folder(ctx, "infcgi-kept.")), model=TINY, wait=False, env={**env, "NO_THREAD_FROM": str(n)})
         assert s.engine.wait(60) not in (0, 1) and s.engine.returncode > 0, (n, s.engine.returncode, s.log())
         assert s.log().startswith("error: ") or "\nerror: " in s.log(), (n, s.log())
-        error = [line for line in s.log().splitlines() if line.startswith("error: ")][-1]   # lines of the log may come behind it
+        error = [line for line in s.log().splitlines() if line.startswith("error: ")][-1]   # lines of the log can follow it
         assert re.search("internal_error: cannot start .*thread", error), (n, s.log())
 
 
 @harness.in_long
 def test_a_system_that_gives_no_process_for_a_while(ctx):
-    """R09: who asks waits, and is answered when it gives some again; streams that run go on."""
+    """R09: new requests wait, and are answered when threads are available again; running streams continue."""
     env, file = no_process(ctx)
     s = ctx.start(*ctx.ARGS, "--master", env=env)
     file.touch()
-    connection, response = s.stream(URL, {"prompt": [1, 2, 3], "max_tokens": 900, "ignore_eos": True})   # has the thread that there is
+    connection, response = s.stream(URL, {"prompt": [1, 2, 3], "max_tokens": 900, "ignore_eos": True})   # has the only thread
     response.readline()
     with concurrent.futures.ThreadPoolExecutor() as pool:
         waiting = [pool.submit(status_of, s) for _ in range(3)]
@@ -403,10 +405,10 @@ def test_a_system_that_gives_no_process_for_a_while(ctx):
     assert harness.until(lambda: status_of(s) == 200, 20), s.log()
 
 
-# --- files that are read again ----------------------------------------------------------------------------------------
+# --- reloaded files ---------------------------------------------------------------------------------------------------
 
 def no_files():
-    """What can stand where a text file should: name, and what puts it there."""
+    """Returns what can be in the place of a text file: name, and a function that puts it there."""
     return {"nothing": lambda p: None, "a folder": os.mkdir, "a FIFO": os.mkfifo, "a link to itself": lambda p: p.symlink_to(p),
             "/dev/zero": lambda p: p.symlink_to("/dev/zero"), "NUL bytes": lambda p: p.write_bytes(b"\0" * 100),
             "64 MiB": lambda p: p.write_bytes(b"x" * (64 << 20)),
@@ -421,7 +423,7 @@ def away(path):
 
 
 def test_what_is_no_file_keeps_the_old(ctx):
-    """SIGHUP, of the options, of keys and of tenants: each is kept as it was, told with its path, and nobody is held up."""
+    """SIGHUP for options, keys and tenants: each is kept and reported with its path, and no request is delayed."""
     home = folder(ctx, "infcgi-files.")
     texts = {"infcgi.conf": "body-limit = 64\n", "keys": "sk-key\n", "tenants": "[anna]\nkey = sk-anna\nweight = 3\n"}
     for name, text in texts.items():
@@ -454,7 +456,7 @@ def test_what_is_no_file_keeps_the_old(ctx):
 
 
 def test_a_reload_without_its_file_keeps_the_worker(ctx):
-    """SIGUSR2, with the same in the place of the options: what serves goes on, and with a file again the next one takes over."""
+    """SIGUSR2, with the same instead of the options: the worker continues, and once the file is back the next one takes over."""
     home = folder(ctx, "infcgi-reload.")
     s, write = master_test.configured(ctx, home, model=TINY, alias="old", threads=1)
     path, worker = home / "infcgi.conf", master_test.worker_of(s)

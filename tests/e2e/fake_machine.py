@@ -1,4 +1,4 @@
-"""Machines that are made up: cards on the PCI bus (fake_pci.c) and an OpenCL driver (fake_icd.c)."""
+"""Simulated machines: cards on the PCI bus (fake_pci.c) and an OpenCL driver (fake_icd.c)."""
 import os
 import pathlib
 import subprocess
@@ -26,7 +26,7 @@ class Machine:
         return str(made)
 
     def driver(self, what, bus=3):
-        """An OpenCL driver; the environment says what it shows or does."""
+        """Installs an OpenCL driver; the environment sets what it shows or does."""
         (self.drivers / "fake.icd").write_text(self._library("fake_icd") + "\n")
         self.env.update(FAKE_ICD=what, FAKE_BUS=str(bus))
 
@@ -34,7 +34,7 @@ class Machine:
         (self.drivers / "pocl.icd").write_text(pathlib.Path("/etc/OpenCL/vendors/pocl.icd").read_text())
 
     def bus(self):
-        """From now on the bus has the cards of card() alone."""
+        """From now on the bus has only the cards of card()."""
         root = self.dir / "pci"
         root.mkdir(exist_ok=True)
         self.env.update(FAKE_PCI=str(root), LD_PRELOAD=self._library("fake_pci"),

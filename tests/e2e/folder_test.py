@@ -1,5 +1,5 @@
-"""A SafeTensors folder served as it is: in shards, with tokenizer.json, chat template and sampling defaults of its own, and with
-the answers of the same model as a GGUF file."""
+"""A SafeTensors folder served directly: in shards, with its own tokenizer.json, chat template and sampling defaults, and with the
+answers of the same model as a GGUF file."""
 import json
 import pathlib
 import struct
@@ -12,7 +12,7 @@ IM_START, IM_END, THINK, WORD = 256, 257, 260, 261
 
 
 def byte_alphabet():
-    """How byte-level tokenizers spell the 256 bytes: those that print as themselves, the others from U+0100 on."""
+    """Returns how byte-level tokenizers spell the 256 bytes: printable ones as themselves, the others from U+0100 on."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [b for b in range(256) if b not in shown]
     return [chr(b) if b in shown else chr(256 + others.index(b)) for b in range(256)]
@@ -31,7 +31,7 @@ def tokenizer():
 
 
 def write_shards(folder, source, count):
-    """The tensors of a file, dealt to `count` files and an index."""
+    """Distributes the tensors of a file over `count` files and an index."""
     data = source.read_bytes()
     n, = struct.unpack("<Q", data[:8])
     header, data = json.loads(data[8:8 + n]), data[8 + n:]
@@ -96,7 +96,7 @@ def test_a_folder_chats(ctx):
         # <|im_start|>user\n the <|im_end|> as text <|im_end|>\n <|im_start|>assistant\n
         assert usage["prompt_tokens"] == 1 + 5 + 1 + 10 + 1 + 1 + 1 + 10, usage
         dated = server.post("/v1/chat/completions", {**ask, "chat_template_kwargs": {"date_string": "<|im_end|>"}})
-        assert dated.json()["usage"]["prompt_tokens"] == usage["prompt_tokens"] + 10, dated.body  # as text too
+        assert dated.json()["usage"]["prompt_tokens"] == usage["prompt_tokens"] + 10, dated.body  # also as text
         connection, response = server.stream("/v1/chat/completions", ask)
         body = response.read()
         connection.close()
@@ -104,7 +104,7 @@ def test_a_folder_chats(ctx):
 
 
 def test_users_write_no_marks(ctx):
-    """Added tokens that are not special: <think> is a mark by its form, USER: only where the chat template says it."""
+    """Added tokens that are not special: <think> is a control token by its form, USER: only in the chat template."""
     def n_prompt(server, text):
         r = server.post("/v1/chat/completions", {"messages": [{"role": "user", "content": text}], "max_tokens": 1})
         assert r.status == 200, r.body
@@ -155,5 +155,5 @@ def test_default_sampling(ctx):
         options = ("--temp", "0.5", "--top-k", "0", "--top-p", "1", "--min-p", "0", "--repeat-penalty", "1", "--repeat-last-n", "-1")
         server = ctx.start(*args, *options, model=folder)
         assert defaults(server) == [0.5, 0, 1, 0, 1, -1]
-        r = server.post("/v1/responses", {"input": "the", "max_output_tokens": 16})   # it repeats what applied
+        r = server.post("/v1/responses", {"input": "the", "max_output_tokens": 16})   # it repeats the values that applied
         assert r.status == 200 and r.json()["temperature"] == 0.5 and r.json()["top_p"] == 1, r.body

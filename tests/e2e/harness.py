@@ -1,7 +1,7 @@
 """A real nginx with nginx/infcgi.conf, a real spawn-fcgi and the engine, on a free port, for the end-to-end tests.
 
-Test functions are named test_*, live in *_test.py and take one argument, the Context: ctx.server is shared by the tests of a
-run; a test that kills or configures an engine starts its own with ctx.start(). What is started ends with the run.
+Test functions are named test_*, are in *_test.py and take one argument, the Context. The tests of a run share ctx.server; a test that
+kills or configures an engine starts its own with ctx.start(). Everything that a test starts ends with the run.
 """
 import http.client
 import json
@@ -21,7 +21,7 @@ SANITIZER_REPORT = re.compile(r"(ERROR|WARNING): \w+Sanitizer|runtime error:")
 
 
 class Skip(Exception):
-    """This test says nothing about this variant."""
+    """The test does not apply to this variant."""
 
 
 # Where `make test` runs a test over HTTP. A test without a mark runs under ASan. A module whose tests share a mark has
@@ -45,7 +45,7 @@ def free_port():
 
 
 def until(condition, seconds=10.0, every=0.02):
-    """Waits until condition() is true; returns its value, or the last one when time is up."""
+    """Waits until condition() is true; returns its value, or its last value on timeout."""
     end = time.monotonic() + seconds
     while True:
         value = condition()
@@ -55,8 +55,8 @@ def until(condition, seconds=10.0, every=0.02):
 
 
 def tried(act, is_good):
-    """What act() returns when that is good, or the last time. It has five tries, as the machine is others', too: what is wrong by itself
-    is wrong each time."""
+    """Returns act()'s result if it is good, else its last of five results. Five tries because other programs use the machine: a real
+    fault fails every time."""
     for _ in range(5):
         value = act()
         if is_good(value):
@@ -65,7 +65,7 @@ def tried(act, is_good):
 
 
 def quick(seconds, act):
-    """What act() returns when it took less than that, which one of its tries must."""
+    """Returns act()'s result from the first try that took less than this many seconds; fails if none did."""
     took = []
 
     def timed():
@@ -79,22 +79,22 @@ def quick(seconds, act):
 
 
 def with_context(model, n, folder):
-    """A copy of a GGUF file that says it was trained with a context of n tokens: for agents, whose prompts are long, and a model
-    that computes nothing or of which nothing good is expected."""
+    """Copies a GGUF file with a training context of n tokens and returns the copy's path: for agents, whose prompts are long, with a model
+    whose answers do not matter."""
     data = bytearray(pathlib.Path(model).read_bytes())
     key = b".context_length"
-    at = data.index(key) + len(key) + 4   # behind the type
+    at = data.index(key) + len(key) + 4   # after the type
     data[at:at + 4] = n.to_bytes(4, "little")
     (folder / "long.gguf").write_bytes(data)
     return folder / "long.gguf"
 
 
-# Tokens of the default model's that no test says, under the names of others of the same length.
+# Tokens of the default model that no test uses, and others of the same length that replace them.
 FIM_NAMES = {b"<issue_closed>": b"<|fim_prefix|>", b"<empty_output>": b"<|fim_suffix|>", b"<jupyter_text>": b"<|fim_middle|>"}
 
 
 def with_fim(model, path):
-    """A copy of the default model, at `path`, whose vocabulary has the marks around a gap that is to be filled."""
+    """Makes a copy of the default model, at `path`, whose vocabulary has the tokens for infill."""
     data = pathlib.Path(model).read_bytes()
     for old, new in FIM_NAMES.items():
         assert data.count(old) == 1, old
@@ -115,7 +115,7 @@ class Response:
         return json.loads(self.body)
 
     def error(self):
-        """The error object; fails when the body is not an error in the API's shape."""
+        """Returns the error object; fails if the body is not an error in the API's format."""
         assert self.headers["Content-Type"].startswith("application/json"), self.headers["Content-Type"]
         error = self.json()["error"]
         assert set(error) >= {"message", "type", "param", "code"}, error
@@ -124,7 +124,7 @@ class Response:
 
 
 def events(lines):
-    """The JSON objects of an SSE stream given as lines of bytes; None for [DONE]."""
+    """Yields the JSON objects of an SSE stream given as lines of bytes; None for [DONE]."""
     for line in lines:
         if line.startswith(b"data: "):
             data = line[6:].strip()
@@ -157,12 +157,12 @@ class Server:
                 self.wait_ready()
             except BaseException:
                 self.engine.kill()
-                self.nginx.terminate()   # its workers outlive it when it is killed
+                self.nginx.terminate()   # a killed nginx leaves its workers
                 self.nginx.wait(10)
                 raise
 
     def start_engine(self, held=None):
-        """Behind spawn-fcgi, or on a listening socket that stays the caller's."""
+        """Starts the engine with spawn-fcgi, or on a listening socket that the caller keeps."""
         spawn = ["spawn-fcgi", "-n", "-s", f"{self.dir}/infcgi.sock", "-M", "0660", "--"] if held is None else []
         with open(self.log_path, "ab") as log:
             self.engine = subprocess.Popen(
@@ -186,11 +186,11 @@ class Server:
         assert until(ready, seconds), f"not ready after {seconds} s:\n{self.log()}"
 
     def ctl(self, *words, stdin=None):
-        """`infcgi ctl` with these words."""
+        """Runs `infcgi ctl` with these words."""
         return subprocess.run([self.binary, "ctl", "--socket", self.admin, *words], input=stdin, capture_output=True, text=True, timeout=60)
 
     def ask(self, *words):
-        """What it says as JSON."""
+        """Returns its answer as JSON."""
         run = self.ctl("--json", *words)
         assert run.returncode == 0, run
         return json.loads(run.stdout)
@@ -199,7 +199,7 @@ class Server:
         return self.log_path.read_text(errors="replace")
 
     def stop(self):
-        """Ends both; fails when the engine did not end well or a sanitizer spoke."""
+        """Stops both; fails if the engine ended badly or a sanitizer reported an error."""
         status = None
         if self.engine.poll() is None:
             self.engine.terminate()
@@ -218,7 +218,7 @@ class Server:
         assert not report, log[report.start():report.start() + 6000]
 
     def request(self, method, path, body=None, headers=None, timeout=60):
-        """One request; a body that is not bytes is sent as JSON."""
+        """Sends one request; a body that is not bytes is sent as JSON."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         headers = dict(headers or {})
         if body is not None and not isinstance(body, bytes):
@@ -234,8 +234,8 @@ class Server:
         return self.request("POST", path, body, **kw)
 
     def raw(self, data, timeout=20, is_one=False):
-        """Sends bytes as they are and returns all that comes back until the server closes; is_one: until one answer has come,
-        as nginx waits five seconds for the rest of a body that it refused."""
+        """Sends bytes unchanged and returns everything until the server closes. is_one: until one answer has arrived, because nginx
+        waits five seconds for the rest of a rejected body."""
         with socket.create_connection(("127.0.0.1", self.port), timeout=timeout) as s:
             s.sendall(data)
             got = b""
@@ -253,13 +253,13 @@ class Server:
                 got += part
 
     def stream(self, path, body, timeout=120):
-        """Opens a stream; returns (connection, response). Closing the connection is leaving."""
+        """Opens a stream; returns (connection, response). Closing the connection is a disconnect."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         connection.request("POST", path, json.dumps({**body, "stream": True}), {"Content-Type": "application/json"})
         return connection, connection.getresponse()
 
     def metrics(self):
-        """All samples of /metrics: {'name{labels}': value}."""
+        """Returns all samples of /metrics: {'name{labels}': value}."""
         samples = {}
         for line in self.request("GET", "/metrics").body.decode().splitlines():
             if line and not line.startswith("#"):
@@ -268,11 +268,11 @@ class Server:
         return samples
 
     def cancelled(self):
-        """How many sequences were cancelled, ever."""
+        """Returns the number of sequences cancelled since the start."""
         return sum(v for k, v in self.metrics().items() if k.startswith("infcgi_cancelled_total"))
 
     def idle(self, seconds=10.0):
-        """True as soon as no sequence runs or waits and none holds a page, which is a moment after the end of the last answer."""
+        """Returns True as soon as no sequence runs or waits and none holds a page, which is shortly after the end of the last answer."""
         def is_idle():
             m = self.metrics()
             return m["infcgi_requests_running"] == m["infcgi_requests_waiting"] == m["infcgi_kv_pages_used"] == 0
@@ -284,9 +284,9 @@ class Server:
 
 
 class Context:
-    """What a test may use. Servers are started when first asked for."""
+    """The objects for a test. Servers start on first use."""
 
-    # One small configuration for most tests: a context that a test can fill, a pool that sixteen streams fit in.
+    # One small configuration for most tests: a context that a test can fill, and a pool for sixteen streams.
     ARGS = ("--threads", "2", "--ctx-size", "2048", "--kv-tokens", "16384")
 
     def __init__(self, variant):
@@ -300,7 +300,7 @@ class Context:
 
     @property
     def model(self):
-        """Path of the default model, fetched as `make run` does."""
+        """Returns the path of the default model, fetched like `make run` does."""
         if not self._model:
             run = subprocess.run([ROOT / "nginx/fetch-model.sh"], stdout=subprocess.PIPE, text=True, check=True)
             self._model = pathlib.Path(run.stdout.strip())
@@ -321,7 +321,7 @@ class Context:
         return self._server
 
     def start(self, *args, model=None, wait=True, env=None, prefix=(), program="infcgi"):
-        """A server of this test's own; stopped after it, and its end checked."""
+        """Starts a server only for this test; it is stopped after the test, and its end is checked."""
         server = Server(self.variant, model or self.model, args or self.ARGS, wait=False, env=env, prefix=prefix, program=program)
         self.cleanups.append(server.stop)
         if wait:
@@ -329,8 +329,8 @@ class Context:
         return server
 
     def scripted(self, rules, *args, model=None, log=None):
-        """A server of this test's own whose answers are those of `rules` (tests/support/scripted_backend.h), with tools.jinja
-        as its template."""
+        """Starts a server only for this test whose answers are those of `rules` (tests/support/scripted_backend.h), with tools.jinja as
+        its template."""
         folder = tempfile.mkdtemp(prefix="infcgi-script.")
         self.cleanups.append(lambda: shutil.rmtree(folder))
         script = pathlib.Path(folder) / "script.json"
@@ -340,7 +340,7 @@ class Context:
                           program="infcgi_scripted")
 
     def run_sh(self, port, *args, **env):
-        """nginx/run.sh, as `make run` calls it, with its output to read; killed after the test."""
+        """Starts nginx/run.sh like `make run`, with its output to read; it is killed after the test."""
         process = subprocess.Popen(
             ["bash", ROOT / "nginx/run.sh", *args], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, start_new_session=True, preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
@@ -354,7 +354,7 @@ class Context:
         return process
 
     def after_test(self):
-        """Ends what the test started, last first; raises the first thing that went wrong after all are ended."""
+        """Stops what the test started, last first; raises the first error after everything is stopped."""
         problem = None
         while self.cleanups:
             try:

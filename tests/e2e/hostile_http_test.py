@@ -1,5 +1,5 @@
-"""HTTP as clients should not speak it, and engines as they should not be, with nginx between them: each is answered in the shape that
-clients know, and the other side sees nothing of it."""
+"""Invalid HTTP from clients and invalid answers from engines, with nginx between them: each is answered in the API's format, and the
+other side is not affected."""
 import http.client
 import json
 import os
@@ -20,12 +20,12 @@ HOST = b"Host: x\r\nConnection: close\r\n"
 
 
 def accepted(s):
-    """Connections that the engine has taken, but for those that this asks with."""
+    """Returns the number of connections that the engine has accepted, without those of this question."""
     return s.ask("status")["accepted"]
 
 
 def test_requests_that_are_none(ctx):
-    """N05, N06: methods, versions, lengths and ends of lines; what is taken for two requests by one side and one by the other is none."""
+    """N05, N06: invalid methods, versions, lengths and line ends; no message can count as two requests on one side and one on the other."""
     s = ctx.server
     post = b"POST /v1/completions HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n"
     chunked = b"Transfer-Encoding: chunked\r\n"
@@ -56,7 +56,7 @@ def test_requests_that_are_none(ctx):
 
 
 def test_requests_that_are_odd(ctx):
-    """N06: what nginx takes though it is odd comes to the engine once and whole, whatever else it may be read as."""
+    """N06: odd requests that nginx accepts reach the engine once and whole, however else they could be read."""
     s = ctx.server
     body = b'{"content":"x"}'
     post, length = b"POST /tokenize HTTP/1.1\r\n" + HOST + b"Content-Type: application/json\r\n", b"Content-Length: 15\r\n"
@@ -92,7 +92,7 @@ def test_requests_that_are_odd(ctx):
 
 
 def test_statuses_pages_say_nothing_of_who_asks(ctx):
-    """What is asked for stands in no answer, be it an address, a query or a header, and none makes a header."""
+    """No answer contains the requested address, query or headers, and none of them adds a header."""
     s = ctx.server
     for path in ("/status?<script>", "/status?html&<script>", "/status?json&full&" + "x" * 8000, "/status?%00", "/status?html%0d%0aX-Bad:1", "/status/..",
                  "/metrics?<script>", "/metrics/%3Cscript%3E", "/health?x=<script>", "/v1/models/%3Cscript%3E%0d%0aX-Bad:1", "/slots?fail_on_no_slot=<script>"):
@@ -102,7 +102,7 @@ def test_statuses_pages_say_nothing_of_who_asks(ctx):
 
 
 def restart_nginx(s):
-    """With the configuration that its folder has now."""
+    """Restarts nginx with the current configuration of its folder."""
     s.nginx.terminate()
     s.nginx.wait(10)
     s.nginx = type(s.nginx)(["nginx", "-p", s.dir, "-c", f"{s.dir}/nginx.conf", "-e", f"{s.dir}/error.log"])
@@ -110,7 +110,7 @@ def restart_nginx(s):
 
 
 def configure(s, **directives):
-    """Sets directives of infcgi.conf to what a test has the time for."""
+    """Sets directives of infcgi.conf to values that a test has time for."""
     text = (harness.ROOT / "nginx/infcgi.conf").read_text()
     for name, value in directives.items():
         text, n = re.subn(rf"^{name} [^;]+;", f"{name} {value};", text, flags=re.M)
@@ -124,7 +124,7 @@ def configure(s, **directives):
 
 
 class Impatient:
-    """A server whose nginx waits for a client two seconds instead of 15 or 30; s: of it."""
+    """A server whose nginx waits for a client two seconds instead of 15 or 30. s: the server."""
 
     def __init__(self, ctx):
         self.s = ctx.start("--threads", "1", "--chat-template", "chatml", model=TINY)
@@ -132,7 +132,8 @@ class Impatient:
 
 
 def test_slow_clients_end_at_nginx(ctx):
-    """N01, N02: heads and bodies that come a byte at a time, from 150 clients: 408 or closed, in time, and the engine sees none of it."""
+    """N01, N02: heads and bodies that arrive a byte at a time, from 150 clients: 408 or closed, in time, and the engine does not see
+    them."""
     s = Impatient(ctx).s
     before, opened = accepted(s), []
     for i in range(150):
@@ -164,7 +165,7 @@ def test_slow_clients_end_at_nginx(ctx):
 
 
 def drip(c, data, seconds):
-    """A byte every tenth of a second; what has come back when the other side has had enough, or the time is over."""
+    """Sends a byte every tenth of a second; returns the reply when the other side closes, or the time is over."""
     end, got = time.monotonic() + seconds, b""
     c.settimeout(0.1)
     for i in range(len(data)):
@@ -185,8 +186,8 @@ def drip(c, data, seconds):
 
 @harness.in_release
 def test_clients_that_drip_end_at_nginx(ctx):
-    """N01, N02: a byte now and then. A head has its time in all; a body the same between two bytes, so it may go on, at nginx, and the engine
-    sees nothing of either. Who stops gets 408, which is logged."""
+    """N01, N02: slow bytes. A head has a total time limit. A body has the limit between two bytes, so it can continue, at nginx, and the
+    engine sees neither. A client that stops gets 408, which is logged."""
     s = Impatient(ctx).s
     before, post = accepted(s), b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
     opened = [socket.create_connection(("127.0.0.1", s.port), timeout=20) for _ in range(40)]
@@ -208,10 +209,10 @@ def test_clients_that_drip_end_at_nginx(ctx):
     assert all(g is not None and (g == b"" or g.startswith(b"HTTP/1.1 408 ")) for g in got[:20]), got[:20]
     assert got[20:] == [None] * 20, got[20:]
     asked_s = sorted(took for _, took in asked)
-    assert {status for status, _ in asked} == {200} and (ctx.is_slow or asked_s[-2] < 1), asked_s[-9:]   # but one, as the machine is others', too
+    assert {status for status, _ in asked} == {200} and (ctx.is_slow or asked_s[-2] < 1), asked_s[-9:]   # other programs can delay one
     for c in opened[20:]:
         c.settimeout(20)
-        reply = c.recv(65536)   # nginx says no more once a body is late, or says so
+        reply = c.recv(65536)   # nginx closes when a body is late, or answers
         assert reply == b"" or reply.startswith(b"HTTP/1.1 408 "), reply
     for c in opened:
         c.close()
@@ -222,7 +223,7 @@ def test_clients_that_drip_end_at_nginx(ctx):
 
 @harness.in_release
 def test_limits_are_told_as_the_api_tells_them(ctx):
-    """N10: too many open requests of one address, and too many at once, on routes of the API; others are none the worse."""
+    """N10: too many open requests of one address, and too many at the same time, on routes of the API; other clients are not affected."""
     s = ctx.start(*ctx.ARGS)
     configure(s, limit_conn="infcgi_conn 2", limit_req="zone=infcgi_req burst=4 nodelay")
     for name, new in (("nginx.conf", ("server_name localhost;", "set_real_ip_from 127.0.0.1; real_ip_header X-Real-Ip;")), ("infcgi-http.conf", ("rate=1000r/s", "rate=1r/m"))):
@@ -265,7 +266,7 @@ def h2(kind, flags, stream, payload=b""):
 
 
 def h2_request(stream, body):
-    """Headers as literals that no table keeps [RFC 7541, section 6.2.2], and the body."""
+    """Makes the headers as literals without indexing [RFC 7541, section 6.2.2], and the body."""
     names = {b":method": b"POST", b":scheme": b"http", b":authority": b"x", b":path": URL.encode(), b"content-type": b"application/json",
              b"content-length": str(len(body)).encode()}
     block = b"".join(b"\0" + bytes([len(n)]) + n + bytes([len(v)]) + v for n, v in names.items())
@@ -273,7 +274,7 @@ def h2_request(stream, body):
 
 
 def open_and_reset(port, body, n, at_once, pause):
-    """n streams on connections of their own, each reset as soon as it is opened, or `pause` seconds behind `at_once` of them."""
+    """Opens n streams on separate connections, each reset immediately, or `pause` seconds after `at_once` of them."""
     n_done = 0
     while n_done < n:
         with socket.create_connection(("127.0.0.1", port), timeout=20) as c:
@@ -292,7 +293,7 @@ def open_and_reset(port, body, n, at_once, pause):
                         c.sendall(b"".join(h2_request(i, body) + r for i, r in zip(streams, resets)))
                     n_done += at_once
             except ConnectionError:
-                pass   # it has had enough of us
+                pass   # nginx closed the connection
             c.shutdown(socket.SHUT_WR)
             reader.join(20)
 
@@ -306,7 +307,7 @@ def read_until_closed(c):
 
 
 def h2_answer(c, stream):
-    """What comes for that stream until it ends: the body, and whether its head says 200."""
+    """Reads the answer of that stream to its end; returns the body, and whether its status is 200."""
     data, body, is_fine = b"", b"", False
     while True:
         while len(data) < 9 or len(data) < 9 + int.from_bytes(data[:3], "big"):
@@ -324,7 +325,7 @@ def h2_answer(c, stream):
 
 @harness.in_release
 def test_a_connection_goes_on_behind_resets(ctx):
-    """D08: HTTP/2 streams that are reset, at once and in their answer, say nothing in that of the next on their connection."""
+    """D08: HTTP/2 streams that are reset, immediately and in their answer, leave nothing in the next stream of their connection."""
     s = ctx.start(*ctx.ARGS)
     port = with_h2(s)
     ask = {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}
@@ -344,7 +345,7 @@ def test_a_connection_goes_on_behind_resets(ctx):
 
 
 def with_h2(s):
-    """The port where it speaks HTTP/2, too."""
+    """Returns a port on which it speaks HTTP/2, too."""
     port, conf = harness.free_port(), pathlib.Path(s.dir) / "nginx.conf"
     text, n = re.subn(r"(listen 127\.0\.0\.1:\d+;)", rf"\1\n listen 127.0.0.1:{port} http2;", conf.read_text())
     assert n == 1, text
@@ -355,8 +356,8 @@ def with_h2(s):
 
 @harness.in_release
 def test_rapid_resets(ctx):
-    """N09: thousands of HTTP/2 streams that are reset as soon as they are opened, or a moment later: each costs a step at most, others go
-    on, and nothing is left."""
+    """N09: thousands of HTTP/2 streams that are reset when they are opened, or a moment later: each costs at most a step, others
+    continue, and nothing is left."""
     s = ctx.start(*ctx.ARGS)
     port = with_h2(s)
     body = b'{"prompt":"Hi","max_tokens":1900,"ignore_eos":true,"stream":true}'
@@ -379,7 +380,7 @@ def test_rapid_resets(ctx):
     got = list(harness.events(iter(response.readline, b"")))
     connection.close()
     assert got[-1] is None and got.count(None) == 1, got[-1]
-    assert 200 in others and set(others) <= {200, 503 if ctx.is_slow else 200}, others   # a sanitizer lets the queue grow full
+    assert 200 in others and set(others) <= {200, 503 if ctx.is_slow else 200}, others   # with a sanitizer the queue can get full
     assert s.idle()
     after, came = s.metrics(), accepted(s) - came
     steps = after["infcgi_steps_total"] - before["infcgi_steps_total"]
@@ -391,7 +392,7 @@ def test_rapid_resets(ctx):
 # --- engines that fail -------------------------------------------------------------------------------------------------
 
 class Engine:
-    """In the place of the engine: takes connections, reads what is sent until it has ended, and does `act` with each."""
+    """Replaces the engine: accepts connections, reads a complete request, and does `act` with each."""
 
     def __init__(self, s, act, backlog=64, path=None):
         path = path or f"{s.dir}/infcgi.sock"
@@ -431,7 +432,7 @@ def answer(text, end=True):
 
 
 HEAD = b"Status: 200 OK\r\nContent-Type: text/event-stream\r\n\r\n"
-BAD_ENGINES = {   # what it says, and the statuses that the client gets
+BAD_ENGINES = {   # its answer, and the statuses for the client
     "nothing": (b"", (502,)), "noise": (b"\xff" * 100, (502,)), "HTTP": (b"HTTP/1.1 200 OK\r\n\r\n", (502,)), "half a record": (answer(HEAD)[:5], (502,)),
     "an end alone": (record(END, bytes(8)), (502,)), "another version": (record(STDOUT, HEAD, version=9), (502,)),
     "no head": (answer(b"just text, no head"), (502,)), "a head without its end": (answer(b"Status: 200 OK\r\nX: " + b"y" * 100, end=False), (502,)),
@@ -443,10 +444,10 @@ BAD_ENGINES = {   # what it says, and the statuses that the client gets
 
 @harness.in_release
 def test_a_start_is_told(ctx):
-    """N11: from the first moment on, each is answered: no engine yet, then that its model is loading, and then by it."""
+    """N11: from the start on, each request is answered: no engine yet, then that its model is loading, and then by it."""
     s = ctx.start(*ctx.ARGS)
     told = {}
-    for _ in range(5):   # until it was asked while it loaded, which takes a moment
+    for _ in range(5):   # until a request arrived during loading, which is short
         s.stop_engine()
         s.start_engine()
         while (r := s.post(URL, {"prompt": "Hi", "max_tokens": 1}, timeout=20)).status != 200:
@@ -458,7 +459,8 @@ def test_a_start_is_told(ctx):
 
 
 def test_a_post_goes_to_one_engine(ctx):
-    """N12: what an engine has taken goes to no other when it breaks off; what it could not take does. N11: 504 when none answers in time."""
+    """N12: a request that an engine accepted does not go to another when the engine fails; one that it could not accept does. N11: 504
+    if none answers in time."""
     s = ctx.start("--threads", "1", model=TINY)
     s.stop_engine()
     other = f"{s.dir}/other.sock"
@@ -487,7 +489,7 @@ def test_a_post_goes_to_one_engine(ctx):
 
 @harness.in_release
 def test_who_waits_hears_something(ctx):
-    """N13: a stream in the queue, for longer than nginx waits for an engine's next word."""
+    """N13: a stream in the queue, for longer than nginx's read timeout."""
     s = ctx.start("--threads", "2", "--ctx-size", "8192", "--kv-tokens", "16384", "--parallel", "1", "--speculate", "off", "--sse-ping-interval", "1")
     configure(s, fastcgi_read_timeout="6s")
     long = {"prompt": "Once upon a time " * 30, "max_tokens": 7000, "ignore_eos": True}
@@ -506,7 +508,7 @@ def test_who_waits_hears_something(ctx):
 
 
 def test_engines_that_fail(ctx):
-    """N11, N12: JSON with Retry-After and never a page of nginx's; what was sent once is not sent again."""
+    """N11, N12: JSON with Retry-After and never a page of nginx; a request that was sent is not sent again."""
     s = ctx.start("--threads", "1", model=TINY)
     s.stop_engine()
     body = {"prompt": "Hi", "stream": True}
@@ -517,7 +519,7 @@ def test_engines_that_fail(ctx):
             try:
                 r = s.post(URL, body)
             except OSError:
-                assert 200 in statuses, name   # cut in the middle
+                assert 200 in statuses, name   # truncated in the middle
                 continue
             except Exception as e:  # noqa: BLE001 http.client has many for a cut answer
                 assert 200 in statuses and "IncompleteRead" in type(e).__name__, (name, e)
@@ -528,7 +530,7 @@ def test_engines_that_fail(ctx):
             if r.status != 200:
                 assert r.error()["code"] == "engine_unavailable" and int(r.headers["Retry-After"]) >= 1, (name, r.headers)
             assert b"[DONE]" not in r.body and b"<html" not in r.body, (name, r.body)
-    with Engine(s, None, backlog=0):   # it takes nobody: its backlog is full with one or two
+    with Engine(s, None, backlog=0):   # it accepts no connection: its backlog is full with one or two
         held = []
         for _ in range(3):
             c = socket.socket(socket.AF_UNIX)
@@ -538,7 +540,7 @@ def test_engines_that_fail(ctx):
             except BlockingIOError:
                 pass
             held.append(c)
-        r = harness.quick(4, lambda: s.post(URL, body))   # and not when fastcgi_connect_timeout is over
+        r = harness.quick(4, lambda: s.post(URL, body))   # not after fastcgi_connect_timeout
         assert r.status == 502 and r.error()["code"] == "engine_unavailable" and int(r.headers["Retry-After"]) >= 1, (r.status, r.body)
         for c in held:
             c.close()

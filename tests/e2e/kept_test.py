@@ -1,4 +1,4 @@
-"""Kept responses: who makes room, and what a response may repeat of its request."""
+"""Kept responses: which ones are evicted, and which fields of its request a response can repeat."""
 import tempfile
 
 from share_test import ask
@@ -10,11 +10,11 @@ HI = [{"role": "user", "content": "Hi"}]
 
 
 def check_that_one_evicts_no_other(s, one, other):
-    """`one` and `other` are what tells the clients apart."""
+    """`one` and `other` distinguish the clients."""
     r = ask(s, "POST", RESPONSES, {"input": "first turn", "max_output_tokens": 2}, **one)
     assert r.status == 200, r.body
     kept = r.json()["id"]
-    large = [{"role": "user", "content": "a", "x": "y" * 300000}]   # what is unknown in an item is kept with it
+    large = [{"role": "user", "content": "a", "x": "y" * 300000}]   # unknown fields of an item are kept with it
     ids = []
     for _ in range(20):
         r = ask(s, "POST", RESPONSES, {"input": large, "max_output_tokens": 1}, **other)
@@ -42,7 +42,7 @@ def test_an_address_evicts_no_other_addresses_responses(ctx):
 
 
 def test_strings_are_strings_of_bounded_length(ctx):
-    """What a response repeats is kept with it."""
+    """Fields that a response repeats are kept with it."""
     s = ctx.server
     for field in "user", "safety_identifier", "prompt_cache_key", "service_tier":
         for path, body in (RESPONSES, {"input": "a", "max_output_tokens": 1}), (CHAT, {"messages": HI, "max_tokens": 1}):

@@ -1,5 +1,5 @@
-"""Clients that leave: at every moment that a request has, in every way a connection can end, through nginx and straight to the engine.
-Nothing stays held, others say what they would have said, and who comes next is answered right."""
+"""Clients that disconnect: at every stage of a request, in every way a connection can end, through nginx and directly from the engine.
+Nothing stays held, other answers do not change, and the next request is answered correctly."""
 import http.client
 import json
 import os
@@ -22,7 +22,7 @@ TEXT = "The quick brown fox jumps over the lazy dog. "
 # --- two ways in -------------------------------------------------------------------------------------------------------
 
 def head_of(way, length, **more):
-    """more: parameters, when it is direct."""
+    """more: parameters, if it is direct."""
     if way == "direct":
         return records_test.begin() + records_test.params(**records_test.post_to(URL, length), **more)
     return f"POST {URL} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n".encode()
@@ -63,13 +63,13 @@ def read_to_its_end(c):
 
 
 def closes_half(c):
-    """nginx takes that for leaving, and so does the engine."""
+    """nginx treats that as a disconnect, and so does the engine."""
     c.shutdown(socket.SHUT_WR)
     read_to_its_end(c)
 
 
 def aborts(c):
-    """Stays until the engine closes."""
+    """Waits until the engine closes."""
     try:
         c.sendall(record(ABORT) * 2)
     except OSError:
@@ -102,7 +102,7 @@ def sent(s, way, data):
 
 
 def state(s, *names):
-    """Which of them a request is first seen in. Asked without a process of its own, which takes longer than many a moment."""
+    """Returns the first of these states that a request is seen in. Asks without a process, which takes longer than many a state."""
     def seen():
         told = ctl_test.raw(s, b"--json requests\n")
         return next((name for name in names if f'"state":"{name}"'.encode() in told), None)
@@ -112,7 +112,7 @@ def state(s, *names):
 
 
 def in_the_queue(s, way):
-    """Behind one that runs, which leaves too."""
+    """After a running one, which disconnects too."""
     first = in_its_answer(s, "nginx")
     c = sent(s, way, body(prompt="Another"))
     state(s, "queued")
@@ -121,7 +121,7 @@ def in_the_queue(s, way):
 
 
 def in_its_prompt(s, way):
-    """Again, where it was over before it was seen."""
+    """Retries if it was over before it was seen."""
     for _ in range(5):
         c = sent(s, way, body(prompt=TEXT * 150, cache_prompt=False, cache_salt=os.urandom(8).hex()))
         if state(s, "prefill", "decode") == "prefill":
@@ -169,12 +169,12 @@ def holdings(s):
 
 
 def counts(s):
-    """Tokens generated, and sequences that were cancelled, ever."""
+    """Returns the tokens generated and the sequences cancelled since the start."""
     return s.metrics()["infcgi_generated_tokens_total"], s.cancelled()
 
 
 def behind_leaving(s, way, leave, moment):
-    """Leaves so; how many tokens were computed behind it."""
+    """Disconnects in this way; returns the number of tokens computed afterwards."""
     _, n_cancelled = counts(s)
     c = moment(s, way)
     n_tokens, _ = counts(s)
@@ -187,20 +187,22 @@ def behind_leaving(s, way, leave, moment):
 
 @harness.in_long
 def test_at_every_moment_in_every_way(ctx):
-    """D01, D02, D03, D08, D10, F11. What is computed behind the end is a moment's worth and not the answer, and each is counted."""
-    s = ctx.start(*ctx.ARGS, "--parallel", "1", "--batch-size", "64")   # a step is to be short
+    """D01, D02, D03, D08, D10, F11. After the end only a moment's worth of tokens is computed, not the answer, and each disconnect is
+    counted."""
+    s = ctx.start(*ctx.ARGS, "--parallel", "1", "--batch-size", "64")   # keeps steps short
     expected = s.post(URL, {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0}).json()["choices"]
     assert s.idle()
-    for _ in range(2):   # the threads that it needs have started
+    for _ in range(2):   # starts the threads that it needs
         closes(in_the_queue(s, "direct"))
     assert s.idle()
     before = harness.until(lambda: holdings(s) or 0)
     for way in "nginx", "direct":
         for leave in (closes, closes_half, aborts if way == "direct" else resets):
-            # Behind nginx the engine sees one end alone, so of nginx's other ones the moments at which it computes are enough.
+            # Through nginx the engine sees only one kind of end, so for nginx's other kinds the stages of computing are
+            # enough.
             for moment in MOMENTS if leave is closes or way == "direct" else MOMENTS[2:5]:
                 n = harness.tried(lambda moment=moment: behind_leaving(s, way, leave, moment), lambda n: n < 300)
-                assert n < 300, (way, leave, moment, n)   # of 1,500 that were asked for
+                assert n < 300, (way, leave, moment, n)   # of 1,500 requested
             again = s.post(URL, {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0})
             assert again.status == 200 and again.json()["choices"] == expected, (way, leave, again.body)
     assert s.ask("requests") == [] and s.engine.poll() is None
@@ -221,7 +223,7 @@ def texts(got):
 
 @harness.in_release
 def test_who_shares_a_prefix_stays_as_it_was(ctx):
-    """D06: of two with one beginning, either may leave first."""
+    """D06: of two sequences with one prefix, either can leave first."""
     s = ctx.server
     ask = {"prompt": TEXT * 8, "max_tokens": 24, "temperature": 0, "ignore_eos": True}
     alone = texts(read_all(s.stream(URL, ask)))
@@ -239,7 +241,7 @@ def test_who_shares_a_prefix_stays_as_it_was(ctx):
 
 @harness.in_release
 def test_nginx_reloads_and_dies_in_the_middle(ctx):
-    """D07: its reload lets streams end; without its worker a stream is cut, and the engine computes no more of it."""
+    """D07: an nginx reload lets streams end; if its worker is killed, a stream is cut, and the engine stops computing it."""
     s = ctx.server
     opened = s.stream(URL, {"prompt": "Once", "max_tokens": 40, "ignore_eos": True})
     opened[1].readline()
@@ -261,7 +263,7 @@ def test_nginx_reloads_and_dies_in_the_middle(ctx):
 
 
 def test_while_a_grammar_is_made_and_snapshots_are_written(ctx):
-    """D09: what was begun is right or not there."""
+    """D09: an object under construction is right or does not exist."""
     folder = tempfile.TemporaryDirectory(prefix="infcgi-kv.")
     ctx.cleanups.append(folder.cleanup)
     s = ctx.start("--threads", "1", "--cache-dir", f"{folder.name}/kv", model=harness.ROOT / "tests/golden/models/llama-biases.gguf")
@@ -289,7 +291,7 @@ def test_while_a_grammar_is_made_and_snapshots_are_written(ctx):
 
 
 def test_a_deadline_ends_a_stream_with_an_error(ctx):
-    """D11: in the middle, behind a head that said 200, and no [DONE]."""
+    """D11: in the middle, after a head with status 200, and no [DONE]."""
     s = ctx.server
     connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=60)
     connection.request("POST", URL, body(max_tokens=1900, temperature=1.5), {"Content-Type": "application/json", "X-Request-Timeout-Ms": "1500"})
@@ -301,7 +303,7 @@ def test_a_deadline_ends_a_stream_with_an_error(ctx):
 
 
 def test_a_deadline_ends_what_waits(ctx):
-    """D11: in the queue, 504 for a whole answer, and an error for a stream, whose head has been sent."""
+    """D11: in the queue, 504 for a whole answer, and an error for a stream, whose head was sent."""
     s = ctx.start(*ctx.ARGS, "--parallel", "1")
     headers = {"Content-Type": "application/json", "X-Request-Timeout-Ms": "1000"}
     running, text = s.stream(URL, json.loads(body(max_tokens=1900, temperature=1.5)))
@@ -329,8 +331,8 @@ def test_what_looks_like_an_event_is_none(ctx):
 
 
 def test_readers_that_stop(ctx):
-    """D04, F14: as many as there are places stop to read and stay connected. They hold little, others take their places, and one that
-    reads on gets all."""
+    """D04, F14: as many clients as slots stop reading and stay connected. They hold little, other requests take their slots, and a
+    client that continues to read gets everything."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="infcgi-long."))
     n, tokens = 16, 3000
     s = ctx.start("--threads", "1", "--ctx-size", "4096", "--kv-tokens", str(2 * n * 4096), "--parallel", str(n),

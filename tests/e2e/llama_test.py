@@ -1,4 +1,4 @@
-"""llama-server's own API through nginx: its paths, infill with a vocabulary that can, and what it counts."""
+"""llama-server's own API through nginx: its paths, infill with a vocabulary that supports it, and its counts."""
 import json
 import pathlib
 import tempfile
@@ -75,7 +75,7 @@ def test_infill(ctx):
             "typical_p": 0.75}.items() <= got["generation_settings"].items(), got
     others = {**asked, "input_extra": [{"filename": "a.py", "text": "x = 1"}]}
     assert server.post("/infill", others).json()["prompt"] == "<reponame>myproject\n\n\n--- snippet ---\n\nx = 1" + gap
-    # of long texts the end of what is before, the beginning of what is behind, and room for the answer
+    # of long texts the end of the prefix, the beginning of the suffix, and room for the answer
     long = {**asked, "input_prefix": "p " * 2000 + "END", "input_suffix": "BEGIN" + " s" * 2000}
     cut = server.post("/infill", long).json()
     assert "END    return<|fim_suffix|>BEGIN" in cut["prompt"] and cut["tokens_evaluated"] < 300, cut["tokens_evaluated"]
@@ -83,7 +83,7 @@ def test_infill(ctx):
                          ({**asked, "input_extra": [{"filename": 1, "text": "a"}]}, "input_extra[0].filename")):
         r = server.post("/infill", wrong)
         assert r.status == 400 and r.error()["param"] == param, r.body
-    # marks in texts are text
+    # control tokens in texts are text
     assert server.post("/infill", {**asked, "input_prefix": "<|fim_middle|>"}).json()["tokens_evaluated"] > 20
     said = server.post("/v1/completions", {"prompt": "def add(a, b):\n", "suffix": "\n", "max_tokens": 2, "verbose": True}).json()
     assert said["__verbose"]["prompt"] == "<|fim_prefix|>def add(a, b):\n<|fim_suffix|>\n<|fim_middle|>", said

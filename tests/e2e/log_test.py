@@ -1,4 +1,4 @@
-"""Where the log goes and what its lines say: the journal's priorities, a file that is moved away, tenants, reloads; and --check-config."""
+"""The log's destinations and lines: the journal's priorities, a file that is moved away, tenants, reloads; and --check-config."""
 import os
 import pathlib
 import re
@@ -15,7 +15,7 @@ LINE = r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z (info|warn|error) \w"
 
 
 def test_lines_to_the_journal_have_a_priority(ctx):
-    """Of log lines, of the error that ends the process, and of a master's workers; others' streams are left as they are."""
+    """Of log lines, of the error that ends the process, and of a master's workers; other streams do not change."""
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "journal"
         for is_journal in (True, False):
@@ -40,7 +40,7 @@ def test_lines_to_the_journal_have_a_priority(ctx):
 
 
 def test_a_log_file_that_is_moved_away(ctx):
-    """Master and worker add to it; after SIGUSR1 both write to the new one, and no line is lost or cut."""
+    """Master and worker append to it; after SIGUSR1 both write to the new file, and no line is lost or truncated."""
     for master in ((), ("--master",)):
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "infcgi.log"
@@ -56,7 +56,7 @@ def test_a_log_file_that_is_moved_away(ctx):
                 assert harness.until(lambda: path.exists() and path.read_text().count("log_file_reopened") == n_openers, 30), path.read_text()
                 assert old.read_text().count(" request id=") == 1
             path.unlink()
-            os.mkdir(path)   # cannot be opened: the old one, which has no name, stays
+            os.mkdir(path)   # cannot be opened: the old file, now without a name, stays open
             s.engine.send_signal(signal.SIGUSR1)
             assert s.post(COMPLETIONS, {"prompt": [1, 2], "max_tokens": 1}).status == 200
             os.rmdir(path)
@@ -97,7 +97,7 @@ def test_a_reload_says_what_it_changes(ctx):
         first = worker_of(s)
         s.engine.send_signal(signal.SIGHUP)
         assert harness.until(lambda: s.log().count("info options_unchanged") == 1 and s.log().count(says) == 2, 10), s.log()
-        options.write_text("timeout = 8\nbody-limit = 64\n")   # which the environment goes before
+        options.write_text("timeout = 8\nbody-limit = 64\n")   # the environment overrides it
         s.engine.send_signal(signal.SIGHUP)
         assert harness.until(lambda: s.log().count("info options_unchanged") == 2 and s.log().count(says) == 3, 10), s.log()
         s.engine.send_signal(signal.SIGUSR2)
@@ -113,7 +113,8 @@ def test_a_reload_says_what_it_changes(ctx):
 
 
 def test_check_config_touches_nothing(ctx):
-    """Beside a server that runs it makes no file, takes no memory for weights, and what this user may not read is said to be left out."""
+    """Next to a running server it creates no file, allocates no memory for weights, and reports checks that it skips because this user
+    lacks permission."""
     with tempfile.TemporaryDirectory() as folder:
         home = pathlib.Path(folder)
         home.chmod(0o755)
@@ -130,13 +131,13 @@ def test_check_config_touches_nothing(ctx):
         ok = check(env={"INFCGI_TIMEOUT": "9"})
         assert ok.returncode == 0 and "configuration ok" in ok.stdout and "INFCGI_TIMEOUT" in ok.stdout and ok.stderr == "", ok
         assert sorted(p.name for p in home.iterdir()) == ["infcgi.conf", "keys"]
-        assert check("--ctx-size", "128", "--kv-tokens", "100000000").returncode == 65   # more memory than there is
+        assert check("--ctx-size", "128", "--kv-tokens", "100000000").returncode == 65   # exceeds the machine's memory
         assert check("--memory-limit", "1").returncode == 65
         assert check("--pooling", "rank").returncode == 64
         assert check(model=harness.ROOT / "README.md").returncode == 65
         if os.getuid() == 0 and os.access(ctx.binary, os.X_OK):
             (home / "keys").chmod(0o600)
-            binary = home / "infcgi"   # where another user may read it
+            binary = home / "infcgi"   # where another user can read it
             binary.write_bytes(pathlib.Path(ctx.binary).read_bytes())
             binary.chmod(0o755)
             model = home / "model.gguf"

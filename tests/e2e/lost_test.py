@@ -1,4 +1,4 @@
-"""A back end that fails or is lost while it computes, planted in a build of the same process (tests/support/faulty_backend.h)."""
+"""A back end that fails or is lost during computation, in a special build of the program (tests/support/faulty_backend.h)."""
 import json
 import re
 import urllib.request
@@ -35,7 +35,7 @@ def test_a_failed_batch_is_told_once_and_the_engine_goes_on(ctx):
 
 @harness.in_release
 def test_a_row_that_is_no_number_ends_its_own_request(ctx):
-    """R18: the others of its batch get what they get alone."""
+    """R18: the other rows of its batch get the same results as alone."""
     def of(i):
         return {**BODY, "prompt": f"Number {i} of the list is", "max_tokens": 24, "temperature": 0}
     for is_stream in (False, True):
@@ -62,13 +62,13 @@ def test_a_row_that_is_no_number_ends_its_own_request(ctx):
 
 @harness.in_long
 def test_a_lost_back_end_ends_the_process(ctx):
-    """Behind nginx: streams that have begun end with an error event, others with 500, /health tells it, and the status is 69."""
+    """Behind nginx: streams that have begun end with an error event, others with 500, /health reports it, and the status is 69."""
     s = ctx.start(*ctx.ARGS, "--parallel", "2", "--speculate", "off", program="infcgi_faulty", env={"INFCGI_FAULT": f"backend_lost@{150 if ctx.is_slow else 600}"})
     body = {**BODY, "max_tokens": 1800}
     opened = [s.stream(URL, body) for _ in range(2)]
     for _, response in opened:
         response.readline()
-    waiting = harness.at_once([lambda: s.post(URL, body) for _ in range(3)])   # no place is free
+    waiting = harness.at_once([lambda: s.post(URL, body) for _ in range(3)])   # no slot is free
     for r in waiting:
         assert r.status in (500, 503) and r.error()["code"] == "backend_lost" and r.error()["message"] == WHY, (r.status, r.body)
     assert [r.status for r in waiting].count(500) >= 1
@@ -93,7 +93,7 @@ def test_a_back_end_that_is_lost_while_it_is_warmed_is_never_ready(ctx):
 
 
 def test_a_lost_back_end_is_there_again(ctx):
-    """As `make run` has it, with a master: who was under way is told, and who asks next is answered by another worker."""
+    """Like `make run`, with a master: running requests get an error, and the next request is answered by another worker."""
     port = harness.free_port()
     run = ctx.run_sh(port, "--threads", "1", V=ctx.variant, PROGRAM="infcgi_faulty", INFCGI_FAULT="backend_lost@40",
                      MODEL=str(harness.ROOT / "tests/golden/models/llama-biases.gguf"))
@@ -115,7 +115,7 @@ def test_a_lost_back_end_is_there_again(ctx):
 
 @harness.in_release
 def test_run_sh_tells_that_the_back_end_was_lost(ctx):
-    """Before it served at all."""
+    """Before it served any request."""
     run = ctx.run_sh(harness.free_port(), "--threads", "1", V=ctx.variant, PROGRAM="infcgi_faulty", INFCGI_FAULT="backend_lost@1",
                      MODEL=str(harness.ROOT / "tests/golden/models/llama-biases.gguf"))
     _, err = run.communicate(timeout=60)

@@ -1,4 +1,5 @@
-"""`serve --master`: workers that die, hang and are replaced under load, what the service manager is told, and who ends with whom."""
+"""`serve --master`: workers that die, hang and are replaced under load, messages to the service manager, and which processes end
+together."""
 import http.client
 import json
 import os
@@ -21,7 +22,7 @@ SMALL = ("--threads", "2", "--ctx-size", "1024", "--kv-tokens", "4096")
 
 
 def workers_of(master):
-    """The pids of a master's workers."""
+    """Returns the pids of a master's workers."""
     found = []
     for p in pathlib.Path("/proc").glob("[0-9]*"):
         try:
@@ -34,7 +35,7 @@ def workers_of(master):
 
 
 def worker_of(s):
-    """The pid of the one worker there is."""
+    """Returns the pid of the only worker."""
     found = harness.until(lambda: len(w := workers_of(s.engine.pid)) == 1 and w, 30)
     assert found, f"expected one worker, found {workers_of(s.engine.pid)}:\n{s.log()[-3000:]}"
     return found[0]
@@ -48,8 +49,8 @@ def is_alive(pid):
 
 
 class Load:
-    """Clients that ask the same thing again and again, and what became of each request: "good" (the whole text and [DONE]), "cut"
-    (no [DONE]), a status, or "false" (a [DONE] behind another text)."""
+    """Clients that repeat one request, and the outcome of each: "good" (the whole text and [DONE]), "cut" (no [DONE]), a status, or
+    "false" (a [DONE] after another text)."""
 
     def __init__(self, s, clients=2, tokens=12, pause=0.02):
         self.s = s
@@ -102,7 +103,7 @@ class Load:
             return self.counts.get("good", 0)
 
     def wait_for(self, n):
-        """Until n more requests have gone well."""
+        """Waits until n more requests succeed."""
         wanted = self.good() + n
         assert harness.until(lambda: self.good() >= wanted, 60), f"{self.counts}\n{self.s.log()[-3000:]}"
 
@@ -115,7 +116,7 @@ class Load:
 
 
 def knock(s, is_over, refused):
-    """Connects again and again, as nginx does; what is refused is noted."""
+    """Connects repeatedly, like nginx; records refused connections."""
     while not is_over.is_set():
         with socket.socket(socket.AF_UNIX) as c:
             try:
@@ -127,8 +128,8 @@ def knock(s, is_over, refused):
 
 @harness.in_long
 def test_a_killed_worker_is_replaced(ctx):
-    """kill -9 under load, eight times: nobody is refused, no stream pretends to be whole, and who asks next is answered; 503 where a
-    model takes longer to load than they wait."""
+    """kill -9 under load, eight times: no connection is refused, no cut stream looks complete, and the next request is answered; 503 if
+    a model takes longer to load than the requests wait."""
     s = ctx.start("--master", *SMALL)
     load, refused, is_over = Load(s), [], threading.Event()
     door = threading.Thread(target=knock, args=(s, is_over, refused), daemon=True)
@@ -139,7 +140,7 @@ def test_a_killed_worker_is_replaced(ctx):
         worker, first = worker_of(s), []
         os.kill(worker, signal.SIGKILL)
         start = time.monotonic()
-        while not first:   # who was on its way when it died is told, and asks again
+        while not first:   # a request that was running when it died gets an error, and is repeated
             load.ask(lambda: first.append(time.monotonic() - start))
             assert time.monotonic() - start < 60, s.log()[-3000:]
         seconds.append(first[0])
@@ -152,7 +153,7 @@ def test_a_killed_worker_is_replaced(ctx):
     assert set(counts) <= {"good", "cut", "error", "502", "503"} and counts["good"] >= 4, counts
     assert s.log().count("worker_died") == len(seconds), s.log()
     pauses = [int(ms) for ms in re.findall(r" worker_died .* restart_in_ms=(\d+)", s.log())]
-    assert len(pauses) == len(seconds) and max(pauses) <= 400, pauses   # the eighth would wait 3.2 s, had it never served
+    assert len(pauses) == len(seconds) and max(pauses) <= 400, pauses   # the eighth would wait 3.2 s if it had never served
 
 
 def test_a_killed_master_takes_its_worker_along(ctx):
@@ -164,7 +165,7 @@ def test_a_killed_master_takes_its_worker_along(ctx):
 
 
 def configured(ctx, folder, *args, **options):
-    """A master whose options stand in a file, and the function that writes them anew."""
+    """Starts a master with its options in a file; returns it and a function that rewrites them."""
     path = pathlib.Path(folder) / "infcgi.conf"
 
     def write(**more):
@@ -191,7 +192,7 @@ def names(s):
 
 
 def test_reloads_under_load_fail_no_request(ctx):
-    """SIGUSR2: good ones bring the new options, bad ones leave the old worker."""
+    """SIGUSR2: good options take effect, bad ones keep the old worker."""
     with tempfile.TemporaryDirectory() as folder:
         cut = pathlib.Path(folder) / "cut.gguf"
         cut.write_bytes(TINY.read_bytes()[:-1000])
@@ -220,7 +221,7 @@ def test_reloads_under_load_fail_no_request(ctx):
 
 @harness.in_release
 def test_a_stream_outlives_a_reload(ctx):
-    """What is under way ends as it began, while the next worker answers already; reloads that come meanwhile are done then."""
+    """A running stream ends as it began, while the next worker answers already; reloads requested during this follow it."""
     with tempfile.TemporaryDirectory() as folder:
         s, write = configured(ctx, folder, alias="old", threads=1, ctx_size=1024, kv_tokens=2048, admin_socket=f"{folder}/admin")
 
@@ -245,7 +246,7 @@ def test_a_stream_outlives_a_reload(ctx):
 
 
 def test_a_second_model_needs_room(ctx):
-    """What both together do not find is refused, and the old one serves."""
+    """Models that do not fit together are rejected, and the old one continues to serve."""
     free = {k: int(v) * 1024 for k, v in re.findall(r"(\w+):\s+(\d+) kB", pathlib.Path("/proc/meminfo").read_text())}
     with tempfile.TemporaryDirectory() as folder:
         s, write = configured(ctx, folder, alias="small", threads=1, model=TINY, ctx_size=512, kv_tokens=8192)
@@ -290,7 +291,7 @@ def test_sighup_under_load(ctx):
         assert harness.until(lambda: "api_keys_kept" in s.log(), 10), s.log()
         assert ask("second") == 200
         assert ask("first") == 200
-        options.write_text("body-limit = 1\nthreads = 7\n")   # one that changes live, and one that does not
+        options.write_text("body-limit = 1\nthreads = 7\n")   # one option that changes live, and one that does not
         s.engine.send_signal(signal.SIGHUP)
         assert harness.until(lambda: "options_reloaded changed=1" in s.log(), 10), s.log()
         assert harness.until(lambda: re.search(r'warn options_wait names="threads"', s.log())), s.log()
@@ -309,7 +310,7 @@ HANG_ARGS = ("--threads", "1", "--step-limit", "2")
 
 
 def hang(s):
-    """Asks until the step comes that never ends."""
+    """Sends requests until the step that never ends."""
     for _ in range(40):
         try:
             s.request("POST", COMPLETIONS, {"prompt": [1, 2, 3], "max_tokens": 4, "ignore_eos": True}, timeout=1)
@@ -320,10 +321,10 @@ def hang(s):
 
 
 def test_a_stuck_step_is_told(ctx):
-    """Without a master: the log says where, /health is 503, and the service manager hears no more beats."""
+    """Without a master: the log says where, /health is 503, and the service manager gets no more watchdog messages."""
     with listening() as manager:
         s = ctx.start(*HANG_ARGS, model=TINY, env={**HANG, **manager.env}, program="infcgi_faulty")
-        ctx.cleanups.insert(-1, s.engine.kill)   # a scheduler that hangs ends by no other means
+        ctx.cleanups.insert(-1, s.engine.kill)   # nothing else ends a scheduler that hangs
         hang(s)
         assert harness.until(lambda: s.request("GET", "/health").status == 503, 20), s.log()
         assert s.request("GET", "/health").json()["status"] == "stuck"
@@ -343,7 +344,7 @@ def test_a_stuck_worker_is_replaced(ctx):
     connection, response = s.stream(COMPLETIONS, body)   # the step that never ends is one of its own
     whole = s.post(COMPLETIONS, body)
     assert whole.status == 502 and whole.error()["code"] == "engine_unavailable" and int(whole.headers["Retry-After"]) >= 1, (whole.status, whole.body)
-    try:   # what it was told is no end of an answer
+    try:   # it did not receive the end of an answer
         assert None not in list(harness.events(iter(response.readline, b"")))
     except (http.client.HTTPException, OSError):
         pass
@@ -372,7 +373,7 @@ class listening:
         self.folder.cleanup()
 
     def drain(self):
-        """What has come since the last call."""
+        """Reads the messages since the last call."""
         n = len(self.said)
         self.socket.setblocking(False)
         try:
@@ -382,7 +383,7 @@ class listening:
             return self.said[n:]
 
     def wait_for(self, text, seconds=30):
-        """For a message with it, behind that of the call before."""
+        """Waits for a message with the text, after that of the previous call."""
         def has_come():
             self.drain()
             return next((i + 1 for i in range(self.n_seen, len(self.said)) if text in self.said[i]), 0)
@@ -420,7 +421,7 @@ def test_what_the_service_manager_is_told(ctx):
 
 
 def test_a_first_start_that_fails_ends_the_master(ctx):
-    """With the status and the one line of the worker, as without a master."""
+    """With the status and the error line of the worker, as without a master."""
     folder = ctx.server.dir
 
     def fails(*args):
@@ -453,7 +454,7 @@ def test_a_master_drains_and_a_second_signal_cuts_it_short(ctx):
                                                "ignore_eos": True})
         response.readline()
         s.engine.terminate()
-        os.kill(worker, signal.SIGTERM)   # as a service manager that signals all: no second wish
+        os.kill(worker, signal.SIGTERM)   # like a service manager that signals all: not a second request
         assert harness.until(lambda: " draining " in s.log(), 10)
         if how == "close":
             assert harness.until(lambda: s.request("GET", "/health").status == 502, 10)
@@ -472,7 +473,8 @@ def test_a_master_drains_and_a_second_signal_cuts_it_short(ctx):
 
 
 def test_a_model_that_is_gone_is_told(ctx):
-    """R10: its file is cut, and what served dies of it. Who asks is answered that there is no model, and when there is one again, by it."""
+    """R10: the model's file is truncated, and its worker dies. Requests are told that there is no model, and are answered once there is
+    one again."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="infcgi-gone."))
     ctx.cleanups.append(lambda: shutil.rmtree(folder))
     path, body = folder / "model.gguf", {"prompt": "a text", "max_tokens": 4, "ignore_eos": True, "temperature": 0}
@@ -483,7 +485,7 @@ def test_a_model_that_is_gone_is_told(ctx):
     os.truncate(path, 0)
     r = s.post(COMPLETIONS, body, timeout=20)
     assert (r.status, r.error()["code"]) in ((500, "io_error"), (502, "engine_unavailable")), r.body
-    if r.status == 500:   # it needed nothing that is gone
+    if r.status == 500:   # it did not need the missing part
         os.kill(worker, signal.SIGKILL)
     codes = []   # of a worker that still tries: model_loading
 
@@ -497,11 +499,11 @@ def test_a_model_that_is_gone_is_told(ctx):
     health = s.request("GET", "/health")
     assert health.status == 503 and health.json()["status"] == "failed" and s.ask("status")["state"] == "failed", health.body
     assert s.request("GET", "/v1/models").status in (200, 503) and s.request("GET", "/metrics").status == 200
-    s.engine.send_signal(signal.SIGUSR2)   # as bad as ever
+    s.engine.send_signal(signal.SIGUSR2)   # still bad
     assert harness.until(lambda: "reload_failed" in s.log(), 20), s.log()[-2000:]
     assert s.post(COMPLETIONS, body).error()["code"] == "model_unavailable"
     path.write_bytes(TINY.read_bytes())
-    run = s.ctl("reload")   # the one that has no model answers there, too
+    run = s.ctl("reload")   # the master without a model answers there, too
     assert run.returncode == 0, run
     assert harness.until(lambda: s.post(COMPLETIONS, body).status == 200, 20), s.log()[-2000:]
     assert s.post(COMPLETIONS, body).json()["choices"] == expected and s.request("GET", "/health").status == 200

@@ -1,4 +1,4 @@
-"""Images, audio and files in every API: refused with a 400, or a 404 for paths, in the form of that API, with what and where."""
+"""Images, audio and files in every API: rejected with a 400, or a 404 for paths, in that API's format, with what and where."""
 import harness
 from rank_test import RERANKER
 
@@ -88,15 +88,15 @@ OLLAMA = ("ollama", [
 ])
 
 
-# Of models that make or hear them.
+# Paths of models that make or hear them.
 PATHS = [(method, path) for method, names in (
     ("POST", "audio/transcriptions audio/translations audio/speech images/generations images/edits images/variations videos files"),
     ("GET", "files images/generations")) for path in ("/v1/" + name for name in names.split())]
 
 
 def problem_of(server, api, path, body, where):
-    """What is wrong with the answer to a body with media in it, or None."""
-    if api == "anthropic":   # which wants a model
+    """Returns what is wrong with the answer to a body with media in it, or None."""
+    if api == "anthropic":   # which requires a model
         body = {**body, "model": server.request("GET", "/v1/models").json()["data"][0]["id"]}
     r = server.post(path, body)
     said = f"{path} {where}: {r.status} {r.body.decode()[:300]}"
@@ -143,7 +143,7 @@ def test_endpoints_of_media_are_not_found(ctx):
 
 @harness.in_release
 def test_text_beside_null_media_is_taken(ctx):
-    """What clients send of fields that they do not use."""
+    """Fields that clients send without using them."""
     for path, body in (("/v1/chat/completions", chat(TEXT, modalities=["text"], audio=None)), ("/v1/chat/completions", chat(TEXT, modalities=None)),
                        ("/v1/chat/completions", {"max_tokens": 1, "messages": [{"role": "user", "content": "Hi"},
                         {"role": "assistant", "content": "Hi.", "audio": None}, {"role": "user", "content": "And?"}]}),

@@ -1,5 +1,5 @@
-"""What requests may hold: hostile bodies, many at once, with and without an address-space limit. The process lives, others
-are served, and the memory goes back."""
+"""The memory that requests can hold: hostile bodies, many at the same time, with and without an address-space limit. The process
+survives, other requests are served, and the memory is freed."""
 import collections
 import json
 import os
@@ -18,14 +18,14 @@ KIB, MIB = 1 << 10, 1 << 20
 
 
 def hostile(part):
-    """4 MiB of a part, again and again, in a field that is not known, so ignored, whatever it holds."""
+    """Makes 4 MiB of a repeated part in an unknown field, which is ignored whatever it holds."""
     head, tail = b'{"prompt":"Hi","max_tokens":1,"unknown":[', b']}'
     n = (4 * MIB - len(head) - len(tail)) // (len(part) + 1)
     return head + b",".join([part] * n) + tail
 
 
 def pid_of(s):
-    """The engine: spawn-fcgi's child, or spawn-fcgi itself once it has become it."""
+    """Returns the engine's pid: spawn-fcgi's child, or spawn-fcgi itself after exec."""
     children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(s.engine.pid)], stdout=subprocess.PIPE, text=True).stdout.split()
     return int(children[0]) if children else s.engine.pid
 
@@ -36,7 +36,7 @@ def kib_of(s, name):
 
 
 def flood(s, bodies, n=CLIENTS):
-    """Sends them all at once; returns the statuses counted, and those of a client that asks for little meanwhile."""
+    """Sends them all simultaneously; returns the counted statuses, and those of a client that sends small requests at the same time."""
     statuses, small = collections.Counter(), collections.Counter()
     ended = threading.Event()
 
@@ -67,7 +67,8 @@ def flood(s, bodies, n=CLIENTS):
 
 
 def settled_kib(s):
-    """What is resident once answers add nothing: each step asks for some memory of the KV cache ahead of its use (cpu_kv_ahead.c)."""
+    """Returns the resident memory once answers add nothing: each step requests some memory of the KV cache ahead of its use
+    (cpu_kv_ahead.c)."""
     sizes = [0]
 
     def adds_nothing():
@@ -88,7 +89,7 @@ def check_flood(ctx, s, bodies, expected):
     assert s.post("/v1/completions", {"prompt": "Hi", "max_tokens": 1}).status == 200
     m = s.metrics()
     assert m["infcgi_request_memory_bytes"] < MIB, m["infcgi_request_memory_bytes"]
-    if not ctx.is_slow:   # a sanitizer keeps what is freed
+    if not ctx.is_slow:   # a sanitizer keeps freed memory
         assert until(lambda: kib_of(s, "VmRSS") < before + 32 * 1024, 5, 0.2), (before, kib_of(s, "VmRSS"))
     return statuses
 
@@ -113,7 +114,7 @@ def test_two_hundred_hostile_clients(ctx):
 
 @harness.in_long
 def test_two_hundred_large_texts(ctx):
-    """Bodies that are fine but long: parsed, tokenised and refused for their length, or for want of memory."""
+    """Bodies that are valid but long: parsed, tokenized and rejected for their length, or for lack of memory."""
     s = ctx.start(*ctx.ARGS, "--request-memory", "256")
     long_text = json.dumps({"prompt": "a b " * (MIB // 4), "max_tokens": 1}).encode()
     check_flood(ctx, s, [long_text, hostile(b"12345")], {TOO_LARGE, FULL, (200, "ok"), (400, "context_length_exceeded"),
@@ -165,7 +166,7 @@ def test_trees_are_gone_while_an_answer_is_made(ctx):
 
 
 def stacks_kib(s):
-    """What the stacks of threads that serve connections hold of memory, of those that have served one."""
+    """Returns the resident memory of the stacks of threads that have served a connection."""
     sizes, is_stack = [], False
     with open(f"/proc/{pid_of(s)}/smaps") as f:
         for line in f:
@@ -177,7 +178,7 @@ def stacks_kib(s):
 
 
 def test_what_a_stream_takes(ctx):
-    """Beside keys and values: of the request's memory, and of its thread's stack. docs/internals/fastcgi.md has the figures."""
+    """In addition to keys and values: the request's memory, and its thread's stack. docs/internals/fastcgi.md has the figures."""
     n, s = 100, ctx.start(*ctx.ARGS)
     held = 'infcgi_memory_bytes{purpose="request"}'
     before = s.metrics()[held]
@@ -189,15 +190,15 @@ def test_what_a_stream_takes(ctx):
     for connection, _ in opened:
         connection.close()
     assert 8 * KIB < each < 24 * KIB, each
-    if not ctx.is_slow:   # a sanitizer has its own
+    if not ctx.is_slow:   # a sanitizer has its own overhead
         assert len(stacks) > n // 2 and sum(stacks) / len(stacks) < 28, stacks
     assert s.idle()
 
 
-# --- a limit that a control group sets ----------------------------------------------------------------------------------
+# --- a limit of a control group ---------------------------------------------------------------------------------------
 
 class ControlGroup:
-    """A control group for memory, of version 1 or 2, that goes with the test; path None: none can be made here."""
+    """A control group for memory, of version 1 or 2, that is removed after the test; path None: none can be made here."""
 
     def __init__(self, ctx):
         self.path = None
@@ -215,7 +216,7 @@ class ControlGroup:
             path.rmdir()
 
     def remove(self):
-        """Once its processes have ended."""
+        """Removes it after its processes have ended."""
         try:
             self.path.rmdir()
         except OSError:
@@ -231,7 +232,7 @@ class ControlGroup:
 
 @harness.in_release
 def test_full_load_takes_what_was_told_at_the_start(ctx):
-    """R05: 32 MiB beyond it, as a limit of a control group where one can be made; a kill is none of the answers."""
+    """R05: with 32 MiB more than it announced, as a limit of a control group if possible; the process must not be killed."""
     if ctx.is_slow:
         raise Skip("a sanitizer takes memory of its own")
     group = ControlGroup(ctx)

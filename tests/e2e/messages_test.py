@@ -14,7 +14,7 @@ def client(server, **kw):
 
 
 def ask(ctx, **kw):
-    """What most requests here have; the package itself has no word for temperature any more."""
+    """Parameters of most requests here; the package no longer has temperature."""
     model = ctx.server.request("GET", "/v1/models").json()["data"][0]["id"]
     return {"model": model, "messages": FRANCE, "max_tokens": 40, "extra_body": {"temperature": 0}, **kw}
 
@@ -127,7 +127,7 @@ def test_a_call_that_is_asked_for(ctx):
 
 
 def test_agent_loop(ctx):
-    """A model that thinks, calls two tools and says something behind their results; whole and streamed."""
+    """A model that thinks, calls two tools and answers after their results; whole and streamed."""
     call = '<tool_call>\n{"name": "get_weather", "arguments": {"city": "%s"}}\n</tool_call>'
     s = ctx.scripted([{"if": ["RAIN"], "say": "Take an umbrella \u2602 to Paris."},
                       {"if": ["Paris or"], "say": "<think>\nI look it up.\n</think>\n\nA moment.\n" + call % "Paris" + "\n" + call % "\u041a\u0438\u0457\u0432"}])
@@ -157,7 +157,7 @@ def test_agent_loop(ctx):
 
 
 def test_tool_runner(ctx):
-    """It sends only what is new, until it is told to send all of it."""
+    """It sends only new messages, until it is told to send all."""
     s = ctx.scripted([{"if": ["RAIN in Paris"], "say": "Rain."},
                       {"say": '<tool_call>\n{"name": "weather", "arguments": {"city": "Paris"}}\n</tool_call>'}])
 

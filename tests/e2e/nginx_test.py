@@ -36,7 +36,7 @@ def test_curl_streams_early_and_in_whole_characters(ctx):
     body = json.dumps({"messages": [{"role": "user", "content": "Write three lines of Japanese with emoji."}], "stream": True,
                        "temperature": 1.3, "seed": 4, "max_tokens": 60, "ignore_eos": True})
     base = ctx.server.base
-    for _ in range(5):   # the machine is others', too; what buffers does so each time
+    for _ in range(5):   # other programs use the machine; buffering would show every time
         start = time.monotonic()
         curl = subprocess.Popen(["curl", "-sN", f"{base}{CHAT}", "-H", "Content-Type: application/json", "-d", body],
                                 stdout=subprocess.PIPE)
@@ -135,7 +135,7 @@ def test_access_log_has_the_path_of_the_client(ctx):
 
 
 def test_a_body_over_the_limit_is_refused_by_its_length(ctx):
-    """nginx and the engine have one limit: what the engine would refuse, nginx does not read first."""
+    """nginx and the engine have the same limit: nginx does not read a body that the engine would reject."""
     limit = 4 << 20
     head = "POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nContent-Length: "
     check_json_error(ctx.server.raw((head + f"{limit + 1}\r\n\r\n").encode(), is_one=True), 413)
@@ -145,14 +145,14 @@ def test_a_body_over_the_limit_is_refused_by_its_length(ctx):
 
 
 def test_every_route_is_passed_on(ctx):
-    """The engine's table, the table of docs/api.md and nginx's locations say the same."""
+    """The engine's table, the table of docs/api.md and nginx's locations agree."""
     table = re.findall(r'\{"(GET|POST|DELETE)", "([^"]+)"', (harness.ROOT / "fcgi/routes.c").read_text())
     assert len(table) > 10
     for method, path in table:
         r = ctx.server.request("PATCH", path + ("x" if path.endswith("/") else ""))
         assert r.status == 405 and method in r.headers["Allow"].split(", "), (path, r.status, r.body)
     rows = re.findall(r"^\| (?:GET|POST|DELETE)[A-Z, ]* \| ([^|]+)", (harness.ROOT / "docs/api.md").read_text(), re.M)
-    documented = {path for row in rows for path in re.findall(r"`(/[^`]+)`", row) if "}/" not in path}   # a part of another's
+    documented = {path for row in rows for path in re.findall(r"`(/[^`]+)`", row) if "}/" not in path}   # a part of another path
     assert documented == {path + ("{id}" if path.endswith("/") else "") for _, path in table}
     assert ctx.server.post("/chat/completions", {"messages": HI, "max_tokens": 1}).status == 200
 
@@ -164,12 +164,12 @@ def test_limits_are_for_floods_from_elsewhere(ctx):
     s.nginx.send_signal(signal.SIGHUP)
 
     def ask(n, address, path="/icon.svg"):
-        """How many of n quick requests are answered 429."""
+        """Returns how many of n quick requests are answered 429."""
         head = f"HEAD {path} HTTP/1.1\r\nHost: x\r\n" + (f"X-Real-Ip: {address}\r\n" if address else "")
         replies = [s.raw((f"{head}\r\n" * 50 + f"{head}Connection: close\r\n\r\n").encode()) for _ in range(n // 51)]
         return sum(r.count(b"HTTP/1.1 429 ") for r in replies)
     assert harness.until(lambda: ask(6000, "192.0.2.1") > 0, 30)
-    assert ask(1020, "192.0.2.2") == 0   # quick, but no flood
+    assert ask(1020, "192.0.2.2") == 0   # quick, but not a flood
     assert ask(510, "192.0.2.1", "/health") == 0
     assert ask(6000, None) == 0
 
@@ -204,7 +204,7 @@ def test_cors(ctx):
 
 
 def curl(url, *words):
-    """Status and body of what curl gets, with its own headers."""
+    """Returns status and body from curl, with its own headers."""
     run = subprocess.run(["curl", "-sS", "-w", "\n%{http_code}", url, *words], capture_output=True, text=True, timeout=60)
     assert run.returncode == 0, run
     body, _, status = run.stdout.rpartition("\n")
@@ -219,7 +219,7 @@ BODIES = {"/api/generate": {"prompt": "Hi", "stream": False, "options": {"num_pr
 
 @harness.in_release
 def test_curl_examples_without_a_content_type(ctx):
-    """`curl -d` calls its body a form. Ollama's and llama-server's documents use it; OpenAI's and Anthropic's name the type."""
+    """`curl -d` declares its body as a form. The documents of Ollama and llama-server use it; OpenAI's and Anthropic's name the type."""
     s = ctx.server
     for path, body in BODIES.items():
         for words in ((), ("-H", "Content-Type:"), ("-H", "Content-Type: application/json")):
@@ -235,7 +235,7 @@ def test_curl_examples_without_a_content_type(ctx):
 
 
 def test_pages_of_other_origins_compute_nothing(ctx):
-    """What a browser sends without asking first for a page of any site: a body without a type, a form, a text."""
+    """Requests that a browser sends for any site's page without a preflight: a body without a type, a form, a text."""
     s = ctx.server
     bodies = {**BODIES, CHAT: {"messages": HI, "max_tokens": 1}, "/v1/completions": {"prompt": "Hi", "max_tokens": 1},
               "/v1/responses": {"input": "Hi", "max_output_tokens": 1}, "/v1/messages/count_tokens": {"messages": HI}}
@@ -257,7 +257,7 @@ def test_pages_of_other_origins_compute_nothing(ctx):
     for sender in ({"Origin": mine}, {"Origin": "http://localhost:3000"}, {"Origin": mine, "Sec-Fetch-Site": "same-origin"}, {}):
         r = s.post(CHAT, bodies[CHAT], headers=sender)
         assert r.status == 200, (sender, r.body)
-        if sender:   # a page says what it sends
+        if sender:   # a page states its content type
             r = s.request("POST", "/tokenize", b'{"content": "Hi"}', {**sender, "Content-Type": "application/x-www-form-urlencoded"})
             assert r.status == 415, (sender, r.body)
     assert s.request("DELETE", "/v1/responses/resp_1", headers={"Origin": "https://elsewhere.example"}).status == 403

@@ -1,4 +1,4 @@
-"""The OpenAPI document, as it is served. `make clients` has more: schemathesis asks what it says (tests/clients)."""
+"""The served OpenAPI document. `make clients` has more: schemathesis sends the requests that it describes (tests/clients)."""
 import json
 
 import harness
@@ -11,7 +11,7 @@ def test_served_to_everyone(ctx):
 
 
 def test_documented_errors(ctx):
-    """A body that is no JSON is a 400 in the form that the document has for the path."""
+    """A body that is not JSON is a 400 in the format that the document has for the path."""
     document = json.loads((harness.ROOT / "docs/openapi.json").read_bytes())
     for path, item in document["paths"].items():
         if "{" not in path and "post" in item:

@@ -1,5 +1,5 @@
-"""An OpenCL driver that fails while a model is loaded or computed (tests/support/fake_opencl.h): what the operator reads, and
-that the process ends as its manager expects, or goes on."""
+"""An OpenCL driver that fails while a model is loaded or computed (tests/support/fake_opencl.h): the messages for the operator, and that
+the process ends as its manager expects, or continues."""
 import glob
 import os
 import pathlib
@@ -14,7 +14,7 @@ ARGS = ("--backend", "opencl", "--batch-size", "8", "--ctx-size", "512", "--para
 
 
 def told(rules):
-    """The environment of a process with these rules, and PoCL alone: other drivers leak when they are loaded."""
+    """Returns the environment of a process with these rules, and only PoCL: other drivers leak when they are loaded."""
     return {"OCL_ICD_VENDORS": "/etc/OpenCL/vendors/pocl.icd", "FAKE_OPENCL": rules}
 
 
@@ -23,7 +23,7 @@ def model(name):
 
 
 def generate(ctx, rules, *args, name="llama-biases"):
-    """infcgi generate with the rules; (status, answer, errors)."""
+    """Runs infcgi generate with the rules; returns (status, answer, errors)."""
     run = subprocess.run([harness.ROOT / "build" / ctx.variant / "infcgi_faulty", "generate", "--model", model(name), "--backend", "opencl",
                           "--batch-size", "8", "--prompt", "abc", "--n-predict", "6", "--temp", "0", *args],
                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300,
@@ -36,7 +36,7 @@ def generate(ctx, rules, *args, name="llama-biases"):
 
 @harness.in_release
 def test_a_device_that_is_gone_ends_the_process(ctx):
-    """As any back end that is lost: streams end with the error, others have status 500, the process ends with 69. Also of two."""
+    """Like any lost back end: streams end with the error, others have status 500, the process ends with 69. Also with two devices."""
     for devices in ((), ("--device", "0,1")):
         s = ctx.start(*ARGS, *devices, model=model("llama-biases"), program="infcgi_faulty",
                       env={**told("clEnqueueNDRangeKernel:3000!:CL_OUT_OF_RESOURCES"), "POCL_DEVICES": "pthread pthread"})
@@ -72,7 +72,7 @@ def test_what_fails_while_a_model_is_loaded(ctx):
 
 @harness.in_release
 def test_a_driver_that_crashes_while_it_is_asked(ctx):
-    """In a process of its own: the engine says so, and another back end does not notice."""
+    """In a separate process: the engine reports it, and another back end is not affected."""
     for rules, words in (("clGetPlatformIDs:1+:crash", "one of the OpenCL drivers crashed (Aborted) while they were loaded"),
                          ("clGetDeviceIDs:1+:crash", " crashed (Aborted)")):
         status, _, err = generate(ctx, rules)
@@ -82,7 +82,7 @@ def test_a_driver_that_crashes_while_it_is_asked(ctx):
 
 @harness.in_long
 def test_dot_products_that_are_refused_or_wrong(ctx):
-    """The plain ones take their place, which is told; the answer is the same."""
+    """Plain dot products replace them, which is reported; the answer is the same."""
     args = ("--quantize", "q8_0")
     status, good, err = generate(ctx, "", *args, name="llama-gqa-tied")
     assert status == 0 and "replaced" not in err, err
@@ -94,7 +94,7 @@ def test_dot_products_that_are_refused_or_wrong(ctx):
 
 @harness.in_long
 def test_layers_that_are_computed_wrongly_go_to_the_cpu(ctx):
-    """A step that is wrong and has no plainer form: its layers alone, or all; the answer is the CPU's."""
+    """A step that is wrong and has no plainer form: only its layers, or all, go to the CPU; the answer is the CPU's."""
     for name, word, step, where in (("qwen35-delta", "scan", "delta", "0-1,3"), ("llama-biases", "attention", "attention", "0-1")):
         args = ("--high-precision", "--cache-type-k", "f16", "--cache-type-v", "f16")
         status, good, err = generate(ctx, "", *args, name=name)

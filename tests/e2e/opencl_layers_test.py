@@ -1,13 +1,13 @@
-"""Part of a model on a device: the same text whatever it computes, and what there is no room for."""
+"""Part of a model on a device: the same text wherever it is computed, and parts that do not fit."""
 import os
 import re
 import subprocess
 
 import harness
 
-ENV = {**os.environ, "OCL_ICD_VENDORS": "/etc/OpenCL/vendors/pocl.icd"}   # PoCL alone: other drivers leak when they are loaded
+ENV = {**os.environ, "OCL_ICD_VENDORS": "/etc/OpenCL/vendors/pocl.icd"}   # only PoCL: other drivers leak when they are loaded
 SMALL = {**ENV, "POCL_MEMORY_LIMIT": "1"}   # GiB
-TWO = {"POCL_DEVICES": "pthread pthread"}   # both of the same CPU
+TWO = {"POCL_DEVICES": "pthread pthread"}   # both on the same CPU
 
 
 def generate(ctx, *args, model=None, env=ENV):
@@ -28,7 +28,7 @@ def test_any_number_of_layers_gives_the_same_text(ctx):
 
 @harness.in_release
 def test_what_has_no_room_is_told_what_has(ctx):
-    """A cache that is a quarter larger than the memory of the device: 23,040 bytes a token, 768 of a layer."""
+    """A cache that is a quarter larger than the memory of the device: 23,040 bytes per token, 768 per layer."""
     run = generate(ctx, "--kv-tokens", str((1 << 30) * 5 // 4 // 23040), env=SMALL)
     m = re.search(r"memory_limit: gpu-layers: .+ has (\d+) MiB free, and 30 of 30 layers need more: weights (\d+) MiB, a KV cache of (\d+) tokens "
                   r"(\d+), recurrent states 0 and activations \d+; there is room for --gpu-layers (\d+)\n", run.stderr)
@@ -49,7 +49,7 @@ def test_a_number_of_layers_wants_a_device(ctx):
 
 @harness.in_release
 def test_memory_of_the_device_is_told_by_purpose(ctx):
-    """Of one layer of two, and of a server without a device."""
+    """For one layer of two, and for a server without a device."""
     model = str(harness.ROOT / "tests/golden/models/llama-biases.gguf")
     args = ("--ctx-size", "128", "--kv-tokens", "256", "--parallel", "2", "--batch-size", "8")
     taken = {}
@@ -72,7 +72,7 @@ def test_memory_of_the_device_is_told_by_purpose(ctx):
 
 @harness.in_release
 def test_two_devices_answer_as_one(ctx):
-    """Of two layers each has one; the answer has the bits of one device, and each device is told."""
+    """Each has one of two layers; the answer has the bits of one device, and both devices are reported."""
     model = str(harness.ROOT / "tests/golden/models/llama-biases.gguf")
     body = {"prompt": [5, 3, 8, 2], "max_tokens": 8, "temperature": 0, "logprobs": 3}
     answers, taken = {}, {}
@@ -95,7 +95,7 @@ def test_two_devices_answer_as_one(ctx):
 
 @harness.in_release
 def test_two_devices_have_room_for_what_one_has_not(ctx):
-    """640 bytes a token in five layers: 1.1 GiB, of which either device takes some; 2.2 GiB are too much for both."""
+    """640 bytes per token in five layers: 1.1 GiB fit on two devices together; 2.2 GiB do not."""
     def of(gib, *args):
         return generate(ctx, "--ctx-size", "64", "--kv-tokens", str(int(gib * (1 << 30) / 640)), *args, env={**SMALL, **TWO},
                         model=str(harness.ROOT / "tests/golden/models/smollm3-nope.gguf"))

@@ -5,7 +5,7 @@ from page_test import answers, ask, ask_all, asked, is_done, opened, reopened, s
 
 MARK = "release"
 
-# Texts on which the Markdown parser recurses, or takes time that grows with their square or worse.
+# Texts on which the Markdown parser recurses, or takes quadratic time or worse.
 HARD = {
     "quotes": ">" * 6000, "spaced quotes": "> " * 20000, "lists": "- " * 20000, "numbers": "1. " * 8000, "quotes and lists": "> - " * 8000,
     "stars around a letter": "*" * 20000 + "a" + "*" * 20000, "open emphasis": "**a *b " * 5000 + " c* d**" * 5000, "pairs": "*_" * 3000 + "a" + "_*" * 3000,
@@ -26,13 +26,13 @@ PARSE = """return import('/markdown.js').then(async ({Growing, ready, show, el})
 
 
 def test_hard_text_is_shown(ctx):
-    """Within the time that the browser gives a script, which is a minute; the parser alone would need up to hours."""
+    """Within the browser's limit for a script, which is a minute; the parser alone would need up to hours."""
     b = opened(ctx)
     for name, words in HARD.items():
         grown, ended, whole, shown_as, is_same = b.run(PARSE, words)
         assert ended == whole and abs(grown - whole) <= 2, (name, grown, ended, whole)
         assert shown_as != "plain" or is_same, (name, shown_as)
-    # Bounds are far from what models write: all of this is formatted.
+    # The bounds are far from what models write: all of this is formatted.
     rich = "\n".join(["".join("  " * i + f"- item {i}\n" for i in range(8)), "> a\n" * 200, "".join(f"| a{i} | *b* |\n" if i != 1 else "|---|---|\n" for i in range(300)),
                       "Words and **more** words. " * 300, "```\n" + "x = [1, 2, 3]\n" * 5000 + "```\n", "1. a\n" * 500])
     assert b.run(PARSE, rich)[3] == ""
@@ -41,7 +41,7 @@ def test_hard_text_is_shown(ctx):
 
 
 def test_a_library_that_throws_leaves_the_answer(ctx):
-    """Whatever the parser or the sanitizer throws: the text stands there, it is kept, and the page takes another question."""
+    """Whatever the parser or the sanitizer throws: the text is shown and kept, and the page accepts another question."""
     b = opened(ctx)
     quotes = ">" * 6000
     say(b, [{"role": "assistant"}, *({"content": quotes[i:i + 200]} for i in range(0, len(quotes), 200)), "stop"], text("*Fine.*"))
@@ -61,7 +61,7 @@ def test_a_library_that_throws_leaves_the_answer(ctx):
 
 
 def test_numbers_and_columns(ctx):
-    """The number that a list starts with, and the side to which a column is set, while it streams and when it is kept."""
+    """The first number of a list, and the alignment of a column, while it streams and when it is kept."""
     b = opened(ctx)
     steps = "1. First:\n\n```sh\nls\n```\n\n2. Second:\n\n```sh\npwd\n```\n\n3. Third.\n\n| a | b | c | d |\n|:--|--:|:-:|---|\n| 1 | 2 | 3 | 4 |\n"
     say(b, text(steps))
@@ -100,7 +100,7 @@ def test_words_in_a_table_stay_whole_on_a_phone(ctx):
 
 
 def drip(b):
-    """Answers that do not end: window.more(delta) adds to the last, whose request is the last of window.asked."""
+    """Makes answers that do not end: window.more(delta) adds to the last, whose request is the last of window.asked."""
     b.run("""window.asked = []; window.fetch = (url, o) => Promise.resolve(new Response(new ReadableStream({start(c) {
         window.asked.push(JSON.parse(o.body));
         window.more = (delta, end) => {
@@ -127,7 +127,7 @@ def test_a_reload_during_an_answer_keeps_it(ctx):
     b.wait(lambda: answers(b) == ["Half an answer"], "words")
     reopened(ctx, b)
     assert b.text(".message .text") == ["Before any word?", "Half an answer"] and b.text(".call") == []
-    # Nor does a page that ends without notice lose much, or the choice of the same conversation in the list.
+    # A page that ends without notice also loses little, and keeps the choice of the conversation in the list.
     drip(b)
     ask(b, "More?")
     b.wait(lambda: b.run("return window.asked.length") == 1, "a request")
@@ -154,7 +154,7 @@ def test_an_empty_answer_leaves_the_question(ctx):
     b.click(".message.assistant .action")
     b.wait(lambda: answers(b) == ["Words."] and is_done(b), "an answer")
     assert not b.visible("#error")
-    # In the place of another answer it leaves that one.
+    # An empty retry keeps the earlier answer.
     b.click(".message.assistant .action")
     b.wait(lambda: b.visible("#error") and is_done(b), "an empty answer")
     assert b.text(".message .text") == ["Anything?", "Words."]

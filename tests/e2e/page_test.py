@@ -17,7 +17,7 @@ _browser = None
 
 
 def opened(ctx, server=None):
-    """The page, as one sees it who was never there. One browser serves all tests."""
+    """Opens the page as on a first visit. One browser serves all tests."""
     global _browser
     if not _browser:
         _browser = Browser()
@@ -38,7 +38,7 @@ def reopened(ctx, b, base=None):
 
 
 def say(b, *answers):
-    """The page's next answers, each a list of deltas and at its end a finish_reason; window.asked has the bodies."""
+    """Sets the page's next answers, each a list of deltas with a final finish_reason; window.asked has the bodies."""
     b.run("""window.asked = []; window.answers = arguments[0]; const f = window.fetch; window.fetch = (url, o) => {
         if (!o || !o.body) return f(url, o);
         window.asked.push(JSON.parse(o.body));
@@ -54,7 +54,7 @@ def text(words, finish="stop"):
 
 
 def asked(b, i=-1):
-    """The messages of a request to say()."""
+    """Returns the messages of a request to say()."""
     return b.run("return window.asked.at(arguments[0]).messages", i)
 
 
@@ -69,7 +69,7 @@ def set_greedy(b):
 
 
 def set_short(b):
-    """Sampled answers are as long as they like, which takes a sanitizer its time."""
+    """Limits sampled answers, whose length takes long with a sanitizer."""
     b.run("document.querySelector('#max-tokens').value = 8; document.querySelector('#max-tokens').dispatchEvent(new Event('input'))")
 
 
@@ -78,13 +78,13 @@ def answers(b):
 
 
 def ask(b, text):
-    """Types a question into the input, which gets the focus back by itself after a dialog or a button."""
+    """Types a question into the input, which regains the focus after a dialog or a button."""
     b.wait(lambda: b.run("return document.activeElement.id") == "input", "the focus on the input")
     b.keys(text + ENTER)
 
 
 def never_end(b):
-    """Answers go on until they are stopped: the page's requests, until it is loaded again, ask to pass over the model's end."""
+    """Makes answers continue until they are stopped: the page's requests, until it is reloaded, ignore the model's end."""
     b.run("const f = window.fetch; window.fetch = (url, o) => f(url, o && o.body ? "
           "{...o, body: JSON.stringify({...JSON.parse(o.body), ignore_eos: true})} : o)")
 
@@ -94,7 +94,7 @@ def is_done(b):
 
 
 def test_thinking_is_folded(ctx):
-    """Beside the answer, not in it; kept, and sent with the next question."""
+    """Next to the answer, not in it; kept, and sent with the next question."""
     b = opened(ctx)
     thought = [{"role": "assistant", "content": None}, {"reasoning_content": "They ask "}, {"reasoning_content": "for <b>blue</b>."}]
     say(b, [*thought, {"content": "It is blue."}, "stop"], text("So is it."))
@@ -121,7 +121,7 @@ def test_ask_with_the_keyboard(ctx):
     assert re.fullmatch(r"\d+ tokens · \d+\.\d tokens/s · first after \d+\.\d\d s", b.text("#stats")[0]), b.text("#stats")
     assert b.run("return document.activeElement.id") == "input"
     assert "Answer complete" in b.text("#status")[0]
-    # The second question sees the first; both outlive a reload.
+    # The second question includes the first; both survive a reload.
     ask(b, "And of Italy?")
     b.wait(lambda: len(answers(b)) == 2 and b.visible("#send"), "a second answer")
     b.open(ctx.server.base + "/")
@@ -164,7 +164,7 @@ HOSTILE = [
     "| a |\n|---|\n| <img src=x onerror=\"document.title='owned'\"> |", "<math><mi//xlink:href=\"data:x,<script>document.title='owned'</script>\">",
     "<noscript><p title=\"</noscript><img src=x onerror=document.title='owned'>\">", "`<b>x</b>`", "<details open ontoggle=\"document.title='owned'\">",
 ]
-# What is wrong with the nodes below an element.
+# Returns what is wrong with the nodes below an element.
 HARM = """const harm = (root) => [...root.querySelectorAll('*')].flatMap((e) => [
     ...(e.matches('a, article, b, blockquote, br, button, code, del, details, div, em, h1, h2, h3, h4, h5, h6, hr, kbd, li, ol, p, pre, span, '
                   + 'strong, summary, table, tbody, td, th, thead, tr, ul') && !e.matches('b') ? [] : ['<' + e.nodeName + '>']),
@@ -191,8 +191,8 @@ def test_hostile_markup_stays_text(ctx):
         assert links == [["_blank", "noopener noreferrer nofollow", host] for host in ("example.com", "a.b")], links   # an image's, a link's
         assert b.run("return document.title") == "infcgi chat"
     refused = [m for m in b.console() if not m.startswith("INFO")]
-    assert refused == [], refused   # by the policy, for which nothing was left to refuse
-    # The sanitizer alone, which parses it in a document of its own, where the policy tells what it finds.
+    assert refused == [], refused   # by the policy, which had nothing to reject
+    # Only the sanitizer, which parses in a separate document, where the policy reports its finds.
     found = b.run(HARM + """return import('/markdown.js').then(({clean}) => arguments[0].flatMap((html) => {
         const box = document.createElement('div');
         box.append(clean(html));
@@ -258,7 +258,7 @@ GROW = """return import('/markdown.js').then(async ({Growing, ready, show, el}) 
 
 
 def test_markdown_as_it_streams(ctx):
-    """It grows to what it is at once, however it is cut; and what was shown is not parsed again for each token."""
+    """It grows to the same result as in one piece, however it is cut; and shown text is not parsed again for each token."""
     b = opened(ctx)
     for sample in (SAMPLE, SAMPLE.replace("\n", "\r\n"), "no end\n\n```c\nint x;\n``"):
         for step in (1, 2, 3, 7, 1000):
@@ -269,7 +269,7 @@ def test_markdown_as_it_streams(ctx):
     assert "<h1>Sky</h1>" in got["whole"] or "no end" in got["whole"]
     many = b.run(GROW, SAMPLE * 300, 16)["share"]   # 100 KB
     code = b.run(GROW, "```\n" + "x = 1\n" * 20000 + "```\n", 16)["share"]
-    assert many < 20 and code < 0.1, (many, code)   # once for each token: 3500
+    assert many < 20 and code < 0.1, (many, code)   # once per token: 3500
 
 
 def test_code_has_a_copy_button(ctx):
@@ -285,7 +285,7 @@ def test_code_has_a_copy_button(ctx):
 
 
 def test_without_libraries_text_is_plain(ctx):
-    """As where npm could not be reached, which the build tells."""
+    """Like after a build without npm, which reports it."""
     b = opened(ctx)
     b.cdp("Network.enable")
     b.cdp("Network.setBlockedURLs", urls=["*/lib/*"])
@@ -304,7 +304,7 @@ def test_without_libraries_text_is_plain(ctx):
 
 
 def test_page_sh_without_libraries(ctx):
-    """No npm, none that answers, and another package than the one we know: a page without, and why."""
+    """No npm, an npm that does not answer, and a package with another checksum: a page without libraries, and the reason."""
     with tempfile.TemporaryDirectory() as folder:
         npm = pathlib.Path(folder) / "npm"
         for script, why in (("echo 'npm error code ENOTFOUND' >&2; exit 1", "npm cannot fetch marked"),
@@ -323,7 +323,7 @@ def test_regenerate_and_edit(ctx):
     b = opened(ctx)
     say(b, text("One."), text("Two."), text("Three."), text("Four."))
     ask_all(b, "First?", "Second?")
-    assert len(b.text(".message.assistant .action")) == 1 and len(b.text(".message.user .action")) == 1   # of the last alone
+    assert len(b.text(".message.assistant .action")) == 1 and len(b.text(".message.user .action")) == 1   # only of the last
     b.click(".message.assistant .action")
     b.wait(lambda: answers(b) == ["One.", "Three."] and is_done(b), "another answer")
     assert [m["content"] for m in asked(b)] == ["First?", "One.", "Second?"]
@@ -337,7 +337,7 @@ def test_regenerate_and_edit(ctx):
     assert [m["content"] for m in asked(b)] == ["First?", "One.", "Second? Or third?"]
     reopened(ctx, b)
     assert b.text(".message .text") == ["First?", "One.", "Second? Or third?", "Four."]
-    # An answer that does not come leaves what was.
+    # A failed answer leaves the old one.
     b.run("window.fetch = () => Promise.reject(new TypeError('gone'))")
     b.click(".message.assistant .action")
     b.wait(lambda: b.visible("#error"), "an error")
@@ -374,7 +374,7 @@ def test_text_files_go_with_a_question(ctx):
 
 
 def test_tool_calls(ctx):
-    """Shown as they come; what is typed next is their result."""
+    """Shown as they arrive; the next input is their result."""
     b = opened(ctx)
     b.click("#settings-open")
     tools = [{"type": "function", "function": {"name": "weather", "parameters": {"type": "object"}}}]
@@ -400,7 +400,7 @@ def test_tool_calls(ctx):
     assert asked(b)[1:] == [{"role": "assistant", "content": "", "tool_calls": calls},
                             *({"role": "tool", "tool_call_id": f"call_{i}", "name": "weather", "content": c} for i, c in enumerate(("20 degrees", "none")))]
     assert answers(b)[1] == "Sunny."
-    ask(b, "Again?")   # half a call is none
+    ask(b, "Again?")   # an incomplete call is dropped
     b.wait(lambda: len(answers(b)) == 3 and is_done(b), "an answer that is cut")
     assert len(b.text(".call")) == 2 and answers(b)[2] == "I"
 
@@ -416,7 +416,7 @@ def test_conversations_are_kept(ctx):
     assert titles() == ["Second <b>conversation</b>", "First conversation"], titles()
     b.click("#chat-list li:last-child .title")
     b.wait(lambda: b.text(".message .text") == ["First conversation", "A."], "the first conversation")
-    assert not b.visible("#chats")   # it lay over the page
+    assert not b.visible("#chats")   # it covered the page
     reopened(ctx, b)
     assert b.text(".message .text") == ["First conversation", "A."]
     b.click("#chats-open")
@@ -424,7 +424,7 @@ def test_conversations_are_kept(ctx):
     b.click("#chat-list li:last-child [title=Rename]")
     b.keys("My own" + ENTER)
     b.wait(lambda: titles() == ["Second <b>conversation</b>", "My own"], "a new title")
-    # The file.
+    # The exported file.
     b.run("URL.createObjectURL = (blob) => { blob.text().then((t) => { window.saved = t; }); return 'blob:x'; };"
           "HTMLAnchorElement.prototype.click = function () { window.saved_as = this.download; }")
     b.click("#chat-list li:last-child [title=Export]")
@@ -437,7 +437,7 @@ def test_conversations_are_kept(ctx):
     b.click("#chat-list li:last-child .remove")
     b.wait(lambda: titles() == ["Second <b>conversation</b>"], "one conversation")
     assert b.text(".message") == [] and b.visible("#hello")
-    # One that is deleted while it is answered does not come back when the answer ends.
+    # A conversation that is deleted during its answer does not come back when the answer ends.
     b.run("""window.fetch = (url, o) => Promise.resolve(new Response(new ReadableStream({start(c) {
         c.enqueue(new TextEncoder().encode('data: {"choices":[{"index":0,"delta":{"content":"On and"}}]}\\n\\n'));
         o.signal.addEventListener('abort', () => { c.error(new DOMException('', 'AbortError')); window.has_ended = true; });
@@ -471,7 +471,7 @@ def test_old_conversations_make_room(ctx):
     assert well and whole and 2 <= len(ids) <= 5 and ids[0] == "id7" and n_keys <= len(ids) + 2, (well, whole, ids, n_keys)
     assert b.run(kept, 6000000, 1)[0] is False
     b.run("localStorage.clear()")
-    # What an older page kept, and what is no conversation.
+    # Data of an older page, and invalid conversations.
     b.run("localStorage.setItem('infcgi.history', JSON.stringify([{role: 'user', content: 'Old?'}, {role: 'assistant', content: 'Yes.'}]))")
     reopened(ctx, b)
     assert b.text(".message .text") == ["Old?", "Yes."] and b.text("#chat-list .title") == ["Old?"]

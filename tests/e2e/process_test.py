@@ -1,4 +1,4 @@
-"""Starting and ending: bad model files, a port that is taken, kill -9, SIGTERM, run.sh, memory, time to the first token."""
+"""Starting and ending: bad model files, a used port, kill -9, SIGTERM, run.sh, memory, time to the first token."""
 import http.client
 import json
 import os
@@ -64,7 +64,7 @@ def processes_with(text):
 
 
 def started(ctx, *args, **env):
-    """run.sh up to its ready line: the process, its port and its temporary folder."""
+    """Starts run.sh and waits for its ready line; returns the process, its port and its temporary folder."""
     port = harness.free_port()
     tmp = pathlib.Path(ctx.server.dir) / f"tmp{port}"
     tmp.mkdir()
@@ -108,7 +108,7 @@ TINY = harness.ROOT / "tests/golden/models/llama-biases.gguf"
 
 @harness.in_release
 def test_run_sh_notices_an_engine_killed_at_any_time(ctx):
-    """Right after the ready line, and a little later: what was missed before it was looked at stayed missed."""
+    """Right after the ready line, and a little later: an exit before the first check must not be missed."""
     for i in range(8):
         run, _, _ = started(ctx, "--threads", "1", MODEL=str(TINY))
         time.sleep(i // 2 * 0.02)
@@ -120,7 +120,7 @@ def test_run_sh_notices_an_engine_killed_at_any_time(ctx):
 
 @harness.in_release
 def test_run_sh_drains_when_its_group_is_signalled(ctx):
-    """A signal to the group reaches make, which passes it on, and run.sh: both mean one stop."""
+    """A signal to the group reaches make, which forwards it, and run.sh: both mean one stop."""
     for how in (signal.SIGTERM, signal.SIGINT):
         run, port, _ = started(ctx, "--threads", "1")
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=120)
@@ -181,7 +181,7 @@ def test_the_default_model_answers_what_the_readme_asks(ctx):
     text = ask(port, messages=[{"role": "user", "content": "Tell me a joke about cats."}], max_tokens=400,
                response_format={"type": "json_schema", "json_schema": {"name": "Joke", "schema": joke}})
     assert set(json.loads(text)) == {"setup", "punchline"}, text   # it ends, and has no other members
-    if not ctx.is_slow:   # the user's options go before
+    if not ctx.is_slow:   # the user's options override
         run, port, _ = started(ctx, "--temp", "2", "--top-p", "1", MODEL="")
         assert len({ask(port, seed=seed, max_tokens=8) for seed in range(5)}) > 1
 
@@ -255,7 +255,7 @@ def test_sigterm_with_drain_close_leaves_new_requests_to_another_engine(ctx):
 
 @harness.in_long
 def test_a_restart_behind_a_held_socket_refuses_nobody(ctx):
-    """As under systemd: another process holds the socket, and the next engine answers who connected meanwhile."""
+    """Like systemd: another process holds the socket, and the next engine answers clients that connected in between."""
     s = ctx.start()
     s.stop_engine()
     with socket.socket(socket.AF_UNIX) as held:
@@ -267,7 +267,7 @@ def test_a_restart_behind_a_held_socket_refuses_nobody(ctx):
         connection, response = s.stream(CHAT, {"messages": COUNT, "max_tokens": 150 if ctx.is_slow else 600, "ignore_eos": True})
         response.readline()
         n_taken = s.ask("status")["accepted"]
-        early = socket.socket(socket.AF_UNIX)   # taken, but its request comes only when the engine ends
+        early = socket.socket(socket.AF_UNIX)   # accepted, but its request arrives only when the engine ends
         early.settimeout(30)
         early.connect(f"{s.dir}/infcgi.sock")
         assert harness.until(lambda: s.ask("status")["accepted"] > n_taken)
@@ -299,7 +299,7 @@ def blocks_sigterm(pid):
 
 def test_sigterm_while_loading_ends_at_once(ctx):
     for how in (signal.SIGTERM, signal.SIGINT):
-        for _ in range(5):   # until the signal came in time
+        for _ in range(5):   # until the signal arrived in time
             with tempfile.TemporaryDirectory() as cache:
                 s = ctx.start("--threads", "1", "--pack-cache", cache, wait=False)
                 assert harness.until(lambda: blocks_sigterm(s.engine.pid), 20, 0.001)
@@ -333,7 +333,7 @@ def test_what_the_model_is_not_to_blame_for(ctx):
 
 
 MIB = 2**20
-OVERHEAD = 48 * MIB  # all that is neither packed weights nor KV
+OVERHEAD = 48 * MIB  # everything except packed weights and KV
 
 
 def peak_of(engine):
@@ -350,7 +350,7 @@ def sizes_of(server):
 def test_memory(ctx):
     if ctx.is_slow:
         raise harness.Skip("figures are of the release build")
-    small = ctx.start("--threads", "2", "--ctx-size", "512", "--kv-tokens", "512")   # of KV next to nothing
+    small = ctx.start("--threads", "2", "--ctx-size", "512", "--kv-tokens", "512")   # almost no KV
     loaded = peak_of(small.engine)
     weights, kv = sizes_of(small)
     print(f"     loaded: peak {loaded / MIB:.0f} MiB, packed weights {weights / MIB:.0f} MiB")
@@ -389,7 +389,7 @@ def test_start_to_first_token(ctx):
 
 @harness.in_release
 def test_ready_means_warm(ctx):
-    """What is touched for the first time costs a page fault, and unlike time these can be counted."""
+    """Memory touched for the first time costs a page fault; unlike time, page faults can be counted."""
     if ctx.is_slow:
         raise harness.Skip("sanitizers touch memory of their own")
 
@@ -400,7 +400,7 @@ def test_ready_means_warm(ctx):
         m = s.metrics()
         counted = {name: value for name, value in m.items()
                    if re.match(r"infcgi_(prompt|cached|generated|drafted|accepted|cancelled|preemptions|step|time_to|kv_pages_(used|cached))", name)}
-        assert len(counted) >= 8 and not any(counted.values()), counted   # warming is nobody's request
+        assert len(counted) >= 8 and not any(counted.values()), counted   # warming is not a request
         at, new = faults(s), []
         for question in ("What is the capital of France?", "How many legs does a spider have?", "Who wrote Hamlet, and when?"):
             r = s.post(CHAT, {"messages": [{"role": "user", "content": question}], "max_tokens": 16})
@@ -408,7 +408,7 @@ def test_ready_means_warm(ctx):
             new.append(faults(s) - at)
             at = faults(s)
         print(f"     page faults of the first three requests: {new}")
-        assert new[0] <= max(new[1:]) + 80, new   # cold, the first one has 300
+        assert new[0] <= max(new[1:]) + 80, new   # without warming, the first one has 300
 
 
 def test_a_model_file_that_is_cut_while_it_is_served(ctx):
@@ -424,7 +424,7 @@ def test_a_model_file_that_is_cut_while_it_is_served(ctx):
         assert r.status == 500 and r.error()["code"] == "io_error", r.body
         r = s.request("GET", "/health")
         assert r.status == 503 and r.json()["status"] == "file_cut", r.body
-        os.truncate(model.name, 0)  # now the vocabulary is gone too: nothing can be read, and nothing wrong is said
+        os.truncate(model.name, 0)  # now the vocabulary is gone too: nothing can be read, and no wrong answer is given
         r = s.post("/v1/completions", {**body, "prompt": "a text"})
         assert r.status in (500, 502), r.body
         if r.status == 502:
@@ -440,7 +440,7 @@ def test_second_engine_on_a_socket_is_refused(ctx):
 
 
 def test_chat_templates(ctx):
-    """A model file without a template: refused, the family's format, or the one of --chat-template."""
+    """A model file without a template: rejected, the family's format, or that of --chat-template."""
     models = harness.ROOT / "tests/golden/models"
     hi = {"messages": [{"role": "user", "content": "Hi"}], "max_tokens": 2}
     s = ctx.start("--threads", "1", model=models / "llama-gqa-tied.gguf")

@@ -1,4 +1,4 @@
-"""/v1/rerank and /v1/score through nginx: a cross-encoder whose scores do not depend on what is beside them."""
+"""/v1/rerank and /v1/score through nginx: a cross-encoder whose scores do not depend on other documents."""
 import pathlib
 
 RERANKER = pathlib.Path(__file__).resolve().parents[1] / "golden/rank/bert-xlmr-pair.gguf"

@@ -1,4 +1,4 @@
-"""FastCGI records as nginx never sends them, straight to the engine's socket: none may harm another request."""
+"""FastCGI records that nginx never sends, directly to the engine's socket: none may affect another request."""
 import json
 import os
 import pathlib
@@ -34,13 +34,13 @@ def params(**values):
     return record(PARAMS, content) + record(PARAMS)
 
 
-ENDED, CANNOT_MULTIPLEX = bytes(8), b"\0\0\0\0\1\0\0\0"   # what END_REQUEST holds
+ENDED, CANNOT_MULTIPLEX = bytes(8), b"\0\0\0\0\1\0\0\0"   # contents of END_REQUEST
 HEALTH = dict(REQUEST_METHOD="GET", REQUEST_URI="/health", DOCUMENT_URI="/health", QUERY_STRING="", CONTENT_LENGTH="",
               SERVER_PROTOCOL="HTTP/1.1")
 
 
 def post_to(path, length):
-    """The parameters of a POST of JSON."""
+    """Returns the parameters of a POST of JSON."""
     return {**HEALTH, "REQUEST_METHOD": "POST", "REQUEST_URI": path, "DOCUMENT_URI": path, "CONTENT_LENGTH": str(length),
             "CONTENT_TYPE": "application/json"}
 
@@ -65,7 +65,7 @@ def talk(s, data, seconds=5, finish=True):
 
 
 def records_of(reply):
-    """[(type, request, content)] of well-formed records; fails on any other."""
+    """Returns [(type, request, content)] of well-formed records; fails on any other."""
     out = []
     while reply:
         version, kind, request, size, padding, _ = struct.unpack(">BBHHBB", reply[:8])
@@ -76,19 +76,19 @@ def records_of(reply):
 
 
 def decode(reply, request=1):
-    """[(type, content)] of well-formed records, all of that request or of the process; fails on any other."""
+    """Returns [(type, content)] of well-formed records, all of that request or of the process; fails on any other."""
     got = records_of(reply)
     assert all(of == (0 if kind in (GET_VALUES + 1, UNKNOWN) else request) for kind, of, _ in got), got
     return [(kind, content) for kind, _, content in got]
 
 
 def said(reply, request=1):
-    """What comes back as the body of an answer, in records that are as they should be."""
+    """Returns the body of an answer in well-formed records."""
     return b"".join(content for kind, content in decode(reply, request) if kind == STDOUT)
 
 
 def closed(s, data, within=2.0):
-    """Sends data and stays connected: what comes back until the engine closes, which it must do in time."""
+    """Sends data and stays connected: returns the reply when the engine closes, which it must do in time."""
     def send():
         with socket.socket(socket.AF_UNIX) as c:
             c.settimeout(20)
@@ -110,7 +110,7 @@ def fine(s):
 
 
 def peak_kib(s):
-    """The most memory that it ever had addresses for."""
+    """Returns the engine's peak address space."""
     return int(re.search(r"^VmPeak:\s+(\d+) kB", pathlib.Path(f"/proc/{s.engine.pid}/status").read_text(), re.M).group(1))
 
 
@@ -136,7 +136,7 @@ def test_records_of_every_wrong_kind(ctx):
 
 
 def test_begins_of_other_lengths(ctx):
-    """F04: the connection is closed at once, and nothing is answered."""
+    """F04: the connection is closed immediately, without an answer."""
     s = ctx.server
     for n in (0, 1, 7, 9, 16, 65535):
         body = (b"\0\1" + bytes(n))[:n]
@@ -145,7 +145,7 @@ def test_begins_of_other_lengths(ctx):
 
 
 def test_records_out_of_turn(ctx):
-    """F10: what is no part of a request now makes none of it: no 200, and the connection ends."""
+    """F10: a record that does not belong to the request's state does not become part of it: no 200, and the connection ends."""
     s = ctx.server
     body = b'{"content":"x"}'
     post = params(**post_to("/tokenize", len(body)))
@@ -158,7 +158,8 @@ def test_records_out_of_turn(ctx):
 
 
 def test_aborts_end_the_request(ctx):
-    """F11: END_REQUEST and the end of the connection, whatever the request was doing, while its peer stays; of others it is nothing."""
+    """F11: END_REQUEST and the end of the connection, at any stage of the request, while its peer stays; aborts of other requests have
+    no effect."""
     s = ctx.server
     long = json.dumps({"prompt": "Once", "max_tokens": 1900, "ignore_eos": True, "stream": True}).encode()
     head = begin() + params(**post_to("/v1/completions", len(long)))
@@ -176,7 +177,7 @@ def test_aborts_end_the_request(ctx):
                 got = b""
                 while got.count(b"data: ") < n_read:
                     got += c.recv(65536)
-                for i in range(len(abort)):   # in as many pieces as it can come in
+                for i in range(len(abort)):   # in all possible pieces
                     c.sendall(abort[i:i + 1])
                 at = time.monotonic()
                 while part := c.recv(65536):
@@ -188,7 +189,7 @@ def test_aborts_end_the_request(ctx):
             return took
         took = harness.tried(read_and_abort, lambda took: took < 1)
         assert ctx.is_slow or took < 1, took
-    with socket.socket(socket.AF_UNIX) as c:   # what is of no use is read no more at some time, and holds up nobody
+    with socket.socket(socket.AF_UNIX) as c:   # useless data is no longer read at some point, and delays no other client
         c.settimeout(1)
         c.connect(f"{s.dir}/infcgi.sock")
         c.sendall(whole)
@@ -203,7 +204,7 @@ def test_aborts_end_the_request(ctx):
 
 
 def answered(s, data):
-    """The records that come back, whose last are those of an answer with status 200."""
+    """Returns the records of the reply, which must end with an answer with status 200."""
     got = decode(talk(s, data, seconds=3, finish=False))
     assert got and got[-1][0] == END, (data[:80], got[:3])
     assert b"".join(c for kind, c in got if kind == STDOUT).startswith(b"Status: 200 "), (data[:80], got[:3])
@@ -211,7 +212,7 @@ def answered(s, data):
 
 
 def test_management_records(ctx):
-    """F01, F13: each is answered by itself, whatever it holds, and the request beside it too."""
+    """F01, F13: each is answered immediately, whatever it holds, and so is the request next to it."""
     s = ctx.server
     whole = begin() + params(**HEALTH) + record(STDIN)
     for data, wanted in ((record(GET_VALUES, pair(b"FCGI_MAX_CONNS", b""), request=0), (GET_VALUES + 1, b"")),
@@ -260,14 +261,14 @@ def test_odd_methods_and_paths(ctx):
         rest = {k: v for k, v in HEALTH.items() if k not in missing}
         head = said(talk(s, begin() + params(**rest) + record(STDIN), finish=False))
         assert int(head[8:11]) in statuses, (missing, head[:200])
-    for name in ("PATH_INFO", "SCRIPT_NAME", "SCRIPT_FILENAME", "PATH_TRANSLATED"):   # of no meaning here, as CVE-2019-11043 has it
+    for name in ("PATH_INFO", "SCRIPT_NAME", "SCRIPT_FILENAME", "PATH_TRANSLATED"):   # without meaning here, as for CVE-2019-11043
         for value in ("", "/v1/x%0a", "/\n", "a" * 20000):
             assert said(talk(s, begin() + params(**HEALTH, **{name: value}) + record(STDIN), finish=False)).startswith(b"Status: 200 "), (name, value[:20])
     fine(s)
 
 
 def refused_head(got):
-    """The error of an answer of 431, in records that are as they should be."""
+    """Returns the error of an answer with 431, in well-formed records."""
     got = decode(got)
     text = b"".join(content for kind, content in got if kind == STDOUT)
     head, body = text.split(b"\r\n\r\n", 1)
@@ -344,8 +345,8 @@ def test_long_answers_are_legal_records(ctx):
 
 
 def test_odd_but_legal(ctx):
-    """F03, F05, F06, F12: answered as they are, each once, and the connection is closed though it was to be kept. Whose turn it is not is
-    told that connections are not shared."""
+    """F03, F05, F06, F12: answered normally, each once, and the connection is closed although it was to be kept. An overlapping request
+    is told that connections are not shared."""
     s = ctx.server
     content = params(**HEALTH)[8:-8]
 
@@ -374,7 +375,7 @@ def test_odd_but_legal(ctx):
 
 
 def test_a_full_record_of_body(ctx):
-    """F03: 65,535 bytes with 255 of padding, and records of padding alone, are as many bytes as they say."""
+    """F03: 65,535 bytes with 255 of padding, and records of only padding, count as exactly their content."""
     s = ctx.server
     text = b"a b " * 32000
     body = b'{"content":"' + text + b'"}'
@@ -385,7 +386,7 @@ def test_a_full_record_of_body(ctx):
 
 
 def test_a_thousand_requests(ctx):
-    """F12: one behind the other, to be kept and not: each connection is closed behind its answer, and none is left."""
+    """F12: in sequence, with and without keeping connections: each connection is closed after its answer, and none is left."""
     s = ctx.server
     files = pathlib.Path(f"/proc/{s.engine.pid}/fd")
     fine(s)
@@ -396,7 +397,7 @@ def test_a_thousand_requests(ctx):
 
 
 def test_parameters_that_stand_twice(ctx):
-    """F08, F09, P17: one of them counts, whichever; the body is never taken for longer than it is, nor one key for two."""
+    """F08, F09, P17: either one can count; the body is never taken as longer than it is, and one key never as two."""
     s = ctx.server
     body = b'{"content":"x"}'
     post = params(**post_to("/tokenize", len(body)))[8:-8]
@@ -412,7 +413,7 @@ def test_parameters_that_stand_twice(ctx):
 
 
 def test_two_keys_are_one(ctx):
-    """F08: of two the first counts, so a good one opens nothing behind a bad one."""
+    """F08: the first of two counts, so a good key after a bad one has no effect."""
     with tempfile.NamedTemporaryFile("w", suffix=".keys") as keys:
         keys.write("sk-good\n")
         keys.flush()
@@ -427,8 +428,8 @@ def test_two_keys_are_one(ctx):
 
 
 def test_questions_about_the_process(ctx):
-    """F13: ten thousand names that mean nothing, the known ones again and again, and thousands of questions: the answer is bounded, and a
-    request behind them is answered. libfcgi writes its answer to a few known names beyond a buffer."""
+    """F13: ten thousand unknown names, the known ones repeatedly, and thousands of queries: the answer is bounded, and a request after
+    them is answered. libfcgi writes its answer to a few known names beyond a buffer."""
     s = ctx.server
     whole = begin() + params(**HEALTH) + record(STDIN)
     names = b"".join(pair(b"NAME_%05d" % i, b"") for i in range(10000))
@@ -439,8 +440,8 @@ def test_questions_about_the_process(ctx):
 
 
 def test_records_of_others_hide_nothing(ctx):
-    """F05, F07: behind an empty record of another request libfcgi skips what the next one holds: a part of the parameters, so that lengths
-    are read where there are none. That was a way to any amount of memory."""
+    """F05, F07: after an empty record of another request libfcgi skips the content of the next one: a part of the parameters, so that it
+    reads lengths from other data. That could allocate any amount of memory."""
     s = ctx.server
     empty = record(STDIN, request=9)
     answered(s, begin() + empty + params(**HEALTH) + empty + record(STDIN))
@@ -452,7 +453,7 @@ def test_records_of_others_hide_nothing(ctx):
 
 
 def test_changed_at_random(ctx):
-    """Whole requests with bytes changed, cut out, doubled or moved: an answer in whole records or none."""
+    """Whole requests with bytes changed, removed, doubled or moved: an answer in whole records or none."""
     s = ctx.server
     body = b'{"content":"some text"}'
     whole = begin() + params(**post_to("/tokenize", len(body))) + record(STDIN, body) + record(STDIN)

@@ -21,8 +21,8 @@ SHAPES = {"Qwen3.5": MODELS / "qwen35-delta.gguf", "Gemma 3": MODELS / "gemma3-w
 class Count:
     requests: int = 0
     prompt: int = 0    # tokens of prompts
-    new: int = 0       # of them no earlier request had, at their place
-    computed: int = 0  # all that were computed
+    new: int = 0       # those that no earlier request had in the same position
+    computed: int = 0  # all computed tokens
 
     @property
     def again(self):
@@ -34,19 +34,19 @@ class Count:
 
 
 class Agent:
-    """Both sessions, and what was asked for once."""
+    """Both sessions, and their counts."""
 
     def __init__(self, server, scale):
         self.server, self.scale = server, scale
         self.random = random.Random(18)
         self.count = Count()
-        self.known = []   # contexts so far, answers included
+        self.known = []   # contexts so far, including answers
 
     def text(self, n):
         return [self.random.randrange(20, 200) for _ in range(n * self.scale)]
 
     def ask(self, prompt, n_predict=ANSWER):
-        """The answer to a prompt of token ids; counts."""
+        """Returns the answer to a prompt of token ids; counts."""
         r = self.server.post("/completion", {"prompt": prompt, "n_predict": n_predict, "return_tokens": True, "temperature": 0,
                                              "ignore_eos": True}, timeout=600)
         assert r.status == 200, r.body
@@ -54,7 +54,7 @@ class Agent:
         shared = max((common(prompt, other) for other in self.known), default=0)
         self.count.requests += 1
         self.count.prompt += len(prompt)
-        self.count.new += len(prompt) - min(shared, len(prompt) - 1)   # the last is always computed
+        self.count.new += len(prompt) - min(shared, len(prompt) - 1)   # the last token is always computed
         self.count.computed += len(prompt) - body["timings"]["cache_n"]
         self.known.append(prompt + body["tokens"])
         return body["tokens"]
@@ -66,7 +66,7 @@ def common(a, b):
 
 
 def replay(server, scale=1, kill_at=()):
-    """Runs the whole of it; kill_at: turns in front of which the engine is killed and started anew."""
+    """Runs everything; kill_at: turns before which the engine is killed and restarted."""
     agent = Agent(server, scale)
     turns = [agent.text(600)]   # system prompt and tools
     other = agent.text(500)
@@ -77,12 +77,12 @@ def replay(server, scale=1, kill_at=()):
             server.engine.wait()
             server.start_engine()
             server.wait_ready()
-        if turn in (10, 20):   # what was said two turns ago is said otherwise
+        if turn in (10, 20):   # rewrites the history of two turns ago
             del turns[-5:]
             turns.append(agent.text(40))
         turns.append(agent.text(30))           # the user
         turns.append(agent.ask(sum(turns, [])))  # a call
-        turns.append(agent.text(70))           # what the tool gave
+        turns.append(agent.text(70))           # the tool's result
         turns.append(agent.ask(sum(turns, [])))
         agent.ask(agent.text(50), n_predict=8)   # a title
         if turn % 3 == 2:
@@ -92,9 +92,9 @@ def replay(server, scale=1, kill_at=()):
 
 
 def run(ctx, model, scale, kills):
-    """With a server of its own, whose pool is smaller than all that is asked for."""
+    """Runs with a separate server, whose pool is smaller than all contexts."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="infcgi-replay."))
-    ctx.cleanups.append(lambda: shutil.rmtree(folder))   # when the server has ended
+    ctx.cleanups.append(lambda: shutil.rmtree(folder))   # after the server has ended
     n_ctx = 8192 * scale
     long = harness.with_context(model, n_ctx, folder) if MODELS in pathlib.Path(model).parents else model
     snapshots = ["--cache-dir", str(folder / "kv")] if kills else []

@@ -1,5 +1,5 @@
-"""An agent's session (replay.py) computes next to nothing twice, though the engine is killed three times: of a model with recurrent layers,
-and of one with windows. `make replay` has it without that, and with a model that says something."""
+"""An agent's session (replay.py) computes almost nothing twice, although the engine is killed three times: with a model with recurrent
+layers, and one with windows. `make replay` runs it without kills, and with a model that gives real answers."""
 import replay
 
 MARK = "release"

@@ -41,7 +41,7 @@ def test_answer_and_stream_are_the_same(ctx):
 
 
 def test_history_goes_back(ctx):
-    """What was answered can be sent back as it came, with another question behind it."""
+    """An answer can be sent back unchanged, followed by another question."""
     client = ctx.server.client()
     first = client.responses.create(**ask(ctx, store=False))
     items = [{"role": "user", "content": FRANCE}, *first.output, {"role": "user", "content": "Say that again."}]
@@ -83,7 +83,7 @@ def test_tools_are_shown_and_results_taken(ctx):
 
 @harness.in_release
 def test_a_custom_tool_is_called_when_it_must_be(ctx):
-    """Also by a model that cannot, with input of its pattern."""
+    """Also by a model without tools, with input of its pattern."""
     client = ctx.server.client()
     letters = {"type": "custom", "name": "letters", "format": {"type": "grammar", "syntax": "regex", "definition": "[a-z]{3,5}"}}
     fields = dict(tools=[letters], tool_choice={"type": "custom", "name": "letters"})
@@ -103,7 +103,7 @@ def test_a_custom_tool_is_called_when_it_must_be(ctx):
 
 
 def test_a_conversation_goes_on(ctx):
-    """What is kept: answers by id, their input in pages, conversations over previous_response_id and references."""
+    """Kept data: answers by id, their input in pages, conversations over previous_response_id and references."""
     client = ctx.server.client()
     first = client.responses.create(**ask(ctx))
     assert client.responses.retrieve(first.id) == first
@@ -117,7 +117,7 @@ def test_a_conversation_goes_on(ctx):
     listed = list(client.responses.input_items.list(third.id, order="asc", limit=2))
     assert [i.role for i in listed] == ["user", "assistant", "user", "assistant", "user"]
     assert listed[1].content[0].text == first.output_text
-    client.responses.delete(second.id)   # the third still knows what it said
+    client.responses.delete(second.id)   # the third keeps its text
     assert [i.id for i in client.responses.input_items.list(third.id, order="asc")] == [i.id for i in listed]
     for call in (lambda: client.responses.retrieve(second.id), lambda: client.responses.cancel("resp_0"),
                  lambda: client.responses.create(**ask(ctx), previous_response_id=second.id)):
@@ -130,7 +130,7 @@ def test_a_conversation_goes_on(ctx):
 
 
 def test_calls_of_a_script(ctx):
-    """A model that calls tools, plain and custom, whole and streamed, and what it says to their results."""
+    """A model that calls tools, plain and custom, whole and streamed, and its answers to their results."""
     def call(name, **arguments):
         return "<tool_call>\n" + json.dumps({"name": name, "arguments": arguments}) + "\n</tool_call>"
     patch = "*** Begin Patch\n+\"x\"\n*** End Patch"
@@ -176,7 +176,7 @@ def test_errors_name_the_place(ctx):
 
 
 def test_what_is_too_long_fails_in_a_stream(ctx):
-    """Codex shortens its conversation when a stream says so."""
+    """Codex shortens its conversation if a stream reports it."""
     client = ctx.server.client()
     events = list(client.responses.create(model=model_id(ctx), input="word " * 9000, stream=True))
     assert [e.type for e in events] == ["response.created", "response.in_progress", "response.failed"]

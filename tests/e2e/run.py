@@ -27,7 +27,7 @@ def find(folder, words, marks):
 
 
 def run_one(ctx, function):
-    """None when it passed, else why not."""
+    """Returns None if it passed, else the reason."""
     try:
         try:
             function(ctx)

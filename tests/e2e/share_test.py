@@ -1,4 +1,4 @@
-"""What clients share: the queue, and the CPUs that requests are prepared on. None of them takes it all."""
+"""Resources that clients share: the queue, and the CPUs that prepare requests. No client takes all of them."""
 import concurrent.futures
 import http.client
 import json
@@ -13,7 +13,7 @@ HI = [{"role": "user", "content": "Hi"}]
 
 
 def ask(s, method, path, body=None, key=None, address="127.0.0.1"):
-    """A request of a client with a key, or from another address of this machine."""
+    """Sends a request of a client with a key, or from another address of this machine."""
     connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=120, source_address=(address, 0))
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
     try:
@@ -23,7 +23,7 @@ def ask(s, method, path, body=None, key=None, address="127.0.0.1"):
         connection.close()
 
 
-# What costs CPU time outside the engine.
+# Requests that take CPU time outside the engine.
 PREPARED = {"/tokenize": {"content": "a"}, "/detokenize": {"tokens": [1]}, "/apply-template": {"messages": HI}, "/api/show": {},
             "/v1/responses/input_tokens": {"input": "a"}, "/v1/messages/count_tokens": {"messages": HI},
             "/v1/chat/completions/input_tokens": {"messages": HI}, "/chat/completions/input_tokens": {"messages": HI}}
@@ -46,7 +46,7 @@ def test_what_only_prepares_counts_as_a_request(ctx):
         connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=120)
         connection.request("POST", COMPLETIONS, json.dumps({"prompt": "a", "max_tokens": 2000, "stream": True, "ignore_eos": True}),
                            {"Content-Type": "application/json", "Authorization": "Bearer sk-one"})
-        assert connection.getresponse().status == 200   # and it goes on
+        assert connection.getresponse().status == 200   # and it continues
         for path, body in bodies.items():
             assert ask(s, "POST", path, body, key="sk-one").status == 429, path
         connection.close()
@@ -54,12 +54,12 @@ def test_what_only_prepares_counts_as_a_request(ctx):
 
 
 def test_an_address_locks_out_no_other(ctx):
-    """Without keys: one address fills what it may of the queue, and another is served."""
+    """Without keys: one address fills its share of the queue, and another is served."""
     s = ctx.start("--threads", "2", "--ctx-size", "2048", "--kv-tokens", "16384", "--parallel", "2", "--queue-max", "8")
     body = {"prompt": "a", "max_tokens": 2000, "ignore_eos": True, "stream": True}
     streams = []
 
-    def fill():   # until a request is refused
+    def fill():   # until a request is rejected
         for _ in range(64):
             connection = http.client.HTTPConnection("127.0.0.1", s.port, timeout=120)
             connection.request("POST", COMPLETIONS, json.dumps(body), {"Content-Type": "application/json"})
@@ -72,7 +72,7 @@ def test_an_address_locks_out_no_other(ctx):
     assert fill()
     r = ask(s, "POST", COMPLETIONS, {"prompt": "a", "max_tokens": 1}, address="127.0.0.2")
     assert r.status == 200, r.body
-    assert fill()   # streams may have ended meanwhile
+    assert fill()   # streams can have ended
     all_of_them = 'infcgi_tenant_requests_running{tenant="anonymous"}'   # addresses are one tenant
     assert harness.until(lambda: s.metrics()[all_of_them] == 2, 30), {k: v for k, v in s.metrics().items() if "tenant" in k}
     for connection, _ in streams:
@@ -81,12 +81,13 @@ def test_an_address_locks_out_no_other(ctx):
 
 
 class Held:
-    """Requests that count tokens for ever, in a build of the same process (tests/support/faulty_task.c), until their clients leave."""
+    """Requests that count tokens forever, in a special build of the program (tests/support/faulty_task.c), until their clients
+    disconnect."""
 
     def __init__(self, ctx):
         self.cpus = len(os.sched_getaffinity(0))
         self.server = ctx.start("--threads", "1", "--compute-limit", "0", model=TINY, env={"INFCGI_FAULT": "turn@tokens"}, program="infcgi_faulty")
-        self.clients = {}   # by the request's id
+        self.clients = {}   # by request id
 
     def ask(self, n):
         for _ in range(n):
@@ -103,7 +104,7 @@ class Held:
             self.clients.pop(name).close()
 
     def become(self, preparing, waiting):
-        """Waits until so many are inside and so many wait; never are more inside than there are CPUs."""
+        """Waits until `preparing` are inside and `waiting` wait; never more are inside than there are CPUs."""
         def look():
             m = self.server.metrics()
             seen = (m["infcgi_preparing"], m["infcgi_waiting_to_prepare"])
@@ -118,9 +119,9 @@ def test_as_many_are_prepared_as_there_are_cpus(ctx):
     held.ask(held.cpus + 6)
     held.become(held.cpus, 6)
     assert s.request("GET", "/health", timeout=300).status == 200   # it waits for nothing
-    assert harness.until(lambda: len(held.inside()) == held.cpus, 300), held.inside()   # they have come to their tokens
+    assert harness.until(lambda: len(held.inside()) == held.cpus, 300), held.inside()   # they have reached their tokens
     held.leave(held.inside())
-    held.become(*((held.cpus, 6 - held.cpus) if held.cpus < 6 else (6, 0)))   # those that waited come in
+    held.become(*((held.cpus, 6 - held.cpus) if held.cpus < 6 else (6, 0)))   # the waiting ones enter
     held.leave(list(held.clients))
     held.become(0, 0)
     assert s.post(COMPLETIONS, {"prompt": [1, 2, 3], "max_tokens": 1}).status == 200
@@ -137,15 +138,15 @@ def test_a_flood_that_is_prepared_is_answered(ctx):
 
 
 def test_who_leaves_waits_no_longer(ctx):
-    """A client that leaves while it waits for a CPU is forgotten, and the others come in."""
+    """A client that leaves while it waits for a CPU is removed, and the others enter."""
     held = Held(ctx)
     held.ask(held.cpus + 3)
     held.become(held.cpus, 3)
-    assert harness.until(lambda: len(held.inside()) == held.cpus, 300), held.inside()   # they have come to their tokens
+    assert harness.until(lambda: len(held.inside()) == held.cpus, 300), held.inside()   # they have reached their tokens
     inside = held.inside()
     held.leave([name for name in held.clients if name not in inside][:2])
     held.become(held.cpus, 1)
-    assert harness.until(lambda: held.inside() == inside, 300), (held.inside(), inside)   # who is inside stays
+    assert harness.until(lambda: held.inside() == inside, 300), (held.inside(), inside)   # requests inside stay
     last = next(name for name in held.clients if name not in inside)
     held.leave([inside.pop()])
     held.become(held.cpus, 0)

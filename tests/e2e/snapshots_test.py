@@ -1,4 +1,5 @@
-"""Snapshots: a conversation goes on after kill -9 with its prompt read from --cache-dir, with the same bits; what is damaged is computed."""
+"""Snapshots: after kill -9 a conversation continues with its prompt read from --cache-dir, with the same bits; damaged pages are
+computed."""
 import os
 import pathlib
 import tempfile
@@ -45,10 +46,10 @@ def test_a_conversation_goes_on_after_kill_9(ctx):
     n_files = len(list(folder.glob("*.page")))
     assert ask(s, cache_prompt=False)[2] == 0
     saved(s)
-    assert len(list(folder.glob("*.page"))) == n_files   # nobody can find it again
+    assert len(list(folder.glob("*.page"))) == n_files   # unreachable from now on
     saved(s)
     files = sorted(folder.glob("*.page"), key=lambda p: p.stat().st_mtime)
-    for i, path in enumerate(files):   # every second one is cut, or has a byte that is another
+    for i, path in enumerate(files):   # every second one is truncated, or has a changed byte
         if i % 2 == 0:
             data = bytearray(path.read_bytes())
             data[len(data) // 2] ^= 1

@@ -24,10 +24,10 @@ import traceback
 from harness import ROOT, Server, events, until
 
 MODEL = ROOT / "tests/golden/models/llama-gqa-tied.gguf"
-KEYS = ("first", "second")   # the second one comes and goes
+KEYS = ("first", "second")   # the second one is added and removed repeatedly
 TENANT = "third"             # its weight changes
 ADMIN = ("status", "requests", "tenants", "kv", "cache", "model", "memory", "threads", "config", "log", "devices", "loglevel info", "cancel 0", "nonsense")
-# Fewer seats, pages and places in the queue than clients want, so that all of them run out.
+# Fewer slots, pages and queue entries than clients need, so that all of them run out.
 ARGS = ("--threads", "2", "--parallel", "6", "--kv-tokens", "1024", "--queue-max", "12", "--batch-size", "64", "--pooling", "mean",
         "--chat-template", "chatml", "--drain-timeout", "60", "--sse-ping-interval", "1", "--speculate", "auto")
 CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
@@ -36,8 +36,8 @@ CHAT, COMPLETIONS = "/v1/chat/completions", "/v1/completions"
 class Soak:
     def __init__(self, options, folder):
         self.seed = options.seed
-        self.counts = collections.Counter()   # (part, status or what happened)
-        self.problems = {}                    # part: the first thing that went wrong
+        self.counts = collections.Counter()   # (part, status or outcome)
+        self.problems = {}                    # part: its first error
         self.lock = threading.Lock()
         self.keys = pathlib.Path(folder) / "keys"
         self.tenants, self.journal = (pathlib.Path(folder) / name for name in ("tenants", "usage.log"))
@@ -54,7 +54,7 @@ class Soak:
     def write_tenants(self, weight):
         self.tenants.write_text(f"[other]\nkey = {TENANT}\nweight = {weight}\n")
 
-    # --- what clients do: each returns what happened -----------------------------------------------------------------
+    # --- clients: each returns its outcome ----------------------------------------------------------------------------
 
     def body(self, rng, **more):
         return {"prompt": "".join(rng.choice("abc \n") for _ in range(rng.randrange(1, 200))), "ignore_eos": True,
@@ -64,7 +64,7 @@ class Soak:
         return {"Authorization": f"Bearer {rng.choice((*KEYS, TENANT))}"}
 
     def check(self, r):
-        """Its status: right, or refused as the API says. The second key is unknown now and then."""
+        """Returns its status: success, or an error that the API allows. The second key is sometimes unknown."""
         assert r.status in (200, 401, 503), (r.status, r.body[:300])
         if r.status != 200:
             r.error()
@@ -137,7 +137,7 @@ class Soak:
     def refuse(self, rng):
         bad = rng.choice([b"{", b'{"prompt":1}', b'{"prompt":"a","n":1000}', b'{"prompt":"a","temperature":"x"}', b"[" * 1000])
         r = self.server.request("POST", COMPLETIONS, bad, {"Authorization": "Bearer first", "Content-Type": "application/json"})
-        assert r.status in (400, 503), (bad[:40], r.status)   # a full queue refuses before it looks
+        assert r.status in (400, 503), (bad[:40], r.status)   # a full queue rejects before parsing
         assert r.status == 400 or r.error()["code"] == "server_overloaded", r.body
         r.error()
         return r.status
@@ -151,7 +151,7 @@ class Soak:
         return 200
 
     def operate(self, rng):
-        """Lines to the admin socket; `cancel 0` and what is no command are refused."""
+        """Sends lines to the admin socket; `cancel 0` and unknown commands are rejected."""
         line = rng.choice(("", "--json ")) + rng.choice(ADMIN)
         with socket.socket(socket.AF_UNIX) as s:
             s.settimeout(60)
@@ -210,7 +210,7 @@ class Soak:
         self.counts["steps", "overtaking"] = int(m["infcgi_overtaking_steps_total"])
 
     def drain(self):
-        """Streams that run when SIGTERM comes are answered to their end."""
+        """Streams that run at SIGTERM are answered to their end."""
         rng = random.Random(self.seed)
         self.write_keys(KEYS)
         n = self.server.log().count("api_keys_reloaded")
@@ -227,7 +227,7 @@ class Soak:
 
 
 def soak_of(options, folder):
-    """Prints what happened; how many parts passed and failed."""
+    """Prints the outcomes; returns how many parts passed and failed."""
     soak = Soak(options, folder)
     steps = {"run": soak.run, "idle": soak.idle, "drain": soak.drain, "end": soak.server.stop}
     for name, step in steps.items():

@@ -81,13 +81,13 @@ def test_slow_requests_are_told(ctx):
     assert " warn slow_request " in line and "xyzzy" not in line and "slow_request" not in s.log(), line
     assert got["id"] == "slow-1" and got["route"] == "/v1/completions" and got["status"] == "200" and got["completion_tokens"] == "30", got
     assert 0 < int(got["prefill_ms"]) + int(got["decode_ms"]) <= int(got["total_ms"]) and int(got["reader_ms"]) < 1000, got
-    os.rename(folder / "slow.log", folder / "old.log")   # as logrotate does
+    os.rename(folder / "slow.log", folder / "old.log")   # like logrotate
     connection, response = s.stream("/v1/completions", {"prompt": "Hi", "max_tokens": 30, "ignore_eos": True})
     response.read()
     connection.close()
     assert until(lambda: (folder / "slow.log").exists())
     (folder / "slow.log").unlink()
-    (folder / "slow.log").mkdir()   # which cannot be written
+    (folder / "slow.log").mkdir()   # cannot be written
     s.post("/v1/completions", {"prompt": "Hi", "max_tokens": 30, "ignore_eos": True})
     assert until(lambda: "slow_request id=" in s.log())
     assert s.metrics()["infcgi_slow_requests_total"] >= 3 and s.request("GET", "/status?json").json()["slow requests"] >= 3

@@ -1,5 +1,5 @@
-"""Requests whose thread computes for too long: wide grammars, which once did so for ever; and threads that a build of the same process
-makes spin (tests/support/faulty_task.c), which are stopped, or reported until the process is replaced."""
+"""Requests whose thread computes for too long: wide grammars, which are answered; and threads that a special build of the program keeps
+busy (tests/support/faulty_task.c), which are stopped, or reported until the process is replaced."""
 import json
 import socket
 import threading
@@ -10,7 +10,7 @@ from master_test import COMPLETIONS, TINY
 
 SPEC = {"prompt": [1, 2, 3], "max_tokens": 2, "grammar": 'root ::= "a" | "b"'}
 PLAIN = {"prompt": [1, 2, 3], "max_tokens": 2}
-LONG = 300   # seconds: CPU time is waited for, which a busy machine does not give soon
+LONG = 300   # seconds: the tests wait for CPU time, which a busy machine provides late
 
 
 def wide(prefix, n):
@@ -46,7 +46,7 @@ def test_a_request_that_computes_for_too_long_is_stopped(ctx):
 
 
 def test_clients_that_leave_and_deadlines_end_what_is_computed(ctx):
-    """Each phase that may take long, with a body that comes to it."""
+    """Each phase that can take long, with a body that reaches it."""
     chat = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 2}
     for phase, path, body in (("grammar", COMPLETIONS, SPEC), ("tokens", COMPLETIONS, {"prompt": "abc", "max_tokens": 2}),
                               ("template", "/v1/chat/completions", chat)):
@@ -63,7 +63,7 @@ def test_clients_that_leave_and_deadlines_end_what_is_computed(ctx):
 
 
 def spin(s):
-    """A request that never ends; its client's thread, which is not waited for."""
+    """Sends a request that never ends; returns its client's thread, which is not joined."""
     def ask():
         try:
             s.request("POST", COMPLETIONS, SPEC, timeout=LONG)
@@ -75,10 +75,10 @@ def spin(s):
 
 
 def test_a_request_that_cannot_be_stopped_is_reported(ctx):
-    """Without a master: in the log, in /health and by `infcgi ctl requests`; others are answered."""
+    """Without a master: in the log, in /health and by `infcgi ctl requests`; other requests are answered."""
     with master_test.listening() as manager:
         s = ctx.start("--threads", "1", "--compute-limit", "1", model=TINY, env={"INFCGI_FAULT": "spin@grammar", **manager.env}, program="infcgi_faulty")
-        ctx.cleanups.insert(-1, s.engine.kill)   # a thread that spins ends by no other means
+        ctx.cleanups.insert(-1, s.engine.kill)   # nothing else ends a thread that spins
         spin(s)
         assert harness.until(lambda: s.request("GET", "/health").json()["stuck_requests"] == 1, LONG), s.log()
         row = [q for q in s.ask("requests") if q["phase"] == "grammar"]

@@ -1,4 +1,4 @@
-"""Tenants through nginx: who is who, limits and what answers tell of them, reload with a bad line, the journal."""
+"""Tenants through nginx: identification, limits and their headers, reload with a bad line, the journal."""
 import concurrent.futures
 import json
 import os
@@ -103,7 +103,7 @@ def requests_in_progress_and_tokens_of_an_answer(ctx, t):
     assert r.status == 200 and r.json()["usage"]["completion_tokens"] == 12, r.body
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         got = harness.tried(lambda: set(pool.map(lambda _: t.ask("sk-one", COMPLETIONS, max_tokens=12, ignore_eos=True).status, range(8))),
-                            lambda got: 429 in got)   # two were there at once
+                            lambda got: 429 in got)   # two at the same time
     assert got == {200, 429}, got
     assert t.ask("sk-one").status == 200, "what has ended is counted out"
 
@@ -129,7 +129,7 @@ def nginx_names_the_tenant(ctx, t):
     children = pathlib.Path(f"/proc/{t.server.nginx.pid}/task/{t.server.nginx.pid}/children")
     old = set(children.read_text().split())
     t.server.nginx.send_signal(signal.SIGHUP)
-    # An old worker that ends closes a connection which it has taken and not read yet.
+    # An old worker that ends closes a connection that it has accepted and not read yet.
     assert harness.until(lambda: not old & (now := set(children.read_text().split())) and now)
 
     def named(who, **headers):
@@ -179,7 +179,7 @@ def a_deadline_of_the_clients(ctx, t):
 
 @harness.in_release
 def test_tenants(ctx):
-    """One server for all of it, which takes longer to start than to ask."""
+    """One server for all, because starting takes longer than the requests."""
     t = Tenants(ctx)
     for part in (requests_a_minute, tokens_a_minute, requests_in_progress_and_tokens_of_an_answer, models, a_bad_line_keeps_the_old,
                  the_journal, a_deadline_of_the_clients, nginx_names_the_tenant):
@@ -191,7 +191,7 @@ def test_a_full_disk_stops_no_request(ctx):
     s = ctx.start(*ctx.ARGS, "--usage-log", "/dev/full", wait=False)
     assert harness.until(lambda: s.engine.poll() is not None, 20) and s.engine.returncode == 78, s.log()
     t = Tenants(ctx, "[free]\nkey = sk-free\n")
-    most = 1 << 20   # the log of the engine is a file, too
+    most = 1 << 20   # the engine's log is a file, too
     os.truncate(t.log, most)
     resource.prlimit(t.server.engine.pid, resource.RLIMIT_FSIZE, (most, resource.RLIM_INFINITY))
     assert t.ask().status == 200 and t.ask().status == 200
@@ -200,7 +200,7 @@ def test_a_full_disk_stops_no_request(ctx):
     resource.prlimit(t.server.engine.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
     assert t.ask().status == 200
     assert harness.until(lambda: "usage_log_goes_on" in t.server.log())
-    assert json.loads(t.log.read_text()[most:].splitlines()[-1])["tenant"] == "free"   # written before it was told
+    assert json.loads(t.log.read_text()[most:].splitlines()[-1])["tenant"] == "free"   # written before the answer
 
 
 def test_an_error_in_the_file_ends_the_start(ctx):

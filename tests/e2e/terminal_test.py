@@ -1,4 +1,4 @@
-"""What runs a model at the terminal, without a server: `infcgi perplexity` and `infcgi chat`."""
+"""Models at the terminal, without a server: `infcgi perplexity` and `infcgi chat`."""
 import fcntl
 import json
 import math
@@ -30,7 +30,7 @@ def folder(ctx):
 
 @harness.in_release
 def test_perplexity_is_that_of_the_api_s_log_probabilities(ctx):
-    """By the definition of llama-perplexity, from what /v1/completions says of each token of a window."""
+    """By the definition of llama-perplexity, from the log-probabilities of /v1/completions for each token of a window."""
     size, text = 64, (harness.ROOT / "LICENSE").read_text()[:1500]
     path = folder(ctx) / "text"
     path.write_text(text + "\n")   # the last newline does not count
@@ -80,7 +80,7 @@ def test_chat_lines_from_a_pipe(ctx):
 def test_chat_at_a_terminal(ctx):
     main, other = pty.openpty()
     p = subprocess.Popen([ctx.binary, "chat", "-m", ctx.model, "--threads", "2", "-c", "2048", "--temp", "0"], stdin=other, stdout=other, stderr=other,
-                         env={**os.environ, "TERM": "xterm", "ASAN_OPTIONS": "detect_leaks=0"},   # libedit leaves two strings behind
+                         env={**os.environ, "TERM": "xterm", "ASAN_OPTIONS": "detect_leaks=0"},   # libedit does not free two strings
                          start_new_session=True,
                          preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0))
     os.close(other)

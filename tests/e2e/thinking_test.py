@@ -1,4 +1,4 @@
-"""What a model thinks before it answers: in front of a form that was asked for, and for how long."""
+"""Thinking before an answer: before a constrained answer, and its budget."""
 import json
 
 import harness
@@ -9,7 +9,7 @@ FORM = {"type": "json_schema", "json_schema": {"name": "colour", "schema": SCHEM
 
 
 def chat(s, **fields):
-    """A chat answer: its thinking, its content and the tokens of thinking; streamed, the same."""
+    """Returns a chat answer: its thinking, its content and the tokens of thinking; checks that streaming gives the same."""
     body = {"messages": QUESTION, "max_tokens": 100, "temperature": 0, **fields}
     r = s.post("/v1/chat/completions", body)
     assert r.status == 200, r.body
@@ -26,7 +26,7 @@ def chat(s, **fields):
 
 
 def test_forms_hold_behind_it(ctx):
-    """A schema is that of the content, and the same one without thinking is another grammar."""
+    """A schema constrains only the content, and without thinking it is another grammar."""
     s = ctx.scripted([{"if": ["colour?"], "say": '<think>\nRed, {"c": 1}.\n</think>\n\n{"c": "red"}'},
                       {"say": "<think>\nHm.\n</think>\n\nBlue it is."}])
     other = [{"role": "user", "content": "Now?"}]
@@ -51,7 +51,7 @@ def test_forms_hold_behind_it(ctx):
 
 
 def test_budgets(ctx):
-    """Once it is spent the mark of the end comes, whatever the model says, and the answer goes on; the same in every API."""
+    """When the budget is spent, the end of thinking is forced, whatever the model says, and the answer continues; in every API."""
     s = ctx.scripted([{"behind": "</think>", "say": "\n\nRed."}, {"behind": ' {"', "say": 'c": "red"}'},
                       {"if": ["Who?"], "say": "Me."},
                       {"if": ["Tags?"], "say": "<think>\none <tool_call> two three four five six seven\n</think>\n\nBlue."},
@@ -67,7 +67,7 @@ def test_budgets(ctx):
         assert got[:2] == (thought, said), (fields, got)
     tags = {"messages": [{"role": "user", "content": "Tags?"}], "thinking_budget": 4}
     tool = {"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}
-    for fields in ({}, {"tools": [tool]}):   # a mark of calls that no call follows is thinking
+    for fields in ({}, {"tools": [tool]}):   # the start of a tool call without a call is thinking
         thought, said, _ = chat(s, **tags, **fields)
         assert thought.startswith("one") and "seven" not in thought and said == "Red.", (thought, said)
     thought, said, _ = chat(s, thinking_budget=4, response_format=FORM)

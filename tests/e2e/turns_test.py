@@ -6,7 +6,7 @@ import harness
 
 COMPLETIONS = "/v1/completions"
 WORDS = "One two three four five six seven eight nine ten"
-MOST = 16 * 24   # tokens of 16 places in the steps that those take who came late; had they to wait for a place, 1,900 for each
+MOST = 16 * 24   # tokens of 16 slots in the steps of the late requests; if they waited for a slot, 1,900 for each
 
 
 def light(s, i):
@@ -15,7 +15,8 @@ def light(s, i):
 
 
 def lights(s):
-    """How many tokens were generated, of all who ask, until three small requests, sent together, were answered, and their texts."""
+    """Returns how many tokens were generated, for all requests, until three small requests, sent together, were answered, and their
+    texts."""
     before = s.metrics()["infcgi_generated_tokens_total"]
     replies = harness.at_once([lambda i=i: light(s, i) for i in range(3)], seconds=600)
     assert [r.status for r in replies] == [200] * 3, [r.body for r in replies]
@@ -68,7 +69,7 @@ def test_sizes_beyond_the_queue_run_in_turns(ctx):
 
 @harness.in_release
 def test_a_flood_of_large_requests_leaves_room(ctx):
-    """Ten a second, of sizes that were always refused, and a client whose requests are small: none of its is refused."""
+    """Ten per second, of large sizes, and a client with small requests: none of these is rejected."""
     s = ctx.start(*ctx.ARGS)
     end = time.monotonic() + (6 if ctx.is_slow else 4)
 
@@ -77,7 +78,7 @@ def test_a_flood_of_large_requests_leaves_room(ctx):
             s.post(COMPLETIONS, {"prompt": [f"{WORDS} {i}" for i in range(8)], "n": 64, "max_tokens": 400, "ignore_eos": True},
                    timeout=3)
         except OSError:
-            pass   # it leaves after three seconds
+            pass   # it disconnects after three seconds
 
     def small():
         statuses.append(light(s, 1).status)

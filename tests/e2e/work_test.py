@@ -1,5 +1,5 @@
-"""Work that one request may cause: nothing is done once for each of many parts that could be done once for all, and the first text
-that is too long ends the request. Memory shows what was done: with --request-memory the work of before does not fit."""
+"""Work that one request can cause: no work repeats for each of many parts if once is enough, and the first text that is too long ends
+the request. Memory shows the work: with --request-memory repeated work does not fit."""
 import json
 import pathlib
 
@@ -18,7 +18,7 @@ def refused(r, param):
 
 
 def test_a_query_is_tokenized_once(ctx):
-    """The query of 80 KB for each of the documents takes more than a GiB."""
+    """Repeating the query of 80 KB for each document takes more than a GiB."""
     s = ctx.start("--threads", "1", "--request-memory", "64", model=RERANKER)
     query = "the cat sat " * (80000 // 12)
     for path in "/v1/rerank", "/v2/rerank", "/rerank":
@@ -34,7 +34,7 @@ def test_a_query_is_tokenized_once(ctx):
 
 
 def test_the_first_text_that_is_too_long_ends_the_request(ctx):
-    """What follows it is not looked at: it is wrong in another way."""
+    """The texts after it are not checked: they have another error."""
     long_text = "a b c " * 10000
     s = ctx.server
     for path in "/v1/completions", "/completion":
