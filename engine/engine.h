@@ -56,9 +56,9 @@ struct engine_config {
     const char *device;       /* of the OpenCL back end (backend.h); NULL: "auto" */
     const char *cpu;          /* ISA: a name from kern.h such as "avx512"; NULL: "auto" */
     bool high_precision;      /* 16-bit activations everywhere (backend.h) */
-    bool pin;                 /* pin each worker thread to its own CPU */
+    bool pin;                 /* pin each worker thread to a separate CPU */
     const char *cache_type_k; /* of keys: "q8_0", as the back end has them; NULL: its first, cpu's "i16" */
-    const char *cache_type_v; /* of values; NULL: as for keys */
+    const char *cache_type_v; /* of values; NULL: the back end's first */
     int n_threads;            /* 0: CPUs this process can run on */
     uint32_t n_ctx;           /* longest sequence in tokens; 0: the model's training context, at most 32768 */
     uint64_t kv_tokens;       /* capacity of the KV pool; 0: 32768, at least what the longest sequence takes */
@@ -196,7 +196,7 @@ bool engine_is_lost(const struct engine *e, struct err_info *why);
 /* Makes engine_submit return ERR_DRAINING from now on; admitted sequences continue. */
 void engine_drain(struct engine *e);
 
-/* --- text and tokens -------------------------------------------------------------------------------------------- */
+/* --- text and tokens ---------------------------------------------------------------------------------------------- */
 
 /* Tokenizes text[0..n). add_special adds BOS/EOS as the vocabulary asks. parse_special finds special tokens, but never
  * inside `plain` (sorted spans of user text, OPTIONAL). *ids is in the arena, NULL on failure. ERR_PATTERN_LIMIT (the
@@ -219,7 +219,7 @@ struct engine_fim {
 };
 void engine_get_fim(const struct engine *e, struct engine_fim *out);
 
-/* --- conversations ---------------------------------------------------------------------------------------------- */
+/* --- conversations ------------------------------------------------------------------------------------------------ */
 
 /* Returns the variables that every template gets: `messages` (OpenAI's; takes a reference), add_generation_prompt, and
  * the model's bos_token and eos_token. The caller can add others, such as "tools", and frees the object with
@@ -248,7 +248,7 @@ bool engine_chat_mentions(const struct engine *e, const char *word);
 MUST_CHECK enum err engine_chat(const struct engine *e, json_t *context, struct arena *arena, int32_t **ids,
                                 size_t *n_ids, struct err_info *info);
 
-/* --- requests --------------------------------------------------------------------------------------------------- */
+/* --- requests ----------------------------------------------------------------------------------------------------- */
 
 /* Everything that shapes one generated sequence. engine_params_init sets the values named below, a fresh seed and
  * neutral sampling, except that temperature, top_k, top_p and min_p are the model's (engine_model_info.sampling). */
@@ -345,7 +345,7 @@ MUST_CHECK enum err engine_grammar_calls(struct engine *e, const struct chat_for
                                          size_t *i_failed, struct err_info *info);
 void engine_grammar_free(struct grammar **g);
 
-/* What differs between the sequences of a request. */
+/* Fields that differ between the sequences of a request. */
 struct engine_sequence {
     const int32_t *ids; /* as for engine_submit */
     size_t n_ids;
@@ -383,7 +383,7 @@ void engine_stream_look(const struct engine_stream *s, struct sched_usage *out);
 /* Cancels the stream if it still runs, and frees it. */
 void engine_stream_close(struct engine_stream **s);
 
-/* --- embeddings ------------------------------------------------------------------------------------------------- */
+/* --- embeddings --------------------------------------------------------------------------------------------------- */
 
 struct engine_embed_params {
     struct sched_group *group; /* OPTIONAL */
@@ -445,7 +445,7 @@ void engine_embedding_usage(const struct engine_embedding *w, struct sched_usage
 void engine_embedding_cancel(struct engine_embedding *w);
 void engine_embedding_close(struct engine_embedding **w);
 
-/* --- statistics ------------------------------------------------------------------------------------------------- */
+/* --- statistics --------------------------------------------------------------------------------------------------- */
 
 void engine_get_stats(const struct engine *e, struct sched_stats *out);
 

@@ -39,7 +39,7 @@ struct engine {
     bool *unfit;                    /* [L] layers that their chosen device computes incorrectly; NULL: none known */
 };
 
-/* What the back end is opened with, and the memory it takes. */
+/* The back end's configuration, and the memory it takes. */
 struct engine_backend {
     struct backend_config cfg;
     struct backend_device device;

@@ -249,7 +249,7 @@ static enum err make_guide(const struct engine *e, const struct engine_params *p
     return ERR_OK;
 }
 
-/* What submitting several sequences needs besides their streams, from make_all to the end of submit_all. */
+/* Resources of submitting several sequences, besides their streams, from make_all to the end of submit_all. */
 struct submission {
     struct sched_request *requests; /* [n] */
     struct sched_seq **seqs;        /* [n] */

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* --- values the plan takes for granted --------------------------------------------------------------------------- */
+/* --- values that the plan assumes --------------------------------------------------------------------------------- */
 
 /* Does v equal the word of n bytes: a number, true, false, none, or a string? */
 static bool is_one(const json_t *v, const char *word, size_t n)
@@ -184,7 +184,7 @@ enum err hf_check_values(const struct hf *h)
     return check_ropes(h);
 }
 
-/* --- values against each other and the tensors ----------------------------------------------------------------- */
+/* --- values against each other and the tensors -------------------------------------------------------------------- */
 
 static const json_int_t NONE = INT64_MIN;
 

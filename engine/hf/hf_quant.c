@@ -49,7 +49,7 @@ bool hf_quant_is_weight(const struct hf *h, const struct st_tensor *t, const cha
     return end != NULL && replace_end(name, end, ".weight", plain);
 }
 
-/* --- tensors beside the main one ---------------------------------------------------------------------------------- */
+/* --- tensors next to the main one --------------------------------------------------------------------------------- */
 
 /* A weight being assembled. */
 struct bind {

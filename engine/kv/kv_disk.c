@@ -68,7 +68,7 @@ struct kv_disk {
     struct kv_file *touches; /* [TOUCHES] */
 };
 
-/* --- files ------------------------------------------------------------------------------------------------------- */
+/* --- files -------------------------------------------------------------------------------------------------------- */
 
 static size_t file_bytes(const struct kv_disk *d, enum kv_snapshot_kind kind)
 {
@@ -135,7 +135,7 @@ static void know(struct kv_disk *d, enum kv_snapshot_kind kind, const struct kv_
     (void)!kv_index_put(&d->index, &f);
 }
 
-/* --- reading ----------------------------------------------------------------------------------------------------- */
+/* --- reading ------------------------------------------------------------------------------------------------------ */
 
 /* Returns the slot of this stage that was queued first. Call it under the lock. */
 static struct slot *oldest(struct kv_disk *d, enum direction dir, enum stage stage)
@@ -205,7 +205,7 @@ static void *reader_main(void *arg)
     return NULL;
 }
 
-/* --- what is in the folder --------------------------------------------------------------------------------------- */
+/* --- the folder's contents ---------------------------------------------------------------------------------------- */
 
 struct scan {
     struct kv_disk *d;
@@ -318,7 +318,7 @@ static void touch_files(struct kv_disk *d)
     }
 }
 
-/* --- writing ----------------------------------------------------------------------------------------------------- */
+/* --- writing ------------------------------------------------------------------------------------------------------ */
 
 static enum err write_file(struct kv_disk *d, struct slot *s, struct err_info *why)
 {
@@ -433,7 +433,7 @@ static void *writer_main(void *arg)
     return NULL;
 }
 
-/* --- the scheduler's side ---------------------------------------------------------------------------------------- */
+/* --- the scheduler's side ----------------------------------------------------------------------------------------- */
 
 enum err kv_disk_root(const struct kv_disk *d, const char *salt, struct kv_name *out)
 {
@@ -586,7 +586,7 @@ void kv_disk_get_stats(struct kv_disk *d, struct kv_disk_stats *out)
     pthread_mutex_unlock(&d->lock);
 }
 
-/* --- start and end ----------------------------------------------------------------------------------------------- */
+/* --- start and end ------------------------------------------------------------------------------------------------ */
 
 /* Reads the folder's key, or makes it. */
 static enum err open_key(struct kv_disk *d, struct err_info *info)

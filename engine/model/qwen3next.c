@@ -15,8 +15,8 @@
 
 enum { NAME_BYTES = 128 };
 
-/* is_tiled: the value heads of all key heads alternate, as in GGUF files of Qwen3.5; those of Qwen3-Next have one key
- * head's value heads after another's. */
+/* is_tiled: the value heads of all key heads alternate, as in GGUF files of Qwen3.5; in files of Qwen3-Next one key
+ * head's value heads follow another's. */
 static enum err build(struct blocks *b, bool is_tiled)
 {
     TRY(blocks_read_hparams(b));
@@ -37,7 +37,7 @@ static enum err build_next(struct blocks *b) { return build(b, false); }
 
 static enum err build_35(struct blocks *b) { return build(b, true); }
 
-/* --- SafeTensors folders --------------------------------------------------------------------------------------- */
+/* --- SafeTensors folders ------------------------------------------------------------------------------------------ */
 
 static const struct hf_key hf_qwen3next_keys[] = {
     {"linear_conv_kernel_dim", "ssm.conv_kernel", HF_U32},

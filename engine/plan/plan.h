@@ -399,12 +399,12 @@ struct plan_step plan_step_of(enum plan_op op, plan_buf_id src, plan_buf_id dst)
 /* Checks ids, widths and types of all steps against each other. ERR_BAD_TENSOR_SHAPE names the weight. */
 MUST_CHECK enum err plan_check(struct plan *p, struct err_info *info);
 
-/* Returns how many positions a row of a checked plan sees, itself included, if all layers with keys and values have
- * windows, none looks ahead and no state passes from row to row; else 0. Earlier positions need not be kept. */
+/* Returns how many positions a row of a checked plan sees, itself included; earlier ones need not be kept. Returns 0
+ * unless all layers with keys and values have windows, none looks ahead and no state passes from row to row. */
 int32_t plan_window(const struct plan *p);
 
-/* Returns the longest window of local layers, those with a window while others see everything, if the plan is not
- * bidirectional and no state passes from row to row; else 0. */
+/* Returns the longest window of local layers, which have one while other layers see everything. Returns 0 without such
+ * layers, or if the plan is bidirectional or a state passes from row to row. */
 int32_t plan_local_window(const struct plan *p);
 
 /* Returns how many positions, itself included, a row of a checked plan sees of the keys and values that `layer` stores;

@@ -12,7 +12,7 @@ struct plan_check {
     struct err_info *info;
 };
 
-/* --- dimensions ------------------------------------------------------------------------------------------------- */
+/* --- dimensions --------------------------------------------------------------------------------------------------- */
 
 /* Sizes that a plan or one of its steps defines. */
 enum dim {
@@ -151,7 +151,7 @@ static uint64_t size_of(const struct plan *p, const struct plan_step *s, enum di
     return sizes[d];
 }
 
-/* --- what the operands do not say ------------------------------------------------------------------------------- */
+/* --- checks beyond the operands ----------------------------------------------------------------------------------- */
 
 static enum err fails(const struct plan_check *c, const char *why)
 {
@@ -287,7 +287,7 @@ static enum err check_edge(const struct plan_check *c)
     return end <= all ? ERR_OK : fails(c, "reaches beyond the rows of the caller");
 }
 
-/* --- what no rank can have some columns of ------------------------------------------------------------------------- */
+/* --- ops that no rank can split by columns ------------------------------------------------------------------------ */
 
 static bool is_joint_product(const struct plan *p, const struct plan_step *s)
 {
@@ -301,7 +301,7 @@ static bool is_levelled(const struct plan *p, const struct plan_step *s)
     return s->sum.level != PLAN_NONE;
 }
 
-/* --- the table -------------------------------------------------------------------------------------------------- */
+/* --- the table ---------------------------------------------------------------------------------------------------- */
 
 #define BUF(field, flags, width)                                                                                       \
     {                                                                                                                  \
@@ -462,7 +462,7 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
 
 const char *plan_op_name(enum plan_op op) { return plan_ops[op].name; }
 
-/* --- walking ---------------------------------------------------------------------------------------------------- */
+/* --- walking ------------------------------------------------------------------------------------------------------ */
 
 static int32_t *id_at(struct plan_step *s, size_t at) { return (int32_t *)(void *)((char *)s + at); }
 static int32_t id_of(const struct plan_step *s, size_t at)
@@ -587,7 +587,7 @@ double plan_cache_read(const struct plan *p, const struct plan_step *s, int32_t 
     return (double)size_of(p, s, KV) * n;
 }
 
-/* --- checking --------------------------------------------------------------------------------------------------- */
+/* --- checking ----------------------------------------------------------------------------------------------------- */
 
 static enum err check_buf(const struct plan_check *c, const struct plan_operand *o, plan_buf_id first)
 {

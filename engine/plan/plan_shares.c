@@ -13,7 +13,7 @@ struct block {
     bool has[PLAN_MAX_BUFS];
 };
 
-/* --- borders ---------------------------------------------------------------------------------------------------- */
+/* --- boundaries --------------------------------------------------------------------------------------------------- */
 
 static uint32_t gcd(uint32_t a, uint32_t b) { return row_order_run(a, b); }
 
@@ -99,7 +99,7 @@ struct plan_shares_range plan_shares_kv_heads(const struct plan_shares *s, uint3
                        : (struct plan_shares_range){c->share.from / group, (c->share.to - 1) / group + 1};
 }
 
-/* --- what is cut ------------------------------------------------------------------------------------------------ */
+/* --- cuts --------------------------------------------------------------------------------------------------------- */
 
 /* Returns the cut of steps with these items. */
 static int cut_of_items(const struct plan_step *step)

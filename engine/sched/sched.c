@@ -9,7 +9,7 @@
 
 enum { ARENA_CHUNK_BYTES = 16384 }; /* enough for a step with default settings */
 
-/* --- sequences -------------------------------------------------------------------------------------------------- */
+/* --- sequences ---------------------------------------------------------------------------------------------------- */
 
 void sched_cancel(struct sched_seq *q)
 {
@@ -39,7 +39,7 @@ void sched_release(struct sched_seq **seq)
     *seq = NULL;
 }
 
-/* --- rings ------------------------------------------------------------------------------------------------------ */
+/* --- rings -------------------------------------------------------------------------------------------------------- */
 
 uint32_t sched_ring_room(struct sched_seq *q)
 {
@@ -185,7 +185,7 @@ void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, e
     sched_seq_unref(q);
 }
 
-/* --- the thread ------------------------------------------------------------------------------------------------- */
+/* --- the thread --------------------------------------------------------------------------------------------------- */
 
 static struct sched_seq *take_submitted(struct sched *s)
 {
@@ -221,7 +221,7 @@ static enum err must_go(const struct sched *s, const struct sched_seq *q, uint64
     return q->stalled_since != 0 && now - q->stalled_since > s->cfg.stall_ns ? ERR_SLOW_READER : ERR_OK;
 }
 
-/* Ends the sequences that must end and are not being computed; returns the number of sequences in the list. */
+/* Ends the sequences that must end and are not being computed; returns how many. */
 static int32_t sweep(struct sched *s, struct sched_seq **list, bool stopping)
 {
     uint64_t now = clock_now_ns();
@@ -329,7 +329,7 @@ static void *thread_main(void *arg)
     }
 }
 
-/* --- start and stop --------------------------------------------------------------------------------------------- */
+/* --- start and stop ----------------------------------------------------------------------------------------------- */
 
 /* Hidden rows and logits take memory only when they are written. */
 static size_t hidden_bytes(const struct sched_config *c, const struct sched_batch *b)

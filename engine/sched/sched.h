@@ -50,8 +50,8 @@ struct sched_config {
     int32_t max_begun, max_best; /* backend_info's; max_begun 0: 1; at most 2 are used */
     int32_t overtaking_rows;     /* backend_info's; 0: nothing overtakes a begun batch */
     int32_t even_rows;           /* backend_info's */
-    bool has_spare_cpu;          /* a CPU beyond those that begin computes on, for grammar masks */
-    int32_t max_seqs;            /* sequences running at once */
+    bool has_spare_cpu;          /* a CPU to spare, not used by begin, for grammar masks */
+    int32_t max_seqs;            /* running sequences */
     int32_t n_express; /* slots of max_seqs reserved for prompts that run alone if the others are taken; < max_seqs */
     /* Queued sequences. One request can fill half while others wait. A quarter more can queue if their client has one
      * request, or no more than its share. */

@@ -101,9 +101,8 @@ static bool take_pages(struct sched *s, struct sched_seq *q)
 {
     int32_t n_shareable = shareable(s, q), n_known = s->cfg.window != 0 ? find_pages(s, q) : 0;
     for (q->n_gone = count_gone(s, q, n_known); q->n_pages < q->n_gone; q->n_pages++) {
-        int32_t page =
-            /* marks them and their extensions as recently used; released before any page is taken */
-            q->pages[q->n_pages];
+        /* Marks it as used again, like its extensions, and releases it before any page is taken. */
+        int32_t page = q->pages[q->n_pages];
         kv_cache_hold(s->kv, page);
         kv_cache_prefer(s->kv, page);
         kv_cache_drop(s->kv, page);

@@ -1,7 +1,7 @@
 /* Snapshots (docs/ops/snapshots.md): the pages and states that a sequence reads from the disk instead of computing
- * them, and those it leaves there. Back ends move pages while no batch is begun, so both happen between steps. What was
- * read is installed immediately, because a client waits for it. What must be written is copied out in a small share of
- * the time, or in all of it if there is nothing to compute. */
+ * them, and those it leaves there. Back ends move pages while no batch is begun, so both happen between steps. Pages
+ * that were read are installed immediately, because a client waits for them. Pages to write are copied out in a small
+ * share of the time, or in all of it if there is nothing to compute. */
 #include "engine/sched/sched_internal.h"
 
 #include <string.h>
@@ -125,9 +125,8 @@ static int32_t first_missing(struct sched *s, struct sched_seq *q, int32_t end)
 
 void sched_disk_begin(struct sched *s, struct sched_seq *q)
 {
-    int32_t end =
-        /* more pages follow when its window moves */
-        MIN_OF(MIN_OF(q->n_on_disk, (q->n_tokens - 1) / KV_PAGE_TOKENS), q->n_pages);
+    /* More pages follow when its window moves. */
+    int32_t end = MIN_OF(MIN_OF(q->n_on_disk, (q->n_tokens - 1) / KV_PAGE_TOKENS), q->n_pages);
     if (q->names == NULL || end <= 0 || q->restore.ticket != 0) {
         return;
     }

@@ -245,7 +245,7 @@ struct sched {
     uint64_t n_turns;     /* slots given plus requests arrived */
     struct err_info lost; /* code ERR_LOST once the back end is lost */
     atomic_bool has_news; /* a sequence was submitted or cancelled */
-    atomic_bool asks;     /* one that can run alone: the computing batch lets it overtake */
+    atomic_bool asks;     /* a submitted sequence can run alone: the computing batch lets it overtake */
 
     /* Only the thread uses the following fields. */
     struct sched_seq *waiting; /* in order of number */

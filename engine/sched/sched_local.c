@@ -10,7 +10,8 @@ static int32_t first_seen(const struct sched *s, int32_t position)
     return MAX_OF(position - s->cfg.local_window + 1, 0) / KV_PAGE_TOKENS;
 }
 
-/* Returns the pages of the window before a boundary. */
+/* Returns the pages of the window before a boundary. Callers add one page for what is between two boundaries, and pages
+ * for the rows of a batch after it. */
 static int64_t window_pages(const struct sched_config *cfg)
 {
     return ((int64_t)cfg->local_window + KV_PAGE_TOKENS - 2) / KV_PAGE_TOKENS;

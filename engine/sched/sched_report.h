@@ -42,7 +42,7 @@ struct sched_usage {
     int32_t processed_tokens;  /* of the prompt, computed or found so far */
     int32_t completion_tokens; /* sampled, including the end token; of a stream, without cut text */
     int32_t drafted_tokens;    /* guessed ahead and computed */
-    int32_t accepted_tokens;   /* of these, those that came true, including cut text */
+    int32_t accepted_tokens;   /* of these, the tokens that came true, including cut text */
     uint64_t queue_ns, prefill_ns, decode_ns;
     struct sched_waits waits; /* set once it has ended */
 };
@@ -55,7 +55,7 @@ struct sched_stats {
     uint64_t windows_held, windows_kept, windows_total;      /* the same for window pages of local layers */
     uint64_t states_held, states_kept;                       /* recurrent states: held by sequences; kept by pages */
     uint64_t prompt_tokens, cached_tokens, generated_tokens; /* totals */
-    uint64_t drafted_tokens, accepted_tokens;                /* guessed ahead; of these, those that came true */
+    uint64_t drafted_tokens, accepted_tokens;                /* guessed ahead; accepted of these */
     uint64_t drafts;                                         /* times that tokens were guessed */
     uint64_t masks, masks_beside; /* grammar masks: used for sampling; made while a batch was computed */
     uint64_t steps, step_rows;    /* batches run, and rows in them */

@@ -102,7 +102,7 @@ void sched_drop_states(struct sched *s, struct sched_seq *q)
     q->n_begin = q->n_kept = 0;
 }
 
-/* --- states left behind ----------------------------------------------------------------------------------------- */
+/* --- states of batches -------------------------------------------------------------------------------------------- */
 
 /* Requests the state after the first `at` tokens of q, whose rows begin at `row`, if they pass that position. */
 static void add_copy(struct sched *s, struct sched_batch *b, struct sched_seq *q, int32_t row, int32_t at)
@@ -117,8 +117,8 @@ static void add_copy(struct sched *s, struct sched_batch *b, struct sched_seq *q
     }
 }
 
-/* Of a prompt keeps the state at its last boundary, and at the one where its known pages ended: prompts diverge there,
- * and the next one can, too. Of generated text keeps only the newest state, which the next turn of a chat continues
+/* Keeps the state at a prompt's last boundary, and at the one where its known pages ended: prompts diverge there, and
+ * the next one can, too. For generated text keeps only the newest state, which the next turn of a chat continues
  * from. */
 void sched_add_copies(struct sched *s, struct sched_batch *b)
 {

@@ -134,7 +134,7 @@ static double prompt_row_ns(const struct sched *s)
     return ns > 0 ? ns : s->ns_per_row;
 }
 
-/* Returns n or, if batches should be even, the nearest even number of rows above 0. */
+/* Returns the multiple of even_rows nearest to n, or n if it is smaller than even_rows. */
 static int32_t even(const struct sched *s, int32_t n)
 {
     int32_t unit = MAX_OF(s->cfg.even_rows, 1);
@@ -232,7 +232,7 @@ static void add_prefill(struct sched *s, struct sched_batch *b)
     }
 }
 
-/* --- results ---------------------------------------------------------------------------------------------------- */
+/* --- results ------------------------------------------------------------------------------------------------------ */
 
 bool sched_is_end(const struct sched_seq *q, int32_t id)
 {

@@ -9,7 +9,7 @@
  * first: it never hands over its slot, so it always advances, and everything terminates. */
 #include "engine/sched/sched_internal.h"
 
-/* --- places ------------------------------------------------------------------------------------------------------- */
+/* --- slots -------------------------------------------------------------------------------------------------------- */
 
 /* Does a come before b, neither of which runs? */
 static bool is_earlier(const struct sched *s, const struct sched_seq *a, const struct sched_seq *b)
