@@ -1,5 +1,5 @@
-/* Decides whose turn it is. Slots of the batch go to the key that had the least of the engine's time (sched_share.c),
- * among its requests to the one with the fewest slots, and among equals to the one that has waited longest: round
+/* Decides whose turn it is. Slots of the batch go to the key that had the least of the engine's time (sched_share.c).
+ * Among its requests, the one with the fewest slots is next; among equals, the one that has waited longest: round
  * robin. A request without competition has all slots. When others arrive, it hands over those beyond its fair share,
  * its newest sequences first. Nothing here changes a sequence's output, because a row's bits do not depend on its
  * batch.
@@ -166,10 +166,12 @@ static bool has_more(const struct sched_group *g, const struct sched_group *h)
                                       : more > 0 || (more == 0 && g->n_running >= h->n_running);
 }
 
-/* Chooses a sequence whose reader has stopped, of any key. Otherwise the newest sequence of the key, or of the other
- * requests of q's key, with the most slots by weight, if it still has no fewer afterwards or its class must make room.
- * Never chooses one that got its slot back and has not done its quantum, which bounds repeated computation, nor one
- * that is being computed, nor the first of all. */
+/* Chooses a sequence whose reader has stopped, of any key. Otherwise chooses among the keys, or the other requests of
+ * q's key, the one with the most slots by weight, and takes its newest sequence. That one must still have no fewer
+ * slots afterwards, or be of a class that makes room.
+ *
+ * Never chooses a sequence that got its slot back and has not done its quantum, which bounds repeated computation, nor
+ * one that is being computed, nor the first of all. */
 struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q)
 {
     struct sched_seq *best = NULL;
@@ -213,8 +215,8 @@ bool sched_may_go_alone(const struct sched *s, const struct sched_seq *q, int32_
     return is_prompt && fits && t->n_work == 1 && t->priority == s->top && s->active->next_active != NULL;
 }
 
-/* More rows make a step longer for all. Steps without extras give the rest twice the time that extras take, so extras
- * slow others by at most half. If reading weights takes longer than computing, extras cost almost nothing and nearly
+/* More rows make a step longer for all. Steps without extras give the others twice the time that extras take, so extras
+ * slow them by at most half. If reading weights takes longer than computing, extras cost almost nothing and nearly
  * always run. */
 void sched_begin_step(struct sched *s)
 {
