@@ -41,8 +41,8 @@ if [ $# = 0 ]; then
     set -- "${files[@]}"
 fi
 # A finding is known by its file and the text of its line, because the number of a line changes.
-findings=$($vale --config $out/.vale.ini --output line "$@" | while IFS=: read -r file line column rule text; do
-    printf '%s:%s: %s\n' "$file" "$line" "$text" "$(sed -n "${line}p" "$file")" | paste -sd'\t' -
+findings=$($vale --config $out/.vale.ini --output line "$@" | while IFS=: read -r file line _ _ text; do
+    printf '%s:%s: %s\t%s\n' "$file" "$line" "$text" "$(sed -n "${line}p" "$file")"
 done | awk -F'\t' '
     NR == FNR { if ($0 !~ /^#/) known[$0] = 1; next }
     { file = $1; sub(/:.*/, "", file); text = $2; sub(/^[^:]*:[^:]*: /, "", text) }
