@@ -34,8 +34,8 @@ static inline char code_of(float x, float scale)
     return scale > 0.0f ? (char)clamp(rint(to_half_range(x) * (1.0f / scale)), -127.0f, 127.0f) : 0;
 }
 
-/* A work-group computes a head of a row: a query, key or value head, in this order. first: component of the row at
- * which heads begin. norm_n: components that a norm of keys covers, as q_norm covers d. */
+/* A work-group computes a head of a row: a query, key or value head, in this order. q_first, k_first, v_first: component
+ * of the row at which heads begin. k_norm_n: components that a norm of keys covers, as q_norm covers d. */
 __kernel GROUP(WG, 1) void heads(__global const int *restrict batch, __global const float *q, uint q_stride,
                                  uint q_first, __global const float *k, uint k_stride, uint k_first,
                                  __global const float *v, uint v_stride, uint v_first, __global float *out,

@@ -29,7 +29,7 @@ struct rig_limits {
     int32_t window;                  /* 0: none */
     int32_t n_windows, local_window; /* window pages, whose files are twice as long; 0: none */
     bool is_bidirectional;
-    bool is_recurrent;     /* at most FAKE_MAX_SLOTS states */
+    bool is_recurrent;     /* at most FAKE_MAX_STATES states */
     int32_t n_kept_states; /* in addition to max_seqs; 0: 16 */
     bool has_spare_cpu;
     int32_t overtaking_rows, n_express; /* the remote back end does not support the first */
