@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Cuts white space off both ends, in place. */
+/* Trims white space at both ends, in place. */
 static char *trim(char *s)
 {
     while (isspace((unsigned char)*s)) {
@@ -20,7 +20,7 @@ static char *trim(char *s)
     return s;
 }
 
-/* Takes the line s apart, which says something. False: it is neither. */
+/* Splits the line s. Returns false if it has neither form. */
 static bool split(char *s, struct ini_line *line)
 {
     size_t n = strlen(s);
@@ -51,14 +51,14 @@ enum err ini_load(const char *what, const char *path, size_t limit_bytes, struct
         return err_set(info, err, what, "%s: %.300s: %s", what, path, err_text(err));
     }
     return err_set(info, ERR_CONFIG, what, "%s: %.300s: %s", what, path,
-                   why.text); /* whatever it is, the configuration names it */
+                   why.text); /* the path is part of the configuration, so any error is ERR_CONFIG */
 }
 
 enum err ini_read(struct buf *file, const char *what, const char *path,
                   enum err (*take)(void *arg, const struct ini_line *line, struct err_info *info), void *arg,
                   struct err_info *info)
 {
-    if (file->len > 0 && memchr(file->data, 0, file->len) != NULL) { /* what stands behind it would be lost */
+    if (file->len > 0 && memchr(file->data, 0, file->len) != NULL) { /* text after it would be lost */
         return err_set(info, ERR_CONFIG, what, "%s: expected a text file, found a NUL byte in %.128s", what, path);
     }
     int number = 0;
@@ -73,7 +73,7 @@ enum err ini_read(struct buf *file, const char *what, const char *path,
         }
         if (!split(s, &line)) {
             return err_set(info, ERR_CONFIG, what, "%.300s line %d: expected `name = value`, found another text", path,
-                           number); /* which may be a secret */
+                           number); /* the line can hold a secret */
         }
         TRY(take(arg, &line, info));
     }

@@ -21,9 +21,9 @@
 enum {
     LINES = LOG_LINES,
     LINE_BYTES = LOG_LINE_BYTES,
-    WAKE_MS = 100,  /* between two looks at whether it shall end, while stderr takes nothing */
-    END_MS = 1000,  /* that stderr may take nothing while it ends; what has no room then is lost, */
-    LOST_MS = 2000, /* and so is a writer that another one of the same pipe has got in the way of */
+    WAKE_MS = 100,  /* between two checks for the end, while stderr is blocked */
+    END_MS = 1000,  /* time stderr can stay blocked at the end; lines that do not fit by then are lost, */
+    LOST_MS = 2000, /* and so is a writer blocked by another process on the same pipe */
 };
 
 static struct {
@@ -37,7 +37,7 @@ static struct {
 } ring = {.lock = PTHREAD_MUTEX_INITIALIZER, .ready = PTHREAD_COND_INITIALIZER};
 
 static atomic_ullong n_dropped;
-static atomic_ullong give_up_ns = UINT64_MAX; /* when nobody waits for stderr any more */
+static atomic_ullong give_up_ns = UINT64_MAX; /* when waiting for stderr ends */
 
 uint64_t log_dropped(void) { return atomic_load(&n_dropped); }
 
@@ -150,7 +150,8 @@ uint64_t log_n_lines(void)
     return n;
 }
 
-/* Writes a line to stderr, which may be a pipe that nobody reads; not by stdio, whose lock would then hold up the end of the process. */
+/* Writes a line to stderr, which can be a pipe without a reader. stdio is not used, because its lock would then delay
+ * the process's exit. */
 static void put(const char *text)
 {
     char line[LINE_BYTES + 4];
@@ -239,7 +240,7 @@ void log_flush(unsigned ms)
     pthread_mutex_unlock(&ring.lock);
 }
 
-/* Makes the line, with its newline; returns its length. */
+/* Formats the line with its newline and returns its length. */
 static size_t format(char line[LINE_BYTES], const char *of_level, const char *fmt, va_list args)
 {
     int64_t now = clock_unix_ms();

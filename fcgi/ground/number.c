@@ -25,7 +25,7 @@ bool number_parse(const char *s, int64_t *out)
 bool number_parse_real(const char *s, double *out)
 {
     char *end;
-    if (*s == '\0' || s[strspn(s, "+-.0123456789eE")] != '\0') { /* strtod takes spaces, "nan" and hexadecimal too */
+    if (*s == '\0' || s[strspn(s, "+-.0123456789eE")] != '\0') { /* strtod also accepts spaces, "nan" and hexadecimal */
         return false;
     }
     *out = strtod(s, &end);

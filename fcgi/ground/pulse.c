@@ -5,7 +5,7 @@
 bool pulse_is_stuck(struct pulse *p, const struct sched_stats *s, uint64_t now_ns)
 {
     uint64_t since_ms = p->last_ns != 0 && now_ns > p->last_ns ? (now_ns - p->last_ns) / 1000000u : 0;
-    if (s->last_step_age_ms < p->last_age_ms + since_ms / 2) { /* it is another step */
+    if (s->last_step_age_ms < p->last_age_ms + since_ms / 2) { /* another step has begun */
         p->forgiven_ms = 0;
     }
     if (since_ms > PULSE_LATE_MS && s->last_step_age_ms > p->forgiven_ms) {

@@ -36,7 +36,7 @@ int unix_socket_connect(const char *path)
     return fd;
 }
 
-/* Is somebody listening there? */
+/* Returns whether a process listens at the path. */
 static bool is_live(const char *path)
 {
     int probe = unix_socket_connect(path);
