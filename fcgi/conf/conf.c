@@ -56,7 +56,7 @@ static enum err set_integer(const struct option *o, const char *value, const cha
     return ERR_OK;
 }
 
-/* Appends the integers of `value`, which commas separate. */
+/* Appends the comma-separated integers of `value`. */
 static enum err add_integers(const struct option *o, const char *value, const char *from, struct conf_list *to,
                              struct err_info *info)
 {
@@ -77,7 +77,7 @@ static enum err add_integers(const struct option *o, const char *value, const ch
     }
 }
 
-/* from: who says so; adds: to the values of a list that were given there before. */
+/* from: source of the value; adds: append to the list values that the same source gave before. */
 static enum err set_value(struct conf *c, const struct option *o, const char *value, const char *from, bool adds,
                           struct err_info *info)
 {
@@ -111,7 +111,7 @@ static enum err set_value(struct conf *c, const struct option *o, const char *va
     return ERR_INTERNAL;
 }
 
-/* The value of INFCGI_<NAME>, or NULL; name[NAME_BYTES] receives that name. */
+/* Returns the value of INFCGI_<NAME>, or NULL, and writes that name to name[NAME_BYTES]. */
 static const char *environment_of(const char *option, char *name)
 {
     snprintf(name, NAME_BYTES, "INFCGI_%s", option);
@@ -133,7 +133,7 @@ const char *conf_variable(const char *name) { return getenv(name); }
 
 void conf_set_variable(const char *name, const char *value) { (void)setenv(name, value, 1); }
 
-/* The command's own, or --config alone. */
+/* Reads the variables of the command's options, or only that of --config. */
 static enum err read_environment(struct conf *c, enum conf_command command, bool only_config, struct err_info *info)
 {
     const struct option *o;
@@ -147,7 +147,7 @@ static enum err read_environment(struct conf *c, enum conf_command command, bool
     return ERR_OK;
 }
 
-/* Who reads a file, and for which command. */
+/* State while a file is read. */
 struct file_reader {
     struct conf *conf;
     enum conf_command command;
@@ -176,17 +176,17 @@ static enum err read_file(struct conf *c, enum conf_command command, const char 
     return ini_read(&c->file, "config", path, take_line, &r, info);
 }
 
-/* The command line as it is read. */
+/* State while the command line is read. */
 struct arguments {
     const struct option_table *options;
     enum conf_command command;
     int argc, i;
     char **argv;
-    bool no_names; /* `--` came: no argument names an option any more */
+    bool no_names; /* `--` was found: later arguments are operands */
     bool is_given[CONF_MAX_OPTIONS];
 };
 
-/* The option an argument names; *value is what stands behind '=', or NULL. */
+/* Returns the option that an argument names. *value is the text after '=', or NULL. */
 static const struct option *match_name(const struct arguments *a, const char *arg, const char **value)
 {
     const struct option *o, *found = NULL;
@@ -204,7 +204,7 @@ static const struct option *match_name(const struct arguments *a, const char *ar
     return option_find(a->options, arg + 2, equals != NULL ? (size_t)(equals - arg - 2) : strlen(arg + 2), a->command);
 }
 
-/* The option whose value an argument without a name is: the command's first operand that is still missing. */
+/* Returns the option for an operand: the command's first operand that is not set yet. */
 static const struct option *next_operand(const struct arguments *a)
 {
     const struct option *o;
@@ -216,7 +216,7 @@ static const struct option *next_operand(const struct arguments *a)
     return NULL;
 }
 
-/* An option of llama-server: *o is what it is called here, or NULL where it has no effect. */
+/* Translates an option of llama-server: *o is infcgi's option, or NULL if it has no effect. */
 static enum err match_other(struct arguments *a, const struct option_other *other, const struct option **o,
                             const char **value, struct err_info *info)
 {
@@ -239,7 +239,7 @@ static enum err match_other(struct arguments *a, const struct option_other *othe
     return ERR_OK;
 }
 
-/* The option that the argument at hand names, or whose value it is; NULL where it names what has no effect. */
+/* Finds the option that the current argument names or is the operand of; NULL for an option without effect. */
 static enum err match_argument(struct arguments *a, const struct option **out, const char **value,
                                struct err_info *info)
 {
@@ -278,7 +278,7 @@ static enum err match_argument(struct arguments *a, const struct option **out, c
     return *value != NULL ? ERR_OK : err_set(info, ERR_CONFIG, o->name, "--%s: expected a value, found none", o->name);
 }
 
-/* only_config: look for --config alone, which must be read before the rest. */
+/* only_config: find only --config, which must be read first. */
 static enum err read_arguments(struct conf *c, enum conf_command command, int argc, char **argv, bool only_config,
                                struct err_info *info)
 {
@@ -305,7 +305,7 @@ static enum err read_arguments(struct conf *c, enum conf_command command, int ar
 
 static bool is_equal(const struct conf *a, const struct conf *b, const struct option *o);
 
-/* Lists the variables that say something else than the file said. */
+/* Lists the environment variables that differ from the file. */
 static void list_overrides(struct conf *c, const struct conf *file)
 {
     const struct option *o;
@@ -382,7 +382,7 @@ static bool is_equal(const struct conf *a, const struct conf *b, const struct op
     return same;
 }
 
-/* Takes over the value of a live option; a text becomes its table's, as the file that it was read from goes. */
+/* Copies the value of a live option. A text becomes the table's constant, because the file's buffer is freed. */
 static void copy_value(struct conf *to, const struct conf *from, const struct option *o)
 {
     const void *at = (const char *)from + o->offset;
@@ -443,7 +443,7 @@ void conf_fini(struct conf *c) { buf_fini(&c->file); }
 
 static bool is_same(const char *text, const char *other) { return other != NULL && strcmp(text, other) == 0; }
 
-/* Another value than the default, and than what asks for nothing? */
+/* Returns whether the value differs from the default and from `nothing`. */
 static bool is_set(const struct conf *c, const struct option *o)
 {
     const void *at = (const char *)c + o->offset;
