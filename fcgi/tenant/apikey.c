@@ -1,5 +1,5 @@
-/* Of each key the digest and its owner's id. What a client sends is digested too and compared with every key's to its
- * end, without a branch on the data. */
+/* Stores the digest of each key and its owner's id. A client's key is digested too and compared with every entry in
+ * full, without branches on the data. */
 #include "fcgi/tenant/apikey.h"
 
 #include "engine/base/hex.h"
@@ -20,7 +20,7 @@ struct entry {
 };
 
 static struct {
-    struct buf file, tenants; /* struct entry, one behind the other */
+    struct buf file, tenants; /* arrays of struct entry */
     pthread_rwlock_t lock;
 } keys = {.lock = PTHREAD_RWLOCK_INITIALIZER};
 
@@ -34,8 +34,8 @@ enum err apikey_digest(const void *text, size_t n, uint8_t out[APIKEY_ID_BYTES])
     return ERR_OK;
 }
 
-/* The digest of a key as it stands in a file. Visible ASCII only: anything else cannot come in a header as it stands
- * here, and a NUL would cut a key in two. */
+/* Computes the digest of a key in a file. Only visible ASCII is accepted: other bytes cannot arrive unchanged in a
+ * header, and a NUL would cut the key. */
 static enum err read_key(const char *key, size_t n, uint8_t digest[APIKEY_ID_BYTES])
 {
     static const char form[] = "sha256:";
@@ -68,7 +68,7 @@ enum err apikey_add(struct buf *set, const char *key, size_t n, const struct api
     return buf_ok(set);
 }
 
-/* 0 when a and b are equal. Looks at every byte of both whatever it finds. */
+/* Returns 0 if a and b are equal. Always reads every byte of both. */
 static unsigned differs(const uint8_t *a, const uint8_t *b)
 {
     unsigned diff = 0;
@@ -78,7 +78,7 @@ static unsigned differs(const uint8_t *a, const uint8_t *b)
     return diff;
 }
 
-/* *number = that of the key's last entry, from 1 on, if it has one. */
+/* Sets *number to the key's last entry, counted from 1, if found. */
 static void find(const struct buf *set, const uint8_t *digest, size_t *number)
 {
     size_t found = 0;
@@ -124,7 +124,7 @@ static enum err add_line(const char *line, size_t n, int number, const char *pat
     return err != ERR_INTERNAL ? err : err_set(info, err, "api-key-file", "api-key-file: libcrypto gave no SHA-256");
 }
 
-/* Puts *set in the place of what is there, and what was there into *set. */
+/* Exchanges *place and *set. */
 static void replace(struct buf *place, struct buf *set)
 {
     pthread_rwlock_wrlock(&keys.lock);

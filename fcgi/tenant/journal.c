@@ -1,4 +1,4 @@
-/* One write a line, to a file that is only appended to: so lines stay whole whoever else writes there. */
+/* Each line is one write to a file opened for appending, so lines stay whole even with other writers. */
 #include "fcgi/tenant/journal.h"
 
 #include "engine/base/clock.h"
@@ -15,8 +15,8 @@ static struct {
     pthread_rwlock_t lock; /* guards path and fd */
     const char *path;
     int fd;
-    atomic_bool is_torn;   /* the last line is not whole: the next begins behind a line feed */
-    atomic_bool is_losing; /* so that the log says it once */
+    atomic_bool is_torn;   /* the last line is incomplete: the next begins with a line feed */
+    atomic_bool is_losing; /* so that the log reports the loss once */
     atomic_ullong n_lost;
 } journal = {.lock = PTHREAD_RWLOCK_INITIALIZER, .fd = -1};
 
@@ -65,7 +65,7 @@ uint64_t journal_lost(void) { return atomic_load(&journal.n_lost); }
 
 static void append(const struct buf *line)
 {
-    size_t n_feed = atomic_exchange(&journal.is_torn, false) ? 0 : 1, written; /* the line begins with one */
+    size_t n_feed = atomic_exchange(&journal.is_torn, false) ? 0 : 1, written; /* the text begins with a line feed */
     if (io_append(journal.fd, line->data + n_feed, line->len - n_feed, &written) == ERR_OK) {
         if (atomic_exchange(&journal.is_losing, false)) {
             log_line("info", "usage_log_goes_on lost=%llu", (unsigned long long)journal_lost());

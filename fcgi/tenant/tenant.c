@@ -1,4 +1,4 @@
-/* One list, the last to ask in front, and one lock: what is done under it is short. */
+/* One list, most recent client first, and one lock, held only briefly. */
 #include "fcgi/tenant/tenant.h"
 
 #include "engine/base/clock.h"
@@ -15,12 +15,12 @@ enum { MAX_NAMED_BYTES = 256 };
 struct tenant {
     struct tenant *next;
     char name[TENANT_NAME_BYTES]; /* constant: read without the lock */
-    struct tenant_rules rules;    /* a copy of the file's, or of its fallback; the name is not used */
+    struct tenant_rules rules;    /* copy of the file's section or fallback; the name is not used */
     bool has_section;
     int64_t n_refs;   /* requests that have entered */
-    int64_t n_active; /* of them, that have begun */
+    int64_t n_active; /* of these, requests that have begun */
     struct bucket requests, tokens;
-    double mean_ns; /* moving average of how long its requests take */
+    double mean_ns; /* moving average of request duration */
     uint64_t n_begun, n_refused, prompt, cached, completion;
 };
 
@@ -29,13 +29,13 @@ static struct {
     struct tenant_file file;
     bool has_file;
     struct tenant *list;
-    size_t n_unnamed;    /* in the list, without section */
-    struct tenant other; /* not in it */
+    size_t n_unnamed;    /* tenants in the list without a section */
+    struct tenant other; /* not in the list */
 } all = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* --- who asks ----------------------------------------------------------------------------------------------------- */
 
-/* What holds for t, as the file says now. */
+/* Applies the file's current rules to t. */
 static void apply(struct tenant *t, uint64_t now_ns)
 {
     const struct tenant_rules *own = tenant_file_find(&all.file, &t->rules.id);
@@ -47,7 +47,7 @@ static void apply(struct tenant *t, uint64_t now_ns)
     bucket_set(&t->tokens, (double)rules.tokens_per_minute, now_ns);
 }
 
-/* Before the first use: what holds without a file. Under the lock. */
+/* Sets the default rules before the first use without a file. Called with the lock held. */
 static void prepare(void)
 {
     if (!all.has_file) {
@@ -58,8 +58,8 @@ static void prepare(void)
     }
 }
 
-/* What a tenant without section is called: the name that nginx gave, with what breaks no line in place of what might;
- * of a key the beginning of its digest. */
+/* Sets the display name of a tenant without section: nginx's name with unsafe characters replaced, or the beginning of
+ * the key's digest. */
 static void call_it(struct tenant *t, const char *named, const struct apikey_id *id)
 {
     char *name = t->name;
@@ -76,7 +76,7 @@ static void call_it(struct tenant *t, const char *named, const struct apikey_id 
     name[n] = '\0';
 }
 
-/* Takes the tenant out of the list that has not asked for the longest, is idle and owes nothing: then it is as new. */
+/* Evicts the least recently active tenant that is idle and has full buckets: recreating it changes nothing. */
 static void drop_one(uint64_t now_ns)
 {
     struct tenant **link = &all.list, **last = NULL;
@@ -100,7 +100,8 @@ static void drop_one(uint64_t now_ns)
     mem_free(t);
 }
 
-/* The tenant of that id, moved to the front, or a new one; "other" when there is no room. Under the lock. */
+/* Returns the tenant of that id, moved to the front, or a new one; "other" if there is no room. Called with the lock
+ * held. */
 static struct tenant *find(const struct apikey_id *id, const char *named)
 {
     struct tenant **link = &all.list;
@@ -152,9 +153,9 @@ enum err tenant_load(const char *path, struct err_info *info)
     }
     apply(&all.other, now);
     for (size_t i = 0; i < all.file.n; i++) {
-        (void)find(&all.file.at[i].id, NULL); /* so that all are known */
+        (void)find(&all.file.at[i].id, NULL); /* so that all sections are known */
     }
-    buf_fini(&all.file.keys); /* those of before */
+    buf_fini(&all.file.keys); /* the old keys */
     pthread_mutex_unlock(&all.lock);
     tenant_file_fini(&old);
     return ERR_OK;
@@ -225,7 +226,7 @@ struct sched_share tenant_share(const struct tenant *t, const struct apikey_id *
 
 static int seconds(double ns) { return (int)fmin(fmax(ceil(ns / 1e9 - 1e-3), 1), 3600); }
 
-/* What a limit of `limit` `what` says to one who comes too early. */
+/* Reports that the limit of `limit` `what` is reached. */
 static enum err refuse(struct tenant *t, const char *what, int64_t limit, const char *found, int retry_after_s,
                        struct err_info *info)
 {
@@ -303,7 +304,7 @@ void tenant_end(struct tenant *t, struct tenant_request *r, const struct tenant_
     *r = (struct tenant_request){0};
 }
 
-/* "1m30.5s", as Go writes durations and OpenAI's API has them. */
+/* "1m30.5s", the format of Go durations and of OpenAI's API. */
 static void write_reset(double ns, struct buf *out)
 {
     long long ms = (long long)ceil(ns / 1e6), minutes = ms / 60000;

@@ -1,5 +1,5 @@
-/* Lines are read into the section they stand in, where what is not said is UNSAID; at the end of the file that becomes
- * what [default] says, wherever it stands. */
+/* Each line is read into its section, where missing values are UNSAID. At the end of the file these become the values
+ * of [default], which can be anywhere in the file. */
 #include "fcgi/tenant/tenant_file.h"
 
 #include "fcgi/ground/ini.h"
@@ -16,7 +16,7 @@ static const struct {
     int64_t value;
 } priorities[] = {{"high", 10}, {"normal", 0}, {"low", -10}};
 
-/* Lines with a number. */
+/* Keys with a numeric value. */
 static const struct number {
     const char *name;
     size_t offset;
@@ -52,23 +52,23 @@ const char *tenant_file_priority_name(int64_t priority)
 
 enum err tenant_file_id(const char *name, struct apikey_id *out)
 {
-    char text[512]; /* no key has a line feed, so none has the digest of a name */
+    char text[512]; /* the line feed keeps this digest apart from every key's */
     int n = snprintf(text, sizeof text, "tenant\n%s", name);
     out->is_set = true;
     return apikey_digest(text, (size_t)MIN_OF(n, (int)sizeof text - 1), out->bytes);
 }
 
-/* A file that is being read. */
+/* State while a file is read. */
 struct reader {
     struct tenant_file *file;
     const char *path;
     int line;
-    struct tenant_rules *section; /* OPTIONAL: none has begun */
-    bool has_default, has_models; /* of [default] */
+    struct tenant_rules *section; /* OPTIONAL: NULL before the first section */
+    bool has_default, has_models; /* for [default] */
     bool *says_models;            /* [TENANT_FILE_MAX] */
 };
 
-/* The line is not what was expected; what it says is not shown, as it may be a key. */
+/* Reports an unexpected line. Its text is not shown, because it can be a key. */
 static enum err refuse(const struct reader *r, const char *expected, struct err_info *info)
 {
     return err_set(info, ERR_CONFIG, "tenants", "tenants: %.300s line %d: expected %s", r->path, r->line, expected);
@@ -141,7 +141,7 @@ static enum err take_key(struct reader *r, const char *key, struct err_info *inf
                                     : err;
 }
 
-/* Names with commas, white space or both between them; `*` alone: any. */
+/* Reads names separated by commas or white space; a single `*`: any. */
 static enum err take_models(struct reader *r, const char *value, struct err_info *info)
 {
     char *out = r->section->models;
@@ -216,7 +216,7 @@ static enum err take_line(void *arg, const struct ini_line *line, struct err_inf
                   info);
 }
 
-/* What was left open is as [default] says. */
+/* Replaces missing values with those of [default]. */
 static void settle(struct reader *r)
 {
     struct tenant_file *f = r->file;
