@@ -1,6 +1,6 @@
-/* libfcgi at work. Its calls block, so each request has a thread; but accepting, and waiting until a connection says
- * something, is the poller's work: libfcgi would hold a thread for every peer that connects and is silent. The poller
- * also tells when a client has gone. Keep-alive stays off: an idle connection would hold a thread for nothing. */
+/* Runs libfcgi. Its calls block, so each request has a thread. The poller accepts connections and waits for their first
+ * bytes, because libfcgi would hold a thread for every silent peer. The poller also reports clients that left.
+ * Keep-alive is off: an idle connection would hold a thread. */
 #include "fcgi/wire/fastcgi.h"
 
 #include "engine/base/clock.h"
@@ -33,16 +33,15 @@
 #include <unistd.h>
 
 enum {
-    BACKLOG = 4096, /* capped by net.core.somaxconn; a full backlog is an instant 502 from nginx */
+    BACKLOG = 4096, /* capped by net.core.somaxconn; a full backlog makes nginx answer 502 immediately */
     LISTEN_FD = 0,
-    SILENT_MS = 10000, /* nginx speaks at once; what has said nothing for so long is closed */
-    FULL_MS = 500,     /* the same while others wait for its place, */
-    STOP_MS = 2000,    /* and once the server stops: who spoke no sooner is not nginx */
-    LOOK_MS = 250,     /* between two looks at who is silent */
-    BEHIND_BYTES =
-        64 << 10,   /* that may come behind a request's body until nobody looks any more whether it is aborted */
-    LEAST_IDLE = 4, /* threads without a request that stay, however long */
-    /* Freed memory goes back to the system when the last request has ended and one before it held this much, or when
+    SILENT_MS = 10000,       /* nginx sends immediately; a connection silent for this long is closed */
+    FULL_MS = 500,           /* the same while other clients wait for its slot, */
+    STOP_MS = 2000,          /* and after the server stops: a peer silent this long is not nginx */
+    LOOK_MS = 250,           /* between two checks for silent connections */
+    BEHIND_BYTES = 64 << 10, /* bytes accepted after a request's body before watching for an abort stops */
+    LEAST_IDLE = 4,          /* idle threads that always stay */
+    /* Returns freed memory to the system when the last request has ended and one request before it held this much, or
      * many together did: */
     TRIM_IDLE_BYTES = 4 << 20,
     TRIM_BUSY_BYTES = 256 << 20,
@@ -54,54 +53,55 @@ int fastcgi_idle_ms = 10000;
 struct fastcgi_request {
     FCGX_Request fcgx;
     struct records records;
-    bool is_read;               /* its parameters are: libfcgi ends it */
-    bool is_gone;               /* a write failed, or is of no use */
+    bool is_read;               /* parameters were read: libfcgi finishes it */
+    bool is_gone;               /* a write failed or has no reader */
     pthread_mutex_t watch_lock; /* held while `gone` runs */
     void (*gone)(void *arg);
     void *gone_arg;
-    int watched_fd;             /* -1: none; changes with watch_lock held, as while there is one do `records` and */
-    size_t n_behind;            /* bytes that came behind the body */
-    atomic_bool has_left;       /* the client, as far as a watch told */
-    bool is_abandoned;          /* fastcgi_abandon came; changes with watch_lock held */
-    struct mem_account account; /* of what its requests hold, one after the other */
+    int watched_fd;             /* -1: none; changes with watch_lock held, as do, while it is set, `records` and */
+    size_t n_behind;            /* bytes received after the body */
+    atomic_bool has_left;       /* the client has left, as far as a watch has seen */
+    bool is_abandoned;          /* fastcgi_abandon was called; changes with watch_lock held */
+    struct mem_account account; /* memory of its requests, which run in sequence */
     /* With the server's lock held: */
     pthread_cond_t wake;
     bool is_idle;                 /* its thread waits for a connection */
-    struct fastcgi_request *next; /* idle, or without a thread: the next such */
+    struct fastcgi_request *next; /* next idle request, or next without a thread */
 };
 
-/* A connection that has not said anything yet. */
+/* A connection that has sent nothing yet. */
 struct silent {
     int fd;
     uint64_t since_ns;
 };
 
-/* What an epoll event is about, in the upper half of its data; the lower half is an index or a descriptor. */
+/* The subject of an epoll event, in the upper half of its data; the lower half is an index or a descriptor. */
 enum about { ABOUT_LISTENER, ABOUT_WAKE, ABOUT_SILENT, ABOUT_REQUEST };
 
 static struct {
     int fd, epoll_fd, wake_fd, max_connections;
     fastcgi_handler handler;
     void *arg;
-    struct fastcgi_request *requests; /* [max_connections], one a thread; never freed, an event may still name one */
-    int n_requests;                   /* of them that had a thread */
-    struct silent *silent;            /* [max_connections], the poller's */
-    bool is_short;                    /* of descriptors or memory, when it accepted last; the poller's */
-    bool lacks_thread;                /* for a connection that is ready; the poller's */
+    struct fastcgi_request
+        *requests;         /* [max_connections], one per thread; never freed, because an event can still name one */
+    int n_requests;        /* of these, requests that have had a thread */
+    struct silent *silent; /* [max_connections], used only by the poller */
+    bool is_short;         /* out of descriptors or memory at the last accept; used only by the poller */
+    bool lacks_thread;     /* a ready connection has no thread; used only by the poller */
     atomic_int n_silent;
     atomic_int n_active;              /* ready or being served */
-    atomic_size_t freed_bytes;        /* by requests since the last trim, about */
-    atomic_ullong n_accepted, n_full; /* connections taken; times that there was no room for another */
+    atomic_size_t freed_bytes;        /* by requests since the last trim, approximately */
+    atomic_ullong n_accepted, n_full; /* accepted connections; times that no slot was free */
     atomic_int most_open;
-    pthread_mutex_t lock; /* of what follows */
+    pthread_mutex_t lock; /* guards the following fields */
     pthread_cond_t has_stopped;
-    int *ready; /* ring [max_connections] of connections that a thread should take */
+    int *ready; /* ring [max_connections] of connections that wait for a thread */
     int first_ready, n_ready;
     int n_open; /* silent, ready or being served */
-    int limit;  /* most of them, if fewer than max_connections; 0: not set */
+    int limit;  /* maximum n_open if below max_connections; 0: not set */
     int n_threads, n_idle;
     struct fastcgi_request *idle,
-        *unused; /* whose threads wait, the last to come first; that had a thread and have none */
+        *unused; /* requests whose threads wait, latest first; requests that have lost their thread */
     bool is_listening, is_stopping, is_held;
 } server = {.lock = PTHREAD_MUTEX_INITIALIZER, .has_stopped = PTHREAD_COND_INITIALIZER};
 
@@ -122,7 +122,7 @@ static enum err check_inherited(struct err_info *info)
 enum err fastcgi_listen(const char *path, int *fd, struct err_info *info)
 {
     *fd = LISTEN_FD;
-    /* 0660: nginx's group, nobody else */
+    /* 0660: only nginx's group */
     return path == NULL ? check_inherited(info) : unix_socket_listen(path, 0660, BACKLOG, "socket", fd, info);
 }
 
@@ -144,7 +144,7 @@ static void poll_drop(int fd)
 
 static void *connection_thread(void *arg);
 
-/* One for a thread that is to be started. */
+/* Returns a request for a new thread. */
 static struct fastcgi_request *take_request(void)
 {
     struct fastcgi_request *r = server.unused;
@@ -183,7 +183,7 @@ static bool start_thread(void)
         server.n_threads++;
     } else {
         give_request_back(r);
-        if (!server.lacks_thread) { /* the connection waits for one that runs, or that can be started later */
+        if (!server.lacks_thread) { /* the connection waits for a running thread, or for a later start */
             log_line("warn", "no_thread running=%d", server.n_threads);
         }
         server.lacks_thread = true;
@@ -192,7 +192,8 @@ static bool start_thread(void)
     return ok;
 }
 
-/* To the thread that had a request last, whose stack is still in the caches; others end when it is enough. */
+/* Hands the connection to the thread that last had a request, because its stack is still in the caches. Idle threads
+ * beyond the minimum exit. */
 static void hand_over(int fd)
 {
     pthread_mutex_lock(&server.lock);
@@ -209,7 +210,7 @@ static void hand_over(int fd)
     pthread_mutex_unlock(&server.lock);
 }
 
-/* Tries again what the system had no threads for: one for each connection that is ready still. */
+/* Retries starting threads after a failure: one for each connection that is still ready. */
 static void start_lacking_threads(void)
 {
     pthread_mutex_lock(&server.lock);
@@ -221,7 +222,7 @@ static void start_lacking_threads(void)
     pthread_mutex_unlock(&server.lock);
 }
 
-/* Takes the listener into the poll or out of it, as there is room for connections. Called with the lock held. */
+/* Adds the listener to the poll or removes it, depending on free slots. Called with the lock held. */
 static void listen_if_room(void)
 {
     bool want = !server.is_stopping && !server.is_held && server.n_open < server.max_connections &&
@@ -249,7 +250,7 @@ static void count_open(int change)
 static void accept_one(void)
 {
     struct timespec pause = {.tv_nsec = 50000000};
-    if (!memory_has_room()) { /* libfcgi ends the process when it gets no memory: the connection waits instead */
+    if (!memory_has_room()) { /* libfcgi exits the process if it gets no memory, so the connection waits */
         log_line("warn", "no_address_space connections=%d", server.n_open);
         mem_account_trim();
         nanosleep(&pause, NULL);
@@ -275,7 +276,7 @@ static void accept_one(void)
     server.silent[server.n_silent++] = (struct silent){.fd = fd, .since_ns = clock_now_ns()};
 }
 
-/* Takes entry i off the list of silent connections. */
+/* Removes entry i from the list of silent connections. */
 static int forget_silent(int i)
 {
     int fd = server.silent[i].fd;
@@ -290,7 +291,7 @@ static bool has_come(int fd, short events)
     return poll(&p, 1, 0) == 1 && (p.revents & (events | POLLHUP | POLLERR)) != 0;
 }
 
-/* But for one that has spoken meanwhile: its event is on its way. */
+/* A connection that has sent data by now is kept: its event is pending. */
 static void close_silent(uint64_t older_than_ns)
 {
     for (int i = server.n_silent - 1; i >= 0; i--) {
@@ -301,7 +302,7 @@ static void close_silent(uint64_t older_than_ns)
     }
 }
 
-/* How long a connection may be silent now. */
+/* Returns the current limit of silence in ns. */
 static uint64_t silence_ns(void)
 {
     pthread_mutex_lock(&server.lock);
@@ -320,7 +321,8 @@ static void call_gone(struct fastcgi_request *r)
     }
 }
 
-/* Has ABORT_REQUEST come behind the body? Whatever comes there is read away, as nobody else reads it. With watch_lock held. */
+/* Returns whether ABORT_REQUEST arrived after the body. Reads and drops all later bytes, because no other code reads
+ * them. Called with watch_lock held. */
 static bool is_aborted(struct fastcgi_request *r)
 {
     unsigned char block[RECORDS_AHEAD + 4096];
@@ -332,7 +334,7 @@ static bool is_aborted(struct fastcgi_request *r)
     return r->records.verdict == RECORDS_ABORTED;
 }
 
-/* Has the poller wait for the end of the client or of its request, or not; called with watch_lock held. */
+/* Makes the poller watch, or stop watching, for the client's end. Called with watch_lock held. */
 static void watch_fd(struct fastcgi_request *r, bool wanted)
 {
     bool is_quiet = r->records.verdict == RECORDS_FINE && r->n_behind < BEHIND_BYTES;
@@ -348,7 +350,7 @@ static void watch_fd(struct fastcgi_request *r, bool wanted)
     }
 }
 
-/* The event may be of a connection that the thread served before, so the one that it serves now is asked. */
+/* The event can concern an earlier connection of this thread, so the current one is checked. */
 static void tell_gone(struct fastcgi_request *r)
 {
     pthread_mutex_lock(&r->watch_lock);
@@ -367,7 +369,7 @@ static void stop_listening(void)
     (void)!read(server.wake_fd, &unused, sizeof unused);
     pthread_mutex_lock(&server.lock);
     listen_if_room();
-    close(server.fd); /* who comes now is refused at once, or waits for a successor that has the socket too */
+    close(server.fd); /* new clients are refused immediately, or wait for a successor that also has the socket */
     server.fd = -1;
     pthread_cond_broadcast(&server.has_stopped);
     pthread_mutex_unlock(&server.lock);
@@ -388,7 +390,8 @@ static void handle_event(const struct epoll_event *e)
     case ABOUT_SILENT:
         for (int i = 0; i < server.n_silent; i++) {
             if (server.silent[i].fd == which) {
-                atomic_fetch_add(&server.n_active, 1); /* before it leaves that list: it is always counted */
+                atomic_fetch_add(&server.n_active,
+                                 1); /* counted before it leaves that list, so that it is always counted */
                 hand_over(forget_silent(i));
                 break;
             }
@@ -426,7 +429,7 @@ void fastcgi_watch(struct fastcgi_request *r, void (*gone)(void *arg), void *arg
     r->gone = gone;
     r->gone_arg = arg;
     watch_fd(r, gone != NULL);
-    if (atomic_load(&r->has_left)) { /* told before anybody waited for it, and ABORT_REQUEST is told once */
+    if (atomic_load(&r->has_left)) { /* the client left before the watch, and ABORT_REQUEST is reported once */
         call_gone(r);
     }
     pthread_mutex_unlock(&r->watch_lock);
@@ -466,7 +469,7 @@ const char *fastcgi_param(const struct fastcgi_request *r, const char *name)
     return FCGX_GetParam(name, r->fcgx.envp);
 }
 
-/* Is CONTENT_LENGTH, where the server gave it, the number of bytes that came? */
+/* Returns whether the body has CONTENT_LENGTH bytes, if the server sent that parameter. */
 static bool is_length_right(const struct fastcgi_request *r, size_t n)
 {
     const char *length = fastcgi_param(r, "CONTENT_LENGTH");
@@ -476,7 +479,7 @@ static bool is_length_right(const struct fastcgi_request *r, size_t n)
 
 enum err fastcgi_read_body(struct fastcgi_request *r, size_t limit_bytes, struct buf *out)
 {
-    char block[4096]; /* a thread keeps what its stack has once taken */
+    char block[4096]; /* small, because a thread's stack never shrinks */
     size_t before = out->len;
     for (int n; (n = FCGX_GetStr(block, sizeof block, r->fcgx.in)) > 0;) {
         if ((size_t)n > limit_bytes - MIN_OF(out->len, limit_bytes)) {
@@ -511,12 +514,12 @@ bool fastcgi_flush(struct fastcgi_request *r)
 
 /* --- threads ------------------------------------------------------------------------------------------------------ */
 
-/* What libfcgi reads now, in this thread; and whether it reads through us at all. */
+/* The request that libfcgi reads in this thread, and whether libfcgi reads through OS_Read below at all. */
 static _Thread_local struct fastcgi_request *reading;
 static _Thread_local bool is_seam_used;
 
-/* Answers what libfcgi shall not see, and the end of a request that it has not begun. The peer may have more to say, and gets
- * time to read: libfcgi closes slowly. */
+/* Answers records that libfcgi must not see, and finishes a request that it has not begun. The peer can still be
+ * sending and gets time to read, because libfcgi closes slowly. */
 static void refuse(const struct fastcgi_request *r, int fd)
 {
     static const char said[] =
@@ -546,7 +549,7 @@ static void refuse(const struct fastcgi_request *r, int fd)
     buf_fini(&out);
 }
 
-/* Answers what is asked about the process and not of a request, from the first one on; who does not read gets none. */
+/* Answers management records from index first on. Does not block: a peer that does not read gets no answer. */
 static void answer_managed(const struct records *r, int fd, size_t first)
 {
     struct buf out;
@@ -560,8 +563,8 @@ static void answer_managed(const struct records *r, int fd, size_t first)
     buf_fini(&out);
 }
 
-/* libfcgi's own function, in whose place the loader takes ours: it is called through the table of symbols. Its result is
- * read's; 0 ends the connection. */
+/* Replaces libfcgi's function of this name: libfcgi calls it through the symbol table, so the loader binds ours.
+ * Returns read's result; 0 closes the connection. */
 int OS_Read(int fd, char *buf, size_t len)
 {
     struct fastcgi_request *r = reading;
@@ -588,7 +591,8 @@ int OS_Read(int fd, char *buf, size_t len)
     return 0;
 }
 
-/* Does libfcgi read through OS_Read above? Not where it is linked so that it finds its own: then nothing would judge. */
+/* Returns whether libfcgi reads through OS_Read above. If it is linked to its own function, no records would be
+ * filtered. */
 static bool is_seam_there(void)
 {
     FCGX_Request probe;
@@ -601,16 +605,16 @@ static bool is_seam_there(void)
     FCGX_InitRequest(&probe, -1, FCGI_FAIL_ACCEPT_ON_INTR);
     probe.ipcFd = pair[0];
     probe.keepConnection = 1;
-    (void)FCGX_Accept_r(&probe); /* finds the end, and closes */
+    (void)FCGX_Accept_r(&probe); /* reads the end of file and closes */
     return is_seam_used;
 }
 
-/* libfcgi reads the head of a request from the connection it is given, instead of accepting one. */
+/* libfcgi reads the request header from the given connection instead of accepting one. */
 static void serve_connection(struct fastcgi_request *r, int fd)
 {
     FCGX_InitRequest(&r->fcgx, -1, FCGI_FAIL_ACCEPT_ON_INTR);
     r->fcgx.ipcFd = fd;
-    r->fcgx.keepConnection = 1; /* or it would close the connection before reading */
+    r->fcgx.keepConnection = 1; /* else it would close the connection before reading */
     r->is_read = r->is_gone = false;
     r->n_behind = 0;
     atomic_store(&r->has_left, false);
@@ -620,7 +624,7 @@ static void serve_connection(struct fastcgi_request *r, int fd)
     r->records = (struct records){0};
     reading = r;
     if (FCGX_Accept_r(&r->fcgx) != 0) {
-        return; /* not FastCGI, or cut off; closed, and there was no socket to accept another from */
+        return; /* not FastCGI, or cut off: closed, and there is no socket to accept from */
     }
     r->is_read = true;
     server.handler(r, server.arg);
@@ -629,8 +633,8 @@ static void serve_connection(struct fastcgi_request *r, int fd)
     FCGX_Finish_r(&r->fcgx);
 }
 
-/* Called when a request has ended that held `bytes` at its most. They are added before it counts as ended: the last one
- * to end sees those of all. */
+/* Called at the end of a request that held up to `bytes`. They are added before the request counts as ended, so that
+ * the last request sees the sum of all. */
 static void end_active(size_t bytes)
 {
     atomic_fetch_add(&server.freed_bytes, bytes);
@@ -651,8 +655,8 @@ static void leave_idle(struct fastcgi_request *r)
     server.n_idle--;
 }
 
-/* Waits until it is handed a connection, which another thread may take before it. False: it was not wanted for long. Called
- * with the lock held. */
+/* Waits for a connection, which another thread can take first. Returns false after a long idle time. Called with the
+ * lock held. */
 static bool rest(struct fastcgi_request *r)
 {
     uint64_t until = clock_now_ns() + (uint64_t)fastcgi_idle_ms * 1000000u;
@@ -711,7 +715,7 @@ enum err fastcgi_start(int fd, int max_connections, fastcgi_handler handler, voi
     server.ready = mem_zalloc_array((size_t)max_connections, sizeof *server.ready, MEM_GENERAL);
     server.epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     server.wake_fd = eventfd(0, EFD_CLOEXEC);
-    (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); /* a client may give up between poll and accept */
+    (void)fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK); /* a client can leave between poll and accept */
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigaction(SIGPIPE, &ignore, NULL);
     setenv("LIBFCGI_OS_CLOSE_POLL_TIMEOUT", "100", 0); /* ms libfcgi waits for nginx to close; 2,000 by default */
@@ -763,9 +767,9 @@ void fastcgi_stop(void)
     pthread_mutex_unlock(&server.lock);
 }
 
-/* The kernel keeps for a unix socket who called listen() [unix(7), SO_PEERCRED]: this process, be it as spawn-fcgi that
- * became it; its master, which ends with it; a manager, which lives; or spawn-fcgi without -n, which has ended. 0: none that can be
- * seen from here. */
+/* The kernel records the process that called listen() on a unix socket [unix(7), SO_PEERCRED]: this process, also if
+ * spawn-fcgi became it; its master, which exits with it; a service manager, which lives; or spawn-fcgi without -n,
+ * which has exited. 0: a process that is not visible here. */
 bool fastcgi_is_alone(void)
 {
     struct ucred who = {0};

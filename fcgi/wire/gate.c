@@ -1,6 +1,6 @@
-/* Start-time fair queueing, as the scheduler's (engine/sched/sched_share.c): each client has a virtual time, the time its requests
- * were inside over its weight. One that comes from idleness begins with the least of the others'. Few wait, so lists are
- * searched. */
+/* Start-time fair queueing, as in the scheduler (engine/sched/sched_share.c). Each client has a virtual time: the time
+ * of its requests inside, divided by its weight. A client that returns from idleness starts with the minimum of the
+ * others. Few clients wait, so lists are searched linearly. */
 #include "fcgi/wire/gate.h"
 
 #include "engine/base/background.h"
@@ -23,8 +23,8 @@ struct gate_client {
 static struct {
     pthread_mutex_t lock;
     struct gate_client *clients;
-    struct gate_ticket *waiting, **waiting_end; /* in the order they came */
-    double vtime;                               /* with which the last client began */
+    struct gate_ticket *waiting, **waiting_end; /* in order of arrival */
+    double vtime;                               /* virtual time at which the last client began */
     int n_places, n_inside, n_waiting;
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .waiting_end = &gate.waiting};
 
@@ -70,7 +70,8 @@ static void unref_client(struct gate_client *c)
     mem_free(c);
 }
 
-/* Does a go in before b, which came before it? Of clients that had equally much the one with fewer inside. */
+/* Returns whether a enters before b, which arrived earlier. Of clients with equal time the one with fewer requests
+ * inside is first. */
 static bool goes_before(const struct gate_client *a, const struct gate_client *b)
 {
     return a->vtime != b->vtime ? a->vtime < b->vtime : a->n_inside < b->n_inside;
@@ -95,7 +96,7 @@ static void stop_waiting(struct gate_ticket *t)
     gate.n_waiting--;
 }
 
-/* Lets in as many as there are places. */
+/* Admits requests while slots are free. */
 static void let_in(void)
 {
     uint64_t now = clock_now_ns();
@@ -112,7 +113,7 @@ static void let_in(void)
 
 /* --- waiting ------------------------------------------------------------------------------------------------------ */
 
-/* From the poller's thread, or the request's own. */
+/* Runs in the poller's thread or in the request's own. */
 static void on_gone(void *arg)
 {
     struct gate_ticket *t = arg;
@@ -131,7 +132,7 @@ static void init_wake(struct gate_ticket *t)
     pthread_condattr_destroy(&attr);
 }
 
-/* Until t is let in, its client leaves, or the deadline passes. Then it does not wait any more. */
+/* Waits until t is admitted, its client leaves, or the deadline passes; t then no longer waits. */
 static enum err wait_inside(struct gate_ticket *t, uint64_t deadline_ns)
 {
     struct timespec at = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
@@ -168,7 +169,7 @@ enum err gate_enter(struct gate_ticket *t, uint64_t key, int32_t weight, struct 
 {
     pthread_mutex_lock(&gate.lock);
     t->client = ref_client(key, weight);
-    bool has_place = t->client != NULL && gate.n_inside < places(); /* then nobody waits */
+    bool has_place = t->client != NULL && gate.n_inside < places(); /* no request waits then */
     if (has_place) {
         go_in(t, clock_now_ns());
     } else if (t->client != NULL) {
@@ -200,7 +201,7 @@ void gate_leave(struct gate_ticket *t)
     if (t == NULL || !t->is_inside) {
         return;
     }
-    background_end(); /* first: with a low priority it could hold the lock for long, and others wait for that */
+    background_end(); /* first, because at low priority the thread could hold the lock for long */
     pthread_mutex_lock(&gate.lock);
     t->is_inside = false;
     t->client->vtime += (double)(clock_now_ns() - t->since_ns) / t->client->weight;

@@ -12,7 +12,7 @@ enum err json_in_parse(const char *text, size_t n, json_t **out, struct err_info
     struct json_size z = json_read_size(text, n);
     size_t most = MAX_OF((size_t)JSON_IN_TREE_BYTES, JSON_IN_TREE_FACTOR * n);
     *out = NULL;
-    if (z.depth > JSON_IN_MAX_DEPTH) { /* told before anything is parsed: such a body can also be too large */
+    if (z.depth > JSON_IN_MAX_DEPTH) { /* checked before parsing, because such a body can also be too large */
         return err_set(info, ERR_JSON_TOO_DEEP, NULL, "the body: expected JSON nested at most %d deep",
                        JSON_IN_MAX_DEPTH);
     }
@@ -112,7 +112,7 @@ size_t json_in_count(const char *s, size_t n)
 {
     size_t n_characters = 0;
     for (size_t i = 0; i < n; i++) {
-        n_characters += ((unsigned char)s[i] & 0xC0) != 0x80; /* not the rest of a character */
+        n_characters += ((unsigned char)s[i] & 0xC0) != 0x80; /* skips continuation bytes */
     }
     return n_characters;
 }

@@ -1,4 +1,4 @@
-/* Reads the limits that the system sets, and divides what they leave. */
+/* Reads the system's limits and divides the available memory. */
 #include "fcgi/wire/memory.h"
 
 #include "engine/base/compiler.h"
@@ -17,14 +17,14 @@
 
 enum {
     MACHINE_PART = 4, /* a quarter of the machine's memory is the default budget, */
-    LEAST_MIB = 256,  /* but so much on small ones, half of the machine at most, */
-    MOST_MIB = 8192,  /* and so much on large ones */
-    SHARE_PART = 4,   /* one request may take a quarter of the budget, or so much if that is half of it: */
+    LEAST_MIB = 256,  /* but at least this on small ones, up to half of the machine's, */
+    MOST_MIB = 8192,  /* and at most this on large ones */
+    SHARE_PART = 4,   /* one request can take a quarter of the budget or, if more, this up to half of the budget: */
     SHARE_MIB = 256,  /* the tokenizer's tables for a text of 4 MiB, or 256 sequences */
     /* under an address-space limit: */
-    SLACK_MIB = 32,           /* kept free beside everything that is counted */
-    USED_PART = 4,            /* of what connections leave, a quarter goes to gaps between blocks */
-    BUDGET_LEAST_MIB = 16,    /* below it nothing useful can be served */
+    SLACK_MIB = 32,           /* kept free next to all counted memory */
+    USED_PART = 4,            /* a quarter of the memory left by connections is lost in gaps */
+    BUDGET_LEAST_MIB = 16,    /* below it the server is useless */
     LOADING_CONNECTIONS = 16, /* while the model is loaded: /health */
     STAT_BYTES = 4096,
 };
@@ -80,7 +80,7 @@ enum err memory_plan(const struct conf *conf, const struct memory_found *found, 
     return ERR_OK;
 }
 
-/* Of /proc/meminfo or memory.stat; SIZE_MAX when it is not there. */
+/* Reads a value of /proc/meminfo or memory.stat; SIZE_MAX if it is missing. */
 static size_t available_in(const char *path, const char *key, size_t unit)
 {
     char text[STAT_BYTES];
@@ -106,7 +106,7 @@ size_t memory_available(void)
     if (most == SIZE_MAX || used == SIZE_MAX) {
         return machine;
     }
-    used -= files == SIZE_MAX ? 0 : MIN_OF(files, used); /* that can be read again */
+    used -= files == SIZE_MAX ? 0 : MIN_OF(files, used); /* file pages can be dropped and reread */
     return MIN_OF(machine, most - MIN_OF(most, used));
 }
 

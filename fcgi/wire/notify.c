@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 static struct {
-    int fd; /* 0: nobody listens; the standard streams' numbers are never its own */
+    int fd; /* 0: no receiver; the socket never has the number of a standard stream */
     bool is_connected;
     struct sockaddr_un address;
     socklen_t n_address;
@@ -34,7 +34,7 @@ void notify_open(int fd)
     }
     to.address.sun_family = AF_UNIX;
     memcpy(to.address.sun_path, path, n);
-    to.address.sun_path[0] = path[0] == '@' ? '\0' : '/'; /* an abstract one has no file */
+    to.address.sun_path[0] = path[0] == '@' ? '\0' : '/'; /* an abstract socket has no file */
     to.n_address = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + n);
     int s = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     to.fd = s > 0 ? s : 0;
@@ -55,7 +55,7 @@ void notify_say(const char *fields, const char *fmt, ...)
         (void)vsnprintf(text + n, sizeof text - (size_t)n, fmt, args);
         va_end(args);
         for (char *p = text + n; *p != '\0'; p++) {
-            *p = (unsigned char)*p < 0x20 || *p == 0x7F ? ' ' : *p; /* a name of a model may hold newlines */
+            *p = (unsigned char)*p < 0x20 || *p == 0x7F ? ' ' : *p; /* a model's name can hold newlines */
         }
     }
     const struct sockaddr *address = to.is_connected ? NULL : (const struct sockaddr *)&to.address;

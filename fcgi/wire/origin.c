@@ -10,7 +10,7 @@ static bool is_given(const char *text) { return text != NULL && text[0] != '\0';
 
 bool origin_is_browser(const struct origin_facts *f) { return is_given(f->origin) || is_given(f->fetch_site); }
 
-/* Length of host[:port] without a port that the scheme has anyway. */
+/* Returns the length of host[:port] without the scheme's default port. */
 static size_t authority_length(const char *authority, bool is_tls)
 {
     const char *port = is_tls ? ":443" : ":80";
@@ -18,7 +18,7 @@ static size_t authority_length(const char *authority, bool is_tls)
     return n > n_port && strcmp(authority + n - n_port, port) == 0 ? n - n_port : n;
 }
 
-/* Length of the host in host[:port]; an IPv6 address keeps its brackets. */
+/* Returns the length of the host in host[:port]; an IPv6 address keeps its brackets. */
 static size_t host_length(const char *authority)
 {
     const char *end = authority[0] == '[' ? strchr(authority, ']') : NULL;
@@ -31,7 +31,7 @@ static bool ends_with(const char *host, size_t n, const char *end)
     return n > n_end && strncasecmp(host + n - n_end, end, n_end) == 0;
 }
 
-/* Can this host be no name that a foreign name server answers for? Addresses, single labels, and the local domains. */
+/* Returns whether no foreign name server can answer for this host: addresses, single labels and local domains. */
 static bool is_local_name(const char *authority)
 {
     static const char *const domains[] = {".localhost", ".local", ".internal"};
@@ -45,7 +45,7 @@ static bool is_local_name(const char *authority)
     return is_address || is_label || is_local;
 }
 
-/* A socket for IPv6 that takes IPv4 too has addresses such as ::ffff:127.0.0.1. */
+/* An IPv6 socket that also accepts IPv4 shows addresses such as ::ffff:127.0.0.1. */
 static bool is_loopback(const char *address)
 {
     static const char mapped[] = "::ffff:";
@@ -54,12 +54,12 @@ static bool is_loopback(const char *address)
     return strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
 }
 
-/* Is the page one of this server's, by the names of both? */
+/* Returns whether the page is this server's own, by the names of both. */
 static bool is_own(const struct origin_facts *f)
 {
     const char *authority = strstr(f->origin, "://");
     if (authority == NULL || !is_given(f->host)) {
-        return false; /* "null": a page without an origin, such as a file's */
+        return false; /* "null": a page without an origin, such as a local file */
     }
     bool is_tls = strncasecmp(f->origin, "https:", 6) == 0;
     authority += 3;

@@ -1,4 +1,5 @@
-/* A machine over bytes: heads of records, and inside PARAMS the lengths of names and values, wherever the text is cut. */
+/* A byte-wise state machine over record headers and, inside PARAMS, the lengths of names and values, so that input can
+ * be split anywhere. */
 #include "fcgi/wire/records.h"
 
 #include "engine/base/compiler.h"
@@ -20,10 +21,10 @@ enum {
     HEAD_BYTES = 8,
     PADDING_AT = 6,
     ROLE_BYTES = 2,
-    RECORD_BYTES = 65528 /* of content: 65535, and a multiple of eight */
+    RECORD_BYTES = 65528 /* content: at most 65535, rounded down to a multiple of 8 */
 };
 
-/* Bytes of the length that begins at p. */
+/* Returns the size of the length field that begins at p. */
 static size_t length_bytes(const unsigned char *p) { return (*p & 0x80) != 0 ? 4 : 1; }
 
 static size_t length_at(const unsigned char *p)
@@ -31,7 +32,7 @@ static size_t length_at(const unsigned char *p)
     return length_bytes(p) == 1 ? *p : ((size_t)(p[0] & 0x7F) << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3]);
 }
 
-/* Have both lengths come? Then *sum is that of name and value. */
+/* Returns whether both lengths are complete; *sum is then the length of name and value. */
 static bool has_lengths(const struct records_pairs *p, size_t *sum)
 {
     size_t first = length_bytes(p->lengths);
@@ -42,7 +43,8 @@ static bool has_lengths(const struct records_pairs *p, size_t *sum)
     return true;
 }
 
-/* Reads on in names and values. Returns how many begin here; *largest is the length of the longest of them. */
+/* Continues parsing names and values. Returns the number of pairs that begin here; *largest is the longest one's
+ * length. */
 static size_t read_pairs(struct records_pairs *p, const unsigned char *at, size_t n, size_t *largest)
 {
     size_t n_begun = 0, sum;
@@ -72,7 +74,7 @@ static void begin_record(struct records *r)
     unsigned char type = r->head[1];
     r->content = (size_t)r->head[4] << 8 | r->head[5];
     r->padding = r->head[PADDING_AT];
-    if (id == 0 && r->n_managed < RECORDS_MANAGED) { /* of the connection */
+    if (id == 0 && r->n_managed < RECORDS_MANAGED) { /* a management record */
         r->managed[r->n_managed++] = type;
     } else if (id != 0 && type == BEGIN && !r->has_begun) {
         r->has_begun = true;
@@ -84,7 +86,7 @@ static void begin_record(struct records *r)
     r->is_kept = id != 0 && (type == BEGIN || (r->has_begun && id == r->request));
 }
 
-/* n bytes of the content of a record that is kept, from byte `from` of it. */
+/* Parses n bytes of a kept record's content, from byte `from` on. */
 static void judge_content(struct records *r, const unsigned char *p, size_t from, size_t n)
 {
     uint16_t id = (uint16_t)(r->head[2] << 8 | r->head[3]);

@@ -1,5 +1,5 @@
-/* Heads are written with a reason phrase always (nginx passes a bare status on as a malformed line), bodies with their
- * length only when they are whole in memory. */
+/* Status lines always have a reason phrase, because nginx passes a bare status on as a malformed line. Bodies have a
+ * length only if they are complete in memory. */
 #include "fcgi/wire/reply.h"
 #include "fcgi/wire/http_status.h"
 
@@ -43,8 +43,8 @@ const char *reply_reason(int status)
     return "Error";
 }
 
-/* Letters, digits, '-', '_', '.', ':' only, at most what the buffer takes: nothing that could break a header or a log.
- * The map in nginx/infcgi-http.conf has the same rule. */
+/* Allows only letters, digits, '-', '_', '.', ':' up to the buffer's size, which cannot break a header or a log. The
+ * map in nginx/infcgi-http.conf has the same rule. */
 static bool is_sane_id(const char *id)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.:";
@@ -55,7 +55,8 @@ static bool is_sane_id(const char *id)
 void reply_init(struct reply *r, struct fastcgi_request *request)
 {
     *r = (struct reply){.request = request, .dialect = &dialect_openai, .arrived_ns = clock_now_ns()};
-    const char *id = fastcgi_param(request, "REQUEST_ID"); /* what nginx logs and answers: both logs show the same */
+    const char *id =
+        fastcgi_param(request, "REQUEST_ID"); /* nginx logs and answers this id, so both logs show the same one */
     id = is_sane_id(id) ? id : fastcgi_param(request, "HTTP_X_REQUEST_ID");
     if (is_sane_id(id)) {
         snprintf(r->id, sizeof r->id, "%s", id);
@@ -102,13 +103,13 @@ static void write_head(struct reply *r, struct buf *head, int status, const char
         buf_puts(head, "WWW-Authenticate: Bearer\r\n");
     }
     if ((status >= 500 && status != 503) || (status == 429 && r->retry_after_s == 0)) {
-        buf_puts(head, "X-Should-Retry: false\r\n"); /* clients would run a deterministic failure three times */
+        buf_puts(head, "X-Should-Retry: false\r\n"); /* else clients repeat a deterministic failure three times */
     }
 }
 
 static bool write_text(struct reply *r, const char *text) { return fastcgi_write(r->request, text, strlen(text)); }
 
-/* The whole answer, where there was no memory for another's head. nginx adds the request's id. */
+/* Sends a complete static answer if another's header does not fit in memory. nginx adds the request's id. */
 static void send_out_of_memory(struct reply *r)
 {
     char head[128];
@@ -134,7 +135,7 @@ void reply_send(struct reply *r, int status, const char *content_type, const str
     buf_fini(&head);
 }
 
-/* What is the matter when memory is out: the request's own share, the budget of all, or the machine. */
+/* Names the cause of an out-of-memory error: the request's own share, the common budget, or the machine. */
 static enum err name_memory(enum err code, struct err_info *info)
 {
     switch (code == ERR_NOMEM ? mem_account_refusal() : MEM_REFUSED_NOT) {
@@ -156,7 +157,7 @@ int reply_status_of(const struct reply *r, enum err code)
     return r->retry_after_s != 0 && code != ERR_RATE_LIMIT ? 503 : http_status(code);
 }
 
-/* The error object, of what name_memory makes of the code; returns that. */
+/* Writes the error object of name_memory's code for `code` and returns that code. */
 static enum err write_error(const struct reply *r, struct buf *out, enum err code, const struct err_info *info)
 {
     struct err_info memory = {0};
@@ -169,7 +170,7 @@ static enum err write_error(const struct reply *r, struct buf *out, enum err cod
     return code;
 }
 
-/* What is told of `code`: who ended it, where it was not the client. */
+/* Returns the info to report for `code`: names who ended the request, if not the client. */
 static const struct err_info *name_end(const struct reply *r, enum err code, const struct err_info *info,
                                        struct err_info *named)
 {
@@ -197,7 +198,7 @@ void reply_error(struct reply *r, enum err code, const struct err_info *info)
         r->name_place(r->place_arg, &named);
         info = &named;
     }
-    buf_init(&body, 0, MEM_GENERAL); /* small, and must be had when requests may have no more */
+    buf_init(&body, 0, MEM_GENERAL); /* small, and required when requests can take no more memory */
     r->err = write_error(r, &body, code, info);
     int status = reply_status_of(r, r->err);
     if (status == 503 && r->retry_after_s == 0) {
@@ -221,7 +222,7 @@ void reply_write_refusal(struct buf *out, enum err code, const struct err_info *
     buf_fini(&body);
 }
 
-/* What is written has left, or the client has. */
+/* Flushes. ERR_CANCELLED: the client has left. */
 static enum err flush(struct reply *r, bool is_written)
 {
     return is_written && fastcgi_flush(r->request) ? ERR_OK : ERR_CANCELLED;

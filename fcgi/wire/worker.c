@@ -16,7 +16,7 @@ const char *worker_role_name(enum worker_role role) { return names[role]; }
 
 enum worker_role worker_role(void) { return found; }
 
-/* Is the descriptor an end of a pair that the parent made? */
+/* Returns whether the descriptor is an end of a socket pair that the parent made. */
 static bool is_of_parent(int fd)
 {
     struct ucred who = {0};
