@@ -1,5 +1,5 @@
-/* The thread of the admin socket. Everything is non-blocking: a client that does not speak, or does not take its answer, costs its place
- * until its time is up, and nobody waits for it. */
+/* The thread of the admin socket. All operations are nonblocking: a client that does not send or read occupies its slot
+ * until its time limit and delays no other client. */
 #include "fcgi/watch/admin.h"
 
 #include "engine/base/clock.h"
@@ -20,15 +20,15 @@
 enum { MODE = 0600, BACKLOG = 16, STACK_BYTES = 512 << 10, FREE = -1, AT_LISTENER = 0, AT_WAKE = 1, AT_CLIENTS = 2 };
 
 struct client {
-    int fd; /* FREE: nobody */
+    int fd; /* FREE: unused */
     uid_t uid;
     pid_t pid;
-    uint64_t until_ns; /* when it is given up; 0 = it may take its time */
+    uint64_t until_ns; /* deadline; 0: none */
     char line[ADMIN_LINE_BYTES];
     size_t n_line;
     struct admin_call call;
-    struct buf text; /* of the command, as it goes on */
-    struct buf out;  /* to be sent */
+    struct buf text; /* output of the command so far */
+    struct buf out;  /* bytes to send */
     size_t n_sent;
     bool goes_on, is_answered;
 };
@@ -54,7 +54,7 @@ static int append(const char *data, size_t n, void *out)
     return 0;
 }
 
-/* Queues what a command said. */
+/* Queues the output of a command. */
 static void answer(struct client *c, json_t *said)
 {
     struct admin_call *call = &c->call;
@@ -62,7 +62,7 @@ static void answer(struct client *c, json_t *said)
     expect_reader(c);
     if (call->verdict == ADMIN_OK && said != NULL) {
         if (call->is_json) {
-            (void)json_dump_callback(said, append, &c->text, JSON_COMPACT); /* a failure sticks to the buffer */
+            (void)json_dump_callback(said, append, &c->text, JSON_COMPACT); /* a failure persists in the buffer */
             buf_putc(&c->text, '\n');
         } else {
             admin_text(said, &c->text);
@@ -116,7 +116,7 @@ static void run_line(struct client *c)
     }
 }
 
-/* A command that goes on. */
+/* Continues a command. */
 static void go_on(struct client *c)
 {
     json_t *last = NULL;
@@ -143,7 +143,7 @@ static void drop(struct client *c)
     *c = (struct client){.fd = FREE};
 }
 
-/* Says a line to who gets no place, if it can be said at once. */
+/* Sends a line to a client that gets no slot, if it can be sent immediately. */
 static void turn_away(int fd, enum admin_verdict v, const char *why)
 {
     char line[160];
@@ -177,7 +177,7 @@ static void take_client(void)
     turn_away(fd, ADMIN_REFUSED, "too many clients of the admin socket; try again");
 }
 
-/* Reads on until the line is whole; the end of what is sent ends it too. False: the client is done with. */
+/* Reads until the line is complete; the end of input also ends it. Returns false if the client is finished. */
 static bool read_line(struct client *c)
 {
     ssize_t n = recv(c->fd, c->line + c->n_line, sizeof c->line - c->n_line, 0);
@@ -203,7 +203,7 @@ static bool read_line(struct client *c)
     return true;
 }
 
-/* False: the client is done with. */
+/* Returns false if the client is finished. */
 static bool send_more(struct client *c)
 {
     ssize_t n = send(c->fd, c->out.data + c->n_sent, c->out.len - c->n_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -226,7 +226,7 @@ static short wanted(const struct client *c)
     return (short)((c->out.len > c->n_sent ? POLLOUT : 0) | (!c->is_answered && !c->goes_on ? POLLIN : 0));
 }
 
-/* Does what can be done for c now. */
+/* Does all work for c that is possible now. */
 static void serve_client(struct client *c, short events)
 {
     bool is_fine = (events & (POLLHUP | POLLERR)) == 0 || (events & POLLIN) != 0;
@@ -235,7 +235,7 @@ static void serve_client(struct client *c, short events)
     }
     if (is_fine && c->goes_on) {
         go_on(c);
-        is_fine = buf_ok(&c->out) == ERR_OK; /* a live reader that takes too little */
+        is_fine = buf_ok(&c->out) == ERR_OK; /* a live reader that reads too slowly */
     }
     if (is_fine && c->out.len > c->n_sent) {
         is_fine = send_more(c);
@@ -245,7 +245,8 @@ static void serve_client(struct client *c, short events)
     }
 }
 
-/* How long to sleep: until a tick of what goes on, or a second at most, so that time limits are kept. */
+/* Returns the time to sleep: until the next tick of a continuing command, or up to 1 s, so that time limits are
+ * kept. */
 static int patience_ms(void)
 {
     int ms = -1;
@@ -266,7 +267,7 @@ static void *serve(void *unused)
             fds[AT_CLIENTS + i] = (struct pollfd){.fd = admin.clients[i].fd, .events = wanted(&admin.clients[i])};
         }
         if (poll(fds, ARRAY_LEN(fds), patience_ms()) < 0) {
-            continue; /* no signal comes to this thread; whatever it was, it is tried again */
+            continue; /* signals are blocked in this thread; after any error it retries */
         }
         if (fds[AT_WAKE].revents != 0) {
             break;
@@ -300,7 +301,7 @@ enum err admin_start(const char *path, struct server *server, struct err_info *i
     admin.path = path;
     admin.server = server;
     admin.wake_fd = eventfd(0, EFD_CLOEXEC);
-    (void)fcntl(admin.listen_fd, F_SETFL, O_NONBLOCK); /* a client may give up between poll and accept */
+    (void)fcntl(admin.listen_fd, F_SETFL, O_NONBLOCK); /* a client can leave between poll and accept */
     pthread_attr_init(&attr);
     pthread_attr_setstacksize(&attr, STACK_BYTES);
     int rc = admin.wake_fd < 0 ? errno : pthread_create(&admin.thread, &attr, serve, NULL);
@@ -326,6 +327,6 @@ void admin_stop(void)
     pthread_join(admin.thread, NULL);
     admin.is_running = false;
     close(admin.wake_fd);
-    unlink(admin.path); /* before it is closed: who finds it stale may make another in its place */
+    unlink(admin.path); /* before it is closed: a process that finds it stale can create another at this path */
     close(admin.listen_fd);
 }

@@ -1,5 +1,6 @@
-/* The admin command bench: how fast one thread copies memory, and a short prompt and answer through the engine that serves, beside
- * whatever it computes. For a sound figure nothing else should run; `infcgi bench` measures with a process of its own. */
+/* The admin command bench: measures the speed of one thread that copies memory, and of a short prompt and answer in the
+ * serving engine, next to other requests. For a reliable figure nothing else should run; `infcgi bench` measures in its
+ * own process. */
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
@@ -14,10 +15,10 @@ enum { COPY_BYTES = 32 << 20, COPIES = 4, PROMPT_TOKENS = 128, ANSWER_TOKENS = 3
 struct bench {
     struct engine_stream *stream;
     double copy_gib_s; /* read and written */
-    uint64_t n_beside; /* sequences that ran when it began */
+    uint64_t n_beside; /* sequences running at the start */
 };
 
-/* 0 = no memory. The first copy, which makes the pages, is not counted. */
+/* Returns 0 if out of memory. The first copy, which faults the pages in, is not counted. */
 static double measure_copy(void)
 {
     char *from = mem_map(COPY_BYTES, MEM_GENERAL), *to = mem_map(COPY_BYTES, MEM_GENERAL);
@@ -92,7 +93,7 @@ json_t *admin_bench(struct admin_call *c)
     struct err_info info = {0};
     struct sched_stats s;
     int32_t ids[PROMPT_TOKENS];
-    char salt[SALT_BYTES]; /* nothing of an earlier one is found in the cache */
+    char salt[SALT_BYTES]; /* keeps earlier runs' prefixes from matching in the cache */
     engine_params_init(c->engine, &p);
     snprintf(salt, sizeof salt, "bench-%016" PRIx64, rng_fresh_seed());
     for (int i = 0; i < PROMPT_TOKENS; i++) {

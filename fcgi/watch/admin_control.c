@@ -1,4 +1,4 @@
-/* Admin commands that tell the process what to do, or what it was told: drain, reload, loglevel, config. */
+/* Admin commands that control the process or show its configuration: drain, reload, loglevel, config. */
 #include "engine/base/names.h"
 #include "fcgi/conf/option.h"
 #include "fcgi/ground/log.h"
@@ -11,11 +11,11 @@
 
 json_t *admin_drain(struct admin_call *c)
 {
-    (void)kill(worker_role() != WORKER_NONE ? getppid() : getpid(), SIGTERM); /* main takes it */
+    (void)kill(worker_role() != WORKER_NONE ? getppid() : getpid(), SIGTERM); /* main handles the signal */
     return json_pack("{s:b, s:I}", "draining", true, "timeout_s", (json_int_t)c->server->conf->drain_s);
 }
 
-/* Of a master's worker: another in its place, with options and model read anew. Else what SIGHUP reads. */
+/* In a master's worker: requests a new worker with options and model reread. Else does the same as SIGHUP. */
 json_t *admin_reload(struct admin_call *c)
 {
     struct err_info info;
@@ -23,7 +23,7 @@ json_t *admin_reload(struct admin_call *c)
         return worker_ask_reload(&info) == ERR_OK ? json_pack("{s:s}", "reloads", "options, model, keys")
                                                   : admin_refuse(c, ADMIN_REFUSED, "%s", info.text);
     }
-    (void)kill(getpid(), SIGHUP); /* main takes it, and the log says how it went */
+    (void)kill(getpid(), SIGHUP); /* main handles the signal and logs the outcome */
     return json_pack("{s:s, s:s?}", "reloads", "keys", "api_key_file", c->server->conf->api_key_file);
 }
 
@@ -39,7 +39,7 @@ json_t *admin_loglevel(struct admin_call *c)
     return json_pack("{s:s}", "loglevel", log_level_name(log_level()));
 }
 
-/* No value of an option is a secret: keys stand in files, of which the names are shown. */
+/* No option value is secret: keys are in files, and only the files' names are shown. */
 json_t *admin_config(struct admin_call *c)
 {
     const struct option *o;

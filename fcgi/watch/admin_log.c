@@ -1,4 +1,4 @@
-/* The admin command log: lines that the ring keeps, and those to come. */
+/* The admin command log: lines in the ring, and new ones. */
 #include "engine/base/json_write.h"
 #include "fcgi/ground/log.h"
 #include "fcgi/ground/number.h"
@@ -8,7 +8,7 @@
 
 enum { BY_DEFAULT = 20, AT_ONCE = 256 /* lines of a tick */ };
 
-/* Without its newline. */
+/* Appends the line without its newline. */
 static void put_line(struct admin_call *c, const char *line)
 {
     size_t n = strcspn(line, "\n");

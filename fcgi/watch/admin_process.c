@@ -14,7 +14,7 @@
 
 enum { FILE_BYTES = 4096, MAX_THREADS = 512 };
 
-/* The beginning of a file of /proc, as text; false: it cannot be read. */
+/* Reads the beginning of a /proc file as text. Returns false if it is unreadable. */
 static bool read_proc(const char *path, char text[FILE_BYTES])
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -26,7 +26,7 @@ static bool read_proc(const char *path, char text[FILE_BYTES])
     return n > 0;
 }
 
-/* A line "VmRSS:    1234 kB" of /proc/self/status, in bytes; 0: there is none. */
+/* Returns the value of a line "VmRSS: 1234 kB" of /proc/self/status in bytes; 0: missing. */
 static int64_t read_size(const char *status, const char *name)
 {
     char number[24];
@@ -58,7 +58,7 @@ json_t *admin_memory(struct admin_call *c)
                      I(mem_account_budget()), "by_purpose", by);
 }
 
-/* The n-th number behind the thread's name in a line of /proc/self/task/N/stat, counted from 1 = its state [proc(5)]. */
+/* Returns the n-th field after the thread's name in /proc/self/task/N/stat; field 1 is its state [proc(5)]. */
 static int64_t read_field(const char *stat, int n)
 {
     const char *p = strrchr(stat, ')');
@@ -80,7 +80,7 @@ static json_t *thread_row(const char *number)
     char path[64], stat[FILE_BYTES];
     snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", number);
     if (!read_proc(path, stat)) {
-        return NULL; /* it has ended */
+        return NULL; /* the thread has ended */
     }
     const char *name = strchr(stat, '('), *end = strrchr(stat, ')');
     if (name == NULL || end == NULL || end < name) {

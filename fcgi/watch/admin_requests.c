@@ -27,7 +27,7 @@ json_t *admin_cancel(struct admin_call *c)
     return json_pack("{s:I}", "cancelled", (json_int_t)number);
 }
 
-/* What a tenant may and did; a limit of 0 is none. */
+/* A tenant's limits and usage; limit 0: none. */
 static json_t *tenant_row(const struct tenant_report *t)
 {
     const struct tenant_rules *r = &t->rules;

@@ -1,4 +1,4 @@
-/* Admin commands that only look: status, version, kernels, model, kv, cache, devices. */
+/* Read-only admin commands: status, version, kernels, model, kv, cache, devices. */
 #include "engine/base/clock.h"
 #include "fcgi/ground/log.h"
 #include "fcgi/watch/admin.h"

@@ -23,7 +23,7 @@ static void put_size(double bytes, char cell[CELL_BYTES])
     snprintf(cell, CELL_BYTES, i == 0 ? "%.0f %s" : "%.1f %s", bytes, units[i]);
 }
 
-/* A value in a line; name: of the member. What is not text, number or truth is written as JSON. */
+/* Formats a value in a line; name: of the member. Values other than texts, numbers and booleans are written as JSON. */
 static void put_cell(const char *name, const json_t *v, char cell[CELL_BYTES])
 {
     switch (json_typeof(v)) {
@@ -54,7 +54,7 @@ static void put_cell(const char *name, const json_t *v, char cell[CELL_BYTES])
     }
 }
 
-/* "prompt_tokens" as people read it; a size says its unit itself. */
+/* Returns a readable title for "prompt_tokens". Drops "_bytes", because sizes show their unit. */
 static const char *title(const char *name, char room[CELL_BYTES])
 {
     size_t n = strlen(name) - (ends_with(name, "_bytes") ? strlen("_bytes") : 0);
@@ -97,7 +97,7 @@ static void measure(const json_t *rows, struct columns *c)
     }
 }
 
-/* Numbers stand at the right. */
+/* Aligns numbers to the right. */
 static void put_row_cell(const struct columns *c, int k, const char *cell, bool is_number, struct buf *out)
 {
     bool is_last = k + 1 == c->n;
@@ -165,7 +165,7 @@ static void put_member(const char *name, const json_t *v, int width, int depth, 
         } else {
             put_array(v, indent + INDENT, out);
         }
-    } else if (json_is_string(v)) { /* may be long */
+    } else if (json_is_string(v)) { /* can be long */
         buf_printf(out, "%*s%-*s  %s\n", indent, "", width, title(name, room),
                    json_string_length(v) > 0 ? json_string_value(v) : "-");
     } else {
@@ -174,7 +174,7 @@ static void put_member(const char *name, const json_t *v, int width, int depth, 
     }
 }
 
-/* Not deeper than DEEPEST. */
+/* Not nested deeper than DEEPEST. */
 static void put_object(const json_t *o, int depth, struct buf *out)
 {
     char room[CELL_BYTES];

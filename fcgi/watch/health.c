@@ -1,4 +1,4 @@
-/* GET /health and /metrics: answered without the scheduler, whatever it is doing. */
+/* GET /health and /metrics, answered without waiting for the scheduler. */
 #include "engine/base/json_write.h"
 #include "fcgi/watch/metrics.h"
 #include "fcgi/watch/status.h"
@@ -13,7 +13,7 @@ static void put_bytes(struct buf *out, const struct engine_device *d)
                d->weights, d->kv, d->states, d->activations);
 }
 
-/* Of all devices together, and of each. */
+/* Writes the values of all devices together and of each. */
 static void put_devices(struct buf *out, const struct engine_model_info *m)
 {
     struct engine_device all = {0};

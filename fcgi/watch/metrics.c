@@ -22,12 +22,12 @@ static struct {
     atomic_ullong sum_us;
 } histograms[METRIC_HISTOGRAM_COUNT];
 
-static atomic_ullong requests[METRICS_MAX_ROUTES][STATUS_CLASSES]; /* by hundreds of the status */
+static atomic_ullong requests[METRICS_MAX_ROUTES][STATUS_CLASSES]; /* by status class */
 
 void metrics_observe(enum metric_histogram h, double seconds)
 {
     int i = 0;
-    seconds = seconds > 0 ? seconds : 0; /* NaN too: one odd value must not spoil the sum for good */
+    seconds = seconds > 0 ? seconds : 0; /* also for NaN, which would spoil the sum permanently */
     while (i < N_BOUNDS && seconds > bounds[i]) {
         i++;
     }
@@ -109,7 +109,7 @@ static void write_codes(struct buf *out, const char *name, const char *help, ato
     }
 }
 
-/* One row per number the engine gives. */
+/* One row per engine statistic. */
 static const struct {
     const char *name, *type, *help;
     size_t offset;
@@ -200,7 +200,7 @@ static void write_grammars(struct buf *out, const struct engine *e)
     buf_printf(out, "infcgi_grammars_kept %" PRIu64 "\n", s.n_kept);
 }
 
-/* Of a device without a name, and where there is none, without a label. */
+/* Writes a device's memory; a device without a name has no label. */
 static void write_device(struct buf *out, const struct engine_device *d)
 {
     const struct {
@@ -233,7 +233,7 @@ static void write_devices(struct buf *out, const struct engine_model_info *m)
 /* --- llama-server's names --------------------------------------------------------------------------------------------- */
 
 static struct {
-    atomic_ullong prefill_ns, decode_ns, prompt_tokens, decoded_tokens; /* of sequences that have ended */
+    atomic_ullong prefill_ns, decode_ns, prompt_tokens, decoded_tokens; /* for finished sequences */
     atomic_int longest;                                                 /* tokens of one */
 } sequences;
 
@@ -244,7 +244,7 @@ void metrics_note_sequence(const struct sched_usage *u)
     atomic_fetch_add_explicit(&sequences.decode_ns, u->decode_ns, memory_order_relaxed);
     atomic_fetch_add_explicit(&sequences.prompt_tokens, (unsigned long long)(u->prompt_tokens - u->cached_tokens),
                               memory_order_relaxed);
-    if (u->completion_tokens > 1) { /* the first costs no step */
+    if (u->completion_tokens > 1) { /* the first token needs no decode step */
         atomic_fetch_add_explicit(&sequences.decoded_tokens, (unsigned long long)u->completion_tokens - 1,
                                   memory_order_relaxed);
     }
@@ -292,7 +292,7 @@ void metrics_write_llama(struct buf *out, const struct engine *e)
     }
 }
 
-/* Of at most MAX_TENANTS; "other" is of those that are not known any more. */
+/* Writes at most MAX_TENANTS; "other" is the sum of evicted ones. */
 static void write_tenants(struct buf *out, const struct engine *e)
 {
     enum { MAX_TENANTS = 256 };

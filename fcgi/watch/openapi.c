@@ -1,4 +1,4 @@
-/* GET /openapi.json: docs/openapi.json, which the build puts into the program. */
+/* GET /openapi.json: docs/openapi.json, which the build embeds in the program. */
 #include "fcgi/watch/watch.h"
 
 extern const char openapi_json[]; /* made by the Makefile */

@@ -1,4 +1,4 @@
-/* GET /status: what php-fpm's status page is for, with its names where they mean the same, as text, JSON or HTML. */
+/* GET /status: the counterpart of php-fpm's status page, with its names for equal values, as text, JSON or HTML. */
 #include "fcgi/watch/status.h"
 #include "fcgi/watch/watch.h"
 
@@ -44,7 +44,7 @@ static json_t *make_page(struct call *c)
     return o;
 }
 
-/* "25/Nov/2026:13:00:00 +0000" for start time, as php-fpm has it in text; else the value. */
+/* Writes "25/Nov/2026:13:00:00 +0000" for start time, as php-fpm's text does; else the value. */
 static void put_value(const char *name, const json_t *v, struct buf *out)
 {
     if (strcmp(name, "start time") == 0) {
