@@ -1,4 +1,4 @@
-/* Thirty cells and a percentage, drawn ten times a second at most. */
+/* A bar of 30 cells and a percentage, drawn at most ten times per second. */
 #include "fcgi/cmd/bar.h"
 
 #include "engine/base/clock.h"
@@ -10,7 +10,7 @@
 
 enum {
     BAR_CELLS = 30,
-    BAR_NS = 100000000, /* between two pictures */
+    BAR_NS = 100000000, /* between two drawings */
 };
 
 void bar_begin(struct bar *b) { *b = (struct bar){.is_shown = isatty(STDERR_FILENO) != 0, .last_ns = clock_now_ns()}; }

@@ -1,6 +1,6 @@
-/* `infcgi bench`: how fast a model's back end prefills and decodes, printed as llama-bench prints it, so that rows of
- * both can stand in one table. Options take lists, as llama-bench's do: one row for each combination. Runs the back end
- * itself: no scheduler, no sampling. */
+/* `infcgi bench`: measures how fast a model's back end prefills and decodes, and prints llama-bench's format, so that
+ * rows of both fit in one table. Options take lists, as llama-bench's do: one row per combination. Runs the back end
+ * directly, without scheduler and sampling. */
 #include "engine/backend/backend_layers.h"
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
@@ -22,13 +22,13 @@
 
 enum { MAX_SEQS = CONF_MAX_BENCH_SEQS, DEFAULT_BATCH = 512 };
 
-/* What a pass over the layers costs at least: for the roofline columns of tests/bench. */
+/* Minimum cost of a pass over the layers, for the roofline columns of tests/bench. */
 struct work {
-    double body_bytes, head_bytes; /* packed weights read: of the layers, of the logits */
-    double body_ops, head_ops;     /* multiplications and additions of a row */
+    double body_bytes, head_bytes; /* packed weights read: by the layers, by the logits */
+    double body_ops, head_ops;     /* multiplications and additions per row */
 };
 
-/* A model made ready. */
+/* A loaded model. */
 struct bench {
     const struct conf *o;
     struct gguf *gguf;
@@ -40,7 +40,7 @@ struct bench {
     struct backend_device device;
     struct backend_rates rates;
     bool has_rates;
-    struct backend_counts counts; /* of a generation */
+    struct backend_counts counts; /* for a generation */
     struct bar bar;
     struct bench_report report;
     struct work work;
@@ -80,7 +80,7 @@ static enum err forward(struct bench *b, int n_rows, int n_seqs, int n_logits, s
     return backend_compute(b->backend, b->model, &batch, info);
 }
 
-/* Computes positions from .. from+n-1 of sequence `seq`; logits of the last one when wanted. */
+/* Computes positions from .. from+n-1 of sequence `seq`, and the last one's logits if want_logits. */
 static enum err prefill(struct bench *b, int seq, int from, int n, bool want_logits, struct err_info *info)
 {
     const int32_t *table = b->pages + (size_t)seq * (size_t)b->seq_pages, *first = b->tables[0];
@@ -104,7 +104,7 @@ static enum err prefill(struct bench *b, int seq, int from, int n, bool want_log
     return err;
 }
 
-/* Counts the step that was computed. */
+/* Adds the counts of the last step. */
 static void count(struct bench *b)
 {
     struct backend_info of;
@@ -114,7 +114,7 @@ static void count(struct bench *b)
     b->counts.cache_bytes += of.counts.cache_bytes;
 }
 
-/* n steps of the first n_seqs sequences together behind `from` positions. */
+/* Runs n steps of the first n_seqs sequences together, after `from` positions. */
 static enum err decode(struct bench *b, int n_seqs, int from, int n, struct err_info *info)
 {
     for (int i = 0; i < n_seqs; i++) {
@@ -152,14 +152,14 @@ static void count_step(struct bench *b, const struct plan_step *s)
     }
 }
 
-/* Components of a layer's keys of a position. */
+/* Returns the key components of a layer per position. */
 static double kv_width(const struct plan *p, int32_t layer)
 {
     struct plan_kv kv = plan_kv_of(p, layer);
     return (double)kv.n_kv_heads * kv.head_dim;
 }
 
-/* Keys and values that one row at position `pos` reads. */
+/* Returns the bytes of keys and values that one row at position `pos` reads. */
 static double kv_bytes(const struct bench *b, int pos)
 {
     double stored = 0, bytes = 0;
@@ -186,7 +186,7 @@ static void count_run(const struct bench *b, struct bench_row *row)
 
 /* --- tests ------------------------------------------------------------------------------------------------------ */
 
-/* One untimed and the timed runs of one test; prints its row. */
+/* Measures one untimed and the timed runs of a test and prints its row. */
 static enum err measure(struct bench *b, struct bench_row row, struct err_info *info)
 {
     uint64_t samples_ns[CONF_MAX_REPETITIONS];
@@ -217,7 +217,7 @@ static enum err measure(struct bench *b, struct bench_row row, struct err_info *
     return ERR_OK;
 }
 
-/* Prompts, then generations, at one depth; 0 tokens: no such test. */
+/* Measures prompts, then generations, at one depth; 0 tokens: no such test. */
 static enum err measure_depth(struct bench *b, int depth, struct err_info *info)
 {
     const struct conf *o = b->o;
@@ -263,7 +263,7 @@ static enum err allocate(struct bench *b)
     return ERR_OK;
 }
 
-/* An encoder decodes nothing, and may have learned its positions. */
+/* An encoder cannot decode, and can have learned position embeddings. */
 static enum err check_encoder(const struct bench *b, struct err_info *info)
 {
     if (!b->plan->has_logits && largest(&b->o->n_gen) > 0) {
@@ -302,7 +302,7 @@ static void on_told(void *arg, const char *text)
 
 static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_drop(gguf, data, n); }
 
-/* What the device does by itself, where it tells; a model may leave no memory to find out. */
+/* Measures the device's own rates, if it reports them; a large model can leave too little memory for that. */
 static enum err rate(struct bench *b, struct err_info *info)
 {
     enum err err = b->backend->rate != NULL ? b->backend->rate(b->model, &b->rates, info) : ERR_NONE;
@@ -313,7 +313,7 @@ static enum err rate(struct bench *b, struct err_info *info)
     return err == ERR_NOMEM || err == ERR_NONE ? ERR_OK : err;
 }
 
-/* Layers that lie in a device's own memory. */
+/* Counts layers in a device's own memory. */
 static int count_gpu_layers(const struct backend_parts *parts, const struct backend_config *cfg)
 {
     int n = 0;
@@ -326,7 +326,7 @@ static int count_gpu_layers(const struct backend_parts *parts, const struct back
     return n;
 }
 
-/* The back end for steps of n_batch rows on n_threads threads, in place of the one before. */
+/* Opens the back end for steps of n_batch rows on n_threads threads, replacing the previous one. */
 static enum err open_model(struct bench *b, int n_batch, int n_threads, struct err_info *info)
 {
     if (b->model != NULL) {
@@ -369,7 +369,7 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
     return ERR_OK;
 }
 
-/* The model's type as llama-bench words it, its bytes and parameters. */
+/* Sets the model's type in llama-bench's words, its bytes and parameters. */
 static void describe(struct bench_report *r, const struct gguf *model)
 {
     uint64_t elems_of[DTYPE_COUNT] = {0};

@@ -1,4 +1,4 @@
-/* Rows of `infcgi bench` as Markdown, CSV and JSON. The fields are written once, in fill(); each format prints that
+/* Prints rows of `infcgi bench` as Markdown, CSV and JSON. fill() writes the fields once; each format prints that
  * list. */
 #include "fcgi/cmd/bench_report.h"
 
@@ -10,7 +10,7 @@
 #include <time.h>
 
 enum { MAX_FIELDS = 48, VALUE_BYTES = 48 };
-enum kind { TEXT, NUMBER, BOOLEAN }; /* how JSON writes the value */
+enum kind { TEXT, NUMBER, BOOLEAN }; /* JSON type of the value */
 
 const char *bench_format_name(int i)
 {
@@ -19,7 +19,7 @@ const char *bench_format_name(int i)
 }
 
 struct field {
-    const char *name, *text; /* text: NULL when the value is in `value` */
+    const char *name, *text; /* text: NULL if the value is in `value` */
     enum kind kind;
     char value[VALUE_BYTES];
 };
@@ -78,8 +78,8 @@ static struct spread spread_of(const struct bench_row *row, bool is_ts)
     return s;
 }
 
-/* llama-bench's fields in its order. Those of options that infcgi has not carry the value that says so. `when` is
- * test_time's buffer and must outlive *f. */
+/* Fills in llama-bench's fields in its order. Fields for options that infcgi lacks have the value that means "off".
+ * `when` is test_time's buffer and must outlive *f. */
 static void fill(struct fields *f, const struct bench_report *r, const struct bench_row *row, const char *when)
 {
     struct spread ns = spread_of(row, false), ts = spread_of(row, true);
@@ -202,7 +202,7 @@ static void print_json(const struct bench_report *r, const struct fields *f, con
     fputs("\n  }", r->out);
 }
 
-/* What a generation makes the device do, for the foot. */
+/* Notes the device's counts of a generation for the footer. */
 static void note_counts(struct bench_report *r, const struct bench_row *row, const char *test)
 {
     const struct backend_counts *c = &row->counts;
@@ -222,7 +222,7 @@ static void note_counts(struct bench_report *r, const struct bench_row *row, con
                        test, (double)c->launches / steps, (double)c->weight_bytes / steps / 1e6,
                        (double)c->cache_bytes / steps / 1e6, bytes_s / 1e9, share);
     if (all < 0 || (size_t)all >= room) {
-        r->counted[n] = '\0'; /* no half lines */
+        r->counted[n] = '\0'; /* no partial lines */
     }
 }
 

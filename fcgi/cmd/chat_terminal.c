@@ -1,5 +1,5 @@
-/* `infcgi chat`: a conversation at a terminal, with the model in this process. Lines beginning with / are commands; Ctrl-C ends an answer,
- * of which what was said is kept. */
+/* `infcgi chat`: a conversation at a terminal, with the model in this process. Lines that begin with / are commands.
+ * Ctrl-C stops an answer and keeps the text so far. */
 #include "engine/base/mem.h"
 #include "fcgi/cmd/bar.h"
 #include "fcgi/cmd/cmd.h"
@@ -14,7 +14,7 @@
 struct chat {
     const struct conf *conf;
     struct engine *engine;
-    json_t *messages; /* what was said so far */
+    json_t *messages; /* conversation so far */
     bool is_over;
 };
 
@@ -30,7 +30,7 @@ static void on_interrupt(int number)
 
 static bool add_message(struct chat *c, const char *role, const char *text, size_t n)
 {
-    json_t *content = json_stringn(text, n); /* NULL: no UTF-8 */
+    json_t *content = json_stringn(text, n); /* NULL: invalid UTF-8 */
     return content != NULL &&
            json_array_append_new(c->messages, json_pack("{s:s, s:o}", "role", role, "content", content)) == 0;
 }
@@ -50,7 +50,7 @@ static const char *last_role(const struct chat *c)
     return role != NULL ? role : "";
 }
 
-/* Writes what comes, and keeps it. */
+/* Prints and keeps the generated text. */
 static enum err take_answer(struct engine_stream *s, struct buf *said, struct err_info *info)
 {
     struct engine_event ev = {0};
@@ -77,7 +77,7 @@ static enum err take_answer(struct engine_stream *s, struct buf *said, struct er
     return err != ERR_OK ? err : buf_ok(said);
 }
 
-/* Has the model answer what stands there. */
+/* Generates an answer to the conversation. */
 static enum err answer(struct chat *c, struct err_info *info)
 {
     struct arena arena;
@@ -106,7 +106,7 @@ static enum err answer(struct chat *c, struct err_info *info)
     return err;
 }
 
-/* The same, and tells what is wrong; what was asked is forgotten then. False: nothing more can be answered. */
+/* Like answer, but reports errors and then drops the question. Returns false if no further answer is possible. */
 static bool try_answer(struct chat *c)
 {
     struct err_info info = {0};
@@ -144,7 +144,7 @@ static bool on_save(struct chat *c, const char *arg)
     return true;
 }
 
-/* An array of messages whose roles and contents are texts. */
+/* Returns whether v is an array of messages with text roles and contents. */
 static bool is_conversation(const json_t *v)
 {
     for (size_t i = 0; i < json_array_size(v); i++) {
@@ -257,7 +257,7 @@ static bool on_progress(void *arg, float fraction)
     return true;
 }
 
-/* Lines until their end. Where nobody types, one that fails makes the status that of bad data. */
+/* Reads lines until the end. Without a terminal, a failed line sets the status for bad data. */
 static int converse(struct chat *c, struct err_info *info)
 {
     struct prompt *p;

@@ -1,4 +1,4 @@
-/* What all subcommands begin and end with. */
+/* The common start and end of all subcommands. */
 #include "fcgi/cmd/cmd.h"
 
 #include "fcgi/cmd/manual.h"

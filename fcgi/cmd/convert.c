@@ -1,5 +1,5 @@
-/* `infcgi convert`: a SafeTensors folder or a GGUF file becomes one GGUF file, with weights of another type if wanted.
- * What it does is in convert_write.h; here are its options, its progress bar and its report. */
+/* `infcgi convert`: converts a SafeTensors folder or a GGUF file to one GGUF file, optionally with another weight type.
+ * convert_write.h does the work; this file has options, progress bar and report. */
 #include "engine/base/clock.h"
 #include "engine/base/pool.h"
 #include "engine/convert/convert_write.h"
@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 enum {
-    CMD_INTERRUPTED = 130, /* as shells say of SIGINT */
+    CMD_INTERRUPTED = 130, /* shell convention for SIGINT */
     CANNOT_CREATE = CMD_BAD_OUTPUT,
 };
 
@@ -28,7 +28,7 @@ static void on_signal(int signal)
     is_interrupted = 1;
 }
 
-/* A broken conversion must remove what it has written; a file size limit must be an error and not the end. */
+/* An interrupted conversion must remove its output. A file size limit must cause an error, not kill the process. */
 static void catch_signals(void)
 {
     struct sigaction stop = {.sa_handler = on_signal}, ignore = {.sa_handler = SIG_IGN};

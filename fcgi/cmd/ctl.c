@@ -1,5 +1,5 @@
-/* `infcgi ctl`: asks a running server through its admin socket. The server knows what the words mean (fcgi/watch/admin_table.c), except
- * the few that are answered here. */
+/* `infcgi ctl`: sends commands to a running server's admin socket. The server interprets the words
+ * (fcgi/watch/admin_table.c), except for a few local commands. */
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/cmd/ctl_client.h"
 #include "fcgi/cmd/ctl_top.h"
@@ -24,7 +24,7 @@ static int run_top(const struct program *p, const struct conf *conf)
     return ctl_top(conf->ctl_socket);
 }
 
-/* Commands of ctl's own. */
+/* Local commands of ctl. */
 static const struct {
     const char *name, *help;
     int (*run)(const struct program *p, const struct conf *conf);
@@ -57,7 +57,7 @@ static bool put_live(const char *text, size_t n)
     return fflush(stdout) == 0 && !atomic_load(&is_interrupted);
 }
 
-/* Of one that failed; scripts find it as JSON on stdout. */
+/* Reports a failed command; scripts find the reason as JSON on stdout. */
 static void put_failure(const struct conf *conf, int status, const char *why)
 {
     fprintf(stderr, "error: %s\n", why);
@@ -69,7 +69,7 @@ static void put_failure(const struct conf *conf, int status, const char *why)
     }
 }
 
-/* What help says where no server answers: the commands of one of this version. */
+/* Prints help if no server answers: the commands of this version. */
 static int help_alone(const struct conf *conf, const char *const *words, int n, struct buf *out)
 {
     struct admin_call c = {.is_json = conf->json, .n_words = MIN_OF(n, ADMIN_WORDS)};
@@ -121,7 +121,7 @@ static int run_words(const struct program *p, const struct conf *conf, const cha
     return rc;
 }
 
-/* A line of the prompt; *is_over: it was the last. */
+/* Runs a line of the prompt; *is_over: it was the last. */
 static int run_line(const struct program *p, const struct conf *conf, const char *line, bool *is_over)
 {
     char copy[ADMIN_LINE_BYTES];
@@ -145,7 +145,8 @@ static int run_line(const struct program *p, const struct conf *conf, const char
     return *is_over ? CMD_OK : run_words(p, &mine, parsed.words, parsed.n_words);
 }
 
-/* Lines until their end. The status is that of the last that failed, where a file is read; a person has seen it. */
+/* Runs lines until the end. For a file, returns the status of the last failed line; a user at the terminal has already
+ * seen it. */
 static int run_prompt(const struct program *p, const struct conf *conf)
 {
     struct err_info info = {0};
@@ -166,7 +167,7 @@ static int run_prompt(const struct program *p, const struct conf *conf)
     return failed;
 }
 
-/* Index of the first argument that is neither an option nor the value of one. */
+/* Returns the index of the first argument that is neither an option nor an option's value. */
 static int first_word(const struct program *p, int argc, char **argv)
 {
     int i = 1;
@@ -184,7 +185,7 @@ int cmd_ctl(const struct program *p, int argc, char **argv)
     struct conf conf;
     int at = first_word(p, argc, argv), rc = cmd_read_conf(p, &conf, CONF_CTL, at, argv);
     if (rc == CMD_OK) {
-        struct sigaction action = {.sa_handler = on_interrupt}; /* ends a log that is followed, not the prompt */
+        struct sigaction action = {.sa_handler = on_interrupt}; /* stops following a log, not the prompt */
         (void)sigaction(SIGINT, &action, NULL);
         rc = at < argc ? run_words(p, &conf, (const char *const *)argv + at, argc - at) : run_prompt(p, &conf);
     }

@@ -11,9 +11,9 @@
 #include <sys/time.h>
 #include <unistd.h>
 
-enum { PART_BYTES = 16384, PATIENCE_S = 60 /* that the server may be silent */ };
+enum { PART_BYTES = 16384, PATIENCE_S = 60 /* maximum silence of the server */ };
 
-/* The head of an answer: its first line. */
+/* The first line of an answer. */
 struct head {
     bool is_known, is_live;
     enum admin_verdict verdict;
@@ -33,7 +33,7 @@ static bool send_all(int fd, const struct buf *text)
     return true;
 }
 
-/* Takes the first line off `got`. What a refusal says stays there. */
+/* Parses the first line and removes it from `got`; a rejection's reason stays. */
 static void read_head(struct buf *got, struct head *h)
 {
     char *end = memchr(got->data, '\n', got->len);
@@ -76,7 +76,7 @@ static int receive(int fd, bool (*live)(const char *text, size_t n), struct buf 
     ssize_t n;
     while ((n = recv(fd, part, sizeof part, 0)) > 0 || (n < 0 && errno == EINTR)) {
         if (h.is_live) {
-            if (!live(part, n > 0 ? (size_t)n : 0)) { /* asked also when a signal came */
+            if (!live(part, n > 0 ? (size_t)n : 0)) { /* called also after a signal */
                 return CMD_OK;
             }
             continue;
@@ -119,7 +119,7 @@ int ctl_ask(const char *socket, bool as_json, const char *const *words, int n_wo
         buf_printf(&line, "%s%s", line.len > 0 ? " " : "", words[i]);
     }
     buf_putc(&line, '\n');
-    /* Who is turned away may be so before the line is sent: the answer says why. */
+    /* The server can reject the client before the line is sent; its answer has the reason. */
     int rc = buf_ok(&line) == ERR_OK && (send_all(fd, &line) || errno == EPIPE) ? receive(fd, live, out) : CMD_LOST;
     buf_fini(&line);
     close(fd);

@@ -1,4 +1,5 @@
-/* A picture a second, of two answers of the admin socket: speeds are differences between two pictures. Plain ANSI codes. */
+/* Draws one picture per second from two answers of the admin socket. Speeds are differences between two pictures. Uses
+ * plain ANSI codes. */
 #include "fcgi/cmd/ctl_top.h"
 
 #include "engine/base/clock.h"
@@ -15,7 +16,7 @@
 
 enum { PICTURE_MS = 1000 };
 
-/* What the last picture said. */
+/* Values of the last picture. */
 struct last {
     uint64_t at_ns;
     json_int_t prompt, generated;
@@ -74,7 +75,7 @@ static int make_picture(const char *socket, struct last *last, struct buf *out)
     return rc;
 }
 
-/* As many lines and columns of it as the terminal has. */
+/* Draws as much of the picture as fits the terminal. */
 static void draw(const struct buf *picture)
 {
     struct winsize size;

@@ -1,5 +1,5 @@
-/* `infcgi devices`: what OpenCL and the PCI bus show to compute on, what of it can be used, and which device --device
- * takes. Drivers are asked in a child process (probe.h). A machine without any is no error. */
+/* `infcgi devices`: lists the compute devices that OpenCL and the PCI bus show, which of them are usable, and which
+ * device --device selects. A child process probes the drivers (probe.h). A machine without devices is no error. */
 #include "fcgi/cmd/cmd.h"
 #include "opencl/device_json.h"
 #include "opencl/inventory.h"
@@ -149,7 +149,7 @@ static json_t *device_object(const struct inventory *v, int i)
         json_pack("{s:i, s:b, s:o, s:o, s:o}", "number", i, "usable", why_not == NULL, "why_not", text_or_null(why_not),
                   "family", text_or_null(chip != NULL ? chip_family_name(chip->family) : NULL), "note",
                   text_or_null(inventory_device_note(v, i, note)));
-    (void)json_object_update(o, more); /* NULLs are passed on */
+    (void)json_object_update(o, more); /* NULLs are passed through */
     json_decref(more);
     return o;
 }
@@ -201,7 +201,7 @@ static json_t *all_objects(const struct inventory *v)
 
 /* --- the command ------------------------------------------------------------------------------------------------------ */
 
-/* What --device takes. */
+/* The selection of --device. */
 struct choice {
     int n, device[PROBE_MAX_DEVICES];
     char why[PROBE_MAX_DEVICES][DEVICE_TEXT_BYTES];
@@ -209,7 +209,7 @@ struct choice {
 
 static enum err choose(const struct inventory *v, const char *which, struct choice *out, struct err_info *info)
 {
-    for (out->n = 0;; out->n++) { /* as none comes twice, there are no more than v has */
+    for (out->n = 0;; out->n++) { /* no device is listed twice, so there are at most v's */
         char why[DEVICE_TEXT_BYTES];
         int device;
         enum err err = inventory_choose(v, which, out->n, &device, why, info);

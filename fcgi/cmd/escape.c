@@ -7,7 +7,8 @@
 
 enum { SHOWN_BYTES = 200 }; /* longer values are cut */
 
-/* Would cp act on a terminal rather than show: a control, a line separator, or a change of writing direction? */
+/* Returns whether cp acts on a terminal instead of being shown: a control character, a line separator, or a change of
+ * writing direction. */
 static bool acts_on_terminal(uint32_t cp)
 {
     return cp < 0x20 || (cp >= 0x7F && cp < 0xA0) || cp == 0x200E || cp == 0x200F || (cp >= 0x2028 && cp <= 0x202E) ||
@@ -39,7 +40,7 @@ void escape_print_quoted(const char *s, size_t n)
 {
     size_t shown = MIN_OF(n, (size_t)SHOWN_BYTES);
     if (shown < n) {
-        shown -= utf8_incomplete_tail(s, shown); /* cut at a UTF-8 border */
+        shown -= utf8_incomplete_tail(s, shown); /* cut at a character boundary */
     }
     putchar('"');
     escape_print(stdout, s, shown);

@@ -1,4 +1,4 @@
-/* `infcgi generate`: one prompt, its continuation on stdout, figures on stderr. */
+/* `infcgi generate`: continues one prompt on stdout, with figures on stderr. */
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "fcgi/cmd/bar.h"
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The prompt's ids: as it is, or as one user message in the model's chat template. */
+/* Tokenizes the prompt, plain or as one user message in the model's chat template. */
 static enum err read_prompt(const struct conf *conf, struct engine *e, struct arena *arena, int32_t **ids, size_t *n,
                             struct err_info *info)
 {
@@ -41,7 +41,7 @@ static enum err run(const struct conf *conf, struct engine *e, struct err_info *
     while (err == ERR_OK && ev.kind != SCHED_END) {
         err = engine_next(s, 1000, &ev);
         err = err == ERR_AGAIN ? ERR_OK : err;
-        if (err == ERR_OK && ev.text_len > 0) { /* nothing within a second is no text */
+        if (err == ERR_OK && ev.text_len > 0) { /* an event without text is a wait of 1 s */
             fwrite(ev.text, 1, ev.text_len, stdout);
             fflush(stdout);
             ev.text_len = 0;
@@ -87,7 +87,7 @@ int cmd_generate(const struct program *p, int argc, char **argv)
         struct engine_config cfg = cmd_engine_config(&conf);
         struct engine *e = NULL;
         struct bar bar;
-        cfg.max_seqs = 1; /* whatever a file that it shares with serve says */
+        cfg.max_seqs = 1; /* overrides a configuration file shared with serve */
         cfg.progress = on_progress;
         cfg.progress_arg = &bar;
         cfg.tell = on_told;

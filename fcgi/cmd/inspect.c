@@ -1,6 +1,6 @@
-/* `infcgi inspect`: what is in a model file, and whether the file is whole. Reads the directory only, and the weights
- * for --verify alone. Text from the file is escaped before it is printed (the terminal is not the file's to drive);
- * --template alone prints raw bytes, because it is there to be redirected. */
+/* `infcgi inspect`: shows a model file's contents and checks that it is whole. Reads only the directory, and the
+ * weights only for --verify. Text from the file is escaped, so that it cannot control the terminal. --template prints
+ * raw bytes, because its output is meant to be redirected. */
 #include "engine/format/gguf.h"
 #include "engine/model/model.h"
 #include "engine/tensor/dtype.h"
@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { SHOWN_ELEMENTS = 8 }; /* of an array */
+enum { SHOWN_ELEMENTS = 8 }; /* shown elements of an array */
 
 /* --- --kv and --tensors ----------------------------------------------------------------------------------------- */
 
@@ -107,7 +107,7 @@ static int print_wanted(const struct gguf *g, const struct conf *o)
     return o->template ? print_template(g, o->model) : CMD_OK;
 }
 
-/* --check and --verify. */
+/* Runs --check and --verify. */
 static int check(const struct conf *o)
 {
     struct err_info info = {.offset = ERR_NO_OFFSET};

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a token costs. */
+/* The cost per token. */
 struct sums {
     double bytes, operations;
 };

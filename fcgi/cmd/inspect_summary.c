@@ -14,16 +14,16 @@
 #include <string.h>
 
 enum {
-    ARCH_BYTES = 64,      /* a longer architecture name finds no keys */
-    SHOWN_TEMPLATE = 100, /* of its first line */
+    ARCH_BYTES = 64,      /* longer architecture names match no keys */
+    SHOWN_TEMPLATE = 100, /* shown part of its first line */
 };
 
-/* What is looked up once. */
+/* Values looked up once. */
 struct subject {
     const struct gguf *g;
     const char *path, *cpu;
     struct gguf_str arch; /* {NULL, 0}: none */
-    struct plan *plan;    /* NULL: it cannot be run */
+    struct plan *plan;    /* NULL: the model cannot run */
 };
 
 static void print_label(const char *label) { printf("%-16s", label); }
@@ -50,7 +50,7 @@ static const char *arch_key(const struct subject *s, const char *key, char room[
     return room;
 }
 
-/* The value of ARCH.key, or "-", or what else stands there: some families give one number per layer. */
+/* Prints the value of ARCH.key, or "-", or a value of another form: some families have one number per layer. */
 static void print_arch_row(const struct subject *s, const char *label, const char *key)
 {
     char full[ARCH_BYTES + 64];
@@ -85,7 +85,7 @@ static void print_file(const struct subject *s)
     }
 }
 
-/* As the file says; a folder without a name has that of the folder, as the API shows it. */
+/* Prints the file's name field; for a folder without one the folder's name, as the API does. */
 static void print_name(const struct subject *s)
 {
     size_t n;
@@ -167,7 +167,7 @@ static void print_shapes(const struct subject *s)
     print_rope(s);
 }
 
-/* The vocabulary's size is that of the token list; the hyper-parameter is only a hint and often missing. */
+/* Prints the vocabulary size from the token list, because the hyperparameter is only a hint and often missing. */
 static void print_vocab(const struct subject *s)
 {
     const struct gguf_kv *tokens = NULL;
@@ -181,7 +181,7 @@ static void print_vocab(const struct subject *s)
     print_string_row(s, "pre-tokenizer", "tokenizer.ggml.pre");
 }
 
-/* The format that chat takes for a file without a template. */
+/* Prints the chat format used for a file without a template. */
 static void print_family_template(const struct gguf *g)
 {
     struct gguf_str s;
@@ -235,7 +235,7 @@ static void print_tensor_types(const struct subject *s)
     }
 }
 
-/* Bytes that a token takes in the KV cache, for each type that the model can have. */
+/* Prints the KV cache bytes per token, for each possible type. */
 static void print_cache_row(const struct subject *s)
 {
     const char *before = "";
@@ -253,7 +253,7 @@ static void print_cache_row(const struct subject *s)
     puts(*before != '\0' ? " bytes a token" : "-");
 }
 
-/* What `infcgi serve` takes without options. */
+/* Prints the memory that `infcgi serve` needs without options. */
 static void print_memory(const struct subject *s)
 {
     struct engine_config cfg = {.model_path = s->path, .cpu = s->cpu};
@@ -261,7 +261,7 @@ static void print_memory(const struct subject *s)
     struct err_info info = {0};
     if (engine_measure(&cfg, &m, &info) != ERR_OK) {
         printf("%-16s-\n%-16s-\n", "memory", "kernels");
-        if (s->plan != NULL) { /* else the reason has been said */
+        if (s->plan != NULL) { /* else the reason was printed above */
             printf("%-16s%s: %s\n", "cannot be run", err_code(info.code), info.text);
         }
         return;

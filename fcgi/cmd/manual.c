@@ -12,7 +12,7 @@ enum { COLUMNS = 100, HELP_COLUMN = 33, NAME_BYTES = 96, TEXT_BYTES = 1024 };
 
 /* --- parts of all ------------------------------------------------------------------------------------------------- */
 
-/* "; back end cpu", of an option that some have. */
+/* Appends "; back end cpu" for an option that only some back ends have. */
 static void put_back_ends(const struct option *o, struct buf *out)
 {
     const struct backend *b;
@@ -25,7 +25,7 @@ static void put_back_ends(const struct option *o, struct buf *out)
     }
 }
 
-/* What an option does, may be and is by default, as one sentence. */
+/* Appends an option's meaning, values and default as one sentence. */
 static void put_help(const struct option *o, struct buf *out)
 {
     buf_puts(out, o->help);
@@ -41,7 +41,7 @@ static void put_help(const struct option *o, struct buf *out)
     }
 }
 
-/* "infcgi tokenize MODEL [TEXT] [OPTIONS]" */
+/* Appends "infcgi tokenize MODEL [TEXT] [OPTIONS]". */
 static void put_usage(const struct program *p, const struct cmd *c, struct buf *out)
 {
     const struct option *o;
@@ -64,7 +64,7 @@ static void put_usage(const struct program *p, const struct cmd *c, struct buf *
 
 /* --- --help ------------------------------------------------------------------------------------------------------- */
 
-/* Appends the words of text, each line but the first behind `indent` spaces. at: the column where the first begins. */
+/* Appends the words of text; each line except the first is indented by `indent` spaces. at: starting column. */
 static void put_wrapped(const char *text, size_t at, size_t indent, struct buf *out)
 {
     for (const char *end; *text != '\0'; text = end + (*end == ' ')) {
@@ -128,7 +128,7 @@ static void put_list(const struct program *p, struct buf *out)
 
 /* --- Markdown ----------------------------------------------------------------------------------------------------- */
 
-/* What may be given. */
+/* Appends the accepted values. */
 static void put_values(const struct option *o, struct buf *out)
 {
     static const char *const kinds[] = {"text", "file", "integer", "number", "flag", "integers"};
@@ -161,7 +161,7 @@ static void put_markdown(const struct program *p, struct buf *out)
 
 /* --- man(7) ------------------------------------------------------------------------------------------------------- */
 
-/* Text with what roff would take for itself escaped. */
+/* Appends text with roff's special characters escaped. */
 static void put_roff(const char *s, struct buf *out)
 {
     for (; *s != '\0'; s++) {
@@ -243,7 +243,7 @@ static void put_words(const char *variable, names_fn words, struct buf *out)
     buf_putc(out, '\'');
 }
 
-/* A case of what stands before the cursor: options that take a value. */
+/* Appends the case of an option with a value before the cursor. */
 static void put_bash_value(const struct program *p, const struct option *o, struct buf *out)
 {
     int n = 0;
@@ -308,7 +308,7 @@ static void put_bash(const struct program *p, struct buf *out)
 
 /* --- the API ------------------------------------------------------------------------------------------------------ */
 
-/* A line for each row of the route table, and of the tables of fields, its parts behind tabs: for docs/openapi.py. */
+/* Appends a line of tab-separated parts for each row of the route table and the field tables, for docs/openapi.py. */
 static void put_api(const struct program *p, struct buf *out)
 {
     for (const struct route *r = p->routes; r < p->routes + p->n_routes; r++) {

@@ -1,5 +1,5 @@
-/* Three places for workers and a loop around poll. What a worker says is a datagram of sd_notify's (notify.h), which for the one that
- * serves is also what the service manager is told. */
+/* Three slots for workers and a loop around poll. A worker reports by datagrams of sd_notify (notify.h); those of the
+ * serving one are also forwarded to the service manager. */
 #include "fcgi/cmd/master.h"
 
 #include "engine/base/clock.h"
@@ -28,41 +28,40 @@ enum {
     MAX_ARGS = 512,
     NAMES_BYTES = 256,
     TICK_MS = 1000,
-    SHORT_LIFE_MS = 10000,  /* who lives less counts as failing again */
-    BACKOFF_MS = 50,        /* doubled with each of them, but the first, */
+    SHORT_LIFE_MS = 10000,  /* a worker that lives less counts as failed again */
+    BACKOFF_MS = 50,        /* delay after the second failure, then doubled, */
     BACKOFF_MAX_MS = 30000, /* up to this, */
-    BACKOFF_READY_MS = 400, /* or, where they had served, to this: whoever asks next is answered within two seconds */
-    FAILED_MOST = 3,     /* workers in a row that cannot load the model; those behind them answer that there is none */
-    SILENT_MS = 20000,   /* a worker that is ready says something every second, */
-    LOADING_MS = 600000, /* one that loads at each percent: a driver may compile for minutes in between */
-    FEED_MS = 10000,     /* .. and after so long the service manager is told nothing either */
-    GRACE_MS = 15000,    /* beyond --drain-timeout, until a worker that should end is killed */
-    TWICE_MS = 1000,     /* a signal to a group of processes comes twice */
-    STOPPED_MS =
-        2000, /* a look at the time that is so much too late: this process was stopped, and its workers may have been */
+    BACKOFF_READY_MS = 400, /* or to this if workers had served, so that clients get an answer within 2 s */
+    FAILED_MOST = 3,        /* consecutive workers that cannot load the model; later ones answer that there is none */
+    SILENT_MS = 20000,      /* maximum silence of a ready worker, which reports every second, */
+    LOADING_MS = 600000,    /* of a loading one, which reports each percent: drivers can compile for minutes */
+    FEED_MS = 10000,        /* after this silence the service manager gets no messages either */
+    GRACE_MS = 15000,       /* time beyond --drain-timeout after which a worker that must exit is killed */
+    TWICE_MS = 1000,        /* signals to process groups arrive twice */
+    STOPPED_MS = 2000,      /* a clock check this late: the process was stopped, and perhaps its workers */
 };
 
 struct worker {
-    pid_t pid;                    /* 0: there is none */
-    int fd;                       /* of its status; -1: it has closed its own */
-    bool is_ready, is_superseded; /* superseded: told to end before it was ready, as another shall be started */
-    uint64_t started_ms, heard_ms, end_by_ms; /* end_by: 0 = it need not end */
-    char status[160];                         /* what it said last */
+    pid_t pid;                    /* 0: none */
+    int fd;                       /* status socket; -1: the worker has closed its end */
+    bool is_ready, is_superseded; /* superseded: told to exit before it was ready, because another one must start */
+    uint64_t started_ms, heard_ms, end_by_ms; /* end_by: 0: it need not exit */
+    char status[160];                         /* its last status text */
 };
 
 static struct {
     const struct conf *conf;
-    char *argv[MAX_ARGS + 2]; /* the program, and of the subcommand argc */
+    char *argv[MAX_ARGS + 2]; /* the program and the subcommand's arguments */
     int argc;
     char program[PATH_MAX];
     int socket_fd, signal_fd;
     struct worker serving, coming, leaving;
-    struct conf last;  /* options as they were read last: at the start, or at the last SIGUSR2 */
-    bool was_ready;    /* one was, ever */
-    bool wants_reload; /* when the place is free */
+    struct conf last;  /* options as last read: at the start or the last SIGUSR2 */
+    bool was_ready;    /* a worker has been ready */
+    bool wants_reload; /* when the slot is free */
     bool is_stopping;
-    int n_short;  /* workers in a row that lived short */
-    int n_failed; /* .. that ended by themselves and had not been ready */
+    int n_short;  /* consecutive workers that lived briefly */
+    int n_failed; /* of these, workers that exited without having been ready */
     uint64_t start_at_ms, asked_ms, fed_ms, feed_every_ms;
     int rc;
 } m;
@@ -78,18 +77,19 @@ static void move_fd(int from, int to)
     if (from != to) {
         (void)dup2(from, to);
     } else {
-        (void)fcntl(to, F_SETFD, 0); /* it stays open in the program that is started */
+        (void)fcntl(to, F_SETFD, 0); /* keep it open in the started program */
     }
 }
 
-/* In the process that becomes the worker. Signals stay blocked, as until it waits for them they would end it. */
+/* Runs in the child. Signals stay blocked: before the worker waits for them they would kill it. */
 static void become_worker(int status_fd, enum worker_role role, pid_t master)
 {
-    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* who would start another one is gone */
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* without the master no process would restart the worker */
     if (getppid() != master) {
         _exit(CMD_NO_SYSTEM);
     }
-    int kept = fcntl(status_fd, F_DUPFD_CLOEXEC, WORKER_STATUS_FD + 1); /* out of the way of what is moved first */
+    int kept =
+        fcntl(status_fd, F_DUPFD_CLOEXEC, WORKER_STATUS_FD + 1); /* avoids the number that is overwritten first */
     move_fd(m.socket_fd, 0);
     move_fd(kept, WORKER_STATUS_FD);
     conf_set_variable("INFCGI_WORKER", worker_role_name(role));
@@ -123,7 +123,7 @@ static bool start_worker(struct worker *w, enum worker_role role)
     return true;
 }
 
-/* Another one that serves, after a while if that goes wrong again and again. */
+/* Schedules a new serving worker, with a delay after repeated failures. */
 static void plan_start(uint64_t now, bool was_short, bool was_ready)
 {
     uint64_t most = was_ready ? BACKOFF_READY_MS : BACKOFF_MAX_MS;
@@ -160,11 +160,11 @@ static void kill_worker(struct worker *w, const char *why)
 {
     log_line("error", "worker_killed pid=%d reason=\"%s\" said=\"%s\"", (int)w->pid, why, w->status);
     w->end_by_ms = 0;
-    w->heard_ms = now_ms(); /* once is enough */
+    w->heard_ms = now_ms(); /* report once */
     tell(w, SIGKILL);
 }
 
-/* A worker shall end, and is killed if it does not. */
+/* Tells a worker to exit, and sets the time to kill it. */
 static void end_worker(struct worker *w, int signal, uint64_t now)
 {
     tell(w, signal);
@@ -175,7 +175,7 @@ static void end_worker(struct worker *w, int signal, uint64_t now)
 
 /* --- listening ------------------------------------------------------------------------------------------------------------ */
 
-/* The one that was loading is ready, and serves; the one before it finishes what it has begun. */
+/* The loading worker is ready and serves; the previous one finishes its requests. */
 static void take_over(uint64_t now)
 {
     m.leaving = m.serving;
@@ -188,7 +188,7 @@ static void take_over(uint64_t now)
 
 static void hear_ready(struct worker *w, uint64_t now)
 {
-    if (w->is_superseded) { /* it ends */
+    if (w->is_superseded) { /* it exits */
         return;
     }
     w->is_ready = true;
@@ -202,7 +202,7 @@ static void hear_ready(struct worker *w, uint64_t now)
     }
 }
 
-/* ms that a worker says it will take for what it does; 0: it does not say. */
+/* Returns the ms that a worker announced for its current work; 0: none. */
 static uint64_t time_asked_for(const char *text)
 {
     size_t n;
@@ -234,7 +234,7 @@ static void hear(struct worker *w, const char *text)
         return;
     }
     const char *beat = notify_field(text, "WATCHDOG", &n);
-    if (beat != NULL && n > 1) { /* "trigger": it knows that it hangs */
+    if (beat != NULL && n > 1) { /* "trigger": the worker detected that it hangs */
         kill_worker(w, "a step does not end");
     }
     if (value != NULL && w != &m.leaving) {
@@ -246,7 +246,7 @@ static void hear(struct worker *w, const char *text)
     }
 }
 
-/* All that a worker has said. */
+/* Reads all messages of a worker. */
 static void listen_to(struct worker *w)
 {
     for (;;) {
@@ -262,7 +262,7 @@ static void listen_to(struct worker *w)
         }
         text[n] = '\0';
         hear(w, text);
-        if (w->fd != fd) { /* it has moved to another place */
+        if (w->fd != fd) { /* the worker has moved to another slot */
             w = &m.serving;
         }
     }
@@ -277,7 +277,7 @@ static void stop(uint64_t now)
         notify_say("STOPPING=1", NULL);
     }
     if (m.conf->drain_close && m.socket_fd >= 0) {
-        close(m.socket_fd); /* the worker closes its own: who connects now is refused */
+        close(m.socket_fd); /* the worker closes its own: new clients are refused */
         m.socket_fd = -1;
     }
     end_worker(&m.serving, SIGTERM, now);
@@ -295,7 +295,8 @@ static void serving_ended(const struct worker *w, int status, uint64_t now)
 {
     char text[32];
     if (!m.was_ready && WIFEXITED(status) && WEXITSTATUS(status) != CMD_OK) {
-        m.rc = WEXITSTATUS(status); /* an option, the model, the back end: it has said why */
+        m.rc =
+            WEXITSTATUS(status); /* an option, the model or the back end is wrong; the worker has logged the reason */
         stop(now);
         return;
     }
@@ -303,7 +304,7 @@ static void serving_ended(const struct worker *w, int status, uint64_t now)
         m.rc = WIFEXITED(status) ? WEXITSTATUS(status) : CMD_OK;
         return;
     }
-    if (m.coming.pid != 0) { /* it is on its way already */
+    if (m.coming.pid != 0) { /* a new worker is already starting */
         m.serving = m.coming;
         m.coming = (struct worker){.fd = -1};
         log_line("error", "worker_died pid=%d %s after_ms=%" PRIu64 " next=%d", (int)w->pid, how(status, text),
@@ -335,7 +336,7 @@ static void reap(void)
     for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
         for (size_t i = 0; i < ARRAY_LEN(places); i++) {
             if (places[i]->pid == pid) {
-                listen_to(places[i]); /* its last words; it may have become ready, and have moved */
+                listen_to(places[i]); /* reads its last messages, after which it can be ready and in another slot */
             }
         }
         for (size_t i = 0; i < ARRAY_LEN(places); i++) {
@@ -361,7 +362,7 @@ static void reap(void)
 
 /* --- signals -------------------------------------------------------------------------------------------------------------- */
 
-/* Names the options that have changed since they were read last; the worker that comes reads them by itself. */
+/* Lists the options that have changed since they were last read; the new worker reads them itself. */
 static void compare_options(char *names, size_t cap)
 {
     struct err_info info = {0};
@@ -386,13 +387,13 @@ static void reload(uint64_t now)
     compare_options(changed, sizeof changed);
     notify_reloading();
     m.wants_reload = true;
-    m.n_short = 0; /* whoever asks has mended something */
+    m.n_short = 0; /* the operator has presumably fixed something */
     m.start_at_ms = MIN_OF(m.start_at_ms, now);
-    if (m.coming.pid != 0) { /* what it reads may be out of date */
+    if (m.coming.pid != 0) { /* its options can be outdated */
         m.coming.is_superseded = true;
         end_worker(&m.coming, SIGTERM, now);
     } else if (m.serving.pid == 0) {
-        m.wants_reload = false; /* the one that is started now reads all anew */
+        m.wants_reload = false; /* the worker started now rereads everything */
     }
     log_line("info", "reload asked=SIGUSR2%s changed=\"%s\"",
              m.leaving.pid != 0 ? " waits=\"for the one that drains\"" : "", changed);
@@ -439,7 +440,8 @@ static void read_signals(void)
 
 /* --- the loop ------------------------------------------------------------------------------------------------------------- */
 
-/* Nobody is to blame for the time in which this process did not run. Who has been heard since then was heard now. */
+/* Extends all time limits by the time in which this process did not run. Workers heard since then count as heard
+ * now. */
 static void forgive(uint64_t late_ms, uint64_t now)
 {
     for (size_t i = 0; i < ARRAY_LEN(places); i++) {
@@ -470,7 +472,7 @@ static void check_times(uint64_t now)
     }
 }
 
-/* The service manager hears of the master for as long as the worker that serves is well, or another is being started. */
+/* Notifies the service manager while the serving worker is well or a new one is being started. */
 static void feed(uint64_t now)
 {
     bool is_well = m.is_stopping || m.serving.pid == 0 || !m.serving.is_ready || now - m.serving.heard_ms < FEED_MS;
@@ -503,7 +505,7 @@ static void run(void)
         due = now + pause;
         (void)poll(polled, ARRAY_LEN(polled), (int)pause);
         for (size_t i = 0; i < ARRAY_LEN(places);
-             i++) { /* first: who saw that the next worker is ready may ask for one after it */
+             i++) { /* first, because a client that saw the next worker ready can request another one */
             listen_to(places[i]);
         }
         read_signals();
@@ -511,7 +513,7 @@ static void run(void)
     }
 }
 
-/* Before the first worker. */
+/* Prepares for the first worker. */
 static int prepare(const struct conf *conf, int argc, char **argv)
 {
     static const int signals[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
@@ -524,7 +526,7 @@ static int prepare(const struct conf *conf, int argc, char **argv)
     }
     ssize_t n = readlink("/proc/self/exe", m.program, sizeof m.program - 1);
     snprintf(m.program + MAX_OF(n, 0), sizeof m.program - (size_t)MAX_OF(n, 0), "%s", n > 0 ? "" : "infcgi");
-    m.argv[0] = m.program; /* as ps shows it */
+    m.argv[0] = m.program; /* name in ps */
     memcpy(m.argv + 1, argv, (size_t)argc * sizeof *argv);
     enum err err = fastcgi_listen(conf->socket, &m.socket_fd, &info);
     if (err != ERR_OK) {
@@ -542,7 +544,7 @@ static int prepare(const struct conf *conf, int argc, char **argv)
         return CMD_NO_SYSTEM;
     }
     (void)prctl(PR_SET_NAME, "infcgi-master");
-    (void)signal(SIGPIPE, SIG_IGN); /* who reads the log may be gone */
+    (void)signal(SIGPIPE, SIG_IGN); /* the log's reader can be gone */
     err = log_start(&info);
     if (err != ERR_OK) {
         fprintf(stderr, "%serror: %s: %s\n", log_priority("error"), err_code(err), info.text);

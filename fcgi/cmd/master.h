@@ -1,7 +1,8 @@
 /* `infcgi serve --master`: holds the listening socket, but no model, and starts the program again as a worker
  * (fcgi/wire/worker.h) with both. docs/internals/process.md has a diagram.
  *
- *   a worker died            a new one starts immediately, with growing delays (to 30 s) if workers live under 10 s; the socket stays open
+ *   a worker died            a new one starts immediately, after repeated lives under 10 s with growing delays: to 0.4 s if it had served,
+ *                            else to 30 s; the socket stays open
  *   the first worker fails   an option, the model or the back end is wrong: the master exits with the same status
  *   SIGUSR2                  a second worker starts; once it is ready it takes over, and the old one drains
  *   SIGHUP, SIGUSR1          are forwarded

@@ -1,7 +1,7 @@
-/* `infcgi perplexity`: how well a model foresees a text, by llama-perplexity's definition, so that figures can be compared.
- * The text is cut into windows of n tokens, each is computed alone, its first token is BOS where the vocabulary wants one,
- * and only the second half of a window is scored, which has a context of at least half a window. A text has two windows
- * at least. [llama.cpp tools/perplexity] */
+/* `infcgi perplexity`: measures the perplexity of a text by llama-perplexity's definition, so that figures are
+ * comparable. The text is cut into windows of n tokens, computed separately. The first token of a window is BOS if the
+ * vocabulary requires one. Only the second half is scored, which has a context of at least half a window. A text needs
+ * at least two windows. [llama.cpp tools/perplexity] */
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "fcgi/cmd/bar.h"
@@ -14,7 +14,7 @@
 
 enum { MOST_BYTES = 256 << 20 };
 
-/* Of the tokens scored so far. */
+/* Sums over the tokens scored so far. */
 struct score {
     double nll, nll2; /* sums of -log p and of its square */
     int64_t n;
@@ -22,14 +22,14 @@ struct score {
 
 static double ppl_of(const struct score *s) { return exp(s->nll / (double)s->n); }
 
-/* One standard error of the mean of -log p, as a factor of the perplexity. */
+/* Returns one standard error of the mean of -log p, as a factor of the perplexity. */
 static double error_of(const struct score *s)
 {
     double mean = s->nll / (double)s->n, variance = s->nll2 / (double)s->n - mean * mean;
     return s->n > 1 && variance > 0 ? sqrt(variance / (double)(s->n - 1)) * ppl_of(s) : 0;
 }
 
-/* Computes a window and adds its second half. */
+/* Computes a window and scores its second half. */
 static enum err run_window(struct engine *e, const int32_t *ids, size_t n, struct score *score, struct err_info *info)
 {
     struct engine_params p;
@@ -91,7 +91,7 @@ static enum err run_all(const struct conf *conf, struct engine *e, int32_t *ids,
     for (size_t w = 0; w < n_windows && err == ERR_OK; w++) {
         int32_t *from = ids + w * n;
         if (m->adds_bos) {
-            from[0] = m->bos; /* in the place of the token that is there */
+            from[0] = m->bos; /* replaces the first token */
         }
         err = run_window(e, from, n, &score, info);
         if (err == ERR_OK && !conf->json) {
@@ -138,7 +138,7 @@ int cmd_perplexity(const struct program *p, int argc, char **argv)
         struct bar bar;
         buf_init(&text, MOST_BYTES, MEM_GENERAL);
         cfg.max_seqs = 1;
-        cfg.n_ctx = (uint32_t)conf.window + 1; /* a prompt leaves room for a token */
+        cfg.n_ctx = (uint32_t)conf.window + 1; /* a prompt must leave room for one token */
         cfg.kv_tokens = 0;
         cfg.progress = on_progress;
         cfg.progress_arg = &bar;

@@ -15,10 +15,10 @@
 enum { KEPT_LINES = 500, LINE_BYTES = 1 << 20, CHUNK_BYTES = 4096 };
 
 struct prompt {
-    EditLine *edit; /* NULL: nobody types */
+    EditLine *edit; /* NULL: no terminal */
     History *history;
     const char *file;
-    const char *text; /* before the line */
+    const char *text; /* shown before the line */
     bool was_interrupted;
     struct buf line;
 };
@@ -51,7 +51,7 @@ static enum err open_editor(struct prompt *p, struct err_info *info)
     (void)history(p->history, &ev, H_SETSIZE, KEPT_LINES);
     (void)history(p->history, &ev, H_SETUNIQUE, 1);
     if (p->file != NULL) {
-        (void)history(p->history, &ev, H_LOAD, p->file); /* the first time there is none */
+        (void)history(p->history, &ev, H_LOAD, p->file); /* no file exists the first time */
     }
     (void)el_set(p->edit, EL_CLIENTDATA, p);
     (void)el_set(p->edit, EL_PROMPT, shown);
@@ -105,7 +105,7 @@ void prompt_close(struct prompt **prompt)
 
 bool prompt_is_typed(const struct prompt *p) { return p->edit != NULL; }
 
-/* A line of a file. */
+/* Reads a line of a file. */
 static const char *read_line(struct prompt *p)
 {
     char chunk[CHUNK_BYTES];
@@ -134,7 +134,7 @@ const char *prompt_line(struct prompt *p, const char *text, bool *was_interrupte
     }
     p->text = text;
     p->was_interrupted = false;
-    (void)el_set(p->edit, EL_PREP_TERM, 1); /* before the prompt is seen: libedit itself does it after */
+    (void)el_set(p->edit, EL_PREP_TERM, 1); /* before the prompt is shown, because libedit does it only afterwards */
     const char *line = el_gets(p->edit, &n);
     *was_interrupted = p->was_interrupted;
     if (p->was_interrupted) {

@@ -1,5 +1,5 @@
-/* `infcgi serve`: loads the model while /health already answers, serves until a signal ends it, drains, and goes. What it does beside,
- * and on signals, is in serve_wait.c; with --master it is master.c that runs, and this in the process which that starts. */
+/* `infcgi serve`: loads the model while /health already answers, serves until a signal, drains and exits. serve_wait.c
+ * handles periodic work and signals. With --master, master.c runs instead and this code runs in its workers. */
 #include "engine/base/clock.h"
 #include "engine/base/io.h"
 #include "engine/base/mem_account.h"
@@ -35,11 +35,11 @@
 #include <unistd.h>
 
 enum {
-    MAX_ARENAS = 4,   /* of the heap: threads share them, and free memory in them is no thread's own */
-    LOST_DRAIN_S = 5, /* for who does not take the end of an answer */
-    END_S = 10,       /* from the end of draining to that of the process */
+    MAX_ARENAS = 4,   /* heap arenas: threads share them, so that free memory is not bound to one thread */
+    LOST_DRAIN_S = 5, /* for clients that do not read the end of an answer */
+    END_S = 10,       /* from the end of draining to the exit */
     SERVE_MS = 60000,
-    ADMIN_MS = 50, /* between two tries to take a socket over */
+    ADMIN_MS = 50, /* between two attempts to take over a socket */
 };
 
 struct server server_state;
@@ -77,25 +77,25 @@ struct engine_config cmd_engine_config(const struct conf *c)
     };
 }
 
-#define LOADING_LOG_NS 5000000000u  /* between two lines of the log about it */
-#define HOLD_NS        10000000000u /* that who connects to a worker which replaces a dead one waits, before 503 */
-#define FAILED_NS      30000000000u /* for which one that cannot load the model answers so */
+#define LOADING_LOG_NS 5000000000u  /* between two log lines about loading */
+#define HOLD_NS        10000000000u /* wait of clients at a worker that replaces a dead one, before 503 */
+#define FAILED_NS      30000000000u /* time for which a worker that cannot load the model answers so */
 
-/* The files of keys and of tenants. */
+/* Loads the files of keys and tenants. */
 static enum err load_keys(const struct conf *conf, struct err_info *info)
 {
     TRY(conf->api_key_file != NULL ? apikey_load(conf->api_key_file, info) : ERR_OK);
     return conf->tenants != NULL ? tenant_load(conf->tenants, info) : ERR_OK;
 }
 
-/* While the model is prepared. */
+/* State while the model loads. */
 struct loading {
     struct bar bar;
-    uint64_t start_ns, last_ns; /* last: when the log said how far it was */
-    int percent;                /* that was told last */
+    uint64_t start_ns, last_ns; /* last: time of the last progress line */
+    int percent;                /* last reported */
 };
 
-/* For /health, for who looks at the terminal, for who reads the log, and for who started the process. */
+/* Reports progress to /health, the terminal, the log and the parent process. */
 static bool on_progress(void *arg, float fraction)
 {
     struct loading *l = arg;
@@ -129,7 +129,7 @@ static void on_snapshots(void *unused, const char *text)
     log_line("warn", "snapshots note=\"%s\"", text);
 }
 
-/* What an operator should know of a model that was loaded. */
+/* Logs facts that an operator should know about the loaded model. */
 static void log_model(const struct engine_model_info *m)
 {
     if (m->chat_failed != NULL) {
@@ -146,7 +146,7 @@ static void log_model(const struct engine_model_info *m)
     }
 }
 
-/* Gives requests what the model leaves, or, before it is loaded, what it will not need. */
+/* Assigns to requests the memory that the model leaves or, before loading, will not need. */
 static enum err share_memory(const struct conf *conf, bool is_loaded, struct err_info *info)
 {
     struct memory_found found = memory_look();
@@ -162,18 +162,18 @@ static enum err share_memory(const struct conf *conf, bool is_loaded, struct err
     return ERR_OK;
 }
 
-/* A batch could not be computed. Told once, whatever number of requests end by it. */
+/* Logs a failed batch once, whatever the number of affected requests. */
 static void on_failed(void *unused, const struct err_info *why)
 {
     (void)unused;
     metrics_count_failed_batch(why->code);
     log_line("error", "batch_failed code=%s reason=\"%s\"", err_code(why->code), why->text);
     if (why->code == ERR_LOST) {
-        (void)kill(getpid(), SIGTERM); /* main ends as if it were told to, and with another status */
+        (void)kill(getpid(), SIGTERM); /* main exits as after SIGTERM, with another status */
     }
 }
 
-/* Is there room for a second model beside the one that serves? Pages of a pack cache are one for both. */
+/* Checks that a second model fits next to the serving one. Both share the pages of a pack cache. */
 static enum err check_room(const struct engine_config *cfg, struct err_info *info)
 {
     struct engine_memory m;
@@ -185,7 +185,7 @@ static enum err check_room(const struct engine_config *cfg, struct err_info *inf
                                memory_available(), info);
 }
 
-/* The first of the names of --alias, else the file's; kept until the process ends. */
+/* Chooses the first name of --alias, else the file's; kept until the process exits. */
 static enum err choose_id(const struct conf *conf, const struct engine_model_info *m, struct err_info *info)
 {
     static struct buf id;
@@ -197,7 +197,7 @@ static enum err choose_id(const struct conf *conf, const struct engine_model_inf
     return buf_ok(&id) == ERR_OK ? ERR_OK : err_set(info, ERR_NOMEM, NULL, "out of memory for the model's name");
 }
 
-/* What a worker that takes over must do well before it may; of others a line in the log says what requests will meet. */
+/* Tests the model. A worker that takes over must pass; for others a log line names what requests will meet. */
 static enum err test(struct engine *e, struct err_info *info)
 {
     enum err err = engine_warm(e, info);
@@ -208,7 +208,7 @@ static enum err test(struct engine *e, struct err_info *info)
     return engine_is_lost(e, info) ? ERR_LOST : err;
 }
 
-/* Loads the model and publishes it. ERR_CANCELLED: a signal that ends the process came first. */
+/* Loads the model and publishes it. ERR_CANCELLED: a signal to exit arrived first. */
 static enum err load(struct err_info *info)
 {
     const struct conf *conf = server_state.conf;
@@ -244,7 +244,7 @@ static enum err load(struct err_info *info)
     return ERR_OK;
 }
 
-/* Waits until count() is 0, at most until then; false when a signal said that it shall be at once. */
+/* Waits until count() is 0 or until_ns has passed. Returns false if a signal demands an immediate exit. */
 static bool wait_for_none(int (*count)(void), uint64_t until_ns)
 {
     while (count() > 0 && clock_now_ns() < until_ns) {
@@ -258,9 +258,10 @@ static bool wait_for_none(int (*count)(void), uint64_t until_ns)
 
 static int n_working(void) { return atomic_load(&server_state.n_working); }
 
-/* Ends accepting, and waits until no request is left or for as long as the operator allows, or until it is asked a second time; once the
- * back end is lost, all are at their end, and only what was said of it is still to be written. Where nobody else holds the socket, who
- * comes meanwhile is told; else it waits in the backlog for the next process. is_replaced: by one that serves already. */
+/* Stops accepting and waits until all requests have ended, up to the operator's limit or a second signal. If the back
+ * end is lost, all requests have ended and only their errors remain to be written. If no other process holds the
+ * socket, new clients get an error; else they wait in the backlog for the next process. is_replaced: another worker
+ * already serves. */
 static void drain(bool is_lost, bool is_replaced)
 {
     bool is_followed = is_replaced || (is_lost && worker_role() != WORKER_NONE);
@@ -272,10 +273,10 @@ static void drain(bool is_lost, bool is_replaced)
     snprintf(stopping, sizeof stopping, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRIu64, (seconds + END_S) * 1000000u);
     notify_say(stopping, "draining, %d active", fastcgi_n_active());
     if (is_replaced) {
-        admin_stop(); /* the next one waits for it */
+        admin_stop(); /* the next worker waits for it */
     }
     atomic_store(&server_state.is_draining,
-                 !is_replaced); /* who asks still for /health is told of the one that serves */
+                 !is_replaced); /* a client that asks for /health is told about the serving worker */
     atomic_store(&server_state.is_refusing, is_told);
     if (!is_told) {
         fastcgi_stop();
@@ -288,7 +289,7 @@ static void drain(bool is_lost, bool is_replaced)
     }
 }
 
-/* Takes the admin socket over from the worker that served before; false: it has it still. */
+/* Takes over the admin socket from the previous worker. Returns false while that worker still has it. */
 static bool take_admin(const struct conf *conf)
 {
     struct err_info info = {0};
@@ -299,7 +300,7 @@ static bool take_admin(const struct conf *conf)
     return err != ERR_ADDRESS_IN_USE;
 }
 
-/* Serves until told to end; which signal said so. */
+/* Serves until a signal to exit and returns it. */
 static int wait_for_end(const struct conf *conf)
 {
     int signal = 0;
@@ -311,7 +312,7 @@ static int wait_for_end(const struct conf *conf)
     return signal;
 }
 
-/* A part of the model's file that is needed is gone: the process cannot go on, but can say why it ends. */
+/* A needed part of the model file is gone: the process cannot continue, but can report why it exits. */
 static void on_bus_error(int number)
 {
     static const char said[] = "error: SIGBUS: the model file was truncated or is no longer readable\n";
@@ -328,16 +329,17 @@ static void prepare_process(void)
         files.rlim_cur = files.rlim_max;
         (void)setrlimit(RLIMIT_NOFILE, &files);
     }
-    struct sigaction bus = {.sa_handler = on_bus_error, .sa_flags = SA_RESETHAND}; /* then it ends by the signal */
+    struct sigaction bus = {.sa_handler = on_bus_error,
+                            .sa_flags = SA_RESETHAND}; /* the repeated signal then kills the process */
     (void)sigaction(SIGBUS, &bus, NULL);
-    struct sigaction ignore = {.sa_handler = SIG_IGN}; /* a file that may not grow is a full disk */
+    struct sigaction ignore = {.sa_handler = SIG_IGN}; /* a file size limit then acts like a full disk */
     (void)sigaction(SIGXFSZ, &ignore, NULL);
-    bool is_narrow = memory_look().room_bytes != SIZE_MAX; /* an arena beside the first reserves 64 MiB and more */
+    bool is_narrow = memory_look().room_bytes != SIZE_MAX; /* each further arena reserves 64 MiB or more */
     mem_account_tune(is_narrow ? 1 : MAX_ARENAS);
-    (void)prctl(PR_SET_DUMPABLE, 0); /* prompts do not belong in core files */
+    (void)prctl(PR_SET_DUMPABLE, 0); /* keeps prompts out of core files */
 }
 
-/* What is not the model's fault, and does not name it. */
+/* Reports a failure that does not concern the model, without naming the model. */
 static int fail_setup(int status, enum err err, const struct err_info *info)
 {
     fprintf(stderr, "%serror: %s: %s\n", log_priority("error"), err_code(err),
@@ -345,7 +347,7 @@ static int fail_setup(int status, enum err err, const struct err_info *info)
     return status;
 }
 
-/* Everything that comes before the model; CMD_OK or the exit status. */
+/* Performs all steps before loading the model. Returns CMD_OK or the exit status. */
 static int start(const struct conf *conf)
 {
     struct err_info info = {0};
@@ -363,7 +365,7 @@ static int start(const struct conf *conf)
     err = log_start(&info);
     serve_wait_log_overrides(conf);
     if (err == ERR_OK && conf->admin_socket != NULL &&
-        worker_role() != WORKER_NEXT) { /* the one that serves has it still */
+        worker_role() != WORKER_NEXT) { /* the serving worker still has it */
         err = admin_start(conf->admin_socket, &server_state, &info);
         if (err != ERR_OK) {
             return fail_setup(err == ERR_CONFIG ? CMD_USAGE : CMD_BAD_CONFIG, err, &info);
@@ -386,7 +388,7 @@ static int end(const struct conf *conf)
     return CMD_OK;
 }
 
-/* Who asks would wait in the backlog for a worker that has a model. */
+/* Answers clients for a while; they would otherwise wait in the backlog for a worker with a model. */
 static void answer_failed(void)
 {
     uint64_t until = clock_now_ns() + FAILED_NS;
@@ -424,14 +426,14 @@ static int serve(const struct conf *conf)
     struct engine *e = atomic_load(&server_state.engine);
     serve_wait_watch(e);
     notify_say("READY=1", "serving %s", server_state.model_id);
-    fastcgi_hold(false); /* behind it: who is answered finds a master that knows */
+    fastcgi_hold(false); /* after the report, so that the master knows before a client gets an answer */
     int signal = wait_for_end(conf);
     drain(engine_is_lost(e, NULL), signal == SIGUSR2);
     engine_drain(e);
     int left = fastcgi_n_active();
     bool is_lost = engine_is_lost(e, NULL);
     log_line("info", "stopped unfinished=%d", left);
-    admin_stop(); /* before what it looks at goes */
+    admin_stop(); /* before the state that it reads is freed */
     serve_wait_watch(NULL);
     if (left == 0) {
         engine_close(&e);
@@ -440,7 +442,7 @@ static int serve(const struct conf *conf)
     return is_lost ? CMD_LOST : CMD_OK;
 }
 
-/* May this process read the file? If only the service may, says that it was not checked. */
+/* Checks that this process can read the file. If only the service can, reports that it was not checked. */
 static bool is_readable(const char *option, const char *path)
 {
     bool is_denied = access(path, R_OK) != 0 && errno == EACCES;
@@ -450,7 +452,7 @@ static bool is_readable(const char *option, const char *path)
     return !is_denied;
 }
 
-/* Checks what serve would read. Makes, opens for writing and takes nothing that a server that runs may have. */
+/* Checks everything that serve would read. Does not create, write or take anything that a running server can hold. */
 static int check_config(struct conf *conf)
 {
     struct err_info info = {0};
@@ -474,7 +476,7 @@ static int check_config(struct conf *conf)
     return CMD_OK;
 }
 
-/* Before the first line: is stderr the journal, or shall it be a file? */
+/* Chooses the log before the first line: the journal, stderr or a file. */
 static int choose_log(const struct conf *conf)
 {
     struct err_info info = {0};
@@ -504,7 +506,7 @@ int cmd_serve(const struct program *p, int argc, char **argv)
         server_state.routes = p->routes;
         server_state.n_routes = p->n_routes;
         server_state.dialects = p->dialects;
-        (void)prctl(PR_SET_NAME, "infcgi"); /* a worker is started as "exe" */
+        (void)prctl(PR_SET_NAME, "infcgi"); /* workers are started as "exe" */
         server_state.conf = &conf;
         server_state.started = clock_unix_seconds();
         server_state.started_ns = clock_now_ns();

@@ -17,11 +17,11 @@
 #include <string.h>
 #include <time.h>
 
-#define LOOK_NS   1000000000u /* between two looks at the scheduler, or less as the watchdog wants it */
+#define LOOK_NS   1000000000u /* between two scheduler checks, or less if the watchdog requires it */
 #define STATUS_NS 5000000000u /* between two lines of `systemctl status` */
 #define TWICE_NS  1000000000u
 
-enum { WAITING_BYTES = 256, STUCK_LOG_MS = 200 /* for the line that says why, before the end */ };
+enum { WAITING_BYTES = 256, STUCK_LOG_MS = 200 /* time to write the reason before exiting */ };
 
 static const int signals[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2};
 
@@ -55,7 +55,7 @@ void serve_wait_log_overrides(const struct conf *conf)
     }
 }
 
-/* Options that SIGHUP has changed: handlers may still look at those before, so all are kept. */
+/* Options that SIGHUP has changed. Handlers can still use old ones, so all are kept. */
 struct changed {
     struct conf conf;
     struct changed *before;
@@ -101,10 +101,10 @@ static void reread_tenants(void) { read_again("tenants", w.server->conf->tenants
 
 typedef void (*again_fn)(void);
 
-/* To read a file anew at SIGHUP, a function here; it keeps what was there before when the file cannot be used. */
+/* To reread a file at SIGHUP, add a function here. It must keep the old state if the file is unusable. */
 static const again_fn reread[] = {reread_options, reread_keys, reread_tenants, NULL};
 
-/* To open a log anew at SIGUSR1, when it was moved away, a function here. */
+/* To reopen a log at SIGUSR1, after it was moved, add a function here. */
 static const again_fn reopen[] = {journal_reopen, log_reopen, NULL};
 
 static void do_all(const again_fn *list)
@@ -139,7 +139,7 @@ static void say_status(const struct sched_stats *s, uint64_t now)
     }
 }
 
-/* Stops requests that compute for too long. Does one of them go on nevertheless? */
+/* Stops requests that compute for too long. Returns whether one of them does not end. */
 static bool look_at_requests(void)
 {
     uint64_t limit_s = (uint64_t)w.server->conf->compute_limit_s;
@@ -218,7 +218,7 @@ void serve_wait_init(struct server *server, int argc, char **argv)
     pthread_sigmask(SIG_BLOCK, &w.set, NULL);
 }
 
-/* Is it one that ends the process, and no repetition? Does what others ask for. */
+/* Handles a signal. Returns whether it is a first request to exit. */
 static bool is_end(int signal)
 {
     uint64_t now = clock_now_ns();

@@ -1,4 +1,4 @@
-/* Files are mapped and read once. */
+/* Maps each file and reads it once. */
 #include "fcgi/cmd/sums.h"
 
 #include "engine/base/io.h"
@@ -10,8 +10,8 @@
 enum { SHA256_BYTES = 32, MAX_LIST_BYTES = 1 << 20, HEX_BYTES = 2 * SHA256_BYTES, SLICE_BYTES = 1 << 24 };
 
 struct list {
-    char folder[IO_MAX_PATH_BYTES]; /* with the last slash; "" = here */
-    const char *name;               /* of the GGUF file; NULL: the model is a folder */
+    char folder[IO_MAX_PATH_BYTES]; /* with the final slash; "": current folder */
+    const char *name;               /* name of the GGUF file; NULL: the model is a folder */
     struct err_info *info;
 };
 
@@ -48,7 +48,7 @@ static enum err hash_file(const struct list *l, const char *name, size_t n_name,
     return ERR_OK;
 }
 
-/* Is it the model's, as the number of a part may differ ("m-00002-of-00003.gguf")? */
+/* Returns whether the file belongs to the model; a part's number can differ ("m-00002-of-00003.gguf"). */
 static bool is_wanted(const struct list *l, const char *name, size_t n)
 {
     enum { END = 14 /* "-of-00003.gguf" */, NUMBER = 5 };

@@ -1,5 +1,5 @@
-/* `infcgi tokenize`: the token ids of a text, as the model sees it. Reads the model file's directory only, never the
- * weights. Pieces are escaped, since a token may be part of a character or act on a terminal. */
+/* `infcgi tokenize`: prints the token ids of a text as the model sees it. Reads only the model file's directory, never
+ * the weights. Pieces are escaped, because a token can be part of a character or act on a terminal. */
 #include "engine/base/utf8.h"
 #include "engine/format/gguf.h"
 #include "engine/model/model.h"
@@ -12,7 +12,8 @@
 
 enum { MAX_TEXT_BYTES = 256 << 20 };
 
-/* Would cp act on a terminal rather than show: a control, a line separator, or a change of writing direction? */
+/* Returns whether cp acts on a terminal instead of being shown: a control character, a line separator, or a change of
+ * writing direction. */
 static bool acts_on_terminal(uint32_t cp)
 {
     return cp < 0x20 || (cp >= 0x7F && cp < 0xA0) || cp == 0x200E || cp == 0x200F || (cp >= 0x2028 && cp <= 0x202E) ||
@@ -52,7 +53,7 @@ static int data_error(const char *path, enum err code, const struct err_info *in
     return CMD_BAD_DATA;
 }
 
-/* The whole of standard input into `in`. */
+/* Reads all standard input into `in`. */
 static enum err read_input(struct buf *in)
 {
     static char chunk[64 << 10];

@@ -1,4 +1,4 @@
-/* `infcgi --version`: the version, which kernels this CPU can run, and the devices of each back end. */
+/* `infcgi --version`: the version, the kernels that this CPU can run, and the devices of each back end. */
 #include "engine/backend/backend.h"
 #include "engine/kernels/kern.h"
 #include "fcgi/cmd/cmd.h"
@@ -6,7 +6,7 @@
 
 #include <stdio.h>
 
-/* Each back end with its devices, and what models may take of their memory. */
+/* Prints each back end with its devices and the memory that models can use on them. */
 static void print_devices(void)
 {
     const struct backend *b;
