@@ -1,4 +1,4 @@
-/* The program `infcgi`: picks the subcommand. Does nothing else; see fcgi/cmd/. */
+/* The program `infcgi`: selects the subcommand; see fcgi/cmd/. */
 #include "engine/base/json_read.h"
 #include "fcgi/conf/conf.h"
 #include "fcgi/tables.h"
@@ -7,15 +7,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PROBE "probe-devices" /* not for people: what the process starts itself with to ask drivers (probe.h) */
+#define PROBE "probe-devices" /* internal: the process starts itself with it to probe drivers (probe.h) */
 
-enum { PROBE_LIMIT_MS = 20000 }; /* ROCm takes seconds to start; one that hangs goes on forever */
+enum { PROBE_LIMIT_MS = 20000 }; /* ROCm takes seconds to start; a hung driver never ends */
 
 int main(int argc, char **argv)
 {
     const struct program program = tables_all();
     json_number_use_mem();
-    conf_default_environment("OCL_ICD_PLATFORM_SORT", "none"); /* sorting asks each driver for its devices */
+    conf_default_environment("OCL_ICD_PLATFORM_SORT", "none"); /* sorting would query each driver's devices */
     probe_use_child("/proc/self/exe", PROBE, PROBE_LIMIT_MS);
     if (argc < 2) {
         fputs("error: expected a command; `infcgi --help` lists them\n", stderr);
@@ -25,7 +25,7 @@ int main(int argc, char **argv)
         return cmd_help(&program, 1, argv);
     }
     if (strcmp(argv[1], "-t") == 0 || strcmp(argv[1], "--check-config") == 0) {
-        static char check[] = "--check-config"; /* -t is the number of threads everywhere else */
+        static char check[] = "--check-config"; /* -t is the thread count in other commands */
         argv[1] = check;
         return cmd_serve(&program, argc, argv);
     }

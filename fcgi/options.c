@@ -16,7 +16,8 @@
 #include <stddef.h>
 #include <string.h>
 
-/* --- what may be named, from the tables of those who know it ------------------------------------------------------ */
+/* --- accepted words, from the tables that define them
+ * ---------------------------------------------------------------- */
 
 static const char *cpu_name(int i) { return i == 0 ? "auto" : kern_isa_name(i - 1); }
 
@@ -58,13 +59,13 @@ enum {
     CTL = CONF_CTL,
     CHAT = CONF_CHAT,
     PERPLEXITY = CONF_PERPLEXITY,
-    ENGINE = SERVE | GENERATE | CHAT,    /* an engine, of engine.h, that answers */
-    MODEL = ENGINE | PERPLEXITY,         /* an engine */
-    KERNELS = MODEL | BENCH,             /* what a back end is opened with */
-    READ = KERNELS | INSPECT | TOKENIZE, /* one model */
+    ENGINE = SERVE | GENERATE | CHAT,    /* commands whose engine answers */
+    MODEL = ENGINE | PERPLEXITY,         /* commands with an engine */
+    KERNELS = MODEL | BENCH,             /* options that open a back end */
+    READ = KERNELS | INSPECT | TOKENIZE, /* commands that read one model */
     ALL = READ | CONVERT | DEVICES | HELP | CTL,
 };
-enum { MOST_TOKENS = 1 << 20 }; /* of a run of bench */
+enum { MOST_TOKENS = 1 << 20 }; /* per run of bench */
 
 #define OPTION(name_, brief_, kind_, commands_, field, help_, ...)                                                     \
     {                                                                                                                  \

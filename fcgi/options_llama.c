@@ -55,7 +55,7 @@ const struct option_other options_llama[] = {
     SAME("--temperature", "temp"),
     SAME("-to", "timeout"),
     SAME("--typical", "typical-p"),
-    /* what is always so, or has nothing to act on */
+    /* always on in infcgi, or without counterpart */
     FLAG("--jinja"),
     SWITCH("--flash-attn"),
     SWITCH("-fa"),
@@ -169,7 +169,7 @@ const struct option_other options_llama[] = {
     VALUE("--spec-draft-n-min"),
     VALUE("--draft-p-min"),
     VALUE("--spec-draft-p-min"),
-    /* what somebody else does, or nobody */
+    /* done by other programs, or not supported */
     REFUSED("--host", nginx),
     REFUSED("--port", nginx),
     REFUSED("--path", nginx),

@@ -1,5 +1,5 @@
-/* The table of endpoints. To add one: a file in the folder of its API with the handler, its declaration in the folder's header, a row
- * here, a paragraph in docs/openapi.yaml. */
+/* The table of endpoints. To add one: add a file with the handler in its API's folder, its declaration in the folder's
+ * header, a row here and a paragraph in docs/openapi.yaml. */
 #include "fcgi/routes.h"
 
 #include "fcgi/api/anthropic/anthropic.h"
@@ -79,7 +79,7 @@ const struct route routes_table[] = {
 
 const int routes_n = ARRAY_LEN(routes_table);
 
-/* The first whose path a URL begins with is the API of a request for an unknown URL. */
+/* The first dialect with a path that begins an unknown URL handles the request. */
 static const struct dialect *const dialects[] = {&dialect_anthropic, &dialect_ollama, &dialect_openai, &dialect_llama,
                                                  NULL};
 
