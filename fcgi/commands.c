@@ -5,28 +5,28 @@
 const struct cmd commands_table[] = {
     {"serve", CONF_SERVE, cmd_serve, "serve a model over FastCGI", "", NULL, NULL},
     {"generate", CONF_GENERATE, cmd_generate, "continue one prompt", "", NULL, NULL},
-    {"chat", CONF_CHAT, cmd_chat, "talk with a model at the terminal",
-     "Lines that begin with / are commands, which /help lists. Where standard input is no terminal, each line of it is a "
+    {"chat", CONF_CHAT, cmd_chat, "chat with a model at the terminal",
+     "Lines that begin with / are commands; /help lists them. If standard input is no terminal, each line is a "
      "question.",
      NULL, NULL},
-    {"perplexity", CONF_PERPLEXITY, cmd_perplexity, "measure how well a model foresees a text",
-     "By llama-perplexity's definition: windows of --ctx-size tokens, each computed alone, of which the second half is scored.",
+    {"perplexity", CONF_PERPLEXITY, cmd_perplexity, "measure the perplexity of a text",
+     "Uses llama-perplexity's definition: windows of --ctx-size tokens, computed separately, the second half scored.",
      NULL, NULL},
     {"bench", CONF_BENCH, cmd_bench, "measure prefill and decode speed",
-     "Rows are llama-bench's. Options that take several integers, as 512,1024 or given again, make one row for each "
-     "combination.",
+     "Prints llama-bench's rows. Options with several integers, as 512,1024 or repeated, make one row per combination.",
      NULL, NULL},
-    {"inspect", CONF_INSPECT, cmd_inspect, "show or check what is in a model file",
-     "Without an option: a summary. No kernel runs here; --cpu says which to plan for.", NULL, NULL},
-    {"convert", CONF_CONVERT, cmd_convert, "make a GGUF file, with weights of another type if wanted", "", NULL, NULL},
+    {"inspect", CONF_INSPECT, cmd_inspect, "show or check a model file",
+     "Prints a summary without options. Runs no kernel; --cpu selects one to plan for.", NULL, NULL},
+    {"convert", CONF_CONVERT, cmd_convert, "write a GGUF file, optionally with another type", "", NULL, NULL},
     {"tokenize", CONF_TOKENIZE, cmd_tokenize, "show the token ids of a text",
-     "One line a token: its id, a tab, its text with everything escaped that is not plain text.", NULL, NULL},
+     "Prints one line per token: id, tab, escaped text.", NULL, NULL},
     {"devices", CONF_DEVICES, cmd_devices, "list the GPUs and OpenCL devices of this machine",
-     "Below the table: what stands in the way of a card, what makes it slow, and which device --device takes.", NULL,
+     "Notes below the table name unusable cards, causes of slowness, and the device that --device selects.", NULL,
      NULL},
-    {"ctl", CONF_CTL, cmd_ctl, "ask a running server, or tell it what to do",
-     "COMMAND is one of a table that `infcgi ctl help` prints; without one, commands are read from a prompt or from standard input, one a "
-     "line. Exit status: 0, 1 when the server refuses, 64 for a wrong command, 69 when none answers, 77 when this user may not ask.",
+    {"ctl", CONF_CTL, cmd_ctl, "query or control a running server",
+     "`infcgi ctl help` lists the COMMANDs; without one, reads commands from a prompt or standard input, one per "
+     "line. Exit status: 0, 1 if the server rejects it, 64 for a wrong command, 69 if no server answers, 77 without "
+     "permission.",
      "[COMMAND ...]", cmd_ctl_word},
     {"help", CONF_HELP, cmd_help, "list the commands, or print the manual", "", NULL, NULL},
 };

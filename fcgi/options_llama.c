@@ -1,27 +1,23 @@
 /* [llama.cpp tools/server/README.md, common/arg.cpp] */
 #include "fcgi/options.h"
 
-static const char nginx[] = "nginx listens; `listen` in its configuration says where (docs/ops/install.md)";
-static const char tls[] = "nginx does TLS; `ssl_certificate` and `ssl_certificate_key` in its configuration";
-static const char keys[] = "keys are in a file, as other users can read command lines: --api-key-file FILE";
-static const char fetch[] = "models are not fetched; download the file and give it as --model FILE";
-static const char media[] = "models read text alone";
-static const char adapters[] = "adapters are not applied; merge them into the model's file";
+static const char nginx[] = "nginx listens; set `listen` in its configuration (docs/ops/install.md)";
+static const char tls[] = "nginx does TLS; set `ssl_certificate` and `ssl_certificate_key` there";
+static const char keys[] = "command lines are visible to other users; use --api-key-file FILE";
+static const char fetch[] = "infcgi downloads no models; download the file and use --model FILE";
+static const char media[] = "models read only text";
+static const char adapters[] = "adapters are not supported; merge them into the model";
 static const char tools[] = "the server runs no tools";
 static const char one_model[] = "one process serves one model; nginx can choose among several (docs/ops)";
 
-static const char no_draft[] =
-    "there is no draft model; where text repeats, tokens are guessed without one (--speculate)";
-static const char request[] = "requests say it, each for itself (docs/api.md)";
-static const char no_sampler[] = "the sampler is not here; --top-k, --top-p, --min-p, --typical-p and penalties are";
-static const char of_file[] = "what the model's file says of it counts";
-static const char layers[] =
-    "layers are on the device whole, with their part of the KV cache; --gpu-layers says how many";
-static const char devices[] = "cards that --device lists share the layers, each as many as its memory has room for";
-static const char cpus[] =
-    "the system chooses CPUs: taskset, or CPUAffinity of systemd; --pin keeps each thread on one of them";
-static const char logs[] =
-    "the log is lines on standard error, without texts of requests; systemd or a shell puts it elsewhere";
+static const char no_draft[] = "draft models are not supported; see --speculate";
+static const char request[] = "set it per request (docs/api.md)";
+static const char no_sampler[] = "unsupported sampler; use --top-k, --top-p, --min-p, --typical-p or penalties";
+static const char of_file[] = "the model file sets it";
+static const char layers[] = "whole layers and their KV cache are placed on a device; see --gpu-layers";
+static const char devices[] = "devices of --device share the layers by their free memory";
+static const char cpus[] = "use taskset or systemd's CPUAffinity; --pin pins each thread to one CPU";
+static const char logs[] = "the log is lines on stderr without request texts; see --log-file";
 
 #define SAME(name, other)                                                                                              \
     {                                                                                                                  \
@@ -198,7 +194,7 @@ const struct option_other options_llama[] = {
     REFUSED("--models-dir", one_model),
     REFUSED("--models-preset", one_model),
     REFUSED("--models-max", one_model),
-    REFUSED("--context-shift", "a sequence ends where the context is full; --ctx-size says how long it may be"),
+    REFUSED("--context-shift", "a sequence ends when the context is full; see --ctx-size"),
     REFUSED("--reuse-port", nginx),
     REFUSED("--cors-origins", nginx),
     REFUSED("--cors-methods", nginx),
@@ -279,9 +275,9 @@ const struct option_other options_llama[] = {
     REFUSED("-ts", devices),
     REFUSED("--main-gpu", devices),
     REFUSED("-mg", devices),
-    REFUSED("--rpc", "devices of other machines are not used"),
-    REFUSED("--check-tensors", "a command checks them: infcgi inspect --verify FILE"),
-    REFUSED("--list-devices", "a command lists them: infcgi devices"),
+    REFUSED("--rpc", "remote devices are not supported"),
+    REFUSED("--check-tensors", "use infcgi inspect --verify FILE"),
+    REFUSED("--list-devices", "use infcgi devices"),
     REFUSED("--cpu-mask", cpus),
     REFUSED("-C", cpus),
     REFUSED("--cpu-range", cpus),
@@ -290,14 +286,11 @@ const struct option_other options_llama[] = {
     REFUSED("-Cb", cpus),
     REFUSED("--cpu-range-batch", cpus),
     REFUSED("-Crb", cpus),
-    REFUSED("--reasoning-preserve", "say it to the template: --chat-template-kwargs '{\"preserve_reasoning\": true}'"),
-    REFUSED("--no-reasoning-preserve",
-            "say it to the template: --chat-template-kwargs '{\"preserve_reasoning\": false}'"),
-    REFUSED("--skip-chat-parsing",
-            "thinking stays in the text with --reasoning-format none; calls are read where a request has tools"),
+    REFUSED("--reasoning-preserve", "use --chat-template-kwargs '{\"preserve_reasoning\": true}'"),
+    REFUSED("--no-reasoning-preserve", "use --chat-template-kwargs '{\"preserve_reasoning\": false}'"),
+    REFUSED("--skip-chat-parsing", "use --reasoning-format none; calls are parsed only if a request has tools"),
     REFUSED("--log-jsonl", logs),
     REFUSED("--log-prompts-dir", logs),
-    REFUSED("--sleep-idle-seconds",
-            "the model stays loaded; socket activation of systemd starts the server when it is asked"),
+    REFUSED("--sleep-idle-seconds", "the model stays loaded; see systemd's socket activation"),
     {0},
 };

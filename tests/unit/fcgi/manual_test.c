@@ -40,7 +40,7 @@ START_TEST(help_is_wrapped_and_shows_operands_names_and_defaults)
     const struct program program = tables_all();
     manual_of(&program, CONF_CONVERT, &text);
     expect("usage: infcgi convert SOURCE TARGET [OPTIONS]\n");
-    expect("type of the weights; copy: as they are (copy, f32, ");
+    expect("type of weights; copy: unchanged (copy, f32, ");
     expect("  -t, --threads N                worker threads; 0: as many as CPUs [0]\n");
     buf_reset(&text);
     manual_of(&program, CONF_TOKENIZE, &text);
