@@ -5,22 +5,9 @@
 enum { FIRST_SLOTS = 16 };
 #define MAX_INDEXES ((size_t)1 << 31) /* half of the 32-bit range, so that counting slots cannot overflow */
 
-static ALWAYS_INLINE bool is_free(const void *slots, size_t at) { return ((const uint32_t *)slots)[at] == 0; }
-
-static void put(struct table *t, uint64_t hash, uint32_t value)
-{
-    t->slots[table_probe(t->mask, hash, is_free, t->slots)] = value;
-}
-
-void table_add(struct table *t, uint64_t hash, uint32_t i)
-{
-    put(t, hash, i + 1);
-    t->n++;
-}
-
 enum err table_grow(struct table *t, size_t n, table_hash_fn hash, const void *all, enum mem_purpose purpose)
 {
-    struct table more = {.n = t->n};
+    struct table more = {0};
     size_t n_slots = t->slots != NULL ? 2 * (t->mask + 1) : FIRST_SLOTS;
     TRY_MEM(n <= MAX_INDEXES);
     while (n_slots / 2 < n) {
@@ -31,7 +18,7 @@ enum err table_grow(struct table *t, size_t n, table_hash_fn hash, const void *a
     more.mask = n_slots - 1;
     for (size_t at = 0; t->slots != NULL && at <= t->mask; at++) {
         if (t->slots[at] != 0) {
-            put(&more, hash(all, t->slots[at] - 1), t->slots[at]);
+            table_add(&more, hash(all, t->slots[at] - 1), t->slots[at] - 1);
         }
     }
     mem_free(t->slots);

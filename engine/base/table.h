@@ -65,20 +65,28 @@ static ALWAYS_INLINE uint32_t table_find(const struct table *t, uint64_t hash, t
     return t->slots[table_probe(t->mask, hash, table_search_stops, &search)] - 1; /* 0 - 1 is TABLE_NONE */
 }
 
+static ALWAYS_INLINE bool table_is_free(const void *slots, size_t at) { return ((const uint32_t *)slots)[at] == 0; }
+
 /* Adds an index whose key is not in the table. table_reserve made room. */
-void table_add(struct table *t, uint64_t hash, uint32_t i);
+static inline void table_add(struct table *t, uint64_t hash, uint32_t i)
+{
+    t->slots[table_probe(t->mask, hash, table_is_free, t->slots)] = i + 1;
+    t->n++;
+}
+
+/* Returns how many indexes the table can hold before it must grow. */
+static inline size_t table_room(const struct table *t) { return t->slots != NULL ? (t->mask + 1) / 2 : 0; }
 
 /* Makes room for n indexes in all; table_reserve's slow part. */
 MUST_CHECK enum err table_grow(struct table *t, size_t n, table_hash_fn hash, const void *all,
                                enum mem_purpose purpose);
 
-/* Makes room for n indexes in all. all: passed to hash, which is called for each index in the table if it grows.
- * ERR_NOMEM: the table is as before. */
+/* Makes room for n indexes in all. all: passed to hash, which is called for each index in the table if it grows; NULL will do for
+ * an empty table. ERR_NOMEM: the table is as before. */
 MUST_CHECK static inline enum err table_reserve(struct table *t, size_t n, table_hash_fn hash, const void *all,
                                                 enum mem_purpose purpose)
 {
-    bool has_room = t->slots != NULL && n <= (t->mask + 1) / 2;
-    return has_room ? ERR_OK : table_grow(t, n, hash, all, purpose);
+    return n <= table_room(t) ? ERR_OK : table_grow(t, n, hash, all, purpose);
 }
 
 /* Makes an empty table of n_slots slots, a power of two, in zeroed memory of the caller. It holds up to n_slots / 2
