@@ -282,13 +282,19 @@ enum err jv_dict_new(struct jvm *vm, enum jv_kind kind, size_t cap, struct jv *o
     return ERR_OK;
 }
 
-static void index_add(struct jv_dict *d, uint32_t entry)
+static enum err grow_index(struct jvm *vm, struct jv_dict *d)
 {
-    uint32_t slot = (uint32_t)d->at[entry].hash & (d->n_index - 1);
-    while (d->index[slot] != 0) {
-        slot = (slot + 1) & (d->n_index - 1);
+    uint32_t n_slots = 32, *slots;
+    while (n_slots < d->n * 4) {
+        n_slots *= 2;
     }
-    d->index[slot] = entry + 1;
+    TRY(jv_alloc(vm, n_slots * sizeof *slots, &slots));
+    memset(slots, 0, n_slots * sizeof *slots);
+    table_use(&d->index, slots, n_slots);
+    for (uint32_t i = 0; i < d->n; i++) {
+        table_add(&d->index, d->at[i].hash, i);
+    }
+    return ERR_OK;
 }
 
 static enum err add_hashed(struct jvm *vm, struct jv_dict *d, struct jv key, uint64_t h, struct jv value)
@@ -307,20 +313,10 @@ static enum err add_hashed(struct jvm *vm, struct jv_dict *d, struct jv key, uin
     if (d->n <= SMALL_DICT) {
         return ERR_OK;
     }
-    if (d->n * 2 > d->n_index) {
-        uint32_t n_index = 32;
-        while (n_index < d->n * 4) {
-            n_index *= 2;
-        }
-        TRY(jv_alloc(vm, n_index * sizeof *d->index, &d->index));
-        memset(d->index, 0, n_index * sizeof *d->index);
-        d->n_index = n_index;
-        for (uint32_t i = 0; i < d->n; i++) {
-            index_add(d, i);
-        }
-    } else {
-        index_add(d, d->n - 1);
+    if (d->n > table_room(&d->index)) {
+        return grow_index(vm, d);
     }
+    table_add(&d->index, h, d->n - 1);
     return ERR_OK;
 }
 
@@ -344,11 +340,27 @@ static enum err same_key(struct jvm *vm, const struct jv_entry *e, struct jv key
     return jv_equal(vm, e->key, key, same);
 }
 
+struct entry_key {
+    struct jvm *vm;
+    const struct jv_entry *at;
+    const struct jv *key;
+    uint64_t hash;
+    enum err *err; /* of the comparison, which ends the search */
+};
+
+static bool is_entry(const void *key, uint32_t i)
+{
+    const struct entry_key *k = key;
+    bool same = false;
+    *k->err = same_key(k->vm, &k->at[i], *k->key, k->hash, &same);
+    return same || *k->err != ERR_OK;
+}
+
 static enum err find_hashed(struct jvm *vm, struct jv_dict *d, struct jv key, uint64_t h, struct jv **out)
 {
     *out = NULL;
     bool same = false;
-    if (d->n_index == 0) {
+    if (d->index.slots == NULL) {
         for (uint32_t i = 0; i < d->n; i++) {
             TRY(same_key(vm, &d->at[i], key, h, &same));
             if (same) {
@@ -358,13 +370,11 @@ static enum err find_hashed(struct jvm *vm, struct jv_dict *d, struct jv key, ui
         }
         return ERR_OK;
     }
-    for (uint32_t slot = (uint32_t)h & (d->n_index - 1); d->index[slot] != 0; slot = (slot + 1) & (d->n_index - 1)) {
-        TRY(same_key(vm, &d->at[d->index[slot] - 1], key, h, &same));
-        if (same) {
-            *out = &d->at[d->index[slot] - 1].value;
-            return ERR_OK;
-        }
-    }
+    enum err err = ERR_OK;
+    struct entry_key looked_for = {vm, d->at, &key, h, &err};
+    uint32_t i = table_find(&d->index, h, is_entry, &looked_for);
+    TRY(err);
+    *out = i != TABLE_NONE ? &d->at[i].value : NULL;
     return ERR_OK;
 }
 

@@ -11,6 +11,7 @@
 #include "engine/base/err.h"
 #include "engine/base/span.h"
 #include "engine/base/mem.h"
+#include "engine/base/table.h"
 #include "engine/jinja/jinja.h"
 
 #include <stdbool.h>
@@ -111,8 +112,7 @@ struct jv_entry {
 struct jv_dict {
     struct jv_entry *at; /* in order of insertion */
     uint32_t n, cap;
-    uint32_t *index; /* n_index slots, entry + 1 or 0; NULL while the dict is small */
-    uint32_t n_index;
+    struct table index; /* of entries, in memory of the interpreter; empty while the dict is small */
 };
 
 struct jv_gen {
