@@ -1,6 +1,7 @@
 /* The statement parser: text, prints and blocks, straight to instructions. Open blocks wait on an explicit stack. Where
  * jinja2 writes something before the code that must run first (assignment targets, filters of a block), the tokens are
  * skipped and read again later. Source: jinja2 3.1 parser.py and compiler.py (grammar and scopes). */
+#include "engine/base/hex.h"
 #include "engine/jinja/jinja_parser_internal.h"
 
 #include "engine/base/utf8.h"
@@ -161,11 +162,6 @@ int32_t jp_name(struct jparser *p, const struct jtok *t) { return name_of(p, p->
 
 /* --- string literals -------------------------------------------------------------------------------------------- */
 
-static int hex(char c)
-{
-    return c >= '0' && c <= '9' ? c - '0' : (c | 0x20) >= 'a' && (c | 0x20) <= 'f' ? (c | 0x20) - 'a' + 10 : -1;
-}
-
 /* Decodes the escape at s[0] == '\\', n >= 2, to out (at most 4 bytes). Returns the bytes read; 0: malformed. */
 static size_t escape(const char *s, size_t n, char *out, size_t *n_out)
 {
@@ -199,10 +195,10 @@ static size_t escape(const char *s, size_t n, char *out, size_t *n_out)
         return 1;
     }
     for (used = 2; used < 2 + digits; used++) {
-        if (used >= n || hex(s[used]) < 0) {
+        if (used >= n || hex_value(s[used]) < 0) {
             return 0;
         }
-        cp = cp << 4 | (uint32_t)hex(s[used]);
+        cp = cp << 4 | (uint32_t)hex_value(s[used]);
     }
     if (cp > 0x10FFFF || (cp >= 0xD800 && cp <= 0xDFFF)) {
         return 0;

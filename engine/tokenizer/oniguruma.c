@@ -3,6 +3,7 @@
 #include "engine/tokenizer/oniguruma.h"
 
 #include "engine/base/compiler.h"
+#include "engine/base/hex.h"
 
 #include <stdbool.h>
 #include <string.h>
@@ -31,16 +32,14 @@ static bool starts(const struct reader *r, const char *what)
     return r->n - r->at >= len && memcmp(r->s + r->at, what, len) == 0;
 }
 
-static bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f') || (c >= 'A' && c <= 'F'); }
-
 static bool is_alnum(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
 
 /* \uHHHH */
 static enum err put_code_point(struct reader *r, struct buf *out)
 {
     size_t from = r->at + 2;
-    if (from + 4 > r->n || !is_hex(r->s[from]) || !is_hex(r->s[from + 1]) || !is_hex(r->s[from + 2]) ||
-        !is_hex(r->s[from + 3])) {
+    if (from + 4 > r->n || hex_value(r->s[from]) < 0 || hex_value(r->s[from + 1]) < 0 ||
+        hex_value(r->s[from + 2]) < 0 || hex_value(r->s[from + 3]) < 0) {
         return refuse(r, "expected four hexadecimal digits after \\u");
     }
     buf_puts(out, "\\x{");
@@ -55,7 +54,7 @@ static enum err put_hex(struct reader *r, struct buf *out)
 {
     size_t end = r->at + 2;
     bool is_braced = end < r->n && r->s[end] == '{';
-    for (end += is_braced; end < r->n && is_hex(r->s[end]) && (is_braced || end < r->at + 4); end++) {
+    for (end += is_braced; end < r->n && hex_value(r->s[end]) >= 0 && (is_braced || end < r->at + 4); end++) {
     }
     if (is_braced && end < r->n && r->s[end] == '}') {
         end++;

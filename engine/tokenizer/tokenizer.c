@@ -1,4 +1,5 @@
 /* Decoding, lists of ids, and what callers ask of a vocabulary. */
+#include "engine/base/hex.h"
 #include "engine/tokenizer/tokenizer_internal.h"
 
 #include "engine/base/utf8.h"
@@ -56,18 +57,10 @@ static void spm_piece(struct gguf_str text, struct buf *out)
     }
 }
 
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9') {
-        return c - '0';
-    }
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 int tokenizer_byte_of(struct gguf_str s)
 {
     bool is_shaped = s.len == 6 && memcmp(s.data, "<0x", 3) == 0 && s.data[5] == '>';
-    int high = is_shaped ? hex_digit(s.data[3]) : -1, low = is_shaped ? hex_digit(s.data[4]) : -1;
+    int high = is_shaped ? hex_value(s.data[3]) : -1, low = is_shaped ? hex_value(s.data[4]) : -1;
     return high >= 0 && low >= 0 ? high * 16 + low : -1;
 }
 
