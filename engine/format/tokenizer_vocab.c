@@ -1,6 +1,7 @@
 #include "engine/format/tokenizer_vocab.h"
 
 #include "engine/base/hash.h"
+#include "engine/base/hex.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -11,7 +12,7 @@ enum { PAD_BYTES = 24 };
 void tokenizer_vocab_fini(struct tokenizer_vocab *v)
 {
     mem_free(v->tokens);
-    mem_free(v->slots);
+    table_fini(&v->table);
     *v = (struct tokenizer_vocab){0};
 }
 
@@ -38,50 +39,40 @@ enum err tokenizer_vocab_grow(struct tokenizer_vocab *v, uint32_t n, struct err_
     return ERR_OK;
 }
 
-/* Returns the slot of the text, or the empty one where it belongs. */
-static uint32_t *slot_of(const struct tokenizer_vocab *v, const char *s, size_t n)
+struct text_key {
+    const struct vocab_token *tokens;
+    const char *s;
+    size_t n;
+};
+
+static ALWAYS_INLINE bool is_text(const void *key, uint32_t id)
 {
-    uint32_t at = (uint32_t)hash64(s, n, n) & v->mask;
-    for (;; at = (at + 1) & v->mask) {
-        uint32_t *slot = &v->slots[at];
-        if (*slot == 0) {
-            return slot;
-        }
-        const struct vocab_token *t = &v->tokens[*slot - 1];
-        if (t->len == n && memcmp(t->text, s, n) == 0) {
-            return slot;
-        }
-    }
+    const struct text_key *k = key;
+    return k->tokens[id].len == k->n && memcmp(k->tokens[id].text, k->s, k->n) == 0;
+}
+
+uint32_t tokenizer_vocab_find(const struct tokenizer_vocab *v, const char *s, size_t n)
+{
+    struct text_key key = {v->tokens, s, n};
+    return table_find(&v->table, hash64(s, n, n), is_text, &key); /* TABLE_NONE is TOKENIZER_VOCAB_NONE */
 }
 
 enum err tokenizer_vocab_index(struct tokenizer_vocab *v, struct err_info *info)
 {
-    uint32_t n = 16;
-    while (n < 2 * v->n) {
-        n *= 2;
-    }
-    mem_free(v->slots);
-    v->mask = n - 1;
-    v->slots = mem_zalloc_array(n, sizeof *v->slots, MEM_GENERAL);
-    if (v->slots == NULL) {
+    table_clear(&v->table);
+    if (table_reserve(&v->table, v->n, NULL, NULL, MEM_GENERAL) != ERR_OK) {
         return no_memory(info);
     }
     for (uint32_t id = 0; id < v->n; id++) {
         const struct vocab_token *t = &v->tokens[id];
-        if (t->kind != VOCAB_HOLE) {
-            uint32_t *slot = slot_of(v, t->text, t->len);
-            *slot = *slot == 0 ? id + 1 : *slot;
+        if (t->kind != VOCAB_HOLE && tokenizer_vocab_find(v, t->text, t->len) == TOKENIZER_VOCAB_NONE) {
+            table_add(&v->table, hash64(t->text, t->len, t->len), id);
         }
     }
     return ERR_OK;
 }
 
-uint32_t tokenizer_vocab_find(const struct tokenizer_vocab *v, const char *s, size_t n)
-{
-    return v->slots == NULL ? TOKENIZER_VOCAB_NONE : *slot_of(v, s, n) - 1; /* 0 - 1 is TOKENIZER_VOCAB_NONE */
-}
-
-static bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'F'); }
+static bool is_hex(char c) { return hex_value(c) >= 0 && c <= 'F'; } /* upper case only */
 
 void tokenizer_vocab_mark_bytes(struct tokenizer_vocab *v)
 {

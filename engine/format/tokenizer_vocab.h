@@ -3,6 +3,7 @@
 #ifndef INFCGI_FORMAT_TOKENIZER_VOCAB_H
 #define INFCGI_FORMAT_TOKENIZER_VOCAB_H
 
+#include "engine/base/table.h"
 #include "engine/format/gguf_build.h"
 
 enum {
@@ -33,8 +34,7 @@ struct vocab_token {
 struct tokenizer_vocab {
     struct vocab_token *tokens; /* [cap], [n] in use */
     uint32_t n, cap;
-    uint32_t *slots; /* [mask + 1] id + 1 by text; 0: empty */
-    uint32_t mask;
+    struct table table; /* of ids by text */
 };
 
 void tokenizer_vocab_fini(struct tokenizer_vocab *v);

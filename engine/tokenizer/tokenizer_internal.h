@@ -2,6 +2,7 @@
 #ifndef INFCGI_TOKENIZER_TOKENIZER_INTERNAL_H
 #define INFCGI_TOKENIZER_TOKENIZER_INTERNAL_H
 
+#include "engine/base/table.h"
 #include "engine/base/utf8.h"
 #include "engine/tokenizer/budget.h"
 #include "engine/tokenizer/byte_alphabet.h"
@@ -37,9 +38,8 @@ struct special_node {
 };
 struct special_set {
     struct special_node *nodes; /* [n_nodes] */
-    uint32_t *edges;            /* [edge_mask + 1] child node or 0, hashed by parent and byte */
     uint32_t n_nodes;           /* 0: no tokens */
-    uint32_t edge_mask;
+    struct table edges;         /* of nodes by parent and byte */
     uint32_t from_root[256];
 };
 
@@ -68,8 +68,7 @@ enum word_stands { STANDS_UNKNOWN, STANDS_ALONE, STANDS_NOT };
 struct words {
     struct word_slot *slots; /* [mask + 1] */
     uint32_t mask;
-    int32_t *odd; /* BPE: [odd_mask + 1] ids by text of what is not of the byte alphabet or very long; -1: empty */
-    uint32_t odd_mask;
+    struct table odd;                   /* BPE: ids by text of what is not of the byte alphabet or very long */
     int16_t byte_of[BYTE_ALPHABET_END]; /* byte that a code point of the byte alphabet stands for, or -1 */
     unsigned char *pool;                /* words at multiples of WORD_ALIGN, by id; the first is not used */
     bool has_twins;                     /* tokens of the same bytes: the pool holds some that are not found */
@@ -374,21 +373,35 @@ void words_ban(struct tokenizer *t, int32_t id);
 int32_t words_find_merge(const struct tokenizer *t, struct gguf_str a, struct gguf_str b, int32_t *left, int32_t *right,
                          char *scratch, const struct word **last);
 
+struct words_key {
+    const struct words *w;
+    const char *s;
+    size_t n;
+    uint64_t hash;
+};
+
+static inline struct word *words_at(const struct words *w, uint32_t at)
+{
+    return (struct word *)(void *)(w->pool + (size_t)at * WORD_ALIGN);
+}
+
+static ALWAYS_INLINE bool words_stops(const void *key, size_t at)
+{
+    const struct words_key *k = key;
+    struct word_slot slot = k->w->slots[at];
+    if (slot.at == 0 || slot.tag != k->hash >> 32) {
+        return slot.at == 0;
+    }
+    const struct word *word = words_at(k->w, slot.at);
+    return word->len == k->n && tokenizer_same(word->bytes, k->s, k->n);
+}
+
 /* The token whose bytes, for SPM whose text, are s[0..n), or NULL; hash is of these bytes. */
 static inline struct word *words_find(const struct words *w, const char *s, size_t n, uint64_t hash)
 {
-    for (uint32_t at = (uint32_t)hash & w->mask;; at = (at + 1) & w->mask) {
-        struct word_slot slot = w->slots[at];
-        if (slot.at == 0) {
-            return NULL;
-        }
-        if (slot.tag == hash >> 32) {
-            struct word *word = (struct word *)(void *)(w->pool + (size_t)slot.at * WORD_ALIGN);
-            if (word->len == n && tokenizer_same(word->bytes, s, n)) {
-                return word;
-            }
-        }
-    }
+    struct words_key key = {w, s, n, hash};
+    uint32_t at = w->slots[table_probe(w->mask, hash, words_stops, &key)].at;
+    return at != 0 ? words_at(w, at) : NULL;
 }
 
 /* Can a token of SPM hold code point a with b behind it? */
@@ -482,14 +495,23 @@ static inline uint64_t *tokenizer_merge_bit(const struct tokenizer *t, uint64_t 
     return &t->merge_bits[at >> 6];
 }
 
+struct tokenizer_merge_key {
+    const struct merge *merges;
+    int32_t left, right;
+};
+
+static ALWAYS_INLINE bool tokenizer_merge_stops(const void *key, size_t at)
+{
+    const struct tokenizer_merge_key *k = key;
+    const struct merge *m = &k->merges[at];
+    return m->left < 0 || (m->left == k->left && m->right == k->right);
+}
+
 /* The merge of two tokens, or the empty slot where it would be. */
 static inline struct merge *tokenizer_merge_slot(const struct tokenizer *t, int32_t left, int32_t right, uint64_t hash)
 {
-    uint32_t at = (uint32_t)hash & t->merge_mask;
-    while (t->merges[at].left >= 0 && (t->merges[at].left != left || t->merges[at].right != right)) {
-        at = (at + 1) & t->merge_mask;
-    }
-    return &t->merges[at];
+    struct tokenizer_merge_key key = {t->merges, left, right};
+    return &t->merges[table_probe(t->merge_mask, hash, tokenizer_merge_stops, &key)];
 }
 
 #endif

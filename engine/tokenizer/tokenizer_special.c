@@ -5,23 +5,36 @@
 
 #include <string.h>
 
-/* Where the edge (node, byte) is, or the empty slot where it would be. Node 0, the root, is never a child. */
-static uint32_t *edge_slot(const struct special_set *s, uint32_t node, unsigned char byte)
+static uint64_t edge_hash(uint32_t node, unsigned char byte)
 {
-    uint64_t h = ((uint64_t)node << 8 | byte) * 0x9E3779B97F4A7C15u;
-    uint32_t at = (uint32_t)(h >> 32) & s->edge_mask;
-    while (s->edges[at] != 0 && (s->nodes[s->edges[at]].parent != node || s->nodes[s->edges[at]].byte != byte)) {
-        at = (at + 1) & s->edge_mask;
-    }
-    return &s->edges[at];
+    return (((uint64_t)node << 8 | byte) * 0x9E3779B97F4A7C15u) >> 32;
+}
+
+struct edge_key {
+    const struct special_node *nodes;
+    uint32_t parent;
+    unsigned char byte;
+};
+
+static ALWAYS_INLINE bool is_edge(const void *key, uint32_t child)
+{
+    const struct edge_key *k = key;
+    return k->nodes[child].parent == k->parent && k->nodes[child].byte == k->byte;
+}
+
+/* The child of the node by this byte, or TABLE_NONE. Node 0, the root, is never a child. */
+static uint32_t child_of(const struct special_set *s, uint32_t node, unsigned char byte)
+{
+    struct edge_key key = {s->nodes, node, byte};
+    return table_find(&s->edges, edge_hash(node, byte), is_edge, &key);
 }
 
 /* The state after `byte` in `state`. Amortised constant: each step back was paid for by a step forward. */
 static uint32_t step(const struct special_set *s, uint32_t state, unsigned char byte)
 {
     for (; state != 0; state = s->nodes[state].fail) {
-        uint32_t child = *edge_slot(s, state, byte);
-        if (child != 0) {
+        uint32_t child = child_of(s, state, byte);
+        if (child != TABLE_NONE) {
             return child;
         }
     }
@@ -33,17 +46,17 @@ static void add_token(struct special_set *s, struct gguf_str text, int32_t id)
     uint32_t node = 0;
     for (size_t i = text.len; i > 0; i--) {
         unsigned char byte = (unsigned char)text.data[i - 1];
-        uint32_t *child = edge_slot(s, node, byte);
-        if (*child == 0) {
-            *child = s->n_nodes;
-            s->nodes[s->n_nodes] = (struct special_node){.parent = node, .byte = byte, .id = TOKENIZER_NO_TOKEN};
-            s->nodes[s->n_nodes].depth = s->nodes[node].depth + 1;
+        uint32_t child = child_of(s, node, byte);
+        if (child == TABLE_NONE) {
+            child = s->n_nodes++;
+            s->nodes[child] = (struct special_node){.parent = node, .byte = byte, .id = TOKENIZER_NO_TOKEN};
+            s->nodes[child].depth = s->nodes[node].depth + 1;
             if (node == 0) {
-                s->from_root[byte] = s->n_nodes;
+                s->from_root[byte] = child;
             }
-            s->n_nodes++;
+            table_add(&s->edges, edge_hash(node, byte), child);
         }
-        node = *child;
+        node = child;
     }
     if (s->nodes[node].id < 0) { /* of duplicates the first id counts */
         s->nodes[node].id = id;
@@ -106,16 +119,11 @@ enum err special_build(struct special_set *s, const struct tokenizer *t, bool of
     if (bytes > TOKENIZER_MAX_SPECIAL_BYTES) {
         return ERR_BAD_VOCAB;
     }
-    uint32_t edges = 16;
-    while (edges < 2 * bytes) {
-        edges *= 2;
-    }
-    s->edge_mask = edges - 1;
-    s->edges = mem_zalloc_array(edges, sizeof *s->edges, MEM_MODEL);
     s->nodes = mem_alloc((bytes + 1) * sizeof *s->nodes, MEM_MODEL);
     uint32_t *order = mem_alloc((bytes + 1) * sizeof *order, MEM_MODEL);
     uint32_t *first = mem_zalloc_array(longest + 2, sizeof *first, MEM_MODEL);
-    bool ok = s->edges != NULL && s->nodes != NULL && order != NULL && first != NULL;
+    bool ok = table_reserve(&s->edges, bytes, NULL, NULL, MEM_MODEL) == ERR_OK && s->nodes != NULL && order != NULL &&
+              first != NULL;
     if (ok) {
         s->nodes[0] = (struct special_node){.id = TOKENIZER_NO_TOKEN};
         s->n_nodes = 1;
@@ -135,7 +143,7 @@ enum err special_build(struct special_set *s, const struct tokenizer *t, bool of
 
 void special_fini(struct special_set *s)
 {
-    mem_free(s->edges);
+    table_fini(&s->edges);
     mem_free(s->nodes);
     *s = (struct special_set){0};
 }

@@ -14,7 +14,7 @@ void words_fini(struct words *w)
     mem_free(w->slots);
     mem_free(w->pool);
     mem_free(w->pairs);
-    mem_free(w->odd);
+    table_fini(&w->odd);
     *w = (struct words){0};
 }
 
@@ -123,31 +123,28 @@ size_t words_cut(const struct tokenizer *t, const char *s, size_t n)
 
 static size_t word_units(size_t len) { return (sizeof(struct word) + len + WORD_ALIGN - 1) / WORD_ALIGN; }
 
-static struct word *word_at(const struct words *w, uint32_t at)
+static ALWAYS_INLINE bool is_empty(const void *slots, size_t at)
 {
-    return (struct word *)(void *)(w->pool + (size_t)at * WORD_ALIGN);
+    return ((const struct word_slot *)slots)[at].at == 0;
 }
 
 /* Enters the word at `at` of the pool, unless one of the same bytes is there: of duplicates the first id counts. */
 static void enter(struct words *w, uint32_t at, uint64_t hash)
 {
-    const struct word *word = word_at(w, at);
+    const struct word *word = words_at(w, at);
     if (words_find(w, word->bytes, word->len, hash) != NULL) {
         w->has_twins = true;
         return;
     }
-    uint32_t i = (uint32_t)hash & w->mask;
-    while (w->slots[i].at != 0) {
-        i = (i + 1) & w->mask;
-    }
-    w->slots[i] = (struct word_slot){.tag = (uint32_t)(hash >> 32), .at = at};
+    w->slots[table_probe(w->mask, hash, is_empty, w->slots)] =
+        (struct word_slot){.tag = (uint32_t)(hash >> 32), .at = at};
 }
 
 /* Writes the word of a token at `at`; false when it is none. */
 static bool write_word(struct tokenizer *t, uint32_t at, int32_t id)
 {
     struct gguf_str text = tokenizer_text(t, id);
-    struct word *word = word_at(&t->words, at);
+    struct word *word = words_at(&t->words, at);
     bool is_text = tokenizer_is_text(t, id), is_pure = true;
     word->id = id;
     word->key = !is_text ? NO_KEY : t->scores != NULL ? score_key(t->scores[id]) : 0;
@@ -180,7 +177,7 @@ static uint32_t add_words(struct tokenizer *t)
         if (!is_pure) {
             continue;
         }
-        const struct word *word = word_at(w, at);
+        const struct word *word = words_at(w, at);
         uint32_t i = n++ % AHEAD;
         if (n > AHEAD) {
             enter(w, places[i], hashes[i]);
@@ -198,29 +195,31 @@ static uint32_t add_words(struct tokenizer *t)
 
 /* --- finding by text -------------------------------------------------------------------------------------------- */
 
-/* Where the odd token of this text is, or the empty slot where it would be. */
-static uint32_t odd_slot(const struct tokenizer *t, const char *s, size_t n)
+struct odd_key {
+    const struct tokenizer *t;
+    const char *s;
+    size_t n;
+};
+
+static ALWAYS_INLINE bool is_token(const void *key, uint32_t id)
 {
-    const struct words *w = &t->words;
-    uint32_t at = (uint32_t)tokenizer_hash(s, n) & w->odd_mask;
-    while (w->odd[at] >= 0 &&
-           !(t->text[w->odd[at]].len == n && tokenizer_same(tokenizer_text(t, w->odd[at]).data, s, n))) {
-        at = (at + 1) & w->odd_mask;
-    }
-    return at;
+    const struct odd_key *k = key;
+    struct gguf_str text = tokenizer_text(k->t, (int32_t)id);
+    return text.len == k->n && tokenizer_same(text.data, k->s, k->n);
+}
+
+/* The odd token of this text, or TOKENIZER_NO_TOKEN. */
+static int32_t find_odd(const struct tokenizer *t, const char *s, size_t n)
+{
+    struct odd_key key = {t, s, n};
+    uint32_t id = table_find(&t->words.odd, tokenizer_hash(s, n), is_token, &key);
+    return id != TABLE_NONE ? (int32_t)id : TOKENIZER_NO_TOKEN;
 }
 
 static enum err add_odd(struct tokenizer *t, uint32_t n_odd)
 {
     struct words *w = &t->words;
-    uint32_t slots = 16;
-    while (slots < 2 * n_odd) {
-        slots *= 2;
-    }
-    w->odd_mask = slots - 1;
-    w->odd = mem_alloc(slots * sizeof *w->odd, MEM_MODEL);
-    TRY_MEM(w->odd != NULL);
-    memset(w->odd, 0xFF, slots * sizeof *w->odd);
+    TRY(table_reserve(&w->odd, n_odd, NULL, NULL, MEM_MODEL));
     for (int32_t id = 0; id < t->n_vocab && n_odd > 0; id++) {
         char bytes[LONG_TEXT];
         struct gguf_str text = tokenizer_text(t, id);
@@ -228,9 +227,8 @@ static enum err add_odd(struct tokenizer *t, uint32_t n_odd)
         if (text.len <= LONG_TEXT) {
             (void)undo_alphabet(text, w->byte_of, bytes, &is_pure);
         }
-        if (is_odd(text, is_pure)) {
-            uint32_t at = odd_slot(t, text.data, text.len);
-            w->odd[at] = w->odd[at] < 0 ? id : w->odd[at]; /* of duplicates the first id counts */
+        if (is_odd(text, is_pure) && find_odd(t, text.data, text.len) < 0) { /* of duplicates the first id counts */
+            table_add(&w->odd, tokenizer_hash(text.data, text.len), (uint32_t)id);
         }
     }
     return ERR_OK;
@@ -266,7 +264,7 @@ int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t n)
 {
     bool is_odd_text;
     const struct word *word = find_text(t, (struct gguf_str){s, n}, &is_odd_text);
-    return is_odd_text ? t->words.odd[odd_slot(t, s, n)] : id_of(word);
+    return is_odd_text ? find_odd(t, s, n) : id_of(word);
 }
 
 int32_t words_find_merge(const struct tokenizer *t, struct gguf_str a, struct gguf_str b, int32_t *left, int32_t *right,
