@@ -1,4 +1,4 @@
-/* Chats of all APIs: their messages through the model's chat template, and what the answer must follow. */
+/* Chats of all APIs: renders their messages through the model's chat template and builds the answer's constraint. */
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"
@@ -15,7 +15,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Adds chat_template_kwargs to the context; never the variables that the server sets. */
+/* Adds chat_template_kwargs to the context, without the variables that the server sets. */
 static enum err add_kwargs(const json_t *root, json_t *context, struct err_info *info)
 {
     const json_t *kwargs = json_read_get(root, "chat_template_kwargs");
@@ -39,7 +39,7 @@ static enum err add_kwargs(const json_t *root, json_t *context, struct err_info 
     return ERR_OK;
 }
 
-/* Does the template read thinking from parts of the content, and from no field of the message? */
+/* Checks whether the template reads thinking from parts of the content only, not from a field of the message. */
 static enum err find_thinking_parts(const struct call *c, bool *reads)
 {
     static const char *const fields[] = {"reasoning_content", "message.thinking", "message['thinking']",
@@ -109,10 +109,10 @@ void chat_answer(struct call *c, struct params *p, bool shows_tools, const int32
     bool shows_marks = shows_tools || format->body == CHAT_BODY_CHANNELS || p->thinking != CHAT_THINKS_NOT;
     p->gen.show_special = format->has_tokens && shows_marks;
     if (binds && (is_forced ||
-                  !p->constraint.is_of_response)) { /* a call is no answer: the form asked of that does not matter */
+                  !p->constraint.is_of_response)) { /* a call is not an answer, so the answer's form does not apply */
         p->split.is_forced = is_forced;
         err = tool_choice_grammar(p, c->engine, &info);
-    } else if (params_has_grammar(p)) { /* and nothing else: no calls, and no thinking but in front of it */
+    } else if (params_has_grammar(p)) { /* and nothing else: no calls, and thinking only before it */
         p->split.reads_calls = false;
         if (p->thinking == CHAT_THINKS_NOT) {
             p->split = (struct chat_split_config){.splits_reasoning = false};
@@ -128,7 +128,7 @@ void chat_answer(struct call *c, struct params *p, bool shows_tools, const int32
     p->split.tools = tools;
     p->gen.reads_calls = p->split.reads_calls;
     p->root = NULL;
-    call_drop_json(c); /* before the answer, which may take minutes */
+    call_drop_json(c); /* before the answer, which can take minutes */
     generation_run(c, p, shape, arg, (const int32_t *const[]){ids}, &n, 1);
     json_decref(tools);
     engine_grammar_free(&p->gen.grammar);

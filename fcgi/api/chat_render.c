@@ -1,4 +1,4 @@
-/* A template that renders the conversation as it was sent is never given another form. */
+/* Other forms are tried only if the template fails on the conversation as it was sent. */
 #include "fcgi/api/chat_render.h"
 
 #include "engine/chat/chat_template.h"
@@ -7,18 +7,18 @@
 #include "fcgi/api/tools.h"
 #include "fcgi/api/tools_prompt.h"
 
-/* A conversation that is being rendered. */
+/* State while a conversation is rendered. */
 struct rendering {
     struct call *call;
     json_t *context;
     struct err_info first; /* the error to report; code ERR_OK: no form has failed yet */
-    bool is_raised;        /* some form failed by raise_exception .. */
+    bool is_raised;        /* a form failed by raise_exception .. */
     bool is_broken;        /* .. or otherwise */
     int32_t **ids;
     size_t *n;
 };
 
-/* Renders the context as it is. */
+/* Renders the context unchanged. */
 static enum err attempt(struct rendering *r)
 {
     struct err_info info = {0};
@@ -34,7 +34,7 @@ static enum err attempt(struct rendering *r)
     return err;
 }
 
-/* Renders with arguments as objects, as most templates want them; if a template fails on that, as strings. */
+/* Renders with arguments as objects, which most templates expect; if the template fails, as strings. */
 static enum err attempt_arguments(struct rendering *r)
 {
     json_t *undo = json_array();
@@ -48,7 +48,7 @@ static enum err attempt_arguments(struct rendering *r)
     return err;
 }
 
-/* Renders with these members of the context; NULL: the context keeps its own. */
+/* Renders with these members of the context. NULL: keep the context's. */
 static enum err attempt_with(struct rendering *r, json_t *messages, json_t *tools)
 {
     bool ok = messages == NULL || json_object_set(r->context, "messages", messages) == 0;
@@ -56,7 +56,7 @@ static enum err attempt_with(struct rendering *r, json_t *messages, json_t *tool
     return ok ? attempt_arguments(r) : ERR_NOMEM;
 }
 
-/* Renders with these messages, and if that fails with complete tools. */
+/* Renders with these messages; if that fails, with completed tools. */
 static enum err attempt_tools(struct rendering *r, json_t *messages)
 {
     json_t *tools = json_incref(json_object_get(r->context, "tools")), *filled = NULL;

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is read of a field, or of a member of one. */
+/* What is read from a field or from a member of a field. */
 struct row {
     const char *field, *member, *where;
     enum constraint_kind kind;
@@ -50,7 +50,7 @@ static enum err put(struct constraint *out, struct constraint found, struct err_
 
 /* --- response_format -------------------------------------------------------------------------------------------------- */
 
-/* A schema of response_format, at its place there. */
+/* Takes a schema of response_format; at: its path. */
 static enum err take_schema(const json_t *schema, const char *at, struct constraint *c, struct err_info *info)
 {
     if (!json_is_object(schema)) {
@@ -61,7 +61,8 @@ static enum err take_schema(const json_t *schema, const char *at, struct constra
     return ERR_OK;
 }
 
-/* {"type": "json_schema", "json_schema": {"name": .., "schema": ..}}; llama-server's has "schema" without the object around it. */
+/* {"type": "json_schema", "json_schema": {"name": .., "schema": ..}}; llama-server's form has "schema" without the
+ * outer object. */
 static enum err read_schema(const json_t *format, struct constraint *c, struct err_info *info)
 {
     const json_t *outer = json_read_get(format, "json_schema"), *name = json_read_get(outer, "name");
@@ -80,7 +81,7 @@ static enum err read_schema(const json_t *format, struct constraint *c, struct e
     return take_schema(json_read_get(outer, "schema"), "response_format.json_schema.schema", c, info);
 }
 
-/* {"type": "json_object"}, with llama.cpp's "schema" beside it or not. */
+/* {"type": "json_object"}, optionally with llama.cpp's "schema". */
 static enum err read_object(const json_t *format, struct constraint *c, struct err_info *info)
 {
     const json_t *schema = json_read_get(format, "schema");
@@ -118,7 +119,7 @@ static enum err read_response_format(const json_t *root, struct constraint *out,
 
 /* --- other fields ----------------------------------------------------------------------------------------------------- */
 
-/* What structured_outputs has beside the rows: what would change the form is refused unless it is off. */
+/* Checks the other members of structured_outputs: rejects options that would change the form unless they are off. */
 static enum err check_options(const json_t *root, struct err_info *info)
 {
     static const char *const forms[] = {"disable_any_whitespace", "disable_additional_properties", "whitespace_pattern",
@@ -179,7 +180,7 @@ static enum err read_row(const struct row *r, const json_t *v, struct constraint
         return json_in_refuse(fits ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, r->where, shapes[r->kind].expected, v, info);
     }
     if (json_is_false(v) || (json_is_string(v) && json_string_length(v) == 0)) {
-        return ERR_OK; /* "" is none, as llama.cpp has it */
+        return ERR_OK; /* "" means none, as in llama.cpp */
     }
     return put(out, (struct constraint){r->kind, r->where, v, false}, info);
 }
@@ -199,7 +200,7 @@ enum err constraint_read(const json_t *root, struct constraint *out, struct err_
 
 /* --- grammars --------------------------------------------------------------------------------------------------------- */
 
-/* Says what is wrong as the engine does: the text has the place within the schema, and so has info->where, alone. */
+/* Reports errors as the engine does: the text and info->where have only the location within the schema. */
 static enum err check_form(const json_t *schema, struct err_info *info)
 {
     static const char at[] = "JSON Schema, #";
@@ -210,7 +211,7 @@ static enum err check_form(const json_t *schema, struct err_info *info)
     return err;
 }
 
-/* info->where: where the schema is, and the place within it. */
+/* info->where: the schema's path and the location within it. */
 static enum err make_schema(const struct constraint *c, struct engine *e, enum chat_thinking thinking,
                             struct grammar **out, struct err_info *info)
 {

@@ -19,7 +19,7 @@ static enum err refuse(const char *what, struct err_info *info)
     return err_set(info, ERR_INVALID_VALUE, "messages", "messages: expected %s, because the answer continues it", what);
 }
 
-/* Can the answer go on with the last of n messages? */
+/* Checks whether the answer can continue the last of n messages. */
 static enum err check_last(const json_t *messages, size_t n, struct err_info *info)
 {
     const json_t *last = json_array_get(messages, n - 1);

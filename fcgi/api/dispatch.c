@@ -78,8 +78,9 @@ static bool is_type(const char *content_type, const char *type)
     return n == strlen(type) && strncasecmp(content_type, type, n) == 0;
 }
 
-/* Is the body said to be plain JSON? Examples of some APIs post with `curl -d` alone, which calls the body a form. Programs may
- * do that there, and send no type; web pages may not, since a browser sends a form of any page's without asking first. */
+/* Checks that the body is declared as plain JSON. Examples of some APIs use a bare `curl -d`, which declares a form.
+ * There, programs can send that type or none. Web pages cannot, because a browser sends any page's form without a
+ * preflight. */
 static enum err check_type(const struct fastcgi_request *r, const struct route *route, bool is_browser,
                            struct err_info *info)
 {
@@ -100,7 +101,7 @@ static enum err check_type(const struct fastcgi_request *r, const struct route *
                                      "Content-Type: expected application/json, found '%.64s'", type);
 }
 
-/* Who asks, from which page if a browser does, and is that a body we read? Requests that only read are judged by browsers
+/* Checks the sender, the page that a browser sends for, and the body's type. Browsers judge requests that only read
  * themselves, by the headers that nginx adds. */
 static enum err check_sender(struct call *c, const struct route *route, struct err_info *info)
 {
@@ -128,7 +129,7 @@ static enum err check_sender(struct call *c, const struct route *route, struct e
     return strcmp(route->method, "POST") == 0 ? check_type(r, route, origin_is_browser(&page), info) : ERR_OK;
 }
 
-/* When the request is given up: what the server allows, or the client asked for, if that is sooner. */
+/* Sets the request's deadline: the earlier of the server's and the client's. */
 static enum err read_deadline(struct call *c, struct err_info *info)
 {
     static const char name[] = "X-Request-Timeout-Ms";
@@ -144,7 +145,8 @@ static enum err read_deadline(struct call *c, struct err_info *info)
     return ERR_OK;
 }
 
-/* Is there a place in the queue? Where there is none the prompt need not be made: its refusal would cost more than others' answers. */
+/* Checks that the queue has room. A prompt that would be rejected need not be built: rejecting it later costs more than
+ * others' answers. */
 static enum err check_queue(struct call *c, const struct route *route, struct err_info *info)
 {
     if (!route->computes) {
@@ -158,7 +160,7 @@ static enum err check_queue(struct call *c, const struct route *route, struct er
     return err_set(info, ERR_OVERLOADED, NULL, "%s", err_text(ERR_OVERLOADED));
 }
 
-/* Waits for a place among those that are prepared. Meanwhile the queue may have become full. */
+/* Waits for one of the preparation slots; the queue can fill during the wait. */
 static enum err enter_gate(struct call *c, const struct route *route, struct err_info *info)
 {
     struct sched_share share = call_share(c);
@@ -166,13 +168,13 @@ static enum err enter_gate(struct call *c, const struct route *route, struct err
     return check_queue(c, route, info);
 }
 
-/* Everything before the handler; ERR_OK when it may run. */
+/* Runs all checks before the handler. ERR_OK: the handler can run. */
 static enum err admit(struct call *c, const struct route *route, struct err_info *info)
 {
     struct fastcgi_request *r = c->reply.request;
     TRY(check_sender(c, route, info));
     TRY(read_deadline(c, info));
-    if (route->is_counted) { /* before anything is read or computed */
+    if (route->is_counted) { /* before any reading or computing */
         TRY(tenant_begin(c->tenant, &c->counted, c->reply.arrived_ns, &c->reply.retry_after_s, info));
     }
     size_t limit = (size_t)c->server->conf->body_limit_kib * 1024;
@@ -187,7 +189,7 @@ static enum err admit(struct call *c, const struct route *route, struct err_info
         return err;
     }
     if (c->engine != NULL && route->needs_model && engine_is_lost(c->engine, info)) {
-        c->reply.retry_after_s = 1; /* of the next process */
+        c->reply.retry_after_s = 1; /* from the next process */
         return ERR_LOST;
     }
     if (c->is_late && route->needs_model) {
@@ -204,7 +206,7 @@ static enum err admit(struct call *c, const struct route *route, struct err_info
     return route->prepares ? enter_gate(c, route, info) : ERR_OK;
 }
 
-/* The API of a request for an unknown URL: the first that has it. */
+/* Returns the API for an unknown URL: the first that has the path, else the last. */
 static const struct dialect *dialect_of(const struct server *s, const char *path)
 {
     const struct dialect *const *d = s->dialects;
@@ -245,7 +247,8 @@ static void dispatch(struct call *c, const char *method, const char *uri)
     gate_leave(&c->reply.gate);
 }
 
-/* The number of a route in the metrics; -1 for none. Rows of one path are one endpoint there, where each sample has another name. */
+/* Returns the route's index in the metrics, or -1. Rows with the same path are one endpoint, because metrics need
+ * distinct label values. */
 static int metrics_index(const struct server *s, const struct route *route)
 {
     int i = 0;
@@ -255,7 +258,7 @@ static int metrics_index(const struct server *s, const struct route *route)
     return route != NULL ? i : -1;
 }
 
-/* Tells of a request that took longer than --slow-log says. */
+/* Logs a request that took longer than --slow-log. */
 static void note_slow(const struct call *c, const char *path)
 {
     const struct conf *conf = c->server->conf;
@@ -278,7 +281,7 @@ static void note_slow(const struct call *c, const char *path)
     }
 }
 
-/* Writes the line of a request that was counted. */
+/* Writes the journal line of a counted request. */
 static void write_journal(const struct call *c, const char *path)
 {
     struct journal_entry e = {.id = c->reply.id,
@@ -300,7 +303,7 @@ void dispatch_request(struct fastcgi_request *r, void *arg)
 {
     struct server *server = arg;
     struct call c = {.server = server, .engine = atomic_load_explicit(&server->engine, memory_order_acquire)};
-    /* Counted before it is asked, so that who waits for n_working to be 0 misses none that was let in. */
+    /* Count before the check: a thread that waits for n_working == 0 then misses no admitted request. */
     atomic_fetch_add(&server->n_working, 1);
     c.is_late = atomic_load(&server->is_refusing);
     if (c.is_late) {

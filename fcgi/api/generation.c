@@ -1,5 +1,5 @@
-/* Streams are read in turn; what is there is written in one go. A client that leaves cancels all of them through the
- * poller, whatever this thread is doing. */
+/* Reads the streams in turn and writes all available output in one piece. If the client leaves, the poller cancels all
+ * streams, whatever this thread is doing. */
 #include "fcgi/api/generation.h"
 
 #include "engine/base/clock.h"
@@ -34,7 +34,7 @@ void generation_chunk_open(const struct generation *g, struct buf *out)
     write_envelope(g, g->shape->chunk_object, out);
 }
 
-/* timed OPTIONAL: whose timings the chunk tells. */
+/* timed OPTIONAL: the choice whose timings the chunk reports. */
 static void close_choices_of_chunk(const struct generation *g, const struct choice *timed, struct buf *out)
 {
     buf_puts(out, g->params->include_usage ? "],\"usage\":null" : "]");
@@ -130,7 +130,7 @@ void generation_write_bytes(const struct generation *g, int32_t id, struct buf *
 
 static bool may_use(void *tenant, const char *name) { return tenant_may_use(tenant, name); }
 
-/* May the tenant use the model by one of its names? */
+/* Checks whether the tenant may use the model by one of its names. */
 static bool may_use_ours(const struct call *c)
 {
     const struct server *s = c->server;
@@ -158,7 +158,7 @@ enum err generation_check_model(const struct call *c, const char *asked, struct 
 
 /* --- streams ---------------------------------------------------------------------------------------------------- */
 
-/* From the poller: the client has left. */
+/* Called by the poller: the client has left. */
 static void on_gone(void *arg)
 {
     struct generation *g = arg;
@@ -172,7 +172,7 @@ static void on_gone(void *arg)
     pthread_mutex_unlock(&g->lock);
 }
 
-/* From whoever looks from outside. What has ended wrote its usage before its stream was closed. */
+/* Called by threads that observe the request. An ended choice has written its usage before its stream is closed. */
 static void look(const void *arg, struct live_look *out)
 {
     struct generation *g = (struct generation *)arg;
@@ -206,8 +206,8 @@ static bool is_gone(struct generation *g)
     return gone;
 }
 
-/* The k-th choice to run. Where the first of each prompt gives the log-probabilities that all its choices echo, those
- * come before the others. */
+/* Returns the k-th choice to run. The choices of a prompt echo log-probabilities of its first choice, so the first
+ * choices run before the others. */
 static struct choice *nth_choice(struct generation *g, size_t k)
 {
     size_t n = (size_t)g->params->n, n_prompts = g->n_choices / n;
@@ -220,7 +220,7 @@ static struct choice *nth_choice(struct generation *g, size_t k)
 
 static bool has_echo(const struct choice *c) { return c->n_echoed == c->n_prompt; }
 
-/* Whole answers: what comes behind the echo of another choice. */
+/* Unstreamed answers: writes the text after the echo of another choice. */
 static void follow_echo(const struct generation *g, struct choice *c)
 {
     if (c->echo != NULL && c->echo != c && !g->params->stream) {
@@ -229,7 +229,7 @@ static void follow_echo(const struct generation *g, struct choice *c)
     }
 }
 
-/* Hands on the next n choices. */
+/* Submits the next n choices. */
 static enum err submit(struct generation *g, size_t n, struct err_info *info)
 {
     struct engine_sequence *seqs = arena_zalloc_array(&g->call->arena, n, sizeof *seqs);
@@ -258,12 +258,12 @@ static enum err submit(struct generation *g, size_t n, struct err_info *info)
     return ERR_OK;
 }
 
-/* Hands on as many choices as may be in the engine: at first all of those or none, later, as they end, the others. */
+/* Submits as many choices as the engine takes: at first all of these or none, later the others as choices end. */
 static enum err submit_more(struct generation *g, struct err_info *info)
 {
     while (g->n_submitted < g->n_choices) {
         size_t most = MIN_OF(engine_group_room(g->group), g->n_choices - g->n_submitted), n = 0;
-        most = g->n_submitted == 0 ? MAX_OF(most, 1u) : most; /* the engine says what is wrong */
+        most = g->n_submitted == 0 ? MAX_OF(most, 1u) : most; /* the engine reports the error */
         for (; n < MIN_OF(most, (size_t)MAX_AT_ONCE); n++) {
             const struct choice *c = nth_choice(g, g->n_submitted + n);
             if (c->echo != NULL && c->echo != c && !has_echo(c->echo)) {
@@ -300,7 +300,7 @@ static void note_id(const struct generation *g, struct choice *c, int32_t id)
     }
 }
 
-/* Tells the token of the prompt to all choices that echo it. */
+/* Reports the prompt token to all choices that echo it. */
 static void tell_prompt_token(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)
 {
     if (!g->params->stream) {
@@ -318,7 +318,7 @@ static void tell_prompt_token(struct generation *g, struct choice *c, const stru
     }
 }
 
-/* Notes what goes wrong first, if anything does; why OPTIONAL. */
+/* Records the first error, if err is one; why OPTIONAL. */
 static void fail(struct generation *g, enum err err, const struct err_info *why)
 {
     if (err != ERR_OK && g->failure.code == ERR_OK) {
@@ -335,7 +335,7 @@ static void close_stream(struct generation *g, struct choice *c)
     engine_stream_close(&stream);
 }
 
-/* What is kept of c for later is whole. */
+/* Checks that the buffers of c are complete. */
 static enum err check_kept(const struct choice *c)
 {
     TRY(buf_ok(&c->text));
@@ -350,7 +350,7 @@ static enum err check_kept(const struct choice *c)
     return ERR_OK;
 }
 
-/* Ends what takes longer than the request allows, once a line of it is there. */
+/* Ends a choice that takes longer than the request allows, after a line of it exists. */
 static void check_time(const struct generation *g, struct choice *c)
 {
     uint64_t limit_ns = g->params->t_max_ms > 0 ? (uint64_t)g->params->t_max_ms * 1000000u : UINT64_MAX;
@@ -360,7 +360,7 @@ static void check_time(const struct generation *g, struct choice *c)
     }
 }
 
-/* What check_time has ended is complete. */
+/* A choice that check_time ended is complete. */
 static void accept_time_out(const struct choice *c, struct engine_event *ev)
 {
     if (c->is_out_of_time && ev->err == ERR_CANCELLED) {
@@ -370,8 +370,8 @@ static void accept_time_out(const struct choice *c, struct engine_event *ev)
     }
 }
 
-/* Tells how far the prompts are, where that is asked for: of each choice at first what was found in the cache, and at last
- * all of it. True: something was told. */
+/* Reports prompt progress if the request asks for it: per choice first the cached part, and at last all of it. Returns
+ * true if it reported something. */
 static bool tell_progress(struct generation *g, struct choice *c, struct buf *out)
 {
     if (!g->params->return_progress || !g->params->stream || g->shape->progress == NULL || c->stream == NULL ||
@@ -396,14 +396,14 @@ static bool tell_progress(struct generation *g, struct choice *c, struct buf *ou
     return true;
 }
 
-/* Is what is generated to be a slot's? */
+/* Checks whether the generated tokens are kept for a slot. */
 static bool keeps_tokens(const struct generation *g)
 {
     return g->params->id_slot >= 0 && g->params->cache_prompt && g->call->server->conf->slot_save_path != NULL;
 }
 
-/* What the request's slot has after its first choice has ended, before the client is told of the end. The last token was not
- * computed, so it is not in the cache. */
+/* Records the slot's content after the request's first choice has ended, before the client learns of the end. The last
+ * token was not computed, so it is not in the cache. */
 static void note_slot(const struct generation *g, const struct choice *c)
 {
     if (keeps_tokens(g) && c == &g->choices[0] && c->end.err == ERR_OK && buf_ok(&c->made) == ERR_OK) {
@@ -413,7 +413,7 @@ static void note_slot(const struct generation *g, const struct choice *c)
     }
 }
 
-/* Takes one event of c; timeout_ms for the first. False: nothing came. */
+/* Takes one event of c, waiting up to timeout_ms. False: no event. */
 static bool take_event(struct generation *g, struct choice *c, int timeout_ms, struct buf *out)
 {
     struct engine_event ev;
@@ -437,7 +437,8 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
     if (ev.kind == SCHED_END) {
         accept_time_out(c, &ev);
         c->end = ev;
-        c->end.stop_match = ev.stop_match != NULL ? g->gen.stop[ev.i_stop] : NULL; /* which outlives the stream */
+        c->end.stop_match = ev.stop_match != NULL ? g->gen.stop[ev.i_stop] : NULL; /* the parameter outlives the
+                                                                                    * stream */
         c->has_ended = true;
         fail(g, ev.err, ev.why);
         note_slot(g, c);
@@ -460,7 +461,7 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
             g->shape->finish(g, c, out);
         }
         metrics_note_sequence(&c->usage);
-        close_stream(g, c); /* its place in memory is another's */
+        close_stream(g, c); /* its memory gets reused */
     } else {
         check_time(g, c);
     }
@@ -468,8 +469,8 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
     return true;
 }
 
-/* Takes what is there from all choices, and of what is written little more than PUSH_BYTES, waiting up to wait_ms for something.
- * *n_open counts the choices that go on, or whose turn has not come. */
+/* Takes the available events of all choices until little more than PUSH_BYTES are written, waiting up to wait_ms for
+ * the first. *n_open counts the choices that are running or not yet submitted. */
 static bool take_events(struct generation *g, int wait_ms, struct buf *out, size_t *n_open)
 {
     bool any = false;
@@ -487,12 +488,13 @@ static bool take_events(struct generation *g, int wait_ms, struct buf *out, size
     if (any || waited_for == NULL) {
         return any;
     }
-    /* Alone, a choice can be waited for as long as we like; among others, or while its prompt is looked at, only a moment. */
+    /* A single choice can be waited for without limit. With several, or while the prompt's progress is watched, the
+     * wait is short. */
     bool is_watched = g->params->return_progress && waited_for->first_token_ns == 0;
     return take_event(g, waited_for, *n_open > 1 || is_watched ? POLL_MS : wait_ms, out);
 }
 
-/* Hands on the next choices if there is room for them; false once something broke off. */
+/* Submits the next choices if there is room. Returns false after an error. */
 static bool go_on(struct generation *g)
 {
     struct err_info why = {0};
@@ -503,7 +505,7 @@ static bool go_on(struct generation *g)
 
 /* --- answers ---------------------------------------------------------------------------------------------------- */
 
-/* Sends what is in out; false once the answer is broken off. */
+/* Sends the content of out. Returns false after the answer was cut off. */
 static bool push(struct generation *g, struct buf *out)
 {
     uint64_t begin = clock_now_ns();
@@ -558,7 +560,7 @@ static void open_answer(struct generation *g, struct buf *out)
     }
 }
 
-/* Tells in the stream what went wrong; nothing comes behind it. */
+/* Writes the error into the stream; nothing follows it. */
 static void break_off(struct generation *g, struct buf *out)
 {
     struct reply *r = &g->call->reply;
@@ -580,7 +582,7 @@ static void tick(struct generation *g, struct buf *out)
     }
 }
 
-/* Writes events until all choices have ended or something breaks them off. */
+/* Writes events until all choices have ended or an error cuts them off. */
 static void stream_answer(struct generation *g, struct buf *out)
 {
     int ping_ms = (int)g->call->server->conf->ping_s * 1000;
@@ -607,7 +609,7 @@ static void stream_answer(struct generation *g, struct buf *out)
     }
 }
 
-/* Once all have ended, or one broke off. */
+/* Called after all choices have ended or one failed. */
 static void note_stages(struct generation *g)
 {
     struct reply_stages *s = &g->call->reply.stages;
@@ -648,7 +650,7 @@ static void log_generation(struct generation *g)
 {
     note_stages(g);
     char text[SCHED_WAITS_BYTES];
-    struct sched_waits waits = {0}; /* the longest of a sequence */
+    struct sched_waits waits = {0}; /* the longest waits of any sequence */
     const struct sched_usage *u = &g->choices[0].usage;
     uint64_t arrived = g->call->reply.arrived_ns, now = clock_now_ns();
     metrics_observe(METRIC_E2E, (double)(now - arrived) / 1e9);
@@ -665,7 +667,7 @@ static void log_generation(struct generation *g)
         (now - arrived) / 1000000u, sched_waits_text(&waits, text));
 }
 
-/* What it came to, also where the client has left in its middle. */
+/* Records the usage, also if the client left before the end. */
 static void note_usage(struct generation *g)
 {
     struct call_usage *u = &g->call->usage;
@@ -716,7 +718,7 @@ const char *generation_salt(const struct call *c, const char *own, char text[API
     return c->server->conf->share_cache ? own : apikey_salt(&c->caller, own, text);
 }
 
-/* Before the first is submitted, as a stream that was begun has no status any more. */
+/* Runs before the first submit: a stream that has begun cannot send an error status. */
 static enum err check_prompts(const struct generation *g, struct err_info *info)
 {
     for (size_t i = 0; i < g->n_choices; i += (size_t)g->params->n) {
@@ -749,7 +751,7 @@ static void answer(struct generation *g)
         for (size_t i = 0; i < g->n_choices; i++) {
             reply_note_context(&g->call->reply, g->choices[i].n_prompt, engine_model(g->call->engine)->n_ctx);
         }
-        if (strcmp(info.where, "prompt") == 0) { /* the engine knows one word for it */
+        if (strcmp(info.where, "prompt") == 0) { /* the engine has one name for all prompts */
             snprintf(info.where, sizeof info.where, "%s", g->shape->prompt_field);
         }
         reply_error(&g->call->reply, err, &info);

@@ -1,4 +1,4 @@
-/* The prompt is, in llama.cpp's order [tools/server, format_prompt_infill; arXiv:2409.12186]:
+/* The prompt, in llama.cpp's order [tools/server, format_prompt_infill; arXiv:2409.12186]:
  *
  *     REPO myproject FILE name text FILE name text .. FILE filename BOS PREFIX before begun SUFFIX behind MIDDLE */
 #include "fcgi/api/infill.h"
@@ -8,7 +8,7 @@
 
 enum { BATCH_TOKENS = 2048, MAX_EXTRA = 1024, MAX_PROMPTS = 256 };
 
-/* Ids that grow; the arena's. */
+/* Growing list of ids in the arena. */
 struct ids {
     struct call *call;
     struct err_info *info;
@@ -35,7 +35,7 @@ static enum err add(struct ids *to, const int32_t *ids, size_t n)
     return ERR_OK;
 }
 
-/* A mark, unless the model has none. */
+/* Adds a mark if the model has it. */
 static enum err add_mark(struct ids *to, int32_t id) { return id < 0 ? ERR_OK : add(to, &id, 1); }
 
 static enum err add_text(struct ids *to, const char *text, size_t len)
@@ -51,7 +51,7 @@ static enum err add_string(struct ids *to, const json_t *v)
     return v == NULL ? ERR_OK : add_text(to, json_string_value(v), json_string_length(v));
 }
 
-/* The name of a file in front of its text. */
+/* Adds a file's name, which precedes its text. */
 static enum err add_file(struct ids *to, const struct engine_fim *fim, const json_t *name, const char *otherwise)
 {
     TRY(add_mark(to, fim->file));
@@ -59,7 +59,7 @@ static enum err add_file(struct ids *to, const struct engine_fim *fim, const jso
     return add_text(to, "\n", 1);
 }
 
-/* What comes from elsewhere. */
+/* Adds the text of another file. */
 static enum err add_extra(struct ids *to, const struct engine_fim *fim, const json_t *extra)
 {
     static const char project[] = "myproject\n", snippet[] = "\n\n--- snippet ---\n\n";
@@ -117,8 +117,8 @@ static enum err check_extra(const json_t *extra, struct err_info *info)
 
 /* --- the prompt -------------------------------------------------------------------------------------------------------- */
 
-/* How much there is room for: three parts of a batch for what is before, one for what is behind; the rest of the context,
- * but for twice the answer, for other files. */
+/* Truncates to the available room: three quarters of a batch for the text before, one quarter for the text after. Other
+ * files get the rest of the context less twice the answer. */
 static void cut(const struct call *c, const struct infill *f, struct ids *before, struct ids *behind, size_t n_begun,
                 struct ids *others)
 {
@@ -136,7 +136,7 @@ static void cut(const struct call *c, const struct infill *f, struct ids *before
     others->n = n_others;
 }
 
-/* behind: the tokens of the suffix. */
+/* behind: the suffix's tokens. */
 static enum err make_prompt(struct call *c, const struct infill *f, const struct engine_fim *fim, struct ids behind,
                             int32_t **ids, size_t *n, struct err_info *info)
 {

@@ -10,7 +10,8 @@
 
 /* --- times -------------------------------------------------------------------------------------------------------- */
 
-/* Milliseconds, what they come to for each of `timed` of n tokens, and tokens a second. With all digits: clients divide. */
+/* Writes milliseconds, milliseconds per token of `timed` of n tokens, and tokens per second. All digits are written
+ * because clients divide. */
 static void write_speed(const char *name, int64_t n, int64_t timed, uint64_t ns, struct buf *out)
 {
     double ms = (double)ns / 1e6;
@@ -19,7 +20,7 @@ static void write_speed(const char *name, int64_t n, int64_t timed, uint64_t ns,
                timed > 0 && ms > 0 ? 1e3 / ms * (double)timed : 0);
 }
 
-/* The first token costs no step of its own: it comes of the prompt's last row. */
+/* The first token costs no step: the prompt's last row yields it. */
 static void write_times(const struct sched_usage *u, int32_t n_prompt, uint64_t prompt_ns, uint64_t decode_ns,
                         struct buf *out)
 {
@@ -80,7 +81,7 @@ void llama_write_probabilities(const struct generation *g, const struct engine_e
 
 /* --- settings ------------------------------------------------------------------------------------------------------- */
 
-/* Samplers that there are, in the order in which they run; what the others would need is told as off. */
+/* The samplers that infcgi has, in the order in which they run. Fields of the others are reported as off. */
 static const char samplers[] = "\"samplers\":[\"penalties\",\"top_k\",\"typ_p\",\"top_p\",\"min_p\",\"temperature\"],"
                                "\"dynatemp_range\":0.0,\"dynatemp_exponent\":1.0,\"top_n_sigma\":-1.0,"
                                "\"xtc_probability\":0.0,\"xtc_threshold\":0.1,\"dry_multiplier\":0.0,\"dry_base\":1.75,"
@@ -165,7 +166,7 @@ void llama_write_result(const struct generation *g, const struct choice *c, stru
     buf_printf(out, "{\"index\":%d,\"content\":", c->index);
     json_write_buf(out, &c->text);
     buf_puts(out, ",\"tokens\":[");
-    if (!g->params->stream) { /* else they were told, as the text was */
+    if (!g->params->stream) { /* otherwise the tokens were already sent, as was the text */
         buf_add(out, &c->ids);
     }
     buf_printf(out, "],\"id_slot\":%" PRId64 ",\"stop\":true,\"model\":", g->params->id_slot);

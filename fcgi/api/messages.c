@@ -1,4 +1,4 @@
-/* The messages of a chat request: checked, and brought to the one form that templates know. */
+/* Checks the messages of a chat request and converts them to the form that templates read. */
 #include "fcgi/api/messages.h"
 
 #include "engine/base/buf.h"
@@ -18,7 +18,7 @@ static enum err bad_message(size_t i, const char *field, enum err code, const ch
     return json_in_refuse(code, where, expected, found, info);
 }
 
-/* The string of part k; NULL with the error set. */
+/* Returns the string of part k, or NULL with the error set. */
 static const json_t *text_of_part(const json_t *part, size_t i, size_t k, struct err_info *info)
 {
     char field[64];
@@ -51,7 +51,7 @@ static bool has_thoughts(const json_t *parts)
     return has;
 }
 
-/* Appends the text of part k, of type thinking: a string, or an array of text parts, as Mistral's API has it. */
+/* Appends the text of part k, of type thinking: a string, or an array of text parts as in Mistral's API. */
 static enum err append_thought(const json_t *part, size_t i, size_t k, struct buf *text, struct err_info *info)
 {
     const json_t *v = json_object_get(part, "thinking");
@@ -69,11 +69,11 @@ static enum err append_thought(const json_t *part, size_t i, size_t k, struct bu
 
 static json_t *string_of(const struct buf *b) { return json_stringn_nocheck(b->data != NULL ? b->data : "", b->len); }
 
-/* What content with thinking in it is made of. */
+/* The pieces of content with thinking in it. */
 struct split_content {
     json_t *parts;             /* as THOUGHTS_PARTS */
     struct buf text, thoughts; /* of all parts */
-    bool is_answer;            /* else thinking is part of the text too */
+    bool is_answer;            /* false: thinking is also part of the text */
 };
 
 static enum err split_part(const json_t *part, size_t i, size_t k, struct split_content *to, struct err_info *info)
@@ -94,8 +94,8 @@ static enum err split_part(const json_t *part, size_t i, size_t k, struct split_
     return err;
 }
 
-/* Thinking in the content of an answer becomes its reasoning_content, if it has none; the parts are kept for templates that
- * read them. */
+/* Moves thinking in an answer's content to reasoning_content, if the message has none. Keeps the parts for templates
+ * that read them. */
 static enum err split_content(json_t *message, const json_t *parts, size_t i, struct err_info *info)
 {
     struct split_content to = {.parts = json_array(),
@@ -113,7 +113,8 @@ static enum err split_content(json_t *message, const json_t *parts, size_t i, st
         ok = ok && (to.thoughts.len == 0 || json_string_length(json_object_get(message, "reasoning_content")) > 0 ||
                     json_object_set_new(message, "reasoning_content", string_of(&to.thoughts)) == 0);
         ok = ok &&
-             json_object_set_new(message, "content", string_of(&to.text)) == 0; /* frees the parts that were read */
+             json_object_set_new(message, "content", string_of(&to.text)) == 0; /* frees the parts that `parts` refers
+                                                                                 * to */
     }
     buf_fini(&to.text);
     buf_fini(&to.thoughts);
@@ -121,7 +122,7 @@ static enum err split_content(json_t *message, const json_t *parts, size_t i, st
     return err != ERR_OK ? err : ok ? ERR_OK : ERR_NOMEM;
 }
 
-/* Joins the text parts of a content array; other kinds of parts are refused. NULL with the error set. */
+/* Joins the text parts of a content array; rejects other kinds of parts. Returns NULL with the error set. */
 static json_t *join_parts(const json_t *parts, size_t i, struct err_info *info)
 {
     struct buf text;
@@ -144,8 +145,8 @@ static json_t *join_parts(const json_t *parts, size_t i, struct err_info *info)
 
 static bool is_tool(const json_t *role) { return json_read_is(role, "tool") || json_read_is(role, "function"); }
 
-/* A tool's result answers a call: an assistant's message is in front of it, or another result. Whether that message has
- * tool_calls is not looked at, as clients may read calls out of its text. */
+/* A tool's result must follow an assistant's message or another result. tool_calls of that message are not checked,
+ * because clients can read calls from its text. */
 static enum err check_order(const json_t *messages, size_t i, struct err_info *info)
 {
     const json_t *before = i == 0 ? NULL : json_object_get(json_array_get(messages, i - 1), "role");
@@ -203,7 +204,7 @@ static enum err check_content(json_t *message, size_t i, struct err_info *info)
     return ERR_OK;
 }
 
-/* Templates know an earlier answer's thinking by one of three names. */
+/* Templates read an earlier answer's thinking by one of three names. */
 static enum err check_reasoning(json_t *message, size_t i, struct err_info *info)
 {
     static const char *const names[] = {"reasoning_content", "reasoning"};
@@ -216,7 +217,7 @@ static enum err check_reasoning(json_t *message, size_t i, struct err_info *info
     return thoughts_fill(message);
 }
 
-/* An earlier answer's audio is known by an id alone, which no server has here. */
+/* An earlier answer's audio is only an id, and infcgi keeps no audio. */
 static enum err check_audio(const json_t *message, size_t i, struct err_info *info)
 {
     const json_t *audio = json_read_get(message, "audio");

@@ -9,7 +9,7 @@ static bool is_role(const json_t *messages, size_t i, const char *role)
     return json_read_is(json_object_get(json_array_get(messages, i), "role"), role);
 }
 
-/* A content's text; of parts the texts, thinking among them. */
+/* Appends a content's text; of parts their texts, thinking included. */
 static void append_content(struct buf *text, const json_t *content)
 {
     buf_append(text, json_string_value(content), json_string_length(content));
@@ -20,7 +20,8 @@ static void append_content(struct buf *text, const json_t *content)
     }
 }
 
-/* Appends one message of `role` with the texts of messages [from, to), and other members of the first of that role. */
+/* Appends one message of `role` with the texts of messages [from, to) and the other members of the first message of
+ * that role. */
 static enum err append_joined(const json_t *messages, size_t from, size_t to, const char *role, json_t *out)
 {
     json_t *first = NULL, *joined;
@@ -40,7 +41,8 @@ static enum err append_joined(const json_t *messages, size_t from, size_t to, co
     return ok ? ERR_OK : ERR_NOMEM;
 }
 
-/* The end of the messages from i on that become one: a user's, system messages, and a user's directly after those. */
+/* Returns the end of the run of messages from i that become one: a user's, system messages, and a user's message
+ * directly after those. */
 static size_t run_end(const json_t *messages, size_t i)
 {
     bool was_system = is_role(messages, i, "system");

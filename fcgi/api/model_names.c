@@ -5,13 +5,13 @@
 
 #include <string.h>
 
-/* A name of a list, borrowed. */
+/* A name in a list; points into it. */
 struct part {
     const char *text;
     size_t n;
 };
 
-/* The next name that is not blank; *list moves behind it. False: there is none. */
+/* Finds the next name that is not blank and moves *list after it. Returns false if there is none. */
 static bool next_part(const char **list, struct part *out)
 {
     while (*list != NULL && **list != '\0') {

@@ -1,4 +1,5 @@
-/* GET /v1/models and /v1/models/{id}: the one model, in OpenAI's shape with what clients of llama.cpp and vLLM read. */
+/* GET /v1/models and /v1/models/{id}: the one model, in OpenAI's form plus the members that clients of llama.cpp and
+ * vLLM read. */
 #include "fcgi/api/models.h"
 
 #include "engine/base/json_write.h"
@@ -28,8 +29,8 @@ static void write_model(const struct call *c, const struct models_more *more, st
                m->architecture, m->quantization, m->n_ctx_train, m->n_embd, m->n_params, m->file_bytes, m->n_vocab);
 }
 
-/* What Codex reads of a model [codex-rs/protocol/src/openai_models.rs]: it takes no list without these, and knows only
- * from them how long a conversation may be. Its own instructions would fill the context of a small model. */
+/* Members that Codex reads of a model [codex-rs/protocol/src/openai_models.rs]. It rejects a list without them and
+ * learns the conversation's maximum length only from them. Its own instructions would fill a small model's context. */
 static void write_for_codex(const struct call *c, struct buf *out)
 {
     static const char instructions[] = "You are a coding agent. You work in the user's project through the tools that "
@@ -37,7 +38,7 @@ static void write_for_codex(const struct call *c, struct buf *out)
                                        "you change them, make the smallest change that does what is asked, try it "
                                        "where you can, and say in a few words "
                                        "what you did.";
-    enum { OUTPUT_TOKENS = 10000 }; /* of one tool, kept of its output */
+    enum { OUTPUT_TOKENS = 10000 }; /* of a tool's output, kept in the conversation */
     const struct engine_model_info *m = engine_model(c->engine);
     buf_puts(out, "{\"slug\":");
     json_write_cstr(out, c->server->model_id);

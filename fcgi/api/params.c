@@ -1,4 +1,4 @@
-/* The tables, and stop, logit_bias, stop_token_ids, stream_options and reasoning_format. */
+/* The tables of fields, and stop, logit_bias, stop_token_ids, stream_options and reasoning_format. */
 #include "fcgi/api/params.h"
 
 #include "engine/base/mem.h"
@@ -12,7 +12,7 @@
 #define AT(member) offsetof(struct params, member)
 #define INT32_TOP  2147483647.0
 
-/* Rows of both endpoints. llama.cpp's and vLLM's names stand beside OpenAI's. */
+/* Rows of both endpoints, with OpenAI's, llama.cpp's and vLLM's names. */
 #define SHARED_FIELDS                                                                                                  \
     {"model", FIELD_STRING, AT(model), 0, 4096}, {"temperature", FIELD_FLOAT, AT(gen.sampling.temperature), 0, 2},     \
         {"top_p", FIELD_FLOAT, AT(gen.sampling.top_p), 0, 1},                                                          \
@@ -62,7 +62,7 @@ static const struct field chat_fields[] = {
     {"reasoning_format", FIELD_CUSTOM, 0, 0, 0},
     {"thinking_token_budget", FIELD_INT, AT(think_budget), -1, INT32_TOP},   /* vLLM's */
     {"thinking_budget", FIELD_INT, AT(think_budget), -1, INT32_TOP},         /* Qwen's */
-    {"reasoning_budget_tokens", FIELD_INT, AT(think_budget), -1, INT32_TOP}, /* llama-server's, as the next two */
+    {"reasoning_budget_tokens", FIELD_INT, AT(think_budget), -1, INT32_TOP}, /* llama-server's, as are the next two */
     {"thinking_budget_tokens", FIELD_INT, AT(think_budget), -1, INT32_TOP},
     {"reasoning_budget", FIELD_INT, AT(think_budget), -1, INT32_TOP},
     {"reasoning_budget_message", FIELD_STRING, AT(think_words), 0, 1024},
@@ -160,7 +160,7 @@ static enum err read_stop_ids(struct params *p, int64_t n_vocab, struct arena *a
     return ERR_OK;
 }
 
-/* logit_bias as it is read. */
+/* State while logit_bias is read. */
 struct bias_reader {
     struct sampler_bias *out; /* [ENGINE_MAX_BIAS] */
     size_t n;
@@ -190,7 +190,7 @@ static enum err add_bias(struct bias_reader *r, int64_t id, const json_t *value)
     return ERR_OK;
 }
 
-/* Each token of a text, as llama.cpp takes it. */
+/* Biases each token of a text, as llama.cpp does. */
 static enum err add_text_bias(struct bias_reader *r, const char *text, size_t n, const json_t *value)
 {
     int32_t *ids;
@@ -202,7 +202,7 @@ static enum err add_text_bias(struct bias_reader *r, const char *text, size_t n,
     return ERR_OK;
 }
 
-/* Decimal digits only: "1e3", "+5" and " 5" are no token ids. */
+/* Parses decimal digits only: "1e3", "+5" and " 5" are not token ids. */
 static int64_t parse_id(const char *s)
 {
     int64_t id = 0;
@@ -218,7 +218,7 @@ static int64_t parse_id(const char *s)
     return id;
 }
 
-/* An object's key: an id, where it is a whole number, else a text. */
+/* Adds an object's key: an id if it is a whole number, else a text. */
 static enum err add_key_bias(struct bias_reader *r, const char *key, const json_t *value)
 {
     size_t n = strlen(key), n_digits = strspn(key, "0123456789");
@@ -226,7 +226,8 @@ static enum err add_key_bias(struct bias_reader *r, const char *key, const json_
     return is_number ? add_bias(r, parse_id(key), value) : add_text_bias(r, key, n, value);
 }
 
-/* OpenAI's map from id strings, or llama.cpp's array of [id, bias] pairs (bias false = ban); with texts in place of ids. */
+/* Reads OpenAI's map from id strings, or llama.cpp's array of [id, bias] pairs (bias false = ban). Texts can replace
+ * ids. */
 static enum err read_bias(struct params *p, const struct engine *e, struct arena *arena, struct err_info *info)
 {
     const json_t *bias = json_read_get(p->root, "logit_bias");
@@ -304,7 +305,7 @@ static enum err check_reasoning_format(const struct params *p, struct err_info *
                                      expected, format, info);
 }
 
-/* Of what an answer may be made of: text. */
+/* Checks the modalities of an answer; infcgi supports only text. */
 static enum err read_modalities(const struct params *p, struct err_info *info)
 {
     static const char expected[] = "an array with only \"text\", because the model writes text";
@@ -340,7 +341,7 @@ static enum err read_logprobs(struct params *p, bool is_chat, struct err_info *i
     return ERR_OK;
 }
 
-/* Copies the strings that point into the JSON, which goes before the answer is made. */
+/* Copies the strings that point into the JSON, because it is freed before the answer is generated. */
 static enum err own_strings(struct params *p, struct arena *arena)
 {
     for (size_t i = 0; i < p->gen.n_stop; i++) {

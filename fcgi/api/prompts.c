@@ -1,4 +1,4 @@
-/* Reading prompts. */
+/* Reads prompts. */
 #include "fcgi/api/prompts.h"
 
 #include "engine/base/mem.h"
@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A request being read. */
+/* State while a request's prompts are read. */
 struct reader {
     struct call *call;
     const struct prompts_rule *rule;
@@ -23,7 +23,7 @@ static enum err refuse(const struct reader *r, enum err code, const char *found)
         r->rule->field, r->rule->max, found);
 }
 
-/* Of the text at hand, an object or what is in one. */
+/* Rejects the current text, an object or a member of one. */
 static enum err refuse_object(const struct reader *r, enum err code, const char *member, const char *expected)
 {
     char where[ERR_WHERE_BYTES];
@@ -37,7 +37,7 @@ static enum err refuse_empty(const struct reader *r)
                    r->rule->field);
 }
 
-/* Ids of text[0..n) in the arena. */
+/* Tokenizes text[0..n) into the arena. */
 static enum err tokenize(const struct reader *r, const char *text, size_t n, bool add_special, int32_t **ids,
                          size_t *n_ids)
 {
@@ -65,7 +65,8 @@ enum err prompts_bad_id(const char *field, size_t i, const json_t *v, int64_t n_
                    code == ERR_INVALID_VALUE ? json_read_show(v, shown) : json_read_type_name(v));
 }
 
-/* Token ids, and strings between them, of which the first of all comes with the special tokens of a text's beginning. */
+/* Adds token ids and the strings between them. If the array begins with a string, that string gets the special tokens
+ * of a text's beginning. */
 static enum err add_ids(const struct reader *r, const json_t *array)
 {
     size_t n = json_array_size(array), i = r->out->n++, n_ids = 0;
@@ -102,7 +103,7 @@ static enum err add_ids(const struct reader *r, const json_t *array)
     return n > 0 && n_ids == 0 ? refuse_empty(r) : ERR_OK;
 }
 
-/* llama-server's objects: {"prompt_string": ..}, and {"content": [{"type": "text", "text": ..}]}. */
+/* Adds llama-server's objects: {"prompt_string": ..}, and {"content": [{"type": "text", "text": ..}]}. */
 static enum err add_object(const struct reader *r, const json_t *object)
 {
     const json_t *text = json_read_get(object, "prompt_string"), *parts = json_read_get(object, "content"), *part;
@@ -145,7 +146,7 @@ static enum err add(const struct reader *r, const json_t *v)
                                                        : refuse(r, ERR_INVALID_TYPE, json_read_type_name(v));
 }
 
-/* Is the array one text: are there ids in it? */
+/* Checks whether the array is one text, that is, contains ids. */
 static bool has_ids(const json_t *array)
 {
     const json_t *v;
@@ -165,7 +166,7 @@ enum err prompts_check_length(struct call *c, size_t i, const int32_t *ids, size
 {
     (void)i;
     if (n_ids == 0) {
-        return ERR_OK; /* refused later, by what runs it */
+        return ERR_OK; /* the code that runs the prompt rejects it */
     }
     const struct engine_params shortest = {.max_tokens =
                                                0}; /* the answer's own length is checked when it is submitted */
@@ -177,7 +178,7 @@ enum err prompts_check_length(struct call *c, size_t i, const int32_t *ids, size
     return err;
 }
 
-/* Asks the rule's check, which there may be none of. */
+/* Calls the rule's check, if it has one. */
 static enum err check(const struct reader *r, size_t i)
 {
     prompts_check asked = r->rule->check;

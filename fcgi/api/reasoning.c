@@ -29,7 +29,7 @@ enum err reasoning_add_effort(const json_t *root, json_t *context, struct err_in
                : ERR_OK;
 }
 
-/* Takes the value. */
+/* Adds the value unless the context has one; takes ownership of it. */
 static enum err add_absent(json_t *context, const char *name, json_t *value)
 {
     if (json_object_get(context, name) != NULL) {
@@ -44,7 +44,8 @@ static bool has_switch(const json_t *context)
     return json_object_get(context, "enable_thinking") != NULL || json_object_get(context, "thinking") != NULL;
 }
 
-/* Turns the switch of templates as --reasoning says. On llama-server's own paths auto is on where the template has the switch, as there. */
+/* Sets the templates' switch as --reasoning says. On llama-server's own paths auto means on if the template has the
+ * switch, as in llama-server. */
 static enum err add_switch(const struct call *c, json_t *context)
 {
     const char *reasoning = c->server->conf->reasoning;
@@ -52,7 +53,7 @@ static enum err add_switch(const struct call *c, json_t *context)
         bool is_on = c->reply.dialect->thinks_if_possible && engine_chat_mentions(c->engine, "enable_thinking");
         return is_on ? add_absent(context, "enable_thinking", json_true()) : ERR_OK;
     }
-    bool is_on = strcmp(reasoning, "on") == 0; /* by either name, as templates have one or the other */
+    bool is_on = strcmp(reasoning, "on") == 0; /* sets both names, because templates use either */
     TRY(add_absent(context, "enable_thinking", json_boolean(is_on)));
     return add_absent(context, "thinking", json_boolean(is_on));
 }
@@ -98,14 +99,14 @@ static size_t without_space(const char *text, size_t n)
     return n;
 }
 
-/* But for white space behind both. */
+/* Compares the end of text with mark; ignores white space after both. */
 static bool ends_with(const struct buf *text, const char *mark)
 {
     size_t end = without_space(text->data, text->len), len = without_space(mark, strlen(mark));
     return end >= len && memcmp(text->data + end - len, mark, len) == 0;
 }
 
-/* Is it told not to think? The switches of Qwen's and GLM's templates, and of DeepSeek's and Granite's. */
+/* Checks whether a switch turns thinking off: those of Qwen's, GLM's, DeepSeek's and Granite's templates. */
 static bool is_told_not_to_think(const json_t *context)
 {
     return json_is_false(json_object_get(context, "enable_thinking")) ||
@@ -121,9 +122,9 @@ enum err reasoning_look(const struct call *c, const json_t *context, const int32
     size_t k = MIN_OF(n, (size_t)LAST);
     buf_init(&text, 0, MEM_REQUEST);
     enum err err = engine_detokenize(e, ids + (n - k), k, &text);
-    if (err == ERR_OK && !p->continues) { /* else it is over, and what stands there was the client's */
+    if (err == ERR_OK && !p->continues) { /* otherwise the thinking is over, and the text there is the client's */
         bool is_told = is_told_not_to_think(context);
-        /* of channels the mark of the end is that of any message */
+        /* In formats with channels the end mark ends any message. */
         bool is_over = format->body != CHAT_BODY_CHANNELS && ends_with(&text, format->think_end);
         bool is_known = engine_chat_mentions(e, format->think) || engine_chat_mentions(e, format->think_end);
         p->split.starts_in_reasoning = ends_with(&text, format->think);
@@ -136,7 +137,8 @@ enum err reasoning_look(const struct call *c, const json_t *context, const int32
     return err;
 }
 
-/* Ids of what ends the thinking: the operator's or the request's words, which hold no special tokens, and the format's mark. */
+/* Tokenizes the end of the thinking: the operator's or the request's words, without special tokens, and the format's
+ * mark. */
 static enum err tokenize_end(struct call *c, struct params *p, const char *words, struct err_info *info)
 {
     int32_t *ids;

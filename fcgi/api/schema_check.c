@@ -1,5 +1,5 @@
-/* A list of schemas that are still to be looked at, each with the one it stands in: schemas nest as deep as the request's
- * JSON may, and a place is only written for an error. [JSON Schema 2020-12 and draft 4, validation] */
+/* Keeps a list of schemas to check, each with its parent's index: schemas nest as deep as the request's JSON can, and a
+ * path is built only for an error. [JSON Schema 2020-12 and draft 4, validation] */
 #include "fcgi/api/schema_check.h"
 
 #include "engine/base/buf.h"
@@ -30,14 +30,14 @@ static const char *const expectations[] = {
 /* A value that must be a schema. */
 struct entry {
     const json_t *value;
-    const char *keyword, *name; /* in `parent`: behind the keyword, and there under the name, or ..  */
-    size_t index;               /* .. at the index where that is no NO_INDEX */
-    size_t parent;              /* its number; of the whole schema its own */
+    const char *keyword, *name; /* in `parent`: the keyword, then the name, or .. */
+    size_t index;               /* .. the index if it is not NO_INDEX */
+    size_t parent;              /* the parent's index; for the whole schema its own */
 };
 
 static const size_t NO_INDEX = (size_t)-1;
 
-/* The list, as bytes; entry i is read with get. */
+/* Returns entry i of the list, which is stored as bytes. */
 static struct entry get(const struct buf *list, size_t i)
 {
     struct entry e;
@@ -71,7 +71,7 @@ static void put_entry(struct buf *out, const struct entry *e)
     }
 }
 
-/* The pointer to `last`, which stands in entry `parent` or is it where its keyword is NULL. */
+/* Writes the JSON pointer to `last`, which is in entry `parent`, or is that entry if its keyword is NULL. */
 static void put_place(const struct buf *list, size_t parent, const struct entry *last, struct buf *out)
 {
     size_t path[JSON_IN_MAX_DEPTH], n = 0;
@@ -87,7 +87,7 @@ static void put_place(const struct buf *list, size_t parent, const struct entry 
     }
 }
 
-/* The error of what stands at `last`. */
+/* Returns the error for the value at `last`. */
 static enum err refuse(const struct buf *list, size_t parent, const struct entry *last, const char *expected,
                        const char *at, struct err_info *info)
 {
@@ -115,7 +115,7 @@ static bool is_type(const json_t *v)
 
 static bool is_string(const json_t *v) { return json_is_string(v); }
 
-/* An array whose elements all are. */
+/* Checks for an array whose elements all satisfy `is`. */
 static bool is_array_of(const json_t *v, bool (*is)(const json_t *v))
 {
     bool all = json_is_array(v);
@@ -134,7 +134,7 @@ static bool is_object_of_strings(const json_t *v)
     return all;
 }
 
-/* Does v have the form, but for schemas in it? */
+/* Checks v's form, without the schemas in it. */
 static bool fits(const json_t *v, enum schema_keyword_form form)
 {
     double number = json_number_value(v);
@@ -144,7 +144,7 @@ static bool fits(const json_t *v, enum schema_keyword_form form)
     case SCHEMA_KEYWORD_TYPES:
         return is_type(v) || (json_array_size(v) > 0 && is_array_of(v, is_type));
     case SCHEMA_KEYWORD_SCHEMA:
-        return true; /* it is looked at as one */
+        return true; /* checked later as a schema */
     case SCHEMA_KEYWORD_SCHEMAS:
         return json_is_array(v) && json_array_size(v) > 0;
     case SCHEMA_KEYWORD_ITEMS:
@@ -174,7 +174,7 @@ static bool fits(const json_t *v, enum schema_keyword_form form)
     return false;
 }
 
-/* Adds the schemas in v, the value of a keyword that fits its form. */
+/* Adds the schemas in v, a keyword's value that has its form. */
 static void add_schemas(struct buf *list, const struct entry *of, enum schema_keyword_form form)
 {
     struct entry e = *of;
@@ -199,7 +199,7 @@ static void add_schemas(struct buf *list, const struct entry *of, enum schema_ke
     }
 }
 
-/* Looks at the i-th of the list, and adds what it holds. */
+/* Checks the i-th entry and adds the schemas in it. */
 static enum err check_entry(struct buf *list, size_t i, const char *at, struct err_info *info)
 {
     struct entry e = get(list, i);

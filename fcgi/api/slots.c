@@ -7,25 +7,25 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What a slot's last sequence was. */
+/* The last sequence of a slot. */
 struct slot {
     struct apikey_id owner;
-    char salt[APIKEY_CLIENT_SALT_BYTES + 1]; /* the request's own; "" = none */
+    char salt[APIKEY_CLIENT_SALT_BYTES + 1]; /* the request's own; "": none */
     struct buf ids;                          /* int32_t each; none: the slot is empty */
-    uint64_t erased; /* drawn at the last erase, whoever uses the slot since; 0 = there was none */
+    uint64_t erased; /* random number of the last erase, independent of the slot's later users; 0: never erased */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the slots */
 static struct slot slots[SLOTS_MAX];
 
-/* The slot of that number; NULL: there is none, or slots are not saved. */
+/* Returns the slot of that number. NULL: no such slot, or slots are not saved. */
 static struct slot *find_slot(const struct call *c, int64_t number)
 {
     int64_t n = MIN_OF((int64_t)engine_model(c->engine)->max_seqs, (int64_t)SLOTS_MAX);
     return c->server->conf->slot_save_path != NULL && number >= 0 && number < n ? &slots[number] : NULL;
 }
 
-/* Makes the slot the caller's and empty; the lock is held. */
+/* Empties the slot and assigns it to the caller; the lock is held. */
 static void claim(struct slot *s, const struct apikey_id *caller)
 {
     s->owner = *caller;

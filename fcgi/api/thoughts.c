@@ -1,4 +1,4 @@
-/* All names of thinking have the same text, so that it does not matter which one a template reads. */
+/* All names of thinking get the same text, so any name that a template reads works. */
 #include "fcgi/api/thoughts.h"
 
 #include "engine/base/buf.h"
@@ -9,7 +9,7 @@
 
 static const char *const names[] = {"reasoning_content", "reasoning", "thinking"};
 
-/* The first of a message's texts of thinking; NULL: none, or they are empty. */
+/* Returns the first nonempty thinking text of a message, or NULL. */
 static json_t *thought_of(const json_t *message)
 {
     json_t *found = NULL;
@@ -33,7 +33,7 @@ enum err thoughts_fill(json_t *message)
     return ok ? ERR_OK : ERR_NOMEM;
 }
 
-/* [thinking, text], of which the text may lack. */
+/* Returns [thinking, text]; the text can be missing. */
 static json_t *parts_of(const json_t *message)
 {
     json_t *content = json_object_get(message, "content");
@@ -74,7 +74,8 @@ enum err thoughts_place(json_t *messages, bool as_parts, bool keeps_last)
 
 /* --- templates that read parts -------------------------------------------------------------------------------------- */
 
-/* The source without space and with one kind of quotation mark, in which words are found by their neighbours. */
+/* The source without white space and with one kind of quotation mark, so that words are recognized by their
+ * neighbors. */
 struct packed {
     const char *text;
     size_t n;
@@ -86,21 +87,21 @@ static bool ends_with(struct packed p, const char *end)
     return p.n >= n && memcmp(p.text + p.n - n, end, n) == 0;
 }
 
-/* A letter, digit or '_', or one of the others? */
+/* Checks for a letter, digit, '_' or one of the others. */
 static bool is_of(char c, const char *others)
 {
     bool is_of_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
     return is_of_word || (c != '\0' && strchr(others, c) != NULL);
 }
 
-/* Does it end with x.type, x['type'] or x.get('type')? */
+/* Checks whether it ends with x.type, x['type'] or x.get('type'). */
 static bool ends_in_type(struct packed p)
 {
     return ends_with(p, ".type") || ends_with(p, "['type']") || ends_with(p, "get('type')");
 }
 
-/* What the text at `at`, which is 'thinking', is compared with: what stands before ==, or before the list that it is in, or
- * after ==; or the attribute of selectattr. */
+/* Checks whether the text at `at`, 'thinking', is compared with a type: what is before ==, before the list with the
+ * text, or after ==, must end in a type. An attribute of selectattr counts too. */
 static bool is_compared(struct packed all, size_t at, size_t n_word)
 {
     struct packed before = {all.text, at}, list = before, after = {all.text + at + n_word, 0};
@@ -150,7 +151,7 @@ static bool has_all(const json_t *message)
            json_array_size(json_object_get(message, "tool_calls")) > 0;
 }
 
-/* A copy whose thinking ends with its content. */
+/* Returns a copy whose thinking ends with its content. */
 static json_t *joined(json_t *message)
 {
     struct buf text;

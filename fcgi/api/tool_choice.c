@@ -1,4 +1,4 @@
-/* What is asked for is read from the request where it is needed: tools_check has looked at its form. */
+/* The choice is read from the request on use: tools_check has checked its form. */
 #include "fcgi/api/tool_choice.h"
 #include "fcgi/wire/http_status.h"
 
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The function that a choice, or an entry of allowed tools, names; NULL: none. */
+/* Returns the function that a choice, or an entry of allowed tools, names. NULL: none. */
 static const json_t *named(const json_t *choice)
 {
     return json_object_get(json_object_get(choice, "function"), "name");
@@ -41,7 +41,7 @@ bool tool_choice_binds(const json_t *root, bool *is_forced)
     return n > 0 && !json_read_is(choice, "none") && (binds || *is_forced);
 }
 
-/* May the answer call it? */
+/* Checks whether the answer may call the function. */
 static bool may_call(const json_t *choice, const json_t *name)
 {
     const json_t *one = named(choice), *some = json_object_get(allowed(choice), "tools");
@@ -58,13 +58,13 @@ bool tool_choice_is_parallel(const json_t *root, const struct chat_format *forma
     return parallel != NULL ? json_is_true(parallel) : !format->is_told;
 }
 
-/* One call at most? */
+/* Checks whether at most one call is allowed. */
 static bool is_single(const json_t *root, const struct chat_format *format)
 {
     return named(json_read_get(root, "tool_choice")) != NULL || !tool_choice_is_parallel(root, format);
 }
 
-/* The tools that may be called, and the place in the request of each. */
+/* The tools that may be called, and their indexes in the request. */
 struct callable {
     struct chat_forced_tool *tools;
     size_t *places, n;

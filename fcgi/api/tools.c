@@ -1,5 +1,5 @@
-/* Forms are OpenAI's [API reference, "Create chat completion"], but that ids and types of earlier calls may be missing
- * and their arguments be an object, as clients of other servers send them. */
+/* Forms are OpenAI's [API reference, "Create chat completion"], with two exceptions for clients of other servers: ids
+ * and types of earlier calls can be missing, and their arguments can be an object. */
 #include "fcgi/api/tools.h"
 
 #include "fcgi/api/schema_check.h"
@@ -10,7 +10,7 @@
 
 enum { MAX_NAME = 128 };
 
-/* The error of what stands at a place where `type` was expected: missing, of another type, or of another value. */
+/* Returns the error for a value that should be of `type`: missing, of another type, or of another value. */
 static enum err refuse(const char *where, json_type type, const char *expected, const json_t *found,
                        struct err_info *info)
 {
@@ -42,7 +42,7 @@ static enum err check_openai_name(const json_t *object, const char *at, struct e
                : refuse(turn_member(where, at, "name"), JSON_STRING, "1 to 64 letters, digits, '_' and '-'", v, info);
 }
 
-/* A member that may be absent or null. */
+/* Checks a member that can be absent or null. */
 static enum err check_optional(const json_t *object, const char *at, const char *field, json_type type,
                                const char *expected, struct err_info *info)
 {
@@ -67,7 +67,7 @@ static enum err check_type(const json_t *object, const char *at, bool may_lack, 
                : refuse(turn_member(where, at, "type"), JSON_STRING, "\"function\"", v, info);
 }
 
-/* *out: the object `function` of what stands at `at`; inner: its place. */
+/* *out: the object `function` of the value at `at`; inner: its path. */
 static enum err get_function(const json_t *object, const char *at, const json_t **out, char inner[ERR_WHERE_BYTES],
                              struct err_info *info)
 {
@@ -99,7 +99,7 @@ static enum err check_tool(const json_t *tool, bool as_openai, const char *at, s
                : refuse(turn_member(where, inner, "strict"), JSON_TRUE, "a boolean", strict, info);
 }
 
-/* The tool of that name, of the first n. */
+/* Checks whether one of the first n tools has that name. */
 static bool has_tool(const json_t *tools, size_t n, const json_t *name)
 {
     bool has = false;
@@ -193,7 +193,7 @@ enum err tools_check(const json_t *root, bool as_openai, bool *shown, struct err
 
 /* --- members that tools may lack -------------------------------------------------------------------------------- */
 
-/* Sets a member that is absent or null. Takes `made`. */
+/* Sets a member that is absent or null. Takes ownership of `made`. */
 static enum err fill_member(json_t *object, const char *name, json_t *made, bool *is_filled)
 {
     if (json_read_get(object, name) != NULL) {
@@ -204,11 +204,11 @@ static enum err fill_member(json_t *object, const char *name, json_t *made, bool
     return json_object_set_new(object, name, made) == 0 ? ERR_OK : ERR_NOMEM;
 }
 
-/* Fills what the function of the copied tool lacks. */
+/* Adds the missing members to the copied tool's function. */
 static enum err fill_function(json_t *tool, bool *is_filled)
 {
     const json_t *function = json_object_get(tool, "function");
-    if (!json_is_object(function)) { /* not of a request: the operator's variable of that name */
+    if (!json_is_object(function)) { /* not from a request: the operator's template variable of that name */
         return ERR_OK;
     }
     json_t *f = json_copy((json_t *)function);
@@ -252,7 +252,7 @@ enum err tools_fill(const json_t *tools, json_t **out)
 
 /* --- calls of earlier messages ---------------------------------------------------------------------------------- */
 
-/* Arguments that are null, or the text of nothing or of null. */
+/* Checks for null arguments, an empty text or the text "null". */
 static bool is_nothing(const json_t *arguments)
 {
     static const char null[] = "null", spaces[] = " \t\r\n";
@@ -268,7 +268,7 @@ static bool is_nothing(const json_t *arguments)
     return json_is_null(arguments) || (json_is_string(arguments) && (n == from || is_null));
 }
 
-/* A name and arguments: of a call, or the legacy function_call. */
+/* Checks a name and arguments: a call, or the legacy function_call. */
 static enum err check_called(json_t *f, const char *at, struct err_info *info)
 {
     const json_t *arguments = json_object_get(f, "arguments");
@@ -312,7 +312,7 @@ enum err tools_check_message(json_t *message, const char *where, struct err_info
 
 /* --- arguments, text or object ---------------------------------------------------------------------------------- */
 
-enum { MAX_ARGUMENTS_DEPTH = 100 /* templates nest at most 128 deep, messages around them included */ };
+enum { MAX_ARGUMENTS_DEPTH = 100 /* templates nest at most 128 levels, including the messages around the arguments */ };
 
 static enum err open_call(json_t *call, json_t *undo)
 {

@@ -1,4 +1,4 @@
-/* The form of calls is the one that most models with tools have learnt. */
+/* Uses the call format that most models with tools were trained on. */
 #include "fcgi/api/tools_prompt.h"
 
 #include "engine/base/buf.h"
@@ -28,7 +28,7 @@ static void put_tools(struct buf *b, const json_t *tools)
                 "What it gives comes back between <tool_response> and </tool_response>.");
 }
 
-/* What an assistant said, and its calls. */
+/* Writes an assistant's content and its calls. */
 static void put_calls(struct buf *b, const json_t *message)
 {
     const json_t *calls = json_object_get(message, "tool_calls");
@@ -64,7 +64,7 @@ static enum err append(json_t *to, const char *role, const struct buf *b)
                : ERR_NOMEM;
 }
 
-/* Results in a row are one message. */
+/* Joins consecutive results to one message. */
 static enum err add_results(const json_t *messages, size_t *i, struct buf *b, json_t *to)
 {
     for (; is_result(json_array_get(messages, *i)); ++*i) {
@@ -75,14 +75,14 @@ static enum err add_results(const json_t *messages, size_t *i, struct buf *b, js
     return append(to, "user", b);
 }
 
-/* Where the tools are told: in front of message i? */
+/* Checks whether the tools are described before message i. */
 static bool is_told_at(const json_t *messages, size_t i, bool no_system)
 {
     const json_t *role = json_object_get(json_array_get(messages, i), "role");
     return no_system ? json_read_is(role, "user") : i == 0;
 }
 
-/* The tools, beside what the message at *i says if it is of the role that tells them. */
+/* Adds the tools, together with the content of the message at *i if its role is the one that describes them. */
 static enum err add_tools(const json_t *messages, size_t *i, const json_t *tools, bool no_system, struct buf *b,
                           json_t *to)
 {
@@ -101,7 +101,7 @@ static enum err add_tools(const json_t *messages, size_t *i, const json_t *tools
     return append(to, no_system ? "user" : "system", b);
 }
 
-/* Messages from *i on that become one. */
+/* Appends one message for the next messages from *i. */
 static enum err add_next(const json_t *messages, size_t *i, const json_t **tools, unsigned flags, json_t *to)
 {
     json_t *message = json_array_get(messages, *i);

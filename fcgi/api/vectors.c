@@ -10,16 +10,16 @@
 #include <math.h>
 #include <string.h>
 
-enum { WINDOW = 64 /* texts of one request in the engine at a time */, WAIT_MS = 1000 };
+enum { WINDOW = 64 /* maximum texts of one request in the engine */, WAIT_MS = 1000 };
 
-/* Texts being run. */
+/* State while texts are run. */
 struct job {
     struct call *call;
     struct vectors *vectors;
     const struct prompts *prompts;
     struct engine_embed_params params;
-    size_t n_submitted, n_done;            /* n_done changes with the lock held */
-    struct sched_waits waits;              /* the longest of a text */
+    size_t n_submitted, n_done;            /* n_done changes under the lock */
+    struct sched_waits waits;              /* the longest waits of any text */
     pthread_mutex_t lock;                  /* guards `open` and is_gone against the poller */
     struct engine_embedding *open[WINDOW]; /* text i at i % WINDOW */
     bool is_gone;
@@ -28,7 +28,7 @@ struct job {
 enum err vectors_params(struct call *c, const char *own_salt, char text[APIKEY_SALT_BYTES],
                         struct engine_embed_params *out)
 {
-    if (own_salt != NULL) { /* the JSON is gone when the texts are handed on */
+    if (own_salt != NULL) { /* the JSON is freed before the texts are submitted */
         own_salt = arena_dup(&c->arena, own_salt, strlen(own_salt));
     }
     out->cache_salt = generation_salt(c, own_salt, text);
@@ -73,7 +73,7 @@ void vectors_truncate(const struct call *c, struct prompts *p, int64_t limit)
     }
 }
 
-/* In steps that do not overflow, whatever the power. */
+/* Computes in steps that do not overflow for any power. */
 static double norm_of(const float *x, size_t n, int norm)
 {
     double largest = 0, sum = 0;
@@ -94,7 +94,7 @@ void vectors_scale(const float *vector, size_t width, int norm, float *out)
     }
 }
 
-/* From the poller: the client has left. */
+/* Called by the poller: the client has left. */
 static void on_gone(void *arg)
 {
     struct job *j = arg;
@@ -108,7 +108,7 @@ static void on_gone(void *arg)
     pthread_mutex_unlock(&j->lock);
 }
 
-/* From whoever looks from outside. */
+/* Called by threads that observe the request. */
 static void look(const void *arg, struct live_look *out)
 {
     struct job *j = (struct job *)arg;
@@ -129,7 +129,8 @@ static void look(const void *arg, struct live_look *out)
     pthread_mutex_unlock(&j->lock);
 }
 
-/* Hands on as many texts as may run. Once one was taken, one always may be there, so what was begun is finished. */
+/* Submits as many texts as can run. After the first one was accepted, one text is always accepted, so the request
+ * completes. */
 static enum err submit(struct job *j, struct err_info *info)
 {
     while (j->n_submitted < j->prompts->n && j->n_submitted - j->n_done < WINDOW &&
@@ -172,7 +173,7 @@ static void note_usage(struct call_usage *u, bool is_first, const struct sched_u
     u->prefill_ns += usage->prefill_ns;
 }
 
-/* Waits for the first that is not done, and tells it. */
+/* Waits for the first unfinished text and reports it. */
 static enum err take(struct job *j, struct err_info *info)
 {
     size_t slot = j->n_done % WINDOW;

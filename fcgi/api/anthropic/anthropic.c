@@ -1,10 +1,10 @@
-/* POST /v1/messages and /v1/messages/count_tokens: Anthropic's Messages API over the chat endpoint's own path. */
+/* POST /v1/messages and /v1/messages/count_tokens: Anthropic's Messages API, on top of the chat endpoint's code. */
 #include "fcgi/api/anthropic/anthropic.h"
 
 #include "fcgi/api/anthropic/anthropic_input.h"
 #include "fcgi/api/anthropic/anthropic_output.h"
 
-/* Puts a chat in place of the body, and renders it. */
+/* Replaces the body by a chat and renders it. */
 static enum err prepare(struct call *c, bool is_answered, struct params *p, bool *shows_tools, int32_t **ids, size_t *n,
                         struct err_info *info)
 {
@@ -18,7 +18,7 @@ static enum err prepare(struct call *c, bool is_answered, struct params *p, bool
     return err != ERR_OK ? err : chat_prepare(c, p, shows_tools, ids, n, info);
 }
 
-/* Agents know by these words that a conversation has to be made shorter. */
+/* Agents recognize by these words that they must shorten the conversation. */
 static enum err check_length(const struct call *c, const struct params *p, const int32_t *ids, size_t n,
                              struct err_info *info)
 {

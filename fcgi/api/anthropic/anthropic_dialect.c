@@ -31,14 +31,14 @@ static const char *type_of(int status)
     }
 }
 
-/* What clients act on: one that sent a conversation to be kept goes on without. */
+/* Clients act on these details: a client that asked to keep the conversation continues without that. */
 static const char *details_of(enum err code, const char *where)
 {
     bool is_thread = code == ERR_UNSUPPORTED_PARAMETER && strcmp(where, "thread") == 0;
     return is_thread ? ",\"details\":{\"error_code\":\"thread_unsupported_request\",\"unsupported\":[]}" : "";
 }
 
-/* There is no member for the place: the message begins with it. */
+/* The form has no member for the location, so the message begins with it. */
 static void write_error(const struct reply *r, enum err code, const struct err_info *info, const char *message,
                         struct buf *out)
 {
@@ -55,7 +55,7 @@ static void write_error(const struct reply *r, enum err code, const struct err_i
 
 static void write_headers(const struct reply *r, struct buf *out) { buf_printf(out, "Request-Id: %s\r\n", r->id); }
 
-/* When that is, in RFC 3339's form. */
+/* Writes that point in time in RFC 3339's form. */
 static void write_reset(double ns, struct buf *out)
 {
     char text[32];

@@ -1,4 +1,4 @@
-/* A user's message may hold results of tools beside text: they become messages of their own, in front of it. An
+/* A user's message can hold tool results next to text. The results become messages of their own before it. An
  * assistant's blocks become one message with content, reasoning_content and tool_calls. */
 #include "fcgi/api/anthropic/anthropic_input.h"
 
@@ -16,7 +16,7 @@ static enum err add_text(const json_t *block, const char *at, json_t *parts, str
     return turn_append(parts, json_pack("{s:s, s:O}", "type", "text", "text", text));
 }
 
-/* The error of a block that has no place there. */
+/* Returns the error for a block that is not allowed in this position. */
 static enum err refuse_block(const json_t *block, const char *at, const char *expected, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
@@ -25,7 +25,7 @@ static enum err refuse_block(const json_t *block, const char *at, const char *ex
     return turn_refuse(type, turn_member(where, at, "type"), expected, info);
 }
 
-/* A string, or an array of text blocks: as a string, or parts. */
+/* Adds a string, or an array of text blocks, as a string or as parts. */
 static enum err add_texts(const json_t *content, const char *at, json_t *message, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
@@ -47,12 +47,12 @@ static enum err add_texts(const json_t *content, const char *at, json_t *message
 
 /* --- messages --------------------------------------------------------------------------------------------------- */
 
-/* What a message turns into. */
+/* State while one message is translated. */
 struct turned {
-    json_t *messages;     /* of the whole conversation: results of tools go there at once */
+    json_t *messages;     /* of the whole conversation; tool results are appended immediately */
     json_t *parts;        /* owned: texts */
     json_t *calls;        /* owned */
-    struct buf reasoning; /* of all blocks, a line each */
+    struct buf reasoning; /* of all blocks, one line per block */
     bool is_user, is_after_assistant, has_reasoning;
     size_t n_results;
 };
@@ -111,12 +111,12 @@ static enum err add_block(struct turned *t, const json_t *block, const char *at,
     if (json_read_is(type, "thinking")) {
         return add_thinking(t, block, at, info);
     }
-    return json_read_is(type, "redacted_thinking") /* another model's, which nobody here can read */
+    return json_read_is(type, "redacted_thinking") /* from another model; infcgi cannot read it */
                ? ERR_OK
                : refuse_block(block, at, "\"text\", \"tool_use\" or \"thinking\"", info);
 }
 
-/* The message of what add_block kept; none where there were results alone. */
+/* Appends the message for the blocks of add_block; none if all blocks were tool results. */
 static enum err close_message(struct turned *t)
 {
     if (t->n_results > 0 && json_array_size(t->parts) == 0) {
@@ -149,7 +149,7 @@ static enum err add_blocks(struct turned *t, const json_t *content, const char *
     return err;
 }
 
-/* The content of `message` as an array of parts, borrowed; NULL: no memory. */
+/* Turns the content of `message` into an array of parts and returns it, borrowed. NULL: no memory. */
 static json_t *open_parts(json_t *message)
 {
     json_t *content = json_object_get(message, "content");
@@ -160,7 +160,7 @@ static json_t *open_parts(json_t *message)
     return json_object_set_new(message, "content", parts) == 0 ? parts : NULL;
 }
 
-/* Joins the last message to the one before it, with an empty line between their texts. */
+/* Joins the last message to the previous one, with an empty line between their texts. */
 static enum err join_last(json_t *messages)
 {
     size_t n = json_array_size(messages);
@@ -178,8 +178,8 @@ static bool ends_with_user(const json_t *messages)
     return json_read_is(json_object_get(last, "role"), "user");
 }
 
-/* What the system says in the middle of a conversation: few templates take a message of that role there, so the user says
- * it, in the message in front where that is the user's. */
+/* Adds a system message within a conversation. Few templates take that role there, so it becomes the user's text,
+ * joined to the previous message if that is the user's. */
 static enum err add_notice(const json_t *content, const char *at, json_t *messages, struct err_info *info)
 {
     bool joins = json_array_size(messages) > 0 && ends_with_user(messages);
@@ -222,7 +222,7 @@ static enum err add_messages(const json_t *body, json_t *messages, struct err_in
         size_t n = json_array_size(messages);
         TRY(add_message(message, i, is_after_assistant, messages, info));
         if (is_after_notice && json_read_is(role, "user") && json_array_size(messages) == n + 1) {
-            TRY(join_last(messages)); /* templates in which roles alternate take one message there */
+            TRY(join_last(messages)); /* templates in which roles alternate accept one message here */
         }
         is_after_assistant = json_read_is(role, "assistant");
         is_after_notice = json_read_is(role, "system");
@@ -332,7 +332,7 @@ static enum err add_choice(const json_t *body, json_t *chat, struct err_info *in
 
 /* --- how to answer ---------------------------------------------------------------------------------------------- */
 
-/* Adaptive thinking, and thinking between calls of tools, leave it to the model how long it thinks. */
+/* With adaptive thinking, or thinking between tool calls, the model decides how long it thinks. */
 static enum err add_thinking_switch(const json_t *body, json_t *chat, struct err_info *info)
 {
     static const char expected[] = "\"enabled\", \"adaptive\", \"between_tools\" or \"disabled\"";
@@ -357,13 +357,13 @@ static enum err add_thinking_switch(const json_t *body, json_t *chat, struct err
         return json_in_refuse(json_in_integer_code(budget), "thinking.budget_tokens", "an integer, 1 to 2147483647",
                               budget, info);
     }
-    if (budget != NULL || !is_on) { /* a template without the switch may begin the thinking all the same */
+    if (budget != NULL || !is_on) { /* a template without the switch can begin the thinking anyway */
         TRY(turn_put(chat, "thinking_token_budget", json_integer(is_on ? n : 0)));
     }
     return turn_put(chat, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", is_on));
 }
 
-/* Structured answers. at: the place of format, which betas had elsewhere. */
+/* Adds structured answers. at: the path of the format, which differs in beta versions. */
 static enum err add_format(const json_t *format, const char *at, json_t *chat, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
@@ -424,8 +424,8 @@ static enum err add_stops(const json_t *body, json_t *chat, struct err_info *inf
     return turn_put(chat, "stop", json_incref(stops));
 }
 
-/* What would have servers of others called from here, or the conversation kept here; clients know by the error's details
- * (reply.c) that they must send all of it. */
+/* Rejects fields that ask infcgi to call other servers or to keep the conversation. Clients know by the error's details
+ * (reply.c) that they must send the whole conversation. */
 static enum err refuse_services(const json_t *body, struct err_info *info)
 {
     const json_t *servers = json_read_get(body, "mcp_servers"), *thread = json_read_get(body, "thread");
@@ -439,7 +439,7 @@ static enum err refuse_services(const json_t *body, struct err_info *info)
 
 enum err anthropic_add_answer(const json_t *body, json_t *chat, struct err_info *info)
 {
-    /* These have the same names and meanings; the second row is of the chat endpoint alone. */
+    /* These have the same names and meanings in both APIs; the second row only in the chat endpoint. */
     static const char *const same[] = {
         "max_tokens",       "temperature",       "top_p",          "top_k", "stream",        "min_p",      "typical_p",
         "presence_penalty", "frequency_penalty", "repeat_penalty", "seed",  "repeat_last_n", "min_tokens", "ignore_eos",
@@ -450,7 +450,7 @@ enum err anthropic_add_answer(const json_t *body, json_t *chat, struct err_info 
     if (!json_in_integer(most, &n)) {
         TRY(turn_expect(most, JSON_INTEGER, "max_tokens", "an integer", info));
     }
-    if (n < 0) { /* chat takes -1 for no limit, this API does not */
+    if (n < 0) { /* chat accepts -1 for no limit, this API does not */
         return json_in_refuse(ERR_INVALID_VALUE, "max_tokens", "0 to 2147483647", most, info);
     }
     TRY(add_stops(body, chat, info));
@@ -491,7 +491,7 @@ enum err anthropic_to_chat(const json_t *body, json_t **chat, struct err_info *i
 
 /* --- places ----------------------------------------------------------------------------------------------------- */
 
-/* Replaces the first `from` in text, of cap bytes. */
+/* Replaces the first `from` in text, whose buffer has cap bytes. */
 static void replace(char *text, size_t cap, const char *from, const char *to)
 {
     char rest[ERR_TEXT_BYTES];

@@ -20,7 +20,7 @@ static void write_model(const struct call *c, struct buf *out)
     json_write_cstr(out, c->server->model_id);
 }
 
-/* The page is the last one. */
+/* Writes the list as the last page. */
 static void write_list(const struct call *c, struct buf *out)
 {
     buf_puts(out, ",\"has_more\":false,\"first_id\":");

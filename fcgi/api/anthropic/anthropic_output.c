@@ -1,5 +1,5 @@
-/* An answer is a row of blocks: each holds what parts of one kind in a row say. Streamed, a block is a start, pieces and
- * a stop; whole, c->calls has the blocks that are complete, and c->text or c->arguments what the open one holds. */
+/* An answer is a sequence of blocks. A block holds the text of consecutive parts of one kind. Streamed, a block is a
+ * start, pieces and a stop. Otherwise c->calls holds the complete blocks, and c->text or c->arguments the open one. */
 #include "fcgi/api/anthropic/anthropic_output.h"
 
 #include "engine/base/json_scan.h"
@@ -9,14 +9,15 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Thinking goes back with the next request, and some clients drop what is not signed. Nobody checks it here. */
+/* Clients send thinking back with the next request, and some drop unsigned thinking. infcgi does not check
+ * signatures. */
 #define SIGNATURE "infcgi"
 
-/* Where parts of an event go. */
+/* Target of an event's parts. */
 struct teller {
     struct anthropic_answer *a;
     struct choice *c;
-    struct buf *out; /* NULL: the answer is whole */
+    struct buf *out; /* NULL: the answer is not streamed */
 };
 
 /* --- blocks ----------------------------------------------------------------------------------------------------- */
@@ -26,7 +27,7 @@ static void begin_event(struct buf *out, const char *type)
     buf_printf(out, "event: %s\ndata: {\"type\":\"%s\"", type, type);
 }
 
-/* Of the block that is open. */
+/* Begins an event of the open block. */
 static void begin_block_event(const struct teller *t, const char *type)
 {
     begin_event(t->out, type);
@@ -35,7 +36,7 @@ static void begin_block_event(const struct teller *t, const char *type)
 
 static void end_event(struct buf *out) { buf_puts(out, "}\n\n"); }
 
-/* A block's members up to its value. */
+/* Writes a block's members up to its value. */
 static void write_call_head(const struct chat_part *part, struct buf *out)
 {
     buf_printf(out, "{\"type\":\"tool_use\",\"id\":\"toolu_%016" PRIx64 "%08" PRIx32 "\",\"name\":", rng_fresh_seed(),
@@ -44,7 +45,8 @@ static void write_call_head(const struct chat_part *part, struct buf *out)
     buf_puts(out, ",\"caller\":{\"type\":\"direct\"},\"input\":");
 }
 
-/* Bytes of text, the beginning of a JSON object, up to the end of its last member that is whole; 0: none is. */
+/* Returns the length of text up to the end of its last complete member; text is the beginning of a JSON object. 0: no
+ * member is complete. */
 static size_t whole_members(const char *text, size_t n)
 {
     struct json_scan scan = {.depth = 0};
@@ -52,14 +54,14 @@ static size_t whole_members(const char *text, size_t n)
     for (size_t i = 0; i < n && json_scan_feed(&scan, text + i, 1) == 1; i++) {
         if (scan.depth == 1 && scan.state == JSON_SCAN_BEHIND) {
             end = i + 1;
-        } else if (scan.depth == 1 && scan.state == JSON_SCAN_KEY && text[i] == ',') { /* behind a number */
+        } else if (scan.depth == 1 && scan.state == JSON_SCAN_KEY && text[i] == ',') { /* after a number */
             end = i;
         }
     }
     return end;
 }
 
-/* The arguments of a call that was told to its end are an object; one that breaks off has the members that are whole. */
+/* Writes the arguments: an object if the call is complete, else an object of the complete members. */
 static void write_input(struct choice *c, bool is_complete, struct buf *out)
 {
     const char *text = c->arguments.data != NULL ? c->arguments.data : "";
@@ -93,7 +95,7 @@ static void close_whole(const struct teller *t, bool is_complete)
     buf_reset(&c->arguments);
 }
 
-/* is_complete: of a call, its end was told. */
+/* is_complete: of a call, its end was reported. */
 static void close_block(const struct teller *t, bool is_complete)
 {
     if (t->out == NULL) {
@@ -110,7 +112,7 @@ static void close_block(const struct teller *t, bool is_complete)
     t->a->open = ANTHROPIC_NONE;
 }
 
-/* call: the part that begins it; else NULL. */
+/* call: the part that begins the call; else NULL. */
 static void open_block(const struct teller *t, enum anthropic_block kind, const struct chat_part *call)
 {
     close_block(t, false);
@@ -135,7 +137,7 @@ static void open_block(const struct teller *t, enum anthropic_block kind, const 
     end_event(t->out);
 }
 
-/* Adds to the block that is open. */
+/* Adds to the open block. */
 static void add(const struct teller *t, const struct chat_part *part)
 {
     static const struct {
@@ -189,7 +191,7 @@ static void take_part(void *arg, const struct chat_part *part)
     }
 }
 
-/* The answer has ended: out NULL as in struct teller. */
+/* Closes the blocks at the end of the answer; out as in struct teller. */
 static void finish_blocks(struct generation *g, struct choice *c, struct buf *out)
 {
     const struct teller t = {g->arg, c, out};
@@ -199,7 +201,8 @@ static void finish_blocks(struct generation *g, struct choice *c, struct buf *ou
 
 /* --- messages --------------------------------------------------------------------------------------------------- */
 
-/* What both usages have; tokens that were read from the cache stand apart: input_tokens has those that were computed. */
+/* Writes the members of both usages. input_tokens counts the computed tokens; tokens read from the cache are
+ * separate. */
 static void write_usage(const struct generation_usage *u, struct buf *out)
 {
     buf_printf(out,
@@ -209,7 +212,7 @@ static void write_usage(const struct generation_usage *u, struct buf *out)
                u->prompt - u->cached, u->cached, u->completion, u->reasoning);
 }
 
-/* Of a message; the members that are null are required all the same. */
+/* Writes the usage of a message; the null members are required. */
 static void write_message_usage(const struct generation_usage *u, struct buf *out)
 {
     buf_puts(out, "\"usage\":{");
@@ -217,7 +220,7 @@ static void write_message_usage(const struct generation_usage *u, struct buf *ou
     buf_puts(out, ",\"cache_creation\":null,\"inference_geo\":null,\"service_tier\":\"standard\"}");
 }
 
-/* A cut by max_tokens is told from one by the context, which clients make room in. */
+/* Distinguishes a cut by max_tokens from a cut by the context: clients shorten the conversation after the latter. */
 static const char *stop_reason(const struct generation *g, const struct choice *c)
 {
     if (c->end.finish == SCHED_FINISH_LENGTH) {
@@ -239,7 +242,7 @@ static void write_stop(const struct generation *g, struct buf *out)
     }
 }
 
-/* Up to the content. */
+/* Writes the message up to its content. */
 static void write_head(const struct generation *g, struct buf *out)
 {
     buf_printf(out, "{\"id\":\"%s\",\"type\":\"message\",\"role\":\"assistant\",\"model\":", g->id);
@@ -254,7 +257,7 @@ static void take_event(struct generation *g, struct choice *c, const struct engi
     generation_count_reasoning(c, ev);
 }
 
-/* What of the prompt comes from the cache is not known yet; the last event tells. */
+/* The number of prompt tokens from the cache is not known yet; the last event reports it. */
 static void stream_open(struct generation *g, struct choice *c, struct buf *out)
 {
     begin_event(out, "message_start");

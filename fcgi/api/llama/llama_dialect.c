@@ -2,7 +2,8 @@
 #include "fcgi/api/llama/llama.h"
 #include "fcgi/wire/http_status.h"
 
-/* llama-server's type of an error, of which it has one for each status [llama.cpp tools/server/server-common.cpp]. */
+/* Returns llama-server's type of an error, which depends on the status only [llama.cpp
+ * tools/server/server-common.cpp]. */
 static const char *type_of(const struct reply *r, enum err code)
 {
     static const struct {

@@ -1,5 +1,5 @@
-/* What llama-server tells of itself: GET /props, /slots, /lora-adapters, and POST /apply-template.
- * [llama.cpp tools/server/README.md] */
+/* llama-server's endpoints about itself: GET /props, /slots, /lora-adapters, and POST /apply-template. [llama.cpp
+ * tools/server/README.md] */
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
 #include "fcgi/api/llama/llama.h"
@@ -19,10 +19,10 @@ static void send(struct call *c, enum err err, const struct err_info *info, stru
     buf_fini(out);
 }
 
-/* Sequences that are computed at once. */
+/* Returns the number of sequences that are computed simultaneously. */
 static unsigned n_slots(const struct call *c) { return (unsigned)engine_model(c->engine)->max_seqs; }
 
-/* There are no slots: as many sequences run together as --parallel says, and each has the whole context. */
+/* infcgi has no slots here: up to --parallel sequences run together, each with the whole context. */
 void api_llama_slots(struct call *c)
 {
     struct sched_stats s;
@@ -81,7 +81,8 @@ void api_llama_adapters(struct call *c)
     send(c, ERR_OK, NULL, &out);
 }
 
-/* The prompt that /v1/chat/completions would make of the body, without the BOS and EOS that a prompt gets anyway when it comes back. */
+/* Returns the prompt that /v1/chat/completions would build from the body, without BOS and EOS: they are added again
+ * when the client sends the prompt. */
 void api_llama_template(struct call *c)
 {
     const struct engine_model_info *m = engine_model(c->engine);
@@ -106,7 +107,7 @@ void api_llama_template(struct call *c)
     send(c, err, &info, &out);
 }
 
-/* Tokens of the prompt that /v1/chat/completions would make of the body. */
+/* Counts the tokens of the prompt that /v1/chat/completions would build from the body. */
 void api_llama_count(struct call *c)
 {
     struct err_info info = {0};

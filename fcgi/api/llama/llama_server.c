@@ -1,4 +1,4 @@
-/* llama-server's own completions, so that its clients change an address only: POST /completion and /completions.
+/* llama-server's own completions, POST /completion and /completions: its clients only need to change an address.
  * [llama.cpp tools/server/README.md] */
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
@@ -13,11 +13,11 @@
 
 enum { MAX_PROMPTS = 256, MAX_FIELDS = 64, MAX_FIELD_BYTES = 128 };
 
-/* A request's own. */
+/* The fields that only these endpoints have. */
 struct completion {
-    const char *fields[MAX_FIELDS]; /* of the answer those that are wanted; none: all */
+    const char *fields[MAX_FIELDS]; /* members of the answer to return; none: all */
     size_t n_fields;
-    bool tells_drawn; /* probabilities are those behind all samplers */
+    bool tells_drawn; /* probabilities are those after all samplers */
 };
 
 /* --- answers of /completion --------------------------------------------------------------------------------------- */
@@ -29,7 +29,8 @@ static void no_open(struct generation *g, struct choice *c, struct buf *out)
     (void)out;
 }
 
-/* {"index":..,"content":..,"tokens":[..],"stop":false: what a stream has before its end; the caller closes it. */
+/* Begins {"index":..,"content":..,"tokens":[..],"stop":false, the members of a stream's event before the end; the
+ * caller closes the object. */
 static void open_part(const struct generation *g, const struct choice *c, const struct engine_event *ev,
                       struct buf *out)
 {
@@ -47,7 +48,7 @@ static void open_part(const struct generation *g, const struct choice *c, const 
 static void stream_token(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)
 {
     bool is_token = ev->kind == SCHED_TOKEN;
-    c->n_calls += is_token; /* tokens so far: there are no calls here */
+    c->n_calls += is_token; /* counts tokens: there are no calls here */
     if (ev->text_len == 0 && !is_token) {
         return;
     }
@@ -72,7 +73,7 @@ static void stream_progress(struct generation *g, struct choice *c, struct buf *
     buf_puts(out, "}\n\n");
 }
 
-/* Of the object at hand the members that `fields` names, as "a/b" where they lie in others; what is not there is left out. */
+/* Returns the members of the object that `fields` names, as "a/b" for nested ones. Missing members are omitted. */
 static json_t *pick_fields(const json_t *object, const char *const *fields, size_t n_fields)
 {
     json_t *picked = json_object();
@@ -112,7 +113,7 @@ static void write_end(struct generation *g, const struct choice *c, struct buf *
     buf_fini(&all);
 }
 
-/* Its text was told already. */
+/* The text was already sent. */
 static void stream_finish(struct generation *g, struct choice *c, struct buf *out)
 {
     buf_puts(out, "data: ");
@@ -120,7 +121,7 @@ static void stream_finish(struct generation *g, struct choice *c, struct buf *ou
     buf_puts(out, "\n\n");
 }
 
-/* The last event says that it is: [DONE] is OpenAI's. */
+/* The last event marks the end; [DONE] is OpenAI's. */
 static void stream_done(struct generation *g, struct buf *out)
 {
     (void)g;
@@ -136,7 +137,7 @@ static void gather(struct generation *g, struct choice *c, const struct engine_e
     }
 }
 
-/* One object, or an array of those of several prompts. */
+/* Writes one object, or an array of objects for several prompts. */
 static void write_whole(struct generation *g, struct buf *out)
 {
     buf_puts(out, g->n_choices > 1 ? "[" : "");
@@ -168,7 +169,7 @@ static const struct shape completion_shape = {
 
 static bool is_set(const json_t *root, const char *field) { return json_read_get(root, field) != NULL; }
 
-/* Sets a field, and takes another out that stands for it. */
+/* Sets a field and removes the field that it replaces. */
 static bool rename_field(json_t *root, const char *from, const char *to, json_t *value)
 {
     bool ok = json_object_set(root, to, value) == 0;
@@ -176,8 +177,8 @@ static bool rename_field(json_t *root, const char *from, const char *to, json_t 
     return ok;
 }
 
-/* The same body in the words of /v1/completions: n_probs are logprobs, and without a number of tokens there are as many
- * as the context holds. */
+/* Translates the body to that of /v1/completions: n_probs becomes logprobs; without a number of tokens the context is
+ * the limit. */
 static enum err translate(json_t *root, struct err_info *info)
 {
     json_t *n_probs = json_object_get(root, "n_probs");
@@ -240,7 +241,7 @@ static enum err read_response_fields(struct completion *q, const json_t *root, s
 
 /* --- samplers ------------------------------------------------------------------------------------------------------- */
 
-/* In the order in which the stages run; by name, or by a letter of a string. What has no `off` cannot run here. */
+/* In the order in which the stages run. Lists name samplers in full, strings by a letter. */
 enum sampler { PENALTIES, TOP_K, TYPICAL, TOP_P, MIN_P, TEMPERATURE, N_SAMPLERS };
 static const struct {
     const char *names[2];
@@ -251,12 +252,12 @@ static const struct {
     [MIN_P] = {{"min_p", "min-p"}, 'm'},       [TEMPERATURE] = {{"temperature", "temp"}, 't'},
 };
 
-/* Samplers of llama.cpp that are not here, with what turns each off, as it is by default; without a field it does nothing
- * where it is named. */
+/* Samplers of llama.cpp that infcgi lacks, with the value that turns each off, which is its default. Naming one without
+ * its field has no effect. */
 static const struct {
     const char *name, *field;
     char letter;
-    double off; /* and below */
+    double off; /* this value and lower ones */
 } other_samplers[] = {
     {"dry", "dry_multiplier", 'd', 0}, {"top_n_sigma", "top_n_sigma", 's', 0},     {"xtc", "xtc_probability", 'x', 0},
     {"infill", NULL, 'i', 0},          {"adaptive_p", "adaptive_target", 'a', -1}, {"", "mirostat", '\0', 0},
@@ -282,7 +283,7 @@ static int find_sampler(const char *name, char letter)
     return -1;
 }
 
-/* What asks for a sampler that is not here. */
+/* Rejects fields that need a sampler that infcgi lacks. */
 static enum err refuse_others(const json_t *root, struct err_info *info)
 {
     for (size_t i = 0; i < ARRAY_LEN(other_samplers); i++) {
@@ -297,7 +298,7 @@ static enum err refuse_others(const json_t *root, struct err_info *info)
     return ERR_OK;
 }
 
-/* Turns off what the list leaves out. The order is ours, so a list in another one is refused. */
+/* Turns off the samplers that the list omits. infcgi's order is fixed, so a list in another order is rejected. */
 static enum err read_samplers(struct sampler_params *s, const json_t *list, struct err_info *info)
 {
     static const char expected[] =
@@ -341,7 +342,7 @@ static enum err read_samplers(struct sampler_params *s, const json_t *list, stru
 
 /* --- the request ------------------------------------------------------------------------------------------------------ */
 
-/* Fields that /v1/completions does not know, once they are read. */
+/* Removes the fields that /v1/completions does not know, after they were read. */
 static void drop_own_fields(json_t *root)
 {
     static const char *const own[] = {"post_sampling_probs",
@@ -373,7 +374,7 @@ static void drop_own_fields(json_t *root)
     }
 }
 
-/* The prompts, of which /infill has one. Before its fields go. */
+/* Reads the prompts; /infill has one. Must run before drop_own_fields. */
 static enum err read_prompts(struct prompts *p, struct call *c, bool is_infill, struct err_info *info)
 {
     static const struct prompts_rule rule = {
@@ -406,7 +407,7 @@ static enum err check_lora(const json_t *root, struct err_info *info)
                                 info);
 }
 
-/* All fields of the body, which is changed. */
+/* Reads all fields of the body and changes the body. */
 static enum err read_body(struct call *c, bool is_infill, struct completion *own, struct params *p,
                           struct prompts *prompts, struct err_info *info)
 {
@@ -442,7 +443,7 @@ static void complete(struct call *c, bool is_infill)
     p.tells_probs = p.logprobs > 0;
     p.gen.sampling.tells_drawn = own.tells_drawn;
     p.root = NULL;
-    call_drop_json(c); /* before the answer, which may take minutes */
+    call_drop_json(c); /* before the answer, which can take minutes */
     generation_run(c, &p, &completion_shape, &own, (const int32_t *const *)prompts.ids, prompts.n_ids, prompts.n);
     engine_grammar_free(&p.gen.grammar);
 }

@@ -1,6 +1,6 @@
-/* POST /v1/rerank as Jina, Cohere and vLLM have it: documents in the order in which they fit a query; and POST /v1/score as
- * vLLM has it: the number of each pair. A model of the kind that ranks gives a number without bounds, of which the logistic
- * function makes the score, 0 to 1. */
+/* POST /v1/rerank as Jina, Cohere and vLLM define it: documents ranked by relevance to a query. POST /v1/score as vLLM
+ * defines it: the score of each pair. A ranking model returns an unbounded number; the logistic function maps it to a
+ * score from 0 to 1. */
 #include "engine/base/clock.h"
 #include "engine/base/json_write.h"
 #include "fcgi/api/fields.h"
@@ -18,8 +18,8 @@ struct rank_fields {
     const char *model, *cache_salt;
     int64_t top_n;
     bool returns_documents;
-    bool activates; /* scores go through the logistic function */
-    bool is_raw;    /* the opposite, in TEI's words */
+    bool activates; /* apply the logistic function to scores */
+    bool is_raw;    /* the opposite, TEI's name */
 };
 
 #define COMMON                                                                                                         \
@@ -36,7 +36,7 @@ static const struct field rerank_fields[] = {
     COMMON,
     {"query", FIELD_CUSTOM, 0, 0, 0},
     {"documents", FIELD_CUSTOM, 0, 0, 0},
-    {"texts", FIELD_CUSTOM, 0, 0, 0}, /* TEI's, as the next two; the answer is in its form then */
+    {"texts", FIELD_CUSTOM, 0, 0, 0}, /* TEI's, as are the next two; they select its answer format */
     {"return_text", FIELD_BOOL, offsetof(struct rank_fields, returns_documents), 0, 0},
     {"raw_scores", FIELD_BOOL, offsetof(struct rank_fields, is_raw), 0, 0},
     {"top_n", FIELD_INT, offsetof(struct rank_fields, top_n), 0, 1 << 30},
@@ -61,7 +61,7 @@ struct result {
     double score;
 };
 
-/* A request being answered. */
+/* State of a request. */
 struct job {
     struct call *call;
     struct rank_fields fields;
@@ -69,17 +69,17 @@ struct job {
     struct engine_query *first;             /* [n_first] */
     struct engine_text *second;             /* [prompts.n] */
     size_t n_first;                         /* 1 or prompts.n */
-    const char *first_field, *second_field; /* as the request names them */
+    const char *first_field, *second_field; /* names of the request's fields */
     struct engine_embed_params params;
-    char salt[APIKEY_SALT_BYTES]; /* params.cache_salt may point here */
+    char salt[APIKEY_SALT_BYTES]; /* params.cache_salt can point here */
     struct result *results;       /* [prompts.n] */
-    bool is_tei;                  /* the answer has the form of Text Embeddings Inference */
+    bool is_tei;                  /* the answer has Text Embeddings Inference's format */
     size_t n_tokens;
 };
 
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
-/* A text, or {"text": ...}. */
+/* Reads a text, or {"text": ...}. */
 static enum err read_text(const char *where, const json_t *v, struct engine_text *out, struct err_info *info)
 {
     const json_t *text = json_is_object(v) ? json_object_get(v, "text") : v;
@@ -90,7 +90,7 @@ static enum err read_text(const char *where, const json_t *v, struct engine_text
     return ERR_OK;
 }
 
-/* One, where is_one_fine, or a list. */
+/* Reads a list of texts, or one text if is_one_fine. */
 static enum err read_texts(struct job *j, const char *field, bool is_one_fine, struct engine_text **out, size_t *n,
                            struct err_info *info)
 {
@@ -112,7 +112,7 @@ static enum err read_texts(struct job *j, const char *field, bool is_one_fine, s
     return ERR_OK;
 }
 
-/* The first texts of a score's pairs. */
+/* Reads the first texts of a score's pairs. */
 static enum err read_queries(struct job *j, struct err_info *info)
 {
     struct engine_text *texts;
@@ -145,7 +145,7 @@ static enum err tokenize(struct job *j, struct err_info *info)
     return ERR_OK;
 }
 
-/* What both endpoints share; the names of the fields are set. */
+/* Reads the fields that both endpoints share; the field names must be set. */
 static enum err read_common(struct job *j, const struct field *table, size_t n, struct err_info *info)
 {
     struct call *c = j->call;
@@ -202,7 +202,7 @@ static enum err keep_score(void *arg, size_t i, const float *number)
     return ERR_OK;
 }
 
-/* The best first; of equals the first. */
+/* Sorts by score, best first, then by index. */
 static int compare(const void *a, const void *b)
 {
     const struct result *x = a, *y = b;
@@ -247,7 +247,7 @@ static void write_rerank(struct job *j, struct buf *out)
         buf_puts(out, i == 0 ? "" : ",");
         write_result(j, &j->results[i], out);
     }
-    if (j->is_tei) { /* an array alone */
+    if (j->is_tei) { /* a bare array */
         buf_putc(out, ']');
         return;
     }
@@ -266,7 +266,7 @@ static void write_score(struct job *j, struct buf *out)
     write_usage(j, out);
 }
 
-/* The JSON stays: the texts are its own. */
+/* Keeps the JSON: the texts point into it. */
 static void answer(struct call *c, enum err (*read)(struct job *j, struct err_info *info),
                    void (*write)(struct job *j, struct buf *out), const char *name)
 {

@@ -1,4 +1,4 @@
-/* POST /slots/N, as llama-server has it [llama.cpp tools/server/README.md]. */
+/* POST /slots/N, as in llama-server [llama.cpp tools/server/README.md]. */
 #include "engine/base/clock.h"
 #include "engine/base/io.h"
 #include "engine/base/json_write.h"
@@ -10,19 +10,20 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Is this a name for a file of a slot: 1 to 128 letters, digits, '-', '_' and '.', which is not the first? */
+/* Checks that this is a valid name of a slot file: 1 to 128 letters, digits, '-', '_' and '.', not beginning with
+ * '.'. */
 static bool is_file_name(const char *name, size_t n)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
     enum { MAX_NAME = 128 };
-    static const char tmp[] = ".tmp"; /* what a file is called while it is written */
+    static const char tmp[] = ".tmp"; /* suffix of a file while it is written */
     bool is_tmp = n >= sizeof tmp - 1 && memcmp(name + n - (sizeof tmp - 1), tmp, sizeof tmp - 1) == 0;
     return n >= 1 && n <= MAX_NAME && name[0] != '.' && strspn(name, allowed) == n && !is_tmp;
 }
 
 /* --- files ---------------------------------------------------------------------------------------------------------- */
 
-/* The head of a file; n_ids ids of 4 bytes and a SHA-256 of all that stands in front of it follow. In this machine's byte order. */
+/* A file's header. n_ids ids of 4 bytes and a SHA-256 of all preceding bytes follow, in this machine's byte order. */
 struct head {
     char magic[16];
     uint64_t fingerprint; /* of the model */
@@ -30,19 +31,19 @@ struct head {
     uint32_t has_owner;
     uint8_t owner[APIKEY_ID_BYTES];
     char salt[APIKEY_CLIENT_SALT_BYTES + 1];
-    uint8_t reserved[3]; /* 0: there is no padding */
+    uint8_t reserved[3]; /* 0; leaves no padding */
 };
 _Static_assert(sizeof(struct head) == 328, "what is written has no padding");
 static const char magic[16] = "infcgi slot 2";
 
 enum { PREFIX_BYTES = 2 * APIKEY_ID_BYTES + 2 };
 
-/* A call being answered. */
+/* State of a call. */
 struct action {
     struct call *call;
     int64_t slot;
-    const char *name;          /* of the file as the client says it, in the arena */
-    char prefix[PREFIX_BYTES]; /* of the names of the caller's files: its key's id and '-'; "" without a key */
+    const char *name;          /* the file's name as the client sent it, in the arena */
+    char prefix[PREFIX_BYTES]; /* prefix of the caller's file names: its key's id and '-'; "" without a key */
     char path[IO_MAX_PATH_BYTES];
     size_t n_ids, n_bytes;
     uint64_t begin_ns;
@@ -69,7 +70,7 @@ static enum err read_file_name(struct action *a, struct err_info *info)
                : err_set(info, ERR_INVALID_VALUE, "filename", "filename: expected a shorter path of the file");
 }
 
-/* Files of a caller, while a folder is walked. */
+/* Counts a caller's files during a walk over the folder. */
 struct count {
     const char *prefix;
     size_t n;
@@ -82,7 +83,7 @@ static bool count_file(void *arg, const struct io_entry *e)
     return count->n < SLOTS_MAX_FILES;
 }
 
-/* A new file must find room among those of its key. */
+/* Checks that the key's limit leaves room for a new file. */
 static enum err check_room(const struct action *a, struct err_info *info)
 {
     struct count count = {.prefix = a->prefix};
@@ -138,7 +139,8 @@ static enum err save(struct action *a, struct err_info *info)
     return err;
 }
 
-/* Is it a whole file of this model and caller, with ids of it? That it is another's is not told apart from that there is none. */
+/* Checks that the file is complete, of this model and caller, and has valid ids. Another caller's file and a missing
+ * file get the same answer. */
 static bool fits(const struct action *a, const struct buf *file, struct head *head)
 {
     const struct engine_model_info *m = engine_model(a->call->engine);
@@ -160,7 +162,7 @@ static bool fits(const struct action *a, const struct buf *file, struct head *he
     return is_ours && is_whole;
 }
 
-/* *ids, in the arena; *salt: the request's own, there too. */
+/* *ids, in the arena; *salt: the request's own, also in the arena. */
 static enum err read_slot_file(struct action *a, int32_t **ids, const char **salt, struct err_info *info)
 {
     struct call *c = a->call;
@@ -202,7 +204,7 @@ static void write_answer(const struct action *a, bool is_save, struct buf *out)
 
 static void no_event(struct generation *g, struct choice *c, const struct engine_event *ev)
 {
-    (void)g, (void)c, (void)ev; /* a prompt alone has no tokens */
+    (void)g, (void)c, (void)ev; /* a prompt without an answer has no tokens */
 }
 
 static void write_restored(struct generation *g, struct buf *out) { write_answer(g->arg, false, out); }
@@ -214,7 +216,7 @@ static const struct shape restore_shape = {
     .whole = write_restored,
 };
 
-/* Has the prompt computed, or found in the cache, and nothing more. */
+/* Has the prompt computed or found in the cache, without an answer. */
 static enum err restore(struct action *a, struct err_info *info)
 {
     struct call *c = a->call;
@@ -233,11 +235,11 @@ static enum err restore(struct action *a, struct err_info *info)
     p.root = NULL;
     call_drop_json(c);
     const int32_t *const prompts[] = {ids};
-    generation_run(c, &p, &restore_shape, a, prompts, &a->n_ids, 1); /* which notes what the slot has now */
+    generation_run(c, &p, &restore_shape, a, prompts, &a->n_ids, 1); /* this also records the slot's new content */
     return ERR_OK;
 }
 
-/* The number after "/slots/"; -1: no slot has it. */
+/* Returns the number after "/slots/"; -1: no such slot. */
 static int64_t slot_of(const struct call *c)
 {
     int64_t n;
@@ -282,7 +284,7 @@ void api_llama_slot_action(struct call *c)
                       c->path + strlen("/slots/"));
     } else if (is_action(c, "action=restore")) {
         err = restore(&a, &info);
-        if (err == ERR_OK) { /* it is answered */
+        if (err == ERR_OK) { /* already answered */
             buf_fini(&out);
             return;
         }

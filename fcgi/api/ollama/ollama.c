@@ -1,5 +1,5 @@
-/* Ollama's API as far as editors and chat pages use it: POST /api/chat, /api/generate, /api/show, /api/embed and
- * /api/embeddings, GET /api/tags, /api/ps and /api/version, over the one model. */
+/* The part of Ollama's API that editors and chat pages use, for the one model: POST /api/chat, /api/generate,
+ * /api/show, /api/embed and /api/embeddings, GET /api/tags, /api/ps and /api/version. */
 #include "fcgi/api/ollama/ollama.h"
 
 #include "engine/base/clock.h"
@@ -26,7 +26,7 @@ static void send(struct call *c, struct buf *out)
 
 /* --- answers ------------------------------------------------------------------------------------------------------ */
 
-/* Puts a chat in place of the body; c->json NULL: there is nothing to answer. */
+/* Replaces the body by a chat. c->json NULL: the request asks for no answer. */
 static enum err translate(struct call *c, bool is_generate, struct err_info *info)
 {
     json_t *chat;
@@ -37,7 +37,7 @@ static enum err translate(struct call *c, bool is_generate, struct err_info *inf
     return ERR_OK;
 }
 
-/* Who asks nothing wants the model loaded. */
+/* An empty request asks to load the model, which is always loaded. */
 static void answer_nothing(struct call *c, bool is_generate)
 {
     struct buf out;
@@ -85,7 +85,7 @@ static void write_details(const struct call *c, struct buf *out)
                m->n_params < 1000000000u ? 'M' : 'B', m->quantization);
 }
 
-/* The one entry of a list, with `more` behind it. */
+/* Writes the list's only entry, followed by `more`. */
 static void write_entry(const struct call *c, const char *more, struct buf *out)
 {
     const struct engine_model_info *m = engine_model(c->engine);
@@ -125,7 +125,7 @@ void api_ollama_ps(struct call *c)
     send(c, &out);
 }
 
-/* The newest version of Ollama whose API was read for this: clients ask for features by it. */
+/* The newest version of Ollama whose API infcgi follows; clients select features by it. */
 void api_ollama_version(struct call *c)
 {
     struct buf out;
@@ -138,10 +138,10 @@ struct model_fields {
     const char *model, *name;
 };
 
-/* Of /api/embed and /api/embeddings. */
+/* Fields of /api/embed and /api/embeddings. */
 struct embed_fields {
     const char *model;
-    bool is_cut;        /* texts that are too long are truncated */
+    bool is_cut;        /* truncate texts that are too long */
     int64_t dimensions; /* 0 = all */
 };
 
@@ -209,14 +209,14 @@ static const struct field embed_fields[] = {
 };
 const struct field_table fields_of_ollama_embed = {"ollama_embed", embed_fields, ARRAY_LEN(embed_fields)};
 
-/* Texts being embedded. */
+/* State of an embedding request. */
 struct embed {
     struct call *call;
     struct prompts prompts;
     struct engine_embed_params params;
-    char salt[APIKEY_SALT_BYTES]; /* params.cache_salt may point here */
-    size_t width;                 /* components that are told */
-    float *short_one;             /* [width] where that is less than all of them; else NULL */
+    char salt[APIKEY_SALT_BYTES]; /* params.cache_salt can point here */
+    size_t width;                 /* components in the answer */
+    float *short_one;             /* [width] if the vector is shortened; else NULL */
     struct buf out;
 };
 
@@ -257,7 +257,7 @@ static enum err write_vector(void *arg, size_t i, const float *vector)
     return buf_ok(&e->out);
 }
 
-/* is_one: the older endpoint, of one text. */
+/* is_one: the older endpoint, with one text. */
 static void embed(struct call *c, bool is_one)
 {
     const struct prompts_rule rule = {.field = is_one ? "prompt" : "input",

@@ -1,4 +1,4 @@
-/* Errors in the form of Ollama's API: only a text. */
+/* Errors in the form of Ollama's API: a text only. */
 #include "engine/base/json_write.h"
 #include "fcgi/api/ollama/ollama.h"
 

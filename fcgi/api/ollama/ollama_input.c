@@ -1,4 +1,4 @@
-/* What chat completions check is left to them; here is what has another name or form. */
+/* Translates fields with another name or form. Chat completions check the rest. */
 #include "fcgi/api/ollama/ollama_input.h"
 
 #include "engine/base/buf.h"
@@ -52,7 +52,7 @@ static enum err refuse(const char *where, json_type type, const char *expected, 
 
 /* --- options, format, thinking ------------------------------------------------------------------------------------ */
 
-/* The rest, which tells how a model is run, has no effect. */
+/* The other options control how a model is run and have no effect. */
 static enum err add_options(const json_t *body, json_t *chat, struct err_info *info)
 {
     static const char *const same[] = {
@@ -77,7 +77,7 @@ static enum err add_options(const json_t *body, json_t *chat, struct err_info *i
     return is_endless ? ERR_OK : turn_put(chat, "max_tokens", json_incref(most));
 }
 
-/* "json", or a schema. */
+/* Adds "json", or a schema. */
 static enum err add_format(const json_t *body, json_t *chat, struct err_info *info)
 {
     json_t *format = json_object_get(body, "format");
@@ -113,7 +113,7 @@ static enum err add_think(const json_t *body, json_t *chat, struct err_info *inf
 
 /* --- messages ----------------------------------------------------------------------------------------------------- */
 
-/* The conversation so far: calls have no ids there, so they get their numbers; results come in the order of the calls. */
+/* The conversation so far. Ollama's calls have no ids, so they get numbers; results come in the order of the calls. */
 struct talk {
     json_t *out;
     size_t n_calls, n_results;
@@ -126,7 +126,7 @@ static json_t *id_of(size_t number)
     return json_string(id);
 }
 
-/* Arguments are objects there, and text here. */
+/* Arguments are objects in Ollama's API and text in a chat. */
 static enum err add_call(struct talk *t, const char *where, const json_t *call, json_t *out, struct err_info *info)
 {
     const json_t *function = json_object_get(call, "function");
@@ -225,7 +225,7 @@ static enum err add_turn(json_t *out, const char *role, json_t *text)
     return turn != NULL && json_array_append_new(out, turn) == 0 ? ERR_OK : ERR_NOMEM;
 }
 
-/* Of /api/generate. *is_empty: there is no prompt. */
+/* Adds the prompt of /api/generate. *is_empty: there is no prompt. */
 static enum err add_prompt(const json_t *body, json_t *out, bool *is_empty, struct err_info *info)
 {
     static const char *const refused[] = {"suffix", "template"};
@@ -263,7 +263,7 @@ static enum err add_talk(const json_t *body, bool is_generate, json_t *chat, boo
     *is_empty = json_array_size(messages) == 0;
     json_t *tools = json_object_get(body, "tools");
     if (tools != NULL && !json_is_null(tools)) {
-        if (!json_is_array(tools)) { /* chat completions would not see it where there is no message */
+        if (!json_is_array(tools)) { /* chat completions do not check tools if there is no message */
             return refuse("tools", JSON_ARRAY, "an array", tools, info);
         }
         TRY(turn_put(chat, "tools", json_incref(tools)));

@@ -1,4 +1,4 @@
-/* A call is told when it is whole, as its arguments are an object there; one that breaks off is none. */
+/* A call is sent when it is complete, because its arguments are an object. An incomplete call is not sent. */
 #include "fcgi/api/ollama/ollama_output.h"
 
 #include "engine/base/clock.h"
@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <time.h>
 
-/* Where parts of an event go; out NULL: the answer is whole. */
+/* Target of an event's parts; out NULL: the answer is not streamed. */
 struct teller {
     struct generation *g;
     struct choice *c;
@@ -34,7 +34,7 @@ void ollama_write_nothing(bool generates, struct buf *out)
     buf_puts(out, generates ? ",\"response\":\"\"" : ",\"message\":{\"role\":\"assistant\",\"content\":\"\"}");
 }
 
-/* Text, thinking, and calls as a list of JSON; NULL or empty for none. */
+/* Writes text, thinking, and calls as a list of JSON; NULL or empty: none. */
 static void write_message(bool generates, const struct buf *text, const struct buf *thinking, const struct buf *calls,
                           struct buf *out)
 {
@@ -97,7 +97,7 @@ static void take_part(void *arg, const struct chat_part *part)
         break;
     case CHAT_CALL_BEGIN:
         t->c->n_calls++;
-        t->c->echo_lens[0] = t->c->calls.len; /* where a call that is cut off goes again */
+        t->c->echo_lens[0] = t->c->calls.len; /* where a call that is cut off is removed again */
         buf_puts(&t->c->calls, t->c->calls.len == 0 ? "" : ",");
         buf_printf(&t->c->calls, "{\"function\":{\"index\":%zu,\"name\":", part->i_call);
         json_write_string(&t->c->calls, part->text, part->len);
@@ -111,7 +111,7 @@ static void take_part(void *arg, const struct chat_part *part)
         t->c->echo_lens[0] = t->c->calls.len;
         break;
     case CHAT_CALL_CUT:
-        if (buf_ok(&t->c->calls) == ERR_OK && buf_ok(&t->c->arguments) == ERR_OK) { /* what failed stays so */
+        if (buf_ok(&t->c->calls) == ERR_OK && buf_ok(&t->c->arguments) == ERR_OK) { /* a failed buffer stays failed */
             t->c->calls.len = t->c->echo_lens[0];
             buf_reset(&t->c->arguments);
         }
@@ -127,7 +127,7 @@ static void finish_parts(struct generation *g, struct choice *c, struct buf *out
     out->err = out->err != ERR_OK ? out->err : chat_split_ok(&c->split);
 }
 
-/* Counts, and durations in nanoseconds; what took the prompt's time is all until the first token. */
+/* Writes counts and durations in nanoseconds; the prompt's duration is the time to the first token. */
 static void write_end(const struct generation *g, struct buf *out)
 {
     const struct generation_usage u = generation_usage(g);

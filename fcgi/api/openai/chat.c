@@ -1,4 +1,4 @@
-/* POST /v1/chat/completions: OpenAI's shapes of a chat's answer. */
+/* POST /v1/chat/completions: OpenAI's form of a chat answer. */
 #include "engine/base/json_write.h"
 #include "engine/base/rng.h"
 #include "fcgi/api/generation.h"
@@ -17,7 +17,7 @@ static void write_logprob(struct generation *g, int32_t id, float logprob, struc
     generation_write_bytes(g, id, out);
 }
 
-/* The entry of a token in logprobs.content. */
+/* Writes a token's entry in logprobs.content. */
 static void write_logprobs(struct generation *g, const struct engine_event *ev, struct buf *out)
 {
     write_logprob(g, ev->token.id, ev->token.logprob, out);
@@ -44,18 +44,18 @@ static void chat_open(struct generation *g, struct choice *c, struct buf *out)
 
 /* --- parts of a streamed answer */
 
-/* Where parts of an event go; the first chunk of a token tells the token. */
+/* Target of an event's parts; the first chunk of a token has the token. */
 struct teller {
     struct generation *g;
     struct choice *c;
-    const struct engine_event *ev; /* NULL once it is told, and at the end */
+    const struct engine_event *ev; /* NULL after it was written, and at the end */
     struct buf *out;
 };
 
 static void write_call_head(struct choice *c, const struct chat_part *part, struct buf *out)
 {
     static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789";
-    enum { EACH = 8 }; /* letters of a number: 62^8 are less than 2^48 */
+    enum { EACH = 8 }; /* letters per number: 62^8 is less than 2^48 */
     char id[3 * EACH + 1];
     for (size_t i = 0; i + 1 < sizeof id;) {
         uint64_t drawn = rng_fresh_seed();
@@ -77,7 +77,7 @@ static void write_delta(struct choice *c, const struct chat_part *part, struct b
         buf_puts(out, "\"content\":");
         json_write_string(out, part->text, part->len);
         break;
-    case CHAT_REASONING: /* both names are in use */
+    case CHAT_REASONING: /* clients use both names */
         buf_puts(out, "\"reasoning_content\":");
         json_write_string(out, part->text, part->len);
         buf_puts(out, ",\"reasoning\":");
@@ -94,12 +94,12 @@ static void write_delta(struct choice *c, const struct chat_part *part, struct b
         buf_puts(out, "}}]");
         break;
     case CHAT_CALL_END:
-    case CHAT_CALL_CUT: /* what is missing shows in the arguments, which clients parse */
+    case CHAT_CALL_CUT: /* the arguments show what is missing, and clients parse them */
         break;
     }
 }
 
-/* part NULL: the token alone. */
+/* part NULL: the token only. */
 static void tell_part(struct teller *t, const struct chat_part *part)
 {
     const struct params *p = t->g->params;
@@ -137,12 +137,12 @@ static void chat_token(struct generation *g, struct choice *c, const struct engi
     bool tells_tokens = ev->kind == SCHED_TOKEN && (g->params->want_logprobs || g->params->return_token_ids);
     chat_split_feed(&c->split, ev->text, ev->text_len, stream_part, &t);
     generation_count_reasoning(c, ev);
-    if (t.ev != NULL && tells_tokens) { /* its text is part of a character or a mark, or held back */
+    if (t.ev != NULL && tells_tokens) { /* the token's text is part of a character or a mark, or held back */
         tell_part(&t, NULL);
     }
 }
 
-/* A call counts even where the answer was cut off in it or behind it; the reason is the cut, then. */
+/* A call counts even if the answer was cut off within or after it; then the reason is the cut. */
 static const char *finish_reason(const struct choice *c)
 {
     return c->n_calls > 0 && c->end.finish != SCHED_FINISH_LENGTH ? "tool_calls" : generation_finish_reason(c);

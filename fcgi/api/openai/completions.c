@@ -1,4 +1,4 @@
-/* POST /v1/completions: prompts as text or token ids, and OpenAI's text shapes with prompt log-probabilities. */
+/* POST /v1/completions: prompts as text or token ids, and OpenAI's text form with prompt log-probabilities. */
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
 #include "fcgi/api/generation.h"
@@ -25,7 +25,7 @@ static void write_or_null(struct buf *out, float logprob)
     }
 }
 
-/* Adds a token to the four arrays; offset is where its text begins. */
+/* Adds a token to the four arrays; offset: where its text begins. */
 static void add_logprob(struct generation *g, const struct engine_event *ev, size_t offset, struct buf arrays[4])
 {
     for (int i = 0; i < 4; i++) {
@@ -48,7 +48,7 @@ static void add_logprob(struct generation *g, const struct engine_event *ev, siz
     buf_printf(&arrays[OFFSETS], "%zu", offset);
 }
 
-/* echo: another choice whose arrays of the prompt come in front; OPTIONAL. */
+/* echo: another choice, whose prompt arrays come first; OPTIONAL. */
 static void write_logprobs(const struct generation *g, const struct choice *echo, const struct buf arrays[4],
                            struct buf *out)
 {
@@ -69,7 +69,7 @@ static void write_logprobs(const struct generation *g, const struct choice *echo
     buf_putc(out, '}');
 }
 
-/* echo without log-probabilities: the prompt's text. */
+/* Writes the prompt's text, for an echo without log-probabilities. */
 static void echo_prompt(const struct generation *g, const struct choice *c, struct buf *out)
 {
     if (g->params->echo && g->params->logprobs < 0 &&
@@ -191,7 +191,7 @@ static const struct shape completion_shape = {
     .progress = completion_progress,
 };
 
-/* Log-probabilities of prompts stand in an answer n times. Streamed they are written as they come. */
+/* An unstreamed answer holds the prompt's log-probabilities n times; a stream is written as they are computed. */
 static enum err check_echo(const struct params *p, const struct prompts *prompts, struct err_info *info)
 {
     size_t each = (size_t)p->n * (1 + (size_t)MAX_OF(p->logprobs, 0)), n = 0;
@@ -236,7 +236,7 @@ void api_completions(struct call *c)
         reply_error(&c->reply, err, &info);
     } else {
         p.root = NULL;
-        call_drop_json(c); /* before the answer, which may take minutes */
+        call_drop_json(c); /* before the answer, which can take minutes */
         generation_run(c, &p, &completion_shape, NULL, (const int32_t *const *)prompts.ids, prompts.n_ids, prompts.n);
         engine_grammar_free(&p.gen.grammar);
     }

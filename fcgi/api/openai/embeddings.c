@@ -1,5 +1,5 @@
-/* POST /v1/embeddings, in OpenAI's shape: each text becomes a vector of length 1; and llama-server's /embedding and /embeddings,
- * an array of {"index", "embedding": [vector ..]}. */
+/* POST /v1/embeddings in OpenAI's form: one vector of length 1 per text. Also llama-server's /embedding and
+ * /embeddings: an array of {"index", "embedding": [vector ..]}. */
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
 #include "fcgi/api/fields.h"
@@ -14,7 +14,7 @@ struct embeddings_fields {
     const char *model, *encoding_format, *cache_salt;
     int64_t dimensions; /* 0 = all */
     int64_t norm;       /* of vectors_scale */
-    int64_t limit;      /* tokens of a text; 0 = it must fit, -1 = those of the context */
+    int64_t limit;      /* tokens of a text; 0: the text must fit, -1: the context's */
     bool is_normalized;
 };
 
@@ -33,22 +33,22 @@ static const struct field fields[] = {
 };
 const struct field_table fields_of_embeddings = {"embeddings", fields, ARRAY_LEN(fields)};
 
-/* A request being answered. */
-/* OpenAI's; llama-server's; OpenAI's if it has room for the answer. */
+/* State of a request. */
+/* OpenAI's, llama-server's, or OpenAI's if it can hold the answer. */
 enum embeddings_shape { SHAPE_OPENAI, SHAPE_LLAMA, SHAPE_EITHER };
 
 struct job {
     struct call *call;
     struct prompts prompts;
-    size_t width;  /* components of an answer */
-    float *scaled; /* [width] of a vector that is not told as it comes; else NULL */
-    int norm;      /* of vectors_scale, for it */
+    size_t width;  /* components in the answer */
+    float *scaled; /* [width] a rescaled or shortened vector; NULL: none needed */
+    int norm;      /* of vectors_scale, for `scaled` */
     bool as_base64;
-    enum embeddings_shape shape; /* that the path asks for .. */
-    bool is_llama;               /* .. and whether the answer has llama-server's */
-    const char *field;           /* with the texts */
+    enum embeddings_shape shape; /* that the path selects .. */
+    bool is_llama;               /* .. and whether the answer uses llama-server's */
+    const char *field;           /* the field with the texts */
     struct engine_embed_params params;
-    char salt[APIKEY_SALT_BYTES]; /* params.cache_salt may point here */
+    char salt[APIKEY_SALT_BYTES]; /* params.cache_salt can point here */
     struct buf out;
 };
 
@@ -64,7 +64,7 @@ static void write_numbers(const float *x, size_t n, struct buf *out)
     buf_putc(out, ']');
 }
 
-/* Byte `at` of little-endian 32-bit floats. */
+/* Returns byte `at` of little-endian 32-bit floats. */
 static uint32_t byte_of(const float *x, size_t at)
 {
     uint32_t bits;
@@ -97,7 +97,8 @@ static void write_one(struct job *j, const float *vector)
     (j->as_base64 ? write_base64 : write_numbers)(vector, j->width, &j->out);
 }
 
-/* Of a text: one vector, or where the model embeds tokens one for each, which only llama-server's shape has room for. */
+/* Writes a text's vector, or one vector per token if the model embeds tokens; only llama-server's form can hold
+ * those. */
 static enum err write_vector(void *arg, size_t i, const float *vector)
 {
     struct job *j = arg;
@@ -115,7 +116,7 @@ static enum err write_vector(void *arg, size_t i, const float *vector)
 
 /* --- the request -------------------------------------------------------------------------------------------------- */
 
-/* Chooses the shape of the answer: OpenAI's has no room for a vector per token. */
+/* Chooses the answer's form: OpenAI's cannot hold a vector per token. */
 static enum err choose_shape(struct job *j, const json_t *root, struct err_info *info)
 {
     const struct engine_model_info *m = engine_model(j->call->engine);
@@ -125,7 +126,7 @@ static enum err choose_shape(struct job *j, const json_t *root, struct err_info 
     return j->shape == SHAPE_OPENAI ? vectors_check_pools(j->call, info) : ERR_OK;
 }
 
-/* How the vectors are told; f->dimensions is in range. */
+/* Sets how vectors are scaled; f->dimensions is in range. */
 static enum err choose_scale(struct job *j, const struct embeddings_fields *f, struct err_info *info)
 {
     const struct engine_model_info *m = engine_model(j->call->engine);
@@ -161,8 +162,8 @@ static enum err read_fields(struct job *j, const json_t *root, struct err_info *
                        m->n_embd_out, f.dimensions);
     }
     const struct prompts_rule rule = {.field = j->field,
-                                      .check =
-                                          f.limit == 0 ? vectors_check_length : NULL, /* what is cut need not fit */
+                                      .check = f.limit == 0 ? vectors_check_length
+                                                            : NULL, /* a text that is truncated need not fit */
                                       .max = VECTORS_MAX_TEXTS,
                                       .takes_mixed = true,
                                       .refuses_empty = true};

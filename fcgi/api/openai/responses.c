@@ -1,4 +1,4 @@
-/* POST /v1/responses and /v1/responses/input_tokens: OpenAI's Responses API over the path of chat completions. */
+/* POST /v1/responses and /v1/responses/input_tokens: OpenAI's Responses API, on top of the code of chat completions. */
 #include "engine/base/json_write.h"
 #include "fcgi/api/fields.h"
 #include "fcgi/api/openai/openai.h"
@@ -13,14 +13,14 @@
 
 /* --- fields ----------------------------------------------------------------------------------------------------- */
 
-/* What is read here of a body; the rest is responses_input's, or chat's. */
+/* The fields of a body that are read here; responses_input or chat read the others. */
 struct ask {
     bool stream, store;
     const char *previous;   /* previous_response_id, or NULL */
-    int64_t max_tool_calls; /* of tools that the server runs: there are none */
+    int64_t max_tool_calls; /* of tools that the server runs; infcgi runs none */
 };
 
-/* Rows marked custom are read by responses_input.h or below. */
+/* Rows marked custom are read below or by responses_input.h. */
 static const struct field fields[] = {
     {"stream", FIELD_BOOL, offsetof(struct ask, stream), 0, 0},
     {"store", FIELD_BOOL, offsetof(struct ask, store), 0, 0},
@@ -81,7 +81,7 @@ static enum err refuse(const char *where, json_type type, const char *expected, 
     return json_in_refuse(json_typeof(v) == type ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, where, expected, v, info);
 }
 
-/* OpenAI's limits, in characters. */
+/* Checks OpenAI's limits, in characters. */
 static enum err check_metadata(const json_t *body, struct err_info *info)
 {
     enum { MAX_PAIRS = 16, MAX_KEY = 64, MAX_VALUE = 512 };
@@ -105,7 +105,7 @@ static enum err check_metadata(const json_t *body, struct err_info *info)
     return ERR_OK;
 }
 
-/* Strings that the response repeats, in objects of which no more is read. */
+/* Checks the strings that the response repeats, in objects of which nothing else is read. */
 static enum err check_labels(const json_t *body, struct err_info *info)
 {
     static const char *const rows[][3] = {{"reasoning", "summary", "reasoning.summary"},
@@ -146,7 +146,7 @@ static enum err read_ask(const struct call *c, struct ask *ask, struct err_info 
 
 /* --- what a response repeats of its request --------------------------------------------------------------------- */
 
-/* The member, or JSON in its place where it is absent. */
+/* Writes the member, or `otherwise` if it is absent. */
 static void repeat(const json_t *object, const char *name, const char *otherwise, struct buf *out)
 {
     const json_t *v = json_read_get(object, name);
@@ -158,7 +158,7 @@ static void repeat(const json_t *object, const char *name, const char *otherwise
     }
 }
 
-/* Functions have all their members there, null where the request left them out. */
+/* Writes the functions with all their members, null if the request omitted them. */
 static void repeat_tools(const json_t *body, struct buf *out)
 {
     static const char *const members[] = {"name", "description", "parameters", "strict"};
@@ -238,17 +238,17 @@ static void write_echo(const struct call *c, const json_t *body, const struct pa
 
 /* --- shape ------------------------------------------------------------------------------------------------------ */
 
-/* A request being answered; arg of the shape. */
+/* State of a request; arg of the shape. */
 struct answering {
     struct ask ask;
     struct responses_chat chat;
     struct responses_output output;
     struct buf echo;
-    json_t *body;     /* owned; NULL once the echo is written */
-    json_t *past;     /* owned: items of the response that this one goes on from; NULL = none */
+    json_t *body;     /* owned; NULL after the echo is written */
+    json_t *past;     /* owned: items of the response that this one continues; NULL: none */
     json_t *items;    /* owned: the input as items */
-    bool is_kept;     /* the response is, when it has ended */
-    struct buf input; /* kept: JSON of the items */
+    bool is_kept;     /* keep the response after its end */
+    struct buf input; /* kept: the items as JSON */
     char previous[RESPONSES_ID_BYTES];
 };
 
@@ -265,7 +265,7 @@ static void tick(struct generation *g, struct buf *out) { responses_output_tick(
 
 static void open_choice(struct generation *g, struct choice *c, struct buf *out)
 {
-    (void)g, (void)c, (void)out; /* items begin when there is something of them */
+    (void)g, (void)c, (void)out; /* items begin with their first content */
 }
 
 static void take(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)
@@ -287,7 +287,7 @@ static void token(struct generation *g, struct choice *c, const struct engine_ev
 
 static void gather(struct generation *g, struct choice *c, const struct engine_event *ev) { take(g, c, ev, NULL); }
 
-/* out NULL: nobody wants events. */
+/* out NULL: no events are needed. */
 static enum err finish(struct generation *g, struct choice *c, struct buf *out)
 {
     struct responses_output *o = output_of(g, out);
@@ -309,7 +309,8 @@ static struct responses_end end_of(const struct generation *g, const struct gene
     return (struct responses_end){.status = is_cut ? "incomplete" : "completed", .usage = usage};
 }
 
-/* Before it is told, so that who goes on from it at once finds it. One for which memory is out is not kept, but told. */
+/* Runs before the client learns of the end, so that its next request finds the response. If memory is out, the response
+ * is not kept but still sent. */
 static void keep(const struct generation *g, const struct responses_end *end)
 {
     struct answering *a = g->arg;
@@ -373,7 +374,7 @@ static const struct shape shape = {
 
 /* --- endpoints -------------------------------------------------------------------------------------------------- */
 
-/* What chat_answer takes. */
+/* The arguments of chat_answer. */
 struct prompt {
     struct params params;
     bool shows_tools;
@@ -395,14 +396,14 @@ static enum err find_previous(const struct call *c, struct answering *a, struct 
     return err;
 }
 
-/* Puts items that are kept in the place of what refers to them; other references are refused later. */
+/* Replaces references by kept items; other references are rejected later. */
 static enum err find_items(const struct call *c, struct answering *a, struct err_info *info)
 {
     const json_t *input = json_object_get(c->json, "input");
     if (!json_is_array(input)) {
         return ERR_OK;
     }
-    if (json_array_size(input) > RESPONSES_MAX_ITEMS) { /* refused later */
+    if (json_array_size(input) > RESPONSES_MAX_ITEMS) { /* rejected later */
         return ERR_OK;
     }
     a->items = responses_items(input);
@@ -422,12 +423,11 @@ static enum err prepare(struct call *c, struct answering *a, struct prompt *p, s
     c->reply.place_arg = &a->chat;
     a->body = c->json;
     c->json = json_incref(a->chat.chat);
-    TRY_MEM(json_object_set_new(c->json, "add_generation_prompt", json_true()) ==
-            0); /* an item is never gone on with */
+    TRY_MEM(json_object_set_new(c->json, "add_generation_prompt", json_true()) == 0); /* an item is never continued */
     return chat_prepare(c, &p->params, &p->shows_tools, &p->ids, &p->n, info);
 }
 
-/* Items that are kept have ids, by which they can be referred to, and types. */
+/* Gives the items types, and ids by which requests can refer to them. */
 static enum err name_items(json_t *items, const char *response_id)
 {
     for (size_t i = 0; i < json_array_size(items); i++) {
@@ -442,7 +442,7 @@ static enum err name_items(json_t *items, const char *response_id)
     return ERR_OK;
 }
 
-/* Writes what will be kept of the input. */
+/* Writes the part of the input that will be kept. */
 static void set_up_keeping(struct answering *a)
 {
     if (a->items == NULL) {
@@ -489,7 +489,8 @@ static void set_up_output(const struct call *c, struct answering *a, const struc
     drop_items(a);
 }
 
-/* Codex makes its conversation shorter when a stream tells it that it is too long, not when a status does. */
+/* Reports an overlong conversation in a stream: Codex shortens its conversation after an event, not after an error
+ * status. */
 static void stream_refusal(struct call *c, struct answering *a, const struct err_info *why)
 {
     struct buf out;
@@ -518,7 +519,7 @@ static void answer(struct call *c, struct answering *a, struct prompt *p)
     err = engine_check_submit(c->engine, p->ids, p->n, &p->params.gen, &info);
     if (err == ERR_CONTEXT_LENGTH && a->ask.stream) {
         stream_refusal(c, a, &info);
-    } else { /* other errors are told there */
+    } else { /* the stream reports other errors */
         chat_answer(c, &p->params, p->shows_tools, p->ids, p->n, &shape, a);
     }
 }

@@ -1,4 +1,4 @@
-/* The scanner says which bytes are the string's, and where a character has ended. */
+/* The scanner reports which bytes belong to the string and where a character ends. */
 #include "fcgi/api/openai/responses_custom.h"
 
 #include "engine/base/json_read.h"
@@ -28,7 +28,7 @@ enum err responses_custom_ok(const struct responses_custom *c)
 
 void responses_custom_begin(struct responses_custom *c)
 {
-    if (responses_custom_ok(c) == ERR_OK) { /* what failed stays so */
+    if (responses_custom_ok(c) == ERR_OK) { /* a failed buffer stays failed */
         buf_reset(&c->input);
         buf_reset(&c->key);
         buf_reset(&c->raw);
@@ -38,7 +38,7 @@ void responses_custom_begin(struct responses_custom *c)
     c->has_input = c->is_in = c->is_over = false;
 }
 
-/* What is sure of raw goes over to the input. */
+/* Moves the complete characters of raw to the input. */
 static void decode(struct responses_custom *c)
 {
     struct buf object;
@@ -63,7 +63,7 @@ static void decode(struct responses_custom *c)
     c->n_sure = 0;
 }
 
-/* A byte behind which the scanner is in its state, `before` in front of it. */
+/* Takes a byte; the scanner's state was `before` and is now the state after the byte. */
 static void take(struct responses_custom *c, enum json_scan_state before, char byte)
 {
     enum json_scan_state state = c->scan.state;
@@ -79,7 +79,7 @@ static void take(struct responses_custom *c, enum json_scan_state before, char b
         c->is_in = c->key.len == 5 && memcmp(c->key.data, "input", 5) == 0;
         c->has_input = c->has_input || c->is_in;
     } else if (c->is_in && state == JSON_SCAN_BEHIND) {
-        c->is_over = true; /* of two the first counts */
+        c->is_over = true; /* of two members the first counts */
     } else if (c->is_in) {
         buf_putc(&c->raw, byte);
         c->n_sure = state == JSON_SCAN_STRING && c->scan.n_more == 0 ? c->raw.len : c->n_sure;

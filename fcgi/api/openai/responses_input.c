@@ -1,5 +1,5 @@
-/* Items are read in order; `open` is the assistant's message that the next item may go on. Results wait beside the message
- * with their call until all is read, so that they come behind it whatever was said since. */
+/* Items are read in order. `open` is the assistant's message that the next item can extend. Results are kept with the
+ * message of their call until all items are read, so they follow it even if other messages came between. */
 #include "fcgi/api/openai/responses_input.h"
 
 #include "engine/base/buf.h"
@@ -28,7 +28,7 @@ static enum err add_part(const json_t *part, const char *at, json_t *parts, stru
     return turn_append(parts, json_pack("{s:s, s:O}", "type", "text", "text", text));
 }
 
-/* A string, or an array of text parts: as parts behind those that are there. */
+/* Appends a string, or an array of text parts, to the parts. */
 static enum err add_content(const json_t *content, const char *at, json_t *parts, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
@@ -45,21 +45,21 @@ static enum err add_content(const json_t *content, const char *at, json_t *parts
 /* --- items ------------------------------------------------------------------------------------------------------ */
 
 struct turns {
-    json_t *messages;   /* owned, as the next two */
-    json_t *results;    /* of each message: an array of messages with results of its calls, or null */
-    json_t *calls;      /* ids of calls: the numbers of their messages */
-    json_t *open;       /* borrowed from messages; NULL: the next item begins another */
-    struct buf thought; /* of `open`, not put there yet */
+    json_t *messages;   /* owned, as are the next two */
+    json_t *results;    /* per message: an array of messages with results of its calls, or null */
+    json_t *calls;      /* call ids: the indexes of their messages */
+    json_t *open;       /* borrowed from messages; NULL: the next item begins a new one */
+    struct buf thought; /* of `open`, not added to it yet */
 };
 
-/* Takes `message`, which is NULL when memory was out. */
+/* Appends `message` and takes ownership of it; NULL if memory was out. */
 static enum err add_turn(struct turns *t, json_t *message)
 {
     TRY(turn_append(t->messages, message));
     return turn_append(t->results, json_null());
 }
 
-/* The assistant's message that goes on, made anew where it may not. */
+/* Opens the assistant's message to extend; creates a new one unless may_go_on. */
 static enum err open_message(struct turns *t, bool may_go_on)
 {
     if (t->open != NULL && may_go_on) {
@@ -76,7 +76,7 @@ static bool has_said(const struct turns *t)
     return !json_is_null(json_object_get(t->open, "content")) || json_object_get(t->open, "tool_calls") != NULL;
 }
 
-/* The parts of the only message so far, when it is a system's. */
+/* Returns the parts of the only message so far if it is a system's. */
 static json_t *first_instructions(const json_t *messages)
 {
     const json_t *role = json_object_get(json_array_get(messages, 0), "role");
@@ -124,7 +124,8 @@ static enum err add_message(struct turns *t, const json_t *item, const char *at,
     return err;
 }
 
-/* A thought of ours that only encrypted_content holds; of others' nothing, which nobody here can read. */
+/* Adds an infcgi thought that only encrypted_content holds. Other servers' are skipped, because infcgi cannot read
+ * them. */
 static void add_sealed(struct turns *t, const json_t *sealed)
 {
     static const char mark[] = RESPONSES_PLAIN;
@@ -171,7 +172,7 @@ static enum err add_reasoning(struct turns *t, const json_t *item, const char *a
     return t->thought.len > before ? open_message(t, !has_said(t)) : ERR_OK;
 }
 
-/* No more of it comes. */
+/* Ends the thought. */
 static enum err close_thought(struct turns *t)
 {
     enum err err = buf_ok(&t->thought);
@@ -182,7 +183,7 @@ static enum err close_thought(struct turns *t)
     return err;
 }
 
-/* A function's name behind that of its namespace, which may end with a separator; a new reference. */
+/* Returns a function's name after that of its namespace, which can end with a separator; a new reference. */
 static json_t *flat_name(const json_t *space, const json_t *name)
 {
     const char *s = json_string_value(space);
@@ -192,7 +193,7 @@ static json_t *flat_name(const json_t *space, const json_t *name)
                      json_string_length(name));
 }
 
-/* Adds a call to the assistant's message. Takes arguments. */
+/* Adds a call to the assistant's message. Takes ownership of arguments. */
 static enum err put_call(struct turns *t, const json_t *item, const char *at, json_t *arguments, struct err_info *info)
 {
     json_t *id, *name, *calls = NULL;
@@ -253,7 +254,7 @@ static enum err add_output(struct turns *t, const json_t *item, const char *at, 
     return add_content(json_object_get(item, "output"), turn_member(where, at, "output"), parts, info);
 }
 
-/* Kept items were put in its place before. */
+/* Rejects a reference; those to kept items have already been replaced. */
 static enum err refuse_reference(struct turns *t, const json_t *item, const char *at, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
@@ -287,7 +288,7 @@ static enum err add_item(struct turns *t, const json_t *item, const char *at, st
             return items[i].add(t, item, at, info);
         }
     }
-    if (type == NULL) { /* messages and references may lack it */
+    if (type == NULL) { /* messages and references can lack it */
         bool is_reference = json_object_get(item, "role") == NULL && json_object_get(item, "id") != NULL;
         return (is_reference ? refuse_reference : add_message)(t, item, at, info);
     }
@@ -296,7 +297,7 @@ static enum err add_item(struct turns *t, const json_t *item, const char *at, st
                        info);
 }
 
-/* at: their place, NULL for those that were checked before. */
+/* at: the items' path; NULL for items that were checked before. */
 static enum err add_items(struct turns *t, const json_t *in, const char *at, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
@@ -328,7 +329,7 @@ static enum err add_turns(struct turns *t, const json_t *body, const json_t *pas
     return close_thought(t);
 }
 
-/* Messages, and behind each the results of its calls. */
+/* Appends the messages, each followed by the results of its calls. */
 static enum err join_turns(const struct turns *t, json_t *messages)
 {
     for (size_t i = 0; i < json_array_size(t->messages); i++) {
@@ -364,7 +365,7 @@ json_t *responses_items(const json_t *input)
 
 /* --- tools ------------------------------------------------------------------------------------------------------ */
 
-/* Adds a function that was made, and its place; takes both. */
+/* Adds a generated function and its path; takes ownership of both. */
 static enum err keep_function(struct responses_chat *out, json_t *function, json_t *place, struct err_info *info)
 {
     json_t *tools = json_object_get(out->chat, "tools");
@@ -405,7 +406,7 @@ static enum err add_function(struct responses_chat *out, const json_t *tool, con
     return keep_function(out, function, json_string(at), info);
 }
 
-/* What a custom tool's input is like. */
+/* The form of a custom tool's input. */
 struct custom_format {
     const json_t *syntax; /* "lark" or "regex"; NULL: any text */
     json_t *definition;
@@ -431,7 +432,7 @@ static enum err read_format(const json_t *tool, const char *at, struct custom_fo
     return turn_string(format, where, "definition", &f->definition, info);
 }
 
-/* What the model is told of a custom tool, with the grammar that its input has; a new reference. */
+/* Returns the description of a custom tool for the model, including the input's grammar; a new reference. */
 static json_t *describe_custom(const json_t *text, const struct custom_format *f)
 {
     const char *about = text != NULL ? json_string_value(text) : "";
@@ -444,7 +445,7 @@ static json_t *describe_custom(const json_t *text, const struct custom_format *f
                      json_string_length(f->definition));
 }
 
-/* The schema of its one argument; a new reference. */
+/* Returns the schema of the tool's one argument; a new reference. */
 static json_t *custom_schema(const struct custom_format *f)
 {
     json_t *input = json_pack("{s:s}", "type", "string");
@@ -476,7 +477,7 @@ static enum err add_custom(struct responses_chat *out, const json_t *tool, const
     TRY(read_format(tool, at, &format, info));
     json_t *function = json_pack("{s:O, s:o, s:o, s:b}", "name", name, "description", describe_custom(text, &format),
                                  "parameters", custom_schema(&format), "strict", 1);
-    turn_member(where, at, "format.definition"); /* which is what the schema is made of */
+    turn_member(where, at, "format.definition"); /* the schema is built from the definition */
     TRY(keep_function(out, function, json_pack("[s, s]", at, where), info));
     return turn_put(out->names, json_string_value(name), json_pack("{s:b}", "custom", 1));
 }
@@ -498,7 +499,7 @@ static enum err add_namespace(struct responses_chat *out, const json_t *tool, co
     return ERR_OK;
 }
 
-/* Agents name these whether or not the server has them. */
+/* Agents list these tools whether or not the server has them. */
 static bool is_offer(const json_t *type)
 {
     static const char search[] = "web_search";
@@ -544,7 +545,7 @@ static enum err add_tools(const json_t *body, struct responses_chat *out, struct
     return ERR_OK;
 }
 
-/* *flat, a new reference: the name that chat knows of the tool that a choice names. */
+/* *flat, a new reference: the chat name of the tool that a choice names. */
 static enum err chosen_name(const json_t *choice, const char *at, json_t **flat, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
@@ -571,7 +572,7 @@ static bool is_among(const json_t *names, const json_t *name)
     return false;
 }
 
-/* Leaves those of the tools that are named. */
+/* Keeps only the named tools. */
 static enum err keep_allowed(struct responses_chat *out, const json_t *names)
 {
     json_t *tools = json_object_get(out->chat, "tools");
@@ -671,7 +672,7 @@ static enum err add_effort(const json_t *body, json_t *chat, struct err_info *in
     return turn_copy(reasoning, "effort", chat, "reasoning_effort");
 }
 
-/* Fields that both bodies have, the second under its name in chat's. */
+/* Fields of both bodies; the second is the name in chat's. */
 static const char *const shared[][2] = {
     {"model", "model"},
     {"stream", "stream"},
@@ -750,7 +751,7 @@ void responses_chat_fini(struct responses_chat *c)
 
 /* --- places of errors ------------------------------------------------------------------------------------------- */
 
-/* Puts `name` in place of the first n bytes of the place, and of the text where that begins with them. */
+/* Replaces the first n bytes of the path by `name`, also in the text if it begins with them. */
 static void rename_place(struct err_info *info, size_t n, const char *name)
 {
     char where[ERR_WHERE_BYTES], text[ERR_TEXT_BYTES];
@@ -765,7 +766,8 @@ static void rename_place(struct err_info *info, size_t n, const char *name)
 
 static bool begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
 
-/* tools[i] or tools[i].function, and what is in it. place: an array for custom tools, whose schema we made. */
+/* Renames tools[i] or tools[i].function and the paths in it. place: an array for custom tools, whose schema infcgi
+ * generated. */
 static void rename_in_tool(const json_t *place, size_t n, struct err_info *info)
 {
     static const char function[] = ".function", parameters[] = ".parameters";

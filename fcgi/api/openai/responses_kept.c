@@ -1,4 +1,4 @@
-/* What is asked of responses that are kept: GET and DELETE /v1/responses/{id}, /cancel, /input_items. */
+/* Endpoints for kept responses: GET and DELETE /v1/responses/{id}, /cancel, /input_items. */
 #include "engine/base/json_write.h"
 #include "fcgi/api/openai/openai.h"
 #include "fcgi/api/openai/responses_store.h"
@@ -10,7 +10,7 @@
 
 enum { ID_BYTES = 128, MAX_LIMIT = 100, DEFAULT_LIMIT = 20 };
 
-/* Takes the path apart: id, and returns what is behind it. Ids that are too long are none of ours. */
+/* Copies the id and returns the rest of the path. An overlong id matches no response. */
 static const char *split_path(const char *path, char id[ID_BYTES])
 {
     static const char before[] = "responses/";
@@ -34,7 +34,7 @@ static void no_such_url(struct call *c)
     reply_error(&c->reply, err_set(&info, ERR_UNKNOWN_URL, NULL, "unknown URL: %.128s", c->path), &info);
 }
 
-/* Sends `out`, or what went wrong. Frees it. */
+/* Sends `out`, or the error. Frees `out`. */
 static void send(struct call *c, enum err err, const char *id, struct buf *out)
 {
     err = err != ERR_OK ? err : buf_ok(out);
@@ -48,7 +48,7 @@ static void send(struct call *c, enum err err, const char *id, struct buf *out)
 
 /* --- the query -------------------------------------------------------------------------------------------------- */
 
-/* The value of a parameter as it was sent, at most ID_BYTES - 1 bytes; false where it is absent. */
+/* Copies a parameter's value as it was sent, at most ID_BYTES - 1 bytes; false if it is absent. */
 static bool get_parameter(const struct call *c, const char *name, char value[ID_BYTES])
 {
     const char *uri = fastcgi_param(c->reply.request, "REQUEST_URI"), *query = uri != NULL ? strchr(uri, '?') : NULL;
@@ -66,7 +66,7 @@ static bool get_parameter(const struct call *c, const char *name, char value[ID_
 
 struct page {
     size_t limit;
-    bool is_rising; /* the first item first */
+    bool is_rising; /* oldest item first */
     char after[ID_BYTES];
 };
 
@@ -179,7 +179,7 @@ void api_response_delete(struct call *c)
     send(c, responses_store_drop(&c->caller, id), id, &out);
 }
 
-/* Nothing runs in the background, so what is kept has ended. */
+/* infcgi runs no background responses, so a kept response has ended. */
 void api_response_post(struct call *c)
 {
     char id[ID_BYTES];

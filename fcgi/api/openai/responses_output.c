@@ -1,4 +1,4 @@
-/* Items come one after the other: what opens one closes the one before. */
+/* Items follow each other: opening an item closes the previous one. */
 #include "fcgi/api/openai/responses_output.h"
 #include "fcgi/wire/http_status.h"
 
@@ -14,9 +14,9 @@
 static const struct {
     const char *type, *prefix; /* of the item and its id */
     const char *delta, *done;  /* events of its text */
-    const char *field;         /* where the latter has the text */
-    const char *begin, *end;   /* events of the part with the text; NULL: the item has none */
-    const char *part, *index;  /* the part's type, and what events call its number */
+    const char *field;         /* the member of `done` with the text */
+    const char *begin, *end;   /* events of the part with the text; NULL: the item has no parts */
+    const char *part, *index;  /* the part's type, and the name of its index in events */
 } kinds[] = {
     [RESPONSES_REASONING] = {"reasoning", "rs", "response.reasoning_text.delta", "response.reasoning_text.done", "text",
                              "response.content_part.added", "response.content_part.done", "reasoning_text",
@@ -74,7 +74,7 @@ enum err responses_output_ok(const struct responses_output *o)
 
 /* --- items ------------------------------------------------------------------------------------------------------ */
 
-/* The part of an item that has content; is_new: still without its text. */
+/* Writes the part of an item with content; is_new: without its text. */
 static void write_part(const struct responses_output *o, bool is_new, struct buf *out)
 {
     buf_printf(out, "{\"type\":\"%s\",\"text\":", kinds[o->open].part);
@@ -93,7 +93,7 @@ static void write_part(const struct responses_output *o, bool is_new, struct buf
     buf_putc(out, '}');
 }
 
-/* The member that has the part. */
+/* Writes the member that has the part. */
 static void write_parts(const struct responses_output *o, const char *name, bool is_new, struct buf *out)
 {
     buf_printf(out, ",\"%s\":[", name);
@@ -142,7 +142,7 @@ static void write_call(const struct responses_output *o, bool is_new, struct buf
     }
 }
 
-/* The open item. */
+/* Writes the open item. */
 static void write_item(const struct responses_output *o, const char *status, struct buf *out)
 {
     bool is_new = strcmp(status, "in_progress") == 0;
@@ -160,7 +160,7 @@ static void write_item(const struct responses_output *o, const char *status, str
 
 /* --- the response ----------------------------------------------------------------------------------------------- */
 
-/* Codes on which Codex acts [codex-rs/codex-api/src/sse/responses.rs]; it tries again after others. */
+/* Returns the codes that Codex handles [codex-rs/codex-api/src/sse/responses.rs]; it retries after others. */
 static const char *failure_code(enum err code)
 {
     switch (code) {
@@ -178,7 +178,7 @@ static void write_failure(const struct err_info *failure, struct buf *out)
 {
     const char *code = failure_code(failure->code);
     char text[ERR_TEXT_BYTES + 32];
-    bool may_retry = strcmp(code, "rate_limit_exceeded") == 0; /* Codex reads the time from the message */
+    bool may_retry = strcmp(code, "rate_limit_exceeded") == 0; /* Codex reads the delay from the message */
     snprintf(text, sizeof text, "%s%s", failure->text[0] != '\0' ? failure->text : err_text(failure->code),
              may_retry ? ". Please try again in 2s." : "");
     buf_printf(out, "{\"code\":\"%s\",\"message\":", code);
@@ -229,7 +229,7 @@ void responses_output_write(const struct responses_output *o, const struct respo
 
 /* --- events ----------------------------------------------------------------------------------------------------- */
 
-/* Begins an event; false when nobody wants it. */
+/* Begins an event; returns false if no events are needed. */
 static bool open_event(struct responses_output *o, const char *type)
 {
     if (o->out != NULL) {
@@ -240,7 +240,7 @@ static bool open_event(struct responses_output *o, const char *type)
 
 static void close_event(struct responses_output *o) { buf_puts(o->out, "}\n\n"); }
 
-/* llama-server's member; timed OPTIONAL. */
+/* Writes llama-server's member; timed OPTIONAL. */
 static void tell_timings(struct responses_output *o, const struct choice *timed)
 {
     if (timed != NULL) {
@@ -322,7 +322,8 @@ static void tell_text(struct responses_output *o)
 
 /* --- the course of an answer ------------------------------------------------------------------------------------ */
 
-/* A custom tool's input stands in the arguments that the model wrote; other arguments are the input, and told now. */
+/* A custom tool's input is within the arguments that the model wrote. Arguments of another form are the input and are
+ * written now. */
 static void unwrap_input(struct responses_output *o)
 {
     if (!o->custom.has_input) {
@@ -333,7 +334,7 @@ static void unwrap_input(struct responses_output *o)
     }
 }
 
-/* The next piece of a call's arguments. */
+/* Adds the next piece of a call's arguments. */
 static void add_arguments(struct responses_output *o, const struct chat_part *part)
 {
     buf_append(&o->text, part->text, part->len);
@@ -370,7 +371,7 @@ static void open_item(struct responses_output *o, enum responses_kind kind)
     close_item(o, "completed");
     o->open = kind;
     snprintf(o->item, sizeof o->item, "%s_%s_%zu", kinds[kind].prefix, strchr(o->id, '_') + 1, o->n_items);
-    if (responses_output_ok(o) == ERR_OK) { /* what failed stays so */
+    if (responses_output_ok(o) == ERR_OK) { /* a failed buffer stays failed */
         buf_reset(&o->text);
         buf_reset(&o->logprobs);
     }
@@ -478,7 +479,7 @@ void responses_output_tick(struct responses_output *o) { tell_response(o, "respo
 
 void responses_output_close(struct responses_output *o, bool is_cut)
 {
-    if (o->open == RESPONSES_NOTHING && o->n_items == 0) { /* the model said nothing, which is something, too */
+    if (o->open == RESPONSES_NOTHING && o->n_items == 0) { /* an answer without text still has an item */
         open_item(o, RESPONSES_MESSAGE);
     }
     close_item(o, is_cut ? "incomplete" : "completed");

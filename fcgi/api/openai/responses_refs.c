@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* References to items of one response, and what that response has. */
+/* References to items of one response, and that response's items. */
 struct group {
-    json_t *found; /* owned: the items by their ids; of several with one id the first */
-    json_t *bytes; /* owned: lengths of those that were put in, by their ids */
+    json_t *found; /* owned: the items by id; of several with one id the first */
+    json_t *bytes; /* owned: lengths of the inserted items, by id */
 };
 
 struct resolving {
@@ -29,7 +29,7 @@ static bool is_reference(const json_t *item)
 
 static const char *id_of(const json_t *item) { return json_string_value(json_object_get(item, "id")); }
 
-/* The id of the response that the item's id names; false where it names none. */
+/* Writes the id of the response that the item's id names; false if it names none. */
 static bool response_of(const char *item_id, char id[RESPONSES_ID_BYTES])
 {
     const char *digits = strchr(item_id, '_');
@@ -40,7 +40,7 @@ static bool response_of(const char *item_id, char id[RESPONSES_ID_BYTES])
     return true;
 }
 
-/* The places of references in `items`, by the response they name: an object of arrays. */
+/* Groups the positions of references in `items` by response: an object of arrays. */
 static enum err group_references(const json_t *items, json_t *groups)
 {
     char id[RESPONSES_ID_BYTES];
@@ -74,7 +74,7 @@ static enum err index_items(const json_t *own, struct group *g)
     return ERR_OK;
 }
 
-/* Its length as JSON. */
+/* Measures the item's length as JSON. */
 static enum err measure(const json_t *item, size_t *n)
 {
     struct buf text;
@@ -86,7 +86,7 @@ static enum err measure(const json_t *item, size_t *n)
     return err;
 }
 
-/* Counts the item once more. */
+/* Counts another use of the item. */
 static enum err count(struct resolving *r, struct group *g, const char *id, const json_t *item)
 {
     const json_t *known = json_object_get(g->bytes, id);
@@ -117,7 +117,7 @@ static enum err put_in(struct resolving *r, struct group *g, const json_t *place
     return ERR_OK;
 }
 
-/* All references to items of one response. */
+/* Resolves all references to items of one response. */
 static enum err resolve_group(struct resolving *r, const struct apikey_id *owner, const char *response,
                               const json_t *places)
 {

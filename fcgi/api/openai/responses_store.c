@@ -1,5 +1,5 @@
-/* A list in the order of use, and who has how much of it. The list is searched from its begin: who goes on asks for what is new, and
- * a look at all of them takes less than a token. */
+/* Keeps a list in order of use, and each owner's share of it. Searches start at the newest response, which is the most
+ * likely; a search of the whole list takes less time than a token. */
 #include "fcgi/api/openai/responses_store.h"
 
 #include "engine/base/json_read.h"
@@ -11,20 +11,20 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What an owner has of the room: of what is listed, and of what responses that go on from it hold. */
+/* An owner's share of the room: its listed responses, and those that later responses hold. */
 struct share {
     struct share *next;
     uint64_t key;
     double weight;
-    size_t n_kept, bytes; /* listed, or held by a later response, which may be of another share; at least one */
+    size_t n_kept, bytes; /* listed, or held by a later response, possibly of another share; at least one */
     size_t n;             /* listed */
 };
 
-/* One response; behind it lie its texts. */
+/* A response, followed by its texts. */
 struct kept {
-    struct kept *newer, *older; /* of the list */
+    struct kept *newer, *older; /* neighbors in the list */
     struct kept *previous;      /* held; OPTIONAL */
-    size_t n_holders;           /* the list, and responses that go on from it */
+    size_t n_holders;           /* the list, and responses that continue it */
     bool is_listed;
     char id[RESPONSES_ID_BYTES];
     struct apikey_id owner;
@@ -44,7 +44,7 @@ static struct {
 
 static size_t size_of(const struct kept *k) { return sizeof *k + k->n_response + k->n_input + k->n_output; }
 
-/* The share of that key, made if there is none; NULL: no memory. */
+/* Returns that key's share, created if missing; NULL: no memory. */
 static struct share *find_share(uint64_t key)
 {
     struct share *s = store.shares;
@@ -109,7 +109,7 @@ static void unlist(struct kept *k)
     let_go(k);
 }
 
-/* The share with a listed response that has the most for its weight: bytes, or responses. */
+/* Returns the share with a listed response that has the most bytes, or responses, for its weight. */
 static const struct share *largest(bool by_bytes)
 {
     const struct share *most = NULL;
@@ -139,7 +139,7 @@ static void trim(void)
     }
 }
 
-/* NULL where there is none; it is the newest then. */
+/* Returns NULL if there is none; otherwise makes it the newest. */
 static struct kept *find(const struct apikey_id *owner, const char *id)
 {
     struct kept *k = store.newest;
@@ -174,7 +174,7 @@ static void append_own(struct buf *out, const struct kept *k, bool with_output)
     }
 }
 
-/* The items of k and of all before it, the first in front. */
+/* Appends the items of k and its predecessors, oldest first. */
 static enum err append_all(struct buf *out, const struct kept *last, bool with_output)
 {
     size_t n = 0;
@@ -196,7 +196,7 @@ static enum err append_all(struct buf *out, const struct kept *last, bool with_o
     return buf_ok(out);
 }
 
-/* What we wrote ourselves. */
+/* Parses items that infcgi wrote. */
 static enum err parse_items(struct buf *text, json_t **items)
 {
     buf_putc(text, ']');
@@ -258,7 +258,7 @@ static struct kept *make_kept(const struct apikey_id *owner, const char *id, con
     return k;
 }
 
-/* Under the lock. */
+/* The lock must be held. */
 static void add(struct kept *k, struct share *share, const char *previous)
 {
     k->share = share;
@@ -270,7 +270,7 @@ static void add(struct kept *k, struct share *share, const char *previous)
     share->bytes += size_of(k);
     share->n_kept++;
     link_newest(k);
-    if (previous != NULL && k->previous == NULL) { /* it went meanwhile: this one would be half a conversation */
+    if (previous != NULL && k->previous == NULL) { /* it was removed since: this one would be half a conversation */
         unlist(k);
     }
     trim();
