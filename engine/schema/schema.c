@@ -1,6 +1,6 @@
-/* Writes the rules of a schema. A value must satisfy a list of schemas, the parts: $ref and allOf add parts, anyOf makes one list for
- * each of its schemas, and schema_form.c expresses not, if and oneOf by these. Each list becomes one rule; lists that are not written
- * yet wait. */
+/* Writes the rules of a schema. A value must satisfy a list of schemas, the parts. $ref and allOf add parts; anyOf
+ * yields one list per schema; schema_form.c expresses not, if and oneOf by these. Each list becomes one rule. Lists
+ * without a rule yet are queued. */
 #include "engine/schema/schema_internal.h"
 
 #include "engine/base/json_read.h"
@@ -25,7 +25,7 @@ static enum err add_ref(struct writer *w, const struct part *p, const json_t *re
     const json_t *found;
     TRY(schema_follow(w, p, ref, p->path, &found));
     for (size_t i = (size_t)(p - list->at) + 1; i != 0; i = list->at[i - 1].asked_by) {
-        list->is_none |= list->at[i - 1].schema == found; /* a circle: nothing is begun with */
+        list->is_none |= list->at[i - 1].schema == found; /* a cycle: no value satisfies it */
     }
     return schema_add_part(w, p, found, json_string_value(ref) + 1, list); /* the text lives as long as the document */
 }
@@ -46,7 +46,7 @@ static enum err add_all_of(struct writer *w, const struct part *p, struct parts 
     return path != NULL ? ERR_OK : ERR_NOMEM;
 }
 
-/* Adds all that the parts of the node ask for beside themselves. */
+/* Adds all schemas that the parts of the node require in addition to themselves. */
 static enum err expand(struct writer *w, const struct node *node, struct parts *list)
 {
     memcpy(list->at, node->parts, node->n * sizeof *list->at);
@@ -73,7 +73,7 @@ static enum err expand(struct writer *w, const struct node *node, struct parts *
     return ERR_OK;
 }
 
-/* The node is what one of the i-th part's anyOf makes of the list. */
+/* Writes one alternative per schema of the i-th part's anyOf. */
 static enum err write_any_of(struct writer *w, const struct node *node, const struct parts *list, size_t i)
 {
     const struct part *p = &list->at[i];
@@ -94,7 +94,7 @@ static enum err write_any_of(struct writer *w, const struct node *node, const st
         }
         if (!one.is_none) {
             TRY(schema_need(w, &one, &symbol));
-            if (k == 0 || symbol != last) { /* of many that say the same one is enough */
+            if (k == 0 || symbol != last) { /* of equal alternatives one is enough */
                 schema_put(w, node, symbol);
             }
             last = symbol;
@@ -103,7 +103,7 @@ static enum err write_any_of(struct writer *w, const struct node *node, const st
     return path != NULL ? ERR_OK : ERR_NOMEM;
 }
 
-/* Types that the part allows, bits of enum schema_type. */
+/* Reads the types that the part allows, bits of enum schema_type. */
 static enum err read_types(struct writer *w, const struct part *p, unsigned *out)
 {
     static const struct {
@@ -135,7 +135,7 @@ static enum err read_types(struct writer *w, const struct part *p, unsigned *out
 
 static symbol_id text(struct writer *w, const char *s) { return grammar_lexeme(w->b, regex_bytes(w->s, s, strlen(s))); }
 
-/* Scalars whose text is one. */
+/* Writes scalars that have only one text. */
 static void write_word(struct writer *w, const struct node *node, const struct parts *list, json_t *value,
                        const char *word)
 {
@@ -144,7 +144,8 @@ static void write_word(struct writer *w, const struct node *node, const struct p
     }
 }
 
-/* Where objects and arrays are left out, the node is what else is of the list. Of values that are named all that is left out is. */
+/* If objects and arrays are excluded, writes the node as the list with the exclusions as a part. Enumerated values
+ * apply all exclusions themselves. */
 static enum err leave_out(struct writer *w, const struct node *node, const struct parts *list, bool *is_written)
 {
     struct parts more;
@@ -162,7 +163,7 @@ static enum err leave_out(struct writer *w, const struct node *node, const struc
         *is_written = true;
         TRY(schema_add_part(w, &list->at[i], others, list->at[i].path, &more));
     }
-    if (*is_written && more.n > list->n) { /* else they are there already */
+    if (*is_written && more.n > list->n) { /* otherwise the part is already in the list */
         TRY(schema_need(w, &more, &symbol));
         schema_put(w, node, symbol);
     }
@@ -212,7 +213,7 @@ static enum err write_node(struct writer *w, const struct node *node)
     return write_types(w, node, &list);
 }
 
-/* Says where it was too much, unless it is said. */
+/* Adds the location to the error unless it has one. */
 static enum err say_where(struct writer *w, const struct node *node, enum err err)
 {
     bool is_full = err == ERR_NOMEM && arena_is_full(&w->arena);

@@ -1,7 +1,7 @@
 /* Arrays of a schema. */
 #include "engine/schema/schema_internal.h"
 
-/* The schemas of a part's first elements and of the others; NULL: it says nothing of them. */
+/* The schemas of a part's first elements and of the others; NULL: unrestricted. */
 struct elements {
     const json_t *first, *rest;
     const char *first_word, *rest_word;
@@ -18,7 +18,7 @@ static struct elements elements_of(const struct writer *w, const struct part *p)
 
 static const char UNEVALUATED[] = "unevaluatedItems";
 
-/* Adds what parts say of elements that neither they nor those that they ask for say something of. */
+/* Adds the parts' unevaluatedItems schemas for elements that neither the part nor the schemas it requires restrict. */
 static enum err add_unevaluated(struct writer *w, const struct parts *list, size_t i, struct parts *out)
 {
     bool says[SCHEMA_MAX_PARTS], has_unevaluated = false;
@@ -30,7 +30,7 @@ static enum err add_unevaluated(struct writer *w, const struct parts *list, size
     return has_unevaluated ? schema_add_unevaluated(w, list, UNEVALUATED, says, out) : ERR_OK;
 }
 
-/* What the i-th element is to be of. */
+/* Collects the schemas of the i-th element. */
 static enum err element_parts(struct writer *w, const struct parts *list, size_t i, struct parts *out)
 {
     out->n = 0;
@@ -49,7 +49,7 @@ static enum err element_parts(struct writer *w, const struct parts *list, size_t
     return add_unevaluated(w, list, i, out);
 }
 
-/* Elements behind the first ones: of `of`, so many that there are min to max in all. */
+/* Writes the elements after the first ones: each of `of`, for a total of min to max. */
 static symbol_id write_rest(struct writer *w, symbol_id of, uint32_t n_first, uint32_t min, uint32_t max)
 {
     symbol_id more = grammar_sequence(w->b, (symbol_id[]){w->comma, of}, 2);
@@ -75,12 +75,12 @@ static enum err write_elements(struct writer *w, const struct parts *list, size_
     TRY(element_parts(w, list, n, &of));
     max = of.is_none ? MIN_OF(max, (uint32_t)n) : max;
     if (min > max) {
-        *out = grammar_rule(w->b); /* no array is so */
+        *out = grammar_rule(w->b); /* no array satisfies this */
         return ERR_OK;
     }
     TRY(schema_need(w, &of, &one));
     *out = write_rest(w, one, (uint32_t)n, min, max);
-    for (size_t i = n; i-- > 0;) { /* *out: what follows the elements up to i, which may be left out from some on */
+    for (size_t i = n; i-- > 0;) { /* *out: the rest after element i; from some element on it can be empty */
         TRY(element_parts(w, list, i, &of));
         TRY(schema_need(w, &of, &one));
         *out = i == 0 ? grammar_sequence(w->b, (symbol_id[]){one, *out}, 2)
@@ -100,7 +100,7 @@ static enum err refuse_unique(struct writer *w, const struct part *unique)
         "enumeration, or single ones of which no value is of two, or maxItems of 1");
 }
 
-/* Elements of few values, each once. */
+/* Writes arrays whose elements have few values, each at most once. */
 static enum err write_few(struct writer *w, const struct parts *of, const json_t *values, uint32_t min, uint32_t max,
                           symbol_id *out)
 {
@@ -118,7 +118,7 @@ static enum err write_few(struct writer *w, const struct parts *of, const json_t
         TRY(only != NULL ? schema_add_part(w, &of->at[0], only, of->at[0].path, &one) : schema_not_kept(w));
         TRY(of->n < SCHEMA_MAX_PARTS ? ERR_OK : ERR_GRAMMAR_LIMIT);
         memcpy(one.at + one.n, of->at,
-               of->n * sizeof *of->at); /* behind the one value, so that no others are looked at */
+               of->n * sizeof *of->at); /* after the value's part, so that no other values are tried */
         one.n += of->n;
         members[n_members] = (struct grammar_member){.symbol = 0};
         TRY(schema_need(w, &one, &members[n_members++].symbol));
@@ -127,7 +127,7 @@ static enum err write_few(struct writer *w, const struct parts *of, const json_t
     return members != NULL ? ERR_OK : ERR_NOMEM;
 }
 
-/* Elements that differ: n single ones and no others, of which no value is of two, or those of few values. */
+/* Writes arrays of different elements: n single ones that share no value, or elements of few values. */
 static enum err write_unique(struct writer *w, const struct parts *list, const struct part *unique, size_t n,
                              uint32_t min, uint32_t max, symbol_id *out)
 {
@@ -159,9 +159,9 @@ static enum err write_unique(struct writer *w, const struct parts *list, const s
 
 /* --- contains ---------------------------------------------------------------------------------------------------------- */
 
-/* So many elements, of all, are to be of a schema. */
+/* The number of elements that must satisfy a schema. */
 struct contains {
-    const struct part *part; /* whose it is; NULL: nothing is asked for */
+    const struct part *part; /* the part with the keyword; NULL: no requirement */
     const json_t *schema;
     uint32_t min, max;
 };
@@ -193,8 +193,8 @@ static enum err read_contains(struct writer *w, const struct parts *list, struct
     return ERR_OK;
 }
 
-/* Elements of `of` in any number, `one` and so on, n times, and at the end others of `of`: before and behind are how many of
- * these, least and most, where n is 1. */
+/* Writes any number of `of`, then `one`, n times, then more of `of`. If n is 1, before and behind are the minimum and
+ * maximum number of `of` on each side. */
 static symbol_id spread_out(struct writer *w, symbol_id of, symbol_id one, uint32_t n, const uint32_t before[2],
                             const uint32_t behind[2])
 {
@@ -212,7 +212,7 @@ static symbol_id spread_out(struct writer *w, symbol_id of, symbol_id one, uint3
     return grammar_sequence(w->b, parts, n_parts);
 }
 
-/* At least so many of `one` among `of`; min to max elements in all. */
+/* Requires at least the minimum of `one` among `of`; min to max elements in total. */
 static enum err write_at_least(struct writer *w, const struct contains *c, symbol_id of, symbol_id one, uint32_t min,
                                uint32_t max, symbol_id *out)
 {
@@ -223,7 +223,7 @@ static enum err write_at_least(struct writer *w, const struct contains *c, symbo
         *out = spread_out(w, of, one, c->min, any, any);
         return ERR_OK;
     }
-    uint32_t places = max == REGEX_UNBOUNDED ? min : max; /* where the first of them may stand, one by one */
+    uint32_t places = max == REGEX_UNBOUNDED ? min : max; /* the positions that the first match can have */
     if (c->min != 1 || places > MAX_PLACES) {
         return refuse_contains(w, c->part,
                                "expected minContains of 16 at most, and no numbers of items beside it, or of 64 at "
@@ -239,7 +239,7 @@ static enum err write_at_least(struct writer *w, const struct contains *c, symbo
     return ERR_OK;
 }
 
-/* No more than so many, either: `of` is without those of the schema. */
+/* Also requires at most the maximum; `of` excludes elements that satisfy the schema. */
 static enum err write_at_most(struct writer *w, const struct contains *c, symbol_id of, symbol_id one, uint32_t min,
                               uint32_t max, symbol_id *out)
 {
@@ -303,12 +303,11 @@ enum err schema_write_array(struct writer *w, const struct node *node, const str
         unique = json_is_true(schema_keyword(w, p, "uniqueItems")) ? p : unique;
         containing = schema_keyword(w, p, "contains") != NULL ? p : containing;
     }
-    if (has_unevaluated &&
-        containing != NULL) { /* what is contained is evaluated, by 2020-12, and is not, by 2019-09 */
+    if (has_unevaluated && containing != NULL) { /* 2020-12 counts contained elements as evaluated, 2019-09 does not */
         return refuse_contains(w, containing, "expected no unevaluatedItems beside it");
     }
     if (max != REGEX_UNBOUNDED && min > max) {
-        return ERR_OK; /* no array is so */
+        return ERR_OK; /* no array satisfies this */
     }
     if (contains.part != NULL && contains.min > MIN_OF(max, contains.max)) {
         return ERR_OK;
@@ -316,7 +315,7 @@ enum err schema_write_array(struct writer *w, const struct node *node, const str
     if (contains.part != NULL && (n > 0 || (unique != NULL && max > 1))) {
         return refuse_contains(w, contains.part, "expected no schemas for single items and no uniqueItems beside it");
     }
-    if (max == 0) { /* whatever elements are to be */
+    if (max == 0) { /* then the elements' schemas do not matter */
         schema_put(w, node, grammar_sequence(w->b, (symbol_id[]){schema_opening(w, "["), schema_closing(w, "]")}, 2));
         return ERR_OK;
     }

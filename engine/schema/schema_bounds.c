@@ -1,4 +1,4 @@
-/* minimum, maximum, multipleOf and the numbers that `not` names: what they allow together, by exact decimals. */
+/* Combines minimum, maximum, multipleOf and the numbers that `not` names, with exact decimals. */
 #include "engine/schema/schema_internal.h"
 
 #include "engine/grammar/grammar_json.h"
@@ -8,7 +8,7 @@
 
 enum { LEAST, GREATEST };
 
-/* A multiple of many states makes as many of the lexer as texts lead to: this leaves room for others. */
+/* The lexer has as many states as a multiple's texts lead to; this limit leaves room for others. */
 enum { MAX_STATES = 50000 };
 
 #define TOO_LONG "expected at most 2000 digits before and after the point"
@@ -45,14 +45,14 @@ static enum err read_bounds(struct writer *w, const struct part *p, struct numbe
     return read_bound(w, p, "exclusiveMaximum", GREATEST, true, out);
 }
 
-/* a * b; false: it is beyond what steps can be of. */
+/* Computes a * b; false: more than steps can hold. */
 static bool multiply(uint64_t a, uint64_t b, uint64_t *out)
 {
     *out = a * b; /* both are below 2^41 or so */
     return b == 0 || a <= REGEX_MAX_STEP / b;
 }
 
-/* The number as m / 10^places. */
+/* Converts the number to m / 10^places. */
 static bool to_steps(const struct schema_decimal *d, struct regex_steps *out)
 {
     int64_t zeros = d->point - (int64_t)d->n;
@@ -81,7 +81,7 @@ static bool add_places(struct regex_steps *of, unsigned places)
     return ok;
 }
 
-/* Numbers that are multiples of both; false: their steps are too large. */
+/* Intersects the multiples of both; false: the steps are too large. */
 static bool join_steps(struct regex_steps *a, struct regex_steps b)
 {
     unsigned places = MAX_OF(a->places, b.places);
@@ -142,14 +142,14 @@ bool schema_allows_number(const struct number_limits *l, const json_t *value)
 
 /* --- writing --------------------------------------------------------------------------------------------------------- */
 
-/* Is the text of the number within SCHEMA_MAX_DIGITS? */
+/* Checks whether the number's text is within SCHEMA_MAX_DIGITS. */
 static bool is_short(const struct schema_decimal *d)
 {
     return d->point <= SCHEMA_MAX_DIGITS && (int64_t)d->n - d->point <= SCHEMA_MAX_DIGITS;
 }
 
-/* An end as the texts need it. One that only numbers of more than SCHEMA_MAX_DIGITS digits are beyond becomes none, and
- * *is_capped says that such are left out. */
+/* Prepares an end of the range for the texts. An end that only numbers of more than SCHEMA_MAX_DIGITS digits exceed is
+ * dropped; *is_capped then says that such numbers are excluded. */
 static enum err prepare_end(struct writer *w, const struct number_limits *l, int side, bool is_whole,
                             struct schema_bound *out, bool *is_capped)
 {
@@ -166,7 +166,7 @@ static enum err prepare_end(struct writer *w, const struct number_limits *l, int
     return schema_refuse(w, l->paths[side], keywords[side][l->ends[side].is_open], TOO_LONG);
 }
 
-/* Numbers of at most SCHEMA_MAX_DIGITS digits before the point. */
+/* Returns numbers of at most SCHEMA_MAX_DIGITS digits before the point. */
 static regex_id of_few_digits(struct regex_set *s)
 {
     regex_id digits = regex_repeat(s, regex_byte_range(s, '0', '9'), 1, SCHEMA_MAX_DIGITS);
@@ -174,7 +174,7 @@ static regex_id of_few_digits(struct regex_set *s)
     return regex_concat(s, regex_repeat(s, regex_bytes(s, "-", 1), 0, 1), regex_concat(s, digits, rest));
 }
 
-/* Steps of integers, where those of the limits are of all numbers; m: 0 = all. */
+/* Returns the steps of integers from the steps of all numbers; m: 0 = all. */
 static struct regex_steps whole_steps(struct regex_steps of)
 {
     for (; of.places > 0; of.places--) {
@@ -200,7 +200,7 @@ static enum err check_states(struct writer *w, const struct number_limits *l, co
     return schema_refuse(w, l->steps_path, "multipleOf", text);
 }
 
-/* Texts of numbers that all parts allow; REGEX_ALL: any number. */
+/* Builds the texts of numbers that all parts allow; REGEX_ALL: any number. */
 static enum err write_limits(struct writer *w, const struct number_limits *l, bool is_whole, regex_id *out)
 {
     struct schema_bound ends[2];
@@ -219,7 +219,7 @@ static enum err write_limits(struct writer *w, const struct number_limits *l, bo
     return ERR_OK;
 }
 
-/* The texts of one number, without an exponent. */
+/* Returns the texts of one number, without an exponent. */
 static regex_id texts_of(struct writer *w, const struct schema_decimal *at, bool is_whole)
 {
     struct schema_bound end = {.is_there = true, .at = *at};
@@ -245,8 +245,8 @@ static enum err add_left_out(struct writer *w, const struct part *p, const struc
     return ERR_OK;
 }
 
-/* Numbers that a plain `not` names are left out, all at once: an intersection that grows one by one takes quadratic time. What has
- * exponents loses them, as every number then would have to be left out in any form. */
+/* Excludes the numbers of a plain `not`, all in one intersection: one by one takes quadratic time. Exponents are then
+ * not allowed, because every number would have to be excluded in each of its forms. */
 static enum err leave_out(struct writer *w, const struct part *p, bool is_whole, bool has_exponents, regex_id *r)
 {
     static const struct schema_bound none = {.is_there = false};

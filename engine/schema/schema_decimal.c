@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_EXPONENT = 1 << 30 }; /* larger ones count as this: texts are shorter */
+enum { MAX_EXPONENT = 1 << 30 }; /* larger exponents count as this one: texts are shorter */
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -46,7 +46,7 @@ struct schema_decimal schema_decimal_read(const char *text, size_t n)
 bool schema_decimal_of(const json_t *v, struct schema_decimal *out)
 {
     const char *text = json_is_number(v) ? json_number_text(v, out->room) : "";
-    if (!is_digit(text[text[0] == '-'])) { /* of a number: NaN and the like */
+    if (!is_digit(text[text[0] == '-'])) { /* not a number: NaN and similar */
         return false;
     }
     struct schema_decimal d = schema_decimal_read(text, strlen(text));
@@ -107,7 +107,7 @@ struct schema_decimal schema_decimal_trunc(const struct schema_decimal *d)
 
 bool schema_decimal_is_multiple(const struct schema_decimal *d, uint64_t m, unsigned places)
 {
-    int64_t scale = d->point - (int64_t)d->n + places; /* |d| * 10^places is the digits * 10^scale */
+    int64_t scale = d->point - (int64_t)d->n + places; /* |d| * 10^places equals the digits * 10^scale */
     uint64_t left = 0;
     if (d->n == 0 || scale < 0) {
         return d->n == 0;

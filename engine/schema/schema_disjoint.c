@@ -12,11 +12,11 @@
 
 enum { MAX_REF = 1024, MAX_HOPS = 16 };
 
-/* Two schemas that are looked at. */
+/* State while two schemas are compared. */
 struct look {
     const json_t *root;
-    size_t n;        /* names and values compared */
-    size_t n_by_key; /* the same, of enumerations too large for that */
+    size_t n;        /* number of compared names and values */
+    size_t n_by_key; /* the same, for enumerations too large to compare one by one */
     bool has_failed;
 };
 
@@ -27,7 +27,7 @@ bool schema_has_id(const json_t *schema)
     return id != NULL && id[0] != '#';
 }
 
-/* One name of a pointer in a URI's fragment, up to the next slash; returns its end. [RFC 6901, section 6] */
+/* Reads one name of a pointer in a URI's fragment, up to the next slash; returns its end. [RFC 6901, section 6] */
 static const char *read_name(const char *ref, bool is_encoded, char name[MAX_REF], size_t *len)
 {
     size_t n = 0;
@@ -37,7 +37,7 @@ static const char *read_name(const char *ref, bool is_encoded, char name[MAX_REF
         ref += low >= 0 ? 2 : 0;
     }
     *len = 0;
-    for (size_t i = 0; i < n; i++) { /* ~ may have been encoded, too */
+    for (size_t i = 0; i < n; i++) { /* ~ can be percent-encoded, too */
         bool is_escape = name[i] == '~' && i + 1 < n && (name[i + 1] == '0' || name[i + 1] == '1');
         name[(*len)++] = is_escape ? (name[i + 1] == '0' ? '~' : '/') : name[i];
         i += is_escape;
@@ -46,7 +46,7 @@ static const char *read_name(const char *ref, bool is_encoded, char name[MAX_REF
     return ref;
 }
 
-/* The member or element; NULL: there is none. */
+/* Returns the member or element, or NULL. */
 static const json_t *member_of(const json_t *at, const char *name, size_t n)
 {
     size_t index = 0;
@@ -66,12 +66,12 @@ const json_t *schema_resolve(const json_t *root, const char *ref)
         return NULL;
     }
     for (ref++; *ref == '/' && at != NULL;) {
-        if (at != root && schema_has_id(at)) { /* what is in there has pointers of its own */
+        if (at != root && schema_has_id(at)) { /* pointers within are relative to that schema */
             return NULL;
         }
         const char *end = read_name(ref + 1, true, name, &n);
         next = member_of(at, name, n);
-        if (next == NULL) { /* a % that nobody has encoded */
+        if (next == NULL) { /* a % that is not an encoding */
             read_name(ref + 1, false, name, &n);
             next = member_of(at, name, n);
         }
@@ -107,7 +107,7 @@ bool schema_fits_type(const json_t *type, const json_t *value)
 
 static const char *const type_names[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
 
-/* What references lead to. */
+/* Follows references. */
 static const json_t *follow(const json_t *root, const json_t *schema)
 {
     for (int i = 0; i < MAX_HOPS && json_is_string(json_object_get(schema, "$ref")); i++) {
@@ -116,7 +116,7 @@ static const json_t *follow(const json_t *root, const json_t *schema)
     return schema;
 }
 
-/* The i-th of the values that the schema names; NULL: there is no such. *names: it names them. */
+/* Returns the i-th value that the schema names, or NULL. *names: the schema names values. */
 static const json_t *value_at(const json_t *schema, size_t i, bool *names)
 {
     const json_t *values = json_object_get(schema, "enum"), *one = json_object_get(schema, "const");
@@ -131,17 +131,17 @@ static bool names_values(const json_t *schema)
     return names;
 }
 
-/* Is the value of b, which names it? */
+/* Checks whether b, which names values, names this one. */
 static bool is_of(const json_t *b, const json_t *value)
 {
     bool is_null = json_is_null(value) && json_is_true(json_object_get(b, "nullable"));
     return is_null || schema_fits_type(json_object_get(b, "type"), value);
 }
 
-/* Has b's enumeration none of a's, by their keys? */
+/* Checks, by keys, that the enumerations of a and b share no value. */
 static bool enums_differ(struct look *look, const json_t *a, const json_t *b)
 {
-    enum { WORK = 14, MOST_WORK = 2000000 }; /* of one value as much as of so many compared */
+    enum { WORK = 14, MOST_WORK = 2000000 }; /* keying a value costs as much as this number of comparisons */
     const json_t *x = json_object_get(a, "enum"), *y = json_object_get(b, "enum");
     size_t n = json_array_size(x) + json_array_size(y);
     bool differ = true;
@@ -163,7 +163,7 @@ static bool enums_differ(struct look *look, const json_t *a, const json_t *b)
     return differ && !look->has_failed;
 }
 
-/* Is none of a's values one of b: of those that it names, or of its types? */
+/* Checks that none of a's values is one of b's: one that b names, or of a type of b. */
 static bool has_no_value_of(struct look *look, const json_t *a, const json_t *b)
 {
     const json_t *x, *y;
@@ -190,7 +190,7 @@ static bool has_no_value_of(struct look *look, const json_t *a, const json_t *b)
     return true;
 }
 
-/* Has it the type, by what it says? */
+/* Checks whether the schema's own keywords allow the type. */
 static bool can_be(const json_t *schema, const char *type)
 {
     const json_t *said = json_object_get(schema, "type");
@@ -213,7 +213,7 @@ static bool share_type(const json_t *a, const json_t *b, bool but_object)
 static bool differ_simply(struct look *look, const json_t *a, const json_t *b)
 {
     bool is_told =
-        names_values(a) && json_object_get(a, "type") == NULL; /* b's values, too, are looked at, and no type of a's */
+        names_values(a) && json_object_get(a, "type") == NULL; /* also compare b's values, but not with a type of a */
     bool by_values = (names_values(a) && has_no_value_of(look, a, b)) ||
                      (names_values(b) && !is_told && has_no_value_of(look, b, a));
     return by_values || json_is_false(a) || json_is_false(b) || !share_type(a, b, false);
@@ -230,7 +230,7 @@ static bool asks_for(struct look *look, const json_t *schema, const char *name)
     return false;
 }
 
-/* Can an object of the schema have no member of the name? */
+/* Checks that no object of the schema has a member of that name. */
 static bool forbids(const json_t *schema, const char *name)
 {
     const json_t *own = json_object_get(json_object_get(schema, "properties"), name);
@@ -239,7 +239,7 @@ static bool forbids(const json_t *schema, const char *name)
                              json_object_get(schema, "patternProperties") == NULL;
 }
 
-/* A member that a asks for says which of them an object is. */
+/* Checks whether a member that a requires distinguishes their objects. */
 static bool tells_by_member(struct look *look, const json_t *a, const json_t *b)
 {
     const json_t *required = json_object_get(a, "required");

@@ -1,27 +1,28 @@
-/* Can a value be of both of two schemas? What oneOf asks. Only simple reasons are looked for: types, values, and for objects a
- * member that both ask for, or that one asks for and the other forbids. Threads: pure. */
+/* Checks for oneOf whether a value can satisfy two schemas. Finds only simple reasons why not: types, values, and for
+ * objects a member that both require, or that one requires and the other forbids. Threads: pure. */
 #ifndef INFCGI_SCHEMA_SCHEMA_DISJOINT_H
 #define INFCGI_SCHEMA_SCHEMA_DISJOINT_H
 
 #include <jansson.h>
 #include <stdbool.h>
 
-/* True: no value is of both. root: the document of both. *work: how many names and values were compared is added to it; what takes
- * more than SCHEMA_DISJOINT_WORK is not found out. */
+/* Returns true if no value satisfies both. root: the document of both. Adds the number of compared names and values to
+ * *work; gives up after SCHEMA_DISJOINT_WORK. */
 enum { SCHEMA_DISJOINT_WORK = 10000 };
 bool schema_are_disjoint(const json_t *root, const json_t *a, const json_t *b, size_t *work);
 
-/* Has it an $id, which is no mere name? Then pointers in it begin there, and not at the document's root. */
+/* Returns whether the schema has an $id other than a plain name. Pointers within then begin there, not at the
+ * document's root. */
 bool schema_has_id(const json_t *schema);
 
-/* The schema that a JSON pointer within the document names, as "#/$defs/name", percent-encoded or not; NULL: none, or one
- * within a schema with an $id of its own. */
+/* Returns the schema that a JSON pointer within the document names, as "#/$defs/name", percent-encoded or not. NULL:
+ * none, or it is within a schema with its own $id. */
 const json_t *schema_resolve(const json_t *root, const char *ref);
 
-/* Is the value of a type that `type`, of a schema and OPTIONAL, names? */
+/* Returns whether `type`, a schema's and OPTIONAL, includes the value's type. */
 bool schema_fits_type(const json_t *type, const json_t *value);
 
-/* Does `type` name it, by itself or among others? */
+/* Returns whether `type` is, or its list contains, that name. */
 bool schema_has_type(const json_t *type, const char *name);
 
 #endif

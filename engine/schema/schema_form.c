@@ -1,5 +1,5 @@
-/* Keywords that others express too: not, if and dependencies become anyOf and allOf, as oneOf does in schema_oneof.c. A form is
- * made of one level of a schema; what is within it gets a `not` of its own, which takes another form when its turn comes. */
+/* Expresses keywords by others: not, if and dependencies become anyOf and allOf, as oneOf does in schema_oneof.c. Each
+ * call translates one level of a schema. Schemas within get a `not`, which is translated when it is reached. */
 #include "engine/schema/schema_internal.h"
 
 #include "engine/base/json_read.h"
@@ -23,13 +23,13 @@ bool schema_is_plain_not(const struct part *p)
 
 /* --- not -------------------------------------------------------------------------------------------------------------- */
 
-/* Alternatives of a negation. */
+/* The alternatives of a negation. */
 struct negation {
     struct writer *w;
     const json_t *of;
     json_t *any; /* array */
     bool is_unknown, has_failed;
-    bool is_lost; /* schema_not_kept says why */
+    bool is_lost; /* schema_not_kept returns the reason */
 };
 
 static void or_(struct negation *n, json_t *schema)
@@ -87,7 +87,7 @@ static void negate_count(struct negation *n, const char *type, const char *oppos
 {
     double number = json_number_value(count) + by;
     n->is_unknown |= !json_is_number(count) || number > 1e9 || number != floor(number);
-    if (json_is_number(count) && number >= 0 && number <= 1e9) { /* below 0: nothing is so */
+    if (json_is_number(count) && number >= 0 && number <= 1e9) { /* below 0: no value satisfies it */
         or_(n, json_pack("{sssI}", "type", type, opposite, (json_int_t)number));
     }
 }
@@ -110,7 +110,7 @@ static void negate_all(struct negation *n, const json_t *all)
     }
 }
 
-/* Not one of them: all are not. */
+/* The negation of "one of them" is "none of them". */
 static void negate_any(struct negation *n, const json_t *any)
 {
     json_t *all = json_array();
@@ -120,7 +120,7 @@ static void negate_any(struct negation *n, const json_t *any)
     or_(n, json_pack("{so}", "allOf", all));
 }
 
-/* Some member has a name that `properties` has not. */
+/* Requires a member whose name is not in `properties`. */
 static void negate_closed(struct negation *n)
 {
     json_t *names = json_object_get(n->of, "properties"), *schema = json_pack("{ss}", "type", "object");
@@ -130,7 +130,7 @@ static void negate_closed(struct negation *n)
     or_(n, schema);
 }
 
-/* All elements are not of it, where how many are to be is not said. */
+/* Requires that all elements fail the schema, if the number of contained elements is not restricted. */
 static void negate_contains(struct negation *n, const json_t *schema)
 {
     bool counts = json_object_get(n->of, "minContains") != NULL || json_object_get(n->of, "maxContains") != NULL;
@@ -138,7 +138,7 @@ static void negate_contains(struct negation *n, const json_t *schema)
     or_(n, json_pack("{sss{sO}}", "type", "array", "items", "not", schema));
 }
 
-/* One of the elements is there and not of its schema. */
+/* Requires that one of the first elements exists and fails its schema. */
 static void negate_prefix(struct negation *n, const json_t *first)
 {
     enum { MOST = 64 };
@@ -152,11 +152,11 @@ static void negate_prefix(struct negation *n, const json_t *first)
     }
 }
 
-/* One of the elements is not of it, where it is of all. */
+/* Requires an element that fails the schema, if the schema applies to all elements. */
 static void negate_items(struct negation *n, const json_t *schema)
 {
     const json_t *first = json_object_get(n->of, "prefixItems");
-    if (first != NULL && json_is_false(schema)) { /* there are more than the first ones */
+    if (first != NULL && json_is_false(schema)) { /* there are more elements than the first ones */
         or_(n, json_pack("{sssI}", "type", "array", "minItems", (json_int_t)json_array_size(first) + 1));
         return;
     }
@@ -212,7 +212,7 @@ static void negate_keyword(struct negation *n, const char *key, const json_t *va
                strcmp(key, "exclusiveMaximum") == 0) {
         negate_bound(n, key, value);
     } else if (strcmp(key, "additionalProperties") == 0 && json_is_false(value)) {
-        negate_closed(n); /* patternProperties beside it cannot be negated */
+        negate_closed(n); /* with patternProperties it cannot be negated */
     } else if (strcmp(key, "nullable") != 0 && strcmp(key, "minContains") != 0 && strcmp(key, "maxContains") != 0 &&
                !(strcmp(key, "additionalProperties") == 0 && json_is_true(value))) {
         n->is_unknown |= schema_is_word(key);
@@ -285,7 +285,7 @@ static enum err add_if(struct writer *w, const struct part *p, json_t *all)
                                 "allOf", opposite, otherwise != NULL ? otherwise : json_true()));
 }
 
-/* Where there is a member of the name, what the value says, names or a schema, holds. */
+/* Adds: if a member of that name exists, the value applies, which is names or a schema. */
 static enum err add_dependency(const char *name, const json_t *value, json_t *all)
 {
     if (json_array_size(value) == 0 && json_is_array(value)) {
@@ -344,7 +344,7 @@ enum err schema_conditions(struct writer *w, const struct part *p, const json_t 
     return err;
 }
 
-/* Adds that a value is none of the objects and arrays that a plain `not` names. */
+/* Adds: the value is none of the objects and arrays that a plain `not` names. */
 static enum err add_other_values(struct writer *w, const struct part *p, json_t *all)
 {
     const json_t *of = schema_keyword(w, p, "not"), *values = json_object_get(of, "enum"), *opposite;

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In order of their names. */
+/* Sorted by name. */
 static const struct schema_keyword keywords[] = {
     {"$defs", SCHEMA_KEYWORD_NAMED, false},
     {"$dynamicRef", SCHEMA_KEYWORD_ANY, true},

@@ -1,11 +1,11 @@
-/* The keywords of JSON Schema, drafts 4 to 2020-12 and ours: the form of their values, and which ones restrict values.
- * Threads: constant. */
+/* The keywords of JSON Schema, drafts 4 to 2020-12, and infcgi's own: the form of their values, and whether they
+ * restrict values. Threads: constant. */
 #ifndef INFCGI_SCHEMA_SCHEMA_KEYWORD_H
 #define INFCGI_SCHEMA_SCHEMA_KEYWORD_H
 
 #include <stdbool.h>
 
-/* The value of a keyword. */
+/* The form of a keyword's value. */
 enum schema_keyword_form {
     SCHEMA_KEYWORD_ANY,     /* not checked here */
     SCHEMA_KEYWORD_TYPES,   /* the name of a type, or an array of names */
@@ -28,10 +28,10 @@ enum schema_keyword_form {
 struct schema_keyword {
     const char *name;
     enum schema_keyword_form form;
-    bool restricts; /* values. Others annotate or name schemas; then and else belong to if. */
+    bool restricts; /* values. Other keywords annotate or name schemas; then and else belong to if. */
 };
 
-/* Returns the keyword of this name, or NULL: it means nothing to us. */
+/* Returns the keyword of this name, or NULL if it has no meaning here. */
 const struct schema_keyword *schema_keyword_find(const char *name);
 
 #endif

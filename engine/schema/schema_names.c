@@ -1,24 +1,24 @@
-/* Names that propertyNames allows: strings, so each keyword of a schema says a set of them, and a schema is put together from these
- * without a look at the grammar. */
+/* Names that propertyNames allows. They are strings, so each keyword of a schema describes a set, and a schema combines
+ * these sets without reading the grammar. */
 #include "engine/schema/schema_internal.h"
 
 #include "engine/schema/schema_disjoint.h"
 
 enum { MAX_DEPTH = 32 };
 
-/* A schema that is looked at, and what its keywords say so far. */
+/* A schema being read, and the result of its keywords so far. */
 struct look {
     const json_t *schema;
     const char *path;
-    size_t word, i;     /* of `words`; of its branches */
+    size_t word, i;     /* index in `words`; index of the branch */
     regex_id r;         /* all keywords so far */
-    regex_id one, none; /* of the branches so far: one holds (just one for oneOf); none does */
+    regex_id one, none; /* of the branches so far: one holds (exactly one for oneOf); none holds */
 };
 
 static const char *const words[] = {"$ref", "allOf", "anyOf", "oneOf", "not"};
 enum { REF, ALL_OF, ANY_OF, ONE_OF, NOT };
 
-/* What the keywords beside those of `words` say. */
+/* Reads the keywords other than `words`. */
 static enum err own_names(struct writer *w, const struct part *from, struct look *l)
 {
     static const char *const refused[] = {"if", "x-lark", "$dynamicRef", "$recursiveRef", "disallow", "extends"};
@@ -45,7 +45,7 @@ static enum err own_names(struct writer *w, const struct part *from, struct look
     return ERR_OK;
 }
 
-/* The next schema that says something of the names of *l; NULL: there is no other. */
+/* Finds the next schema that restricts the names of *l; NULL: no more. */
 static enum err next_branch(struct writer *w, struct look *l, const json_t **out, const char **path)
 {
     *out = NULL;
@@ -71,7 +71,7 @@ static enum err next_branch(struct writer *w, struct look *l, const json_t **out
     return ERR_OK;
 }
 
-/* Takes in what the branch that next_branch said has: r. */
+/* Adds the names r of the branch that next_branch found. */
 static void add_branch(struct writer *w, struct look *l, regex_id r)
 {
     regex_id one = l->i == 0 ? REGEX_NONE : l->one, none = l->i == 0 ? REGEX_ALL : l->none;

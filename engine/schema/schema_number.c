@@ -1,19 +1,19 @@
-/* A range of magnitudes is made digit by digit from its last place to its first. The digits of a bound are followed for as long
- * as the number's are the same; where one differs, to the inside, what follows is free. Places count from the first
- * digit of the whole part, over the point. */
+/* Builds a range of magnitudes digit by digit, from its last place to its first. A bound's digits are followed as long
+ * as the number has the same digits. After a digit differs to the inside, the rest is free. Places count from the first
+ * digit of the whole part, across the point. */
 #include "engine/schema/schema_number.h"
 
 #include "engine/base/mem.h"
 
 enum { LOW, HIGH };
-#define DEAD UINT64_MAX /* left over by digits that no multiple begins with */
+#define DEAD UINT64_MAX /* remainder after digits that begin no multiple */
 
-/* Numbers with n_whole digits in front of the point, that begin like one or both ends. */
+/* Numbers with n_whole digits before the point that begin like one or both ends. */
 struct range {
     struct regex_set *s;
     const struct regex_steps *of;       /* NULL: all numbers */
-    const struct schema_bound *ends[2]; /* NULL: none on this side */
-    size_t n_whole, n;                  /* n: and places of the fraction that are followed */
+    const struct schema_bound *ends[2]; /* NULL: unbounded */
+    size_t n_whole, n;                  /* n: also the fraction's places that are followed */
     bool is_whole;
 };
 
@@ -27,21 +27,21 @@ static regex_id many_digits(struct regex_set *s, uint32_t min, uint32_t max)
     return regex_repeat(s, digits(s, 0, 9), min, max);
 }
 
-/* How many digits are in front of the point, and how many behind it. */
+/* Return the number of digits before and after the point. */
 static size_t whole_digits(const struct schema_decimal *d) { return d->point > 1 ? (size_t)d->point : 1; }
 static size_t fraction_digits(const struct schema_decimal *d)
 {
     return (int64_t)d->n > d->point ? (size_t)((int64_t)d->n - d->point) : 0;
 }
 
-/* The digit at a place, where n_whole are in front of the point. */
+/* Returns the digit at a place if n_whole digits are before the point. */
 static unsigned digit_at(const struct schema_decimal *d, size_t n_whole, size_t place)
 {
     int64_t i = (int64_t)place - ((int64_t)n_whole - d->point);
     return i < 0 ? 0 : schema_decimal_digit(d, (size_t)i);
 }
 
-/* Nothing, or a point and digits. */
+/* Returns nothing, or a point and digits. */
 static regex_id any_fraction(struct regex_set *s)
 {
     regex_id some = regex_concat(s, regex_bytes(s, ".", 1), many_digits(s, 1, REGEX_UNBOUNDED));
@@ -50,7 +50,7 @@ static regex_id any_fraction(struct regex_set *s)
 
 /* --- free digits --------------------------------------------------------------------------------------------------- */
 
-/* Min .. max digits of the whole part and what can follow them. left: over by the digits so far. */
+/* Returns min .. max digits of the whole part and their continuation. left: the remainder of the digits so far. */
 static regex_id free_whole(const struct range *r, uint64_t left, uint32_t min, uint32_t max)
 {
     if (r->of != NULL) {
@@ -59,7 +59,7 @@ static regex_id free_whole(const struct range *r, uint64_t left, uint32_t min, u
     return regex_concat(r->s, many_digits(r->s, min, max), r->is_whole ? REGEX_EMPTY : any_fraction(r->s));
 }
 
-/* What can follow the digits of the first `place` places, whatever the bounds. */
+/* Returns the continuation after the first `place` places, ignoring the bounds. */
 static regex_id free_rest(const struct range *r, size_t place, uint64_t left)
 {
     if (left == DEAD) {
@@ -75,7 +75,7 @@ static regex_id free_rest(const struct range *r, size_t place, uint64_t left)
     return regex_multiple_fraction(r->s, r->of, left, behind < r->of->places ? (unsigned)(r->of->places - behind) : 0);
 }
 
-/* What the digits of the first place + 1 places leave over. */
+/* Returns the remainder of the digits of the first place + 1 places. */
 static uint64_t advance(const struct range *r, size_t place, uint64_t left, unsigned digit)
 {
     if (r->of == NULL || left == DEAD) {
@@ -85,7 +85,7 @@ static uint64_t advance(const struct range *r, size_t place, uint64_t left, unsi
     return counts ? (left * 10 + digit) % r->of->m : digit == 0 ? left : DEAD;
 }
 
-/* One of the digits at the place, and what can follow. */
+/* Returns one of the digits at the place and its continuation. */
 static regex_id free_from(const struct range *r, size_t place, uint64_t left, unsigned first, unsigned last)
 {
     if (r->of == NULL) {
@@ -99,7 +99,7 @@ static regex_id free_from(const struct range *r, size_t place, uint64_t left, un
     return regex_or_all(r->s, one, n);
 }
 
-/* Digits of a fraction that are not all 0. places: that count, of multiples. */
+/* Returns digits of a fraction that are not all 0. Multiples only have the counted places. */
 static regex_id positive_rest(const struct range *r, size_t place, uint64_t left)
 {
     struct regex_set *s = r->s;
@@ -109,7 +109,7 @@ static regex_id positive_rest(const struct range *r, size_t place, uint64_t left
     }
     regex_id rest = REGEX_NONE;
     size_t last = r->n_whole + r->of->places;
-    for (size_t at = last; at > place && left != DEAD; at--) { /* from the last place that counts */
+    for (size_t at = last; at > place && left != DEAD; at--) { /* from the last counted place */
         uint64_t zeros = left;
         for (size_t i = place; i + 1 < at; i++) {
             zeros = advance(r, i, zeros, 0);
@@ -121,14 +121,14 @@ static regex_id positive_rest(const struct range *r, size_t place, uint64_t left
 
 /* --- along the ends -------------------------------------------------------------------------------------------------- */
 
-/* Is the end's number over with the first `place` places? */
+/* Checks whether the end's number has no more digits after the first `place` places. */
 static bool is_over(const struct range *r, int side, size_t place)
 {
     const struct schema_decimal *d = &r->ends[side]->at;
     return (int64_t)place >= (int64_t)d->n + (int64_t)r->n_whole - d->point || d->n == 0;
 }
 
-/* Can a number end here, whose digits are so far those of the ends that are followed? */
+/* Checks whether a number can end here if its digits so far equal those of the followed ends. */
 static bool can_end(const struct range *r, size_t place, uint64_t left)
 {
     bool can = r->of == NULL || regex_is_nullable(r->s, free_rest(r, place, left));
@@ -141,7 +141,7 @@ static bool can_end(const struct range *r, size_t place, uint64_t left)
     return can;
 }
 
-/* What can follow all places that are followed. */
+/* Returns the continuation after all followed places. */
 static regex_id last_rest(const struct range *r, uint64_t left)
 {
     if (r->is_whole) {
@@ -153,14 +153,15 @@ static regex_id last_rest(const struct range *r, uint64_t left)
     return r->ends[LOW]->is_open ? positive_rest(r, r->n, left) : free_rest(r, r->n, left);
 }
 
-/* What can stand from a place on, where `same` can follow the digit of the ends. left: over by the digits before it. */
+/* Returns the continuation from a place on; `same` follows the digit of the ends. left: the remainder of the digits
+ * before the place. */
 static regex_id from_place(const struct range *r, size_t place, uint64_t left, regex_id same)
 {
     unsigned low = r->ends[LOW] != NULL ? digit_at(&r->ends[LOW]->at, r->n_whole, place) : 0;
     unsigned high = r->ends[HIGH] != NULL ? digit_at(&r->ends[HIGH]->at, r->n_whole, place) : 9;
     unsigned own = r->ends[LOW] != NULL ? low : high, first = low, last = high;
     first += r->ends[LOW] != NULL;
-    last -= r->ends[LOW] == NULL; /* high is at least 0: then first is above last */
+    last -= r->ends[LOW] == NULL; /* high is at least 0: then first exceeds last */
     first = r->ends[LOW] == NULL && place == 0 && r->n_whole > 1 ? 1 : first;
     regex_id others = own == 0 && r->ends[LOW] == NULL ? REGEX_NONE : free_from(r, place, left, first, last);
     regex_id here = regex_or(r->s, regex_concat(r->s, digits(r->s, own, own), same), others);
@@ -171,7 +172,7 @@ static regex_id from_place(const struct range *r, size_t place, uint64_t left, r
     return can_end(r, place, left) ? regex_or(r->s, here, REGEX_EMPTY) : here;
 }
 
-/* left[i]: what the first i digits of the end leave over. NULL: no memory, which the set is told of. */
+/* left[i]: the remainder of the end's first i digits. NULL: no memory; the set records it. */
 static uint64_t *follow(const struct range *r, const struct schema_decimal *end)
 {
     uint64_t *left = mem_zalloc_array(r->n + 1, sizeof *left, MEM_REQUEST);
@@ -184,7 +185,7 @@ static uint64_t *follow(const struct range *r, const struct schema_decimal *end)
     return left;
 }
 
-/* What can stand from the place on, of numbers whose digits before it are those of the one end that r has. */
+/* Returns the continuation from the place on, for numbers whose earlier digits equal those of r's only end. */
 static regex_id along(const struct range *r, size_t place)
 {
     const struct schema_bound *end = r->ends[LOW] != NULL ? r->ends[LOW] : r->ends[HIGH];
@@ -197,7 +198,7 @@ static regex_id along(const struct range *r, size_t place)
     return rest;
 }
 
-/* Numbers with the same count of digits in front of the point as both ends: the digits that both share, then one of each or
+/* Returns numbers with as many digits before the point as both ends: the digits that both share, then one of either or
  * between. */
 static regex_id between(const struct range *r)
 {
@@ -234,7 +235,7 @@ static regex_id between(const struct range *r)
 
 /* --- magnitudes ------------------------------------------------------------------------------------------------------ */
 
-/* Numbers of min .. max digits in front of the point, 2 at least. */
+/* Returns numbers of min .. max digits before the point, at least 2. */
 static regex_id of_lengths(const struct range *r, size_t min, size_t max)
 {
     regex_id one[9];
@@ -251,7 +252,7 @@ static regex_id of_lengths(const struct range *r, size_t min, size_t max)
     return regex_or_all(r->s, one, ARRAY_LEN(one));
 }
 
-/* Numbers without a sign from low on, to high where that is there. */
+/* Returns numbers without a sign from low on, up to high if it is set. */
 static regex_id magnitudes(struct range r, const struct schema_bound *low, const struct schema_bound *high)
 {
     size_t n_low = whole_digits(&low->at), n_high = high->is_there ? whole_digits(&high->at) : SIZE_MAX;
@@ -301,7 +302,7 @@ regex_id schema_numbers(struct regex_set *s, const struct schema_bound *min, con
         all[0] = magnitudes(r, low.is_there && !low.at.is_negative ? &low : &zero, &high);
     }
     bool has_negatives = !low.is_there || low.at.is_negative;
-    if (has_negatives) { /* -0 among them, where 0 is in the range */
+    if (has_negatives) { /* includes -0 if 0 is in the range */
         bool is_below = high.is_there && (high.at.is_negative || high.at.n == 0);
         all[1] = regex_concat(s, regex_bytes(s, "-", 1), magnitudes(r, is_below ? &high : &zero, &low));
     }

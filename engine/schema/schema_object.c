@@ -1,4 +1,4 @@
-/* Objects of a schema: members in any order, each of the parts that say something of its name. */
+/* Objects of a schema: members in any order, each with all parts that restrict its name. */
 #include "engine/schema/schema_internal.h"
 
 #include "engine/base/json_read.h"
@@ -8,31 +8,31 @@ enum { MAX_PATTERNS = 32, MAX_CLASSES = 64, BUDGET = 5000, MAX_ASKED = 4, MAX_CH
 
 static const char UNEVALUATED[] = "unevaluatedProperties";
 
-/* Of patternProperties. */
+/* A pattern of patternProperties. */
 struct pattern {
-    regex_id r; /* as REGEX_OPEN says */
+    regex_id r; /* as in REGEX_OPEN */
     const json_t *schema;
     const char *path;
-    size_t part; /* whose it is */
+    size_t part; /* the part with the pattern */
 };
 
 struct object {
     const struct parts *list;
-    json_t *names; /* all that properties and required name, in order: true where it is required */
+    json_t *names; /* all names of properties and required, sorted: true if required */
     struct pattern patterns[MAX_PATTERNS];
     size_t n_patterns;
-    regex_id allowed; /* names, by propertyNames */
+    regex_id allowed; /* names that propertyNames allows */
     struct grammar_member *members;
-    const char **member_names; /* [n_members] NULL: others than `names` */
+    const char **member_names; /* [n_members] NULL: names not in `names` */
     size_t n_members;
-    const json_t *asked[MAX_ASKED]; /* there is a member of another name than these, of each */
+    const json_t *asked[MAX_ASKED]; /* each requires a member whose name is not in its list */
     size_t n_asked;
     uint32_t min, max;
-    bool is_none;         /* no object is so */
+    bool is_none;         /* no object satisfies this */
     bool has_unevaluated; /* a part has the keyword */
 };
 
-/* Names that no `properties` has and just these patterns find. */
+/* Names that are not in `properties` and match exactly these patterns. */
 struct other {
     regex_id names;
     uint32_t found; /* bits of patterns */
@@ -112,7 +112,8 @@ static enum err read_allowed(struct writer *w, struct object *o, const struct pa
     return ERR_OK;
 }
 
-/* What a negation of additionalProperties asks for: the names become members of their own, so that all others are other ones. */
+/* Reads the requirement of a negated additionalProperties. Its names become members, so that the remaining names are
+ * the others. */
 static enum err read_asked(struct writer *w, struct object *o, const struct part *p)
 {
     const json_t *other = NULL;
@@ -154,7 +155,7 @@ static enum err read_parts(struct writer *w, struct object *o)
 
 /* --- unevaluatedProperties ----------------------------------------------------------------------------------------------- */
 
-/* Does the i-th part say what a member of the name, or one that just these patterns find, is to be of? */
+/* Checks whether the i-th part restricts a member of that name, or one that matches exactly these patterns. */
 static bool evaluates(struct writer *w, const struct object *o, size_t i, const char *name, uint32_t found)
 {
     const struct part *p = &o->list->at[i];
@@ -166,7 +167,8 @@ static bool evaluates(struct writer *w, const struct object *o, size_t i, const 
     return is;
 }
 
-/* Adds what parts say of members that neither they nor those that they ask for say something of. */
+/* Adds the parts' unevaluatedProperties schemas for members that neither the part nor the schemas it requires
+ * restrict. */
 static enum err add_unevaluated(struct writer *w, const struct object *o, const char *name, uint32_t found,
                                 struct parts *out)
 {
@@ -180,7 +182,7 @@ static enum err add_unevaluated(struct writer *w, const struct object *o, const 
 
 /* --- members ---------------------------------------------------------------------------------------------------------- */
 
-/* What a member's value is to be of: name OPTIONAL, of `properties`; found: which patterns find it. */
+/* Collects the schemas of a member's value. name OPTIONAL, of `properties`; found: the patterns that match it. */
 static enum err value_parts(struct writer *w, const struct object *o, const char *name, uint32_t found,
                             struct parts *out)
 {
@@ -208,7 +210,7 @@ static enum err value_parts(struct writer *w, const struct object *o, const char
     return add_unevaluated(w, o, name, found, out);
 }
 
-/* A key, up to the value, and the value. */
+/* Adds a key, the separator and the value. */
 static enum err add_member(struct writer *w, struct object *o, const char *name, regex_id key_text, struct parts *value,
                            bool must_be, bool may_repeat)
 {
@@ -221,13 +223,13 @@ static enum err add_member(struct writer *w, struct object *o, const char *name,
     return ERR_OK;
 }
 
-/* What stands between a key's quotes and the value. */
+/* Returns the text between a key's closing quote and the value. */
 static regex_id behind_key(struct writer *w)
 {
     return regex_concat(w->s, w->spaces, regex_concat(w->s, regex_byte(w->s, ':'), w->spaces));
 }
 
-/* The key as jansson writes it, and what is behind it. */
+/* Returns the key as jansson writes it, and the text after it. */
 static regex_id written(struct writer *w, const char *key)
 {
     json_t *value = json_string_nocheck(key);
@@ -254,7 +256,7 @@ static enum err add_named(struct writer *w, struct object *o, const char *name)
     return may_be ? add_member(w, o, name, written(w, name), &value, must_be, false) : ERR_OK;
 }
 
-/* Takes the names apart by whether the pattern finds them. */
+/* Splits the names by whether they match the pattern. */
 static enum err split(struct writer *w, struct other *all, size_t *n, size_t k, const struct pattern *p)
 {
     for (size_t i = 0, before = *n; i < before; i++) {
@@ -276,7 +278,7 @@ static enum err split(struct writer *w, struct other *all, size_t *n, size_t k, 
     return ERR_OK;
 }
 
-/* grammar_close_objects: does the object have the members that it names and no others? */
+/* Checks whether grammar_close_objects applies: the object has only the members that it names. */
 static bool is_closed_by_default(const struct writer *w, const struct object *o)
 {
     static const char *const says[] = {"additionalProperties", "patternProperties", "unevaluatedProperties"};
@@ -291,7 +293,7 @@ static bool is_closed_by_default(const struct writer *w, const struct object *o)
     return grammar_closes_objects(w->b) && names_some && is_silent && json_object_size(o->names) >= o->min;
 }
 
-/* Could a name that nothing names be there? */
+/* Checks whether the object can have members with other names. */
 static bool has_others(struct writer *w, const struct object *o)
 {
     bool has = !is_closed_by_default(w, o);
@@ -302,7 +304,7 @@ static bool has_others(struct writer *w, const struct object *o)
     return has;
 }
 
-/* Members of other names. */
+/* Adds members with other names. */
 static enum err add_others(struct writer *w, struct object *o)
 {
     size_t n_names = json_object_size(o->names), i = 0, n = 1;
@@ -332,7 +334,7 @@ static enum err add_others(struct writer *w, struct object *o)
     return ERR_OK;
 }
 
-/* Names that nothing names may come twice, and then count once: that no more of them are asked for is all that can be held. */
+/* Members with other names can repeat, and duplicates count once, so at most one such member can be required. */
 static enum err check_least(struct writer *w, const struct object *o)
 {
     uint32_t n_must = 0;
@@ -353,8 +355,8 @@ static void write_set(struct writer *w, const struct node *node, const struct ob
     schema_put(w, node, grammar_sequence(w->b, (symbol_id[]){schema_opening(w, "{"), all, schema_closing(w, "}")}, 3));
 }
 
-/* A set for each choice of members that must be there, one for each of what is asked for. Choices are counted as the digits of a
- * number are, of so many digits as there are members. */
+/* Writes a set for each choice of required members, one per requirement. Choices are counted like a number with one
+ * digit per requirement. */
 static enum err write_choices(struct writer *w, const struct node *node, struct object *o)
 {
     size_t n_tries = 1, n_choices = 0;

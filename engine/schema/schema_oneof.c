@@ -1,5 +1,5 @@
-/* oneOf as anyOf: each schema without those of the others that can hold with it. Whether two can hold together, a grammar of both
- * tells, so this file and schema.c call each other. */
+/* Translates oneOf to anyOf: each schema excludes the others that can hold together with it. A grammar of both decides
+ * whether two can hold together, so this file and schema.c call each other. */
 #include "engine/schema/schema_internal.h"
 
 #include "engine/schema/schema_disjoint.h"
@@ -13,7 +13,7 @@ enum {
     CHECK_BEGINS = 500
 };
 
-/* Does a grammar that says at least what is of both say nothing? Types beside the oneOf count. */
+/* Checks whether a grammar that allows at least the values of both is empty. Types next to the oneOf count. */
 static bool is_empty(struct writer *w, const struct part *p, const json_t *a, const json_t *b)
 {
     struct err_info ignored = {0};
@@ -22,7 +22,7 @@ static bool is_empty(struct writer *w, const struct part *p, const json_t *a, co
     symbol_id start;
     bool can = true;
     json_t *type = schema_member(p, "type"), *beside = type != NULL ? json_pack("{sO}", "type", type) : NULL;
-    if (w->check_set != NULL && regex_ok(w->check_set) != ERR_OK) { /* it has met its limit: another one */
+    if (w->check_set != NULL && regex_ok(w->check_set) != ERR_OK) { /* the set reached its limit: create another one */
         regex_set_free(&w->check_set);
     }
     if ((w->check_set == NULL && regex_set_new(CHECK_PARTS, &w->check_set) != ERR_OK) ||
@@ -45,7 +45,7 @@ static bool is_empty(struct writer *w, const struct part *p, const json_t *a, co
     schema_writer_fini(&sub);
     json_decref(beside);
     regex_spend(w->s,
-                regex_work(w->check_set) - before + CHECK_BEGINS); /* whoever goes on sees whether it was too much */
+                regex_work(w->check_set) - before + CHECK_BEGINS); /* the next step sees whether it was too much */
     return err == ERR_OK && !can;
 }
 
@@ -56,7 +56,7 @@ static bool are_apart(struct writer *w, const struct part *p, const json_t *a, c
     return regex_spend(w->s, work) && (are || (w->n_checks++ < MAX_CHECKS && is_empty(w, p, a, b)));
 }
 
-/* Of which pairs of schemas no value is of both. */
+/* The pairs of schemas that share no value. */
 struct apart {
     uint64_t bits[MAX_BRANCHES][MAX_BRANCHES / 64];
 };
@@ -75,7 +75,7 @@ static void find_apart(struct writer *w, const struct part *p, const json_t *all
     }
 }
 
-/* The i-th of them and none of those that could hold with it. */
+/* Builds the i-th schema without the others that can hold together with it. */
 static enum err only_one(struct writer *w, const struct part *p, const json_t *all, size_t i, const struct apart *apart,
                          json_t **out)
 {

@@ -1,4 +1,4 @@
-/* Lists of schemas that a value must satisfy together, and the node of each list, which becomes a rule once. */
+/* Lists of schemas that a value must satisfy together, and the node of each list; a node becomes one rule. */
 #include "engine/schema/schema_internal.h"
 
 #include "engine/schema/schema_disjoint.h"
@@ -43,7 +43,7 @@ static ALWAYS_INLINE bool is_seen(const void *key, uint32_t i)
     return k->seen[i].schema == k->schema;
 }
 
-/* Makes room for one more. */
+/* Makes room for one more entry. */
 static bool reserve_seen(struct writer *w)
 {
     enum { FIRST = 32 };
@@ -59,7 +59,7 @@ static bool reserve_seen(struct writer *w)
     return table_reserve(&w->seen_table, w->cap_seen, hash_seen, w, MEM_REQUEST) == ERR_OK;
 }
 
-/* What the object's keys say, for as long as no other schema is looked at; NULL: no memory. */
+/* Returns the properties of the object's keys, valid until the next call; NULL: no memory. */
 static const struct seen *see(struct writer *w, const json_t *schema)
 {
     const char *key;

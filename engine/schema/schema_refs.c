@@ -1,4 +1,4 @@
-/* The document is walked three times: for names, for references that lead nowhere, and to copy it. */
+/* Walks the document three times: to find names, to find broken references, and to copy it. */
 #include "engine/schema/schema_refs.h"
 
 #include "engine/base/buf.h"
@@ -10,18 +10,18 @@
 
 enum { MAX_DEPTH = 256, MAX_RESOURCES = 256, MAX_URI = 2048 };
 
-/* A schema with an $id, or the document: references in it are relative to it. */
+/* A schema with an $id, or the document; references within are relative to it. */
 struct resource {
     char *uri, *pointer; /* absolute, without a fragment; from the document's root, as a fragment */
-    bool is_broken;      /* a reference in it leads nowhere: its $id stays, so that this is refused */
+    bool is_broken;      /* it contains a broken reference: keep its $id, so that the reference is rejected */
 };
 
 struct frame {
     const json_t *from;
     json_t *to;       /* the copy */
-    void *member;     /* of an object: the next */
-    const char *name; /* in the object around it; NULL: `at` */
-    size_t i, at;     /* of an array: the next element; its place in the array around it */
+    void *member;     /* of an object: the next member */
+    const char *name; /* in the enclosing object; NULL: `at` */
+    size_t i, at;     /* of an array: the next element; the index in the enclosing array */
     size_t resource;
     bool is_map; /* its members are schemas, whatever their names */
 };
@@ -30,9 +30,9 @@ struct walk {
     struct frame stack[MAX_DEPTH];
     size_t n;
     struct resource resources[MAX_RESOURCES];
-    size_t n_resources, n_seen; /* n_seen: that this walk came by */
+    size_t n_resources, n_seen; /* n_seen: passed by this walk */
     json_t *names;              /* "uri#anchor": its pointer */
-    json_t *dynamic;            /* name of a $dynamicAnchor: how many there are */
+    json_t *dynamic;            /* name of a $dynamicAnchor: the number of them */
     bool needs_copy, is_lost;   /* is_lost: too deep or too many */
     enum err err;
 };
@@ -46,14 +46,14 @@ static const char *text_of(const json_t *schema, const char *keyword)
 
 /* --- URIs ------------------------------------------------------------------------------------------------------------ */
 
-/* Length of "scheme:", 0 where there is none. */
+/* Returns the length of "scheme:", 0 if there is none. */
 static size_t scheme_of(const char *uri)
 {
     size_t n = strcspn(uri, ":/?#");
     return uri[n] == ':' && n > 0 ? n + 1 : 0;
 }
 
-/* Takes segments "." and ".." out of the path that begins at `from`. */
+/* Removes segments "." and ".." from the path that begins at `from`. */
 static void drop_dots(char *uri, size_t from)
 {
     size_t n = from, i = from;
@@ -74,7 +74,7 @@ static void drop_dots(char *uri, size_t from)
     uri[n] = '\0';
 }
 
-/* ref[0..n), without a fragment, against base [RFC 3986, section 5.2]; "" where it is too long. */
+/* Resolves ref[0..n), without a fragment, against base [RFC 3986, section 5.2]; "" if the result is too long. */
 static void resolve(const char *base, const char *ref, size_t n, char out[MAX_URI])
 {
     size_t scheme = scheme_of(base), path = scheme, keep;
@@ -108,7 +108,7 @@ static void resolve(const char *base, const char *ref, size_t n, char out[MAX_UR
 
 /* --- pointers -------------------------------------------------------------------------------------------------------- */
 
-/* Adds a name to a pointer in a fragment, which schema_resolve reads. */
+/* Adds a name to a pointer in a fragment that schema_resolve reads. */
 static void put_name(struct buf *b, const char *name)
 {
     buf_putc(b, '/');
@@ -123,7 +123,7 @@ static void put_name(struct buf *b, const char *name)
     }
 }
 
-/* The pointer of the schema on top of the stack; the caller's. NULL: no memory. */
+/* Returns the pointer of the schema on top of the stack, owned by the caller. NULL: no memory. */
 static char *pointer_here(struct walk *w)
 {
     struct buf b;
@@ -151,8 +151,8 @@ static const struct resource *resource_at(const struct walk *w, const char *uri)
     return NULL;
 }
 
-/* A reference from the resource as a pointer in a fragment, "#/..", or an empty b where it leads nowhere. *anchor: the name
- * in it, or NULL. */
+/* Converts a reference from the resource to a pointer in a fragment, "#/..", or an empty b if it is broken. *anchor:
+ * the name in it, or NULL. */
 static void find_target(const struct walk *w, size_t from, const char *ref, struct buf *b, const char **anchor)
 {
     char uri[MAX_URI], key[2 * MAX_URI];
@@ -180,7 +180,7 @@ static void find_target(const struct walk *w, size_t from, const char *ref, stru
 
 /* --- walks ----------------------------------------------------------------------------------------------------------- */
 
-/* The $id that makes a resource of a schema; NULL: it has none. */
+/* Returns the $id that makes a schema a resource; NULL: none. */
 static const char *id_of(const json_t *schema)
 {
     const char *id = text_of(schema, "$id");
@@ -203,7 +203,7 @@ static void add_name(struct walk *w, const char *uri, const char *name)
     mem_free(pointer);
 }
 
-/* Enters a resource where the schema on top has an $id; all walks come by them in the same order. */
+/* Enters a resource if the schema on top has an $id; all walks pass resources in the same order. */
 static void enter(struct walk *w, bool is_first)
 {
     struct frame *top = &w->stack[w->n - 1];
@@ -227,7 +227,7 @@ static void enter(struct walk *w, bool is_first)
     top->resource = w->n_seen++;
 }
 
-/* Notes what the schema on top is called, and whether it has other references than pointers. */
+/* Records the names of the schema on top, and whether it has references that are not pointers. */
 static void note_names(struct walk *w)
 {
     static const char *const anchors[] = {"$anchor", "$dynamicAnchor", "$id", "id"};
@@ -249,7 +249,8 @@ static void note_names(struct walk *w)
         !is_pointer || text_of(top->from, "$dynamicRef") != NULL || text_of(top->from, "$recursiveRef") != NULL;
 }
 
-/* A reference of the schema on top as a pointer; NULL: none, or it leads nowhere. The caller's. *keyword: its name. */
+/* Returns a reference of the schema on top as a pointer, owned by the caller; NULL: none, or it is broken. *keyword:
+ * its name. */
 static char *plain_ref(struct walk *w, const char **keyword)
 {
     static const char *const all[] = {"$ref", "$dynamicRef", "$recursiveRef"};
@@ -312,7 +313,7 @@ static bool is_one_of(const char *name, const char *const *all, size_t n)
     return is;
 }
 
-/* The next member or element of the top that may hold schemas; NULL: there is no other. */
+/* Returns the next member or element of the top that can hold schemas; NULL: no more. */
 static const json_t *next_child(struct frame *top, const char **name, size_t *at)
 {
     static const char *const values[] = {"enum", "const", "default", "examples", "example"};
@@ -352,7 +353,7 @@ static void push(struct walk *w, const json_t *schema, const char *name, size_t 
                                       .is_map = around != NULL && !around->is_map && has_names};
 }
 
-/* Puts a copy of the child in its place in `to`; a borrowed reference, NULL without memory. */
+/* Puts a copy of the child into `to`; returns a borrowed reference, NULL without memory. */
 static json_t *copy_child(struct walk *w, json_t *to, const json_t *child, const char *name, size_t at)
 {
     json_t *copy = json_copy((json_t *)(uintptr_t)child);
@@ -362,7 +363,8 @@ static json_t *copy_child(struct walk *w, json_t *to, const json_t *child, const
     return ok ? copy : NULL;
 }
 
-/* Looks at each object and array, outer ones first. visit: at each schema. to: the document's copy, NULL: none is made. */
+/* Walks over each object and array, outer ones first. visit: called for each schema. to: the document's copy; NULL: do
+ * not copy. */
 static void walk(struct walk *w, const json_t *schema, json_t *to, bool is_first, void (*visit)(struct walk *))
 {
     w->n = w->n_seen = 0;

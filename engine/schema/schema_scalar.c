@@ -14,7 +14,7 @@ struct schema_values schema_values_of(const json_t *schema)
 {
     const json_t *all = json_object_get(schema, "enum");
     json_t *one = json_object_get(schema, "const");
-    bool is_there = one == NULL || all == NULL, has_failed = false; /* for lack of memory it is not there */
+    bool is_there = one == NULL || all == NULL, has_failed = false; /* if memory is out, it counts as not found */
     for (size_t k = 0; k < json_array_size(all) && !is_there; k++) {
         is_there = schema_is_same(json_array_get(all, k), one, &has_failed);
     }
@@ -26,7 +26,7 @@ static bool names_values(const struct part *p)
     return !p->is_valued && (schema_member(p, "const") != NULL || schema_member(p, "enum") != NULL);
 }
 
-/* The values that a schema names, as keys. */
+/* Returns the values that a schema names, as keys. */
 static const json_t *index_of(struct writer *w, const json_t *schema)
 {
     const json_t *found = NULL;
@@ -85,7 +85,7 @@ static enum err read_pattern(struct writer *w, const struct part *p, const json_
     return schema_refuse_pattern(w, p->path, "pattern", err, why.text);
 }
 
-/* Strings among the values. */
+/* Returns the strings among the values. */
 static regex_id strings_of(struct writer *w, const json_t *schema)
 {
     struct schema_values v = schema_values_of(schema);
@@ -103,7 +103,7 @@ static regex_id strings_of(struct writer *w, const json_t *schema)
     return all;
 }
 
-/* Takes from *r what the part does not allow. is_open: *r then has to be intersected with whole characters. */
+/* Removes from *r the strings that the part forbids. is_open: *r must then be intersected with whole characters. */
 static enum err limit_strings(struct writer *w, const struct part *p, bool is_open, regex_id *r)
 {
     const json_t *pattern = schema_keyword(w, p, "pattern"), *format = schema_keyword(w, p, "format");
@@ -129,7 +129,7 @@ static enum err limit_strings(struct writer *w, const struct part *p, bool is_op
     return ERR_OK;
 }
 
-/* Strings that the parts allow. is_open: the caller intersects them with whole characters. */
+/* Builds the strings that the parts allow. is_open: the caller intersects them with whole characters. */
 static enum err string_limits(struct writer *w, const struct parts *list, bool is_open, regex_id *out, bool *is_free)
 {
     uint32_t min = 0, max = REGEX_UNBOUNDED, least, most;
@@ -143,7 +143,7 @@ static enum err string_limits(struct writer *w, const struct parts *list, bool i
     }
     *is_free = strings == REGEX_ALL && min == 0 && max == REGEX_UNBOUNDED;
     if (min == 0 && max == REGEX_UNBOUNDED && (is_open || regex_is_whole(w->s, strings))) {
-        *out = strings; /* a pattern is of whole characters by itself */
+        *out = strings; /* a pattern consists of whole characters */
         return ERR_OK;
     }
     regex_id counted = min <= max ? regex_repeat(w->s, regex_any_character(w->s), min, max) : REGEX_NONE;
@@ -163,7 +163,7 @@ enum err schema_strings(struct writer *w, const struct parts *list, regex_id *ou
     return ERR_OK;
 }
 
-/* The part that holds strings to a grammar of Lark's form, which may stand alone; NULL: none. */
+/* Returns a part that restricts strings to a Lark grammar, which can have no other restrictions; NULL: none. */
 static const struct part *lark_part(struct writer *w, const struct parts *list)
 {
     const struct part *found = NULL;
@@ -213,20 +213,20 @@ enum err schema_write_string(struct writer *w, const struct node *node, const st
 
 /* --- enumerations ------------------------------------------------------------------------------------------------------ */
 
-/* What all values of an enumeration are to be of. */
+/* Limits for all values of an enumeration. */
 struct limits {
     unsigned types;
     regex_id strings; /* REGEX_ALL: any */
     struct number_limits numbers;
     const json_t *named[SCHEMA_MAX_PARTS],
-        *left_out[SCHEMA_MAX_PARTS]; /* schemas of values that it is to be among, and not */
+        *left_out[SCHEMA_MAX_PARTS]; /* schemas whose values are required, and excluded */
     size_t n_named, n_left_out;
 };
 
-/* Texts of values, one after the other, each with a NUL. */
+/* Texts of values, concatenated, each with a NUL. */
 struct texts {
     struct buf all;
-    size_t *ends; /* [n] of texts in `all` */
+    size_t *ends; /* [n] ends of the texts in `all` */
     size_t n;
 };
 
@@ -242,7 +242,7 @@ static unsigned type_of(const json_t *value)
                                                                                    : SCHEMA_FRACTION;
 }
 
-/* Is the value one of all parts, as far as scalars go? */
+/* Checks whether the value satisfies all parts, as far as scalars are concerned. */
 static bool fits(struct writer *w, const struct limits *l, const json_t *value)
 {
     bool fits = (l->types & type_of(value)) != 0;
@@ -252,7 +252,7 @@ static bool fits(struct writer *w, const struct limits *l, const json_t *value)
     for (size_t i = 0; i < l->n_left_out && fits; i++) {
         fits = !has_value(w, l->left_out[i], value);
     }
-    if (json_is_string(value)) { /* expressions know of no NUL: loosely it fits */
+    if (json_is_string(value)) { /* expressions cannot contain NUL: assume that it matches */
         bool has_nul = strlen(json_string_value(value)) != json_string_length(value);
         return fits && ((has_nul && w->is_loose) || l->strings == REGEX_ALL ||
                         (!has_nul && schema_matches(w, l->strings, json_string_value(value))));
@@ -260,7 +260,7 @@ static bool fits(struct writer *w, const struct limits *l, const json_t *value)
     return fits && (!json_is_number(value) || schema_allows_number(&l->numbers, value));
 }
 
-/* What other parts say goes on to its members. */
+/* Other parts also restrict the value's members. */
 static json_t *schema_of(const json_t *value)
 {
     const char *key;
@@ -296,7 +296,7 @@ const json_t *schema_of_value(struct writer *w, const json_t *value)
                                                             : schema_keep(w, value, SCHEMA_VALUE, schema_of(value));
 }
 
-/* An object or an array: its members are written like those of any other. */
+/* Writes an object or an array: its members are written like those of any other. */
 static enum err write_structure(struct writer *w, const struct node *node, const struct parts *list,
                                 const struct part *p, json_t *value)
 {
@@ -327,7 +327,8 @@ static enum err add_text(struct texts *to, const char *text)
     return ERR_OK;
 }
 
-/* A number's text as it was written or as its double is; of others than integers also the one without an exponent, if it is short. */
+/* Adds a number's text as it was written and as its double prints. A number other than an integer also gets its form
+ * without an exponent if it is short. */
 static enum err add_number(struct texts *to, const json_t *value)
 {
     enum { MAX_PLAIN = 64 };
@@ -351,7 +352,7 @@ static enum err add_scalar(struct texts *to, const json_t *value)
     return add_text(to, "");
 }
 
-/* Adds the value's texts, if it is of all parts; objects and arrays become alternatives. */
+/* Adds the value's texts if it satisfies all parts; objects and arrays become alternatives. */
 static enum err write_value(struct writer *w, const struct node *node, const struct parts *list, const struct part *p,
                             const struct limits *l, json_t *value, struct texts *to)
 {
@@ -362,7 +363,7 @@ static enum err write_value(struct writer *w, const struct node *node, const str
                               : add_scalar(to, value);
 }
 
-/* The texts, each with a byte behind it that is none of it. */
+/* Joins the texts, each followed by a byte that no text contains. */
 static enum err join_texts(struct writer *w, const struct node *node, const struct texts *texts)
 {
     struct regex_word *words = mem_zalloc_array(texts->n + 1, sizeof *words, MEM_REQUEST);
@@ -397,7 +398,7 @@ static enum err write_all_values(struct writer *w, const struct node *node, cons
     return err;
 }
 
-/* What the values of p are to be of by what the parts say. */
+/* Reads the limits that the parts set for the values of p. */
 static enum err read_limits(struct writer *w, const struct parts *list, const struct part *p, struct limits *l)
 {
     bool is_free;

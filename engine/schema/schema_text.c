@@ -11,15 +11,17 @@
 #define LEAP "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
 #define DAYS                                                                                                           \
     "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[0-8]))"
-#define DATE       "(?:" YEAR "-" DAYS "|" LEAP "-02-29)"
-#define TIME       "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
-#define DAY_PARTS  "(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)" /* of durations: none is left out between two */
+#define DATE "(?:" YEAR "-" DAYS "|" LEAP "-02-29)"
+#define TIME "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
+#define DAY_PARTS                                                                                                      \
+    "(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)" /* of durations: no unit between two others can
+                                                                          * be missing */
 #define TIME_PARTS "(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S)"
 #define ALNUM      "[A-Za-z0-9]"
 #define LDH        "[A-Za-z0-9-]"
 #define LABEL      ALNUM "(?:" LDH "{0,61}" ALNUM ")?"
-/* Without dashes at both the third and the fourth place, as xn-- has. Not said by a complement: behind such dashes nothing can follow,
- * and that would be found by looking through all counts of letters and labels. */
+/* Without dashes at both the third and the fourth position, as in xn--. A complement would be slow: after such dashes
+ * nothing can follow, and finding that out takes a search over all counts of letters and labels. */
 #define PLAIN       ALNUM "(?:" LDH "{0,2}" ALNUM "|" LDH "(?:" ALNUM LDH "|-" ALNUM ")" LDH "{0,58}" ALNUM ")?"
 #define HOST(label) label "(?:\\." label ")*"
 #define ATOM        "[A-Za-z0-9!#$%&'*+/=?^_`{|}~-]+"
@@ -34,7 +36,7 @@
 #define TAIL        "(?:\\?(?:" PCHAR "|[/?])*)?(?:#(?:" PCHAR "|[/?])*)?"
 #define SCHEME      "[A-Za-z][A-Za-z0-9+.-]*:"
 
-/* What may stand in IRIs beyond ASCII, in classes. */
+/* Characters beyond ASCII that IRIs can contain, as classes. */
 #define UCS                                                                                                            \
     "\\u00A0-\\uD7FF\\uF900-\\uFDCF\\uFDF0-\\uFFEF\\u{10000}-\\u{1FFFD}\\u{20000}-\\u{2FFFD}\\u{30000}-\\u{3FFFD}"
 #define ICHAR   "(?:[A-Za-z0-9._~!$&'()*+,;=:@" UCS "-]|%[0-9A-Fa-f]{2})"
@@ -48,8 +50,9 @@
 /* URI templates [RFC 6570]. */
 #define T_LITERAL "[!#$&(-;=?-\\[\\]_a-z~" UCS "\\uE000-\\uF8FF]|%[0-9A-Fa-f]{2}"
 #define T_NAME    "(?:\\w|%[0-9A-Fa-f]{2})(?:\\.?(?:\\w|%[0-9A-Fa-f]{2}))*(?::[1-9]\\d{0,3}|\\*)?"
-/* Patterns of ECMA-262, of which some: ranges within digits, upper and lower case, counts from 0 or 1 or without a most one, five
- * groups within each other, and neither look-around, references nor names. No regular expression says all of them. */
+/* A subset of ECMA-262 patterns: ranges within digits and within upper and lower case, counts with a minimum of 0 or 1
+ * or without a maximum, and groups nested five deep. Look-around, references and names are excluded. A regular
+ * expression cannot describe all patterns. */
 #define R_RANGES                                                                                                       \
     "a-[b-z]|b-[c-z]|c-[d-z]|d-[e-z]|e-[f-z]|f-[g-z]|g-[h-z]|h-[i-z]|i-[j-z]|j-[k-z]|k-[l-z]|l-[m-z]|m-[n"             \
     "-z]|n-[o-z]|o-[p-z]|p-[q-z]|q-[r-z]|r-[s-z]|s-[t-z]|t-[u-z]|u-[v-z]|v-[w-z]|w-[x-z]|x-[y-z]|y-[z-z]|"             \
@@ -71,7 +74,7 @@
  * appendix A (durations). */
 static const struct {
     const char *name, *pattern;
-    uint32_t max; /* bytes; 0 = any number */
+    uint32_t max; /* bytes; 0: unlimited */
 } formats[] = {
     {"date", "^" DATE "$", 0},
     {"time", "^" TIME "$", 0},

@@ -1,5 +1,6 @@
-/* unevaluatedProperties and unevaluatedItems: what parts say of members or elements of which neither they nor those that they ask
- * for say something. Of an anyOf the list has the one schema that was chosen: what others that hold as well say does not count. */
+/* unevaluatedProperties and unevaluatedItems: the parts' schemas for members or elements that neither the part nor the
+ * schemas it requires restrict. Of an anyOf the list has only the chosen schema: other schemas that also hold do not
+ * count. */
 #include "engine/schema/schema_internal.h"
 
 enum err schema_check_unevaluated(struct writer *w, const struct parts *list, const char *keyword, bool *is_there)
@@ -21,7 +22,7 @@ enum err schema_check_unevaluated(struct writer *w, const struct parts *list, co
     return ERR_OK;
 }
 
-/* Is the i-th part the k-th, or does that ask for it, by $ref, allOf or anyOf? */
+/* Checks whether the i-th part is the k-th or is required by it through $ref, allOf or anyOf. */
 static bool is_within(const struct parts *list, size_t i, size_t k)
 {
     while (i != k && list->at[i].asked_by != 0) {

@@ -1,5 +1,6 @@
-/* What tells that elements of an array differ: they are of few values, each of which is there once, or no value is of two of their
- * schemas. A grammar cannot look back at what was said, so other elements cannot be held apart. */
+/* Ensures that the elements of an array differ: either they have few values, each used once, or no two of their schemas
+ * share a value. A grammar cannot compare with earlier elements, so uniqueItems of other elements cannot be
+ * enforced. */
 #include "engine/schema/schema_internal.h"
 
 #include "engine/base/json_read.h"
@@ -8,12 +9,12 @@
 
 #include <math.h>
 
-/* Values that are found, and schemas of which they are. */
+/* Values found so far, and schemas to read. */
 struct few {
     struct writer *w;
     json_t *values, *keys;
     size_t most;
-    const json_t *open[64]; /* schemas that are not looked at yet: a value is of one of those or found */
+    const json_t *open[64]; /* schemas to read: each value satisfies one of them or was found */
     size_t n_open, n_looks;
     bool is_many; /* or unknown */
 };
@@ -43,7 +44,7 @@ static void add_schema(struct few *f, const json_t *schema)
     }
 }
 
-/* A bound of integers, inclusive; NAN: none. */
+/* Returns a bound of integers, inclusive; NAN: none. */
 static double bound(const json_t *schema, const char *keyword, const char *open)
 {
     const json_t *v = json_object_get(schema, keyword);
@@ -66,7 +67,7 @@ static void add_integers(struct few *f, const json_t *schema)
     }
 }
 
-/* Are all of its types such as have few values? */
+/* Checks whether all of its types have few values. */
 static bool has_few_types(const json_t *schema)
 {
     static const char *const many[] = {"object", "array", "string", "number"};
@@ -103,7 +104,7 @@ static bool may_be_few(const json_t *schema)
     return may;
 }
 
-/* What one schema says: of several things that it says one is enough. */
+/* Reads one schema; of several restrictions one is enough. */
 static void look_at(struct few *f, const json_t *schema)
 {
     const json_t *ref = json_object_get(schema, "$ref"), *values = json_object_get(schema, "enum");
@@ -138,7 +139,7 @@ static void look_at(struct few *f, const json_t *schema)
     }
 }
 
-/* The values of one schema; NULL: they are not known. */
+/* Returns the values of one schema; NULL: unknown. */
 static json_t *values_of(struct writer *w, const json_t *schema, size_t most)
 {
     enum { MAX_LOOKS = 2048 };
@@ -147,7 +148,7 @@ static json_t *values_of(struct writer *w, const json_t *schema, size_t most)
     add_schema(&f, schema);
     while (f.n_open > 0 && !f.is_many && !w->has_failed) {
         look_at(&f, f.open[--f.n_open]);
-        f.is_many |= ++f.n_looks > MAX_LOOKS || !regex_spend(w->s, 8); /* a circle, perhaps */
+        f.is_many |= ++f.n_looks > MAX_LOOKS || !regex_spend(w->s, 8); /* possibly a cycle */
     }
     json_decref(f.keys);
     if (f.is_many || w->has_failed) {

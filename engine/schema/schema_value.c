@@ -19,13 +19,13 @@ struct member {
 /* An object or an array that is being written. */
 struct level {
     const json_t *of;
-    size_t at, first; /* values written so far; of an object: where its members begin */
+    size_t at, first; /* values written so far; of an object: the index of its first member */
 };
 
 struct writing {
     struct buf out;
     struct level *levels;
-    struct member *members; /* of all levels, in order of their names */
+    struct member *members; /* of all levels, sorted by name */
     size_t n_levels, cap_levels, n_members, cap_members;
     bool has_failed;
 };
@@ -146,7 +146,7 @@ bool schema_is_same(const json_t *a, const json_t *b, bool *has_failed)
     }
     bool may_be = (json_is_object(a) && json_is_object(b) && json_object_size(a) == json_object_size(b)) ||
                   (json_is_array(a) && json_is_array(b) && json_array_size(a) == json_array_size(b));
-    if (!may_be) { /* of numbers json_equal compares doubles, so it is asked of no object and no array */
+    if (!may_be) { /* json_equal compares numbers as doubles, so it is not used for objects and arrays */
         return !json_is_object(a) && !json_is_array(a) && json_equal(a, b) != 0;
     }
     char *x = schema_key_of(a), *y = schema_key_of(b);

@@ -1,4 +1,5 @@
-/* The state that all writers of a schema share: its pieces, refusals with their place, and the schemas that were made in other forms. */
+/* The state that all writers of a schema share: its parts, errors with their location, and schemas that were created in
+ * other forms. */
 #include "engine/schema/schema_internal.h"
 
 #include "engine/grammar/grammar_json.h"
@@ -142,7 +143,7 @@ bool schema_was_made(const struct writer *w, const json_t *of, enum schema_form 
     return i != TABLE_NONE;
 }
 
-/* Makes room for one more. */
+/* Makes room for one more entry. */
 static bool reserve_made(struct writer *w)
 {
     if (w->n_made == w->cap_made) {
