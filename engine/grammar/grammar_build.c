@@ -1,4 +1,4 @@
-/* Rules as they are written, and what is made of them: one row of slots, in which an item of Earley's method is a place. */
+/* Builds rules and compiles them to one array of slots; an item of Earley's method is an index in it. */
 #include "engine/grammar/grammar_internal.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ struct grammar_builder {
     bool closes_objects;
 };
 
-/* Room for `more` of `size` bytes; NULL: the builder has failed. */
+/* Makes room for `more` elements of `size` bytes; NULL: the builder has failed. */
 static void *reserve(struct grammar *g, void **array, uint32_t n, uint32_t more, uint32_t *cap, uint32_t most,
                      size_t size)
 {
@@ -70,7 +70,7 @@ bool grammar_closes_objects(const struct grammar_builder *b) { return b->closes_
 
 struct grammar *grammar_ref(struct grammar *g)
 {
-    atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed); /* whoever has it gives it */
+    atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed); /* the caller already holds a reference */
     return g;
 }
 
@@ -91,7 +91,7 @@ void grammar_unref(struct grammar **grammar)
     mem_free(g->slot_is);
     pthread_mutex_destroy(&g->lock);
     mem_free(g);
-    mem_free(account); /* the last, as all else was charged to it */
+    mem_free(account); /* last, because all other memory was charged to it */
 }
 
 void grammar_give_account(struct grammar *g, struct mem_account *account) { g->account = account; }
@@ -123,7 +123,7 @@ struct regex_set *grammar_regexes(struct grammar_builder *b) { return b->set; }
 symbol_id grammar_lexeme(struct grammar_builder *b, regex_id r)
 {
     struct grammar *g = b->g;
-    for (uint32_t i = 0; i < MIN_OF(g->n_lexemes, 64u); i++) { /* the newest: many rules say the same brace */
+    for (uint32_t i = 0; i < MIN_OF(g->n_lexemes, 64u); i++) { /* searches the newest: many rules have the same brace */
         if (g->lexemes[g->n_lexemes - 1 - i] == r) {
             return SYMBOL_LEXEME | (g->n_lexemes - 1 - i);
         }
@@ -154,7 +154,7 @@ symbol_id grammar_rule(struct grammar_builder *b)
     return SYMBOL_RULE | g->n_rules++;
 }
 
-/* Puts symbols in a row. */
+/* Appends symbols to the slots. */
 static bool add_slots(struct grammar *g, const symbol_id *parts, size_t n, uint32_t *first)
 {
     if (n > GRAMMAR_MAX_SYMBOLS) {
@@ -288,7 +288,7 @@ static bool alternative_has(const struct grammar *g, const struct regex_set *set
     return true;
 }
 
-/* Members that are there so far are enough for a set, or none need be. */
+/* Checks whether the possible members so far suffice for the set, or none is needed. */
 static bool set_has(const struct grammar *g, const struct regex_set *set, const struct grammar_rule *r, int what)
 {
     uint32_t n_can = 0, n_must = 0;
@@ -321,13 +321,13 @@ static bool rule_has(const struct grammar *g, const struct regex_set *set, const
     return false;
 }
 
-/* Until nothing changes; each round goes backwards and forwards, as rules often stand behind or in front of those that use
- * them. */
+/* Repeats until nothing changes. Each round goes backwards and forwards, because rules often precede or follow the
+ * rules that use them. */
 static enum err spread(struct grammar *g, struct regex_set *set, int what)
 {
     for (bool changes = true; changes;) {
         changes = false;
-        TRY(regex_spend(set, (g->n_rules + g->n_slots) / 2) ? ERR_OK : regex_ok(set)); /* short looks */
+        TRY(regex_spend(set, (g->n_rules + g->n_slots) / 2) ? ERR_OK : regex_ok(set)); /* each check is cheap */
         for (uint32_t k = 0; k < 2 * g->n_rules; k++) {
             struct grammar_rule *r = &g->rules[k < g->n_rules ? k : 2 * g->n_rules - 1 - k];
             bool *is = what == IS_NULLABLE ? &r->is_nullable : &r->is_productive;
@@ -339,7 +339,7 @@ static enum err spread(struct grammar *g, struct regex_set *set, int what)
     return ERR_OK;
 }
 
-/* Expressions that match nothing become REGEX_NONE. */
+/* Replaces expressions that match nothing by REGEX_NONE. */
 static enum err check_lexemes(struct grammar *g, struct regex_set *set)
 {
     enum { BUDGET = 20000 };
@@ -351,7 +351,7 @@ static enum err check_lexemes(struct grammar *g, struct regex_set *set)
     return regex_ok(set);
 }
 
-/* Rules' alternatives one behind the other, without those that derive nothing; slots name whose they are. */
+/* Stores the rules' alternatives consecutively, without those that derive nothing; slots name their rules. */
 static enum err settle(struct grammar *g, const struct regex_set *set)
 {
     uint32_t n = 0;
@@ -420,7 +420,7 @@ static enum err finish(struct grammar_builder *b, symbol_id start, struct err_in
     TRY(settle(g, b->set));
     struct regex_set *set = b->set;
     b->set = NULL;
-    regex_limit_work(set, SIZE_MAX); /* each mask has a limit of its own from now on */
+    regex_limit_work(set, SIZE_MAX); /* from now on each mask has its own limit */
     return lexer_init(&g->lexer, set);
 }
 

@@ -1,4 +1,4 @@
-/* A short list that is looked through: a look takes less than a microsecond, and what it saves milliseconds. */
+/* A short list with linear search: a search takes less than a microsecond and saves milliseconds. */
 #include "engine/grammar/grammar_cache.h"
 
 #include "engine/grammar/grammar_internal.h"
@@ -6,21 +6,22 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A grammar may take this part of all bytes; larger ones are not kept, and those that have become larger not any more. */
+/* A grammar can use this part of all bytes. Larger ones are not kept, and grammars that have grown larger are
+ * removed. */
 enum { LARGE_PART = 4 };
-enum { BUDGET_PART = 8 }; /* all may take this part of what requests may hold */
+enum { BUDGET_PART = 8 }; /* all can use this part of the requests' memory limit */
 
 struct entry {
     uint64_t hash;
     char *key; /* NULL: free */
     size_t n;
     struct grammar *g;
-    size_t n_bytes; /* when it was asked for last; its key among them */
-    uint64_t used;  /* cache.n_uses then */
+    size_t n_bytes; /* as of its last use, including its key */
+    uint64_t used;  /* cache.n_uses at the last use */
 };
 
 struct grammar_cache {
-    pthread_mutex_t lock;  /* guards all that follows */
+    pthread_mutex_t lock;  /* guards all following fields */
     struct entry *entries; /* [max_entries] */
     size_t max_entries, max_bytes;
     uint64_t n_uses;
@@ -45,7 +46,7 @@ enum err grammar_cache_new(size_t max_entries, size_t max_bytes, struct grammar_
     return ERR_OK;
 }
 
-/* Of all that is kept. */
+/* Returns the limit for all entries. */
 static size_t most_bytes(const struct grammar_cache *c)
 {
     size_t budget = mem_account_budget();
@@ -56,7 +57,7 @@ static void drop(struct grammar_cache *c, struct entry *e)
 {
     c->stats.n_entries--;
     c->stats.n_bytes -= e->n_bytes;
-    mem_free(e->key); /* before the grammar, whose account it is in */
+    mem_free(e->key); /* before the grammar, which frees the account of its memory */
     grammar_unref(&e->g);
     *e = (struct entry){0};
 }
@@ -77,7 +78,7 @@ void grammar_cache_free(struct grammar_cache **cache)
     *cache = NULL;
 }
 
-/* FNV-1a: it only spares looks, as keys are compared whole. */
+/* FNV-1a; only saves comparisons, because keys are also compared in full. */
 static uint64_t hash_of(const char *key, size_t n)
 {
     uint64_t h = 0xcbf29ce484222325u;
@@ -98,7 +99,7 @@ static struct entry *find(const struct grammar_cache *c, uint64_t hash, const ch
     return NULL;
 }
 
-/* The one that was not used the longest, or NULL. */
+/* Returns the least recently used entry, or NULL. */
 static struct entry *oldest(const struct grammar_cache *c)
 {
     struct entry *best = NULL;
@@ -109,7 +110,7 @@ static struct entry *oldest(const struct grammar_cache *c)
     return best;
 }
 
-/* Is it as good as one made anew? */
+/* Checks whether the grammar is as good as a new one. */
 static bool is_fit(struct grammar *g, size_t most, size_t *n_bytes)
 {
     pthread_mutex_lock(&g->lock);

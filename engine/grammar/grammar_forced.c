@@ -1,20 +1,20 @@
-/* What must come next. Bytes are certain as long as one alone may come at each place; which tokens say them is not, as a token may
- * end anywhere. A model that may choose takes those of its tokenizer nearly always, so they are the guess; none is made of a token
- * that could go on behind what is certain. */
+/* Finds forced text. Bytes are forced as long as only one can follow at each position. The tokens are not, because a
+ * token can end anywhere. A model that can choose nearly always uses its tokenizer's tokens, so these are the
+ * prediction. A token that could continue past the forced bytes is not predicted. */
 #include "engine/grammar/grammar_matcher.h"
 
 #include <string.h>
 
 enum { MAX_BYTES = 256 };
 
-/* Bytes that must come from a place on. */
+/* The bytes that must follow from a position on. */
 struct forced_run {
     unsigned char bytes[MAX_BYTES];
     uint32_t n;
-    bool is_whole; /* behind them no byte may come */
+    bool is_whole; /* no byte can follow them */
 };
 
-/* The only byte that may come; *n: 0 or 1, or 2 for more. */
+/* Finds the only possible byte; *n: 0 or 1, or 2 for more. */
 static enum err only_byte(struct grammar_matcher *m, unsigned char *byte, int *n)
 {
     struct lexer *l = &m->g->lexer;
@@ -28,7 +28,7 @@ static enum err only_byte(struct grammar_matcher *m, unsigned char *byte, int *n
             only = c;
         }
     }
-    for (int b = 0, found = 0; *n == 1 && b < 256; b++) { /* one class may be several bytes */
+    for (int b = 0, found = 0; *n == 1 && b < 256; b++) { /* one class can be several bytes */
         if (l->byte_class[b] == only) {
             *byte = (unsigned char)b;
             *n = ++found;
@@ -37,7 +37,7 @@ static enum err only_byte(struct grammar_matcher *m, unsigned char *byte, int *n
     return ERR_OK;
 }
 
-/* Special tokens that may come, or the end: *n of them, 2 for more or for an end; *id the only one. */
+/* Counts the allowed special tokens and the end: *n of them, 2 for more or for an end; *id: the only one. */
 static void only_token(const struct grammar_matcher *m, int32_t *id, int *n)
 {
     const struct matcher_column *c = &m->columns[m->bases[m->at.base].column];
@@ -52,7 +52,7 @@ static void only_token(const struct grammar_matcher *m, int32_t *id, int *n)
     }
 }
 
-/* Walks over the bytes that must come. */
+/* Walks over the forced bytes. */
 static enum err run_on(struct grammar_matcher *m, struct forced_run *r)
 {
     r->n = 0;
@@ -72,7 +72,8 @@ static enum err run_on(struct grammar_matcher *m, struct forced_run *r)
     }
 }
 
-/* Of the tokens that begin what is left of a run the longest, its length to *length; -1: one could go on behind the run. */
+/* Returns the longest token that begins the rest of a run, and its length in *length; -1: a token could continue past
+ * the run. */
 static int32_t longest(const struct grammar_vocab *v, const struct forced_run *r, uint32_t from, uint32_t *length)
 {
     const struct vocab_trie *t = &v->tries[0];
@@ -96,14 +97,15 @@ static int32_t longest(const struct grammar_vocab *v, const struct forced_run *r
     return may_go_on ? -1 : id;
 }
 
-/* Does the token say what stands in the run from there on? */
+/* Checks whether the token's bytes are those of the run from there on. */
 static bool says(const struct grammar_vocab *v, const struct forced_run *r, uint32_t from, int32_t id, uint32_t *length)
 {
     *length = v->starts[id + 1] - v->starts[id];
     return *length > 0 && *length <= r->n - from && memcmp(v->bytes + v->starts[id], r->bytes + from, *length) == 0;
 }
 
-/* Adds the tokens of a run: the tokenizer's; where it would not begin as the run does (with a space), the longest ones. */
+/* Adds the tokens of a run: the tokenizer's, or the longest ones if the tokenizer's text begins differently (with a
+ * space). */
 static enum err add_run(const struct grammar_vocab *v, const struct forced_run *r, int32_t *ids, int32_t max,
                         int32_t *n, bool *is_whole)
 {
@@ -116,7 +118,7 @@ static enum err add_run(const struct grammar_vocab *v, const struct forced_run *
         if (i < list.n && says(v, r, at, list.ids[i], &length)) {
             id = list.ids[i];
         } else {
-            list.n = 0; /* they say something else from here on */
+            list.n = 0; /* their bytes differ from here on */
             id = longest(v, r, at, &length);
         }
         ids[(*n)++] = id;

@@ -1,4 +1,4 @@
-/* One pass: what is read goes straight to the pieces. */
+/* One pass: pieces are built while the text is read. */
 #include "engine/grammar/grammar_gbnf.h"
 
 #include "engine/base/mem.h"
@@ -10,8 +10,8 @@
 
 struct parser {
     struct regex_reader r;
-    struct grammar_pieces p;    /* of [r.n + 2]: each byte leaves one at most, and so does the end of an alternative */
-    struct grammar_name *names; /* [GRAMMAR_NAMES]; their numbers are rules */
+    struct grammar_pieces p;    /* of [r.n + 2]: each byte adds at most one, and so does the end of an alternative */
+    struct grammar_name *names; /* [GRAMMAR_NAMES]; the numbers are rules */
     size_t n_names;
     bool can_repeat;
 };
@@ -47,7 +47,7 @@ static bool is_word(char c)
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
 }
 
-/* The rule of the name that stands here, made when it is new. */
+/* Reads a name and returns its rule; creates the rule if it is new. */
 static enum err read_name(struct parser *p, struct grammar_name **out)
 {
     struct regex_reader *r = &p->r;
@@ -101,7 +101,7 @@ static enum err repeat_last(struct parser *p, size_t at, uint32_t min, uint32_t 
 
 /* --- characters --------------------------------------------------------------------------------------------------- */
 
-/* One character of a text or class. */
+/* Reads one character of a text or class. */
 static enum err read_character(struct parser *p, uint32_t *c)
 {
     size_t at = p->r.at;
@@ -117,7 +117,7 @@ static enum err read_character(struct parser *p, uint32_t *c)
                                                                         : bad(p, at, "an escape that does not exist");
 }
 
-/* Behind a quotation mark. */
+/* Reads a text after its opening quotation mark. */
 static enum err read_text(struct parser *p)
 {
     struct regex_reader *r = &p->r;
@@ -139,7 +139,7 @@ static enum err read_text(struct parser *p)
     return ERR_OK;
 }
 
-/* Behind [. */
+/* Reads a class after [. */
 static enum err read_class(struct parser *p)
 {
     struct regex_reader *r = &p->r;
@@ -216,7 +216,7 @@ static enum err read_one(struct parser *p)
     }
 }
 
-/* name ::= alternatives, up to the end of the line. */
+/* Reads name ::= alternatives, up to the end of the line. */
 static enum err read_rule(struct parser *p)
 {
     struct regex_reader *r = &p->r;

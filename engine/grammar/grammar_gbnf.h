@@ -1,7 +1,9 @@
-/* GBNF, the grammars that llama.cpp's server takes [llama.cpp grammars/README.md]: lines `name ::= alternatives`, of which `root`
- * is the start. Known: "text", [classes], ., names, ( ), |, * + ? {n} {n,} {n,m}, # comments, and the escapes \n \r \t \xHH
- * \uHHHH \UHHHHHHHH and a backslash before punctuation. Rules may be recursive in every way, left too. A rule that stands
- * twice is refused, and so are tokens in < >. What has no rules in it becomes one expression. Nothing recurses. */
+/* Reads GBNF, the grammars of llama.cpp's server [llama.cpp grammars/README.md]: lines `name ::= alternatives`, with
+ * the start rule `root`. Supported: "text", [classes], ., names, ( ), |, * + ? {n} {n,} {n,m}, # comments, and the
+ * escapes
+ *  \r \t \xHH \uHHHH \UHHHHHHHH and a backslash before punctuation. Rules can be recursive in every way, including left
+ *  recursion. Duplicate rules and tokens in < > are rejected. A part without rules becomes one expression. No function
+ *  recurses. */
 #ifndef INFCGI_GRAMMAR_GRAMMAR_GBNF_H
 #define INFCGI_GRAMMAR_GRAMMAR_GBNF_H
 
@@ -9,8 +11,8 @@
 
 enum { GRAMMAR_GBNF_MAX_BYTES = 1 << 16 };
 
-/* text[0..n) -> *root, to grammar_finish. ERR_INVALID_GRAMMAR, ERR_GRAMMAR_LIMIT, ERR_NOMEM; info (OPTIONAL): what is
- * wrong, with the line. */
+/* Reads text[0..n); *root: for grammar_finish. ERR_INVALID_GRAMMAR, ERR_GRAMMAR_LIMIT, ERR_NOMEM; info (OPTIONAL): the
+ * error with its line. */
 MUST_CHECK enum err grammar_gbnf(struct grammar_builder *b, const char *text, size_t n, symbol_id *root,
                                  struct err_info *info);
 

@@ -30,7 +30,7 @@ regex_id grammar_json_spaces(struct grammar_builder *b)
     return regex_repeat(s, class_of(s, " \t\r\n"), 0, GRAMMAR_JSON_SPACES);
 }
 
-/* \uD83D\uDE00: a surrogate comes with its other half. */
+/* \uD83D\uDE00: a surrogate must be followed by its other half. */
 static regex_id escape(struct regex_set *s)
 {
     regex_id hex = class_of(s, "0123456789abcdefABCDEF"), d = class_of(s, "dD");
@@ -66,7 +66,7 @@ regex_id grammar_json_number(struct grammar_builder *b)
     return row(s, parts, ARRAY_LEN(parts));
 }
 
-/* `of` between two brackets, with commas. */
+/* Returns `of` between two brackets, separated by commas. */
 static symbol_id list(struct grammar_builder *b, const char *open, symbol_id of, const char *close)
 {
     struct regex_set *s = grammar_regexes(b);
@@ -82,7 +82,7 @@ static symbol_id list(struct grammar_builder *b, const char *open, symbol_id of,
         2);
 }
 
-/* *object: of whose members the value is one. */
+/* Returns a value; *object: the object among its alternatives. */
 static symbol_id make(struct grammar_builder *b, symbol_id *object)
 {
     struct regex_set *s = grammar_regexes(b);

@@ -1,5 +1,5 @@
-/* Read in one pass into steps, as names may be used before they are said; then what is said of terminals is put together, those that they
- * name first, and then what is said of rules. */
+/* Reads the text in one pass to steps, because names can be used before their definition. Then it builds the terminals,
+ * referenced ones first, and then the rules. */
 #include "engine/grammar/grammar_lark.h"
 
 #include "engine/base/mem.h"
@@ -9,29 +9,29 @@
 
 #include <string.h>
 
-/* What is done with the pieces. */
+/* An operation on the pieces. */
 struct step {
     enum { STEP_OPEN, STEP_OR, STEP_CLOSE, STEP_REPEAT, STEP_REGEX, STEP_NAME } what;
-    uint32_t a, b; /* least and most; an expression; a definition */
+    uint32_t a, b; /* minimum and maximum; an expression; a definition */
 };
 
 struct definition {
     const char *name;        /* NULL: of %ignore */
-    size_t n, at;            /* at: where it is said, or named first */
-    size_t first, end, next; /* its steps; how far it was looked through for what it names */
+    size_t n, at;            /* at: offset of the definition, or of the first use */
+    size_t first, end, next; /* its steps; the next one to search for names */
     bool is_terminal, is_said, is_waiting, is_made;
-    uint32_t id;   /* of a rule its symbol, of a terminal what it matches .. */
-    regex_id used; /* .. and what stands for it in rules; REGEX_NONE: not made yet */
+    uint32_t id;   /* of a rule its symbol, of a terminal its expression .. */
+    regex_id used; /* .. and its form in rules; REGEX_NONE: not built yet */
 };
 
-enum { MAX_PATTERNS = 1000 /* each may take 50 us */ };
-enum { MAX_QUOTED = 1 << 24 }; /* expressions that are looked at for quoting: some 50 ms */
+enum { MAX_PATTERNS = 1000 /* each can take 50 us */ };
+enum { MAX_QUOTED = 1 << 24 }; /* expressions that quoting visits: about 50 ms */
 
 struct parser {
     struct regex_reader r;
     struct grammar_pieces p;
-    struct grammar_name *names; /* [GRAMMAR_NAMES]; their numbers are definitions */
-    struct definition *all;     /* [r.n / 2 + 2]: each takes two bytes at least */
+    struct grammar_name *names; /* [GRAMMAR_NAMES]; the numbers are definitions */
+    struct definition *all;     /* [r.n / 2 + 2]: each takes at least two bytes */
     size_t n_all;
     struct step *steps; /* [2 * r.n + 8] */
     size_t n_steps;
@@ -39,8 +39,8 @@ struct parser {
     char opened[GRAMMAR_PIECES_MAX_DEPTH + 2]; /* [depth] the brackets of open groups */
     size_t depth;
     bool can_repeat, is_quoted;
-    size_t n_patterns, n_quoted; /* of MAX_* */
-    regex_id ignored;            /* what may stand behind a terminal, quoted where that is asked for */
+    size_t n_patterns, n_quoted; /* counted against MAX_* */
+    regex_id ignored;            /* the text that can follow a terminal, quoted if needed */
 };
 
 static enum err bad(const struct parser *p, size_t at, const char *what)
@@ -83,7 +83,7 @@ static void skip_space(struct parser *p, bool lines)
     }
 }
 
-/* The end of a definition: the end of a line, unless the next one that says anything begins with |. */
+/* Checks for the end of a definition: the end of a line, unless the next line with content begins with |. */
 static bool is_at_end(struct parser *p)
 {
     skip_space(p, p->depth > 1);
@@ -114,7 +114,7 @@ static size_t word_length(const struct parser *p)
     return n;
 }
 
-/* The definition of the name that stands here, made when it is new. */
+/* Reads a name and returns its definition; creates it if it is new. */
 static enum err take_name(struct parser *p, struct definition **out)
 {
     const char *text = p->r.pattern + p->r.at;
@@ -158,7 +158,7 @@ static enum err open_group(struct parser *p, size_t at, char bracket)
     return ERR_OK;
 }
 
-/* [ ] may be left out. */
+/* [ ] is optional. */
 static enum err close_group(struct parser *p, size_t at, char bracket)
 {
     if (p->opened[p->depth - 1] != bracket) {
@@ -184,7 +184,7 @@ static enum err add_repeat(struct parser *p, size_t at, uint32_t min, uint32_t m
     return ERR_OK;
 }
 
-/* Digits; what is over the largest count stays there. */
+/* Reads digits; a number above the largest count stays above it. */
 static bool take_number(struct parser *p, uint32_t *out)
 {
     struct regex_reader *r = &p->r;
@@ -197,7 +197,7 @@ static bool take_number(struct parser *p, uint32_t *out)
     return r->at > first;
 }
 
-/* Behind ~: n or n..m. */
+/* Reads n or n..m after ~. */
 static enum err read_tilde(struct parser *p, size_t at)
 {
     uint32_t min, max;
@@ -216,7 +216,7 @@ static enum err read_tilde(struct parser *p, size_t at)
     return add_repeat(p, at, min, max);
 }
 
-/* Behind {. */
+/* Reads counts after {. */
 static enum err read_braces(struct parser *p, size_t at)
 {
     uint32_t min = 0, max = REGEX_UNBOUNDED;
@@ -239,7 +239,7 @@ static enum err read_braces(struct parser *p, size_t at)
 
 /* --- texts and patterns ----------------------------------------------------------------------------------------------- */
 
-/* One character of a text. */
+/* Reads one character of a text. */
 static enum err read_character(struct parser *p, uint32_t *c)
 {
     size_t at = p->r.at;
@@ -248,7 +248,7 @@ static enum err read_character(struct parser *p, uint32_t *c)
     return is_read ? ERR_OK : bad(p, at, "an escape that does not exist");
 }
 
-/* Behind a quotation mark; the characters go to p->p.ids, which has room for each. */
+/* Reads a text after its opening quotation mark; the characters go to p->p.ids, which has room for all. */
 static enum err read_text(struct parser *p, size_t *n)
 {
     struct regex_reader *r = &p->r;
@@ -262,7 +262,7 @@ static enum err read_text(struct parser *p, size_t *n)
     return ERR_OK;
 }
 
-/* "text", "text"i or "a".."z", behind the first quotation mark. */
+/* Reads "text", "text"i or "a".."z" after the first quotation mark. */
 static enum err read_texts(struct parser *p, size_t at)
 {
     struct regex_reader *r = &p->r;
@@ -304,18 +304,18 @@ static enum err read_texts(struct parser *p, size_t at)
     return ERR_OK;
 }
 
-/* Takes flags; false: one of them is not known. */
+/* Reads flags; returns false if one is unknown. */
 static bool take_flags(const char *text, size_t n, unsigned *flags)
 {
     bool ok = true;
     for (size_t i = 0; i < n; i++) {
         *flags |= text[i] == 'i' ? REGEX_ANY_CASE : text[i] == 's' ? REGEX_DOT_ALL : 0;
-        ok = ok && strchr("ismu", text[i]) != NULL; /* m: of ^ and $; u: always so */
+        ok = ok && strchr("ismu", text[i]) != NULL; /* m: concerns ^ and $; u: always on */
     }
     return ok;
 }
 
-/* Behind /. */
+/* Reads a pattern after /. */
 static enum err read_pattern(struct parser *p, size_t at)
 {
     struct regex_reader *r = &p->r;
@@ -336,7 +336,7 @@ static enum err read_pattern(struct parser *p, size_t at)
     }
     bool ok = take_flags(r->pattern + r->at, n_flags, &flags);
     r->at += n_flags;
-    if (end - begin > 3 && memcmp(r->pattern + begin, "(?", 2) == 0) { /* (?i) in front of all */
+    if (end - begin > 3 && memcmp(r->pattern + begin, "(?", 2) == 0) { /* (?i) before the whole pattern */
         while (begin + 2 + n_inner < end && r->pattern[begin + 2 + n_inner] >= 'a' &&
                r->pattern[begin + 2 + n_inner] <= 'z') {
             n_inner++;
@@ -416,7 +416,7 @@ static enum err read_one(struct parser *p)
     }
 }
 
-/* Alternatives up to the end of a definition. */
+/* Reads alternatives up to the end of a definition. */
 static enum err read_body(struct parser *p, struct definition *d)
 {
     size_t at = p->r.at;
@@ -436,13 +436,13 @@ static enum err read_body(struct parser *p, struct definition *d)
     return ERR_OK;
 }
 
-/* name: alternatives */
+/* Reads name: alternatives. */
 static enum err read_definition(struct parser *p)
 {
     struct definition *d;
     uint32_t ignored;
     size_t at = p->r.at;
-    while (takes(p, "?") || takes(p, "!")) { /* of the tree, which is not made */
+    while (takes(p, "?") || takes(p, "!")) { /* they shape the parse tree, which is not built */
     }
     TRY(take_name(p, &d));
     if (is_next(p, "{") || is_next(p, "[")) {
@@ -466,7 +466,7 @@ static enum err read_definition(struct parser *p)
     return read_body(p, d);
 }
 
-/* Terminals of Lark's module `common`, by what they match [lark/grammars/common.lark]. */
+/* Terminals of Lark's module `common`, with what they match [lark/grammars/common.lark]. */
 static const struct {
     const char *name, *pattern;
 } common[] = {
@@ -500,7 +500,7 @@ static const struct {
     {"SQL_COMMENT", "--[^\\n]*"},
 };
 
-/* The name that stands here, of the module; it gets another name behind ->. */
+/* Imports the name of the module, or its other name after ->. */
 static enum err import_one(struct parser *p)
 {
     struct regex_reader *r = &p->r;
@@ -530,7 +530,7 @@ static enum err import_one(struct parser *p)
     return regex_parse(r->set, common[i].pattern, strlen(common[i].pattern), false, &d->id, r->info);
 }
 
-/* %import common.NAME, or common (NAME, NAME). */
+/* Reads %import common.NAME, or common (NAME, NAME). */
 static enum err read_import(struct parser *p, size_t at)
 {
     skip_space(p, false);
@@ -563,7 +563,7 @@ static enum err read_directive(struct parser *p)
     if (takes(p, "%import")) {
         return read_import(p, at);
     }
-    if (takes(p, "%llguidance")) { /* says which language it is, and options of another engine, {} */
+    if (takes(p, "%llguidance")) { /* names the language, with options of another engine, {} */
         skip_space(p, false);
         return takes(p, "{") && (skip_space(p, false), takes(p, "}")) ? ERR_OK
                                                                       : bad(p, at, "expected {} after %llguidance");
@@ -573,10 +573,10 @@ static enum err read_directive(struct parser *p)
 
 /* --- putting together ------------------------------------------------------------------------------------------------- */
 
-/* What stands in a rule for a terminal; quoting goes character by character, so what follows is quoted by itself. */
+/* Returns a terminal's form in rules. Quoting works per character, so the text to ignore is quoted separately. */
 static regex_id in_rule(struct parser *p, regex_id id)
 {
-    p->n_quoted += p->is_quoted ? id : 0; /* quoting goes through all expressions up to this one */
+    p->n_quoted += p->is_quoted ? id : 0; /* quoting visits all expressions up to this one */
     id = p->is_quoted ? regex_json_escaped(p->r.set, id) : id;
     return regex_concat(p->r.set, id, p->ignored);
 }
@@ -590,7 +590,7 @@ static struct grammar_piece piece_of(struct parser *p, struct definition *named,
     return (struct grammar_piece){true, named->used};
 }
 
-/* Follows the steps; one piece is left. */
+/* Executes the steps; one piece is left. */
 static struct grammar_piece replay(struct parser *p, const struct definition *d)
 {
     struct grammar_pieces *to = &p->p;
@@ -599,7 +599,7 @@ static struct grammar_piece replay(struct parser *p, const struct definition *d)
         const struct step *s = &p->steps[i];
         switch (s->what) {
         case STEP_OPEN:
-            (void)grammar_pieces_open(to, 0); /* there is room: the reader has counted */
+            (void)grammar_pieces_open(to, 0); /* there is room: the reader has counted the depth */
             break;
         case STEP_OR:
             grammar_pieces_or(to);
@@ -624,7 +624,7 @@ static struct grammar_piece replay(struct parser *p, const struct definition *d)
     return whole;
 }
 
-/* The next terminal that d names and that is not made yet; NULL: none is left. */
+/* Returns the next terminal that d names and that is not built yet; NULL: none. */
 static struct definition *next_needed(struct parser *p, struct definition *d)
 {
     for (; d->next < d->end; d->next++) {

@@ -1,5 +1,5 @@
-/* Several expressions followed side by side: states are lists of what is left of each, kept once, with a table of what a byte
- * makes of them. */
+/* Follows several expressions in parallel. A state is a list of the rests of the expressions, stored once, with a table
+ * of the next state per byte. */
 #include "engine/grammar/grammar_internal.h"
 
 #include <string.h>
@@ -102,7 +102,7 @@ enum err lexer_state_of(struct lexer *l, const struct lexer_part *parts, uint32_
     return ERR_OK;
 }
 
-/* Notes of each class the first that leads on to the same state. */
+/* Records for each class the first class that leads to the same state. */
 static void find_likes(struct lexer *l, uint32_t state, unsigned char *like)
 {
     unsigned char groups[256] = {0}, first[256];
@@ -111,7 +111,7 @@ static void find_likes(struct lexer *l, uint32_t state, unsigned char *like)
     for (uint32_t i = 0; i < s->n && n_groups < l->n_classes; i++) {
         regex_split_groups(l->set, l->parts[s->first + i].left, groups, &n_groups);
     }
-    for (int class = 0; class < l->n_classes; class ++) { /* groups are numbered as they are come upon */
+    for (int class = 0; class < l->n_classes; class ++) { /* groups are numbered in the order in which they are found */
         if (groups[class] == n_found) {
             first[n_found++] = (unsigned char)class;
         }
@@ -135,7 +135,7 @@ static enum err make_row(struct lexer *l, uint32_t state)
     return regex_ok(l->set);
 }
 
-/* Finds the state behind a byte of the class. */
+/* Finds the state after a byte of the class. */
 static enum err derive(struct lexer *l, uint32_t state, unsigned char byte, uint32_t *out)
 {
     struct lexer_part small[64], *parts = small;
@@ -160,7 +160,7 @@ static enum err derive(struct lexer *l, uint32_t state, unsigned char byte, uint
     return err;
 }
 
-/* Finds what the class leads to, of the first like it. */
+/* Finds the class's next state, from the first class like it. */
 static enum err fill(struct lexer *l, uint32_t state, size_t row, size_t class)
 {
     size_t like = l->like[row + class];

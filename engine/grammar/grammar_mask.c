@@ -1,14 +1,16 @@
-/* Which tokens may come next. Two kinds do:
+/* Finds the allowed tokens, of which there are two kinds:
  *
- * - those within which a lexeme goes on, which depends on the lexer state alone. The vocabulary keeps what a walk of its whole trie
- *   found, for all states that tokens do not tell apart, whatever grammar they are of;
- * - those that go on behind the end of a lexeme: from the nodes where one may end, the rules say what can begin there, and the
- *   subtree of the node is walked with that. Many nodes end the same lexeme; the column is made once. */
+ * - Tokens within which a lexeme continues. They depend on the lexer state only. The vocabulary caches the result of
+ *   walking its whole trie for all states that tokens do not distinguish, across grammars.
+ * - Tokens that continue after the end of a lexeme. From each node where a lexeme can end, the rules determine which
+ *   lexemes can begin, and the node's subtree is walked with these. Many nodes end the same lexeme; its column is built
+ *   once. */
 #include "engine/grammar/grammar_matcher.h"
 
 #include <string.h>
 
-/* Nodes: walks that are kept visit so many; so many where lexemes end, as all walks together are to stay below 64 MiB. */
+/* Numbers of nodes: the minimum that a cached walk visited, and the maximum where lexemes end; the latter keeps all
+ * cached walks below 64 MiB. */
 enum { LEAST_KEPT = 500, MAX_KEPT_NODES = 1 << 13 };
 
 static void allow(uint64_t *bits, const struct vocab_trie *t, const struct vocab_node *node)
@@ -20,7 +22,7 @@ static void allow(uint64_t *bits, const struct vocab_trie *t, const struct vocab
 
 /* --- lexer states alone ---------------------------------------------------------------------------------------------- */
 
-/* lexer_step, with the row of the state, which is looked up once for all children of a node. */
+/* Like lexer_step(), but with the state's row, which is looked up once for all children of a node. */
 static enum err step_from(struct lexer *l, struct matcher_row *from, unsigned char byte, uint32_t *out)
 {
     if (from->row != 0) {
@@ -35,7 +37,7 @@ static enum err step_from(struct lexer *l, struct matcher_row *from, unsigned ch
     return ERR_OK;
 }
 
-/* Walks the trie of w from its root, for what w->bits does not hold. */
+/* Walks the trie of w from its root, for tokens that w->bits lacks. */
 static enum err walk_trie(struct grammar_matcher *m, uint32_t state, struct vocab_walk *w)
 {
     const struct vocab_trie *t = &m->v->tries[w->trie];
@@ -66,7 +68,7 @@ static enum err walk_trie(struct grammar_matcher *m, uint32_t state, struct voca
     return ERR_OK;
 }
 
-/* Allows the plain text that the state goes on with, and walks the trie of the rest. */
+/* Allows the plain text that the state continues with, and walks the trie of the rest. */
 static enum err walk_lexer(struct grammar_matcher *m, uint32_t state, size_t n_words, struct vocab_walk *w)
 {
     uint32_t depth;
@@ -78,20 +80,21 @@ static enum err walk_lexer(struct grammar_matcher *m, uint32_t state, size_t n_w
     return walk_trie(m, state, w);
 }
 
-/* A walk is worth the nodes that it took, more than those that went since it was last wanted [GreedyDual: Young 1994, "The k-server dual
- * and loose competitiveness for paging"]: so one of the whole trie outlives many short ones, and not for good. */
+/* A walk is worth its visited nodes plus the worth of the walks evicted before its last use [GreedyDual: Young 1994,
+ * "The k-server dual and loose competitiveness for paging"]. A walk of the whole trie thus outlives many short ones,
+ * but not forever. */
 
-/* The places where a walk of the key may be kept. */
+/* Returns the cache slots for a walk of the key. */
 static struct vocab_walk *group_of(const struct grammar_vocab *v, struct regex_hash key)
 {
     return &v->walks[key.a % (VOCAB_MAX_WALKS / VOCAB_WAYS) * VOCAB_WAYS];
 }
 
-/* Puts a walk where one was before. */
+/* Caches a walk; w receives the evicted one. */
 static void keep_walk(struct grammar_vocab *v, struct vocab_walk *w)
 {
     pthread_mutex_lock(&v->lock);
-    struct vocab_walk *group = group_of(v, w->key), *place = group; /* a free one is worth nothing */
+    struct vocab_walk *group = group_of(v, w->key), *place = group; /* a free slot is worth 0 */
     for (uint32_t i = 1; i < VOCAB_WAYS; i++) {
         place = group[i].worth < place->worth ? &group[i] : place;
     }
@@ -103,7 +106,7 @@ static void keep_walk(struct grammar_vocab *v, struct vocab_walk *w)
     *w = old;
 }
 
-/* A copy of a walk that is kept: its bits in `bits`, its nodes the caller's. *found: there is one. */
+/* Copies a cached walk: its bits to `bits`, its nodes for the caller to free. *found: it was cached. */
 static enum err find_walk(struct grammar_vocab *v, struct regex_hash key, size_t n_words, uint64_t *bits,
                           struct vocab_walk *out, bool *found)
 {
@@ -130,7 +133,8 @@ static enum err find_walk(struct grammar_vocab *v, struct regex_hash key, size_t
     return err;
 }
 
-/* What the lexer state allows by itself, to bits, and the nodes where a lexeme may end, the caller's to free. */
+/* Finds the tokens that the lexer state alone allows, to bits, and the nodes where a lexeme can end, which the caller
+ * frees. */
 static enum err walk_state(struct grammar_matcher *m, uint32_t state, uint64_t *bits, struct vocab_walk *out)
 {
     struct grammar_vocab *v = m->v;
@@ -149,7 +153,7 @@ static enum err walk_state(struct grammar_matcher *m, uint32_t state, uint64_t *
         struct vocab_walk kept = *out;
         kept.bits = mem_alloc(n_words * sizeof *bits, MEM_MODEL);
         kept.nodes = mem_alloc(out->n_nodes * sizeof *kept.nodes, MEM_MODEL);
-        if (kept.bits != NULL && kept.nodes != NULL) { /* else it is found again another time */
+        if (kept.bits != NULL && kept.nodes != NULL) { /* otherwise it is not cached */
             memcpy(kept.bits, bits, n_words * sizeof *bits);
             if (out->n_nodes > 0) {
                 memcpy(kept.nodes, out->nodes, out->n_nodes * sizeof *kept.nodes);
@@ -164,8 +168,8 @@ static enum err walk_state(struct grammar_matcher *m, uint32_t state, uint64_t *
 
 /* --- behind the end of a lexeme ---------------------------------------------------------------------------------------- */
 
-/* The place of what begins where lexemes end, and of what goes on, with keeps; otherwise it is the same wherever the same ones
- * end. Much is asked again, so what is made stays as long as the mask is. */
+/* Returns the position of the lexemes that begin where lexemes end; with keeps also of those that continue. Without
+ * keeps it depends only on the ended lexemes. It is often needed again, so it is kept until the mask is complete. */
 static enum err begin(struct grammar_matcher *m, struct matcher_place at, bool keeps, struct matcher_place *out)
 {
     const struct lexer_state *state = &m->g->lexer.states[at.state];
@@ -184,7 +188,7 @@ static enum err begin(struct grammar_matcher *m, struct matcher_place at, bool k
     return ERR_OK;
 }
 
-/* Walks what is below a node from a place behind it. */
+/* Walks the subtree of a node from the position after the node. */
 static enum err walk_below(struct grammar_matcher *m, const struct vocab_trie *t, uint32_t top,
                            struct matcher_place from, uint64_t *bits)
 {
@@ -212,7 +216,7 @@ static enum err walk_below(struct grammar_matcher *m, const struct vocab_trie *t
     return matcher_spend(m, n_visited);
 }
 
-/* The lexer state at a node; m->path[0..*n) leads to the one before, which stands in front of it. */
+/* Finds the lexer state at a node; m->path[0..*n) leads to the previous node in depth-first order. */
 static enum err state_at(struct grammar_matcher *m, const struct vocab_trie *t, uint32_t node, uint32_t *n,
                          uint32_t *state)
 {
@@ -235,7 +239,7 @@ static enum err walk(struct grammar_matcher *m, uint64_t *bits)
     uint32_t n_path = 0;
     enum err err = walk_state(m, m->at.state, bits, &own);
     const struct vocab_trie *t = &m->v->tries[own.trie];
-    err = err == ERR_OK ? matcher_spend(m, own.n_visited) : err; /* whether it was kept or not */
+    err = err == ERR_OK ? matcher_spend(m, own.n_visited) : err; /* counted whether cached or not */
     for (uint32_t i = 0; i < own.n_nodes && err == ERR_OK; i++) {
         struct matcher_place at = m->at, from;
         err = state_at(m, t, own.nodes[i], &n_path, &at.state);
@@ -248,7 +252,7 @@ static enum err walk(struct grammar_matcher *m, uint64_t *bits)
 
 /* --- a mask -------------------------------------------------------------------------------------------------------- */
 
-/* Special tokens that the rules wait for, and the end. */
+/* Allows the special tokens that the rules wait for, and the end. */
 static void allow_tokens(const struct grammar_matcher *m, uint64_t *bits)
 {
     const struct matcher_column *c = &m->columns[m->bases[m->at.base].column];
@@ -263,7 +267,7 @@ static void allow_tokens(const struct grammar_matcher *m, uint64_t *bits)
     }
 }
 
-/* What there was no memory for is asked for again with the next mask. */
+/* If memory is out, the next mask tries again. */
 static void *scratch(void *old, size_t n, size_t size)
 {
     return old != NULL ? old : mem_zalloc_array(n, size, MEM_REQUEST);

@@ -1,9 +1,9 @@
-/* Where a sequence stands in a grammar: columns of Earley's items where lexemes may end, and what is left of the lexemes that
- * were begun there.
+/* A sequence's position in a grammar: columns of Earley's items where lexemes can end, and the rests of the lexemes
+ * that began there.
  *
- * A position within a lexeme is a lexer state (grammar_lexer.c) and a base: for each part of the state the column it was begun
- * in and which lexeme it is. Where a part may end, a column is made of the items that waited for it, and a base of what can
- * begin there beside what goes on. */
+ * A position within a lexeme is a lexer state (grammar_lexer.c) and a base. For each part of the state the base has the
+ * lexeme and the column in which it began. Where a part can end, a new column is built from the items that waited for
+ * it. Its base has the lexemes that can begin there, together with those that continue. */
 #include "engine/grammar/grammar_matcher.h"
 
 #include <string.h>
@@ -35,7 +35,7 @@ static ALWAYS_INLINE bool is_place(const void *key, size_t at)
     return seen->stamp != k->m->stamp || is_item(&k->m->items[seen->item], k->slot, k->origin, k->count);
 }
 
-/* Where the item is noted in m->seen, or is to be. */
+/* Returns the entry of the item in m->seen, or the free entry for it. */
 static struct matcher_seen *place_of(const struct grammar_matcher *m, uint32_t slot, uint32_t origin, uint32_t count)
 {
     uint64_t hash = (slot * 0x9e3779b97f4a7c15u ^ origin * 0xc2b2ae3d27d4eb4fu) + count * 0x165667b19e3779f9u;
@@ -43,8 +43,8 @@ static struct matcher_seen *place_of(const struct grammar_matcher *m, uint32_t s
     return &m->seen[table_probe(m->n_seen - 1, hash >> 32, is_place, &key)];
 }
 
-/* Notes the items of the newest column that are not noted yet. Any number of them can be new, as predict() adds all alternatives
- * of a rule without a look. Without memory for the table, has_item() compares with each item. */
+/* Records the new items of the newest column in the table. Any number can be new, because predict() adds all
+ * alternatives of a rule without lookups. Without memory for the table, has_item() compares with each item. */
 static void note_items(struct grammar_matcher *m, const struct matcher_column *c)
 {
     if (2 * c->n >= m->n_seen) {
@@ -63,7 +63,7 @@ static void note_items(struct grammar_matcher *m, const struct matcher_column *c
     }
 }
 
-/* Is the item in the newest column? */
+/* Checks whether the item is in the newest column. */
 static bool has_item(struct grammar_matcher *m, uint32_t slot, uint32_t origin, uint32_t count)
 {
     const struct matcher_column *c = &m->columns[m->n_columns - 1];
@@ -95,13 +95,13 @@ static enum err push_item(struct grammar_matcher *m, uint32_t slot, uint32_t ori
     return matcher_spend(m, 1);
 }
 
-/* Adds an item to the newest column unless it is there. */
+/* Adds an item to the newest column unless it is present. */
 static enum err add_item(struct grammar_matcher *m, uint32_t slot, uint32_t origin, uint32_t count)
 {
     return has_item(m, slot, origin, count) ? ERR_OK : push_item(m, slot, origin, count);
 }
 
-/* Adds items that wait for the members that may come next. */
+/* Adds items that wait for the members that can come next. */
 static enum err add_members(struct grammar_matcher *m, const struct grammar_rule *r, uint32_t origin, uint32_t set)
 {
     TRY(matcher_spend(m, r->n));
@@ -111,7 +111,7 @@ static enum err add_members(struct grammar_matcher *m, const struct grammar_rule
     return ERR_OK;
 }
 
-/* Adds an item behind the symbol it waits for. */
+/* Adds the item after the symbol it waits for. */
 static enum err advance(struct grammar_matcher *m, struct matcher_item item)
 {
     const struct grammar *g = m->g;
@@ -131,7 +131,7 @@ static enum err advance(struct grammar_matcher *m, struct matcher_item item)
     return add_item(m, item.slot, item.origin, count);
 }
 
-/* Begins a lexeme here, once. */
+/* Begins a lexeme in this column, once. */
 static enum err add_scan(struct grammar_matcher *m, uint32_t lexeme)
 {
     if (m->begun[lexeme] == m->stamp) {
@@ -145,18 +145,18 @@ static enum err add_scan(struct grammar_matcher *m, uint32_t lexeme)
     return ERR_OK;
 }
 
-/* The items that waited for the rule in the column where it began go on. */
+/* Advances the items that waited for the rule in the column where it began. */
 static enum err complete(struct grammar_matcher *m, uint32_t rule, uint32_t origin)
 {
     uint32_t here = m->n_columns - 1;
     if (rule == m->g->start) {
-        m->columns[here].may_end = true; /* it begins in the first column alone */
+        m->columns[here].may_end = true; /* it begins only in the first column */
     }
     if (origin == here) {
-        return ERR_OK; /* it is nullable: whoever waits for it went on at once */
+        return ERR_OK; /* the rule is nullable: items that wait for it have already advanced */
     }
     const struct matcher_column from = m->columns[origin];
-    TRY(matcher_spend(m, 1 + from.n / 4)); /* a short look each */
+    TRY(matcher_spend(m, 1 + from.n / 4)); /* each check is cheap */
     for (uint32_t i = from.first; i < from.first + from.n; i++) {
         if (m->g->slots[m->items[i].slot] == (SYMBOL_RULE | rule) && matcher_waits(m, &m->items[i])) {
             TRY(advance(m, m->items[i]));
@@ -175,7 +175,8 @@ static enum err predict(struct grammar_matcher *m, uint32_t rule)
     if (r->is_repeat) {
         return add_item(m, r->first, here, 0);
     }
-    bool is_there = r->n == 0 || has_item(m, m->g->alternatives[r->first].first, here, 0); /* then all of them are */
+    bool is_there =
+        r->n == 0 || has_item(m, m->g->alternatives[r->first].first, here, 0); /* then all alternatives are present */
     for (uint32_t i = 0; i < r->n && !is_there; i++) {
         TRY(push_item(m, m->g->alternatives[r->first + i].first, here, 0));
     }
@@ -191,7 +192,7 @@ bool matcher_waits(const struct grammar_matcher *m, const struct matcher_item *i
     return !r->is_repeat || r->max == REGEX_UNBOUNDED || item->count < r->max;
 }
 
-/* What an item of the newest column brings with it. */
+/* Adds the items that an item of the newest column implies. */
 static enum err expand(struct grammar_matcher *m, struct matcher_item item)
 {
     const struct grammar *g = m->g;
@@ -223,7 +224,7 @@ static enum err expand(struct grammar_matcher *m, struct matcher_item item)
         m->columns[m->n_columns - 1].has_tokens = true;
         break;
     }
-    return is_nullable && !g->rules[rule].is_repeat ? advance(m, item) : ERR_OK; /* a repeat has no empty turns */
+    return is_nullable && !g->rules[rule].is_repeat ? advance(m, item) : ERR_OK; /* a repeat has no empty iterations */
 }
 
 static enum err close_column(struct grammar_matcher *m)
@@ -235,10 +236,10 @@ static enum err close_column(struct grammar_matcher *m)
     return ERR_OK;
 }
 
-/* Gives the newest column a stamp that nothing has. */
+/* Gives the newest column an unused stamp. */
 static void new_stamp(struct grammar_matcher *m)
 {
-    if (++m->stamp == 0) { /* after 2^32 columns old stamps would come again */
+    if (++m->stamp == 0) { /* after 2^32 columns stamps repeat */
         mem_free(m->seen);
         m->seen = NULL;
         m->n_seen = 0;
@@ -260,7 +261,7 @@ static enum err open_column(struct grammar_matcher *m)
     return ERR_OK;
 }
 
-/* The lexer state of the scans of the newest base. */
+/* Builds the lexer state of the newest base's scans. */
 static enum err close_base(struct grammar_matcher *m, struct matcher_place *out)
 {
     struct matcher_base *b = &m->bases[m->n_bases - 1];
@@ -299,7 +300,7 @@ enum err matcher_begin_column(struct grammar_matcher *m, struct matcher_place at
                 }
             }
         }
-        if (keeps && part.left != REGEX_EMPTY) { /* what goes on */
+        if (keeps && part.left != REGEX_EMPTY) { /* lexemes that continue */
             if (!grammar_reserve((void **)&m->scans, m->n_scans, 1, &m->cap_scans, sizeof *m->scans, MEM_REQUEST)) {
                 return ERR_NOMEM;
             }

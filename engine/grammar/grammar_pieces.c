@@ -46,7 +46,7 @@ void grammar_pieces_or(struct grammar_pieces *p)
 {
     size_t i_part = p->groups[p->n_groups - 1].i_part, top = p->n, n = 0;
     regex_id run = REGEX_EMPTY;
-    while (top > i_part) { /* from the right, as joining is linear so; ids: from the right too */
+    while (top > i_part) { /* from the right, which keeps joining linear; ids: from the right, too */
         struct grammar_piece x = p->list[--top];
         if (x.is_regex) {
             run = regex_concat(p->set, x.id, run);

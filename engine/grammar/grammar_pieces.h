@@ -1,12 +1,12 @@
-/* What readers of grammars that are written down (GBNF, Lark) share: names, and what is read of a rule, put together on a stack
- * of open groups. A piece is an expression for as long as no rule is named in it, and expressions side by side become one
- * lexeme. Nothing recurses. Threads: as the builder's. */
+/* Shared by the readers of written grammars (GBNF, Lark): names, and the pieces of a rule on a stack of open groups. A
+ * piece is an expression until a rule is named in it, and adjacent expressions become one lexeme. No function recurses.
+ * Threads: as the builder's. */
 #ifndef INFCGI_GRAMMAR_GRAMMAR_PIECES_H
 #define INFCGI_GRAMMAR_GRAMMAR_PIECES_H
 
 #include "engine/grammar/grammar_build.h"
 
-enum { GRAMMAR_PIECES_MAX_DEPTH = 128 /* of groups within groups */ };
+enum { GRAMMAR_PIECES_MAX_DEPTH = 128 /* of nested groups */ };
 
 struct grammar_piece {
     bool is_regex;
@@ -17,30 +17,30 @@ struct grammar_pieces {
     struct grammar_builder *b;
     struct regex_set *set;
     struct grammar_piece *list; /* [cap] */
-    uint32_t *ids;              /* [cap] scratch, also the reader's between calls */
+    uint32_t *ids;              /* [cap] scratch, which the reader can use between calls */
     size_t n;
     struct {
         size_t at, i_whole,
-            i_part; /* of the text; on the stack: where its alternatives begin, and the parts of the last */
+            i_part; /* offset in the text; on the stack: where its alternatives begin, and the parts of the last one */
     } groups[GRAMMAR_PIECES_MAX_DEPTH + 1];
     size_t n_groups;
 };
 
-/* cap: how many parts and alternatives a rule has at most, and one. ERR_NOMEM. */
+/* cap: the maximum number of parts and alternatives of a rule, plus one. ERR_NOMEM. */
 MUST_CHECK enum err grammar_pieces_init(struct grammar_pieces *p, struct grammar_builder *b, size_t cap);
 void grammar_pieces_fini(struct grammar_pieces *p);
 
 void grammar_pieces_push(struct grammar_pieces *p, bool is_regex, uint32_t id);
-/* A ( at this place of the text; false: nested too deeply. */
+/* Opens a group for a ( at this offset of the text; false: nested too deeply. */
 bool grammar_pieces_open(struct grammar_pieces *p, size_t at);
 void grammar_pieces_or(struct grammar_pieces *p);
-/* Ends the innermost group, which is open: one piece is left of it, the topmost. */
+/* Closes the innermost open group: it becomes one piece, the topmost. */
 void grammar_pieces_close(struct grammar_pieces *p);
-/* Repeats the topmost. max: or REGEX_UNBOUNDED. */
+/* Repeats the topmost piece. max: or REGEX_UNBOUNDED. */
 void grammar_pieces_repeat(struct grammar_pieces *p, uint32_t min, uint32_t max);
 symbol_id grammar_pieces_symbol(struct grammar_pieces *p, struct grammar_piece x);
 
-/* Names by their text, each with a number of the reader's. */
+/* Names by their text, each with a number that the reader sets. */
 struct grammar_name {
     const char *text; /* borrowed; NULL: free */
     size_t n;
@@ -49,16 +49,16 @@ struct grammar_name {
 };
 enum { GRAMMAR_NAMES = 1 << 15, GRAMMAR_NAMES_MOST = GRAMMAR_NAMES / 2 };
 
-/* The name's place in table[GRAMMAR_NAMES], whose text is NULL where it is new. */
+/* Returns the name's entry in table[GRAMMAR_NAMES]; its text is NULL if the name is new. */
 struct grammar_name *grammar_name_at(struct grammar_name *table, const char *text, size_t n);
 
-/* Reads a character of a text: itself, or after a backslash xhh, uhhhh, Uhhhhhhhh or one of `letters`, which stand for the bytes
- * at the same index of `values`. False: *escape follows the backslash and is none of these, or its digits are no character;
- * '\0': the text has ended. */
+/* Reads a character of a text: a plain one, or after a backslash xhh, uhhhh, Uhhhhhhhh or one of `letters`, which
+ * represent the bytes at the same index of `values`. Returns false after an error. *escape: the unknown escape, or the
+ * one whose digits are no character; '\0': the text has ended. */
 struct regex_reader;
 bool grammar_read_character(struct regex_reader *r, const char *letters, const char *values, uint32_t *c, char *escape);
 
-/* The line and column of a byte of the text, from 1. */
+/* Finds the line and column of a byte of the text, from 1. */
 void grammar_text_place(const char *text, size_t at, size_t *line, size_t *column);
 
 #endif

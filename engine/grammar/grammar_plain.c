@@ -1,12 +1,12 @@
-/* How far a lexer state goes on with any plain text. Most tokens are plain text and most states that take long to walk are within
- * strings, so this tells most of what they allow at once. */
+/* Finds how far a lexer state continues with any plain text. Most tokens are plain text, and most states that are slow
+ * to walk are within strings, so this decides most tokens without a walk. */
 #include "engine/grammar/grammar_internal.h"
 
 #include <string.h>
 
 enum { MAX_PAIRS = 512, N_SEEN = 2 * MAX_PAIRS /* a power of two */, SEARCH_BUDGET = 20000, MAX_JOINT = 16 };
 
-/* Bytes from first to last lead from a state to the next [Unicode 15, table 3-7]. */
+/* Bytes from first to last lead from a state to the next one [Unicode 15, table 3-7]. */
 static const struct plain_arc {
     unsigned char state, first, last, next;
 } arcs[] = {
@@ -50,7 +50,7 @@ enum err lexer_init_plain(struct lexer *l)
 
 /* --- one expression ------------------------------------------------------------------------------------------------- */
 
-/* Expressions with the states of plain text, in the order in which they were come upon. */
+/* Expressions with the states of plain text, in the order in which they were found. */
 struct pairs {
     struct {
         regex_id left;
@@ -75,7 +75,7 @@ static ALWAYS_INLINE bool is_pair(const void *key, uint32_t i)
     return k->p->pairs[i].plain == k->plain && near->a == k->near.a && near->b == k->near.b;
 }
 
-/* Adds a pair unless it, or one that no token tells apart from it, is there; false: there is no room. */
+/* Adds a pair unless it, or one that no token distinguishes from it, is present; false: no room. */
 static bool add_pair(struct pairs *p, struct lexer *l, regex_id left, unsigned plain)
 {
     struct regex_hash near = regex_hash(l->set, regex_near(l->set, left, PLAIN_MAX_DEPTH));
@@ -93,8 +93,8 @@ static bool add_pair(struct pairs *p, struct lexer *l, regex_id left, unsigned p
     return true;
 }
 
-/* Bytes that lead on from the pair i, one of each group that leads to the same. Adds what they lead to. *lives: none of them ends
- * it; *goes_on: it ends nowhere, and there is room. */
+/* Follows the bytes from the pair i, one per group with the same next state, and adds the next pairs. *lives: no byte
+ * ends the expression. *goes_on: it ends nowhere, and there is room. */
 static enum err follow(struct pairs *p, struct lexer *l, uint32_t i, bool *lives, bool *goes_on)
 {
     regex_id left = p->pairs[i].left;
@@ -117,7 +117,7 @@ static enum err follow(struct pairs *p, struct lexer *l, uint32_t i, bool *lives
     return regex_ok(l->set);
 }
 
-/* Looks as far as all lives, and as far as `wanted`. */
+/* Searches as long as all pairs live, up to the depth `wanted`. */
 static enum err find_reach(struct lexer *l, regex_id r, uint32_t wanted, struct plain_reach *out)
 {
     struct pairs p;
@@ -132,7 +132,7 @@ static enum err find_reach(struct lexer *l, regex_id r, uint32_t wanted, struct 
         for (uint32_t end = p.n; at < end && goes_on; at++) {
             TRY(follow(&p, l, at, &lives, &goes_on));
         }
-        depth = at == p.n && goes_on ? PLAIN_MAX_DEPTH : depth; /* all that plain text comes to was seen */
+        depth = at == p.n && goes_on ? PLAIN_MAX_DEPTH : depth; /* all pairs that plain text leads to were visited */
         out->alive = lives && goes_on ? depth : out->alive;
         out->quiet = goes_on ? depth : out->quiet;
     }
@@ -159,10 +159,10 @@ static ALWAYS_INLINE bool is_reach(const void *key, uint32_t i)
     return k->l->reaches[i].of == k->of;
 }
 
-/* `quiet` of what is found is right up to `wanted`. */
+/* `quiet` of the result is exact up to `wanted`. */
 static enum err get_reach(struct lexer *l, regex_id r, uint32_t wanted, struct plain_reach *out)
 {
-    r = regex_near(l->set, r, PLAIN_MAX_DEPTH); /* so that bounds far off make no difference */
+    r = regex_near(l->set, r, PLAIN_MAX_DEPTH); /* so that distant bounds make no difference */
     TRY(regex_ok(l->set));
     uint32_t i = table_find(&l->reach_table, hash_of(r), is_reach, &(struct reach_key){l, r});
     if (i != TABLE_NONE && (l->reaches[i].is_whole || l->reaches[i].quiet >= wanted)) {
@@ -186,7 +186,7 @@ static enum err get_reach(struct lexer *l, regex_id r, uint32_t wanted, struct p
 
 /* --- a state -------------------------------------------------------------------------------------------------------- */
 
-/* Of the parts together: one may go on where another does not. */
+/* Computes the reach of all parts together: one can continue where another does not. */
 static enum err get_joint_reach(struct lexer *l, const struct lexer_state *s, struct plain_reach *out)
 {
     regex_id all = REGEX_NONE;
@@ -202,7 +202,7 @@ enum err lexer_plain_depth(struct lexer *l, uint32_t state, uint32_t *out)
     const struct lexer_state s = l->states[state];
     struct plain_reach reach;
     uint32_t alive = 0, quiet = PLAIN_MAX_DEPTH;
-    for (uint32_t i = 0; i < s.n; i++) { /* one that lives is enough; none may end */
+    for (uint32_t i = 0; i < s.n; i++) { /* one live part is enough; none can end */
         TRY(get_reach(l, l->parts[s.first + i].left, 0, &reach));
         alive = MAX_OF(alive, (uint32_t)reach.alive);
         quiet = reach.is_whole ? MIN_OF(quiet, (uint32_t)reach.quiet) : quiet;
@@ -211,7 +211,7 @@ enum err lexer_plain_depth(struct lexer *l, uint32_t state, uint32_t *out)
         TRY(get_joint_reach(l, &s, &reach));
         alive = MAX_OF(alive, (uint32_t)reach.alive);
     }
-    alive = alive >= PLAIN_MIN_DEPTH ? MIN_OF(alive, quiet) : 0; /* less is of no use */
+    alive = alive >= PLAIN_MIN_DEPTH ? MIN_OF(alive, quiet) : 0; /* a smaller depth is useless */
     for (uint32_t i = 0; i < s.n && alive > 0; i++) {
         TRY(get_reach(l, l->parts[s.first + i].left, alive, &reach));
         quiet = MIN_OF(quiet, (uint32_t)reach.quiet);

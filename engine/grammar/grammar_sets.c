@@ -1,4 +1,4 @@
-/* Which members of a set were there, kept once each: a count in the first word, and a bit for each member behind it. */
+/* The sets of members that occurred, each stored once: a count in the first word, then a bit for each member. */
 #include "engine/grammar/grammar_matcher.h"
 
 #include <string.h>
@@ -59,7 +59,7 @@ static ALWAYS_INLINE bool is_set(const void *key, uint32_t i)
     return n_words_of(k->s, i) == k->n && memcmp(k->s->words + k->s->firsts[i], k->words, k->n * sizeof *k->words) == 0;
 }
 
-/* Appends `set` with one more member to the words; it is no set yet. */
+/* Appends `set` with one more member to the words, without storing it as a set. */
 static enum err append(struct grammar_matcher *m, const struct grammar_rule *r, uint32_t set, uint32_t i)
 {
     struct matcher_sets *s = &m->sets;
@@ -77,7 +77,7 @@ static enum err append(struct grammar_matcher *m, const struct grammar_rule *r, 
     } else {
         memset(words, 0, n * sizeof *words);
     }
-    uint64_t most = r->max != REGEX_UNBOUNDED ? r->max : r->min; /* beyond it nothing asks how many */
+    uint64_t most = r->max != REGEX_UNBOUNDED ? r->max : r->min; /* larger counts make no difference */
     words[0] = MIN_OF(words[0] + 1, most);
     words[1 + i / 64] |= (uint64_t)1 << i % 64;
     return ERR_OK;
@@ -103,7 +103,7 @@ enum err matcher_set_add(struct grammar_matcher *m, const struct grammar_rule *r
     return ERR_OK;
 }
 
-/* Members that must be there and are not. */
+/* Counts the required members that are missing. */
 static uint32_t count_missing(const struct grammar_matcher *m, const struct grammar_rule *r, uint32_t set)
 {
     const uint64_t *words = words_of(m, set);
@@ -124,7 +124,7 @@ bool matcher_set_may_add(const struct grammar_matcher *m, const struct grammar_r
     if (r->max == REGEX_UNBOUNDED) {
         return true;
     }
-    bool is_missing = is_new && (is & MEMBER_MUST_BE) != 0; /* the others that must be there need places, too */
+    bool is_missing = is_new && (is & MEMBER_MUST_BE) != 0; /* the other required members also need room */
     return count_of(m, set) + count_missing(m, r, set) + !is_missing <= r->max;
 }
 

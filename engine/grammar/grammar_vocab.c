@@ -1,5 +1,6 @@
-/* A vocabulary as tries of the tokens' bytes, each in one row in depth-first order: a walk goes on to the next node or skips a
- * subtree. Beside the trie of all tokens there are those of what is not plain text of a few bytes, and of more. */
+/* A vocabulary as tries of the tokens' bytes. Each trie is one array in depth-first order: a walk continues with the
+ * next node or skips a subtree. In addition to the trie of all tokens, there are tries without plain text of up to a
+ * few, or more, bytes. */
 #include "engine/grammar/grammar_internal.h"
 
 #include "engine/base/buf.h"
@@ -8,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Bytes of a token while they are sorted. */
+/* A token's bytes, for sorting. */
 struct entry {
     const char *bytes;
     uint32_t n;
@@ -24,7 +25,7 @@ static int by_bytes(const void *a, const void *b)
 
 static uint32_t token_length(const struct grammar_vocab *v, int32_t id) { return v->starts[id + 1] - v->starts[id]; }
 
-/* The bytes of all tokens, one behind the other; none of those that are not text. */
+/* Reads the bytes of all tokens, concatenated; tokens that are not text have none. */
 static enum err read_tokens(struct grammar_vocab *v, const struct tokenizer *t)
 {
     struct buf all;
@@ -50,7 +51,7 @@ static enum err read_tokens(struct grammar_vocab *v, const struct tokenizer *t)
     return err;
 }
 
-/* Adds the nodes of a token whose first `common` bytes are those of the one before it. */
+/* Adds the nodes of a token that shares its first `common` bytes with the previous one. */
 static void add_token(struct vocab_trie *t, const struct entry *e, uint32_t at, uint32_t common, uint32_t *path)
 {
     for (uint32_t d = common; d < e->n; d++) {
@@ -58,7 +59,7 @@ static void add_token(struct vocab_trie *t, const struct entry *e, uint32_t at, 
         t->nodes[t->n_nodes++] =
             (struct vocab_node){.first = at, .byte = (unsigned char)e->bytes[d], .depth = (unsigned char)(d + 1)};
     }
-    if (t->nodes[path[e->n - 1]].n < UINT16_MAX) { /* more tokens of one text are never needed */
+    if (t->nodes[path[e->n - 1]].n < UINT16_MAX) { /* no more tokens of one text are needed */
         t->nodes[path[e->n - 1]].n++;
     }
 }
@@ -70,10 +71,10 @@ static void close_nodes(struct vocab_trie *t, uint32_t from, uint32_t to, const 
     }
 }
 
-/* entries: [t->n_order] in order. */
+/* entries: [t->n_order], sorted. */
 static void make_nodes(struct vocab_trie *t, const struct entry *entries)
 {
-    uint32_t path[GRAMMAR_MAX_TOKEN_BYTES], before = 0; /* length of the token before */
+    uint32_t path[GRAMMAR_MAX_TOKEN_BYTES], before = 0; /* length of the previous token */
     for (uint32_t i = 0; i < t->n_order; i++) {
         const struct entry *e = &entries[i];
         uint32_t common = 0;
@@ -97,7 +98,8 @@ static bool is_plain(const struct entry *e, uint32_t depth)
     return e->n <= depth && state == PLAIN_WHOLE;
 }
 
-/* Makes a trie of the entries that are not plain text of `depth` bytes; they stay in front, *n of them. */
+/* Builds a trie of the entries that are not plain text of `depth` bytes, and moves these to the front; *n: their
+ * number. */
 static enum err make_trie(const struct grammar_vocab *v, uint32_t depth, struct entry *entries, uint32_t *n,
                           struct vocab_trie *t)
 {
@@ -107,7 +109,7 @@ static enum err make_trie(const struct grammar_vocab *v, uint32_t depth, struct 
     if (t->plain == NULL) {
         return ERR_NOMEM;
     }
-    if (depth > 0) { /* what shorter text left out is left out here, too */
+    if (depth > 0) { /* tokens excluded from tries of shorter text are excluded, too */
         memcpy(t->plain, t[-1].plain, ((size_t)v->n_vocab + 63) / 64 * sizeof *t->plain);
     }
     for (uint32_t i = 0; i < *n; i++) {
@@ -120,7 +122,7 @@ static enum err make_trie(const struct grammar_vocab *v, uint32_t depth, struct 
     }
     *n = t->n_order;
     t->order = mem_zalloc_array(t->n_order + 1u, sizeof *t->order, MEM_MODEL);
-    t->nodes = mem_zalloc_array(n_bytes + 1, sizeof *t->nodes, MEM_MODEL); /* a node a byte at most */
+    t->nodes = mem_zalloc_array(n_bytes + 1, sizeof *t->nodes, MEM_MODEL); /* at most one node per byte */
     if (t->order == NULL || t->nodes == NULL) {
         return ERR_NOMEM;
     }
