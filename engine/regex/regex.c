@@ -1,5 +1,6 @@
-/* Expressions as a graph of nodes that are kept once each. What the constructors make equal: order, grouping and doubles of
- * unions and intersections, grouping of what stands in a row, and neutral elements. That is what keeps derivatives few. */
+/* Expressions as a graph of nodes that are each stored once. The constructors unify equal expressions: order, grouping
+ * and duplicates of unions and intersections, grouping of concatenations, and neutral elements. This keeps the number
+ * of derivatives small. */
 #include "engine/regex/regex_internal.h"
 
 #include "engine/base/mem.h"
@@ -24,7 +25,7 @@ void regex_fail(struct regex_set *s, enum err err) { fail(s, err); }
 size_t regex_work(const struct regex_set *s) { return s->n_work; }
 void regex_limit_work(struct regex_set *s, size_t most) { s->max_work = most; }
 
-/* While work is limited, a client waits for the expressions. Later the set may be shared, so no task may end it. */
+/* While work is limited, a client waits for the expressions. Later the set can be shared, so no task may stop it. */
 bool regex_spend(struct regex_set *s, size_t work)
 {
     bool is_due = s->max_work != SIZE_MAX && task_is_due(s->n_work, work);
@@ -41,7 +42,7 @@ bool regex_spend(struct regex_set *s, size_t work)
     return s->err == ERR_OK;
 }
 
-/* Room for one more of `size` bytes in an array; false: s has failed. */
+/* Makes room for one more element of `size` bytes; false: s has failed. */
 static bool grow(struct regex_set *s, void **array, size_t n, size_t *cap, size_t size)
 {
     if (n < *cap) {
@@ -69,8 +70,8 @@ bool regex_list_push(struct regex_set *s, struct regex_list *l, regex_id id)
 
 /* --- nodes -------------------------------------------------------------------------------------------------------- */
 
-/* Hashes name what vocabularies keep for all grammars, so nobody may choose two expressions of one hash: both lanes begin with
- * numbers that the process drew. */
+/* Hashes are keys of vocabularies' caches for all grammars, so no client must find two expressions with one hash. Both
+ * lanes therefore begin with random numbers of the process. */
 static struct regex_hash lanes;
 
 static void draw_lanes(void)
@@ -80,7 +81,7 @@ static void draw_lanes(void)
     }
 }
 
-/* Takes a word in. */
+/* Adds a word to the hash. */
 static void fold(struct regex_hash *h, uint64_t word)
 {
     h->a = (h->a ^ word) * 0x9e3779b97f4a7c15u;
@@ -113,7 +114,7 @@ static struct regex_hash mix(struct regex_hash of, uint64_t seed)
     return end_hash(h);
 }
 
-/* Of the form alone, whatever ids are. */
+/* Hashes the form only, independent of ids. */
 static struct regex_hash hash_of(const struct regex_set *s, const struct regex_node *n)
 {
     struct regex_hash h = begin_hash(n->kind);
@@ -167,7 +168,7 @@ static uint64_t place_of_id(const void *set, uint32_t id)
     return place_of(&((const struct regex_set *)set)->nodes[id]);
 }
 
-/* Of a union or an intersection, in whatever order its parts are. */
+/* Hashes the parts of a union or an intersection, independent of their order. */
 static struct regex_hash sum_of(const struct regex_set *s, const struct regex_node *n)
 {
     const struct regex_node *tail = &s->nodes[n->b];
@@ -247,7 +248,7 @@ enum err regex_set_new(size_t max_nodes, struct regex_set **out)
     s->max_work = SIZE_MAX;
     bool ok = table_reserve(&s->table, FIRST_NODES, place_of_id, s, MEM_GRAMMAR) == ERR_OK &&
               grow(s, (void **)&s->nodes, 0, &s->cap_nodes, sizeof *s->nodes);
-    if (ok) { /* REGEX_NONE, which stands in no table: nobody makes it anew */
+    if (ok) { /* REGEX_NONE is not in a table, so no constructor creates it again */
         s->nodes[0] = (struct regex_node){.kind = REGEX_K_NONE, .is_plain = true, .is_whole = true};
         s->n_nodes = 1;
         ok =
@@ -300,7 +301,7 @@ struct regex_hash regex_hash(const struct regex_set *s, regex_id r) { return s->
 static uint64_t place_of_bits(const uint64_t bits[4])
 {
     uint64_t hash = 0;
-    for (int i = 0; i < 4; i++) { /* most have one bit, which is to reach those that are looked at wherever it is */
+    for (int i = 0; i < 4; i++) { /* most classes have one bit, which must affect the hash wherever it is */
         hash = (hash ^ bits[i] ^ bits[i] >> 31) * 0x9e3779b97f4a7c15u;
         hash ^= hash >> 32;
     }
@@ -323,7 +324,7 @@ static ALWAYS_INLINE bool is_class(const void *key, uint32_t i)
     return memcmp(k->classes[i].bits, k->bits, sizeof k->classes[i].bits) == 0;
 }
 
-/* Room for one more class in the table; false: s has failed. */
+/* Makes room for one more class in the table; false: s has failed. */
 static bool reserve_class(struct regex_set *s)
 {
     size_t n = MAX_OF(s->n_classes + 1, (size_t)FIRST_CLASSES);
@@ -395,15 +396,15 @@ static void encode(uint32_t c, int n, unsigned char out[4])
     out[0] = (unsigned char)(lead[n] | c);
 }
 
-/* Characters first .. last of n bytes each, whose encodings have their bytes in order: those of the first byte's value apart,
- * then all between, byte by byte. [Thompson's UTF-8 ranges, as in RE2] */
+/* Returns characters first .. last of n bytes each, whose encodings are sorted by bytes: those of the lowest and the
+ * highest first byte separately, then all between, byte by byte. [Thompson's UTF-8 ranges, as in RE2] */
 static regex_id utf8_range(struct regex_set *s, uint32_t first, uint32_t last, int n)
 {
     unsigned char from[4], to[4];
     encode(first, n, from);
     encode(last, n, to);
-    regex_id rest = REGEX_EMPTY;                    /* continuation bytes of any value, as many as are behind byte i */
-    regex_id low = REGEX_EMPTY, high = REGEX_EMPTY; /* bytes from i on: at least from[i..], at most to[i..] */
+    regex_id rest = REGEX_EMPTY;                    /* any continuation bytes, as many as follow byte i */
+    regex_id low = REGEX_EMPTY, high = REGEX_EMPTY; /* bytes from i on: minimum from[i..], maximum to[i..] */
     int common = 0;
     while (common < n && from[common] == to[common]) {
         common++;
@@ -432,8 +433,9 @@ static regex_id utf8_range(struct regex_set *s, uint32_t first, uint32_t last, i
 
 regex_id regex_code_points(struct regex_set *s, const struct regex_range *ranges, size_t n)
 {
-    static const uint32_t ends[] = {0x7f,   0x7ff,  0xd7ff,
-                                    0xdfff, 0xffff, MAX_CODE_POINT}; /* of lengths, and of surrogates */
+    static const uint32_t ends[] = {0x7f,   0x7ff,         0xd7ff, 0xdfff,
+                                    0xffff, MAX_CODE_POINT}; /* upper bounds of the lengths, and of the gap of
+                                                                      * surrogates */
     regex_id r = REGEX_NONE;
     for (size_t i = 0; i < n; i++) {
         uint32_t first = ranges[i].first;
@@ -459,7 +461,7 @@ regex_id regex_concat(struct regex_set *s, regex_id a, regex_id b)
     if (b == REGEX_EMPTY) {
         return a;
     }
-    size_t from = s->parts.n; /* what stands in a row in a, and then b, are put in a row anew from the right */
+    size_t from = s->parts.n; /* concatenate the parts of a and b again from the right */
     while (s->nodes[a].kind == REGEX_K_CONCAT) {
         if (!regex_list_push(s, &s->parts, s->nodes[a].a)) {
             s->parts.n = from;
@@ -499,7 +501,7 @@ regex_id regex_join_parts(struct regex_set *s, enum regex_kind kind, size_t from
     return s->nodes[r].has_loop && s->nodes[r].kind == kind ? regex_loop_order(s, r) : r;
 }
 
-/* Most are few, and nearly in order. */
+/* Most lists are short and nearly sorted. */
 static void sort_ids(regex_id *ids, size_t n)
 {
     enum { FEW = 24 };
@@ -517,7 +519,7 @@ static void sort_ids(regex_id *ids, size_t n)
     }
 }
 
-/* One class for all of the parts; returns how many parts are left. */
+/* Merges the classes among the parts; returns the number of remaining parts. */
 static size_t join_classes(struct regex_set *s, enum regex_kind kind, regex_id *ids, size_t n)
 {
     uint64_t bits[4] = {0};
@@ -564,7 +566,7 @@ regex_id regex_join(struct regex_set *s, enum regex_kind kind, regex_id *ids, si
         return is_nullable ? REGEX_EMPTY : REGEX_NONE;
     }
     if (has_empty && is_nullable &&
-        is_or) { /* another one matches it, too; EMPTY has the lowest id of those that are left */
+        is_or) { /* another part also matches it; EMPTY has the lowest id of the remaining parts */
         memmove(ids, ids + 1, --kept * sizeof *ids);
     }
     if (kept == 0) {

@@ -1,17 +1,18 @@
-/* Classes of many characters, as properties of Unicode are, as a tree of UTF-8's bytes: bytes behind which the same follows are one
- * class, and what follows is one expression wherever it comes. A union of ranges would be looked through for each byte. */
+/* Builds large classes of characters, such as Unicode properties, as a tree of UTF-8's bytes. Bytes with the same
+ * continuation share a class, and each continuation is one expression. A union of ranges would be searched for each
+ * byte. */
 #include "engine/regex/regex_internal.h"
 
 enum { BLOCK = 64 };
 
-/* Ranges without surrogates that are read from the first on. */
+/* Sorted ranges without surrogates, read in order. */
 struct ranges {
     struct regex_set *s;
     const struct regex_range *at, *end;
-    regex_id whole[3]; /* all continuations: whole[i] of i bytes */
+    regex_id whole[3]; /* all continuations: whole[i] has i bytes */
 };
 
-/* Skips what is below c. */
+/* Skips ranges below c. */
 static void skip(struct ranges *r, uint32_t c)
 {
     while (r->at < r->end && r->at->last < c) {
@@ -30,7 +31,7 @@ static bool has_all(const struct ranges *r, uint32_t first, uint32_t last)
     return r->at < r->end && r->at->first <= first && r->at->last >= last;
 }
 
-/* Which of the BLOCK characters from c on are in them. */
+/* Returns a bit per contained character of the BLOCK characters from c on. */
 static uint64_t read_block(struct ranges *r, uint32_t c)
 {
     uint64_t bits = 0;
@@ -40,7 +41,7 @@ static uint64_t read_block(struct ranges *r, uint32_t c)
     return bits;
 }
 
-/* Bytes first + i, each with tails[i] behind it: one part for all of one tail. */
+/* Returns bytes first + i, each followed by tails[i]; one part per different tail. */
 static regex_id join_tails(struct regex_set *s, unsigned first, const regex_id *tails, size_t n)
 {
     size_t from = s->parts.n;
@@ -61,7 +62,7 @@ static regex_id join_tails(struct regex_set *s, unsigned first, const regex_id *
     return regex_join_parts(s, REGEX_K_OR, from);
 }
 
-/* The last byte of characters from c on. */
+/* Returns the last byte of the characters from c on. */
 static regex_id tail_of_1(struct ranges *r, uint32_t c)
 {
     if (has_none(r, c, c + BLOCK - 1) || has_all(r, c, c + BLOCK - 1)) {
@@ -71,7 +72,7 @@ static regex_id tail_of_1(struct ranges *r, uint32_t c)
     return regex_byte_class(r->s, bits);
 }
 
-/* The last two bytes. Of characters from 0 on only those that have three are written so. */
+/* Returns the last two bytes. For c = 0 only characters of three bytes have this form. */
 static regex_id tail_of_2(struct ranges *r, uint32_t c)
 {
     regex_id tails[BLOCK];
@@ -86,7 +87,7 @@ static regex_id tail_of_2(struct ranges *r, uint32_t c)
     return join_tails(r->s, 0x80, tails, BLOCK);
 }
 
-/* The last three bytes. */
+/* Returns the last three bytes. */
 static regex_id tail_of_3(struct ranges *r, uint32_t c)
 {
     regex_id tails[BLOCK];

@@ -1,11 +1,12 @@
-/* Derivatives, and what can be told by walking them. */
+/* Derivatives, and properties that are found by walking them. */
 #include "engine/regex/regex_internal.h"
 
 #include "engine/base/mem.h"
 
 #include <string.h>
 
-/* Derivatives that are remembered: beyond so many all are forgotten, which is quicker than to look for them in more memory. */
+/* The maximum number of cached derivatives. Beyond it the cache is emptied, which is faster than searching more
+ * memory. */
 enum { FIRST_MEMO = 512, MAX_REMEMBERED = 1 << 16 };
 
 /* --- classes of bytes ---------------------------------------------------------------------------------------------- */
@@ -16,9 +17,10 @@ const unsigned char *regex_byte_classes(struct regex_set *s, int *n)
         s->has_byte_classes = true;
         s->n_members++;
         s->n_byte_classes = 1;
-        for (size_t i = 0; i < s->n_classes; i++) { /* splits each class into what is in this one and what is not */
+        for (size_t i = 0; i < s->n_classes; i++) { /* splits each class into the bytes within this one and the
+                                                     * others */
             const uint64_t *bits = s->classes[i].bits;
-            short in[256], out[256]; /* new number of those of a class */
+            short in[256], out[256]; /* new number of the bytes of a class, by side */
             int count = 0;
             unsigned char fresh[256];
             memset(in, -1, sizeof in);
@@ -86,7 +88,7 @@ static bool memo_get(const struct regex_set *s, regex_id r, unsigned class, rege
     return i != TABLE_NONE;
 }
 
-/* The derivative, where it was found before or is told by the node alone, as of texts. */
+/* Returns a cached derivative, or one that the node determines without its parts, as for texts. */
 static bool find_next(const struct regex_set *s, regex_id r, unsigned class, regex_id *out)
 {
     const struct regex_node *n = &s->nodes[r], *first = n->kind == REGEX_K_CONCAT ? &s->nodes[n->a] : n;
@@ -114,7 +116,7 @@ static bool memo_reserve(struct regex_set *s)
     return table_reserve(&s->memo_table, s->cap_memo, memo_hash_of, s, MEM_GRAMMAR) == ERR_OK;
 }
 
-/* Notes the derivative, which was not found before. */
+/* Caches a derivative that was not cached. */
 static void memo_put(struct regex_set *s, regex_id r, unsigned class, regex_id value)
 {
     uint64_t key = (uint64_t)r << 8 | class;
@@ -133,7 +135,7 @@ static void memo_put(struct regex_set *s, regex_id r, unsigned class, regex_id v
 
 /* --- derivatives --------------------------------------------------------------------------------------------------- */
 
-/* Puts the parts of r whose derivatives are needed and not there on the stack; true if there are any. */
+/* Pushes the parts of r whose derivatives are needed and missing; returns whether there are any. */
 static bool push_missing(struct regex_set *s, regex_id r, unsigned class)
 {
     const struct regex_node n = s->nodes[r];
@@ -177,7 +179,7 @@ static bool push_missing(struct regex_set *s, regex_id r, unsigned class)
     return s->work.n > before;
 }
 
-/* The union or intersection of the parts' derivatives, which are there. */
+/* Returns the union or intersection of the parts' derivatives, which are available. */
 static regex_id join_parts(struct regex_set *s, regex_id r, unsigned class)
 {
     const struct regex_node n = s->nodes[r];
@@ -193,7 +195,7 @@ static regex_id join_parts(struct regex_set *s, regex_id r, unsigned class)
     return regex_join_parts(s, kind, from);
 }
 
-/* Of a node the derivatives of whose parts are there. */
+/* Returns the derivative of a node whose parts' derivatives are available. */
 static regex_id derive(struct regex_set *s, regex_id r, unsigned class)
 {
     struct regex_node n = s->nodes[r];
@@ -234,7 +236,7 @@ static regex_id next_of_class(struct regex_set *s, regex_id r, unsigned class)
     if (s->err != ERR_OK || find_next(s, r, class, &found)) {
         return found;
     }
-    if (s->n_memo > MAX_REMEMBERED) { /* and never while the derivatives of parts are awaited */
+    if (s->n_memo > MAX_REMEMBERED) { /* and never while derivatives of parts are pending */
         memo_forget(s);
     }
     size_t from = s->work.n;
@@ -263,15 +265,15 @@ regex_id regex_next(struct regex_set *s, regex_id r, unsigned char byte)
 
 /* --- groups of bytes ----------------------------------------------------------------------------------------------- */
 
-/* Groups of classes of bytes while they are taken apart. */
+/* Groups of byte classes while they are split. */
 struct partition {
     unsigned char *groups; /* [s->n_byte_classes] */
     short sizes[256],
-        parts[256]; /* of a group; parts: how many of it are in what it is taken apart by; 0 between calls */
+        parts[256]; /* of a group; parts: the number of its members in the splitting set; 0 between calls */
     int n;
 };
 
-/* Takes apart what is among the members and what is not: what is of a group that is not among them whole gets a new one. */
+/* Splits by `members`: a group that is only partly among them is split, and the members get a new group. */
 static void split_by(struct partition *p, const uint64_t members[4])
 {
     short fresh[256];
@@ -283,7 +285,7 @@ static void split_by(struct partition *p, const uint64_t members[4])
     for (int word = 0; word < 4; word++) {
         for (uint64_t left = members[word]; left != 0; left &= left - 1) {
             unsigned char *group = &p->groups[word * 64 + __builtin_ctzll(left)];
-            if (p->parts[*group] > 0) { /* the first of them that is come upon */
+            if (p->parts[*group] > 0) { /* its first member found */
                 bool is_whole = p->parts[*group] == p->sizes[*group];
                 fresh[*group] = is_whole ? *group : (short)p->n++;
                 p->sizes[fresh[*group]] = p->parts[*group];
@@ -294,7 +296,7 @@ static void split_by(struct partition *p, const uint64_t members[4])
         }
     }
 }
-/* Numbers the groups as they are come upon, the class 0 first. */
+/* Numbers the groups in the order of their first class; class 0 comes first. */
 static void number_groups(struct partition *p, int n_classes)
 {
     short numbers[256];
@@ -309,7 +311,7 @@ static void number_groups(struct partition *p, int n_classes)
     }
 }
 
-/* The classes of bytes that a class is made of, or is not, whichever are fewer: they take apart the same. */
+/* Returns the byte classes within or outside a class, whichever are fewer: both split alike. */
 static const uint64_t *members_of(const struct regex_set *s, struct regex_class *c)
 {
     if (c->n_members != s->n_members) {
@@ -346,11 +348,11 @@ void regex_split_groups(struct regex_set *s, regex_id r, unsigned char *groups, 
     begin_split(&p, groups, *n_groups, s->n_byte_classes);
     s->n_splits++;
     regex_list_push(s, &s->work, r);
-    while (s->work.n > from && s->err == ERR_OK) { /* down to the classes that the next byte is looked up in */
+    while (s->work.n > from && s->err == ERR_OK) { /* down to the classes in which the next byte is looked up */
         struct regex_node *node = &s->nodes[s->work.ids[--s->work.n]];
         const struct regex_node n = *node;
         s->n_work += 2;
-        if (n.seen == s->n_splits) { /* many may share it */
+        if (n.seen == s->n_splits) { /* many nodes can share it */
             continue;
         }
         node->seen = s->n_splits;
@@ -361,7 +363,7 @@ void regex_split_groups(struct regex_set *s, regex_id r, unsigned char *groups, 
             split_by(&p, members_of(s, &s->classes[n.a]));
         } else if (n.kind == REGEX_K_MULTIPLE) {
             for (unsigned c = 0; c < 11;
-                 c++) { /* each digit and the point by itself, as regex_multiple has made them */
+                 c++) { /* each digit and the point separately, as regex_multiple created them */
                 unsigned class = s->byte_class[c < 10 ? '0' + c : '.'];
                 uint64_t members[4] = {0};
                 members[class / 64] = (uint64_t)1 << class % 64;
@@ -383,15 +385,16 @@ void regex_split_groups(struct regex_set *s, regex_id r, unsigned char *groups, 
 
 /* --- is there a string? ---------------------------------------------------------------------------------------------- */
 
-/* What was come upon, breadth first, in s->work: two words each, the expression and where the one stands that led to it. */
+/* The expressions found, breadth first, in s->work: two words each, the expression and the index of the one that led to
+ * it. */
 static void push_found(struct regex_set *s, regex_id r, size_t by)
 {
     if (regex_list_push(s, &s->work, r) && regex_list_push(s, &s->work, (regex_id)by)) {
-        s->nodes[r].known |= 4; /* seen */
+        s->nodes[r].known |= 4; /* visited */
     }
 }
 
-/* The expression at `at` and all that led to it match something. */
+/* Records that the expression at `at` and all that led to it match a string. */
 static void note_path(struct regex_set *s, size_t from, size_t at)
 {
     for (bool more = true; more; at = from + s->work.ids[at + 1]) {
@@ -400,7 +403,7 @@ static void note_path(struct regex_set *s, size_t from, size_t at)
     }
 }
 
-/* Looks through all that can follow r, breadth first; what was seen is behind `from` in s->work. */
+/* Searches the derivatives of r, breadth first; the visited ones are in s->work from `from` on. */
 static enum err search(struct regex_set *s, regex_id r, size_t budget, size_t from, bool *found)
 {
     push_found(s, r, 0);
@@ -409,7 +412,8 @@ static enum err search(struct regex_set *s, regex_id r, size_t budget, size_t fr
         int n_groups = 1, n_seen = 0;
         regex_split_groups(s, s->work.ids[at], groups, &n_groups);
         for (int class = 0; class < s->n_byte_classes && !*found; class ++) {
-            if (groups[class] != n_seen) { /* groups are numbered as they are come upon: it is like one before */
+            if (groups[class] != n_seen) { /* groups are numbered in order of discovery: this class is like an earlier
+                                            * one */
                 continue;
             }
             n_seen++;
@@ -450,14 +454,14 @@ enum err regex_is_none(struct regex_set *s, regex_id r, size_t budget, bool *non
 
 /* --- near ---------------------------------------------------------------------------------------------------------- */
 
-/* A repeat behind which `bytes` bytes cannot tell its bounds from farther ones. */
+/* Replaces a repeat whose bounds `bytes` bytes cannot distinguish from larger ones. */
 static regex_id near_repeat(struct regex_set *s, regex_id r, uint32_t bytes)
 {
     const struct regex_node n = s->nodes[r];
     if (n.kind != REGEX_K_REPEAT || s->nodes[n.a].is_nullable) {
         return r;
     }
-    uint32_t max = n.max > bytes ? REGEX_UNBOUNDED : n.max; /* each time takes a byte at least */
+    uint32_t max = n.max > bytes ? REGEX_UNBOUNDED : n.max; /* each iteration takes at least one byte */
     return regex_repeat(s, n.a, MIN_OF(n.min, bytes + 1), max);
 }
 

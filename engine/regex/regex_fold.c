@@ -1,7 +1,7 @@
-/* Patterns without look-ahead and edges of words as expressions.
+/* Converts patterns without look-ahead and word boundaries to expressions.
  *
- * ^ and $ are no characters. What a part matches is kept by what it asks for: nothing, to begin where the string begins, to end
- * where it ends, or both. After a part, ^ asks that the part has matched nothing, so only its empty string is left of it. */
+ * ^ and $ are not characters. The strings of a part are stored by their needs: nothing, to begin at the string's begin,
+ * to end at its end, or both. After a part, ^ needs that the part matched nothing, so only its empty string remains. */
 #include "engine/regex/regex_parse_internal.h"
 
 #include "engine/base/mem.h"
@@ -9,14 +9,14 @@
 
 enum { AT_BEGIN = 1, AT_END = 2, N_NEEDS = 4 };
 
-/* by[needs]: what it matches with these needs. */
+/* by[needs]: the strings that it matches with these needs. */
 struct part {
     regex_id by[N_NEEDS];
 };
 
 struct folder {
     struct regex_set *s;
-    struct part *parts; /* a stack: what was folded and belongs to no parent yet */
+    struct part *parts; /* a stack of converted parts that have no parent yet */
     regex_id *ids;      /* scratch of a union */
     size_t n_parts;
 };
@@ -52,7 +52,7 @@ static struct part join(struct regex_set *s, const struct part *a, const struct 
 
 static bool is_flexible(const struct regex_node *n) { return n->kind == REGEX_K_REPEAT && n->max > n->min; }
 
-/* [a-z]{1,255} after any text costs what [a-z] does, and counts nothing. */
+/* After any text, [a-z]{1,255} costs the same as [a-z] and counts nothing. */
 regex_id regex_cut_begin(struct regex_set *s, regex_id r)
 {
     for (;;) {
@@ -98,7 +98,7 @@ regex_id regex_after_any(struct regex_set *s, regex_id any, regex_id r)
     return r == REGEX_ALL ? r : regex_concat(s, any, r);
 }
 
-/* The string around what the pattern matches. */
+/* Returns the strings around the pattern's matches. */
 static regex_id place(struct regex_set *s, const struct part *p, unsigned flags)
 {
     regex_id any = regex_follows(s, flags & ~(unsigned)REGEX_OPEN), follows = regex_follows(s, flags);
@@ -113,7 +113,7 @@ static regex_id place(struct regex_set *s, const struct part *p, unsigned flags)
     return out;
 }
 
-/* Joins from the right, which is linear. */
+/* Concatenates from the right, which is linear. */
 static void fold_sequence(struct folder *f, size_t n)
 {
     struct part whole = free_part(REGEX_EMPTY);
@@ -137,7 +137,7 @@ static void fold_either(struct folder *f, size_t n)
     f->parts[f->n_parts++] = all;
 }
 
-/* A part with needs comes at most once: more would be regex_look's. */
+/* A part with needs repeats at most once: regex_look handles more. */
 static void fold_repeat(struct folder *f, uint32_t min, uint32_t max)
 {
     struct part *last = &f->parts[f->n_parts - 1];

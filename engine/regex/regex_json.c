@@ -1,6 +1,6 @@
-/* Expressions for what stands between the quotes of a JSON string. Each byte of a string is written in ways of its own, of which
- * none begins another, so each part of an expression becomes that of its ways by itself; only a complement has to stay among what
- * is a string at all. */
+/* Expressions for the contents of JSON strings. Each byte of a string has its own spellings, and none begins another
+ * one. So each part of an expression is converted separately. Only a complement must be restricted to contents of JSON
+ * strings. */
 #include "engine/base/hex.h"
 #include "engine/regex/regex_internal.h"
 
@@ -10,7 +10,7 @@
 
 enum { N_NIBBLES = 16 };
 
-/* The digit in both cases. */
+/* Returns the digit in both cases. */
 static regex_id by_digit(struct regex_set *s, unsigned nibble)
 {
     uint64_t bits[4] = {0};
@@ -22,7 +22,7 @@ static regex_id by_digit(struct regex_set *s, unsigned nibble)
 
 static bool has(const uint64_t bits[4], unsigned byte) { return (bits[byte / 64] >> byte % 64 & 1) != 0; }
 
-/* \u0041 for the ASCII ones. */
+/* Returns \u0041 etc. for the ASCII bytes of the class. */
 static regex_id by_number(struct regex_set *s, const uint64_t bits[4])
 {
     regex_id r = REGEX_NONE;
@@ -36,7 +36,7 @@ static regex_id by_number(struct regex_set *s, const uint64_t bits[4])
     return regex_concat(s, regex_bytes(s, "\\u00", 4), r);
 }
 
-/* The ways to write one byte of the class. */
+/* Returns the spellings of one byte of the class. */
 static regex_id write_class(struct regex_set *s, const uint64_t bits[4])
 {
     static const struct {
@@ -57,24 +57,24 @@ static regex_id write_class(struct regex_set *s, const uint64_t bits[4])
     return regex_or_all(s, ways, ARRAY_LEN(ways));
 }
 
-/* Any string. */
+/* Returns the contents of any JSON string. */
 static regex_id write_all(struct regex_set *s)
 {
     const uint64_t bits[4] = {UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX};
     return regex_repeat(s, write_class(s, bits), 0, REGEX_UNBOUNDED);
 }
 
-/* What a part became, plus 1; 0: nothing yet. */
+/* Returns a part's converted form, plus 1; 0: none yet. */
 static regex_id made_of(const struct regex_set *s, regex_id r) { return r < s->n_escaped ? s->escaped[r] : 0; }
 
-/* The next part of r that nothing was made of yet; REGEX_NONE: there is none. */
+/* Returns the next part of r that is not converted yet; REGEX_NONE: none. */
 static regex_id missing_part(const struct regex_set *s, regex_id r)
 {
     const struct regex_node *n = &s->nodes[r];
     if (n->kind <= REGEX_K_CLASS || n->kind == REGEX_K_MULTIPLE) {
         return REGEX_NONE;
     }
-    if (n->kind == REGEX_K_LOOP) { /* the loop itself is made before its parts, which lead to it */
+    if (n->kind == REGEX_K_LOOP) { /* the loop is created before its parts, which lead back to it */
         regex_id is = s->loops[n->a].is;
         return made_of(s, is) == 0 ? is : REGEX_NONE;
     }
@@ -85,22 +85,23 @@ static regex_id missing_part(const struct regex_set *s, regex_id r)
     return has_two && made_of(s, n->b) == 0 ? n->b : REGEX_NONE;
 }
 
-/* What r became, without what is no string at all: what a complement matches besides. Only the whole and what something may
- * follow need that, as what follows whole characters and ends as a string does has whole characters itself. */
+/* Returns r's converted form restricted to contents of JSON strings, which a complement exceeds. Only the whole, and
+ * parts that others can follow, need this: text after whole characters that ends like a string has whole characters
+ * itself. */
 static regex_id whole(struct regex_set *s, regex_id r)
 {
     regex_id made = s->escaped[r] - 1;
     return regex_is_whole(s, r) ? made : regex_and(s, write_all(s), made);
 }
 
-/* What r becomes, of what its parts became. */
+/* Converts r from its parts' converted forms. */
 static regex_id write_node(struct regex_set *s, regex_id r)
 {
     const struct regex_node n = s->nodes[r];
     switch ((enum regex_kind)n.kind) {
     case REGEX_K_NONE:
     case REGEX_K_EMPTY:
-    case REGEX_K_MULTIPLE: /* of numbers alone, which have no escapes */
+    case REGEX_K_MULTIPLE: /* only of numbers, which have no escapes */
         return r;
     case REGEX_K_CLASS: {
         const struct regex_class c = s->classes[n.a];
@@ -123,7 +124,7 @@ static regex_id write_node(struct regex_set *s, regex_id r)
     return REGEX_NONE;
 }
 
-/* A loop's parts may lead to it, so what it becomes is made first, and defined after them. */
+/* A loop's parts can lead back to it, so its converted form is created first and defined after them. */
 static void begin_loop(struct regex_set *s, regex_id r)
 {
     bool is_new;
@@ -134,7 +135,7 @@ static void begin_loop(struct regex_set *s, regex_id r)
     s->escaped[r] = loop + 1;
 }
 
-/* Room for what r and its parts become: all of them are there. */
+/* Makes room for the converted forms of r and its parts, which all exist. */
 static bool make_room(struct regex_set *s)
 {
     size_t n = MAX_OF(2 * s->n_escaped, s->n_nodes + 64);
@@ -158,9 +159,9 @@ regex_id regex_json_escaped(struct regex_set *s, regex_id r)
         return REGEX_NONE;
     }
     size_t from = s->work.n;
-    s->escaped[REGEX_NONE] = REGEX_NONE + 1; /* a part of REGEX_ALL that missing_part could not name */
+    s->escaped[REGEX_NONE] = REGEX_NONE + 1; /* a part of REGEX_ALL that missing_part cannot represent */
     regex_list_push(s, &s->work, r);
-    while (s->work.n > from && s->err == ERR_OK) { /* parts first; what many share, and other calls, is made once */
+    while (s->work.n > from && s->err == ERR_OK) { /* parts first; shared parts are converted once, across calls */
         regex_id top = s->work.ids[s->work.n - 1];
         if (s->nodes[top].kind == REGEX_K_LOOP && made_of(s, top) == 0) {
             begin_loop(s, top);

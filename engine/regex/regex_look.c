@@ -1,10 +1,10 @@
-/* Patterns with look-ahead, edges of words, and ^ and $ within repeats as expressions.
+/* Converts patterns with look-ahead, word boundaries, and ^ and $ within repeats to expressions.
  *
- * What a part matches here depends on what follows it and on the character before it. So a part is read together with all that
- * follows it, from right to left: given the strings that may follow, one expression tells the strings that may stand from
- * the part's begin to the end of the whole string. A look-ahead then is an intersection with these, or a difference. Where
- * the character before matters, there are several such expressions (enum before). A repeat without a most number of times whose
- * body is no plain expression is a loop (regex_loop.c). */
+ * Here the strings of a part depend on the text after it and on the character before it. So a part is read together
+ * with its continuation, from right to left: from the strings that can follow, it computes the strings from the part's
+ * begin to the end of the whole string. A look-ahead is then an intersection with these, or a difference. If the
+ * character before matters, there are several such expressions (enum before). A repeat without a maximum whose body is
+ * not a plain expression becomes a loop (regex_loop.c). */
 #include "engine/regex/regex_parse_internal.h"
 
 #include "engine/base/mem.h"
@@ -12,16 +12,16 @@
 
 #include <string.h>
 
-/* What precedes a place. STILL ones: nothing was taken since the innermost repeat around began anew, so that it does not
- * do so for ever without taking anything [ECMA-262, RepeatMatcher]. */
+/* The context before a position. STILL: nothing was consumed since the innermost repeat's current iteration began,
+ * which prevents endless empty iterations [ECMA-262, RepeatMatcher]. */
 enum before { STILL_BEGIN, STILL_WORD, STILL_OTHER, MOVED_WORD, MOVED_OTHER, N_BEFORE };
 
-/* What may follow a place, by what precedes it. */
+/* The strings that can follow a position, by its context. */
 struct rest {
     regex_id by[N_BEFORE];
 };
 
-/* Of a plain part: strings that it matches by their last character; `some`: all but the empty one. */
+/* The strings of a plain part by their last character; `some`: all but the empty one. */
 struct ends {
     regex_id word, other, some;
 };
@@ -30,14 +30,14 @@ struct ends {
 struct frame {
     size_t node;
     size_t child;        /* the node after the next child's; of repeats: the same child again */
-    uint32_t times;      /* of a repeat: still to come */
-    struct rest follows; /* the node */
-    struct rest sum;     /* of what was read of it: a sequence's rest so far, a union, a repeat */
-    regex_id loop[2];    /* of a repeat: MOVED_WORD's and MOVED_OTHER's */
+    uint32_t times;      /* of a repeat: iterations left */
+    struct rest follows; /* the continuation after the node */
+    struct rest sum;     /* what was read so far: a sequence's rest, a union, a repeat */
+    regex_id loop[2];    /* of a repeat: for MOVED_WORD and MOVED_OTHER */
     bool is_looping, is_new[2];
 };
 
-/* What begin_with made. */
+/* A cached result of begin_with. */
 enum { N_BEGUN = 16 };
 struct begun {
     regex_id of, is;
@@ -50,19 +50,20 @@ struct looker {
     struct regex_hash *hashes; /* [tree->n] of subtrees */
     struct frame *frames;
     size_t n_frames;
-    struct rest *choices; /* [tree->n] a stack: what was read of alternatives that are not all read yet */
+    struct rest *choices; /* [tree->n] a stack: the results of alternatives of unions that are not complete */
     size_t n_choices;
-    struct rest read; /* of the node that was read last */
+    struct rest read; /* result of the node that was read last */
     struct begun begun[N_BEGUN][2];
     regex_id any;  /* any characters */
-    regex_id word; /* a word's character, and anything */
+    regex_id word; /* a word character, then anything */
 };
 
 /* --- plain parts ---------------------------------------------------------------------------------------------------- */
 
 static const uint64_t word_bits[4] = {(uint64_t)0x3ff << 48, 0x07fffffe87fffffe, 0, 0};
 
-/* Takes apart an expression of single characters. Bytes that are a character are of words or not, and longer characters are not. */
+/* Splits an expression of single characters. Single-byte characters are word characters or not; longer characters are
+ * not. */
 static struct ends atom_ends(struct regex_set *s, regex_id atom)
 {
     uint64_t in[4] = {0}, out[4] = {0};
@@ -85,7 +86,7 @@ static struct ends atom_ends(struct regex_set *s, regex_id atom)
     return (struct ends){regex_byte_class(s, in), regex_or(s, regex_byte_class(s, out), wide), REGEX_NONE};
 }
 
-/* Joins from the right. */
+/* Concatenates from the right. */
 static struct ends sequence_ends(const struct looker *l, size_t i, regex_id *all)
 {
     struct regex_set *s = l->s;
@@ -104,7 +105,7 @@ static struct ends sequence_ends(const struct looker *l, size_t i, regex_id *all
     return e;
 }
 
-/* All at once, as a union that grows one by one takes quadratic time. */
+/* Builds the union in one step, because one that grows one by one takes quadratic time. */
 static struct ends either_ends(const struct looker *l, size_t i, regex_id *all)
 {
     struct regex_set *s = l->s;
@@ -123,7 +124,7 @@ static struct ends either_ends(const struct looker *l, size_t i, regex_id *all)
     return (struct ends){found[0], found[1], REGEX_NONE};
 }
 
-/* Finds a plain node's expression and ends, of its children's. */
+/* Computes a plain node's expression and ends from its children's. */
 static void find_ends(struct looker *l, size_t i)
 {
     struct regex_set *s = l->s;
@@ -146,7 +147,7 @@ static void find_ends(struct looker *l, size_t i)
     e->some = !regex_is_nullable(s, t->id) ? t->id : regex_or(s, e->word, e->other);
 }
 
-/* A subtree's hash tells all that what is read of it depends on, but for what follows. */
+/* A subtree's hash covers all that its result depends on, except the continuation. */
 static void find_hash(struct looker *l, size_t i)
 {
     const struct regex_tree_node *t = &l->tree->nodes[i];
@@ -172,7 +173,7 @@ static bool are_same(const regex_id *ids, size_t n)
     return same;
 }
 
-/* A plain node and what follows it. */
+/* Reads a plain node and its continuation. */
 static struct rest read_plain(struct looker *l, size_t i, const struct rest *follows)
 {
     struct regex_set *s = l->s;
@@ -198,8 +199,8 @@ static struct rest read_plain(struct looker *l, size_t i, const struct rest *fol
 
 static bool is_word(int before) { return before == STILL_WORD || before == MOVED_WORD; }
 
-/* The strings of r that begin with a word's character, or those that do not. Where it can be said, no intersection is needed:
- * what is left may be plain. `depth`: of parts that are looked into. */
+/* Returns the strings of r that begin with a word character, or those that do not. Avoids an intersection if possible,
+ * so that the result can be plain. `depth`: maximum depth of the parts to examine. */
 static regex_id begin_with(struct looker *l, regex_id r, bool word, int depth)
 {
     enum { MAX_PARTS = 64 };
@@ -239,7 +240,7 @@ static regex_id begin_with(struct looker *l, regex_id r, bool word, int depth)
     return out;
 }
 
-/* The same of what was asked for lately, as one rest follows several places. */
+/* Like begin_with(), but cached, because one continuation follows several positions. */
 static regex_id begin_once(struct looker *l, regex_id r, bool word)
 {
     enum { DEPTH = 6 };
@@ -250,7 +251,7 @@ static regex_id begin_once(struct looker *l, regex_id r, bool word)
     return b->is;
 }
 
-/* ^, $, \b, \B */
+/* Reads ^, $, \b, \B. */
 static struct rest read_assertion(struct looker *l, const struct regex_tree_node *t, const struct rest *follows)
 {
     struct regex_set *s = l->s;
@@ -290,11 +291,11 @@ static struct rest begin_loop(struct looker *l, struct frame *f)
     return (struct rest){{REGEX_NONE, REGEX_NONE, REGEX_NONE, f->loop[0], f->loop[1]}};
 }
 
-/* The body was read with the loop after it: defines the loop, and tells what the repeat is. */
+/* After the body was read with the loop as continuation: defines the loop, and returns the repeat. */
 static void end_loop(struct looker *l, struct frame *f)
 {
     static const int still[N_BEFORE] = {STILL_BEGIN, STILL_WORD, STILL_OTHER, STILL_WORD, STILL_OTHER};
-    bool is_free = are_same(f->sum.by, N_BEFORE) && are_same(l->read.by, MOVED_WORD); /* of what precedes it */
+    bool is_free = are_same(f->sum.by, N_BEFORE) && are_same(l->read.by, MOVED_WORD); /* independent of the context */
     for (int b = 0; b < N_BEFORE; b++) {
         f->sum.by[b] = regex_or(l->s, f->sum.by[b], l->read.by[still[b]]);
     }
@@ -310,7 +311,8 @@ static void end_loop(struct looker *l, struct frame *f)
     f->is_looping = false;
 }
 
-/* Takes what was read of the body, if anything was, and tells what follows it the next time; false: that was the last time. */
+/* Adds the body's result, if it was read, and returns the continuation of the next iteration; false: it was the last
+ * one. */
 static bool next_time(struct looker *l, struct frame *f, bool has_read, struct rest *follows)
 {
     const struct regex_tree_node *t = &l->tree->nodes[f->node];
@@ -319,11 +321,11 @@ static bool next_time(struct looker *l, struct frame *f, bool has_read, struct r
     if (has_read && f->is_looping) {
         end_loop(l, f);
     } else if (has_read) {
-        bool is_optional = f->times-- > t->min; /* the last times, which are read first */
+        bool is_optional = f->times-- > t->min; /* the last iterations, which are read first */
         for (int b = 0; b < N_BEFORE; b++) {
             f->sum.by[b] = is_optional ? regex_or(l->s, f->follows.by[b], l->read.by[b]) : l->read.by[b];
         }
-        if (memcmp(&old, &f->sum, sizeof old) == 0) { /* more times change nothing */
+        if (memcmp(&old, &f->sum, sizeof old) == 0) { /* more iterations change nothing */
             f->times = is_optional ? t->min : 0;
         }
     } else {
@@ -344,7 +346,7 @@ static void push(struct looker *l, size_t node, const struct rest *follows)
     l->frames[l->n_frames++] = (struct frame){.node = node, .child = node, .follows = *follows, .sum = *follows};
 }
 
-/* Keeps what was read of a choice; after the last one, the union of all is in f->sum. */
+/* Adds the result of a choice; after the last one, f->sum is the union of all. */
 static bool next_choice(struct looker *l, struct frame *f, bool has_read)
 {
     const struct regex_tree_node *t = &l->tree->nodes[f->node];
@@ -365,7 +367,7 @@ static bool next_choice(struct looker *l, struct frame *f, bool has_read)
     return false;
 }
 
-/* Takes what was read of a child into f; has_read: there was one. Returns whether another child is to be read. */
+/* Adds the result of a child to f; has_read: there was one. Returns whether another child must be read. */
 static bool next_child(struct looker *l, struct frame *f, bool has_read, struct rest *follows)
 {
     struct regex_set *s = l->s;
@@ -392,7 +394,7 @@ static bool next_child(struct looker *l, struct frame *f, bool has_read, struct 
     }
 }
 
-/* Reads a leaf at once; else puts it on the stack. */
+/* Reads a leaf immediately; pushes other nodes onto the stack. */
 static bool begin_node(struct looker *l, size_t i, const struct rest *follows)
 {
     const struct regex_tree_node *t = &l->tree->nodes[i];
@@ -430,7 +432,7 @@ static enum err read_tree(struct looker *l, const struct rest *follows)
     return regex_ok(s);
 }
 
-/* The strings around it: what may precede it ends with a word's character or another. */
+/* Returns the strings around the pattern: the text before it ends with a word character or another one. */
 static regex_id place(struct looker *l, unsigned flags)
 {
     struct regex_set *s = l->s;

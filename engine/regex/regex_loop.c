@@ -1,5 +1,5 @@
-/* Expressions that are defined in terms of themselves: repeats of what looks ahead, as a repeat's body then depends on all that
- * follows it. A loop is a node with a name and a definition. */
+/* Expressions that are defined in terms of themselves. Repeats with look-ahead need them, because a repeat's body then
+ * depends on all text after it. A loop is a node with a name and a definition. */
 #include "engine/regex/regex_internal.h"
 
 #include "engine/base/mem.h"
@@ -50,7 +50,8 @@ void regex_loop_is(struct regex_set *s, regex_id loop, regex_id is)
     }
 }
 
-/* The next part of a union or an intersection of this kind; *r goes on to the rest, REGEX_NONE after the last. */
+/* Returns the next part of a union or an intersection of this kind; *r becomes the rest, REGEX_NONE after the last
+ * one. */
 static regex_id take_part(const struct regex_set *s, enum regex_kind kind, regex_id *r)
 {
     regex_id at = *r;
@@ -82,7 +83,7 @@ static regex_id nth_part(const struct regex_set *s, regex_id r, size_t n)
     return part;
 }
 
-/* The intersection of all parts of r, with the choices that `turn` tells of each union. */
+/* Returns the intersection of all parts of r, with the choice from each union that `turn` encodes. */
 static regex_id make_term(struct regex_set *s, regex_id r, size_t turn)
 {
     size_t from = s->parts.n;
@@ -100,7 +101,7 @@ static regex_id make_term(struct regex_set *s, regex_id r, size_t turn)
     return term;
 }
 
-/* Both in order of ids. */
+/* Both are sorted by id. */
 static bool contains_all(const struct regex_set *s, regex_id more, regex_id fewer)
 {
     while (fewer != REGEX_NONE) {
@@ -115,7 +116,7 @@ static bool contains_all(const struct regex_set *s, regex_id more, regex_id fewe
     return true;
 }
 
-/* Leaves out what another part of the union contains. */
+/* Removes intersections that another part of the union contains. */
 static regex_id drop_contained(struct regex_set *s, regex_id r)
 {
     size_t from = s->parts.n, n = 0;

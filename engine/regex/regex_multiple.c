@@ -1,15 +1,14 @@
-/* The automaton of multiples. A state is what the digits so far leave of m, counted as if the digits that are still to come
- * were there and zeros: left * 10^e % m, e being how many come. The digits that come then make a number below 10^e,
- * and that has to be what is missing. So a state that nothing can follow is seen without a search, and states that the
- * same can follow are one: m = 1000 has 4, since only zeros at the end count [Alexeev 2004, "Minimal DFAs for testing
- * divisibility"]. */
+/* The automaton of multiples. A state is the remainder of the digits so far, followed by zeros for the remaining
+ * digits: left * 10^e % m, with e the number of remaining digits. These form a number below 10^e, which must equal the
+ * missing amount. So a dead state is detected without a search, and states with the same continuation are equal: m =
+ * 1000 has 4 states, because only trailing zeros count [Alexeev 2004, "Minimal DFAs for testing divisibility"]. */
 #include "engine/regex/regex_internal.h"
 
 #include "engine/regex/residue.h"
 
 enum shape {
     IN_WHOLE,       /* digits of the whole part, and a fraction */
-    FRACTION_FIRST, /* after the point: a digit must come */
+    FRACTION_FIRST, /* after the point: a digit must follow */
     IN_FRACTION
 };
 
@@ -19,12 +18,12 @@ struct state {
     struct regex_steps of;
     enum shape shape;
     uint64_t sum;      /* left * 10^e % m */
-    uint32_t min, max; /* IN_WHOLE: digits that come; max: or UNBOUNDED */
-    uint32_t extra;    /* IN_WHOLE: min + extra digits is the least that can come, and e counts these and places */
+    uint32_t min, max; /* IN_WHOLE: remaining digits; max: or UNBOUNDED */
+    uint32_t extra;    /* IN_WHOLE: min + extra digits is the minimum, and e counts these and places */
     uint32_t places;   /* else: e */
 };
 
-/* Can e digits make what is missing? */
+/* Checks whether e digits can form the missing amount. */
 static bool can_reach(uint64_t sum, uint64_t m, uint32_t e)
 {
     uint64_t missing = sum != 0 ? m - sum : 0;
@@ -43,7 +42,7 @@ static regex_id make(struct regex_set *s, struct state t)
 {
     uint64_t m = t.of.m;
     while (t.shape == IN_WHOLE && !can_reach(t.sum, m, more_digits(&t)) && t.min + t.extra < t.max) {
-        t.extra++; /* 13 times at most: 10^13 > m */
+        t.extra++; /* at most 13 times: 10^13 > m */
         t.sum = residue_mul(t.sum, 10 % m, m);
     }
     if (!can_reach(t.sum, m, more_digits(&t))) {
@@ -132,7 +131,7 @@ regex_id regex_multiple_next(struct regex_set *s, const struct regex_node *n, un
         t.sum = (t.sum + residue_mul(digit, residue_power_of_ten(e - 1, m), m)) % m;
         return make(s, t);
     }
-    if (is_end) { /* one more digit than the least: what is left is shifted */
+    if (is_end) { /* one more digit than the minimum: shift the remainder */
         t.sum = (residue_mul(t.sum, 10 % m, m) + residue_mul(digit, residue_power_of_ten(e, m), m)) % m;
     } else {
         t.sum = (t.sum + residue_mul(digit, residue_power_of_ten(e - 1, m), m)) % m;
@@ -145,7 +144,7 @@ regex_id regex_multiple_next(struct regex_set *s, const struct regex_node *n, un
 
 size_t regex_multiple_states(const struct regex_steps *of, size_t digits, size_t most)
 {
-    uint64_t power = 1;  /* 10^e, no further than m */
+    uint64_t power = 1;  /* 10^e, limited to m */
     uint64_t common = 1; /* the greatest common divisor of 10^e and m: sums are its multiples */
     size_t n = 0;
     for (size_t e = 0; n <= most; e++) {

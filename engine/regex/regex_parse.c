@@ -1,5 +1,5 @@
-/* One pass over the pattern with a stack of open groups makes a tree in postfix order (regex_parse_internal.h), which regex_fold or
- * regex_look then makes an expression of. */
+/* One pass over the pattern with a stack of open groups builds a tree in postfix order (regex_parse_internal.h).
+ * regex_fold or regex_look converts it to an expression. */
 #include "engine/regex/regex_parse_internal.h"
 
 #include "engine/base/mem.h"
@@ -12,8 +12,8 @@ enum group_kind { GROUP, GROUP_AHEAD, GROUP_NOT_AHEAD };
 
 struct group {
     enum group_kind kind;
-    size_t at;                 /* of its parenthesis */
-    uint32_t n_whole, n_parts; /* alternatives that have ended; parts of the one that is being read */
+    size_t at;                 /* offset of its parenthesis */
+    uint32_t n_whole, n_parts; /* complete alternatives; parts of the current one */
     uint32_t i_whole, i_part;  /* where their nodes begin */
 };
 
@@ -22,7 +22,7 @@ struct parser {
     struct regex_tree tree;
     struct group groups[REGEX_PARSE_MAX_DEPTH + 1];
     size_t n_groups;
-    bool can_repeat; /* the last part is one that may be repeated */
+    bool can_repeat; /* the last part can be repeated */
 };
 
 enum err regex_reader_bad(struct regex_reader *r, size_t at, const char *what)
@@ -44,7 +44,7 @@ uint32_t regex_reader_character(struct regex_reader *r)
     return c;
 }
 
-/* Puts a node after the subtrees that are its children; these begin at the node `first`. */
+/* Appends a node after the subtrees of its children, which begin at the node `first`. */
 static enum err put(struct parser *p, struct regex_tree_node node, uint32_t first)
 {
     struct regex_tree *t = &p->tree;
@@ -69,7 +69,7 @@ static enum err put(struct parser *p, struct regex_tree_node node, uint32_t firs
     return ERR_OK;
 }
 
-/* Puts a node without children, the next part of its group. */
+/* Appends a node without children, the next part of its group. */
 static enum err put_part(struct parser *p, struct regex_tree_node node, bool can_repeat)
 {
     p->groups[p->n_groups - 1].n_parts++;
@@ -77,7 +77,7 @@ static enum err put_part(struct parser *p, struct regex_tree_node node, bool can
     return put(p, node, (uint32_t)p->tree.n);
 }
 
-/* Ends the alternative that is being read. */
+/* Ends the current alternative. */
 static enum err end_sequence(struct parser *p)
 {
     struct group *g = &p->groups[p->n_groups - 1];
@@ -93,7 +93,7 @@ static enum err end_sequence(struct parser *p)
     return ERR_OK;
 }
 
-/* Ends the group, which becomes a part of the one around it. */
+/* Ends the group, which becomes a part of the enclosing one. */
 static enum err end_group(struct parser *p)
 {
     TRY(end_sequence(p));
@@ -119,7 +119,7 @@ static void begin_group(struct parser *p, enum group_kind kind, size_t at)
     p->can_repeat = false;
 }
 
-/* A name and its > */
+/* Reads a name and its >. */
 static enum err skip_name(struct regex_reader *r, size_t at)
 {
     size_t first = r->at;
@@ -131,7 +131,7 @@ static enum err skip_name(struct regex_reader *r, size_t at)
                : regex_reader_bad(r, at, "a kind of group that is not supported: a name without its >");
 }
 
-/* After (? that is not followed by a colon. */
+/* Reads the kind of group after (? that is not followed by a colon. */
 static enum err read_group_kind(struct regex_reader *r, size_t at, enum group_kind *kind)
 {
     char c = r->at < r->n ? r->pattern[r->at] : '\0', next = r->n - r->at > 1 ? r->pattern[r->at + 1] : '\0';
@@ -157,7 +157,7 @@ static enum err read_group_kind(struct regex_reader *r, size_t at, enum group_ki
                        : regex_reader_bad(r, at, "flags or another kind of group that is not supported");
 }
 
-/* After (: what kind of group it is. */
+/* Reads the kind of group after ( and opens the group. */
 static enum err open_group(struct parser *p, size_t at)
 {
     struct regex_reader *r = &p->r;
@@ -173,7 +173,7 @@ static enum err open_group(struct parser *p, size_t at)
     return ERR_OK;
 }
 
-/* Digits; what is over the largest count stays there. */
+/* Reads digits; a number above the largest count stays above it. */
 static bool take_number(const struct regex_reader *r, size_t *at, uint32_t *value)
 {
     size_t first = *at;
@@ -222,12 +222,12 @@ static enum err repeat_last(struct parser *p, size_t at, uint32_t min, uint32_t 
     } else if (min != 1 || max != 1) {
         TRY(put(p, (struct regex_tree_node){.kind = REGEX_T_REPEAT, .n = 1, .min = min, .max = max}, first));
     }
-    regex_reader_takes(r, '?'); /* fewest first: of which match is found, not of what matches */
+    regex_reader_takes(r, '?'); /* lazy: affects which match is found, not the set of matches */
     p->can_repeat = false;
     return ERR_OK;
 }
 
-/* \b or \B is next, at a backslash that was taken: it is no character. */
+/* Checks, after a consumed backslash, for \b or \B, which are not characters. */
 static bool is_edge(const struct regex_reader *r)
 {
     return r->at < r->n && (r->pattern[r->at] == 'b' || r->pattern[r->at] == 'B');
@@ -241,7 +241,7 @@ static enum err read_edge(struct parser *p, size_t at)
                : put_part(p, (struct regex_tree_node){.kind = REGEX_T_EDGE, .min = is_not}, false);
 }
 
-/* What stands for characters; r->at is behind its first byte, c. */
+/* Reads a form that matches characters; r->at is after its first byte, c. */
 static enum err read_atom(struct parser *p, char c)
 {
     struct regex_reader *r = &p->r;

@@ -1,5 +1,5 @@
-/* Escapes and classes of characters: sets of code points, which are put in order, turned where [^ or \D asks for it, and made
- * an expression. */
+/* Escapes and classes of characters: sets of code points, which are sorted, negated for [^ or \D, and converted to an
+ * expression. */
 #include "engine/base/hex.h"
 #include "engine/regex/regex_parse_internal.h"
 
@@ -33,7 +33,7 @@ enum err regex_ranges_add(struct regex_ranges *to, uint32_t first, uint32_t last
     return ERR_OK;
 }
 
-/* Those of list[0..n), which are in order, or all others. */
+/* Adds the ranges of list[0..n), which are sorted, or all other characters. */
 static enum err add_all(struct regex_ranges *to, const struct regex_range *list, size_t n, bool others)
 {
     uint32_t next = 0;
@@ -54,7 +54,7 @@ static int order_ranges(const void *a, const void *b)
     return (x->first > y->first) - (x->first < y->first);
 }
 
-/* In order, and one where they touch. */
+/* Sorts the ranges and joins adjacent ones. */
 static void merge(struct regex_ranges *r)
 {
     size_t n = 0;
@@ -71,7 +71,7 @@ static void merge(struct regex_ranges *r)
     r->n = n;
 }
 
-/* A union of all at once is linear; one that grows range by range has as many forms as ranges. */
+/* A union in one step is linear; one that grows range by range has as many forms as ranges. */
 static enum err one_of(struct regex_set *s, const struct regex_ranges *ranges, regex_id *out)
 {
     regex_id *ids = mem_zalloc_array(ranges->n, sizeof *ids, MEM_REQUEST);
@@ -84,7 +84,8 @@ static enum err one_of(struct regex_set *s, const struct regex_ranges *ranges, r
     return regex_ok(s);
 }
 
-/* Many ranges: classes of properties come again, and take long. *is_new: it was made now. */
+/* Builds a class of many ranges, with a cache: classes of properties are often repeated, and slow to build. *is_new:
+ * not from the cache. */
 static enum err one_of_many(struct regex_set *s, const struct regex_ranges *ranges, bool *is_new, regex_id *out)
 {
     struct regex_hash name = {ranges->n, 0};
@@ -104,7 +105,7 @@ static enum err one_of_many(struct regex_set *s, const struct regex_ranges *rang
     return regex_ok(s);
 }
 
-/* The other case of each ASCII letter of the ranges. */
+/* Adds the other case of each ASCII letter of the ranges. */
 static enum err add_cases(struct regex_ranges *r)
 {
     for (size_t i = 0, n = r->n; i < n; i++) {
@@ -117,7 +118,8 @@ static enum err add_cases(struct regex_ranges *r)
     return ERR_OK;
 }
 
-/* UTF-8 has no surrogates, so what lies on both sides of them is cut there. *n_wide: as the time goes that they take. */
+/* UTF-8 has no surrogates, so ranges across them are cut. *n_wide: number of ranges beyond ASCII, weighted by their
+ * cost. */
 static enum err cut_surrogates(const struct regex_ranges *all, struct regex_ranges *cut, size_t *n_wide)
 {
     for (size_t i = 0; i < all->n; i++) {
@@ -176,7 +178,7 @@ bool regex_reader_takes_hex(struct regex_reader *r, size_t n, uint32_t *value)
     return true;
 }
 
-/* Behind \u: four digits, of which two of surrogates are one character, or any number in braces. */
+/* Reads four digits after \u, or any number in braces; two escaped surrogates are one character. */
 static enum err read_unicode(struct regex_reader *r, size_t begin, uint32_t *c)
 {
     uint32_t low = 0;
@@ -202,14 +204,14 @@ static enum err read_unicode(struct regex_reader *r, size_t begin, uint32_t *c)
     return is_half ? regex_reader_bad(r, begin, "half a surrogate pair") : ERR_OK;
 }
 
-/* The character that an escape with the letter `e` is. */
+/* Returns the character of an escape with the letter `e`. */
 static enum err read_letter(struct regex_reader *r, size_t begin, char e, uint32_t *c)
 {
     static const char letters[] = "tnvfr0", values[] = "\t\n\v\f\r";
     const char *found = strchr(letters, e);
     bool is_digit_next = r->at < r->n && r->pattern[r->at] >= '0' && r->pattern[r->at] <= '9';
     if (found != NULL && (e != '0' || !is_digit_next)) {
-        *c = (unsigned char)values[found - letters]; /* the NUL behind the values is \0 */
+        *c = (unsigned char)values[found - letters]; /* the NUL after the values is \0 */
         return ERR_OK;
     }
     if (e == 'x') {
@@ -232,7 +234,7 @@ static enum err read_letter(struct regex_reader *r, size_t begin, char e, uint32
     return regex_reader_bad(r, begin, "an escape that does not exist");
 }
 
-/* After \p or \P: the name of a property in braces, or of one letter. */
+/* Reads a property's name in braces, or of one letter, after \p or \P. */
 static enum err read_property(struct regex_reader *r, size_t begin, bool others)
 {
     enum { KEPT_WORK = 100, FOUND_WORK = 15000 };
@@ -263,7 +265,7 @@ static enum err read_property(struct regex_reader *r, size_t begin, bool others)
                                       : err;
 }
 
-/* Behind a backslash: a set, which goes to r->ranges (*is_set), or a character. */
+/* Reads a set, which goes to r->ranges (*is_set), or a character, after a backslash. */
 static enum err read_either(struct regex_reader *r, bool in_class, bool *is_set, uint32_t *c)
 {
     size_t begin = r->at - 1;
@@ -313,7 +315,7 @@ enum err regex_read_escape(struct regex_reader *r, regex_id *out)
     return regex_reader_class(r, false, out);
 }
 
-/* One character or set of a class; a set is added at once. */
+/* Reads one character or set of a class; adds a set immediately. */
 static enum err read_member(struct regex_reader *r, bool *is_set, uint32_t *c)
 {
     *is_set = false;

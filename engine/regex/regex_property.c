@@ -12,7 +12,7 @@
 
 enum { MAX_NAME = 48, MAX_PROPERTIES = 512, MAX_RANGES = 1 << 16, LAST_CODE_POINT = 0x10FFFF };
 
-/* Properties that were asked for, without heap memory, as they outlive all requests. When it is full it starts anew. */
+/* A static cache of properties, because they outlive all requests. When it is full it is emptied. */
 struct property {
     char name[MAX_NAME];
     size_t first, n; /* of `ranges` */
@@ -96,7 +96,7 @@ static const char *long_name(const char *name)
     return name;
 }
 
-/* The name as PCRE2 knows it, in lower case; false: it can be none. */
+/* Writes the name as PCRE2 spells it, in lower case; false: it cannot be a name. */
 static bool normalise(const char *name, size_t n, char out[MAX_NAME])
 {
     char text[MAX_NAME];
@@ -116,10 +116,12 @@ static bool normalise(const char *name, size_t n, char out[MAX_NAME])
     size_t front = strncmp(text, "generalcategory=", 16) == 0 ? 16 : strncmp(text, "gc=", 3) == 0 ? 3 : 0;
     const char *is = long_name(text + front);
     snprintf(out, MAX_NAME, "%s", is);
-    return *is != '\0' && (front == 0 || strlen(is) <= 3); /* the value of a category is no other property */
+    return *is != '\0' && (front == 0 || strlen(is) <= 3); /* the value of a category is not the name of another
+                                                            * property */
 }
 
-/* In the planes without characters, and those of private use, all but the last two are alike: the first tells of them. */
+/* In the planes without characters, and those for private use, all but the last two characters are alike: only the
+ * first is tested. */
 static bool is_alike(uint32_t c) { return (c >= 0x40000 && c < 0xE0000) || c >= 0xF0000; }
 
 static size_t write_characters(char *out)
@@ -132,7 +134,7 @@ static size_t write_characters(char *out)
     return n;
 }
 
-/* Adds the characters text[0..n), in order. */
+/* Adds the characters text[0..n), which are sorted. */
 static enum err add_characters(struct property *p, const char *text, size_t n)
 {
     uint32_t c;
@@ -151,10 +153,10 @@ static enum err add_characters(struct property *p, const char *text, size_t n)
     return ERR_OK;
 }
 
-/* Finds all matches of the code in all characters. */
+/* Finds all matches of the code among all characters. */
 static enum err match_all(const pcre2_code *code, pcre2_general_context *general, struct property *p)
 {
-    enum { ROOM = 5 << 18 }; /* of some 330,000 characters of 4 bytes at most */
+    enum { ROOM = 5 << 18 }; /* for about 330,000 characters of at most 4 bytes */
     char *text = mem_alloc(ROOM, MEM_REQUEST);
     pcre2_match_data *match = pcre2_match_data_create(1, general);
     enum err err = text != NULL && match != NULL ? ERR_OK : ERR_NOMEM;
@@ -173,7 +175,7 @@ static enum err match_all(const pcre2_code *code, pcre2_general_context *general
     return err;
 }
 
-/* Asks PCRE2; p->name is there. */
+/* Finds the characters with PCRE2; p->name is set. */
 static enum err find(struct property *p)
 {
     char pattern[MAX_NAME + 8];
@@ -189,7 +191,7 @@ static enum err find(struct property *p)
         pcre2_compile((PCRE2_SPTR)pattern, (PCRE2_SIZE)n, PCRE2_UTF | PCRE2_NO_UTF_CHECK, &code, &at, compile);
     enum err err = made != NULL ? ERR_OK : code == PCRE2_ERROR_HEAP_FAILED ? ERR_NOMEM : ERR_INVALID_GRAMMAR;
     if (err == ERR_OK) {
-        pcre2_jit_compile(made, PCRE2_JIT_COMPLETE); /* without it it takes 10 ms */
+        pcre2_jit_compile(made, PCRE2_JIT_COMPLETE); /* without JIT it takes 10 ms */
         err = match_all(made, general, p);
     }
     pcre2_code_free(made);
@@ -198,7 +200,7 @@ static enum err find(struct property *p)
     return err;
 }
 
-/* The property, found or asked for, with the lock held. */
+/* Returns the property, cached or from PCRE2; the lock must be held. */
 static enum err get(const char *name, bool *was_kept, const struct property **out)
 {
     size_t i = 0;

@@ -1,6 +1,6 @@
-/* Words of an enumeration as one expression: a tree of their bytes, put together from its leaves, so that what words begin with
- * stands there once, and what they end with, too, as equal expressions are one [Daciuk 2000, "Incremental construction of
- * minimal acyclic finite-state automata"]. What comes next behind a beginning is found without a look at all of the words. */
+/* Builds an enumeration's words as one expression: a tree of their bytes, built from its leaves. Common prefixes are
+ * stored once, and so are common suffixes, because equal expressions are one [Daciuk 2000, "Incremental construction of
+ * minimal acyclic finite-state automata"]. The next byte is found without searching all words. */
 #include "engine/regex/regex_internal.h"
 
 #include "engine/base/mem.h"
@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A place behind the first bytes of the word at hand. */
+/* The position after the first bytes of the current word. */
 struct place {
-    size_t first; /* of arcs: those that go on from here, up to those of the next place */
-    bool ends;    /* a word does */
+    size_t first; /* of its arcs, which end at those of the next position */
+    bool ends;    /* a word ends here */
 };
 
-/* What follows a byte. */
+/* A byte and its continuation. */
 struct arc {
     unsigned char byte;
     regex_id left;
@@ -23,7 +23,7 @@ struct arc {
 struct tree {
     struct regex_set *s;
     struct place *places; /* [the longest word + 1] */
-    struct arc *arcs;     /* [256 * (the longest word + 1)] at most, as they are needed */
+    struct arc *arcs;     /* at most [256 * (the longest word + 1)], allocated on use */
     size_t n_arcs, cap_arcs;
 };
 
@@ -49,7 +49,7 @@ static bool push_arc(struct tree *t, unsigned char byte, regex_id left)
     return true;
 }
 
-/* What follows a place: its arcs, those that lead to the same as one, and the end. */
+/* Returns the continuation of a position: its arcs, merged if they have the same target, and the end. */
 static regex_id close_place(struct tree *t, const struct place *p)
 {
     struct regex_set *s = t->s;
@@ -61,7 +61,7 @@ static regex_id close_place(struct tree *t, const struct place *p)
     }
     for (size_t i = 0; i < n; i++) {
         uint64_t bits[4] = {0};
-        size_t others = i + 1; /* those that are left */
+        size_t others = i + 1; /* arcs that are left */
         bits[arcs[i].byte / 64] |= (uint64_t)1 << arcs[i].byte % 64;
         for (size_t k = i + 1; k < n; k++) {
             if (arcs[k].left == arcs[i].left) {
@@ -79,7 +79,7 @@ static regex_id close_place(struct tree *t, const struct place *p)
     return regex_join_parts(s, REGEX_K_OR, from);
 }
 
-/* Closes the places behind `keep` bytes of the word, the deepest first. */
+/* Closes the positions after `keep` bytes of the word, the deepest first. */
 static bool close_behind(struct tree *t, const struct regex_word *word, size_t keep)
 {
     bool ok = true;
@@ -105,7 +105,7 @@ static bool put_words(struct tree *t, const struct regex_word *words, size_t n)
             t->places[k] = (struct place){t->n_arcs, false};
         }
         t->places[word->n].ends = true;
-        ok = ok && regex_spend(t->s, 1 + word->n / 8); /* what is looked at of it */
+        ok = ok && regex_spend(t->s, 1 + word->n / 8); /* the visited part of the word */
     }
     return ok && close_behind(t, &words[n - 1], 0);
 }

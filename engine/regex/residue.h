@@ -4,14 +4,14 @@
 
 #include <stdint.h>
 
-/* a * b % m, for a, b < m <= 2^40. */
+/* Returns a * b % m, for a, b < m <= 2^40. */
 static inline uint64_t residue_mul(uint64_t a, uint64_t b, uint64_t m)
 {
     uint64_t high = a * (b >> 20) % m, low = a * (b & 0xfffff) % m;
     return ((high << 20) % m + low) % m;
 }
 
-/* 10^n % m, for m <= 2^40. */
+/* Returns 10^n % m, for m <= 2^40. */
 static inline uint64_t residue_power_of_ten(uint64_t n, uint64_t m)
 {
     uint64_t r = 1 % m, square = 10 % m;
