@@ -1,6 +1,6 @@
-/* The table of ISAs, ascending. Selecting one runs the init functions of it and of all below it that the CPU has, so a
- * kernel that an ISA lacks comes from the next lower one. An ISA need not contain those below it: CPUs with AVX-512 may
- * lack AVX-VNNI. */
+/* The table of ISAs, ascending. Selecting an ISA runs its init function and those of all lower ISAs that the CPU has.
+ * So a kernel that an ISA lacks comes from the next lower one. An ISA need not include the lower ones: CPUs with
+ * AVX-512 can lack AVX-VNNI. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"
@@ -15,8 +15,8 @@
 #include <sys/auxv.h>
 #endif
 
-/* CPU features, those that ISAs need and some that they may use: on x86 by gcc's names [GCC manual,
- * __builtin_cpu_supports], on ARM by those of Linux [arm64 elf_hwcaps]. */
+/* CPU features that ISAs need, and some that they can use: on x86 by gcc's names [GCC manual, __builtin_cpu_supports],
+ * on ARM by the names of Linux [arm64 elf_hwcaps]. */
 #if defined(__x86_64__)
 #define CPU_FEATURES(X)   X(avx2) X(fma) X(avx512f) X(avx512bw) X(avx512vl) X(avx512dq) X(avx512vnni) X(avx512bf16)
 #define OTHER_FEATURES(X) X(f16c) X(avxvnni) X(amx_tile) X(amx_int8) X(tile_state) /* not all compilers know these */
@@ -41,14 +41,15 @@ enum feature {
 };
 
 #if defined(__x86_64__)
-/* Bit `bit` of register 0 (eax) .. 3 (edx) of a leaf of CPUID [Intel SDM vol. 2A, CPUID]. */
+/* Returns bit `bit` of register 0 (eax) .. 3 (edx) of a leaf of CPUID [Intel SDM vol. 2A, CPUID]. */
 static bool has_bit(unsigned leaf, unsigned subleaf, int reg, int bit)
 {
     unsigned r[4] = {0};
     return __get_cpuid_count(leaf, subleaf, &r[0], &r[1], &r[2], &r[3]) != 0 && (r[reg] >> bit & 1) != 0;
 }
 
-/* Eight tiles of 16 rows of 64 bytes: palette 1 as it has always been [Intel SDM vol. 2A, CPUID leaf 1DH]. */
+/* The kernels need eight tiles of 16 rows of 64 bytes: palette 1 of all CPUs so far [Intel SDM vol. 2A, CPUID leaf
+ * 1DH]. */
 static bool has_amx_tile(void)
 {
     unsigned a, b, c, d;
@@ -56,8 +57,8 @@ static bool has_amx_tile(void)
            b >> 16 >= 8 && (c & 0xFFFF) == 16;
 }
 
-/* Linux hands out the 8 KiB of tile state to processes that ask for it, once for all their threads; asking again does
- * no harm. A kernel that does not know tiles, or a process that may not have them, fails [Linux
+/* Linux grants the 8 KiB of tile state per process, on request, for all its threads. A repeated request is harmless.
+ * The request fails if the kernel does not know tiles or denies them to the process [Linux
  * Documentation/arch/x86/xstate.rst]. */
 static bool has_tile_state(void)
 {
@@ -99,7 +100,7 @@ static const char *const feature_names[] = {
 
 struct isa_row {
     const char *name;
-    unsigned needs; /* one bit for each enum feature */
+    unsigned needs; /* one bit per enum feature */
     void (*init)(struct kern_table *t);
 };
 
@@ -138,7 +139,7 @@ enum { N_ISA = ARRAY_LEN(isa_rows) };
 
 const char *kern_isa_name(int i) { return i >= 0 && i < N_ISA ? isa_rows[i].name : NULL; }
 
-/* Names of the features in `mask` that the CPU has or has not. */
+/* Lists the features in `mask` that the CPU has, or lacks. */
 static void list_features(unsigned mask, bool has, char *out)
 {
     out[0] = '\0';
@@ -164,7 +165,7 @@ bool kern_isa_is_there(int i)
     return i >= 0 && i < N_ISA && lacks[0] == '\0';
 }
 
-/* Names of the ISAs this CPU has, separated by spaces. */
+/* Lists the ISAs of this CPU, separated by spaces. */
 static void list_isas(char *out, size_t cap)
 {
     out[0] = '\0';

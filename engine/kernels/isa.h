@@ -25,9 +25,9 @@ void kern_ops_init_ref(struct kern_table *t);
 void kern_ops_init_avx2(struct kern_table *t);
 void kern_ops_init_avx512(struct kern_table *t);
 void kern_ops_init_neon(struct kern_table *t);
-void kern_rows_init_ref(struct kern_table *t); /* what the sampler asks of a row; ISAs set it in kern_ops_init_* */
+void kern_rows_init_ref(struct kern_table *t); /* the sampler's operations on a row; ISAs set them in kern_ops_init_* */
 
-/* ref: attention in one and in two stages; kv_store. */
+/* ref: attention in one and two stages; kv_store. */
 struct kv_layout;
 void kern_attention_init_ref(struct kern_table *t);
 void kern_kv_store_ref(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *k_page,
@@ -36,7 +36,8 @@ void kern_kv_store_ref(const struct kv_layout *l, const float *k, const float *v
 /* ref: matmul for every panel kind; quantize_row. */
 void kern_matmul_init_ref(struct kern_table *t);
 void kern_quantize_row_ref(const float *x, size_t k, float fine, struct kern_qblock *row);
-#define KERN_AMAX_LEAST 0x1p-110f /* the least magnitude a block has a scale for: 256 * 127 / it does not overflow */
+/* least largest magnitude of a block with a scale: 256 * 127 / it does not overflow */
+#define KERN_AMAX_LEAST 0x1p-110f
 /* Returns the d^2 above which a block of the row is fine (kern.h); the d of all blocks must be set. */
 float kern_fine_limit(const struct kern_qblock *row, size_t n_blocks, float fine);
 
@@ -44,18 +45,19 @@ void kern_matmul_init_avx2(struct kern_table *t);
 void kern_matmul_float_init_avx2(struct kern_table *t); /* called by the line above */
 void kern_quantize_row_avx2(const float *x, size_t k, float fine, struct kern_qblock *row);
 
-void kern_matmul_init_avxvnni(struct kern_table *t); /* quantised kinds only */
+void kern_matmul_init_avxvnni(struct kern_table *t); /* quantized kinds only */
 
 void kern_matmul_init_avx512(struct kern_table *t);
-void kern_matmul_float_init_avx512(struct kern_table *t);                        /* called by the line above */
-void kern_matmul_avx512(enum panel_kind kind, const struct kern_matmul_args *a); /* quantised kinds; what amx leaves */
+void kern_matmul_float_init_avx512(struct kern_table *t); /* called by the line above */
+/* quantized kinds; rows that amx leaves */
+void kern_matmul_avx512(enum panel_kind kind, const struct kern_matmul_args *a);
 void kern_quantize_row_avx512(const float *x, size_t k, float fine, struct kern_qblock *row);
 
 void kern_matmul_init_neon(struct kern_table *t);
 void kern_matmul_float_init_neon(struct kern_table *t); /* called by the line above */
 void kern_quantize_row_neon(const float *x, size_t k, float fine, struct kern_qblock *row);
-void kern_matmul_init_dotprod(struct kern_table *t); /* quantised kinds */
+void kern_matmul_init_dotprod(struct kern_table *t); /* quantized kinds */
 void kern_matmul_init_i8mm(struct kern_table *t);    /* 8-bit codes */
-void kern_matmul_init_amx(struct kern_table *t);     /* quantised kinds only */
+void kern_matmul_init_amx(struct kern_table *t);     /* quantized kinds only */
 
 #endif

@@ -17,18 +17,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* --- quantised activation rows ------------------------------------------------------------------------------------
+/* --- quantized activation rows ------------------------------------------------------------------------------------
  * Blocks of 32 inputs, x = d * (hi + lo / 256). With amax the largest |x| of the block, d = amax / 127 and hi = round
  * to nearest even of x * (127 / amax), both divisions in f32. A *fine* block has a second term, lo = x - d * hi in
- * units of d / 256; in the others lo is 0. Where few large values carry a row, the blocks that hold them make most of
- * its error; the second term in those blocks alone takes most of the error away for little work [measured:
- * docs/internals/cpu.md]. A block is fine when d^2 > fine^2 * (mean of d^2 over the row's blocks): fine 0 is every
- * block, infinity none. The mean's sum runs in 16 interleaved partial sums, then by halves.
- * A block with amax < 2^-110 (where 1 / d would come near overflow) is all zero; in a block with a NaN or infinity d
- * and s are NaN and hi and lo 0, so that every product with the row is NaN and can be noticed.
+ * units of d / 256; in the others lo is 0. If a few large values dominate a row, most of its error is in their blocks.
+ * A second term in only those blocks removes most of the error at little cost [measured: docs/internals/cpu.md]. A
+ * block is fine if d^2 > fine^2 * (mean of d^2 over the row's blocks): with fine 0 every block is, with infinity none.
+ * The mean is summed in 16 interleaved partial sums, then by halves.
+ * A block with amax < 2^-110 (1 / d would approach overflow) is all zero. In a block with a NaN or infinity, d and s
+ * are NaN, and hi and lo are 0, so every product with the row is NaN and can be detected.
  *
- * A row of K inputs is kern_qrow_blocks(K) blocks; inputs beyond K are 0. What a kernel needs of a block without a
- * second term lies in its first cache line. */
+ * A row of K inputs is kern_qrow_blocks(K) blocks; inputs beyond K are 0. The first cache line of a block holds all
+ * that a kernel needs if there is no second term. */
 struct kern_qblock {
     _Alignas(64) int8_t hi[PANEL_BLOCK]; /* -127 .. 127 */
     float d;                             /* 0 for an all-zero block */
@@ -45,17 +45,17 @@ static inline size_t kern_qrow_blocks(size_t k) { return (k + PANEL_BLOCK - 1) /
 static inline size_t kern_qrow_bytes(size_t k) { return kern_qrow_blocks(k) * sizeof(struct kern_qblock); }
 
 /* out[T][n_panels*16] = rows * panels^T.
- * Quantised kinds, per element and in this order over blocks b = 0..: with acc the exact integer sum of
+ * Quantized kinds, per element and in this order over blocks b = 0..: with acc the exact integer sum of
  * (c - zero point) * hi, c replaced by its entry in table kinds
  *   scale per 32:  out = fma(scale_b * (float)acc, d_b, out)
  *   minimum too:   then out = fma(min_b, s_b, out)
  *   scale per 16:  two steps as for 32, first half then second half of the block
  *   minimum too:   two steps out = fma(fma(min_b / -8, (float)half, scale_b * (float)acc), d_b, out)
- * Then out += rest, where `rest` starts from 0 and takes the steps of the row's fine blocks alone, in their order, with
- * lo for hi, half_lo for half, scale_b / 256, min_b / -2048 and no step of s (which has both terms). A block without lo
- * adds nothing to rest, so a kernel may take it along: no row's result depends on its tile mates.
+ * Then out += rest. `rest` starts from 0 and takes only the steps of the row's fine blocks, in their order, with lo for
+ * hi, half_lo for half, scale_b / 256, min_b / -2048 and no step of s (which has both terms). A block without lo adds
+ * nothing to rest, so a kernel can include it: no row's result depends on the other rows of its tile.
  * float kinds: out = fma(w_k, x_k, out) for k = 0..K-1, weights widened to f32. out starts from 0.
- * Bound vs ref: quantised 1e-6 * sum |terms| (ISAs with FMA are exact to ref, which uses fmaf); float kinds equal. */
+ * Bound vs ref: quantized 1e-6 * sum |terms| (ISAs with FMA are exact to ref, which uses fmaf); float kinds equal. */
 struct kern_matmul_args {
     const void *panels; /* n_panels panels, panel_bytes apart, 64-byte aligned */
     int n_panels;
@@ -69,49 +69,49 @@ struct kern_matmul_args {
 typedef void (*kern_matmul_fn)(const struct kern_matmul_args *a);
 
 /* --- attention ----------------------------------------------------------------------------------------------------
- * Keys and values live in pages of KV_PAGE_TOKENS positions, in one of the types of kv_type.h, which need not be the
- * same for both. Page p of a sequence holds positions 32p .. 32p+31; the keys of one layer and KV head start at
+ * Keys and values are in pages of KV_PAGE_TOKENS positions. Each has one of the types of kv_type.h, and the two can
+ * differ. Page p of a sequence holds positions 32p .. 32p+31; the keys of one layer and KV head start at
  * keys + pages[p] * page_bytes, the values at values + pages[p] * page_bytes.
- * out[r][g] = softmax(scale * q[r][g].K  (soft-capped), masked) . V  [Vaswani 2017 3.2.1]. Row r sees positions
+ * out[r][g] = softmax(scale * q[r][g].K (soft-capped), masked) . V [Vaswani 2017 3.2.1]. Row r sees positions
  * max(0, pos[r]-window+1) .. pos[r] (window 0: all), or first[r] .. pos[r]. Positions are ascending. Cannot fail. Slots
- * of a page that a row does not see may hold anything, even NaN; a NaN that it sees shows in its output.
+ * of a page that a row does not see can hold anything, even NaN. A NaN in a visible slot makes the output NaN.
  *
- * Positions are taken in segments of KERN_SEGMENT_TOKENS, at fixed places; within one, 128 positions after the other
- * with a running maximum [online softmax, Milakov 2018]; maximum, sum and output of the segments are folded together in
- * ascending order. So long contexts can be split over threads, part by part, and the bits are those of one call.
+ * Positions are processed in segments of KERN_SEGMENT_TOKENS with fixed boundaries; within a segment, in blocks of 128
+ * with a running maximum [online softmax, Milakov 2018]. Maximum, sum and output of the segments are merged in
+ * ascending order. So threads can share a long context segment by segment, with the same bits as one call.
  *
  * Bound vs ref (which computes in double), per element:
  *   float types    (4e-6 + 4e-7 * A) * S
- *   integer keys   (4e-6 + 4e-7 * A + 6e-5 * Q) * S, as the query is rounded to 16 bits
+ *   integer keys   (4e-6 + 4e-7 * A + 6e-5 * Q) * S, because the query is rounded to 16 bits
  *   integer values 3.3e-5 * sum over blocks of 128 positions of (largest p*|scale| of a visible one) * sum |codes|
- *                  more, as the weights of a block are rounded to 14 bits of the largest
+ *                  more, because the weights of a block are rounded to 14 bits of the largest
  * with A the largest scale * sum |q*K| of a visible position, Q the largest scale * norm(q) * norm(K), and
- * S = sum |p*v|: an error of a score is one of all weights.
- * A query whose norm is beyond 1e18 gives NaN with integer keys. scale > 0. */
+ * S = sum |p*v|: an error of one score affects all weights.
+ * A query with a norm above 1e18 returns NaN with integer keys. scale > 0. */
 enum { KERN_SEGMENT_TOKENS = 256, KERN_MAX_HEAD = 576 };
 
 struct kern_attention_args {
     const float *q;  /* row r, head g at q + r*q_stride + g*d; any alignment */
     size_t q_stride; /* floats between rows */
-    float *out;      /* same shape, but for kv.d_value in place of d, with out_stride */
+    float *out;      /* same shape with kv.d_value instead of d, and out_stride */
     size_t out_stride;
     const int32_t *pos;   /* [n_rows] */
-    const int32_t *first; /* [n_rows], OPTIONAL: in place of the window, ascending, at most pos */
+    const int32_t *first; /* [n_rows], OPTIONAL: replaces the window; ascending, at most pos */
     int n_rows;
     int n_group;         /* query heads that share this KV head */
     struct kv_layout kv; /* kv.d: head width, a multiple of 4, at most KERN_MAX_HEAD */
     const unsigned char *keys,
-        *values;          /* this layer's and KV head's parts of page 0, 64-byte aligned; equal of latents */
-    size_t page_bytes;    /* from one page to the next, of either; a multiple of 64 */
+        *values;          /* this layer's and KV head's parts of page 0, 64-byte aligned; equal for latents */
+    size_t page_bytes;    /* between pages of keys, and of values; a multiple of 64 */
     const int32_t *pages; /* page table of the sequence, indexed by position / 32 */
-    /* OPTIONAL, both: the page of each that the caller wants behind this call, to fetch from memory meanwhile; what is there does not
+    /* OPTIONAL, both: the pages that the caller's next call reads, to prefetch during this one. Their content does not
      * matter. */
     const unsigned char *next_keys, *next_values;
     int window; /* 0 = none */
     float scale;
     float softcap; /* 0 = none; else s = softcap * tanh(s / softcap) */
-    /* OPTIONAL [n_group]: a score that takes part in the softmax of its head and has no value [Xiao 2023, "Efficient
-     * Streaming Language Models with Attention Sinks"; as gpt-oss has it]. */
+    /* OPTIONAL [n_group]: a score that takes part in the softmax of its head but has no value [Xiao 2023, "Efficient
+     * Streaming Language Models with Attention Sinks"; form of gpt-oss]. */
     const float *sinks;
 };
 
@@ -134,10 +134,10 @@ static inline size_t kern_part_floats(int d_value) { return (size_t)kv_value_wid
 
 /* --- bins of logits -----------------------------------------------------------------------------------------------
  * A bin is KERN_BIN_WIDTH wide. Element x belongs to k = x * KERN_BINS_PER_ONE, product and nearest integer in f32, and
- * goes to bin top - k, or to the last one of KERN_BINS when that is beyond it, whose sums mean nothing. So ascending
- * bins hold ever smaller elements, whatever the rounding. With r = x - k * KERN_BIN_WIDTH, within 0.011, an element
- * adds round(KERN_BIN_ONE * (1 + c[q][0] r + c[q][1] r^2 + .. + c[q][4] r^5)) to sums[q][bin], q < n_sums; the
- * polynomial without its 1 stays within 0.1. */
+ * to bin top - k. Elements beyond the last of KERN_BINS go to the last bin, whose sums are meaningless. So ascending
+ * bins hold smaller elements, regardless of rounding. With r = x - k * KERN_BIN_WIDTH, within 0.011, an element adds
+ * round(KERN_BIN_ONE * (1 + c[q][0] r + c[q][1] r^2 + .. + c[q][4] r^5)) to sums[q][bin], q < n_sums; the polynomial
+ * without its 1 stays within 0.1. */
 enum { KERN_BINS = 2048, KERN_BIN_TERMS = 5 };
 #define KERN_BIN_WIDTH    0.021660849392498290 /* ln 2 / 32 */
 #define KERN_BINS_PER_ONE 46.166241308446828f
@@ -147,21 +147,21 @@ struct kern_bins {
     float top;  /* integral, within +-2^20 */
     int n_sums; /* 1 or 2 */
     float c[2][KERN_BIN_TERMS];
-    bool has_rest; /* the sum of r * exp(x - max) is wanted, of all but the last bin */
+    bool has_rest; /* return the sum of r * exp(x - max) over all but the last bin */
     float max;
 };
 
 /* --- linear attention ---------------------------------------------------------------------------------------------
- * One head over n_rows rows in order, with a state S [n_keys][n_cols] that each row renews. With its decay a and rate b:
+ * One head over n_rows rows in order. Each row updates the state S [n_keys][n_cols] with its decay a and rate b:
  *
  *   u = b v                      [Dao 2024, "Transformers are SSMs": Mamba-2]
  *   u = b (v - (a S)^T k)        when `corrects` [Yang 2024, "Gated Delta Networks"]
  *   S = a S + k u^T
  *   out = S^T q
  *
- * The bits do not depend on how rows are cut into calls, nor columns at multiples of 16: the sums over n_keys run in two
- * interleaved partial sums. Bound vs the same in double, per element: 2e-7 * (n_keys + 4) * n_rows * what the element
- * would be with the magnitudes of all numbers, and sums for differences. */
+ * The bits do not depend on how calls split rows, or columns at multiples of 16: the sums over n_keys use two
+ * interleaved partial sums. Bound vs the computation in double, per element: 2e-7 * (n_keys + 4) * n_rows * m. m is the
+ * element computed from the magnitudes of all numbers, with sums instead of differences. */
 struct kern_linear_args {
     float *state; /* row j at state + j*n_cols; any alignment, as all of these */
     int n_keys, n_cols;
@@ -170,7 +170,7 @@ struct kern_linear_args {
     const float *v; /* [n_rows][n_cols] */
     size_t v_stride;
     const float *decay, *rate; /* [n_rows] */
-    float *out;                /* [n_rows][n_cols]; may not be v */
+    float *out;                /* [n_rows][n_cols]; must not be v */
     size_t out_stride;
     int n_rows;
     int first_col, last_col; /* columns [first, last) are computed; first a multiple of 16 */
@@ -193,24 +193,25 @@ struct kern_table {
     const char *isa; /* name of the highest ISA that filled an entry */
 
     kern_matmul_fn matmul[PANEL_KIND_COUNT];
-    int tile_rows; /* rows that most of them take at a time, and nearly as long for fewer; 1 = any number is as good */
+    int tile_rows; /* rows per tile of most kinds; fewer rows take nearly as long; 1 = any number is equally good */
 
-    /* Quantises x[k] into row[kern_qrow_blocks(k)], with a second term in blocks above `fine` >= 0 as told there. Exact
-     * to ref. */
+    /* Quantizes x[k] into row[kern_qrow_blocks(k)]. `fine` >= 0 selects the blocks with a second term (kern_qblock).
+     * Exact to ref. */
     void (*quantize_row)(const float *x, size_t k, float fine, struct kern_qblock *row);
 
-    /* out = x / sqrt(mean(x^2) + eps) * w; w may be NULL (all ones); out may be x. [Zhang & Sennrich 2019]
-     * eps > 0; squares below 1e-38 count as 0. The sum runs in 16 interleaved partial sums, then pairwise.
+    /* Computes out = x / sqrt(mean(x^2) + eps) * w. w can be NULL (all ones); out can be x. [Zhang & Sennrich 2019] eps
+     * > 0; squares below 1e-38 count as 0. The sum uses 16 interleaved partial sums, then pairs.
      * Bound: (4e-7 + K/32 * 6e-8) * |out| + 1e-44. */
     void (*rmsnorm)(const float *x, const float *w, float eps, size_t k, float *out);
 
-    /* dst += src; exact. */
+    /* Adds: dst += src; exact. */
     void (*add)(float *dst, const float *src, size_t n);
 
-    /* out = act(gate) * up, CLAMPED as told there; out may be gate or up. A NaN in gives NaN.
+    /* Computes out = act(gate) * up, CLAMPED as defined at enum kern_act. out can be gate or up. A NaN input returns
+     * NaN.
      * Bound: r * |act(gate) * up| + 2e-36 * |up| + 1e-44, where r is
-     *   GELU_TANH   5e-7 * (4 + min(|u|, 88)), as its exponent u = 1.6 (x + 0.045 x^3) is rounded to f32
-     *   CLAMPED     2e-6 + 1.2e-7 * min(|u|, 104), as u = 1.702 x is
+     *   GELU_TANH   5e-7 * (4 + min(|u|, 88)), because its exponent u = 1.6 (x + 0.045 x^3) is rounded to f32
+     *   CLAMPED     2e-6 + 1.2e-7 * min(|u|, 104), because u = 1.702 x is
      *   the others  2e-6 */
     void (*glu)(enum kern_act act, const float *gate, const float *up, size_t n, float *out);
 
@@ -237,8 +238,8 @@ struct kern_table {
     /* Returns the index of the largest of x[n], n >= 1, the lowest among equals; NaNs lose. Exact. x can be unaligned. */
     int32_t (*argmax)(const float *x, int32_t n);
 
-    /* Largest value of x[n]; then log(sum exp(x - max)) + max, summed in 16 interleaved partial sums in double.
-     * Returns the log-sum-exp. NaN when an element is NaN or +inf. Bound: 2e-6 * (1 + |result|). */
+    /* Writes the largest value of x[n] to *max and returns log(sum exp(x - max)) + max, in 16 interleaved partial sums
+     * in double. Returns NaN if an element is NaN or +inf. Bound: 2e-6 * (1 + |result|). */
     float (*logsumexp)(const float *x, int32_t n, float *max);
 
     /* The next three read x[n] in blocks of `block` elements, a multiple of 16; the last block can be shorter. x can be
@@ -247,7 +248,7 @@ struct kern_table {
     /* Writes max[n_blocks], the largest of each block without NaNs; -inf for a block of only NaNs. Exact. */
     void (*block_max)(const float *x, int32_t n, int32_t block, float *max);
 
-    /* sum[n_blocks]: sum of exp((x - shift) * scale) over the elements of each block that are below `limit`, for x <=
+    /* Writes sum[n_blocks]: the sum of exp((x - shift) * scale) over the elements of each block below `limit`, for x <=
      * shift and 0 < scale <= FLT_MAX. No NaNs. Relative error at most 1.2e-6 + 1.3e-7 * the mean of |(x - shift) *
      * scale|, weighted by the terms; arguments below -87.3 count as 0. */
     void (*block_expsum)(const float *x, int32_t n, int32_t block, float shift, float scale, float limit, double *sum);
@@ -256,23 +257,24 @@ struct kern_table {
      * Skips NaNs. Exact. */
     int32_t (*collect)(const float *x, int32_t n, float least, float most, int32_t *ids);
 
-    /* Adds x[n] to the bins; x need not be aligned. No NaNs, nothing that belongs to a k above b->top. A polynomial's
-     * error is at most 1.5e-9 * (sum of j * |c[q][j-1]| * 0.011^(j-1) over j = 1..5) + 2.5e-10.
-     * Returns the rest within 1e-6 * the sum of |r| * exp(x - max) + 1e-9 * the sum of exp(x - max), or 0. */
+    /* Adds x[n] to the bins. x can be unaligned; it must hold no NaNs and no element with a k above b->top. The error
+     * of a polynomial is at most 1.5e-9 * (sum of j * |c[q][j-1]| * 0.011^(j-1) over j = 1..5) + 2.5e-10.
+     * Returns the sum of b->has_rest within 1e-6 * the sum of |r| * exp(x - max) + 1e-9 * the sum of exp(x - max), or
+     * 0. */
     double (*bin_sums)(const float *x, int32_t n, const struct kern_bins *b, uint64_t (*sums)[KERN_BINS]);
 };
 
 /* --- ISA selection ---------------------------------------------------------------------------------------------- */
 
-/* Fills *out for the ISA `name` ("ref", "avx2", ...: isa.c; NULL or "auto" = the best the CPU has).
- * ERR_UNSUPPORTED_CPU when the CPU lacks it or the name is unknown; info lists what there is. */
+/* Fills *out for the ISA `name` ("ref", "avx2", ...: isa.c; NULL or "auto" = the best of the CPU). Returns
+ * ERR_UNSUPPORTED_CPU if the CPU lacks it or the name is unknown; info lists the ISAs of the CPU. */
 MUST_CHECK enum err kern_select(const char *name, struct kern_table *out, struct err_info *info);
 
 /* Returns the i-th ISA in ascending order; NULL beyond the last. kern_isa_is_there() returns whether this CPU has it. */
 const char *kern_isa_name(int i);
 bool kern_isa_is_there(int i);
 
-/* Write CPU flags, space-separated: those that an ISA needs and this CPU lacks ("" if none), and those that it has. */
+/* Write CPU flags, separated by spaces: the flags of ISA i that this CPU lacks ("" if none), and all that it has. */
 enum { KERN_CPU_FLAGS_BYTES = 256 };
 void kern_isa_lacks(int i, char out[KERN_CPU_FLAGS_BYTES]);
 void kern_cpu_flags(char out[KERN_CPU_FLAGS_BYTES]);

@@ -57,7 +57,7 @@ static ALWAYS_INLINE struct group group_at(const unsigned char *at, size_t left,
     return g;
 }
 
-/* Block b of a panel, by itself. */
+/* One block of a panel. */
 struct block {
     struct group from;
     size_t at; /* in the group */
@@ -70,15 +70,15 @@ static ALWAYS_INLINE struct block panel_block(const struct job *g, const unsigne
     return out;
 }
 
-/* Blocks of a panel in which a row of the tile has a second term: noted on the way, without a branch that could be
- * mistaken, and done behind the others. Room for what one more group may bring. */
+/* Blocks of a panel in which a row of the tile has a second term. They are noted without a branch, which could be
+ * mispredicted, and computed after the other blocks. FINE_FULL leaves room for one more group. */
 enum { FINE_ROOM = 64, FINE_FULL = FINE_ROOM - PANEL_GROUP };
 struct fine_list {
     size_t n;
     uint32_t at[FINE_ROOM];
 };
 
-/* Notes block number `at` of the panel, b of the group at `rows`, if it is one. */
+/* Notes block `at` of the panel, which is block b of the group at `rows`, if one of its n rows has a second term. */
 static ALWAYS_INLINE void note_fine(struct fine_list *list, const struct job *g, const unsigned char *rows, size_t b,
                                     size_t at, int n)
 {
@@ -91,50 +91,47 @@ static ALWAYS_INLINE void note_fine(struct fine_list *list, const struct job *g,
     list->n += any;
 }
 
-/* Bytes of a block in its group, more or less: the units are left out. */
+/* Returns about the bytes of a block in its group, without the units. */
 static ALWAYS_INLINE int share_bytes(struct shape k)
 {
     const int scales = (k.has_unit ? 17 : 32) * k.parts * (k.has_min ? 2 : 1);
     return k.bits * 64 + scales;
 }
 
-/* Asks for a block's share of its group PREFETCH_BYTES ahead of `at`, into the second-level cache: on its way into the first one a line
- * holds one of that cache's few buffers until memory answers. On a Xeon (Sapphire Rapids) one row streams at 16 GB/s with this, at 13 with
- * lines 8 KiB ahead into the first level; two rows at 18 and 15. */
+/* Prefetches a block's share of its group, PREFETCH_BYTES ahead of `at`, into the second-level cache. A line on its way
+ * into the first level occupies one of few fill buffers until memory answers. On a Xeon (Sapphire Rapids) one row
+ * streams at 16 GB/s with this, at 13 with prefetches 8 KiB ahead into the first level; two rows at 18 and 15. */
 static ALWAYS_INLINE void prefetch_share(const unsigned char *at, struct shape k)
 {
     enum { PREFETCH_BYTES = 16384, SECOND_LEVEL = 2 };
-    uintptr_t from = (uintptr_t)at + PREFETCH_BYTES; /* behind the last panel: harmless */
+    uintptr_t from = (uintptr_t)at + PREFETCH_BYTES; /* beyond the last panel: harmless */
     UNROLL_FULLY
     for (int line = 0; line < share_bytes(k); line += 64) {
         __builtin_prefetch((const void *)(from + (uintptr_t)line), 0, SECOND_LEVEL);
     }
 }
 
-/* On the way through block b of a group, what lies ahead, in the order of addresses: the hardware's prefetchers stop at
- * pages and take time to start anew. On Zen 4 one row of 4-bit codes, K 1536, streams from memory at 27 GB/s with this,
- * at 15 without. */
+/* Prefetches during block b of a group, in the order of addresses. Hardware prefetchers stop at page boundaries and
+ * restart slowly. On Zen 4 one row of 4-bit codes, K 1536, streams from memory at 27 GB/s with this, at 15 without. */
 static ALWAYS_INLINE void prefetch(const struct group *g, size_t b, struct shape k)
 {
     prefetch_share(g->codes + b * (size_t)share_bytes(k), k);
 }
 
-/* On the way through the second terms, the i-th block of them: what would be next. Four rows are a tenth faster for it.
- */
+/* Prefetches the following panel during the i-th block of the second terms, which makes four rows 10 % faster. */
 static ALWAYS_INLINE void prefetch_behind(const struct job *g, const unsigned char *panel, size_t i, struct shape k)
 {
     prefetch_share(panel + g->n_blocks / PANEL_GROUP * g->group_bytes + i * (size_t)share_bytes(k), k);
 }
 
-/* Rows in a chunk: a multiple of a tile that fits cache_bytes. */
+/* Returns the rows of a chunk: a multiple of tile_rows that fits cache_bytes. */
 static inline int rows_in_chunk(size_t row_bytes, size_t cache_bytes, size_t tile_rows)
 {
     size_t n = cache_bytes / (row_bytes + 1) / tile_rows * tile_rows;
     return (int)MAX_OF(n, tile_rows);
 }
 
-/* Chunk after chunk of so many rows, and for each panel after panel: a chunk stays in the second-level cache while the
- * panels stream past. */
+/* Computes chunks of `chunk` rows. Each chunk stays in the second-level cache while all panels stream past. */
 static ALWAYS_INLINE void panels_by_chunk(const struct kern_matmul_args *a, enum panel_kind kind, int chunk,
                                           struct shape k)
 {
@@ -178,7 +175,7 @@ static const kern_matmul_fn matmul_kinds[PANEL_KIND_COUNT] = {
 #undef ROW
 };
 
-/* Fills in every quantised kind. inline: an ISA may take only some. */
+/* Sets every quantized kind. inline: an ISA can leave it unused. */
 static inline void matmul_vec_init(struct kern_table *t)
 {
     for (int kind = 0; kind < PANEL_KIND_COUNT; kind++) {

@@ -1,4 +1,4 @@
-/* What the ISA `dotprod` fills in. */
+/* Entries of the ISA `dotprod`. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"

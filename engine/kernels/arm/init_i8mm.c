@@ -1,4 +1,4 @@
-/* What the ISA `i8mm` fills in. */
+/* Entries of the ISA `i8mm`. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"

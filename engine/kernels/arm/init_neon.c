@@ -1,4 +1,4 @@
-/* What the ISA `neon` fills in. */
+/* Entries of the ISA `neon`. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"

@@ -1,13 +1,13 @@
-/* Quantised products with sdot: 4 signed bytes times 4 in each 32-bit lane, the second four taken from any quarter of a
- * register, so that activations need no broadcast. 8-bit codes become signed by taking 128 off, which for zero point
- * 128 is what the product wants anyway. */
+/* Quantized products with sdot, which multiplies 4 signed bytes by 4 in each 32-bit lane. The second four come from any
+ * quarter of a register, so activations need no broadcast. Subtracting 128 makes 8-bit codes signed, and already
+ * applies a zero point of 128. */
 #include "engine/kernels/isa.h"
 
 enum { CODE_OFFSET = 128, TILE_QUADS = 2 };
 
 #include "engine/kernels/arm/matmul_vec.h"
 
-/* acc[v][r] += codes . q[r] over words from .. from+3. */
+/* Adds codes . q[r] over words from .. from+3 to acc[v][r]. */
 static ALWAYS_INLINE void dot_16(const unsigned char *codes, int from, uint8x16_t table, const int8_t *const *q, int n,
                                  int quads, struct shape k, int32x4_t (*acc)[TILE_ROWS])
 {

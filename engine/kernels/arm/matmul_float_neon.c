@@ -1,8 +1,8 @@
-/* out = rows * panels^T with Advanced SIMD, float kinds: one FMA per input, inputs in ascending order. Since an
- * element's sum is one chain of FMAs, speed comes from many elements at a time: 4 rows x 1 panel, or 4 panels when
- * there is one row. Inputs are taken 4 at a time where there are so many, as FMA can take a factor from any lane.
- * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
- * the inlined function, and are kept apart from what is only known at run time. */
+/* out = rows * panels^T with Advanced SIMD, float kinds: one FMA per input, inputs in ascending order. An element's sum
+ * is one chain of FMAs, so speed comes from many elements at a time: 4 rows x 1 panel, or 4 panels if there is one row.
+ * Inputs are processed in fours where possible, because FMA can take a factor from any lane. Functions with more than
+ * five parameters: tile shapes and counts are compile-time constants, folded into each copy of the inlined function,
+ * and separate from run-time values. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"
@@ -11,7 +11,7 @@
 
 enum { TILE_ROWS = 4, TILE_PANELS = 1, ROW_PANELS = 4, QUADS = PANEL_ROWS / 4, ROWS_IN_CACHE_BYTES = 192 * 1024 };
 
-/* Weights of input i for lanes 4*v .. 4*v+3, widened. */
+/* Returns the weights of input i for lanes 4*v .. 4*v+3, widened. */
 static ALWAYS_INLINE float32x4_t weights(enum panel_kind kind, const unsigned char *panel, size_t i, int v)
 {
     if (kind == PANEL_F32) {
@@ -24,7 +24,7 @@ static ALWAYS_INLINE float32x4_t weights(enum panel_kind kind, const unsigned ch
     return vreinterpretq_f32_u32(vshll_n_u16(narrow, 16));
 }
 
-/* sum[r] += weights of inputs i .. i+3 of one panel times those inputs of n rows. */
+/* Adds the weights of inputs i .. i+3 of one panel times those inputs of n rows to sum[r]. */
 static ALWAYS_INLINE void add_four(enum panel_kind kind, const unsigned char *panel, size_t i, const float32x4_t *x,
                                    int n, float32x4_t (*sum)[QUADS])
 {
@@ -42,7 +42,7 @@ static ALWAYS_INLINE void add_four(enum panel_kind kind, const unsigned char *pa
     }
 }
 
-/* The same for one input. */
+/* Like add_four(), but for one input. */
 static ALWAYS_INLINE void add_one(enum panel_kind kind, const unsigned char *panel, size_t i, const float *const *rows,
                                   int n, float32x4_t (*sum)[QUADS])
 {
@@ -56,7 +56,7 @@ static ALWAYS_INLINE void add_one(enum panel_kind kind, const unsigned char *pan
     }
 }
 
-/* n rows x m panels, one of n and m being 1; sum[e] is that of the e-th row or panel. */
+/* Computes n rows x m panels; n or m is 1. sum[e] is the sum of row or panel e. */
 static ALWAYS_INLINE void tile(const struct kern_matmul_args *a, enum panel_kind kind, size_t bytes, int r0, int p0,
                                int n, int m)
 {

@@ -1,17 +1,17 @@
-/* Products of 8-bit codes with usdot, unsigned times signed: the panels' codes as they are, an instruction less for
- * each 16 of them. Codes of fewer bits gain nothing and stay with dotprod, as do tables.
+/* Products of 8-bit codes with usdot, unsigned times signed: it uses the panels' codes directly and saves one
+ * instruction per 16 codes. Shorter codes and tables would gain nothing and stay with dotprod.
  *
  * The extension's matrix instruction (usmmla, 2 rows times 2 lanes, 8 inputs deep) is not used. It halves the
- * multiplications, but wants 8 inputs of a lane side by side and leaves 2 x 2 results. For 8 rows, 4 lanes and a block
- * of 32 inputs it takes 32 multiplications, 8 instructions for 4-bit codes, 24 to interleave codes and activations and
- * 32 for results and scales, 96 in all; sdot takes 64, 8 and 24, which is 96 too. */
+ * multiplications, but needs 8 adjacent inputs per lane and produces 2 x 2 results. For 8 rows, 4 lanes and a block of
+ * 32 inputs it needs 96 instructions: 32 multiplications, 8 for 4-bit codes, 24 to interleave codes and activations,
+ * and 32 for results and scales. sdot needs 96 too: 64, 8 and 24. */
 #include "engine/kernels/isa.h"
 
 enum { CODE_OFFSET = 0, TILE_QUADS = 2 };
 
 #include "engine/kernels/arm/matmul_vec.h"
 
-/* acc[v][r] += codes . q[r] over words from .. from+3. */
+/* Adds codes . q[r] over words from .. from+3 to acc[v][r]. */
 static ALWAYS_INLINE void dot_16(const unsigned char *codes, int from, uint8x16_t table, const int8_t *const *q, int n,
                                  int quads, struct shape k, int32x4_t (*acc)[TILE_ROWS])
 {

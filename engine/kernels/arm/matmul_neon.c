@@ -1,18 +1,18 @@
-/* Quantised products without a dot instruction: products of bytes are 16 bits wide (smull), added up there as far as
- * they fit (smlal) and then in pairs to 32 bits (sadalp). Tiles are one quad wide, as 16-bit sums take two registers.
- * What fits, at most a block of 8 words, for the largest code times 127, or 128 in the second term:
+/* Quantized products without a dot instruction. Products of bytes have 16 bits (smull); they are summed in 16 bits
+ * while they fit (smlal), then in pairs to 32 bits (sadalp). Tiles are one quad wide, because 16-bit sums need two
+ * registers. Number of words that fit, up to a block of 8, for the largest code times 127 (128 in the second term):
  *   2 to 4 bits   all 8:   8 * 15 * 128 = 15,360
  *   5 bits        all 8:   8 * 31 * 128 = 31,744
- *   6 bits        4, which is all of a part of 16 inputs:   4 * 63 * 128 = 32,256
+ *   6 bits        4, a part of 16 inputs:   4 * 63 * 128 = 32,256
  *   8 bits, less 128   2 with the first term, 2 * 128 * 127 = 32,512; 1 with the second, whose two would be 32,768
- *   of a table, less 128, so 127 at most   2:   2 * 127 * 128 = 32,512 */
+ *   table entries less 128, so 127 at most   2:   2 * 127 * 128 = 32,512 */
 #include "engine/kernels/isa.h"
 
 enum { CODE_OFFSET = 128, TILE_QUADS = 1 };
 
 #include "engine/kernels/arm/matmul_vec.h"
 
-/* Four activation bytes in every lane. */
+/* Broadcasts four activation bytes to every lane. */
 static ALWAYS_INLINE int8x16_t four_bytes(const int8_t *q)
 {
     int32_t v;
@@ -20,7 +20,7 @@ static ALWAYS_INLINE int8x16_t four_bytes(const int8_t *q)
     return vreinterpretq_s8_s32(vdupq_n_s32(v));
 }
 
-/* Sums of a quad: 16 bits wide, two for each of lanes 0 1 2 3; then 32 bits wide, one for each. */
+/* Sums of a quad: 16-bit, two per lane 0 1 2 3; then 32-bit, one per lane. */
 struct wide {
     int16x8_t low, high;
 };
@@ -37,7 +37,7 @@ static ALWAYS_INLINE struct wide multiply_add(struct wide sum, uint8x16_t codes,
     return (struct wide){vmlal_s8(sum.low, vget_low_s8(c), vget_low_s8(x)), vmlal_high_s8(sum.high, c, x)};
 }
 
-/* Products that fit 16 bits, of the `words` that there are; a power of two. */
+/* Returns how many of `words` products fit 16 bits; a power of two. */
 static ALWAYS_INLINE int products_that_fit(int words, struct shape k, bool is_lo)
 {
     const int code = k.bits == 8 ? 128 : k.has_table ? 127 : (1 << k.bits) - 1; /* the largest in magnitude */
@@ -45,7 +45,7 @@ static ALWAYS_INLINE int products_that_fit(int words, struct shape k, bool is_lo
     return fit >= words ? words : fit >= 4 ? 4 : fit >= 2 ? 2 : 1;
 }
 
-/* One quad, n rows: `count` products at a time are added up in 16 bits. */
+/* Computes one quad for n rows, summing `count` products at a time in 16 bits. */
 static ALWAYS_INLINE void dot_quad(const unsigned char *codes, int from, int to, uint8x16_t table,
                                    const int8_t *const *q, int n, int count, struct shape k, int32x4_t *acc)
 {

@@ -1,12 +1,12 @@
-/* out = rows * panels^T, quantised kinds, once for every ARM ISA. A file that includes this defines before:
- *   CODE_OFFSET   what is taken off 8-bit codes and those of a table to make them signed: 128; 0 where the product
- *                 takes unsigned times signed
- *   TILE_QUADS    how wide a tile of several rows is
- * and behind it `dot`, declared below. The order of float operations is that of kern.h.
+/* out = rows * panels^T, quantized kinds, once for every ARM ISA. The includer defines before:
+ *   CODE_OFFSET   subtracted from 8-bit codes and table entries to make them signed: 128; 0 if the product
+ *                  multiplies unsigned by signed
+ *   TILE_QUADS    quads of a tile of several rows
+ * and after it `dot`, declared below. The order of float operations is that of kern.h.
  *
- * Lanes are taken in quads, the 4 output rows of one register. A tile is 4 (or 2) activation rows times TILE_QUADS
- * quads, so that sums, integer sums and operands fit 32 registers; the quads of a panel come one tile after the other.
- * One row, whose panels stream from memory, takes all quads at a time.
+ * Lanes are processed in quads, the 4 output rows of one register. A tile is 4 (or 2) activation rows times TILE_QUADS
+ * quads, so that sums, integer sums and operands fit 32 registers; a panel is computed tile by tile. A single row,
+ * whose panels stream from memory, processes all quads together.
  * Functions with more than five parameters: see matmul_panels.h. */
 #ifndef INFCGI_KERNELS_ARM_MATMUL_VEC_H
 #define INFCGI_KERNELS_ARM_MATMUL_VEC_H
@@ -16,34 +16,34 @@
 #include <arm_neon.h>
 #include <string.h>
 
-/* Activation rows that are taken through all panels at a time: they stay in the second-level cache (256 KiB and more on
- * most cores) while the panels stream past. */
+/* Activation rows of a chunk stay in the second-level cache (256 KiB or more on most cores) while the panels stream
+ * past. */
 enum { ROWS_IN_CACHE_BYTES = 192 * 1024, TILE_ROWS = 4, QUADS = PANEL_ROWS / 4 };
 
-/* acc[v][r] += codes . q[r] over words from .. to-1 of a block, for n rows and the first `quads` quads from `codes` on.
- * Codes are what code_words gives. is_lo: activations go down to -128, else to -127. */
+/* Adds codes . q[r] over words from .. to-1 of a block to acc[v][r], for n rows and the first `quads` quads from
+ * `codes` on. Codes are those of code_words. is_lo: activations go down to -128, else to -127. */
 static ALWAYS_INLINE void dot(const unsigned char *codes, int from, int to, uint8x16_t table, const int8_t *const *q,
                               int n, int quads, struct shape k, bool is_lo, int32x4_t (*acc)[TILE_ROWS]);
 
-/* Every byte shifted right, or left where `by` is below 0: a constant once loops are unrolled, which the intrinsics
- * want to be a literal. */
+/* Shifts every byte right, or left if `by` is negative. `by` is a constant once loops are unrolled, but the intrinsics
+ * require a literal. */
 static ALWAYS_INLINE uint8x16_t shift_right(uint8x16_t v, int by) { return by >= 0 ? v >> by : v << -by; }
 
-/* n bits of every byte of a line's quad, from bit `from` on. */
+/* Returns n bits of every byte of a line's quad, from bit `from` on. */
 static ALWAYS_INLINE uint8x16_t bits_of(const unsigned char *line, int from, int n)
 {
     uint8x16_t v = shift_right(vld1q_u8(line), from);
     return from + n == 8 ? v : vandq_u8(v, vdupq_n_u8((uint8_t)((1 << n) - 1)));
 }
 
-/* `low` with the bits of `mask` from a line's quad that is shifted right by `by`. */
+/* Returns `low` with the bits of `mask` from a line's quad shifted right by `by`. */
 static ALWAYS_INLINE uint8x16_t add_bits(uint8x16_t low, const unsigned char *line, int by, uint8_t mask)
 {
     return vbslq_u8(vdupq_n_u8(mask), shift_right(vld1q_u8(line), by), low);
 }
 
-/* Word v (0..7) of a block's codes for the 4 lanes of a quad: those of 8 bits less CODE_OFFSET, table entries in table
- * kinds. codes: the quad's share of the first line; table: has CODE_OFFSET taken off already. */
+/* Returns word v (0..7) of a block's codes for the 4 lanes of a quad: 8-bit codes less CODE_OFFSET, table entries in
+ * table kinds. codes: the quad's share of the first line; table: CODE_OFFSET already subtracted. */
 static ALWAYS_INLINE uint8x16_t code_words(const unsigned char *codes, uint8x16_t table, int v, struct shape k)
 {
     enum { LINE_BYTES = 64 };
@@ -64,7 +64,7 @@ static ALWAYS_INLINE uint8x16_t code_words(const unsigned char *codes, uint8x16_
     return k.has_table ? vqtbl1q_u8(table, low) : low;
 }
 
-/* Four halves widened. */
+/* Widens four halves. */
 static ALWAYS_INLINE float32x4_t half_row(const unsigned char *p)
 {
     return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16((const uint16_t *)(const void *)p)));
@@ -83,7 +83,7 @@ static ALWAYS_INLINE float32x4_t step_row(const unsigned char *p)
     return vcvtq_f32_s32(vmovl_s16(vget_low_s16(wide)));
 }
 
-/* Scales or minimums number `at` of a group: `rows` of them, their unit at `unit`; quad v. */
+/* Returns row `at` of a group's scales or minimums, which begin at `rows` with their unit at `unit`, for quad v. */
 static ALWAYS_INLINE float32x4_t scale_row(const unsigned char *rows, const unsigned char *unit, size_t at, int v,
                                            struct shape k)
 {
@@ -94,13 +94,13 @@ static ALWAYS_INLINE float32x4_t scale_row(const unsigned char *rows, const unsi
     return k.has_bf16_scale ? bf16_row(rows) : half_row(rows);
 }
 
-/* acc[v][r] += (codes - zero point) . one term of block b, or a part of one. */
+/* Adds (codes - zero point) . one term of block b, or of part of a block, to acc[v][r]. */
 static ALWAYS_INLINE void dot_part(const struct job *g, const unsigned char *codes, uint8x16_t table,
                                    const unsigned char *rows, size_t b, int part, int n, int quads, struct shape k,
                                    bool is_lo, int32x4_t (*acc)[TILE_ROWS])
 {
     const bool is_offset = k.bits == 8 || k.has_table;
-    const int zero_point = k.zero_point - (is_offset ? CODE_OFFSET : 0); /* of what dot multiplies */
+    const int zero_point = k.zero_point - (is_offset ? CODE_OFFSET : 0); /* of the codes that dot multiplies */
     const int words = PANEL_BLOCK / 4 / k.parts;
     const int8_t *q[TILE_ROWS];
     UNROLL_FULLY
@@ -122,7 +122,7 @@ static ALWAYS_INLINE void dot_part(const struct job *g, const unsigned char *cod
     dot(codes, part * words, (part + 1) * words, table, q, n, quads, k, is_lo, acc);
 }
 
-/* product[r] += min times the sum of one term's inputs over half a block, in units of d. */
+/* Adds min times the sum of one term's inputs over half a block, in units of d, to product[r]. */
 static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char *rows, size_t b, int part, int n,
                                        bool is_lo, float32x4_t min, float32x4_t *product)
 {
@@ -135,7 +135,7 @@ static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char 
     }
 }
 
-/* The float steps that kern.h prescribes for a block's part and one term, one quad. */
+/* Computes the float steps of kern.h for one part of a block and one term, one quad. */
 static ALWAYS_INLINE void add_quad(const struct job *g, const struct group *from, const unsigned char *rows, size_t b,
                                    int part, int v, int n, struct shape k, bool is_lo, const int32x4_t *acc,
                                    float32x4_t *sum)
@@ -160,7 +160,7 @@ static ALWAYS_INLINE void add_quad(const struct job *g, const struct group *from
     }
 }
 
-/* One block's part of a tile, one term, from quad `first` on: integer dot, then the float steps kern.h prescribes.
+/* Computes one part of a block for a tile, one term, from quad `first` on: integer dot, then the float steps of kern.h.
  * rows: from the group's inputs on. */
 static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *from, uint8x16_t table,
                                     const unsigned char *rows, size_t b, int part, int first, int n, int quads,
@@ -187,7 +187,7 @@ static ALWAYS_INLINE uint8x16_t load_table(const struct job *g, const unsigned c
     return k.has_table ? veorq_u8(vld1q_u8(panel + g->table), vdupq_n_u8(CODE_OFFSET)) : vdupq_n_u8(0);
 }
 
-/* A block of a tile, one term. rows: from the group's inputs on. */
+/* Computes a block for a tile, one term. rows: from the group's inputs on. */
 static ALWAYS_INLINE void tile_block(const struct job *g, const struct group *from, uint8x16_t table,
                                      const unsigned char *rows, size_t b, int first, int n, int quads, struct shape k,
                                      bool is_lo, float32x4_t (*sum)[TILE_ROWS])
@@ -198,7 +198,7 @@ static ALWAYS_INLINE void tile_block(const struct job *g, const struct group *fr
     }
 }
 
-/* The listed blocks' second terms. */
+/* Computes the second terms of the listed blocks. */
 static ALWAYS_INLINE void add_rests(const struct job *g, const unsigned char *panel, uint8x16_t table,
                                     const unsigned char *rows, int first, int n, int quads, struct shape k,
                                     const struct fine_list *list, float32x4_t (*rest)[TILE_ROWS])
@@ -211,7 +211,7 @@ static ALWAYS_INLINE void add_rests(const struct job *g, const unsigned char *pa
     }
 }
 
-/* n rows times `quads` quads from `first` on. */
+/* Computes n rows times `quads` quads from `first` on. */
 static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, const unsigned char *rows, float *out,
                                int first, int n, int quads, struct shape k)
 {
@@ -254,7 +254,7 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
     }
 }
 
-/* All rows of a chunk against one panel. */
+/* Multiplies all rows of a chunk by one panel. */
 static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *panel, const unsigned char *rows, int n,
                                      float *out, struct shape k)
 {

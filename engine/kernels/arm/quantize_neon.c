@@ -1,4 +1,4 @@
-/* Activation rows to two 8-bit terms, 128-bit. */
+/* Quantizes activation rows to two 8-bit terms, 128-bit. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/arm/vec_neon.h"

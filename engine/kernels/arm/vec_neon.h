@@ -1,6 +1,6 @@
 /* Eight floats of Advanced SIMD in two registers, under the names that the shared kernel bodies (ops_vec.h,
- * attention_vec.h) use. Two registers and not one: as wide as AVX2's vector, so that sums are taken in the same order
- * and loops have twice as much to do at a time. Everything is static, as for the other ISAs. */
+ * attention_vec.h) use. Two registers are as wide as AVX2's vector, so sums have the same order and loops have more
+ * work per iteration. Everything is static, as for the other ISAs. */
 #ifndef INFCGI_KERNELS_ARM_VEC_NEON_H
 #define INFCGI_KERNELS_ARM_VEC_NEON_H
 
@@ -83,13 +83,13 @@ static inline vec vec_fma(vec a, vec b, vec c) /* a*b + c */
     return (vec){vfmaq_f32(c.lo, a.lo, b.lo), vfmaq_f32(c.hi, a.hi, b.hi)};
 }
 
-/* a where x < y, else b. */
+/* Returns a where x < y, else b. */
 static inline vec vec_if_less(vec x, vec y, vec a, vec b)
 {
     return (vec){vbslq_f32(vcltq_f32(x.lo, y.lo), a.lo, b.lo), vbslq_f32(vcltq_f32(x.hi, y.hi), a.hi, b.hi)};
 }
 
-/* Bit i: lane i of x is at least that of y; not where either is NaN. */
+/* Returns bit i set if lane i of x is greater than or equal to that of y; not set if either is NaN. */
 static inline unsigned vec_at_least(vec x, vec y)
 {
     static const uint16_t bit[8] = {1, 2, 4, 8, 16, 32, 64, 128};
@@ -97,11 +97,11 @@ static inline unsigned vec_at_least(vec x, vec y)
     return vaddvq_u16(vandq_u16(lanes, vld1q_u16(bit)));
 }
 
-/* A NaN in b comes through; one in a does not. (fmax would let both through, fmaxnm neither.) */
+/* A NaN in b is returned; a NaN in a is not. (fmax would return both, fmaxnm neither.) */
 static inline vec vec_max(vec a, vec b) { return vec_if_less(b, a, a, b); }
 static inline vec vec_min(vec a, vec b) { return vec_if_less(a, b, a, b); }
 
-/* v where from <= lane index + first <= last, else `other`. */
+/* Returns v where from <= lane index + first <= last, else `other`. */
 static inline vec vec_keep_range(vec v, vec other, int32_t first, int32_t from, int32_t last)
 {
     static const int32_t lane[8] = {0, 1, 2, 3, 4, 5, 6, 7};
@@ -112,7 +112,7 @@ static inline vec vec_keep_range(vec v, vec other, int32_t first, int32_t from, 
                  vbslq_f32(vandq_u32(vcgeq_s32(hi, least), vcleq_s32(hi, most)), v.hi, other.hi)};
 }
 
-/* Sum by halves: lanes i and i + 4, then i + 2, i + 1. */
+/* Returns the sum by halves: lanes i and i + 4, then i + 2, i + 1. */
 static inline float vec_sum(vec v)
 {
     float32x4_t b = vaddq_f32(v.lo, v.hi);
@@ -121,7 +121,7 @@ static inline float vec_sum(vec v)
 
 static inline float vec_max_lane(vec v) { return vmaxnmvq_f32(vmaxnmq_f32(v.lo, v.hi)); }
 
-/* v rounded to integers, and x * 2^n for integral n in [-126, 127]. */
+/* Return v rounded to integers, and x * 2^n for integral n in [-126, 127]. */
 static inline vec vec_round(vec v) { return (vec){vrndnq_f32(v.lo), vrndnq_f32(v.hi)}; }
 static inline float32x4_t vec_power2(float32x4_t n)
 {
@@ -132,12 +132,12 @@ static inline vec vec_scale2(vec x, vec n)
     return (vec){vmulq_f32(x.lo, vec_power2(n.lo)), vmulq_f32(x.hi, vec_power2(n.hi))};
 }
 
-/* v - floor(v), and x * 2^floor(n) for n from -126 to 127. */
+/* Return v - floor(v), and x * 2^floor(n) for n from -126 to 127. */
 static inline vec vec_floor(vec v) { return (vec){vrndmq_f32(v.lo), vrndmq_f32(v.hi)}; }
 static inline vec vec_fraction(vec v) { return vec_sub(v, vec_floor(v)); }
 static inline vec vec_scale_floor(vec x, vec n) { return vec_scale2(x, vec_floor(n)); }
 
-/* Lane i: the largest of v[i], i < VEC_TILE; lanes from VEC_TILE on are 0. No NaNs. */
+/* Returns the largest of v[i] in lane i < VEC_TILE, and 0 in other lanes. v holds no NaNs. */
 static inline vec vec_max_lanes(const vec *v)
 {
     float32x4_t a = vmaxq_f32(v[0].lo, v[0].hi), b = vmaxq_f32(v[1].lo, v[1].hi);
@@ -145,7 +145,7 @@ static inline vec vec_max_lanes(const vec *v)
     return (vec){vpmaxq_f32(vpmaxq_f32(a, b), vpmaxq_f32(c, d)), vdupq_n_f32(0)};
 }
 
-/* Lane i: the sum of v[i], i < VEC_TILE, in one order for all; lanes from VEC_TILE on are 0. */
+/* Returns the sum of v[i] in lane i < VEC_TILE, in the same order for all, and 0 in other lanes. */
 static inline vec vec_sum_lanes(const vec *v)
 {
     float32x4_t a = vaddq_f32(v[0].lo, v[0].hi), b = vaddq_f32(v[1].lo, v[1].hi);
@@ -153,8 +153,7 @@ static inline vec vec_sum_lanes(const vec *v)
     return (vec){vpaddq_f32(vpaddq_f32(a, b), vpaddq_f32(c, d)), vdupq_n_f32(0)};
 }
 
-/* Even lanes a - b, odd lanes a + b; and each pair of lanes swapped, the lower half of 2 * VEC_LANES numbers doubled.
- */
+/* Return even lanes a - b and odd lanes a + b; each pair of lanes swapped; n numbers, each in two adjacent lanes. */
 static inline vec vec_addsub(vec a, vec b)
 {
     const uint32x4_t bits = vreinterpretq_u32_u64(vdupq_n_u64(0x80000000)); /* sign of even lanes */
@@ -163,7 +162,7 @@ static inline vec vec_addsub(vec a, vec b)
     return (vec){vaddq_f32(a.lo, lo), vaddq_f32(a.hi, hi)}; /* a + -b is a - b to the bit */
 }
 static inline vec vec_swap_pairs(vec v) { return (vec){vrev64q_f32(v.lo), vrev64q_f32(v.hi)}; }
-static inline vec vec_load_doubled(const float *p, size_t n) /* n: numbers to read, at most VEC_LANES / 2 */
+static inline vec vec_load_doubled(const float *p, size_t n) /* n: numbers to read, up to VEC_LANES / 2 */
 {
     float f[4] = {0};
     memcpy(f, p, (n < 4 ? n : 4) * sizeof *f);
@@ -171,7 +170,7 @@ static inline vec vec_load_doubled(const float *p, size_t n) /* n: numbers to re
     return (vec){vzip1q_f32(v, v), vzip2q_f32(v, v)};
 }
 
-/* Integers: VEC_LANES of 32 bits, or twice as many of 16. */
+/* Integers: VEC_LANES of 32 bits, or 2 * VEC_LANES of 16. */
 typedef struct {
     int32x4_t lo, hi;
 } ivec;
@@ -182,7 +181,7 @@ static inline void ivec_store(void *p, ivec v)
     vst1q_s32(p, v.lo);
     vst1q_s32((int32_t *)p + 4, v.hi);
 }
-/* acc + a[2i] * b[2i] + a[2i+1] * b[2i+1], of 16-bit numbers, in each 32-bit lane. */
+/* Returns acc + a[2i] * b[2i] + a[2i+1] * b[2i+1] of 16-bit numbers in each 32-bit lane. */
 static inline int32x4_t ivec_dot16_half(int32x4_t acc, int32x4_t a32, int32x4_t b32)
 {
     int16x8_t a = vreinterpretq_s16_s32(a32), b = vreinterpretq_s16_s32(b32);
@@ -194,7 +193,7 @@ static inline ivec ivec_dot16(ivec acc, ivec a, ivec b)
 }
 static inline vec vec_from_int(ivec v) { return (vec){vcvtq_f32_s32(v.lo), vcvtq_f32_s32(v.hi)}; }
 static inline ivec vec_to_int(vec v) { return (ivec){vcvtnq_s32_f32(v.lo), vcvtnq_s32_f32(v.hi)}; } /* nearest even */
-/* low | high << 16, for low in 0 .. 65535. */
+/* Returns low | high << 16, for low in 0 .. 65535. */
 static inline ivec ivec_pair(ivec low, ivec high)
 {
     return (ivec){vsliq_n_s32(low.lo, high.lo, 16), vsliq_n_s32(low.hi, high.hi, 16)};
@@ -214,7 +213,7 @@ static inline ivec ivec_sub16(ivec a, ivec b)
 {
     return (ivec){ivec_sub16_half(a.lo, b.lo), ivec_sub16_half(a.hi, b.hi)};
 }
-/* 8 bits widened: signed to twice VEC_LANES of 16 bits; unsigned to VEC_LANES of 32. */
+/* Widen 8 bits: signed to 2 * VEC_LANES of 16 bits; unsigned to VEC_LANES of 32. */
 static inline ivec ivec_widen_i8(const void *p)
 {
     int8x16_t v = vld1q_s8(p);
@@ -226,7 +225,7 @@ static inline ivec ivec_widen_u8(const void *p)
     return (ivec){vreinterpretq_s32_u32(vmovl_u16(vget_low_u16(v))), vreinterpretq_s32_u32(vmovl_high_u16(v))};
 }
 
-/* Sums of doubles: lanes 0 1, 2 3, 4 5, 6 7. */
+/* Sums of doubles, in lanes 0 1, 2 3, 4 5, 6 7. */
 struct vec_sum64 {
     float64x2_t pairs[4];
 };

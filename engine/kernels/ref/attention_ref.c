@@ -1,5 +1,4 @@
-/* Reference attention: two passes over the visible positions, everything in double but for the records that one segment
- * hands to the next stage. */
+/* Reference attention: two passes over the visible positions, everything in double except the records of segments. */
 #include "engine/kernels/isa.h"
 #include "engine/kernels/kern.h"
 
@@ -16,7 +15,7 @@ static double score_of(const struct kern_attention_args *a, const float *q, int3
     return a->softcap != 0 ? a->softcap * tanh(score / a->softcap) : score;
 }
 
-/* Maximum, sum and output over positions first .. last; sum is 0 when there are none. */
+/* Computes maximum, sum and output over positions first .. last; sum is 0 if there are none. */
 static void attend(const struct kern_attention_args *a, const float *q, int32_t first, int32_t last, double *max,
                    double *sum, double *out)
 {
@@ -38,7 +37,7 @@ static void attend(const struct kern_attention_args *a, const float *q, int32_t 
     }
 }
 
-/* What a head's sink adds to the sum of the weights. */
+/* Returns the weight that a head's sink adds to the sum. */
 static double sink_weight(const struct kern_attention_args *a, int g, double max)
 {
     return a->sinks == NULL ? 0 : exp(a->sinks[g] - max);

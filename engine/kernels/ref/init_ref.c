@@ -1,4 +1,4 @@
-/* What the ISA `ref` fills in. */
+/* Entries of the ISA `ref`. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"

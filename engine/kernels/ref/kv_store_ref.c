@@ -1,5 +1,5 @@
-/* Reference kv_store: one key and one value into their slot, by the definitions in kv_type.h. What other versions store
- * must have the same bits, so sums have a fixed order and every step is one rounded f32 operation. */
+/* Reference kv_store: stores one key and one value in their slot as kv_type.h defines. Other versions must store the
+ * same bits, so sums have a fixed order and every step is one rounded f32 operation. */
 #include "engine/kernels/isa.h"
 #include "engine/kernels/kern.h"
 
@@ -10,11 +10,11 @@
 
 static float saturated(float f)
 {
-    const float largest = 65504.0f; /* of a half: an infinity in the cache would spoil rows that must not see it */
+    const float largest = 65504.0f; /* largest half: an infinity in the cache would corrupt rows that must not see it */
     return f > largest ? largest : f < -largest ? -largest : f;
 }
 
-/* Sixteen interleaved sums, then by halves: the order of the vector versions. */
+/* Returns the norm from sixteen interleaved sums, then by halves, in the order of the vector versions. */
 static float norm_of(const float *x, int d)
 {
     float sums[16] = {0};
@@ -29,7 +29,7 @@ static float norm_of(const float *x, int d)
     return sqrtf(sums[0]);
 }
 
-/* The scale of x[0..n), a whole vector (i16) or a block; 0 when all codes are 0. */
+/* Returns the scale of x[0..n), a whole vector (i16) or a block; 0 if all codes are 0. */
 static float scale_of(enum kv_type type, bool is_key, const float *x, int n)
 {
     float low = 0, high = 0;
@@ -71,7 +71,7 @@ static void put_scale(const struct kv_side *s, unsigned char *side, int slot, in
     }
 }
 
-/* Two codes of a slot that lie together, from pair number `pair` on. */
+/* Writes two adjacent codes of a slot, from pair `pair` on. */
 static void put_pair(enum kv_type type, unsigned char *side, size_t pair, int first, int second)
 {
     if (type == KV_TYPE_I16) {

@@ -1,4 +1,4 @@
-/* out = rows * panels^T, scalar: one output element at a time, in the order kern.h prescribes. */
+/* out = rows * panels^T, scalar: one output element at a time, in the order of kern.h. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"
@@ -7,7 +7,7 @@
 
 enum { WEIGHTS_AT_ONCE = 256, ROWS_AT_ONCE = 64 };
 
-/* The codes of one scale without their zero point, the scale and the minimum (0 where there is none). */
+/* The codes of one scale minus their zero point, the scale, and the minimum (0 if none). */
 struct codes {
     int32_t code[PANEL_BLOCK]; /* [n] */
     size_t n;
@@ -26,7 +26,7 @@ static void read_codes(enum panel_kind kind, const unsigned char *panel, size_t 
     out->min = info->has_min ? panel_min(kind, panel, k, at, lane) : 0;
 }
 
-/* out with the step of scale number `at`, for one of the terms; the sum of products of integers is exact. */
+/* Returns out after the step of scale `at` for one of the terms; the integer sum of products is exact. */
 static float add_term(const struct codes *c, const struct kern_qblock *q, size_t at, bool has_min, bool is_lo,
                       float out)
 {
@@ -53,8 +53,8 @@ static float weight(enum panel_kind kind, const unsigned char *panel, size_t i, 
     return kind == PANEL_F16 ? dtype_f16_to_f32(h) : dtype_bf16_to_f32(h);
 }
 
-/* One lane of float weights for all rows, out_stride apart. Some inputs at a time, so that weights are converted once.
- */
+/* Computes one lane of float weights for all rows, out_stride apart. It takes a few inputs at a time, so that weights
+ * are converted once. */
 static void float_lane(enum panel_kind kind, const unsigned char *panel, const struct kern_matmul_args *a, int lane,
                        float *out)
 {
@@ -78,7 +78,8 @@ static void float_lane(enum panel_kind kind, const unsigned char *panel, const s
     }
 }
 
-/* One lane of codes for some rows; those of a scale are read once. The second terms are added up by themselves. */
+/* Computes one lane of codes for some rows; the codes of a scale are read once. The second terms have a separate
+ * sum. */
 static void quant_rows(enum panel_kind kind, const unsigned char *panel, const struct kern_matmul_args *a, int lane,
                        int first, int n, float *out)
 {

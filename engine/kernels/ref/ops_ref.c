@@ -31,11 +31,11 @@ static double activate(enum kern_act act, double x)
     case KERN_ACT_GELU_TANH: /* x * sigmoid(2u) = x/2 * (1 + tanh u), u = sqrt(2/pi) * (x + 0.044715 x^3) */
         return x / (1.0 + exp(-2.0 * 0.7978845608028654 * (x + 0.044715 * x * x * x)));
     case KERN_ACT_GELU:
-        return 0.5 * x * erfc(x * -0.7071067811865476); /* 1 + erf would cancel for x < 0 */
+        return 0.5 * x * erfc(x * -0.7071067811865476); /* 1 + erf cancels for x < 0 */
     case KERN_ACT_SIGMOID:
         return 1.0 / (1.0 + exp(-x));
     default:
-        return x < 0 ? 0 : x; /* a NaN stays one */
+        return x < 0 ? 0 : x; /* a NaN stays NaN */
     }
 }
 
@@ -81,7 +81,7 @@ static float logsumexp(const float *x, int32_t n, float *max)
     return (float)(log(sum) + *max);
 }
 
-/* Column n, row by row; the state is float between rows. */
+/* Computes column n, row by row; the state is float between rows. */
 static void linear_column(const struct kern_linear_args *a, int n)
 {
     for (int t = 0; t < a->n_rows; t++) {

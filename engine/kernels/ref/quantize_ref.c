@@ -1,4 +1,4 @@
-/* Activation rows to two 8-bit terms, scalar. The definition stands in kern.h. */
+/* Quantizes activation rows to two 8-bit terms, scalar, as kern.h defines. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"
@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-/* The scale of a block; NaN when one of its inputs is NaN or infinite. */
+/* Returns the scale of a block; NaN if an input is NaN or infinite. */
 static float scale_of(const float *x, float *inverse)
 {
     float amax = 0;
@@ -40,7 +40,7 @@ static void load_block(const float *x, size_t k, size_t b, float *out)
     memcpy(out, x + b * PANEL_BLOCK, n * sizeof *out);
 }
 
-/* The terms of a block and their sums; d and fine are there. */
+/* Computes the terms of a block and their sums; d and fine are set. */
 static void quantize_block(const float *x, float inverse, struct kern_qblock *q)
 {
     int32_t sums[2] = {0, 0}, sums_lo[2] = {0, 0};

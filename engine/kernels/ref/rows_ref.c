@@ -1,4 +1,4 @@
-/* Reference versions of what the sampler asks of a row of logits. */
+/* Reference versions of the sampler's operations on a row of logits. */
 #include "engine/kernels/isa.h"
 #include "engine/kernels/kern.h"
 

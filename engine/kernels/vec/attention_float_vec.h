@@ -17,7 +17,7 @@ static ALWAYS_INLINE vec att_widen_part(const uint16_t *p, size_t n, bool is_f16
     return is_f16 ? vec_load_f16_part(p, n) : vec_load_bf16_part(p, n);
 }
 
-/* Scores of n queries against the 32 keys of a page, into weights from slot `at` on. */
+/* Writes the scores of n queries against the 32 keys of a page to weights, from slot `at` on. */
 static ALWAYS_INLINE void att_float_scores_n(struct att_work *w, const struct att_tile *t, const struct att_page *p,
                                              int at, int n, bool is_f16)
 {
@@ -63,19 +63,19 @@ static void att_bf16_scores(struct att_work *w, const struct att_tile *t, const 
 #undef CALL
 }
 
-/* The part of a page's values that a call adds up: queries first .. first+n-1, slots from .. to-1 of the page. */
+/* The values of a page that a call sums: queries first .. first+n-1, slots from .. to-1 of the page. */
 struct att_span {
     const uint16_t *values, *next;
-    int at; /* slot of the block where the page begins */
+    int at; /* first slot of the page in the block */
     int first, from, to;
     bool is_f16;
 };
 
-/* out = out * correction + weights . V, components c .. c+ATT_STEP-1 of n queries. */
+/* Computes out = out * correction + weights . V for components c .. c+ATT_STEP-1 of n queries. */
 static ALWAYS_INLINE void att_columns(struct att_work *w, struct att_tile *t, const struct att_span *s, int c, int n,
                                       bool is_full, bool is_f16)
 {
-    int d = w->a->kv.d, two = w->width - c > VEC_LANES; /* is there a second vector? */
+    int d = w->a->kv.d, two = w->width - c > VEC_LANES; /* whether a second vector exists */
     vec acc[VEC_TILE][2];
     size_t left = (size_t)(w->a->kv.d_value - c), right = left > VEC_LANES ? left - VEC_LANES : 0;
     float *out = t->out + s->first * w->width + c;
@@ -120,7 +120,7 @@ static ALWAYS_INLINE void att_float_values_n(struct att_work *w, struct att_tile
         att_columns(w, t, s, c, n, false, is_f16);
     }
     for (int i = s->first; i < s->first + n; i++) {
-        w->correction[i] = 1.0f; /* done; a further span of the page adds to the same output */
+        w->correction[i] = 1.0f; /* done: further spans of the page add to the same output */
     }
 }
 
@@ -151,7 +151,8 @@ static void att_values_of_all(struct att_work *w, struct att_tile *t, const stru
     }
 }
 
-/* The values of a page: for each query in ascending order of slots; those that all see are added for all at once. */
+/* Adds the values of a page: for each query in ascending order of slots, and together in the slots that all queries
+ * see. */
 static void att_float_page(struct att_work *w, struct att_tile *t, const struct att_page *p, int at)
 {
     struct att_span s = {
@@ -163,7 +164,7 @@ static void att_float_page(struct att_work *w, struct att_tile *t, const struct 
         from = MAX_OF(from, lo[i]);
         to = MIN_OF(to, hi[i]);
     }
-    if (from >= to) { /* nothing in common */
+    if (from >= to) { /* no slot that all see */
         from = to = KV_PAGE_TOKENS;
     }
     for (s.first = 0; s.first < t->n; s.first++) {

@@ -25,7 +25,7 @@ static void att_unpack_scales(const unsigned char *side, const struct kv_side *s
     }
 }
 
-/* n bytes, a multiple of 64, of 8-bit codes. */
+/* Widens n 8-bit codes; n is a multiple of 64. */
 static void att_widen_codes(const unsigned char *codes, const unsigned char *next, int n, int16_t *out)
 {
     for (int i = 0; i < n; i += ATT_STEP) {
@@ -34,7 +34,7 @@ static void att_widen_codes(const unsigned char *codes, const unsigned char *nex
     }
 }
 
-/* 4-bit pairs [d/2][32]. */
+/* Widens 4-bit pairs [d/2][32]. */
 static void att_widen_keys4(const unsigned char *codes, const unsigned char *next, int d, int16_t *out)
 {
     const ivec low = ivec_set1(15), both = ivec_set1(15 | 15 << 16), eight = ivec_set1(8 | 8 << 16);
@@ -46,7 +46,7 @@ static void att_widen_keys4(const unsigned char *codes, const unsigned char *nex
     }
 }
 
-/* [32][B][16] bytes with components c and c + 16 become pairs of slots i and i + 16. */
+/* Turns bytes [32][B][16] with components c and c + 16 into pairs of slots i and i + 16. */
 static void att_widen_values4(const unsigned char *codes, const unsigned char *next, int n_blocks, int d, int16_t *out)
 {
     const ivec mask = ivec_set1(15 | 15 << 16), eight = ivec_set1(8 | 8 << 16);
@@ -63,7 +63,8 @@ static void att_widen_values4(const unsigned char *codes, const unsigned char *n
     }
 }
 
-/* Keys of page k of the block as 16-bit integers, with scales. One tile alone takes 8-bit codes as they are. */
+/* Unpacks the keys of page k of the block to 16-bit integers, and their scales. A single tile uses 8-bit codes
+ * directly. */
 static void att_int_keys(struct att_work *w, struct att_page *p, int k)
 {
     const struct kv_side *s = &w->a->kv.k;
@@ -111,8 +112,8 @@ static void att_int_values_of(struct att_work *w, struct att_page *p, int k)
 
 /* --- queries ---------------------------------------------------------------------------------------------------- */
 
-/* Query i of the tile: integers of norm KV_I16_NORM at most. A NaN or infinity makes a NaN of its scale, which is never
- * 0: scores of -inf must stay that. */
+/* Sets query i of the tile to integers with a norm of at most KV_I16_NORM. A NaN or infinity makes its scale NaN. The
+ * scale is never 0, so that scores of -inf stay -inf. */
 static void att_int_query(struct att_tile *t, int i, const float *q, int d, float scale)
 {
     vec squares = vec_set1(0), largest = vec_set1(0);
@@ -138,13 +139,13 @@ static void att_int_query(struct att_tile *t, int i, const float *q, int d, floa
 
 /* --- products --------------------------------------------------------------------------------------------------- */
 
-/* A vector of 16-bit integers, number `at` of the page on. */
+/* Loads a vector of 16-bit integers, from number `at` of the page on. */
 static ALWAYS_INLINE ivec att_int_load(const void *codes, int at, bool is_narrow)
 {
     return is_narrow ? ivec_widen_i8((const int8_t *)codes + at) : ivec_load((const int16_t *)codes + at);
 }
 
-/* The two vectors of integers from number `at` on. */
+/* Prefetches the two vectors of integers from number `at` on. */
 static ALWAYS_INLINE void att_int_prefetch(const unsigned char *codes, int at, bool is_narrow)
 {
     if (is_narrow) {
@@ -155,7 +156,7 @@ static ALWAYS_INLINE void att_int_prefetch(const unsigned char *codes, int at, b
     }
 }
 
-/* Scores of n queries against the 32 keys of a page, into weights from slot `to` on. */
+/* Writes the scores of n queries against the 32 keys of a page to weights, from slot `to` on. */
 static ALWAYS_INLINE void att_int_scores_n(struct att_work *w, const struct att_tile *t, const struct att_page *p,
                                            int to, int n, bool is_narrow)
 {
@@ -206,7 +207,7 @@ static void att_int_scores(struct att_work *w, const struct att_tile *t, const s
     }
 }
 
-/* Weights times the value scales of one block of components, and the largest of them. */
+/* Multiplies the weights by the value scales of one block of components and finds the largest products. */
 static void att_int_scale(struct att_work *w, const struct att_tile *t, const struct att_block *b, int block)
 {
     for (int i = 0; i < t->n; i++) {
@@ -218,20 +219,20 @@ static void att_int_scale(struct att_work *w, const struct att_tile *t, const st
             vec x = vec_mul(vec_load(w->weights[i] + at), vec_load(scales + at % KV_PAGE_TOKENS));
             x = is_whole ? x : vec_keep_range(x, vec_set1(0), at, q->lo, q->hi - 1);
             vec_store(w->scaled[i] + at, x);
-            largest = vec_max(vec_abs(x), largest); /* scales of q4_0 may be negative */
+            largest = vec_max(vec_abs(x), largest); /* scales of q4_0 can be negative */
         }
         vec_store(w->largest[i], largest);
     }
 }
 
-/* Scaled weights become integers. */
+/* Rounds the scaled weights to integers. */
 static void att_int_round(struct att_work *w, const struct att_tile *t, int n_pages)
 {
     _Alignas(64) float inverse[VEC_LANES];
     vec largest[VEC_TILE];
     UNROLL_FULLY
     for (int i = 0; i < VEC_TILE; i++) {
-        largest[i] = vec_load(w->largest[i]); /* of queries beyond n, any */
+        largest[i] = vec_load(w->largest[i]); /* beyond n queries: any value */
     }
     vec all = vec_max_lanes(largest);
     vec_store(inverse, vec_div(vec_set1(ATT_WEIGHT_LIMIT), all));
@@ -250,8 +251,8 @@ static void att_int_round(struct att_work *w, const struct att_tile *t, int n_pa
     }
 }
 
-/* out = out * correction (in the first page of a block) + weights . V of page k, for one or two vectors of components
- * from c on. More than five parameters: constants that are folded into each copy. */
+/* Computes out = out * correction (in the first page of a block) + weights . V of page k, for one or two vectors of
+ * components from c on. More than five parameters: constants that are folded into each copy. */
 static ALWAYS_INLINE void att_int_columns(struct att_work *w, struct att_tile *t, const struct att_page *p, int k,
                                           int c, int n, bool two, bool is_narrow)
 {
@@ -288,7 +289,7 @@ static ALWAYS_INLINE void att_int_columns(struct att_work *w, struct att_tile *t
     }
 }
 
-/* Components from .. to-1. */
+/* Computes components from .. to-1. */
 static ALWAYS_INLINE void att_int_page_n(struct att_work *w, struct att_tile *t, const struct att_page *p, int k,
                                          int from, int to, int n, bool is_narrow)
 {

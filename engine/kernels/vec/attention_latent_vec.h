@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-/* Query i of the tile; zeros behind its d components. */
+/* Sets query i of the tile, with zeros after its d components. */
 static void att_latent_query(struct att_tile *t, int i, const float *q, int d, float scale)
 {
     float *to = t->q_float + i * kv_value_width(d);
@@ -19,7 +19,7 @@ static void att_latent_query(struct att_tile *t, int i, const float *q, int d, f
     memset(to + d, 0, (size_t)(kv_value_width(d) - d) * sizeof *to);
 }
 
-/* Two neighbours' latents, components j .. j+VEC_LANES-1, of which `left` are there, times those of n queries. */
+/* Multiplies components j .. j+VEC_LANES-1 (`left` of them exist) of two adjacent latents by those of n queries. */
 static ALWAYS_INLINE void att_latent_step(vec acc[2][VEC_TILE], const float *q, int q_stride, const uint16_t *k,
                                           int row, size_t left, int n, bool is_f16)
 {
@@ -33,7 +33,7 @@ static ALWAYS_INLINE void att_latent_step(vec acc[2][VEC_TILE], const float *q, 
     }
 }
 
-/* Scores of n queries against the 32 latents of a page, into weights from slot `at` on. */
+/* Writes the scores of n queries against the 32 latents of a page to weights, from slot `at` on. */
 static ALWAYS_INLINE void att_latent_scores_n(struct att_work *w, const struct att_tile *t, const struct att_page *p,
                                               int at, int n, bool is_f16)
 {

@@ -7,7 +7,7 @@
 
 enum {
     ATT_STEP = 2 * VEC_LANES, /* two vectors at a time: enough sums to hide the latency, few enough for the registers */
-    ATT_PAGES = 4,            /* pages that go through the softmax together: a block */
+    ATT_PAGES = 4,            /* pages that share a softmax step: a block */
     ATT_SLOTS = ATT_PAGES * KV_PAGE_TOKENS,
     ATT_TILES = 16,           /* tiles that one pass over the pages serves */
     ATT_ARENA_FLOATS = 24576, /* their queries and outputs: 96 KiB, a tenth of an L2 */
@@ -16,7 +16,7 @@ enum {
     ATT_QUERY_LIMIT = 32767,
 };
 
-/* A query of a tile. lo .. hi-1: the slots it sees of the block in hand; none when lo >= hi. */
+/* A query of a tile. It sees slots lo .. hi-1 of the current block; none if lo >= hi. */
 struct att_query {
     int32_t from, pos; /* visible positions, both included */
     int lo, hi;
@@ -26,38 +26,38 @@ struct att_query {
 };
 
 struct att_tile {
-    _Alignas(64) float scale[VEC_LANES];         /* what its scores are still multiplied with, a lane for each query */
+    _Alignas(64) float scale[VEC_LANES];         /* pending factor of scores, one lane per query */
     _Alignas(64) float max[VEC_LANES];           /* of this segment, in powers of two */
     _Alignas(64) float sum[VEC_TILE][VEC_LANES]; /* partial sums of the weights */
     struct att_query queries[VEC_TILE];
     int n;               /* queries, 1 .. VEC_TILE */
-    int32_t first, last; /* positions that one of them sees */
+    int32_t first, last; /* positions that any query sees */
     float *out;          /* [VEC_TILE][width], not yet divided by the sum */
-    float *q_float;      /* [d][VEC_TILE], scaled, for float keys, of latents [VEC_TILE][d up to 16]; else */
-    int32_t *q_pairs;    /* [d/2][VEC_TILE] pairs of 16-bit components */
+    float *q_float;      /* float keys: [d][VEC_TILE], scaled; latents: [VEC_TILE][d rounded up to 16] */
+    int32_t *q_pairs;    /* integer keys: [d/2][VEC_TILE] pairs of 16-bit components */
 };
 
 struct att_page {
     const void *keys, *values;
-    const unsigned char *next_keys, *next_values; /* to fetch from memory while this one is at work */
+    const unsigned char *next_keys, *next_values; /* prefetched during this page */
     const float *key_scales, *value_scales;       /* [n_blocks][32], integer types */
-    bool narrow_keys, narrow_values;              /* 8-bit codes that are widened when they are used */
+    bool narrow_keys, narrow_values;              /* 8-bit codes, widened on use */
 };
 
-/* Up to ATT_PAGES pages, the first at a multiple of as many. */
+/* Up to ATT_PAGES pages, beginning at a multiple of ATT_PAGES. */
 struct att_block {
     int32_t first; /* position of slot 0 */
     int n_pages;
     struct att_page pages[ATT_PAGES];
 };
 
-/* The memory of a call. Aligned, because a vector that lies across two cache lines costs twice. */
+/* The memory of a call. Aligned, because a vector across two cache lines costs twice. */
 struct att_work {
-    _Alignas(64) float correction[VEC_LANES];            /* what outputs so far are multiplied with, a lane a query */
-    _Alignas(64) float factor[VEC_LANES];                /* what integer weights stand for */
-    _Alignas(64) float weights[VEC_TILE][ATT_SLOTS];     /* scores, then weights, of the block in hand */
+    _Alignas(64) float correction[VEC_LANES];            /* factor of the outputs so far, one lane per query */
+    _Alignas(64) float factor[VEC_LANES];                /* unit of integer weights */
+    _Alignas(64) float weights[VEC_TILE][ATT_SLOTS];     /* scores, then weights, of the current block */
     _Alignas(64) float scaled[VEC_TILE][ATT_SLOTS];      /* weights times value scales */
-    _Alignas(64) float largest[VEC_TILE][VEC_LANES];     /* of scaled, by lanes */
+    _Alignas(64) float largest[VEC_TILE][VEC_LANES];     /* of scaled, per lane */
     _Alignas(64) int32_t pairs[ATT_PAGES][VEC_TILE][16]; /* integer weights of slots i and i + 16 */
     _Alignas(64) float arena[ATT_ARENA_FLOATS];
     _Alignas(64) int16_t keys[ATT_PAGES][KERN_MAX_HEAD * KV_PAGE_TOKENS]; /* unpacked pages */
@@ -70,13 +70,13 @@ struct att_work {
     int n_tiles;
 };
 
-/* One integer scale for a whole value: weights are scaled while they are computed. */
+/* Returns whether a value has one scale (integer types), so that weights are scaled while they are computed. */
 static inline bool att_has_one_scale(const struct att_work *w)
 {
     return !kv_type_is_float(w->a->kv.v.type) && w->a->kv.v.n_blocks == 1 && w->a->kv.v.type != KV_TYPE_Q4_0;
 }
 
-/* CALL(n) with n a constant, so that sums live in registers. */
+/* Calls CALL(n) with a constant n, so that sums stay in registers. */
 #define ATT_CASE(n, CALL)                                                                                              \
     case n:                                                                                                            \
         CALL(n);                                                                                                       \

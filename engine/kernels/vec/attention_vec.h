@@ -19,13 +19,13 @@
 #include <math.h>
 #include <string.h>
 
-/* log2(e): exp(x) is 2^(x * that). */
+/* log2(e): exp(x) = 2^(x * log2(e)). */
 #define ATT_LOG2_E 1.44269504088896341f
 
 /* --- softmax ---------------------------------------------------------------------------------------------------- */
 
-/* cap * tanh(s / cap) = cap - 2 cap / (exp(2 s / cap) + 1); that cancels near 0, where s / cap goes through a
- * polynomial instead [coefficients: Cephes tanhf, Moshier 1989]. */
+/* cap * tanh(s / cap) = cap - 2 cap / (exp(2 s / cap) + 1). Near 0 this cancels, so a polynomial of s / cap replaces it
+ * [coefficients: Cephes tanhf, Moshier 1989]. */
 static inline vec att_softcap(vec s, float cap)
 {
     vec x = vec_mul(s, vec_set1(1.0f / cap)), z = vec_mul(x, x), p = vec_set1(-5.70498872745e-3f);
@@ -36,10 +36,10 @@ static inline vec att_softcap(vec s, float cap)
     p = vec_fma(vec_mul(p, z), s, s);
     vec e = vec_exp(vec_add(x, x));
     vec far = vec_sub(vec_set1(cap), vec_div(vec_set1(2.0f * cap), vec_add(e, vec_set1(1.0f))));
-    return vec_if_less(z, vec_set1(0.390625f), p, far); /* 0.625^2; NaN: far, NaN too */
+    return vec_if_less(z, vec_set1(0.390625f), p, far); /* 0.625^2; a NaN selects far, also NaN */
 }
 
-/* Caps and masks the scores of query i. Capped scores are final: they no longer need the scale. */
+/* Caps and masks the scores of query i. Capped scores already include the scale. */
 static void att_mask(struct att_work *w, const struct att_tile *t, int i, int n_slots)
 {
     const struct att_query *q = &t->queries[i];
@@ -54,8 +54,8 @@ static void att_mask(struct att_work *w, const struct att_tile *t, int i, int n_
     }
 }
 
-/* Maximums of the scores of a block into t->max; shift: minus the new ones; correction: what outputs and sums so far
- * must be multiplied with. Returns what scores are still to be multiplied with. */
+/* Updates t->max with the scores of a block. Sets shift to minus the new maximums, and the correction by which outputs
+ * and sums so far must be multiplied. Returns the pending factor of the scores. */
 static inline vec att_maximums(struct att_work *w, struct att_tile *t, const struct att_block *b, float *shift)
 {
     int n_slots = b->n_pages * KV_PAGE_TOKENS;
@@ -72,7 +72,7 @@ static inline vec att_maximums(struct att_work *w, struct att_tile *t, const str
             att_mask(w, t, i, n_slots);
         }
         vec even = vec_set1(-INFINITY), odd = even;
-        for (int v = 0; v < n_slots; v += 2 * VEC_LANES) { /* NaNs are left out */
+        for (int v = 0; v < n_slots; v += 2 * VEC_LANES) { /* ignores NaNs */
             even = vec_max(vec_load(w->weights[i] + v), even);
             odd = vec_max(vec_load(w->weights[i] + v + VEC_LANES), odd);
         }
@@ -86,7 +86,7 @@ static inline vec att_maximums(struct att_work *w, struct att_tile *t, const str
     return unit;
 }
 
-/* The weights of one query. with_scales: those of the values, when they have one each; the weights are then scaled. */
+/* Computes the weights of one query. with_scales: each value has one scale, and the weights are multiplied by it. */
 static ALWAYS_INLINE void att_weigh(struct att_work *w, struct att_tile *t, const struct att_block *b, int i,
                                     float scale, float shift, bool with_scales)
 {
@@ -115,7 +115,7 @@ static ALWAYS_INLINE void att_weigh(struct att_work *w, struct att_tile *t, cons
     }
 }
 
-/* Scores become weights; maximums and sums move on. Scores are still to be multiplied with t->scale, which includes
+/* Turns scores into weights and updates maximums and sums. Scores still need the factor t->scale, which includes
  * log2(e): weights are powers of two. */
 static void att_softmax(struct att_work *w, struct att_tile *t, const struct att_block *b)
 {
@@ -123,7 +123,8 @@ static void att_softmax(struct att_work *w, struct att_tile *t, const struct att
     _Alignas(64) float scale[VEC_LANES];
     vec_store(scale, att_maximums(w, t, b, shift));
     for (int i = 0; i < t->n; i++) {
-        if (t->queries[i].lo >= t->queries[i].hi) { /* before its first block the maximum is still -inf: NaN */
+        /* before its first block the maximum is -inf, and the difference NaN */
+        if (t->queries[i].lo >= t->queries[i].hi) {
             w->correction[i] = 1.0f;
             memset(w->weights[i], 0, sizeof w->weights[i]);
             memset(w->scaled[i], 0, sizeof w->scaled[i]);
@@ -138,10 +139,10 @@ static void att_softmax(struct att_work *w, struct att_tile *t, const struct att
 
 /* --- segments --------------------------------------------------------------------------------------------------- */
 
-/* Folds a segment's maximum, sum and output into those of the segments before it. */
+/* Merges a segment's maximum, sum and output into those of the previous segments. */
 static void att_fold(float *out, float *max, float *sum, const float *part, float part_max, float part_sum, int d)
 {
-    if (part_sum == 0) { /* nothing of the segment is visible; a NaN is not 0 */
+    if (part_sum == 0) { /* no position is visible (a NaN is not 0) */
         return;
     }
     if (*sum == 0) {
@@ -163,13 +164,13 @@ static void att_fold(float *out, float *max, float *sum, const float *part, floa
     *max = both;
 }
 
-/* The sum of a query's weights with that of its head's sink, which has no value. */
+/* Returns the sum of a query's weights and the weight of its head's sink, which has no value. */
 static float att_sum(const struct kern_attention_args *a, int head, float max, float sum)
 {
-    return a->sinks == NULL ? sum : sum + exp2f(a->sinks[head] * ATT_LOG2_E - max); /* infinity: all is the sink's */
+    return a->sinks == NULL ? sum : sum + exp2f(a->sinks[head] * ATT_LOG2_E - max); /* infinity: the sink takes all */
 }
 
-/* Divides by the sum. Adding 0 makes one zero of two: -0 would tell whether others saw more pages. */
+/* Divides by the sum. Adding 0 turns -0 into 0, because -0 would depend on whether other queries saw more pages. */
 static void att_divide(float *out, float sum, int d)
 {
     vec inverse = vec_set1(1.0f / sum);
@@ -191,7 +192,7 @@ static void att_begin_segment(struct att_work *w)
     }
 }
 
-/* part: where the records of the pass go, or NULL: into the results. */
+/* Ends a segment of the pass. part: receives the records; NULL: merge into the results. */
 static void att_end_segment(struct att_work *w, float *part)
 {
     int d = w->a->kv.d_value;
@@ -231,7 +232,7 @@ static void att_tile_run(struct att_work *w, struct att_tile *t, const struct at
     (kv_type_is_float(w->a->kv.v.type) ? att_float_values : att_int_values)(w, t, b);
 }
 
-/* Where page number `page` of the sequence lies, and the one behind it: of `last` it is the caller's next. */
+/* Returns page `page` of the sequence and the page to prefetch: the next one, or the caller's next after `last`. */
 static inline struct att_page att_page_of(const struct kern_attention_args *a, int32_t page, int32_t last)
 {
     size_t here = (size_t)a->pages[page], next = (size_t)a->pages[MIN_OF(page + 1, last)];
@@ -240,14 +241,14 @@ static inline struct att_page att_page_of(const struct kern_attention_args *a, i
                          .values = a->values + here * a->page_bytes,
                          .next_keys = is_callers ? a->next_keys : a->keys + next * a->page_bytes,
                          .next_values = is_callers ? a->next_values : a->values + next * a->page_bytes};
-    for (uint32_t i = 0; i < 2 * 64; i += 64) { /* the loops prefetch codes as they go, but not scales */
+    for (uint32_t i = 0; i < 2 * 64; i += 64) { /* the loops prefetch codes, but not scales */
         vec_prefetch(p.next_keys + MIN_OF(a->kv.k.scales + i, a->kv.k.bytes - 1));
         vec_prefetch(p.next_values + MIN_OF(a->kv.v.scales + i, a->kv.v.bytes - 1));
     }
     return p;
 }
 
-/* Pages from .. to, of one block, for all tiles that see something of them; pages up to `last` follow. */
+/* Computes pages from .. to of one block for all tiles that see any of them; pages up to `last` follow. */
 static void att_block_run(struct att_work *w, int32_t from, int32_t to, int32_t last)
 {
     struct att_block b = {.first = from * KV_PAGE_TOKENS, .n_pages = to - from + 1};
@@ -270,7 +271,7 @@ static void att_block_run(struct att_work *w, int32_t from, int32_t to, int32_t 
     }
 }
 
-/* The pages of one segment that somebody sees; segments up to `until` follow. */
+/* Computes the pages of one segment that any query sees; segments up to `until` follow. */
 static void att_segment_run(struct att_work *w, int32_t segment, int32_t until)
 {
     enum { PAGES = KERN_SEGMENT_TOKENS / KV_PAGE_TOKENS };
@@ -291,14 +292,14 @@ static void att_segment_run(struct att_work *w, int32_t segment, int32_t until)
 
 /* --- queries ---------------------------------------------------------------------------------------------------- */
 
-/* Floats of the arena that a tile takes. */
+/* Returns the floats of the arena that a tile uses. */
 static int att_tile_floats(const struct att_work *w)
 {
     int d = w->a->kv.d;
     return VEC_TILE * (w->width + (kv_type_is_float(w->a->kv.k.type) ? (d + 15) / 16 * 16 : (d / 2 + 15) / 16 * 16));
 }
 
-/* Puts query number `index` (row by row, head by head) into a tile. */
+/* Appends query `index` (row by row, head by head) to a tile. */
 static void att_add(struct att_work *w, struct att_tile *t, int index)
 {
     const struct kern_attention_args *a = w->a;
@@ -324,7 +325,7 @@ static void att_add(struct att_work *w, struct att_tile *t, int index)
     }
 }
 
-/* Queries from .. of a pass; returns the first one that is left over. */
+/* Fills the tiles of a pass with queries from `from` on; returns the first query left over. */
 static int att_fill(struct att_work *w, int from, int n_queries)
 {
     int floats = att_tile_floats(w); /* a multiple of 16 */

@@ -1,7 +1,7 @@
 /* Computes exp of a vector: 2^n * e^r with r in +-ln2/2 and a polynomial of degree 7 [coefficients: Cephes expf,
- * Moshier 1989]. exp(0) is exactly 1. Below -87.3 the result is 0, above 88.3 infinity (correct up to 88.7: the last
- * bit of range is dropped, so that 2^n is a normal number). NaN returns NaN. Error: 2 ulp or less (tested through glu
- * in tests/kernels/check_ops.c). Include after a vec_<isa>.h. */
+ * Moshier 1989]. exp(0) is exactly 1. Below -87.3 the result is 0, above 88.3 infinity (exact limit 88.7: the last bit
+ * of range is dropped, so that 2^n is a normal number). NaN returns NaN. Error: 2 ulp or less (tested through glu in
+ * tests/kernels/check_ops.c). Include after a vec_<isa>.h. */
 #ifndef INFCGI_KERNELS_VEC_EXP_VEC_H
 #define INFCGI_KERNELS_VEC_EXP_VEC_H
 
@@ -25,9 +25,9 @@ static inline vec vec_exp(vec x)
     return vec_if_less(x, vec_set1(-87.3f), vec_set1(0.0f), e);
 }
 
-/* 2^t for t <= 0, which is what softmax needs: 2^floor(t) times a polynomial of degree 5 of the rest [our fit, least
- * relative error by Lawson's iteration]. 2^0 is exactly 1; below -126 the result may be 0; NaN gives NaN. Relative
- * error at most 1.5e-7. */
+/* Computes 2^t for t <= 0, as softmax needs it: 2^floor(t) times a polynomial of degree 5 of the fraction [our fit,
+ * least relative error by Lawson's iteration]. 2^0 is exactly 1; below -126 the result can be 0; NaN returns NaN.
+ * Relative error at most 1.5e-7. */
 static inline vec vec_exp2(vec t)
 {
 #if VEC_TILE == 8

@@ -19,7 +19,7 @@ struct kv_codes {
 
 static inline vec vec_saturate_half(vec v) { return vec_min(vec_set1(65504.0f), vec_max(vec_set1(-65504.0f), v)); }
 
-/* Scale of x[0..n), cut to +-65504 already; 0 when all codes are 0. */
+/* Returns the scale of x[0..n), already clamped to +-65504; 0 if all codes are 0. */
 static float kv_scale_of(enum kv_type type, bool is_key, const float *x, int n)
 {
     vec low = vec_set1(0), high = vec_set1(0), sums[16 / VEC_LANES];
@@ -45,13 +45,13 @@ static float kv_scale_of(enum kv_type type, bool is_key, const float *x, int n)
     return fabsf(scale) < KV_SCALE_FLOOR ? 0 : scale;
 }
 
-/* x: d floats with 16 more that may be read and written. */
+/* Encodes x: d floats, followed by 16 that can be read and written. */
 static void kv_encode(const struct kv_side *s, bool is_key, bool is_nan, const float *x, int d, struct kv_codes *out)
 {
     enum kv_type type = s->type;
     int block = s->block;
     for (int j = is_nan ? 0 : d / VEC_LANES * VEC_LANES; j < s->n_blocks * s->block; j += VEC_LANES) {
-        ivec_store(out->code + j, ivec_set1(0)); /* codes behind d, or all */
+        ivec_store(out->code + j, ivec_set1(0)); /* codes after d, or all */
     }
     for (int b = 0; b < s->n_blocks; b++) {
         const float *from = x + b * block;
@@ -109,7 +109,7 @@ static void kv_put_value(const struct kv_layout *l, const struct kv_codes *c, in
         }
         return;
     }
-    for (int from = 0; from < l->d; from += 32) { /* the places of a block follow each other */
+    for (int from = 0; from < l->d; from += 32) { /* a block is contiguous */
         size_t at = (size_t)kv_value_pair(l->d, slot % 16, from) * 2 + (size_t)(slot / 16);
         for (int j = from; j < MIN_OF(l->d, from + 32); j++, at += 2) {
             if (l->v.type == KV_TYPE_I16) {
@@ -121,7 +121,7 @@ static void kv_put_value(const struct kv_layout *l, const struct kv_codes *c, in
     }
 }
 
-/* dtype_f32_to_bf16 of a number that is no infinity. */
+/* Like dtype_f32_to_bf16, but x must not be infinite. */
 static inline uint16_t kv_bf16(float f)
 {
     uint32_t bits;
@@ -169,7 +169,7 @@ static void vec_kv_store(const struct kv_layout *l, const float *k, const float 
                          unsigned char *v_page)
 {
     float key[KERN_MAX_HEAD + 16], value[KERN_MAX_HEAD + 16];
-    vec probe = vec_set1(0); /* NaN when a component is */
+    vec probe = vec_set1(0); /* NaN if any component is */
     v = l->is_latent ? k : v;
     for (int j = 0; j < l->d; j += VEC_LANES) {
         size_t n = (size_t)(l->d - j);

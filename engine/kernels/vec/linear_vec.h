@@ -7,9 +7,10 @@
 
 #include <stdbool.h>
 
-enum { LINEAR_VECS = 2 }; /* vectors of columns at once, with two partial sums each: four chains of multiply-add */
+/* vectors of columns processed together, with two partial sums each: four chains of multiply-add */
+enum { LINEAR_VECS = 2 };
 
-/* What a block of columns goes by: of n columns from state, v and out on, the last vector in part. */
+/* A block of n columns from state, v and out on. The last vector can be partial. */
 struct linear_block {
     float *state, *out;
     const float *v;
@@ -30,7 +31,7 @@ static ALWAYS_INLINE void linear_store(float *p, size_t at, vec v, size_t n, boo
     }
 }
 
-/* sums += row j of the state times its key. */
+/* Adds row j of the state times its key to sums. */
 static ALWAYS_INLINE void linear_know(const struct kern_linear_args *a, const struct linear_block *b, int j, float key,
                                       vec *sums, int vecs, bool is_part)
 {
@@ -40,7 +41,7 @@ static ALWAYS_INLINE void linear_know(const struct kern_linear_args *a, const st
     }
 }
 
-/* Row j of the state renewed; sums += it times its component of the query. */
+/* Updates row j of the state and adds it times its component of the query to sums. */
 static ALWAYS_INLINE void linear_renew(const struct kern_linear_args *a, const struct linear_block *b, int j, vec decay,
                                        float key, float query, const vec *change, vec *sums, int vecs, bool is_part)
 {
@@ -53,7 +54,7 @@ static ALWAYS_INLINE void linear_renew(const struct kern_linear_args *a, const s
     }
 }
 
-/* One row of one block: vecs vectors. */
+/* Computes one row of one block of `vecs` vectors. */
 static ALWAYS_INLINE void linear_row(const struct kern_linear_args *a, const struct linear_block *b, int t, int vecs,
                                      bool is_part)
 {

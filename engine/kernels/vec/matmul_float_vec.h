@@ -6,7 +6,7 @@
 #ifndef INFCGI_KERNELS_VEC_MATMUL_FLOAT_VEC_H
 #define INFCGI_KERNELS_VEC_MATMUL_FLOAT_VEC_H
 
-/* Rows r .. end-1 against m panels from p on. */
+/* Computes rows r .. end-1 against m panels from p on. */
 static ALWAYS_INLINE void panel_rows(const struct kern_matmul_args *a, enum panel_kind kind, size_t bytes, int r,
                                      int end, int p, int m)
 {

@@ -1,5 +1,5 @@
 /* The small operations for every vector ISA: include after a vec_<isa>.h; the ISA's init calls ops_vec_init. Each
- * output element has the same operations for any n: tails are part-loaded, not special. */
+ * output element has the same operations for any n: tails are partial loads of the same code. */
 #ifndef INFCGI_KERNELS_VEC_OPS_VEC_H
 #define INFCGI_KERNELS_VEC_OPS_VEC_H
 
@@ -10,7 +10,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* Sixteen partial sums whatever the vector is wide: lane i of block b holds elements 16b + i. */
+/* Sixteen partial sums for every vector width: lane i of block b holds elements 16b + i. */
 enum { SUM_VECS = 16 / VEC_LANES };
 
 static float vec_sum_of_squares(const float *x, size_t k, float shrink)
@@ -34,7 +34,7 @@ static float vec_sum_of_squares(const float *x, size_t k, float shrink)
 static void vec_rmsnorm(const float *x, const float *w, float eps, size_t k, float *out)
 {
     float shrink = 1.0f, sum = vec_sum_of_squares(x, k, shrink);
-    if (sum == INFINITY) { /* squares beyond f32 must not turn a row into zeros */
+    if (sum == INFINITY) { /* overflowing squares must not turn a row into zeros */
         shrink = 0x1p-80f;
         sum = vec_sum_of_squares(x, k, shrink);
     }
@@ -67,9 +67,9 @@ static inline vec vec_gelu_tanh_arg(vec x) /* 2 * sqrt(2/pi) * (x + 0.044715 x^3
     return vec_mul(vec_set1(1.5957691216057308f), vec_fma(cube, vec_set1(0.044715f), x));
 }
 
-/* x * Phi(x). For x < 0 that is x * exp(-x^2/2) * w, w = exp(x^2/2) * erfc(-x/sqrt(2)) / 2, a polynomial in
- * 1 / (1 + 0.4 |x|) that is right to 3e-7 up to |x| = 14 [our fit, least relative error by Lawson's iteration]; beyond,
- * the exponential is 0. For x > 0, x * Phi(x) = x - x * Phi(-x). */
+/* Computes x * Phi(x). For x < 0 this is x * exp(-x^2/2) * w with w = exp(x^2/2) * erfc(-x/sqrt(2)) / 2. w is a
+ * polynomial in 1 / (1 + 0.4 |x|), accurate to 3e-7 up to |x| = 14 [our fit, least relative error by Lawson's
+ * iteration]; beyond that the exponential is 0. For x > 0, x * Phi(x) = x - x * Phi(-x). */
 static inline vec vec_gelu(vec x)
 {
     vec a = vec_min(vec_set1(14.0f), vec_max(x, vec_sub(vec_set1(0), x)));
@@ -94,7 +94,7 @@ static void vec_glu(enum kern_act act, const float *gate, const float *up, size_
 {
     for (size_t i = 0; i < n; i += VEC_LANES) {
         vec g = vec_load_part(gate + i, n - i), u = vec_load_part(up + i, n - i), y = vec_max(vec_set1(0), g);
-        if (act == KERN_ACT_CLAMPED) { /* the constant first: a NaN stays */
+        if (act == KERN_ACT_CLAMPED) { /* constant first, so that a NaN stays */
             g = vec_min(vec_set1(7.0f), g);
             u = vec_add(vec_min(vec_set1(7.0f), vec_max(vec_set1(-7.0f), u)), vec_set1(1.0f));
             y = vec_gate(g, vec_mul(g, vec_set1(1.702f)));
@@ -111,7 +111,7 @@ static void vec_glu(enum kern_act act, const float *gate, const float *up, size_
     }
 }
 
-/* Without multiply-add: exact to ref. */
+/* Uses no multiply-add: exact to ref. */
 static void vec_rope_neox(float *x, int half, const float *cosine, const float *sine)
 {
     for (int i = 0; i < half; i += VEC_LANES) {
@@ -137,7 +137,7 @@ static void vec_rope(float *x, int n_rot, bool neox, const float *cosine, const 
     }
 }
 
-/* Largest of x[n], NaNs left out; -inf when there is nothing else. */
+/* Returns the largest of x[n], ignoring NaNs; -inf if all are NaN. */
 static float vec_max_of(const float *x, int32_t n)
 {
     vec m[4];
@@ -183,7 +183,7 @@ static float vec_logsumexp(const float *x, int32_t n, float *max)
     struct vec_sum64 sum = vec_sum64_zero();
     int32_t i = 0;
     for (; i + VEC_LANES <= n; i += VEC_LANES) {
-        vec_sum64_add(&sum, vec_exp(vec_sub(vec_load(x + i), shift))); /* NaN for NaN, and for inf - inf */
+        vec_sum64_add(&sum, vec_exp(vec_sub(vec_load(x + i), shift))); /* a NaN or inf - inf makes the sum NaN */
     }
     double total = vec_sum64_total(&sum);
     for (; i < n; i++) {

@@ -24,7 +24,7 @@ static void load(const float *x, size_t k, size_t b, vec *out)
     }
 }
 
-/* The scale of a block and its inverse. */
+/* Returns the scale of a block; *inverse: its inverse. */
 static float scale_of(const vec *x, float *inverse)
 {
     uint32_t bits = largest_bits(x);
@@ -38,7 +38,7 @@ static float scale_of(const vec *x, float *inverse)
     return amax / 127.0f;
 }
 
-/* Both terms of a block; d, the inverse in the place of s and fine are there. */
+/* Computes both terms of a block. d and fine are set, and s holds the inverse of the scale. */
 static void quantize_block(const vec *x, struct kern_qblock *q)
 {
     ivec hi[QUANTIZE_VECS], lo[QUANTIZE_VECS];
@@ -62,7 +62,7 @@ static inline void quantize_row(const float *x, size_t k, float fine, struct ker
     vec in[QUANTIZE_VECS];
     for (size_t b = 0; b < n_blocks; b++) {
         load(x, k, b, in);
-        row[b].d = scale_of(in, &row[b].s); /* s holds the inverse for a while */
+        row[b].d = scale_of(in, &row[b].s); /* s holds the inverse until quantize_block */
     }
     float limit = kern_fine_limit(row, n_blocks, fine);
     for (size_t b = 0; b < n_blocks; b++) {

@@ -13,7 +13,7 @@ static void vec_block_max(const float *x, int32_t n, int32_t block, float *max)
     for (int32_t from = 0; from < n; from += block) {
         int32_t to = n - from < block ? n : from + block, i = from;
         vec a = vec_set1(-INFINITY), b = a;
-        for (; i + 2 * VEC_LANES <= to; i += 2 * VEC_LANES) { /* a NaN in the first operand of vec_max is left out */
+        for (; i + 2 * VEC_LANES <= to; i += 2 * VEC_LANES) { /* vec_max ignores a NaN in its first operand */
             a = vec_max(vec_load(x + i), a);
             b = vec_max(vec_load(x + i + VEC_LANES), b);
         }
@@ -28,10 +28,10 @@ static void vec_block_max(const float *x, int32_t n, int32_t block, float *max)
     }
 }
 
-/* Sums of floats run over 256 elements at most, so that a lane of AVX2 adds 16 terms. */
+/* Sums of floats cover at most 256 elements, so a lane of AVX2 adds 16 terms. */
 enum { EXPSUM_RUN = 256 };
 
-/* The terms of a vector of x. */
+/* Returns the terms of a vector of x. */
 static inline vec vec_expsum_terms(vec x, vec shift, vec scale, vec limit)
 {
     return vec_if_less(x, limit, vec_exp(vec_mul(vec_sub(x, shift), scale)), vec_set1(0));
@@ -82,15 +82,15 @@ static int32_t vec_collect(const float *x, int32_t n, float least, float most, i
     return found;
 }
 
-/* Elements at a time: bins and values of so many are found in vectors, then added one by one, which has no vector form
- * and takes the larger part of the time. */
+/* Elements per run: vectors compute their bins and values, which are then added one by one. That has no vector form and
+ * takes most of the time. */
 enum { BIN_RUN = 128 };
 struct bin_run {
     uint32_t bin[BIN_RUN], value[2][BIN_RUN];
 };
 
-/* The polynomials run in floats, of r in floats too: k times the first part of the width is exact inside the FMA.
- * Returns r, 0 in the last bin. */
+/* Evaluates the polynomials of r in floats: k times the first part of the width is exact inside the FMA. Returns r, 0
+ * in the last bin. */
 static inline vec vec_bin_values(vec x, const struct kern_bins *b, int n_sums, int32_t at, struct bin_run *run)
 {
     const float width = (float)KERN_BIN_WIDTH, rest = (float)(KERN_BIN_WIDTH - (double)width);
@@ -132,7 +132,7 @@ static ALWAYS_INLINE double vec_bin_run(const float *x, int32_t n, const struct 
     for (int q = 0; q < n_sums; q++) {
         const uint32_t *bin = run.bin, *value = run.value[q];
         uint64_t *sum = sums[q];
-        for (i = 0; i + 4 <= n; i += 4) { /* by hand: gcc 12 unrolls no loop at -O2 */
+        for (i = 0; i + 4 <= n; i += 4) { /* unrolled by hand: gcc 12 unrolls no loop at -O2 */
             sum[bin[i]] += value[i];
             sum[bin[i + 1]] += value[i + 1];
             sum[bin[i + 2]] += value[i + 2];

@@ -1,4 +1,4 @@
-/* What the ISA `amx` fills in: the quantised matrix products; everything else is avx512's. */
+/* Entries of the ISA `amx`: the quantized matrix products. avx512 sets all others. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"

@@ -1,4 +1,4 @@
-/* What the ISA `avx2` fills in. */
+/* Entries of the ISA `avx2`. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"

@@ -1,4 +1,4 @@
-/* What the ISA `avxvnni` fills in: the quantised matrix products; everything else is avx2's. */
+/* Entries of the ISA `avxvnni`: the quantized matrix products. avx2 sets all others. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"

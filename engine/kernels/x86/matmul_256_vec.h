@@ -1,6 +1,6 @@
-/* Matrix products of the quantised kinds over 256-bit vectors: everything but the sum of products, which the includer
- * defines as dot_lines. A panel is two halves of 8 lanes. Include after an enum with
- *   WIDTH  halves that are done at a time: 2, or 1 for want of registers
+/* Matrix products of the quantized kinds over 256-bit vectors: all except the sum of products, which the includer
+ * defines as dot_words. A panel is two halves of 8 lanes. Include after an enum with
+ *   halves processed together: 2, or 1 if registers do not suffice
  * Functions with more than five parameters: see matmul_panels_vec.h. */
 #ifndef INFCGI_KERNELS_X86_MATMUL_256_VEC_H
 #define INFCGI_KERNELS_X86_MATMUL_256_VEC_H
@@ -11,8 +11,8 @@ enum { ROWS_IN_CACHE_BYTES = 192 * 1024, TILE_ROWS = 4, HALVES = 2 };
 
 #include <string.h>
 
-/* acc[h][r] += codes . activations over words from .. to-1 of a block's codes; `table` holds the panel's table, if it
- * has one, in either half. Row r's activations lie r * row_bytes behind the first row's, q. */
+/* Adds codes . activations over words from .. to-1 of a block's codes to acc[h][r]. `table` holds the panel's table, if
+ * any, in both halves. Row r's activations are at q + r * row_bytes. */
 static ALWAYS_INLINE void dot_words(const unsigned char *codes, int from, int to, __m256i table, const int8_t *q,
                                     size_t row_bytes, int n, struct shape k, __m256i acc[WIDTH][TILE_ROWS]);
 
@@ -32,7 +32,8 @@ static ALWAYS_INLINE __m256 step_row(const unsigned char *p)
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)(const void *)p)));
 }
 
-/* Scales or minimums number `at` of a group: `rows` of them, their unit at `unit`; half h of the lanes. */
+/* Returns row `at` of a group's scales or minimums, which begin at `rows` with their unit at `unit`, for half h of the
+ * lanes. */
 static ALWAYS_INLINE __m256 scale_row(const unsigned char *rows, const unsigned char *unit, size_t at, int h,
                                       struct shape k)
 {
@@ -43,7 +44,7 @@ static ALWAYS_INLINE __m256 scale_row(const unsigned char *rows, const unsigned 
     return k.has_bf16_scale ? bf16_row(rows) : half_row(rows);
 }
 
-/* Line j of a block's codes, half h; every byte's bits from `from` on that `mask` has. */
+/* Returns the bits of `mask` of every byte, shifted right by `from`, of line j of a block's codes, half h. */
 static ALWAYS_INLINE __m256i bits_of(const unsigned char *codes, int j, int h, int from, char mask)
 {
     __m256i line = _mm256_load_si256((const __m256i *)(const void *)(codes + 64 * j + 32 * h));
@@ -51,7 +52,8 @@ static ALWAYS_INLINE __m256i bits_of(const unsigned char *codes, int j, int h, i
     return mask != -1 ? _mm256_and_si256(line, _mm256_set1_epi8(mask)) : line;
 }
 
-/* The low bits of word v of a block's codes, half h: all of 8, four of 4 to 6, two of 2 and 3. */
+/* Returns the low bits of word v of a block's codes, half h: all of 8-bit codes, four of 4 to 6 bits, two of 2 and
+ * 3. */
 static ALWAYS_INLINE __m256i low_bits(const unsigned char *codes, int v, int h, struct shape k)
 {
     return k.bits == 8  ? bits_of(codes, v, h, 0, -1)
@@ -59,13 +61,13 @@ static ALWAYS_INLINE __m256i low_bits(const unsigned char *codes, int v, int h, 
                         : bits_of(codes, v / 2, h, v % 2 * 4, 15);
 }
 
-/* Likewise the bits above, if there are any, from bit 0 on. */
+/* Returns the remaining high bits, if any, from bit 0 on. */
 static ALWAYS_INLINE __m256i high_bits(const unsigned char *codes, int v, int h, struct shape k)
 {
     return k.bits == 6 ? bits_of(codes, 4 + v / 4, h, v % 4 * 2, 3) : bits_of(codes, k.bits - 1, h, v, 1);
 }
 
-/* Four activation bytes in every lane. */
+/* Broadcasts four activation bytes to every lane. */
 static ALWAYS_INLINE __m256i four_bytes(const int8_t *p)
 {
     int32_t v;
@@ -73,7 +75,7 @@ static ALWAYS_INLINE __m256i four_bytes(const int8_t *p)
     return _mm256_set1_epi32(v);
 }
 
-/* acc[h][r] += (codes - zero point) . one term of block b, or a part of one. */
+/* Adds (codes - zero point) . one term of block b, or of part of a block, to acc[h][r]. */
 static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, __m256i table, const unsigned char *rows,
                               size_t b, int part, int n, struct shape k, bool is_lo, __m256i acc[WIDTH][TILE_ROWS])
 {
@@ -93,7 +95,7 @@ static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, _
     dot_words(codes, part * words, (part + 1) * words, table, is_lo ? first->lo : first->hi, g->row_bytes, n, k, acc);
 }
 
-/* product[h][r] += min times the sum of one term's inputs over half a block, in units of d. */
+/* Adds min times the sum of one term's inputs over half a block, in units of d, to product[h][r]. */
 static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char *rows, size_t b, int part, int n,
                                        bool is_lo, __m256 min[WIDTH], __m256 product[WIDTH][TILE_ROWS])
 {
@@ -112,7 +114,7 @@ static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char 
     }
 }
 
-/* The minimums' step of blocks with one scale. */
+/* Computes the step of the minimums of blocks with one scale. */
 static ALWAYS_INLINE void add_min(const struct job *g, const unsigned char *rows, size_t b, int n,
                                   const __m256 min[WIDTH], __m256 sum[WIDTH][TILE_ROWS])
 {
@@ -126,7 +128,7 @@ static ALWAYS_INLINE void add_min(const struct job *g, const unsigned char *rows
     }
 }
 
-/* The float steps that kern.h prescribes, for part `part` of block b and one term, halves from `first` on. */
+/* Computes the float steps of kern.h for part `part` of block b and one term, halves from `first` on. */
 static ALWAYS_INLINE void add_part(const struct job *g, const struct group *from, const unsigned char *rows, size_t b,
                                    int part, int first, int n, struct shape k, bool is_lo,
                                    __m256i acc[WIDTH][TILE_ROWS], __m256 sum[WIDTH][TILE_ROWS])
@@ -159,7 +161,8 @@ static ALWAYS_INLINE void add_part(const struct job *g, const struct group *from
     }
 }
 
-/* One block's part of a tile, one term, halves first .. first+WIDTH-1. rows: from the group's inputs on. */
+/* Computes one part of a block for a tile, one term, halves first .. first+WIDTH-1. rows: from the group's inputs
+ * on. */
 static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *from, __m256i table,
                                     const unsigned char *rows, size_t b, int part, int first, int n, struct shape k,
                                     bool is_lo, __m256 sum[WIDTH][TILE_ROWS])
@@ -177,7 +180,7 @@ static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *fro
     add_part(g, from, rows, b, part, first, n, k, is_lo, acc, sum);
 }
 
-/* A block of a tile, one term. */
+/* Computes a block for a tile, one term. */
 static ALWAYS_INLINE void tile_block(const struct job *g, const struct group *from, __m256i table,
                                      const unsigned char *rows, size_t b, int first, int n_halves, int n,
                                      struct shape k, bool is_lo, __m256 sum[HALVES][TILE_ROWS])
@@ -196,7 +199,7 @@ static ALWAYS_INLINE __m256i load_table(const struct job *g, const unsigned char
     return k.has_table ? _mm256_load_si256((const __m256i *)(const void *)(panel + g->table)) : _mm256_setzero_si256();
 }
 
-/* The listed blocks' second terms. */
+/* Computes the second terms of the listed blocks. */
 static ALWAYS_INLINE void add_rests(const struct job *g, const unsigned char *panel, __m256i table,
                                     const unsigned char *rows, int first, int n_halves, int n, struct shape k,
                                     const struct fine_list *list, __m256 rest[HALVES][TILE_ROWS])
@@ -209,7 +212,7 @@ static ALWAYS_INLINE void add_rests(const struct job *g, const unsigned char *pa
     }
 }
 
-/* n_halves halves from `first` on, block by block, WIDTH of them at a time. */
+/* Computes n_halves halves from `first` on, block by block, WIDTH at a time. */
 static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, const unsigned char *rows, float *out,
                                int first, int n_halves, int n, struct shape k)
 {
@@ -246,8 +249,8 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
     }
 }
 
-/* Full tiles keep to WIDTH halves, for want of registers; the others do both, so that few rows, whose panels stream
- * from memory, read a panel once. */
+/* Full tiles compute WIDTH halves at a time, because registers do not suffice for more. Smaller tiles compute both: few
+ * rows stream panels from memory and so read each panel once. */
 static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *panel, const unsigned char *rows, int n,
                                      float *out, struct shape k)
 {

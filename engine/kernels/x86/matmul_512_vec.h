@@ -1,10 +1,10 @@
-/* Reading panels with 512-bit vectors: a lane is an output row of the panel. Include after matmul_panels_vec.h. */
+/* Reads panels with 512-bit vectors: a lane is an output row of the panel. Include after matmul_panels_vec.h. */
 #ifndef INFCGI_KERNELS_X86_MATMUL_512_VEC_H
 #define INFCGI_KERNELS_X86_MATMUL_512_VEC_H
 
 #include <string.h>
 
-/* PART_ROWS: rows that the functions on parts of blocks take at most. */
+/* PART_ROWS: maximum rows of the functions on parts of blocks. */
 enum { LINE_BYTES = 64, PART_ROWS = 8, SPLIT_ROWS = 4 };
 
 static ALWAYS_INLINE __m512 half_row(const unsigned char *p)
@@ -23,7 +23,7 @@ static ALWAYS_INLINE __m512 step_row(const unsigned char *p)
     return _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_load_si128((const __m128i *)(const void *)p)));
 }
 
-/* Scales or minimums number `at` of a group: `rows` of them, their unit at `unit`. */
+/* Returns row `at` of a group's scales or minimums, which begin at `rows` with their unit at `unit`. */
 static ALWAYS_INLINE __m512 scale_row(const unsigned char *rows, const unsigned char *unit, size_t at, struct shape k)
 {
     if (k.has_unit) {
@@ -32,20 +32,20 @@ static ALWAYS_INLINE __m512 scale_row(const unsigned char *rows, const unsigned 
     return k.has_bf16_scale ? bf16_row(rows + at * 2 * PANEL_ROWS) : half_row(rows + at * 2 * PANEL_ROWS);
 }
 
-/* Every 16-bit element shifted right, or left where `by` is below 0; a constant. */
+/* Shifts every 16-bit element right by the constant `by`, or left if it is negative. */
 static ALWAYS_INLINE __m512i shift_right(__m512i v, int by)
 {
     return by > 0 ? _mm512_srli_epi16(v, (unsigned)by) : by < 0 ? _mm512_slli_epi16(v, (unsigned)-by) : v;
 }
 
-/* Bits `from` .. of every byte of a line, as many as `mask` has, moved to where mask has them; or'ed to `low`. */
+/* Shifts a line right by `by` and ors its bits of `mask` to `low`. */
 static ALWAYS_INLINE __m512i add_bits(__m512i low, const unsigned char *line, int by, char mask)
 {
     __m512i bits = shift_right(_mm512_load_si512(line), by);
     return _mm512_ternarylogic_epi32(bits, _mm512_set1_epi8(mask), low, 0xEA); /* (bits & mask) | low */
 }
 
-/* Word v (0..7) of a block's codes for every lane, table entries in table kinds. */
+/* Returns word v (0..7) of a block's codes for every lane; table entries in table kinds. */
 static ALWAYS_INLINE __m512i code_words(const unsigned char *codes, __m512i table, int v, struct shape k)
 {
     if (k.bits == 8) {
@@ -72,7 +72,7 @@ static ALWAYS_INLINE __m512i load_table(const struct job *g, const unsigned char
     return k.has_table ? _mm512_load_si512(panel + g->table) : _mm512_setzero_si512();
 }
 
-/* Four activation bytes, an integer, a float in every lane. */
+/* Broadcast four activation bytes, an integer or a float to every lane. */
 static ALWAYS_INLINE __m512i four_bytes(const int8_t *q)
 {
     int32_t v;
@@ -80,7 +80,7 @@ static ALWAYS_INLINE __m512i four_bytes(const int8_t *q)
     return _mm512_set1_epi32(v);
 }
 
-/* -8 times a sum of activations becomes minus the zero point times it. */
+/* Converts -8 times a sum of activations to minus the zero point times the sum. */
 static ALWAYS_INLINE __m512i zero_times(int32_t sum, struct shape k)
 {
     __m512i v = _mm512_set1_epi32(sum);
@@ -88,12 +88,12 @@ static ALWAYS_INLINE __m512i zero_times(int32_t sum, struct shape k)
                             : _mm512_slli_epi32(v, (unsigned)__builtin_ctz((unsigned)k.zero_point / 8));
 }
 
-/* acc[r] = (codes - zero point) . one term of block b or a part of it, for n <= PART_ROWS rows. */
+/* Computes acc[r] = (codes - zero point) . one term of block b, or of a part of it, for n <= PART_ROWS rows. */
 static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, __m512i table, const unsigned char *rows,
                               size_t b, int part, int n, struct shape k, bool is_lo, __m512i *acc)
 {
     const int8_t *q[PART_ROWS];
-    /* Few rows would wait for the latency of their sums: every other word goes to a second one. */
+    /* Few rows would wait for the latency of their sums, so every other word is added to a second sum. */
     const bool is_split = n <= SPLIT_ROWS && k.parts == 1 && !is_lo;
     __m512i odd[SPLIT_ROWS];
     UNROLL_FULLY
@@ -124,7 +124,7 @@ static ALWAYS_INLINE void dot(const struct job *g, const unsigned char *codes, _
     }
 }
 
-/* product[r] += min times the sum of one term's inputs over half a block, in units of d. */
+/* Adds min times the sum of one term's inputs over half a block, in units of d, to product[r]. */
 static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char *rows, size_t b, int part, int n,
                                        bool is_lo, __m512 min, __m512 *product)
 {
@@ -137,7 +137,7 @@ static ALWAYS_INLINE void add_half_min(const struct job *g, const unsigned char 
     }
 }
 
-/* sum[r] with one term of one block's part: integer dot, then the float steps kern.h prescribes. rows: from the group's
+/* Adds one term of one part of a block to sum[r]: integer dot, then the float steps of kern.h. rows: from the group's
  * inputs on. */
 static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *from, __m512i table,
                                     const unsigned char *rows, size_t b, int part, int n, struct shape k, bool is_lo,
@@ -170,7 +170,7 @@ static ALWAYS_INLINE void tile_part(const struct job *g, const struct group *fro
     }
 }
 
-/* The listed blocks' second terms of n <= PART_ROWS rows, which lie at `rows`. */
+/* Computes the listed blocks' second terms of the n <= PART_ROWS rows at `rows`. */
 static ALWAYS_INLINE void add_rests(const struct job *g, const unsigned char *panel, __m512i table,
                                     const unsigned char *rows, int n, struct shape k, const struct fine_list *list,
                                     __m512 *rest)

@@ -1,4 +1,4 @@
-/* out = rows * panels^T with AMX int8 tiles, quantised kinds: the body over the instructions themselves. */
+/* out = rows * panels^T with AMX int8 tiles, quantized kinds: matmul_amx_vec.h over the real instructions. */
 #include "engine/kernels/x86/amx_tile.h"
 
 #include "engine/kernels/x86/matmul_amx_vec.h"

@@ -1,18 +1,18 @@
-/* out = rows * panels^T with AMX int8 tiles, quantised kinds. Include after amx_tile.h or what stands in for it.
+/* out = rows * panels^T with AMX int8 tiles, quantized kinds. Include after amx_tile.h or its emulation.
  *
- * A panel's 8-bit block, 8 lines of 64 bytes in which lane l's four bytes are inputs 4j .. 4j+3, is what AMX wants for
- * the second factor. So one tile product is 16 activation rows by a block of 32 inputs by 16 output rows:
+ * A panel's 8-bit block is 8 lines of 64 bytes. In line j, lane l's four bytes are inputs 4j .. 4j+3, the form of the
+ * second factor in AMX. So one tile product is 16 activation rows by a block of 32 inputs by 16 output rows:
  *
- *   A 16 x 32 bytes, kern_qblock.hi of 16 rows, as they lie     B 8 x 64 bytes, codes     C 16 x 16 int32
+ *   A 16 x 32 bytes, kern_qblock.hi of 16 rows in place     B 8 x 64 bytes, codes     C 16 x 16 int32
  *
- * 4-bit codes are unpacked to such a block, and zero points subtracted there, which saves the correction for every row:
- * B then is signed; kinds with minimums have it unsigned. Scales change from block to block, so C is stored after each
- * and the float steps are done on vectors, in the order that kern.h prescribes: bits are those of ref. One block is
- * unpacked while the products of the one before it and the float steps of the one before that are done.
+ * 4-bit codes are unpacked to such a block. Subtracting zero points there saves the correction of every row and makes B
+ * signed; it is unsigned in kinds with minimums. Scales differ between blocks, so C is stored after each block. Vectors
+ * then do the float steps in the order of kern.h, with the bits of ref. Three blocks are in progress: one is unpacked,
+ * the previous one multiplied, and the one before that added.
  *
- * Fewer than 16 rows go to avx512's kernel. Kinds with a scale for 16 inputs are avx512's: they take twice the float
- * steps for half the product. So are float kinds: kern.h wants one FMA in f32 after the other, but tiles of f16 or bf16
- * round the activations to 11 or 8 bits and add in an order of their own. Functions with more than five parameters: see
+ * avx512's kernel computes fewer than 16 rows, and kinds with a scale per 16 inputs, which need twice the float steps
+ * for half the product. It also computes float kinds: kern.h prescribes sequential FMAs in f32, but tiles of f16 or
+ * bf16 round activations to 11 or 8 bits and add in their own order. Functions with more than five parameters: see
  * matmul_panels_vec.h. */
 #ifndef INFCGI_KERNELS_X86_MATMUL_AMX_VEC_H
 #define INFCGI_KERNELS_X86_MATMUL_AMX_VEC_H
@@ -25,7 +25,7 @@ enum { ROWS_IN_CACHE_BYTES = 1024 * 1024, TILE_ROWS = 16, WORTH_A_TILE = 14 };
 
 #include "engine/kernels/x86/matmul_512_vec.h"
 
-/* The tiles, two sets of them: a product need not wait until the one before it has left its registers. */
+/* Two sets of tiles, so that a product need not wait until the previous one has left its registers. */
 #define SUMS_0  0
 #define ROWS_0  1
 #define CODES_0 2
@@ -34,15 +34,15 @@ enum { ROWS_IN_CACHE_BYTES = 1024 * 1024, TILE_ROWS = 16, WORTH_A_TILE = 14 };
 #define CODES_1 5
 enum { TILE_SETS = 2, SET_TILES = 3 };
 
-/* Blocks on their way: unpacked, multiplied and added up one step apart, so that neither tile loads nor vector loads
- * wait for what has just been stored. */
+/* Blocks in progress. They are unpacked, multiplied and added one step apart, so that no load waits for the latest
+ * store. */
 enum { TO_PRODUCTS = 1, TO_SUMS = 2 };
 struct on_the_way {
-    _Alignas(64) unsigned char bytes[2][PANEL_BLOCK / 4 * LINE_BYTES]; /* codes of every other block */
+    _Alignas(64) unsigned char bytes[2][PANEL_BLOCK / 4 * LINE_BYTES]; /* codes of alternate blocks */
     _Alignas(64) int32_t sums[2][TILE_ROWS][PANEL_ROWS];
 };
 
-/* One of the three that go over a tile's blocks, apart. */
+/* One of the three passes over a tile's blocks, which are at different blocks. */
 struct walk {
     struct group from;
     size_t b;                  /* in the group */
@@ -78,7 +78,7 @@ static ALWAYS_INLINE const unsigned char *codes_of(const struct walk *w, struct 
 
 static ALWAYS_INLINE bool is_as_tiles_want(struct shape k) { return k.bits == 8 && k.zero_point == 0; }
 
-/* The codes of a block as 8 lines of bytes, less the zero point. */
+/* Writes the codes of a block, minus the zero point, as 8 lines of bytes. */
 static ALWAYS_INLINE void unpack(const struct walk *w, __m512i table, struct shape k, unsigned char *bytes)
 {
     if (is_as_tiles_want(k)) {
@@ -91,7 +91,7 @@ static ALWAYS_INLINE void unpack(const struct walk *w, __m512i table, struct sha
     }
 }
 
-/* The integer sums of a block, with one set of tiles. */
+/* Computes the integer sums of a block with one set of tiles. */
 #define PRODUCTS(set)                                                                                                  \
     do {                                                                                                               \
         AMX_LOAD(CODES_##set, lines, LINE_BYTES);                                                                      \
@@ -116,7 +116,7 @@ static ALWAYS_INLINE void products(const struct job *g, const struct walk *w, co
     }
 }
 
-/* The float steps that kern.h prescribes. */
+/* Computes the float steps of kern.h. */
 static ALWAYS_INLINE void add_block(const struct job *g, const struct walk *w, struct shape k,
                                     int32_t sums[TILE_ROWS][PANEL_ROWS], __m512 *sum)
 {
@@ -172,7 +172,7 @@ static ALWAYS_INLINE void tile(const struct job *g, const unsigned char *panel, 
     }
 }
 
-/* Rows from r on that make no tile: a panel at a time, as it is in the cache. */
+/* Computes n rows, too few for a tile, with one panel, while it is in the cache. */
 static ALWAYS_INLINE void few_rows(const struct job *g, const unsigned char *panel, const unsigned char *rows, int n,
                                    float *out)
 {
@@ -194,7 +194,7 @@ static ALWAYS_INLINE void panel_rows(const struct job *g, const unsigned char *p
         tile(g, panel, rows + (size_t)r * g->row_bytes, out + (size_t)r * g->out_stride, k);
         r += TILE_ROWS;
         if (n - r >= WORTH_A_TILE && n - r < TILE_ROWS) {
-            r = n - TILE_ROWS; /* computes some rows again, to the same bits */
+            r = n - TILE_ROWS; /* recomputes some rows, with the same bits */
         }
     }
     if (r < n) {
@@ -213,7 +213,7 @@ static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_ki
     AMX_RELEASE();
 }
 
-/* Fills in the kinds that have one scale a block. */
+/* Sets the kinds with one scale per block. */
 static inline void matmul_amx_init(struct kern_table *t)
 {
 #define ROW(kind, name, n_bits, block, ...) [PANEL_##kind] = (block) == PANEL_BLOCK,

@@ -1,15 +1,16 @@
-/* out = rows * panels^T with AVX2, quantised kinds. There is no byte dot product here, so codes are multiplied in
- * parts of at most four bits: vpmaddubsw adds two products of such a part (0..15) and an activation (-128..127) in 16
- * bits, and eight of those still fit (8 * 2 * 15 * 128 = 30,720), so a block needs widening only once. Codes of more
- * bits are two parts, so nothing saturates. Kinds with a table look up the two nibbles of each code. */
+/* out = rows * panels^T with AVX2, quantized kinds. AVX2 has no byte dot product, so codes are multiplied in parts of
+ * at most four bits. vpmaddubsw adds two products of such a part (0..15) and an activation (-128..127) in 16 bits.
+ * Eight of these sums still fit (8 * 2 * 15 * 128 = 30,720), so a block needs widening only once. Longer codes are two
+ * parts, so nothing saturates. Kinds with a table look up the two nibbles of each code. */
 #include "engine/kernels/isa.h"
 
-/* One half after the other, so that everything stays in 16 registers. */
+/* One half at a time, so that all operands stay in 16 registers. */
 enum { WIDTH = 1 };
 #include "engine/kernels/x86/matmul_256_vec.h"
 
-/* sum += nibbles * four activation bytes, in pairs. Nothing saturates; but a saturating addition keeps the compiler
- * from reordering the sum, for which gcc 12 held all products at once and spilt them (a third slower). */
+/* Adds nibbles times four activation bytes, in pairs, to sum. Nothing saturates, but a saturating addition keeps the
+ * compiler from reordering the sum. gcc 12 otherwise holds all products at the same time and spills them (a third
+ * slower). */
 static ALWAYS_INLINE __m256i add_pairs(__m256i sum, __m256i nibbles, const int8_t *q)
 {
     return _mm256_adds_epi16(sum, _mm256_maddubs_epi16(nibbles, four_bytes(q)));
@@ -19,7 +20,7 @@ static ALWAYS_INLINE __m256i low_nibbles(__m256i v) { return _mm256_and_si256(v,
 
 static ALWAYS_INLINE __m256i high_nibbles(__m256i v) { return low_nibbles(_mm256_srli_epi16(v, 4)); }
 
-/* Codes of 2 to 4 bits. */
+/* Multiplies codes of 2 to 4 bits. */
 static ALWAYS_INLINE void dot_narrow(const unsigned char *codes, int from, int to, const int8_t *q, size_t row_bytes,
                                      int n, struct shape k, __m256i *acc)
 {
@@ -43,7 +44,7 @@ static ALWAYS_INLINE void dot_narrow(const unsigned char *codes, int from, int t
     }
 }
 
-/* The low nibbles of word v's codes, and what is above them. */
+/* Splits word v's codes into low nibbles and the bits above. */
 static ALWAYS_INLINE void split(const unsigned char *codes, __m256i table, int v, struct shape k, __m256i *low,
                                 __m256i *high)
 {
@@ -60,7 +61,7 @@ static ALWAYS_INLINE void split(const unsigned char *codes, __m256i table, int v
     }
 }
 
-/* Codes of 5 to 8 bits, as they lie or looked up in a table by 4-bit indexes. */
+/* Multiplies codes of 5 to 8 bits, read directly or from a table by 4-bit indexes. */
 static ALWAYS_INLINE void dot_bytes(const unsigned char *codes, int from, int to, __m256i table, const int8_t *q,
                                     size_t row_bytes, int n, struct shape k, __m256i *acc)
 {

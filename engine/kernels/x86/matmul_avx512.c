@@ -1,16 +1,16 @@
-/* out = rows * panels^T with AVX-512 VNNI, quantised kinds: lane = output row of the panel.
+/* out = rows * panels^T with AVX-512 VNNI, quantized kinds: lane = output row of the panel.
  *
- * A tile is 8 (4, 2, 1) activation rows times one panel; its sums stay in registers. vpdpbusd takes 4 unsigned codes a
- * lane and 4 activation bytes that are broadcast from memory, so the activations need no rearranging. Kinds with a
- * table replace their indexes by codes with one vpshufb a register, before the rows share them. Codes
- * of 5, 6 and 3 bits are put together in registers, which costs a tile of 8 rows next to nothing. Every tile shape runs
- * the same operations in the same order for an element, so results do not depend on the shape of a call. Float kinds:
- * matmul_float_avx512.c. Functions with more than five parameters: see matmul_panels_vec.h. */
+ * A tile is 8 (4, 2, 1) activation rows times one panel; its sums stay in registers. vpdpbusd multiplies 4 unsigned
+ * codes per lane by 4 activation bytes broadcast from memory, so activations need no rearranging. Kinds with a table
+ * replace their indexes by codes with one vpshufb per register, before the rows share them. Codes of 3, 5 and 6 bits
+ * are assembled in registers, at negligible cost for a tile of 8 rows. Every tile shape runs the same operations in the
+ * same order per element, so results do not depend on the shape of a call. Float kinds: matmul_float_avx512.c.
+ * Functions with more than five parameters: see matmul_panels_vec.h. */
 #include "engine/kernels/isa.h"
 
 #include <string.h>
 
-/* The second-level cache has 1 MiB on Zen 4 and later, at least that on AVX-512 Intel servers. */
+/* The second-level cache has 1 MiB on Zen 4 and later, and 1 MiB or more on Intel servers with AVX-512. */
 enum { ROWS_IN_CACHE_BYTES = 384 * 1024, TILE_ROWS = 8 };
 #include "engine/kernels/x86/matmul_panels_vec.h"
 

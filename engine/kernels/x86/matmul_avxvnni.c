@@ -1,4 +1,4 @@
-/* out = rows * panels^T with AVX-VNNI, quantised kinds: CPUs without AVX-512 that have vpdpbusd in its VEX encoding
+/* out = rows * panels^T with AVX-VNNI, quantized kinds: for CPUs without AVX-512 that have vpdpbusd in its VEX encoding
  * (Intel Alder Lake and later). */
 #include "engine/kernels/isa.h"
 #include "engine/kernels/x86/matmul_vnni_vec.h"

@@ -1,7 +1,7 @@
-/* out = rows * panels^T with AVX2, float kinds: one FMA per input, inputs in ascending order. Since an element's sum is
- * one chain of FMAs, speed comes from many elements at a time: 4 rows x 1 panel, or 4 panels when there is one row.
+/* out = rows * panels^T with AVX2, float kinds: one FMA per input, inputs in ascending order. An element's sum is one
+ * chain of FMAs, so speed comes from many elements at a time: 4 rows x 1 panel, or 4 panels if there is one row.
  * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
- * the inlined function, and are kept apart from what is only known at run time. */
+ * the inlined function, and separate from run-time values. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"
@@ -11,7 +11,7 @@
 
 enum { TILE_ROWS = 4, TILE_PANELS = 1, ROW_PANELS = 4, HALVES = 2, ROWS_IN_CACHE_BYTES = 192 * 1024 };
 
-/* Weights of input i for lanes 8*half .. 8*half+7, widened. */
+/* Returns the weights of input i for lanes 8*half .. 8*half+7, widened. */
 static ALWAYS_INLINE __m256 weights(enum panel_kind kind, const unsigned char *panel, size_t i, int half)
 {
     if (kind == PANEL_F32) {
@@ -31,7 +31,7 @@ static ALWAYS_INLINE __m256 input(const unsigned char *row, size_t i)
     return _mm256_set1_ps(v);
 }
 
-/* n rows x m panels, one of n and m being 1; sum[2e], sum[2e+1] are the halves of the e-th row or panel. */
+/* Computes n rows x m panels; n or m is 1. sum[2e] and sum[2e+1] are the halves of row or panel e. */
 static ALWAYS_INLINE void tile(const struct kern_matmul_args *a, enum panel_kind kind, size_t bytes, int r0, int p0,
                                int n, int m)
 {

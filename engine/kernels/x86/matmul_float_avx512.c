@@ -1,7 +1,7 @@
-/* out = rows * panels^T with AVX-512, float kinds: one FMA per input, inputs in ascending order. Since an element's sum
- * is one chain of FMAs, speed comes from many elements at a time: 8 rows x 2 panels, or 8 panels when there is one row.
+/* out = rows * panels^T with AVX-512, float kinds: one FMA per input, inputs in ascending order. An element's sum is
+ * one chain of FMAs, so speed comes from many elements at a time: 8 rows x 2 panels, or 8 panels if there is one row.
  * Functions with more than five parameters: tile shapes and counts are compile-time constants, folded into each copy of
- * the inlined function, and are kept apart from what is only known at run time. */
+ * the inlined function, and separate from run-time values. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"
@@ -11,7 +11,7 @@
 
 enum { TILE_ROWS = 8, TILE_PANELS = 2, ROW_PANELS = 8, ROWS_IN_CACHE_BYTES = 384 * 1024 };
 
-/* 16 weights of input i, widened. */
+/* Returns the 16 weights of input i, widened. */
 static ALWAYS_INLINE __m512 weights(enum panel_kind kind, const unsigned char *panel, size_t i)
 {
     if (kind == PANEL_F32) {
@@ -31,7 +31,7 @@ static ALWAYS_INLINE __m512 input(const unsigned char *row, size_t i)
     return _mm512_set1_ps(v);
 }
 
-/* n rows x m panels. */
+/* Computes n rows x m panels. */
 static ALWAYS_INLINE void tile(const struct kern_matmul_args *a, enum panel_kind kind, size_t bytes, int r0, int p0,
                                int n, int m)
 {

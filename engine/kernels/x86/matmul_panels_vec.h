@@ -1,8 +1,7 @@
 /* matmul_panels.h for x86. Include after an enum with
- *   ROWS_IN_CACHE_BYTES  activation rows that are taken through all panels at a time, so that they stay in the
- *                        second-level cache while the panels stream past
+ *   ROWS_IN_CACHE_BYTES activation rows of a chunk, which stay in the second-level cache while all panels stream past
  *   TILE_ROWS            rows of the largest tile; chunks are multiples of it
- * and define what matmul_panels.h asks for; matmul calls all_panels. */
+ * and define the functions that matmul_panels.h declares; matmul calls all_panels. */
 #ifndef INFCGI_KERNELS_X86_MATMUL_PANELS_VEC_H
 #define INFCGI_KERNELS_X86_MATMUL_PANELS_VEC_H
 

@@ -1,18 +1,19 @@
-/* out = rows * panels^T with vpdpbusd on 256-bit vectors, quantised kinds: matmul_256_vec.h with the sum of products
- * that instruction makes, 4 unsigned codes a lane by 4 activation bytes. The includer defines dot_bytes, which hides
- * whether the instruction is AVX-VNNI's or AVX-512VL's. */
+/* out = rows * panels^T with vpdpbusd on 256-bit vectors, quantized kinds: matmul_256_vec.h with the sum of products of
+ * that instruction, 4 unsigned codes per lane by 4 activation bytes. The includer defines dot_bytes as the instruction
+ * of AVX-VNNI or AVX-512VL. */
 #ifndef INFCGI_KERNELS_X86_MATMUL_VNNI_VEC_H
 #define INFCGI_KERNELS_X86_MATMUL_VNNI_VEC_H
 
-/* Both halves: 8 chains of sums hide the latency of 4 to 5 cycles, and share the broadcast activations. The float sums
- * go to memory between blocks for it; still a third faster than 4 rows of one half [Zen 4, held to 16 registers]. */
+/* Both halves: 8 chains of sums hide the latency of 4 to 5 cycles and share the broadcast activations. The float sums
+ * go to memory between blocks, but this is still a third faster than 4 rows of one half [Zen 4, limited to 16
+ * registers]. */
 enum { WIDTH = 2 };
 #include "engine/kernels/x86/matmul_256_vec.h"
 
-/* acc + codes . bytes, four products a lane. */
+/* Returns acc + codes . bytes, four products per lane. */
 static ALWAYS_INLINE __m256i dot_bytes(__m256i acc, __m256i codes, __m256i bytes);
 
-/* acc[h][r] += codes[h] . the four bytes at q of row r. */
+/* Adds codes[h] . the four bytes at q of row r to acc[h][r]. */
 static ALWAYS_INLINE void dot_four(const __m256i *codes, const int8_t *q, size_t row_bytes, int n,
                                    __m256i acc[WIDTH][TILE_ROWS])
 {
@@ -26,7 +27,7 @@ static ALWAYS_INLINE void dot_four(const __m256i *codes, const int8_t *q, size_t
     }
 }
 
-/* Word v of a block's codes, half h, table entries in table kinds. */
+/* Returns word v of a block's codes, half h; table entries in table kinds. */
 static ALWAYS_INLINE __m256i code_words(const unsigned char *codes, __m256i table, int v, int h, struct shape k)
 {
     __m256i low = low_bits(codes, v, h, k);

@@ -1,4 +1,4 @@
-/* Activation rows to two 8-bit terms, 256-bit. */
+/* Quantizes activation rows to two 8-bit terms, 256-bit. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"

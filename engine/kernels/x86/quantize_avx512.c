@@ -1,6 +1,6 @@
-/* Activation rows to two 8-bit terms, 512-bit. Bit for bit what ref computes: the largest magnitude is found by integer
- * comparison of the bits (so a NaN or infinity comes out on top), and division, product and rounding are IEEE
- * operations. Scales are computed for 16 blocks at a time, sums from the stored bytes. */
+/* Quantizes activation rows to two 8-bit terms, 512-bit. Bit for bit equal to ref: integer comparison of the bits finds
+ * the largest magnitude (a NaN or infinity is the largest), and division, product and rounding are IEEE operations.
+ * Scales are computed for 16 blocks at a time, sums from the stored bytes. */
 #include "engine/kernels/isa.h"
 
 #include "engine/kernels/kern.h"
@@ -13,14 +13,14 @@ enum { INFINITY_BITS = 0x7F800000, SIGN_OFF = 0x7FFFFFFF };
 
 static __mmask16 lanes_of(size_t left) { return left >= 16 ? 0xFFFF : (__mmask16)((1u << left) - 1); }
 
-/* Inputs 16*half .. of block b, zero beyond K. */
+/* Returns inputs 16*half .. of block b, zero beyond K. */
 static __m512 load(const float *x, size_t k, size_t b, size_t half)
 {
     size_t from = b * PANEL_BLOCK + 16 * half;
     return _mm512_maskz_loadu_ps(from < k ? lanes_of(k - from) : 0, x + from);
 }
 
-/* The largest magnitudes of n <= 16 blocks, from block `first` on. */
+/* Returns the largest magnitudes of n <= 16 blocks, from block `first` on. */
 static __m512 find_largest(const float *x, size_t k, size_t first, size_t n)
 {
     const __m512i sign_off = _mm512_set1_epi32(SIGN_OFF);
@@ -33,7 +33,7 @@ static __m512 find_largest(const float *x, size_t k, size_t first, size_t n)
     return _mm512_load_ps(bits);
 }
 
-/* Writes d and, for a while, its inverse in the place of s. Returns d^2 above which a block is fine. */
+/* Writes d, and its inverse to s until quantize_block. Returns the d^2 above which a block is fine. */
 static float find_scales(const float *x, size_t k, float fine, struct kern_qblock *row)
 {
     size_t n_blocks = kern_qrow_blocks(k);
@@ -61,7 +61,7 @@ static float find_scales(const float *x, size_t k, float fine, struct kern_qbloc
     return fine * fine * (total / (float)n_blocks);
 }
 
-/* Stores two times 16 bytes; returns -8 times their sums, each in all 32-bit lanes of its 128 bits. */
+/* Stores 2 x 16 bytes; returns -8 times their sums, each in all 32-bit lanes of its 128 bits. */
 static __m256i store_bytes(int8_t *to, __m512i low, __m512i high)
 {
     __m256i bytes = _mm256_set_m128i(_mm512_cvtsepi32_epi8(high), _mm512_cvtsepi32_epi8(low));
@@ -72,7 +72,7 @@ static __m256i store_bytes(int8_t *to, __m512i low, __m512i high)
     return _mm256_sub_epi32(_mm256_setzero_si256(), t);
 }
 
-/* Sums by halves to half[2]; returns the sum of both. */
+/* Stores the sums of both halves to half[2]; returns their sum. */
 static int32_t store_halves(int32_t *half, __m256i sums)
 {
     half[0] = _mm256_cvtsi256_si32(sums);
@@ -80,7 +80,7 @@ static int32_t store_halves(int32_t *half, __m256i sums)
     return half[0] + half[1];
 }
 
-/* Both terms of block b; d, the inverse in the place of s and fine are there. */
+/* Computes both terms of block b. d and fine are set, and s holds the inverse of d. */
 static void quantize_block(const float *x, size_t k, size_t b, struct kern_qblock *q)
 {
     __mmask16 keep = q->s != 0 ? 0xFFFF : 0; /* 0 * infinity is not 0 */

@@ -38,7 +38,7 @@ static inline vec vec_load_bf16_part(const uint16_t *p, size_t n)
 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(vec_mask(n), p)), 16));
 }
-/* Forced in line: gcc 12 finds a function that only prefetches to have no effect and drops its calls. */
+/* Always inlined: gcc 12 takes a function that only prefetches for one without effect and drops its calls. */
 static ALWAYS_INLINE void vec_prefetch(const void *p) { _mm_prefetch((const char *)p, _MM_HINT_T1); }
 static inline vec vec_add(vec a, vec b) { return _mm512_add_ps(a, b); }
 static inline vec vec_sub(vec a, vec b) { return _mm512_sub_ps(a, b); }
@@ -46,11 +46,11 @@ static inline vec vec_mul(vec a, vec b) { return _mm512_mul_ps(a, b); }
 static inline vec vec_div(vec a, vec b) { return _mm512_div_ps(a, b); }
 static inline vec vec_abs(vec v) { return _mm512_abs_ps(v); }
 static inline vec vec_fma(vec a, vec b, vec c) { return _mm512_fmadd_ps(a, b, c); } /* a*b + c */
-/* A NaN in b comes through; one in a does not. */
+/* A NaN in b is returned; a NaN in a is not. */
 static inline vec vec_max(vec a, vec b) { return _mm512_max_ps(a, b); }
 static inline vec vec_min(vec a, vec b) { return _mm512_min_ps(a, b); }
 
-/* v where from <= lane index + first <= last, else `other`. */
+/* Returns v where from <= lane index + first <= last, else `other`. */
 static inline vec vec_keep_range(vec v, vec other, int32_t first, int32_t from, int32_t last)
 {
     const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -60,7 +60,7 @@ static inline vec vec_keep_range(vec v, vec other, int32_t first, int32_t from, 
     return _mm512_mask_blend_ps(m, other, v);
 }
 
-/* Sum by halves: lanes i and i + 8, then i + 4, i + 2, i + 1. */
+/* Returns the sum by halves: lanes i and i + 8, then i + 4, i + 2, i + 1. */
 static inline float vec_sum(vec v)
 {
     __m256 a = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
@@ -71,15 +71,15 @@ static inline float vec_sum(vec v)
 
 static inline float vec_max_lane(vec v) { return _mm512_reduce_max_ps(v); }
 
-/* v rounded to integers, and x * 2^n for integral n in [-127, 127]. */
+/* Return v rounded to integers, and x * 2^n for integral n in [-127, 127]. */
 static inline vec vec_round(vec v) { return _mm512_roundscale_ps(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 static inline vec vec_scale2(vec x, vec n) { return _mm512_scalef_ps(x, n); }
 
-/* v - floor(v) (0 for an infinity), and x * 2^floor(n) for any n. */
+/* Return v - floor(v) (0 for an infinity), and x * 2^floor(n) for any n. */
 static inline vec vec_fraction(vec v) { return _mm512_reduce_ps(v, 0x09); }
 static inline vec vec_scale_floor(vec x, vec n) { return _mm512_scalef_ps(x, n); }
 
-/* Lane i: the largest of v[i], i < VEC_TILE; lanes from VEC_TILE on are 0. No NaNs. */
+/* Returns the largest of v[i] in lane i < VEC_TILE, and 0 in other lanes. v holds no NaNs. */
 static inline vec vec_max_lanes(const vec *v)
 {
     __m512 m[4];
@@ -95,7 +95,7 @@ static inline vec vec_max_lanes(const vec *v)
     return _mm512_maskz_shuffle_f32x4(0x00FF, q, q, 0x08);
 }
 
-/* Lane i: the sum of v[i], i < VEC_TILE, in one order for all; lanes from VEC_TILE on are 0. */
+/* Returns the sum of v[i] in lane i < VEC_TILE, in the same order for all, and 0 in other lanes. */
 static inline vec vec_sum_lanes(const vec *v)
 {
     __m512 m[4];
@@ -111,20 +111,19 @@ static inline vec vec_sum_lanes(const vec *v)
     return _mm512_maskz_shuffle_f32x4(0x00FF, q, q, 0x08);
 }
 
-/* a where x < y, else b. */
+/* Returns a where x < y, else b. */
 static inline vec vec_if_less(vec x, vec y, vec a, vec b)
 {
     return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(x, y, _CMP_LT_OQ), b, a);
 }
 
-/* Bit i: lane i of x is at least that of y; not where either is NaN. */
+/* Returns bit i set if lane i of x is greater than or equal to that of y; not set if either is NaN. */
 static inline unsigned vec_at_least(vec x, vec y) { return _mm512_cmp_ps_mask(x, y, _CMP_GE_OQ); }
 
-/* Even lanes a - b, odd lanes a + b; and each pair of lanes swapped, the lower half of 2 * VEC_LANES numbers doubled.
- */
+/* Return even lanes a - b and odd lanes a + b; each pair of lanes swapped; n numbers, each in two adjacent lanes. */
 static inline vec vec_addsub(vec a, vec b) { return _mm512_mask_sub_ps(_mm512_add_ps(a, b), 0x5555, a, b); }
 static inline vec vec_swap_pairs(vec v) { return _mm512_permute_ps(v, 0xB1); }
-static inline vec vec_load_doubled(const float *p, size_t n) /* n: numbers to read, at most VEC_LANES / 2 */
+static inline vec vec_load_doubled(const float *p, size_t n) /* n: numbers to read, up to VEC_LANES / 2 */
 {
     const __m512i twice = _mm512_setr_epi32(0, 0, 1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7);
     return _mm512_permutexvar_ps(twice, _mm512_maskz_loadu_ps(vec_mask(n < 8 ? n : 8), p));
@@ -135,17 +134,17 @@ typedef __m512i ivec;
 static inline ivec ivec_set1(int32_t i) { return _mm512_set1_epi32(i); }
 static inline ivec ivec_load(const void *p) { return _mm512_loadu_si512(p); }
 static inline void ivec_store(void *p, ivec v) { _mm512_storeu_si512(p, v); }
-/* acc + a[2i] * b[2i] + a[2i+1] * b[2i+1], of 16-bit numbers, in each 32-bit lane. */
+/* Returns acc + a[2i] * b[2i] + a[2i+1] * b[2i+1] of 16-bit numbers in each 32-bit lane. */
 static inline ivec ivec_dot16(ivec acc, ivec a, ivec b) { return _mm512_dpwssd_epi32(acc, a, b); }
 static inline vec vec_from_int(ivec v) { return _mm512_cvtepi32_ps(v); }
 static inline ivec vec_to_int(vec v) { return _mm512_cvtps_epi32(v); } /* nearest even */
-/* low | high << 16, for low in 0 .. 65535. */
+/* Returns low | high << 16, for low in 0 .. 65535. */
 static inline ivec ivec_pair(ivec low, ivec high) { return _mm512_or_si512(low, _mm512_slli_epi32(high, 16)); }
 static inline ivec ivec_and(ivec a, ivec b) { return _mm512_and_si512(a, b); }
 static inline ivec ivec_shift_right4(ivec a) { return _mm512_srli_epi32(a, 4); }
 static inline ivec ivec_add(ivec a, ivec b) { return _mm512_add_epi32(a, b); }
 static inline ivec ivec_sub16(ivec a, ivec b) { return _mm512_sub_epi16(a, b); }
-/* 8 bits widened: signed to twice VEC_LANES of 16 bits; unsigned to VEC_LANES of 32. */
+/* Widen 8 bits: signed to 2 * VEC_LANES of 16 bits; unsigned to VEC_LANES of 32. */
 static inline ivec ivec_widen_i8(const void *p) { return _mm512_cvtepi8_epi16(_mm256_loadu_si256(p)); }
 static inline ivec ivec_widen_u8(const void *p) { return _mm512_cvtepu8_epi32(_mm_loadu_si128(p)); }
 
