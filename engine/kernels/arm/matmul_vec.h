@@ -1,6 +1,6 @@
 /* out = rows * panels^T, quantized kinds, once for every ARM ISA. The includer defines before:
  *   CODE_OFFSET   subtracted from 8-bit codes and table entries to make them signed: 128; 0 if the product
- *                  multiplies unsigned by signed
+ *                 multiplies unsigned by signed
  *   TILE_QUADS    quads of a tile of several rows
  * and after it `dot`, declared below. The order of float operations is that of kern.h.
  *
