@@ -1,4 +1,4 @@
-/* What back ends have in common. */
+/* Functions that all back ends share. */
 #include "engine/backend/backend.h"
 
 #include "engine/base/ck.h"
@@ -72,7 +72,7 @@ struct backend_bytes backend_host_bytes(const struct backend_device *d, const st
 
 static size_t how_many(size_t bytes, size_t one) { return one != 0 ? bytes / one : INT32_MAX; }
 
-/* Pages that a memory of so many bytes holds. */
+/* Returns the number of pages that fit in `bytes` of a memory. */
 static size_t pages_in(size_t bytes, const struct backend_bytes *b, const struct backend_config *cfg)
 {
     uint64_t rest = UINT64_MAX, states;

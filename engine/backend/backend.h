@@ -22,11 +22,11 @@
 
 /* Identifies a model file, in addition to what the plan says about its weights. */
 struct backend_source {
-    const void *head; /* all that stands before the weights: metadata and tensor directory; borrowed */
+    const void *head; /* everything before the weights: metadata and tensor directory; borrowed */
     size_t head_bytes;
     uint64_t bytes; /* the whole file */
     int64_t mtime_ns;
-    uint64_t part; /* 0: the plan has all layers; else which of them, in a number */
+    uint64_t part; /* 0: the plan has all layers; else a number that identifies its layers */
 };
 
 struct backend_parts;
@@ -34,7 +34,7 @@ struct backend_parts;
 enum { BACKEND_ALL_LOGITS = -1 };
 
 enum backend_pack_state {
-    BACKEND_PACK_OFF,     /* no pack_cache, or a back end that has none */
+    BACKEND_PACK_OFF,     /* no pack_cache, or a back end without one */
     BACKEND_PACK_MAPPED,  /* weights come from the file */
     BACKEND_PACK_WRITTEN, /* packed, and written for the next start */
     BACKEND_PACK_FAILED,  /* packed, and could not be written */
@@ -44,21 +44,21 @@ struct backend_config {
     /* OPTIONAL: selects one of several devices by number or address; NULL or "auto" = the best. probe also accepts a
      * list with commas; for measure and open each part has one (backend_layers_place). */
     const char *device;
-    const char *cpu;                   /* ISA for the CPU kernels; NULL = best there is */
-    int n_threads;                     /* >= 1; of each part that computes by them */
-    const struct backend_parts *parts; /* of backend_composite alone (backend_parts.h); borrowed for the call of open */
+    const char *cpu;                   /* ISA for the CPU kernels; NULL = the best of the CPU */
+    int n_threads;                     /* >= 1; for each part that uses threads */
+    const struct backend_parts *parts; /* only for backend_composite (backend_parts.h); borrowed for the call of open */
     /* Activations have 16 bits everywhere instead of only in blocks with outliers: closer to float32, slower prefill. */
     bool high_precision;
-    bool pin;        /* each thread stays on a CPU of its own (pool_pin); the thread that calls begin too */
+    bool pin;        /* bind each thread to its own CPU (pool_pin), including the thread that calls begin */
     int32_t n_pages; /* KV pages; page ids are 0 .. n_pages-1 */
     /* Window pages, with ids 0 .. n_windows-1. Local layers, whose keys and values are visible only in a window
      * (plan_layer_window), use them instead of the others, and each batch has window_tables. 0 = all layers use the
      * same pages. */
     int32_t n_windows;
-    int32_t n_states;            /* recurrent states, with ids 0 .. n_states-1; 0 where the plan has none */
+    int32_t n_states;            /* recurrent states, with ids 0 .. n_states-1; 0 if the plan has none */
     int32_t max_rows;            /* T of the largest batch */
     int32_t max_logits;          /* S of the largest batch */
-    const char *k_type, *v_type; /* OPTIONAL: of the KV cache, as kv_type_name has them; NULL = its first */
+    const char *k_type, *v_type; /* OPTIONAL: types of the KV cache, from kv_type_name; NULL = its first */
     /* OPTIONAL: folder for files that later starts reuse: packed weights, or programs for a device. Borrowed for the
      * call of open. */
     const char *pack_cache;
@@ -92,28 +92,28 @@ enum { BACKEND_MAX_PARTS = 16 }; /* back ends that have layers of one model (bac
  * a memory, from BACKEND_DEVICE on (backend_parts_memory). */
 enum backend_memory { BACKEND_HOST, BACKEND_DEVICE, BACKEND_MEMORIES = BACKEND_DEVICE + BACKEND_MAX_PARTS };
 
-/* What a back end computes on. */
+/* The device that a back end computes on. */
 struct backend_device {
-    char name[128]; /* as it calls itself: "AMD EPYC 9654"; "" where it does not */
-    /* Of a back end that has several: the text that names it alone in backend_config.device, "0000:03:00.0"; else "". */
+    char name[128]; /* its own name: "AMD EPYC 9654"; "" if unknown */
+    /* If the back end has several devices: the text that selects this one in backend_config.device, "0000:03:00.0";
+     * else "". */
     char id[BACKEND_ID_BYTES];
-    /* .. and which it is and why, "device 0 (..): a discrete RDNA3 GPU"; else "". */
+    /* .. and which device it is and why, "device 0 (..): a discrete RDNA3 GPU"; else "". */
     char choice[BACKEND_TEXT_BYTES];
-    char
-        note[BACKEND_TEXT_BYTES]; /* what an operator should know of it, as that it is slower than it could be; or "" */
+    char note[BACKEND_TEXT_BYTES]; /* a note for the operator, such as a cause of lower speed; or "" */
     /* Bytes of each memory that models can use. Host: the control group's limit or the installed memory, not the free
-     * memory. Device: its free memory. 0 = it has no such memory. */
+     * memory. Device: its free memory. 0 = no such memory. */
     size_t bytes[BACKEND_MEMORIES];
-    bool is_shared[BACKEND_MEMORIES]; /* a device's: what it holds lies in the host's memory, and counts there too */
+    bool is_shared[BACKEND_MEMORIES]; /* the device's memory is part of the host's, and counts there too */
 };
 
-/* Bytes that open takes of a memory, without small tables. */
+/* Bytes that open allocates in a memory, without small tables. */
 struct backend_bytes {
-    size_t weights;     /* packed, or mapped as they lie in the file */
-    size_t page;        /* a KV page, all layers that have it */
+    size_t weights;     /* packed, or mapped in the file's form */
+    size_t page;        /* a KV page, all layers that use it */
     size_t window;      /* a window page, all local layers */
     size_t state;       /* a recurrent state */
-    size_t activations; /* and all else that a batch needs */
+    size_t activations; /* and everything else that a batch needs */
 };
 
 /* Forms of a page that page_read returns and page_write takes. */
@@ -138,8 +138,8 @@ enum { BACKEND_NAME_BYTES = 64 };
 
 /* Measured form and size of a plan on a back end. */
 struct backend_measure {
-    char kernels[BACKEND_NAME_BYTES]; /* "avx512"; of several back ends "ref+avx512", and so the types */
-    /* Of the KV cache: "i16"; "none" where keys are the values. */
+    char kernels[BACKEND_NAME_BYTES]; /* "avx512"; for several back ends "ref+avx512", likewise the types */
+    /* Types of the KV cache: "i16"; "none" if keys are the values. */
     char k_type[BACKEND_NAME_BYTES], v_type[BACKEND_NAME_BYTES];
     struct backend_bytes bytes[BACKEND_MEMORIES];
 };
@@ -162,8 +162,8 @@ struct backend_batch {
     const int32_t *seq;    /* [n_rows] index into page_tables, ascending */
     int32_t n_seqs;
     const int32_t *const *page_tables; /* [n_seqs] page of position p = table[p / KV_PAGE_TOKENS] */
-    /* [n_seqs] the same of window pages: those of positions that a row sees in a window; in front of it any ids. Unread with no
-     * window pages. */
+    /* [n_seqs] like page_tables, for window pages: ids for positions that a row sees in a window; before the window any
+     * ids. Not read without window pages. */
     const int32_t *const *window_tables;
     /* [n_seqs] recurrent state of each sequence, all different; NULL = sequence i has state i. Ignored if the plan has
      * none. A sequence whose rows begin at position 0 starts empty, whatever its state holds. Otherwise the state must
@@ -173,21 +173,21 @@ struct backend_batch {
     /* OPTIONAL [n_seqs]: state from which the sequence continues: its own, or one that this batch does not change,
      * which several sequences can share. NULL = its own. */
     const int32_t *begin_states;
-    int32_t n_copies;           /* recurrent states to leave a copy of, may be 0; 0 when the plan has none */
-    const int32_t *copy_rows;   /* [n_copies] ascending row indexes: the state behind that row ... */
-    const int32_t *copy_states; /* [n_copies] ... goes here too; a state that this batch uses for nothing else */
-    int32_t n_logits;           /* S, may be 0; 0 when the plan has no logits */
+    int32_t n_copies;           /* copies of recurrent states to make; can be 0; 0 if the plan has none */
+    const int32_t *copy_rows;   /* [n_copies] ascending row indexes: the state after that row ... */
+    const int32_t *copy_states; /* [n_copies] ... is also stored here, a state that this batch does not use otherwise */
+    int32_t n_logits;           /* S, can be 0; 0 if the plan has no logits */
     const int32_t *logit_rows;  /* [n_logits] ascending row indexes */
     /* OPTIONAL [n_logits]: the results of each row in addition to its statistics: BACKEND_ALL_LOGITS, or a number of
      * best tokens, 0 to max_best (backend_info). NULL = all logits of all rows. */
     const int32_t *wants;
-    float *logits;                   /* out [n_logits][V]; of rows that want fewer it holds anything */
+    float *logits;                   /* out [n_logits][V]; undefined for rows that want fewer */
     struct backend_row_stats *stats; /* out [n_logits] */
     struct candidate *best;          /* out [n_logits][max_best]: the best first; unused with max_best 0 */
-    int32_t n_hidden;                /* E, may be 0; 0 when the plan makes none */
+    int32_t n_hidden;                /* E, can be 0; 0 if the plan has none */
     const int32_t *hidden_rows;      /* [n_hidden] ascending row indexes */
     float *hidden;                   /* out [n_hidden][D] */
-    /* Of a plan that was cut (plan_cut.h): what it goes on from, and what the next part does. */
+    /* For a part of a cut plan (plan_cut.h): rows from the previous part, and for the next part. */
     const float *input; /* [n_rows][plan.input_width] */
     float *output;      /* out [n_rows][plan.output_width] */
     /* OPTIONAL, used with backend_info.overtaking_rows. When *asks is true, `between` is called after one of the next
@@ -204,37 +204,37 @@ struct backend_model; /* a plan made ready by one back end */
 /* Work of the batch begun last; zeros if the back end does not count. */
 struct backend_counts {
     uint64_t launches;     /* of kernels */
-    uint64_t weight_bytes; /* of matrices that its products read, each as often as a launch does */
-    uint64_t cache_bytes;  /* of keys and values that its attention reads, each as often as a launch does */
+    uint64_t weight_bytes; /* of matrices that its products read, counted per launch */
+    uint64_t cache_bytes;  /* of keys and values that its attention reads, counted per launch */
 };
 
 /* Properties of an open model. */
 struct backend_info {
-    float *logits; /* OPTIONAL [max_logits][V]: a place for backend_batch.logits that costs no memory of its own, as
-                      what a batch writes there before is dead by then; holds until the next begin. Only with
-                      max_begun 1 */
+    /* OPTIONAL [max_logits][V]: memory for backend_batch.logits, shared with data that a batch no longer needs by
+     * then. Valid until the next begin. Only with max_begun 1 */
+    float *logits;
     /* Batches that can be begun and not yet waited for. 1: begin computes, so other work before wait saves nothing; 2:
      * begin returns immediately. */
     int32_t max_begun;
-    int32_t max_best;        /* of backend_batch.wants; 0: whoever wants a row's best tokens takes its logits */
-    int32_t overtaking_rows; /* of a batch that begins in backend_batch.between; 0: that is never called */
-    int32_t even_rows; /* a batch of a multiple of so many rows makes the most of the time it takes; 0 or 1: any does */
+    int32_t max_best;        /* of backend_batch.wants; 0: callers that need best tokens must use the logits */
+    int32_t overtaking_rows; /* of a batch that begins in backend_batch.between; 0: `between` is never called */
+    int32_t even_rows; /* batches of a multiple of this number of rows are the most efficient; 0 or 1: no preference */
     enum backend_pack_state pack_state;
-    const char *pack_note; /* why the file was not used or not written; "" when there is nothing to say */
+    const char *pack_note; /* why the file was not used or not written; "" if it was */
     struct backend_counts counts;
 };
 
 /* Measured speeds of a device. */
 struct backend_rates {
-    double launch_s, queued_launch_s; /* a kernel that does nothing: waited for by itself; of many in a row */
+    double launch_s, queued_launch_s; /* of an empty kernel: waited for singly; in a queue of many */
     double copy_bytes_s;              /* of its memory, read and written */
 };
 
 struct backend {
     const char *name;
     const char *description;
-    names_fn kv_type_name; /* types of keys and values that it has */
-    names_fn option_name;  /* OPTIONAL: of the program's options those that it has and not every back end does */
+    names_fn kv_type_name; /* its types of keys and values */
+    names_fn option_name;  /* OPTIONAL: the program's options that it supports and not every back end does */
 
     /* Returns the i-th device that cfg allows; fields of cfg that describe a model are ignored. ERR_NONE = beyond the
      * last. Other errors: *out names the device, and *info says why it cannot be used. */
@@ -245,12 +245,12 @@ struct backend {
     /* Prepares the plan (borrowed until close). ERR_NOMEM, ERR_UNSUPPORTED_TYPE, ERR_UNSUPPORTED_CPU. */
     enum err (*open)(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
                      struct err_info *info);
-    /* Begins a batch after those begun before; fewer than max_begun of them can be unfinished. On failure nothing is to
-     * be waited for. Errors: as wait. */
+    /* Begins a batch after those begun before; fewer than max_begun of them can be unfinished. After a failure there is
+     * no batch to wait for. Errors: as wait. */
     enum err (*begin)(struct backend_model *m, const struct backend_batch *batch, struct err_info *info);
-    /* Waits for the oldest batch and delivers its results. On failure no result is usable, and *info says why. ERR_LOST: the device or its
-     * memory is gone; no batch can be begun, and those begun must be waited for, which returns soon. After any other
-     * failure the next batch can succeed. */
+    /* Waits for the oldest batch and delivers its results. On failure no result is usable, and *info says why.
+     * ERR_LOST: the device or its memory is gone; no batch can begin, and the caller must still wait for unfinished
+     * batches, which returns soon. After any other failure the next batch can succeed. */
     enum err (*wait)(struct backend_model *m, struct err_info *info);
     /* Copies a KV page or a recurrent state to the caller's memory or back while no batch is begun. A state has as many
      * bytes as measure reports for all memories, in the same form for every back end. ERR_LOST. */
@@ -281,7 +281,7 @@ MUST_CHECK enum err backend_check_types(const struct plan *plan, struct err_info
 MUST_CHECK enum err backend_device_of(const struct backend *b, const struct backend_config *cfg,
                                       struct backend_device *out, struct err_info *info);
 
-/* Probe of back ends that compute on the host, the only device. */
+/* The probe function of back ends whose only device is the host. */
 enum err backend_probe_host(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info);
 
 /* Returns the bytes in the host's memory, including memories that devices share with it. */
@@ -302,8 +302,8 @@ static inline bool backend_is_local(const struct plan *plan, const struct backen
     return cfg->n_windows != 0 && plan_layer_window(plan, layer) != 0;
 }
 
-/* For local layers or the others: their number of pages, page table of a sequence, page in a page_read, and bytes per
- * page. */
+/* Return, for local or other layers, the number of pages, the page table of a sequence, the page of a page_read, and
+ * the bytes per page. */
 static inline int32_t backend_n_pages(const struct backend_config *cfg, bool is_local)
 {
     return is_local ? cfg->n_windows : cfg->n_pages;
@@ -323,32 +323,32 @@ static inline size_t *backend_page_bytes(struct backend_bytes *b, bool is_local)
 
 void backend_bytes_add(struct backend_bytes *to, const struct backend_bytes *more);
 
-/* The sum over all memories. */
+/* Returns the sum over all memories. */
 struct backend_bytes backend_bytes_all(const struct backend_measure *m);
 
-/* Appends a name of a part to that of all, behind a '+', unless it ends so; what does not fit is cut off. */
+/* Appends a part's name to `all` after a '+', unless `all` ends with it. Truncates what does not fit. */
 void backend_join_name(char all[BACKEND_NAME_BYTES], const char *part);
 
-/* What open asks first. ERR_INTERNAL: the plan is that of a rank, and cfg has no way to meet the others. */
+/* Checks the plan at the start of open. ERR_INTERNAL: the plan is one rank's and cfg has no reduce. */
 MUST_CHECK enum err backend_check_ranks(const struct plan *plan, const struct backend_config *cfg,
                                         struct err_info *info);
 
-/* What begin fails with where backend_config.reduce gave `err`; fills *info. */
+/* Returns the error of begin after backend_config.reduce returned `err`; fills *info. */
 enum err backend_reduce_failed(enum err err, struct err_info *info);
 
-/* Begins a batch and waits for it, with none begun before. Errors: wait's. */
+/* Begins a batch and waits for it; no other batch is unfinished. Errors: as wait. */
 MUST_CHECK enum err backend_compute(const struct backend *b, struct backend_model *m, const struct backend_batch *batch,
                                     struct err_info *info);
 
 /* --- the table (backends.c) -------------------------------------------------------------------------------------- */
 
-/* Does it have the option? Yes if no back end of the table has one of that name: then it is not theirs. */
+/* Returns whether the back end supports the option. True for options that belong to no back end. */
 bool backend_has_option(const struct backend *b, const char *option);
 
-/* The i-th type of keys and values that any of them has; NULL beyond the last. */
+/* Returns the i-th type of keys and values over all back ends; NULL beyond the last. */
 const char *backend_kv_type_name(int i);
 
-/* By name, or NULL; i-th of the table, or NULL beyond the last. */
+/* Return the back end of a name, or NULL; the i-th of the table, or NULL beyond the last. */
 const struct backend *backend_find(const char *name);
 const struct backend *backend_at(int i);
 const char *backend_name(int i);

@@ -37,7 +37,7 @@ enum err backend_layers_parse(const char *text, const char *what, int32_t *out, 
 
 enum { MAX_CARDS = BACKEND_MAX_PARTS - 1 }; /* the CPU is a part, too */
 
-/* The devices that layers are placed on, in this order: one, or those that backend_config.device lists. */
+/* The devices for layers, in this order: one, or the list of backend_config.device. */
 struct cards {
     const struct backend *backend;
     const struct plan *plan;
@@ -68,7 +68,7 @@ static enum err find_cards(struct cards *c, struct err_info *info)
     return err == ERR_NONE ? ERR_OK : err;
 }
 
-/* All bytes that the devices have of their own, where each has some; else 0. */
+/* Returns the sum of the devices' own memories; 0 if any device has none. */
 static size_t count_bytes(const struct cards *c)
 {
     size_t all = 0;
@@ -81,8 +81,8 @@ static size_t count_bytes(const struct cards *c)
     return all;
 }
 
-/* Device i has the layers in front of ends[i] that those before it have not, the CPU the rest. room: what models may take
- * of the memories that these parts lie in. */
+/* Assigns device i the layers before ends[i] that no earlier device has, and the CPU the rest. room: bytes that models
+ * can use in the memories of these parts. */
 static struct backend_parts lay_out(const struct cards *c, const int32_t *ends, struct backend_device *room)
 {
     struct backend_parts parts = {0};
@@ -108,8 +108,8 @@ static struct backend_parts lay_out(const struct cards *c, const int32_t *ends, 
     return parts;
 }
 
-/* Do layers placed so fit? Where the plan cannot be cut there, or has more in one piece than a device takes, they do
- * not. */
+/* Finds whether layers placed like this fit. They do not if the plan cannot be cut there, or has a larger piece than a
+ * device allows. */
 static enum err try_ends(const struct cards *c, const int32_t *ends, bool *fits, struct err_info *info)
 {
     struct backend_device room;
@@ -129,10 +129,10 @@ static void set_from(const struct cards *c, int i, int32_t end, int32_t *ends)
     }
 }
 
-/* Fills one device after the other with as many of the first n layers as fit. */
+/* Fills the devices in sequence with as many of the first n layers as fit. */
 static enum err fill(const struct cards *c, int32_t n, int32_t *ends, struct err_info *info)
 {
-    int32_t fit = 0; /* none needs nothing of a device */
+    int32_t fit = 0; /* 0 layers need no device memory */
     for (int i = 0; i < c->n; i++) {
         int32_t not_fit = n + 1;
         for (int32_t try = n; not_fit - fit > 1; try = fit + (not_fit - fit) / 2) {
@@ -146,8 +146,8 @@ static enum err fill(const struct cards *c, int32_t n, int32_t *ends, struct err
     return ERR_OK;
 }
 
-/* The first n layers on all devices, in proportion to their memory; where that does not fit, as fill has them, and
- * the last device all for which none has room. */
+/* Places the first n layers on all devices in proportion to their memory. If that does not fit, places them as fill()
+ * does, with the remainder on the last device. */
 static enum err spread(const struct cards *c, int32_t n, int32_t *ends, struct err_info *info)
 {
     double before = 0, all = 0;
@@ -165,7 +165,7 @@ static enum err spread(const struct cards *c, int32_t n, int32_t *ends, struct e
     return ERR_OK;
 }
 
-/* What is left to drivers does not count. */
+/* Subtracts the part of each memory that is left to drivers. */
 static void leave_part(struct cards *c)
 {
     for (int i = 0; i < c->n; i++) {
@@ -207,7 +207,7 @@ static void tell(const struct cards *c, size_t bytes, int32_t n)
     }
 }
 
-/* The first n layers, or as many as fit. text: who says so. */
+/* Places the first n layers, or as many as fit. text: the option's value. */
 static enum err place(struct cards *c, int32_t n, const char *text, struct backend_parts *parts, struct err_info *info)
 {
     int32_t ends[MAX_CARDS], n_layers = (int32_t)c->plan->n_layers;
@@ -232,7 +232,7 @@ static enum err place(struct cards *c, int32_t n, const char *text, struct backe
 
 static bool has_devices(const struct backend_part *p) { return backend_has_option(p->backend, "device"); }
 
-/* Parts that are there already take the devices of a list, one each. */
+/* Assigns the devices of a list to existing parts, one each. */
 static enum err share_list(const struct backend_config *cfg, struct backend_parts *parts, struct err_info *info)
 {
     struct cards c = {.cfg = cfg};
@@ -275,13 +275,13 @@ enum err backend_layers_place(const char *text, const struct plan *plan, const s
         parts->at[0].backend = is_host ? parts->at[0].backend : &backend_cpu;
         return ERR_OK;
     }
-    bool stays = n == BACKEND_LAYERS_ALL && (is_host || !is_list(cfg)); /* with one device open will look for it */
+    bool stays = n == BACKEND_LAYERS_ALL && (is_host || !is_list(cfg)); /* with one device, open finds it */
     return stays ? ERR_OK : place(&c, n, text != NULL ? text : "all", parts, info);
 }
 
 /* --- moving ---------------------------------------------------------------------------------------------------------- */
 
-/* Are these layers the last part's, too? */
+/* Returns whether these layers have the back end and device of the last part. */
 static bool joins(const struct backend_parts *to, const struct backend_part *layers)
 {
     const struct backend_part *last = &to->at[MAX_OF(to->n - 1, 0)];
@@ -297,14 +297,14 @@ static bool has_unfit(const bool *unfit, const struct backend_part *p)
     return any;
 }
 
-/* Adds the layers of a part; n_behind: parts that follow, each of which needs a place. */
+/* Appends the layers of a part. n_behind: later parts, each of which needs a slot. */
 static void move_part(const bool *unfit, const struct backend_part *p, int n_behind, struct backend_parts *to)
 {
     bool is_cut = has_devices(p) && has_unfit(unfit, p);
     for (int32_t at = p->first; at <= p->last; at++) {
         struct backend_part one = *p;
         one.first = one.last = at;
-        bool has_room = joins(to, &one) || to->n + 2 + n_behind <= BACKEND_MAX_PARTS; /* and for the CPU behind it */
+        bool has_room = joins(to, &one) || to->n + 2 + n_behind <= BACKEND_MAX_PARTS; /* and for the CPU after it */
         if (is_cut && (unfit[at] || !has_room)) {
             one = (struct backend_part){.backend = &backend_cpu, .first = at, .last = at};
         }

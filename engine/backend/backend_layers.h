@@ -8,7 +8,7 @@
 enum {
     BACKEND_LAYERS_AUTO = -1,
     BACKEND_LAYERS_ALL = INT32_MAX,
-    /* Of a device's own memory defaults leave so much to its driver, for programs and the like, and to a screen. */
+    /* Defaults leave 1 / BACKEND_DEVICE_PART of a device's own memory to its driver and a screen. */
     BACKEND_DEVICE_PART = 16,
 };
 
@@ -18,10 +18,10 @@ const char *backend_layers_name(int i);
 /* Parses a number of layers or a name. ERR_CONFIG; `what` begins the message. out: OPTIONAL. */
 MUST_CHECK enum err backend_layers_parse(const char *text, const char *what, int32_t *out, struct err_info *info);
 
-/* Returns the largest number of layers, from the first on, that fit in the own memories of the devices that cfg names,
- * with cfg's pages and states (cfg's parts are ignored), a batch's memory and BACKEND_DEVICE_PART left free. 0 = none
- * fits, or a device has no own memory. The host's room counts if a device's memory is the host's. Errors: those of
- * measure of the whole plan on the device, except ERR_NOMEM. */
+/* Returns the largest number of layers, from the first on, that fit in the own memories of cfg's devices. It includes
+ * cfg's pages and states and a batch's memory, leaves BACKEND_DEVICE_PART free and ignores cfg's parts. 0 = none fits,
+ * or a device has no own memory. The host's room counts if a device's memory is the host's. Errors: as measure of the
+ * whole plan on the device, except ERR_NOMEM. */
 MUST_CHECK enum err backend_layers_that_fit(const struct backend *device, const struct plan *plan,
                                             const struct backend_config *cfg, int32_t *n, struct err_info *info);
 

@@ -6,13 +6,13 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { PART_BYTES = 64 }; /* text of a part, in messages as much of it */
+enum { PART_BYTES = 64 }; /* text of a part; messages show at most this much */
 
-/* A part that is read. */
+/* A part being parsed. */
 struct reader {
     char text[PART_BYTES];
     const char *what;
-    int32_t next, n_layers; /* the first layer that no part has; of the model, 0 = not known */
+    int32_t next, n_layers; /* first layer without a part; layers of the model, 0 = unknown */
     struct err_info *info;
 };
 
@@ -21,7 +21,7 @@ static enum err refuse(const struct reader *r, const char *expected)
     return err_set(r->info, ERR_CONFIG, "backend", "%s: expected %s; found '%s'", r->what, expected, r->text);
 }
 
-/* A layer's number at *at, which goes behind it; -1: there is none. */
+/* Parses a layer number at *at and advances *at past it. Returns -1 if there is none. */
 static int32_t read_layer(const char **at)
 {
     int32_t n = **at >= '0' && **at <= '9' ? 0 : -1;
@@ -31,7 +31,7 @@ static int32_t read_layer(const char **at)
     return n;
 }
 
-/* range: "FIRST-LAST", or NULL for the rest. */
+/* Parses range: "FIRST-LAST", or NULL for the rest. */
 static enum err read_range(const struct reader *r, const char *range, bool is_last, struct backend_part *out)
 {
     char expected[160];
@@ -122,7 +122,7 @@ enum err backend_part_device(const struct backend_part *p, const struct backend_
 
 int backend_parts_memory(const struct backend_parts *p, int i)
 {
-    int first = 0; /* that is on the device */
+    int first = 0; /* first part on the device */
     while (p->at[first].backend != p->at[i].backend || strcmp(p->at[first].device, p->at[i].device) != 0) {
         first++;
     }

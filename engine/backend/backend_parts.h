@@ -8,7 +8,7 @@
 struct backend_part {
     const struct backend *backend;
     int32_t first, last;           /* layers */
-    char device[BACKEND_ID_BYTES]; /* backend_config.device of this part; "": that of all */
+    char device[BACKEND_ID_BYTES]; /* backend_config.device of this part; "": the common one */
 };
 
 struct backend_parts {
@@ -36,10 +36,10 @@ MUST_CHECK enum err backend_part_device(const struct backend_part *p, const stru
  * device share one memory. */
 int backend_parts_memory(const struct backend_parts *p, int i);
 
-/* What is opened for them, with backend_config.parts: the back end itself where there is one, on the device that the
- * configuration names, else backend_composite, in which each part has pages and states of its own, of the same ids, and
- * computes what the part in front of it gave. What a page or a state holds is what the parts hold, one behind the other.
- * Batches may be begun beside each other as the last part says. (composite/backend_composite.c) */
+/* Returns the back end to open with backend_config.parts: the part's own if there is one part, on the configured
+ * device; else backend_composite (composite/backend_composite.c). There each part has its own pages and states with
+ * common ids, and computes from the rows of the previous part. A page or a state consists of the parts' pages or states
+ * in sequence. The last part determines how many batches can be unfinished. */
 const struct backend *backend_of_parts(const struct backend_parts *p);
 extern const struct backend backend_composite;
 

@@ -32,7 +32,7 @@ const char *backend_kv_type_name(int i)
     for (size_t b = 0; b < ARRAY_LEN(backends); b++) {
         const char *name;
         for (int k = 0; (name = backends[b]->kv_type_name(k)) != NULL; k++) {
-            bool is_named = false; /* by one before */
+            bool is_named = false; /* an earlier back end has the name */
             for (size_t other = 0; other < b; other++) {
                 is_named |= names_find(backends[other]->kv_type_name, name) >= 0;
             }

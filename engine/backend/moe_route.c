@@ -1,10 +1,10 @@
-/* Picking experts [Shazeer 2017; DeepSeek-V2, 2.1.2; DeepSeek-V3, 2.1.2]; in double, a few thousand operations a row.
- */
+/* Selects experts [Shazeer 2017; DeepSeek-V2, 2.1.2; DeepSeek-V3, 2.1.2] in double, with a few thousand operations per
+ * row. */
 #include "engine/backend/moe_route.h"
 
 #include <math.h>
 
-/* score[E] by which experts are picked, and weighted. */
+/* Computes score[E], by which experts are selected and weighted. */
 static void score_experts(const struct plan_moe *m, const float *logits, double *score)
 {
     double max = -INFINITY, sum = 0;
@@ -22,11 +22,11 @@ static void score_experts(const struct plan_moe *m, const float *logits, double 
     }
 }
 
-/* Index of the largest of x[n], the lowest among equals; taken ones and NaNs lose. */
+/* Returns the index of the largest of x[n], the lowest among equals. Skips taken ones; NaNs come last. */
 static uint32_t best_of(const double *x, const bool *is_taken, uint32_t n)
 {
     uint32_t best = 0;
-    while (is_taken[best]) { /* some are left */
+    while (is_taken[best]) { /* at least one is left */
         best++;
     }
     for (uint32_t i = best + 1; i < n; i++) {
@@ -35,7 +35,7 @@ static uint32_t best_of(const double *x, const bool *is_taken, uint32_t n)
     return best;
 }
 
-/* The sum of the best, or the two best, of a group. */
+/* Returns the sum of a group's best score, or best two. */
 static double score_group(const struct plan_moe *m, const double *score, uint32_t n)
 {
     double first = -INFINITY, second = -INFINITY;
@@ -50,7 +50,7 @@ static double score_group(const struct plan_moe *m, const double *score, uint32_
     return m->by_two && n > 1 ? first + second : first;
 }
 
-/* Marks the experts of all but the best groups as taken. */
+/* Marks the experts outside the best groups as taken. */
 static void leave_groups(const struct plan_moe *m, const double *score, bool *is_taken)
 {
     double groups[PLAN_MAX_EXPERTS];

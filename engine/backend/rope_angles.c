@@ -1,4 +1,4 @@
-/* One libm call per angle; a step computes them once for all layers. */
+/* Each angle costs a libm call, so a step computes the angles once for all layers. */
 #include "engine/backend/rope_angles.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
-/* The composite back end: the layers of a model on several back ends, each of which computes its part of the plan
- * (plan_cut.h). Between two parts lie the rows of a batch, here. */
+/* The composite back end: runs the layers of a model on several back ends, each of which computes a part of the plan
+ * (plan_cut.h). Buffers here carry the rows of a batch from part to part. */
 #include "engine/backend/backend_parts.h"
 #include "engine/base/mem.h"
 #include "engine/plan/plan_cut.h"
@@ -14,15 +14,15 @@ struct part {
     struct backend_measure measure;
     struct backend_bytes takes; /* in all memories */
     struct backend_model *m;
-    const struct backend_config *whole; /* for progress, while it is opened */
-    float before, share;                /* of the progress: of the parts in front of it, and its own */
+    const struct backend_config *whole; /* for progress, during open */
+    float before, share;                /* share of progress: of the previous parts, and of this one */
 };
 
 struct backend_model {
     int n;
     struct part parts[BACKEND_MAX_PARTS];
-    float *edges[2]; /* [max_rows][widest]: in front of part i the one of i % 2, so that it reads none that it writes */
-    size_t edge_bytes; /* of one */
+    float *edges[2];   /* [max_rows][widest]; part i reads buffer i % 2 and writes the other */
+    size_t edge_bytes; /* bytes of one buffer */
     struct backend_info info;
     char pack_note[ERR_TEXT_BYTES];
 };
@@ -40,8 +40,8 @@ static bool has_type(const struct backend *b, const char *type)
     return type == NULL || names_find(b->kv_type_name, type) >= 0;
 }
 
-/* The type of keys or values that is asked for, of parts that have it; others have their first. When none has it, the
- * first refuses. */
+/* Returns the configured type of keys or values for back ends that have it; the others use their first. If no part has
+ * it, the first part rejects it. */
 static const char *type_of(const struct backend_parts *all, const struct backend *b, const char *type)
 {
     bool is_had = false;
@@ -70,7 +70,7 @@ static enum err lay_out_part(struct backend_model *m, int i, const struct plan *
     return ERR_OK;
 }
 
-/* All that can be known without a weight. */
+/* Computes everything that needs no weight. */
 static enum err lay_out(struct backend_model *m, const struct plan *plan, const struct backend_config *cfg,
                         struct err_info *info)
 {
@@ -111,7 +111,7 @@ static void composite_close(struct backend_model **model)
     *model = NULL;
 }
 
-/* A model without weights and memory. */
+/* Creates a model without weights and memory. */
 static enum err make_model(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
                            struct err_info *info)
 {
@@ -153,8 +153,8 @@ static void join_name(char *all, size_t bytes, const char *name)
     }
 }
 
-/* All devices in one: there is one host, and each device's own memory stands where what its parts take of it does. Which
- * devices these are the parts tell. */
+/* Combines all devices: one host, and each device's own memory at the index that its parts use in measure. The parts
+ * report which devices these are. */
 static enum err composite_probe(const struct backend_config *cfg, int i, struct backend_device *out,
                                 struct err_info *info)
 {
@@ -171,18 +171,19 @@ static enum err composite_probe(const struct backend_config *cfg, int i, struct 
     return i == 0 ? ERR_OK : ERR_NONE;
 }
 
-/* What is told of the whole. */
+/* Combines the properties of the parts. */
 static void sum_up(struct backend_model *m)
 {
     size_t n = 0;
     for (int i = 0; i < m->n; i++) {
         struct backend_info part;
         m->parts[i].layers.backend->info(m->parts[i].m, &part);
-        enum backend_pack_state worst = MAX_OF(m->info.pack_state, part.pack_state); /* the last is the worst */
+        /* the highest value is the worst */
+        enum backend_pack_state worst = MAX_OF(m->info.pack_state, part.pack_state);
         if (part.pack_note[0] != '\0' && n < sizeof m->pack_note) {
             n += (size_t)snprintf(m->pack_note + n, sizeof m->pack_note - n, "%s%s", n > 0 ? "; " : "", part.pack_note);
         }
-        m->info = part; /* that of the last part stays */
+        m->info = part; /* the last part's remains */
         m->info.pack_state = worst;
         m->info.pack_note = m->pack_note;
     }
@@ -211,14 +212,14 @@ static enum err composite_open(const struct plan *plan, const struct backend_con
 
 /* --- batches ------------------------------------------------------------------------------------------------------ */
 
-/* Part after part; the last one may go on by itself. */
+/* Computes the parts in sequence; the last one can continue asynchronously. */
 static enum err composite_begin(struct backend_model *m, const struct backend_batch *batch, struct err_info *info)
 {
     for (int i = 0; i < m->n; i++) {
         const struct part *p = &m->parts[i];
         bool is_last = i + 1 == m->n;
         struct backend_batch b = *batch;
-        b.asks = NULL; /* a batch that overtakes would have to in all parts */
+        b.asks = NULL; /* a batch would have to overtake in all parts */
         b.input = m->edges[i % 2];
         b.output = m->edges[(i + 1) % 2];
         b.n_logits = is_last ? batch->n_logits : 0;
@@ -238,7 +239,7 @@ static enum err composite_wait(struct backend_model *m, struct err_info *info)
 
 /* --- pages and states --------------------------------------------------------------------------------------------- */
 
-/* Bytes of a page of a part. */
+/* Returns the bytes of a page of a part. */
 static size_t page_bytes(const struct part *p, enum backend_form form)
 {
     return form == BACKEND_OWN ? p->takes.page + p->takes.window : backend_page_floats(p->plan) * sizeof(float);
@@ -300,7 +301,7 @@ static void composite_info(const struct backend_model *m, struct backend_info *o
 const struct backend backend_composite = {
     .name = "composite",
     .description = "layers of a model on several back ends",
-    .kv_type_name = backend_kv_type_name, /* of which a part may lack some */
+    .kv_type_name = backend_kv_type_name, /* a part can lack some of them */
     .probe = composite_probe,
     .measure = composite_measure,
     .open = composite_open,

@@ -1,12 +1,12 @@
-/* The CPU back end: opening and closing. Weights are packed (cpu_weights.c), steps fused (cpu_steps.c) and run
- * (cpu_exec.c); all memory is taken here, once. */
+/* The CPU back end: opening and closing. cpu_weights.c packs weights, cpu_steps.c fuses steps and cpu_exec.c runs them.
+ * This file allocates all memory, once. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include "engine/base/mem.h"
 
 #include <string.h>
 
-/* Lays a buffer out with as many rows as it can hold at a time. */
+/* Allocates a buffer with the maximum number of rows that it holds at a time. */
 static void take_buf(struct backend_model *m, cpu_buf_id id, const struct cpu_buf_use *use, size_t *at)
 {
     size_t rows = (size_t)m->cfg.max_rows, tiles = (size_t)CPU_TILE_ROWS * (size_t)m->cfg.n_threads;
@@ -20,7 +20,7 @@ static void take_buf(struct backend_model *m, cpu_buf_id id, const struct cpu_bu
     m->bufs[id] = use->is_used ? cpu_take(m, at, rows * m->strides[id] * sizeof(float)) : NULL;
 }
 
-/* Lays the buffers out: first those that the head reads, then, where the logits will be, the others. */
+/* Allocates the buffers: first the buffers that the head reads, then the others, in the memory of the logits. */
 static void lay_out_bufs(struct backend_model *m, size_t *at)
 {
     struct cpu_buf_use uses[CPU_MAX_BUFS];
@@ -41,7 +41,7 @@ static void lay_out_bufs(struct backend_model *m, size_t *at)
     *at = MAX_OF(*at, end);
 }
 
-/* The widest row inside of a step that is split so; 0 when there are none. */
+/* Returns the widest inner row of steps with this split; 0 if there are none. */
 static uint32_t widest_inner(const struct plan *p, enum plan_split split)
 {
     uint32_t widest = 0;
@@ -52,7 +52,7 @@ static uint32_t widest_inner(const struct plan *p, enum plan_split split)
     return widest;
 }
 
-/* Lays all activations and per-thread scratch out; called twice, first to count. Returns the bytes needed. */
+/* Allocates all activations and per-thread scratch. Called twice, first to count. Returns the bytes needed. */
 static size_t lay_out_scratch(struct backend_model *m)
 {
     const struct plan *p = m->plan;
@@ -92,12 +92,12 @@ static size_t lay_out_scratch(struct backend_model *m)
     return at;
 }
 
-/* Pages lie behind each other, and then window pages; recurrent states follow. */
+/* Assigns the memory: pages, then window pages, then recurrent states. */
 static void lay_out_pools(struct backend_model *m)
 {
     for (int is_local = false; is_local <= true; is_local++) {
         struct cpu_kv_pool *pool = &m->kv_pools[is_local];
-        *pool = (struct cpu_kv_pool){.at = m->recurrent_at, /* holds if pool_bytes does */
+        *pool = (struct cpu_kv_pool){.at = m->recurrent_at, /* cannot overflow if pool_bytes does not */
                                      .page_bytes = *backend_page_bytes(&m->bytes, is_local),
                                      .n_pages = backend_n_pages(&m->cfg, is_local),
                                      .highest = -1};
@@ -105,7 +105,7 @@ static void lay_out_pools(struct backend_model *m)
     }
 }
 
-/* Gives each layer that stores keys and values its place in the pages. */
+/* Assigns each layer that stores keys and values its offset in the pages. */
 static enum err lay_out_kv(struct backend_model *m, struct err_info *info)
 {
     m->kvs = mem_zalloc_array(m->plan->n_layers, sizeof *m->kvs, MEM_MODEL);
@@ -168,7 +168,7 @@ static enum err choose_kv_types(struct backend_model *m, struct err_info *info)
     TRY(names_choose(kv_type_name, "cache-type-v", m->cfg.v_type, &v, info));
     m->k_type = (enum kv_type)k;
     m->v_type = (enum kv_type)v;
-    /* latents are keys and values in one, whose rounding counts twice */
+    /* latents are both keys and values, so their rounding counts twice */
     bool is_narrow = m->k_type == KV_TYPE_Q8_0 || m->k_type == KV_TYPE_Q4_0;
     return m->plan->latent_dim == 0 || !is_narrow
                ? ERR_OK
@@ -178,7 +178,7 @@ static enum err choose_kv_types(struct backend_model *m, struct err_info *info)
                          m->cfg.k_type);
 }
 
-/* All that can be known without a weight or memory of the size of one. */
+/* Computes everything that needs neither a weight nor memory for one. */
 static enum err lay_out(struct backend_model *m, struct err_info *info)
 {
     TRY(choose_kv_types(m, info));
@@ -195,7 +195,7 @@ static enum err lay_out(struct backend_model *m, struct err_info *info)
     return cpu_weights_lay_out(m, info);
 }
 
-/* A model without weights and memory. */
+/* Creates a model without weights and memory. */
 static enum err make_model(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
                            struct err_info *info)
 {
@@ -273,7 +273,7 @@ static enum err cpu_begin(struct backend_model *m, const struct backend_batch *b
     return m->reduced == ERR_OK ? ERR_OK : backend_reduce_failed(m->reduced, info);
 }
 
-/* What was begun is done. */
+/* Returns immediately: begin has finished the batch. */
 static enum err cpu_wait(struct backend_model *m, struct err_info *info)
 {
     (void)m;
@@ -281,7 +281,7 @@ static enum err cpu_wait(struct backend_model *m, struct err_info *info)
     return ERR_OK;
 }
 
-/* What layer i holds in a page, to `at` or from there; returns what is behind it. */
+/* Copies layer i's part of a page to `at`, or from there. Returns the address after it. */
 static unsigned char *move_layer(struct backend_model *m, int32_t i, int32_t page, unsigned char *at, bool writes)
 {
     const struct cpu_kv *kv = &m->kvs[i];
@@ -293,7 +293,7 @@ static unsigned char *move_layer(struct backend_model *m, int32_t i, int32_t pag
     return at + n;
 }
 
-/* The same in floats. */
+/* Like move_layer(), but in floats. */
 static float *move_floats(struct backend_model *m, int32_t i, int32_t page, float *at, bool writes)
 {
     const struct cpu_kv *kv = &m->kvs[i];
@@ -316,7 +316,7 @@ static float *move_floats(struct backend_model *m, int32_t i, int32_t page, floa
     return at;
 }
 
-/* Behind what a layer has in a page. */
+/* Returns the address after a layer's part of a page. */
 static void *skip_layer(const struct backend_model *m, int32_t i, enum backend_form form, unsigned char *at)
 {
     const struct cpu_kv *kv = &m->kvs[i];
@@ -347,7 +347,7 @@ static enum err cpu_page_write(struct backend_model *m, struct backend_page page
                                const void *bytes, struct err_info *info)
 {
     (void)info;
-    move_page(m, page, form, (void *)(uintptr_t)bytes, true); /* which is only read from */
+    move_page(m, page, form, (void *)(uintptr_t)bytes, true); /* only read */
     return ERR_OK;
 }
 

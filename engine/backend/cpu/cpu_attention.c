@@ -1,30 +1,29 @@
-/* Attention on all threads. A batch's rows are cut into blocks of one sequence; a task is a block by a KV head with all
- * query heads of its group, so that keys and values are read once for the group; of a group of very many, which share
- * latents, some are a task. Where a block is long against all the
- * others (one stream behind a long context has as many tasks as KV heads), it is cut further into the segments of
- * kern.h, and who finishes the last one joins them. Which tasks there are depends on the batch and the threads; the
- * bits of a row do not. */
+/* Attention on all threads. The rows of a batch are divided into blocks of one sequence. A task is a block and a KV
+ * head with all query heads of its group, so keys and values are read once for the group. Large groups, which share
+ * latents, are divided into several tasks. A block that is long compared with all others is divided further into the
+ * segments of kern.h: a single stream with a long context has only one task per KV head. The thread that finishes the
+ * last segment joins them. The tasks depend on the batch and the threads; the bits of a row do not. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 enum {
     ATTENTION_ROWS = 32,  /* rows of a block */
-    SPLIT_ROWS = 8,       /* rows of a block that is split: its records wait in memory */
-    TASKS_PER_THREAD = 8, /* no task should be more than this part of a thread's share */
-    RECORD_ROWS = 4,      /* rows as long as the whole KV pool whose records fit */
-    LATENT_HEADS = 16,    /* heads of a task that share latents: their products take longer than reading the page */
+    SPLIT_ROWS = 8,       /* rows of a split block, whose records are in memory */
+    TASKS_PER_THREAD = 8, /* largest task: this fraction of a thread's share */
+    RECORD_ROWS = 4,      /* rows whose records fit, each as long as the whole KV pool */
+    LATENT_HEADS = 16,    /* heads per task that share latents: their products take longer than reading the page */
 };
 
-/* Tasks that are taken one after the other: of one thread first, or of all. Apart from others', as it changes often. */
+/* Tasks in order, first for one thread or for all. On its own cache line, because it changes often. */
 struct cpu_queue {
-    _Alignas(64) _Atomic uint64_t taken; /* tasks of the step whose number, and one, is in the upper half */
+    _Alignas(64) _Atomic uint64_t taken; /* tasks taken; the upper half is the step's number plus 1 */
 };
 
-/* Rows of one sequence, and how they are cut. */
+/* Rows of one sequence, and how they are divided. */
 struct cpu_block {
     int32_t row, n_rows;
-    int32_t n_segments; /* 0: in one piece */
-    int n_pieces;       /* that a share's segments are dealt in */
-    size_t records;     /* floats before its records; the shares follow each other */
+    int32_t n_segments; /* 0: not split */
+    int n_pieces;       /* pieces that the segments of a share form */
+    size_t records;     /* floats before its records; shares are contiguous */
 };
 
 /* A block (n 0), or some segments of it. */
@@ -33,29 +32,29 @@ struct cpu_piece {
 };
 
 struct cpu_attention {
-    const int32_t *pos;       /* [n_rows] last position that each row of this batch sees */
-    int32_t *ends;            /* [max_rows] those of a bidirectional plan */
+    const int32_t *pos;       /* [n_rows] last position visible to each row of this batch */
+    int32_t *ends;            /* [max_rows] memory of pos for a bidirectional plan */
     struct cpu_block *blocks; /* [max_rows] of this batch */
-    struct cpu_piece *pieces; /* [max_pieces] longest first, more or less */
+    struct cpu_piece *pieces; /* [max_pieces] approximately longest first */
     int32_t n_blocks, n_pieces, max_pieces;
     struct cpu_queue *queues; /* [n_threads] */
     int n_queues;             /* of this batch: n_threads, or 1 */
-    uint32_t max_shares;      /* of the layer that has most */
-    atomic_int *open;         /* [max_rows][max_shares] pieces of a block that are not finished */
+    uint32_t max_shares;      /* of the layer with the most */
+    atomic_int *open;         /* [max_rows][max_shares] unfinished pieces of a block */
     float *records;
     size_t max_record_floats;
 };
 
-/* Segments of the longest sequence that the pool can hold. */
+/* Returns the segments of the longest sequence that the pool can hold. */
 static int32_t longest(const struct backend_model *m)
 {
     return (int32_t)((int64_t)m->cfg.n_pages * KV_PAGE_TOKENS / KERN_SEGMENT_TOKENS) + 1;
 }
 
-/* Of the widest layer. */
+/* Returns kern_part_floats of the widest layer. */
 static size_t part_floats(const struct backend_model *m) { return kern_part_floats((int)plan_value_dim(m->plan)); }
 
-/* Query heads are dealt in shares of so many, that have one KV head. */
+/* Returns the query heads of a share, which have one KV head. */
 static uint32_t share_heads(const struct plan *p, const struct plan_kv *kv)
 {
     uint32_t n = p->n_heads / kv->n_kv_heads;
@@ -90,9 +89,9 @@ void cpu_attention_lay_out(struct backend_model *m, size_t *at)
     }
 }
 
-/* --- cutting ---------------------------------------------------------------------------------------------------- */
+/* --- tasks -------------------------------------------------------------------------------------------------------- */
 
-/* What rows see: up to themselves, or all of their sequence. */
+/* Lists the last visible position of rows: their own, or the last of their sequence. */
 static void list_visible(struct backend_model *m, const struct backend_batch *batch)
 {
     struct cpu_attention *t = m->attention;
@@ -111,7 +110,7 @@ static int64_t cost_of(const struct cpu_attention *t, const struct cpu_block *b)
     return (int64_t)b->n_rows * (t->pos[b->row + b->n_rows - 1] + 1);
 }
 
-/* Cuts the rows into blocks of one sequence each, of `rows` at most. */
+/* Divides the rows into blocks of one sequence each, with at most `rows` rows. */
 static void list_blocks(struct cpu_attention *t, const struct backend_batch *batch, int32_t rows)
 {
     t->n_blocks = 0;
@@ -125,8 +124,8 @@ static void list_blocks(struct cpu_attention *t, const struct backend_batch *bat
     }
 }
 
-/* Gives block b segments when it is longer than `limit` and its records fit. Windows are left out of account: segments
- * that no row sees cost next to nothing. */
+/* Splits block b into segments if it is longer than `limit` and its records fit. Ignores windows: segments that no row
+ * sees cost almost nothing. */
 static void split_block(struct backend_model *m, int32_t b, int64_t limit, size_t *records)
 {
     struct cpu_attention *t = m->attention;
@@ -167,10 +166,10 @@ void cpu_attention_begin(struct backend_model *m, const struct backend_batch *ba
     }
     t->n_pieces = 0;
     size_t records = 0;
-    for (int32_t b = t->n_blocks - 1; b >= 0; b--) { /* the late rows of a prompt are the long ones */
+    for (int32_t b = t->n_blocks - 1; b >= 0; b--) { /* the last rows of a prompt are the longest */
         split_block(m, b, all / wanted, &records);
     }
-    bool is_long = batch->n_rows > t->n_blocks * SPLIT_ROWS; /* its tasks differ much */
+    bool is_long = batch->n_rows > t->n_blocks * SPLIT_ROWS; /* its tasks differ in length */
     t->n_queues = is_long || t->n_pieces < m->cfg.n_threads ? 1 : m->cfg.n_threads;
     for (int i = 0; i < t->n_queues; i++) {
         atomic_store_explicit(&t->queues[i].taken, 0, memory_order_relaxed);
@@ -179,7 +178,7 @@ void cpu_attention_begin(struct backend_model *m, const struct backend_batch *ba
 
 /* --- running ---------------------------------------------------------------------------------------------------- */
 
-/* What rows of a block see in a step with a window to both sides. */
+/* Finds the positions visible to rows of a block in a step with a window to both sides. */
 static void look_ahead(const struct plan_step *s, const int32_t *own, int32_t n_rows, struct kern_attention_args *a,
                        int32_t first[ATTENTION_ROWS], int32_t last[ATTENTION_ROWS])
 {
@@ -191,7 +190,7 @@ static void look_ahead(const struct plan_step *s, const int32_t *own, int32_t n_
     a->pos = last;
 }
 
-/* Which keys and values a task reads, and what its rows see. */
+/* Returns the keys and values that a task reads, and the positions visible to its rows. */
 static struct kern_attention_args args_of(const struct cpu_run *r, int task, int n_shares)
 {
     const struct backend_model *m = r->m;
@@ -221,7 +220,7 @@ static struct kern_attention_args args_of(const struct cpu_run *r, int task, int
     };
 }
 
-/* The first pages that a task reads, behind those of *a. */
+/* Sets the pages that *a prefetches at its end: the first pages of a task. */
 static void fetch_ahead(const struct cpu_run *r, int task, int n_shares, struct kern_attention_args *a)
 {
     const struct cpu_piece *piece = &r->m->attention->pieces[task / n_shares];
@@ -232,7 +231,7 @@ static void fetch_ahead(const struct cpu_run *r, int task, int n_shares, struct 
     a->next_values = next.values + page * next.page_bytes;
 }
 
-/* next: the task that this thread is likely to do behind it; none where it is n_tasks. */
+/* Runs a task. next: this thread's likely next task; n_tasks: none. */
 static void run_task(const struct cpu_run *r, int task, int next, int n_tasks, int n_shares)
 {
     int32_t first[ATTENTION_ROWS], last[ATTENTION_ROWS];
@@ -259,11 +258,11 @@ static void run_task(const struct cpu_run *r, int task, int next, int n_tasks, i
     atomic_int *open = &t->open[(uint32_t)piece->block * t->max_shares + share];
     if (atomic_fetch_sub_explicit(open, 1, memory_order_acq_rel) == 1) { /* pairs with the others' */
         m->kern.attention_join(&a, records, stride, b->n_segments);
-        atomic_store_explicit(open, b->n_pieces, memory_order_relaxed); /* for the next layer, behind a barrier */
+        atomic_store_explicit(open, b->n_pieces, memory_order_relaxed); /* for the next layer, after a barrier */
     }
 }
 
-/* The next task of a queue, or -1. Relaxed: the barriers around the step order the data. */
+/* Returns the next task of a queue, or -1. Relaxed: the barriers around the step order the data. */
 static int take(const struct cpu_run *r, int queue, int n_shares)
 {
     struct cpu_attention *t = r->m->attention;
@@ -281,9 +280,10 @@ static int take(const struct cpu_run *r, int queue, int n_shares)
     return from * n_shares + (int)(uint32_t)at;
 }
 
-/* Where sequences have few rows each, a thread does tasks of its own before it helps others with theirs: by rows it has just written the
- * keys and values of these, and it knows which ones come next, to fetch them ahead: of short sequences much of the time would go
- * by waiting for them. Pieces lie behind each other from the last row to the first, so the first thread's queue is the last one. */
+/* If sequences have few rows each, a thread runs its own tasks before it helps others. By rows, it has just written the
+ * keys and values of these tasks. It also knows its next tasks and can prefetch their pages; short sequences would
+ * otherwise spend much of the time waiting for memory. Pieces are in order from the last row to the first, so the first
+ * thread has the last queue. */
 void cpu_attention_run(const struct cpu_run *r)
 {
     const struct cpu_attention *t = r->m->attention;

@@ -1,7 +1,7 @@
-/* Running a batch: every thread walks the steps; barriers stand only where a thread reads what another wrote.
- * A tile (some token rows x some output panels) is computed into the thread's own memory and then finished by the
- * step's epilogue, so that bias, RoPE, KV store, residual and activation never cost a pass over memory of their own.
- * Over 600 lines, as all kinds of step share one view of a batch. */
+/* Runs a batch: every thread runs all steps, with barriers only if a thread reads data that another wrote. A tile (some
+ * token rows x some output panels) is computed in the thread's own memory. The step's epilogue finishes it there, so
+ * bias, RoPE, KV store, residual and activation need no separate pass over memory. Over 600 lines, because all kinds of
+ * steps share one view of a batch. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include "engine/backend/moe_route.h"
@@ -25,8 +25,8 @@ static bool wants_quantised(const struct cpu_run *e)
     return false;
 }
 
-/* The row of the residual stream with the normed block output added, in own[]. By columns all threads compute it, since
- * each needs it; the last one, which always has columns, keeps it for the steps to come. */
+/* Computes the row of the residual stream plus the normed block output, in own[]. By columns all threads compute it,
+ * because each needs it. The last one, which always has columns, stores it for later steps. */
 static const float *renew(const struct cpu_run *e, int32_t row, float *own)
 {
     const struct cpu_step *s = e->step;
@@ -39,7 +39,7 @@ static const float *renew(const struct cpu_run *e, int32_t row, float *own)
     return own;
 }
 
-/* Normalises and quantises rows [row, row + n), n <= CPU_TILE_ROWS, as the step asks. */
+/* Normalizes and quantizes rows [row, row + n), n <= CPU_TILE_ROWS, as the step requires. */
 static struct cpu_operand prepare(const struct cpu_run *e, int32_t row, int32_t n)
 {
     const struct cpu_step *s = e->step;
@@ -80,7 +80,7 @@ void cpu_multiply(const struct backend_model *m, const struct cpu_weight *w, uin
     m->kern.matmul[w->kind](&a);
 }
 
-/* Adds bias[column..) to each row of a tile of `columns` outputs; bias may be NULL. */
+/* Adds bias[column..) to each row of a tile of `columns` outputs; bias can be NULL. */
 static void add_bias(const struct cpu_run *e, float *tile, size_t tile_stride, int32_t n, const float *bias,
                      uint32_t column, uint32_t columns)
 {
@@ -98,7 +98,7 @@ static void scale_row(float *x, uint32_t n, float scale)
     }
 }
 
-/* One row of ones, so that act(y) is act(y) * 1. */
+/* Fills a row with ones, so that act(y) is act(y) * 1. */
 static void ones(float *row, uint32_t n)
 {
     for (uint32_t j = 0; j < n; j++) {
@@ -106,7 +106,7 @@ static void ones(float *row, uint32_t n)
     }
 }
 
-/* Columns [column, column + columns) of a finished tile of a matmul go where they belong. */
+/* Stores columns [column, column + columns) of a computed tile of a matmul. */
 static void finish_matmul(const struct cpu_run *e, const struct cpu_operand *o, size_t tile_stride, uint32_t column,
                           uint32_t columns)
 {
@@ -124,7 +124,7 @@ static void finish_matmul(const struct cpu_run *e, const struct cpu_operand *o, 
     }
 }
 
-/* The same of both tiles of a GLU, or of the gate alone. */
+/* Like finish_matmul(), but for both tiles of a GLU, or only its gate. */
 static void finish_glu(const struct cpu_run *e, const struct cpu_operand *o, size_t tile_stride, uint32_t column,
                        uint32_t columns)
 {
@@ -162,7 +162,7 @@ static void finish_logits(const struct cpu_run *e, const struct cpu_operand *o, 
     }
 }
 
-/* Norm and RoPE of one row's head vector. */
+/* Applies norm and RoPE to one row's head vector. */
 static void finish_head(const struct cpu_run *e, float *head, plan_weight_id norm, int32_t row)
 {
     const struct plan_step *s = &e->step->step;
@@ -178,7 +178,7 @@ static void finish_head(const struct cpu_run *e, float *head, plan_weight_id nor
     }
 }
 
-/* Heads of the current step's layer. */
+/* Returns the heads of the current step's layer. */
 static const struct plan_kv *heads_of(const struct cpu_run *e) { return &e->m->kvs[e->step->step.layer].heads; }
 
 static void finish_value(const struct cpu_run *e, float *value)
@@ -195,7 +195,7 @@ static void finish_query(const struct cpu_run *e, float *head, int32_t row)
               rope_query_scale(&e->m->plan->ropes[e->step->step.heads.rope], e->batch->pos[row]));
 }
 
-/* Keys and values of one row and KV head to its page. */
+/* Stores keys and values of one row and KV head in its page. */
 static void store_kv(const struct cpu_run *e, int32_t row, uint32_t kv_head, const float *k, const float *v)
 {
     int32_t layer = e->step->step.layer, pos = e->batch->pos[row];
@@ -215,7 +215,7 @@ static void query_tile(const struct cpu_run *e, const struct cpu_operand *o, uin
     for (int32_t i = 0; i < o->n; i++) {
         float *q = tile + (size_t)i * stride;
         if (s->bias[0] != PLAN_NONE) {
-            const float *bias = cpu_vector(e, s->bias[0]) + head * d; /* not aligned for odd head widths */
+            const float *bias = cpu_vector(e, s->bias[0]) + head * d; /* unaligned for odd head widths */
             for (uint32_t j = 0; j < d; j++) {
                 q[j] += bias[j];
             }
@@ -252,7 +252,7 @@ static void key_value_tile(const struct cpu_run *e, const struct cpu_operand *o,
 
 /* --- steps ------------------------------------------------------------------------------------------------------ */
 
-/* This thread's rows and columns (panels, or heads for QKV) of a matmul step with n_columns of them. */
+/* Computes this thread's rows and columns (panels, or heads for QKV) of a matmul step with n_columns columns. */
 static void share_matmul(const struct cpu_run *e, int n_columns, int *row_from, int *row_to, int *from, int *to)
 {
     *row_from = 0;
@@ -266,8 +266,8 @@ static void share_matmul(const struct cpu_run *e, int n_columns, int *row_from, 
     }
 }
 
-/* Columns of QKV are counted in head tiles: a query head is one, a KV head (keys and values) two. A KV head belongs to
- * the thread in whose share it begins. */
+/* Counts columns of QKV in head tiles: a query head is one, a KV head (keys and values) two. A KV head belongs to the
+ * thread in whose share it begins. */
 static void run_qkv(const struct cpu_run *e)
 {
     int n_heads = (int)e->m->plan->n_heads;
@@ -289,7 +289,7 @@ static void run_qkv(const struct cpu_run *e)
     }
 }
 
-/* Rows [row, row + n) of head h's components, by way of the thread's memory, as kernels want rows aligned. */
+/* Copies rows [row, row + n) of head h's components to the thread's memory, because kernels need aligned rows. */
 static struct cpu_operand head_operand(const struct cpu_run *e, uint32_t h, int32_t row, int32_t n)
 {
     const struct cpu_weight *w = &e->m->weights[e->step->step.w[0]];
@@ -307,7 +307,7 @@ static struct cpu_operand head_operand(const struct cpu_run *e, uint32_t h, int3
     return o;
 }
 
-/* Head h of rows [row, row + n), n <= CPU_TILE_ROWS. */
+/* Computes head h of rows [row, row + n), n <= CPU_TILE_ROWS. */
 static void head_tile(const struct cpu_run *e, uint32_t h, int32_t row, int32_t n)
 {
     const struct cpu_weight *w = &e->m->weights[e->step->step.w[0]];
@@ -324,7 +324,7 @@ static void head_tile(const struct cpu_run *e, uint32_t h, int32_t row, int32_t 
                    columns * sizeof *tile);
         }
     }
-    for (int32_t i = 0; i < n && in > w->n_in; i++) { /* those behind the matrix stay as they are */
+    for (int32_t i = 0; i < n && in > w->n_in; i++) { /* components after the matrix stay unchanged */
         memcpy(cpu_row(e, e->step->step.dst, row + i) + h * out + w->group_rows,
                cpu_row(e, e->step->step.src, row + i) + h * in + w->n_in, (in - w->n_in) * sizeof(float));
     }
@@ -341,7 +341,7 @@ static void run_head_matmul(const struct cpu_run *e)
     }
 }
 
-/* What is known of a chunk of a row's logits; as soon as it is computed, while it lies in the cache. */
+/* Computes the statistics of a chunk of a row's logits while it is in the cache. */
 static void chunk_stats(const struct cpu_run *e, int32_t row, uint32_t chunk)
 {
     const struct backend_model *m = e->m;
@@ -353,8 +353,8 @@ static void chunk_stats(const struct cpu_run *e, int32_t row, uint32_t chunk)
     s->logsumexp = m->kern.logsumexp(x, n, &s->max);
 }
 
-/* The head, in chunks of columns of one size whatever the number of threads, since the sum of exponentials depends on
- * how it is cut. */
+/* Computes the head in chunks of columns. Their size does not depend on the number of threads, because the sum of
+ * exponentials depends on the chunks. */
 static void run_logits(const struct cpu_run *e)
 {
     const struct cpu_weight *w = &e->m->weights[e->step->step.w[0]];
@@ -377,7 +377,7 @@ static void run_logits(const struct cpu_run *e)
     }
 }
 
-/* Panels [from, to) of a matmul or GLU for rows [row, row + n), n <= CPU_TILE_ROWS. */
+/* Computes panels [from, to) of a matmul or GLU for rows [row, row + n), n <= CPU_TILE_ROWS. */
 static void run_row_tile(const struct cpu_run *e, int32_t row, int32_t n, int from, int to)
 {
     const struct plan_step *s = &e->step->step;
@@ -405,7 +405,7 @@ static void run_matmul(const struct cpu_run *e)
     }
 }
 
-/* By rows, a step that goes on and the one behind it, tile by tile. */
+/* Runs a step with goes_on and the next one by rows, alternating tile by tile. */
 static void run_pair(struct cpu_run *e)
 {
     int row_to;
@@ -417,10 +417,10 @@ static void run_pair(struct cpu_run *e)
         }
         e->step -= 2;
     }
-    e->step++; /* the last one done */
+    e->step++; /* the last step done */
 }
 
-/* Row `row` of a matrix. */
+/* Unpacks row `row` of a matrix. */
 static void unpack_row(const struct cpu_weight *w, uint32_t row, float *out)
 {
     if (w->vector != NULL) { /* of one row */
@@ -449,8 +449,8 @@ static void embed_row(const struct cpu_run *e, int32_t i)
     }
 }
 
-/* The heads of a row whose queries, keys and values are whole; by way of the thread's memory, as kernels want heads
- * aligned. */
+/* Finishes the heads of a row whose queries, keys and values are complete, in the thread's memory, because kernels need
+ * aligned heads. */
 static void finish_heads(const struct cpu_run *e, int32_t row)
 {
     const struct plan_step *s = &e->step->step;
@@ -473,7 +473,7 @@ static void finish_heads(const struct cpu_run *e, int32_t row)
     }
 }
 
-/* dst *= sigmoid(src . w[0]). */
+/* Computes dst *= sigmoid(src . w[0]). */
 static void gate_row(const struct cpu_run *e, int32_t row)
 {
     const float *x = cpu_row(e, e->step->step.src, row), *w = cpu_vector(e, e->step->step.w[0]);
@@ -486,7 +486,7 @@ static void gate_row(const struct cpu_run *e, int32_t row)
     scale_row(cpu_row(e, e->step->step.dst, row), (uint32_t)cpu_width(e, e->step->step.dst), factor);
 }
 
-/* The mean of a row, in an order of its own. */
+/* Returns the mean of a row. The order of its sum does not depend on the vector width. */
 static float mean_of(const float *x, size_t n)
 {
     double sum[4] = {0};
@@ -496,8 +496,7 @@ static float mean_of(const float *x, size_t n)
     return (float)(((sum[0] + sum[1]) + (sum[2] + sum[3])) / (double)n);
 }
 
-/* out = what a norm makes of x; out may be x. LayerNorm is RMSNorm of what is left of x without its
- * mean. */
+/* Writes the norm of x to out, which can be x. LayerNorm is RMSNorm of x minus its mean. */
 static void norm(const struct cpu_run *e, const float *x, float *out)
 {
     const struct plan_step *s = &e->step->step;
@@ -510,7 +509,7 @@ static void norm(const struct cpu_run *e, const float *x, float *out)
         x = own;
     }
     size_t group = e->m->weights[s->w[0]].n_in;
-    float *own = e->scratch->normed + e->m->strides[e->step->step.src]; /* aligned, as groups may not be */
+    float *own = e->scratch->normed + e->m->strides[e->step->step.src]; /* aligned, because groups need not be */
     for (size_t at = 0; group < width && at < width; at += group) {
         memcpy(own, x + at, group * sizeof *own);
         e->m->kern.rmsnorm(own, cpu_vector(e, s->w[0]), s->eps, group, own);
@@ -554,7 +553,7 @@ static void hidden_row(const struct cpu_run *e, int32_t row)
     size_t width = cpu_width(e, s->src);
     const float *x = cpu_row(e, s->src, e->batch->hidden_rows[row]);
     if (s->w[0] != PLAN_NONE) {
-        norm(e, x, e->scratch->normed); /* the caller's rows may lie anywhere */
+        norm(e, x, e->scratch->normed); /* the caller's rows can be unaligned */
         x = e->scratch->normed;
     }
     memcpy(e->batch->hidden + (size_t)row * width, x, width * sizeof *x);
@@ -598,29 +597,29 @@ const struct cpu_op cpu_ops[PLAN_OP_COUNT] = {
     [PLAN_REDUCE] = {.run = cpu_streams_reduce, .is_shared = true},
     [PLAN_HIDDEN] = {.row = hidden_row},
     [PLAN_GATHER] = {.row = gather_row},
-    /* The head is long enough for all threads to share it by columns: its weights then pass the caches once, not once
-     * for each thread. It writes logits over buffers of the steps before. */
+    /* The head is long enough that all threads share it by columns, so its weights pass the caches once, not once per
+     * thread. It writes logits over buffers of the previous steps. */
     [PLAN_LOGITS] = {.run = run_logits, .takes_norm = true, .is_shared = true},
     [PLAN_INPUT] = {.row = input_row},
     [PLAN_OUTPUT] = {.row = output_row},
 };
 
-/* --- the walk --------------------------------------------------------------------------------------------------- */
+/* --- all steps -------------------------------------------------------------------------------------------------- */
 
-/* Does a step read what other threads wrote in the one before, or write what they read? */
+/* Returns whether a step reads data that other threads wrote in the previous step, or writes data that they read. */
 static bool is_crossing(const struct cpu_step *c)
 {
     return plan_ops[c->step.op].crosses_rows || cpu_ops[c->step.op].is_shared;
 }
 
-/* Must all be done with the current step before any goes on? */
+/* Returns whether all threads must finish the current step before any continues. */
 static bool needs_barrier(const struct cpu_run *e)
 {
     bool is_last = e->step + 1 == e->m->steps + e->m->n_steps;
     return !e->is_by_rows || is_last || is_crossing(e->step) || is_crossing(e->step + 1);
 }
 
-/* From the chunks of a row to the row. NaNs lose the arg-max and show in the sum. */
+/* Merges the chunks of a row. NaNs lose the arg-max and make the sum NaN. */
 static void row_stats(const struct cpu_run *e)
 {
     const struct backend_model *m = e->m;
@@ -640,7 +639,8 @@ static void row_stats(const struct cpu_run *e)
     }
 }
 
-/* RoPE's angles of the thread's rows, before the first step, which needs none: behind it they are there for all. */
+/* Computes RoPE's angles of the thread's rows before the first step, which needs none. After that step all threads can
+ * use them. */
 static void find_angles(const struct cpu_run *e)
 {
     int from, to;
@@ -654,7 +654,7 @@ static void find_angles(const struct cpu_run *e)
     }
 }
 
-/* The thread's share of the current step. */
+/* Computes the thread's share of the current step. */
 static void run_step(struct cpu_run *e)
 {
     const struct cpu_op *op = &cpu_ops[e->step->step.op];
@@ -671,7 +671,7 @@ static void run_step(struct cpu_run *e)
     }
 }
 
-/* Notes, on the first thread and in front of a barrier, that the batch is to be left behind it. Not behind the last step. */
+/* Decides, on the first thread before a barrier, whether to leave the batch after it. Never after the last step. */
 static void look_for_others(const struct cpu_run *e)
 {
     const atomic_bool *asks = cpu_overtaking_rows(e->m) != 0 ? e->batch->asks : NULL;
@@ -682,13 +682,14 @@ static void look_for_others(const struct cpu_run *e)
     }
 }
 
-/* Behind that barrier, on all of them. When a slow one looks the first may have noted a later step already. */
+/* Returns, on every thread after that barrier, whether to leave the batch. The first thread can already have noted a
+ * later step. */
 static bool is_left(const struct cpu_run *e)
 {
     return atomic_load_explicit(&e->m->stop_behind, memory_order_relaxed) == (int)(e->step - e->m->steps);
 }
 
-/* From the step on that *arg names. */
+/* Runs the steps from that of *arg on. */
 static void run_thread(void *arg, int thread, int n_threads)
 {
     struct cpu_run e = *(struct cpu_run *)arg;
@@ -706,7 +707,7 @@ static void run_thread(void *arg, int thread, int n_threads)
     for (; e.step < m->steps + m->n_steps; e.step++) {
         e.n_rows = n_rows[e.step->step.rows];
         if (e.n_rows == 0 && e.step->step.rows == PLAN_HIDDEN_ROWS) {
-            continue; /* what reads others' rows behind it, the gather, has its barrier in front of it */
+            continue; /* the gather, which then reads other threads' rows, has a barrier before it */
         }
         e.is_by_rows = e.n_rows >= CPU_ROWS_PER_THREAD * n_threads && !cpu_is_head(e.step);
         run_step(&e);
@@ -721,7 +722,7 @@ static void run_thread(void *arg, int thread, int n_threads)
     row_stats(&e);
 }
 
-/* From *e on to where another batch is to overtake it; false: to the end. */
+/* Runs from *e on until another batch overtakes. Returns false at the end of the batch. */
 static bool run_on(struct cpu_run *e)
 {
     struct backend_model *m = e->m;

@@ -1,7 +1,7 @@
-/* Mixture-of-experts layers. A batch's rows are put in order of their experts; then an expert's weights are read once
- * for all its rows, in tasks of an expert and some of its panels that threads take as they come. Behind a barrier the
- * down projections: each thread has its columns of every expert, and adds experts in ascending order, so a row's sum
- * does not depend on who else is in the batch. */
+/* Mixture-of-experts layers. The rows of a batch are sorted by expert, so an expert's weights are read once for all its
+ * rows. A task is an expert and some of its panels; threads take tasks in order. The down projections follow a barrier:
+ * each thread computes its columns of every expert and adds experts in ascending order. So a row's sum does not depend
+ * on the other rows of the batch. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include <string.h>
@@ -27,8 +27,7 @@ static float *hidden_of(const struct view *v, int32_t pick)
     return v->m->experts.hidden + (size_t)pick * v->m->experts.hidden_stride;
 }
 
-/* Counting sort of the pairs by expert: scratch->picks[begin[e] .. begin[e + 1]) are those of expert e, rows ascending.
- */
+/* Counting sort of the pairs by expert: scratch->picks[begin[e] .. begin[e + 1]) belong to expert e, rows ascending. */
 static void sort_picks(const struct view *v, int32_t n_rows)
 {
     const struct plan_moe *moe = &v->m->plan->moe;
@@ -49,7 +48,7 @@ static void sort_picks(const struct view *v, int32_t n_rows)
             v->scratch->picks[begin[(int32_t)route[k + j]]++] = (struct cpu_pick){.row = i, .weight = route[j]};
         }
     }
-    for (uint32_t e = moe->n_experts; e > 0; e--) { /* each was moved to its end */
+    for (uint32_t e = moe->n_experts; e > 0; e--) { /* each begin was moved to its end */
         begin[e] = begin[e - 1];
     }
     begin[0] = 0;
@@ -59,13 +58,13 @@ static bool is_float(const struct cpu_weight *w) { return panel_info(w->kind)->i
 
 static void add_bias(const struct view *v, plan_weight_id id, size_t at, float *y, uint32_t n)
 {
-    const float *bias = id == PLAN_NONE ? NULL : v->m->weights[id].vector + at; /* not aligned */
+    const float *bias = id == PLAN_NONE ? NULL : v->m->weights[id].vector + at; /* unaligned */
     for (uint32_t j = 0; bias != NULL && j < n; j++) {
         y[j] += bias[j];
     }
 }
 
-/* The source rows of picks [from, from + n), n <= CPU_TILE_ROWS, one behind the other. */
+/* Gathers the source rows of picks [from, from + n), n <= CPU_TILE_ROWS. */
 static struct cpu_operand gather(const struct view *v, int32_t from, int32_t n)
 {
     size_t width = v->gate->n_in, stride = v->m->strides[v->s->src];
@@ -88,7 +87,7 @@ static struct cpu_operand gather(const struct view *v, int32_t from, int32_t n)
     return o;
 }
 
-/* hidden = act(gate) * up for panels [panel, end) of expert e and all its rows. */
+/* Computes hidden = act(gate) * up for panels [panel, end) of expert e and all its rows. */
 static void run_gate_up(const struct view *v, uint32_t e, uint32_t panel, uint32_t end)
 {
     const struct plan_step *s = v->s;
@@ -113,7 +112,8 @@ static void run_gate_up(const struct view *v, uint32_t e, uint32_t panel, uint32
     }
 }
 
-/* Tasks until there are none: few rows, several for an expert; many, one, which then prepares its rows once. */
+/* Runs tasks until none is left. With few rows an expert is several tasks; with many, one task, which prepares its rows
+ * once. */
 static void run_tasks(const struct view *v)
 {
     uint32_t n_experts = v->m->plan->moe.n_experts, panels = v->gate->group_panels, group = cpu_tile_panels(v->gate);
@@ -130,7 +130,7 @@ static void run_tasks(const struct view *v)
     }
 }
 
-/* Quantises hidden rows [from, to) to `q`, row `from` first. */
+/* Quantizes hidden rows [from, to) to `q`, beginning with row `from`. */
 static void quantise_hidden(const struct view *v, int32_t from, int32_t to, unsigned char *q)
 {
     size_t bytes = kern_qrow_bytes(v->down->n_in);
@@ -139,7 +139,7 @@ static void quantise_hidden(const struct view *v, int32_t from, int32_t to, unsi
     }
 }
 
-/* Adds panels [panel, end) of every expert's output to its rows. q: all hidden rows, quantised. */
+/* Adds panels [panel, end) of every expert's output to its rows. q: all hidden rows, quantized. */
 static void run_down(const struct view *v, uint32_t panel, uint32_t end, const unsigned char *q)
 {
     uint32_t width = v->down->group_rows;
@@ -197,7 +197,8 @@ void cpu_experts_run(const struct cpu_run *r)
     run_tasks(&v);
     pool_barrier(m->pool);
     unsigned char *q = NULL;
-    if (!is_float(v.down) && v.n_picks <= (int32_t)CPU_TILE_ROWS) { /* each thread by itself, which saves a barrier */
+    /* each thread quantizes all, which saves a barrier */
+    if (!is_float(v.down) && v.n_picks <= (int32_t)CPU_TILE_ROWS) {
         q = v.scratch->rows;
         quantise_hidden(&v, 0, v.n_picks, q);
     } else if (!is_float(v.down)) {

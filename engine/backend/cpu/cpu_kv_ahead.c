@@ -1,15 +1,15 @@
-/* Memory of the KV cache before it is written. The kernel gives it when it is first touched, zeroed, by the huge page where it
- * can, and on a virtual machine whose host gives memory slowly one takes milliseconds. Streams that began together want their next
- * pages in the same step. So what lies behind the highest page is asked for ahead of its use, and a step waits for one huge page,
- * or a few where it has many rows.
+/* Requests memory of the KV cache before it is written. The kernel allocates and zeroes memory on first use, in huge
+ * pages if possible. On a virtual machine whose host allocates memory slowly, a huge page takes milliseconds. Streams
+ * that began together need their next pages in the same step. So the memory after the highest page is requested ahead
+ * of its use, and a step waits for one huge page, or a few if it has many rows.
  *
- * Pages are handed out in ascending order while there are fresh ones (kv_cache.c), so "ahead" is behind the highest. */
+ * While unused pages exist, kv_cache.c allocates them in ascending order, so "ahead" is after the highest. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include "engine/base/mem.h"
 
 enum { ROWS_A_STRETCH = 128 /* of a batch */, PAGES_AHEAD = 8 };
-#define STRETCH_BYTES ((size_t)2 << 20) /* a huge page of x86-64, and of ARM with pages of 4 KiB */
+#define STRETCH_BYTES ((size_t)2 << 20) /* a huge page of x86-64, and of ARM with 4 KiB pages */
 
 static void note_highest(struct cpu_kv_pool *p, const struct backend_batch *batch, bool is_local)
 {
@@ -27,7 +27,7 @@ static void ask(struct backend_model *m, struct cpu_kv_pool *p, int32_t n)
 {
     unsigned char *first = m->kv + p->at, *end = first + (size_t)p->n_pages * p->page_bytes;
     unsigned char *unused = first + (size_t)(p->highest + 1) * p->page_bytes;
-    unsigned char *next = stretch_behind(unused); /* the one that `unused` lies in came with its use */
+    unsigned char *next = stretch_behind(unused); /* the stretch of `unused` was allocated on use */
     p->asked = p->asked == NULL || next > p->asked ? next : p->asked;
     for (; n > 0 && p->asked < end && p->asked < unused + PAGES_AHEAD * p->page_bytes; n--) {
         mem_populate(p->asked, MIN_OF(STRETCH_BYTES, (size_t)(end - p->asked)));

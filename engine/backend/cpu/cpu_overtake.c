@@ -1,6 +1,6 @@
-/* A batch that overtakes another: between two steps of that one all threads leave it, and what the new one would write over
- * is set aside: as many of its first rows as the new one has, of every buffer. Nothing else of it lives between steps:
- * angles and tasks of attention are found anew, and logits come last. */
+/* Lets a batch overtake another. All threads leave the old batch between two steps. The rows that the new batch
+ * overwrites are saved: as many first rows of every buffer as the new batch has. The old batch has no other state
+ * between steps: angles and tasks of attention are recomputed, and logits come last. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include <string.h>

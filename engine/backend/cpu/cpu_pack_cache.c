@@ -1,16 +1,15 @@
 /* The packed cache: all packed weights of one model file in one file that the next start maps instead of packing.
  *
- *   header     one page: what the payload is of and how it is laid out, its hash, and the header's own hash
- *   payload    the bytes that cpu_weights.c packs, as they lie in memory
+ *   header     one page: the payload's source, layout and hash, and the header's own hash
+ *   payload    the bytes that cpu_weights.c packs, as in memory
  *
- * A file is used only when every field agrees with what this process would have packed and the hash of the whole
- * payload is right; else it is packed anew and replaced. Nobody has to remember to raise a number when the layout
- * changes: the header holds a hash of every weight's place and of sample panels that the panel_pack of this build
- * makes. What is noticed of the model file: another size, time of last write, metadata or tensor directory, and other
- * bytes in the first, the middle or the last row of any weight, or of any of its heads or experts. Not noticed: weights
- * that were changed elsewhere by something that also set the file's time back. Whoever can write into the folder can
- * change what the model says; hash64 guards against accidents only. docs/internals/cpu.md says what it costs and why it
- * is off unless asked for. */
+ * A file is used only if every field matches this process's own packing and the hash of the whole payload is correct;
+ * otherwise the weights are packed and the file is replaced. A changed layout needs no new version number: the header
+ * holds a hash of every weight's offset and of sample panels made by this build's panel_pack. The cache detects a
+ * changed size, modification time, metadata or tensor directory of the model file. It also detects changed bytes in the
+ * first, middle or last row of any weight, head or expert. It does not detect other changes if the file's time was set
+ * back. A user who can write to the folder can change the model's answers: hash64 only guards against accidents.
+ * docs/internals/cpu.md describes the cost and why the cache is off by default. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include "engine/base/hash.h"
@@ -26,16 +25,16 @@
 enum {
     FORMAT_VERSION = 2, /* of the header */
     HEADER_BYTES = 4096,
-    CHUNK_BYTES = 1 << 20,  /* of payload hashed at a time: the hash must not depend on the number of threads */
+    CHUNK_BYTES = 1 << 20,  /* of payload per hash: the hash must not depend on the number of threads */
     PROBE_INPUTS = 512,     /* a multiple of every type's block */
-    PROBE_MAX_BYTES = 4096, /* of a row of PROBE_INPUTS: F32 has 2048 */
+    PROBE_MAX_BYTES = 4096, /* largest row of PROBE_INPUTS: F32 has 2048 */
     MAX_PATH_BYTES = 4096,
 };
 
 struct header {
     char magic[8];
-    uint64_t version;     /* FORMAT_VERSION; as all numbers in the byte order of the machine, which it so tells too */
-    uint64_t layout_hash; /* where each weight lies and how panels look */
+    uint64_t version;     /* FORMAT_VERSION, in the machine's byte order like all numbers, so it also identifies that */
+    uint64_t layout_hash; /* offsets of the weights and layout of panels */
     uint64_t source_bytes;
     int64_t source_mtime_ns;
     uint64_t source_hash; /* of its head and samples of its weights */
@@ -45,10 +44,10 @@ struct header {
 };
 static const char magic[8] = {'I', 'N', 'F', 'C', 'G', 'I', 'P', 'K'};
 
-/* --- what the file must be of ----------------------------------------------------------------------------------- */
+/* --- expected source -------------------------------------------------------------------------------------------- */
 
-/* Panels of made-up weights: one full, one with rows missing. Bytes are below 0x40, so that scales are finite halves.
- * rows [16][PROBE_MAX_BYTES] and dst [panel_bytes] are the caller's. */
+/* Hashes panels of generated weights: one full, one with rows missing. Bytes are below 0x40, so that scales are finite
+ * halves. The caller provides rows [16][PROBE_MAX_BYTES] and dst [panel_bytes]. */
 static uint64_t probe_type(enum dtype type, unsigned char *rows, unsigned char *dst, uint64_t hash)
 {
     uint64_t row_bytes, state = 1;
@@ -67,7 +66,7 @@ static uint64_t probe_type(enum dtype type, unsigned char *rows, unsigned char *
     return hash;
 }
 
-/* Tells the shards of a model apart; 0 of a whole plan. */
+/* Identifies the shard of a model; 0 for a whole plan. */
 static uint64_t shard_of(const struct plan *p) { return (uint64_t)p->n_ranks << 32 | p->rank; }
 
 static enum err hash_layout(const struct backend_model *m, uint64_t *out, struct err_info *info)
@@ -99,7 +98,7 @@ static enum err hash_layout(const struct backend_model *m, uint64_t *out, struct
     return ERR_OK;
 }
 
-/* The first, the middle and the last row of each group, where it is that other parts of a file begin. */
+/* Hashes the first, middle and last row of each group, because groups can be separate parts of a file. */
 static void hash_rows(const struct backend_model *m, int32_t i, void *room, uint64_t *hash)
 {
     const struct plan_weight *w = &m->plan->weights[i];
@@ -111,7 +110,7 @@ static void hash_rows(const struct backend_model *m, int32_t i, void *room, uint
             *hash = hash64(row_source_rows(w->source, at[k], 1, room, &stride), (size_t)w->row_bytes, *hash);
         }
     }
-    if (m->cfg.weight_done != NULL) { /* reading a sample made pages around it resident */
+    if (m->cfg.weight_done != NULL) { /* reading a sample made the pages around it resident */
         w->source->ops->done(w->source, 0, w->n_out, m->cfg.weight_done, m->cfg.weight_done_arg);
     }
 }
@@ -135,7 +134,7 @@ static enum err hash_source(const struct backend_model *m, uint64_t *out, struct
     return ERR_OK;
 }
 
-/* All fields but the two last. */
+/* Fills all fields except the last two. */
 static enum err expect_header(const struct backend_model *m, struct header *h, struct err_info *info)
 {
     *h = (struct header){.version = FORMAT_VERSION,
@@ -147,7 +146,7 @@ static enum err expect_header(const struct backend_model *m, struct header *h, s
     return hash_layout(m, &h->layout_hash, info);
 }
 
-/* One file for each model, part or shard of it, whatever built it: named after what its metadata says. */
+/* One file per model, part or shard, independent of the build. Its name comes from the metadata. */
 static bool make_path(const struct backend_model *m, char *path)
 {
     uint64_t seed = (m->cfg.source.bytes + m->cfg.source.part) ^ shard_of(m->plan);
@@ -159,7 +158,7 @@ static bool make_path(const struct backend_model *m, char *path)
 
 struct hash_job {
     const struct backend_model *m;
-    bool is_all; /* there is no packing before or after it that progress is told of */
+    bool is_all; /* no packing before or after it reports progress */
     atomic_bool is_over;
     const unsigned char *data;
     size_t bytes;
@@ -201,7 +200,7 @@ static enum err hash_payload(const struct backend_model *m, const unsigned char 
 
 static uint64_t hash_header(const struct header *h) { return hash64(h, offsetof(struct header, header_hash), 0); }
 
-/* What is wrong with the mapped file, or NULL; its payload is not looked at. */
+/* Returns the fault of the mapped file, or NULL. Does not read its payload. */
 static const char *find_fault(const struct io_map *map, const struct header *want)
 {
     struct header h;
@@ -235,7 +234,7 @@ enum err cpu_pack_cache_open(struct backend_model *m, struct err_info *info)
     m->pack_state = BACKEND_PACK_WRITTEN;
     struct err_info why = {0};
     if (!make_path(m, path) || io_map_open(path, &m->pack_map, &why) != ERR_OK) {
-        return ERR_OK; /* the first start, as a rule; if not, writing will say what is wrong */
+        return ERR_OK; /* usually the first start; other errors show when it is written */
     }
     struct header want;
     uint64_t hash = 0;

@@ -1,6 +1,6 @@
-/* Steps with recurrent state. Threads share channels and each walks all rows in order, so that how a
- * prompt is cut changes no bit (docs/internals/recurrent.md). The rest is plain C: it reads little beside the
- * matmuls around it. */
+/* Steps with recurrent state. Threads share channels, and each computes all rows in order, so the division of a prompt
+ * into batches changes no bit (docs/internals/recurrent.md). The rest is plain C, because it reads little compared with
+ * the matmuls around it. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include "engine/base/pool.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 
 enum {
-    PIECE = 64,                       /* channels that are convolved at once */
-    HEAD_ROWS = 32,                   /* rows of a head at once, */
+    PIECE = 64,                       /* channels convolved together */
+    HEAD_ROWS = 32,                   /* rows of a head per call, */
     DELTA_FLOATS = 8 * PLAN_MAX_HEAD, /* whose queries stay in L1 */
 };
 
@@ -23,7 +23,7 @@ struct conv {
     size_t width;
 };
 
-/* Row i of the sequence, or what is kept of those before its first. */
+/* Returns row i of the sequence, or a kept row before its first. */
 static const float *input(const struct conv *c, int32_t i)
 {
     int32_t kept = (int32_t)c->step->step.conv.taps - 1;
@@ -31,7 +31,8 @@ static const float *input(const struct conv *c, int32_t i)
                          : c->state + (size_t)(i - c->first + kept) * c->width;
 }
 
-/* out[n] = the sum of tap j times in[j][at + n], in order, and the bias; n <= PIECE channels, whose taps stand at w. */
+/* Computes out[n] = the sum of tap j times in[j][at + n], in order, plus the bias, for n <= PIECE channels with their
+ * taps at w. */
 static void convolve_row(const struct conv *c, const float *const *in, const float (*w)[PIECE], size_t at, size_t n,
                          float *out)
 {
@@ -49,12 +50,12 @@ static void convolve_row(const struct conv *c, const float *const *in, const flo
     }
     if (s->conv.map == PLAN_MAP_NONE) {
         memcpy(out + at, sums, n * sizeof *out);
-    } else { /* SiLU, as plan_check has it */
+    } else { /* SiLU, as plan_check requires */
         c->m->kern.glu(KERN_ACT_SIGMOID, sums, sums, n, out + at);
     }
 }
 
-/* Channels [from, to), a piece at a time. */
+/* Convolves channels [from, to), one piece at a time. */
 static void convolve(const struct conv *c, size_t from, size_t to)
 {
     const struct plan_step *s = &c->step->step;
@@ -78,18 +79,18 @@ static void convolve(const struct conv *c, size_t from, size_t to)
     }
 }
 
-/* Writes the state behind row `last`, channels [from, to): the rows behind which a batch begins. */
+/* Writes channels [from, to) of the state after row `last`: the rows that a following batch needs. */
 static void leave(const struct conv *c, int32_t last, size_t from, size_t to, float *state)
 {
     int32_t kept = (int32_t)c->step->step.conv.taps - 1;
-    for (int32_t k = 0; k < kept; k++) { /* upwards, as some may move down in the same memory */
+    for (int32_t k = 0; k < kept; k++) { /* ascending, because some can move down in the same memory */
         memmove(state + (size_t)k * c->width + from, input(c, last + 1 - kept + k) + from, (to - from) * sizeof(float));
     }
 }
 
 static float softplus(float x) { return x > 30 ? x : log1pf(expf(x)); }
 
-/* out = x of length 1, times scale. The floor is that of transformers 5 and flash-linear-attention. */
+/* Scales x to length 1, times scale. The floor is the one of transformers 5 and flash-linear-attention. */
 static void bring_to_length(const float *x, size_t n, float scale, float *out)
 {
     float sum = 1e-6f;
@@ -102,13 +103,13 @@ static void bring_to_length(const float *x, size_t n, float scale, float *out)
     }
 }
 
-/* What value head h needs of rows [first, first + n) of one sequence, n * key_dim at most DELTA_FLOATS. */
+/* Inputs of value head h for rows [first, first + n) of one sequence, with n * key_dim <= DELTA_FLOATS. */
 struct delta_rows {
     float query[DELTA_FLOATS], key[DELTA_FLOATS];
     float decay[HEAD_ROWS], rate[HEAD_ROWS];
 };
 
-/* Value head h over rows [first, first + n). */
+/* Runs value head h over rows [first, first + n). */
 static void delta_rows(const struct backend_model *m, const struct cpu_step *step, int32_t first, int32_t n, uint32_t h,
                        float *state)
 {
@@ -150,7 +151,7 @@ static void delta_rows(const struct backend_model *m, const struct cpu_step *ste
     }
 }
 
-/* Head h of a state space over rows [first, first + n) of one sequence, n <= HEAD_ROWS. */
+/* Runs head h of a state space over rows [first, first + n) of one sequence, n <= HEAD_ROWS. */
 static void ssm_rows(const struct backend_model *m, const struct cpu_step *step, int32_t first, int32_t n, uint32_t h,
                      float *state)
 {
@@ -189,14 +190,14 @@ static void ssm_rows(const struct backend_model *m, const struct cpu_step *step,
     }
 }
 
-/* The step's part of a recurrent state. */
+/* Returns the step's part of a recurrent state. */
 static float *state_at(const struct backend_model *m, const struct cpu_step *step, int32_t id)
 {
     return m->recurrent + (size_t)id * m->plan->recurrent_floats + step->step.recurrent;
 }
 
-/* Brings [lines][width] floats of the state of row i's sequence, whose first it is, to what they are in front of it:
- * `from` to `to` of each line, which no other thread touches. */
+/* Prepares [lines][width] floats of the state before row i, the first of its sequence in the batch: `from` to `to` of
+ * each line, which no other thread touches. */
 static float *begin(const struct backend_model *m, const struct backend_batch *b, const struct cpu_step *step,
                     int32_t i, size_t lines, size_t width, size_t from, size_t to)
 {
@@ -214,11 +215,11 @@ static float *begin(const struct backend_model *m, const struct backend_batch *b
     return state;
 }
 
-/* Head h of rows [first, first + n) of one sequence. */
+/* Computes head h of rows [first, first + n) of one sequence. */
 typedef void (*rows_fn)(const struct backend_model *m, const struct cpu_step *step, int32_t first, int32_t n,
                         uint32_t h, float *state);
 
-/* The thread's heads, at most `at_once` rows at a time. */
+/* Runs the thread's heads, at most `at_once` rows at a time. */
 static void run_heads(const struct cpu_run *r, int32_t at_once, rows_fn run_rows)
 {
     const struct backend_batch *b = r->batch;
@@ -228,7 +229,8 @@ static void run_heads(const struct cpu_run *r, int32_t at_once, rows_fn run_rows
     pool_share((int)n_heads, r->thread, r->n_threads, &from, &to);
     size_t start = (size_t)from * head, stop = (size_t)to * head;
     float *state = NULL;
-    for (int32_t first = 0, copy = 0, end; first < b->n_rows && from < to; first = end) { /* up to a copy or a border */
+    /* up to a copy or a boundary */
+    for (int32_t first = 0, copy = 0, end; first < b->n_rows && from < to; first = end) {
         bool copies = false;
         if (first == 0 || b->seq[first] != b->seq[first - 1]) {
             state = begin(r->m, b, r->step, first, 1, 0, start, stop);

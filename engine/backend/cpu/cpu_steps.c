@@ -1,16 +1,16 @@
-/* From plan steps to the steps the CPU back end runs: a norm whose result only the next matmul reads is fused into that
- * matmul, which then normalises the rows it is about to quantise; a norm that adds to the residual stream goes with it.
- * Saves a barrier and a pass over memory each. */
+/* Converts plan steps to the steps of the CPU back end. A norm whose result only the next matmul reads is fused into
+ * that matmul, which then normalizes rows before it quantizes them. A norm that adds to the residual stream is fused
+ * with it. Each fusion saves a barrier and a pass over memory. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include "engine/base/mem.h"
 
-/* Second 8-bit terms: in the blocks whose
- * scale is more than twice the row's root mean square: about 6 % of them, which in prefill's tiles of 8 rows makes
- * about 14 % more work. Mean KL on SmolLM2 Q4_1: none 2.6e-3, so 1.1e-3, everywhere 6e-7 (docs/internals/cpu.md). */
+/* Blocks get a second 8-bit term if their scale is more than twice the root mean square of the row's scales. These are
+ * about 6 % of the blocks, about 14 % more work in prefill's tiles of 8 rows. Mean KL on SmolLM2 Q4_1: 2.6e-3 without
+ * second terms, 1.1e-3 with these, 6e-7 with all (docs/internals/cpu.md). */
 #define FINE 2.0f
 
-/* Is step i an RMSNorm of whole rows? */
+/* Returns whether step i is an RMSNorm of whole rows. */
 static bool is_norm(const struct plan *p, int32_t i)
 {
     const struct plan_step *s = &p->steps[i];
@@ -25,7 +25,7 @@ static bool can_fuse(const struct plan *p, int32_t i)
            !plan_is_read(p, i + 2, next->src);
 }
 
-/* Does a step look for the buffer beside others? It cannot have another then. */
+/* Returns whether a step finds the buffer by its position among others, so that a second one cannot replace it. */
 static bool stays(const struct plan *p, plan_buf_id buf)
 {
     for (int32_t i = 0; i < p->n_steps; i++) {
@@ -36,8 +36,8 @@ static bool stays(const struct plan *p, plan_buf_id buf)
     return false;
 }
 
-/* Is step i a norm that adds, in front of a norm of the sum that can be fused into a matmul? Threads read the sum's
- * parts while others are done with their share of the matmul, so it must write neither. */
+/* Returns whether step i is an adding norm before a norm of the sum that can be fused into a matmul. Threads read the
+ * parts of the sum while others have finished their share of the matmul, so the matmul must write neither. */
 static bool can_fuse_post(const struct plan *p, int32_t i)
 {
     const struct plan_step *s = &p->steps[i];
@@ -48,8 +48,8 @@ static bool can_fuse_post(const struct plan *p, int32_t i)
     return written != s->dst && written != s->src && !stays(p, s->dst);
 }
 
-/* Makes the step that begins with plan step i; returns the last plan step it takes in. now: the buffer in which each
- * buffer of the plan is at the moment. */
+/* Builds the step that begins with plan step i; returns the last plan step that it includes. now: the current buffer of
+ * each buffer of the plan. */
 static int32_t make_step(const struct plan *p, int32_t i, cpu_buf_id *now, struct cpu_step *c)
 {
     plan_buf_id src = p->steps[i].src;
@@ -79,7 +79,7 @@ static int32_t make_step(const struct plan *p, int32_t i, cpu_buf_id *now, struc
     return i;
 }
 
-/* Does only step c + 1, a matmul by rows like c, read what c writes? */
+/* Returns whether only step c + 1, a matmul by rows like c, reads the buffer that c writes. */
 static bool can_go_on(const struct plan *p, const struct cpu_step *c)
 {
     const struct plan_step *s = &c->step, *next = &c[1].step;

@@ -1,13 +1,13 @@
-/* Rows of factors, sums and streams (plan.h). Plain C: these steps read a few rows where the matmuls around
- * them read matrices. Sums go in an order of their own, whatever the vector width. */
+/* Steps on factors, sums and streams (plan.h). Plain C, because these steps read a few rows and the matmuls around them
+ * whole matrices. The order of sums does not depend on the vector width. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { LANES = 16, PIECE = 256 /* components at a time, which stay in L1 */ };
+enum { LANES = 16, PIECE = 256 /* components per piece, which stay in L1 */ };
 
-/* The sum of x less `shift`, or of its squares. */
+/* Returns the sum of x - shift, or of its squares. */
 static double sum_of(const float *x, size_t n, bool squares, double shift)
 {
     double sums[LANES] = {0};
@@ -25,7 +25,7 @@ static double sum_of(const float *x, size_t n, bool squares, double shift)
     return sums[0];
 }
 
-/* out *= what GELU makes of x, or of what is above its cutoff; out is 64-byte aligned, x need not be. */
+/* Multiplies out by GELU of x, or of the part of x above its cutoff. out is 64-byte aligned; x can be unaligned. */
 static void gate_row(const struct backend_model *m, const struct plan_step *s, const float *x, size_t n, float *out)
 {
     _Alignas(64) float gate[PIECE];
@@ -38,7 +38,7 @@ static void gate_row(const struct backend_model *m, const struct plan_step *s, c
         here = MIN_OF(n - at, (size_t)PIECE);
         for (size_t i = 0; s->multiply.is_sparse && i < here; i++) {
             float v = x[at + i] - cutoff;
-            gate[i] = v < 0 ? 0 : v; /* a NaN stays one */
+            gate[i] = v < 0 ? 0 : v; /* a NaN stays NaN */
         }
         m->kern.glu(KERN_ACT_GELU_TANH, s->multiply.is_sparse ? gate : x + at, out + at, here, out + at);
     }
@@ -84,7 +84,7 @@ void cpu_streams_sum(const struct cpu_run *r, int32_t row)
     }
 }
 
-/* One thread meets the other ranks, all take in what comes out. */
+/* One thread calls reduce; then all threads apply the result. */
 void cpu_streams_reduce(const struct cpu_run *r)
 {
     struct backend_model *m = r->m;
@@ -106,7 +106,7 @@ void cpu_streams_reduce(const struct cpu_run *r)
     }
 }
 
-/* out[n_out] = coefs[n_out][n] tanh(logits[n]). */
+/* Computes out[n_out] = coefs[n_out][n] tanh(logits[n]). */
 static void mix(const float *coefs, const float *logits, size_t n_out, size_t n, float *out)
 {
     float modes[PLAN_MAX_STREAMS];
@@ -121,7 +121,7 @@ static void mix(const float *coefs, const float *logits, size_t n_out, size_t n,
     }
 }
 
-/* The streams of a row, which are never renamed (cpu_steps.c). */
+/* Lists the streams of a row, whose buffers never alternate (cpu_steps.c). */
 static void list_streams(const struct cpu_run *r, int32_t row, float *x[PLAN_MAX_STREAMS])
 {
     for (uint32_t i = 0; i < r->step->step.streams.n; i++) {

@@ -1,6 +1,6 @@
-/* Packing weights into panels at load: in parallel, slice by slice, telling the owner of the file which bytes will not
- * be read again, so that no weight is ever there twice but for a slice a thread. All packed weights share one mapping,
- * so that huge pages can cover them; cpu_pack_cache.c may map them from a file instead. */
+/* Packs weights into panels at load, in parallel, slice by slice. It reports file bytes that will not be read again, so
+ * no weight is in memory twice, except one slice per thread. All packed weights share one mapping, so that huge pages
+ * can cover them; cpu_pack_cache.c can map them from a file instead. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include "engine/base/ck.h"
@@ -12,11 +12,11 @@
 
 enum {
     ALIGN = 64,
-    SLICE_BYTES = 2 << 20, /* packed by one thread, which so clears the huge page it fills: a millisecond of work */
+    /* packed by one thread, which also clears the huge page that it fills: a millisecond of work */
+    SLICE_BYTES = 2 << 20,
 };
 
-/* Rows that must not share a panel with others, so that the outputs of a head, or of an expert, are whole
- * panels. */
+/* Marks rows that must not share a panel with others, so that the outputs of a head or expert are whole panels. */
 static void mark_groups(struct backend_model *m)
 {
     const struct plan *p = m->plan;
@@ -35,7 +35,7 @@ static void mark_groups(struct backend_model *m)
     }
 }
 
-/* True when the weight is read as a plain f32 vector (a norm or a bias). */
+/* Returns whether the weight is read as a plain f32 vector (a norm or a bias). */
 static bool is_vector(const struct plan_weight *w, const struct cpu_weight *c)
 {
     return w->n_out == 1 && w->type == DTYPE_F32 && !c->is_multiplied;
@@ -69,7 +69,7 @@ static enum err find_sizes(struct backend_model *m, struct err_info *info)
     return ERR_OK;
 }
 
-/* Points every weight at its place in `base`. */
+/* Points every weight to its part of `base`. */
 static void lay_out(struct backend_model *m, const unsigned char *base)
 {
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
@@ -84,13 +84,13 @@ static void lay_out(struct backend_model *m, const unsigned char *base)
     }
 }
 
-/* The first output row of a panel; n_out for the panel behind the last. */
+/* Returns the first output row of a panel; n_out for the panel after the last. */
 static uint32_t row_of_panel(const struct cpu_weight *c, uint32_t panel)
 {
     return panel / c->group_panels * c->group_rows + panel % c->group_panels * PANEL_ROWS;
 }
 
-/* Tells that the file bytes of rows [row, end) are read. */
+/* Reports that the file bytes of rows [row, end) are no longer needed. */
 static void done_with(const struct backend_model *m, const struct plan_weight *w, uint32_t row, uint32_t end)
 {
     if (m->cfg.weight_done != NULL && row < end) {
@@ -107,14 +107,14 @@ enum err cpu_given_up(struct err_info *info) { return err_set(info, ERR_CANCELLE
 
 struct pack_job {
     struct backend_model *m;
-    atomic_size_t next;  /* slice that nobody has taken */
-    atomic_bool is_over; /* given up */
-    unsigned char *rows; /* [n_threads][rows_bytes] for the rows of a panel that a source must make */
+    atomic_size_t next;  /* next free slice */
+    atomic_bool is_over; /* cancelled */
+    unsigned char *rows; /* [n_threads][rows_bytes] rows of a panel, for sources that must encode them */
     size_t rows_bytes;
 };
 
-/* Packs panels [first, end) of a weight whose packed form begins at `to`. rows: for those of a panel, where its source
- * must make them. */
+/* Packs panels [first, end) of a weight whose packed form begins at `to`. rows: memory for the rows of a panel, if its
+ * source must encode them. */
 static void pack_panels(const struct backend_model *m, const struct plan_weight *w, struct cpu_weight *c,
                         uint32_t first, uint32_t end, unsigned char *rows, unsigned char *to)
 {
@@ -127,12 +127,12 @@ static void pack_panels(const struct backend_model *m, const struct plan_weight 
     }
     done_with(m, w, row_of_panel(c, first), row_of_panel(c, end));
     uint32_t before = atomic_fetch_add_explicit(&c->n_packed, end - first, memory_order_relaxed);
-    if (before + (end - first) == c->n_panels) { /* also what all rows share */
+    if (before + (end - first) == c->n_panels) { /* including bytes that all rows share */
         done_with(m, w, 0, w->n_out);
     }
 }
 
-/* Packs whatever begins in bytes [from, from + SLICE_BYTES) of the packed weights. */
+/* Packs the panels that begin in bytes [from, from + SLICE_BYTES) of the packed weights. */
 static void pack_slice(const struct backend_model *m, size_t from, unsigned char *rows)
 {
     size_t at = 0, end = from + SLICE_BYTES, next;
@@ -187,7 +187,7 @@ static enum err pack_all(struct backend_model *m, struct err_info *info)
     if (atomic_load(&job.is_over)) {
         return cpu_given_up(info);
     }
-    for (int32_t i = 0; i < m->plan->n_weights; i++) { /* pages that a neighbour's reading brought back */
+    for (int32_t i = 0; i < m->plan->n_weights; i++) { /* drop pages that reading a neighbor brought back */
         done_with(m, &m->plan->weights[i], 0, m->plan->weights[i].n_out);
     }
     return ERR_OK;

@@ -1,8 +1,7 @@
-/* The reference back end: the plan run by the plainest code there is, on weights dequantised row by row, with
- * activations in f32, sums in double and keys and values in f32. It is the truth the fast back ends are held against,
- * and slow.
+/* The reference back end runs the plan with the plainest code: weights dequantized row by row, activations in f32, sums
+ * in double, keys and values in f32. It is slow, and defines the results that fast back ends are compared with.
  *
- * Work is split over the pool's threads by output rows or by token rows; sums never depend on the split. */
+ * The pool's threads share work by output rows or by token rows; sums never depend on the split. */
 #include "engine/backend/moe_route.h"
 #include "engine/backend/ref/ref_internal.h"
 #include "engine/base/mem.h"
@@ -15,7 +14,7 @@
 
 /* --- steps ------------------------------------------------------------------------------------------------------ */
 
-/* out += row `row` of weight `id`, if there is one. */
+/* Adds row `row` of weight `id`, if any, to out. */
 static void add_row(const struct ref_run *r, plan_weight_id id, int32_t row, float *out)
 {
     if (id == PLAN_NONE) {
@@ -40,7 +39,7 @@ static void embed_row(const struct ref_run *r, int32_t i)
     add_row(r, r->step->w[2], 0, out);
 }
 
-/* What a norm step makes of a row; out may be x. */
+/* Applies a norm step to a row; out can be x. */
 static void norm(const struct ref_run *r, const float *x, float *out)
 {
     const struct plan_step *s = r->step;
@@ -106,14 +105,14 @@ static void route_row(const struct ref_run *r, int32_t i)
               ref_row(r, s->dst, i));
 }
 
-/* Output row n of a matrix for one token row, before what the step makes of it. */
+/* Returns output n of a matrix for one token row, before the step's other operations. */
 static float product(const struct ref_run *r, int k, uint32_t n, const float *x, const float *row)
 {
     const float *bias = ref_vector(r, r->step->bias[k]);
     return ref_math_dot(x, row, r->m->plan->weights[r->step->w[k]].n_in) + (bias != NULL ? bias[n] : 0);
 }
 
-/* Output rows [from, to), for all token rows. */
+/* Computes output rows [from, to) for all token rows. */
 static void run_matmul(const struct ref_run *r, int from, int to)
 {
     const struct plan_step *s = r->step;
@@ -175,7 +174,7 @@ static void row_stats(const struct ref_run *r, int32_t i)
 
 /* --- running ---------------------------------------------------------------------------------------------------- */
 
-/* How ops are run: row by row, or by what plan_ops.c says that a step can be split by, for all rows. */
+/* How ops run: row by row, or for all rows, split by the dimension that plan_ops.c gives. */
 static const struct {
     void (*row)(const struct ref_run *r, int32_t i);
     void (*items)(const struct ref_run *r, int from, int to);
@@ -198,7 +197,7 @@ static const struct {
     [PLAN_SUM] = {.row = ref_streams_sum_row},
     [PLAN_PREDICT] = {.row = ref_streams_predict_row},
     [PLAN_CORRECT] = {.row = ref_streams_correct_row},
-    [PLAN_REDUCE] = {.row = ref_streams_reduce_row}, /* behind meet_ranks */
+    [PLAN_REDUCE] = {.row = ref_streams_reduce_row}, /* after meet_ranks */
     [PLAN_HIDDEN] = {.row = hidden_row},
     [PLAN_GATHER] = {.row = gather_row},
     [PLAN_LOGITS] = {.items = run_logits},
@@ -206,7 +205,7 @@ static const struct {
     [PLAN_OUTPUT] = {.row = output_row},
 };
 
-/* A thread's share of a step. */
+/* Computes a thread's share of a step. */
 static void run_step(const struct ref_run *r, int thread, int n_threads)
 {
     enum plan_op op = r->step->op;
@@ -221,7 +220,7 @@ static void run_step(const struct ref_run *r, int thread, int n_threads)
     }
 }
 
-/* src = the sums over all ranks, by way of one thread. */
+/* Replaces src by the sums over all ranks; one thread calls reduce. */
 static void meet_ranks(const struct ref_run *r, int thread)
 {
     struct backend_model *m = r->m;
@@ -269,7 +268,7 @@ static enum err ref_begin(struct backend_model *m, const struct backend_batch *b
     return m->reduced == ERR_OK ? ERR_OK : backend_reduce_failed(m->reduced, info);
 }
 
-/* What was begun is done. */
+/* Returns immediately: begin has finished the batch. */
 static enum err ref_wait(struct backend_model *m, struct err_info *info)
 {
     (void)m;
@@ -277,7 +276,7 @@ static enum err ref_wait(struct backend_model *m, struct err_info *info)
     return ERR_OK;
 }
 
-/* Its own form is that of floats. */
+/* Moves a page. The back end's own form is BACKEND_FLOATS. */
 static void move_page(struct backend_model *m, struct backend_page page, float *at, bool writes)
 {
     for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
@@ -306,7 +305,7 @@ static enum err ref_page_write(struct backend_model *m, struct backend_page page
 {
     (void)form;
     (void)info;
-    move_page(m, page, (float *)(uintptr_t)bytes, true); /* which is only read from */
+    move_page(m, page, (float *)(uintptr_t)bytes, true); /* only read */
     return ERR_OK;
 }
 
@@ -350,7 +349,7 @@ static void ref_close(struct backend_model **model)
     *model = NULL;
 }
 
-/* Gives each layer that stores keys and values its place. */
+/* Assigns each layer that stores keys and values its offset. */
 static void lay_out_kv(struct backend_model *m)
 {
     for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
@@ -364,11 +363,12 @@ static void lay_out_kv(struct backend_model *m)
         m->kvs[i] = (struct ref_kv){.heads = kv, .at = m->recurrent_at, .slot_floats = slot, .is_local = is_local};
         *backend_page_bytes(&m->bytes, is_local) += slot * KV_PAGE_TOKENS * sizeof(float);
         m->recurrent_at +=
-            slot * KV_PAGE_TOKENS * (size_t)backend_n_pages(&m->cfg, is_local); /* holds if pool_bytes does */
+            /* cannot overflow if pool_bytes does not */
+            slot * KV_PAGE_TOKENS * (size_t)backend_n_pages(&m->cfg, is_local);
     }
 }
 
-/* Norms, biases and the like as floats; false when out of memory. */
+/* Converts norms, biases and similar vectors to floats; false when out of memory. */
 static bool read_vectors(struct backend_model *m)
 {
     m->vectors = mem_zalloc_array((size_t)m->plan->n_weights + 1, sizeof *m->vectors, MEM_MODEL);
@@ -387,7 +387,7 @@ static bool read_vectors(struct backend_model *m)
 
 static const char *ref_kv_type_name(int i) { return i == 0 ? "f32" : NULL; }
 
-/* All that can be known without a weight or memory of the size of one. */
+/* Computes everything that needs neither a weight nor memory for one. */
 static enum err lay_out(struct backend_model *m, struct err_info *info)
 {
     const struct plan *p = m->plan;
@@ -431,7 +431,7 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
     return m->scratch != NULL ? ERR_OK : no_memory(info);
 }
 
-/* A model without memory. */
+/* Creates a model without memory. */
 static enum err make_model(const struct plan *plan, const struct backend_config *cfg, struct backend_model **out,
                            struct err_info *info)
 {

@@ -1,5 +1,5 @@
-/* Attention in the reference back end: queries, keys and values with their norms and RoPE, and the softmax over what a
- * row sees. */
+/* Attention in the reference back end: queries, keys and values with their norms and RoPE, and the softmax over visible
+ * positions. */
 #include "engine/backend/ref/ref_internal.h"
 #include "engine/backend/rope_angles.h"
 #include "engine/plan/plan_ops.h"
@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Norm and RoPE of one head vector, in place. */
+/* Applies norm and RoPE to one head vector, in place. */
 static void finish_head(const struct ref_run *r, float *head, plan_weight_id norm, int32_t pos)
 {
     const struct plan_rope *rope = &r->m->plan->ropes[r->step->heads.rope];
@@ -27,7 +27,7 @@ static void finish_head(const struct ref_run *r, float *head, plan_weight_id nor
     }
 }
 
-/* A value as it is stored. */
+/* Converts a value to its stored form. */
 static void finish_value(const struct ref_run *r, float *head)
 {
     if (r->step->heads.norms_values) {
@@ -44,7 +44,7 @@ static void finish_query(const struct ref_run *r, float *head, int32_t pos)
     }
 }
 
-/* Where head h of queries (part 0), keys (1) or values (2) of token row i goes. */
+/* Returns the address of head h of the queries (part 0), keys (1) or values (2) of token row i. */
 static float *head_at(const struct ref_run *r, int part, int32_t i, uint32_t h)
 {
     const struct plan_kv *kv = ref_heads(r);
@@ -66,7 +66,8 @@ static void finish_part(const struct ref_run *r, int part, int32_t i, float *hea
     }
 }
 
-/* Q, K or V, of which `head` of Q (0 .. H-1), K (H .. H+K-1) and V is *h. */
+/* Returns the part (0 = Q, 1 = K, 2 = V) of `head`, which counts Q (0 .. H-1), K (H .. H+K-1) and V, and its index *h
+ * there. */
 static int part_of(const struct ref_run *r, uint32_t head, uint32_t *h)
 {
     uint32_t n_heads = r->m->plan->n_heads, n_kv_heads = ref_heads(r)->n_kv_heads;
@@ -74,7 +75,7 @@ static int part_of(const struct ref_run *r, uint32_t head, uint32_t *h)
     return head < n_heads ? 0 : head < n_heads + n_kv_heads ? 1 : 2;
 }
 
-/* Heads [from, to) of Q, K and V for all token rows. */
+/* Computes heads [from, to) of Q, K and V for all token rows. */
 void ref_attention_qkv(const struct ref_run *r, int from, int to)
 {
     const struct plan_step *s = r->step;
@@ -97,7 +98,7 @@ void ref_attention_qkv(const struct ref_run *r, int from, int to)
     }
 }
 
-/* Heads of row i, from where they are to where they belong. */
+/* Finishes the heads of row i and moves them to their destination. */
 void ref_attention_heads_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_step *s = r->step;
@@ -107,13 +108,13 @@ void ref_attention_heads_row(const struct ref_run *r, int32_t i)
         plan_buf_id from = part == 0 ? s->src : part == 1 ? s->heads.keys : s->heads.values;
         if (from != PLAN_NONE) {
             float *to = head_at(r, part, i, h);
-            memmove(to, ref_row(r, from, i) + (size_t)h * d, d * sizeof *to); /* queries lie there already */
+            memmove(to, ref_row(r, from, i) + (size_t)h * d, d * sizeof *to); /* queries are already there */
             finish_part(r, part, i, to);
         }
     }
 }
 
-/* The last position that row i sees: its own, or the last of its sequence. */
+/* Returns the last position that row i sees: its own, or the last of its sequence. */
 static int32_t last_visible(const struct ref_run *r, int32_t i)
 {
     const struct backend_batch *b = r->batch;
@@ -123,7 +124,7 @@ static int32_t last_visible(const struct ref_run *r, int32_t i)
     return b->pos[i];
 }
 
-/* One head of one row: softmax over the visible positions. Two passes, so that no score is kept. */
+/* Computes one head of one row: softmax over the visible positions, in two passes, so that no score is kept. */
 static void attend(const struct ref_run *r, int32_t i, uint32_t h)
 {
     const struct plan_step *s = r->step;
@@ -173,7 +174,7 @@ void ref_attention_heads(const struct ref_run *r, int from, int to)
     }
 }
 
-/* Head h of all token rows. */
+/* Computes head h of all token rows. */
 static void multiply_head(const struct ref_run *r, uint32_t h)
 {
     const struct plan *p = r->m->plan;

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-/* out[n] = x . row `first + n` of w, plus its bias. */
+/* Computes out[n] = x . row `first + n` of w, plus its bias. */
 static void multiply_rows(const struct ref_run *r, plan_weight_id id, plan_weight_id bias_id, uint32_t first,
                           uint32_t n_out, const float *x, float *out)
 {
@@ -16,7 +16,7 @@ static void multiply_rows(const struct ref_run *r, plan_weight_id id, plan_weigh
     }
 }
 
-/* All experts of one row, in ascending order of their ids */
+/* Computes all experts of one row, in ascending order of their ids. */
 void ref_experts_row(const struct ref_run *r, int32_t i)
 {
     const struct plan *p = r->m->plan;
@@ -45,7 +45,7 @@ void ref_experts_row(const struct ref_run *r, int32_t i)
     }
 }
 
-/* dst *= sigmoid(src . w[0]). */
+/* Computes dst *= sigmoid(src . w[0]). */
 void ref_experts_gate_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_step *s = r->step;

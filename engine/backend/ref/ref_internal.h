@@ -1,13 +1,13 @@
-/* Shared by the files of the reference back end, and by nobody else. Rows are token rows of the batch; from and to
- * bound what a thread takes of a step's output rows, heads or channels.
- * Threads: the functions may run at once on parts that do not overlap. */
+/* Shared by the files of the reference back end only. Rows are token rows of the batch; from and to bound a thread's
+ * share of a step's output rows, heads or channels.
+ * Threads: the functions can run simultaneously on parts that do not overlap. */
 #ifndef INFCGI_BACKEND_REF_INTERNAL_H
 #define INFCGI_BACKEND_REF_INTERNAL_H
 
 #include "engine/backend/backend.h"
 
-/* What a layer reads: [page][slot][2][K*d] from `at` on, keys, then values, of a position; of latents [page][slot][d].
- */
+/* Keys and values that a layer reads: [page][slot][2][K*d] from `at` on, a position's keys, then its values; latents:
+ * [page][slot][d]. */
 struct ref_kv {
     struct plan_kv heads;
     bool is_local; /* its pages are window pages */
@@ -19,19 +19,19 @@ struct backend_model {
     struct pool *pool;
     struct backend_config cfg;
     struct ref_kv *kvs; /* [L] */
-    float **vectors;    /* [n_weights] of F32 weights of one row, NULL for others */
+    float **vectors;    /* [n_weights] F32 weights of one row; NULL for others */
     struct backend_bytes bytes;
     float *kv;
-    size_t pool_bytes, recurrent_at; /* of kv: all pages, and recurrent states behind them, from that float on */
+    size_t pool_bytes, recurrent_at; /* of kv: bytes of all pages; first float of the recurrent states after them */
     float *recurrent;                /* [state][plan->recurrent_floats] */
     float *bufs[PLAN_MAX_BUFS];      /* [max_rows][width] */
-    float *scratch;                  /* [thread][widest input] dequantised row, then [thread][scratch of attention] */
+    float *scratch;                  /* [thread][widest input] dequantized row, then [thread][scratch of attention] */
     size_t scratch_floats;           /* of one thread */
     size_t widest;                   /* of all buffers and weight rows */
-    enum err reduced;                /* what backend_config.reduce gave in this batch */
+    enum err reduced;                /* result of backend_config.reduce in this batch */
 };
 
-/* One batch, as all threads see it. */
+/* One thread's view of one batch. */
 struct ref_run {
     struct backend_model *m;
     const struct backend_batch *batch;
@@ -39,7 +39,7 @@ struct ref_run {
     float *scratch; /* of the thread: four times the widest row */
 };
 
-/* Rows a step works on. */
+/* Returns the number of rows of the current step. */
 static inline int32_t ref_rows(const struct ref_run *r)
 {
     const struct backend_batch *b = r->batch;
@@ -56,10 +56,10 @@ static inline const float *ref_vector(const struct ref_run *r, plan_weight_id id
     return id == PLAN_NONE ? NULL : r->m->vectors[id];
 }
 
-/* Heads of the current step's layer. */
+/* Returns the heads of the current step's layer. */
 static inline const struct plan_kv *ref_heads(const struct ref_run *r) { return &r->m->kvs[r->step->layer].heads; }
 
-/* Keys and values that the current step's layer has of a position. */
+/* Returns the keys and values of a position in the current step's layer. */
 static inline float *ref_kv_at(const struct ref_run *r, int32_t seq, int32_t pos)
 {
     const struct ref_kv *kv = &r->m->kvs[r->step->layer];
@@ -70,34 +70,34 @@ static inline float *ref_kv_at(const struct ref_run *r, int32_t seq, int32_t pos
 
 /* --- arithmetic, with sums in double ------------------------------------------------------------------------------ */
 
-/* Row `row` of w, [n_in], into out. */
+/* Writes row `row` of w to out[n_in]. */
 void ref_math_dequantize(const struct plan_weight *w, uint32_t row, float *out);
 float ref_math_dot(const float *a, const float *b, uint32_t n);
-/* out[n] of x[n], which it may be; w[n] and bias[n] may be NULL. */
+/* Write the norm of x[n] to out[n], which can be x; w[n] and bias[n] can be NULL. */
 void ref_math_rmsnorm(const float *x, const float *w, float eps, uint32_t n, float *out);
 void ref_math_layer_norm(const float *x, const float *w, const float *bias, float eps, uint32_t n, float *out);
 float ref_math_activate(enum plan_act act, float x);
 float ref_math_glu(enum plan_act act, float gate, float up);
 float ref_math_map(enum plan_map how, double v);
 
-/* --- steps: plan.h tells what they compute ------------------------------------------------------------------------ */
+/* --- steps: plan.h defines them ------------------------------------------------------------------------ */
 
-/* Heads [from, to) of those that the step makes, of Q, K and V; of the queries; all rows. */
+/* Compute heads [from, to) of the step's Q, K and V; of the queries; for all rows. */
 void ref_attention_qkv(const struct ref_run *r, int from, int to);
 void ref_attention_heads(const struct ref_run *r, int from, int to);
-/* Heads, or channels, [from, to) of all rows. */
+/* Compute heads, or channels, [from, to) of all rows. */
 void ref_attention_head_matmul(const struct ref_run *r, int from, int to);
 void ref_recurrent_conv(const struct ref_run *r, int from, int to);
 void ref_recurrent_delta(const struct ref_run *r, int from, int to);
 void ref_recurrent_ssm(const struct ref_run *r, int from, int to);
 
-/* Row i. */
+/* Compute row i. */
 void ref_attention_heads_row(const struct ref_run *r, int32_t i);
 void ref_experts_row(const struct ref_run *r, int32_t i);
 void ref_experts_gate_row(const struct ref_run *r, int32_t i);
 void ref_streams_multiply_row(const struct ref_run *r, int32_t i);
 void ref_streams_sum_row(const struct ref_run *r, int32_t i);
-void ref_streams_reduce_row(const struct ref_run *r, int32_t i); /* of src that has the sums over all ranks */
+void ref_streams_reduce_row(const struct ref_run *r, int32_t i); /* src holds the sums over all ranks */
 void ref_streams_predict_row(const struct ref_run *r, int32_t i);
 void ref_streams_correct_row(const struct ref_run *r, int32_t i);
 

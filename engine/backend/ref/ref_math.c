@@ -1,4 +1,4 @@
-/* Dequantised rows, dot products, norms and activations of the reference back end. */
+/* Dequantized rows, dot products, norms and activations of the reference back end. */
 #include "engine/backend/ref/ref_internal.h"
 
 #include <math.h>
@@ -29,7 +29,7 @@ void ref_math_rmsnorm(const float *x, const float *w, float eps, uint32_t n, flo
     }
 }
 
-/* [Ba 2016]; w and bias may be NULL. */
+/* [Ba 2016]; w and bias can be NULL. */
 void ref_math_layer_norm(const float *x, const float *w, const float *bias, float eps, uint32_t n, float *out)
 {
     double mean = 0, squares = 0;

@@ -1,5 +1,5 @@
-/* Recurrent steps of the reference back end, in double. A state is
- * stored in float, as keys are; each of its columns is taken by itself, from one row to the next. */
+/* Recurrent steps of the reference back end, in double. States are stored in float, like keys. Each column of a state
+ * is updated separately, row by row. */
 #include "engine/backend/ref/ref_internal.h"
 #include "engine/plan/plan_ops.h"
 
@@ -10,7 +10,7 @@
 
 static double softplus(double x) { return x > 30 ? x : log1p(exp(x)); }
 
-/* out = x of length 1, times scale. The floor is that of transformers 5 and flash-linear-attention. */
+/* Scales x to length 1, times scale. The floor is the one of transformers 5 and flash-linear-attention. */
 static void bring_to_length(const float *x, uint32_t n, double scale, double *out)
 {
     double sum = 1e-6;
@@ -22,7 +22,7 @@ static void bring_to_length(const float *x, uint32_t n, double scale, double *ou
     }
 }
 
-/* State [dk][dv] as it was to as it is, and out[dv]. q[dk], k[dk] of any length, v[dv]. */
+/* Updates the state [dk][dv] and computes out[dv]. q[dk] and k[dk] have any length; v[dv]. */
 static void delta(const struct plan_delta *d, const float *q, const float *k, const float *v, double decay, double beta,
                   float *state, float *out)
 {
@@ -45,14 +45,14 @@ static void delta(const struct plan_delta *d, const float *q, const float *k, co
     }
 }
 
-/* What a head of a state space reads of a row. */
+/* Inputs of a head of a state space from a row. */
 struct ssm_head {
     const float *x;        /* [p] */
     const float *in, *out; /* [n] each: B, C */
-    double dt, rate, skip; /* the step, of its head A (negative) and D */
+    double dt, rate, skip; /* the step; the head's A (negative) and D */
 };
 
-/* State [n][p] as it was to as it is, and out[p]. */
+/* Updates the state [n][p] and computes out[p]. */
 static void ssm(const struct plan_ssm *m, const struct ssm_head *head, float *state, float *out)
 {
     double decay = exp(head->dt * head->rate);
@@ -75,9 +75,9 @@ static float *state_at(const struct ref_run *r, int32_t id)
     return r->m->recurrent + (size_t)id * r->m->plan->recurrent_floats + r->step->recurrent;
 }
 
-/* The step's state of the sequence of row `first`, as it is in front of that row: zeros where the sequence begins, or a
- * copy of the one it goes on from. Threads that share a state by channels each see to their own: [lines][width], of
- * which `from` to `to`. */
+/* Returns the step's state of the sequence of row `first`, before that row: zeros if the sequence begins, or a copy of
+ * the state from which it continues. Threads that share a state [lines][width] by channels each prepare their own
+ * channels, `from` to `to`. */
 static float *state_of(const struct ref_run *r, int32_t first, uint32_t lines, uint32_t width, int from, int to)
 {
     const struct backend_batch *b = r->batch;
@@ -95,7 +95,7 @@ static float *state_of(const struct ref_run *r, int32_t first, uint32_t lines, u
     return state;
 }
 
-/* Channel n of rows [first, end), which are one sequence's; copy: the first copy to leave of them, if any. */
+/* Convolves channel n of rows [first, end) of one sequence. copy: the first copy of their states, if any. */
 static void convolve(const struct ref_run *r, int32_t first, int32_t end, uint32_t n, int32_t copy, float *state)
 {
     const struct backend_batch *b = r->batch;
@@ -112,10 +112,10 @@ static void convolve(const struct ref_run *r, int32_t first, int32_t end, uint32
         }
         ref_row(r, s->dst, i)[n] = ref_math_map(s->conv.map, sum + (bias != NULL ? (double)bias[n] : 0.0));
     }
-    for (bool is_own = false; !is_own; copy++) { /* the rows behind which a batch goes on; its own state is last */
+    for (bool is_own = false; !is_own; copy++) { /* the rows of copies; the sequence's own state is last */
         is_own = copy >= b->n_copies || b->copy_rows[copy] >= end;
         float *to = is_own ? state : state_at(r, b->copy_states[copy]);
-        for (int32_t k = 0; k < kept; k++) { /* upwards, as some may move down in the same memory */
+        for (int32_t k = 0; k < kept; k++) { /* ascending, because some can move down in the same memory */
             int32_t at = (is_own ? end : b->copy_rows[copy] + 1) - kept + k;
             to[(size_t)k * width + n] =
                 at >= first ? ref_row(r, s->src, at)[n] : state[(size_t)(at - first + kept) * width + n];
@@ -123,7 +123,7 @@ static void convolve(const struct ref_run *r, int32_t first, int32_t end, uint32
     }
 }
 
-/* Channels [from, to) of all rows. */
+/* Computes channels [from, to) of all rows. */
 void ref_recurrent_conv(const struct ref_run *r, int from, int to)
 {
     const struct backend_batch *b = r->batch;
@@ -142,7 +142,7 @@ void ref_recurrent_conv(const struct ref_run *r, int from, int to)
     }
 }
 
-/* Value head h of row i: the state as it was, to the state as it is and the head's output. */
+/* Updates the state of value head h with row i and computes the head's output. */
 static void delta_row(const struct ref_run *r, int32_t i, uint32_t h, float *state)
 {
     const struct plan_step *s = r->step;
@@ -159,7 +159,7 @@ static void delta_row(const struct ref_run *r, int32_t i, uint32_t h, float *sta
     }
 }
 
-/* Head h of row i. */
+/* Updates the state of head h with row i and computes the head's output. */
 static void ssm_row(const struct ref_run *r, int32_t i, uint32_t h, float *state)
 {
     const struct plan_step *s = r->step;
@@ -177,10 +177,10 @@ static void ssm_row(const struct ref_run *r, int32_t i, uint32_t h, float *state
     ssm(m, &head, state, ref_row(r, s->dst, i) + h * m->head_dim);
 }
 
-/* A head of row i: the state as it was, to the state as it is and the head's output. */
+/* Updates the state of a head with row i and computes the head's output. */
 typedef void (*row_fn)(const struct ref_run *r, int32_t i, uint32_t h, float *state);
 
-/* Heads [from, to) of all rows. */
+/* Computes heads [from, to) of all rows. */
 static void run_heads(const struct ref_run *r, int from, int to, row_fn run_row)
 {
     const struct backend_batch *b = r->batch;

@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-/* What a sparse gate takes off each of x[n]: mean + cutoff * standard deviation. */
+/* Returns the number that a sparse gate subtracts from each of x[n]: mean + cutoff * standard deviation. */
 static double cutoff_of(const float *x, uint32_t n, float cutoff)
 {
     double mean = 0, squares = 0;
@@ -25,7 +25,7 @@ static double mean_square(const float *x, uint32_t n)
     return sum / n;
 }
 
-/* dst[n] = what the step makes of src[n]; w[n] and level[n] may be NULL. dst may be src. */
+/* Applies the step to src[n] and writes dst[n]. w[n] and level[n] can be NULL; dst can be src. */
 static void add(const struct plan_step *s, const float *src, const float *w, const float *level, uint32_t n, float *dst)
 {
     double factor = 1;
@@ -38,7 +38,7 @@ static void add(const struct plan_step *s, const float *src, const float *w, con
     }
 }
 
-/* out[n_out] = coefs[n_out][n] tanh(logits[n]). */
+/* Computes out[n_out] = coefs[n_out][n] tanh(logits[n]). */
 static void mix(const float *coefs, const float *logits, uint32_t n_out, uint32_t n, double *out)
 {
     for (uint32_t i = 0; i < n_out; i++) {
@@ -49,7 +49,7 @@ static void mix(const float *coefs, const float *logits, uint32_t n_out, uint32_
     }
 }
 
-/* Streams x[n_streams][width], in place: predicted from the router's logits[n_streams]. coefs: w[0] of the step. */
+/* Predicts streams x[n_streams][width], in place, from the router's logits[n_streams]. coefs: w[0] of the step. */
 static void predict(const struct plan_step *s, const float *logits, const float *coefs, uint32_t width, float *const *x)
 {
     uint32_t n = s->streams.n;
@@ -69,7 +69,7 @@ static void predict(const struct plan_step *s, const float *logits, const float 
     }
 }
 
-/* The same, corrected by what the block made of them, block[width]. */
+/* Corrects the streams with the block's output, block[width]. */
 static void correct(const struct plan_step *s, const float *logits, const float *coefs, const float *block,
                     uint32_t width, float *const *x)
 {
@@ -83,7 +83,7 @@ static void correct(const struct plan_step *s, const float *logits, const float 
     }
 }
 
-/* x *= what GELU makes of by, or of what is above its cutoff. */
+/* Multiplies x by GELU of `by`, or of the part of `by` above its cutoff. */
 static void run_gelu_gate(const struct plan_step *s, const float *by, uint32_t width, float *x)
 {
     double cutoff = s->multiply.is_sparse ? cutoff_of(by, width, s->multiply.cutoff) : 0;
@@ -93,7 +93,7 @@ static void run_gelu_gate(const struct plan_step *s, const float *by, uint32_t w
     }
 }
 
-/* dst *= scale, and a part of src. */
+/* Multiplies dst by scale and by a part of src. */
 void ref_streams_multiply_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_step *s = r->step;
@@ -126,7 +126,7 @@ void ref_streams_reduce_row(const struct ref_run *r, int32_t i)
     }
 }
 
-/* The streams of row i. */
+/* Lists the streams of row i. */
 static void list_streams(const struct ref_run *r, int32_t i, float *x[PLAN_MAX_STREAMS])
 {
     for (uint32_t k = 0; k < r->step->streams.n; k++) {
