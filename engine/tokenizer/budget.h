@@ -1,11 +1,11 @@
-/* The work that one text may take, counted in steps: what a model file can make slow (its patterns, its very long
- * tokens) takes its steps out of one budget, which grows with the text. So a text ends in time linear in its length
- * whatever the file holds. A step is some nanoseconds of work. What is linear by itself (special tokens, normalising,
- * our own scanners) takes none, or one a byte.
- * The ids of a text never depend on the machine; whether a text near the limit is refused may, since a clock chooses
- * which code runs an expression, and only one of the two is counted (splitter.c).
+/* Bounds the work for one text, counted in steps. Everything that a model file can make slow (its patterns, very long
+ * tokens) takes its steps from one budget, which grows with the text. So encoding takes time linear in the text,
+ * whatever the file contains. A step is a few nanoseconds of work. Linear work (special tokens, normalization, infcgi's
+ * own scanners) takes no steps, or one per byte.
  *
- * Threads: a budget belongs to the thread that encodes, whose task may end the work (task.h). */
+ * A text's ids never depend on the machine. Whether a text near the limit is rejected can depend on it: a clock chooses
+ * the code that runs an expression, and only one of the two kinds is counted (splitter.c). Threads: a budget belongs to
+ * the encoding thread, whose task can cancel the work (task.h). */
 #ifndef INFCGI_TOKENIZER_BUDGET_H
 #define INFCGI_TOKENIZER_BUDGET_H
 
@@ -24,14 +24,14 @@ struct budget {
     uint64_t given, left; /* steps */
 };
 
-/* The budget of a text of n bytes. */
+/* Returns the budget of a text of n bytes. */
 static inline struct budget budget_of(size_t n)
 {
     uint64_t given = BUDGET_MIN + (uint64_t)BUDGET_PER_BYTE * n;
     return (struct budget){.given = given, .left = given};
 }
 
-/* Takes n steps. ERR_PATTERN_LIMIT: fewer are left; or task_check()'s errors. */
+/* Takes n steps. ERR_PATTERN_LIMIT: too few are left; also task_check()'s errors. */
 static inline enum err budget_take(struct budget *b, uint64_t n)
 {
     if (n > b->left) {

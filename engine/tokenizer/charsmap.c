@@ -1,12 +1,12 @@
-/* A unit of the trie: bits 0-7 and 31 the label, 8 whether a text ends here, 9 and 10-30 the offset of the children; of
- * the unit behind a text's end, bits 0-30 its value, the place of the replacement. */
+/* A unit of the trie. Bits 0-7 and 31: the label; bit 8: a text ends here; bits 9 and 10-30: the offset of the
+ * children. In the unit after a text's end, bits 0-30 are its value, the replacement's offset. */
 #include "engine/tokenizer/charsmap.h"
 
 #include "engine/base/utf8.h"
 
 #include <string.h>
 
-#define OUTSIDE UINT32_MAX /* no unit: a label of a byte never looks so */
+#define OUTSIDE UINT32_MAX /* no unit; a byte's label never has this value */
 
 static uint32_t unit_at(const struct charsmap *m, size_t i)
 {
@@ -19,7 +19,7 @@ static uint32_t unit_at(const struct charsmap *m, size_t i)
 
 static uint32_t offset_of(uint32_t unit) { return (unit >> 10) << ((unit & (1u << 9)) >> 6); }
 
-/* As charsmap_find; *is_bad when the map points outside of itself. */
+/* Like charsmap_find(); sets *is_bad if the map points outside itself. */
 static const char *find(const struct charsmap *m, const char *s, size_t n, bool *is_bad)
 {
     uint32_t at = offset_of(unit_at(m, 0)), unit;

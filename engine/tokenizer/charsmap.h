@@ -17,11 +17,11 @@ struct charsmap {
     size_t n_texts;
 };
 
-/* Takes data[0..n), borrowed: bytes of the trie as u32, the trie, the replacements. Every code point is looked up once.
- * ERR_BAD_CHARSMAP. */
+/* Initializes the map from data[0..n), borrowed: size of the trie in bytes as u32, the trie, the replacements. Looks up
+ * every code point once. ERR_BAD_CHARSMAP. */
 MUST_CHECK enum err charsmap_init(struct charsmap *m, const unsigned char *data, size_t n, struct err_info *info);
 
-/* The replacement of the shortest text in the map that s[0..n) begins with; NULL when there is none. */
+/* Returns the replacement of the shortest text in the map that s[0..n) begins with, or NULL. */
 const char *charsmap_find(const struct charsmap *m, const char *s, size_t n);
 
 #endif

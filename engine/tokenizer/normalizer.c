@@ -1,6 +1,6 @@
-/* Mostly NFC. Most text is in it already, and a table tells at once which characters could be otherwise; only what lies
- * between two that cannot is decomposed, put in order and composed again. Ordering is a counting sort: utf8proc's own
- * is quadratic, and a megabyte of accents would take it minutes. */
+/* Mostly NFC. Most text is already normalized, and a table lists the characters that might not be. Only text between
+ * two characters that are not in the table is decomposed, sorted and composed again. Marks are sorted by counting:
+ * utf8proc's own sort is quadratic and would take minutes for a megabyte of accents. */
 #include "engine/tokenizer/normalizer.h"
 
 #include "engine/tokenizer/tokenizer_internal.h"
@@ -25,7 +25,7 @@ size_t normalizer_decompose(uint32_t cp, int32_t *out) { return decompose(cp, UT
 
 static unsigned class_of(int32_t cp) { return (unsigned)utf8proc_get_property(cp)->combining_class & 0xFF; }
 
-/* Sorts marks by combining class, those of one class in their order; scratch has room for n. */
+/* Sorts marks by combining class, stably; scratch has room for n. */
 static void sort_marks(int32_t *marks, size_t n, int32_t *scratch)
 {
     if (n <= SHORT_RUN) {
@@ -52,7 +52,7 @@ static void sort_marks(int32_t *marks, size_t n, int32_t *scratch)
     }
 }
 
-/* Where the result stands. */
+/* The result so far. */
 struct run {
     enum normalizer_form form;
     const char *s;
@@ -61,16 +61,17 @@ struct run {
     bool changed;
 };
 
-/* Code points that a byte of text may decompose into, at most [U+1F82 in NFD, U+FDFA in NFKD]. */
+/* Returns the maximum number of code points that a byte of text decomposes into [U+1F82 in NFD, U+FDFA in NFKD]. */
 static size_t growth(enum normalizer_form form) { return form == NORMALIZER_NFC || form == NORMALIZER_NFD ? 2 : 6; }
 
-/* Can the form change cp, alone or because of the characters before it? An invalid byte (len 1) stays. */
+/* Returns whether the form can change cp, alone or because of the characters before it. An invalid byte (len 1) does
+ * not change. */
 static bool may_change(enum normalizer_form form, uint32_t cp, size_t len)
 {
     return form == NORMALIZER_NFC ? unicode_nfc_may_change(cp) : cp >= 0x80 && len > 1;
 }
 
-/* Normalizes s[0..n) into code points; both arrays have room for growth() n + NORMALIZER_MAX_DECOMPOSED. */
+/* Normalizes s[0..n) into code points; both arrays must have room for growth() * n + NORMALIZER_MAX_DECOMPOSED. */
 static size_t normalize(enum normalizer_form form, const char *s, size_t n, int32_t *cps, int32_t *scratch)
 {
     bool is_compatible = form == NORMALIZER_NFKC || form == NORMALIZER_NFKD;
@@ -95,7 +96,7 @@ static size_t normalize(enum normalizer_form form, const char *s, size_t n, int3
     return composed < 0 ? n_cps : (size_t)composed;
 }
 
-/* Normalizes s[from..to), to which nothing outside joins. */
+/* Normalizes s[from..to), whose ends are boundaries: no character joins across them. */
 static enum err add_segment(struct run *r, size_t from, size_t to)
 {
     size_t room = growth(r->form) * (to - from) + NORMALIZER_MAX_DECOMPOSED;
@@ -165,7 +166,7 @@ size_t normalizer_lower(uint32_t cp, uint32_t *out)
 {
     out[0] = cp == 0x130 ? 'i' : (uint32_t)utf8proc_tolower((int32_t)cp);
     out[1] = 0x307;
-    return cp == 0x130 ? 2 : 1; /* the one letter whose lower case is two */
+    return cp == 0x130 ? 2 : 1; /* the only letter whose lower case is two code points */
 }
 
 enum err normalizer_lower_all(const char *s, size_t n, struct buf *out)

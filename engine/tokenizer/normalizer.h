@@ -1,5 +1,5 @@
-/* Unicode normalization of text before it is cut into words, in time linear in the text whatever it holds.
- * [Unicode Standard Annex 15; data: utf8proc] Threads: pure functions. */
+/* Unicode normalization of text before it is split into words, in time linear in any text. [Unicode Standard Annex 15;
+ * data: utf8proc] Threads: pure functions. */
 #ifndef INFCGI_TOKENIZER_NORMALIZER_H
 #define INFCGI_TOKENIZER_NORMALIZER_H
 
@@ -12,22 +12,23 @@
 
 enum normalizer_form { NORMALIZER_NONE, NORMALIZER_NFC, NORMALIZER_NFD, NORMALIZER_NFKC, NORMALIZER_NFKD };
 
-/* Brings s[0..n) to a form, not NORMALIZER_NONE. When that changes it, *changed is true and *out, which is emptied
- * first, holds the result; else *out is of no use. Bytes that are no UTF-8 stay as they are. ERR_NOMEM. */
+/* Normalizes s[0..n) to a form other than NORMALIZER_NONE. If the text changes, *changed is true and *out, which is
+ * emptied first, has the result; otherwise *out is undefined. Invalid UTF-8 bytes are kept. ERR_NOMEM. */
 MUST_CHECK enum err normalizer_run(enum normalizer_form form, const char *s, size_t n, struct buf *out, bool *changed);
 
 enum { NORMALIZER_MAX_DECOMPOSED = 18 };
 
-/* Canonical decomposition of cp into out[NORMALIZER_MAX_DECOMPOSED]; returns the number of code points, 1 or more. */
+/* Writes the canonical decomposition of cp to out[NORMALIZER_MAX_DECOMPOSED]; returns the number of code points, at
+ * least 1. */
 size_t normalizer_decompose(uint32_t cp, int32_t *out);
 
 enum { NORMALIZER_MAX_LOWERED = 2 };
 
-/* Lower case of cp, which does not hang on what stands around it, into out[NORMALIZER_MAX_LOWERED]; returns the number
- * of code points. [Unicode UnicodeData.txt, SpecialCasing.txt] */
+/* Writes the lower case of cp, independent of its context, to out[NORMALIZER_MAX_LOWERED]; returns the number of code
+ * points. [Unicode UnicodeData.txt, SpecialCasing.txt] */
 size_t normalizer_lower(uint32_t cp, uint32_t *out);
 
-/* s[0..n) in lower case into *out, which is emptied first. Bytes that are no UTF-8 stay as they are. ERR_NOMEM. */
+/* Writes s[0..n) in lower case to *out, which is emptied first. Invalid UTF-8 bytes are kept. ERR_NOMEM. */
 MUST_CHECK enum err normalizer_lower_all(const char *s, size_t n, struct buf *out);
 
 #endif

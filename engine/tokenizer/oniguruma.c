@@ -1,5 +1,5 @@
-/* One pass over the expression, with a small state for the class that is open. Classes nest at most once, which is all
- * that published tokenizers do; deeper ones are refused, not guessed at. */
+/* One pass over the expression, with a small state for the open class. Published tokenizers nest classes at most once;
+ * deeper nesting is rejected. */
 #include "engine/tokenizer/oniguruma.h"
 
 #include "engine/base/compiler.h"
@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* \s: the property White_Space; PCRE2's own \s has U+180E too. */
+/* \s: the property White_Space; PCRE2's own \s also has U+180E. */
 #define SPACES "\\t-\\r\\x20\\x85\\xA0\\x{1680}\\x{2000}-\\x{200A}\\x{2028}\\x{2029}\\x{202F}\\x{205F}\\x{3000}"
 #define WORD   "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\xB2\\xB3\\xB9\\xBC-\\xBE"
 #define HEX    "0-9A-Fa-f"
@@ -66,7 +66,7 @@ static enum err put_hex(struct reader *r, struct buf *out)
     return ERR_OK;
 }
 
-/* A class escape: `in` is its ranges, for use in a class; alone it stands in brackets. */
+/* Writes a class escape: `ranges` within a class, in brackets outside. */
 static enum err put_set(struct reader *r, bool in_class, bool negated, const char *ranges, struct buf *out)
 {
     if (in_class && negated) {
@@ -94,7 +94,7 @@ static bool is_script(const char *name, size_t n)
     return false;
 }
 
-/* The escape at r->at, a backslash. */
+/* Translates the escape at r->at, a backslash. */
 static enum err put_escape(struct reader *r, bool in_class, struct buf *out)
 {
     if (r->at + 1 >= r->n) {
@@ -111,7 +111,7 @@ static enum err put_escape(struct reader *r, bool in_class, struct buf *out)
     case 'h':
     case 'H':
         return put_set(r, in_class, c == 'H', HEX, out);
-    case 'b': /* PCRE2's goes by its own \w; in a class both are a backspace */
+    case 'b': /* PCRE2's uses its own \w; in a class both are a backspace */
         buf_puts(out, in_class ? "\\b" : "(?:(?<=[" WORD "])(?![" WORD "])|(?<![" WORD "])(?=[" WORD "]))");
         break;
     case 'u':
@@ -148,7 +148,7 @@ static enum err put_escape(struct reader *r, bool in_class, struct buf *out)
     return ERR_OK;
 }
 
-/* What stands between the brackets of a class, without classes in it, up to `]`, `[` or `&&`. */
+/* Translates the text within a class's brackets, without nested classes, up to `]`, `[` or `&&`. */
 static enum err put_items(struct reader *r, bool at_start, struct buf *out)
 {
     while (r->at < r->n) {
@@ -175,7 +175,7 @@ static enum err put_items(struct reader *r, bool at_start, struct buf *out)
     return refuse(r, "expected ] at the end of a class");
 }
 
-/* One class without others in it, brackets included. */
+/* Translates one class without nested ones, including its brackets. */
 static enum err put_plain_class(struct reader *r, struct buf *out)
 {
     r->at++;
@@ -193,7 +193,7 @@ static enum err put_plain_class(struct reader *r, struct buf *out)
     return ERR_OK;
 }
 
-/* The operands of a class: the first as items, the others, behind each &&, as look-aheads. */
+/* Translates the operands of a class: the first one as items, those after each && as look-aheads. */
 static enum err put_operands(struct reader *r, struct buf *first, struct buf *others)
 {
     for (bool in_first = true, at_start = true; at_start || !starts(r, "]"); at_start = false) {
@@ -214,7 +214,7 @@ static enum err put_operands(struct reader *r, struct buf *first, struct buf *ot
             }
         } else if (starts(r, "[^")) {
             return refuse(r, "a negated class inside another is supported only after &&");
-        } else if (starts(r, "[") && !starts(r, "[:")) { /* a union: its items join the others */
+        } else if (starts(r, "[") && !starts(r, "[:")) { /* a union: its items are added to the others */
             r->at++;
             TRY(put_items(r, true, first));
             if (!starts(r, "]")) {
@@ -252,7 +252,7 @@ static enum err put_class(struct reader *r, struct buf *out)
     return err;
 }
 
-/* A group's opening, whose options differ: Oniguruma's m is PCRE2's s. */
+/* Translates a group's opening, whose options differ: Oniguruma's m is PCRE2's s. */
 static enum err put_group(struct reader *r, struct buf *out)
 {
     static const char *const known[] = {"(?:", "(?=", "(?!", "(?>", "(?<=", "(?<!", "(?i:", "(?-i:", "(?i)"};
@@ -276,7 +276,7 @@ static enum err put_group(struct reader *r, struct buf *out)
     return refuse(r, "this kind of group is not supported");
 }
 
-/* {,n} is {0,n}; a + behind an interval repeats it, where PCRE2 would take it for "possessive". */
+/* {,n} is {0,n}. A + after an interval repeats it, but PCRE2 would read it as possessive. */
 static enum err put_interval(struct reader *r, struct buf *out)
 {
     size_t end = r->at + 1;

@@ -1,5 +1,5 @@
-/* Regular expressions as tokenizer.json files hold them, in Oniguruma's Ruby syntax, rewritten for PCRE2 so that they
- * match the same text. Threads: pure function. */
+/* Rewrites regular expressions of tokenizer.json files, in Oniguruma's Ruby syntax, for PCRE2, so that they match the
+ * same text. Threads: pure function. */
 #ifndef INFCGI_TOKENIZER_ONIGURUMA_H
 #define INFCGI_TOKENIZER_ONIGURUMA_H
 
@@ -8,10 +8,10 @@
 
 #include <stddef.h>
 
-/* Appends to *out the expression for PCRE2 (options UTF, UCP, MULTILINE) that matches what s[0..n), n bytes of
- * Oniguruma syntax, matches. What differs between the two and is rewritten: \s \S \w \W \h \H \v \u, {,n}, (?m), and
- * classes within classes, with && between them. ERR_UNSUPPORTED_PRETOKENIZER names what has no counterpart;
- * ERR_NOMEM. [Oniguruma 6.9, doc/RE; pcre2pattern(3), 10.42] */
+/* Appends to *out the PCRE2 expression (options UTF, UCP, MULTILINE) that matches the same text as s[0..n) in Oniguruma
+ * syntax. Rewrites the differences: \s \S \w \W \h \H \v \u, {,n}, (?m), and classes within classes, with && between
+ * them. ERR_UNSUPPORTED_PRETOKENIZER names the part without a counterpart; ERR_NOMEM. [Oniguruma 6.9, doc/RE;
+ * pcre2pattern(3), 10.42] */
 MUST_CHECK enum err oniguruma_to_pcre2(const char *s, size_t n, struct buf *out, struct err_info *info);
 
 #endif

@@ -1,5 +1,5 @@
-/* The scanners. A pattern's alternatives are tried in its order at each position, as the regular expression would;
- * every alternative here runs forward only, so a scan is linear. */
+/* The scanners. At each position they try a pattern's alternatives in its order, as the regular expression would. Every
+ * alternative here only moves forward, so a scan is linear. */
 #include "engine/tokenizer/pretokenizer.h"
 
 #include "engine/base/compiler.h"
@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* A character of the text: code point, class, bytes. bytes 0 means the end of the text. */
+/* A character of the text: code point, class, bytes. bytes 0: the end of the text. */
 struct chr {
     uint32_t cp;
     enum unicode_class class;
@@ -28,10 +28,10 @@ static inline struct chr chr_at(const char *s, size_t n, size_t at)
 
 static inline bool is_newline(struct chr c) { return c.cp == '\r' || c.cp == '\n'; }
 
-/* Neither space, letter nor number, and not the end. */
+/* Returns whether the character is neither space, letter nor number, and not the end. */
 static inline bool is_symbol(struct chr c) { return c.bytes != 0 && c.class == UNICODE_OTHER; }
 
-/* End of the run of characters of `class` that starts at `at`, at most `max` of them. */
+/* Returns the end of the run of characters of `class` that starts at `at`, at most `max` of them. */
 static size_t run_end(const char *s, size_t n, size_t at, enum unicode_class class, size_t max)
 {
     for (; max > 0 && at < n; max--) {
@@ -54,7 +54,7 @@ static size_t run_end(const char *s, size_t n, size_t at, enum unicode_class cla
 
 static size_t symbol_end(const char *s, size_t n, size_t at) { return run_end(s, n, at, UNICODE_OTHER, SIZE_MAX); }
 
-/* 's 't 're 've 'm 'll 'd at the start of s; 0 when there is none. */
+/* Returns the length of 's 't 're 've 'm 'll 'd at the start of s, or 0. */
 static size_t contraction(const char *s, size_t n, bool any_case)
 {
     static const char *const endings[] = {"s", "t", "re", "ve", "m", "ll", "d"};
@@ -77,11 +77,11 @@ static size_t contraction(const char *s, size_t n, bool any_case)
             return 1 + len;
         }
     }
-    /* U+017F, the long s, is an s to a match in any case [Unicode CaseFolding.txt] */
+    /* U+017F, the long s, matches s if case is ignored [Unicode CaseFolding.txt] */
     return any_case && n >= 3 && memcmp(s + 1, "\xC5\xBF", 2) == 0 ? 3 : 0;
 }
 
-/* \s+(?!\S)|\s+ at s, which starts with a space: all spaces, less the last one when something follows them. */
+/* Matches \s+(?!\S)|\s+ at s, which starts with a space: all spaces, without the last one if text follows. */
 static size_t spaces(const char *s, size_t n)
 {
     size_t at = 0, last = 0;
@@ -108,15 +108,15 @@ static size_t gpt2_next(const char *s, size_t n)
     return spaces(s, n);
 }
 
-/* Each number character is a word of its own; GPT-2's pattern runs on the text between them as if it were alone. */
+/* Each number character is a separate word. GPT-2's pattern applies to the text between them as to a whole text. */
 static size_t smollm_next(const char *s, size_t n)
 {
     struct chr c = chr_at(s, n, 0);
     if (c.class == UNICODE_NUMBER) {
         return c.bytes;
     }
-    /* The text up to the next number matters only when it is all spaces: then it is one word. Elsewhere a word ends
-     * before a number by itself. */
+    /* The text up to the next number matters only if it is all spaces: then it is one word. Other words end before a
+     * number anyway. */
     size_t from = c.cp == ' ' ? c.bytes : 0;
     if (from != 0 && chr_at(s, n, from).class == UNICODE_NUMBER) {
         return from;
@@ -128,7 +128,8 @@ static size_t smollm_next(const char *s, size_t n)
     return gpt2_next(s, n);
 }
 
-/* \s*[\r\n]+ at s, which starts with a space: through the last newline of the run of spaces; 0 when it has none. */
+/* Matches \s*[\r
+ * ]+ at s, which starts with a space: up to the last newline of the run of spaces; 0 if there is none. */
 static size_t through_newlines(const char *s, size_t n)
 {
     size_t at = 0, end = 0;
@@ -139,7 +140,7 @@ static size_t through_newlines(const char *s, size_t n)
     return end;
 }
 
-/* Llama 3's pattern; numbers come in runs of at most max_digits. */
+/* Scans Llama 3's pattern; runs of digits are split after max_digits. */
 static size_t llama3_like_next(const char *s, size_t n, size_t max_digits)
 {
     size_t len = contraction(s, n, true);
@@ -180,15 +181,15 @@ static size_t qwen2_next(const char *s, size_t n) { return llama3_like_next(s, n
     CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" digits "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|" LINES_SPACES
 #define QWEN35_PATTERN                                                                                                 \
     CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|" LINES_SPACES
-/* Runs of newlines, then spaces in powers of two. The look-behind is ours: behind a space that began no such run there
- * is none to look for, and without it each of the words of a long run of spaces would look to the end of the run. */
+/* Runs of newlines, then spaces in powers of two. The look-behind is infcgi's: after a space that began no such run, no
+ * other run can begin. Without it each word of a long run of spaces would look to the end of the run. */
 #define JAIS2_PATTERN                                                                                                  \
     CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|"                          \
                  "(?<![\\t\\v\\f \\u0085\\u00A0\\u1680\\u2000-\\u200A\\u2028\\u2029\\u202F\\u205F\\u3000])"            \
                  "\\s*[\\r\\n]+|\\s{512}(?!\\S)|\\s{256}(?!\\S)|\\s{128}(?!\\S)|"                                      \
                  "\\s{64}(?!\\S)|\\s{32}(?!\\S)|\\s{16}(?!\\S)|\\s{8}(?!\\S)|\\s{4}(?!\\S)|\\s{1,2}(?!\\S)|\\s{1}"
 
-/* Words that are cut where a lower-case letter meets an upper-case one. `no` is taken out of the classes. */
+/* Words are split between a lower-case and an upper-case letter. `no` is excluded from the classes. */
 #define CASED(no, suffix)                                                                                              \
     "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}" no "]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}" no "]+" suffix     \
     "|[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}" no "]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}" no "]*" suffix
@@ -214,7 +215,7 @@ static size_t qwen2_next(const char *s, size_t n) { return llama3_like_next(s, n
     "\\uA78E\\uAB70-\\uABBF\\uFB00-\\uFB06\\uFB13-\\uFB17\\uFF21-\\uFF3A\\uFF41-\\uFF5A\\x{10400}-\\x{1044F}"          \
     "\\x{104B0}-\\x{104D3}\\x{104D8}-\\x{104FB}\\x{10C80}-\\x{10CB2}\\x{10CC0}-\\x{10CF2}\\x{118A0}-"                  \
     "\\x{118DF}\\x{1E900}-\\x{1E943}]+"
-/* \s+$ of a piece without newlines; the look-behind is ours and makes one attempt a run of spaces. */
+/* \s+$ of a piece without newlines. The look-behind is infcgi's and limits it to one attempt per run of spaces. */
 #define DEEPSEEK_END_SPACES "(?<!\\s)\\s+$"
 #define DEEPSEEK_SYMBOLS    "\\s?[!-/:-~\\uFF01-\\uFF0F\\uFF1A-\\uFF5E\\u2018-\\u201F\\u3000-\\u3002]+"
 #define DEEPSEEK_CJK        "[\\u4E00-\\u9FA5\\u0800-\\u4E00\\uAC00-\\uD7FF]+"
@@ -237,7 +238,7 @@ static size_t qwen2_next(const char *s, size_t n) { return llama3_like_next(s, n
     "'(?i:[sdmt]|ll|ve|re)|[^\\r\\n\\p{L}\\p{N}]?+\\p{L}+|\\p{N}| ?[^\\s\\p{L}\\p{N}]++[\\r\\n]*|\\s*[\\r\\n]|"        \
     "\\s+(?!\\S)|\\s+"
 #define SEED_PATTERN CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}{1}| ?[^\\s\\p{L}\\p{N}\\r\\n]+|" LINES_SPACES
-/* The original repeats its groups without ++ and *+; nothing follows them that could want a letter back. */
+/* The original repeats its groups without ++ and *+; nothing after them could need a letter back. */
 #define EXAONE_MOE_PATTERN                                                                                             \
     CONTRACTIONS "|[^\\r\\n\\p{L}\\p{N}]?(?:\\p{L}\\p{M}*+(?: \\p{L}\\p{M}*+)*+)++|\\p{N}| ?[^\\s\\p{L}\\p{N}]+"       \
                  "[\\r\\n/]?|\\s*[\\r\\n]|\\s+(?!\\S)|\\s+"
@@ -258,8 +259,8 @@ static size_t qwen2_next(const char *s, size_t n) { return llama3_like_next(s, n
 #define RUST_WORD          "\\p{Alphabetic}\\p{M}\\p{Nd}\\p{Pc}\\x{200C}\\x{200D}"
 #define WHITESPACE_PATTERN "[" RUST_WORD "]+|[^\\s" RUST_WORD "]+"
 
-/* The names are those of llama.cpp b11434 (src/llama-vocab.cpp), the expressions those of the models that its converter
- * (convert_hf_to_gguf_update.py) gives the names to. */
+/* The names are those of llama.cpp b11434 (src/llama-vocab.cpp). The expressions are those of the models to which its
+ * converter (convert_hf_to_gguf_update.py) assigns the names. */
 static const struct pretokenizer rows[] = {
     {"gpt-2", GPT2, 0},
     {"phi-2", GPT2, 0},

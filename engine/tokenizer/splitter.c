@@ -1,15 +1,15 @@
-/* Splitting by regular expressions without trusting them. A backtracking matcher can take time quadratic in the text or
- * worse, and both text and expression come from strangers. So:
- *   - every attempt is anchored: we move on ourselves, and skip ASCII characters that no match can begin with;
- *   - an attempt sees a window of the text only. PCRE2 tells when it looked at the window's end (a "hard partial
- *     match"); then the window grows by four;
- *   - an expression is compiled twice. The fast code is for the first window and a few backtracks, which is all that
- *     most attempts need. The metered code calls us in front of each item (PCRE2's automatic callouts), and each call
- *     takes the characters gone over since the one before out of the text's budget. It runs where a window has grown,
- *     where the fast code gave up, and for large expressions;
- *   - PCRE2 does not tell what the fast code did. A clock finds the expressions for which it is slow; what follows is
- *     metered then, so that no time of theirs goes uncounted for long.
- * Words of any length come out as the expression wants them: a word of n bytes costs some 10 n steps. */
+/* Splits text by untrusted regular expressions. A backtracking matcher can take quadratic time or worse, and both text
+ * and expression come from outside. Therefore:
+ * - Every attempt is anchored. This file advances the position and skips ASCII characters that begin no match.
+ * - An attempt sees only a window of the text. PCRE2 reports when it reached the window's end (a "hard partial match");
+ *   then the window grows fourfold.
+ * - An expression is compiled twice. The fast code handles the first window and a few backtracks, which is enough for
+ *   most attempts. The metered code calls this file before each item (PCRE2's automatic callouts). Each call takes the
+ *   characters passed since the previous call from the text's budget. It runs after the window has grown, after the
+ *   fast code gave up, and for large expressions.
+ * - PCRE2 does not report the work of the fast code. A clock finds the expressions for which it is slow; their next
+ *   attempts are metered, so uncounted time stays short.
+ * Words of any length are split as the expression requires: a word of n bytes costs about 10 n steps. */
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include "engine/tokenizer/splitter.h"
 
@@ -25,19 +25,19 @@ enum {
     WINDOW_GROWTH = 4,
     FAST_MAX_BYTES = 8 << 10, /* larger compiled expressions are metered; published ones take up to 3,000 */
     FAST_MATCH_LIMIT = 256,   /* backtracks; most attempts take less than 20 */
-    TIMED_ATTEMPTS = 8,       /* the clock is read once for as many */
-    ATTEMPT_NS = 4000,        /* that fast attempts may take on average; published expressions take 100 */
-    SLOW_NS = 1000000,        /* ... and as much more */
-    METERED_ATTEMPTS = 256,   /* behind slow ones; twice as many each time */
+    TIMED_ATTEMPTS = 8,       /* attempts per reading of the clock */
+    ATTEMPT_NS = 4000,        /* average time that fast attempts can take; published expressions take 100 */
+    SLOW_NS = 1000000,        /* ... and this much in addition */
+    METERED_ATTEMPTS = 256,   /* after slow ones; doubles each time */
     METERED_DOUBLINGS = 16,
-    BYTES_PER_STEP = 1024, /* of a compiled expression: a character may be compared with all of a large class */
+    BYTES_PER_STEP = 1024, /* of a compiled expression: a character can be compared with all of a large class */
     SKIPS_STEPS = 1 << 20,
-    METERED_MATCH_LIMIT = INT32_MAX, /* the budget ends those */
+    METERED_MATCH_LIMIT = INT32_MAX, /* the budget stops these */
     HEAP_LIMIT_KIB = 128 << 10,
 };
 #define NOWHERE SIZE_MAX /* no match */
 
-/* Expressions that look to the end of a run of digits from each of them, so a scanner stands in for them. */
+/* Expressions that look to the end of a run of digits from each digit; scanners replace them. */
 enum threes {
     THREES_NONE,
     THREES_WORD,  /* \d{1,3}(?=(?:\d{3})*\b) */
@@ -55,9 +55,9 @@ static const struct {
 
 struct stage {
     pcre2_code *fast;    /* OPTIONAL */
-    pcre2_code *metered; /* NULL: a scanner's */
+    pcre2_code *metered; /* NULL: replaced by a scanner */
     uint32_t weight;     /* steps that a character costs */
-    bool has_references; /* back: each may compare all of the window */
+    bool has_references; /* back references: each can compare the whole window */
     enum threes threes;
     bool skips[128]; /* no match begins with this character */
 };
@@ -85,12 +85,12 @@ static void release(void *p, void *data)
 
 /* --- compiling -------------------------------------------------------------------------------------------------- */
 
-/* What counts the steps of one run of metered code. */
+/* Counts the steps of one run of metered code. */
 struct meter {
     struct budget *budget;
-    PCRE2_SIZE at; /* where the call before was */
+    PCRE2_SIZE at; /* position of the previous call */
     uint64_t weight;
-    uint64_t each; /* steps of a call, besides */
+    uint64_t each; /* additional steps per call */
     enum err err;
 };
 
@@ -104,7 +104,7 @@ static int count_steps(pcre2_callout_block *block, void *arg)
     return m->err == ERR_OK ? 0 : PCRE2_ERROR_CALLOUT;
 }
 
-/* As pcre2_match, with the metered code of a stage; `limits` is not shared. ERR_PATTERN_LIMIT, ERR_CANCELLED,
+/* Like pcre2_match(), but with a stage's metered code; `limits` is not shared. ERR_PATTERN_LIMIT, ERR_CANCELLED,
  * ERR_NOMEM. */
 static enum err match_metered(const struct stage *stage, struct budget *budget, pcre2_match_context *limits,
                               pcre2_match_data *match, const char *s, size_t end, size_t start, uint32_t options,
@@ -112,7 +112,7 @@ static enum err match_metered(const struct stage *stage, struct budget *budget, 
 {
     struct meter m = {.budget = budget, .at = start, .weight = stage->weight};
     m.each = stage->has_references ? end - start : 0;
-    TRY(budget_take(budget, end - start)); /* PCRE2 may look for a letter that each match has */
+    TRY(budget_take(budget, end - start)); /* PCRE2 can search for a letter that each match contains */
     pcre2_set_callout(limits, count_steps, &m);
     *rc = pcre2_match(stage->metered, (PCRE2_SPTR)s, end, start, options, match, limits);
     bool is_result = *rc >= 0 || *rc == PCRE2_ERROR_NOMATCH || *rc == PCRE2_ERROR_PARTIAL;
@@ -133,9 +133,8 @@ static pcre2_match_context *metered_limits(pcre2_general_context *general)
     return limits;
 }
 
-/* Which ASCII characters no match begins with: those which, alone, are neither a match nor the start of one. An
- * expression that looks behind itself could depend on what was before, so nothing is skipped then; nor where it is too
- * much work to tell. */
+/* Finds the ASCII characters that begin no match: alone they neither match nor start a match. Skips nothing if the
+ * expression has a look-behind, which could depend on the text before, or if finding out takes too much work. */
 static enum err find_skips(struct stage *stage, pcre2_general_context *general)
 {
     uint32_t behind = 1;
@@ -155,7 +154,7 @@ static enum err find_skips(struct stage *stage, pcre2_general_context *general)
     return err == ERR_PATTERN_LIMIT ? ERR_OK : err;
 }
 
-/* Both codes of text, which is `pattern` as PCRE2 spells it. */
+/* Compiles text, which is `pattern` in PCRE2's syntax, to both codes. */
 static enum err compile_text(struct splitter *p, struct stage *stage, const struct buf *text, const char *pattern,
                              const char *key, struct err_info *info)
 {
@@ -187,7 +186,7 @@ static enum err compile_text(struct splitter *p, struct stage *stage, const stru
     if (bytes <= FAST_MAX_BYTES && !stage->has_references) {
         stage->fast = pcre2_compile((PCRE2_SPTR)text->data, text->len, options, &code, &at, p->compile);
         TRY_MEM(stage->fast != NULL);
-        /* Not where the system forbids it (MemoryDenyWriteExecute=); then PCRE2 interprets, to the same effect. */
+        /* Fails if the system forbids it (MemoryDenyWriteExecute=); then PCRE2 interprets, with the same result. */
         pcre2_jit_compile(stage->fast, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD);
     }
     return find_skips(stage, p->general);
@@ -265,7 +264,7 @@ static bool is_digit(enum threes threes, uint32_t cp)
            (threes == THREES_NUMBER && (category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_NO));
 }
 
-/* \w of Oniguruma: letters, marks, digits, connectors, and what is Alphabetic or in Latin 1 besides. */
+/* Oniguruma's \w: letters, marks, digits, connectors, and other characters that are Alphabetic or in Latin 1. */
 static bool is_word_character(uint32_t cp)
 {
     utf8proc_category_t category = utf8proc_category((int32_t)cp);
@@ -276,7 +275,7 @@ static bool is_word_character(uint32_t cp)
            is_circled || is_latin1;
 }
 
-/* Counts the digits of the run that begins at `at`, once for the run. */
+/* Counts the digits of the run that begins at `at`, once per run. */
 static void count_run(const struct splitting *c, struct splitter_level *l, enum threes threes, size_t at)
 {
     uint32_t cp = 0;
@@ -291,7 +290,7 @@ static void count_run(const struct splitting *c, struct splitter_level *l, enum 
     l->run_ends_word = l->run_to == l->to || !is_word_character(cp);
 }
 
-/* Length of the match at `at`, or NOWHERE. */
+/* Returns the length of the match at `at`, or NOWHERE. */
 static size_t match_threes(const struct splitting *c, struct splitter_level *l, enum threes threes, size_t at)
 {
     uint32_t cp;
@@ -319,7 +318,7 @@ static size_t match_threes(const struct splitting *c, struct splitter_level *l, 
 
 /* --- matching --------------------------------------------------------------------------------------------------- */
 
-/* Where the character that holds byte `at` of s begins. */
+/* Returns the start of the character that contains byte `at` of s. */
 static size_t character_start(const char *s, size_t at)
 {
     while (((unsigned char)s[at] & 0xC0) == 0x80) {
@@ -335,8 +334,8 @@ static void read_clocks(struct splitting *c)
     c->n_timed = 0;
 }
 
-/* Is the fast code to run next? The clock that is read now and then also runs while we do not, so that of the thread,
- * which takes longer to read, has the last word. */
+/* Returns whether to run the fast code next. The wall clock, which is read occasionally, also runs while the thread
+ * does not. So the thread's clock, which is slower to read, decides. */
 static bool is_fast(struct splitting *c, const struct stage *stage)
 {
     if (stage->fast == NULL) {
@@ -366,7 +365,7 @@ static bool is_fast(struct splitting *c, const struct stage *stage)
     return c->metering == 0;
 }
 
-/* *len: bytes that the stage matches at `at` of its piece (0: an empty match), or NOWHERE. */
+/* *len: length of the stage's match at `at` of its piece (0: an empty match), or NOWHERE. */
 static enum err match_at(struct splitting *c, size_t depth, size_t at, size_t *len)
 {
     struct splitter_level *l = &c->level[depth];
@@ -383,7 +382,8 @@ static enum err match_at(struct splitting *c, size_t depth, size_t at, size_t *l
         bool is_cut = n - start > window;
         size_t end = is_cut ? character_start(s, start + window) : n;
         uint32_t options = PCRE2_NO_UTF_CHECK | (is_cut ? PCRE2_PARTIAL_HARD : 0);
-        int rc = PCRE2_ERROR_MATCHLIMIT; /* which the fast code gives, as others, where the metered one should tell */
+        int rc = PCRE2_ERROR_MATCHLIMIT; /* the fast code's result for this and other cases in which the metered code
+                                          * must run */
         if (fast) {
             rc = pcre2_match(stage->fast, (PCRE2_SPTR)s, end, start, options, c->match, c->p->limits);
         }
@@ -399,12 +399,12 @@ static enum err match_at(struct splitting *c, size_t depth, size_t at, size_t *l
     }
 }
 
-/* *end: where the next piece of the level's piece ends. */
+/* *end: the end of the next piece within the level's piece. */
 static enum err next_piece(struct splitting *c, size_t depth, size_t *end)
 {
     struct splitter_level *l = &c->level[depth];
     const struct stage *stage = &c->p->stages[depth];
-    if (l->match_to > l->at) { /* found behind the text that came before */
+    if (l->match_to > l->at) { /* found after the preceding text */
         *end = l->match_to;
         l->search = l->match_to;
         return ERR_OK;
@@ -419,7 +419,7 @@ static enum err next_piece(struct splitting *c, size_t depth, size_t *end)
         uint32_t cp;
         size_t step = tokenizer_chr(c->s + at, l->to - at, &cp);
         l->search = len == NOWHERE || len == 0 ? at + step : at + len;
-        if (len != NOWHERE && at + len > l->at) { /* an empty match at the piece's start cuts nothing off */
+        if (len != NOWHERE && at + len > l->at) { /* an empty match at the piece's start does not split */
             l->match_from = at;
             l->match_to = at + len;
             *end = at > l->at ? at : at + len;

@@ -1,4 +1,4 @@
-/* Decoding, lists of ids, and what callers ask of a vocabulary. */
+/* Decoding, lists of ids, and lookups in a vocabulary. */
 #include "engine/base/hex.h"
 #include "engine/tokenizer/tokenizer_internal.h"
 
@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-static const char spm_space[] = "\xE2\x96\x81"; /* U+2581, which stands for a space in SentencePiece vocabularies */
+static const char spm_space[] = "\xE2\x96\x81"; /* U+2581, which represents a space in SentencePiece vocabularies */
 enum { SPM_SPACE_BYTES = 3 };
 
 void token_list_fini(struct token_list *l)
@@ -69,7 +69,7 @@ void tokenizer_piece(const struct tokenizer *t, int32_t id, bool show_special, s
     struct gguf_str text = tokenizer_text(t, id);
     switch ((enum token_kind)t->kinds[id]) {
     case TOKEN_USER_DEFINED:
-        if (t->merges_by_rank) { /* its text is the vocabulary's, not what is looked for */
+        if (t->merges_by_rank) { /* its key is the vocabulary's spelling, not the text to find */
             spm_piece(text, out);
         } else {
             buf_append(out, text.data, text.len);
@@ -89,7 +89,7 @@ void tokenizer_piece(const struct tokenizer *t, int32_t id, bool show_special, s
     }
 }
 
-/* Appends bytes as whole UTF-8: a byte that can never become valid comes out as U+FFFD. */
+/* Appends bytes as valid UTF-8: a byte that cannot become valid becomes U+FFFD. */
 static void append_valid(const char *s, size_t n, struct buf *out)
 {
     for (size_t at = 0; at < n;) {
@@ -123,7 +123,7 @@ void detokenizer_push(struct detokenizer *d, const struct tokenizer *t, int32_t 
 void detokenizer_finish(struct detokenizer *d, struct buf *out)
 {
     if (d->n_held > 0) {
-        buf_puts(out, "\xEF\xBF\xBD"); /* U+FFFD, once */
+        buf_puts(out, "\xEF\xBF\xBD"); /* one U+FFFD */
     }
     d->n_held = 0;
 }

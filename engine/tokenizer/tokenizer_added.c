@@ -1,5 +1,5 @@
-/* Added tokens that are found in normalized text ("normalized" of a tokenizer.json), and those that must be words of their
- * own ("single_word"). [tokenizers 0.23, tokenizer/added_vocabulary.rs] */
+/* Added tokens that are found in normalized text ("normalized" in a tokenizer.json), and those that must be separate
+ * words ("single_word"). [tokenizers 0.23, tokenizer/added_vocabulary.rs] */
 #include "engine/tokenizer/tokenizer_internal.h"
 #include "engine/tokenizer/unicode_table.h"
 
@@ -18,7 +18,7 @@ size_t added_spell(const struct tokenizer *t, const char *s, size_t n, bool adds
         out += SPM_SPACE_BYTES;
     }
     for (size_t at = 0; at < n;) {
-        while (n - at >= 8) { /* up to a space, eight bytes at once: what is copied beyond is written again */
+        while (n - at >= 8) { /* up to a space, eight bytes at a time: bytes copied beyond it are overwritten */
             uint64_t v = tokenizer_load(s + at, 8), spaces = v ^ 0x2020202020202020u;
             if (t->lacks_high_bytes && (v & 0x8080808080808080u) != 0) {
                 break;
@@ -30,7 +30,7 @@ size_t added_spell(const struct tokenizer *t, const char *s, size_t n, bool adds
                 at += 8;
                 continue;
             }
-            size_t before = (size_t)__builtin_ctzll(spaces) / 8; /* the lowest bit is that of a space */
+            size_t before = (size_t)__builtin_ctzll(spaces) / 8; /* the lowest bit marks a space */
             memcpy(out + before, spm_space, SPM_SPACE_BYTES);
             out += before + SPM_SPACE_BYTES;
             at += before + 1;
@@ -56,7 +56,7 @@ size_t added_spell(const struct tokenizer *t, const char *s, size_t n, bool adds
     return (size_t)(out - start);
 }
 
-/* The same into *out. begins: a space may be put in front. */
+/* Like the function above, but appends to *out. begins: a space can be added before the text. */
 static enum err spell(const struct tokenizer *t, const char *s, size_t n, bool begins, struct buf *out)
 {
     bool adds_space = begins && n > 0 && t->adds_space_prefix && tokenizer_rules_wants_space(t, s, n, true);
@@ -136,7 +136,7 @@ void added_fini(struct tokenizer *t)
 
 /* --- the client's part of normalized text ----------------------------------------------------------------------- */
 
-/* The part [from, to) of the text, normalized alone; is it what stands in the whole, text[*at..), too? Moves *at. */
+/* Normalizes the part [from, to) of the text separately and checks that text[*at..) has the result. Moves *at. */
 static enum err follow(const struct tokenizer *t, const char *s, size_t n, bool begins, struct buf *scratch,
                        const char *text, size_t len, size_t *at, bool *same)
 {

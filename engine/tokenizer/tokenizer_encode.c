@@ -1,19 +1,19 @@
-/* Encoding. Text is first cut at special tokens (never inside user text), then into units that no merge crosses: the
- * words of the pre-tokenizer, cut again where no token lies across. A unit is looked up among those already seen in
- * this text, then among the tokens, and merged only when it is neither. */
+/* Encoding. Text is first split at special tokens (never inside user text), then into units that no merge crosses: the
+ * pre-tokenizer's words, split further where no token can cross. A unit is looked up among the units already seen in
+ * this text, then among the tokens. It is merged only if both lookups fail. */
 #include "engine/tokenizer/tokenizer_internal.h"
 #include "engine/tokenizer/unicode_table.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
 
-static const char spm_space[] = "\xE2\x96\x81"; /* U+2581, which stands for a space in SentencePiece vocabularies */
+static const char spm_space[] = "\xE2\x96\x81"; /* U+2581, which represents a space in SentencePiece vocabularies */
 enum {
     SPM_SPACE_BYTES = 3,
-    WORD_LOOKUP_BYTES = 128,      /* longer words are never taken whole before merges */
-    TOKENIZER_MAX_TEXT = 1 << 28, /* keeps all offsets in 32 bits; no context holds as much */
-    SEEN_WHOLE = 1 << 30,         /* such a word and a piece of another with the same bytes can differ */
-    SEEN_MAX_BYTES = 255,         /* longer units are not remembered */
+    WORD_LOOKUP_BYTES = 128,      /* longer words are always merged */
+    TOKENIZER_MAX_TEXT = 1 << 28, /* keeps all offsets in 32 bits; no context holds more */
+    SEEN_WHOLE = 1 << 30,         /* such a word and an equal piece of another word can differ */
+    SEEN_MAX_BYTES = 255,         /* longer units are not cached */
     SEEN_IDS = 2,
     SEEN_SLOTS_MIN = 64,
     SEEN_SLOTS_MAX = 8192,  /* 256 KiB, a quarter of a level-2 cache */
@@ -21,15 +21,15 @@ enum {
     ENDS_AT_ONCE = 64,
 };
 
-/* A unit seen before in this text, and what it became. */
+/* A unit seen earlier in this text, and its ids. */
 struct seen {
-    uint64_t a, b; /* up to 16 bytes: these (tokenizer_short). More: the hash; where they are, behind encoder.base */
-    uint32_t len;  /* bytes; 0: empty. With SEEN_WHOLE when a token could be taken whole */
+    uint64_t a, b; /* up to 16 bytes: the bytes (tokenizer_short); longer: the hash, and the offset from encoder.base */
+    uint32_t len;  /* bytes; 0: empty. Includes SEEN_WHOLE if a token could match the whole unit */
     uint32_t n;    /* ids */
-    int32_t ids[SEEN_IDS]; /* up to as many; more stand in the output: ids[0] tells where, behind encoder.first */
+    int32_t ids[SEEN_IDS]; /* up to this number; more are in the output: ids[0] is the index after encoder.first */
 };
 
-/* One call of tokenizer_encode. */
+/* State of one call of tokenizer_encode. */
 struct encoder {
     const struct tokenizer *t;
     const char *text;
@@ -39,18 +39,17 @@ struct encoder {
     size_t first; /* ids in to.out before the call */
     struct merger merger;
     struct special_matches specials;
-    const char *base; /* units lie behind it; NULL: they are not to be remembered */
+    const char *base; /* units are after it; NULL: do not cache units */
     struct seen *seen;
     uint32_t seen_mask;
-    char *spelt; /* SPM: the text as the vocabulary spells it, a part between special tokens after the other */
+    char *spelt; /* SPM: the text in the vocabulary's spelling, the parts between special tokens in sequence */
     size_t n_spelt;
-    struct buf repaired;      /* BPE: text without invalid bytes, where the vocabulary has no tokens for them */
-    struct buf normalized;    /* BPE: text in NFC or in lower case, where it was not */
+    struct buf repaired;      /* BPE: text without invalid bytes, if the vocabulary has no tokens for these */
+    struct buf normalized;    /* BPE: text in NFC or in lower case, if it was not */
     const struct span *plain; /* borrowed */
-    size_t n_plain, i_plain;  /* the first that ends after what has been encoded */
+    size_t n_plain, i_plain;  /* the first that ends after the encoded text */
 };
-/* A single byte that no token holds: its byte token, or nothing where the vocabulary has none (as other tokenizers do).
- */
+/* Emits a byte that no token holds: its byte token, or nothing if the vocabulary has none, as other tokenizers do. */
 static enum err emit_byte(struct encoder *e, unsigned char byte)
 {
     int32_t id = e->t->byte_ids[byte];
@@ -69,7 +68,7 @@ static enum err emit_symbols(struct encoder *e)
             TRY(encoding_emit(&e->to, s->id));
             continue;
         }
-        if (e->t->is_spm && e->t->byte_ids[0] < 0) { /* no byte tokens: one unknown token a character */
+        if (e->t->is_spm && e->t->byte_ids[0] < 0) { /* no byte tokens: one unknown token per character */
             TRY(emit_byte(e, 0));
             continue;
         }
@@ -82,7 +81,7 @@ static enum err emit_symbols(struct encoder *e)
 
 /* --- units ------------------------------------------------------------------------------------------------------ */
 
-/* SPM: the token of one character, or TOKENIZER_NO_TOKEN. */
+/* SPM: returns the token of one character, or TOKENIZER_NO_TOKEN. */
 static int32_t character_id(const struct tokenizer *t, const char *s, size_t len)
 {
     const struct word *word = words_find(&t->words, s, len, tokenizer_hash(s, len));
@@ -103,7 +102,7 @@ static enum err merge_unit(struct encoder *e, const char *s, size_t n)
     for (size_t at = 0, len = 1; at < n; at += len) {
         if (t->is_spm) {
             len = tokenizer_chr(s + at, n - at, &cp);
-            if (cp != before || cp == UTF8_REPLACEMENT) { /* which stands for any invalid byte */
+            if (cp != before || cp == UTF8_REPLACEMENT) { /* which represents any invalid byte */
                 id = character_id(t, s + at, len);
             }
             before = cp;
@@ -116,18 +115,18 @@ static enum err merge_unit(struct encoder *e, const char *s, size_t n)
     return emit_symbols(e);
 }
 
-/* A unit on its way. */
+/* A unit being encoded. */
 struct unit {
     const char *s;
     size_t n;
     uint64_t a, b;     /* as in struct seen */
     uint32_t len;      /* as in struct seen */
     size_t from;       /* ids in out before it */
-    struct seen *slot; /* where it may have been seen */
-    struct word *word; /* OPTIONAL token of the same bytes */
+    struct seen *slot; /* the slot for its cached ids */
+    struct word *word; /* OPTIONAL token with the same bytes */
 };
 
-/* Keeps what the unit became, the last ids of out. */
+/* Caches the unit's ids, the last ones of out. */
 static void remember(struct encoder *e, const struct unit *u)
 {
     if (e->base == NULL || u->n > SEEN_MAX_BYTES) {
@@ -143,7 +142,8 @@ static void remember(struct encoder *e, const struct unit *u)
     }
 }
 
-/* As remember, after merging; notes also whether a token's text becomes that token, which is so in every thread. */
+/* Like remember(), but after merging. Also records whether a token's text becomes that token, which all threads find
+ * alike. */
 static void learn(struct encoder *e, const struct unit *u)
 {
     if (u->word != NULL) {
@@ -162,8 +162,8 @@ static enum err emit_seen(struct encoder *e, const struct seen *seen)
     return ERR_OK;
 }
 
-/* Begins a unit. *is_done: it was seen, or it is a token whose text is known to become that token; with takes_whole any
- * token of text will do. */
+/* Begins a unit. *is_done: it was cached, or it is a token whose text is known to become that token; with takes_whole
+ * any text token counts. */
 static ALWAYS_INLINE enum err begin_unit(struct encoder *e, const char *s, size_t n, bool takes_whole, struct unit *u,
                                          bool *is_done)
 {
@@ -210,7 +210,7 @@ static ALWAYS_INLINE enum err encode_unit(struct encoder *e, const char *s, size
     return ERR_OK;
 }
 
-/* A word of the pre-tokenizer. */
+/* Encodes a word of the pre-tokenizer. */
 static ALWAYS_INLINE enum err encode_bpe_word(struct encoder *e, const char *s, size_t n)
 {
     const struct tokenizer *t = e->t;
@@ -236,9 +236,9 @@ static ALWAYS_INLINE enum err encode_bpe_word(struct encoder *e, const char *s, 
     return ERR_OK;
 }
 
-/* s is spelt as the vocabulary spells it. A unit goes on while a token could hold both its last character and the next.
- * The ends of some units are found before the first of them is looked at: whether a unit ends cannot be guessed, and so
- * no branch hangs on it. */
+/* s is in the vocabulary's spelling. A unit continues as long as a token could contain both its last character and the
+ * next one. The ends of several units are found before the first one is encoded. Whether a unit ends is unpredictable,
+ * so no branch depends on it. */
 static enum err encode_spm(struct encoder *e, const char *s, size_t n)
 {
     const struct words *w = &e->t->words;
@@ -248,7 +248,7 @@ static enum err encode_spm(struct encoder *e, const char *s, size_t n)
         uint32_t n_ends = 0;
         for (size_t len; at < n && n_ends < ENDS_AT_ONCE; at += len, before = cp) {
             len = tokenizer_chr(s + at, n - at, &cp);
-            ends[n_ends] = (uint32_t)at; /* counts where it is an end */
+            ends[n_ends] = (uint32_t)at; /* counts only if it is an end */
             n_ends += !words_may_join(w, before, cp);
         }
         if (at == n && n_ends < ENDS_AT_ONCE) {
@@ -262,7 +262,7 @@ static enum err encode_spm(struct encoder *e, const char *s, size_t n)
     return ERR_OK;
 }
 
-/* The same, cut in front of each U+2581 first. */
+/* Like encode_spm(), but splits before each U+2581 first. */
 static enum err encode_spm_words(struct encoder *e, const char *s, size_t n)
 {
     while (n > 0) {
@@ -277,14 +277,14 @@ static enum err encode_spm_words(struct encoder *e, const char *s, size_t n)
 
 /* --- spelling --------------------------------------------------------------------------------------------------- */
 
-/* Does text take SentencePiece's spelling? */
+/* Returns whether text uses SentencePiece's spelling. */
 static bool is_spelt(const struct tokenizer *t)
 {
     return t->method == METHOD_MERGES && t->is_spm && t->splitter == NULL;
 }
 
-/* Room for all parts of the text in SPM's spelling: a space becomes three bytes, one goes in front of each part, and a
- * byte that is no UTF-8 becomes U+FFFD where there are no byte tokens. */
+/* Makes room for all parts of the text in SPM's spelling. A space becomes three bytes, each part can get a space before
+ * it, and an invalid UTF-8 byte becomes U+FFFD if there are no byte tokens. */
 static enum err reserve_spelling(struct encoder *e)
 {
     size_t n_spaces = 0;
@@ -292,14 +292,14 @@ static enum err reserve_spelling(struct encoder *e)
         n_spaces++;
     }
     size_t n_grows = e->t->lacks_high_bytes ? e->n : n_spaces;
-    bool is_cut_again = e->t->n_normalized > 0 && !e->t->normalizes_spaces; /* each part, before it is spelt */
+    bool is_cut_again = e->t->n_normalized > 0 && !e->t->normalizes_spaces; /* each part, before it is respelled */
     size_t n_parts = e->specials.n + 1 + (is_cut_again ? e->n : 0);
     e->spelt = mem_alloc(e->n + 2 * n_grows + SPM_SPACE_BYTES * n_parts, MEM_REQUEST);
     e->base = e->spelt;
     return e->spelt != NULL ? ERR_OK : ERR_NOMEM;
 }
 
-/* Appends s[0..n) as SPM spells it; returns where that begins. */
+/* Appends s[0..n) in SPM's spelling; returns its start. */
 static const char *spell(struct encoder *e, const char *s, size_t n, size_t *len)
 {
     const struct tokenizer *t = e->t;
@@ -309,7 +309,7 @@ static const char *spell(struct encoder *e, const char *s, size_t n, size_t *len
     return start;
 }
 
-/* s[0..n) with U+FFFD for bytes that are not valid UTF-8 and have no token. */
+/* Replaces invalid UTF-8 bytes of s[0..n) that have no token by U+FFFD. */
 static enum err repair(struct encoder *e, const char *s, size_t n)
 {
     buf_reset(&e->repaired);
@@ -326,7 +326,7 @@ static enum err repair(struct encoder *e, const char *s, size_t n)
     return buf_ok(&e->repaired);
 }
 
-/* Is s[0..n) UTF-8? */
+/* Returns whether s[0..n) is valid UTF-8. */
 static bool is_valid(const char *s, size_t n)
 {
     for (size_t at = 0; at < n;) {
@@ -343,7 +343,7 @@ static bool is_valid(const char *s, size_t n)
     return true;
 }
 
-/* A word of a splitter. */
+/* Encodes a word of a splitter. */
 static enum err encode_word(struct encoder *e, const char *s, size_t n)
 {
     uint32_t cp;
@@ -354,14 +354,14 @@ static enum err encode_word(struct encoder *e, const char *s, size_t n)
     return unicode_class_of(cp) == UNICODE_SPACE ? ERR_OK : encode_spm(e, s, n);
 }
 
-/* Cuts s[0..n), which splitters take as UTF-8, into words. */
+/* Splits s[0..n) into words; splitters require UTF-8. */
 static NOINLINE enum err encode_split(struct encoder *e, const char *s, size_t n)
 {
     struct splitting c;
     struct buf masked;
     const char *text = s;
     buf_init(&masked, 0, MEM_REQUEST);
-    if (!is_valid(s, n)) { /* a byte that is none is a character of no class */
+    if (!is_valid(s, n)) { /* an invalid byte counts as a character of no class */
         for (size_t at = 0, len; at < n; at += len) {
             bool valid;
             uint32_t cp;
@@ -394,15 +394,15 @@ static enum err encode_spelt(struct encoder *e, const char *s, size_t n)
     return e->t->cuts_spaces ? encode_spm_words(e, s, n) : encode_spm(e, s, n);
 }
 
-/* Text that is looked through for added tokens, and what is done with the parts between them. */
+/* Text that is searched for added tokens, and the handling of the parts between them. */
 struct added_text {
     const char *s;
     size_t n;
     bool is_normalized;
-    const char *base; /* of the text, NULL if it is not to be remembered */
+    const char *base; /* of the text; NULL: do not cache units */
 };
 
-/* s[0..n) of a, without added tokens, where SPM puts its leading space. */
+/* Encodes s[0..n) of a, which has no added tokens and is a part to which SPM adds its leading space. */
 static enum err encode_plain(struct encoder *e, const struct added_text *a, const char *s, size_t n)
 {
     const struct tokenizer *t = e->t;
@@ -442,10 +442,10 @@ static enum err encode_plain(struct encoder *e, const struct added_text *a, cons
     return ERR_OK;
 }
 
-/* Below; it comes back to encode_part once, with normalized text. */
+/* Defined below; it calls encode_part once, with normalized text. */
 static enum err encode_normalized(struct encoder *e, const char *s, size_t n);
 
-/* Part [from, to) between two added tokens, or TOKENIZER_NO_TOKEN. */
+/* Encodes the part [from, to) between two added tokens, or TOKENIZER_NO_TOKEN. */
 static enum err encode_part(struct encoder *e, const struct added_text *a, size_t from, size_t to, int32_t before,
                             int32_t behind)
 {
@@ -458,7 +458,7 @@ static enum err encode_part(struct encoder *e, const struct added_text *a, size_
     return e->t->n_normalized > 0 && !a->is_normalized ? encode_normalized(e, s, n) : encode_plain(e, a, s, n);
 }
 
-/* The leftmost tokens of those found, and the text between them. */
+/* Emits the leftmost tokens of those found and encodes the text between them. */
 static enum err encode_around(struct encoder *e, const struct added_text *a, const struct special_matches *found)
 {
     const struct tokenizer *t = e->t;
@@ -468,7 +468,7 @@ static enum err encode_around(struct encoder *e, const struct added_text *a, con
     for (size_t i = found->n; i-- > 0;) {
         struct special_match m = found->at[i];
         if (m.from < end) {
-            continue; /* inside the token before */
+            continue; /* inside the previous token */
         }
         end = m.from + texts[m.id].len;
         if (!added_may_stand(t, m.id, a->s, a->n, m.from, end)) {
@@ -482,7 +482,7 @@ static enum err encode_around(struct encoder *e, const struct added_text *a, con
     return encode_part(e, a, from, a->n, before, TOKENIZER_NO_TOKEN);
 }
 
-/* The plain spans that overlap the text[from..to): *n of them. Calls come in the order of the text. */
+/* Returns the plain spans that overlap the text[from..to), *n of them. Calls must be in text order. */
 static const struct span *spans_in(struct encoder *e, size_t from, size_t to, size_t *n)
 {
     while (e->i_plain < e->n_plain && e->plain[e->i_plain].to <= from) {
@@ -512,7 +512,7 @@ static enum err encode_found(struct encoder *e, const char *s, size_t n, const s
     return err;
 }
 
-/* Text between tokens that are found in the text as it is: those that are found in normalized text come next. */
+/* Encodes text between tokens that are found in unnormalized text; tokens of normalized text are found next. */
 static enum err encode_normalized(struct encoder *e, const char *s, size_t n)
 {
     struct added_text a = {.s = s, .n = n, .is_normalized = true, .base = e->text};
@@ -564,7 +564,7 @@ static enum err make_tables(struct encoder *e, const struct span *plain, size_t 
     return is_spelt(e->t) ? reserve_spelling(e) : ERR_OK;
 }
 
-/* Says that the text took more steps than it may. */
+/* Reports that the text needed more steps than its budget. */
 static enum err say_limit(const struct encoder *e, size_t n_ids, struct err_info *info)
 {
     return err_set(info, ERR_PATTERN_LIMIT, NULL,

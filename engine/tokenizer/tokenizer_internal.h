@@ -1,4 +1,4 @@
-/* Shared by the files of the tokenizer. */
+/* Declarations shared by the files of the tokenizer. */
 #ifndef INFCGI_TOKENIZER_TOKENIZER_INTERNAL_H
 #define INFCGI_TOKENIZER_TOKENIZER_INTERNAL_H
 
@@ -22,18 +22,18 @@ enum {
     TOKENIZER_MAX_BYTES = 1 << 30,          /* texts of all tokens */
 };
 
-/* What two neighbouring tokens become. */
+/* The merge of two adjacent tokens. */
 struct merge {
     int32_t left, right; /* left < 0: empty slot */
     uint32_t key;        /* lower merges first; NO_KEY: never */
     int32_t result;
 };
 
-/* A set of tokens to be found in text; zero-initialise. The root is node 0. */
+/* A set of tokens to find in text; zero-initialize it. The root is node 0. */
 struct special_node {
     uint32_t parent, fail;
     uint32_t depth;
-    int32_t id; /* longest token that a text which leads here starts with, or -1 */
+    int32_t id; /* longest token that a text leading here starts with, or -1 */
     unsigned char byte;
 };
 struct special_set {
@@ -43,42 +43,43 @@ struct special_set {
     uint32_t from_root[256];
 };
 
-/* Where SPM puts its leading space, if at all. */
+/* Rule for SPM's leading space. */
 enum space_prefix {
-    SPACE_PREFIX_ALWAYS,  /* in front of each part between special tokens */
-    SPACE_PREFIX_MISSING, /* the same, unless there is one */
-    SPACE_PREFIX_FIRST,   /* in front of the text, unless there is one */
+    SPACE_PREFIX_ALWAYS,  /* before each part between special tokens */
+    SPACE_PREFIX_MISSING, /* likewise, unless the part begins with one */
+    SPACE_PREFIX_FIRST,   /* before the text, unless it begins with one */
 };
 
-enum { BYTE_ALPHABET_END = 256 + 68 }; /* code points of the byte alphabet lie below */
+enum { BYTE_ALPHABET_END = 256 + 68 }; /* code points of the byte alphabet are below */
 
-/* A token as words are compared with it, in one place since a vocabulary is larger than the caches. */
+/* A token as words are compared with it, stored contiguously because a vocabulary is larger than the caches. */
 struct word {
     int32_t id;
-    uint32_t key; /* SPM: order of merges, lower first. NO_KEY: text never gives it, like control tokens */
+    uint32_t key; /* SPM: order of merges, lower first. NO_KEY: plain text never yields it, as with control tokens */
     uint32_t len;
-    /* Does the text of the token, as a word, become that token? Found out as words come by; any thread may write what
-     * any other would. */
+    /* Whether the token's text, as a word, becomes that token. Found out on use; all threads would write the same
+     * value. */
     _Atomic uint32_t stands; /* enum word_stands */
-    char bytes[];            /* [len] what it stands for; SPM: its text, in which spaces are U+2581 */
+    char bytes[];            /* [len] the bytes that it represents; SPM: its text, with U+2581 for spaces */
 };
 enum word_stands { STANDS_UNKNOWN, STANDS_ALONE, STANDS_NOT };
 
-/* What tokenizer_words.c knows of words. */
+/* The tables of tokenizer_words.c. */
 struct words {
     struct word_slot *slots; /* [mask + 1] */
     uint32_t mask;
-    struct table odd;                   /* BPE: ids by text of what is not of the byte alphabet or very long */
-    int16_t byte_of[BYTE_ALPHABET_END]; /* byte that a code point of the byte alphabet stands for, or -1 */
+    struct table odd;                   /* BPE: ids by text, for texts outside the byte alphabet or very long ones */
+    int16_t byte_of[BYTE_ALPHABET_END]; /* byte that a code point of the byte alphabet represents, or -1 */
     unsigned char *pool;                /* words at multiples of WORD_ALIGN, by id; the first is not used */
-    bool has_twins;                     /* tokens of the same bytes: the pool holds some that are not found */
-    /* Characters that are neighbours inside some token. ascii: exact, bit b of a's row. pairs: bits by a hash of both
-     * code points, so some pairs seem to be neighbours that are not. */
+    bool has_twins;                     /* several tokens have the same bytes: the pool has words that lookups do not
+                                         * find */
+    /* Characters that are adjacent inside a token. ascii: exact, bit b of a's row. pairs: bits by a hash of both code
+     * points, with false positives. */
     uint32_t ascii[128][4];
     uint64_t *pairs; /* [2^(64 - pairs_shift) / 64] */
     int pairs_shift;
-    /* BPE: the last byte of a character and the first of the next, bits as in ascii, where a token holds only part of
-     * one of the two. */
+    /* BPE: the last byte of a character and the first byte of the next, bits as in ascii, if a token contains only part
+     * of one of them. */
     uint32_t cut_bytes[256][8];
 };
 struct word_slot {
@@ -87,19 +88,19 @@ struct word_slot {
 };
 enum { WORD_ALIGN = 8 };
 
-/* Where a token's text is: a quarter of a million of them, so no pointers. */
+/* A token's text as an offset, not a pointer, because there are up to a quarter of a million. */
 struct token_text {
     uint32_t at, len;
 };
 
-/* Which algorithm a vocabulary is for. */
+/* The algorithm of a vocabulary. */
 enum tokenizer_method {
     METHOD_MERGES,    /* merges: of bytes, or of characters (is_spm) by rank or by score */
-    METHOD_UNIGRAM,   /* the likeliest cut of a word, tokenizer_unigram.c */
+    METHOD_UNIGRAM,   /* the most likely split of a word, tokenizer_unigram.c */
     METHOD_WORDPIECE, /* the longest pieces from the left, tokenizer_wordpiece.c */
 };
 
-/* Tokens of a unigram model as a trie: the children of a node stand one behind the other, in order of their bytes. */
+/* Tokens of a unigram model as a trie: a node's children are consecutive, sorted by byte. */
 struct trie_node {
     uint32_t children;
     int32_t id; /* of the token that ends here, or TOKENIZER_NO_TOKEN */
@@ -107,113 +108,114 @@ struct trie_node {
     unsigned char byte;
 };
 
-/* What is looked for before the model runs (tokenizer_marks.c). */
+/* How a token is found before the model runs (tokenizer_marks.c). */
 enum token_role {
     ROLE_NONE,
-    ROLE_MARK, /* outside the plain spans only, and where the caller wants them */
+    ROLE_MARK, /* only outside plain spans, and if the caller requests it */
     ROLE_TEXT, /* everywhere */
-    ROLE_WORD, /* the same; a chat template that holds it makes a mark of it */
+    ROLE_WORD, /* likewise; a chat template that contains it turns it into a mark */
 };
 
-/* Open-addressing tables; sizes are powers of two, at most half full, that of merges at most two thirds. */
+/* Open-addressing tables; sizes are powers of two. Tables are at most half full, that of merges at most two thirds. */
 struct tokenizer {
     enum tokenizer_method method;
-    bool is_spm;                    /* tokens are text, a space U+2581 or dropped; else of the byte alphabet */
-    bool merges_by_rank;            /* SPM: merges are those of the file, not any whose union is a token */
+    bool is_spm;                    /* tokens are text, with spaces as U+2581 or dropped; otherwise in the byte
+                                     * alphabet */
+    bool merges_by_rank;            /* SPM: only the file's merges, not all whose union is a token */
     const struct pretokenizer *pre; /* BPE only */
-    bool ignores_merges;            /* a word that is a token is taken before any merge */
+    bool ignores_merges;            /* a word that is a token becomes that token without merges */
     int32_t n_vocab;
-    const char *texts;       /* of all tokens, in the file's map */
+    const char *texts;       /* of all tokens, in the file's mapping */
     struct token_text *text; /* [n_vocab] */
     float *scores;           /* SPM, while loading, and unigram: [n_vocab] */
     unsigned char *kinds;    /* [n_vocab] enum token_kind */
     unsigned char *is_eog;   /* [n_vocab] */
     struct merge *merges;    /* BPE and merges_by_rank: [merge_mask + 1] */
     uint32_t merge_mask;
-    /* BPE: a bit for the hash of each merge; most pairs do not merge, and this stays in the caches. */
+    /* BPE: a bit per hash of a merge. Most pairs do not merge, and this table stays in the caches. */
     uint64_t *merge_bits; /* [2^(64 - merge_bits_shift) / 64] */
     int merge_bits_shift;
     int32_t byte_ids[256]; /* token of a single byte, or -1 */
-    bool lacks_high_bytes; /* byte_ids has no token for some byte of 0x80 .. 0xFF */
+    bool lacks_high_bytes; /* a byte of 0x80 .. 0xFF has no token in byte_ids */
     unsigned char *roles;  /* [n_vocab] enum token_role */
     struct special_set marks;
-    struct special_set user_defined; /* that are no marks */
+    struct special_set user_defined; /* tokens that are not marks */
     struct words words;
     int32_t bos, eos, unk;
     bool adds_bos, adds_eos, adds_space_prefix;
     struct charsmap charsmap;    /* unigram */
-    struct trie_node *trie;      /* unigram: [..] the root is the first */
-    double unknown_score;        /* unigram: of a character without a token */
-    bool drops_spaces;           /* white space only divides words; unigram, or merges with a splitter */
-    bool lowers;                 /* WordPiece, and merges with drops_spaces: letters become lower-case ones */
-    bool strips_marks;           /* WordPiece: accents go */
-    size_t longest;              /* WordPiece: bytes of a token */
+    struct trie_node *trie;      /* unigram: [..] the first is the root */
+    double unknown_score;        /* unigram: score of a character without a token */
+    bool drops_spaces;           /* white space only separates words; unigram, or merges with a splitter */
+    bool lowers;                 /* WordPiece, and merges with drops_spaces: text is lower-cased */
+    bool strips_marks;           /* WordPiece: accents are removed */
+    size_t longest;              /* WordPiece: bytes of the longest token */
     const char *model;           /* tokenizer.ggml.model */
-    struct pretokenizer own_pre; /* *pre where the file states its pattern */
+    struct pretokenizer own_pre; /* *pre if the file has its own pattern */
     char *own_pattern;
-    struct splitter *splitter; /* where the pre-tokenizer has no scanner */
+    struct splitter *splitter; /* if the pre-tokenizer has no scanner */
     bool cuts_spaces;          /* merges_by_rank: each U+2581 begins a word */
-    enum normalizer_form form; /* BPE: text is brought to it first */
-    /* What tokenizer.json says and GGUF cannot (tokenizer_rules.c). */
+    enum normalizer_form form; /* BPE: the form to which text is normalized first */
+    /* Settings of tokenizer.json that GGUF lacks (tokenizer_rules.c). */
     enum space_prefix space_prefix;
     unsigned char *rules; /* OPTIONAL [n_vocab] TOKEN_* bits of added tokens */
     /* Added tokens that are found in normalized text (tokenizer_added.c); they are not in marks and user_defined. */
     size_t n_normalized;
-    bool normalizes_spaces;    /* SPM: spaces become U+2581 in the normalizer, before these tokens are looked for */
-    struct token_text *normal; /* OPTIONAL [n_vocab] their normalized texts in normal_texts; len 0: another token */
+    bool normalizes_spaces;    /* SPM: the normalizer replaces spaces by U+2581 before these tokens are searched */
+    struct token_text *normal; /* OPTIONAL [n_vocab] their normalized texts in normal_texts; len 0: not such a token */
     char *normal_texts;
     struct special_set normal_marks, normal_user;
 };
 
 enum {
-    TOKEN_STRIPS_LEFT = 1, /* takes in the white space on that side */
+    TOKEN_STRIPS_LEFT = 1, /* includes the white space on that side */
     TOKEN_STRIPS_RIGHT = 2,
-    TOKEN_NORMALIZED = 4,  /* is found in normalized text */
-    TOKEN_SINGLE_WORD = 8, /* is no token next to a character of a word */
-    TOKEN_APART = 16,      /* the model does not have it, so that text is never cut into it */
+    TOKEN_NORMALIZED = 4,  /* found in normalized text */
+    TOKEN_SINGLE_WORD = 8, /* not a token next to a word character */
+    TOKEN_APART = 16,      /* not in the model, so text is never split into it */
 };
 
 #define NO_KEY UINT32_MAX /* of a pair that does not merge */
 
-/* The token as the vocabulary spells it; borrowed from the file. */
+/* Returns the token in the vocabulary's spelling; borrowed from the file. */
 static inline struct gguf_str tokenizer_text(const struct tokenizer *t, int32_t id)
 {
     return (struct gguf_str){t->texts + t->text[id].at, t->text[id].len};
 }
 
-/* May the token come out of plain text? Control, unknown, unused and byte tokens may not. */
+/* Returns whether plain text can yield the token. Control, unknown, unused and byte tokens are excluded. */
 static inline bool tokenizer_is_text(const struct tokenizer *t, int32_t id)
 {
     return t->kinds[id] == TOKEN_NORMAL || t->kinds[id] == TOKEN_USER_DEFINED;
 }
 
-/* Fills model, method, pre-tokenizer and normalizers. ERR_UNSUPPORTED_TOKENIZER, ERR_UNSUPPORTED_PRETOKENIZER,
+/* Sets model, method, pre-tokenizer and normalizers. ERR_UNSUPPORTED_TOKENIZER, ERR_UNSUPPORTED_PRETOKENIZER,
  * ERR_BAD_CHARSMAP, ERR_BAD_TYPE, ERR_BAD_HPARAM, ERR_NOMEM. */
 MUST_CHECK enum err tokenizer_read_model(const struct gguf *g, struct tokenizer *t, struct err_info *info);
 
-/* The byte that the text of a byte token, <0xNN>, names, or -1. */
+/* Returns the byte that a byte token's text, <0xNN>, names, or -1. */
 int tokenizer_byte_of(struct gguf_str text);
 
-/* Reads the keys infcgi.tokenizer.* (tokenizer_json.h) once all others are read. ERR_BAD_TYPE, ERR_BAD_MERGE,
+/* Reads the keys infcgi.tokenizer.* (tokenizer_json.h), after all other keys. ERR_BAD_TYPE, ERR_BAD_MERGE,
  * ERR_BAD_SPECIAL_TOKEN, ERR_BAD_VOCAB, ERR_NOMEM. */
 MUST_CHECK enum err tokenizer_rules_read(struct tokenizer *t, const struct gguf *g, struct err_info *info);
 
-/* s[0..*n) without the white space that the special token before it (OPTIONAL, or TOKENIZER_NO_TOKEN) and the one
- * behind it take in; moves the start. */
+/* Returns s[0..*n) without the white space that the adjacent special tokens include; both are OPTIONAL
+ * (TOKENIZER_NO_TOKEN). Moves the start and shortens *n. */
 const char *tokenizer_rules_strip(const struct tokenizer *t, const char *s, size_t *n, int32_t before, int32_t behind);
 
-/* Does SPM put a space in front of s[0..n), which starts the whole text or not? */
+/* Returns whether SPM adds a space before s[0..n). is_first: s starts the whole text. */
 bool tokenizer_rules_wants_space(const struct tokenizer *t, const char *s, size_t n, bool is_first);
 
 /* Makes room for n merges. ERR_NOMEM. */
 MUST_CHECK enum err tokenizer_reserve_merges(struct tokenizer *t, uint64_t n);
 
-/* Fills roles, and what depends on them: the sets, the trie; marks leave words and merges. ERR_BAD_VOCAB (too many
- * bytes), ERR_NOMEM. */
+/* Sets roles, and then the sets and the trie; removes marks from words and merges. ERR_BAD_VOCAB (too many bytes),
+ * ERR_NOMEM. */
 MUST_CHECK enum err marks_build(struct tokenizer *t);
 
-/* Builds the set of marks, or of text that is looked for; of tokens found in normalized text, or of the others.
- * ERR_BAD_VOCAB (too many bytes), ERR_NOMEM. */
+/* Builds the set of marks, or of text to find; of tokens found in normalized text, or of the others. ERR_BAD_VOCAB (too
+ * many bytes), ERR_NOMEM. */
 MUST_CHECK enum err special_build(struct special_set *s, const struct tokenizer *t, bool of_marks, bool is_normalized);
 void special_fini(struct special_set *s);
 
@@ -226,33 +228,33 @@ struct special_matches {
     size_t n, cap;
 };
 
-/* Appends, last position first, the longest special token that starts at each position where one does: text anywhere,
- * marks only with parses_marks and wholly outside the plain spans. is_normalized: the text is, and only tokens for
- * normalized text are found; else only the others. O(n). ERR_NOMEM. */
+/* Appends, last position first, the longest special token that starts at each position. Text tokens are found anywhere,
+ * marks only with parses_marks and entirely outside the plain spans. is_normalized: the text is normalized, and only
+ * tokens for normalized text are found; otherwise only the others. O(n). ERR_NOMEM. */
 MUST_CHECK enum err special_find(const struct tokenizer *t, bool is_normalized, const char *text, size_t n,
                                  bool parses_marks, const struct span *plain, size_t n_plain,
                                  struct special_matches *out);
 
 /* --- added tokens (tokenizer_added.c) ---------------------------------------------------------------------------- */
 
-/* Writes SentencePiece's spelling of s[0..n) to out[ADDED_SPELT_BYTES * (n + 1)]: U+2581 for spaces, and one in front if adds_space;
- * U+FFFD for invalid bytes where no token has them. Returns its length. */
+/* Writes SentencePiece's spelling of s[0..n) to out[ADDED_SPELT_BYTES * (n + 1)]: U+2581 for spaces, an additional one
+ * first if adds_space, and U+FFFD for invalid bytes that have no token. Returns its length. */
 enum { ADDED_SPELT_BYTES = 3 };
 size_t added_spell(const struct tokenizer *t, const char *s, size_t n, bool adds_space, char *out);
 
-/* Normalizes s[0..n) as the tokenizer's normalizer does. begins: the text begins here, so that a space may be put in
- * front. If *changed, *out, which is emptied first, holds the result. ERR_NOMEM. */
+/* Normalizes s[0..n) with the tokenizer's normalizer. begins: the text begins here, so a space can be added before it.
+ * If *changed, *out, which is emptied first, has the result. ERR_NOMEM. */
 MUST_CHECK enum err added_normalize(const struct tokenizer *t, const char *s, size_t n, bool begins, struct buf *out,
                                     bool *changed);
 
-/* Fills t->normal. ERR_BAD_VOCAB (too many bytes), ERR_NOMEM. */
+/* Sets t->normal. ERR_BAD_VOCAB (too many bytes), ERR_NOMEM. */
 MUST_CHECK enum err added_build(struct tokenizer *t);
-void added_fini(struct tokenizer *t); /* and t->rules */
+void added_fini(struct tokenizer *t); /* also frees t->rules */
 
-/* Where plain spans of a text are after normalization; those that do not overlap the part are ignored. s[0..n) is the part
- * at `offset` of the text that the spans are of, text[0..len) the part normalized. *out: n_out spans of it; free with
- * mem_free, also after an error. *exact false: it cannot be told, because a character of a span was joined to one outside.
- * ERR_NOMEM. */
+/* Maps plain spans of a text to their positions after normalization; spans that do not overlap the part are ignored.
+ * s[0..n) is the part at `offset` of the original text, text[0..len) is the normalized part. *out: n_out spans of it;
+ * free it with mem_free, also after an error. *exact false: unknown, because a span's character was joined to one
+ * outside. ERR_NOMEM. */
 MUST_CHECK enum err added_map_spans(const struct tokenizer *t, const char *s, size_t n, size_t offset,
                                     const struct span *plain, size_t n_plain, const char *text, size_t len,
                                     struct span **out, size_t *n_out, bool *exact);
@@ -262,19 +264,19 @@ static inline bool added_is_apart(const struct tokenizer *t, int32_t id)
     return t->rules != NULL && (t->rules[id] & TOKEN_APART) != 0;
 }
 
-/* May the token stand at s[from..to) of s[0..n)? A single word may not next to characters of words. */
+/* Returns whether the token can be at s[from..to) of s[0..n). A single word cannot be next to word characters. */
 bool added_may_stand(const struct tokenizer *t, int32_t id, const char *s, size_t n, size_t from, size_t to);
 
 /* --- hashing and characters, inline for speed ------------------------------------------------------------------- */
 
-static inline uint64_t tokenizer_load(const char *s, size_t n) /* n bytes, 4 or 8 */
+static inline uint64_t tokenizer_load(const char *s, size_t n) /* n is 4 or 8 bytes */
 {
     uint64_t v = 0;
     memcpy(&v, s, n);
     return v;
 }
 
-/* Up to 16 bytes as two numbers that, with n, tell them all. Reads nothing outside. */
+/* Packs up to 16 bytes into two numbers that, with n, are unique. Reads nothing outside. */
 static inline void tokenizer_short(const char *s, size_t n, uint64_t *a, uint64_t *b)
 {
     *b = 0;
@@ -297,8 +299,8 @@ static inline uint64_t tokenizer_mix(uint64_t a, uint64_t b, uint64_t h)
     return h ^ h >> 32;
 }
 
-/* Of s[0..n). Not for tables that strangers fill and whose chains they would lengthen: those of the vocabulary are
- * fixed, and that of words seen has no chains. */
+/* Hashes s[0..n). Unsuitable for tables that clients can fill with long chains. The vocabulary's tables are fixed, and
+ * the table of seen words has no chains. */
 static inline uint64_t tokenizer_hash(const char *s, size_t n)
 {
     uint64_t h = (n + 1) * 0x9E3779B97F4A7C15u, a, b;
@@ -310,7 +312,7 @@ static inline uint64_t tokenizer_hash(const char *s, size_t n)
     return tokenizer_mix(a, b, h);
 }
 
-/* Are n bytes the same? */
+/* Returns whether n bytes are equal. */
 static inline bool tokenizer_same(const char *x, const char *y, size_t n)
 {
     uint64_t xa, xb, ya, yb;
@@ -322,7 +324,7 @@ static inline bool tokenizer_same(const char *x, const char *y, size_t n)
     return xa == ya && xb == yb;
 }
 
-/* As utf8_decode; an invalid byte is U+FFFD of one byte. */
+/* Like utf8_decode(), but an invalid byte is U+FFFD of one byte. */
 static ALWAYS_INLINE size_t tokenizer_chr(const char *str, size_t n, uint32_t *cp)
 {
     const unsigned char *s = (const unsigned char *)str;
@@ -330,7 +332,7 @@ static ALWAYS_INLINE size_t tokenizer_chr(const char *str, size_t n, uint32_t *c
         *cp = s[0];
         return 1;
     }
-    if (n >= 4 && s[0] == 0xF0) { /* emoji and all else of the planes 1 to 3, at once */
+    if (n >= 4 && s[0] == 0xF0) { /* decodes emoji and all other characters of planes 1 to 3 in one step */
         uint32_t v = (uint32_t)tokenizer_load(str, 4);
         if ((v & 0xC0C0C000u) == 0x80808000u && (v & 0x3000u) != 0) {
             *cp = (v & 0x3F00u) << 4 | (v >> 10 & 0xFC0u) | (v >> 24 & 0x3Fu);
@@ -361,15 +363,16 @@ static ALWAYS_INLINE size_t tokenizer_chr(const char *str, size_t n, uint32_t *c
 
 /* --- words ------------------------------------------------------------------------------------------------------ */
 
-/* Fills t->words from everything else. ERR_BAD_VOCAB (too many bytes), ERR_NOMEM. */
+/* Builds t->words from all other fields. ERR_BAD_VOCAB (too many bytes), ERR_NOMEM. */
 MUST_CHECK enum err words_build(struct tokenizer *t);
 void words_fini(struct words *w);
 
-/* Text never gives token id any more. */
+/* Removes token id: text no longer yields it. */
 void words_ban(struct tokenizer *t, int32_t id);
 
-/* BPE: the id of what a and b, as the vocabulary spells them, make together, and their own; TOKENIZER_NO_TOKEN for each
- * that is no token. scratch has room for a.len + b.len bytes. *last: NULL, then what the call before left there. */
+/* BPE: returns the id of a and b (in the vocabulary's spelling) joined, and their own ids; TOKENIZER_NO_TOKEN for each
+ * that is not a token. scratch has room for a.len + b.len bytes. *last: NULL in the first call, then the value that the
+ * previous call left there. */
 int32_t words_find_merge(const struct tokenizer *t, struct gguf_str a, struct gguf_str b, int32_t *left, int32_t *right,
                          char *scratch, const struct word **last);
 
@@ -396,7 +399,7 @@ static ALWAYS_INLINE bool words_stops(const void *key, size_t at)
     return word->len == k->n && tokenizer_same(word->bytes, k->s, k->n);
 }
 
-/* The token whose bytes, for SPM whose text, are s[0..n), or NULL; hash is of these bytes. */
+/* Returns the token whose bytes (SPM: whose text) are s[0..n), or NULL; hash: of these bytes. */
 static inline struct word *words_find(const struct words *w, const char *s, size_t n, uint64_t hash)
 {
     struct words_key key = {w, s, n, hash};
@@ -404,7 +407,7 @@ static inline struct word *words_find(const struct words *w, const char *s, size
     return at != 0 ? words_at(w, at) : NULL;
 }
 
-/* Can a token of SPM hold code point a with b behind it? */
+/* Returns whether a token of SPM can contain code point a followed by b. */
 static inline bool words_may_join(const struct words *w, uint32_t a, uint32_t b)
 {
     if ((a | b) < 0x80) {
@@ -414,19 +417,19 @@ static inline bool words_may_join(const struct words *w, uint32_t a, uint32_t b)
     return (w->pairs[h >> 6] >> (h & 63) & 1) != 0;
 }
 
-/* BPE: bytes of s[0..n) up to the first place that no token lies across; n when there is none. */
+/* BPE: returns the length of s[0..n) up to the first position that no token crosses; n if there is none. */
 size_t words_cut(const struct tokenizer *t, const char *s, size_t n);
 
 /* --- encoding ----------------------------------------------------------------------------------------------------- */
 
-/* Where the ids of a text go, and what bounds them. */
+/* The output for a text's ids, and its limits. */
 struct encoding {
     struct token_list *out; /* borrowed */
-    size_t max_tokens;      /* of out, with what was in it */
+    size_t max_tokens;      /* of out, including its previous ids */
     struct budget budget;   /* of the text */
 };
 
-/* Appends an id. ERR_CONTEXT_LENGTH (max_tokens are there), ERR_NOMEM. */
+/* Appends an id. ERR_CONTEXT_LENGTH (max_tokens reached), ERR_NOMEM. */
 MUST_CHECK static inline enum err encoding_emit(struct encoding *e, int32_t id)
 {
     struct token_list *out = e->out;
@@ -444,20 +447,20 @@ MUST_CHECK static inline enum err encoding_emit(struct encoding *e, int32_t id)
 
 /* Builds t->trie and t->unknown_score. ERR_NOMEM. */
 MUST_CHECK enum err unigram_build(struct tokenizer *t);
-/* Encodes text between special tokens, UTF-8 or not; is_normalized: the normalizer has run. ERR_NOMEM, ERR_CONTEXT_LENGTH,
- * ERR_PATTERN_LIMIT, ERR_CANCELLED. */
+/* Encodes text between special tokens, UTF-8 or not; is_normalized: the normalizer has already run. ERR_NOMEM,
+ * ERR_CONTEXT_LENGTH, ERR_PATTERN_LIMIT, ERR_CANCELLED. */
 MUST_CHECK enum err unigram_encode(const struct tokenizer *t, struct encoding *to, const char *s, size_t n,
                                    bool is_normalized);
 MUST_CHECK enum err wordpiece_encode(const struct tokenizer *t, struct encoding *to, const char *s, size_t n,
                                      bool is_normalized);
 
-/* What the normalizers of such vocabularies make of text, appended to *out. ERR_NOMEM. */
+/* Appends the text as normalized for such vocabularies to *out. ERR_NOMEM. */
 MUST_CHECK enum err unigram_normalize(const struct tokenizer *t, const char *s, size_t n, struct buf *out);
 MUST_CHECK enum err wordpiece_normalize(const struct tokenizer *t, const char *s, size_t n, struct buf *out);
 
 /* --- merging ---------------------------------------------------------------------------------------------------- */
 
-/* What two neighbours merge into: false when nothing; lower keys merge first (tokenizer_merge.c). */
+/* Merging of adjacent symbols; lower keys merge first (tokenizer_merge.c). */
 struct symbol {
     int32_t id;         /* -1: a character without a token (SPM) */
     uint32_t from, len; /* its bytes in the word */
@@ -465,8 +468,8 @@ struct symbol {
 enum { MERGER_KNOWN = 512 };
 struct merger {
     const struct tokenizer *t;
-    struct budget *budget;            /* borrowed: of the text; long words take a step for each pair looked at again */
-    struct merge known[MERGER_KNOWN]; /* SPM: pairs looked up, by hash; zero: none */
+    struct budget *budget;            /* borrowed, of the text; long words take a step per repeated lookup */
+    struct merge known[MERGER_KNOWN]; /* SPM: cached pairs, by hash; zero: none */
     const char *word;
     struct symbol *symbols; /* [n], compacted by merger_run */
     uint32_t n;
@@ -477,7 +480,7 @@ struct merger {
 
 /* Makes room for n symbols. ERR_NOMEM. */
 MUST_CHECK enum err merger_reserve(struct merger *m, size_t n);
-/* Merges m->symbols[0..m->n) until nothing merges. ERR_PATTERN_LIMIT, ERR_CANCELLED: not to the end. */
+/* Merges m->symbols[0..m->n) until no pair merges. ERR_PATTERN_LIMIT, ERR_CANCELLED: incomplete. */
 MUST_CHECK enum err merger_run(struct merger *m);
 void merger_fini(struct merger *m);
 
@@ -487,7 +490,7 @@ static inline uint64_t tokenizer_pair_hash(int32_t left, int32_t right)
     return h ^ h >> 32;
 }
 
-/* Where the bit of a hash is. */
+/* Returns the word and the bit of a hash. */
 static inline uint64_t *tokenizer_merge_bit(const struct tokenizer *t, uint64_t hash, uint64_t *bit)
 {
     uint64_t at = (hash * 0xD6E8FEB86659FD93u) >> t->merge_bits_shift;
@@ -507,7 +510,7 @@ static ALWAYS_INLINE bool tokenizer_merge_stops(const void *key, size_t at)
     return m->left < 0 || (m->left == k->left && m->right == k->right);
 }
 
-/* The merge of two tokens, or the empty slot where it would be. */
+/* Returns the merge of two tokens, or the empty slot for it. */
 static inline struct merge *tokenizer_merge_slot(const struct tokenizer *t, int32_t left, int32_t right, uint64_t hash)
 {
     struct tokenizer_merge_key key = {t->merges, left, right};

@@ -1,12 +1,12 @@
-/* Reading and checking a vocabulary. Every array's type and length is checked, every id is in range, and all tables are
- * sized from counts that the file has already proved. */
+/* Reads and checks a vocabulary. Every array's type and length is checked, every id must be in range, and table sizes
+ * come from counts that were checked against the file. */
 #include "engine/tokenizer/tokenizer_internal.h"
 #include "engine/tokenizer/unicode_table.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-/* What is being loaded, for messages. */
+/* State while a vocabulary is loaded, for messages. */
 struct loader {
     const struct gguf *g;
     struct tokenizer *t;
@@ -79,7 +79,7 @@ static enum err read_kinds(struct loader *l)
     return ERR_OK;
 }
 
-/* A token without text could be matched nowhere and would end no loop: only fillers may be empty. */
+/* A token without text matches nothing and could loop forever, so only filler tokens can be empty. */
 static enum err check_texts(struct loader *l)
 {
     const struct tokenizer *t = l->t;
@@ -92,7 +92,7 @@ static enum err check_texts(struct loader *l)
     return ERR_OK;
 }
 
-/* The embedding has one row a token; a file that disagrees would give logits without a token. */
+/* The embedding must have one row per token; otherwise logits without a token result. */
 static enum err check_embedding(struct loader *l)
 {
     const struct gguf_tensor *e = gguf_find_tensor(l->g, "token_embd.weight");
@@ -104,7 +104,7 @@ static enum err check_embedding(struct loader *l)
     return ERR_OK;
 }
 
-/* Beside a vocabulary that needs none there may be some, which then must be its own. */
+/* A vocabulary that needs no scores can have some, one per token. */
 static enum err read_scores(struct loader *l)
 {
     struct tokenizer *t = l->t;
@@ -146,23 +146,23 @@ static enum err build_words(struct loader *l)
     return err == ERR_NOMEM ? no_memory(l) : err;
 }
 
-enum { MERGES_AHEAD = 8 }; /* merges whose slots are on their way from memory */
+enum { MERGES_AHEAD = 8 }; /* merges whose slots are being prefetched */
 
-/* What the merges need of those before. */
+/* State that the merges share. */
 struct merge_reader {
     struct merge waiting[MERGES_AHEAD];
     uint32_t n_waiting;
 
-    const struct word *last; /* OPTIONAL result */
+    const struct word *last; /* OPTIONAL last result */
     char *scratch;           /* [2 * longest] */
-    size_t longest;          /* token, bytes */
+    size_t longest;          /* bytes of the longest token */
     uint64_t offset;         /* in the file, for messages */
 };
 
 static void enter_merge(struct tokenizer *t, const struct merge *m)
 {
     struct merge *slot = tokenizer_merge_slot(t, m->left, m->right, tokenizer_pair_hash(m->left, m->right));
-    if (slot->left < 0) { /* of duplicates the first rank counts */
+    if (slot->left < 0) { /* the first rank of duplicates counts */
         *slot = *m;
     }
 }
@@ -170,7 +170,7 @@ static void enter_merge(struct tokenizer *t, const struct merge *m)
 static enum err add_merge(struct loader *l, struct gguf_str s, int32_t rank, struct merge_reader *r)
 {
     struct tokenizer *t = l->t;
-    const char *space = s.len > 1 ? memchr(s.data + 1, ' ', s.len - 1) : NULL; /* a part is never empty */
+    const char *space = s.len > 1 ? memchr(s.data + 1, ' ', s.len - 1) : NULL; /* each part has at least one byte */
     int32_t left = TOKENIZER_NO_TOKEN, right = TOKENIZER_NO_TOKEN, result = TOKENIZER_NO_TOKEN;
     if (space != NULL && space + 1 < s.data + s.len) {
         struct gguf_str a = {s.data, (size_t)(space - s.data)};
@@ -180,7 +180,7 @@ static enum err add_merge(struct loader *l, struct gguf_str s, int32_t rank, str
         }
     }
     if (left < 0 || right < 0 || result < 0 ||
-        t->kinds[result] == TOKEN_CONTROL) { /* control tokens never come out of plain text */
+        t->kinds[result] == TOKEN_CONTROL) { /* plain text never yields control tokens */
         return err_set_at(
             l->info, ERR_BAD_MERGE, r->offset,
             "tokenizer.ggml.merges[%d]: expected two tokens and a space between whose union is a token of "
@@ -240,12 +240,12 @@ static void find_alphabet(struct tokenizer *t)
             s[1] = (char)(0x80 | (cp & 0x3F));
             n = 2;
         }
-        t->byte_ids[b] = tokenizer_find(t, s, n); /* some vocabularies lack bytes that no UTF-8 text holds */
+        t->byte_ids[b] = tokenizer_find(t, s, n); /* some vocabularies lack bytes that UTF-8 text never contains */
         t->lacks_high_bytes = t->lacks_high_bytes || (b >= 0x80 && t->byte_ids[b] < 0);
     }
 }
 
-/* Byte tokens of either model are exactly <0xNN>; SPM has one for each byte or none. */
+/* Byte tokens of both models are exactly <0xNN>; SPM has one per byte, or none. */
 static enum err read_byte_tokens(struct loader *l)
 {
     struct tokenizer *t = l->t;
@@ -271,7 +271,7 @@ static enum err read_byte_tokens(struct loader *l)
     if (!t->is_spm) {
         return ERR_OK;
     }
-    for (int b = 0; b < 128 && found > 0; b++) { /* Gemma has a tab in place of <0x09> */
+    for (int b = 0; b < 128 && found > 0; b++) { /* Gemma has a tab instead of <0x09> */
         found += ids[b] < 0 && ascii[b] >= 0;
         ids[b] = ids[b] < 0 ? ascii[b] : ids[b];
     }
@@ -286,14 +286,14 @@ static enum err read_byte_tokens(struct loader *l)
 
 /* --- special tokens --------------------------------------------------------------------------------------------- */
 
-/* Converters write -1, also as 32 bits without a sign, for a token that the model does not have. */
+/* Converters write -1, also as unsigned 32 bits, for a token that the model lacks. */
 static bool is_none(const struct gguf_kv *kv)
 {
     int64_t v = kv->type == GGUF_I32 || kv->type == GGUF_U32 || kv->type == GGUF_I64 ? gguf_elem_i64(kv, 0) : 0;
     return v == -1 || v == UINT32_MAX;
 }
 
-/* "tokenizer.ggml.<name>_token_id": an id of the vocabulary; TOKENIZER_NO_TOKEN if it is absent or -1. */
+/* Reads "tokenizer.ggml.<name>_token_id": an id of the vocabulary; TOKENIZER_NO_TOKEN if it is absent or -1. */
 static enum err read_special(struct loader *l, const char *key, int32_t *out)
 {
     uint64_t id;
@@ -314,7 +314,7 @@ static enum err read_special(struct loader *l, const char *key, int32_t *out)
     return ERR_OK;
 }
 
-/* Where messages of several channels make one answer, <|end|> ends a message, and <|call|> the answer. */
+/* If an answer consists of messages in several channels, <|end|> ends a message, and <|call|> the answer. */
 static void mark_ends_of_channels(struct tokenizer *t)
 {
     int32_t call = tokenizer_find(t, "<|call|>", 8), end = tokenizer_find(t, "<|end|>", 7);
@@ -324,9 +324,9 @@ static void mark_ends_of_channels(struct tokenizer *t)
     }
 }
 
-/* Marks what ends a generation by its text. The first list ends a turn in known families whatever else the file says
- * and is never text; words of the second are also used as text, so they count only where the file calls them control
- * tokens [the names: llama.cpp b11434, src/llama-vocab.cpp]. */
+/* Finds tokens that end a generation by their text. Tokens of the first list end a turn in known families, whatever
+ * else the file says, and are never text. Words of the second list can also be text, so they count only if the file
+ * declares them control tokens [the names: llama.cpp b11434, src/llama-vocab.cpp]. */
 static void mark_known_ends(struct tokenizer *t)
 {
     static const char *const always[] = {
@@ -353,15 +353,15 @@ static void mark_known_ends(struct tokenizer *t)
     mark_ends_of_channels(t);
 }
 
-/* What WordPiece and unigram vocabularies have of their own: BERT calls its two [CLS] and [SEP] and always adds them; a
- * unigram model cannot do without an unknown token. */
+/* Reads the special tokens of WordPiece and unigram vocabularies. BERT calls its two [CLS] and [SEP] and always adds
+ * them; a unigram model requires an unknown token. */
 static enum err read_method_specials(struct loader *l, bool *adds_bos, bool *adds_eos)
 {
     struct tokenizer *t = l->t;
     int32_t cls, sep;
     if (t->method == METHOD_WORDPIECE) {
         TRY(read_special(l, "tokenizer.ggml.cls_token_id", &cls));
-        TRY(read_special(l, "tokenizer.ggml.seperator_token_id", &sep)); /* so spelt in the files */
+        TRY(read_special(l, "tokenizer.ggml.seperator_token_id", &sep)); /* the files' spelling */
         t->bos = cls >= 0 ? cls : t->bos;
         t->eos = sep >= 0 ? sep : t->eos;
         *adds_bos = t->bos >= 0;
@@ -466,7 +466,7 @@ static enum err load(struct loader *l)
     return build_sets(l);
 }
 
-/* Of a folder: the message begins with the file that the vocabulary was read from. */
+/* For a folder, begins the message with the file that the vocabulary came from. */
 static void name_file(const struct gguf *g, struct err_info *info)
 {
     struct gguf_str file;

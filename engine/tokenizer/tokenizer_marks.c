@@ -1,21 +1,21 @@
-/* Which tokens are marks, that a template writes and users do not. Control tokens are. User-defined ones are of two
- * sorts that files do not tell apart: marks (<|tool_call>, <think>), and text with an id of its own, which models saw
- * as that token in ordinary text (runs of spaces and of line ends, Gemma's HTML tags). The token's own text and the
- * chat template tell. */
+/* Finds the marks: tokens that templates write and users do not. Control tokens are marks. User-defined tokens are of
+ * two kinds that files do not distinguish. Some are marks (<|tool_call>, <think>). Others are text with its own id,
+ * which the models saw as that token in ordinary text (runs of spaces and line ends, Gemma's HTML tags). The token's
+ * text and the chat template decide. */
 #include "engine/tokenizer/tokenizer_internal.h"
 
 #include "engine/tokenizer/unicode_table.h"
 
 #include <string.h>
 
-/* Gemma's vocabularies hold these as text. */
+/* Gemma's vocabularies have these as text. */
 static const char *const html[] = {
     "a",   "b",     "blockquote", "br", "caption", "code", "div",   "em",  "h1", "h2",   "h3",     "h4",
     "h5",  "h6",    "hr",         "i",  "li",      "ol",   "p",     "pre", "s",  "span", "strong", "sub",
     "sup", "table", "tbody",      "td", "tfoot",   "th",   "thead", "tr",  "u",  "ul",
 };
 
-/* <name>, </name> or <name/> of the list. */
+/* Matches <name>, </name> or <name/> of the list. */
 static bool is_html(struct gguf_str s)
 {
     if (s.len < 3 || s.data[0] != '<' || s.data[s.len - 1] != '>') {
@@ -35,7 +35,8 @@ static bool is_html(struct gguf_str s)
     return false;
 }
 
-/* Bytes of what is no visible character at s[0..n): white space, U+2581, which spells a space, and the underscore. */
+/* Returns the length of an invisible character at s[0..n): white space, U+2581, which represents a space, or the
+ * underscore. */
 static size_t blank_at(const char *s, size_t n)
 {
     uint32_t cp;
@@ -64,8 +65,8 @@ static struct gguf_str without_blanks(struct gguf_str s)
 
 static bool holds(struct gguf_str s, const char *word) { return memmem(s.data, s.len, word, strlen(word)) != NULL; }
 
-/* <...>, [...], {...}, |...| or >>...<< around a letter, a digit or anything but ASCII; or a bracket with a bar, in
- * ASCII or as DeepSeek has it. */
+/* Matches <...>, [...], {...}, |...| or >>...<< around a letter, a digit or a character beyond ASCII; or a bracket with
+ * a bar, in ASCII or DeepSeek's form. */
 static bool has_form_of_mark(struct gguf_str s)
 {
     static const char *const bars[] = {"<|", "|>", "<\xEF\xBD\x9C", "\xEF\xBD\x9C>", "[|", "|]"};
@@ -102,7 +103,7 @@ static enum token_role role_of(const struct tokenizer *t, int32_t id, bool has_h
     return has_duty || has_form_of_mark(s) ? ROLE_MARK : ROLE_WORD;
 }
 
-/* Text never gives a mark, by merges neither, nor a token that the model does not have. */
+/* Plain text must not yield a mark, not even by merges, nor a token that the model lacks. */
 static void ban_marks(struct tokenizer *t)
 {
     for (int32_t id = 0; id < t->n_vocab; id++) {
@@ -116,7 +117,7 @@ static void ban_marks(struct tokenizer *t)
     }
 }
 
-/* All that depends on the roles. */
+/* Builds all that depends on the roles. */
 static enum err build(struct tokenizer *t)
 {
     special_fini(&t->marks);
@@ -150,7 +151,7 @@ enum err marks_build(struct tokenizer *t)
     return build(t);
 }
 
-/* Tokens for normalized text stand in a template as they are. Returns whether there was one to make a mark of. */
+/* Finds tokens for normalized text in a template literally. Returns whether one became a mark. */
 static bool add_normalized(struct tokenizer *t, const char *source, size_t n)
 {
     bool any = false;

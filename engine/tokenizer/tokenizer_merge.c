@@ -1,12 +1,12 @@
-/* Merging neighbours in order of rank: a plain scan for the short words that text is made of, a heap for long ones, so
- * that a word of n symbols costs n log n. Ties go to the left. */
+/* Merges neighbors in rank order: a plain scan for short words, the usual case, and a heap for long ones, so that a
+ * word of n symbols costs n log n. The leftmost of equal ranks merges first. */
 #include "engine/tokenizer/tokenizer_internal.h"
 
 #include <string.h>
 
 enum {
     SHORT_WORD = 32,
-    MERGE_BITS = 8, /* a merge; 1 pair of 9 that do not merge is looked up all the same */
+    MERGE_BITS = 8, /* per merge; 1 of 9 pairs that do not merge is still looked up */
 };
 
 static uint32_t power_of_two_above(uint32_t n)
@@ -33,25 +33,25 @@ enum err tokenizer_reserve_merges(struct tokenizer *t, uint64_t n)
     return ERR_OK;
 }
 
-/* Looks up what two neighbours merge into, by their texts. */
+/* Looks up the merge of two neighbors by their texts. */
 static struct merge look_up_text(const struct merger *m, const struct symbol *a, const struct symbol *b)
 {
     const char *s = m->word + a->from;
     size_t n = a->len + b->len;
     const struct word *word = words_find(&m->t->words, s, n, tokenizer_hash(s, n));
-    /* NO_KEY for control tokens too: they never come out of plain text */
+    /* NO_KEY also for control tokens: plain text never yields them */
     return (struct merge){.left = a->id,
                           .right = b->id,
                           .key = word == NULL ? NO_KEY : word->key,
                           .result = word == NULL ? TOKENIZER_NO_TOKEN : word->id};
 }
 
-/* Id that two neighbours merge into, or TOKENIZER_NO_TOKEN; *key orders merges. */
+/* Returns the id that two neighbors merge into, or TOKENIZER_NO_TOKEN; *key orders merges. */
 static inline int32_t pair_of(struct merger *m, const struct symbol *a, const struct symbol *b, uint32_t *key)
 {
     const struct tokenizer *t = m->t;
     uint64_t hash = tokenizer_pair_hash(a->id, b->id), bit;
-    if (t->is_spm && !t->merges_by_rank) { /* the same pairs come again and again, and tokens tell the text */
+    if (t->is_spm && !t->merges_by_rank) { /* the same pairs recur, and their tokens determine the text */
         struct merge *known = &m->known[hash % ARRAY_LEN(m->known)];
         if (a->id < 0 || b->id < 0 || known->left != a->id || known->right != b->id || known->result == 0) {
             struct merge found = look_up_text(m, a, b);
@@ -64,7 +64,7 @@ static inline int32_t pair_of(struct merger *m, const struct symbol *a, const st
         *key = known->key;
         return known->result;
     }
-    /* a character without a token (SPM) has no merges: its id is in no rule */
+    /* a character without a token (SPM) has no merges: no rule has its id */
     if ((*tokenizer_merge_bit(t, hash, &bit) & bit) == 0) {
         *key = NO_KEY;
         return TOKENIZER_NO_TOKEN;
@@ -77,7 +77,7 @@ static inline int32_t pair_of(struct merger *m, const struct symbol *a, const st
 struct merger_node {
     int32_t prev, next;
     uint32_t key;    /* of the pair (this, next), or NO_KEY */
-    uint32_t queued; /* key of its entry in the heap, or NO_KEY */
+    uint32_t queued; /* key of its heap entry, or NO_KEY */
     int32_t result;  /* of that pair */
 };
 
@@ -93,7 +93,8 @@ enum err merger_reserve(struct merger *m, size_t n)
     merger_fini(m);
     m->symbols = mem_alloc(cap * sizeof *m->symbols, MEM_REQUEST);
     m->nodes = mem_alloc(cap * sizeof *m->nodes, MEM_REQUEST);
-    m->heap = mem_alloc(3 * cap * sizeof *m->heap, MEM_REQUEST); /* an entry a pair: n at first, two more per merge */
+    m->heap = mem_alloc(3 * cap * sizeof *m->heap, MEM_REQUEST); /* one entry per pair: n at first, two more per
+                                                                  * merge */
     m->cap = m->symbols != NULL && m->nodes != NULL && m->heap != NULL ? cap : 0;
     return m->cap != 0 ? ERR_OK : ERR_NOMEM;
 }
@@ -167,7 +168,7 @@ static uint64_t heap_pop(uint64_t *heap, size_t *n)
     return top;
 }
 
-/* Looks the pair that starts at symbol i up anew. */
+/* Looks up the pair that starts at symbol i again. */
 static void look_up(struct merger *m, int32_t i)
 {
     struct merger_node *node = &m->nodes[i];
@@ -177,8 +178,8 @@ static void look_up(struct merger *m, int32_t i)
     }
 }
 
-/* Queues the pair at i when it comes before both pairs that it overlaps. No other pair can be the next to merge, and so
- * the heap stays small: a megabyte of one character keeps one entry in it. */
+/* Queues the pair at i if it precedes both overlapping pairs. No other pair can merge next, so the heap stays small:
+ * for a megabyte of one character it has one entry. */
 static void queue_if_first(struct merger *m, int32_t i, size_t *n_heap)
 {
     if (i < 0) {
@@ -193,7 +194,7 @@ static void queue_if_first(struct merger *m, int32_t i, size_t *n_heap)
     }
 }
 
-/* Merges symbol i with the next one and looks at the pairs around. */
+/* Merges symbol i with the next one and updates the adjacent pairs. */
 static void merge_at(struct merger *m, int32_t i, size_t *n_heap)
 {
     struct merger_node *node = &m->nodes[i];
@@ -236,7 +237,7 @@ static enum err run_long(struct merger *m)
         if (node->queued == entry >> 32) {
             node->queued = NO_KEY;
         }
-        if (node->key != NO_KEY && node->key == entry >> 32) { /* else the pair has changed since */
+        if (node->key != NO_KEY && node->key == entry >> 32) { /* otherwise the pair has changed since */
             merge_at(m, i, &n_heap);
         }
     }

@@ -1,4 +1,4 @@
-/* What kind of tokenizer a file names, and how it prepares text: model, pre-tokenizer, patterns, normalizers. */
+/* Reads a file's tokenizer settings and text preparation: model, pre-tokenizer, patterns, normalizers. */
 #include "engine/tokenizer/tokenizer_internal.h"
 
 static bool is_text(struct gguf_str s, const char *text)
@@ -74,7 +74,8 @@ static enum err bad_pattern(struct err_info *info, const char *found)
                    PRETOKENIZER_MAX_PATTERNS, SPLITTER_MAX_PATTERN, found);
 }
 
-/* The file's own patterns, a string or an array of them (without any the text is one word), into t->own_pre. */
+/* Reads the file's own patterns, a string or an array of them, into t->own_pre. Without patterns the text is one
+ * word. */
 static enum err read_patterns(const struct gguf *g, struct tokenizer *t, const struct gguf_kv *kv,
                               struct err_info *info)
 {
@@ -162,8 +163,8 @@ static enum err read_charsmap(const struct gguf *g, struct tokenizer *t, struct 
     return charsmap_init(&t->charsmap, kv->data, kv->n, info);
 }
 
-/* The file's word, else the pre-tokenizer's. A file with ignore_merges was made from a tokenizer.json by someone who
- * would have said. */
+/* Uses the file's setting, otherwise the pre-tokenizer's. A file with ignore_merges was converted from a
+ * tokenizer.json, and the converter would have set the form. */
 static enum err read_form(const struct gguf *g, struct tokenizer *t, struct err_info *info)
 {
     static const char key[] = "infcgi.tokenizer.normal_form";

@@ -1,12 +1,12 @@
-/* What a tokenizer.json can ask and GGUF's keys cannot say: merges by rank over characters, where the leading space
- * goes, special tokens that take in white space, ids that end a generation. The keys are tokenizer_json.h's. */
+/* Settings of tokenizer.json that GGUF's keys lack: merges by rank over characters, the position of the leading space,
+ * special tokens that include white space, ids that end a generation. tokenizer_json.h defines the keys. */
 #include "engine/tokenizer/tokenizer_internal.h"
 
 #include "engine/tokenizer/unicode_table.h"
 
 #include <inttypes.h>
 
-/* The array `key` of ids, or NULL. */
+/* Reads the array `key` of ids; NULL if it is absent. */
 static enum err read_ids(const struct tokenizer *t, const struct gguf *g, const char *key, const struct gguf_kv **out,
                          struct err_info *info)
 {
@@ -67,7 +67,7 @@ static enum err read_space_prefix(struct tokenizer *t, const struct gguf *g, str
     return ERR_OK;
 }
 
-/* Rules as triples of ids, the first first. */
+/* Reads rules as triples of ids, highest priority first. */
 static enum err read_merge_ids(struct tokenizer *t, const struct gguf *g, struct err_info *info)
 {
     static const char key[] = "infcgi.tokenizer.merge_ids";
@@ -94,7 +94,7 @@ static enum err read_merge_ids(struct tokenizer *t, const struct gguf *g, struct
         uint64_t hash = tokenizer_pair_hash(left, right), bit;
         *tokenizer_merge_bit(t, hash, &bit) |= bit;
         struct merge *slot = tokenizer_merge_slot(t, left, right, hash);
-        if (slot->left < 0) { /* of duplicates the first rank counts */
+        if (slot->left < 0) { /* the first rank of duplicates counts */
             *slot = (struct merge){.left = left, .right = right, .key = (uint32_t)i, .result = result};
         }
     }
@@ -123,7 +123,7 @@ bool tokenizer_rules_wants_space(const struct tokenizer *t, const char *s, size_
     return !has_space && (is_first || t->space_prefix == SPACE_PREFIX_MISSING);
 }
 
-/* White space at the start of s[0..n), bytes. */
+/* Returns the length of the white space at the start of s[0..n), in bytes. */
 static size_t spaces_at_start(const char *s, size_t n)
 {
     size_t at = 0;
@@ -137,7 +137,7 @@ static size_t spaces_at_start(const char *s, size_t n)
     return at;
 }
 
-/* The same at the end. */
+/* Likewise at the end. */
 static size_t spaces_at_end(const char *s, size_t n)
 {
     size_t end = n;

@@ -1,6 +1,6 @@
-/* Finding special tokens in text in linear time, however the tokens overlap: an Aho-Corasick automaton [Aho 1975] over
- * the tokens spelt backwards. Read from the end of the text to its start, its state at a byte tells the longest token
- * that starts there; a walk forward over these then takes the leftmost, longest ones. */
+/* Finds special tokens in text in linear time, however they overlap: an Aho-Corasick automaton [Aho 1975] over the
+ * reversed tokens. It reads the text from its end to its start; its state at a byte gives the longest token that starts
+ * there. A forward pass then takes the leftmost, longest tokens. */
 #include "engine/tokenizer/tokenizer_internal.h"
 
 #include <string.h>
@@ -22,14 +22,14 @@ static ALWAYS_INLINE bool is_edge(const void *key, uint32_t child)
     return k->nodes[child].parent == k->parent && k->nodes[child].byte == k->byte;
 }
 
-/* The child of the node by this byte, or TABLE_NONE. Node 0, the root, is never a child. */
+/* Returns the node's child by this byte, or TABLE_NONE. Node 0, the root, is never a child. */
 static uint32_t child_of(const struct special_set *s, uint32_t node, unsigned char byte)
 {
     struct edge_key key = {s->nodes, node, byte};
     return table_find(&s->edges, edge_hash(node, byte), is_edge, &key);
 }
 
-/* The state after `byte` in `state`. Amortised constant: each step back was paid for by a step forward. */
+/* Returns the state after `byte` in `state`. Amortized constant: each step back was preceded by a step forward. */
 static uint32_t step(const struct special_set *s, uint32_t state, unsigned char byte)
 {
     for (; state != 0; state = s->nodes[state].fail) {
@@ -58,13 +58,13 @@ static void add_token(struct special_set *s, struct gguf_str text, int32_t id)
         }
         node = child;
     }
-    if (s->nodes[node].id < 0) { /* of duplicates the first id counts */
+    if (s->nodes[node].id < 0) { /* the first id of duplicates counts */
         s->nodes[node].id = id;
     }
 }
 
-/* Sets `fail` (the longest other suffix that is a state) and hands ids down: a state without a token of its own ends
- * with the longest one of its suffixes. `order` holds the nodes by depth, so that suffixes come first. */
+/* Sets `fail` (the longest other suffix that is a state) and inherits ids: a state without its own token ends with the
+ * longest one of its suffixes. `order` has the nodes by depth, so suffixes come first. */
 static void link_suffixes(struct special_set *s, const uint32_t *order)
 {
     for (uint32_t i = 0; i < s->n_nodes; i++) {
@@ -78,7 +78,7 @@ static void link_suffixes(struct special_set *s, const uint32_t *order)
     }
 }
 
-/* Counting sort of the nodes by depth into order[n_nodes]; first[max_depth + 2] is scratch, zeroed. */
+/* Sorts the nodes by depth into order[n_nodes], by counting; first[max_depth + 2] is zeroed scratch. */
 static void sort_by_depth(const struct special_set *s, uint32_t *order, uint32_t *first, uint32_t max_depth)
 {
     for (uint32_t i = 0; i < s->n_nodes; i++) {
@@ -92,7 +92,7 @@ static void sort_by_depth(const struct special_set *s, uint32_t *order, uint32_t
     }
 }
 
-/* What text holds of a token that is a member; len 0: it is none. */
+/* Returns the text to find for a token that is a member; len 0: not a member. */
 static struct gguf_str member(const struct tokenizer *t, int32_t id, bool of_marks, bool is_normalized)
 {
     unsigned char role = t->roles[id];
@@ -161,8 +161,8 @@ static enum err add_match(struct special_matches *m, size_t from, int32_t id)
     return ERR_OK;
 }
 
-/* From i down to a place behind the last byte of some token, or somewhat above it; a and b tell where tokens end. Most
- * text is skipped here. */
+/* Moves down from i to a position after the last byte of some token, or slightly above it; a and b mark the ends of
+ * tokens. This skips most text. */
 static size_t skip(const uint32_t *a, const uint32_t *b, const char *text, size_t i)
 {
     for (; i >= 4; i -= 4) {

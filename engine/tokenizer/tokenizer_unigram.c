@@ -1,23 +1,23 @@
-/* Unigram language model: of all ways to cut a word into tokens the one with the highest sum of scores, found by
- * dynamic programming over the bytes [Kudo 2018; Viterbi 1967]. A trie gives the tokens that begin at a character; each
- * step down it comes out of the text's budget, since a file may hold tokens of many kilobytes.
+/* Unigram language model: of all splits of a word into tokens, the one with the highest sum of scores, found by dynamic
+ * programming over the bytes [Kudo 2018; Viterbi 1967]. A trie has the tokens that begin at a character. Each step down
+ * takes a step of the text's budget, because a file can have tokens of many kilobytes.
  *
- * Text is first rewritten by the vocabulary's map. As tokenizers has it, and not as SentencePiece: the map is asked for
- * each grapheme cluster of less than 6 bytes as a whole and takes the shortest match in it for all of it; then for each
- * character. The models that we serve are used with that. Then words are cut off, at white space and at U+2581. */
+ * Text is first rewritten by the vocabulary's map, as in tokenizers, not as in SentencePiece. A grapheme cluster of
+ * less than 6 bytes is looked up as a whole, and its shortest match replaces all of it. Otherwise each character is
+ * looked up. The supported models are used this way. Then words are split at white space and at U+2581. */
 #include "engine/tokenizer/tokenizer_internal.h"
 #include "engine/tokenizer/unicode_table.h"
 
 #include <math.h>
 #include <utf8proc.h>
 
-static const char mark[] = "\xE2\x96\x81"; /* U+2581, for the space in front of a word */
+static const char mark[] = "\xE2\x96\x81"; /* U+2581, for the space before a word */
 enum { MARK = 0x2581, MARK_BYTES = 3, CLUSTER_BYTES = 6, MAX_WORD = 1 << 27 };
 static const double UNKNOWN_PENALTY = 10.0; /* [sentencepiece, src/unigram_model.cc: kUnkPenalty] */
 
 /* --- trie ------------------------------------------------------------------------------------------------------- */
 
-/* Tokens of text in order of their bytes, by merging runs; ids and scratch have room for n. */
+/* Sorts tokens by their bytes, by merging runs; ids and scratch have room for n. */
 static void sort_by_text(const struct tokenizer *t, int32_t *ids, int32_t *scratch, size_t n)
 {
     for (size_t width = 1; width < n; width *= 2) {
@@ -28,7 +28,7 @@ static void sort_by_text(const struct tokenizer *t, int32_t *ids, int32_t *scrat
                 if (a < mid && b < to) {
                     struct gguf_str x = tokenizer_text(t, ids[a]), y = tokenizer_text(t, ids[b]);
                     int order = memcmp(x.data, y.data, MIN_OF(x.len, y.len));
-                    takes_a = order < 0 || (order == 0 && x.len <= y.len); /* of duplicates the first id comes first */
+                    takes_a = order < 0 || (order == 0 && x.len <= y.len); /* the first id of duplicates comes first */
                 }
                 scratch[i] = takes_a ? ids[a++] : ids[b++];
             }
@@ -37,12 +37,12 @@ static void sort_by_text(const struct tokenizer *t, int32_t *ids, int32_t *scrat
     }
 }
 
-/* The sorted tokens below a node: all begin with the same `depth` bytes. */
+/* The sorted tokens below a node; all begin with the same `depth` bytes. */
 struct range {
     uint32_t from, to, depth;
 };
 
-/* Breadth first, so that the children of a node stand together. nodes and ranges have room for all. */
+/* Fills the trie breadth first, so that a node's children are consecutive. nodes and ranges have room for all. */
 static void fill_trie(const struct tokenizer *t, const int32_t *ids, size_t n, struct trie_node *nodes,
                       struct range *ranges)
 {
@@ -107,7 +107,7 @@ enum err unigram_build(struct tokenizer *t)
     return ok ? ERR_OK : ERR_NOMEM;
 }
 
-/* The child for `byte`, or NULL. */
+/* Returns the child for `byte`, or NULL. */
 static const struct trie_node *child_of(const struct trie_node *trie, const struct trie_node *node, unsigned char byte)
 {
     const struct trie_node *children = trie + node->children;
@@ -128,9 +128,9 @@ static const struct trie_node *child_of(const struct trie_node *trie, const stru
 
 /* --- the best cut ----------------------------------------------------------------------------------------------- */
 
-/* The best cut of what ends at a byte. */
+/* The best split of the text that ends at a byte. */
 struct best {
-    double score; /* -inf: nothing ends here */
+    double score; /* -inf: no token ends here */
     uint32_t from;
     int32_t id;
 };
@@ -160,7 +160,7 @@ static enum err reserve(struct unigram *u, size_t n)
 
 static inline void offer(struct best *b, double score, size_t from, int32_t id)
 {
-    if (score > b->score) { /* of equals the first stays, which begins further left */
+    if (score > b->score) { /* of equal scores the first one stays, which begins further left */
         *b = (struct best){.score = score, .from = (uint32_t)from, .id = id};
     }
 }
@@ -195,7 +195,7 @@ static enum err find_best(struct unigram *u, const char *s, size_t n)
     return ERR_OK;
 }
 
-/* Neighbouring unknown characters become one unknown token, or their bytes. */
+/* Adjacent unknown characters become one unknown token, or their bytes. */
 static enum err emit_unknown(struct unigram *u, const char *s, size_t n)
 {
     if (u->t->byte_ids[0] < 0) {
@@ -215,7 +215,8 @@ static enum err encode_word(struct unigram *u, const char *s, size_t n)
     TRY(reserve(u, n + 1));
     TRY(find_best(u, s, n));
     struct best *best = u->best;
-    size_t first = n + 1; /* the path, last token first, is written from the end: never before where it still leads */
+    size_t first = n + 1; /* the path, last token first, is written from the end, never over a part that is still
+                           * needed */
     for (size_t at = n; at > 0;) {
         struct best b = best[at];
         best[--first] = b;
@@ -245,7 +246,7 @@ static enum err end_word(struct unigram *u)
     return ERR_OK;
 }
 
-/* A character after the map: white space ends a word (or is one, where it is kept), U+2581 begins one. */
+/* Adds a character after the map: white space ends a word (or is one, if it is kept), U+2581 begins one. */
 static enum err add_character(struct unigram *u, uint32_t cp)
 {
     const struct tokenizer *t = u->t;
@@ -278,7 +279,7 @@ static enum err add_text(struct unigram *u, const char *s, size_t n)
     return ERR_OK;
 }
 
-/* Bytes of the grapheme cluster at s[0..n), n >= 1. */
+/* Returns the length of the grapheme cluster at s[0..n), n >= 1. */
 static size_t cluster(const char *s, size_t n)
 {
     uint32_t cp, next;
@@ -300,11 +301,11 @@ static size_t cluster(const char *s, size_t n)
 struct mapping {
     const struct charsmap *map;
     const char *s;
-    size_t n, at, end; /* the next piece is in the cluster [at, end); equal: another cluster begins */
+    size_t n, at, end; /* the next piece is in the cluster [at, end); equal: a new cluster begins */
 };
 
-/* The next piece, *text[0..*len): what the map has for a short cluster, else for a character, else that as it is. False: the
- * text has ended. */
+/* Returns the next piece, *text[0..*len): the map's replacement of a short cluster, otherwise of a character, otherwise
+ * the character. False: the text has ended. */
 static bool next_mapped(struct mapping *m, const char **text, size_t *len)
 {
     const char *found = NULL;
@@ -348,7 +349,7 @@ enum err unigram_encode(const struct tokenizer *t, struct encoding *to, const ch
     return err;
 }
 
-/* What the map makes of the text, and where white space only divides words one space for several. */
+/* Applies the map; if white space only separates words, replaces runs of it by one space. */
 enum err unigram_normalize(const struct tokenizer *t, const char *s, size_t n, struct buf *out)
 {
     struct mapping m = {.map = &t->charsmap, .s = s, .n = n};

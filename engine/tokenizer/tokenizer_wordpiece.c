@@ -1,7 +1,7 @@
-/* WordPiece as BERT uses it: the text is cleaned, lower-cased and stripped of accents, cut at white space and around
- * punctuation and Chinese characters, and each word becomes the longest pieces from its left, or the unknown token.
- * [Devlin 2018; google-research/bert, tokenization.py; tokenizers: BertNormalizer, BertPreTokenizer, WordPiece] In the
- * vocabulary a piece at the start of a word has U+2581 in front, any other has nothing [llama.cpp's converter]. */
+/* WordPiece as in BERT. The text is cleaned, lower-cased and stripped of accents, and split at white space and around
+ * punctuation and Chinese characters. Each word becomes the longest pieces from the left, or the unknown token. [Devlin
+ * 2018; google-research/bert, tokenization.py; tokenizers: BertNormalizer, BertPreTokenizer, WordPiece] In the
+ * vocabulary, U+2581 precedes a piece that starts a word; other pieces have no prefix [llama.cpp's converter]. */
 #include "engine/tokenizer/tokenizer_internal.h"
 #include "engine/tokenizer/unicode_table.h"
 
@@ -13,11 +13,11 @@ enum {
     START_BYTES = 3, /* of U+2581 */
 };
 
-/* The word that is being read. */
+/* The current word. */
 struct wordpiece {
     const struct tokenizer *t;
     struct encoding *to;
-    size_t n_characters; /* may be more than word holds */
+    size_t n_characters; /* can exceed the room in `word` */
     size_t n;
     char word[START_BYTES + MAX_WORD_BYTES]; /* U+2581, then n bytes */
 };
@@ -28,7 +28,7 @@ static const struct word *find_piece(const struct tokenizer *t, const char *s, s
     return word == NULL || word->key == NO_KEY ? NULL : word;
 }
 
-/* Bytes of the longest piece at s[0..n), or 0; *id is its token. Pieces end where characters do. */
+/* Returns the length of the longest piece at s[0..n), or 0; *id is its token. Pieces end at character boundaries. */
 static size_t longest_piece(const struct tokenizer *t, const char *s, size_t n, int32_t *id)
 {
     for (size_t len = MIN_OF(n, t->longest); len > 0; len--) {
@@ -55,7 +55,7 @@ static enum err end_word(struct wordpiece *w)
     for (size_t at = 0; at < n && is_known;) {
         size_t most = MIN_OF(n - at, w->t->longest), len = longest_piece(w->t, w->word + at, n - at, &ids[n_ids]);
         TRY(budget_take(&w->to->budget, 1 + most - len)); /* lengths looked up */
-        is_known = len > (at == 0 ? START_BYTES : 0);     /* the mark alone is no piece */
+        is_known = len > (at == 0 ? START_BYTES : 0);     /* the mark without text is not a piece */
         at += len;
         n_ids++;
     }
@@ -83,7 +83,7 @@ static enum err add_alone(struct wordpiece *w, uint32_t cp)
     return end_word(w);
 }
 
-/* The blocks that BERT cuts around; 2B920 is tokenizers' slip, and what its models were used with. */
+/* The blocks that BERT splits around; 2B920 is an error of tokenizers, with which its models were trained. */
 static bool is_chinese(uint32_t cp)
 {
     return (cp >= 0x4E00 && cp <= 0x9FFF) || (cp >= 0x3400 && cp <= 0x4DBF) || (cp >= 0x20000 && cp <= 0x2A6DF) ||
@@ -108,7 +108,7 @@ static bool is_dropped(uint32_t cp)
            c == UTF8PROC_CATEGORY_CO;
 }
 
-/* A character after normalization. */
+/* Adds a character after normalization. */
 static enum err add_normal(struct wordpiece *w, uint32_t cp)
 {
     if (cp <= 0x10FFFF && unicode_class_of(cp) == UNICODE_SPACE) {
@@ -123,11 +123,11 @@ static enum err add_normal(struct wordpiece *w, uint32_t cp)
 
 enum { MAX_NORMAL = 2 + NORMALIZER_MAX_DECOMPOSED * NORMALIZER_MAX_LOWERED };
 
-/* What the normalizer makes of a character: code points, white space as ' '. Returns their number. */
+/* Normalizes a character to code points, white space to ' '. Returns their number. */
 static size_t normal_of(const struct tokenizer *t, uint32_t cp, uint32_t out[MAX_NORMAL])
 {
     size_t n = 0;
-    if (is_dropped(cp) && cp != '\t' && cp != '\n' && cp != '\r') { /* a vertical tab joins what it stands between */
+    if (is_dropped(cp) && cp != '\t' && cp != '\n' && cp != '\r') { /* a vertical tab joins its neighbors */
         return 0;
     }
     if (unicode_class_of(cp) == UNICODE_SPACE) {
@@ -159,7 +159,7 @@ enum err wordpiece_encode(const struct tokenizer *t, struct encoding *to, const 
     struct wordpiece w = {.t = t, .to = to, .word = "\xE2\x96\x81"};
     for (size_t at = 0; at < n;) {
         unsigned char c = (unsigned char)s[at];
-        if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) { /* most text */
+        if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) { /* the most frequent case */
             add_character(&w, c);
             at++;
             continue;

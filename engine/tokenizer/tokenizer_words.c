@@ -1,12 +1,12 @@
-/* What is known of words before any text comes: which are tokens, and where a text can be cut since no token lies
- * across. Merging runs only inside what is left. */
+/* Tables built before any text is encoded: which words are tokens, and where text can be split because no token
+ * crosses. Merging runs only within the remaining pieces. */
 #include "engine/tokenizer/tokenizer_internal.h"
 
 enum {
     PAIR_BITS_PER_TOKEN =
-        8,           /* of the table of neighbours [half of Gemma's tokens add one: 1 pair of 10 is found wrongly] */
-    LONG_TEXT = 512, /* longer tokens are found by text alone */
-    AHEAD = 8,       /* words whose slots are on their way from memory */
+        8,           /* of the table of neighbors [half of Gemma's tokens add one: 1 of 10 pairs is a false positive] */
+    LONG_TEXT = 512, /* longer tokens are found only by text */
+    AHEAD = 8,       /* words whose slots are being prefetched */
 };
 
 void words_fini(struct words *w)
@@ -20,8 +20,8 @@ void words_fini(struct words *w)
 
 /* --- the bytes of BPE's tokens ---------------------------------------------------------------------------------- */
 
-/* Undoes the byte alphabet into out, which has room for text.len bytes; what is not of the alphabet stays. Returns the
- * bytes written; *is_pure tells whether all was of the alphabet. */
+/* Decodes the byte alphabet into out, which has room for text.len bytes; other characters are kept. Returns the number
+ * of bytes written; *is_pure: all characters were of the alphabet. */
 static size_t undo_alphabet(struct gguf_str text, const int16_t *byte_of, char *out, bool *is_pure)
 {
     size_t n = 0;
@@ -40,7 +40,7 @@ static size_t undo_alphabet(struct gguf_str text, const int16_t *byte_of, char *
     return n;
 }
 
-/* A float as an integer with the same order, high scores first. */
+/* Converts a float to an integer of reverse order: high scores first. */
 static uint32_t score_key(float score)
 {
     uint32_t bits;
@@ -76,8 +76,8 @@ static void join_spm(struct words *w, struct gguf_str s)
 
 static bool is_continuation(char c) { return ((unsigned char)c & 0xC0) == 0x80; }
 
-/* Text is cut only between two characters of more than one byte. A token that lies across holds all of both, and then
- * the pair is noted, or part of one: then the two bytes at the border are. */
+/* Text is split only between two multi-byte characters. A token that crosses contains all of both, and then the pair is
+ * recorded, or only part of one, and then the two bytes at the boundary are. */
 static void join_bpe(struct words *w, const char *s, size_t n)
 {
     for (size_t at = 1; at < n; at++) {
@@ -128,7 +128,7 @@ static ALWAYS_INLINE bool is_empty(const void *slots, size_t at)
     return ((const struct word_slot *)slots)[at].at == 0;
 }
 
-/* Enters the word at `at` of the pool, unless one of the same bytes is there: of duplicates the first id counts. */
+/* Enters the word at `at` of the pool, unless one with the same bytes is present: the first id of duplicates counts. */
 static void enter(struct words *w, uint32_t at, uint64_t hash)
 {
     const struct word *word = words_at(w, at);
@@ -140,7 +140,7 @@ static void enter(struct words *w, uint32_t at, uint64_t hash)
         (struct word_slot){.tag = (uint32_t)(hash >> 32), .at = at};
 }
 
-/* Writes the word of a token at `at`; false when it is none. */
+/* Writes a token's word at `at`; returns false if it has none. */
 static bool write_word(struct tokenizer *t, uint32_t at, int32_t id)
 {
     struct gguf_str text = tokenizer_text(t, id);
@@ -164,12 +164,12 @@ static bool write_word(struct tokenizer *t, uint32_t at, int32_t id)
 
 static bool is_odd(struct gguf_str text, bool is_pure) { return !is_pure || text.len > LONG_TEXT; }
 
-/* Writes all words and enters them some steps later, when the caches have the slots. Returns how many tokens are odd.
- */
+/* Writes all words, and enters each some steps later, after its slot was prefetched. Returns the number of odd
+ * tokens. */
 static uint32_t add_words(struct tokenizer *t)
 {
     struct words *w = &t->words;
-    uint32_t at = 1 /* 0 means an empty slot */, n_odd = 0, n = 0, places[AHEAD];
+    uint32_t at = 1 /* 0 is an empty slot */, n_odd = 0, n = 0, places[AHEAD];
     uint64_t hashes[AHEAD];
     for (int32_t id = 0; id < t->n_vocab; id++) {
         bool is_pure = write_word(t, at, id);
@@ -208,7 +208,7 @@ static ALWAYS_INLINE bool is_token(const void *key, uint32_t id)
     return text.len == k->n && tokenizer_same(text.data, k->s, k->n);
 }
 
-/* The odd token of this text, or TOKENIZER_NO_TOKEN. */
+/* Returns the odd token of this text, or TOKENIZER_NO_TOKEN. */
 static int32_t find_odd(const struct tokenizer *t, const char *s, size_t n)
 {
     struct odd_key key = {t, s, n};
@@ -227,7 +227,7 @@ static enum err add_odd(struct tokenizer *t, uint32_t n_odd)
         if (text.len <= LONG_TEXT) {
             (void)undo_alphabet(text, w->byte_of, bytes, &is_pure);
         }
-        if (is_odd(text, is_pure) && find_odd(t, text.data, text.len) < 0) { /* of duplicates the first id counts */
+        if (is_odd(text, is_pure) && find_odd(t, text.data, text.len) < 0) { /* the first id of duplicates counts */
             table_add(&w->odd, tokenizer_hash(text.data, text.len), (uint32_t)id);
         }
     }
@@ -241,7 +241,8 @@ static struct word *find_bytes(const struct tokenizer *t, const char *s, size_t 
 
 static int32_t id_of(const struct word *word) { return word != NULL ? word->id : TOKENIZER_NO_TOKEN; }
 
-/* The word of a text as the vocabulary spells it, of LONG_TEXT bytes at most; *is_odd_text: it can be none. */
+/* Returns the word of a text in the vocabulary's spelling, of at most LONG_TEXT bytes; *is_odd_text: it can have
+ * none. */
 static struct word *find_text(const struct tokenizer *t, struct gguf_str text, bool *is_odd_text)
 {
     char bytes[LONG_TEXT];
@@ -290,8 +291,7 @@ int32_t words_find_merge(const struct tokenizer *t, struct gguf_str a, struct gg
     }
     *left = id_of(find_bytes(t, scratch, n_a));
     *right = id_of(find_bytes(t, scratch + n_a, n - n_a));
-    if (*last != NULL &&
-        !w->has_twins) { /* as a rule tokens come in the order of merges, so what follows is already there */
+    if (*last != NULL && !w->has_twins) { /* tokens are usually in merge order, so the next word is often the result */
         const struct word *next = (const void *)((const unsigned char *)*last + word_units((*last)->len) * WORD_ALIGN);
         if (next->len == n && memcmp(next->bytes, scratch, n) == 0) {
             *last = next;
@@ -343,7 +343,7 @@ enum err words_build(struct tokenizer *t)
     }
     uint32_t n_odd = add_words(t);
     if (t->method != METHOD_UNIGRAM) {
-        mem_free(t->scores); /* the words have the order of merges */
+        mem_free(t->scores); /* the words have the merge order */
         t->scores = NULL;
     }
     return t->is_spm ? ERR_OK : add_odd(t, n_odd);

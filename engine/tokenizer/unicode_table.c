@@ -10,7 +10,7 @@ bool unicode_table_nfc[UNICODE_TABLE_END];
 
 enum unicode_class unicode_class_find(uint32_t cp)
 {
-    if ((cp >= '\t' && cp <= '\r') || cp == 0x85) { /* controls that are White_Space */
+    if ((cp >= '\t' && cp <= '\r') || cp == 0x85) { /* control characters that are White_Space */
         return UNICODE_SPACE;
     }
     utf8proc_category_t category = cp <= 0x10FFFF ? utf8proc_category((int32_t)cp) : UTF8PROC_CATEGORY_CN;
@@ -20,11 +20,11 @@ enum unicode_class unicode_class_find(uint32_t cp)
                                                                                   : UNICODE_OTHER;
 }
 
-/* Flags cp if NFC changes it or puts it behind others, and what NFC joins to a character before it: the last of the
- * decomposition of one that stays itself. */
+/* Flags cp if NFC changes or reorders it. Of a cp that does not change, flags the last character of its decomposition,
+ * which NFC joins to a character before it. */
 static void flag_nfc(int32_t cp)
 {
-    int32_t parts[8]; /* canonical decompositions have 4 at most */
+    int32_t parts[8]; /* canonical decompositions have at most 4 */
     int boundary = 0;
     utf8proc_ssize_t n = utf8proc_decompose_char(cp, parts, ARRAY_LEN(parts), UTF8PROC_DECOMPOSE, &boundary);
     if (n > 1 || (n == 1 && parts[0] != cp)) {

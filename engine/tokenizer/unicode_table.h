@@ -1,6 +1,6 @@
-/* The classes of code points that pre-tokenizers tell apart, and those that normalizers may change: a table made once
- * from what utf8proc knows of each, since text is looked up a character at a time. Threads: unicode_table_init from
- * any; the rest are pure functions after it. */
+/* The classes of code points that pre-tokenizers distinguish, and the code points that normalizers can change. The
+ * table is built once from utf8proc, because text is looked up per character. Threads: unicode_table_init from any; the
+ * other functions are pure after it. */
 #ifndef INFCGI_TOKENIZER_UNICODE_TABLE_H
 #define INFCGI_TOKENIZER_UNICODE_TABLE_H
 
@@ -14,24 +14,25 @@ enum unicode_class {
     UNICODE_SPACE,  /* \s: property White_Space */
 };
 
-/* Fills the table; calls after the first do nothing. tokenizer_new calls it. */
+/* Fills the table; later calls do nothing. tokenizer_new calls it. */
 void unicode_table_init(void);
 
-/* Of each code point of planes 0 to 2, its class, and whether NFC may change it. */
+/* For each code point of planes 0 to 2, its class, and whether NFC can change it. */
 enum { UNICODE_TABLE_END = 0x30000 };
 extern unsigned char unicode_table_class[UNICODE_TABLE_END];
 extern bool unicode_table_nfc[UNICODE_TABLE_END];
 
-/* unicode_class_of without the table. */
+/* Like unicode_class_of(), but without the table. */
 enum unicode_class unicode_class_find(uint32_t cp);
 
-/* Class of cp [Unicode Character Database]; unassigned and out of range: UNICODE_OTHER. */
+/* Returns the class of cp [Unicode Character Database]; unassigned and out of range: UNICODE_OTHER. */
 static inline enum unicode_class unicode_class_of(uint32_t cp)
 {
     return cp < UNICODE_TABLE_END ? (enum unicode_class)unicode_table_class[cp] : unicode_class_find(cp);
 }
 
-/* May NFC change cp, alone or because of the characters before it? Planes above the table's have no such characters. */
+/* Returns whether NFC can change cp, alone or because of the characters before it. Planes above the table's have no
+ * such characters. */
 static inline bool unicode_nfc_may_change(uint32_t cp) { return cp < UNICODE_TABLE_END && unicode_table_nfc[cp]; }
 
 #endif
