@@ -27,16 +27,16 @@ void kern_ops_init_avx512(struct kern_table *t);
 void kern_ops_init_neon(struct kern_table *t);
 void kern_rows_init_ref(struct kern_table *t); /* the sampler's operations on a row; ISAs set them in kern_ops_init_* */
 
-/* ref: attention in one and two stages; kv_store. */
+/* Sets ref's attention in one and two stages, and kv_store. */
 struct kv_layout;
 void kern_attention_init_ref(struct kern_table *t);
 void kern_kv_store_ref(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *k_page,
                        unsigned char *v_page);
 
-/* ref: matmul for every panel kind; quantize_row. */
+/* Sets ref's matmul for every panel kind, and quantize_row. */
 void kern_matmul_init_ref(struct kern_table *t);
 void kern_quantize_row_ref(const float *x, size_t k, float fine, struct kern_qblock *row);
-/* least largest magnitude of a block with a scale: 256 * 127 / it does not overflow */
+/* Blocks whose largest magnitude is below this have no scale: 256 * 127 / KERN_AMAX_LEAST does not overflow. */
 #define KERN_AMAX_LEAST 0x1p-110f
 /* Returns the d^2 above which a block of the row is fine (kern.h); the d of all blocks must be set. */
 float kern_fine_limit(const struct kern_qblock *row, size_t n_blocks, float fine);
@@ -49,7 +49,7 @@ void kern_matmul_init_avxvnni(struct kern_table *t); /* quantized kinds only */
 
 void kern_matmul_init_avx512(struct kern_table *t);
 void kern_matmul_float_init_avx512(struct kern_table *t); /* called by the line above */
-/* quantized kinds; rows that amx leaves */
+/* Computes quantized kinds; amx calls it for few rows. */
 void kern_matmul_avx512(enum panel_kind kind, const struct kern_matmul_args *a);
 void kern_quantize_row_avx512(const float *x, size_t k, float fine, struct kern_qblock *row);
 

@@ -178,7 +178,7 @@ static void sum_up(struct backend_model *m)
     for (int i = 0; i < m->n; i++) {
         struct backend_info part;
         m->parts[i].layers.backend->info(m->parts[i].m, &part);
-        /* the highest value is the worst */
+        /* The highest value is the worst state. */
         enum backend_pack_state worst = MAX_OF(m->info.pack_state, part.pack_state);
         if (part.pack_note[0] != '\0' && n < sizeof m->pack_note) {
             n += (size_t)snprintf(m->pack_note + n, sizeof m->pack_note - n, "%s%s", n > 0 ? "; " : "", part.pack_note);

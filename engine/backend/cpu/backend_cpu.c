@@ -97,7 +97,7 @@ static void lay_out_pools(struct backend_model *m)
 {
     for (int is_local = false; is_local <= true; is_local++) {
         struct cpu_kv_pool *pool = &m->kv_pools[is_local];
-        *pool = (struct cpu_kv_pool){.at = m->recurrent_at, /* cannot overflow if pool_bytes does not */
+        *pool = (struct cpu_kv_pool){.at = m->recurrent_at, /* Cannot overflow if pool_bytes does not. */
                                      .page_bytes = *backend_page_bytes(&m->bytes, is_local),
                                      .n_pages = backend_n_pages(&m->cfg, is_local),
                                      .highest = -1};
@@ -168,7 +168,7 @@ static enum err choose_kv_types(struct backend_model *m, struct err_info *info)
     TRY(names_choose(kv_type_name, "cache-type-v", m->cfg.v_type, &v, info));
     m->k_type = (enum kv_type)k;
     m->v_type = (enum kv_type)v;
-    /* latents are both keys and values, so their rounding counts twice */
+    /* Latents are both keys and values, so their rounding counts twice. */
     bool is_narrow = m->k_type == KV_TYPE_Q8_0 || m->k_type == KV_TYPE_Q4_0;
     return m->plan->latent_dim == 0 || !is_narrow
                ? ERR_OK

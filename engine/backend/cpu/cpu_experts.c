@@ -197,7 +197,7 @@ void cpu_experts_run(const struct cpu_run *r)
     run_tasks(&v);
     pool_barrier(m->pool);
     unsigned char *q = NULL;
-    /* each thread quantizes all, which saves a barrier */
+    /* Each thread quantizes all rows, which saves a barrier. */
     if (!is_float(v.down) && v.n_picks <= (int32_t)CPU_TILE_ROWS) {
         q = v.scratch->rows;
         quantise_hidden(&v, 0, v.n_picks, q);

@@ -21,11 +21,11 @@ enum {
     CPU_TILE_BYTES = 256 << 10, /* weights of one tile: a quarter of a 1 MiB L2 */
     CPU_TILE_COLUMNS = PLAN_MAX_HEAD, /* widest tile in outputs: the widest head */
     CPU_TILE_PANELS = 8,              /* panels of other tiles: 64 rows x 128 outputs are 32 KiB */
-    /* from this number of rows per thread on, steps run by rows [measured: docs/internals/cpu.md] */
+    /* From this number of rows per thread on, steps run by rows [measured: docs/internals/cpu.md]. */
     CPU_ROWS_PER_THREAD = 8,
     CPU_LOGITS_CHUNK = 1024, /* columns of the head per chunk: computed, then scanned for statistics */
     CPU_CHUNK_PANELS = CPU_LOGITS_CHUNK / PANEL_ROWS,
-    /* maximum rows of a batch that overtakes another; as many rows of the overtaken batch are saved */
+    /* Maximum rows of a batch that overtakes another; as many rows of the overtaken batch are saved. */
     CPU_OVERTAKING_ROWS = CPU_TILE_ROWS,
 };
 

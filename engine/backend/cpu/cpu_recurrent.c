@@ -229,7 +229,7 @@ static void run_heads(const struct cpu_run *r, int32_t at_once, rows_fn run_rows
     pool_share((int)n_heads, r->thread, r->n_threads, &from, &to);
     size_t start = (size_t)from * head, stop = (size_t)to * head;
     float *state = NULL;
-    /* up to a copy or a boundary */
+    /* Each run of rows ends at a copy or at the end of a sequence. */
     for (int32_t first = 0, copy = 0, end; first < b->n_rows && from < to; first = end) {
         bool copies = false;
         if (first == 0 || b->seq[first] != b->seq[first - 1]) {

@@ -12,7 +12,7 @@
 
 enum {
     ALIGN = 64,
-    /* packed by one thread, which also clears the huge page that it fills: a millisecond of work */
+    /* A slice is packed by one thread, which also clears the huge page that it fills: a millisecond of work. */
     SLICE_BYTES = 2 << 20,
 };
 

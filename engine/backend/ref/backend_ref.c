@@ -363,7 +363,7 @@ static void lay_out_kv(struct backend_model *m)
         m->kvs[i] = (struct ref_kv){.heads = kv, .at = m->recurrent_at, .slot_floats = slot, .is_local = is_local};
         *backend_page_bytes(&m->bytes, is_local) += slot * KV_PAGE_TOKENS * sizeof(float);
         m->recurrent_at +=
-            /* cannot overflow if pool_bytes does not */
+            /* Cannot overflow if pool_bytes does not. */
             slot * KV_PAGE_TOKENS * (size_t)backend_n_pages(&m->cfg, is_local);
     }
 }

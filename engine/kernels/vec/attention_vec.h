@@ -123,7 +123,7 @@ static void att_softmax(struct att_work *w, struct att_tile *t, const struct att
     _Alignas(64) float scale[VEC_LANES];
     vec_store(scale, att_maximums(w, t, b, shift));
     for (int i = 0; i < t->n; i++) {
-        /* before its first block the maximum is -inf, and the difference NaN */
+        /* Before a query's first block the maximum is -inf, and the difference NaN. */
         if (t->queries[i].lo >= t->queries[i].hi) {
             w->correction[i] = 1.0f;
             memset(w->weights[i], 0, sizeof w->weights[i]);

@@ -7,7 +7,7 @@
 
 #include <stdbool.h>
 
-/* vectors of columns processed together, with two partial sums each: four chains of multiply-add */
+/* Vectors of columns processed together, with two partial sums each: four chains of multiply-add. */
 enum { LINEAR_VECS = 2 };
 
 /* A block of n columns from state, v and out on. The last vector can be partial. */
