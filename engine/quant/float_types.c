@@ -1,4 +1,4 @@
-/* F32, F16 and BF16: nothing to unpack, only to widen. */
+/* F32, F16 and BF16 are only widened. */
 #include "engine/quant/quant_types.h"
 
 static void f32_row(const void *src, size_t n, float *out) { memcpy(out, src, n * sizeof *out); }

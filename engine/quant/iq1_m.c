@@ -1,7 +1,7 @@
 /* IQ1_M: 256 inputs in 56 bytes, 32 bytes of low grid indexes, for each 8 inputs a nibble of three high bits and a
- * sign, then four words of four three-bit scales each, whose top nibbles together are the half d; w = d * (2 * scale +
- * 1) * (grid +- 1/8), one scale per 16, minus where the sign is set [ggml-common.h and ggml-quants.c, llama.cpp
- * b11434]. Codes stand for eighths. */
+ * sign, then four words of four three-bit scales each. The top nibbles of the words form the half d. w = d * (2 * scale
+ * + 1) * (grid +- 1/8), one scale per 16, minus if the sign is set [ggml-common.h and ggml-quants.c, llama.cpp b11434].
+ * Codes stand for eighths. */
 #include "engine/quant/iq_grids.h"
 
 enum { IQ1_M_BYTES = 56, HIGH = 32, SCALES = 48 }; /* offsets in the super-block */

@@ -1,6 +1,6 @@
 /* IQ1_S: 256 inputs in 50 bytes, half d, 32 bytes of low grid indexes, then for each 32 inputs 16 bits: four times
- * three high bits of the indexes, a three-bit scale, a sign; w = d * (2 * scale + 1) * (grid +- 1/8), minus where the
- * sign is set [ggml-common.h and ggml-quants.c, llama.cpp b11434]. Codes stand for eighths. */
+ * three high bits of the indexes, a three-bit scale, a sign. w = d * (2 * scale + 1) * (grid +- 1/8), minus if the sign
+ * is set [ggml-common.h and ggml-quants.c, llama.cpp b11434]. Codes stand for eighths. */
 #include "engine/quant/iq_grids.h"
 
 enum { IQ1_S_BYTES = 50, LOW = 2, HIGH = 34 }; /* offsets in the super-block */

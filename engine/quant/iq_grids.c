@@ -1,6 +1,6 @@
-/* The grids of the IQ1, IQ2 and IQ3 weight types: the points, of 8 or 4 values, that an index in a file stands for.
- * Numbers from ggml-common.h of llama.cpp b11434 (MIT licence, Copyright (c) 2023-2026 The ggml authors), where each
- * value takes a byte; here it is the index of the value, first value in the lowest bits. */
+/* The grids of the IQ1, IQ2 and IQ3 weight types: an index in a file stands for a point of 8 or 4 values. Numbers from
+ * ggml-common.h of llama.cpp b11434 (MIT licence, Copyright (c) 2023-2026 The ggml authors), where each value is a
+ * byte. Here it is the index of the value, the first value in the lowest bits. */
 #include "engine/quant/iq_grids.h"
 
 #define EITHER_SIGN(a, b, c) 128 + (a), 128 + (b), 128 + (c), 128, 128, 128, 128, 128

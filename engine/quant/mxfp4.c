@@ -1,13 +1,13 @@
-/* MXFP4: 32 inputs in 17 bytes, an exponent e, then 16 bytes of nibbles; w = 2^(e-128) * value[code], values of two
- * exponent bits and one of mantissa, doubled [OCP Microscaling Formats v1.0; ggml-common.h, llama.cpp b11434]. */
+/* MXFP4: 32 inputs in 17 bytes, an exponent e, then 16 bytes of nibbles; w = 2^(e-128) * value[code], values with two
+ * exponent bits and one mantissa bit, doubled [OCP Microscaling Formats v1.0; ggml-common.h, llama.cpp b11434]. */
 #include "engine/quant/quant_types.h"
 
 enum { MXFP4_BYTES = 17 };
 
 static const uint8_t table[16] = {128, 129, 130, 131, 132, 134, 136, 140, 128, 127, 126, 125, 124, 122, 120, 116};
 
-/* 2^(e-128): exact also where it is subnormal (e 0 and 1). ggml gives 255, NaN in the standard, no meaning of its own.
- */
+/* Returns 2^(e-128), exact even if subnormal (e 0 and 1). Like ggml, does not treat e 255 as NaN, which it is in the
+ * standard. */
 static float power_of_2(uint8_t e)
 {
     uint32_t bits = e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23;

@@ -1,4 +1,4 @@
-/* The layout of weight panels, and reading them. panel_pack.c writes them. */
+/* Computes the layout of weight panels and reads them. panel_pack.c writes them. */
 #include "engine/quant/panel.h"
 
 #include "engine/base/compiler.h"
@@ -24,11 +24,11 @@ static const struct panel_info panel_rows[PANEL_KIND_COUNT] = {
 
 const struct panel_info *panel_info(enum panel_kind kind) { return &panel_rows[kind]; }
 
-enum { TABLE_BYTES = 64 }; /* a table fills a 512-bit register, so one load gives every ISA its own */
+enum { TABLE_BYTES = 64 }; /* a table fills a 512-bit register, so every ISA needs one load */
 
 static size_t round_up_64(size_t n) { return (n + 63) / 64 * 64; }
 
-/* Bytes of one block over the 16 lanes: codes, scales. */
+/* Return the bytes of one block over the 16 lanes: codes, scales. */
 static size_t code_bytes(const struct panel_info *info) { return (size_t)info->bits * PANEL_BLOCK * PANEL_ROWS / 8; }
 
 static size_t scale_bytes(const struct panel_info *info)
@@ -36,7 +36,7 @@ static size_t scale_bytes(const struct panel_info *info)
     return (size_t)(PANEL_BLOCK / info->block * PANEL_ROWS) * (info->has_unit ? sizeof(int8_t) : sizeof(uint16_t));
 }
 
-/* Bytes of a group of n blocks. */
+/* Returns the bytes of a group of n blocks. */
 static size_t group_bytes(const struct panel_info *info, size_t n)
 {
     size_t sides = info->has_min ? 2 : 1, units = info->has_unit && n > 0 ? PANEL_ROWS * sizeof(uint16_t) : 0;
@@ -73,7 +73,7 @@ size_t panel_bytes(enum panel_kind kind, size_t k)
     return panel_table_offset(kind, k) + (info->has_table ? TABLE_BYTES : 0);
 }
 
-/* Code of input `in` (0..31) of a block for one lane. */
+/* Returns the code of input `in` (0..31) of a block for one lane. */
 static unsigned code_at(const unsigned char *codes, int bits, size_t in, int lane)
 {
     const unsigned char *byte = codes + 4 * (size_t)lane + in % 4; /* of the first line */
@@ -104,7 +104,7 @@ int panel_code(enum panel_kind kind, const void *panel, size_t k, size_t in, int
     return info->has_table ? p[panel_table_offset(kind, k) + code] : (int)code;
 }
 
-/* Scale or minimum number `at` of a lane: rows of them from `from` on, their unit at `unit`. */
+/* Returns scale or minimum `at` of a lane; their rows begin at `from`, their unit is at `unit`. */
 static float scale_at(const struct panel_info *info, const unsigned char *panel, size_t from, size_t unit, size_t at,
                       int lane)
 {

@@ -1,15 +1,15 @@
 /* Packed weights: the one form in which the CPU back end keeps matrices, for one activation row and for many.
  *
  * A matrix W [N][K] (N output rows) becomes ceil(N/16) panels of 16 output rows. In a panel, lane = output row; rows
- * that do not exist have zero scales (quantised kinds) or zero weights (float kinds). Quantised kinds hold unsigned
+ * that do not exist have zero scales (quantized kinds) or zero weights (float kinds). Quantized kinds hold unsigned
  * codes c in blocks of 32 inputs with a scale d and either a minimum m (w = d*c + m) or a fixed zero point
- * (w = d*(c-z)). Table kinds hold indexes of 4 bits into a table of 16 codes that stands in each panel (w =
- * d*(table[c]-z)): a fixed curve of values, or magnitudes and signs. What a block takes is what it takes in the file,
- * within 3 %: one row at a time is bound by memory.
+ * (w = d*(c-z)). Table kinds hold indexes of 4 bits into a table of 16 codes in each panel (w = d*(table[c]-z)): a
+ * fixed curve of values, or magnitudes and signs. A block has its size in the file, within 3 %, because products with
+ * one row are bound by memory.
  *
- *   panel of a quantised kind: groups of 8 blocks (the last of what is left), each padded to a multiple of 64 bytes:
+ *   panel of a quantized kind: groups of 8 blocks (the last can be smaller), each padded to a multiple of 64 bytes:
  *     codes   [blocks][64 * bits]   a word of four bytes belongs to a lane; word v of a lane holds inputs 4v .. 4v+3 of
- *                                   the block, an input a byte, whose bits may lie in different lines of 64 bytes:
+ *                                   the block, one byte per input, whose bits can be in different lines of 64 bytes:
  *       8-bit: line v is word v of every lane
  *       4-bit: line i has word 2i in the low nibbles, word 2i+1 in the high ones: one load, two vpdpbusd operands
  *       5-bit: as 4-bit; then one line with the fifth bit of word v in bit v
@@ -20,8 +20,8 @@
  *                                        exact there, not in a half); in kinds with units int8, d = unit * int8
  *     mins    [blocks * 32/block][16]    f16, in kinds with units int8, m = min unit * int8 (kinds with minimums only)
  *     unit, min unit  [16] f16 each      (kinds with units, with minimums)
- *   behind the groups:
- *     table   [4][16] bytes, four times the same (table kinds only); 1 .. 255, so that table - z fits +-127
+ *   after the groups:
+ *     table   [4][16] bytes, four copies (table kinds only); 1 .. 255, so that table - z fits +-127
  *   panel of a float kind: [K][16] elements, padded to a multiple of 64 bytes
  *
  * Source of the layout: measured on AVX-512 VNNI (docs/internals/kernels.md). Threads: pure functions. */
@@ -41,7 +41,7 @@ enum {
     PANEL_GROUP = 8,  /* blocks in a group: the super-block of K types */
 };
 
-/* X(KIND, name, bits, block, zero point, has_min, has_table, has_bf16_scale, has_unit): the quantised kinds.
+/* X(KIND, name, bits, block, zero point, has_min, has_table, has_bf16_scale, has_unit): the quantized kinds.
  *   U4        Q4_0, TQ1_0, TQ2_0 (codes + 7)     U2_MIN_K  Q2_K
  *   U4_MIN    Q4_1                               U3_K      Q3_K
  *   U5        Q5_0                               U4_MIN_K  Q4_K
@@ -77,7 +77,7 @@ struct panel_info {
     const char *name;   /* "u4_min" */
     uint8_t bits;       /* of a code or element: 2 .. 6, 8, 16 or 32 */
     uint8_t block;      /* inputs a scale covers: 32 or 16; 0 for float kinds */
-    uint8_t zero_point; /* subtracted from codes; 0 where there are minimums */
+    uint8_t zero_point; /* subtracted from codes; 0 in kinds with minimums */
     bool has_min;
     bool is_float;
     bool has_table;
@@ -86,31 +86,31 @@ struct panel_info {
 };
 const struct panel_info *panel_info(enum panel_kind kind);
 
-/* Bytes of one panel for K inputs (quantised kinds: K a multiple of 32; checked when weights are bound). */
+/* Returns the bytes of one panel for K inputs (quantized kinds: K a multiple of 32; checked when weights are bound). */
 size_t panel_bytes(enum panel_kind kind, size_t k);
 
-/* Bytes of a whole group. */
+/* Returns the bytes of a whole group. */
 size_t panel_group_bytes(enum panel_kind kind);
 
-/* Where in a quantised panel a group's parts begin, in bytes from the panel's begin. */
+/* Offsets of a group's parts in a quantized panel, in bytes from its start. */
 struct panel_group {
     size_t codes;          /* of its first block */
     size_t scales, mins;   /* of its first block */
     size_t unit, min_unit; /* kinds with units */
-    size_t n_blocks;       /* PANEL_GROUP, the last one what is left */
+    size_t n_blocks;       /* PANEL_GROUP; fewer in the last group */
 };
 struct panel_group panel_group_at(enum panel_kind kind, size_t k, size_t group);
 
 size_t panel_table_offset(enum panel_kind kind, size_t k);
 
-/* Number `at` of a lane's scales or minimums, in order of inputs; exact. */
+/* Return scale or minimum `at` of a lane, in order of inputs; exact. */
 float panel_scale(enum panel_kind kind, const void *panel, size_t k, size_t at, int lane);
 float panel_min(enum panel_kind kind, const void *panel, size_t k, size_t at, int lane);
 
-/* Code of input `in` of a lane, table kinds: its entry in the table. */
+/* Returns the code of input `in` of a lane; in table kinds its entry in the table. */
 int panel_code(enum panel_kind kind, const void *panel, size_t k, size_t in, int lane);
 
-/* Unpacks lane `lane` of a panel into out[k] f32: what the packed form stands for. */
+/* Unpacks lane `lane` of a panel to out[k], the exact f32 values of the packed form. */
 void panel_unpack_row(enum panel_kind kind, const void *panel, size_t k, int lane, float *out);
 
 #endif

@@ -1,5 +1,5 @@
-/* Packing walks blocks outside and lanes inside: it writes the panel once from front to back while it reads 16 rows side
- * by side, which the hardware prefetchers follow. */
+/* The outer loop is over blocks, the inner over lanes. So the panel is written once in order while 16 rows are read in
+ * parallel, which hardware prefetchers follow. */
 #include "engine/quant/panel_pack.h"
 
 #include "engine/base/compiler.h"
@@ -9,7 +9,7 @@
 
 enum { TABLE_ENTRIES = 16 };
 
-/* [n_rows][k] -> [k][16]; missing lanes are zero. */
+/* Transposes [n_rows][k] to [k][16]; missing lanes are zero. */
 static void pack_f32(const unsigned char *src, size_t row_bytes, int n_rows, size_t k, uint32_t *dst)
 {
     for (size_t i = 0; i < k; i++) {

@@ -4,7 +4,7 @@
 
 enum { Q3_K_BYTES = 110, CODES = 32, SCALES = 96, D = 108 }; /* offsets in the super-block */
 
-/* Scale number j (0..15): low four bits in the nibbles of the first eight bytes, high two in those of the last four. */
+/* Returns scale j (0..15): low four bits in the nibbles of the first eight bytes, high two in the last four bytes. */
 static int scale_of(const uint8_t *packed, size_t j)
 {
     int low = j < 8 ? packed[j] & 15 : packed[j - 8] >> 4;

@@ -1,4 +1,4 @@
-/* The table of executable weight types, made from the list in ref/quant_types.h. */
+/* The table of executable weight types, built from the list in quant_types.h. */
 #include "engine/quant/quant.h"
 
 #include "engine/quant/quant_types.h"

@@ -17,7 +17,7 @@ struct quant_block {
     float min[2];
     /* Kinds with units: scale = unit * step, min = min_unit * min_step, exact. */
     int8_t step[2], min_step[2];
-    uint16_t unit, min_unit; /* f16; types with `pack` and no units: scale[0] and min[0] as the file has them */
+    uint16_t unit, min_unit; /* f16; types with `pack` and no units: scale[0] and min[0] as in the file */
 };
 
 /* Up to 16 rows of a file, row_bytes apart, from block i_block on. */
@@ -30,10 +30,10 @@ struct quant_rows {
 
 struct quant_ops {
     enum panel_kind panel;
-    const uint8_t *table; /* [16] of table kinds: what a code stands for, plus the zero point; NULL for other kinds */
+    const uint8_t *table; /* [16] of table kinds: value of each code plus the zero point; NULL for other kinds */
 
-    /* out[0..n) = the values of a row of n elements (a multiple of the type's block). src: the row's bytes, unaligned.
-     */
+    /* Writes the values of a row of n elements (a multiple of the type's block) to out. src: the row's bytes,
+     * unaligned. */
     void (*dequantize)(const void *src, size_t n, float *out);
 
     /* Unpacks inputs 32*i_block .. +31 of the row. NULL for float types. */

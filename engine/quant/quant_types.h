@@ -1,5 +1,5 @@
-/* The list of executable weight types: quant.c makes its table of it. A new type is one file here that defines its
- * `struct quant_ops` and one row in this list.  Threads: constant data and pure functions. */
+/* The list of executable weight types, from which quant.c builds its table. A new type is one file here that defines
+ * its `struct quant_ops` and one row in this list. Threads: constant data and pure functions. */
 #ifndef INFCGI_QUANT_QUANT_TYPES_H
 #define INFCGI_QUANT_QUANT_TYPES_H
 
@@ -42,9 +42,9 @@ QUANT_TYPES(QUANT_DECLARE)
 
 extern const uint8_t quant_iq4_table[16]; /* panel table of IQ4_NL and IQ4_XS; in iq4_nl.c */
 
-/* The row of a quantised type, block by block as `unpack` takes it apart: out = scale * (code - zero point) + min, in
- * f32 without FMA, which is bit for bit what ggml's dequantize_row_* compute (b11434, ggml-quants.c). Table kinds: the
- * code is first replaced by its entry in table[16]. */
+/* Dequantizes a row block by block with `unpack`: out = scale * (code - zero point) + min, in f32 without FMA, bit for
+ * bit like ggml's dequantize_row_* (b11434, ggml-quants.c). Table kinds: the code is first replaced by its entry in
+ * table[16]. */
 static ALWAYS_INLINE void quant_dequantize_table(void (*unpack)(const void *, size_t, struct quant_block *),
                                                  enum panel_kind kind, const uint8_t *table, const void *src, size_t n,
                                                  float *out)
@@ -63,14 +63,14 @@ static ALWAYS_INLINE void quant_dequantize_table(void (*unpack)(const void *, si
     }
 }
 
-/* The same for kinds without a table. */
+/* Like quant_dequantize_table(), but for kinds without a table. */
 static ALWAYS_INLINE void quant_dequantize(void (*unpack)(const void *, size_t, struct quant_block *),
                                            enum panel_kind kind, const void *src, size_t n, float *out)
 {
     quant_dequantize_table(unpack, kind, NULL, src, n, out);
 }
 
-/* The half at p, unaligned, little-endian as in every GGUF file we read. */
+/* Returns the half at p, unaligned, little-endian as in every supported GGUF file. */
 static ALWAYS_INLINE float quant_half(const uint8_t *p)
 {
     uint16_t h;
@@ -78,7 +78,7 @@ static ALWAYS_INLINE float quant_half(const uint8_t *p)
     return dtype_f16_to_f32(h);
 }
 
-/* The little-endian words at p, unaligned. */
+/* Return the little-endian words at p, unaligned. */
 static ALWAYS_INLINE uint16_t quant_u16(const uint8_t *p)
 {
     uint16_t v;
@@ -95,8 +95,8 @@ static ALWAYS_INLINE uint32_t quant_u32(const uint8_t *p)
 
 #define QUANT_EACH_BYTE(b) ((uint64_t)(b)*0x0101010101010101u)
 
-/* Eight bytes at p, each shifted right by `shift` bits and masked: what a neighbour shifts in the mask takes away, so
- * codes are taken apart eight at a time (packing runs over gigabytes when a model is loaded). */
+/* Returns eight bytes at p, each shifted right by `shift` bits and masked. The mask removes the bits of neighbors, so
+ * codes are extracted eight at a time (packing reads gigabytes when a model loads). */
 static ALWAYS_INLINE uint64_t quant_bits(const uint8_t *p, int shift, uint8_t mask)
 {
     uint64_t v;
@@ -104,7 +104,7 @@ static ALWAYS_INLINE uint64_t quant_bits(const uint8_t *p, int shift, uint8_t ma
     return v >> shift & QUANT_EACH_BYTE(mask);
 }
 
-/* 32 codes of 4 bits from 16 bytes: low nibbles are the first 16 inputs, high nibbles the last. */
+/* Extracts 32 codes of 4 bits from 16 bytes: low nibbles are the first 16 inputs, high nibbles the last. */
 static ALWAYS_INLINE void quant_nibbles(const uint8_t *bytes, uint8_t *codes)
 {
     UNROLL_FULLY
@@ -114,8 +114,8 @@ static ALWAYS_INLINE void quant_nibbles(const uint8_t *bytes, uint8_t *codes)
     }
 }
 
-/* Adds the fifth bit of each code (bit i of the little-endian word at `high` belongs to input i). A byte of eight bits
- * is copied to eight bytes, of which each keeps its own bit; adding 0x7F carries any bit into the top one. */
+/* Adds the fifth bit of each code (bit i of the little-endian word at `high` belongs to input i). A byte is copied to
+ * eight bytes, each keeps its own bit, and adding 0x7F carries that into the top bit. */
 static ALWAYS_INLINE void quant_fifth_bits(const uint8_t *high, uint8_t *codes)
 {
     UNROLL_FULLY
@@ -128,7 +128,7 @@ static ALWAYS_INLINE void quant_fifth_bits(const uint8_t *high, uint8_t *codes)
     }
 }
 
-/* Scale (minimum) `part` of a block of a kind with units: the half at d times step, or minus that. */
+/* Set scale (minimum) `part` of a block of a kind with units: the half at d times step, or minus that. */
 static ALWAYS_INLINE void quant_set_scale(struct quant_block *out, int part, const uint8_t *d, int step)
 {
     out->unit = quant_u16(d);
@@ -143,9 +143,9 @@ static ALWAYS_INLINE void quant_set_min(struct quant_block *out, int part, const
     out->min[part] = -(quant_half(dmin) * (float)step);
 }
 
-/* Six-bit scale and minimum of block j (0..7) of a Q4_K or Q5_K super-block, which begins with halves d and dmin and 12
- * packed bytes. The first four of each kind are the low six bits of bytes j and j+4; the rest have their low four bits
- * in byte j+4 and their high two in the top bits of bytes j-4 and j. */
+/* Sets the six-bit scale and minimum of block j (0..7) of a Q4_K or Q5_K super-block, which begins with halves d and
+ * dmin and 12 packed bytes. The first four of each kind are the low six bits of bytes j and j+4; the rest have their
+ * low four bits in byte j+4 and their high two in the top bits of bytes j-4 and j. */
 static ALWAYS_INLINE void quant_k_scale(const uint8_t *block, size_t j, struct quant_block *out)
 {
     const uint8_t *packed = block + 4;
@@ -160,16 +160,17 @@ static ALWAYS_INLINE void quant_k_scale(const uint8_t *block, size_t j, struct q
 
 /* --- packing ---------------------------------------------------------------------------------------------------- */
 
-/* The words of one lane of a code block go into lines of 64 bytes; `dst` is the lane's word of the first line. */
+/* Stores a word of one lane of a code block to line `line` of 64 bytes; `dst` is the lane's word of the first line. */
 static ALWAYS_INLINE void quant_store_word(uint32_t word, unsigned char *dst, size_t line)
 {
     memcpy(dst + 64 * line, &word, 4);
 }
 
-/* Bits `from` on, `n` of each byte of a word. */
+/* Returns `n` bits of each byte of a word, from bit `from` on. */
 static ALWAYS_INLINE uint32_t quant_word_bits(uint32_t word, int from, int n)
 {
-    return word >> from & 0x01010101u * ((1u << n) - 1); /* bytes are below 64 where from > 0: nothing crosses over */
+    /* Bytes are below 64 if from > 0, so no bit moves to another byte. */
+    return word >> from & 0x01010101u * ((1u << n) - 1);
 }
 
 static ALWAYS_INLINE void quant_store_u4(const uint32_t *words, unsigned char *dst)
@@ -180,7 +181,7 @@ static ALWAYS_INLINE void quant_store_u4(const uint32_t *words, unsigned char *d
     }
 }
 
-/* Two lines of bit pairs. */
+/* Stores two lines of bit pairs. */
 static ALWAYS_INLINE void quant_store_pairs(const uint32_t *words, int from, unsigned char *dst, size_t line)
 {
     UNROLL_FULLY
@@ -194,7 +195,7 @@ static ALWAYS_INLINE void quant_store_pairs(const uint32_t *words, int from, uns
     }
 }
 
-/* One line of single bits. */
+/* Stores one line of single bits. */
 static ALWAYS_INLINE void quant_store_singles(const uint32_t *words, int from, unsigned char *dst, size_t line)
 {
     uint32_t line_word = 0;
@@ -236,7 +237,7 @@ static ALWAYS_INLINE void quant_store_codes(const uint8_t *codes, int bits, unsi
     }
 }
 
-/* Scales and minimums of one lane of block b (of its group g). */
+/* Stores scales and minimums of one lane of block b (of its group g). */
 static ALWAYS_INLINE void quant_store_scales(const struct panel_info *info, bool are_halves,
                                              const struct quant_block *from, const struct panel_group *g, size_t b,
                                              size_t lane, unsigned char *panel)
@@ -266,8 +267,8 @@ static ALWAYS_INLINE void quant_store_scales(const struct panel_info *info, bool
     }
 }
 
-/* A group of a panel from the file's rows: quant_ops.pack of a type is this with constants, so that all of it is one
- * loop. are_halves: scales and minimums go as the file has them. */
+/* Packs a group of a panel from the file's rows. quant_ops.pack of a type calls it with constants, so that it compiles
+ * to one loop. are_halves: scales and minimums are copied from the file. */
 static ALWAYS_INLINE void quant_pack(void (*unpack)(const void *, size_t, struct quant_block *),
                                      const struct panel_info *info, bool are_halves, const struct quant_rows *from,
                                      const struct panel_group *g, unsigned char *panel)

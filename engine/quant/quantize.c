@@ -1,4 +1,4 @@
-/* Rows to blocks: the float types, and those of 32 values with a scale or a scale and a minimum of their own. Layouts:
+/* Encodes rows as blocks: the float types, and blocks of 32 values with their own scale, or scale and minimum. Layouts:
  * ggml-common.h, llama.cpp b11434. */
 #include "engine/quant/quantize.h"
 
@@ -14,7 +14,7 @@ static const float largest_half = 65504.0f;
 
 static void put_u16(uint8_t *at, uint16_t v) { memcpy(at, &v, sizeof v); }
 
-/* Low nibbles are the first 16 values, high nibbles the last. */
+/* Stores the first 16 values in low nibbles, the last 16 in high nibbles. */
 static void put_nibbles(const uint8_t *codes, uint8_t *at)
 {
     for (int i = 0; i < CODES / 2; i++) {
@@ -22,7 +22,7 @@ static void put_nibbles(const uint8_t *codes, uint8_t *at)
     }
 }
 
-/* Bit i is the fifth of code i. */
+/* Stores the fifth bit of code i in bit i. */
 static void put_fifth_bits(const uint8_t *codes, uint8_t *at)
 {
     uint32_t bits = 0;
@@ -66,7 +66,7 @@ static void quantize_q5_0(const float *x, const float *w, uint8_t *dst)
 static void quantize_q8_0(const float *x, const float *w, uint8_t *dst)
 {
     uint8_t codes[CODES];
-    with_scale(x, w, -127, 127, dst, codes); /* not -128, which readers may negate */
+    with_scale(x, w, -127, 127, dst, codes); /* not -128, which readers can negate */
     for (int i = 0; i < CODES; i++) {
         dst[2 + i] = (uint8_t)(codes[i] - 127);
     }
@@ -103,7 +103,7 @@ bool quantize_can(enum dtype type)
            ((unsigned)type < DTYPE_COUNT && blocks[type] != NULL);
 }
 
-/* Are all values finite and at most `limit` in size? */
+/* Returns whether all values are finite and at most `limit` in magnitude. */
 static bool all_within(const float *x, size_t n, float limit)
 {
     for (size_t i = 0; i < n; i++) {
@@ -114,7 +114,7 @@ static bool all_within(const float *x, size_t n, float limit)
     return true;
 }
 
-/* Weights of a block, at most 1 so that sums stay in range. */
+/* Writes the weights of a block, at most 1, so that sums stay in range. */
 static void take_weights(const float *importance, size_t n, float *w)
 {
     float most = 0;

@@ -8,12 +8,12 @@
 #include <stddef.h>
 
 enum {
-    QUANTIZE_BLOCK = 32,  /* elements that share a scale, at most */
+    QUANTIZE_BLOCK = 32,  /* maximum number of elements that share a scale */
     QUANTIZE_SUPER = 256, /* elements of a K block */
-    QUANTIZE_LANES = 16,  /* candidates tried at once, side by side, so that compilers use vectors */
+    QUANTIZE_LANES = 16,  /* candidates tried together, so that compilers use vectors */
 };
 
-/* Returns the nearest integer, ties to even; |v| < 2^22, whose sum with 1.5 * 2^23 has no bits below one. */
+/* Returns the nearest integer, ties to even; |v| < 2^22, so that its sum with 1.5 * 2^23 has no bits below one. */
 static inline float quantize_nearest(float v) { return (v + 12582912.0f) - 12582912.0f; }
 
 static inline float quantize_limit(float v, float low, float high)
@@ -30,25 +30,25 @@ static inline float quantize_code(float v, float low, float high)
 
 static inline float quantize_half(float v) { return dtype_f16_to_f32(dtype_f32_to_f16(v)); }
 
-/* d, of either sign, so that d * code with codes low..high is near x. 0 when all x are. */
+/* Returns d, of either sign, so that d * code with codes low..high is near x. 0 if all x are 0. */
 float quantize_fit_scale(const float *x, const float *w, int n, int low, int high);
 
 struct quantize_line {
     float scale, min; /* scale >= 0 */
 };
 
-/* scale * code + min with codes 0..high. below_zero: min <= 0. */
+/* Returns the scale and min so that scale * code + min with codes 0..high is near x. below_zero: min <= 0. */
 struct quantize_line quantize_fit_line(const float *x, const float *w, int n, int high, bool below_zero);
 
-/* err[lane] = what is lost with scale[lane] * code + min[lane], codes low..high. */
+/* Writes the error of scale[lane] * code + min[lane], codes low..high, to err[lane]. */
 void quantize_try_lines(const float *x, const float *w, int n, int low, int high, const float scale[QUANTIZE_LANES],
                         const float min[QUANTIZE_LANES], float err[QUANTIZE_LANES]);
 
-/* Codes less `low`, as bytes; returns what is lost. */
+/* Writes the codes minus `low` as bytes; returns the error. */
 float quantize_codes(const float *x, const float *w, int n, int low, int high, struct quantize_line line,
                      uint8_t *codes);
 
-/* Super-blocks (quantize_k.c): x[256], w[256] to the bytes of one block. */
+/* Encode super-blocks (quantize_k.c): x[256] with weights w[256] to the bytes of one block. */
 void quantize_q4_k(const float *x, const float *w, uint8_t *dst);
 void quantize_q5_k(const float *x, const float *w, uint8_t *dst);
 void quantize_q6_k(const float *x, const float *w, uint8_t *dst);

@@ -1,6 +1,6 @@
-/* K blocks: 256 values whose 8 or 16 parts have small integers for scales (and minimums), in units that the block
- * shares. Each part is fitted alone; units are chosen for the parts' scales together; then integers are tried around
- * what rounding gave, each judged by its part's real error, and the units follow by least squares, twice. Layouts:
+/* K blocks: 256 values in 8 or 16 parts, whose scales (and minimums) are small integers in units of the block. First
+ * each part is fitted separately, then units are chosen for the scales of all parts. Then, twice, integers near the
+ * rounded ones are tried and judged by their part's real error, and least squares updates the units. Layouts:
  * ggml-common.h, llama.cpp b11434. */
 #include "engine/quant/quantize_internal.h"
 
@@ -8,8 +8,8 @@
 
 enum { LANES = QUANTIZE_LANES, SUPER = QUANTIZE_SUPER, MAX_PARTS = 16, ROUNDS = 1 };
 
-/* A unit for which value[i] ~ unit * integer, |integer| at most `high`, with the least sum of weight * error squared,
- * as a half. The largest value gets an integer near `high`. */
+/* Returns a unit, as a half, so that value[i] ~ unit * integer, |integer| <= `high`, with the least sum of weight *
+ * squared error. The largest value gets an integer near `high`. */
 static float choose_unit(const float *value, const float *weight, int n, float high)
 {
     float peak = 0, best = INFINITY, unit = 0;
@@ -57,7 +57,7 @@ static void make_codes(const float *x, const float *w, int high, struct k_block 
     }
 }
 
-/* Integers of one part: the best of three scales and five minimums around what they are. */
+/* Sets the integers of one part to the best of three scales and five minimums around the current ones. */
 static void settle_part(const float *x, const float *w, int high, struct k_block *b, int part)
 {
     float scale[LANES], min[LANES], err[LANES];
@@ -78,7 +78,7 @@ static void settle_part(const float *x, const float *w, int high, struct k_block
     b->min[part] = m[best];
 }
 
-/* d and dmin for the codes and integers as they are. */
+/* Computes d and dmin for the current codes and integers. */
 static void settle_units(const float *x, const float *w, struct k_block *b)
 {
     float uu = 0, uv = 0, vv = 0, ux = 0, vx = 0; /* x ~ d u + dmin v */
@@ -142,8 +142,9 @@ static void search_block(const float *x, const float *w, int high, struct k_bloc
     }
 }
 
-/* Halves d and dmin; then six bits each: the first four scales and minimums in the low bits of bytes 0..3 and 4..7, the
- * others' low four bits in bytes 8..11 and their high two in the top bits of bytes 0..7. */
+/* Stores halves d and dmin, then six bits for each scale and minimum. The first four of each are in the low bits of
+ * bytes 0..3 and 4..7. The others have their low four bits in bytes 8..11 and their high two in the top bits of bytes
+ * 0..7. */
 static void put_scales(const struct k_block *b, uint8_t *dst)
 {
     uint16_t d = dtype_f32_to_f16(b->d), dmin = dtype_f32_to_f16(b->dmin);
@@ -157,7 +158,7 @@ static void put_scales(const struct k_block *b, uint8_t *dst)
     }
 }
 
-/* Two parts share 32 bytes: even ones the low nibbles, odd the high. */
+/* Stores two parts in 32 bytes: even parts in the low nibbles, odd in the high. */
 static void put_nibbles(const uint8_t *codes, uint8_t *dst)
 {
     for (int i = 0; i < SUPER / 2; i++) {
@@ -267,8 +268,9 @@ static void search_block_6(const float *x, const float *w, struct q6_block *best
     }
 }
 
-/* 128 bytes of low nibbles, 64 of high bit pairs, 16 scales, d. Of each half of 128 values four parts of 32 share
- * bytes: the first two the low nibbles of 64 bytes, the others the high; all four the bit pairs of 32. */
+/* Layout: 128 bytes of low nibbles, 64 of high bit pairs, 16 scales, d. In each half of 128 values, four runs of 32
+ * share bytes. The first two are in the low nibbles of 64 bytes, the others in the high; all four are in the bit pairs
+ * of 32 bytes. */
 void quantize_q6_k(const float *x, const float *w, uint8_t *dst)
 {
     struct q6_block b;

@@ -1,20 +1,20 @@
-/* Scale and minimum of one block. For given codes the best scale is a matter of least squares; for a given scale the
- * best codes are the nearest ones. So a handful of scales is tried, each judged by the error that is left after its
- * least squares, and from the best one codes and scale are made from each other until they stay. */
+/* Searches scale and minimum of one block. For given codes, least squares gives the best scale; for a given scale, the
+ * nearest codes are best. So several scales are tried, each judged by the error after least squares. From the best one,
+ * codes and scale are recomputed alternately until they no longer change. */
 #include "engine/quant/quantize_internal.h"
 
 #include <math.h>
 
 enum { LANES = QUANTIZE_LANES, REFINEMENTS = 4 };
 
-/* Below it a scale is zero: far below the smallest half, and products with its inverse stay finite. */
+/* Scales below this limit become zero. It is far below the smallest half, and products with its inverse stay finite. */
 static const float tiny = 1e-30f;
 
 static inline float inverse(float v) { return fabsf(v) >= tiny ? 1 / v : 0; }
 
 /* --- a scale ------------------------------------------------------------------------------------------------------ */
 
-/* Sums over a block for codes q = x * inv[lane]: of w x q and of w q q. */
+/* Sums w x q and w q q over a block for codes q = x * inv[lane]. */
 static void try_scales(const float *x, const float *w, int n, float low, float high, const float inv[LANES],
                        float xq[LANES], float qq[LANES])
 {
@@ -31,7 +31,7 @@ static void try_scales(const float *x, const float *w, int n, float low, float h
     }
 }
 
-/* The scale from codes, and codes from the scale. The error falls by xq * xq / qq against that of all zero. */
+/* Recomputes the scale from codes and codes from the scale. xq * xq / qq is the gain over all-zero codes. */
 static float refine_scale(const float *x, const float *w, int n, float low, float high, float d)
 {
     float best = -1, best_d = d;
@@ -61,9 +61,9 @@ float quantize_fit_scale(const float *x, const float *w, int n, int low, int hig
     if (fabsf(peak) < tiny) {
         return 0;
     }
-    /* The largest value gets the code at one end of the range, or would lie up to 1.3 codes inside or 1.2 outside. */
+    /* The largest value gets the code at one end of the range, or is up to 1.3 codes inside or 1.2 outside. */
     float inv[LANES], xq[LANES], qq[LANES], best = 0, d = 0;
-    for (int end = low == -high ? 1 : 0; end < 2; end++) { /* with low = -high both ends give the same */
+    for (int end = low == -high ? 1 : 0; end < 2; end++) { /* with low = -high both ends are equal */
         float edge = end == 0 ? (float)low : (float)high, sign = edge < 0 ? -1.0f : 1.0f;
         for (int l = 0; l < LANES; l++) {
             inv[l] = (edge + sign * ((float)l / 6 - 1.3f)) / peak;
@@ -87,7 +87,8 @@ struct sums {
     float w, x, xx;
 };
 
-/* Least squares for codes whose sums are q = sum w q, qq, xq; *err is what is left. False when all codes are equal. */
+/* Solves least squares for codes with the sums q = sum w q, qq, xq. *err: the remaining error. Returns false if all
+ * codes are equal. */
 static bool solve(const struct sums *s, float q, float qq, float xq, bool below_zero, struct quantize_line *out,
                   float *err)
 {
@@ -104,7 +105,7 @@ static bool solve(const struct sums *s, float q, float qq, float xq, bool below_
     return out->scale > 0;
 }
 
-/* Sums over a block for codes q = (x - from[lane]) * inv[lane]. */
+/* Computes the sums over a block for codes q = (x - from[lane]) * inv[lane]. */
 static void try_ranges(const float *x, const float *w, int n, float high, const float from[LANES],
                        const float inv[LANES], float q_sum[LANES], float qq[LANES], float xq[LANES])
 {
@@ -156,11 +157,11 @@ struct quantize_line quantize_fit_line(const float *x, const float *w, int n, in
         s.xx += w[i] * x[i] * x[i];
     }
     least = below_zero && least > 0 ? 0 : least;
-    if (!(most - least >= tiny)) { /* all the same, or with below_zero none above zero that is not the same */
+    if (!(most - least >= tiny)) { /* all equal, or with below_zero none above zero */
         return (struct quantize_line){.scale = 0, .min = least};
     }
-    /* The range of codes may begin and end a little inside or outside the values', in parts of a code. 0 and 0 finds
-     * again what Q4_1 and Q5_1 stood for, -1 what had half as many codes. */
+    /* The range of codes can begin and end slightly inside or outside the values, in units of a code. 0 and 0 reproduce
+     * values that were already Q4_1 or Q5_1, -1 values with half the number of codes. */
     static const float from_inside[LANES / 2] = {-0.3f, 0, 0.25f, 0.5f, 0.75f, 1, 1.3f, 1.7f};
     static const float to_inside[LANES / 4] = {-1, 0, 0.4f, 1};
     float code = (most - least) / (float)high, best = INFINITY, from[LANES], inv[LANES];

@@ -7,7 +7,7 @@
 
 struct row_mapped {
     struct row_source base;
-    const void *data; /* borrowed; NULL for a source of which only the size is asked */
+    const void *data; /* borrowed; NULL for a source used only for its size */
 };
 
 /* Returns a source [n_rows][n_in] of any type; `read` requires a type of quant.h. Borrows data. */

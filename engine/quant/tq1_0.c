@@ -1,6 +1,6 @@
 /* TQ1_0: 256 inputs in 54 bytes, 48 bytes of five and 4 bytes of four ternary digits, half d; w = d * (digit - 1). A
- * byte holds its digits as a fraction of 256: the n-th is what times 3^n, without its whole part, and times 3 is
- * carried above 256 [ggml-common.h and ggml-quants.c, llama.cpp b11434]. */
+ * byte holds its digits as a fraction of 256. Multiplied by 3^n, without its whole part, and by 3 again, the carry
+ * above 256 is the n-th digit [ggml-common.h and ggml-quants.c, llama.cpp b11434]. */
 #include "engine/quant/quant_types.h"
 
 enum { TQ1_0_BYTES = 54, TAIL = 32, LAST = 48, D = 52 }; /* offsets in the super-block */
@@ -8,7 +8,7 @@ enum { TO_ZERO_POINT = 8 - 1 };                          /* the panel subtracts 
 
 static const uint8_t power_of_3[5] = {1, 3, 9, 27, 81};
 
-/* Digit number `digit` of n bytes. */
+/* Extracts digit `digit` of n bytes. */
 static void digits(const uint8_t *bytes, int n, size_t digit, uint8_t *codes)
 {
     for (int i = 0; i < n; i++) {
@@ -17,7 +17,8 @@ static void digits(const uint8_t *bytes, int n, size_t digit, uint8_t *codes)
     }
 }
 
-/* Blocks 0..4: a digit each of the first 32 bytes. Then come 80 inputs in 16 bytes, the same way, and 16 in 4. */
+/* Blocks 0..4 have one digit each of the first 32 bytes. 80 inputs in 16 bytes follow in the same way, then 16 in 4
+ * bytes. */
 static void unpack(const void *src, size_t i_block, struct quant_block *out)
 {
     const uint8_t *b = (const uint8_t *)src + i_block / 8 * TQ1_0_BYTES;
