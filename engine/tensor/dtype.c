@@ -5,7 +5,7 @@
 
 enum { K = 256 }; /* elements of a "K" super-block */
 
-/* A block is: scales first or last as the format has it, then codes; only its size matters here. */
+/* Only the size of a block matters here. */
 static const struct dtype_info dtype_rows[DTYPE_COUNT] = {
     [DTYPE_F32] = {"F32", 1, 4},
     [DTYPE_F16] = {"F16", 1, 2},

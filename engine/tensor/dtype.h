@@ -66,7 +66,7 @@ const struct dtype_info *dtype_info(uint32_t id);
 MUST_CHECK bool dtype_row_bytes(enum dtype type, uint64_t n, uint64_t *bytes);
 MUST_CHECK bool dtype_tensor_bytes(enum dtype type, uint64_t n, uint64_t n_rows, uint64_t *bytes);
 
-/* IEEE half and bfloat16 conversions; round to nearest even; exact both ways where the value fits. Inline, as packing
+/* IEEE half and bfloat16 conversions; round to nearest even; exact both ways if the value fits. Inline, because packing
  * converts every scale of a model. */
 uint16_t dtype_f32_to_bf16(float f);
 
@@ -117,7 +117,7 @@ static inline uint16_t dtype_f32_to_f16(float f)
         return (uint16_t)(sign | (dtype_f32_bits(shifted) - 0x3F000000u));
     }
     uint32_t odd = magnitude >> 13 & 1u;
-    return (uint16_t)(sign | ((magnitude + 0xFFFu + odd - 0x38000000u) >> 13)); /* may carry into infinity: right */
+    return (uint16_t)(sign | ((magnitude + 0xFFFu + odd - 0x38000000u) >> 13)); /* a carry into infinity is correct */
 }
 
 #endif

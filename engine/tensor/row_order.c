@@ -2,7 +2,7 @@
 
 #include "engine/base/compiler.h"
 
-/* Where the runs of one axis begin; first NULL: all as it is. */
+/* Starts of the runs of one axis; first NULL: unchanged. */
 struct axis {
     const uint32_t *first;
     uint32_t run;
@@ -35,7 +35,7 @@ static uint32_t place(const struct axis *a, uint32_t i)
     return a->first != NULL ? a->first[i / a->run] + i % a->run : i;
 }
 
-/* How many of [i, i + n) follow each other there, from the first on. */
+/* Returns how many of [i, i + n), from i on, are contiguous in the source. */
 static uint32_t count_together(const struct axis *a, uint32_t i, uint32_t n)
 {
     uint32_t count = a->first != NULL ? a->run - i % a->run : n;

@@ -8,15 +8,15 @@
 
 #include <stdbool.h>
 
-/* n_runs runs of `run` rows: run r begins at row first[r]. */
+/* Selects n_runs runs of `run` rows: run r begins at row first[r]. */
 MUST_CHECK const struct row_source *row_order_rows(struct arena *a, const struct row_source *of, const uint32_t *first,
                                                    uint32_t n_runs, uint32_t run);
 
-/* n_runs runs of `run` inputs: run r begins at input first[r]. All are multiples of the source's grain. */
+/* Selects n_runs runs of `run` inputs: run r begins at input first[r]. All are multiples of the source's grain. */
 MUST_CHECK const struct row_source *row_order_columns(struct arena *a, const struct row_source *of,
                                                       const uint32_t *first, uint32_t n_runs, uint32_t run);
 
-/* Rows, or inputs, [first, first + n). */
+/* Select rows, or inputs, [first, first + n). */
 MUST_CHECK const struct row_source *row_order_row_range(struct arena *a, const struct row_source *of, uint32_t first,
                                                         uint32_t n);
 MUST_CHECK const struct row_source *row_order_column_range(struct arena *a, const struct row_source *of, uint32_t first,

@@ -1,4 +1,4 @@
-/* The difference is read once, when the source is made. */
+/* The difference is read once, when the source is created. */
 #include "engine/tensor/row_shifted.h"
 
 #include "engine/base/compiler.h"

@@ -5,7 +5,8 @@ struct row_stack {
     const struct row_source *const *parts;
 };
 
-/* The part that has row `row`, which becomes one of that part's; *n: how many of them it has, at most. */
+/* Returns the part that has row `row` and makes *row an index in that part. Limits *n to the rows in the part from
+ * there on. */
 static const struct row_source *part_of(const struct row_source *s, uint32_t *row, uint32_t *n)
 {
     const struct row_stack *stack = (const struct row_stack *)(const void *)s;

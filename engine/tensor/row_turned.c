@@ -1,6 +1,6 @@
 #include "engine/tensor/row_turned.h"
 
-enum { AT_ONCE = 16 }; /* columns turned together: as many as are packed together */
+enum { AT_ONCE = 16 }; /* columns transposed together: the rows of a panel */
 
 struct row_turned {
     struct row_source base;
@@ -12,7 +12,7 @@ static const struct row_turned *turned_of(const struct row_source *s)
     return (const struct row_turned *)(const void *)s;
 }
 
-/* Columns [c, c + n) of one row there, n <= AT_ONCE; returns where in `room` they are. */
+/* Reads columns [c, c + n) of one row of the source, n <= AT_ONCE; returns their address in `room`. */
 static const float *read_columns(const struct row_source *of, uint32_t row, uint32_t c, uint32_t n,
                                  float room[AT_ONCE + 2 * ROW_SOURCE_MAX_GRAIN])
 {
@@ -31,8 +31,8 @@ static void read_row(const struct row_source *s, uint32_t row, uint32_t from, ui
     }
 }
 
-/* Rows of one matrix, AT_ONCE at most. Whole blocks are read there, so that those of 256 are 16 times, which only old
- * files of latent attention take. */
+/* Encodes up to AT_ONCE rows of one matrix. The source is read in whole blocks, so blocks of 256 are read 16 times;
+ * only old files of latent attention have them. */
 static void encode_some(const struct row_source *s, const struct row_part *part, unsigned char *out, uint64_t stride)
 {
     const struct row_source *of = turned_of(s)->of;
@@ -58,7 +58,7 @@ static void encode_part(const struct row_source *s, const struct row_part *part,
     }
 }
 
-/* A matrix is done with when its last column is. */
+/* A matrix is no longer needed after its last column. */
 static void rows_done(const struct row_source *s, uint32_t row, uint32_t n, row_drop_fn *drop, void *arg)
 {
     const struct row_source *of = turned_of(s)->of;
