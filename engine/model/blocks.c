@@ -1,4 +1,4 @@
-/* Reading single hyper-parameters and binding tensors. */
+/* Reads single hyper-parameters and binds tensors. */
 #include "engine/model/blocks.h"
 
 #include "engine/quant/row_mapped.h"
@@ -109,7 +109,7 @@ enum err blocks_skip_attention(struct blocks *b)
     return p->kvs != NULL ? ERR_OK : err_set(b->info, ERR_NOMEM, NULL, "out of memory for %u layers", p->n_layers);
 }
 
-/* Writes a tensor name with its layer number; the format is one of ours, never the file's. */
+/* Writes a tensor name with its layer number; the format is a constant of infcgi, never from the file. */
 static void tensor_name(char *out, size_t cap, const char *name, int layer)
 {
     const char *at = layer >= 0 ? strstr(name, "%d") : NULL;
@@ -120,7 +120,7 @@ static void tensor_name(char *out, size_t cap, const char *name, int layer)
     }
 }
 
-/* Finds the tensor of [n_all][n_in], or as a vector of n_all elements (n_out 1). */
+/* Finds the tensor of `rows` rows of `columns` elements. */
 static enum err find(const struct blocks *b, const char *full, uint64_t columns, uint64_t rows, bool optional,
                      const struct gguf_tensor **out)
 {

@@ -1,10 +1,10 @@
-/* Attention's weights and steps, for the decoder and for layers and families that list their own. */
+/* Adds attention's weights and steps, for the decoder and for layers and families that list their own. */
 #include "engine/model/blocks.h"
 
-/* One of the matrices that files keep by themselves or in one tensor. */
+/* One of the matrices that files store separately or in one tensor. */
 struct part {
-    const char *weight, *bias;             /* by itself */
-    const char *fused_weight, *fused_bias; /* rows `at` of the tensor that holds all */
+    const char *weight, *bias;             /* separate */
+    const char *fused_weight, *fused_bias; /* the tensor that holds all; rows from `at` on */
     uint32_t n_out;
     struct blocks_part at;
 };
@@ -48,7 +48,7 @@ enum err blocks_attend(struct blocks *b, int layer)
     att.scale = b->style.attn_scale;
     att.attention.softcap = b->style.attn_softcap;
     att.attention.window = b->style.is_local[layer] ? (int32_t)b->style.window : 0;
-    if (b->is_encoder && att.attention.window > 0) { /* half of it before the row, half behind it */
+    if (b->is_encoder && att.attention.window > 0) { /* half of it before the row, half after it */
         att.attention.ahead = att.attention.window / 2;
         att.attention.window = att.attention.ahead + 1;
     }

@@ -1,6 +1,6 @@
-/* Layers that have a short convolution in place of attention [Poli 2023, "Hyena"; Liquid AI 2025, "LFM2 Technical
- * Report"]: x += W_out (c * conv(b * u)), with b, c and u projections of the normed row. Keys and tensor names:
- * llama.cpp b11434, gguf-py/gguf/constants.py. */
+/* Layers with a short convolution instead of attention [Poli 2023, "Hyena"; Liquid AI 2025, "LFM2 Technical Report"]: x
+ * += W_out (c * conv(b * u)), with b, c and u projections of the normed row. Keys and tensor names: llama.cpp b11434,
+ * gguf-py/gguf/constants.py. */
 #include "engine/model/blocks.h"
 
 enum err blocks_read_conv(struct blocks *b)
@@ -24,7 +24,7 @@ enum err blocks_add_conv_bufs(struct blocks *b)
     return plan_add_buf(b->plan, "conv_gate", b->h.n_embd, &b->conv_gate);
 }
 
-/* dst = a third of the rows of in_proj, times the normed row. */
+/* Adds dst = a third of the rows of in_proj, times the normed row. */
 static enum err add_third(struct blocks *b, int layer, uint32_t third, plan_buf_id dst)
 {
     uint32_t d = b->h.n_embd;
@@ -35,7 +35,7 @@ static enum err add_third(struct blocks *b, int layer, uint32_t third, plan_buf_
     return plan_add_step(b->plan, &s);
 }
 
-/* conv *= conv_gate. */
+/* Adds conv *= conv_gate. */
 static enum err add_product(struct blocks *b)
 {
     struct plan_step s = plan_step_of(PLAN_MULTIPLY, b->conv_gate, b->conv);

@@ -1,7 +1,8 @@
-/* The decoder most families are [Touvron 2023, "LLaMA"], with what later ones added. */
+/* The decoder of most families [Touvron 2023, "LLaMA"], with the additions of later ones. */
 #include "engine/model/blocks.h"
 
-/* Norms over all heads together need a whole row before the first head can go on: the steps of QKV one by one. */
+/* Adds the steps of QKV one by one, because norms over all heads need a whole row before the first head can
+ * continue. */
 static enum err add_wide_heads(struct blocks *b, const struct plan_step *qkv)
 {
     static const char *const norms[2] = {"blk.%d.attn_q_norm.weight", "blk.%d.attn_k_norm.weight"};
@@ -22,7 +23,7 @@ static enum err add_wide_heads(struct blocks *b, const struct plan_step *qkv)
     return plan_add_step(b->plan, &heads);
 }
 
-/* norm, Q K V with RoPE. */
+/* Adds norm, Q K V with RoPE. */
 static enum err add_qkv(struct blocks *b, int layer)
 {
     struct plan_step qkv = plan_step_of(PLAN_QKV, PLAN_NONE, b->q);
@@ -43,7 +44,7 @@ static enum err add_qkv(struct blocks *b, int layer)
     return plan_add_step(b->plan, &qkv);
 }
 
-/* norm, Q K V with RoPE, attention, output projection + residual. */
+/* Adds norm, Q K V with RoPE, attention, output projection + residual. */
 static enum err add_attention(struct blocks *b, int layer)
 {
     struct plan_step out = plan_step_of(PLAN_MATMUL, b->att, PLAN_NONE);
@@ -55,7 +56,7 @@ static enum err add_attention(struct blocks *b, int layer)
     return blocks_add_attention_output(b, &out, layer);
 }
 
-/* norm, gate and up, down + residual [Shazeer 2020, "GLU variants"]. */
+/* Adds norm, gate and up, down + residual [Shazeer 2020, "GLU variants"]. */
 static enum err add_feed_forward(struct blocks *b, int layer)
 {
     const struct blocks_hparams *h = &b->h;
@@ -80,7 +81,7 @@ static enum err add_feed_forward(struct blocks *b, int layer)
     return blocks_add_to_stream(b, &down, "blk.%d.post_ffw_norm.weight", layer);
 }
 
-/* The states behind the last norm, of rows that embeddings are made of. */
+/* Adds the states after the last norm, from which embeddings are computed. */
 static enum err add_hidden(struct blocks *b)
 {
     struct plan_step hidden = plan_step_of(PLAN_HIDDEN, b->x, PLAN_NONE);
@@ -90,7 +91,7 @@ static enum err add_hidden(struct blocks *b)
     return plan_add_step(b->plan, &hidden);
 }
 
-/* gather, norm, logits. */
+/* Adds gather, norm, logits. */
 static enum err add_head(struct blocks *b, plan_weight_id embd)
 {
     struct plan_step gather = plan_step_of(PLAN_GATHER, b->x, b->last);
@@ -115,7 +116,7 @@ enum err blocks_add_end(struct blocks *b, plan_weight_id embd)
 
 /* --- layers ------------------------------------------------------------------------------------------------------- */
 
-/* Keys and values are stored at once, but where norms are of all heads together. */
+/* Keys and values are stored immediately, except with norms over all heads. */
 static enum err add_attention_bufs(struct blocks *b)
 {
     const struct blocks_hparams *h = &b->h;
@@ -146,7 +147,7 @@ static const struct kind ffns[BLOCKS_FFN_COUNT] = {
     [BLOCKS_EXPERTS] = {blocks_add_expert_bufs, blocks_add_experts},
 };
 
-/* Those of the stream, and of the kinds of layers there are. */
+/* Adds the buffers of the stream and of the kinds of layers in use. */
 static enum err add_bufs(struct blocks *b)
 {
     const struct blocks_hparams *h = &b->h;

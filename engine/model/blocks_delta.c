@@ -1,6 +1,6 @@
-/* What Qwen3-Next added to the decoder: layers of linear attention, the gated delta rule behind a short convolution
- * [Yang 2024, "Gated Delta Networks"], and attention whose output a gate of its own lets through [Qiu 2025, "Gated
- * Attention for Large Language Models"]. Keys and tensor names: llama.cpp b11434, gguf-py/gguf/constants.py and
+/* Qwen3-Next's additions to the decoder: layers of linear attention, the gated delta rule after a short convolution
+ * [Yang 2024, "Gated Delta Networks"], and attention with a gate on its output [Qiu 2025, "Gated Attention for Large
+ * Language Models"]. Keys and tensor names: llama.cpp b11434, gguf-py/gguf/constants.py and
  * src/models/qwen3next.cpp. */
 #include "engine/model/blocks.h"
 
@@ -11,9 +11,9 @@
 
 enum { KEY_BYTES = 128, DEFAULT_INTERVAL = 4 };
 
-/* --- rows in turns -------------------------------------------------------------------------------------------- */
+/* --- interleaved rows----------------------------------------------------------------------------------------- */
 
-/* Where the runs of one length begin, of a weight all of whose rows they make; NULL when out of memory. */
+/* Lists the starts of runs of one length that form all rows of a weight. Returns NULL when out of memory. */
 static uint32_t *list_runs(struct blocks *b, const struct blocks_runs *runs, int n_runs, uint32_t *run, uint32_t *n)
 {
     uint32_t n_rows = 0, at = 0;
@@ -44,7 +44,7 @@ enum err blocks_bind_runs(struct blocks *b, const char *name, int layer, const s
     return plan_set_source(p, *id, row_order_rows(&p->arena, p->weights[*id].source, first, n, run));
 }
 
-/* Elements of a vector, as rows of a weight; *id = PLAN_NONE when there is no such tensor. */
+/* Binds elements of a vector selected like rows of a weight; *id = PLAN_NONE without the tensor. */
 static enum err bind_bias(struct blocks *b, const char *name, int layer, const struct blocks_runs *runs, uint32_t n_all,
                           plan_weight_id *id)
 {
@@ -64,7 +64,7 @@ static enum err bind_bias(struct blocks *b, const char *name, int layer, const s
 
 /* --- gated attention ------------------------------------------------------------------------------------------ */
 
-/* The rows of each head's queries, or, behind them, of its gate. */
+/* Binds the rows of each head's queries, or of its gate, which follow them. */
 static enum err bind_queries(struct blocks *b, int layer, bool is_gate, plan_weight_id *w, plan_weight_id *bias)
 {
     uint32_t d = b->h.head_dim, n_heads = b->h.n_heads;
@@ -95,7 +95,7 @@ enum err blocks_add_attention_gate(struct blocks *b, int layer)
 
 /* --- hyper-parameters ----------------------------------------------------------------------------------------- */
 
-/* Which layers are linear: an array of booleans, or all but every so many. */
+/* Reads which layers are linear: an array of booleans, or all except every n-th. */
 static enum err read_kinds(struct blocks *b)
 {
     bool found, is_linear[PLAN_MAX_LAYERS];
@@ -111,7 +111,7 @@ static enum err read_kinds(struct blocks *b)
     return ERR_OK;
 }
 
-/* The last layers, which predict further tokens, are left out; of the others one has attention. */
+/* Omits the last layers, which predict further tokens. At least one of the others must have attention. */
 static enum err cut_layers(struct blocks *b)
 {
     uint32_t n_predicting;
@@ -184,8 +184,8 @@ struct projections {
     plan_weight_id qkv, gate, beta, alpha;
 };
 
-/* q, k and values in one tensor and their gates in another, or, in older files, of one key head after the other in one
- * (ssm_in); betas and alphas by themselves, or of one key head after the other (ssm_ba). */
+/* Binds q, k and values from one tensor and their gates from another; older files interleave all by key head in one
+ * tensor (ssm_in). Betas and alphas are separate or interleaved by key head (ssm_ba). */
 static enum err bind_projections(struct blocks *b, int layer, struct projections *out)
 {
     const struct plan_delta *d = &b->plan->delta;
@@ -217,7 +217,7 @@ static enum err add_matmul(struct blocks *b, plan_weight_id w, plan_buf_id dst)
     return plan_add_step(b->plan, &s);
 }
 
-/* The normed row's projections. */
+/* Adds the projections of the normed row. */
 static enum err add_projections(struct blocks *b, int layer)
 {
     struct projections w;

@@ -1,6 +1,6 @@
-/* What stands behind the states: layers of embeddings (2_Dense and 3_Dense of sentence-transformers), and the head of a
- * reranker, which makes a number of them. Tensors: llama.cpp b11434, src/models/bert.cpp, qwen3.cpp, modern-bert.cpp and
- * gemma-embedding.cpp; how they are computed: its llama-graph.cpp, build_pooling and build_dense_out, and transformers 5,
+/* Layers after the states: the layers of embeddings (2_Dense and 3_Dense of sentence-transformers), and the head of a
+ * reranker, which computes a score. Tensors: llama.cpp b11434, src/models/bert.cpp, qwen3.cpp, modern-bert.cpp and
+ * gemma-embedding.cpp. Computation: its llama-graph.cpp, build_pooling and build_dense_out, and transformers 5,
  * modeling_bert.py, modeling_xlm_roberta.py, modeling_modernbert.py. */
 #include "engine/model/blocks.h"
 
@@ -10,7 +10,7 @@
 
 enum { KEY_BYTES = 64 };
 
-/* [n_rows][n_in]; *out NULL when there is none. */
+/* Finds a tensor [n_rows][n_in]; *out NULL: none. */
 static enum err find(const struct blocks *b, const char *name, uint64_t n_in, uint64_t n_rows,
                      const struct row_source **out)
 {
@@ -27,7 +27,7 @@ static enum err find(const struct blocks *b, const char *name, uint64_t n_in, ui
 
 /* --- embeddings --------------------------------------------------------------------------------------------------- */
 
-/* A key of our own: GGUF's files have none, as their layers have no activation. */
+/* infcgi's own key: GGUF has none, because its layers have no activation. */
 static enum err read_act(const struct blocks *b, int number, enum plan_dense_act *out)
 {
     char key[KEY_BYTES], known[KEY_BYTES] = "";
@@ -56,7 +56,7 @@ enum err blocks_read_dense(struct blocks *b)
     struct plan_head *h = &b->plan->dense;
     for (uint64_t n_in = b->h.n_embd; h->n < PLAN_MAX_DENSE; h->n++) {
         char name[KEY_BYTES], bias[KEY_BYTES];
-        int number = h->n + 2; /* of the first, the module behind the model and its pooling */
+        int number = h->n + 2; /* the first is module 2, after the model and its pooling */
         snprintf(name, sizeof name, "dense_%d.weight", number);
         snprintf(bias, sizeof bias, "dense_%d.bias", number);
         struct plan_dense *d = &h->layers[h->n];
@@ -78,7 +78,7 @@ enum err blocks_read_dense(struct blocks *b)
 
 /* --- ranking ------------------------------------------------------------------------------------------------------ */
 
-/* Families with such a head: which states it takes, unless the file says so, and what stands behind its inner layer. */
+/* Families with such a head: the default of the states that it reads, and the operation after its inner layer. */
 static const struct kind {
     const char *arch;
     enum plan_pooling states;
@@ -100,7 +100,7 @@ static const struct kind *find_kind(const char *arch)
     return NULL;
 }
 
-/* Which the plan's pooling needs: one score, or, of a decoder, those of "yes" and "no". */
+/* Reads the head for the plan's pooling: one score, or, for a decoder, the scores of "yes" and "no". */
 static enum err read_head(const struct blocks *b, const struct kind *kind, struct plan_ranker *r, uint64_t n_out)
 {
     uint64_t d = b->h.n_embd;
@@ -149,6 +149,6 @@ enum err blocks_read_rank(struct blocks *b)
     if (kind == NULL || n_out == 0) {
         return ERR_OK;
     }
-    p->pooling = PLAN_POOL_RANK; /* many files say nothing of it, and have the head */
+    p->pooling = PLAN_POOL_RANK; /* many files have the head without the key */
     return read_head(b, kind, &p->ranker, n_out);
 }

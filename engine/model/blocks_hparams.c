@@ -1,4 +1,4 @@
-/* The hyper-parameters that all families have, checked against each other. */
+/* Reads the hyper-parameters of all families and checks them against each other. */
 #include "engine/model/blocks.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 
 enum { KEY_BYTES = 128 };
 
-/* Whether rows see those behind them, and how their states become an embedding [llama.cpp b11434, include/llama.h:
+/* Reads whether rows see later rows, and how states become an embedding [llama.cpp b11434, include/llama.h:
  * LLAMA_POOLING_TYPE_]. */
 static enum err read_pooling(struct blocks *b)
 {
@@ -28,7 +28,7 @@ static enum err read_pooling(struct blocks *b)
     return type == RANK || type == NONE ? blocks_read_rank(b) : ERR_OK;
 }
 
-/* One number, or one for each layer: the same, or 0 where a layer has no attention. */
+/* Reads one number, or one per layer: the same, or 0 if the layer has no attention. */
 static enum err read_kv_heads(struct blocks *b)
 {
     struct blocks_hparams *h = &b->h;
@@ -49,7 +49,7 @@ static enum err read_kv_heads(struct blocks *b)
                          "%s.attention.head_count_kv: expected a layer with attention, found none", b->arch);
 }
 
-/* Number and width of the heads. */
+/* Reads number and width of the heads. */
 static enum err read_heads(struct blocks *b)
 {
     struct blocks_hparams *h = &b->h;
@@ -84,7 +84,7 @@ static enum err read_heads(struct blocks *b)
     return ERR_OK;
 }
 
-/* Layers beyond block_count: half a model would be served. */
+/* Rejects layers beyond block_count, because infcgi would serve half a model. */
 static enum err check_layers(const struct blocks *b)
 {
     for (size_t i = 0; i < gguf_n_tensors(b->g); i++) {
@@ -118,13 +118,13 @@ enum err blocks_read_hparams(struct blocks *b)
     }
     uint32_t said = 0;
     h->n_vocab = (uint32_t)embd->dims[1];
-    TRY(blocks_get_u32(b, "vocab_size", 1, h->n_vocab, h->n_vocab, &said)); /* the embedding may be padded */
+    TRY(blocks_get_u32(b, "vocab_size", 1, h->n_vocab, h->n_vocab, &said)); /* the embedding can be padded */
     TRY(blocks_get_u32(b, "embedding_length", 1, PLAN_MAX_WIDTH, UINT64_MAX, &h->n_embd));
     TRY(blocks_get_u32(b, "block_count", 1, PLAN_MAX_LAYERS, UINT64_MAX, &h->n_layers));
     TRY(check_layers(b));
     TRY(blocks_get_u32(b, "context_length", 1, UINT32_MAX / 2, UINT64_MAX, &h->n_ctx_train));
     TRY(blocks_get_u32(b, "expert_count", 0, PLAN_MAX_EXPERTS, 0, &b->plan->moe.n_experts));
-    bool has_experts = b->plan->moe.n_experts != 0; /* then it may be that no layer is dense */
+    bool has_experts = b->plan->moe.n_experts != 0; /* then possibly no layer is dense */
     if (!b->reads_layers) {
         TRY(blocks_get_u32(b, "feed_forward_length", !has_experts, PLAN_MAX_WIDTH, has_experts ? 0 : UINT64_MAX,
                            &h->n_ff));
@@ -169,7 +169,7 @@ enum err blocks_read_windows(struct blocks *b, uint32_t window, uint32_t period)
     char key[KEY_BYTES], window_key[KEY_BYTES];
     snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", b->arch);
     snprintf(window_key, sizeof window_key, "%s.attention.sliding_window", b->arch);
-    bool has_pattern = period < PLAN_MAX_LAYERS; /* the family has local layers: a window of none contradicts that */
+    bool has_pattern = period < PLAN_MAX_LAYERS; /* the family has local layers, which need a window */
     bool says = gguf_find(b->g, window_key) != NULL;
     TRY(blocks_get_u32(b, "attention.sliding_window", says && has_pattern, INT32_MAX, window, &b->style.window));
     const struct gguf_kv *kv = gguf_find(b->g, key);

@@ -1,10 +1,10 @@
-/* Multi-head latent attention [DeepSeek-V2, 2.1] in its absorbed form. A position leaves one vector in the KV cache: a
- * latent c, normed, and a key part k_pe with RoPE that all heads share. With a head's key k = (W_K c, k_pe) and value
- * v = W_V c
+/* Multi-head latent attention [DeepSeek-V2, 2.1] in its absorbed form. A position stores one vector in the KV cache: a
+ * normed latent c, and a key part k_pe with RoPE that all heads share. With a head's key k = (W_K c, k_pe) and value v
+ * = W_V c
  *   q.k = (W_K^T q_nope).c + q_pe.k_pe      and      sum of p v = W_V (sum of p c)
- * so queries go through W_K^T and outputs through W_V, head by head, and attention itself is over (c, k_pe) with c as
- * the value. Files keep W_K^T and W_V as attn_k_b and attn_v_b, or, older ones and SafeTensors folders, both in
- * attn_kv_b, W_K not transposed. Keys and names: llama.cpp b11434, src/models/deepseek2.cpp. */
+ * so queries are multiplied by W_K^T and outputs by W_V, head by head, and attention itself is over (c, k_pe) with c as
+ * the value. Files store W_K^T and W_V as attn_k_b and attn_v_b. Older files and SafeTensors folders store both in
+ * attn_kv_b, with W_K not transposed. Keys and names: llama.cpp b11434, src/models/deepseek2.cpp. */
 #include "engine/model/blocks.h"
 
 #include "engine/tensor/row_order.h"
@@ -17,7 +17,7 @@
  * transformers, modeling_deepseek_v3.py]. */
 static const float INNER_EPS = 1e-6f;
 
-/* The number of heads that files name: one, which keeps the latents, or, older ones, as many as there are queries. */
+/* Reads the number of KV heads: one, which stores the latents, or, in older files, the number of query heads. */
 static enum err read_kv_heads(struct blocks *b)
 {
     uint32_t n;
@@ -48,7 +48,7 @@ enum err blocks_read_latent(struct blocks *b)
     }
     h->head_dim = h->latent_dim + h->n_rot;
     snprintf(key, sizeof key, "%s.attention.key_length_mla", b->arch);
-    bool is_new = gguf_find(b->g, key) != NULL; /* then key_length and value_length are those of the latent */
+    bool is_new = gguf_find(b->g, key) != NULL; /* then key_length and value_length describe the latent */
     const char *key_name = is_new ? "attention.key_length_mla" : "attention.key_length";
     const char *value_name = is_new ? "attention.value_length_mla" : "attention.value_length";
     TRY(blocks_get_u32(b, key_name, h->n_rot + 1, PLAN_MAX_HEAD, UINT64_MAX, &h->key_dim));
@@ -85,7 +85,8 @@ enum err blocks_add_latent_bufs(struct blocks *b)
 
 /* --- weights ------------------------------------------------------------------------------------------------------ */
 
-/* Rows [first, first + n) of each head's in `whole`, which has n_all of them a head; NULL when out of memory. */
+/* Selects rows [first, first + n) of each head in `whole`, which has n_all rows per head. Returns NULL when out of
+ * memory. */
 static const struct row_source *take_heads(struct blocks *b, const struct row_source *whole, uint32_t n_all,
                                            uint32_t first, uint32_t n)
 {
@@ -96,7 +97,7 @@ static const struct row_source *take_heads(struct blocks *b, const struct row_so
     return row_order_rows(&b->plan->arena, whole, heads, b->h.n_heads, n);
 }
 
-/* W_K^T and W_V from the tensor that holds W_K and W_V of a head, then of the next. */
+/* Binds W_K^T and W_V from the tensor that holds W_K and W_V head by head. */
 static enum err bind_fused(struct blocks *b, int layer, plan_weight_id *k, plan_weight_id *v)
 {
     const struct blocks_hparams *h = &b->h;
@@ -124,7 +125,7 @@ static enum err bind_absorbed(struct blocks *b, int layer, plan_weight_id *k, pl
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
-/* dst = src times the tensor, plus its bias where there is one. */
+/* Adds dst = src times the tensor, plus its bias, if any. */
 static enum err add_matmul(struct blocks *b, const char *weight, const char *bias, int layer, plan_buf_id src,
                            plan_buf_id dst)
 {
@@ -135,7 +136,7 @@ static enum err add_matmul(struct blocks *b, const char *weight, const char *bia
     return plan_add_step(b->plan, &s);
 }
 
-/* The queries of all heads, by way of their own latent where there is one. */
+/* Adds the queries of all heads, through their own latent, if any. */
 static enum err add_queries(struct blocks *b, int layer, plan_buf_id src)
 {
     if (b->h.q_latent_dim == 0) {
@@ -149,7 +150,8 @@ static enum err add_queries(struct blocks *b, int layer, plan_buf_id src)
     return add_matmul(b, "blk.%d.attn_q_b.weight", "blk.%d.attn_q_b.bias", layer, b->q_latent, b->q_heads);
 }
 
-/* From normed rows (src) to queries in the latent space, and stored keys. values: the matrices that lead out of it. */
+/* Adds the steps from normed rows (src) to queries in the latent space and stored keys. values: the matrices out of
+ * it. */
 static enum err add_heads(struct blocks *b, int layer, plan_buf_id src, plan_weight_id *values)
 {
     TRY(add_queries(b, layer, src));

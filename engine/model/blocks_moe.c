@@ -22,7 +22,7 @@ static enum err check_groups(const struct blocks *b)
     return ERR_OK;
 }
 
-/* A shared expert that is there is not left out. */
+/* Rejects files with a shared expert that the hyper-parameters do not mention. */
 static enum err check_shared(const struct blocks *b)
 {
     static const char name[] = "blk.%d.ffn_down_shexp.weight";
@@ -60,7 +60,7 @@ enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)
     TRY(gguf_get_bool_or(b->g, key, as->norms_weights, &norms, b->info));
     m->norms_weights = norms;
     TRY(blocks_get_f32(b, "expert_weights_scale", 0.0, 1e6, 1.0, &m->weights_scale));
-    m->weights_scale = m->weights_scale != 0 ? m->weights_scale : 1.0f; /* 0 in a file is "none" */
+    m->weights_scale = m->weights_scale != 0 ? m->weights_scale : 1.0f; /* 0 in a file means none */
     TRY(blocks_get_u32(b, "expert_group_count", 0, m->n_experts, 1, &m->n_groups));
     m->n_groups = MAX_OF(m->n_groups, 1u);
     TRY(blocks_get_u32(b, "expert_group_used_count", 0, m->n_groups, m->n_groups, &m->n_groups_used));
@@ -70,7 +70,7 @@ enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)
     return check_groups(b);
 }
 
-/* All experts' matrices [E][n_out][n_in] as one of E * n_out rows. */
+/* Binds all experts' matrices [E][n_out][n_in] as one weight of E * n_out rows. */
 static enum err bind_experts(struct blocks *b, const char *name, int layer, uint32_t n_out, uint32_t n_in,
                              plan_weight_id *id)
 {
@@ -102,7 +102,7 @@ enum err blocks_bind_gate_up(struct blocks *b, int layer, plan_weight_id w[2])
     return ERR_OK;
 }
 
-/* Router and routed experts, of b->norm into the stream. */
+/* Adds router and routed experts, from b->norm to the stream. */
 static enum err add_routed(struct blocks *b, int layer)
 {
     uint32_t d = b->h.n_embd, f = b->h.n_ff_expert, n_experts = b->plan->moe.n_experts;
@@ -128,7 +128,7 @@ static enum err add_routed(struct blocks *b, int layer)
     return plan_add_step(b->plan, &experts);
 }
 
-/* The expert every row goes to, scaled by its own gate where it has one. */
+/* Adds the shared expert of all rows, scaled by its own gate, if any. */
 static enum err add_shared(struct blocks *b, int layer)
 {
     uint32_t d = b->h.n_embd, f = b->h.n_ff_shared;

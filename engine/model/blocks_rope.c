@@ -1,8 +1,8 @@
-/* From a file's RoPE keys to rotation frequencies: plain [Su 2021], linear interpolation [Chen 2023], NTK by parts with
- * YaRN's scale of the attention [Peng 2023], dynamic NTK, and the factors that files bring: Llama 3's (rope_freqs, made
- * by the converter) and LongRoPE's two sets [Ding 2024].
- * Keys: GGUF specification; what they default to: llama.cpp b11434, src/llama-context.cpp; formulas of YaRN and dynamic
- * NTK as in Hugging Face transformers 4.57, modeling_rope_utils.py. */
+/* Converts a file's RoPE keys to rotation frequencies: plain [Su 2021], linear interpolation [Chen 2023], NTK by parts
+ * with YaRN's attention scale [Peng 2023], dynamic NTK, and factors in files: Llama 3's (rope_freqs, from the
+ * converter) and LongRoPE's two sets [Ding 2024].
+ * Keys: GGUF specification; defaults: llama.cpp b11434, src/llama-context.cpp; formulas of YaRN and dynamic NTK:
+ * Hugging Face transformers 4.57, modeling_rope_utils.py. */
 #include "engine/model/blocks.h"
 
 #include <math.h>
@@ -24,15 +24,15 @@ static bool has_key(const struct blocks *b, const char *key)
     return gguf_find(b->g, full) != NULL;
 }
 
-/* How far positions are stretched, under its name or the old one [llama.cpp b11434, src/llama-model.cpp]. Linear: 0 is
- * none. */
+/* Returns the key of the factor that stretches positions, current or old [llama.cpp b11434, src/llama-model.cpp].
+ * Linear: 0 = none. */
 static const char *factor_key(const struct blocks *b)
 {
     static const char key[] = "rope.scaling.factor", old[] = "rope.scale_linear";
     return !has_key(b, key) && has_key(b, old) ? old : key;
 }
 
-/* Files that name no type but a factor mean the linear one. */
+/* Files with a factor but no type mean linear scaling. */
 static enum err read_scaling(const struct blocks *b, enum scaling *out)
 {
     char key[KEY_BYTES];
@@ -77,13 +77,13 @@ static enum err divide_by(struct blocks *b, const char *tensor, bool optional, f
     return ERR_OK;
 }
 
-/* The component that turns `turns` times over n_orig positions; between it and another one YaRN blends. */
+/* Returns the component that rotates `turns` times over n_orig positions. YaRN blends between two such components. */
 static double yarn_dim(const struct blocks *b, double base, double turns, uint32_t n_orig)
 {
     return b->h.n_rot * log(n_orig / (turns * 6.283185307179586)) / (2 * log(base));
 }
 
-/* Slow components are interpolated (divided by factor), fast ones left alone, those between blended. */
+/* Interpolates slow components (divides by factor), keeps fast ones and blends between them. */
 static enum err apply_yarn(struct blocks *b, double base, float *inv_freq, float *mscale)
 {
     float factor, ext, attn, fast, slow, log_mul;
@@ -112,7 +112,7 @@ static enum err apply_yarn(struct blocks *b, double base, float *inv_freq, float
     return ERR_OK;
 }
 
-/* Only dynamic RoPE goes beyond the context of the training, `factor` times as far. */
+/* Only dynamic RoPE exceeds the context of the training, by `factor`. */
 enum err blocks_read_context(struct blocks *b)
 {
     enum scaling scaling;
@@ -128,8 +128,8 @@ enum err blocks_read_context(struct blocks *b)
     return ERR_OK;
 }
 
-/* The base grows with the longest sequence that will be run, from the context of the training on [dynamic NTK;
- * transformers takes each sequence's own length, which leaves keys in the cache that were turned by another base]. */
+/* Increases the base with the longest sequence to run, if it exceeds the context of the training [dynamic NTK;
+ * transformers uses each sequence's own length, which leaves keys with another base in the cache]. */
 static enum err apply_dynamic(struct blocks *b, double base, float *inv_freq)
 {
     float factor;
@@ -144,7 +144,7 @@ static enum err apply_dynamic(struct blocks *b, double base, float *inv_freq)
     return ERR_OK;
 }
 
-/* The long factors where sequences may be longer than the original context, else the short ones. */
+/* Applies the long factors if sequences can exceed the original context, else the short ones. */
 static enum err apply_longrope(struct blocks *b, float *inv_freq, float *mscale)
 {
     uint32_t n_orig;
@@ -189,7 +189,7 @@ enum err blocks_add_rope(struct blocks *b, float freq_base, bool is_scaled, int3
     for (uint32_t i = 0; i < n; i++) {
         inv_freq[i] = (float)pow((double)freq_base, -2.0 * i / b->h.n_rot);
     }
-    bool is_neox; /* SafeTensors folders keep the pairs as they were trained (hf.h) */
+    bool is_neox; /* SafeTensors folders keep the pairs of the training (hf.h) */
     TRY(gguf_get_bool_or(b->g, "infcgi.rope_is_neox", b->style.is_neox, &is_neox, b->info));
     struct plan_rope rope = {.n_rot = b->h.n_rot,
                              .first = b->h.latent_dim, /* 0 without one */

@@ -1,6 +1,6 @@
-/* Layers that have a state space in place of attention: Mamba-2 [Dao & Gu 2024, "Transformers are SSMs"], x += W_out
- * norm(y * silu(z)), with y what the state space makes of a short convolution over x, B and C; all of them, z and the
- * steps dt are projections of the normed row. Keys and tensor names: llama.cpp b11434, gguf-py/gguf/constants.py. */
+/* Layers with a state space instead of attention: Mamba-2 [Dao & Gu 2024, "Transformers are SSMs"], x += W_out norm(y *
+ * silu(z)). y is the state space's output for a short convolution over x, B and C. These, z and the steps dt are
+ * projections of the normed row. Keys and tensor names: llama.cpp b11434, gguf-py/gguf/constants.py. */
 #include "engine/model/blocks.h"
 
 #include "engine/quant/row_mapped.h"
@@ -50,7 +50,7 @@ enum err blocks_read_ssm(struct blocks *b)
     return ERR_OK;
 }
 
-/* Width of what comes out, and of what is convolved. */
+/* Return the width of the output, and of the convolved rows. */
 static uint32_t width_of(const struct plan_ssm *m) { return m->n_heads * m->head_dim; }
 static uint32_t mixed_of(const struct plan_ssm *m) { return width_of(m) + 2 * m->n_groups * m->state_dim; }
 
@@ -75,7 +75,7 @@ enum err blocks_add_ssm_bufs(struct blocks *b)
     return plan_add_weight(p, "ssm_ones", row_mapped_new(&p->arena, DTYPE_F32, ones, 1, group), &b->ssm_ones);
 }
 
-/* dst = rows [first, first + its width) of ssm_in, times the normed row. */
+/* Adds dst = rows [first, first + its width) of ssm_in, times the normed row. */
 static enum err add_part(struct blocks *b, int layer, uint32_t first, plan_buf_id dst)
 {
     const struct plan_ssm *m = &b->plan->ssm;
@@ -87,7 +87,7 @@ static enum err add_part(struct blocks *b, int layer, uint32_t first, plan_buf_i
     return plan_add_step(b->plan, &s);
 }
 
-/* ssm_out = what convolution and state space make of ssm_in and ssm_dt. */
+/* Adds ssm_out = the state space of the convolved ssm_in and of ssm_dt. */
 static enum err add_state_space(struct blocks *b, int layer)
 {
     const struct plan_ssm *m = &b->plan->ssm;
@@ -106,8 +106,8 @@ static enum err add_state_space(struct blocks *b, int layer)
     return plan_add_step(b->plan, &ssm);
 }
 
-/* ssm_out = the norm, group by group, of ssm_out let through by its gate. PLAN_NORM gives all groups one weight; where
- * each has its own, a product with it comes behind. */
+/* Adds ssm_out = the norm of gated ssm_out per group. PLAN_NORM has one weight for all groups; if each has its own, a
+ * product with the weights follows. */
 static enum err add_gated_norm(struct blocks *b, int layer)
 {
     const struct plan_ssm *m = &b->plan->ssm;

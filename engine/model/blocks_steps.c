@@ -1,4 +1,4 @@
-/* Single steps, and what Gemma 3n and 4 have in common: layers that read the cache of others, and embeddings of each
+/* Single steps, and common parts of Gemma 3n and 4: layers that read the cache of other layers, and embeddings per
  * layer. Names: llama.cpp b11434, gguf-py/gguf/constants.py. */
 #include "engine/model/blocks.h"
 
@@ -83,7 +83,7 @@ enum err blocks_find_shared(const struct blocks *b, uint32_t n_shared, uint32_t 
                    b->arch, layer, n_shared);
 }
 
-/* The norm takes 1 / sqrt(D) in its epsilon, and 1 / sqrt(2) stands in what is multiplied anyway. */
+/* The norm's epsilon accounts for 1 / sqrt(D), and existing factors include 1 / sqrt(2). */
 enum err blocks_add_per_layer(struct blocks *b, uint32_t n, plan_buf_id ple, plan_buf_id projected)
 {
     struct plan_step embed = plan_step_of(PLAN_EMBED, PLAN_NONE, ple);
