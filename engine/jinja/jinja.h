@@ -1,4 +1,4 @@
-/* What is known of the interpreter from outside: its limits. Threads: constants. */
+/* The interpreter's limits, its only public part. Threads: constants. */
 #ifndef INFCGI_JINJA_JINJA_H
 #define INFCGI_JINJA_JINJA_H
 

@@ -1,4 +1,4 @@
-/* Binding the arguments of a call to the parameters of a builtin, and what many builtins share. */
+/* Binds a call's arguments to the parameters of a builtin; also functions that many builtins share. */
 #include "engine/jinja/jinja_vm.h"
 
 #include <string.h>
@@ -13,7 +13,7 @@ int jbuiltin_find(const struct jbuiltin *table, const char *name, size_t n)
     return -1;
 }
 
-/* Index of the parameter called `name` in the space-separated list, or -1; *count = how many there are. */
+/* Returns the index of the parameter called `name` in the space-separated list, or -1; *count: their number. */
 static int parameter(const char *params, const struct jstr *name, uint32_t *count)
 {
     int at = -1;
@@ -103,7 +103,7 @@ enum err jv_sort(struct jvm *vm, struct jv *keys, struct jv *items, uint32_t n, 
     TRY(jv_alloc(vm, (size_t)n * 2 * sizeof *buffer, &buffer));
     struct jv *keys_to = buffer;
     struct jv *items_to = buffer + n;
-    for (uint32_t width = 1; width < n; width *= 2) { /* merge sort from the bottom up */
+    for (uint32_t width = 1; width < n; width *= 2) { /* bottom-up merge sort */
         for (uint32_t from = 0; from < n; from += 2 * width) {
             uint32_t a = from;
             uint32_t mid = MIN_OF(from + width, n);
@@ -114,7 +114,7 @@ enum err jv_sort(struct jvm *vm, struct jv *keys, struct jv *items, uint32_t n, 
                 if (!take_b && b < end) {
                     int c;
                     TRY(key_order(vm, keys[a], keys[b], equal_first, &c));
-                    take_b = reverse ? c == -1 : c == 1; /* equal ones keep their order */
+                    take_b = reverse ? c == -1 : c == 1; /* equal items keep their order */
                 }
                 uint32_t k = take_b ? b++ : a++;
                 keys_to[to] = keys[k];

@@ -1,5 +1,5 @@
-/* What the parser makes of a template: a flat list of instructions for a stack machine, with its literals and names.
- * Immutable after parsing. Threads: shared by all renders, read-only. */
+/* A parsed template: a flat list of instructions for a stack machine, with its literals and names. Immutable after
+ * parsing. Threads: shared by all renders, read-only. */
 #ifndef INFCGI_JINJA_JINJA_CODE_H
 #define INFCGI_JINJA_JINJA_CODE_H
 
@@ -16,7 +16,7 @@ enum jop {
     JI_PRINT,        /* v --            n: v must be a string */
     JI_CONST,        /* -- v            literal a */
     JI_UNDEF,        /* -- v            value of an inline if without else */
-    JI_LOAD,         /* -- v            name a, from outside the innermost scope when n is 1 */
+    JI_LOAD,         /* -- v            name a; n = 1: from outside the innermost scope */
     JI_STORE,        /* v --            name a */
     JI_STORE_ATTR,   /* v --            attribute literal b of the namespace name a */
     JI_UNPACK,       /* seq -- vn..v1   n items, the first on top */
@@ -38,18 +38,18 @@ enum jop {
     JI_POS,          /* v -- +v */
     JI_CALL,         /* f args kwargs -- v      n args, keyword names in literal b (a tuple) or -1 */
     JI_FILTER,       /* v args kwargs -- v      table row a (-1: unknown, its name is literal c) */
-    JI_TEST,         /* v args kwargs -- bool   the same */
+    JI_TEST,         /* v args kwargs -- bool   likewise */
     JI_FOR,          /* iterable --     begins a loop */
     JI_FOR_NEXT,     /* -- item         -> a at the end */
-    JI_FOR_RAN,      /*                 an iteration came to its end */
-    JI_FOR_END,      /*                 -> a when an iteration came to its end */
+    JI_FOR_RAN,      /*                 records a completed iteration */
+    JI_FOR_END,      /*                 -> a when an iteration was completed */
     JI_SIFT_KEEP,    /* bool --         keeps the item of this iteration when true */
-    JI_SIFT_END,     /* -- list         ends a loop; what was kept */
+    JI_SIFT_END,     /* -- list         ends a loop; the kept items */
     JI_SCOPE,        /*                 opens a scope */
     JI_SCOPE_END,    /*                 closes it */
-    JI_CAPTURE,      /*                 output goes to a text from here */
+    JI_CAPTURE,      /*                 output goes to a text from now on */
     JI_CAPTURE_END,  /* -- text */
-    JI_CAPTURE_DROP, /*                 the same when a loop is left early */
+    JI_CAPTURE_DROP, /*                 likewise, when a loop is left early */
     JI_MACRO,        /*                 defines macro a */
     JI_DEFAULT,      /*                 -> a when parameter (name) b was given */
     JI_RETURN,       /*                 end of a macro */
@@ -75,7 +75,7 @@ struct jmacro_code {
 };
 
 struct jprogram {
-    char *source; /* with normalised newlines */
+    char *source; /* with newlines normalized */
     size_t n_source;
     struct jins *code;
     size_t n_code, cap_code;
@@ -90,8 +90,8 @@ struct jprogram {
 
 enum { JNAME_LOOP = 0, JCALL_MAX_ARGS = 64 };
 
-/* Parses p->source (set by the caller) and fills the rest. ERR_TEMPLATE with "line:column: ..." in info, ERR_NOMEM. The
- * caller frees with jprogram_fini either way. */
+/* Parses p->source (set by the caller) and fills the other fields. ERR_TEMPLATE with "line:column: ..." in info,
+ * ERR_NOMEM. The caller must call jprogram_fini in every case. */
 MUST_CHECK enum err jprogram_parse(struct jprogram *p, struct err_info *info);
 void jprogram_fini(struct jprogram *p);
 

@@ -1,7 +1,8 @@
-/* The expression parser: operator precedence with an explicit stack, straight to instructions.
+/* The expression parser: operator precedence with an explicit stack, emitting instructions directly.
  *
- * An inline `a if c else b` is met after a has been emitted, so every operand of a bracket begins with a jump to the
- * next instruction, which is turned to c when an `if` follows:  JUMP c; A: a; JUMP end; c; JUMP_TRUE A; b; end:
+ * An inline `a if c else b` is recognized after a was emitted. So every operand of a bracket begins with a jump to the
+ * next instruction. When an `if` follows, the jump is redirected to c:
+ *     JUMP c; A: a; JUMP end; c; JUMP_TRUE A; b; end:
  * Source: jinja2 3.1 parser.py (grammar and precedence). */
 #include "engine/jinja/jinja_parser_internal.h"
 
@@ -77,7 +78,7 @@ static void patch_chain(struct jparser *p, int32_t at)
     }
 }
 
-/* Emits the operators on top of the stack that bind at least as tightly as prec. */
+/* Emits the operators on top of the stack whose precedence is at least prec. */
 static void reduce(struct jparser *p, int prec)
 {
     while (p->err == ERR_OK && top(p)->prec >= prec) {
@@ -268,7 +269,7 @@ static void close_call(struct jparser *p, enum state *s)
     *s = e.kind == JE_CALL && !e.flag ? POSTFIX : OPERATOR;
 }
 
-/* At the beginning of an argument, or at the closing parenthesis. */
+/* Parses the beginning of an argument, or the closing parenthesis. */
 static void start_arg(struct jparser *p, enum state *s)
 {
     if (jp_is_op(p, ')')) {
@@ -319,7 +320,7 @@ static void open_call(struct jparser *p, enum jent_kind kind, struct jent fields
     start_arg(p, s);
 }
 
-/* An unknown name fails when a render reaches it: a condition may keep it from being reached. */
+/* An unknown name fails when a render reaches it: a condition can prevent that. */
 static struct jent find_builtin(struct jparser *p, const struct jbuiltin *table, const char *what)
 {
     const struct jtok *t = jp_tok(p);
@@ -400,7 +401,7 @@ static void close_sub(struct jparser *p, enum state *s)
     *s = POSTFIX;
 }
 
-/* At the beginning of a part of [a:b:c], or at what ends it. */
+/* Parses the beginning of a part of [a:b:c], or the token that ends it. */
 static void start_part(struct jparser *p, enum state *s)
 {
     for (;;) {
@@ -462,7 +463,7 @@ static void postfix(struct jparser *p, enum state *s)
 
 /* --- ends ------------------------------------------------------------------------------------------------------- */
 
-/* The condition of an inline if is complete. */
+/* Completes the condition of an inline if. */
 static void finish_cond(struct jparser *p)
 {
     struct jent cond = pop(p);
@@ -480,13 +481,13 @@ static void finish_cond(struct jparser *p)
     jp_patch(p, cond.patch);
 }
 
-/* Takes the finished operand off the stack, so that the bracket around it is on top. */
+/* Pops the finished operand, so that the enclosing bracket is on top. */
 static void finish_expr(struct jparser *p)
 {
     pop(p);
     while (top(p)->kind == JE_ELSE) {
         jp_patch(p, pop(p).patch);
-        pop(p); /* the operand whose condition this was */
+        pop(p); /* the operand with this condition */
     }
 }
 
@@ -513,7 +514,7 @@ static void after_item(struct jparser *p, struct jent *e, enum state *s)
             start_expr(p, true, s);
             return;
         }
-        e->patch = 0; /* the comma was the last thing */
+        e->patch = 0; /* the comma was the last token */
     }
     if (!is_base && !jp_is_op(p, ')')) {
         jp_expected(p, "')'");
@@ -574,7 +575,7 @@ static void after_dict_item(struct jparser *p, struct jent *e, enum state *s)
     *s = POSTFIX;
 }
 
-/* The token in hand continues no expression: it must continue or close the bracket on top. */
+/* The current token continues no expression: it must continue or close the bracket on top. */
 static void end_of_operand(struct jparser *p, enum state *s)
 {
     reduce(p, P_OR);
@@ -724,7 +725,7 @@ static bool symbol(struct jparser *p, unsigned op, enum state *s)
         filter(p, s);
         return true;
     }
-    if (op == '(') { /* a call of what a filter gave */
+    if (op == '(') { /* calls the result of a filter */
         reduce(p, P_UNARY);
         open_call(p, JE_CALL, (struct jent){.flag = true}, s);
         return true;

@@ -1,4 +1,4 @@
-/* Failing with a position in the template, and paying for work from the render's budget of steps. */
+/* Failures with a position in the template, and payment for work from the render's budget of steps. */
 #include "engine/jinja/jinja_vm.h"
 
 #include "engine/base/task.h"
@@ -19,7 +19,7 @@ enum err jvm_fail(struct jvm *vm, const char *fmt, ...)
     return jinja_fail_at(vm->prog->source, pos, vm->info, "%s", text);
 }
 
-/* A name for a message: short, without control characters. */
+/* Writes a name for a message: truncated, without control characters. */
 static void shown(const struct jstr *s, char *out, size_t out_bytes)
 {
     size_t n = MIN_OF((size_t)s->len, out_bytes - 1);

@@ -1,4 +1,4 @@
-/* The filters on single values, and the table of all filters. To add one: a function and a row. */
+/* The filters on single values, and the table of all filters. A new filter needs a function and a row. */
 #include "engine/jinja/jinja_filters_internal.h"
 
 #include "engine/base/utf8.h"
@@ -29,7 +29,7 @@ static enum err filter_abs(struct jvm *vm, struct jcall *c, struct jv *out)
     return out->i < 0 ? jop_negate(vm, *out, out) : ERR_OK;
 }
 
-/* Python's round: half to even by the exact binary value, which is what printf does. */
+/* Rounds like Python: half to even by the exact binary value, as printf does. */
 static double round_to(double f, int digits)
 {
     char text[400];
@@ -42,13 +42,13 @@ static double round_to(double f, int digits)
     return n < (int)sizeof text && jv_parse_float(text, (size_t)n, &r) ? r : f;
 }
 
-/* Python's round of an int to tens, hundreds and so on (`digits` zeros; none for less than 1), half to even. */
+/* Rounds an int like Python to tens, hundreds etc. (`digits` zeros; none if less than 1), half to even. */
 static enum err round_int(struct jvm *vm, int64_t v, int64_t digits, struct jv *out)
 {
     const int64_t half_of_1e19 = 5000000000000000000;
     int64_t unit = 1;
     for (int64_t i = 0; i < digits; i++) {
-        if (__builtin_mul_overflow(unit, 10, &unit)) { /* more than half of 10^19 is no int, less becomes 0 */
+        if (__builtin_mul_overflow(unit, 10, &unit)) { /* more than half of 10^19 does not fit an int, less becomes 0 */
             *out = jv_int(0);
             bool is_far = digits == 19 && (v > half_of_1e19 || v < -half_of_1e19);
             return is_far ? jvm_fail(vm, "the result does not fit in 64 bits") : ERR_OK;
@@ -83,7 +83,7 @@ static enum err filter_round(struct jvm *vm, struct jcall *c, struct jv *out) /*
             if (r - r != 0) {
                 return jvm_fail(vm, "cannot round a number that is not finite");
             }
-            *out = jv_float((r == 0 ? 0 : r) / scale); /* Python's ceil and floor give an int, which has no -0 */
+            *out = jv_float((r == 0 ? 0 : r) / scale); /* Python's ceil and floor return an int, which has no -0 */
             return ERR_OK;
         }
         if (!jstr_is(method, "common")) {
@@ -216,7 +216,7 @@ static enum err filter_wordcount(struct jvm *vm, struct jcall *c, struct jv *out
     return jvm_pay_read(vm, s.str->len);
 }
 
-/* A width in spaces or the text itself. */
+/* Takes a width in spaces, or the text itself. */
 static enum err indention(struct jvm *vm, struct jv v, int64_t otherwise, struct jv *out)
 {
     int64_t width = otherwise;
@@ -246,7 +246,7 @@ static enum err filter_indent(struct jvm *vm, struct jcall *c, struct jv *out) /
     const struct jstr *s;
     TRY(jcall_str(vm, c->self, "indent", &s));
     struct jstr newline = {.p = "\n", .len = 1, .chars = 1};
-    TRY(jv_concat(vm, s, &newline, out)); /* so that a last empty line counts, as in jinja2 */
+    TRY(jv_concat(vm, s, &newline, out)); /* so that a final empty line counts, as in jinja2 */
     TRY(jstr_lines(vm, out->str, false, &lines));
     bool first = jcall_flag(c->arg[1], false);
     bool blank = jcall_flag(c->arg[2], false);

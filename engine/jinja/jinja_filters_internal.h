@@ -1,4 +1,4 @@
-/* The filter functions on sequences, for the table in jinja_filters.c. Threads: as jinja_vm.h. */
+/* The filter functions on sequences, for the table in jinja_filters.c. Threads: as in jinja_vm.h. */
 #ifndef INFCGI_JINJA_JINJA_FILTERS_INTERNAL_H
 #define INFCGI_JINJA_JINJA_FILTERS_INTERNAL_H
 
@@ -19,7 +19,7 @@ enum err jfilter_items(struct jvm *vm, struct jcall *c, struct jv *out);
 enum err jfilter_batch(struct jvm *vm, struct jcall *c, struct jv *out);
 enum err jfilter_slice(struct jvm *vm, struct jcall *c, struct jv *out);
 enum err jfilter_sum(struct jvm *vm, struct jcall *c, struct jv *out);
-enum err jfilter_extreme(struct jvm *vm, struct jcall *c, struct jv *out); /* how: -1 least, 1 greatest */
+enum err jfilter_extreme(struct jvm *vm, struct jcall *c, struct jv *out); /* how: -1 minimum, 1 maximum */
 enum err jfilter_reverse(struct jvm *vm, struct jcall *c, struct jv *out);
 
 #endif

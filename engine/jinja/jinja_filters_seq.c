@@ -1,9 +1,10 @@
-/* Filters on sequences. Where jinja2 gives a generator, so do these (JV_GEN): always true, without length or index. */
+/* Filters on sequences. Filters that return a generator in jinja2 do so here (JV_GEN): always true, without length or
+ * index. */
 #include "engine/jinja/jinja_filters_internal.h"
 
 #include <string.h>
 
-enum { MAX_BUILTIN_DEPTH = 4 /* map of map of ... */ };
+enum { MAX_BUILTIN_DEPTH = 4 /* nesting of map in map */ };
 
 enum err jfilter_first(struct jvm *vm, struct jcall *c, struct jv *out)
 {
@@ -31,7 +32,7 @@ enum err jfilter_last(struct jvm *vm, struct jcall *c, struct jv *out)
 enum err jfilter_list(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     *out = (struct jv){.kind = JV_LIST};
-    return jv_to_list(vm, c->self, &out->list); /* lists never change, so sharing is copying */
+    return jv_to_list(vm, c->self, &out->list); /* lists are immutable, so sharing is copying */
 }
 
 static bool all_digits(const struct jstr *s)
@@ -44,7 +45,8 @@ static bool all_digits(const struct jstr *s)
     return s->len > 0 && s->len < 10;
 }
 
-/* The part of make_attrgetter: v's item or attribute by a dotted path of names and indexes; an int is an index. */
+/* Returns an item or attribute of v by a dotted path of names and indexes, as make_attrgetter does; an int is an
+ * index. */
 static enum err getter(struct jvm *vm, struct jv v, struct jv path, struct jv *out)
 {
     *out = v;
@@ -105,14 +107,14 @@ static struct jv keyword(const struct jcall *c, const char *name)
     return (struct jv){.kind = JV_ABSENT};
 }
 
-/* jinja2's map and select look whether there is anything before they look at its type: none and 0 give nothing. */
+/* jinja2's map and select test the value's truth before its type: none and 0 yield nothing. */
 static enum err iter_unless_false(struct jvm *vm, struct jv v, struct jv_iter *it)
 {
     struct jv nothing = {.kind = JV_UNDEF};
     return jv_iter_init(vm, jv_truth(v) ? v : nothing, it);
 }
 
-/* Runs the filter (or test) called `name` on v with the arguments of c from position `from` on. */
+/* Runs the filter (or test) called `name` on v with c's arguments from position `from` on. */
 static enum err run_named(struct jvm *vm, const struct jbuiltin *table, struct jv name, struct jv v,
                           const struct jcall *c, uint32_t from, struct jv *out)
 {
@@ -198,7 +200,7 @@ enum err jfilter_choose(struct jvm *vm, struct jcall *c, struct jv *out)
     }
 }
 
-/* What an item is sorted or compared by: its attribute (or several, by commas), without case unless asked. */
+/* Returns an item's sort key: its attribute (or several, separated by commas), ignoring case unless case_sensitive. */
 static enum err key_of(struct jvm *vm, struct jv item, struct jv attribute, bool case_sensitive, struct jv *key)
 {
     *key = item;
@@ -225,7 +227,7 @@ static enum err key_of(struct jvm *vm, struct jv item, struct jv attribute, bool
     return !case_sensitive && jv_is_str(*key) ? jstr_case(vm, key->str, JCASE_LOWER, key) : ERR_OK;
 }
 
-/* Fresh lists of the items of v and of their keys. */
+/* Returns new lists of v's items and of their keys. */
 static enum err keyed(struct jvm *vm, struct jv v, struct jv attribute, bool case_sensitive, struct jv *items,
                       struct jv *keys)
 {
@@ -265,7 +267,7 @@ enum err jfilter_unique(struct jvm *vm, struct jcall *c, struct jv *out) /* case
     TRY(jv_list_new(vm, JV_LIST, 0, &list));
     for (uint32_t i = 0; i < items.list->n; i++) {
         struct jv *found;
-        TRY(jvm_pay(vm, keys.list->at[i].kind == JV_TUPLE ? i : 1)); /* tuples share a hash */
+        TRY(jvm_pay(vm, keys.list->at[i].kind == JV_TUPLE ? i : 1)); /* all tuples have the same hash */
         TRY(jv_dict_find(vm, seen.dict, keys.list->at[i], &found));
         if (found == NULL) {
             TRY(jv_dict_add(vm, seen.dict, keys.list->at[i], jv_none()));

@@ -1,5 +1,5 @@
-/* Formatting of values: `format % args` and str.format, which share one description of a field.
- * Source: Python 3 library reference, "printf-style String Formatting" and "Format Specification Mini-Language". */
+/* Formatting of values: `format % args` and str.format, which share the description of a field. Source: Python 3
+ * library reference, "printf-style String Formatting" and "Format Specification Mini-Language". */
 #include "engine/jinja/jinja_vm.h"
 
 #include "engine/base/utf8.h"
@@ -12,15 +12,15 @@ enum { MAX_PRECISION = 100, MAX_WIDTH = 1 << 16, NUMBER_BYTES = 512 /* 309 digit
 
 struct field {
     struct jstr fill; /* one character */
-    char align;       /* '<' '>' '^' '=', 0: the type's own */
+    char align;       /* '<' '>' '^' '='; 0: the type's default */
     char sign;        /* '+', ' ' or 0 */
-    char group;       /* ',' or '_' between thousands, or 0 */
-    char type;        /* 0: none given */
+    char group;       /* ',' or '_' between thousands; 0: none */
+    char type;        /* 0: none */
     bool alternate;   /* # */
-    bool escape;      /* the format is Markup: texts are escaped */
-    bool user;        /* the user wrote this part of the format, so what it adds to a value is the user's */
+    bool escape;      /* the format is Markup: escape texts */
+    bool user;        /* this part of the format is user text, so fill and signs are user text, too */
     int width;
-    int precision; /* -1: none given */
+    int precision; /* -1: none */
 };
 
 static const struct jstr space = {.p = " ", .len = 1, .chars = 1};
@@ -35,7 +35,7 @@ static void fill(struct jvm *vm, const struct field *f, int64_t n)
     }
 }
 
-/* A text of `chars` characters in its width; `put` writes between the fills. */
+/* Writes a text of `chars` characters within its width; `put` writes the part between the fills. */
 static enum err put_text(struct jvm *vm, const struct field *f, const struct jstr *s)
 {
     struct jv cut = {.kind = JV_STR, .str = s};
@@ -50,7 +50,7 @@ static enum err put_text(struct jvm *vm, const struct field *f, const struct jst
     return jtext_ok(vm, &vm->tmp);
 }
 
-/* Whole digits at the start of `digits`, grouped by threes, or by fours in hex, octal and binary. */
+/* Groups the integer digits at the start of `digits` by threes, in hex, octal and binary by fours. */
 static void group_digits(const char *digits, char type, char group, char out[2 * NUMBER_BYTES])
 {
     size_t whole = strspn(digits, "0123456789abcdefABCDEF");
@@ -68,7 +68,7 @@ static void group_digits(const char *digits, char type, char group, char out[2 *
     memcpy(out + n, digits + whole, strlen(digits + whole) + 1);
 }
 
-/* prefix ("-", "0x"), then digits, filled to the width: behind the prefix for '='. */
+/* Writes the prefix ("-", "0x") and the digits, filled to the width; '=' fills after the prefix. */
 static enum err put_number(struct jvm *vm, const struct field *f, const char *prefix, const char *digits)
 {
     char grouped[2 * NUMBER_BYTES];
@@ -126,7 +126,7 @@ static enum err put_int(struct jvm *vm, const struct field *f, int64_t v)
     return put_number(vm, f, prefix, digits);
 }
 
-/* Python's float without a type: repr, or %g with the precision and at least one digit behind the point. */
+/* Formats a float without a type like Python: repr, or %g with the precision and at least one digit after the point. */
 static void general(const struct field *f, double v, char out[NUMBER_BYTES])
 {
     if (f->precision < 0) {
@@ -177,7 +177,7 @@ static enum err put_char(struct jvm *vm, const struct field *f, struct jv v)
 {
     char bytes[4];
     const struct span whole = {0, sizeof bytes};
-    struct jstr s = {.p = bytes, .chars = 1, .user = &whole, .n_user = 1}; /* any number may be the user's */
+    struct jstr s = {.p = bytes, .chars = 1, .user = &whole, .n_user = 1}; /* any number can come from the user */
     if (jv_is_str(v) && v.str->chars == 1) {
         return put_text(vm, f, v.str);
     }
@@ -208,7 +208,7 @@ static enum err next_arg(struct jvm *vm, struct args *a, struct jv *out)
     return ERR_OK;
 }
 
-/* Digits, or * for the next argument; -1 when there is neither. */
+/* Reads digits, or * for the next argument; -1: neither. */
 static enum err read_number(struct jvm *vm, const struct jstr *s, size_t *at, struct args *a, int limit, int *out)
 {
     *out = -1;
@@ -288,14 +288,14 @@ static enum err read_flags(const struct jstr *s, size_t *at, struct field *f)
     return ERR_OK;
 }
 
-/* Is any of format[from..to) user text? */
+/* Returns whether format[from..to) contains user text. */
 static bool is_user_part(const struct jstr *format, size_t from, size_t to)
 {
     uint32_t i = jstr_span_at(format, from);
     return i < format->n_user && format->user[i].from < to;
 }
 
-/* One conversion; *at is behind its %. */
+/* Formats one conversion; *at is after its %. */
 static enum err conversion(struct jvm *vm, const struct jstr *s, size_t *at, struct args *a)
 {
     size_t begin = *at - 1;
@@ -365,7 +365,7 @@ enum err jop_format(struct jvm *vm, const struct jstr *format, struct jv args, s
             TRY(conversion(vm, format, &at, &a));
         }
     }
-    bool may_remain = args.kind == JV_DICT || args.kind == JV_LIST; /* Python's rule: anything with items by key */
+    bool may_remain = args.kind == JV_DICT || args.kind == JV_LIST; /* Python's rule: any value with items by key */
     if (!may_remain && a.next < (a.is_tuple ? args.list->n : 1)) {
         return jvm_fail(vm, "not all arguments converted during string formatting");
     }
@@ -376,7 +376,7 @@ enum err jop_format(struct jvm *vm, const struct jstr *format, struct jv args, s
 /* --- str.format
  * ------------------------------------------------------------------------------------------------------------ */
 
-/* [[fill]align][sign][#][0][width][group][.precision][type], all of s[at..end). */
+/* Reads [[fill]align][sign][#][0][width][group][.precision][type], which must be all of s[at..end). */
 static enum err read_spec(struct jvm *vm, const struct jstr *s, size_t at, size_t end, struct field *f)
 {
     struct args none = {.all = {.kind = JV_NONE}};
@@ -454,7 +454,7 @@ struct numbering {
     bool by_hand, automatic;
 };
 
-/* The argument that s[at..end) names: "", "0", "name", then .attribute and [item] parts. */
+/* Finds the argument that s[at..end) names: "", "0", "name", then .attribute and [item] parts. */
 static enum err find_field(struct jvm *vm, struct jcall *c, const struct jstr *s, size_t at, size_t end,
                            struct numbering *auto_n, struct jv *out)
 {
@@ -511,7 +511,7 @@ static enum err find_field(struct jvm *vm, struct jcall *c, const struct jstr *s
     return ERR_OK;
 }
 
-/* One field; *at is behind its {. */
+/* Formats one field; *at is after its {. */
 static enum err replacement(struct jvm *vm, struct jcall *c, const struct jstr *s, size_t *at, struct numbering *auto_n)
 {
     size_t end = *at;

@@ -1,4 +1,4 @@
-/* The global functions, the loop variable and its methods. To add a function: write it and add a row. */
+/* The global functions, the loop variable and its methods. A new function needs a function and a row. */
 #include "engine/jinja/jinja_vm.h"
 
 #include "engine/base/utf8.h"
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MAX_RAISED_BYTES = 256 }; /* of a template's own message: it may quote what users wrote */
+enum { MAX_RAISED_BYTES = 256 }; /* of a template's own message, which can quote user text */
 
 /* --- functions -------------------------------------------------------------------------------------------------- */
 
@@ -37,7 +37,7 @@ static enum err fn_range(struct jvm *vm, struct jcall *c, struct jv *out) /* sta
     return ERR_OK;
 }
 
-/* Keys and values of a dict, or pairs of a sequence, into d. */
+/* Adds keys and values of a dict, or pairs of a sequence, to d. */
 static enum err add_pairs(struct jvm *vm, struct jv from, struct jv_dict *d)
 {
     if (from.kind == JV_DICT) {
@@ -93,7 +93,7 @@ static enum err fn_raise_exception(struct jvm *vm, struct jcall *c, struct jv *o
     return err;
 }
 
-/* Python's strftime of the render's `now`, in UTC. With a user's format all of it is user text. */
+/* Python's strftime of the render's `now`, in UTC. If the format contains user text, all of the result is user text. */
 static enum err fn_strftime_now(struct jvm *vm, struct jcall *c, struct jv *out) /* format */
 {
     const struct jstr *format;
@@ -104,7 +104,7 @@ static enum err fn_strftime_now(struct jvm *vm, struct jcall *c, struct jv *out)
         return jvm_fail(vm, "the format of strftime_now is longer than %zu bytes or holds a NUL", sizeof pattern - 2);
     }
     memcpy(pattern, format->p, format->len);
-    memcpy(pattern + format->len, "|", 2); /* so that an empty result can be told from one that does not fit */
+    memcpy(pattern + format->len, "|", 2); /* distinguishes an empty result from one that does not fit */
     struct tm tm;
     time_t now = (time_t)vm->now;
     if (gmtime_r(&now, &tm) == NULL) {
@@ -114,7 +114,7 @@ static enum err fn_strftime_now(struct jvm *vm, struct jcall *c, struct jv *out)
     if (n == 0) {
         return jvm_fail(vm, "the result of strftime_now is longer than %zu bytes", sizeof text);
     }
-    jtext_put(&vm->tmp, text, n - 1, format->n_user > 0); /* which bytes are whose cannot be told any more */
+    jtext_put(&vm->tmp, text, n - 1, format->n_user > 0); /* the source of each byte is unknown after formatting */
     return jtext_take(vm, &vm->tmp, 0, out);
 }
 
@@ -244,7 +244,7 @@ enum err jloop_attr(struct jvm *vm, struct jv_loop *l, const struct jstr *name, 
         {"index", jv_int(i + 1)},    {"index0", jv_int(i)},
         {"revindex", jv_int(n - i)}, {"revindex0", jv_int(n - i - 1)},
         {"first", jv_bool(i == 0)},  {"last", jv_bool(i == n - 1)},
-        {"length", jv_int(n)},       {"depth", jv_int(1)}, /* only recursive loops, which are refused, go deeper */
+        {"length", jv_int(n)},       {"depth", jv_int(1)}, /* only recursive loops are deeper, and these are rejected */
         {"depth0", jv_int(0)},
     };
     *out = (struct jv){.kind = JV_ABSENT};
@@ -268,7 +268,7 @@ enum err jloop_attr(struct jvm *vm, struct jv_loop *l, const struct jstr *name, 
         TRY(jv_alloc(vm, sizeof *m, &m));
         *m = (struct jv_method){.self = {.kind = JV_LOOP, .loop = l}, .fn = &jinja_loop_methods[row]};
         *out = (struct jv){.kind = JV_METHOD, .method = m};
-        l->escaped = true; /* the method may be kept */
+        l->escaped = true; /* the method can be kept */
     }
     return ERR_OK;
 }

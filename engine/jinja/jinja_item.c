@@ -1,4 +1,4 @@
-/* Attributes, items and slices, with Python's rules. */
+/* Attributes, items and slices, by Python's rules. */
 #include "engine/jinja/jinja_vm.h"
 
 #include "engine/base/utf8.h"
@@ -26,7 +26,7 @@ static const struct jbuiltin *methods_of(struct jv v)
     }
 }
 
-/* The attribute proper, without a look at the items; JV_ABSENT when there is none. */
+/* Finds the attribute, ignoring items; JV_ABSENT if there is none. */
 static enum err own_attr(struct jvm *vm, struct jv v, struct jv name, struct jv *out)
 {
     *out = (struct jv){.kind = JV_ABSENT};
@@ -90,7 +90,7 @@ enum err jop_attr(struct jvm *vm, struct jv v, struct jv name, struct jv *out)
     return ERR_OK;
 }
 
-/* Byte offset of code point i of s (i <= s->chars). */
+/* Returns the byte offset of code point i of s (i <= s->chars). */
 static size_t offset_of(const struct jstr *s, uint32_t i)
 {
     if (s->chars == s->len) {
@@ -155,7 +155,7 @@ enum err jop_item(struct jvm *vm, struct jv v, struct jv key, struct jv *out)
 /* --- slices
  * ------------------------------------------------------------------------------------------------------------ */
 
-/* One bound of a slice: an int, or none for its default. */
+/* Reads one bound of a slice: an int, or none for its default. */
 static enum err bound(struct jvm *vm, struct jv v, int64_t none, int64_t *out)
 {
     if (v.kind == JV_NONE) {
@@ -190,7 +190,7 @@ static enum err slice_str(struct jvm *vm, const struct jstr *s, int64_t from, in
         TRY(jvm_pay_bytes(vm, s->chars == s->len ? 0 : b));
         return jv_substr(vm, s, a, b, out);
     }
-    uint32_t *offsets; /* of every code point, as strides go both ways */
+    uint32_t *offsets; /* of every code point, because strides can be negative */
     TRY(jvm_pay_bytes(vm, s->len));
     TRY(jv_alloc(vm, ((size_t)s->chars + 1) * sizeof *offsets, &offsets));
     uint32_t n = 0;
@@ -206,17 +206,17 @@ static enum err slice_str(struct jvm *vm, const struct jstr *s, int64_t from, in
     return jtext_take(vm, &vm->tmp, 0, out);
 }
 
-/* Where item i of a range is or would be, -1 <= i <= n. False: not in 64 bits. */
+/* Computes the value at index i of a range, -1 <= i <= n. False: it exceeds 64 bits. */
 static bool range_edge(const struct jv_range *r, int64_t i, int64_t *out)
 {
-    if (i > 0 && i <= r->n) { /* from the last item before, as the product may pass 64 bits where the sum does not */
+    if (i > 0 && i <= r->n) { /* from the previous item, because the product can exceed 64 bits if the sum does not */
         return !__builtin_add_overflow(jv_range_at(r, (uint32_t)i - 1), r->step, out);
     }
     *out = r->start;
     return i == 0 || !__builtin_sub_overflow(r->start, r->step, out);
 }
 
-/* A slice of a range is a range; its ends and step show when it is printed, and may be more than 64 bits hold. */
+/* A slice of a range is a range. Its bounds and step are visible when it is printed, and can exceed 64 bits. */
 static enum err slice_range(struct jvm *vm, const struct jv_range *of, int64_t from, int64_t to, int64_t step,
                             int64_t count, struct jv *out)
 {

@@ -1,4 +1,4 @@
-/* JSON in and out: the context as values, and the tojson filter, which writes what Python's json.dumps writes. */
+/* JSON input and output: the context as values, and the tojson filter, whose output equals Python's json.dumps. */
 #include "engine/jinja/jinja_vm.h"
 
 #include "engine/base/json_number.h"
@@ -14,7 +14,7 @@ static void write_string(struct jtext *r, const struct jstr *s, bool ascii)
 {
     jtext_puts(r, "\"");
     uint32_t span = 0;
-    size_t plain = 0; /* where the bytes begin that can be copied as they are */
+    size_t plain = 0; /* start of the bytes that need no escape */
     for (size_t i = 0; i < s->len;) {
         unsigned char c = (unsigned char)s->p[i];
         if (c >= 0x20 && c != '"' && c != '\\' && (c < 0x7F || !ascii)) {
@@ -89,13 +89,14 @@ static void new_line(struct jtext *r, const struct jjson_style *style, int level
     }
 }
 
-/* A copy of d in the order of its keys. */
+/* Returns a copy of d, sorted by key. */
 static enum err sorted(struct jvm *vm, struct jv *v)
 {
     struct jv copy;
     TRY(jv_dict_new(vm, JV_DICT, v->dict->n, &copy));
     struct jv_dict *d = copy.dict;
-    for (uint32_t i = 0; i < v->dict->n; i++) { /* keys of one object are few: insertion sort, paid for */
+    for (uint32_t i = 0; i < v->dict->n; i++) { /* insertion sort, because an object has few keys; the steps are paid
+                                                 * for */
         uint32_t to = d->n;
         for (; to > 0; to--) {
             int c;
@@ -165,7 +166,7 @@ enum err jv_write_json(struct jvm *vm, struct jtext *r, struct jv v, const struc
 
 /* --- in --------------------------------------------------------------------------------------------------------- */
 
-/* A real, with its digits where it carries some. NaN and the infinities carry their names. */
+/* Converts a real, with its digits if it has them. NaN and the infinities have their names. */
 static enum err begin_real(struct jvm *vm, const json_t *j, struct jv *out)
 {
     const char *p = json_number_digits(j);
@@ -209,8 +210,8 @@ static enum err begin_value(struct jvm *vm, const json_t *j, bool user, struct j
     }
 }
 
-/* A role that templates know is no user text: templates put it inside special tokens (<|user|> of ChatGLM), and such a
- * word can hold none itself. */
+/* A role that templates know is not user text: templates put it inside special tokens (<|user|> of ChatGLM), and such a
+ * word contains none. */
 static bool is_known_role(const json_t *value)
 {
     static const char *const roles[] = {"user", "assistant", "system", "tool", "developer", "function"};
@@ -227,7 +228,7 @@ static bool is_known_role(const json_t *value)
 enum err jvm_from_json(struct jvm *vm, const json_t *j, bool user, struct jv *out)
 {
     struct {
-        json_t *j; /* jansson's iterators want it without const; nothing is changed */
+        json_t *j; /* jansson's iterators need a non-const pointer; nothing is changed */
         struct jv v;
         void *iter;
         size_t at;

@@ -1,4 +1,5 @@
-/* The template lexer: a loop over text, comments, raw blocks and code; brackets are only counted, so nothing nests. */
+/* The template lexer: a loop over text, comments, raw blocks and code. Brackets are only counted, so nothing is
+ * recursive. */
 #include "engine/jinja/jinja_lexer.h"
 
 #include "engine/base/mem.h"
@@ -13,7 +14,7 @@
 struct lexer {
     const char *s;
     size_t n, i;
-    bool at_line_start; /* the last thing read ended with a newline, or nothing was read yet */
+    bool at_line_start; /* at the start, or after a newline */
     struct jtoks *out;
     struct err_info *info;
 };
@@ -59,7 +60,7 @@ static bool has(const struct lexer *l, size_t at, const char *word)
     return at <= l->n && l->n - at >= k && memcmp(l->s + at, word, k) == 0;
 }
 
-/* First byte at or after `at` that begins no white space; white space is Python's, not only ASCII's. */
+/* Returns the first byte from `at` on that begins no white space, by Python's definition, which exceeds ASCII. */
 static size_t skip_space(const struct lexer *l, size_t at)
 {
     while (at < l->n) {
@@ -73,12 +74,12 @@ static size_t skip_space(const struct lexer *l, size_t at)
     return at;
 }
 
-/* End of s[from..to) without trailing white space. */
+/* Returns the end of s[from..to) without trailing white space. */
 static size_t trim_right(const struct lexer *l, size_t from, size_t to)
 {
     size_t end = from;
     for (size_t at = from; at < to;) {
-        if (l->s[at] == ' ' || l->s[at] == '\n') { /* the common ones first */
+        if (l->s[at] == ' ' || l->s[at] == '\n') { /* the most frequent cases */
             at++;
             continue;
         }
@@ -91,7 +92,7 @@ static size_t trim_right(const struct lexer *l, size_t from, size_t to)
     return end;
 }
 
-/* Text before a tag at s[to]; sign is the character behind the tag's first two; is_print for {{. */
+/* Emits the text before a tag at s[to]. sign: the character after the tag's first two; is_print: {{. */
 static enum err push_text(struct lexer *l, size_t from, size_t to, char sign, bool is_print)
 {
     if (sign == '-') {
@@ -108,8 +109,8 @@ static enum err push_text(struct lexer *l, size_t from, size_t to, char sign, bo
     return to > from ? push(l, JT_TEXT, from, to, 0) : ERR_OK;
 }
 
-/* If s[at..] ends a tag whose last two characters are `end`, the offset behind it, else 0. trim: an unmarked end takes
- * one newline along. */
+/* Returns the offset after a tag's end if s[at..] ends a tag whose last two characters are `end`, else 0. trim: an end
+ * without a mark also consumes one newline. */
 static size_t tag_end(const struct lexer *l, size_t at, const char *end, bool trim, bool plus)
 {
     if (at < l->n && l->s[at] == '-' && has(l, at + 1, end)) {
@@ -141,14 +142,14 @@ static enum err lex_comment(struct lexer *l)
             return ERR_OK;
         }
     }
-    if (begin + 2 + (sign == '-' || sign == '+') == l->n) { /* jinja2 takes this for an empty comment */
+    if (begin + 2 + (sign == '-' || sign == '+') == l->n) { /* jinja2 treats this as an empty comment */
         move_to(l, l->n);
         return ERR_OK;
     }
     return jinja_fail_at(l->s, begin, l->info, "expected the end of the comment, found the end of the template");
 }
 
-/* Offset behind `{% raw %}` when one begins at `at`, else 0. */
+/* Returns the offset after `{% raw %}` if one begins at `at`, else 0. */
 static size_t raw_begin(const struct lexer *l, size_t at)
 {
     at += 2;
@@ -192,7 +193,7 @@ static bool is_word(char c)
 
 static char at_char(const struct lexer *l, size_t at) { return at < l->n ? l->s[at] : '\0'; }
 
-/* Digits with single underscores between them; returns the end. */
+/* Reads digits with single underscores between them; returns the end. */
 static size_t digits(const struct lexer *l, size_t at)
 {
     while (is_digit(at_char(l, at)) || (at_char(l, at) == '_' && is_digit(at_char(l, at + 1)))) {
@@ -278,7 +279,7 @@ static enum err lex_operator(struct lexer *l, int *nest)
     return push(l, JT_OP, from, from + 1, (unsigned char)c);
 }
 
-/* The inside of {{ }} or {% %}, up to and with its end. */
+/* Reads the inside of {{ }} or {% %}, including its end. */
 static enum err lex_code(struct lexer *l, bool is_print)
 {
     int nest = 0;
@@ -294,7 +295,7 @@ static enum err lex_code(struct lexer *l, bool is_print)
         }
         l->i = skip_space(l, l->i);
         if (l->i >= l->n) {
-            return ERR_OK; /* the parser says what it expected */
+            return ERR_OK; /* the parser reports the expected token */
         }
         if (nest == 0 && tag_end(l, l->i, is_print ? "}}" : "%}", false, !is_print) != 0) {
             continue;

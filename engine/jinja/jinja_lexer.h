@@ -1,6 +1,6 @@
-/* Splits a template into tokens, in one pass and without backtracking. White-space control (trim_blocks, lstrip_blocks,
- * `-` and `+` marks, raw blocks, comments) is done here, so that the parser sees only text and code.
- * Source: jinja2 3.1 lexer.py (behaviour). Threads: pure. */
+/* Splits a template into tokens, in one pass and without backtracking. The lexer handles white-space control
+ * (trim_blocks, lstrip_blocks, `-` and `+` marks), raw blocks and comments, so the parser sees only text and code.
+ * Source: jinja2 3.1 lexer.py (behavior). Threads: pure. */
 #ifndef INFCGI_JINJA_JINJA_LEXER_H
 #define INFCGI_JINJA_JINJA_LEXER_H
 
@@ -11,7 +11,7 @@
 
 enum jtok_kind {
     JT_EOF,
-    JT_TEXT,        /* output as it is */
+    JT_TEXT,        /* output, unchanged */
     JT_PRINT_BEGIN, /* {{ */
     JT_PRINT_END,   /* }} */
     JT_BLOCK_BEGIN, /* {% */
@@ -23,7 +23,7 @@ enum jtok_kind {
     JT_OP, /* one or two characters, see op */
 };
 
-/* Two-character operators as one value; single ones are their character. */
+/* Two-character operators; a single character is its own value. */
 enum { JO_POW = 256, JO_FLOORDIV, JO_EQ, JO_NE, JO_LE, JO_GE };
 
 struct jtok {
@@ -33,15 +33,15 @@ struct jtok {
 };
 
 struct jtoks {
-    struct jtok *at; /* n tokens, the last is JT_EOF; free with mem_free */
+    struct jtok *at; /* n tokens, the last one is JT_EOF; free with mem_free */
     size_t n, cap;
 };
 
-/* source[0..n): newlines already normalised to \n, n < 2^31. ERR_TEMPLATE with "line:column: ..." in info, ERR_NOMEM;
- * *out is empty then. */
+/* Splits source[0..n), whose newlines must be normalized to
+ * ; n < 2^31. ERR_TEMPLATE with "line:column: ..." in info, ERR_NOMEM; then *out is empty. */
 MUST_CHECK enum err jinja_lex(const char *source, size_t n, struct jtoks *out, struct err_info *info);
 
-/* Fills info with "line:column: message" for byte `pos` of the source; returns ERR_TEMPLATE. */
+/* Writes "line:column: message" for byte `pos` of the source to info; returns ERR_TEMPLATE. */
 enum err jinja_fail_at(const char *source, size_t pos, struct err_info *info, const char *fmt, ...) PRINTF_LIKE(4, 5);
 
 #endif

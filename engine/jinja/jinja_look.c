@@ -1,4 +1,4 @@
-/* Looks at strings and values that need neither memory nor the render. */
+/* Tests on strings and values that need neither memory nor the render. */
 #include "engine/jinja/jinja_vm.h"
 
 #include <string.h>
@@ -16,7 +16,7 @@ uint32_t jstr_count(const char *p, size_t n)
 
 int jstr_cmp(const struct jstr *a, const struct jstr *b)
 {
-    int c = memcmp(a->p, b->p, MIN_OF(a->len, b->len)); /* byte order of UTF-8 is code point order */
+    int c = memcmp(a->p, b->p, MIN_OF(a->len, b->len)); /* the byte order of UTF-8 is the code point order */
     return c != 0 ? c : (a->len > b->len) - (a->len < b->len);
 }
 

@@ -1,4 +1,4 @@
-/* Methods of strings, dicts and lists, with Python's behaviour. To add one: a function and a row. A row without
+/* Methods of strings, dicts and lists, with Python's behavior. A new method needs a function and a row. A row without a
  * function is a method that changes its object: it is undefined here, as in jinja2's immutable sandbox. */
 #include "engine/jinja/jinja_vm.h"
 
@@ -46,12 +46,12 @@ static enum err str_zfill(struct jvm *vm, struct jcall *c, struct jv *out) /* wi
 
 static bool is_ascii(uint32_t cp) { return cp < 0x80; }
 
-/* Properties of characters; of those from IS_ASCII on a string without characters has them, too. */
+/* Properties of characters. From IS_ASCII on, the empty string also has them. */
 enum { IS_ALPHA, IS_ALNUM, IS_DIGIT, IS_SPACE, IS_NUMERIC, IS_ASCII, IS_PRINTABLE };
 static bool (*const properties[])(uint32_t cp) = {ju_alpha,   ju_alnum, ju_digit,    ju_space,
                                                   ju_numeric, is_ascii, ju_printable};
 
-/* Do all characters have the property? */
+/* Checks whether all characters have the property. */
 static enum err str_all_are(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     const struct jstr *s = c->self.str;
@@ -71,7 +71,7 @@ static enum err str_case_is(struct jvm *vm, struct jcall *c, struct jv *out)
     return jstr_case_is(vm, c->self.str, c->row->how, out);
 }
 
-/* Upper case only at the beginning of words, lower case only inside of them, and at least one word. */
+/* Checks for upper case only at the beginning of words, lower case only inside, and at least one word. */
 static enum err str_istitle(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     const struct jstr *s = c->self.str;
@@ -94,8 +94,8 @@ static enum err str_istitle(struct jvm *vm, struct jcall *c, struct jv *out)
 /* --- strings: finding
  * ------------------------------------------------------------------------------------------------------ */
 
-/* self[start:end] for arguments `at` and at+1, and the code point where it begins; *exists is false when start lies
- * behind the end of the string. */
+/* Returns self[start:end] for arguments `at` and at+1, and its first code point; *exists is false if start is after the
+ * end of the string. */
 static enum err window(struct jvm *vm, struct jcall *c, int at, const struct jstr **out, int64_t *start, bool *exists)
 {
     struct jv from = c->arg[at].kind == JV_ABSENT ? jv_none() : c->arg[at];
@@ -125,7 +125,7 @@ static const char *last_match(const struct jstr *s, const struct jstr *what)
 
 enum { FROM_RIGHT = 1, MUST_BE_FOUND = 2 }; /* how */
 
-/* Index of the first or last match in code points, -1 when there is none. */
+/* Returns the index of the first or last match in code points, -1 if there is none. */
 static enum err str_find(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     const struct jstr *what;
@@ -160,7 +160,7 @@ static enum err str_count(struct jvm *vm, struct jcall *c, struct jv *out)
     if (what->len == 0) {
         n = exists ? (int64_t)s->chars + 1 : 0;
     }
-    TRY(jvm_pay_read(vm, s->len)); /* as matches may be short */
+    TRY(jvm_pay_read(vm, s->len)); /* because matches can be short */
     for (size_t at = 0; what->len > 0 && at < s->len;) {
         const char *p = memmem(s->p + at, s->len - at, what->p, what->len);
         if (p == NULL) {
@@ -179,7 +179,7 @@ static bool has_affix(const struct jstr *s, const struct jstr *affix, int how)
            memcmp(s->p + (how == FROM_RIGHT ? s->len - affix->len : 0), affix->p, affix->len) == 0;
 }
 
-/* The argument is one string or a tuple of them. */
+/* The argument is a string or a tuple of strings. */
 static enum err str_has_affix(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     const struct jstr *s;
@@ -235,7 +235,7 @@ static enum err add_part(struct jvm *vm, const struct jstr *s, size_t from, size
     return jv_list_add(vm, l, part);
 }
 
-/* Bytes of white space at `at`, before `end`; 0 when there is none. */
+/* Returns the length of white space at `at`, before `end`; 0 if there is none. */
 static size_t space_at(const struct jstr *s, size_t at, size_t end)
 {
     uint32_t cp;
@@ -243,7 +243,7 @@ static size_t space_at(const struct jstr *s, size_t at, size_t end)
     return n > 0 && ju_space(cp) ? n : 0;
 }
 
-/* The same for the character that ends at `end`. */
+/* Like space_at(), but for the character that ends at `end`. */
 static size_t space_before(const struct jstr *s, size_t end)
 {
     size_t at = end;
@@ -260,7 +260,7 @@ static size_t char_before(const struct jstr *s, size_t end)
     return end - at;
 }
 
-/* Words; after `max` of them (-1: no limit) the rest as it stands. */
+/* Splits into words; after `max` words (-1: no limit) adds the rest unchanged. */
 static enum err split_words(struct jvm *vm, const struct jstr *s, int64_t max, struct jv_list *l)
 {
     size_t at = 0;
@@ -284,7 +284,7 @@ static enum err split_words(struct jvm *vm, const struct jstr *s, int64_t max, s
     }
 }
 
-/* The same from the right; parts come in reverse. */
+/* Like split_words(), but from the right; the parts are in reverse order. */
 static enum err rsplit_words(struct jvm *vm, const struct jstr *s, int64_t max, struct jv_list *l)
 {
     size_t end = s->len;
@@ -474,7 +474,7 @@ static enum err dict_view(struct jvm *vm, struct jcall *c, struct jv *out)
     return ERR_OK;
 }
 
-/* Of dict itself, and of any dict: a dict of the keys, each with the same value. */
+/* A method of the dict class and of any dict: returns a dict of the keys, all with the same value. */
 static enum err dict_fromkeys(struct jvm *vm, struct jcall *c, struct jv *out) /* iterable value */
 {
     struct jv value = c->arg[1].kind == JV_ABSENT ? jv_none() : c->arg[1];
@@ -492,7 +492,7 @@ static enum err dict_fromkeys(struct jvm *vm, struct jcall *c, struct jv *out) /
     }
 }
 
-/* Values never change, so sharing is copying. */
+/* Values are immutable, so sharing is copying. */
 static enum err copy(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     (void)vm;
@@ -523,7 +523,7 @@ const struct jbuiltin jinja_dict_class_methods[] = {
 /* --- lists, tuples and ranges
  * -------------------------------------------------------------------------------------------------------- */
 
-/* How many items equal the value, or the index of the first. */
+/* Returns the number of items that equal the value, or the index of the first. */
 static enum err seq_find(struct jvm *vm, struct jcall *c, struct jv *out) /* value; how: MUST_BE_FOUND = its index */
 {
     struct jv_list *l;

@@ -1,4 +1,4 @@
-/* Operators and comparisons, with Python's rules for mixed types. */
+/* Operators and comparisons, by Python's rules for mixed types. */
 #include "engine/jinja/jinja_vm.h"
 
 #include <math.h>
@@ -107,7 +107,7 @@ static enum err float_op(struct jvm *vm, enum jbin op, double a, double b, struc
             mod += b;
             quotient -= 1;
         }
-        double whole = floor(quotient); /* the quotient is whole up to rounding */
+        double whole = floor(quotient); /* the quotient is an integer up to rounding */
         whole += quotient - whole > 0.5 ? 1 : 0;
         r = op == JB_MOD ? mod : quotient == 0 ? copysign(0, a / b) : whole;
     }
@@ -156,7 +156,7 @@ static enum err repeat(struct jvm *vm, struct jv v, int64_t times, struct jv *ou
     return ERR_OK;
 }
 
-/* Markup's +: text that is not safe yet is escaped, and the sum is safe. */
+/* Markup's +: escapes text that is not safe; the sum is safe. */
 static enum err add_strings(struct jvm *vm, struct jv a, struct jv b, struct jv *out)
 {
     bool safe = a.str->safe || b.str->safe;

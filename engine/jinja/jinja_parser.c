@@ -1,6 +1,6 @@
-/* The statement parser: text, prints and blocks, straight to instructions. Open blocks wait on an explicit stack. Where
- * jinja2 writes something before the code that must run first (assignment targets, filters of a block), the tokens are
- * skipped and read again later. Source: jinja2 3.1 parser.py and compiler.py (grammar and scopes). */
+/* The statement parser: text, prints and blocks, emitting instructions directly. Open blocks are on an explicit stack.
+ * If code in the template must run before text that precedes it (assignment targets, filters of a block), the tokens
+ * are skipped and read again later. Source: jinja2 3.1 parser.py and compiler.py (grammar and scopes). */
 #include "engine/base/hex.h"
 #include "engine/jinja/jinja_parser_internal.h"
 
@@ -81,7 +81,7 @@ static void expect_end(struct jparser *p)
 
 /* --- emitting --------------------------------------------------------------------------------------------------- */
 
-/* Room for one more element; false, with the error recorded, when there is none. */
+/* Makes room for one more element; returns false, with the error recorded, if there is none. */
 static bool grow(struct jparser *p, void *array, size_t n, size_t *cap, size_t size)
 {
     if (n < *cap) {
@@ -162,7 +162,8 @@ int32_t jp_name(struct jparser *p, const struct jtok *t) { return name_of(p, p->
 
 /* --- string literals -------------------------------------------------------------------------------------------- */
 
-/* Decodes the escape at s[0] == '\\', n >= 2, to out (at most 4 bytes). Returns the bytes read; 0: malformed. */
+/* Decodes the escape at s[0] == '\\', n >= 2, to out (at most 4 bytes). Returns the number of bytes read; 0:
+ * malformed. */
 static size_t escape(const char *s, size_t n, char *out, size_t *n_out)
 {
     static const char from[] = "ntrabfv\\'\"";
@@ -186,12 +187,12 @@ static size_t escape(const char *s, size_t n, char *out, size_t *n_out)
         *n_out = utf8_encode(cp, out);
         return used;
     }
-    if (s[1] == 'N') { /* by name: would need the names of all characters */
+    if (s[1] == 'N') { /* by name: requires the names of all characters */
         return 0;
     }
     size_t digits = s[1] == 'x' ? 2 : s[1] == 'u' ? 4 : s[1] == 'U' ? 8 : 0;
     if (digits == 0) {
-        out[0] = '\\'; /* an unknown escape stands for itself */
+        out[0] = '\\'; /* an unknown escape is literal */
         return 1;
     }
     for (used = 2; used < 2 + digits; used++) {
@@ -245,7 +246,7 @@ bool jp_unquote(struct jparser *p, const struct jtok *t, const char **out, size_
 
 /* --- assignment targets ----------------------------------------------------------------------------------------- */
 
-/* Moves over a target; stops at the first token that belongs to none. */
+/* Skips a target; stops at the first token that does not belong to one. */
 static void skip_target(struct jparser *p)
 {
     while (jp_is_op(p, ',') || jp_is_op(p, '(') || jp_is_op(p, ')') || jp_is_op(p, '.') ||
@@ -341,7 +342,7 @@ static struct jblock *push(struct jparser *p, enum jblock_kind kind, uint32_t po
     return &p->blocks[p->n_blocks++];
 }
 
-/* True when the open block is of this kind; else the tag is out of place. */
+/* Returns true if the open block is of this kind; otherwise the tag is misplaced. */
 static bool inside(struct jparser *p, enum jblock_kind kind)
 {
     if (p->n_blocks > 0 && top(p)->kind == kind) {
@@ -383,7 +384,7 @@ static void tag_elif(struct jparser *p, uint32_t pos)
     top(p)->next = jp_emit(p, JI_JUMP_FALSE, 0, 0, 0, pos);
 }
 
-/* The loop body is complete: back to FOR_NEXT, and the end of the loop. */
+/* Ends the loop body: jumps back to FOR_NEXT, and ends the loop. */
 static void end_body(struct jparser *p, uint32_t pos, bool has_else)
 {
     struct jblock *b = top(p);
@@ -428,8 +429,8 @@ static void tag_endif(struct jparser *p, uint32_t pos)
     }
 }
 
-/* True when the body that begins behind p->i names `loop`. Then jinja2 may look ahead in the sequence, so that its
- * filter runs before the body does; else the filter runs item by item. */
+/* Returns true if the body that begins after p->i uses `loop`. jinja2 can then look ahead in the sequence, so the
+ * loop's filter runs before the body; otherwise it runs per item. */
 static bool body_uses_loop(const struct jparser *p)
 {
     int nest = 1;
@@ -445,7 +446,8 @@ static bool body_uses_loop(const struct jparser *p)
     return false;
 }
 
-/* for TARGET in SEQ if COND: one loop that sifts the sequence before the body's, or a test in the body's. */
+/* Parses for TARGET in SEQ if COND: one loop that filters the sequence before the body's loop, or a test in the
+ * body. */
 static void tag_for(struct jparser *p, uint32_t pos)
 {
     size_t at_target = p->i;
@@ -505,7 +507,7 @@ static void tag_endfor(struct jparser *p, uint32_t pos)
     p->n_blocks--;
 }
 
-/* Leaves what stands open between here and the loop; returns the loop, or NULL. */
+/* Leaves the blocks within the loop; returns the loop, or NULL. */
 static struct jblock *unwind(struct jparser *p, uint32_t pos)
 {
     for (uint32_t i = p->n_blocks; i > 0; i--) {
@@ -562,7 +564,7 @@ static void tag_set(struct jparser *p, uint32_t pos)
     struct jblock *b = push(p, JB_SET, pos);
     b->tok = at_target;
     while (jp_tok(p)->kind != JT_BLOCK_END && jp_tok(p)->kind != JT_EOF) {
-        p->i++; /* filters: read again at the end */
+        p->i++; /* filters: read again at the block's end */
     }
     jp_emit(p, JI_SCOPE, 0, 0, 0, pos);
     jp_emit(p, JI_CAPTURE, 0, 0, 0, pos);
@@ -636,7 +638,7 @@ static void tag_endgeneration(struct jparser *p, uint32_t pos)
     }
 }
 
-/* The parameters of a macro, with the code that fills in what was not given. */
+/* Parses the parameters of a macro and emits the code for missing arguments. */
 static void parameters(struct jparser *p, uint32_t *names, uint32_t *n)
 {
     bool had_default = false;
@@ -772,7 +774,7 @@ static void template(struct jparser *p)
         case JT_BLOCK_BEGIN:
             statement(p);
             break;
-        default: /* JT_EOF: nothing else stands outside of code */
+        default: /* JT_EOF: no other token occurs outside of code */
             if (p->n_blocks > 0) {
                 jp_fail(p, top(p)->pos, "expected the end of this block, found the end of the template");
             }

@@ -1,6 +1,6 @@
-/* Shared by the statement and the expression parser. Instructions are emitted as the tokens are read; nothing recurses:
- * open brackets and operators wait on `ents`, open blocks on `blocks`.
- * Failures stick in `err`: emitting goes on harmlessly and the loops stop. Threads: belongs to its thread. */
+/* Shared by the statement and the expression parser. Instructions are emitted while tokens are read. Nothing is
+ * recursive: open brackets and operators are on the stack `ents`, open blocks on `blocks`. `err` keeps the first
+ * failure; later emits are harmless, and the loops stop. Threads: belongs to one thread. */
 #ifndef INFCGI_JINJA_JINJA_PARSER_INTERNAL_H
 #define INFCGI_JINJA_JINJA_PARSER_INTERNAL_H
 
@@ -9,7 +9,7 @@
 
 enum { JPARSER_MAX_ENTS = 1024, JPARSER_MAX_KEYWORDS = 1024, JPARSER_MAX_NAMES = 4096, JPARSER_NONE_CONST = 0 };
 
-/* What waits on the expression stack. */
+/* Entries of the expression stack. */
 enum jent_kind {
     JE_BASE, /* the whole expression; n: items of a tuple so far */
     JE_EXPR, /* one operand of a bracket or the base; patch: its first instruction, a jump to the next */
@@ -37,9 +37,9 @@ enum jent_kind {
 struct jent {
     uint8_t kind, prec; /* prec 0: not an operator */
     uint8_t op;         /* jbin or jcmp */
-    bool flag;  /* JE_TEST*: negated; JE_EXPR: may have an inline if; JE_BASE: may be a tuple; JE_SUB: has a colon;
-                   JE_CALL: stands behind a filter */
-    bool is_kw; /* JE_CALL, _FILTER, _TEST: the argument in progress is named */
+    bool flag;  /* JE_TEST*: negated; JE_EXPR: can have an inline if; JE_BASE: can be a tuple; JE_SUB: has a colon;
+                 * JE_CALL: follows a filter */
+    bool is_kw; /* JE_CALL, _FILTER, _TEST: the current argument is named */
     int32_t patch;
     uint32_t n, n_kw, kw_from;
     int32_t row, name; /* of a filter or test; name: literal when unknown */
@@ -52,7 +52,7 @@ struct jblock {
     enum jblock_kind kind;
     uint32_t pos;
     int32_t next, end; /* if: pending jump, chain of jumps to the end; for: FOR_NEXT, chain of breaks */
-    size_t tok;        /* set, filter: where the target or the filters stand */
+    size_t tok;        /* set, filter: token of the target or the filters */
     bool had_else;
 };
 
@@ -65,37 +65,37 @@ struct jparser {
     struct jent ents[JPARSER_MAX_ENTS];
     uint32_t n_ents;
     int depth;    /* of brackets and prefix operators */
-    bool in_sift; /* in the condition of a for block, where `loop` is the loop around it */
+    bool in_sift; /* in the condition of a for block, where `loop` is the enclosing loop */
     struct jv keywords[JPARSER_MAX_KEYWORDS];
     uint32_t n_keywords;
     struct jblock blocks[JINJA_MAX_DEPTH];
     uint32_t n_blocks;
 };
 
-/* Emits; returns the index of the instruction. */
+/* Emits an instruction; returns its index. */
 int32_t jp_emit(struct jparser *p, enum jop op, uint16_t n, int32_t a, int32_t b, uint32_t pos);
-/* Makes instruction `at` jump to the next one to be emitted. */
+/* Makes instruction `at` jump to the next emitted one. */
 void jp_patch(struct jparser *p, int32_t at);
 /* Adds a literal; returns its index. */
 int32_t jp_const(struct jparser *p, struct jv v);
 int32_t jp_const_str(struct jparser *p, const char *s, size_t n);
 const struct jstr *jp_str(struct jparser *p, const char *s, size_t n);
-/* Number of the variable name. */
+/* Returns the index of the variable name. */
 int32_t jp_name(struct jparser *p, const struct jtok *t);
 
 const struct jtok *jp_tok(const struct jparser *p);
 bool jp_is_op(const struct jparser *p, unsigned op);
 bool jp_is_name(const struct jparser *p, const char *name);
 bool jp_tok_is(const struct jparser *p, const struct jtok *t, const char *name);
-/* Records "expected X, found the token in hand". */
+/* Records "expected X, found the current token". */
 void jp_expected(struct jparser *p, const char *what);
 void jp_fail(struct jparser *p, uint32_t pos, const char *fmt, ...) PRINTF_LIKE(3, 4);
 
-/* Parses an expression at p->i and emits it. tuple: `a, b` is one; inline_if: it may be `a if b else c`. */
+/* Parses an expression at p->i and emits it. tuple: `a, b` is allowed; inline_if: `a if b else c` is allowed. */
 void jp_expression(struct jparser *p, bool tuple, bool inline_if);
-/* Parses filters that apply to the value on top of the stack: `| a | b`, or `a | b` when the first bar is missing. */
+/* Parses filters for the value on top of the stack: `| a | b`, or `a | b` if the first bar is missing. */
 void jp_filters(struct jparser *p, bool first_without_bar);
-/* Text of a string token without quotes and escapes; into the program's arena. */
+/* Decodes a string token, without quotes and escapes, into the program's arena. */
 bool jp_unquote(struct jparser *p, const struct jtok *t, const char **out, size_t *n);
 
 #endif

@@ -1,4 +1,4 @@
-/* Values as Python prints them: str(), repr(), the shortest form of a float; and the way back for numbers. */
+/* Values as Python prints them: str(), repr(), the shortest form of a float. Also parses numbers. */
 #include "engine/jinja/jinja_vm.h"
 
 #include "engine/base/utf8.h"
@@ -20,7 +20,7 @@ void jv_float_text(double f, char out[JV_FLOAT_BYTES])
     json_number_shortest(f, out);
 }
 
-/* Copies s without white space around it and without underscores between digits; false when it is too long. */
+/* Copies s without surrounding white space and without underscores between digits; returns false if it is too long. */
 static bool clean_number(const char *s, size_t n, char *out, size_t out_bytes)
 {
     while (n > 0 && (s[0] == ' ' || (s[0] >= '\t' && s[0] <= '\r'))) {
@@ -64,7 +64,7 @@ bool jv_parse_float(const char *s, size_t n, double *out)
         }
     }
     int digits = 0;
-    for (int stage = 0; *p != '\0'; p++) { /* 0: whole, 1: fraction, 2: exponent */
+    for (int stage = 0; *p != '\0'; p++) { /* 0: integer part, 1: fraction, 2: exponent */
         if (*p >= '0' && *p <= '9') {
             digits++;
         } else if (*p == '.' && stage == 0) {
@@ -82,7 +82,7 @@ bool jv_parse_float(const char *s, size_t n, double *out)
     if (digits == 0) {
         return false;
     }
-    *out = strtod(text, NULL); /* the text has been checked character by character */
+    *out = strtod(text, NULL); /* every character was checked */
     return true;
 }
 
@@ -159,7 +159,7 @@ static void repr_str(struct jtext *r, const struct jstr *s)
     jtext_put(r, &quote, 1, false);
 }
 
-/* What can be written without looking inside; false for containers. */
+/* Writes values that are not containers; returns false for containers. */
 static bool repr_flat(struct jtext *r, struct jv v)
 {
     char text[96];
@@ -240,7 +240,7 @@ enum err jv_write_repr(struct jvm *vm, struct jtext *r, struct jv v)
 {
     struct {
         struct jv v;
-        uint32_t at; /* twice the item, plus one when its key has been written */
+        uint32_t at; /* twice the item, plus one after its key was written */
     } stack[JV_MAX_NEST];
     int n = 0;
     for (;;) {
@@ -253,7 +253,7 @@ enum err jv_write_repr(struct jvm *vm, struct jtext *r, struct jv v)
             stack[n++].at = 0;
         }
         TRY(jvm_pay(vm, 1));
-        for (;;) { /* up to the next value to write */
+        for (;;) { /* until the next value to write */
             if (n == 0) {
                 return ERR_OK;
             }

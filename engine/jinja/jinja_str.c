@@ -1,4 +1,4 @@
-/* Work on strings that filters and methods share. User marks follow every byte. */
+/* String operations that filters and methods share. Every byte keeps its user mark. */
 #include "engine/jinja/jinja_vm.h"
 
 #include "engine/base/utf8.h"
@@ -36,7 +36,7 @@ enum err jv_escape(struct jvm *vm, const struct jstr *s, struct jv *out)
 enum err jstr_case(struct jvm *vm, const struct jstr *s, enum jstr_case how, struct jv *out)
 {
     static const struct {
-        enum ju_to first, rest; /* character of a word */
+        enum ju_to first, rest; /* case of a word's characters */
     } maps[] = {
         [JCASE_LOWER] = {JU_LOWER, JU_LOWER},      [JCASE_UPPER] = {JU_UPPER, JU_UPPER},
         [JCASE_CAPITALIZE] = {JU_TITLE, JU_LOWER}, [JCASE_WORDS] = {JU_UPPER, JU_LOWER},
@@ -157,7 +157,7 @@ enum err jstr_replace(struct jvm *vm, const struct jstr *s, const struct jstr *f
         jtext_str(&vm->tmp, to);
         at = hit + from->len;
         count -= count > 0;
-        if (from->len == 0) { /* an empty text is found before every character and at the end */
+        if (from->len == 0) { /* an empty text matches before every character and at the end */
             if (at == s->len) {
                 at = s->len + 1;
                 break;
@@ -192,7 +192,7 @@ enum err jstr_lines(struct jvm *vm, const struct jstr *s, bool keep_ends, struct
             continue;
         }
         if (!is_line_end(cp)) {
-            end = i; /* the last line has no end */
+            end = i; /* the last line has no line end */
         } else if (cp == '\r' && i < s->len && s->p[i] == '\n') {
             i++;
         }

@@ -1,4 +1,4 @@
-/* The tests: `x is NAME`. One function and one row each. */
+/* The tests: `x is NAME`. Each has one function and one row. */
 #include "engine/jinja/jinja_vm.h"
 
 static enum err yes(struct jv *out, bool b)
@@ -7,7 +7,7 @@ static enum err yes(struct jv *out, bool b)
     return ERR_OK;
 }
 
-/* how: kinds, a bit each. */
+/* how: kinds, one bit each. */
 #define BIT(kind) (1 << (kind))
 _Static_assert(JV_KINDS < 31, "kinds fit in an int");
 
@@ -61,7 +61,7 @@ static enum err test_compare(struct jvm *vm, struct jcall *c, struct jv *out)
     return yes(out, r);
 }
 
-/* Identity; equal scalars count as identical, as small ones are in CPython. */
+/* Identity. Equal scalars count as identical, as small ones do in CPython. */
 static enum err test_sameas(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     struct jv a = c->self;

@@ -1,11 +1,11 @@
-/* The text under construction and the ranges of it that are the user's. */
+/* The text under construction, and its ranges that are user text. */
 #include "engine/jinja/jinja_vm.h"
 
 #include "engine/base/utf8.h"
 
 #include <string.h>
 
-enum { MAX_SPANS = 1 << 18 }; /* 4 MiB of ranges; a text whose owner changes more often is refused */
+enum { MAX_SPANS = 1 << 18 }; /* 4 MiB of ranges; a text that alternates more often is rejected */
 
 void jtext_init(struct jtext *r)
 {
@@ -90,7 +90,7 @@ void jtext_cut(struct jtext *r, size_t len)
 {
     if (len < r->text.len) {
         r->text.len = len;
-        r->text.data[len] = '\0'; /* it may be all that is printed */
+        r->text.data[len] = '\0'; /* it can be everything that is printed */
     }
     while (r->n_user > 0 && r->user[r->n_user - 1].to > len) {
         if (r->user[r->n_user - 1].from >= len) {

@@ -1,4 +1,4 @@
-/* Final sigma is not special-cased: U+03A3 always lowers to U+03C3. */
+/* Final sigma is not special: the lower case of U+03A3 is always U+03C3. */
 #include "engine/jinja/jinja_unicode.h"
 
 #include "engine/base/compiler.h"
@@ -9,7 +9,7 @@ struct range {
     uint32_t first, last;
 };
 
-/* Digits [Numeric_Type Digit] that are no decimal ones: exponents, in circles, of scripts that count without zero. */
+/* Digits [Numeric_Type Digit] that are not decimal: superscripts, circled digits, scripts without a zero. */
 static const struct range other_digits[] = {
     {0xB2, 0xB3},     {0xB9, 0xB9},       {0x1369, 0x1371},   {0x19DA, 0x19DA},   {0x2070, 0x2070},
     {0x2074, 0x2079}, {0x2080, 0x2089},   {0x2460, 0x2468},   {0x2474, 0x247C},   {0x2488, 0x2490},
@@ -34,7 +34,7 @@ static const struct range han_numbers[] = {
     {0x20AFD, 0x20AFD}, {0x20B19, 0x20B19}, {0x22390, 0x22390}, {0x22998, 0x22998}, {0x23B1B, 0x23B1B},
     {0x2626D, 0x2626D}, {0x2F890, 0x2F890},
 };
-/* Other_Uppercase and Other_Lowercase: cased, but no letters of the category. */
+/* Other_Uppercase and Other_Lowercase: cased characters that are not letters of the category. */
 static const struct range other_upper[] = {
     {0x2160, 0x216F}, {0x24B6, 0x24CF}, {0x1F130, 0x1F149}, {0x1F150, 0x1F169}, {0x1F170, 0x1F189},
 };
@@ -54,7 +54,7 @@ static bool is_in(const struct range *r, size_t n, uint32_t cp)
     return i < n && cp >= r[i].first;
 }
 
-/* General category between two, in the order of utf8proc's enumeration. */
+/* Returns whether the general category is between two, in the order of utf8proc's enumeration. */
 static bool is_category(uint32_t cp, utf8proc_category_t from, utf8proc_category_t to)
 {
     utf8proc_category_t category = utf8proc_category((int32_t)cp);
@@ -99,8 +99,8 @@ bool ju_is_lower(uint32_t cp)
 
 bool ju_is_title(uint32_t cp) { return is_category(cp, UTF8PROC_CATEGORY_LT, UTF8PROC_CATEGORY_LT); }
 
-/* Upper and title case of more than one code point [SpecialCasing.txt], from the full case folding, which is the lower
- * case of the same letters; 0 when there is none. */
+/* Writes an upper or title case of more than one code point [SpecialCasing.txt] to out and returns its length, 0 if
+ * there is none. It is derived from the full case folding, which is the lower case of the same letters. */
 static size_t map_special(uint32_t cp, enum ju_to to, uint32_t out[3])
 {
     int32_t folded[8];
@@ -114,7 +114,7 @@ static size_t map_special(uint32_t cp, enum ju_to to, uint32_t out[3])
     }
     for (utf8proc_ssize_t i = 0; i < n; i++) {
         bool is_small = to == JU_TITLE && i > 0 && folded[0] != 0x2BC; /* U+0149 has an apostrophe before its letter */
-        bool is_iota = folded[i] == 0x3B9;                             /* stays below the letter before it */
+        bool is_iota = folded[i] == 0x3B9;                             /* remains a subscript of the letter before it */
         out[i] = !is_small ? (uint32_t)utf8proc_toupper(folded[i]) : is_iota ? 0x345 : (uint32_t)folded[i];
     }
     return (size_t)n;
@@ -122,7 +122,7 @@ static size_t map_special(uint32_t cp, enum ju_to to, uint32_t out[3])
 
 size_t ju_map(uint32_t cp, enum ju_to to, uint32_t out[3])
 {
-    if (to == JU_LOWER && cp == 0x130) { /* the one code point whose lower case is two */
+    if (to == JU_LOWER && cp == 0x130) { /* the only code point whose lower case is two code points */
         out[0] = 'i';
         out[1] = 0x307;
         return 2;

@@ -1,4 +1,4 @@
-/* Building, finding, comparing and iterating values. */
+/* Builds, finds, compares and iterates over values. */
 #include "engine/jinja/jinja_vm.h"
 
 #include "engine/base/utf8.h"
@@ -70,7 +70,7 @@ enum err jv_substr(struct jvm *vm, const struct jstr *s, size_t from, size_t to,
     return new_str(vm, sub, out);
 }
 
-/* Room for n more elements of `size` bytes behind old[0..n_old), which is copied unless it already ends at *tail. */
+/* Makes room for n more elements of `size` bytes after old[0..n_old), which is copied unless it ends at *tail. */
 static enum err extend(struct jvm *vm, const void *old, size_t n_old, size_t n, size_t chunk, char **tail, char **end,
                        char **out)
 {
@@ -92,7 +92,7 @@ static enum err extend(struct jvm *vm, const void *old, size_t n_old, size_t n, 
         memcpy(*out, old, n_old);
     }
     *tail += n_old + n;
-    /* the next extension of the same text must find its end aligned: callers keep element sizes constant per tail */
+    /* the next extension of the same text needs an aligned end: callers keep element sizes constant per tail */
     return ERR_OK;
 }
 
@@ -183,7 +183,7 @@ enum err jv_gen_new(struct jvm *vm, struct jv_list *items, struct jv *out)
 
 /* --- dicts ------------------------------------------------------------------------------------------------------ */
 
-static uint64_t mix(uint64_t h) /* the finaliser of MurmurHash3 [Appleby, public domain] */
+static uint64_t mix(uint64_t h) /* the finalizer of MurmurHash3 [Appleby, public domain] */
 {
     h = (h ^ (h >> 33)) * 0xFF51AFD7ED558CCDu;
     h = (h ^ (h >> 33)) * 0xC4CEB9FE1A85EC53u;
@@ -205,7 +205,7 @@ static uint64_t hash_bytes(uint64_t seed, const char *p, size_t n)
     return mix(h ^ w);
 }
 
-/* Fails when there is a list or dict in the tuple, however deep. */
+/* Fails if the tuple contains a list or dict at any depth. */
 static enum err hashable(struct jvm *vm, const struct jv_list *tuple)
 {
     const struct jv_list *stack[JV_MAX_NEST];
@@ -234,7 +234,7 @@ static enum err hashable(struct jvm *vm, const struct jv_list *tuple)
     return ERR_OK;
 }
 
-/* Equal values have equal hashes; so 1, 1.0 and true share one. */
+/* Equal values have equal hashes, so 1, 1.0 and true share one. */
 static enum err hash(struct jvm *vm, struct jv key, uint64_t *out)
 {
     switch (key.kind) {
@@ -345,7 +345,7 @@ struct entry_key {
     const struct jv_entry *at;
     const struct jv *key;
     uint64_t hash;
-    enum err *err; /* of the comparison, which ends the search */
+    enum err *err; /* error of the comparison, which ends the search */
 };
 
 static bool is_entry(const void *key, uint32_t i)
@@ -400,7 +400,7 @@ enum err jv_dict_put(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv
 
 /* --- comparing -------------------------------------------------------------------------------------------------- */
 
-/* Compares ints beyond 64 bits, which have no zeros at the front. */
+/* Compares ints beyond 64 bits, which have no leading zeros. */
 static int order_bigints(const char *a, const char *b)
 {
     bool is_negative = a[0] == '-';
@@ -412,14 +412,14 @@ static int order_bigints(const char *a, const char *b)
     return is_negative ? (c < 0) - (c > 0) : (c > 0) - (c < 0);
 }
 
-/* Compares numbers without losing bits of a large int. -2: unordered. */
+/* Compares numbers without rounding large ints. -2: unordered. */
 static int order_numbers(struct jv a, struct jv b)
 {
     if (a.kind == JV_BIGINT && b.kind == JV_BIGINT) {
         return order_bigints(a.digits->p, b.digits->p);
     }
     if (a.kind == JV_BIGINT && (b.kind == JV_INT || b.kind == JV_BOOL)) {
-        return a.digits->p[0] == '-' ? -1 : 1; /* it is beyond all of these */
+        return a.digits->p[0] == '-' ? -1 : 1; /* it exceeds all of these */
     }
     if (b.kind == JV_BIGINT && (a.kind == JV_INT || a.kind == JV_BOOL)) {
         return b.digits->p[0] == '-' ? 1 : -1;
@@ -453,7 +453,7 @@ static int order_numbers(struct jv a, struct jv b)
     return swapped ? -c : c;
 }
 
-/* True when the answer is known without looking inside. */
+/* Returns true if the answer is known without comparing contents. */
 static bool equal_flat(struct jv a, struct jv b, bool *out)
 {
     if (jv_is_number(a) && jv_is_number(b)) {
@@ -487,7 +487,7 @@ static bool equal_flat(struct jv a, struct jv b, bool *out)
         *out = a.sub == b.sub && a.list == b.list;
         return true;
     default:
-        *out = a.list == b.list; /* identity; the union holds a pointer for all of these */
+        *out = a.list == b.list; /* identity; for all of these the union has a pointer */
         return true;
     }
 }
@@ -548,7 +548,7 @@ enum err jv_equal(struct jvm *vm, struct jv a, struct jv b, bool *out)
 
 enum err jv_order(struct jvm *vm, struct jv a, struct jv b, const char *op, int *out)
 {
-    for (;;) { /* sequences compare by their first items that differ */
+    for (;;) { /* sequences compare by their first different items */
         if (jv_is_number(a) && jv_is_number(b)) {
             *out = order_numbers(a, b);
             return ERR_OK;
@@ -616,7 +616,7 @@ enum err jv_iter_next(struct jvm *vm, struct jv_iter *it, struct jv *item, bool 
         }
         uint32_t cp;
         size_t n = utf8_decode(of.str->p + it->pos, of.str->len - it->pos, &cp, NULL);
-        struct jstr plain = *of.str; /* the characters of Markup are no Markup */
+        struct jstr plain = *of.str; /* the characters of Markup are not Markup */
         plain.safe = false;
         TRY(jv_substr(vm, &plain, it->pos, it->pos + n, item));
         it->pos += (uint32_t)n;

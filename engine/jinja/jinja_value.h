@@ -1,10 +1,10 @@
-/* Values of the template language: what they are, how they compare, how they print. They follow Python's types, since
- * templates are written against Python.
+/* Values of the template language: types, comparison, printing. They follow Python's types, because templates are
+ * written for Python.
  *
- * All lists, tuples and dicts are immutable once built (jinja2's ImmutableSandboxedEnvironment forbids their methods
- * that change them), so data never forms a cycle, except through a namespace; walks use explicit stacks of JV_MAX_NEST.
- * Memory: everything lies in the arena of the render (or, for literals, of the template) and is never freed singly.
- * Threads: values of a template are read-only; those of a render belong to its thread. */
+ * Lists, tuples and dicts are immutable once built (jinja2's ImmutableSandboxedEnvironment forbids the methods that
+ * change them), so data never forms a cycle, except through a namespace. Traversals use explicit stacks of JV_MAX_NEST.
+ * Memory: all values are in the arena of the render (literals: of the template) and are not freed separately. Threads:
+ * values of a template are read-only; those of a render belong to its thread. */
 #ifndef INFCGI_JINJA_JINJA_VALUE_H
 #define INFCGI_JINJA_JINJA_VALUE_H
 
@@ -23,7 +23,7 @@ struct jbuiltin;
 
 enum { JV_MAX_NEST = 128 /* nesting of lists and dicts in data */ };
 
-/* JV_ABSENT stands for an argument that was not given and never reaches a template. */
+/* JV_ABSENT represents a missing argument and never reaches a template. */
 enum jv_kind {
     JV_ABSENT,
     JV_UNDEF,
@@ -32,13 +32,13 @@ enum jv_kind {
     JV_INT,
     JV_FLOAT,
     JV_BIGINT,  /* an int beyond 64 bits, of the context */
-    JV_DECIMAL, /* a float of the context that prints as it was written, since no double has its value */
+    JV_DECIMAL, /* a float of the context that prints as it was written, because no double has its value */
     JV_STR,
     JV_LIST,
     JV_TUPLE,
     JV_DICT,
     JV_VIEW, /* dict.keys(), .values(), .items(); sub: enum jv_view */
-    JV_GEN,  /* a one-pass iterator, what map and select give */
+    JV_GEN,  /* a one-pass iterator, the result of map and select */
     JV_RANGE,
     JV_NAMESPACE,
     JV_MACRO,
@@ -52,7 +52,7 @@ enum jv_kind {
 
 enum jv_view { JV_KEYS, JV_VALUES, JV_ITEMS };
 
-/* Why a value is undefined; jv.sub of JV_UNDEF. Says what the error text will be. */
+/* Why a value is undefined; jv.sub of JV_UNDEF. Determines the error text. */
 enum jv_undef {
     JU_NAME,  /* name: the variable */
     JU_ATTR,  /* name: the attribute; aux: kind of the object */
@@ -63,14 +63,14 @@ enum jv_undef {
 
 /* A string; the bytes belong to an arena, the source or the context. */
 struct jstr {
-    const char *p;           /* len bytes of UTF-8, no NUL behind them */
-    const struct span *user; /* n_user ranges that came from user text; sorted, not overlapping */
+    const char *p;           /* len bytes of UTF-8, not NUL-terminated */
+    const struct span *user; /* n_user ranges of user text; sorted, not overlapping */
     uint32_t len, chars;     /* bytes, code points */
     uint32_t n_user;
-    bool safe; /* made by |safe or |escape: `+` escapes what it adds */
+    bool safe; /* result of |safe or |escape: `+` escapes what it adds */
 };
 
-/* A number with the text that it prints as. */
+/* A number with its printed form. */
 struct jv_digits {
     const char *p; /* NUL-terminated; of the context */
     double f;      /* the nearest finite one */
@@ -112,7 +112,7 @@ struct jv_entry {
 struct jv_dict {
     struct jv_entry *at; /* in order of insertion */
     uint32_t n, cap;
-    struct table index; /* of entries, in memory of the interpreter; empty while the dict is small */
+    struct table index; /* of entries, in the interpreter's memory; empty as long as the dict is small */
 };
 
 struct jv_gen {
@@ -121,11 +121,11 @@ struct jv_gen {
 };
 
 struct jv_range {
-    int64_t start, stop, step; /* stop only shows when the range is printed */
+    int64_t start, stop, step; /* stop is used only when the range is printed */
     uint32_t n;
 };
 
-/* Item i of the range, i < n. The product may pass 64 bits where the item does not, so it wraps. */
+/* Returns item i of the range, i < n. The product wraps, because it can exceed 64 bits if the item does not. */
 static inline int64_t jv_range_at(const struct jv_range *r, uint32_t i)
 {
     return (int64_t)((uint64_t)r->start + i * (uint64_t)r->step);
@@ -154,53 +154,53 @@ static inline bool jv_is_number(struct jv v)
 {
     return v.kind == JV_BOOL || v.kind == JV_INT || v.kind == JV_FLOAT || jv_has_digits(v);
 }
-/* An int of 64 bits. */
+/* Returns whether v is an int of 64 bits. */
 static inline bool jv_is_int(struct jv v) { return v.kind == JV_BOOL || v.kind == JV_INT; }
-static inline int64_t jv_as_int(struct jv v) { return v.kind == JV_BOOL ? v.b : v.i; } /* jv_is_int only */
-double jv_as_float(struct jv v);                                                       /* jv_is_number only */
+static inline int64_t jv_as_int(struct jv v) { return v.kind == JV_BOOL ? v.b : v.i; } /* requires jv_is_int */
+double jv_as_float(struct jv v);                                                       /* requires jv_is_number */
 
-/* Memory of the render. ERR_TEMPLATE at JINJA_MAX_ARENA_BYTES, ERR_NOMEM. */
+/* Allocates memory of the render. ERR_TEMPLATE at JINJA_MAX_ARENA_BYTES, ERR_NOMEM. */
 MUST_CHECK enum err jv_alloc(struct jvm *vm, size_t bytes, void *out);
 
-/* A string over p[0..n), which must outlive the render. user: all of it is user text. */
+/* Returns a string over p[0..n), which must outlive the render. user: all of it is user text. */
 MUST_CHECK enum err jv_borrow(struct jvm *vm, const char *p, size_t n, bool user, struct jv *out);
-/* Bytes [from, to) of s, sharing them; from and to lie on code point borders. */
+/* Returns bytes [from, to) of s, sharing them; from and to must be code point boundaries. */
 MUST_CHECK enum err jv_substr(struct jvm *vm, const struct jstr *s, size_t from, size_t to, struct jv *out);
-/* a + b. Grows a in place when nothing was allocated behind it, so that building a text piece by piece stays linear. */
+/* Returns a + b. Extends a in place if nothing was allocated after it, so building a text piece by piece is linear. */
 MUST_CHECK enum err jv_concat(struct jvm *vm, const struct jstr *a, const struct jstr *b, struct jv *out);
-uint32_t jstr_count(const char *p, size_t n); /* code points */
+uint32_t jstr_count(const char *p, size_t n); /* returns the number of code points */
 
-/* An empty list (JV_LIST or JV_TUPLE) with room for cap; appending is for the builder only. */
+/* Returns an empty list (JV_LIST or JV_TUPLE) with room for cap items; only its builder may append. */
 MUST_CHECK enum err jv_list_new(struct jvm *vm, enum jv_kind kind, size_t cap, struct jv *out);
 MUST_CHECK enum err jv_list_add(struct jvm *vm, struct jv_list *l, struct jv item);
 MUST_CHECK enum err jv_pair(struct jvm *vm, struct jv a, struct jv b, struct jv *out); /* a tuple of two */
 MUST_CHECK enum err jv_gen_new(struct jvm *vm, struct jv_list *items, struct jv *out);
 
 MUST_CHECK enum err jv_dict_new(struct jvm *vm, enum jv_kind kind, size_t cap, struct jv *out);
-/* Replaces or adds. ERR_TEMPLATE: unhashable key. */
+/* Replaces or adds an entry. ERR_TEMPLATE: unhashable key. */
 MUST_CHECK enum err jv_dict_put(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv value);
-/* Adds a key that is known to be new. */
+/* Adds a key that must be new. */
 MUST_CHECK enum err jv_dict_add(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv value);
-/* *out = the value, or NULL. ERR_TEMPLATE: unhashable key. */
+/* *out: the value, or NULL. ERR_TEMPLATE: unhashable key. */
 MUST_CHECK enum err jv_dict_find(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv **out);
-/* The same by bytes. */
+/* Like jv_dict_find(), but by bytes. */
 struct jv *jv_dict_get(const struct jv_dict *d, const char *key, size_t n);
 
 /* --- looking at values ------------------------------------------------------------------------------------------ */
 
 const char *jv_type_name(struct jv v); /* Python's: "str", "dict", "NoneType" */
 bool jv_truth(struct jv v);
-/* Number of items or -1 when it has no length. */
+/* Returns the number of items, or -1 if v has no length. */
 int64_t jv_len(struct jv v);
 
 /* Python's ==. ERR_TEMPLATE: nested too deeply. */
 MUST_CHECK enum err jv_equal(struct jvm *vm, struct jv a, struct jv b, bool *out);
-/* Sign of a - b in *out, -2 when unordered (NaN). ERR_TEMPLATE: these types have no order. */
+/* *out: the sign of a - b, or -2 if unordered (NaN). ERR_TEMPLATE: these types have no order. */
 MUST_CHECK enum err jv_order(struct jvm *vm, struct jv a, struct jv b, const char *op, int *out);
 int jstr_cmp(const struct jstr *a, const struct jstr *b);
 bool jstr_is(const struct jstr *s, const char *word);
 
-/* One pass over anything iterable: strings give characters, dicts keys, generators what is left of them. */
+/* One pass over any iterable: strings yield characters, dicts keys, generators their remaining items. */
 struct jv_iter {
     struct jv of;
     uint32_t pos;
@@ -209,7 +209,7 @@ struct jv_iter {
 MUST_CHECK enum err jv_iter_init(struct jvm *vm, struct jv of, struct jv_iter *it);
 /* *more = false at the end. */
 MUST_CHECK enum err jv_iter_next(struct jvm *vm, struct jv_iter *it, struct jv *item, bool *more);
-/* All items as a fresh list, or v's own when it is a list or tuple already. */
+/* Returns all items as a new list, or v's own list if it is a list or tuple. */
 MUST_CHECK enum err jv_to_list(struct jvm *vm, struct jv v, struct jv_list **out);
 
 #endif

@@ -1,5 +1,5 @@
-/* The stack machine that runs a parsed template. Calls of macros are frames of it, so nothing here recurses with the
- * template or its data; steps, depth, memory and output are limited. */
+/* The stack machine that runs a parsed template. Macro calls are frames of the machine, so no function recurses with
+ * the template or its data. Steps, depth, memory and output are limited. */
 #include "engine/jinja/jinja_vm.h"
 
 #include <string.h>
@@ -102,7 +102,7 @@ static enum err do_load(struct jvm *vm, const struct jins *in)
 {
     struct jv v = load(vm, in->n == 1 ? vm->scope->parent : vm->scope, (uint32_t)in->a);
     if (v.kind == JV_LOOP && vm->prog->code[vm->pc + 1].op != JI_ATTR) {
-        v.loop->escaped = true; /* something other than loop.x: it may be kept */
+        v.loop->escaped = true; /* any use except loop.x: the loop can be kept */
     }
     return push(vm, v);
 }
@@ -269,12 +269,12 @@ static enum err do_macro(struct jvm *vm, const struct jins *in)
         s->captured = true;
     }
     for (struct jv_loop *l = vm->loop; l != NULL && !l->escaped; l = l->outer) {
-        l->escaped = true; /* the scopes hold it */
+        l->escaped = true; /* the scopes refer to it */
     }
     return store(vm, m->code->name, (struct jv){.kind = JV_MACRO, .macro = m});
 }
 
-/* Runs a builtin on the arguments on top of the stack, which it takes off. */
+/* Runs a builtin on the arguments on top of the stack, and pops them. */
 static enum err run_builtin(struct jvm *vm, const struct jins *in, const struct jbuiltin *fn, struct jv self,
                             struct jv *out)
 {
@@ -304,7 +304,7 @@ static enum err do_call(struct jvm *vm, const struct jins *in, uint32_t *next)
     case JV_METHOD:
         TRY(run_builtin(vm, in, f.method->fn, f.method->self, &out));
         break;
-    case JV_JOINER: /* gives its separator from the second call on */
+    case JV_JOINER: /* returns its separator from the second call on */
         if (in->n + n_kw != 0) {
             return jvm_fail(vm, "a joiner takes no arguments");
         }
@@ -349,7 +349,7 @@ static enum err do_concat(struct jvm *vm, const struct jins *in)
         TRY(jv_to_str(vm, at[i], &next));
         TRY(jv_concat(vm, sum.str, next.str, &sum));
     }
-    if (sum.str->safe) { /* ~ gives a plain string */
+    if (sum.str->safe) { /* ~ yields a plain string */
         struct jstr *plain;
         TRY(jv_alloc(vm, sizeof *plain, &plain));
         *plain = *sum.str;
@@ -429,7 +429,7 @@ static enum err print(struct jvm *vm, const struct jins *in)
     return jtext_ok(vm, &vm->out);
 }
 
-/* Instructions of output, scopes and loops. */
+/* Runs the instructions for output, scopes and loops. */
 static enum err block_step(struct jvm *vm, const struct jins *in, uint32_t *next)
 {
     struct jv v;
@@ -560,7 +560,7 @@ enum err jvm_run(struct jvm *vm)
             return ERR_OK;
         }
         if (in->op != JI_JUMP && in->op != JI_CONST && in->op != JI_UNPACK) {
-            TRY(jvm_pay(vm, 1)); /* the others cost next to nothing and no loop consists of them alone */
+            TRY(jvm_pay(vm, 1)); /* the others are nearly free, and no loop consists only of them */
         }
         TRY(step(vm, in, &next));
     }
