@@ -4,7 +4,7 @@
 
 enum { SMALL_BYTES = 16 << 20 };
 
-/* Reads tokenizer.json, which is in r->root. Its truncation and padding say how it was last called, not what it is. */
+/* Reads tokenizer.json, which is in r->root. Ignores truncation and padding, which are settings of its last call. */
 static enum err read_json(struct tokenizer_reader *r)
 {
     r->file = "tokenizer.json";

@@ -1,5 +1,5 @@
-/* The small files beside a vocabulary: who is BOS and EOS, what is put around a text, the chat template, and how to
- * sample where a request does not say. */
+/* The small files next to a vocabulary: BOS and EOS, the tokens added around a text, the chat template, and sampling
+ * defaults. */
 #include "engine/format/tokenizer_json_internal.h"
 
 #include <inttypes.h>
@@ -16,7 +16,7 @@ struct ends {
 
 static uint32_t n_ids(const struct tokenizer_reader *r) { return MAX_OF(r->vocab.n, r->n_rows); }
 
-/* An id of config.json or generation_config.json. */
+/* Checks an id of config.json or generation_config.json. */
 static enum err check_id(const struct tokenizer_reader *r, const char *file, const char *key, const json_t *v,
                          uint32_t *out)
 {
@@ -43,7 +43,8 @@ static void add_end(struct ends *e, uint32_t id)
     }
 }
 
-/* object[key]: an id or a list of them. The first goes to *first where that is NONE, all to `ends` (OPTIONAL). */
+/* Reads object[key]: an id or a list of ids. The first one goes to *first if that is NONE, all go to `ends`
+ * (OPTIONAL). */
 static enum err read_ids(const struct tokenizer_reader *r, const char *file, const json_t *object, const char *key,
                          uint32_t *first, struct ends *ends)
 {
@@ -64,7 +65,7 @@ static enum err read_ids(const struct tokenizer_reader *r, const char *file, con
     return ERR_OK;
 }
 
-/* The token that tokenizer_config.json gives a role: a text, or an object with one. */
+/* Reads the token that tokenizer_config.json assigns to a role: a text, or an object with one. */
 static enum err read_named(const struct tokenizer_reader *r, const char *role, bool must_be, uint32_t *out)
 {
     char key[KEY_BYTES];
@@ -89,13 +90,13 @@ static enum err read_named(const struct tokenizer_reader *r, const char *role, b
     return ERR_OK;
 }
 
-/* A role's id: tokenizer_config.json's, else config.json's or that of its text_config. */
+/* Reads a role's id from tokenizer_config.json, else from config.json or its text_config. */
 static enum err read_role(const struct tokenizer_reader *r, const char *role, bool must_be, struct ends *ends,
                           uint32_t *out)
 {
     char key[KEY_BYTES];
     TRY(read_named(r, role, must_be, out));
-    if (!must_be) { /* nothing hangs on the others: a filler such as -1 is none */
+    if (!must_be) { /* other roles are optional: a placeholder such as -1 means none */
         return ERR_OK;
     }
     snprintf(key, sizeof key, "%s_token_id", role);
@@ -113,7 +114,7 @@ static void write_id(struct tokenizer_reader *r, const char *role, uint32_t id)
     }
 }
 
-/* add_bos_token and its like: the post-processor's template says it, else tokenizer_config.json. */
+/* Writes add_bos_token and similar keys: from the post-processor's template, else from tokenizer_config.json. */
 static enum err write_added(struct tokenizer_reader *r, const char *role, uint32_t template_id, uint32_t id)
 {
     char key[KEY_BYTES], name[KEY_BYTES];
@@ -148,7 +149,7 @@ enum err tokenizer_json_roles(struct tokenizer_reader *r)
     if (eos != TOKENIZER_VOCAB_NONE) {
         add_end(&ends, eos);
     }
-    /* What a template adds is that token, whatever else the files call BOS and EOS. */
+    /* The token that a template adds is BOS, whatever else the files declare. */
     bos = r->first_id != TOKENIZER_VOCAB_NONE ? r->first_id : bos;
     eos = r->last_id != TOKENIZER_VOCAB_NONE ? r->last_id : eos;
     write_id(r, "bos", bos);
@@ -165,7 +166,7 @@ enum err tokenizer_json_roles(struct tokenizer_reader *r)
         gguf_build_array(r->b, "infcgi.tokenizer.eog_ids", GGUF_U32, ends.n, ends.ids);
     }
     for (size_t i = 0; i < ends.n; i++) {
-        if (ends.ids[i] != eos) { /* one more for who reads GGUF's keys alone */
+        if (ends.ids[i] != eos) { /* another one for programs that read only GGUF's keys */
             write_id(r, "eot", ends.ids[i]);
             break;
         }
@@ -194,7 +195,7 @@ static bool is_plain_name(const char *s, size_t n)
     return n > 0 && n < 64;
 }
 
-/* A text, or a list of named ones of which `default` is the model's. */
+/* Writes a text, or from a list of named texts the one called `default`. */
 static enum err write_template(struct tokenizer_reader *r, const char *file, const json_t *v)
 {
     if (json_is_string(v)) {

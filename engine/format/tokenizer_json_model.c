@@ -1,12 +1,12 @@
 /* The model of tokenizer.json: BPE over bytes (gpt2), BPE over characters with U+2581 for spaces (llama), Unigram (t5)
- * and WordPiece (bert), with the keys that each needs. */
+ * and WordPiece (bert), with their keys. */
 #include "engine/format/tokenizer_json_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_MERGES = 1 << 23 }; /* as tokenizer_new has it */
+enum { MAX_MERGES = 1 << 23 }; /* as in tokenizer_new */
 
 static const char space_mark[] = "\xE2\x96\x81"; /* U+2581 */
 
@@ -20,7 +20,7 @@ static enum err no_memory(const struct tokenizer_reader *r)
     return err_set(r->info, ERR_NOMEM, NULL, "out of memory for the vocabulary");
 }
 
-/* Refuses rules that this kind of model cannot have. */
+/* Rejects rules that this kind of model cannot have. */
 static enum err allow_rules(const struct tokenizer_reader *r, uint32_t allowed, const char *model)
 {
     char expected[64];
@@ -40,7 +40,7 @@ struct merge_parts {
     size_t n_a, n_b;
 };
 
-/* "a b", or ["a", "b"]. */
+/* Reads "a b", or ["a", "b"]. */
 static bool merge_of(const json_t *v, struct merge_parts *m)
 {
     const char *s = json_string_value(v);
@@ -65,7 +65,7 @@ static bool merge_of(const json_t *v, struct merge_parts *m)
     return m->n_a > 0 && m->n_b > 0 && m->n_a + m->n_b <= TOKENIZER_VOCAB_MAX_TOKEN_BYTES;
 }
 
-/* What merges are read into: ids[3 * n]. */
+/* State while merges are read into ids[3 * n]. */
 struct merges {
     uint32_t *ids;
     size_t n;
@@ -119,7 +119,7 @@ static void free_merges(struct merges *all)
     mem_free(all->scratch);
 }
 
-/* As gpt2 has them: "a b". Texts of byte-level tokens hold no space. */
+/* Writes gpt2's form: "a b". Texts of byte-level tokens contain no space. */
 static void write_merge_texts(struct tokenizer_reader *r, const struct merges *all)
 {
     const struct vocab_token *t = r->vocab.tokens;
@@ -141,7 +141,7 @@ static void write_merge_texts(struct tokenizer_reader *r, const struct merges *a
 
 /* --- BPE ---------------------------------------------------------------------------------------------------------- */
 
-/* Settings that no vocabulary we know of needs. */
+/* Checks settings that no known vocabulary needs. */
 static enum err check_bpe(const struct tokenizer_reader *r)
 {
     static const char *const affixes[] = {"continuing_subword_prefix", "end_of_word_suffix"};
@@ -159,7 +159,7 @@ static enum err check_bpe(const struct tokenizer_reader *r)
                : tokenizer_json_bad(r, ERR_UNSUPPORTED_TOKENIZER, "model.dropout", "none", dropout);
 }
 
-/* Notes the token for what no other stands for; TOKENIZER_VOCAB_NONE where there is none. */
+/* Records the unknown token; TOKENIZER_VOCAB_NONE: there is none. */
 static enum err read_unknown(struct tokenizer_reader *r, uint32_t *out)
 {
     const json_t *v = json_read_get(r->model, "unk_token");
@@ -172,11 +172,12 @@ static enum err read_unknown(struct tokenizer_reader *r, uint32_t *out)
                                         : tokenizer_json_bad(r, ERR_BAD_SPECIAL_TOKEN, "model.unk_token", "a token", v);
 }
 
-/* Expressions that engine/tokenizer and others know by a name [names: llama.cpp b11434, src/llama-vocab.cpp]. */
+/* Expressions that have a name in engine/tokenizer and other programs [names: llama.cpp b11434,
+ * src/llama-vocab.cpp]. */
 struct known_pattern {
-    const char *name, *patterns[3]; /* NULL ends */
-    bool ignores_merges, is_nfc;    /* of the models whose name it is */
-    bool is_exact;                  /* our scanner of this name stands for just this */
+    const char *name, *patterns[3]; /* patterns: NULL ends the list */
+    bool ignores_merges, is_nfc;    /* settings of the models with this name */
+    bool is_exact;                  /* infcgi's scanner of this name equals exactly this pattern */
 };
 #define GPT2_PATTERN "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
 #define GPT4_PATTERN(digits)                                                                                           \
@@ -234,7 +235,7 @@ static const struct known_pattern *find_known(const struct tokenizer_rules *rule
         }
         bool is_all = n == rules->n_patterns && (n == ARRAY_LEN(k->patterns) || k->patterns[n] == NULL);
         bool is_alike = k->ignores_merges == ignores_merges && k->is_nfc == is_nfc;
-        best = is_all && best == NULL ? k : best; /* for who reads no other key */
+        best = is_all && best == NULL ? k : best; /* for programs that read no other key */
         if (is_all && is_alike) {
             return k;
         }
@@ -242,7 +243,7 @@ static const struct known_pattern *find_known(const struct tokenizer_rules *rule
     return best;
 }
 
-/* One pattern as a string, more as an array. None at all: the text is one word. */
+/* Writes one pattern as a string, several as an array. Without patterns the text is one word. */
 static void write_patterns(struct tokenizer_reader *r)
 {
     const struct tokenizer_rules *rules = &r->rules;
@@ -260,7 +261,7 @@ static void write_patterns(struct tokenizer_reader *r)
     }
 }
 
-/* A byte of UTF-8 text without a token would become the unknown token, which the encoder leaves out. */
+/* A UTF-8 byte without a token would become the unknown token, which the encoder omits. */
 static enum err check_alphabet(const struct tokenizer_reader *r, uint32_t unknown)
 {
     for (int b = 0; b < 256 && unknown != TOKENIZER_VOCAB_NONE; b++) {
@@ -331,7 +332,8 @@ static void write_unknown(struct tokenizer_reader *r, uint32_t unknown)
     }
 }
 
-/* Scores for who merges by them: minus the first rule that gives the token, so that both orders are one. */
+/* Writes scores for programs that merge by them: minus the index of the first rule that yields the token, so both
+ * orders are equal. */
 static void set_scores(struct tokenizer_reader *r, const struct merges *all)
 {
     for (uint32_t id = 0; id < r->vocab.n; id++) {
@@ -342,7 +344,7 @@ static void set_scores(struct tokenizer_reader *r, const struct merges *all)
     }
 }
 
-/* Byte tokens are for characters without a token of their own; they never merge. */
+/* Byte tokens are for characters without a token; they never merge. */
 static enum err check_bytes(const struct tokenizer_reader *r, const struct merges *all)
 {
     for (size_t i = 0; i < 3 * all->n; i++) {
@@ -417,7 +419,7 @@ static int digit_of(char c)
                                   : -1;
 }
 
-/* The map of characters, base64 [RFC 4648] in the file. */
+/* Writes the map of characters, base64 [RFC 4648] in the file. */
 static enum err write_charsmap(struct tokenizer_reader *r)
 {
     const char *s = json_string_value(r->rules.charsmap);
@@ -461,11 +463,11 @@ static enum err check_unigram_rules(const struct tokenizer_reader *r)
         return tokenizer_json_bad(r, ERR_UNSUPPORTED_PRETOKENIZER, "pre_tokenizer", "Metaspace with Unigram",
                                   json_object_get(json_read_get(r->root, "pre_tokenizer"), "type"));
     }
-    if (!splits && !trims) { /* SentencePiece does both or neither, and no vocabulary we know of neither */
+    if (!splits && !trims) { /* SentencePiece does both or neither, and no known vocabulary does neither */
         return tokenizer_json_bad(r, ERR_UNSUPPORTED_PRETOKENIZER, "normalizer",
                                   "WhitespaceSplit, or Strip and a Replace of runs of spaces", NULL);
     }
-    if (splits && !tokenizer_rules_has(rules, RULE_CHARSMAP)) { /* which makes all white space spaces */
+    if (splits && !tokenizer_rules_has(rules, RULE_CHARSMAP)) { /* the map turns all white space into spaces */
         return tokenizer_json_bad(r, ERR_UNSUPPORTED_PRETOKENIZER, rules->where[RULE_WHITESPACE_SPLIT],
                                   "Precompiled before WhitespaceSplit", NULL);
     }
@@ -500,7 +502,8 @@ static enum err read_unigram(struct tokenizer_reader *r)
 
 /* --- WordPiece ---------------------------------------------------------------------------------------------------- */
 
-/* As GGUF spells them: ## in front of what goes on in a word goes away, U+2581 comes before what begins one. */
+/* Converts pieces to GGUF's spelling: removes ## before pieces within a word, and adds U+2581 before pieces that begin
+ * one. */
 static enum err spell_pieces(struct tokenizer_reader *r)
 {
     for (uint32_t id = 0; id < r->vocab.n; id++) {
@@ -565,7 +568,7 @@ enum err tokenizer_json_model(struct tokenizer_reader *r)
     } rows[] = {{"BPE", read_bpe}, {"Unigram", read_unigram}, {"WordPiece", read_word_piece}};
     r->model = json_read_get(r->root, "model");
     const json_t *type = json_object_get(r->model, "type");
-    /* Old files say nothing: merges are BPE's alone. */
+    /* Old files lack the type: only BPE has merges. */
     const char *name = type == NULL && json_object_get(r->model, "merges") != NULL ? "BPE" : json_string_value(type);
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         if (name != NULL && strcmp(name, rows[i].type) == 0) {

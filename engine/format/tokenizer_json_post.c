@@ -1,4 +1,4 @@
-/* The post-processor of tokenizer.json: one token before a text and one behind it. */
+/* The post-processor of tokenizer.json: at most one token before a text and one after it. */
 #include "engine/format/tokenizer_json_internal.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@ static enum err refuse(const struct tokenizer_reader *r, const char *expected, c
     return tokenizer_json_bad(r, ERR_UNSUPPORTED_TOKENIZER, "post_processor", expected, v);
 }
 
-/* The id that special_tokens gives to a name. */
+/* Returns the id that special_tokens assigns to a name. */
 static enum err id_of(const struct tokenizer_reader *r, const json_t *processor, const json_t *name, uint32_t *out)
 {
     const char *s = json_string_value(name);
@@ -50,7 +50,7 @@ static enum err read_template(struct tokenizer_reader *r, const json_t *processo
     return has_text ? ERR_OK : refuse(r, expected, NULL);
 }
 
-/* ["[CLS]", 101] */
+/* Reads ["[CLS]", 101]. */
 static enum err id_of_pair(const struct tokenizer_reader *r, const json_t *processor, const char *name, uint32_t *out)
 {
     const json_t *pair = json_object_get(processor, name), *id = json_array_get(pair, 1);
@@ -67,7 +67,7 @@ static enum err read_one(struct tokenizer_reader *r, const json_t *processor)
     const json_t *type = json_object_get(processor, "type");
     const char *name = json_string_value(type) != NULL ? json_string_value(type) : "";
     if (strcmp(name, "ByteLevel") == 0) {
-        return ERR_OK; /* moves offsets only */
+        return ERR_OK; /* only changes offsets */
     }
     if (r->has_template) {
         return refuse(r, "one template", type);

@@ -1,4 +1,4 @@
-/* Reading the JSON files of a folder and their members, with messages that name the file. */
+/* Reads the JSON files of a folder and their members, with messages that name the file. */
 #include "engine/format/tokenizer_json_internal.h"
 
 #include "engine/base/io.h"

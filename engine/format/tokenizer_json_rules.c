@@ -1,5 +1,4 @@
-/* Normalizers and pre-tokenizers of tokenizer.json: each step is known, and known to be one that the encoder does, or
- * it is refused. */
+/* Normalizers and pre-tokenizers of tokenizer.json. A step that the encoder does not implement is rejected. */
 #include "engine/format/tokenizer_json_internal.h"
 
 #include <stdio.h>
@@ -32,7 +31,7 @@ static enum err too_many(const struct tokenizer_reader *r, const char *where)
     return tokenizer_json_bad(r, ERR_UNSUPPORTED_PRETOKENIZER, where, expected, NULL);
 }
 
-/* Puts the members of the sequence steps->at[i] in its place. */
+/* Replaces steps->at[i] by the sequence's members. */
 static enum err unfold(struct tokenizer_reader *r, struct steps *steps, size_t i, const char *members)
 {
     struct step sequence = steps->at[i];
@@ -54,7 +53,7 @@ static enum err unfold(struct tokenizer_reader *r, struct steps *steps, size_t i
     return ERR_OK;
 }
 
-/* The steps of root[name], sequences in sequences laid flat. Depth of the JSON bounds the work. */
+/* Lists the steps of root[name], with nested sequences flattened. The JSON's depth bounds the work. */
 static enum err lay_flat(struct tokenizer_reader *r, const char *name, const char *members, struct steps *out)
 {
     const json_t *root = json_read_get(r->root, name);
@@ -104,7 +103,7 @@ static enum err refuse(const struct tokenizer_reader *r, const struct step *s, c
     return tokenizer_json_bad(r, ERR_UNSUPPORTED_PRETOKENIZER, s->where, expected, json_object_get(s->v, "type"));
 }
 
-/* Notes a rule, which may stand once. */
+/* Records a rule, which can occur only once. */
 static enum err note(struct tokenizer_reader *r, const struct step *s, enum tokenizer_rule rule)
 {
     if (tokenizer_rules_has(&r->rules, rule)) {
@@ -140,7 +139,7 @@ static enum err read_prepend(struct tokenizer_reader *r, const struct step *s)
     return note(r, s, RULE_PREPEND);
 }
 
-/* Spaces as the vocabulary spells them, or runs of them as one. */
+/* Reads a replacement: spaces in the vocabulary's spelling, or runs of spaces by one. */
 static enum err read_replace(struct tokenizer_reader *r, const struct step *s)
 {
     const json_t *pattern = json_object_get(s->v, "pattern"), *content = json_object_get(s->v, "content");
@@ -218,7 +217,7 @@ static enum err add_pattern(struct tokenizer_reader *r, const struct step *s, co
     return ERR_OK;
 }
 
-/* GPT-2's expression, as ByteLevel runs it by itself [tokenizers 0.23, pre_tokenizers/byte_level.rs]. */
+/* GPT-2's expression, as ByteLevel runs it without a Split [tokenizers 0.23, pre_tokenizers/byte_level.rs]. */
 static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
 
 static enum err read_byte_level(struct tokenizer_reader *r, const struct step *s)
@@ -242,7 +241,7 @@ static enum err read_digits(struct tokenizer_reader *r, const struct step *s)
     return add_pattern(r, s, is_each ? "\\p{N}" : "\\p{N}+");
 }
 
-/* Expressions of the GPT-4 kind: letters, numbers, white space, and a class of all that is neither. */
+/* Recognizes expressions like GPT-4's: letters, numbers, white space, and a class of all other characters. */
 static bool leaves_no_rest(const char *pattern)
 {
     static const char *const parts[] = {"\\p{L}+|", "|\\p{N}", "| ?[^\\s\\p{L}\\p{N}]+", "|\\s+(?!\\S)|\\s+"};
@@ -255,8 +254,8 @@ static bool leaves_no_rest(const char *pattern)
     return true;
 }
 
-/* A split at an expression whose matches stay as words, and what lies between them too. Removed with invert keeps the
- * matches and drops the rest: the same where the expression leaves no rest, as all of the GPT-4 kind do. */
+/* Reads a split whose matches are words, and so is the text between them. Removed with invert keeps the matches and
+ * drops the text between them. That is equal if no text is left between matches, as in expressions like GPT-4's. */
 static enum err read_split(struct tokenizer_reader *r, const struct step *s)
 {
     const json_t *pattern = json_object_get(s->v, "pattern"), *behavior = json_object_get(s->v, "behavior");
@@ -264,7 +263,7 @@ static enum err read_split(struct tokenizer_reader *r, const struct step *s)
     bool inverts;
     TRY(tokenizer_json_bool(r, s->v, s->where, "invert", false, &inverts));
     if (is_str(json_object_get(pattern, "String"), " ") && tokenizer_rules_has(&r->rules, RULE_ESCAPE)) {
-        return ERR_OK; /* no space is left to split at, as in Gemma's */
+        return ERR_OK; /* no space is left to split at, as in Gemma's tokenizer */
     }
     if (!json_is_string(regex)) {
         return tokenizer_json_bad(r, ERR_UNSUPPORTED_PRETOKENIZER, s->where, "pattern to be a Regex",

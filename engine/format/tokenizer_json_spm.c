@@ -1,4 +1,4 @@
-/* tokenizer.model where there is no tokenizer.json: a SentencePiece model of kind BPE (llama) or unigram (t5). */
+/* Reads tokenizer.model if there is no tokenizer.json: a SentencePiece model of kind BPE (llama) or unigram (t5). */
 #include "engine/format/tokenizer_json_internal.h"
 
 #include "engine/base/io.h"
@@ -47,7 +47,7 @@ static enum err check(const struct tokenizer_reader *r, const struct spm_proto *
     return ERR_OK;
 }
 
-/* SentencePiece looks for user-defined symbols where spaces are U+2581 already; engine/tokenizer before they are. */
+/* SentencePiece finds user-defined symbols after it replaced spaces by U+2581; engine/tokenizer finds them before. */
 static enum err spell_user_defined(struct tokenizer_reader *r)
 {
     for (uint32_t id = 0; id < r->vocab.n; id++) {
@@ -70,7 +70,7 @@ static enum err spell_user_defined(struct tokenizer_reader *r)
     return ERR_OK;
 }
 
-/* Appends {"id", "content", ...} as tokenizer.json has it. */
+/* Appends {"id", "content", ...} in tokenizer.json's form. */
 static bool append(json_t *list, json_int_t id, const json_t *content, const json_t *switches)
 {
     json_t *token = json_object();
@@ -80,7 +80,7 @@ static bool append(json_t *list, json_int_t id, const json_t *content, const jso
     return json_array_append_new(list, token) == 0 && ok;
 }
 
-/* "32000" as a number; -1 for what is none. */
+/* Parses "32000"; -1 if it is not a number. */
 static json_int_t number_of(const char *s)
 {
     json_int_t v = 0;
@@ -93,7 +93,7 @@ static json_int_t number_of(const char *s)
     return v;
 }
 
-/* The added tokens of both files as those of a tokenizer.json, in r->root. */
+/* Collects the added tokens of both files in tokenizer.json's form, in r->root. */
 static enum err gather_added(struct tokenizer_reader *r)
 {
     json_t *more = NULL, *v, *list = json_array();
@@ -152,7 +152,7 @@ enum err tokenizer_json_spm(struct tokenizer_reader *r, const char *path)
     TRY(tokenizer_json_added(r));
     TRY(spell_user_defined(r));
     write_keys(r, &p);
-    /* Llama's models say it in tokenizer_config.json; without one BOS is added, as SentencePiece's users do. */
+    /* Llama's models set it in tokenizer_config.json. Without that file BOS is added, as SentencePiece's users do. */
     bool has_settings = r->settings != NULL && json_object_get(r->settings, "add_bos_token") != NULL;
     r->first_id = !has_settings && p.model == SPM_BPE && p.bos_id >= 0 ? (uint32_t)p.bos_id : r->first_id;
     TRY(tokenizer_vocab_index(&r->vocab, r->info));

@@ -1,11 +1,11 @@
-/* Tokens of tokenizer.json: the model's, those that were added, and what the small switches of the latter mean. */
+/* Tokens of tokenizer.json: the model's, the added ones, and the options of the added ones. */
 #include "engine/format/tokenizer_json_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-/* An id, 0 to the most that a vocabulary may have. */
+/* Reads an id, 0 to the vocabulary's maximum. */
 static enum err read_id(const struct tokenizer_reader *r, const char *where, const json_t *v, uint32_t *out)
 {
     json_int_t i = json_is_integer(v) ? json_integer_value(v) : -1;
@@ -18,7 +18,7 @@ static enum err read_id(const struct tokenizer_reader *r, const char *where, con
     return ERR_OK;
 }
 
-/* Gives an id its text, once. */
+/* Sets an id's text, once. */
 static enum err set_token(struct tokenizer_reader *r, uint32_t id, const char *text, size_t len, float score)
 {
     TRY(tokenizer_vocab_grow(&r->vocab, id + 1, r->info));
@@ -36,7 +36,7 @@ static enum err set_token(struct tokenizer_reader *r, uint32_t id, const char *t
     return ERR_OK;
 }
 
-/* {"text": id} of BPE and WordPiece. */
+/* Reads {"text": id} of BPE and WordPiece. */
 static enum err read_object(struct tokenizer_reader *r, const json_t *vocab)
 {
     if (!json_is_object(vocab) || json_object_size(vocab) == 0) {
@@ -53,7 +53,7 @@ static enum err read_object(struct tokenizer_reader *r, const json_t *vocab)
     return ERR_OK;
 }
 
-/* [["text", score]] of Unigram; the place is the id. */
+/* Reads [["text", score]] of Unigram; the index is the id. */
 static enum err read_list(struct tokenizer_reader *r, const json_t *vocab)
 {
     size_t n = json_array_size(vocab);
@@ -75,7 +75,7 @@ static enum err read_list(struct tokenizer_reader *r, const json_t *vocab)
     return ERR_OK;
 }
 
-/* Added tokens stand among the model's or behind them. */
+/* Added tokens are among the model's tokens or after them. */
 static enum err add_token(struct tokenizer_reader *r, const json_t *v, size_t i)
 {
     char where[48];
@@ -136,14 +136,14 @@ enum err tokenizer_json_vocab(struct tokenizer_reader *r, bool is_list)
     return tokenizer_json_added(r);
 }
 
-/* Does the normalizer spell spaces as U+2581? Else Metaspace does, after added tokens were found. */
+/* Returns whether the normalizer replaces spaces by U+2581. Otherwise Metaspace does, after added tokens were found. */
 static bool normalizes_spaces(const struct tokenizer_rules *rules)
 {
     bool is_metaspace = tokenizer_rules_has(rules, RULE_METASPACE) && strcmp(rules->prepend, "never") != 0;
     return tokenizer_rules_has(rules, RULE_ESCAPE) && !is_metaspace;
 }
 
-/* Does the model have the token, too? */
+/* Returns whether the model also has the token. */
 static bool is_of_model(const struct tokenizer_reader *r, const json_t *token)
 {
     const json_t *vocab = json_read_get(r->model, "vocab"), *id = json_object_get(token, "id");
@@ -151,7 +151,7 @@ static bool is_of_model(const struct tokenizer_reader *r, const json_t *token)
                                  : json_integer_value(id) < (json_int_t)json_array_size(vocab);
 }
 
-/* Writes the ids of the added tokens that have the switch on. */
+/* Writes the ids of the added tokens with the option on. */
 static enum err write_switch(struct tokenizer_reader *r, const char *name, const char *key, uint32_t *ids)
 {
     const json_t *added = json_read_get(r->root, "added_tokens");
@@ -170,7 +170,7 @@ static enum err write_switch(struct tokenizer_reader *r, const char *name, const
     return ERR_OK;
 }
 
-/* Writes the ids of added tokens that the model does not have; special tokens never come out of text anyway. */
+/* Writes the ids of added tokens that the model lacks, except special tokens, which text never yields anyway. */
 static void write_apart(struct tokenizer_reader *r, uint32_t *ids)
 {
     const json_t *added = json_read_get(r->root, "added_tokens");
@@ -192,7 +192,7 @@ enum err tokenizer_json_switches(struct tokenizer_reader *r)
                                            {"rstrip", "infcgi.tokenizer.rstrip_ids"},
                                            {"normalized", "infcgi.tokenizer.normalized_ids"},
                                            {"single_word", "infcgi.tokenizer.single_word_ids"}};
-    bool is_json = r->model != NULL; /* else tokenizer.model, whose users know the first two only */
+    bool is_json = r->model != NULL; /* otherwise tokenizer.model, whose users know only the first two */
     uint32_t *ids = mem_alloc((json_array_size(json_read_get(r->root, "added_tokens")) + 1) * sizeof *ids, MEM_GENERAL);
     enum err err = ids != NULL ? ERR_OK : err_set(r->info, ERR_NOMEM, NULL, "out of memory for the vocabulary");
     for (size_t k = 0; k < (is_json ? ARRAY_LEN(names) : 2) && err == ERR_OK; k++) {
