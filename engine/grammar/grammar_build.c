@@ -351,7 +351,7 @@ static enum err check_lexemes(struct grammar *g, struct regex_set *set)
     return regex_ok(set);
 }
 
-/* Stores the rules' alternatives consecutively, without those that derive nothing; slots name their rules. */
+/* Stores the rules' alternatives consecutively, except alternatives that derive nothing; slots name their rules. */
 static enum err settle(struct grammar *g, const struct regex_set *set)
 {
     uint32_t n = 0;

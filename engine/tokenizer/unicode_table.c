@@ -20,7 +20,7 @@ enum unicode_class unicode_class_find(uint32_t cp)
                                                                                   : UNICODE_OTHER;
 }
 
-/* Flags cp if NFC changes or reorders it. Of a cp that does not change, flags the last character of its decomposition,
+/* Flags cp if NFC changes or reorders it. If cp does not change, flags the last character of its decomposition,
  * which NFC joins to a character before it. */
 static void flag_nfc(int32_t cp)
 {
