@@ -120,7 +120,7 @@ struct blocks {
  * required. ERR_BAD_HPARAM names key, range and value. */
 MUST_CHECK enum err blocks_get_u32(const struct blocks *b, const char *key, uint64_t min, uint64_t max,
                                    uint64_t fallback, uint32_t *out);
-/* Like blocks_get_u32(), but for a finite float in [min, max]; fallback NAN makes the key required. */
+/* Like blocks_get_u32() for a finite float in [min, max]; fallback NAN makes the key required. */
 MUST_CHECK enum err blocks_get_f32(const struct blocks *b, const char *key, double min, double max, double fallback,
                                    float *out);
 

@@ -63,7 +63,7 @@ static ALWAYS_INLINE void quant_dequantize_table(void (*unpack)(const void *, si
     }
 }
 
-/* Like quant_dequantize_table(), but for kinds without a table. */
+/* Like quant_dequantize_table() for kinds without a table. */
 static ALWAYS_INLINE void quant_dequantize(void (*unpack)(const void *, size_t, struct quant_block *),
                                            enum panel_kind kind, const void *src, size_t n, float *out)
 {

@@ -124,7 +124,7 @@ static void finish_matmul(const struct cpu_run *e, const struct cpu_operand *o, 
     }
 }
 
-/* Like finish_matmul(), but for both tiles of a GLU, or only its gate. */
+/* Like finish_matmul() for both tiles of a GLU, or only its gate. */
 static void finish_glu(const struct cpu_run *e, const struct cpu_operand *o, size_t tile_stride, uint32_t column,
                        uint32_t columns)
 {

@@ -42,7 +42,7 @@ static ALWAYS_INLINE void add_four(enum panel_kind kind, const unsigned char *pa
     }
 }
 
-/* Like add_four(), but for one input. */
+/* Like add_four() for one input. */
 static ALWAYS_INLINE void add_one(enum panel_kind kind, const unsigned char *panel, size_t i, const float *const *rows,
                                   int n, float32x4_t (*sum)[QUADS])
 {

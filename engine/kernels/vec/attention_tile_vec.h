@@ -9,7 +9,7 @@ enum {
     ATT_STEP = 2 * VEC_LANES, /* two vectors at a time: enough sums to hide the latency, few enough for the registers */
     ATT_PAGES = 4,            /* pages that share a softmax step: a block */
     ATT_SLOTS = ATT_PAGES * KV_PAGE_TOKENS,
-    ATT_TILES = 16,           /* tiles that one pass over the pages serves */
+    ATT_TILES = 16,           /* tiles per pass over the pages */
     ATT_ARENA_FLOATS = 24576, /* their queries and outputs: 96 KiB, a tenth of an L2 */
     ATT_MAX_BLOCKS = KERN_MAX_HEAD / 32,
     ATT_WEIGHT_LIMIT = 16383, /* integer weights: 32 slots * 16383 * 4095 < 2^31 */
