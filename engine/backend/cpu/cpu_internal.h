@@ -174,7 +174,7 @@ struct cpu_run {
 struct cpu_op {
     void (*row)(const struct cpu_run *r, int32_t row); /* row by row, or .. */
     void (*run)(const struct cpu_run *r);              /* .. the thread's share; plan_ops.c determines the barriers */
-    bool is_shared;                                    /* never run by rows, for any number of rows */
+    bool is_shared;                                    /* threads never share its work by rows */
     bool is_norm;                                      /* can be fused into the next step, if that .. */
     bool takes_norm;                                   /* .. normalizes the rows before it multiplies them */
     bool by_tiles; /* a matmul that, by rows, can alternate with the next one tile by tile */
