@@ -1,9 +1,9 @@
 /* Reads GBNF, the grammars of llama.cpp's server [llama.cpp grammars/README.md]: lines `name ::= alternatives`, with
- * the start rule `root`. Supported: "text", [classes], ., names, ( ), |, * + ? {n} {n,} {n,m}, # comments, and the
- * escapes
- *  \r \t \xHH \uHHHH \UHHHHHHHH and a backslash before punctuation. Rules can be recursive in every way, including left
- *  recursion. Duplicate rules and tokens in < > are rejected. A part without rules becomes one expression. No function
- *  recurses. */
+ * the start rule `root`.
+ *
+ * Supported: "text", [classes], ., names, ( ), |, * + ? {n} {n,} {n,m}, # comments, a backslash before punctuation, and
+ * the escapes \n \r \t \xHH \uHHHH \UHHHHHHHH. Rules can be recursive in every way, including left recursion. Duplicate
+ * rules and tokens in < > are rejected. A part without rules becomes one expression. No function recurses. */
 #ifndef INFCGI_GRAMMAR_GRAMMAR_GBNF_H
 #define INFCGI_GRAMMAR_GRAMMAR_GBNF_H
 

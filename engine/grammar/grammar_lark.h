@@ -1,11 +1,11 @@
-/* Reads Lark's grammars, as vLLM, llguidance and custom tools of the Responses API use them
- * [lark-parser.readthedocs.io, grammar reference]: `name: alternatives` for rules, `NAME: ..` for terminals, with the
- * start rule `start`.
+/* Reads Lark's grammars, as in vLLM, llguidance and custom tools of the Responses API [lark-parser.readthedocs.io,
+ * grammar reference]: `name: alternatives` for rules, `NAME: ..` for terminals. The start rule is `start`.
  *
- * Supported: "text" and "text"i, /pattern/ with the flags i, s, m and u (regex_parse.h; `.` is all except
- * , without ^ and $), "a".."z", names, ( ), [ ], |, * + ?, ~n and ~n..m, {n}, {n,}, {,m} and {n,m}, `-> alias`, ? and !
- * before rules, priorities, comments with // and #, %ignore, %import common.NAME. Terminals of %ignore can follow each
- * terminal of a rule and can come first.
+ * Supported:
+ * - "text", "text"i, "a".."z", names, ( ), [ ], |, * + ?, ~n and ~n..m, {n}, {n,}, {,m} and {n,m};
+ * - /pattern/ with the flags i, s, m and u (regex_parse.h; `.` is all except \n, without ^ and $);
+ * - `-> alias`, ? and ! before rules, priorities, comments with // and #, %ignore, %import common.NAME.
+ * Terminals of %ignore can follow each terminal of a rule and can come first.
  *
  * The grammar allows all texts that it derives: no terminal is greedy, so aliases and priorities, which choose among
  * readings, have no effect.

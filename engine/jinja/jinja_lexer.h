@@ -37,8 +37,8 @@ struct jtoks {
     size_t n, cap;
 };
 
-/* Splits source[0..n), whose newlines must be normalized to
- * ; n < 2^31. ERR_TEMPLATE with "line:column: ..." in info, ERR_NOMEM; then *out is empty. */
+/* Splits source[0..n), whose newlines must be normalized to \n; n < 2^31. ERR_TEMPLATE with "line:column: ..." in info,
+ * ERR_NOMEM; then *out is empty. */
 MUST_CHECK enum err jinja_lex(const char *source, size_t n, struct jtoks *out, struct err_info *info);
 
 /* Writes "line:column: message" for byte `pos` of the source to info; returns ERR_TEMPLATE. */

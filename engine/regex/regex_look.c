@@ -1,7 +1,7 @@
 /* Converts patterns with look-ahead, word boundaries, and ^ and $ within repeats to expressions.
  *
  * Here the strings of a part depend on the text after it and on the character before it. So a part is read together
- * with its continuation, from right to left: from the strings that can follow, it computes the strings from the part's
+ * with its continuation, from right to left. From the strings that can follow, it computes the strings from the part's
  * begin to the end of the whole string. A look-ahead is then an intersection with these, or a difference. If the
  * character before matters, there are several such expressions (enum before). A repeat without a maximum whose body is
  * not a plain expression becomes a loop (regex_loop.c). */

@@ -1,7 +1,8 @@
 /* The automaton of multiples. A state is the remainder of the digits so far, followed by zeros for the remaining
  * digits: left * 10^e % m, with e the number of remaining digits. These form a number below 10^e, which must equal the
- * missing amount. So a dead state is detected without a search, and states with the same continuation are equal: m =
- * 1000 has 4 states, because only trailing zeros count [Alexeev 2004, "Minimal DFAs for testing divisibility"]. */
+ * missing amount. So a dead state is detected without a search, and states with the same continuation are equal. For
+ * example, m = 1000 has 4 states, because only trailing zeros count [Alexeev 2004, "Minimal DFAs for testing
+ * divisibility"]. */
 #include "engine/regex/regex_internal.h"
 
 #include "engine/regex/residue.h"

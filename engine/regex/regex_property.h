@@ -1,6 +1,8 @@
-/* Properties of characters, as \p{..} names them in patterns: general categories (L, Lu, Letter, General_Category=..),
- * scripts (Script=Greek, sc=.., scx=.., Greek) and binary properties (Alphabetic, Emoji, ID_Start ..) [ECMA-262 section
- * 22.2.2.9; Unicode Character Database]. They come from PCRE2; the process caches the last few hundred. */
+/* Properties of characters, as \p{..} names them in patterns [ECMA-262 section 22.2.2.9; Unicode Character Database]:
+ * - general categories (L, Lu, Letter, General_Category=..);
+ * - scripts (Script=Greek, sc=.., scx=.., Greek);
+ * - binary properties (Alphabetic, Emoji, ID_Start ..).
+ * They come from PCRE2; the process caches the last few hundred. */
 #ifndef INFCGI_REGEX_REGEX_PROPERTY_H
 #define INFCGI_REGEX_REGEX_PROPERTY_H
 

@@ -50,9 +50,9 @@
 /* URI templates [RFC 6570]. */
 #define T_LITERAL "[!#$&(-;=?-\\[\\]_a-z~" UCS "\\uE000-\\uF8FF]|%[0-9A-Fa-f]{2}"
 #define T_NAME    "(?:\\w|%[0-9A-Fa-f]{2})(?:\\.?(?:\\w|%[0-9A-Fa-f]{2}))*(?::[1-9]\\d{0,3}|\\*)?"
-/* A subset of ECMA-262 patterns: ranges within digits and within upper and lower case, counts with a minimum of 0 or 1
- * or without a maximum, and groups nested five deep. Look-around, references and names are excluded. A regular
- * expression cannot describe all patterns. */
+/* A subset of ECMA-262 patterns. Ranges are within digits, upper case or lower case; counts have a minimum of 0 or 1 or
+ * no maximum; groups nest five deep. Look-around, references and names are excluded. A regular expression cannot
+ * describe all patterns. */
 #define R_RANGES                                                                                                       \
     "a-[b-z]|b-[c-z]|c-[d-z]|d-[e-z]|e-[f-z]|f-[g-z]|g-[h-z]|h-[i-z]|i-[j-z]|j-[k-z]|k-[l-z]|l-[m-z]|m-[n"             \
     "-z]|n-[o-z]|o-[p-z]|p-[q-z]|q-[r-z]|r-[s-z]|s-[t-z]|t-[u-z]|u-[v-z]|v-[w-z]|w-[x-z]|x-[y-z]|y-[z-z]|"             \

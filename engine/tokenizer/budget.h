@@ -3,9 +3,9 @@
  * whatever the file contains. A step is a few nanoseconds of work. Linear work (special tokens, normalization, infcgi's
  * own scanners) takes no steps, or one per byte.
  *
- * A text's ids never depend on the machine. Whether a text near the limit is rejected can depend on it: a clock chooses
- * the code that runs an expression, and only one of the two kinds is counted (splitter.c). Threads: a budget belongs to
- * the encoding thread, whose task can cancel the work (task.h). */
+ * A text's ids never depend on the machine. Whether a text near the limit is rejected can depend on it. A clock chooses
+ * between two kinds of code to run an expression, and only one is counted (splitter.c).
+ * Threads: a budget belongs to the encoding thread, whose task can cancel the work (task.h). */
 #ifndef INFCGI_TOKENIZER_BUDGET_H
 #define INFCGI_TOKENIZER_BUDGET_H
 

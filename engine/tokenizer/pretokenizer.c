@@ -128,8 +128,8 @@ static size_t smollm_next(const char *s, size_t n)
     return gpt2_next(s, n);
 }
 
-/* Matches \s*[\r
- * ]+ at s, which starts with a space: up to the last newline of the run of spaces; 0 if there is none. */
+/* Matches \s*[\r\n]+ at s, which starts with a space: up to the last newline of the run of spaces; 0 if there is
+ * none. */
 static size_t through_newlines(const char *s, size_t n)
 {
     size_t at = 0, end = 0;

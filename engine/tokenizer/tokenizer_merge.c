@@ -1,5 +1,5 @@
-/* Merges neighbors in rank order: a plain scan for short words, the usual case, and a heap for long ones, so that a
- * word of n symbols costs n log n. The leftmost of equal ranks merges first. */
+/* Merges neighbors in rank order: by a plain scan for short words, the usual case, and by a heap for long ones. A word
+ * of n symbols thus costs n log n. The leftmost of equal ranks merges first. */
 #include "engine/tokenizer/tokenizer_internal.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* Forms are OpenAI's [API reference, "Create chat completion"], with two exceptions for clients of other servers: ids
- * and types of earlier calls can be missing, and their arguments can be an object. */
+/* Forms are OpenAI's [API reference, "Create chat completion"]. For clients of other servers, ids and types of earlier
+ * calls can be missing, and their arguments can be an object. */
 #include "fcgi/api/tools.h"
 
 #include "fcgi/api/schema_check.h"
