@@ -95,8 +95,7 @@ static enum err sorted(struct jvm *vm, struct jv *v)
     struct jv copy;
     TRY(jv_dict_new(vm, JV_DICT, v->dict->n, &copy));
     struct jv_dict *d = copy.dict;
-    for (uint32_t i = 0; i < v->dict->n; i++) { /* insertion sort, because an object has few keys; the steps are paid
-                                                 * for */
+    for (uint32_t i = 0; i < v->dict->n; i++) { /* insertion sort, because an object has few keys; paid for */
         uint32_t to = d->n;
         for (; to > 0; to--) {
             int c;

@@ -12,8 +12,7 @@ enum {
     JVM_STACK_VALUES = 8192,  /* all pending operands of all open macro calls */
     JVM_MAX_RANGE = 100000,   /* the limit of jinja2's sandbox */
     JVM_BYTES_PER_STEP = 512, /* bytes that a string operation can copy, compare or search per step */
-    JVM_READ_PER_STEP = 32,   /* bytes that it can read character by character per step; a step thus takes at most 0.3
-                               * us */
+    JVM_READ_PER_STEP = 32,   /* bytes that it can read character by character per step; a step takes at most 0.3 us */
 };
 
 struct jvar {

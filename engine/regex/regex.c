@@ -433,9 +433,8 @@ static regex_id utf8_range(struct regex_set *s, uint32_t first, uint32_t last, i
 
 regex_id regex_code_points(struct regex_set *s, const struct regex_range *ranges, size_t n)
 {
-    static const uint32_t ends[] = {0x7f,   0x7ff,         0xd7ff, 0xdfff,
-                                    0xffff, MAX_CODE_POINT}; /* upper bounds of the lengths, and of the gap of
-                                                                      * surrogates */
+    static const uint32_t ends[] = {0x7f,   0x7ff,  0xd7ff,
+                                    0xdfff, 0xffff, MAX_CODE_POINT}; /* upper bounds; surrogates are excluded */
     regex_id r = REGEX_NONE;
     for (size_t i = 0; i < n; i++) {
         uint32_t first = ranges[i].first;

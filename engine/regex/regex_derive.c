@@ -17,8 +17,7 @@ const unsigned char *regex_byte_classes(struct regex_set *s, int *n)
         s->has_byte_classes = true;
         s->n_members++;
         s->n_byte_classes = 1;
-        for (size_t i = 0; i < s->n_classes; i++) { /* splits each class into the bytes within this one and the
-                                                     * others */
+        for (size_t i = 0; i < s->n_classes; i++) { /* splits each class into bytes within this one and others */
             const uint64_t *bits = s->classes[i].bits;
             short in[256], out[256]; /* new number of the bytes of a class, by side */
             int count = 0;
@@ -412,8 +411,7 @@ static enum err search(struct regex_set *s, regex_id r, size_t budget, size_t fr
         int n_groups = 1, n_seen = 0;
         regex_split_groups(s, s->work.ids[at], groups, &n_groups);
         for (int class = 0; class < s->n_byte_classes && !*found; class ++) {
-            if (groups[class] != n_seen) { /* groups are numbered in order of discovery: this class is like an earlier
-                                            * one */
+            if (groups[class] != n_seen) { /* numbered in order of discovery: it is like an earlier class */
                 continue;
             }
             n_seen++;

@@ -83,7 +83,7 @@ struct regex_set {
     int n_byte_classes;
     unsigned char byte_class[256], byte_of_class[256]; /* the first byte of each class */
     struct regex_list work, parts;                     /* scratch of regex_next; scratch of unions */
-    struct regex_wide wides[N_REGEX_WIDES];            /* large classes; a new one replaces any */
+    struct regex_wide wides[N_REGEX_WIDES];            /* the newest large classes; a ring */
     uint32_t n_wides;
     regex_id singles[256], any_character; /* one byte, one character; REGEX_NONE: not created yet */
     regex_id *escaped;                    /* [n_escaped] results of regex_json_escaped, plus 1; 0: none yet */

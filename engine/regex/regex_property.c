@@ -116,8 +116,7 @@ static bool normalise(const char *name, size_t n, char out[MAX_NAME])
     size_t front = strncmp(text, "generalcategory=", 16) == 0 ? 16 : strncmp(text, "gc=", 3) == 0 ? 3 : 0;
     const char *is = long_name(text + front);
     snprintf(out, MAX_NAME, "%s", is);
-    return *is != '\0' && (front == 0 || strlen(is) <= 3); /* the value of a category is not the name of another
-                                                            * property */
+    return *is != '\0' && (front == 0 || strlen(is) <= 3); /* a category's value is not another property's name */
 }
 
 /* In the planes without characters, and those for private use, all but the last two characters are alike: only the

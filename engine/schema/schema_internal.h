@@ -73,8 +73,7 @@ struct writer {
     regex_id spaces, any_text; /* any_text: a string of any characters, decoded */
     struct err_info *info;
     size_t n_checks;             /* writers that checked whether schemas are disjoint */
-    json_t *fraction;            /* the type of numbers that are not integers; it has no name, so this string's address
-                                  * identifies it */
+    json_t *fraction;            /* the type of numbers that are not integers; nameless, so identified by its address */
     struct regex_set *check_set; /* set of those writers; NULL: not needed yet */
     bool has_failed;             /* memory was out */
     bool ref_is_alone;           /* before 2019, $ref overrides all other keywords [draft-07 core, section 8.3] */
@@ -145,8 +144,7 @@ MUST_CHECK enum err schema_count(struct writer *w, const struct part *p, const c
 
 void schema_put(struct writer *w, const struct node *node, symbol_id symbol); /* adds an alternative */
 symbol_id schema_any_value(struct writer *w);                                 /* returns any JSON value */
-symbol_id schema_opening(struct writer *w, const char *bracket);              /* returns the bracket with the spaces
-                                                                               * inside it */
+symbol_id schema_opening(struct writer *w, const char *bracket);              /* returns the bracket and inner spaces */
 symbol_id schema_closing(struct writer *w, const char *bracket);
 regex_id schema_quoted(struct writer *w, regex_id inside);
 bool schema_matches(struct writer *w, regex_id r, const char *text);

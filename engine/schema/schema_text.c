@@ -11,11 +11,9 @@
 #define LEAP "(?:\\d\\d(?:0[48]|[2468][048]|[13579][26])|(?:0[48]|[2468][048]|[13579][26])00)"
 #define DAYS                                                                                                           \
     "(?:(?:0[13578]|1[02])-(?:0[1-9]|[12]\\d|3[01])|(?:0[469]|11)-(?:0[1-9]|[12]\\d|30)|02-(?:0[1-9]|1\\d|2[0-8]))"
-#define DATE "(?:" YEAR "-" DAYS "|" LEAP "-02-29)"
-#define TIME "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
-#define DAY_PARTS                                                                                                      \
-    "(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)" /* of durations: no unit between two others can
-                                                                          * be missing */
+#define DATE       "(?:" YEAR "-" DAYS "|" LEAP "-02-29)"
+#define TIME       "(?:[01]\\d|2[0-3]):[0-5]\\d:[0-5]\\d(?:\\.\\d{1,9})?(?:Z|[+-](?:[01]\\d|2[0-3]):[0-5]\\d)"
+#define DAY_PARTS  "(?:\\d+Y(?:\\d+M(?:\\d+D)?)?|\\d+M(?:\\d+D)?|\\d+D)" /* of durations: units are consecutive */
 #define TIME_PARTS "(?:\\d+H(?:\\d+M(?:\\d+S)?)?|\\d+M(?:\\d+S)?|\\d+S)"
 #define ALNUM      "[A-Za-z0-9]"
 #define LDH        "[A-Za-z0-9-]"

@@ -382,8 +382,7 @@ static enum err match_at(struct splitting *c, size_t depth, size_t at, size_t *l
         bool is_cut = n - start > window;
         size_t end = is_cut ? character_start(s, start + window) : n;
         uint32_t options = PCRE2_NO_UTF_CHECK | (is_cut ? PCRE2_PARTIAL_HARD : 0);
-        int rc = PCRE2_ERROR_MATCHLIMIT; /* the fast code's result for this and other cases in which the metered code
-                                          * must run */
+        int rc = PCRE2_ERROR_MATCHLIMIT; /* also the fast code's result where the metered code must run */
         if (fast) {
             rc = pcre2_match(stage->fast, (PCRE2_SPTR)s, end, start, options, c->match, c->p->limits);
         }

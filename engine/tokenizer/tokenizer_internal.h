@@ -71,8 +71,7 @@ struct words {
     struct table odd;                   /* BPE: ids by text, for texts outside the byte alphabet or very long ones */
     int16_t byte_of[BYTE_ALPHABET_END]; /* byte that a code point of the byte alphabet represents, or -1 */
     unsigned char *pool;                /* words at multiples of WORD_ALIGN, by id; the first is not used */
-    bool has_twins;                     /* several tokens have the same bytes: the pool has words that lookups do not
-                                         * find */
+    bool has_twins;                     /* tokens share bytes: lookups do not find all words of the pool */
     /* Characters that are adjacent inside a token. ascii: exact, bit b of a's row. pairs: bits by a hash of both code
      * points, with false positives. */
     uint32_t ascii[128][4];
@@ -119,8 +118,7 @@ enum token_role {
 /* Open-addressing tables; sizes are powers of two. Tables are at most half full, that of merges at most two thirds. */
 struct tokenizer {
     enum tokenizer_method method;
-    bool is_spm;                    /* tokens are text, with spaces as U+2581 or dropped; otherwise in the byte
-                                     * alphabet */
+    bool is_spm;                    /* tokens are text, spaces U+2581 or dropped; else in the byte alphabet */
     bool merges_by_rank;            /* SPM: only the file's merges, not all whose union is a token */
     const struct pretokenizer *pre; /* BPE only */
     bool ignores_merges;            /* a word that is a token becomes that token without merges */

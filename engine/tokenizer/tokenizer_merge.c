@@ -93,8 +93,7 @@ enum err merger_reserve(struct merger *m, size_t n)
     merger_fini(m);
     m->symbols = mem_alloc(cap * sizeof *m->symbols, MEM_REQUEST);
     m->nodes = mem_alloc(cap * sizeof *m->nodes, MEM_REQUEST);
-    m->heap = mem_alloc(3 * cap * sizeof *m->heap, MEM_REQUEST); /* one entry per pair: n at first, two more per
-                                                                  * merge */
+    m->heap = mem_alloc(3 * cap * sizeof *m->heap, MEM_REQUEST); /* one entry per pair: n, and two more per merge */
     m->cap = m->symbols != NULL && m->nodes != NULL && m->heap != NULL ? cap : 0;
     return m->cap != 0 ? ERR_OK : ERR_NOMEM;
 }

@@ -215,8 +215,7 @@ static enum err encode_word(struct unigram *u, const char *s, size_t n)
     TRY(reserve(u, n + 1));
     TRY(find_best(u, s, n));
     struct best *best = u->best;
-    size_t first = n + 1; /* the path, last token first, is written from the end, never over a part that is still
-                           * needed */
+    size_t first = n + 1; /* the path is written from the end, last token first, never over a part still needed */
     for (size_t at = n; at > 0;) {
         struct best b = best[at];
         best[--first] = b;

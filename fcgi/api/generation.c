@@ -437,8 +437,7 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
     if (ev.kind == SCHED_END) {
         accept_time_out(c, &ev);
         c->end = ev;
-        c->end.stop_match = ev.stop_match != NULL ? g->gen.stop[ev.i_stop] : NULL; /* the parameter outlives the
-                                                                                    * stream */
+        c->end.stop_match = ev.stop_match != NULL ? g->gen.stop[ev.i_stop] : NULL; /* which outlives the stream */
         c->has_ended = true;
         fail(g, ev.err, ev.why);
         note_slot(g, c);
