@@ -175,8 +175,7 @@ static enum err predict(struct grammar_matcher *m, uint32_t rule)
     if (r->is_repeat) {
         return add_item(m, r->first, here, 0);
     }
-    bool is_there =
-        r->n == 0 || has_item(m, m->g->alternatives[r->first].first, here, 0); /* then all alternatives are present */
+    bool is_there = r->n == 0 || has_item(m, m->g->alternatives[r->first].first, here, 0); /* then all are present */
     for (uint32_t i = 0; i < r->n && !is_there; i++) {
         TRY(push_item(m, m->g->alternatives[r->first + i].first, here, 0));
     }

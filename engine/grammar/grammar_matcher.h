@@ -117,8 +117,7 @@ void matcher_sets_fini(struct matcher_sets *s);
 MUST_CHECK enum err matcher_set_add(struct grammar_matcher *m, const struct grammar_rule *r, uint32_t set, uint32_t i,
                                     uint32_t *out);
 bool matcher_set_may_add(const struct grammar_matcher *m, const struct grammar_rule *r, uint32_t set, uint32_t i);
-bool matcher_set_may_go_on(const struct grammar_matcher *m, const struct grammar_rule *r,
-                           uint32_t set); /* with any member */
+bool matcher_set_may_go_on(const struct grammar_matcher *m, const struct grammar_rule *r, uint32_t set); /* any */
 bool matcher_set_may_end(const struct grammar_matcher *m, const struct grammar_rule *r, uint32_t set);
 
 /* Counts the work of a mask or a token, in visited items and nodes; ERR_GRAMMAR_LIMIT: too much. The result does not

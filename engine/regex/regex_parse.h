@@ -36,10 +36,10 @@ enum {
     REGEX_DOT_LINE = 4,    /* `.` matches all except \n, as in Python and Rust .. */
     REGEX_DOT_ALL = 8,     /* .. or all */
     REGEX_NO_ANCHORS = 16, /* ^, $, \b, \B and look-ahead are rejected */
-    REGEX_OPEN =
-        32 /* With REGEX_SEARCH: any bytes can follow the match, not only whole characters. The caller must intersect
-            * the expression, or its complement, with whole characters. After the match nothing is left to check, so a
-            * complement ends there, without a search to find it empty. */
+    /* With REGEX_SEARCH: any bytes can follow the match, not only whole characters. The caller must intersect the
+     * expression, or its complement, with whole characters. After the match nothing is left to check, so a complement
+     * ends there, without a search to find it empty. */
+    REGEX_OPEN = 32
 };
 MUST_CHECK enum err regex_parse_with(struct regex_set *s, const char *pattern, size_t n, unsigned flags, regex_id *out,
                                      struct err_info *info);

@@ -117,8 +117,8 @@ static enum err write_few(struct writer *w, const struct parts *of, const json_t
         }
         TRY(only != NULL ? schema_add_part(w, &of->at[0], only, of->at[0].path, &one) : schema_not_kept(w));
         TRY(of->n < SCHEMA_MAX_PARTS ? ERR_OK : ERR_GRAMMAR_LIMIT);
-        memcpy(one.at + one.n, of->at,
-               of->n * sizeof *of->at); /* after the value's part, so that no other values are tried */
+        /* After the value's part, so that no other values are tried. */
+        memcpy(one.at + one.n, of->at, of->n * sizeof *of->at);
         one.n += of->n;
         members[n_members] = (struct grammar_member){.symbol = 0};
         TRY(schema_need(w, &one, &members[n_members++].symbol));

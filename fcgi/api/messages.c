@@ -112,8 +112,7 @@ static enum err split_content(json_t *message, const json_t *parts, size_t i, st
         ok = json_object_set(message, THOUGHTS_PARTS, to.parts) == 0;
         ok = ok && (to.thoughts.len == 0 || json_string_length(json_object_get(message, "reasoning_content")) > 0 ||
                     json_object_set_new(message, "reasoning_content", string_of(&to.thoughts)) == 0);
-        ok =
-            ok && json_object_set_new(message, "content", string_of(&to.text)) == 0; /* frees `parts`, which was read */
+        ok = ok && json_object_set_new(message, "content", string_of(&to.text)) == 0; /* frees `parts` */
     }
     buf_fini(&to.text);
     buf_fini(&to.thoughts);

@@ -162,8 +162,7 @@ static enum err read_fields(struct job *j, const json_t *root, struct err_info *
                        m->n_embd_out, f.dimensions);
     }
     const struct prompts_rule rule = {.field = j->field,
-                                      .check = f.limit == 0 ? vectors_check_length
-                                                            : NULL, /* a text that is truncated need not fit */
+                                      .check = f.limit == 0 ? vectors_check_length : NULL, /* a truncated text fits */
                                       .max = VECTORS_MAX_TEXTS,
                                       .takes_mixed = true,
                                       .refuses_empty = true};
