@@ -260,7 +260,7 @@ symbol_id grammar_set(struct grammar_builder *b, const struct grammar_member *me
     return rule;
 }
 
-/* --- what rules derive ---------------------------------------------------------------------------------------------- */
+/* --- properties of rules ------------------------------------------------------------------------------------------ */
 
 enum { IS_NULLABLE, IS_PRODUCTIVE };
 

@@ -20,7 +20,7 @@ static void allow(uint64_t *bits, const struct vocab_trie *t, const struct vocab
     }
 }
 
-/* --- lexer states alone ---------------------------------------------------------------------------------------------- */
+/* --- tokens within a lexeme --------------------------------------------------------------------------------------- */
 
 /* Like lexer_step(), but with the state's row, which is looked up once for all children of a node. */
 static enum err step_from(struct lexer *l, struct matcher_row *from, unsigned char byte, uint32_t *out)
@@ -166,7 +166,7 @@ static enum err walk_state(struct grammar_matcher *m, uint32_t state, uint64_t *
     return err;
 }
 
-/* --- behind the end of a lexeme ---------------------------------------------------------------------------------------- */
+/* --- tokens across the end of a lexeme ---------------------------------------------------------------------------- */
 
 /* Returns the position of the lexemes that begin where lexemes end; with keeps also of those that continue. Without
  * keeps it depends only on the ended lexemes. It is often needed again, so it is kept until the mask is complete. */

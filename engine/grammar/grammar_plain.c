@@ -140,7 +140,7 @@ static enum err find_reach(struct lexer *l, regex_id r, uint32_t wanted, struct 
     return ERR_OK;
 }
 
-/* --- what was found before ------------------------------------------------------------------------------------------ */
+/* --- cached results ----------------------------------------------------------------------------------------------- */
 
 static uint64_t hash_of(regex_id r) { return r * 0x9e3779b9u >> 7; }
 static uint64_t hash_reach(const void *lexer, uint32_t i)

@@ -60,7 +60,7 @@ void regex_split_classes(struct regex_set *s, const uint64_t bits[4])
     }
 }
 
-/* --- what was derived before ------------------------------------------------------------------------------------------ */
+/* --- cached derivatives ------------------------------------------------------------------------------------------- */
 
 static uint64_t memo_hash(uint64_t key) { return key * 0x9e3779b97f4a7c15u >> 20; }
 static uint64_t memo_hash_of(const void *set, uint32_t i)

@@ -6,7 +6,7 @@
 #include "engine/base/json_read.h"
 #include "engine/schema/schema_refs.h"
 
-/* --- what a list says -------------------------------------------------------------------------------------------------- */
+/* --- lists of parts ----------------------------------------------------------------------------------------------- */
 
 static enum err check_keywords(struct writer *w, const struct part *p)
 {

@@ -96,7 +96,7 @@ static inline void parts_copy(struct parts *to, const struct parts *from)
     memcpy(to->at, from->at, from->n * sizeof *to->at);
 }
 
-/* --- schema_writer.c, schema_parts.c: what all writers share. */
+/* --- schema_writer.c, schema_parts.c: shared by all writers. */
 
 MUST_CHECK enum err schema_refuse(struct writer *w, const char *path, const char *keyword, const char *expected);
 
@@ -226,7 +226,7 @@ static inline json_t *schema_value_at(const struct schema_values *v, size_t i)
 MUST_CHECK enum err schema_write_values(struct writer *w, const struct node *node, const struct parts *list,
                                         unsigned types, bool *is_there);
 
-/* --- schema_unique.c: elements of which no two are the same. */
+/* --- schema_unique.c: arrays without equal elements. */
 
 /* Finds a superset of the different values that satisfy the parts. *out NULL: unknown, or more than `most`; otherwise
  * the caller owns it. */
@@ -234,7 +234,7 @@ MUST_CHECK enum err schema_few_values(struct writer *w, const struct parts *list
 /* Returns whether no value satisfies all parts of both lists, as far as a simple check finds out. */
 bool schema_lists_differ(struct writer *w, const struct parts *a, const struct parts *b);
 
-/* --- schema_unevaluated.c: what `keyword`, unevaluatedProperties or unevaluatedItems, says. */
+/* --- schema_unevaluated.c: `keyword` is unevaluatedProperties or unevaluatedItems. */
 
 /* *is_there: a part has the keyword. Rejects a combination with keywords that are translated, such as not and if: these
  * name members and elements without evaluating them. */
@@ -245,7 +245,7 @@ MUST_CHECK enum err schema_check_unevaluated(struct writer *w, const struct part
 MUST_CHECK enum err schema_add_unevaluated(struct writer *w, const struct parts *list, const char *keyword,
                                            const bool *says, struct parts *out);
 
-/* --- schema_form.c: a schema in another form; NULL with *is_known: the same, else it cannot be said. */
+/* --- schema_form.c: schemas in other forms. *out NULL: nothing to translate; of schema_negate: not expressible. */
 
 /* Returns a schema of the values that do not satisfy `schema`. */
 MUST_CHECK enum err schema_negate(struct writer *w, const json_t *schema, const json_t **out);

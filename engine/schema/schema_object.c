@@ -38,7 +38,7 @@ struct other {
     uint32_t found; /* bits of patterns */
 };
 
-/* --- what the parts say ------------------------------------------------------------------------------------------------ */
+/* --- restrictions of the parts ------------------------------------------------------------------------------------ */
 
 static enum err check_shapes(struct writer *w, const struct part *p)
 {

@@ -184,7 +184,7 @@ enum err added_map_spans(const struct tokenizer *t, const char *s, size_t n, siz
     return err;
 }
 
-/* --- words of their own ------------------------------------------------------------------------------------------ */
+/* --- separate words ----------------------------------------------------------------------------------------------- */
 
 /* \w of Rust's regex: letters, marks, decimal digits, connectors, joiners. [Unicode Technical Standard 18, annex C] */
 static bool is_word(uint32_t cp)

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is read from a field or from a member of a field. */
+/* A field, or a member of a field, that is read. */
 struct row {
     const char *field, *member, *where;
     enum constraint_kind kind;

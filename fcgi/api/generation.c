@@ -755,7 +755,7 @@ static void answer(struct generation *g)
         }
         reply_error(&g->call->reply, err, &info);
     } else {
-        gate_leave(&g->call->reply.gate); /* what follows waits for the engine */
+        gate_leave(&g->call->reply.gate); /* the rest only waits for the engine */
         fastcgi_watch(g->call->reply.request, on_gone, g);
         (g->params->stream ? stream_answer : whole_answer)(g, &out);
         fastcgi_watch(g->call->reply.request, NULL, NULL);

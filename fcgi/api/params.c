@@ -108,7 +108,7 @@ const struct field *params_field(bool is_chat, int i)
     return i >= 0 && i < n ? &table[i] : NULL;
 }
 
-/* --- fields with code of their own ------------------------------------------------------------------------------ */
+/* --- fields with special code ------------------------------------------------------------------------------------- */
 
 static enum err add_stop(struct params *p, const json_t *v, struct err_info *info)
 {

@@ -100,8 +100,8 @@ static bool ends_in_type(struct packed p)
     return ends_with(p, ".type") || ends_with(p, "['type']") || ends_with(p, "get('type')");
 }
 
-/* Checks whether the text at `at`, 'thinking', is compared with a type: what is before ==, before the list with the
- * text, or after ==, must end in a type. An attribute of selectattr counts too. */
+/* Checks whether the text at `at`, 'thinking', is compared with a type. The other operand must end in a type: the text
+ * before ==, before the list with this text, or after ==. An attribute of selectattr counts too. */
 static bool is_compared(struct packed all, size_t at, size_t n_word)
 {
     struct packed before = {all.text, at}, list = before, after = {all.text + at + n_word, 0};

@@ -191,7 +191,7 @@ enum err tools_check(const json_t *root, bool as_openai, bool *shown, struct err
     return ERR_OK;
 }
 
-/* --- members that tools may lack -------------------------------------------------------------------------------- */
+/* --- optional members of tools ------------------------------------------------------------------------------------ */
 
 /* Sets a member that is absent or null. Takes ownership of `made`. */
 static enum err fill_member(json_t *object, const char *name, json_t *made, bool *is_filled)

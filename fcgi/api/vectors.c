@@ -198,7 +198,7 @@ static enum err run_all(struct job *j, struct err_info *info)
     TRY(engine_group_open(j->call->engine, &share, j->prompts->n, &j->params.group));
     while (j->n_done < j->prompts->n) {
         TRY(submit(j, info));
-        gate_leave(&j->call->reply.gate); /* what follows waits for the engine */
+        gate_leave(&j->call->reply.gate); /* the rest only waits for the engine */
         TRY(take(j, info));
     }
     return ERR_OK;

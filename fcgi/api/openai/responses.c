@@ -144,7 +144,7 @@ static enum err read_ask(const struct call *c, struct ask *ask, struct err_info 
     return ERR_OK;
 }
 
-/* --- what a response repeats of its request --------------------------------------------------------------------- */
+/* --- request fields that a response repeats ----------------------------------------------------------------------- */
 
 /* Writes the member, or `otherwise` if it is absent. */
 static void repeat(const json_t *object, const char *name, const char *otherwise, struct buf *out)

@@ -749,7 +749,7 @@ void responses_chat_fini(struct responses_chat *c)
     *c = (struct responses_chat){0};
 }
 
-/* --- places of errors ------------------------------------------------------------------------------------------- */
+/* --- locations of errors ------------------------------------------------------------------------------------------ */
 
 /* Replaces the first n bytes of the path by `name`, also in the text if it begins with them. */
 static void rename_place(struct err_info *info, size_t n, const char *name)

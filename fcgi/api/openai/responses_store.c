@@ -205,7 +205,7 @@ static enum err parse_items(struct buf *text, json_t **items)
     return json_read_value(text->data, text->len, JSON_WRITE_DEPTH, "items", items, &ignored);
 }
 
-/* --- what others call ------------------------------------------------------------------------------------------- */
+/* --- public functions --------------------------------------------------------------------------------------------- */
 
 void responses_store_limit(size_t bytes)
 {
