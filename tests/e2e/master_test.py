@@ -258,7 +258,7 @@ def test_a_second_model_needs_room(ctx):
         s.engine.send_signal(signal.SIGUSR2)
         assert harness.until(lambda: "reload_failed" in s.log(), 30), s.log()
         line = [x for x in s.log().splitlines() if "reload_failed" in x][-1]
-        assert "two models at once do not fit" in line and "status=65" in line, line
+        assert "two models do not fit together" in line and "status=65" in line, line
         assert s.post(COMPLETIONS, {"prompt": [1, 2, 3], "max_tokens": 2}).status == 200
 
 
