@@ -87,9 +87,9 @@ MUST_CHECK enum err jvm_fail(struct jvm *vm, const char *fmt, ...) PRINTF_LIKE(2
 MUST_CHECK enum err jvm_fail_undefined(struct jvm *vm, struct jv v);
 /* Takes n steps from the budget; ERR_TEMPLATE if it is exhausted, or task_check()'s errors. */
 MUST_CHECK enum err jvm_pay(struct jvm *vm, uint64_t n);
-/* Like jvm_pay(), but for an operation that touches n bytes. */
+/* Like jvm_pay(), for an operation that touches n bytes. */
 MUST_CHECK enum err jvm_pay_bytes(struct jvm *vm, size_t n);
-/* Like jvm_pay(), but for an operation that reads each character of n bytes. */
+/* Like jvm_pay(), for an operation that reads each character of n bytes. */
 MUST_CHECK enum err jvm_pay_read(struct jvm *vm, size_t n);
 
 /* Converts JSON (with an explicit stack). user: strings and keys are user text. */

@@ -29,7 +29,7 @@ enum {
 MUST_CHECK enum err regex_parse(struct regex_set *s, const char *pattern, size_t n, bool is_search, regex_id *out,
                                 struct err_info *info);
 
-/* Like regex_parse(), but for patterns of other languages. Without REGEX_SEARCH the match is the whole string. */
+/* Parses patterns of other languages like regex_parse(). Without REGEX_SEARCH the match is the whole string. */
 enum {
     REGEX_SEARCH = 1,
     REGEX_ANY_CASE = 2,    /* ASCII letters match in both cases; patterns with characters beyond ASCII are rejected */

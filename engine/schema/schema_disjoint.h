@@ -1,5 +1,5 @@
 /* Checks for oneOf whether a value can satisfy two schemas. Finds only simple reasons why not: types, values, and for
- * objects a member that both require, or that one requires and the other forbids. Threads: pure. */
+ * objects a member that both require, or that only one requires and the other forbids. Threads: pure. */
 #ifndef INFCGI_SCHEMA_SCHEMA_DISJOINT_H
 #define INFCGI_SCHEMA_SCHEMA_DISJOINT_H
 
