@@ -187,7 +187,7 @@ bench-peer:                             ## compare speed with llama.cpp: MODELS=
 	@sh tests/support/deps.sh $(if $(PEER_BIN),run,bench)
 	@$(MAKE) -s $(JOBS) all $(B)/checkkern
 	@V='$(V)' MODELS='$(or $(MODELS),$(MODEL))' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' TYPES='$(TYPES)' ONLY='$(ONLY)' \
-	 PEER_BIN='$(PEER_BIN)' OUT='$(OUT)' DOCS='$(DOCS)' exec bash tests/bench/peer.sh
+	 PEER_BIN='$(PEER_BIN)' OUT='$(OUT)' exec bash tests/bench/peer.sh
 bench-peer-types:                       ## compare speed with llama.cpp in other weight types
 	@$(MAKE) -s bench-peer TYPES='$(or $(TYPES),all)'
 bench-gpu: all                          ## measure a device, and llama.cpp on it: MODEL= LLAMA_BENCH=llama-bench ROUNDS=3 DEVICE=auto (docs/benchmarks.md)

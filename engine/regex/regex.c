@@ -293,7 +293,6 @@ size_t regex_set_bytes(const struct regex_set *s)
 
 bool regex_is_nullable(const struct regex_set *s, regex_id r) { return s->nodes[r].is_nullable; }
 bool regex_is_whole(const struct regex_set *s, regex_id r) { return s->nodes[r].is_whole; }
-bool regex_is_plain(const struct regex_set *s, regex_id r) { return s->nodes[r].is_plain; }
 struct regex_hash regex_hash(const struct regex_set *s, regex_id r) { return s->nodes[r].hash; }
 
 /* --- bytes and characters ----------------------------------------------------------------------------------------- */

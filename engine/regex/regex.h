@@ -90,9 +90,6 @@ size_t regex_multiple_states(const struct regex_steps *of, size_t digits, size_t
  * other ASCII can be escaped; characters beyond ASCII are unescaped. [RFC 8259 section 7] (regex_json.c) */
 regex_id regex_json_escaped(struct regex_set *s, regex_id r);
 
-/* Returns whether the expression has no intersections and complements. */
-bool regex_is_plain(const struct regex_set *s, regex_id r);
-
 /* Returns whether each matched string is a concatenation of strings of the expression's classes; a complement's strings
  * need not be. The expression then matches whole characters if its parts do. */
 bool regex_is_whole(const struct regex_set *s, regex_id r);

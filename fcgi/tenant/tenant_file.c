@@ -40,16 +40,6 @@ static int64_t *number_of(struct tenant_rules *r, size_t i)
     return (int64_t *)(void *)((char *)r + numbers[i].offset);
 }
 
-const char *tenant_file_priority_name(int64_t priority)
-{
-    for (size_t i = 0; i < ARRAY_LEN(priorities); i++) {
-        if (priorities[i].value == priority) {
-            return priorities[i].name;
-        }
-    }
-    return NULL;
-}
-
 enum err tenant_file_id(const char *name, struct apikey_id *out)
 {
     char text[512]; /* the line feed keeps this digest apart from every key's */

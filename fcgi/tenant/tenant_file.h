@@ -40,7 +40,4 @@ void tenant_file_fini(struct tenant_file *f);
 /* Returns the tenant with that id, or NULL. */
 const struct tenant_rules *tenant_file_find(const struct tenant_file *f, const struct apikey_id *id);
 
-/* Returns the word for a priority, or NULL if it has none. */
-const char *tenant_file_priority_name(int64_t priority);
-
 #endif

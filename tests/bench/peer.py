@@ -262,16 +262,6 @@ def foot(args, peaks):
                       f"- {datetime.date.today()}, `{args.command}`: {args.rounds} rounds of {RUNS} runs"]) + "\n"
 
 
-def replace_between_markers(path, marker, text):
-    begin, end = f"<!-- {marker}: begin -->", f"<!-- {marker}: end -->"
-    with open(path, encoding="utf-8") as f:
-        old = f.read()
-    if old.count(begin) != 1 or old.count(end) != 1 or old.index(begin) > old.index(end):
-        sys.exit(f"error: {path}: expected the lines {begin} and {end}, in this order, once each")
-    with open(path, "w", encoding="utf-8") as f:
-        f.write(f"{old[:old.index(begin) + len(begin)]}\n{text}{old[old.index(end):]}")
-
-
 def read_settings(path):
     if not path or not os.path.exists(path):
         return {}
@@ -287,13 +277,12 @@ def read_settings(path):
 
 def read_arguments():
     parser = argparse.ArgumentParser()
-    for name in ("infcgi", "peer", "checkkern", "command", "marker"):
+    for name in ("infcgi", "peer", "checkkern", "command"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
     parser.add_argument("--only", default="")
     parser.add_argument("--out", default="")
-    parser.add_argument("--docs", default="")
     parser.add_argument("--settings", default="")
     parser.add_argument("models", nargs="+")
     args = parser.parse_args()
@@ -326,8 +315,6 @@ def main():
     if args.out:
         with open(args.out, "w", encoding="utf-8") as f:
             f.write(text + tail)
-    if args.docs:
-        replace_between_markers(args.docs, args.marker, text + tail)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,6 @@
 #   PEER_BIN=dir   a folder with llama.cpp's programs, instead of building them
 #   OUT=file       also writes the result there
 #   SETTINGS=file  llama.cpp's best settings; if missing, they are measured and written
-#   DOCS=file      replaces the text between the two marker lines by the result
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 version=11434.0.0
@@ -108,5 +107,5 @@ for name in MODELS TYPES ONLY ROUNDS THREADS PEER_BIN SETTINGS; do
     [ -z "${!name:-}" ] || command+=" $name='$(for w in ${!name}; do basename "$w"; done | xargs)'"
 done
 exec python3 tests/bench/peer.py --infcgi "$infcgi" --peer "$peer" --checkkern "build/${V:-release}/checkkern" \
-    --rounds "${ROUNDS:-5}" --threads "${THREADS:-2}" --only "$only" --marker "bench-peer${types:+-types}" \
-    --out "${OUT:-}" --settings "${SETTINGS:-}" --docs "${DOCS:-}" --command "$command" "${models[@]}"
+    --rounds "${ROUNDS:-5}" --threads "${THREADS:-2}" --only "$only" \
+    --out "${OUT:-}" --settings "${SETTINGS:-}" --command "$command" "${models[@]}"
