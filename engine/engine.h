@@ -360,7 +360,7 @@ MUST_CHECK enum err engine_submit_all(struct engine *e, struct sched_group *grou
                                       const struct engine_sequence *seqs, size_t n, struct engine_stream **out,
                                       struct err_info *info);
 
-/* Queues one sequence as a request of its own. ids: 1 .. n_ctx-1 prompt tokens in range (copied). Fails as
+/* Queues one sequence as a separate request. ids: 1 .. n_ctx-1 prompt tokens in range (copied). Fails as
  * engine_check_generates and engine_check_file do, and with ERR_INVALID_VALUE (empty prompt, id out of range, every
  * token banned), ERR_CONTEXT_LENGTH (prompt does not fit; info holds both counts), ERR_OVERLOADED, ERR_DRAINING,
  * ERR_LOST, ERR_NOMEM. */

@@ -112,9 +112,8 @@ static const struct option options[] = {
            .max = 1 << 30),
     OPTION(
         "kv-tokens", NULL, OPTION_INTEGER, ENGINE, kv_tokens,
-        "KV cache size in tokens; 0: 32768 or ctx-size, less if memory is short; encoders: about twice batch-size; if "
-        "all layers have a window: window plus batch-size instead of ctx-size; if some: windows of parallel sequences "
-        "and as many prefixes",
+        "KV cache size in tokens; 0: 32768 or ctx-size, less if memory is short or all layers have a window; encoders: "
+        "about twice batch-size",
         .fallback = "0", .max = 1 << 30),
     OPTION("cache-type-k", "-ctk", OPTION_TEXT, KERNELS, cache_type_k,
            "type of keys in the KV cache; default: the back end's first of these", .words = backend_kv_type_name),

@@ -58,8 +58,8 @@ const char *mem_purpose_name(enum mem_purpose purpose);
 /* For tests: makes the n-th allocation from now on (0: the next) return NULL, once; n < 0 switches that off.
  * mem_fault_fired returns whether it happened. */
 void mem_fail_at(long n);
-/* Like mem_fail_at, for allocations of threads other than the caller's; is_lasting: that one and all later ones
- * fail. */
+/* Like mem_fail_at, for allocations of threads other than the caller's; is_lasting: all later ones fail,
+ * too. */
 void mem_fail_elsewhere(long n, bool is_lasting);
 bool mem_fault_fired(void);
 

@@ -100,7 +100,7 @@ void chat_call_settle(struct chat_call *c);
 /* Reads the mark. STEP_ON: read; STEP_WAIT: it can still come. */
 enum step chat_call_mark(struct chat_call *c, const char *mark);
 
-/* Reads up to and including the mark; the text before it goes to *out. Fails if that is longer than a name. */
+/* Reads up to and including the mark; appends the text before it to *out. Fails if that is longer than a name. */
 enum step chat_call_until(struct chat_call *c, const char *mark, struct buf *out);
 
 /* Strips white space from both ends. */

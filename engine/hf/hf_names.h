@@ -16,7 +16,7 @@ bool hf_names_fit(const char *pattern, const char *name, uint32_t number[2]);
 /* Returns the name that the tensor has in a text-only model. */
 const char *hf_names_in_text(const char *name, char room[SAFETENSORS_MAX_NAME_BYTES + 1]);
 
-/* Writes `pattern` with the layer's number in place of {}. */
+/* Writes `pattern` with {} replaced by the layer's number. */
 void hf_names_write(const char *pattern, uint32_t layer, char out[HF_NAME_BYTES]);
 
 /* Writes the name that a GGUF tensor has in folders of the family, with * for an expert's number. Returns false if the

@@ -1,4 +1,4 @@
-/* The pages of the KV cache: who holds them, and which prefix each page stands for.
+/* The pages of the KV cache: their holders, and the prefix that each page stands for.
  *
  * A page holds KV_PAGE_TOKENS consecutive positions of a sequence. Pages are reference-counted, so sequences with the
  * same prefix share them. A page without holders stays findable until its memory is needed: the least recently used

@@ -31,7 +31,7 @@ MUST_CHECK enum err kv_index_put(struct kv_index *x, const struct kv_file *f);
 
 void kv_index_remove(struct kv_index *x, enum kv_snapshot_kind kind, const struct kv_name *name);
 
-/* Returns the files, least recently used first, that must go before at most `most` bytes are left: *n of them. The
+/* Returns the files, least recently used first, that must be removed so that at most `most` bytes are left: *n of them. The
  * caller frees the block with mem_free. NULL if there are none or memory is out. */
 struct kv_file *kv_index_oldest(const struct kv_index *x, uint64_t most, size_t *n);
 

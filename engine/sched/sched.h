@@ -152,13 +152,13 @@ bool sched_is_full(struct sched *s, uint64_t key);
 int32_t sched_group_room(struct sched_group *g);
 
 /* Queues n >= 1 sequences of a request, all or none. out[i] are the caller's until sched_release, NULL on failure. g
- * OPTIONAL: without it they are a request of their own. ERR_OVERLOADED; ERR_AGAIN instead while earlier sequences of
+ * OPTIONAL: without it they are a separate request. ERR_OVERLOADED; ERR_AGAIN instead while earlier sequences of
  * the group run: retry later; ERR_DRAINING, except for a group that has begun; ERR_LOST; ERR_NOMEM; ERR_INVALID_VALUE
  * (no tokens, or more than can ever wait), ERR_CONTEXT_LENGTH (more than n_ctx). */
 MUST_CHECK enum err sched_submit_all(struct sched *s, struct sched_group *g, const struct sched_request *r, int32_t n,
                                      struct sched_seq **out, struct err_info *info);
 
-/* Queues one sequence as a request of its own. Fails as sched_submit_all does. */
+/* Queues one sequence as a separate request. Fails as sched_submit_all does. */
 MUST_CHECK enum err sched_submit(struct sched *s, const struct sched_request *r, struct sched_seq **out,
                                  struct err_info *info);
 

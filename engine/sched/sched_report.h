@@ -1,5 +1,5 @@
-/* What the scheduler reports about a sequence and about itself. engine.h has no types of its own for it, so programs
- * that use the engine read these too. Threads: plain types. */
+/* What the scheduler reports about a sequence and about itself. engine.h uses these types, so programs that use the
+ * engine include this header too. Threads: plain types. */
 #ifndef INFCGI_SCHED_SCHED_REPORT_H
 #define INFCGI_SCHED_SCHED_REPORT_H
 
@@ -62,7 +62,7 @@ struct sched_stats {
     uint64_t step_ns;             /* time in the back end */
     uint64_t overtaking;          /* batches computed within another */
     uint64_t cancelled_queue, cancelled_prefill, cancelled_decode, preempted;
-    uint64_t most_preempted;    /* most times that one sequence lost its pages to others that grew */
+    uint64_t most_preempted;    /* most times that a sequence lost its pages to others that grew */
     uint64_t estimated_wait_ms; /* until running and waiting work is done: tokens over the measured speeds */
     struct kv_disk_stats disk;  /* snapshots */
     uint64_t last_step_age_ms;  /* since the scheduler last made progress; 0 if idle */
