@@ -93,9 +93,7 @@ enum err model_build_from(const struct model_family *const *table, const struct 
         return unknown_arch(table, arch, info);
     }
     struct plan *p;
-    if (plan_new(&p) != ERR_OK) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the plan");
-    }
+    TRY_MEM_FOR(plan_new(&p) == ERR_OK, info, "out of memory for the plan");
     struct blocks b = {.g = g, .arch = family->arch, .n_ctx = n_ctx, .plan = p, .info = info};
     enum err err = family->build(&b);
     if (err == ERR_OK) {

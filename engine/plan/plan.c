@@ -10,9 +10,7 @@ enum { ARENA_CHUNK_BYTES = 64 << 10 };
 enum err plan_new(struct plan **out)
 {
     *out = mem_zalloc(sizeof **out, MEM_MODEL);
-    if (*out == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(*out != NULL);
     arena_init(&(*out)->arena, ARENA_CHUNK_BYTES, 0, MEM_MODEL);
     (*out)->layer = PLAN_NONE;
     return ERR_OK;
@@ -37,9 +35,7 @@ static enum err grow(void **array, int32_t n, int32_t *cap, size_t size)
     }
     int32_t wanted = *cap == 0 ? 64 : *cap * 2;
     void *p = mem_realloc(*array, (size_t)wanted * size, MEM_MODEL);
-    if (p == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(p != NULL);
     *array = p;
     *cap = wanted;
     return ERR_OK;
@@ -47,9 +43,7 @@ static enum err grow(void **array, int32_t n, int32_t *cap, size_t size)
 
 enum err plan_set_source(struct plan *p, plan_weight_id id, const struct row_source *source)
 {
-    if (source == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(source != NULL);
     p->weights[id] = (struct plan_weight){.name = p->weights[id].name,
                                           .source = source,
                                           .type = source->type,
@@ -63,9 +57,7 @@ enum err plan_add_weight(struct plan *p, const char *name, const struct row_sour
 {
     TRY(grow((void **)&p->weights, p->n_weights, &p->cap_weights, sizeof *p->weights));
     p->weights[p->n_weights].name = arena_dup(&p->arena, name, strlen(name));
-    if (p->weights[p->n_weights].name == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(p->weights[p->n_weights].name != NULL);
     *id = p->n_weights;
     TRY(plan_set_source(p, *id, source));
     p->n_weights++;
@@ -78,9 +70,7 @@ enum err plan_add_buf(struct plan *p, const char *name, uint32_t width, plan_buf
         return ERR_INTERNAL; /* a builder's mistake: files do not decide the number of buffers */
     }
     char *copy = arena_dup(&p->arena, name, strlen(name));
-    if (copy == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(copy != NULL);
     p->bufs[p->n_bufs] = (struct plan_buf){.name = copy, .width = width};
     *id = p->n_bufs++;
     return ERR_OK;
@@ -95,9 +85,7 @@ enum err plan_add_rope(struct plan *p, const struct plan_rope *r, int32_t *id)
     *to = *r;
     size_t bytes = r->n_rot / 2 * sizeof(float);
     float *inv_freq = arena_alloc(&p->arena, bytes);
-    if (inv_freq == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(inv_freq != NULL);
     if (bytes != 0) {
         memcpy(inv_freq, r->inv_freq, bytes);
     }
@@ -180,19 +168,6 @@ enum err plan_check(struct plan *p, struct err_info *info)
     return ERR_OK;
 }
 
-int32_t plan_window(const struct plan *p)
-{
-    int32_t most = 0;
-    for (int32_t i = 0; i < p->n_steps; i++) {
-        const struct plan_step *s = &p->steps[i];
-        if (s->op == PLAN_ATTENTION && s->attention.window == 0) {
-            return 0;
-        }
-        most = s->op == PLAN_ATTENTION ? MAX_OF(most, s->attention.window) : most;
-    }
-    return p->is_bidirectional || p->recurrent_floats != 0 ? 0 : most;
-}
-
 int32_t plan_layer_window(const struct plan *p, int32_t layer)
 {
     int32_t most = 0;
@@ -209,15 +184,32 @@ int32_t plan_layer_window(const struct plan *p, int32_t layer)
     return p->is_bidirectional ? 0 : most;
 }
 
-int32_t plan_local_window(const struct plan *p)
+/* Returns the longest window of the layers that store keys and values; *has_whole: one of them has none. 0 if a state
+ * passes from row to row. */
+static int32_t longest_window(const struct plan *p, bool *has_whole)
 {
     int32_t most = 0;
-    bool has_whole = false;
+    *has_whole = false;
     for (int32_t i = 0; i < (int32_t)p->n_layers; i++) {
-        bool stores = plan_kv_of(p, i).layer == i;
-        int32_t window = stores ? plan_layer_window(p, i) : 0;
-        has_whole = has_whole || (stores && window == 0);
-        most = MAX_OF(most, window);
+        if (plan_kv_of(p, i).layer == i) {
+            int32_t window = plan_layer_window(p, i);
+            *has_whole |= window == 0;
+            most = MAX_OF(most, window);
+        }
     }
-    return has_whole && p->recurrent_floats == 0 ? most : 0;
+    return p->recurrent_floats == 0 ? most : 0;
+}
+
+int32_t plan_window(const struct plan *p)
+{
+    bool has_whole;
+    int32_t most = longest_window(p, &has_whole);
+    return has_whole ? 0 : most;
+}
+
+int32_t plan_local_window(const struct plan *p)
+{
+    bool has_whole;
+    int32_t most = longest_window(p, &has_whole);
+    return has_whole ? most : 0;
 }

@@ -16,9 +16,7 @@ static int32_t find_step(const struct plan *p, int32_t layer)
 static enum err cut_kvs(struct plan *part, const struct plan *p, int32_t first, int32_t last, struct err_info *info)
 {
     part->kvs = arena_alloc(&part->arena, p->n_layers * sizeof *part->kvs);
-    if (part->kvs == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(part->kvs != NULL);
     for (int32_t i = 0; i < (int32_t)p->n_layers; i++) {
         struct plan_kv kv = plan_kv_of(p, i);
         bool is_here = i >= first && i <= last;
@@ -85,9 +83,7 @@ static enum err fill(struct plan *part, const struct plan *p, int32_t first, int
     part->has_logits = part->has_hidden = false;
     TRY(cut_kvs(part, p, first, last, info));
     plan_weight_id *names = arena_alloc(&part->arena, (size_t)p->n_weights * sizeof *names);
-    if (names == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(names != NULL);
     TRY(first != 0 ? add_edge(part, p, from, false, &part->input_width) : ERR_OK);
     TRY(add_steps(part, p, from, to, names));
     TRY(!is_last ? add_edge(part, p, to, true, &part->output_width) : ERR_OK);

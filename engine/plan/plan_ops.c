@@ -572,9 +572,8 @@ uint64_t plan_state_floats(const struct plan *p, const struct plan_step *s)
     return size_of(p, s, d[0]) * size_of(p, s, d[1]) * size_of(p, s, d[2]);
 }
 
-double plan_weight_share(const struct plan *p, const struct plan_step *s, const struct plan_operand *o)
+double plan_weight_share(const struct plan *p, const struct plan_operand *o)
 {
-    (void)s;
     return o->groups == EXPERTS ? (double)p->moe.n_used / p->moe.n_experts : 1;
 }
 

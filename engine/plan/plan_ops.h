@@ -113,7 +113,7 @@ uint32_t plan_inner_floats(const struct plan *p, const struct plan_step *s);
 uint64_t plan_state_floats(const struct plan *p, const struct plan_step *s);
 
 /* Returns the share of a weight that a row reads, in 0 .. 1: of experts the used ones. */
-double plan_weight_share(const struct plan *p, const struct plan_step *s, const struct plan_operand *o);
+double plan_weight_share(const struct plan *p, const struct plan_operand *o);
 
 /* Returns the components of keys that a row at position `pos` reads from the cache in a checked step; 0 for most
  * ops. */

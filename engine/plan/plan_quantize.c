@@ -40,8 +40,7 @@ static bool round_q8_0(const float *x, uint32_t n, unsigned char *to)
         }
         memcpy(to, &half, sizeof half);
         for (int i = 0; i < BLOCK; i++) {
-            float code = x[i] * per;
-            code = code > 127 ? 127 : code < -127 ? -127 : code;
+            float code = MAX_OF(-127.0f, MIN_OF(x[i] * per, 127.0f));
             to[2 + i] = (unsigned char)(int8_t)lrintf(code);
         }
     }
@@ -92,9 +91,7 @@ static enum err round_weight(struct plan *p, plan_weight_id id, enum dtype type,
         return ERR_OK;
     }
     struct rounded *r = arena_zalloc(&p->arena, sizeof *r);
-    if (r == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the plan");
-    }
+    TRY_MEM_FOR(r != NULL, info, "out of memory for the plan");
     *r = (struct rounded){row_source_of(&rounded_ops, type, w->n_out, w->n_in, w->source->grain), w->source};
     return plan_set_source(p, id, &r->base);
 }

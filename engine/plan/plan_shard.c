@@ -293,9 +293,7 @@ static enum err copy_rest(struct shard *s)
     s->out->n_ranks = s->by.n > 1 ? s->by.n : 0;
     s->by.roles = arena_zalloc_array(&s->out->arena, (size_t)p->n_steps, sizeof *s->by.roles);
     s->weights = arena_zalloc_array(&s->out->arena, (size_t)p->n_weights, sizeof *s->weights);
-    if (s->by.roles == NULL || s->weights == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(s->by.roles != NULL && s->weights != NULL);
     for (int32_t i = 0; i < p->n_weights; i++) {
         s->weights[i] = PLAN_NONE;
     }

@@ -143,7 +143,7 @@ static void count_step(struct bench *b, const struct plan_step *s)
     for (int k = 0; (o = plan_next_operand(s, &k, &id)) != NULL;) {
         if ((o->flags & PLAN_MULTIPLIES) != 0) {
             const struct plan_weight *w = &b->plan->weights[id];
-            double share = plan_weight_share(b->plan, s, o);
+            double share = plan_weight_share(b->plan, o);
             uint32_t n_panels = (w->n_out + PANEL_ROWS - 1) / PANEL_ROWS;
             double bytes = n_panels * (double)panel_bytes(quant_ops(w->type)->panel, w->n_in);
             *(is_head ? &b->work.head_bytes : &b->work.body_bytes) += share * bytes;

@@ -23,8 +23,7 @@ static void print_buf(const struct plan *p, const struct plan_step *s, const str
     }
 }
 
-static void print_weight(const struct plan *p, const struct plan_step *s, const struct plan_operand *o,
-                         plan_weight_id id, struct sums *sums)
+static void print_weight(const struct plan *p, const struct plan_operand *o, plan_weight_id id, struct sums *sums)
 {
     const struct plan_weight *w = &p->weights[id];
     uint64_t row_bytes = 0;
@@ -32,7 +31,7 @@ static void print_weight(const struct plan *p, const struct plan_step *s, const 
     escape_print(stdout, w->name, strlen(w->name));
     printf(" %s [%" PRIu32 ", %" PRIu32 "]", dtype_info(w->type)->name, w->n_in, w->n_out);
     if ((o->flags & PLAN_MULTIPLIES) != 0 && dtype_row_bytes(w->type, w->n_in, &row_bytes)) {
-        double rows = plan_weight_share(p, s, o) * w->n_out;
+        double rows = plan_weight_share(p, o) * w->n_out;
         sums->bytes += rows * (double)row_bytes;
         sums->operations += 2 * rows * w->n_in;
     }
@@ -55,7 +54,7 @@ static void print_step(const struct plan *p, int32_t i, struct sums *sums)
         if (plan_is_buf(o)) {
             print_buf(p, s, o, id);
         } else {
-            print_weight(p, s, o, id, sums);
+            print_weight(p, o, id, sums);
         }
     }
     uint64_t state = plan_state_floats(p, s);

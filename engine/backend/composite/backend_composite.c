@@ -116,9 +116,7 @@ static enum err make_model(const struct plan *plan, const struct backend_config 
                            struct err_info *info)
 {
     *out = mem_zalloc(sizeof **out, MEM_MODEL);
-    if (*out == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the composite back end");
-    }
+    TRY_MEM_FOR(*out != NULL, info, "out of memory for the composite back end");
     enum err err = lay_out(*out, plan, cfg, info);
     if (err != ERR_OK) {
         composite_close(out);

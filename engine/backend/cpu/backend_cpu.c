@@ -109,9 +109,7 @@ static void lay_out_pools(struct backend_model *m)
 static enum err lay_out_kv(struct backend_model *m, struct err_info *info)
 {
     m->kvs = mem_zalloc_array(m->plan->n_layers, sizeof *m->kvs, MEM_MODEL);
-    if (m->kvs == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the table of layers");
-    }
+    TRY_MEM_FOR(m->kvs != NULL, info, "out of memory for the table of layers");
     for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
         struct plan_kv heads = plan_kv_of(m->plan, i);
         struct cpu_kv *kv = &m->kvs[i];
@@ -134,10 +132,9 @@ static enum err allocate(struct backend_model *m, struct err_info *info)
 {
     m->scratch_memory = mem_map(m->bytes.activations, MEM_SCRATCH);
     m->kv = mem_map(m->pool_bytes, MEM_KV);
-    if (m->scratch_memory == NULL || (m->kv == NULL && m->pool_bytes != 0)) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu bytes of activations and %zu bytes of KV cache",
-                       m->bytes.activations, m->pool_bytes);
-    }
+    TRY_MEM_FOR(m->scratch_memory != NULL && (m->kv != NULL || m->pool_bytes == 0), info,
+                "out of memory for %zu bytes of activations and %zu bytes of KV cache", m->bytes.activations,
+                m->pool_bytes);
     m->recurrent = (float *)(void *)(m->kv + m->recurrent_at);
     lay_out_scratch(m);
     return ERR_OK;
@@ -186,9 +183,7 @@ static enum err lay_out(struct backend_model *m, struct err_info *info)
     TRY(kern_select(m->cfg.cpu, &m->kern, info));
     TRY(cpu_steps_compile(m, info));
     m->scratch = mem_zalloc_array((size_t)m->cfg.n_threads, sizeof *m->scratch, MEM_MODEL);
-    if (m->scratch == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the scratch table");
-    }
+    TRY_MEM_FOR(m->scratch != NULL, info, "out of memory for the scratch table");
     m->n_chunks = (m->plan->n_vocab + CPU_LOGITS_CHUNK - 1) / CPU_LOGITS_CHUNK;
     m->bytes.activations = lay_out_scratch(m);
     TRY(lay_out_kv(m, info));
@@ -201,9 +196,7 @@ static enum err make_model(const struct plan *plan, const struct backend_config 
 {
     *out = NULL;
     struct backend_model *m = mem_zalloc(sizeof *m, MEM_MODEL);
-    if (m == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the CPU back end");
-    }
+    TRY_MEM_FOR(m != NULL, info, "out of memory for the CPU back end");
     m->plan = plan;
     m->cfg = *cfg;
     m->pack_map.fd = -1;

@@ -79,9 +79,7 @@ static enum err hash_layout(const struct backend_model *m, uint64_t *out, struct
         probe_bytes = MAX_OF(probe_bytes, rows_bytes + panel_bytes((enum panel_kind)kind, PROBE_INPUTS));
     }
     unsigned char *rows = mem_map(probe_bytes, MEM_GENERAL);
-    if (rows == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu bytes", probe_bytes);
-    }
+    TRY_MEM_FOR(rows != NULL, info, "out of memory for %zu bytes", probe_bytes);
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         const struct plan_weight *w = &m->plan->weights[i];
         const struct cpu_weight *c = &m->weights[i];
@@ -123,9 +121,7 @@ static enum err hash_source(const struct backend_model *m, uint64_t *out, struct
         longest = MAX_OF(longest, m->plan->weights[i].row_bytes);
     }
     void *room = mem_alloc((size_t)longest, MEM_GENERAL);
-    if (room == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for a row of weights");
-    }
+    TRY_MEM_FOR(room != NULL, info, "out of memory for a row of weights");
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
         hash_rows(m, i, room, &hash);
     }
@@ -187,9 +183,7 @@ static enum err hash_payload(const struct backend_model *m, const unsigned char 
     int n = n_chunks(m->bytes.weights);
     struct hash_job job = {.m = m, .is_all = is_all, .data = data, .bytes = m->bytes.weights};
     job.hashes = mem_zalloc_array((size_t)n, sizeof *job.hashes, MEM_GENERAL);
-    if (job.hashes == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the hashes of the packed weights");
-    }
+    TRY_MEM_FOR(job.hashes != NULL, info, "out of memory for the hashes of the packed weights");
     pool_run(m->pool, hash_share, &job);
     *out = hash64(job.hashes, (size_t)n * sizeof *job.hashes, 0);
     mem_free(job.hashes);

@@ -113,9 +113,7 @@ enum err cpu_steps_compile(struct backend_model *m, struct err_info *info)
     const struct plan *p = m->plan;
     m->steps = mem_zalloc_array((size_t)p->n_steps, sizeof *m->steps, MEM_MODEL);
     m->tasks = mem_zalloc_array((size_t)p->n_steps, sizeof *m->tasks, MEM_MODEL);
-    if (m->steps == NULL || m->tasks == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the steps");
-    }
+    TRY_MEM_FOR(m->steps != NULL && m->tasks != NULL, info, "out of memory for the steps");
     cpu_buf_id now[PLAN_MAX_BUFS];
     for (int32_t b = 0; b < PLAN_MAX_BUFS; b++) {
         now[b] = b;

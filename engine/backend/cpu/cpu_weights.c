@@ -179,9 +179,7 @@ static enum err pack_all(struct backend_model *m, struct err_info *info)
     }
     size_t bytes = job.rows_bytes * (size_t)m->cfg.n_threads;
     job.rows = bytes != 0 ? mem_map(bytes, MEM_GENERAL) : NULL;
-    if (bytes != 0 && job.rows == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu bytes", bytes);
-    }
+    TRY_MEM_FOR(bytes == 0 || job.rows != NULL, info, "out of memory for %zu bytes", bytes);
     pool_run(m->pool, pack_share, &job);
     mem_unmap(job.rows, bytes, MEM_GENERAL);
     if (atomic_load(&job.is_over)) {
@@ -196,9 +194,7 @@ static enum err pack_all(struct backend_model *m, struct err_info *info)
 enum err cpu_weights_lay_out(struct backend_model *m, struct err_info *info)
 {
     m->weights = mem_zalloc_array((size_t)m->plan->n_weights, sizeof *m->weights, MEM_MODEL);
-    if (m->weights == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the weight table");
-    }
+    TRY_MEM_FOR(m->weights != NULL, info, "out of memory for the weight table");
     mark_groups(m);
     return find_sizes(m, info);
 }
@@ -211,9 +207,7 @@ enum err cpu_weights_pack(struct backend_model *m, struct err_info *info)
         return ERR_OK;
     }
     m->packed = mem_map(m->bytes.weights, MEM_WEIGHTS);
-    if (m->packed == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for %zu bytes of packed weights", m->bytes.weights);
-    }
+    TRY_MEM_FOR(m->packed != NULL, info, "out of memory for %zu bytes of packed weights", m->bytes.weights);
     lay_out(m, m->packed);
     TRY(pack_all(m, info));
     return cpu_pack_cache_write(m, info);
