@@ -3,7 +3,7 @@
 # --- sources -----------------------------------------------------------------------------------------------------
 UNIT    := $(sort $(shell find tests/unit -name '*.c'))
 # Under the thread sanitizer the suites that have threads.
-unit-tsan := $(addprefix tests/unit/,unit_main.c kv/kv_disk_test.c sched/% grammar/grammar_cache_test.c engine/% base/pool_test.c base/task_test.c $(addprefix fcgi/,$(addsuffix .c,admin_test apikey_test bucket_test fastcgi_test fcgi_rig gate_test pulse_test reply_test responses_store_test status_test tenant_test)) tokenizer/vocab_file.c)
+unit-tsan := $(addprefix tests/unit/,unit_main.c kv/disk/kv_disk_test.c sched/% grammar/grammar_cache_test.c engine/% base/pool_test.c base/task_test.c $(addprefix fcgi/,$(addsuffix .c,admin_test apikey_test bucket_test fastcgi_test fcgi_rig gate_test pulse_test reply_test responses_store_test status_test tenant_test)) tokenizer/vocab_file.c)
 UNIT    := $(filter $(or $(unit-$(V)),%),$(UNIT))
 # But for the back end that wraps what faulty_backend.c does.
 SUPPORT := $(sort $(filter-out tests/support/scripted_backend.c,$(shell find tests/support -name '*.c')))

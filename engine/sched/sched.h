@@ -18,7 +18,7 @@
 #include "engine/backend/backend.h"
 #include "engine/base/err.h"
 #include "engine/grammar/grammar.h"
-#include "engine/kv/kv_disk.h"
+#include "engine/kv/disk/kv_disk.h"
 #include "engine/sched/sched_report.h"
 
 #include <stdbool.h>

@@ -6,8 +6,8 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
-#include "engine/kv/kv_cache.h"
-#include "engine/kv/kv_disk.h"
+#include "engine/kv/disk/kv_disk.h"
+#include "engine/kv/pool/kv_cache.h"
 #include "engine/sched/draft.h"
 #include "engine/sched/row_costs.h"
 

@@ -3,7 +3,7 @@
 #ifndef INFCGI_SCHED_SCHED_REPORT_H
 #define INFCGI_SCHED_SCHED_REPORT_H
 
-#include "engine/kv/kv_disk_stats.h"
+#include "engine/kv/disk/kv_disk_stats.h"
 #include "engine/sample/sampler.h"
 #include "engine/sched/sched_wait.h"
 

@@ -2,7 +2,7 @@
  * pages alone. The fake back end writes what a row knows to both kinds of pages, and counts each position of a window whose window page
  * has something else. */
 #include "engine/base/mem.h"
-#include "engine/kv/kv_cache.h"
+#include "engine/kv/pool/kv_cache.h"
 #include "tests/support/folder.h"
 #include "tests/support/remote_backend.h"
 #include "tests/support/sched_rig.h"

@@ -1,7 +1,7 @@
 /* Sequences of models that see a window alone: what lies in front of it is let go and written over, and what they give is the same.
  * The fake back end reads a window back through its pages and says so when one of them is not the sequence's. */
 #include "engine/base/mem.h"
-#include "engine/kv/kv_cache.h"
+#include "engine/kv/pool/kv_cache.h"
 #include "tests/support/folder.h"
 #include "tests/support/remote_backend.h"
 #include "tests/support/sched_rig.h"

@@ -1,9 +1,9 @@
 /* The snapshots of a folder, with names, sizes and last uses, as of the last scan. Threads: the caller's lock. */
-#ifndef INFCGI_KV_KV_INDEX_H
-#define INFCGI_KV_KV_INDEX_H
+#ifndef INFCGI_KV_DISK_KV_INDEX_H
+#define INFCGI_KV_DISK_KV_INDEX_H
 
 #include "engine/base/table.h"
-#include "engine/kv/kv_snapshot.h"
+#include "engine/kv/disk/kv_snapshot.h"
 
 struct kv_file {
     struct kv_name name;

@@ -1,6 +1,6 @@
 /* Random operations of eight sequences on kv_cache against a model that searches where the cache links. */
 #include "engine/base/rng.h"
-#include "engine/kv/kv_cache.h"
+#include "engine/kv/pool/kv_cache.h"
 
 #include <check.h>
 

@@ -1,4 +1,4 @@
-#include "engine/kv/kv_snapshot.h"
+#include "engine/kv/disk/kv_snapshot.h"
 
 #include "engine/base/hash.h"
 #include "engine/base/hex.h"

@@ -1,6 +1,6 @@
 /* Counts of snapshots. Threads: plain types. */
-#ifndef INFCGI_KV_KV_DISK_STATS_H
-#define INFCGI_KV_KV_DISK_STATS_H
+#ifndef INFCGI_KV_DISK_KV_DISK_STATS_H
+#define INFCGI_KV_DISK_KV_DISK_STATS_H
 
 #include <stdint.h>
 

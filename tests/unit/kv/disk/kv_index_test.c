@@ -1,5 +1,5 @@
 /* The table of files against a plain list, with names that collide, and the order in which files go. */
-#include "engine/kv/kv_index.h"
+#include "engine/kv/disk/kv_index.h"
 
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"

@@ -1,5 +1,5 @@
 /* Names of prefixes, and what a file must be to be used: every bit of it. */
-#include "engine/kv/kv_snapshot.h"
+#include "engine/kv/disk/kv_snapshot.h"
 
 #include <check.h>
 #include <string.h>

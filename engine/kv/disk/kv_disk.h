@@ -8,11 +8,11 @@
  * share a folder: files appear complete, by a rename, and can vanish at any time.
  *
  * Threads: names and probes from any; the rest from one thread (the scheduler's). */
-#ifndef INFCGI_KV_KV_DISK_H
-#define INFCGI_KV_KV_DISK_H
+#ifndef INFCGI_KV_DISK_KV_DISK_H
+#define INFCGI_KV_DISK_KV_DISK_H
 
-#include "engine/kv/kv_disk_stats.h"
-#include "engine/kv/kv_snapshot.h"
+#include "engine/kv/disk/kv_disk_stats.h"
+#include "engine/kv/disk/kv_snapshot.h"
 
 struct kv_disk;
 

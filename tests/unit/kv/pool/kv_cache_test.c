@@ -1,5 +1,5 @@
 /* The page cache on its own: counts, names, eviction order and exhaustion case by case; kv_cache_model_test.c has random use. */
-#include "engine/kv/kv_cache.h"
+#include "engine/kv/pool/kv_cache.h"
 
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"

@@ -1,5 +1,5 @@
 /* One array of page records. Lists link free pages and kept pages through it; a chained hash table finds identities. */
-#include "engine/kv/kv_cache.h"
+#include "engine/kv/pool/kv_cache.h"
 
 #include "engine/base/mem.h"
 #include "engine/base/rng.h"

@@ -16,8 +16,8 @@
  *
  * Threads: one (the scheduler's). Sources: paging, Kwon 2023, "PagedAttention"; the tree, Zheng 2024, "SGLang"; states
  * in it, Pan 2024, "Marconi: Prefix Caching for the Era of Hybrid LLMs". */
-#ifndef INFCGI_KV_KV_CACHE_H
-#define INFCGI_KV_KV_CACHE_H
+#ifndef INFCGI_KV_POOL_KV_CACHE_H
+#define INFCGI_KV_POOL_KV_CACHE_H
 
 #include "engine/base/err.h"
 #include "engine/kv/kv_type.h"

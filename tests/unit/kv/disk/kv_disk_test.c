@@ -1,6 +1,6 @@
 /* The folder of snapshots: what is written is read again, by the next process too; what was cut, changed or planted counts as absent and
  * goes; a disk that is full or fails is told of once; two processes share a folder. */
-#include "engine/kv/kv_disk.h"
+#include "engine/kv/disk/kv_disk.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/io.h"

@@ -1,11 +1,11 @@
 /* Two threads and a lock. The lock is held only briefly, never during a call that can wait for the disk, because the
  * scheduler takes it. */
-#include "engine/kv/kv_disk.h"
+#include "engine/kv/disk/kv_disk.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
-#include "engine/kv/kv_index.h"
+#include "engine/kv/disk/kv_index.h"
 
 #include <errno.h>
 #include <pthread.h>

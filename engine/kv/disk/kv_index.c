@@ -1,4 +1,4 @@
-#include "engine/kv/kv_index.h"
+#include "engine/kv/disk/kv_index.h"
 
 #include "engine/base/mem.h"
 

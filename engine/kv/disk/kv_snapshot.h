@@ -8,8 +8,8 @@
  *
  * A file is used only if its head equals the expected one bit for bit and the payload matches the hash. hash64 detects
  * accidental changes; a user who can write into the folder can change the model's output. Threads: pure functions. */
-#ifndef INFCGI_KV_KV_SNAPSHOT_H
-#define INFCGI_KV_KV_SNAPSHOT_H
+#ifndef INFCGI_KV_DISK_KV_SNAPSHOT_H
+#define INFCGI_KV_DISK_KV_SNAPSHOT_H
 
 #include "engine/base/err.h"
 #include "engine/kv/kv_type.h"
