@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 int cmd_read_conf(const struct program *p, struct conf *conf, enum conf_command command, int argc, char **argv)
 {
@@ -24,6 +25,38 @@ int cmd_read_conf(const struct program *p, struct conf *conf, enum conf_command 
     }
     err = err != ERR_OK ? err : conf_check(conf, command, &info);
     return err == ERR_OK ? CMD_OK : cmd_fail(conf, ERR_CONFIG, &info);
+}
+
+struct engine_config cmd_engine_config(const struct conf *c)
+{
+    return (struct engine_config){
+        .sampling = &c->sampling,
+        .model_path = c->model,
+        .backend = c->backend,
+        .device = c->device,
+        .gpu_layers = c->gpu_layers,
+        .cpu = c->cpu,
+        .pack_cache = strcmp(c->pack_cache, "off") != 0 ? c->pack_cache : NULL,
+        .cache_dir = c->cache_dir,
+        .cache_disk_bytes = (uint64_t)c->cache_disk_mib << 20,
+        .quantize = c->quantize,
+        .high_precision = c->high_precision,
+        .pin = c->pin,
+        .chat_template = c->chat_template,
+        .cache_type_k = c->cache_type_k,
+        .cache_type_v = c->cache_type_v,
+        .n_threads = (int)c->threads,
+        .n_ctx = (uint32_t)c->ctx_size,
+        .kv_tokens = (uint64_t)c->kv_tokens,
+        .max_seqs = (int)c->parallel,
+        .max_batch_rows = (int)c->batch_size,
+        .queue_max_requests = (int)c->queue_max,
+        .pooling = c->pooling,
+        .tool_format = c->tool_format,
+        .closes_objects = c->closed_objects,
+        .draft_max = strcmp(c->speculate, "off") == 0 ? -1 : (int)c->draft_max,
+        .memory_limit_bytes = (uint64_t)c->memory_limit_mib << 20,
+    };
 }
 
 int cmd_end(const char *command, int rc)

@@ -1,11 +1,11 @@
-/* The subcommands of `infcgi`, each in a file in this folder; the table is in fcgi/commands.c.
+/* The subcommands of `infcgi`, each in a file: in model/ if it uses a model, in service/ if it concerns the server, else
+ * in this folder. The table is in fcgi/commands.c.
  *
  * argv[0] is the subcommand's name, argv[1..argc-1] its arguments. Each returns the exit status of the process, prints
  * results on stdout and one line per failure on stderr. Threads: called once, from main's thread. */
 #ifndef INFCGI_CMD_CMD_H
 #define INFCGI_CMD_CMD_H
 
-#include "engine/chat/chat_template.h"
 #include "engine/base/names.h"
 #include "engine/engine.h"
 #include "fcgi/conf/option.h"
@@ -40,7 +40,7 @@ struct program {
     fastcgi_handler handle; /* handles a request; its argument is the struct server */
 };
 
-/* A subcommand. To add one: add its file here, its declaration below, a bit in conf.h and a row in fcgi/commands.c;
+/* A subcommand. To add one: add its file, its declaration below, a bit in conf.h and a row in fcgi/commands.c;
  * then run `make docs`. */
 struct cmd {
     const char *name;

@@ -1,4 +1,4 @@
-/* A worker: a process started by `infcgi serve --master` (fcgi/cmd/master.h). It has the listening socket on descriptor
+/* A worker: a process started by `infcgi serve --master` (fcgi/cmd/service/master.h). It has the listening socket on descriptor
  * 0 and a socket to the master on WORKER_STATUS_FD, over which it reports its state (notify.h). INFCGI_WORKER is the
  * reason for its start. Threads: call worker_find before any other thread starts; then any. */
 #ifndef INFCGI_FCGI_WORKER_H

@@ -1,5 +1,5 @@
 /* The rows of `infcgi bench` against llama-bench's: the same fields in the same order, valid JSON and CSV. */
-#include "fcgi/cmd/bench_report.h"
+#include "fcgi/cmd/model/bench_report.h"
 
 #include <check.h>
 #include <jansson.h>

@@ -4,8 +4,8 @@
  * Three fields differ because llama-bench has no counterpart. A run of several sequences adds a last field `n_seqs` and
  * prints its test as `tg64 x 16`. `backend` names the kernels. JSON ends with `read_bytes`, `matmul_ops` and, for a
  * device that counts (struct backend_counts), the counts per step. Threads: one at a time. */
-#ifndef INFCGI_CMD_BENCH_REPORT_H
-#define INFCGI_CMD_BENCH_REPORT_H
+#ifndef INFCGI_CMD_MODEL_BENCH_REPORT_H
+#define INFCGI_CMD_MODEL_BENCH_REPORT_H
 
 #include "engine/backend/backend.h"
 #include "engine/base/compiler.h"

@@ -3,13 +3,12 @@
 #include "engine/base/clock.h"
 #include "engine/base/io.h"
 #include "engine/base/mem_account.h"
-#include "engine/chat/chat_named.h"
 #include "fcgi/api/model_names.h"
 #include "fcgi/api/openai/responses_store.h"
 #include "fcgi/cmd/bar.h"
 #include "fcgi/cmd/cmd.h"
-#include "fcgi/cmd/master.h"
-#include "fcgi/cmd/serve_wait.h"
+#include "fcgi/cmd/service/master.h"
+#include "fcgi/cmd/service/serve_wait.h"
 #include "fcgi/conf/conf.h"
 #include "fcgi/ground/log.h"
 #include "fcgi/tenant/apikey.h"
@@ -44,38 +43,6 @@ enum {
 
 struct server server_state;
 static const struct program *program;
-
-struct engine_config cmd_engine_config(const struct conf *c)
-{
-    return (struct engine_config){
-        .sampling = &c->sampling,
-        .model_path = c->model,
-        .backend = c->backend,
-        .device = c->device,
-        .gpu_layers = c->gpu_layers,
-        .cpu = c->cpu,
-        .pack_cache = strcmp(c->pack_cache, "off") != 0 ? c->pack_cache : NULL,
-        .cache_dir = c->cache_dir,
-        .cache_disk_bytes = (uint64_t)c->cache_disk_mib << 20,
-        .quantize = c->quantize,
-        .high_precision = c->high_precision,
-        .pin = c->pin,
-        .chat_template = c->chat_template,
-        .cache_type_k = c->cache_type_k,
-        .cache_type_v = c->cache_type_v,
-        .n_threads = (int)c->threads,
-        .n_ctx = (uint32_t)c->ctx_size,
-        .kv_tokens = (uint64_t)c->kv_tokens,
-        .max_seqs = (int)c->parallel,
-        .max_batch_rows = (int)c->batch_size,
-        .queue_max_requests = (int)c->queue_max,
-        .pooling = c->pooling,
-        .tool_format = c->tool_format,
-        .closes_objects = c->closed_objects,
-        .draft_max = strcmp(c->speculate, "off") == 0 ? -1 : (int)c->draft_max,
-        .memory_limit_bytes = (uint64_t)c->memory_limit_mib << 20,
-    };
-}
 
 #define LOADING_LOG_NS 5000000000u  /* between two log lines about loading */
 #define HOLD_NS        10000000000u /* wait of clients at a worker that replaces a dead one, before 503 */

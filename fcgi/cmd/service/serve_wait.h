@@ -3,8 +3,8 @@
  *
  * SIGHUP rereads live settings; SIGUSR1 reopens logs. Each signal has a table of functions in serve_wait.c, to which a
  * module with such a file adds its function. Threads: main's. */
-#ifndef INFCGI_CMD_SERVE_WAIT_H
-#define INFCGI_CMD_SERVE_WAIT_H
+#ifndef INFCGI_CMD_SERVICE_SERVE_WAIT_H
+#define INFCGI_CMD_SERVICE_SERVE_WAIT_H
 
 #include "engine/engine.h"
 #include "fcgi/wire/server.h"

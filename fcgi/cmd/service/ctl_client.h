@@ -1,6 +1,6 @@
 /* Sends one command to the admin socket and reads its answer (docs/internals/admin.md). Threads: safe anywhere. */
-#ifndef INFCGI_CMD_CTL_CLIENT_H
-#define INFCGI_CMD_CTL_CLIENT_H
+#ifndef INFCGI_CMD_SERVICE_CTL_CLIENT_H
+#define INFCGI_CMD_SERVICE_CTL_CLIENT_H
 
 #include "engine/base/buf.h"
 

@@ -11,8 +11,8 @@
  *   the master dies          the kernel kills the workers
  *
  * The master has one thread, no heap memory and no other task. */
-#ifndef INFCGI_CMD_MASTER_H
-#define INFCGI_CMD_MASTER_H
+#ifndef INFCGI_CMD_SERVICE_MASTER_H
+#define INFCGI_CMD_SERVICE_MASTER_H
 
 #include "fcgi/conf/conf.h"
 

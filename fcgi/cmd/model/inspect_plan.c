@@ -1,4 +1,4 @@
-#include "fcgi/cmd/inspect_plan.h"
+#include "fcgi/cmd/model/inspect_plan.h"
 
 #include "engine/model/model.h"
 #include "engine/plan/plan_ops.h"

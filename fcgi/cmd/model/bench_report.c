@@ -1,6 +1,6 @@
 /* Prints rows of `infcgi bench` as Markdown, CSV and JSON. fill() writes the fields once; each format prints that
  * list. */
-#include "fcgi/cmd/bench_report.h"
+#include "fcgi/cmd/model/bench_report.h"
 
 #include "fcgi/cmd/cmd.h"
 

@@ -6,9 +6,9 @@
 #include "engine/tensor/dtype.h"
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/cmd/escape.h"
-#include "fcgi/cmd/inspect_plan.h"
-#include "fcgi/cmd/inspect_summary.h"
-#include "fcgi/cmd/sums.h"
+#include "fcgi/cmd/model/inspect_plan.h"
+#include "fcgi/cmd/model/inspect_summary.h"
+#include "fcgi/cmd/model/sums.h"
 
 #include <inttypes.h>
 #include <stdio.h>

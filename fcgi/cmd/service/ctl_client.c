@@ -1,4 +1,4 @@
-#include "fcgi/cmd/ctl_client.h"
+#include "fcgi/cmd/service/ctl_client.h"
 
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/ground/number.h"

@@ -14,8 +14,8 @@
 #include "engine/quant/quant.h"
 #include "engine/tensor/dtype.h"
 #include "fcgi/cmd/bar.h"
-#include "fcgi/cmd/bench_report.h"
 #include "fcgi/cmd/cmd.h"
+#include "fcgi/cmd/model/bench_report.h"
 
 #include <stdio.h>
 #include <string.h>

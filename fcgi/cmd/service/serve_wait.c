@@ -1,4 +1,4 @@
-#include "fcgi/cmd/serve_wait.h"
+#include "fcgi/cmd/service/serve_wait.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"

@@ -1,6 +1,6 @@
 /* SHA256SUMS, the list that sha256sum writes: one line "HEX  NAME" per file. Threads: pure functions. */
-#ifndef INFCGI_FCGI_CMD_SUMS_H
-#define INFCGI_FCGI_CMD_SUMS_H
+#ifndef INFCGI_CMD_MODEL_SUMS_H
+#define INFCGI_CMD_MODEL_SUMS_H
 
 #include "engine/base/err.h"
 

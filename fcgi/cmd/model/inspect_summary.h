@@ -1,6 +1,6 @@
 /* The summary of `infcgi inspect`: properties of a model, its memory and its back ends. Threads: once, from main's. */
-#ifndef INFCGI_CMD_INSPECT_SUMMARY_H
-#define INFCGI_CMD_INSPECT_SUMMARY_H
+#ifndef INFCGI_CMD_MODEL_INSPECT_SUMMARY_H
+#define INFCGI_CMD_MODEL_INSPECT_SUMMARY_H
 
 #include "engine/format/gguf.h"
 

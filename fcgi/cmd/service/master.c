@@ -1,6 +1,6 @@
 /* Three slots for workers and a loop around poll. A worker reports by datagrams of sd_notify (notify.h); those of the
  * serving one are also forwarded to the service manager. */
-#include "fcgi/cmd/master.h"
+#include "fcgi/cmd/service/master.h"
 
 #include "engine/base/clock.h"
 #include "fcgi/cmd/cmd.h"

@@ -1,6 +1,6 @@
 /* `infcgi ctl top`. Threads: main's. */
-#ifndef INFCGI_CMD_CTL_TOP_H
-#define INFCGI_CMD_CTL_TOP_H
+#ifndef INFCGI_CMD_SERVICE_CTL_TOP_H
+#define INFCGI_CMD_SERVICE_CTL_TOP_H
 
 /* Draws until the user presses q or the server stops. Prints one picture if no terminal is attached. Returns the exit
  * status. */

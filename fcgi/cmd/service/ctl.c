@@ -1,9 +1,9 @@
 /* `infcgi ctl`: sends commands to a running server's admin socket. The server interprets the words
  * (fcgi/watch/admin_table.c), except for a few local commands. */
 #include "fcgi/cmd/cmd.h"
-#include "fcgi/cmd/ctl_client.h"
-#include "fcgi/cmd/ctl_top.h"
 #include "fcgi/cmd/prompt.h"
+#include "fcgi/cmd/service/ctl_client.h"
+#include "fcgi/cmd/service/ctl_top.h"
 #include "fcgi/watch/admin.h"
 #include "fcgi/watch/admin_text.h"
 

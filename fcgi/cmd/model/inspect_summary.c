@@ -1,4 +1,4 @@
-#include "fcgi/cmd/inspect_summary.h"
+#include "fcgi/cmd/model/inspect_summary.h"
 
 #include "engine/backend/backend.h"
 #include "engine/base/io.h"

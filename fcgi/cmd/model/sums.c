@@ -1,5 +1,5 @@
 /* Maps each file and reads it once. */
-#include "fcgi/cmd/sums.h"
+#include "fcgi/cmd/model/sums.h"
 
 #include "engine/base/io.h"
 

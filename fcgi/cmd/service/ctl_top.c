@@ -1,12 +1,12 @@
 /* Draws one picture per second from two answers of the admin socket. Speeds are differences between two pictures. Uses
  * plain ANSI codes. */
-#include "fcgi/cmd/ctl_top.h"
+#include "fcgi/cmd/service/ctl_top.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "fcgi/cmd/cmd.h"
-#include "fcgi/cmd/ctl_client.h"
 #include "fcgi/cmd/prompt.h"
+#include "fcgi/cmd/service/ctl_client.h"
 #include "fcgi/watch/admin_text.h"
 
 #include <stdio.h>

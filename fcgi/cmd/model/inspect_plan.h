@@ -1,6 +1,6 @@
 /* `infcgi inspect --plan`: the steps that compute a model. Threads: one. */
-#ifndef INFCGI_CMD_INSPECT_PLAN_H
-#define INFCGI_CMD_INSPECT_PLAN_H
+#ifndef INFCGI_CMD_MODEL_INSPECT_PLAN_H
+#define INFCGI_CMD_MODEL_INSPECT_PLAN_H
 
 #include "engine/format/gguf.h"
 
