@@ -4,7 +4,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
 #include "engine/grammar/grammar_pieces.h"
-#include "engine/regex/regex_parse_internal.h"
+#include "engine/regex/regex_reader.h"
 
 #include <string.h>
 

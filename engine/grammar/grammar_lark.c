@@ -5,7 +5,8 @@
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
 #include "engine/grammar/grammar_pieces.h"
-#include "engine/regex/regex_parse_internal.h"
+#include "engine/regex/regex_parse.h"
+#include "engine/regex/regex_reader.h"
 
 #include <string.h>
 
@@ -184,32 +185,19 @@ static enum err add_repeat(struct parser *p, size_t at, uint32_t min, uint32_t m
     return ERR_OK;
 }
 
-/* Reads digits; a number above the largest count stays above it. */
-static bool take_number(struct parser *p, uint32_t *out)
-{
-    struct regex_reader *r = &p->r;
-    size_t first = r->at;
-    uint64_t v = 0;
-    for (; r->at < r->n && r->pattern[r->at] >= '0' && r->pattern[r->at] <= '9'; r->at++) {
-        v = MIN_OF(v * 10 + (uint64_t)(r->pattern[r->at] - '0'), (uint64_t)REGEX_UNBOUNDED - 1);
-    }
-    *out = (uint32_t)v;
-    return r->at > first;
-}
-
 /* Reads n or n..m after ~. */
 static enum err read_tilde(struct parser *p, size_t at)
 {
     uint32_t min, max;
     skip_space(p, false);
-    if (!take_number(p, &min)) {
+    if (!regex_reader_takes_number(&p->r, &min)) {
         return bad(p, at, "expected ~n or ~n..m");
     }
     max = min;
     skip_space(p, false);
     if (takes(p, "..")) {
         skip_space(p, false);
-        if (!take_number(p, &max)) {
+        if (!regex_reader_takes_number(&p->r, &max)) {
             return bad(p, at, "expected ~n or ~n..m");
         }
     }
@@ -221,12 +209,12 @@ static enum err read_braces(struct parser *p, size_t at)
 {
     uint32_t min = 0, max = REGEX_UNBOUNDED;
     skip_space(p, false);
-    bool has_min = take_number(p, &min), has_max = false;
+    bool has_min = regex_reader_takes_number(&p->r, &min), has_max = false;
     skip_space(p, false);
     bool has_comma = takes(p, ",");
     skip_space(p, false);
     if (has_comma) {
-        has_max = take_number(p, &max);
+        has_max = regex_reader_takes_number(&p->r, &max);
         max = has_max ? max : REGEX_UNBOUNDED;
         skip_space(p, false);
     } else {
@@ -450,7 +438,7 @@ static enum err read_definition(struct parser *p)
     }
     if (takes(p, ".")) {
         takes(p, "-");
-        if (!take_number(p, &ignored)) {
+        if (!regex_reader_takes_number(&p->r, &ignored)) {
             return bad(p, at, "expected a number as priority after the name and a point");
         }
     }

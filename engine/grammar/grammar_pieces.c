@@ -3,7 +3,7 @@
 #include "engine/base/hash.h"
 #include "engine/base/mem.h"
 #include "engine/base/table.h"
-#include "engine/regex/regex_parse_internal.h"
+#include "engine/regex/regex_reader.h"
 
 #include <string.h>
 

@@ -5,13 +5,14 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/task.h"
+#include "engine/base/utf8.h"
 
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { FIRST_NODES = 128, FIRST_CLASSES = 64, MAX_CODE_POINT = 0x10ffff };
+enum { FIRST_NODES = 128, FIRST_CLASSES = 64 };
 
 static regex_id fail(struct regex_set *s, enum err err)
 {
@@ -383,25 +384,13 @@ regex_id regex_bytes_before(struct regex_set *s, const char *bytes, size_t n, re
     return behind;
 }
 
-static int utf8_length(uint32_t c) { return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4; }
-
-static void encode(uint32_t c, int n, unsigned char out[4])
-{
-    static const unsigned char lead[] = {0, 0, 0xc0, 0xe0, 0xf0};
-    for (int i = n - 1; i > 0; i--) {
-        out[i] = (unsigned char)(0x80 | (c & 0x3f));
-        c >>= 6;
-    }
-    out[0] = (unsigned char)(lead[n] | c);
-}
-
-/* Returns characters first .. last of n bytes each, whose encodings are sorted by bytes: those of the lowest and the
+/* Returns characters first .. last of equal length, whose encodings are sorted by bytes: those of the lowest and the
  * highest first byte separately, then all between, byte by byte. [Thompson's UTF-8 ranges, as in RE2] */
-static regex_id utf8_range(struct regex_set *s, uint32_t first, uint32_t last, int n)
+static regex_id utf8_range(struct regex_set *s, uint32_t first, uint32_t last)
 {
     unsigned char from[4], to[4];
-    encode(first, n, from);
-    encode(last, n, to);
+    int n = (int)utf8_encode(first, (char *)from);
+    utf8_encode(last, (char *)to);
     regex_id rest = REGEX_EMPTY;                    /* any continuation bytes, as many as follow byte i */
     regex_id low = REGEX_EMPTY, high = REGEX_EMPTY; /* bytes from i on: minimum from[i..], maximum to[i..] */
     int common = 0;
@@ -432,21 +421,29 @@ static regex_id utf8_range(struct regex_set *s, uint32_t first, uint32_t last, i
 
 regex_id regex_code_points(struct regex_set *s, const struct regex_range *ranges, size_t n)
 {
-    static const uint32_t ends[] = {0x7f,   0x7ff,  0xd7ff,
-                                    0xdfff, 0xffff, MAX_CODE_POINT}; /* upper bounds; surrogates are excluded */
+    static const uint32_t ends[] = {0x7f, 0x7ff, FIRST_SURROGATE - 1, LAST_SURROGATE, 0xffff, LAST_CODE_POINT};
     regex_id r = REGEX_NONE;
     for (size_t i = 0; i < n; i++) {
         uint32_t first = ranges[i].first;
         for (size_t k = 0; k < ARRAY_LEN(ends) && first <= ranges[i].last; k++) {
             uint32_t last = MIN_OF(ranges[i].last, ends[k]);
             if (first <= last) {
-                bool is_surrogate = ends[k] == 0xdfff;
-                r = is_surrogate ? r : regex_or(s, r, utf8_range(s, first, last, utf8_length(first)));
+                bool is_surrogate = ends[k] == LAST_SURROGATE;
+                r = is_surrogate ? r : regex_or(s, r, utf8_range(s, first, last));
                 first = last + 1;
             }
         }
     }
     return r;
+}
+
+regex_id regex_any_character(struct regex_set *s)
+{
+    static const struct regex_range all = {0, LAST_CODE_POINT};
+    if (s->any_character == REGEX_NONE) {
+        s->any_character = regex_code_points(s, &all, 1);
+    }
+    return s->err == ERR_OK ? s->any_character : REGEX_NONE;
 }
 
 /* --- composed ------------------------------------------------------------------------------------------------------ */

@@ -49,6 +49,7 @@ regex_id regex_byte(struct regex_set *s, unsigned char byte);
 regex_id regex_byte_range(struct regex_set *s, unsigned first, unsigned last);
 /* Returns one UTF-8 character of the ranges, which must be sorted and must not overlap. */
 regex_id regex_code_points(struct regex_set *s, const struct regex_range *ranges, size_t n);
+regex_id regex_any_character(struct regex_set *s); /* one UTF-8 character; not a surrogate */
 regex_id regex_concat(struct regex_set *s, regex_id a, regex_id b);
 regex_id regex_or(struct regex_set *s, regex_id a, regex_id b);
 regex_id regex_or_all(struct regex_set *s, const regex_id *ids, size_t n); /* faster than one by one */

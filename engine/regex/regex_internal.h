@@ -5,6 +5,8 @@
 #include "engine/base/table.h"
 #include "engine/regex/regex.h"
 
+enum { LAST_CODE_POINT = 0x10FFFF, FIRST_SURROGATE = 0xD800, LAST_SURROGATE = 0xDFFF };
+
 enum regex_kind {
     REGEX_K_NONE,
     REGEX_K_EMPTY,

@@ -30,20 +30,6 @@ enum err regex_reader_bad(struct regex_reader *r, size_t at, const char *what)
     return err_set_at(r->info, ERR_INVALID_GRAMMAR, at, "the pattern has at byte %zu %s", at, what);
 }
 
-bool regex_reader_takes(struct regex_reader *r, char c)
-{
-    bool is_there = r->at < r->n && r->pattern[r->at] == c;
-    r->at += is_there ? 1 : 0;
-    return is_there;
-}
-
-uint32_t regex_reader_character(struct regex_reader *r)
-{
-    uint32_t c;
-    r->at += utf8_decode(r->pattern + r->at, r->n - r->at, &c, NULL);
-    return c;
-}
-
 /* Appends a node after the subtrees of its children, which begin at the node `first`. */
 static enum err put(struct parser *p, struct regex_tree_node node, uint32_t first)
 {
@@ -173,39 +159,6 @@ static enum err open_group(struct parser *p, size_t at)
     return ERR_OK;
 }
 
-/* Reads digits; a number above the largest count stays above it. */
-static bool take_number(const struct regex_reader *r, size_t *at, uint32_t *value)
-{
-    size_t first = *at;
-    uint64_t v = 0;
-    while (*at < r->n && r->pattern[*at] >= '0' && r->pattern[*at] <= '9') {
-        v = v * 10 + (uint64_t)(r->pattern[(*at)++] - '0');
-        v = MIN_OF(v, (uint64_t)REGEX_UNBOUNDED - 1);
-    }
-    *value = (uint32_t)v;
-    return *at > first;
-}
-
-bool regex_reader_takes_counts(struct regex_reader *r, uint32_t *min, uint32_t *max)
-{
-    size_t at = r->at;
-    if (!take_number(r, &at, min)) {
-        return false;
-    }
-    *max = *min;
-    if (at < r->n && r->pattern[at] == ',') {
-        at++;
-        if (!take_number(r, &at, max)) {
-            *max = REGEX_UNBOUNDED;
-        }
-    }
-    if (at == r->n || r->pattern[at] != '}') {
-        return false;
-    }
-    r->at = at + 1;
-    return true;
-}
-
 static enum err repeat_last(struct parser *p, size_t at, uint32_t min, uint32_t max)
 {
     struct regex_reader *r = &p->r;
@@ -241,6 +194,18 @@ static enum err read_edge(struct parser *p, size_t at)
                : put_part(p, (struct regex_tree_node){.kind = REGEX_T_EDGE, .min = is_not}, false);
 }
 
+/* Returns what `.` matches. */
+static regex_id dot_of(const struct regex_reader *r)
+{
+    static const struct regex_range in_text[] = {{0, 9}, {11, LAST_CODE_POINT}};
+    static const struct regex_range in_line[] = {{0, 9}, {11, 12}, {14, 0x2027}, {0x202A, LAST_CODE_POINT}};
+    if ((r->flags & REGEX_DOT_ALL) != 0) {
+        return regex_any_character(r->set);
+    }
+    return (r->flags & REGEX_DOT_LINE) != 0 ? regex_code_points(r->set, in_text, ARRAY_LEN(in_text))
+                                            : regex_code_points(r->set, in_line, ARRAY_LEN(in_line));
+}
+
 /* Reads a form that matches characters; r->at is after its first byte, c. */
 static enum err read_atom(struct parser *p, char c)
 {
@@ -251,11 +216,7 @@ static enum err read_atom(struct parser *p, char c)
     } else if (c == '\\') {
         TRY(regex_read_escape(r, &id));
     } else if (c == '.') {
-        r->dot = r->dot != REGEX_NONE               ? r->dot
-                 : (r->flags & REGEX_DOT_ALL) != 0  ? regex_any_character(r->set)
-                 : (r->flags & REGEX_DOT_LINE) != 0 ? regex_any_but_newline(r->set)
-                                                    : regex_any_but_line_ends(r->set);
-        id = r->dot;
+        id = r->dot = r->dot != REGEX_NONE ? r->dot : dot_of(r);
     } else if ((r->flags & REGEX_ANY_CASE) != 0) {
         r->ranges.n = 0;
         TRY(regex_ranges_add(&r->ranges, (unsigned char)c, (unsigned char)c));

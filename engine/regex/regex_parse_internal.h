@@ -1,14 +1,9 @@
-/* Shared by regex_parse and other readers of grammars: the reader's state, and sets of code points. */
+/* The tree of a pattern; shared by the files of regex_parse. */
 #ifndef INFCGI_REGEX_REGEX_PARSE_INTERNAL_H
 #define INFCGI_REGEX_REGEX_PARSE_INTERNAL_H
 
 #include "engine/regex/regex_parse.h"
-
-/* Growing list of ranges, unsorted. */
-struct regex_ranges {
-    struct regex_range *list;
-    size_t n, cap;
-};
+#include "engine/regex/regex_reader.h"
 
 /* The nodes of a pattern's tree, in postfix order: children before their parent, the last one next to it. */
 enum regex_tree_kind {
@@ -53,46 +48,16 @@ regex_id regex_after_any(struct regex_set *s, regex_id any, regex_id r);
 regex_id regex_cut_begin(struct regex_set *s, regex_id r);
 regex_id regex_cut_end(struct regex_set *s, regex_id r);
 
-struct regex_reader {
-    struct regex_set *set;
-    const char *pattern;
-    size_t n, at;
-    struct err_info *info;
-    struct regex_ranges ranges; /* scratch of one class */
-    size_t n_wide;              /* ranges beyond ASCII so far: each costs microseconds */
-    size_t n_properties;        /* \p{..} etc. so far */
-    unsigned flags;             /* of regex_parse_with */
-    regex_id dot;               /* expression of `.`, after its first use; else REGEX_NONE */
-};
-
 /* Returns ERR_INVALID_GRAMMAR with this text and offset. */
 MUST_CHECK enum err regex_reader_bad(struct regex_reader *r, size_t at, const char *what);
 
-/* Consumes c if it is next. */
-bool regex_reader_takes(struct regex_reader *r, char c);
+/* Adds the ranges of list[0..n), which are sorted, or all other characters. */
+MUST_CHECK enum err regex_ranges_add_all(struct regex_ranges *to, const struct regex_range *list, size_t n,
+                                         bool others);
 
-/* Returns the character at r->at, which must not be the end, and moves r->at after it. The pattern must be valid
- * UTF-8. */
-uint32_t regex_reader_character(struct regex_reader *r);
-
-/* Reads `n` hexadecimal digits; false, consuming nothing, if they are missing. */
-bool regex_reader_takes_hex(struct regex_reader *r, size_t n, uint32_t *value);
-
-/* Reads n}, n,} or n,m} after a brace; false, consuming nothing, if there is none. max: or REGEX_UNBOUNDED. */
-bool regex_reader_takes_counts(struct regex_reader *r, uint32_t *min, uint32_t *max);
-
-MUST_CHECK enum err regex_ranges_add(struct regex_ranges *to, uint32_t first, uint32_t last);
-
-/* Returns one character of r->ranges, which are emptied, or of all others. */
-MUST_CHECK enum err regex_reader_class(struct regex_reader *r, bool others, regex_id *out);
-
-/* The next two functions begin after the backslash or the [, and return an expression for one character. */
+/* Read an escape after the backslash, or a class after the [, and return an expression for one character.
+ * (regex_parse_class.c) */
 MUST_CHECK enum err regex_read_escape(struct regex_reader *r, regex_id *out);
 MUST_CHECK enum err regex_read_class(struct regex_reader *r, regex_id *out);
-
-/* Returns what `.` matches: all characters except line ends. */
-regex_id regex_any_but_line_ends(struct regex_set *s);
-regex_id regex_any_but_newline(struct regex_set *s);
-regex_id regex_any_character(struct regex_set *s);
 
 #endif

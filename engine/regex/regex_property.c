@@ -2,6 +2,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
+#include "engine/regex/regex_internal.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -10,7 +11,7 @@
 #define PCRE2_CODE_UNIT_WIDTH 8
 #include <pcre2.h>
 
-enum { MAX_NAME = 48, MAX_PROPERTIES = 512, MAX_RANGES = 1 << 16, LAST_CODE_POINT = 0x10FFFF };
+enum { MAX_NAME = 48, MAX_PROPERTIES = 512, MAX_RANGES = 1 << 16 };
 
 /* A static cache of properties, because they outlive all requests. When it is full it is emptied. */
 struct property {
@@ -127,7 +128,8 @@ static size_t write_characters(char *out)
 {
     size_t n = 0;
     for (uint32_t c = 0; c <= LAST_CODE_POINT; c++) {
-        bool is_surrogate = c >= 0xD800 && c <= 0xDFFF, is_first = (c & 0xFFFF) == 0 || (c & 0xFFFF) >= 0xFFFE;
+        bool is_surrogate = c >= FIRST_SURROGATE && c <= LAST_SURROGATE,
+             is_first = (c & 0xFFFF) == 0 || (c & 0xFFFF) >= 0xFFFE;
         n += is_surrogate || (is_alike(c) && !is_first) ? 0 : utf8_encode(c, out + n);
     }
     return n;

@@ -6,7 +6,7 @@
 #ifndef INFCGI_REGEX_REGEX_PROPERTY_H
 #define INFCGI_REGEX_REGEX_PROPERTY_H
 
-#include "engine/regex/regex_parse_internal.h"
+#include "engine/regex/regex_reader.h"
 
 /* Adds the characters of the property name[0..n) to a list, sorted and without adjacent ranges. Case, spaces, - and _
  * in the name are ignored. *was_kept: the property was cached; otherwise the call takes 1 to 2 ms. ERR_INVALID_GRAMMAR:

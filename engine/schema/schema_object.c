@@ -2,7 +2,7 @@
 #include "engine/schema/schema_internal.h"
 
 #include "engine/base/json_read.h"
-#include "engine/regex/regex_parse_internal.h"
+#include "engine/regex/regex_parse.h"
 
 enum { MAX_PATTERNS = 32, MAX_CLASSES = 64, BUDGET = 5000, MAX_ASKED = 4, MAX_CHOICES = 32, MAX_TRIES = 4096 };
 

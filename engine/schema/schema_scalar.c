@@ -5,7 +5,7 @@
 #include "engine/base/json_read.h"
 #include "engine/grammar/grammar_json.h"
 #include "engine/grammar/grammar_lark.h"
-#include "engine/regex/regex_parse_internal.h"
+#include "engine/regex/regex_parse.h"
 #include "engine/schema/schema_disjoint.h"
 #include "engine/schema/schema_text.h"
 #include "engine/schema/schema_value.h"

@@ -3,7 +3,6 @@
 #include "engine/schema/schema_internal.h"
 
 #include "engine/grammar/grammar_json.h"
-#include "engine/regex/regex_parse_internal.h"
 
 #include <math.h>
 #include <stdio.h>
