@@ -10,13 +10,13 @@
 #include <string.h>
 
 /* Adds LayerNorm of the stream, in place. */
-static enum err add_norm(struct blocks *b, const char *weight, const char *bias, int layer)
+static enum err add_norm(struct blocks *b, const char *weight, const char *bias)
 {
     struct plan_step s = plan_step_of(PLAN_NORM, b->x, b->x);
     s.norm.centers = true;
     s.eps = b->h.eps;
-    TRY(blocks_bind(b, weight, layer, 1, b->h.n_embd, false, &s.w[0]));
-    TRY(blocks_bind(b, bias, layer, 1, b->h.n_embd, true, &s.bias[0]));
+    TRY(blocks_bind(b, weight, 1, b->h.n_embd, &s.w[0]));
+    TRY(blocks_bind_optional(b, bias, 1, b->h.n_embd, &s.bias[0]));
     return plan_add_step(b->plan, &s);
 }
 
@@ -45,52 +45,44 @@ static enum err add_embedding(struct blocks *b, bool has_positions)
 {
     const struct blocks_hparams *h = &b->h;
     struct plan_step s = plan_step_of(PLAN_EMBED, PLAN_NONE, b->x);
-    TRY(blocks_bind(b, "token_embd.weight", -1, h->n_vocab, h->n_embd, false, &s.w[0]));
+    TRY(blocks_bind(b, "token_embd.weight", h->n_vocab, h->n_embd, &s.w[0]));
     if (has_positions) {
-        TRY(blocks_bind(b, "position_embd.weight", -1, h->n_ctx_train, h->n_embd, false, &s.w[1]));
+        TRY(blocks_bind(b, "position_embd.weight", h->n_ctx_train, h->n_embd, &s.w[1]));
     }
-    uint32_t n_types = (uint32_t)MIN_OF(blocks_rows_of(b, "token_types.weight", -1), (uint64_t)PLAN_MAX_VOCAB);
+    uint32_t n_types = (uint32_t)MIN_OF(blocks_rows_of(b, "token_types.weight"), (uint64_t)PLAN_MAX_VOCAB);
     if (n_types != 0) {
-        TRY(blocks_bind(b, "token_types.weight", -1, n_types, h->n_embd, false, &s.w[2]));
+        TRY(blocks_bind(b, "token_types.weight", n_types, h->n_embd, &s.w[2]));
     }
     TRY(plan_add_step(b->plan, &s));
     TRY(add_segments(b, &s, n_types));
-    return add_norm(b, "token_embd_norm.weight", "token_embd_norm.bias", -1);
+    return add_norm(b, "token_embd_norm.weight", "token_embd_norm.bias");
 }
 
 /* Adds Q K V, attention over the whole text, output + residual, norm. */
-static enum err add_attention(struct blocks *b, int layer)
+static enum err add_attention(struct blocks *b)
 {
     struct plan_step qkv = plan_step_of(PLAN_QKV, b->x, b->q);
     qkv.heads.rope = b->rope;
-    TRY(blocks_bind_qkv(b, layer, &qkv));
+    TRY(blocks_bind_qkv(b, 0, 3, &qkv));
     TRY(plan_add_step(b->plan, &qkv));
-    struct plan_step att = plan_step_of(PLAN_ATTENTION, b->q, b->att);
-    att.scale = b->style.attn_scale;
-    TRY(plan_add_step(b->plan, &att));
-    struct plan_step out = plan_step_of(PLAN_MATMUL, b->att, PLAN_NONE);
-    TRY(blocks_add_attention_output(b, &out, layer));
-    return add_norm(b, "blk.%d.attn_output_norm.weight", "blk.%d.attn_output_norm.bias", layer);
+    TRY(blocks_attend(b));
+    TRY(blocks_add_output(b, "blk.%d.attn_output", b->att, NULL));
+    return add_norm(b, "blk.%d.attn_output_norm.weight", "blk.%d.attn_output_norm.bias");
 }
 
 /* Adds up (gated or not), down + residual, norm. */
-static enum err add_feed_forward(struct blocks *b, int layer, bool is_gated)
+static enum err add_feed_forward(struct blocks *b, bool is_gated)
 {
-    const struct blocks_hparams *h = &b->h;
+    uint32_t f = b->h.n_ff;
     struct plan_step up = plan_step_of(PLAN_GLU, b->x, b->ff);
     up.act = is_gated ? PLAN_SILU : PLAN_GELU;
-    int at = is_gated; /* index of the matrix up */
     if (is_gated) {
-        TRY(blocks_bind(b, "blk.%d.ffn_gate.weight", layer, h->n_ff, h->n_embd, false, &up.w[0]));
+        TRY(blocks_bind(b, "blk.%d.ffn_gate.weight", f, b->h.n_embd, &up.w[0]));
     }
-    TRY(blocks_bind(b, "blk.%d.ffn_up.weight", layer, h->n_ff, h->n_embd, false, &up.w[at]));
-    TRY(blocks_bind(b, "blk.%d.ffn_up.bias", layer, 1, h->n_ff, true, &up.bias[at]));
+    TRY(blocks_bind_part(b, "blk.%d.ffn_up", (struct blocks_part){0, f, f}, &up, is_gated));
     TRY(plan_add_step(b->plan, &up));
-    struct plan_step down = plan_step_of(PLAN_MATMUL, b->ff, PLAN_NONE);
-    TRY(blocks_bind(b, "blk.%d.ffn_down.weight", layer, h->n_embd, h->n_ff, false, &down.w[0]));
-    TRY(blocks_bind(b, "blk.%d.ffn_down.bias", layer, 1, h->n_embd, true, &down.bias[0]));
-    TRY(blocks_add_to_stream(b, &down, NULL, layer));
-    return add_norm(b, "blk.%d.layer_output_norm.weight", "blk.%d.layer_output_norm.bias", layer);
+    TRY(blocks_add_output(b, "blk.%d.ffn_down", b->ff, NULL));
+    return add_norm(b, "blk.%d.layer_output_norm.weight", "blk.%d.layer_output_norm.bias");
 }
 
 static enum err add_bufs(struct blocks *b)
@@ -122,8 +114,8 @@ static enum err build_encoder(struct blocks *b, bool has_positions, bool is_gate
     TRY(add_embedding(b, has_positions));
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
         b->plan->layer = (int32_t)i;
-        TRY(add_attention(b, (int)i));
-        TRY(add_feed_forward(b, (int)i, is_gated));
+        TRY(add_attention(b));
+        TRY(add_feed_forward(b, is_gated));
     }
     b->plan->layer = PLAN_NONE;
     struct plan_step hidden = plan_step_of(PLAN_HIDDEN, b->x, PLAN_NONE);

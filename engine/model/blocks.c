@@ -109,38 +109,43 @@ enum err blocks_skip_attention(struct blocks *b)
     return p->kvs != NULL ? ERR_OK : err_set(b->info, ERR_NOMEM, NULL, "out of memory for %u layers", p->n_layers);
 }
 
-/* Writes a tensor name with its layer number; the format is a constant of infcgi, never from the file. */
-static void tensor_name(char *out, size_t cap, const char *name, int layer)
+/* Writes a tensor name with the number of the layer being built; the format is a constant of infcgi, never from the
+ * file. */
+static void tensor_name(const struct blocks *b, char out[KEY_BYTES], const char *name)
 {
-    const char *at = layer >= 0 ? strstr(name, "%d") : NULL;
+    const char *at = strstr(name, "%d");
     if (at == NULL) {
-        snprintf(out, cap, "%s", name);
+        snprintf(out, KEY_BYTES, "%s", name);
     } else {
-        snprintf(out, cap, "%.*s%d%s", (int)(at - name), name, layer, at + 2);
+        snprintf(out, KEY_BYTES, "%.*s%d%s", (int)(at - name), name, (int)b->plan->layer, at + 2);
     }
 }
 
-/* Finds the tensor of `rows` rows of `columns` elements. */
-static enum err find(const struct blocks *b, const char *full, uint64_t columns, uint64_t rows, bool optional,
-                     const struct gguf_tensor **out)
+enum err blocks_find(const struct blocks *b, const char *name, uint64_t n_in, uint64_t n_rows,
+                     const struct row_source **out)
 {
-    const struct gguf_tensor *t = gguf_find_tensor(b->g, full);
-    *out = t;
-    if (t == NULL) {
-        return optional ? ERR_OK
-                        : err_set(b->info, ERR_MISSING_TENSOR, full,
-                                  "%s: expected a tensor [%" PRIu64 ", %" PRIu64 "], found none", full, columns, rows);
-    }
-    if (t->dims[0] != columns || t->dims[1] != rows || t->dims[2] != 1 || t->dims[3] != 1) {
-        return err_set(b->info, ERR_BAD_TENSOR_SHAPE, full,
+    const struct gguf_tensor *t = gguf_find_tensor(b->g, name);
+    *out = t != NULL ? t->source : NULL;
+    if (t != NULL && (t->dims[0] != n_in || t->dims[1] != n_rows || t->dims[2] != 1 || t->dims[3] != 1)) {
+        return err_set(b->info, ERR_BAD_TENSOR_SHAPE, name,
                        "%s: expected [%" PRIu64 ", %" PRIu64 "], found [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
                        "]",
-                       full, columns, rows, t->dims[0], t->dims[1], t->dims[2], t->dims[3]);
+                       name, n_in, n_rows, t->dims[0], t->dims[1], t->dims[2], t->dims[3]);
     }
     return ERR_OK;
 }
 
-static enum err not_f32(const struct blocks *b, const char *name, enum dtype found)
+/* Finds a tensor that must exist. */
+static enum err find_needed(const struct blocks *b, const char *name, uint64_t n_in, uint64_t n_rows,
+                            const struct row_source **out)
+{
+    TRY(blocks_find(b, name, n_in, n_rows, out));
+    return *out != NULL ? ERR_OK
+                        : err_set(b->info, ERR_MISSING_TENSOR, name,
+                                  "%s: expected a tensor [%" PRIu64 ", %" PRIu64 "], found none", name, n_in, n_rows);
+}
+
+enum err blocks_not_f32(const struct blocks *b, const char *name, enum dtype found)
 {
     return err_set(b->info, ERR_UNSUPPORTED_TYPE, name, "%s: expected F32, found %s", name, dtype_info(found)->name);
 }
@@ -149,62 +154,80 @@ enum err blocks_read_vector(const struct blocks *b, plan_weight_id id, float *ou
 {
     const struct plan_weight *w = &b->plan->weights[id];
     if (w->type != DTYPE_F32) {
-        return not_f32(b, w->name, w->type);
+        return blocks_not_f32(b, w->name, w->type);
     }
     w->source->ops->read(w->source, 0, 0, w->n_in, out);
     return ERR_OK;
 }
 
-uint64_t blocks_rows_of(const struct blocks *b, const char *name, int layer)
+uint64_t blocks_rows_of(const struct blocks *b, const char *name)
 {
     char full[KEY_BYTES];
-    tensor_name(full, sizeof full, name, layer);
+    tensor_name(b, full, name);
     const struct gguf_tensor *t = gguf_find_tensor(b->g, full);
     return t == NULL ? 0 : t->dims[1];
 }
 
-enum err blocks_bind_part(struct blocks *b, const char *name, int layer, struct blocks_part part, uint32_t n_out,
-                          uint32_t n_in, bool optional, plan_weight_id *id)
+enum err blocks_bind_rows(struct blocks *b, const char *name, struct blocks_part part, uint32_t n_in,
+                          plan_weight_id *id)
 {
     char full[KEY_BYTES];
-    tensor_name(full, sizeof full, name, layer);
-    *id = PLAN_NONE;
-    bool is_vector = n_out == 1;
-    const struct gguf_tensor *t;
-    TRY(find(b, full, is_vector ? part.n_all : n_in, is_vector ? 1 : part.n_all, optional, &t));
-    if (t == NULL) {
-        return ERR_OK;
-    }
-    const struct row_source *rows = t->source;
-    if (part.n_all != (is_vector ? n_in : n_out)) {
-        if (is_vector && (part.first % rows->grain != 0 || n_in % rows->grain != 0)) {
-            return not_f32(b, full, t->type);
-        }
-        rows = (is_vector ? row_order_column_range : row_order_row_range)(&b->plan->arena, rows, part.first,
-                                                                          is_vector ? n_in : n_out);
+    const struct row_source *rows;
+    tensor_name(b, full, name);
+    TRY(find_needed(b, full, n_in, part.n_all, &rows));
+    if (part.n != part.n_all) {
+        rows = row_order_row_range(&b->plan->arena, rows, part.first, part.n);
     }
     return plan_add_weight(b->plan, full, rows, id);
 }
 
-enum err blocks_bind(struct blocks *b, const char *name, int layer, uint32_t n_out, uint32_t n_in, bool optional,
-                     plan_weight_id *id)
-{
-    struct blocks_part whole = {.n_all = n_out == 1 ? n_in : n_out};
-    return blocks_bind_part(b, name, layer, whole, n_out, n_in, optional, id);
-}
-
-enum err blocks_bind_stack(struct blocks *b, const char *name, int layer, uint32_t n, uint32_t n_out, uint32_t n_in,
-                           bool optional, plan_weight_id *id)
+enum err blocks_bind_elements(struct blocks *b, const char *name, struct blocks_part part, plan_weight_id *id)
 {
     char full[KEY_BYTES];
-    tensor_name(full, sizeof full, name, layer);
+    const struct row_source *row;
+    tensor_name(b, full, name);
     *id = PLAN_NONE;
+    TRY(blocks_find(b, full, part.n_all, 1, &row));
+    if (row == NULL) {
+        return ERR_OK;
+    }
+    if (part.n != part.n_all) {
+        if (part.first % row->grain != 0 || part.n % row->grain != 0) {
+            return blocks_not_f32(b, full, row->type);
+        }
+        row = row_order_column_range(&b->plan->arena, row, part.first, part.n);
+    }
+    return plan_add_weight(b->plan, full, row, id);
+}
+
+enum err blocks_bind(struct blocks *b, const char *name, uint32_t n_out, uint32_t n_in, plan_weight_id *id)
+{
+    return blocks_bind_rows(b, name, (struct blocks_part){0, n_out, n_out}, n_in, id);
+}
+
+enum err blocks_bind_optional(struct blocks *b, const char *name, uint32_t n_out, uint32_t n_in, plan_weight_id *id)
+{
+    *id = PLAN_NONE;
+    return blocks_rows_of(b, name) == 0 ? ERR_OK : blocks_bind(b, name, n_out, n_in, id);
+}
+
+enum err blocks_bind_part(struct blocks *b, const char *stem, struct blocks_part part, struct plan_step *s, int i)
+{
+    char name[KEY_BYTES];
+    snprintf(name, sizeof name, "%s.weight", stem);
+    TRY(blocks_bind_rows(b, name, part, b->plan->bufs[s->src].width, &s->w[i]));
+    snprintf(name, sizeof name, "%s.bias", stem);
+    return blocks_bind_elements(b, name, part, &s->bias[i]);
+}
+
+enum err blocks_bind_stack(struct blocks *b, const char *name, uint32_t n, uint32_t n_out, uint32_t n_in,
+                           plan_weight_id *id)
+{
+    char full[KEY_BYTES];
+    tensor_name(b, full, name);
     const uint64_t shape[2][3] = {{n_in, n_out, n}, {n_in, n, 1}};
     const uint64_t *want = shape[n_out == 1];
     const struct gguf_tensor *t = gguf_find_tensor(b->g, full);
-    if (t == NULL && optional) {
-        return ERR_OK;
-    }
     if (t == NULL || memcmp(t->dims, want, sizeof *shape) != 0 || t->dims[3] != 1) {
         return err_set(b->info, t == NULL ? ERR_MISSING_TENSOR : ERR_BAD_TENSOR_SHAPE, full,
                        "%s: expected [%" PRIu64 ", %" PRIu64 ", %" PRIu64 "], found [%" PRIu64 ", %" PRIu64 ", %" PRIu64
@@ -219,7 +242,7 @@ enum err blocks_bind_stack(struct blocks *b, const char *name, int layer, uint32
     const struct row_source *all = t->source;
     if (n_out == 1 && n != 1) {
         if (t->data == NULL) {
-            return not_f32(b, full, t->type);
+            return blocks_not_f32(b, full, t->type);
         }
         all = row_mapped_new(&b->plan->arena, t->type, t->data, 1, (uint32_t)columns);
     }

@@ -111,6 +111,7 @@ struct blocks {
     /* State spaces: x, B and C before and after the convolution; [Hs]; [Hs*p] output, and its gate */
     plan_buf_id ssm_in, ssm_mixed, ssm_dt, ssm_out, ssm_gate;
     plan_weight_id ssm_ones; /* [Hs*p/G], with several groups */
+    plan_weight_id embd;     /* blocks_add_embedding sets it */
     int32_t rope;            /* table of global layers */
     int32_t local_rope;      /* of local ones; PLAN_NONE = none */
     int32_t no_rope;         /* of layers without RoPE; PLAN_NONE = none */
@@ -148,35 +149,48 @@ MUST_CHECK enum err blocks_read_context(struct blocks *b);
  * a window (0) every layer is global. */
 MUST_CHECK enum err blocks_read_windows(struct blocks *b, uint32_t window, uint32_t period);
 
-/* Finds the tensor `name` (a printf format with the layer number when layer >= 0) and adds it as [n_out][n_in]. Absent:
- * ERR_MISSING_TENSOR, or *id = PLAN_NONE if `optional`. */
-MUST_CHECK enum err blocks_bind(struct blocks *b, const char *name, int layer, uint32_t n_out, uint32_t n_in,
-                                bool optional, plan_weight_id *id);
+/* Names below can contain %d, which stands for the number of the layer being built (plan.layer). */
+
+/* Finds a tensor [n_rows][n_in]; *out NULL: none. ERR_BAD_TENSOR_SHAPE. */
+MUST_CHECK enum err blocks_find(const struct blocks *b, const char *name, uint64_t n_in, uint64_t n_rows,
+                                const struct row_source **out);
 
 /* Returns the rows of the tensor, regardless of type and width; 0 if it does not exist. */
-uint64_t blocks_rows_of(const struct blocks *b, const char *name, int layer);
+uint64_t blocks_rows_of(const struct blocks *b, const char *name);
 
-/* Selects rows [first, first + n_out) of a tensor of n_all rows, or elements [first, first + n_in) of a vector of n_all
- * (n_out 1). Otherwise as blocks_bind. */
+/* Adds the tensor as a weight [n_out][n_in], or as a vector [n_in] if n_out is 1. Absent: ERR_MISSING_TENSOR, or *id =
+ * PLAN_NONE if optional. */
+MUST_CHECK enum err blocks_bind(struct blocks *b, const char *name, uint32_t n_out, uint32_t n_in, plan_weight_id *id);
+MUST_CHECK enum err blocks_bind_optional(struct blocks *b, const char *name, uint32_t n_out, uint32_t n_in,
+                                         plan_weight_id *id);
+
+/* Rows, or elements of a vector, [first, first + n) of n_all. */
 struct blocks_part {
-    uint32_t first, n_all;
+    uint32_t first, n, n_all;
 };
-MUST_CHECK enum err blocks_bind_part(struct blocks *b, const char *name, int layer, struct blocks_part part,
-                                     uint32_t n_out, uint32_t n_in, bool optional, plan_weight_id *id);
+/* Bind some rows of a matrix, as blocks_bind, or some elements of a vector, as blocks_bind_optional. */
+MUST_CHECK enum err blocks_bind_rows(struct blocks *b, const char *name, struct blocks_part part, uint32_t n_in,
+                                     plan_weight_id *id);
+MUST_CHECK enum err blocks_bind_elements(struct blocks *b, const char *name, struct blocks_part part,
+                                         plan_weight_id *id);
+/* Binds w[i] of a step to rows of "<stem>.weight", for the input s->src, and bias[i] to elements of "<stem>.bias". */
+MUST_CHECK enum err blocks_bind_part(struct blocks *b, const char *stem, struct blocks_part part, struct plan_step *s,
+                                     int i);
 
 /* Binds a tensor [n_in, n_out, n], or [n_in, n] if n_out is 1, as one weight of n * n_out rows, or as a vector of n *
  * n_in elements. Otherwise as blocks_bind. */
-MUST_CHECK enum err blocks_bind_stack(struct blocks *b, const char *name, int layer, uint32_t n, uint32_t n_out,
-                                      uint32_t n_in, bool optional, plan_weight_id *id);
+MUST_CHECK enum err blocks_bind_stack(struct blocks *b, const char *name, uint32_t n, uint32_t n_out, uint32_t n_in,
+                                      plan_weight_id *id);
 
 /* Copies a bound vector to out[n_in], for computations at build time. ERR_UNSUPPORTED_TYPE if it is not F32. */
 MUST_CHECK enum err blocks_read_vector(const struct blocks *b, plan_weight_id id, float *out);
 
-/* Bind the weights and biases of a PLAN_QKV step, separate or in one tensor (attn_qkv). rows_of_qkv: q rows of queries
- * and kv rows each of keys and values; binds only Q (0), K (1), V (2) from `from` to `to` (blocks_attention.c). */
-MUST_CHECK enum err blocks_bind_rows_of_qkv(struct blocks *b, int layer, uint32_t q, uint32_t kv, int from, int to,
-                                            struct plan_step *qkv);
-MUST_CHECK enum err blocks_bind_qkv(struct blocks *b, int layer, struct plan_step *qkv);
+/* Returns ERR_UNSUPPORTED_TYPE for a weight that must be F32. */
+enum err blocks_not_f32(const struct blocks *b, const char *name, enum dtype found);
+
+/* Binds Q (0), K (1), V (2) of a PLAN_QKV step from `from` to `to`, with biases, separate or in one tensor, attn_qkv
+ * (blocks_attention.c). */
+MUST_CHECK enum err blocks_bind_qkv(struct blocks *b, int from, int to, struct plan_step *qkv);
 
 /* Functions of the decoder's tables of mixers and feed-forward blocks. add_*_bufs: called once if a layer has the kind.
  * add_*: adds a layer's steps, from b->x to b->x. A family with such layers calls read_* after blocks_read_hparams and
@@ -187,44 +201,35 @@ MUST_CHECK enum err blocks_bind_qkv(struct blocks *b, int layer, struct plan_ste
 MUST_CHECK enum err blocks_read_latent(struct blocks *b);
 MUST_CHECK enum err blocks_read_latent_scale(struct blocks *b);
 MUST_CHECK enum err blocks_add_latent_bufs(struct blocks *b);
-MUST_CHECK enum err blocks_add_latent(struct blocks *b, int layer);
+MUST_CHECK enum err blocks_add_latent(struct blocks *b);
 
 /* Mixtures of experts (blocks_moe.c). read: for files with experts (plan->moe.n_experts, read by blocks_read_hparams,
  * is not 0). */
 MUST_CHECK enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as);
 MUST_CHECK enum err blocks_add_expert_bufs(struct blocks *b);
-MUST_CHECK enum err blocks_add_experts(struct blocks *b, int layer);
+MUST_CHECK enum err blocks_add_experts(struct blocks *b);
 /* Binds the experts' gate and up matrices to w: from separate tensors, or from one tensor [D, 2F, E] with each expert's
  * gate rows and then its up rows (ffn_gate_up_exps). Otherwise as blocks_bind_stack. ERR_NOMEM. */
-MUST_CHECK enum err blocks_bind_gate_up(struct blocks *b, int layer, plan_weight_id w[2]);
+MUST_CHECK enum err blocks_bind_gate_up(struct blocks *b, plan_weight_id w[2]);
 
 /* Short convolutions (blocks_conv.c): layers whose element of attention.head_count_kv is 0. */
 MUST_CHECK enum err blocks_read_conv(struct blocks *b);
 MUST_CHECK enum err blocks_add_conv_bufs(struct blocks *b);
-MUST_CHECK enum err blocks_add_conv(struct blocks *b, int layer);
-
-/* `n` runs of `rows` rows each. The first begins at row `first`, each next one `step` rows later. */
-struct blocks_runs {
-    uint32_t first, step, n, rows;
-};
-/* Binds runs of rows, in the given order, of a tensor of n_all rows, for tensors that interleave several weights head
- * by head. Otherwise as blocks_bind. ERR_NOMEM. */
-MUST_CHECK enum err blocks_bind_runs(struct blocks *b, const char *name, int layer, const struct blocks_runs *runs,
-                                     int n_runs, uint32_t n_all, uint32_t n_in, plan_weight_id *id);
+MUST_CHECK enum err blocks_add_conv(struct blocks *b);
 
 /* Linear attention (blocks_delta.c): layers selected by attention.recurrent_layers or full_attention_interval. Omits
  * the last nextn_predict_layers layers. is_tiled: as in struct plan_delta. */
 MUST_CHECK enum err blocks_read_delta(struct blocks *b, bool is_tiled);
 MUST_CHECK enum err blocks_add_delta_bufs(struct blocks *b);
-MUST_CHECK enum err blocks_add_delta(struct blocks *b, int layer);
+MUST_CHECK enum err blocks_add_delta(struct blocks *b);
 /* Gated attention: bind Q without the gate's rows; add the gate of attention's output. */
-MUST_CHECK enum err blocks_bind_gated_qkv(struct blocks *b, int layer, struct plan_step *qkv);
-MUST_CHECK enum err blocks_add_attention_gate(struct blocks *b, int layer);
+MUST_CHECK enum err blocks_bind_gated_qkv(struct blocks *b, struct plan_step *qkv);
+MUST_CHECK enum err blocks_add_attention_gate(struct blocks *b);
 
 /* State spaces (blocks_ssm.c): layers whose element of attention.head_count_kv is 0. */
 MUST_CHECK enum err blocks_read_ssm(struct blocks *b);
 MUST_CHECK enum err blocks_add_ssm_bufs(struct blocks *b);
-MUST_CHECK enum err blocks_add_ssm(struct blocks *b, int layer);
+MUST_CHECK enum err blocks_add_ssm(struct blocks *b);
 
 /* Adds the RoPE tables (blocks_rope.c): for global layers freq_base with the file's scaling, for local layers, if any,
  * local_freq_base. ERR_BAD_HPARAM for unknown scaling types. */
@@ -248,34 +253,41 @@ MUST_CHECK enum err blocks_build_decoder(struct blocks *b);
 /* --- parts of layers ---------------------------------------------------------------------------------------------- */
 
 /* Adds att = attention of q (blocks_attention.c). */
-MUST_CHECK enum err blocks_attend(struct blocks *b, int layer);
+MUST_CHECK enum err blocks_attend(struct blocks *b);
 
-/* Adds the matrix after attention, with the input out->src (blocks_attention.c). */
-MUST_CHECK enum err blocks_add_attention_output(struct blocks *b, struct plan_step *out, int layer);
-
-/* Returns the RoPE table of a layer (blocks_rope.c). */
-int32_t blocks_rope_of(const struct blocks *b, int layer);
+/* Returns the RoPE table of the layer (blocks_rope.c). */
+int32_t blocks_rope_of(const struct blocks *b);
 
 /* Adds the norm before a block, if the style has one; *src is the block's input (blocks_steps.c). */
-MUST_CHECK enum err blocks_add_pre_norm(struct blocks *b, const char *name, int layer, plan_buf_id *src);
+MUST_CHECK enum err blocks_add_pre_norm(struct blocks *b, const char *name, plan_buf_id *src);
 
-/* Adds a matmul whose result is added to b->x, directly or through the norm `post_norm`, which uses b->norm
- * (blocks_steps.c). */
-MUST_CHECK enum err blocks_add_to_stream(struct blocks *b, struct plan_step *matmul, const char *post_norm, int layer);
+/* Adds a matmul of src by "<stem>.weight" and "<stem>.bias", if any, whose result is added to b->x, directly or through
+ * the norm `post_norm` of a style with such norms, which uses b->norm (blocks_steps.c). */
+MUST_CHECK enum err blocks_add_output(struct blocks *b, const char *stem, plan_buf_id src, const char *post_norm);
+
+/* Adds the embedding of tokens in b->x and sets b->embd. */
+MUST_CHECK enum err blocks_add_embedding(struct blocks *b);
 
 /* Add single steps, for families that list their own (blocks_steps.c). norm: dst = the norm of src times the vector
- * `name`; with `adds`, dst += that. matmul: src times the matrix; with PLAN_GLU, act() of that. */
-MUST_CHECK enum err blocks_add_norm(struct blocks *b, const char *name, int layer, plan_buf_id src, plan_buf_id dst,
-                                    bool adds);
-MUST_CHECK enum err blocks_add_matmul(struct blocks *b, const char *name, int layer, enum plan_op op, plan_buf_id src,
-                                      plan_buf_id dst);
+ * `name`; with `adds`, dst += that. matmul: src times the matrix. linear: plus its bias, if any; named as for
+ * blocks_add_output. glu: act() of src times `gate`, times src times `up` (OPTIONAL). */
+MUST_CHECK enum err blocks_add_norm(struct blocks *b, const char *name, plan_buf_id src, plan_buf_id dst, bool adds);
+MUST_CHECK enum err blocks_add_matmul(struct blocks *b, const char *name, plan_buf_id src, plan_buf_id dst);
+MUST_CHECK enum err blocks_add_linear(struct blocks *b, const char *stem, plan_buf_id src, plan_buf_id dst);
+MUST_CHECK enum err blocks_add_glu(struct blocks *b, const char *gate, const char *up, plan_buf_id src,
+                                   plan_buf_id dst);
+
+/* Returns the buffer of feed-forward blocks with this name and width, which it adds for the first layer that needs it.
+ * ERR_BAD_HPARAM if layers have more than BLOCKS_MAX_FF_WIDTHS widths. */
+enum { BLOCKS_MAX_FF_WIDTHS = 4 };
+MUST_CHECK enum err blocks_get_ff_buf(struct blocks *b, const char *name, uint32_t width, plan_buf_id *id);
 
 /* Adds the sum over ranks: after the last step of a block that writes or adds its result to dst, before any step that
  * reads dst. */
 MUST_CHECK enum err blocks_add_reduce(struct blocks *b, plan_buf_id dst);
 
 /* Binds a vector of the file times a factor, in memory of the plan. ERR_UNSUPPORTED_TYPE if it is not F32. */
-MUST_CHECK enum err blocks_bind_scaled(struct blocks *b, const char *name, int layer, uint32_t n, float factor,
+MUST_CHECK enum err blocks_bind_scaled(struct blocks *b, const char *name, uint32_t n, float factor,
                                        plan_weight_id *id);
 
 /* Finds the layer whose keys and values a layer reads if the last n_shared have none: itself, or the last layer of its
@@ -286,11 +298,11 @@ MUST_CHECK enum err blocks_find_shared(const struct blocks *b, uint32_t n_shared
  * / sqrt(2), with projected [L * n] as memory. Then, in a layer, gate [n] = act(gate matrix times src) times its part
  * of ple, and out [D] = the projection of gate. [transformers 5, Gemma3nTextModel.project_per_layer_inputs] */
 MUST_CHECK enum err blocks_add_per_layer(struct blocks *b, uint32_t n, plan_buf_id ple, plan_buf_id projected);
-MUST_CHECK enum err blocks_add_layer_input(struct blocks *b, int layer, plan_buf_id src, plan_buf_id ple,
-                                           plan_buf_id gate, plan_buf_id out);
+MUST_CHECK enum err blocks_add_layer_input(struct blocks *b, plan_buf_id src, plan_buf_id ple, plan_buf_id gate,
+                                           plan_buf_id out);
 
-/* Adds the decoder's end: states, and, unless it is bidirectional, gather, norm and logits. embd: for tied
- * embeddings. */
-MUST_CHECK enum err blocks_add_end(struct blocks *b, plan_weight_id embd);
+/* Adds the decoder's end: states, and, unless it is bidirectional, gather, norm and logits, by b->embd if embeddings are
+ * tied. */
+MUST_CHECK enum err blocks_add_end(struct blocks *b);
 
 #endif

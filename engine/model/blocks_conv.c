@@ -25,13 +25,11 @@ enum err blocks_add_conv_bufs(struct blocks *b)
 }
 
 /* Adds dst = a third of the rows of in_proj, times the normed row. */
-static enum err add_third(struct blocks *b, int layer, uint32_t third, plan_buf_id dst)
+static enum err add_third(struct blocks *b, uint32_t third, plan_buf_id dst)
 {
     uint32_t d = b->h.n_embd;
-    struct blocks_part part = {third * d, 3 * d};
     struct plan_step s = plan_step_of(PLAN_MATMUL, b->norm, dst);
-    TRY(blocks_bind_part(b, "blk.%d.shortconv.in_proj.weight", layer, part, d, d, false, &s.w[0]));
-    TRY(blocks_bind_part(b, "blk.%d.shortconv.in_proj.bias", layer, part, 1, d, true, &s.bias[0]));
+    TRY(blocks_bind_part(b, "blk.%d.shortconv.in_proj", (struct blocks_part){third * d, d, 3 * d}, &s, 0));
     return plan_add_step(b->plan, &s);
 }
 
@@ -42,25 +40,21 @@ static enum err add_product(struct blocks *b)
     return plan_add_step(b->plan, &s);
 }
 
-enum err blocks_add_conv(struct blocks *b, int layer)
+enum err blocks_add_conv(struct blocks *b)
 {
     enum { B, C, U }; /* thirds of in_proj */
     uint32_t d = b->h.n_embd;
-    TRY(blocks_add_norm(b, "blk.%d.attn_norm.weight", layer, b->x, b->norm, false));
-    TRY(add_third(b, layer, U, b->conv));
-    TRY(add_third(b, layer, B, b->conv_gate));
+    TRY(blocks_add_norm(b, "blk.%d.attn_norm.weight", b->x, b->norm, false));
+    TRY(add_third(b, U, b->conv));
+    TRY(add_third(b, B, b->conv_gate));
     TRY(add_product(b));
 
     struct plan_step conv = plan_step_of(PLAN_SHORT_CONV, b->conv, b->conv_gate);
     conv.conv.taps = b->style.conv_taps;
-    TRY(blocks_bind_stack(b, "blk.%d.shortconv.conv.weight", layer, d, 1, conv.conv.taps, false, &conv.w[0]));
-    TRY(blocks_bind(b, "blk.%d.shortconv.conv.bias", layer, 1, d, true, &conv.bias[0]));
+    TRY(blocks_bind_stack(b, "blk.%d.shortconv.conv.weight", d, 1, conv.conv.taps, &conv.w[0]));
+    TRY(blocks_bind_optional(b, "blk.%d.shortconv.conv.bias", 1, d, &conv.bias[0]));
     TRY(plan_add_step(b->plan, &conv));
-    TRY(add_third(b, layer, C, b->conv));
+    TRY(add_third(b, C, b->conv));
     TRY(add_product(b));
-
-    struct plan_step out = plan_step_of(PLAN_MATMUL, b->conv, PLAN_NONE);
-    TRY(blocks_bind(b, "blk.%d.shortconv.out_proj.weight", layer, d, d, false, &out.w[0]));
-    TRY(blocks_bind(b, "blk.%d.shortconv.out_proj.bias", layer, 1, d, true, &out.bias[0]));
-    return blocks_add_to_stream(b, &out, NULL, layer);
+    return blocks_add_output(b, "blk.%d.shortconv.out_proj", b->conv, NULL);
 }

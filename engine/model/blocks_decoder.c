@@ -14,7 +14,7 @@ static enum err add_wide_heads(struct blocks *b, const struct plan_step *qkv)
         TRY(plan_add_step(b->plan, &s));
     }
     for (int i = 0; i < 2; i++) {
-        TRY(blocks_add_norm(b, norms[i], b->plan->layer, out[i], out[i], false));
+        TRY(blocks_add_norm(b, norms[i], out[i], out[i], false));
     }
     struct plan_step heads = plan_step_of(PLAN_HEADS, b->q, b->q);
     heads.heads.rope = qkv->heads.rope;
@@ -24,61 +24,51 @@ static enum err add_wide_heads(struct blocks *b, const struct plan_step *qkv)
 }
 
 /* Adds norm, Q K V with RoPE. */
-static enum err add_qkv(struct blocks *b, int layer)
+static enum err add_qkv(struct blocks *b)
 {
     struct plan_step qkv = plan_step_of(PLAN_QKV, PLAN_NONE, b->q);
     qkv.eps = b->h.eps;
-    qkv.heads.rope = blocks_rope_of(b, layer);
+    qkv.heads.rope = blocks_rope_of(b);
     qkv.src = b->x;
-    if (layer != 0 || !b->style.first_is_bare) {
-        TRY(blocks_add_pre_norm(b, "blk.%d.attn_norm.weight", layer, &qkv.src));
+    if (b->plan->layer != 0 || !b->style.first_is_bare) {
+        TRY(blocks_add_pre_norm(b, "blk.%d.attn_norm.weight", &qkv.src));
     }
-    TRY((b->style.gates_attention ? blocks_bind_gated_qkv : blocks_bind_qkv)(b, layer, &qkv));
+    TRY(b->style.gates_attention ? blocks_bind_gated_qkv(b, &qkv) : blocks_bind_qkv(b, 0, 3, &qkv));
     if (b->style.head_norm == BLOCKS_NORM_WIDE) {
         return add_wide_heads(b, &qkv);
     }
     if (b->style.head_norm == BLOCKS_NORM_EACH) {
-        TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", layer, 1, b->h.head_dim, false, &qkv.heads.q_norm));
-        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", layer, 1, b->h.head_dim, false, &qkv.heads.k_norm));
+        TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", 1, b->h.head_dim, &qkv.heads.q_norm));
+        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", 1, b->h.head_dim, &qkv.heads.k_norm));
     }
     return plan_add_step(b->plan, &qkv);
 }
 
 /* Adds norm, Q K V with RoPE, attention, output projection + residual. */
-static enum err add_attention(struct blocks *b, int layer)
+static enum err add_attention(struct blocks *b)
 {
-    struct plan_step out = plan_step_of(PLAN_MATMUL, b->att, PLAN_NONE);
-    TRY(add_qkv(b, layer));
-    TRY(blocks_attend(b, layer));
+    TRY(add_qkv(b));
+    TRY(blocks_attend(b));
     if (b->style.gates_attention) {
-        TRY(blocks_add_attention_gate(b, layer));
+        TRY(blocks_add_attention_gate(b));
     }
-    return blocks_add_attention_output(b, &out, layer);
+    return blocks_add_output(b, "blk.%d.attn_output", b->att, "blk.%d.post_attention_norm.weight");
 }
 
 /* Adds norm, gate and up, down + residual [Shazeer 2020, "GLU variants"]. */
-static enum err add_feed_forward(struct blocks *b, int layer)
+static enum err add_feed_forward(struct blocks *b)
 {
-    const struct blocks_hparams *h = &b->h;
-    uint32_t f = h->n_ff;
+    uint32_t f = b->h.n_ff;
     struct plan_step glu = plan_step_of(PLAN_GLU, PLAN_NONE, b->ff);
     glu.act = b->style.act;
-    TRY(blocks_add_pre_norm(b, b->style.ffn_norm, layer, &glu.src));
-    const char *up = "blk.%d.ffn_up.weight", *up_bias = "blk.%d.ffn_up.bias";
-    const char *gate = "blk.%d.ffn_gate.weight", *gate_bias = "blk.%d.ffn_gate.bias";
-    uint64_t up_rows = blocks_rows_of(b, up, layer);
-    bool is_fused = blocks_rows_of(b, gate, layer) == 0 && up_rows != 0 && up_rows != f;
-    struct blocks_part first = {0, is_fused ? 2 * f : f}, second = {is_fused ? f : 0, is_fused ? 2 * f : f};
-    TRY(blocks_bind_part(b, is_fused ? up : gate, layer, first, f, h->n_embd, false, &glu.w[0]));
-    TRY(blocks_bind_part(b, is_fused ? up_bias : gate_bias, layer, first, 1, f, true, &glu.bias[0]));
-    TRY(blocks_bind_part(b, up, layer, second, f, h->n_embd, false, &glu.w[1]));
-    TRY(blocks_bind_part(b, up_bias, layer, second, 1, f, true, &glu.bias[1]));
+    TRY(blocks_add_pre_norm(b, b->style.ffn_norm, &glu.src));
+    uint64_t up_rows = blocks_rows_of(b, "blk.%d.ffn_up.weight");
+    bool is_fused = blocks_rows_of(b, "blk.%d.ffn_gate.weight") == 0 && up_rows != 0 && up_rows != f;
+    struct blocks_part gate = {0, f, is_fused ? 2 * f : f}, up = {is_fused ? f : 0, f, is_fused ? 2 * f : f};
+    TRY(blocks_bind_part(b, is_fused ? "blk.%d.ffn_up" : "blk.%d.ffn_gate", gate, &glu, 0));
+    TRY(blocks_bind_part(b, "blk.%d.ffn_up", up, &glu, 1));
     TRY(plan_add_step(b->plan, &glu));
-
-    struct plan_step down = plan_step_of(PLAN_MATMUL, b->ff, PLAN_NONE);
-    TRY(blocks_bind(b, "blk.%d.ffn_down.weight", layer, h->n_embd, f, false, &down.w[0]));
-    TRY(blocks_bind(b, "blk.%d.ffn_down.bias", layer, 1, h->n_embd, true, &down.bias[0]));
-    return blocks_add_to_stream(b, &down, "blk.%d.post_ffw_norm.weight", layer);
+    return blocks_add_output(b, "blk.%d.ffn_down", b->ff, "blk.%d.post_ffw_norm.weight");
 }
 
 /* Adds the states after the last norm, from which embeddings are computed. */
@@ -87,31 +77,31 @@ static enum err add_hidden(struct blocks *b)
     struct plan_step hidden = plan_step_of(PLAN_HIDDEN, b->x, PLAN_NONE);
     hidden.norm.centers = b->centers;
     hidden.eps = b->h.eps;
-    TRY(blocks_bind(b, b->style.last_norm, -1, 1, b->h.n_embd, false, &hidden.w[0]));
+    TRY(blocks_bind(b, b->style.last_norm, 1, b->h.n_embd, &hidden.w[0]));
     return plan_add_step(b->plan, &hidden);
 }
 
 /* Adds gather, norm, logits. */
-static enum err add_head(struct blocks *b, plan_weight_id embd)
+static enum err add_head(struct blocks *b)
 {
     struct plan_step gather = plan_step_of(PLAN_GATHER, b->x, b->last);
     TRY(plan_add_step(b->plan, &gather));
-    TRY(blocks_add_norm(b, b->style.last_norm, -1, b->last, b->last, false));
+    TRY(blocks_add_norm(b, b->style.last_norm, b->last, b->last, false));
     struct plan_step logits = plan_step_of(PLAN_LOGITS, b->last, PLAN_NONE);
     logits.scale = b->style.logit_scale;
     logits.logits.softcap = b->style.logit_softcap;
-    TRY(blocks_bind(b, "output.weight", -1, b->h.n_vocab, b->h.n_embd, true, &logits.w[0]));
+    TRY(blocks_bind_optional(b, "output.weight", b->h.n_vocab, b->h.n_embd, &logits.w[0]));
     if (logits.w[0] == PLAN_NONE) {
-        logits.w[0] = embd; /* tied embeddings: one weight, packed once */
+        logits.w[0] = b->embd; /* tied embeddings: one weight, packed once */
     }
     return plan_add_step(b->plan, &logits);
 }
 
-enum err blocks_add_end(struct blocks *b, plan_weight_id embd)
+enum err blocks_add_end(struct blocks *b)
 {
     b->plan->layer = PLAN_NONE;
     TRY(add_hidden(b));
-    return b->plan->is_bidirectional ? ERR_OK : add_head(b, embd);
+    return b->plan->is_bidirectional ? ERR_OK : add_head(b);
 }
 
 /* --- layers ------------------------------------------------------------------------------------------------------- */
@@ -131,7 +121,7 @@ static enum err add_dense_bufs(struct blocks *b) { return plan_add_buf(b->plan, 
 
 struct kind {
     enum err (*add_bufs)(struct blocks *b);
-    enum err (*add)(struct blocks *b, int layer);
+    enum err (*add)(struct blocks *b);
 };
 
 static const struct kind mixers[BLOCKS_MIXER_COUNT] = {
@@ -177,17 +167,14 @@ enum err blocks_build_decoder(struct blocks *b)
     }
     TRY(blocks_add_ropes(b));
     TRY(add_bufs(b));
-    struct plan_step embed = plan_step_of(PLAN_EMBED, PLAN_NONE, b->x);
-    embed.scale = b->style.embed_scale;
-    TRY(blocks_bind(b, "token_embd.weight", -1, h->n_vocab, h->n_embd, false, &embed.w[0]));
-    TRY(plan_add_step(b->plan, &embed));
+    TRY(blocks_add_embedding(b));
     if (b->style.embed_norm != NULL) {
-        TRY(blocks_add_norm(b, b->style.embed_norm, -1, b->x, b->x, false));
+        TRY(blocks_add_norm(b, b->style.embed_norm, b->x, b->x, false));
     }
     for (uint32_t i = 0; i < h->n_layers; i++) {
         b->plan->layer = (int32_t)i;
-        TRY(mixers[b->style.mixer[i]].add(b, (int)i));
-        TRY(ffns[b->style.ffn[i]].add(b, (int)i));
+        TRY(mixers[b->style.mixer[i]].add(b));
+        TRY(ffns[b->style.ffn[i]].add(b));
     }
-    return blocks_add_end(b, embed.w[0]);
+    return blocks_add_end(b);
 }

@@ -13,80 +13,89 @@ enum { KEY_BYTES = 128, DEFAULT_INTERVAL = 4 };
 
 /* --- interleaved rows----------------------------------------------------------------------------------------- */
 
+/* `n` runs of `rows` rows each. The first begins at row `first`, each next one `step` rows later. */
+struct runs {
+    uint32_t first, step, n, rows;
+};
+
+/* The runs, in order, that form a weight, of a tensor of n_all rows that interleaves several weights head by head. */
+struct rows {
+    uint32_t n_all;
+    int n;
+    struct runs at[3];
+};
+
 /* Lists the starts of runs of one length that form all rows of a weight. Returns NULL when out of memory. */
-static uint32_t *list_runs(struct blocks *b, const struct blocks_runs *runs, int n_runs, uint32_t *run, uint32_t *n)
+static uint32_t *list_runs(struct blocks *b, const struct rows *rows, uint32_t *run, uint32_t *n)
 {
     uint32_t n_rows = 0, at = 0;
     *run = 0;
-    for (int i = 0; i < n_runs; i++) {
-        n_rows += runs[i].n * runs[i].rows;
-        *run = row_order_run(*run, runs[i].rows);
+    for (int i = 0; i < rows->n; i++) {
+        n_rows += rows->at[i].n * rows->at[i].rows;
+        *run = row_order_run(*run, rows->at[i].rows);
     }
     *n = n_rows / *run;
     uint32_t *first = arena_alloc(&b->plan->arena, *n * sizeof *first);
-    for (int i = 0; first != NULL && i < n_runs; i++) {
-        for (uint32_t k = 0; k < runs[i].n; k++) {
-            for (uint32_t row = 0; row < runs[i].rows; row += *run) {
-                first[at++] = runs[i].first + k * runs[i].step + row;
+    for (int i = 0; first != NULL && i < rows->n; i++) {
+        const struct runs *r = &rows->at[i];
+        for (uint32_t k = 0; k < r->n; k++) {
+            for (uint32_t row = 0; row < r->rows; row += *run) {
+                first[at++] = r->first + k * r->step + row;
             }
         }
     }
     return first;
 }
 
-enum err blocks_bind_runs(struct blocks *b, const char *name, int layer, const struct blocks_runs *runs, int n_runs,
-                          uint32_t n_all, uint32_t n_in, plan_weight_id *id)
+static enum err bind_runs(struct blocks *b, const char *name, const struct rows *rows, plan_weight_id *id)
 {
     struct plan *p = b->plan;
     uint32_t run, n;
-    TRY(blocks_bind(b, name, layer, n_all, n_in, false, id));
-    const uint32_t *first = list_runs(b, runs, n_runs, &run, &n);
+    TRY(blocks_bind(b, name, rows->n_all, b->h.n_embd, id));
+    const uint32_t *first = list_runs(b, rows, &run, &n);
     return plan_set_source(p, *id, row_order_rows(&p->arena, p->weights[*id].source, first, n, run));
 }
 
 /* Binds elements of a vector selected like rows of a weight; *id = PLAN_NONE without the tensor. */
-static enum err bind_bias(struct blocks *b, const char *name, int layer, const struct blocks_runs *runs, uint32_t n_all,
-                          plan_weight_id *id)
+static enum err bind_bias(struct blocks *b, const char *name, const struct rows *rows, plan_weight_id *id)
 {
-    TRY(blocks_bind(b, name, layer, 1, n_all, true, id));
+    TRY(blocks_bind_optional(b, name, 1, rows->n_all, id));
     if (*id == PLAN_NONE) {
         return ERR_OK;
     }
     const struct plan_weight *w = &b->plan->weights[*id];
     if (w->type != DTYPE_F32) {
-        return err_set(b->info, ERR_UNSUPPORTED_TYPE, w->name, "%s: expected F32, found %s", w->name,
-                       dtype_info(w->type)->name);
+        return blocks_not_f32(b, w->name, w->type);
     }
     uint32_t run, n;
-    const uint32_t *first = list_runs(b, runs, 1, &run, &n);
+    const uint32_t *first = list_runs(b, rows, &run, &n);
     return plan_set_source(b->plan, *id, row_order_columns(&b->plan->arena, w->source, first, n, run));
 }
 
 /* --- gated attention ------------------------------------------------------------------------------------------ */
 
-/* Binds the rows of each head's queries, or of its gate, which follow them. */
-static enum err bind_queries(struct blocks *b, int layer, bool is_gate, plan_weight_id *w, plan_weight_id *bias)
+/* Binds w[0] and bias[0] to the rows of each head's queries, or of its gate, which follow them. */
+static enum err bind_queries(struct blocks *b, bool is_gate, struct plan_step *s)
 {
     uint32_t d = b->h.head_dim, n_heads = b->h.n_heads;
-    bool is_fused = blocks_rows_of(b, "blk.%d.attn_qkv.weight", layer) != 0;
-    uint32_t all = 2 * n_heads * d + (is_fused ? 2 * b->h.n_kv_heads * d : 0);
-    const struct blocks_runs heads = {.first = is_gate ? d : 0, .step = 2 * d, .n = n_heads, .rows = d};
-    const char *weight = is_fused ? "blk.%d.attn_qkv.weight" : "blk.%d.attn_q.weight";
-    TRY(blocks_bind_runs(b, weight, layer, &heads, 1, all, b->h.n_embd, w));
-    return bind_bias(b, is_fused ? "blk.%d.attn_qkv.bias" : "blk.%d.attn_q.bias", layer, &heads, all, bias);
+    bool is_fused = blocks_rows_of(b, "blk.%d.attn_qkv.weight") != 0;
+    const struct rows heads = {.n_all = 2 * n_heads * d + (is_fused ? 2 * b->h.n_kv_heads * d : 0),
+                               .n = 1,
+                               .at = {{.first = is_gate ? d : 0, .step = 2 * d, .n = n_heads, .rows = d}}};
+    TRY(bind_runs(b, is_fused ? "blk.%d.attn_qkv.weight" : "blk.%d.attn_q.weight", &heads, &s->w[0]));
+    return bind_bias(b, is_fused ? "blk.%d.attn_qkv.bias" : "blk.%d.attn_q.bias", &heads, &s->bias[0]);
 }
 
-enum err blocks_bind_gated_qkv(struct blocks *b, int layer, struct plan_step *qkv)
+enum err blocks_bind_gated_qkv(struct blocks *b, struct plan_step *qkv)
 {
-    uint32_t d = b->h.head_dim;
-    TRY(bind_queries(b, layer, false, &qkv->w[0], &qkv->bias[0]));
-    return blocks_bind_rows_of_qkv(b, layer, 2 * b->h.n_heads * d, b->h.n_kv_heads * d, 1, 3, qkv);
+    TRY(bind_queries(b, false, qkv));
+    return blocks_bind_qkv(b, 1, 3, qkv);
 }
 
-enum err blocks_add_attention_gate(struct blocks *b, int layer)
+enum err blocks_add_attention_gate(struct blocks *b)
 {
     struct plan_step gate = plan_step_of(PLAN_MATMUL, b->norm, b->att_gate);
-    TRY(bind_queries(b, layer, true, &gate.w[0], &gate.bias[0]));
+    TRY(bind_queries(b, true, &gate));
     TRY(plan_add_step(b->plan, &gate));
     struct plan_step multiply = plan_step_of(PLAN_MULTIPLY, b->att_gate, b->att);
     multiply.multiply.map = PLAN_MAP_SIGMOID;
@@ -179,79 +188,63 @@ enum err blocks_add_delta_bufs(struct blocks *b)
     return plan_add_buf(p, "alpha", d->n_v_heads, &b->alpha);
 }
 
-/* Weights of the projections of a normed row. */
-struct projections {
-    plan_weight_id qkv, gate, beta, alpha;
-};
-
-/* Binds q, k and values from one tensor and their gates from another; older files interleave all by key head in one
- * tensor (ssm_in). Betas and alphas are separate or interleaved by key head (ssm_ba). */
-static enum err bind_projections(struct blocks *b, int layer, struct projections *out)
-{
-    const struct plan_delta *d = &b->plan->delta;
-    uint32_t n_in = b->h.n_embd, k = d->key_dim, groups = d->n_k_heads, each = d->n_v_heads / groups;
-    uint32_t v = each * d->value_dim, step = 2 * (k + v), all = groups * step;
-    if (blocks_rows_of(b, "blk.%d.attn_qkv.weight", layer) == 0 &&
-        blocks_rows_of(b, "blk.%d.ssm_in.weight", layer) != 0) {
-        const struct blocks_runs qkv[3] = {{0, step, groups, k}, {k, step, groups, k}, {2 * k, step, groups, v}};
-        const struct blocks_runs gate = {2 * k + v, step, groups, v};
-        TRY(blocks_bind_runs(b, "blk.%d.ssm_in.weight", layer, qkv, 3, all, n_in, &out->qkv));
-        TRY(blocks_bind_runs(b, "blk.%d.ssm_in.weight", layer, &gate, 1, all, n_in, &out->gate));
-    } else {
-        TRY(blocks_bind(b, "blk.%d.attn_qkv.weight", layer, mixed_width(d), n_in, false, &out->qkv));
-        TRY(blocks_bind(b, "blk.%d.attn_gate.weight", layer, groups * v, n_in, false, &out->gate));
-    }
-    if (blocks_rows_of(b, "blk.%d.ssm_ba.weight", layer) != 0) {
-        const struct blocks_runs beta = {0, 2 * each, groups, each}, alpha = {each, 2 * each, groups, each};
-        TRY(blocks_bind_runs(b, "blk.%d.ssm_ba.weight", layer, &beta, 1, 2 * d->n_v_heads, n_in, &out->beta));
-        return blocks_bind_runs(b, "blk.%d.ssm_ba.weight", layer, &alpha, 1, 2 * d->n_v_heads, n_in, &out->alpha);
-    }
-    TRY(blocks_bind(b, "blk.%d.ssm_beta.weight", layer, d->n_v_heads, n_in, false, &out->beta));
-    return blocks_bind(b, "blk.%d.ssm_alpha.weight", layer, d->n_v_heads, n_in, false, &out->alpha);
-}
-
-static enum err add_matmul(struct blocks *b, plan_weight_id w, plan_buf_id dst)
+/* Adds dst = rows of a tensor times the normed row. */
+static enum err add_runs(struct blocks *b, const char *name, const struct rows *rows, plan_buf_id dst)
 {
     struct plan_step s = plan_step_of(PLAN_MATMUL, b->norm, dst);
-    s.w[0] = w;
+    TRY(bind_runs(b, name, rows, &s.w[0]));
     return plan_add_step(b->plan, &s);
 }
 
-/* Adds the projections of the normed row. */
-static enum err add_projections(struct blocks *b, int layer)
-{
-    struct projections w;
-    TRY(blocks_add_norm(b, "blk.%d.attn_norm.weight", layer, b->x, b->norm, false));
-    TRY(bind_projections(b, layer, &w));
-    TRY(add_matmul(b, w.qkv, b->delta_in));
-    TRY(add_matmul(b, w.gate, b->delta_gate));
-    TRY(add_matmul(b, w.beta, b->beta));
-    return add_matmul(b, w.alpha, b->alpha);
-}
-
-enum err blocks_add_delta(struct blocks *b, int layer)
+/* Adds the projections of the normed row: q, k and values from one tensor and their gates from another; older files
+ * interleave all by key head in one tensor (ssm_in). Betas and alphas are separate or interleaved by key head
+ * (ssm_ba). */
+static enum err add_projections(struct blocks *b)
 {
     const struct plan_delta *d = &b->plan->delta;
-    TRY(add_projections(b, layer));
+    uint32_t k = d->key_dim, groups = d->n_k_heads, each = d->n_v_heads / groups;
+    uint32_t v = each * d->value_dim, step = 2 * (k + v), all = groups * step;
+    TRY(blocks_add_norm(b, "blk.%d.attn_norm.weight", b->x, b->norm, false));
+    if (blocks_rows_of(b, "blk.%d.attn_qkv.weight") == 0 && blocks_rows_of(b, "blk.%d.ssm_in.weight") != 0) {
+        const struct rows qkv = {all, 3, {{0, step, groups, k}, {k, step, groups, k}, {2 * k, step, groups, v}}};
+        const struct rows gate = {all, 1, {{2 * k + v, step, groups, v}}};
+        TRY(add_runs(b, "blk.%d.ssm_in.weight", &qkv, b->delta_in));
+        TRY(add_runs(b, "blk.%d.ssm_in.weight", &gate, b->delta_gate));
+    } else {
+        TRY(blocks_add_matmul(b, "blk.%d.attn_qkv.weight", b->norm, b->delta_in));
+        TRY(blocks_add_matmul(b, "blk.%d.attn_gate.weight", b->norm, b->delta_gate));
+    }
+    if (blocks_rows_of(b, "blk.%d.ssm_ba.weight") != 0) {
+        const struct rows beta = {2 * d->n_v_heads, 1, {{0, 2 * each, groups, each}}};
+        const struct rows alpha = {2 * d->n_v_heads, 1, {{each, 2 * each, groups, each}}};
+        TRY(add_runs(b, "blk.%d.ssm_ba.weight", &beta, b->beta));
+        return add_runs(b, "blk.%d.ssm_ba.weight", &alpha, b->alpha);
+    }
+    TRY(blocks_add_matmul(b, "blk.%d.ssm_beta.weight", b->norm, b->beta));
+    return blocks_add_matmul(b, "blk.%d.ssm_alpha.weight", b->norm, b->alpha);
+}
+
+enum err blocks_add_delta(struct blocks *b)
+{
+    const struct plan_delta *d = &b->plan->delta;
+    TRY(add_projections(b));
     struct plan_step conv = plan_step_of(PLAN_SHORT_CONV, b->delta_in, b->delta_mixed);
     conv.conv.taps = b->style.conv_taps;
     conv.conv.map = PLAN_MAP_SILU;
-    TRY(blocks_bind_stack(b, "blk.%d.ssm_conv1d.weight", layer, mixed_width(d), 1, conv.conv.taps, false, &conv.w[0]));
+    TRY(blocks_bind_stack(b, "blk.%d.ssm_conv1d.weight", mixed_width(d), 1, conv.conv.taps, &conv.w[0]));
     TRY(plan_add_step(b->plan, &conv));
 
     struct plan_step delta = plan_step_of(PLAN_DELTA, b->delta_mixed, b->delta_out);
     delta.delta.beta = b->beta;
     delta.delta.alpha = b->alpha;
     delta.eps = b->h.eps;
-    TRY(blocks_bind(b, "blk.%d.ssm_a", layer, 1, d->n_v_heads, false, &delta.w[0]));
-    TRY(blocks_bind(b, "blk.%d.ssm_dt.bias", layer, 1, d->n_v_heads, false, &delta.bias[0]));
-    TRY(blocks_bind(b, "blk.%d.ssm_norm.weight", layer, 1, d->value_dim, false, &delta.w[1]));
+    TRY(blocks_bind(b, "blk.%d.ssm_a", 1, d->n_v_heads, &delta.w[0]));
+    TRY(blocks_bind(b, "blk.%d.ssm_dt.bias", 1, d->n_v_heads, &delta.bias[0]));
+    TRY(blocks_bind(b, "blk.%d.ssm_norm.weight", 1, d->value_dim, &delta.w[1]));
     TRY(plan_add_step(b->plan, &delta));
 
     struct plan_step multiply = plan_step_of(PLAN_MULTIPLY, b->delta_gate, b->delta_out);
     multiply.multiply.map = PLAN_MAP_SILU;
     TRY(plan_add_step(b->plan, &multiply));
-    struct plan_step out = plan_step_of(PLAN_MATMUL, b->delta_out, PLAN_NONE);
-    TRY(blocks_bind(b, "blk.%d.ssm_out.weight", layer, b->h.n_embd, d->n_v_heads * d->value_dim, false, &out.w[0]));
-    return blocks_add_to_stream(b, &out, NULL, layer);
+    return blocks_add_output(b, "blk.%d.ssm_out", b->delta_out, NULL);
 }

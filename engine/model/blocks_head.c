@@ -10,21 +10,6 @@
 
 enum { KEY_BYTES = 64 };
 
-/* Finds a tensor [n_rows][n_in]; *out NULL: none. */
-static enum err find(const struct blocks *b, const char *name, uint64_t n_in, uint64_t n_rows,
-                     const struct row_source **out)
-{
-    const struct gguf_tensor *t = gguf_find_tensor(b->g, name);
-    *out = t != NULL ? t->source : NULL;
-    if (t != NULL && (t->dims[0] != n_in || t->dims[1] != n_rows || t->dims[2] != 1 || t->dims[3] != 1)) {
-        return err_set(b->info, ERR_BAD_TENSOR_SHAPE, name,
-                       "%s: expected [%" PRIu64 ", %" PRIu64 "], found [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
-                       "]",
-                       name, n_in, n_rows, t->dims[0], t->dims[1], t->dims[2], t->dims[3]);
-    }
-    return ERR_OK;
-}
-
 /* --- embeddings --------------------------------------------------------------------------------------------------- */
 
 /* infcgi's own key: GGUF has none, because its layers have no activation. */
@@ -60,7 +45,7 @@ enum err blocks_read_dense(struct blocks *b)
         snprintf(name, sizeof name, "dense_%d.weight", number);
         snprintf(bias, sizeof bias, "dense_%d.bias", number);
         struct plan_dense *d = &h->layers[h->n];
-        uint64_t n_out = blocks_rows_of(b, name, -1);
+        uint64_t n_out = blocks_rows_of(b, name);
         if (n_out == 0) {
             return ERR_OK;
         }
@@ -68,8 +53,8 @@ enum err blocks_read_dense(struct blocks *b)
             return err_set(b->info, ERR_BAD_TENSOR_SHAPE, name, "%s: expected at most %d rows, found %" PRIu64, name,
                            PLAN_MAX_WIDTH, n_out);
         }
-        TRY(find(b, name, n_in, n_out, &d->weight));
-        TRY(find(b, bias, n_out, 1, &d->bias));
+        TRY(blocks_find(b, name, n_in, n_out, &d->weight));
+        TRY(blocks_find(b, bias, n_out, 1, &d->bias));
         TRY(read_act(b, number, &d->act));
         n_in = n_out;
     }
@@ -115,24 +100,24 @@ static enum err read_head(const struct blocks *b, const struct kind *kind, struc
     r->states = (enum plan_pooling)states;
     r->has_one_separator = kind->has_one_separator;
     struct plan_dense *inner = &r->head.layers[0];
-    TRY(find(b, "cls.weight", d, d, &inner->weight));
+    TRY(blocks_find(b, "cls.weight", d, d, &inner->weight));
     if (inner->weight != NULL) {
         inner->act = kind->act;
         inner->eps = b->h.eps;
-        TRY(find(b, "cls.bias", d, 1, &inner->bias));
-        TRY(find(b, "cls.norm.weight", d, 1, &inner->norm));
+        TRY(blocks_find(b, "cls.bias", d, 1, &inner->bias));
+        TRY(blocks_find(b, "cls.norm.weight", d, 1, &inner->norm));
         r->head.n++;
     }
     struct plan_dense *out = &r->head.layers[r->head.n++];
-    TRY(find(b, "cls.output.bias", n_out, 1, &out->bias));
-    return find(b, "cls.output.weight", d, n_out, &out->weight);
+    TRY(blocks_find(b, "cls.output.bias", n_out, 1, &out->bias));
+    return blocks_find(b, "cls.output.weight", d, n_out, &out->weight);
 }
 
 enum err blocks_read_rank(struct blocks *b)
 {
     static const char name[] = "cls.output.weight";
     struct plan *p = b->plan;
-    uint64_t n_out = blocks_rows_of(b, name, -1);
+    uint64_t n_out = blocks_rows_of(b, name);
     bool says_so = p->pooling == PLAN_POOL_RANK;
     const struct kind *kind = find_kind(b->arch);
     if (says_so && kind == NULL) {

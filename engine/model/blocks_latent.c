@@ -73,7 +73,7 @@ enum err blocks_read_latent_scale(struct blocks *b)
 enum err blocks_add_latent_bufs(struct blocks *b)
 {
     const struct blocks_hparams *h = &b->h;
-    bool is_plain = blocks_rows_of(b, "blk.0.attn_q.weight", -1) != 0; /* V2-Lite */
+    bool is_plain = blocks_rows_of(b, "blk.0.attn_q.weight") != 0; /* V2-Lite */
     if (!is_plain) {
         TRY(blocks_get_u32(b, "attention.q_lora_rank", 1, PLAN_MAX_WIDTH, UINT64_MAX, &b->h.q_latent_dim));
         TRY(plan_add_buf(b->plan, "q_latent", h->q_latent_dim, &b->q_latent));
@@ -98,11 +98,11 @@ static const struct row_source *take_heads(struct blocks *b, const struct row_so
 }
 
 /* Binds W_K^T and W_V from the tensor that holds W_K and W_V head by head. */
-static enum err bind_fused(struct blocks *b, int layer, plan_weight_id *k, plan_weight_id *v)
+static enum err bind_fused(struct blocks *b, plan_weight_id *k, plan_weight_id *v)
 {
     const struct blocks_hparams *h = &b->h;
     uint32_t n_nope = h->key_dim - h->n_rot, n_all = n_nope + h->value_dim;
-    TRY(blocks_bind(b, "blk.%d.attn_kv_b.weight", layer, h->n_heads * n_all, h->latent_dim, false, k));
+    TRY(blocks_bind(b, "blk.%d.attn_kv_b.weight", h->n_heads * n_all, h->latent_dim, k));
     const char *name = b->plan->weights[*k].name;
     const struct row_source *whole = b->plan->weights[*k].source;
     bool is_float = dtype_info(whole->type)->block_elems == 1;
@@ -112,69 +112,57 @@ static enum err bind_fused(struct blocks *b, int layer, plan_weight_id *k, plan_
     return plan_add_weight(b->plan, name, take_heads(b, whole, n_all, n_nope, h->value_dim), v);
 }
 
-static enum err bind_absorbed(struct blocks *b, int layer, plan_weight_id *k, plan_weight_id *v)
+static enum err bind_absorbed(struct blocks *b, plan_weight_id *k, plan_weight_id *v)
 {
     const struct blocks_hparams *h = &b->h;
-    if (blocks_rows_of(b, "blk.%d.attn_k_b.weight", layer) == 0) {
-        return bind_fused(b, layer, k, v);
+    if (blocks_rows_of(b, "blk.%d.attn_k_b.weight") == 0) {
+        return bind_fused(b, k, v);
     }
     uint32_t n_nope = h->key_dim - h->n_rot;
-    TRY(blocks_bind_stack(b, "blk.%d.attn_k_b.weight", layer, h->n_heads, h->latent_dim, n_nope, false, k));
-    return blocks_bind_stack(b, "blk.%d.attn_v_b.weight", layer, h->n_heads, h->value_dim, h->latent_dim, false, v);
+    TRY(blocks_bind_stack(b, "blk.%d.attn_k_b.weight", h->n_heads, h->latent_dim, n_nope, k));
+    return blocks_bind_stack(b, "blk.%d.attn_v_b.weight", h->n_heads, h->value_dim, h->latent_dim, v);
 }
 
 /* --- steps -------------------------------------------------------------------------------------------------------- */
 
-/* Adds dst = src times the tensor, plus its bias, if any. */
-static enum err add_matmul(struct blocks *b, const char *weight, const char *bias, int layer, plan_buf_id src,
-                           plan_buf_id dst)
-{
-    struct plan_step s = plan_step_of(PLAN_MATMUL, src, dst);
-    uint32_t n_in = b->plan->bufs[src].width, n_out = b->plan->bufs[dst].width;
-    TRY(blocks_bind(b, weight, layer, n_out, n_in, false, &s.w[0]));
-    TRY(blocks_bind(b, bias, layer, 1, n_out, true, &s.bias[0]));
-    return plan_add_step(b->plan, &s);
-}
-
 /* Adds the queries of all heads, through their own latent, if any. */
-static enum err add_queries(struct blocks *b, int layer, plan_buf_id src)
+static enum err add_queries(struct blocks *b, plan_buf_id src)
 {
     if (b->h.q_latent_dim == 0) {
-        return add_matmul(b, "blk.%d.attn_q.weight", "blk.%d.attn_q.bias", layer, src, b->q_heads);
+        return blocks_add_linear(b, "blk.%d.attn_q", src, b->q_heads);
     }
-    TRY(add_matmul(b, "blk.%d.attn_q_a.weight", "blk.%d.attn_q_a.bias", layer, src, b->q_latent));
+    TRY(blocks_add_linear(b, "blk.%d.attn_q_a", src, b->q_latent));
     struct plan_step norm = plan_step_of(PLAN_NORM, b->q_latent, b->q_latent);
     norm.eps = INNER_EPS;
-    TRY(blocks_bind(b, "blk.%d.attn_q_a_norm.weight", layer, 1, b->h.q_latent_dim, false, &norm.w[0]));
+    TRY(blocks_bind(b, "blk.%d.attn_q_a_norm.weight", 1, b->h.q_latent_dim, &norm.w[0]));
     TRY(plan_add_step(b->plan, &norm));
-    return add_matmul(b, "blk.%d.attn_q_b.weight", "blk.%d.attn_q_b.bias", layer, b->q_latent, b->q_heads);
+    return blocks_add_linear(b, "blk.%d.attn_q_b", b->q_latent, b->q_heads);
 }
 
 /* Adds the steps from normed rows (src) to queries in the latent space and stored keys. values: the matrices out of
  * it. */
-static enum err add_heads(struct blocks *b, int layer, plan_buf_id src, plan_weight_id *values)
+static enum err add_heads(struct blocks *b, plan_buf_id src, plan_weight_id *values)
 {
-    TRY(add_queries(b, layer, src));
-    TRY(add_matmul(b, "blk.%d.attn_kv_a_mqa.weight", "blk.%d.attn_kv_a_mqa.bias", layer, src, b->k));
+    TRY(add_queries(b, src));
+    TRY(blocks_add_linear(b, "blk.%d.attn_kv_a_mqa", src, b->k));
     struct plan_step into = plan_step_of(PLAN_HEAD_MATMUL, b->q_heads, b->q);
-    TRY(bind_absorbed(b, layer, &into.w[0], values));
+    TRY(bind_absorbed(b, &into.w[0], values));
     TRY(plan_add_step(b->plan, &into));
     struct plan_step heads = plan_step_of(PLAN_HEADS, b->q, b->q);
-    heads.heads.rope = blocks_rope_of(b, layer);
+    heads.heads.rope = blocks_rope_of(b);
     heads.eps = INNER_EPS;
     heads.heads.keys = b->k;
-    TRY(blocks_bind(b, "blk.%d.attn_kv_a_norm.weight", layer, 1, b->h.latent_dim, false, &heads.heads.k_norm));
+    TRY(blocks_bind(b, "blk.%d.attn_kv_a_norm.weight", 1, b->h.latent_dim, &heads.heads.k_norm));
     return plan_add_step(b->plan, &heads);
 }
 
-enum err blocks_add_latent(struct blocks *b, int layer)
+enum err blocks_add_latent(struct blocks *b)
 {
     plan_buf_id src;
     struct plan_step out_of = plan_step_of(PLAN_HEAD_MATMUL, b->att, b->v_heads);
-    struct plan_step out = plan_step_of(PLAN_MATMUL, b->v_heads, PLAN_NONE);
-    TRY(blocks_add_pre_norm(b, "blk.%d.attn_norm.weight", layer, &src));
-    TRY(add_heads(b, layer, src, &out_of.w[0]));
-    TRY(blocks_attend(b, layer));
+    TRY(blocks_add_pre_norm(b, "blk.%d.attn_norm.weight", &src));
+    TRY(add_heads(b, src, &out_of.w[0]));
+    TRY(blocks_attend(b));
     TRY(plan_add_step(b->plan, &out_of));
-    return blocks_add_attention_output(b, &out, layer);
+    return blocks_add_output(b, "blk.%d.attn_output", b->v_heads, "blk.%d.post_attention_norm.weight");
 }

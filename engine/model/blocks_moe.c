@@ -25,14 +25,12 @@ static enum err check_groups(const struct blocks *b)
 /* Rejects files with a shared expert that the hyper-parameters do not mention. */
 static enum err check_shared(const struct blocks *b)
 {
-    static const char name[] = "blk.%d.ffn_down_shexp.weight";
-    int layer = (int)b->h.n_dense_layers;
-    return b->h.n_ff_shared != 0 || blocks_rows_of(b, name, layer) == 0
+    char name[64];
+    snprintf(name, sizeof name, "blk.%u.ffn_down_shexp.weight", b->h.n_dense_layers);
+    return b->h.n_ff_shared != 0 || blocks_rows_of(b, name) == 0
                ? ERR_OK
-               : err_set(
-                     b->info, ERR_BAD_HPARAM, "expert_shared_count",
-                     "%s.expert_shared_count: expected 1 or more, as there is blk.%d.ffn_down_shexp.weight, found 0",
-                     b->arch, layer);
+               : err_set(b->info, ERR_BAD_HPARAM, "expert_shared_count",
+                         "%s.expert_shared_count: expected 1 or more, as there is %s, found 0", b->arch, name);
 }
 
 enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)
@@ -71,27 +69,26 @@ enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)
 }
 
 /* Binds all experts' matrices [E][n_out][n_in] as one weight of E * n_out rows. */
-static enum err bind_experts(struct blocks *b, const char *name, int layer, uint32_t n_out, uint32_t n_in,
-                             plan_weight_id *id)
+static enum err bind_experts(struct blocks *b, const char *name, uint32_t n_out, uint32_t n_in, plan_weight_id *id)
 {
-    return blocks_bind_stack(b, name, layer, b->plan->moe.n_experts, n_out, n_in, false, id);
+    return blocks_bind_stack(b, name, b->plan->moe.n_experts, n_out, n_in, id);
 }
 
-static enum err bind_expert_biases(struct blocks *b, const char *name, int layer, uint32_t n_out, plan_weight_id *id)
+static enum err bind_expert_biases(struct blocks *b, const char *name, uint32_t n_out, plan_weight_id *id)
 {
-    return blocks_bind_stack(b, name, layer, b->plan->moe.n_experts, 1, n_out, true, id);
+    return blocks_rows_of(b, name) == 0 ? ERR_OK : bind_experts(b, name, 1, n_out, id);
 }
 
-enum err blocks_bind_gate_up(struct blocks *b, int layer, plan_weight_id w[2])
+enum err blocks_bind_gate_up(struct blocks *b, plan_weight_id w[2])
 {
     static const char fused[] = "blk.%d.ffn_gate_up_exps.weight";
     uint32_t n = b->plan->moe.n_experts, f = b->h.n_ff_expert, d = b->h.n_embd;
-    if (blocks_rows_of(b, fused, layer) == 0) {
-        TRY(bind_experts(b, "blk.%d.ffn_gate_exps.weight", layer, f, d, &w[0]));
-        return bind_experts(b, "blk.%d.ffn_up_exps.weight", layer, f, d, &w[1]);
+    if (blocks_rows_of(b, fused) == 0) {
+        TRY(bind_experts(b, "blk.%d.ffn_gate_exps.weight", f, d, &w[0]));
+        return bind_experts(b, "blk.%d.ffn_up_exps.weight", f, d, &w[1]);
     }
     for (uint32_t k = 0; k < 2; k++) {
-        TRY(bind_experts(b, fused, layer, 2 * f, d, &w[k]));
+        TRY(bind_experts(b, fused, 2 * f, d, &w[k]));
         uint32_t *first = arena_alloc(&b->plan->arena, n * sizeof *first);
         for (uint32_t e = 0; first != NULL && e < n; e++) {
             first[e] = (2 * e + k) * f;
@@ -103,16 +100,12 @@ enum err blocks_bind_gate_up(struct blocks *b, int layer, plan_weight_id w[2])
 }
 
 /* Adds router and routed experts, from b->norm to the stream. */
-static enum err add_routed(struct blocks *b, int layer)
+static enum err add_routed(struct blocks *b)
 {
-    uint32_t d = b->h.n_embd, f = b->h.n_ff_expert, n_experts = b->plan->moe.n_experts;
-    struct plan_step router = plan_step_of(PLAN_MATMUL, b->norm, b->router);
-    TRY(blocks_bind(b, "blk.%d.ffn_gate_inp.weight", layer, n_experts, d, false, &router.w[0]));
-    TRY(blocks_bind(b, "blk.%d.ffn_gate_inp.bias", layer, 1, n_experts, true, &router.bias[0]));
-    TRY(plan_add_step(b->plan, &router));
-
+    uint32_t d = b->h.n_embd, f = b->h.n_ff_expert;
+    TRY(blocks_add_linear(b, "blk.%d.ffn_gate_inp", b->norm, b->router));
     struct plan_step route = plan_step_of(PLAN_ROUTE, b->router, b->route);
-    TRY(blocks_bind(b, "blk.%d.exp_probs_b.bias", layer, 1, n_experts, true, &route.w[0]));
+    TRY(blocks_bind_optional(b, "blk.%d.exp_probs_b.bias", 1, b->plan->moe.n_experts, &route.w[0]));
     TRY(plan_add_step(b->plan, &route));
 
     struct plan_step experts = plan_step_of(PLAN_EXPERTS, b->norm, b->x);
@@ -120,38 +113,31 @@ static enum err add_routed(struct blocks *b, int layer)
     experts.experts.route = b->route;
     experts.adds = true;
     experts.scale = b->style.residual_scale;
-    TRY(blocks_bind_gate_up(b, layer, experts.w));
-    TRY(bind_experts(b, "blk.%d.ffn_down_exps.weight", layer, d, f, &experts.w[2]));
-    TRY(bind_expert_biases(b, "blk.%d.ffn_gate_exps.bias", layer, f, &experts.bias[0]));
-    TRY(bind_expert_biases(b, "blk.%d.ffn_up_exps.bias", layer, f, &experts.bias[1]));
-    TRY(bind_expert_biases(b, "blk.%d.ffn_down_exps.bias", layer, d, &experts.bias[2]));
+    TRY(blocks_bind_gate_up(b, experts.w));
+    TRY(bind_experts(b, "blk.%d.ffn_down_exps.weight", d, f, &experts.w[2]));
+    TRY(bind_expert_biases(b, "blk.%d.ffn_gate_exps.bias", f, &experts.bias[0]));
+    TRY(bind_expert_biases(b, "blk.%d.ffn_up_exps.bias", f, &experts.bias[1]));
+    TRY(bind_expert_biases(b, "blk.%d.ffn_down_exps.bias", d, &experts.bias[2]));
     return plan_add_step(b->plan, &experts);
 }
 
 /* Adds the shared expert of all rows, scaled by its own gate, if any. */
-static enum err add_shared(struct blocks *b, int layer)
+static enum err add_shared(struct blocks *b)
 {
-    uint32_t d = b->h.n_embd, f = b->h.n_ff_shared;
-    struct plan_step glu = plan_step_of(PLAN_GLU, b->norm, b->shared);
-    glu.act = b->style.act;
-    TRY(blocks_bind(b, "blk.%d.ffn_gate_shexp.weight", layer, f, d, false, &glu.w[0]));
-    TRY(blocks_bind(b, "blk.%d.ffn_up_shexp.weight", layer, f, d, false, &glu.w[1]));
-    TRY(plan_add_step(b->plan, &glu));
+    TRY(blocks_add_glu(b, "blk.%d.ffn_gate_shexp.weight", "blk.%d.ffn_up_shexp.weight", b->norm, b->shared));
     if (b->style.moe.gates_shared) {
         struct plan_step gate = plan_step_of(PLAN_GATE, b->norm, b->shared);
-        TRY(blocks_bind(b, "blk.%d.ffn_gate_inp_shexp.weight", layer, 1, d, false, &gate.w[0]));
+        TRY(blocks_bind(b, "blk.%d.ffn_gate_inp_shexp.weight", 1, b->h.n_embd, &gate.w[0]));
         TRY(plan_add_step(b->plan, &gate));
     }
-    struct plan_step down = plan_step_of(PLAN_MATMUL, b->shared, PLAN_NONE);
-    TRY(blocks_bind(b, "blk.%d.ffn_down_shexp.weight", layer, d, f, false, &down.w[0]));
-    return blocks_add_to_stream(b, &down, NULL, layer);
+    return blocks_add_output(b, "blk.%d.ffn_down_shexp", b->shared, NULL);
 }
 
-enum err blocks_add_experts(struct blocks *b, int layer)
+enum err blocks_add_experts(struct blocks *b)
 {
-    TRY(blocks_add_norm(b, b->style.ffn_norm, layer, b->x, b->norm, false));
-    TRY(add_routed(b, layer));
-    return b->h.n_ff_shared != 0 ? add_shared(b, layer) : blocks_add_reduce(b, b->x);
+    TRY(blocks_add_norm(b, b->style.ffn_norm, b->x, b->norm, false));
+    TRY(add_routed(b));
+    return b->h.n_ff_shared != 0 ? add_shared(b) : blocks_add_reduce(b, b->x);
 }
 
 enum err blocks_add_expert_bufs(struct blocks *b)

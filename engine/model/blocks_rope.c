@@ -58,7 +58,7 @@ static enum err divide_by(struct blocks *b, const char *tensor, bool optional, f
 {
     plan_weight_id factors;
     uint32_t n = b->h.n_rot / 2;
-    TRY(blocks_bind(b, tensor, -1, 1, n, optional, &factors));
+    TRY((optional ? blocks_bind_optional : blocks_bind)(b, tensor, 1, n, &factors));
     *found = factors != PLAN_NONE;
     if (!*found) {
         return ERR_OK;
@@ -223,7 +223,10 @@ enum err blocks_add_ropes(struct blocks *b)
     return has_local && !is_same ? blocks_add_rope(b, s->local_freq_base, s->local_is_scaled, &b->local_rope) : ERR_OK;
 }
 
-int32_t blocks_rope_of(const struct blocks *b, int layer)
+int32_t blocks_rope_of(const struct blocks *b)
 {
-    return b->style.is_nope[layer] ? b->no_rope : b->style.is_local[layer] ? b->local_rope : b->rope;
+    if (b->style.is_nope[b->plan->layer]) {
+        return b->no_rope;
+    }
+    return b->style.is_local[b->plan->layer] ? b->local_rope : b->rope;
 }

@@ -76,43 +76,41 @@ enum err blocks_add_ssm_bufs(struct blocks *b)
 }
 
 /* Adds dst = rows [first, first + its width) of ssm_in, times the normed row. */
-static enum err add_part(struct blocks *b, int layer, uint32_t first, plan_buf_id dst)
+static enum err add_part(struct blocks *b, uint32_t first, plan_buf_id dst)
 {
     const struct plan_ssm *m = &b->plan->ssm;
-    uint32_t n = b->plan->bufs[dst].width;
-    struct blocks_part part = {first, width_of(m) + mixed_of(m) + m->n_heads};
+    struct blocks_part part = {first, b->plan->bufs[dst].width, width_of(m) + mixed_of(m) + m->n_heads};
     struct plan_step s = plan_step_of(PLAN_MATMUL, b->norm, dst);
-    TRY(blocks_bind_part(b, "blk.%d.ssm_in.weight", layer, part, n, b->h.n_embd, false, &s.w[0]));
-    TRY(blocks_bind_part(b, "blk.%d.ssm_in.bias", layer, part, 1, n, true, &s.bias[0]));
+    TRY(blocks_bind_part(b, "blk.%d.ssm_in", part, &s, 0));
     return plan_add_step(b->plan, &s);
 }
 
 /* Adds ssm_out = the state space of the convolved ssm_in and of ssm_dt. */
-static enum err add_state_space(struct blocks *b, int layer)
+static enum err add_state_space(struct blocks *b)
 {
     const struct plan_ssm *m = &b->plan->ssm;
     struct plan_step conv = plan_step_of(PLAN_SHORT_CONV, b->ssm_in, b->ssm_mixed);
     conv.conv.taps = b->style.conv_taps;
     conv.conv.map = PLAN_MAP_SILU;
-    TRY(blocks_bind_stack(b, "blk.%d.ssm_conv1d.weight", layer, mixed_of(m), 1, conv.conv.taps, false, &conv.w[0]));
-    TRY(blocks_bind(b, "blk.%d.ssm_conv1d.bias", layer, 1, mixed_of(m), true, &conv.bias[0]));
+    TRY(blocks_bind_stack(b, "blk.%d.ssm_conv1d.weight", mixed_of(m), 1, conv.conv.taps, &conv.w[0]));
+    TRY(blocks_bind_optional(b, "blk.%d.ssm_conv1d.bias", 1, mixed_of(m), &conv.bias[0]));
     TRY(plan_add_step(b->plan, &conv));
 
     struct plan_step ssm = plan_step_of(PLAN_SSM, b->ssm_mixed, b->ssm_out);
     ssm.ssm.dt = b->ssm_dt;
-    TRY(blocks_bind_stack(b, "blk.%d.ssm_a", layer, m->n_heads, 1, 1, false, &ssm.w[0]));
-    TRY(blocks_bind_stack(b, "blk.%d.ssm_d", layer, m->n_heads, 1, 1, false, &ssm.w[1]));
-    TRY(blocks_bind(b, "blk.%d.ssm_dt.bias", layer, 1, m->n_heads, false, &ssm.bias[0]));
+    TRY(blocks_bind_stack(b, "blk.%d.ssm_a", m->n_heads, 1, 1, &ssm.w[0]));
+    TRY(blocks_bind_stack(b, "blk.%d.ssm_d", m->n_heads, 1, 1, &ssm.w[1]));
+    TRY(blocks_bind(b, "blk.%d.ssm_dt.bias", 1, m->n_heads, &ssm.bias[0]));
     return plan_add_step(b->plan, &ssm);
 }
 
 /* Adds ssm_out = the norm of gated ssm_out per group. PLAN_NORM has one weight for all groups; if each has its own, a
  * product with the weights follows. */
-static enum err add_gated_norm(struct blocks *b, int layer)
+static enum err add_gated_norm(struct blocks *b)
 {
     const struct plan_ssm *m = &b->plan->ssm;
     plan_weight_id w;
-    TRY(blocks_bind_stack(b, "blk.%d.ssm_norm.weight", layer, m->n_groups, 1, width_of(m) / m->n_groups, false, &w));
+    TRY(blocks_bind_stack(b, "blk.%d.ssm_norm.weight", m->n_groups, 1, width_of(m) / m->n_groups, &w));
     struct plan_step gate = plan_step_of(PLAN_MULTIPLY, b->ssm_gate, b->ssm_out);
     gate.multiply.map = PLAN_MAP_SILU;
     TRY(plan_add_step(b->plan, &gate));
@@ -128,17 +126,14 @@ static enum err add_gated_norm(struct blocks *b, int layer)
     return plan_add_step(b->plan, &product);
 }
 
-enum err blocks_add_ssm(struct blocks *b, int layer)
+enum err blocks_add_ssm(struct blocks *b)
 {
     const struct plan_ssm *m = &b->plan->ssm;
-    TRY(blocks_add_norm(b, "blk.%d.attn_norm.weight", layer, b->x, b->norm, false));
-    TRY(add_part(b, layer, 0, b->ssm_gate));
-    TRY(add_part(b, layer, width_of(m), b->ssm_in));
-    TRY(add_part(b, layer, width_of(m) + mixed_of(m), b->ssm_dt));
-    TRY(add_state_space(b, layer));
-    TRY(add_gated_norm(b, layer));
-    struct plan_step out = plan_step_of(PLAN_MATMUL, b->ssm_out, PLAN_NONE);
-    TRY(blocks_bind(b, "blk.%d.ssm_out.weight", layer, b->h.n_embd, width_of(m), false, &out.w[0]));
-    TRY(blocks_bind(b, "blk.%d.ssm_out.bias", layer, 1, b->h.n_embd, true, &out.bias[0]));
-    return blocks_add_to_stream(b, &out, NULL, layer);
+    TRY(blocks_add_norm(b, "blk.%d.attn_norm.weight", b->x, b->norm, false));
+    TRY(add_part(b, 0, b->ssm_gate));
+    TRY(add_part(b, width_of(m), b->ssm_in));
+    TRY(add_part(b, width_of(m) + mixed_of(m), b->ssm_dt));
+    TRY(add_state_space(b));
+    TRY(add_gated_norm(b));
+    return blocks_add_output(b, "blk.%d.ssm_out", b->ssm_out, NULL);
 }

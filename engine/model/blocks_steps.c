@@ -8,13 +8,22 @@
 #include <math.h>
 #include <string.h>
 
-enum err blocks_add_norm(struct blocks *b, const char *name, int layer, plan_buf_id src, plan_buf_id dst, bool adds)
+enum err blocks_add_norm(struct blocks *b, const char *name, plan_buf_id src, plan_buf_id dst, bool adds)
 {
     struct plan_step s = plan_step_of(PLAN_NORM, src, dst);
     s.norm.centers = b->centers;
     s.adds = adds;
     s.eps = b->h.eps;
-    TRY(blocks_bind(b, name, layer, 1, b->plan->bufs[src].width, false, &s.w[0]));
+    TRY(blocks_bind(b, name, 1, b->plan->bufs[src].width, &s.w[0]));
+    return plan_add_step(b->plan, &s);
+}
+
+enum err blocks_add_embedding(struct blocks *b)
+{
+    struct plan_step s = plan_step_of(PLAN_EMBED, PLAN_NONE, b->x);
+    s.scale = b->style.embed_scale;
+    TRY(blocks_bind(b, "token_embd.weight", b->h.n_vocab, b->h.n_embd, &s.w[0]));
+    b->embd = s.w[0];
     return plan_add_step(b->plan, &s);
 }
 
@@ -25,37 +34,58 @@ enum err blocks_add_reduce(struct blocks *b, plan_buf_id dst)
     return plan_add_step(b->plan, &s);
 }
 
-enum err blocks_add_pre_norm(struct blocks *b, const char *name, int layer, plan_buf_id *src)
+enum err blocks_add_pre_norm(struct blocks *b, const char *name, plan_buf_id *src)
 {
     *src = b->style.has_pre_norms ? b->norm : b->x;
-    return b->style.has_pre_norms ? blocks_add_norm(b, name, layer, b->x, b->norm, false) : ERR_OK;
+    return b->style.has_pre_norms ? blocks_add_norm(b, name, b->x, b->norm, false) : ERR_OK;
 }
 
-enum err blocks_add_to_stream(struct blocks *b, struct plan_step *matmul, const char *post_norm, int layer)
-{
-    bool has_post = b->style.has_post_norms;
-    matmul->adds = !has_post;
-    matmul->dst = has_post ? b->norm : b->x;
-    matmul->scale = has_post ? 1.0f : b->style.residual_scale;
-    TRY(plan_add_step(b->plan, matmul));
-    TRY(blocks_add_reduce(b, matmul->dst));
-    return has_post ? blocks_add_norm(b, post_norm, layer, b->norm, b->x, true) : ERR_OK;
-}
-
-enum err blocks_add_matmul(struct blocks *b, const char *name, int layer, enum plan_op op, plan_buf_id src,
-                           plan_buf_id dst)
+enum err blocks_add_matmul(struct blocks *b, const char *name, plan_buf_id src, plan_buf_id dst)
 {
     struct plan *p = b->plan;
-    struct plan_step s = plan_step_of(op, src, dst);
-    s.act = b->style.act;
-    TRY(blocks_bind(b, name, layer, p->bufs[dst].width, p->bufs[src].width, false, &s.w[0]));
+    struct plan_step s = plan_step_of(PLAN_MATMUL, src, dst);
+    TRY(blocks_bind(b, name, p->bufs[dst].width, p->bufs[src].width, &s.w[0]));
     return plan_add_step(p, &s);
 }
 
-enum err blocks_bind_scaled(struct blocks *b, const char *name, int layer, uint32_t n, float factor, plan_weight_id *id)
+enum err blocks_add_glu(struct blocks *b, const char *gate, const char *up, plan_buf_id src, plan_buf_id dst)
+{
+    uint32_t n_out = b->plan->bufs[dst].width, n_in = b->plan->bufs[src].width;
+    struct plan_step s = plan_step_of(PLAN_GLU, src, dst);
+    s.act = b->style.act;
+    TRY(blocks_bind(b, gate, n_out, n_in, &s.w[0]));
+    TRY(up != NULL ? blocks_bind(b, up, n_out, n_in, &s.w[1]) : ERR_OK);
+    return plan_add_step(b->plan, &s);
+}
+
+static enum err add_linear(struct blocks *b, const char *stem, struct plan_step *s)
+{
+    uint32_t n = b->plan->bufs[s->dst].width;
+    TRY(blocks_bind_part(b, stem, (struct blocks_part){0, n, n}, s, 0));
+    return plan_add_step(b->plan, s);
+}
+
+enum err blocks_add_linear(struct blocks *b, const char *stem, plan_buf_id src, plan_buf_id dst)
+{
+    struct plan_step s = plan_step_of(PLAN_MATMUL, src, dst);
+    return add_linear(b, stem, &s);
+}
+
+enum err blocks_add_output(struct blocks *b, const char *stem, plan_buf_id src, const char *post_norm)
+{
+    bool has_post = b->style.has_post_norms;
+    struct plan_step s = plan_step_of(PLAN_MATMUL, src, has_post ? b->norm : b->x);
+    s.adds = !has_post;
+    s.scale = has_post ? 1.0f : b->style.residual_scale;
+    TRY(add_linear(b, stem, &s));
+    TRY(blocks_add_reduce(b, s.dst));
+    return has_post ? blocks_add_norm(b, post_norm, b->norm, b->x, true) : ERR_OK;
+}
+
+enum err blocks_bind_scaled(struct blocks *b, const char *name, uint32_t n, float factor, plan_weight_id *id)
 {
     struct plan *p = b->plan;
-    TRY(blocks_bind(b, name, layer, 1, n, false, id));
+    TRY(blocks_bind(b, name, 1, n, id));
     float *scaled = arena_alloc(&p->arena, n * sizeof *scaled);
     TRY_MEM(scaled != NULL);
     TRY(blocks_read_vector(b, *id, scaled));
@@ -83,27 +113,43 @@ enum err blocks_find_shared(const struct blocks *b, uint32_t n_shared, uint32_t 
                    b->arch, layer, n_shared);
 }
 
+enum err blocks_get_ff_buf(struct blocks *b, const char *name, uint32_t width, plan_buf_id *id)
+{
+    int n = 0;
+    for (*id = 0; *id < b->plan->n_bufs; (*id)++) {
+        bool is_one = strcmp(b->plan->bufs[*id].name, name) == 0;
+        if (is_one && b->plan->bufs[*id].width == width) {
+            return ERR_OK;
+        }
+        n += is_one;
+    }
+    return n < BLOCKS_MAX_FF_WIDTHS ? plan_add_buf(b->plan, name, width, id)
+                                    : err_set(b->info, ERR_BAD_HPARAM, "feed_forward_length",
+                                              "%s.feed_forward_length: expected at most %d different widths, found "
+                                              "more",
+                                              b->arch, BLOCKS_MAX_FF_WIDTHS);
+}
+
 /* The norm's epsilon accounts for 1 / sqrt(D), and existing factors include 1 / sqrt(2). */
 enum err blocks_add_per_layer(struct blocks *b, uint32_t n, plan_buf_id ple, plan_buf_id projected)
 {
     struct plan_step embed = plan_step_of(PLAN_EMBED, PLAN_NONE, ple);
     embed.scale = (float)sqrt(n / 2.0);
-    TRY(blocks_bind(b, "per_layer_token_embd.weight", -1, b->h.n_vocab, b->h.n_layers * n, false, &embed.w[0]));
+    TRY(blocks_bind(b, "per_layer_token_embd.weight", b->h.n_vocab, b->h.n_layers * n, &embed.w[0]));
     TRY(plan_add_step(b->plan, &embed));
-    TRY(blocks_add_matmul(b, "per_layer_model_proj.weight", -1, PLAN_MATMUL, b->x, projected));
+    TRY(blocks_add_matmul(b, "per_layer_model_proj.weight", b->x, projected));
     struct plan_step norm = plan_step_of(PLAN_NORM, projected, ple);
     norm.adds = true;
     norm.eps = (float)((double)b->h.eps * b->h.n_embd);
-    TRY(blocks_bind_scaled(b, "per_layer_proj_norm.weight", -1, n, (float)sqrt(0.5), &norm.w[0]));
+    TRY(blocks_bind_scaled(b, "per_layer_proj_norm.weight", n, (float)sqrt(0.5), &norm.w[0]));
     return plan_add_step(b->plan, &norm);
 }
 
-enum err blocks_add_layer_input(struct blocks *b, int layer, plan_buf_id src, plan_buf_id ple, plan_buf_id gate,
-                                plan_buf_id out)
+enum err blocks_add_layer_input(struct blocks *b, plan_buf_id src, plan_buf_id ple, plan_buf_id gate, plan_buf_id out)
 {
-    TRY(blocks_add_matmul(b, "blk.%d.inp_gate.weight", layer, PLAN_GLU, src, gate));
+    TRY(blocks_add_glu(b, "blk.%d.inp_gate.weight", NULL, src, gate));
     struct plan_step multiply = plan_step_of(PLAN_MULTIPLY, ple, gate);
-    multiply.multiply.first = (uint32_t)layer * b->plan->bufs[gate].width;
+    multiply.multiply.first = (uint32_t)b->plan->layer * b->plan->bufs[gate].width;
     TRY(plan_add_step(b->plan, &multiply));
-    return blocks_add_matmul(b, "blk.%d.proj.weight", layer, PLAN_MATMUL, gate, out);
+    return blocks_add_matmul(b, "blk.%d.proj.weight", gate, out);
 }

@@ -26,11 +26,10 @@ enum {
     OWN_LAYERS = 20, /* layers with keys and values, if the file does not say: in both sizes, of 30 and 35 layers */
     PER_LAYER = 256,
     SPARSE_LAYERS = 10,
-    MAX_FF_WIDTHS = 4,
     OTHER_BUFS = 10, /* in addition to those of the stream and of feed-forward blocks */
     KEY_BYTES = 128,
 };
-_Static_assert((int)PLAN_MAX_STREAMS + 2 * (int)MAX_FF_WIDTHS + (int)OTHER_BUFS <= (int)PLAN_MAX_BUFS,
+_Static_assert((int)PLAN_MAX_STREAMS + 2 * (int)BLOCKS_MAX_FF_WIDTHS + (int)OTHER_BUFS <= (int)PLAN_MAX_BUFS,
                "a file may ask for more buffers than a plan has");
 static const double LOCAL_FREQ_BASE = 10000.0;
 static const double SOFTCAP = 30.0;
@@ -44,14 +43,11 @@ struct gemma3n {
     uint32_t n_streams, active, n_shared, n_ple; /* n_ple: width of a layer's part of the per-layer embeddings */
     uint32_t n_ff[PLAN_MAX_LAYERS];
     bool is_sparse[PLAN_MAX_LAYERS];
-    float cutoff[PLAN_MAX_LAYERS];                    /* of sparse layers, in standard deviations */
-    plan_buf_id x[PLAN_MAX_STREAMS];                  /* [D] each, consecutive */
-    plan_buf_id y, t;                                 /* [D] the layer's result for the active row; a temporary */
-    plan_buf_id routes, low;                          /* [n_streams] logits of the router; [rank] */
-    plan_buf_id ff[MAX_FF_WIDTHS], up[MAX_FF_WIDTHS]; /* up: for sparse layers, else PLAN_NONE */
-    int n_ff_bufs;
+    float cutoff[PLAN_MAX_LAYERS];        /* of sparse layers, in standard deviations */
+    plan_buf_id x[PLAN_MAX_STREAMS];      /* [D] each, consecutive */
+    plan_buf_id y, t;                     /* [D] the layer's result for the active row; a temporary */
+    plan_buf_id routes, low;              /* [n_streams] logits of the router; [rank] */
     plan_buf_id ple, ple_projected, gate; /* [L*P], [L*P], [P] */
-    plan_weight_id embd;
 };
 
 /* --- hyper-parameters ----------------------------------------------------------------------------------------- */
@@ -144,37 +140,11 @@ static enum err read_hparams(struct gemma3n *m)
 
 /* --- buffers and tables --------------------------------------------------------------------------------------- */
 
-/* Returns the feed-forward buffers of a layer. */
-static enum err get_ff(struct gemma3n *m, int layer, plan_buf_id *ff, plan_buf_id *up)
-{
-    struct plan *p = m->b.plan;
-    uint32_t width = m->n_ff[layer];
-    int i = 0;
-    while (i < m->n_ff_bufs && p->bufs[m->ff[i]].width != width) {
-        i++;
-    }
-    if (i == MAX_FF_WIDTHS) {
-        return err_set(m->b.info, ERR_BAD_HPARAM, "feed_forward_length",
-                       "gemma3n.feed_forward_length: expected at most %d different widths, found more", MAX_FF_WIDTHS);
-    }
-    if (i == m->n_ff_bufs) {
-        m->up[i] = PLAN_NONE;
-        TRY(plan_add_buf(p, "ff", width, &m->ff[i]));
-        m->n_ff_bufs++;
-    }
-    if (m->is_sparse[layer] && m->up[i] == PLAN_NONE) {
-        TRY(plan_add_buf(p, "up", width, &m->up[i]));
-    }
-    *ff = m->ff[i];
-    *up = m->up[i];
-    return ERR_OK;
-}
-
 static enum err add_bufs(struct gemma3n *m)
 {
     struct blocks *b = &m->b;
     const struct blocks_hparams *h = &b->h;
-    uint64_t rank = blocks_rows_of(b, "blk.%d.laurel_l.weight", 0);
+    uint64_t rank = blocks_rows_of(b, "blk.0.laurel_l.weight");
     if (rank > PLAN_MAX_WIDTH) {
         return err_set(b->info, ERR_BAD_TENSOR_SHAPE, "blk.0.laurel_l.weight",
                        "blk.0.laurel_l.weight: expected at most %d rows, found %" PRIu64, PLAN_MAX_WIDTH, rank);
@@ -222,7 +192,7 @@ static enum err add_projection(struct gemma3n *m, const char *name, uint32_t i, 
     struct blocks *b = &m->b;
     uint32_t d = b->h.n_embd;
     struct plan_step s = plan_step_of(PLAN_MATMUL, src, dst);
-    TRY(blocks_bind_stack(b, name, -1, m->n_streams - 1, d, d, false, &s.w[0]));
+    TRY(blocks_bind_stack(b, name, m->n_streams - 1, d, d, &s.w[0]));
     const struct row_source *all = b->plan->weights[s.w[0]].source;
     TRY(plan_set_source(b->plan, s.w[0], row_order_row_range(&b->plan->arena, all, i * d, d)));
     return plan_add_step(b->plan, &s);
@@ -232,11 +202,7 @@ static enum err add_projection(struct gemma3n *m, const char *name, uint32_t i, 
 static enum err add_embeddings(struct gemma3n *m)
 {
     struct blocks *b = &m->b;
-    struct plan_step embed = plan_step_of(PLAN_EMBED, PLAN_NONE, b->x);
-    embed.scale = b->style.embed_scale;
-    TRY(blocks_bind(b, "token_embd.weight", -1, b->h.n_vocab, b->h.n_embd, false, &embed.w[0]));
-    m->embd = embed.w[0];
-    TRY(plan_add_step(b->plan, &embed));
+    TRY(blocks_add_embedding(b));
     TRY(blocks_add_per_layer(b, m->n_ple, m->ple, m->ple_projected));
     for (uint32_t i = 1; i < m->n_streams; i++) {
         TRY(add_projection(m, "altup_proj.weight", i - 1, b->x, m->x[i]));
@@ -246,120 +212,111 @@ static enum err add_embeddings(struct gemma3n *m)
 }
 
 /* Adds routes = the router's logits for a row; their tanh are its modes. */
-static enum err add_router(struct gemma3n *m, int layer, plan_buf_id src)
+static enum err add_router(struct gemma3n *m, plan_buf_id src)
 {
     struct blocks *b = &m->b;
     struct plan_step norm = plan_step_of(PLAN_NORM, src, m->t);
     norm.eps = b->h.eps;
-    TRY(blocks_bind_scaled(b, "blk.%d.altup_router_norm.weight", layer, b->h.n_embd, 1.0f / (float)b->h.n_embd,
-                           &norm.w[0]));
+    TRY(blocks_bind_scaled(b, "blk.%d.altup_router_norm.weight", b->h.n_embd, 1.0f / (float)b->h.n_embd, &norm.w[0]));
     TRY(plan_add_step(b->plan, &norm));
-    return blocks_add_matmul(b, "blk.%d.altup_router.weight", layer, PLAN_MATMUL, m->t, m->routes);
+    return blocks_add_matmul(b, "blk.%d.altup_router.weight", m->t, m->routes);
 }
 
 /* Predicts all rows of the stream from all. */
-static enum err add_prediction(struct gemma3n *m, int layer)
+static enum err add_prediction(struct gemma3n *m)
 {
     uint32_t n = m->n_streams;
-    TRY(add_router(m, layer, m->x[m->active]));
+    TRY(add_router(m, m->x[m->active]));
     struct plan_step s = plan_step_of(PLAN_PREDICT, m->routes, m->x[0]);
     s.streams.n = n;
-    TRY(blocks_bind_stack(&m->b, "blk.%d.altup_predict_coef.weight", layer, n * n, 1, n, false, &s.w[0]));
+    TRY(blocks_bind_stack(&m->b, "blk.%d.altup_predict_coef.weight", n * n, 1, n, &s.w[0]));
     return plan_add_step(m->b.plan, &s);
 }
 
 /* Corrects all rows of the stream by y. */
-static enum err add_correction(struct gemma3n *m, int layer)
+static enum err add_correction(struct gemma3n *m)
 {
     uint32_t n = m->n_streams;
-    TRY(add_router(m, layer, m->y));
+    TRY(add_router(m, m->y));
     struct plan_step s = plan_step_of(PLAN_CORRECT, m->y, m->x[0]);
     s.streams.routes = m->routes;
     s.streams.first = m->active;
     s.streams.n = n;
-    TRY(blocks_bind_stack(&m->b, "blk.%d.altup_correct_coef.weight", layer, n, 1, n, false, &s.w[0]));
+    TRY(blocks_bind_stack(&m->b, "blk.%d.altup_correct_coef.weight", n, 1, n, &s.w[0]));
     return plan_add_step(m->b.plan, &s);
 }
 
 /* Adds att = attention of y, the normed row. */
-static enum err add_heads(struct gemma3n *m, int layer)
+static enum err add_heads(struct gemma3n *m)
 {
     struct blocks *b = &m->b;
-    bool is_local = b->style.is_local[layer];
-    uint32_t d = b->h.head_dim;
     struct plan_step qkv = plan_step_of(PLAN_QKV, m->y, b->q);
     qkv.eps = b->h.eps;
-    qkv.heads.rope = is_local ? b->local_rope : b->rope;
+    qkv.heads.rope = blocks_rope_of(b);
     qkv.heads.norms_values = true;
-    bool stores = b->plan->kvs[layer].layer == layer;
-    TRY(blocks_bind_rows_of_qkv(b, layer, b->h.n_heads * d, b->h.n_kv_heads * d, 0, stores ? 3 : 1, &qkv));
-    TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", layer, 1, d, false, &qkv.heads.q_norm));
+    bool stores = plan_kv_of(b->plan, b->plan->layer).layer == b->plan->layer;
+    TRY(blocks_bind_qkv(b, 0, stores ? 3 : 1, &qkv));
+    TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", 1, b->h.head_dim, &qkv.heads.q_norm));
     if (stores) {
-        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", layer, 1, d, false, &qkv.heads.k_norm));
+        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", 1, b->h.head_dim, &qkv.heads.k_norm));
     }
     TRY(plan_add_step(b->plan, &qkv));
-
-    struct plan_step att = plan_step_of(PLAN_ATTENTION, b->q, b->att);
-    att.scale = b->style.attn_scale;
-    att.attention.window = is_local ? (int32_t)b->style.window : 0;
-    return plan_add_step(b->plan, &att);
+    return blocks_attend(b);
 }
 
 /* Adds y = (row + attention + Laurel's) / sqrt(2), with Laurel's = y + norm(a matrix of low rank times y), y the normed
  * row. */
-static enum err add_attention(struct gemma3n *m, int layer)
+static enum err add_attention(struct gemma3n *m)
 {
     struct blocks *b = &m->b;
-    TRY(blocks_add_norm(b, "blk.%d.attn_norm.weight", layer, m->x[m->active], m->y, false));
-    TRY(add_heads(m, layer));
-    TRY(blocks_add_matmul(b, "blk.%d.laurel_l.weight", layer, PLAN_MATMUL, m->y, m->low));
-    TRY(blocks_add_matmul(b, "blk.%d.laurel_r.weight", layer, PLAN_MATMUL, m->low, m->t));
-    TRY(blocks_add_norm(b, "blk.%d.laurel_post_norm.weight", layer, m->t, m->y, true));
-    TRY(blocks_add_matmul(b, "blk.%d.attn_output.weight", layer, PLAN_MATMUL, b->att, m->t));
+    TRY(blocks_add_norm(b, "blk.%d.attn_norm.weight", m->x[m->active], m->y, false));
+    TRY(add_heads(m));
+    TRY(blocks_add_matmul(b, "blk.%d.laurel_l.weight", m->y, m->low));
+    TRY(blocks_add_matmul(b, "blk.%d.laurel_r.weight", m->low, m->t));
+    TRY(blocks_add_norm(b, "blk.%d.laurel_post_norm.weight", m->t, m->y, true));
+    TRY(blocks_add_matmul(b, "blk.%d.attn_output.weight", b->att, m->t));
     TRY(blocks_add_reduce(b, m->t));
-    TRY(blocks_add_norm(b, "blk.%d.post_attention_norm.weight", layer, m->t, m->y, true));
+    TRY(blocks_add_norm(b, "blk.%d.post_attention_norm.weight", m->t, m->y, true));
     return add_sum(m, m->x[m->active], m->y, true, sqrt(0.5));
 }
 
 /* Adds y += the gated feed-forward block of y. */
-static enum err add_feed_forward(struct gemma3n *m, int layer)
+static enum err add_feed_forward(struct gemma3n *m)
 {
+    static const char gate[] = "blk.%d.ffn_gate.weight", up[] = "blk.%d.ffn_up.weight";
     struct blocks *b = &m->b;
-    struct plan *p = b->plan;
-    plan_buf_id ff = PLAN_NONE, up = PLAN_NONE;
-    TRY(get_ff(m, layer, &ff, &up));
-    TRY(blocks_add_norm(b, "blk.%d.ffn_norm.weight", layer, m->y, m->t, false));
+    int32_t layer = b->plan->layer;
+    plan_buf_id ff;
+    TRY(blocks_get_ff_buf(b, "ff", m->n_ff[layer], &ff));
+    TRY(blocks_add_norm(b, "blk.%d.ffn_norm.weight", m->y, m->t, false));
     if (m->is_sparse[layer]) {
-        TRY(blocks_add_matmul(b, "blk.%d.ffn_gate.weight", layer, PLAN_MATMUL, m->t, ff));
-        TRY(blocks_add_matmul(b, "blk.%d.ffn_up.weight", layer, PLAN_MATMUL, m->t, up));
-        struct plan_step gate = plan_step_of(PLAN_MULTIPLY, ff, up);
-        gate.multiply.map = PLAN_MAP_GELU_TANH;
-        gate.multiply.is_sparse = true;
-        gate.multiply.cutoff = m->cutoff[layer];
-        TRY(plan_add_step(p, &gate));
-        TRY(blocks_add_matmul(b, "blk.%d.ffn_down.weight", layer, PLAN_MATMUL, up, m->t));
+        struct plan_step multiply = plan_step_of(PLAN_MULTIPLY, ff, PLAN_NONE);
+        multiply.multiply.map = PLAN_MAP_GELU_TANH;
+        multiply.multiply.is_sparse = true;
+        multiply.multiply.cutoff = m->cutoff[layer];
+        TRY(blocks_get_ff_buf(b, "up", m->n_ff[layer], &multiply.dst));
+        TRY(blocks_add_matmul(b, gate, m->t, ff));
+        TRY(blocks_add_matmul(b, up, m->t, multiply.dst));
+        TRY(plan_add_step(b->plan, &multiply));
+        ff = multiply.dst;
     } else {
-        struct plan_step glu = plan_step_of(PLAN_GLU, m->t, ff);
-        glu.act = b->style.act;
-        TRY(blocks_bind(b, "blk.%d.ffn_gate.weight", layer, m->n_ff[layer], b->h.n_embd, false, &glu.w[0]));
-        TRY(blocks_bind(b, "blk.%d.ffn_up.weight", layer, m->n_ff[layer], b->h.n_embd, false, &glu.w[1]));
-        TRY(plan_add_step(p, &glu));
-        TRY(blocks_add_matmul(b, "blk.%d.ffn_down.weight", layer, PLAN_MATMUL, ff, m->t));
+        TRY(blocks_add_glu(b, gate, up, m->t, ff));
     }
+    TRY(blocks_add_matmul(b, "blk.%d.ffn_down.weight", ff, m->t));
     TRY(blocks_add_reduce(b, m->t));
-    return blocks_add_norm(b, "blk.%d.post_ffw_norm.weight", layer, m->t, m->y, true);
+    return blocks_add_norm(b, "blk.%d.post_ffw_norm.weight", m->t, m->y, true);
 }
 
 /* The active row gates the layer's part of the per-layer embeddings, which is added to all rows except the first. */
-static enum err add_layer_input(struct gemma3n *m, int layer)
+static enum err add_layer_input(struct gemma3n *m)
 {
     struct blocks *b = &m->b;
     TRY(add_sum(m, m->x[m->active], m->t, false, 1));
     struct plan_step *scaled = &b->plan->steps[b->plan->n_steps - 1];
-    TRY(blocks_bind(b, "blk.%d.altup_correct_scale.weight", layer, 1, b->h.n_embd, false, &scaled->w[0]));
-    TRY(blocks_add_layer_input(b, layer, m->t, m->ple, m->gate, m->t));
+    TRY(blocks_bind(b, "blk.%d.altup_correct_scale.weight", 1, b->h.n_embd, &scaled->w[0]));
+    TRY(blocks_add_layer_input(b, m->t, m->ple, m->gate, m->t));
     for (uint32_t i = 1; i < m->n_streams; i++) {
-        TRY(blocks_add_norm(b, "blk.%d.post_norm.weight", layer, m->t, m->x[i], true));
+        TRY(blocks_add_norm(b, "blk.%d.post_norm.weight", m->t, m->x[i], true));
     }
     return ERR_OK;
 }
@@ -384,15 +341,15 @@ static enum err build(struct blocks *b)
     TRY(add_embeddings(&m));
     for (int i = 0; i < (int)m.b.h.n_layers; i++) {
         m.b.plan->layer = i;
-        TRY(add_prediction(&m, i));
-        TRY(add_attention(&m, i));
-        TRY(add_feed_forward(&m, i));
-        TRY(add_correction(&m, i));
-        TRY(add_layer_input(&m, i));
+        TRY(add_prediction(&m));
+        TRY(add_attention(&m));
+        TRY(add_feed_forward(&m));
+        TRY(add_correction(&m));
+        TRY(add_layer_input(&m));
     }
     m.b.plan->layer = PLAN_NONE;
     TRY(add_mean(&m));
-    return blocks_add_end(&m.b, m.embd);
+    return blocks_add_end(&m.b);
 }
 
 /* --- SafeTensors folders --------------------------------------------------------------------------------------- */

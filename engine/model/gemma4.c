@@ -22,7 +22,6 @@
 
 enum {
     GLOBAL_EVERY = 6, /* one global layer after five local ones */
-    MAX_FF_WIDTHS = 4,
     NAME_BYTES = 128,
 };
 static const double LOCAL_FREQ_BASE = 10000.0;
@@ -32,12 +31,9 @@ struct gemma4 {
     struct blocks b;
     uint32_t local_dim, n_shared, n_ple; /* n_ple: width of a layer's part of the per-layer embeddings, 0: none */
     uint32_t n_ff[PLAN_MAX_LAYERS], n_kv_heads[PLAN_MAX_LAYERS];
-    plan_buf_id q[2], att[2]; /* of global layers, of local ones */
-    plan_buf_id ff[MAX_FF_WIDTHS];
-    int n_ff_bufs;
+    plan_buf_id q[2], att[2];             /* of global layers, of local ones */
     plan_buf_id ple, ple_projected, gate; /* [L*P], [L*P], [P] */
     plan_buf_id dense, experts;           /* [D] results of the dense block and of the experts, if there are some */
-    plan_weight_id embd;
 };
 
 /* --- hyper-parameters ----------------------------------------------------------------------------------------- */
@@ -98,25 +94,6 @@ static enum err read_hparams(struct gemma4 *m)
 
 /* --- buffers and tables --------------------------------------------------------------------------------------- */
 
-/* Returns the feed-forward buffer of a width. */
-static enum err get_ff(struct gemma4 *m, uint32_t width, plan_buf_id *out)
-{
-    struct plan *p = m->b.plan;
-    for (int i = 0; i < m->n_ff_bufs; i++) {
-        if (p->bufs[m->ff[i]].width == width) {
-            *out = m->ff[i];
-            return ERR_OK;
-        }
-    }
-    if (m->n_ff_bufs == MAX_FF_WIDTHS) {
-        return err_set(m->b.info, ERR_BAD_HPARAM, "feed_forward_length",
-                       "gemma4.feed_forward_length: expected at most %d different widths, found more", MAX_FF_WIDTHS);
-    }
-    TRY(plan_add_buf(p, "ff", width, out));
-    m->ff[m->n_ff_bufs++] = *out;
-    return ERR_OK;
-}
-
 static enum err add_bufs(struct gemma4 *m)
 {
     struct blocks *b = &m->b;
@@ -157,120 +134,105 @@ static enum err add_ropes(struct gemma4 *m)
 /* --- steps ---------------------------------------------------------------------------------------------------- */
 
 /* A result for the stream is added to it. */
-static enum err add_norm(struct gemma4 *m, const char *name, int layer, plan_buf_id src, plan_buf_id dst)
+static enum err add_norm(struct gemma4 *m, const char *name, plan_buf_id src, plan_buf_id dst)
 {
-    return blocks_add_norm(&m->b, name, layer, src, dst, dst == m->b.x);
+    return blocks_add_norm(&m->b, name, src, dst, dst == m->b.x);
 }
 
 static enum err add_embeddings(struct gemma4 *m)
 {
-    struct blocks *b = &m->b;
-    const struct blocks_hparams *h = &b->h;
-    struct plan_step embed = plan_step_of(PLAN_EMBED, PLAN_NONE, b->x);
-    embed.scale = b->style.embed_scale;
-    TRY(blocks_bind(b, "token_embd.weight", -1, h->n_vocab, h->n_embd, false, &embed.w[0]));
-    m->embd = embed.w[0];
-    TRY(plan_add_step(b->plan, &embed));
-    return m->n_ple == 0 ? ERR_OK : blocks_add_per_layer(b, m->n_ple, m->ple, m->ple_projected);
+    TRY(blocks_add_embedding(&m->b));
+    return m->n_ple == 0 ? ERR_OK : blocks_add_per_layer(&m->b, m->n_ple, m->ple, m->ple_projected);
 }
 
 /* Adds norm, Q K V with RoPE, attention, output projection, norm + residual. */
-static enum err add_attention(struct gemma4 *m, int layer)
+static enum err add_attention(struct gemma4 *m)
 {
     struct blocks *b = &m->b;
+    int32_t layer = b->plan->layer;
     bool is_local = b->style.is_local[layer];
     struct plan_kv kv = plan_kv_of(b->plan, layer);
     uint32_t d = kv.head_dim, n_embd = b->h.n_embd;
-    TRY(add_norm(m, "blk.%d.attn_norm.weight", layer, b->x, b->norm));
-    struct plan_step qkv = plan_step_of(PLAN_QKV, b->norm, m->q[is_local]);
+    b->q = m->q[is_local];
+    b->att = m->att[is_local];
+    TRY(add_norm(m, "blk.%d.attn_norm.weight", b->x, b->norm));
+    struct plan_step qkv = plan_step_of(PLAN_QKV, b->norm, b->q);
     qkv.eps = b->h.eps;
-    qkv.heads.rope = is_local ? b->local_rope : b->rope;
+    qkv.heads.rope = blocks_rope_of(b);
     qkv.heads.norms_values = true;
-    TRY(blocks_bind(b, "blk.%d.attn_q.weight", layer, b->h.n_heads * d, n_embd, false, &qkv.w[0]));
-    TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", layer, 1, d, false, &qkv.heads.q_norm));
+    TRY(blocks_bind(b, "blk.%d.attn_q.weight", b->h.n_heads * d, n_embd, &qkv.w[0]));
+    TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", 1, d, &qkv.heads.q_norm));
     if (kv.layer == layer) {
-        TRY(blocks_bind(b, "blk.%d.attn_k.weight", layer, kv.n_kv_heads * d, n_embd, false, &qkv.w[1]));
-        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", layer, 1, d, false, &qkv.heads.k_norm));
-        TRY(blocks_bind(b, "blk.%d.attn_v.weight", layer, kv.n_kv_heads * d, n_embd, !is_local, &qkv.w[2]));
+        TRY(blocks_bind(b, "blk.%d.attn_k.weight", kv.n_kv_heads * d, n_embd, &qkv.w[1]));
+        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", 1, d, &qkv.heads.k_norm));
+        TRY((is_local ? blocks_bind : blocks_bind_optional)(b, "blk.%d.attn_v.weight", kv.n_kv_heads * d, n_embd,
+                                                            &qkv.w[2]));
         qkv.w[2] = qkv.w[2] == PLAN_NONE ? qkv.w[1] : qkv.w[2];
     }
     TRY(plan_add_step(b->plan, &qkv));
-
-    struct plan_step att = plan_step_of(PLAN_ATTENTION, m->q[is_local], m->att[is_local]);
-    att.scale = b->style.attn_scale;
-    att.attention.window = is_local ? (int32_t)b->style.window : 0;
-    TRY(plan_add_step(b->plan, &att));
-    TRY(blocks_add_matmul(b, "blk.%d.attn_output.weight", layer, PLAN_MATMUL, att.dst, b->norm));
+    TRY(blocks_attend(b));
+    TRY(blocks_add_matmul(b, "blk.%d.attn_output.weight", b->att, b->norm));
     TRY(blocks_add_reduce(b, b->norm));
-    return add_norm(m, "blk.%d.post_attention_norm.weight", layer, b->norm, b->x);
+    return add_norm(m, "blk.%d.post_attention_norm.weight", b->norm, b->x);
 }
 
 /* Adds norm, router, experts, norm, and adds the result to that of the dense block. */
-static enum err add_experts(struct gemma4 *m, int layer)
+static enum err add_experts(struct gemma4 *m)
 {
     struct blocks *b = &m->b;
     uint32_t n_experts = b->plan->moe.n_experts, d = b->h.n_embd;
     struct plan_step norm = plan_step_of(PLAN_NORM, b->x, b->norm);
     norm.eps = b->h.eps;
-    TRY(blocks_bind_scaled(b, "blk.%d.ffn_gate_inp.scale", layer, d, (float)(1.0 / sqrt(d)), &norm.w[0]));
+    TRY(blocks_bind_scaled(b, "blk.%d.ffn_gate_inp.scale", d, (float)(1.0 / sqrt(d)), &norm.w[0]));
     TRY(plan_add_step(b->plan, &norm));
-    TRY(blocks_add_matmul(b, "blk.%d.ffn_gate_inp.weight", layer, PLAN_MATMUL, b->norm, b->router));
+    TRY(blocks_add_matmul(b, "blk.%d.ffn_gate_inp.weight", b->norm, b->router));
     struct plan_step route = plan_step_of(PLAN_ROUTE, b->router, b->route);
-    TRY(blocks_bind(b, "blk.%d.ffn_down_exps.scale", layer, 1, n_experts, true, &route.w[1]));
+    TRY(blocks_bind_optional(b, "blk.%d.ffn_down_exps.scale", 1, n_experts, &route.w[1]));
     TRY(plan_add_step(b->plan, &route));
 
-    TRY(add_norm(m, "blk.%d.pre_ffw_norm_2.weight", layer, b->x, b->norm));
+    TRY(add_norm(m, "blk.%d.pre_ffw_norm_2.weight", b->x, b->norm));
     struct plan_step experts = plan_step_of(PLAN_EXPERTS, b->norm, m->experts);
     experts.act = b->style.act;
     experts.experts.route = b->route;
-    TRY(blocks_bind_gate_up(b, layer, experts.w));
-    TRY(blocks_bind_stack(b, "blk.%d.ffn_down_exps.weight", layer, n_experts, d, b->h.n_ff_expert, false,
-                          &experts.w[2]));
+    TRY(blocks_bind_gate_up(b, experts.w));
+    TRY(blocks_bind_stack(b, "blk.%d.ffn_down_exps.weight", n_experts, d, b->h.n_ff_expert, &experts.w[2]));
     TRY(plan_add_step(b->plan, &experts));
     TRY(blocks_add_reduce(b, m->experts));
-    norm.src = m->experts;
-    norm.dst = m->dense;
-    norm.adds = true;
-    TRY(blocks_bind(b, "blk.%d.post_ffw_norm_2.weight", layer, 1, d, false, &norm.w[0]));
-    return plan_add_step(b->plan, &norm);
+    return blocks_add_norm(b, "blk.%d.post_ffw_norm_2.weight", m->experts, m->dense, true);
 }
 
 /* Adds norm, gate and up, down; next to them experts, if there are some; norm + residual. */
-static enum err add_feed_forward(struct gemma4 *m, int layer)
+static enum err add_feed_forward(struct gemma4 *m)
 {
     struct blocks *b = &m->b;
-    uint32_t f = m->n_ff[layer], d = b->h.n_embd;
     bool has_experts = b->plan->moe.n_experts != 0;
-    TRY(add_norm(m, "blk.%d.ffn_norm.weight", layer, b->x, b->norm));
-    struct plan_step glu = plan_step_of(PLAN_GLU, b->norm, PLAN_NONE);
-    glu.act = b->style.act;
-    TRY(get_ff(m, f, &glu.dst));
-    TRY(blocks_bind(b, "blk.%d.ffn_gate.weight", layer, f, d, false, &glu.w[0]));
-    TRY(blocks_bind(b, "blk.%d.ffn_up.weight", layer, f, d, false, &glu.w[1]));
-    TRY(plan_add_step(b->plan, &glu));
-    TRY(blocks_add_matmul(b, "blk.%d.ffn_down.weight", layer, PLAN_MATMUL, glu.dst, b->norm));
+    plan_buf_id ff;
+    TRY(add_norm(m, "blk.%d.ffn_norm.weight", b->x, b->norm));
+    TRY(blocks_get_ff_buf(b, "ff", m->n_ff[b->plan->layer], &ff));
+    TRY(blocks_add_glu(b, "blk.%d.ffn_gate.weight", "blk.%d.ffn_up.weight", b->norm, ff));
+    TRY(blocks_add_matmul(b, "blk.%d.ffn_down.weight", ff, b->norm));
     TRY(blocks_add_reduce(b, b->norm));
     if (has_experts) {
-        TRY(add_norm(m, "blk.%d.post_ffw_norm_1.weight", layer, b->norm, m->dense));
-        TRY(add_experts(m, layer));
+        TRY(add_norm(m, "blk.%d.post_ffw_norm_1.weight", b->norm, m->dense));
+        TRY(add_experts(m));
     }
-    return add_norm(m, "blk.%d.post_ffw_norm.weight", layer, has_experts ? m->dense : b->norm, b->x);
+    return add_norm(m, "blk.%d.post_ffw_norm.weight", has_experts ? m->dense : b->norm, b->x);
 }
 
 /* The stream gates the layer's part of the per-layer embeddings, which is normed and added to it. */
-static enum err add_layer_input(struct gemma4 *m, int layer)
+static enum err add_layer_input(struct gemma4 *m)
 {
     struct blocks *b = &m->b;
-    TRY(blocks_add_layer_input(b, layer, b->x, m->ple, m->gate, b->norm));
-    return add_norm(m, "blk.%d.post_norm.weight", layer, b->norm, b->x);
+    TRY(blocks_add_layer_input(b, b->x, m->ple, m->gate, b->norm));
+    return add_norm(m, "blk.%d.post_norm.weight", b->norm, b->x);
 }
 
 /* Adds the factor of the stream after a layer. */
-static enum err add_layer_scale(struct gemma4 *m, int layer)
+static enum err add_layer_scale(struct gemma4 *m)
 {
     struct blocks *b = &m->b;
     plan_weight_id id;
-    TRY(blocks_bind(b, "blk.%d.layer_output_scale.weight", layer, 1, 1, true, &id));
+    TRY(blocks_bind_optional(b, "blk.%d.layer_output_scale.weight", 1, 1, &id));
     if (id == PLAN_NONE) {
         return ERR_OK;
     }
@@ -294,14 +256,14 @@ static enum err build(struct blocks *b)
     TRY(add_embeddings(&m));
     for (int i = 0; i < (int)m.b.h.n_layers; i++) {
         m.b.plan->layer = i;
-        TRY(add_attention(&m, i));
-        TRY(add_feed_forward(&m, i));
+        TRY(add_attention(&m));
+        TRY(add_feed_forward(&m));
         if (m.n_ple != 0) {
-            TRY(add_layer_input(&m, i));
+            TRY(add_layer_input(&m));
         }
-        TRY(add_layer_scale(&m, i));
+        TRY(add_layer_scale(&m));
     }
-    return blocks_add_end(&m.b, m.embd);
+    return blocks_add_end(&m.b);
 }
 
 /* --- SafeTensors folders --------------------------------------------------------------------------------------- */

@@ -13,7 +13,7 @@ static enum err build(struct blocks *b)
     uint32_t n_predicting;
     TRY(blocks_get_u32(b, "nextn_predict_layers", 0, b->h.n_layers - 1, 0, &n_predicting));
     b->h.n_layers = b->plan->n_layers = b->h.n_layers - n_predicting;
-    s->head_norm = blocks_rows_of(b, "blk.%d.attn_q_norm.weight", 0) != 0 ? BLOCKS_NORM_EACH : BLOCKS_NO_HEAD_NORM;
+    s->head_norm = blocks_rows_of(b, "blk.0.attn_q_norm.weight") != 0 ? BLOCKS_NORM_EACH : BLOCKS_NO_HEAD_NORM;
     struct blocks_moe moe = {.gating = 2, .norms_weights = true, .n_shared = 1};
     TRY(blocks_read_moe(b, &moe));
     return blocks_build_decoder(b);

@@ -42,7 +42,7 @@ static enum err build(struct blocks *b)
     struct blocks_style *s = &b->style;
     s->is_neox = true;
     s->embed_norm = "token_embd_norm.weight";
-    s->first_is_bare = blocks_rows_of(b, "blk.0.attn_norm.weight", -1) == 0;
+    s->first_is_bare = blocks_rows_of(b, "blk.0.attn_norm.weight") == 0;
     s->first_is_global = true;
     TRY(read_act(b));
     TRY(blocks_get_f32(b, "rope.freq_base_swa", 1.0, 1e12, LOCAL_FREQ_BASE, &s->local_freq_base));
