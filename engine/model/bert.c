@@ -100,8 +100,7 @@ static enum err build_encoder(struct blocks *b, bool has_positions, bool is_gate
     b->centers = b->is_encoder = true;
     TRY(blocks_read_hparams(b));
     if (b->plan->moe.n_experts != 0) {
-        return err_set(b->info, ERR_BAD_HPARAM, "expert_count", "%s.expert_count: expected 0, found %u", b->arch,
-                       b->plan->moe.n_experts);
+        return blocks_refuse(b, "expert_count", "expected 0, found %u", b->plan->moe.n_experts);
     }
     b->style.is_neox = true;
     if (has_positions) {

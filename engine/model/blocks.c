@@ -6,25 +6,51 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { KEY_BYTES = 128 };
+enum { NAME_BYTES = 128 };
+
+const char *blocks_key(const struct blocks *b, const char *key, char room[BLOCKS_KEY_BYTES])
+{
+    snprintf(room, BLOCKS_KEY_BYTES, "%s.%s", b->arch, key);
+    return room;
+}
+
+enum err blocks_refuse(const struct blocks *b, const char *key, const char *fmt, ...)
+{
+    char room[BLOCKS_KEY_BYTES], text[ERR_TEXT_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    blocks_key(b, key, room);
+    return err_set(b->info, ERR_BAD_HPARAM, room, "%s: %s", room, text);
+}
+
+bool blocks_has_key(const struct blocks *b, const char *key)
+{
+    char room[BLOCKS_KEY_BYTES];
+    return gguf_find(b->g, blocks_key(b, key, room)) != NULL;
+}
+
+enum err blocks_get_bool(const struct blocks *b, const char *key, bool fallback, bool *out)
+{
+    char room[BLOCKS_KEY_BYTES];
+    return gguf_get_bool_or(b->g, blocks_key(b, key, room), fallback, out, b->info);
+}
 
 enum err blocks_get_u32(const struct blocks *b, const char *key, uint64_t min, uint64_t max, uint64_t fallback,
                         uint32_t *out)
 {
-    char full[KEY_BYTES];
-    snprintf(full, sizeof full, "%s.%s", b->arch, key);
+    char room[BLOCKS_KEY_BYTES];
+    const char *full = blocks_key(b, key, room);
     uint64_t v = fallback;
-    if (fallback == UINT64_MAX) {
-        TRY(gguf_get_u64(b->g, full, &v, b->info));
-    } else {
-        TRY(gguf_get_u64_or(b->g, full, fallback, &v, b->info));
-    }
+    TRY(fallback == UINT64_MAX ? gguf_get_u64(b->g, full, &v, b->info)
+                               : gguf_get_u64_or(b->g, full, fallback, &v, b->info));
     if (v < min || v > max) {
-        return err_set(b->info, ERR_BAD_HPARAM, full, "%s: expected %" PRIu64 " to %" PRIu64 ", found %" PRIu64, full,
-                       min, max, v);
+        return blocks_refuse(b, key, "expected %" PRIu64 " to %" PRIu64 ", found %" PRIu64, min, max, v);
     }
     *out = (uint32_t)v;
     return ERR_OK;
@@ -32,26 +58,37 @@ enum err blocks_get_u32(const struct blocks *b, const char *key, uint64_t min, u
 
 enum err blocks_get_f32(const struct blocks *b, const char *key, double min, double max, double fallback, float *out)
 {
-    char full[KEY_BYTES];
-    snprintf(full, sizeof full, "%s.%s", b->arch, key);
+    char room[BLOCKS_KEY_BYTES];
+    const char *full = blocks_key(b, key, room);
     double v = fallback;
-    if (isnan(fallback)) {
-        TRY(gguf_get_f64(b->g, full, &v, b->info));
-    } else {
-        TRY(gguf_get_f64_or(b->g, full, fallback, &v, b->info));
-    }
+    TRY(isnan(fallback) ? gguf_get_f64(b->g, full, &v, b->info) : gguf_get_f64_or(b->g, full, fallback, &v, b->info));
     if (!(v >= min && v <= max)) { /* also catches NaN */
-        return err_set(b->info, ERR_BAD_HPARAM, full, "%s: expected %g to %g, found %g", full, min, max, v);
+        return blocks_refuse(b, key, "expected %g to %g, found %g", min, max, v);
     }
     *out = (float)v;
     return ERR_OK;
 }
 
+enum err blocks_get_array(const struct blocks *b, const char *key, enum gguf_type type, const struct gguf_kv **out)
+{
+    char room[BLOCKS_KEY_BYTES];
+    const char *full = blocks_key(b, key, room);
+    *out = gguf_find(b->g, full);
+    if (*out == NULL) {
+        return ERR_OK;
+    }
+    TRY(gguf_get_array(b->g, full, type, out, b->info));
+    return (*out)->n == b->h.n_layers
+               ? ERR_OK
+               : err_set_at(b->info, ERR_BAD_HPARAM, (*out)->offset,
+                            "%s: expected %u elements, one a layer, found %" PRIu64, full, b->h.n_layers, (*out)->n);
+}
+
 enum err blocks_get_layers(const struct blocks *b, const char *key, uint64_t min, uint64_t max, uint64_t fallback,
                            uint32_t out[PLAN_MAX_LAYERS])
 {
-    char full[KEY_BYTES];
-    snprintf(full, sizeof full, "%s.%s", b->arch, key);
+    char room[BLOCKS_KEY_BYTES];
+    const char *full = blocks_key(b, key, room);
     const struct gguf_kv *kv = gguf_find(b->g, full);
     if (kv == NULL || kv->type != GGUF_ARRAY) {
         TRY(blocks_get_u32(b, key, min, max, fallback, &out[0]));
@@ -60,11 +97,8 @@ enum err blocks_get_layers(const struct blocks *b, const char *key, uint64_t min
         }
         return ERR_OK;
     }
-    TRY(gguf_get_array(b->g, full, kv->elem_type == GGUF_U32 ? GGUF_U32 : GGUF_I32, &kv, b->info));
-    if (kv->n != b->h.n_layers && kv->n != 1) {
-        return err_set_at(b->info, ERR_BAD_HPARAM, kv->offset, "%s: expected %u elements, one a layer, found %" PRIu64,
-                          full, b->h.n_layers, kv->n);
-    }
+    enum gguf_type type = kv->elem_type == GGUF_U32 ? GGUF_U32 : GGUF_I32;
+    TRY(kv->n == 1 ? gguf_get_array(b->g, full, type, &kv, b->info) : blocks_get_array(b, key, type, &kv));
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
         int64_t v = gguf_elem_i64(kv, kv->n == 1 ? 0 : i);
         if (v < 0 || (uint64_t)v < min || (uint64_t)v > max) {
@@ -78,46 +112,53 @@ enum err blocks_get_layers(const struct blocks *b, const char *key, uint64_t min
 
 enum err blocks_get_flags(const struct blocks *b, const char *key, bool *found, bool out[PLAN_MAX_LAYERS])
 {
-    char full[KEY_BYTES];
-    snprintf(full, sizeof full, "%s.%s", b->arch, key);
-    const struct gguf_kv *kv = gguf_find(b->g, full);
+    const struct gguf_kv *kv;
+    TRY(blocks_get_array(b, key, GGUF_BOOL, &kv));
     *found = kv != NULL;
-    if (kv == NULL) {
-        return ERR_OK;
-    }
-    TRY(gguf_get_array(b->g, full, GGUF_BOOL, &kv, b->info));
-    if (kv->n != b->h.n_layers) {
-        return err_set_at(b->info, ERR_BAD_HPARAM, kv->offset, "%s: expected %u elements, one a layer, found %" PRIu64,
-                          full, b->h.n_layers, kv->n);
-    }
-    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+    for (uint32_t i = 0; *found && i < b->h.n_layers; i++) {
         out[i] = gguf_elem_i64(kv, i) != 0;
     }
     return ERR_OK;
 }
 
-enum err blocks_skip_attention(struct blocks *b)
+enum err blocks_skip_attention(struct blocks *b, const char *what)
 {
     struct plan *p = b->plan;
+    if (p->is_bidirectional) {
+        return blocks_refuse(b, "attention.causal", "expected true with %s, found false", what);
+    }
     p->kvs = arena_zalloc(&p->arena, p->n_layers * sizeof *p->kvs);
-    for (uint32_t i = 0; p->kvs != NULL && i < p->n_layers; i++) {
+    TRY_MEM_FOR(p->kvs != NULL, b->info, "out of memory for %u layers", p->n_layers);
+    for (uint32_t i = 0; i < p->n_layers; i++) {
         p->kvs[i] = (struct plan_kv){.n_kv_heads = p->n_kv_heads,
                                      .head_dim = p->head_dim,
                                      .latent_dim = p->latent_dim,
                                      .layer = b->style.mixer[i] <= BLOCKS_LATENT ? (int32_t)i : PLAN_NONE};
     }
-    return p->kvs != NULL ? ERR_OK : err_set(b->info, ERR_NOMEM, NULL, "out of memory for %u layers", p->n_layers);
+    return ERR_OK;
+}
+
+enum err blocks_read_mixers(struct blocks *b, enum blocks_mixer other, const char *what)
+{
+    uint32_t heads[PLAN_MAX_LAYERS];
+    bool has_any = false;
+    TRY(blocks_get_layers(b, "attention.head_count_kv", 0, b->h.n_heads, b->h.n_heads, heads));
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        b->style.mixer[i] = heads[i] == 0 ? other : BLOCKS_ATTENTION;
+        has_any |= heads[i] == 0;
+    }
+    return has_any ? blocks_skip_attention(b, what) : ERR_OK;
 }
 
 /* Writes a tensor name with the number of the layer being built; the format is a constant of infcgi, never from the
  * file. */
-static void tensor_name(const struct blocks *b, char out[KEY_BYTES], const char *name)
+static void tensor_name(const struct blocks *b, char out[NAME_BYTES], const char *name)
 {
     const char *at = strstr(name, "%d");
     if (at == NULL) {
-        snprintf(out, KEY_BYTES, "%s", name);
+        snprintf(out, NAME_BYTES, "%s", name);
     } else {
-        snprintf(out, KEY_BYTES, "%.*s%d%s", (int)(at - name), name, (int)b->plan->layer, at + 2);
+        snprintf(out, NAME_BYTES, "%.*s%d%s", (int)(at - name), name, (int)b->plan->layer, at + 2);
     }
 }
 
@@ -162,7 +203,7 @@ enum err blocks_read_vector(const struct blocks *b, plan_weight_id id, float *ou
 
 uint64_t blocks_rows_of(const struct blocks *b, const char *name)
 {
-    char full[KEY_BYTES];
+    char full[NAME_BYTES];
     tensor_name(b, full, name);
     const struct gguf_tensor *t = gguf_find_tensor(b->g, full);
     return t == NULL ? 0 : t->dims[1];
@@ -171,7 +212,7 @@ uint64_t blocks_rows_of(const struct blocks *b, const char *name)
 enum err blocks_bind_rows(struct blocks *b, const char *name, struct blocks_part part, uint32_t n_in,
                           plan_weight_id *id)
 {
-    char full[KEY_BYTES];
+    char full[NAME_BYTES];
     const struct row_source *rows;
     tensor_name(b, full, name);
     TRY(find_needed(b, full, n_in, part.n_all, &rows));
@@ -183,7 +224,7 @@ enum err blocks_bind_rows(struct blocks *b, const char *name, struct blocks_part
 
 enum err blocks_bind_elements(struct blocks *b, const char *name, struct blocks_part part, plan_weight_id *id)
 {
-    char full[KEY_BYTES];
+    char full[NAME_BYTES];
     const struct row_source *row;
     tensor_name(b, full, name);
     *id = PLAN_NONE;
@@ -213,7 +254,7 @@ enum err blocks_bind_optional(struct blocks *b, const char *name, uint32_t n_out
 
 enum err blocks_bind_part(struct blocks *b, const char *stem, struct blocks_part part, struct plan_step *s, int i)
 {
-    char name[KEY_BYTES];
+    char name[NAME_BYTES];
     snprintf(name, sizeof name, "%s.weight", stem);
     TRY(blocks_bind_rows(b, name, part, b->plan->bufs[s->src].width, &s->w[i]));
     snprintf(name, sizeof name, "%s.bias", stem);
@@ -223,7 +264,7 @@ enum err blocks_bind_part(struct blocks *b, const char *stem, struct blocks_part
 enum err blocks_bind_stack(struct blocks *b, const char *name, uint32_t n, uint32_t n_out, uint32_t n_in,
                            plan_weight_id *id)
 {
-    char full[KEY_BYTES];
+    char full[NAME_BYTES];
     tensor_name(b, full, name);
     const uint64_t shape[2][3] = {{n_in, n_out, n}, {n_in, n, 1}};
     const uint64_t *want = shape[n_out == 1];

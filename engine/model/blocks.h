@@ -117,6 +117,16 @@ struct blocks {
     int32_t no_rope;         /* of layers without RoPE; PLAN_NONE = none */
 };
 
+/* Returns "<arch>.<key>" in room. */
+enum { BLOCKS_KEY_BYTES = 128 };
+const char *blocks_key(const struct blocks *b, const char *key, char room[BLOCKS_KEY_BYTES]);
+
+/* Returns ERR_BAD_HPARAM with "<arch>.<key>: " and the text. */
+enum err blocks_refuse(const struct blocks *b, const char *key, const char *fmt, ...) PRINTF_LIKE(3, 4);
+
+bool blocks_has_key(const struct blocks *b, const char *key);
+MUST_CHECK enum err blocks_get_bool(const struct blocks *b, const char *key, bool fallback, bool *out);
+
 /* Reads "<arch>.<key>" as an integer in [min, max]. An absent key reads as `fallback`; UINT64_MAX makes the key
  * required. ERR_BAD_HPARAM names key, range and value. */
 MUST_CHECK enum err blocks_get_u32(const struct blocks *b, const char *key, uint64_t min, uint64_t max,
@@ -130,19 +140,31 @@ MUST_CHECK enum err blocks_get_f32(const struct blocks *b, const char *key, doub
 MUST_CHECK enum err blocks_get_layers(const struct blocks *b, const char *key, uint64_t min, uint64_t max,
                                       uint64_t fallback, uint32_t out[PLAN_MAX_LAYERS]);
 
+/* Returns an array of one element of `type` per layer; *out NULL: there is no such key. Call after block_count is
+ * read. */
+MUST_CHECK enum err blocks_get_array(const struct blocks *b, const char *key, enum gguf_type type,
+                                     const struct gguf_kv **out);
+
 /* Reads one boolean per layer. Without the key sets *found to false and leaves out unchanged. Call after block_count is
  * read. */
 MUST_CHECK enum err blocks_get_flags(const struct blocks *b, const char *key, bool *found, bool out[PLAN_MAX_LAYERS]);
 
-/* Marks layers with other mixers as without attention and without a part of the KV cache. Call after
- * blocks_read_hparams. ERR_NOMEM. */
-MUST_CHECK enum err blocks_skip_attention(struct blocks *b);
+/* Marks layers with other mixers, which are `what` in messages, as without attention and without a part of the KV
+ * cache. Call after blocks_read_hparams. ERR_BAD_HPARAM if rows see later rows; ERR_NOMEM. */
+MUST_CHECK enum err blocks_skip_attention(struct blocks *b, const char *what);
+
+/* Gives layers whose element of attention.head_count_kv is 0 the mixer `other`, and calls blocks_skip_attention if there
+ * are some; otherwise plan->kvs stays NULL. */
+MUST_CHECK enum err blocks_read_mixers(struct blocks *b, enum blocks_mixer other, const char *what);
 
 /* Reads the common hyper-parameters into b->h and the plan's dimensions, and makes b->style Llama's. n_ctx is limited
  * to the longest context that the model supports; 0 is replaced as model_build describes. */
 MUST_CHECK enum err blocks_read_hparams(struct blocks *b);
 /* Reads only the context: n_ctx and the plan's n_ctx_train and n_ctx_max. Part of blocks_read_hparams. */
 MUST_CHECK enum err blocks_read_context(struct blocks *b);
+
+/* Omits the last nextn_predict_layers layers, which predict further tokens. Call after blocks_read_hparams. */
+MUST_CHECK enum err blocks_omit_predicting(struct blocks *b);
 
 /* Reads the window, and which layers are local: <arch>.attention.sliding_window_pattern is an array (true = local) or a
  * period. The last layer of a period is global (the first with style.first_is_global). `period` is the default. Without

@@ -5,16 +5,7 @@
 
 enum err blocks_read_conv(struct blocks *b)
 {
-    uint32_t heads[PLAN_MAX_LAYERS];
-    TRY(blocks_get_layers(b, "attention.head_count_kv", 0, b->h.n_heads, b->h.n_heads, heads));
-    for (uint32_t i = 0; i < b->h.n_layers; i++) {
-        b->style.mixer[i] = heads[i] == 0 ? BLOCKS_CONV : BLOCKS_ATTENTION;
-    }
-    TRY(blocks_skip_attention(b));
-    if (b->plan->is_bidirectional) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.causal",
-                       "%s.attention.causal: expected true with short convolutions, found false", b->arch);
-    }
+    TRY(blocks_read_mixers(b, BLOCKS_CONV, "short convolutions"));
     return blocks_get_u32(b, "shortconv.l_cache", 2, PLAN_MAX_TAPS, UINT64_MAX, &b->style.conv_taps);
 }
 

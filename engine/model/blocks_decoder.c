@@ -162,8 +162,7 @@ enum err blocks_build_decoder(struct blocks *b)
 {
     const struct blocks_hparams *h = &b->h;
     if (b->plan->moe.n_experts != 0 && b->plan->moe.n_used == 0) {
-        return err_set(b->info, ERR_BAD_HPARAM, "expert_count", "%s.expert_count: expected 0, found %u", b->arch,
-                       b->plan->moe.n_experts);
+        return blocks_refuse(b, "expert_count", "expected 0, found %u", b->plan->moe.n_experts);
     }
     TRY(blocks_add_ropes(b));
     TRY(add_bufs(b));

@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { KEY_BYTES = 128, DEFAULT_INTERVAL = 4 };
+enum { DEFAULT_INTERVAL = 4 };
 
 /* --- interleaved rows----------------------------------------------------------------------------------------- */
 
@@ -123,31 +123,23 @@ static enum err read_kinds(struct blocks *b)
 /* Omits the last layers, which predict further tokens. At least one of the others must have attention. */
 static enum err cut_layers(struct blocks *b)
 {
-    uint32_t n_predicting;
     bool has_attention = false;
-    TRY(blocks_get_u32(b, "nextn_predict_layers", 0, b->h.n_layers - 1, 0, &n_predicting));
-    b->h.n_layers = b->plan->n_layers = b->h.n_layers - n_predicting;
+    TRY(blocks_omit_predicting(b));
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
         has_attention |= b->style.mixer[i] == BLOCKS_ATTENTION;
     }
     return has_attention ? ERR_OK
-                         : err_set(b->info, ERR_BAD_HPARAM, "attention.recurrent_layers",
-                                   "%s.attention.recurrent_layers: expected a layer with attention among %u, found "
-                                   "none",
-                                   b->arch, b->h.n_layers);
+                         : blocks_refuse(b, "attention.recurrent_layers",
+                                         "expected a layer with attention among %u, found none", b->h.n_layers);
 }
 
 enum err blocks_read_delta(struct blocks *b, bool is_tiled)
 {
     struct plan_delta *d = &b->plan->delta;
     uint32_t inner;
-    if (b->plan->is_bidirectional) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.causal",
-                       "%s.attention.causal: expected true with linear attention, found false", b->arch);
-    }
     TRY(read_kinds(b));
     TRY(cut_layers(b));
-    TRY(blocks_skip_attention(b));
+    TRY(blocks_skip_attention(b, "linear attention"));
     TRY(blocks_get_u32(b, "ssm.conv_kernel", 2, PLAN_MAX_TAPS, UINT64_MAX, &b->style.conv_taps));
     TRY(blocks_get_u32(b, "ssm.state_size", 1, PLAN_MAX_HEAD, UINT64_MAX, &d->key_dim));
     TRY(blocks_get_u32(b, "ssm.group_count", 1, PLAN_MAX_HEADS, UINT64_MAX, &d->n_k_heads));
@@ -155,14 +147,12 @@ enum err blocks_read_delta(struct blocks *b, bool is_tiled)
     TRY(blocks_get_u32(b, "ssm.inner_size", 1, PLAN_MAX_HEADS * PLAN_MAX_HEAD, UINT64_MAX, &inner));
     d->is_tiled = is_tiled;
     if (d->n_v_heads % d->n_k_heads != 0) {
-        return err_set(b->info, ERR_BAD_HPARAM, "ssm.time_step_rank",
-                       "%s.ssm.time_step_rank: expected a multiple of ssm.group_count %u, found %u", b->arch,
-                       d->n_k_heads, d->n_v_heads);
+        return blocks_refuse(b, "ssm.time_step_rank", "expected a multiple of ssm.group_count %u, found %u",
+                             d->n_k_heads, d->n_v_heads);
     }
     if (inner % d->n_v_heads != 0 || inner / d->n_v_heads > PLAN_MAX_HEAD) {
-        return err_set(b->info, ERR_BAD_HPARAM, "ssm.inner_size",
-                       "%s.ssm.inner_size: expected a multiple of time_step_rank %u, at most %u, found %u", b->arch,
-                       d->n_v_heads, d->n_v_heads * PLAN_MAX_HEAD, inner);
+        return blocks_refuse(b, "ssm.inner_size", "expected a multiple of time_step_rank %u, at most %u, found %u",
+                             d->n_v_heads, d->n_v_heads * PLAN_MAX_HEAD, inner);
     }
     d->value_dim = inner / d->n_v_heads;
     return ERR_OK;

@@ -121,11 +121,9 @@ enum err blocks_read_rank(struct blocks *b)
     bool says_so = p->pooling == PLAN_POOL_RANK;
     const struct kind *kind = find_kind(b->arch);
     if (says_so && kind == NULL) {
-        return err_set(
-            b->info, ERR_BAD_HPARAM, "pooling_type",
-            "%s.pooling_type: expected 1 (mean), 2 (cls) or 3 (last), found 4 (rank), which is known of bert, "
-            "modern-bert and qwen3",
-            b->arch);
+        return blocks_refuse(
+            b, "pooling_type",
+            "expected 1 (mean), 2 (cls) or 3 (last), found 4 (rank), which is known of bert, modern-bert and qwen3");
     }
     if (says_so && n_out == 0) {
         return err_set(b->info, ERR_MISSING_TENSOR, name,

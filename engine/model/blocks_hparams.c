@@ -3,25 +3,20 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-
-enum { KEY_BYTES = 128 };
 
 /* Reads whether rows see later rows, and how states become an embedding [llama.cpp b11434, include/llama.h:
  * LLAMA_POOLING_TYPE_]. */
 static enum err read_pooling(struct blocks *b)
 {
     enum { NONE, MEAN, CLS, LAST, RANK };
-    char key[KEY_BYTES];
     uint32_t type;
     bool is_causal;
-    snprintf(key, sizeof key, "%s.attention.causal", b->arch);
-    TRY(gguf_get_bool_or(b->g, key, !b->is_encoder, &is_causal, b->info));
+    TRY(blocks_get_bool(b, "attention.causal", !b->is_encoder, &is_causal));
     TRY(blocks_get_u32(b, "pooling_type", NONE, RANK, NONE, &type));
     b->plan->is_bidirectional = !is_causal;
     if (b->is_encoder && is_causal) {
-        return err_set(b->info, ERR_BAD_HPARAM, key, "%s: expected false, found true", key);
+        return blocks_refuse(b, "attention.causal", "expected false, found true");
     }
     b->plan->pooling = (enum plan_pooling)type;
     TRY(blocks_read_dense(b));
@@ -45,8 +40,7 @@ static enum err read_kv_heads(struct blocks *b)
     }
     return h->n_kv_heads != 0
                ? ERR_OK
-               : err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
-                         "%s.attention.head_count_kv: expected a layer with attention, found none", b->arch);
+               : blocks_refuse(b, "attention.head_count_kv", "expected a layer with attention, found none");
 }
 
 /* Reads number and width of the heads. */
@@ -61,25 +55,20 @@ static enum err read_heads(struct blocks *b)
         TRY(read_kv_heads(b));
     }
     if (h->n_heads % h->n_kv_heads != 0) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
-                       "%s.attention.head_count_kv: expected a divisor of attention.head_count %u, found %u", b->arch,
-                       h->n_heads, h->n_kv_heads);
+        return blocks_refuse(b, "attention.head_count_kv", "expected a divisor of attention.head_count %u, found %u",
+                             h->n_heads, h->n_kv_heads);
     }
-    char key[KEY_BYTES];
-    snprintf(key, sizeof key, "%s.attention.key_length", b->arch);
-    if (h->n_embd % h->n_heads != 0 && gguf_find(b->g, key) == NULL) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count",
-                       "%s.attention.head_count: expected a divisor of embedding_length %u, as there is no "
-                       "attention.key_length, found %u",
-                       b->arch, h->n_embd, h->n_heads);
+    if (h->n_embd % h->n_heads != 0 && !blocks_has_key(b, "attention.key_length")) {
+        return blocks_refuse(b, "attention.head_count",
+                             "expected a divisor of embedding_length %u, as there is no attention.key_length, found %u",
+                             h->n_embd, h->n_heads);
     }
     TRY(blocks_get_u32(b, "attention.key_length", 4, PLAN_MAX_HEAD, h->n_embd / h->n_heads, &h->head_dim));
     uint32_t value_dim;
     TRY(blocks_get_u32(b, "attention.value_length", h->head_dim, h->head_dim, h->head_dim, &value_dim));
     TRY(blocks_get_u32(b, "rope.dimension_count", 2, h->head_dim, h->head_dim, &h->n_rot));
     if (h->head_dim % 4 != 0) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.key_length",
-                       "%s.attention.key_length: expected a multiple of 4, found %u", b->arch, h->head_dim);
+        return blocks_refuse(b, "attention.key_length", "expected a multiple of 4, found %u", h->head_dim);
     }
     return ERR_OK;
 }
@@ -98,9 +87,8 @@ static enum err check_layers(const struct blocks *b)
             layer = layer * 10 + (uint32_t)(name.data[at] - '0');
         }
         if (layer >= b->h.n_layers) {
-            return err_set(b->info, ERR_BAD_HPARAM, "block_count",
-                           "%s.block_count: expected %" PRIu32 " or more, as there is %.*s, found %" PRIu32, b->arch,
-                           layer + 1, (int)name.len, name.data, b->h.n_layers);
+            return blocks_refuse(b, "block_count", "expected %" PRIu32 " or more, as there is %.*s, found %" PRIu32,
+                                 layer + 1, (int)name.len, name.data, b->h.n_layers);
         }
     }
     return ERR_OK;
@@ -132,8 +120,7 @@ enum err blocks_read_hparams(struct blocks *b)
     TRY(blocks_get_u32(b, "attention.head_count", 1, PLAN_MAX_HEADS, UINT64_MAX, &h->n_heads));
     TRY(read_heads(b));
     if (h->n_rot % 2 != 0) {
-        return err_set(b->info, ERR_BAD_HPARAM, "rope.dimension_count",
-                       "%s.rope.dimension_count: expected an even number, found %u", b->arch, h->n_rot);
+        return blocks_refuse(b, "rope.dimension_count", "expected an even number, found %u", h->n_rot);
     }
     const char *eps = b->centers ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
     TRY(blocks_get_f32(b, eps, 1e-13, 1.0, NAN, &h->eps));
@@ -164,21 +151,26 @@ enum err blocks_read_hparams(struct blocks *b)
     return ERR_OK;
 }
 
+enum err blocks_omit_predicting(struct blocks *b)
+{
+    uint32_t n;
+    TRY(blocks_get_u32(b, "nextn_predict_layers", 0, b->h.n_layers - 1, 0, &n));
+    b->h.n_layers = b->plan->n_layers = b->h.n_layers - n;
+    return ERR_OK;
+}
+
 enum err blocks_read_windows(struct blocks *b, uint32_t window, uint32_t period)
 {
-    char key[KEY_BYTES], window_key[KEY_BYTES];
-    snprintf(key, sizeof key, "%s.attention.sliding_window_pattern", b->arch);
-    snprintf(window_key, sizeof window_key, "%s.attention.sliding_window", b->arch);
+    char key[BLOCKS_KEY_BYTES];
     bool has_pattern = period < PLAN_MAX_LAYERS; /* the family has local layers, which need a window */
-    bool says = gguf_find(b->g, window_key) != NULL;
+    bool says = blocks_has_key(b, "attention.sliding_window");
     TRY(blocks_get_u32(b, "attention.sliding_window", says && has_pattern, INT32_MAX, window, &b->style.window));
-    const struct gguf_kv *kv = gguf_find(b->g, key);
+    const struct gguf_kv *kv = gguf_find(b->g, blocks_key(b, "attention.sliding_window_pattern", key));
     if (b->style.window == 0) {
         return ERR_OK;
     }
     if (b->plan->is_bidirectional && !b->is_encoder) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.causal",
-                       "%s.attention.causal: expected true with a sliding window, found false", b->arch);
+        return blocks_refuse(b, "attention.causal", "expected true with a sliding window, found false");
     }
     if (kv == NULL || kv->type != GGUF_ARRAY) {
         TRY(blocks_get_u32(b, "attention.sliding_window_pattern", 1, PLAN_MAX_LAYERS, period, &period));

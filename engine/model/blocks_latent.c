@@ -11,7 +11,6 @@
 #include "engine/tensor/row_turned.h"
 
 #include <math.h>
-#include <stdio.h>
 
 /* The norms inside of attention do not follow the file's epsilon [DeepSeek-V3, inference/model.py; Hugging Face
  * transformers, modeling_deepseek_v3.py]. */
@@ -23,8 +22,7 @@ static enum err read_kv_heads(struct blocks *b)
     uint32_t n;
     TRY(blocks_get_u32(b, "attention.head_count_kv", 1, b->h.n_heads, 1, &n));
     if (n != 1 && n != b->h.n_heads) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
-                       "%s.attention.head_count_kv: expected 1 or head_count %u, found %u", b->arch, b->h.n_heads, n);
+        return blocks_refuse(b, "attention.head_count_kv", "expected 1 or head_count %u, found %u", b->h.n_heads, n);
     }
     b->h.n_kv_heads = 1;
     return ERR_OK;
@@ -33,22 +31,19 @@ static enum err read_kv_heads(struct blocks *b)
 enum err blocks_read_latent(struct blocks *b)
 {
     struct blocks_hparams *h = &b->h;
-    char key[128];
     uint32_t ignored;
     TRY(read_kv_heads(b));
     TRY(blocks_get_u32(b, "rope.dimension_count", 2, PLAN_MAX_HEAD - 4, UINT64_MAX, &h->n_rot));
     TRY(blocks_get_u32(b, "attention.kv_lora_rank", 4, PLAN_MAX_HEAD - h->n_rot, UINT64_MAX, &h->latent_dim));
     if (h->latent_dim % 4 != 0) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.kv_lora_rank",
-                       "%s.attention.kv_lora_rank: expected a multiple of 4, found %u", b->arch, h->latent_dim);
+        return blocks_refuse(b, "attention.kv_lora_rank", "expected a multiple of 4, found %u", h->latent_dim);
     }
     if (h->n_rot % 4 != 0) {
-        return err_set(b->info, ERR_BAD_HPARAM, "rope.dimension_count",
-                       "%s.rope.dimension_count: expected a multiple of 4, found %u", b->arch, h->n_rot);
+        return blocks_refuse(b, "rope.dimension_count", "expected a multiple of 4, found %u", h->n_rot);
     }
     h->head_dim = h->latent_dim + h->n_rot;
-    snprintf(key, sizeof key, "%s.attention.key_length_mla", b->arch);
-    bool is_new = gguf_find(b->g, key) != NULL; /* then key_length and value_length describe the latent */
+    bool is_new =
+        blocks_has_key(b, "attention.key_length_mla"); /* then key_length and value_length describe the latent */
     const char *key_name = is_new ? "attention.key_length_mla" : "attention.key_length";
     const char *value_name = is_new ? "attention.value_length_mla" : "attention.value_length";
     TRY(blocks_get_u32(b, key_name, h->n_rot + 1, PLAN_MAX_HEAD, UINT64_MAX, &h->key_dim));

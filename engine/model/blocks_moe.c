@@ -13,11 +13,10 @@ static enum err check_groups(const struct blocks *b)
 {
     const struct plan_moe *m = &b->plan->moe;
     if (m->n_experts % m->n_groups != 0 || m->n_experts / m->n_groups * m->n_groups_used < m->n_used) {
-        return err_set(
-            b->info, ERR_BAD_HPARAM, "expert_group_count",
-            "%s.expert_group_count: expected groups of one size, of which %u hold %u experts or more, found %u "
-            "groups of %u experts",
-            b->arch, m->n_groups_used, m->n_used, m->n_groups, m->n_experts);
+        return blocks_refuse(
+            b, "expert_group_count",
+            "expected groups of one size, of which %u hold %u experts or more, found %u groups of %u experts",
+            m->n_groups_used, m->n_used, m->n_groups, m->n_experts);
     }
     return ERR_OK;
 }
@@ -29,8 +28,7 @@ static enum err check_shared(const struct blocks *b)
     snprintf(name, sizeof name, "blk.%u.ffn_down_shexp.weight", b->h.n_dense_layers);
     return b->h.n_ff_shared != 0 || blocks_rows_of(b, name) == 0
                ? ERR_OK
-               : err_set(b->info, ERR_BAD_HPARAM, "expert_shared_count",
-                         "%s.expert_shared_count: expected 1 or more, as there is %s, found 0", b->arch, name);
+               : blocks_refuse(b, "expert_shared_count", "expected 1 or more, as there is %s, found 0", name);
 }
 
 enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)
@@ -39,8 +37,6 @@ enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)
     struct blocks_hparams *h = &b->h;
     b->style.moe = *as;
     uint32_t gating, n_shared;
-    bool norms;
-    char key[128];
     TRY(blocks_get_u32(b, "expert_used_count", 1, MIN_OF(m->n_experts, (uint32_t)PLAN_MAX_EXPERTS_USED), UINT64_MAX,
                        &m->n_used));
     TRY(blocks_get_u32(b, "expert_feed_forward_length", 1, PLAN_MAX_WIDTH, as->n_ff != 0 ? as->n_ff : UINT64_MAX,
@@ -54,9 +50,7 @@ enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)
     }
     TRY(blocks_get_u32(b, "expert_gating_func", 1, ARRAY_LEN(gatings) - 1, as->gating, &gating));
     m->gating = gatings[gating];
-    snprintf(key, sizeof key, "%s.expert_weights_norm", b->arch);
-    TRY(gguf_get_bool_or(b->g, key, as->norms_weights, &norms, b->info));
-    m->norms_weights = norms;
+    TRY(blocks_get_bool(b, "expert_weights_norm", as->norms_weights, &m->norms_weights));
     TRY(blocks_get_f32(b, "expert_weights_scale", 0.0, 1e6, 1.0, &m->weights_scale));
     m->weights_scale = m->weights_scale != 0 ? m->weights_scale : 1.0f; /* 0 in a file means none */
     TRY(blocks_get_u32(b, "expert_group_count", 0, m->n_experts, 1, &m->n_groups));

@@ -6,10 +6,7 @@
 #include "engine/model/blocks.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
-
-enum { KEY_BYTES = 128 };
 
 static const char long_factors[] = "rope_factors_long.weight";
 
@@ -17,29 +14,21 @@ enum scaling { SCALING_NONE, SCALING_LINEAR, SCALING_YARN, SCALING_LONGROPE, SCA
 
 static const char *const scaling_names[N_SCALINGS] = {"none", "linear", "yarn", "longrope", "dynamic"};
 
-static bool has_key(const struct blocks *b, const char *key)
-{
-    char full[KEY_BYTES];
-    snprintf(full, sizeof full, "%s.%s", b->arch, key);
-    return gguf_find(b->g, full) != NULL;
-}
-
 /* Returns the key of the factor that stretches positions, current or old [llama.cpp b11434, src/llama-model.cpp].
  * Linear: 0 = none. */
 static const char *factor_key(const struct blocks *b)
 {
     static const char key[] = "rope.scaling.factor", old[] = "rope.scale_linear";
-    return !has_key(b, key) && has_key(b, old) ? old : key;
+    return !blocks_has_key(b, key) && blocks_has_key(b, old) ? old : key;
 }
 
 /* Files with a factor but no type mean linear scaling. */
 static enum err read_scaling(const struct blocks *b, enum scaling *out)
 {
-    char key[KEY_BYTES];
+    char key[BLOCKS_KEY_BYTES];
     struct gguf_str type;
-    snprintf(key, sizeof key, "%s.rope.scaling.type", b->arch);
-    TRY(gguf_get_str_or_null(b->g, key, &type, b->info));
-    bool is_linear = type.len == 0 && has_key(b, factor_key(b)) && gguf_find_tensor(b->g, long_factors) == NULL;
+    TRY(gguf_get_str_or_null(b->g, blocks_key(b, "rope.scaling.type", key), &type, b->info));
+    bool is_linear = type.len == 0 && blocks_has_key(b, factor_key(b)) && gguf_find_tensor(b->g, long_factors) == NULL;
     *out = is_linear ? SCALING_LINEAR : SCALING_NONE;
     for (int i = 0; i < N_SCALINGS; i++) {
         if (type.len == strlen(scaling_names[i]) && memcmp(type.data, scaling_names[i], type.len) == 0) {
@@ -97,9 +86,7 @@ static enum err apply_yarn(struct blocks *b, double base, float *inv_freq, float
     TRY(blocks_get_f32(b, "rope.scaling.yarn_attn_factor", 1e-3, 1e3, log_mul != 0 ? 1.0 : 1.0 + 0.1 * log(factor),
                        &attn));
     bool truncates;
-    char key[KEY_BYTES];
-    snprintf(key, sizeof key, "%s.rope.scaling.yarn_truncate", b->arch); /* gpt-oss blends between fractions */
-    TRY(gguf_get_bool_or(b->g, key, b->style.yarn_truncates, &truncates, b->info));
+    TRY(blocks_get_bool(b, "rope.scaling.yarn_truncate", b->style.yarn_truncates, &truncates)); /* gpt-oss: false */
     double low = yarn_dim(b, base, fast, n_orig), high = yarn_dim(b, base, slow, n_orig);
     low = fmax(truncates ? floor(low) : low, 0);
     high = fmin(truncates ? ceil(high) : high, b->h.n_rot - 1.0);

@@ -9,15 +9,13 @@ static enum err check_dims(const struct blocks *b, uint32_t inner)
 {
     const struct plan_ssm *m = &b->plan->ssm;
     if (inner % m->n_heads != 0 || inner / m->n_heads > PLAN_MAX_HEAD) {
-        return err_set(
-            b->info, ERR_BAD_HPARAM, "ssm.inner_size",
-            "%s.ssm.inner_size: expected a multiple of ssm.time_step_rank %u, of at most %d a head, found %u", b->arch,
-            m->n_heads, PLAN_MAX_HEAD, inner);
+        return blocks_refuse(b, "ssm.inner_size",
+                             "expected a multiple of ssm.time_step_rank %u, of at most %d a head, found %u", m->n_heads,
+                             PLAN_MAX_HEAD, inner);
     }
     if (m->n_heads % m->n_groups != 0) {
-        return err_set(b->info, ERR_BAD_HPARAM, "ssm.group_count",
-                       "%s.ssm.group_count: expected a divisor of ssm.time_step_rank %u, found %u", b->arch, m->n_heads,
-                       m->n_groups);
+        return blocks_refuse(b, "ssm.group_count", "expected a divisor of ssm.time_step_rank %u, found %u", m->n_heads,
+                             m->n_groups);
     }
     return ERR_OK;
 }
@@ -25,20 +23,10 @@ static enum err check_dims(const struct blocks *b, uint32_t inner)
 enum err blocks_read_ssm(struct blocks *b)
 {
     struct plan_ssm *m = &b->plan->ssm;
-    uint32_t heads[PLAN_MAX_LAYERS], inner;
-    bool has_any = false;
-    TRY(blocks_get_layers(b, "attention.head_count_kv", 0, b->h.n_heads, b->h.n_heads, heads));
-    for (uint32_t i = 0; i < b->h.n_layers; i++) {
-        b->style.mixer[i] = heads[i] == 0 ? BLOCKS_SSM : BLOCKS_ATTENTION;
-        has_any |= heads[i] == 0;
-    }
-    if (!has_any) {
+    uint32_t inner;
+    TRY(blocks_read_mixers(b, BLOCKS_SSM, "state spaces"));
+    if (b->plan->kvs == NULL) {
         return ERR_OK;
-    }
-    TRY(blocks_skip_attention(b));
-    if (b->plan->is_bidirectional) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.causal",
-                       "%s.attention.causal: expected true with state spaces, found false", b->arch);
     }
     TRY(blocks_get_u32(b, "ssm.conv_kernel", 2, PLAN_MAX_TAPS, UINT64_MAX, &b->style.conv_taps));
     TRY(blocks_get_u32(b, "ssm.state_size", 1, PLAN_MAX_STATE, UINT64_MAX, &m->state_dim));

@@ -107,10 +107,9 @@ enum err blocks_find_shared(const struct blocks *b, uint32_t n_shared, uint32_t 
             return ERR_OK;
         }
     }
-    return err_set(b->info, ERR_BAD_HPARAM, "attention.shared_kv_layers",
-                   "%s.attention.shared_kv_layers: expected fewer, as layer %" PRIu32
-                   " finds no layer of its kind before them, found %" PRIu32,
-                   b->arch, layer, n_shared);
+    return blocks_refuse(b, "attention.shared_kv_layers",
+                         "expected fewer, as layer %" PRIu32 " finds no layer of its kind before them, found %" PRIu32,
+                         layer, n_shared);
 }
 
 enum err blocks_get_ff_buf(struct blocks *b, const char *name, uint32_t width, plan_buf_id *id)
@@ -123,11 +122,10 @@ enum err blocks_get_ff_buf(struct blocks *b, const char *name, uint32_t width, p
         }
         n += is_one;
     }
-    return n < BLOCKS_MAX_FF_WIDTHS ? plan_add_buf(b->plan, name, width, id)
-                                    : err_set(b->info, ERR_BAD_HPARAM, "feed_forward_length",
-                                              "%s.feed_forward_length: expected at most %d different widths, found "
-                                              "more",
-                                              b->arch, BLOCKS_MAX_FF_WIDTHS);
+    return n < BLOCKS_MAX_FF_WIDTHS
+               ? plan_add_buf(b->plan, name, width, id)
+               : blocks_refuse(b, "feed_forward_length", "expected at most %d different widths, found more",
+                               BLOCKS_MAX_FF_WIDTHS);
 }
 
 /* The norm's epsilon accounts for 1 / sqrt(D), and existing factors include 1 / sqrt(2). */

@@ -16,9 +16,7 @@ static enum err build(struct blocks *b)
     TRY(blocks_read_hparams(b));
     TRY(blocks_read_latent_scale(b));
     struct blocks_style *s = &b->style;
-    uint32_t n_predicting;
-    TRY(blocks_get_u32(b, "nextn_predict_layers", 0, b->h.n_layers - 1, 0, &n_predicting));
-    b->h.n_layers = b->plan->n_layers = b->h.n_layers - n_predicting;
+    TRY(blocks_omit_predicting(b));
     TRY(blocks_get_f32(b, "attention.temperature_scale", 0.0, 1e3, 0.0, &s->query_beta)); /* Mistral Large 3 */
     TRY(blocks_get_u32(b, "attention.temperature_length", 1, UINT32_MAX / 2, b->h.n_ctx_train, &s->query_period));
     if (b->plan->moe.n_experts == 0) {

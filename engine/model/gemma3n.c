@@ -67,8 +67,9 @@ static double quantile(double p)
 static enum err read_cutoffs(struct gemma3n *m)
 {
     struct blocks *b = &m->b;
-    static const char key[] = "gemma3n.activation_sparsity_scale";
-    const struct gguf_kv *kv = gguf_find(b->g, key);
+    static const char key[] = "activation_sparsity_scale";
+    const struct gguf_kv *kv;
+    TRY(blocks_get_array(b, key, GGUF_F32, &kv));
     if (kv == NULL) {
         for (uint32_t i = 0; i < SPARSE_LAYERS && b->h.n_layers > SPARSE_LAYERS; i++) {
             m->is_sparse[i] = true;
@@ -76,17 +77,12 @@ static enum err read_cutoffs(struct gemma3n *m)
         }
         return ERR_OK;
     }
-    TRY(gguf_get_array(b->g, key, GGUF_F32, &kv, b->info));
-    if (kv->n != b->h.n_layers) {
-        return err_set_at(b->info, ERR_BAD_HPARAM, kv->offset, "%s: expected %u elements, one a layer, found %" PRIu64,
-                          key, b->h.n_layers, kv->n);
-    }
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
         double cutoff = gguf_elem_f64(kv, i);
         m->is_sparse[i] = cutoff != -INFINITY;
         m->cutoff[i] = m->is_sparse[i] ? (float)cutoff : 0;
         if (!(m->cutoff[i] >= -MAX_CUTOFF && m->cutoff[i] <= MAX_CUTOFF)) { /* also catches NaN */
-            return err_set(b->info, ERR_BAD_HPARAM, key, "%s[%u]: expected %g to %g, or -inf, found %g", key, i,
+            return err_set(b->info, ERR_BAD_HPARAM, key, "gemma3n.%s[%u]: expected %g to %g, or -inf, found %g", key, i,
                            -MAX_CUTOFF, MAX_CUTOFF, cutoff);
         }
     }
@@ -100,10 +96,9 @@ static enum err set_heads(struct gemma3n *m)
     struct plan *p = b->plan;
     TRY(blocks_get_u32(b, "attention.head_count_kv", 1, h->n_heads, h->n_heads, &h->n_kv_heads));
     if (h->n_heads % h->n_kv_heads != 0) {
-        return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
-                       "gemma3n.attention.head_count_kv: expected a divisor of attention.head_count %" PRIu32
-                       ", found %" PRIu32,
-                       h->n_heads, h->n_kv_heads);
+        return blocks_refuse(b, "attention.head_count_kv",
+                             "expected a divisor of attention.head_count %" PRIu32 ", found %" PRIu32, h->n_heads,
+                             h->n_kv_heads);
     }
     p->n_kv_heads = h->n_kv_heads;
     p->kvs = arena_zalloc(&p->arena, h->n_layers * sizeof *p->kvs);

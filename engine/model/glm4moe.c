@@ -10,9 +10,7 @@ static enum err build(struct blocks *b)
     struct blocks_style *s = &b->style;
     s->is_neox = true;
     s->ffn_norm = "blk.%d.post_attention_norm.weight";
-    uint32_t n_predicting;
-    TRY(blocks_get_u32(b, "nextn_predict_layers", 0, b->h.n_layers - 1, 0, &n_predicting));
-    b->h.n_layers = b->plan->n_layers = b->h.n_layers - n_predicting;
+    TRY(blocks_omit_predicting(b));
     s->head_norm = blocks_rows_of(b, "blk.0.attn_q_norm.weight") != 0 ? BLOCKS_NORM_EACH : BLOCKS_NO_HEAD_NORM;
     struct blocks_moe moe = {.gating = 2, .norms_weights = true, .n_shared = 1};
     TRY(blocks_read_moe(b, &moe));

@@ -27,10 +27,8 @@ static enum err read_scales(struct blocks *b)
 /* Files use "scaling finetuned" to say whether there is RoPE. */
 static enum err read_nope(struct blocks *b)
 {
-    char key[KEY_BYTES];
     bool has_rope;
-    snprintf(key, sizeof key, "%s.rope.scaling.finetuned", b->arch);
-    TRY(gguf_get_bool_or(b->g, key, true, &has_rope, b->info));
+    TRY(blocks_get_bool(b, "rope.scaling.finetuned", true, &has_rope));
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
         b->style.is_nope[i] = !has_rope;
     }
