@@ -352,7 +352,7 @@ static enum err go_on(const struct engine_config *cfg, struct err_info *info)
 {
     return cfg->progress == NULL || cfg->progress(cfg->progress_arg, 0)
                ? ERR_OK
-               : err_set(info, ERR_CANCELLED, NULL, "loading was given up");
+               : err_set(info, ERR_CANCELLED, NULL, "loading was cancelled");
 }
 
 static enum err open_tokenizer(struct engine *e, const struct engine_config *cfg, struct err_info *info)

@@ -20,14 +20,13 @@ void backend_join_name(char all[BACKEND_NAME_BYTES], const char *part)
 enum err backend_check_ranks(const struct plan *plan, const struct backend_config *cfg, struct err_info *info)
 {
     return plan->is_shard && cfg->reduce == NULL
-               ? err_set(info, ERR_INTERNAL, NULL,
-                         "the plan is that of one of several ranks, which have no way to meet")
+               ? err_set(info, ERR_INTERNAL, NULL, "the plan is one rank's part, and there is no reduce function")
                : ERR_OK;
 }
 
 enum err backend_reduce_failed(enum err err, struct err_info *info)
 {
-    return err_set(info, err, NULL, "the ranks that compute the model together did not meet");
+    return err_set(info, err, NULL, "the sum over the ranks of the model failed");
 }
 
 enum err backend_compute(const struct backend *b, struct backend_model *m, const struct backend_batch *batch,
@@ -40,7 +39,7 @@ enum err backend_compute(const struct backend *b, struct backend_model *m, const
 enum err backend_device_of(const struct backend *b, const struct backend_config *cfg, struct backend_device *out,
                            struct err_info *info)
 {
-    enum err why = err_set(info, ERR_UNSUPPORTED_CPU, "backend", "%s finds no device to run on", b->name), err;
+    enum err why = err_set(info, ERR_UNSUPPORTED_CPU, "backend", "the back end %s found no device", b->name), err;
     for (int i = 0; (err = b->probe(cfg, i, out, info)) != ERR_OK; i++) {
         if (err == ERR_NONE) {
             return why;
@@ -111,7 +110,8 @@ enum err backend_check_types(const struct plan *plan, struct err_info *info)
     for (int32_t i = 0; i < plan->n_weights; i++) {
         const struct plan_weight *w = &plan->weights[i];
         if (quant_ops(w->type) == NULL) {
-            return err_set(info, ERR_UNSUPPORTED_TYPE, w->name, "%s: weights of type %s cannot be executed", w->name,
+            return err_set(info, ERR_UNSUPPORTED_TYPE, w->name,
+                           "%s: expected a type that infcgi can compute with, found %s", w->name,
                            dtype_info(w->type)->name);
         }
     }
@@ -125,8 +125,8 @@ enum err backend_pool_bytes(const struct backend_bytes *b, const struct backend_
     if (!ck_mul(b->page, (uint64_t)cfg->n_pages, &pages) || !ck_mul(b->window, (uint64_t)cfg->n_windows, &windows) ||
         !ck_mul(b->state, (uint64_t)cfg->n_states, &states) || !ck_add(pages, windows, &all) ||
         !ck_add(all, states, &all) || all > SIZE_MAX) {
-        return err_set(info, ERR_NOMEM, NULL, "no memory holds %d KV pages and %d recurrent states", cfg->n_pages,
-                       cfg->n_states);
+        return err_set(info, ERR_NOMEM, NULL, "%d KV pages and %d recurrent states exceed the address space",
+                       cfg->n_pages, cfg->n_states);
     }
     *out = (size_t)all;
     return ERR_OK;

@@ -216,7 +216,7 @@ static enum err place(struct cards *c, int32_t n, const char *text, struct backe
     size_t bytes = count_bytes(c);
     if (bytes == 0) {
         return err_set(info, ERR_CONFIG, "gpu-layers",
-                       "gpu-layers: expected nothing, as the back end %s computes in the host's memory; found '%s'",
+                       "gpu-layers: expected no value, because the back end %s computes in host memory; found '%s'",
                        c->backend->name, text);
     }
     if (n == BACKEND_LAYERS_AUTO) {
@@ -247,8 +247,8 @@ static enum err share_list(const struct backend_config *cfg, struct backend_part
     TRY(n != 0 ? find_cards(&c, info) : ERR_OK);
     if (n != c.n) {
         return err_set(info, ERR_CONFIG, "device",
-                       "device: expected as many devices as parts of the back end %s, %d; found '%.64s'",
-                       c.backend->name, n, cfg->device);
+                       "device: expected %d devices, one for each part of the back end %s; found '%.64s'", n,
+                       c.backend->name, cfg->device);
     }
     for (int i = 0; i < n; i++) {
         memcpy(takers[i]->device, c.at[i].id, sizeof takers[i]->device);
@@ -264,8 +264,7 @@ enum err backend_layers_place(const char *text, const struct plan *plan, const s
     TRY(text != NULL ? backend_layers_parse(text, "gpu-layers", &n, info) : ERR_OK);
     if (parts->n > 1 && n != BACKEND_LAYERS_ALL) {
         return err_set(info, ERR_CONFIG, "gpu-layers",
-                       "gpu-layers: expected nothing, as the back end's name says which has what layers; found '%s'",
-                       text);
+                       "gpu-layers: expected no value, because backend assigns the layers; found '%s'", text);
     }
     if (parts->n > 1) {
         return is_list(cfg) ? share_list(cfg, parts, info) : ERR_OK;

@@ -39,7 +39,7 @@ static enum err read_range(const struct reader *r, const char *range, bool is_la
     out->first = r->next;
     out->last = end; /* -1: open */
     if (range == NULL && !is_last) {
-        return refuse(r, "NAME:FIRST-LAST, the layers of a back end that another follows");
+        return refuse(r, "NAME:FIRST-LAST, because another back end follows");
     }
     if (range != NULL) {
         const char *at = range;
@@ -52,13 +52,13 @@ static enum err read_range(const struct reader *r, const char *range, bool is_la
         }
     }
     if (out->first != r->next) {
-        snprintf(expected, sizeof expected, "layers from %" PRId32 " on, because earlier ones belong to others",
+        snprintf(expected, sizeof expected, "layers from %" PRId32 ", because other parts have the earlier ones",
                  r->next);
-        return refuse(r, r->next == 0 ? "layers from 0 on" : expected);
+        return refuse(r, r->next == 0 ? "layers from 0" : expected);
     }
     if (r->n_layers != 0 && (out->first > end || (is_last ? out->last != end : out->last >= end))) {
-        snprintf(expected, sizeof expected, "layers up to %" PRId32 "%s, as the model has %" PRId32,
-                 is_last ? end : end - 1, is_last ? "" : " and then another back end's", r->n_layers);
+        snprintf(expected, sizeof expected, "layers up to %" PRId32 "%s, because the model has %" PRId32,
+                 is_last ? end : end - 1, is_last ? "" : ", then layers of another back end", r->n_layers);
         return refuse(r, expected);
     }
     return ERR_OK;
@@ -87,7 +87,7 @@ enum err backend_parts_parse(const char *text, const char *what, uint32_t n_laye
         is_last = strchr(text, ',') == NULL;
         snprintf(r.text, sizeof r.text, "%.*s", (int)MIN_OF(strcspn(text, ","), sizeof r.text), text);
         if (out->n == BACKEND_MAX_PARTS) {
-            return refuse(&r, "16 back ends at most");
+            return refuse(&r, "at most 16 back ends");
         }
         TRY(read_part(&r, is_last, &out->at[out->n]));
         out->n++;

@@ -123,7 +123,7 @@ enum err blocks_read_rank(struct blocks *b)
     if (says_so && kind == NULL) {
         return blocks_refuse(
             b, "pooling_type",
-            "expected 1 (mean), 2 (cls) or 3 (last), found 4 (rank), which is known of bert, modern-bert and qwen3");
+            "expected 1 (mean), 2 (cls) or 3 (last), found 4 (rank), which only bert, modern-bert and qwen3 have");
     }
     if (says_so && n_out == 0) {
         return err_set(b->info, ERR_MISSING_TENSOR, name,

@@ -33,7 +33,7 @@ static enum err read_kv_heads(struct blocks *b)
     for (uint32_t i = 0; i < h->n_layers; i++) {
         if (n[i] != 0 && h->n_kv_heads != 0 && n[i] != h->n_kv_heads) {
             return err_set(b->info, ERR_BAD_HPARAM, "attention.head_count_kv",
-                           "%s.attention.head_count_kv[%u]: expected %u, as layers before have, found %u", b->arch, i,
+                           "%s.attention.head_count_kv[%u]: expected %u, as in earlier layers, found %u", b->arch, i,
                            h->n_kv_heads, n[i]);
         }
         h->n_kv_heads = n[i] != 0 ? n[i] : h->n_kv_heads;

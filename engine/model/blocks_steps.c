@@ -108,7 +108,8 @@ enum err blocks_find_shared(const struct blocks *b, uint32_t n_shared, uint32_t 
         }
     }
     return blocks_refuse(b, "attention.shared_kv_layers",
-                         "expected fewer, as layer %" PRIu32 " finds no layer of its kind before them, found %" PRIu32,
+                         "expected fewer, as layer %" PRIu32
+                         " has no earlier layer of its kind with keys and values, found %" PRIu32,
                          layer, n_shared);
 }
 

@@ -149,8 +149,8 @@ enum err plan_check(struct plan *p, struct err_info *info)
         return err_set(info, ERR_INTERNAL, NULL, "the plan's latent attention has more than one KV head");
     }
     if (p->kvs == NULL && p->n_kv_heads != 0 && p->n_heads % p->n_kv_heads != 0) {
-        return err_set(info, ERR_INTERNAL, NULL, "the plan's %u heads do not share %u KV heads alike", p->n_heads,
-                       p->n_kv_heads);
+        return err_set(info, ERR_INTERNAL, NULL, "the plan's %u heads do not divide evenly among %u KV heads",
+                       p->n_heads, p->n_kv_heads);
     }
     p->recurrent_floats = 0;
     enum plan_rows rows = PLAN_ALL_ROWS;

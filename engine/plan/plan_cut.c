@@ -22,8 +22,8 @@ static enum err cut_kvs(struct plan *part, const struct plan *p, int32_t first, 
         bool is_here = i >= first && i <= last;
         if (is_here && kv.layer != PLAN_NONE && kv.layer < first) {
             return err_set(info, ERR_CONFIG, "backend",
-                           "backend: expected layer %d together with layer %d, which reads its keys and values; found "
-                           "layers %d-%d apart",
+                           "backend: expected layer %d in one part with layer %d, which reads its keys and values; "
+                           "found a part of layers %d-%d",
                            (int)kv.layer, (int)i, (int)first, (int)last);
         }
         kv.layer = is_here ? kv.layer : PLAN_NONE;

@@ -162,8 +162,9 @@ static enum err fails(const struct plan_check *c, const char *why)
 static enum err check_stores(const struct plan_check *c)
 {
     struct plan_kv kv = kv_of(c->plan, c->step);
-    return stores(c->step) == (kv.layer == c->step->layer) ? ERR_OK
-                                                           : fails(c, "stores what its layer does not keep, or not");
+    return stores(c->step) == (kv.layer == c->step->layer)
+               ? ERR_OK
+               : fails(c, "and its layer disagree on whether it stores keys and values");
 }
 
 static enum err check_norm(const struct plan_check *c)

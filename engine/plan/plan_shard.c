@@ -333,7 +333,7 @@ enum err plan_shard(const struct plan *p, uint32_t rank, uint32_t n, struct plan
     if (err == ERR_OK) {
         err = plan_check(s.out, info);
     } else {
-        err = err_set(info, err, NULL, "no memory or no buffers for the plan of a rank");
+        err = err_set(info, err, NULL, "no memory or no buffers left for the plan of a rank");
     }
     if (err != ERR_OK) {
         plan_free(&s.out);

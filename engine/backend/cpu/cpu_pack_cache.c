@@ -199,23 +199,23 @@ static const char *find_fault(const struct io_map *map, const struct header *wan
 {
     struct header h;
     if (map->bytes < HEADER_BYTES) {
-        return "it is cut short";
+        return "it is truncated";
     }
     memcpy(&h, map->data, sizeof h);
     if (memcmp(h.magic, magic, sizeof magic) != 0 || h.version != FORMAT_VERSION) {
-        return "it is of another version, or no packed cache";
+        return "it has another version, or is no packed cache";
     }
     if (h.header_hash != hash_header(&h)) {
         return "its header is damaged";
     }
     if (h.source_bytes != want->source_bytes || h.source_mtime_ns != want->source_mtime_ns ||
         h.source_hash != want->source_hash) {
-        return "it is of another model file, or the file was written since";
+        return "it belongs to another model file, or that file has changed";
     }
     if (h.layout_hash != want->layout_hash || h.payload_bytes != want->payload_bytes) {
         return "it was packed by another version";
     }
-    return map->bytes != HEADER_BYTES + h.payload_bytes ? "it is cut short" : NULL;
+    return map->bytes != HEADER_BYTES + h.payload_bytes ? "it is truncated" : NULL;
 }
 
 enum err cpu_pack_cache_open(struct backend_model *m, struct err_info *info)

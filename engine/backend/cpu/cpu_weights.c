@@ -62,7 +62,7 @@ static enum err find_sizes(struct backend_model *m, struct err_info *info)
         uint64_t bytes = is_vector(w, c) ? (uint64_t)w->n_in * sizeof(float) : (uint64_t)c->panel_bytes * c->n_panels;
         bool ok = ck_align(bytes, ALIGN, &bytes) && ck_add(total, bytes, &total);
         if (!ok) {
-            return err_set(info, ERR_NOMEM, w->name, "the packed weights do not fit in memory");
+            return err_set(info, ERR_NOMEM, w->name, "the packed weights exceed the address space");
         }
     }
     m->bytes.weights = (size_t)total;
@@ -103,7 +103,7 @@ bool cpu_goes_on(const struct backend_model *m, float fraction)
     return m->cfg.progress == NULL || m->cfg.progress(m->cfg.progress_arg, fraction);
 }
 
-enum err cpu_given_up(struct err_info *info) { return err_set(info, ERR_CANCELLED, NULL, "loading was given up"); }
+enum err cpu_given_up(struct err_info *info) { return err_set(info, ERR_CANCELLED, NULL, "loading was cancelled"); }
 
 struct pack_job {
     struct backend_model *m;

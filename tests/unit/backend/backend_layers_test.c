@@ -259,7 +259,7 @@ START_TEST(layers_are_placed_as_the_text_says)
     ck_assert(parts.n == 1 && parts.at[0].backend == &backend_ref && parts.at[0].last == 4);
     ck_assert_int_eq(place(&backend_ref, "1", &parts, &info), ERR_CONFIG);
     ck_assert_str_eq(info.text,
-                     "gpu-layers: expected nothing, as the back end ref computes in the host's memory; found '1'");
+                     "gpu-layers: expected no value, because the back end ref computes in host memory; found '1'");
     parts = parts_of(&card, 2);
     struct backend_config cfg = config();
     ck_assert_int_eq(backend_layers_place("1", plan, &cfg, &parts, &info), ERR_CONFIG);
@@ -361,7 +361,7 @@ START_TEST(parts_take_the_devices_of_a_list)
     is_part(&parts, 2, "0", 3, 4);
     cfg.device = "2,0,1";
     ck_assert_int_eq(backend_layers_place(NULL, plan, &cfg, &parts, &info), ERR_CONFIG);
-    ck_assert_str_eq(info.text, "device: expected as many devices as parts of the back end ref, 2; found '2,0,1'");
+    ck_assert_str_eq(info.text, "device: expected 2 devices, one for each part of the back end ref; found '2,0,1'");
     close_model();
 }
 END_TEST

@@ -54,7 +54,7 @@ static const struct {
     {"ref:0-3,gpu", true, "x: expected one of cpu, ref, opencl; found 'gpu'"},
     {"ref:0-3,", true, "x: expected one of cpu, ref, opencl; found ''"},
     {",cpu", true, "x: expected one of cpu, ref, opencl; found ''"},
-    {"ref,cpu", true, "x: expected NAME:FIRST-LAST, the layers of a back end that another follows; found 'ref'"},
+    {"ref,cpu", true, "x: expected NAME:FIRST-LAST, because another back end follows; found 'ref'"},
     {"cpu:", true, "x: expected NAME:FIRST-LAST, layers from the first, counted from 0, to the last; found 'cpu:'"},
     {"cpu:3", true, "x: expected NAME:FIRST-LAST, layers from the first, counted from 0, to the last; found 'cpu:3'"},
     {"cpu:0-", true, "x: expected NAME:FIRST-LAST, layers from the first, counted from 0, to the last; found 'cpu:0-'"},
@@ -65,16 +65,18 @@ static const struct {
      "x: expected NAME:FIRST-LAST, layers from the first, counted from 0, to the last; found 'cpu:0-3x'"},
     {"cpu: 0-3", true,
      "x: expected NAME:FIRST-LAST, layers from the first, counted from 0, to the last; found 'cpu: 0-3'"},
-    {"cpu:1-29", true, "x: expected layers from 0 on; found 'cpu:1-29'"},
-    {"ref:0-3,cpu:5-29", true, "x: expected layers from 4 on, because earlier ones belong to others; found 'cpu:5-29'"},
-    {"ref:0-3,cpu:3-29", true, "x: expected layers from 4 on, because earlier ones belong to others; found 'cpu:3-29'"},
-    {"cpu:0-28", false, "x: expected layers up to 29, as the model has 30; found 'cpu:0-28'"},
-    {"ref:0-3,cpu:4-30", false, "x: expected layers up to 29, as the model has 30; found 'cpu:4-30'"},
+    {"cpu:1-29", true, "x: expected layers from 0; found 'cpu:1-29'"},
+    {"ref:0-3,cpu:5-29", true,
+     "x: expected layers from 4, because other parts have the earlier ones; found 'cpu:5-29'"},
+    {"ref:0-3,cpu:3-29", true,
+     "x: expected layers from 4, because other parts have the earlier ones; found 'cpu:3-29'"},
+    {"cpu:0-28", false, "x: expected layers up to 29, because the model has 30; found 'cpu:0-28'"},
+    {"ref:0-3,cpu:4-30", false, "x: expected layers up to 29, because the model has 30; found 'cpu:4-30'"},
     {"ref:0-99999999999999999999,cpu", false,
-     "x: expected layers up to 28 and then another back end's, as the model has 30; found "
+     "x: expected layers up to 28, then layers of another back end, because the model has 30; found "
      "'ref:0-99999999999999999999'"},
     {"ref:0-29,cpu", false,
-     "x: expected layers up to 28 and then another back end's, as the model has 30; found 'ref:0-29'"},
+     "x: expected layers up to 28, then layers of another back end, because the model has 30; found 'ref:0-29'"},
 };
 
 START_TEST(all_else_is_refused_with_what_was_expected)
@@ -107,7 +109,7 @@ START_TEST(there_are_not_too_many)
     ck_assert_int_eq(parts.n, BACKEND_MAX_PARTS);
     snprintf(text + n - 1, sizeof text - n, ",cpu");
     ck_assert_int_eq(backend_parts_parse(text, "x", LAYERS, &parts, &info), ERR_CONFIG);
-    ck_assert_str_eq(info.text, "x: expected 16 back ends at most; found 'cpu'");
+    ck_assert_str_eq(info.text, "x: expected at most 16 back ends; found 'cpu'");
 }
 END_TEST
 

@@ -174,8 +174,8 @@ START_TEST(layers_that_share_keys_and_values_stay_together)
     ck_assert_int_eq(plan_cut(whole, n_layers - 1, n_layers - 1, &part, &info), ERR_CONFIG);
     ck_assert_ptr_null(part);
     ck_assert_str_eq(info.text,
-                     "backend: expected layer 1 together with layer 5, which reads its keys and values; found "
-                     "layers 5-5 apart");
+                     "backend: expected layer 1 in one part with layer 5, which reads its keys and values; found "
+                     "a part of layers 5-5");
     close_model();
 }
 END_TEST

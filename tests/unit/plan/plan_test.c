@@ -317,7 +317,7 @@ START_TEST(each_kv_head_is_read_by_as_many_heads)
 {
     struct plan *p = make_plan();
     p->n_kv_heads = p->n_heads + 1;
-    check_fails(p, ERR_INTERNAL, "do not share");
+    check_fails(p, ERR_INTERNAL, "do not divide evenly");
 }
 END_TEST
 
