@@ -296,14 +296,14 @@ static bool has_unfit(const bool *unfit, const struct backend_part *p)
     return any;
 }
 
-/* Appends the layers of a part. n_behind: later parts, each of which needs a slot. */
-static void move_part(const bool *unfit, const struct backend_part *p, int n_behind, struct backend_parts *to)
+/* Appends the layers of a part. n_later: later parts, each of which needs a slot. */
+static void move_part(const bool *unfit, const struct backend_part *p, int n_later, struct backend_parts *to)
 {
     bool is_cut = has_devices(p) && has_unfit(unfit, p);
     for (int32_t at = p->first; at <= p->last; at++) {
         struct backend_part one = *p;
         one.first = one.last = at;
-        bool has_room = joins(to, &one) || to->n + 2 + n_behind <= BACKEND_MAX_PARTS; /* and for the CPU after it */
+        bool has_room = joins(to, &one) || to->n + 2 + n_later <= BACKEND_MAX_PARTS; /* and for the CPU after it */
         if (is_cut && (unfit[at] || !has_room)) {
             one = (struct backend_part){.backend = &backend_cpu, .first = at, .last = at};
         }

@@ -10,28 +10,28 @@
 enum { LOWER_BY = 10 /* Linux: weight 110 instead of 1024 */ };
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool is_usual;   /* the policy is SCHED_OTHER; another one, chosen when the process was started, stays */
+static bool is_normal;  /* the policy is SCHED_OTHER; another one, chosen when the process was started, stays */
 static bool can_return; /* to the earlier nice value */
-static int usual;       /* nice value */
+static int normal;      /* nice value */
 
 /* On Linux a nice value belongs to a thread; 0 means the calling one. */
 static bool set_nice(int nice) { return setpriority(PRIO_PROCESS, 0, nice) == 0; }
 
 /* Runs in a separate thread, which possibly cannot return to its old value. */
-static void *try_it(void *arg)
+static void *probe(void *arg)
 {
     (void)arg;
     errno = 0;
-    usual = getpriority(PRIO_PROCESS, 0);
-    can_return = errno == 0 && set_nice(usual + LOWER_BY) && set_nice(usual);
+    normal = getpriority(PRIO_PROCESS, 0);
+    can_return = errno == 0 && set_nice(normal + LOWER_BY) && set_nice(normal);
     return NULL;
 }
 
-static void look(void)
+static void find_policy(void)
 {
     pthread_t thread;
-    is_usual = sched_getscheduler(0) == SCHED_OTHER;
-    if (is_usual && pthread_create(&thread, NULL, try_it, NULL) == 0) {
+    is_normal = sched_getscheduler(0) == SCHED_OTHER;
+    if (is_normal && pthread_create(&thread, NULL, probe, NULL) == 0) {
         (void)pthread_join(thread, NULL);
     }
 }
@@ -39,12 +39,12 @@ static void look(void)
 void background_begin(void)
 {
     const struct sched_param none = {0};
-    pthread_once(&once, look);
-    if (is_usual) {
+    pthread_once(&once, find_policy);
+    if (is_normal) {
         (void)sched_setscheduler(0, SCHED_BATCH, &none);
     }
     if (can_return) {
-        (void)set_nice(usual + LOWER_BY);
+        (void)set_nice(normal + LOWER_BY);
     }
 }
 
@@ -52,9 +52,9 @@ void background_end(void)
 {
     const struct sched_param none = {0};
     if (can_return) {
-        (void)set_nice(usual);
+        (void)set_nice(normal);
     }
-    if (is_usual) {
+    if (is_normal) {
         (void)sched_setscheduler(0, SCHED_OTHER, &none);
     }
 }

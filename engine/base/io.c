@@ -319,7 +319,7 @@ static int rename_to_new(const char *from, const char *to)
     return rename(from, to);
 }
 
-static enum err give_name(struct io_writer *w, bool syncs, bool may_replace, struct err_info *info)
+static enum err finish(struct io_writer *w, bool syncs, bool may_replace, struct err_info *info)
 {
     enum err err = ERR_OK;
     if (syncs && (must_fail() || fsync(w->fd) != 0)) {
@@ -341,12 +341,12 @@ static enum err give_name(struct io_writer *w, bool syncs, bool may_replace, str
 
 enum err io_writer_commit(struct io_writer *w, bool may_replace, struct err_info *info)
 {
-    return give_name(w, true, may_replace, info);
+    return finish(w, true, may_replace, info);
 }
 
 enum err io_writer_publish(struct io_writer *w, bool may_replace, struct err_info *info)
 {
-    return give_name(w, false, may_replace, info);
+    return finish(w, false, may_replace, info);
 }
 
 enum err io_replace_file(const char *path, const struct io_part *parts, size_t n, bool (*goes_on)(void *arg), void *arg,

@@ -32,7 +32,7 @@ static bool close_one(struct json_scan *s, char c)
         return false;
     }
     s->depth--;
-    return go(s, s->depth == 0 ? JSON_SCAN_WHOLE : JSON_SCAN_BEHIND);
+    return go(s, s->depth == 0 ? JSON_SCAN_WHOLE : JSON_SCAN_AFTER);
 }
 
 static bool begin_string(struct json_scan *s, bool is_key)
@@ -76,7 +76,7 @@ static bool begin_value(struct json_scan *s, char c)
     }
 }
 
-static bool behind_value(struct json_scan *s, char c)
+static bool after_value(struct json_scan *s, char c)
 {
     if (is_space(c)) {
         return true;
@@ -114,7 +114,7 @@ static bool in_string(struct json_scan *s, char c)
         return in_character(s, byte);
     }
     if (c == '"') {
-        return go(s, s->is_key ? JSON_SCAN_COLON : JSON_SCAN_BEHIND);
+        return go(s, s->is_key ? JSON_SCAN_COLON : JSON_SCAN_AFTER);
     }
     return byte >= 0x20 && (c != '\\' || go(s, JSON_SCAN_ESCAPE));
 }
@@ -192,8 +192,8 @@ static bool in_number(struct json_scan *s, char c)
         return go(s, JSON_SCAN_SIGN);
     }
     bool is_number = has_digits || s->state == JSON_SCAN_FRACTION || s->state == JSON_SCAN_EXPONENT;
-    return is_number && (is_space(c) || c == ',' || c == '}' || c == ']') && go(s, JSON_SCAN_BEHIND) &&
-           behind_value(s, c);
+    return is_number && (is_space(c) || c == ',' || c == '}' || c == ']') && go(s, JSON_SCAN_AFTER) &&
+           after_value(s, c);
 }
 
 static bool in_word(struct json_scan *s, char c)
@@ -202,7 +202,7 @@ static bool in_word(struct json_scan *s, char c)
         return false;
     }
     s->word++;
-    return *s->word != '\0' || go(s, JSON_SCAN_BEHIND);
+    return *s->word != '\0' || go(s, JSON_SCAN_AFTER);
 }
 
 static bool take(struct json_scan *s, char c)
@@ -219,8 +219,8 @@ static bool take(struct json_scan *s, char c)
         return is_space(c) || (c == ':' && go(s, JSON_SCAN_VALUE));
     case JSON_SCAN_VALUE:
         return is_space(c) || begin_value(s, c);
-    case JSON_SCAN_BEHIND:
-        return behind_value(s, c);
+    case JSON_SCAN_AFTER:
+        return after_value(s, c);
     case JSON_SCAN_STRING:
         return in_string(s, c);
     case JSON_SCAN_ESCAPE:

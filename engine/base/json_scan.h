@@ -18,7 +18,7 @@ struct json_scan {
         JSON_SCAN_KEY,    /* a key or the object's end must follow */
         JSON_SCAN_COLON,  /* a colon must follow */
         JSON_SCAN_VALUE,  /* a value must follow */
-        JSON_SCAN_BEHIND, /* after a value: a comma or an end must follow */
+        JSON_SCAN_AFTER,  /* after a value: a comma or an end must follow */
         JSON_SCAN_STRING, /* in a string, as in the next four */
         JSON_SCAN_ESCAPE,
         JSON_SCAN_HEX,

@@ -294,11 +294,10 @@ static enum step take_byte(struct chat_call *c, char byte)
         }
         return STEP_ON;
     }
-    bool is_value =
-        is_in_string(state) || state >= JSON_SCAN_MINUS ||
-        (state == JSON_SCAN_BEHIND && (before != JSON_SCAN_BEHIND || depth > 1) && !chat_call_is_space(byte));
+    bool is_value = is_in_string(state) || state >= JSON_SCAN_MINUS ||
+                    (state == JSON_SCAN_AFTER && (before != JSON_SCAN_AFTER || depth > 1) && !chat_call_is_space(byte));
     enum step step = is_value ? take_value(c, byte) : STEP_ON;
-    return step == STEP_ON && c->is_open && state == JSON_SCAN_BEHIND ? add_piece(c) : step;
+    return step == STEP_ON && c->is_open && state == JSON_SCAN_AFTER ? add_piece(c) : step;
 }
 
 static enum step in_object(struct chat_call *c)

@@ -153,8 +153,8 @@ MUST_CHECK enum err blocks_get_flags(const struct blocks *b, const char *key, bo
  * cache. Call after blocks_read_hparams. ERR_BAD_HPARAM if rows see later rows; ERR_NOMEM. */
 MUST_CHECK enum err blocks_skip_attention(struct blocks *b, const char *what);
 
-/* Gives layers whose element of attention.head_count_kv is 0 the mixer `other`, and calls blocks_skip_attention if there
- * are some; otherwise plan->kvs stays NULL. */
+/* Gives layers whose element of attention.head_count_kv is 0 the mixer `other`, and calls blocks_skip_attention if
+ * there are some; otherwise plan->kvs stays NULL. */
 MUST_CHECK enum err blocks_read_mixers(struct blocks *b, enum blocks_mixer other, const char *what);
 
 /* Reads the common hyper-parameters into b->h and the plan's dimensions, and makes b->style Llama's. n_ctx is limited
@@ -323,8 +323,8 @@ MUST_CHECK enum err blocks_add_per_layer(struct blocks *b, uint32_t n, plan_buf_
 MUST_CHECK enum err blocks_add_layer_input(struct blocks *b, plan_buf_id src, plan_buf_id ple, plan_buf_id gate,
                                            plan_buf_id out);
 
-/* Adds the decoder's end: states, and, unless it is bidirectional, gather, norm and logits, by b->embd if embeddings are
- * tied. */
+/* Adds the decoder's end: states, and, unless it is bidirectional, gather, norm and logits, by b->embd if embeddings
+ * are tied. */
 MUST_CHECK enum err blocks_add_end(struct blocks *b);
 
 #endif

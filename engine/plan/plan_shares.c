@@ -26,7 +26,7 @@ static struct plan_shares_range share_of(uint32_t first, uint32_t count, uint32_
 }
 
 /* Makes shares of rows of `width` begin and end at multiples of `grain`, or at the row's end. */
-static void keep_border(struct plan_shares *s, int at, uint32_t width, uint32_t grain)
+static void align_cut(struct plan_shares *s, int at, uint32_t width, uint32_t grain)
 {
     struct plan_shares_cut *c = &s->cuts[at];
     if (grain == 1) {
@@ -266,7 +266,7 @@ bool plan_shares_is_cut(const struct plan_shares *s, int32_t i, enum plan_axis a
 }
 
 /* Collects the boundaries of a step's weights. */
-static void keep_borders(struct plan_shares *s, int32_t i)
+static void align_cuts(struct plan_shares *s, int32_t i)
 {
     const struct plan_step *step = &s->p->steps[i];
     const struct plan_operand *o;
@@ -276,9 +276,9 @@ static void keep_borders(struct plan_shares *s, int32_t i)
         const struct plan_weight *w = plan_is_buf(o) ? NULL : &s->p->weights[id];
         enum plan_axis axis = plan_axis_of(o->width);
         if (w != NULL && axis == PLAN_AXIS_GROUP) {
-            keep_border(s, cut, s->p->bufs[step->src].width, w->n_in);
+            align_cut(s, cut, s->p->bufs[step->src].width, w->n_in);
         } else if (w != NULL && plan_shares_is_cut(s, i, axis)) {
-            keep_border(s, cut, w->n_in, w->source->grain);
+            align_cut(s, cut, w->n_in, w->source->grain);
             s->cuts[cut].is_whole |= (o->flags & PLAN_VECTOR) != 0 && w->source->grain != 1;
         }
     }
@@ -298,7 +298,7 @@ static void cut_block(struct plan_shares *s, struct block *b)
     for (int32_t i = b->from; i < b->to && cut != PLAN_SHARES_NONE; i++) {
         if (i == b->last || touches(b, &s->p->steps[i])) {
             s->roles[i] = (struct plan_shares_role){(uint8_t)cut, i == b->last};
-            keep_borders(s, i);
+            align_cuts(s, i);
         }
     }
 }

@@ -29,7 +29,7 @@ struct backend_model {
 
 /* --- opening ------------------------------------------------------------------------------------------------------ */
 
-static bool tell_progress(void *arg, float fraction)
+static bool report_progress(void *arg, float fraction)
 {
     const struct part *p = arg;
     return p->whole->progress(p->whole->progress_arg, p->before + p->share * fraction);
@@ -62,7 +62,7 @@ static enum err lay_out_part(struct backend_model *m, int i, const struct plan *
     p->cfg.v_type = type_of(cfg->parts, p->layers.backend, cfg->v_type);
     p->cfg.max_logits = i + 1 < m->n ? 0 : cfg->max_logits;
     p->cfg.source.part = ((uint64_t)p->layers.first << 32) + (uint64_t)p->layers.last + 1;
-    p->cfg.progress = cfg->progress != NULL ? tell_progress : NULL;
+    p->cfg.progress = cfg->progress != NULL ? report_progress : NULL;
     p->cfg.progress_arg = p;
     TRY(plan_cut(plan, p->layers.first, p->layers.last, &p->plan, info));
     TRY(p->layers.backend->measure(p->plan, &p->cfg, &p->measure, info));

@@ -405,7 +405,7 @@ static void run_matmul(const struct cpu_run *e)
     }
 }
 
-/* Runs a step with goes_on and the next one by rows, alternating tile by tile. */
+/* Runs a step that alternates with the next one by rows, alternating tile by tile. */
 static void run_pair(struct cpu_run *e)
 {
     int row_to;
@@ -659,7 +659,7 @@ static void run_step(struct cpu_run *e)
 {
     const struct cpu_op *op = &cpu_ops[e->step->step.op];
     int from, to;
-    if (e->is_by_rows && e->step->goes_on) {
+    if (e->is_by_rows && e->step->alternates) {
         run_pair(e);
     } else if (op->run != NULL) {
         op->run(e);
@@ -678,7 +678,7 @@ static void look_for_others(const struct cpu_run *e)
     int at = (int)(e->step - e->m->steps);
     bool is_last = at + 1 == e->m->n_steps;
     if (e->thread == 0 && asks != NULL && !is_last && atomic_load_explicit(asks, memory_order_relaxed)) {
-        atomic_store_explicit(&e->m->stop_behind, at, memory_order_relaxed);
+        atomic_store_explicit(&e->m->stop_after, at, memory_order_relaxed);
     }
 }
 
@@ -686,7 +686,7 @@ static void look_for_others(const struct cpu_run *e)
  * later step. */
 static bool is_left(const struct cpu_run *e)
 {
-    return atomic_load_explicit(&e->m->stop_behind, memory_order_relaxed) == (int)(e->step - e->m->steps);
+    return atomic_load_explicit(&e->m->stop_after, memory_order_relaxed) == (int)(e->step - e->m->steps);
 }
 
 /* Runs the steps from that of *arg on. */
@@ -730,9 +730,9 @@ static bool run_on(struct cpu_run *e)
     for (int i = 0; i < m->n_steps; i++) {
         atomic_store_explicit(&m->tasks[i], 0, memory_order_relaxed);
     }
-    atomic_store_explicit(&m->stop_behind, -1, memory_order_relaxed);
+    atomic_store_explicit(&m->stop_after, -1, memory_order_relaxed);
     pool_run(m->pool, run_thread, e);
-    int at = atomic_load_explicit(&m->stop_behind, memory_order_relaxed);
+    int at = atomic_load_explicit(&m->stop_after, memory_order_relaxed);
     e->step = m->steps + at + 1;
     return at >= 0;
 }

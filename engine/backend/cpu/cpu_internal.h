@@ -59,9 +59,9 @@ struct cpu_step {
     plan_weight_id norm; /* RMSNorm fused before a matmul */
     float norm_eps;
     bool has_norm;
-    int32_t at;   /* index of the step in the plan */
-    bool goes_on; /* by rows, the next step processes each tile of rows before this one continues with another */
-    float fine;   /* threshold for a second term in blocks of quantized rows (kern.h) */
+    int32_t at;      /* index of the step in the plan */
+    bool alternates; /* by rows, the next step processes each tile of rows before this one continues with another */
+    float fine;      /* threshold for a second term in blocks of quantized rows (kern.h) */
 };
 
 /* Returns whether the step is the matmul that computes logits. */
@@ -105,8 +105,8 @@ struct cpu_experts {
 struct cpu_kv_pool {
     size_t at, page_bytes; /* offset of the first page in the whole cache; bytes of a page */
     int32_t n_pages;
-    int32_t highest;      /* highest page used; -1 = none */
-    unsigned char *asked; /* memory was requested up to here (cpu_kv_ahead.c) */
+    int32_t highest;          /* highest page used; -1 = none */
+    unsigned char *requested; /* memory was requested up to here (cpu_kv_ahead.c) */
 };
 
 /* Keys and values that a layer reads: in each page of its pool, for each KV head in sequence, keys and then values
@@ -140,8 +140,8 @@ struct backend_model {
     float *bufs[CPU_MAX_BUFS];       /* [rows][stride] */
     int32_t buf_rows[CPU_MAX_BUFS];  /* max_rows, or fewer (cpu_buf_use) */
     size_t strides[CPU_MAX_BUFS];    /* floats, multiples of 16 */
-    /* A buffer used only between a step with goes_on and the next one. It has CPU_TILE_ROWS rows per thread. PLAN_NONE:
-     * no such buffer, or batches are so small that all rows need no more. */
+    /* A buffer used only between a step that alternates and the next one. It has CPU_TILE_ROWS rows per thread.
+     * PLAN_NONE: no such buffer, or batches are so small that all rows need no more. */
     plan_buf_id tile_buf;
     float *logits;    /* [max_logits][V], in the memory of buffers that are unused by then */
     enum err reduced; /* result of backend_config.reduce in this batch */
@@ -154,8 +154,8 @@ struct backend_model {
     uint32_t n_chunks;                     /* of a row of logits */
     struct backend_row_stats *chunk_stats; /* [max_logits][n_chunks] of this batch */
     const struct backend_batch *batch;     /* the batch being computed; NULL = none */
-    atomic_int stop_behind; /* step after which all threads leave the batch for one that overtakes it; -1 = none */
-    float *aside;           /* saved rows that the overtaking batch overwrites (cpu_overtake.c) */
+    atomic_int stop_after; /* step after which all threads leave the batch for one that overtakes it; -1 = none */
+    float *aside;          /* saved rows that the overtaking batch overwrites (cpu_overtake.c) */
 };
 
 /* One thread's view of one batch. */
@@ -199,9 +199,9 @@ MUST_CHECK enum err cpu_weights_lay_out(struct backend_model *m, struct err_info
 MUST_CHECK enum err cpu_weights_pack(struct backend_model *m, struct err_info *info);
 
 /* Reports progress. Returns false if the caller of open no longer needs the weights. Only for the opening thread. */
-bool cpu_goes_on(const struct backend_model *m, float fraction);
+bool cpu_report_progress(const struct backend_model *m, float fraction);
 /* Returns ERR_CANCELLED and fills *info. */
-enum err cpu_given_up(struct err_info *info);
+enum err cpu_cancelled(struct err_info *info);
 void cpu_weights_free(struct backend_model *m);
 
 /* Keep the packed weights in a file in cfg.pack_cache (cpu_pack_cache.c). open maps and checks the model's file, if
@@ -219,7 +219,7 @@ MUST_CHECK enum err cpu_steps_compile(struct backend_model *m, struct err_info *
 struct cpu_buf_use {
     bool is_used;
     bool is_normed;    /* a norm reads it */
-    bool by_tiles;     /* used only between a step with goes_on and the next */
+    bool by_tiles;     /* used only between a step that alternates and the next */
     bool after_gather; /* holds S rows at most */
     bool by_head;      /* the head reads it */
 };

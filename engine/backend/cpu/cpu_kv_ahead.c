@@ -8,8 +8,8 @@
 
 #include "engine/base/mem.h"
 
-enum { ROWS_A_STRETCH = 128 /* of a batch */, PAGES_AHEAD = 8 };
-#define STRETCH_BYTES ((size_t)2 << 20) /* a huge page of x86-64, and of ARM with 4 KiB pages */
+enum { ROWS_PER_REQUEST = 128 /* of a batch */, PAGES_AHEAD = 8 };
+#define HUGE_PAGE_BYTES ((size_t)2 << 20) /* a huge page of x86-64, and of ARM with 4 KiB pages */
 
 static void note_highest(struct cpu_kv_pool *p, const struct backend_batch *batch, bool is_local)
 {
@@ -18,20 +18,20 @@ static void note_highest(struct cpu_kv_pool *p, const struct backend_batch *batc
     }
 }
 
-static unsigned char *stretch_behind(unsigned char *at)
+static unsigned char *next_huge_page(unsigned char *at)
 {
-    return at + (STRETCH_BYTES - (uintptr_t)at % STRETCH_BYTES) % STRETCH_BYTES;
+    return at + (HUGE_PAGE_BYTES - (uintptr_t)at % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
 }
 
-static void ask(struct backend_model *m, struct cpu_kv_pool *p, int32_t n)
+static void request_ahead(struct backend_model *m, struct cpu_kv_pool *p, int32_t n)
 {
     unsigned char *first = m->kv + p->at, *end = first + (size_t)p->n_pages * p->page_bytes;
     unsigned char *unused = first + (size_t)(p->highest + 1) * p->page_bytes;
-    unsigned char *next = stretch_behind(unused); /* the stretch of `unused` was allocated on use */
-    p->asked = p->asked == NULL || next > p->asked ? next : p->asked;
-    for (; n > 0 && p->asked < end && p->asked < unused + PAGES_AHEAD * p->page_bytes; n--) {
-        mem_populate(p->asked, MIN_OF(STRETCH_BYTES, (size_t)(end - p->asked)));
-        p->asked += STRETCH_BYTES;
+    unsigned char *next = next_huge_page(unused); /* the one with `unused` was allocated on use */
+    p->requested = p->requested == NULL || next > p->requested ? next : p->requested;
+    for (; n > 0 && p->requested < end && p->requested < unused + PAGES_AHEAD * p->page_bytes; n--) {
+        mem_populate(p->requested, MIN_OF(HUGE_PAGE_BYTES, (size_t)(end - p->requested)));
+        p->requested += HUGE_PAGE_BYTES;
     }
 }
 
@@ -41,7 +41,7 @@ void cpu_kv_ahead(struct backend_model *m, const struct backend_batch *batch)
         struct cpu_kv_pool *p = &m->kv_pools[is_local];
         if (p->page_bytes != 0) {
             note_highest(p, batch, is_local);
-            ask(m, p, 1 + batch->n_rows / ROWS_A_STRETCH);
+            request_ahead(m, p, 1 + batch->n_rows / ROWS_PER_REQUEST);
         }
     }
 }

@@ -170,7 +170,7 @@ static void hash_share(void *arg, int thread, int n_threads)
     pool_share(n_chunks(j->bytes), thread, n_threads, &from, &to);
     for (int i = from; i < to && !atomic_load_explicit(&j->is_over, memory_order_relaxed); i++) {
         size_t at = (size_t)i * CHUNK_BYTES;
-        if (thread == 0 && !cpu_goes_on(j->m, j->is_all ? (float)(i - from) / (float)(to - from) : 1.0f)) {
+        if (thread == 0 && !cpu_report_progress(j->m, j->is_all ? (float)(i - from) / (float)(to - from) : 1.0f)) {
             atomic_store_explicit(&j->is_over, true, memory_order_relaxed);
         }
         j->hashes[i] = hash64(j->data + at, MIN_OF(j->bytes - at, (size_t)CHUNK_BYTES), (uint64_t)i);
@@ -187,7 +187,7 @@ static enum err hash_payload(const struct backend_model *m, const unsigned char 
     pool_run(m->pool, hash_share, &job);
     *out = hash64(job.hashes, (size_t)n * sizeof *job.hashes, 0);
     mem_free(job.hashes);
-    return atomic_load(&job.is_over) ? cpu_given_up(info) : ERR_OK;
+    return atomic_load(&job.is_over) ? cpu_cancelled(info) : ERR_OK;
 }
 
 /* --- reading ---------------------------------------------------------------------------------------------------- */
@@ -256,7 +256,7 @@ void cpu_pack_cache_close(struct backend_model *m) { io_map_close(&m->pack_map);
 
 /* --- writing ---------------------------------------------------------------------------------------------------- */
 
-static bool goes_on(void *arg) { return cpu_goes_on(arg, 1.0f); }
+static bool goes_on(void *arg) { return cpu_report_progress(arg, 1.0f); }
 
 enum err cpu_pack_cache_write(struct backend_model *m, struct err_info *info)
 {
@@ -275,7 +275,7 @@ enum err cpu_pack_cache_write(struct backend_model *m, struct err_info *info)
     enum err err = make_path(m, path) ? io_replace_file(path, parts, ARRAY_LEN(parts), goes_on, m, &why)
                                       : err_set(&why, ERR_FILE, NULL, "the path is too long");
     if (err == ERR_CANCELLED) {
-        return cpu_given_up(info);
+        return cpu_cancelled(info);
     }
     if (err != ERR_OK) {
         m->pack_state = BACKEND_PACK_FAILED;

@@ -80,7 +80,7 @@ static int32_t make_step(const struct plan *p, int32_t i, cpu_buf_id *now, struc
 }
 
 /* Returns whether only step c + 1, a matmul by rows like c, reads the buffer that c writes. */
-static bool can_go_on(const struct plan *p, const struct cpu_step *c)
+static bool can_alternate(const struct plan *p, const struct cpu_step *c)
 {
     const struct plan_step *s = &c->step, *next = &c[1].step;
     return cpu_ops[s->op].by_tiles && !s->adds && cpu_ops[next->op].by_tiles && !c[1].has_norm && next->src == s->dst &&
@@ -100,8 +100,8 @@ struct cpu_buf_use cpu_buf_use(const struct backend_model *m, cpu_buf_id buf)
         bool reads = (uses & PLAN_READS) != 0;
         u.is_used = true;
         u.is_normed |= (c->has_norm || cpu_ops[c->step.op].is_norm) && is_src;
-        u.by_tiles &= !is_post && (uses & PLAN_STREAMS) == 0 && ((uses & PLAN_WRITES) == 0 || c->goes_on) &&
-                      (!reads || (i > 0 && c[-1].goes_on));
+        u.by_tiles &= !is_post && (uses & PLAN_STREAMS) == 0 && ((uses & PLAN_WRITES) == 0 || c->alternates) &&
+                      (!reads || (i > 0 && c[-1].alternates));
         u.after_gather &= c->step.rows == PLAN_LOGIT_ROWS && !(reads && plan_ops[c->step.op].crosses_rows);
         u.by_head |= cpu_is_head(c) && is_src;
     }
@@ -127,7 +127,7 @@ enum err cpu_steps_compile(struct backend_model *m, struct err_info *info)
         c->fine = m->cfg.high_precision ? 0 : FINE;
     }
     for (int i = 0; i + 1 < m->n_steps; i++) {
-        m->steps[i].goes_on = (i == 0 || !m->steps[i - 1].goes_on) && can_go_on(p, &m->steps[i]);
+        m->steps[i].alternates = (i == 0 || !m->steps[i - 1].alternates) && can_alternate(p, &m->steps[i]);
     }
     return ERR_OK;
 }

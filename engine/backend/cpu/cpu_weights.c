@@ -98,12 +98,12 @@ static void done_with(const struct backend_model *m, const struct plan_weight *w
     }
 }
 
-bool cpu_goes_on(const struct backend_model *m, float fraction)
+bool cpu_report_progress(const struct backend_model *m, float fraction)
 {
     return m->cfg.progress == NULL || m->cfg.progress(m->cfg.progress_arg, fraction);
 }
 
-enum err cpu_given_up(struct err_info *info) { return err_set(info, ERR_CANCELLED, NULL, "loading was cancelled"); }
+enum err cpu_cancelled(struct err_info *info) { return err_set(info, ERR_CANCELLED, NULL, "loading was cancelled"); }
 
 struct pack_job {
     struct backend_model *m;
@@ -145,9 +145,9 @@ static void pack_slice(const struct backend_model *m, size_t from, unsigned char
         }
         if (!is_vector(w, c)) {
             size_t first = at >= from ? 0 : (from - at + c->panel_bytes - 1) / c->panel_bytes;
-            size_t behind = MIN_OF((end - at + c->panel_bytes - 1) / c->panel_bytes, (size_t)c->n_panels);
-            if (first < behind) {
-                pack_panels(m, w, c, (uint32_t)first, (uint32_t)behind, rows, m->packed + at);
+            size_t past = MIN_OF((end - at + c->panel_bytes - 1) / c->panel_bytes, (size_t)c->n_panels);
+            if (first < past) {
+                pack_panels(m, w, c, (uint32_t)first, (uint32_t)past, rows, m->packed + at);
             }
         } else if (at >= from) {
             row_source_encode(w->source, 0, 1, m->packed + at);
@@ -165,7 +165,7 @@ static void pack_share(void *arg, int thread, int n_threads)
     while (!atomic_load_explicit(&j->is_over, memory_order_relaxed) &&
            (i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < n) {
         pack_slice(m, i * SLICE_BYTES, j->rows + (size_t)thread * j->rows_bytes);
-        if (thread == 0 && !cpu_goes_on(m, (float)(i + 1) / (float)n)) {
+        if (thread == 0 && !cpu_report_progress(m, (float)(i + 1) / (float)n)) {
             atomic_store_explicit(&j->is_over, true, memory_order_relaxed);
         }
     }
@@ -183,7 +183,7 @@ static enum err pack_all(struct backend_model *m, struct err_info *info)
     pool_run(m->pool, pack_share, &job);
     mem_unmap(job.rows, bytes, MEM_GENERAL);
     if (atomic_load(&job.is_over)) {
-        return cpu_given_up(info);
+        return cpu_cancelled(info);
     }
     for (int32_t i = 0; i < m->plan->n_weights; i++) { /* drop pages that reading a neighbor brought back */
         done_with(m, &m->plan->weights[i], 0, m->plan->weights[i].n_out);

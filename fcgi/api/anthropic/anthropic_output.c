@@ -52,7 +52,7 @@ static size_t whole_members(const char *text, size_t n)
     struct json_scan scan = {.depth = 0};
     size_t end = 0;
     for (size_t i = 0; i < n && json_scan_feed(&scan, text + i, 1) == 1; i++) {
-        if (scan.depth == 1 && scan.state == JSON_SCAN_BEHIND) {
+        if (scan.depth == 1 && scan.state == JSON_SCAN_AFTER) {
             end = i + 1;
         } else if (scan.depth == 1 && scan.state == JSON_SCAN_KEY && text[i] == ',') { /* after a number */
             end = i;

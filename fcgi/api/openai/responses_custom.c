@@ -78,7 +78,7 @@ static void take(struct responses_custom *c, enum json_scan_state before, char b
     } else if (before == JSON_SCAN_VALUE && state == JSON_SCAN_STRING) {
         c->is_in = c->key.len == 5 && memcmp(c->key.data, "input", 5) == 0;
         c->has_input = c->has_input || c->is_in;
-    } else if (c->is_in && state == JSON_SCAN_BEHIND) {
+    } else if (c->is_in && state == JSON_SCAN_AFTER) {
         c->is_over = true; /* of two members the first counts */
     } else if (c->is_in) {
         buf_putc(&c->raw, byte);

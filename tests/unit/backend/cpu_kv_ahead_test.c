@@ -10,7 +10,7 @@
 
 Suite *cpu_kv_ahead_suite(void);
 
-enum { PAGES = 256, WINDOWS = 128, STRETCH = 2 << 20, AHEAD = 8, SYSTEM_PAGE = 4096 };
+enum { PAGES = 256, WINDOWS = 128, HUGE_PAGE = 2 << 20, AHEAD = 8, SYSTEM_PAGE = 4096 };
 
 /* Bytes of a page and of a window page: less than what is asked for at a time, and more. */
 static const size_t page_bytes[][2] = {{192 << 10, 64 << 10}, {(768 << 10) + 64, 0}, {(3 << 20) + 192, (1 << 20) + 64}};
@@ -68,7 +68,7 @@ static bool step(struct rig *r, int32_t page, int32_t window)
     size_t before = n_there(r->m.kv, r->m.pool_bytes);
     cpu_kv_ahead(&r->m, &batch);
     size_t got = n_there(r->m.kv, r->m.pool_bytes) - before;
-    ck_assert_msg(got <= 2 * 2 * STRETCH / SYSTEM_PAGE, "one step asked for %zu pages", got); /* huge ones round up */
+    ck_assert_msg(got <= 2 * 2 * HUGE_PAGE / SYSTEM_PAGE, "one step asked for %zu pages", got); /* huge ones round up */
     bool is_there = true;
     for (int is_local = false; is_local <= true; is_local++) {
         size_t n = r->m.kv_pools[is_local].page_bytes;
@@ -123,7 +123,7 @@ START_TEST(no_more_than_a_few_pages)
         }
     }
     size_t most =
-        (PAGES / 4 + AHEAD) * page_bytes[_i][false] + (1 + AHEAD) * page_bytes[_i][true] + 4 * (size_t)STRETCH;
+        (PAGES / 4 + AHEAD) * page_bytes[_i][false] + (1 + AHEAD) * page_bytes[_i][true] + 4 * (size_t)HUGE_PAGE;
     size_t n = n_there(r.m.kv, r.m.pool_bytes);
     ck_assert_msg(n <= most / SYSTEM_PAGE, "%zu pages, at most %zu", n, most / SYSTEM_PAGE);
     close_rig(&r);
