@@ -23,7 +23,6 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     float d = super_scale(b + SCALES);
     out->scale[0] = d * (float)(2 * (scales & 7) + 1) * 0.125f;
     out->scale[1] = d * (float)(2 * (scales >> 3 & 7) + 1) * 0.125f;
-    out->min[0] = out->min[1] = 0;
     for (size_t l = 0; l < 4; l++) {
         unsigned high = b[HIGH + 2 * j + l / 2] >> 4 * (l % 2) & 15;
         unsigned index = b[4 * j + l] | (high & 7) << 8;
@@ -32,10 +31,4 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     }
 }
 
-static void dequantize(const void *src, size_t n, float *out)
-{
-    quant_dequantize_table(unpack, PANEL_T4_B16, iq_table_1, src, n, out);
-}
-
-const struct quant_ops quant_iq1_m = {
-    .panel = PANEL_T4_B16, .table = iq_table_1, .dequantize = dequantize, .unpack = unpack};
+QUANT_TYPE(iq1_m, PANEL_T4_B16, iq_table_1, NULL)

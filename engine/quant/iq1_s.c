@@ -11,7 +11,6 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     size_t j = i_block % 8;
     unsigned high = quant_u16(b + HIGH + 2 * j);
     out->scale[0] = quant_half(b) * (float)(2 * (high >> 12 & 7) + 1) * 0.125f;
-    out->min[0] = 0;
     uint64_t sign = high >> 15 != 0 ? QUANT_EACH_BYTE(8) : 0;
     for (size_t l = 0; l < 4; l++) {
         unsigned index = b[LOW + 4 * j + l] | (high >> 3 * l & 7) << 8;
@@ -20,10 +19,4 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     }
 }
 
-static void dequantize(const void *src, size_t n, float *out)
-{
-    quant_dequantize_table(unpack, PANEL_T4, iq_table_1, src, n, out);
-}
-
-const struct quant_ops quant_iq1_s = {
-    .panel = PANEL_T4, .table = iq_table_1, .dequantize = dequantize, .unpack = unpack};
+QUANT_TYPE(iq1_s, PANEL_T4, iq_table_1, NULL)

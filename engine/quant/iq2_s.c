@@ -12,7 +12,6 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     float d = quant_half(b);
     out->scale[0] = d * (0.5f + (float)(b[SCALES + j] & 15)) * 0.25f;
     out->scale[1] = d * (0.5f + (float)(b[SCALES + j] >> 4)) * 0.25f;
-    out->min[0] = out->min[1] = 0;
     for (size_t l = 0; l < 4; l++) {
         unsigned index = b[LOW + 4 * j + l] | (unsigned)(b[HIGH + j] >> 2 * l & 3) << 8;
         uint64_t v = iq_point_of_8(iq_grid_2_s[index]) | iq_signs(b[SIGNS + 4 * j + l]);
@@ -20,10 +19,4 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     }
 }
 
-static void dequantize(const void *src, size_t n, float *out)
-{
-    quant_dequantize_table(unpack, PANEL_T4_B16, iq_table_2, src, n, out);
-}
-
-const struct quant_ops quant_iq2_s = {
-    .panel = PANEL_T4_B16, .table = iq_table_2, .dequantize = dequantize, .unpack = unpack};
+QUANT_TYPE(iq2_s, PANEL_T4_B16, iq_table_2, NULL)

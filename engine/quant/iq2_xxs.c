@@ -11,17 +11,10 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     const uint8_t *indexes = b + 2 + 8 * (i_block % 8);
     uint32_t signs = quant_u32(indexes + 4);
     out->scale[0] = quant_half(b) * (0.5f + (float)(signs >> 28)) * 0.25f;
-    out->min[0] = 0;
     for (size_t l = 0; l < 4; l++) {
         uint64_t v = iq_point_of_8(iq_grid_2_xxs[indexes[l]]) | iq_signs(iq_even_signs(signs >> 7 * l));
         memcpy(out->codes + 8 * l, &v, sizeof v);
     }
 }
 
-static void dequantize(const void *src, size_t n, float *out)
-{
-    quant_dequantize_table(unpack, PANEL_T4, iq_table_2, src, n, out);
-}
-
-const struct quant_ops quant_iq2_xxs = {
-    .panel = PANEL_T4, .table = iq_table_2, .dequantize = dequantize, .unpack = unpack};
+QUANT_TYPE(iq2_xxs, PANEL_T4, iq_table_2, NULL)

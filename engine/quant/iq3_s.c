@@ -19,7 +19,6 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     const uint8_t *low = b + LOW + 8 * j;
     int scale = b[SCALES + j / 2] >> 4 * (j % 2) & 15;
     out->scale[0] = quant_half(b) * (float)(2 * scale + 1);
-    out->min[0] = 0;
     for (size_t l = 0; l < 4; l++) {
         uint64_t v = iq_points_of_4(point(low, b[HIGH + j], 2 * l), point(low, b[HIGH + j], 2 * l + 1));
         v |= iq_signs(b[SIGNS + 4 * j + l]);
@@ -27,9 +26,4 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     }
 }
 
-static void dequantize(const void *src, size_t n, float *out)
-{
-    quant_dequantize_table(unpack, PANEL_T4, table, src, n, out);
-}
-
-const struct quant_ops quant_iq3_s = {.panel = PANEL_T4, .table = table, .dequantize = dequantize, .unpack = unpack};
+QUANT_TYPE(iq3_s, PANEL_T4, table, NULL)

@@ -14,7 +14,6 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     const uint8_t *indexes = b + INDEXES + 8 * j;
     uint32_t signs = quant_u32(b + SIGNS + 4 * j);
     out->scale[0] = quant_half(b) * (0.5f + (float)(signs >> 28)) * 0.5f;
-    out->min[0] = 0;
     for (size_t l = 0; l < 4; l++) {
         uint64_t v = iq_points_of_4(iq_grid_3_xxs[indexes[2 * l]], iq_grid_3_xxs[indexes[2 * l + 1]]);
         v |= iq_signs(iq_even_signs(signs >> 7 * l));
@@ -22,9 +21,4 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     }
 }
 
-static void dequantize(const void *src, size_t n, float *out)
-{
-    quant_dequantize_table(unpack, PANEL_T4, table, src, n, out);
-}
-
-const struct quant_ops quant_iq3_xxs = {.panel = PANEL_T4, .table = table, .dequantize = dequantize, .unpack = unpack};
+QUANT_TYPE(iq3_xxs, PANEL_T4, table, NULL)

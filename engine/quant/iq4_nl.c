@@ -10,14 +10,7 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
 {
     const uint8_t *b = (const uint8_t *)src + i_block * IQ4_NL_BYTES;
     out->scale[0] = quant_half(b);
-    out->min[0] = 0;
     quant_nibbles(b + 2, out->codes);
 }
 
-static void dequantize(const void *src, size_t n, float *out)
-{
-    quant_dequantize_table(unpack, PANEL_T4, quant_iq4_table, src, n, out);
-}
-
-const struct quant_ops quant_iq4_nl = {
-    .panel = PANEL_T4, .table = quant_iq4_table, .dequantize = dequantize, .unpack = unpack};
+QUANT_TYPE(iq4_nl, PANEL_T4, quant_iq4_table, NULL)

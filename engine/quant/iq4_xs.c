@@ -10,14 +10,7 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     size_t j = i_block % 8;
     int low = b[LOW + j / 2] >> 4 * (j % 2) & 15, high = quant_u16(b + HIGH) >> 2 * j & 3;
     out->scale[0] = quant_half(b) * (float)((low | high << 4) - 32);
-    out->min[0] = 0;
     quant_nibbles(b + NIBBLES + 16 * j, out->codes);
 }
 
-static void dequantize(const void *src, size_t n, float *out)
-{
-    quant_dequantize_table(unpack, PANEL_T4, quant_iq4_table, src, n, out);
-}
-
-const struct quant_ops quant_iq4_xs = {
-    .panel = PANEL_T4, .table = quant_iq4_table, .dequantize = dequantize, .unpack = unpack};
+QUANT_TYPE(iq4_xs, PANEL_T4, quant_iq4_table, NULL)

@@ -20,14 +20,7 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
 {
     const uint8_t *b = (const uint8_t *)src + i_block * MXFP4_BYTES;
     out->scale[0] = power_of_2(b[0]);
-    out->min[0] = 0;
     quant_nibbles(b + 1, out->codes);
 }
 
-static void dequantize(const void *src, size_t n, float *out)
-{
-    quant_dequantize_table(unpack, PANEL_T4_BF16, table, src, n, out);
-}
-
-const struct quant_ops quant_mxfp4 = {
-    .panel = PANEL_T4_BF16, .table = table, .dequantize = dequantize, .unpack = unpack};
+QUANT_TYPE(mxfp4, PANEL_T4_BF16, table, NULL)

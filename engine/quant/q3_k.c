@@ -27,8 +27,4 @@ static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_b
     }
 }
 
-static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U3_K, src, n, out); }
-
-QUANT_PACK(PANEL_U3_K)
-
-const struct quant_ops quant_q3_k = {.panel = PANEL_U3_K, .dequantize = dequantize, .unpack = unpack, .pack = pack};
+QUANT_PACKED_TYPE(q3_k, PANEL_U3_K)

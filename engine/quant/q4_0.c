@@ -12,8 +12,4 @@ static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_b
     quant_nibbles(b + 2, out->codes);
 }
 
-static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U4, src, n, out); }
-
-QUANT_PACK(PANEL_U4)
-
-const struct quant_ops quant_q4_0 = {.panel = PANEL_U4, .dequantize = dequantize, .unpack = unpack, .pack = pack};
+QUANT_PACKED_TYPE(q4_0, PANEL_U4)

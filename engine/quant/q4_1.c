@@ -14,8 +14,4 @@ static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_b
     quant_nibbles(b + 4, out->codes);
 }
 
-static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U4_MIN, src, n, out); }
-
-QUANT_PACK(PANEL_U4_MIN)
-
-const struct quant_ops quant_q4_1 = {.panel = PANEL_U4_MIN, .dequantize = dequantize, .unpack = unpack, .pack = pack};
+QUANT_PACKED_TYPE(q4_1, PANEL_U4_MIN)

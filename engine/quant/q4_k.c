@@ -19,8 +19,4 @@ static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_b
     }
 }
 
-static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U4_MIN_K, src, n, out); }
-
-QUANT_PACK(PANEL_U4_MIN_K)
-
-const struct quant_ops quant_q4_k = {.panel = PANEL_U4_MIN_K, .dequantize = dequantize, .unpack = unpack, .pack = pack};
+QUANT_PACKED_TYPE(q4_k, PANEL_U4_MIN_K)

@@ -13,8 +13,4 @@ static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_b
     quant_fifth_bits(b + 2, out->codes);
 }
 
-static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U5, src, n, out); }
-
-QUANT_PACK(PANEL_U5)
-
-const struct quant_ops quant_q5_0 = {.panel = PANEL_U5, .dequantize = dequantize, .unpack = unpack, .pack = pack};
+QUANT_PACKED_TYPE(q5_0, PANEL_U5)

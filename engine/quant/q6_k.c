@@ -22,8 +22,4 @@ static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_b
     }
 }
 
-static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U6_K, src, n, out); }
-
-QUANT_PACK(PANEL_U6_K)
-
-const struct quant_ops quant_q6_k = {.panel = PANEL_U6_K, .dequantize = dequantize, .unpack = unpack, .pack = pack};
+QUANT_PACKED_TYPE(q6_k, PANEL_U6_K)

@@ -13,8 +13,4 @@ static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_b
     }
 }
 
-static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U8, src, n, out); }
-
-QUANT_PACK(PANEL_U8)
-
-const struct quant_ops quant_q8_0 = {.panel = PANEL_U8, .dequantize = dequantize, .unpack = unpack, .pack = pack};
+QUANT_PACKED_TYPE(q8_0, PANEL_U8)

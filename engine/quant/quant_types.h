@@ -43,11 +43,11 @@ QUANT_TYPES(QUANT_DECLARE)
 extern const uint8_t quant_iq4_table[16]; /* panel table of IQ4_NL and IQ4_XS; in iq4_nl.c */
 
 /* Dequantizes a row block by block with `unpack`: out = scale * (code - zero point) + min, in f32 without FMA, bit for
- * bit like ggml's dequantize_row_* (b11434, ggml-quants.c). Table kinds: the code is first replaced by its entry in
- * table[16]. */
-static ALWAYS_INLINE void quant_dequantize_table(void (*unpack)(const void *, size_t, struct quant_block *),
-                                                 enum panel_kind kind, const uint8_t *table, const void *src, size_t n,
-                                                 float *out)
+ * bit like ggml's dequantize_row_* (b11434, ggml-quants.c). table: of table kinds [16], which replaces each code; NULL
+ * for other kinds. */
+static ALWAYS_INLINE void quant_dequantize(void (*unpack)(const void *, size_t, struct quant_block *),
+                                           enum panel_kind kind, const uint8_t *table, const void *src, size_t n,
+                                           float *out)
 {
     const struct panel_info *info = panel_info(kind);
     struct quant_block b = {.min = {0, 0}};
@@ -61,13 +61,6 @@ static ALWAYS_INLINE void quant_dequantize_table(void (*unpack)(const void *, si
         float product = b.scale[part] * (float)(code - info->zero_point);
         out[i] = info->has_min ? product + b.min[part] : product;
     }
-}
-
-/* Like quant_dequantize_table() for kinds without a table. */
-static ALWAYS_INLINE void quant_dequantize(void (*unpack)(const void *, size_t, struct quant_block *),
-                                           enum panel_kind kind, const void *src, size_t n, float *out)
-{
-    quant_dequantize_table(unpack, kind, NULL, src, n, out);
 }
 
 /* Returns the half at p, unaligned, little-endian as in every supported GGUF file. */
@@ -292,11 +285,21 @@ static const struct panel_info quant_kinds[PANEL_KIND_COUNT] = {
 #undef QUANT_ROW
 };
 
-/* Defines `pack` for a type whose blocks begin with halves, or which has units; unpack must be ALWAYS_INLINE. */
-#define QUANT_PACK(kind)                                                                                               \
+/* Defines quant_<name> from `unpack`. of_table: of table kinds, else NULL; pack_fn: `pack`, or NULL. */
+#define QUANT_TYPE(name, kind, of_table, pack_fn)                                                                      \
+    static void dequantize(const void *src, size_t n, float *out)                                                      \
+    {                                                                                                                  \
+        quant_dequantize(unpack, kind, of_table, src, n, out);                                                         \
+    }                                                                                                                  \
+    const struct quant_ops quant_##name = {                                                                            \
+        .panel = kind, .table = of_table, .dequantize = dequantize, .unpack = unpack, .pack = pack_fn};
+
+/* Likewise with `pack`, for a type whose blocks begin with halves, or which has units; unpack must be ALWAYS_INLINE. */
+#define QUANT_PACKED_TYPE(name, kind)                                                                                  \
     static void pack(const struct quant_rows *from, const struct panel_group *g, unsigned char *panel)                 \
     {                                                                                                                  \
         quant_pack(unpack, &quant_kinds[kind], true, from, g, panel);                                                  \
-    }
+    }                                                                                                                  \
+    QUANT_TYPE(name, kind, NULL, pack)
 
 #endif

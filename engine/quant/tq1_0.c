@@ -24,7 +24,6 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     const uint8_t *b = (const uint8_t *)src + i_block / 8 * TQ1_0_BYTES;
     size_t j = i_block % 8;
     out->scale[0] = quant_half(b + D);
-    out->min[0] = 0;
     if (j < 5) {
         digits(b, 32, j, out->codes);
         return;
@@ -39,6 +38,4 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     }
 }
 
-static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U4, src, n, out); }
-
-const struct quant_ops quant_tq1_0 = {.panel = PANEL_U4, .dequantize = dequantize, .unpack = unpack};
+QUANT_TYPE(tq1_0, PANEL_U4, NULL, NULL)

@@ -11,13 +11,10 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     size_t j = i_block % 8;
     const uint8_t *q = b + j / 4 * 32; /* four blocks share 32 bytes, two bits each */
     out->scale[0] = quant_half(b + D);
-    out->min[0] = 0;
     for (int i = 0; i < PANEL_BLOCK; i += 8) {
         uint64_t v = quant_bits(q + i, (int)(j % 4) * 2, 3) + QUANT_EACH_BYTE(TO_ZERO_POINT);
         memcpy(out->codes + i, &v, sizeof v);
     }
 }
 
-static void dequantize(const void *src, size_t n, float *out) { quant_dequantize(unpack, PANEL_U4, src, n, out); }
-
-const struct quant_ops quant_tq2_0 = {.panel = PANEL_U4, .dequantize = dequantize, .unpack = unpack};
+QUANT_TYPE(tq2_0, PANEL_U4, NULL, NULL)
