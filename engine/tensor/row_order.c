@@ -2,17 +2,17 @@
 
 #include "engine/base/compiler.h"
 
-/* Starts of the runs of one axis; first NULL: unchanged. */
+/* Where the elements of one axis are in the other source: runs of `run` that start at first[], or without `first`
+ * contiguous elements that start at `from`. */
 struct axis {
     const uint32_t *first;
-    uint32_t run;
+    uint32_t run, from;
 };
 
 struct row_order {
     struct row_source base;
     const struct row_source *of;
     struct axis rows, columns;
-    uint32_t only; /* the one run of a range */
 };
 
 uint32_t row_order_run(uint32_t a, uint32_t b)
@@ -25,14 +25,9 @@ uint32_t row_order_run(uint32_t a, uint32_t b)
     return a;
 }
 
-static const struct row_order *order_of(const struct row_source *s)
-{
-    return (const struct row_order *)(const void *)s;
-}
-
 static uint32_t place(const struct axis *a, uint32_t i)
 {
-    return a->first != NULL ? a->first[i / a->run] + i % a->run : i;
+    return a->first != NULL ? a->first[i / a->run] + i % a->run : a->from + i;
 }
 
 /* Returns how many of [i, i + n), from i on, are contiguous in the source. */
@@ -47,7 +42,7 @@ static uint32_t count_together(const struct axis *a, uint32_t i, uint32_t n)
 
 static void read_row(const struct row_source *s, uint32_t row, uint32_t from, uint32_t n, float *out)
 {
-    const struct row_order *o = order_of(s);
+    const struct row_order *o = (const void *)s;
     for (uint32_t end = from + n, here; from < end; from += here, out += here) {
         here = count_together(&o->columns, from, end - from);
         o->of->ops->read(o->of, place(&o->rows, row), place(&o->columns, from), here, out);
@@ -56,7 +51,7 @@ static void read_row(const struct row_source *s, uint32_t row, uint32_t from, ui
 
 static const void *at_part(const struct row_source *s, const struct row_part *part, uint64_t *stride)
 {
-    const struct row_order *o = order_of(s);
+    const struct row_order *o = (const void *)s;
     if (o->of->ops->at == NULL || count_together(&o->rows, part->row, part->n_rows) != part->n_rows ||
         count_together(&o->columns, part->from, part->n_in) != part->n_in) {
         return NULL;
@@ -68,7 +63,7 @@ static const void *at_part(const struct row_source *s, const struct row_part *pa
 
 static void encode_part(const struct row_source *s, const struct row_part *part, void *out, uint64_t stride)
 {
-    const struct row_order *o = order_of(s);
+    const struct row_order *o = (const void *)s;
     uint32_t n_rows, n_in;
     for (uint32_t row = 0; row < part->n_rows; row += n_rows) {
         n_rows = count_together(&o->rows, part->row + row, part->n_rows - row);
@@ -83,66 +78,48 @@ static void encode_part(const struct row_source *s, const struct row_part *part,
 
 static void rows_done(const struct row_source *s, uint32_t row, uint32_t n, row_drop_fn *drop, void *arg)
 {
-    const struct row_order *o = order_of(s);
+    const struct row_order *o = (const void *)s;
     for (uint32_t end = row + n, here; row < end; row += here) {
         here = count_together(&o->rows, row, end - row);
         o->of->ops->done(o->of, place(&o->rows, row), here, drop, arg);
     }
 }
 
-static struct row_order *add(struct arena *a, const struct row_source *of, uint32_t n_rows, uint32_t n_in)
+/* Makes n rows, or with is_columns n inputs, of another source. */
+static const struct row_source *add(struct arena *a, const struct row_source *of, bool is_columns, uint32_t n,
+                                    struct axis axis)
 {
     static const struct row_source_ops ops = {
         .read = read_row, .at = at_part, .encode = encode_part, .done = rows_done};
     struct row_order *o = of != NULL ? arena_zalloc(a, sizeof *o) : NULL;
-    if (o != NULL) {
-        o->base = row_source_of(&ops, of->type, n_rows, n_in, of->grain);
-        o->of = of;
+    if (o == NULL) {
+        return NULL;
     }
-    return o;
+    o->base = row_source_of(&ops, of->type, is_columns ? of->n_rows : n, is_columns ? n : of->n_in, of->grain);
+    o->of = of;
+    *(is_columns ? &o->columns : &o->rows) = axis;
+    return &o->base;
 }
 
 const struct row_source *row_order_rows(struct arena *a, const struct row_source *of, const uint32_t *first,
                                         uint32_t n_runs, uint32_t run)
 {
-    struct row_order *o = first != NULL && of != NULL ? add(a, of, n_runs * run, of->n_in) : NULL;
-    if (o == NULL) {
-        return NULL;
-    }
-    o->rows = (struct axis){first, run};
-    return &o->base;
+    return first != NULL ? add(a, of, false, n_runs * run, (struct axis){.first = first, .run = run}) : NULL;
 }
 
 const struct row_source *row_order_columns(struct arena *a, const struct row_source *of, const uint32_t *first,
                                            uint32_t n_runs, uint32_t run)
 {
-    struct row_order *o = first != NULL && of != NULL ? add(a, of, of->n_rows, n_runs * run) : NULL;
-    if (o == NULL) {
-        return NULL;
-    }
-    o->columns = (struct axis){first, run};
-    return &o->base;
+    return first != NULL ? add(a, of, true, n_runs * run, (struct axis){.first = first, .run = run}) : NULL;
 }
 
 const struct row_source *row_order_row_range(struct arena *a, const struct row_source *of, uint32_t first, uint32_t n)
 {
-    struct row_order *o = of != NULL ? add(a, of, n, of->n_in) : NULL;
-    if (o == NULL) {
-        return NULL;
-    }
-    o->only = first;
-    o->rows = (struct axis){&o->only, n};
-    return &o->base;
+    return add(a, of, false, n, (struct axis){.from = first});
 }
 
 const struct row_source *row_order_column_range(struct arena *a, const struct row_source *of, uint32_t first,
                                                 uint32_t n)
 {
-    struct row_order *o = of != NULL ? add(a, of, of->n_rows, n) : NULL;
-    if (o == NULL) {
-        return NULL;
-    }
-    o->only = first;
-    o->columns = (struct axis){&o->only, n};
-    return &o->base;
+    return add(a, of, true, n, (struct axis){.from = first});
 }

@@ -11,14 +11,9 @@ struct row_shifted {
     float *shift; /* [n_in] */
 };
 
-static const struct row_shifted *shifted_of(const struct row_source *s)
-{
-    return (const struct row_shifted *)(const void *)s;
-}
-
 static void read_row(const struct row_source *s, uint32_t row, uint32_t from, uint32_t n, float *out)
 {
-    const struct row_shifted *h = shifted_of(s);
+    const struct row_shifted *h = (const void *)s;
     bool is_second = row >= h->of->n_rows;
     h->of->ops->read(h->of, is_second ? row - h->of->n_rows : row, from, n, out);
     for (uint32_t i = 0; is_second && i < n; i++) {
@@ -43,7 +38,7 @@ static void encode_part(const struct row_source *s, const struct row_part *part,
 /* Both halves read the same bytes: they are dropped with the second. */
 static void rows_done(const struct row_source *s, uint32_t row, uint32_t n, row_drop_fn *drop, void *arg)
 {
-    const struct row_source *of = shifted_of(s)->of;
+    const struct row_source *of = ((const struct row_shifted *)(const void *)s)->of;
     uint32_t first = MAX_OF(row, of->n_rows), end = row + n;
     if (first < end) {
         of->ops->done(of, first - of->n_rows, end - first, drop, arg);

@@ -7,9 +7,10 @@ struct row_turned {
     const struct row_source *of;
 };
 
-static const struct row_turned *turned_of(const struct row_source *s)
+/* Returns the source that s transposes. */
+static const struct row_source *turned_of(const struct row_source *s)
 {
-    return (const struct row_turned *)(const void *)s;
+    return ((const struct row_turned *)(const void *)s)->of;
 }
 
 /* Reads columns [c, c + n) of one row of the source, n <= AT_ONCE; returns their address in `room`. */
@@ -23,7 +24,7 @@ static const float *read_columns(const struct row_source *of, uint32_t row, uint
 
 static void read_row(const struct row_source *s, uint32_t row, uint32_t from, uint32_t n, float *out)
 {
-    const struct row_source *of = turned_of(s)->of;
+    const struct row_source *of = turned_of(s);
     float room[AT_ONCE + 2 * ROW_SOURCE_MAX_GRAIN];
     uint32_t first = row / of->n_in * s->n_in + from;
     for (uint32_t i = 0; i < n; i++) {
@@ -35,7 +36,7 @@ static void read_row(const struct row_source *s, uint32_t row, uint32_t from, ui
  * only old files of latent attention have them. */
 static void encode_some(const struct row_source *s, const struct row_part *part, unsigned char *out, uint64_t stride)
 {
-    const struct row_source *of = turned_of(s)->of;
+    const struct row_source *of = turned_of(s);
     float room[AT_ONCE + 2 * ROW_SOURCE_MAX_GRAIN];
     uint32_t first = part->row / of->n_in * s->n_in + part->from, bytes = dtype_info(s->type)->block_bytes;
     for (uint32_t k = 0; k < part->n_in; k++) {
@@ -50,7 +51,7 @@ static void encode_some(const struct row_source *s, const struct row_part *part,
 static void encode_part(const struct row_source *s, const struct row_part *part, void *out, uint64_t stride)
 {
     struct row_part some = *part;
-    uint32_t columns = turned_of(s)->of->n_in;
+    uint32_t columns = turned_of(s)->n_in;
     for (uint32_t at = 0; at < part->n_rows; at += some.n_rows) {
         some.row = part->row + at;
         some.n_rows = MIN_OF(MIN_OF(part->n_rows - at, columns - some.row % columns), (uint32_t)AT_ONCE);
@@ -61,7 +62,7 @@ static void encode_part(const struct row_source *s, const struct row_part *part,
 /* A matrix is no longer needed after its last column. */
 static void rows_done(const struct row_source *s, uint32_t row, uint32_t n, row_drop_fn *drop, void *arg)
 {
-    const struct row_source *of = turned_of(s)->of;
+    const struct row_source *of = turned_of(s);
     uint32_t first = row / of->n_in, end = (row + n) / of->n_in;
     if (first < end) {
         of->ops->done(of, first * s->n_in, (end - first) * s->n_in, drop, arg);
