@@ -355,13 +355,9 @@ enum err program_want(struct program_set *s, const char *file, const char *optio
     if (find(s, file, options) != NULL) {
         return ERR_OK;
     }
-    if (s->n == s->cap) {
-        size_t cap = s->cap != 0 ? 2 * s->cap : 32;
-        struct program *more = mem_realloc(s->at, cap * sizeof *more, MEM_MODEL);
-        TRY_MEM_FOR(more != NULL, info, "out of memory for OpenCL programs");
-        s->at = more;
-        s->cap = cap;
-    }
+    struct program *more = mem_grow(s->at, s->n, &s->cap, sizeof *more, MEM_MODEL);
+    TRY_MEM_FOR(more != NULL, info, "out of memory for OpenCL programs");
+    s->at = more;
     struct program *p = &s->at[s->n++];
     *p = (struct program){.file = file, .dot = s->device->caps.dot};
     p->is_wide = p->dot == DEVICE_DOT_AMD && is_better_wide(file, options);

@@ -147,6 +147,17 @@ void *mem_realloc(void *p, size_t bytes, enum mem_purpose purpose)
     return (char *)h + HEADER_BYTES;
 }
 
+void *mem_grow(void *p, size_t n, size_t *cap, size_t size, enum mem_purpose purpose)
+{
+    size_t more = *cap != 0 ? 2 * *cap : 64, bytes;
+    if (n < *cap) {
+        return p;
+    }
+    void *grown = ck_mul_size(more, size, &bytes) ? mem_realloc(p, bytes, purpose) : NULL;
+    *cap = grown != NULL ? more : *cap;
+    return grown;
+}
+
 size_t mem_account_size(const void *block)
 {
     return block == NULL ? 0 : (size_t)((const struct header *)((const char *)block - HEADER_BYTES))->bytes;

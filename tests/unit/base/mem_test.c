@@ -75,6 +75,29 @@ START_TEST(impossible_sizes_are_refused)
 }
 END_TEST
 
+START_TEST(arrays_grow_when_full)
+{
+    size_t cap = 0;
+    uint32_t *a = NULL;
+    for (uint32_t i = 0; i < 200; i++) {
+        uint32_t *grown = mem_grow(a, i, &cap, sizeof *grown, MEM_GENERAL);
+        ck_assert_ptr_nonnull(grown);
+        ck_assert(i % 64 == 0 || grown == a);
+        a = grown;
+        a[i] = i;
+    }
+    ck_assert_uint_eq(cap, 256);
+    ck_assert_uint_eq(a[0], 0);
+    ck_assert_uint_eq(a[199], 199);
+    mem_fail_at(0);
+    ck_assert_ptr_null(mem_grow(a, cap, &cap, sizeof *a, MEM_GENERAL));
+    ck_assert_uint_eq(cap, 256);
+    cap = SIZE_MAX / 8;
+    ck_assert_ptr_null(mem_grow(a, cap, &cap, sizeof *a, MEM_GENERAL));
+    mem_free(a);
+}
+END_TEST
+
 START_TEST(the_chosen_allocation_fails_once)
 {
     size_t all = mem_live();
@@ -181,6 +204,7 @@ Suite *mem_suite(void)
     tcase_add_test(c, live_bytes_are_counted_by_purpose);
     tcase_add_test(c, blocks_are_aligned_zeroed_and_copied);
     tcase_add_test(c, impossible_sizes_are_refused);
+    tcase_add_test(c, arrays_grow_when_full);
     tcase_add_test(c, the_chosen_allocation_fails_once);
     tcase_add_test(c, arena_blocks_are_aligned_and_apart);
     tcase_add_test(c, arena_keeps_to_its_limit_and_survives_faults);
