@@ -43,12 +43,6 @@ static const char *opencl_option_name(int i)
 
 /* --- layout ------------------------------------------------------------------------------------------------------- */
 
-static enum err place(struct backend_model *m, enum vram_purpose purpose, uint64_t bytes, const char *what, int32_t *id,
-                      struct err_info *info)
-{
-    return vram_place(m->vram, purpose, bytes, what, id, info);
-}
-
 /* Returns the bytes of rows of n floats. */
 static uint64_t rows_bytes(const struct backend_model *m, uint32_t n)
 {
@@ -66,8 +60,8 @@ static enum err lay_out_bufs(struct backend_model *m, struct err_info *info)
     for (int32_t i = 0; i < m->plan->n_bufs; i++) {
         struct opencl_buf *b = &m->bufs[i];
         b->stride = opencl_round_up(m->plan->bufs[i].width, OPENCL_ALIGN);
-        TRY(place(m, VRAM_ACTIVATIONS, rows_bytes(m, b->stride), m->plan->bufs[i].name, &b->floats, info));
-        TRY(place(m, VRAM_ACTIVATIONS, codes_bytes(m, b->stride), m->plan->bufs[i].name, &b->codes, info));
+        TRY(vram_place(m->vram, VRAM_ACTIVATIONS, rows_bytes(m, b->stride), m->plan->bufs[i].name, &b->floats, info));
+        TRY(vram_place(m->vram, VRAM_ACTIVATIONS, codes_bytes(m, b->stride), m->plan->bufs[i].name, &b->codes, info));
     }
     return ERR_OK;
 }
@@ -105,7 +99,7 @@ static enum err lay_out_results(struct backend_model *m, struct err_info *info)
         {rows_bytes(m, m->plan->output_width), "output rows", &m->output},
     };
     for (size_t i = 0; i < ARRAY_LEN(places); i++) {
-        TRY(place(m, VRAM_ACTIVATIONS, places[i].bytes, places[i].what, places[i].id, info));
+        TRY(vram_place(m->vram, VRAM_ACTIVATIONS, places[i].bytes, places[i].what, places[i].id, info));
     }
     return ERR_OK;
 }
@@ -128,7 +122,8 @@ static enum err lay_out(struct backend_model *m, bool opens, struct err_info *in
     TRY(opencl_weights_lay_out(m, info));
     TRY(opencl_kv_lay_out(m, info));
     m->bytes.state = (size_t)m->plan->recurrent_floats * sizeof(float);
-    TRY(place(m, VRAM_STATES, m->bytes.state * (size_t)m->cfg.n_states, "recurrent states", &m->states, info));
+    TRY(vram_place(m->vram, VRAM_STATES, m->bytes.state * (size_t)m->cfg.n_states, "recurrent states", &m->states,
+                   info));
     TRY(lay_out_bufs(m, info));
     m->n_pieces = (m->plan->n_vocab + LOGITS_PIECE - 1) / LOGITS_PIECE;
     m->is_dry = true;
@@ -178,9 +173,6 @@ static enum err make_model(const struct plan *plan, const struct backend_config 
     m->plan = plan;
     m->cfg = *cfg;
     m->of = of;
-    m->picks = m->tiles = m->made_floats = m->made_codes = m->up_made = m->results = OPENCL_NONE;
-    m->partial = m->qkv = m->up = m->logits = m->lists = m->logit_results = m->hidden = m->input = m->output =
-        m->states = OPENCL_NONE;
     enum err err = lay_out(m, opens, info);
     if (err != ERR_OK) {
         opencl_close(out);
@@ -300,12 +292,18 @@ static int32_t *take_words(struct writer *w, size_t n)
     return at;
 }
 
-/* Writes [n] words, and their offset to the header word. */
-static void put_words(struct writer *w, int header, const int32_t *from, int32_t n)
+/* Takes [n] words, and writes their offset to the header word. */
+static int32_t *take_array(struct writer *w, int header, int32_t n)
 {
     w->words[header] = (int32_t)w->n;
+    return take_words(w, (size_t)n);
+}
+
+static void put_array(struct writer *w, int header, const int32_t *from, int32_t n)
+{
+    int32_t *to = take_array(w, header, n);
     if (n > 0) {
-        memcpy(take_words(w, (size_t)n), from, (size_t)n * sizeof *from);
+        memcpy(to, from, (size_t)n * sizeof *from);
     }
 }
 
@@ -323,9 +321,9 @@ static int32_t end_of_seq(const struct backend_batch *b, int32_t i)
 static void put_wants(const struct backend_model *m, const struct backend_batch *b, struct writer *w)
 {
     int32_t at = b->n_logits * (int32_t)m->n_pieces * PIECE_WORDS;
-    w->words[BATCH_AT_WANTS] = (int32_t)w->n;
-    for (int32_t i = 0; i < b->n_logits; i++) {
-        int32_t *to = take_words(w, 2), wants = b->wants != NULL ? b->wants[i] : BACKEND_ALL_LOGITS;
+    int32_t *to = take_array(w, BATCH_AT_WANTS, 2 * b->n_logits);
+    for (int32_t i = 0; i < b->n_logits; i++, to += 2) {
+        int32_t wants = b->wants != NULL ? b->wants[i] : BACKEND_ALL_LOGITS;
         to[0] = wants != BACKEND_ALL_LOGITS ? wants : 0;
         to[1] = at;
         at += 2 * to[0];
@@ -333,33 +331,12 @@ static void put_wants(const struct backend_model *m, const struct backend_batch 
     w->words[BATCH_RESULTS] = at;
 }
 
-/* Writes a page table of the sequence of rows [from, end), unless no layer has such pages, and its offset for each
- * row. */
-static void put_table(struct backend_model *m, const struct backend_batch *b, bool is_local, int32_t from, int32_t end,
-                      int32_t *table, struct writer *w)
-{
-    size_t n = (size_t)b->pos[end - 1] / KV_PAGE_TOKENS + 1, at = w->n;
-    if (*backend_page_bytes(&m->bytes, is_local) != 0) {
-        memcpy(take_words(w, n), backend_table(b, is_local, b->seq[from]), n * sizeof *table);
-    }
-    for (int32_t k = from; k < end; k++) {
-        table[k] = (int32_t)at;
-    }
-}
-
 /* Writes page tables, sequences, and the fields of rows that refer to them. */
 static void put_seqs(struct backend_model *m, const struct backend_batch *b, struct writer *w)
 {
-    int32_t *h = w->words, n_seqs = 0, copy = 0;
-    h[BATCH_AT_LAST] = (int32_t)w->n;
-    int32_t *last = take_words(w, (size_t)b->n_rows);
-    int32_t *tables[2];
-    for (int is_local = false; is_local <= true; is_local++) {
-        h[BATCH_AT_TABLE + is_local] = (int32_t)w->n;
-        tables[is_local] = take_words(w, (size_t)b->n_rows);
-    }
-    h[BATCH_AT_SEQS] = (int32_t)w->n;
-    int32_t *seqs = take_words(w, (size_t)b->n_seqs * SEQ_WORDS);
+    int32_t n_seqs = 0, copy = 0, *last = take_array(w, BATCH_AT_LAST, b->n_rows);
+    int32_t *tables[2] = {take_array(w, BATCH_AT_TABLE, b->n_rows), take_array(w, BATCH_AT_WINDOW_TABLE, b->n_rows)};
+    int32_t *seqs = take_array(w, BATCH_AT_SEQS, b->n_seqs * SEQ_WORDS);
     for (int32_t i = 0, end; i < b->n_rows; i = end, n_seqs++) {
         int32_t seq = b->seq[i], state = b->states != NULL ? b->states[seq] : seq;
         end = end_of_seq(b, i);
@@ -373,14 +350,20 @@ static void put_seqs(struct backend_model *m, const struct backend_batch *b, str
             copy++;
         }
         s[SEQ_COPIES_END] = copy;
+        size_t n_pages = (size_t)b->pos[end - 1] / KV_PAGE_TOKENS + 1;
         for (int is_local = false; is_local <= true; is_local++) {
-            put_table(m, b, is_local, i, end, tables[is_local], w);
+            for (int32_t k = i; k < end; k++) {
+                tables[is_local][k] = (int32_t)w->n;
+            }
+            if (*backend_page_bytes(&m->bytes, is_local) != 0) { /* a layer has such pages */
+                memcpy(take_words(w, n_pages), backend_table(b, is_local, seq), n_pages * sizeof *last);
+            }
         }
         for (int32_t k = i; k < end; k++) {
             last[k] = m->plan->is_bidirectional ? b->pos[end - 1] : b->pos[k];
         }
     }
-    h[BATCH_SEQS] = n_seqs;
+    w->words[BATCH_SEQS] = n_seqs;
 }
 
 /* Chooses the rows that attention computes together: those of a sequence in blocks; a single remaining row
@@ -388,8 +371,7 @@ static void put_seqs(struct backend_model *m, const struct backend_batch *b, str
 static void put_blocks(const struct backend_batch *b, struct writer *w)
 {
     int32_t *h = w->words, n_singles = 0, n_blocks = 0;
-    h[BATCH_AT_ORDER] = (int32_t)w->n;
-    int32_t *order = take_words(w, (size_t)b->n_rows), *behind = order + b->n_rows;
+    int32_t *order = take_array(w, BATCH_AT_ORDER, b->n_rows), *end = order + b->n_rows;
     h[BATCH_AT_BLOCKS] = (int32_t)w->n;
     for (int32_t i = 0, n; i < b->n_rows; i += n) {
         n = MIN_OF(end_of_seq(b, i) - i, ATTENTION_BLOCK);
@@ -402,7 +384,7 @@ static void put_blocks(const struct backend_batch *b, struct writer *w)
         block[1] = n;
         n_blocks++;
         for (int32_t k = i; k < i + n; k++) {
-            *--behind = k;
+            *--end = k;
         }
     }
     h[BATCH_SINGLES] = n_singles;
@@ -416,8 +398,7 @@ static void put_ropes(const struct backend_model *m, const struct backend_batch 
         const struct plan_rope *rope = &m->plan->ropes[r];
         uint32_t n = rope->n_rot / 2;
         w->n += w->n % 2; /* pairs of floats are loaded together */
-        w->words[BATCH_AT_ROPES + r] = (int32_t)w->n;
-        float *out = (float *)(void *)take_words(w, (size_t)b->n_rows * n * 2);
+        float *out = (float *)(void *)take_array(w, BATCH_AT_ROPES + r, b->n_rows * (int32_t)n * 2);
         for (int32_t i = 0; i < b->n_rows; i++) {
             rope_angles(rope, b->pos[i], cosines, sines);
             for (uint32_t k = 0; k < n; k++, out += 2) {
@@ -427,8 +408,7 @@ static void put_ropes(const struct backend_model *m, const struct backend_batch 
         }
         w->words[BATCH_AT_QUERY_SCALES + r] = 0;
         if (rope->query_beta != 0) {
-            w->words[BATCH_AT_QUERY_SCALES + r] = (int32_t)w->n;
-            float *scales = (float *)(void *)take_words(w, (size_t)b->n_rows);
+            float *scales = (float *)(void *)take_array(w, BATCH_AT_QUERY_SCALES + r, b->n_rows);
             for (int32_t i = 0; i < b->n_rows; i++) {
                 scales[i] = rope_query_scale(rope, b->pos[i]);
             }
@@ -473,15 +453,14 @@ static enum err write_batch(struct backend_model *m, const struct backend_batch 
     h[BATCH_LOGIT_ROWS] = b->n_logits;
     h[BATCH_HIDDEN_ROWS] = b->n_hidden;
     h[BATCH_SPLITS] = count_splits(b);
-    put_words(&w, BATCH_AT_TOKENS, b->tokens, b->n_rows);
-    put_words(&w, BATCH_AT_POS, b->pos, b->n_rows);
-    put_words(&w, BATCH_AT_PICKED, b->logit_rows, b->n_logits);
-    put_words(&w, BATCH_AT_PICKED_HIDDEN, b->hidden_rows, b->n_hidden);
-    h[BATCH_AT_COPIES] = (int32_t)w.n;
+    put_array(&w, BATCH_AT_TOKENS, b->tokens, b->n_rows);
+    put_array(&w, BATCH_AT_POS, b->pos, b->n_rows);
+    put_array(&w, BATCH_AT_PICKED, b->logit_rows, b->n_logits);
+    put_array(&w, BATCH_AT_PICKED_HIDDEN, b->hidden_rows, b->n_hidden);
+    int32_t *copies = take_array(&w, BATCH_AT_COPIES, 2 * b->n_copies);
     for (int32_t i = 0; i < b->n_copies; i++) {
-        int32_t *copy = take_words(&w, 2);
-        copy[0] = b->copy_rows[i];
-        copy[1] = b->copy_states[i];
+        copies[2 * i] = b->copy_rows[i];
+        copies[2 * i + 1] = b->copy_states[i];
     }
     put_wants(m, b, &w);
     put_seqs(m, b, &w);
@@ -742,28 +721,13 @@ static enum err move_bytes(struct backend_model *m, int32_t place_id, size_t at,
     return err;
 }
 
-/* Copies layer i of a page between the device and `room`. */
-static enum err move_layer(struct backend_model *m, int32_t i, int32_t page, unsigned char *room, bool writes,
-                           struct err_info *info)
+/* Copies a layer of a page between the device and `room`. */
+static enum err move_layer(struct backend_model *m, const struct opencl_kv *kv, int32_t page, unsigned char *room,
+                           bool writes, struct err_info *info)
 {
-    const struct opencl_kv *kv = &m->kvs[i];
     TRY(move_bytes(m, kv->keys, kv->key_bytes * (size_t)page, kv->key_bytes, room, writes, info));
     return move_bytes(m, kv->values, kv->value_bytes * (size_t)page, kv->value_bytes, room + kv->key_bytes, writes,
                       info);
-}
-
-/* Likewise, as floats. */
-static enum err move_floats(struct backend_model *m, int32_t i, int32_t page, unsigned char *room, float *floats,
-                            bool writes, struct err_info *info)
-{
-    if (writes) {
-        (void)opencl_kv_convert(&m->kvs[i], room, floats, true);
-    }
-    TRY(move_layer(m, i, page, room, writes, info));
-    if (!writes) {
-        (void)opencl_kv_convert(&m->kvs[i], room, floats, false);
-    }
-    return ERR_OK;
 }
 
 static enum err move_page(struct backend_model *m, struct backend_page page, enum backend_form form, void *at,
@@ -782,14 +746,14 @@ static enum err move_page(struct backend_model *m, struct backend_page page, enu
         if (kv->heads.layer != i) {
             continue;
         }
-        if (form == BACKEND_OWN) {
-            err = id != BACKEND_NO_PAGE ? move_layer(m, i, id, own, writes, info) : ERR_OK;
-            own += kv->key_bytes + kv->value_bytes;
-            continue;
+        if (id != BACKEND_NO_PAGE && room != NULL && writes) {
+            opencl_kv_convert(kv, room, floats, true);
         }
-        if (id != BACKEND_NO_PAGE) {
-            err = move_floats(m, i, id, room, floats, writes, info);
+        err = id != BACKEND_NO_PAGE ? move_layer(m, kv, id, room != NULL ? room : own, writes, info) : ERR_OK;
+        if (id != BACKEND_NO_PAGE && room != NULL && !writes && err == ERR_OK) {
+            opencl_kv_convert(kv, room, floats, false);
         }
+        own += kv->key_bytes + kv->value_bytes;
         floats += (size_t)KV_PAGE_TOKENS * (kv->value_bytes != 0 ? 2 : 1) * kv->heads.n_kv_heads * kv->heads.head_dim;
     }
     mem_free(room);

@@ -148,11 +148,13 @@ static bool has_dot_instruction(cl_device_id id, const char *extensions)
 static enum device_dot find_dot(cl_device_id id, const char *extensions, const struct device_caps *c)
 {
     const struct chip *chip = chip_of_name(c->gfx);
-    bool is_gfx11 = chip != NULL && chip->family == CHIP_RDNA3;
-    return has_dot_instruction(id, extensions)                                           ? DEVICE_DOT_KHR
-           : is_gfx11 && strcmp(c->platform, "AMD Accelerated Parallel Processing") == 0 ? DEVICE_DOT_AMD
-           : strcmp(c->platform, "NVIDIA CUDA") == 0                                     ? DEVICE_DOT_NV
-                                                                                         : DEVICE_DOT_PLAIN;
+    if (has_dot_instruction(id, extensions)) {
+        return DEVICE_DOT_KHR;
+    }
+    if (chip != NULL && chip->family == CHIP_RDNA3 && strcmp(c->platform, "AMD Accelerated Parallel Processing") == 0) {
+        return DEVICE_DOT_AMD;
+    }
+    return strcmp(c->platform, "NVIDIA CUDA") == 0 ? DEVICE_DOT_NV : DEVICE_DOT_PLAIN;
 }
 
 static void find_subgroups(cl_device_id id, const char *extensions, struct device_caps *c)
@@ -208,8 +210,8 @@ enum err device_read_caps(cl_device_id id, struct device_caps *out, struct err_i
     char extensions[TEXT_BYTES];
     cl_device_type type = 0;
     cl_platform_id platform = NULL;
-    cl_ulong memory = 0, buffer = 0, local = 0;
-    cl_uint align_bits = 0, units = 0;
+    cl_ulong local = 0;
+    cl_uint align_bits = 0;
     size_t group = 0, free_kib[2] = {0};
     *out = (struct device_caps){.dot = DEVICE_DOT_PLAIN};
     const struct {
@@ -218,11 +220,11 @@ enum err device_read_caps(cl_device_id id, struct device_caps *out, struct err_i
         void *at;
     } values[] = {{CL_DEVICE_TYPE, sizeof type, &type},
                   {CL_DEVICE_PLATFORM, sizeof platform, &platform},
-                  {CL_DEVICE_GLOBAL_MEM_SIZE, sizeof memory, &memory},
-                  {CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof buffer, &buffer},
+                  {CL_DEVICE_GLOBAL_MEM_SIZE, sizeof out->memory_bytes, &out->memory_bytes},
+                  {CL_DEVICE_MAX_MEM_ALLOC_SIZE, sizeof out->max_buffer_bytes, &out->max_buffer_bytes},
                   {CL_DEVICE_LOCAL_MEM_SIZE, sizeof local, &local},
                   {CL_DEVICE_MEM_BASE_ADDR_ALIGN, sizeof align_bits, &align_bits},
-                  {CL_DEVICE_MAX_COMPUTE_UNITS, sizeof units, &units},
+                  {CL_DEVICE_MAX_COMPUTE_UNITS, sizeof out->units, &out->units},
                   {CL_DEVICE_MAX_WORK_GROUP_SIZE, sizeof group, &group}};
     for (size_t i = 0; i < ARRAY_LEN(values); i++) {
         TRY(ocl_check(clGetDeviceInfo(id, values[i].what, values[i].bytes, values[i].at, NULL), "clGetDeviceInfo",
@@ -236,12 +238,9 @@ enum err device_read_caps(cl_device_id id, struct device_caps *out, struct err_i
     out->has_compiler = is_yes(id, CL_DEVICE_COMPILER_AVAILABLE);
     out->is_little_endian = is_yes(id, CL_DEVICE_ENDIAN_LITTLE);
     out->has_fp16 = has_word(extensions, "cl_khr_fp16");
-    out->memory_bytes = memory;
-    out->max_buffer_bytes = buffer;
     out->local_bytes = (uint32_t)MIN_OF(local, (cl_ulong)UINT32_MAX);
     out->align_bytes = align_bits / 8;
     out->max_group = (uint32_t)MIN_OF(group, (size_t)UINT32_MAX);
-    out->units = units;
     if (has_word(extensions, "cl_amd_device_attribute_query") &&
         clGetDeviceInfo(id, CL_DEVICE_GLOBAL_FREE_MEMORY_AMD, sizeof free_kib, free_kib, NULL) == CL_SUCCESS) {
         out->free_bytes = (uint64_t)free_kib[0] << 10; /* the second is the largest free block */

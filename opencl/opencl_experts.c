@@ -7,12 +7,11 @@ enum err opencl_experts_make_route(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
     const struct plan_moe *moe = &k->plan->moe;
-    TRY(OPENCL_ADD(k, opencl_launch_of(k, OPENCL_LANES, 1), "experts.cl", "route", "", opencl_floats(k, s->src),
-                   ARG_UINT(opencl_stride(k, s->src)), ARG_UINT(moe->n_experts), ARG_UINT(moe->n_used),
-                   ARG_UINT(moe->n_groups), ARG_UINT(moe->n_groups_used), ARG_INT(moe->by_two), ARG_INT(moe->gating),
-                   ARG_INT(moe->norms_weights), ARG_FLOAT(moe->weights_scale), opencl_vector(k, s->w[0]),
-                   ARG_INT(s->w[0] != PLAN_NONE), opencl_vector(k, s->w[1]), ARG_INT(s->w[1] != PLAN_NONE),
-                   opencl_floats(k, s->dst), ARG_UINT(opencl_stride(k, s->dst))));
+    TRY(OPENCL_ADD(k, opencl_launch_of(k, OPENCL_LANES, 1), "experts.cl", "route", "", ARG_ROWS(k, s->src),
+                   ARG_UINT(moe->n_experts), ARG_UINT(moe->n_used), ARG_UINT(moe->n_groups),
+                   ARG_UINT(moe->n_groups_used), ARG_INT(moe->by_two), ARG_INT(moe->gating),
+                   ARG_INT(moe->norms_weights), ARG_FLOAT(moe->weights_scale), ARG_OPTIONAL(k, s->w[0]),
+                   ARG_OPTIONAL(k, s->w[1]), ARG_ROWS(k, s->dst)));
     return opencl_end_step(k, s->dst);
 }
 
@@ -24,10 +23,9 @@ static enum err add_sort(const struct opencl_maker *k, uint32_t per_tile, int32_
     l.by = OPENCL_ONCE;
     l.min_rows = min_rows;
     l.max_rows = max_rows;
-    return OPENCL_ADD(k, l, "experts.cl", "sort", "", ARG_INT(s->rows), opencl_floats(k, s->experts.route),
-                      ARG_UINT(opencl_stride(k, s->experts.route)), ARG_UINT(k->plan->moe.n_experts),
-                      ARG_UINT(k->plan->moe.n_used), ARG_UINT(per_tile), opencl_at(k, k->m->picks),
-                      opencl_at(k, k->m->tiles));
+    return OPENCL_ADD(k, l, "experts.cl", "sort", "", ARG_INT(s->rows), ARG_ROWS(k, s->experts.route),
+                      ARG_UINT(k->plan->moe.n_experts), ARG_UINT(k->plan->moe.n_used), ARG_UINT(per_tile),
+                      opencl_at(k, k->m->picks), opencl_at(k, k->m->tiles));
 }
 
 /* Adds act(x w[0]) * (x w[1]) of all picks, as floats or, if w[2] needs codes, as codes. */
@@ -39,11 +37,7 @@ static enum err add_inner(const struct opencl_maker *k, bool as_codes)
     p.per_row = k->plan->moe.n_used;
     p.dst = opencl_at(k, m->made_floats);
     p.dst_stride = m->made_stride;
-    p.act = (int)s->act;
-    if (m->weights[s->w[0]].kind == m->weights[s->w[1]].kind &&
-        (s->bias[0] == PLAN_NONE) == (s->bias[1] == PLAN_NONE)) {
-        p.w2 = s->w[1];
-        p.bias2 = s->bias[1];
+    if (opencl_pair(k, &p)) {
         p.flags = as_codes ? FLAG_CODES : FLAG_FLOATS;
         p.dst_codes = opencl_at(k, m->made_codes);
         p.dst_blocks = m->made_stride / PANEL_BLOCK;
@@ -57,11 +51,11 @@ static enum err add_inner(const struct opencl_maker *k, bool as_codes)
     m->has_up_made = true;
     TRY(opencl_add_product(k, &p));
     TRY(opencl_add_product(k, &up));
-    struct opencl_launch l = opencl_launch_of(k, WG, (ff + WG - 1) / WG);
+    struct opencl_launch l = opencl_launch_over(k, WG, 1, ff);
     l.by = OPENCL_BY_PICKS;
     TRY(OPENCL_ADD(k, l, "streams.cl", "gated", "", ARG_INT(s->act), p.dst, ARG_UINT(m->made_stride), ARG_UINT(ff),
                    up.dst, ARG_UINT(m->made_stride), ARG_INT(1)));
-    l = opencl_launch_of(k, 128, (m->made_stride + 511) / 512);
+    l = opencl_launch_over(k, 128, 4, m->made_stride);
     l.by = OPENCL_BY_PICKS;
     return OPENCL_ADD(k, l, "norm.cl", "encode", "", ARG_INT(s->rows), p.dst, ARG_UINT(m->made_stride), ARG_UINT(ff),
                       ARG_INT(FLAG_CODES), opencl_at(k, m->made_codes), ARG_UINT(m->made_stride / PANEL_BLOCK));
@@ -86,10 +80,8 @@ enum err opencl_experts_make(const struct opencl_maker *k)
     p.dst_stride = m->results_stride;
     TRY(opencl_add_product(k, &p));
     uint32_t width = opencl_width(k, s->dst);
-    TRY(OPENCL_ADD(k, opencl_launch_of(k, WG, (width + WG - 1) / WG), "experts.cl", "combine", "",
-                   opencl_floats(k, s->experts.route), ARG_UINT(opencl_stride(k, s->experts.route)),
+    TRY(OPENCL_ADD(k, opencl_launch_over(k, WG, 1, width), "experts.cl", "combine", "", ARG_ROWS(k, s->experts.route),
                    ARG_UINT(k->plan->moe.n_used), p.dst, ARG_UINT(m->results_stride), ARG_FLOAT(s->scale),
-                   ARG_INT(s->adds ? FLAG_ADDS : 0), opencl_floats(k, s->dst), ARG_UINT(opencl_stride(k, s->dst)),
-                   ARG_UINT(width)));
+                   ARG_INT(s->adds ? FLAG_ADDS : 0), ARG_ROWS(k, s->dst), ARG_UINT(width)));
     return opencl_end_step(k, s->dst);
 }

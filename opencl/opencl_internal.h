@@ -1,4 +1,4 @@
-/* Private to the files of the OpenCL back end. Threads: as backend.h says. */
+/* Private to the files of the OpenCL back end. Memory ids are those of vram.h, 0 for none. Threads: as backend.h says. */
 #ifndef INFCGI_OPENCL_INTERNAL_H
 #define INFCGI_OPENCL_INTERNAL_H
 
@@ -13,7 +13,6 @@ enum {
     OPENCL_LANES = 32,          /* rows of a panel; LANES of the kernels */
     OPENCL_ROWS = 32,           /* rows that buffers are padded to: the largest tile of token rows */
     OPENCL_ALIGN = 64,          /* components that a row is padded to */
-    OPENCL_NONE = -1,           /* no memory on the device */
     OPENCL_MAX_BEGUN = 2,       /* batches */
     OPENCL_MAX_JOINED = 1 << 30 /* bytes of weights that are joined into one product */
 };
@@ -46,7 +45,7 @@ struct opencl_kv {
 
 struct opencl_buf {
     uint32_t stride;       /* floats between rows */
-    int32_t floats, codes; /* memory ids; OPENCL_NONE: no step reads this form */
+    int32_t floats, codes; /* memory ids */
 };
 
 /* Unit of which a launch computes one per group. */
@@ -155,8 +154,8 @@ MUST_CHECK enum err opencl_kv_types(const struct backend_model *m, const char **
 MUST_CHECK enum err opencl_kv_lay_out(struct backend_model *m, struct err_info *info);
 
 /* Converts a layer's keys and values of a page: from floats at `at` (BACKEND_FLOATS) to the device's form in `room` if
- * is_write, else back. Returns the end of the floats. */
-float *opencl_kv_convert(const struct opencl_kv *kv, unsigned char *room, float *at, bool is_write);
+ * is_write, else back. */
+void opencl_kv_convert(const struct opencl_kv *kv, unsigned char *room, float *at, bool is_write);
 
 /* --- opencl_weights.c --------------------------------------------------------------------------------------------- */
 

@@ -41,7 +41,7 @@ enum err opencl_kv_lay_out(struct backend_model *m, struct err_info *info)
     for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
         struct plan_kv heads = plan_kv_of(m->plan, i);
         struct opencl_kv *kv = &m->kvs[i];
-        *kv = (struct opencl_kv){.heads = heads, .keys = OPENCL_NONE, .values = OPENCL_NONE};
+        *kv = (struct opencl_kv){.heads = heads};
         if (heads.layer != i) {
             *kv = heads.layer != PLAN_NONE ? m->kvs[heads.layer] : *kv;
             continue;
@@ -68,15 +68,6 @@ enum err opencl_kv_lay_out(struct backend_model *m, struct err_info *info)
 
 static float to_half_range(float x) { return x > 65504.0f ? 65504.0f : x < -65504.0f ? -65504.0f : x; }
 
-static void move_half(uint16_t *half, float *x, bool is_write)
-{
-    if (is_write) {
-        *half = dtype_f32_to_f16(to_half_range(*x));
-    } else {
-        *x = dtype_f16_to_f32(*half);
-    }
-}
-
 /* Returns the scale of x[n]; NaN if x has a NaN. */
 static float scale_of(const float *x, uint32_t n)
 {
@@ -97,22 +88,42 @@ static int8_t code_of(float x, float scale)
     return (int8_t)fminf(127, fmaxf(-127, code));
 }
 
-/* Converts a key or (in one block of all components) a value: codes of a head's part of a page, and the scales after
- * them. */
-static void move_bytes_of(int8_t *codes, uint16_t *scales, uint32_t slot, uint32_t d, bool is_key, float *x,
-                          bool is_write)
+/* A slot of a head's keys or values in a page. */
+struct slot {
+    unsigned char *part; /* the head's part of the page */
+    uint32_t i, d;       /* the slot; components */
+    bool is_key, is_write;
+};
+
+static void move_halves(const struct slot *s, float *x)
 {
-    uint32_t block = is_key ? 32 : d;
+    for (uint32_t j = 0; j < s->d; j++) {
+        uint32_t at = s->is_key ? (j / 8 * KV_PAGE_TOKENS + s->i) * 8 + j % 8 : s->i * VALUE_STRIDE(s->d) + j;
+        uint16_t *half = (uint16_t *)(void *)s->part + at;
+        if (s->is_write) {
+            *half = dtype_f32_to_f16(to_half_range(x[j]));
+        } else {
+            x[j] = dtype_f16_to_f32(*half);
+        }
+    }
+}
+
+/* Converts codes and the scales after them; a value is one block. */
+static void move_bytes(const struct slot *s, float *x)
+{
+    uint32_t d = s->d, block = s->is_key ? 32 : d;
+    int8_t *codes = (int8_t *)s->part;
+    uint16_t *scales = (uint16_t *)(void *)(s->part + (s->is_key ? KEY8_CODES(d) : VALUE8_CODES(d)));
     for (uint32_t first = 0; first < d; first += block) {
         uint32_t n = MIN_OF(block, d - first);
-        uint16_t *at = &scales[first / block * KV_PAGE_TOKENS + slot];
-        if (is_write) {
+        uint16_t *at = &scales[first / block * KV_PAGE_TOKENS + s->i];
+        if (s->is_write) {
             *at = dtype_f32_to_f16(scale_of(x + first, n));
         }
         float scale = dtype_f16_to_f32(*at);
         for (uint32_t j = first; j < first + n; j++) {
-            int8_t *code = &codes[is_key ? KEY8_AT(slot, j) : VALUE8_AT(d, slot, j)];
-            if (is_write) {
+            int8_t *code = &codes[s->is_key ? KEY8_AT(s->i, j) : VALUE8_AT(d, s->i, j)];
+            if (s->is_write) {
                 *code = code_of(x[j], scale);
             } else {
                 x[j] = (float)*code * scale;
@@ -121,30 +132,20 @@ static void move_bytes_of(int8_t *codes, uint16_t *scales, uint32_t slot, uint32
     }
 }
 
-float *opencl_kv_convert(const struct opencl_kv *kv, unsigned char *room, float *at, bool is_write)
+void opencl_kv_convert(const struct opencl_kv *kv, unsigned char *room, float *at, bool is_write)
 {
     uint32_t d = kv->heads.head_dim, n = kv->heads.n_kv_heads;
-    size_t units = VALUE_STRIDE(d) / 8;
     for (uint32_t slot = 0; slot < KV_PAGE_TOKENS; slot++) {
-        for (uint32_t h = 0; h < n; h++, at += d) {
-            unsigned char *part = room + kv->key_bytes / n * h;
-            for (uint32_t j = 0; j < d && !kv->k_is_bytes; j++) {
-                move_half((uint16_t *)(void *)part + (j / 8 * KV_PAGE_TOKENS + slot) * 8 + j % 8, &at[j], is_write);
-            }
-            if (kv->k_is_bytes) {
-                move_bytes_of((int8_t *)part, (uint16_t *)(void *)(part + KEY8_CODES(d)), slot, d, true, at, is_write);
-            }
-        }
-        for (uint32_t h = 0; h < n && kv->value_bytes != 0; h++, at += d) {
-            unsigned char *part = room + kv->key_bytes + kv->value_bytes / n * h;
-            for (uint32_t j = 0; j < d && !kv->v_is_bytes; j++) {
-                move_half((uint16_t *)(void *)part + slot * units * 8 + j, &at[j], is_write);
-            }
-            if (kv->v_is_bytes) {
-                move_bytes_of((int8_t *)part, (uint16_t *)(void *)(part + VALUE8_CODES(d)), slot, d, false, at,
-                              is_write);
+        for (uint32_t h = 0; h < (kv->value_bytes != 0 ? 2 : 1) * n; h++, at += d) { /* keys, then values */
+            bool is_key = h < n;
+            unsigned char *part =
+                is_key ? room + kv->key_bytes / n * h : room + kv->key_bytes + kv->value_bytes / n * (h - n);
+            const struct slot s = {part, slot, d, is_key, is_write};
+            if (is_key ? kv->k_is_bytes : kv->v_is_bytes) {
+                move_bytes(&s, at);
+            } else {
+                move_halves(&s, at);
             }
         }
     }
-    return at;
 }

@@ -39,6 +39,12 @@ struct opencl_maker {
 /* Returns a launch for all rows of the step's kind, with `groups` work-groups of `local` work-items per row. */
 struct opencl_launch opencl_launch_of(const struct opencl_maker *k, size_t local, size_t groups);
 
+/* Likewise, with a work-item for each `per` of n components. */
+static inline struct opencl_launch opencl_launch_over(const struct opencl_maker *k, size_t local, size_t per, size_t n)
+{
+    return opencl_launch_of(k, local, (n + local * per - 1) / (local * per));
+}
+
 /* Adds a launch of kernel `entry` of `file`; args: the arguments after the batch, which is always first. */
 MUST_CHECK enum err opencl_add_launch(const struct opencl_maker *k, struct opencl_launch l, const char *file,
                                       const char *entry, const char *options, const struct opencl_arg *args,
@@ -61,6 +67,12 @@ struct opencl_arg opencl_codes(const struct opencl_maker *k, plan_buf_id id);
 uint32_t opencl_width(const struct opencl_maker *k, plan_buf_id id);
 uint32_t opencl_stride(const struct opencl_maker *k, plan_buf_id id);
 uint32_t opencl_blocks(const struct opencl_maker *k, plan_buf_id id);
+
+/* Pairs of arguments: a buffer's floats and the floats between its rows; its codes and their blocks per row; a vector
+ * and whether it exists. */
+#define ARG_ROWS(k, id)     opencl_floats((k), (id)), ARG_UINT(opencl_stride((k), (id)))
+#define ARG_CODES(k, id)    opencl_codes((k), (id)), ARG_UINT(opencl_blocks((k), (id)))
+#define ARG_OPTIONAL(k, id) opencl_vector((k), (id)), ARG_INT((id) != PLAN_NONE)
 
 /* Raises *wide to n, rounded up: the width of memory that steps use in sequence. */
 void opencl_widen(uint32_t *wide, uint32_t n);
@@ -92,7 +104,13 @@ struct opencl_product {
     /* For experts: rows of dst are picks, per_row of them for each row of src; the lists are m->picks and m->tiles. */
     uint32_t per_row; /* 0: not for experts */
 };
+
+/* Returns the product of the step's src and w[which], to its dst if it has one. */
 struct opencl_product opencl_product_of(const struct opencl_maker *k, int which);
+
+/* Makes p, the product of w[0], one of the pair of w[0] and w[1] if one launch can compute it: the weights are of one
+ * kind, and both or neither has a bias. Else returns false. */
+bool opencl_pair(const struct opencl_maker *k, struct opencl_product *p);
 MUST_CHECK enum err opencl_add_product(const struct opencl_maker *k, const struct opencl_product *p);
 
 /* --- makers of other files ---------------------------------------------------------------------------------------- */

@@ -14,13 +14,13 @@ enum err opencl_recurrent_make_short_conv(const struct opencl_maker *k)
     const struct plan_step *s = k->s;
     uint32_t width = opencl_width(k, s->src);
     char options[OPENCL_OPTIONS_BYTES];
-    struct opencl_launch l = opencl_launch_of(k, CONV_WG, (size_t)((width + CONV_WG - 1) / CONV_WG) * CONV_PIECES);
+    struct opencl_launch l = opencl_launch_over(k, CONV_WG, 1, width);
+    l.groups *= CONV_PIECES;
     l.by = OPENCL_BY_SEQS;
     snprintf(options, sizeof options, "-DTAPS=%u", s->conv.taps);
-    TRY(OPENCL_ADD(k, l, "recurrent.cl", "short_conv", options, opencl_floats(k, s->src),
-                   ARG_UINT(opencl_stride(k, s->src)), ARG_UINT(width), opencl_vector(k, s->w[0]),
-                   opencl_vector(k, s->bias[0]), ARG_INT(s->bias[0] != PLAN_NONE), ARG_INT(s->conv.map), STATE_ARGS(k),
-                   opencl_floats(k, s->dst), ARG_UINT(opencl_stride(k, s->dst))));
+    TRY(OPENCL_ADD(k, l, "recurrent.cl", "short_conv", options, ARG_ROWS(k, s->src), ARG_UINT(width),
+                   opencl_vector(k, s->w[0]), ARG_OPTIONAL(k, s->bias[0]), ARG_INT(s->conv.map), STATE_ARGS(k),
+                   ARG_ROWS(k, s->dst)));
     return opencl_end_step(k, s->dst);
 }
 
@@ -43,13 +43,10 @@ static enum err add_scan(const struct opencl_maker *k, const struct scan *of)
     struct opencl_launch l = opencl_launch_of(k, waves * OPENCL_LANES, of->n_heads * slices);
     l.by = OPENCL_BY_SEQS;
     snprintf(options, sizeof options, "-DDK=%u -DPARTS=%zu -DDELTA=%d", of->dk, waves, of->is_delta);
-    return OPENCL_ADD(k, l, "recurrent.cl", "scan", options, opencl_floats(k, s->src),
-                      ARG_UINT(opencl_stride(k, s->src)), ARG_UINT(of->k_first), ARG_UINT(of->q_first),
-                      ARG_UINT(of->v_first), ARG_UINT(of->per_k), ARG_UINT(of->n_k), ARG_UINT(of->dv),
-                      opencl_floats(k, of->rates), ARG_UINT(opencl_stride(k, of->rates)), opencl_floats(k, of->betas),
-                      ARG_UINT(opencl_stride(k, of->betas)), opencl_vector(k, s->w[0]), opencl_vector(k, s->bias[0]),
-                      opencl_vector(k, of->skip), STATE_ARGS(k), opencl_floats(k, s->dst),
-                      ARG_UINT(opencl_stride(k, s->dst)));
+    return OPENCL_ADD(k, l, "recurrent.cl", "scan", options, ARG_ROWS(k, s->src), ARG_UINT(of->k_first),
+                      ARG_UINT(of->q_first), ARG_UINT(of->v_first), ARG_UINT(of->per_k), ARG_UINT(of->n_k),
+                      ARG_UINT(of->dv), ARG_ROWS(k, of->rates), ARG_ROWS(k, of->betas), opencl_vector(k, s->w[0]),
+                      opencl_vector(k, s->bias[0]), opencl_vector(k, of->skip), STATE_ARGS(k), ARG_ROWS(k, s->dst));
 }
 
 /* Adds the norm of each head of dst, in place; writes codes if heads are whole blocks. */
@@ -60,10 +57,8 @@ static enum err add_head_norm(const struct opencl_maker *k, uint32_t n)
     bool in_one = n % PANEL_BLOCK == 0;
     int flags = FLAG_WEIGHT | (need.floats || !in_one ? FLAG_FLOATS : 0) | (need.codes && in_one ? FLAG_CODES : 0);
     TRY(OPENCL_ADD(k, opencl_launch_of(k, NORM_WG, opencl_width(k, s->dst) / n), "norm.cl", "norm", "",
-                   ARG_INT(s->rows), opencl_floats(k, s->dst), ARG_UINT(opencl_stride(k, s->dst)),
-                   opencl_vector(k, s->w[1]), ARG_MEM(NULL), ARG_FLOAT(s->eps), ARG_UINT(n), ARG_INT(flags),
-                   opencl_floats(k, s->dst), ARG_UINT(opencl_stride(k, s->dst)), opencl_codes(k, s->dst),
-                   ARG_UINT(opencl_blocks(k, s->dst))));
+                   ARG_INT(s->rows), ARG_ROWS(k, s->dst), opencl_vector(k, s->w[1]), ARG_MEM(NULL), ARG_FLOAT(s->eps),
+                   ARG_UINT(n), ARG_INT(flags), ARG_ROWS(k, s->dst), ARG_CODES(k, s->dst)));
     return in_one ? ERR_OK : opencl_end_step(k, s->dst);
 }
 

@@ -18,13 +18,9 @@ struct opencl_launch opencl_launch_of(const struct opencl_maker *k, size_t local
 static enum err push_launch(const struct opencl_maker *k, struct opencl_launch l)
 {
     struct backend_model *m = k->m;
-    if (m->n_launches == m->cap_launches) {
-        size_t cap = m->cap_launches != 0 ? 2 * m->cap_launches : 256;
-        struct opencl_launch *more = mem_realloc(m->launches, cap * sizeof *more, MEM_MODEL);
-        TRY_MEM_FOR(more != NULL, k->info, "out of memory for launches");
-        m->launches = more;
-        m->cap_launches = cap;
-    }
+    struct opencl_launch *more = mem_grow(m->launches, m->n_launches, &m->cap_launches, sizeof *more, MEM_MODEL);
+    TRY_MEM_FOR(more != NULL, k->info, "out of memory for launches");
+    m->launches = more;
     m->launches[m->n_launches++] = l;
     return ERR_OK;
 }
@@ -63,7 +59,7 @@ struct opencl_arg opencl_at(const struct opencl_maker *k, int32_t place)
 
 struct opencl_arg opencl_vector(const struct opencl_maker *k, plan_weight_id id)
 {
-    return opencl_at(k, id == PLAN_NONE ? OPENCL_NONE : k->m->weights[id].place);
+    return opencl_at(k, id == PLAN_NONE ? 0 : k->m->weights[id].place);
 }
 
 struct opencl_arg opencl_floats(const struct opencl_maker *k, plan_buf_id id)
@@ -77,14 +73,6 @@ struct opencl_arg opencl_codes(const struct opencl_maker *k, plan_buf_id id)
 uint32_t opencl_width(const struct opencl_maker *k, plan_buf_id id) { return k->plan->bufs[id].width; }
 uint32_t opencl_stride(const struct opencl_maker *k, plan_buf_id id) { return k->m->bufs[id].stride; }
 uint32_t opencl_blocks(const struct opencl_maker *k, plan_buf_id id) { return opencl_stride(k, id) / PANEL_BLOCK; }
-static struct opencl_arg stride_of(const struct opencl_maker *k, plan_buf_id id)
-{
-    return ARG_UINT(opencl_stride(k, id));
-}
-static struct opencl_arg blocks_of(const struct opencl_maker *k, plan_buf_id id)
-{
-    return ARG_UINT(opencl_blocks(k, id));
-}
 
 void opencl_widen(uint32_t *wide, uint32_t n) { *wide = MAX_OF(*wide, opencl_round_up(n, OPENCL_ALIGN)); }
 
@@ -132,11 +120,10 @@ int opencl_flags_of(const struct opencl_maker *k, plan_buf_id buf)
 static enum err add_codes(const struct opencl_maker *k, plan_buf_id buf, enum opencl_when when)
 {
     enum { WG = 128 };
-    struct opencl_launch l = opencl_launch_of(k, WG, (opencl_stride(k, buf) + 4 * WG - 1) / (4 * WG));
+    struct opencl_launch l = opencl_launch_over(k, WG, 4, opencl_stride(k, buf));
     l.when = when;
-    return OPENCL_ADD(k, l, "norm.cl", "encode", "", ARG_INT(k->s->rows), opencl_floats(k, buf), stride_of(k, buf),
-                      ARG_UINT(opencl_width(k, buf)), ARG_INT(FLAG_CODES | opencl_flags_of(k, buf)),
-                      opencl_codes(k, buf), blocks_of(k, buf));
+    return OPENCL_ADD(k, l, "norm.cl", "encode", "", ARG_INT(k->s->rows), ARG_ROWS(k, buf),
+                      ARG_UINT(opencl_width(k, buf)), ARG_INT(FLAG_CODES | opencl_flags_of(k, buf)), ARG_CODES(k, buf));
 }
 
 enum err opencl_end_step(const struct opencl_maker *k, plan_buf_id buf)
@@ -217,21 +204,39 @@ enum err opencl_add_product(const struct opencl_maker *k, const struct opencl_pr
 struct opencl_product opencl_product_of(const struct opencl_maker *k, int which)
 {
     const struct plan_step *s = k->s;
-    return (struct opencl_product){.floats = opencl_floats(k, s->src),
-                                   .codes = opencl_codes(k, s->src),
-                                   .blocks = opencl_blocks(k, s->src),
-                                   .w = s->w[which],
-                                   .bias = s->bias[which],
-                                   .w2 = PLAN_NONE,
-                                   .bias2 = PLAN_NONE,
-                                   .scale = 1.0f};
+    struct opencl_product p = {.floats = opencl_floats(k, s->src),
+                               .codes = opencl_codes(k, s->src),
+                               .blocks = opencl_blocks(k, s->src),
+                               .w = s->w[which],
+                               .bias = s->bias[which],
+                               .w2 = PLAN_NONE,
+                               .bias2 = PLAN_NONE,
+                               .scale = 1.0f};
+    if (s->dst != PLAN_NONE) {
+        p.dst = opencl_floats(k, s->dst);
+        p.dst_stride = opencl_stride(k, s->dst);
+        p.dst_codes = opencl_codes(k, s->dst);
+        p.dst_blocks = opencl_blocks(k, s->dst);
+    }
+    return p;
+}
+
+bool opencl_pair(const struct opencl_maker *k, struct opencl_product *p)
+{
+    const struct plan_step *s = k->s;
+    if (s->w[1] == PLAN_NONE || k->m->weights[s->w[0]].kind != k->m->weights[s->w[1]].kind ||
+        (s->bias[0] == PLAN_NONE) != (s->bias[1] == PLAN_NONE)) {
+        return false;
+    }
+    p->w2 = s->w[1];
+    p->bias2 = s->bias[1];
+    p->act = (int)s->act;
+    return true;
 }
 
 static enum err make_matmul(const struct opencl_maker *k)
 {
     struct opencl_product p = opencl_product_of(k, 0);
-    p.dst = opencl_floats(k, k->s->dst);
-    p.dst_stride = opencl_stride(k, k->s->dst);
     p.scale = k->s->adds ? k->s->scale : 1.0f;
     p.flags = k->s->adds ? FLAG_ADDS : 0;
     TRY(opencl_add_product(k, &p));
@@ -245,16 +250,8 @@ static enum err make_glu(const struct opencl_maker *k)
     const struct plan_step *s = k->s;
     struct opencl_product p = opencl_product_of(k, 0);
     bool is_gated = s->w[1] != PLAN_NONE;
-    p.dst = opencl_floats(k, s->dst);
-    p.dst_stride = opencl_stride(k, s->dst);
-    if (is_gated && k->m->weights[s->w[0]].kind == k->m->weights[s->w[1]].kind &&
-        (s->bias[0] == PLAN_NONE) == (s->bias[1] == PLAN_NONE)) {
-        p.w2 = s->w[1];
-        p.bias2 = s->bias[1];
-        p.act = (int)s->act;
+    if (opencl_pair(k, &p)) {
         p.flags = opencl_flags_of(k, s->dst);
-        p.dst_codes = opencl_codes(k, s->dst);
-        p.dst_blocks = opencl_blocks(k, s->dst);
         return opencl_add_product(k, &p);
     }
     TRY(opencl_add_product(k, &p));
@@ -265,10 +262,9 @@ static enum err make_glu(const struct opencl_maker *k)
         up.dst_stride = k->m->up_stride;
         TRY(opencl_add_product(k, &up));
     }
-    struct opencl_launch l = opencl_launch_of(k, WG, (opencl_width(k, s->dst) + WG - 1) / WG);
-    TRY(OPENCL_ADD(k, l, "streams.cl", "gated", "", ARG_INT(s->act), opencl_floats(k, s->dst), stride_of(k, s->dst),
-                   ARG_UINT(opencl_width(k, s->dst)), opencl_at(k, k->m->up), ARG_UINT(k->m->up_stride),
-                   ARG_INT(is_gated)));
+    TRY(OPENCL_ADD(k, opencl_launch_over(k, WG, 1, opencl_width(k, s->dst)), "streams.cl", "gated", "", ARG_INT(s->act),
+                   ARG_ROWS(k, s->dst), ARG_UINT(opencl_width(k, s->dst)), opencl_at(k, k->m->up),
+                   ARG_UINT(k->m->up_stride), ARG_INT(is_gated)));
     return opencl_end_step(k, s->dst);
 }
 
@@ -307,9 +303,9 @@ static enum err add_embed(const struct opencl_maker *k, plan_weight_id id, int b
     const struct opencl_weight *w = &k->m->weights[id];
     uint32_t per = panel_info(w->kind)->is_float ? 8 : PANEL_BLOCK, n = opencl_width(k, k->s->dst);
     snprintf(options, sizeof options, "-DKIND=%d", (int)w->kind);
-    return OPENCL_ADD(k, opencl_launch_of(k, WG, (n + WG * per - 1) / (WG * per)), "embed.cl", "embed", options,
-                      ARG_INT(by), opencl_at(k, w->place), ARG_UINT(w->n_parts), ARG_UINT4(w->table), ARG_FLOAT(scale),
-                      ARG_INT(flags), opencl_floats(k, k->s->dst), stride_of(k, k->s->dst), ARG_UINT(n));
+    return OPENCL_ADD(k, opencl_launch_over(k, WG, per, n), "embed.cl", "embed", options, ARG_INT(by),
+                      opencl_at(k, w->place), ARG_UINT(w->n_parts), ARG_UINT4(w->table), ARG_FLOAT(scale),
+                      ARG_INT(flags), ARG_ROWS(k, k->s->dst), ARG_UINT(n));
 }
 
 static enum err make_embed(const struct opencl_maker *k)
@@ -338,10 +334,10 @@ static enum err add_norm(const struct opencl_maker *k, plan_buf_id src, struct o
     flags |= (s->norm.centers ? FLAG_CENTERS : 0) | (s->w[0] != PLAN_NONE ? FLAG_WEIGHT : 0) |
              (s->bias[0] != PLAN_NONE ? FLAG_BIAS : 0);
     return OPENCL_ADD(k, opencl_launch_of(k, WG, opencl_width(k, src) / n), "norm.cl", "norm", "", ARG_INT(s->rows),
-                      opencl_floats(k, src), stride_of(k, src), opencl_vector(k, s->w[0]), opencl_vector(k, s->bias[0]),
-                      ARG_FLOAT(s->eps), ARG_UINT(n), ARG_INT(flags), dst, ARG_UINT(dst_stride),
+                      ARG_ROWS(k, src), opencl_vector(k, s->w[0]), opencl_vector(k, s->bias[0]), ARG_FLOAT(s->eps),
+                      ARG_UINT(n), ARG_INT(flags), dst, ARG_UINT(dst_stride),
                       coded == PLAN_NONE ? ARG_MEM(NULL) : opencl_codes(k, coded),
-                      coded == PLAN_NONE ? ARG_UINT(0) : blocks_of(k, coded));
+                      ARG_UINT(coded == PLAN_NONE ? 0 : opencl_blocks(k, coded)));
 }
 
 static enum err make_norm(const struct opencl_maker *k)
@@ -362,14 +358,24 @@ static enum err make_norm(const struct opencl_maker *k)
     return in_one ? ERR_OK : opencl_end_step(k, s->dst);
 }
 
-/* Adds a copy of components [src_first, + n) of rows of src to dst_first of dst. */
-static enum err add_copy(const struct opencl_maker *k, struct opencl_arg src, uint32_t src_stride, uint32_t src_first,
-                         struct opencl_arg dst, uint32_t dst_stride, uint32_t dst_first, uint32_t n, int flags)
+/* Rows of floats, from component `first` on. */
+struct rows {
+    struct opencl_arg at;
+    uint32_t stride, first;
+};
+#define ARG_PART(r) (r).at, ARG_UINT((r).stride), ARG_UINT((r).first)
+
+static struct rows rows_of(const struct opencl_maker *k, plan_buf_id id)
+{
+    return (struct rows){opencl_floats(k, id), opencl_stride(k, id), 0};
+}
+
+/* Adds a copy of n components of rows. */
+static enum err add_copy(const struct opencl_maker *k, struct rows src, struct rows dst, uint32_t n, int flags)
 {
     enum { WG = 64 };
-    return OPENCL_ADD(k, opencl_launch_of(k, WG, (n + WG - 1) / WG), "rows.cl", "copy", "", ARG_INT(k->s->rows), src,
-                      ARG_UINT(src_stride), ARG_UINT(src_first), dst, ARG_UINT(dst_stride), ARG_UINT(dst_first),
-                      ARG_UINT(n), ARG_INT(flags));
+    return OPENCL_ADD(k, opencl_launch_over(k, WG, 1, n), "rows.cl", "copy", "", ARG_INT(k->s->rows), ARG_PART(src),
+                      ARG_PART(dst), ARG_UINT(n), ARG_INT(flags));
 }
 
 static enum err make_hidden(const struct opencl_maker *k)
@@ -377,9 +383,8 @@ static enum err make_hidden(const struct opencl_maker *k)
     const struct plan_step *s = k->s;
     uint32_t n = opencl_width(k, s->src);
     struct opencl_arg dst = opencl_at(k, k->m->hidden);
-    return s->w[0] != PLAN_NONE
-               ? add_norm(k, s->src, dst, n, FLAG_FLOATS | FLAG_PICKS, PLAN_NONE)
-               : add_copy(k, opencl_floats(k, s->src), opencl_stride(k, s->src), 0, dst, n, 0, n, FLAG_PICKS);
+    return s->w[0] != PLAN_NONE ? add_norm(k, s->src, dst, n, FLAG_FLOATS | FLAG_PICKS, PLAN_NONE)
+                                : add_copy(k, rows_of(k, s->src), (struct rows){dst, n, 0}, n, FLAG_PICKS);
 }
 
 static enum err make_gather(const struct opencl_maker *k)
@@ -388,33 +393,26 @@ static enum err make_gather(const struct opencl_maker *k)
     if (is_picked_by_norm(k->plan, k->i_step)) {
         return ERR_OK;
     }
-    TRY(add_copy(k, opencl_floats(k, s->src), opencl_stride(k, s->src), 0, opencl_floats(k, s->dst),
-                 opencl_stride(k, s->dst), 0, opencl_width(k, s->src), FLAG_PICKS));
+    TRY(add_copy(k, rows_of(k, s->src), rows_of(k, s->dst), opencl_width(k, s->src), FLAG_PICKS));
     return opencl_end_step(k, s->dst);
 }
 
 static enum err make_input(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
-    TRY(add_copy(k, opencl_at(k, k->m->input), k->plan->input_width, s->edge.first, opencl_floats(k, s->dst),
-                 opencl_stride(k, s->dst), 0, opencl_width(k, s->dst), 0));
+    struct rows input = {opencl_at(k, k->m->input), k->plan->input_width, s->edge.first};
+    TRY(add_copy(k, input, rows_of(k, s->dst), opencl_width(k, s->dst), 0));
     return opencl_end_step(k, s->dst);
 }
 
 static enum err make_output(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
-    return add_copy(k, opencl_floats(k, s->src), opencl_stride(k, s->src), 0, opencl_at(k, k->m->output),
-                    k->plan->output_width, s->edge.first, opencl_width(k, s->src), 0);
+    struct rows output = {opencl_at(k, k->m->output), k->plan->output_width, s->edge.first};
+    return add_copy(k, rows_of(k, s->src), output, opencl_width(k, s->src), 0);
 }
 
 /* --- attention ---------------------------------------------------------------------------------------------------- */
-
-/* Rows of queries, keys and values that become heads. */
-struct head_rows {
-    struct opencl_arg q, k, v;
-    uint32_t q_stride, k_stride, v_stride, k_first, v_first;
-};
 
 /* Returns the word of a batch that has the offset of the layer's page tables. */
 static struct opencl_arg table_of(const struct opencl_kv *kv)
@@ -422,7 +420,8 @@ static struct opencl_arg table_of(const struct opencl_kv *kv)
     return ARG_INT(kv->is_local ? BATCH_AT_WINDOW_TABLE : BATCH_AT_TABLE);
 }
 
-static enum err add_heads(const struct opencl_maker *k, const struct head_rows *r)
+/* Adds the step from rows of queries, keys and values to heads. */
+static enum err add_heads(const struct opencl_maker *k, const struct rows from[3])
 {
     enum { WG = 64 };
     const struct plan_step *s = k->s;
@@ -433,12 +432,10 @@ static enum err add_heads(const struct opencl_maker *k, const struct head_rows *
     n -= n > k->plan->n_heads && kv->heads.latent_dim != 0 ? kv->heads.n_kv_heads : 0;
     char options[OPENCL_OPTIONS_BYTES];
     snprintf(options, sizeof options, "-DK8=%d -DV8=%d", kv->k_is_bytes, kv->v_is_bytes);
-    return OPENCL_ADD(k, opencl_launch_of(k, WG, n), "heads.cl", "heads", options, r->q, ARG_UINT(r->q_stride),
-                      ARG_UINT(0), r->k, ARG_UINT(r->k_stride), ARG_UINT(r->k_first), r->v, ARG_UINT(r->v_stride),
-                      ARG_UINT(r->v_first), opencl_floats(k, s->dst), stride_of(k, s->dst), opencl_at(k, kv->keys),
-                      opencl_at(k, kv->values), table_of(kv), ARG_UINT(k->plan->n_heads),
-                      ARG_UINT(kv->heads.n_kv_heads), ARG_UINT(kv->heads.head_dim), opencl_vector(k, q_norm),
-                      ARG_INT(q_norm != PLAN_NONE), opencl_vector(k, k_norm),
+    return OPENCL_ADD(k, opencl_launch_of(k, WG, n), "heads.cl", "heads", options, ARG_PART(from[0]), ARG_PART(from[1]),
+                      ARG_PART(from[2]), ARG_ROWS(k, s->dst), opencl_at(k, kv->keys), opencl_at(k, kv->values),
+                      table_of(kv), ARG_UINT(k->plan->n_heads), ARG_UINT(kv->heads.n_kv_heads),
+                      ARG_UINT(kv->heads.head_dim), ARG_OPTIONAL(k, q_norm), opencl_vector(k, k_norm),
                       ARG_UINT(k_norm != PLAN_NONE ? k->plan->weights[k_norm].n_in : 0), ARG_INT(s->heads.norms_values),
                       ARG_FLOAT(s->eps), ARG_INT(s->heads.rope), ARG_UINT(rope->n_rot), ARG_UINT(rope->first),
                       ARG_INT(rope->is_neox));
@@ -447,42 +444,34 @@ static enum err add_heads(const struct opencl_maker *k, const struct head_rows *
 static enum err make_qkv(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
-    uint32_t first = 0, firsts[3] = {0};
+    struct rows from[3] = {{.first = 0}};
+    uint32_t width = 0;
     for (int i = 0; i < 3 && s->w[i] != PLAN_NONE; i++) {
-        firsts[i] = first;
-        first += k->plan->weights[s->w[i]].n_out;
+        from[i].first = width;
+        width += k->plan->weights[s->w[i]].n_out;
     }
-    opencl_widen(&k->m->qkv_stride, first);
-    struct opencl_arg all = opencl_at(k, k->m->qkv);
-    for (int i = 0; i < 3 && s->w[i] != PLAN_NONE; i++) {
-        struct opencl_product p = opencl_product_of(k, i);
-        p.dst = all;
-        p.dst_stride = k->m->qkv_stride;
-        p.dst_first = firsts[i];
-        if (!k->m->weights[s->w[i]].is_behind) {
+    opencl_widen(&k->m->qkv_stride, width);
+    for (int i = 0; i < 3; i++) {
+        from[i].at = opencl_at(k, k->m->qkv);
+        from[i].stride = k->m->qkv_stride;
+        if (s->w[i] != PLAN_NONE && !k->m->weights[s->w[i]].is_behind) {
+            struct opencl_product p = opencl_product_of(k, i);
+            p.dst = from[i].at;
+            p.dst_stride = from[i].stride;
+            p.dst_first = from[i].first;
             TRY(opencl_add_product(k, &p));
         }
     }
-    uint32_t all_stride = k->m->qkv_stride;
-    const struct head_rows r = {all, all, all, all_stride, all_stride, all_stride, firsts[1], firsts[2]};
-    TRY(add_heads(k, &r));
+    TRY(add_heads(k, from));
     return opencl_end_step(k, s->dst);
 }
 
 static enum err make_heads(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
-    plan_buf_id keys = s->heads.keys != PLAN_NONE ? s->heads.keys : s->src;
-    plan_buf_id values = s->heads.values != PLAN_NONE ? s->heads.values : s->src;
-    const struct head_rows r = {opencl_floats(k, s->src),
-                                opencl_floats(k, keys),
-                                opencl_floats(k, values),
-                                opencl_stride(k, s->src),
-                                opencl_stride(k, keys),
-                                opencl_stride(k, values),
-                                0,
-                                0};
-    TRY(add_heads(k, &r));
+    const struct rows from[3] = {rows_of(k, s->src), rows_of(k, s->heads.keys != PLAN_NONE ? s->heads.keys : s->src),
+                                 rows_of(k, s->heads.values != PLAN_NONE ? s->heads.values : s->src)};
+    TRY(add_heads(k, from));
     return opencl_end_step(k, s->dst);
 }
 
@@ -532,19 +521,17 @@ static enum err make_attention(const struct opencl_maker *k)
         l.tile = rows;
         l.slot_bytes = (kv->key_bytes + kv->value_bytes) / KV_PAGE_TOKENS * tiles;
         l.when = form == IN_PARTS ? OPENCL_IF_PARTS : OPENCL_IF_WHOLE;
-        TRY(OPENCL_ADD(k, l, "attention.cl", "attention", options[form], opencl_floats(k, s->src), stride_of(k, s->src),
-                       opencl_at(k, kv->keys), opencl_at(k, kv->values), ARG_UINT(n_heads), ARG_UINT(of->n_kv_heads),
-                       ARG_FLOAT(s->scale), ARG_FLOAT(s->attention.softcap), table_of(kv), ARG_INT(s->attention.window),
-                       ARG_INT(s->attention.ahead), opencl_vector(k, s->w[0]), ARG_INT(s->w[0] != PLAN_NONE),
-                       form == IN_PARTS ? opencl_at(k, k->m->partial) : opencl_floats(k, s->dst),
-                       stride_of(k, s->dst)));
+        TRY(OPENCL_ADD(k, l, "attention.cl", "attention", options[form], ARG_ROWS(k, s->src), opencl_at(k, kv->keys),
+                       opencl_at(k, kv->values), ARG_UINT(n_heads), ARG_UINT(of->n_kv_heads), ARG_FLOAT(s->scale),
+                       ARG_FLOAT(s->attention.softcap), table_of(kv), ARG_INT(s->attention.window),
+                       ARG_INT(s->attention.ahead), ARG_OPTIONAL(k, s->w[0]),
+                       form == IN_PARTS ? opencl_at(k, k->m->partial) : ARG_ROWS(k, s->dst)));
     }
     struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, n_heads);
     l.when = OPENCL_IF_PARTS;
     TRY(OPENCL_ADD(k, l, "attention.cl", "merge", options[IN_PARTS], opencl_at(k, k->m->partial), ARG_UINT(n_heads),
-                   ARG_INT(s->attention.window), ARG_INT(s->attention.ahead), opencl_vector(k, s->w[0]),
-                   ARG_INT(s->w[0] != PLAN_NONE), opencl_floats(k, s->dst), stride_of(k, s->dst), ARG_INT(flags),
-                   opencl_codes(k, s->dst), blocks_of(k, s->dst)));
+                   ARG_INT(s->attention.window), ARG_INT(s->attention.ahead), ARG_OPTIONAL(k, s->w[0]),
+                   ARG_ROWS(k, s->dst), ARG_INT(flags), ARG_CODES(k, s->dst)));
     return need.codes ? add_codes(k, s->dst, in_one ? OPENCL_IF_WHOLE : OPENCL_ALWAYS) : ERR_OK;
 }
 
@@ -568,9 +555,9 @@ static enum err make_head_matmul(const struct opencl_maker *k)
         snprintf(options, sizeof options, "-DKIND=%d -DTOKENS=%u", (int)w->kind, all[i].tokens);
         TRY(OPENCL_ADD(k, l, "heads_matmul.cl", "heads_matmul", options, ARG_INT(s->rows), opencl_at(k, w->place),
                        ARG_UINT(w->panel_bytes / sizeof(uint32_t)), ARG_UINT(w->group_panels), ARG_UINT(panels),
-                       ARG_UINT(k->plan->weights[s->w[0]].n_in), ARG_UINT(w->group_rows), opencl_floats(k, s->src),
-                       stride_of(k, s->src), ARG_UINT(opencl_width(k, s->src) / w->n_groups), opencl_floats(k, s->dst),
-                       stride_of(k, s->dst), ARG_UINT(opencl_width(k, s->dst) / w->n_groups)));
+                       ARG_UINT(k->plan->weights[s->w[0]].n_in), ARG_UINT(w->group_rows), ARG_ROWS(k, s->src),
+                       ARG_UINT(opencl_width(k, s->src) / w->n_groups), ARG_ROWS(k, s->dst),
+                       ARG_UINT(opencl_width(k, s->dst) / w->n_groups)));
     }
     return opencl_end_step(k, s->dst);
 }

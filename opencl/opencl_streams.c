@@ -8,11 +8,8 @@ enum { WG = 64, ROW_WG = 256 };
 /* Returns a launch with a work-item for each component of dst. */
 static struct opencl_launch by_components(const struct opencl_maker *k)
 {
-    return opencl_launch_of(k, WG, (opencl_width(k, k->s->dst) + WG - 1) / WG);
+    return opencl_launch_over(k, WG, 1, opencl_width(k, k->s->dst));
 }
-
-/* Rows of a buffer; two arguments. */
-#define ROWS_ARGS(k, id) opencl_floats((k), (id)), ARG_UINT(opencl_stride((k), (id)))
 
 /* Adds dst *= scale, and times a part of src if given; encodes the result if needed. */
 static enum err add_multiply(const struct opencl_maker *k)
@@ -20,13 +17,11 @@ static enum err add_multiply(const struct opencl_maker *k)
     enum { MULTIPLY_WG = 128 };
     const struct plan_step *s = k->s;
     bool has_by = s->src != PLAN_NONE;
-    size_t n_groups = (opencl_stride(k, s->dst) + 4 * MULTIPLY_WG - 1) / (4 * MULTIPLY_WG);
-    return OPENCL_ADD(k, opencl_launch_of(k, MULTIPLY_WG, n_groups), "streams.cl", "multiply", "",
+    return OPENCL_ADD(k, opencl_launch_over(k, MULTIPLY_WG, 4, opencl_stride(k, s->dst)), "streams.cl", "multiply", "",
                       has_by ? opencl_floats(k, s->src) : ARG_MEM(NULL),
                       ARG_UINT(has_by ? opencl_stride(k, s->src) : 0), ARG_UINT(s->multiply.first), ARG_INT(has_by),
-                      ARG_INT(s->multiply.map), ARG_FLOAT(s->scale), ROWS_ARGS(k, s->dst),
-                      ARG_UINT(opencl_width(k, s->dst)), ARG_INT(opencl_flags_of(k, s->dst)), opencl_codes(k, s->dst),
-                      ARG_UINT(opencl_blocks(k, s->dst)));
+                      ARG_INT(s->multiply.map), ARG_FLOAT(s->scale), ARG_ROWS(k, s->dst),
+                      ARG_UINT(opencl_width(k, s->dst)), ARG_INT(opencl_flags_of(k, s->dst)), ARG_CODES(k, s->dst));
 }
 
 enum err opencl_streams_make_multiply(const struct opencl_maker *k)
@@ -35,9 +30,9 @@ enum err opencl_streams_make_multiply(const struct opencl_maker *k)
     if (!s->multiply.is_sparse || s->src == PLAN_NONE) {
         return add_multiply(k);
     }
-    TRY(OPENCL_ADD(k, opencl_launch_of(k, ROW_WG, 1), "streams.cl", "sparse", "", ROWS_ARGS(k, s->src),
-                   ARG_UINT(s->multiply.first), ARG_FLOAT(s->multiply.cutoff), ARG_FLOAT(s->scale),
-                   ROWS_ARGS(k, s->dst), ARG_UINT(opencl_width(k, s->dst))));
+    TRY(OPENCL_ADD(k, opencl_launch_of(k, ROW_WG, 1), "streams.cl", "sparse", "", ARG_ROWS(k, s->src),
+                   ARG_UINT(s->multiply.first), ARG_FLOAT(s->multiply.cutoff), ARG_FLOAT(s->scale), ARG_ROWS(k, s->dst),
+                   ARG_UINT(opencl_width(k, s->dst))));
     return opencl_end_step(k, s->dst);
 }
 
@@ -45,8 +40,8 @@ static enum err add_sum(const struct opencl_maker *k, plan_weight_id w, float ds
 {
     const struct plan_step *s = k->s;
     int flags = (w != PLAN_NONE ? FLAG_WEIGHT : 0) | (s->adds ? FLAG_ADDS : 0);
-    TRY(OPENCL_ADD(k, by_components(k), "streams.cl", "sum", "", ROWS_ARGS(k, s->src), opencl_vector(k, w),
-                   ARG_INT(flags), ARG_FLOAT(s->scale), ARG_FLOAT(dst_scale), ROWS_ARGS(k, s->dst),
+    TRY(OPENCL_ADD(k, by_components(k), "streams.cl", "sum", "", ARG_ROWS(k, s->src), opencl_vector(k, w),
+                   ARG_INT(flags), ARG_FLOAT(s->scale), ARG_FLOAT(dst_scale), ARG_ROWS(k, s->dst),
                    ARG_UINT(opencl_width(k, s->dst))));
     return opencl_end_step(k, s->dst);
 }
@@ -58,9 +53,9 @@ enum err opencl_streams_make_sum(const struct opencl_maker *k)
     if (s->sum.level == PLAN_NONE) {
         return add_sum(k, s->w[0], s->scale);
     }
-    TRY(OPENCL_ADD(k, opencl_launch_of(k, ROW_WG, 1), "streams.cl", "level", "", ROWS_ARGS(k, s->src),
+    TRY(OPENCL_ADD(k, opencl_launch_of(k, ROW_WG, 1), "streams.cl", "level", "", ARG_ROWS(k, s->src),
                    opencl_vector(k, s->w[0]), ARG_INT(flags), ARG_FLOAT(s->scale), ARG_FLOAT(s->eps),
-                   ROWS_ARGS(k, s->sum.level), ROWS_ARGS(k, s->dst), ARG_UINT(opencl_width(k, s->dst))));
+                   ARG_ROWS(k, s->sum.level), ARG_ROWS(k, s->dst), ARG_UINT(opencl_width(k, s->dst))));
     return opencl_end_step(k, s->dst);
 }
 
@@ -73,8 +68,8 @@ enum err opencl_streams_make_reduce(const struct opencl_maker *k)
 enum err opencl_streams_make_gate(const struct opencl_maker *k)
 {
     const struct plan_step *s = k->s;
-    TRY(OPENCL_ADD(k, opencl_launch_of(k, ROW_WG, 1), "streams.cl", "gate", "", ROWS_ARGS(k, s->src),
-                   ARG_UINT(opencl_width(k, s->src)), opencl_vector(k, s->w[0]), ROWS_ARGS(k, s->dst),
+    TRY(OPENCL_ADD(k, opencl_launch_of(k, ROW_WG, 1), "streams.cl", "gate", "", ARG_ROWS(k, s->src),
+                   ARG_UINT(opencl_width(k, s->src)), opencl_vector(k, s->w[0]), ARG_ROWS(k, s->dst),
                    ARG_UINT(opencl_width(k, s->dst))));
     return opencl_end_step(k, s->dst);
 }
@@ -100,7 +95,7 @@ enum err opencl_streams_make_predict(const struct opencl_maker *k)
     const struct plan_step *s = k->s;
     char options[OPENCL_OPTIONS_BYTES];
     snprintf(options, sizeof options, "-DSTREAMS=%u", s->streams.n);
-    TRY(OPENCL_ADD(k, by_components(k), "streams.cl", "predict", options, ROWS_ARGS(k, s->src),
+    TRY(OPENCL_ADD(k, by_components(k), "streams.cl", "predict", options, ARG_ROWS(k, s->src),
                    opencl_vector(k, s->w[0]), STREAMS_ARGS(k), ARG_UINT(opencl_stride(k, s->dst)),
                    ARG_UINT(opencl_width(k, s->dst))));
     return end_streams(k);
@@ -111,8 +106,8 @@ enum err opencl_streams_make_correct(const struct opencl_maker *k)
     const struct plan_step *s = k->s;
     char options[OPENCL_OPTIONS_BYTES];
     snprintf(options, sizeof options, "-DSTREAMS=%u", s->streams.n);
-    TRY(OPENCL_ADD(k, by_components(k), "streams.cl", "correct", options, ROWS_ARGS(k, s->streams.routes),
+    TRY(OPENCL_ADD(k, by_components(k), "streams.cl", "correct", options, ARG_ROWS(k, s->streams.routes),
                    opencl_vector(k, s->w[0]), STREAMS_ARGS(k), ARG_UINT(opencl_stride(k, s->dst)),
-                   ARG_UINT(opencl_width(k, s->dst)), ARG_UINT(s->streams.first), ROWS_ARGS(k, s->src)));
+                   ARG_UINT(opencl_width(k, s->dst)), ARG_UINT(s->streams.first), ARG_ROWS(k, s->src)));
     return end_streams(k);
 }

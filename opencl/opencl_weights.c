@@ -35,68 +35,74 @@ static struct group_layout layout_of(enum panel_kind kind)
     return g;
 }
 
-/* Returns word i of a lane, in a part that begins `before` words into a group and is read `step` words at a time. */
-static uint32_t *lane_word(uint32_t *group, uint32_t before, uint32_t step, uint32_t i, uint32_t lane)
+/* Block b of a lane in a group, which is packed into zeros. */
+struct packer {
+    enum panel_kind kind;
+    struct group_layout g;
+    uint32_t *group;
+    uint32_t b, lane;
+};
+
+/* Returns word i of the lane, in a part that begins `before` words into the group and is read `step` words at a time. */
+static uint32_t *lane_word(const struct packer *to, uint32_t before, uint32_t step, uint32_t i)
 {
-    return group + (size_t)(before + i / step * step) * OPENCL_LANES + (size_t)lane * step + i % step;
+    return to->group + (size_t)(before + i / step * step) * OPENCL_LANES + (size_t)to->lane * step + i % step;
 }
 
 static void put_byte(uint32_t *word, uint32_t byte, uint32_t value) { *word |= (value & 255U) << 8 * byte; }
 
 /* --- packing ------------------------------------------------------------------------------------------------------ */
 
-/* Packs the codes of block b of a lane into zeros. */
-static void pack_codes(enum panel_kind kind, const struct group_layout *g, const struct quant_block *q, uint32_t b,
-                       uint32_t lane, uint32_t *group)
+static void pack_codes(const struct packer *to, const struct quant_block *q)
 {
-    uint32_t bits = panel_info(kind)->bits;
+    uint32_t bits = panel_info(to->kind)->bits, b = to->b;
     for (uint32_t in = 0; in < PANEL_BLOCK; in++) {
         uint32_t code = q->codes[in], word = in / 4, byte = in % 4;
         if (bits == 8) {
-            put_byte(lane_word(group, 0, 4, 8 * b + word, lane), byte, code - 128);
+            put_byte(lane_word(to, 0, 4, 8 * b + word), byte, code - 128);
         } else if (bits < 4) {
-            put_byte(lane_word(group, 0, 4, 2 * b + word / 4, lane), byte, (code & 3U) << 2 * (word % 4));
+            put_byte(lane_word(to, 0, 4, 2 * b + word / 4), byte, (code & 3U) << 2 * (word % 4));
         } else {
-            put_byte(lane_word(group, 0, 4, 4 * b + word % 4, lane), byte, (code & 15U) << (word < 4 ? 0 : 4));
+            put_byte(lane_word(to, 0, 4, 4 * b + word % 4), byte, (code & 15U) << (word < 4 ? 0 : 4));
         }
         if (bits == 6) {
-            put_byte(lane_word(group, g->high, 4, 2 * b + word / 4, lane), byte, (code >> 4) << 2 * (word % 4));
+            put_byte(lane_word(to, to->g.high, 4, 2 * b + word / 4), byte, (code >> 4) << 2 * (word % 4));
         } else if (bits == 5 || bits == 3) {
-            put_byte(lane_word(group, g->high, g->n_blocks == 2 ? 2 : 4, b, lane), byte, (code >> (bits - 1)) << word);
+            put_byte(lane_word(to, to->g.high, to->g.n_blocks == 2 ? 2 : 4, b), byte, (code >> (bits - 1)) << word);
         }
     }
 }
 
-static void put_half(uint32_t *group, uint32_t before, uint32_t step, uint32_t i, uint32_t lane, uint32_t value)
+static void put_half(const struct packer *to, uint32_t before, uint32_t step, uint32_t i, uint32_t value)
 {
-    *lane_word(group, before, step, i / 2, lane) |= value << 16 * (i % 2);
+    *lane_word(to, before, step, i / 2) |= value << 16 * (i % 2);
 }
 
-static void pack_scales(enum panel_kind kind, const struct group_layout *g, const struct quant_block *q, uint32_t b,
-                        uint32_t lane, uint32_t *group)
+static void pack_scales(const struct packer *to, const struct quant_block *q)
 {
-    const struct panel_info *k = panel_info(kind);
+    const struct panel_info *k = panel_info(to->kind);
+    const struct group_layout *g = &to->g;
     uint32_t parts = PANEL_BLOCK / k->block;
     for (uint32_t p = 0; p < parts; p++) {
-        uint32_t i = b * parts + p;
+        uint32_t i = to->b * parts + p;
         if (!k->has_unit) {
-            uint16_t scale = k->has_bf16_scale ? dtype_f32_to_bf16(q->scale[p]) : dtype_f32_to_f16(q->scale[p]);
-            put_half(group, g->scales, parts, i, lane, scale);
+            put_half(to, g->scales, parts, i,
+                     k->has_bf16_scale ? dtype_f32_to_bf16(q->scale[p]) : dtype_f32_to_f16(q->scale[p]));
             if (k->has_min) {
-                put_half(group, g->mins, 1, i, lane, dtype_f32_to_f16(q->min[p]));
+                put_half(to, g->mins, 1, i, dtype_f32_to_f16(q->min[p]));
             }
             continue;
         }
         uint32_t step = (uint8_t)q->step[p], min_step = (uint8_t)q->min_step[p];
-        if (kind == PANEL_U2_MIN_K) {
+        if (to->kind == PANEL_U2_MIN_K) {
             step |= min_step << 4;
         } else if (k->has_min) {
-            put_byte(lane_word(group, g->mins, 2, i / 4, lane), i % 4, min_step);
+            put_byte(lane_word(to, g->mins, 2, i / 4), i % 4, min_step);
         }
-        put_byte(lane_word(group, g->scales, parts == 2 ? 4 : 2, i / 4, lane), i % 4, step);
+        put_byte(lane_word(to, g->scales, parts == 2 ? 4 : 2, i / 4), i % 4, step);
     }
     if (k->has_unit) {
-        *lane_word(group, g->units, 1, 0, lane) = q->unit | (k->has_min ? (uint32_t)q->min_unit << 16 : 0);
+        *lane_word(to, g->units, 1, 0) = q->unit | (k->has_min ? (uint32_t)q->min_unit << 16 : 0);
     }
 }
 
@@ -105,14 +111,15 @@ static void pack_codes_panel(const struct plan_weight *w, enum panel_kind kind, 
                              uint64_t stride, uint32_t n_rows, uint32_t *panel)
 {
     const struct quant_ops *ops = quant_ops(w->type);
-    struct group_layout g = layout_of(kind);
-    for (uint32_t lane = 0; lane < n_rows; lane++) {
+    struct packer to = {.kind = kind, .g = layout_of(kind)};
+    for (; to.lane < n_rows; to.lane++) {
         for (uint32_t b = 0; b < w->n_in / PANEL_BLOCK; b++) {
             struct quant_block q = {.step = {0}};
-            uint32_t *group = panel + (size_t)(b / g.n_blocks) * g.words * OPENCL_LANES;
-            ops->unpack(rows + lane * stride, b, &q);
-            pack_codes(kind, &g, &q, b % g.n_blocks, lane, group);
-            pack_scales(kind, &g, &q, b % g.n_blocks, lane, group);
+            to.group = panel + (size_t)(b / to.g.n_blocks) * to.g.words * OPENCL_LANES;
+            to.b = b % to.g.n_blocks;
+            ops->unpack(rows + to.lane * stride, b, &q);
+            pack_codes(&to, &q);
+            pack_scales(&to, &q);
         }
     }
 }
@@ -155,7 +162,6 @@ static void find_use(struct backend_model *m, const struct plan_step *s)
 static void lay_out(struct opencl_weight *w, const struct plan_weight *of)
 {
     const struct quant_ops *ops = quant_ops(of->type);
-    w->place = OPENCL_NONE;
     w->next = PLAN_NONE;
     if (w->n_uses == 0 || w->is_vector) {
         return;
@@ -302,7 +308,7 @@ struct loader {
 /* Returns the panels of a weight; a vector is one. */
 static uint32_t panels_of(const struct opencl_weight *w)
 {
-    return w->place == OPENCL_NONE ? 0 : w->is_vector ? 1 : w->n_groups * w->group_panels;
+    return w->place == 0 ? 0 : w->is_vector ? 1 : w->n_groups * w->group_panels;
 }
 
 /* Returns the bytes of a panel. */

@@ -6,6 +6,7 @@
 
 #include <inttypes.h>
 
+#define NO_MEMORY "out of memory for the table of device memory"
 enum { CHUNK_BYTES = 1 << 30 }; /* a chunk is closed when the next request would exceed this */
 
 struct chunk {
@@ -31,7 +32,7 @@ struct vram {
 enum err vram_new(const struct device_caps *caps, struct vram **out, struct err_info *info)
 {
     struct vram *v = *out = mem_zalloc(sizeof *v, MEM_MODEL);
-    TRY_MEM_FOR(v != NULL, info, "out of memory for the table of device memory");
+    TRY_MEM_FOR(v != NULL, info, NO_MEMORY);
     v->most = caps->max_buffer_bytes;
     v->align = MAX_OF(caps->align_bytes, 128U);
     return ERR_OK;
@@ -58,19 +59,6 @@ void vram_free(struct vram **v)
     *v = NULL;
 }
 
-/* Makes room for one more element after n. */
-static enum err grow(void **array, size_t n, size_t *cap, size_t size, struct err_info *info)
-{
-    if (n == *cap) {
-        size_t more = *cap != 0 ? 2 * *cap : 64;
-        void *bigger = mem_realloc(*array, more * size, MEM_MODEL);
-        TRY_MEM_FOR(bigger != NULL, info, "out of memory for the table of device memory");
-        *array = bigger;
-        *cap = more;
-    }
-    return ERR_OK;
-}
-
 enum err vram_place(struct vram *v, enum vram_purpose purpose, uint64_t bytes, const char *what, int32_t *id,
                     struct err_info *info)
 {
@@ -85,15 +73,19 @@ enum err vram_place(struct vram *v, enum vram_purpose purpose, uint64_t bytes, c
     padded = padded / v->align * v->align;
     struct chunk *last = v->n_chunks != 0 ? &v->chunks[v->n_chunks - 1] : NULL;
     if (last == NULL || last->bytes + padded > MIN_OF(v->most, (uint64_t)CHUNK_BYTES)) {
-        TRY(grow((void **)&v->chunks, v->n_chunks, &v->cap_chunks, sizeof *v->chunks, info));
+        struct chunk *chunks = mem_grow(v->chunks, v->n_chunks, &v->cap_chunks, sizeof *chunks, MEM_MODEL);
+        TRY_MEM_FOR(chunks != NULL, info, NO_MEMORY);
+        v->chunks = chunks;
         last = &v->chunks[v->n_chunks++];
         *last = (struct chunk){0};
     }
-    TRY(grow((void **)&v->places, v->n_places, &v->cap_places, sizeof *v->places, info));
+    struct place *places = mem_grow(v->places, v->n_places, &v->cap_places, sizeof *places, MEM_MODEL);
+    TRY_MEM_FOR(places != NULL, info, NO_MEMORY);
+    v->places = places;
     v->places[v->n_places] = (struct place){.chunk = (uint32_t)(v->n_chunks - 1), .at = last->bytes, .bytes = padded};
     last->bytes += padded;
     v->bytes[purpose] += padded;
-    *id = (int32_t)v->n_places++;
+    *id = (int32_t)++v->n_places;
     return ERR_OK;
 }
 
@@ -125,4 +117,4 @@ enum err vram_take(struct vram *v, const struct device *d, struct err_info *info
     return ocl_check(clFinish(d->queue), "clFinish", info);
 }
 
-cl_mem vram_at(const struct vram *v, int32_t id) { return id >= 0 ? v->places[id].mem : NULL; }
+cl_mem vram_at(const struct vram *v, int32_t id) { return id > 0 ? v->places[id - 1].mem : NULL; }
