@@ -13,19 +13,16 @@ struct kern_qblock;
 
 void kern_init_ref(struct kern_table *t); /* fills every entry */
 void kern_init_avx2(struct kern_table *t);
-void kern_init_avxvnni(struct kern_table *t);
+void kern_init_avxvnni(struct kern_table *t); /* quantized kinds */
 void kern_init_avx512(struct kern_table *t);
 void kern_init_neon(struct kern_table *t);
-void kern_init_dotprod(struct kern_table *t);
-void kern_init_i8mm(struct kern_table *t);
-void kern_init_amx(struct kern_table *t);
+void kern_init_dotprod(struct kern_table *t); /* quantized kinds */
+void kern_init_i8mm(struct kern_table *t);    /* 8-bit codes */
+void kern_init_amx(struct kern_table *t);     /* quantized kinds */
 
-/* Set the entries other than matrix products and quantization; each kern_init_* calls its own. */
+/* Set ref's entries other than matrix products and quantization: operations of the plan, of the sampler on a row. */
 void kern_ops_init_ref(struct kern_table *t);
-void kern_ops_init_avx2(struct kern_table *t);
-void kern_ops_init_avx512(struct kern_table *t);
-void kern_ops_init_neon(struct kern_table *t);
-void kern_rows_init_ref(struct kern_table *t); /* the sampler's operations on a row; ISAs set them in kern_ops_init_* */
+void kern_rows_init_ref(struct kern_table *t);
 
 /* Sets ref's attention in one and two stages, and kv_store. */
 struct kv_layout;
@@ -41,23 +38,19 @@ void kern_quantize_row_ref(const float *x, size_t k, float fine, struct kern_qbl
 /* Returns the d^2 above which a block of the row is fine (kern.h); the d of all blocks must be set. */
 float kern_fine_limit(const struct kern_qblock *row, size_t n_blocks, float fine);
 
+/* Set the matrix products of quantized and of float kinds. */
 void kern_matmul_init_avx2(struct kern_table *t);
-void kern_matmul_float_init_avx2(struct kern_table *t); /* called by the line above */
+void kern_matmul_float_init_avx2(struct kern_table *t);
 void kern_quantize_row_avx2(const float *x, size_t k, float fine, struct kern_qblock *row);
 
-void kern_matmul_init_avxvnni(struct kern_table *t); /* quantized kinds only */
-
 void kern_matmul_init_avx512(struct kern_table *t);
-void kern_matmul_float_init_avx512(struct kern_table *t); /* called by the line above */
+void kern_matmul_float_init_avx512(struct kern_table *t);
 /* Computes quantized kinds; amx calls it for few rows. */
 void kern_matmul_avx512(enum panel_kind kind, const struct kern_matmul_args *a);
 void kern_quantize_row_avx512(const float *x, size_t k, float fine, struct kern_qblock *row);
 
 void kern_matmul_init_neon(struct kern_table *t);
-void kern_matmul_float_init_neon(struct kern_table *t); /* called by the line above */
+void kern_matmul_float_init_neon(struct kern_table *t);
 void kern_quantize_row_neon(const float *x, size_t k, float fine, struct kern_qblock *row);
-void kern_matmul_init_dotprod(struct kern_table *t); /* quantized kinds */
-void kern_matmul_init_i8mm(struct kern_table *t);    /* 8-bit codes */
-void kern_matmul_init_amx(struct kern_table *t);     /* quantized kinds only */
 
 #endif

@@ -5,42 +5,7 @@
 
 enum { CODE_OFFSET = 128, TILE_QUADS = 2 };
 
-#include "engine/kernels/arm/matmul_vec.h"
+#define DOT_LANE(sum, codes, x, lane) vdotq_laneq_s32(sum, vreinterpretq_s8_u8(codes), x, lane)
+#include "engine/kernels/arm/matmul_dot_vec.h"
 
-/* Adds codes . q[r] over words from .. from+3 to acc[v][r]. */
-static ALWAYS_INLINE void dot_16(const unsigned char *codes, int from, uint8x16_t table, const int8_t *const *q, int n,
-                                 int quads, struct shape k, int32x4_t (*acc)[TILE_ROWS])
-{
-    int8x16_t x[TILE_ROWS];
-    UNROLL_FULLY
-    for (int r = 0; r < n; r++) {
-        x[r] = vld1q_s8(q[r] + 4 * from);
-    }
-    UNROLL_FULLY
-    for (int v = 0; v < quads; v++) {
-        int8x16_t c[4];
-        UNROLL_FULLY
-        for (int i = 0; i < 4; i++) {
-            c[i] = vreinterpretq_s8_u8(code_words(codes + 16 * v, table, from + i, k));
-        }
-        UNROLL_FULLY
-        for (int r = 0; r < n; r++) {
-            acc[v][r] = vdotq_laneq_s32(acc[v][r], c[0], x[r], 0);
-            acc[v][r] = vdotq_laneq_s32(acc[v][r], c[1], x[r], 1);
-            acc[v][r] = vdotq_laneq_s32(acc[v][r], c[2], x[r], 2);
-            acc[v][r] = vdotq_laneq_s32(acc[v][r], c[3], x[r], 3);
-        }
-    }
-}
-
-static ALWAYS_INLINE void dot(const unsigned char *codes, int from, int to, uint8x16_t table, const int8_t *const *q,
-                              int n, int quads, struct shape k, bool is_lo, int32x4_t (*acc)[TILE_ROWS])
-{
-    (void)is_lo;
-    UNROLL_FULLY
-    for (int v = from; v < to; v += 4) {
-        dot_16(codes, v, table, q, n, quads, k, acc);
-    }
-}
-
-void kern_matmul_init_dotprod(struct kern_table *t) { matmul_vec_init(t); }
+void kern_init_dotprod(struct kern_table *t) { matmul_vec_init(t); }

@@ -84,8 +84,4 @@ static ALWAYS_INLINE void dot(const unsigned char *codes, int from, int to, uint
     }
 }
 
-void kern_matmul_init_neon(struct kern_table *t)
-{
-    matmul_vec_init(t);
-    kern_matmul_float_init_neon(t);
-}
+void kern_matmul_init_neon(struct kern_table *t) { matmul_vec_init(t); }

@@ -401,11 +401,4 @@ static void vec_attention_join(const struct kern_attention_args *a, const float 
     }
 }
 
-static void attention_vec_init(struct kern_table *t)
-{
-    t->attention = vec_attention;
-    t->attention_part = vec_attention_part;
-    t->attention_join = vec_attention_join;
-}
-
 #endif

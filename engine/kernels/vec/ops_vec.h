@@ -1,4 +1,4 @@
-/* The small operations for every vector ISA: include after a vec_<isa>.h; the ISA's init calls ops_vec_init. Each
+/* The small operations for every vector ISA: include after a vec_<isa>.h. Each
  * output element has the same operations for any n: tails are partial loads of the same code. */
 #ifndef INFCGI_KERNELS_VEC_OPS_VEC_H
 #define INFCGI_KERNELS_VEC_OPS_VEC_H
@@ -190,16 +190,6 @@ static float vec_logsumexp(const float *x, int32_t n, float *max)
         total += exp((double)x[i] - *max);
     }
     return (float)(log(total) + *max);
-}
-
-static void ops_vec_init(struct kern_table *t)
-{
-    t->rmsnorm = vec_rmsnorm;
-    t->add = vec_add_into;
-    t->glu = vec_glu;
-    t->rope = vec_rope;
-    t->argmax = vec_argmax;
-    t->logsumexp = vec_logsumexp;
 }
 
 #endif

@@ -159,12 +159,4 @@ static double vec_bin_sums(const float *x, int32_t n, const struct kern_bins *b,
     return rest;
 }
 
-static void rows_vec_init(struct kern_table *t)
-{
-    t->block_max = vec_block_max;
-    t->block_expsum = vec_block_expsum;
-    t->collect = vec_collect;
-    t->bin_sums = vec_bin_sums;
-}
-
 #endif

@@ -1,11 +1,13 @@
-/* Entries of the ISA `avx512`. */
-#include "engine/kernels/isa.h"
+/* Entries of the ISA `avx512`; small operations and attention are the shared bodies over its vector. */
+#include "engine/kernels/x86/vec_avx512.h"
 
-#include "engine/kernels/kern.h"
+#include "engine/kernels/isa.h"
+#include "engine/kernels/vec/init_vec.h"
 
 void kern_init_avx512(struct kern_table *t)
 {
+    vec_init(t);
     t->quantize_row = kern_quantize_row_avx512;
     kern_matmul_init_avx512(t);
-    kern_ops_init_avx512(t);
+    kern_matmul_float_init_avx512(t);
 }

@@ -3,7 +3,7 @@
 
 #include "engine/kernels/x86/matmul_amx_vec.h"
 
-void kern_matmul_init_amx(struct kern_table *t)
+void kern_init_amx(struct kern_table *t)
 {
     t->tile_rows = TILE_ROWS;
     matmul_amx_init(t);

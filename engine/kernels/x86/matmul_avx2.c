@@ -98,8 +98,4 @@ static ALWAYS_INLINE void dot_words(const unsigned char *codes, int from, int to
     }
 }
 
-void kern_matmul_init_avx2(struct kern_table *t)
-{
-    matmul_vec_init(t);
-    kern_matmul_float_init_avx2(t);
-}
+void kern_matmul_init_avx2(struct kern_table *t) { matmul_vec_init(t); }

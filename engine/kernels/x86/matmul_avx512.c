@@ -79,8 +79,4 @@ static ALWAYS_INLINE void matmul(const struct kern_matmul_args *a, enum panel_ki
 
 void kern_matmul_avx512(enum panel_kind kind, const struct kern_matmul_args *a) { matmul_kinds[kind](a); }
 
-void kern_matmul_init_avx512(struct kern_table *t)
-{
-    matmul_vec_init(t);
-    kern_matmul_float_init_avx512(t);
-}
+void kern_matmul_init_avx512(struct kern_table *t) { matmul_vec_init(t); }

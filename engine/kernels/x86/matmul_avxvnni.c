@@ -8,4 +8,4 @@ static ALWAYS_INLINE __m256i dot_bytes(__m256i acc, __m256i codes, __m256i bytes
     return _mm256_dpbusd_avx_epi32(acc, codes, bytes);
 }
 
-void kern_matmul_init_avxvnni(struct kern_table *t) { matmul_vec_init(t); }
+void kern_init_avxvnni(struct kern_table *t) { matmul_vec_init(t); }
