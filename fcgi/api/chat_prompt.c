@@ -16,9 +16,8 @@
 #include <string.h>
 
 /* Adds chat_template_kwargs to the context, without the variables that the server sets. */
-static enum err add_kwargs(const json_t *root, json_t *context, struct err_info *info)
+static enum err add_kwargs(const json_t *kwargs, json_t *context, struct err_info *info)
 {
-    const json_t *kwargs = json_read_get(root, "chat_template_kwargs");
     if (kwargs != NULL && !json_is_object(kwargs)) {
         return err_set(info, ERR_INVALID_TYPE, "chat_template_kwargs",
                        "chat_template_kwargs: expected an object, found %s", json_read_type_name(kwargs));
@@ -59,54 +58,63 @@ static enum err find_thinking_parts(const struct call *c, bool *reads)
     return err;
 }
 
-static enum err make_prompt(struct call *c, struct params *p, bool shows_tools, int32_t **ids, size_t *n,
-                            struct err_info *info)
+static enum err fill_context(struct call *c, const struct params *p, json_t *context, struct err_info *info)
 {
-    json_t *context = engine_chat_context(c->engine, json_object_get(p->root, "messages"), p->add_generation_prompt);
-    json_t *all = json_object_get(p->root, "tools"), *tools = shows_tools ? all : NULL;
-    bool is_told = json_array_size(all) > 0 && engine_tool_format(c->engine)->is_told;
-    bool ok =
-        context != NULL && json_object_set_new(context, "continue_final_message", json_boolean(p->continues)) == 0;
-    ok = ok && (tools == NULL || is_told || json_object_set(context, "tools", tools) == 0);
-    bool as_parts = false;
-    enum err err = ok ? add_kwargs(p->root, context, info) : ERR_NOMEM;
-    err = err != ERR_OK ? err : find_thinking_parts(c, &as_parts);
-    err = err != ERR_OK ? err : thoughts_place(json_object_get(p->root, "messages"), as_parts, p->continues);
-    err = err != ERR_OK ? err : reasoning_add_effort(p->root, context, info);
-    err = err != ERR_OK ? err : reasoning_add_defaults(c, context, info);
-    err = err != ERR_OK ? err
-          : is_told     ? chat_render_told(c, context, tools, ids, n, info)
-                        : chat_render(c, context, ids, n, info);
-    err = err != ERR_OK ? err : reasoning_look(c, context, *ids, *n, p);
+    bool as_parts;
+    TRY(json_object_set_new(context, "continue_final_message", json_boolean(p->continues)) == 0 ? ERR_OK : ERR_NOMEM);
+    if (p->tools.is_shown && !engine_tool_format(c->engine)->is_told) {
+        TRY(json_object_set(context, "tools", p->tools.list) == 0 ? ERR_OK : ERR_NOMEM);
+    }
+    TRY(add_kwargs(p->kwargs, context, info));
+    TRY(find_thinking_parts(c, &as_parts));
+    TRY(thoughts_place(p->messages, as_parts, p->continues));
+    TRY(reasoning_add_effort(p->effort, context));
+    return reasoning_add_defaults(c, context, info);
+}
+
+static enum err make_prompt(struct call *c, struct params *p, struct err_info *info)
+{
+    json_t *context = engine_chat_context(c->engine, p->messages, p->add_generation_prompt);
+    enum err err = context != NULL ? fill_context(c, p, context, info) : ERR_NOMEM;
+    err = err != ERR_OK ? err : chat_render(c, context, p, info);
+    err = err != ERR_OK ? err : reasoning_look(c, context, p);
     err = err != ERR_OK ? err : reasoning_set_budget(c, p, info);
     json_decref(context);
     return err;
 }
 
-enum err chat_prepare(struct call *c, struct params *p, bool *shows_tools, int32_t **ids, size_t *n,
-                      struct err_info *info)
+enum err chat_prepare(struct call *c, struct params *p, struct err_info *info)
 {
-    TRY(params_read(p, c->json, true, c->server->conf->strict_api, c->engine, &c->arena, info));
+    const struct conf *conf = c->server->conf;
+    const char *format = p->reasoning_format != NULL ? p->reasoning_format : conf->reasoning_format;
     TRY(generation_check_model(c, p->model, info));
     TRY(engine_check_generates(c->engine, info));
-    TRY(messages_check(c->json, info));
-    p->split.splits_reasoning = params_splits_reasoning(c->json, c->server->conf->reasoning_format);
-    bool as_openai = c->server->conf->strict_api && c->reply.dialect->checks_as_openai;
-    TRY(tools_check(c->json, as_openai, shows_tools, info));
+    TRY(messages_check(p->messages, info));
+    p->split.splits_reasoning = format == NULL || strcmp(format, "none") != 0;
+    TRY(tools_check(&p->tools, conf->strict_api && c->reply.dialect->checks_as_openai, info));
     TRY(continuation_read(c, p, info));
-    return make_prompt(c, p, *shows_tools, ids, n, info);
+    return make_prompt(c, p, info);
 }
 
-void chat_answer(struct call *c, struct params *p, bool shows_tools, const int32_t *ids, size_t n,
-                 const struct shape *shape, void *arg)
+enum err chat_read(struct call *c, struct params *p, struct err_info *info)
+{
+    params_init(p, c);
+    TRY(call_read_json(c, info));
+    TRY(params_read(p, c, &fields_of_chat, c->json, info));
+    p->messages = json_incref(json_object_get(c->json, "messages"));
+    TRY(tools_read(c->json, &p->tools, info));
+    return chat_prepare(c, p, info);
+}
+
+void chat_answer(struct call *c, struct params *p, const struct shape *shape, void *arg)
 {
     struct err_info info = {0};
     enum err err = ERR_OK;
-    bool is_forced = false, binds = shows_tools && tool_choice_binds(p->root, &is_forced);
+    bool is_forced = false, binds = p->tools.is_shown && tool_choice_binds(&p->tools, &is_forced);
     const struct chat_format *format = engine_tool_format(c->engine);
     p->split.format = format;
-    p->split.reads_calls = shows_tools;
-    bool shows_marks = shows_tools || format->body == CHAT_BODY_CHANNELS || p->thinking != CHAT_THINKS_NOT;
+    p->split.reads_calls = p->tools.is_shown;
+    bool shows_marks = p->tools.is_shown || format->body == CHAT_BODY_CHANNELS || p->thinking != CHAT_THINKS_NOT;
     p->gen.show_special = format->has_tokens && shows_marks;
     if (binds && (is_forced ||
                   !p->constraint.is_of_response)) { /* a call is not an answer, so the answer's form does not apply */
@@ -124,12 +132,10 @@ void chat_answer(struct call *c, struct params *p, bool shows_tools, const int32
         reply_error(&c->reply, err, &info);
         return;
     }
-    json_t *tools = shows_tools ? json_incref(json_object_get(p->root, "tools")) : NULL;
-    p->split.tools = tools;
+    p->split.tools = p->tools.is_shown ? p->tools.list : NULL;
     p->gen.reads_calls = p->split.reads_calls;
-    p->root = NULL;
-    call_drop_json(c); /* before the answer, which can take minutes */
-    generation_run(c, p, shape, arg, (const int32_t *const[]){ids}, &n, 1);
-    json_decref(tools);
-    engine_grammar_free(&p->gen.grammar);
+    json_decref(p->messages); /* before the answer, which can take minutes */
+    p->messages = NULL;
+    call_drop_json(c);
+    generation_run(c, p, shape, arg, (const int32_t *const[]){p->prompt}, &p->n_prompt, 1);
 }

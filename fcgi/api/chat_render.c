@@ -1,6 +1,7 @@
 /* Other forms are tried only if the template fails on the conversation as it was sent. */
 #include "fcgi/api/chat_render.h"
 
+#include "engine/chat/chat_format.h"
 #include "engine/chat/chat_template.h"
 #include "fcgi/api/messages_fold.h"
 #include "fcgi/api/thoughts.h"
@@ -11,11 +12,10 @@
 struct rendering {
     struct call *call;
     json_t *context;
+    struct params *params;
     struct err_info first; /* the error to report; code ERR_OK: no form has failed yet */
     bool is_raised;        /* a form failed by raise_exception .. */
     bool is_broken;        /* .. or otherwise */
-    int32_t **ids;
-    size_t *n;
 };
 
 /* Renders the context unchanged. */
@@ -23,7 +23,7 @@ static enum err attempt(struct rendering *r)
 {
     struct err_info info = {0};
     struct call *c = r->call;
-    enum err err = engine_chat(c->engine, r->context, &c->arena, r->ids, r->n, &info);
+    enum err err = engine_chat(c->engine, r->context, &c->arena, &r->params->prompt, &r->params->n_prompt, &info);
     if (err == ERR_TEMPLATE) {
         chat_template_keep_error(&r->first, &info);
         r->is_raised = r->is_raised || chat_template_raised(&info);
@@ -95,35 +95,32 @@ static enum err attempt_all(struct rendering *r)
     return err;
 }
 
-static enum err finish(const struct rendering *r, enum err err, struct err_info *info)
-{
-    if (err != ERR_OK && err == r->first.code) {
-        *info = r->first;
-    }
-    return err;
-}
-
-enum err chat_render(struct call *c, json_t *context, int32_t **ids, size_t *n, struct err_info *info)
-{
-    struct rendering r = {.call = c, .context = context, .ids = ids, .n = n};
-    return finish(&r, attempt_all(&r), info);
-}
-
-enum err chat_render_told(struct call *c, json_t *context, const json_t *tools, int32_t **ids, size_t *n,
-                          struct err_info *info)
+/* Renders for a template without support for tools. */
+static enum err attempt_told(struct rendering *r)
 {
     static const unsigned ways[] = {TOOLS_PROMPT_KEEPS_CALLS, TOOLS_PROMPT_KEEPS_CALLS | TOOLS_PROMPT_NO_SYSTEM, 0,
                                     TOOLS_PROMPT_NO_SYSTEM};
-    struct rendering r = {.call = c, .context = context, .ids = ids, .n = n};
-    json_t *messages = json_incref(json_object_get(context, "messages")), *told;
+    const struct tools *tools = &r->params->tools;
+    json_t *messages = json_incref(json_object_get(r->context, "messages")), *told;
     enum err err = ERR_TEMPLATE;
-    for (size_t i = engine_chat_mentions(c->engine, "tool_calls") ? 0 : 2; err == ERR_TEMPLATE && i < ARRAY_LEN(ways);
-         i++) {
-        err = tools_prompt(messages, tools, ways[i], &told);
+    for (size_t i = engine_chat_mentions(r->call->engine, "tool_calls") ? 0 : 2;
+         err == ERR_TEMPLATE && i < ARRAY_LEN(ways); i++) {
+        err = tools_prompt(messages, tools->is_shown ? tools->list : NULL, ways[i], &told);
         if (err == ERR_OK) {
-            err = json_object_set_new(context, "messages", told) == 0 ? attempt_all(&r) : ERR_NOMEM;
+            err = json_object_set_new(r->context, "messages", told) == 0 ? attempt_all(r) : ERR_NOMEM;
         }
     }
     json_decref(messages);
-    return finish(&r, err, info);
+    return err;
+}
+
+enum err chat_render(struct call *c, json_t *context, struct params *p, struct err_info *info)
+{
+    struct rendering r = {.call = c, .context = context, .params = p};
+    bool is_told = json_array_size(p->tools.list) > 0 && engine_tool_format(c->engine)->is_told;
+    enum err err = is_told ? attempt_told(&r) : attempt_all(&r);
+    if (err != ERR_OK && err == r.first.code) {
+        *info = r.first;
+    }
+    return err;
 }

@@ -42,17 +42,17 @@ static enum err check_last(const json_t *messages, size_t n, struct err_info *in
 enum err continuation_read(struct call *c, struct params *p, struct err_info *info)
 {
     static const char field[] = "continue_final_message";
-    json_t *messages = json_object_get(p->root, "messages");
-    const json_t *begins = json_read_get(p->root, "add_generation_prompt"), *continues = json_read_get(p->root, field);
+    json_t *messages = p->messages;
     size_t n = json_array_size(messages);
-    if (continues == NULL) {
-        p->continues = begins == NULL && is_assistants(messages, n - 1) && !c->server->conf->no_prefill_assistant;
+    if (!p->has_continue) {
+        p->continues = !p->has_begin && is_assistants(messages, n - 1) && !c->server->conf->no_prefill_assistant;
     }
     if (!p->continues) {
         return ERR_OK;
     }
-    if (json_is_true(begins)) {
-        return json_in_refuse(ERR_INVALID_VALUE, field, "false with \"add_generation_prompt\": true", continues, info);
+    if (p->has_begin && p->add_generation_prompt) {
+        return err_set(info, ERR_INVALID_VALUE, field,
+                       "%s: expected false with \"add_generation_prompt\": true, found true", field);
     }
     TRY(check_last(messages, n, info));
     p->continues = !is_blank(json_object_get(json_array_get(messages, n - 1), "content"));

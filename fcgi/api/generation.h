@@ -93,15 +93,16 @@ struct generation {
 void generation_run(struct call *c, struct params *p, const struct shape *shape, void *arg,
                     const int32_t *const *prompts, const size_t *n_ids, size_t n_prompts);
 
-/* Checks c->json, a body of /v1/chat/completions, and renders it. *ids is in the arena; p->root is c->json. Fails as
- * params_read, messages_check, tools_check and engine_chat. */
-MUST_CHECK enum err chat_prepare(struct call *c, struct params *p, bool *shows_tools, int32_t **ids, size_t *n,
-                                 struct err_info *info);
+/* Reads a body of /v1/chat/completions and renders it: call_read_json, params_read, tools_read, chat_prepare. Call
+ * params_fini also after an error. */
+MUST_CHECK enum err chat_read(struct call *c, struct params *p, struct err_info *info);
+
+/* Checks the parts of a chat and renders it to p->prompt. Fails as messages_check, tools_check and engine_chat. */
+MUST_CHECK enum err chat_prepare(struct call *c, struct params *p, struct err_info *info);
 
 /* Answers the prompt of chat_prepare in the given shape: sets up the answer's constraint, looks for calls if tools are
  * shown, and frees c->json before the answer. Errors are also answered. */
-void chat_answer(struct call *c, struct params *p, bool shows_tools, const int32_t *ids, size_t n,
-                 const struct shape *shape, void *arg);
+void chat_answer(struct call *c, struct params *p, const struct shape *shape, void *arg);
 
 /* The `done` and `whole` functions of OpenAI's completions. generation_whole writes all choices in one object with
  * usage. generation_done writes usage if requested, then [DONE]. */

@@ -238,9 +238,8 @@ static enum err check_message(json_t *message, size_t i, struct err_info *info)
     return tools_check_message(message, where, info);
 }
 
-enum err messages_check(json_t *root, struct err_info *info)
+enum err messages_check(json_t *messages, struct err_info *info)
 {
-    json_t *messages = json_object_get(root, "messages");
     if (messages == NULL || json_is_null(messages)) {
         return err_set(info, ERR_MISSING_PARAMETER, "messages", "messages: expected an array of messages, found none");
     }

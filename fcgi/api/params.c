@@ -1,32 +1,24 @@
-/* The tables of fields, and stop, logit_bias, stop_token_ids, stream_options and reasoning_format. */
+/* The tables of OpenAI's chat and text completions, and fields that need their own code. */
 #include "fcgi/api/params.h"
 
 #include "engine/base/mem.h"
-#include "fcgi/api/fields.h"
-#include "fcgi/tenant/apikey.h"
+#include "fcgi/api/reasoning.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
 
-#define AT(member) offsetof(struct params, member)
-#define INT32_TOP  2147483647.0
+#define AT        PARAMS_AT
+#define INT32_TOP PARAMS_INT32_TOP
 
 /* Rows of both endpoints, with OpenAI's, llama.cpp's and vLLM's names. */
 #define SHARED_FIELDS                                                                                                  \
-    {"model", FIELD_STRING, AT(model), 0, 4096}, {"temperature", FIELD_FLOAT, AT(gen.sampling.temperature), 0, 2},     \
-        {"top_p", FIELD_FLOAT, AT(gen.sampling.top_p), 0, 1},                                                          \
-        {"top_k", FIELD_INT32, AT(gen.sampling.top_k), -1, INT32_TOP},                                                 \
-        {"min_p", FIELD_FLOAT, AT(gen.sampling.min_p), 0, 1},                                                          \
+    PARAMS_SAMPLING, {"model", FIELD_STRING, AT(model), 0, 4096},                                                      \
         {"typical_p", FIELD_FLOAT, AT(gen.sampling.typical_p), 0, 1},                                                  \
-        {"repeat_penalty", FIELD_FLOAT, AT(gen.sampling.repeat_penalty), 0.01, 10},                                    \
         {"repetition_penalty", FIELD_FLOAT, AT(gen.sampling.repeat_penalty), 0.01, 10},                                \
         {"repeat_last_n", FIELD_INT32, AT(gen.sampling.repeat_last_n), -1, INT32_TOP},                                 \
-        {"presence_penalty", FIELD_FLOAT, AT(gen.sampling.presence_penalty), -2, 2},                                   \
-        {"frequency_penalty", FIELD_FLOAT, AT(gen.sampling.frequency_penalty), -2, 2},                                 \
-        {"seed", FIELD_UINT64, AT(gen.sampling.seed), 0, 0}, {"n", FIELD_INT, AT(n), 1, PARAMS_MAX_N},                 \
-        {"max_tokens", FIELD_INT, AT(max_tokens), -1, INT32_TOP},                                                      \
-        {"n_predict", FIELD_INT, AT(max_tokens), -1, INT32_TOP},                                                       \
+        {"n", FIELD_INT, AT(n), 1, PARAMS_MAX_N}, {"max_tokens", FIELD_INT32, AT(gen.max_tokens), -1, INT32_TOP},      \
+        {"n_predict", FIELD_INT32, AT(gen.max_tokens), -1, INT32_TOP},                                                 \
         {"min_tokens", FIELD_INT32, AT(gen.min_tokens), 0, INT32_TOP},                                                 \
         {"ignore_eos", FIELD_BOOL, AT(gen.ignore_eos), 0, 0}, {"stream", FIELD_BOOL, AT(stream), 0, 0},                \
         {"cache_salt", FIELD_STRING, AT(gen.cache_salt), 0, APIKEY_CLIENT_SALT_BYTES},                                 \
@@ -49,7 +41,7 @@
 static const struct field chat_fields[] = {
     SHARED_FIELDS,
     {"messages", FIELD_CUSTOM, 0, 0, 0},
-    {"max_completion_tokens", FIELD_INT, AT(max_tokens), -1, INT32_TOP},
+    {"max_completion_tokens", FIELD_INT32, AT(gen.max_tokens), -1, INT32_TOP},
     {"logprobs", FIELD_BOOL, AT(want_logprobs), 0, 0},
     {"top_logprobs", FIELD_INT, AT(top_logprobs), 0, SAMPLER_MAX_TOP},
     {"add_generation_prompt", FIELD_BOOL, AT(add_generation_prompt), 0, 0},
@@ -60,12 +52,7 @@ static const struct field chat_fields[] = {
     {"parallel_tool_calls", FIELD_CUSTOM, 0, 0, 0},
     {"reasoning_effort", FIELD_CUSTOM, 0, 0, 0},
     {"reasoning_format", FIELD_CUSTOM, 0, 0, 0},
-    {"thinking_token_budget", FIELD_INT, AT(think_budget), -1, INT32_TOP},   /* vLLM's */
-    {"thinking_budget", FIELD_INT, AT(think_budget), -1, INT32_TOP},         /* Qwen's */
-    {"reasoning_budget_tokens", FIELD_INT, AT(think_budget), -1, INT32_TOP}, /* llama-server's, as are the next two */
-    {"thinking_budget_tokens", FIELD_INT, AT(think_budget), -1, INT32_TOP},
-    {"reasoning_budget", FIELD_INT, AT(think_budget), -1, INT32_TOP},
-    {"reasoning_budget_message", FIELD_STRING, AT(think_words), 0, 1024},
+    PARAMS_THINKING,
     {"modalities", FIELD_CUSTOM, 0, 0, 0},
     {"store", FIELD_IGNORED, 0, 0, 0},
     {"service_tier", FIELD_LABEL, 0, 0, JSON_IN_LABEL_CHARS},
@@ -101,16 +88,30 @@ enum err params_grammar(struct params *p, struct engine *e, struct err_info *inf
     return constraint_grammar(&p->constraint, e, p->thinking, &p->gen.grammar, info);
 }
 
-const struct field *params_field(bool is_chat, int i)
-{
-    const struct field *table = is_chat ? chat_fields : completion_fields;
-    int n = is_chat ? (int)ARRAY_LEN(chat_fields) : (int)ARRAY_LEN(completion_fields);
-    return i >= 0 && i < n ? &table[i] : NULL;
-}
-
 /* --- fields with special code ------------------------------------------------------------------------------------- */
 
-static enum err add_stop(struct params *p, const json_t *v, struct err_info *info)
+/* A request while it is read. */
+struct reader {
+    struct params *p;
+    struct call *call;
+    const struct field_table *table;
+    const json_t *object;
+    struct err_info *info;
+};
+
+/* Returns the value of a field; NULL if it is absent, null, ignored, or not of the table. */
+static const json_t *given(const struct reader *r, const char *name)
+{
+    const json_t *v = json_read_get(r->object, name);
+    for (size_t i = 0; v != NULL && i < r->table->n; i++) {
+        if (strcmp(r->table->rows[i].name, name) == 0) {
+            return r->table->rows[i].kind != FIELD_IGNORED ? v : NULL;
+        }
+    }
+    return NULL;
+}
+
+enum err params_add_stop(struct params *p, struct call *c, const json_t *v, struct err_info *info)
 {
     size_t n = json_is_string(v) ? json_string_length(v) : 0;
     if (n == 0 || n > ENGINE_MAX_STOP_BYTES || p->gen.n_stop == ENGINE_MAX_STOPS) {
@@ -118,44 +119,46 @@ static enum err add_stop(struct params *p, const json_t *v, struct err_info *inf
                        "stop: expected at most %d strings of 1 to %d bytes, found %s%s", ENGINE_MAX_STOPS,
                        ENGINE_MAX_STOP_BYTES, json_read_type_name(v), json_is_string(v) ? " beyond that" : "");
     }
-    p->gen.stop[p->gen.n_stop] = json_string_value(v);
+    p->gen.stop[p->gen.n_stop] = arena_dup(&c->arena, json_string_value(v), n);
     p->gen.stop_len[p->gen.n_stop++] = n;
-    return ERR_OK;
+    return arena_ok(&c->arena);
 }
 
-static enum err read_stop(struct params *p, struct err_info *info)
+static enum err read_stop(const struct reader *r)
 {
-    const json_t *stop = json_read_get(p->root, "stop");
+    const json_t *stop = given(r, "stop");
     if (stop == NULL || !json_is_array(stop)) {
-        return stop == NULL ? ERR_OK : add_stop(p, stop, info);
+        return stop == NULL ? ERR_OK : params_add_stop(r->p, r->call, stop, r->info);
     }
     for (size_t i = 0; i < json_array_size(stop); i++) {
-        TRY(add_stop(p, json_array_get(stop, i), info));
+        TRY(params_add_stop(r->p, r->call, json_array_get(stop, i), r->info));
     }
     return ERR_OK;
 }
 
-static enum err read_stop_ids(struct params *p, int64_t n_vocab, struct arena *arena, struct err_info *info)
+static enum err read_stop_ids(const struct reader *r)
 {
-    const json_t *ids = json_read_get(p->root, "stop_token_ids");
+    const json_t *ids = given(r, "stop_token_ids");
+    int64_t n_vocab = engine_model(r->call->engine)->n_vocab;
     if (ids == NULL) {
         return ERR_OK;
     }
     if (!json_is_array(ids) || json_array_size(ids) > PARAMS_MAX_STOP_IDS) {
-        return err_set(info, json_is_array(ids) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "stop_token_ids",
+        return err_set(r->info, json_is_array(ids) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "stop_token_ids",
                        "stop_token_ids: expected an array of at most %d token ids", PARAMS_MAX_STOP_IDS);
     }
-    int32_t *ends = arena_zalloc_array(arena, json_array_size(ids) + 1, sizeof *ends);
+    struct sampler_params *sampling = &r->p->gen.sampling;
+    int32_t *ends = arena_zalloc_array(&r->call->arena, json_array_size(ids) + 1, sizeof *ends);
     TRY_MEM(ends != NULL);
-    p->gen.sampling.ends = ends;
+    sampling->ends = ends;
     for (size_t i = 0; i < json_array_size(ids); i++) {
         const json_t *v = json_array_get(ids, i);
         int64_t id;
         if (!json_in_integer(v, &id) || id < 0 || id >= n_vocab) {
-            return err_set(info, json_in_integer_code(v), "stop_token_ids",
+            return err_set(r->info, json_in_integer_code(v), "stop_token_ids",
                            "stop_token_ids[%zu]: expected a token id of 0 to %lld", i, (long long)n_vocab - 1);
         }
-        ends[p->gen.sampling.n_ends++] = (int32_t)id;
+        ends[sampling->n_ends++] = (int32_t)id;
     }
     return ERR_OK;
 }
@@ -165,8 +168,7 @@ struct bias_reader {
     struct sampler_bias *out; /* [ENGINE_MAX_BIAS] */
     size_t n;
     int64_t n_vocab;
-    const struct engine *engine;
-    struct arena *arena;
+    struct call *call;
     struct err_info *info;
 };
 
@@ -195,7 +197,7 @@ static enum err add_text_bias(struct bias_reader *r, const char *text, size_t n,
 {
     int32_t *ids;
     size_t n_ids;
-    TRY(engine_tokenize(r->engine, text, n, false, false, NULL, 0, r->arena, &ids, &n_ids, r->info));
+    TRY(engine_tokenize(r->call->engine, text, n, false, false, NULL, 0, &r->call->arena, &ids, &n_ids, r->info));
     for (size_t i = 0; i < n_ids; i++) {
         TRY(add_bias(r, ids[i], value));
     }
@@ -228,9 +230,10 @@ static enum err add_key_bias(struct bias_reader *r, const char *key, const json_
 
 /* Reads OpenAI's map from id strings, or llama.cpp's array of [id, bias] pairs (bias false = ban). Texts can replace
  * ids. */
-static enum err read_bias(struct params *p, const struct engine *e, struct arena *arena, struct err_info *info)
+static enum err read_bias(const struct reader *reader)
 {
-    const json_t *bias = json_read_get(p->root, "logit_bias");
+    const json_t *bias = given(reader, "logit_bias");
+    struct err_info *info = reader->info;
     if (bias == NULL) {
         return ERR_OK;
     }
@@ -239,8 +242,8 @@ static enum err read_bias(struct params *p, const struct engine *e, struct arena
         return err_set(info, json_is_object(bias) || json_is_array(bias) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE,
                        "logit_bias", "logit_bias: expected an object with at most %d entries", ENGINE_MAX_BIAS);
     }
-    struct bias_reader r = {.n_vocab = engine_model(e)->n_vocab, .engine = e, .arena = arena, .info = info};
-    r.out = arena_zalloc_array(arena, n > 0 ? ENGINE_MAX_BIAS : 1, sizeof *r.out);
+    struct bias_reader r = {.n_vocab = engine_model(reader->call->engine)->n_vocab, .call = reader->call, .info = info};
+    r.out = arena_zalloc_array(&r.call->arena, n > 0 ? ENGINE_MAX_BIAS : 1, sizeof *r.out);
     TRY_MEM(r.out != NULL);
     for (size_t i = 0; json_is_array(bias) && i < n; i++) {
         const json_t *pair = json_array_get(bias, i), *id = json_array_get(pair, 0), *value = json_array_get(pair, 1);
@@ -255,27 +258,27 @@ static enum err read_bias(struct params *p, const struct engine *e, struct arena
     const char *key;
     json_t *value;
     json_object_foreach((json_t *)bias, key, value) { TRY(add_key_bias(&r, key, value)); }
-    p->gen.sampling.bias = r.out;
-    p->gen.sampling.n_bias = r.n;
+    reader->p->gen.sampling.bias = r.out;
+    reader->p->gen.sampling.n_bias = r.n;
     return ERR_OK;
 }
 
-static enum err read_stream_options(struct params *p, struct err_info *info)
+static enum err read_stream_options(const struct reader *r)
 {
-    const json_t *options = json_read_get(p->root, "stream_options");
+    const json_t *options = given(r, "stream_options");
     if (options == NULL) {
         return ERR_OK;
     }
     const json_t *usage = json_read_get(options, "include_usage");
     if (!json_is_object(options) || (usage != NULL && !json_is_boolean(usage))) {
-        return err_set(info, ERR_INVALID_TYPE, "stream_options",
+        return err_set(r->info, ERR_INVALID_TYPE, "stream_options",
                        "stream_options: expected an object with a boolean include_usage");
     }
-    if (!p->stream) {
-        return err_set(info, ERR_INVALID_VALUE, "stream_options",
+    if (!r->p->stream) {
+        return err_set(r->info, ERR_INVALID_VALUE, "stream_options",
                        "stream_options: expected only with \"stream\": true");
     }
-    p->include_usage = json_is_true(usage);
+    r->p->include_usage = json_is_true(usage);
     return ERR_OK;
 }
 
@@ -285,103 +288,99 @@ const char *params_reasoning_format_name(int i)
     return i >= 0 && i < (int)ARRAY_LEN(names) ? names[i] : NULL;
 }
 
-bool params_splits_reasoning(const json_t *root, const char *otherwise)
+static enum err read_reasoning_format(const struct reader *r)
 {
-    const json_t *format = json_read_get(root, "reasoning_format");
-    return format != NULL ? !json_read_is(format, "none") : otherwise == NULL || strcmp(otherwise, "none") != 0;
-}
-
-static enum err check_reasoning_format(const struct params *p, struct err_info *info)
-{
-    static const char expected[] = "one of auto, deepseek, none";
-    const json_t *format = json_read_get(p->root, "reasoning_format");
+    const json_t *format = given(r, "reasoning_format");
     const char *name;
-    bool is_known = format == NULL;
     for (int i = 0; (name = params_reasoning_format_name(i)) != NULL; i++) {
-        is_known = is_known || json_read_is(format, name);
+        r->p->reasoning_format = json_read_is(format, name) ? name : r->p->reasoning_format;
     }
-    return is_known ? ERR_OK
-                    : json_in_refuse(json_is_string(format) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "reasoning_format",
-                                     expected, format, info);
+    return format == NULL || r->p->reasoning_format != NULL
+               ? ERR_OK
+               : json_in_refuse(json_is_string(format) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "reasoning_format",
+                                "one of auto, deepseek, none", format, r->info);
 }
 
 /* Checks the modalities of an answer; infcgi supports only text. */
-static enum err read_modalities(const struct params *p, struct err_info *info)
+static enum err read_modalities(const struct reader *r)
 {
     static const char expected[] = "an array with only \"text\", because the model writes text";
-    const json_t *kinds = json_read_get(p->root, "modalities");
+    const json_t *kinds = given(r, "modalities");
     if (kinds != NULL && !json_is_array(kinds)) {
-        return json_in_refuse(ERR_INVALID_TYPE, "modalities", expected, kinds, info);
+        return json_in_refuse(ERR_INVALID_TYPE, "modalities", expected, kinds, r->info);
     }
     for (size_t i = 0; i < json_array_size(kinds); i++) {
         const json_t *kind = json_array_get(kinds, i);
         if (!json_read_is(kind, "text")) {
-            return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "modalities", expected, kind, info);
+            return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, "modalities", expected, kind, r->info);
         }
     }
     return ERR_OK;
 }
 
-static enum err read_logprobs(struct params *p, bool is_chat, struct err_info *info)
+static enum err check_logprobs(const struct reader *r)
 {
-    if (!is_chat) {
+    struct params *p = r->p;
+    if (r->table == &fields_of_completions) {
         p->gen.sampling.n_top = (int32_t)p->logprobs;
         p->gen.prompt_logprobs = p->echo && p->logprobs >= 0;
-        if (p->best_of != 0 && p->best_of != p->n) {
-            return err_set(info, ERR_UNSUPPORTED_PARAMETER, "best_of", "best_of: only the value of n is supported");
-        }
-        return ERR_OK;
-    }
-    if (p->top_logprobs >= 0 && !p->want_logprobs) {
-        return err_set(info, ERR_INVALID_VALUE, "top_logprobs", "top_logprobs: expected only with \"logprobs\": true");
+        return p->best_of == 0 || p->best_of == p->n ? ERR_OK
+                                                     : err_set(r->info, ERR_UNSUPPORTED_PARAMETER, "best_of",
+                                                               "best_of: only the value of n is supported");
     }
     if (p->want_logprobs) {
-        p->gen.sampling.n_top = p->top_logprobs > 0 ? (int32_t)p->top_logprobs : 0;
+        p->gen.sampling.n_top = (int32_t)MAX_OF(p->top_logprobs, 0);
     }
-    return ERR_OK;
+    return p->top_logprobs < 0 || p->want_logprobs || r->table != &fields_of_chat
+               ? ERR_OK
+               : err_set(r->info, ERR_INVALID_VALUE, "top_logprobs",
+                         "top_logprobs: expected only with \"logprobs\": true");
 }
 
-/* Copies the strings that point into the JSON, because it is freed before the answer is generated. */
-static enum err own_strings(struct params *p, struct arena *arena)
+void params_init(struct params *p, const struct call *c)
 {
-    for (size_t i = 0; i < p->gen.n_stop; i++) {
-        p->gen.stop[i] = arena_dup(arena, p->gen.stop[i], p->gen.stop_len[i]);
-    }
-    const char **others[] = {&p->model, &p->gen.cache_salt};
-    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
-        *others[i] = *others[i] != NULL ? arena_dup(arena, *others[i], strlen(*others[i])) : NULL;
-    }
-    return arena_ok(arena);
-}
-
-enum err params_read(struct params *p, const json_t *root, bool is_chat, bool strict, const struct engine *e,
-                     struct arena *arena, struct err_info *info)
-{
-    int64_t n_vocab = engine_model(e)->n_vocab;
     *p = (struct params){.n = 1,
-                         .max_tokens = is_chat ? -1 : 16,
                          .logprobs = -1,
                          .top_logprobs = -1,
-                         .root = root,
                          .add_generation_prompt = true,
                          .cache_prompt = true,
                          .think_budget = -1,
                          .id_slot = -1};
-    engine_params_init(e, &p->gen);
-    TRY(json_in_fields(root, is_chat ? chat_fields : completion_fields,
-                       is_chat ? ARRAY_LEN(chat_fields) : ARRAY_LEN(completion_fields), strict, p, info));
-    TRY(read_stop(p, info));
-    TRY(read_stop_ids(p, n_vocab, arena, info));
-    TRY(read_bias(p, e, arena, info));
-    TRY(read_stream_options(p, info));
-    TRY(read_logprobs(p, is_chat, info));
-    TRY(constraint_read(root, &p->constraint, info));
-    if (is_chat) {
-        TRY(check_reasoning_format(p, info));
-        p->split.splits_reasoning = params_splits_reasoning(root, NULL);
-        TRY(read_modalities(p, info));
+    engine_params_init(c->engine, &p->gen);
+}
+
+void params_fini(struct params *p)
+{
+    json_decref(p->messages);
+    json_decref(p->kwargs);
+    tools_fini(&p->tools);
+    engine_grammar_free(&p->gen.grammar);
+    p->messages = p->kwargs = NULL;
+}
+
+enum err params_read(struct params *p, struct call *c, const struct field_table *table, const json_t *object,
+                     struct err_info *info)
+{
+    const struct reader r = {p, c, table, object, info};
+    TRY(fields_read(c, table, object, p, info));
+    TRY(read_stop(&r));
+    TRY(read_stop_ids(&r));
+    TRY(read_bias(&r));
+    TRY(read_stream_options(&r));
+    TRY(check_logprobs(&r));
+    if (table == &fields_of_chat || table == &fields_of_completions) {
+        TRY(constraint_read(object, &p->constraint, info));
     }
-    p->gen.sampling.top_k = p->gen.sampling.top_k < 0 ? 0 : p->gen.sampling.top_k;
-    p->gen.max_tokens = (int32_t)p->max_tokens;
-    return own_strings(p, arena);
+    TRY(read_reasoning_format(&r));
+    TRY(read_modalities(&r));
+    TRY(reasoning_read_effort(given(&r, "reasoning_effort"), "reasoning_effort", &p->effort, info));
+    const json_t *kwargs = given(&r, "chat_template_kwargs");
+    p->kwargs = kwargs != NULL ? json_incref((json_t *)kwargs) : p->kwargs;
+    p->has_begin = given(&r, "add_generation_prompt") != NULL;
+    p->has_continue = given(&r, "continue_final_message") != NULL;
+    p->gen.sampling.top_k = MAX_OF(p->gen.sampling.top_k, 0);
+    /* The JSON is freed before the answer is generated. */
+    const char *salt = p->gen.cache_salt;
+    p->gen.cache_salt = salt != NULL ? arena_dup(&c->arena, salt, strlen(salt)) : NULL;
+    return arena_ok(&c->arena);
 }

@@ -8,25 +8,16 @@ static const char *const efforts[] = {"none", "minimal", "low", "medium", "high"
 
 const char *reasoning_effort_name(int i) { return i >= 0 && i < (int)ARRAY_LEN(efforts) ? efforts[i] : NULL; }
 
-enum err reasoning_add_effort(const json_t *root, json_t *context, struct err_info *info)
+enum err reasoning_read_effort(const json_t *v, const char *where, const char **effort, struct err_info *info)
 {
-    json_t *effort = json_object_get(root, "reasoning_effort");
-    bool is_known = effort == NULL || json_is_null(effort);
-    for (size_t i = 0; i < ARRAY_LEN(efforts); i++) {
-        is_known = is_known || json_read_is(effort, efforts[i]);
+    bool is_known = v == NULL;
+    for (size_t i = 0; i < ARRAY_LEN(efforts) && !is_known; i++) {
+        is_known = json_read_is(v, efforts[i]);
+        *effort = is_known ? efforts[i] : *effort;
     }
-    if (!is_known) {
-        return json_in_refuse(json_is_string(effort) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "reasoning_effort",
-                              "one of none, minimal, low, medium, high, xhigh, max", effort, info);
-    }
-    if (json_is_string(effort) && json_object_get(context, "reasoning_effort") == NULL &&
-        json_object_set(context, "reasoning_effort", effort) != 0) {
-        return ERR_NOMEM;
-    }
-    return json_read_is(effort, "none") && json_object_get(context, "enable_thinking") == NULL &&
-                   json_object_set_new(context, "enable_thinking", json_false()) != 0
-               ? ERR_NOMEM
-               : ERR_OK;
+    return is_known ? ERR_OK
+                    : json_in_refuse(json_is_string(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, where,
+                                     "one of none, minimal, low, medium, high, xhigh, max", v, info);
 }
 
 /* Adds the value unless the context has one; takes ownership of it. */
@@ -37,6 +28,15 @@ static enum err add_absent(json_t *context, const char *name, json_t *value)
         return ERR_OK;
     }
     return json_object_set_new(context, name, value) == 0 ? ERR_OK : ERR_NOMEM;
+}
+
+enum err reasoning_add_effort(const char *effort, json_t *context)
+{
+    if (effort == NULL) {
+        return ERR_OK;
+    }
+    TRY(add_absent(context, "reasoning_effort", json_string(effort)));
+    return strcmp(effort, "none") == 0 ? add_absent(context, "enable_thinking", json_false()) : ERR_OK;
 }
 
 static bool has_switch(const json_t *context)
@@ -113,15 +113,15 @@ static bool is_told_not_to_think(const json_t *context)
            json_is_false(json_object_get(context, "thinking"));
 }
 
-enum err reasoning_look(const struct call *c, const json_t *context, const int32_t *ids, size_t n, struct params *p)
+enum err reasoning_look(const struct call *c, const json_t *context, struct params *p)
 {
     enum { LAST = 16 };
     const struct engine *e = c->engine;
     const struct chat_format *format = engine_tool_format(e);
     struct buf text;
-    size_t k = MIN_OF(n, (size_t)LAST);
+    size_t k = MIN_OF(p->n_prompt, (size_t)LAST);
     buf_init(&text, 0, MEM_REQUEST);
-    enum err err = engine_detokenize(e, ids + (n - k), k, &text);
+    enum err err = engine_detokenize(e, p->prompt + (p->n_prompt - k), k, &text);
     if (err == ERR_OK && !p->continues) { /* otherwise the thinking is over, and the text there is the client's */
         bool is_told = is_told_not_to_think(context);
         /* In formats with channels the end mark ends any message. */
@@ -161,7 +161,7 @@ enum err reasoning_set_budget(struct call *c, struct params *p, struct err_info 
 {
     static const char in_kwargs[] = "chat_template_kwargs.thinking_budget";
     const struct conf *conf = c->server->conf;
-    const json_t *own = json_read_get(json_read_get(p->root, "chat_template_kwargs"), "thinking_budget");
+    const json_t *own = json_read_get(p->kwargs, "thinking_budget");
     int64_t n = p->think_budget, own_n;
     if ((json_in_integer(own, &own_n) || json_number_is_beyond(own)) && n < 0) {
         n = json_number_is_beyond(own) ? INT64_MAX : own_n;

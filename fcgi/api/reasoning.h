@@ -6,10 +6,14 @@
 #include "fcgi/api/params.h"
 #include "fcgi/wire/call.h"
 
-/* Passes reasoning_effort to the template; passes "none" also as the switch that Qwen's and GLM's templates have.
- * Values of chat_template_kwargs, which are in `context`, override it. ERR_INVALID_TYPE, ERR_INVALID_VALUE,
- * ERR_NOMEM. */
-MUST_CHECK enum err reasoning_add_effort(const json_t *root, json_t *context, struct err_info *info);
+/* Sets *effort to the name of an effort, v, at `where` in the body. NULL: unchanged. ERR_INVALID_TYPE,
+ * ERR_INVALID_VALUE. */
+MUST_CHECK enum err reasoning_read_effort(const json_t *v, const char *where, const char **effort,
+                                          struct err_info *info);
+
+/* Passes the effort (OPTIONAL) to the template; passes "none" also as the switch that Qwen's and GLM's templates have.
+ * Values of chat_template_kwargs, which are in `context`, override it. ERR_NOMEM. */
+MUST_CHECK enum err reasoning_add_effort(const char *effort, json_t *context);
 
 /* Returns the i-th effort: a names_fn. */
 const char *reasoning_effort_name(int i);
@@ -22,10 +26,9 @@ MUST_CHECK enum err reasoning_add_defaults(const struct call *c, json_t *context
  * message. ERR_CONFIG. */
 enum err reasoning_check_kwargs(const char *text, const char *what, struct err_info *info);
 
-/* Determines whether the prompt, ids[n], has begun or ended thinking, or whether the answer can begin with it. Sets
+/* Determines whether p->prompt has begun or ended thinking, or whether the answer can begin with it. Sets
  * p->thinking and the related fields of p->split. ERR_NOMEM. */
-MUST_CHECK enum err reasoning_look(const struct call *c, const json_t *context, const int32_t *ids, size_t n,
-                                   struct params *p);
+MUST_CHECK enum err reasoning_look(const struct call *c, const json_t *context, struct params *p);
 
 /* Sets the budget of thinking tokens, after reasoning_look: the request's, else that of chat_template_kwargs, else the
  * operator's. ERR_INVALID_VALUE, and errors of engine_tokenize. */

@@ -5,16 +5,17 @@
 
 #include "fcgi/api/params.h"
 
-/* Returns whether a request, checked by tools_check, requires enforcement. *is_forced: the answer must be a call and
+/* Returns whether the tools, checked by tools_check, require enforcement. *is_forced: the answer must be a call and
  * nothing else. */
-bool tool_choice_binds(const json_t *root, bool *is_forced);
+bool tool_choice_binds(const struct tools *t, bool *is_forced);
 
 /* Returns `parallel_tool_calls` of the request or its default: true, but false for a template without tool support,
  * because such models repeat the first call until the tokens end. llama-server's default is false for every model. */
-bool tool_choice_is_parallel(const json_t *root, const struct chat_format *format);
+bool tool_choice_is_parallel(const struct tools *t, const struct chat_format *format);
 
-/* Builds p->gen.grammar from them, before p->root is cleared. ERR_INVALID_VALUE: the request also has a constraint.
- * Schemas that cannot be enforced fail as engine_grammar_json_schema; info->where is the position in the request. */
+/* Builds p->gen.grammar from them, before the call's JSON is freed. ERR_INVALID_VALUE: the request also has a
+ * constraint. Schemas that cannot be enforced fail as engine_grammar_json_schema; info->where is the position in the
+ * request. */
 MUST_CHECK enum err tool_choice_grammar(struct params *p, struct engine *e, struct err_info *info);
 
 #endif

@@ -20,26 +20,24 @@ static enum err refuse(const char *where, json_type type, const char *expected, 
     return json_in_refuse(code, where, expected, found, info);
 }
 
-enum err tools_check_name(const json_t *object, const char *at, struct err_info *info)
+enum err tools_check_name(const json_t *name, const char *at, struct err_info *info)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
-    const json_t *v = json_object_get(object, "name");
-    size_t n = json_string_length(v);
+    size_t n = json_string_length(name);
     char where[ERR_WHERE_BYTES];
-    if (!json_is_string(v) || n == 0 || n > MAX_NAME || strspn(json_string_value(v), allowed) != n) {
-        return refuse(turn_member(where, at, "name"), JSON_STRING, "1 to 128 letters, digits, '_', '-' and '.'", v,
-                      info);
-    }
-    return ERR_OK;
+    return json_is_string(name) && n > 0 && n <= MAX_NAME && strspn(json_string_value(name), allowed) == n
+               ? ERR_OK
+               : refuse(turn_member(where, at, "name"), JSON_STRING, "1 to 128 letters, digits, '_', '-' and '.'", name,
+                        info);
 }
 
-static enum err check_openai_name(const json_t *object, const char *at, struct err_info *info)
+static enum err check_openai_name(const json_t *name, const char *at, struct err_info *info)
 {
-    const json_t *v = json_object_get(object, "name");
     char where[ERR_WHERE_BYTES];
-    return json_string_length(v) <= TOOLS_OPENAI_MAX_NAME && strchr(json_string_value(v), '.') == NULL
+    return json_string_length(name) <= TOOLS_OPENAI_MAX_NAME && strchr(json_string_value(name), '.') == NULL
                ? ERR_OK
-               : refuse(turn_member(where, at, "name"), JSON_STRING, "1 to 64 letters, digits, '_' and '-'", v, info);
+               : refuse(turn_member(where, at, "name"), JSON_STRING, "1 to 64 letters, digits, '_' and '-'", name,
+                        info);
 }
 
 /* Checks a member that can be absent or null. */
@@ -50,12 +48,6 @@ static enum err check_optional(const json_t *object, const char *at, const char 
     char where[ERR_WHERE_BYTES];
     return v == NULL || json_typeof(v) == type ? ERR_OK
                                                : refuse(turn_member(where, at, field), type, expected, v, info);
-}
-
-static enum err check_optional_flag(const json_t *root, const char *field, struct err_info *info)
-{
-    const json_t *v = json_read_get(root, field);
-    return v == NULL || json_is_boolean(v) ? ERR_OK : refuse(field, JSON_TRUE, "a boolean", v, info);
 }
 
 static enum err check_type(const json_t *object, const char *at, bool may_lack, struct err_info *info)
@@ -76,58 +68,60 @@ static enum err get_function(const json_t *object, const char *at, const json_t 
     return json_is_object(*out) ? ERR_OK : refuse(inner, JSON_OBJECT, "an object with a name", *out, info);
 }
 
-/* --- tools ------------------------------------------------------------------------------------------------------ */
+/* --- the choice ------------------------------------------------------------------------------------------------- */
 
-static enum err check_tool(const json_t *tool, bool as_openai, const char *at, struct err_info *info)
+void tools_fini(struct tools *t)
 {
-    const json_t *f;
-    char inner[ERR_WHERE_BYTES], where[ERR_WHERE_BYTES];
-    if (!json_is_object(tool)) {
-        return refuse(at, JSON_OBJECT, "an object with type and function", tool, info);
-    }
-    TRY(check_type(tool, at, false, info));
-    TRY(get_function(tool, at, &f, inner, info));
-    TRY(tools_check_name(f, inner, info));
-    TRY(as_openai ? check_openai_name(f, inner, info) : ERR_OK);
-    TRY(check_optional(f, inner, "description", JSON_STRING, "a string", info));
-    TRY(check_optional(f, inner, "parameters", JSON_OBJECT, "a JSON Schema, an object", info));
-    const json_t *parameters = json_read_get(f, "parameters");
-    TRY(parameters != NULL ? schema_check(parameters, turn_member(where, inner, "parameters"), info) : ERR_OK);
-    const json_t *strict = json_read_get(f, "strict");
-    return strict == NULL || json_is_boolean(strict)
-               ? ERR_OK
-               : refuse(turn_member(where, inner, "strict"), JSON_TRUE, "a boolean", strict, info);
+    json_decref(t->list);
+    json_decref(t->places);
+    json_decref(t->names);
+    json_decref(t->allowed);
+    *t = (struct tools){.list = NULL};
 }
 
-/* Checks whether one of the first n tools has that name. */
-static bool has_tool(const json_t *tools, size_t n, const json_t *name)
+bool tools_among(const json_t *names, const json_t *name)
 {
     bool has = false;
-    for (size_t i = 0; i < n; i++) {
-        has = has || json_equal(json_object_get(json_object_get(json_array_get(tools, i), "function"), "name"), name);
+    for (size_t i = 0; i < json_array_size(names) && !has; i++) {
+        has = json_equal(json_array_get(names, i), name);
     }
     return has;
 }
 
-/* {"type": "function", "function": {"name": one of tools}} */
-static enum err check_named(const json_t *choice, const char *at, const json_t *tools, struct err_info *info)
+enum err tools_allow(struct tools *t, json_t *name, const char *at, struct err_info *info)
+{
+    TRY(tools_check_name(name, at, info));
+    t->allowed = t->allowed != NULL ? t->allowed : json_array();
+    return turn_append(t->allowed, json_incref(name));
+}
+
+bool tools_read_mode(const json_t *v, struct tools *t)
+{
+    static const char *const modes[] = {[TOOLS_AUTO] = "auto", [TOOLS_NONE] = "none", [TOOLS_REQUIRED] = "required"};
+    for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
+        if (json_read_is(v, modes[i])) {
+            t->mode = (enum tools_mode)i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* {"type": "function", "function": {"name": ..}} */
+static enum err read_named(const json_t *choice, const char *at, struct tools *t, struct err_info *info)
 {
     const json_t *f;
-    char inner[ERR_WHERE_BYTES], where[ERR_WHERE_BYTES];
+    char inner[ERR_WHERE_BYTES];
     if (!json_is_object(choice)) {
         return refuse(at, JSON_OBJECT, "an object with type and function", choice, info);
     }
     TRY(check_type(choice, at, false, info));
     TRY(get_function(choice, at, &f, inner, info));
-    TRY(tools_check_name(f, inner, info));
-    const json_t *name = json_object_get(f, "name");
-    return has_tool(tools, json_array_size(tools), name)
-               ? ERR_OK
-               : refuse(turn_member(where, inner, "name"), JSON_STRING, "the name of one of tools", name, info);
+    return tools_allow(t, json_object_get(f, "name"), inner, info);
 }
 
 /* {"type": "allowed_tools", "allowed_tools": {"mode": .., "tools": [..]}} */
-static enum err check_allowed(const json_t *choice, const json_t *tools, struct err_info *info)
+static enum err read_allowed(const json_t *choice, struct tools *t, struct err_info *info)
 {
     static const char at[] = "tool_choice.allowed_tools", list[] = "tool_choice.allowed_tools.tools";
     char where[ERR_WHERE_BYTES];
@@ -136,58 +130,151 @@ static enum err check_allowed(const json_t *choice, const json_t *tools, struct 
     if (!json_is_object(inner)) {
         return refuse(at, JSON_OBJECT, "an object with mode and tools", inner, info);
     }
-    if (!json_read_is(mode, "auto") && !json_read_is(mode, "required")) {
+    if (!tools_read_mode(mode, t) || t->mode == TOOLS_NONE) {
         return refuse(turn_member(where, at, "mode"), JSON_STRING, "\"auto\" or \"required\"", mode, info);
     }
     if (json_array_size(some) == 0 || json_array_size(some) > TOOLS_MAX) {
         return refuse(list, JSON_ARRAY, "an array of 1 to 512 tools", some, info);
     }
     for (size_t i = 0; i < json_array_size(some); i++) {
-        TRY(check_named(json_array_get(some, i), turn_element(where, list, i), tools, info));
+        TRY(read_named(json_array_get(some, i), turn_element(where, list, i), t, info));
     }
     return ERR_OK;
 }
 
-static enum err check_choice(const json_t *choice, const json_t *tools, struct err_info *info)
+static enum err read_choice(const json_t *choice, struct tools *t, struct err_info *info)
 {
     static const char expected[] = "\"none\", \"auto\", \"required\" or an object that names a function";
-    if (json_is_object(choice)) {
-        return json_read_is(json_object_get(choice, "type"), "allowed_tools")
-                   ? check_allowed(choice, tools, info)
-                   : check_named(choice, "tool_choice", tools, info);
+    if (!json_is_object(choice)) {
+        return choice == NULL || tools_read_mode(choice, t)
+                   ? ERR_OK
+                   : refuse("tool_choice", JSON_STRING, expected, choice, info);
     }
-    bool is_required = json_read_is(choice, "required");
-    if (choice != NULL && !is_required && !json_read_is(choice, "none") && !json_read_is(choice, "auto")) {
-        return refuse("tool_choice", JSON_STRING, expected, choice, info);
+    if (json_read_is(json_object_get(choice, "type"), "allowed_tools")) {
+        return read_allowed(choice, t, info);
     }
-    return !is_required || json_array_size(tools) > 0
-               ? ERR_OK
-               : json_in_refuse(ERR_INVALID_VALUE, "tool_choice", "\"required\" only with tools", choice, info);
+    t->mode = TOOLS_REQUIRED;
+    t->is_named = true;
+    return read_named(choice, "tool_choice", t, info);
 }
 
-enum err tools_check(const json_t *root, bool as_openai, bool *shown, struct err_info *info)
+enum err tools_read_parallel(const json_t *root, struct tools *t, struct err_info *info)
 {
-    const json_t *tools = json_read_get(root, "tools"), *choice = json_read_get(root, "tool_choice");
-    char at[ERR_WHERE_BYTES];
+    const json_t *v = json_read_get(root, "parallel_tool_calls");
+    t->is_parallel = json_is_true(v);
+    t->is_separate = json_is_false(v);
+    return v == NULL || json_is_boolean(v) ? ERR_OK : refuse("parallel_tool_calls", JSON_TRUE, "a boolean", v, info);
+}
+
+enum err tools_read(const json_t *root, struct tools *t, struct err_info *info)
+{
+    t->is_openai = true;
     TRY(check_optional(root, "", "tools", JSON_ARRAY, "an array", info));
-    int most = as_openai ? TOOLS_OPENAI_MAX : TOOLS_MAX;
-    if (json_array_size(tools) > (size_t)most) {
-        return err_set(info, ERR_INVALID_VALUE, "tools", "tools: expected at most %d tools, found %zu", most,
-                       json_array_size(tools));
+    t->list = json_incref(json_object_get(root, "tools"));
+    TRY(read_choice(json_read_get(root, "tool_choice"), t, info));
+    return tools_read_parallel(root, t, info);
+}
+
+/* --- tools ------------------------------------------------------------------------------------------------------ */
+
+enum err tools_add(struct tools *t, json_t *function, const char *at, const char *parameters_at)
+{
+    json_t *tool = json_pack("{s:s, s:o}", "type", "function", "function", function);
+    t->list = t->list != NULL ? t->list : json_array();
+    t->places = t->places != NULL ? t->places : json_array();
+    TRY(turn_append(t->list, tool));
+    return turn_append(t->places, json_pack("[s, s]", at, parameters_at));
+}
+
+const char *tools_place(const struct tools *t, size_t i, bool of_parameters, char out[ERR_WHERE_BYTES])
+{
+    if (t->is_openai) {
+        snprintf(out, ERR_WHERE_BYTES, "tools[%zu].function%s", i, of_parameters ? ".parameters" : "");
+    } else {
+        const json_t *place = json_array_get(json_array_get(t->places, i), of_parameters);
+        snprintf(out, ERR_WHERE_BYTES, "%s", json_string_value(place));
     }
-    for (size_t i = 0; i < json_array_size(tools); i++) {
-        const json_t *tool = json_array_get(tools, i);
-        TRY(check_tool(tool, as_openai, turn_element(at, "tools", i), info));
-        const json_t *name = json_object_get(json_object_get(tool, "function"), "name");
-        if (has_tool(tools, i, name)) {
-            char where[ERR_WHERE_BYTES];
-            snprintf(where, sizeof where, "tools[%zu].function.name", i);
-            return json_in_refuse(ERR_INVALID_VALUE, where, "a name that no tool in front has", name, info);
+    return out;
+}
+
+/* Checks whether one of the first n tools has that name. */
+static bool has_tool(const struct tools *t, size_t n, const json_t *name)
+{
+    bool has = false;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *f = json_object_get(json_array_get(t->list, i), "function");
+        has = has || json_equal(json_object_get(f, "name"), name);
+    }
+    return has;
+}
+
+/* Checks the parts of a tool around its function. */
+static enum err check_form(const json_t *tool, size_t i, struct err_info *info)
+{
+    const json_t *f;
+    char at[ERR_WHERE_BYTES], inner[ERR_WHERE_BYTES];
+    turn_element(at, "tools", i);
+    if (!json_is_object(tool)) {
+        return refuse(at, JSON_OBJECT, "an object with type and function", tool, info);
+    }
+    TRY(check_type(tool, at, false, info));
+    return get_function(tool, at, &f, inner, info);
+}
+
+static enum err check_tool(const struct tools *t, size_t i, bool as_openai, struct err_info *info)
+{
+    const json_t *tool = json_array_get(t->list, i), *f = json_object_get(tool, "function");
+    const json_t *name = json_object_get(f, "name"), *parameters = json_read_get(f, "parameters");
+    const json_t *strict = json_read_get(f, "strict");
+    char at[ERR_WHERE_BYTES], where[ERR_WHERE_BYTES];
+    TRY(t->is_openai ? check_form(tool, i, info) : ERR_OK);
+    tools_place(t, i, false, at);
+    TRY(tools_check_name(name, at, info));
+    TRY(as_openai ? check_openai_name(name, at, info) : ERR_OK);
+    TRY(check_optional(f, at, "description", JSON_STRING, "a string", info));
+    tools_place(t, i, true, where);
+    if (parameters != NULL && !json_is_object(parameters)) {
+        return refuse(where, JSON_OBJECT, "a JSON Schema, an object", parameters, info);
+    }
+    TRY(parameters != NULL ? schema_check(parameters, where, info) : ERR_OK);
+    if (strict != NULL && !json_is_boolean(strict)) {
+        return refuse(turn_member(where, at, "strict"), JSON_TRUE, "a boolean", strict, info);
+    }
+    return has_tool(t, i, name) ? json_in_refuse(ERR_INVALID_VALUE, turn_member(where, at, "name"),
+                                                 "a name that no tool in front has", name, info)
+                                : ERR_OK;
+}
+
+/* Checks that the functions of the choice are among the tools. */
+static enum err check_choice(const struct tools *t, struct err_info *info)
+{
+    size_t n = json_array_size(t->list);
+    char where[ERR_WHERE_BYTES];
+    for (size_t i = 0; i < json_array_size(t->allowed); i++) {
+        const json_t *name = json_array_get(t->allowed, i);
+        if (!has_tool(t, n, name)) {
+            snprintf(where, sizeof where, "tool_choice.allowed_tools.tools[%zu].function.name", i);
+            const char *of_named = t->is_openai ? "tool_choice.function.name" : "tool_choice.name";
+            return refuse(t->is_named ? of_named : where, JSON_STRING, "the name of one of tools", name, info);
         }
     }
-    TRY(check_choice(choice, tools, info));
-    TRY(check_optional_flag(root, "parallel_tool_calls", info));
-    *shown = json_array_size(tools) > 0 && !json_read_is(choice, "none");
+    return t->mode == TOOLS_REQUIRED && n == 0
+               ? err_set(info, ERR_INVALID_VALUE, "tool_choice",
+                         "tool_choice: expected \"required\" only with tools, found 'required'")
+               : ERR_OK;
+}
+
+enum err tools_check(struct tools *t, bool as_openai, struct err_info *info)
+{
+    size_t n = json_array_size(t->list), most = as_openai ? TOOLS_OPENAI_MAX : TOOLS_MAX;
+    if (n > most) {
+        return err_set(info, ERR_INVALID_VALUE, "tools", "tools: expected at most %zu tools, found %zu", most, n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        TRY(check_tool(t, i, as_openai, info));
+    }
+    TRY(check_choice(t, info));
+    t->is_shown = n > 0 && t->mode != TOOLS_NONE;
     return ERR_OK;
 }
 
@@ -273,7 +360,7 @@ static enum err check_called(json_t *f, const char *at, struct err_info *info)
 {
     const json_t *arguments = json_object_get(f, "arguments");
     char where[ERR_WHERE_BYTES];
-    TRY(tools_check_name(f, at, info));
+    TRY(tools_check_name(json_object_get(f, "name"), at, info));
     if (is_nothing(arguments)) {
         return json_object_set_new(f, "arguments", json_string("{}")) == 0 ? ERR_OK : ERR_NOMEM;
     }

@@ -141,7 +141,7 @@ static enum err read_ignored(const struct field *f, const json_t *v, struct err_
     return ERR_OK;
 }
 
-static enum err read_field(const struct field *f, const json_t *v, void *target, struct err_info *info)
+enum err json_in_field(const struct field *f, const json_t *v, void *target, struct err_info *info)
 {
     void *to = (char *)target + f->offset;
     switch (f->kind) {
@@ -190,7 +190,7 @@ enum err json_in_fields(const json_t *object, const struct field *table, size_t 
             return err_set(info, ERR_UNKNOWN_PARAMETER, name, "%.64s is not a known parameter", name);
         }
         if (f != NULL && !json_is_null(v)) {
-            TRY(read_field(f, v, target, info));
+            TRY(json_in_field(f, v, target, info));
         }
     }
     return ERR_OK;

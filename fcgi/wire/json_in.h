@@ -59,6 +59,9 @@ struct field {
 MUST_CHECK enum err json_in_fields(const json_t *object, const struct field *table, size_t n, bool strict, void *target,
                                    struct err_info *info);
 
+/* Reads a value that is not null into one row's member. */
+MUST_CHECK enum err json_in_field(const struct field *f, const json_t *v, void *target, struct err_info *info);
+
 /* Returns the error code for a value rejected where an integer in a range is expected: ERR_INVALID_VALUE for integers,
  * also beyond 64 bits, else ERR_INVALID_TYPE. */
 enum err json_in_integer_code(const json_t *v);

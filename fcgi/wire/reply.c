@@ -191,13 +191,8 @@ void reply_note_context(struct reply *r, size_t n_prompt_tokens, size_t n_ctx)
 void reply_error(struct reply *r, enum err code, const struct err_info *info)
 {
     struct buf body;
-    struct err_info named, ended;
+    struct err_info ended;
     info = name_end(r, code, info, &ended);
-    if (info != NULL && r->name_place != NULL) {
-        named = *info;
-        r->name_place(r->place_arg, &named);
-        info = &named;
-    }
     buf_init(&body, 0, MEM_GENERAL); /* small, and required when requests can take no more memory */
     r->err = write_error(r, &body, code, info);
     int status = reply_status_of(r, r->err);

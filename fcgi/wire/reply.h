@@ -33,10 +33,6 @@ struct reply {
     /* For ERR_CONTEXT_LENGTH, shown to clients of llama-server: tokens of the prompt and of the context; 0: not
      * known. */
     size_t n_prompt_tokens, n_ctx;
-    /* OPTIONAL, called before an error is written: translates its position to the one in the client's body, if infcgi
-     * converted the body. place_arg: its argument. */
-    void (*name_place)(const void *arg, struct err_info *info);
-    const void *place_arg;
     int64_t process_started;     /* seconds since 1970, sent in a header unless 0 */
     struct reply_stages stages;  /* sent in a header if known when the header is written */
     int retry_after_s;           /* for 503; if set before reply_error, any error except ERR_RATE_LIMIT becomes 503 */

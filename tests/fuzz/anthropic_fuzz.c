@@ -1,37 +1,58 @@
-/* A request of Anthropic's API: turned into one of chat, which the checks behind it then know. */
+/* A request of Anthropic's API: what is read from it, the checks of every chat then know. */
 #include "tests/fuzz/fuzz.h"
 
 #include "fcgi/api/anthropic/anthropic_input.h"
 #include "fcgi/api/messages.h"
-#include "fcgi/api/tools.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 void anthropic_fuzz(const unsigned char *data, size_t n);
 
-/* Of its messages only their number may be wrong, as all else has a place in the body; of the rest, tools. */
-static void check(json_t *chat)
+static struct engine *engine;
+
+static void close_engine(void) { engine_close(&engine); }
+
+static void open_engine(void)
 {
     struct err_info info = {0};
-    bool shown;
-    assert(fuzz_is_ok(messages_check(chat, &info), &info) || strcmp(info.where, "messages") == 0);
+    const struct engine_config cfg = {
+        .model_path = "tests/golden/models/llama-biases.gguf", .backend = "ref", .n_threads = 1, .kv_tokens = 1024};
+    enum err err = engine_open(&cfg, &engine, &info);
+    assert(err == ERR_OK);
+    atexit(close_engine);
+}
+
+/* Of its messages only their number may be wrong, as all else has a place in the body; of the rest, tools. */
+static void check(struct params *p)
+{
+    struct err_info info = {0};
+    assert(fuzz_is_ok(messages_check(p->messages, &info), &info) || strcmp(info.where, "messages") == 0);
     info = (struct err_info){0};
-    assert(fuzz_is_ok(tools_check(chat, false, &shown, &info), &info) || strncmp(info.where, "tool", 4) == 0);
-    anthropic_name_place(NULL, &info);
+    assert(fuzz_is_ok(tools_check(&p->tools, false, &info), &info) || strncmp(info.where, "tool", 4) == 0);
     assert(strstr(info.where, "].function") == NULL);
 }
 
 void anthropic_fuzz(const unsigned char *data, size_t n)
 {
-    struct err_info info = {0};
-    json_t *body = NULL, *chat = NULL;
-    if (fuzz_is_ok(json_in_parse((const char *)data, n, &body, &info), &info) &&
-        fuzz_is_ok(anthropic_to_chat(body, &chat, &info), &info)) {
-        if (fuzz_is_ok(anthropic_add_answer(body, chat, &info), &info)) {
-            assert(json_is_integer(json_object_get(chat, "max_tokens")));
-        }
-        check(chat);
+    static struct conf conf;
+    static struct server server = {.conf = &conf};
+    if (engine == NULL) {
+        open_engine();
     }
-    json_decref(chat);
-    json_decref(body);
+    for (int is_answered = 0; is_answered < 2; is_answered++) {
+        struct err_info info = {0};
+        struct call call = {.server = &server, .engine = engine};
+        struct params p;
+        params_init(&p, &call);
+        arena_init(&call.arena, 0, 0, MEM_REQUEST);
+        if (fuzz_is_ok(json_in_parse((const char *)data, n, &call.json, &info), &info) &&
+            fuzz_is_ok(anthropic_read(&call, is_answered == 1, &p, &info), &info)) {
+            assert(is_answered == 0 || p.gen.max_tokens >= 0);
+            check(&p);
+        }
+        params_fini(&p);
+        arena_fini(&call.arena);
+        call_drop_json(&call);
+    }
 }

@@ -50,14 +50,16 @@ void messages_fuzz(const unsigned char *data, size_t n)
 {
     struct err_info info = {0};
     json_t *root = NULL;
-    bool shown;
+    struct tools tools = {.list = NULL};
     if (n_templates == 0) {
         parse_templates();
     }
     if (fuzz_is_ok(json_in_parse((const char *)data, n, &root, &info), &info) &&
-        fuzz_is_ok(messages_check(root, &info), &info) && fuzz_is_ok(tools_check(root, false, &shown, &info), &info)) {
+        fuzz_is_ok(messages_check(json_object_get(root, "messages"), &info), &info) &&
+        fuzz_is_ok(tools_read(root, &tools, &info), &info) && fuzz_is_ok(tools_check(&tools, false, &info), &info)) {
         look_at(json_object_get(root, "messages"));
         render(root);
     }
+    tools_fini(&tools);
     json_decref(root);
 }

@@ -2,8 +2,6 @@
  * assistant's blocks become one message with content, reasoning_content and tool_calls. */
 #include "fcgi/api/anthropic/anthropic_input.h"
 
-#include "engine/engine.h"
-#include "fcgi/api/tools.h"
 #include "fcgi/api/turn.h"
 
 #include <stdio.h>
@@ -75,10 +73,9 @@ static enum err add_result(struct turned *t, const json_t *block, const char *at
 static enum err add_call(struct turned *t, const json_t *block, const char *at, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
-    json_t *id, *name, *input = json_object_get(block, "input");
+    json_t *id, *name = json_object_get(block, "name"), *input = json_object_get(block, "input");
     TRY(turn_string(block, at, "id", &id, info));
-    TRY(tools_check_name(block, at, info));
-    name = json_object_get(block, "name");
+    TRY(tools_check_name(name, at, info));
     TRY(turn_expect(input, JSON_OBJECT, turn_member(where, at, "input"), "an object", info));
     return turn_append(t->calls, json_pack("{s:O, s:s, s:{s:O, s:O}}", "id", id, "type", "function", "function", "name",
                                            name, "arguments", input));
@@ -264,76 +261,68 @@ static enum err add_system(const json_t *body, json_t *messages, struct err_info
 
 /* --- tools ------------------------------------------------------------------------------------------------------ */
 
-static enum err add_tool(const json_t *tool, const char *at, json_t *tools, struct err_info *info)
+static enum err add_tool(const json_t *tool, const char *at, struct tools *tools, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
-    json_t *schema = json_object_get(tool, "input_schema");
+    json_t *schema = json_object_get(tool, "input_schema"), *name = json_object_get(tool, "name");
     TRY(turn_expect(tool, JSON_OBJECT, at, "an object with name and input_schema", info));
     const json_t *type = json_read_get(tool, "type");
     if (type != NULL && !json_read_is(type, "custom")) {
         return json_in_refuse(ERR_UNSUPPORTED_PARAMETER, turn_member(where, at, "type"),
                               "\"custom\", as this server runs no tools itself", type, info);
     }
-    TRY(tools_check_name(tool, at, info));
+    TRY(tools_check_name(name, at, info));
     TRY(turn_expect(schema, JSON_OBJECT, turn_member(where, at, "input_schema"), "a JSON Schema, an object", info));
-    json_t *function = json_pack("{s:O, s:O}", "name", json_object_get(tool, "name"), "parameters", schema);
-    TRY(turn_append(tools, json_pack("{s:s, s:o}", "type", "function", "function", function)));
+    json_t *function = json_pack("{s:O, s:O}", "name", name, "parameters", schema);
+    TRY(tools_add(tools, function, at, where));
     TRY(turn_copy(tool, "description", function, "description"));
     return turn_copy(tool, "strict", function, "strict");
 }
 
-static enum err add_tools(const json_t *body, json_t *chat, struct err_info *info)
+static enum err add_tools(const json_t *body, struct tools *tools, struct err_info *info)
 {
     char at[ERR_WHERE_BYTES];
     const json_t *in = json_read_get(body, "tools");
-    if (in == NULL) {
-        return ERR_OK;
-    }
-    TRY(turn_expect(in, JSON_ARRAY, "tools", "an array of tools", info));
-    json_t *tools = json_array();
-    TRY(turn_put(chat, "tools", tools));
+    TRY(in == NULL ? ERR_OK : turn_expect(in, JSON_ARRAY, "tools", "an array of tools", info));
     for (size_t i = 0; i < json_array_size(in); i++) {
         TRY(add_tool(json_array_get(in, i), turn_element(at, "tools", i), tools, info));
     }
     return ERR_OK;
 }
 
-static enum err add_parallel(const json_t *choice, json_t *chat, struct err_info *info)
-{
-    const json_t *off = json_read_get(choice, "disable_parallel_tool_use");
-    if (off != NULL && !json_is_boolean(off)) {
-        return json_in_refuse(ERR_INVALID_TYPE, "tool_choice.disable_parallel_tool_use", "a boolean", off, info);
-    }
-    return json_is_true(off) ? turn_put(chat, "parallel_tool_calls", json_false()) : ERR_OK;
-}
-
-static enum err add_choice(const json_t *body, json_t *chat, struct err_info *info)
+static enum err read_choice(const json_t *body, struct tools *tools, struct err_info *info)
 {
     static const char expected[] = "\"auto\", \"any\", \"tool\" or \"none\"";
-    const json_t *choice = json_read_get(body, "tool_choice");
-    json_t *type = json_object_get(choice, "type"), *name;
+    const json_t *choice = json_read_get(body, "tool_choice"), *type = json_object_get(choice, "type");
+    const json_t *off = json_read_get(choice, "disable_parallel_tool_use");
+    json_t *name;
     if (choice == NULL) {
         return ERR_OK;
     }
     TRY(turn_expect(choice, JSON_OBJECT, "tool_choice", "an object with a type", info));
-    TRY(add_parallel(choice, chat, info));
-    if (json_read_is(type, "auto") || json_read_is(type, "none")) {
-        return turn_put(chat, "tool_choice", json_incref(type));
+    if (off != NULL && !json_is_boolean(off)) {
+        return json_in_refuse(ERR_INVALID_TYPE, "tool_choice.disable_parallel_tool_use", "a boolean", off, info);
     }
-    if (json_read_is(type, "any")) {
-        return turn_put(chat, "tool_choice", json_string("required"));
+    tools->is_separate = json_is_true(off);
+    tools->is_named = json_read_is(type, "tool");
+    if (tools->is_named || json_read_is(type, "any")) {
+        tools->mode = TOOLS_REQUIRED;
+    } else if (json_read_is(type, "none")) {
+        tools->mode = TOOLS_NONE;
+    } else if (!json_read_is(type, "auto")) {
+        return turn_refuse(type, "tool_choice.type", expected, info);
     }
-    if (json_read_is(type, "tool")) {
-        TRY(turn_string(choice, "tool_choice", "name", &name, info));
-        return turn_put(chat, "tool_choice", json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name));
+    if (!tools->is_named) {
+        return ERR_OK;
     }
-    return turn_refuse(type, "tool_choice.type", expected, info);
+    TRY(turn_string(choice, "tool_choice", "name", &name, info));
+    return tools_allow(tools, name, "tool_choice", info);
 }
 
 /* --- how to answer ---------------------------------------------------------------------------------------------- */
 
 /* With adaptive thinking, or thinking between tool calls, the model decides how long it thinks. */
-static enum err add_thinking_switch(const json_t *body, json_t *chat, struct err_info *info)
+static enum err read_thinking(const json_t *body, struct params *p, struct err_info *info)
 {
     static const char expected[] = "\"enabled\", \"adaptive\", \"between_tools\" or \"disabled\"";
     static const char *const on[] = {"enabled", "adaptive", "between_tools"};
@@ -358,17 +347,17 @@ static enum err add_thinking_switch(const json_t *body, json_t *chat, struct err
                               budget, info);
     }
     if (budget != NULL || !is_on) { /* a template without the switch can begin the thinking anyway */
-        TRY(turn_put(chat, "thinking_token_budget", json_integer(is_on ? n : 0)));
+        p->think_budget = is_on ? n : 0;
     }
-    return turn_put(chat, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", is_on));
+    p->kwargs = json_pack("{s:b}", "enable_thinking", is_on);
+    return p->kwargs != NULL ? ERR_OK : ERR_NOMEM;
 }
 
-/* Adds structured answers. at: the path of the format, which differs in beta versions. */
-static enum err add_format(const json_t *format, const char *at, json_t *chat, struct err_info *info)
+/* Reads the form of structured answers. at: its path, which differs in beta versions. */
+static enum err read_format(const json_t *format, const char *at, struct params *p, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
-    json_t *schema = json_object_get(format, "schema");
-    const json_t *type = json_object_get(format, "type");
+    const json_t *schema = json_object_get(format, "schema"), *type = json_object_get(format, "type");
     if (format == NULL) {
         return ERR_OK;
     }
@@ -377,42 +366,36 @@ static enum err add_format(const json_t *format, const char *at, json_t *chat, s
         return turn_refuse(type, turn_member(where, at, "type"), "\"json_schema\"", info);
     }
     TRY(turn_expect(schema, JSON_OBJECT, turn_member(where, at, "schema"), "a JSON Schema, an object", info));
-    return turn_put(chat, "response_format",
-                    json_pack("{s:s, s:{s:O}}", "type", "json_schema", "json_schema", "schema", schema));
+    p->constraint = (struct constraint){CONSTRAINT_SCHEMA, "output_config.format.schema", schema, true};
+    return ERR_OK;
 }
 
-static enum err add_output_config(const json_t *body, json_t *chat, struct err_info *info)
+static enum err read_output_config(const json_t *body, struct params *p, struct err_info *info)
 {
     static const char expected[] = "\"low\", \"medium\", \"high\", \"xhigh\" or \"max\"";
     static const char *const efforts[] = {"low", "medium", "high", "xhigh", "max"};
-    const json_t *config = json_read_get(body, "output_config");
-    json_t *effort = json_object_get(config, "effort");
-    bool is_known = effort == NULL || json_is_null(effort);
-    TRY(add_format(json_read_get(body, "output_format"), "output_format", chat, info));
+    const json_t *config = json_read_get(body, "output_config"), *effort = json_read_get(config, "effort");
+    TRY(read_format(json_read_get(body, "output_format"), "output_format", p, info));
     if (config == NULL) {
         return ERR_OK;
     }
     TRY(turn_expect(config, JSON_OBJECT, "output_config", "an object", info));
     for (size_t i = 0; i < ARRAY_LEN(efforts); i++) {
-        is_known = is_known || json_read_is(effort, efforts[i]);
+        p->effort = json_read_is(effort, efforts[i]) ? efforts[i] : p->effort;
     }
-    if (!is_known) {
+    if (effort != NULL && p->effort == NULL) {
         return json_in_refuse(json_is_string(effort) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "output_config.effort",
                               expected, effort, info);
     }
-    TRY(turn_copy(config, "effort", chat, "reasoning_effort"));
-    return add_format(json_read_get(config, "format"), "output_config.format", chat, info);
+    return read_format(json_read_get(config, "format"), "output_config.format", p, info);
 }
 
-static enum err add_stops(const json_t *body, json_t *chat, struct err_info *info)
+static enum err read_stops(struct call *c, struct params *p, struct err_info *info)
 {
     char at[ERR_WHERE_BYTES], expected[64];
-    json_t *stops = json_object_get(body, "stop_sequences");
-    if (stops == NULL || json_is_null(stops)) {
-        return ERR_OK;
-    }
+    const json_t *stops = json_read_get(c->json, "stop_sequences");
     snprintf(expected, sizeof expected, "at most %d strings of 1 to %d bytes", ENGINE_MAX_STOPS, ENGINE_MAX_STOP_BYTES);
-    TRY(turn_expect(stops, JSON_ARRAY, "stop_sequences", "an array of strings", info));
+    TRY(stops == NULL ? ERR_OK : turn_expect(stops, JSON_ARRAY, "stop_sequences", "an array of strings", info));
     for (size_t i = 0; i < json_array_size(stops); i++) {
         const json_t *stop = json_array_get(stops, i);
         size_t n = json_string_length(stop);
@@ -420,12 +403,13 @@ static enum err add_stops(const json_t *body, json_t *chat, struct err_info *inf
         if (n == 0 || n > ENGINE_MAX_STOP_BYTES || i == ENGINE_MAX_STOPS) {
             return json_in_refuse(ERR_INVALID_VALUE, at, expected, stop, info);
         }
+        TRY(params_add_stop(p, c, stop, info));
     }
-    return turn_put(chat, "stop", json_incref(stops));
+    return ERR_OK;
 }
 
 /* Rejects fields that ask infcgi to call other servers or to keep the conversation. Clients know by the error's details
- * (reply.c) that they must send the whole conversation. */
+ * (anthropic_dialect.c) that they must send the whole conversation. */
 static enum err refuse_services(const json_t *body, struct err_info *info)
 {
     const json_t *servers = json_read_get(body, "mcp_servers"), *thread = json_read_get(body, "thread");
@@ -437,90 +421,51 @@ static enum err refuse_services(const json_t *body, struct err_info *info)
                                                           "none, as this server calls no others", servers, info);
 }
 
-enum err anthropic_add_answer(const json_t *body, json_t *chat, struct err_info *info)
+/* Rows after the sampling fields are those of the chat endpoint, with the same meanings. */
+static const struct field fields[] = {
+    {"model", FIELD_STRING, PARAMS_AT(model), 0, 4096},
+    {"max_tokens", FIELD_INT32, PARAMS_AT(gen.max_tokens), -1, PARAMS_INT32_TOP},
+    {"stream", FIELD_BOOL, PARAMS_AT(stream), 0, 0},
+    PARAMS_SAMPLING,
+    {"typical_p", FIELD_FLOAT, PARAMS_AT(gen.sampling.typical_p), 0, 1},
+    {"repeat_last_n", FIELD_INT32, PARAMS_AT(gen.sampling.repeat_last_n), -1, PARAMS_INT32_TOP},
+    {"min_tokens", FIELD_INT32, PARAMS_AT(gen.min_tokens), 0, PARAMS_INT32_TOP},
+    {"ignore_eos", FIELD_BOOL, PARAMS_AT(gen.ignore_eos), 0, 0},
+    {"cache_salt", FIELD_STRING, PARAMS_AT(gen.cache_salt), 0, APIKEY_CLIENT_SALT_BYTES},
+    {"logit_bias", FIELD_CUSTOM, 0, 0, 0},
+    {"stop_token_ids", FIELD_CUSTOM, 0, 0, 0},
+};
+static const struct field_table answer_fields = {NULL, fields, ARRAY_LEN(fields)};
+static const struct field_table count_fields = {NULL, fields, 1};
+
+static enum err check_max_tokens(const json_t *body, struct err_info *info)
 {
-    /* These have the same names and meanings in both APIs; the second row only in the chat endpoint. */
-    static const char *const same[] = {
-        "max_tokens",       "temperature",       "top_p",          "top_k", "stream",        "min_p",      "typical_p",
-        "presence_penalty", "frequency_penalty", "repeat_penalty", "seed",  "repeat_last_n", "min_tokens", "ignore_eos",
-        "logit_bias",       "cache_salt",        "stop_token_ids",
-    };
     const json_t *most = json_object_get(body, "max_tokens");
     int64_t n;
     if (!json_in_integer(most, &n)) {
         TRY(turn_expect(most, JSON_INTEGER, "max_tokens", "an integer", info));
     }
-    if (n < 0) { /* chat accepts -1 for no limit, this API does not */
-        return json_in_refuse(ERR_INVALID_VALUE, "max_tokens", "0 to 2147483647", most, info);
-    }
-    TRY(add_stops(body, chat, info));
-    for (size_t i = 0; i < ARRAY_LEN(same); i++) {
-        TRY(turn_copy(body, same[i], chat, same[i]));
-    }
-    return ERR_OK;
+    /* Chat accepts -1 for no limit, this API does not. */
+    return n >= 0 ? ERR_OK : json_in_refuse(ERR_INVALID_VALUE, "max_tokens", "0 to 2147483647", most, info);
 }
 
-/* --- the body --------------------------------------------------------------------------------------------------- */
-
-static enum err fill(const json_t *body, json_t *chat, struct err_info *info)
+enum err anthropic_read(struct call *c, bool is_answered, struct params *p, struct err_info *info)
 {
-    json_t *messages = json_array(), *model;
-    TRY(turn_put(chat, "messages", messages));
+    const json_t *body = c->json;
+    p->messages = json_array();
+    TRY_MEM(p->messages != NULL);
     TRY(refuse_services(body, info));
-    model = json_object_get(body, "model");
-    TRY(turn_expect(model, JSON_STRING, "model", "a string", info));
-    TRY(turn_put(chat, "model", json_incref(model)));
-    TRY(add_system(body, messages, info));
-    TRY(add_messages(body, messages, info));
-    TRY(add_tools(body, chat, info));
-    TRY(add_choice(body, chat, info));
-    TRY(add_thinking_switch(body, chat, info));
-    return add_output_config(body, chat, info);
-}
-
-enum err anthropic_to_chat(const json_t *body, json_t **chat, struct err_info *info)
-{
-    *chat = json_object();
-    enum err err = *chat != NULL ? fill(body, *chat, info) : ERR_NOMEM;
-    if (err != ERR_OK) {
-        json_decref(*chat);
-        *chat = NULL;
+    TRY(turn_expect(json_object_get(body, "model"), JSON_STRING, "model", "a string", info));
+    TRY(add_system(body, p->messages, info));
+    TRY(add_messages(body, p->messages, info));
+    TRY(add_tools(body, &p->tools, info));
+    TRY(read_choice(body, &p->tools, info));
+    TRY(read_thinking(body, p, info));
+    TRY(read_output_config(body, p, info));
+    if (!is_answered) {
+        return params_read(p, c, &count_fields, body, info);
     }
-    return err;
-}
-
-/* --- places ----------------------------------------------------------------------------------------------------- */
-
-/* Replaces the first `from` in text, whose buffer has cap bytes. */
-static void replace(char *text, size_t cap, const char *from, const char *to)
-{
-    char rest[ERR_TEXT_BYTES];
-    char *at = strstr(text, from);
-    if (at != NULL) {
-        snprintf(rest, sizeof rest, "%s", at + strlen(from));
-        snprintf(at, cap - (size_t)(at - text), "%s%s", to, rest);
-    }
-}
-
-void anthropic_name_place(const void *arg, struct err_info *info)
-{
-    (void)arg;
-    static const struct {
-        const char *begin, *from, *to;
-    } places[] = {
-        {"tools[", ".function.parameters", ".input_schema"},
-        {"tools[", ".function", ""},
-        {"tool_choice.function", ".function", ""},
-        {"response_format.", "response_format.json_schema", "output_config.format"},
-    };
-    for (size_t i = 0; i < ARRAY_LEN(places); i++) {
-        const char *where = info->where;
-        if (strncmp(where, places[i].begin, strlen(places[i].begin)) == 0 && strstr(where, places[i].from) != NULL) {
-            if (strncmp(info->text, where, strlen(where)) == 0) {
-                replace(info->text, sizeof info->text, places[i].from, places[i].to);
-            }
-            replace(info->where, sizeof info->where, places[i].from, places[i].to);
-            return;
-        }
-    }
+    TRY(check_max_tokens(body, info));
+    TRY(read_stops(c, p, info));
+    return params_read(p, c, &answer_fields, body, info);
 }

@@ -87,23 +87,22 @@ void api_llama_template(struct call *c)
 {
     const struct engine_model_info *m = engine_model(c->engine);
     struct err_info info = {0};
-    struct params p = {0};
+    struct params p;
     struct buf out, text;
-    bool shows_tools;
-    int32_t *ids = NULL;
-    size_t n = 0;
     buf_init(&out, 0, MEM_REQUEST);
     buf_init(&text, 0, MEM_REQUEST);
-    enum err err = call_read_json(c, &info);
-    err = err != ERR_OK ? err : chat_prepare(c, &p, &shows_tools, &ids, &n, &info);
-    size_t from = err == ERR_OK && m->adds_bos && n > 0 && ids[0] == m->bos;
-    n -= err == ERR_OK && m->adds_eos && n > from && ids[n - 1] == m->eos;
-    err = err != ERR_OK ? err : engine_detokenize(c->engine, ids + from, n - from, &text);
+    enum err err = chat_read(c, &p, &info);
+    if (err == ERR_OK) {
+        size_t n = p.n_prompt, from = m->adds_bos && n > 0 && p.prompt[0] == m->bos;
+        n -= m->adds_eos && n > from && p.prompt[n - 1] == m->eos;
+        err = engine_detokenize(c->engine, p.prompt + from, n - from, &text);
+    }
     buf_puts(&out, "{\"prompt\":");
     json_write_buf(&out, &text);
     buf_putc(&out, '}');
     err = err != ERR_OK ? err : buf_ok(&text);
     buf_fini(&text);
+    params_fini(&p);
     send(c, err, &info, &out);
 }
 
@@ -111,14 +110,11 @@ void api_llama_template(struct call *c)
 void api_llama_count(struct call *c)
 {
     struct err_info info = {0};
-    struct params p = {0};
+    struct params p;
     struct buf out;
-    bool shows_tools;
-    int32_t *ids = NULL;
-    size_t n = 0;
     buf_init(&out, 0, MEM_REQUEST);
-    enum err err = call_read_json(c, &info);
-    err = err != ERR_OK ? err : chat_prepare(c, &p, &shows_tools, &ids, &n, &info);
-    buf_printf(&out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", n);
+    enum err err = chat_read(c, &p, &info);
+    buf_printf(&out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", p.n_prompt);
+    params_fini(&p);
     send(c, err, &info, &out);
 }

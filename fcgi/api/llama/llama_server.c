@@ -167,8 +167,6 @@ static const struct shape completion_shape = {
 
 /* --- POST /completion ----------------------------------------------------------------------------------------------- */
 
-static bool is_set(const json_t *root, const char *field) { return json_read_get(root, field) != NULL; }
-
 /* Sets a field and removes the field that it replaces. */
 static bool rename_field(json_t *root, const char *from, const char *to, json_t *value)
 {
@@ -177,8 +175,7 @@ static bool rename_field(json_t *root, const char *from, const char *to, json_t 
     return ok;
 }
 
-/* Translates the body to that of /v1/completions: n_probs becomes logprobs; without a number of tokens the context is
- * the limit. */
+/* Translates the body to that of /v1/completions: n_probs becomes logprobs. */
 static enum err translate(json_t *root, struct err_info *info)
 {
     json_t *n_probs = json_object_get(root, "n_probs");
@@ -194,9 +191,6 @@ static enum err translate(json_t *root, struct err_info *info)
         } else {
             ok = rename_field(root, "n_probs", "logprobs", n_probs);
         }
-    }
-    if (!is_set(root, "n_predict") && !is_set(root, "max_tokens")) {
-        ok = ok && json_object_set_new(root, "n_predict", json_integer(-1)) == 0;
     }
     json_t *tokens = json_object_get(root, "return_tokens");
     if (tokens != NULL && !json_is_null(tokens)) {
@@ -421,7 +415,7 @@ static enum err read_body(struct call *c, bool is_infill, struct completion *own
     TRY(read_prompts(prompts, c, is_infill, info));
     json_t *samplers = json_incref(json_object_get(c->json, "samplers"));
     drop_own_fields(c->json);
-    enum err err = params_read(p, c->json, false, c->server->conf->strict_api, c->engine, &c->arena, info);
+    enum err err = params_read(p, c, &fields_of_completions, c->json, info);
     err = err != ERR_OK ? err : read_samplers(&p->gen.sampling, samplers, info);
     json_decref(samplers);
     TRY(err);
@@ -432,20 +426,20 @@ static enum err read_body(struct call *c, bool is_infill, struct completion *own
 static void complete(struct call *c, bool is_infill)
 {
     struct err_info info = {0};
-    struct params p = {0};
+    struct params p;
     struct prompts prompts = {0};
     struct completion own = {0};
+    params_init(&p, c);
     enum err err = read_body(c, is_infill, &own, &p, &prompts, &info);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
-        return;
+    } else {
+        p.tells_probs = p.logprobs > 0;
+        p.gen.sampling.tells_drawn = own.tells_drawn;
+        call_drop_json(c); /* before the answer, which can take minutes */
+        generation_run(c, &p, &completion_shape, &own, (const int32_t *const *)prompts.ids, prompts.n_ids, prompts.n);
     }
-    p.tells_probs = p.logprobs > 0;
-    p.gen.sampling.tells_drawn = own.tells_drawn;
-    p.root = NULL;
-    call_drop_json(c); /* before the answer, which can take minutes */
-    generation_run(c, &p, &completion_shape, &own, (const int32_t *const *)prompts.ids, prompts.n_ids, prompts.n);
-    engine_grammar_free(&p.gen.grammar);
+    params_fini(&p);
 }
 
 void api_llama_completion(struct call *c) { complete(c, false); }

@@ -146,11 +146,11 @@ static enum err tokenize(struct job *j, struct err_info *info)
 }
 
 /* Reads the fields that both endpoints share; the field names must be set. */
-static enum err read_common(struct job *j, const struct field *table, size_t n, struct err_info *info)
+static enum err read_common(struct job *j, const struct field_table *table, struct err_info *info)
 {
     struct call *c = j->call;
     j->fields.activates = true;
-    TRY(json_in_fields(c->json, table, n, c->server->conf->strict_api, &j->fields, info));
+    TRY(fields_read(c, table, c->json, &j->fields, info));
     TRY(generation_check_model(c, j->fields.model, info));
     TRY(engine_check_ranks(c->engine, info));
     return vectors_params(c, j->fields.cache_salt, j->salt, &j->params);
@@ -162,7 +162,7 @@ static enum err read_rerank(struct job *j, struct err_info *info)
     j->first_field = "query";
     j->is_tei = json_read_get(c->json, "documents") == NULL && json_read_get(c->json, "texts") != NULL;
     j->second_field = j->is_tei ? "texts" : "documents";
-    TRY(read_common(j, rerank_fields, ARRAY_LEN(rerank_fields), info));
+    TRY(read_common(j, &fields_of_rerank, info));
     j->fields.activates = j->fields.activates && !j->fields.is_raw;
     const json_t *query = json_read_get(c->json, "query");
     if (query == NULL) {
@@ -181,7 +181,7 @@ static enum err read_score(struct job *j, struct err_info *info)
     bool is_new = json_read_get(j->call->json, "queries") != NULL || json_read_get(j->call->json, "documents") != NULL;
     j->first_field = is_new ? "queries" : "text_1";
     j->second_field = is_new ? "documents" : "text_2";
-    TRY(read_common(j, score_fields, ARRAY_LEN(score_fields), info));
+    TRY(read_common(j, &fields_of_score, info));
     TRY(read_queries(j, info));
     TRY(read_texts(j, j->second_field, true, &j->second, &j->prompts.n, info));
     if (j->n_first != 1 && j->n_first != j->prompts.n) {

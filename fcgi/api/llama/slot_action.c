@@ -227,13 +227,10 @@ static enum err restore(struct action *a, struct err_info *info)
     TRY(read_file_name(a, info));
     TRY(read_slot_file(a, &ids, &salt, info));
     call_drop_json(c);
-    c->json = json_pack("{s:i, s:s}", "max_tokens", 0, "model", c->server->model_id);
-    TRY_MEM(c->json != NULL);
-    TRY(params_read(&p, c->json, false, false, c->engine, &c->arena, info));
+    params_init(&p, c);
+    p.gen.max_tokens = 0;
     p.id_slot = a->slot;
     p.gen.cache_salt = salt[0] != '\0' ? salt : NULL;
-    p.root = NULL;
-    call_drop_json(c);
     const int32_t *const prompts[] = {ids};
     generation_run(c, &p, &restore_shape, a, prompts, &a->n_ids, 1); /* this also records the slot's new content */
     return ERR_OK;

@@ -46,7 +46,7 @@ static void write_tokens(const struct call *c, const int32_t *ids, size_t n, boo
 static enum err tokenize(struct call *c, const json_t *root, struct buf *out, struct err_info *info)
 {
     struct tokenize_fields f = {.parse_special = true, .add_special_tokens = true};
-    TRY(json_in_fields(root, fields, ARRAY_LEN(fields), c->server->conf->strict_api, &f, info));
+    TRY(fields_read(c, &fields_of_tokenize, root, &f, info));
     TRY(generation_check_model(c, f.model, info));
     const json_t *content = json_read_get(root, "content"), *prompt = json_read_get(root, "prompt");
     const json_t *text = content != NULL ? content : prompt;
@@ -70,7 +70,7 @@ static enum err tokenize(struct call *c, const json_t *root, struct buf *out, st
 static enum err detokenize(struct call *c, const json_t *root, struct buf *out, struct err_info *info)
 {
     struct tokenize_fields f = {0};
-    TRY(json_in_fields(root, fields, ARRAY_LEN(fields), c->server->conf->strict_api, &f, info));
+    TRY(fields_read(c, &fields_of_tokenize, root, &f, info));
     TRY(generation_check_model(c, f.model, info));
     const json_t *tokens = json_read_get(root, "tokens");
     if (tokens == NULL || !json_is_array(tokens)) {

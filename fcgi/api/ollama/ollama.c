@@ -26,17 +26,6 @@ static void send(struct call *c, struct buf *out)
 
 /* --- answers ------------------------------------------------------------------------------------------------------ */
 
-/* Replaces the body by a chat. c->json NULL: the request asks for no answer. */
-static enum err translate(struct call *c, bool is_generate, struct err_info *info)
-{
-    json_t *chat;
-    TRY(call_read_json(c, info));
-    TRY(ollama_to_chat(c->json, is_generate, c->server->conf->strict_api, &chat, info));
-    call_drop_json(c);
-    c->json = chat;
-    return ERR_OK;
-}
-
 /* An empty request asks to load the model, which is always loaded. */
 static void answer_nothing(struct call *c, bool is_generate)
 {
@@ -52,21 +41,20 @@ static void answer(struct call *c, bool is_generate)
 {
     struct ollama_answer a = {.is_generate = is_generate};
     struct err_info info = {0};
-    struct params p = {0};
-    bool shows_tools = false;
-    int32_t *ids = NULL;
-    size_t n = 0;
-    enum err err = translate(c, is_generate, &info);
-    if (err == ERR_OK && c->json == NULL) {
-        answer_nothing(c, is_generate);
-        return;
-    }
-    err = err != ERR_OK ? err : chat_prepare(c, &p, &shows_tools, &ids, &n, &info);
+    struct params p;
+    params_init(&p, c);
+    enum err err = call_read_json(c, &info);
+    err = err != ERR_OK ? err : ollama_read(c, is_generate, &p, &info);
+    bool is_empty = err == ERR_OK && p.messages == NULL;
+    err = err != ERR_OK || is_empty ? err : chat_prepare(c, &p, &info);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
+    } else if (is_empty) {
+        answer_nothing(c, is_generate);
     } else {
-        chat_answer(c, &p, shows_tools, ids, n, ollama_shape(), &a);
+        chat_answer(c, &p, ollama_shape(), &a);
     }
+    params_fini(&p);
 }
 
 void api_ollama_chat(struct call *c) { answer(c, false); }
@@ -183,7 +171,7 @@ void api_ollama_show(struct call *c)
     struct model_fields f = {0};
     enum err err = call_read_json(c, &info);
     if (err == ERR_OK) {
-        err = json_in_fields(c->json, show_fields, ARRAY_LEN(show_fields), c->server->conf->strict_api, &f, &info);
+        err = fields_read(c, &fields_of_ollama_show, c->json, &f, &info);
     }
     err = err != ERR_OK ? err : check_model(c, f.model != NULL ? f.model : f.name, &info);
     if (err != ERR_OK) {
@@ -226,7 +214,7 @@ static enum err read_embed(struct embed *e, const struct prompts_rule *rule, str
     struct embed_fields f = {.is_cut = true};
     uint32_t n_all = engine_model(c->engine)->n_embd_out;
     TRY(call_read_json(c, info));
-    TRY(json_in_fields(c->json, embed_fields, ARRAY_LEN(embed_fields), c->server->conf->strict_api, &f, info));
+    TRY(fields_read(c, &fields_of_ollama_embed, c->json, &f, info));
     TRY(check_model(c, f.model, info));
     TRY(vectors_check_pools(c, info));
     TRY(vectors_params(c, NULL, e->salt, &e->params));

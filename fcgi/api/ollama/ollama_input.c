@@ -1,24 +1,16 @@
-/* Translates fields with another name or form. Chat completions check the rest. */
 #include "fcgi/api/ollama/ollama_input.h"
 
 #include "engine/base/buf.h"
 #include "engine/base/json_write.h"
-#include "fcgi/api/fields.h"
 #include "fcgi/api/turn.h"
 
 #include <stdio.h>
 #include <string.h>
 
-struct ask {
-    const char *model;
-    bool stream;
-};
-
 #define COMMON                                                                                                         \
-    {"model", FIELD_STRING, offsetof(struct ask, model), 0, 4096},                                                     \
-        {"stream", FIELD_BOOL, offsetof(struct ask, stream), 0, 0}, {"format", FIELD_CUSTOM, 0, 0, 0},                 \
-        {"options", FIELD_CUSTOM, 0, 0, 0}, {"think", FIELD_CUSTOM, 0, 0, 0}, {"keep_alive", FIELD_IGNORED, 0, 0, 0},  \
-        {"truncate", FIELD_IGNORED, 0, 0, 0},                                                                          \
+    {"model", FIELD_STRING, PARAMS_AT(model), 0, 4096}, {"stream", FIELD_BOOL, PARAMS_AT(stream), 0, 0},               \
+        {"format", FIELD_CUSTOM, 0, 0, 0}, {"options", FIELD_CUSTOM, 0, 0, 0}, {"think", FIELD_CUSTOM, 0, 0, 0},       \
+        {"keep_alive", FIELD_IGNORED, 0, 0, 0}, {"truncate", FIELD_IGNORED, 0, 0, 0},                                  \
     {                                                                                                                  \
         "shift", FIELD_IGNORED, 0, 0, 0                                                                                \
     }
@@ -53,62 +45,66 @@ static enum err refuse(const char *where, json_type type, const char *expected, 
 /* --- options, format, thinking ------------------------------------------------------------------------------------ */
 
 /* The other options control how a model is run and have no effect. */
-static enum err add_options(const json_t *body, json_t *chat, struct err_info *info)
+static const struct field option_fields[] = {
+    PARAMS_SAMPLING,
+    {"repeat_last_n", FIELD_INT32, PARAMS_AT(gen.sampling.repeat_last_n), -1, PARAMS_INT32_TOP},
+    {"stop", FIELD_CUSTOM, 0, 0, 0},
+};
+static const struct field_table fields_of_options = {NULL, option_fields, ARRAY_LEN(option_fields)};
+
+static enum err read_options(struct call *c, struct params *p, struct err_info *info)
 {
-    static const char *const same[] = {
-        "temperature",       "top_k",          "top_p",        "min_p", "seed", "stop", "presence_penalty",
-        "frequency_penalty", "repeat_penalty", "repeat_last_n"};
-    const json_t *options = json_read_get(body, "options");
+    static const struct field most_field = {"max_tokens", FIELD_INT32, PARAMS_AT(gen.max_tokens), -1, PARAMS_INT32_TOP};
+    const json_t *options = json_read_get(c->json, "options"), *most = json_read_get(options, "num_predict");
+    int64_t n;
     if (options == NULL) {
         return ERR_OK;
     }
     if (!json_is_object(options)) {
         return refuse("options", JSON_OBJECT, "an object", options, info);
     }
-    for (size_t i = 0; i < ARRAY_LEN(same); i++) {
-        json_t *v = json_object_get(options, same[i]);
-        if (v != NULL && !json_is_null(v)) {
-            TRY(turn_put(chat, same[i], json_incref(v)));
-        }
-    }
-    json_t *most = json_object_get(options, "num_predict");
-    int64_t n;
-    bool is_endless = most == NULL || json_is_null(most) || (json_in_integer(most, &n) && n < 0);
-    return is_endless ? ERR_OK : turn_put(chat, "max_tokens", json_incref(most));
-}
-
-/* Adds "json", or a schema. */
-static enum err add_format(const json_t *body, json_t *chat, struct err_info *info)
-{
-    json_t *format = json_object_get(body, "format");
-    if (format == NULL || json_is_null(format) || json_read_is(format, "")) {
+    if (p->messages == NULL) {
         return ERR_OK;
     }
-    if (json_read_is(format, "json")) {
-        return turn_put(chat, "response_format", json_pack("{s:s}", "type", "json_object"));
+    TRY(params_read(p, c, &fields_of_options, options, info));
+    bool is_endless = most == NULL || (json_in_integer(most, &n) && n < 0);
+    return is_endless ? ERR_OK : json_in_field(&most_field, most, p, info);
+}
+
+/* Reads "json", or a schema. */
+static enum err read_format(const json_t *body, struct constraint *out, struct err_info *info)
+{
+    const json_t *format = json_read_get(body, "format");
+    bool is_any = json_read_is(format, "json");
+    if (format == NULL || json_read_is(format, "")) {
+        return ERR_OK;
     }
-    if (!json_is_object(format)) {
+    if (!is_any && !json_is_object(format)) {
         return refuse("format", JSON_STRING, "\"json\" or a JSON schema", format, info);
     }
-    return turn_put(
-        chat, "response_format",
-        json_pack("{s:s,s:{s:s,s:O}}", "type", "json_schema", "json_schema", "name", "answer", "schema", format));
+    *out = (struct constraint){is_any ? CONSTRAINT_OBJECT : CONSTRAINT_SCHEMA, "format", format, true};
+    return ERR_OK;
 }
 
-static enum err add_think(const json_t *body, json_t *chat, struct err_info *info)
+static enum err read_think(const json_t *body, struct params *p, struct err_info *info)
 {
-    json_t *think = json_object_get(body, "think");
-    if (think == NULL || json_is_null(think)) {
-        return ERR_OK;
+    static const char *const efforts[] = {"low", "medium", "high"};
+    const json_t *think = json_read_get(body, "think");
+    for (size_t i = 0; i < ARRAY_LEN(efforts); i++) {
+        p->effort = json_read_is(think, efforts[i]) ? efforts[i] : p->effort;
     }
-    if (json_read_is(think, "low") || json_read_is(think, "medium") || json_read_is(think, "high")) {
-        return turn_put(chat, "reasoning_effort", json_incref(think));
+    if (think == NULL || p->effort != NULL) {
+        return ERR_OK;
     }
     if (!json_is_boolean(think)) {
         return refuse("think", JSON_STRING, "a boolean, or one of low, medium, high", think, info);
     }
-    return json_is_true(think) ? turn_put(chat, "chat_template_kwargs", json_pack("{s:b}", "enable_thinking", 1))
-                               : turn_put(chat, "reasoning_effort", json_string("none"));
+    if (json_is_false(think)) {
+        p->effort = "none";
+        return ERR_OK;
+    }
+    p->kwargs = json_pack("{s:b}", "enable_thinking", 1);
+    return p->kwargs != NULL ? ERR_OK : ERR_NOMEM;
 }
 
 /* --- messages ----------------------------------------------------------------------------------------------------- */
@@ -142,13 +138,12 @@ static enum err add_call(struct talk *t, const char *where, const json_t *call, 
         json_write_value(&text, arguments, false);
     }
     enum err err = buf_ok(&text);
-    json_t *made = err == ERR_OK ? json_pack("{s:o,s:s,s:{s:O,s:s}}", "id", id_of(t->n_calls), "type", "function",
-                                             "function", "name", name, "arguments", text.data)
-                                 : NULL;
+    if (err == ERR_OK) {
+        err = turn_append(out, json_pack("{s:o,s:s,s:{s:O,s:s}}", "id", id_of(t->n_calls++), "type", "function",
+                                         "function", "name", name, "arguments", text.data));
+    }
     buf_fini(&text);
-    TRY(err);
-    t->n_calls++;
-    return made != NULL && json_array_append_new(out, made) == 0 ? ERR_OK : ERR_NOMEM;
+    return err;
 }
 
 static enum err add_calls(struct talk *t, size_t at, const json_t *from, json_t *to, struct err_info *info)
@@ -191,10 +186,7 @@ static enum err fill_message(struct talk *t, size_t at, const json_t *from, json
         return err_set(info, ERR_UNSUPPORTED_PARAMETER, where, "%s: images are not supported", where);
     }
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        json_t *v = json_object_get(from, rows[i][0]);
-        if (v != NULL && !json_is_null(v)) {
-            TRY(turn_put(to, rows[i][1], json_incref(v)));
-        }
+        TRY(turn_copy(from, rows[i][0], to, rows[i][1]));
     }
     TRY(add_calls(t, at, from, to, info));
     return add_result_id(t, from, to);
@@ -211,22 +203,14 @@ static enum err add_messages(const json_t *messages, json_t *out, struct err_inf
             return refuse(where, JSON_OBJECT, "an object", from, info);
         }
         json_t *to = json_object();
-        if (to == NULL || json_array_append_new(out, to) != 0) {
-            return ERR_NOMEM;
-        }
+        TRY(turn_append(out, to));
         TRY(fill_message(&t, i, from, to, info));
     }
     return ERR_OK;
 }
 
-static enum err add_turn(json_t *out, const char *role, json_t *text)
-{
-    json_t *turn = json_pack("{s:s,s:O}", "role", role, "content", text);
-    return turn != NULL && json_array_append_new(out, turn) == 0 ? ERR_OK : ERR_NOMEM;
-}
-
-/* Adds the prompt of /api/generate. *is_empty: there is no prompt. */
-static enum err add_prompt(const json_t *body, json_t *out, bool *is_empty, struct err_info *info)
+/* Adds the prompt of /api/generate; removes the messages if it is empty. */
+static enum err add_prompt(const json_t *body, struct params *p, struct err_info *info)
 {
     static const char *const refused[] = {"suffix", "template"};
     json_t *prompt = json_object_get(body, "prompt"), *system = json_object_get(body, "system");
@@ -242,33 +226,32 @@ static enum err add_prompt(const json_t *body, json_t *out, bool *is_empty, stru
     if (system != NULL && !json_is_null(system) && !json_is_string(system)) {
         return refuse("system", JSON_STRING, "a string", system, info);
     }
-    *is_empty = json_string_length(prompt) == 0;
-    if (json_string_length(system) > 0) {
-        TRY(add_turn(out, "system", system));
+    if (json_string_length(prompt) == 0) {
+        return ERR_OK;
     }
-    return *is_empty ? ERR_OK : add_turn(out, "user", prompt);
+    p->messages = json_array();
+    if (json_string_length(system) > 0) {
+        TRY(turn_append(p->messages, json_pack("{s:s,s:O}", "role", "system", "content", system)));
+    }
+    return turn_append(p->messages, json_pack("{s:s,s:O}", "role", "user", "content", prompt));
 }
 
-static enum err add_talk(const json_t *body, bool is_generate, json_t *chat, bool *is_empty, struct err_info *info)
+static enum err read_chat(const json_t *body, struct params *p, struct err_info *info)
 {
-    json_t *out = json_array();
-    TRY(turn_put(chat, "messages", out));
-    if (is_generate) {
-        return add_prompt(body, out, is_empty, info);
-    }
-    const json_t *messages = json_read_get(body, "messages");
+    const json_t *messages = json_read_get(body, "messages"), *tools = json_read_get(body, "tools");
     if (messages != NULL && !json_is_array(messages)) {
         return refuse("messages", JSON_ARRAY, "an array of messages", messages, info);
     }
-    *is_empty = json_array_size(messages) == 0;
-    json_t *tools = json_object_get(body, "tools");
-    if (tools != NULL && !json_is_null(tools)) {
-        if (!json_is_array(tools)) { /* chat completions do not check tools if there is no message */
-            return refuse("tools", JSON_ARRAY, "an array", tools, info);
-        }
-        TRY(turn_put(chat, "tools", json_incref(tools)));
+    if (tools != NULL && !json_is_array(tools)) { /* they are not checked later if there is no message */
+        return refuse("tools", JSON_ARRAY, "an array", tools, info);
     }
-    return add_messages(messages, out, info);
+    if (json_array_size(messages) == 0) {
+        return ERR_OK;
+    }
+    p->tools.is_openai = true;
+    p->tools.list = tools != NULL ? json_incref((json_t *)tools) : NULL;
+    p->messages = json_array();
+    return add_messages(messages, p->messages, info);
 }
 
 /* --- all ---------------------------------------------------------------------------------------------------------- */
@@ -280,32 +263,16 @@ size_t ollama_model_len(const char *model)
     return n > n_latest && memcmp(model + n - n_latest, latest, n_latest) == 0 ? n - n_latest : n;
 }
 
-static enum err fill(const json_t *body, bool is_generate, const struct ask *ask, json_t *chat, bool *is_empty,
-                     struct err_info *info)
+enum err ollama_read(struct call *c, bool is_generate, struct params *p, struct err_info *info)
 {
-    TRY(turn_put(chat, "stream", json_boolean(ask->stream)));
-    if (ask->model != NULL) {
-        TRY(turn_put(chat, "model", json_stringn(ask->model, ollama_model_len(ask->model))));
+    p->stream = true;
+    TRY(fields_read(c, is_generate ? &fields_of_ollama_generate : &fields_of_ollama_chat, c->json, p, info));
+    if (p->model != NULL) {
+        p->model = arena_dup(&c->arena, p->model, ollama_model_len(p->model));
+        TRY_MEM(p->model != NULL);
     }
-    TRY(add_options(body, chat, info));
-    TRY(add_format(body, chat, info));
-    TRY(add_think(body, chat, info));
-    return add_talk(body, is_generate, chat, is_empty, info);
-}
-
-enum err ollama_to_chat(const json_t *body, bool is_generate, bool strict, json_t **chat, struct err_info *info)
-{
-    struct ask ask = {.stream = true};
-    bool is_empty = false;
-    *chat = NULL;
-    TRY(json_in_fields(body, is_generate ? generate_fields : chat_fields,
-                       is_generate ? ARRAY_LEN(generate_fields) : ARRAY_LEN(chat_fields), strict, &ask, info));
-    json_t *made = json_object();
-    enum err err = made != NULL ? fill(body, is_generate, &ask, made, &is_empty, info) : ERR_NOMEM;
-    if (err != ERR_OK || is_empty) {
-        json_decref(made);
-        return err;
-    }
-    *chat = made;
-    return ERR_OK;
+    TRY(read_format(c->json, &p->constraint, info));
+    TRY(read_think(c->json, p, info));
+    TRY((is_generate ? add_prompt : read_chat)(c->json, p, info));
+    return read_options(c, p, info);
 }

@@ -265,15 +265,12 @@ const struct shape *api_chat_shape(void) { return &chat_shape; }
 void api_chat(struct call *c)
 {
     struct err_info info = {0};
-    struct params p = {0};
-    bool shows_tools = false;
-    int32_t *ids = NULL;
-    size_t n = 0;
-    enum err err = call_read_json(c, &info);
-    err = err != ERR_OK ? err : chat_prepare(c, &p, &shows_tools, &ids, &n, &info);
+    struct params p;
+    enum err err = chat_read(c, &p, &info);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
     } else {
-        chat_answer(c, &p, shows_tools, ids, n, &chat_shape, NULL);
+        chat_answer(c, &p, &chat_shape, NULL);
     }
+    params_fini(&p);
 }

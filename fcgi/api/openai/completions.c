@@ -222,11 +222,12 @@ static enum err read_prompts(struct prompts *prompts, struct call *c, const stru
 void api_completions(struct call *c)
 {
     struct err_info info = {0};
-    struct params p = {0};
+    struct params p;
     struct prompts prompts = {0};
+    params_init(&p, c);
+    p.gen.max_tokens = 16; /* as in OpenAI's API */
     enum err err = call_read_json(c, &info);
-    err =
-        err != ERR_OK ? err : params_read(&p, c->json, false, c->server->conf->strict_api, c->engine, &c->arena, &info);
+    err = err != ERR_OK ? err : params_read(&p, c, &fields_of_completions, c->json, &info);
     err = err != ERR_OK ? err : generation_check_model(c, p.model, &info);
     err = err != ERR_OK ? err : engine_check_generates(c->engine, &info);
     err = err != ERR_OK ? err : read_prompts(&prompts, c, &p, &info);
@@ -235,9 +236,8 @@ void api_completions(struct call *c)
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
     } else {
-        p.root = NULL;
         call_drop_json(c); /* before the answer, which can take minutes */
         generation_run(c, &p, &completion_shape, NULL, (const int32_t *const *)prompts.ids, prompts.n_ids, prompts.n);
-        engine_grammar_free(&p.gen.grammar);
     }
+    params_fini(&p);
 }

@@ -145,10 +145,9 @@ static enum err choose_scale(struct job *j, const struct embeddings_fields *f, s
 
 static enum err read_fields(struct job *j, const json_t *root, struct err_info *info)
 {
-    const struct server *server = j->call->server;
     const struct engine_model_info *m = engine_model(j->call->engine);
     struct embeddings_fields f = {.norm = VECTORS_EUCLID, .is_normalized = true};
-    TRY(json_in_fields(root, fields, ARRAY_LEN(fields), server->conf->strict_api, &f, info));
+    TRY(fields_read(j->call, &fields_of_embeddings, root, &f, info));
     TRY(generation_check_model(j->call, f.model, info));
     TRY(engine_check_embeds(j->call->engine, info));
     TRY(choose_shape(j, root, info));

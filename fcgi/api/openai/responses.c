@@ -13,49 +13,38 @@
 
 /* --- fields ----------------------------------------------------------------------------------------------------- */
 
-/* The fields of a body that are read here; responses_input or chat read the others. */
+/* What the fields of a body are read into. */
 struct ask {
-    bool stream, store;
+    struct params params; /* first, for params_read */
+    bool store;
     const char *previous;   /* previous_response_id, or NULL */
     int64_t max_tool_calls; /* of tools that the server runs; infcgi runs none */
 };
 
-/* Rows marked custom are read below or by responses_input.h. */
+/* Rows marked custom are read below, by responses_input.h or by params_read. */
 static const struct field fields[] = {
-    {"stream", FIELD_BOOL, offsetof(struct ask, stream), 0, 0},
+    {"stream", FIELD_BOOL, PARAMS_AT(stream), 0, 0},
     {"store", FIELD_BOOL, offsetof(struct ask, store), 0, 0},
     {"previous_response_id", FIELD_STRING, offsetof(struct ask, previous), 0, 256},
-    {"model", FIELD_CUSTOM, 0, 0, 0},
+    {"model", FIELD_STRING, PARAMS_AT(model), 0, 4096},
     {"input", FIELD_CUSTOM, 0, 0, 0},
     {"instructions", FIELD_CUSTOM, 0, 0, 0},
-    {"max_output_tokens", FIELD_CUSTOM, 0, 0, 0},
-    {"temperature", FIELD_CUSTOM, 0, 0, 0},
-    {"top_p", FIELD_CUSTOM, 0, 0, 0},
-    {"top_k", FIELD_CUSTOM, 0, 0, 0},
-    {"min_p", FIELD_CUSTOM, 0, 0, 0},
-    {"seed", FIELD_CUSTOM, 0, 0, 0},
+    {"max_output_tokens", FIELD_INT32, PARAMS_AT(gen.max_tokens), -1, PARAMS_INT32_TOP},
+    PARAMS_SAMPLING,
     {"stop", FIELD_CUSTOM, 0, 0, 0},
-    {"presence_penalty", FIELD_CUSTOM, 0, 0, 0},
-    {"frequency_penalty", FIELD_CUSTOM, 0, 0, 0},
-    {"repeat_penalty", FIELD_CUSTOM, 0, 0, 0},
     {"logit_bias", FIELD_CUSTOM, 0, 0, 0},
-    {"ignore_eos", FIELD_CUSTOM, 0, 0, 0},
-    {"cache_salt", FIELD_CUSTOM, 0, 0, 0},
+    {"ignore_eos", FIELD_BOOL, PARAMS_AT(gen.ignore_eos), 0, 0},
+    {"cache_salt", FIELD_STRING, PARAMS_AT(gen.cache_salt), 0, APIKEY_CLIENT_SALT_BYTES},
     {"chat_template_kwargs", FIELD_CUSTOM, 0, 0, 0},
-    {"thinking_token_budget", FIELD_CUSTOM, 0, 0, 0},
-    {"thinking_budget", FIELD_CUSTOM, 0, 0, 0},
-    {"reasoning_budget_tokens", FIELD_CUSTOM, 0, 0, 0},
-    {"thinking_budget_tokens", FIELD_CUSTOM, 0, 0, 0},
-    {"reasoning_budget", FIELD_CUSTOM, 0, 0, 0},
-    {"reasoning_budget_message", FIELD_CUSTOM, 0, 0, 0},
+    PARAMS_THINKING,
     {"parallel_tool_calls", FIELD_CUSTOM, 0, 0, 0},
     {"tools", FIELD_CUSTOM, 0, 0, 0},
     {"tool_choice", FIELD_CUSTOM, 0, 0, 0},
     {"text", FIELD_CUSTOM, 0, 0, 0},
     {"reasoning", FIELD_CUSTOM, 0, 0, 0},
-    {"top_logprobs", FIELD_CUSTOM, 0, 0, 0},
-    {"return_progress", FIELD_CUSTOM, 0, 0, 0},
-    {"timings_per_token", FIELD_CUSTOM, 0, 0, 0},
+    {"top_logprobs", FIELD_INT, PARAMS_AT(top_logprobs), 0, SAMPLER_MAX_TOP},
+    {"return_progress", FIELD_BOOL, PARAMS_AT(return_progress), 0, 0},
+    {"timings_per_token", FIELD_BOOL, PARAMS_AT(timings_per_token), 0, 0},
     {"metadata", FIELD_CUSTOM, 0, 0, 0},
     {"include", FIELD_CUSTOM, 0, 0, 0},
     {"truncation", FIELD_CUSTOM, 0, 0, 0},
@@ -130,11 +119,14 @@ static enum err check_include(const json_t *body, struct err_info *info)
     return ok ? ERR_OK : refuse("include", JSON_ARRAY, "an array of strings", include, info);
 }
 
-static enum err read_ask(const struct call *c, struct ask *ask, struct err_info *info)
+static enum err read_ask(struct call *c, struct ask *ask, struct err_info *info)
 {
     const json_t *body = c->json, *truncation = json_read_get(body, "truncation");
-    *ask = (struct ask){.store = true};
-    TRY(json_in_fields(body, fields, ARRAY_LEN(fields), c->server->conf->strict_api, ask, info));
+    struct params *p = &ask->params;
+    TRY(params_read(p, c, &fields_of_responses, body, info));
+    p->has_begin = true; /* an item is never continued */
+    p->want_logprobs = p->top_logprobs >= 0 || responses_includes(body, "message.output_text.logprobs");
+    p->gen.sampling.n_top = p->want_logprobs ? (int32_t)MAX_OF(p->top_logprobs, 0) : -1;
     TRY(check_metadata(body, info));
     TRY(check_labels(body, info));
     TRY(check_include(body, info));
@@ -218,7 +210,7 @@ static void write_echo(const struct call *c, const json_t *body, const struct pa
         repeat(body, rows[i][0], rows[i][1], out);
         buf_putc(out, ',');
     }
-    bool is_parallel = tool_choice_is_parallel(body, engine_tool_format(c->engine));
+    bool is_parallel = tool_choice_is_parallel(&p->tools, engine_tool_format(c->engine));
     buf_printf(out, "\"parallel_tool_calls\":%s,", is_parallel ? "true" : "false");
     repeat_tools(body, out);
     repeat_sampling(p, out);
@@ -241,10 +233,8 @@ static void write_echo(const struct call *c, const json_t *body, const struct pa
 /* State of a request; arg of the shape. */
 struct answering {
     struct ask ask;
-    struct responses_chat chat;
     struct responses_output output;
     struct buf echo;
-    json_t *body;     /* owned; NULL after the echo is written */
     json_t *past;     /* owned: items of the response that this one continues; NULL: none */
     json_t *items;    /* owned: the input as items */
     bool is_kept;     /* keep the response after its end */
@@ -374,14 +364,6 @@ static const struct shape shape = {
 
 /* --- endpoints -------------------------------------------------------------------------------------------------- */
 
-/* The arguments of chat_answer. */
-struct prompt {
-    struct params params;
-    bool shows_tools;
-    int32_t *ids;
-    size_t n;
-};
-
 static enum err find_previous(const struct call *c, struct answering *a, struct err_info *info)
 {
     const char *id = a->ask.previous;
@@ -412,19 +394,31 @@ static enum err find_items(const struct call *c, struct answering *a, struct err
     return json_object_set(c->json, "input", a->items) == 0 ? ERR_OK : ERR_NOMEM;
 }
 
-static enum err prepare(struct call *c, struct answering *a, struct prompt *p, struct err_info *info)
+/* Messages and prompt are made from the input: an error in them is one in it. */
+static void name_input(struct err_info *info)
 {
+    const struct err_info was = *info;
+    bool is_message = strncmp(was.where, "messages", strlen("messages")) == 0;
+    size_t n = is_message ? strlen(was.where) : strlen("prompt");
+    if (is_message || strcmp(was.where, "prompt") == 0) {
+        bool has_place = strncmp(was.text, was.where, n) == 0;
+        err_set(info, was.code, "input", "%s%s", has_place ? "input" : "", was.text + (has_place ? n : 0));
+    }
+}
+
+static enum err prepare(struct call *c, struct answering *a, struct err_info *info)
+{
+    struct params *p = &a->ask.params;
     TRY(call_read_json(c, info));
     TRY(read_ask(c, &a->ask, info));
     TRY(find_previous(c, a, info));
     TRY(find_items(c, a, info));
-    TRY(responses_to_chat(c->json, a->past, &a->chat, info));
-    c->reply.name_place = responses_name_place;
-    c->reply.place_arg = &a->chat;
-    a->body = c->json;
-    c->json = json_incref(a->chat.chat);
-    TRY_MEM(json_object_set_new(c->json, "add_generation_prompt", json_true()) == 0); /* an item is never continued */
-    return chat_prepare(c, &p->params, &p->shows_tools, &p->ids, &p->n, info);
+    TRY(responses_read(c->json, a->past, p, info));
+    enum err err = chat_prepare(c, p, info);
+    if (err != ERR_OK) {
+        name_input(info);
+    }
+    return err;
 }
 
 /* Gives the items types, and ids by which requests can refer to them. */
@@ -443,10 +437,10 @@ static enum err name_items(json_t *items, const char *response_id)
 }
 
 /* Writes the part of the input that will be kept. */
-static void set_up_keeping(struct answering *a)
+static void set_up_keeping(const struct call *c, struct answering *a)
 {
     if (a->items == NULL) {
-        a->items = responses_items(json_object_get(a->body, "input"));
+        a->items = responses_items(json_object_get(c->json, "input"));
     }
     a->is_kept = a->items != NULL && name_items(a->items, a->output.id) == ERR_OK;
     for (size_t i = 0; a->is_kept && i < json_array_size(a->items); i++) {
@@ -468,24 +462,21 @@ static void drop_items(struct answering *a)
     a->past = a->items = NULL;
 }
 
-static void set_up_output(const struct call *c, struct answering *a, const struct params *p)
+static void set_up_output(const struct call *c, struct answering *a)
 {
     struct responses_output *o = &a->output;
+    const struct params *p = &a->ask.params;
     bool is_kept = a->ask.store && responses_store_is_on();
     if (is_kept) {
-        set_up_keeping(a);
+        set_up_keeping(c, a);
     }
-    write_echo(c, a->body, p, is_kept, &a->echo);
+    write_echo(c, c->json, p, is_kept, &a->echo);
     o->model = c->server->model_id;
     o->echo = &a->echo;
-    o->names = a->chat.names;
-    o->seals_thoughts = responses_includes(a->body, "reasoning.encrypted_content");
-    o->sums_up = wants_summary(a->body);
+    o->names = p->tools.names;
+    o->seals_thoughts = responses_includes(c->json, "reasoning.encrypted_content");
+    o->sums_up = wants_summary(c->json);
     o->tells_logprobs = p->want_logprobs;
-    json_decref(a->body);
-    a->body = NULL;
-    json_decref(a->chat.chat);
-    a->chat.chat = NULL;
     drop_items(a);
 }
 
@@ -496,7 +487,7 @@ static void stream_refusal(struct call *c, struct answering *a, const struct err
     struct buf out;
     struct err_info named = *why;
     const struct responses_end end = {.status = "failed", .failure = &named};
-    responses_name_place(&a->chat, &named);
+    name_input(&named);
     buf_init(&out, 0, MEM_REQUEST);
     a->output.out = &out;
     if (reply_start_stream(&c->reply, NULL) == ERR_OK) {
@@ -507,37 +498,37 @@ static void stream_refusal(struct call *c, struct answering *a, const struct err
     buf_fini(&out);
 }
 
-static void answer(struct call *c, struct answering *a, struct prompt *p)
+static void answer(struct call *c, struct answering *a)
 {
     struct err_info info = {0};
-    set_up_output(c, a, &p->params);
+    struct params *p = &a->ask.params;
+    set_up_output(c, a);
     enum err err = buf_ok(&a->echo);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, NULL);
         return;
     }
-    err = engine_check_submit(c->engine, p->ids, p->n, &p->params.gen, &info);
-    if (err == ERR_CONTEXT_LENGTH && a->ask.stream) {
+    err = engine_check_submit(c->engine, p->prompt, p->n_prompt, &p->gen, &info);
+    if (err == ERR_CONTEXT_LENGTH && p->stream) {
         stream_refusal(c, a, &info);
     } else { /* the stream reports other errors */
-        chat_answer(c, &p->params, p->shows_tools, p->ids, p->n, &shape, a);
+        chat_answer(c, p, &shape, a);
     }
 }
 
-static void finish_call(struct call *c, struct answering *a)
+static void finish_call(struct answering *a)
 {
-    c->reply.name_place = NULL;
-    json_decref(a->body);
-    responses_chat_fini(&a->chat);
+    params_fini(&a->ask.params);
     responses_output_fini(&a->output);
     drop_items(a);
     buf_fini(&a->echo);
     buf_fini(&a->input);
 }
 
-static void start_call(struct answering *a)
+static void start_call(const struct call *c, struct answering *a)
 {
     *a = (struct answering){.ask = {.store = true}};
+    params_init(&a->ask.params, c);
     responses_output_init(&a->output);
     buf_init(&a->echo, 0, MEM_REQUEST);
     buf_init(&a->input, 0, MEM_REQUEST);
@@ -547,27 +538,25 @@ void api_responses(struct call *c)
 {
     struct err_info info = {0};
     struct answering a;
-    struct prompt p = {.shows_tools = false};
-    start_call(&a);
-    enum err err = prepare(c, &a, &p, &info);
+    start_call(c, &a);
+    enum err err = prepare(c, &a, &info);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
     } else {
-        answer(c, &a, &p);
+        answer(c, &a);
     }
-    finish_call(c, &a);
+    finish_call(&a);
 }
 
 void api_responses_count(struct call *c)
 {
     struct err_info info = {0};
     struct answering a;
-    struct prompt p = {.shows_tools = false};
     struct buf out;
-    start_call(&a);
+    start_call(c, &a);
     buf_init(&out, 0, MEM_REQUEST);
-    enum err err = prepare(c, &a, &p, &info);
-    buf_printf(&out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", p.n);
+    enum err err = prepare(c, &a, &info);
+    buf_printf(&out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", a.ask.params.n_prompt);
     err = err != ERR_OK ? err : buf_ok(&out);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
@@ -575,5 +564,5 @@ void api_responses_count(struct call *c)
         reply_send(&c->reply, 200, "application/json", &out);
     }
     buf_fini(&out);
-    finish_call(c, &a);
+    finish_call(&a);
 }

@@ -3,7 +3,7 @@
 #include "fcgi/api/openai/responses_input.h"
 
 #include "engine/base/buf.h"
-#include "fcgi/api/tools.h"
+#include "fcgi/api/reasoning.h"
 #include "fcgi/api/turn.h"
 
 #include <stdio.h>
@@ -199,7 +199,7 @@ static enum err put_call(struct turns *t, const json_t *item, const char *at, js
     json_t *id, *name, *calls = NULL;
     enum err err = arguments != NULL ? turn_string(item, at, "call_id", &id, info) : ERR_NOMEM;
     err = err != ERR_OK ? err : turn_string(item, at, "name", &name, info);
-    err = err != ERR_OK ? err : tools_check_name(item, at, info);
+    err = err != ERR_OK ? err : tools_check_name(name, at, info);
     err = err != ERR_OK ? err : open_message(t, true);
     if (err == ERR_OK) {
         calls = json_object_get(t->open, "tool_calls");
@@ -365,45 +365,38 @@ json_t *responses_items(const json_t *input)
 
 /* --- tools ------------------------------------------------------------------------------------------------------ */
 
-/* Adds a generated function and its path; takes ownership of both. */
-static enum err keep_function(struct responses_chat *out, json_t *function, json_t *place, struct err_info *info)
+/* Adds a function and its paths; takes ownership of it. */
+static enum err keep_function(struct tools *t, json_t *function, const char *at, const char *parameters_at,
+                              struct err_info *info)
 {
-    json_t *tools = json_object_get(out->chat, "tools");
-    bool has_room = json_array_size(tools) < TOOLS_MAX;
-    enum err err = has_room ? ERR_OK
-                            : err_set(info, ERR_INVALID_VALUE, "tools",
-                                      "tools: expected at most %d functions, found more", TOOLS_MAX);
-    json_t *tool = json_pack("{s:s, s:o}", "type", "function", "function", function);
-    if (err != ERR_OK) {
-        json_decref(tool);
+    if (json_array_size(t->list) >= TOOLS_MAX) {
+        json_decref(function);
+        return err_set(info, ERR_INVALID_VALUE, "tools", "tools: expected at most %d functions, found more", TOOLS_MAX);
     }
-    err = err != ERR_OK ? err : turn_append(tools, tool);
-    if (err != ERR_OK) {
-        json_decref(place);
-        return err;
-    }
-    return turn_append(out->places, place);
+    return tools_add(t, function, at, parameters_at);
 }
 
-static enum err add_function(struct responses_chat *out, const json_t *tool, const json_t *space, const char *at,
+static enum err add_function(struct tools *t, const json_t *tool, const json_t *space, const char *at,
                              struct err_info *info)
 {
     static const char *const members[] = {"description", "parameters", "strict"};
-    TRY(tools_check_name(tool, at, info));
-    json_t *name = json_object_get(tool, "name"), *flat = flat_name(space, name), *function = json_object();
-    enum err err = flat != NULL && function != NULL ? turn_put(function, "name", json_incref(flat)) : ERR_NOMEM;
+    char where[ERR_WHERE_BYTES];
+    json_t *name = json_object_get(tool, "name");
+    TRY(tools_check_name(name, at, info));
+    json_t *flat = flat_name(space, name), *function = json_pack("{s:O?}", "name", flat);
+    enum err err = flat != NULL && function != NULL ? ERR_OK : ERR_NOMEM;
     for (size_t i = 0; err == ERR_OK && i < ARRAY_LEN(members); i++) {
         err = turn_copy(tool, members[i], function, members[i]);
     }
     if (err == ERR_OK && space != NULL) {
-        err = turn_put(out->names, json_string_value(flat), json_pack("{s:O, s:O}", "namespace", space, "name", name));
+        err = turn_put(t->names, json_string_value(flat), json_pack("{s:O, s:O}", "namespace", space, "name", name));
     }
     json_decref(flat);
     if (err != ERR_OK) {
         json_decref(function);
         return err;
     }
-    return keep_function(out, function, json_string(at), info);
+    return keep_function(t, function, at, turn_member(where, at, "parameters"), info);
 }
 
 /* The form of a custom tool's input. */
@@ -465,28 +458,28 @@ static json_t *custom_schema(const struct custom_format *f)
                      "additionalProperties", 0);
 }
 
-static enum err add_custom(struct responses_chat *out, const json_t *tool, const char *at, struct err_info *info)
+static enum err add_custom(struct tools *t, const json_t *tool, const char *at, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
     struct custom_format format;
     json_t *name = json_object_get(tool, "name");
     const json_t *text = json_read_get(tool, "description");
-    TRY(tools_check_name(tool, at, info));
+    TRY(tools_check_name(name, at, info));
     TRY(text == NULL ? ERR_OK
                      : turn_expect(text, JSON_STRING, turn_member(where, at, "description"), "a string", info));
     TRY(read_format(tool, at, &format, info));
     json_t *function = json_pack("{s:O, s:o, s:o, s:b}", "name", name, "description", describe_custom(text, &format),
                                  "parameters", custom_schema(&format), "strict", 1);
-    turn_member(where, at, "format.definition"); /* the schema is built from the definition */
-    TRY(keep_function(out, function, json_pack("[s, s]", at, where), info));
-    return turn_put(out->names, json_string_value(name), json_pack("{s:b}", "custom", 1));
+    /* The schema is built from the definition. */
+    TRY(keep_function(t, function, at, turn_member(where, at, "format.definition"), info));
+    return turn_put(t->names, json_string_value(name), json_pack("{s:b}", "custom", 1));
 }
 
-static enum err add_namespace(struct responses_chat *out, const json_t *tool, const char *at, struct err_info *info)
+static enum err add_namespace(struct tools *t, const json_t *tool, const char *at, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES], inner[ERR_WHERE_BYTES], place[ERR_WHERE_BYTES];
     const json_t *space = json_object_get(tool, "name"), *in = json_object_get(tool, "tools");
-    TRY(tools_check_name(tool, at, info));
+    TRY(tools_check_name(space, at, info));
     TRY(turn_expect(in, JSON_ARRAY, turn_member(where, at, "tools"), "an array of functions", info));
     for (size_t i = 0; i < json_array_size(in); i++) {
         const json_t *f = json_array_get(in, i), *type = json_object_get(f, "type");
@@ -494,7 +487,7 @@ static enum err add_namespace(struct responses_chat *out, const json_t *tool, co
         if (!json_read_is(type, "function")) {
             return turn_refuse(type, turn_member(place, inner, "type"), "\"function\"", info);
         }
-        TRY(add_function(out, f, space, inner, info));
+        TRY(add_function(t, f, space, inner, info));
     }
     return ERR_OK;
 }
@@ -508,19 +501,19 @@ static bool is_offer(const json_t *type)
            strcmp(text, "tool_search") == 0;
 }
 
-static enum err add_tool(struct responses_chat *out, const json_t *tool, const char *at, struct err_info *info)
+static enum err add_tool(struct tools *t, const json_t *tool, const char *at, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
     const json_t *type = json_object_get(tool, "type");
     TRY(turn_expect(tool, JSON_OBJECT, at, "an object with a type", info));
     if (json_read_is(type, "function")) {
-        return add_function(out, tool, NULL, at, info);
+        return add_function(t, tool, NULL, at, info);
     }
     if (json_read_is(type, "custom")) {
-        return add_custom(out, tool, at, info);
+        return add_custom(t, tool, at, info);
     }
     if (json_read_is(type, "namespace")) {
-        return add_namespace(out, tool, at, info);
+        return add_namespace(t, tool, at, info);
     }
     if (is_offer(type)) {
         return ERR_OK;
@@ -530,17 +523,13 @@ static enum err add_tool(struct responses_chat *out, const json_t *tool, const c
                           "function, custom or namespace, as this server runs no tools itself", type, info);
 }
 
-static enum err add_tools(const json_t *body, struct responses_chat *out, struct err_info *info)
+static enum err add_tools(const json_t *body, struct tools *t, struct err_info *info)
 {
     char at[ERR_WHERE_BYTES];
     const json_t *in = json_read_get(body, "tools");
-    if (in == NULL) {
-        return ERR_OK;
-    }
-    TRY(turn_expect(in, JSON_ARRAY, "tools", "an array of tools", info));
-    TRY(turn_put(out->chat, "tools", json_array()));
+    TRY(in == NULL ? ERR_OK : turn_expect(in, JSON_ARRAY, "tools", "an array of tools", info));
     for (size_t i = 0; i < json_array_size(in); i++) {
-        TRY(add_tool(out, json_array_get(in, i), turn_element(at, "tools", i), info));
+        TRY(add_tool(t, json_array_get(in, i), turn_element(at, "tools", i), info));
     }
     return ERR_OK;
 }
@@ -562,35 +551,24 @@ static enum err chosen_name(const json_t *choice, const char *at, json_t **flat,
     return *flat != NULL ? ERR_OK : ERR_NOMEM;
 }
 
-static bool is_among(const json_t *names, const json_t *name)
-{
-    for (size_t i = 0; i < json_array_size(names); i++) {
-        if (json_equal(json_array_get(names, i), name)) {
-            return true;
-        }
-    }
-    return false;
-}
-
 /* Keeps only the named tools. */
-static enum err keep_allowed(struct responses_chat *out, const json_t *names)
+static enum err keep_allowed(struct tools *t, const json_t *names)
 {
-    json_t *tools = json_object_get(out->chat, "tools");
-    for (size_t i = json_array_size(tools); i > 0; i--) {
-        const json_t *f = json_object_get(json_array_get(tools, i - 1), "function");
-        if (!is_among(names, json_object_get(f, "name")) &&
-            (json_array_remove(tools, i - 1) != 0 || json_array_remove(out->places, i - 1) != 0)) {
+    for (size_t i = json_array_size(t->list); i > 0; i--) {
+        const json_t *f = json_object_get(json_array_get(t->list, i - 1), "function");
+        if (!tools_among(names, json_object_get(f, "name")) &&
+            (json_array_remove(t->list, i - 1) != 0 || json_array_remove(t->places, i - 1) != 0)) {
             return ERR_NOMEM;
         }
     }
     return ERR_OK;
 }
 
-static enum err add_allowed(struct responses_chat *out, const json_t *choice, struct err_info *info)
+static enum err read_allowed(const json_t *choice, struct tools *t, struct err_info *info)
 {
     char at[ERR_WHERE_BYTES];
     json_t *mode = json_object_get(choice, "mode"), *in = json_object_get(choice, "tools"), *names, *name;
-    if (!json_read_is(mode, "auto") && !json_read_is(mode, "required")) {
+    if (!tools_read_mode(mode, t) || t->mode == TOOLS_NONE) {
         return turn_refuse(mode, "tool_choice.mode", "\"auto\" or \"required\"", info);
     }
     TRY(turn_expect(in, JSON_ARRAY, "tool_choice.tools", "an array of tools", info));
@@ -604,103 +582,56 @@ static enum err add_allowed(struct responses_chat *out, const json_t *choice, st
         err = chosen_name(json_array_get(in, i), turn_element(at, "tool_choice.tools", i), &name, info);
         err = err != ERR_OK ? err : turn_append(names, name);
     }
-    err = err != ERR_OK ? err : keep_allowed(out, names);
+    err = err != ERR_OK ? err : keep_allowed(t, names);
     json_decref(names);
-    return err != ERR_OK ? err : turn_put(out->chat, "tool_choice", json_incref(mode));
+    return err;
 }
 
-static enum err add_choice(const json_t *body, struct responses_chat *out, struct err_info *info)
+static enum err read_choice(const json_t *body, struct tools *t, struct err_info *info)
 {
-    json_t *choice = (json_t *)json_read_get(body, "tool_choice"), *name;
-    if (choice == NULL) {
+    const json_t *choice = json_read_get(body, "tool_choice");
+    json_t *name;
+    if (choice == NULL || tools_read_mode(choice, t)) {
         return ERR_OK;
-    }
-    if (json_read_is(choice, "auto") || json_read_is(choice, "none") || json_read_is(choice, "required")) {
-        return turn_put(out->chat, "tool_choice", json_incref(choice));
     }
     if (json_is_string(choice)) {
         return turn_refuse(choice, "tool_choice", "\"auto\", \"none\", \"required\" or an object", info);
     }
     if (json_read_is(json_object_get(choice, "type"), "allowed_tools")) {
-        return add_allowed(out, choice, info);
+        return read_allowed(choice, t, info);
     }
+    t->mode = TOOLS_REQUIRED;
+    t->is_named = true;
     TRY(chosen_name(choice, "tool_choice", &name, info));
-    return turn_put(out->chat, "tool_choice",
-                    json_pack("{s:s, s:{s:o}}", "type", "function", "function", "name", name));
+    enum err err = tools_allow(t, name, "tool_choice", info);
+    json_decref(name);
+    return err;
 }
 
 /* --- the body --------------------------------------------------------------------------------------------------- */
 
-static enum err add_schema(const json_t *format, json_t *chat, struct err_info *info)
+static enum err read_response_format(const json_t *body, struct constraint *out, struct err_info *info)
 {
-    const json_t *schema = json_object_get(format, "schema"), *name = json_read_get(format, "name");
-    TRY(turn_expect(schema, JSON_OBJECT, "text.format.schema", "a JSON Schema, an object", info));
-    TRY(name == NULL ? ERR_OK : turn_expect(name, JSON_STRING, "text.format.name", "a string", info));
-    json_t *inner = json_pack("{s:O}", "schema", schema);
-    TRY(turn_put(chat, "response_format", json_pack("{s:s, s:o}", "type", "json_schema", "json_schema", inner)));
-    TRY(turn_copy(format, "name", inner, "name"));
-    return turn_copy(format, "strict", inner, "strict");
-}
-
-static enum err add_format(const json_t *body, json_t *chat, struct err_info *info)
-{
-    const json_t *text = json_read_get(body, "text");
-    if (text == NULL) {
-        return ERR_OK;
-    }
-    TRY(turn_expect(text, JSON_OBJECT, "text", "an object", info));
-    const json_t *format = json_read_get(text, "format"), *type = json_object_get(format, "type");
+    const json_t *text = json_read_get(body, "text"), *format = json_read_get(text, "format");
+    const json_t *type = json_object_get(format, "type"), *schema = json_object_get(format, "schema");
+    const json_t *name = json_read_get(format, "name");
+    TRY(text == NULL ? ERR_OK : turn_expect(text, JSON_OBJECT, "text", "an object", info));
     if (format == NULL || json_read_is(type, "text")) {
         return ERR_OK;
     }
     TRY(turn_expect(format, JSON_OBJECT, "text.format", "an object with a type", info));
-    if (json_read_is(type, "json_schema")) {
-        return add_schema(format, chat, info);
-    }
-    return json_read_is(type, "json_object")
-               ? turn_put(chat, "response_format", json_pack("{s:s}", "type", "json_object"))
-               : turn_refuse(type, "text.format.type", "text, json_object or json_schema", info);
-}
-
-static enum err add_effort(const json_t *body, json_t *chat, struct err_info *info)
-{
-    const json_t *reasoning = json_read_get(body, "reasoning");
-    if (reasoning == NULL) {
+    if (json_read_is(type, "json_object")) {
+        *out = (struct constraint){CONSTRAINT_OBJECT, "text.format", format, true};
         return ERR_OK;
     }
-    TRY(turn_expect(reasoning, JSON_OBJECT, "reasoning", "an object", info));
-    return turn_copy(reasoning, "effort", chat, "reasoning_effort");
+    if (!json_read_is(type, "json_schema")) {
+        return turn_refuse(type, "text.format.type", "text, json_object or json_schema", info);
+    }
+    TRY(turn_expect(schema, JSON_OBJECT, "text.format.schema", "a JSON Schema, an object", info));
+    TRY(name == NULL ? ERR_OK : turn_expect(name, JSON_STRING, "text.format.name", "a string", info));
+    *out = (struct constraint){CONSTRAINT_SCHEMA, "text.format.schema", schema, true};
+    return ERR_OK;
 }
-
-/* Fields of both bodies; the second is the name in chat's. */
-static const char *const shared[][2] = {
-    {"model", "model"},
-    {"stream", "stream"},
-    {"temperature", "temperature"},
-    {"top_p", "top_p"},
-    {"top_k", "top_k"},
-    {"min_p", "min_p"},
-    {"seed", "seed"},
-    {"stop", "stop"},
-    {"presence_penalty", "presence_penalty"},
-    {"frequency_penalty", "frequency_penalty"},
-    {"repeat_penalty", "repeat_penalty"},
-    {"logit_bias", "logit_bias"},
-    {"ignore_eos", "ignore_eos"},
-    {"cache_salt", "cache_salt"},
-    {"chat_template_kwargs", "chat_template_kwargs"},
-    {"thinking_token_budget", "thinking_token_budget"},
-    {"thinking_budget", "thinking_budget"},
-    {"reasoning_budget_tokens", "reasoning_budget_tokens"},
-    {"thinking_budget_tokens", "thinking_budget_tokens"},
-    {"reasoning_budget", "reasoning_budget"},
-    {"reasoning_budget_message", "reasoning_budget_message"},
-    {"parallel_tool_calls", "parallel_tool_calls"},
-    {"max_output_tokens", "max_completion_tokens"},
-    {"top_logprobs", "top_logprobs"},
-    {"return_progress", "return_progress"},
-    {"timings_per_token", "timings_per_token"},
-};
 
 bool responses_includes(const json_t *body, const char *what)
 {
@@ -712,108 +643,17 @@ bool responses_includes(const json_t *body, const char *what)
     return found;
 }
 
-static enum err fill(const json_t *body, const json_t *past, struct responses_chat *out, struct err_info *info)
+enum err responses_read(const json_t *body, const json_t *past, struct params *p, struct err_info *info)
 {
-    json_t *messages = json_array();
-    TRY(turn_put(out->chat, "messages", messages));
-    for (size_t i = 0; i < ARRAY_LEN(shared); i++) {
-        TRY(turn_copy(body, shared[i][0], out->chat, shared[i][1]));
-    }
-    if (json_object_get(out->chat, "top_logprobs") != NULL ||
-        responses_includes(body, "message.output_text.logprobs")) {
-        TRY(turn_put(out->chat, "logprobs", json_true()));
-    }
-    TRY(add_input(body, past, messages, info));
-    TRY(add_tools(body, out, info));
-    TRY(add_choice(body, out, info));
-    TRY(add_format(body, out->chat, info));
-    return add_effort(body, out->chat, info);
-}
-
-enum err responses_to_chat(const json_t *body, const json_t *past, struct responses_chat *out, struct err_info *info)
-{
-    *out = (struct responses_chat){json_object(), json_array(), json_object()};
-    bool is_there = out->chat != NULL && out->places != NULL && out->names != NULL;
-    enum err err = is_there ? fill(body, past, out, info) : ERR_NOMEM;
-    if (err != ERR_OK) {
-        responses_chat_fini(out);
-    }
-    return err;
-}
-
-void responses_chat_fini(struct responses_chat *c)
-{
-    json_decref(c->chat);
-    json_decref(c->places);
-    json_decref(c->names);
-    *c = (struct responses_chat){0};
-}
-
-/* --- locations of errors ------------------------------------------------------------------------------------------ */
-
-/* Replaces the first n bytes of the path by `name`, also in the text if it begins with them. */
-static void rename_place(struct err_info *info, size_t n, const char *name)
-{
-    char where[ERR_WHERE_BYTES], text[ERR_TEXT_BYTES];
-    bool tells = strncmp(info->text, info->where, n) == 0;
-    snprintf(where, sizeof where, "%.64s%.63s", name, info->where + n);
-    if (tells) {
-        snprintf(text, sizeof text, "%.64s%.1200s", name, info->text + n);
-        memcpy(info->text, text, sizeof text);
-    }
-    memcpy(info->where, where, sizeof where);
-}
-
-static bool begins(const char *text, const char *with) { return strncmp(text, with, strlen(with)) == 0; }
-
-/* Renames tools[i] or tools[i].function and the paths in it. place: an array for custom tools, whose schema infcgi
- * generated. */
-static void rename_in_tool(const json_t *place, size_t n, struct err_info *info)
-{
-    static const char function[] = ".function", parameters[] = ".parameters";
-    n += begins(info->where + n, function) ? strlen(function) : 0;
-    if (json_is_string(place)) {
-        rename_place(info, n, json_string_value(place));
-    } else if (begins(info->where + n, parameters)) {
-        rename_place(info, strlen(info->where), json_string_value(json_array_get(place, 1)));
-    } else {
-        rename_place(info, n, json_string_value(json_array_get(place, 0)));
-    }
-}
-
-static void rename_tool(const json_t *places, struct err_info *info)
-{
-    for (size_t i = 0; i < json_array_size(places); i++) {
-        char place[32];
-        snprintf(place, sizeof place, "tools[%zu]", i);
-        if (begins(info->where, place)) {
-            rename_in_tool(json_array_get(places, i), strlen(place), info);
-            return;
-        }
-    }
-}
-
-void responses_name_place(const void *chat, struct err_info *info)
-{
-    static const char *const names[][2] = {
-        {"messages", "input"},
-        {"prompt", "input"},
-        {"max_completion_tokens", "max_output_tokens"},
-        {"reasoning_effort", "reasoning.effort"},
-        {"response_format.json_schema", "text.format"},
-        {"response_format", "text.format"},
-        {"tool_choice.function", "tool_choice"},
-    };
-    const struct responses_chat *c = chat;
-    if (begins(info->where, "tools[")) {
-        rename_tool(c->places, info);
-        return;
-    }
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        size_t n = strlen(names[i][0]);
-        if (begins(info->where, names[i][0]) && (info->where[n] == '\0' || strchr(".[", info->where[n]) != NULL)) {
-            rename_place(info, i == 0 ? strlen(info->where) : n, names[i][1]);
-            return;
-        }
-    }
+    const json_t *reasoning = json_read_get(body, "reasoning");
+    p->messages = json_array();
+    p->tools.names = json_object();
+    TRY_MEM(p->messages != NULL && p->tools.names != NULL);
+    TRY(add_input(body, past, p->messages, info));
+    TRY(add_tools(body, &p->tools, info));
+    TRY(read_choice(body, &p->tools, info));
+    TRY(tools_read_parallel(body, &p->tools, info));
+    TRY(read_response_format(body, &p->constraint, info));
+    TRY(reasoning == NULL ? ERR_OK : turn_expect(reasoning, JSON_OBJECT, "reasoning", "an object", info));
+    return reasoning_read_effort(json_read_get(reasoning, "effort"), "reasoning.effort", &p->effort, info);
 }

@@ -17,7 +17,7 @@ enum { RESPONSES_HEX = 24, RESPONSES_ID_BYTES = 5 + RESPONSES_HEX + 1 };
 struct responses_output {
     const char *model;
     const struct buf *echo; /* members that repeat the request, as `"store":true` */
-    const json_t *names;    /* of responses_chat */
+    const json_t *names;    /* of struct tools */
     bool seals_thoughts;    /* encrypted_content was requested */
     bool sums_up;           /* a summary of thinking was requested; it is the thinking itself */
     bool tells_logprobs;

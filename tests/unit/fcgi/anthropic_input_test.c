@@ -1,5 +1,7 @@
 /* Requests of Anthropic's API: what they turn into, what is refused where, and how the endpoint answers. */
 #include "fcgi/api/anthropic/anthropic_input.h"
+#include "fcgi/api/tool_choice.h"
+#include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
@@ -73,7 +75,7 @@ static const struct {
               "{'type':'custom','name':'g','input_schema':{}}],'tool_choice':{'type':'auto'}}",
      "{'messages':[" ASKED
      "],'tools':[{'type':'function','function':{'name':'f','description':'D','parameters':{'type':"
-     "'object'}}},{'type':'function','function':{'name':'g','parameters':{}}}],'tool_choice':'auto'}"},
+     "'object'}}},{'type':'function','function':{'name':'g','parameters':{}}}]}"},
     {MESSAGES ",'tool_choice':{'type':'any'}}", "{'messages':[" ASKED "],'tool_choice':'required'}"},
     {MESSAGES ",'tool_choice':{'type':'none'}}", "{'messages':[" ASKED "],'tool_choice':'none'}"},
     {MESSAGES ",'tool_choice':{'type':'tool','name':'f'}}",
@@ -95,36 +97,67 @@ static const struct {
      "{'messages':[" ASKED "],'response_format':{'type':'json_schema','json_schema':{'schema':{}}}}"},
 };
 
-START_TEST(bodies_turn_into_chat)
+static struct call call;
+static struct params p;
+
+static void setup(void) { rig_begin(&call, true); }
+
+static void teardown(void)
 {
-    struct err_info info = {0};
-    json_t *in = parse(turns[_i].in), *expected = parse(turns[_i].chat), *chat;
-    ck_assert_msg(anthropic_to_chat(in, &chat, &info) == ERR_OK, "%s", info.text);
+    params_fini(&p);
+    rig_end(&call);
+    folder_remove();
+}
+
+/* Reads the body, which becomes the call's. */
+static enum err read_body(json_t *body, bool is_answered, struct err_info *info)
+{
+    params_fini(&p);
+    call_drop_json(&call);
+    arena_reset(&call.arena);
+    call.json = body;
+    *info = (struct err_info){0};
+    params_init(&p, &call);
+    return anthropic_read(&call, is_answered, &p, info);
+}
+
+static void expect_chat(const char *text)
+{
+    json_t *expected = parse(text), *chat = rig_show(&call, &p);
+    char found[2048] = "";
     ck_assert_str_eq(json_string_value(json_object_get(chat, "model")), "m");
     json_object_del(chat, "model");
-    char text[2048] = "";
-    json_dumpb(chat, text, sizeof text - 1, JSON_COMPACT);
-    ck_assert_msg(json_equal(chat, expected), "%s", text);
-    json_decref(in);
+    json_dumpb(chat, found, sizeof found - 1, JSON_COMPACT);
+    ck_assert_msg(json_equal(chat, expected), "%s", found);
     json_decref(expected);
     json_decref(chat);
+}
+
+START_TEST(bodies_turn_into_chat)
+{
+    struct err_info info;
+    ck_assert_msg(read_body(parse(turns[_i].in), false, &info) == ERR_OK, "%s", info.text);
+    expect_chat(turns[_i].chat);
 }
 END_TEST
 
 /* With each allocation failing in turn. */
 START_TEST(no_memory_is_told)
 {
-    struct err_info info = {0};
-    json_t *in = parse(turns[_i].in), *chat;
-    size_t live = mem_live();
+    struct err_info info;
+    json_t *in = parse(turns[_i].in);
+    (void)read_body(json_incref(in), false, &info);
     bool fired = true;
     for (int n = 0; fired; n++) {
+        params_fini(&p);
+        params_init(&p, &call);
+        size_t live = mem_live();
         mem_fail_at(n);
-        enum err err = anthropic_to_chat(in, &chat, &info);
+        enum err err = anthropic_read(&call, false, &p, &info);
         fired = mem_fault_fired();
         mem_fail_at(-1);
-        ck_assert_msg(fired ? err == ERR_NOMEM && chat == NULL : err == ERR_OK, "allocation %d: %s", n, err_code(err));
-        json_decref(chat);
+        ck_assert_msg(err == (fired ? ERR_NOMEM : ERR_OK), "allocation %d: %s", n, err_code(err));
+        params_fini(&p);
         ck_assert_uint_eq(mem_live(), live);
         ck_assert_int_lt(n, 1000);
     }
@@ -136,8 +169,8 @@ END_TEST
 START_TEST(many_blocks_take_their_time_once)
 {
     enum { N = 60000 };
-    struct err_info info = {0};
-    json_t *body = parse(MESSAGES "}"), *chat, *system = json_array(), *thoughts = json_array();
+    struct err_info info;
+    json_t *body = parse(MESSAGES "}"), *system = json_array(), *thoughts = json_array();
     for (int i = 0; i < N; i++) {
         json_array_append_new(system, parse("{'type':'text','text':'x-anthropic-billing-header: a'}"));
         json_array_append_new(thoughts,
@@ -147,14 +180,12 @@ START_TEST(many_blocks_take_their_time_once)
     json_object_set_new(body, "system", system);
     json_array_append_new(json_object_get(body, "messages"),
                           json_pack("{s:s,s:o}", "role", "assistant", "content", thoughts));
-    ck_assert_int_eq(anthropic_to_chat(body, &chat, &info), ERR_OK);
-    const json_t *messages = json_object_get(chat, "messages");
+    ck_assert_int_eq(read_body(body, false, &info), ERR_OK);
+    const json_t *messages = p.messages;
     ck_assert_uint_eq(json_array_size(messages), 2);
     ck_assert_uint_eq(json_array_size(json_object_get(json_array_get(messages, 0), "content")), 2 * N + 1);
     ck_assert_uint_eq(json_string_length(json_object_get(json_array_get(messages, 1), "reasoning_content")),
                       N * 38 - 1);
-    json_decref(body);
-    json_decref(chat);
 }
 END_TEST
 
@@ -224,63 +255,78 @@ static const struct {
 
 START_TEST(wrong_fields_are_named)
 {
-    struct err_info info = {0};
-    json_t *in = parse(refusals[_i].in), *chat;
-    ck_assert_int_eq(anthropic_to_chat(in, &chat, &info), refusals[_i].code);
+    struct err_info info;
+    ck_assert_int_eq(read_body(parse(refusals[_i].in), false, &info), refusals[_i].code);
     ck_assert_str_eq(info.where, refusals[_i].where);
-    ck_assert_ptr_null(chat);
-    json_decref(in);
 }
 END_TEST
 
 static const struct {
-    const char *more, *chat; /* members behind max_tokens, whatever they are; what they turn into */
+    const char *more, *chat; /* members after max_tokens; settings that are read */
 } settings[] = {
-    {"", "{'max_tokens':7}"},
-    {",'temperature':0.5,'top_p':0.9,'top_k':5,'stream':true,'metadata':{'user_id':'u'},'service_tier':'auto'",
-     "{'max_tokens':7,'temperature':0.5,'top_p':0.9,'top_k':5,'stream':true}"},
-    {",'stop_sequences':['a','b'],'seed':1,'n':2,'echo':true", "{'max_tokens':7,'stop':['a','b'],'seed':1}"},
-    {",'temperature':null,'stop_sequences':null", "{'max_tokens':7}"},
+    {"", ""},
+    {",'temperature':0.5,'top_p':0.75,'top_k':5,'stream':true,'metadata':{'user_id':'u'},'service_tier':'auto'",
+     ",'temperature':0.5,'top_p':0.75,'top_k':5,'stream':true"},
+    {",'stop_sequences':['a','b'],'seed':1,'n':2,'echo':true,'stop':'c','response_format':5",
+     ",'stop':['a','b'],'seed':1"},
+    {",'temperature':null,'stop_sequences':null", ""},
 };
 
-START_TEST(settings_turn_into_those_of_chat)
+START_TEST(settings_are_read)
 {
     char text[512];
-    struct err_info info = {0};
-    snprintf(text, sizeof text, "{'max_tokens':7%s}", settings[_i].more);
-    json_t *in = parse(text), *expected = parse(settings[_i].chat);
-    json_t *chat = json_object();
-    enum err err = anthropic_add_answer(in, chat, &info);
-    ck_assert_int_eq(err, ERR_OK);
-    json_dumpb(chat, text, sizeof text, JSON_COMPACT);
-    ck_assert_msg(json_equal(chat, expected), "%s", text);
-    json_decref(in);
-    json_decref(expected);
-    json_decref(chat);
+    struct err_info info;
+    snprintf(text, sizeof text, MESSAGES ",'max_tokens':7%s}", settings[_i].more);
+    ck_assert_msg(read_body(parse(text), true, &info) == ERR_OK, "%s", info.text);
+    snprintf(text, sizeof text, "{'messages':[" ASKED "],'max_tokens':7%s}", settings[_i].chat);
+    expect_chat(text);
+    ck_assert(p.n == 1 && !p.echo);
 }
 END_TEST
 
+/* Errors that are found after reading: in a tool, the choice, or a schema that no grammar exists for. */
 static const struct {
-    const char *where, *placed;
-} places[] = {
-    {"tools[3].function.name", "tools[3].name"},
-    {"tools[3].function.parameters/properties/function", "tools[3].input_schema/properties/function"},
-    {"tools[3]", "tools[3]"},
-    {"tool_choice.function.name", "tool_choice.name"},
-    {"response_format.json_schema.schema/type", "output_config.format.schema/type"},
-    {"messages[0].function.parameters", "messages[0].function.parameters"},
-    {"", ""},
+    const char *more, *where, *text;
+    enum err code;
+} late_refusals[] = {
+    {"'tools':[{'name':'f','input_schema':{}},{'name':'f','input_schema':{}}]", "tools[1].name",
+     "tools[1].name: expected a name that no tool in front has, found 'f'", ERR_INVALID_VALUE},
+    {"'tools':[{'name':'f','input_schema':{'properties':{'a':{'type':5}}}}]", "tools[0].input_schema/properties/a/type",
+     "tools[0].input_schema/properties/a/type: ", ERR_INVALID_SCHEMA},
+    {"'tools':[{'name':'f','input_schema':{},'description':5}]", "tools[0].description",
+     "tools[0].description: expected a string, found 5", ERR_INVALID_TYPE},
+    {"'tools':[{'name':'f','input_schema':{}}],'tool_choice':{'type':'tool','name':'g'}", "tool_choice.name",
+     "tool_choice.name: expected the name of one of tools, found 'g'", ERR_INVALID_VALUE},
+    {"'tool_choice':{'type':'any'}", "tool_choice",
+     "tool_choice: expected \"required\" only with tools, found 'required'", ERR_INVALID_VALUE},
 };
 
-START_TEST(places_are_those_of_the_body)
+START_TEST(wrong_tools_are_named)
 {
-    char expected[ERR_WHERE_BYTES + 8];
-    struct err_info info = {0};
-    err_set(&info, ERR_INVALID_TYPE, places[_i].where, "%s: x", places[_i].where);
-    anthropic_name_place(NULL, &info);
-    ck_assert_str_eq(info.where, places[_i].placed);
-    snprintf(expected, sizeof expected, "%s: x", places[_i].placed);
-    ck_assert_str_eq(info.text, expected);
+    char text[512];
+    struct err_info info;
+    snprintf(text, sizeof text, MESSAGES ",%s}", late_refusals[_i].more);
+    ck_assert_msg(read_body(parse(text), false, &info) == ERR_OK, "%s", info.text);
+    ck_assert_int_eq(tools_check(&p.tools, false, &info), late_refusals[_i].code);
+    ck_assert_str_eq(info.where, late_refusals[_i].where);
+    ck_assert_msg(strncmp(info.text, late_refusals[_i].text, strlen(late_refusals[_i].text)) == 0, "%s", info.text);
+}
+END_TEST
+
+START_TEST(schemas_without_a_grammar_are_named)
+{
+    static const char bad[] = "{'type':'object','properties':{'x':{'pattern':'(?<=a)b'}}}";
+    char text[512];
+    struct err_info info;
+    snprintf(text, sizeof text, MESSAGES ",'output_config':{'format':{'type':'json_schema','schema':%s}}}", bad);
+    ck_assert_int_eq(read_body(parse(text), false, &info), ERR_OK);
+    ck_assert_int_eq(params_grammar(&p, call.engine, &info), ERR_INVALID_SCHEMA);
+    ck_assert_str_eq(info.where, "output_config.format.schema/properties/x/pattern");
+    snprintf(text, sizeof text, MESSAGES ",'tools':[{'name':'f','input_schema':%s}],'tool_choice':{'type':'any'}}",
+             bad);
+    ck_assert_int_eq(read_body(parse(text), false, &info), ERR_OK);
+    ck_assert_int_eq(tool_choice_grammar(&p, call.engine, &info), ERR_INVALID_SCHEMA);
+    ck_assert_str_eq(info.where, "tools[0].input_schema/properties/x/pattern");
 }
 END_TEST
 
@@ -344,12 +390,14 @@ Suite *anthropic_input_suite(void)
 {
     Suite *s = suite_create("anthropic_input");
     TCase *forms = tcase_create("forms"), *served = tcase_create("served");
+    tcase_add_checked_fixture(forms, setup, teardown);
     tcase_add_loop_test(forms, bodies_turn_into_chat, 0, ARRAY_LEN(turns));
     tcase_add_loop_test(forms, no_memory_is_told, 0, ARRAY_LEN(turns));
     tcase_add_test(forms, many_blocks_take_their_time_once);
     tcase_add_loop_test(forms, wrong_fields_are_named, 0, ARRAY_LEN(refusals));
-    tcase_add_loop_test(forms, settings_turn_into_those_of_chat, 0, ARRAY_LEN(settings));
-    tcase_add_loop_test(forms, places_are_those_of_the_body, 0, ARRAY_LEN(places));
+    tcase_add_loop_test(forms, settings_are_read, 0, ARRAY_LEN(settings));
+    tcase_add_loop_test(forms, wrong_tools_are_named, 0, ARRAY_LEN(late_refusals));
+    tcase_add_test(forms, schemas_without_a_grammar_are_named);
     tcase_set_tags(served, "fork");
     tcase_add_checked_fixture(served, NULL, rig_unserve);
     tcase_add_test(served, counts_what_chat_would_prompt);

@@ -84,6 +84,17 @@ START_TEST(ignore_eos_bans_the_models_end_tokens)
 END_TEST
 
 /* What the request itself names as an end ends it. */
+/* Without max_tokens, an answer has 16 tokens, as in OpenAI's API; llama-server's has no limit. */
+START_TEST(answers_are_short_unless_asked)
+{
+    ck_assert_int_eq(rig_post(TEXT, "{" PROMPT ",\"model\":\"tiny\",\"ignore_eos\":true}"), 200);
+    ck_assert_int_eq(rig_number_at("usage.completion_tokens"), 16);
+    ck_assert_int_eq(rig_post("/completion", "{" PROMPT ",\"model\":\"tiny\",\"ignore_eos\":true,\"n_predict\":null}"),
+                     200);
+    ck_assert_int_eq(rig_number_at("tokens_predicted"), RIG_CTX - 2);
+}
+END_TEST
+
 START_TEST(ignore_eos_leaves_stop_token_ids)
 {
     ck_assert_int_eq(rig_post(TEXT, "{" PROMPT ",\"max_tokens\":6,\"temperature\":0,\"logit_bias\":{\"120\":100},"
@@ -108,6 +119,7 @@ Suite *completions_suite(void)
     tcase_add_test(t, one_token_may_be_left);
     tcase_add_test(t, ignore_eos_bans_the_models_end_tokens);
     tcase_add_test(t, ignore_eos_leaves_stop_token_ids);
+    tcase_add_test(t, answers_are_short_unless_asked);
     suite_add_tcase(s, t);
     return s;
 }

@@ -428,3 +428,93 @@ void rig_refuse(const char *uri, const char *body, int status, const char *code,
     ck_assert_str_eq(rig_text_at("error.type"), type);
     ck_assert_msg(strlen(rig_text_at("error.message")) > 10, "%s", rig_got.body);
 }
+
+/* --- readers of bodies ------------------------------------------------------------------------------------------ */
+
+void rig_begin(struct call *c, bool is_strict)
+{
+    static struct conf own;
+    static struct server server = {.conf = &own, .model_id = "tiny"};
+    own.strict_api = is_strict;
+    *c = (struct call){.server = &server, .engine = rig_engine()};
+    arena_init(&c->arena, 0, 0, MEM_REQUEST);
+}
+
+void rig_end(struct call *c)
+{
+    call_drop_json(c);
+    arena_fini(&c->arena);
+    engine_close(&c->engine);
+}
+
+static void show_tools(const struct tools *t, json_t *out)
+{
+    json_t *name = json_array_get(t->allowed, 0);
+    if (t->list != NULL) {
+        json_object_set(out, "tools", t->list);
+    }
+    if (t->is_named) {
+        ck_assert(t->mode == TOOLS_REQUIRED && json_array_size(t->allowed) == 1);
+        json_object_set_new(out, "tool_choice",
+                            json_pack("{s:s, s:{s:O}}", "type", "function", "function", "name", name));
+    } else if (t->mode != TOOLS_AUTO) {
+        json_object_set_new(out, "tool_choice", json_string(t->mode == TOOLS_NONE ? "none" : "required"));
+    }
+    if (t->is_parallel || t->is_separate) {
+        json_object_set_new(out, "parallel_tool_calls", json_boolean(t->is_parallel));
+    }
+}
+
+static void show_form(const struct constraint *c, json_t *out)
+{
+    if (c->kind == CONSTRAINT_OBJECT) {
+        json_object_set_new(out, "response_format", json_pack("{s:s}", "type", "json_object"));
+    } else if (c->kind == CONSTRAINT_SCHEMA) {
+        json_object_set_new(
+            out, "response_format",
+            json_pack("{s:s, s:{s:O}}", "type", "json_schema", "json_schema", "schema", (json_t *)c->value));
+    }
+}
+
+static void show_settings(const struct call *c, const struct params *p, json_t *out)
+{
+    struct params absent;
+    params_init(&absent, c);
+    const struct sampler_params *s = &p->gen.sampling, *no = &absent.gen.sampling;
+    const struct {
+        const char *name;
+        double is, was;
+    } rows[] = {{"temperature", s->temperature, no->temperature},
+                {"top_p", s->top_p, no->top_p},
+                {"top_k", s->top_k, no->top_k},
+                {"seed", s->seed < 1000 ? (double)s->seed : -1, -1}, /* the default is drawn */
+                {"max_tokens", p->gen.max_tokens, -1},
+                {"thinking_token_budget", (double)p->think_budget, -1}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (rows[i].is != rows[i].was) {
+            bool is_whole = rows[i].is == (double)(int)rows[i].is;
+            json_object_set_new(out, rows[i].name,
+                                is_whole ? json_integer((json_int_t)rows[i].is) : json_real(rows[i].is));
+        }
+    }
+    if (p->stream) {
+        json_object_set_new(out, "stream", json_true());
+    }
+    for (size_t i = 0; i < p->gen.n_stop; i++) {
+        if (i == 0) {
+            json_object_set_new(out, "stop", json_array());
+        }
+        json_array_append_new(json_object_get(out, "stop"), json_stringn(p->gen.stop[i], p->gen.stop_len[i]));
+    }
+}
+
+json_t *rig_show(const struct call *c, const struct params *p)
+{
+    json_t *out = json_pack("{s:O*, s:O*, s:s*, s:s*}", "messages", p->messages, "chat_template_kwargs", p->kwargs,
+                            "reasoning_effort", p->effort, "model", p->model);
+    ck_assert_ptr_nonnull(out);
+    show_tools(&p->tools, out);
+    show_form(&p->constraint, out);
+    show_settings(c, p, out);
+    return out;
+}

@@ -5,6 +5,7 @@
 #define INFCGI_TESTS_FCGI_RIG_H
 
 #include "engine/engine.h"
+#include "fcgi/api/params.h"
 #include "fcgi/wire/fastcgi.h"
 #include "fcgi/wire/server.h"
 
@@ -73,6 +74,13 @@ int rig_get(const char *uri);
 json_t *rig_at(const char *path);
 const char *rig_text_at(const char *path);
 json_int_t rig_number_at(const char *path);
+
+/* Begin a call without a connection, for readers of bodies: with rig_engine. rig_end frees its JSON and arena. */
+void rig_begin(struct call *c, bool is_strict);
+void rig_end(struct call *c);
+
+/* Returns a chat's parts and the settings that differ from the defaults as a body of /v1/chat/completions. */
+json_t *rig_show(const struct call *c, const struct params *p);
 
 /* Writes JSON that is given with single quotation marks to room; returns room. */
 const char *rig_quotes(const char *text, char *room);

@@ -11,33 +11,36 @@
 
 Suite *params_suite(void);
 
-static struct engine *engine;
+static struct call call;
 static struct err_info info;
 static struct params p;
-static json_t *root;
-static struct arena arena;
 
-static void setup(void)
-{
-    engine = rig_engine();
-    arena_init(&arena, 0, 0, MEM_REQUEST);
-}
+static void setup(void) { rig_begin(&call, true); }
 
 static void teardown(void)
 {
-    arena_fini(&arena);
-    json_decref(root);
-    engine_close(&engine);
+    params_fini(&p);
+    rig_end(&call);
     folder_remove();
+}
+
+static const struct field_table *table_of(bool is_chat) { return is_chat ? &fields_of_chat : &fields_of_completions; }
+
+/* Returns row i; NULL after the last. */
+static const struct field *params_field(bool is_chat, size_t i)
+{
+    return i < table_of(is_chat)->n ? &table_of(is_chat)->rows[i] : NULL;
 }
 
 static enum err read_n(const char *text, size_t n, bool is_chat)
 {
-    arena_reset(&arena);
-    json_decref(root);
+    params_fini(&p);
+    arena_reset(&call.arena);
+    call_drop_json(&call);
     info = (struct err_info){0};
-    enum err err = json_in_parse(text, n, &root, &info);
-    return err != ERR_OK ? err : params_read(&p, root, is_chat, true, engine, &arena, &info);
+    params_init(&p, &call);
+    enum err err = json_in_parse(text, n, &call.json, &info);
+    return err != ERR_OK ? err : params_read(&p, &call, table_of(is_chat), call.json, &info);
 }
 
 static void accept(const char *text, bool is_chat)
@@ -92,7 +95,7 @@ START_TEST(every_field_refuses_other_types)
                   {'s', "\"\""}, {'a', "[]"},    {'a', "[1]"}, {'o', "{}"},  {'o', "{\"a\":1}"}};
     for (int is_chat = 0; is_chat <= 1; is_chat++) {
         const struct field *f;
-        for (int i = 0; (f = params_field(is_chat, i)) != NULL; i++) {
+        for (size_t i = 0; (f = params_field(is_chat, i)) != NULL; i++) {
             for (size_t k = 0; k < ARRAY_LEN(values); k++) {
                 if (!takes(f->kind, values[k].type)) {
                     refuse_value(f->name, values[k].text, is_chat, ERR_INVALID_TYPE);
@@ -100,8 +103,6 @@ START_TEST(every_field_refuses_other_types)
             }
         }
     }
-    ck_assert_ptr_null(params_field(true, -1));
-    ck_assert_ptr_null(params_field(false, 10000));
 }
 END_TEST
 
@@ -110,7 +111,7 @@ START_TEST(every_number_refuses_what_is_out_of_range)
     int n_checked = 0;
     for (int is_chat = 0; is_chat <= 1; is_chat++) {
         const struct field *f;
-        for (int i = 0; (f = params_field(is_chat, i)) != NULL; i++) {
+        for (size_t i = 0; (f = params_field(is_chat, i)) != NULL; i++) {
             char text[64];
             bool is_integer = f->kind == FIELD_INT || f->kind == FIELD_INT32;
             if (!is_integer && f->kind != FIELD_FLOAT) {
@@ -142,14 +143,14 @@ START_TEST(every_field_takes_null_as_absent)
         struct buf text;
         const struct field *f;
         buf_init(&text, 0, MEM_GENERAL);
-        for (int i = 0; (f = params_field(is_chat, i)) != NULL; i++) {
+        for (size_t i = 0; (f = params_field(is_chat, i)) != NULL; i++) {
             buf_printf(&text, "%c\"%s\":null", i == 0 ? '{' : ',', f->name);
         }
         buf_putc(&text, '}');
         accept("{}", is_chat);
         struct params absent = p;
         accept(text.data, is_chat);
-        ck_assert(p.n == 1 && p.max_tokens == absent.max_tokens && p.logprobs == -1 && p.top_logprobs == -1 &&
+        ck_assert(p.n == 1 && p.gen.max_tokens == absent.gen.max_tokens && p.logprobs == -1 && p.top_logprobs == -1 &&
                   !p.stream);
         ck_assert(absent.gen.sampling.temperature == 0.8f && p.gen.sampling.temperature == 0.8f &&
                   p.gen.sampling.top_k == 40 && p.gen.sampling.top_p == 0.95f && p.gen.sampling.min_p == 0.05f &&
@@ -158,7 +159,7 @@ START_TEST(every_field_takes_null_as_absent)
                   p.gen.sampling.n_top == -1);
         ck_assert(p.model == NULL && p.gen.cache_salt == NULL && !p.gen.ignore_eos &&
                   p.gen.sampling.repeat_last_n == 64);
-        ck_assert_int_eq(p.gen.max_tokens, is_chat ? -1 : 16);
+        ck_assert_int_eq(p.gen.max_tokens, -1);
         buf_fini(&text);
     }
 }
@@ -168,8 +169,8 @@ START_TEST(field_names_stand_once)
 {
     for (int is_chat = 0; is_chat <= 1; is_chat++) {
         const struct field *a, *b;
-        for (int i = 0; (a = params_field(is_chat, i)) != NULL; i++) {
-            for (int k = i + 1; (b = params_field(is_chat, k)) != NULL; k++) {
+        for (size_t i = 0; (a = params_field(is_chat, i)) != NULL; i++) {
+            for (size_t k = i + 1; (b = params_field(is_chat, k)) != NULL; k++) {
                 ck_assert_str_ne(a->name, b->name);
             }
         }
@@ -183,7 +184,7 @@ START_TEST(refused_fields_may_be_off)
     int n = 0;
     for (int is_chat = 0; is_chat <= 1; is_chat++) {
         const struct field *f;
-        for (int i = 0; (f = params_field(is_chat, i)) != NULL; i++) {
+        for (size_t i = 0; (f = params_field(is_chat, i)) != NULL; i++) {
             for (size_t k = 0; f->kind == FIELD_REFUSED && k < ARRAY_LEN(on); k++) {
                 refuse_value(f->name, on[k], is_chat, ERR_UNSUPPORTED_PARAMETER);
             }
@@ -469,7 +470,7 @@ START_TEST(forms_of_answers)
         ck_assert_int_eq(p.constraint.kind, good[i / 2].kind);
         ck_assert(good[i / 2].where == NULL || strcmp(p.constraint.where, good[i / 2].where) == 0);
         ck_assert(params_has_grammar(&p) == (good[i / 2].where != NULL));
-        ck_assert_int_eq(params_grammar(&p, engine, &info), ERR_OK);
+        ck_assert_int_eq(params_grammar(&p, call.engine, &info), ERR_OK);
         ck_assert((p.gen.grammar != NULL) == (good[i / 2].where != NULL));
         engine_grammar_free(&p.gen.grammar);
     }
@@ -503,7 +504,7 @@ START_TEST(forms_that_cannot_be_made)
     char text[512];
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         accept(rig_quotes(rows[i].text, text), true);
-        enum err err = params_grammar(&p, engine, &info);
+        enum err err = params_grammar(&p, call.engine, &info);
         ck_assert_msg(err == rows[i].code, "%s: %s: %s", rows[i].text, err_code(err), info.text);
         ck_assert_str_eq(info.where, rows[i].where);
         ck_assert_ptr_null(p.gen.grammar);

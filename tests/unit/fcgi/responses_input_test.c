@@ -1,6 +1,9 @@
 /* Requests of the Responses API: what they turn into, what is refused where, and where errors of the chat body are. */
 #include "engine/base/mem.h"
 #include "fcgi/api/openai/responses_input.h"
+#include "fcgi/api/tool_choice.h"
+#include "tests/support/folder.h"
+#include "tests/unit/fcgi/fcgi_rig.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -44,10 +47,8 @@ static const struct {
     const char *in, *chat;
 } turns[] = {
     {"{'input':'Hi'}", "{" MESSAGES "}"},
-    {"{'model':'m','input':'Hi','max_output_tokens':5,'temperature':0,'stream':true,'top_logprobs':2,'store':false,"
-     "'client_metadata':{},'parallel_tool_calls':false,'tools':null}",
-     "{'model':'m'," MESSAGES ",'max_completion_tokens':5,'temperature':0,'stream':true,'top_logprobs':2,'logprobs':"
-     "true,'parallel_tool_calls':false}"},
+    {"{'input':'Hi','store':false,'client_metadata':{},'parallel_tool_calls':false,'tools':null}",
+     "{" MESSAGES ",'parallel_tool_calls':false}"},
     {"{'input':[" HI ",{'type':'message','role':'assistant','id':'msg_1','status':'completed','content':[{'type':"
      "'output_text','text':'A','annotations':[]},{'type':'refusal','refusal':'B'}]}]}",
      "{'messages':[" ASKED ",{'role':'assistant','content':[" TEXT("A") "," TEXT("B") "]}]}"},
@@ -93,7 +94,7 @@ static const struct {
      "'name':'mcp__f','arguments':'{}'}}]}," RESULT("1") "]}"},
     {ONE("'tools':[" FUNCTION ",{'type':'web_search','external_web_access':false},{'type':'image_generation'},{'type':"
          "'function','name':'g','parameters':null}],'tool_choice':'auto'"),
-     "{" MESSAGES ",'tools':[" AS_CHAT ",{'type':'function','function':{'name':'g'}}],'tool_choice':'auto'}"},
+     "{" MESSAGES ",'tools':[" AS_CHAT ",{'type':'function','function':{'name':'g'}}]}"},
     {ONE("'tools':[{'type':'namespace','name':'n_','description':'N','tools':[" FUNCTION "]}]"),
      "{" MESSAGES
      ",'tools':[{'type':'function','function':{'name':'n_f','description':'D','parameters':{'type':'object'"
@@ -119,23 +120,43 @@ static const struct {
     {ONE("'text':{'format':{'type':'text'},'verbosity':'low'}"), "{" MESSAGES "}"},
     {ONE("'text':{'format':{'type':'json_object'}}"), "{" MESSAGES ",'response_format':{'type':'json_object'}}"},
     {ONE("'text':{'format':{'type':'json_schema','name':'n','schema':{'a':1},'strict':true,'description':'D'}}"),
-     "{" MESSAGES
-     ",'response_format':{'type':'json_schema','json_schema':{'name':'n','schema':{'a':1},'strict':true}}}"},
+     "{" MESSAGES ",'response_format':{'type':'json_schema','json_schema':{'schema':{'a':1}}}}"},
     {ONE("'reasoning':{'effort':'low','summary':'auto'}"), "{" MESSAGES ",'reasoning_effort':'low'}"},
     {ONE("'reasoning':{'effort':null}"), "{" MESSAGES "}"},
 };
 
+static struct call call;
+static struct params p;
+
+static void setup(void) { rig_begin(&call, true); }
+
+static void teardown(void)
+{
+    params_fini(&p);
+    rig_end(&call);
+    folder_remove();
+}
+
+/* Reads a body into p. */
+static enum err read_body(const json_t *in, const json_t *past, struct err_info *info)
+{
+    *info = (struct err_info){0};
+    params_fini(&p);
+    params_init(&p, &call);
+    return responses_read(in, past, &p, info);
+}
+
 START_TEST(bodies_turn_into_chat)
 {
-    struct err_info info = {0};
-    struct responses_chat out;
+    struct err_info info;
     json_t *in = parse(turns[_i].in), *expected = parse(turns[_i].chat);
-    ck_assert_msg(responses_to_chat(in, NULL, &out, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(read_body(in, NULL, &info) == ERR_OK, "%s", info.text);
+    json_t *chat = rig_show(&call, &p);
     char text[4096] = "";
-    json_dumpb(out.chat, text, sizeof text - 1, JSON_COMPACT);
-    ck_assert_msg(json_equal(out.chat, expected), "%s", text);
-    ck_assert_uint_eq(json_array_size(out.places), json_array_size(json_object_get(out.chat, "tools")));
-    responses_chat_fini(&out);
+    json_dumpb(chat, text, sizeof text - 1, JSON_COMPACT);
+    ck_assert_msg(json_equal(chat, expected), "%s", text);
+    ck_assert_uint_eq(json_array_size(p.tools.places), json_array_size(p.tools.list));
+    json_decref(chat);
     json_decref(in);
     json_decref(expected);
 }
@@ -215,67 +236,83 @@ static const struct {
 
 START_TEST(wrong_fields_are_named)
 {
-    struct err_info info = {0};
-    struct responses_chat out;
+    struct err_info info;
     json_t *in = parse(refusals[_i].in);
-    ck_assert_int_eq(responses_to_chat(in, NULL, &out, &info), refusals[_i].code);
+    ck_assert_int_eq(read_body(in, NULL, &info), refusals[_i].code);
     ck_assert_str_eq(info.where, refusals[_i].where);
     ck_assert_msg(strncmp(info.text, info.where, strlen(info.where)) == 0, "%s", info.text);
-    ck_assert_ptr_null(out.chat);
     json_decref(in);
 }
 END_TEST
 
-START_TEST(places_are_the_clients)
+/* Errors that are found after reading. */
+static const struct {
+    const char *more, *where;
+    enum err code;
+} late_refusals[] = {
+    {"'tools':[{'type':'web_search'},{'type':'function','name':'f','parameters':{'type':'x'}}]",
+     "tools[1].parameters/type", ERR_INVALID_SCHEMA},
+    {"'tools':[{'type':'function','name':'f','parameters':5}]", "tools[0].parameters", ERR_INVALID_TYPE},
+    {"'tools':[{'type':'web_search'},{'type':'namespace','name':'n','tools':[{'type':'function','name':'f','strict':5}"
+     "]}]",
+     "tools[1].tools[0].strict", ERR_INVALID_TYPE},
+    {"'tools':[{'type':'custom','name':'p'},{'type':'web_search'},{'type':'custom','name':'p'}]", "tools[2].name",
+     ERR_INVALID_VALUE},
+    {"'tools':[{'type':'custom','name':'p'}],'tool_choice':{'type':'custom','name':'q'}", "tool_choice.name",
+     ERR_INVALID_VALUE},
+    {"'tool_choice':'required'", "tool_choice", ERR_INVALID_VALUE},
+};
+
+START_TEST(wrong_tools_are_named)
 {
-    static const struct {
-        const char *where, *named;
-    } cases[] = {
-        {"messages[3].tool_calls[0].function.name", "input"},
-        {"prompt", "input"},
-        {"max_completion_tokens", "max_output_tokens"},
-        {"reasoning_effort", "reasoning.effort"},
-        {"response_format.json_schema.schema.properties.a", "text.format.schema.properties.a"},
-        {"response_format", "text.format"},
-        {"tool_choice.function.name", "tool_choice.name"},
-        {"tools[0].function.parameters.type", "tools[1].parameters.type"},
-        {"tools[1].function", "tools[2].tools[0]"},
-        {"tools[2].function.parameters/properties/input/pattern", "tools[3].format.definition"},
-        {"tools[2].function.parameters/properties/input/x-lark", "tools[3].format.definition"},
-        {"tools[2].function.name", "tools[3].name"},
-        {"tools[3].type", "tools[3].type"},
-        {"tools", "tools"},
-        {"temperature", "temperature"},
-        {"promptly", "promptly"},
-    };
-    struct responses_chat out;
-    struct err_info info = {0};
-    json_t *in = parse(ONE("'tools':[{'type':'web_search'}," FUNCTION
-                           ",{'type':'namespace','name':'n','tools':[" FUNCTION "]},{'type':'custom','name':'p'}]"));
-    ck_assert_int_eq(responses_to_chat(in, NULL, &out, &info), ERR_OK);
-    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
-        char text[256];
-        err_set(&info, ERR_INVALID_VALUE, cases[i].where, "%s: expected x", cases[i].where);
-        responses_name_place(&out, &info);
-        ck_assert_str_eq(info.where, cases[i].named);
-        snprintf(text, sizeof text, "%s: expected x", cases[i].named);
-        ck_assert_str_eq(info.text, text);
-    }
-    responses_chat_fini(&out);
+    char text[512];
+    struct err_info info;
+    snprintf(text, sizeof text, "{'input':'Hi',%s}", late_refusals[_i].more);
+    json_t *in = parse(text);
+    ck_assert_msg(read_body(in, NULL, &info) == ERR_OK, "%s", info.text);
+    ck_assert_int_eq(tools_check(&p.tools, false, &info), late_refusals[_i].code);
+    ck_assert_str_eq(info.where, late_refusals[_i].where);
+    ck_assert_msg(strncmp(info.text, info.where, strlen(info.where)) == 0, "%s", info.text);
     json_decref(in);
+}
+END_TEST
+
+/* Of custom tools the definition is named, because infcgi makes the schema. */
+START_TEST(schemas_without_a_grammar_are_named)
+{
+    static const char *const rows[][2] = {
+        {"'tools':[{'type':'web_search'},{'type':'function','name':'f','parameters':{'properties':{'x':{'pattern':"
+         "'(?<=a)b'}}}}],'tool_choice':'required'",
+         "tools[1].parameters/properties/x/pattern"},
+        {"'tools':[{'type':'web_search'},{'type':'custom','name':'p','format':{'type':'grammar','syntax':'regex',"
+         "'definition':'(?<=a)b'}}]",
+         "tools[1].format.definition"},
+        {"'text':{'format':{'type':'json_schema','schema':{'properties':{'x':{'pattern':'(?<=a)b'}}}}}",
+         "text.format.schema/properties/x/pattern"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        char text[512];
+        struct err_info info;
+        snprintf(text, sizeof text, "{'input':'Hi',%s}", rows[i][0]);
+        json_t *in = parse(text);
+        ck_assert_msg(read_body(in, NULL, &info) == ERR_OK, "%s", info.text);
+        enum err err =
+            p.tools.list != NULL ? tool_choice_grammar(&p, call.engine, &info) : params_grammar(&p, call.engine, &info);
+        ck_assert_int_eq(err, ERR_INVALID_SCHEMA);
+        ck_assert_str_eq(info.where, rows[i][1]);
+        json_decref(in);
+    }
 }
 END_TEST
 
 START_TEST(earlier_items_come_first)
 {
-    struct responses_chat out;
-    struct err_info info = {0};
+    struct err_info info;
     json_t *in = parse("{'instructions':'I','input':[" OUTPUT("1") "]}"), *past = parse("[" HI "," CALL("1") "]");
     json_t *expected = parse("[" SYSTEM(
         TEXT("I")) "," ASKED ",{'role':'assistant','content':null,'tool_calls':[" CALLED("1") "]}," RESULT("1") "]");
-    ck_assert_msg(responses_to_chat(in, past, &out, &info) == ERR_OK, "%s", info.text);
-    ck_assert(json_equal(json_object_get(out.chat, "messages"), expected));
-    responses_chat_fini(&out);
+    ck_assert_msg(read_body(in, past, &info) == ERR_OK, "%s", info.text);
+    ck_assert(json_equal(p.messages, expected));
     json_decref(in);
     json_decref(past);
     json_decref(expected);
@@ -285,24 +322,25 @@ END_TEST
 /* Memory is out at every step in turn: that is what is said, and nothing leaks. */
 START_TEST(no_memory_is_told)
 {
-    struct err_info info = {0};
-    struct responses_chat out;
+    struct err_info info;
     json_t *in = parse("{'instructions':'I','input':[" HI "," THOUGHT("T") "," THOUGHT("U") "," CALL("1") "," OUTPUT(
         "1") ",{'type':'custom_tool_call','call_id':'2','name':'p','input':'x'}],'tools':[" FUNCTION ",{'type':"
              "'namespace','name':'n','tools':[" FUNCTION "]},{'type':'custom','name':'p','format':{'type':'grammar',"
              "'syntax':'regex','definition':'a'}}],'tool_choice':{'type':'allowed_tools','mode':'auto','tools':[{"
              "'type':'function','name':'f'}]},'text':{'format':{'type':'json_object'}}}");
+    params_init(&p, &call);
     size_t live = mem_live();
     enum err err = ERR_NOMEM;
     for (long n = 0; err != ERR_OK; n++) {
+        params_fini(&p);
         ck_assert_uint_eq(mem_live(), live);
+        params_init(&p, &call);
         mem_fail_at(n);
-        err = responses_to_chat(in, NULL, &out, &info);
+        err = responses_read(in, NULL, &p, &info);
         ck_assert_msg(err == (mem_fault_fired() ? ERR_NOMEM : ERR_OK), "%ld: %s", n, info.text);
         mem_fail_at(-1);
     }
-    ck_assert_uint_eq(json_array_size(json_object_get(out.chat, "messages")), 5);
-    responses_chat_fini(&out);
+    ck_assert_uint_eq(json_array_size(p.messages), 5);
     json_decref(in);
 }
 END_TEST
@@ -311,8 +349,7 @@ END_TEST
 START_TEST(much_is_no_burden)
 {
     enum { PARTS = 60000 };
-    struct err_info info = {0};
-    struct responses_chat out;
+    struct err_info info;
     json_t *parts = json_array(), *tools = json_array();
     for (int i = 0; i < PARTS; i++) {
         json_array_append_new(parts,
@@ -320,17 +357,16 @@ START_TEST(much_is_no_burden)
         json_array_append_new(tools, json_pack("{s:s, s:s}", "type", "function", "name", "f"));
     }
     json_t *in = json_pack("{s:[{s:s, s:O}]}", "input", "type", "reasoning", "content", parts);
-    ck_assert_int_eq(responses_to_chat(in, NULL, &out, &info), ERR_OK);
-    const json_t *message = json_array_get(json_object_get(out.chat, "messages"), 0);
+    ck_assert_int_eq(read_body(in, NULL, &info), ERR_OK);
+    const json_t *message = json_array_get(p.messages, 0);
     ck_assert_uint_eq(json_string_length(json_object_get(message, "reasoning_content")), 22 * PARTS);
-    responses_chat_fini(&out);
     json_decref(in);
     in = json_pack("{s:s, s:O, s:{s:s, s:s, s:O}}", "input", "Hi", "tools", tools, "tool_choice", "type",
                    "allowed_tools", "mode", "auto", "tools", tools);
-    ck_assert_int_eq(responses_to_chat(in, NULL, &out, &info), ERR_INVALID_VALUE);
+    ck_assert_int_eq(read_body(in, NULL, &info), ERR_INVALID_VALUE);
     ck_assert_str_eq(info.where, "tools");
     json_object_del(in, "tools");
-    ck_assert_int_eq(responses_to_chat(in, NULL, &out, &info), ERR_INVALID_VALUE);
+    ck_assert_int_eq(read_body(in, NULL, &info), ERR_INVALID_VALUE);
     ck_assert_str_eq(info.where, "tool_choice.tools");
     json_decref(in);
     json_decref(parts);
@@ -354,9 +390,11 @@ Suite *responses_input_suite(void)
 {
     Suite *s = suite_create("responses_input");
     TCase *t = tcase_create("forms");
+    tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_loop_test(t, bodies_turn_into_chat, 0, ARRAY_LEN(turns));
     tcase_add_loop_test(t, wrong_fields_are_named, 0, ARRAY_LEN(refusals));
-    tcase_add_test(t, places_are_the_clients);
+    tcase_add_loop_test(t, wrong_tools_are_named, 0, ARRAY_LEN(late_refusals));
+    tcase_add_test(t, schemas_without_a_grammar_are_named);
     tcase_add_test(t, earlier_items_come_first);
     tcase_add_test(t, a_string_is_an_item);
     tcase_add_test(t, no_memory_is_told);

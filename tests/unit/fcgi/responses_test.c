@@ -210,8 +210,12 @@ START_TEST(unknown_fields_are_refused_when_strict)
     rig_serve(true, false);
     rig_refuse(URI, "{" ASK ",\"max_tokens\":5}", 400, "unknown_parameter", "max_tokens");
     rig_refuse(URI, "{" ASK "}", 400, "missing_required_parameter", "model");
-    ck_assert_int_eq(rig_post(URI, "{" ASK ",\"prompt_cache_key\":\"k\",\"client_metadata\":{},\"model\":\"tiny\"}"),
-                     200);
+    ck_assert_int_eq(
+        rig_post(
+            URI,
+            "{" ASK
+            ",\"prompt_cache_key\":\"k\",\"client_metadata\":{},\"stream_options\":{\"include_usage\":5},\"model\":\"tiny\"}"),
+        200);
 }
 END_TEST
 

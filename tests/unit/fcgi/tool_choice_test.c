@@ -36,8 +36,12 @@ START_TEST(some_requests_bind)
         bool is_forced;
         json_t *root = json_loads(cases[i].text, 0, NULL);
         ck_assert_msg(root != NULL, "%s", cases[i].text);
-        ck_assert_msg(tool_choice_binds(root, &is_forced) == cases[i].binds, "%s", cases[i].text);
+        struct tools t = {.list = NULL};
+        struct err_info info = {0};
+        ck_assert_int_eq(tools_read(root, &t, &info), ERR_OK);
+        ck_assert_msg(tool_choice_binds(&t, &is_forced) == cases[i].binds, "%s", cases[i].text);
         ck_assert_msg(is_forced == cases[i].is_forced, "%s", cases[i].text);
+        tools_fini(&t);
         json_decref(root);
     }
 }
@@ -57,12 +61,13 @@ static enum err make(const char *text, const char *gbnf, struct err_info *info, 
 {
     json_t *root = json_loads(text, 0, NULL);
     ck_assert_msg(root != NULL, "%s", text);
-    struct params p = {.root = root};
+    struct params p = {.n = 1};
     p.constraint = gbnf != NULL ? (struct constraint){.kind = CONSTRAINT_GBNF, .where = gbnf} : p.constraint;
     *info = (struct err_info){0};
+    ck_assert_int_eq(tools_read(root, &p.tools, info), ERR_OK);
     enum err err = tool_choice_grammar(&p, engine, info);
     *made = p.gen.grammar != NULL;
-    engine_grammar_free(&p.gen.grammar);
+    params_fini(&p);
     json_decref(root);
     return err;
 }

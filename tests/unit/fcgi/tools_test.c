@@ -20,7 +20,11 @@ static enum err check(const char *text, bool is_request, bool *shown, struct err
     ck_assert_msg(v != NULL, "%s", text);
     *shown = false;
     *info = (struct err_info){0};
-    enum err err = is_request ? tools_check(v, as_openai, shown, info) : tools_check_message(v, "messages[3]", info);
+    struct tools t = {.list = NULL};
+    enum err err = is_request ? tools_read(v, &t, info) : tools_check_message(v, "messages[3]", info);
+    err = err == ERR_OK && is_request ? tools_check(&t, as_openai, info) : err;
+    *shown = t.is_shown;
+    tools_fini(&t);
     json_decref(v);
     return err;
 }
