@@ -55,16 +55,6 @@ static void write_for_codex(const struct call *c, struct buf *out)
                MIN_OF(m->n_ctx / 4, (uint32_t)OUTPUT_TOKENS), m->n_ctx);
 }
 
-static void send(struct call *c, struct buf *out)
-{
-    if (buf_ok(out) != ERR_OK) {
-        reply_error(&c->reply, ERR_NOMEM, NULL);
-    } else {
-        reply_send(&c->reply, 200, "application/json", out);
-    }
-    buf_fini(out);
-}
-
 void models_list(struct call *c, const struct models_more *more)
 {
     struct buf out;
@@ -78,21 +68,17 @@ void models_list(struct call *c, const struct models_more *more)
         more->write_list(c, &out);
     }
     buf_putc(&out, '}');
-    send(c, &out);
+    reply_json(&c->reply, ERR_OK, NULL, &out);
 }
 
 void models_one(struct call *c, const struct models_more *more)
 {
     struct err_info info = {0};
-    enum err err = generation_check_model(c, c->path + strlen("/v1/models/"), &info);
-    if (err != ERR_OK) {
-        reply_error(&c->reply, err, &info);
-        return;
-    }
     struct buf out;
     buf_init(&out, 0, MEM_REQUEST);
+    enum err err = generation_check_model(c, c->path + strlen("/v1/models/"), &info);
     write_model(c, more, &out);
-    send(c, &out);
+    reply_json(&c->reply, err, &info, &out);
 }
 
 void api_models(struct call *c) { models_list(c, NULL); }

@@ -203,6 +203,16 @@ void reply_error(struct reply *r, enum err code, const struct err_info *info)
     buf_fini(&body);
 }
 
+void reply_json(struct reply *r, enum err err, const struct err_info *info, struct buf *body)
+{
+    if (err != ERR_OK) {
+        reply_error(r, err, info != NULL && info->code == err ? info : NULL);
+    } else {
+        reply_send(r, 200, "application/json", body);
+    }
+    buf_fini(body);
+}
+
 void reply_write_refusal(struct buf *out, enum err code, const struct err_info *info)
 {
     struct reply r = {.dialect = &dialect_openai, .arrived_ns = clock_now_ns()};

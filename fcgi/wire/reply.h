@@ -51,6 +51,10 @@ void reply_send(struct reply *r, int status, const char *content_type, const str
  * error, the answer names it: 413 if this request alone is too large, 503 if all requests together are. */
 void reply_error(struct reply *r, enum err code, const struct err_info *info);
 
+/* Sends a JSON body with status 200 or, after an error, that error (info OPTIONAL, of another code ignored), and frees
+ * the body. */
+void reply_json(struct reply *r, enum err err, const struct err_info *info, struct buf *body);
+
 /* Records, for ERR_CONTEXT_LENGTH, the tokens of a prompt that is too long and the tokens of the context. If several
  * prompts are too long, the longest is reported. */
 void reply_note_context(struct reply *r, size_t n_prompt_tokens, size_t n_ctx);

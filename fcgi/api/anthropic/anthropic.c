@@ -45,12 +45,6 @@ void api_anthropic_count(struct call *c)
     buf_init(&out, 0, MEM_REQUEST);
     enum err err = prepare(c, false, &p, &info);
     buf_printf(&out, "{\"input_tokens\":%zu}", p.n_prompt);
-    err = err != ERR_OK ? err : buf_ok(&out);
-    if (err != ERR_OK) {
-        reply_error(&c->reply, err, &info);
-    } else {
-        reply_send(&c->reply, 200, "application/json", &out);
-    }
-    buf_fini(&out);
+    reply_json(&c->reply, err, &info, &out);
     params_fini(&p);
 }

@@ -8,17 +8,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void send(struct call *c, enum err err, const struct err_info *info, struct buf *out)
-{
-    err = err != ERR_OK ? err : buf_ok(out);
-    if (err != ERR_OK) {
-        reply_error(&c->reply, err, info);
-    } else {
-        reply_send(&c->reply, 200, "application/json", out);
-    }
-    buf_fini(out);
-}
-
 /* Returns the number of sequences that are computed simultaneously. */
 static unsigned n_slots(const struct call *c) { return (unsigned)engine_model(c->engine)->max_seqs; }
 
@@ -42,7 +31,7 @@ void api_llama_slots(struct call *c)
                    engine_model(c->engine)->n_ctx, i < s.n_running ? "true" : "false");
     }
     buf_putc(&out, ']');
-    send(c, ERR_OK, NULL, &out);
+    reply_json(&c->reply, ERR_OK, NULL, &out);
 }
 
 void api_llama_props(struct call *c)
@@ -70,7 +59,7 @@ void api_llama_props(struct call *c)
                c->server->conf->no_metrics ? "false" : "true");
     err = err != ERR_OK ? err : buf_ok(&text);
     buf_fini(&text);
-    send(c, err, NULL, &out);
+    reply_json(&c->reply, err, NULL, &out);
 }
 
 void api_llama_adapters(struct call *c)
@@ -78,7 +67,7 @@ void api_llama_adapters(struct call *c)
     struct buf out;
     buf_init(&out, 0, MEM_REQUEST);
     buf_puts(&out, "[]");
-    send(c, ERR_OK, NULL, &out);
+    reply_json(&c->reply, ERR_OK, NULL, &out);
 }
 
 /* Returns the prompt that /v1/chat/completions would build from the body, without BOS and EOS: they are added again
@@ -103,7 +92,7 @@ void api_llama_template(struct call *c)
     err = err != ERR_OK ? err : buf_ok(&text);
     buf_fini(&text);
     params_fini(&p);
-    send(c, err, &info, &out);
+    reply_json(&c->reply, err, &info, &out);
 }
 
 /* Counts the tokens of the prompt that /v1/chat/completions would build from the body. */
@@ -116,5 +105,5 @@ void api_llama_count(struct call *c)
     enum err err = chat_read(c, &p, &info);
     buf_printf(&out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", p.n_prompt);
     params_fini(&p);
-    send(c, err, &info, &out);
+    reply_json(&c->reply, err, &info, &out);
 }

@@ -281,14 +281,8 @@ static void answer(struct call *c, enum err (*read)(struct job *j, struct err_in
     if (err == ERR_OK) {
         j.n_tokens = v.n_tokens;
         write(&j, &out);
-        err = buf_ok(&out);
     }
-    if (err == ERR_OK) {
-        reply_send(&c->reply, 200, "application/json", &out);
-    } else {
-        reply_error(&c->reply, err, info.code == err ? &info : NULL);
-    }
-    buf_fini(&out);
+    reply_json(&c->reply, err, &info, &out);
 }
 
 void api_rerank(struct call *c) { answer(c, read_rerank, write_rerank, "rerank"); }

@@ -255,16 +255,6 @@ static bool is_action(const struct call *c, const char *action)
     return false;
 }
 
-static void reply(struct call *c, enum err err, const struct err_info *info, struct buf *out)
-{
-    err = err != ERR_OK ? err : buf_ok(out);
-    if (err != ERR_OK) {
-        reply_error(&c->reply, err, info->code == err ? info : NULL);
-    } else {
-        reply_send(&c->reply, 200, "application/json", out);
-    }
-}
-
 void api_llama_slot_action(struct call *c)
 {
     struct err_info info = {0};
@@ -293,6 +283,5 @@ void api_llama_slot_action(struct call *c)
     } else {
         err = err_set(&info, ERR_INVALID_VALUE, "action", "action: expected save, restore or erase in the query");
     }
-    reply(c, err, &info, &out);
-    buf_fini(&out);
+    reply_json(&c->reply, err, &info, &out);
 }

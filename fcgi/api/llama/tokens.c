@@ -111,12 +111,7 @@ static void run(struct call *c, enum err (*work)(struct call *, const json_t *, 
     buf_init(&out, 0, MEM_REQUEST);
     enum err err = call_read_json(c, &info);
     err = err != ERR_OK ? err : work(c, c->json, &out, &info);
-    if (err != ERR_OK) {
-        reply_error(&c->reply, err, &info);
-    } else {
-        reply_send(&c->reply, 200, "application/json", &out);
-    }
-    buf_fini(&out);
+    reply_json(&c->reply, err, &info, &out);
 }
 
 void api_tokenize(struct call *c) { run(c, tokenize); }

@@ -14,16 +14,6 @@
 #include <string.h>
 #include <time.h>
 
-static void send(struct call *c, struct buf *out)
-{
-    if (buf_ok(out) != ERR_OK) {
-        reply_error(&c->reply, ERR_NOMEM, NULL);
-    } else {
-        reply_send(&c->reply, 200, "application/json", out);
-    }
-    buf_fini(out);
-}
-
 /* --- answers ------------------------------------------------------------------------------------------------------ */
 
 /* An empty request asks to load the model, which is always loaded. */
@@ -34,7 +24,7 @@ static void answer_nothing(struct call *c, bool is_generate)
     ollama_write_head(c, &out);
     ollama_write_nothing(is_generate, &out);
     buf_puts(&out, ",\"done\":true,\"done_reason\":\"load\"}\n");
-    send(c, &out);
+    reply_json(&c->reply, ERR_OK, NULL, &out);
 }
 
 static void answer(struct call *c, bool is_generate)
@@ -99,7 +89,7 @@ void api_ollama_tags(struct call *c)
     struct buf out;
     buf_init(&out, 0, MEM_REQUEST);
     write_entry(c, "", &out);
-    send(c, &out);
+    reply_json(&c->reply, ERR_OK, NULL, &out);
 }
 
 void api_ollama_ps(struct call *c)
@@ -110,7 +100,7 @@ void api_ollama_ps(struct call *c)
     snprintf(more, sizeof more, ",\"expires_at\":\"9999-12-31T23:59:59Z\",\"size_vram\":0,\"context_length\":%u",
              engine_model(c->engine)->n_ctx);
     write_entry(c, more, &out);
-    send(c, &out);
+    reply_json(&c->reply, ERR_OK, NULL, &out);
 }
 
 /* The newest version of Ollama whose API infcgi follows; clients select features by it. */
@@ -119,7 +109,7 @@ void api_ollama_version(struct call *c)
     struct buf out;
     buf_init(&out, 0, MEM_REQUEST);
     buf_puts(&out, "{\"version\":\"0.12.0\"}");
-    send(c, &out);
+    reply_json(&c->reply, ERR_OK, NULL, &out);
 }
 
 struct model_fields {
@@ -169,19 +159,15 @@ void api_ollama_show(struct call *c)
 {
     struct err_info info = {0};
     struct model_fields f = {0};
+    struct buf out;
+    buf_init(&out, 0, MEM_REQUEST);
     enum err err = call_read_json(c, &info);
     if (err == ERR_OK) {
         err = fields_read(c, &fields_of_ollama_show, c->json, &f, &info);
     }
     err = err != ERR_OK ? err : check_model(c, f.model != NULL ? f.model : f.name, &info);
-    if (err != ERR_OK) {
-        reply_error(&c->reply, err, &info);
-        return;
-    }
-    struct buf out;
-    buf_init(&out, 0, MEM_REQUEST);
     write_show(c, &out);
-    send(c, &out);
+    reply_json(&c->reply, err, &info, &out);
 }
 
 /* --- embeddings --------------------------------------------------------------------------------------------------- */
@@ -262,11 +248,6 @@ static void embed(struct call *c, bool is_one)
         buf_puts(&e.out, is_one ? "{\"embedding\":" : "{\"embeddings\":[");
         err = vectors_run(&v, c, &e.params, "embed", &info);
     }
-    if (err != ERR_OK) {
-        buf_fini(&e.out);
-        reply_error(&c->reply, err, info.code == err ? &info : NULL);
-        return;
-    }
     if (!is_one) {
         buf_puts(&e.out, "],\"model\":");
         json_write_cstr(&e.out, c->server->model_id);
@@ -274,7 +255,7 @@ static void embed(struct call *c, bool is_one)
                    clock_now_ns() - c->reply.arrived_ns, v.n_tokens);
     }
     buf_putc(&e.out, '}');
-    send(c, &e.out);
+    reply_json(&c->reply, err, &info, &e.out);
 }
 
 void api_ollama_embed(struct call *c) { embed(c, false); }

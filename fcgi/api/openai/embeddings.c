@@ -198,12 +198,7 @@ static void answer(struct call *c, enum embeddings_shape shape)
     err = err != ERR_OK ? err : read_fields(&j, c->json, &info);
     call_drop_json(c);
     err = err != ERR_OK ? err : run(&j, &info);
-    if (err == ERR_OK) {
-        reply_send(&c->reply, 200, "application/json", &j.out);
-    } else {
-        reply_error(&c->reply, err, info.code == err ? &info : NULL);
-    }
-    buf_fini(&j.out);
+    reply_json(&c->reply, err, &info, &j.out);
 }
 
 void api_embeddings(struct call *c) { answer(c, SHAPE_OPENAI); }

@@ -126,7 +126,9 @@ static enum err read_ask(struct call *c, struct ask *ask, struct err_info *info)
     TRY(params_read(p, c, &fields_of_responses, body, info));
     p->has_begin = true; /* an item is never continued */
     p->want_logprobs = p->top_logprobs >= 0 || responses_includes(body, "message.output_text.logprobs");
-    p->gen.sampling.n_top = p->want_logprobs ? (int32_t)MAX_OF(p->top_logprobs, 0) : -1;
+    if (p->want_logprobs) {
+        p->gen.sampling.n_top = (int32_t)MAX_OF(p->top_logprobs, 0);
+    }
     TRY(check_metadata(body, info));
     TRY(check_labels(body, info));
     TRY(check_include(body, info));
@@ -557,12 +559,6 @@ void api_responses_count(struct call *c)
     buf_init(&out, 0, MEM_REQUEST);
     enum err err = prepare(c, &a, &info);
     buf_printf(&out, "{\"object\":\"response.input_tokens\",\"input_tokens\":%zu}", a.ask.params.n_prompt);
-    err = err != ERR_OK ? err : buf_ok(&out);
-    if (err != ERR_OK) {
-        reply_error(&c->reply, err, &info);
-    } else {
-        reply_send(&c->reply, 200, "application/json", &out);
-    }
-    buf_fini(&out);
+    reply_json(&c->reply, err, &info, &out);
     finish_call(&a);
 }

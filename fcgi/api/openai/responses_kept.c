@@ -19,15 +19,6 @@ static const char *split_path(const char *path, char id[ID_BYTES])
     return rest;
 }
 
-static void refuse(struct call *c, enum err err, const char *id)
-{
-    struct err_info info = {0};
-    if (err == ERR_RESPONSE_NOT_FOUND) {
-        err_set(&info, err, "id", "no response with the id '%.64s' is kept", id);
-    }
-    reply_error(&c->reply, err, &info);
-}
-
 static void no_such_url(struct call *c)
 {
     struct err_info info = {0};
@@ -37,13 +28,11 @@ static void no_such_url(struct call *c)
 /* Sends `out`, or the error. Frees `out`. */
 static void send(struct call *c, enum err err, const char *id, struct buf *out)
 {
-    err = err != ERR_OK ? err : buf_ok(out);
-    if (err != ERR_OK) {
-        refuse(c, err, id);
-    } else {
-        reply_send(&c->reply, 200, "application/json", out);
+    struct err_info info = {0};
+    if (err == ERR_RESPONSE_NOT_FOUND) {
+        err_set(&info, err, "id", "no response with the id '%.64s' is kept", id);
     }
-    buf_fini(out);
+    reply_json(&c->reply, err, &info, out);
 }
 
 /* --- the query -------------------------------------------------------------------------------------------------- */
@@ -191,12 +180,12 @@ void api_response_post(struct call *c)
     }
     buf_init(&response, 0, MEM_REQUEST);
     enum err err = responses_store_get(&c->caller, id, &response);
-    buf_fini(&response);
     if (err != ERR_OK) {
-        refuse(c, err, id);
-    } else {
-        err_set(&info, ERR_INVALID_VALUE, NULL,
-                "the response '%.64s' has ended; those in the background can be cancelled", id);
-        reply_error(&c->reply, info.code, &info);
+        send(c, err, id, &response);
+        return;
     }
+    buf_fini(&response);
+    err_set(&info, ERR_INVALID_VALUE, NULL, "the response '%.64s' has ended; those in the background can be cancelled",
+            id);
+    reply_error(&c->reply, info.code, &info);
 }
