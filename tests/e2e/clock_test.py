@@ -158,6 +158,7 @@ def test_a_reader_that_takes_next_to_nothing_is_dropped(ctx):
     data = json.dumps({"prompt": "Once", "max_tokens": 1900, "ignore_eos": True, "stream": True, "logprobs": 5}).encode()
     request = leaving_test.head_of("direct", len(data), HTTP_AUTHORIZATION="Bearer free") + leaving_test.body_of("direct", data)
     slow = [leaving_test.connect(s, "direct") for _ in range(2)]
+    begin = time.monotonic()
     for reader in slow:
         reader.sendall(request)
 
@@ -168,10 +169,11 @@ def test_a_reader_that_takes_next_to_nothing_is_dropped(ctx):
         return m['infcgi_sequences_waiting{reason="reader"}'] == 2 and m["infcgi_generated_tokens_total"] == before["infcgi_generated_tokens_total"]
     assert harness.until(have_stopped, 60), s.metrics()
     expected = c.ask(max_tokens=24, temperature=0).json()["choices"]
-    for seconds in range(1, 20, 3):   # in addition to real time
+    for seconds in range(1, 20, 3):   # in addition to real time, which is much on a busy machine
         c.set(seconds, c.steady)
         slow[0].recv(400)
-        assert s.metrics()["infcgi_requests_running"] == 2
+        m = s.metrics()
+        assert m["infcgi_requests_running"] == 2 or time.monotonic() - begin + seconds >= 30, m
     c.set(31, c.steady)
     assert s.idle(), s.metrics()
     assert c.ask(max_tokens=24, temperature=0).json()["choices"] == expected
