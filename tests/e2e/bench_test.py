@@ -68,7 +68,7 @@ def test_bench_gpu_measures_in_turns(ctx):
     assert run.returncode == 0, run.stdout + run.stderr
     assert "| test | infcgi, tokens/s | llama.cpp, tokens/s | ratio |" in run.stdout, run.stdout
     assert " | 20.0 (20.0 to 20.0) | " in run.stdout and "A decoded token: 22 launches, 0.2 MB of weights" in run.stdout, run.stdout
-    run = subprocess.run([*command, "--llama-bench", "/bin/false"], capture_output=True, text=True, timeout=300)
+    run = subprocess.run([*command, "--llama-bench", "/bin/false"], capture_output=True, text=True, timeout=300, env=env)
     assert run.returncode == 1 and "error: bench-gpu: false: exit 1" in run.stderr, run.stderr
 
 
