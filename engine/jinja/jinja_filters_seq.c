@@ -8,14 +8,11 @@ enum { MAX_BUILTIN_DEPTH = 4 /* nesting of map in map */ };
 
 enum err jfilter_first(struct jvm *vm, struct jcall *c, struct jv *out)
 {
-    struct jv_iter it;
-    bool more;
-    TRY(jv_iter_init(vm, c->self, &it));
-    TRY(jv_iter_next(vm, &it, out, &more));
-    if (!more) {
+    struct jv_iter it = {.of = c->self};
+    if (!jv_iter_next(vm, &it, out)) {
         *out = jv_hint("no first item, the sequence was empty");
     }
-    return ERR_OK;
+    return it.err;
 }
 
 enum err jfilter_last(struct jvm *vm, struct jcall *c, struct jv *out)
@@ -74,19 +71,13 @@ static enum err getter(struct jvm *vm, struct jv v, struct jv path, struct jv *o
 
 enum err jfilter_join(struct jvm *vm, struct jcall *c, struct jv *out)
 {
-    struct jv_iter it;
+    struct jv_iter it = {.of = c->self};
+    struct jv item;
     struct jv sep = {.kind = JV_ABSENT};
-    TRY(jv_iter_init(vm, c->self, &it));
     if (c->arg[0].kind != JV_ABSENT) {
         TRY(jv_to_str(vm, c->arg[0], &sep));
     }
-    for (bool is_first = true;; is_first = false) {
-        struct jv item;
-        bool more;
-        TRY(jv_iter_next(vm, &it, &item, &more));
-        if (!more) {
-            return jtext_take(vm, &vm->tmp, 0, out);
-        }
+    for (bool is_first = true; jv_iter_next(vm, &it, &item); is_first = false) {
         if (!is_first && sep.kind == JV_STR) {
             jtext_str(&vm->tmp, sep.str);
         }
@@ -95,6 +86,8 @@ enum err jfilter_join(struct jvm *vm, struct jcall *c, struct jv *out)
         }
         TRY(jv_write_str(vm, &vm->tmp, item));
     }
+    TRY(it.err);
+    return jtext_take(vm, &vm->tmp, 0, out);
 }
 
 static struct jv keyword(const struct jcall *c, const char *name)
@@ -108,10 +101,9 @@ static struct jv keyword(const struct jcall *c, const char *name)
 }
 
 /* jinja2's map and select test the value's truth before its type: none and 0 yield nothing. */
-static enum err iter_unless_false(struct jvm *vm, struct jv v, struct jv_iter *it)
+static struct jv_iter iter_unless_false(struct jv v)
 {
-    struct jv nothing = {.kind = JV_UNDEF};
-    return jv_iter_init(vm, jv_truth(v) ? v : nothing, it);
+    return (struct jv_iter){.of = jv_truth(v) ? v : (struct jv){.kind = JV_UNDEF}};
 }
 
 /* Runs the filter (or test) called `name` on v with c's arguments from position `from` on. */
@@ -149,17 +141,11 @@ enum err jfilter_map(struct jvm *vm, struct jcall *c, struct jv *out)
     if (c->n_pos == 0 && (!by_attribute || c->n_kw > 1u + (otherwise.kind != JV_ABSENT))) {
         return jvm_fail(vm, "map expects the name of a filter or an attribute");
     }
-    struct jv_iter it;
+    struct jv_iter it = iter_unless_false(c->self);
+    struct jv item;
     struct jv list;
-    TRY(iter_unless_false(vm, c->self, &it));
     TRY(jv_list_new(vm, JV_LIST, 0, &list));
-    for (;;) {
-        struct jv item;
-        bool more;
-        TRY(jv_iter_next(vm, &it, &item, &more));
-        if (!more) {
-            return jv_gen_new(vm, list.list, out);
-        }
+    while (jv_iter_next(vm, &it, &item)) {
         if (by_attribute) {
             TRY(getter(vm, item, attribute, &item));
             item = item.kind == JV_UNDEF && otherwise.kind != JV_ABSENT && otherwise.kind != JV_NONE ? otherwise : item;
@@ -168,25 +154,21 @@ enum err jfilter_map(struct jvm *vm, struct jcall *c, struct jv *out)
         }
         TRY(jv_list_add(vm, list.list, item));
     }
+    TRY(it.err);
+    return jv_gen_new(vm, list.list, out);
 }
 
 enum err jfilter_choose(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     bool want = (c->row->how & JCHOOSE_WANTED) != 0, by_attribute = (c->row->how & JCHOOSE_BY_ATTRIBUTE) != 0;
-    struct jv_iter it;
+    struct jv_iter it = iter_unless_false(c->self);
+    struct jv item;
     struct jv list;
     if (by_attribute && c->n_pos == 0) {
         return jvm_fail(vm, "the filter expects the name of an attribute");
     }
-    TRY(iter_unless_false(vm, c->self, &it));
     TRY(jv_list_new(vm, JV_LIST, 0, &list));
-    for (;;) {
-        struct jv item;
-        bool more;
-        TRY(jv_iter_next(vm, &it, &item, &more));
-        if (!more) {
-            return jv_gen_new(vm, list.list, out);
-        }
+    while (jv_iter_next(vm, &it, &item)) {
         struct jv looked_at = item;
         if (by_attribute) {
             TRY(getter(vm, item, c->pos[0], &looked_at));
@@ -198,6 +180,8 @@ enum err jfilter_choose(struct jvm *vm, struct jcall *c, struct jv *out)
             TRY(jv_list_add(vm, list.list, item));
         }
     }
+    TRY(it.err);
+    return jv_gen_new(vm, list.list, out);
 }
 
 /* Returns an item's sort key: its attribute (or several, separated by commas), ignoring case unless case_sensitive. */
@@ -231,22 +215,17 @@ static enum err key_of(struct jvm *vm, struct jv item, struct jv attribute, bool
 static enum err keyed(struct jvm *vm, struct jv v, struct jv attribute, bool case_sensitive, struct jv *items,
                       struct jv *keys)
 {
-    struct jv_iter it;
-    TRY(jv_iter_init(vm, v, &it));
+    struct jv_iter it = {.of = v};
+    struct jv item;
     TRY(jv_list_new(vm, JV_LIST, 0, items));
     TRY(jv_list_new(vm, JV_LIST, 0, keys));
-    for (;;) {
-        struct jv item;
+    while (jv_iter_next(vm, &it, &item)) {
         struct jv key;
-        bool more;
-        TRY(jv_iter_next(vm, &it, &item, &more));
-        if (!more) {
-            return ERR_OK;
-        }
         TRY(key_of(vm, item, attribute, case_sensitive, &key));
         TRY(jv_list_add(vm, items->list, item));
         TRY(jv_list_add(vm, keys->list, key));
     }
+    return it.err;
 }
 
 enum err jfilter_sort(struct jvm *vm, struct jcall *c, struct jv *out) /* reverse case_sensitive attribute */
@@ -378,24 +357,19 @@ enum err jfilter_slice(struct jvm *vm, struct jcall *c, struct jv *out) /* slice
 
 enum err jfilter_sum(struct jvm *vm, struct jcall *c, struct jv *out) /* attribute start */
 {
-    struct jv_iter it;
+    struct jv_iter it = {.of = c->self};
+    struct jv item;
     *out = c->arg[1].kind == JV_ABSENT ? jv_int(0) : c->arg[1];
     if (jv_is_str(*out)) {
         return jvm_fail(vm, "sum adds no strings; use join");
     }
-    TRY(jv_iter_init(vm, c->self, &it));
-    for (;;) {
-        struct jv item;
-        bool more;
-        TRY(jv_iter_next(vm, &it, &item, &more));
-        if (!more) {
-            return ERR_OK;
-        }
+    while (jv_iter_next(vm, &it, &item)) {
         if (c->arg[0].kind != JV_ABSENT) {
             TRY(getter(vm, item, c->arg[0], &item));
         }
         TRY(jop_binary(vm, JB_ADD, *out, item, out));
     }
+    return it.err;
 }
 
 enum err jfilter_extreme(struct jvm *vm, struct jcall *c, struct jv *out) /* case_sensitive attribute */

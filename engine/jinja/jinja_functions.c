@@ -46,15 +46,9 @@ static enum err add_pairs(struct jvm *vm, struct jv from, struct jv_dict *d)
         }
         return jvm_pay(vm, from.dict->n);
     }
-    struct jv_iter it;
-    TRY(jv_iter_init(vm, from, &it));
-    for (;;) {
-        struct jv item;
-        bool more;
-        TRY(jv_iter_next(vm, &it, &item, &more));
-        if (!more) {
-            return ERR_OK;
-        }
+    struct jv_iter it = {.of = from};
+    struct jv item;
+    while (jv_iter_next(vm, &it, &item)) {
         struct jv_list *pair;
         TRY(jv_to_list(vm, item, &pair));
         if (pair->n != 2) {
@@ -62,6 +56,7 @@ static enum err add_pairs(struct jvm *vm, struct jv from, struct jv_dict *d)
         }
         TRY(jv_dict_put(vm, d, pair->at[0], pair->at[1]));
     }
+    return it.err;
 }
 
 static enum err fn_dict(struct jvm *vm, struct jcall *c, struct jv *out)
@@ -186,18 +181,6 @@ const struct jbuiltin jinja_cycler_methods[] = {
 /* --- the loop variable
  * ------------------------------------------------------------------------------------------------ */
 
-struct jv jloop_item(const struct jv_loop *l, uint32_t i)
-{
-    switch (l->of.kind) {
-    case JV_RANGE:
-        return jv_int(jv_range_at(l->of.range, i));
-    case JV_DICT:
-        return l->of.dict->at[i].key;
-    default:
-        return l->of.list->at[i];
-    }
-}
-
 static enum err loop_cycle(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     if (c->n_pos == 0 || c->n_kw != 0) {
@@ -255,11 +238,11 @@ enum err jloop_attr(struct jvm *vm, struct jv_loop *l, const struct jstr *name, 
         }
     }
     if (jstr_is(name, "previtem")) {
-        *out = i > 0 ? jloop_item(l, (uint32_t)i - 1) : jv_hint("there is no previous item");
+        *out = i > 0 ? jv_at(l->of, (uint32_t)i - 1) : jv_hint("there is no previous item");
         return ERR_OK;
     }
     if (jstr_is(name, "nextitem")) {
-        *out = i + 1 < n ? jloop_item(l, (uint32_t)i + 1) : jv_hint("there is no next item");
+        *out = i + 1 < n ? jv_at(l->of, (uint32_t)i + 1) : jv_hint("there is no next item");
         return ERR_OK;
     }
     int row = jbuiltin_find(jinja_loop_methods, name->p, name->len);

@@ -116,7 +116,7 @@ static enum err element(struct jvm *vm, struct jv v, uint32_t i, struct jv *out)
         TRY(jvm_pay_bytes(vm, v.str->chars == v.str->len ? 0 : from));
         return jv_substr(vm, v.str, from, from + utf8_decode(v.str->p + from, v.str->len - from, &cp, NULL), out);
     }
-    *out = v.kind == JV_RANGE ? jv_int(jv_range_at(v.range, i)) : v.list->at[i];
+    *out = jv_at(v, i);
     return ERR_OK;
 }
 

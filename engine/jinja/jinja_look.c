@@ -104,6 +104,18 @@ int64_t jv_len(struct jv v)
     }
 }
 
+struct jv jv_at(struct jv v, uint32_t i)
+{
+    switch (v.kind) {
+    case JV_RANGE:
+        return jv_int(jv_range_at(v.range, i));
+    case JV_DICT:
+        return v.dict->at[i].key;
+    default:
+        return v.list->at[i];
+    }
+}
+
 bool jv_truth(struct jv v)
 {
     switch (v.kind) {

@@ -385,22 +385,18 @@ static enum err str_partition(struct jvm *vm, struct jcall *c, struct jv *out) /
 
 static enum err str_join(struct jvm *vm, struct jcall *c, struct jv *out) /* iterable */
 {
-    struct jv_iter it;
-    TRY(jv_iter_init(vm, c->arg[0], &it));
-    for (bool is_first = true;; is_first = false) {
-        struct jv item;
-        bool more;
+    struct jv_iter it = {.of = c->arg[0]};
+    struct jv item;
+    for (bool is_first = true; jv_iter_next(vm, &it, &item); is_first = false) {
         const struct jstr *s;
-        TRY(jv_iter_next(vm, &it, &item, &more));
-        if (!more) {
-            return jtext_take(vm, &vm->tmp, 0, out);
-        }
         TRY(jcall_str(vm, item, "join", &s));
         if (!is_first) {
             jtext_str(&vm->tmp, c->self.str);
         }
         jtext_str(&vm->tmp, s);
     }
+    TRY(it.err);
+    return jtext_take(vm, &vm->tmp, 0, out);
 }
 
 const struct jbuiltin jinja_str_methods[] = {
@@ -478,18 +474,13 @@ static enum err dict_view(struct jvm *vm, struct jcall *c, struct jv *out)
 static enum err dict_fromkeys(struct jvm *vm, struct jcall *c, struct jv *out) /* iterable value */
 {
     struct jv value = c->arg[1].kind == JV_ABSENT ? jv_none() : c->arg[1];
-    struct jv_iter it;
-    TRY(jv_iter_init(vm, c->arg[0], &it));
+    struct jv_iter it = {.of = c->arg[0]};
+    struct jv key;
     TRY(jv_dict_new(vm, JV_DICT, 0, out));
-    for (;;) {
-        struct jv key;
-        bool more;
-        TRY(jv_iter_next(vm, &it, &key, &more));
-        if (!more) {
-            return ERR_OK;
-        }
+    while (jv_iter_next(vm, &it, &key)) {
         TRY(jv_dict_put(vm, out->dict, key, value));
     }
+    return it.err;
 }
 
 /* Values are immutable, so sharing is copying. */

@@ -240,20 +240,15 @@ enum err jop_contains(struct jvm *vm, struct jv item, struct jv in, bool *out)
         *out = found != NULL;
         return ERR_OK;
     }
-    struct jv_iter it;
-    bool more = true;
+    struct jv_iter it = {.of = in};
+    struct jv v;
     if (in.kind == JV_NONE || jv_is_number(in)) {
         return jvm_fail(vm, "argument of type '%s' is not iterable", jv_type_name(in));
     }
-    TRY(jv_iter_init(vm, in, &it));
-    while (more && !*out) {
-        struct jv v;
-        TRY(jv_iter_next(vm, &it, &v, &more));
-        if (more) {
-            TRY(jv_equal(vm, v, item, out));
-        }
+    while (!*out && jv_iter_next(vm, &it, &v)) {
+        TRY(jv_equal(vm, v, item, out));
     }
-    return ERR_OK;
+    return it.err;
 }
 
 enum err jop_compare(struct jvm *vm, enum jcmp op, struct jv a, struct jv b, bool *out)

@@ -587,72 +587,45 @@ enum err jv_order(struct jvm *vm, struct jv a, struct jv b, const char *op, int 
 
 /* --- iterating -------------------------------------------------------------------------------------------------- */
 
-enum err jv_iter_init(struct jvm *vm, struct jv of, struct jv_iter *it)
-{
-    *it = (struct jv_iter){.of = of};
-    switch (of.kind) {
-    case JV_UNDEF:
-    case JV_STR:
-    case JV_LIST:
-    case JV_TUPLE:
-    case JV_DICT:
-    case JV_VIEW:
-    case JV_GEN:
-    case JV_RANGE:
-        return ERR_OK;
-    default:
-        return jvm_fail(vm, "'%s' object is not iterable", jv_type_name(of));
-    }
-}
-
-enum err jv_iter_next(struct jvm *vm, struct jv_iter *it, struct jv *item, bool *more)
+bool jv_iter_next(struct jvm *vm, struct jv_iter *it, struct jv *item)
 {
     struct jv of = it->of;
-    *more = false;
     switch (of.kind) {
+    case JV_UNDEF:
+        return false;
     case JV_STR: {
-        if (it->pos >= of.str->len) {
-            return ERR_OK;
+        if (it->pos == of.str->len) {
+            return false;
         }
         uint32_t cp;
         size_t n = utf8_decode(of.str->p + it->pos, of.str->len - it->pos, &cp, NULL);
         struct jstr plain = *of.str; /* the characters of Markup are not Markup */
         plain.safe = false;
-        TRY(jv_substr(vm, &plain, it->pos, it->pos + n, item));
+        it->err = jv_substr(vm, &plain, it->pos, it->pos + n, item);
         it->pos += (uint32_t)n;
         break;
     }
     case JV_LIST:
     case JV_TUPLE:
     case JV_VIEW:
-        if (it->pos >= of.list->n) {
-            return ERR_OK;
-        }
-        *item = of.list->at[it->pos++];
-        break;
     case JV_DICT:
-        if (it->pos >= of.dict->n) {
-            return ERR_OK;
+    case JV_RANGE:
+        if (it->pos == jv_len(of)) {
+            return false;
         }
-        *item = of.dict->at[it->pos++].key;
+        *item = jv_at(of, it->pos++);
         break;
     case JV_GEN:
-        if (of.gen->pos >= of.gen->items->n) {
-            return ERR_OK;
+        if (of.gen->pos == of.gen->items->n) {
+            return false;
         }
         *item = of.gen->items->at[of.gen->pos++];
         break;
-    case JV_RANGE:
-        if (it->pos >= of.range->n) {
-            return ERR_OK;
-        }
-        *item = jv_int(jv_range_at(of.range, it->pos++));
-        break;
     default:
-        return ERR_OK;
+        it->err = jvm_fail(vm, "'%s' object is not iterable", jv_type_name(of));
     }
-    *more = true;
-    return jvm_pay(vm, 1);
+    it->err = it->err == ERR_OK ? jvm_pay(vm, 1) : it->err;
+    return it->err == ERR_OK;
 }
 
 enum err jv_to_list(struct jvm *vm, struct jv v, struct jv_list **out)
@@ -661,18 +634,13 @@ enum err jv_to_list(struct jvm *vm, struct jv v, struct jv_list **out)
         *out = v.list;
         return ERR_OK;
     }
-    struct jv_iter it;
+    struct jv_iter it = {.of = v};
+    struct jv item;
     struct jv list;
-    TRY(jv_iter_init(vm, v, &it));
     TRY(jv_list_new(vm, JV_LIST, 0, &list));
-    for (;;) {
-        struct jv item;
-        bool more;
-        TRY(jv_iter_next(vm, &it, &item, &more));
-        if (!more) {
-            *out = list.list;
-            return ERR_OK;
-        }
+    while (jv_iter_next(vm, &it, &item)) {
         TRY(jv_list_add(vm, list.list, item));
     }
+    *out = list.list;
+    return it.err;
 }

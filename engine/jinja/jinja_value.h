@@ -183,8 +183,6 @@ MUST_CHECK enum err jv_dict_put(struct jvm *vm, struct jv_dict *d, struct jv key
 MUST_CHECK enum err jv_dict_add(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv value);
 /* *out: the value, or NULL. ERR_TEMPLATE: unhashable key. */
 MUST_CHECK enum err jv_dict_find(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv **out);
-/* Like jv_dict_find(), but by bytes. */
-struct jv *jv_dict_get(const struct jv_dict *d, const char *key, size_t n);
 
 /* --- looking at values ------------------------------------------------------------------------------------------ */
 
@@ -192,6 +190,8 @@ const char *jv_type_name(struct jv v); /* Python's: "str", "dict", "NoneType" */
 bool jv_truth(struct jv v);
 /* Returns the number of items, or -1 if v has no length. */
 int64_t jv_len(struct jv v);
+/* Returns item i of a list, tuple, view or range, or key i of a dict; i < jv_len(v). */
+struct jv jv_at(struct jv v, uint32_t i);
 
 /* Python's ==. ERR_TEMPLATE: nested too deeply. */
 MUST_CHECK enum err jv_equal(struct jvm *vm, struct jv a, struct jv b, bool *out);
@@ -204,11 +204,10 @@ bool jstr_is(const struct jstr *s, const char *word);
 struct jv_iter {
     struct jv of;
     uint32_t pos;
+    enum err err; /* checked after the pass. ERR_TEMPLATE: not iterable */
 };
-/* ERR_TEMPLATE: not iterable. */
-MUST_CHECK enum err jv_iter_init(struct jvm *vm, struct jv of, struct jv_iter *it);
-/* *more = false at the end. */
-MUST_CHECK enum err jv_iter_next(struct jvm *vm, struct jv_iter *it, struct jv *item, bool *more);
+/* Returns false at the end, or after a failure. */
+MUST_CHECK bool jv_iter_next(struct jvm *vm, struct jv_iter *it, struct jv *item);
 /* Returns all items as a new list, or v's own list if it is a list or tuple. */
 MUST_CHECK enum err jv_to_list(struct jvm *vm, struct jv v, struct jv_list **out);
 

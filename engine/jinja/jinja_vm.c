@@ -182,7 +182,7 @@ static enum err do_for_next(struct jvm *vm, const struct jins *in, uint32_t *nex
         vm->scope->n = 0;
     }
     TRY(store(vm, JNAME_LOOP, (struct jv){.kind = JV_LOOP, .loop = l}));
-    return push(vm, jloop_item(l, i));
+    return push(vm, jv_at(l->of, i));
 }
 
 static void end_loop(struct jvm *vm)
@@ -446,7 +446,7 @@ static enum err block_step(struct jvm *vm, const struct jins *in, uint32_t *next
         end_loop(vm);
         return ERR_OK;
     case JI_SIFT_KEEP:
-        return jv_truth(pop(vm)) ? jv_list_add(vm, vm->loop->kept, jloop_item(vm->loop, vm->loop->index)) : ERR_OK;
+        return jv_truth(pop(vm)) ? jv_list_add(vm, vm->loop->kept, jv_at(vm->loop->of, vm->loop->index)) : ERR_OK;
     case JI_SIFT_END:
         v = (struct jv){.kind = JV_LIST, .list = vm->loop->kept};
         end_loop(vm);

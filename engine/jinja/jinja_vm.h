@@ -183,8 +183,6 @@ MUST_CHECK enum err jstr_lines(struct jvm *vm, const struct jstr *s, bool keep_e
 MUST_CHECK enum err jstr_pad(struct jvm *vm, const struct jstr *s, int64_t width, const struct jstr *fill, int sides,
                              struct jv *out);
 
-/* Returns item i < n of the loop (jinja_functions.c). */
-struct jv jloop_item(const struct jv_loop *l, uint32_t i);
 /* Returns s as |safe does (jinja_str.c). */
 MUST_CHECK enum err jv_mark_safe(struct jvm *vm, const struct jstr *s, struct jv *out);
 /* Returns s with & < > ' " as HTML entities (jinja_str.c). */
