@@ -245,10 +245,10 @@ enum err jfilter_unique(struct jvm *vm, struct jcall *c, struct jv *out) /* case
     TRY(jv_dict_new(vm, JV_DICT, 0, &seen));
     TRY(jv_list_new(vm, JV_LIST, 0, &list));
     for (uint32_t i = 0; i < items.list->n; i++) {
-        struct jv *found;
+        struct jv found;
         TRY(jvm_pay(vm, keys.list->at[i].kind == JV_TUPLE ? i : 1)); /* all tuples have the same hash */
         TRY(jv_dict_find(vm, seen.dict, keys.list->at[i], &found));
-        if (found == NULL) {
+        if (found.kind == JV_ABSENT) {
             TRY(jv_dict_add(vm, seen.dict, keys.list->at[i], jv_none()));
             TRY(jv_list_add(vm, list.list, items.list->at[i]));
         }

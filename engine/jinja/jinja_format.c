@@ -304,16 +304,14 @@ static enum err conversion(struct jvm *vm, const struct jstr *s, size_t *at, str
     if (*at < s->len && s->p[*at] == '(') {
         const char *end = memchr(s->p + *at, ')', s->len - *at);
         struct jv key;
-        struct jv *found;
         if (end == NULL || a->all.kind != JV_DICT) {
             return jvm_fail(vm, end == NULL ? "incomplete format key" : "format requires a mapping");
         }
         TRY(jv_substr(vm, s, *at + 1, (size_t)(end - s->p), &key));
-        TRY(jv_dict_find(vm, a->all.dict, key, &found));
-        if (found == NULL) {
+        TRY(jv_dict_find(vm, a->all.dict, key, &v));
+        if (v.kind == JV_ABSENT) {
             return jvm_fail(vm, "the mapping has no key '%.*s'", (int)MIN_OF(key.str->len, 80u), key.str->p);
         }
-        v = *found;
         *at = (size_t)(end - s->p) + 1;
     }
     TRY(read_flags(s, at, &f));

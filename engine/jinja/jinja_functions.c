@@ -216,7 +216,7 @@ const struct jbuiltin jinja_loop_methods[] = {
     {NULL, NULL, NULL, 0, 0},
 };
 
-enum err jloop_attr(struct jvm *vm, struct jv_loop *l, const struct jstr *name, struct jv *out)
+bool jloop_attr(const struct jv_loop *l, const struct jstr *name, struct jv *out)
 {
     int64_t i = l->index;
     int64_t n = l->n;
@@ -224,34 +224,23 @@ enum err jloop_attr(struct jvm *vm, struct jv_loop *l, const struct jstr *name, 
         const char *name;
         struct jv value;
     } rows[] = {
-        {"index", jv_int(i + 1)},    {"index0", jv_int(i)},
-        {"revindex", jv_int(n - i)}, {"revindex0", jv_int(n - i - 1)},
-        {"first", jv_bool(i == 0)},  {"last", jv_bool(i == n - 1)},
-        {"length", jv_int(n)},       {"depth", jv_int(1)}, /* only recursive loops are deeper, and these are rejected */
+        {"index", jv_int(i + 1)},
+        {"index0", jv_int(i)},
+        {"revindex", jv_int(n - i)},
+        {"revindex0", jv_int(n - i - 1)},
+        {"first", jv_bool(i == 0)},
+        {"last", jv_bool(i == n - 1)},
+        {"length", jv_int(n)},
+        {"depth", jv_int(1)}, /* only recursive loops are deeper, and these are rejected */
         {"depth0", jv_int(0)},
+        {"previtem", i > 0 ? jv_at(l->of, (uint32_t)i - 1) : jv_hint("there is no previous item")},
+        {"nextitem", i + 1 < n ? jv_at(l->of, (uint32_t)i + 1) : jv_hint("there is no next item")},
     };
-    *out = (struct jv){.kind = JV_ABSENT};
     for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
         if (jstr_is(name, rows[k].name)) {
             *out = rows[k].value;
-            return ERR_OK;
+            return true;
         }
     }
-    if (jstr_is(name, "previtem")) {
-        *out = i > 0 ? jv_at(l->of, (uint32_t)i - 1) : jv_hint("there is no previous item");
-        return ERR_OK;
-    }
-    if (jstr_is(name, "nextitem")) {
-        *out = i + 1 < n ? jv_at(l->of, (uint32_t)i + 1) : jv_hint("there is no next item");
-        return ERR_OK;
-    }
-    int row = jbuiltin_find(jinja_loop_methods, name->p, name->len);
-    if (row >= 0) {
-        struct jv_method *m;
-        TRY(jv_alloc(vm, sizeof *m, &m));
-        *m = (struct jv_method){.self = {.kind = JV_LOOP, .loop = l}, .fn = &jinja_loop_methods[row]};
-        *out = (struct jv){.kind = JV_METHOD, .method = m};
-        l->escaped = true; /* the method can be kept */
-    }
-    return ERR_OK;
+    return false;
 }

@@ -19,6 +19,8 @@ static const struct jbuiltin *methods_of(struct jv v)
         return jinja_list_methods;
     case JV_CYCLER:
         return jinja_cycler_methods;
+    case JV_LOOP:
+        return jinja_loop_methods;
     case JV_FUNC:
         return v.func->how == JV_DICT ? jinja_dict_class_methods : NULL;
     default:
@@ -31,15 +33,10 @@ static enum err own_attr(struct jvm *vm, struct jv v, struct jv name, struct jv 
 {
     *out = (struct jv){.kind = JV_ABSENT};
     if (v.kind == JV_NAMESPACE) {
-        struct jv *found;
-        TRY(jv_dict_find(vm, v.dict, name, &found));
-        if (found != NULL) {
-            *out = *found;
-        }
-        return ERR_OK;
+        return jv_dict_find(vm, v.dict, name, out);
     }
-    if (v.kind == JV_LOOP) {
-        return jloop_attr(vm, v.loop, name.str, out);
+    if (v.kind == JV_LOOP && jloop_attr(v.loop, name.str, out)) {
+        return ERR_OK;
     }
     if (v.kind == JV_MACRO && jstr_is(name.str, "name")) {
         *out = (struct jv){.kind = JV_STR, .str = vm->prog->names[v.macro->code->name]};
@@ -57,6 +54,9 @@ static enum err own_attr(struct jvm *vm, struct jv v, struct jv name, struct jv 
     if (table[row].fn == NULL) {
         *out = jv_hint("this method changes its object, which templates may not do");
         return ERR_OK;
+    }
+    if (v.kind == JV_LOOP) {
+        v.loop->escaped = true; /* the method can be kept */
     }
     struct jv_method *m;
     TRY(jv_alloc(vm, sizeof *m, &m));
@@ -76,17 +76,10 @@ enum err jop_attr(struct jvm *vm, struct jv v, struct jv name, struct jv *out)
         return jvm_fail_undefined(vm, v);
     }
     TRY(own_attr(vm, v, name, out));
-    if (out->kind != JV_ABSENT) {
-        return ERR_OK;
+    if (out->kind == JV_ABSENT && v.kind == JV_DICT) {
+        TRY(jv_dict_find(vm, v.dict, name, out));
     }
-    *out = no_attr(v, name);
-    if (v.kind == JV_DICT) {
-        struct jv *found;
-        TRY(jv_dict_find(vm, v.dict, name, &found));
-        if (found != NULL) {
-            *out = *found;
-        }
-    }
+    *out = out->kind == JV_ABSENT ? no_attr(v, name) : *out;
     return ERR_OK;
 }
 
@@ -126,10 +119,8 @@ enum err jop_item(struct jvm *vm, struct jv v, struct jv key, struct jv *out)
         return jvm_fail_undefined(vm, v);
     }
     if (v.kind == JV_DICT && key.kind != JV_LIST && key.kind != JV_DICT) {
-        struct jv *found;
-        TRY(jv_dict_find(vm, v.dict, key, &found));
-        if (found != NULL) {
-            *out = *found;
+        TRY(jv_dict_find(vm, v.dict, key, out));
+        if (out->kind != JV_ABSENT) {
             return ERR_OK;
         }
     }
@@ -143,9 +134,7 @@ enum err jop_item(struct jvm *vm, struct jv v, struct jv key, struct jv *out)
     }
     if (jv_is_str(key)) {
         TRY(own_attr(vm, v, key, out));
-        if (out->kind == JV_ABSENT) {
-            *out = no_attr(v, key);
-        }
+        *out = out->kind == JV_ABSENT ? no_attr(v, key) : *out;
         return ERR_OK;
     }
     *out = (struct jv){.kind = JV_UNDEF, .sub = JU_ELEM, .aux = v.kind};

@@ -446,9 +446,10 @@ const struct jbuiltin jinja_str_methods[] = {
 
 static enum err dict_get(struct jvm *vm, struct jcall *c, struct jv *out) /* key default */
 {
-    struct jv *found;
-    TRY(jv_dict_find(vm, c->self.dict, c->arg[0], &found));
-    *out = found != NULL ? *found : c->arg[1].kind != JV_ABSENT ? c->arg[1] : jv_none();
+    TRY(jv_dict_find(vm, c->self.dict, c->arg[0], out));
+    if (out->kind == JV_ABSENT) {
+        *out = c->arg[1].kind == JV_ABSENT ? jv_none() : c->arg[1];
+    }
     return ERR_OK;
 }
 

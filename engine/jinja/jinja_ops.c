@@ -235,9 +235,9 @@ enum err jop_contains(struct jvm *vm, struct jv item, struct jv in, bool *out)
         return ERR_OK;
     }
     if (in.kind == JV_DICT) {
-        struct jv *found;
+        struct jv found;
         TRY(jv_dict_find(vm, in.dict, item, &found));
-        *out = found != NULL;
+        *out = found.kind != JV_ABSENT;
         return ERR_OK;
     }
     struct jv_iter it = {.of = in};

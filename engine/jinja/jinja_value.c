@@ -358,31 +358,28 @@ static bool is_entry(const void *key, uint32_t i)
 
 static enum err find_hashed(struct jvm *vm, struct jv_dict *d, struct jv key, uint64_t h, struct jv **out)
 {
-    *out = NULL;
-    bool same = false;
-    if (d->index.slots == NULL) {
-        for (uint32_t i = 0; i < d->n; i++) {
-            TRY(same_key(vm, &d->at[i], key, h, &same));
-            if (same) {
-                *out = &d->at[i].value;
-                return ERR_OK;
-            }
-        }
-        return ERR_OK;
-    }
     enum err err = ERR_OK;
     struct entry_key looked_for = {vm, d->at, &key, h, &err};
-    uint32_t i = table_find(&d->index, h, is_entry, &looked_for);
-    TRY(err);
-    *out = i != TABLE_NONE ? &d->at[i].value : NULL;
-    return ERR_OK;
+    uint32_t i = 0;
+    if (d->index.slots != NULL) {
+        i = table_find(&d->index, h, is_entry, &looked_for);
+    } else {
+        while (i < d->n && !is_entry(&looked_for, i)) {
+            i++;
+        }
+    }
+    *out = err == ERR_OK && i < d->n ? &d->at[i].value : NULL;
+    return err;
 }
 
-enum err jv_dict_find(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv **out)
+enum err jv_dict_find(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv *out)
 {
     uint64_t h;
+    struct jv *found;
     TRY(hash(vm, key, &h));
-    return find_hashed(vm, d, key, h, out);
+    TRY(find_hashed(vm, d, key, h, &found));
+    *out = found != NULL ? *found : (struct jv){.kind = JV_ABSENT};
+    return ERR_OK;
 }
 
 enum err jv_dict_put(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv value)

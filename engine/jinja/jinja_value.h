@@ -181,8 +181,8 @@ MUST_CHECK enum err jv_dict_new(struct jvm *vm, enum jv_kind kind, size_t cap, s
 MUST_CHECK enum err jv_dict_put(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv value);
 /* Adds a key that must be new. */
 MUST_CHECK enum err jv_dict_add(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv value);
-/* *out: the value, or NULL. ERR_TEMPLATE: unhashable key. */
-MUST_CHECK enum err jv_dict_find(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv **out);
+/* *out: the value, or JV_ABSENT. ERR_TEMPLATE: unhashable key. */
+MUST_CHECK enum err jv_dict_find(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv *out);
 
 /* --- looking at values ------------------------------------------------------------------------------------------ */
 

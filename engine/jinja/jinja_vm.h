@@ -188,8 +188,8 @@ MUST_CHECK enum err jv_mark_safe(struct jvm *vm, const struct jstr *s, struct jv
 /* Returns s with & < > ' " as HTML entities (jinja_str.c). */
 MUST_CHECK enum err jv_escape(struct jvm *vm, const struct jstr *s, struct jv *out);
 
-/* Returns an attribute of the loop variable (jinja_functions.c). *out is JV_ABSENT if it has none of that name. */
-MUST_CHECK enum err jloop_attr(struct jvm *vm, struct jv_loop *l, const struct jstr *name, struct jv *out);
+/* Finds an attribute of the loop variable that is not a method (jinja_functions.c). False: none has that name. */
+bool jloop_attr(const struct jv_loop *l, const struct jstr *name, struct jv *out);
 
 /* Renders into vm->out. */
 MUST_CHECK enum err jvm_run(struct jvm *vm);
