@@ -299,10 +299,7 @@ static enum err filter_format(struct jvm *vm, struct jcall *c, struct jv *out)
             TRY(jv_dict_put(vm, args.dict, c->kw_names[i], c->kw[i]));
         }
     } else {
-        TRY(jv_list_new(vm, JV_TUPLE, c->n_pos, &args));
-        for (uint32_t i = 0; i < c->n_pos; i++) {
-            TRY(jv_list_add(vm, args.list, c->pos[i]));
-        }
+        TRY(jv_list_of(vm, JV_TUPLE, c->pos, c->n_pos, &args));
     }
     return jop_format(vm, s.str, args, out);
 }

@@ -261,7 +261,7 @@ static enum err pairs(struct jvm *vm, struct jv_dict *d, struct jv *out)
     TRY(jv_list_new(vm, JV_LIST, d->n, out));
     for (uint32_t i = 0; i < d->n; i++) {
         struct jv pair;
-        TRY(jv_pair(vm, d->at[i].key, d->at[i].value, &pair));
+        TRY(jv_list_of(vm, JV_TUPLE, (struct jv[]){d->at[i].key, d->at[i].value}, 2, &pair));
         TRY(jv_list_add(vm, out->list, pair));
     }
     return ERR_OK;

@@ -30,11 +30,7 @@ static enum err fn_range(struct jvm *vm, struct jcall *c, struct jv *out) /* sta
     if (n > JVM_MAX_RANGE) {
         return jvm_fail(vm, "range too big; the limit is %d", JVM_MAX_RANGE);
     }
-    struct jv_range *r;
-    TRY(jv_alloc(vm, sizeof *r, &r));
-    *r = (struct jv_range){.start = v[0], .stop = v[1], .step = v[2], .n = (uint32_t)n};
-    *out = (struct jv){.kind = JV_RANGE, .range = r};
-    return ERR_OK;
+    return jv_range_new(vm, (struct jv_range){.start = v[0], .stop = v[1], .step = v[2], .n = (uint32_t)n}, out);
 }
 
 /* Adds keys and values of a dict, or pairs of a sequence, to d. */
@@ -116,10 +112,7 @@ static enum err fn_strftime_now(struct jvm *vm, struct jcall *c, struct jv *out)
 static enum err cycler_of(struct jvm *vm, enum jv_kind kind, const struct jv *items, uint32_t n, struct jv *out)
 {
     struct jv list;
-    TRY(jv_list_new(vm, JV_LIST, n, &list));
-    for (uint32_t i = 0; i < n; i++) {
-        TRY(jv_list_add(vm, list.list, items[i]));
-    }
+    TRY(jv_list_of(vm, JV_LIST, items, n, &list));
     TRY(jv_gen_new(vm, list.list, out));
     out->kind = (uint8_t)kind;
     return ERR_OK;
@@ -198,10 +191,7 @@ static enum err loop_changed(struct jvm *vm, struct jcall *c, struct jv *out)
     if (c->n_kw != 0) {
         return jvm_fail(vm, "changed takes no named arguments");
     }
-    TRY(jv_list_new(vm, JV_TUPLE, c->n_pos, &args));
-    for (uint32_t i = 0; i < c->n_pos; i++) {
-        TRY(jv_list_add(vm, args.list, c->pos[i]));
-    }
+    TRY(jv_list_of(vm, JV_TUPLE, c->pos, c->n_pos, &args));
     if (l->changed.kind != JV_ABSENT) {
         TRY(jv_equal(vm, l->changed, args, &same));
     }

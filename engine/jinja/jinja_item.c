@@ -214,11 +214,7 @@ static enum err slice_range(struct jvm *vm, const struct jv_range *of, int64_t f
         __builtin_mul_overflow(of->step, step, &part.step)) {
         return jvm_fail(vm, "the result does not fit in 64 bits");
     }
-    struct jv_range *r;
-    TRY(jv_alloc(vm, sizeof *r, &r));
-    *r = part;
-    *out = (struct jv){.kind = JV_RANGE, .range = r};
-    return ERR_OK;
+    return jv_range_new(vm, part, out);
 }
 
 enum err jop_slice(struct jvm *vm, struct jv v, struct jv from_v, struct jv to_v, struct jv step_v, struct jv *out)

@@ -462,7 +462,7 @@ static enum err dict_view(struct jvm *vm, struct jcall *c, struct jv *out)
     for (uint32_t i = 0; i < d->n; i++) {
         struct jv item = view == JV_KEYS ? d->at[i].key : d->at[i].value;
         if (view == JV_ITEMS) {
-            TRY(jv_pair(vm, d->at[i].key, d->at[i].value, &item));
+            TRY(jv_list_of(vm, JV_TUPLE, (struct jv[]){d->at[i].key, d->at[i].value}, 2, &item));
         }
         TRY(jv_list_add(vm, out->list, item));
     }

@@ -121,13 +121,8 @@ static enum err add_lists(struct jvm *vm, struct jv a, struct jv b, struct jv *o
     size_t n = (size_t)a.list->n + b.list->n;
     TRY(jvm_pay(vm, n / 8));
     TRY(jv_list_new(vm, (enum jv_kind)a.kind, n, out));
-    out->list->n = (uint32_t)n;
-    if (a.list->n > 0) {
-        memcpy(out->list->at, a.list->at, a.list->n * sizeof *a.list->at);
-    }
-    if (b.list->n > 0) {
-        memcpy(out->list->at + a.list->n, b.list->at, b.list->n * sizeof *b.list->at);
-    }
+    jv_list_append(out->list, a.list->at, a.list->n);
+    jv_list_append(out->list, b.list->at, b.list->n);
     return ERR_OK;
 }
 
@@ -150,8 +145,7 @@ static enum err repeat(struct jvm *vm, struct jv v, int64_t times, struct jv *ou
     }
     TRY(jv_list_new(vm, (enum jv_kind)v.kind, (size_t)(n * one), out));
     for (uint64_t i = 0; i < n; i++) {
-        memcpy(out->list->at + out->list->n, v.list->at, v.list->n * sizeof *v.list->at);
-        out->list->n += v.list->n;
+        jv_list_append(out->list, v.list->at, v.list->n);
     }
     return ERR_OK;
 }

@@ -8,12 +8,9 @@
 
 enum err jv_mark_safe(struct jvm *vm, const struct jstr *s, struct jv *out)
 {
-    struct jstr *copy;
-    TRY(jv_alloc(vm, sizeof *copy, &copy));
-    *copy = *s;
-    copy->safe = true;
-    *out = (struct jv){.kind = JV_STR, .str = copy};
-    return ERR_OK;
+    struct jstr safe = *s;
+    safe.safe = true;
+    return jv_str_new(vm, safe, out);
 }
 
 enum err jv_escape(struct jvm *vm, const struct jstr *s, struct jv *out)

@@ -117,29 +117,26 @@ enum err jtext_take(struct jvm *vm, struct jtext *r, size_t from, struct jv *out
     TRY(jtext_ok(vm, r));
     size_t n = r->text.len - from;
     TRY(jvm_pay_bytes(vm, n));
-    struct jstr *s;
-    TRY(jv_alloc(vm, sizeof *s, &s));
     char *p;
     TRY(jv_alloc(vm, n + 1, &p));
     if (n != 0) {
         memcpy(p, r->text.data + from, n);
     }
-    *s = (struct jstr){.p = p, .len = (uint32_t)n, .chars = jstr_count(p, n)};
+    struct jstr s = {.p = p, .len = (uint32_t)n, .chars = jstr_count(p, n)};
     size_t first = r->n_user;
     while (first > 0 && r->user[first - 1].to > from) {
         first--;
     }
     if (first < r->n_user) {
         struct span *spans;
-        s->n_user = (uint32_t)(r->n_user - first);
-        TRY(jv_alloc(vm, s->n_user * sizeof *spans, &spans));
-        for (uint32_t i = 0; i < s->n_user; i++) {
+        s.n_user = (uint32_t)(r->n_user - first);
+        TRY(jv_alloc(vm, s.n_user * sizeof *spans, &spans));
+        for (uint32_t i = 0; i < s.n_user; i++) {
             struct span u = r->user[first + i];
             spans[i] = (struct span){MAX_OF(u.from, from) - from, u.to - from};
         }
-        s->user = spans;
+        s.user = spans;
     }
     jtext_cut(r, from);
-    *out = (struct jv){.kind = JV_STR, .str = s};
-    return ERR_OK;
+    return jv_str_new(vm, s, out);
 }

@@ -22,9 +22,24 @@ enum err jv_alloc(struct jvm *vm, size_t bytes, void *out)
     return ERR_OK;
 }
 
+enum err jv_grow(struct jvm *vm, void *array, uint32_t *cap, size_t size, uint32_t first)
+{
+    size_t more = *cap == 0 ? first : (size_t)*cap * 2;
+    void *old;
+    void *at;
+    memcpy(&old, array, sizeof old);
+    TRY(jv_alloc(vm, more * size, &at));
+    if (*cap != 0) {
+        memcpy(at, old, *cap * size);
+    }
+    memcpy(array, &at, sizeof at);
+    *cap = (uint32_t)more;
+    return ERR_OK;
+}
+
 /* --- strings ---------------------------------------------------------------------------------------------------- */
 
-static enum err new_str(struct jvm *vm, struct jstr s, struct jv *out)
+enum err jv_str_new(struct jvm *vm, struct jstr s, struct jv *out)
 {
     struct jstr *copy;
     TRY(jv_alloc(vm, sizeof *copy, &copy));
@@ -46,7 +61,7 @@ enum err jv_borrow(struct jvm *vm, const char *p, size_t n, bool user, struct jv
         s.user = span;
         s.n_user = 1;
     }
-    return new_str(vm, s, out);
+    return jv_str_new(vm, s, out);
 }
 
 enum err jv_substr(struct jvm *vm, const struct jstr *s, size_t from, size_t to, struct jv *out)
@@ -67,7 +82,7 @@ enum err jv_substr(struct jvm *vm, const struct jstr *s, size_t from, size_t to,
         sub.user = spans;
         sub.n_user = last - first;
     }
-    return new_str(vm, sub, out);
+    return jv_str_new(vm, sub, out);
 }
 
 /* Makes room for n more elements of `size` bytes after old[0..n_old), which is copied unless it ends at *tail. */
@@ -127,7 +142,7 @@ enum err jv_concat(struct jvm *vm, const struct jstr *a, const struct jstr *b, s
         s.user = at;
         s.n_user = a->n_user + b->n_user;
     }
-    return new_str(vm, s, out);
+    return jv_str_new(vm, s, out);
 }
 
 /* --- lists ------------------------------------------------------------------------------------------------------ */
@@ -150,25 +165,33 @@ enum err jv_list_new(struct jvm *vm, enum jv_kind kind, size_t cap, struct jv *o
 enum err jv_list_add(struct jvm *vm, struct jv_list *l, struct jv item)
 {
     if (l->n == l->cap) {
-        size_t cap = l->cap == 0 ? 4 : (size_t)l->cap * 2;
-        struct jv *at;
-        TRY(jv_alloc(vm, cap * sizeof *at, &at));
-        if (l->n != 0) {
-            memcpy(at, l->at, l->n * sizeof *at);
-        }
-        l->at = at;
-        l->cap = (uint32_t)cap;
+        TRY(jv_grow(vm, &l->at, &l->cap, sizeof *l->at, 4));
     }
     l->at[l->n++] = item;
     return ERR_OK;
 }
 
-enum err jv_pair(struct jvm *vm, struct jv a, struct jv b, struct jv *out)
+void jv_list_append(struct jv_list *l, const struct jv *items, uint32_t n)
 {
-    TRY(jv_list_new(vm, JV_TUPLE, 2, out));
-    out->list->at[0] = a;
-    out->list->at[1] = b;
-    out->list->n = 2;
+    if (n != 0) {
+        memcpy(l->at + l->n, items, n * sizeof *items);
+    }
+    l->n += n;
+}
+
+enum err jv_list_of(struct jvm *vm, enum jv_kind kind, const struct jv *items, uint32_t n, struct jv *out)
+{
+    TRY(jv_list_new(vm, kind, n, out));
+    jv_list_append(out->list, items, n);
+    return ERR_OK;
+}
+
+enum err jv_range_new(struct jvm *vm, struct jv_range range, struct jv *out)
+{
+    struct jv_range *copy;
+    TRY(jv_alloc(vm, sizeof *copy, &copy));
+    *copy = range;
+    *out = (struct jv){.kind = JV_RANGE, .range = copy};
     return ERR_OK;
 }
 
@@ -300,14 +323,7 @@ static enum err grow_index(struct jvm *vm, struct jv_dict *d)
 static enum err add_hashed(struct jvm *vm, struct jv_dict *d, struct jv key, uint64_t h, struct jv value)
 {
     if (d->n == d->cap) {
-        size_t cap = d->cap == 0 ? 4 : (size_t)d->cap * 2;
-        struct jv_entry *at;
-        TRY(jv_alloc(vm, cap * sizeof *at, &at));
-        if (d->n != 0) {
-            memcpy(at, d->at, d->n * sizeof *at);
-        }
-        d->at = at;
-        d->cap = (uint32_t)cap;
+        TRY(jv_grow(vm, &d->at, &d->cap, sizeof *d->at, 4));
     }
     d->at[d->n++] = (struct jv_entry){.key = key, .value = value, .hash = h};
     if (d->n <= SMALL_DICT) {

@@ -162,6 +162,11 @@ double jv_as_float(struct jv v);                                                
 /* Allocates memory of the render. ERR_TEMPLATE at JINJA_MAX_ARENA_BYTES, ERR_NOMEM. */
 MUST_CHECK enum err jv_alloc(struct jvm *vm, size_t bytes, void *out);
 
+/* Doubles *array, all of whose *cap elements of `size` bytes are used; an empty one gets room for `first`. */
+MUST_CHECK enum err jv_grow(struct jvm *vm, void *array, uint32_t *cap, size_t size, uint32_t first);
+
+/* Returns s, whose bytes and ranges must outlive the render. */
+MUST_CHECK enum err jv_str_new(struct jvm *vm, struct jstr s, struct jv *out);
 /* Returns a string over p[0..n), which must outlive the render. user: all of it is user text. */
 MUST_CHECK enum err jv_borrow(struct jvm *vm, const char *p, size_t n, bool user, struct jv *out);
 /* Returns bytes [from, to) of s, sharing them; from and to must be code point boundaries. */
@@ -173,7 +178,11 @@ uint32_t jstr_count(const char *p, size_t n); /* returns the number of code poin
 /* Returns an empty list (JV_LIST or JV_TUPLE) with room for cap items; only its builder may append. */
 MUST_CHECK enum err jv_list_new(struct jvm *vm, enum jv_kind kind, size_t cap, struct jv *out);
 MUST_CHECK enum err jv_list_add(struct jvm *vm, struct jv_list *l, struct jv item);
-MUST_CHECK enum err jv_pair(struct jvm *vm, struct jv a, struct jv b, struct jv *out); /* a tuple of two */
+/* Appends items[0..n), for which the list has room. */
+void jv_list_append(struct jv_list *l, const struct jv *items, uint32_t n);
+/* Returns a list or tuple of items[0..n). */
+MUST_CHECK enum err jv_list_of(struct jvm *vm, enum jv_kind kind, const struct jv *items, uint32_t n, struct jv *out);
+MUST_CHECK enum err jv_range_new(struct jvm *vm, struct jv_range range, struct jv *out);
 MUST_CHECK enum err jv_gen_new(struct jvm *vm, struct jv_list *items, struct jv *out);
 
 MUST_CHECK enum err jv_dict_new(struct jvm *vm, enum jv_kind kind, size_t cap, struct jv *out);

@@ -68,14 +68,7 @@ static enum err store(struct jvm *vm, uint32_t name, struct jv v)
         return ERR_OK;
     }
     if (s->n == s->cap) {
-        size_t cap = s->cap == 0 ? 8 : (size_t)s->cap * 2;
-        struct jvar *at;
-        TRY(jv_alloc(vm, cap * sizeof *at, &at));
-        if (s->n > 0) {
-            memcpy(at, s->at, s->n * sizeof *at);
-        }
-        s->at = at;
-        s->cap = (uint32_t)cap;
+        TRY(jv_grow(vm, &s->at, &s->cap, sizeof *s->at, 8));
     }
     s->at[s->n++] = (struct jvar){.name = name, .value = v};
     return ERR_OK;
@@ -350,11 +343,9 @@ static enum err do_concat(struct jvm *vm, const struct jins *in)
         TRY(jv_concat(vm, sum.str, next.str, &sum));
     }
     if (sum.str->safe) { /* ~ yields a plain string */
-        struct jstr *plain;
-        TRY(jv_alloc(vm, sizeof *plain, &plain));
-        *plain = *sum.str;
-        plain->safe = false;
-        sum.str = plain;
+        struct jstr plain = *sum.str;
+        plain.safe = false;
+        TRY(jv_str_new(vm, plain, &sum));
     }
     return push(vm, sum);
 }
