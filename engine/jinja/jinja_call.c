@@ -62,9 +62,10 @@ enum err jcall_run(struct jvm *vm, const struct jbuiltin *fn, struct jcall *c, s
 
 enum err jcall_str(struct jvm *vm, struct jv v, const char *what, const struct jstr **out)
 {
-    if (v.kind == JV_UNDEF) {
-        return jvm_fail_undefined(vm, v);
+    if (v.kind == JV_ABSENT) {
+        return ERR_OK;
     }
+    TRY(jvm_defined(vm, v));
     if (!jv_is_str(v)) {
         return jvm_fail(vm, "%s expects a string, not '%s'", what, jv_type_name(v));
     }
@@ -74,14 +75,25 @@ enum err jcall_str(struct jvm *vm, struct jv v, const char *what, const struct j
 
 enum err jcall_int(struct jvm *vm, struct jv v, const char *what, int64_t *out)
 {
-    if (v.kind == JV_UNDEF) {
-        return jvm_fail_undefined(vm, v);
+    if (v.kind == JV_ABSENT) {
+        return ERR_OK;
     }
+    TRY(jvm_defined(vm, v));
     if (!jv_is_int(v)) {
         return jvm_fail(vm, "%s expects an integer, not '%s'", what, jv_type_name(v));
     }
     *out = jv_as_int(v);
     return ERR_OK;
+}
+
+struct jv jcall_keyword(const struct jcall *c, const char *name, size_t n)
+{
+    struct jv found = {.kind = JV_ABSENT};
+    for (uint32_t i = 0; i < c->n_kw; i++) {
+        const struct jstr *s = c->kw_names[i].str;
+        found = s->len == n && memcmp(s->p, name, n) == 0 ? c->kw[i] : found;
+    }
+    return found;
 }
 
 bool jcall_flag(struct jv v, bool otherwise) { return v.kind == JV_ABSENT ? otherwise : jv_truth(v); }

@@ -52,6 +52,8 @@ enum err jvm_fail_undefined(struct jvm *vm, struct jv v)
     }
 }
 
+enum err jvm_defined(struct jvm *vm, struct jv v) { return v.kind == JV_UNDEF ? jvm_fail_undefined(vm, v) : ERR_OK; }
+
 enum err jvm_pay(struct jvm *vm, uint64_t n)
 {
     if (n > (uint64_t)vm->steps_left) {

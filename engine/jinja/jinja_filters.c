@@ -13,9 +13,9 @@
 
 static enum err filter_abs(struct jvm *vm, struct jcall *c, struct jv *out)
 {
+    TRY(jvm_defined(vm, c->self));
     if (!jv_is_number(c->self)) {
-        return c->self.kind == JV_UNDEF ? jvm_fail_undefined(vm, c->self)
-                                        : jvm_fail(vm, "bad operand type for abs: '%s'", jv_type_name(c->self));
+        return jvm_fail(vm, "bad operand type for abs: '%s'", jv_type_name(c->self));
     }
     if (jv_is_float(c->self)) {
         *out = jv_float(fabs(jv_as_float(c->self)));
@@ -57,38 +57,36 @@ static enum err round_int(struct jvm *vm, int64_t v, int64_t digits, struct jv *
     int64_t whole = v / unit;
     int64_t rest = v % unit < 0 ? -(v % unit) : v % unit;
     bool away = rest > unit - rest || (rest == unit - rest && whole % 2 != 0);
-    whole += !away ? 0 : v < 0 ? -1 : 1;
+    if (away) {
+        whole += v < 0 ? -1 : 1;
+    }
     return jop_binary(vm, JB_MUL, jv_int(whole), jv_int(unit), out);
 }
 
 static enum err filter_round(struct jvm *vm, struct jcall *c, struct jv *out) /* precision method */
 {
     int64_t precision = 0;
-    if (c->arg[0].kind != JV_ABSENT) {
-        TRY(jcall_int(vm, c->arg[0], "round", &precision));
-    }
+    const struct jstr *method = NULL;
+    TRY(jcall_int(vm, c->arg[0], "round", &precision));
+    TRY(jvm_defined(vm, c->self));
     if (!jv_is_number(c->self)) {
-        return c->self.kind == JV_UNDEF ? jvm_fail_undefined(vm, c->self)
-                                        : jvm_fail(vm, "round expects a number, not '%s'", jv_type_name(c->self));
+        return jvm_fail(vm, "round expects a number, not '%s'", jv_type_name(c->self));
     }
-    precision = precision > 300 ? 300 : precision < -300 ? -300 : precision;
+    precision = MIN_OF(MAX_OF(precision, -300), 300);
     double f = jv_as_float(c->self);
-    if (c->arg[1].kind != JV_ABSENT) {
-        const struct jstr *method;
-        TRY(jcall_str(vm, c->arg[1], "round", &method));
+    TRY(jcall_str(vm, c->arg[1], "round", &method));
+    if (method != NULL && !jstr_is(method, "common")) {
         bool up = jstr_is(method, "ceil");
-        if (up || jstr_is(method, "floor")) {
-            double scale = pow(10, (double)precision);
-            double r = up ? ceil(f * scale) : floor(f * scale);
-            if (r - r != 0) {
-                return jvm_fail(vm, "cannot round a number that is not finite");
-            }
-            *out = jv_float((r == 0 ? 0 : r) / scale); /* Python's ceil and floor return an int, which has no -0 */
-            return ERR_OK;
-        }
-        if (!jstr_is(method, "common")) {
+        if (!up && !jstr_is(method, "floor")) {
             return jvm_fail(vm, "the method of round must be common, ceil or floor");
         }
+        double scale = pow(10, (double)precision);
+        double r = up ? ceil(f * scale) : floor(f * scale);
+        if (r - r != 0) {
+            return jvm_fail(vm, "cannot round a number that is not finite");
+        }
+        *out = jv_float((r == 0 ? 0 : r) / scale); /* Python's ceil and floor return an int, which has no -0 */
+        return ERR_OK;
     }
     if (jv_is_int(c->self)) {
         return round_int(vm, jv_as_int(c->self), -precision, out);
@@ -114,13 +112,9 @@ static enum err filter_int(struct jvm *vm, struct jcall *c, struct jv *out) /* d
 {
     struct jv otherwise = c->arg[0].kind == JV_ABSENT ? jv_int(0) : c->arg[0];
     int64_t base = 10;
-    if (c->arg[1].kind != JV_ABSENT) {
-        TRY(jcall_int(vm, c->arg[1], "int", &base));
-    }
     struct jv v = c->self;
-    if (v.kind == JV_UNDEF) {
-        return jvm_fail_undefined(vm, v);
-    }
+    TRY(jcall_int(vm, c->arg[1], "int", &base));
+    TRY(jvm_defined(vm, v));
     if (jv_is_int(v)) {
         *out = jv_int(jv_as_int(v));
         return ERR_OK;
@@ -155,9 +149,7 @@ static enum err filter_float(struct jvm *vm, struct jcall *c, struct jv *out) /*
 {
     struct jv v = c->self;
     double f;
-    if (v.kind == JV_UNDEF) {
-        return jvm_fail_undefined(vm, v);
-    }
+    TRY(jvm_defined(vm, v));
     if (jv_is_number(v)) {
         *out = jv_float(jv_as_float(v));
     } else if (jv_is_str(v) && jv_parse_float(v.str->p, v.str->len, &f)) {
@@ -173,28 +165,11 @@ static enum err filter_float(struct jvm *vm, struct jcall *c, struct jv *out) /*
 
 static enum err filter_string(struct jvm *vm, struct jcall *c, struct jv *out) { return jv_to_str(vm, c->self, out); }
 
-static enum err filter_replace(struct jvm *vm, struct jcall *c, struct jv *out) /* old new count */
-{
-    struct jv s;
-    struct jv from;
-    struct jv to;
-    int64_t count = -1;
-    TRY(jv_to_str(vm, c->self, &s));
-    TRY(jv_to_str(vm, c->arg[0], &from));
-    TRY(jv_to_str(vm, c->arg[1], &to));
-    if (c->arg[2].kind != JV_ABSENT && c->arg[2].kind != JV_NONE) {
-        TRY(jcall_int(vm, c->arg[2], "replace", &count));
-    }
-    return jstr_replace(vm, s.str, from.str, to.str, count, out);
-}
-
 static enum err filter_center(struct jvm *vm, struct jcall *c, struct jv *out) /* width */
 {
     int64_t width = 80;
     struct jstr space = {.p = " ", .len = 1, .chars = 1};
-    if (c->arg[0].kind != JV_ABSENT) {
-        TRY(jcall_int(vm, c->arg[0], "center", &width));
-    }
+    TRY(jcall_int(vm, c->arg[0], "center", &width));
     TRY(jv_to_str(vm, c->self, out));
     return jstr_pad(vm, out->str, width, &space, JSIDE_LEFT | JSIDE_RIGHT, out);
 }
@@ -224,9 +199,7 @@ static enum err indention(struct jvm *vm, struct jv v, int64_t otherwise, struct
         *out = v;
         return ERR_OK;
     }
-    if (v.kind != JV_ABSENT) {
-        TRY(jcall_int(vm, v, "the indentation", &width));
-    }
+    TRY(jcall_int(vm, v, "the indentation", &width));
     width = MAX_OF(width, 0);
     if (width > JINJA_MAX_OUTPUT_BYTES) {
         return jvm_fail(vm, "an indentation is longer than %d bytes", JINJA_MAX_OUTPUT_BYTES);
@@ -240,9 +213,6 @@ static enum err filter_indent(struct jvm *vm, struct jcall *c, struct jv *out) /
     struct jv indent;
     struct jv lines;
     TRY(indention(vm, c->arg[0], 4, &indent));
-    if (c->self.kind == JV_UNDEF) {
-        return jvm_fail_undefined(vm, c->self);
-    }
     const struct jstr *s;
     TRY(jcall_str(vm, c->self, "indent", &s));
     struct jstr newline = {.p = "\n", .len = 1, .chars = 1};
@@ -327,7 +297,7 @@ static enum err filter_default(struct jvm *vm, struct jcall *c, struct jv *out) 
 static enum err json_separator(struct jvm *vm, struct jv pair, uint32_t i, struct jstr *fixed, const struct jstr **out)
 {
     *out = fixed;
-    if (pair.kind == JV_ABSENT || pair.kind == JV_NONE) {
+    if (!jcall_given(pair)) {
         return ERR_OK;
     }
     if (!jv_is_seq(pair) || pair.list->n != 2) {
@@ -342,7 +312,7 @@ static enum err filter_tojson(struct jvm *vm, struct jcall *c,
     struct jjson_style style = {.ensure_ascii = jcall_flag(c->arg[0], false),
                                 .sort_keys = jcall_flag(c->arg[3], false)};
     struct jv indent;
-    if (c->arg[1].kind != JV_ABSENT && c->arg[1].kind != JV_NONE) {
+    if (jcall_given(c->arg[1])) {
         TRY(indention(vm, c->arg[1], 0, &indent));
         style.indent = indent.str;
         style.has_indent = true;
@@ -383,7 +353,7 @@ const struct jbuiltin jinja_filters[] = {
     {"min", jfilter_extreme, "case_sensitive attribute", 0, -1},
     {"reject", jfilter_choose, "*", 0, 0},
     {"rejectattr", jfilter_choose, "*", 0, JCHOOSE_BY_ATTRIBUTE},
-    {"replace", filter_replace, "old new count", 2, 0},
+    {"replace", jcall_replace, "old new count", 2, false},
     {"reverse", jfilter_reverse, "", 0, 0},
     {"round", filter_round, "precision method", 0, 0},
     {"safe", filter_safe, "", 0, 0},

@@ -90,16 +90,6 @@ enum err jfilter_join(struct jvm *vm, struct jcall *c, struct jv *out)
     return jtext_take(vm, &vm->tmp, 0, out);
 }
 
-static struct jv keyword(const struct jcall *c, const char *name)
-{
-    for (uint32_t i = 0; i < c->n_kw; i++) {
-        if (jstr_is(c->kw_names[i].str, name)) {
-            return c->kw[i];
-        }
-    }
-    return (struct jv){.kind = JV_ABSENT};
-}
-
 /* jinja2's map and select test the value's truth before its type: none and 0 yield nothing. */
 static struct jv_iter iter_unless_false(struct jv v)
 {
@@ -135,8 +125,8 @@ static enum err run_named(struct jvm *vm, const struct jbuiltin *table, struct j
 /* map('filter', args...) or map(attribute='a', default=d) */
 enum err jfilter_map(struct jvm *vm, struct jcall *c, struct jv *out)
 {
-    struct jv attribute = keyword(c, "attribute");
-    struct jv otherwise = keyword(c, "default");
+    struct jv attribute = jcall_keyword(c, "attribute", 9);
+    struct jv otherwise = jcall_keyword(c, "default", 7);
     bool by_attribute = c->n_pos == 0 && attribute.kind != JV_ABSENT;
     if (c->n_pos == 0 && (!by_attribute || c->n_kw > 1u + (otherwise.kind != JV_ABSENT))) {
         return jvm_fail(vm, "map expects the name of a filter or an attribute");
@@ -148,7 +138,7 @@ enum err jfilter_map(struct jvm *vm, struct jcall *c, struct jv *out)
     while (jv_iter_next(vm, &it, &item)) {
         if (by_attribute) {
             TRY(getter(vm, item, attribute, &item));
-            item = item.kind == JV_UNDEF && otherwise.kind != JV_ABSENT && otherwise.kind != JV_NONE ? otherwise : item;
+            item = item.kind == JV_UNDEF && jcall_given(otherwise) ? otherwise : item;
         } else {
             TRY(run_named(vm, jinja_filters, c->pos[0], item, c, 1, &item));
         }
@@ -269,18 +259,15 @@ static enum err pairs(struct jvm *vm, struct jv_dict *d, struct jv *out)
 
 enum err jfilter_dictsort(struct jvm *vm, struct jcall *c, struct jv *out) /* case_sensitive by reverse */
 {
+    TRY(jvm_defined(vm, c->self));
     if (c->self.kind != JV_DICT) {
-        return c->self.kind == JV_UNDEF ? jvm_fail_undefined(vm, c->self)
-                                        : jvm_fail(vm, "dictsort expects a dict, not '%s'", jv_type_name(c->self));
+        return jvm_fail(vm, "dictsort expects a dict, not '%s'", jv_type_name(c->self));
     }
-    bool by_value = false;
-    if (c->arg[1].kind != JV_ABSENT) {
-        const struct jstr *by;
-        TRY(jcall_str(vm, c->arg[1], "dictsort", &by));
-        by_value = jstr_is(by, "value");
-        if (!by_value && !jstr_is(by, "key")) {
-            return jvm_fail(vm, "dictsort can sort by 'key' or 'value' only");
-        }
+    const struct jstr *by = NULL;
+    TRY(jcall_str(vm, c->arg[1], "dictsort", &by));
+    bool by_value = by != NULL && jstr_is(by, "value");
+    if (by != NULL && !by_value && !jstr_is(by, "key")) {
+        return jvm_fail(vm, "dictsort can sort by 'key' or 'value' only");
     }
     struct jv list;
     struct jv keys;
@@ -318,7 +305,7 @@ enum err jfilter_batch(struct jvm *vm, struct jcall *c, struct jv *out) /* linec
         }
         TRY(jv_list_add(vm, row.list, all->at[i]));
     }
-    bool fill = row.kind != JV_ABSENT && c->arg[1].kind != JV_ABSENT && c->arg[1].kind != JV_NONE;
+    bool fill = row.kind != JV_ABSENT && jcall_given(c->arg[1]);
     while (fill && row.list->n < size) {
         TRY(jvm_pay(vm, 1));
         TRY(jv_list_add(vm, row.list, c->arg[1]));
@@ -340,7 +327,7 @@ enum err jfilter_slice(struct jvm *vm, struct jcall *c, struct jv *out) /* slice
     TRY(jv_list_new(vm, JV_LIST, 0, &rows));
     uint32_t at = 0;
     int64_t longer = all->n % n;
-    bool fill = c->arg[1].kind != JV_ABSENT && c->arg[1].kind != JV_NONE;
+    bool fill = jcall_given(c->arg[1]);
     for (int64_t i = 0; i < n; i++) {
         struct jv row;
         TRY(jv_list_new(vm, JV_LIST, 0, &row));

@@ -245,9 +245,7 @@ static enum err put_percent(struct jvm *vm, struct field *f, struct jv v)
     default:
         break;
     }
-    if (v.kind == JV_UNDEF) {
-        return jvm_fail_undefined(vm, v);
-    }
+    TRY(jvm_defined(vm, v));
     bool is_whole = f->type != 0 && strchr("diuxXo", f->type) != NULL;
     bool may_round = f->type == 'd' || f->type == 'i' || f->type == 'u';
     if (!jv_is_number(v) || (is_whole && !may_round && jv_is_float(v))) {
@@ -477,11 +475,7 @@ static enum err find_field(struct jvm *vm, struct jcall *c, const struct jstr *s
         }
         *out = c->pos[i];
     } else {
-        out->kind = JV_ABSENT;
-        for (uint32_t k = 0; k < c->n_kw; k++) {
-            const struct jstr *name = c->kw_names[k].str;
-            *out = name->len == to - at && memcmp(name->p, s->p + at, to - at) == 0 ? c->kw[k] : *out;
-        }
+        *out = jcall_keyword(c, s->p + at, to - at);
         if (out->kind == JV_ABSENT) {
             return jvm_fail(vm, "no argument '%.*s' for the format", (int)MIN_OF(to - at, (size_t)80), s->p + at);
         }

@@ -72,9 +72,7 @@ static struct jv no_attr(struct jv v, struct jv name)
 
 enum err jop_attr(struct jvm *vm, struct jv v, struct jv name, struct jv *out)
 {
-    if (v.kind == JV_UNDEF) {
-        return jvm_fail_undefined(vm, v);
-    }
+    TRY(jvm_defined(vm, v));
     TRY(own_attr(vm, v, name, out));
     if (out->kind == JV_ABSENT && v.kind == JV_DICT) {
         TRY(jv_dict_find(vm, v.dict, name, out));
@@ -115,9 +113,7 @@ static enum err element(struct jvm *vm, struct jv v, uint32_t i, struct jv *out)
 
 enum err jop_item(struct jvm *vm, struct jv v, struct jv key, struct jv *out)
 {
-    if (v.kind == JV_UNDEF) {
-        return jvm_fail_undefined(vm, v);
-    }
+    TRY(jvm_defined(vm, v));
     if (v.kind == JV_DICT && key.kind != JV_LIST && key.kind != JV_DICT) {
         TRY(jv_dict_find(vm, v.dict, key, out));
         if (out->kind != JV_ABSENT) {
@@ -151,9 +147,9 @@ static enum err bound(struct jvm *vm, struct jv v, int64_t none, int64_t *out)
         *out = none;
         return ERR_OK;
     }
+    TRY(jvm_defined(vm, v));
     if (!jv_is_int(v)) {
-        return v.kind == JV_UNDEF ? jvm_fail_undefined(vm, v)
-                                  : jvm_fail(vm, "slice indices must be integers or None, not %s", jv_type_name(v));
+        return jvm_fail(vm, "slice indices must be integers or None, not %s", jv_type_name(v));
     }
     *out = jv_as_int(v);
     return ERR_OK;
@@ -219,9 +215,7 @@ static enum err slice_range(struct jvm *vm, const struct jv_range *of, int64_t f
 
 enum err jop_slice(struct jvm *vm, struct jv v, struct jv from_v, struct jv to_v, struct jv step_v, struct jv *out)
 {
-    if (v.kind == JV_UNDEF) {
-        return jvm_fail_undefined(vm, v);
-    }
+    TRY(jvm_defined(vm, v));
     int64_t n = jv_len(v);
     if (!jv_is_str(v) && !jv_is_seq(v) && v.kind != JV_RANGE) {
         return jvm_fail(vm, "'%s' object cannot be sliced", jv_type_name(v));

@@ -15,11 +15,9 @@ static enum err str_pad(struct jvm *vm, struct jcall *c, struct jv *out) /* widt
     struct jstr space = {.p = " ", .len = 1, .chars = 1};
     const struct jstr *fill = &space;
     TRY(jcall_int(vm, c->arg[0], "a width", &width));
-    if (c->arg[1].kind != JV_ABSENT) {
-        TRY(jcall_str(vm, c->arg[1], "the fill character", &fill));
-        if (fill->chars != 1) {
-            return jvm_fail(vm, "the fill character must be exactly one character long");
-        }
+    TRY(jcall_str(vm, c->arg[1], "the fill character", &fill));
+    if (fill->chars != 1) {
+        return jvm_fail(vm, "the fill character must be exactly one character long");
     }
     return jstr_pad(vm, c->self.str, width, fill, c->row->how, out);
 }
@@ -94,22 +92,28 @@ static enum err str_istitle(struct jvm *vm, struct jcall *c, struct jv *out)
 /* --- strings: finding
  * ------------------------------------------------------------------------------------------------------ */
 
-/* Returns self[start:end] for arguments `at` and at+1, and its first code point; *exists is false if start is after the
- * end of the string. */
-static enum err window(struct jvm *vm, struct jcall *c, int at, const struct jstr **out, int64_t *start, bool *exists)
+/* A part of a string to search. */
+struct window {
+    const struct jstr *s;
+    int64_t start; /* its first code point */
+    bool exists;   /* it does not start after the end of the string */
+};
+
+/* Returns self[start:end], by arguments 1 and 2. */
+static enum err window(struct jvm *vm, struct jcall *c, struct window *w)
 {
-    struct jv from = c->arg[at].kind == JV_ABSENT ? jv_none() : c->arg[at];
-    struct jv to = c->arg[at + 1].kind == JV_ABSENT ? jv_none() : c->arg[at + 1];
+    struct jv from = c->arg[1].kind == JV_ABSENT ? jv_none() : c->arg[1];
+    struct jv to = c->arg[2].kind == JV_ABSENT ? jv_none() : c->arg[2];
     struct jv part = c->self;
     int64_t n = c->self.str->chars;
-    *start = 0;
+    w->start = 0;
     if (from.kind != JV_NONE || to.kind != JV_NONE) {
         TRY(jop_slice(vm, c->self, from, to, jv_none(), &part));
-        *start = from.kind == JV_NONE ? 0 : jv_as_int(from);
-        *start = *start < -n ? 0 : *start < 0 ? *start + n : *start;
+        w->start = from.kind == JV_NONE ? 0 : jv_as_int(from);
+        w->start = w->start < 0 ? MAX_OF(w->start, -n) + n : w->start;
     }
-    *exists = *start <= n;
-    *out = part.str;
+    w->exists = w->start <= n;
+    w->s = part.str;
     return jvm_pay_bytes(vm, part.str->len);
 }
 
@@ -129,37 +133,32 @@ enum { FROM_RIGHT = 1, MUST_BE_FOUND = 2 }; /* how */
 static enum err str_find(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     const struct jstr *what;
-    const struct jstr *s;
-    int64_t start;
-    bool exists;
+    struct window w;
     TRY(jcall_str(vm, c->arg[0], "find", &what));
-    TRY(window(vm, c, 1, &s, &start, &exists));
+    TRY(window(vm, c, &w));
+    const struct jstr *s = w.s;
     const char *p = NULL;
-    if (exists && (c->row->how & FROM_RIGHT) != 0) {
+    if (w.exists && (c->row->how & FROM_RIGHT) != 0) {
         TRY(jvm_pay_read(vm, (size_t)s->len * (size_t)(what->len / 64 + 1)));
         p = last_match(s, what);
-    } else if (exists) {
+    } else if (w.exists) {
         p = what->len == 0 ? s->p : memmem(s->p, s->len, what->p, what->len);
     }
     if (p == NULL && (c->row->how & MUST_BE_FOUND) != 0) {
         return jvm_fail(vm, "substring not found");
     }
-    *out = jv_int(p == NULL ? -1 : start + (int64_t)jstr_count(s->p, (size_t)(p - s->p)));
+    *out = jv_int(p == NULL ? -1 : w.start + (int64_t)jstr_count(s->p, (size_t)(p - s->p)));
     return ERR_OK;
 }
 
 static enum err str_count(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     const struct jstr *what;
-    const struct jstr *s;
-    int64_t start;
-    bool exists;
+    struct window w;
     TRY(jcall_str(vm, c->arg[0], "count", &what));
-    TRY(window(vm, c, 1, &s, &start, &exists));
-    int64_t n = 0;
-    if (what->len == 0) {
-        n = exists ? (int64_t)s->chars + 1 : 0;
-    }
+    TRY(window(vm, c, &w));
+    const struct jstr *s = w.s;
+    int64_t n = what->len == 0 && w.exists ? (int64_t)s->chars + 1 : 0;
     TRY(jvm_pay_read(vm, s->len)); /* because matches can be short */
     for (size_t at = 0; what->len > 0 && at < s->len;) {
         const char *p = memmem(s->p + at, s->len - at, what->p, what->len);
@@ -182,10 +181,8 @@ static bool has_affix(const struct jstr *s, const struct jstr *affix, int how)
 /* The argument is a string or a tuple of strings. */
 static enum err str_has_affix(struct jvm *vm, struct jcall *c, struct jv *out)
 {
-    const struct jstr *s;
-    int64_t start;
-    bool exists;
-    TRY(window(vm, c, 1, &s, &start, &exists));
+    struct window w;
+    TRY(window(vm, c, &w));
     struct jv one = c->arg[0];
     uint32_t n = one.kind == JV_TUPLE ? one.list->n : 1;
     *out = jv_bool(false);
@@ -193,7 +190,7 @@ static enum err str_has_affix(struct jvm *vm, struct jcall *c, struct jv *out)
         const struct jstr *what;
         TRY(jcall_str(vm, one.kind == JV_TUPLE ? one.list->at[i] : one, c->row->name, &what));
         TRY(jvm_pay(vm, 1 + what->len / JVM_BYTES_PER_STEP));
-        out->b = out->b || (exists && has_affix(s, what, c->row->how));
+        out->b = out->b || (w.exists && has_affix(w.s, what, c->row->how));
     }
     return ERR_OK;
 }
@@ -208,19 +205,6 @@ static enum err str_remove(struct jvm *vm, struct jcall *c, struct jv *out)
     TRY(jvm_pay_bytes(vm, what->len));
     size_t n = has_affix(s, what, c->row->how) ? what->len : 0;
     return c->row->how == FROM_RIGHT ? jv_substr(vm, s, 0, s->len - n, out) : jv_substr(vm, s, n, s->len, out);
-}
-
-static enum err str_replace(struct jvm *vm, struct jcall *c, struct jv *out) /* old new count */
-{
-    const struct jstr *from;
-    const struct jstr *to;
-    int64_t count = -1;
-    TRY(jcall_str(vm, c->arg[0], "replace", &from));
-    TRY(jcall_str(vm, c->arg[1], "replace", &to));
-    if (c->arg[2].kind != JV_ABSENT) {
-        TRY(jcall_int(vm, c->arg[2], "replace", &count));
-    }
-    return jstr_replace(vm, c->self.str, from, to, count, out);
 }
 
 static enum err str_splitlines(struct jvm *vm, struct jcall *c, struct jv *out) /* keepends */
@@ -243,21 +227,19 @@ static size_t space_at(const struct jstr *s, size_t at, size_t end)
     return n > 0 && ju_space(cp) ? n : 0;
 }
 
-/* Like space_at(), but for the character that ends at `end`. */
-static size_t space_before(const struct jstr *s, size_t end)
-{
-    size_t at = end;
-    while (at > 0 && ((unsigned char)s->p[--at] & 0xC0) == 0x80) {
-    }
-    return at < end && space_at(s, at, end) == end - at ? end - at : 0;
-}
-
 static size_t char_before(const struct jstr *s, size_t end)
 {
     size_t at = end;
     while (at > 0 && ((unsigned char)s->p[--at] & 0xC0) == 0x80) {
     }
     return end - at;
+}
+
+/* Like space_at(), but for the character that ends at `end`. */
+static size_t space_before(const struct jstr *s, size_t end)
+{
+    size_t n = char_before(s, end);
+    return space_at(s, end - n, end) == n ? n : 0;
 }
 
 /* Splits into words; after `max` words (-1: no limit) adds the rest unchanged. */
@@ -341,15 +323,13 @@ static enum err str_split(struct jvm *vm, struct jcall *c, struct jv *out) /* se
     const struct jstr *s = c->self.str;
     const struct jstr *sep = NULL;
     int64_t max = -1;
-    if (c->arg[0].kind != JV_ABSENT && c->arg[0].kind != JV_NONE) {
+    if (c->arg[0].kind != JV_NONE) {
         TRY(jcall_str(vm, c->arg[0], "split", &sep));
-        if (sep->len == 0) {
-            return jvm_fail(vm, "empty separator");
-        }
     }
-    if (c->arg[1].kind != JV_ABSENT) {
-        TRY(jcall_int(vm, c->arg[1], "split", &max));
+    if (sep != NULL && sep->len == 0) {
+        return jvm_fail(vm, "empty separator");
     }
+    TRY(jcall_int(vm, c->arg[1], "split", &max));
     TRY(jvm_pay_read(vm, s->len));
     TRY(jv_list_new(vm, JV_LIST, 0, out));
     if (c->row->how != FROM_RIGHT) {
@@ -424,7 +404,7 @@ const struct jbuiltin jinja_str_methods[] = {
     {"partition", str_partition, "sep", 1, 0},
     {"removeprefix", str_remove, "prefix", 1, 0},
     {"removesuffix", str_remove, "suffix", 1, FROM_RIGHT},
-    {"replace", str_replace, "old new count", 2, 0},
+    {"replace", jcall_replace, "old new count", 2, true},
     {"rfind", str_find, "sub start end", 1, FROM_RIGHT},
     {"rindex", str_find, "sub start end", 1, FROM_RIGHT | MUST_BE_FOUND},
     {"rjust", str_pad, "width fillchar", 1, JSIDE_LEFT},

@@ -199,9 +199,7 @@ enum err jop_binary(struct jvm *vm, enum jbin op, struct jv a, struct jv b, stru
 
 enum err jop_negate(struct jvm *vm, struct jv v, struct jv *out)
 {
-    if (v.kind == JV_UNDEF) {
-        return jvm_fail_undefined(vm, v);
-    }
+    TRY(jvm_defined(vm, v));
     if (jv_is_float(v)) {
         *out = jv_float(-jv_as_float(v));
         return ERR_OK;

@@ -99,8 +99,15 @@ static bool stripped(uint32_t cp, const struct jstr *chars)
     return false;
 }
 
-enum err jstr_strip(struct jvm *vm, const struct jstr *s, const struct jstr *chars, int sides, struct jv *out)
+enum err jcall_strip(struct jvm *vm, struct jcall *c, struct jv *out)
 {
+    const struct jstr *chars = NULL; /* to remove instead of white space */
+    int sides = c->row->how;
+    if (c->arg[0].kind != JV_NONE) {
+        TRY(jcall_str(vm, c->arg[0], c->row->name, &chars));
+    }
+    TRY(jv_to_str(vm, c->self, out));
+    const struct jstr *s = out->str;
     size_t from = 0;
     size_t to = s->len;
     uint32_t cp;
@@ -126,19 +133,22 @@ enum err jstr_strip(struct jvm *vm, const struct jstr *s, const struct jstr *cha
     return jv_substr(vm, s, from, to, out);
 }
 
-enum err jcall_strip(struct jvm *vm, struct jcall *c, struct jv *out)
+enum err jcall_replace(struct jvm *vm, struct jcall *c, struct jv *out)
 {
-    const struct jstr *chars = NULL;
-    if (c->arg[0].kind != JV_ABSENT && c->arg[0].kind != JV_NONE) {
-        TRY(jcall_str(vm, c->arg[0], c->row->name, &chars));
+    struct jv text[3]; /* self old new */
+    int64_t count = -1;
+    for (int i = 0; i < 3; i++) {
+        struct jv v = i == 0 ? c->self : c->arg[i - 1];
+        const struct jstr *checked;
+        if (c->row->how) {
+            TRY(jcall_str(vm, v, "replace", &checked));
+        }
+        TRY(jv_to_str(vm, v, &text[i]));
     }
-    TRY(jv_to_str(vm, c->self, out));
-    return jstr_strip(vm, out->str, chars, c->row->how, out);
-}
-
-enum err jstr_replace(struct jvm *vm, const struct jstr *s, const struct jstr *from, const struct jstr *to,
-                      int64_t count, struct jv *out)
-{
+    if (c->row->how || c->arg[2].kind != JV_NONE) {
+        TRY(jcall_int(vm, c->arg[2], "replace", &count));
+    }
+    const struct jstr *s = text[0].str, *from = text[1].str, *to = text[2].str;
     size_t at = 0;
     TRY(jvm_pay_bytes(vm, s->len));
     while (count != 0 && at <= s->len && vm->tmp.text.err == ERR_OK) {

@@ -387,9 +387,9 @@ static enum err do_operator(struct jvm *vm, const struct jins *in, uint32_t *nex
         TRY(jop_negate(vm, b, &b));
         return push(vm, b);
     case JI_POS:
+        TRY(jvm_defined(vm, b));
         if (!jv_is_number(b)) {
-            return b.kind == JV_UNDEF ? jvm_fail_undefined(vm, b)
-                                      : jvm_fail(vm, "bad operand type for unary +: '%s'", jv_type_name(b));
+            return jvm_fail(vm, "bad operand type for unary +: '%s'", jv_type_name(b));
         }
         return push(vm, b.kind == JV_BOOL ? jv_int(b.b) : b);
     case JI_BINARY:

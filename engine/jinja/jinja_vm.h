@@ -85,6 +85,8 @@ struct jvm {
 MUST_CHECK enum err jvm_fail(struct jvm *vm, const char *fmt, ...) PRINTF_LIKE(2, 3);
 /* Reports the use of an undefined value: "'x' is undefined". */
 MUST_CHECK enum err jvm_fail_undefined(struct jvm *vm, struct jv v);
+/* Fails with jvm_fail_undefined() if v is undefined. */
+MUST_CHECK enum err jvm_defined(struct jvm *vm, struct jv v);
 /* Takes n steps from the budget; ERR_TEMPLATE if it is exhausted, or task_check()'s errors. */
 MUST_CHECK enum err jvm_pay(struct jvm *vm, uint64_t n);
 /* Like jvm_pay(), for an operation that touches n bytes. */
@@ -155,9 +157,13 @@ extern const struct jbuiltin jinja_cycler_methods[];
 /* Returns the row's index, or -1. */
 int jbuiltin_find(const struct jbuiltin *table, const char *name, size_t n);
 
-/* Reads a string argument; other types fail with the function's name. */
+/* Reads a string argument; other types fail with the function's name. An absent argument leaves *out as it is. */
 MUST_CHECK enum err jcall_str(struct jvm *vm, struct jv v, const char *what, const struct jstr **out);
 MUST_CHECK enum err jcall_int(struct jvm *vm, struct jv v, const char *what, int64_t *out);
+/* Returns the argument of that name, or JV_ABSENT. */
+struct jv jcall_keyword(const struct jcall *c, const char *name, size_t n);
+/* Returns whether an argument was passed and is not none. */
+static inline bool jcall_given(struct jv v) { return v.kind != JV_ABSENT && v.kind != JV_NONE; }
 /* Returns the truth of an argument that can be absent. */
 bool jcall_flag(struct jv v, bool otherwise);
 
@@ -173,12 +179,9 @@ MUST_CHECK enum err jstr_case_is(struct jvm *vm, const struct jstr *s, bool uppe
 /* Builtins shared by filters and methods; how: enum jstr_case, enum jstr_side. */
 MUST_CHECK enum err jcall_case(struct jvm *vm, struct jcall *c, struct jv *out);
 MUST_CHECK enum err jcall_strip(struct jvm *vm, struct jcall *c, struct jv *out); /* chars */
+/* old new count; how: whether old and new must be strings. */
+MUST_CHECK enum err jcall_replace(struct jvm *vm, struct jcall *c, struct jv *out);
 enum jstr_side { JSIDE_LEFT = 1, JSIDE_RIGHT = 2 };
-/* chars: OPTIONAL set of characters to remove instead of white space. */
-MUST_CHECK enum err jstr_strip(struct jvm *vm, const struct jstr *s, const struct jstr *chars, int sides,
-                               struct jv *out);
-MUST_CHECK enum err jstr_replace(struct jvm *vm, const struct jstr *s, const struct jstr *from, const struct jstr *to,
-                                 int64_t count, struct jv *out);
 MUST_CHECK enum err jstr_lines(struct jvm *vm, const struct jstr *s, bool keep_ends, struct jv *out);
 MUST_CHECK enum err jstr_pad(struct jvm *vm, const struct jstr *s, int64_t width, const struct jstr *fill, int sides,
                              struct jv *out);
