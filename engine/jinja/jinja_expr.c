@@ -16,31 +16,18 @@ enum { MAX_CONCAT = 32 };
 
 static struct jent *top(struct jparser *p) { return &p->ents[p->n_ents - 1]; }
 
-static bool counts(enum jent_kind k)
-{
-    switch (k) {
-    case JE_PAREN:
-    case JE_LIST:
-    case JE_DICT_KEY:
-    case JE_CALL:
-    case JE_FILTER:
-    case JE_TEST:
-    case JE_SUB:
-    case JE_ELSE:
-    case JE_NOT:
-    case JE_NEG:
-    case JE_POS:
-        return true;
-    default:
-        return false;
-    }
-}
+/* Entries that count for the depth: brackets and prefix operators. */
+static const bool counts[] = {
+    [JE_PAREN] = true, [JE_LIST] = true,   [JE_DICT_KEY] = true, [JE_DICT_VALUE] = true,
+    [JE_CALL] = true,  [JE_FILTER] = true, [JE_TEST] = true,     [JE_SUB] = true,
+    [JE_ELSE] = true,  [JE_NOT] = true,    [JE_NEG] = true,      [JE_POS] = true,
+};
 
 static struct jent *push(struct jparser *p, enum jent_kind kind, int prec)
 {
     static struct jent nowhere;
     uint32_t pos = jp_tok(p)->from;
-    if (counts(kind) && ++p->depth > JINJA_MAX_DEPTH) {
+    if (counts[kind] && ++p->depth > JINJA_MAX_DEPTH) {
         jp_fail(p, pos, "the expression is nested more than %d levels deep", JINJA_MAX_DEPTH);
     } else if (p->n_ents == JPARSER_MAX_ENTS) {
         jp_fail(p, pos, "the expression is too complex");
@@ -55,27 +42,18 @@ static struct jent *push(struct jparser *p, enum jent_kind kind, int prec)
 static struct jent pop(struct jparser *p)
 {
     struct jent e = p->ents[--p->n_ents];
-    p->depth -= counts(e.kind == JE_DICT_VALUE ? JE_DICT_KEY : e.kind);
+    p->depth -= counts[e.kind];
     return e;
 }
 
 static void start_expr(struct jparser *p, bool inline_if, enum state *s)
 {
-    int32_t slot = jp_emit(p, JI_JUMP, 0, 0, 0, jp_tok(p)->from);
+    int32_t slot = jp_emit(p, (struct jins){.op = JI_JUMP, .pos = jp_tok(p)->from});
     p->p->code[slot].a = slot + 1;
     struct jent *e = push(p, JE_EXPR, 0);
     e->patch = slot;
     e->flag = inline_if;
     *s = OPERAND;
-}
-
-static void patch_chain(struct jparser *p, int32_t at)
-{
-    while (at >= 0) {
-        int32_t next = p->p->code[at].a;
-        jp_patch(p, at);
-        at = next;
-    }
 }
 
 /* Emits the operators on top of the stack whose precedence is at least prec. */
@@ -85,21 +63,21 @@ static void reduce(struct jparser *p, int prec)
         struct jent e = pop(p);
         switch (e.kind) {
         case JE_BINARY:
-            jp_emit(p, JI_BINARY, e.op, 0, 0, e.pos);
+            jp_emit(p, (struct jins){.op = JI_BINARY, .n = e.op, .pos = e.pos});
             break;
         case JE_COMPARE:
-            jp_emit(p, JI_COMPARE, e.op, 0, 0, e.pos);
-            patch_chain(p, e.patch);
+            jp_emit(p, (struct jins){.op = JI_COMPARE, .n = e.op, .pos = e.pos});
+            jp_patch_chain(p, e.patch);
             break;
         case JE_CONCAT:
-            jp_emit(p, JI_CONCAT, (uint16_t)(e.n + 1), 0, 0, e.pos);
+            jp_emit(p, (struct jins){.op = JI_CONCAT, .n = (uint16_t)(e.n + 1), .pos = e.pos});
             break;
         case JE_AND:
         case JE_OR:
             jp_patch(p, e.patch);
             break;
-        default:
-            jp_emit(p, e.kind == JE_NOT ? JI_NOT : e.kind == JE_NEG ? JI_NEG : JI_POS, 0, 0, 0, e.pos);
+        default: /* JE_NOT, JE_NEG, JE_POS */
+            jp_emit(p, (struct jins){.op = (uint8_t)(JI_NOT + (e.kind - JE_NOT)), .pos = e.pos});
         }
     }
 }
@@ -132,7 +110,7 @@ static void literal_string(struct jparser *p)
         n += n_more;
         p->i++;
     }
-    jp_emit(p, JI_CONST, 0, jp_const_str(p, s, n), 0, pos);
+    jp_emit(p, (struct jins){.op = JI_CONST, .a = jp_const_str(p, s, n), .pos = pos});
 }
 
 static void literal_number(struct jparser *p)
@@ -153,7 +131,7 @@ static void literal_number(struct jparser *p)
         jp_fail(p, t->from, overflow ? "the number does not fit in 64 bits" : "malformed number");
         return;
     }
-    jp_emit(p, JI_CONST, 0, jp_const(p, v), 0, t->from);
+    jp_emit(p, (struct jins){.op = JI_CONST, .a = jp_const(p, v), .pos = t->from});
     p->i++;
 }
 
@@ -172,12 +150,12 @@ static void operand_name(struct jparser *p, enum state *s)
     *s = POSTFIX;
     bool is_true = jp_is_name(p, "true") || jp_is_name(p, "True");
     if (is_true || jp_is_name(p, "false") || jp_is_name(p, "False")) {
-        jp_emit(p, JI_CONST, 0, jp_const(p, jv_bool(is_true)), 0, t->from);
+        jp_emit(p, (struct jins){.op = JI_CONST, .a = jp_const(p, jv_bool(is_true)), .pos = t->from});
     } else if (jp_is_name(p, "none") || jp_is_name(p, "None")) {
-        jp_emit(p, JI_CONST, 0, JPARSER_NONE_CONST, 0, t->from);
+        jp_emit(p, (struct jins){.op = JI_CONST, .a = JPARSER_NONE_CONST, .pos = t->from});
     } else {
         int32_t name = jp_name(p, t);
-        jp_emit(p, JI_LOAD, p->in_sift && name == JNAME_LOOP, name, 0, t->from);
+        jp_emit(p, (struct jins){.op = JI_LOAD, .n = p->in_sift && name == JNAME_LOOP, .a = name, .pos = t->from});
     }
     p->i++;
 }
@@ -190,9 +168,9 @@ static void open_bracket(struct jparser *p, enum state *s)
     p->i++;
     bool empty = jp_is_op(p, op == '(' ? ')' : op == '[' ? ']' : '}');
     if (op == '{') {
-        jp_emit(p, JI_DICT_NEW, 0, 0, 0, pos);
+        jp_emit(p, (struct jins){.op = JI_DICT_NEW, .pos = pos});
     } else if (op == '[' || empty) {
-        jp_emit(p, JI_SEQ_NEW, op == '[' ? JV_LIST : JV_TUPLE, 0, 0, pos);
+        jp_emit(p, (struct jins){.op = JI_SEQ_NEW, .n = op == '[' ? JV_LIST : JV_TUPLE, .pos = pos});
     }
     if (empty && p->err == ERR_OK) {
         p->i++;
@@ -254,10 +232,10 @@ static void emit_call(struct jparser *p, const struct jent *e)
         p->n_keywords = e->kw_from;
     }
     enum jop op = e->kind == JE_CALL ? JI_CALL : e->kind == JE_FILTER ? JI_FILTER : JI_TEST;
-    int32_t at = jp_emit(p, op, (uint16_t)e->n, e->row, names, e->pos);
-    p->p->code[at].c = e->name;
+    jp_emit(
+        p, (struct jins){.op = (uint8_t)op, .n = (uint16_t)e->n, .a = e->row, .b = names, .c = e->name, .pos = e->pos});
     if (op == JI_TEST && e->flag) {
-        jp_emit(p, JI_NOT, 0, 0, 0, e->pos);
+        jp_emit(p, (struct jins){.op = JI_NOT, .pos = e->pos});
     }
 }
 
@@ -391,12 +369,12 @@ static void close_sub(struct jparser *p, enum state *s)
     struct jent e = pop(p);
     p->i++;
     if (!e.flag) {
-        jp_emit(p, JI_ITEM, 0, 0, 0, e.pos);
+        jp_emit(p, (struct jins){.op = JI_ITEM, .pos = e.pos});
     } else {
         for (; e.n < 3; e.n++) {
-            jp_emit(p, JI_CONST, 0, JPARSER_NONE_CONST, 0, e.pos);
+            jp_emit(p, (struct jins){.op = JI_CONST, .a = JPARSER_NONE_CONST, .pos = e.pos});
         }
-        jp_emit(p, JI_SLICE, 0, 0, 0, e.pos);
+        jp_emit(p, (struct jins){.op = JI_SLICE, .pos = e.pos});
     }
     *s = POSTFIX;
 }
@@ -419,7 +397,7 @@ static void start_part(struct jparser *p, enum state *s)
             close_sub(p, s);
             return;
         }
-        jp_emit(p, JI_CONST, 0, JPARSER_NONE_CONST, 0, e->pos);
+        jp_emit(p, (struct jins){.op = JI_CONST, .a = JPARSER_NONE_CONST, .pos = e->pos});
         e->n++;
         e->flag = true;
         if (e->n > 2) {
@@ -437,11 +415,11 @@ static void postfix(struct jparser *p, enum state *s)
         p->i++;
         if (t->kind == JT_NAME) {
             int32_t name = jp_const_str(p, p->p->source + t->from, t->to - t->from);
-            jp_emit(p, JI_ATTR, 0, name, 0, t->from);
+            jp_emit(p, (struct jins){.op = JI_ATTR, .a = name, .pos = t->from});
             p->i++;
         } else if (t->kind == JT_INT) {
             literal_number(p);
-            jp_emit(p, JI_ITEM, 0, 0, 0, t->from);
+            jp_emit(p, (struct jins){.op = JI_ITEM, .pos = t->from});
         } else {
             jp_expected(p, "the name of an attribute");
         }
@@ -471,13 +449,13 @@ static void finish_cond(struct jparser *p)
     int32_t *slot = &p->p->code[expr->patch].a;
     int32_t value = *slot;
     *slot = (int32_t)cond.n;
-    jp_emit(p, JI_JUMP_TRUE, 0, value, 0, cond.pos);
+    jp_emit(p, (struct jins){.op = JI_JUMP_TRUE, .a = value, .pos = cond.pos});
     if (jp_is_name(p, "else")) {
         struct jent *e = push(p, JE_ELSE, 0);
         e->patch = cond.patch;
         return;
     }
-    jp_emit(p, JI_UNDEF, 0, 0, 0, cond.pos);
+    jp_emit(p, (struct jins){.op = JI_UNDEF, .pos = cond.pos});
     jp_patch(p, cond.patch);
 }
 
@@ -500,7 +478,7 @@ static bool tuple_ends(const struct jparser *p)
 
 static void tuple_item(struct jparser *p, struct jent *e)
 {
-    jp_emit(p, e->n == 0 ? JI_SEQ_START : JI_SEQ_ADD, JV_TUPLE, 0, 0, jp_tok(p)->from);
+    jp_emit(p, (struct jins){.op = e->n == 0 ? JI_SEQ_START : JI_SEQ_ADD, .n = JV_TUPLE, .pos = jp_tok(p)->from});
     e->n++;
 }
 
@@ -535,7 +513,7 @@ static void after_list_item(struct jparser *p, enum state *s)
         jp_expected(p, "',' or ']'");
         return;
     }
-    jp_emit(p, JI_SEQ_ADD, 0, 0, 0, jp_tok(p)->from);
+    jp_emit(p, (struct jins){.op = JI_SEQ_ADD, .pos = jp_tok(p)->from});
     p->i++;
     if (comma && !jp_is_op(p, ']')) {
         start_expr(p, true, s);
@@ -563,7 +541,7 @@ static void after_dict_item(struct jparser *p, struct jent *e, enum state *s)
         jp_expected(p, "',' or '}'");
         return;
     }
-    jp_emit(p, JI_DICT_PUT, 0, 0, 0, jp_tok(p)->from);
+    jp_emit(p, (struct jins){.op = JI_DICT_PUT, .pos = jp_tok(p)->from});
     p->i++;
     if (comma && !jp_is_op(p, '}')) {
         e->kind = JE_DICT_KEY;
@@ -592,7 +570,7 @@ static void end_of_operand(struct jparser *p, enum state *s)
         }
     }
     if (jp_is_name(p, "if") && top(p)->kind == JE_EXPR && top(p)->flag) {
-        int32_t jump = jp_emit(p, JI_JUMP, 0, 0, 0, jp_tok(p)->from);
+        int32_t jump = jp_emit(p, (struct jins){.op = JI_JUMP, .pos = jp_tok(p)->from});
         struct jent *e = push(p, JE_COND, 0);
         e->patch = jump;
         e->n = (uint32_t)jump + 1;
@@ -649,7 +627,7 @@ static void compare(struct jparser *p, enum jcmp op, int n_tokens, enum state *s
     reduce(p, P_COMPARE + 1);
     struct jent *e = top(p);
     if (e->kind == JE_COMPARE) { /* a < b < c */
-        e->patch = jp_emit(p, JI_COMPARE_NEXT, e->op, e->patch, 0, e->pos);
+        e->patch = jp_emit(p, (struct jins){.op = JI_COMPARE_NEXT, .n = e->op, .a = e->patch, .pos = e->pos});
     } else {
         e = push(p, JE_COMPARE, P_COMPARE);
     }
@@ -665,7 +643,7 @@ static void concat(struct jparser *p, enum state *s)
     if (e->kind != JE_CONCAT) {
         e = push(p, JE_CONCAT, P_CONCAT);
     } else if (e->n + 1 == MAX_CONCAT) {
-        jp_emit(p, JI_CONCAT, MAX_CONCAT, 0, 0, e->pos);
+        jp_emit(p, (struct jins){.op = JI_CONCAT, .n = MAX_CONCAT, .pos = e->pos});
         e->n = 0;
     }
     e->n++;
@@ -684,7 +662,7 @@ static void binary(struct jparser *p, enum jbin op, int prec, enum state *s)
 static void logic(struct jparser *p, bool is_and, enum state *s)
 {
     reduce(p, is_and ? P_AND : P_OR);
-    int32_t at = jp_emit(p, is_and ? JI_AND : JI_OR, 0, 0, 0, jp_tok(p)->from);
+    int32_t at = jp_emit(p, (struct jins){.op = is_and ? JI_AND : JI_OR, .pos = jp_tok(p)->from});
     push(p, is_and ? JE_AND : JE_OR, is_and ? P_AND : P_OR)->patch = at;
     p->i++;
     *s = OPERAND;

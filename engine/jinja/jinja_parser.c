@@ -100,17 +100,26 @@ static bool grow(struct jparser *p, void *array, size_t n, size_t *cap, size_t s
     return true;
 }
 
-int32_t jp_emit(struct jparser *p, enum jop op, uint16_t n, int32_t a, int32_t b, uint32_t pos)
+int32_t jp_emit(struct jparser *p, struct jins in)
 {
     struct jprogram *g = p->p;
     if (p->err != ERR_OK || !grow(p, &g->code, g->n_code, &g->cap_code, sizeof *g->code)) {
         return 0; /* the first instruction always exists, so patching it is harmless */
     }
-    g->code[g->n_code] = (struct jins){.op = (uint8_t)op, .n = n, .a = a, .b = b, .c = -1, .pos = pos};
+    g->code[g->n_code] = in;
     return (int32_t)g->n_code++;
 }
 
 void jp_patch(struct jparser *p, int32_t at) { p->p->code[at].a = (int32_t)p->p->n_code; }
+
+void jp_patch_chain(struct jparser *p, int32_t at)
+{
+    while (at >= 0) {
+        int32_t next = p->p->code[at].a;
+        jp_patch(p, at);
+        at = next;
+    }
+}
 
 int32_t jp_const(struct jparser *p, struct jv v)
 {
@@ -270,7 +279,7 @@ static void target_name(struct jparser *p, bool attributes)
     int32_t name = jp_name(p, t);
     p->i++;
     if (!attributes || !jp_is_op(p, '.')) {
-        jp_emit(p, JI_STORE, 0, name, 0, t->from);
+        jp_emit(p, (struct jins){.op = JI_STORE, .a = name, .pos = t->from});
         return;
     }
     p->i++;
@@ -280,7 +289,7 @@ static void target_name(struct jparser *p, bool attributes)
         return;
     }
     int32_t attr = jp_const_str(p, p->p->source + t->from, t->to - t->from);
-    jp_emit(p, JI_STORE_ATTR, 0, name, attr, t->from);
+    jp_emit(p, (struct jins){.op = JI_STORE_ATTR, .a = name, .b = attr, .pos = t->from});
     p->i++;
 }
 
@@ -294,7 +303,7 @@ static void target(struct jparser *p, size_t end, bool attributes)
         bool comma;
     } open[MAX_TUPLES];
     int n = 1;
-    open[0].unpack = jp_emit(p, JI_UNPACK, 0, 0, 0, jp_tok(p)->from);
+    open[0].unpack = jp_emit(p, (struct jins){.op = JI_UNPACK, .pos = jp_tok(p)->from});
     open[0].n = 0;
     open[0].comma = false;
     bool want_item = true;
@@ -305,7 +314,7 @@ static void target(struct jparser *p, size_t end, bool attributes)
             want_item = false;
         } else if (want_item && jp_is_op(p, '(') && n < MAX_TUPLES) {
             open[n - 1].n++;
-            open[n].unpack = jp_emit(p, JI_UNPACK, 0, 0, 0, jp_tok(p)->from);
+            open[n].unpack = jp_emit(p, (struct jins){.op = JI_UNPACK, .pos = jp_tok(p)->from});
             open[n].n = 0;
             open[n++].comma = false;
             p->i++;
@@ -353,20 +362,11 @@ static bool inside(struct jparser *p, enum jblock_kind kind)
     return false;
 }
 
-static void patch_chain(struct jparser *p, int32_t at)
-{
-    while (at >= 0) {
-        int32_t next = p->p->code[at].a;
-        jp_patch(p, at);
-        at = next;
-    }
-}
-
 static void tag_if(struct jparser *p, uint32_t pos)
 {
     push(p, JB_IF, pos);
     jp_expression(p, true, false);
-    int32_t next = jp_emit(p, JI_JUMP_FALSE, 0, 0, 0, pos);
+    int32_t next = jp_emit(p, (struct jins){.op = JI_JUMP_FALSE, .pos = pos});
     if (p->err == ERR_OK) {
         top(p)->next = next;
     }
@@ -378,10 +378,10 @@ static void tag_elif(struct jparser *p, uint32_t pos)
         jp_expected(p, "the end of the if");
         return;
     }
-    top(p)->end = jp_emit(p, JI_JUMP, 0, top(p)->end, 0, pos);
+    top(p)->end = jp_emit(p, (struct jins){.op = JI_JUMP, .a = top(p)->end, .pos = pos});
     jp_patch(p, top(p)->next);
     jp_expression(p, true, false);
-    top(p)->next = jp_emit(p, JI_JUMP_FALSE, 0, 0, 0, pos);
+    top(p)->next = jp_emit(p, (struct jins){.op = JI_JUMP_FALSE, .pos = pos});
 }
 
 /* Ends the loop body: jumps back to FOR_NEXT, and ends the loop. */
@@ -389,12 +389,12 @@ static void end_body(struct jparser *p, uint32_t pos, bool has_else)
 {
     struct jblock *b = top(p);
     if (has_else) {
-        jp_emit(p, JI_FOR_RAN, 0, 0, 0, pos);
+        jp_emit(p, (struct jins){.op = JI_FOR_RAN, .pos = pos});
     }
-    jp_emit(p, JI_JUMP, 0, b->next, 0, pos);
+    jp_emit(p, (struct jins){.op = JI_JUMP, .a = b->next, .pos = pos});
     jp_patch(p, b->next);
-    patch_chain(p, b->end);
-    int32_t end = jp_emit(p, JI_FOR_END, 0, 0, 0, pos);
+    jp_patch_chain(p, b->end);
+    int32_t end = jp_emit(p, (struct jins){.op = JI_FOR_END, .pos = pos});
     b->end = end;
     jp_patch(p, end);
 }
@@ -404,14 +404,14 @@ static void tag_else(struct jparser *p, uint32_t pos)
     if (p->n_blocks > 0 && top(p)->kind == JB_FOR) {
         end_body(p, pos, true);
         top(p)->kind = JB_FOR_ELSE;
-        jp_emit(p, JI_SCOPE, 0, 0, 0, pos);
+        jp_emit(p, (struct jins){.op = JI_SCOPE, .pos = pos});
         return;
     }
     if (!inside(p, JB_IF) || top(p)->had_else) {
         jp_expected(p, "the end of the if");
         return;
     }
-    top(p)->end = jp_emit(p, JI_JUMP, 0, top(p)->end, 0, pos);
+    top(p)->end = jp_emit(p, (struct jins){.op = JI_JUMP, .a = top(p)->end, .pos = pos});
     jp_patch(p, top(p)->next);
     top(p)->next = -1;
     top(p)->had_else = true;
@@ -421,7 +421,7 @@ static void tag_endif(struct jparser *p, uint32_t pos)
 {
     (void)pos;
     if (inside(p, JB_IF)) {
-        patch_chain(p, top(p)->end);
+        jp_patch_chain(p, top(p)->end);
         if (top(p)->next >= 0) {
             jp_patch(p, top(p)->next);
         }
@@ -466,8 +466,8 @@ static void tag_for(struct jparser *p, uint32_t pos)
     size_t end = p->i;
     int32_t next = 0;
     for (int pass = sift ? 0 : 1; pass < 2 && p->err == ERR_OK; pass++) {
-        jp_emit(p, JI_FOR, pass == 0, 0, 0, pos);
-        next = jp_emit(p, JI_FOR_NEXT, 0, 0, 0, pos);
+        jp_emit(p, (struct jins){.op = JI_FOR, .n = pass == 0, .pos = pos});
+        next = jp_emit(p, (struct jins){.op = JI_FOR_NEXT, .pos = pos});
         p->i = at_target;
         target(p, end_target, false);
         p->i = end;
@@ -477,12 +477,12 @@ static void tag_for(struct jparser *p, uint32_t pos)
             jp_expression(p, false, true);
             p->in_sift = false;
             end = p->i;
-            jp_emit(p, pass == 0 ? JI_SIFT_KEEP : JI_JUMP_FALSE, 0, next, 0, pos);
+            jp_emit(p, (struct jins){.op = pass == 0 ? JI_SIFT_KEEP : JI_JUMP_FALSE, .a = next, .pos = pos});
         }
         if (pass == 0) {
-            jp_emit(p, JI_JUMP, 0, next, 0, pos);
+            jp_emit(p, (struct jins){.op = JI_JUMP, .a = next, .pos = pos});
             jp_patch(p, next);
-            jp_emit(p, JI_SIFT_END, 0, 0, 0, pos);
+            jp_emit(p, (struct jins){.op = JI_SIFT_END, .pos = pos});
         }
     }
     if (p->err == ERR_OK && jp_is_name(p, "recursive")) {
@@ -497,7 +497,7 @@ static void tag_for(struct jparser *p, uint32_t pos)
 static void tag_endfor(struct jparser *p, uint32_t pos)
 {
     if (p->n_blocks > 0 && top(p)->kind == JB_FOR_ELSE) {
-        jp_emit(p, JI_SCOPE_END, 0, 0, 0, pos);
+        jp_emit(p, (struct jins){.op = JI_SCOPE_END, .pos = pos});
         jp_patch(p, top(p)->end);
     } else if (inside(p, JB_FOR)) {
         end_body(p, pos, false);
@@ -519,10 +519,10 @@ static struct jblock *unwind(struct jparser *p, uint32_t pos)
             break;
         }
         if (b->kind == JB_SET || b->kind == JB_FILTER) {
-            jp_emit(p, JI_CAPTURE_DROP, 0, 0, 0, pos);
+            jp_emit(p, (struct jins){.op = JI_CAPTURE_DROP, .pos = pos});
         }
         if (b->kind != JB_IF) {
-            jp_emit(p, JI_SCOPE_END, 0, 0, 0, pos);
+            jp_emit(p, (struct jins){.op = JI_SCOPE_END, .pos = pos});
         }
     }
     jp_fail(p, pos, "expected a loop around this, found none");
@@ -533,7 +533,7 @@ static void tag_break(struct jparser *p, uint32_t pos)
 {
     struct jblock *loop = unwind(p, pos);
     if (loop != NULL) {
-        loop->end = jp_emit(p, JI_JUMP, 0, loop->end, 0, pos);
+        loop->end = jp_emit(p, (struct jins){.op = JI_JUMP, .a = loop->end, .pos = pos});
     }
 }
 
@@ -541,7 +541,7 @@ static void tag_continue(struct jparser *p, uint32_t pos)
 {
     struct jblock *loop = unwind(p, pos);
     if (loop != NULL) {
-        jp_emit(p, JI_JUMP, 0, loop->next, 0, pos);
+        jp_emit(p, (struct jins){.op = JI_JUMP, .a = loop->next, .pos = pos});
     }
 }
 
@@ -566,8 +566,8 @@ static void tag_set(struct jparser *p, uint32_t pos)
     while (jp_tok(p)->kind != JT_BLOCK_END && jp_tok(p)->kind != JT_EOF) {
         p->i++; /* filters: read again at the block's end */
     }
-    jp_emit(p, JI_SCOPE, 0, 0, 0, pos);
-    jp_emit(p, JI_CAPTURE, 0, 0, 0, pos);
+    jp_emit(p, (struct jins){.op = JI_SCOPE, .pos = pos});
+    jp_emit(p, (struct jins){.op = JI_CAPTURE, .pos = pos});
 }
 
 static void tag_endset(struct jparser *p, uint32_t pos)
@@ -575,7 +575,7 @@ static void tag_endset(struct jparser *p, uint32_t pos)
     if (!inside(p, JB_SET)) {
         return;
     }
-    jp_emit(p, JI_CAPTURE_END, 0, 0, 0, pos);
+    jp_emit(p, (struct jins){.op = JI_CAPTURE_END, .pos = pos});
     size_t end = p->i;
     size_t at_target = top(p)->tok;
     p->i = at_target;
@@ -587,7 +587,7 @@ static void tag_endset(struct jparser *p, uint32_t pos)
     if (p->err == ERR_OK && jp_tok(p)->kind != JT_BLOCK_END) {
         jp_expected(p, "'%}'");
     }
-    jp_emit(p, JI_SCOPE_END, 0, 0, 0, pos);
+    jp_emit(p, (struct jins){.op = JI_SCOPE_END, .pos = pos});
     if (p->err == ERR_OK) {
         p->i = at_target;
         target(p, end_target, true);
@@ -602,8 +602,8 @@ static void tag_filter(struct jparser *p, uint32_t pos)
     while (jp_tok(p)->kind != JT_BLOCK_END && jp_tok(p)->kind != JT_EOF) {
         p->i++;
     }
-    jp_emit(p, JI_SCOPE, 0, 0, 0, pos);
-    jp_emit(p, JI_CAPTURE, 0, 0, 0, pos);
+    jp_emit(p, (struct jins){.op = JI_SCOPE, .pos = pos});
+    jp_emit(p, (struct jins){.op = JI_CAPTURE, .pos = pos});
 }
 
 static void tag_endfilter(struct jparser *p, uint32_t pos)
@@ -612,14 +612,14 @@ static void tag_endfilter(struct jparser *p, uint32_t pos)
         return;
     }
     size_t end = p->i;
-    jp_emit(p, JI_CAPTURE_END, 0, 0, 0, pos);
+    jp_emit(p, (struct jins){.op = JI_CAPTURE_END, .pos = pos});
     p->i = top(p)->tok;
     jp_filters(p, true);
     if (p->err == ERR_OK && jp_tok(p)->kind != JT_BLOCK_END) {
         jp_expected(p, "'%}'");
     }
-    jp_emit(p, JI_PRINT, 1, 0, 0, pos);
-    jp_emit(p, JI_SCOPE_END, 0, 0, 0, pos);
+    jp_emit(p, (struct jins){.op = JI_PRINT, .n = 1, .pos = pos});
+    jp_emit(p, (struct jins){.op = JI_SCOPE_END, .pos = pos});
     p->i = p->err == ERR_OK ? end : p->i;
     p->n_blocks--;
 }
@@ -627,13 +627,13 @@ static void tag_endfilter(struct jparser *p, uint32_t pos)
 static void tag_generation(struct jparser *p, uint32_t pos)
 {
     push(p, JB_GENERATION, pos);
-    jp_emit(p, JI_SCOPE, 0, 0, 0, pos);
+    jp_emit(p, (struct jins){.op = JI_SCOPE, .pos = pos});
 }
 
 static void tag_endgeneration(struct jparser *p, uint32_t pos)
 {
     if (inside(p, JB_GENERATION)) {
-        jp_emit(p, JI_SCOPE_END, 0, 0, 0, pos);
+        jp_emit(p, (struct jins){.op = JI_SCOPE_END, .pos = pos});
         p->n_blocks--;
     }
 }
@@ -660,9 +660,9 @@ static void parameters(struct jparser *p, uint32_t *names, uint32_t *n)
         if (jp_is_op(p, '=')) {
             p->i++;
             had_default = true;
-            int32_t skip = jp_emit(p, JI_DEFAULT, 0, 0, name, t->from);
+            int32_t skip = jp_emit(p, (struct jins){.op = JI_DEFAULT, .b = name, .pos = t->from});
             jp_expression(p, false, true);
-            jp_emit(p, JI_STORE, 0, name, 0, t->from);
+            jp_emit(p, (struct jins){.op = JI_STORE, .a = name, .pos = t->from});
             jp_patch(p, skip);
         } else if (had_default) {
             jp_expected(p, "a default, as the parameter before has one");
@@ -688,8 +688,8 @@ static void tag_macro(struct jparser *p, uint32_t pos)
         return;
     }
     size_t id = g->n_macros++;
-    jp_emit(p, JI_MACRO, 0, (int32_t)id, 0, pos);
-    b->next = jp_emit(p, JI_JUMP, 0, 0, 0, pos);
+    jp_emit(p, (struct jins){.op = JI_MACRO, .a = (int32_t)id, .pos = pos});
+    b->next = jp_emit(p, (struct jins){.op = JI_JUMP, .pos = pos});
     g->macros[id] = (struct jmacro_code){.name = name, .entry = (uint32_t)g->n_code};
     uint32_t names[JCALL_MAX_ARGS];
     uint32_t n = 0;
@@ -707,7 +707,7 @@ static void tag_macro(struct jparser *p, uint32_t pos)
 static void tag_endmacro(struct jparser *p, uint32_t pos)
 {
     if (inside(p, JB_MACRO)) {
-        jp_emit(p, JI_RETURN, 0, 0, 0, pos);
+        jp_emit(p, (struct jins){.op = JI_RETURN, .pos = pos});
         jp_patch(p, top(p)->next);
         p->n_blocks--;
     }
@@ -759,7 +759,9 @@ static void template(struct jparser *p)
         const struct jtok *t = jp_tok(p);
         switch (t->kind) {
         case JT_TEXT:
-            jp_emit(p, JI_TEXT, 0, jp_const_str(p, p->p->source + t->from, t->to - t->from), 0, t->from);
+            jp_emit(p, (struct jins){.op = JI_TEXT,
+                                     .a = jp_const_str(p, p->p->source + t->from, t->to - t->from),
+                                     .pos = t->from});
             p->i++;
             break;
         case JT_PRINT_BEGIN:
@@ -768,7 +770,7 @@ static void template(struct jparser *p)
             if (p->err == ERR_OK && jp_tok(p)->kind != JT_PRINT_END) {
                 jp_expected(p, "'}}'");
             }
-            jp_emit(p, JI_PRINT, 0, 0, 0, t->from);
+            jp_emit(p, (struct jins){.op = JI_PRINT, .pos = t->from});
             p->i++;
             break;
         case JT_BLOCK_BEGIN:
@@ -778,7 +780,7 @@ static void template(struct jparser *p)
             if (p->n_blocks > 0) {
                 jp_fail(p, top(p)->pos, "expected the end of this block, found the end of the template");
             }
-            jp_emit(p, JI_END, 0, 0, 0, t->from);
+            jp_emit(p, (struct jins){.op = JI_END, .pos = t->from});
             return;
         }
     }
@@ -793,9 +795,9 @@ enum err jprogram_parse(struct jprogram *g, struct err_info *info)
     p->info = info;
     p->err = jinja_lex(g->source, g->n_source, &p->toks, info);
     if (p->err == ERR_OK) {
-        jp_emit(p, JI_JUMP, 0, 1, 0, 0); /* instruction 0, see jp_emit */
-        jp_const(p, jv_none());          /* literal JPARSER_NONE_CONST */
-        name_of(p, "loop", 4);           /* name JNAME_LOOP */
+        jp_emit(p, (struct jins){.op = JI_JUMP, .a = 1, .pos = 0}); /* instruction 0, see jp_emit */
+        jp_const(p, jv_none());                                     /* literal JPARSER_NONE_CONST */
+        name_of(p, "loop", 4);                                      /* name JNAME_LOOP */
     }
     if (p->err == ERR_OK) {
         template(p);

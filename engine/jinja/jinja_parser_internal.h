@@ -73,9 +73,11 @@ struct jparser {
 };
 
 /* Emits an instruction; returns its index. */
-int32_t jp_emit(struct jparser *p, enum jop op, uint16_t n, int32_t a, int32_t b, uint32_t pos);
+int32_t jp_emit(struct jparser *p, struct jins in);
 /* Makes instruction `at` jump to the next emitted one. */
 void jp_patch(struct jparser *p, int32_t at);
+/* The same for each jump of a chain: a jump holds the index of the next one, the last one -1. */
+void jp_patch_chain(struct jparser *p, int32_t at);
 /* Adds a literal; returns its index. */
 int32_t jp_const(struct jparser *p, struct jv v);
 int32_t jp_const_str(struct jparser *p, const char *s, size_t n);
