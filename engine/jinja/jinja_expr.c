@@ -10,7 +10,6 @@
 
 #include <string.h>
 
-enum state { OPERAND, POSTFIX, OPERATOR, DONE };
 enum { P_OR = 1, P_AND, P_NOT, P_COMPARE, P_ADD, P_CONCAT, P_MUL, P_POW, P_UNARY };
 enum { MAX_CONCAT = 32 };
 
@@ -25,18 +24,16 @@ static const bool counts[] = {
 
 static struct jent *push(struct jparser *p, enum jent_kind kind, int prec)
 {
-    static struct jent nowhere;
     uint32_t pos = jp_tok(p)->from;
     if (counts[kind] && ++p->depth > JINJA_MAX_DEPTH) {
         jp_fail(p, pos, "the expression is nested more than %d levels deep", JINJA_MAX_DEPTH);
     } else if (p->n_ents == JPARSER_MAX_ENTS) {
         jp_fail(p, pos, "the expression is too complex");
     }
-    if (p->err != ERR_OK) {
-        return p->n_ents < JPARSER_MAX_ENTS ? &p->ents[p->n_ents] : &nowhere;
-    }
-    p->ents[p->n_ents] = (struct jent){.kind = (uint8_t)kind, .prec = (uint8_t)prec, .pos = pos, .patch = -1};
-    return &p->ents[p->n_ents++];
+    struct jent *e = &p->ents[p->n_ents];
+    *e = (struct jent){.kind = (uint8_t)kind, .prec = (uint8_t)prec, .pos = pos, .patch = -1};
+    p->n_ents += p->err == ERR_OK;
+    return e;
 }
 
 static struct jent pop(struct jparser *p)
@@ -46,14 +43,14 @@ static struct jent pop(struct jparser *p)
     return e;
 }
 
-static void start_expr(struct jparser *p, bool inline_if, enum state *s)
+static void start_expr(struct jparser *p, bool inline_if)
 {
     int32_t slot = jp_emit(p, (struct jins){.op = JI_JUMP, .pos = jp_tok(p)->from});
     p->p->code[slot].a = slot + 1;
     struct jent *e = push(p, JE_EXPR, 0);
     e->patch = slot;
     e->flag = inline_if;
-    *s = OPERAND;
+    p->state = OPERAND;
 }
 
 /* Emits the operators on top of the stack whose precedence is at least prec. */
@@ -135,7 +132,7 @@ static void literal_number(struct jparser *p)
     p->i++;
 }
 
-static void operand_name(struct jparser *p, enum state *s)
+static void operand_name(struct jparser *p)
 {
     const struct jtok *t = jp_tok(p);
     if (jp_is_name(p, "not") && top(p)->kind != JE_TEST_ARG) {
@@ -147,7 +144,7 @@ static void operand_name(struct jparser *p, enum state *s)
         p->i++;
         return;
     }
-    *s = POSTFIX;
+    p->state = POSTFIX;
     bool is_true = jp_is_name(p, "true") || jp_is_name(p, "True");
     if (is_true || jp_is_name(p, "false") || jp_is_name(p, "False")) {
         jp_emit(p, (struct jins){.op = JI_CONST, .a = jp_const(p, jv_bool(is_true)), .pos = t->from});
@@ -160,58 +157,70 @@ static void operand_name(struct jparser *p, enum state *s)
     p->i++;
 }
 
-static void open_bracket(struct jparser *p, enum state *s)
+/* Opens a bracket, or reads an empty pair. */
+static void open_bracket(struct jparser *p, enum jent_kind kind, unsigned close)
 {
     uint32_t pos = jp_tok(p)->from;
-    unsigned op = jp_tok(p)->op;
-    push(p, op == '(' ? JE_PAREN : op == '[' ? JE_LIST : JE_DICT_KEY, 0);
+    push(p, kind, 0);
     p->i++;
-    bool empty = jp_is_op(p, op == '(' ? ')' : op == '[' ? ']' : '}');
-    if (op == '{') {
+    bool empty = jp_is_op(p, close);
+    if (kind == JE_DICT_KEY) {
         jp_emit(p, (struct jins){.op = JI_DICT_NEW, .pos = pos});
-    } else if (op == '[' || empty) {
-        jp_emit(p, (struct jins){.op = JI_SEQ_NEW, .n = op == '[' ? JV_LIST : JV_TUPLE, .pos = pos});
+    } else if (kind == JE_LIST || empty) {
+        jp_emit(p, (struct jins){.op = JI_SEQ_NEW, .n = kind == JE_LIST ? JV_LIST : JV_TUPLE, .pos = pos});
     }
     if (empty && p->err == ERR_OK) {
         p->i++;
         pop(p);
-        *s = POSTFIX;
+        p->state = POSTFIX;
         return;
     }
-    start_expr(p, true, s);
+    start_expr(p, true);
 }
 
-static void operand(struct jparser *p, enum state *s)
+static void prefix(struct jparser *p)
 {
-    const struct jtok *t = jp_tok(p);
-    switch (t->kind) {
+    switch (jp_tok(p)->op) {
+    case '(':
+        open_bracket(p, JE_PAREN, ')');
+        return;
+    case '[':
+        open_bracket(p, JE_LIST, ']');
+        return;
+    case '{':
+        open_bracket(p, JE_DICT_KEY, '}');
+        return;
+    case '-':
+    case '+':
+        push(p, jp_is_op(p, '-') ? JE_NEG : JE_POS, P_UNARY);
+        p->i++;
+        return;
+    default:
+        jp_expected(p, "an expression");
+    }
+}
+
+static void operand(struct jparser *p)
+{
+    switch (jp_tok(p)->kind) {
     case JT_NAME:
-        operand_name(p, s);
+        operand_name(p);
         return;
     case JT_STRING:
         literal_string(p);
-        *s = POSTFIX;
+        p->state = POSTFIX;
         return;
     case JT_INT:
     case JT_FLOAT:
         literal_number(p);
-        *s = POSTFIX;
+        p->state = POSTFIX;
         return;
     case JT_OP:
-        if (t->op == '-' || t->op == '+') {
-            push(p, t->op == '-' ? JE_NEG : JE_POS, P_UNARY);
-            p->i++;
-            return;
-        }
-        if (t->op == '(' || t->op == '[' || t->op == '{') {
-            open_bracket(p, s);
-            return;
-        }
-        break;
+        prefix(p);
+        return;
     default:
-        break;
+        jp_expected(p, "an expression");
     }
-    jp_expected(p, "an expression");
 }
 
 /* --- arguments -------------------------------------------------------------------------------------------------- */
@@ -239,19 +248,19 @@ static void emit_call(struct jparser *p, const struct jent *e)
     }
 }
 
-static void close_call(struct jparser *p, enum state *s)
+static void close_call(struct jparser *p)
 {
     struct jent e = pop(p);
     p->i++;
     emit_call(p, &e);
-    *s = e.kind == JE_CALL && !e.flag ? POSTFIX : OPERATOR;
+    p->state = e.kind == JE_CALL && !e.flag ? POSTFIX : OPERATOR;
 }
 
 /* Parses the beginning of an argument, or the closing parenthesis. */
-static void start_arg(struct jparser *p, enum state *s)
+static void start_arg(struct jparser *p)
 {
     if (jp_is_op(p, ')')) {
-        close_call(p, s);
+        close_call(p);
         return;
     }
     const struct jtok *t = jp_tok(p);
@@ -281,28 +290,23 @@ static void start_arg(struct jparser *p, enum state *s)
         }
         e->n++;
     }
-    start_expr(p, true, s);
+    start_expr(p, true);
 }
 
-static void open_call(struct jparser *p, enum jent_kind kind, struct jent fields, enum state *s)
+/* Opens the parenthesis of a call, filter or test. */
+static void open_call(struct jparser *p, struct jent e)
 {
-    struct jent *e = push(p, kind, 0);
-    e->row = fields.row;
-    e->name = fields.name;
-    e->flag = fields.flag;
-    e->kw_from = p->n_keywords;
-    if (kind != JE_CALL) {
-        e->pos = fields.pos;
-    }
+    e.kw_from = p->n_keywords;
+    *push(p, e.kind, 0) = e;
     p->i++;
-    start_arg(p, s);
+    start_arg(p);
 }
 
 /* An unknown name fails when a render reaches it: a condition can prevent that. */
-static struct jent find_builtin(struct jparser *p, const struct jbuiltin *table, const char *what)
+static struct jent find_builtin(struct jparser *p, const struct jbuiltin *table, enum jent_kind kind, const char *what)
 {
     const struct jtok *t = jp_tok(p);
-    struct jent e = {.pos = t->from, .row = -1, .name = -1};
+    struct jent e = {.kind = (uint8_t)kind, .pos = t->from, .row = -1, .name = -1};
     if (t->kind != JT_NAME) {
         jp_expected(p, what);
         return e;
@@ -317,24 +321,22 @@ static struct jent find_builtin(struct jparser *p, const struct jbuiltin *table,
     return e;
 }
 
-static void filter(struct jparser *p, enum state *s)
+static void filter(struct jparser *p)
 {
-    struct jent e = find_builtin(p, jinja_filters, "the name of a filter");
-    e.kind = JE_FILTER;
-    *s = OPERATOR;
+    struct jent e = find_builtin(p, jinja_filters, JE_FILTER, "the name of a filter");
+    p->state = OPERATOR;
     if (p->err == ERR_OK && jp_is_op(p, '(')) {
-        open_call(p, JE_FILTER, e, s);
+        open_call(p, e);
     } else if (p->err == ERR_OK) {
         emit_call(p, &e);
     }
 }
 
-static void test(struct jparser *p, enum state *s)
+static void test(struct jparser *p)
 {
     bool negated = jp_is_name(p, "not");
     p->i += negated;
-    struct jent e = find_builtin(p, jinja_tests, "the name of a test");
-    e.kind = JE_TEST;
+    struct jent e = find_builtin(p, jinja_tests, JE_TEST, "the name of a test");
     e.flag = negated;
     if (p->err != ERR_OK) {
         return;
@@ -344,19 +346,16 @@ static void test(struct jparser *p, enum state *s)
         t->kind == JT_STRING || t->kind == JT_INT || t->kind == JT_FLOAT || jp_is_op(p, '[') || jp_is_op(p, '{');
     has_arg =
         has_arg || (t->kind == JT_NAME && !jp_is_name(p, "else") && !jp_is_name(p, "or") && !jp_is_name(p, "and"));
-    *s = OPERATOR;
+    p->state = OPERATOR;
     if (jp_is_op(p, '(')) {
-        open_call(p, JE_TEST, e, s);
+        open_call(p, e);
     } else if (jp_is_name(p, "is")) {
         jp_fail(p, t->from, "tests cannot be chained");
     } else if (has_arg) {
-        struct jent *arg = push(p, JE_TEST_ARG, 0);
-        arg->row = e.row;
-        arg->name = e.name;
-        arg->flag = negated;
-        arg->n = 1;
-        arg->pos = e.pos;
-        *s = OPERAND;
+        e.kind = JE_TEST_ARG;
+        e.n = 1;
+        *push(p, e.kind, 0) = e;
+        p->state = OPERAND;
     } else {
         emit_call(p, &e);
     }
@@ -364,7 +363,7 @@ static void test(struct jparser *p, enum state *s)
 
 /* --- subscripts ------------------------------------------------------------------------------------------------- */
 
-static void close_sub(struct jparser *p, enum state *s)
+static void close_sub(struct jparser *p)
 {
     struct jent e = pop(p);
     p->i++;
@@ -376,17 +375,17 @@ static void close_sub(struct jparser *p, enum state *s)
         }
         jp_emit(p, (struct jins){.op = JI_SLICE, .pos = e.pos});
     }
-    *s = POSTFIX;
+    p->state = POSTFIX;
 }
 
 /* Parses the beginning of a part of [a:b:c], or the token that ends it. */
-static void start_part(struct jparser *p, enum state *s)
+static void start_part(struct jparser *p)
 {
     for (;;) {
         struct jent *e = top(p);
         bool colon = jp_is_op(p, ':');
         if (!colon && !jp_is_op(p, ']')) {
-            start_expr(p, true, s);
+            start_expr(p, true);
             return;
         }
         if (!colon) {
@@ -394,7 +393,7 @@ static void start_part(struct jparser *p, enum state *s)
                 jp_expected(p, "an expression");
                 return;
             }
-            close_sub(p, s);
+            close_sub(p);
             return;
         }
         jp_emit(p, (struct jins){.op = JI_CONST, .a = JPARSER_NONE_CONST, .pos = e->pos});
@@ -408,7 +407,7 @@ static void start_part(struct jparser *p, enum state *s)
     }
 }
 
-static void postfix(struct jparser *p, enum state *s)
+static void postfix(struct jparser *p)
 {
     if (jp_is_op(p, '.')) {
         const struct jtok *t = &p->toks.at[p->i + 1];
@@ -426,16 +425,16 @@ static void postfix(struct jparser *p, enum state *s)
     } else if (jp_is_op(p, '[')) {
         push(p, JE_SUB, 0);
         p->i++;
-        start_part(p, s);
+        start_part(p);
     } else if (jp_is_op(p, '(')) {
-        open_call(p, JE_CALL, (struct jent){.row = 0}, s);
+        open_call(p, (struct jent){.kind = JE_CALL, .pos = jp_tok(p)->from});
     } else if (top(p)->kind == JE_TEST_ARG) {
         struct jent e = pop(p);
         e.kind = JE_TEST;
         emit_call(p, &e);
-        *s = OPERATOR;
+        p->state = OPERATOR;
     } else {
-        *s = OPERATOR;
+        p->state = OPERATOR;
     }
 }
 
@@ -482,14 +481,14 @@ static void tuple_item(struct jparser *p, struct jent *e)
     e->n++;
 }
 
-static void after_item(struct jparser *p, struct jent *e, enum state *s)
+static void after_item(struct jparser *p, struct jent *e)
 {
     bool is_base = e->kind == JE_BASE;
     if (jp_is_op(p, ',') && (!is_base || e->flag)) {
         tuple_item(p, e);
         p->i++;
         if (!tuple_ends(p)) {
-            start_expr(p, true, s);
+            start_expr(p, true);
             return;
         }
         e->patch = 0; /* the comma was the last token */
@@ -503,58 +502,44 @@ static void after_item(struct jparser *p, struct jent *e, enum state *s)
     }
     p->i += !is_base;
     pop(p);
-    *s = is_base ? DONE : POSTFIX;
+    p->state = is_base ? DONE : POSTFIX;
 }
 
-static void after_list_item(struct jparser *p, enum state *s)
+/* After an item of a list or a dict: adds it, and reads the comma or the closing bracket. */
+static void after_element(struct jparser *p, struct jent *e)
 {
+    bool is_list = e->kind == JE_LIST;
+    unsigned close = is_list ? ']' : '}';
     bool comma = jp_is_op(p, ',');
-    if (!comma && !jp_is_op(p, ']')) {
-        jp_expected(p, "',' or ']'");
+    if (!comma && !jp_is_op(p, close)) {
+        jp_expected(p, is_list ? "',' or ']'" : "',' or '}'");
         return;
     }
-    jp_emit(p, (struct jins){.op = JI_SEQ_ADD, .pos = jp_tok(p)->from});
+    jp_emit(p, (struct jins){.op = is_list ? JI_SEQ_ADD : JI_DICT_PUT, .pos = jp_tok(p)->from});
     p->i++;
-    if (comma && !jp_is_op(p, ']')) {
-        start_expr(p, true, s);
+    if (comma && !jp_is_op(p, close)) {
+        e->kind = is_list ? JE_LIST : JE_DICT_KEY;
+        start_expr(p, true);
         return;
     }
     p->i += comma;
     pop(p);
-    *s = POSTFIX;
+    p->state = POSTFIX;
 }
 
-static void after_dict_item(struct jparser *p, struct jent *e, enum state *s)
+static void after_key(struct jparser *p, struct jent *e)
 {
-    if (e->kind == JE_DICT_KEY) {
-        if (!jp_is_op(p, ':')) {
-            jp_expected(p, "':'");
-            return;
-        }
-        p->i++;
-        e->kind = JE_DICT_VALUE;
-        start_expr(p, true, s);
+    if (!jp_is_op(p, ':')) {
+        jp_expected(p, "':'");
         return;
     }
-    bool comma = jp_is_op(p, ',');
-    if (!comma && !jp_is_op(p, '}')) {
-        jp_expected(p, "',' or '}'");
-        return;
-    }
-    jp_emit(p, (struct jins){.op = JI_DICT_PUT, .pos = jp_tok(p)->from});
     p->i++;
-    if (comma && !jp_is_op(p, '}')) {
-        e->kind = JE_DICT_KEY;
-        start_expr(p, true, s);
-        return;
-    }
-    p->i += comma;
-    pop(p);
-    *s = POSTFIX;
+    e->kind = JE_DICT_VALUE;
+    start_expr(p, true);
 }
 
 /* The current token continues no expression: it must continue or close the bracket on top. */
-static void end_of_operand(struct jparser *p, enum state *s)
+static void end_of_operand(struct jparser *p)
 {
     reduce(p, P_OR);
     if (p->err != ERR_OK) {
@@ -565,7 +550,7 @@ static void end_of_operand(struct jparser *p, enum state *s)
         finish_cond(p);
         if (is_else) {
             p->i++;
-            start_expr(p, true, s);
+            start_expr(p, true);
             return;
         }
     }
@@ -575,7 +560,7 @@ static void end_of_operand(struct jparser *p, enum state *s)
         e->patch = jump;
         e->n = (uint32_t)jump + 1;
         p->i++;
-        *s = OPERAND;
+        p->state = OPERAND;
         return;
     }
     finish_expr(p);
@@ -583,14 +568,14 @@ static void end_of_operand(struct jparser *p, enum state *s)
     switch (e->kind) {
     case JE_BASE:
     case JE_PAREN:
-        after_item(p, e, s);
-        return;
-    case JE_LIST:
-        after_list_item(p, s);
+        after_item(p, e);
         return;
     case JE_DICT_KEY:
+        after_key(p, e);
+        return;
+    case JE_LIST:
     case JE_DICT_VALUE:
-        after_dict_item(p, e, s);
+        after_element(p, e);
         return;
     case JE_SUB:
         e->n++;
@@ -598,12 +583,12 @@ static void end_of_operand(struct jparser *p, enum state *s)
             e->flag = true;
             p->i++;
             if (jp_is_op(p, ']')) {
-                close_sub(p, s);
+                close_sub(p);
             } else {
-                start_part(p, s);
+                start_part(p);
             }
         } else if (jp_is_op(p, ']')) {
-            close_sub(p, s);
+            close_sub(p);
         } else {
             jp_expected(p, "']'");
         }
@@ -611,9 +596,9 @@ static void end_of_operand(struct jparser *p, enum state *s)
     default:
         if (jp_is_op(p, ',')) {
             p->i++;
-            start_arg(p, s);
+            start_arg(p);
         } else if (jp_is_op(p, ')')) {
-            close_call(p, s);
+            close_call(p);
         } else {
             jp_expected(p, "',' or ')'");
         }
@@ -622,7 +607,7 @@ static void end_of_operand(struct jparser *p, enum state *s)
 
 /* --- operators -------------------------------------------------------------------------------------------------- */
 
-static void compare(struct jparser *p, enum jcmp op, int n_tokens, enum state *s)
+static void compare(struct jparser *p, enum jcmp op, int n_tokens)
 {
     reduce(p, P_COMPARE + 1);
     struct jent *e = top(p);
@@ -633,10 +618,10 @@ static void compare(struct jparser *p, enum jcmp op, int n_tokens, enum state *s
     }
     e->op = (uint8_t)op;
     p->i += (size_t)n_tokens;
-    *s = OPERAND;
+    p->state = OPERAND;
 }
 
-static void concat(struct jparser *p, enum state *s)
+static void concat(struct jparser *p)
 {
     reduce(p, P_CONCAT + 1);
     struct jent *e = top(p);
@@ -648,126 +633,112 @@ static void concat(struct jparser *p, enum state *s)
     }
     e->n++;
     p->i++;
-    *s = OPERAND;
+    p->state = OPERAND;
 }
 
-static void binary(struct jparser *p, enum jbin op, int prec, enum state *s)
-{
-    reduce(p, prec);
-    push(p, JE_BINARY, prec)->op = (uint8_t)op;
-    p->i++;
-    *s = OPERAND;
-}
-
-static void logic(struct jparser *p, bool is_and, enum state *s)
+static void logic(struct jparser *p, bool is_and)
 {
     reduce(p, is_and ? P_AND : P_OR);
     int32_t at = jp_emit(p, (struct jins){.op = is_and ? JI_AND : JI_OR, .pos = jp_tok(p)->from});
     push(p, is_and ? JE_AND : JE_OR, is_and ? P_AND : P_OR)->patch = at;
     p->i++;
-    *s = OPERAND;
+    p->state = OPERAND;
 }
 
-static bool symbol(struct jparser *p, unsigned op, enum state *s)
+static bool symbol(struct jparser *p, unsigned op)
 {
     static const struct {
-        unsigned op;
-        enum jbin bin;
+        unsigned op, of; /* of: jbin or jcmp */
         int prec;
-    } binaries[] = {{'+', JB_ADD, P_ADD},   {'-', JB_SUB, P_ADD}, {'*', JB_MUL, P_MUL},
-                    {'/', JB_DIV, P_MUL},   {'%', JB_MOD, P_MUL}, {JO_FLOORDIV, JB_FLOORDIV, P_MUL},
-                    {JO_POW, JB_POW, P_POW}};
-    static const struct {
-        unsigned op;
-        enum jcmp cmp;
-    } compares[] = {{JO_EQ, JC_EQ}, {JO_NE, JC_NE}, {'<', JC_LT}, {JO_LE, JC_LE}, {'>', JC_GT}, {JO_GE, JC_GE}};
-    for (size_t i = 0; i < ARRAY_LEN(binaries); i++) {
-        if (binaries[i].op == op) {
-            binary(p, binaries[i].bin, binaries[i].prec, s);
+    } rows[] = {
+        {'+', JB_ADD, P_ADD},      {'-', JB_SUB, P_ADD},      {'*', JB_MUL, P_MUL},
+        {'/', JB_DIV, P_MUL},      {'%', JB_MOD, P_MUL},      {JO_FLOORDIV, JB_FLOORDIV, P_MUL},
+        {JO_POW, JB_POW, P_POW},   {JO_EQ, JC_EQ, P_COMPARE}, {JO_NE, JC_NE, P_COMPARE},
+        {'<', JC_LT, P_COMPARE},   {JO_LE, JC_LE, P_COMPARE}, {'>', JC_GT, P_COMPARE},
+        {JO_GE, JC_GE, P_COMPARE},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (rows[i].op == op && rows[i].prec == P_COMPARE) {
+            compare(p, (enum jcmp)rows[i].of, 1);
             return true;
         }
-    }
-    for (size_t i = 0; i < ARRAY_LEN(compares); i++) {
-        if (compares[i].op == op) {
-            compare(p, compares[i].cmp, 1, s);
+        if (rows[i].op == op) {
+            reduce(p, rows[i].prec);
+            push(p, JE_BINARY, rows[i].prec)->op = (uint8_t)rows[i].of;
+            p->i++;
+            p->state = OPERAND;
             return true;
         }
     }
     if (op == '~') {
-        concat(p, s);
+        concat(p);
         return true;
     }
     if (op == '|') {
         reduce(p, P_UNARY);
         p->i++;
-        filter(p, s);
+        filter(p);
         return true;
     }
     if (op == '(') { /* calls the result of a filter */
         reduce(p, P_UNARY);
-        open_call(p, JE_CALL, (struct jent){.flag = true}, s);
+        open_call(p, (struct jent){.kind = JE_CALL, .flag = true, .pos = jp_tok(p)->from});
         return true;
     }
     return false;
 }
 
-static void operator_(struct jparser *p, enum state *s)
+static void operator_(struct jparser *p)
 {
     const struct jtok *t = jp_tok(p);
-    if (t->kind == JT_OP && symbol(p, t->op, s)) {
+    if (t->kind == JT_OP && symbol(p, t->op)) {
         return;
     }
     if (jp_is_name(p, "and") || jp_is_name(p, "or")) {
-        logic(p, jp_is_name(p, "and"), s);
+        logic(p, jp_is_name(p, "and"));
     } else if (jp_is_name(p, "in")) {
-        compare(p, JC_IN, 1, s);
+        compare(p, JC_IN, 1);
     } else if (jp_is_name(p, "not") && jp_tok_is(p, t + 1, "in")) {
-        compare(p, JC_NOT_IN, 2, s);
+        compare(p, JC_NOT_IN, 2);
     } else if (jp_is_name(p, "is")) {
         reduce(p, P_UNARY);
         p->i++;
-        test(p, s);
+        test(p);
     } else {
-        end_of_operand(p, s);
+        end_of_operand(p);
     }
 }
 
-static void run(struct jparser *p, enum state s)
+static void run(struct jparser *p)
 {
-    while (p->err == ERR_OK && s != DONE) {
-        if (s == OPERAND) {
-            operand(p, &s);
-        } else if (s == POSTFIX) {
-            postfix(p, &s);
-        } else {
-            operator_(p, &s);
-        }
+    static void (*const steps[])(struct jparser *
+                                 p) = {[OPERAND] = operand, [POSTFIX] = postfix, [OPERATOR] = operator_};
+    while (p->err == ERR_OK && p->state != DONE) {
+        steps[p->state](p);
     }
 }
 
-static void begin(struct jparser *p, bool tuple, bool inline_if, enum state *s)
+static void begin(struct jparser *p, bool tuple, bool inline_if)
 {
     p->n_ents = 0;
     p->depth = 0;
     p->n_keywords = 0;
     push(p, JE_BASE, 0)->flag = tuple;
-    start_expr(p, inline_if, s);
+    start_expr(p, inline_if);
 }
 
 void jp_expression(struct jparser *p, bool tuple, bool inline_if)
 {
-    enum state s;
-    begin(p, tuple, inline_if, &s);
-    run(p, s);
+    begin(p, tuple, inline_if);
+    run(p);
 }
 
 void jp_filters(struct jparser *p, bool first_without_bar)
 {
-    enum state s;
-    begin(p, false, false, &s);
-    s = OPERATOR;
+    begin(p, false, false);
+    p->state = OPERATOR;
     if (first_without_bar) {
-        filter(p, &s);
+        filter(p);
     }
-    run(p, s);
+    run(p);
 }

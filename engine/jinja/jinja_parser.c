@@ -70,12 +70,12 @@ static void expect_op(struct jparser *p, unsigned op, const char *what)
     }
 }
 
-static void expect_end(struct jparser *p)
+static void expect_end(struct jparser *p, enum jtok_kind end)
 {
-    if (jp_tok(p)->kind == JT_BLOCK_END) {
+    if (jp_tok(p)->kind == end) {
         p->i++;
     } else {
-        jp_expected(p, "'%}'");
+        jp_expected(p, end == JT_PRINT_END ? "'}}'" : "'%}'");
     }
 }
 
@@ -372,16 +372,24 @@ static void tag_if(struct jparser *p, uint32_t pos)
     }
 }
 
-static void tag_elif(struct jparser *p, uint32_t pos)
+/* Ends a branch of an if, so that another can follow; returns false if none can. */
+static bool end_branch(struct jparser *p, uint32_t pos)
 {
     if (!inside(p, JB_IF) || top(p)->had_else) {
         jp_expected(p, "the end of the if");
-        return;
+        return false;
     }
     top(p)->end = jp_emit(p, (struct jins){.op = JI_JUMP, .a = top(p)->end, .pos = pos});
     jp_patch(p, top(p)->next);
-    jp_expression(p, true, false);
-    top(p)->next = jp_emit(p, (struct jins){.op = JI_JUMP_FALSE, .pos = pos});
+    return true;
+}
+
+static void tag_elif(struct jparser *p, uint32_t pos)
+{
+    if (end_branch(p, pos)) {
+        jp_expression(p, true, false);
+        top(p)->next = jp_emit(p, (struct jins){.op = JI_JUMP_FALSE, .pos = pos});
+    }
 }
 
 /* Ends the loop body: jumps back to FOR_NEXT, and ends the loop. */
@@ -394,9 +402,8 @@ static void end_body(struct jparser *p, uint32_t pos, bool has_else)
     jp_emit(p, (struct jins){.op = JI_JUMP, .a = b->next, .pos = pos});
     jp_patch(p, b->next);
     jp_patch_chain(p, b->end);
-    int32_t end = jp_emit(p, (struct jins){.op = JI_FOR_END, .pos = pos});
-    b->end = end;
-    jp_patch(p, end);
+    b->end = jp_emit(p, (struct jins){.op = JI_FOR_END, .pos = pos});
+    jp_patch(p, b->end);
 }
 
 static void tag_else(struct jparser *p, uint32_t pos)
@@ -405,16 +412,10 @@ static void tag_else(struct jparser *p, uint32_t pos)
         end_body(p, pos, true);
         top(p)->kind = JB_FOR_ELSE;
         jp_emit(p, (struct jins){.op = JI_SCOPE, .pos = pos});
-        return;
+    } else if (end_branch(p, pos)) {
+        top(p)->next = -1;
+        top(p)->had_else = true;
     }
-    if (!inside(p, JB_IF) || top(p)->had_else) {
-        jp_expected(p, "the end of the if");
-        return;
-    }
-    top(p)->end = jp_emit(p, (struct jins){.op = JI_JUMP, .a = top(p)->end, .pos = pos});
-    jp_patch(p, top(p)->next);
-    top(p)->next = -1;
-    top(p)->had_else = true;
 }
 
 static void tag_endif(struct jparser *p, uint32_t pos)
@@ -545,6 +546,26 @@ static void tag_continue(struct jparser *p, uint32_t pos)
     }
 }
 
+/* Stores the value on top of the stack in the target in tokens [from, to), and goes on at token `next`. */
+static void assign(struct jparser *p, size_t from, size_t to, size_t next)
+{
+    if (p->err == ERR_OK) {
+        p->i = from;
+        target(p, to, true);
+        p->i = next;
+    }
+}
+
+/* Begins a block whose text is captured. Its filters are read at its end. */
+static void open_capture(struct jparser *p, uint32_t pos)
+{
+    while (jp_tok(p)->kind != JT_BLOCK_END && jp_tok(p)->kind != JT_EOF) {
+        p->i++;
+    }
+    jp_emit(p, (struct jins){.op = JI_SCOPE, .pos = pos});
+    jp_emit(p, (struct jins){.op = JI_CAPTURE, .pos = pos});
+}
+
 static void tag_set(struct jparser *p, uint32_t pos)
 {
     size_t at_target = p->i;
@@ -553,21 +574,11 @@ static void tag_set(struct jparser *p, uint32_t pos)
     if (jp_is_op(p, '=')) {
         p->i++;
         jp_expression(p, true, true);
-        size_t end = p->i;
-        if (p->err == ERR_OK) {
-            p->i = at_target;
-            target(p, end_target, true);
-        }
-        p->i = p->err == ERR_OK ? end : p->i;
+        assign(p, at_target, end_target, p->i);
         return;
     }
-    struct jblock *b = push(p, JB_SET, pos);
-    b->tok = at_target;
-    while (jp_tok(p)->kind != JT_BLOCK_END && jp_tok(p)->kind != JT_EOF) {
-        p->i++; /* filters: read again at the block's end */
-    }
-    jp_emit(p, (struct jins){.op = JI_SCOPE, .pos = pos});
-    jp_emit(p, (struct jins){.op = JI_CAPTURE, .pos = pos});
+    push(p, JB_SET, pos)->tok = at_target;
+    open_capture(p, pos);
 }
 
 static void tag_endset(struct jparser *p, uint32_t pos)
@@ -584,26 +595,16 @@ static void tag_endset(struct jparser *p, uint32_t pos)
     if (jp_is_op(p, '|')) {
         jp_filters(p, false);
     }
-    if (p->err == ERR_OK && jp_tok(p)->kind != JT_BLOCK_END) {
-        jp_expected(p, "'%}'");
-    }
+    expect_end(p, JT_BLOCK_END);
     jp_emit(p, (struct jins){.op = JI_SCOPE_END, .pos = pos});
-    if (p->err == ERR_OK) {
-        p->i = at_target;
-        target(p, end_target, true);
-    }
-    p->i = p->err == ERR_OK ? end : p->i;
+    assign(p, at_target, end_target, end);
     p->n_blocks--;
 }
 
 static void tag_filter(struct jparser *p, uint32_t pos)
 {
     push(p, JB_FILTER, pos)->tok = p->i;
-    while (jp_tok(p)->kind != JT_BLOCK_END && jp_tok(p)->kind != JT_EOF) {
-        p->i++;
-    }
-    jp_emit(p, (struct jins){.op = JI_SCOPE, .pos = pos});
-    jp_emit(p, (struct jins){.op = JI_CAPTURE, .pos = pos});
+    open_capture(p, pos);
 }
 
 static void tag_endfilter(struct jparser *p, uint32_t pos)
@@ -615,12 +616,10 @@ static void tag_endfilter(struct jparser *p, uint32_t pos)
     jp_emit(p, (struct jins){.op = JI_CAPTURE_END, .pos = pos});
     p->i = top(p)->tok;
     jp_filters(p, true);
-    if (p->err == ERR_OK && jp_tok(p)->kind != JT_BLOCK_END) {
-        jp_expected(p, "'%}'");
-    }
+    expect_end(p, JT_BLOCK_END);
     jp_emit(p, (struct jins){.op = JI_PRINT, .n = 1, .pos = pos});
     jp_emit(p, (struct jins){.op = JI_SCOPE_END, .pos = pos});
-    p->i = p->err == ERR_OK ? end : p->i;
+    p->i = end;
     p->n_blocks--;
 }
 
@@ -746,7 +745,7 @@ static void statement(struct jparser *p)
             uint32_t pos = jp_tok(p)->from;
             p->i++;
             tags[i].fn(p, pos);
-            expect_end(p);
+            expect_end(p, JT_BLOCK_END);
             return;
         }
     }
@@ -767,11 +766,8 @@ static void template(struct jparser *p)
         case JT_PRINT_BEGIN:
             p->i++;
             jp_expression(p, true, true);
-            if (p->err == ERR_OK && jp_tok(p)->kind != JT_PRINT_END) {
-                jp_expected(p, "'}}'");
-            }
+            expect_end(p, JT_PRINT_END);
             jp_emit(p, (struct jins){.op = JI_PRINT, .pos = t->from});
-            p->i++;
             break;
         case JT_BLOCK_BEGIN:
             statement(p);

@@ -62,7 +62,8 @@ struct jparser {
     size_t i;
     struct err_info *info;
     enum err err;
-    struct jent ents[JPARSER_MAX_ENTS];
+    enum { OPERAND, POSTFIX, OPERATOR, DONE } state; /* expressions: what can follow */
+    struct jent ents[JPARSER_MAX_ENTS + 1];          /* one more, to write to after a failure */
     uint32_t n_ents;
     int depth;    /* of brackets and prefix operators */
     bool in_sift; /* in the condition of a for block, where `loop` is the enclosing loop */
