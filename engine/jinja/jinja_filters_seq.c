@@ -32,16 +32,6 @@ enum err jfilter_list(struct jvm *vm, struct jcall *c, struct jv *out)
     return jv_to_list(vm, c->self, &out->list); /* lists are immutable, so sharing is copying */
 }
 
-static bool all_digits(const struct jstr *s)
-{
-    for (uint32_t i = 0; i < s->len; i++) {
-        if (s->p[i] < '0' || s->p[i] > '9') {
-            return false;
-        }
-    }
-    return s->len > 0 && s->len < 10;
-}
-
 /* Returns an item or attribute of v by a dotted path of names and indexes, as make_attrgetter does; an int is an
  * index. */
 static enum err getter(struct jvm *vm, struct jv v, struct jv path, struct jv *out)
@@ -56,11 +46,8 @@ static enum err getter(struct jvm *vm, struct jv v, struct jv path, struct jv *o
         size_t to = dot == NULL ? s->len : (size_t)(dot - s->p);
         struct jv part;
         TRY(jv_substr(vm, s, from, to, &part));
-        if (all_digits(part.str)) {
-            int64_t i = 0;
-            for (uint32_t k = 0; k < part.str->len; k++) {
-                i = i * 10 + (part.str->p[k] - '0');
-            }
+        int64_t i;
+        if (jstr_index(part.str->p, part.str->len, &i)) {
             part = jv_int(i);
         }
         TRY(jop_item(vm, *out, part, out));

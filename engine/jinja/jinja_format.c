@@ -13,7 +13,7 @@ enum { MAX_PRECISION = 100, MAX_WIDTH = 1 << 16, NUMBER_BYTES = 512 /* 309 digit
 struct field {
     struct jstr fill; /* one character */
     char align;       /* '<' '>' '^' '='; 0: the type's default */
-    char sign;        /* '+', ' ' or 0 */
+    char sign[2];     /* of numbers that are not negative: "+", " " or "" */
     char group;       /* ',' or '_' between thousands; 0: none */
     char type;        /* 0: none */
     bool alternate;   /* # */
@@ -35,7 +35,16 @@ static void fill(struct jvm *vm, const struct field *f, int64_t n)
     }
 }
 
-/* Writes a text of `chars` characters within its width; `put` writes the part between the fills. */
+/* Returns how much of the fill precedes the value. */
+static int64_t fill_before(char align, int64_t missing)
+{
+    if (align == '^') {
+        return missing / 2;
+    }
+    return align == '>' ? missing : 0;
+}
+
+/* Writes a text, cut to the precision and filled to the width. */
 static enum err put_text(struct jvm *vm, const struct field *f, const struct jstr *s)
 {
     struct jv cut = {.kind = JV_STR, .str = s};
@@ -43,21 +52,21 @@ static enum err put_text(struct jvm *vm, const struct field *f, const struct jst
         TRY(jop_slice(vm, cut, jv_none(), jv_int(f->precision), jv_none(), &cut));
     }
     int64_t missing = MAX_OF((int64_t)f->width - cut.str->chars, 0);
-    int64_t left = f->align == '>' || f->align == '=' ? missing : f->align == '^' ? missing / 2 : 0;
+    int64_t left = fill_before(f->align == '=' ? '>' : f->align, missing);
     fill(vm, f, left);
     jtext_str(&vm->tmp, cut.str);
     fill(vm, f, missing - left);
     return jtext_ok(vm, &vm->tmp);
 }
 
+/* Bases of numbers by the type of the field; 0: decimal. */
+static const uint8_t bases[UINT8_MAX + 1] = {['b'] = 2, ['o'] = 8, ['x'] = 16, ['X'] = 16};
+
 /* Groups the integer digits at the start of `digits` by threes, in hex, octal and binary by fours. */
 static void group_digits(const char *digits, char type, char group, char out[2 * NUMBER_BYTES])
 {
-    size_t whole = strspn(digits, "0123456789abcdefABCDEF");
-    size_t by = type == 'x' || type == 'X' || type == 'o' || type == 'b' ? 4 : 3;
-    if (by == 3) {
-        whole = strspn(digits, "0123456789");
-    }
+    size_t by = bases[(unsigned char)type] != 0 ? 4 : 3;
+    size_t whole = strspn(digits, by == 4 ? "0123456789abcdefABCDEF" : "0123456789");
     size_t n = 0;
     for (size_t i = 0; i < whole; i++) {
         if (i > 0 && (whole - i) % by == 0) {
@@ -77,7 +86,7 @@ static enum err put_number(struct jvm *vm, const struct field *f, const char *pr
         digits = grouped;
     }
     int64_t missing = MAX_OF((int64_t)f->width - (int64_t)(strlen(prefix) + strlen(digits)), 0);
-    int64_t left = f->align == 0 || f->align == '>' ? missing : f->align == '^' ? missing / 2 : 0;
+    int64_t left = fill_before(f->align == 0 ? '>' : f->align, missing);
     int64_t inside = f->align == '=' ? missing : 0;
     fill(vm, f, left);
     jtext_put(&vm->tmp, prefix, strlen(prefix), f->user);
@@ -87,42 +96,30 @@ static enum err put_number(struct jvm *vm, const struct field *f, const char *pr
     return jtext_ok(vm, &vm->tmp);
 }
 
-static const char *sign_of(const struct field *f, bool negative)
+static void capitals(char *s)
 {
-    return negative ? "-" : f->sign == '+' ? "+" : f->sign == ' ' ? " " : "";
+    for (; *s != '\0'; s++) {
+        *s = *s >= 'a' && *s <= 'z' ? (char)(*s - 0x20) : *s;
+    }
 }
 
 static enum err put_int(struct jvm *vm, const struct field *f, int64_t v)
 {
-    char digits[NUMBER_BYTES] = "";
+    char room[NUMBER_BYTES];
     char prefix[4];
+    char *digits = room + sizeof room - 1;
+    unsigned base = bases[(unsigned char)f->type];
+    bool is_marked = f->alternate && base != 0;
     uint64_t u = v < 0 ? 0 - (uint64_t)v : (uint64_t)v;
-    const char *mark = "";
-    switch (f->type) {
-    case 'x':
-        snprintf(digits, sizeof digits, "%.*llx", MAX_OF(f->precision, 1), (unsigned long long)u);
-        mark = "0x";
-        break;
-    case 'X':
-        snprintf(digits, sizeof digits, "%.*llX", MAX_OF(f->precision, 1), (unsigned long long)u);
-        mark = "0X";
-        break;
-    case 'o':
-        snprintf(digits, sizeof digits, "%.*llo", MAX_OF(f->precision, 1), (unsigned long long)u);
-        mark = "0o";
-        break;
-    case 'b': {
-        int n = u == 0 ? 1 : 64 - __builtin_clzll(u);
-        for (int i = 0; i < n; i++) {
-            digits[i] = (char)('0' + ((u >> (n - 1 - i)) & 1));
-        }
-        mark = "0b";
-        break;
+    base = base == 0 ? 10 : base;
+    *digits = '\0';
+    for (int n = MAX_OF(f->precision, 1); n > 0 || u > 0; n--, u /= base) {
+        *--digits = "0123456789abcdef"[u % base];
     }
-    default:
-        snprintf(digits, sizeof digits, "%.*llu", MAX_OF(f->precision, 1), (unsigned long long)u);
+    snprintf(prefix, sizeof prefix, "%s%s%.*s", v < 0 ? "-" : f->sign, is_marked ? "0" : "", is_marked, &f->type);
+    if (f->type == 'X') {
+        capitals(digits);
     }
-    snprintf(prefix, sizeof prefix, "%s%s", sign_of(f, v < 0), f->alternate ? mark : "");
     return put_number(vm, f, prefix, digits);
 }
 
@@ -145,24 +142,15 @@ static enum err put_float(struct jvm *vm, const struct field *f, double v)
     bool negative = signbit(v) != 0 && v == v;
     double size = fabs(v);
     int precision = f->precision < 0 ? 6 : f->precision;
-    switch (f->type) {
+    switch (f->type | 0x20) {
     case 'e':
         snprintf(digits, sizeof digits, f->alternate ? "%#.*e" : "%.*e", precision, size);
-        break;
-    case 'E':
-        snprintf(digits, sizeof digits, f->alternate ? "%#.*E" : "%.*E", precision, size);
         break;
     case 'f':
         snprintf(digits, sizeof digits, f->alternate ? "%#.*f" : "%.*f", precision, size);
         break;
-    case 'F':
-        snprintf(digits, sizeof digits, f->alternate ? "%#.*F" : "%.*F", precision, size);
-        break;
     case 'g':
         snprintf(digits, sizeof digits, f->alternate ? "%#.*g" : "%.*g", precision, size);
-        break;
-    case 'G':
-        snprintf(digits, sizeof digits, f->alternate ? "%#.*G" : "%.*G", precision, size);
         break;
     case '%':
         snprintf(digits, sizeof digits, "%.*f%%", precision, size * 100);
@@ -170,7 +158,10 @@ static enum err put_float(struct jvm *vm, const struct field *f, double v)
     default:
         general(f, size, digits);
     }
-    return put_number(vm, f, sign_of(f, negative), digits);
+    if (f->type >= 'E' && f->type <= 'G') {
+        capitals(digits);
+    }
+    return put_number(vm, f, negative ? "-" : f->sign, digits);
 }
 
 static enum err put_char(struct jvm *vm, const struct field *f, struct jv v)
@@ -188,8 +179,24 @@ static enum err put_char(struct jvm *vm, const struct field *f, struct jv v)
     return put_text(vm, f, &s);
 }
 
-/* --- %
- * ------------------------------------------------------------------------------------------------------------------ */
+/* --- % ---------------------------------------------------------------------------------------------------------- */
+
+/* A format, and the bytes [at, end) of it that are still to be read. */
+struct source {
+    const struct jstr *s;
+    size_t at, end;
+};
+
+/* Reads the next byte if it is one of `set`; otherwise returns '\0'. */
+static char take(struct source *in, const char *set)
+{
+    char c = in->at < in->end ? in->s->p[in->at] : '\0';
+    if (c == '\0' || strchr(set, c) == NULL) {
+        return '\0';
+    }
+    in->at++;
+    return c;
+}
 
 struct args {
     struct jv all;
@@ -209,19 +216,18 @@ static enum err next_arg(struct jvm *vm, struct args *a, struct jv *out)
 }
 
 /* Reads digits, or * for the next argument; -1: neither. */
-static enum err read_number(struct jvm *vm, const struct jstr *s, size_t *at, struct args *a, int limit, int *out)
+static enum err read_number(struct jvm *vm, struct source *in, struct args *a, int limit, int *out)
 {
     *out = -1;
-    if (*at < s->len && s->p[*at] == '*') {
+    if (take(in, "*") != '\0') {
         struct jv v;
         int64_t i;
-        ++*at;
         TRY(next_arg(vm, a, &v));
         TRY(jcall_int(vm, v, "*", &i));
         *out = i < 0 || i > limit ? limit + 1 : (int)i;
     }
-    for (; *at < s->len && s->p[*at] >= '0' && s->p[*at] <= '9'; ++*at) {
-        *out = MIN_OF(MAX_OF(*out, 0) * 10 + (s->p[*at] - '0'), limit + 1);
+    for (char c; (c = take(in, "0123456789")) != '\0';) {
+        *out = MIN_OF(MAX_OF(*out, 0) * 10 + (c - '0'), limit + 1);
     }
     return *out > limit ? jvm_fail(vm, "a width or precision is larger than %d", limit) : ERR_OK;
 }
@@ -260,30 +266,26 @@ static enum err put_percent(struct jvm *vm, struct field *f, struct jv v)
     return put_int(vm, f, jv_is_int(v) ? jv_as_int(v) : (int64_t)jv_as_float(v));
 }
 
-static enum err read_flags(const struct jstr *s, size_t *at, struct field *f)
+static void read_flags(struct source *in, struct field *f)
 {
-    for (; *at < s->len; ++*at) {
-        switch (s->p[*at]) {
+    for (char c; (c = take(in, "-+ #0")) != '\0';) {
+        switch (c) {
         case '-':
             f->align = '<';
             break;
         case '+':
-            f->sign = '+';
+            f->sign[0] = '+';
             break;
         case ' ':
-            f->sign = f->sign == '+' ? '+' : ' ';
+            f->sign[0] = f->sign[0] == '+' ? '+' : ' ';
             break;
         case '#':
             f->alternate = true;
             break;
-        case '0':
+        default: /* '0' */
             f->align = f->align == '<' ? '<' : '=';
-            break;
-        default:
-            return ERR_OK;
         }
     }
-    return ERR_OK;
 }
 
 /* Returns whether format[from..to) contains user text. */
@@ -293,49 +295,48 @@ static bool is_user_part(const struct jstr *format, size_t from, size_t to)
     return i < format->n_user && format->user[i].from < to;
 }
 
-/* Formats one conversion; *at is after its %. */
-static enum err conversion(struct jvm *vm, const struct jstr *s, size_t *at, struct args *a)
+/* Formats one conversion, whose % was read. */
+static enum err conversion(struct jvm *vm, struct source *in, struct args *a)
 {
-    size_t begin = *at - 1;
+    const struct jstr *s = in->s;
+    size_t begin = in->at - 1;
     struct field f = {.fill = space, .align = '>', .precision = -1, .escape = s->safe};
     struct jv v = {.kind = JV_ABSENT};
-    if (*at < s->len && s->p[*at] == '(') {
-        const char *end = memchr(s->p + *at, ')', s->len - *at);
+    if (take(in, "(") != '\0') {
+        const char *end = memchr(s->p + in->at, ')', s->len - in->at);
         struct jv key;
         if (end == NULL || a->all.kind != JV_DICT) {
             return jvm_fail(vm, end == NULL ? "incomplete format key" : "format requires a mapping");
         }
-        TRY(jv_substr(vm, s, *at + 1, (size_t)(end - s->p), &key));
+        TRY(jv_substr(vm, s, in->at, (size_t)(end - s->p), &key));
         TRY(jv_dict_find(vm, a->all.dict, key, &v));
         if (v.kind == JV_ABSENT) {
             return jvm_fail(vm, "the mapping has no key '%.*s'", (int)MIN_OF(key.str->len, 80u), key.str->p);
         }
-        *at = (size_t)(end - s->p) + 1;
+        in->at = (size_t)(end - s->p) + 1;
     }
-    TRY(read_flags(s, at, &f));
+    read_flags(in, &f);
     f.fill = f.align == '=' ? zero : space;
-    TRY(read_number(vm, s, at, a, MAX_WIDTH, &f.width));
+    TRY(read_number(vm, in, a, MAX_WIDTH, &f.width));
     f.width = MAX_OF(f.width, 0);
-    if (*at < s->len && s->p[*at] == '.') {
-        ++*at;
-        TRY(read_number(vm, s, at, a, MAX_PRECISION, &f.precision));
+    if (take(in, ".") != '\0') {
+        TRY(read_number(vm, in, a, MAX_PRECISION, &f.precision));
         f.precision = MAX_OF(f.precision, 0);
     }
-    while (*at < s->len && (s->p[*at] == 'l' || s->p[*at] == 'h' || s->p[*at] == 'L')) {
-        ++*at;
+    while (take(in, "lhL") != '\0') {
     }
-    if (*at >= s->len) {
+    if (in->at >= in->end) {
         return jvm_fail(vm, "incomplete format");
     }
-    f.type = s->p[(*at)++];
-    f.user = is_user_part(s, begin, *at);
+    f.type = s->p[in->at++];
+    f.user = is_user_part(s, begin, in->at);
     if (f.type == '%') {
         jtext_put(&vm->tmp, "%", 1, f.user);
         return ERR_OK;
     }
     if (f.type == '\0' || strchr("srcdiuxXoeEfFgG", f.type) == NULL) {
         return jvm_fail(vm, "unsupported format character 0x%02x at index %zu", (unsigned)(unsigned char)f.type,
-                        *at - 1);
+                        in->at - 1);
     }
     if (strchr("src", f.type) != NULL) {
         f.fill = space;
@@ -350,15 +351,16 @@ static enum err conversion(struct jvm *vm, const struct jstr *s, size_t *at, str
 enum err jop_format(struct jvm *vm, const struct jstr *format, struct jv args, struct jv *out)
 {
     struct args a = {.all = args, .is_tuple = args.kind == JV_TUPLE};
+    struct source in = {format, 0, format->len};
     size_t from = vm->tmp.text.len;
-    for (size_t at = 0; at < format->len;) {
-        const char *p = memchr(format->p + at, '%', format->len - at);
-        size_t to = p == NULL ? format->len : (size_t)(p - format->p);
-        jtext_sub(&vm->tmp, format, at, to);
-        at = to + 1;
+    while (in.at < in.end) {
+        const char *p = memchr(format->p + in.at, '%', in.end - in.at);
+        size_t to = p == NULL ? in.end : (size_t)(p - format->p);
+        jtext_sub(&vm->tmp, format, in.at, to);
+        in.at = to + 1;
         if (p != NULL) {
             TRY(jvm_pay(vm, 1));
-            TRY(conversion(vm, format, &at, &a));
+            TRY(conversion(vm, &in, &a));
         }
     }
     bool may_remain = args.kind == JV_DICT || args.kind == JV_LIST; /* Python's rule: any value with items by key */
@@ -369,51 +371,39 @@ enum err jop_format(struct jvm *vm, const struct jstr *format, struct jv args, s
     return format->safe ? jv_mark_safe(vm, out->str, out) : ERR_OK;
 }
 
-/* --- str.format
- * ------------------------------------------------------------------------------------------------------------ */
+/* --- str.format ------------------------------------------------------------------------------------------------- */
 
-/* Reads [[fill]align][sign][#][0][width][group][.precision][type], which must be all of s[at..end). */
-static enum err read_spec(struct jvm *vm, const struct jstr *s, size_t at, size_t end, struct field *f)
+/* Reads [[fill]align][sign][#][0][width][group][.precision][type], which must be all of the source. */
+static enum err read_spec(struct jvm *vm, struct source in, struct field *f)
 {
     struct args none = {.all = {.kind = JV_NONE}};
-    struct jstr spec = *s;
+    const char *p = in.s->p + in.at;
+    size_t left = in.end - in.at;
     uint32_t cp;
-    spec.len = (uint32_t)end;
-    size_t n = at < end ? utf8_decode(s->p + at, end - at, &cp, NULL) : 0;
-    if (n > 0 && at + n < end && strchr("<>^=", s->p[at + n]) != NULL) {
-        f->fill = (struct jstr){.p = s->p + at, .len = (uint32_t)n, .chars = 1};
-        f->align = s->p[at + n];
-        at += n + 1;
-    } else if (at < end && strchr("<>^=", s->p[at]) != NULL) {
-        f->align = s->p[at++];
+    size_t n = utf8_decode(p, left, &cp, NULL);
+    if (n < left && p[n] != '\0' && strchr("<>^=", p[n]) != NULL) {
+        f->fill = (struct jstr){.p = p, .len = (uint32_t)n, .chars = 1};
+        in.at += n;
     }
-    if (at < end && (s->p[at] == '+' || s->p[at] == '-' || s->p[at] == ' ')) {
-        f->sign = s->p[at] == '-' ? '\0' : s->p[at];
-        at++;
+    f->align = take(&in, "<>^=");
+    f->sign[0] = take(&in, "+- ");
+    f->sign[0] = f->sign[0] == '-' ? '\0' : f->sign[0];
+    f->alternate = take(&in, "#") != '\0';
+    if (take(&in, "0") != '\0' && f->align == 0) {
+        f->fill = zero;
+        f->align = '=';
     }
-    if (at < end && s->p[at] == '#') {
-        f->alternate = true;
-        at++;
-    }
-    if (at < end && s->p[at] == '0') {
-        f->fill = f->align == 0 ? zero : f->fill;
-        f->align = f->align == 0 ? '=' : f->align;
-        at++;
-    }
-    TRY(read_number(vm, &spec, &at, &none, MAX_WIDTH, &f->width));
+    TRY(read_number(vm, &in, &none, MAX_WIDTH, &f->width));
     f->width = MAX_OF(f->width, 0);
-    if (at < end && (s->p[at] == ',' || s->p[at] == '_')) {
-        f->group = s->p[at++];
-    }
-    if (at < end && s->p[at] == '.') {
-        at++;
-        TRY(read_number(vm, &spec, &at, &none, MAX_PRECISION, &f->precision));
+    f->group = take(&in, ",_");
+    if (take(&in, ".") != '\0') {
+        TRY(read_number(vm, &in, &none, MAX_PRECISION, &f->precision));
         if (f->precision < 0) {
             return jvm_fail(vm, "format specifier missing precision");
         }
     }
-    f->type = at < end ? s->p[at++] : '\0';
-    return at == end ? ERR_OK : jvm_fail(vm, "invalid format specifier");
+    f->type = in.at < in.end ? in.s->p[in.at++] : '\0';
+    return in.at == in.end ? ERR_OK : jvm_fail(vm, "invalid format specifier");
 }
 
 static enum err put_field(struct jvm *vm, struct field *f, struct jv v, bool has_spec)
@@ -445,129 +435,133 @@ static enum err put_field(struct jvm *vm, struct field *f, struct jv v, bool has
     return is_whole ? put_int(vm, f, jv_as_int(v)) : put_float(vm, f, jv_as_float(v));
 }
 
-struct numbering {
-    uint32_t next;
+/* The arguments of str.format, and how its fields have named them. */
+struct fields {
+    struct jcall *c;
+    uint32_t next; /* argument of the next field without a name */
     bool by_hand, automatic;
 };
 
-/* Finds the argument that s[at..end) names: "", "0", "name", then .attribute and [item] parts. */
-static enum err find_field(struct jvm *vm, struct jcall *c, const struct jstr *s, size_t at, size_t end,
-                           struct numbering *auto_n, struct jv *out)
+/* Finds the argument p[0..n): "", "0" or "name". */
+static enum err find_arg(struct jvm *vm, struct fields *f, const char *p, size_t n, struct jv *out)
 {
-    size_t to = at;
-    uint32_t i = 0;
-    while (to < end && s->p[to] != '.' && s->p[to] != '[') {
+    enum { MAX_DIGITS = 6 };
+    int64_t i = f->next;
+    if (n > 0 && (n > MAX_DIGITS || !jstr_index(p, n, &i))) {
+        *out = jcall_keyword(f->c, p, n);
+        return out->kind != JV_ABSENT
+                   ? ERR_OK
+                   : jvm_fail(vm, "no argument '%.*s' for the format", (int)MIN_OF(n, (size_t)80), p);
+    }
+    *(n == 0 ? &f->automatic : &f->by_hand) = true;
+    f->next += n == 0;
+    if (f->automatic && f->by_hand) {
+        return jvm_fail(vm, "cannot switch between automatic and manual field numbering");
+    }
+    if (i >= f->c->n_pos) {
+        return jvm_fail(vm, "replacement index %u out of range for positional args", (unsigned)i);
+    }
+    *out = f->c->pos[i];
+    return ERR_OK;
+}
+
+/* Finds the value that a field names: an argument, then .attribute and [item] parts. */
+static enum err find_field(struct jvm *vm, struct fields *f, struct source in, struct jv *out)
+{
+    const char *p = in.s->p;
+    size_t to = in.at;
+    while (to < in.end && p[to] != '.' && p[to] != '[') {
         to++;
     }
-    bool is_number = true;
-    for (size_t k = at; k < to; k++) {
-        is_number = is_number && s->p[k] >= '0' && s->p[k] <= '9' && k - at < 6;
-        i = is_number ? i * 10 + (uint32_t)(s->p[k] - '0') : i;
-    }
-    if (is_number) {
-        *(at == to ? &auto_n->automatic : &auto_n->by_hand) = true;
-        i = at == to ? auto_n->next++ : i;
-        if (auto_n->automatic && auto_n->by_hand) {
-            return jvm_fail(vm, "cannot switch between automatic and manual field numbering");
-        }
-        if (i >= c->n_pos) {
-            return jvm_fail(vm, "replacement index %u out of range for positional args", (unsigned)i);
-        }
-        *out = c->pos[i];
-    } else {
-        *out = jcall_keyword(c, s->p + at, to - at);
-        if (out->kind == JV_ABSENT) {
-            return jvm_fail(vm, "no argument '%.*s' for the format", (int)MIN_OF(to - at, (size_t)80), s->p + at);
-        }
-    }
-    while (to < end) {
-        char open = s->p[to++];
+    TRY(find_arg(vm, f, p + in.at, to - in.at, out));
+    while (to < in.end) {
+        char open = p[to++];
         size_t from = to;
-        while (to < end && (open == '[' ? s->p[to] != ']' : s->p[to] != '.' && s->p[to] != '[')) {
+        while (to < in.end && (open == '[' ? p[to] != ']' : p[to] != '.' && p[to] != '[')) {
             to++;
         }
-        struct jv part;
-        bool digits = open == '[' && to > from && to - from < 10;
-        int64_t n = 0;
-        for (size_t k = from; k < to; k++) {
-            digits = digits && s->p[k] >= '0' && s->p[k] <= '9';
-            n = digits ? n * 10 + (s->p[k] - '0') : n;
-        }
-        if (from == to || (open == '[' && to == end)) {
+        struct jv key;
+        int64_t i;
+        if (from == to || (open == '[' && to == in.end)) {
             return jvm_fail(vm, "empty or unclosed part in a format field");
         }
-        TRY(jv_substr(vm, s, from, to, &part));
-        TRY(open == '.' ? jop_attr(vm, *out, part, out) : jop_item(vm, *out, digits ? jv_int(n) : part, out));
+        TRY(jv_substr(vm, in.s, from, to, &key));
+        if (open == '[' && jstr_index(p + from, to - from, &i)) {
+            key = jv_int(i);
+        }
+        TRY(open == '.' ? jop_attr(vm, *out, key, out) : jop_item(vm, *out, key, out));
         to += open == '[';
     }
     return ERR_OK;
 }
 
-/* Formats one field; *at is after its {. */
-static enum err replacement(struct jvm *vm, struct jcall *c, const struct jstr *s, size_t *at, struct numbering *auto_n)
+/* Formats one field, whose { was read. */
+static enum err replacement(struct jvm *vm, struct fields *fields, struct source *in)
 {
-    size_t end = *at;
-    while (end < s->len && s->p[end] != '}' && s->p[end] != '{') {
+    const char *p = in->s->p;
+    size_t end = in->at;
+    while (end < in->end && p[end] != '}' && p[end] != '{') {
         end++;
     }
-    if (end == s->len || s->p[end] == '{') {
-        return jvm_fail(vm,
-                        end == s->len ? "expected '}' before end of string" : "fields inside fields are not supported");
+    if (end == in->end || p[end] == '{') {
+        return jvm_fail(vm, end == in->end ? "expected '}' before end of string"
+                                           : "fields inside fields are not supported");
     }
-    size_t name_end = *at;
-    while (name_end < end && s->p[name_end] != ':' && s->p[name_end] != '!') {
-        name_end++;
+    size_t spec = in->at;
+    while (spec < end && p[spec] != ':' && p[spec] != '!') {
+        spec++;
     }
-    struct field f = {.fill = space, .precision = -1, .user = is_user_part(s, *at, end)};
+    struct field f = {.fill = space, .precision = -1, .user = is_user_part(in->s, in->at, end)};
     struct jv v;
-    TRY(find_field(vm, c, s, *at, name_end, auto_n, &v));
-    size_t spec = name_end;
-    if (spec < end && s->p[spec] == '!') {
+    TRY(find_field(vm, fields, (struct source){in->s, in->at, spec}, &v));
+    if (spec < end && p[spec] == '!') {
         size_t from = vm->tmp.text.len;
-        char how = spec + 1 < end ? s->p[spec + 1] : '\0';
+        char how = spec + 1 < end ? p[spec + 1] : '\0';
         if (how != 's' && how != 'r') {
             return jvm_fail(vm, "unknown conversion specifier in a format field");
         }
         TRY(how == 's' ? jv_write_str(vm, &vm->tmp, v) : jv_write_repr(vm, &vm->tmp, v));
         TRY(jtext_take(vm, &vm->tmp, from, &v));
         spec += 2;
-        if (spec < end && s->p[spec] != ':') {
+        if (spec < end && p[spec] != ':') {
             return jvm_fail(vm, "expected ':' after conversion specifier");
         }
     }
     bool has_spec = spec + 1 < end;
     if (has_spec) {
-        TRY(read_spec(vm, s, spec + 1, end, &f));
+        TRY(read_spec(vm, (struct source){in->s, spec + 1, end}, &f));
     }
-    *at = end + 1;
+    in->at = end + 1;
     return put_field(vm, &f, v, has_spec);
 }
 
 enum err jcall_format(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     const struct jstr *s = c->self.str;
-    struct numbering auto_n = {0};
+    struct fields fields = {.c = c};
+    struct source in = {s, 0, s->len};
     if (s->safe) {
         return jvm_fail(vm, "format on text that is marked safe is not supported");
     }
     size_t begin = vm->tmp.text.len;
-    for (size_t at = 0; at < s->len;) {
-        size_t from = at;
-        while (at < s->len && s->p[at] != '{' && s->p[at] != '}') {
-            at++;
+    while (in.at < in.end) {
+        size_t from = in.at;
+        while (in.at < in.end && s->p[in.at] != '{' && s->p[in.at] != '}') {
+            in.at++;
         }
-        jtext_sub(&vm->tmp, s, from, at);
-        if (at == s->len) {
+        jtext_sub(&vm->tmp, s, from, in.at);
+        if (in.at == in.end) {
             break;
         }
         TRY(jvm_pay(vm, 1));
-        if (at + 1 < s->len && s->p[at + 1] == s->p[at]) {
-            jtext_sub(&vm->tmp, s, at, at + 1);
-            at += 2;
-        } else if (s->p[at++] == '}') {
+        char brace = s->p[in.at++];
+        if (in.at < in.end && s->p[in.at] == brace) {
+            jtext_sub(&vm->tmp, s, in.at - 1, in.at);
+            in.at++;
+        } else if (brace == '}') {
             return jvm_fail(vm, "single '}' encountered in format string");
         } else {
-            TRY(replacement(vm, c, s, &at, &auto_n));
+            TRY(replacement(vm, &fields, &in));
         }
     }
     return jtext_take(vm, &vm->tmp, begin, out);

@@ -25,6 +25,19 @@ bool jstr_is(const struct jstr *s, const char *word)
     return strlen(word) == s->len && memcmp(s->p, word, s->len) == 0;
 }
 
+bool jstr_index(const char *p, size_t n, int64_t *out)
+{
+    int64_t i = 0;
+    for (size_t k = 0; k < n; k++) {
+        if (n > 9 || p[k] < '0' || p[k] > '9') {
+            return false;
+        }
+        i = i * 10 + (p[k] - '0');
+    }
+    *out = i;
+    return n > 0;
+}
+
 uint32_t jstr_span_at(const struct jstr *s, size_t at)
 {
     uint32_t lo = 0;

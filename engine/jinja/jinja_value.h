@@ -208,6 +208,8 @@ MUST_CHECK enum err jv_equal(struct jvm *vm, struct jv a, struct jv b, bool *out
 MUST_CHECK enum err jv_order(struct jvm *vm, struct jv a, struct jv b, const char *op, int *out);
 int jstr_cmp(const struct jstr *a, const struct jstr *b);
 bool jstr_is(const struct jstr *s, const char *word);
+/* Returns whether p[0..n) is an index, which has 1 to 9 digits; *out: its value. */
+bool jstr_index(const char *p, size_t n, int64_t *out);
 
 /* One pass over any iterable: strings yield characters, dicts keys, generators their remaining items. */
 struct jv_iter {
