@@ -10,13 +10,11 @@
 
 enum err jvm_fail(struct jvm *vm, const char *fmt, ...)
 {
-    char text[ERR_TEXT_BYTES];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    enum err err = jinja_vfail_at(vm->prog->source, vm->prog->code[vm->pc].pos, vm->info, fmt, args);
     va_end(args);
-    uint32_t pos = vm->prog->code[vm->pc].pos;
-    return jinja_fail_at(vm->prog->source, pos, vm->info, "%s", text);
+    return err;
 }
 
 /* Writes a name for a message: truncated, without control characters. */
@@ -34,7 +32,7 @@ static void shown(const struct jstr *s, char *out, size_t out_bytes)
 enum err jvm_fail_undefined(struct jvm *vm, struct jv v)
 {
     char name[80] = "";
-    if (v.sub == JU_NAME || v.sub == JU_ATTR || v.sub == JU_PARAM) {
+    if (v.sub != JU_ELEM && v.sub != JU_OTHER) {
         shown(v.name, name, sizeof name);
     }
     const char *type = jv_type_name((struct jv){.kind = (uint8_t)v.aux});

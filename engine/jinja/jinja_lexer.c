@@ -19,7 +19,7 @@ struct lexer {
     struct err_info *info;
 };
 
-enum err jinja_fail_at(const char *source, size_t pos, struct err_info *info, const char *fmt, ...)
+enum err jinja_vfail_at(const char *source, size_t pos, struct err_info *info, const char *fmt, va_list args)
 {
     unsigned long line = 1;
     unsigned long column = 1;
@@ -32,11 +32,20 @@ enum err jinja_fail_at(const char *source, size_t pos, struct err_info *info, co
         }
     }
     char text[ERR_TEXT_BYTES];
+    vsnprintf(text, sizeof text, fmt, args);
+    return err_set(info, ERR_TEMPLATE, NULL, "%lu:%lu: %s", line, column, text);
+}
+
+/* Fails at byte `pos` of the template. */
+static enum err fail(const struct lexer *l, size_t pos, const char *fmt, ...) PRINTF_LIKE(3, 4);
+
+static enum err fail(const struct lexer *l, size_t pos, const char *fmt, ...)
+{
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    enum err err = jinja_vfail_at(l->s, pos, l->info, fmt, args);
     va_end(args);
-    return err_set(info, ERR_TEMPLATE, NULL, "%lu:%lu: %s", line, column, text);
+    return err;
 }
 
 static enum err push(struct lexer *l, enum jtok_kind kind, size_t from, size_t to, unsigned op)
@@ -146,7 +155,7 @@ static enum err lex_comment(struct lexer *l)
         move_to(l, l->n);
         return ERR_OK;
     }
-    return jinja_fail_at(l->s, begin, l->info, "expected the end of the comment, found the end of the template");
+    return fail(l, begin, "expected the end of the comment, found the end of the template");
 }
 
 /* Returns the offset after `{% raw %}` if one begins at `at`, else 0. */
@@ -181,7 +190,7 @@ static enum err lex_raw(struct lexer *l, size_t body)
             return ERR_OK;
         }
     }
-    return jinja_fail_at(l->s, begin, l->info, "expected {%% endraw %%}, found the end of the template");
+    return fail(l, begin, "expected {%% endraw %%}, found the end of the template");
 }
 
 static bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -246,8 +255,7 @@ static enum err lex_string(struct lexer *l)
         at += l->s[at] == '\\' ? 2 : 1;
     }
     if (at >= l->n) {
-        return jinja_fail_at(l->s, from, l->info,
-                             "expected the closing quote of a string, found the end of the template");
+        return fail(l, from, "expected the closing quote of a string, found the end of the template");
     }
     l->i = at + 1;
     return push(l, JT_STRING, from, at + 1, 0);
@@ -268,12 +276,12 @@ static enum err lex_operator(struct lexer *l, int *nest)
     }
     char c = l->s[from];
     if (c == '\0' || strchr("+-*/%~()[]{}<>=.:|,;", c) == NULL) {
-        return jinja_fail_at(l->s, from, l->info, "unexpected character '%.*s'", c >= ' ' && c < 127 ? 1 : 0, &c);
+        return fail(l, from, "unexpected character '%.*s'", c >= ' ' && c < 127 ? 1 : 0, &c);
     }
     *nest += strchr("([{", c) != NULL;
     *nest -= strchr(")]}", c) != NULL;
     if (*nest < 0) {
-        return jinja_fail_at(l->s, from, l->info, "unexpected '%c'", c);
+        return fail(l, from, "unexpected '%c'", c);
     }
     l->i++;
     return push(l, JT_OP, from, from + 1, (unsigned char)c);

@@ -6,6 +6,7 @@
 
 #include "engine/base/err.h"
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -42,6 +43,7 @@ struct jtoks {
 MUST_CHECK enum err jinja_lex(const char *source, size_t n, struct jtoks *out, struct err_info *info);
 
 /* Writes "line:column: message" for byte `pos` of the source to info; returns ERR_TEMPLATE. */
-enum err jinja_fail_at(const char *source, size_t pos, struct err_info *info, const char *fmt, ...) PRINTF_LIKE(4, 5);
+enum err jinja_vfail_at(const char *source, size_t pos, struct err_info *info, const char *fmt, va_list args)
+    PRINTF_LIKE(4, 0);
 
 #endif

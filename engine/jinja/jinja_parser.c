@@ -29,12 +29,10 @@ void jp_fail(struct jparser *p, uint32_t pos, const char *fmt, ...)
     if (p->err != ERR_OK) {
         return;
     }
-    char text[ERR_TEXT_BYTES];
     va_list args;
     va_start(args, fmt);
-    vsnprintf(text, sizeof text, fmt, args);
+    p->err = jinja_vfail_at(p->p->source, pos, p->info, fmt, args);
     va_end(args);
-    p->err = jinja_fail_at(p->p->source, pos, p->info, "%s", text);
 }
 
 void jp_expected(struct jparser *p, const char *what)

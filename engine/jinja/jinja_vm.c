@@ -193,49 +193,58 @@ static void end_loop(struct jvm *vm)
 /* --- calls
  * ------------------------------------------------------------------------------------------------------------------ */
 
-static enum err bind_macro(struct jvm *vm, struct jv_macro *m, const struct jv *args, uint32_t n,
-                           const struct jv_list *names)
+/* Returns the arguments of a call, which are on top of the stack; the value that it applies to is before them. */
+static struct jcall arguments(const struct jvm *vm, const struct jins *in)
 {
-    const struct jmacro_code *code = m->code;
+    struct jcall c = {.n_pos = in->n};
+    if (in->b >= 0) {
+        const struct jv_list *names = vm->prog->consts[in->b].list;
+        c.kw_names = names->at;
+        c.n_kw = names->n;
+    }
+    c.pos = vm->stack + vm->n_stack - c.n_pos - c.n_kw;
+    c.kw = c.pos + c.n_pos;
+    c.self = c.pos[-1];
+    return c;
+}
+
+static enum err bind_macro(struct jvm *vm, const struct jmacro_code *code, const struct jcall *c)
+{
     const struct jstr *name = vm->prog->names[code->name];
-    if (n > code->n_params) {
+    if (c->n_pos > code->n_params) {
         return jvm_fail(vm, "macro '%.*s' takes not more than %u argument(s)", (int)MIN_OF(name->len, 80u), name->p,
                         (unsigned)code->n_params);
     }
     for (uint32_t i = 0; i < code->n_params; i++) {
-        TRY(store(vm, code->params[i], i < n ? args[i] : (struct jv){.kind = JV_ABSENT}));
+        TRY(store(vm, code->params[i], i < c->n_pos ? c->pos[i] : (struct jv){.kind = JV_ABSENT}));
     }
-    for (uint32_t k = 0; names != NULL && k < names->n; k++) {
+    for (uint32_t k = 0; k < c->n_kw; k++) {
+        const struct jstr *key = c->kw_names[k].str;
         uint32_t i = 0;
-        while (i < code->n_params && jstr_cmp(vm->prog->names[code->params[i]], names->at[k].str) != 0) {
+        while (i < code->n_params && jstr_cmp(vm->prog->names[code->params[i]], key) != 0) {
             i++;
         }
-        if (i < n || i == code->n_params) {
+        if (i < c->n_pos || i == code->n_params) {
             return jvm_fail(vm, "macro '%.*s' %s '%.*s'", (int)MIN_OF(name->len, 80u), name->p,
-                            i < n ? "got multiple values for argument" : "takes no keyword argument",
-                            (int)MIN_OF(names->at[k].str->len, 80u), names->at[k].str->p);
+                            i < c->n_pos ? "got multiple values for argument" : "takes no keyword argument",
+                            (int)MIN_OF(key->len, 80u), key->p);
         }
-        TRY(store(vm, code->params[i], args[n + k]));
+        TRY(store(vm, code->params[i], c->kw[k]));
     }
     return ERR_OK;
 }
 
-static enum err call_macro(struct jvm *vm, struct jv_macro *m, const struct jins *in, uint32_t n_kw, uint32_t *next)
+static enum err call_macro(struct jvm *vm, const struct jcall *c, uint32_t *next)
 {
     if (vm->n_frames == JINJA_MAX_DEPTH) {
         return jvm_fail(vm, "macro calls are nested more than %d levels deep", JINJA_MAX_DEPTH);
     }
-    uint32_t n_args = in->n + n_kw;
+    const struct jv_macro *m = c->self.macro;
     struct jframe *f = &vm->frames[vm->n_frames++];
-    *f = (struct jframe){.return_to = *next,
-                         .n_stack = vm->n_stack - n_args - 1,
-                         .scope = vm->scope,
-                         .loop = vm->loop,
-                         .n_captures = vm->n_captures};
+    *f = (struct jframe){.return_to = *next, .scope = vm->scope, .loop = vm->loop};
     TRY(open_scope(vm, m->closure));
-    const struct jv_list *names = in->b < 0 ? NULL : vm->prog->consts[in->b].list;
-    TRY(bind_macro(vm, m, vm->stack + vm->n_stack - n_args, in->n, names));
-    vm->n_stack = f->n_stack;
+    TRY(bind_macro(vm, m->code, c));
+    vm->n_stack -= c->n_pos + c->n_kw + 1;
     vm->captures[vm->n_captures++] = vm->out.text.len;
     *next = m->code->entry;
     return ERR_OK;
@@ -267,50 +276,40 @@ static enum err do_macro(struct jvm *vm, const struct jins *in)
     return store(vm, m->code->name, (struct jv){.kind = JV_MACRO, .macro = m});
 }
 
-/* Runs a builtin on the arguments on top of the stack, and pops them. */
-static enum err run_builtin(struct jvm *vm, const struct jins *in, const struct jbuiltin *fn, struct jv self,
-                            struct jv *out)
+/* Replaces the value on top of the stack and the call's arguments after it with what the builtin returns. */
+static enum err run_builtin(struct jvm *vm, const struct jbuiltin *fn, struct jcall *c)
 {
-    struct jcall c = {.self = self, .n_pos = in->n};
-    if (in->b >= 0) {
-        c.kw_names = vm->prog->consts[in->b].list->at;
-        c.n_kw = vm->prog->consts[in->b].list->n;
-    }
-    c.pos = vm->stack + vm->n_stack - in->n - c.n_kw;
-    c.kw = c.pos + in->n;
-    TRY(jcall_run(vm, fn, &c, out));
-    vm->n_stack -= in->n + c.n_kw;
+    struct jv out;
+    TRY(jcall_run(vm, fn, c, &out));
+    vm->n_stack -= c->n_pos + c->n_kw;
+    *top(vm) = out;
     return ERR_OK;
 }
 
 static enum err do_call(struct jvm *vm, const struct jins *in, uint32_t *next)
 {
-    uint32_t n_kw = in->b < 0 ? 0 : vm->prog->consts[in->b].list->n;
-    struct jv f = vm->stack[vm->n_stack - in->n - n_kw - 1];
-    struct jv out;
+    struct jcall c = arguments(vm, in);
+    struct jv f = c.self;
     switch (f.kind) {
     case JV_MACRO:
-        return call_macro(vm, f.macro, in, n_kw, next);
+        return call_macro(vm, &c, next);
     case JV_FUNC:
-        TRY(run_builtin(vm, in, f.func, f, &out));
-        break;
+        return run_builtin(vm, f.func, &c);
     case JV_METHOD:
-        TRY(run_builtin(vm, in, f.method->fn, f.method->self, &out));
-        break;
+        c.self = f.method->self;
+        return run_builtin(vm, f.method->fn, &c);
     case JV_JOINER: /* returns its separator from the second call on */
-        if (in->n + n_kw != 0) {
+        if (c.n_pos + c.n_kw != 0) {
             return jvm_fail(vm, "a joiner takes no arguments");
         }
-        out = f.gen->items->at[f.gen->pos];
+        *top(vm) = f.gen->items->at[f.gen->pos];
         f.gen->pos = 1;
-        break;
+        return ERR_OK;
     case JV_UNDEF:
         return jvm_fail_undefined(vm, f);
     default:
         return jvm_fail(vm, "'%s' object is not callable", jv_type_name(f));
     }
-    *top(vm) = out;
-    return ERR_OK;
 }
 
 static enum err do_filter(struct jvm *vm, const struct jins *in)
@@ -320,12 +319,8 @@ static enum err do_filter(struct jvm *vm, const struct jins *in)
         return jvm_fail(vm, "no %s named '%.*s'", in->op == JI_FILTER ? "filter" : "test", (int)MIN_OF(name->len, 80u),
                         name->p);
     }
-    uint32_t n_kw = in->b < 0 ? 0 : vm->prog->consts[in->b].list->n;
-    struct jv self = vm->stack[vm->n_stack - in->n - n_kw - 1];
-    struct jv out;
-    TRY(run_builtin(vm, in, (in->op == JI_FILTER ? jinja_filters : jinja_tests) + in->a, self, &out));
-    *top(vm) = out;
-    return ERR_OK;
+    struct jcall c = arguments(vm, in);
+    return run_builtin(vm, (in->op == JI_FILTER ? jinja_filters : jinja_tests) + in->a, &c);
 }
 
 /* --- values

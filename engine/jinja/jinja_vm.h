@@ -48,10 +48,8 @@ struct jv_macro {
 /* An open macro call. */
 struct jframe {
     uint32_t return_to;
-    uint32_t n_stack;
     struct jscope *scope;
     struct jv_loop *loop;
-    uint32_t n_captures;
 };
 
 enum { JVM_MAX_CAPTURES = JINJA_MAX_DEPTH * (JINJA_MAX_DEPTH + 1) };
