@@ -269,12 +269,12 @@ static void start_arg(struct jparser *p)
         return;
     }
     struct jent *e = top(p);
-    e->is_kw = t->kind == JT_NAME && t[1].kind == JT_OP && t[1].op == '=';
+    bool is_kw = t->kind == JT_NAME && t[1].kind == JT_OP && t[1].op == '=';
     if (e->n + e->n_kw == JCALL_MAX_ARGS || p->n_keywords == JPARSER_MAX_KEYWORDS) {
         jp_fail(p, t->from, "more than %d arguments", JCALL_MAX_ARGS);
         return;
     }
-    if (e->is_kw) {
+    if (is_kw) {
         const struct jstr *name = jp_str(p, p->p->source + t->from, t->to - t->from);
         for (uint32_t i = e->kw_from; i < p->n_keywords && name != NULL; i++) {
             if (jstr_cmp(name, p->keywords[i].str) == 0) {

@@ -6,62 +6,45 @@
 
 /* --- arithmetic ------------------------------------------------------------------------------------------------- */
 
-static const char *const op_names[] = {"+", "-", "*", "/", "//", "%", "**"};
-
-static enum err unsupported(struct jvm *vm, enum jbin op, struct jv a, struct jv b)
+/* Returns false if the result does not fit. */
+static bool int_power(int64_t base, int64_t exponent, int64_t *out)
 {
-    return jvm_fail(vm, "unsupported operand type(s) for %s: '%s' and '%s'", op_names[op], jv_type_name(a),
-                    jv_type_name(b));
-}
-
-static enum err overflow(struct jvm *vm) { return jvm_fail(vm, "the result does not fit in 64 bits"); }
-
-static enum err int_power(struct jvm *vm, int64_t base, int64_t exponent, struct jv *out)
-{
-    int64_t r = 1;
+    *out = 1;
     while (exponent > 0) {
-        if ((exponent & 1) != 0 && __builtin_mul_overflow(r, base, &r)) {
-            return overflow(vm);
+        if ((exponent & 1) != 0 && __builtin_mul_overflow(*out, base, out)) {
+            return false;
         }
         exponent >>= 1;
         if (exponent > 0 && __builtin_mul_overflow(base, base, &base)) {
-            return overflow(vm);
+            return false;
         }
     }
-    *out = jv_int(r);
-    return ERR_OK;
+    return true;
 }
 
 static enum err int_op(struct jvm *vm, enum jbin op, int64_t a, int64_t b, struct jv *out)
 {
     int64_t r = 0;
+    bool fits = true;
     switch (op) {
     case JB_ADD:
-        if (__builtin_add_overflow(a, b, &r)) {
-            return overflow(vm);
-        }
+        fits = !__builtin_add_overflow(a, b, &r);
         break;
     case JB_SUB:
-        if (__builtin_sub_overflow(a, b, &r)) {
-            return overflow(vm);
-        }
+        fits = !__builtin_sub_overflow(a, b, &r);
         break;
     case JB_MUL:
-        if (__builtin_mul_overflow(a, b, &r)) {
-            return overflow(vm);
-        }
+        fits = !__builtin_mul_overflow(a, b, &r);
         break;
     case JB_POW:
-        return int_power(vm, a, b, out); /* b >= 0 */
-    default:                             /* JB_FLOORDIV, JB_MOD: towards minus infinity */
+        fits = int_power(a, b, &r); /* b >= 0 */
+        break;
+    default: /* JB_FLOORDIV, JB_MOD: towards minus infinity */
         if (b == 0) {
             return jvm_fail(vm, "integer division or modulo by zero");
         }
         if (b == -1) { /* INT64_MIN / -1 overflows */
-            if (op == JB_FLOORDIV && a == INT64_MIN) {
-                return overflow(vm);
-            }
-            r = op == JB_MOD ? 0 : -a;
+            fits = op == JB_MOD || !__builtin_sub_overflow(0, a, &r);
         } else if (op == JB_MOD) {
             r = a % b;
             r += r != 0 && (r < 0) != (b < 0) ? b : 0;
@@ -70,7 +53,7 @@ static enum err int_op(struct jvm *vm, enum jbin op, int64_t a, int64_t b, struc
         }
     }
     *out = jv_int(r);
-    return ERR_OK;
+    return fits ? ERR_OK : jvm_fail(vm, "the result does not fit in 64 bits");
 }
 
 static enum err float_op(struct jvm *vm, enum jbin op, double a, double b, struct jv *out)
@@ -109,7 +92,8 @@ static enum err float_op(struct jvm *vm, enum jbin op, double a, double b, struc
         }
         double whole = floor(quotient); /* the quotient is an integer up to rounding */
         whole += quotient - whole > 0.5 ? 1 : 0;
-        r = op == JB_MOD ? mod : quotient == 0 ? copysign(0, a / b) : whole;
+        whole = quotient == 0 ? copysign(0, a / b) : whole;
+        r = op == JB_MOD ? mod : whole;
     }
     }
     *out = jv_float(r);
@@ -166,6 +150,7 @@ static enum err add_strings(struct jvm *vm, struct jv a, struct jv b, struct jv 
 
 enum err jop_binary(struct jvm *vm, enum jbin op, struct jv a, struct jv b, struct jv *out)
 {
+    static const char *const names[] = {"+", "-", "*", "/", "//", "%", "**"};
     if (jv_is_number(a) && jv_is_number(b)) {
         if (a.kind == JV_BIGINT || b.kind == JV_BIGINT) {
             return jvm_fail(vm, "arithmetic on an integer that does not fit in 64 bits");
@@ -194,7 +179,8 @@ enum err jop_binary(struct jvm *vm, enum jbin op, struct jv a, struct jv b, stru
     if (op == JB_MUL && (jv_is_str(b) || jv_is_seq(b)) && jv_is_int(a)) {
         return repeat(vm, b, jv_as_int(a), out);
     }
-    return unsupported(vm, op, a, b);
+    return jvm_fail(vm, "unsupported operand type(s) for %s: '%s' and '%s'", names[op], jv_type_name(a),
+                    jv_type_name(b));
 }
 
 enum err jop_negate(struct jvm *vm, struct jv v, struct jv *out)
@@ -260,7 +246,8 @@ enum err jop_compare(struct jvm *vm, enum jcmp op, struct jv a, struct jv b, boo
         return ERR_OK;
     default:
         TRY(jv_order(vm, a, b, names[op], &c));
-        *out = c != -2 && (op == JC_LT ? c < 0 : op == JC_LE ? c <= 0 : op == JC_GT ? c > 0 : c >= 0);
+        c = op == JC_LT || op == JC_LE || c == -2 ? c : -c; /* a > b is b < a */
+        *out = c == -1 || (c == 0 && (op == JC_LE || op == JC_GE));
         return ERR_OK;
     }
 }

@@ -37,9 +37,8 @@ enum jent_kind {
 struct jent {
     uint8_t kind, prec; /* prec 0: not an operator */
     uint8_t op;         /* jbin or jcmp */
-    bool flag;  /* JE_TEST*: negated; JE_EXPR: can have an inline if; JE_BASE: can be a tuple; JE_SUB: has a colon;
+    bool flag; /* JE_TEST*: negated; JE_EXPR: can have an inline if; JE_BASE: can be a tuple; JE_SUB: has a colon;
                  * JE_CALL: follows a filter */
-    bool is_kw; /* JE_CALL, _FILTER, _TEST: the current argument is named */
     int32_t patch;
     uint32_t n, n_kw, kw_from;
     int32_t row, name; /* of a filter or test; name: literal when unknown */

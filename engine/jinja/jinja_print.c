@@ -20,15 +20,15 @@ void jv_float_text(double f, char out[JV_FLOAT_BYTES])
     json_number_shortest(f, out);
 }
 
+static bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
+
 /* Copies s without surrounding white space and without underscores between digits; returns false if it is too long. */
 static bool clean_number(const char *s, size_t n, char *out, size_t out_bytes)
 {
-    while (n > 0 && (s[0] == ' ' || (s[0] >= '\t' && s[0] <= '\r'))) {
-        s++;
+    for (; n > 0 && is_space(s[0]); s++) {
         n--;
     }
-    while (n > 0 && (s[n - 1] == ' ' || (s[n - 1] >= '\t' && s[n - 1] <= '\r'))) {
-        n--;
+    for (; n > 0 && is_space(s[n - 1]); n--) {
     }
     if (n == 0 || n >= out_bytes) {
         return false;
@@ -145,7 +145,7 @@ static void repr_str(struct jtext *r, const struct jstr *s)
         if (cp == (unsigned char)quote || cp == '\\') {
             snprintf(esc, sizeof esc, "\\%c", (char)cp);
         } else if (cp == '\n' || cp == '\r' || cp == '\t') {
-            snprintf(esc, sizeof esc, "\\%c", cp == '\n' ? 'n' : cp == '\r' ? 'r' : 't');
+            snprintf(esc, sizeof esc, "\\%c", "tn  r"[cp - '\t']); /* from \t to \r */
         } else if (ju_printable(cp)) {
             jtext_put(r, s->p + i, n, user);
             i += n;
@@ -215,24 +215,13 @@ static bool repr_flat(struct jtext *r, struct jv v)
     return true;
 }
 
-static const char *opening(struct jv v)
-{
-    static const char *const views[] = {"dict_keys([", "dict_values([", "dict_items(["};
-    return v.kind == JV_LIST    ? "["
-           : v.kind == JV_TUPLE ? "("
-           : v.kind == JV_DICT  ? "{"
-           : v.kind == JV_VIEW  ? views[v.sub]
-                                : "<Namespace {";
-}
-
-static const char *closing(struct jv v)
-{
-    return v.kind == JV_LIST    ? "]"
-           : v.kind == JV_TUPLE ? (v.list->n == 1 ? ",)" : ")")
-           : v.kind == JV_DICT  ? "}"
-           : v.kind == JV_VIEW  ? "])"
-                                : "}>";
-}
+/* The brackets of containers; of views, the opening one is in `views`. */
+static const char *const brackets[JV_KINDS][2] = {[JV_LIST] = {"[", "]"},
+                                                  [JV_TUPLE] = {"(", ")"},
+                                                  [JV_DICT] = {"{", "}"},
+                                                  [JV_VIEW] = {"", "])"},
+                                                  [JV_NAMESPACE] = {"<Namespace {", "}>"}};
+static const char *const views[] = {"dict_keys([", "dict_values([", "dict_items(["};
 
 static bool has_keys(struct jv v) { return v.kind == JV_DICT || v.kind == JV_NAMESPACE; }
 
@@ -248,7 +237,7 @@ enum err jv_write_repr(struct jvm *vm, struct jtext *r, struct jv v)
             if (n == JV_MAX_NEST) {
                 return jvm_fail(vm, "data is nested more than %d levels deep", JV_MAX_NEST);
             }
-            jtext_puts(r, opening(v));
+            jtext_puts(r, v.kind == JV_VIEW ? views[v.sub] : brackets[v.kind][0]);
             stack[n].v = v;
             stack[n++].at = 0;
         }
@@ -261,19 +250,21 @@ enum err jv_write_repr(struct jvm *vm, struct jtext *r, struct jv v)
             uint32_t at = stack[n - 1].at;
             uint32_t i = at / 2;
             if (i >= (has_keys(in) ? in.dict->n : in.list->n)) {
-                jtext_puts(r, closing(in));
+                jtext_puts(r, in.kind == JV_TUPLE && i == 1 ? "," : "");
+                jtext_puts(r, brackets[in.kind][1]);
                 n--;
                 continue;
             }
-            if (!has_keys(in)) {
-                jtext_puts(r, i > 0 ? ", " : "");
-                v = in.list->at[i];
-                stack[n - 1].at += 2;
-                break;
+            bool is_value = at % 2 == 1;
+            if (is_value || i > 0) {
+                jtext_puts(r, is_value ? ": " : ", ");
             }
-            jtext_puts(r, at % 2 == 1 ? ": " : i > 0 ? ", " : "");
-            v = at % 2 == 1 ? in.dict->at[i].value : in.dict->at[i].key;
-            stack[n - 1].at++;
+            if (!has_keys(in)) {
+                v = in.list->at[i];
+            } else {
+                v = is_value ? in.dict->at[i].value : in.dict->at[i].key;
+            }
+            stack[n - 1].at += has_keys(in) ? 1 : 2;
             break;
         }
     }

@@ -129,9 +129,9 @@ size_t ju_map(uint32_t cp, enum ju_to to, uint32_t out[3])
     }
     size_t n = cp < 0x80 || to == JU_LOWER ? 0 : map_special(cp, to, out);
     if (n == 0) {
-        out[0] = (uint32_t)(to == JU_LOWER   ? utf8proc_tolower((int32_t)cp)
-                            : to == JU_UPPER ? utf8proc_toupper((int32_t)cp)
-                                             : utf8proc_totitle((int32_t)cp));
+        static utf8proc_int32_t (*const maps[])(utf8proc_int32_t cp) = {
+            [JU_LOWER] = utf8proc_tolower, [JU_UPPER] = utf8proc_toupper, [JU_TITLE] = utf8proc_totitle};
+        out[0] = (uint32_t)maps[to]((int32_t)cp);
     }
     return n == 0 ? 1 : n;
 }

@@ -35,9 +35,8 @@ struct jv_loop {
     struct jv_list *kept; /* if the loop filters */
     struct jscope *scope; /* enclosing scope */
     uint32_t index;       /* of the current item; UINT32_MAX before the first */
-    uint32_t depth;
-    struct jv changed; /* last arguments of loop.changed(), JV_ABSENT before */
-    bool ran, escaped; /* escaped: a variable can refer to it, do not reuse */
+    struct jv changed;    /* last arguments of loop.changed(), JV_ABSENT before */
+    bool ran, escaped;    /* escaped: a variable can refer to it, do not reuse */
 };
 
 struct jv_macro {
