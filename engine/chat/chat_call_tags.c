@@ -6,10 +6,7 @@
 #include "engine/base/json_write.h"
 #include "engine/base/utf8.h"
 
-#define DSML                                                                                                           \
-    "\xef\xbd\x9c"                                                                                                     \
-    "DSML"                                                                                                             \
-    "\xef\xbd\x9c"
+#define DSML "｜DSML｜"
 
 /* The marks around names, keys and values. */
 struct tags {

@@ -7,10 +7,14 @@
 
 #define THINK .think = "<think>", .think_end = "</think>"
 
-/* How a forced call is written; readers of TAGGED bodies know this form. */
-#define WRITES_TAGGED                                                                                                  \
-    .begin = "", .call = "<tool_call>\n{\"name\": \"",                                                                 \
-    .name_end = "\", \"arguments\": ", .call_end = "}\n</tool_call>", .between = "\n", .end = ""
+/* How forced calls are written: each between marks, or in a list. `arguments` is the key of the arguments. */
+#define WRITES_EACH(first, last)                                                                                       \
+    .begin = "", .call = first "{\"name\": \"", .name_end = "\", \"arguments\": ", .call_end = "}" last,               \
+    .between = "\n", .end = ""
+#define WRITES_LIST(first, arguments, last)                                                                            \
+    .begin = first "[", .call = "{\"name\": \"", .name_end = "\", \"" arguments "\": ", .call_end = "}",               \
+    .between = ", ", .end = "]" last
+#define WRITES_TAGGED WRITES_EACH("<tool_call>\n", "\n</tool_call>") /* readers of TAGGED bodies know this form */
 
 static const struct chat_format formats[] = {
     /* Hermes, Qwen2.5, Qwen3, SmolLM3, Granite 4; Qwen3-Coder, Qwen3.5; GLM-4.5, GLM-4.7 */
@@ -48,84 +52,30 @@ static const struct chat_format formats[] = {
      .think_end = "<|end|><|start|>assistant",
      .answer = "<|channel|>final<|message|>"},
     {.name = "deepseek-v3.2",
-     .signs = {"\xef\xbd\x9c"
-               "DSML"
-               "\xef\xbd\x9c"},
+     .signs = {"｜DSML｜"},
      .body = CHAT_BODY_INVOKE,
-     .open = "<\xef\xbd\x9c"
-             "DSML"
-             "\xef\xbd\x9cinvoke ",
-     .close = "</\xef\xbd\x9c"
-              "DSML"
-              "\xef\xbd\x9cinvoke>",
+     .open = "<｜DSML｜invoke ",
+     .close = "</｜DSML｜invoke>",
      .separator = "",
-     .around = {"<\xef\xbd\x9c"
-                "DSML"
-                "\xef\xbd\x9c"
-                "function_calls>",
-                "</\xef\xbd\x9c"
-                "DSML"
-                "\xef\xbd\x9c"
-                "function_calls>",
-                "<\xef\xbd\x9c"
-                "DSML"
-                "\xef\xbd\x9c"
-                "tool_calls>",
-                "</\xef\xbd\x9c"
-                "DSML"
-                "\xef\xbd\x9c"
-                "tool_calls>"},
+     .around = {"<｜DSML｜function_calls>", "</｜DSML｜function_calls>", "<｜DSML｜tool_calls>",
+                "</｜DSML｜tool_calls>"},
      .has_tokens = true,
-     .begin = "",
-     .call = "<"
-             "\xef\xbd\x9c"
-             "DSML"
-             "\xef\xbd\x9c"
-             "invoke "
-             "{\"name\": \"",
-     .name_end = "\", \"arguments\": ",
-     .call_end = "}"
-                 "</"
-                 "\xef\xbd\x9c"
-                 "DSML"
-                 "\xef\xbd\x9c"
-                 "invoke>",
-     .between = "\n",
-     .end = "",
+     WRITES_EACH("<｜DSML｜invoke ", "</｜DSML｜invoke>"),
      THINK},
     {.name = "deepseek",
-     .signs = {"<\xef\xbd\x9ctool\xe2\x96\x81"
-               "calls\xe2\x96\x81"
-               "begin\xef\xbd\x9c>"},
+     .signs = {"<｜tool▁calls▁begin｜>"},
      .body = CHAT_BODY_NAMED,
-     .open = "<\xef\xbd\x9ctool\xe2\x96\x81"
-             "call\xe2\x96\x81"
-             "begin\xef\xbd\x9c>",
-     .close = "<\xef\xbd\x9ctool\xe2\x96\x81"
-              "call\xe2\x96\x81"
-              "end\xef\xbd\x9c>",
-     .separator = "<\xef\xbd\x9ctool\xe2\x96\x81sep\xef\xbd\x9c>",
-     .around = {"<\xef\xbd\x9ctool\xe2\x96\x81"
-                "calls\xe2\x96\x81"
-                "begin\xef\xbd\x9c>",
-                "<\xef\xbd\x9ctool\xe2\x96\x81"
-                "calls\xe2\x96\x81"
-                "end\xef\xbd\x9c>"},
+     .open = "<｜tool▁call▁begin｜>",
+     .close = "<｜tool▁call▁end｜>",
+     .separator = "<｜tool▁sep｜>",
+     .around = {"<｜tool▁calls▁begin｜>", "<｜tool▁calls▁end｜>"},
      .has_tokens = true,
-     .begin = "<\xef\xbd\x9ctool\xe2\x96\x81"
-              "calls\xe2\x96\x81"
-              "begin\xef\xbd\x9c>",
-     .call = "<\xef\xbd\x9ctool\xe2\x96\x81"
-             "call\xe2\x96\x81"
-             "begin\xef\xbd\x9c>",
-     .name_end = "<\xef\xbd\x9ctool\xe2\x96\x81sep\xef\xbd\x9c>",
-     .call_end = "<\xef\xbd\x9ctool\xe2\x96\x81"
-                 "call\xe2\x96\x81"
-                 "end\xef\xbd\x9c>",
+     .begin = "<｜tool▁calls▁begin｜>",
+     .call = "<｜tool▁call▁begin｜>",
+     .name_end = "<｜tool▁sep｜>",
+     .call_end = "<｜tool▁call▁end｜>",
      .between = "",
-     .end = "<\xef\xbd\x9ctool\xe2\x96\x81"
-            "calls\xe2\x96\x81"
-            "end\xef\xbd\x9c>",
+     .end = "<｜tool▁calls▁end｜>",
      THINK},
     {.name = "kimi-k2",
      .signs = {"<|tool_call_argument_begin|>"},
@@ -149,14 +99,7 @@ static const struct chat_format formats[] = {
      .close = "</minimax:tool_call>",
      .separator = "",
      .has_tokens = true,
-     .begin = "",
-     .call = "<minimax:tool_call>"
-             "{\"name\": \"",
-     .name_end = "\", \"arguments\": ",
-     .call_end = "}"
-                 "</minimax:tool_call>",
-     .between = "\n",
-     .end = "",
+     WRITES_EACH("<minimax:tool_call>", "</minimax:tool_call>"),
      THINK},
     {.name = "mistral",
      .signs = {"[TOOL_CALLS]"},
@@ -165,12 +108,7 @@ static const struct chat_format formats[] = {
      .close = "",
      .separator = "[ARGS]",
      .has_tokens = true,
-     .begin = "[TOOL_CALLS][",
-     .call = "{\"name\": \"",
-     .name_end = "\", \"arguments\": ",
-     .call_end = "}",
-     .between = ", ",
-     .end = "]",
+     WRITES_LIST("[TOOL_CALLS]", "arguments", ""),
      .think = "[THINK]",
      .think_end = "[/THINK]"},
     {.name = "gemma4",
@@ -180,14 +118,7 @@ static const struct chat_format formats[] = {
      .close = "<tool_call|>",
      .separator = "",
      .has_tokens = true,
-     .begin = "",
-     .call = "<|tool_call>"
-             "{\"name\": \"",
-     .name_end = "\", \"arguments\": ",
-     .call_end = "}"
-                 "<tool_call|>",
-     .between = "\n",
-     .end = "",
+     WRITES_EACH("<|tool_call>", "<tool_call|>"),
      .think = "<|channel>thought\n",
      .think_end = "<channel|>"},
     {.name = "lfm2",
@@ -197,12 +128,7 @@ static const struct chat_format formats[] = {
      .close = "<|tool_call_end|>",
      .separator = "",
      .has_tokens = true,
-     .begin = "<|tool_call_start|>[",
-     .call = "{\"name\": \"",
-     .name_end = "\", \"arguments\": ",
-     .call_end = "}",
-     .between = ", ",
-     .end = "]<|tool_call_end|>",
+     WRITES_LIST("<|tool_call_start|>", "arguments", "<|tool_call_end|>"),
      THINK},
     {.name = "granite3",
      .signs = {"<|tool_call|>"},
@@ -211,12 +137,7 @@ static const struct chat_format formats[] = {
      .close = "",
      .separator = "",
      .has_tokens = true,
-     .begin = "<|tool_call|>[",
-     .call = "{\"name\": \"",
-     .name_end = "\", \"arguments\": ",
-     .call_end = "}",
-     .between = ", ",
-     .end = "]",
+     WRITES_LIST("<|tool_call|>", "arguments", ""),
      THINK},
     {.name = "llama4",
      .signs = {"<|header_start|>"},
@@ -225,12 +146,7 @@ static const struct chat_format formats[] = {
      .close = "<|python_end|>",
      .separator = "",
      .bare = '[',
-     .begin = "[",
-     .call = "{\"name\": \"",
-     .name_end = "\", \"parameters\": ",
-     .call_end = "}",
-     .between = ", ",
-     .end = "]",
+     WRITES_LIST("", "parameters", ""),
      THINK},
     {.name = "llama3",
      .signs = {"\"parameters\": dictionary"},
