@@ -47,12 +47,7 @@ static void give_pending(struct chat_call *c)
 
 static bool is_known(const struct chat_call *c)
 {
-    bool is = c->tools == NULL;
-    for (size_t i = 0; i < json_array_size(c->tools) && !is; i++) {
-        const json_t *f = json_object_get(json_array_get(c->tools, i), "function");
-        is = json_read_is(json_object_get(f, "name"), c->name.data);
-    }
-    return is;
+    return c->tools == NULL || chat_types_function(c->tools, c->name.data) != NULL;
 }
 
 void chat_call_settle(struct chat_call *c)
@@ -100,6 +95,12 @@ enum step chat_call_add(struct chat_call *c, const char *json, size_t n)
 
 enum step chat_call_puts(struct chat_call *c, const char *json) { return chat_call_add(c, json, strlen(json)); }
 
+enum step chat_call_open_object(struct chat_call *c)
+{
+    enum step step = c->is_open ? STEP_ON : chat_call_open(c);
+    return step == STEP_ON && c->scan.state == JSON_SCAN_NOTHING ? chat_call_puts(c, "{") : step;
+}
+
 static enum step add_piece(struct chat_call *c)
 {
     enum step step = buf_ok(&c->piece) == ERR_OK ? chat_call_add(c, c->piece.data, c->piece.len) : STEP_FAIL;
@@ -138,7 +139,7 @@ void chat_call_reset(struct chat_call *c, struct buf *b)
 
 bool chat_call_skip(struct chat_call *c, const char *others)
 {
-    while (c->at < c->in.len && (chat_call_is_space(c->in.data[c->at]) ||
+    while (c->at < c->in.len && (chat_is_space(c->in.data[c->at]) ||
                                  (c->in.data[c->at] != '\0' && strchr(others, c->in.data[c->at]) != NULL))) {
         c->at++;
     }
@@ -151,8 +152,11 @@ enum step chat_call_mark(struct chat_call *c, const char *mark)
     if (memcmp(chat_call_front(c), mark, room) != 0) {
         return STEP_FAIL;
     }
-    c->at += room == n ? n : 0;
-    return room == n ? STEP_ON : chat_call_wait(c);
+    if (room < n) {
+        return chat_call_wait(c);
+    }
+    c->at += n;
+    return STEP_ON;
 }
 
 enum step chat_call_until(struct chat_call *c, const char *mark, struct buf *out)
@@ -171,10 +175,10 @@ enum step chat_call_until(struct chat_call *c, const char *mark, struct buf *out
 void chat_call_trim(struct buf *b)
 {
     size_t front = 0;
-    while (b->len > 0 && chat_call_is_space(b->data[b->len - 1])) {
+    while (b->len > 0 && chat_is_space(b->data[b->len - 1])) {
         b->data[--b->len] = '\0';
     }
-    while (front < b->len && chat_call_is_space(b->data[front])) {
+    while (front < b->len && chat_is_space(b->data[front])) {
         front++;
     }
     if (front > 0) {
@@ -266,7 +270,8 @@ static void end_key(struct chat_call *c)
 {
     bool is_name = strcmp(c->key.data, "\"name\"") == 0;
     bool is_arguments = strcmp(c->key.data, "\"arguments\"") == 0 || strcmp(c->key.data, "\"parameters\"") == 0;
-    c->member = is_name ? MEMBER_NAME : is_arguments ? MEMBER_ARGUMENTS : MEMBER_OTHER;
+    c->member = is_arguments ? MEMBER_ARGUMENTS : MEMBER_OTHER;
+    c->member = is_name ? MEMBER_NAME : c->member;
     if (!c->has_called && c->member != MEMBER_OTHER) { /* of duplicates the last counts */
         chat_call_reset(c, is_name ? &c->name : &c->value);
     }
@@ -295,7 +300,7 @@ static enum step take_byte(struct chat_call *c, char byte)
         return STEP_ON;
     }
     bool is_value = is_in_string(state) || state >= JSON_SCAN_MINUS ||
-                    (state == JSON_SCAN_AFTER && (before != JSON_SCAN_AFTER || depth > 1) && !chat_call_is_space(byte));
+                    (state == JSON_SCAN_AFTER && (before != JSON_SCAN_AFTER || depth > 1) && !chat_is_space(byte));
     enum step step = is_value ? take_value(c, byte) : STEP_ON;
     return step == STEP_ON && c->is_open && state == JSON_SCAN_AFTER ? add_piece(c) : step;
 }
@@ -503,20 +508,8 @@ bool chat_call_finish(struct chat_call *c, chat_part_sink *sink, void *arg)
     return is_whole;
 }
 
-static struct buf *const *all_bufs(struct chat_call *c, struct buf *room[6])
-{
-    room[0] = &c->in;
-    room[1] = &c->pending;
-    room[2] = &c->name;
-    room[3] = &c->key;
-    room[4] = &c->value;
-    room[5] = &c->piece;
-    return room;
-}
-
 enum err chat_call_new(const struct chat_format *format, const json_t *tools, struct chat_call **out)
 {
-    struct buf *room[6];
     struct chat_call *c = mem_zalloc(sizeof *c, MEM_REQUEST);
     *out = c;
     if (c == NULL) {
@@ -524,17 +517,16 @@ enum err chat_call_new(const struct chat_format *format, const json_t *tools, st
     }
     c->format = format;
     c->tools = tools;
-    for (size_t i = 0; i < ARRAY_LEN(room); i++) {
-        buf_init(all_bufs(c, room)[i], 0, MEM_REQUEST);
+    for (size_t i = 0; i < ARRAY_LEN(c->bufs); i++) {
+        buf_init(&c->bufs[i], 0, MEM_REQUEST);
     }
     return ERR_OK;
 }
 
 void chat_call_free(struct chat_call **c)
 {
-    struct buf *room[6];
-    for (size_t i = 0; *c != NULL && i < ARRAY_LEN(room); i++) {
-        buf_fini(all_bufs(*c, room)[i]);
+    for (size_t i = 0; *c != NULL && i < ARRAY_LEN((*c)->bufs); i++) {
+        buf_fini(&(*c)->bufs[i]);
     }
     mem_free(*c);
     *c = NULL;
@@ -542,9 +534,8 @@ void chat_call_free(struct chat_call **c)
 
 void chat_call_begin(struct chat_call *c, const char *front, size_t n)
 {
-    struct buf *room[6];
-    for (size_t i = 0; chat_call_ok(c) == ERR_OK && i < ARRAY_LEN(room); i++) { /* a failure sticks */
-        buf_reset(all_bufs(c, room)[i]);
+    for (size_t i = 0; chat_call_ok(c) == ERR_OK && i < ARRAY_LEN(c->bufs); i++) { /* a failure sticks */
+        buf_reset(&c->bufs[i]);
     }
     buf_append(&c->in, front, n);
     c->at = c->in.len;
@@ -564,10 +555,9 @@ const char *chat_call_rest(const struct chat_call *c, size_t *n)
 
 enum err chat_call_ok(const struct chat_call *c)
 {
-    const struct buf *const bufs[] = {&c->in, &c->pending, &c->name, &c->key, &c->value, &c->piece};
     enum err err = c->err;
-    for (size_t i = 0; i < ARRAY_LEN(bufs) && err == ERR_OK; i++) {
-        err = buf_ok(bufs[i]);
+    for (size_t i = 0; i < ARRAY_LEN(c->bufs) && err == ERR_OK; i++) {
+        err = buf_ok(&c->bufs[i]);
     }
     return err;
 }

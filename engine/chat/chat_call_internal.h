@@ -40,10 +40,15 @@ struct chat_call {
     const json_t *tools;
     chat_part_sink *sink; /* for the bytes being fed */
     void *arg;
-    struct buf in;      /* bytes fed and still needed */
-    size_t at, from;    /* offsets in it: of unread bytes; of bytes to return if this is not a call */
-    struct buf pending; /* parts not yet emitted */
-    struct buf name, key, value, piece;
+    union {
+        struct {
+            struct buf in;      /* bytes fed and still needed */
+            struct buf pending; /* parts not yet emitted */
+            struct buf name, key, value, piece;
+        };
+        struct buf bufs[6]; /* all of these */
+    };
+    size_t at, from;               /* offsets in `in`: of unread bytes; of bytes to return if this is not a call */
     struct json_scan scan, object; /* of the arguments; JSON: of the object that is the call */
     enum phase phase;
     size_t n_calls; /* calls begun in this body */
@@ -77,8 +82,6 @@ static inline const char *chat_call_front(const struct chat_call *c)
 
 static inline size_t chat_call_left(const struct chat_call *c) { return c->in.len - c->at; }
 
-static inline bool chat_call_is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
 /* Enters a phase, or the same one again. */
 static inline enum step chat_call_go(struct chat_call *c, enum phase phase)
 {
@@ -108,6 +111,9 @@ void chat_call_trim(struct buf *b);
 
 /* Begins a call of c->name, without its arguments. */
 enum step chat_call_open(struct chat_call *c);
+
+/* Begins a call of c->name unless one is open, and its arguments unless they have begun. */
+enum step chat_call_open_object(struct chat_call *c);
 
 /* Appends JSON to the arguments: all of it or nothing. Its last bracket ends the call. */
 enum step chat_call_add(struct chat_call *c, const char *json, size_t n);

@@ -66,10 +66,10 @@ static enum step add_value(struct chat_call *c)
 {
     const char *text = c->value.data != NULL ? c->value.data : "";
     size_t n = c->value.len, front = 0;
-    while (front < n && chat_call_is_space(text[front])) {
+    while (front < n && chat_is_space(text[front])) {
         front++;
     }
-    while (n > front && chat_call_is_space(text[n - 1])) {
+    while (n > front && chat_is_space(text[n - 1])) {
         n--;
     }
     bool is_known = c->types != CHAT_TYPES_ALL, may_be_string = is_known && (c->types & CHAT_TYPE_STRING) != 0;
@@ -114,7 +114,7 @@ static enum step bare_name(struct chat_call *c)
     const char *front = chat_call_front(c);
     size_t left = chat_call_left(c), n = 0, n_word = 0;
     while (n < left && n < CHAT_CALL_LONGEST && front[n] != '<') {
-        bool is_space = chat_call_is_space(front[n]);
+        bool is_space = chat_is_space(front[n]);
         if ((n_word < n && !is_space) || strchr("{}\"", front[n]) != NULL) {
             return STEP_FAIL;
         }
@@ -151,15 +151,9 @@ enum step chat_call_tag_name(struct chat_call *c)
     return step == STEP_ON ? chat_call_go(c, PHASE_TAG_KEY) : unless_waiting(c, at, step);
 }
 
-static enum step open_call(struct chat_call *c)
-{
-    enum step step = c->is_open ? STEP_ON : chat_call_open(c);
-    return step == STEP_ON && c->scan.state == JSON_SCAN_NOTHING ? chat_call_puts(c, "{") : step;
-}
-
 static enum step close_call(struct chat_call *c)
 {
-    enum step step = open_call(c);
+    enum step step = chat_call_open_object(c);
     step = step == STEP_ON ? chat_call_puts(c, "}") : step;
     return step == STEP_ON ? chat_call_go(c, c->tags->is_invoke ? PHASE_TAG_NAME : PHASE_BEHIND) : step;
 }
@@ -167,7 +161,7 @@ static enum step close_call(struct chat_call *c)
 /* Reads the key, and whether its tag says that the value is a string. */
 static enum step read_key(struct chat_call *c)
 {
-    enum step step = open_call(c);
+    enum step step = chat_call_open_object(c);
     step = step == STEP_ON ? chat_call_until(c, c->tags->key_end, &c->key) : step;
     c->is_text = false;
     c->types = step == STEP_ON ? types_of_key(c) : CHAT_TYPES_ALL;
@@ -230,20 +224,11 @@ enum step chat_call_tag_value(struct chat_call *c)
     return unless_waiting(c, at, step == STEP_ON ? read_value(c, at) : step);
 }
 
-/* Returns the bytes at the end of s[0..n) that can begin the mark. */
-static size_t partial_mark(const char *s, size_t n, const char *mark)
-{
-    size_t k = strlen(mark) - 1;
-    for (k = k < n ? k : n; k > 0 && memcmp(s + n - k, mark, k) != 0; k--) {
-    }
-    return k;
-}
-
 enum step chat_call_text(struct chat_call *c, const char *mark, bool trims)
 {
     const char *front = chat_call_front(c), *found = memmem(front, chat_call_left(c), mark, strlen(mark));
     size_t n =
-        found != NULL ? (size_t)(found - front) : chat_call_left(c) - partial_mark(front, chat_call_left(c), mark);
+        found != NULL ? (size_t)(found - front) : chat_call_left(c) - chat_partial_mark(front, chat_call_left(c), mark);
     size_t read = found != NULL ? n + strlen(mark) : 0;
     n -= trims && n > 0 && front[n - 1] == '\n';
     n -= found == NULL ? utf8_incomplete_tail(front, n) : 0;

@@ -26,7 +26,7 @@ static size_t word_length(const struct chat_call *c)
 static enum step word_before(struct chat_call *c, char mark, struct buf *out)
 {
     size_t n = word_length(c), k = n, left = chat_call_left(c);
-    while (k < left && chat_call_is_space(chat_call_front(c)[k])) {
+    while (k < left && chat_is_space(chat_call_front(c)[k])) {
         k++;
     }
     if (n == CHAT_CALL_LONGEST || (n == 0 && left > 0)) {
@@ -42,12 +42,6 @@ static enum step word_before(struct chat_call *c, char mark, struct buf *out)
     buf_append(out, chat_call_front(c), n);
     c->at += k + 1;
     return buf_ok(out) == ERR_OK ? STEP_ON : STEP_FAIL;
-}
-
-static enum step open_call(struct chat_call *c)
-{
-    enum step step = c->is_open ? STEP_ON : chat_call_open(c);
-    return step == STEP_ON && c->scan.state == JSON_SCAN_NOTHING ? chat_call_puts(c, "{") : step;
 }
 
 static const json_t *parameters_of(const struct chat_call *c)
@@ -96,7 +90,7 @@ static enum step quoted_name(struct chat_call *c)
     enum step step = chat_call_mark(c, "call:");
     step = step == STEP_ON ? chat_call_until(c, "{", &c->name) : step;
     c->at = step == STEP_WAIT ? at : c->at;
-    step = step == STEP_ON ? open_call(c) : step;
+    step = step == STEP_ON ? chat_call_open_object(c) : step;
     begin_values(c);
     return step == STEP_ON ? chat_call_go(c, PHASE_WORD_VALUE) : step;
 }
@@ -131,7 +125,7 @@ enum step chat_call_word_key(struct chat_call *c)
     bool is_end = *chat_call_front(c) == ')';
     c->at += is_end;
     enum step step = is_end ? STEP_ON : word_before(c, '=', &c->key);
-    step = step == STEP_ON ? open_call(c) : step;
+    step = step == STEP_ON ? chat_call_open_object(c) : step;
     if (step != STEP_ON) {
         return step;
     }
@@ -224,7 +218,7 @@ enum step chat_call_word_value(struct chat_call *c)
 static enum step ends_string(const struct chat_call *c, size_t i)
 {
     size_t left = chat_call_left(c);
-    for (i++; i < left && chat_call_is_space(chat_call_front(c)[i]); i++) {
+    for (i++; i < left && chat_is_space(chat_call_front(c)[i]); i++) {
     }
     if (i == left) {
         return c->is_last ? STEP_ON : STEP_WAIT;

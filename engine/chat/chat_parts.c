@@ -11,17 +11,10 @@
 static const char channel_mark[] = "<|channel|>", start_mark[] = "<|start|>", message_mark[] = "<|message|>";
 static const char *const message_ends[] = {"<|end|>", "<|call|>", "<|return|>", channel_mark, start_mark};
 
-struct output {
-    chat_part_sink *sink;
-    void *arg;
-};
-
-static bool is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
-
 static size_t leading_space(const char *s, size_t n)
 {
     size_t i = 0;
-    while (i < n && is_space(s[i])) {
+    while (i < n && chat_is_space(s[i])) {
         i++;
     }
     return i;
@@ -31,14 +24,13 @@ static size_t leading_space(const char *s, size_t n)
 static size_t trailing_space(const char *s, size_t n)
 {
     size_t i = 0;
-    while (i < n && i < CHAT_SPLIT_SPACE && is_space(s[n - 1 - i])) {
+    while (i < n && i < CHAT_SPLIT_SPACE && chat_is_space(s[n - 1 - i])) {
         i++;
     }
     return i;
 }
 
-/* Returns the bytes at the end of s[0..n) that can begin the mark. */
-static size_t partial_mark(const char *s, size_t n, const char *mark)
+size_t chat_partial_mark(const char *s, size_t n, const char *mark)
 {
     for (size_t k = MIN_OF(n, strlen(mark) - 1); k > 0; k--) {
         if (memcmp(s + n - k, mark, k) == 0) {
@@ -57,10 +49,10 @@ static void drop(struct chat_split *s, size_t n)
 }
 
 /* Emits the first n held bytes as a part. */
-static void give(struct chat_split *s, enum chat_part_kind kind, size_t n, const struct output *o)
+static void give(struct chat_split *s, enum chat_part_kind kind, size_t n)
 {
     if (n > 0) {
-        o->sink(o->arg, &(struct chat_part){.kind = kind, .text = s->held.data, .len = n});
+        s->sink(s->arg, &(struct chat_part){.kind = kind, .text = s->held.data, .len = n});
         drop(s, n);
         s->drops_space = false;
     }
@@ -81,7 +73,7 @@ struct marks {
 /* Emits what is certain to precede the first mark. *found: the mark found, after *space bytes of white space at the
  * start of what is held; false: none. */
 static bool give_before(struct chat_split *s, enum chat_part_kind kind, const struct marks *marks, size_t *found,
-                        size_t *space, const struct output *o)
+                        size_t *space)
 {
     if (s->drops_space) {
         drop(s, leading_space(s->held.data, s->held.len));
@@ -97,12 +89,12 @@ static bool give_before(struct chat_split *s, enum chat_part_kind kind, const st
         }
     }
     for (size_t i = 0; i < marks->n && !is_there; i++) {
-        before = MIN_OF(before, s->held.len - partial_mark(s->held.data, s->held.len, marks->at[i]));
+        before = MIN_OF(before, s->held.len - chat_partial_mark(s->held.data, s->held.len, marks->at[i]));
     }
     *space = trailing_space(s->held.data, before);
     if (before > *space) {
         s->has_text |= kind == CHAT_TEXT;
-        give(s, kind, before - *space, o);
+        give(s, kind, before - *space);
     }
     return is_there;
 }
@@ -121,7 +113,7 @@ static bool at_start(struct chat_split *s)
         s->drops_space = true;
         return go(s, CHAT_IN_REASONING);
     }
-    return partial_mark(text, n, think) == n ? false : go(s, CHAT_IN_TEXT);
+    return chat_partial_mark(text, n, think) == n ? false : go(s, CHAT_IN_TEXT);
 }
 
 /* Begins a body after `front` held bytes, which become text if it is not a call. */
@@ -167,7 +159,7 @@ static enum starts { STARTS_NOT, STARTS_LATER, STARTS } starts_call(const struct
 
 /* Thinking ends with its mark, or with a call that the model makes while it thinks. An apparent call remains thinking:
  * see resume. */
-static bool in_reasoning(struct chat_split *s, const struct output *o)
+static bool in_reasoning(struct chat_split *s)
 {
     const struct chat_format *f = s->config.format;
     struct marks marks = {{f->think_end, f->open}, 1};
@@ -176,7 +168,7 @@ static bool in_reasoning(struct chat_split *s, const struct output *o)
         marks.n = 2;
         add_around(&marks, f);
     }
-    if (!give_before(s, CHAT_REASONING, &marks, &found, &space, o)) {
+    if (!give_before(s, CHAT_REASONING, &marks, &found, &space)) {
         return false;
     }
     size_t front = space + strlen(marks.at[found]);
@@ -189,13 +181,13 @@ static bool in_reasoning(struct chat_split *s, const struct output *o)
     enum starts starts = found > 1 ? starts_call(s, &front) : STARTS;
     if (starts == STARTS_NOT) {
         s->n_no_calls++;
-        give(s, CHAT_REASONING, n_mark, o);
+        give(s, CHAT_REASONING, n_mark);
         return true;
     }
     return starts == STARTS && begin_call(s, front, 0, false);
 }
 
-static bool in_text(struct chat_split *s, const struct output *o)
+static bool in_text(struct chat_split *s)
 {
     const struct chat_format *f = s->config.format;
     struct marks marks = {{f->open}, 1};
@@ -204,7 +196,7 @@ static bool in_text(struct chat_split *s, const struct output *o)
         if (s->drops_space) {
             drop(s, leading_space(s->held.data, s->held.len));
         }
-        give(s, CHAT_TEXT, s->held.len, o);
+        give(s, CHAT_TEXT, s->held.len);
         return false;
     }
     size_t front = leading_space(s->held.data, s->held.len);
@@ -220,7 +212,7 @@ static bool in_text(struct chat_split *s, const struct output *o)
     if (s->ends_late) {
         marks.at[marks.n++] = f->think_end;
     }
-    if (!give_before(s, CHAT_TEXT, &marks, &found, &space, o)) {
+    if (!give_before(s, CHAT_TEXT, &marks, &found, &space)) {
         return false;
     }
     if (found > 0) { /* a mark around all calls, or the end of thinking that a call has already ended */
@@ -250,7 +242,7 @@ static bool find_call_end(struct chat_split *s, const char *mark)
     const size_t n = strlen(mark);
     for (; s->n_scanned < s->held.len; s->n_scanned++) {
         const char *at = s->held.data + s->n_scanned;
-        if (!s->knows_body && !is_space(*at)) {
+        if (!s->knows_body && !chat_is_space(*at)) {
             bool is_named = s->config.format->body == CHAT_BODY_NAMED; /* JSON follows the name */
             s->is_json = *at == '{' || (*at == '[' && s->config.format->body == CHAT_BODY_TAGGED);
             s->knows_body = !is_named || s->is_json;
@@ -268,19 +260,14 @@ static bool find_call_end(struct chat_split *s, const char *mark)
     return false;
 }
 
-/* The destination of a body's parts. */
-struct counted {
-    struct chat_split *s;
-    const struct output *o;
-};
-
+/* Emits a part of a body. */
 static void count_part(void *arg, const struct chat_part *part)
 {
-    const struct counted *to = arg;
+    struct chat_split *s = arg;
     struct chat_part counted = *part;
-    counted.i_call += to->s->i_first;
-    to->s->i_call = counted.i_call + 1;
-    to->o->sink(to->o->arg, &counted);
+    counted.i_call += s->i_first;
+    s->i_call = counted.i_call + 1;
+    s->sink(s->arg, &counted);
 }
 
 /* Returns the text that the body's reader did not emit, without the header, to be read again. */
@@ -303,7 +290,7 @@ static bool is_unsaid(const struct chat_split *s) { return s->is_thought && !cha
 
 /* Continues after a call that was cut off, or with text that was not a call: thinking if its mark was in thinking, else
  * text. */
-static bool resume(struct chat_split *s, const struct output *o)
+static bool resume(struct chat_split *s)
 {
     if (!is_unsaid(s)) {
         s->ends_late = s->ends_late || s->is_thought;
@@ -313,18 +300,17 @@ static bool resume(struct chat_split *s, const struct output *o)
     s->n_no_calls++;
     s->n_reasoning += s->n_undecided;
     s->n_undecided = 0;
-    give(s, CHAT_REASONING, s->n_front, o); /* the limit is reached: no more calls are searched for */
+    give(s, CHAT_REASONING, s->n_front); /* the limit is reached: no more calls are searched for */
     return go(s, CHAT_IN_REASONING);
 }
 
 /* Feeds the searched bytes; false: the body is broken, and the rest is not a call. */
-static bool feed_call(struct chat_split *s, const struct output *o)
+static bool feed_call(struct chat_split *s)
 {
-    struct counted to = {s, o};
     if (s->n_scanned == 0 || s->is_broken) {
         return true;
     }
-    s->is_broken = !chat_call_feed(s->calls, s->held.data, s->n_scanned, count_part, &to);
+    s->is_broken = !chat_call_feed(s->calls, s->held.data, s->n_scanned, count_part, s);
     s->err = s->err != ERR_OK ? s->err : chat_call_ok(s->calls);
     drop(s, s->n_scanned);
     s->n_scanned = 0;
@@ -337,11 +323,10 @@ static bool feed_call(struct chat_split *s, const struct output *o)
 }
 
 /* Ends the body. Returns false if it is text, which is then at the start of what is held. */
-static bool end_call(struct chat_split *s, const struct output *o)
+static bool end_call(struct chat_split *s)
 {
-    struct counted to = {s, o};
     size_t n_rest;
-    bool is_call = chat_call_finish(s->calls, count_part, &to);
+    bool is_call = chat_call_finish(s->calls, count_part, s);
     chat_call_rest(s->calls, &n_rest);
     is_call = is_call || (chat_call_is_told(s->calls) && n_rest == 0);
     s->err = s->err != ERR_OK ? s->err : chat_call_ok(s->calls);
@@ -352,27 +337,27 @@ static bool end_call(struct chat_split *s, const struct output *o)
     return is_call;
 }
 
-static bool in_call(struct chat_split *s, const struct output *o)
+static bool in_call(struct chat_split *s)
 {
     const struct chat_format *f = s->config.format;
     const char *mark = s->is_bare ? "" : f->close[0] != '\0' ? f->close : f->open;
     bool is_end = find_call_end(s, mark);
-    if (!feed_call(s, o)) {
-        return resume(s, o);
+    if (!feed_call(s)) {
+        return resume(s);
     }
     if (!is_end) {
         return false;
     }
     size_t behind = s->held.len - s->n_scanned - strlen(f->close); /* the next `open` stays */
-    bool is_call = end_call(s, o);
+    bool is_call = end_call(s);
     if (!is_call && is_unsaid(s)) {
-        return resume(s, o);
+        return resume(s);
     }
     if (is_call) {
         drop(s, s->held.len - behind);
     } else {
         s->has_text = true;
-        give(s, CHAT_TEXT, s->held.len - behind, o);
+        give(s, CHAT_TEXT, s->held.len - behind);
     }
     s->ends_late = s->ends_late || s->is_thought;
     return go(s, CHAT_IN_TEXT);
@@ -405,7 +390,7 @@ static bool before_message(struct chat_split *s)
         if (begins_with(s->held.data, s->held.len, begins[i])) {
             return go(s, CHAT_IN_HEADER);
         }
-        may_be = may_be || partial_mark(s->held.data, s->held.len, begins[i]) == s->held.len;
+        may_be = may_be || chat_partial_mark(s->held.data, s->held.len, begins[i]) == s->held.len;
     }
     return may_be ? false : go(s, CHAT_IN_TEXT);
 }
@@ -441,7 +426,7 @@ static const char *find_message_end(struct chat_split *s)
         }
     }
     for (size_t i = 0; i < ARRAY_LEN(message_ends) && mark == NULL; i++) {
-        end = MIN_OF(end, s->held.len - partial_mark(from, s->held.len - s->n_scanned, message_ends[i]));
+        end = MIN_OF(end, s->held.len - chat_partial_mark(from, s->held.len - s->n_scanned, message_ends[i]));
     }
     s->n_scanned = end;
     return mark;
@@ -456,24 +441,24 @@ static bool end_message(struct chat_split *s, const char *mark)
     return go(s, CHAT_AT_START);
 }
 
-static bool in_message_call(struct chat_split *s, const struct output *o)
+static bool in_message_call(struct chat_split *s)
 {
     const char *mark = find_message_end(s);
-    if (!feed_call(s, o)) {
-        return resume(s, o);
+    if (!feed_call(s)) {
+        return resume(s);
     }
     if (mark == NULL) {
         return false;
     }
     size_t behind = s->held.len - s->n_scanned;
-    if (!end_call(s, o)) {
+    if (!end_call(s)) {
         s->has_text = true;
-        give(s, CHAT_TEXT, s->held.len - behind, o);
+        give(s, CHAT_TEXT, s->held.len - behind);
     }
     return end_message(s, mark);
 }
 
-static bool in_message(struct chat_split *s, const struct output *o)
+static bool in_message(struct chat_split *s)
 {
     struct marks marks = {{NULL}, 0};
     size_t found, space;
@@ -481,46 +466,25 @@ static bool in_message(struct chat_split *s, const struct output *o)
         marks.at[marks.n++] = message_ends[i];
     }
     enum chat_part_kind kind = s->state == CHAT_IN_REASONING ? CHAT_REASONING : CHAT_TEXT;
-    if (!give_before(s, kind, &marks, &found, &space, o)) {
+    if (!give_before(s, kind, &marks, &found, &space)) {
         return false;
     }
-    give(s, kind, space, o);
+    give(s, kind, space);
     return end_message(s, marks.at[found]);
 }
 
-static bool step_channels(struct chat_split *s, const struct output *o)
-{
-    switch (s->state) {
-    case CHAT_AT_START:
-        return before_message(s);
-    case CHAT_IN_HEADER:
-        return in_header(s);
-    case CHAT_IN_CALL:
-        return in_message_call(s, o);
-    default:
-        return in_message(s, o);
-    }
-}
-
-static bool step(struct chat_split *s, const struct output *o)
-{
-    if (s->config.format->body == CHAT_BODY_CHANNELS) {
-        return step_channels(s, o);
-    }
-    switch (s->state) {
-    case CHAT_AT_START:
-        return at_start(s);
-    case CHAT_IN_REASONING:
-        return in_reasoning(s, o);
-    case CHAT_IN_TEXT:
-        return in_text(s, o);
-    case CHAT_IN_CALL:
-        return in_call(s, o);
-    case CHAT_IN_HEADER:
-        break;
-    }
-    return false;
-}
+/* Steps by the state; the second row is for messages with a channel. */
+static bool (*const steps[2][CHAT_SPLIT_STATES])(struct chat_split *) = {
+    {[CHAT_AT_START] = at_start,
+     [CHAT_IN_REASONING] = in_reasoning,
+     [CHAT_IN_TEXT] = in_text,
+     [CHAT_IN_CALL] = in_call},
+    {[CHAT_AT_START] = before_message,
+     [CHAT_IN_REASONING] = in_message,
+     [CHAT_IN_TEXT] = in_message,
+     [CHAT_IN_CALL] = in_message_call,
+     [CHAT_IN_HEADER] = in_header},
+};
 
 void chat_split_init(struct chat_split *s, const struct chat_split_config *config)
 {
@@ -537,38 +501,41 @@ void chat_split_fini(struct chat_split *s)
     buf_fini(&s->held);
 }
 
-static void run(struct chat_split *s, const struct output *o)
+static void run(struct chat_split *s)
 {
-    while (s->err == ERR_OK && s->held.len > 0 && step(s, o)) {
+    bool has_channels = s->config.format->body == CHAT_BODY_CHANNELS;
+    while (s->err == ERR_OK && s->held.len > 0 && steps[has_channels][s->state](s)) {
     }
 }
 
 void chat_split_feed(struct chat_split *s, const char *text, size_t n, chat_part_sink *sink, void *arg)
 {
-    const struct output o = {sink, arg};
+    s->sink = sink;
+    s->arg = arg;
     buf_append(&s->held, text, n);
     s->err = s->err != ERR_OK ? s->err : s->held.err;
-    run(s, &o);
+    run(s);
 }
 
 void chat_split_finish(struct chat_split *s, chat_part_sink *sink, void *arg)
 {
-    const struct output o = {sink, arg};
+    s->sink = sink;
+    s->arg = arg;
     if (s->err != ERR_OK) {
         return;
     }
-    bool is_call = s->state == CHAT_IN_CALL && end_call(s, &o);
+    bool is_call = s->state == CHAT_IN_CALL && end_call(s);
     while (s->state == CHAT_IN_CALL && !is_call && is_unsaid(s) && s->err == ERR_OK) {
-        resume(s, &o);
-        run(s, &o); /* the end of thinking can be in the held text */
-        is_call = s->state == CHAT_IN_CALL && end_call(s, &o);
+        resume(s);
+        run(s); /* the end of thinking can be in the held text */
+        is_call = s->state == CHAT_IN_CALL && end_call(s);
     }
     bool is_space_only = s->drops_space && leading_space(s->held.data, s->held.len) == s->held.len;
     bool is_half = s->config.is_forced && s->state != CHAT_IN_REASONING;
     if (is_call || is_space_only || is_half || s->state == CHAT_IN_HEADER) {
         drop(s, s->held.len);
     } else {
-        give(s, s->state == CHAT_IN_REASONING ? CHAT_REASONING : CHAT_TEXT, s->held.len, &o);
+        give(s, s->state == CHAT_IN_REASONING ? CHAT_REASONING : CHAT_TEXT, s->held.len);
     }
 }
 

@@ -44,6 +44,12 @@ typedef void chat_part_sink(void *arg, const struct chat_part *part);
 enum { CHAT_SPLIT_NO_CALLS = 256 };
 enum { CHAT_SPLIT_SPACE = 64, CHAT_SPLIT_DEPTH = 64 /* of arguments */ };
 
+/* White space of formats. */
+static inline bool chat_is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
+
+/* Returns the bytes at the end of s[0..n) that can begin the mark. */
+size_t chat_partial_mark(const char *s, size_t n, const char *mark);
+
 struct chat_call;
 
 /* All zero: everything is text. */
@@ -66,7 +72,10 @@ struct chat_split {
         CHAT_IN_TEXT,
         CHAT_IN_CALL,
         CHAT_IN_HEADER, /* of a message with a channel */
+        CHAT_SPLIT_STATES,
     } state;
+    chat_part_sink *sink; /* for the text being fed */
+    void *arg;
     struct buf held; /* not yet emitted */
     /* IN_CALL: reads the body and holds the part not yet emitted; NULL before the first call */
     struct chat_call *calls;

@@ -7,26 +7,29 @@
 
 enum { MAX_NEST = 32 /* of nested schemas */, MAX_WORK = 1000 /* schemas and values examined */ };
 
-const json_t *chat_types_parameters(const json_t *tools, const char *name)
+const json_t *chat_types_function(const json_t *tools, const char *name)
 {
     for (size_t i = 0; i < json_array_size(tools); i++) {
         const json_t *f = json_object_get(json_array_get(tools, i), "function");
         if (json_read_is(json_object_get(f, "name"), name)) {
-            return json_object_get(f, "parameters");
+            return f;
         }
     }
     return NULL;
 }
 
+const json_t *chat_types_parameters(const json_t *tools, const char *name)
+{
+    return json_object_get(chat_types_function(tools, name), "parameters");
+}
+
 unsigned chat_types_of_value(const json_t *value)
 {
-    return json_is_string(value)    ? CHAT_TYPE_STRING
-           : json_is_number(value)  ? CHAT_TYPE_NUMBER
-           : json_is_boolean(value) ? CHAT_TYPE_BOOLEAN
-           : json_is_null(value)    ? CHAT_TYPE_NULL
-           : json_is_object(value)  ? CHAT_TYPE_OBJECT
-           : json_is_array(value)   ? CHAT_TYPE_ARRAY
-                                    : 0;
+    static const unsigned types[] = {
+        [JSON_OBJECT] = CHAT_TYPE_OBJECT,  [JSON_ARRAY] = CHAT_TYPE_ARRAY, [JSON_STRING] = CHAT_TYPE_STRING,
+        [JSON_INTEGER] = CHAT_TYPE_NUMBER, [JSON_REAL] = CHAT_TYPE_NUMBER, [JSON_TRUE] = CHAT_TYPE_BOOLEAN,
+        [JSON_FALSE] = CHAT_TYPE_BOOLEAN,  [JSON_NULL] = CHAT_TYPE_NULL};
+    return value != NULL ? types[json_typeof(value)] : 0;
 }
 
 static unsigned named(const json_t *name)
@@ -186,7 +189,7 @@ static const json_t *member_of(const json_t *schema, const char *key, size_t n)
 {
     const json_t *found = json_object_getn(json_object_get(schema, "properties"), key, n);
     const json_t *others = json_object_get(schema, "additionalProperties");
-    return found != NULL ? found : json_is_object(others) ? others : NULL;
+    return found == NULL && json_is_object(others) ? others : found;
 }
 
 static const json_t *items_of(const json_t *schema, const char *key, size_t n)

@@ -35,6 +35,9 @@ const json_t *chat_types_items(const json_t *root, const json_t *schema);
 /* Returns the type of a value. */
 unsigned chat_types_of_value(const json_t *value);
 
+/* Returns the function `name` in tools, an array as in requests; NULL: none. */
+const json_t *chat_types_function(const json_t *tools, const char *name);
+
 /* Returns the parameters of the function `name` in tools, an array as in requests; NULL: none. */
 const json_t *chat_types_parameters(const json_t *tools, const char *name);
 
