@@ -109,8 +109,9 @@ static enum err key_order(struct jvm *vm, struct jv a, struct jv b, bool equal_f
     return same ? ERR_OK : jv_order(vm, a, b, "<", out);
 }
 
-enum err jv_sort(struct jvm *vm, struct jv *keys, struct jv *items, uint32_t n, bool reverse, bool equal_first)
+enum err jv_sort(struct jvm *vm, struct jv_list *keys, struct jv_list *items, bool reverse, bool equal_first)
 {
+    uint32_t n = items->n;
     struct jv *buffer;
     TRY(jv_alloc(vm, (size_t)n * 2 * sizeof *buffer, &buffer));
     struct jv *keys_to = buffer;
@@ -125,16 +126,16 @@ enum err jv_sort(struct jvm *vm, struct jv *keys, struct jv *items, uint32_t n, 
                 bool take_b = a == mid;
                 if (!take_b && b < end) {
                     int c;
-                    TRY(key_order(vm, keys[a], keys[b], equal_first, &c));
+                    TRY(key_order(vm, keys->at[a], keys->at[b], equal_first, &c));
                     take_b = reverse ? c == -1 : c == 1; /* equal items keep their order */
                 }
                 uint32_t k = take_b ? b++ : a++;
-                keys_to[to] = keys[k];
-                items_to[to] = items[k];
+                keys_to[to] = keys->at[k];
+                items_to[to] = items->at[k];
             }
         }
-        memcpy(keys, keys_to, n * sizeof *keys);
-        memcpy(items, items_to, n * sizeof *items);
+        memcpy(keys->at, keys_to, n * sizeof *keys_to);
+        memcpy(items->at, items_to, n * sizeof *items_to);
     }
     return ERR_OK;
 }

@@ -83,28 +83,27 @@ static struct jv_iter iter_unless_false(struct jv v)
     return (struct jv_iter){.of = jv_truth(v) ? v : (struct jv){.kind = JV_UNDEF}};
 }
 
-/* Runs the filter (or test) called `name` on v with c's arguments from position `from` on. */
-static enum err run_named(struct jvm *vm, const struct jbuiltin *table, struct jv name, struct jv v,
-                          const struct jcall *c, uint32_t from, struct jv *out)
+/* Runs the filter (or test) that c's positional argument i names on *v, with the arguments after it; *v: its result. */
+static enum err run_named(struct jvm *vm, const struct jbuiltin *table, const struct jcall *c, uint32_t i, struct jv *v)
 {
     const struct jstr *s = NULL;
-    TRY(jcall_str(vm, name, table == jinja_filters ? "the name of a filter" : "the name of a test", &s));
+    bool is_filter = table == jinja_filters;
+    TRY(jcall_str(vm, c->pos[i], is_filter ? "the name of a filter" : "the name of a test", &s));
     int row = jbuiltin_find(table, s->p, s->len);
     if (row < 0) {
-        return jvm_fail(vm, "no %s named '%.*s'", table == jinja_filters ? "filter" : "test", (int)MIN_OF(s->len, 80u),
-                        s->p);
+        return jvm_fail(vm, "no %s named '%.*s'", is_filter ? "filter" : "test", (int)MIN_OF(s->len, 80u), s->p);
     }
     if (vm->builtin_depth == MAX_BUILTIN_DEPTH) {
         return jvm_fail(vm, "filters are nested more than %d levels deep", MAX_BUILTIN_DEPTH);
     }
-    struct jcall inner = {.self = v,
-                          .pos = c->pos + from,
-                          .n_pos = c->n_pos - from,
+    struct jcall inner = {.self = *v,
+                          .pos = c->pos + i + 1,
+                          .n_pos = c->n_pos - i - 1,
                           .kw = c->kw,
                           .kw_names = c->kw_names,
                           .n_kw = c->n_kw};
     vm->builtin_depth++;
-    enum err e = jcall_run(vm, &table[row], &inner, out);
+    enum err e = jcall_run(vm, &table[row], &inner, v);
     vm->builtin_depth--;
     return e;
 }
@@ -127,7 +126,7 @@ enum err jfilter_map(struct jvm *vm, struct jcall *c, struct jv *out)
             TRY(getter(vm, item, attribute, &item));
             item = item.kind == JV_UNDEF && jcall_given(otherwise) ? otherwise : item;
         } else {
-            TRY(run_named(vm, jinja_filters, c->pos[0], item, c, 1, &item));
+            TRY(run_named(vm, jinja_filters, c, 0, &item));
         }
         TRY(jv_list_add(vm, list.list, item));
     }
@@ -151,7 +150,7 @@ enum err jfilter_choose(struct jvm *vm, struct jcall *c, struct jv *out)
             TRY(getter(vm, item, c->pos[0], &looked_at));
         }
         if (c->n_pos > by_attribute) {
-            TRY(run_named(vm, jinja_tests, c->pos[by_attribute], looked_at, c, by_attribute + 1u, &looked_at));
+            TRY(run_named(vm, jinja_tests, c, by_attribute, &looked_at));
         }
         if (jv_truth(looked_at) == want) {
             TRY(jv_list_add(vm, list.list, item));
@@ -161,73 +160,80 @@ enum err jfilter_choose(struct jvm *vm, struct jcall *c, struct jv *out)
     return jv_gen_new(vm, list.list, out);
 }
 
-/* Returns an item's sort key: its attribute (or several, separated by commas), ignoring case unless case_sensitive. */
-static enum err key_of(struct jvm *vm, struct jv item, struct jv attribute, bool case_sensitive, struct jv *key)
+/* Returns an item's attribute, in small letters unless case_sensitive. */
+static enum err one_key(struct jvm *vm, struct jv item, struct jv attribute, bool case_sensitive, struct jv *key)
 {
     *key = item;
-    if (attribute.kind == JV_STR && memchr(attribute.str->p, ',', attribute.str->len) != NULL) {
-        TRY(jv_list_new(vm, JV_TUPLE, 2, key));
-        const struct jstr *s = attribute.str;
-        for (size_t from = 0; from <= s->len;) {
-            const char *comma = memchr(s->p + from, ',', s->len - from);
-            size_t to = comma == NULL ? s->len : (size_t)(comma - s->p);
-            struct jv part;
-            TRY(jv_substr(vm, s, from, to, &part));
-            TRY(getter(vm, item, part, &part));
-            if (!case_sensitive && jv_is_str(part)) {
-                TRY(jstr_case(vm, part.str, JCASE_LOWER, &part));
-            }
-            TRY(jv_list_add(vm, key->list, part));
-            from = to + 1;
-        }
-        return ERR_OK;
-    }
     if (attribute.kind != JV_ABSENT) {
         TRY(getter(vm, item, attribute, key));
     }
     return !case_sensitive && jv_is_str(*key) ? jstr_case(vm, key->str, JCASE_LOWER, key) : ERR_OK;
 }
 
+/* Returns an item's sort key: its attribute, or a tuple of several that are separated by commas. */
+static enum err key_of(struct jvm *vm, struct jv item, struct jv attribute, bool case_sensitive, struct jv *key)
+{
+    const struct jstr *s = attribute.str;
+    if (attribute.kind != JV_STR || memchr(s->p, ',', s->len) == NULL) {
+        return one_key(vm, item, attribute, case_sensitive, key);
+    }
+    TRY(jv_list_new(vm, JV_TUPLE, 2, key));
+    for (size_t from = 0; from <= s->len;) {
+        const char *comma = memchr(s->p + from, ',', s->len - from);
+        size_t to = comma == NULL ? s->len : (size_t)(comma - s->p);
+        struct jv part;
+        TRY(jv_substr(vm, s, from, to, &part));
+        TRY(one_key(vm, item, part, case_sensitive, &part));
+        TRY(jv_list_add(vm, key->list, part));
+        from = to + 1;
+    }
+    return ERR_OK;
+}
+
+struct keyed {
+    struct jv items, keys; /* lists */
+};
+
 /* Returns new lists of v's items and of their keys. */
-static enum err keyed(struct jvm *vm, struct jv v, struct jv attribute, bool case_sensitive, struct jv *items,
-                      struct jv *keys)
+static enum err keyed(struct jvm *vm, struct jv v, struct jv attribute, bool case_sensitive, struct keyed *out)
 {
     struct jv_iter it = {.of = v};
     struct jv item;
-    TRY(jv_list_new(vm, JV_LIST, 0, items));
-    TRY(jv_list_new(vm, JV_LIST, 0, keys));
+    TRY(jv_list_new(vm, JV_LIST, 0, &out->items));
+    TRY(jv_list_new(vm, JV_LIST, 0, &out->keys));
     while (jv_iter_next(vm, &it, &item)) {
         struct jv key;
         TRY(key_of(vm, item, attribute, case_sensitive, &key));
-        TRY(jv_list_add(vm, items->list, item));
-        TRY(jv_list_add(vm, keys->list, key));
+        TRY(jv_list_add(vm, out->items.list, item));
+        TRY(jv_list_add(vm, out->keys.list, key));
     }
     return it.err;
 }
 
 enum err jfilter_sort(struct jvm *vm, struct jcall *c, struct jv *out) /* reverse case_sensitive attribute */
 {
-    struct jv keys;
-    TRY(keyed(vm, c->self, c->arg[2], jcall_flag(c->arg[1], false), out, &keys));
-    return jv_sort(vm, keys.list->at, out->list->at, out->list->n, jcall_flag(c->arg[0], false), true);
+    struct keyed all;
+    TRY(keyed(vm, c->self, c->arg[2], jcall_flag(c->arg[1], false), &all));
+    *out = all.items;
+    return jv_sort(vm, all.keys.list, out->list, jcall_flag(c->arg[0], false), true);
 }
 
 enum err jfilter_unique(struct jvm *vm, struct jcall *c, struct jv *out) /* case_sensitive attribute */
 {
-    struct jv items;
-    struct jv keys;
+    struct keyed all;
     struct jv seen;
     struct jv list;
-    TRY(keyed(vm, c->self, c->arg[1], jcall_flag(c->arg[0], false), &items, &keys));
+    TRY(keyed(vm, c->self, c->arg[1], jcall_flag(c->arg[0], false), &all));
     TRY(jv_dict_new(vm, JV_DICT, 0, &seen));
     TRY(jv_list_new(vm, JV_LIST, 0, &list));
-    for (uint32_t i = 0; i < items.list->n; i++) {
+    for (uint32_t i = 0; i < all.items.list->n; i++) {
+        struct jv key = all.keys.list->at[i];
         struct jv found;
-        TRY(jvm_pay(vm, keys.list->at[i].kind == JV_TUPLE ? i : 1)); /* all tuples have the same hash */
-        TRY(jv_dict_find(vm, seen.dict, keys.list->at[i], &found));
+        TRY(jvm_pay(vm, key.kind == JV_TUPLE ? i : 1)); /* all tuples have the same hash */
+        TRY(jv_dict_find(vm, seen.dict, key, &found));
         if (found.kind == JV_ABSENT) {
-            TRY(jv_dict_add(vm, seen.dict, keys.list->at[i], jv_none()));
-            TRY(jv_list_add(vm, list.list, items.list->at[i]));
+            TRY(jv_dict_add(vm, seen.dict, key, jv_none()));
+            TRY(jv_list_add(vm, list.list, all.items.list->at[i]));
         }
     }
     return jv_gen_new(vm, list.list, out);
@@ -257,10 +263,11 @@ enum err jfilter_dictsort(struct jvm *vm, struct jcall *c, struct jv *out) /* ca
         return jvm_fail(vm, "dictsort can sort by 'key' or 'value' only");
     }
     struct jv list;
-    struct jv keys;
+    struct keyed all;
     TRY(pairs(vm, c->self.dict, &list));
-    TRY(keyed(vm, list, jv_int(by_value), jcall_flag(c->arg[0], false), out, &keys));
-    return jv_sort(vm, keys.list->at, out->list->at, out->list->n, jcall_flag(c->arg[2], false), false);
+    TRY(keyed(vm, list, jv_int(by_value), jcall_flag(c->arg[0], false), &all));
+    *out = all.items;
+    return jv_sort(vm, all.keys.list, out->list, jcall_flag(c->arg[2], false), false);
 }
 
 enum err jfilter_items(struct jvm *vm, struct jcall *c, struct jv *out)
@@ -349,27 +356,27 @@ enum err jfilter_sum(struct jvm *vm, struct jcall *c, struct jv *out) /* attribu
 enum err jfilter_extreme(struct jvm *vm, struct jcall *c, struct jv *out) /* case_sensitive attribute */
 {
     int sign = c->row->how;
-    struct jv items;
-    struct jv keys;
-    TRY(keyed(vm, c->self, c->arg[1], jcall_flag(c->arg[0], false), &items, &keys));
-    if (items.list->n == 0) {
+    struct keyed all;
+    TRY(keyed(vm, c->self, c->arg[1], jcall_flag(c->arg[0], false), &all));
+    const struct jv_list *items = all.items.list, *keys = all.keys.list;
+    if (items->n == 0) {
         *out = jv_hint("no aggregated item, the sequence was empty");
         return ERR_OK;
     }
     uint32_t best = 0;
-    for (uint32_t i = 1; i < items.list->n; i++) {
+    for (uint32_t i = 1; i < items->n; i++) {
         int order;
-        TRY(jv_order(vm, keys.list->at[i], keys.list->at[best], sign < 0 ? "<" : ">", &order));
+        TRY(jv_order(vm, keys->at[i], keys->at[best], sign < 0 ? "<" : ">", &order));
         best = order == sign ? i : best;
     }
-    *out = items.list->at[best];
+    *out = items->at[best];
     return ERR_OK;
 }
 
 enum err jfilter_reverse(struct jvm *vm, struct jcall *c, struct jv *out)
 {
     if (jv_is_str(c->self)) {
-        return jop_slice(vm, c->self, jv_none(), jv_none(), jv_int(-1), out);
+        return jop_slice(vm, c->self, (struct jv[]){jv_none(), jv_none(), jv_int(-1)}, out);
     }
     struct jv_list *l;
     struct jv back;

@@ -49,7 +49,7 @@ static enum err put_text(struct jvm *vm, const struct field *f, const struct jst
 {
     struct jv cut = {.kind = JV_STR, .str = s};
     if (f->precision >= 0 && (uint32_t)f->precision < s->chars) {
-        TRY(jop_slice(vm, cut, jv_none(), jv_int(f->precision), jv_none(), &cut));
+        TRY(jop_slice(vm, cut, (struct jv[]){jv_none(), jv_int(f->precision), jv_none()}, &cut));
     }
     int64_t missing = MAX_OF((int64_t)f->width - cut.str->chars, 0);
     int64_t left = fill_before(f->align == '=' ? '>' : f->align, missing);

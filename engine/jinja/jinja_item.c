@@ -163,15 +163,20 @@ static int64_t clamp(int64_t i, int64_t n, bool backwards)
         i = i < -n ? low - n : i; /* keeps i + n from overflowing */
         i += n;
     }
-    return i < low ? low : i > high ? high : i;
+    return MAX_OF(MIN_OF(i, high), low);
 }
 
-static enum err slice_str(struct jvm *vm, const struct jstr *s, int64_t from, int64_t step, uint32_t count,
-                          struct jv *out)
+/* A slice of a sequence: `count` items from index `from` on, each `step` after the last. */
+struct slice {
+    int64_t from, to, step, count;
+};
+
+static enum err slice_str(struct jvm *vm, const struct jstr *s, const struct slice *by, struct jv *out)
 {
-    if (step == 1) {
-        size_t a = offset_of(s, (uint32_t)from);
-        size_t b = s->chars == s->len ? a + count : offset_of(s, (uint32_t)from + count);
+    if (by->step == 1) {
+        uint32_t from = (uint32_t)by->from, count = (uint32_t)by->count;
+        size_t a = offset_of(s, from);
+        size_t b = s->chars == s->len ? a + count : offset_of(s, from + count);
         TRY(jvm_pay_bytes(vm, s->chars == s->len ? 0 : b));
         return jv_substr(vm, s, a, b, out);
     }
@@ -185,8 +190,9 @@ static enum err slice_str(struct jvm *vm, const struct jstr *s, int64_t from, in
         }
     }
     offsets[n] = s->len;
-    for (uint32_t i = 0; i < count; i++, from += step) {
-        jtext_sub(&vm->tmp, s, offsets[from], offsets[from + 1]);
+    for (int64_t i = 0; i < by->count; i++) {
+        const uint32_t *at = &offsets[by->from + i * by->step];
+        jtext_sub(&vm->tmp, s, at[0], at[1]);
     }
     return jtext_take(vm, &vm->tmp, 0, out);
 }
@@ -202,51 +208,54 @@ static bool range_edge(const struct jv_range *r, int64_t i, int64_t *out)
 }
 
 /* A slice of a range is a range. Its bounds and step are visible when it is printed, and can exceed 64 bits. */
-static enum err slice_range(struct jvm *vm, const struct jv_range *of, int64_t from, int64_t to, int64_t step,
-                            int64_t count, struct jv *out)
+static enum err slice_range(struct jvm *vm, const struct jv_range *of, const struct slice *by, struct jv *out)
 {
-    struct jv_range part = {.n = (uint32_t)count};
-    if (!range_edge(of, from, &part.start) || !range_edge(of, to, &part.stop) ||
-        __builtin_mul_overflow(of->step, step, &part.step)) {
+    struct jv_range part = {.n = (uint32_t)by->count};
+    if (!range_edge(of, by->from, &part.start) || !range_edge(of, by->to, &part.stop) ||
+        __builtin_mul_overflow(of->step, by->step, &part.step)) {
         return jvm_fail(vm, "the result does not fit in 64 bits");
     }
     return jv_range_new(vm, part, out);
 }
 
-enum err jop_slice(struct jvm *vm, struct jv v, struct jv from_v, struct jv to_v, struct jv step_v, struct jv *out)
+/* Finds the items of a sequence of n that the bounds and the step choose. */
+static enum err find_slice(struct jvm *vm, const struct jv by[3], int64_t n, struct slice *out)
 {
+    TRY(bound(vm, by[2], 1, &out->step));
+    if (out->step == 0) {
+        return jvm_fail(vm, "slice step cannot be zero");
+    }
+    bool back = out->step < 0;
+    TRY(bound(vm, by[0], back ? n - 1 : 0, &out->from));
+    TRY(bound(vm, by[1], n, &out->to));
+    out->from = by[0].kind == JV_NONE && back ? n - 1 : clamp(out->from, n, back);
+    out->to = by[1].kind == JV_NONE && back ? -1 : clamp(out->to, n, back);
+    int64_t step = MIN_OF(MAX_OF(out->step, -INT32_MAX), INT32_MAX); /* longer than any sequence */
+    int64_t distance = back ? out->from - out->to : out->to - out->from;
+    step = back ? -step : step;
+    out->count = distance > 0 ? (distance + step - 1) / step : 0;
+    return ERR_OK;
+}
+
+enum err jop_slice(struct jvm *vm, struct jv v, const struct jv by[3], struct jv *out)
+{
+    struct slice s;
     TRY(jvm_defined(vm, v));
-    int64_t n = jv_len(v);
     if (!jv_is_str(v) && !jv_is_seq(v) && v.kind != JV_RANGE) {
         return jvm_fail(vm, "'%s' object cannot be sliced", jv_type_name(v));
     }
-    int64_t step;
-    int64_t from;
-    int64_t to;
-    TRY(bound(vm, step_v, 1, &step));
-    if (step == 0) {
-        return jvm_fail(vm, "slice step cannot be zero");
-    }
-    bool back = step < 0;
-    TRY(bound(vm, from_v, back ? n - 1 : 0, &from));
-    TRY(bound(vm, to_v, n, &to));
-    from = from_v.kind == JV_NONE && back ? n - 1 : clamp(from, n, back);
-    to = to_v.kind == JV_NONE && back ? -1 : clamp(to, n, back);
-    int64_t given_step = step;
-    step = step > INT32_MAX ? INT32_MAX : step < -INT32_MAX ? -INT32_MAX : step; /* longer than any sequence */
-    int64_t count =
-        back ? (from > to ? (from - to - step - 1) / -step : 0) : (to > from ? (to - from + step - 1) / step : 0);
+    TRY(find_slice(vm, by, jv_len(v), &s));
     if (v.kind == JV_STR) {
-        return slice_str(vm, v.str, from, step, (uint32_t)count, out);
+        return slice_str(vm, v.str, &s, out);
     }
-    TRY(jvm_pay(vm, (uint64_t)count / 8));
+    TRY(jvm_pay(vm, (uint64_t)s.count / 8));
     if (v.kind == JV_RANGE) {
-        return slice_range(vm, v.range, from, to, given_step, count, out);
+        return slice_range(vm, v.range, &s, out);
     }
-    TRY(jv_list_new(vm, (enum jv_kind)v.kind, (size_t)count, out));
-    for (int64_t i = 0; i < count; i++) {
-        out->list->at[i] = v.list->at[from + i * step];
+    TRY(jv_list_new(vm, (enum jv_kind)v.kind, (size_t)s.count, out));
+    for (int64_t i = 0; i < s.count; i++) {
+        out->list->at[i] = v.list->at[s.from + i * s.step];
     }
-    out->list->n = (uint32_t)count;
+    out->list->n = (uint32_t)s.count;
     return ERR_OK;
 }

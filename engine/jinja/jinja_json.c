@@ -127,7 +127,7 @@ enum err jv_write_json(struct jvm *vm, struct jtext *r, struct jv v, const struc
             if (is_dict && style->sort_keys) {
                 TRY(sorted(vm, &v));
             }
-            if ((is_dict ? v.dict->n : v.list->n) == 0) {
+            if (jv_len(v) == 0) {
                 jtext_puts(r, is_dict ? "{}" : "[]");
             } else if (n == JV_MAX_NEST) {
                 return jvm_fail(vm, "data is nested more than %d levels deep", JV_MAX_NEST);
@@ -139,8 +139,7 @@ enum err jv_write_json(struct jvm *vm, struct jtext *r, struct jv v, const struc
         } else {
             TRY(write_flat(vm, r, v, style, false));
         }
-        while (n > 0 &&
-               stack[n - 1].at == (stack[n - 1].v.kind == JV_DICT ? stack[n - 1].v.dict->n : stack[n - 1].v.list->n)) {
+        while (n > 0 && stack[n - 1].at == jv_len(stack[n - 1].v)) {
             n--;
             new_line(r, style, n);
             jtext_puts(r, stack[n].v.kind == JV_DICT ? "}" : "]");
@@ -170,12 +169,13 @@ static enum err begin_real(struct jvm *vm, const json_t *j, struct jv *out)
 {
     const char *p = json_number_digits(j);
     const char *word = p != NULL ? strpbrk(p, "NI") : NULL;
-    *out = jv_float(p == NULL      ? json_real_value(j)
-                    : word == NULL ? 0
-                    : *word == 'N' ? (double)NAN
-                    : word == p    ? (double)INFINITY
-                                   : -(double)INFINITY);
-    if (p == NULL || word != NULL) {
+    if (p == NULL) {
+        *out = jv_float(json_real_value(j));
+        return ERR_OK;
+    }
+    if (word != NULL) {
+        double size = *word == 'N' ? (double)NAN : (double)INFINITY;
+        *out = jv_float(word == p ? size : -size);
         return ERR_OK;
     }
     struct jv_digits *digits;

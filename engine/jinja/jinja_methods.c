@@ -108,7 +108,7 @@ static enum err window(struct jvm *vm, struct jcall *c, struct window *w)
     int64_t n = c->self.str->chars;
     w->start = 0;
     if (from.kind != JV_NONE || to.kind != JV_NONE) {
-        TRY(jop_slice(vm, c->self, from, to, jv_none(), &part));
+        TRY(jop_slice(vm, c->self, (struct jv[]){from, to, jv_none()}, &part));
         w->start = from.kind == JV_NONE ? 0 : jv_as_int(from);
         w->start = w->start < 0 ? MAX_OF(w->start, -n) + n : w->start;
     }

@@ -295,15 +295,13 @@ static void target_name(struct jparser *p, bool attributes)
 static void target(struct jparser *p, size_t end, bool attributes)
 {
     enum { MAX_TUPLES = 16 };
-    struct {
+    struct tuple {
         int32_t unpack;
         uint16_t n;
         bool comma;
     } open[MAX_TUPLES];
     int n = 1;
-    open[0].unpack = jp_emit(p, (struct jins){.op = JI_UNPACK, .pos = jp_tok(p)->from});
-    open[0].n = 0;
-    open[0].comma = false;
+    open[0] = (struct tuple){.unpack = jp_emit(p, (struct jins){.op = JI_UNPACK, .pos = jp_tok(p)->from})};
     bool want_item = true;
     while (p->err == ERR_OK && p->i < end) {
         if (want_item && jp_tok(p)->kind == JT_NAME) {
@@ -312,9 +310,7 @@ static void target(struct jparser *p, size_t end, bool attributes)
             want_item = false;
         } else if (want_item && jp_is_op(p, '(') && n < MAX_TUPLES) {
             open[n - 1].n++;
-            open[n].unpack = jp_emit(p, (struct jins){.op = JI_UNPACK, .pos = jp_tok(p)->from});
-            open[n].n = 0;
-            open[n++].comma = false;
+            open[n++] = (struct tuple){.unpack = jp_emit(p, (struct jins){.op = JI_UNPACK, .pos = jp_tok(p)->from})};
             p->i++;
         } else if (jp_is_op(p, ')') && n > 1 && open[n - 1].n > 0) {
             n--;

@@ -15,15 +15,12 @@ enum err jv_mark_safe(struct jvm *vm, const struct jstr *s, struct jv *out)
 
 enum err jv_escape(struct jvm *vm, const struct jstr *s, struct jv *out)
 {
+    static const char *const entities[UINT8_MAX + 1] = {
+        ['&'] = "&amp;", ['<'] = "&lt;", ['>'] = "&gt;", ['\''] = "&#39;", ['"'] = "&#34;"};
     uint32_t span = 0;
     size_t from = vm->tmp.text.len;
     for (size_t i = 0; i < s->len; i++) {
-        const char *e = s->p[i] == '&'    ? "&amp;"
-                        : s->p[i] == '<'  ? "&lt;"
-                        : s->p[i] == '>'  ? "&gt;"
-                        : s->p[i] == '\'' ? "&#39;"
-                        : s->p[i] == '"'  ? "&#34;"
-                                          : NULL;
+        const char *e = entities[(unsigned char)s->p[i]];
         bool user = jstr_user_at(s, i, &span);
         jtext_put(&vm->tmp, e != NULL ? e : s->p + i, e != NULL ? strlen(e) : 1, user);
     }

@@ -85,29 +85,28 @@ enum err jv_substr(struct jvm *vm, const struct jstr *s, size_t from, size_t to,
     return jv_str_new(vm, sub, out);
 }
 
-/* Makes room for n more elements of `size` bytes after old[0..n_old), which is copied unless it ends at *tail. */
-static enum err extend(struct jvm *vm, const void *old, size_t n_old, size_t n, size_t chunk, char **tail, char **end,
-                       char **out)
+/* Makes room for n more bytes after old[0..n_old), which is copied unless it ends where the room begins. The n_old + n
+ * bytes then end there. */
+static enum err extend(struct jvm *vm, struct jv_room *room, const void *old, size_t n_old, size_t n, size_t chunk)
 {
-    if (n_old != 0 && (const char *)old + n_old == *tail && n <= (size_t)(*end - *tail)) {
-        *out = *tail - n_old;
-        *tail += n;
+    size_t left = (size_t)(room->end - room->at), all = n_old + n;
+    if (n_old != 0 && (const char *)old + n_old == room->at && n <= left) {
+        room->at += n;
         return ERR_OK;
     }
-    if (n_old + n > (size_t)(*end - *tail)) {
-        size_t bytes = MAX_OF(chunk, (n_old + n) + (n_old + n) / 2);
+    if (all > left) {
+        size_t bytes = MAX_OF(chunk, all + all / 2);
         if (bytes > JINJA_MAX_ARENA_BYTES - MIN_OF(vm->arena.used_bytes, (size_t)JINJA_MAX_ARENA_BYTES)) {
-            bytes = n_old + n; /* near the limit: no reserve */
+            bytes = all; /* near the limit: no reserve */
         }
-        TRY(jv_alloc(vm, bytes, tail));
-        *end = *tail + bytes;
+        TRY(jv_alloc(vm, bytes, &room->at));
+        room->end = room->at + bytes;
     }
-    *out = *tail;
     if (n_old != 0) {
-        memcpy(*out, old, n_old);
+        memcpy(room->at, old, n_old);
     }
-    *tail += n_old + n;
-    /* the next extension of the same text needs an aligned end: callers keep element sizes constant per tail */
+    room->at += all;
+    /* the next extension of the same text needs an aligned end: callers keep element sizes constant per room */
     return ERR_OK;
 }
 
@@ -123,24 +122,21 @@ enum err jv_concat(struct jvm *vm, const struct jstr *a, const struct jstr *b, s
     }
     struct jstr s = {.len = (uint32_t)len, .chars = a->chars + b->chars};
     TRY(jvm_pay_bytes(vm, b->len));
-    char *p;
-    TRY(extend(vm, a->p, a->len, b->len, STRING_CHUNK_BYTES, &vm->tail, &vm->tail_end, &p));
-    memcpy(p + a->len, b->p, b->len);
-    s.p = p;
+    TRY(extend(vm, &vm->text_room, a->p, a->len, b->len, STRING_CHUNK_BYTES));
+    memcpy(vm->text_room.at - b->len, b->p, b->len);
+    s.p = vm->text_room.at - len;
     if (b->n_user == 0) {
         s.user = a->user;
         s.n_user = a->n_user;
     } else {
-        char *spans;
         size_t one = sizeof(struct span);
-        TRY(extend(vm, a->user, a->n_user * one, b->n_user * one, SPAN_CHUNK * one, (char **)&vm->span_tail,
-                   (char **)&vm->span_tail_end, &spans));
-        struct span *at = (struct span *)(void *)spans;
+        TRY(extend(vm, &vm->span_room, a->user, a->n_user * one, b->n_user * one, SPAN_CHUNK * one));
+        s.n_user = a->n_user + b->n_user;
+        struct span *at = (struct span *)(void *)vm->span_room.at - s.n_user;
         for (uint32_t i = 0; i < b->n_user; i++) {
             at[a->n_user + i] = (struct span){b->user[i].from + a->len, b->user[i].to + a->len};
         }
         s.user = at;
-        s.n_user = a->n_user + b->n_user;
     }
     return jv_str_new(vm, s, out);
 }

@@ -507,8 +507,7 @@ static enum err step(struct jvm *vm, const struct jins *in, uint32_t *next)
         return jop_attr(vm, *top(vm), vm->prog->consts[in->a], top(vm));
     case JI_SLICE:
         vm->n_stack -= 3;
-        return jop_slice(vm, *top(vm), vm->stack[vm->n_stack], vm->stack[vm->n_stack + 1], vm->stack[vm->n_stack + 2],
-                         top(vm));
+        return jop_slice(vm, *top(vm), top(vm) + 1, top(vm));
     case JI_SEQ_NEW:
     case JI_SEQ_START:
     case JI_SEQ_ADD:

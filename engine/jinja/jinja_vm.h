@@ -56,8 +56,9 @@ enum { JVM_MAX_CAPTURES = JINJA_MAX_DEPTH * (JINJA_MAX_DEPTH + 1) };
 struct jvm {
     const struct jprogram *prog;
     struct arena arena;
-    char *tail, *tail_end; /* room after the newest string of jv_concat */
-    struct span *span_tail, *span_tail_end;
+    struct jv_room {
+        char *at, *end;
+    } text_room, span_room; /* after the newest string of jv_concat, and after its ranges */
     struct jtext out, tmp;
     struct err_info *info;
     int64_t now;
@@ -103,8 +104,8 @@ MUST_CHECK enum err jop_contains(struct jvm *vm, struct jv item, struct jv in, b
 /* v.name and v[key], in jinja2's lookup order. */
 MUST_CHECK enum err jop_attr(struct jvm *vm, struct jv v, struct jv name, struct jv *out);
 MUST_CHECK enum err jop_item(struct jvm *vm, struct jv v, struct jv key, struct jv *out);
-MUST_CHECK enum err jop_slice(struct jvm *vm, struct jv v, struct jv from, struct jv to, struct jv step,
-                              struct jv *out);
+/* v[from:to:step]; by: from, to and step, none for their defaults. */
+MUST_CHECK enum err jop_slice(struct jvm *vm, struct jv v, const struct jv by[3], struct jv *out);
 /* format % args (jinja_format.c). */
 MUST_CHECK enum err jop_format(struct jvm *vm, const struct jstr *format, struct jv args, struct jv *out);
 /* str.format (jinja_format.c). */
@@ -164,9 +165,9 @@ static inline bool jcall_given(struct jv v) { return v.kind != JV_ABSENT && v.ki
 /* Returns the truth of an argument that can be absent. */
 bool jcall_flag(struct jv v, bool otherwise);
 
-/* Sorts by Python's order, stably. keys[i] belongs to items[i]. equal_first: equal keys need no order, as when Python
- * compares lists of one key. */
-MUST_CHECK enum err jv_sort(struct jvm *vm, struct jv *keys, struct jv *items, uint32_t n, bool reverse,
+/* Sorts by Python's order, stably. keys->at[i] belongs to items->at[i]. equal_first: equal keys need no order, as when
+ * Python compares lists of one key. */
+MUST_CHECK enum err jv_sort(struct jvm *vm, struct jv_list *keys, struct jv_list *items, bool reverse,
                             bool equal_first);
 /* Case mappings. A word begins: for words after white space and any of -({[<; for title after any uncased character. */
 enum jstr_case { JCASE_LOWER, JCASE_UPPER, JCASE_CAPITALIZE, JCASE_WORDS, JCASE_TITLE, JCASE_SWAP };
