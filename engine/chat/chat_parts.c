@@ -9,7 +9,6 @@
 
 /* Messages with a channel: marks of a header, its end, and the ends of a message. */
 static const char channel_mark[] = "<|channel|>", start_mark[] = "<|start|>", message_mark[] = "<|message|>";
-static const char *const message_ends[] = {"<|end|>", "<|call|>", "<|return|>", channel_mark, start_mark};
 
 static size_t leading_space(const char *s, size_t n)
 {
@@ -70,6 +69,27 @@ struct marks {
     size_t n;
 };
 
+static const struct marks message_ends = {{"<|end|>", "<|call|>", "<|return|>", channel_mark, start_mark}, 5};
+
+/* Returns the offset of the first mark in s[0..n), which is number *found. If there is none, *found is the number of
+ * marks, and a mark can begin at the offset. */
+static size_t find_mark(const char *s, size_t n, const struct marks *marks, size_t *found)
+{
+    size_t first = n;
+    *found = marks->n;
+    for (size_t i = 0; i < marks->n; i++) {
+        const char *at = memmem(s, n, marks->at[i], strlen(marks->at[i]));
+        if (at != NULL && (*found == marks->n || (size_t)(at - s) < first)) {
+            first = (size_t)(at - s);
+            *found = i;
+        }
+    }
+    for (size_t i = 0; i < marks->n && *found == marks->n; i++) {
+        first = MIN_OF(first, n - chat_partial_mark(s, n, marks->at[i]));
+    }
+    return first;
+}
+
 /* Emits what is certain to precede the first mark. *found: the mark found, after *space bytes of white space at the
  * start of what is held; false: none. */
 static bool give_before(struct chat_split *s, enum chat_part_kind kind, const struct marks *marks, size_t *found,
@@ -78,25 +98,13 @@ static bool give_before(struct chat_split *s, enum chat_part_kind kind, const st
     if (s->drops_space) {
         drop(s, leading_space(s->held.data, s->held.len));
     }
-    size_t before = s->held.len;
-    bool is_there = false;
-    for (size_t i = 0; i < marks->n; i++) {
-        const char *at = memmem(s->held.data, s->held.len, marks->at[i], strlen(marks->at[i]));
-        if (at != NULL && (!is_there || (size_t)(at - s->held.data) < before)) {
-            before = (size_t)(at - s->held.data);
-            *found = i;
-            is_there = true;
-        }
-    }
-    for (size_t i = 0; i < marks->n && !is_there; i++) {
-        before = MIN_OF(before, s->held.len - chat_partial_mark(s->held.data, s->held.len, marks->at[i]));
-    }
+    size_t before = find_mark(s->held.data, s->held.len, marks, found);
     *space = trailing_space(s->held.data, before);
     if (before > *space) {
         s->has_text |= kind == CHAT_TEXT;
         give(s, kind, before - *space);
     }
-    return is_there;
+    return *found < marks->n;
 }
 
 /* Thinking begins with its mark, possibly after white space. */
@@ -416,20 +424,9 @@ static bool in_header(struct chat_split *s)
 /* Continues the search for the message's end; NULL: not found yet. */
 static const char *find_message_end(struct chat_split *s)
 {
-    size_t end = s->held.len;
-    const char *mark = NULL, *from = s->held.data + s->n_scanned;
-    for (size_t i = 0; i < ARRAY_LEN(message_ends); i++) {
-        const char *at = memmem(from, s->held.len - s->n_scanned, message_ends[i], strlen(message_ends[i]));
-        if (at != NULL && (mark == NULL || (size_t)(at - s->held.data) < end)) {
-            end = (size_t)(at - s->held.data);
-            mark = message_ends[i];
-        }
-    }
-    for (size_t i = 0; i < ARRAY_LEN(message_ends) && mark == NULL; i++) {
-        end = MIN_OF(end, s->held.len - chat_partial_mark(from, s->held.len - s->n_scanned, message_ends[i]));
-    }
-    s->n_scanned = end;
-    return mark;
+    size_t found;
+    s->n_scanned += find_mark(s->held.data + s->n_scanned, s->held.len - s->n_scanned, &message_ends, &found);
+    return found < message_ends.n ? message_ends.at[found] : NULL;
 }
 
 /* Ends the message at the mark, which is first in what is held. */
@@ -460,17 +457,13 @@ static bool in_message_call(struct chat_split *s)
 
 static bool in_message(struct chat_split *s)
 {
-    struct marks marks = {{NULL}, 0};
     size_t found, space;
-    for (size_t i = 0; i < ARRAY_LEN(message_ends); i++) {
-        marks.at[marks.n++] = message_ends[i];
-    }
     enum chat_part_kind kind = s->state == CHAT_IN_REASONING ? CHAT_REASONING : CHAT_TEXT;
-    if (!give_before(s, kind, &marks, &found, &space)) {
+    if (!give_before(s, kind, &message_ends, &found, &space)) {
         return false;
     }
     give(s, kind, space);
-    return end_message(s, marks.at[found]);
+    return end_message(s, message_ends.at[found]);
 }
 
 /* Steps by the state; the second row is for messages with a channel. */

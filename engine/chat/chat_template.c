@@ -88,9 +88,6 @@ bool chat_output_has_bos(const struct chat_output *o, const char *bos)
 
 /* --- rendering -------------------------------------------------------------------------------------------------- */
 
-/* All request data is the client's, under any name; only these variables hold the vocabulary's tokens. */
-static bool is_user(const char *name) { return strcmp(name, "bos_token") != 0 && strcmp(name, "eos_token") != 0; }
-
 /* Adds builtin functions, then the context, which can hide them. Skips names that the template never uses. */
 static enum err fill_globals(struct jvm *vm, const json_t *context)
 {
@@ -101,15 +98,10 @@ static enum err fill_globals(struct jvm *vm, const json_t *context)
         if (row >= 0) {
             vm->globals[i] = (struct jv){.kind = JV_FUNC, .func = &jinja_functions[row]};
         }
-        const char *key = NULL;
-        const json_t *value = NULL;
-        for (void *it = json_object_iter((json_t *)(uintptr_t)context); it != NULL && value == NULL;
-             it = json_object_iter_next((json_t *)(uintptr_t)context, it)) {
-            key = json_object_iter_key(it);
-            value = jstr_is(name, key) ? json_object_iter_value(it) : NULL;
-        }
-        if (value != NULL) {
-            TRY(jvm_from_json(vm, value, is_user(key), &vm->globals[i]));
+        const json_t *value = json_object_getn(context, name->p, name->len);
+        if (value != NULL) { /* the client's under any name, except for the vocabulary's tokens */
+            bool is_user = !jstr_is(name, "bos_token") && !jstr_is(name, "eos_token");
+            TRY(jvm_from_json(vm, value, is_user, &vm->globals[i]));
         }
     }
     return ERR_OK;

@@ -339,23 +339,10 @@ enum err jv_dict_add(struct jvm *vm, struct jv_dict *d, struct jv key, struct jv
     return add_hashed(vm, d, key, h, value);
 }
 
-static enum err same_key(struct jvm *vm, const struct jv_entry *e, struct jv key, uint64_t h, bool *same)
-{
-    *same = false;
-    if (e->hash != h) {
-        return ERR_OK;
-    }
-    if (key.kind == JV_STR && e->key.kind == JV_STR) {
-        *same = jstr_cmp(key.str, e->key.str) == 0;
-        return ERR_OK;
-    }
-    return jv_equal(vm, e->key, key, same);
-}
-
 struct entry_key {
     struct jvm *vm;
     const struct jv_entry *at;
-    const struct jv *key;
+    struct jv key;
     uint64_t hash;
     enum err *err; /* error of the comparison, which ends the search */
 };
@@ -363,15 +350,22 @@ struct entry_key {
 static bool is_entry(const void *key, uint32_t i)
 {
     const struct entry_key *k = key;
+    const struct jv_entry *e = &k->at[i];
     bool same = false;
-    *k->err = same_key(k->vm, &k->at[i], *k->key, k->hash, &same);
+    if (e->hash != k->hash) {
+        return false;
+    }
+    if (k->key.kind == JV_STR && e->key.kind == JV_STR) {
+        return jstr_cmp(k->key.str, e->key.str) == 0;
+    }
+    *k->err = jv_equal(k->vm, e->key, k->key, &same);
     return same || *k->err != ERR_OK;
 }
 
 static enum err find_hashed(struct jvm *vm, struct jv_dict *d, struct jv key, uint64_t h, struct jv **out)
 {
     enum err err = ERR_OK;
-    struct entry_key looked_for = {vm, d->at, &key, h, &err};
+    struct entry_key looked_for = {vm, d->at, key, h, &err};
     uint32_t i = 0;
     if (d->index.slots != NULL) {
         i = table_find(&d->index, h, is_entry, &looked_for);
@@ -508,51 +502,46 @@ enum err jv_equal(struct jvm *vm, struct jv a, struct jv b, bool *out)
         uint32_t at;
     } stack[JV_MAX_NEST];
     int n = 0;
-    if (equal_flat(a, b, out)) {
-        return ERR_OK;
-    }
-    stack[n].a = a;
-    stack[n].b = b;
-    stack[n++].at = 0;
-    while (n > 0) {
+    for (;;) {
+        bool is_flat = equal_flat(a, b, out);
+        if (is_flat && !*out) {
+            return ERR_OK;
+        }
+        if (!is_flat && n == JV_MAX_NEST) {
+            return jvm_fail(vm, "data is nested more than %d levels deep", JV_MAX_NEST);
+        }
+        if (!is_flat) {
+            stack[n].a = a;
+            stack[n].b = b;
+            stack[n++].at = 0;
+        }
+        for (; n > 0; n--) { /* until a container with more items */
+            TRY(jvm_pay(vm, 1));
+            if (stack[n - 1].at < jv_len(stack[n - 1].a)) {
+                break;
+            }
+        }
+        if (n == 0) {
+            *out = true;
+            return ERR_OK;
+        }
         struct jv x = stack[n - 1].a;
         struct jv y = stack[n - 1].b;
         uint32_t i = stack[n - 1].at++;
-        TRY(jvm_pay(vm, 1));
-        if (i == (x.kind == JV_DICT ? x.dict->n : x.list->n)) {
-            n--;
+        if (x.kind != JV_DICT) {
+            a = x.list->at[i];
+            b = y.list->at[i];
             continue;
         }
-        struct jv p;
-        struct jv q;
-        if (x.kind == JV_DICT) {
-            struct jv *other;
-            TRY(find_hashed(vm, y.dict, x.dict->at[i].key, x.dict->at[i].hash, &other));
-            if (other == NULL) {
-                *out = false;
-                return ERR_OK;
-            }
-            p = x.dict->at[i].value;
-            q = *other;
-        } else {
-            p = x.list->at[i];
-            q = y.list->at[i];
+        struct jv *other;
+        TRY(find_hashed(vm, y.dict, x.dict->at[i].key, x.dict->at[i].hash, &other));
+        if (other == NULL) {
+            *out = false;
+            return ERR_OK;
         }
-        if (equal_flat(p, q, out)) {
-            if (!*out) {
-                return ERR_OK;
-            }
-            continue;
-        }
-        if (n == JV_MAX_NEST) {
-            return jvm_fail(vm, "data is nested more than %d levels deep", JV_MAX_NEST);
-        }
-        stack[n].a = p;
-        stack[n].b = q;
-        stack[n++].at = 0;
+        a = x.dict->at[i].value;
+        b = *other;
     }
-    *out = true;
-    return ERR_OK;
 }
 
 enum err jv_order(struct jvm *vm, struct jv a, struct jv b, const char *op, int *out)
