@@ -172,6 +172,16 @@ enum step chat_call_until(struct chat_call *c, const char *mark, struct buf *out
     return buf_ok(out) == ERR_OK ? STEP_ON : STEP_FAIL;
 }
 
+size_t chat_partial_mark(const char *s, size_t n, const char *mark)
+{
+    for (size_t k = MIN_OF(n, strlen(mark) - 1); k > 0; k--) {
+        if (memcmp(s + n - k, mark, k) == 0) {
+            return k;
+        }
+    }
+    return 0;
+}
+
 void chat_call_trim(struct buf *b)
 {
     size_t front = 0;

@@ -13,6 +13,9 @@
 #include "engine/base/buf.h"
 #include "engine/chat/chat_parts.h"
 
+/* Returns the bytes at the end of s[0..n) that can begin the mark. */
+size_t chat_partial_mark(const char *s, size_t n, const char *mark);
+
 struct chat_call;
 
 /* Makes a reader. tools OPTIONAL: the names that are calls, and which values without quotes are strings; NULL: any name

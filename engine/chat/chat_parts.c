@@ -29,16 +29,6 @@ static size_t trailing_space(const char *s, size_t n)
     return i;
 }
 
-size_t chat_partial_mark(const char *s, size_t n, const char *mark)
-{
-    for (size_t k = MIN_OF(n, strlen(mark) - 1); k > 0; k--) {
-        if (memcmp(s + n - k, mark, k) == 0) {
-            return k;
-        }
-    }
-    return 0;
-}
-
 static void drop(struct chat_split *s, size_t n)
 {
     if (n > 0) {

@@ -47,9 +47,6 @@ enum { CHAT_SPLIT_SPACE = 64, CHAT_SPLIT_DEPTH = 64 /* of arguments */ };
 /* White space of formats. */
 static inline bool chat_is_space(char c) { return c == ' ' || c == '\n' || c == '\t' || c == '\r'; }
 
-/* Returns the bytes at the end of s[0..n) that can begin the mark. */
-size_t chat_partial_mark(const char *s, size_t n, const char *mark);
-
 struct chat_call;
 
 /* All zero: everything is text. */
