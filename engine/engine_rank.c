@@ -39,7 +39,7 @@ static enum err join_wrapped(const struct engine *e, struct engine_query *query,
     TRY(engine_tokenize(e, document->text, document->n, true, false, NULL, 0, arena, &second, &n_second, info));
     TRY(gguf_get_str(e->gguf, "tokenizer.ggml.model", &model, info));
     bool is_wrapped = tokenizer_adds_bos(e->tokenizer) && n_first > 0 && n_second > 0;
-    bool is_single = e->plan->ranker.has_one_separator || (model.len == 4 && memcmp(model.data, "bert", 4) == 0);
+    bool is_single = e->plan->ranker.has_one_separator || gguf_str_is(model, "bert");
     if (is_wrapped && is_single) {
         second++;
         n_second--;

@@ -22,9 +22,7 @@ struct sizes {
 
 static bool is_whole(const struct gguf_tensor *t)
 {
-    size_t n = sizeof whole_suffix - 1;
-    return t->name.len > n && memcmp(t->name.data + t->name.len - n, whole_suffix, n) == 0 && t->dims[2] == 1 &&
-           t->dims[3] == 1;
+    return gguf_str_ends(t->name, whole_suffix) && t->dims[2] == 1 && t->dims[3] == 1;
 }
 
 static bool is_float(const struct gguf_tensor *t)
@@ -97,16 +95,15 @@ static void put_keys(struct gguf_build *b, const struct gguf *g, const struct si
 {
     static const char *const names[] = {"attention.head_count_kv", "attention.key_length", "attention.value_length"};
     const uint64_t values[] = {1, n_latent + z->rope, n_latent};
-    char mine[ARRAY_LEN(names)][128], key[GGUF_MAX_KEY_BYTES + 1];
+    char mine[ARRAY_LEN(names)][128];
     for (size_t i = 0; i < ARRAY_LEN(names); i++) {
         snprintf(mine[i], sizeof mine[i], "%s.%s", z->arch, names[i]);
         gguf_build_u32(b, mine[i], (uint32_t)values[i]);
     }
     for (size_t i = 0; i < gguf_n_kv(g); i++) {
         const struct gguf_kv *kv = gguf_kv_at(g, i);
-        snprintf(key, sizeof key, "%.*s", (int)kv->key.len, kv->key.data);
-        if (strcmp(key, mine[0]) != 0 && strcmp(key, mine[1]) != 0 && strcmp(key, mine[2]) != 0) {
-            gguf_build_copy(b, key, kv);
+        if (!gguf_str_is(kv->key, mine[0]) && !gguf_str_is(kv->key, mine[1]) && !gguf_str_is(kv->key, mine[2])) {
+            gguf_build_copy(b, kv);
         }
     }
 }
@@ -134,15 +131,11 @@ enum err convert_latent_split(const struct gguf *g, struct gguf **out, struct er
     put_keys(&b, g, &z, n_latent);
     for (size_t i = 0; i < gguf_n_tensors(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
-        char name[NAME_BYTES];
-        snprintf(name, sizeof name, "%.*s", (int)t->name.len, t->name.data);
         if (!is_whole(t)) {
-            gguf_build_tensor(&b, name, t);
+            gguf_build_tensor(&b, NULL, t);
         } else {
             add_heads(&b, t, &z);
         }
     }
-    enum err err = gguf_build_finish(&b, NULL, 0, NULL, NULL, out, info);
-    gguf_build_fini(&b);
-    return err;
+    return gguf_build_finish(&b, NULL, out, info);
 }

@@ -26,13 +26,7 @@ const struct convert_type *convert_type_find(const char *name)
 
 static bool holds(struct gguf_str name, const char *part)
 {
-    size_t n = strlen(part);
-    for (size_t i = 0; i + n <= name.len; i++) {
-        if (memcmp(name.data + i, part, n) == 0) {
-            return true;
-        }
-    }
-    return false;
+    return memmem(name.data, name.len, part, strlen(part)) != NULL;
 }
 
 static bool holds_one_of(struct gguf_str name, const char *const *parts)
@@ -43,11 +37,6 @@ static bool holds_one_of(struct gguf_str name, const char *const *parts)
         }
     }
     return false;
-}
-
-static bool is(struct gguf_str name, const char *text)
-{
-    return name.len == strlen(text) && memcmp(name.data, text, name.len) == 0;
 }
 
 bool convert_is_vector(const struct gguf_tensor *t) { return t->dims[1] == 1 && t->dims[2] == 1 && t->dims[3] == 1; }
@@ -64,11 +53,8 @@ static bool is_fine(const struct gguf_tensor *t)
 static bool is_weight(const struct gguf_tensor *t)
 {
     static const char *const others[] = {"altup", "laurel", "per_layer_model_proj", "ffn_gate_tid2eid", NULL};
-    static const char suffix[] = "weight";
-    size_t n = sizeof suffix - 1;
-    bool is_named = t->name.len >= n && memcmp(t->name.data + t->name.len - n, suffix, n) == 0;
-    return is_named && !is_fine(t) && !holds_one_of(t->name, others) && t->type != DTYPE_I8 && t->type != DTYPE_I16 &&
-           t->type != DTYPE_I32 && t->type != DTYPE_I64 && t->type != DTYPE_F64;
+    return gguf_str_ends(t->name, "weight") && !is_fine(t) && !holds_one_of(t->name, others) && t->type != DTYPE_I8 &&
+           t->type != DTYPE_I16 && t->type != DTYPE_I32 && t->type != DTYPE_I64 && t->type != DTYPE_F64;
 }
 
 /* Returns the layer in the name, 7 for "blk.7."; 0 if there is none. */
@@ -99,8 +85,11 @@ static enum dtype fit(enum dtype type, uint64_t n)
     if (n % dtype_info(type)->block_elems == 0) {
         return type;
     }
-    type = type == DTYPE_Q4_K ? DTYPE_Q5_0 : type == DTYPE_Q5_K ? DTYPE_Q5_1 : DTYPE_Q8_0;
-    return n % dtype_info(type)->block_elems == 0 ? type : DTYPE_F16;
+    enum dtype small = DTYPE_Q8_0;
+    if (type == DTYPE_Q4_K || type == DTYPE_Q5_K) {
+        small = type == DTYPE_Q4_K ? DTYPE_Q5_0 : DTYPE_Q5_1;
+    }
+    return n % dtype_info(small)->block_elems == 0 ? small : DTYPE_F16;
 }
 
 enum dtype convert_type_of(const struct convert_type *wanted, const struct convert_type_model *m,
@@ -113,12 +102,15 @@ enum dtype convert_type_of(const struct convert_type *wanted, const struct conve
     if (wanted->copies || !is_weight(t)) {
         return t->type;
     }
-    bool is_head = is(t->name, "output.weight") || (m->is_tied && is(t->name, "token_embd.weight"));
+    enum dtype type = wanted->type;
+    bool is_head = gguf_str_is(t->name, "output.weight") || (m->is_tied && gguf_str_is(t->name, "token_embd.weight"));
     bool is_mix = wanted->more != wanted->type;
-    enum dtype type = is_head ? wanted->head
-                      : is_mix && holds(t->name, "attn_qkv.weight")
-                          ? wanted->type == DTYPE_Q4_K ? DTYPE_Q5_K : DTYPE_Q6_K
-                      : is_mix && gets_more(m, t) ? wanted->more
-                                                  : wanted->type;
+    if (is_head) {
+        type = wanted->head;
+    } else if (is_mix && holds(t->name, "attn_qkv.weight")) {
+        type = wanted->type == DTYPE_Q4_K ? DTYPE_Q5_K : DTYPE_Q6_K;
+    } else if (is_mix && gets_more(m, t)) {
+        type = wanted->more;
+    }
     return fit(type, t->dims[0]);
 }

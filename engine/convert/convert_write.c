@@ -57,8 +57,6 @@ struct converter {
     uint64_t done_bytes;
 };
 
-static enum err no_memory(struct err_info *info) { return err_set(info, ERR_NOMEM, NULL, "out of memory"); }
-
 static uint64_t n_rows_of(const struct gguf_tensor *t) { return t->dims[1] * t->dims[2] * t->dims[3]; }
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
@@ -153,13 +151,6 @@ static enum err go_on(struct converter *c, uint64_t bytes, struct err_info *info
 
 static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_drop(gguf, data, n); }
 
-static enum err not_finite(const struct origin *from, enum dtype type, uint64_t row, struct err_info *info)
-{
-    return err_set(info, ERR_NUMERICAL, NULL,
-                   "tensor '%.*s', row %" PRIu64 ": expected finite values that %s can hold, found others",
-                   (int)from->t->name.len, from->t->name.data, row, dtype_info(type)->name);
-}
-
 static enum err fill(void *arg, const struct gguf_tensor *t, size_t i, struct gguf_sink *to, struct err_info *info)
 {
     struct converter *c = arg;
@@ -175,7 +166,9 @@ static enum err fill(void *arg, const struct gguf_tensor *t, size_t i, struct gg
         atomic_store(&j.bad, UINT64_MAX);
         pool_run(c->pool, make_rows, &j);
         if (atomic_load(&j.bad) != UINT64_MAX) {
-            return not_finite(from, t->type, atomic_load(&j.bad), info);
+            return err_set(info, ERR_NUMERICAL, NULL,
+                           "tensor '%.*s', row %llu: expected finite values that %s can hold, found others",
+                           (int)t->name.len, t->name.data, atomic_load(&j.bad), dtype_info(t->type)->name);
         }
         TRY(gguf_sink_put(to, c->chunk, (size_t)(j.n * j.new_bytes), info));
         if (from->n_permuted == 0) { /* otherwise later rows can be among these */
@@ -190,34 +183,32 @@ static enum err fill(void *arg, const struct gguf_tensor *t, size_t i, struct gg
 
 /* No other reader knows RoPE of type dynamic, and llama.cpp aborts on it [b11434, src/llama-model.cpp]. Its converter
  * omits the type: then RoPE is plain, as dynamic RoPE is up to the original context. */
-static bool is_of_dynamic_rope(const struct converter *c, const char *key)
+static bool is_of_dynamic_rope(const struct converter *c, struct gguf_str key)
 {
-    static const char *const ends[] = {".rope.scaling.type", ".rope.scaling.factor"};
-    for (size_t i = 0; i < ARRAY_LEN(ends) && c->report->left_dynamic_rope; i++) {
-        const char *at = strstr(key, ends[i]);
-        if (at != NULL && strcmp(at, ends[i]) == 0) {
-            return true;
-        }
-    }
-    return false;
+    bool is_of_rope = gguf_str_ends(key, ".rope.scaling.type") || gguf_str_ends(key, ".rope.scaling.factor");
+    return c->report->left_dynamic_rope && is_of_rope;
 }
 
 /* Omits keys that describe the source's form, that other readers reject, or that are written again. */
-static bool is_left_out(const struct converter *c, const char *key)
+static bool is_left_out(const struct converter *c, struct gguf_str key)
 {
-    static const char *const left_out[] = {"split.no", "split.count", "split.tensors.count", "infcgi.rope_is_neox",
-                                           "infcgi.tokenizer.file"};
-    static const char *const anew[] = {"general.file_type",        "general.quantization_version",
-                                       "quantize.imatrix.file",    "quantize.imatrix.entries_count",
-                                       "quantize.imatrix.dataset", "quantize.imatrix.chunks_count"};
-    for (size_t i = 0; i < ARRAY_LEN(left_out); i++) {
-        if (strcmp(key, left_out[i]) == 0) {
-            return true;
-        }
-    }
-    for (size_t i = 0; i < ARRAY_LEN(anew) && !c->o->type->copies; i++) {
-        if (strcmp(key, anew[i]) == 0) {
-            return true;
+    static const struct {
+        const char *key;
+        bool is_written; /* again, unless types are copied */
+    } rows[] = {{"split.no", false},
+                {"split.count", false},
+                {"split.tensors.count", false},
+                {"infcgi.rope_is_neox", false},
+                {"infcgi.tokenizer.file", false},
+                {"general.file_type", true},
+                {"general.quantization_version", true},
+                {"quantize.imatrix.file", true},
+                {"quantize.imatrix.entries_count", true},
+                {"quantize.imatrix.dataset", true},
+                {"quantize.imatrix.chunks_count", true}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (gguf_str_is(key, rows[i].key)) {
+            return !(rows[i].is_written && c->o->type->copies);
         }
     }
     return is_of_dynamic_rope(c, key);
@@ -235,12 +226,11 @@ static enum err key_of(const struct converter *c, const char *key, char room[128
 /* Finds properties that other readers will not find in the file. */
 static enum err look_for_losses(struct converter *c, struct err_info *info)
 {
-    static const char dynamic[] = "dynamic";
     char key[128];
     struct gguf_str type;
     TRY(key_of(c, "rope.scaling.type", key, info));
     TRY(gguf_get_str_or_null(c->source, key, &type, info));
-    c->report->left_dynamic_rope = type.len == sizeof dynamic - 1 && memcmp(type.data, dynamic, type.len) == 0;
+    c->report->left_dynamic_rope = gguf_str_is(type, "dynamic");
     c->report->has_own_pattern =
         gguf_find(c->source, "infcgi.tokenizer.pattern") != NULL && gguf_find(c->source, "tokenizer.ggml.pre") == NULL;
     return ERR_OK;
@@ -270,16 +260,10 @@ static void put_folder_keys(const struct converter *c, struct gguf_build *b)
 {
     const struct gguf_tensor *embd = gguf_find_tensor(c->source, "token_embd.weight");
     char key[128];
-    size_t n = strlen(c->o->source);
-    while (n > 1 && c->o->source[n - 1] == '/') {
-        n--;
-    }
-    size_t from = n;
-    while (from > 0 && c->o->source[from - 1] != '/') {
-        from--;
-    }
+    size_t n;
+    const char *name = io_base_name(c->o->source, &n);
     if (gguf_find(c->source, "general.name") == NULL) {
-        gguf_build_str(b, "general.name", c->o->source + from, n - from);
+        gguf_build_str(b, "general.name", name, n);
     }
     if (gguf_find(c->source, "general.type") == NULL) {
         gguf_build_str(b, "general.type", "model", 5);
@@ -294,10 +278,8 @@ static void put_keys(const struct converter *c, bool is_folder, struct gguf_buil
     const struct convert_type *type = c->o->type;
     for (size_t i = 0; i < gguf_n_kv(c->source); i++) {
         const struct gguf_kv *kv = gguf_kv_at(c->source, i);
-        char key[GGUF_MAX_KEY_BYTES + 1];
-        snprintf(key, sizeof key, "%.*s", (int)kv->key.len, kv->key.data);
-        if (!is_left_out(c, key)) {
-            gguf_build_copy(b, key, kv);
+        if (!is_left_out(c, kv->key)) {
+            gguf_build_copy(b, kv);
         }
     }
     if (is_folder) {
@@ -314,12 +296,6 @@ static void put_keys(const struct converter *c, bool is_folder, struct gguf_buil
 }
 
 /* --- tensors ------------------------------------------------------------------------------------------------------ */
-
-static bool ends_with(struct gguf_str name, const char *suffix)
-{
-    size_t n = strlen(suffix);
-    return name.len >= n && memcmp(name.data + name.len - n, suffix, n) == 0;
-}
 
 /* Finds the rows of a tensor, or elements of a vector, to reorder. */
 static void find_turn(const struct permutation *p, const struct gguf_tensor *t, struct origin *from)
@@ -338,7 +314,7 @@ static void find_turn(const struct permutation *p, const struct gguf_tensor *t, 
     uint64_t n = convert_is_vector(t) ? t->dims[0] : n_rows_of(t);
     for (size_t i = 0; i < ARRAY_LEN(rows) && p->n_rot != 0; i++) {
         uint32_t head_dim = rows[i].is_k ? p->k_dim : p->q_dim;
-        if (ends_with(t->name, rows[i].suffix) && head_dim != 0 && n % head_dim == 0) {
+        if (gguf_str_ends(t->name, rows[i].suffix) && head_dim != 0 && n % head_dim == 0) {
             from->n_permuted = rows[i].has_v ? MIN_OF(n, p->n_qk) : n;
             from->head_dim = head_dim;
             return;
@@ -371,7 +347,6 @@ static enum err put_tensor(struct converter *c, const struct convert_type_model 
     struct convert_report *r = c->report;
     struct origin *from = &c->origins[i];
     struct gguf_tensor out = *t;
-    char name[NAME_BYTES];
     if (t->dims[0] > UINT32_MAX || n_rows_of(t) > UINT32_MAX) {
         return err_set(info, ERR_BAD_TENSOR_SHAPE, NULL, "tensor '%.*s': expected below 2^32 rows and columns",
                        (int)t->name.len, t->name.data);
@@ -400,8 +375,7 @@ static enum err put_tensor(struct converter *c, const struct convert_type_model 
     r->target_bytes += out.bytes;
     c->widest = MAX_OF(c->widest, is_made ? 2 * t->dims[0] : 0); /* a vector is reordered through the second half */
     c->chunk_bytes = MAX_OF(c->chunk_bytes, out.bytes / n_rows_of(t));
-    snprintf(name, sizeof name, "%.*s", (int)t->name.len, t->name.data);
-    gguf_build_tensor(b, name, &out);
+    gguf_build_tensor(b, NULL, &out);
     return ERR_OK;
 }
 
@@ -418,16 +392,14 @@ static enum err make_target(struct converter *c, struct err_info *info)
     size_t n = gguf_n_tensors(c->source);
     c->report->n_tensors = n;
     c->origins = mem_zalloc_array(n + 1, sizeof *c->origins, MEM_GENERAL);
-    if (c->origins == NULL) {
-        return no_memory(info);
-    }
+    TRY_MEM_FOR(c->origins != NULL, info, "out of memory");
     gguf_build_init(&b);
     put_keys(c, m.is_folder, &b);
     enum err err = ERR_OK;
     for (size_t i = 0; i < n && err == ERR_OK; i++) {
         err = put_tensor(c, &m, &b, i, info);
     }
-    err = err != ERR_OK ? err : gguf_build_finish(&b, NULL, 0, NULL, NULL, &c->target, info);
+    err = err != ERR_OK ? err : gguf_build_finish(&b, NULL, &c->target, info);
     gguf_build_fini(&b);
     return err;
 }
@@ -441,14 +413,9 @@ static enum err open_as_read(const struct converter *c, struct gguf **out, struc
     gguf_build_init(&b);
     put_keys(c, true, &b);
     for (size_t i = 0; i < gguf_n_tensors(c->source); i++) {
-        const struct gguf_tensor *t = gguf_tensor_at(c->source, i);
-        char name[NAME_BYTES];
-        snprintf(name, sizeof name, "%.*s", (int)t->name.len, t->name.data);
-        gguf_build_tensor(&b, name, t);
+        gguf_build_tensor(&b, NULL, gguf_tensor_at(c->source, i));
     }
-    enum err err = gguf_build_finish(&b, NULL, 0, NULL, NULL, out, info);
-    gguf_build_fini(&b);
-    return err;
+    return gguf_build_finish(&b, NULL, out, info);
 }
 
 static void set_permutation(struct converter *c, const struct plan *p, const struct plan_rope *r, uint32_t latent_q_dim)
@@ -510,7 +477,8 @@ static enum err prepare(struct converter *c, struct err_info *info)
     TRY(pool_new(o->n_threads, &c->pool, info));
     c->chunk = mem_alloc(c->chunk_bytes, MEM_GENERAL);
     c->rows = mem_zalloc_array((size_t)o->n_threads, (size_t)c->widest * sizeof(float) + 1, MEM_GENERAL);
-    return c->chunk == NULL || c->rows == NULL ? no_memory(info) : ERR_OK;
+    TRY_MEM_FOR(c->chunk != NULL && c->rows != NULL, info, "out of memory");
+    return ERR_OK;
 }
 
 enum err convert_write(const struct convert_options *o, struct convert_report *report, struct err_info *info)

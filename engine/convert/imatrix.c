@@ -29,12 +29,12 @@ struct imatrix {
     size_t n_entries;
 };
 
-static enum err add_entry(struct imatrix *m, const char *name, size_t name_len, const float *values, uint64_t n,
+static enum err add_entry(struct imatrix *m, struct gguf_str name, const float *values, uint64_t n,
                           struct err_info *info)
 {
     struct entry *e = &m->entries[m->n_entries++];
     *e = (struct entry){.values = values, .n = n};
-    memcpy(e->name, name, name_len);
+    memcpy(e->name, name.data, name.len);
     for (uint64_t i = 0; i < n; i++) {
         if (!(values[i] >= 0) || isinf(values[i])) {
             return err_set(info, ERR_BAD_TENSOR_SHAPE, e->name,
@@ -52,14 +52,14 @@ static enum err read_gguf(struct imatrix *m, struct err_info *info)
     for (size_t i = 0; i < gguf_n_tensors(m->gguf); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(m->gguf, i);
         size_t n = sizeof sums_suffix - 1;
-        if (t->name.len <= n || memcmp(t->name.data + t->name.len - n, sums_suffix, n) != 0) {
+        if (t->name.len <= n || !gguf_str_ends(t->name, sums_suffix)) {
             continue;
         }
         if (t->type != DTYPE_F32) {
             return err_set(info, ERR_BAD_HEADER, NULL, "tensor '%.*s': expected F32, found %s", (int)t->name.len,
                            t->name.data, dtype_info(t->type)->name);
         }
-        TRY(add_entry(m, t->name.data, t->name.len - n, t->data, t->bytes / sizeof(float), info));
+        TRY(add_entry(m, (struct gguf_str){t->name.data, t->name.len - n}, t->data, t->bytes / sizeof(float), info));
     }
     return m->n_entries > 0 ? ERR_OK
                             : err_set(info, ERR_BAD_HEADER, NULL,
@@ -98,7 +98,7 @@ static enum err read_entry(struct imatrix *m, struct cursor *c, int32_t i, struc
     float *values = arena_alloc(&m->arena, (size_t)n * sizeof *values);
     TRY_MEM_FOR(values != NULL, info, "out of memory for the importance matrix");
     (void)take(c, values, (size_t)n * sizeof *values);
-    return add_entry(m, name, (size_t)name_len, values, (uint64_t)n, info);
+    return add_entry(m, (struct gguf_str){name, (size_t)name_len}, values, (uint64_t)n, info);
 }
 
 static enum err read_dat(struct imatrix *m, struct cursor c, struct err_info *info)

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
@@ -18,55 +19,51 @@ static const struct {
 const char *gguf_type_name(enum gguf_type type) { return types[type].name; }
 size_t gguf_type_bytes(enum gguf_type type) { return types[type].bytes; }
 
-static enum err open_map(struct gguf *g, struct gguf **out, struct err_info *info)
+bool gguf_str_is(struct gguf_str s, const char *text) { return s.len == strlen(text) && gguf_str_ends(s, text); }
+
+bool gguf_str_ends(struct gguf_str s, const char *text)
 {
-    enum err err = gguf_parse(g, info);
-    if (err != ERR_OK) {
-        gguf_close(&g);
-    }
-    *out = g;
-    return err;
+    size_t n = strlen(text);
+    return s.len >= n && (n == 0 || memcmp(s.data + s.len - n, text, n) == 0);
 }
 
-enum err gguf_open_file(const char *path, struct gguf **out, struct err_info *info)
+static enum err new_gguf(struct gguf **out, struct err_info *info)
 {
-    *out = NULL;
-    struct gguf *g = mem_zalloc(sizeof *g, MEM_MODEL);
-    TRY_MEM_FOR(g != NULL, info, "out of memory for the model file");
-    g->map.fd = -1;
-    enum err err = io_map_open(path, &g->map, info);
-    if (err != ERR_OK) {
-        gguf_close(&g);
-        return err;
-    }
-    return open_map(g, out, info);
+    *out = mem_zalloc(sizeof **out, MEM_MODEL);
+    TRY_MEM_FOR(*out != NULL, info, "out of memory for the model file");
+    (*out)->map.fd = -1;
+    return ERR_OK;
 }
 
-/* Adds the parts of a split model to *out; closes it on failure. */
-static enum err with_parts(const char *path, struct gguf **out, struct err_info *info)
+/* Closes *out if it could not be opened. */
+static enum err opened(struct gguf **out, enum err err)
 {
-    enum err err = gguf_join_parts(path, out, info);
     if (err != ERR_OK) {
         gguf_close(out);
     }
     return err;
 }
 
+enum err gguf_open_file(const char *path, struct gguf **out, struct err_info *info)
+{
+    TRY(new_gguf(out, info));
+    enum err err = io_map_open(path, &(*out)->map, info);
+    return opened(out, err != ERR_OK ? err : gguf_parse(*out, info));
+}
+
 enum err gguf_open(const char *path, struct gguf **out, struct err_info *info)
 {
     TRY(gguf_open_file(path, out, info));
-    return with_parts(path, out, info);
+    return opened(out, gguf_join_parts(path, out, info));
 }
 
 enum err gguf_open_memory(const void *data, size_t n, struct gguf **out, struct err_info *info)
 {
-    *out = NULL;
-    struct gguf *g = mem_zalloc(sizeof *g, MEM_MODEL);
-    TRY_MEM_FOR(g != NULL, info, "out of memory for the model file");
-    g->is_borrowed = true;
-    g->map = (struct io_map){.data = data, .bytes = n, .fd = -1};
-    TRY(open_map(g, out, info));
-    return with_parts(NULL, out, info);
+    TRY(new_gguf(out, info));
+    (*out)->is_borrowed = true;
+    (*out)->map = (struct io_map){.data = data, .bytes = n, .fd = -1};
+    enum err err = gguf_parse(*out, info);
+    return opened(out, err != ERR_OK ? err : gguf_join_parts(NULL, out, info));
 }
 
 void gguf_close(struct gguf **gguf)
@@ -153,36 +150,36 @@ void gguf_drop(const struct gguf *g, const void *data, uint64_t n)
     }
 }
 
+/* A key or a name to find. */
+struct wanted {
+    const struct gguf *g;
+    struct gguf_str text;
+};
+
+static int order_key(const void *wanted, const void *index)
+{
+    const struct wanted *w = wanted;
+    return gguf_str_order(w->text, w->g->kv[*(const uint32_t *)index].key);
+}
+
+static int order_name(const void *wanted, const void *index)
+{
+    const struct wanted *w = wanted;
+    return gguf_str_order(w->text, w->g->tensors[*(const uint32_t *)index].name);
+}
+
 const struct gguf_kv *gguf_find(const struct gguf *g, const char *key)
 {
-    struct gguf_str wanted = {key, strlen(key)};
-    size_t from = 0, to = g->n_kv;
-    while (from < to) {
-        size_t middle = from + (to - from) / 2;
-        const struct gguf_kv *kv = &g->kv[g->kv_by_key[middle]];
-        int order = gguf_str_order(wanted, kv->key);
-        if (order == 0) {
-            return kv;
-        }
-        *(order < 0 ? &to : &from) = order < 0 ? middle : middle + 1;
-    }
-    return NULL;
+    struct wanted w = {g, {key, strlen(key)}};
+    const uint32_t *i = bsearch(&w, g->kv_by_key, g->n_kv, sizeof *i, order_key);
+    return i != NULL ? &g->kv[*i] : NULL;
 }
 
 const struct gguf_tensor *gguf_find_tensor(const struct gguf *g, const char *name)
 {
-    struct gguf_str wanted = {name, strlen(name)};
-    size_t from = 0, to = g->n_tensors;
-    while (from < to) {
-        size_t middle = from + (to - from) / 2;
-        const struct gguf_tensor *t = &g->tensors[g->tensors_by_name[middle]];
-        int order = gguf_str_order(wanted, t->name);
-        if (order == 0) {
-            return t;
-        }
-        *(order < 0 ? &to : &from) = order < 0 ? middle : middle + 1;
-    }
-    return NULL;
+    struct wanted w = {g, {name, strlen(name)}};
+    const uint32_t *i = bsearch(&w, g->tensors_by_name, g->n_tensors, sizeof *i, order_name);
+    return i != NULL ? &g->tensors[*i] : NULL;
 }
 
 /* --- elements --------------------------------------------------------------------------------------------------- */
@@ -261,16 +258,13 @@ static enum err wrong_type(const char *key, const struct gguf_kv *kv, const char
                       kv->type == GGUF_ARRAY ? "an array of " : "", gguf_type_name(kv->elem_type));
 }
 
-static bool is_integer(enum gguf_type t)
-{
-    return t != GGUF_F32 && t != GGUF_F64 && t != GGUF_STRING && t != GGUF_ARRAY && t != GGUF_BOOL;
-}
-
 /* Is it an integer, or an array of equal integers? Converters write some numbers once per layer. */
 static bool holds_integer(const struct gguf_kv *kv)
 {
-    bool holds = is_integer(kv->type == GGUF_ARRAY ? kv->elem_type : kv->type) && kv->n > 0;
-    size_t bytes = holds ? types[kv->elem_type].bytes : 0;
+    enum gguf_type type = kv->elem_type;
+    bool is_number = types[type].bytes != 0 && type != GGUF_F32 && type != GGUF_F64 && type != GGUF_BOOL;
+    bool holds = is_number && kv->n > 0;
+    size_t bytes = types[type].bytes;
     for (uint64_t i = 1; holds && i < kv->n; i++) {
         holds = memcmp(kv->data, kv->data + i * bytes, bytes) == 0;
     }

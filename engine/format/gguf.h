@@ -32,6 +32,17 @@ enum gguf_type {
     GGUF_TYPE_COUNT
 };
 
+/* Kinds of vocabulary entries: the values of tokenizer.ggml.token_type. */
+enum token_kind {
+    TOKEN_HOLE = 0, /* in no file: no token has the id */
+    TOKEN_NORMAL = 1,
+    TOKEN_UNKNOWN = 2,
+    TOKEN_CONTROL = 3,      /* special tokens such as <|im_end|>, not shown */
+    TOKEN_USER_DEFINED = 4, /* found in the text before the model runs, and shown; a mark or text (tokenizer_marks.c) */
+    TOKEN_UNUSED = 5,
+    TOKEN_BYTE = 6,
+};
+
 /* Limits of the reader; a file beyond them is rejected with the limit's name (docs/formats/gguf.md). */
 enum {
     GGUF_MAX_DIMS = 4,
@@ -48,6 +59,10 @@ struct gguf_str {
     const char *data;
     size_t len;
 };
+
+/* Return whether the bytes are `text`, or end with it. */
+bool gguf_str_is(struct gguf_str s, const char *text);
+bool gguf_str_ends(struct gguf_str s, const char *text);
 
 struct gguf_kv {
     struct gguf_str key;

@@ -36,49 +36,60 @@ static void *grow(struct gguf_build *b, void *items, size_t n, size_t *cap, size
     return p;
 }
 
-/* Adds a record with `bytes` of value, to fill in; NULL if memory is out. */
-static unsigned char *add_kv(struct gguf_build *b, const char *key, enum gguf_type type, enum gguf_type elem_type,
-                             uint64_t n, uint64_t bytes)
+/* Adds a record like kv with `bytes` of value, to fill in; NULL if memory is out. */
+static unsigned char *add_kv(struct gguf_build *b, const struct gguf_kv *kv, uint64_t bytes)
 {
-    struct gguf_kv *kv = grow(b, b->kv, b->n_kv, &b->cap_kv, sizeof *kv);
-    if (kv == NULL) {
+    struct gguf_kv *all = grow(b, b->kv, b->n_kv, &b->cap_kv, sizeof *all);
+    if (all == NULL) {
         return NULL;
     }
-    b->kv = kv;
-    char *name = arena_dup(&b->arena, key, strlen(key));
+    b->kv = all;
+    char *name = arena_dup(&b->arena, kv->key.data, kv->key.len);
     unsigned char *data = arena_alloc(&b->arena, (size_t)bytes + 1);
     if (name == NULL || data == NULL) {
         b->err = ERR_NOMEM;
         return NULL;
     }
-    b->kv[b->n_kv++] = (struct gguf_kv){.key = {name, strlen(name)},
-                                        .type = type,
-                                        .elem_type = elem_type,
-                                        .n = n,
-                                        .data = data,
-                                        .offset = ERR_NO_OFFSET};
+    struct gguf_kv *new = &b->kv[b->n_kv++];
+    *new = *kv;
+    new->key.data = name;
+    new->data = data;
+    new->offset = ERR_NO_OFFSET;
     return data;
+}
+
+void gguf_build_copy(struct gguf_build *b, const struct gguf_kv *kv)
+{
+    uint64_t bytes = gguf_value_bytes(kv);
+    unsigned char *to = add_kv(b, kv, bytes);
+    if (to != NULL && bytes != 0) {
+        memcpy(to, kv->data, (size_t)bytes);
+    }
+}
+
+/* Returns a record without data. */
+static struct gguf_kv record(const char *key, enum gguf_type type, enum gguf_type elem_type, uint64_t n)
+{
+    return (struct gguf_kv){.key = {key, strlen(key)}, .type = type, .elem_type = elem_type, .n = n};
 }
 
 void gguf_build_scalar(struct gguf_build *b, const char *key, enum gguf_type type, const void *value)
 {
-    unsigned char *to = add_kv(b, key, type, type, 1, gguf_type_bytes(type));
-    if (to != NULL) {
-        memcpy(to, value, gguf_type_bytes(type));
-    }
+    struct gguf_kv kv = record(key, type, type, 1);
+    kv.data = value;
+    gguf_build_copy(b, &kv);
 }
 
 void gguf_build_array(struct gguf_build *b, const char *key, enum gguf_type elem_type, uint64_t n, const void *values)
 {
     uint64_t bytes;
+    struct gguf_kv kv = record(key, GGUF_ARRAY, elem_type, n);
+    kv.data = values;
     if (!ck_mul(n, gguf_type_bytes(elem_type), &bytes)) {
         b->err = ERR_NOMEM;
         return;
     }
-    unsigned char *to = add_kv(b, key, GGUF_ARRAY, elem_type, n, bytes);
-    if (to != NULL && bytes != 0) {
-        memcpy(to, values, (size_t)bytes);
-    }
+    gguf_build_copy(b, &kv);
 }
 
 void gguf_build_u32(struct gguf_build *b, const char *key, uint32_t v) { gguf_build_scalar(b, key, GGUF_U32, &v); }
@@ -101,27 +112,20 @@ void gguf_build_put_str(unsigned char **cursor, const char *s, size_t n)
 
 void gguf_build_str(struct gguf_build *b, const char *key, const char *s, size_t n)
 {
-    unsigned char *to = add_kv(b, key, GGUF_STRING, GGUF_STRING, 1, sizeof(uint64_t) + n);
+    struct gguf_kv kv = record(key, GGUF_STRING, GGUF_STRING, 1);
+    unsigned char *to = add_kv(b, &kv, sizeof(uint64_t) + n);
     gguf_build_put_str(&to, s, n);
 }
 
 unsigned char *gguf_build_strs(struct gguf_build *b, const char *key, uint64_t n, uint64_t total_bytes)
 {
     uint64_t bytes;
+    struct gguf_kv kv = record(key, GGUF_ARRAY, GGUF_STRING, n);
     if (!ck_mul(n, sizeof(uint64_t), &bytes) || !ck_add(bytes, total_bytes, &bytes)) {
         b->err = ERR_NOMEM;
         return NULL;
     }
-    return add_kv(b, key, GGUF_ARRAY, GGUF_STRING, n, bytes);
-}
-
-void gguf_build_copy(struct gguf_build *b, const char *key, const struct gguf_kv *kv)
-{
-    uint64_t bytes = gguf_value_bytes(kv);
-    unsigned char *to = add_kv(b, key, kv->type, kv->elem_type, kv->n, bytes);
-    if (to != NULL && bytes != 0) {
-        memcpy(to, kv->data, (size_t)bytes);
-    }
+    return add_kv(b, &kv, bytes);
 }
 
 void gguf_build_tensor(struct gguf_build *b, const char *name, const struct gguf_tensor *t)
@@ -131,7 +135,8 @@ void gguf_build_tensor(struct gguf_build *b, const char *name, const struct gguf
         return;
     }
     b->tensors = all;
-    char *copy = arena_dup(&b->arena, name, strlen(name));
+    const struct gguf_str from = name != NULL ? (struct gguf_str){name, strlen(name)} : t->name;
+    char *copy = arena_dup(&b->arena, from.data, from.len);
     struct row_mapped *rows = t->source == NULL ? arena_zalloc(&b->arena, sizeof *rows) : NULL;
     if (copy == NULL || (t->source == NULL && rows == NULL)) {
         b->err = ERR_NOMEM;
@@ -139,7 +144,7 @@ void gguf_build_tensor(struct gguf_build *b, const char *name, const struct gguf
     }
     struct gguf_tensor *new = &b->tensors[b->n_tensors++];
     *new = *t;
-    new->name = (struct gguf_str){copy, strlen(copy)};
+    new->name = (struct gguf_str){copy, from.len};
     if (rows != NULL) {
         *rows = gguf_rows_of(t);
         new->source = &rows->base;
@@ -163,20 +168,19 @@ void gguf_build_rows(struct gguf_build *b, struct gguf_tensor *t, const struct r
     t->bytes = source->row_bytes * source->n_rows;
 }
 
-const struct gguf_tensor *gguf_build_find(const struct gguf_build *b, const char *name)
+struct gguf_tensor *gguf_build_find(const struct gguf_build *b, const char *name)
 {
-    const struct gguf_str wanted = {name, strlen(name)};
     for (size_t i = 0; i < b->n_tensors; i++) {
-        if (gguf_str_order(b->tensors[i].name, wanted) == 0) {
+        if (gguf_str_is(b->tensors[i].name, name)) {
             return &b->tensors[i];
         }
     }
     return NULL;
 }
 
-static enum err finish(struct gguf_build *b, const struct io_map *const *maps, size_t n, struct gguf *g,
-                       struct err_info *info)
+static enum err finish(struct gguf_build *b, const struct gguf_files *files, struct gguf *g, struct err_info *info)
 {
+    size_t n = files != NULL ? files->n : 0;
     g->more = mem_zalloc_array(n + 1, sizeof *g->more, MEM_MODEL);
     g->kv_by_key = mem_zalloc_array(b->n_kv + 1, sizeof *g->kv_by_key, MEM_MODEL);
     g->tensors_by_name = mem_zalloc_array(b->n_tensors + 1, sizeof *g->tensors_by_name, MEM_MODEL);
@@ -184,7 +188,7 @@ static enum err finish(struct gguf_build *b, const struct io_map *const *maps, s
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the directory of the model");
     }
     for (size_t i = 0; i < n; i++) {
-        g->more[i] = maps[i];
+        g->more[i] = files->maps[i];
     }
     g->n_more = n;
     g->kv = b->kv;
@@ -201,29 +205,25 @@ static enum err finish(struct gguf_build *b, const struct io_map *const *maps, s
                                    (int)twice->name.len, twice->name.data);
 }
 
-enum err gguf_build_finish(struct gguf_build *b, const struct io_map *const *maps, size_t n, void (*release)(void *arg),
-                           void *arg, struct gguf **out, struct err_info *info)
+enum err gguf_build_finish(struct gguf_build *b, const struct gguf_files *files, struct gguf **out,
+                           struct err_info *info)
 {
-    *out = NULL;
-    struct gguf *g = mem_zalloc(sizeof *g, MEM_MODEL);
-    enum err err;
-    if (g == NULL) {
-        err = err_set(info, ERR_NOMEM, NULL, "out of memory for the model");
-    } else {
+    struct gguf *g = *out = mem_zalloc(sizeof *g, MEM_MODEL);
+    enum err err = g != NULL ? ERR_OK : err_set(info, ERR_NOMEM, NULL, "out of memory for the model");
+    if (err == ERR_OK) {
         g->is_borrowed = true;
         g->map.fd = -1;
         g->version = 3;
         g->alignment = GGUF_DEFAULT_ALIGNMENT;
         arena_init(&g->arena, 64 * 1024, 0, MEM_MODEL);
-        err = finish(b, maps, n, g, info);
+        err = finish(b, files, g, info);
     }
     gguf_build_fini(b);
     if (err != ERR_OK) {
-        gguf_close(&g);
-        return err;
+        gguf_close(out);
+    } else if (files != NULL) { /* only on success: otherwise the files are still the caller's */
+        g->release = files->release;
+        g->release_arg = files->arg;
     }
-    g->release = release; /* only on success: otherwise the files are still the caller's */
-    g->release_arg = arg;
-    *out = g;
-    return ERR_OK;
+    return err;
 }

@@ -31,11 +31,11 @@ void gguf_build_str(struct gguf_build *b, const char *key, const char *s, size_t
 unsigned char *gguf_build_strs(struct gguf_build *b, const char *key, uint64_t n, uint64_t total_bytes);
 void gguf_build_put_str(unsigned char **cursor, const char *s, size_t n); /* *cursor can be NULL */
 
-/* Copies the value of a key of another model. */
-void gguf_build_copy(struct gguf_build *b, const char *key, const struct gguf_kv *kv);
+/* Copies a key of another model with its value. */
+void gguf_build_copy(struct gguf_build *b, const struct gguf_kv *kv);
 
-/* Adds a tensor. All of *t except the name is taken unchanged; t->data and t->source must outlive the result. Without a
- * source, its rows are those at t->data. */
+/* Adds a tensor. All of *t is taken unchanged, except its name if `name` is another (OPTIONAL); t->data and t->source
+ * must outlive the result. Without a source, its rows are those at t->data. */
 void gguf_build_tensor(struct gguf_build *b, const char *name, const struct gguf_tensor *t);
 
 /* Makes the source's rows those of t: a matrix, or n of one shape, [n_in, n_out, n]. A NULL source means that memory is
@@ -43,12 +43,19 @@ void gguf_build_tensor(struct gguf_build *b, const char *name, const struct gguf
 void gguf_build_rows(struct gguf_build *b, struct gguf_tensor *t, const struct row_source *source, uint64_t n);
 
 /* Returns the tensor of that name, borrowed until the next one is added; NULL if there is none. */
-const struct gguf_tensor *gguf_build_find(const struct gguf_build *b, const char *name);
+struct gguf_tensor *gguf_build_find(const struct gguf_build *b, const char *name);
 
-/* Makes the object; the builder is empty afterwards. maps: of the n files that contain tensors' data; they must stay
- * until gguf_close calls release(arg), which closes them. ERR_NOMEM, ERR_DUPLICATE_KEY, ERR_BAD_TENSOR_NAME (twice). On
- * failure nothing is released. The caller owns *out until gguf_close. */
-MUST_CHECK enum err gguf_build_finish(struct gguf_build *b, const struct io_map *const *maps, size_t n,
-                                      void (*release)(void *arg), void *arg, struct gguf **out, struct err_info *info);
+/* The files that contain tensors' data. They must stay until gguf_close calls release(arg), which closes them. */
+struct gguf_files {
+    const struct io_map *const *maps;
+    size_t n;
+    void (*release)(void *arg);
+    void *arg;
+};
+
+/* Makes the object; the builder is empty afterwards. files: OPTIONAL; *files is copied. ERR_NOMEM, ERR_DUPLICATE_KEY,
+ * ERR_BAD_TENSOR_NAME (twice). On failure nothing is released. The caller owns *out until gguf_close. */
+MUST_CHECK enum err gguf_build_finish(struct gguf_build *b, const struct gguf_files *files, struct gguf **out,
+                                      struct err_info *info);
 
 #endif

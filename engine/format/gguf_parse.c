@@ -29,23 +29,14 @@ static const unsigned char *take(struct cursor *c, uint64_t n, const char *what)
     return p;
 }
 
-static enum err take_u32(struct cursor *c, const char *what, uint32_t *out)
+/* Reads a number of n bytes. */
+static enum err take_number(struct cursor *c, const char *what, void *out, size_t n)
 {
-    const unsigned char *p = take(c, 4, what);
+    const unsigned char *p = take(c, n, what);
     if (p == NULL) {
         return ERR_TRUNCATED;
     }
-    memcpy(out, p, 4);
-    return ERR_OK;
-}
-
-static enum err take_u64(struct cursor *c, const char *what, uint64_t *out)
-{
-    const unsigned char *p = take(c, 8, what);
-    if (p == NULL) {
-        return ERR_TRUNCATED;
-    }
-    memcpy(out, p, 8);
+    memcpy(out, p, n);
     return ERR_OK;
 }
 
@@ -54,7 +45,7 @@ static enum err take_u64(struct cursor *c, const char *what, uint64_t *out)
 static enum err take_str(struct cursor *c, const char *what, struct gguf_str *out)
 {
     uint64_t at = c->at, n;
-    TRY(take_u64(c, what, &n));
+    TRY(take_number(c, what, &n, sizeof(uint64_t)));
     if (n > GGUF_MAX_STRING_BYTES) {
         bool fits = n <= left(c);
         return err_set_at(c->info, fits ? ERR_BAD_STRING : ERR_STRING_EXCEEDS_FILE, at,
@@ -73,7 +64,7 @@ static enum err take_str(struct cursor *c, const char *what, struct gguf_str *ou
 static enum err take_name(struct cursor *c, const char *what, uint64_t max_bytes, enum err code, struct gguf_str *out)
 {
     uint64_t at = c->at, n;
-    TRY(take_u64(c, what, &n));
+    TRY(take_number(c, what, &n, sizeof(uint64_t)));
     if (n == 0 || n > max_bytes) {
         return err_set_at(c->info, code, at, "%s: expected 1 to %" PRIu64 " bytes, found %" PRIu64, what, max_bytes, n);
     }
@@ -169,10 +160,10 @@ static enum err parse_header(struct gguf *g, struct cursor *c, uint64_t *n_tenso
 {
     TRY(check_magic(c));
     c->at = 4;
-    TRY(take_u32(c, "the version", &g->version));
+    TRY(take_number(c, "the version", &g->version, sizeof(uint32_t)));
     TRY(check_version(c, g->version));
-    TRY(take_u64(c, "the tensor count", n_tensors));
-    return take_u64(c, "the metadata count", n_kv);
+    TRY(take_number(c, "the tensor count", n_tensors, sizeof(uint64_t)));
+    return take_number(c, "the metadata count", n_kv, sizeof(uint64_t));
 }
 
 /* --- metadata --------------------------------------------------------------------------------------------------- */
@@ -210,7 +201,7 @@ static enum err parse_array_head(struct cursor *c, struct gguf_kv *kv)
 {
     uint64_t at = c->at;
     uint32_t elem_type;
-    TRY(take_u32(c, "an array's element type", &elem_type));
+    TRY(take_number(c, "an array's element type", &elem_type, sizeof(uint32_t)));
     if (elem_type >= GGUF_TYPE_COUNT || elem_type == GGUF_ARRAY) {
         return err_set_at(c->info, ERR_NESTED_ARRAY, at,
                           "key '%.*s': expected an array of plain values, found element type %" PRIu32 "%s",
@@ -218,7 +209,7 @@ static enum err parse_array_head(struct cursor *c, struct gguf_kv *kv)
     }
     kv->elem_type = (enum gguf_type)elem_type;
     at = c->at;
-    TRY(take_u64(c, "an array's length", &kv->n));
+    TRY(take_number(c, "an array's length", &kv->n, sizeof(uint64_t)));
     if (kv->n > GGUF_MAX_ARRAY) {
         return err_set_at(c->info, ERR_COUNT_EXCEEDS_FILE, at,
                           "key '%.*s': expected an array of at most %d elements, found %" PRIu64 " with %" PRIu64
@@ -235,28 +226,18 @@ static enum err parse_array_head(struct cursor *c, struct gguf_kv *kv)
     return ERR_OK;
 }
 
-/* Does the key contain a step up in a path? Other tools use keys as file names and labels. */
-static bool has_path_step(struct gguf_str key)
-{
-    for (size_t i = 0; i + 3 <= key.len; i++) {
-        if (memcmp(key.data + i, "../", 3) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static enum err parse_kv(struct cursor *c, struct gguf_kv *kv)
 {
     *kv = (struct gguf_kv){.offset = c->at, .n = 1};
     TRY(take_name(c, "a metadata key", GGUF_MAX_KEY_BYTES, ERR_BAD_KEY, &kv->key));
-    if (has_path_step(kv->key)) {
+    /* Other tools use keys as file names and labels. */
+    if (memmem(kv->key.data, kv->key.len, "../", 3) != NULL) {
         return err_set_at(c->info, ERR_BAD_KEY, kv->offset, "a metadata key: expected a name, found the path '%.*s'",
                           (int)kv->key.len, kv->key.data);
     }
     uint32_t type;
     uint64_t at = c->at;
-    TRY(take_u32(c, "a value's type", &type));
+    TRY(take_number(c, "a value's type", &type, sizeof(uint32_t)));
     if (type >= GGUF_TYPE_COUNT) {
         return err_set_at(c->info, ERR_BAD_VALUE_TYPE, at, "key '%.*s': expected a type of 0 to %d, found %" PRIu32,
                           (int)kv->key.len, kv->key.data, GGUF_TYPE_COUNT - 1, type);
@@ -274,7 +255,7 @@ static enum err parse_shape(struct cursor *c, struct gguf_tensor *t)
 {
     uint64_t at = c->at;
     uint32_t n_dims;
-    TRY(take_u32(c, "a tensor's dimension count", &n_dims));
+    TRY(take_number(c, "a tensor's dimension count", &n_dims, sizeof(uint32_t)));
     if (n_dims == 0 || n_dims > GGUF_MAX_DIMS) {
         return err_set_at(c->info, ERR_BAD_DIMS, at, "tensor '%.*s': expected 1 to %d dimensions, found %" PRIu32,
                           (int)t->name.len, t->name.data, GGUF_MAX_DIMS, n_dims);
@@ -285,7 +266,7 @@ static enum err parse_shape(struct cursor *c, struct gguf_tensor *t)
         t->dims[i] = 1;
         at = c->at;
         if (i < t->n_dims) {
-            TRY(take_u64(c, "a tensor's dimension", &t->dims[i]));
+            TRY(take_number(c, "a tensor's dimension", &t->dims[i], sizeof(uint64_t)));
         }
         if (t->dims[i] == 0 || !ck_mul(n_elems, t->dims[i], &n_elems) || n_elems > INT64_MAX) {
             return err_set_at(
@@ -302,7 +283,7 @@ static enum err parse_type(struct cursor *c, struct gguf_tensor *t)
 {
     uint64_t at = c->at;
     uint32_t type;
-    TRY(take_u32(c, "a tensor's type", &type));
+    TRY(take_number(c, "a tensor's type", &type, sizeof(uint32_t)));
     const struct dtype_info *info = dtype_info(type);
     if (info == NULL) {
         return err_set_at(c->info, ERR_UNSUPPORTED_TYPE, at,
@@ -319,7 +300,7 @@ static enum err parse_type(struct cursor *c, struct gguf_tensor *t)
         return err_set_at(c->info, ERR_BAD_SHAPE, at, "tensor '%.*s': expected a size below 2^64 bytes, found more",
                           (int)t->name.len, t->name.data);
     }
-    return take_u64(c, "a tensor's offset", &t->offset);
+    return take_number(c, "a tensor's offset", &t->offset, sizeof(uint64_t));
 }
 
 static enum err parse_tensor(struct cursor *c, struct gguf_tensor *t)
@@ -349,10 +330,15 @@ static enum err explain_counts(struct cursor c, uint64_t n_tensors, uint64_t n_k
     if (err == ERR_TRUNCATED) {
         return err;
     }
-    uint64_t most = kv_fit ? (room - n_kv * GGUF_MIN_KV_BYTES) / GGUF_MIN_TENSOR_BYTES : room / GGUF_MIN_KV_BYTES;
-    return err_set_at(c.info, ERR_COUNT_EXCEEDS_FILE, kv_fit ? 8 : 16,
-                      "%s: expected at most %" PRIu64 " in the %" PRIu64 " bytes that follow, found %" PRIu64,
-                      kv_fit ? "tensor count" : "metadata count", most, room, kv_fit ? n_tensors : n_kv);
+    if (!kv_fit) {
+        return err_set_at(c.info, ERR_COUNT_EXCEEDS_FILE, 16,
+                          "metadata count: expected at most %" PRIu64 " in the %" PRIu64
+                          " bytes that follow, found %" PRIu64,
+                          room / GGUF_MIN_KV_BYTES, room, n_kv);
+    }
+    return err_set_at(c.info, ERR_COUNT_EXCEEDS_FILE, 8,
+                      "tensor count: expected at most %" PRIu64 " in the %" PRIu64 " bytes that follow, found %" PRIu64,
+                      (room - n_kv * GGUF_MIN_KV_BYTES) / GGUF_MIN_TENSOR_BYTES, room, n_tensors);
 }
 
 static enum err check_counts(const struct cursor *c, uint64_t n_tensors, uint64_t n_kv)

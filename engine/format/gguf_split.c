@@ -85,21 +85,23 @@ static void name_part(struct err_info *info, const char *path)
     }
 }
 
-/* Opens part `no` (from 0) next to the file at `path` and checks that it belongs to `whole`. */
-static enum err open_part(const char *path, const struct part_name *name, uint64_t no, const struct split *whole,
+/* Opens the part `expected` next to the file at `path` and checks its keys. */
+static enum err open_part(const char *path, const struct part_name *name, const struct split *expected,
                           struct gguf **out, struct err_info *info)
 {
+    uint64_t no = expected->no;
     size_t bytes = name->prefix + TAIL_BYTES + 1;
     char *part = mem_alloc(bytes, MEM_GENERAL);
     TRY_MEM_FOR(part != NULL, info, "out of memory for a file name");
-    snprintf(part, bytes, "%.*s-%05u-of-%05u.gguf", (int)name->prefix, path, (unsigned)no + 1, (unsigned)whole->count);
+    snprintf(part, bytes, "%.*s-%05u-of-%05u.gguf", (int)name->prefix, path, (unsigned)no + 1,
+             (unsigned)expected->count);
     struct split s = {0};
     enum err err = gguf_open_file(part, out, info);
     err = err != ERR_OK ? err : read_split(*out, &s, info);
-    if (err == ERR_OK && (s.count != whole->count || s.no != no)) {
+    if (err == ERR_OK && (s.count != expected->count || s.no != no)) {
         err = err_set(info, ERR_BAD_SPLIT, "split.no",
-                      "expected split.no %" PRIu64 " of %" PRIu64 ", found %" PRIu64 " of %" PRIu64, no, whole->count,
-                      s.no, s.count);
+                      "expected split.no %" PRIu64 " of %" PRIu64 ", found %" PRIu64 " of %" PRIu64, no,
+                      expected->count, s.no, s.count);
     }
     if (err != ERR_OK) {
         name_part(info, part);
@@ -148,7 +150,8 @@ static enum err join(const char *path, const struct part_name *name, const struc
 {
     for (uint64_t no = 0; no < whole->count; no++) {
         if (part[no] == NULL) {
-            TRY(open_part(path, name, no, whole, &part[no], info));
+            struct split of_part = {.no = no, .count = whole->count};
+            TRY(open_part(path, name, &of_part, &part[no], info));
         }
     }
     struct gguf *first = part[0];

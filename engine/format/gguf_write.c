@@ -95,15 +95,6 @@ static enum err put_directory(const struct gguf *g, uint64_t alignment, struct b
 
 /* --- data --------------------------------------------------------------------------------------------------------- */
 
-static enum err put_own_data(void *arg, const struct gguf_tensor *t, size_t i, struct gguf_sink *to,
-                             struct err_info *info)
-{
-    (void)arg;
-    (void)i;
-    return t->data != NULL ? gguf_sink_put(to, t->data, (size_t)t->bytes, info)
-                           : err_set(info, ERR_INTERNAL, NULL, "a tensor whose rows must be made");
-}
-
 static enum err put_data(struct gguf_sink *to, const struct gguf *g, uint64_t alignment,
                          const struct gguf_write_options *o, struct err_info *info)
 {
@@ -111,7 +102,13 @@ static enum err put_data(struct gguf_sink *to, const struct gguf *g, uint64_t al
     for (size_t i = 0; i < gguf_n_tensors(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
         to->left = t->bytes;
-        TRY((o->fill != NULL ? o->fill : put_own_data)(o->arg, t, i, to, info));
+        if (o->fill != NULL) {
+            TRY(o->fill(o->arg, t, i, to, info));
+        } else if (t->data != NULL) {
+            TRY(gguf_sink_put(to, t->data, (size_t)t->bytes, info));
+        } else {
+            return err_set(info, ERR_INTERNAL, NULL, "a tensor whose rows must be made");
+        }
         if (to->left != 0) {
             return err_set(info, ERR_INTERNAL, NULL, "tensor '%.*s': got %" PRIu64 " of %" PRIu64 " bytes",
                            (int)t->name.len, t->name.data, t->bytes - to->left, t->bytes);
@@ -122,14 +119,6 @@ static enum err put_data(struct gguf_sink *to, const struct gguf *g, uint64_t al
         }
     }
     return ERR_OK;
-}
-
-static enum err put_file(struct gguf_sink *to, const struct gguf *g, const struct buf *head, uint64_t data_bytes,
-                         uint64_t alignment, const struct gguf_write_options *o, struct err_info *info)
-{
-    TRY(io_writer_reserve(&to->file, head->len + data_bytes, info));
-    TRY(io_writer_append(&to->file, head->data, head->len, info));
-    return put_data(to, g, alignment, o, info);
 }
 
 enum err gguf_write(const char *path, const struct gguf *g, const struct gguf_write_options *o, struct err_info *info)
@@ -153,7 +142,9 @@ enum err gguf_write(const char *path, const struct gguf *g, const struct gguf_wr
     buf_init(&head, 0, MEM_GENERAL);
     enum err err = put_directory(g, alignment, &head, &data_bytes, info);
     err = err != ERR_OK ? err : io_writer_open(&to.file, path, 0666, info);
-    err = err != ERR_OK ? err : put_file(&to, g, &head, data_bytes, alignment, o, info);
+    err = err != ERR_OK ? err : io_writer_reserve(&to.file, head.len + data_bytes, info);
+    err = err != ERR_OK ? err : io_writer_append(&to.file, head.data, head.len, info);
+    err = err != ERR_OK ? err : put_data(&to, g, alignment, o, info);
     buf_fini(&head);
     if (err != ERR_OK) {
         io_writer_abort(&to.file);

@@ -57,10 +57,11 @@ static enum err read_dtype(const struct entry *e, struct st_tensor *t, struct er
             return ERR_OK;
         }
     }
+    if (found == NULL) {
+        found = v == NULL ? "none" : json_read_type_name(v);
+    }
     return err_set(info, ERR_BAD_DTYPE, e->name, "tensor '%.255s': expected a dtype such as BF16, found %.64s", e->name,
-                   found != NULL ? found
-                   : v == NULL   ? "none"
-                                 : json_read_type_name(v));
+                   found);
 }
 
 /* Reads a member of an array as an integer of 0 or more. */
@@ -77,8 +78,12 @@ static bool read_count(const json_t *array, size_t i, uint64_t *out)
 /* Writes a short text for a value that should be an array of counts: "[2, -3]", "a string". */
 static void write_found(const json_t *v, char *out, size_t cap)
 {
-    snprintf(out, cap, "%s", v == NULL ? "none" : json_is_array(v) ? "[" : json_read_type_name(v));
-    for (size_t i = 0; json_is_array(v) && i <= json_array_size(v); i++) {
+    if (!json_is_array(v)) {
+        snprintf(out, cap, "%s", v == NULL ? "none" : json_read_type_name(v));
+        return;
+    }
+    snprintf(out, cap, "[");
+    for (size_t i = 0; i <= json_array_size(v); i++) {
         size_t n = strlen(out);
         const json_t *e = json_array_get(v, i);
         const char *comma = i == 0 ? "" : ", ";
@@ -191,9 +196,6 @@ static enum err check_tiling(const struct entry *e, size_t n, uint64_t room, str
                                 "expected data of %" PRIu64 " bytes, as the tensors say, found %" PRIu64, at, room);
 }
 
-/* Does an entry of this name describe a tensor? */
-static bool is_tensor(const char *name) { return strcmp(name, "__metadata__") != 0; }
-
 static enum err list_entries(json_t *header, struct entry *out, size_t *n, struct err_info *info)
 {
     const char *name;
@@ -205,11 +207,12 @@ static enum err list_entries(json_t *header, struct entry *out, size_t *n, struc
             return err_set(info, ERR_BAD_HEADER, name, "'%.255s': expected an object, found %s", name,
                            json_read_type_name(v));
         }
-        if (is_tensor(name) && (name[0] == '\0' || strlen(name) > SAFETENSORS_MAX_NAME_BYTES)) {
+        bool is_tensor = strcmp(name, "__metadata__") != 0;
+        if (is_tensor && (name[0] == '\0' || strlen(name) > SAFETENSORS_MAX_NAME_BYTES)) {
             return err_set(info, ERR_BAD_TENSOR_NAME, NULL, "a tensor name: expected 1 to %d bytes, found %zu",
                            SAFETENSORS_MAX_NAME_BYTES, strlen(name));
         }
-        if (is_tensor(name)) {
+        if (is_tensor) {
             out[(*n)++] = (struct entry){.name = name, .object = v};
         }
     }
@@ -258,16 +261,11 @@ static enum err read_length(const struct io_map *map, uint64_t *out, struct err_
     return ERR_OK;
 }
 
-/* Counts in a header, found without parsing it. */
-struct survey {
-    uint64_t n_values;  /* about the number of tensors, dimensions and offsets, or more */
-    uint64_t n_entries; /* of the outermost object */
-};
-
-/* Counts values first, because each one costs the parser time and memory. Malformed text gives arbitrary numbers. */
-static struct survey look_over(const char *s, size_t n)
+/* Counts values first, because each one costs the parser time and memory. n_values: about the number of tensors,
+ * dimensions and offsets, or more; n_entries: of the outermost object. Malformed text gives arbitrary numbers. */
+static enum err check_counts(const char *s, size_t n, struct err_info *info)
 {
-    struct survey found = {.n_values = 1, .n_entries = 1};
+    uint64_t n_values = 1, n_entries = 1;
     size_t depth = 0;
     for (size_t i = 0; i < n; i++) {
         if (s[i] == '"') {
@@ -279,31 +277,26 @@ static struct survey look_over(const char *s, size_t n)
         }
         depth += s[i] == '[' || s[i] == '{';
         depth -= depth > 0 && (s[i] == ']' || s[i] == '}');
-        found.n_values += s[i] == ',';
-        found.n_entries += s[i] == ',' && depth == 1;
+        n_values += s[i] == ',';
+        n_entries += s[i] == ',' && depth == 1;
     }
-    return found;
+    if (n_entries > SAFETENSORS_MAX_TENSORS + 1) { /* one can be __metadata__ */
+        return err_set(info, ERR_COUNT_EXCEEDS_FILE, NULL, "tensor count: expected at most %d, found %" PRIu64,
+                       SAFETENSORS_MAX_TENSORS, n_entries);
+    }
+    return n_values <= SAFETENSORS_MAX_VALUES
+               ? ERR_OK
+               : err_set(info, ERR_BAD_HEADER, NULL,
+                         "the header: expected at most %d values, found %" PRIu64 " between commas",
+                         SAFETENSORS_MAX_VALUES, n_values);
 }
 
 /* Maps codes of request bodies to those of files. */
 static enum err file_code(enum err err)
 {
-    return err == ERR_DUPLICATE_FIELD                           ? ERR_DUPLICATE_KEY
-           : err == ERR_INVALID_JSON || err == ERR_INVALID_UTF8 ? ERR_BAD_HEADER
-                                                                : err;
-}
-
-static enum err check_survey(const struct survey *survey, struct err_info *info)
-{
-    if (survey->n_entries > SAFETENSORS_MAX_TENSORS + 1) { /* one can be __metadata__ */
-        return err_set(info, ERR_COUNT_EXCEEDS_FILE, NULL, "tensor count: expected at most %d, found %" PRIu64,
-                       SAFETENSORS_MAX_TENSORS, survey->n_entries);
-    }
-    return survey->n_values <= SAFETENSORS_MAX_VALUES
-               ? ERR_OK
-               : err_set(info, ERR_BAD_HEADER, NULL,
-                         "the header: expected at most %d values, found %" PRIu64 " between commas",
-                         SAFETENSORS_MAX_VALUES, survey->n_values);
+    bool is_malformed = err == ERR_INVALID_JSON || err == ERR_INVALID_UTF8;
+    err = is_malformed ? ERR_BAD_HEADER : err;
+    return err == ERR_DUPLICATE_FIELD ? ERR_DUPLICATE_KEY : err;
 }
 
 static enum err parse(struct safetensors *s, struct err_info *info)
@@ -312,8 +305,7 @@ static enum err parse(struct safetensors *s, struct err_info *info)
     json_t *header;
     TRY(read_length(&s->map, &n, info));
     const char *text = (const char *)s->map.data + LENGTH_BYTES;
-    struct survey survey = look_over(text, (size_t)n);
-    TRY(check_survey(&survey, info));
+    TRY(check_counts(text, (size_t)n, info));
     enum err err = json_read(text, (size_t)n, MAX_DEPTH, "the header", &header, info);
     if (err != ERR_OK) {
         err = file_code(err);

@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { PATH_BYTES = 4096, INDEX_DEPTH = 8 };
+enum { INDEX_DEPTH = 8 };
 
 struct safetensors_folder {
     struct safetensors **shards;
@@ -23,15 +23,13 @@ struct safetensors_folder {
     size_t n_tensors;
 };
 
-static enum err no_memory(struct err_info *info)
+enum err safetensors_path(const char *folder, const char *name, char path[SAFETENSORS_PATH_BYTES],
+                          struct err_info *info)
 {
-    return err_set(info, ERR_NOMEM, NULL, "out of memory for the model");
-}
-
-static enum err join_path(const char *folder, const char *name, char path[PATH_BYTES], struct err_info *info)
-{
-    int n = snprintf(path, PATH_BYTES, "%s/%s", folder, name);
-    return n < PATH_BYTES ? ERR_OK : err_set(info, ERR_FILE, NULL, "expected a path below %d bytes", PATH_BYTES);
+    int n = snprintf(path, SAFETENSORS_PATH_BYTES, "%s/%s", folder, name);
+    return n < SAFETENSORS_PATH_BYTES
+               ? ERR_OK
+               : err_set(info, ERR_FILE, NULL, "expected a path below %d bytes", SAFETENSORS_PATH_BYTES);
 }
 
 /* --- shards ------------------------------------------------------------------------------------------------------- */
@@ -56,12 +54,10 @@ static void name_file(struct err_info *info, const char *name)
 
 static enum err add_shard(struct safetensors_folder *f, const char *folder, const char *name, struct err_info *info)
 {
-    char path[PATH_BYTES];
-    TRY(join_path(folder, name, path, info));
+    char path[SAFETENSORS_PATH_BYTES];
+    TRY(safetensors_path(folder, name, path, info));
     char *copy = mem_dup(name, strlen(name), MEM_MODEL);
-    if (copy == NULL) {
-        return no_memory(info);
-    }
+    TRY_MEM_FOR(copy != NULL, info, "out of memory for the model");
     struct safetensors *s;
     enum err err = safetensors_open(path, &s, info);
     if (err != ERR_OK) {
@@ -81,7 +77,8 @@ static enum err allocate_shards(struct safetensors_folder *f, size_t n, struct e
     f->shards = mem_zalloc_array(n, sizeof *f->shards, MEM_MODEL);
     f->names = mem_zalloc_array(n, sizeof *f->names, MEM_MODEL);
     f->maps = mem_zalloc_array(n, sizeof *f->maps, MEM_MODEL);
-    return f->shards != NULL && f->names != NULL && f->maps != NULL ? ERR_OK : no_memory(info);
+    TRY_MEM_FOR(f->shards != NULL && f->names != NULL && f->maps != NULL, info, "out of memory for the model");
+    return ERR_OK;
 }
 
 static int order_strings(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
@@ -112,9 +109,7 @@ const char *safetensors_folder_file_of(const struct safetensors_folder *f, const
 static enum err list_tensors(struct safetensors_folder *f, struct err_info *info)
 {
     f->tensors = mem_zalloc_array(f->n_tensors + 1, sizeof *f->tensors, MEM_MODEL);
-    if (f->tensors == NULL) {
-        return no_memory(info);
-    }
+    TRY_MEM_FOR(f->tensors != NULL, info, "out of memory for the model");
     size_t n = 0;
     for (size_t i = 0; i < f->n_shards; i++) {
         for (size_t k = 0; k < safetensors_n_tensors(f->shards[i]); k++) {
@@ -166,16 +161,8 @@ static enum err list_shards(const json_t *map, const char **names, size_t *n, st
 /* Is the tensor in the shard of that name? Shards are open and in order of their names. */
 static bool is_in(const struct safetensors_folder *f, const char *shard, const struct st_tensor *t)
 {
-    size_t from = 0, to = f->n_shards;
-    while (from < to) {
-        size_t middle = from + (to - from) / 2;
-        int order = strcmp(shard, f->names[middle]);
-        if (order == 0) {
-            return holds(f->shards[middle], t);
-        }
-        *(order < 0 ? &to : &from) = order < 0 ? middle : middle + 1;
-    }
-    return false;
+    char **name = bsearch(&shard, f->names, f->n_shards, sizeof *f->names, order_strings);
+    return name != NULL && holds(f->shards[name - f->names], t);
 }
 
 /* Checks that every tensor is in the shard of the index. Shards are open and tensors listed. */
@@ -199,9 +186,7 @@ static enum err open_shards(struct safetensors_folder *f, const char *folder, co
 {
     size_t n = json_object_size(map);
     const char **names = mem_zalloc_array(n + 1, sizeof *names, MEM_GENERAL);
-    if (names == NULL) {
-        return no_memory(info);
-    }
+    TRY_MEM_FOR(names != NULL, info, "out of memory for the model");
     enum err err = list_shards(map, names, &n, info);
     if (err == ERR_OK && (n == 0 || n > SAFETENSORS_MAX_SHARDS)) {
         err = err_set(info, ERR_BAD_SHARD_INDEX, "weight_map", "weight_map: expected 1 to %d shards, found %zu",
@@ -256,10 +241,10 @@ static enum err read_index(struct safetensors_folder *f, const char *folder, con
 
 static enum err none_there(const char *folder, struct err_info *info)
 {
-    char path[PATH_BYTES];
-    TRY(join_path(folder, "pytorch_model.bin", path, info));
+    char path[SAFETENSORS_PATH_BYTES];
+    TRY(safetensors_path(folder, "pytorch_model.bin", path, info));
     bool has_pickle = access(path, F_OK) == 0;
-    TRY(join_path(folder, "pytorch_model.bin.index.json", path, info));
+    TRY(safetensors_path(folder, "pytorch_model.bin.index.json", path, info));
     has_pickle |= access(path, F_OK) == 0;
     return err_set(info, ERR_NO_SAFETENSORS, NULL,
                    "expected model.safetensors or model.safetensors.index.json in the folder, found %s",
@@ -268,12 +253,12 @@ static enum err none_there(const char *folder, struct err_info *info)
 
 static enum err open_folder(struct safetensors_folder *f, const char *folder, struct err_info *info)
 {
-    char path[PATH_BYTES];
-    TRY(join_path(folder, "model.safetensors.index.json", path, info));
+    char path[SAFETENSORS_PATH_BYTES];
+    TRY(safetensors_path(folder, "model.safetensors.index.json", path, info));
     if (access(path, F_OK) == 0) {
         return read_index(f, folder, path, info);
     }
-    TRY(join_path(folder, "model.safetensors", path, info));
+    TRY(safetensors_path(folder, "model.safetensors", path, info));
     if (access(path, F_OK) != 0) {
         return none_there(folder, info);
     }
@@ -285,9 +270,7 @@ static enum err open_folder(struct safetensors_folder *f, const char *folder, st
 enum err safetensors_folder_open(const char *folder, struct safetensors_folder **out, struct err_info *info)
 {
     *out = mem_zalloc(sizeof **out, MEM_MODEL);
-    if (*out == NULL) {
-        return no_memory(info);
-    }
+    TRY_MEM_FOR(*out != NULL, info, "out of memory for the model");
     enum err err = open_folder(*out, folder, info);
     if (err != ERR_OK) {
         safetensors_folder_close(out);
@@ -318,16 +301,9 @@ const struct st_tensor *safetensors_folder_at(const struct safetensors_folder *f
 
 const struct st_tensor *safetensors_folder_find(const struct safetensors_folder *f, const char *name)
 {
-    size_t from = 0, to = f->n_tensors;
-    while (from < to) {
-        size_t middle = from + (to - from) / 2;
-        int order = strcmp(name, f->tensors[middle]->name);
-        if (order == 0) {
-            return f->tensors[middle];
-        }
-        *(order < 0 ? &to : &from) = order < 0 ? middle : middle + 1;
-    }
-    return NULL;
+    const struct st_tensor named = {.name = name}, *key = &named;
+    const struct st_tensor **found = bsearch(&key, f->tensors, f->n_tensors, sizeof *f->tensors, order_tensors);
+    return found != NULL ? *found : NULL;
 }
 
 const struct io_map *const *safetensors_folder_maps(const struct safetensors_folder *f, size_t *n)

@@ -8,6 +8,12 @@
 
 enum { SAFETENSORS_MAX_SHARDS = 4096, SAFETENSORS_MAX_INDEX_BYTES = 64 << 20 };
 
+enum { SAFETENSORS_PATH_BYTES = 4096 };
+
+/* Writes "<folder>/<name>" to path. ERR_FILE: it is too long. */
+MUST_CHECK enum err safetensors_path(const char *folder, const char *name, char path[SAFETENSORS_PATH_BYTES],
+                                     struct err_info *info);
+
 struct safetensors_folder;
 
 /* Opens the folder. ERR_NO_SAFETENSORS (neither file exists; the message names what the folder has instead),

@@ -16,15 +16,9 @@ enum {
     PIECE_TYPE = 3,
     TRAINER_MODEL_TYPE = 3,
     TRAINER_WHITESPACE_AS_SUFFIX = 24,
-    TRAINER_BYTE_FALLBACK = 35,
-    TRAINER_UNK_ID = 40,
-    TRAINER_BOS_ID = 41,
-    TRAINER_EOS_ID = 42,
-    TRAINER_PAD_ID = 43,
+    TRAINER_FIRST_ID = 40, /* the others follow */
     NORMALIZER_CHARSMAP = 2,
-    NORMALIZER_DUMMY_PREFIX = 3,
-    NORMALIZER_EXTRA_WHITESPACES = 4,
-    NORMALIZER_ESCAPE_WHITESPACES = 5,
+    NORMALIZER_DUMMY_PREFIX = 3, /* then extra and escaped white space */
 };
 
 /* A message being read: bytes [at, end) of data. */
@@ -108,7 +102,7 @@ static struct reader inside(const struct reader *r, const struct field *f)
 static enum err read_piece(const struct reader *outer, const struct field *message, struct tokenizer_vocab *v)
 {
     struct reader r = inside(outer, message);
-    struct vocab_token t = {.text = "", .kind = VOCAB_NORMAL};
+    struct vocab_token t = {.text = "", .kind = TOKEN_NORMAL};
     while (r.at < r.end) {
         struct field f;
         TRY(read_field(&r, &f));
@@ -118,9 +112,9 @@ static enum err read_piece(const struct reader *outer, const struct field *messa
         } else if (f.number == PIECE_SCORE && f.wire == WIRE_FIXED32) {
             uint32_t bits = (uint32_t)f.value;
             memcpy(&t.score, &bits, sizeof bits);
-        } else if (f.number == PIECE_TYPE && f.wire == WIRE_VARINT && f.value >= VOCAB_NORMAL &&
-                   f.value <= VOCAB_BYTE) {
-            t.kind = (enum vocab_kind)f.value;
+        } else if (f.number == PIECE_TYPE && f.wire == WIRE_VARINT && f.value >= TOKEN_NORMAL &&
+                   f.value <= TOKEN_BYTE) {
+            t.kind = (enum token_kind)f.value;
         } else if (f.number <= PIECE_TYPE) {
             return bad(&r, "a piece with a text of at most 64 KiB, a score and a type of 1 to 6");
         }
@@ -133,41 +127,22 @@ static enum err read_piece(const struct reader *outer, const struct field *messa
     return ERR_OK;
 }
 
-static int32_t id_of(uint64_t v) { return v < TOKENIZER_VOCAB_MAX ? (int32_t)v : -1; }
-
 static enum err read_trainer(const struct reader *outer, const struct field *message, struct spm_proto *p)
 {
     struct reader r = inside(outer, message);
     while (r.at < r.end) {
         struct field f;
         TRY(read_field(&r, &f));
+        uint32_t id = f.number - TRAINER_FIRST_ID;
         if (f.wire != WIRE_VARINT) {
             continue;
         }
-        switch (f.number) {
-        case TRAINER_MODEL_TYPE:
+        if (f.number == TRAINER_MODEL_TYPE) {
             p->model = f.value;
-            break;
-        case TRAINER_WHITESPACE_AS_SUFFIX:
+        } else if (f.number == TRAINER_WHITESPACE_AS_SUFFIX) {
             p->whitespace_as_suffix = f.value != 0;
-            break;
-        case TRAINER_BYTE_FALLBACK:
-            p->byte_fallback = f.value != 0;
-            break;
-        case TRAINER_UNK_ID:
-            p->unk_id = id_of(f.value);
-            break;
-        case TRAINER_BOS_ID:
-            p->bos_id = id_of(f.value);
-            break;
-        case TRAINER_EOS_ID:
-            p->eos_id = id_of(f.value);
-            break;
-        case TRAINER_PAD_ID:
-            p->pad_id = id_of(f.value);
-            break;
-        default:
-            break;
+        } else if (id < SPM_ID_COUNT) {
+            p->ids[id] = f.value < TOKENIZER_VOCAB_MAX ? (int32_t)f.value : -1;
         }
     }
     return ERR_OK;
@@ -175,19 +150,17 @@ static enum err read_trainer(const struct reader *outer, const struct field *mes
 
 static enum err read_normalizer(const struct reader *outer, const struct field *message, struct spm_proto *p)
 {
+    bool *const flags[] = {&p->add_dummy_prefix, &p->remove_extra_whitespaces, &p->escape_whitespaces};
     struct reader r = inside(outer, message);
     while (r.at < r.end) {
         struct field f;
         TRY(read_field(&r, &f));
+        uint32_t flag = f.number - NORMALIZER_DUMMY_PREFIX;
         if (f.number == NORMALIZER_CHARSMAP && f.wire == WIRE_BYTES) {
             p->charsmap = r.data + f.from;
             p->charsmap_bytes = f.n;
-        } else if (f.number == NORMALIZER_DUMMY_PREFIX && f.wire == WIRE_VARINT) {
-            p->add_dummy_prefix = f.value != 0;
-        } else if (f.number == NORMALIZER_EXTRA_WHITESPACES && f.wire == WIRE_VARINT) {
-            p->remove_extra_whitespaces = f.value != 0;
-        } else if (f.number == NORMALIZER_ESCAPE_WHITESPACES && f.wire == WIRE_VARINT) {
-            p->escape_whitespaces = f.value != 0;
+        } else if (flag < ARRAY_LEN(flags) && f.wire == WIRE_VARINT) {
+            *flags[flag] = f.value != 0;
         }
     }
     return ERR_OK;
@@ -201,15 +174,11 @@ enum err spm_proto_read(const void *data, size_t n, struct spm_proto *out, struc
                               .add_dummy_prefix = true,
                               .remove_extra_whitespaces = true,
                               .escape_whitespaces = true,
-                              .unk_id = 0,
-                              .bos_id = 1,
-                              .eos_id = 2,
-                              .pad_id = -1};
+                              .ids = {[SPM_UNK] = 0, [SPM_BOS] = 1, [SPM_EOS] = 2, [SPM_PAD] = -1}};
     while (r.at < r.end) {
         struct field f;
         TRY(read_field(&r, &f));
-        bool is_message = f.wire == WIRE_BYTES;
-        if (f.number <= MODEL_NORMALIZER && !is_message) {
+        if (f.number <= MODEL_NORMALIZER && f.wire != WIRE_BYTES) {
             return bad(&r, "pieces and settings as messages");
         }
         if (f.number == MODEL_PIECES) {

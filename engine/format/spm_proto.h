@@ -6,15 +6,18 @@
 
 #include "engine/format/tokenizer_vocab.h"
 
+/* In the order of the file's fields. */
+enum { SPM_UNK, SPM_BOS, SPM_EOS, SPM_PAD, SPM_ID_COUNT };
+
 enum spm_model { SPM_UNIGRAM = 1, SPM_BPE = 2, SPM_WORD = 3, SPM_CHAR = 4 };
 
 /* The caller frees the vocabulary with tokenizer_vocab_fini; its texts and the charsmap point into the data. */
 struct spm_proto {
     struct tokenizer_vocab vocab; /* kinds are the file's */
     uint64_t model;               /* enum spm_model, or another number */
-    bool byte_fallback, whitespace_as_suffix;
+    bool whitespace_as_suffix;
     bool add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces;
-    int32_t unk_id, bos_id, eos_id, pad_id; /* -1: none */
+    int32_t ids[SPM_ID_COUNT]; /* -1: none */
     const void *charsmap;
     size_t charsmap_bytes;
 };

@@ -4,25 +4,19 @@
 
 enum { SMALL_BYTES = 16 << 20 };
 
-/* Reads tokenizer.json, which is in r->root. Ignores truncation and padding, which are settings of its last call. */
-static enum err read_json(struct tokenizer_reader *r)
-{
-    r->file = "tokenizer.json";
-    TRY(tokenizer_json_rules(r));
-    TRY(tokenizer_json_model(r));
-    return tokenizer_json_post(r);
-}
-
 static enum err read_all(struct tokenizer_reader *r)
 {
-    char path[TOKENIZER_JSON_PATH_BYTES];
+    char path[SAFETENSORS_PATH_BYTES];
     bool has_proto;
     TRY(tokenizer_json_file(r, "tokenizer_config.json", SMALL_BYTES, ERR_BAD_CONFIG, &r->settings));
     TRY(tokenizer_json_file(r, "generation_config.json", SMALL_BYTES, ERR_BAD_CONFIG, &r->generation));
     TRY(tokenizer_json_file(r, "tokenizer.json", TOKENIZER_JSON_MAX_BYTES, ERR_BAD_VOCAB, &r->root));
     TRY(tokenizer_json_path(r, "tokenizer.model", path, &has_proto));
     if (r->root != NULL) {
-        TRY(read_json(r));
+        r->file = "tokenizer.json"; /* truncation and padding, settings of its last call, are ignored */
+        TRY(tokenizer_json_rules(r));
+        TRY(tokenizer_json_model(r));
+        TRY(tokenizer_json_post(r));
     } else if (has_proto) {
         r->file = "tokenizer.model";
         TRY(tokenizer_json_spm(r, path));

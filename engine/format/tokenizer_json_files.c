@@ -43,10 +43,9 @@ static void add_end(struct ends *e, uint32_t id)
     }
 }
 
-/* Reads object[key]: an id or a list of ids. The first one goes to *first if that is NONE, all go to `ends`
- * (OPTIONAL). */
+/* Appends object[key]: an id or a list of ids. */
 static enum err read_ids(const struct tokenizer_reader *r, const char *file, const json_t *object, const char *key,
-                         uint32_t *first, struct ends *ends)
+                         struct ends *out)
 {
     const json_t *v = json_read_get(object, key);
     size_t n = json_is_array(v) ? json_array_size(v) : v != NULL;
@@ -57,10 +56,7 @@ static enum err read_ids(const struct tokenizer_reader *r, const char *file, con
     for (size_t i = 0; i < n; i++) {
         uint32_t id = 0;
         TRY(check_id(r, file, key, json_is_array(v) ? json_array_get(v, i) : v, &id));
-        *first = *first == TOKENIZER_VOCAB_NONE ? id : *first;
-        if (ends != NULL) {
-            add_end(ends, id);
-        }
+        add_end(out, id);
     }
     return ERR_OK;
 }
@@ -90,19 +86,17 @@ static enum err read_named(const struct tokenizer_reader *r, const char *role, b
     return ERR_OK;
 }
 
-/* Reads a role's id from tokenizer_config.json, else from config.json or its text_config. */
-static enum err read_role(const struct tokenizer_reader *r, const char *role, bool must_be, struct ends *ends,
-                          uint32_t *out)
+/* Reads a role's id from tokenizer_config.json, else the first in the other files, all of which go to *all. */
+static enum err read_role(const struct tokenizer_reader *r, const char *role, struct ends *all, uint32_t *out)
 {
     char key[KEY_BYTES];
-    TRY(read_named(r, role, must_be, out));
-    if (!must_be) { /* other roles are optional: a placeholder such as -1 means none */
-        return ERR_OK;
-    }
+    TRY(read_named(r, role, true, out));
     snprintf(key, sizeof key, "%s_token_id", role);
-    TRY(read_ids(r, "generation_config.json", r->generation, key, out, ends));
-    TRY(read_ids(r, "config.json", r->config, key, out, ends));
-    return read_ids(r, "config.json", json_read_get(r->config, "text_config"), key, out, ends);
+    TRY(read_ids(r, "generation_config.json", r->generation, key, all));
+    TRY(read_ids(r, "config.json", r->config, key, all));
+    TRY(read_ids(r, "config.json", json_read_get(r->config, "text_config"), key, all));
+    *out = *out == TOKENIZER_VOCAB_NONE && all->n > 0 ? all->ids[0] : *out;
+    return ERR_OK;
 }
 
 static void write_id(struct tokenizer_reader *r, const char *role, uint32_t id)
@@ -142,10 +136,10 @@ enum err tokenizer_json_roles(struct tokenizer_reader *r)
     static const struct {
         const char *role, *key;
     } others[] = {{"pad", "padding"}, {"sep", "seperator"}, {"cls", "cls"}, {"mask", "mask"}, {"unk", "unknown"}};
-    struct ends ends = {.n = 0};
+    struct ends begins = {.n = 0}, ends = {.n = 0};
     uint32_t bos, eos, id;
-    TRY(read_role(r, "bos", true, NULL, &bos));
-    TRY(read_role(r, "eos", true, &ends, &eos));
+    TRY(read_role(r, "bos", &begins, &bos));
+    TRY(read_role(r, "eos", &ends, &eos));
     if (eos != TOKENIZER_VOCAB_NONE) {
         add_end(&ends, eos);
     }
@@ -158,7 +152,7 @@ enum err tokenizer_json_roles(struct tokenizer_reader *r)
     TRY(write_added(r, "eos", r->last_id, eos));
     for (size_t i = 0; i < ARRAY_LEN(others); i++) {
         if (!(r->has_unknown_key && strcmp(others[i].role, "unk") == 0)) {
-            TRY(read_role(r, others[i].role, false, NULL, &id));
+            TRY(read_named(r, others[i].role, false, &id)); /* optional: an id such as -1 means none */
             write_id(r, others[i].key, id);
         }
     }
@@ -239,7 +233,7 @@ static enum err write_jinja(struct tokenizer_reader *r, const char *path)
 
 enum err tokenizer_json_chat(struct tokenizer_reader *r)
 {
-    char path[TOKENIZER_JSON_PATH_BYTES];
+    char path[SAFETENSORS_PATH_BYTES];
     bool is_there;
     TRY(tokenizer_json_path(r, "chat_template.jinja", path, &is_there));
     if (is_there) {

@@ -2,11 +2,11 @@
 #ifndef INFCGI_FORMAT_TOKENIZER_JSON_INTERNAL_H
 #define INFCGI_FORMAT_TOKENIZER_JSON_INTERNAL_H
 
+#include "engine/format/safetensors_folder.h"
 #include "engine/format/tokenizer_json.h"
 #include "engine/format/tokenizer_vocab.h"
 
 enum {
-    TOKENIZER_JSON_PATH_BYTES = 4096,
     TOKENIZER_JSON_WHERE_BYTES = 80,
     TOKENIZER_JSON_MAX_PATTERNS = 6, /* as in pretokenizer.h */
     TOKENIZER_JSON_MAX_STEPS = 32,   /* of normalizers and pre-tokenizers */
@@ -46,6 +46,9 @@ static inline bool tokenizer_rules_has(const struct tokenizer_rules *r, enum tok
     return (r->used >> rule & 1) != 0;
 }
 
+/* GPT-2's expression, as ByteLevel runs it without a Split [tokenizers 0.23, pre_tokenizers/byte_level.rs]. */
+#define TOKENIZER_JSON_GPT2 "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+
 /* State while a folder is read. */
 struct tokenizer_reader {
     const char *folder;
@@ -71,13 +74,13 @@ struct tokenizer_reader {
 enum err tokenizer_json_bad(const struct tokenizer_reader *r, enum err code, const char *where, const char *expected,
                             const json_t *v);
 
-/* Reads a boolean member; `fallback` if it is absent. */
+/* Reads a boolean member; *out stays if it is absent. */
 MUST_CHECK enum err tokenizer_json_bool(const struct tokenizer_reader *r, const json_t *object, const char *where,
-                                        const char *name, bool fallback, bool *out);
+                                        const char *name, bool *out);
 
 /* Writes "<folder>/<name>" to path; *is_there: the file exists. ERR_FILE (the path is too long). */
 MUST_CHECK enum err tokenizer_json_path(const struct tokenizer_reader *r, const char *name,
-                                        char path[TOKENIZER_JSON_PATH_BYTES], bool *is_there);
+                                        char path[SAFETENSORS_PATH_BYTES], bool *is_there);
 
 /* Reads folder/name as a JSON object; *out is NULL if the file does not exist. Malformed: `code`. */
 MUST_CHECK enum err tokenizer_json_file(const struct tokenizer_reader *r, const char *name, size_t limit_bytes,

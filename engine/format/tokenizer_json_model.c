@@ -2,6 +2,9 @@
  * and WordPiece (bert), with their keys. */
 #include "engine/format/tokenizer_json_internal.h"
 
+#include "engine/base/utf8.h"
+#include "engine/format/byte_alphabet.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -15,17 +18,12 @@ static void put_str(struct tokenizer_reader *r, const char *key, const char *s)
     gguf_build_str(r->b, key, s, strlen(s));
 }
 
-static enum err no_memory(const struct tokenizer_reader *r)
-{
-    return err_set(r->info, ERR_NOMEM, NULL, "out of memory for the vocabulary");
-}
-
 /* Rejects rules that this kind of model cannot have. */
 static enum err allow_rules(const struct tokenizer_reader *r, uint32_t allowed, const char *model)
 {
     char expected[64];
     for (int i = 0; i < RULE_COUNT; i++) {
-        if ((r->rules.used >> i & 1) != 0 && (allowed >> i & 1) == 0) {
+        if (tokenizer_rules_has(&r->rules, i) && (allowed >> i & 1) == 0) {
             snprintf(expected, sizeof expected, "no such step with %s", model);
             return tokenizer_json_bad(r, ERR_UNSUPPORTED_PRETOKENIZER, r->rules.where[i], expected, NULL);
         }
@@ -72,6 +70,14 @@ struct merges {
     char *scratch; /* [TOKENIZER_VOCAB_MAX_TOKEN_BYTES] */
 };
 
+static enum err bad_merge(const struct tokenizer_reader *r, size_t i, const char *expected)
+{
+    char where[48];
+    snprintf(where, sizeof where, "model.merges[%zu]", i);
+    return tokenizer_json_bad(r, ERR_BAD_MERGE, where, expected,
+                              json_array_get(json_object_get(r->model, "merges"), i));
+}
+
 static enum err read_merge(const struct tokenizer_reader *r, const json_t *v, size_t i, struct merges *all)
 {
     struct merge_parts m;
@@ -85,12 +91,7 @@ static enum err read_merge(const struct tokenizer_reader *r, const json_t *v, si
         id[2] = tokenizer_vocab_find(&r->vocab, all->scratch, m.n_a + m.n_b);
         is_good = id[0] != TOKENIZER_VOCAB_NONE && id[1] != TOKENIZER_VOCAB_NONE && id[2] != TOKENIZER_VOCAB_NONE;
     }
-    if (!is_good) {
-        char where[48];
-        snprintf(where, sizeof where, "model.merges[%zu]", i);
-        return tokenizer_json_bad(r, ERR_BAD_MERGE, where, "two tokens whose union is one", v);
-    }
-    return ERR_OK;
+    return is_good ? ERR_OK : bad_merge(r, i, "two tokens whose union is one");
 }
 
 static enum err read_merges(const struct tokenizer_reader *r, struct merges *all)
@@ -104,19 +105,11 @@ static enum err read_merges(const struct tokenizer_reader *r, struct merges *all
     }
     all->ids = mem_alloc((3 * all->n + 1) * sizeof *all->ids, MEM_GENERAL);
     all->scratch = mem_alloc(TOKENIZER_VOCAB_MAX_TOKEN_BYTES, MEM_GENERAL);
-    if (all->ids == NULL || all->scratch == NULL) {
-        return no_memory(r);
-    }
+    TRY_MEM_FOR(all->ids != NULL && all->scratch != NULL, r->info, "out of memory for the vocabulary");
     for (size_t i = 0; i < all->n; i++) {
         TRY(read_merge(r, json_array_get(list, i), i, all));
     }
     return ERR_OK;
-}
-
-static void free_merges(struct merges *all)
-{
-    mem_free(all->ids);
-    mem_free(all->scratch);
 }
 
 /* Writes gpt2's form: "a b". Texts of byte-level tokens contain no space. */
@@ -175,55 +168,51 @@ static enum err read_unknown(struct tokenizer_reader *r, uint32_t *out)
 /* Expressions that have a name in engine/tokenizer and other programs [names: llama.cpp b11434,
  * src/llama-vocab.cpp]. */
 struct known_pattern {
-    const char *name, *patterns[3]; /* patterns: NULL ends the list */
-    bool ignores_merges, is_nfc;    /* settings of the models with this name */
-    bool is_exact;                  /* infcgi's scanner of this name equals exactly this pattern */
+    const char *name;
+    unsigned flags;
+    const char *patterns[3]; /* NULL ends the list */
 };
-#define GPT2_PATTERN "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+"
+enum {
+    KNOWN_IGNORES_MERGES = 1, /* settings of the models with this name */
+    KNOWN_NFC = 2,
+    KNOWN_EXACT = 4, /* infcgi's scanner of this name equals exactly this pattern */
+};
 #define GPT4_PATTERN(digits)                                                                                           \
     "(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?\\p{L}+|\\p{N}" digits                                         \
     "| ?[^\\s\\p{L}\\p{N}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"
 static const struct known_pattern known_patterns[] = {
-    {"gpt-2", {GPT2_PATTERN}, false, false, true},
-    {"olmo", {GPT2_PATTERN}, false, true, true},
-    {"smollm", {"\\p{N}", GPT2_PATTERN}, false, false, true},
-    {"command-r", {"\\p{N}", GPT2_PATTERN}, false, true, true},
-    {"llama-bpe", {GPT4_PATTERN("{1,3}")}, true, false, true},
-    {"dbrx", {GPT4_PATTERN("{1,3}")}, false, false, true},
-    {"qwen2", {GPT4_PATTERN("")}, false, true, true},
-    {"deepseek-r1-qwen", {GPT4_PATTERN("")}, false, false, true},
+    {"gpt-2", KNOWN_EXACT, {TOKENIZER_JSON_GPT2}},
+    {"olmo", KNOWN_NFC | KNOWN_EXACT, {TOKENIZER_JSON_GPT2}},
+    {"smollm", KNOWN_EXACT, {"\\p{N}", TOKENIZER_JSON_GPT2}},
+    {"command-r", KNOWN_NFC | KNOWN_EXACT, {"\\p{N}", TOKENIZER_JSON_GPT2}},
+    {"llama-bpe", KNOWN_IGNORES_MERGES | KNOWN_EXACT, {GPT4_PATTERN("{1,3}")}},
+    {"dbrx", KNOWN_EXACT, {GPT4_PATTERN("{1,3}")}},
+    {"qwen2", KNOWN_NFC | KNOWN_EXACT, {GPT4_PATTERN("")}},
+    {"deepseek-r1-qwen", KNOWN_EXACT, {GPT4_PATTERN("")}},
     {"qwen35",
+     KNOWN_NFC,
      {"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\\r\\n\\p{L}\\p{N}]?[\\p{L}\\p{M}]+|\\p{N}| ?[^\\s\\p{L}\\p{M}\\p{N}]+[\\r\\n]*|"
-      "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
-     false,
-     true,
-     false},
+      "\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
     {"deepseek-v3",
+     0,
      {"\\p{N}{1,3}", "[\xE4\xB8\x80-\xE9\xBE\xA5\xE3\x81\x80-\xE3\x82\x9F\xE3\x82\xA0-\xE3\x83\xBF]+",
       "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\\r\\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| "
-      "?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
-     false,
-     false,
-     false},
+      "?[\\p{P}\\p{S}]+[\\r\\n]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
     {"gpt-4o",
+     0,
      {"[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+(?i:'s|'t|'re|'ve|'m|'"
       "ll|'d)?|"
       "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*(?i:'s|'t|'re|'ve|'m|'"
       "ll|'d)?|"
-      "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
-     false,
-     false,
-     false},
+      "\\p{N}{1,3}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
     {"tekken",
+     KNOWN_IGNORES_MERGES,
      {"[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]*[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]+|"
       "[^\\r\\n\\p{L}\\p{N}]?[\\p{Lu}\\p{Lt}\\p{Lm}\\p{Lo}\\p{M}]+[\\p{Ll}\\p{Lm}\\p{Lo}\\p{M}]*|"
-      "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"},
-     true,
-     false,
-     false},
+      "\\p{N}| ?[^\\s\\p{L}\\p{N}]+[\\r\\n/]*|\\s*[\\r\\n]+|\\s+(?!\\S)|\\s+"}},
 };
 
-static const struct known_pattern *find_known(const struct tokenizer_rules *rules, bool ignores_merges, bool is_nfc)
+static const struct known_pattern *find_known(const struct tokenizer_rules *rules, unsigned settings)
 {
     const struct known_pattern *best = NULL;
     for (size_t i = 0; i < ARRAY_LEN(known_patterns); i++) {
@@ -234,9 +223,8 @@ static const struct known_pattern *find_known(const struct tokenizer_rules *rule
             n++;
         }
         bool is_all = n == rules->n_patterns && (n == ARRAY_LEN(k->patterns) || k->patterns[n] == NULL);
-        bool is_alike = k->ignores_merges == ignores_merges && k->is_nfc == is_nfc;
         best = is_all && best == NULL ? k : best; /* for programs that read no other key */
-        if (is_all && is_alike) {
+        if (is_all && (k->flags & ~(unsigned)KNOWN_EXACT) == settings) {
             return k;
         }
     }
@@ -265,11 +253,10 @@ static void write_patterns(struct tokenizer_reader *r)
 static enum err check_alphabet(const struct tokenizer_reader *r, uint32_t unknown)
 {
     for (int b = 0; b < 256 && unknown != TOKENIZER_VOCAB_NONE; b++) {
-        bool is_printable = (b >= 33 && b <= 126) || (b >= 161 && b <= 172) || b >= 174;
-        int cp = is_printable ? b : b < 33 ? 256 + b : b < 161 ? 256 + 33 + b - 127 : 256 + 67;
-        char s[2] = {(char)(cp < 0x80 ? cp : 0xC0 | cp >> 6), (char)(0x80 | (cp & 0x3F))};
+        char s[4];
+        size_t n = utf8_encode(byte_alphabet_cp((unsigned char)b), s);
         bool is_of_text = b != 0xC0 && b != 0xC1 && b < 0xF5;
-        if (is_of_text && tokenizer_vocab_find(&r->vocab, s, cp < 0x80 ? 1 : 2) == TOKENIZER_VOCAB_NONE) {
+        if (is_of_text && tokenizer_vocab_find(&r->vocab, s, n) == TOKENIZER_VOCAB_NONE) {
             return err_set(r->info, ERR_BAD_BYTE_TOKEN, "model.vocab",
                            "%s: model.vocab: expected a token for each byte and unk_token, found none for 0x%02X",
                            r->file, (unsigned)b);
@@ -280,18 +267,19 @@ static enum err check_alphabet(const struct tokenizer_reader *r, uint32_t unknow
 
 static enum err write_byte_bpe(struct tokenizer_reader *r, const struct merges *all)
 {
-    bool ignores_merges, is_nfc = r->rules.normal_form != NULL;
+    bool ignores_merges = false;
     uint32_t unknown;
     TRY(allow_rules(r, 1u << RULE_NORMAL_FORM | 1u << RULE_BYTE_LEVEL | 1u << RULE_PATTERN, "byte-level BPE"));
-    TRY(tokenizer_json_bool(r, r->model, "model", "ignore_merges", false, &ignores_merges));
+    TRY(tokenizer_json_bool(r, r->model, "model", "ignore_merges", &ignores_merges));
     TRY(read_unknown(r, &unknown));
     TRY(check_alphabet(r, unknown));
     put_str(r, "tokenizer.ggml.model", "gpt2");
-    const struct known_pattern *known = find_known(&r->rules, ignores_merges, is_nfc);
+    unsigned settings = (ignores_merges ? KNOWN_IGNORES_MERGES : 0u) | (r->rules.normal_form != NULL ? KNOWN_NFC : 0u);
+    const struct known_pattern *known = find_known(&r->rules, settings);
     if (known != NULL) {
         put_str(r, "tokenizer.ggml.pre", known->name);
     }
-    if (known == NULL || !known->is_exact) {
+    if (known == NULL || (known->flags & KNOWN_EXACT) == 0) {
         write_patterns(r);
     }
     if (r->rules.normal_form != NULL) {
@@ -328,7 +316,7 @@ static void write_unknown(struct tokenizer_reader *r, uint32_t unknown)
     if (unknown != TOKENIZER_VOCAB_NONE) {
         gguf_build_u32(r->b, "tokenizer.ggml.unknown_token_id", unknown);
         r->has_unknown_key = true;
-        r->vocab.tokens[unknown].kind = VOCAB_UNKNOWN;
+        r->vocab.tokens[unknown].kind = TOKEN_UNKNOWN;
     }
 }
 
@@ -348,12 +336,9 @@ static void set_scores(struct tokenizer_reader *r, const struct merges *all)
 static enum err check_bytes(const struct tokenizer_reader *r, const struct merges *all)
 {
     for (size_t i = 0; i < 3 * all->n; i++) {
-        enum vocab_kind kind = r->vocab.tokens[all->ids[i]].kind;
-        if (kind != VOCAB_NORMAL && kind != VOCAB_USER_DEFINED) {
-            char where[48];
-            snprintf(where, sizeof where, "model.merges[%zu]", i / 3);
-            return tokenizer_json_bad(r, ERR_BAD_MERGE, where, "tokens of text",
-                                      json_array_get(json_object_get(r->model, "merges"), i / 3));
+        enum token_kind kind = r->vocab.tokens[all->ids[i]].kind;
+        if (kind != TOKEN_NORMAL && kind != TOKEN_USER_DEFINED) {
+            return bad_merge(r, i / 3, "tokens of text");
         }
     }
     return ERR_OK;
@@ -361,7 +346,7 @@ static enum err check_bytes(const struct tokenizer_reader *r, const struct merge
 
 static enum err write_character_bpe(struct tokenizer_reader *r, const struct merges *all)
 {
-    bool has_bytes, fuses, ignores_merges;
+    bool has_bytes = false, fuses = false, ignores_merges = false;
     uint32_t unknown;
     TRY(allow_rules(r, 1u << RULE_PREPEND | 1u << RULE_ESCAPE | 1u << RULE_METASPACE, "BPE over characters"));
     if (!tokenizer_rules_has(&r->rules, RULE_ESCAPE) && !tokenizer_rules_has(&r->rules, RULE_METASPACE)) {
@@ -369,9 +354,9 @@ static enum err write_character_bpe(struct tokenizer_reader *r, const struct mer
                                   "ByteLevel, Metaspace, or a Replace of ' ' by U+2581",
                                   json_object_get(json_read_get(r->root, "pre_tokenizer"), "type"));
     }
-    TRY(tokenizer_json_bool(r, r->model, "model", "byte_fallback", false, &has_bytes));
-    TRY(tokenizer_json_bool(r, r->model, "model", "fuse_unk", false, &fuses));
-    TRY(tokenizer_json_bool(r, r->model, "model", "ignore_merges", false, &ignores_merges));
+    TRY(tokenizer_json_bool(r, r->model, "model", "byte_fallback", &has_bytes));
+    TRY(tokenizer_json_bool(r, r->model, "model", "fuse_unk", &fuses));
+    TRY(tokenizer_json_bool(r, r->model, "model", "ignore_merges", &ignores_merges));
     TRY(read_unknown(r, &unknown));
     if (ignores_merges) {
         return tokenizer_json_bad(r, ERR_UNSUPPORTED_TOKENIZER, "model.ignore_merges", "false", json_true());
@@ -403,40 +388,30 @@ static enum err read_bpe(struct tokenizer_reader *r)
     if (err == ERR_OK) {
         err = (tokenizer_rules_has(&r->rules, RULE_BYTE_LEVEL) ? write_byte_bpe : write_character_bpe)(r, &all);
     }
-    free_merges(&all);
+    mem_free(all.ids);
+    mem_free(all.scratch);
     return err;
 }
 
 /* --- Unigram ------------------------------------------------------------------------------------------------------ */
 
-static int digit_of(char c)
-{
-    return c >= 'A' && c <= 'Z'   ? c - 'A'
-           : c >= 'a' && c <= 'z' ? c - 'a' + 26
-           : c >= '0' && c <= '9' ? c - '0' + 52
-           : c == '+'             ? 62
-           : c == '/'             ? 63
-                                  : -1;
-}
-
 /* Writes the map of characters, base64 [RFC 4648] in the file. */
 static enum err write_charsmap(struct tokenizer_reader *r)
 {
+    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const char *s = json_string_value(r->rules.charsmap);
     size_t n = json_string_length(r->rules.charsmap), n_out = 0;
     unsigned char *out = mem_alloc(n / 4 * 3 + 3, MEM_GENERAL);
-    if (out == NULL) {
-        return no_memory(r);
-    }
+    TRY_MEM_FOR(out != NULL, r->info, "out of memory for the vocabulary");
     while (n > 0 && s[n - 1] == '=') {
         n--;
     }
     uint32_t bits = 0;
     bool is_good = n % 4 != 1;
     for (size_t i = 0; i < n && is_good; i++) {
-        int digit = digit_of(s[i]);
-        is_good = digit >= 0;
-        bits = bits << 6 | (uint32_t)(digit & 63);
+        const char *digit = memchr(digits, s[i], sizeof digits - 1);
+        is_good = digit != NULL;
+        bits = bits << 6 | (is_good ? (uint32_t)(digit - digits) : 0u);
         if (i % 4 != 0) {
             out[n_out++] = (unsigned char)(bits >> (6 - 2 * (i % 4)));
         }
@@ -476,10 +451,10 @@ static enum err check_unigram_rules(const struct tokenizer_reader *r)
 
 static enum err read_unigram(struct tokenizer_reader *r)
 {
-    bool has_bytes;
+    bool has_bytes = false;
     TRY(check_unigram_rules(r));
     TRY(tokenizer_json_vocab(r, true));
-    TRY(tokenizer_json_bool(r, r->model, "model", "byte_fallback", false, &has_bytes));
+    TRY(tokenizer_json_bool(r, r->model, "model", "byte_fallback", &has_bytes));
     const json_t *unknown = json_read_get(r->model, "unk_id");
     json_int_t id = json_is_integer(unknown) ? json_integer_value(unknown) : -1;
     if (id < 0 || id >= (json_int_t)r->vocab.n) {
@@ -508,7 +483,7 @@ static enum err spell_pieces(struct tokenizer_reader *r)
 {
     for (uint32_t id = 0; id < r->vocab.n; id++) {
         struct vocab_token *t = &r->vocab.tokens[id];
-        if (t->kind != VOCAB_NORMAL) {
+        if (t->kind != TOKEN_NORMAL) {
             continue;
         }
         if (t->len > 2 && t->text[0] == '#' && t->text[1] == '#') {
@@ -517,9 +492,7 @@ static enum err spell_pieces(struct tokenizer_reader *r)
             continue;
         }
         char *text = arena_alloc(&r->b->arena, (size_t)t->len + sizeof space_mark);
-        if (text == NULL) {
-            return no_memory(r);
-        }
+        TRY_MEM_FOR(text != NULL, r->info, "out of memory for the vocabulary");
         memcpy(text, space_mark, 3);
         memcpy(text + 3, t->text, t->len);
         text[t->len + 3] = '\0';

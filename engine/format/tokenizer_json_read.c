@@ -18,10 +18,10 @@ enum err tokenizer_json_bad(const struct tokenizer_reader *r, enum err code, con
 }
 
 enum err tokenizer_json_bool(const struct tokenizer_reader *r, const json_t *object, const char *where,
-                             const char *name, bool fallback, bool *out)
+                             const char *name, bool *out)
 {
     const json_t *v = json_read_get(object, name);
-    *out = v == NULL ? fallback : json_is_true(v);
+    *out = v == NULL ? *out : json_is_true(v);
     if (v != NULL && !json_is_boolean(v)) {
         char at[TOKENIZER_JSON_WHERE_BYTES + 32];
         snprintf(at, sizeof at, "%s.%s", where, name);
@@ -30,12 +30,10 @@ enum err tokenizer_json_bool(const struct tokenizer_reader *r, const json_t *obj
     return ERR_OK;
 }
 
-enum err tokenizer_json_path(const struct tokenizer_reader *r, const char *name, char path[TOKENIZER_JSON_PATH_BYTES],
+enum err tokenizer_json_path(const struct tokenizer_reader *r, const char *name, char path[SAFETENSORS_PATH_BYTES],
                              bool *is_there)
 {
-    if (snprintf(path, TOKENIZER_JSON_PATH_BYTES, "%s/%s", r->folder, name) >= TOKENIZER_JSON_PATH_BYTES) {
-        return err_set(r->info, ERR_FILE, NULL, "expected a path below %d bytes", TOKENIZER_JSON_PATH_BYTES);
-    }
+    TRY(safetensors_path(r->folder, name, path, r->info));
     *is_there = access(path, F_OK) == 0;
     return ERR_OK;
 }
@@ -43,7 +41,7 @@ enum err tokenizer_json_path(const struct tokenizer_reader *r, const char *name,
 enum err tokenizer_json_file(const struct tokenizer_reader *r, const char *name, size_t limit_bytes, enum err code,
                              json_t **out)
 {
-    char path[TOKENIZER_JSON_PATH_BYTES];
+    char path[SAFETENSORS_PATH_BYTES];
     bool is_there;
     struct buf text;
     *out = NULL;
@@ -59,8 +57,9 @@ enum err tokenizer_json_file(const struct tokenizer_reader *r, const char *name,
     if (err != ERR_OK && err != ERR_NOMEM) {
         struct err_info said = r->info != NULL ? *r->info : (struct err_info){.code = err};
         bool is_named = strncmp(said.text, name, strlen(name)) == 0;
-        return err_set(r->info, is_read ? code : err, said.where, "%s%s%s", is_named ? "" : name, is_named ? "" : ": ",
-                       said.text);
+        code = is_read ? code : err;
+        return is_named ? err_set(r->info, code, said.where, "%s", said.text)
+                        : err_set(r->info, code, said.where, "%s: %s", name, said.text);
     }
     return err;
 }

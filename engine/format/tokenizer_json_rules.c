@@ -24,13 +24,6 @@ struct step_row {
 
 /* --- sequences ---------------------------------------------------------------------------------------------------- */
 
-static enum err too_many(const struct tokenizer_reader *r, const char *where)
-{
-    char expected[64];
-    snprintf(expected, sizeof expected, "at most %d steps", TOKENIZER_JSON_MAX_STEPS);
-    return tokenizer_json_bad(r, ERR_UNSUPPORTED_PRETOKENIZER, where, expected, NULL);
-}
-
 /* Replaces steps->at[i] by the sequence's members. */
 static enum err unfold(struct tokenizer_reader *r, struct steps *steps, size_t i, const char *members)
 {
@@ -41,7 +34,9 @@ static enum err unfold(struct tokenizer_reader *r, struct steps *steps, size_t i
         return tokenizer_json_bad(r, ERR_BAD_VOCAB, sequence.where, "an array of steps", list);
     }
     if (n + steps->n - 1 > TOKENIZER_JSON_MAX_STEPS) {
-        return too_many(r, sequence.where);
+        char expected[64];
+        snprintf(expected, sizeof expected, "at most %d steps", TOKENIZER_JSON_MAX_STEPS);
+        return tokenizer_json_bad(r, ERR_UNSUPPORTED_PRETOKENIZER, sequence.where, expected, NULL);
     }
     memmove(&steps->at[i + n], &steps->at[i + 1], (steps->n - i - 1) * sizeof sequence);
     for (size_t k = 0; k < n; k++) {
@@ -96,8 +91,6 @@ static enum err run(struct tokenizer_reader *r, const struct step_row *rows, con
     return ERR_OK;
 }
 
-static bool uses_any(const struct tokenizer_reader *r, uint32_t rules) { return (r->rules.used & rules) != 0; }
-
 static enum err refuse(const struct tokenizer_reader *r, const struct step *s, const char *expected)
 {
     return tokenizer_json_bad(r, ERR_UNSUPPORTED_PRETOKENIZER, s->where, expected, json_object_get(s->v, "type"));
@@ -114,11 +107,6 @@ static enum err note(struct tokenizer_reader *r, const struct step *s, enum toke
     return ERR_OK;
 }
 
-static bool is_str(const json_t *v, const char *s)
-{
-    return json_is_string(v) && json_string_length(v) == strlen(s) && memcmp(json_string_value(v), s, strlen(s)) == 0;
-}
-
 /* --- normalizers -------------------------------------------------------------------------------------------------- */
 
 static enum err read_form(struct tokenizer_reader *r, const struct step *s)
@@ -133,7 +121,7 @@ static enum err read_form(struct tokenizer_reader *r, const struct step *s)
 static enum err read_prepend(struct tokenizer_reader *r, const struct step *s)
 {
     const json_t *what = json_object_get(s->v, "prepend");
-    if (!is_str(what, space_mark)) {
+    if (!json_read_is(what, space_mark)) {
         return tokenizer_json_bad(r, ERR_UNSUPPORTED_PRETOKENIZER, s->where, "prepend to be U+2581", what);
     }
     return note(r, s, RULE_PREPEND);
@@ -143,11 +131,11 @@ static enum err read_prepend(struct tokenizer_reader *r, const struct step *s)
 static enum err read_replace(struct tokenizer_reader *r, const struct step *s)
 {
     const json_t *pattern = json_object_get(s->v, "pattern"), *content = json_object_get(s->v, "content");
-    bool is_mark = is_str(content, space_mark);
-    if (is_mark && is_str(json_object_get(pattern, "String"), " ")) {
+    bool is_mark = json_read_is(content, space_mark);
+    if (is_mark && json_read_is(json_object_get(pattern, "String"), " ")) {
         return note(r, s, RULE_ESCAPE);
     }
-    if ((is_mark || is_str(content, " ")) && is_str(json_object_get(pattern, "Regex"), " {2,}")) {
+    if ((is_mark || json_read_is(content, " ")) && json_read_is(json_object_get(pattern, "Regex"), " {2,}")) {
         return note(r, s, RULE_COLLAPSE);
     }
     const json_t *regex = json_object_get(pattern, "Regex");
@@ -158,9 +146,9 @@ static enum err read_replace(struct tokenizer_reader *r, const struct step *s)
 
 static enum err read_strip(struct tokenizer_reader *r, const struct step *s)
 {
-    bool left, right;
-    TRY(tokenizer_json_bool(r, s->v, s->where, "strip_left", false, &left));
-    TRY(tokenizer_json_bool(r, s->v, s->where, "strip_right", false, &right));
+    bool left = false, right = false;
+    TRY(tokenizer_json_bool(r, s->v, s->where, "strip_left", &left));
+    TRY(tokenizer_json_bool(r, s->v, s->where, "strip_right", &right));
     return left || !right ? refuse(r, s, "Strip only on the right") : note(r, s, RULE_STRIP_RIGHT);
 }
 
@@ -178,11 +166,13 @@ static enum err read_charsmap(struct tokenizer_reader *r, const struct step *s)
 
 static enum err read_bert(struct tokenizer_reader *r, const struct step *s)
 {
-    bool cleans, splits_chinese;
-    TRY(tokenizer_json_bool(r, s->v, s->where, "clean_text", true, &cleans));
-    TRY(tokenizer_json_bool(r, s->v, s->where, "handle_chinese_chars", true, &splits_chinese));
-    TRY(tokenizer_json_bool(r, s->v, s->where, "lowercase", true, &r->rules.lowercase));
-    TRY(tokenizer_json_bool(r, s->v, s->where, "strip_accents", r->rules.lowercase, &r->rules.strips_accents));
+    bool cleans = true, splits_chinese = true;
+    r->rules.lowercase = true;
+    TRY(tokenizer_json_bool(r, s->v, s->where, "clean_text", &cleans));
+    TRY(tokenizer_json_bool(r, s->v, s->where, "handle_chinese_chars", &splits_chinese));
+    TRY(tokenizer_json_bool(r, s->v, s->where, "lowercase", &r->rules.lowercase));
+    r->rules.strips_accents = r->rules.lowercase;
+    TRY(tokenizer_json_bool(r, s->v, s->where, "strip_accents", &r->rules.strips_accents));
     return cleans && splits_chinese ? note(r, s, RULE_BERT_NORMALIZER)
                                     : refuse(r, s, "clean_text and handle_chinese_chars to be true");
 }
@@ -217,27 +207,24 @@ static enum err add_pattern(struct tokenizer_reader *r, const struct step *s, co
     return ERR_OK;
 }
 
-/* GPT-2's expression, as ByteLevel runs it without a Split [tokenizers 0.23, pre_tokenizers/byte_level.rs]. */
-static const char gpt2_pattern[] = "'s|'t|'re|'ve|'m|'ll|'d| ?\\p{L}+| ?\\p{N}+| ?[^\\s\\p{L}\\p{N}]+|\\s+(?!\\S)|\\s+";
-
 static enum err read_byte_level(struct tokenizer_reader *r, const struct step *s)
 {
-    bool adds_prefix, uses_regex;
-    TRY(tokenizer_json_bool(r, s->v, s->where, "add_prefix_space", true, &adds_prefix));
-    TRY(tokenizer_json_bool(r, s->v, s->where, "use_regex", true, &uses_regex));
+    bool adds_prefix = true, uses_regex = true;
+    TRY(tokenizer_json_bool(r, s->v, s->where, "add_prefix_space", &adds_prefix));
+    TRY(tokenizer_json_bool(r, s->v, s->where, "use_regex", &uses_regex));
     if (adds_prefix) {
         return refuse(r, s, "add_prefix_space to be false");
     }
     if (uses_regex) {
-        TRY(add_pattern(r, s, gpt2_pattern));
+        TRY(add_pattern(r, s, TOKENIZER_JSON_GPT2));
     }
     return note(r, s, RULE_BYTE_LEVEL);
 }
 
 static enum err read_digits(struct tokenizer_reader *r, const struct step *s)
 {
-    bool is_each;
-    TRY(tokenizer_json_bool(r, s->v, s->where, "individual_digits", false, &is_each));
+    bool is_each = false;
+    TRY(tokenizer_json_bool(r, s->v, s->where, "individual_digits", &is_each));
     return add_pattern(r, s, is_each ? "\\p{N}" : "\\p{N}+");
 }
 
@@ -260,9 +247,9 @@ static enum err read_split(struct tokenizer_reader *r, const struct step *s)
 {
     const json_t *pattern = json_object_get(s->v, "pattern"), *behavior = json_object_get(s->v, "behavior");
     const json_t *regex = json_object_get(pattern, "Regex");
-    bool inverts;
-    TRY(tokenizer_json_bool(r, s->v, s->where, "invert", false, &inverts));
-    if (is_str(json_object_get(pattern, "String"), " ") && tokenizer_rules_has(&r->rules, RULE_ESCAPE)) {
+    bool inverts = false;
+    TRY(tokenizer_json_bool(r, s->v, s->where, "invert", &inverts));
+    if (json_read_is(json_object_get(pattern, "String"), " ") && tokenizer_rules_has(&r->rules, RULE_ESCAPE)) {
         return ERR_OK; /* no space is left to split at, as in Gemma's tokenizer */
     }
     if (!json_is_string(regex)) {
@@ -272,8 +259,8 @@ static enum err read_split(struct tokenizer_reader *r, const struct step *s)
     if (strlen(json_string_value(regex)) != json_string_length(regex)) {
         return refuse(r, s, "a pattern without U+0000");
     }
-    bool keeps_all = !inverts && is_str(behavior, "Isolated");
-    if (!keeps_all && !(inverts && is_str(behavior, "Removed") && leaves_no_rest(json_string_value(regex)))) {
+    bool keeps_all = !inverts && json_read_is(behavior, "Isolated");
+    if (!keeps_all && !(inverts && json_read_is(behavior, "Removed") && leaves_no_rest(json_string_value(regex)))) {
         return tokenizer_json_bad(r, ERR_UNSUPPORTED_PRETOKENIZER, s->where, "behavior to be Isolated, not inverted",
                                   behavior);
     }
@@ -283,27 +270,27 @@ static enum err read_split(struct tokenizer_reader *r, const struct step *s)
 static enum err read_metaspace(struct tokenizer_reader *r, const struct step *s)
 {
     const json_t *scheme = json_read_get(s->v, "prepend_scheme"), *mark = json_object_get(s->v, "replacement");
-    bool adds_prefix;
-    TRY(tokenizer_json_bool(r, s->v, s->where, "add_prefix_space", true, &adds_prefix));
-    TRY(tokenizer_json_bool(r, s->v, s->where, "split", true, &r->rules.metaspace_splits));
-    if (!is_str(mark, space_mark)) {
+    bool adds_prefix = true;
+    r->rules.metaspace_splits = true;
+    TRY(tokenizer_json_bool(r, s->v, s->where, "add_prefix_space", &adds_prefix));
+    TRY(tokenizer_json_bool(r, s->v, s->where, "split", &r->rules.metaspace_splits));
+    if (!json_read_is(mark, space_mark)) {
         return tokenizer_json_bad(r, ERR_UNSUPPORTED_PRETOKENIZER, s->where, "replacement to be U+2581", mark);
     }
-    r->rules.prepend = scheme != NULL ? json_string_value(scheme) : adds_prefix ? "always" : "never";
-    const char *const known[] = {"always", "first", "never"};
-    for (size_t i = 0; i < ARRAY_LEN(known); i++) {
-        if (r->rules.prepend != NULL && strcmp(r->rules.prepend, known[i]) == 0) {
-            return note(r, s, RULE_METASPACE);
-        }
+    r->rules.prepend = adds_prefix ? "always" : "never";
+    r->rules.prepend = scheme != NULL ? json_string_value(scheme) : r->rules.prepend;
+    const char *p = r->rules.prepend;
+    if (p == NULL || (strcmp(p, "always") != 0 && strcmp(p, "first") != 0 && strcmp(p, "never") != 0)) {
+        return tokenizer_json_bad(r, ERR_UNSUPPORTED_PRETOKENIZER, s->where, "prepend_scheme always, first or never",
+                                  scheme);
     }
-    return tokenizer_json_bad(r, ERR_UNSUPPORTED_PRETOKENIZER, s->where, "prepend_scheme always, first or never",
-                              scheme);
+    return note(r, s, RULE_METASPACE);
 }
 
 static enum err read_whitespace_split(struct tokenizer_reader *r, const struct step *s)
 {
-    return uses_any(r, 1u << RULE_METASPACE) ? refuse(r, s, "WhitespaceSplit to come before Metaspace")
-                                             : note(r, s, RULE_WHITESPACE_SPLIT);
+    return tokenizer_rules_has(&r->rules, RULE_METASPACE) ? refuse(r, s, "WhitespaceSplit to come before Metaspace")
+                                                          : note(r, s, RULE_WHITESPACE_SPLIT);
 }
 
 static enum err read_bert_words(struct tokenizer_reader *r, const struct step *s)

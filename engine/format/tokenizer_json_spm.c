@@ -32,16 +32,13 @@ static enum err check(const struct tokenizer_reader *r, const struct spm_proto *
         return refuse(r, ERR_UNSUPPORTED_TOKENIZER, "normalizer_spec.remove_extra_whitespaces", "false with bpe",
                       "true");
     }
-    const struct {
-        const char *name;
-        int32_t id;
-    } ids[] = {{"unk_id", p->unk_id}, {"bos_id", p->bos_id}, {"eos_id", p->eos_id}, {"pad_id", p->pad_id}};
-    for (size_t i = 0; i < ARRAY_LEN(ids); i++) {
-        if (ids[i].id >= (int32_t)p->vocab.n) {
-            char where[48], found[16];
-            snprintf(where, sizeof where, "trainer_spec.%s", ids[i].name);
-            snprintf(found, sizeof found, "%" PRId32, ids[i].id);
-            return refuse(r, ERR_BAD_SPECIAL_TOKEN, where, "an id of the vocabulary", found);
+    static const char *const ids[SPM_ID_COUNT] = {"trainer_spec.unk_id", "trainer_spec.bos_id", "trainer_spec.eos_id",
+                                                  "trainer_spec.pad_id"};
+    for (size_t i = 0; i < SPM_ID_COUNT; i++) {
+        if (p->ids[i] >= (int32_t)p->vocab.n) {
+            char found[16];
+            snprintf(found, sizeof found, "%" PRId32, p->ids[i]);
+            return refuse(r, ERR_BAD_SPECIAL_TOKEN, ids[i], "an id of the vocabulary", found);
         }
     }
     return ERR_OK;
@@ -52,7 +49,7 @@ static enum err spell_user_defined(struct tokenizer_reader *r)
 {
     for (uint32_t id = 0; id < r->vocab.n; id++) {
         struct vocab_token *t = &r->vocab.tokens[id];
-        if (t->kind != VOCAB_USER_DEFINED) {
+        if (t->kind != TOKEN_USER_DEFINED) {
             continue;
         }
         char *text = arena_alloc(&r->b->arena, (size_t)t->len + 1);
@@ -133,8 +130,8 @@ static void write_keys(struct tokenizer_reader *r, const struct spm_proto *p)
     if (p->charsmap_bytes != 0) {
         gguf_build_array(b, "tokenizer.ggml.precompiled_charsmap", GGUF_U8, p->charsmap_bytes, p->charsmap);
     }
-    if (p->unk_id >= 0) {
-        gguf_build_u32(b, "tokenizer.ggml.unknown_token_id", (uint32_t)p->unk_id);
+    if (p->ids[SPM_UNK] >= 0) {
+        gguf_build_u32(b, "tokenizer.ggml.unknown_token_id", (uint32_t)p->ids[SPM_UNK]);
         r->has_unknown_key = true;
     }
     tokenizer_vocab_write(&r->vocab, r->n_rows, true, b);
@@ -154,7 +151,9 @@ enum err tokenizer_json_spm(struct tokenizer_reader *r, const char *path)
     write_keys(r, &p);
     /* Llama's models set it in tokenizer_config.json. Without that file BOS is added, as SentencePiece's users do. */
     bool has_settings = r->settings != NULL && json_object_get(r->settings, "add_bos_token") != NULL;
-    r->first_id = !has_settings && p.model == SPM_BPE && p.bos_id >= 0 ? (uint32_t)p.bos_id : r->first_id;
+    if (!has_settings && p.model == SPM_BPE && p.ids[SPM_BOS] >= 0) {
+        r->first_id = (uint32_t)p.ids[SPM_BOS];
+    }
     TRY(tokenizer_vocab_index(&r->vocab, r->info));
     return tokenizer_json_switches(r);
 }

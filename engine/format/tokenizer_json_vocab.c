@@ -23,7 +23,7 @@ static enum err set_token(struct tokenizer_reader *r, uint32_t id, const char *t
 {
     TRY(tokenizer_vocab_grow(&r->vocab, id + 1, r->info));
     struct vocab_token *t = &r->vocab.tokens[id];
-    if (t->kind != VOCAB_HOLE) {
+    if (t->kind != TOKEN_HOLE) {
         return err_set(r->info, ERR_BAD_VOCAB, "model.vocab",
                        "%s: id %" PRIu32 ": expected one token, found '%.64s' and '%.64s'", r->file, id, t->text, text);
     }
@@ -32,7 +32,7 @@ static enum err set_token(struct tokenizer_reader *r, uint32_t id, const char *t
                        "%s: id %" PRIu32 ": expected a token of at most %d bytes, found %zu", r->file, id,
                        TOKENIZER_VOCAB_MAX_TOKEN_BYTES, len);
     }
-    *t = (struct vocab_token){.text = text, .len = (uint32_t)len, .kind = VOCAB_NORMAL, .score = score};
+    *t = (struct vocab_token){.text = text, .len = (uint32_t)len, .kind = TOKEN_NORMAL, .score = score};
     return ERR_OK;
 }
 
@@ -82,20 +82,20 @@ static enum err add_token(struct tokenizer_reader *r, const json_t *v, size_t i)
     snprintf(where, sizeof where, "added_tokens[%zu]", i);
     const json_t *text = json_object_get(v, "content");
     uint32_t id;
-    bool is_special, is_whole_word;
+    bool is_special = false, is_whole_word = false;
     if (!json_is_string(text) || json_string_length(text) == 0) {
         return tokenizer_json_bad(r, ERR_BAD_VOCAB, where, "a content", text);
     }
     TRY(read_id(r, where, json_object_get(v, "id"), &id));
-    TRY(tokenizer_json_bool(r, v, where, "special", false, &is_special));
-    TRY(tokenizer_json_bool(r, v, where, "single_word", false, &is_whole_word));
+    TRY(tokenizer_json_bool(r, v, where, "special", &is_special));
+    TRY(tokenizer_json_bool(r, v, where, "single_word", &is_whole_word));
     if (is_whole_word && r->model == NULL) { /* with tokenizer.model, words have other boundaries */
         return tokenizer_json_bad(r, ERR_UNSUPPORTED_TOKENIZER, where, "single_word to be false", text);
     }
     const char *s = json_string_value(text);
     size_t len = json_string_length(text);
     uint32_t known = tokenizer_vocab_find(&r->vocab, s, len);
-    bool is_same = id < r->vocab.n && r->vocab.tokens[id].kind != VOCAB_HOLE && r->vocab.tokens[id].len == len &&
+    bool is_same = id < r->vocab.n && r->vocab.tokens[id].kind != TOKEN_HOLE && r->vocab.tokens[id].len == len &&
                    memcmp(r->vocab.tokens[id].text, s, len) == 0;
     if (known != TOKENIZER_VOCAB_NONE && known != id && !is_same) {
         return err_set(r->info, ERR_BAD_VOCAB, where,
@@ -106,7 +106,9 @@ static enum err add_token(struct tokenizer_reader *r, const json_t *v, size_t i)
         TRY(set_token(r, id, s, len, 0.0f));
     }
     struct vocab_token *t = &r->vocab.tokens[id];
-    t->kind = t->kind == VOCAB_UNKNOWN ? t->kind : is_special ? VOCAB_CONTROL : VOCAB_USER_DEFINED;
+    if (t->kind != TOKEN_UNKNOWN) {
+        t->kind = is_special ? TOKEN_CONTROL : TOKEN_USER_DEFINED;
+    }
     return ERR_OK;
 }
 
@@ -151,15 +153,18 @@ static bool is_of_model(const struct tokenizer_reader *r, const json_t *token)
                                  : json_integer_value(id) < (json_int_t)json_array_size(vocab);
 }
 
-/* Writes the ids of the added tokens with the option on. */
+/* Writes the ids of the added tokens with the option on. name NULL: of those that the model lacks, except special
+ * tokens, which text never yields anyway. */
 static enum err write_switch(struct tokenizer_reader *r, const char *name, const char *key, uint32_t *ids)
 {
     const json_t *added = json_read_get(r->root, "added_tokens");
     size_t n_ids = 0;
     for (size_t i = 0; i < json_array_size(added); i++) {
-        bool is_on;
         const json_t *v = json_array_get(added, i);
-        TRY(tokenizer_json_bool(r, v, "added_tokens", name, false, &is_on));
+        bool is_on = name == NULL && !json_is_true(json_object_get(v, "special")) && !is_of_model(r, v);
+        if (name != NULL) {
+            TRY(tokenizer_json_bool(r, v, "added_tokens", name, &is_on));
+        }
         if (is_on) {
             ids[n_ids++] = (uint32_t)json_integer_value(json_object_get(v, "id"));
         }
@@ -170,39 +175,22 @@ static enum err write_switch(struct tokenizer_reader *r, const char *name, const
     return ERR_OK;
 }
 
-/* Writes the ids of added tokens that the model lacks, except special tokens, which text never yields anyway. */
-static void write_apart(struct tokenizer_reader *r, uint32_t *ids)
-{
-    const json_t *added = json_read_get(r->root, "added_tokens");
-    size_t n_ids = 0;
-    for (size_t i = 0; i < json_array_size(added); i++) {
-        const json_t *v = json_array_get(added, i);
-        if (!json_is_true(json_object_get(v, "special")) && !is_of_model(r, v)) {
-            ids[n_ids++] = (uint32_t)json_integer_value(json_object_get(v, "id"));
-        }
-    }
-    if (n_ids > 0) {
-        gguf_build_array(r->b, "infcgi.tokenizer.apart_ids", GGUF_U32, n_ids, ids);
-    }
-}
-
 enum err tokenizer_json_switches(struct tokenizer_reader *r)
 {
     static const char *const names[][2] = {{"lstrip", "infcgi.tokenizer.lstrip_ids"},
                                            {"rstrip", "infcgi.tokenizer.rstrip_ids"},
                                            {"normalized", "infcgi.tokenizer.normalized_ids"},
-                                           {"single_word", "infcgi.tokenizer.single_word_ids"}};
+                                           {"single_word", "infcgi.tokenizer.single_word_ids"},
+                                           {NULL, "infcgi.tokenizer.apart_ids"}};
     bool is_json = r->model != NULL; /* otherwise tokenizer.model, whose users know only the first two */
     uint32_t *ids = mem_alloc((json_array_size(json_read_get(r->root, "added_tokens")) + 1) * sizeof *ids, MEM_GENERAL);
-    enum err err = ids != NULL ? ERR_OK : err_set(r->info, ERR_NOMEM, NULL, "out of memory for the vocabulary");
+    TRY_MEM_FOR(ids != NULL, r->info, "out of memory for the vocabulary");
+    enum err err = ERR_OK;
     for (size_t k = 0; k < (is_json ? ARRAY_LEN(names) : 2) && err == ERR_OK; k++) {
         err = write_switch(r, names[k][0], names[k][1], ids);
     }
-    if (err == ERR_OK && is_json) {
-        write_apart(r, ids);
-        if (normalizes_spaces(&r->rules)) {
-            gguf_build_bool(r->b, "infcgi.tokenizer.normalizes_spaces", true);
-        }
+    if (err == ERR_OK && is_json && normalizes_spaces(&r->rules)) {
+        gguf_build_bool(r->b, "infcgi.tokenizer.normalizes_spaces", true);
     }
     mem_free(ids);
     return err;

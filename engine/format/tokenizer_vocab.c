@@ -16,19 +16,12 @@ void tokenizer_vocab_fini(struct tokenizer_vocab *v)
     *v = (struct tokenizer_vocab){0};
 }
 
-static enum err no_memory(struct err_info *info)
-{
-    return err_set(info, ERR_NOMEM, NULL, "out of memory for the vocabulary");
-}
-
 enum err tokenizer_vocab_grow(struct tokenizer_vocab *v, uint32_t n, struct err_info *info)
 {
     if (n > v->cap) {
         uint32_t cap = MAX_OF(n, v->cap + v->cap / 2);
         struct vocab_token *p = mem_realloc(v->tokens, (size_t)cap * sizeof *p, MEM_GENERAL);
-        if (p == NULL) {
-            return no_memory(info);
-        }
+        TRY_MEM_FOR(p != NULL, info, "out of memory for the vocabulary");
         v->tokens = p;
         v->cap = cap;
     }
@@ -60,12 +53,11 @@ uint32_t tokenizer_vocab_find(const struct tokenizer_vocab *v, const char *s, si
 enum err tokenizer_vocab_index(struct tokenizer_vocab *v, struct err_info *info)
 {
     table_clear(&v->table);
-    if (table_reserve(&v->table, v->n, NULL, NULL, MEM_GENERAL) != ERR_OK) {
-        return no_memory(info);
-    }
+    TRY_MEM_FOR(table_reserve(&v->table, v->n, NULL, NULL, MEM_GENERAL) == ERR_OK, info,
+                "out of memory for the vocabulary");
     for (uint32_t id = 0; id < v->n; id++) {
         const struct vocab_token *t = &v->tokens[id];
-        if (t->kind != VOCAB_HOLE && tokenizer_vocab_find(v, t->text, t->len) == TOKENIZER_VOCAB_NONE) {
+        if (t->kind != TOKEN_HOLE && tokenizer_vocab_find(v, t->text, t->len) == TOKENIZER_VOCAB_NONE) {
             table_add(&v->table, hash64(t->text, t->len, t->len), id);
         }
     }
@@ -78,9 +70,9 @@ void tokenizer_vocab_mark_bytes(struct tokenizer_vocab *v)
 {
     for (uint32_t id = 0; id < v->n; id++) {
         struct vocab_token *t = &v->tokens[id];
-        bool is_byte = t->kind == VOCAB_NORMAL && t->len == 6 && memcmp(t->text, "<0x", 3) == 0 && is_hex(t->text[3]) &&
+        bool is_byte = t->kind == TOKEN_NORMAL && t->len == 6 && memcmp(t->text, "<0x", 3) == 0 && is_hex(t->text[3]) &&
                        is_hex(t->text[4]) && t->text[5] == '>';
-        t->kind = is_byte ? VOCAB_BYTE : t->kind;
+        t->kind = is_byte ? TOKEN_BYTE : t->kind;
     }
 }
 
@@ -90,7 +82,7 @@ void tokenizer_vocab_write(const struct tokenizer_vocab *v, uint32_t n_rows, boo
     uint32_t n = MAX_OF(v->n, n_rows);
     uint64_t bytes = 0;
     for (uint32_t id = 0; id < n; id++) {
-        bool is_hole = id >= v->n || v->tokens[id].kind == VOCAB_HOLE;
+        bool is_hole = id >= v->n || v->tokens[id].kind == TOKEN_HOLE;
         bytes += is_hole ? (uint64_t)snprintf(pad, sizeof pad, "[PAD%" PRIu32 "]", id) : v->tokens[id].len;
     }
     int32_t *kinds = mem_alloc((size_t)n * sizeof *kinds, MEM_GENERAL);
@@ -103,14 +95,14 @@ void tokenizer_vocab_write(const struct tokenizer_vocab *v, uint32_t n_rows, boo
     }
     unsigned char *cursor = gguf_build_strs(b, "tokenizer.ggml.tokens", n, bytes);
     for (uint32_t id = 0; id < n; id++) {
-        bool is_hole = id >= v->n || v->tokens[id].kind == VOCAB_HOLE;
+        bool is_hole = id >= v->n || v->tokens[id].kind == TOKEN_HOLE;
         if (is_hole) {
             int len = snprintf(pad, sizeof pad, "[PAD%" PRIu32 "]", id);
             gguf_build_put_str(&cursor, pad, (size_t)len);
         } else {
             gguf_build_put_str(&cursor, v->tokens[id].text, v->tokens[id].len);
         }
-        kinds[id] = is_hole ? VOCAB_UNUSED : (int32_t)v->tokens[id].kind;
+        kinds[id] = is_hole ? TOKEN_UNUSED : (int32_t)v->tokens[id].kind;
         scores[id] = is_hole ? -1e6f : v->tokens[id].score;
     }
     gguf_build_array(b, "tokenizer.ggml.token_type", GGUF_I32, n, kinds);

@@ -12,21 +12,10 @@ enum {
 };
 #define TOKENIZER_VOCAB_NONE UINT32_MAX
 
-/* Kinds of tokens; values are those of tokenizer.ggml.token_type. */
-enum vocab_kind {
-    VOCAB_HOLE = 0, /* no token has this id yet */
-    VOCAB_NORMAL = 1,
-    VOCAB_UNKNOWN = 2,
-    VOCAB_CONTROL = 3,
-    VOCAB_USER_DEFINED = 4,
-    VOCAB_UNUSED = 5,
-    VOCAB_BYTE = 6,
-};
-
 struct vocab_token {
     const char *text;
     uint32_t len; /* bytes */
-    enum vocab_kind kind;
+    enum token_kind kind;
     float score;
 };
 

@@ -750,10 +750,10 @@ enum err hf_open(const char *folder, const struct hf_family *const *families, st
     const struct gguf_tensor *embd = gguf_build_find(&h.b, "token_embd.weight");
     err = err != ERR_OK ? err : tokenizer_json_add(folder, config, embd != NULL ? embd->dims[1] : 0, &h.b, info);
     if (err == ERR_OK) {
-        size_t n;
+        struct gguf_files files = {.release = release, .arg = tensors};
         hf_words_done(&h);
-        const struct io_map *const *maps = safetensors_folder_maps(tensors, &n);
-        err = gguf_build_finish(&h.b, maps, n, release, tensors, out, info);
+        files.maps = safetensors_folder_maps(tensors, &files.n);
+        err = gguf_build_finish(&h.b, &files, out, info);
     }
     gguf_build_fini(&h.b);
     if (err != ERR_OK) {

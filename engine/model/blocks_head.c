@@ -25,7 +25,7 @@ static enum err read_act(const struct blocks *b, int number, enum plan_dense_act
     }
     for (int act = 0; act < PLAN_DENSE_ACT_COUNT; act++) {
         const char *one = plan_dense_act_name(act);
-        if (name.len == strlen(one) && memcmp(name.data, one, name.len) == 0) {
+        if (gguf_str_is(name, one)) {
             *out = (enum plan_dense_act)act;
             return ERR_OK;
         }

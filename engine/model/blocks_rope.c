@@ -31,7 +31,7 @@ static enum err read_scaling(const struct blocks *b, enum scaling *out)
     bool is_linear = type.len == 0 && blocks_has_key(b, factor_key(b)) && gguf_find_tensor(b->g, long_factors) == NULL;
     *out = is_linear ? SCALING_LINEAR : SCALING_NONE;
     for (int i = 0; i < N_SCALINGS; i++) {
-        if (type.len == strlen(scaling_names[i]) && memcmp(type.data, scaling_names[i], type.len) == 0) {
+        if (gguf_str_is(type, scaling_names[i])) {
             *out = (enum scaling)i;
             return ERR_OK;
         }

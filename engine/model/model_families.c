@@ -85,7 +85,7 @@ enum err model_build_from(const struct model_family *const *table, const struct 
     TRY(gguf_get_str_or_null(g, "general.architecture", &arch, info));
     const struct model_family *family = NULL;
     for (size_t i = 0; table[i] != NULL; i++) {
-        if (arch.len == strlen(table[i]->arch) && memcmp(arch.data, table[i]->arch, arch.len) == 0) {
+        if (gguf_str_is(arch, table[i]->arch)) {
             family = table[i];
         }
     }

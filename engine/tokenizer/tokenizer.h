@@ -23,16 +23,6 @@ struct tokenizer;
 
 enum { TOKENIZER_NO_TOKEN = -1 };
 
-/* Kinds of vocabulary entries; values are those of tokenizer.ggml.token_type. */
-enum token_kind {
-    TOKEN_NORMAL = 1,
-    TOKEN_UNKNOWN = 2,
-    TOKEN_CONTROL = 3,      /* special tokens such as <|im_end|>, not shown */
-    TOKEN_USER_DEFINED = 4, /* found in the text before the model runs, and shown; a mark or text (tokenizer_marks.c) */
-    TOKEN_UNUSED = 5,
-    TOKEN_BYTE = 6,
-};
-
 /* Reads tokenizer.ggml.* of g and checks it (T rows of the catalogue of bad inputs). The gguf must outlive the
  * tokenizer. ERR_BAD_VOCAB, ERR_BAD_TYPE, ERR_BAD_SPECIAL_TOKEN, ERR_BAD_BYTE_TOKEN, ERR_BAD_MERGE, ERR_BAD_CHARSMAP,
  * ERR_UNSUPPORTED_TOKENIZER, ERR_UNSUPPORTED_PRETOKENIZER, ERR_BAD_HPARAM, ERR_NOMEM. */

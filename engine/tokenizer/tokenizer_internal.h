@@ -4,8 +4,8 @@
 
 #include "engine/base/table.h"
 #include "engine/base/utf8.h"
+#include "engine/format/byte_alphabet.h"
 #include "engine/tokenizer/budget.h"
-#include "engine/tokenizer/byte_alphabet.h"
 #include "engine/tokenizer/charsmap.h"
 #include "engine/tokenizer/normalizer.h"
 #include "engine/tokenizer/pretokenizer.h"

@@ -52,19 +52,16 @@ void fuzz_folder_write(const char *name, struct gguf_str text)
     assert(n == text.len && status == 0);
 }
 
-static void release_nothing(void *arg) { (void)arg; }
-
 void fuzz_folder_tokenizer(struct gguf_str text)
 {
     struct err_info info = {0};
     struct gguf_build b;
     struct gguf *g = NULL;
-    const struct io_map *none[1] = {NULL};
     json_t *config = json_object();
     assert(config != NULL);
     gguf_build_init(&b);
     if (fuzz_is_ok(tokenizer_json_add(fuzz_folder_path("."), config, 0, &b, &info), &info) &&
-        fuzz_is_ok(gguf_build_finish(&b, none, 0, release_nothing, NULL, &g, &info), &info)) {
+        fuzz_is_ok(gguf_build_finish(&b, NULL, &g, &info), &info)) {
         fuzz_use_model(g, text);
     }
     gguf_close(&g);

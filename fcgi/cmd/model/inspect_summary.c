@@ -103,7 +103,7 @@ static void print_family(const struct subject *s)
 {
     const struct model_family *f = NULL;
     for (int i = 0; (f = model_family_at(i)) != NULL; i++) {
-        if (s->arch.len == strlen(f->arch) && memcmp(s->arch.data, f->arch, s->arch.len) == 0) {
+        if (gguf_str_is(s->arch, f->arch)) {
             break;
         }
     }

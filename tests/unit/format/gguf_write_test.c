@@ -73,7 +73,7 @@ static struct gguf *make_model(uint32_t alignment)
                                             .data = quantised,
                                             .bytes = sizeof quantised});
     struct err_info info = {0};
-    ck_assert_msg(gguf_build_finish(&b, NULL, 0, NULL, NULL, &g, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(gguf_build_finish(&b, NULL, &g, &info) == ERR_OK, "%s", info.text);
     return g;
 }
 

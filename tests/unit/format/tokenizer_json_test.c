@@ -81,8 +81,6 @@ static void write_folder(const struct parts *base, const struct parts *change)
     write_optional("chat_template.jinja", change->jinja);
 }
 
-static void release_nothing(void *arg) { (void)arg; }
-
 /* Reads the folder into a model without tensors. */
 static enum err read_folder(const char *config, uint64_t n_rows, struct gguf **out, struct err_info *info)
 {
@@ -96,8 +94,7 @@ static enum err read_folder(const char *config, uint64_t n_rows, struct gguf **o
     gguf_build_init(&b);
     enum err err = tokenizer_json_add(folder_path(), json, n_rows, &b, info);
     if (err == ERR_OK) {
-        const struct io_map *none[1] = {NULL};
-        err = gguf_build_finish(&b, none, 0, release_nothing, NULL, out, info);
+        err = gguf_build_finish(&b, NULL, out, info);
     }
     gguf_build_fini(&b);
     json_decref(json);

@@ -91,8 +91,6 @@ static void add_fused(struct gguf_build *b, int layer, const char *what, const s
     gguf_build_tensor(b, name, &all);
 }
 
-static void release(void *arg) { (void)arg; }
-
 /* The file with weights, and biases too or not, in one tensor a layer; *n tells how many layers that are. g must live
  * on. */
 static struct gguf *fuse(const struct gguf *g, bool with_biases, int *n)
@@ -105,7 +103,7 @@ static struct gguf *fuse(const struct gguf *g, bool with_biases, int *n)
     for (size_t i = 0; i < gguf_n_kv(g); i++) {
         const struct gguf_kv *kv = gguf_kv_at(g, i);
         snprintf(name, sizeof name, "%.*s", (int)kv->key.len, kv->key.data);
-        gguf_build_copy(&b, name, kv);
+        gguf_build_copy(&b, kv);
     }
     *n = 0;
     for (size_t i = 0; i < gguf_n_tensors(g); i++) {
@@ -121,7 +119,7 @@ static struct gguf *fuse(const struct gguf *g, bool with_biases, int *n)
             *n += weight >= 0;
         }
     }
-    enum err err = gguf_build_finish(&b, NULL, 0, release, NULL, &out, &info);
+    enum err err = gguf_build_finish(&b, NULL, &out, &info);
     ck_assert_msg(err == ERR_OK, "%s", info.text);
     return out;
 }

@@ -18,21 +18,18 @@ struct loaded {
     struct tokenizer *t;
 };
 
-static void release_nothing(void *arg) { (void)arg; }
-
 /* text: of tokenizer.json. */
 static struct loaded load(const char *text, size_t n)
 {
     struct loaded l = {0};
     struct err_info info = {0};
-    const struct io_map *none[1] = {NULL};
     struct gguf_build b;
     json_t *config = json_object();
     folder_clear();
     folder_write("tokenizer.json", text, n);
     gguf_build_init(&b);
     ck_assert_msg(tokenizer_json_add(folder_path(), config, 0, &b, &info) == ERR_OK, "%s", info.text);
-    ck_assert_int_eq(gguf_build_finish(&b, none, 0, release_nothing, NULL, &l.g, &info), ERR_OK);
+    ck_assert_int_eq(gguf_build_finish(&b, NULL, &l.g, &info), ERR_OK);
     ck_assert_msg(tokenizer_new(l.g, &l.t, &info) == ERR_OK, "%s", info.text);
     gguf_build_fini(&b);
     json_decref(config);

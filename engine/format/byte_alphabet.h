@@ -1,7 +1,7 @@
 /* The byte alphabet of byte-level BPE [GPT-2]: vocabularies spell each byte as one printable character.
  * Threads: pure functions. */
-#ifndef INFCGI_TOKENIZER_BYTE_ALPHABET_H
-#define INFCGI_TOKENIZER_BYTE_ALPHABET_H
+#ifndef INFCGI_FORMAT_BYTE_ALPHABET_H
+#define INFCGI_FORMAT_BYTE_ALPHABET_H
 
 #include <stdint.h>
 

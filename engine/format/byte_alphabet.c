@@ -1,5 +1,5 @@
 /* The byte alphabet of byte-level BPE. */
-#include "engine/tokenizer/byte_alphabet.h"
+#include "engine/format/byte_alphabet.h"
 
 #include <stdbool.h>
 
@@ -9,9 +9,10 @@ uint32_t byte_alphabet_cp(unsigned char b)
     if (printable) {
         return b;
     }
-    return b < 33    ? 256u + b
-           : b < 161 ? 256u + 33 + (b - 127u)
-                     : 256u + 67; /* 33 below '!', 34 from DEL on, then 173 */
+    if (b < 33) { /* 33 below '!', 34 from DEL on, then 173 */
+        return 256u + b;
+    }
+    return b < 161 ? 256u + 33 + (b - 127u) : 256u + 67;
 }
 
 int byte_alphabet_byte(uint32_t cp)
