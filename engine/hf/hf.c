@@ -5,24 +5,51 @@
 #include "engine/base/buf.h"
 #include "engine/base/io.h"
 #include "engine/format/tokenizer_json.h"
-#include "engine/hf/hf_check.h"
+#include "engine/hf/hf_internal.h"
 #include "engine/hf/hf_layers.h"
-#include "engine/hf/hf_modules.h"
-#include "engine/hf/hf_names.h"
 #include "engine/hf/hf_quant.h"
 #include "engine/hf/hf_rope.h"
-#include "engine/hf/hf_words.h"
+#include "engine/plan/plan.h"
 #include "engine/quant/row_mapped.h"
 #include "engine/tensor/row_order.h"
 #include "engine/tensor/row_stack.h"
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CONFIG_BYTES = 4 << 20, CONFIG_DEPTH = 16, PATH_BYTES = 4096, NAME_BYTES = HF_NAME_BYTES, KEY_BYTES = 128 };
+enum { CONFIG_BYTES = 4 << 20, CONFIG_DEPTH = 16, NAME_BYTES = HF_NAME_BYTES, KEY_BYTES = 128 };
+
+/* --- errors ------------------------------------------------------------------------------------------------------- */
+
+enum err hf_bad(const struct hf *h, const char *key, const char *fmt, ...)
+{
+    char text[ERR_TEXT_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return err_set(h->info, ERR_BAD_CONFIG, key, "config.json: %s: %s", key, text);
+}
+
+enum err hf_bad_value(const struct hf *h, const char *key, const char *expected, const json_t *found)
+{
+    char shown[JSON_READ_SHOWN];
+    return hf_bad(h, key, "expected %s, found %s", expected, json_read_show(found, shown));
+}
+
+enum err hf_bad_tensor(const struct hf *h, enum err code, const char *name, const char *fmt, ...)
+{
+    char text[ERR_TEXT_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return err_set(h->info, code, name, "tensor '%.255s': %s", name, text);
+}
 
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
@@ -63,7 +90,7 @@ const char *hf_path(const struct hf *h, const json_t *object, const char *key, c
 
 enum err hf_get_u32(const struct hf *h, const char *key, uint64_t min, uint64_t max, uint64_t fallback, uint32_t *out)
 {
-    char name[KEY_BYTES], shown[JSON_READ_SHOWN];
+    char name[KEY_BYTES];
     const json_t *v = json_read_get(h->config, key);
     if (v == NULL && fallback != UINT64_MAX) {
         *out = (uint32_t)fallback;
@@ -71,14 +98,11 @@ enum err hf_get_u32(const struct hf *h, const char *key, uint64_t min, uint64_t 
     }
     hf_path(h, h->config, key, name);
     if (!json_is_integer(v)) {
-        return err_set(h->info, ERR_BAD_CONFIG, name, "config.json: %s: expected an integer, found %s", name,
-                       json_read_show(v, shown));
+        return hf_bad_value(h, name, "an integer", v);
     }
     json_int_t i = json_integer_value(v);
     if (i < 0 || (uint64_t)i < min || (uint64_t)i > max) {
-        return err_set(h->info, ERR_BAD_CONFIG, name,
-                       "config.json: %s: expected %" PRIu64 " to %" PRIu64 ", found %lld", name, min, max,
-                       (long long)i);
+        return hf_bad(h, name, "expected %" PRIu64 " to %" PRIu64 ", found %lld", min, max, (long long)i);
     }
     *out = (uint32_t)i;
     return ERR_OK;
@@ -87,7 +111,7 @@ enum err hf_get_u32(const struct hf *h, const char *key, uint64_t min, uint64_t 
 enum err hf_get_f64(const struct hf *h, const json_t *object, const char *key, double min, double max, double fallback,
                     double *out)
 {
-    char name[KEY_BYTES], shown[JSON_READ_SHOWN];
+    char name[KEY_BYTES];
     const json_t *v = json_read_get(object, key);
     if (v == NULL && !isnan(fallback)) {
         *out = fallback;
@@ -95,27 +119,24 @@ enum err hf_get_f64(const struct hf *h, const json_t *object, const char *key, d
     }
     hf_path(h, object, key, name);
     if (!json_is_number(v)) {
-        return err_set(h->info, ERR_BAD_CONFIG, name, "config.json: %s: expected a number, found %s", name,
-                       json_read_show(v, shown));
+        return hf_bad_value(h, name, "a number", v);
     }
     *out = json_number_value(v);
-    return *out >= min && *out <= max ? ERR_OK
-                                      : err_set(h->info, ERR_BAD_CONFIG, name,
-                                                "config.json: %s: expected %g to %g, found %g", name, min, max, *out);
+    bool is_in_range = *out >= min && *out <= max;
+    return is_in_range ? ERR_OK : hf_bad(h, name, "expected %g to %g, found %g", min, max, *out);
 }
 
-const char *hf_key(const struct hf *h, const char *key, char room[128])
+const char *hf_key(struct hf *h, const char *key)
 {
-    snprintf(room, KEY_BYTES, "%s.%s", h->family->arch, key);
-    return room;
+    snprintf(h->key, sizeof h->key, "%s.%s", h->family->arch, key);
+    return h->key;
 }
 
 enum err hf_add_query_scale(struct hf *h)
 {
-    char key[KEY_BYTES];
     double scalar;
     TRY(hf_get_f64(h, h->config, "query_pre_attn_scalar", 1e-6, 1e9, NAN, &scalar));
-    gguf_build_f32(&h->b, hf_key(h, "attention.scale", key), (float)(1 / sqrt(scalar)));
+    gguf_build_f32(&h->b, hf_key(h, "attention.scale"), (float)(1 / sqrt(scalar)));
     return ERR_OK;
 }
 
@@ -125,13 +146,11 @@ enum err hf_check_sparse(struct hf *h)
     uint32_t step;
     TRY(hf_get_u32(h, "decoder_sparse_step", 0, INT32_MAX, 1, &step));
     if (step != 1) {
-        return err_set(h->info, ERR_BAD_CONFIG, "decoder_sparse_step",
-                       "config.json: decoder_sparse_step: expected 1, experts in every layer, found %" PRIu32, step);
+        return hf_bad(h, "decoder_sparse_step", "expected 1, experts in every layer, found %" PRIu32, step);
     }
     if (dense != NULL && (!json_is_array(dense) || json_array_size(dense) != 0)) {
-        return err_set(h->info, ERR_BAD_CONFIG, "mlp_only_layers",
-                       "config.json: mlp_only_layers: expected an empty array, experts in every layer, found %s of %zu",
-                       json_read_type_name(dense), json_array_size(dense));
+        return hf_bad(h, "mlp_only_layers", "expected an empty array, experts in every layer, found %s of %zu",
+                      json_read_type_name(dense), json_array_size(dense));
     }
     return ERR_OK;
 }
@@ -151,15 +170,12 @@ static const struct hf_key common_keys[] = {
 };
 enum { N_REQUIRED = 4 };
 
-/* Versions of transformers write the same value under either name. */
+/* Versions of transformers write the number of experts under either name. */
 static const char *name_in_config(const struct hf *h, const char *name)
 {
-    static const char *const synonyms[][2] = {{"num_experts", "num_local_experts"}};
-    for (size_t i = 0; i < ARRAY_LEN(synonyms) && json_read_get(h->config, name) == NULL; i++) {
-        name = strcmp(name, synonyms[i][0]) == 0 && json_read_get(h->config, synonyms[i][1]) != NULL ? synonyms[i][1]
-                                                                                                     : name;
-    }
-    return name;
+    static const char other[] = "num_local_experts";
+    bool is_other = strcmp(name, "num_experts") == 0 && json_read_get(h->config, name) == NULL;
+    return is_other && json_read_get(h->config, other) != NULL ? other : name;
 }
 
 static enum err copy_key(struct hf *h, const struct hf_key *k, bool must_be)
@@ -171,7 +187,7 @@ static enum err copy_key(struct hf *h, const struct hf_key *k, bool must_be)
         hf_words_add(h, k->gguf, hf_path(h, h->config, name, key));
     }
     if (k->kind == HF_CAP && json_is_null(json_object_get(h->config, name))) {
-        gguf_build_f32(&h->b, hf_key(h, k->gguf, key), 0);
+        gguf_build_f32(&h->b, hf_key(h, k->gguf), 0);
         return ERR_OK;
     }
     if ((v == NULL && !must_be) || k->gguf == NULL || k->kind == HF_WORD) {
@@ -180,17 +196,15 @@ static enum err copy_key(struct hf *h, const struct hf_key *k, bool must_be)
     if (k->kind == HF_U32) {
         uint32_t u;
         TRY(hf_get_u32(h, name, 0, UINT32_MAX, UINT64_MAX, &u));
-        gguf_build_u32(&h->b, hf_key(h, k->gguf, key), u);
+        gguf_build_u32(&h->b, hf_key(h, k->gguf), u);
     } else if (k->kind == HF_F32 || k->kind == HF_CAP) {
         double d;
         TRY(hf_get_f64(h, h->config, name, -3e38, 3e38, NAN, &d));
-        gguf_build_f32(&h->b, hf_key(h, k->gguf, key), (float)d);
+        gguf_build_f32(&h->b, hf_key(h, k->gguf), (float)d);
     } else if (json_is_boolean(v)) {
-        gguf_build_bool(&h->b, hf_key(h, k->gguf, key), json_is_true(v));
+        gguf_build_bool(&h->b, hf_key(h, k->gguf), json_is_true(v));
     } else {
-        char shown[JSON_READ_SHOWN];
-        return err_set(h->info, ERR_BAD_CONFIG, name, "config.json: %s: expected a boolean, found %s", name,
-                       json_read_show(v, shown));
+        return hf_bad_value(h, name, "a boolean", v);
     }
     return ERR_OK;
 }
@@ -238,14 +252,22 @@ struct piece {
     const struct st_tensor *t;
 };
 
-static enum err type_of(const struct hf *h, const struct st_tensor *t, enum dtype *out)
+enum err hf_float_type(const struct hf *h, const struct st_tensor *t, enum dtype *out)
 {
-    if (t->dtype != ST_F32 && t->dtype != ST_F16 && t->dtype != ST_BF16) {
-        return err_set(h->info, ERR_UNSUPPORTED_TYPE, t->name, "tensor '%.255s': expected F32, F16 or BF16, found %s",
-                       t->name, st_dtype_name(t->dtype));
+    switch (t->dtype) {
+    case ST_F32:
+        *out = DTYPE_F32;
+        return ERR_OK;
+    case ST_F16:
+        *out = DTYPE_F16;
+        return ERR_OK;
+    case ST_BF16:
+        *out = DTYPE_BF16;
+        return ERR_OK;
+    default:
+        return hf_bad_tensor(h, ERR_UNSUPPORTED_TYPE, t->name, "expected F32, F16 or BF16, found %s",
+                             st_dtype_name(t->dtype));
     }
-    *out = t->dtype == ST_F32 ? DTYPE_F32 : t->dtype == ST_F16 ? DTYPE_F16 : DTYPE_BF16;
-    return ERR_OK;
 }
 
 static float element(const struct st_tensor *t, uint64_t i)
@@ -260,17 +282,42 @@ static float element(const struct st_tensor *t, uint64_t i)
     return t->dtype == ST_F16 ? dtype_f16_to_f32(half) : dtype_bf16_to_f32(half);
 }
 
+/* Returns `bytes` for the data of t, in the model's memory; NULL after an error. */
+static void *data_for(struct hf *h, const struct st_tensor *t, uint64_t bytes)
+{
+    void *data = arena_alloc(&h->b.arena, (size_t)bytes + 1);
+    if (data == NULL) {
+        err_set(h->info, ERR_NOMEM, NULL, "out of memory for the tensor '%.255s'", t->name);
+    }
+    return data;
+}
+
+/* Returns n elements of t as F32, each `step`-th from `first` on; NULL after an error. */
+static float *read_floats(struct hf *h, const struct st_tensor *t, uint64_t first, uint64_t step, uint64_t n)
+{
+    float *data = data_for(h, t, n * sizeof *data);
+    for (uint64_t i = 0; data != NULL && i < n; i++) {
+        data[i] = element(t, first + step * i);
+    }
+    return data;
+}
+
+static uint64_t n_elements(const struct st_tensor *t) { return t->bytes / (st_dtype_bits(t->dtype) / 8); }
+
 /* Converts vectors to F32, as everywhere in GGUF. */
 static enum err add_vector(struct hf *h, const char *name, const struct st_tensor *t, enum hf_change change)
 {
     enum dtype type;
-    TRY(type_of(h, t, &type));
-    uint64_t n = t->bytes / (st_dtype_bits(t->dtype) / 8); /* all elements */
-    float *data = arena_alloc(&h->b.arena, (size_t)(n + 1) * sizeof *data);
-    TRY_MEM_FOR(data != NULL, h->info, "out of memory for the tensor '%.255s'", t->name);
+    TRY(hf_float_type(h, t, &type));
+    uint64_t n = n_elements(t);
+    float *data = read_floats(h, t, 0, 1, n);
+    TRY_MEM(data != NULL);
     for (uint64_t i = 0; i < n; i++) {
-        float v = element(t, i);
-        data[i] = change == HF_PLUS_ONE ? v + 1.0f : change == HF_MINUS_EXP ? (float)-exp(v) : v;
+        if (change == HF_PLUS_ONE) {
+            data[i] += 1.0f;
+        } else if (change == HF_MINUS_EXP) {
+            data[i] = (float)-exp(data[i]);
+        }
     }
     struct gguf_tensor out = {
         .type = DTYPE_F32, .n_dims = 1, .dims = {n, 1, 1, 1}, .data = data, .bytes = n * sizeof *data};
@@ -278,23 +325,23 @@ static enum err add_vector(struct hf *h, const char *name, const struct st_tenso
     return ERR_OK;
 }
 
-/* Computes shape and type of t in GGUF. */
-static enum err convert(struct hf *h, const struct st_tensor *t, struct gguf_tensor *out)
+/* Computes shape and type of t in GGUF. copies: of the data, too. */
+static enum err convert(struct hf *h, const struct st_tensor *t, bool copies, struct gguf_tensor *out)
 {
     *out = (struct gguf_tensor){.n_dims = t->n_dims, .dims = {1, 1, 1, 1}, .data = t->data, .bytes = t->bytes};
-    TRY(type_of(h, t, &out->type));
+    TRY(hf_float_type(h, t, &out->type));
     if (t->n_dims < 1 || t->n_dims > 3 || t->bytes == 0) {
-        return err_set(h->info, ERR_BAD_TENSOR_SHAPE, t->name,
-                       "tensor '%.255s': expected 1 to 3 dimensions of 1 or more, found another shape", t->name);
+        return hf_bad_tensor(h, ERR_BAD_TENSOR_SHAPE, t->name,
+                             "expected 1 to 3 dimensions of 1 or more, found another shape");
     }
     for (int i = 0; i < t->n_dims; i++) {
         out->dims[i] = t->dims[t->n_dims - 1 - i];
     }
-    if ((uintptr_t)t->data % (st_dtype_bits(t->dtype) / 8) != 0) { /* the format guarantees no alignment */
-        void *copy = arena_alloc(&h->b.arena, (size_t)t->bytes);
-        TRY_MEM_FOR(copy != NULL, h->info, "out of memory for the tensor '%.255s'", t->name);
-        memcpy(copy, t->data, (size_t)t->bytes);
-        out->data = copy;
+    bool is_aligned = (uintptr_t)t->data % (st_dtype_bits(t->dtype) / 8) == 0; /* the format guarantees none */
+    if (copies || !is_aligned) {
+        void *copy = data_for(h, t, t->bytes);
+        TRY_MEM(copy != NULL);
+        out->data = memcpy(copy, t->data, (size_t)t->bytes);
     }
     return ERR_OK;
 }
@@ -305,38 +352,25 @@ enum err hf_add_copy(struct hf *h, const char *name, const struct st_tensor *t)
     if (t->n_dims == 1) {
         return add_vector(h, name, t, HF_SAME);
     }
-    TRY(convert(h, t, &out));
-    if (out.data == t->data) {
-        void *copy = arena_alloc(&h->b.arena, (size_t)t->bytes);
-        TRY_MEM_FOR(copy != NULL, h->info, "out of memory for the tensor '%.255s'", t->name);
-        memcpy(copy, t->data, (size_t)t->bytes);
-        out.data = copy;
-    }
+    TRY(convert(h, t, true, &out));
     gguf_build_tensor(&h->b, name, &out);
     return ERR_OK;
 }
 
 static enum err add_tensor(struct hf *h, const struct hf_name *n, const char *name, const struct st_tensor *t)
 {
-    size_t length = strlen(t->name);
-    static const char norm[] = "norm.weight";
-    bool is_norm = length >= sizeof norm - 1 && strcmp(t->name + length - (sizeof norm - 1), norm) == 0;
+    bool is_norm = gguf_str_ends((struct gguf_str){t->name, strlen(t->name)}, "norm.weight");
     bool is_plus_one = n->change == HF_PLUS_ONE || (h->family->norms_plus_one && is_norm);
     if (t->n_dims == 1 || n->change == HF_FLAT) {
         return add_vector(h, name, t, is_plus_one ? HF_PLUS_ONE : n->change);
     }
     struct gguf_tensor out;
-    TRY(convert(h, t, &out));
+    TRY(convert(h, t, false, &out));
     if (n->change == HF_AS_F32 || n->change == HF_CONV) {
-        uint64_t elements = out.bytes / (st_dtype_bits(t->dtype) / 8);
-        float *data = arena_alloc(&h->b.arena, (size_t)elements * sizeof *data);
-        TRY_MEM_FOR(data != NULL, h->info, "out of memory for the tensor '%.255s'", t->name);
-        for (uint64_t i = 0; i < elements; i++) {
-            data[i] = element(t, i);
-        }
         out.type = DTYPE_F32;
-        out.data = data;
-        out.bytes = elements * sizeof *data;
+        out.data = read_floats(h, t, 0, 1, n_elements(t));
+        out.bytes = n_elements(t) * sizeof(float);
+        TRY_MEM(out.data != NULL);
     }
     if (n->change == HF_CONV && out.n_dims == 3 && out.dims[1] == 1) {
         out.n_dims = 2;
@@ -354,22 +388,20 @@ static int order_pieces(const void *a, const void *b)
     return order != 0 ? order : (x->expert > y->expert) - (x->expert < y->expert);
 }
 
-/* The same for quantised matrices. */
+/* Like add_stack(), for quantised matrices. */
 static enum err add_quantised_stack(struct hf *h, const struct piece *p, size_t n)
 {
-    struct hf_rows **rows = mem_zalloc_array(n, sizeof *rows, MEM_GENERAL);
-    enum err err = rows != NULL ? ERR_OK : err_set(h->info, ERR_NOMEM, NULL, "out of memory for '%.95s'", p->name);
-    for (size_t i = 0; err == ERR_OK && i < n; i++) {
-        err = p[i].expert == i && p[i].is_quantised
-                  ? hf_quant_bind(h, p[i].t, &rows[i])
-                  : err_set(h->info, ERR_BAD_TENSOR_SHAPE, p[i].t->name,
-                            "tensor '%.255s': expected experts from 0 on, all of them quantised, found another",
-                            p[i].t->name);
+    struct hf_rows **rows = arena_alloc(&h->b.arena, n * sizeof *rows);
+    TRY_MEM_FOR(rows != NULL, h->info, "out of memory for '%.95s'", p->name);
+    for (size_t i = 0; i < n; i++) {
+        if (p[i].expert != i || !p[i].is_quantised) {
+            return hf_bad_tensor(h, ERR_BAD_TENSOR_SHAPE, p[i].t->name,
+                                 "expected experts from 0 on, all of them quantised, found another");
+        }
+        TRY(hf_quant_bind(h, p[i].t, &rows[i]));
     }
     struct gguf_tensor out;
-    err = err != ERR_OK ? err : hf_quant_tensor(h, p->name, rows, n, &out);
-    mem_free(rows);
-    TRY(err);
+    TRY(hf_quant_tensor(h, p->name, rows, n, &out));
     out.n_dims = 3;
     gguf_build_tensor(&h->b, p->name, &out);
     return ERR_OK;
@@ -386,12 +418,11 @@ static enum err add_stack(struct hf *h, const struct piece *p, size_t n)
     struct gguf_tensor out = {0};
     for (size_t i = 0; i < n; i++) {
         struct gguf_tensor t;
-        TRY(convert(h, p[i].t, &t));
+        TRY(convert(h, p[i].t, false, &t));
         bool is_same = i == 0 || (t.type == out.type && memcmp(t.dims, out.dims, sizeof t.dims) == 0);
         if (p[i].expert != i || t.n_dims != 2 || !is_same) {
-            return err_set(h->info, ERR_BAD_TENSOR_SHAPE, p[i].t->name,
-                           "tensor '%.255s': expected experts from 0 on, matrices of one type and shape, found another",
-                           p[i].t->name);
+            return hf_bad_tensor(h, ERR_BAD_TENSOR_SHAPE, p[i].t->name,
+                                 "expected experts from 0 on, matrices of one type and shape, found another");
         }
         parts[i] = row_mapped_new(&h->b.arena, t.type, t.data, (uint32_t)t.dims[1], (uint32_t)t.dims[0]);
         TRY_MEM_FOR(parts[i] != NULL, h->info, "out of memory for the experts of '%.95s'", p->name);
@@ -423,8 +454,8 @@ static enum err add_quantised(struct hf *h, const struct hf_name *n, const char 
     TRY(hf_quant_tensor(h, name, &rows, 1, &out));
     if (n->change == HF_UNPACKED) {
         uint64_t width = out.dims[0];
-        float *data = arena_alloc(&h->b.arena, (size_t)(width * out.dims[1]) * sizeof *data);
-        TRY_MEM_FOR(data != NULL, h->info, "out of memory for the tensor '%.255s'", t->name);
+        float *data = data_for(h, t, width * out.dims[1] * sizeof *data);
+        TRY_MEM(data != NULL);
         for (uint32_t row = 0; row < out.dims[1]; row++) {
             out.source->ops->read(out.source, row, 0, (uint32_t)width, data + row * width);
         }
@@ -452,21 +483,30 @@ static enum err is_left_out(const struct hf *h, const struct hf_name *n, uint32_
     TRY(hf_get_u32(h, "num_nextn_predict_layers", 0, UINT32_MAX, 0, &n_predicting));
     *out = layer - n_layers < n_predicting;
     return *out ? ERR_OK
-                : err_set(h->info, ERR_BAD_CONFIG, key,
-                          "config.json: %s: expected %" PRIu32 " or more, as there is '%.255s', found %" PRIu32, key,
-                          layer + 1, t->name, n_layers);
+                : hf_bad(h, key, "expected %" PRIu32 " or more, as there is '%.255s', found %" PRIu32, layer + 1,
+                         t->name, n_layers);
+}
+
+/* Returns the row for t, NULL if it is not needed; number[2] gets the numbers that {} stands for. */
+static const struct hf_name *find_row(const struct hf *h, const struct st_tensor *t, uint32_t number[2],
+                                      bool *is_quantised)
+{
+    char room[SAFETENSORS_MAX_NAME_BYTES + 1], plain[SAFETENSORS_MAX_NAME_BYTES + 1];
+    *is_quantised = hf_quant_is_weight(h, t, hf_names_in_text(t->name, room), plain);
+    number[0] = number[1] = 0;
+    const struct hf_name *n = hf_names_find(h->family, *is_quantised ? plain : t->name, number);
+    return n != NULL && n->change != HF_DROP ? n : NULL;
 }
 
 /* Returns the folder's tensor that becomes the GGUF tensor of that name; NULL: there is none. */
 static const struct st_tensor *find_source(const struct hf *h, const char *gguf)
 {
-    char room[SAFETENSORS_MAX_NAME_BYTES + 1], plain[SAFETENSORS_MAX_NAME_BYTES + 1];
     for (size_t i = 0; i < safetensors_folder_n_tensors(h->tensors); i++) {
         const struct st_tensor *t = safetensors_folder_at(h->tensors, i);
-        uint32_t number[2] = {0, 0};
-        bool is_quantised = hf_quant_is_weight(h, t, hf_names_in_text(t->name, room), plain);
-        const struct hf_name *n = hf_names_find(h->family, is_quantised ? plain : t->name, number);
-        if (n != NULL && n->change != HF_DROP && strcmp(n->gguf, gguf) == 0) {
+        uint32_t number[2];
+        bool is_quantised;
+        const struct hf_name *n = find_row(h, t, number, &is_quantised);
+        if (n != NULL && strcmp(n->gguf, gguf) == 0) {
             return t;
         }
     }
@@ -475,11 +515,8 @@ static const struct st_tensor *find_source(const struct hf *h, const char *gguf)
 
 static bool is_copy(const struct st_tensor *a, const struct st_tensor *b)
 {
-    bool same = a->dtype == b->dtype && a->n_dims == b->n_dims && a->bytes == b->bytes;
-    for (int i = 0; i < a->n_dims; i++) {
-        same = same && a->dims[i] == b->dims[i];
-    }
-    return same && memcmp(a->data, b->data, a->bytes) == 0;
+    return a->dtype == b->dtype && a->n_dims == b->n_dims && a->bytes == b->bytes &&
+           memcmp(a->dims, b->dims, sizeof a->dims) == 0 && memcmp(a->data, b->data, a->bytes) == 0;
 }
 
 /* Returns the head's name in GGUF. If config.json ties it to the embedding, a head with other values is still used, as
@@ -501,19 +538,16 @@ static enum err add_tensors(struct hf *h, struct piece *pieces)
 {
     static const char head[] = "output.weight";
     size_t n_pieces = 0;
-    char room[SAFETENSORS_MAX_NAME_BYTES + 1], plain[SAFETENSORS_MAX_NAME_BYTES + 1];
     for (size_t i = 0; i < safetensors_folder_n_tensors(h->tensors); i++) {
         const struct st_tensor *t = safetensors_folder_at(h->tensors, i);
-        uint32_t number[2] = {0, 0};
-        bool is_quantised = hf_quant_is_weight(h, t, hf_names_in_text(t->name, room), plain);
-        const struct hf_name *n = hf_names_find(h->family, is_quantised ? plain : t->name, number);
-        const char *as = n == NULL || n->change == HF_DROP ? NULL
-                         : strcmp(n->gguf, head) == 0      ? name_head(h, head, t)
-                                                           : n->gguf;
+        uint32_t number[2];
+        bool is_quantised, is_out;
+        const struct hf_name *n = find_row(h, t, number, &is_quantised);
+        const char *as = n != NULL ? n->gguf : NULL;
+        as = as != NULL && strcmp(as, head) == 0 ? name_head(h, head, t) : as;
         if (as == NULL) {
             continue; /* vision or audio parts of a model, and copies */
         }
-        bool is_out;
         TRY(is_left_out(h, n, number[0], t, &is_out));
         if (is_out) {
             continue;
@@ -532,18 +566,22 @@ static enum err add_tensors(struct hf *h, struct piece *pieces)
     return add_stacks(h, pieces, n_pieces);
 }
 
+static enum err find_tensor(const struct hf *h, const char *name, const struct st_tensor **out)
+{
+    *out = safetensors_folder_find(h->tensors, name);
+    return *out != NULL ? ERR_OK : hf_bad_tensor(h, ERR_MISSING_TENSOR, name, "expected, found none");
+}
+
 enum err hf_add_expert_halves(struct hf *h, const char *name, const char *first, const char *second)
 {
-    const struct st_tensor *t = safetensors_folder_find(h->tensors, name);
-    if (t == NULL) {
-        return err_set(h->info, ERR_MISSING_TENSOR, name, "tensor '%.255s': expected, found none", name);
-    }
+    const struct st_tensor *t;
     struct gguf_tensor whole;
-    TRY(convert(h, t, &whole));
+    TRY(find_tensor(h, name, &t));
+    TRY(convert(h, t, false, &whole));
     uint64_t n = whole.dims[2], n_rows = n * whole.dims[1];
     if (whole.n_dims != 3 || whole.dims[1] % 2 != 0 || n_rows > UINT32_MAX || whole.dims[0] > UINT32_MAX) {
-        return err_set(h->info, ERR_BAD_TENSOR_SHAPE, name,
-                       "tensor '%.255s': expected matrices of an even number of rows, found another shape", name);
+        return hf_bad_tensor(h, ERR_BAD_TENSOR_SHAPE, name,
+                             "expected matrices of an even number of rows, found another shape");
     }
     const char *const names[] = {first, second};
     uint32_t half = (uint32_t)whole.dims[1] / 2;
@@ -564,24 +602,19 @@ enum err hf_add_expert_halves(struct hf *h, const char *name, const char *first,
 
 enum err hf_add_every_second(struct hf *h, const char *name, const char *first, const char *second)
 {
-    const struct st_tensor *t = safetensors_folder_find(h->tensors, name);
-    if (t == NULL) {
-        return err_set(h->info, ERR_MISSING_TENSOR, name, "tensor '%.255s': expected, found none", name);
-    }
+    const struct st_tensor *t;
     enum dtype type;
-    TRY(type_of(h, t, &type));
+    TRY(find_tensor(h, name, &t));
+    TRY(hf_float_type(h, t, &type));
     if (t->n_dims != 2 || t->dims[0] == 0 || t->dims[1] == 0 || t->dims[1] % 2 != 0) {
-        return err_set(h->info, ERR_BAD_TENSOR_SHAPE, name,
-                       "tensor '%.255s': expected rows of an even number of elements, found another shape", name);
+        return hf_bad_tensor(h, ERR_BAD_TENSOR_SHAPE, name,
+                             "expected rows of an even number of elements, found another shape");
     }
     uint64_t n = t->dims[0] * t->dims[1] / 2; /* bounded by the file's size */
     const char *const names[] = {first, second};
     for (size_t k = 0; k < ARRAY_LEN(names); k++) {
-        float *data = arena_alloc(&h->b.arena, (size_t)n * sizeof *data);
-        TRY_MEM_FOR(data != NULL, h->info, "out of memory for '%.255s'", name);
-        for (uint64_t i = 0; i < n; i++) {
-            data[i] = element(t, 2 * i + k);
-        }
+        float *data = read_floats(h, t, k, 2, n);
+        TRY_MEM(data != NULL);
         struct gguf_tensor out = {.type = DTYPE_F32,
                                   .n_dims = 2,
                                   .dims = {t->dims[1] / 2, t->dims[0], 1, 1},
@@ -589,6 +622,22 @@ enum err hf_add_every_second(struct hf *h, const char *name, const char *first, 
                                   .bytes = n * sizeof *data};
         gguf_build_tensor(&h->b, names[k], &out);
     }
+    return ERR_OK;
+}
+
+enum err hf_pad_table(struct hf *h, const char *name)
+{
+    struct gguf_tensor *t = gguf_build_find(&h->b, name);
+    const struct gguf_tensor *embd = gguf_build_find(&h->b, "token_embd.weight");
+    if (t == NULL || t->data == NULL || t->n_dims != 2 || embd == NULL || embd->dims[1] <= t->dims[1] ||
+        embd->dims[1] > PLAN_MAX_VOCAB || t->dims[0] > PLAN_MAX_WIDTH) {
+        return ERR_OK;
+    }
+    uint32_t *rows = arena_alloc(&h->b.arena, (size_t)embd->dims[1] * sizeof *rows);
+    for (uint32_t i = 0; rows != NULL && i < embd->dims[1]; i++) {
+        rows[i] = i < t->dims[1] ? i : 0;
+    }
+    gguf_build_rows(&h->b, t, row_order_rows(&h->b.arena, t->source, rows, (uint32_t)embd->dims[1], 1), 1);
     return ERR_OK;
 }
 
@@ -610,12 +659,10 @@ static void make_finite(struct buf *text)
 
 static enum err read_config(const char *folder, json_t **out, struct err_info *info)
 {
-    char path[PATH_BYTES];
+    char path[SAFETENSORS_PATH_BYTES];
     struct buf text;
     *out = NULL;
-    if (snprintf(path, sizeof path, "%s/config.json", folder) >= (int)sizeof path) {
-        return err_set(info, ERR_FILE, NULL, "expected a path below %d bytes", PATH_BYTES);
-    }
+    TRY(safetensors_path(folder, "config.json", path, info));
     buf_init(&text, CONFIG_BYTES, MEM_GENERAL);
     enum err err = io_read_file(path, CONFIG_BYTES, &text, info);
     make_finite(&text);

@@ -42,8 +42,10 @@ struct hf {
     struct hf_quant quant;
     const struct safetensors_folder *tensors;
     struct gguf_build b;
-    struct hf_words *words; /* hf_words.h */
+    struct hf_words *words; /* hf_words.c */
     struct err_info *info;
+    bool has_pooling; /* hf_modules.c */
+    char key[128];    /* hf_key's result */
 };
 
 enum hf_kind {
@@ -130,6 +132,14 @@ MUST_CHECK enum err hf_get_f64(const struct hf *h, const json_t *object, const c
 MUST_CHECK enum err hf_add_expert_halves(struct hf *h, const char *name, const char *first, const char *second);
 MUST_CHECK enum err hf_add_every_second(struct hf *h, const char *name, const char *first, const char *second);
 
+/* Gives the table `name` as many rows as token_embd.weight has; the added ones are row 0, made when they are read
+ * [transformers 5, Gemma3nTextModel.get_per_layer_inputs]. Does nothing if the table is long enough, quantised, absent,
+ * or of a shape that no builder takes. Call it when all tensors are added. ERR_NOMEM. */
+MUST_CHECK enum err hf_pad_table(struct hf *h, const char *name);
+
+/* Returns the element type of a float tensor. ERR_UNSUPPORTED_TYPE. */
+MUST_CHECK enum err hf_float_type(const struct hf *h, const struct st_tensor *t, enum dtype *out);
+
 /* Copies a tensor, a vector or a matrix, of a file that will be closed, under its GGUF name. ERR_UNSUPPORTED_TYPE,
  * ERR_BAD_TENSOR_SHAPE, ERR_NOMEM. */
 MUST_CHECK enum err hf_add_copy(struct hf *h, const char *name, const struct st_tensor *t);
@@ -147,8 +157,14 @@ const char *hf_path(const struct hf *h, const json_t *object, const char *key, c
 /* Returns whether the family has its own row for a value of config.json. */
 bool hf_has_key(const struct hf_family *family, const char *json);
 
-/* Returns "<arch>.<key>" for gguf_build_*. */
-const char *hf_key(const struct hf *h, const char *key, char room[128]);
+/* Returns "<arch>.<key>" for gguf_build_*, valid until the next call. */
+const char *hf_key(struct hf *h, const char *key);
+
+/* Return an error about a member of config.json or a tensor, after its name. `fmt` says what was expected and found;
+ * hf_bad_value shows what was found. */
+enum err hf_bad(const struct hf *h, const char *key, const char *fmt, ...) PRINTF_LIKE(3, 4); /* ERR_BAD_CONFIG */
+enum err hf_bad_value(const struct hf *h, const char *key, const char *expected, const json_t *found);
+enum err hf_bad_tensor(const struct hf *h, enum err code, const char *name, const char *fmt, ...) PRINTF_LIKE(4, 5);
 
 /* Reads the folder; NULL ends `families`. ERR_BAD_CONFIG, ERR_UNSUPPORTED_ARCH (lists the known ones),
  * ERR_UNSUPPORTED_TYPE, ERR_BAD_TENSOR_SHAPE (experts that differ), errors of safetensors_folder_open, ERR_NOMEM. The

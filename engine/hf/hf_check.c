@@ -1,8 +1,5 @@
 /* Checks only what holds in every family, and only keys that exist: absent keys are the family builder's concern. */
-#include "engine/hf/hf_check.h"
-
-#include "engine/hf/hf_pooling.h"
-#include "engine/hf/hf_words.h"
+#include "engine/hf/hf_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,7 +15,10 @@ static bool is_one(const json_t *v, const char *word, size_t n)
     if (is_number || json_is_number(v)) {
         return is_number && json_is_number(v) && json_number_value(v) == strtod(word, NULL);
     }
-    const char *said = json_is_boolean(v) ? (json_is_true(v) ? "true" : "false") : json_string_value(v);
+    const char *said = json_string_value(v);
+    if (json_is_boolean(v)) {
+        said = json_is_true(v) ? "true" : "false";
+    }
     return said != NULL && strlen(said) == n && memcmp(said, word, n) == 0;
 }
 
@@ -38,10 +38,8 @@ static bool is_any(const json_t *v, const char *words)
 
 static enum err bad(const struct hf *h, const char *key, const char *expected, const json_t *found)
 {
-    char name[128], shown[JSON_READ_SHOWN];
-    hf_path(h, h->config, key, name);
-    return err_set(h->info, ERR_BAD_CONFIG, name, "config.json: %s: expected %s, found %s", name, expected,
-                   json_read_show(found, shown));
+    char name[128];
+    return hf_bad_value(h, hf_path(h, h->config, key, name), expected, found);
 }
 
 static enum err check_fixed(const struct hf *h)
@@ -81,8 +79,8 @@ static enum err check_same(const struct hf *h, const json_t *a, const char *name
     if (!json_is_number(a) || !json_is_number(b) || json_number_value(a) == json_number_value(b)) {
         return ERR_OK;
     }
-    return err_set(h->info, ERR_BAD_CONFIG, name, "config.json: %s: expected %s, as %s says, found %s", name,
-                   json_read_show(b, expected), other, json_read_show(a, found));
+    return hf_bad(h, name, "expected %s, as %s says, found %s", json_read_show(b, expected), other,
+                  json_read_show(a, found));
 }
 
 /* Returns the type of RoPE, NULL if none is set. */
@@ -106,7 +104,8 @@ static enum err check_rope(const struct hf *h, const json_t *params, const char 
         return err_set(h->info, ERR_BAD_CONFIG, "rope_type",
                        "config.json: %s.rope_type: expected '%.64s', as type says, found '%.64s'", name, old, type);
     }
-    double n_fast = fast != NULL ? json_number_value(fast) : 32, n_slow = slow != NULL ? json_number_value(slow) : 1;
+    double n_fast = fast != NULL ? json_number_value(fast) : 32;
+    double n_slow = slow != NULL ? json_number_value(slow) : 1;
     if (is_yarn && json_is_number(fast != NULL ? fast : slow) && n_fast < n_slow) {
         return err_set(h->info, ERR_BAD_CONFIG, "beta_fast",
                        "config.json: %s.beta_fast: expected beta_slow %g or more, found %g", name, n_slow, n_fast);
@@ -202,19 +201,16 @@ static enum err check_heads(const struct hf *h)
     json_int_t width = get(h, "hidden_size"), heads = get(h, "num_attention_heads"), dim = get(h, "head_dim");
     json_int_t kv_heads = get(h, "num_key_value_heads");
     if (heads < 1) {
-        return err_set(h->info, ERR_BAD_CONFIG, "num_attention_heads",
-                       "config.json: num_attention_heads: expected 1 or more, found %lld", (long long)heads);
+        return hf_bad(h, "num_attention_heads", "expected 1 or more, found %lld", (long long)heads);
     }
     if (dim == NONE && !is_latent && width % heads != 0) {
-        return err_set(h->info, ERR_BAD_CONFIG, "num_attention_heads",
-                       "config.json: num_attention_heads: expected a divisor of hidden_size %lld, as there is no "
-                       "head_dim, found %lld",
-                       (long long)width, (long long)heads);
+        return hf_bad(h, "num_attention_heads",
+                      "expected a divisor of hidden_size %lld, as there is no head_dim, found %lld", (long long)width,
+                      (long long)heads);
     }
     if (kv_heads != NONE && (kv_heads < 1 || heads % kv_heads != 0)) {
-        return err_set(h->info, ERR_BAD_CONFIG, "num_key_value_heads",
-                       "config.json: num_key_value_heads: expected a divisor of num_attention_heads %lld, found %lld",
-                       (long long)heads, (long long)kv_heads);
+        return hf_bad(h, "num_key_value_heads", "expected a divisor of num_attention_heads %lld, found %lld",
+                      (long long)heads, (long long)kv_heads);
     }
     return ERR_OK;
 }
@@ -224,9 +220,8 @@ static enum err check_layers(const struct hf *h)
     json_int_t layers = get(h, "num_hidden_layers");
     const json_t *types = json_read_get(h->config, "layer_types");
     if (json_is_array(types) && (json_int_t)json_array_size(types) != layers) {
-        return err_set(h->info, ERR_BAD_CONFIG, "layer_types",
-                       "config.json: layer_types: expected %lld, as num_hidden_layers says, found %zu",
-                       (long long)layers, json_array_size(types));
+        return hf_bad(h, "layer_types", "expected %lld, as num_hidden_layers says, found %zu", (long long)layers,
+                      json_array_size(types));
     }
     return ERR_OK;
 }
@@ -234,11 +229,11 @@ static enum err check_layers(const struct hf *h)
 static enum err check_size(const struct hf *h, const char *key, json_int_t found, uint64_t expected, const char *of)
 {
     char name[128];
-    hf_path(h, h->config, key, name);
-    return found == NONE || (found >= 0 && (uint64_t)found == expected)
-               ? ERR_OK
-               : err_set(h->info, ERR_BAD_CONFIG, name, "config.json: %s: expected %" PRIu64 ", %s, found %lld", name,
-                         expected, of, (long long)found);
+    if (found == NONE || (found >= 0 && (uint64_t)found == expected)) {
+        return ERR_OK;
+    }
+    return hf_bad(h, hf_path(h, h->config, key, name), "expected %" PRIu64 ", %s, found %lld", expected, of,
+                  (long long)found);
 }
 
 /* The embedding can have rows beyond the vocabulary, to fill whole blocks. */
@@ -251,21 +246,17 @@ static enum err check_vocab(const struct hf *h, uint64_t rows)
     }
     return found == NONE || (found > 0 && (uint64_t)found <= rows)
                ? ERR_OK
-               : err_set(h->info, ERR_BAD_CONFIG, "vocab_size",
-                         "config.json: vocab_size: expected 1 to %" PRIu64 ", the rows of the token embedding, found "
-                         "%lld",
-                         rows, (long long)found);
+               : hf_bad(h, "vocab_size", "expected 1 to %" PRIu64 ", the rows of the token embedding, found %lld", rows,
+                        (long long)found);
 }
 
 /* Does attention, or a feed-forward block, have a bias? Some models have one only for Q, K and V. */
 static bool has_bias(const struct hf *h, const char *block)
 {
-    static const char end[] = ".bias";
     bool found = false;
     for (size_t i = 0; i < h->b.n_tensors && !found; i++) {
         struct gguf_str name = h->b.tensors[i].name; /* NUL-terminated by gguf_build */
-        found = strstr(name.data, block) != NULL && name.len > sizeof end &&
-                strcmp(name.data + name.len - (sizeof end - 1), end) == 0;
+        found = strstr(name.data, block) != NULL && gguf_str_ends(name, ".bias");
     }
     return found;
 }
@@ -290,7 +281,7 @@ static bool has_text_head(const struct hf *h)
     for (size_t i = 0; i < ARRAY_LEN(kinds) && name != NULL; i++) {
         is_whole |= strstr(name, kinds[i]) != NULL;
     }
-    return is_whole && !hf_has_pooling(h) && safetensors_folder_find(h->tensors, "embed_tokens.weight") == NULL;
+    return is_whole && !h->has_pooling && safetensors_folder_find(h->tensors, "embed_tokens.weight") == NULL;
 }
 
 bool hf_says_tied(const struct hf *h)
@@ -320,10 +311,10 @@ static enum err check_tensors(const struct hf *h)
     }
     bool has_heads = out != NULL && dim > 0 && dim <= UINT32_MAX && get(h, "kv_lora_rank") == NONE;
     if (has_heads && (uint64_t)heads * (uint64_t)dim != out->dims[0]) {
-        return err_set(h->info, ERR_BAD_CONFIG, "head_dim",
-                       "config.json: head_dim: expected num_attention_heads %lld times it to be %" PRIu64
-                       ", what the first layer's o_proj takes, found %lld",
-                       (long long)heads, out->dims[0], (long long)dim);
+        return hf_bad(h, "head_dim",
+                      "expected num_attention_heads %lld times it to be %" PRIu64
+                      ", what the first layer's o_proj takes, found %lld",
+                      (long long)heads, out->dims[0], (long long)dim);
     }
     return ERR_OK;
 }
@@ -340,21 +331,20 @@ static enum err check_first_layer(const struct hf *h)
     if (dim == NONE && out != NULL && !is_latent && out->dims[0] % (uint64_t)heads == 0) {
         dim = get(h, "hidden_size") / heads;
         if ((uint64_t)dim * (uint64_t)heads != out->dims[0]) {
-            return err_set(h->info, ERR_BAD_CONFIG, "head_dim",
-                           "config.json: head_dim: expected %" PRIu64 ", as the first layer's o_proj takes %" PRIu64
-                           " of num_attention_heads %lld, found none",
-                           out->dims[0] / (uint64_t)heads, out->dims[0], (long long)heads);
+            return hf_bad(h, "head_dim",
+                          "expected %" PRIu64 ", as the first layer's o_proj takes %" PRIu64
+                          " of num_attention_heads %lld, found none",
+                          out->dims[0] / (uint64_t)heads, out->dims[0], (long long)heads);
         }
     }
     kv_heads = kv_heads == NONE ? heads : kv_heads;
     bool has_kv = k != NULL && dim > 0 && !is_latent && !hf_has_key(h->family, "num_key_value_heads");
     if (has_kv && (uint64_t)kv_heads * (uint64_t)dim != k->dims[1]) {
         char shown[JSON_READ_SHOWN];
-        return err_set(h->info, ERR_BAD_CONFIG, "num_key_value_heads",
-                       "config.json: num_key_value_heads: expected that many heads of %lld to be the %" PRIu64
-                       " rows of the first layer's k_proj, found %s",
-                       (long long)dim, k->dims[1],
-                       json_read_show(json_read_get(h->config, "num_key_value_heads"), shown));
+        return hf_bad(
+            h, "num_key_value_heads",
+            "expected that many heads of %lld to be the %" PRIu64 " rows of the first layer's k_proj, found %s",
+            (long long)dim, k->dims[1], json_read_show(json_read_get(h->config, "num_key_value_heads"), shown));
     }
     if (down != NULL && !hf_has_key(h->family, "intermediate_size")) {
         return check_size(h, "intermediate_size", width, down->dims[0], "what the first layer's down_proj takes");
@@ -365,10 +355,8 @@ static enum err check_first_layer(const struct hf *h)
 /* Returns the first tensor of that name in any layer. */
 static const struct gguf_tensor *find_in_layers(const struct hf *h, const char *end)
 {
-    size_t n = strlen(end);
     for (size_t i = 0; i < h->b.n_tensors; i++) {
-        struct gguf_str name = h->b.tensors[i].name;
-        if (name.len > n && memcmp(name.data + name.len - n, end, n) == 0) {
+        if (gguf_str_ends(h->b.tensors[i].name, end)) {
             return &h->b.tensors[i];
         }
     }

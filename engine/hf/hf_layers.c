@@ -1,27 +1,15 @@
 /* layer_types, windows, and their equivalents in old folders. */
 #include "engine/hf/hf_layers.h"
 
-#include "engine/hf/hf_words.h"
+#include "engine/hf/hf_internal.h"
 #include "engine/plan/plan.h"
 
+#include <inttypes.h>
 #include <string.h>
-
-enum { KEY_BYTES = 128 };
-
-/* Returns attention.sliding_window_pattern of n layers, to fill in; NULL: no memory. */
-static unsigned char *new_pattern(struct hf *h, size_t n)
-{
-    unsigned char *is_local = arena_zalloc(&h->b.arena, n + 1);
-    if (is_local == NULL) {
-        err_set(h->info, ERR_NOMEM, NULL, "out of memory for %zu layers", n);
-    }
-    return is_local;
-}
 
 static void put_pattern(struct hf *h, size_t n, const unsigned char *is_local)
 {
-    char key[KEY_BYTES];
-    gguf_build_array(&h->b, hf_key(h, "attention.sliding_window_pattern", key), GGUF_BOOL, n, is_local);
+    gguf_build_array(&h->b, hf_key(h, "attention.sliding_window_pattern"), GGUF_BOOL, n, is_local);
 }
 
 static bool is_local_type(const json_t *v)
@@ -42,10 +30,10 @@ static size_t count_local(const json_t *types)
 static enum err read_types(const struct hf *h, const json_t *types, unsigned char *is_local)
 {
     for (size_t i = 0; i < json_array_size(types); i++) {
-        char shown[JSON_READ_SHOWN];
         const json_t *v = json_array_get(types, i);
         is_local[i] = is_local_type(v);
         if (!is_local[i] && (!json_is_string(v) || strcmp(json_string_value(v), "full_attention") != 0)) {
+            char shown[JSON_READ_SHOWN];
             return err_set(h->info, ERR_BAD_CONFIG, "layer_types",
                            "config.json: layer_types[%zu]: expected sliding_attention or full_attention, found %s", i,
                            json_read_show(v, shown));
@@ -57,8 +45,7 @@ static enum err read_types(const struct hf *h, const json_t *types, unsigned cha
 /* Checks sliding_window of a family with a default. */
 static enum err check_window(struct hf *h)
 {
-    char shown[JSON_READ_SHOWN];
-    json_t *v = json_object_get(h->config, "sliding_window");
+    const json_t *v = json_object_get(h->config, "sliding_window");
     if (v == NULL) { /* the reader owns the tree */
         return json_object_set_new((json_t *)h->config, "sliding_window", json_integer(h->family->window)) == 0
                    ? ERR_OK
@@ -66,9 +53,7 @@ static enum err check_window(struct hf *h)
     }
     return json_is_integer(v) && json_integer_value(v) > 0
                ? ERR_OK
-               : err_set(h->info, ERR_BAD_CONFIG, "sliding_window",
-                         "config.json: sliding_window: expected 1 or more, as some layers have a window, found %s",
-                         json_read_show(v, shown));
+               : hf_bad_value(h, "sliding_window", "1 or more, as some layers have a window", v);
 }
 
 enum err hf_add_layer_types(struct hf *h)
@@ -79,12 +64,11 @@ enum err hf_add_layer_types(struct hf *h)
         return ERR_OK;
     }
     if (types != NULL && !json_is_array(types)) {
-        return err_set(h->info, ERR_BAD_CONFIG, "layer_types",
-                       "config.json: layer_types: expected an array of names, one a layer, found %s",
-                       json_read_type_name(types));
+        return hf_bad(h, "layer_types", "expected an array of names, one a layer, found %s",
+                      json_read_type_name(types));
     }
-    unsigned char *is_local = new_pattern(h, n);
-    TRY_MEM(is_local != NULL);
+    unsigned char *is_local = arena_zalloc(&h->b.arena, n + 1);
+    TRY_MEM_FOR(is_local != NULL, h->info, "out of memory for %zu layers", n);
     TRY(read_types(h, types, is_local));
     if (h->family->window != 0 && (types == NULL || n_local != 0)) {
         TRY(check_window(h));
@@ -98,21 +82,15 @@ enum err hf_add_layer_types(struct hf *h)
 
 enum err hf_add_optional_window(struct hf *h)
 {
-    char key[KEY_BYTES], shown[JSON_READ_SHOWN];
-    const json_t *use = json_read_get(h->config, "use_sliding_window"),
-                 *types = json_read_get(h->config, "layer_types");
+    static const char key[] = "use_sliding_window";
+    const json_t *use = json_read_get(h->config, key), *types = json_read_get(h->config, "layer_types");
     uint32_t window, n_layers, first;
     if (use != NULL && !json_is_boolean(use)) {
-        return err_set(h->info, ERR_BAD_CONFIG, "use_sliding_window",
-                       "config.json: use_sliding_window: expected true or false, found %s", json_read_show(use, shown));
+        return hf_bad_value(h, key, "true or false", use);
     }
     if (!json_is_true(use)) {
-        return count_local(types) == 0
-                   ? ERR_OK
-                   : err_set(h->info, ERR_BAD_CONFIG, "use_sliding_window",
-                             "config.json: use_sliding_window: expected true, as layer_types has sliding_attention, "
-                             "found %s",
-                             json_read_show(use, shown));
+        return count_local(types) == 0 ? ERR_OK
+                                       : hf_bad_value(h, key, "true, as layer_types has sliding_attention", use);
     }
     if (json_read_get(h->config, "sliding_window") == NULL && json_object_get(h->config, "sliding_window") != NULL) {
         return ERR_OK; /* null */
@@ -120,11 +98,11 @@ enum err hf_add_optional_window(struct hf *h)
     TRY(hf_get_u32(h, "sliding_window", 1, INT32_MAX, 4096, &window));
     TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
     TRY(hf_get_u32(h, "max_window_layers", 0, INT32_MAX, 28, &first));
-    gguf_build_u32(&h->b, hf_key(h, "attention.sliding_window", key), window);
+    gguf_build_u32(&h->b, hf_key(h, "attention.sliding_window"), window);
     hf_words_add(h, "attention.sliding_window", "sliding_window");
     if (types == NULL) {
-        unsigned char *is_local = new_pattern(h, n_layers);
-        TRY_MEM(is_local != NULL);
+        unsigned char *is_local = arena_zalloc(&h->b.arena, n_layers);
+        TRY_MEM_FOR(is_local != NULL, h->info, "out of memory for %" PRIu32 " layers", n_layers);
         for (uint32_t i = first; i < n_layers; i++) {
             is_local[i] = true;
         }

@@ -1,30 +1,29 @@
-/* Names: sentence-transformers 5, SentenceTransformer.py and models/Dense.py; keys of GGUF: llama.cpp b11434,
+/* Names: sentence-transformers 5, SentenceTransformer.py, models/Dense.py and
+ * models/Pooling.py; keys of GGUF: llama.cpp b11434,
  * conversion/gemma.py. */
-#include "engine/hf/hf_modules.h"
+#include "engine/hf/hf_internal.h"
 
 #include "engine/base/buf.h"
 #include "engine/base/io.h"
-#include "engine/hf/hf_pooling.h"
 #include "engine/plan/plan.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { FILE_BYTES = 64 << 10, FILE_DEPTH = 8, PATH_BYTES = 4096, NAME_BYTES = 128, KEY_BYTES = 128 };
+enum { FILE_BYTES = 64 << 10, FILE_DEPTH = 8, NAME_BYTES = 128, KEY_BYTES = 128 };
 
 #define MODULES_FILE "modules.json"
 
-enum err hf_modules_read(const struct hf *h, const char *name, json_t **out)
+/* Reads a JSON file of the folder. *out is NULL if it does not exist; else the caller calls json_decref. */
+static enum err read_file(const struct hf *h, const char *name, json_t **out)
 {
     static const char member[] = "{\"v\":";
-    char path[PATH_BYTES];
+    char path[SAFETENSORS_PATH_BYTES];
     struct buf text;
     struct err_info failed = {.text = "out of memory"};
     *out = NULL;
-    if (snprintf(path, sizeof path, "%s/%s", h->folder, name) >= (int)sizeof path) {
-        return err_set(h->info, ERR_FILE, NULL, "expected a path below %d bytes", PATH_BYTES);
-    }
+    TRY(safetensors_path(h->folder, name, path, h->info));
     json_t *object = NULL;
     buf_init(&text, FILE_BYTES + sizeof member + 1, MEM_GENERAL);
     buf_puts(&text, member); /* the reader only takes objects, but this can be an array */
@@ -91,7 +90,7 @@ static enum err add_act(struct hf *h, const struct dense *d)
 /* Adds a width and its key. */
 static enum err add_width(struct hf *h, const struct dense *d, const char *name, const char *end, uint64_t *out)
 {
-    char inner[KEY_BYTES], key[KEY_BYTES];
+    char inner[KEY_BYTES];
     const json_t *v = json_read_get(d->config, name);
     json_int_t n = json_integer_value(v); /* 0 if it is not an integer */
     if (n < 1 || n > PLAN_MAX_WIDTH) {
@@ -99,7 +98,7 @@ static enum err add_width(struct hf *h, const struct dense *d, const char *name,
     }
     *out = (uint64_t)n;
     snprintf(inner, sizeof inner, "dense_%d_%s", d->number, end);
-    gguf_build_u32(&h->b, hf_key(h, inner, key), (uint32_t)n);
+    gguf_build_u32(&h->b, hf_key(h, inner), (uint32_t)n);
     return ERR_OK;
 }
 
@@ -133,11 +132,9 @@ static enum err read_dense(struct hf *h, const struct dense *d)
     TRY(add_width(h, d, "in_features", "feat_in", &n_in));
     TRY(add_width(h, d, "out_features", "feat_out", &n_out));
     TRY(add_act(h, d));
-    char path[PATH_BYTES];
+    char path[SAFETENSORS_PATH_BYTES];
     struct safetensors_folder *f;
-    if (snprintf(path, sizeof path, "%s/%s", h->folder, d->folder) >= (int)sizeof path) {
-        return err_set(h->info, ERR_FILE, NULL, "expected a path below %d bytes", PATH_BYTES);
-    }
+    TRY(safetensors_path(h->folder, d->folder, path, h->info));
     TRY(safetensors_folder_open(path, &f, h->info));
     enum err err = add_tensors(h, d, f, n_in, n_out);
     safetensors_folder_close(&f);
@@ -149,10 +146,63 @@ static enum err add_dense(struct hf *h, const char *folder, int number)
     char file[NAME_BYTES + 16];
     json_t *config;
     snprintf(file, sizeof file, "%s/config.json", folder);
-    TRY(hf_modules_read(h, file, &config));
+    TRY(read_file(h, file, &config));
     struct dense d = {.config = config, .file = file, .folder = folder, .number = number};
     enum err err =
         config != NULL ? read_dense(h, &d) : err_set(h->info, ERR_BAD_CONFIG, folder, "%s: expected, found none", file);
+    json_decref(config);
+    return err;
+}
+
+/* --- pooling ------------------------------------------------------------------------------------------------------ */
+
+/* Old files have one boolean per kind, new ones a name; numbers are GGUF's. */
+static const struct {
+    const char *flag, *name;
+    uint32_t type; /* 0: not supported */
+} modes[] = {
+    {"pooling_mode_mean_tokens", "mean", 1},
+    {"pooling_mode_cls_token", "cls", 2},
+    {"pooling_mode_lasttoken", "lasttoken", 3},
+    {"pooling_mode_max_tokens", "max", 0},
+    {"pooling_mode_mean_sqrt_len_tokens", "mean_sqrt_len_tokens", 0},
+    {"pooling_mode_weightedmean_tokens", "weightedmean", 0},
+};
+
+static enum err add_mode(struct hf *h, const json_t *config, const char *file)
+{
+    const char *name = json_string_value(json_read_get(config, "pooling_mode"));
+    const char *found = name != NULL ? name : "none";
+    uint32_t type = 0;
+    int n = 0;
+    for (size_t i = 0; i < ARRAY_LEN(modes); i++) {
+        if (name != NULL ? strcmp(name, modes[i].name) == 0 : json_is_true(json_read_get(config, modes[i].flag))) {
+            n++;
+            type = modes[i].type;
+            found = modes[i].name;
+        }
+    }
+    if (n != 1 || type == 0) { /* several kinds would be concatenated in one vector */
+        return err_set(h->info, ERR_BAD_CONFIG, "pooling_mode",
+                       "%s: pooling_mode: expected one of mean, cls, lasttoken; found %s%.64s", file,
+                       n > 1 ? "several, the last " : "", found);
+    }
+    gguf_build_u32(&h->b, hf_key(h, "pooling_type"), type);
+    h->has_pooling = true;
+    return ERR_OK;
+}
+
+/* Adds pooling_type from config.json in the folder, which must exist if must_be is set. */
+static enum err add_pooling(struct hf *h, const char *folder, bool must_be)
+{
+    char file[256];
+    json_t *config;
+    snprintf(file, sizeof file, "%.200s/config.json", folder);
+    TRY(read_file(h, file, &config));
+    if (config == NULL) {
+        return must_be ? err_set(h->info, ERR_BAD_CONFIG, folder, "%s: expected, found none", file) : ERR_OK;
+    }
+    enum err err = add_mode(h, config, file);
     json_decref(config);
     return err;
 }
@@ -196,7 +246,7 @@ static enum err add_module(struct hf *h, const json_t *module, size_t i, enum st
         return err_set(h->info, ERR_BAD_CONFIG, "type", MODULES_FILE ": expected at most %d modules Dense, found more",
                        PLAN_MAX_DENSE);
     }
-    return stage == POOLING ? hf_add_pooling(h, folder, true)
+    return stage == POOLING ? add_pooling(h, folder, true)
            : stage == DENSE ? add_dense(h, folder, 2 + (*n_dense)++)
                             : ERR_OK;
 }
@@ -218,17 +268,17 @@ static enum err add_modules(struct hf *h, const json_t *modules)
 enum err hf_modules_add(struct hf *h)
 {
     json_t *modules;
-    TRY(hf_modules_read(h, MODULES_FILE, &modules));
+    TRY(read_file(h, MODULES_FILE, &modules));
     if (modules != NULL) {
         enum err err = add_modules(h, modules);
         json_decref(modules);
         return err;
     }
-    char path[PATH_BYTES];
-    snprintf(path, sizeof path, "%.4000s/2_Dense", h->folder);
+    char path[SAFETENSORS_PATH_BYTES];
+    TRY(safetensors_path(h->folder, "2_Dense", path, h->info));
     if (io_is_folder(path)) {
         return err_set(h->info, ERR_BAD_CONFIG, "2_Dense",
                        "2_Dense: expected " MODULES_FILE " beside it, which says what it is, found none");
     }
-    return hf_add_pooling(h, "1_Pooling", false);
+    return add_pooling(h, "1_Pooling", false);
 }

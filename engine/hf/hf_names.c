@@ -1,5 +1,5 @@
 /* Looks up rows of the tables by a tensor's name, in both directions. */
-#include "engine/hf/hf_names.h"
+#include "engine/hf/hf_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -37,7 +37,8 @@ static const struct hf_name common_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-bool hf_names_fit(const char *pattern, const char *name, uint32_t number[2])
+/* Returns whether `name` matches the pattern; number[2] gets the numbers that {} stands for. */
+static bool fits(const char *pattern, const char *name, uint32_t number[2])
 {
     int n = 0;
     for (; *pattern != '\0'; pattern++) {
@@ -64,7 +65,7 @@ bool hf_names_fit(const char *pattern, const char *name, uint32_t number[2])
 static const struct hf_name *find_name(const struct hf_name *table, const char *name, uint32_t number[2])
 {
     for (; table != NULL && table->hf != NULL; table++) {
-        if (hf_names_fit(table->hf, name, number)) {
+        if (fits(table->hf, name, number)) {
             return table;
         }
     }
@@ -112,7 +113,7 @@ static bool find_back(const struct hf_name *table, const char *name, char out[HF
 {
     uint32_t number[2];
     for (; table != NULL && table->hf != NULL; table++) {
-        if (table->gguf == NULL || !hf_names_fit(table->gguf, name, number)) {
+        if (table->gguf == NULL || !fits(table->gguf, name, number)) {
             continue;
         }
         char layer[HF_NAME_BYTES];

@@ -82,17 +82,16 @@ static enum err bad_shape(const struct bind *b, const struct st_tensor *t, const
     char wanted[SHAPE_BYTES], found[SHAPE_BYTES];
     write_shape(want, n, wanted);
     write_shape(t->dims, t->n_dims, found);
-    return err_set(b->h->info, ERR_BAD_TENSOR_SHAPE, t->name, "tensor '%.255s': expected %s, found %s", t->name, wanted,
-                   found);
+    return hf_bad_tensor(b->h, ERR_BAD_TENSOR_SHAPE, t->name, "expected %s, found %s", wanted, found);
 }
 
 static enum err need_matrix(const struct bind *b)
 {
     char found[SHAPE_BYTES];
     write_shape(b->t->dims, b->t->n_dims, found);
-    return b->t->n_dims == 2 ? ERR_OK
-                             : err_set(b->h->info, ERR_BAD_TENSOR_SHAPE, b->t->name,
-                                       "tensor '%.255s': expected a matrix, found %s", b->t->name, found);
+    return b->t->n_dims == 2
+               ? ERR_OK
+               : hf_bad_tensor(b->h, ERR_BAD_TENSOR_SHAPE, b->t->name, "expected a matrix, found %s", found);
 }
 
 /* Checks that t is [rows][columns]; one row or column can also be a vector. */
@@ -109,8 +108,8 @@ static enum err check_type(const struct bind *b, const struct st_tensor *t, enum
     if (t->dtype == a || t->dtype == or_b) {
         return ERR_OK;
     }
-    return err_set(b->h->info, ERR_UNSUPPORTED_TYPE, t->name, "tensor '%.255s': expected %s, found %s", t->name,
-                   st_dtype_name(a), st_dtype_name(t->dtype));
+    return hf_bad_tensor(b->h, ERR_UNSUPPORTED_TYPE, t->name, "expected %s, found %s", st_dtype_name(a),
+                         st_dtype_name(t->dtype));
 }
 
 /* Returns the tensor next to the main one, which must exist. */
@@ -124,8 +123,7 @@ static enum err need(const struct bind *b, const char *end, const struct st_tens
     if (!replace_end(b->t->name, main_end(b->h, b->t), end, name)) {
         name[0] = '\0';
     }
-    return err_set(b->h->info, ERR_MISSING_TENSOR, name, "tensor '%.255s': expected beside '%.255s', found none", name,
-                   b->t->name);
+    return hf_bad_tensor(b->h, ERR_MISSING_TENSOR, name, "expected beside '%.255s', found none", b->t->name);
 }
 
 static void add_part(struct bind *b, const struct st_tensor *t, uint64_t row_bytes)
@@ -135,12 +133,8 @@ static void add_part(struct bind *b, const struct st_tensor *t, uint64_t row_byt
 
 static enum err use_scales(struct bind *b, const struct st_tensor *t)
 {
-    if (t->dtype != ST_F32 && t->dtype != ST_F16 && t->dtype != ST_BF16) {
-        return err_set(b->h->info, ERR_UNSUPPORTED_TYPE, t->name,
-                       "tensor '%.255s': expected F32, F16 or BF16, found %s", t->name, st_dtype_name(t->dtype));
-    }
+    TRY(hf_float_type(b->h, t, &b->rows->scale_type));
     b->rows->scales = t->data;
-    b->rows->scale_type = t->dtype == ST_F32 ? DTYPE_F32 : t->dtype == ST_F16 ? DTYPE_F16 : DTYPE_BF16;
     add_part(b, t, 0);
     return ERR_OK;
 }
@@ -149,9 +143,8 @@ static enum err use_scales(struct bind *b, const struct st_tensor *t)
 static enum err set_size(struct bind *b, uint64_t n_out, uint64_t n_in)
 {
     if (n_out < 1 || n_in < 1 || n_out > INT32_MAX || n_in > INT32_MAX) {
-        return err_set(b->h->info, ERR_BAD_TENSOR_SHAPE, b->t->name,
-                       "tensor '%.255s': expected a matrix of 1 to 2^31 - 1 rows and columns, found another shape",
-                       b->t->name);
+        return hf_bad_tensor(b->h, ERR_BAD_TENSOR_SHAPE, b->t->name,
+                             "expected a matrix of 1 to 2^31 - 1 rows and columns, found another shape");
     }
     b->rows->base.n_rows = b->rows->file_rows = (uint32_t)n_out;
     b->rows->base.n_in = (uint32_t)n_in;
@@ -172,10 +165,9 @@ static enum err use_groups(struct bind *b, const struct st_tensor *t, uint32_t n
             return ERR_OK; /* present but unused */
         }
         if (group < 0 || (uint32_t)group >= n_groups) {
-            return err_set(b->h->info, ERR_BAD_TENSOR_SHAPE, t->name,
-                           "tensor '%.255s': expected groups from 0 to %" PRIu32 ", found %" PRId32
-                           " for input %" PRIu32,
-                           t->name, n_groups - 1, group, i);
+            return hf_bad_tensor(b->h, ERR_BAD_TENSOR_SHAPE, t->name,
+                                 "expected groups from 0 to %" PRIu32 ", found %" PRId32 " for input %" PRIu32,
+                                 n_groups - 1, group, i);
         }
         is_plain = is_plain && (uint32_t)group == i / r->group;
     }
@@ -185,23 +177,11 @@ static enum err use_groups(struct bind *b, const struct st_tensor *t, uint32_t n
 
 /* --- types -------------------------------------------------------------------------------------------------------- */
 
-static float scale_number(const struct hf_rows *r, uint64_t i)
-{
-    uint32_t f;
-    uint16_t h;
-    if (r->scale_type == DTYPE_F32) {
-        memcpy(&f, r->scales + 4 * i, sizeof f);
-        return dtype_f32_of_bits(f);
-    }
-    memcpy(&h, r->scales + 2 * i, sizeof h);
-    return r->scale_type == DTYPE_F16 ? dtype_f16_to_f32(h) : dtype_bf16_to_f32(h);
-}
-
 /* Is each of n scales a half, or close to one? */
 static bool are_halves(const struct hf_rows *r, uint64_t n)
 {
     for (uint64_t i = 0; r->scale_type != DTYPE_F16 && i < n; i++) {
-        float s = scale_number(r, i);
+        float s = hf_rows_scale(r, i);
         if (!(fabsf(dtype_f16_to_f32(dtype_f32_to_f16(s)) - s) <= 0x1p-11f * fabsf(s))) {
             return false;
         }
@@ -214,7 +194,7 @@ static bool are_halves(const struct hf_rows *r, uint64_t n)
 static bool fit_halves(const struct hf_rows *r, uint64_t n, float most, float least)
 {
     for (uint64_t i = 0; i < n; i++) {
-        float top = fabsf(scale_number(r, i)) * most;
+        float top = fabsf(hf_rows_scale(r, i)) * most;
         if (!(top == 0 || (top >= least && top <= 65504.0f))) {
             return false;
         }
@@ -226,21 +206,16 @@ static bool fit_halves(const struct hf_rows *r, uint64_t n, float most, float le
 static bool are_centred(const struct hf_rows *r, uint64_t n_words)
 {
     uint32_t middle = r->bits == 4 ? 0x88888888u : 0x80808080u, word;
-    if (r->zeros == NULL || r->zeros_are_bytes) {
-        for (uint64_t i = 0; r->zeros != NULL && i < n_words; i++) {
-            if (r->zeros[i] != 0) {
-                return false;
-            }
-        }
-        return true;
-    }
-    for (uint64_t i = 0; i < n_words; i++) {
-        memcpy(&word, r->zeros + 4 * i, sizeof word);
-        if (word + r->zero_plus != middle) {
-            return false;
+    bool centred = true;
+    for (uint64_t i = 0; r->zeros != NULL && i < n_words && centred; i++) {
+        if (r->zeros_are_bytes) {
+            centred = r->zeros[i] == 0;
+        } else {
+            memcpy(&word, r->zeros + 4 * i, sizeof word);
+            centred = word + r->zero_plus == middle;
         }
     }
-    return true;
+    return centred;
 }
 
 /* Picks the type of integer codes; centred: from are_centred. */
@@ -248,7 +223,8 @@ static void pick_type(struct hf_rows *r, uint64_t n_scales, bool centred)
 {
     bool in_runs = r->base.n_in % RUN == 0 && r->groups == NULL && (r->group % RUN == 0 || r->group == r->base.n_in);
     if (in_runs && (r->bits == 4 || centred) && are_halves(r, n_scales)) {
-        r->base.type = r->bits == 8 ? DTYPE_Q8_0 : centred ? DTYPE_Q4_0 : DTYPE_Q5_0;
+        r->base.type = centred ? DTYPE_Q4_0 : DTYPE_Q5_0;
+        r->base.type = r->bits == 8 ? DTYPE_Q8_0 : r->base.type;
     } else {
         r->base.type = fit_halves(r, n_scales, r->bits == 8 ? 255 : 15, 0x1p-10f) ? DTYPE_F16 : DTYPE_F32;
     }
@@ -257,6 +233,7 @@ static void pick_type(struct hf_rows *r, uint64_t n_scales, bool centred)
 /* Finds config.json's entry for this kind; ERR_BAD_CONFIG if config.json contradicts the tensors. */
 static enum err check_kind(const struct bind *b, bool is_float, uint32_t bits, uint32_t group)
 {
+    static const char *const kinds[] = {"integers", "floats"};
     const struct hf_quant *q = &b->h->quant;
     char found[160] = "";
     for (int i = 0; i < q->n_kinds; i++) {
@@ -267,12 +244,11 @@ static enum err check_kind(const struct bind *b, bool is_float, uint32_t bits, u
         }
         size_t n = strlen(found);
         snprintf(found + n, sizeof found - n, "%s%s of %" PRIu32 " bits in groups of %" PRIu32, n == 0 ? "" : "; ",
-                 k->is_float ? "floats" : "integers", k->bits, said);
+                 kinds[k->is_float], k->bits, said);
     }
-    return err_set(b->h->info, ERR_BAD_CONFIG, "quantization_config",
-                   "config.json: quantization_config: expected %s of %" PRIu32 " bits in groups of %" PRIu32
-                   ", as '%.255s' has; found %s",
-                   is_float ? "floats" : "integers", bits, group, b->t->name, found[0] != '\0' ? found : "none");
+    return hf_bad(b->h, "quantization_config",
+                  "expected %s of %" PRIu32 " bits in groups of %" PRIu32 ", as '%.255s' has; found %s",
+                  kinds[is_float], bits, group, b->t->name, found[0] != '\0' ? found : "none");
 }
 
 /* --- schemes ------------------------------------------------------------------------------------------------------ */
@@ -310,7 +286,9 @@ static enum err bind_columns(struct bind *b)
     r->scale_row = 1;
     r->scale_group = r->base.n_rows;
     r->zeros = zeros->data;
-    r->zero_plus = !q->zeros_are_less_one ? 0 : k->bits == 4 ? 0x11111111u : 0x01010101u;
+    if (q->zeros_are_less_one) {
+        r->zero_plus = k->bits == 4 ? 0x11111111u : 0x01010101u;
+    }
     r->zero_row = 1;
     r->zero_group = r->base.n_rows / per_word;
     if (groups != NULL) {
@@ -372,11 +350,10 @@ static enum err check_symmetry(const struct bind *b, uint32_t bits, bool has_zer
         }
     }
     return fits ? ERR_OK
-                : err_set(b->h->info, ERR_BAD_CONFIG, "quantization_config",
-                          "config.json: quantization_config: weights.symmetric: expected %s, as '%.255s' has %s zero "
-                          "points, found %s",
-                          is_symmetric ? "false" : "true", b->t->name, has_zeros ? "its own" : "no",
-                          is_symmetric ? "true" : "false");
+                : hf_bad(b->h, "quantization_config",
+                         "weights.symmetric: expected %s, as '%.255s' has %s zero points, found %s",
+                         is_symmetric ? "false" : "true", b->t->name, has_zeros ? "its own" : "no",
+                         is_symmetric ? "true" : "false");
 }
 
 /* Scales [N][G] or one for the weight, and zero points for codes stored row by row. */
@@ -464,34 +441,28 @@ static enum err bind_bytes(struct bind *b)
     return bind_row_scales(b, 8, zeros);
 }
 
-static struct hf_rows *new_rows(struct hf *h)
+static enum err new_rows(struct hf *h, struct hf_rows **out)
 {
-    struct hf_rows *r = arena_zalloc(&h->b.arena, sizeof *r);
-    if (r != NULL) {
-        r->step = 1;
-        r->bits = 8;
-    }
-    return r;
-}
-
-static enum err no_memory(const struct hf *h)
-{
-    return err_set(h->info, ERR_NOMEM, NULL, "out of memory for the directory of the model");
+    *out = arena_zalloc(&h->b.arena, sizeof **out);
+    TRY_MEM_FOR(*out != NULL, h->info, "out of memory for the directory of the model");
+    (*out)->step = 1;
+    (*out)->bits = 8;
+    return ERR_OK;
 }
 
 enum err hf_quant_bind(struct hf *h, const struct st_tensor *t, struct hf_rows **out)
 {
-    struct bind b = {.h = h, .t = t, .rows = new_rows(h)};
-    *out = b.rows;
-    if (b.rows == NULL) {
-        return no_memory(h);
-    }
+    struct bind b = {.h = h, .t = t};
+    TRY(new_rows(h, out));
+    b.rows = *out;
     b.rows->codes = t->data;
     if (t->dtype == ST_F8_E4M3) {
         return bind_e4m3(&b);
     }
-    bool is_compressed = h->quant.scheme == HF_COMPRESSED;
-    return !is_compressed ? bind_columns(&b) : t->dtype == ST_I8 ? bind_bytes(&b) : bind_packed(&b);
+    if (h->quant.scheme != HF_COMPRESSED) {
+        return bind_columns(&b);
+    }
+    return t->dtype == ST_I8 ? bind_bytes(&b) : bind_packed(&b);
 }
 
 /* --- as tensors --------------------------------------------------------------------------------------------------- */
@@ -530,9 +501,7 @@ enum err hf_quant_tensor(struct hf *h, const char *name, struct hf_rows *const *
                        first->base.n_in);
     }
     const struct row_source **parts = arena_alloc(&h->b.arena, n * sizeof *parts);
-    if (parts == NULL) {
-        return no_memory(h);
-    }
+    TRY_MEM_FOR(parts != NULL, h->info, "out of memory for the directory of the model");
     for (size_t i = 0; i < n; i++) {
         parts[i] = &rows[i]->base;
     }
@@ -543,47 +512,49 @@ enum err hf_quant_tensor(struct hf *h, const char *name, struct hf_rows *const *
 
 /* --- fused experts ------------------------------------------------------------------------------------------------ */
 
-static enum err find_fused(const struct hf *h, const char *prefix, const char *end, const uint64_t *want, int n_dims,
-                           enum st_dtype dtype, const struct st_tensor **out)
+/* Finds the tensor `name`, which must have want's type and shape. */
+static enum err find_fused(const struct bind *b, const char *name, const struct st_tensor *want,
+                           const struct st_tensor **out)
 {
-    char name[SAFETENSORS_MAX_NAME_BYTES + 1];
-    struct bind b = {.h = (struct hf *)h};
-    snprintf(name, sizeof name, "%s%s", prefix, end);
-    const struct st_tensor *t = *out = safetensors_folder_find(h->tensors, name);
+    const struct st_tensor *t = *out = safetensors_folder_find(b->h->tensors, name);
     if (t == NULL) {
-        return err_set(h->info, ERR_MISSING_TENSOR, name, "tensor '%.255s': expected, found none", name);
+        return hf_bad_tensor(b->h, ERR_MISSING_TENSOR, name, "expected, found none");
     }
-    TRY(check_type(&b, t, dtype, dtype));
-    bool is_right = t->n_dims == n_dims && memcmp(t->dims, want, (size_t)n_dims * sizeof *want) == 0;
-    return is_right ? ERR_OK : bad_shape(&b, t, want, n_dims);
+    TRY(check_type(b, t, want->dtype, want->dtype));
+    bool is_right = t->n_dims == want->n_dims && memcmp(t->dims, want->dims, sizeof t->dims) == 0;
+    return is_right ? ERR_OK : bad_shape(b, t, want->dims, want->n_dims);
 }
 
 enum err hf_quant_add_fused(struct hf *h, const struct hf_fused *f, const char *name)
 {
-    struct bind b = {.h = h, .rows = new_rows(h)};
-    char blocks_name[SAFETENSORS_MAX_NAME_BYTES + 1];
-    struct hf_rows *r = b.rows;
+    struct bind b = {.h = h};
+    char name_of_blocks[SAFETENSORS_MAX_NAME_BYTES + 1], name_of_scales[SAFETENSORS_MAX_NAME_BYTES + 1];
+    struct hf_rows *r;
     const struct st_tensor *codes, *scales;
-    if (r == NULL) {
-        return no_memory(h);
-    }
-    snprintf(blocks_name, sizeof blocks_name, "%s_blocks", f->prefix);
-    bool is_mxfp4 = safetensors_folder_find(h->tensors, blocks_name) != NULL;
-    const uint64_t plain[] = {f->n_experts, f->n_in, f->n_out};
-    const uint64_t blocks[] = {f->n_experts, f->n_out, f->n_in / RUN, RUN / 2};
+    TRY(new_rows(h, &r));
+    b.rows = r;
+    snprintf(name_of_blocks, sizeof name_of_blocks, "%s_blocks", f->prefix);
+    snprintf(name_of_scales, sizeof name_of_scales, "%s_scales", f->prefix);
+    bool is_mxfp4 = safetensors_folder_find(h->tensors, name_of_blocks) != NULL;
+    const struct st_tensor plain = {.dtype = ST_BF16, .n_dims = 3, .dims = {f->n_experts, f->n_in, f->n_out}},
+                           blocks = {.dtype = ST_U8,
+                                     .n_dims = 4,
+                                     .dims = {f->n_experts, f->n_out, f->n_in / RUN, RUN / 2}},
+                           block_scales = {
+                               .dtype = ST_U8, .n_dims = 3, .dims = {f->n_experts, f->n_out, f->n_in / RUN}};
     if (is_mxfp4) {
         h->quant.n_found++;
-        TRY(find_fused(h, f->prefix, "_blocks", blocks, 4, ST_U8, &codes));
-        TRY(find_fused(h, f->prefix, "_scales", blocks, 3, ST_U8, &scales));
+        TRY(find_fused(&b, name_of_blocks, &blocks, &codes));
+        TRY(find_fused(&b, name_of_scales, &block_scales, &scales));
         add_part(&b, scales, 0);
         r->scales = scales->data;
     } else {
-        TRY(find_fused(h, f->prefix, "", plain, 3, ST_BF16, &codes));
+        TRY(find_fused(&b, f->prefix, &plain, &codes));
     }
     add_part(&b, codes, 0);
     if (is_mxfp4 && f->n_in % RUN != 0) {
-        return err_set(h->info, ERR_BAD_TENSOR_SHAPE, codes->name,
-                       "tensor '%.255s': expected inputs in blocks of %d, found %" PRIu32, codes->name, RUN, f->n_in);
+        return hf_bad_tensor(h, ERR_BAD_TENSOR_SHAPE, codes->name, "expected inputs in blocks of %d, found %" PRIu32,
+                             RUN, f->n_in);
     }
     r->layout = is_mxfp4 ? HF_CODES_MXFP4 : HF_CODES_TRANSPOSED;
     r->base.type = is_mxfp4 ? DTYPE_MXFP4 : DTYPE_BF16;

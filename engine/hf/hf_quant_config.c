@@ -15,30 +15,19 @@ struct place {
 
 static enum err bad(const struct place *p, const char *key, const char *expected, const json_t *found)
 {
-    char full[128], shown[JSON_READ_SHOWN];
+    char full[128];
     snprintf(full, sizeof full, "%s.%s", p->name, key);
-    return err_set(p->h->info, ERR_BAD_CONFIG, full, "config.json: %s: expected %s, found %s", full, expected,
-                   json_read_show(found, shown));
+    return hf_bad_value(p->h, full, expected, found);
 }
 
-/* Reads an integer from min to max; or_none: -1 yields 0. Absent: fallback, unless that is UINT32_MAX. */
-static enum err get_u32(const struct place *p, const char *key, uint32_t min, uint32_t max, bool or_none,
-                        uint32_t fallback, uint32_t *out)
+/* Reads the inputs of a group; -1, a whole row, yields 0, and so does absence unless must_be is set. */
+static enum err get_group(const struct place *p, bool must_be, const char *key, uint32_t *out)
 {
     const json_t *v = json_read_get(p->o, key);
     json_int_t i = json_integer_value(v);
-    if (v == NULL && fallback != UINT32_MAX) {
-        *out = fallback;
-    } else if (json_is_integer(v) && i >= (json_int_t)min && i <= (json_int_t)max) {
-        *out = (uint32_t)i;
-    } else if (json_is_integer(v) && i == -1 && or_none) {
-        *out = 0;
-    } else {
-        char expected[64];
-        snprintf(expected, sizeof expected, "%s%" PRIu32 " to %" PRIu32, or_none ? "-1 or " : "", min, max);
-        return bad(p, key, expected, v);
-    }
-    return ERR_OK;
+    *out = i > 0 ? (uint32_t)i : 0;
+    bool is_good = v == NULL ? !must_be : json_is_integer(v) && i >= -1 && i != 0 && i <= 1 << 20;
+    return is_good ? ERR_OK : bad(p, key, "-1 or 1 to 1048576", v);
 }
 
 /* Reads one of `known`, "a, b, c", as its index; absent: 0. */
@@ -65,18 +54,15 @@ static enum err get_choice(const struct place *p, const char *key, const char *c
                    s);
 }
 
-static enum err refuse_if_true(const struct place *p, const char *key)
-{
-    const json_t *v = json_read_get(p->o, key);
-    return json_is_true(v) ? err_set(p->h->info, ERR_UNSUPPORTED_TYPE, key,
-                                     "config.json: %s.%s: expected false, found true", p->name, key)
-                           : ERR_OK;
-}
-
 static enum err get_bits(const struct place *p, const char *key, bool also_8, uint32_t *out)
 {
-    TRY(get_u32(p, key, 1, 32, false, UINT32_MAX, out));
-    if (*out == 4 || (also_8 && *out == 8)) {
+    const json_t *v = json_read_get(p->o, key);
+    json_int_t i = json_integer_value(v); /* 0 if it is not an integer */
+    if (i < 1 || i > 32) {
+        return bad(p, key, "1 to 32", v);
+    }
+    *out = (uint32_t)i;
+    if (i == 4 || (also_8 && i == 8)) {
         return ERR_OK;
     }
     return err_set(p->h->info, ERR_UNSUPPORTED_TYPE, key, "config.json: %s.%s: expected %s, found %" PRIu32, p->name,
@@ -112,10 +98,13 @@ static enum err read_gptq(const struct place *p, struct hf_quant *q)
     size_t format, other;
     struct hf_quant_kind *k = &q->kinds[q->n_kinds++];
     TRY(get_bits(p, "bits", true, &k->bits));
-    TRY(get_u32(p, "group_size", 1, 1 << 20, true, UINT32_MAX, &k->group));
+    TRY(get_group(p, true, "group_size", &k->group));
     TRY(get_choice(p, "checkpoint_format", formats, ARRAY_LEN(formats), &format));
     TRY(get_choice(p, "format", formats, ARRAY_LEN(formats), &other)); /* GPTQModel's name for it */
-    TRY(refuse_if_true(p, "is_marlin_format"));
+    if (json_is_true(json_read_get(p->o, "is_marlin_format"))) {
+        return err_set(p->h->info, ERR_UNSUPPORTED_TYPE, "is_marlin_format",
+                       "config.json: %s.is_marlin_format: expected false, found true", p->name);
+    }
     q->zeros_are_less_one = format == 0 && other == 0;
     return ERR_OK;
 }
@@ -127,7 +116,7 @@ static enum err read_awq(const struct place *p, struct hf_quant *q)
     struct hf_quant_kind *k = &q->kinds[q->n_kinds++];
     bool is_old = json_read_get(p->o, "bits") == NULL && json_read_get(p->o, "w_bit") != NULL;
     TRY(get_bits(p, is_old ? "w_bit" : "bits", false, &k->bits));
-    TRY(get_u32(p, is_old ? "q_group_size" : "group_size", 1, 1 << 20, true, UINT32_MAX, &k->group));
+    TRY(get_group(p, true, is_old ? "q_group_size" : "group_size", &k->group));
     return get_choice(p, "version", versions, ARRAY_LEN(versions), &ignored);
 }
 
@@ -138,8 +127,7 @@ static enum err read_group(const struct place *p, struct hf_quant *q)
     static const char *const strategies[] = {"tensor", "channel", "group", "block"};
     size_t type, strategy;
     if (q->n_kinds == HF_QUANT_KINDS) {
-        return err_set(p->h->info, ERR_BAD_CONFIG, p->name, "config.json: %s: expected at most %d groups, found more",
-                       p->name, HF_QUANT_KINDS);
+        return hf_bad(p->h, p->name, "expected at most %d groups, found more", HF_QUANT_KINDS);
     }
     struct hf_quant_kind *k = &q->kinds[q->n_kinds];
     TRY(get_choice(p, "type", types, ARRAY_LEN(types), &type));
@@ -147,13 +135,15 @@ static enum err read_group(const struct place *p, struct hf_quant *q)
     TRY(get_bits(p, "num_bits", true, &k->bits));
     k->is_float = type == 1;
     const json_t *symmetric = json_read_get(p->o, "symmetric");
-    k->symmetry = symmetric == NULL ? HF_ANY : json_is_true(symmetric) ? HF_SYMMETRIC : HF_WITH_ZEROS;
+    if (symmetric != NULL) {
+        k->symmetry = json_is_true(symmetric) ? HF_SYMMETRIC : HF_WITH_ZEROS;
+    }
     if (k->is_float && k->bits != 8) {
         return err_set(p->h->info, ERR_UNSUPPORTED_TYPE, "num_bits",
                        "config.json: %s.num_bits: expected 8 for floats, found %" PRIu32, p->name, k->bits);
     }
     bool has_groups = json_is_string(json_read_get(p->o, "strategy")) && strategy == 2;
-    TRY(get_u32(p, "group_size", 1, 1 << 20, true, has_groups ? UINT32_MAX : 0, &k->group));
+    TRY(get_group(p, has_groups, "group_size", &k->group));
     TRY(get_block(p, "block_structure", k->block));
     q->n_kinds++;
     return ERR_OK;
@@ -191,24 +181,17 @@ static enum err read_compressed(const struct place *p, struct hf_quant *q)
     return ERR_OK;
 }
 
-static enum err read_nothing(const struct place *p, struct hf_quant *q)
-{
-    (void)p;
-    (void)q;
-    return ERR_OK;
-}
-
 static const struct {
     const char *name;
     enum hf_scheme scheme;
-    enum err (*read)(const struct place *p, struct hf_quant *q);
+    enum err (*read)(const struct place *p, struct hf_quant *q); /* NULL: nothing to read */
 } methods[] = {
     {"fp8", HF_FP8, read_fp8},
     {"fbgemm_fp8", HF_FP8, read_fp8},
     {"gptq", HF_GPTQ, read_gptq},
     {"awq", HF_AWQ, read_awq},
     {"compressed-tensors", HF_COMPRESSED, read_compressed},
-    {"mxfp4", HF_MXFP4, read_nothing},
+    {"mxfp4", HF_MXFP4, NULL},
 };
 
 enum err hf_quant_read(const struct hf *h, struct hf_quant *out)
@@ -220,9 +203,7 @@ enum err hf_quant_read(const struct hf *h, struct hf_quant *out)
         return ERR_OK;
     }
     if (!json_is_object(p.o)) {
-        char shown[JSON_READ_SHOWN];
-        return err_set(h->info, ERR_BAD_CONFIG, p.name, "config.json: %s: expected an object, found %s", p.name,
-                       json_read_show(p.o, shown));
+        return hf_bad_value(h, p.name, "an object", p.o);
     }
     const char *method = json_string_value(json_read_get(p.o, "quant_method"));
     char known[128] = "";
@@ -230,7 +211,7 @@ enum err hf_quant_read(const struct hf *h, struct hf_quant *out)
         if (method != NULL && strcmp(method, methods[i].name) == 0) {
             out->scheme = methods[i].scheme;
             out->method = methods[i].name;
-            return methods[i].read(&p, out);
+            return methods[i].read != NULL ? methods[i].read(&p, out) : ERR_OK;
         }
         size_t n = strlen(known);
         snprintf(known + n, sizeof known - n, "%s%s", i == 0 ? "" : ", ", methods[i].name);
@@ -253,8 +234,6 @@ enum err hf_quant_check(const struct hf *h)
     bool names_none = q->scheme == HF_PLAIN || (q->scheme == HF_COMPRESSED && q->n_kinds == 0);
     return names_none || q->n_found > 0
                ? ERR_OK
-               : err_set(h->info, ERR_BAD_CONFIG, "quantization_config.quant_method",
-                         "config.json: quantization_config.quant_method: expected tensors %s in the folder, as it is "
-                         "%s, found none",
-                         forms[q->scheme], q->method);
+               : hf_bad(h, "quantization_config.quant_method",
+                        "expected tensors %s in the folder, as it is %s, found none", forms[q->scheme], q->method);
 }

@@ -9,10 +9,11 @@ enum { RUN = HF_ROWS_GRAIN };
 
 float hf_e4m3(uint8_t code)
 {
-    int exponent = code >> 3 & 15, fraction = code & 7;
-    float f = exponent == 15 && fraction == 7 ? NAN
-              : exponent == 0                 ? (float)fraction * 0x1p-9f
-                              : dtype_f32_of_bits((uint32_t)(exponent + 120) << 23 | (uint32_t)fraction << 20);
+    uint32_t exponent = code >> 3 & 15u, fraction = code & 7u;
+    float f = (float)fraction * 0x1p-9f;
+    if (exponent != 0) {
+        f = exponent == 15 && fraction == 7 ? NAN : dtype_f32_of_bits((exponent + 120) << 23 | fraction << 20);
+    }
     return (code & 0x80) != 0 ? -f : f;
 }
 
@@ -26,9 +27,8 @@ static uint32_t word_at(const uint8_t *words, uint64_t i)
 /* Returns the bit at which AWQ keeps row r of eight. */
 static int awq_shift(uint32_t r) { return (int)(4 * (r % 2 * 4 + r % 8 / 2)); }
 
-static float scale_at(const struct hf_rows *s, uint32_t file_row, uint32_t group)
+float hf_rows_scale(const struct hf_rows *s, uint64_t i)
 {
-    uint64_t i = file_row / s->scale_rows * s->scale_row + group * s->scale_group;
     if (s->scale_type == DTYPE_F32) {
         return dtype_f32_of_bits(word_at(s->scales, i));
     }
@@ -37,7 +37,13 @@ static float scale_at(const struct hf_rows *s, uint32_t file_row, uint32_t group
     return s->scale_type == DTYPE_F16 ? dtype_f16_to_f32(h) : dtype_bf16_to_f32(h);
 }
 
-int hf_rows_zero(const struct hf_rows *s, uint32_t file_row, uint32_t group)
+static float scale_at(const struct hf_rows *s, uint32_t file_row, uint32_t group)
+{
+    return hf_rows_scale(s, file_row / s->scale_rows * s->scale_row + group * s->scale_group);
+}
+
+/* Returns the zero point of a row in a group. */
+static int zero_at(const struct hf_rows *s, uint32_t file_row, uint32_t group)
 {
     if (s->zeros == NULL) {
         return s->zero;
@@ -101,7 +107,7 @@ static void read_integers(const struct hf_rows *s, uint32_t file_row, uint32_t f
         if (g != group) {
             group = g;
             scale = scale_at(s, file_row, g);
-            zero = hf_rows_zero(s, file_row, g);
+            zero = zero_at(s, file_row, g);
         }
         out[i] = scale * (float)(codes[i] - zero);
     }
@@ -185,7 +191,7 @@ static void encode_integers(const struct hf_rows *s, uint32_t file_row, uint32_t
     int16_t codes[RUN];
     uint32_t group = from / s->group;
     read_codes(s, file_row, from, RUN, codes);
-    int16_t zero = (int16_t)hf_rows_zero(s, file_row, group);
+    int16_t zero = (int16_t)zero_at(s, file_row, group);
     for (int i = 0; i < RUN; i++) {
         codes[i] = (int16_t)(codes[i] - zero);
     }

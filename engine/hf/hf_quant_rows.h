@@ -54,8 +54,8 @@ struct hf_rows {
 };
 extern const struct row_source_ops hf_rows_ops;
 
-/* Returns the zero point of a row in a group. */
-int hf_rows_zero(const struct hf_rows *s, uint32_t file_row, uint32_t group);
+/* Returns the i-th scale of the file. */
+float hf_rows_scale(const struct hf_rows *s, uint64_t i);
 
 /* Returns the value of an 8-bit float with 4 bits of exponent and 3 of mantissa, without infinities [Micikevicius 2022,
  * "FP8 Formats for Deep Learning", table 1]. */

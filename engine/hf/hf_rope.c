@@ -3,7 +3,7 @@
  * to GGUF. */
 #include "engine/hf/hf_rope.h"
 
-#include "engine/hf/hf_words.h"
+#include "engine/hf/hf_internal.h"
 #include "engine/plan/plan.h"
 
 #include <inttypes.h>
@@ -15,26 +15,18 @@ enum { KEY_BYTES = 128, MAX_CTX = 1 << 30 };
 /* RoPE of one kind of layers. */
 struct rope {
     const json_t *params; /* NULL: plain */
+    const char *type;     /* set by add_scaling */
     double theta;
     uint32_t n_rot, n_ctx;
 };
 
-static void put_f32(struct hf *h, const char *key, double v)
-{
-    char room[KEY_BYTES];
-    gguf_build_f32(&h->b, hf_key(h, key, room), (float)v);
-}
+static void put_f32(struct hf *h, const char *key, double v) { gguf_build_f32(&h->b, hf_key(h, key), (float)v); }
 
-static void put_u32(struct hf *h, const char *key, uint32_t v)
-{
-    char room[KEY_BYTES];
-    gguf_build_u32(&h->b, hf_key(h, key, room), v);
-}
+static void put_u32(struct hf *h, const char *key, uint32_t v) { gguf_build_u32(&h->b, hf_key(h, key), v); }
 
 static void put_type(struct hf *h, const char *type)
 {
-    char room[KEY_BYTES];
-    gguf_build_str(&h->b, hf_key(h, "rope.scaling.type", room), type, strlen(type));
+    gguf_build_str(&h->b, hf_key(h, "rope.scaling.type"), type, strlen(type));
 }
 
 /* Reads a positive factor of the parameters. */
@@ -51,20 +43,12 @@ static enum err get_original(const struct hf *h, const struct rope *r, double *o
     return hf_get_f64(h, r->params, "original_max_position_embeddings", 1, MAX_CTX, whole, out);
 }
 
-static enum err add_linear(struct hf *h, const struct rope *r)
+/* Adds type linear or dynamic. */
+static enum err add_factor(struct hf *h, const struct rope *r)
 {
     double factor;
     TRY(get_factor(h, r, "factor", NAN, &factor));
-    put_type(h, "linear");
-    put_f32(h, "rope.scaling.factor", factor);
-    return ERR_OK;
-}
-
-static enum err add_dynamic(struct hf *h, const struct rope *r)
-{
-    double factor;
-    TRY(get_factor(h, r, "factor", NAN, &factor));
-    put_type(h, "dynamic");
+    put_type(h, r->type);
     put_f32(h, "rope.scaling.factor", factor);
     return ERR_OK;
 }
@@ -93,9 +77,8 @@ static enum err add_llama3(struct hf *h, const struct rope *r)
     TRY(get_original(h, r, &original));
     if (high <= low) {
         char name[KEY_BYTES];
-        hf_path(h, r->params, "high_freq_factor", name);
-        return err_set(h->info, ERR_BAD_CONFIG, name,
-                       "config.json: %s: expected more than low_freq_factor %g, found %g", name, low, high);
+        return hf_bad(h, hf_path(h, r->params, "high_freq_factor", name),
+                      "expected more than low_freq_factor %g, found %g", low, high);
     }
     float *out = add_factors(h, r, "rope_freqs.weight");
     for (uint32_t i = 0; out != NULL && i < r->n_rot / 2; i++) {
@@ -111,7 +94,6 @@ static double yarn_mscale(double factor, double mscale) { return factor <= 1 ? 1
 
 static enum err add_yarn(struct hf *h, const struct rope *r)
 {
-    char room[KEY_BYTES];
     double factor, original, fast, slow, attn, mscale, mscale_all;
     TRY(get_factor(h, r, "factor", NAN, &factor));
     TRY(get_original(h, r, &original));
@@ -134,7 +116,7 @@ static enum err add_yarn(struct hf *h, const struct rope *r)
     }
     const json_t *truncate = json_read_get(r->params, "truncate");
     if (truncate != NULL) {
-        gguf_build_bool(&h->b, hf_key(h, "rope.scaling.yarn_truncate", room), !json_is_false(truncate));
+        gguf_build_bool(&h->b, hf_key(h, "rope.scaling.yarn_truncate"), !json_is_false(truncate));
     }
     return ERR_OK;
 }
@@ -146,8 +128,7 @@ static enum err add_factor_list(struct hf *h, const struct rope *r, const char *
     size_t n = json_array_size(list);
     hf_path(h, r->params, member, key);
     if (!json_is_array(list) || n != r->n_rot / 2) {
-        return err_set(h->info, ERR_BAD_CONFIG, key,
-                       "config.json: %s: expected an array of %" PRIu32 " factors, found %zu", key, r->n_rot / 2, n);
+        return hf_bad(h, key, "expected an array of %" PRIu32 " factors, found %zu", r->n_rot / 2, n);
     }
     float *out = add_factors(h, r, name);
     for (size_t i = 0; out != NULL && i < n; i++) {
@@ -227,14 +208,14 @@ static bool is_proportional(const json_t *params)
     return type != NULL && strcmp(type, "proportional") == 0;
 }
 
-static enum err add_scaling(struct hf *h, const struct rope *r)
+static enum err add_scaling(struct hf *h, struct rope *r)
 {
     static const struct {
         const char *name;
         enum err (*add)(struct hf *h, const struct rope *r); /* NULL: nothing to add */
     } types[] = {{"default", NULL},
-                 {"linear", add_linear},
-                 {"dynamic", add_dynamic},
+                 {"linear", add_factor},
+                 {"dynamic", add_factor},
                  {"llama3", add_llama3},
                  {"proportional", add_proportional},
                  {"yarn", add_yarn},
@@ -245,15 +226,13 @@ static enum err add_scaling(struct hf *h, const struct rope *r)
     const char *name = type == NULL ? "default" : json_string_value(type);
     for (size_t i = 0; name != NULL && i < ARRAY_LEN(types); i++) {
         if (strcmp(name, types[i].name) == 0) {
+            r->type = name;
             return types[i].add == NULL ? ERR_OK : types[i].add(h, r);
         }
     }
-    char key[KEY_BYTES], shown[JSON_READ_SHOWN];
+    char key[KEY_BYTES];
     hf_path(h, r->params, json_read_get(r->params, "rope_type") != NULL ? "rope_type" : "type", key);
-    return err_set(h->info, ERR_BAD_CONFIG, key,
-                   "config.json: %s: expected default, linear, dynamic, llama3, proportional, yarn, longrope or su, "
-                   "found %s",
-                   key, json_read_show(type, shown));
+    return hf_bad_value(h, key, "default, linear, dynamic, llama3, proportional, yarn, longrope or su", type);
 }
 
 /* Reads the number of rotated components of a head. */
@@ -277,11 +256,10 @@ static enum err get_rotated(struct hf *h, const json_t *params, uint32_t *out)
     if (part != 1 && (*out < 2 || *out % 2 != 0)) {
         char key[KEY_BYTES];
         bool is_inner = json_read_get(params, "partial_rotary_factor") != NULL;
-        hf_path(h, is_inner ? params : h->config, "partial_rotary_factor", key);
-        return err_set(h->info, ERR_BAD_CONFIG, key,
-                       "config.json: %s: expected an even number of 2 or more of the %" PRIu32
-                       " components of a head, found %g of them, %" PRIu32,
-                       key, head_dim, part, *out);
+        return hf_bad(h, hf_path(h, is_inner ? params : h->config, "partial_rotary_factor", key),
+                      "expected an even number of 2 or more of the %" PRIu32
+                      " components of a head, found %g of them, %" PRIu32,
+                      head_dim, part, *out);
     }
     put_u32(h, "rope.dimension_count", *out);
     return ERR_OK;
@@ -314,10 +292,9 @@ enum err hf_add_rope(struct hf *h)
 {
     const json_t *all = json_read_get(h->config, "rope_parameters");
     const char *key = all != NULL ? "rope_parameters" : "rope_scaling";
-    all = all != NULL ? all : json_read_get(h->config, key);
+    all = json_read_get(h->config, key);
     if (all != NULL && !json_is_object(all)) {
-        return err_set(h->info, ERR_BAD_CONFIG, key, "config.json: %s: expected an object, found %s", key,
-                       json_read_type_name(all));
+        return hf_bad(h, key, "expected an object, found %s", json_read_type_name(all));
     }
     const json_t *global = json_read_get(all, "full_attention"), *local = json_read_get(all, "sliding_attention");
     double theta, local_theta;

@@ -1,8 +1,6 @@
 /* Splits a message into words and replaces keys and tensors of GGUF by the folder's names. So builders need not know
  * what they read, and every error is covered. */
-#include "engine/hf/hf_words.h"
-
-#include "engine/hf/hf_names.h"
+#include "engine/hf/hf_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>

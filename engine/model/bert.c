@@ -129,8 +129,7 @@ static enum err build_nomic(struct blocks *b) { return build_encoder(b, false, t
 
 static enum err finish(struct hf *h)
 {
-    char key[128];
-    gguf_build_bool(&h->b, hf_key(h, "attention.causal", key), false);
+    gguf_build_bool(&h->b, hf_key(h, "attention.causal"), false);
     /* llama.cpp requires their number */
     const struct gguf_tensor *types = gguf_build_find(&h->b, "token_types.weight");
     gguf_build_u32(&h->b, "tokenizer.ggml.token_type_count", types != NULL ? (uint32_t)types->dims[1] : 1);
@@ -141,14 +140,12 @@ static enum err finish(struct hf *h)
  * XLMRobertaEmbeddings] */
 static enum err finish_roberta(struct hf *h)
 {
-    char key[128];
     uint32_t padding, n_ctx;
     TRY(hf_get_u32(h, "pad_token_id", 0, 1 << 20, 1, &padding));
     TRY(hf_get_u32(h, "max_position_embeddings", padding + 2, UINT32_MAX, UINT64_MAX, &n_ctx));
-    gguf_build_u32(&h->b, hf_key(h, "context_length", key), n_ctx - padding - 1);
-    const struct gguf_tensor *found = gguf_build_find(&h->b, "position_embd.weight");
-    if (found != NULL && found->dims[1] > padding + 1) { /* else the builder reports it */
-        struct gguf_tensor *t = &h->b.tensors[found - h->b.tensors];
+    gguf_build_u32(&h->b, hf_key(h, "context_length"), n_ctx - padding - 1);
+    struct gguf_tensor *t = gguf_build_find(&h->b, "position_embd.weight");
+    if (t != NULL && t->dims[1] > padding + 1) { /* else the builder reports it */
         gguf_build_rows(&h->b, t,
                         row_order_row_range(&h->b.arena, t->source, padding + 1, t->source->n_rows - padding - 1), 1);
     }
@@ -163,8 +160,7 @@ static enum err finish_nomic(struct hf *h)
     for (size_t i = 0; i < ARRAY_LEN(refused); i++) {
         const json_t *v = json_read_get(h->config, refused[i]);
         if (json_is_true(v) || json_number_value(v) != 0) {
-            return err_set(h->info, ERR_BAD_CONFIG, refused[i], "config.json: %s: expected none, found %s", refused[i],
-                           json_read_type_name(v));
+            return hf_bad(h, refused[i], "expected none, found %s", json_read_type_name(v));
         }
     }
     return finish(h);

@@ -78,11 +78,7 @@ static const struct hf_fixed hf_v3_fixed[] = {
     {NULL, NULL},
 };
 
-static void put_u32(struct hf *h, const char *key, uint32_t v)
-{
-    char room[128];
-    gguf_build_u32(&h->b, hf_key(h, key, room), v);
-}
+static void put_u32(struct hf *h, const char *key, uint32_t v) { gguf_build_u32(&h->b, hf_key(h, key), v); }
 
 /* Adds values that need more than a name: the width of a whole key; groups of experts, whether or not they are used. */
 static enum err finish(struct hf *h, uint32_t gating, bool has_groups)

@@ -12,7 +12,6 @@
  * conversion/gemma.py and src/models/gemma3n.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
-#include "engine/hf/hf_pad.h"
 #include "engine/tensor/row_order.h"
 
 #include <inttypes.h>
@@ -395,9 +394,8 @@ static enum err get_list(const struct hf *h, const char *key, uint32_t n_layers,
 {
     *out = json_read_get(h->config, key);
     if (*out != NULL && (!json_is_array(*out) || json_array_size(*out) != n_layers)) {
-        return err_set(h->info, ERR_BAD_CONFIG, key,
-                       "config.json: %s: expected %" PRIu32 " elements, one a layer, found %s of %zu", key, n_layers,
-                       json_read_type_name(*out), json_array_size(*out));
+        return hf_bad(h, key, "expected %" PRIu32 " elements, one a layer, found %s of %zu", n_layers,
+                      json_read_type_name(*out), json_array_size(*out));
     }
     return ERR_OK;
 }
@@ -405,12 +403,11 @@ static enum err get_list(const struct hf *h, const char *key, uint32_t n_layers,
 /* intermediate_size is one number, or one per layer. */
 static enum err put_widths(struct hf *h, uint32_t n_layers)
 {
-    char room[KEY_BYTES];
     uint32_t widths[PLAN_MAX_LAYERS];
     const json_t *list;
     if (!json_is_array(json_read_get(h->config, "intermediate_size"))) {
         TRY(hf_get_u32(h, "intermediate_size", 1, PLAN_MAX_WIDTH, UINT64_MAX, &widths[0]));
-        gguf_build_u32(&h->b, hf_key(h, "feed_forward_length", room), widths[0]);
+        gguf_build_u32(&h->b, hf_key(h, "feed_forward_length"), widths[0]);
         return ERR_OK;
     }
     TRY(get_list(h, "intermediate_size", n_layers, &list));
@@ -423,14 +420,13 @@ static enum err put_widths(struct hf *h, uint32_t n_layers)
         }
         widths[i] = (uint32_t)json_integer_value(v);
     }
-    gguf_build_array(&h->b, hf_key(h, "feed_forward_length", room), GGUF_U32, n_layers, widths);
+    gguf_build_array(&h->b, hf_key(h, "feed_forward_length"), GGUF_U32, n_layers, widths);
     return ERR_OK;
 }
 
 /* Converts the share of a layer's gates that becomes 0 to a cutoff. */
 static enum err put_cutoffs(struct hf *h, uint32_t n_layers)
 {
-    char room[KEY_BYTES];
     float cutoffs[PLAN_MAX_LAYERS];
     const json_t *list;
     TRY(get_list(h, "activation_sparsity_pattern", n_layers, &list));
@@ -446,7 +442,7 @@ static enum err put_cutoffs(struct hf *h, uint32_t n_layers)
         cutoffs[i] = share > 0 ? (float)quantile(share) : -INFINITY;
     }
     if (list != NULL) {
-        gguf_build_array(&h->b, hf_key(h, "activation_sparsity_scale", room), GGUF_F32, n_layers, cutoffs);
+        gguf_build_array(&h->b, hf_key(h, "activation_sparsity_scale"), GGUF_F32, n_layers, cutoffs);
     }
     return ERR_OK;
 }

@@ -314,19 +314,17 @@ static const struct hf_name hf_gemma4_names[] = {
 static enum err put_layers(struct hf *h, const char *key, uint32_t n_layers, const bool *is_other, uint32_t value,
                            uint32_t other)
 {
-    char room[NAME_BYTES];
     uint32_t values[PLAN_MAX_LAYERS];
     for (uint32_t i = 0; i < n_layers; i++) {
         values[i] = is_other[i] ? other : value;
     }
-    gguf_build_array(&h->b, hf_key(h, key, room), GGUF_U32, n_layers, values);
+    gguf_build_array(&h->b, hf_key(h, key), GGUF_U32, n_layers, values);
     return ERR_OK;
 }
 
 /* Writes widths and numbers of heads, and widths of feed-forward blocks. */
 static enum err put_shapes(struct hf *h, uint32_t n_layers)
 {
-    char room[NAME_BYTES];
     bool is_global[PLAN_MAX_LAYERS], is_wide[PLAN_MAX_LAYERS];
     uint32_t n_shared, n_ff, n_kv, n_global_kv, dim;
     const json_t *types = json_read_get(h->config, "layer_types");
@@ -343,8 +341,8 @@ static enum err put_shapes(struct hf *h, uint32_t n_layers)
             types == NULL ? i % GLOBAL_EVERY == GLOBAL_EVERY - 1 : type != NULL && strcmp(type, "full_attention") == 0;
         is_wide[i] = has_double && i >= n_layers - n_shared;
     }
-    gguf_build_u32(&h->b, hf_key(h, "attention.key_length", room), dim);
-    gguf_build_u32(&h->b, hf_key(h, "attention.value_length", room), dim);
+    gguf_build_u32(&h->b, hf_key(h, "attention.key_length"), dim);
+    gguf_build_u32(&h->b, hf_key(h, "attention.value_length"), dim);
     TRY(put_layers(h, "attention.head_count_kv", n_layers, is_global, n_kv, n_global_kv));
     return put_layers(h, "feed_forward_length", n_layers, is_wide, n_ff, 2 * n_ff);
 }
@@ -352,23 +350,21 @@ static enum err put_shapes(struct hf *h, uint32_t n_layers)
 static enum err finish(struct hf *h)
 {
     uint32_t n_layers, n_experts;
-    char room[NAME_BYTES];
     const char *sees_ahead = json_string_value(json_read_get(h->config, "use_bidirectional_attention"));
     if (sees_ahead != NULL && strcmp(sees_ahead, "vision") != 0) { /* "vision": images only */
-        return err_set(h->info, ERR_BAD_CONFIG, "use_bidirectional_attention",
-                       "config.json: use_bidirectional_attention: expected none or vision, found '%.64s'", sees_ahead);
+        return hf_bad(h, "use_bidirectional_attention", "expected none or vision, found '%.64s'", sees_ahead);
     }
     TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
     TRY(put_shapes(h, n_layers));
     if (json_read_get(h->config, "hidden_size_per_layer_input") ==
         NULL) { /* llama.cpp requires the key even for none */
-        gguf_build_u32(&h->b, hf_key(h, "embedding_length_per_layer_input", room), 0);
+        gguf_build_u32(&h->b, hf_key(h, "embedding_length_per_layer_input"), 0);
     }
     if (!json_is_true(json_read_get(h->config, "enable_moe_block"))) {
         return ERR_OK;
     }
     TRY(hf_get_u32(h, "num_experts", 1, PLAN_MAX_EXPERTS, UINT64_MAX, &n_experts));
-    gguf_build_u32(&h->b, hf_key(h, "expert_count", room), n_experts);
+    gguf_build_u32(&h->b, hf_key(h, "expert_count"), n_experts);
     return ERR_OK;
 }
 

@@ -45,13 +45,11 @@ static enum err finish(struct hf *h)
     static const char key[] = "use_qk_norm";
     const json_t *v = json_read_get(h->config, key);
     bool has_norms = gguf_build_find(&h->b, "blk.0.attn_q_norm.weight") != NULL;
-    char room[128], shown[JSON_READ_SHOWN];
-    gguf_build_u32(&h->b, hf_key(h, "expert_gating_func", room), 2); /* sigmoids */
+    gguf_build_u32(&h->b, hf_key(h, "expert_gating_func"), 2); /* sigmoids */
     return v == NULL || json_is_true(v) == has_norms
                ? ERR_OK
-               : err_set(h->info, ERR_BAD_CONFIG, key,
-                         "config.json: %s: expected %s, as there %s q_norm.weight, found %s", key,
-                         has_norms ? "true" : "false", has_norms ? "is" : "is no", json_read_show(v, shown));
+               : hf_bad_value(h, key,
+                              has_norms ? "true, as there is q_norm.weight" : "false, as there is no q_norm.weight", v);
 }
 
 static const struct hf_fixed hf_glm4moe_fixed[] = {

@@ -130,9 +130,8 @@ static enum err read_layers(const struct hf *h, uint32_t n_layers, bool *has_att
 {
     const json_t *types = json_read_get(h->config, "layer_types");
     if (json_array_size(types) != n_layers) {
-        return err_set(h->info, ERR_BAD_CONFIG, "layer_types",
-                       "config.json: layer_types: expected %" PRIu32 " elements, one a layer, found %zu", n_layers,
-                       json_array_size(types));
+        return hf_bad(h, "layer_types", "expected %" PRIu32 " elements, one a layer, found %zu", n_layers,
+                      json_array_size(types));
     }
     for (uint32_t i = 0; i < n_layers; i++) {
         const char *type = json_string_value(json_array_get(types, i));
@@ -151,7 +150,6 @@ static enum err add_kv_heads(struct hf *h)
 {
     uint32_t n_layers, n_heads, n_kv_heads, heads[PLAN_MAX_LAYERS];
     bool has_attention[PLAN_MAX_LAYERS];
-    char key[KEY_BYTES];
     TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
     TRY(hf_get_u32(h, "num_attention_heads", 1, PLAN_MAX_HEADS, UINT64_MAX, &n_heads));
     TRY(hf_get_u32(h, "num_key_value_heads", 1, PLAN_MAX_HEADS, n_heads, &n_kv_heads));
@@ -159,7 +157,7 @@ static enum err add_kv_heads(struct hf *h)
     for (uint32_t i = 0; i < n_layers; i++) {
         heads[i] = has_attention[i] ? n_kv_heads : 0;
     }
-    gguf_build_array(&h->b, hf_key(h, "attention.head_count_kv", key), GGUF_U32, n_layers, heads);
+    gguf_build_array(&h->b, hf_key(h, "attention.head_count_kv"), GGUF_U32, n_layers, heads);
     return ERR_OK;
 }
 
@@ -168,24 +166,18 @@ static enum err add_rope_type(struct hf *h)
     const json_t *v = json_read_get(h->config, "position_embedding_type");
     const char *type = json_string_value(v);
     bool has_rope = type != NULL && strcmp(type, "rope") == 0;
-    char key[KEY_BYTES];
     if (v != NULL && !has_rope && (type == NULL || strcmp(type, "nope") != 0)) {
-        return err_set(h->info, ERR_BAD_CONFIG, "position_embedding_type",
-                       "config.json: position_embedding_type: expected rope, nope or null, found '%.64s'",
-                       type != NULL ? type : json_read_type_name(v));
+        return hf_bad(h, "position_embedding_type", "expected rope, nope or null, found '%.64s'",
+                      type != NULL ? type : json_read_type_name(v));
     }
-    gguf_build_bool(&h->b, hf_key(h, "rope.scaling.finetuned", key), has_rope);
+    gguf_build_bool(&h->b, hf_key(h, "rope.scaling.finetuned"), has_rope);
     return ERR_OK;
 }
 
 /* Splits a matrix that is already added, gate before up: it keeps its first half, and `second` gets the other. */
 static enum err halve(struct hf *h, const char *name, const char *second)
 {
-    struct gguf_tensor *t = NULL;
-    for (size_t i = 0; i < h->b.n_tensors && t == NULL; i++) {
-        const struct gguf_str *s = &h->b.tensors[i].name;
-        t = s->len == strlen(name) && memcmp(s->data, name, s->len) == 0 ? &h->b.tensors[i] : NULL;
-    }
+    struct gguf_tensor *t = gguf_build_find(&h->b, name);
     if (t == NULL || t->n_dims != 2 || t->dims[1] % 2 != 0) {
         return err_set(h->info, t == NULL ? ERR_MISSING_TENSOR : ERR_BAD_TENSOR_SHAPE, name,
                        "shared_mlp.input_linear, here %s: expected a matrix of an even number of rows, found %s", name,
@@ -217,19 +209,18 @@ static enum err split_shared(struct hf *h, const char *end)
 static enum err add_feed_forward(struct hf *h)
 {
     uint32_t n_experts, n_used, n_ff, n_shared;
-    char key[KEY_BYTES];
     TRY(hf_get_u32(h, "num_local_experts", 0, PLAN_MAX_EXPERTS, UINT64_MAX, &n_experts));
     TRY(hf_get_u32(h, "shared_intermediate_size", 1, PLAN_MAX_WIDTH, UINT64_MAX, &n_shared));
     if (n_experts == 0) {
-        gguf_build_u32(&h->b, hf_key(h, "feed_forward_length", key), n_shared);
+        gguf_build_u32(&h->b, hf_key(h, "feed_forward_length"), n_shared);
         return split_shared(h, "");
     }
     TRY(hf_get_u32(h, "intermediate_size", 1, PLAN_MAX_WIDTH, UINT64_MAX, &n_ff));
     TRY(hf_get_u32(h, "num_experts_per_tok", 1, n_experts, UINT64_MAX, &n_used));
-    gguf_build_u32(&h->b, hf_key(h, "expert_count", key), n_experts);
-    gguf_build_u32(&h->b, hf_key(h, "expert_used_count", key), n_used);
-    gguf_build_u32(&h->b, hf_key(h, "feed_forward_length", key), n_ff);
-    gguf_build_u32(&h->b, hf_key(h, "expert_shared_feed_forward_length", key), n_shared);
+    gguf_build_u32(&h->b, hf_key(h, "expert_count"), n_experts);
+    gguf_build_u32(&h->b, hf_key(h, "expert_used_count"), n_used);
+    gguf_build_u32(&h->b, hf_key(h, "feed_forward_length"), n_ff);
+    gguf_build_u32(&h->b, hf_key(h, "expert_shared_feed_forward_length"), n_shared);
     TRY(split_experts(h));
     return split_shared(h, "_shexp");
 }
@@ -249,9 +240,8 @@ static enum err check_limit(const struct hf *h)
     bool is_none = limit == NULL || (json_is_number(low) && json_number_value(low) <= 0 &&
                                      (!json_is_number(high) || json_number_value(high) >= HIGH));
     return is_none ? ERR_OK
-                   : err_set(h->info, ERR_BAD_CONFIG, "time_step_limit",
-                             "config.json: time_step_limit: expected [0, Infinity], found [%g, %g]",
-                             json_number_value(low), json_number_value(high));
+                   : hf_bad(h, "time_step_limit", "expected [0, Infinity], found [%g, %g]", json_number_value(low),
+                            json_number_value(high));
 }
 
 /* Vectors of one number per head, and the norm's weights per group, have two dimensions in GGUF files. */
@@ -265,8 +255,8 @@ static void shape_vectors(struct hf *h, uint32_t n_groups)
         struct gguf_tensor *t = &h->b.tensors[i / ARRAY_LEN(rows)];
         const char *end = rows[i % ARRAY_LEN(rows)].end;
         uint64_t n = t->dims[0], columns = rows[i % ARRAY_LEN(rows)].is_norm ? n / n_groups : 1;
-        if (t->name.len > strlen(end) && memcmp(t->name.data + t->name.len - strlen(end), end, strlen(end)) == 0 &&
-            t->n_dims == 1 && columns != 0 && n % columns == 0) { /* the builder rejects other sizes */
+        if (gguf_str_ends(t->name, end) && t->n_dims == 1 && columns != 0 &&
+            n % columns == 0) { /* the builder rejects other sizes */
             t->n_dims = 2;
             t->dims[0] = columns;
             t->dims[1] = n / columns;
@@ -277,7 +267,6 @@ static void shape_vectors(struct hf *h, uint32_t n_groups)
 static enum err finish_hybrid(struct hf *h)
 {
     uint32_t hidden, expand, n_heads, head_dim, n_groups;
-    char key[KEY_BYTES];
     TRY(finish_granite4(h));
     TRY(add_kv_heads(h));
     TRY(check_limit(h));
@@ -290,12 +279,11 @@ static enum err finish_hybrid(struct hf *h)
         TRY(hf_get_u32(h, "mamba_d_head", 1, PLAN_MAX_HEAD, UINT64_MAX, &head_dim));
     }
     if (head_dim * n_heads != hidden * expand) {
-        return err_set(h->info, ERR_BAD_CONFIG, "mamba_d_head",
-                       "config.json: mamba_d_head: expected mamba_expand * hidden_size / mamba_n_heads = %" PRIu32
-                       " / %" PRIu32 ", found %" PRIu32,
-                       hidden * expand, n_heads, head_dim);
+        return hf_bad(h, "mamba_d_head",
+                      "expected mamba_expand * hidden_size / mamba_n_heads = %" PRIu32 " / %" PRIu32 ", found %" PRIu32,
+                      hidden * expand, n_heads, head_dim);
     }
-    gguf_build_u32(&h->b, hf_key(h, "ssm.inner_size", key), hidden * expand);
+    gguf_build_u32(&h->b, hf_key(h, "ssm.inner_size"), hidden * expand);
     shape_vectors(h, n_groups);
     return ERR_OK;
 }

@@ -61,7 +61,6 @@ static enum err has_attention(const struct hf *h, uint32_t i, bool *out)
 static enum err add_layers(struct hf *h)
 {
     uint32_t n_layers, n_heads, n_kv_heads;
-    char key[128];
     TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
     TRY(hf_get_u32(h, "num_attention_heads", 1, PLAN_MAX_HEADS, UINT64_MAX, &n_heads));
     TRY(hf_get_u32(h, "num_key_value_heads", 1, PLAN_MAX_HEADS, n_heads, &n_kv_heads));
@@ -72,7 +71,7 @@ static enum err add_layers(struct hf *h)
         TRY(has_attention(h, i, &is_attention));
         heads[i] = is_attention ? n_kv_heads : 0;
     }
-    gguf_build_array(&h->b, hf_key(h, "attention.head_count_kv", key), GGUF_U32, n_layers, heads);
+    gguf_build_array(&h->b, hf_key(h, "attention.head_count_kv"), GGUF_U32, n_layers, heads);
     return ERR_OK;
 }
 
@@ -81,7 +80,6 @@ static enum err add_width(struct hf *h)
 {
     uint32_t width, multiple;
     double factor;
-    char key[128];
     const char *name = json_read_get(h->config, "block_ff_dim") != NULL ? "block_ff_dim" : "intermediate_size";
     TRY(hf_get_u32(h, name, 1, PLAN_MAX_WIDTH, UINT64_MAX, &width));
     TRY(hf_get_u32(h, "block_multiple_of", 1, PLAN_MAX_WIDTH, 256, &multiple));
@@ -90,7 +88,7 @@ static enum err add_width(struct hf *h)
         uint64_t n = (uint64_t)(factor * (double)(2 * (uint64_t)width / 3)); /* at most 2^30 */
         width = (uint32_t)((n + multiple - 1) / multiple * multiple);
     }
-    gguf_build_u32(&h->b, hf_key(h, "feed_forward_length", key), width);
+    gguf_build_u32(&h->b, hf_key(h, "feed_forward_length"), width);
     return ERR_OK;
 }
 
@@ -102,8 +100,7 @@ static enum err finish(struct hf *h)
 
 static enum err finish_moe(struct hf *h)
 {
-    char key[128];
-    gguf_build_u32(&h->b, hf_key(h, "expert_gating_func", key), SIGMOID);
+    gguf_build_u32(&h->b, hf_key(h, "expert_gating_func"), SIGMOID);
     return add_layers(h);
 }
 

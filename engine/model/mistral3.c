@@ -17,13 +17,12 @@ static enum err build(struct blocks *b)
 
 static enum err finish(struct hf *h)
 {
-    char key[128];
     const json_t *rope = json_read_get(h->config, "rope_parameters");
     double beta;
     rope = rope != NULL ? rope : json_read_get(h->config, "rope_scaling");
     TRY(hf_get_f64(h, rope, "llama_4_scaling_beta", 0, 1e3, 0, &beta));
     if (beta != 0) {
-        gguf_build_f32(&h->b, hf_key(h, "attention.temperature_scale", key), (float)beta);
+        gguf_build_f32(&h->b, hf_key(h, "attention.temperature_scale"), (float)beta);
     }
     return ERR_OK;
 }

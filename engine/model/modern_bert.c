@@ -26,7 +26,7 @@ static enum err read_act(struct blocks *b)
     b->style.act = PLAN_GELU;
     TRY(gguf_get_str_or_null(b->g, key, &name, b->info));
     for (size_t i = 0; i < ARRAY_LEN(acts); i++) {
-        if (name.data == NULL || (name.len == strlen(acts[i].name) && memcmp(name.data, acts[i].name, name.len) == 0)) {
+        if (name.data == NULL || gguf_str_is(name, acts[i].name)) {
             b->style.act = acts[i].act;
             return ERR_OK;
         }
@@ -55,25 +55,22 @@ static enum err build(struct blocks *b)
 /* Reads layers from layer_types, or their period in folders before transformers 5; and the states a reranker uses. */
 static enum err finish(struct hf *h)
 {
-    char key[128], shown[JSON_READ_SHOWN];
     uint32_t every;
-    gguf_build_bool(&h->b, hf_key(h, "attention.causal", key), false); /* llama.cpp's reader assumes no default */
+    gguf_build_bool(&h->b, hf_key(h, "attention.causal"), false); /* llama.cpp's reader assumes no default */
     TRY(hf_get_u32(h, "global_attn_every_n_layers", 1, PLAN_MAX_LAYERS, GLOBAL_EVERY, &every));
     if (json_read_get(h->config, "layer_types") == NULL) {
-        gguf_build_u32(&h->b, hf_key(h, "attention.sliding_window_pattern", key), every);
+        gguf_build_u32(&h->b, hf_key(h, "attention.sliding_window_pattern"), every);
     }
     const json_t *act = json_read_get(h->config, "hidden_activation"),
                  *states = json_read_get(h->config, "classifier_pooling");
     if (json_is_string(act)) {
-        gguf_build_str(&h->b, hf_key(h, "hidden_activation", key), json_string_value(act), json_string_length(act));
+        gguf_build_str(&h->b, hf_key(h, "hidden_activation"), json_string_value(act), json_string_length(act));
     }
     bool is_mean = json_is_string(states) && strcmp(json_string_value(states), "mean") == 0;
     if (states != NULL && !is_mean && !(json_is_string(states) && strcmp(json_string_value(states), "cls") == 0)) {
-        return err_set(h->info, ERR_BAD_CONFIG, "classifier_pooling",
-                       "config.json: classifier_pooling: expected cls or mean, found %s",
-                       json_read_show(states, shown));
+        return hf_bad_value(h, "classifier_pooling", "cls or mean", states);
     }
-    gguf_build_u32(&h->b, hf_key(h, "classifier.pooling_type", key), is_mean ? PLAN_POOL_MEAN : PLAN_POOL_CLS);
+    gguf_build_u32(&h->b, hf_key(h, "classifier.pooling_type"), is_mean ? PLAN_POOL_MEAN : PLAN_POOL_CLS);
     return ERR_OK;
 }
 

@@ -84,16 +84,14 @@ static const struct hf_name hf_qwen3next_names[] = {
 /* Adds which layers are linear, if layer_types says so; else the interval decides. */
 static enum err add_kinds(struct hf *h, uint32_t n_layers)
 {
-    char key[NAME_BYTES];
     unsigned char is_linear[PLAN_MAX_LAYERS];
     const json_t *types = json_read_get(h->config, "layer_types");
     if (types == NULL) {
         return ERR_OK;
     }
     if (json_array_size(types) != n_layers) {
-        return err_set(h->info, ERR_BAD_CONFIG, "layer_types",
-                       "config.json: layer_types: expected an array of %" PRIu32 " elements, one a layer, found %zu",
-                       n_layers, json_array_size(types));
+        return hf_bad(h, "layer_types", "expected an array of %" PRIu32 " elements, one a layer, found %zu", n_layers,
+                      json_array_size(types));
     }
     for (uint32_t i = 0; i < n_layers; i++) {
         const char *type = json_string_value(json_array_get(types, i));
@@ -105,7 +103,7 @@ static enum err add_kinds(struct hf *h, uint32_t n_layers)
                            i, type != NULL ? type : "");
         }
     }
-    gguf_build_array(&h->b, hf_key(h, "attention.recurrent_layers", key), GGUF_BOOL, n_layers, is_linear);
+    gguf_build_array(&h->b, hf_key(h, "attention.recurrent_layers"), GGUF_BOOL, n_layers, is_linear);
     return ERR_OK;
 }
 
@@ -127,12 +125,11 @@ static enum err add_gate_up(struct hf *h, uint32_t layer)
 
 static enum err finish(struct hf *h)
 {
-    char key[NAME_BYTES];
     uint32_t n_layers, n_heads, dim;
     TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
     TRY(hf_get_u32(h, "linear_num_value_heads", 1, PLAN_MAX_HEADS, UINT64_MAX, &n_heads));
     TRY(hf_get_u32(h, "linear_value_head_dim", 1, PLAN_MAX_HEAD, UINT64_MAX, &dim));
-    gguf_build_u32(&h->b, hf_key(h, "ssm.inner_size", key), n_heads * dim);
+    gguf_build_u32(&h->b, hf_key(h, "ssm.inner_size"), n_heads * dim);
     TRY(add_kinds(h, n_layers));
     for (uint32_t i = 0; i < n_layers; i++) {
         TRY(add_gate_up(h, i));
@@ -144,7 +141,6 @@ static enum err finish(struct hf *h)
  * it. */
 static enum err add_sections(struct hf *h)
 {
-    char key[NAME_BYTES];
     int32_t sections[4] = {11, 11, 10, 0}; /* transformers' default */
     const json_t *rope = json_read_get(h->config, "rope_parameters");
     const json_t *list = json_read_get(rope != NULL ? rope : json_read_get(h->config, "rope_scaling"), "mrope_section");
@@ -153,13 +149,12 @@ static enum err add_sections(struct hf *h)
         const json_t *v = json_array_get(list, i);
         json_int_t found = json_is_integer(v) ? json_integer_value(v) : i < n ? -1 : 0;
         if (n == 0 || n > ARRAY_LEN(sections) || found < 0 || found > PLAN_MAX_HEAD) {
-            return err_set(h->info, ERR_BAD_CONFIG, "mrope_section",
-                           "config.json: mrope_section: expected an array of 1 to 4 integers of 0 to %d, found another",
-                           PLAN_MAX_HEAD);
+            return hf_bad(h, "mrope_section", "expected an array of 1 to 4 integers of 0 to %d, found another",
+                          PLAN_MAX_HEAD);
         }
         sections[i] = (int32_t)found;
     }
-    gguf_build_array(&h->b, hf_key(h, "rope.dimension_sections", key), GGUF_I32, ARRAY_LEN(sections), sections);
+    gguf_build_array(&h->b, hf_key(h, "rope.dimension_sections"), GGUF_I32, ARRAY_LEN(sections), sections);
     return ERR_OK;
 }
 

@@ -31,17 +31,14 @@ static enum err build(struct blocks *b)
 static enum err finish(struct hf *h)
 {
     uint32_t n_layers, interval;
-    char key[128];
     unsigned char has_rope[PLAN_MAX_LAYERS];
     const json_t *list = json_read_get(h->config, "no_rope_layers");
     bool is_usual = true;
     TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
     TRY(hf_get_u32(h, "no_rope_layer_interval", 1, INT32_MAX, NOPE_EVERY, &interval));
     if (list != NULL && (!json_is_array(list) || json_array_size(list) < n_layers)) {
-        return err_set(h->info, ERR_BAD_CONFIG, "no_rope_layers",
-                       "config.json: no_rope_layers: expected an array of %" PRIu32 " numbers, one a layer, found %s "
-                       "of %zu",
-                       n_layers, json_read_type_name(list), json_array_size(list));
+        return hf_bad(h, "no_rope_layers", "expected an array of %" PRIu32 " numbers, one a layer, found %s of %zu",
+                      n_layers, json_read_type_name(list), json_array_size(list));
     }
     for (uint32_t i = 0; i < n_layers; i++) {
         char shown[JSON_READ_SHOWN];
@@ -56,7 +53,7 @@ static enum err finish(struct hf *h)
         is_usual &= has_rope[i] == ((i + 1) % NOPE_EVERY != 0);
     }
     if (!is_usual) {
-        gguf_build_array(&h->b, hf_key(h, "attention.rope_pattern", key), GGUF_BOOL, n_layers, has_rope);
+        gguf_build_array(&h->b, hf_key(h, "attention.rope_pattern"), GGUF_BOOL, n_layers, has_rope);
     }
     return ERR_OK;
 }
