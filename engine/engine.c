@@ -585,7 +585,9 @@ enum err engine_tokenize(const struct engine *e, const char *text, size_t n, boo
     *ids = NULL;
     *n_ids = 0;
     task_note("tokens");
-    enum err err = tokenizer_encode_told(e->tokenizer, text, n, flags, plain, n_plain, SIZE_MAX, &list, info);
+    enum err err = tokenizer_encode(
+        e->tokenizer, &(struct tokenizer_text){.s = text, .n = n, .flags = flags, .plain = plain, .n_plain = n_plain},
+        &list, info);
     if (err == ERR_OK) {
         *ids = arena_alloc(arena, (list.n + 1) * sizeof **ids);
         err = *ids != NULL ? ERR_OK : err_set(info, ERR_NOMEM, NULL, "out of memory for the tokens");

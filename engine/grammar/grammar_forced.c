@@ -112,8 +112,11 @@ static enum err add_run(const struct grammar_vocab *v, const struct forced_run *
     struct token_list list = {0};
     uint32_t at = 0, length;
     int32_t id = r->n > 0 ? longest(v, r, 0, &length) : -1;
-    enum err err =
-        id >= 0 ? tokenizer_encode(v->tokenizer, (const char *)r->bytes, r->n, 0, NULL, 0, MAX_BYTES, &list) : ERR_OK;
+    enum err err = id >= 0 ? tokenizer_encode(v->tokenizer,
+                                              &(struct tokenizer_text){
+                                                  .s = (const char *)r->bytes, .n = r->n, .max_tokens = MAX_BYTES},
+                                              &list, NULL)
+                           : ERR_OK;
     for (size_t i = 0; id >= 0 && *n < max && err == ERR_OK; i++) {
         if (i < list.n && says(v, r, at, list.ids[i], &length)) {
             id = list.ids[i];

@@ -4,7 +4,6 @@
 #include "engine/tokenizer/normalizer.h"
 
 #include "engine/tokenizer/tokenizer_internal.h"
-#include "engine/tokenizer/unicode_table.h"
 
 #include <utf8proc.h>
 
@@ -61,9 +60,6 @@ struct run {
     bool changed;
 };
 
-/* Returns the maximum number of code points that a byte of text decomposes into [U+1F82 in NFD, U+FDFA in NFKD]. */
-static size_t growth(enum normalizer_form form) { return form == NORMALIZER_NFC || form == NORMALIZER_NFD ? 2 : 6; }
-
 /* Returns whether the form can change cp, alone or because of the characters before it. An invalid byte (len 1) does
  * not change. */
 static bool may_change(enum normalizer_form form, uint32_t cp, size_t len)
@@ -71,7 +67,7 @@ static bool may_change(enum normalizer_form form, uint32_t cp, size_t len)
     return form == NORMALIZER_NFC ? unicode_nfc_may_change(cp) : cp >= 0x80 && len > 1;
 }
 
-/* Normalizes s[0..n) into code points; both arrays must have room for growth() * n + NORMALIZER_MAX_DECOMPOSED. */
+/* Normalizes s[0..n) into code points; both arrays must have room for as many as n bytes become, and NORMALIZER_MAX_DECOMPOSED. */
 static size_t normalize(enum normalizer_form form, const char *s, size_t n, int32_t *cps, int32_t *scratch)
 {
     bool is_compatible = form == NORMALIZER_NFKC || form == NORMALIZER_NFKD;
@@ -99,7 +95,9 @@ static size_t normalize(enum normalizer_form form, const char *s, size_t n, int3
 /* Normalizes s[from..to), whose ends are boundaries: no character joins across them. */
 static enum err add_segment(struct run *r, size_t from, size_t to)
 {
-    size_t room = growth(r->form) * (to - from) + NORMALIZER_MAX_DECOMPOSED;
+    /* code points that a byte of text decomposes into [U+1F82 in NFD, U+FDFA in NFKD] */
+    size_t growth = r->form == NORMALIZER_NFC || r->form == NORMALIZER_NFD ? 2 : 6;
+    size_t room = growth * (to - from) + NORMALIZER_MAX_DECOMPOSED;
     int32_t on_stack[256];
     int32_t *cps = 2 * room <= ARRAY_LEN(on_stack) ? on_stack : mem_alloc(2 * room * sizeof *cps, MEM_REQUEST);
     TRY_MEM(cps != NULL);

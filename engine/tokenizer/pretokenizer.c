@@ -4,10 +4,6 @@
 
 #include "engine/base/compiler.h"
 #include "engine/tokenizer/tokenizer_internal.h"
-#include "engine/tokenizer/unicode_table.h"
-
-#include <stdint.h>
-#include <string.h>
 
 /* A character of the text: code point, class, bytes. bytes 0: the end of the text. */
 struct chr {

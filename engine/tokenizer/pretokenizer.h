@@ -22,8 +22,11 @@ struct pretokenizer {
     const char *name; /* as in tokenizer.ggml.pre */
     /* Run in sequence; Oniguruma's syntax, NULL after the last. With PRE_SPELT only together with PRE_DROPS_SPACES. */
     const char *patterns[PRETOKENIZER_MAX_PATTERNS + 1];
-    size_t (*next)(const char *s, size_t n); /* OPTIONAL: the scanner that replaces all patterns */
-    unsigned flags;                          /* enum pretokenizer_flag */
+    /* OPTIONAL: the scanner that replaces all patterns. Returns the length in bytes of the first word of s[0..n), n >= 1:
+     * 1 .. n. Invalid UTF-8 bytes count as characters of no class. The text before s does not matter; all text after the
+     * word must be present, because patterns look one character ahead. */
+    size_t (*next)(const char *s, size_t n);
+    unsigned flags; /* enum pretokenizer_flag */
 };
 
 /* Returns NULL if the name is unknown. */
@@ -34,10 +37,5 @@ const struct pretokenizer *pretokenizer_of_patterns(const char *const *patterns)
 
 /* Returns the i-th row of the table; NULL after the last. */
 const struct pretokenizer *pretokenizer_at(size_t i);
-
-/* Returns the length in bytes of the first word of s[0..n), n >= 1: 1 .. n. Invalid UTF-8 bytes count as characters of
- * no class. The text before s does not matter; all text after the word must be present, because patterns look one
- * character ahead. Requires a scanner. */
-static inline size_t pretokenizer_next(const struct pretokenizer *p, const char *s, size_t n) { return p->next(s, n); }
 
 #endif

@@ -104,17 +104,28 @@ static int count_steps(pcre2_callout_block *block, void *arg)
     return m->err == ERR_OK ? 0 : PCRE2_ERROR_CALLOUT;
 }
 
-/* Like pcre2_match(), but with a stage's metered code; `limits` is not shared. ERR_PATTERN_LIMIT, ERR_CANCELLED,
- * ERR_NOMEM. */
-static enum err match_metered(const struct stage *stage, struct budget *budget, pcre2_match_context *limits,
-                              pcre2_match_data *match, const char *s, size_t end, size_t start, uint32_t options,
-                              int *rc)
+/* An attempt to match at s[start..end). */
+struct attempt {
+    const char *s;
+    size_t end, start;
+    uint32_t options;
+    pcre2_match_data *match;
+};
+
+static int run(const pcre2_code *code, const struct attempt *a, pcre2_match_context *limits)
 {
-    struct meter m = {.budget = budget, .at = start, .weight = stage->weight};
-    m.each = stage->has_references ? end - start : 0;
-    TRY(budget_take(budget, end - start)); /* PCRE2 can search for a letter that each match contains */
+    return pcre2_match(code, (PCRE2_SPTR)a->s, a->end, a->start, a->options, a->match, limits);
+}
+
+/* Like run(), but with a stage's metered code; `limits` is not shared. ERR_PATTERN_LIMIT, ERR_CANCELLED, ERR_NOMEM. */
+static enum err match_metered(const struct stage *stage, struct budget *budget, pcre2_match_context *limits,
+                              const struct attempt *a, int *rc)
+{
+    struct meter m = {.budget = budget, .at = a->start, .weight = stage->weight};
+    m.each = stage->has_references ? a->end - a->start : 0;
+    TRY(budget_take(budget, a->end - a->start)); /* PCRE2 can search for a letter that each match contains */
     pcre2_set_callout(limits, count_steps, &m);
-    *rc = pcre2_match(stage->metered, (PCRE2_SPTR)s, end, start, options, match, limits);
+    *rc = run(stage->metered, a, limits);
     bool is_result = *rc >= 0 || *rc == PCRE2_ERROR_NOMATCH || *rc == PCRE2_ERROR_PARTIAL;
     if (m.err != ERR_OK || is_result) {
         return m.err;
@@ -146,7 +157,8 @@ static enum err find_skips(struct stage *stage, pcre2_general_context *general)
     for (int c = 0; c < 128 && behind == 0 && err == ERR_OK; c++) {
         char s = (char)c;
         int rc = 0;
-        err = match_metered(stage, &budget, limits, match, &s, 1, 0, PCRE2_PARTIAL_HARD | PCRE2_NO_UTF_CHECK, &rc);
+        struct attempt a = {.s = &s, .end = 1, .options = PCRE2_PARTIAL_HARD | PCRE2_NO_UTF_CHECK, .match = match};
+        err = match_metered(stage, &budget, limits, &a, &rc);
         stage->skips[c] = err == ERR_OK && rc == PCRE2_ERROR_NOMATCH;
     }
     pcre2_match_data_free(match);
@@ -154,10 +166,11 @@ static enum err find_skips(struct stage *stage, pcre2_general_context *general)
     return err == ERR_PATTERN_LIMIT ? ERR_OK : err;
 }
 
-/* Compiles text, which is `pattern` in PCRE2's syntax, to both codes. */
-static enum err compile_text(struct splitter *p, struct stage *stage, const struct buf *text, const char *pattern,
-                             const char *key, struct err_info *info)
+/* Compiles text, which is `pattern` in PCRE2's syntax, to both codes of the last stage. */
+static enum err compile_text(struct splitter *p, const struct buf *text, const char *pattern, const char *key,
+                             struct err_info *info)
 {
+    struct stage *stage = &p->stages[p->n_stages - 1];
     const uint32_t options = PCRE2_UTF | PCRE2_UCP | PCRE2_ANCHORED | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C;
     int code;
     PCRE2_SIZE at = 0, bytes = 0;
@@ -204,9 +217,7 @@ static enum err compile(struct splitter *p, const char *pattern, const char *key
     struct buf text;
     buf_init(&text, 0, MEM_MODEL);
     enum err err = oniguruma_to_pcre2(pattern, strlen(pattern), &text, info);
-    if (err == ERR_OK) {
-        err = compile_text(p, stage, &text, pattern, key, info);
-    }
+    err = err != ERR_OK ? err : compile_text(p, &text, pattern, key, info);
     buf_fini(&text);
     return err;
 }
@@ -264,15 +275,10 @@ static bool is_digit(enum threes threes, uint32_t cp)
            (threes == THREES_NUMBER && (category == UTF8PROC_CATEGORY_NL || category == UTF8PROC_CATEGORY_NO));
 }
 
-/* Oniguruma's \w: letters, marks, digits, connectors, and other characters that are Alphabetic or in Latin 1. */
+/* Oniguruma's \w, which includes numbers of Latin 1. */
 static bool is_word_character(uint32_t cp)
 {
-    utf8proc_category_t category = utf8proc_category((int32_t)cp);
-    bool is_circled = (cp >= 0x24B6 && cp <= 0x24E9) || (cp >= 0x1F130 && cp <= 0x1F149) ||
-                      (cp >= 0x1F150 && cp <= 0x1F169) || (cp >= 0x1F170 && cp <= 0x1F189);
-    bool is_latin1 = cp == 0xB2 || cp == 0xB3 || cp == 0xB9 || (cp >= 0xBC && cp <= 0xBE);
-    return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) || category == UTF8PROC_CATEGORY_PC ||
-           is_circled || is_latin1;
+    return unicode_is_word(cp) || cp == 0xB2 || cp == 0xB3 || cp == 0xB9 || (cp >= 0xBC && cp <= 0xBE);
 }
 
 /* Counts the digits of the run that begins at `at`, once per run. */
@@ -375,25 +381,28 @@ static enum err match_at(struct splitting *c, size_t depth, size_t at, size_t *l
         *len = match_threes(c, l, stage->threes, at);
         return ERR_OK;
     }
-    const char *s = c->s + l->from;
-    const size_t n = l->to - l->from, start = at - l->from;
+    const size_t n = l->to - l->from;
+    struct attempt a = {.s = c->s + l->from, .start = at - l->from, .match = c->match};
     bool fast = is_fast(c, stage);
     for (size_t window = WINDOW_BYTES;; window *= WINDOW_GROWTH, fast = false) {
-        bool is_cut = n - start > window;
-        size_t end = is_cut ? character_start(s, start + window) : n;
-        uint32_t options = PCRE2_NO_UTF_CHECK | (is_cut ? PCRE2_PARTIAL_HARD : 0);
+        bool is_cut = n - a.start > window;
+        a.end = is_cut ? character_start(a.s, a.start + window) : n;
+        a.options = PCRE2_NO_UTF_CHECK | (is_cut ? PCRE2_PARTIAL_HARD : 0);
         int rc = PCRE2_ERROR_MATCHLIMIT; /* also the fast code's result where the metered code must run */
         if (fast) {
-            rc = pcre2_match(stage->fast, (PCRE2_SPTR)s, end, start, options, c->match, c->p->limits);
+            rc = run(stage->fast, &a, c->p->limits);
         }
         if (rc < 0 && rc != PCRE2_ERROR_NOMATCH && rc != PCRE2_ERROR_PARTIAL) {
-            TRY(match_metered(stage, c->budget, c->limits, c->match, s, end, start, options, &rc));
+            TRY(match_metered(stage, c->budget, c->limits, &a, &rc));
         }
         if (rc == PCRE2_ERROR_PARTIAL) {
             continue;
         }
-        size_t to = rc < 0 ? 0 : pcre2_get_ovector_pointer(c->match)[1];
-        *len = rc < 0 ? NOWHERE : to > start ? to - start : 0;
+        *len = NOWHERE;
+        if (rc >= 0) {
+            size_t to = pcre2_get_ovector_pointer(c->match)[1];
+            *len = to > a.start ? to - a.start : 0;
+        }
         return ERR_OK;
     }
 }

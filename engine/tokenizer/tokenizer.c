@@ -2,13 +2,6 @@
 #include "engine/base/hex.h"
 #include "engine/tokenizer/tokenizer_internal.h"
 
-#include "engine/base/utf8.h"
-
-#include <string.h>
-
-static const char spm_space[] = "\xE2\x96\x81"; /* U+2581, which represents a space in SentencePiece vocabularies */
-enum { SPM_SPACE_BYTES = 3 };
-
 void token_list_fini(struct token_list *l)
 {
     mem_free(l->ids);
@@ -48,7 +41,7 @@ static void bpe_piece(struct gguf_str text, struct buf *out)
 static void spm_piece(struct gguf_str text, struct buf *out)
 {
     for (size_t at = 0; at < text.len;) {
-        if (text.len - at >= SPM_SPACE_BYTES && memcmp(text.data + at, spm_space, SPM_SPACE_BYTES) == 0) {
+        if (text.len - at >= SPM_SPACE_BYTES && memcmp(text.data + at, SPM_SPACE, SPM_SPACE_BYTES) == 0) {
             buf_putc(out, ' ');
             at += SPM_SPACE_BYTES;
         } else {

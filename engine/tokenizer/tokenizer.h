@@ -46,21 +46,24 @@ enum {
     TOKENIZE_PARSE_SPECIAL = 2, /* parse marks, such as control tokens, outside `plain` spans */
 };
 
-/* Appends the ids of text[0..n) to *out. Encodes invalid UTF-8 bytes as bytes if the vocabulary can, otherwise as
- * U+FFFD. `plain` (n_plain spans, can be NULL) marks text in which special tokens are never parsed, even with
- * TOKENIZE_PARSE_SPECIAL. It has no other effect: merges cross its boundaries.
- *
- * Time is linear in n (n log n in the longest word). max_tokens bounds the output: ERR_CONTEXT_LENGTH beyond it.
- * ERR_PATTERN_LIMIT: the file's pattern or tokens need more work than the text's budget (budget.h). ERR_NOMEM. Errors
- * of task_check() if the thread's task must stop. On failure *out is unchanged. */
-MUST_CHECK enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-                                     const struct span *plain, size_t n_plain, size_t max_tokens,
-                                     struct token_list *out);
+/* A text to encode. */
+struct tokenizer_text {
+    const char *s;
+    size_t n;
+    unsigned flags;           /* TOKENIZE_* */
+    const struct span *plain; /* [n_plain] text in which special tokens are never parsed; OPTIONAL */
+    size_t n_plain;
+    size_t max_tokens; /* of the output; 0: no limit */
+};
 
-/* Like tokenizer_encode(); info (OPTIONAL) has the numbers of ERR_PATTERN_LIMIT. */
-MUST_CHECK enum err tokenizer_encode_told(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-                                          const struct span *plain, size_t n_plain, size_t max_tokens,
-                                          struct token_list *out, struct err_info *info);
+/* Appends the ids of the text to *out. Encodes invalid UTF-8 bytes as bytes if the vocabulary can, otherwise as U+FFFD.
+ * Plain spans have no other effect: merges cross their boundaries.
+ *
+ * Time is linear in n (n log n in the longest word). ERR_CONTEXT_LENGTH beyond max_tokens. ERR_PATTERN_LIMIT: the file's
+ * pattern or tokens need more work than the text's budget (budget.h); info (OPTIONAL) has the numbers. ERR_NOMEM. Errors
+ * of task_check() if the thread's task must stop. On failure *out is unchanged. */
+MUST_CHECK enum err tokenizer_encode(const struct tokenizer *t, const struct tokenizer_text *text,
+                                     struct token_list *out, struct err_info *info);
 
 int32_t tokenizer_n_vocab(const struct tokenizer *t);
 int32_t tokenizer_bos(const struct tokenizer *t); /* or TOKENIZER_NO_TOKEN */

@@ -2,14 +2,11 @@
  * pre-tokenizer's words, split further where no token can cross. A unit is looked up among the units already seen in
  * this text, then among the tokens. It is merged only if both lookups fail. */
 #include "engine/tokenizer/tokenizer_internal.h"
-#include "engine/tokenizer/unicode_table.h"
 
 #include <inttypes.h>
 #include <stdatomic.h>
 
-static const char spm_space[] = "\xE2\x96\x81"; /* U+2581, which represents a space in SentencePiece vocabularies */
 enum {
-    SPM_SPACE_BYTES = 3,
     WORD_LOOKUP_BYTES = 128,      /* longer words are always merged */
     TOKENIZER_MAX_TEXT = 1 << 28, /* keeps all offsets in 32 bits; no context holds more */
     SEEN_WHOLE = 1 << 30,         /* such a word and an equal piece of another word can differ */
@@ -32,9 +29,7 @@ struct seen {
 /* State of one call of tokenizer_encode. */
 struct encoder {
     const struct tokenizer *t;
-    const char *text;
-    size_t n;
-    unsigned flags;
+    const struct tokenizer_text *in; /* borrowed */
     struct encoding to;
     size_t first; /* ids in to.out before the call */
     struct merger merger;
@@ -44,11 +39,11 @@ struct encoder {
     uint32_t seen_mask;
     char *spelt; /* SPM: the text in the vocabulary's spelling, the parts between special tokens in sequence */
     size_t n_spelt;
-    struct buf repaired;      /* BPE: text without invalid bytes, if the vocabulary has no tokens for these */
-    struct buf normalized;    /* BPE: text in NFC or in lower case, if it was not */
-    const struct span *plain; /* borrowed */
-    size_t n_plain, i_plain;  /* the first that ends after the encoded text */
+    struct buf repaired;   /* BPE: text without invalid bytes, if the vocabulary has no tokens for these */
+    struct buf normalized; /* BPE: text in NFC or in lower case, if it was not */
+    size_t i_plain;        /* the first plain span that ends after the encoded text */
 };
+
 /* Emits a byte that no token holds: its byte token, or nothing if the vocabulary has none, as other tokenizers do. */
 static enum err emit_byte(struct encoder *e, unsigned char byte)
 {
@@ -81,13 +76,6 @@ static enum err emit_symbols(struct encoder *e)
 
 /* --- units ------------------------------------------------------------------------------------------------------ */
 
-/* SPM: returns the token of one character, or TOKENIZER_NO_TOKEN. */
-static int32_t character_id(const struct tokenizer *t, const char *s, size_t len)
-{
-    const struct word *word = words_find(&t->words, s, len, tokenizer_hash(s, len));
-    return word == NULL || word->key == NO_KEY ? TOKENIZER_NO_TOKEN : word->id;
-}
-
 /* Splits s[0..n) into symbols, bytes or characters, and merges them. */
 static enum err merge_unit(struct encoder *e, const char *s, size_t n)
 {
@@ -103,7 +91,8 @@ static enum err merge_unit(struct encoder *e, const char *s, size_t n)
         if (t->is_spm) {
             len = tokenizer_chr(s + at, n - at, &cp);
             if (cp != before || cp == UTF8_REPLACEMENT) { /* which represents any invalid byte */
-                id = character_id(t, s + at, len);
+                const struct word *word = words_find_text(t, s + at, len);
+                id = word != NULL ? word->id : TOKENIZER_NO_TOKEN;
             }
             before = cp;
         } else if ((id = t->byte_ids[(unsigned char)s[at]]) < 0) {
@@ -266,7 +255,7 @@ static enum err encode_spm(struct encoder *e, const char *s, size_t n)
 static enum err encode_spm_words(struct encoder *e, const char *s, size_t n)
 {
     while (n > 0) {
-        const char *next = memmem(s + 1, n - 1, spm_space, SPM_SPACE_BYTES);
+        const char *next = memmem(s + 1, n - 1, SPM_SPACE, SPM_SPACE_BYTES);
         size_t len = next != NULL ? (size_t)(next - s) : n;
         TRY(encode_spm(e, s, len));
         s += len;
@@ -288,13 +277,14 @@ static bool is_spelt(const struct tokenizer *t)
 static enum err reserve_spelling(struct encoder *e)
 {
     size_t n_spaces = 0;
-    for (const char *s = e->text, *end = s + e->n; s < end && (s = memchr(s, ' ', (size_t)(end - s))) != NULL; s++) {
+    for (const char *s = e->in->s, *end = s + e->in->n; s < end && (s = memchr(s, ' ', (size_t)(end - s))) != NULL;
+         s++) {
         n_spaces++;
     }
-    size_t n_grows = e->t->lacks_high_bytes ? e->n : n_spaces;
+    size_t n_grows = e->t->lacks_high_bytes ? e->in->n : n_spaces;
     bool is_cut_again = e->t->n_normalized > 0 && !e->t->normalizes_spaces; /* each part, before it is respelled */
-    size_t n_parts = e->specials.n + 1 + (is_cut_again ? e->n : 0);
-    e->spelt = mem_alloc(e->n + 2 * n_grows + SPM_SPACE_BYTES * n_parts, MEM_REQUEST);
+    size_t n_parts = e->specials.n + 1 + (is_cut_again ? e->in->n : 0);
+    e->spelt = mem_alloc(e->in->n + 2 * n_grows + SPM_SPACE_BYTES * n_parts, MEM_REQUEST);
     e->base = e->spelt;
     return e->spelt != NULL ? ERR_OK : ERR_NOMEM;
 }
@@ -304,7 +294,7 @@ static const char *spell(struct encoder *e, const char *s, size_t n, size_t *len
 {
     const struct tokenizer *t = e->t;
     char *start = e->spelt + e->n_spelt;
-    *len = added_spell(t, s, n, t->adds_space_prefix && tokenizer_rules_wants_space(t, s, n, s == e->text), start);
+    *len = added_spell(t, s, n, t->adds_space_prefix && tokenizer_rules_wants_space(t, s, n, s == e->in->s), start);
     e->n_spelt += *len;
     return start;
 }
@@ -371,15 +361,11 @@ static NOINLINE enum err encode_split(struct encoder *e, const char *s, size_t n
         text = masked.data;
     }
     enum err err = buf_ok(&masked);
-    if (err == ERR_OK) {
-        err = splitting_begin(&c, e->t->splitter, text, n, &e->to.budget);
-    }
+    err = err != ERR_OK ? err : splitting_begin(&c, e->t->splitter, text, n, &e->to.budget);
     if (err == ERR_OK) {
         for (size_t from = 0, to; from < n && err == ERR_OK; from = to) {
             err = splitting_next(&c, &to);
-            if (err == ERR_OK) {
-                err = encode_word(e, s + from, to - from);
-            }
+            err = err != ERR_OK ? err : encode_word(e, s + from, to - from);
         }
         splitting_end(&c);
     }
@@ -388,11 +374,6 @@ static NOINLINE enum err encode_split(struct encoder *e, const char *s, size_t n
 }
 
 /* --- texts ------------------------------------------------------------------------------------------------------ */
-
-static enum err encode_spelt(struct encoder *e, const char *s, size_t n)
-{
-    return e->t->cuts_spaces ? encode_spm_words(e, s, n) : encode_spm(e, s, n);
-}
 
 /* Text that is searched for added tokens, and the handling of the parts between them. */
 struct added_text {
@@ -411,12 +392,12 @@ static enum err encode_plain(struct encoder *e, const struct added_text *a, cons
     }
     if (is_spelt(t)) {
         s = a->is_normalized && t->normalizes_spaces ? s : spell(e, s, n, &n);
-        return encode_spelt(e, s, n);
+        return (t->cuts_spaces ? encode_spm_words : encode_spm)(e, s, n);
     }
     e->base = a->base;
     bool changed = false;
     if (!a->is_normalized) {
-        TRY(added_normalize(t, s, n, true, &e->normalized, &changed));
+        TRY(added_normalize(t, (struct gguf_str){s, n}, true, &e->normalized, &changed));
     }
     if (changed) {
         s = e->normalized.data != NULL ? e->normalized.data : "";
@@ -445,12 +426,12 @@ static enum err encode_plain(struct encoder *e, const struct added_text *a, cons
 /* Defined below; it calls encode_part once, with normalized text. */
 static enum err encode_normalized(struct encoder *e, const char *s, size_t n);
 
-/* Encodes the part [from, to) between two added tokens, or TOKENIZER_NO_TOKEN. */
-static enum err encode_part(struct encoder *e, const struct added_text *a, size_t from, size_t to, int32_t before,
+/* Encodes a part between two added tokens, or TOKENIZER_NO_TOKEN. */
+static enum err encode_part(struct encoder *e, const struct added_text *a, struct span part, int32_t before,
                             int32_t behind)
 {
-    size_t n = to - from;
-    const char *s = tokenizer_rules_strip(e->t, a->s + from, &n, before, behind);
+    size_t n = part.to - part.from;
+    const char *s = tokenizer_rules_strip(e->t, a->s + part.from, &n, before, behind);
     if (n == 0) {
         return ERR_OK;
     }
@@ -471,43 +452,50 @@ static enum err encode_around(struct encoder *e, const struct added_text *a, con
             continue; /* inside the previous token */
         }
         end = m.from + texts[m.id].len;
-        if (!added_may_stand(t, m.id, a->s, a->n, m.from, end)) {
+        if (!added_may_stand(t, m.id, (struct gguf_str){a->s, a->n}, (struct span){m.from, end})) {
             continue;
         }
-        TRY(encode_part(e, a, from, m.from, before, m.id));
+        TRY(encode_part(e, a, (struct span){from, m.from}, before, m.id));
         TRY(encoding_emit(&e->to, m.id));
         before = m.id;
         from = end;
     }
-    return encode_part(e, a, from, a->n, before, TOKENIZER_NO_TOKEN);
+    return encode_part(e, a, (struct span){from, a->n}, before, TOKENIZER_NO_TOKEN);
 }
 
 /* Returns the plain spans that overlap the text[from..to), *n of them. Calls must be in text order. */
 static const struct span *spans_in(struct encoder *e, size_t from, size_t to, size_t *n)
 {
-    while (e->i_plain < e->n_plain && e->plain[e->i_plain].to <= from) {
+    const struct span *plain = e->in->plain;
+    while (e->i_plain < e->in->n_plain && plain[e->i_plain].to <= from) {
         e->i_plain++;
     }
-    for (*n = 0; e->i_plain + *n < e->n_plain && e->plain[e->i_plain + *n].from < to; ++*n) {
+    for (*n = 0; e->i_plain + *n < e->in->n_plain && plain[e->i_plain + *n].from < to; ++*n) {
     }
-    return *n > 0 ? e->plain + e->i_plain : NULL;
+    return *n > 0 ? plain + e->i_plain : NULL;
 }
+
+static bool parses_marks(const struct encoder *e) { return (e->in->flags & TOKENIZE_PARSE_SPECIAL) != 0; }
 
 /* Finds tokens in a, which is s[0..n) of the text after normalization, and encodes it. */
 static enum err encode_found(struct encoder *e, const char *s, size_t n, const struct added_text *a)
 {
     struct special_matches found = {0};
-    struct span *plain = NULL;
-    size_t n_plain = 0, offset = (size_t)(s - e->text), n_over;
-    bool parses = (e->flags & TOKENIZE_PARSE_SPECIAL) != 0, exact = true;
+    struct added_map map = {.s = {s, n}, .text = {a->s, a->n}, .offset = (size_t)(s - e->in->s), .is_exact = true};
     enum err err = ERR_OK;
-    const struct span *over = spans_in(e, offset, offset + n, &n_over);
-    if (parses && n_over > 0) {
-        err = added_map_spans(e->t, s, n, offset, over, n_over, a->s, a->n, &plain, &n_plain, &exact);
+    map.plain = spans_in(e, map.offset, map.offset + n, &map.n_plain);
+    if (parses_marks(e) && map.n_plain > 0) {
+        err = added_map_spans(e->t, &map);
     }
-    err = err != ERR_OK ? err : special_find(e->t, true, a->s, a->n, parses && exact, plain, n_plain, &found);
+    struct special_search search = {.text = a->s,
+                                    .n = a->n,
+                                    .is_normalized = true,
+                                    .parses_marks = parses_marks(e) && map.is_exact,
+                                    .plain = map.out,
+                                    .n_plain = map.n_out};
+    err = err != ERR_OK ? err : special_find(e->t, &search, &found);
     err = err != ERR_OK ? err : encode_around(e, a, &found);
-    mem_free(plain);
+    mem_free(map.out);
     mem_free(found.at);
     return err;
 }
@@ -515,7 +503,7 @@ static enum err encode_found(struct encoder *e, const char *s, size_t n, const s
 /* Encodes text between tokens that are found in unnormalized text; tokens of normalized text are found next. */
 static enum err encode_normalized(struct encoder *e, const char *s, size_t n)
 {
-    struct added_text a = {.s = s, .n = n, .is_normalized = true, .base = e->text};
+    struct added_text a = {.s = s, .n = n, .is_normalized = true, .base = e->in->s};
     struct buf text;
     bool changed = false;
     enum err err = ERR_OK;
@@ -523,7 +511,7 @@ static enum err encode_normalized(struct encoder *e, const char *s, size_t n)
     if (e->t->normalizes_spaces) {
         a.s = spell(e, s, n, &a.n);
     } else {
-        err = added_normalize(e->t, s, n, true, &text, &changed);
+        err = added_normalize(e->t, (struct gguf_str){s, n}, true, &text, &changed);
         if (changed) {
             a = (struct added_text){.s = text.data != NULL ? text.data : "", .n = text.len, .is_normalized = true};
         }
@@ -536,8 +524,8 @@ static enum err encode_normalized(struct encoder *e, const char *s, size_t n)
 static enum err encode_all(struct encoder *e)
 {
     const struct tokenizer *t = e->t;
-    const struct added_text all = {.s = e->text, .n = e->n, .base = e->text};
-    bool adds = (e->flags & TOKENIZE_ADD_SPECIAL) != 0;
+    const struct added_text all = {.s = e->in->s, .n = e->in->n, .base = e->in->s};
+    bool adds = (e->in->flags & TOKENIZE_ADD_SPECIAL) != 0;
     if (adds && t->adds_bos) {
         TRY(encoding_emit(&e->to, t->bos));
     }
@@ -545,22 +533,24 @@ static enum err encode_all(struct encoder *e)
     return adds && t->adds_eos ? encoding_emit(&e->to, t->eos) : ERR_OK;
 }
 
-static enum err make_tables(struct encoder *e, const struct span *plain, size_t n_plain)
+static enum err make_tables(struct encoder *e)
 {
     size_t slots = SEEN_SLOTS_MIN;
-    if (e->n > TOKENIZER_MAX_TEXT) {
+    if (e->in->n > TOKENIZER_MAX_TEXT) {
         return ERR_CONTEXT_LENGTH;
     }
-    while (slots < SEEN_SLOTS_MAX && slots * SEEN_TEXT_PER_SLOT < e->n) {
+    while (slots < SEEN_SLOTS_MAX && slots * SEEN_TEXT_PER_SLOT < e->in->n) {
         slots *= 2;
     }
     e->seen_mask = (uint32_t)slots - 1;
     e->seen = mem_zalloc_array(slots, sizeof *e->seen, MEM_REQUEST);
     TRY_MEM(e->seen != NULL);
-    bool parses = (e->flags & TOKENIZE_PARSE_SPECIAL) != 0;
-    e->plain = plain;
-    e->n_plain = n_plain;
-    TRY(special_find(e->t, false, e->text, e->n, parses, plain, n_plain, &e->specials));
+    struct special_search search = {.text = e->in->s,
+                                    .n = e->in->n,
+                                    .parses_marks = parses_marks(e),
+                                    .plain = e->in->plain,
+                                    .n_plain = e->in->n_plain};
+    TRY(special_find(e->t, &search, &e->specials));
     return is_spelt(e->t) ? reserve_spelling(e) : ERR_OK;
 }
 
@@ -571,36 +561,28 @@ static enum err say_limit(const struct encoder *e, size_t n_ids, struct err_info
                    "a text of %zu bytes: expected at most %" PRIu64
                    " steps of the model's tokenizer (%d, and %d a byte), "
                    "found that it wants more; it had given %zu tokens",
-                   e->n, e->to.budget.given, BUDGET_MIN, BUDGET_PER_BYTE, n_ids);
+                   e->in->n, e->to.budget.given, BUDGET_MIN, BUDGET_PER_BYTE, n_ids);
 }
 
-enum err tokenizer_encode_told(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-                               const struct span *plain, size_t n_plain, size_t max_tokens, struct token_list *out,
-                               struct err_info *info)
+enum err tokenizer_encode(const struct tokenizer *t, const struct tokenizer_text *text, struct token_list *out,
+                          struct err_info *info)
 {
     size_t before = out->n;
+    bool is_limited = text->max_tokens != 0 && text->max_tokens <= SIZE_MAX - before;
     struct encoder e = {.t = t,
-                        .text = text,
-                        .n = n,
-                        .flags = flags,
+                        .in = text,
                         .to = {.out = out,
-                               .max_tokens = max_tokens > SIZE_MAX - before ? SIZE_MAX : before + max_tokens,
-                               .budget = budget_of(n)},
+                               .max_tokens = is_limited ? before + text->max_tokens : SIZE_MAX,
+                               .budget = budget_of(text->n)},
                         .first = before,
                         .merger = {.t = t}};
     e.merger.budget = &e.to.budget;
     buf_init(&e.repaired, 0, MEM_REQUEST);
     buf_init(&e.normalized, 0, MEM_REQUEST);
-    enum err err = make_tables(&e, plain, n_plain);
-    if (err == ERR_OK) {
-        err = encode_all(&e);
-    }
-    if (err == ERR_PATTERN_LIMIT) {
-        err = say_limit(&e, out->n - before, info);
-    }
-    if (err != ERR_OK) {
-        out->n = before;
-    }
+    enum err err = make_tables(&e);
+    err = err != ERR_OK ? err : encode_all(&e);
+    err = err != ERR_PATTERN_LIMIT ? err : say_limit(&e, out->n - before, info);
+    out->n = err != ERR_OK ? before : out->n;
     merger_fini(&e.merger);
     mem_free(e.specials.at);
     mem_free(e.seen);
@@ -608,10 +590,4 @@ enum err tokenizer_encode_told(const struct tokenizer *t, const char *text, size
     buf_fini(&e.repaired);
     buf_fini(&e.normalized);
     return err;
-}
-
-enum err tokenizer_encode(const struct tokenizer *t, const char *text, size_t n, unsigned flags,
-                          const struct span *plain, size_t n_plain, size_t max_tokens, struct token_list *out)
-{
-    return tokenizer_encode_told(t, text, n, flags, plain, n_plain, max_tokens, out, NULL);
 }

@@ -11,6 +11,7 @@
 #include "engine/tokenizer/pretokenizer.h"
 #include "engine/tokenizer/splitter.h"
 #include "engine/tokenizer/tokenizer.h"
+#include "engine/tokenizer/unicode_table.h"
 
 #include <string.h>
 
@@ -21,6 +22,9 @@ enum {
     TOKENIZER_MAX_SPECIAL_BYTES = 64 << 20, /* texts of all special tokens */
     TOKENIZER_MAX_BYTES = 1 << 30,          /* texts of all tokens */
 };
+
+#define SPM_SPACE "\xE2\x96\x81" /* U+2581, which represents a space in SentencePiece vocabularies */
+enum { SPM_SPACE_BYTES = sizeof SPM_SPACE - 1 };
 
 /* The merge of two adjacent tokens. */
 struct merge {
@@ -147,7 +151,7 @@ struct tokenizer {
     bool drops_spaces;           /* white space only separates words; unigram, or merges with a splitter */
     bool lowers;                 /* WordPiece, and merges with drops_spaces: text is lower-cased */
     bool strips_marks;           /* WordPiece: accents are removed */
-    size_t longest;              /* WordPiece: bytes of the longest token */
+    size_t longest;              /* bytes of the longest token */
     const char *model;           /* tokenizer.ggml.model */
     struct pretokenizer own_pre; /* *pre if the file has its own pattern */
     char *own_pattern;
@@ -226,11 +230,19 @@ struct special_matches {
     size_t n, cap;
 };
 
+/* A text to search. */
+struct special_search {
+    const char *text;
+    size_t n;
+    bool is_normalized; /* finds only tokens for normalized text; otherwise only the others */
+    bool parses_marks;
+    const struct span *plain; /* [n_plain] */
+    size_t n_plain;
+};
+
 /* Appends, last position first, the longest special token that starts at each position. Text tokens are found anywhere,
- * marks only with parses_marks and entirely outside the plain spans. is_normalized: the text is normalized, and only
- * tokens for normalized text are found; otherwise only the others. O(n). ERR_NOMEM. */
-MUST_CHECK enum err special_find(const struct tokenizer *t, bool is_normalized, const char *text, size_t n,
-                                 bool parses_marks, const struct span *plain, size_t n_plain,
+ * marks only with parses_marks and entirely outside the plain spans. O(n). ERR_NOMEM. */
+MUST_CHECK enum err special_find(const struct tokenizer *t, const struct special_search *in,
                                  struct special_matches *out);
 
 /* --- added tokens (tokenizer_added.c) ---------------------------------------------------------------------------- */
@@ -240,30 +252,36 @@ MUST_CHECK enum err special_find(const struct tokenizer *t, bool is_normalized, 
 enum { ADDED_SPELT_BYTES = 3 };
 size_t added_spell(const struct tokenizer *t, const char *s, size_t n, bool adds_space, char *out);
 
-/* Normalizes s[0..n) with the tokenizer's normalizer. begins: the text begins here, so a space can be added before it.
- * If *changed, *out, which is emptied first, has the result. ERR_NOMEM. */
-MUST_CHECK enum err added_normalize(const struct tokenizer *t, const char *s, size_t n, bool begins, struct buf *out,
+/* Normalizes s with the tokenizer's normalizer. begins: the text begins here, so a space can be added before it. If
+ * *changed, *out, which is emptied first, has the result. ERR_NOMEM. */
+MUST_CHECK enum err added_normalize(const struct tokenizer *t, struct gguf_str s, bool begins, struct buf *out,
                                     bool *changed);
 
 /* Sets t->normal. ERR_BAD_VOCAB (too many bytes), ERR_NOMEM. */
 MUST_CHECK enum err added_build(struct tokenizer *t);
 void added_fini(struct tokenizer *t); /* also frees t->rules */
 
-/* Maps plain spans of a text to their positions after normalization; spans that do not overlap the part are ignored.
- * s[0..n) is the part at `offset` of the original text, text[0..len) is the normalized part. *out: n_out spans of it;
- * free it with mem_free, also after an error. *exact false: unknown, because a span's character was joined to one
- * outside. ERR_NOMEM. */
-MUST_CHECK enum err added_map_spans(const struct tokenizer *t, const char *s, size_t n, size_t offset,
-                                    const struct span *plain, size_t n_plain, const char *text, size_t len,
-                                    struct span **out, size_t *n_out, bool *exact);
+/* Plain spans of a text, to map to their positions after normalization. */
+struct added_map {
+    struct gguf_str s;    /* the part at `offset` of the original text */
+    struct gguf_str text; /* the part, normalized */
+    size_t offset;
+    const struct span *plain; /* [n_plain] of the original text; spans that do not overlap the part are ignored */
+    size_t n_plain;
+    struct span *out; /* [n_out] of the normalized part; free it with mem_free, also after an error */
+    size_t n_out;
+    bool is_exact; /* false: `out` is unknown, because a span's character was joined to one outside */
+};
+/* Sets out, n_out and is_exact. ERR_NOMEM. */
+MUST_CHECK enum err added_map_spans(const struct tokenizer *t, struct added_map *m);
 
 static inline bool added_is_apart(const struct tokenizer *t, int32_t id)
 {
     return t->rules != NULL && (t->rules[id] & TOKEN_APART) != 0;
 }
 
-/* Returns whether the token can be at s[from..to) of s[0..n). A single word cannot be next to word characters. */
-bool added_may_stand(const struct tokenizer *t, int32_t id, const char *s, size_t n, size_t from, size_t to);
+/* Returns whether the token can be at s[at.from..at.to). A single word cannot be next to word characters. */
+bool added_may_stand(const struct tokenizer *t, int32_t id, struct gguf_str s, struct span at);
 
 /* --- hashing and characters, inline for speed ------------------------------------------------------------------- */
 
@@ -359,6 +377,16 @@ static ALWAYS_INLINE size_t tokenizer_chr(const char *str, size_t n, uint32_t *c
     return 1;
 }
 
+/* Returns where the character that ends at s[end - 1] starts; for an invalid one, at most 4 bytes before `end`. */
+static inline size_t tokenizer_chr_start(const char *s, size_t end)
+{
+    size_t from = end - 1;
+    while (from > 0 && end - from < 4 && ((unsigned char)s[from] & 0xC0) == 0x80) {
+        from--;
+    }
+    return from;
+}
+
 /* --- words ------------------------------------------------------------------------------------------------------ */
 
 /* Builds t->words from all other fields. ERR_BAD_VOCAB (too many bytes), ERR_NOMEM. */
@@ -368,11 +396,16 @@ void words_fini(struct words *w);
 /* Removes token id: text no longer yields it. */
 void words_ban(struct tokenizer *t, int32_t id);
 
-/* BPE: returns the id of a and b (in the vocabulary's spelling) joined, and their own ids; TOKENIZER_NO_TOKEN for each
- * that is not a token. scratch has room for a.len + b.len bytes. *last: NULL in the first call, then the value that the
- * previous call left there. */
-int32_t words_find_merge(const struct tokenizer *t, struct gguf_str a, struct gguf_str b, int32_t *left, int32_t *right,
-                         char *scratch, const struct word **last);
+/* State of words_find_merge. */
+struct words_merge {
+    char *scratch;           /* [2 * longest] */
+    const struct word *last; /* OPTIONAL last result; private */
+    int32_t left, right;     /* the ids of a and b */
+};
+
+/* BPE: returns the id of a and b (in the vocabulary's spelling) joined, and sets their own ids; TOKENIZER_NO_TOKEN for
+ * each that is not a token. */
+int32_t words_find_merge(const struct tokenizer *t, struct gguf_str a, struct gguf_str b, struct words_merge *m);
 
 struct words_key {
     const struct words *w;
@@ -403,6 +436,13 @@ static inline struct word *words_find(const struct words *w, const char *s, size
     struct words_key key = {w, s, n, hash};
     uint32_t at = w->slots[table_probe(w->mask, hash, words_stops, &key)].at;
     return at != 0 ? words_at(w, at) : NULL;
+}
+
+/* Returns the token that text of these bytes can become, or NULL. */
+static inline const struct word *words_find_text(const struct tokenizer *t, const char *s, size_t n)
+{
+    const struct word *word = words_find(&t->words, s, n, tokenizer_hash(s, n));
+    return word == NULL || word->key == NO_KEY ? NULL : word;
 }
 
 /* Returns whether a token of SPM can contain code point a followed by b. */
@@ -513,6 +553,15 @@ static inline struct merge *tokenizer_merge_slot(const struct tokenizer *t, int3
 {
     struct tokenizer_merge_key key = {t->merges, left, right};
     return &t->merges[table_probe(t->merge_mask, hash, tokenizer_merge_stops, &key)];
+}
+
+/* Adds a merge, unless the pair has one: the first rank of duplicates counts. */
+static inline void tokenizer_enter_merge(struct tokenizer *t, const struct merge *m)
+{
+    struct merge *slot = tokenizer_merge_slot(t, m->left, m->right, tokenizer_pair_hash(m->left, m->right));
+    if (slot->left < 0) {
+        *slot = *m;
+    }
 }
 
 #endif

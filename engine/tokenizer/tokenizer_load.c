@@ -1,10 +1,8 @@
 /* Reads and checks a vocabulary. Every array's type and length is checked, every id must be in range, and table sizes
  * come from counts that were checked against the file. */
 #include "engine/tokenizer/tokenizer_internal.h"
-#include "engine/tokenizer/unicode_table.h"
 
 #include <inttypes.h>
-#include <string.h>
 
 /* State while a vocabulary is loaded, for messages. */
 struct loader {
@@ -14,11 +12,6 @@ struct loader {
 };
 
 /* --- tables ----------------------------------------------------------------------------------------------------- */
-
-static enum err no_memory(const struct loader *l)
-{
-    return err_set(l->info, ERR_NOMEM, NULL, "out of memory for the tokenizer");
-}
 
 static enum err read_tokens(struct loader *l)
 {
@@ -33,9 +26,7 @@ static enum err read_tokens(struct loader *l)
     t->text = mem_zalloc_array(kv->n, sizeof *t->text, MEM_MODEL);
     t->kinds = mem_zalloc_array(kv->n, 1, MEM_MODEL);
     t->is_eog = mem_zalloc_array(kv->n, 1, MEM_MODEL);
-    if (t->text == NULL || t->kinds == NULL || t->is_eog == NULL) {
-        return no_memory(l);
-    }
+    TRY_MEM_FOR(t->text != NULL && t->kinds != NULL && t->is_eog != NULL, l->info, "out of memory for the tokenizer");
     const unsigned char *cursor = kv->data;
     t->texts = (const char *)cursor;
     for (int32_t id = 0; id < t->n_vocab; id++) {
@@ -51,6 +42,18 @@ static enum err read_tokens(struct loader *l)
                               "tokenizer.ggml.tokens: expected tokens of at most %d bytes in all", TOKENIZER_MAX_BYTES);
         }
         t->text[id] = (struct token_text){.at = (uint32_t)at, .len = (uint32_t)s.len};
+        t->longest = MAX_OF(t->longest, s.len);
+    }
+    return ERR_OK;
+}
+
+/* Reads an array with one element per token. */
+static enum err get_per_token(const struct loader *l, const char *key, enum gguf_type type, const struct gguf_kv **out)
+{
+    TRY(gguf_get_array(l->g, key, type, out, l->info));
+    if ((*out)->n != (uint64_t)l->t->n_vocab) {
+        return err_set_at(l->info, ERR_BAD_TYPE, (*out)->offset, "%s: expected %d elements, found %" PRIu64, key,
+                          l->t->n_vocab, (*out)->n);
     }
     return ERR_OK;
 }
@@ -63,11 +66,7 @@ static enum err read_kinds(struct loader *l)
     if (gguf_find(l->g, "tokenizer.ggml.token_type") == NULL) {
         return ERR_OK;
     }
-    TRY(gguf_get_array(l->g, "tokenizer.ggml.token_type", GGUF_I32, &kv, l->info));
-    if (kv->n != (uint64_t)t->n_vocab) {
-        return err_set_at(l->info, ERR_BAD_TYPE, kv->offset,
-                          "tokenizer.ggml.token_type: expected %d elements, found %" PRIu64, t->n_vocab, kv->n);
-    }
+    TRY(get_per_token(l, "tokenizer.ggml.token_type", GGUF_I32, &kv));
     for (int32_t id = 0; id < t->n_vocab; id++) {
         int64_t kind = gguf_elem_i64(kv, (uint64_t)id);
         if (kind < TOKEN_NORMAL || kind > TOKEN_BYTE) {
@@ -113,18 +112,12 @@ static enum err read_scores(struct loader *l)
     if (!is_needed && gguf_find(l->g, "tokenizer.ggml.scores") == NULL) {
         return ERR_OK;
     }
-    TRY(gguf_get_array(l->g, "tokenizer.ggml.scores", GGUF_F32, &kv, l->info));
-    if (kv->n != (uint64_t)t->n_vocab) {
-        return err_set_at(l->info, ERR_BAD_TYPE, kv->offset,
-                          "tokenizer.ggml.scores: expected %d elements, found %" PRIu64, t->n_vocab, kv->n);
-    }
+    TRY(get_per_token(l, "tokenizer.ggml.scores", GGUF_F32, &kv));
     if (!is_needed) {
         return ERR_OK;
     }
     t->scores = mem_alloc((size_t)t->n_vocab * sizeof *t->scores, MEM_MODEL);
-    if (t->scores == NULL) {
-        return no_memory(l);
-    }
+    TRY_MEM_FOR(t->scores != NULL, l->info, "out of memory for the tokenizer");
     for (int32_t id = 0; id < t->n_vocab; id++) {
         t->scores[id] = (float)gguf_elem_f64(kv, (uint64_t)id);
         if (!(t->scores[id] > -1e30f && t->scores[id] < 1e30f)) {
@@ -139,11 +132,10 @@ static enum err read_scores(struct loader *l)
 static enum err build_words(struct loader *l)
 {
     enum err err = words_build(l->t);
-    if (err == ERR_BAD_VOCAB) {
-        return err_set(l->info, err, "tokenizer.ggml.tokens", "expected tokens of at most %d bytes in all",
-                       TOKENIZER_MAX_BYTES);
-    }
-    return err == ERR_NOMEM ? no_memory(l) : err;
+    TRY_MEM_FOR(err != ERR_NOMEM, l->info, "out of memory for the tokenizer");
+    return err == ERR_OK ? ERR_OK
+                         : err_set(l->info, err, "tokenizer.ggml.tokens", "expected tokens of at most %d bytes in all",
+                                   TOKENIZER_MAX_BYTES);
 }
 
 enum { MERGES_AHEAD = 8 }; /* merges whose slots are being prefetched */
@@ -152,34 +144,25 @@ enum { MERGES_AHEAD = 8 }; /* merges whose slots are being prefetched */
 struct merge_reader {
     struct merge waiting[MERGES_AHEAD];
     uint32_t n_waiting;
-
-    const struct word *last; /* OPTIONAL last result */
-    char *scratch;           /* [2 * longest] */
-    size_t longest;          /* bytes of the longest token */
-    uint64_t offset;         /* in the file, for messages */
+    struct words_merge words;
+    uint64_t offset; /* in the file, for messages */
 };
-
-static void enter_merge(struct tokenizer *t, const struct merge *m)
-{
-    struct merge *slot = tokenizer_merge_slot(t, m->left, m->right, tokenizer_pair_hash(m->left, m->right));
-    if (slot->left < 0) { /* the first rank of duplicates counts */
-        *slot = *m;
-    }
-}
 
 static enum err add_merge(struct loader *l, struct gguf_str s, int32_t rank, struct merge_reader *r)
 {
     struct tokenizer *t = l->t;
     const char *space = s.len > 1 ? memchr(s.data + 1, ' ', s.len - 1) : NULL; /* each part has at least one byte */
-    int32_t left = TOKENIZER_NO_TOKEN, right = TOKENIZER_NO_TOKEN, result = TOKENIZER_NO_TOKEN;
+    struct words_merge *m = &r->words;
+    int32_t result = TOKENIZER_NO_TOKEN;
+    m->left = m->right = TOKENIZER_NO_TOKEN;
     if (space != NULL && space + 1 < s.data + s.len) {
         struct gguf_str a = {s.data, (size_t)(space - s.data)};
         struct gguf_str b = {space + 1, s.len - a.len - 1};
-        if (a.len <= r->longest && b.len <= r->longest) {
-            result = words_find_merge(t, a, b, &left, &right, r->scratch, &r->last);
+        if (a.len <= t->longest && b.len <= t->longest) {
+            result = words_find_merge(t, a, b, m);
         }
     }
-    if (left < 0 || right < 0 || result < 0 ||
+    if (m->left < 0 || m->right < 0 || result < 0 ||
         t->kinds[result] == TOKEN_CONTROL) { /* plain text never yields control tokens */
         return err_set_at(
             l->info, ERR_BAD_MERGE, r->offset,
@@ -187,14 +170,14 @@ static enum err add_merge(struct loader *l, struct gguf_str s, int32_t rank, str
             "text, found '%.*s'",
             rank, (int)MIN_OF(s.len, (size_t)64), s.data);
     }
-    uint64_t hash = tokenizer_pair_hash(left, right), bit;
+    uint64_t hash = tokenizer_pair_hash(m->left, m->right), bit;
     __builtin_prefetch(&t->merges[(uint32_t)hash & t->merge_mask]);
     *tokenizer_merge_bit(t, hash, &bit) |= bit;
     struct merge *place = &r->waiting[r->n_waiting++ % MERGES_AHEAD];
     if (r->n_waiting > MERGES_AHEAD) {
-        enter_merge(t, place);
+        tokenizer_enter_merge(t, place);
     }
-    *place = (struct merge){.left = left, .right = right, .key = (uint32_t)rank, .result = result};
+    *place = (struct merge){.left = m->left, .right = m->right, .key = (uint32_t)rank, .result = result};
     return ERR_OK;
 }
 
@@ -207,23 +190,19 @@ static enum err read_merges(struct loader *l)
         return err_set_at(l->info, ERR_BAD_MERGE, kv->offset,
                           "tokenizer.ggml.merges: expected at most %d, found %" PRIu64, TOKENIZER_MAX_MERGES, kv->n);
     }
-    if (tokenizer_reserve_merges(t, kv->n) != ERR_OK) {
-        return no_memory(l);
-    }
+    TRY_MEM_FOR(tokenizer_reserve_merges(t, kv->n) == ERR_OK, l->info, "out of memory for the tokenizer");
     const unsigned char *cursor = kv->data;
     struct merge_reader r = {.offset = kv->offset};
-    for (int32_t id = 0; id < t->n_vocab; id++) {
-        r.longest = MAX_OF(r.longest, (size_t)t->text[id].len);
-    }
-    r.scratch = mem_alloc(2 * r.longest, MEM_MODEL);
-    enum err err = r.scratch != NULL ? ERR_OK : no_memory(l);
+    r.words.scratch = mem_alloc(2 * t->longest, MEM_MODEL);
+    TRY_MEM_FOR(r.words.scratch != NULL, l->info, "out of memory for the tokenizer");
+    enum err err = ERR_OK;
     for (uint64_t i = 0; i < kv->n && err == ERR_OK; i++) {
         err = add_merge(l, gguf_next_str(&cursor), (int32_t)i, &r);
     }
     for (uint32_t i = r.n_waiting > MERGES_AHEAD ? r.n_waiting - MERGES_AHEAD : 0; i < r.n_waiting; i++) {
-        enter_merge(t, &r.waiting[i % MERGES_AHEAD]);
+        tokenizer_enter_merge(t, &r.waiting[i % MERGES_AHEAD]);
     }
-    mem_free(r.scratch);
+    mem_free(r.words.scratch);
     return err;
 }
 
@@ -232,14 +211,8 @@ static enum err read_merges(struct loader *l)
 static void find_alphabet(struct tokenizer *t)
 {
     for (int b = 0; b < 256; b++) {
-        uint32_t cp = byte_alphabet_cp((unsigned char)b);
-        char s[2] = {(char)cp, 0};
-        size_t n = 1;
-        if (cp >= 0x80) {
-            s[0] = (char)(0xC0 | cp >> 6);
-            s[1] = (char)(0x80 | (cp & 0x3F));
-            n = 2;
-        }
+        char s[4];
+        size_t n = utf8_encode(byte_alphabet_cp((unsigned char)b), s);
         t->byte_ids[b] = tokenizer_find(t, s, n); /* some vocabularies lack bytes that UTF-8 text never contains */
         t->lacks_high_bytes = t->lacks_high_bytes || (b >= 0x80 && t->byte_ids[b] < 0);
     }
@@ -286,20 +259,15 @@ static enum err read_byte_tokens(struct loader *l)
 
 /* --- special tokens --------------------------------------------------------------------------------------------- */
 
-/* Converters write -1, also as unsigned 32 bits, for a token that the model lacks. */
-static bool is_none(const struct gguf_kv *kv)
-{
-    int64_t v = kv->type == GGUF_I32 || kv->type == GGUF_U32 || kv->type == GGUF_I64 ? gguf_elem_i64(kv, 0) : 0;
-    return v == -1 || v == UINT32_MAX;
-}
-
 /* Reads "tokenizer.ggml.<name>_token_id": an id of the vocabulary; TOKENIZER_NO_TOKEN if it is absent or -1. */
 static enum err read_special(struct loader *l, const char *key, int32_t *out)
 {
     uint64_t id;
     *out = TOKENIZER_NO_TOKEN;
     const struct gguf_kv *kv = gguf_find(l->g, key);
-    if (kv == NULL || is_none(kv)) {
+    bool is_number = kv != NULL && (kv->type == GGUF_I32 || kv->type == GGUF_U32 || kv->type == GGUF_I64);
+    int64_t v = is_number ? gguf_elem_i64(kv, 0) : 0;
+    if (kv == NULL || v == -1 || v == UINT32_MAX) { /* converters write -1 for a token that the model lacks */
         return ERR_OK;
     }
     enum err err = gguf_get_u64(l->g, key, &id, l->info);
@@ -366,9 +334,6 @@ static enum err read_method_specials(struct loader *l, bool *adds_bos, bool *add
         t->eos = sep >= 0 ? sep : t->eos;
         *adds_bos = t->bos >= 0;
         *adds_eos = t->eos >= 0;
-        for (int32_t id = 0; id < t->n_vocab; id++) {
-            t->longest = MAX_OF(t->longest, (size_t)t->text[id].len);
-        }
     } else if (t->method == METHOD_UNIGRAM) {
         *adds_bos = false;
         *adds_eos = t->eos >= 0;
@@ -440,7 +405,8 @@ static enum err build_sets(struct loader *l)
         return err_set(l->info, err, "tokenizer.ggml.tokens", "expected special tokens of at most %d bytes in all",
                        TOKENIZER_MAX_SPECIAL_BYTES);
     }
-    return err == ERR_NOMEM ? no_memory(l) : err;
+    TRY_MEM_FOR(err != ERR_NOMEM, l->info, "out of memory for the tokenizer");
+    return err;
 }
 
 /* --- opening ---------------------------------------------------------------------------------------------------- */

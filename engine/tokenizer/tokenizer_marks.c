@@ -4,10 +4,6 @@
  * text and the chat template decide. */
 #include "engine/tokenizer/tokenizer_internal.h"
 
-#include "engine/tokenizer/unicode_table.h"
-
-#include <string.h>
-
 /* Gemma's vocabularies have these as text. */
 static const char *const html[] = {
     "a",   "b",     "blockquote", "br", "caption", "code", "div",   "em",  "h1", "h2",   "h3",     "h4",
@@ -28,7 +24,7 @@ static bool is_html(struct gguf_str s)
         s.len--;
     }
     for (size_t i = 0; i < ARRAY_LEN(html); i++) {
-        if (strlen(html[i]) == s.len && memcmp(html[i], s.data, s.len) == 0) {
+        if (gguf_str_is(s, html[i])) {
             return true;
         }
     }
@@ -50,20 +46,14 @@ static struct gguf_str without_blanks(struct gguf_str s)
     for (size_t len; (len = blank_at(s.data, s.len)) > 0;) {
         s = (struct gguf_str){s.data + len, s.len - len};
     }
-    for (size_t at = s.len; at > 0;) {
-        at--;
-        while (at > 0 && ((unsigned char)s.data[at] & 0xC0) == 0x80) {
-            at--;
-        }
+    for (size_t at; s.len > 0; s.len = at) {
+        at = tokenizer_chr_start(s.data, s.len);
         if (blank_at(s.data + at, s.len - at) != s.len - at) {
             break;
         }
-        s.len = at;
     }
     return s;
 }
-
-static bool holds(struct gguf_str s, const char *word) { return memmem(s.data, s.len, word, strlen(word)) != NULL; }
 
 /* Matches <...>, [...], {...}, |...| or >>...<< around a letter, a digit or a character beyond ASCII; or a bracket with
  * a bar, in ASCII or DeepSeek's form. */
@@ -72,7 +62,7 @@ static bool has_form_of_mark(struct gguf_str s)
     static const char *const bars[] = {"<|", "|>", "<\xEF\xBD\x9C", "\xEF\xBD\x9C>", "[|", "|]"};
     static const char open[] = "<[{|>", close[] = ">]}|<";
     for (size_t i = 0; i < ARRAY_LEN(bars); i++) {
-        if (s.len > 2 && holds(s, bars[i])) {
+        if (s.len > 2 && memmem(s.data, s.len, bars[i], strlen(bars[i])) != NULL) {
             return true;
         }
     }
@@ -170,7 +160,7 @@ enum err tokenizer_add_marks(struct tokenizer *t, const char *source, size_t n)
 {
     struct special_matches found = {0};
     bool any = add_normalized(t, source, n);
-    enum err err = special_find(t, false, source, n, false, NULL, 0, &found);
+    enum err err = special_find(t, &(struct special_search){.text = source, .n = n}, &found);
     for (size_t i = 0; err == ERR_OK && i < found.n; i++) {
         unsigned char *role = &t->roles[found.at[i].id];
         any = any || *role == ROLE_WORD;

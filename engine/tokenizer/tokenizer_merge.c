@@ -2,8 +2,6 @@
  * of n symbols thus costs n log n. The leftmost of equal ranks merges first. */
 #include "engine/tokenizer/tokenizer_internal.h"
 
-#include <string.h>
-
 enum {
     SHORT_WORD = 32,
     MERGE_BITS = 8, /* per merge; 1 of 9 pairs that do not merge is still looked up */

@@ -1,10 +1,7 @@
 /* Reads a file's tokenizer settings and text preparation: model, pre-tokenizer, patterns, normalizers. */
 #include "engine/tokenizer/tokenizer_internal.h"
 
-static bool is_text(struct gguf_str s, const char *text)
-{
-    return s.data != NULL && s.len == strlen(text) && memcmp(s.data, text, s.len) == 0;
-}
+#include <stdio.h>
 
 /* --- model ------------------------------------------------------------------------------------------------------- */
 
@@ -31,15 +28,15 @@ static enum err read_name(const struct gguf *g, struct tokenizer *t, struct err_
     }
     char known[128] = "";
     for (size_t i = 0; i < ARRAY_LEN(models); i++) {
-        if (is_text(model, models[i].name)) {
+        if (gguf_str_is(model, models[i].name)) {
             t->model = models[i].name;
             t->method = models[i].method;
             t->is_spm = models[i].is_spm;
             t->merges_by_rank = models[i].merges_by_rank;
             return ERR_OK;
         }
-        strncat(known, i == 0 ? "" : ", ", sizeof known - strlen(known) - 1);
-        strncat(known, models[i].name, sizeof known - strlen(known) - 1);
+        size_t n = strlen(known);
+        snprintf(known + n, sizeof known - n, "%s%s", i == 0 ? "" : ", ", models[i].name);
     }
     return err_set(info, ERR_UNSUPPORTED_TOKENIZER, "tokenizer.ggml.model",
                    "tokenizer.ggml.model: found '%.*s', expected one of %s", (int)MIN_OF(model.len, (size_t)32),
@@ -51,15 +48,9 @@ static enum err read_name(const struct gguf *g, struct tokenizer *t, struct err_
 static enum err unknown_pre(struct gguf_str pre, struct err_info *info)
 {
     char known[2048] = "";
-    size_t n = 0;
     for (size_t i = 0; pretokenizer_at(i) != NULL; i++) {
-        const char *name = pretokenizer_at(i)->name;
-        if (n + strlen(name) + 3 < sizeof known) {
-            memcpy(known + n, i == 0 ? "" : ", ", i == 0 ? 0 : 2);
-            n += i == 0 ? 0 : 2;
-            memcpy(known + n, name, strlen(name));
-            n += strlen(name);
-        }
+        size_t n = strlen(known);
+        snprintf(known + n, sizeof known - n, "%s%s", i == 0 ? "" : ", ", pretokenizer_at(i)->name);
     }
     return err_set(info, ERR_UNSUPPORTED_PRETOKENIZER, "tokenizer.ggml.pre",
                    "tokenizer.ggml.pre: found '%.*s', expected one of %s", (int)MIN_OF(pre.len, (size_t)32),
@@ -175,11 +166,12 @@ static enum err read_form(const struct gguf *g, struct tokenizer *t, struct err_
     bool is_bytes = t->method == METHOD_MERGES && !t->is_spm;
     bool is_stated = gguf_find(g, "infcgi.tokenizer.ignore_merges") != NULL;
     if (name.data == NULL) {
-        t->form = is_bytes && !is_stated && (t->pre->flags & PRE_NFC) != 0 ? NORMALIZER_NFC : NORMALIZER_NONE;
+        bool is_nfc = is_bytes && !is_stated && (t->pre->flags & PRE_NFC) != 0;
+        t->form = is_nfc ? NORMALIZER_NFC : NORMALIZER_NONE;
         return ERR_OK;
     }
     for (size_t i = NORMALIZER_NFC; i < ARRAY_LEN(names) && is_bytes; i++) {
-        if (is_text(name, names[i])) {
+        if (gguf_str_is(name, names[i])) {
             t->form = (enum normalizer_form)i;
             return ERR_OK;
         }

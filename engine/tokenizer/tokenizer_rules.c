@@ -2,8 +2,6 @@
  * special tokens that include white space, ids that end a generation. tokenizer_json.h defines the keys. */
 #include "engine/tokenizer/tokenizer_internal.h"
 
-#include "engine/tokenizer/unicode_table.h"
-
 #include <inttypes.h>
 
 /* Reads the array `key` of ids; NULL if it is absent. */
@@ -57,13 +55,15 @@ static enum err read_space_prefix(struct tokenizer *t, const struct gguf *g, str
     static const char key[] = "infcgi.tokenizer.space_prefix";
     struct gguf_str s;
     TRY(gguf_get_str_or_null(g, key, &s, info));
-    bool is_first = s.len == 5 && memcmp(s.data, "first", 5) == 0;
-    if (s.data != NULL && !is_first && !(s.len == 7 && memcmp(s.data, "missing", 7) == 0)) {
+    bool is_first = gguf_str_is(s, "first");
+    if (s.data != NULL && !is_first && !gguf_str_is(s, "missing")) {
         return err_set(info, ERR_BAD_VOCAB, key, "%s: expected first or missing, found '%.*s'", key,
                        (int)MIN_OF(s.len, (size_t)32), s.data);
     }
-    enum space_prefix fallback = t->cuts_spaces ? SPACE_PREFIX_MISSING : SPACE_PREFIX_ALWAYS;
-    t->space_prefix = s.data == NULL ? fallback : is_first ? SPACE_PREFIX_FIRST : SPACE_PREFIX_MISSING;
+    t->space_prefix = t->cuts_spaces ? SPACE_PREFIX_MISSING : SPACE_PREFIX_ALWAYS;
+    if (s.data != NULL) {
+        t->space_prefix = is_first ? SPACE_PREFIX_FIRST : SPACE_PREFIX_MISSING;
+    }
     return ERR_OK;
 }
 
@@ -80,9 +80,7 @@ static enum err read_merge_ids(struct tokenizer *t, const struct gguf *g, struct
         return err_set(info, ERR_BAD_MERGE, key, "%s: expected triples, at most %d, found %" PRIu64 " ids", key,
                        TOKENIZER_MAX_MERGES, kv->n);
     }
-    if (tokenizer_reserve_merges(t, kv->n / 3) != ERR_OK) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the tokenizer");
-    }
+    TRY_MEM_FOR(tokenizer_reserve_merges(t, kv->n / 3) == ERR_OK, info, "out of memory for the tokenizer");
     t->merges_by_rank = true;
     for (uint64_t i = 0; i < kv->n / 3; i++) {
         int32_t left = (int32_t)gguf_elem_i64(kv, 3 * i), right = (int32_t)gguf_elem_i64(kv, 3 * i + 1);
@@ -93,10 +91,7 @@ static enum err read_merge_ids(struct tokenizer *t, const struct gguf *g, struct
         }
         uint64_t hash = tokenizer_pair_hash(left, right), bit;
         *tokenizer_merge_bit(t, hash, &bit) |= bit;
-        struct merge *slot = tokenizer_merge_slot(t, left, right, hash);
-        if (slot->left < 0) { /* the first rank of duplicates counts */
-            *slot = (struct merge){.left = left, .right = right, .key = (uint32_t)i, .result = result};
-        }
+        tokenizer_enter_merge(t, &(struct merge){.left = left, .right = right, .key = (uint32_t)i, .result = result});
     }
     return ERR_OK;
 }
@@ -119,7 +114,7 @@ bool tokenizer_rules_wants_space(const struct tokenizer *t, const char *s, size_
     if (t->space_prefix == SPACE_PREFIX_ALWAYS) {
         return true;
     }
-    bool has_space = s[0] == ' ' || (n >= 3 && memcmp(s, "\xE2\x96\x81", 3) == 0);
+    bool has_space = s[0] == ' ' || (n >= 3 && memcmp(s, SPM_SPACE, SPM_SPACE_BYTES) == 0);
     return !has_space && (is_first || t->space_prefix == SPACE_PREFIX_MISSING);
 }
 
@@ -142,11 +137,8 @@ static size_t spaces_at_end(const char *s, size_t n)
 {
     size_t end = n;
     while (end > 0) {
-        size_t from = end - 1;
         uint32_t cp;
-        while (from > 0 && end - from < 4 && ((unsigned char)s[from] & 0xC0) == 0x80) {
-            from--;
-        }
+        size_t from = tokenizer_chr_start(s, end);
         size_t len = tokenizer_chr(s + from, end - from, &cp);
         if (len != end - from || unicode_class_of(cp) != UNICODE_SPACE) {
             break;

@@ -3,8 +3,6 @@
  * there. A forward pass then takes the leftmost, longest tokens. */
 #include "engine/tokenizer/tokenizer_internal.h"
 
-#include <string.h>
-
 static uint64_t edge_hash(uint32_t node, unsigned char byte)
 {
     return (((uint64_t)node << 8 | byte) * 0x9E3779B97F4A7C15u) >> 32;
@@ -174,27 +172,27 @@ static size_t skip(const uint32_t *a, const uint32_t *b, const char *text, size_
     return i;
 }
 
-enum err special_find(const struct tokenizer *t, bool is_normalized, const char *text, size_t n, bool parses_marks,
-                      const struct span *plain, size_t n_plain, struct special_matches *out)
+enum err special_find(const struct tokenizer *t, const struct special_search *in, struct special_matches *out)
 {
-    const struct special_set *marks = is_normalized ? &t->normal_marks : &t->marks;
-    const struct special_set *user = is_normalized ? &t->normal_user : &t->user_defined;
-    const struct token_text *texts = is_normalized ? t->normal : t->text;
-    if (!(parses_marks && marks->n_nodes > 0) && user->n_nodes == 0) {
+    const struct special_set *marks = in->is_normalized ? &t->normal_marks : &t->marks;
+    const struct special_set *user = in->is_normalized ? &t->normal_user : &t->user_defined;
+    const struct token_text *texts = in->is_normalized ? t->normal : t->text;
+    if (!(in->parses_marks && marks->n_nodes > 0) && user->n_nodes == 0) {
         return ERR_OK;
     }
     uint32_t in_marks = 0, in_user = 0;
-    const uint32_t *other = parses_marks ? marks->from_root : user->from_root;
-    for (size_t i = skip(user->from_root, other, text, n); i-- > 0;) {
-        unsigned char byte = (unsigned char)text[i];
-        while (n_plain > 0 && i < plain[n_plain - 1].from) {
+    size_t n_plain = in->n_plain;
+    const uint32_t *other = in->parses_marks ? marks->from_root : user->from_root;
+    for (size_t i = skip(user->from_root, other, in->text, in->n); i-- > 0;) {
+        unsigned char byte = (unsigned char)in->text[i];
+        while (n_plain > 0 && i < in->plain[n_plain - 1].from) {
             n_plain--;
         }
-        bool is_plain = n_plain > 0 && i < plain[n_plain - 1].to;
-        in_marks = parses_marks && !is_plain ? step(marks, in_marks, byte) : 0;
+        bool is_plain = n_plain > 0 && i < in->plain[n_plain - 1].to;
+        in_marks = in->parses_marks && !is_plain ? step(marks, in_marks, byte) : 0;
         in_user = step(user, in_user, byte);
         if ((in_marks | in_user) == 0) {
-            i = skip(user->from_root, other, text, i);
+            i = skip(user->from_root, other, in->text, i);
             continue;
         }
         int32_t id = in_marks != 0 ? marks->nodes[in_marks].id : TOKENIZER_NO_TOKEN;

@@ -6,13 +6,11 @@
  * less than 6 bytes is looked up as a whole, and its shortest match replaces all of it. Otherwise each character is
  * looked up. The supported models are used this way. Then words are split at white space and at U+2581. */
 #include "engine/tokenizer/tokenizer_internal.h"
-#include "engine/tokenizer/unicode_table.h"
 
 #include <math.h>
 #include <utf8proc.h>
 
-static const char mark[] = "\xE2\x96\x81"; /* U+2581, for the space before a word */
-enum { MARK = 0x2581, MARK_BYTES = 3, CLUSTER_BYTES = 6, MAX_WORD = 1 << 27 };
+enum { MARK = 0x2581 /* SPM_SPACE */, CLUSTER_BYTES = 6, MAX_WORD = 1 << 27 };
 static const double UNKNOWN_PENALTY = 10.0; /* [sentencepiece, src/unigram_model.cc: kUnkPenalty] */
 
 /* --- trie ------------------------------------------------------------------------------------------------------- */
@@ -257,11 +255,11 @@ static enum err add_character(struct unigram *u, uint32_t cp)
     if (is_mark) {
         TRY(end_word(u));
     } else if (u->word.len == 0 && t->adds_space_prefix && (t->drops_spaces || u->is_start)) {
-        buf_append(&u->word, mark, MARK_BYTES);
+        buf_append(&u->word, SPM_SPACE, SPM_SPACE_BYTES);
     }
     u->is_start = false;
     if (is_mark) {
-        buf_append(&u->word, mark, MARK_BYTES);
+        buf_append(&u->word, SPM_SPACE, SPM_SPACE_BYTES);
     } else {
         buf_append(&u->word, bytes, utf8_encode(cp, bytes));
     }
@@ -340,9 +338,7 @@ enum err unigram_encode(const struct tokenizer *t, struct encoding *to, const ch
     while (!is_normalized && err == ERR_OK && next_mapped(&m, &s, &n)) {
         err = add_text(&u, s, n);
     }
-    if (err == ERR_OK) {
-        err = end_word(&u);
-    }
+    err = err != ERR_OK ? err : end_word(&u);
     buf_fini(&u.word);
     mem_free(u.best);
     return err;

@@ -3,14 +3,12 @@
  * 2018; google-research/bert, tokenization.py; tokenizers: BertNormalizer, BertPreTokenizer, WordPiece] In the
  * vocabulary, U+2581 precedes a piece that starts a word; other pieces have no prefix [llama.cpp's converter]. */
 #include "engine/tokenizer/tokenizer_internal.h"
-#include "engine/tokenizer/unicode_table.h"
 
 #include <utf8proc.h>
 
 enum {
     MAX_WORD_CHARACTERS = 100, /* longer words are unknown [tokenizers: max_input_chars_per_word] */
     MAX_WORD_BYTES = 4 * MAX_WORD_CHARACTERS,
-    START_BYTES = 3, /* of U+2581 */
 };
 
 /* The current word. */
@@ -19,14 +17,8 @@ struct wordpiece {
     struct encoding *to;
     size_t n_characters; /* can exceed the room in `word` */
     size_t n;
-    char word[START_BYTES + MAX_WORD_BYTES]; /* U+2581, then n bytes */
+    char word[SPM_SPACE_BYTES + MAX_WORD_BYTES]; /* U+2581, then n bytes */
 };
-
-static const struct word *find_piece(const struct tokenizer *t, const char *s, size_t n)
-{
-    const struct word *word = words_find(&t->words, s, n, tokenizer_hash(s, n));
-    return word == NULL || word->key == NO_KEY ? NULL : word;
-}
 
 /* Returns the length of the longest piece at s[0..n), or 0; *id is its token. Pieces end at character boundaries. */
 static size_t longest_piece(const struct tokenizer *t, const char *s, size_t n, int32_t *id)
@@ -35,7 +27,7 @@ static size_t longest_piece(const struct tokenizer *t, const char *s, size_t n, 
         if (len < n && ((unsigned char)s[len] & 0xC0) == 0x80) {
             continue;
         }
-        const struct word *word = find_piece(t, s, len);
+        const struct word *word = words_find_text(t, s, len);
         if (word != NULL) {
             *id = word->id;
             return len;
@@ -47,7 +39,7 @@ static size_t longest_piece(const struct tokenizer *t, const char *s, size_t n, 
 static enum err end_word(struct wordpiece *w)
 {
     int32_t ids[MAX_WORD_CHARACTERS + 1];
-    size_t n = START_BYTES + w->n, n_ids = 0;
+    size_t n = SPM_SPACE_BYTES + w->n, n_ids = 0;
     bool is_known = w->n_characters <= MAX_WORD_CHARACTERS;
     if (w->n_characters == 0) {
         return ERR_OK;
@@ -55,7 +47,7 @@ static enum err end_word(struct wordpiece *w)
     for (size_t at = 0; at < n && is_known;) {
         size_t most = MIN_OF(n - at, w->t->longest), len = longest_piece(w->t, w->word + at, n - at, &ids[n_ids]);
         TRY(budget_take(&w->to->budget, 1 + most - len)); /* lengths looked up */
-        is_known = len > (at == 0 ? START_BYTES : 0);     /* the mark without text is not a piece */
+        is_known = len > (at == 0 ? SPM_SPACE_BYTES : 0); /* the mark without text is not a piece */
         at += len;
         n_ids++;
     }
@@ -72,7 +64,7 @@ static enum err end_word(struct wordpiece *w)
 static void add_character(struct wordpiece *w, uint32_t cp)
 {
     if (w->n_characters++ < MAX_WORD_CHARACTERS) {
-        w->n += utf8_encode(cp, w->word + START_BYTES + w->n);
+        w->n += utf8_encode(cp, w->word + SPM_SPACE_BYTES + w->n);
     }
 }
 
@@ -141,9 +133,11 @@ static size_t normal_of(const struct tokenizer *t, uint32_t cp, uint32_t out[MAX
     int32_t parts[NORMALIZER_MAX_DECOMPOSED] = {(int32_t)cp};
     size_t n_parts = t->strips_marks ? normalizer_decompose(cp, parts) : 1;
     for (size_t i = 0; i < n_parts; i++) {
-        bool stays = !t->strips_marks || utf8proc_category(parts[i]) != UTF8PROC_CATEGORY_MN;
+        if (t->strips_marks && utf8proc_category(parts[i]) == UTF8PROC_CATEGORY_MN) {
+            continue;
+        }
         uint32_t lowered[NORMALIZER_MAX_LOWERED] = {(uint32_t)parts[i]};
-        size_t n_lowered = !stays ? 0 : t->lowers ? normalizer_lower(lowered[0], lowered) : 1;
+        size_t n_lowered = t->lowers ? normalizer_lower(lowered[0], lowered) : 1;
         for (size_t k = 0; k < n_lowered; k++) {
             out[n++] = lowered[k];
         }
@@ -156,7 +150,7 @@ static size_t normal_of(const struct tokenizer *t, uint32_t cp, uint32_t out[MAX
 
 enum err wordpiece_encode(const struct tokenizer *t, struct encoding *to, const char *s, size_t n, bool is_normalized)
 {
-    struct wordpiece w = {.t = t, .to = to, .word = "\xE2\x96\x81"};
+    struct wordpiece w = {.t = t, .to = to, .word = SPM_SPACE};
     for (size_t at = 0; at < n;) {
         unsigned char c = (unsigned char)s[at];
         if ((c >= 'a' && c <= 'z') || (c >= '0' && c <= '9')) { /* the most frequent case */

@@ -74,8 +74,6 @@ static void join_spm(struct words *w, struct gguf_str s)
     }
 }
 
-static bool is_continuation(char c) { return ((unsigned char)c & 0xC0) == 0x80; }
-
 /* Text is split only between two multi-byte characters. A token that crosses contains all of both, and then the pair is
  * recorded, or only part of one, and then the two bytes at the boundary are. */
 static void join_bpe(struct words *w, const char *s, size_t n)
@@ -84,13 +82,9 @@ static void join_bpe(struct words *w, const char *s, size_t n)
         if ((unsigned char)s[at] < 0xC0 || (unsigned char)s[at - 1] < 0x80) {
             continue;
         }
-        size_t from = at - 1, len_a, len_b;
-        while (from > 0 && is_continuation(s[from]) && at - from < 4) {
-            from--;
-        }
         uint32_t a, b;
-        len_a = tokenizer_chr(s + from, at - from, &a);
-        len_b = tokenizer_chr(s + at, n - at, &b);
+        size_t from = tokenizer_chr_start(s, at);
+        size_t len_a = tokenizer_chr(s + from, at - from, &a), len_b = tokenizer_chr(s + at, n - at, &b);
         if (len_a == at - from && len_a > 1 && len_b > 1) {
             join(w, a, b);
         } else {
@@ -147,7 +141,8 @@ static bool write_word(struct tokenizer *t, uint32_t at, int32_t id)
     struct word *word = words_at(&t->words, at);
     bool is_text = tokenizer_is_text(t, id), is_pure = true;
     word->id = id;
-    word->key = !is_text ? NO_KEY : t->scores != NULL ? score_key(t->scores[id]) : 0;
+    word->key = t->scores != NULL ? score_key(t->scores[id]) : 0;
+    word->key = is_text ? word->key : NO_KEY;
     if (t->is_spm) {
         memcpy(word->bytes, text.data, text.len);
         word->len = (uint32_t)text.len;
@@ -268,38 +263,34 @@ int32_t tokenizer_find(const struct tokenizer *t, const char *s, size_t n)
     return is_odd_text ? find_odd(t, s, n) : id_of(word);
 }
 
-int32_t words_find_merge(const struct tokenizer *t, struct gguf_str a, struct gguf_str b, int32_t *left, int32_t *right,
-                         char *scratch, const struct word **last)
+int32_t words_find_merge(const struct tokenizer *t, struct gguf_str a, struct gguf_str b, struct words_merge *m)
 {
     const struct words *w = &t->words;
     bool a_pure = false, b_pure = false;
-    if (t->is_spm) {
-        *left = tokenizer_find(t, a.data, a.len);
-        *right = tokenizer_find(t, b.data, b.len);
-        memcpy(scratch, a.data, a.len);
-        memcpy(scratch + a.len, b.data, b.len);
-        return tokenizer_find(t, scratch, a.len + b.len);
+    size_t n_a = 0, n = 0;
+    if (!t->is_spm) {
+        n_a = undo_alphabet(a, w->byte_of, m->scratch, &a_pure);
+        n = n_a + undo_alphabet(b, w->byte_of, m->scratch + n_a, &b_pure);
     }
-    size_t n_a = undo_alphabet(a, w->byte_of, scratch, &a_pure);
-    size_t n = n_a + undo_alphabet(b, w->byte_of, scratch + n_a, &b_pure);
     if (!a_pure || !b_pure) {
-        *left = tokenizer_find(t, a.data, a.len);
-        *right = tokenizer_find(t, b.data, b.len);
-        memcpy(scratch, a.data, a.len);
-        memcpy(scratch + a.len, b.data, b.len);
-        return tokenizer_find(t, scratch, a.len + b.len);
+        m->left = tokenizer_find(t, a.data, a.len);
+        m->right = tokenizer_find(t, b.data, b.len);
+        memcpy(m->scratch, a.data, a.len);
+        memcpy(m->scratch + a.len, b.data, b.len);
+        return tokenizer_find(t, m->scratch, a.len + b.len);
     }
-    *left = id_of(find_bytes(t, scratch, n_a));
-    *right = id_of(find_bytes(t, scratch + n_a, n - n_a));
-    if (*last != NULL && !w->has_twins) { /* tokens are usually in merge order, so the next word is often the result */
-        const struct word *next = (const void *)((const unsigned char *)*last + word_units((*last)->len) * WORD_ALIGN);
-        if (next->len == n && memcmp(next->bytes, scratch, n) == 0) {
-            *last = next;
+    m->left = id_of(find_bytes(t, m->scratch, n_a));
+    m->right = id_of(find_bytes(t, m->scratch + n_a, n - n_a));
+    if (m->last != NULL && !w->has_twins) { /* tokens are usually in merge order: the next word is often the result */
+        const struct word *next =
+            (const void *)((const unsigned char *)m->last + word_units(m->last->len) * WORD_ALIGN);
+        if (next->len == n && memcmp(next->bytes, m->scratch, n) == 0) {
+            m->last = next;
             return next->id;
         }
     }
-    *last = find_bytes(t, scratch, n);
-    return id_of(*last);
+    m->last = find_bytes(t, m->scratch, n);
+    return id_of(m->last);
 }
 
 void words_ban(struct tokenizer *t, int32_t id)

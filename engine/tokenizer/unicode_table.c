@@ -14,10 +14,23 @@ enum unicode_class unicode_class_find(uint32_t cp)
         return UNICODE_SPACE;
     }
     utf8proc_category_t category = cp <= 0x10FFFF ? utf8proc_category((int32_t)cp) : UTF8PROC_CATEGORY_CN;
-    return category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO   ? UNICODE_LETTER
-           : category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO ? UNICODE_NUMBER
-           : category >= UTF8PROC_CATEGORY_ZS && category <= UTF8PROC_CATEGORY_ZP ? UNICODE_SPACE
-                                                                                  : UNICODE_OTHER;
+    if (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_LO) {
+        return UNICODE_LETTER;
+    }
+    if (category >= UTF8PROC_CATEGORY_ND && category <= UTF8PROC_CATEGORY_NO) {
+        return UNICODE_NUMBER;
+    }
+    bool is_space = category >= UTF8PROC_CATEGORY_ZS && category <= UTF8PROC_CATEGORY_ZP;
+    return is_space ? UNICODE_SPACE : UNICODE_OTHER;
+}
+
+bool unicode_is_word(uint32_t cp)
+{
+    utf8proc_category_t category = utf8proc_category((int32_t)cp);
+    bool is_circled = (cp >= 0x24B6 && cp <= 0x24E9) || (cp >= 0x1F130 && cp <= 0x1F149) ||
+                      (cp >= 0x1F150 && cp <= 0x1F169) || (cp >= 0x1F170 && cp <= 0x1F189);
+    return (category >= UTF8PROC_CATEGORY_LU && category <= UTF8PROC_CATEGORY_NL) || category == UTF8PROC_CATEGORY_PC ||
+           is_circled;
 }
 
 /* Flags cp if NFC changes or reorders it. If cp does not change, flags the last character of its decomposition,

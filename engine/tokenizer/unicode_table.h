@@ -25,6 +25,10 @@ extern bool unicode_table_nfc[UNICODE_TABLE_END];
 /* Like unicode_class_of(), but without the table. */
 enum unicode_class unicode_class_find(uint32_t cp);
 
+/* Returns whether a word can contain cp: \w of Rust's regex without joiners, \w of Oniguruma without Latin 1's numbers.
+ * Letters, marks, decimal digits, connectors, and circled letters. [Unicode Technical Standard 18, annex C] */
+bool unicode_is_word(uint32_t cp);
+
 /* Returns the class of cp [Unicode Character Database]; unassigned and out of range: UNICODE_OTHER. */
 static inline enum unicode_class unicode_class_of(uint32_t cp)
 {

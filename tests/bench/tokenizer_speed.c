@@ -161,7 +161,7 @@ static void measure(const struct tokenizer *t, const struct text *x, const char 
     for (int run = 0; run < RUNS; run++) {
         ids.n = 0;
         double from = cpu_seconds();
-        enum err err = tokenizer_encode(t, x->s, x->n, 0, NULL, 0, SIZE_MAX, &ids);
+        enum err err = tokenizer_encode(t, &(struct tokenizer_text){.s = x->s, .n = x->n}, &ids, NULL);
         double seconds = cpu_seconds() - from;
         best = seconds < best ? seconds : best;
         if (err != ERR_OK) {

@@ -93,7 +93,9 @@ static void encode(const struct tokenizer *t, struct gguf_str text, unsigned fla
     struct detokenizer d = {0};
     struct buf out;
     buf_init(&out, 0, MEM_GENERAL);
-    enum err err = tokenizer_encode(t, text.data, text.len, flags, NULL, 0, MAX_TOKENS, &ids);
+    enum err err = tokenizer_encode(
+        t, &(struct tokenizer_text){.s = text.data, .n = text.len, .flags = flags, .max_tokens = MAX_TOKENS}, &ids,
+        NULL);
     assert(err == ERR_OK || (ids.n == 0 && (err == ERR_PATTERN_LIMIT || err == ERR_CONTEXT_LENGTH)));
     for (size_t i = 0; i < ids.n; i++) {
         assert(ids.ids[i] >= 0 && ids.ids[i] < tokenizer_n_vocab(t));

@@ -81,7 +81,7 @@ static bool takes(struct grammar *g, const char *text, bool times, bool is_first
     struct token_list ids = {0};
     struct grammar_matcher *m;
     bool taken = true;
-    enum err err = tokenizer_encode(tokenizer, text, strlen(text), 0, NULL, 0, SIZE_MAX, &ids);
+    enum err err = tokenizer_encode(tokenizer, &(struct tokenizer_text){.s = text, .n = strlen(text)}, &ids, NULL);
     err = err == ERR_OK ? grammar_matcher_new(g, vocab, &m) : err;
     if (err != ERR_OK) {
         tell(file, "broken", err_code(err));
@@ -151,7 +151,8 @@ static void print_tests(const json_t *tests, const char *file)
         const json_t *test = json_array_get(tests, i);
         char *text = write_instance(test);
         struct token_list ids = {0};
-        if (text == NULL || tokenizer_encode(tokenizer, text, strlen(text), 0, NULL, 0, SIZE_MAX, &ids) != ERR_OK) {
+        if (text == NULL ||
+            tokenizer_encode(tokenizer, &(struct tokenizer_text){.s = text, .n = strlen(text)}, &ids, NULL) != ERR_OK) {
             fprintf(stderr, "maskbench: %s: out of memory\n", file);
             exit(1);
         }

@@ -52,7 +52,7 @@ static enum err cut(const struct pretokenizer *pre, const struct splitter *p, co
     }
     for (size_t at = 0; at < text->len && err == ERR_OK;) {
         if (pre->next != NULL) {
-            at += pretokenizer_next(pre, text->data + at, text->len - at);
+            at += pre->next(text->data + at, text->len - at);
         } else {
             err = splitting_next(&c, &at);
         }
@@ -78,8 +78,8 @@ static int run(const struct tokenizer *t, const struct pretokenizer *pre, const 
     buf_init(&text, 0, MEM_GENERAL);
     while (err == ERR_OK && read_text(&text)) {
         ids.n = 0;
-        err =
-            t != NULL ? tokenizer_encode(t, text.data, text.len, 0, NULL, 0, SIZE_MAX, &ids) : cut(pre, p, &text, &ids);
+        err = t != NULL ? tokenizer_encode(t, &(struct tokenizer_text){.s = text.data, .n = text.len}, &ids, NULL)
+                        : cut(pre, p, &text, &ids);
         if (err == ERR_OK) {
             write_ids(&ids);
         }

@@ -73,7 +73,8 @@ static bool check_text(const struct tokenizer *t, struct cursor text, const stru
     struct token_list got = {0};
     struct buf back;
     buf_init(&back, 0, MEM_GENERAL);
-    enum err err = tokenizer_encode(t, text.at, n, 0, NULL, 0, MAX_TOKENS, &got);
+    enum err err =
+        tokenizer_encode(t, &(struct tokenizer_text){.s = text.at, .n = n, .max_tokens = MAX_TOKENS}, &got, NULL);
     bool same =
         err == ERR_OK && got.n == want->n && (got.n == 0 || memcmp(got.ids, want->ids, got.n * sizeof *got.ids) == 0);
     struct detokenizer d = {0};

@@ -94,7 +94,8 @@ static int print_ids(const struct tokenizer *t, const struct conf *o)
     size_t n = !is_input ? strlen(o->text) : in.len;
     unsigned flags = (o->no_bos ? 0u : TOKENIZE_ADD_SPECIAL) | (o->parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
     if (err == ERR_OK) {
-        err = tokenizer_encode(t, text, n, flags, NULL, 0, INT32_MAX, &ids);
+        err = tokenizer_encode(t, &(struct tokenizer_text){.s = text, .n = n, .flags = flags, .max_tokens = INT32_MAX},
+                               &ids, NULL);
     }
     int rc = CMD_OK;
     if (err == ERR_OK) {

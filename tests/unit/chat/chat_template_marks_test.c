@@ -177,8 +177,13 @@ static size_t n_marks_of(const struct vocab *v, const struct chat_output *o, boo
 {
     struct token_list ids = {0};
     size_t n = 0;
-    enum err e = tokenizer_encode(v->t, o->text, o->len, TOKENIZE_PARSE_SPECIAL, heeds_user ? o->user : NULL,
-                                  heeds_user ? o->n_user : 0, SIZE_MAX, &ids);
+    enum err e = tokenizer_encode(v->t,
+                                  &(struct tokenizer_text){.s = o->text,
+                                                           .n = o->len,
+                                                           .flags = TOKENIZE_PARSE_SPECIAL,
+                                                           .plain = heeds_user ? o->user : NULL,
+                                                           .n_plain = heeds_user ? o->n_user : 0},
+                                  &ids, NULL);
     if (e != ERR_OK) {
         ck_abort_msg("%s", err_code(e));
     }

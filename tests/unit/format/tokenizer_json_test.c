@@ -134,7 +134,11 @@ static const char *ids_of(const struct loaded *l, const char *text, unsigned fla
 {
     static char out[256];
     struct token_list ids = {0};
-    ck_assert_int_eq(tokenizer_encode(l->t, text, strlen(text), flags, NULL, 0, 100, &ids), ERR_OK);
+    ck_assert_int_eq(
+        tokenizer_encode(l->t,
+                         &(struct tokenizer_text){.s = text, .n = strlen(text), .flags = flags, .max_tokens = 100},
+                         &ids, NULL),
+        ERR_OK);
     out[0] = '\0';
     for (size_t i = 0; i < ids.n; i++) {
         size_t n = strlen(out);

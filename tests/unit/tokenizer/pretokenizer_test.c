@@ -151,7 +151,7 @@ static void compare(const struct published *p, const struct expression *e, const
     }
     const struct pretokenizer *row = pretokenizer_find(p->name, strlen(p->name));
     for (size_t i = 0; i < n_ends; i++) {
-        at += pretokenizer_next(row, s + at, n - at);
+        at += row->next(s + at, n - at);
         if (at != ends[i]) {
             char hex[3 * MAX_TEXT + 1] = "";
             for (size_t k = 0; k < n; k++) {
@@ -235,7 +235,7 @@ START_TEST(bytes_that_are_no_text_still_make_words)
         for (size_t row = 0; row < ARRAY_LEN(published); row++) {
             const struct pretokenizer *p = pretokenizer_find(published[row].name, strlen(published[row].name));
             for (size_t at = 0; at < n;) {
-                size_t len = pretokenizer_next(p, s + at, n - at);
+                size_t len = p->next(s + at, n - at);
                 if (len == 0 || len > n - at) {
                     ck_abort_msg("%s: a word of %zu bytes at %zu of %zu", p->name, len, at, n);
                 }

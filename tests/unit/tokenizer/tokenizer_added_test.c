@@ -47,7 +47,15 @@ static char *ids_of(const struct loaded *l, const char *text, size_t n, const st
 {
     struct token_list ids = {0};
     json_t *array = json_array();
-    ck_assert_int_eq(tokenizer_encode(l->t, text, n, TOKENIZE_PARSE_SPECIAL, plain, n_plain, 4096, &ids), ERR_OK);
+    ck_assert_int_eq(tokenizer_encode(l->t,
+                                      &(struct tokenizer_text){.s = text,
+                                                               .n = n,
+                                                               .flags = TOKENIZE_PARSE_SPECIAL,
+                                                               .plain = plain,
+                                                               .n_plain = n_plain,
+                                                               .max_tokens = 4096},
+                                      &ids, NULL),
+                     ERR_OK);
     for (size_t i = 0; i < ids.n; i++) {
         json_array_append_new(array, json_integer(ids.ids[i]));
     }
@@ -160,8 +168,13 @@ START_TEST(many_parts_have_many_spans)
         plain[i] = (struct span){text.len - 3, text.len}; /* the second <x> */
     }
     struct token_list found = {0};
-    ck_assert_int_eq(tokenizer_encode(l.t, text.data, text.len, TOKENIZE_PARSE_SPECIAL, plain, MANY, SIZE_MAX, &found),
-                     ERR_OK);
+    ck_assert_int_eq(
+        tokenizer_encode(
+            l.t,
+            &(struct tokenizer_text){
+                .s = text.data, .n = text.len, .flags = TOKENIZE_PARSE_SPECIAL, .plain = plain, .n_plain = MANY},
+            &found, NULL),
+        ERR_OK);
     ck_assert_uint_eq(found.n, 5 * (size_t)MANY);
     static const int32_t ids[] = {8, 9, 0, 1, 2};
     for (size_t i = 0; i < found.n; i++) {

@@ -25,7 +25,8 @@ static void check_tokens(const struct vocab *v, const char *s, unsigned flags, c
     struct token_list ids = {0};
     struct buf got;
     buf_init(&got, 0, MEM_GENERAL);
-    ck_assert_int_eq(tokenizer_encode(v->t, s, strlen(s), flags, NULL, 0, SIZE_MAX, &ids), ERR_OK);
+    ck_assert_int_eq(
+        tokenizer_encode(v->t, &(struct tokenizer_text){.s = s, .n = strlen(s), .flags = flags}, &ids, NULL), ERR_OK);
     for (size_t i = 0; i < ids.n; i++) {
         struct gguf_str text = tokenizer_token_text(v->t, ids.ids[i]);
         buf_puts(&got, i > 0 ? "|" : "");
@@ -77,7 +78,7 @@ START_TEST(wordpiece_takes_the_longest_pieces)
     longest[100] = longest[101] = '\0';
     snprintf(s, sizeof s, "u%.99s", longest);
     struct token_list ids = {0};
-    ck_assert_int_eq(tokenizer_encode(v.t, s, strlen(s), 0, NULL, 0, SIZE_MAX, &ids), ERR_OK);
+    ck_assert_int_eq(tokenizer_encode(v.t, &(struct tokenizer_text){.s = s, .n = strlen(s)}, &ids, NULL), ERR_OK);
     ck_assert_uint_eq(ids.n, 100);
     snprintf(s, sizeof s, "u%.100s", longest);
     check_tokens(&v, s, 0, "<unk>"); /* over 100 characters */
@@ -152,7 +153,10 @@ START_TEST(unigram_finds_the_best_cut)
             for (size_t n = 3, to = 3 + 1 + vocab_random(&seed) % 30; n < to; n++) {
                 s[n] = (char)('a' + vocab_random(&seed) % 3);
             }
-            ck_assert_int_eq(tokenizer_encode(v.t, s + 3, strlen(s) - 3, 0, NULL, 0, 100, &ids), ERR_OK);
+            ck_assert_int_eq(
+                tokenizer_encode(v.t, &(struct tokenizer_text){.s = s + 3, .n = strlen(s) - 3, .max_tokens = 100}, &ids,
+                                 NULL),
+                ERR_OK);
             for (size_t i = 0; i < ids.n; i++) {
                 sum += (double)score[ids.ids[i] - 3];
             }
@@ -276,8 +280,10 @@ START_TEST(texts_and_patterns_can_be_wide)
         buf_append(&text, one, n);
         buf_puts(&text, "<x>");
     }
-    ck_assert_int_eq(tokenizer_encode(v.t, text.data, text.len, TOKENIZE_PARSE_SPECIAL, NULL, 0, SIZE_MAX, &ids),
-                     ERR_OK);
+    ck_assert_int_eq(
+        tokenizer_encode(v.t, &(struct tokenizer_text){.s = text.data, .n = text.len, .flags = TOKENIZE_PARSE_SPECIAL},
+                         &ids, NULL),
+        ERR_OK);
     ck_assert_uint_eq(ids.n, 4 * (size_t)MANY); /* three bytes, and the token */
     for (size_t i = 3; i < ids.n; i += 4) {
         ck_assert_int_eq(ids.ids[i], special);
@@ -403,7 +409,8 @@ START_TEST(patterns_of_the_file_cut_words)
     char *s = mem_alloc(1 << 18, MEM_GENERAL);
     memset(s, 'a', 1 << 18);
     struct token_list ids = {0};
-    ck_assert_int_eq(tokenizer_encode(v.t, s, 1 << 18, 0, NULL, 0, SIZE_MAX, &ids), ERR_PATTERN_LIMIT);
+    ck_assert_int_eq(tokenizer_encode(v.t, &(struct tokenizer_text){.s = s, .n = 1 << 18}, &ids, NULL),
+                     ERR_PATTERN_LIMIT);
     ck_assert_uint_eq(ids.n, 0);
     mem_free(s);
     token_list_fini(&ids);
@@ -440,7 +447,7 @@ START_TEST(monotonous_texts_take_linear_time)
             memcpy(s + n, units[i], len);
         }
         uint64_t start = clock_thread_ns();
-        ck_assert_int_eq(tokenizer_encode(v.t, s, n, 0, NULL, 0, SIZE_MAX, &ids), ERR_OK);
+        ck_assert_int_eq(tokenizer_encode(v.t, &(struct tokenizer_text){.s = s, .n = n}, &ids, NULL), ERR_OK);
         ck_assert_msg(clock_thread_ns() - start < 5000000000u, "unit %zu takes %.1f s a MiB", i,
                       (double)(clock_thread_ns() - start) * 1e-9);
         token_list_fini(&ids);
@@ -466,19 +473,19 @@ START_TEST(very_long_tokens_end_at_the_budget)
     add(&v, "a", TOKEN_NORMAL, -1);
     ck_assert_int_eq(vocab_load(&v, NULL), ERR_OK);
     uint64_t start = clock_thread_ns();
-    ck_assert_int_eq(tokenizer_encode_told(v.t, s, N, 0, NULL, 0, SIZE_MAX, &ids, &info), ERR_PATTERN_LIMIT);
+    ck_assert_int_eq(tokenizer_encode(v.t, &(struct tokenizer_text){.s = s, .n = N}, &ids, &info), ERR_PATTERN_LIMIT);
     ck_assert_msg(clock_thread_ns() - start < 20000000000u, "stopped late");
     ck_assert_str_eq(info.text, "a text of 262144 bytes: expected at most 285212672 steps of the model's tokenizer "
                                 "(16777216, and 1024 a byte), found that it wants more; it had given 0 tokens");
     task_enter(&task, "tokens");
-    ck_assert_int_eq(tokenizer_encode(v.t, s, N, 0, NULL, 0, SIZE_MAX, &ids), ERR_CANCELLED);
+    ck_assert_int_eq(tokenizer_encode(v.t, &(struct tokenizer_text){.s = s, .n = N}, &ids, NULL), ERR_CANCELLED);
     ck_assert_uint_eq(ids.n, 0);
     has_left = false;
     task.deadline_ns = 1;
-    ck_assert_int_eq(tokenizer_encode(v.t, s, N, 0, NULL, 0, SIZE_MAX, &ids), ERR_DEADLINE);
+    ck_assert_int_eq(tokenizer_encode(v.t, &(struct tokenizer_text){.s = s, .n = N}, &ids, NULL), ERR_DEADLINE);
     ck_assert_uint_eq(ids.n, 0);
     task.deadline_ns = 0;
-    ck_assert_int_eq(tokenizer_encode(v.t, s, 100, 0, NULL, 0, SIZE_MAX, &ids), ERR_OK);
+    ck_assert_int_eq(tokenizer_encode(v.t, &(struct tokenizer_text){.s = s, .n = 100}, &ids, NULL), ERR_OK);
     task_leave();
     ck_assert_uint_eq(ids.n, 101); /* with one for the space in front */
     token_list_fini(&ids);

@@ -382,7 +382,11 @@ START_TEST(the_first_of_duplicate_tokens_is_found)
     ck_assert_int_eq(vocab_load(&v, NULL), ERR_OK);
     ck_assert_int_eq(tokenizer_find(v.t, "xy", 2), 256);
     struct token_list ids = {0};
-    ck_assert_int_eq(tokenizer_encode(v.t, "<|x|>", 5, TOKENIZE_PARSE_SPECIAL, NULL, 0, 10, &ids), ERR_OK);
+    ck_assert_int_eq(
+        tokenizer_encode(
+            v.t, &(struct tokenizer_text){.s = "<|x|>", .n = 5, .flags = TOKENIZE_PARSE_SPECIAL, .max_tokens = 10},
+            &ids, NULL),
+        ERR_OK);
     ck_assert_uint_eq(ids.n, 1);
     ck_assert_int_eq(ids.ids[0], 258);
     token_list_fini(&ids);

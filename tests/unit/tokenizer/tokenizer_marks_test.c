@@ -21,7 +21,11 @@ static int count(const struct vocab *v, const char *s, bool is_users, int32_t id
 {
     struct token_list ids = {0};
     struct span all = {0, strlen(s)};
-    enum err err = tokenizer_encode(v->t, s, all.to, TOKENIZE_PARSE_SPECIAL, &all, is_users ? 1 : 0, SIZE_MAX, &ids);
+    enum err err = tokenizer_encode(
+        v->t,
+        &(struct tokenizer_text){
+            .s = s, .n = all.to, .flags = TOKENIZE_PARSE_SPECIAL, .plain = &all, .n_plain = is_users ? 1 : 0},
+        &ids, NULL);
     ck_assert_msg(err == ERR_OK, "%s", err_code(err));
     int n = 0;
     for (size_t i = 0; i < ids.n; i++) {
@@ -180,7 +184,12 @@ START_TEST(borders_make_no_mark)
             struct span span = {from, to};
             int n = 0;
             ck_assert_int_eq(
-                tokenizer_encode(v.t, text, sizeof text - 1, TOKENIZE_PARSE_SPECIAL, &span, 1, SIZE_MAX, &ids), ERR_OK);
+                tokenizer_encode(
+                    v.t,
+                    &(struct tokenizer_text){
+                        .s = text, .n = sizeof text - 1, .flags = TOKENIZE_PARSE_SPECIAL, .plain = &span, .n_plain = 1},
+                    &ids, NULL),
+                ERR_OK);
             for (size_t i = 0; i < ids.n; i++) {
                 n += ids.ids[i] == id;
             }

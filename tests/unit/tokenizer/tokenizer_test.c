@@ -12,7 +12,7 @@
 
 Suite *tokenizer_suite(void);
 
-enum { NO_LIMIT = 1 << 30, MAX_WORD = 300 };
+enum { MAX_WORD = 300 };
 
 static int32_t add(struct vocab *v, const char *text, int kind) { return vocab_add(v, text, strlen(text), kind, 0); }
 
@@ -27,7 +27,8 @@ static void encode(const struct vocab *v, const char *s, size_t n, unsigned flag
                    size_t n_plain, struct token_list *out)
 {
     out->n = 0;
-    enum err err = tokenizer_encode(v->t, s, n, flags, plain, n_plain, NO_LIMIT, out);
+    enum err err = tokenizer_encode(
+        v->t, &(struct tokenizer_text){.s = s, .n = n, .flags = flags, .plain = plain, .n_plain = n_plain}, out, NULL);
     if (err != ERR_OK) {
         ck_abort_msg("%s", err_code(err));
     }
@@ -615,9 +616,17 @@ START_TEST(the_limit_and_failed_allocations_leave_the_list_alone)
     load(&v);
     struct token_list ids = {0};
     ck_assert_int_eq(token_list_push(&ids, 42), ERR_OK);
-    ck_assert_int_eq(tokenizer_encode(v.t, "ab<x>", 5, TOKENIZE_PARSE_SPECIAL, NULL, 0, 2, &ids), ERR_CONTEXT_LENGTH);
+    ck_assert_int_eq(
+        tokenizer_encode(
+            v.t, &(struct tokenizer_text){.s = "ab<x>", .n = 5, .flags = TOKENIZE_PARSE_SPECIAL, .max_tokens = 2}, &ids,
+            NULL),
+        ERR_CONTEXT_LENGTH);
     ck_assert_uint_eq(ids.n, 1);
-    ck_assert_int_eq(tokenizer_encode(v.t, "ab<x>", 5, TOKENIZE_PARSE_SPECIAL, NULL, 0, 3, &ids), ERR_OK);
+    ck_assert_int_eq(
+        tokenizer_encode(
+            v.t, &(struct tokenizer_text){.s = "ab<x>", .n = 5, .flags = TOKENIZE_PARSE_SPECIAL, .max_tokens = 3}, &ids,
+            NULL),
+        ERR_OK);
     ck_assert_uint_eq(ids.n, 4);
     token_list_fini(&ids);
 
@@ -628,7 +637,8 @@ START_TEST(the_limit_and_failed_allocations_leave_the_list_alone)
     for (long i = 0; fired && i < 100; i++) {
         size_t live = mem_live();
         mem_fail_at(i);
-        enum err err = tokenizer_encode(v.t, text, sizeof text, TOKENIZE_PARSE_SPECIAL, NULL, 0, NO_LIMIT, &ids);
+        enum err err = tokenizer_encode(
+            v.t, &(struct tokenizer_text){.s = text, .n = sizeof text, .flags = TOKENIZE_PARSE_SPECIAL}, &ids, NULL);
         fired = mem_fault_fired();
         mem_fail_at(-1);
         ck_assert_int_eq(err, fired ? ERR_NOMEM : ERR_OK);

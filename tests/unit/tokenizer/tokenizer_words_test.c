@@ -181,7 +181,7 @@ static void encode_plainly(const struct vocab *v, const char *s, size_t n, int w
 {
     const struct pretokenizer *pre = pretokenizer_find(v->pre, strlen(v->pre));
     for (size_t at = 0, len; at < n; at += len) {
-        len = pretokenizer_next(pre, s + at, n - at);
+        len = pre->next(s + at, n - at);
         int32_t id = (pre->flags & PRE_IGNORES_MERGES) != 0 && len <= 128 ? id_of(v, s + at, len) : TOKENIZER_NO_TOKEN;
         if (id >= 0) {
             ck_assert_int_eq(token_list_push(out, id), ERR_OK);
@@ -196,7 +196,7 @@ static void check_same(const struct vocab *v, const char *s, size_t n, const str
     struct token_list got = {0};
     for (int again = 0; again < 2; again++) { /* the second time more is known of the tokens */
         got.n = 0;
-        ck_assert_int_eq(tokenizer_encode(v->t, s, n, 0, NULL, 0, SIZE_MAX, &got), ERR_OK);
+        ck_assert_int_eq(tokenizer_encode(v->t, &(struct tokenizer_text){.s = s, .n = n}, &got, NULL), ERR_OK);
         size_t i = 0;
         while (i < got.n && i < want->n && got.ids[i] == want->ids[i]) {
             i++;
@@ -335,7 +335,7 @@ struct job {
 static void *encode_in_thread(void *arg)
 {
     struct job *j = arg;
-    j->err = tokenizer_encode(j->v->t, j->text, j->n, 0, NULL, 0, SIZE_MAX, &j->out);
+    j->err = tokenizer_encode(j->v->t, &(struct tokenizer_text){.s = j->text, .n = j->n}, &j->out, NULL);
     return NULL;
 }
 
