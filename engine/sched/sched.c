@@ -29,9 +29,9 @@ void sched_release(struct sched_seq **seq)
     if (q == NULL) {
         return;
     }
-    pthread_mutex_lock(&q->lock);
-    bool ended = q->has_ended;
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_lock(&q->reader.lock);
+    bool ended = q->reader.has_ended;
+    pthread_mutex_unlock(&q->reader.lock);
     if (!ended) {
         sched_cancel(q);
     }
@@ -43,35 +43,36 @@ void sched_release(struct sched_seq **seq)
 
 uint32_t sched_ring_room(struct sched_seq *q)
 {
-    pthread_mutex_lock(&q->lock);
-    uint32_t room = SCHED_RING - SCHED_RING_RESERVE - (q->n_put - q->n_got);
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_lock(&q->reader.lock);
+    uint32_t room = SCHED_RING - SCHED_RING_RESERVE - (q->reader.n_put - q->reader.n_got);
+    pthread_mutex_unlock(&q->reader.lock);
     return room;
 }
 
 void sched_put_token(struct sched_seq *q, enum sched_event_kind kind, const struct sampler_result *r)
 {
-    pthread_mutex_lock(&q->lock);
-    uint32_t at = q->n_put++ % SCHED_RING;
-    q->ring[at] = (struct sched_entry){.kind = kind, .id = r->id, .logprob = r->logprob, .n_top = r->n_top};
+    pthread_mutex_lock(&q->reader.lock);
+    uint32_t at = q->reader.n_put++ % SCHED_RING;
+    q->reader.ring[at] = (struct sched_entry){.kind = kind, .id = r->id, .logprob = r->logprob, .n_top = r->n_top};
     if (r->n_top > 0) {
-        memcpy(q->tops + (size_t)at * (size_t)q->sampling.n_top, r->top, (size_t)r->n_top * sizeof *r->top);
+        memcpy(q->reader.tops + (size_t)at * (size_t)q->terms.sampling.n_top, r->top,
+               (size_t)r->n_top * sizeof *r->top);
     }
-    q->is_untold = q->sched->cfg.max_begun > 1;
-    if (!q->is_untold) {
-        pthread_cond_signal(&q->ready);
+    q->reader.is_untold = q->sched->cfg.max_begun > 1;
+    if (!q->reader.is_untold) {
+        pthread_cond_signal(&q->reader.ready);
     }
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_unlock(&q->reader.lock);
 }
 
 void sched_tell_readers(struct sched *s)
 {
     for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
-        if (q->is_untold) {
-            q->is_untold = false;
-            pthread_mutex_lock(&q->lock);
-            pthread_cond_signal(&q->ready);
-            pthread_mutex_unlock(&q->lock);
+        if (q->reader.is_untold) {
+            q->reader.is_untold = false;
+            pthread_mutex_lock(&q->reader.lock);
+            pthread_cond_signal(&q->reader.ready);
+            pthread_mutex_unlock(&q->reader.lock);
         }
     }
 }
@@ -79,18 +80,19 @@ void sched_tell_readers(struct sched *s)
 static void put_end(struct sched_seq *q, enum sched_finish finish, enum err err, const struct err_info *why)
 {
     if (why != NULL) {
-        q->why = *why;
+        q->reader.why = *why;
     }
-    pthread_mutex_lock(&q->lock);
-    q->usage.waits = q->waits;
-    q->ring[q->n_put++ % SCHED_RING] = (struct sched_entry){.kind = SCHED_END, .finish = finish, .err = err};
-    q->has_ended = true;
+    pthread_mutex_lock(&q->reader.lock);
+    q->reader.usage.waits = q->waits;
+    q->reader.ring[q->reader.n_put++ % SCHED_RING] =
+        (struct sched_entry){.kind = SCHED_END, .finish = finish, .err = err};
+    q->reader.has_ended = true;
     uint64_t now = clock_now_ns();
     if (q->first_ns != 0) {
-        q->usage.decode_ns = now - q->first_ns;
+        q->reader.usage.decode_ns = now - q->first_ns;
     }
-    pthread_cond_signal(&q->ready);
-    pthread_mutex_unlock(&q->lock);
+    pthread_cond_signal(&q->reader.ready);
+    pthread_mutex_unlock(&q->reader.lock);
 }
 
 enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched_event *out)
@@ -98,30 +100,30 @@ enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched_event *out
     uint64_t until = clock_now_ns() + (uint64_t)MAX_OF(timeout_ms, 0) * 1000000u;
     struct timespec at = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
     enum err err = ERR_OK;
-    pthread_mutex_lock(&q->lock);
-    while (q->n_got == q->n_put && err == ERR_OK) {
-        if (q->has_ended) {
+    pthread_mutex_lock(&q->reader.lock);
+    while (q->reader.n_got == q->reader.n_put && err == ERR_OK) {
+        if (q->reader.has_ended) {
             err = ERR_NONE;
-        } else if (timeout_ms <= 0 || pthread_cond_timedwait(&q->ready, &q->lock, &at) == ETIMEDOUT) {
-            err = q->n_got == q->n_put ? ERR_AGAIN : ERR_OK;
+        } else if (timeout_ms <= 0 || pthread_cond_timedwait(&q->reader.ready, &q->reader.lock, &at) == ETIMEDOUT) {
+            err = q->reader.n_got == q->reader.n_put ? ERR_AGAIN : ERR_OK;
         }
     }
     if (err == ERR_OK) {
-        uint32_t i = q->n_got++ % SCHED_RING;
-        const struct sched_entry *e = &q->ring[i];
+        uint32_t i = q->reader.n_got++ % SCHED_RING;
+        const struct sched_entry *e = &q->reader.ring[i];
         *out = (struct sched_event){.kind = e->kind, .finish = e->finish, .err = e->err};
-        out->why = e->kind == SCHED_END && q->why.code != ERR_OK ? &q->why : NULL;
+        out->why = e->kind == SCHED_END && q->reader.why.code != ERR_OK ? &q->reader.why : NULL;
         out->token.id = e->id;
         out->token.logprob = e->logprob;
         out->token.n_top = e->n_top;
         if (e->n_top > 0) {
-            memcpy(out->token.top, q->tops + (size_t)i * (size_t)q->sampling.n_top,
+            memcpy(out->token.top, q->reader.tops + (size_t)i * (size_t)q->terms.sampling.n_top,
                    (size_t)e->n_top * sizeof *out->token.top);
         }
     }
     /* wake the scheduler when the ring is half empty again */
-    bool was_full = err == ERR_OK && q->n_put - q->n_got == SCHED_RING / 2;
-    pthread_mutex_unlock(&q->lock);
+    bool was_full = err == ERR_OK && q->reader.n_put - q->reader.n_got == SCHED_RING / 2;
+    pthread_mutex_unlock(&q->reader.lock);
     if (was_full) {
         pthread_mutex_lock(&q->sched->lock);
         atomic_store(&q->sched->has_news, true);
@@ -133,16 +135,16 @@ enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched_event *out
 
 void sched_note_processed(struct sched_seq *q)
 {
-    pthread_mutex_lock(&q->lock);
-    q->usage.processed_tokens = MAX_OF(q->usage.processed_tokens, MIN_OF(q->n_computed, q->n_prompt));
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_lock(&q->reader.lock);
+    q->reader.usage.processed_tokens = MAX_OF(q->reader.usage.processed_tokens, MIN_OF(q->n_computed, q->n_prompt));
+    pthread_mutex_unlock(&q->reader.lock);
 }
 
 void sched_seq_usage(struct sched_seq *q, struct sched_usage *out)
 {
-    pthread_mutex_lock(&q->lock);
-    *out = q->usage;
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_lock(&q->reader.lock);
+    *out = q->reader.usage;
+    pthread_mutex_unlock(&q->reader.lock);
 }
 
 /* Runs on the thread, under sched.lock. */
@@ -158,11 +160,11 @@ static void note_cache(struct sched *s)
 
 void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err, const struct err_info *why)
 {
-    bool in_queue = !q->was_admitted, in_prefill = q->n_tokens == q->n_prompt;
+    bool in_queue = !q->turn.was_admitted, in_prefill = q->n_tokens == q->n_prompt;
     sched_leave_turn(s, q);
     sched_share_leave(s, q);
-    if (q->n_kept != 0) {
-        sched_disk_kept(s, q, q->n_kept / KV_PAGE_TOKENS - 1);
+    if (q->states.n_kept != 0) {
+        sched_disk_kept(s, q, q->states.n_kept / KV_PAGE_TOKENS - 1);
     }
     if (err == ERR_NUMERICAL) {
         sched_forget_pages(s, q); /* the error's cause can be in these pages */
@@ -172,7 +174,7 @@ void sched_end(struct sched *s, struct sched_seq *q, enum sched_finish finish, e
     q->group->n_open--;
     if (err == ERR_OK && q->max_total > q->n_prompt) {
         double made = q->n_tokens - q->n_prompt;
-        s->mean_tokens = s->mean_tokens < 0 ? made : 0.9 * s->mean_tokens + 0.1 * made;
+        s->shares.mean_tokens = s->shares.mean_tokens < 0 ? made : 0.9 * s->shares.mean_tokens + 0.1 * made;
     }
     if (err == ERR_CANCELLED || err == ERR_SLOW_READER) {
         *(in_queue     ? &s->stats.cancelled_queue
@@ -195,10 +197,10 @@ static struct sched_seq *take_submitted(struct sched *s)
     }
     pthread_mutex_lock(&s->lock);
     atomic_store(&s->has_news, false);
-    atomic_store(&s->asks, false);
-    *end = s->submitted;
-    s->submitted = NULL;
-    s->submitted_end = &s->submitted;
+    atomic_store(&s->queue.asks, false);
+    *end = s->queue.first;
+    s->queue.first = NULL;
+    s->queue.end = &s->queue.first;
     pthread_mutex_unlock(&s->lock);
     for (struct sched_seq *q = *end; q != NULL; q = q->next) {
         sched_share_enter(s, q);
@@ -212,13 +214,13 @@ static enum err must_go(const struct sched *s, const struct sched_seq *q, uint64
     if (stopping || atomic_load_explicit(&q->cancelled, memory_order_acquire)) {
         return ERR_CANCELLED;
     }
-    if (q->deadline_ns != 0 && now > q->deadline_ns) {
+    if (q->terms.deadline_ns != 0 && now > q->terms.deadline_ns) {
         return ERR_DEADLINE;
     }
     if (s->lost.code != ERR_OK) {
         return ERR_LOST;
     }
-    return q->stalled_since != 0 && now - q->stalled_since > s->cfg.stall_ns ? ERR_SLOW_READER : ERR_OK;
+    return q->reader.stalled_since != 0 && now - q->reader.stalled_since > s->cfg.stall_ns ? ERR_SLOW_READER : ERR_OK;
 }
 
 /* Ends the sequences that must end and are not being computed; returns how many. */
@@ -229,7 +231,7 @@ static int32_t sweep(struct sched *s, struct sched_seq **list, bool stopping)
     while (*list != NULL) {
         struct sched_seq *q = *list;
         enum err err = must_go(s, q, now, stopping);
-        if (err == ERR_OK || q->is_begun) {
+        if (err == ERR_OK || q->rows.are_begun) {
             list = &q->next;
             continue;
         }
@@ -255,11 +257,11 @@ static void update_stats(struct sched *s, int32_t n_swept_waiting)
         n_tokens += (uint64_t)q->n_tokens;
     }
     pthread_mutex_lock(&s->lock);
-    s->n_queued -= n_swept_waiting;
-    for (const struct sched_seq *q = s->submitted; q != NULL; q = q->next) {
+    s->queue.n -= n_swept_waiting;
+    for (const struct sched_seq *q = s->queue.first; q != NULL; q = q->next) {
         n_tokens += (uint64_t)q->n_tokens;
     }
-    s->n_queued_tokens = n_tokens;
+    s->queue.n_tokens = n_tokens;
     s->stats.n_running = (uint64_t)s->n_running;
     note_cache(s);
     sched_note_waiting(s);
@@ -271,14 +273,14 @@ static void update_stats(struct sched *s, int32_t n_swept_waiting)
 void sched_overtake(void *sched)
 {
     struct sched *s = sched;
-    atomic_store(&s->at, SCHED_AT_ADMISSION);
-    s->is_overtaking = true;
+    atomic_store(&s->progress.at, SCHED_AT_ADMISSION);
+    s->express.is_overtaking = true;
     sched_count_waits(s, take_submitted(s));
     sched_share_look(s);
     update_stats(s, sched_admit_express(s));
     sched_step_express(s);
-    s->is_overtaking = false;
-    atomic_store(&s->at, SCHED_AT_BEGIN);
+    s->express.is_overtaking = false;
+    atomic_store(&s->progress.at, SCHED_AT_BEGIN);
 }
 
 /* Sleeps until there is news; at most 10 ms if slow readers pause sequences or a sequence waits for a deadline. */
@@ -289,8 +291,8 @@ static void wait_for_news(struct sched *s, bool has_work)
     at.tv_nsec += 10000000;
     at.tv_sec += at.tv_nsec / 1000000000;
     at.tv_nsec %= 1000000000;
-    atomic_store(&s->last_step_ns, 0);
-    atomic_store(&s->at, SCHED_AT_REST);
+    atomic_store(&s->progress.step_ns, 0);
+    atomic_store(&s->progress.at, SCHED_AT_REST);
     pthread_mutex_lock(&s->lock);
     while (!atomic_load(&s->has_news) && !s->is_stopping) {
         if (!has_work) {
@@ -310,7 +312,7 @@ static void *thread_main(void *arg)
         if (stopping) {
             sched_finish_begun(s);
         }
-        atomic_store(&s->at, SCHED_AT_ADMISSION);
+        atomic_store(&s->progress.at, SCHED_AT_ADMISSION);
         sched_count_waits(s, take_submitted(s));
         int32_t n_gone = sweep(s, &s->waiting, stopping);
         (void)sweep(s, &s->running, stopping);
@@ -322,7 +324,7 @@ static void *thread_main(void *arg)
         n_gone += sched_admit_all(s);
         sched_disk_turn(s);
         update_stats(s, n_gone);
-        atomic_store(&s->last_step_ns, clock_now_ns());
+        atomic_store(&s->progress.step_ns, clock_now_ns());
         if (!sched_step(s)) {
             wait_for_news(s, s->waiting != NULL || s->running != NULL);
         }
@@ -380,23 +382,24 @@ static enum err allocate(struct sched *s)
     struct arena *a = &s->arena;
     size_t seqs = (size_t)c->max_seqs;
     for (int32_t i = 0; i < c->max_begun; i++) {
-        s->batches[i].max_rows = c->max_rows;
-        s->batches[i].max_seqs = c->max_seqs;
-        s->batches[i].max_logits = c->max_logits;
-        s->begun[i] = &s->batches[i];
-        TRY(allocate_batch(c, a, &s->batches[i], c->logits));
+        s->batches.all[i].max_rows = c->max_rows;
+        s->batches.all[i].max_seqs = c->max_seqs;
+        s->batches.all[i].max_logits = c->max_logits;
+        s->batches.begun[i] = &s->batches.all[i];
+        TRY(allocate_batch(c, a, &s->batches.all[i], c->logits));
     }
     if (c->overtaking_rows != 0) {
-        s->overtaker.max_rows = c->overtaking_rows;
-        s->overtaker.max_seqs = s->overtaker.max_logits = MIN_OF(c->max_seqs, (int32_t)SCHED_OVERTAKERS);
-        TRY(allocate_batch(c, a, &s->overtaker, NULL));
+        s->batches.overtaker.max_rows = c->overtaking_rows;
+        s->batches.overtaker.max_seqs = s->batches.overtaker.max_logits =
+            MIN_OF(c->max_seqs, (int32_t)SCHED_OVERTAKERS);
+        TRY(allocate_batch(c, a, &s->batches.overtaker, NULL));
     }
-    s->ranked = arena_zalloc_array(a, seqs, sizeof *s->ranked);
+    s->turns.ranked = arena_zalloc_array(a, seqs, sizeof *s->turns.ranked);
     s->offers = arena_zalloc_array(a, seqs, sizeof *s->offers);
     TRY(arena_ok(a));
-    TRY(sampler_scratch_init(&s->scratch, c->n_vocab));
-    s->allowed = mem_zalloc_array(((size_t)c->n_vocab + 63) / 64, sizeof *s->allowed, MEM_SCRATCH);
-    if (s->allowed == NULL) {
+    TRY(sampler_scratch_init(&s->sampling.scratch, c->n_vocab));
+    s->sampling.allowed = mem_zalloc_array(((size_t)c->n_vocab + 63) / 64, sizeof *s->sampling.allowed, MEM_SCRATCH);
+    if (s->sampling.allowed == NULL) {
         return ERR_NOMEM;
     }
     TRY(sched_masks_init(s));
@@ -444,8 +447,8 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
     s->cfg.max_begun = MIN_OF(MAX_OF(cfg->max_begun, 1), (int32_t)SCHED_MAX_BEGUN);
     s->cfg.stall_ns = cfg->stall_ns != 0 ? cfg->stall_ns : SCHED_DEFAULT_STALL_NS;
     s->cfg.now_ns = cfg->now_ns != NULL ? cfg->now_ns : clock_now_ns;
-    s->submitted_end = &s->submitted;
-    s->mean_tokens = -1;
+    s->queue.end = &s->queue.first;
+    s->shares.mean_tokens = -1;
     s->stats.pages_total = (uint64_t)cfg->n_pages;
     s->stats.windows_total = (uint64_t)cfg->n_windows;
     pthread_mutex_init(&s->lock, NULL);
@@ -501,14 +504,14 @@ void sched_free(struct sched **sched)
     sched_disk_fini(s);
     sched_masks_fini(s);
     for (int32_t i = 0; i < s->cfg.max_begun; i++) {
-        free_batch(&s->cfg, &s->batches[i]);
+        free_batch(&s->cfg, &s->batches.all[i]);
     }
-    free_batch(&s->cfg, &s->overtaker);
+    free_batch(&s->cfg, &s->batches.overtaker);
     arena_fini(&s->arena);
-    sampler_scratch_fini(&s->scratch);
-    mem_free(s->allowed);
+    sampler_scratch_fini(&s->sampling.scratch);
+    mem_free(s->sampling.allowed);
     kv_cache_free(&s->kv);
-    for (struct sched_tenant *t = s->tenants, *next; t != NULL; t = next) {
+    for (struct sched_tenant *t = s->tenants.first, *next; t != NULL; t = next) {
         next = t->next;
         mem_free(t);
     }
@@ -521,7 +524,7 @@ void sched_free(struct sched **sched)
 void sched_drain(struct sched *s)
 {
     pthread_mutex_lock(&s->lock);
-    s->is_draining = true;
+    s->queue.is_draining = true;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -546,7 +549,7 @@ void sched_clear_stats(struct sched *s)
                                     .pages_total = now.pages_total,
                                     .states_held = now.states_held,
                                     .states_kept = now.states_kept};
-    s->mean_tokens = -1;
+    s->shares.mean_tokens = -1;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -558,10 +561,10 @@ const char *sched_place_name(enum sched_place at)
 
 void sched_get_stats(struct sched *s, struct sched_stats *out)
 {
-    uint64_t last = atomic_load(&s->last_step_ns), now = clock_now_ns();
+    uint64_t last = atomic_load(&s->progress.step_ns), now = clock_now_ns();
     pthread_mutex_lock(&s->lock);
     *out = s->stats;
-    out->n_waiting = (uint64_t)s->n_queued;
+    out->n_waiting = (uint64_t)s->queue.n;
     pthread_mutex_unlock(&s->lock);
     if (s->cfg.disk != NULL) {
         uint64_t pending = out->disk.pending;
@@ -569,16 +572,16 @@ void sched_get_stats(struct sched *s, struct sched_stats *out)
         out->disk.pending += pending;
     }
     out->last_step_age_ms = last == 0 || now < last ? 0 : (now - last) / 1000000u;
-    uint64_t mean = out->steps > 0 ? out->step_ns / out->steps : 0, expected = atomic_load(&s->expected_ns);
+    uint64_t mean = out->steps > 0 ? out->step_ns / out->steps : 0, expected = atomic_load(&s->progress.expected_ns);
     out->usual_step_ms = MAX_OF(mean, expected) / 1000000u;
-    out->at = (enum sched_place)atomic_load(&s->at);
+    out->at = (enum sched_place)atomic_load(&s->progress.at);
 }
 
 void sched_get_share(struct sched *s, uint64_t key, uint64_t *n_running, uint64_t *n_waiting)
 {
     *n_running = *n_waiting = 0;
     pthread_mutex_lock(&s->lock);
-    for (struct sched_tenant *t = s->tenants; t != NULL; t = t->next) {
+    for (struct sched_tenant *t = s->tenants.first; t != NULL; t = t->next) {
         if ((t->is_guest ? 0 : t->key) == key) {
             int running = atomic_load(&t->n_running), work = atomic_load(&t->n_work);
             *n_running += (uint64_t)running;

@@ -17,22 +17,22 @@ void sched_drop_pages(struct sched *s, struct sched_seq *q)
 {
     sched_disk_drop(s, q);
     /* Pages that can no longer be found become free, from the front on. */
-    while (q->n_gone < q->n_pages && kv_cache_has_lost_parent(s->kv, q->pages[q->n_gone])) {
-        drop_page(s, q, q->pages[q->n_gone++]);
+    while (q->pages.n_gone < q->pages.n && kv_cache_has_lost_parent(s->kv, q->pages.table[q->pages.n_gone])) {
+        drop_page(s, q, q->pages.table[q->pages.n_gone++]);
     }
-    while (q->n_pages > q->n_gone) {
-        drop_page(s, q, q->pages[--q->n_pages]);
+    while (q->pages.n > q->pages.n_gone) {
+        drop_page(s, q, q->pages.table[--q->pages.n]);
     }
     sched_drop_states(s, q);
     sched_local_drop(s, q);
-    q->n_pages = q->n_gone = q->n_computed = 0;
+    q->pages.n = q->pages.n_gone = q->n_computed = 0;
 }
 
 /* Returns the pages that q can share: whole ones before its last token; for recurrent models and window pages only
  * those up to a usable state or window. */
 static int32_t shareable(const struct sched *s, struct sched_seq *q)
 {
-    if (q->is_private) {
+    if (q->terms.is_private) {
         return 0;
     }
     return s->cfg.n_states != 0    ? sched_pages_with_state(s, q)
@@ -45,8 +45,8 @@ static int32_t find_pages(const struct sched *s, struct sched_seq *q)
 {
     int32_t n = 0, n_shareable = shareable(s, q), parent = KV_NO_PAGE;
     while (n < n_shareable &&
-           (parent = kv_cache_find(s->kv, q->salt, parent, q->tokens + n * KV_PAGE_TOKENS)) != KV_NO_PAGE) {
-        q->pages[n++] = parent;
+           (parent = kv_cache_find(s->kv, q->terms.salt, parent, q->tokens + n * KV_PAGE_TOKENS)) != KV_NO_PAGE) {
+        q->pages.table[n++] = parent;
     }
     return n;
 }
@@ -55,7 +55,7 @@ static int32_t find_pages(const struct sched *s, struct sched_seq *q)
 static int32_t count_filled(const struct sched *s, const struct sched_seq *q, int32_t n)
 {
     int32_t n_filled = 0;
-    while (n_filled < n && kv_cache_is_filled(s->kv, q->pages[n_filled])) {
+    while (n_filled < n && kv_cache_is_filled(s->kv, q->pages.table[n_filled])) {
         n_filled++;
     }
     return n_filled;
@@ -77,21 +77,21 @@ static int32_t wanted_pages(const struct sched *s, const struct sched_seq *q, in
  * not, and named if its predecessors have names. Returns false if the pool has no page. */
 static bool add_page(struct sched *s, struct sched_seq *q, int32_t n_shareable)
 {
-    int32_t i = q->n_pages, parent = i > 0 ? q->pages[i - 1] : KV_NO_PAGE;
+    int32_t i = q->pages.n, parent = i > 0 ? q->pages.table[i - 1] : KV_NO_PAGE;
     const int32_t *tokens = q->tokens + i * KV_PAGE_TOKENS;
     bool may_share = i < n_shareable && (i == 0 || kv_cache_is_named(s->kv, parent));
-    int32_t page = may_share ? kv_cache_find(s->kv, q->salt, parent, tokens) : KV_NO_PAGE;
+    int32_t page = may_share ? kv_cache_find(s->kv, q->terms.salt, parent, tokens) : KV_NO_PAGE;
     if (page != KV_NO_PAGE) {
         kv_cache_hold(s->kv, page);
         kv_cache_prefer(s->kv, page);
     } else {
         page = kv_cache_take(s->kv);
         if (page != KV_NO_PAGE && may_share) {
-            (void)kv_cache_name(s->kv, page, q->salt, parent, tokens, q->number);
+            (void)kv_cache_name(s->kv, page, q->terms.salt, parent, tokens, q->number);
         }
     }
     if (page != KV_NO_PAGE) {
-        q->pages[q->n_pages++] = page;
+        q->pages.table[q->pages.n++] = page;
     }
     return page != KV_NO_PAGE;
 }
@@ -100,14 +100,14 @@ static bool add_page(struct sched *s, struct sched_seq *q, int32_t n_shareable)
 static bool take_pages(struct sched *s, struct sched_seq *q)
 {
     int32_t n_shareable = shareable(s, q), n_known = s->cfg.window != 0 ? find_pages(s, q) : 0;
-    for (q->n_gone = count_gone(s, q, n_known); q->n_pages < q->n_gone; q->n_pages++) {
+    for (q->pages.n_gone = count_gone(s, q, n_known); q->pages.n < q->pages.n_gone; q->pages.n++) {
         /* Marks it as used again, like its extensions, and releases it before any page is taken. */
-        int32_t page = q->pages[q->n_pages];
+        int32_t page = q->pages.table[q->pages.n];
         kv_cache_hold(s->kv, page);
         kv_cache_prefer(s->kv, page);
         kv_cache_drop(s->kv, page);
     }
-    while (q->n_pages < wanted_pages(s, q, q->n_gone)) {
+    while (q->pages.n < wanted_pages(s, q, q->pages.n_gone)) {
         if (!add_page(s, q, n_shareable)) {
             sched_drop_pages(s, q);
             return false;
@@ -122,7 +122,7 @@ static int32_t pages_missing(const struct sched *s, struct sched_seq *q)
     int32_t n_known = find_pages(s, q), n_gone = count_gone(s, q, n_known), n = wanted_pages(s, q, n_gone);
     int32_t missing = n - n_gone;
     for (int32_t i = n_gone; i < MIN_OF(n_known, n); i++) {
-        missing -= kv_cache_is_held(s->kv, q->pages[i]);
+        missing -= kv_cache_is_held(s->kv, q->pages.table[i]);
     }
     return missing;
 }
@@ -145,12 +145,12 @@ static void preempt(struct sched *s, struct sched_seq *q)
         link = &(*link)->next;
     }
     *link = q->next;
-    q->was_preempted = q->was_preempted || q->n_computed > 0;
+    q->turn.was_preempted = q->turn.was_preempted || q->n_computed > 0;
     sched_give_turn_back(s, q);
     sched_drop_pages(s, q);
     insert(&s->waiting, q);
     pthread_mutex_lock(&s->lock);
-    s->n_queued++;
+    s->queue.n++;
     s->stats.preempted++;
     pthread_mutex_unlock(&s->lock);
 }
@@ -158,8 +158,9 @@ static void preempt(struct sched *s, struct sched_seq *q)
 /* Returns the tokens of the newly admitted q that must be computed, even if they were before. */
 static int32_t count_unknown(const struct sched *s, const struct sched_seq *q)
 {
-    int32_t n = q->n_gone;
-    while (n < q->n_pages && kv_cache_is_named(s->kv, q->pages[n]) && kv_cache_is_filled(s->kv, q->pages[n])) {
+    int32_t n = q->pages.n_gone;
+    while (n < q->pages.n && kv_cache_is_named(s->kv, q->pages.table[n]) &&
+           kv_cache_is_filled(s->kv, q->pages.table[n])) {
         n++;
     }
     return q->n_tokens - n * KV_PAGE_TOKENS;
@@ -172,21 +173,22 @@ static void begin(struct sched *s, struct sched_seq *q)
     }
     sched_disk_begin(s, q);
     sched_local_begin(s, q);
-    q->n_unknown = count_unknown(s, q);
-    int32_t n_known = MAX_OF(q->n_tokens - q->n_unknown, q->restore.ticket != 0 ? q->restore.end * KV_PAGE_TOKENS : 0);
-    q->goes_on = n_known >= q->n_prompt / 2 && n_known > 0;
-    q->n_safe = q->was_preempted ? q->n_tokens + MAX_OF(q->n_unknown, (int32_t)SCHED_QUANTUM) : 0;
+    q->pages.n_unknown = count_unknown(s, q);
+    int32_t n_known =
+        MAX_OF(q->n_tokens - q->pages.n_unknown, q->restore.ticket != 0 ? q->restore.end * KV_PAGE_TOKENS : 0);
+    q->pages.are_preferred = n_known >= q->n_prompt / 2 && n_known > 0;
+    q->turn.n_safe = q->turn.was_preempted ? q->n_tokens + MAX_OF(q->pages.n_unknown, (int32_t)SCHED_QUANTUM) : 0;
     q->wait = SCHED_WAIT_COUNT;
     q->next = s->running;
     s->running = q;
     sched_take_turn(s, q);
-    sched_share_expect(s, q, q->n_unknown);
-    if (!q->was_admitted) {
-        q->was_admitted = true;
+    sched_share_expect(s, q, q->pages.n_unknown);
+    if (!q->turn.was_admitted) {
+        q->turn.was_admitted = true;
         q->admit_ns = clock_now_ns();
-        pthread_mutex_lock(&q->lock);
-        q->usage.queue_ns = q->admit_ns - q->submit_ns;
-        pthread_mutex_unlock(&q->lock);
+        pthread_mutex_lock(&q->reader.lock);
+        q->reader.usage.queue_ns = q->admit_ns - q->submit_ns;
+        pthread_mutex_unlock(&q->reader.lock);
         pthread_mutex_lock(&s->lock);
         s->stats.prompt_tokens += (uint64_t)q->n_prompt;
         pthread_mutex_unlock(&s->lock);
@@ -196,7 +198,7 @@ static void begin(struct sched *s, struct sched_seq *q)
 /* Returns the pages that q, which has n_held, can still need until its end. */
 static int64_t pages_to_come(const struct sched *s, const struct sched_seq *q, int32_t n_held)
 {
-    int64_t most = MIN_OF((int64_t)pages_for(q->max_total) - q->n_gone, (int64_t)sched_window_pages(s));
+    int64_t most = MIN_OF((int64_t)pages_for(q->max_total) - q->pages.n_gone, (int64_t)sched_window_pages(s));
     return MAX_OF(most - n_held, (int64_t)0);
 }
 
@@ -205,12 +207,12 @@ static int64_t pages_to_come(const struct sched *s, const struct sched_seq *q, i
  * their ends. */
 static int64_t spare_pages(const struct sched *s, const struct sched_seq *q)
 {
-    if (q->n_preempted < SCHED_MOST_PREEMPTED) {
+    if (q->turn.n_preempted < SCHED_MOST_PREEMPTED) {
         return 1;
     }
-    int64_t n = pages_to_come(s, q, wanted_pages(s, q, q->n_gone) - q->n_gone);
+    int64_t n = pages_to_come(s, q, wanted_pages(s, q, q->pages.n_gone) - q->pages.n_gone);
     for (const struct sched_seq *r = s->running; r != NULL; r = r->next) {
-        n += pages_to_come(s, r, r->n_pages - r->n_gone);
+        n += pages_to_come(s, r, r->pages.n - r->pages.n_gone);
     }
     return n;
 }
@@ -223,12 +225,12 @@ static bool has_pages(const struct sched *s, struct sched_seq *q)
            (s->cfg.n_windows == 0 || n_windows >= MIN_OF(missing, sched_least_windows(&s->cfg)));
 }
 
-static bool has_plain_place(const struct sched *s) { return s->n_running - s->n_express < sched_plain_places(s); }
+static bool has_plain_place(const struct sched *s) { return s->n_running - s->express.n < sched_plain_places(s); }
 
 /* Can q use a slot for prompts that run alone? */
 static bool may_have_express_place(const struct sched *s, struct sched_seq *q)
 {
-    if (s->n_express == s->cfg.n_express || s->express_ns < 0 || !sched_may_go_alone(s, q, 0)) {
+    if (s->express.n == s->cfg.n_express || s->express.left_ns < 0 || !sched_may_go_alone(s, q, 0)) {
         return false;
     }
     int32_t n_filled = count_filled(s, q, find_pages(s, q));
@@ -242,8 +244,8 @@ static bool make_room(struct sched *s, struct sched_seq *q)
         bool has_place = has_plain_place(s) || may_have_express_place(s, q);
         bool has_room = s->running == NULL || (has_place && has_pages(s, q));
         if (has_room && take_pages(s, q)) {
-            q->has_express_place = !has_plain_place(s);
-            s->n_express += q->has_express_place;
+            q->turn.is_express = !has_plain_place(s);
+            s->express.n += q->turn.is_express;
             return true;
         }
         struct sched_seq *other = sched_whose_place(s, q);
@@ -257,22 +259,22 @@ static bool make_room(struct sched *s, struct sched_seq *q)
 /* q cannot resume from its shared pages: requeue it, to be readmitted with pages it can use. */
 static void unstrand(struct sched *s, struct sched_seq *q)
 {
-    uint64_t n = q->was_preempted ? 0 : (uint64_t)q->n_computed; /* after a preemption it has counted none */
-    pthread_mutex_lock(&q->lock);
-    q->usage.cached_tokens -= (int32_t)n;
-    pthread_mutex_unlock(&q->lock);
+    uint64_t n = q->turn.was_preempted ? 0 : (uint64_t)q->n_computed; /* after a preemption it has counted none */
+    pthread_mutex_lock(&q->reader.lock);
+    q->reader.usage.cached_tokens -= (int32_t)n;
+    pthread_mutex_unlock(&q->reader.lock);
     pthread_mutex_lock(&s->lock);
     s->stats.cached_tokens -= n;
     pthread_mutex_unlock(&s->lock);
     q->n_computed = 0;
-    q->is_stranded = false;
+    q->windows.are_incomplete = false;
     preempt(s, q);
 }
 
 static struct sched_seq *find_stranded(const struct sched *s)
 {
     struct sched_seq *q = s->running;
-    while (q != NULL && !q->is_stranded) {
+    while (q != NULL && !q->windows.are_incomplete) {
         q = q->next;
     }
     return q;
@@ -299,7 +301,7 @@ int32_t sched_admit_express(struct sched *s)
     struct sched_seq *next;
     for (struct sched_seq *q = s->waiting; q != NULL; q = next) {
         next = q->next;
-        bool is_asked = may_have_express_place(s, q) && q->stalled_since == 0;
+        bool is_asked = may_have_express_place(s, q) && q->reader.stalled_since == 0;
         if (is_asked && !admit(s, q)) {
             break;
         }
@@ -334,23 +336,23 @@ static bool preempt_last(struct sched *s, const struct sched_seq *q)
     while (last != NULL && last->next != NULL) {
         last = last->next;
     }
-    if (last == NULL || last == q || last->n_chunk != 0) {
+    if (last == NULL || last == q || last->rows.n != 0) {
         return false;
     }
     preempt(s, last);
-    last->n_preempted++;
+    last->turn.n_preempted++;
     pthread_mutex_lock(&s->lock);
-    s->stats.most_preempted = MAX_OF(s->stats.most_preempted, last->n_preempted);
+    s->stats.most_preempted = MAX_OF(s->stats.most_preempted, last->turn.n_preempted);
     pthread_mutex_unlock(&s->lock);
     return true;
 }
 
 bool sched_grow(struct sched *s, struct sched_seq *q, int32_t n_positions)
 {
-    while (q->n_pages < pages_for(n_positions)) {
+    while (q->pages.n < pages_for(n_positions)) {
         int32_t page = kv_cache_take(s->kv);
         if (page != KV_NO_PAGE) {
-            q->pages[q->n_pages++] = page;
+            q->pages.table[q->pages.n++] = page;
         } else if (!preempt_last(s, q)) {
             q->wait = SCHED_WAIT_PAGES;
             return false;
@@ -361,10 +363,10 @@ bool sched_grow(struct sched *s, struct sched_seq *q, int32_t n_positions)
 
 int32_t sched_grow_windows(struct sched *s, struct sched_seq *q, int32_t n_positions)
 {
-    while (s->cfg.n_windows != 0 && q->n_windows < pages_for(n_positions)) {
+    while (s->cfg.n_windows != 0 && q->windows.n < pages_for(n_positions)) {
         if (!sched_local_take(s, q) && !preempt_last(s, q)) {
             q->wait = SCHED_WAIT_PAGES;
-            return q->n_windows * KV_PAGE_TOKENS;
+            return q->windows.n * KV_PAGE_TOKENS;
         }
     }
     return n_positions;
@@ -373,9 +375,9 @@ int32_t sched_grow_windows(struct sched *s, struct sched_seq *q, int32_t n_posit
 /* Advances over filled pages. Returns false if another sequence computes the next one. */
 static bool use_filled_pages(struct sched *s, struct sched_seq *q)
 {
-    while (q->n_computed % KV_PAGE_TOKENS == 0 && q->n_computed / KV_PAGE_TOKENS < q->n_pages) {
-        int32_t i = q->n_computed / KV_PAGE_TOKENS, page = q->pages[i];
-        bool is_gone = i < q->n_gone;
+    while (q->n_computed % KV_PAGE_TOKENS == 0 && q->n_computed / KV_PAGE_TOKENS < q->pages.n) {
+        int32_t i = q->n_computed / KV_PAGE_TOKENS, page = q->pages.table[i];
+        bool is_gone = i < q->pages.n_gone;
         if (!is_gone && !kv_cache_is_named(s->kv, page)) {
             break;
         }
@@ -390,10 +392,10 @@ static bool use_filled_pages(struct sched *s, struct sched_seq *q)
         sched_local_pass(s, q, i);
         q->n_computed += KV_PAGE_TOKENS;
         sched_local_slide(s, q);
-        if (!q->was_preempted) { /* after a preemption, pages found again were already counted or computed */
-            pthread_mutex_lock(&q->lock);
-            q->usage.cached_tokens += KV_PAGE_TOKENS;
-            pthread_mutex_unlock(&q->lock);
+        if (!q->turn.was_preempted) { /* after a preemption, pages found again were already counted or computed */
+            pthread_mutex_lock(&q->reader.lock);
+            q->reader.usage.cached_tokens += KV_PAGE_TOKENS;
+            pthread_mutex_unlock(&q->reader.lock);
             pthread_mutex_lock(&s->lock);
             s->stats.cached_tokens += KV_PAGE_TOKENS;
             pthread_mutex_unlock(&s->lock);
@@ -411,9 +413,9 @@ static bool move_on(struct sched *s, struct sched_seq *q)
     for (int32_t before = -1; may_go && before != q->n_computed;) {
         before = q->n_computed;
         sched_window_slide(s, q);
-        while (q->n_pages < wanted_pages(s, q, q->n_gone)) {
+        while (q->pages.n < wanted_pages(s, q, q->pages.n_gone)) {
             if (!add_page(s, q, shareable(s, q)) &&
-                (q->n_pages * KV_PAGE_TOKENS > q->n_computed || !preempt_last(s, q))) {
+                (q->pages.n * KV_PAGE_TOKENS > q->n_computed || !preempt_last(s, q))) {
                 break;
             }
         }
@@ -432,9 +434,9 @@ int32_t sched_ready_rows(struct sched *s, struct sched_seq *q)
         sched_note_processed(q);
     }
     /* Up to the next page that another sequence computes. */
-    int32_t end = q->n_computed, most = (int32_t)MIN_OF((int64_t)q->n_pages * KV_PAGE_TOKENS, (int64_t)q->n_tokens);
+    int32_t end = q->n_computed, most = (int32_t)MIN_OF((int64_t)q->pages.n * KV_PAGE_TOKENS, (int64_t)q->n_tokens);
     while (end < most) {
-        int32_t page = q->pages[end / KV_PAGE_TOKENS];
+        int32_t page = q->pages.table[end / KV_PAGE_TOKENS];
         uint64_t owner = kv_cache_is_named(s->kv, page) ? kv_cache_owner(s->kv, page) : q->number;
         if (owner == KV_NO_OWNER && !kv_cache_is_filled(s->kv, page)) {
             kv_cache_set_owner(s->kv, page, q->number);
@@ -450,27 +452,27 @@ int32_t sched_ready_rows(struct sched *s, struct sched_seq *q)
 
 void sched_forget_pages(struct sched *s, struct sched_seq *q)
 {
-    for (int32_t i = 0, page = KV_NO_PAGE; i < q->n_gone;
+    for (int32_t i = 0, page = KV_NO_PAGE; i < q->pages.n_gone;
          i++) { /* if the chain is broken, all later pages are lost anyway */
-        page = kv_cache_find(s->kv, q->salt, page, q->tokens + i * KV_PAGE_TOKENS);
+        page = kv_cache_find(s->kv, q->terms.salt, page, q->tokens + i * KV_PAGE_TOKENS);
         if (page == KV_NO_PAGE) {
             break;
         }
         kv_cache_forget(s->kv, page);
     }
-    for (int32_t i = q->n_gone; i < q->n_pages; i++) {
-        kv_cache_forget(s->kv, q->pages[i]);
+    for (int32_t i = q->pages.n_gone; i < q->pages.n; i++) {
+        kv_cache_forget(s->kv, q->pages.table[i]);
     }
 }
 
 void sched_named_pages_filled(struct sched *s, struct sched_seq *q, int32_t from)
 {
     for (int32_t i = from / KV_PAGE_TOKENS; i < q->n_computed / KV_PAGE_TOKENS; i++) {
-        int32_t page = q->pages[i], parent = i > 0 ? q->pages[i - 1] : KV_NO_PAGE;
-        bool can_name = q->leaves_pages && !kv_cache_is_named(s->kv, page) &&
+        int32_t page = q->pages.table[i], parent = i > 0 ? q->pages.table[i - 1] : KV_NO_PAGE;
+        bool can_name = q->terms.leaves_pages && !kv_cache_is_named(s->kv, page) &&
                         (parent == KV_NO_PAGE || kv_cache_is_filled(s->kv, parent));
         bool has_name =
-            can_name && kv_cache_name(s->kv, page, q->salt, parent, q->tokens + i * KV_PAGE_TOKENS, q->number);
+            can_name && kv_cache_name(s->kv, page, q->terms.salt, parent, q->tokens + i * KV_PAGE_TOKENS, q->number);
         if (can_name && !has_name && s->cfg.n_states != 0) {
             sched_adopt_page(s, q, i); /* its name is needed by its children */
         } else if (can_name && !has_name && s->cfg.n_windows != 0) {
@@ -481,7 +483,7 @@ void sched_named_pages_filled(struct sched *s, struct sched_seq *q, int32_t from
             kv_cache_fill(s->kv, page);
             sched_local_filled(s, q, i);
             sched_disk_filled(s, q, i);
-            if (q->goes_on) {
+            if (q->pages.are_preferred) {
                 kv_cache_prefer(s->kv, page);
             }
         }

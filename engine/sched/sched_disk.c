@@ -34,26 +34,26 @@ void sched_disk_fini(struct sched *s) { mem_free(s->disk.pending); }
 /* Computes the names of the first n pages, whose tokens exist. If a name fails, q does not use the disk. */
 static bool name_pages(struct sched_seq *q, int32_t n)
 {
-    while (q->names != NULL && q->n_named < n) {
-        const int32_t *tokens = q->tokens + q->n_named * KV_PAGE_TOKENS;
-        if (kv_name_child(&q->names[q->n_named], tokens, &q->names[q->n_named + 1]) != ERR_OK) {
-            q->names = NULL;
+    while (q->files.names != NULL && q->files.n_named < n) {
+        const int32_t *tokens = q->tokens + q->files.n_named * KV_PAGE_TOKENS;
+        if (kv_name_child(&q->files.names[q->files.n_named], tokens, &q->files.names[q->files.n_named + 1]) != ERR_OK) {
+            q->files.names = NULL;
             return false;
         }
-        q->n_named++;
+        q->files.n_named++;
     }
-    return q->names != NULL;
+    return q->files.names != NULL;
 }
 
 void sched_disk_submit(struct sched *s, struct sched_seq *q, const char *salt)
 {
-    if (q->names == NULL || kv_disk_root(s->cfg.disk, salt, &q->names[0]) != ERR_OK) {
-        q->names = NULL;
+    if (q->files.names == NULL || kv_disk_root(s->cfg.disk, salt, &q->files.names[0]) != ERR_OK) {
+        q->files.names = NULL;
         return;
     }
     int32_t n = (q->n_tokens - 1) / KV_PAGE_TOKENS;
-    if (name_pages(q, n) && !q->is_private) {
-        q->n_on_disk = kv_disk_probe(s->cfg.disk, q->names + 1, n);
+    if (name_pages(q, n) && !q->terms.is_private) {
+        q->files.n_found = kv_disk_probe(s->cfg.disk, q->files.names + 1, n);
     }
 }
 
@@ -73,7 +73,7 @@ void sched_disk_drop(struct sched *s, struct sched_seq *q)
 /* Returns which parts of q's i-th page must be read: window pages only if q will hold them. */
 static struct backend_page missing(const struct sched *s, const struct sched_seq *q, int32_t i)
 {
-    return s->cfg.n_windows != 0 ? sched_local_missing(s, q, i) : (struct backend_page){.page = q->pages[i]};
+    return s->cfg.n_windows != 0 ? sched_local_missing(s, q, i) : (struct backend_page){.page = q->pages.table[i]};
 }
 
 static bool is_missing(const struct sched *s, const struct sched_seq *q, int32_t i)
@@ -99,7 +99,7 @@ static void ask(struct sched *s, struct sched_seq *q)
     for (bool ok = true; ok && has_more(s, q); r->next += ok, r->n_asked += ok) {
         int32_t i = MIN_OF(r->next, r->end - 1);
         struct kv_snapshot what = {.kind = r->next < r->end ? KV_SNAPSHOT_PAGE : KV_SNAPSHOT_STATE,
-                                   .name = q->names[i + 1]};
+                                   .name = q->files.names[i + 1]};
         memcpy(what.tokens, q->tokens + i * KV_PAGE_TOKENS, sizeof what.tokens);
         ok = kv_disk_ask(s->cfg.disk, &what, i, r->ticket);
     }
@@ -108,16 +108,17 @@ static void ask(struct sched *s, struct sched_seq *q)
 /* Returns the first page that q would compute or, with window pages, read. */
 static int32_t first_missing(struct sched *s, struct sched_seq *q, int32_t end)
 {
-    int32_t i = q->n_gone;
+    int32_t i = q->pages.n_gone;
     if (s->cfg.n_windows != 0) {
         for (i = sched_local_begin_restore(s, q, end) ? 0 : end; i < end && !is_missing(s, q, i); i++) {
         }
         return i;
     }
     if (s->cfg.n_states != 0) {
-        return q->n_begin / KV_PAGE_TOKENS;
+        return q->states.n_begin / KV_PAGE_TOKENS;
     }
-    while (i < q->n_pages && kv_cache_is_named(s->kv, q->pages[i]) && kv_cache_is_filled(s->kv, q->pages[i])) {
+    while (i < q->pages.n && kv_cache_is_named(s->kv, q->pages.table[i]) &&
+           kv_cache_is_filled(s->kv, q->pages.table[i])) {
         i++;
     }
     return i;
@@ -126,8 +127,8 @@ static int32_t first_missing(struct sched *s, struct sched_seq *q, int32_t end)
 void sched_disk_begin(struct sched *s, struct sched_seq *q)
 {
     /* More pages follow when its window moves. */
-    int32_t end = MIN_OF(MIN_OF(q->n_on_disk, (q->n_tokens - 1) / KV_PAGE_TOKENS), q->n_pages);
-    if (q->names == NULL || end <= 0 || q->restore.ticket != 0) {
+    int32_t end = MIN_OF(MIN_OF(q->files.n_found, (q->n_tokens - 1) / KV_PAGE_TOKENS), q->pages.n);
+    if (q->files.names == NULL || end <= 0 || q->restore.ticket != 0) {
         return;
     }
     int32_t from = first_missing(s, q, end);
@@ -135,7 +136,7 @@ void sched_disk_begin(struct sched *s, struct sched_seq *q)
         return;
     }
     if (s->cfg.n_states == 0 && s->cfg.n_windows == 0) { /* wait for pages that another sequence is computing */
-        int32_t page = q->pages[from];
+        int32_t page = q->pages.table[from];
         if (!kv_cache_is_named(s->kv, page) || kv_cache_owner(s->kv, page) != q->number) {
             return;
         }
@@ -158,7 +159,7 @@ bool sched_disk_waits(struct sched *s, struct sched_seq *q)
     uint64_t limit = s->cfg.disk_wait_ns != 0 ? s->cfg.disk_wait_ns : WAIT_NS;
     if (clock_now_ns() - q->restore.last_ns > limit) {
         kv_disk_count(s->cfg.disk, KV_DISK_LATE, 1);
-        q->n_on_disk = 0; /* also if it is preempted */
+        q->files.n_found = 0; /* also if it is preempted */
         sched_disk_drop(s, q);
         sched_local_drop(s, q);
         return false;
@@ -172,15 +173,15 @@ static void adopt_all(struct sched *s, struct sched_seq *q)
 {
     struct sched_restore *r = &q->restore;
     for (int32_t i = r->from; i < r->end; i++) {
-        int32_t parent = i > 0 ? q->pages[i - 1] : KV_NO_PAGE;
-        if (kv_cache_name(s->kv, q->pages[i], q->salt, parent, q->tokens + i * KV_PAGE_TOKENS, q->number)) {
-            kv_cache_fill(s->kv, q->pages[i]);
+        int32_t parent = i > 0 ? q->pages.table[i - 1] : KV_NO_PAGE;
+        if (kv_cache_name(s->kv, q->pages.table[i], q->terms.salt, parent, q->tokens + i * KV_PAGE_TOKENS, q->number)) {
+            kv_cache_fill(s->kv, q->pages.table[i]);
         } else {
             sched_adopt_page(s, q, i);
         }
-        kv_cache_prefer(s->kv, q->pages[i]);
+        kv_cache_prefer(s->kv, q->pages.table[i]);
     }
-    int32_t last = q->pages[r->end - 1];
+    int32_t last = q->pages.table[r->end - 1];
     if (kv_cache_state(s->kv, last) == KV_NO_STATE) {
         kv_cache_keep_state(s->kv, last, r->state);
     }
@@ -212,11 +213,11 @@ static void restore_one(struct sched *s, struct sched_seq *q, const struct kv_di
     r->n_got++;
     r->last_ns = clock_now_ns();
     if (ok && !has_states) {
-        kv_cache_fill(s->kv, q->pages[slot->depth]);
-        if (slot->depth >= q->n_windows_gone) {
+        kv_cache_fill(s->kv, q->pages.table[slot->depth]);
+        if (slot->depth >= q->windows.n_gone) {
             sched_local_filled(s, q, slot->depth);
         }
-        kv_cache_prefer(s->kv, q->pages[slot->depth]);
+        kv_cache_prefer(s->kv, q->pages.table[slot->depth]);
         kv_disk_count(s->cfg.disk, KV_DISK_RESTORED, KV_PAGE_TOKENS);
     }
     bool is_done = !has_more(s, q) && r->n_got == r->n_asked;
@@ -224,7 +225,7 @@ static void restore_one(struct sched *s, struct sched_seq *q, const struct kv_di
         adopt_all(s, q);
         kv_disk_count(s->cfg.disk, KV_DISK_RESTORED, (uint64_t)(r->end - r->from) * KV_PAGE_TOKENS);
     }
-    q->n_on_disk = ok ? q->n_on_disk : has_states ? 0 : slot->depth;
+    q->files.n_found = ok ? q->files.n_found : has_states ? 0 : slot->depth;
     if (!ok || is_done) {
         sched_disk_drop(s, q);
     }
@@ -259,7 +260,7 @@ static void take_read(struct sched *s)
 static void push(struct sched *s, struct sched_seq *q, int32_t i, enum kv_snapshot_kind kind)
 {
     struct sched_disk *d = &s->disk;
-    if (q->names == NULL || q->keeps_no_snapshots || !name_pages(q, i + 1)) {
+    if (q->files.names == NULL || q->files.writes_none || !name_pages(q, i + 1)) {
         return;
     }
     if (d->n_pending == d->n_room) {
@@ -267,11 +268,11 @@ static void push(struct sched *s, struct sched_seq *q, int32_t i, enum kv_snapsh
         return;
     }
     d->pending[(d->first + d->n_pending++) % d->n_room] =
-        (struct sched_pending){.page = q->pages[i],
-                               .serial = kv_cache_serial(s->kv, q->pages[i]),
+        (struct sched_pending){.page = q->pages.table[i],
+                               .serial = kv_cache_serial(s->kv, q->pages.table[i]),
                                .depth = i,
                                .kind = kind,
-                               .name = q->names[i + 1]};
+                               .name = q->files.names[i + 1]};
     pthread_mutex_lock(&s->lock); /* before a reader that waits for q sees its end */
     s->stats.disk.pending = (uint64_t)d->n_pending;
     pthread_mutex_unlock(&s->lock);
@@ -329,7 +330,7 @@ static void copy_pending(struct sched *s)
 
 void sched_disk_turn(struct sched *s)
 {
-    if (s->cfg.disk != NULL && s->n_begun == 0 && s->lost.code == ERR_OK) {
+    if (s->cfg.disk != NULL && s->batches.n_begun == 0 && s->lost.code == ERR_OK) {
         take_read(s);
         copy_pending(s);
     }

@@ -10,9 +10,9 @@ _Static_assert((int)DRAFT_MAX < (int)KV_PAGE_TOKENS, "a draft needs one page mor
 static int32_t draft_room(struct sched *s, struct sched_seq *q)
 {
     bool may_grow = kv_cache_n_available(s->kv) > s->n_running;
-    int32_t positions = (q->n_pages + may_grow) * KV_PAGE_TOKENS;
+    int32_t positions = (q->pages.n + may_grow) * KV_PAGE_TOKENS;
     if (s->cfg.n_windows != 0 && kv_cache_n_windows(s->kv) - kv_cache_n_windows_held(s->kv) <= s->n_running) {
-        positions = MIN_OF(positions, q->n_windows * KV_PAGE_TOKENS);
+        positions = MIN_OF(positions, q->windows.n * KV_PAGE_TOKENS);
     }
     int32_t n = MIN_OF(q->max_total - 1, positions) - q->n_tokens;
     return MAX_OF(MIN_OF(n, (int32_t)sched_ring_room(q) - 1), 0);
@@ -23,7 +23,7 @@ static int32_t count_allowed(struct sched_seq *q)
 {
     int32_t n = 0;
     bool taken = true;
-    while (n < q->n_draft && taken) {
+    while (n < q->rows.n_draft && taken) {
         enum err err = grammar_matcher_accept(q->matcher, q->tokens[q->n_tokens + n], &taken);
         taken = taken && err == ERR_OK; /* the error surfaces when the token is sampled */
         n += taken;
@@ -41,9 +41,9 @@ static void write_draft(struct sched *s, struct sched_seq *q, int32_t n)
     }
     for (int32_t i = 0; i < n && !sched_is_end(q, draft_token(&q->draft, q->tokens, i)); i++) {
         q->tokens[q->n_tokens + i] = draft_token(&q->draft, q->tokens, i);
-        q->n_draft++;
+        q->rows.n_draft++;
     }
-    q->n_draft = q->matcher != NULL ? count_allowed(q) : q->n_draft;
+    q->rows.n_draft = q->matcher != NULL ? count_allowed(q) : q->rows.n_draft;
 }
 
 /* Finds the tokens that the sequence's grammar forces, unless some are left from before. */
@@ -102,7 +102,7 @@ void sched_draft_all(struct sched *s, struct sched_seq **seqs, int32_t n)
     for (int32_t i = 0; i < n; i++) {
         s->offers[i] = make_offer(s, seqs[i], may_look);
     }
-    draft_plan(&s->costs, s->offers, n, max_rows, n > 1 ? s->cfg.step_budget_ns : 0);
+    draft_plan(&s->speeds.costs, s->offers, n, max_rows, n > 1 ? s->cfg.step_budget_ns : 0);
     for (int32_t i = 0; i < n; i++) {
         write_draft(s, seqs[i], s->offers[i].n);
     }

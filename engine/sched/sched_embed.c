@@ -7,26 +7,27 @@
 
 bool sched_wants_state(const struct sched_seq *q, int32_t at)
 {
-    return q->pooling == PLAN_POOL_MEAN || q->pooling == PLAN_POOL_EACH || (q->pooling == PLAN_POOL_CLS && at == 0) ||
-           (q->pooling == PLAN_POOL_LAST && at == q->n_prompt - 1);
+    return q->embed.pooling == PLAN_POOL_MEAN || q->embed.pooling == PLAN_POOL_EACH ||
+           (q->embed.pooling == PLAN_POOL_CLS && at == 0) ||
+           (q->embed.pooling == PLAN_POOL_LAST && at == q->n_prompt - 1);
 }
 
 /* first: the position of the batch's first row of q. Position 0 can repeat, after a preemption. */
 void sched_pool_states(struct sched *s, const struct sched_batch *b, struct sched_seq *q, int32_t first)
 {
     size_t n = (size_t)s->cfg.n_embd;
-    if (q->pooling == PLAN_POOL_EACH) {
-        memcpy(q->embedding + (size_t)first * n, b->hidden + (size_t)q->i_hidden * n,
-               (size_t)q->n_hidden * n * sizeof *q->embedding);
+    if (q->embed.pooling == PLAN_POOL_EACH) {
+        memcpy(q->embed.vectors + (size_t)first * n, b->hidden + (size_t)q->rows.i_hidden * n,
+               (size_t)q->rows.n_hidden * n * sizeof *q->embed.vectors);
         return;
     }
-    if (q->pooling != PLAN_POOL_NONE && first == 0) {
-        memset(q->pooled, 0, n * sizeof *q->pooled);
+    if (q->embed.pooling != PLAN_POOL_NONE && first == 0) {
+        memset(q->embed.sums, 0, n * sizeof *q->embed.sums);
     }
-    for (int32_t i = q->i_hidden; i < q->i_hidden + q->n_hidden; i++) {
+    for (int32_t i = q->rows.i_hidden; i < q->rows.i_hidden + q->rows.n_hidden; i++) {
         const float *hidden = b->hidden + (size_t)i * n;
         for (size_t k = 0; k < n; k++) {
-            q->pooled[k] += hidden[k];
+            q->embed.sums[k] += hidden[k];
         }
     }
 }
@@ -35,29 +36,29 @@ enum err sched_finish_embedding(struct sched *s, struct sched_seq *q)
 {
     size_t n = (size_t)s->cfg.n_embd;
     double sum = 0;
-    if (q->pooling == PLAN_POOL_EACH) {
+    if (q->embed.pooling == PLAN_POOL_EACH) {
         return ERR_OK; /* the states were copied unchanged; sched_check_states checks them */
     }
     for (size_t k = 0; k < n; k++) {
-        sum += q->pooled[k] * q->pooled[k];
+        sum += q->embed.sums[k] * q->embed.sums[k];
     }
     if (!isfinite(sum)) {
         return ERR_NUMERICAL;
     }
-    double n_rows = q->pooling == PLAN_POOL_MEAN ? q->n_prompt : 1; /* a mean and a sum have the same direction */
+    double n_rows = q->embed.pooling == PLAN_POOL_MEAN ? q->n_prompt : 1; /* a mean and a sum have the same direction */
     for (size_t k = 0; k < n; k++) {
-        q->embedding[k] = sum > 0 ? (float)(q->pooled[k] / (q->keeps_length ? n_rows : sqrt(sum))) : 0;
+        q->embed.vectors[k] = sum > 0 ? (float)(q->embed.sums[k] / (q->embed.keeps_length ? n_rows : sqrt(sum))) : 0;
     }
     return ERR_OK;
 }
 
-const float *sched_embedding(const struct sched_seq *q) { return q->embedding; }
+const float *sched_embedding(const struct sched_seq *q) { return q->embed.vectors; }
 
 enum err sched_check_states(const struct sched_seq *q)
 {
-    size_t n = q->pooling == PLAN_POOL_EACH ? (size_t)q->n_prompt * (size_t)q->sched->cfg.n_embd : 0;
+    size_t n = q->embed.pooling == PLAN_POOL_EACH ? (size_t)q->n_prompt * (size_t)q->sched->cfg.n_embd : 0;
     for (size_t i = 0; i < n; i++) {
-        TRY(isfinite(q->embedding[i]) ? ERR_OK : ERR_NUMERICAL);
+        TRY(isfinite(q->embed.vectors[i]) ? ERR_OK : ERR_NUMERICAL);
     }
     return ERR_OK;
 }

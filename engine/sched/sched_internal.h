@@ -35,15 +35,6 @@ enum {
 #define SCHED_DEFAULT_BUDGET_NS 80000000ull
 #define SCHED_DEFAULT_STALL_NS  30000000000ull
 
-/* Ring entry: an event, with room for its alternatives only if they were requested. */
-struct sched_entry {
-    enum sched_event_kind kind;
-    enum sched_finish finish;
-    enum err err;
-    int32_t id, n_top;
-    float logprob;
-};
-
 /* The owner of requests: all of one key. */
 struct sched_tenant {
     uint64_t key;
@@ -58,7 +49,7 @@ struct sched_tenant {
     double vtime;     /* rows computed for it, over its weight; after idleness, what others had (sched_share.c) */
     int64_t n_ahead;  /* rows that its running sequences are expected to need */
     int32_t n_ranked; /* scratch of sched_rank */
-    uint64_t turn;    /* sched.n_turns when it last got a slot, or arrived */
+    uint64_t turn;    /* tenants.n_turns when it last got a slot, or arrived */
 };
 
 /* The sequences of a request. */
@@ -74,7 +65,63 @@ struct sched_group {
     uint64_t turn; /* as the tenant's */
 };
 
-/* The files that a sequence waits for. */
+/* --- parts of a sequence, each with the file that it is for --------------------------------------------------------- */
+
+/* sched_submit.c: what the request says; constant once it is queued. */
+struct sched_terms {
+    struct sampler_params sampling;
+    struct sched_guide guide; /* next NULL: none */
+    void *guide_state;        /* in the arena */
+    int32_t min_tokens;
+    bool prompt_logprobs, is_private; /* is_private: uses no pages of other sequences */
+    bool leaves_pages;                /* others can use its pages */
+    uint64_t salt, deadline_ns;
+};
+
+/* sched_embed.c: its embedding. */
+struct sched_embed {
+    enum plan_pooling pooling;
+    bool keeps_length;
+    double *sums;   /* [n_embd] of the states so far; NULL without pooling, and with PLAN_POOL_EACH */
+    float *vectors; /* [n_embd], or with PLAN_POOL_EACH [n_prompt][n_embd]; set before SCHED_END is returned */
+};
+
+/* sched_admit.c, sched_window.c: its page table. */
+struct sched_pages {
+    int32_t *table;
+    int32_t n;
+    int32_t n_gone;     /* leading pages before the window that it does not hold: any ids */
+    int32_t n_unknown;  /* running: tokens that no sequence had computed when it began to run */
+    bool are_preferred; /* at least half of its prompt was known, so its extension will be needed, too */
+};
+
+/* sched_local.c: its window pages [n_gone, n). */
+struct sched_windows {
+    int32_t *table; /* any ids if none is held; NULL: none */
+    int32_t n_gone, n;
+    bool are_incomplete; /* it must be readmitted */
+};
+
+/* sched_state.c: its recurrent states. */
+struct sched_states {
+    int32_t own;       /* from its first batch on; KV_NO_STATE: none */
+    int32_t begin;     /* state that its first batch continues from, or KV_NO_STATE */
+    int32_t n_begin;   /* number of positions that this state covers */
+    int32_t n_matched; /* pages of its prompt that were known when it began */
+    int32_t n_kept;    /* positions of the newest state it kept while generating; 0: none */
+    int32_t i_copies;  /* first of the states that the current batch copies for it */
+    int32_t n_copies;  /* number of these states */
+};
+
+/* sched_disk.c: names of its pages on disk. */
+struct sched_files {
+    struct kv_name *names; /* [n_named + 1] before its pages, and of its first pages; NULL: it uses no disk */
+    int32_t n_named;
+    int32_t n_found;  /* pages of its prompt that had files when it was submitted */
+    bool writes_none; /* no request can ask for its prefix again */
+};
+
+/* sched_disk.c: the files that it waits for. */
 struct sched_restore {
     uint64_t ticket;        /* 0: none */
     int32_t from, end;      /* pages [from, end); for a model with states the state after the last one */
@@ -82,6 +129,88 @@ struct sched_restore {
     int32_t n_asked, n_got; /* files */
     int32_t state;          /* the state read; KV_NO_STATE: not yet */
     uint64_t last_ns;       /* when the last file arrived */
+};
+
+/* sched_turn.c, sched_share.c: its slot. */
+struct sched_turn {
+    bool was_admitted, was_preempted;
+    bool is_running;              /* the following fields, except n_preempted, are for running sequences */
+    bool is_express;              /* it has one of cfg.n_express slots */
+    bool is_extra;                /* beyond the fair share of its request or key */
+    uint64_t of_group, of_tenant; /* their turns before it got its slot */
+    int32_t level;                /* sequences of its request before it */
+    int32_t place;                /* sequences of its key before it */
+    int64_t n_ahead;              /* its part of the key's n_ahead */
+    int32_t n_safe;               /* preempted before: not again until it has this many tokens */
+    uint64_t n_preempted;         /* times that it lost its pages to one that grew */
+};
+
+/* sched_step.c, sched_draft.c, sched_mask.c: its rows in the current batch. */
+struct sched_rows {
+    int32_t n;
+    int32_t n_draft;    /* the last ones, for guessed tokens */
+    int32_t i_logits;   /* its first row of logits */
+    int32_t i_sample;   /* first of these that a token is sampled from, or -1 */
+    int32_t n_masks;    /* rows from there on that have masks in the batch */
+    int32_t i_hidden;   /* its first hidden row */
+    int32_t n_hidden;   /* hidden rows */
+    int32_t n_prefill;  /* prompt rows it could compute in this step */
+    int32_t n_reserved; /* of these, the rows reserved for it */
+    bool are_begun;     /* the batch is not waited for yet: it keeps its tokens, pages and states */
+};
+
+/* Ring entry: an event, with room for its alternatives only if they were requested. */
+struct sched_entry {
+    enum sched_event_kind kind;
+    enum sched_finish finish;
+    enum err err;
+    int32_t id, n_top;
+    float logprob;
+};
+
+/* sched.c: what its reader gets. */
+struct sched_reader {
+    uint64_t stalled_since;  /* 0: the reader keeps up */
+    int32_t n_prompt_tokens; /* returned with their log-probabilities */
+    bool is_untold;          /* there are new events, and the reader has not been woken */
+    struct err_info why;     /* why it failed, set before SCHED_END is returned; code ERR_OK: no details */
+    pthread_mutex_t lock;    /* guards the following fields */
+    pthread_cond_t ready;
+    struct sched_entry ring[SCHED_RING];
+    struct sampler_top *tops; /* [SCHED_RING][n_top] */
+    uint32_t n_put, n_got;
+    bool has_ended;
+    struct sched_usage usage;
+};
+
+/* A sequence. Fields are the scheduler thread's, except atomics and those under reader.lock. */
+struct sched_seq {
+    struct arena arena; /* holds all its memory, including itself */
+    struct sched *sched;
+    struct sched_group *group;
+    struct sched_seq *next; /* in the queue of submitted or waiting sequences, or in the list of running ones */
+    uint64_t number;        /* submit order, from 1: its age, and the owner of KV pages */
+    atomic_int refs;        /* held by reader and scheduler */
+    atomic_bool cancelled;  /* set by any thread, read by the scheduler each step */
+    int32_t *tokens;        /* [max_total + 1] prompt and generated tokens, then rows.n_draft guessed ones */
+    int32_t n_prompt, n_tokens, max_total;
+    int32_t n_computed;              /* positions whose keys and values are in the cache */
+    struct grammar_matcher *matcher; /* state after the last token; NULL: no grammar */
+    struct draft draft;              /* without an index: no guesses */
+    enum sched_wait wait;            /* running: why it is not in the current batch */
+    struct sched_waits waits;        /* so far */
+    uint64_t submit_ns, admit_ns, first_ns;
+
+    struct sched_terms terms;
+    struct sched_embed embed;
+    struct sched_pages pages;
+    struct sched_windows windows;
+    struct sched_states states;
+    struct sched_files files;
+    struct sched_restore restore;
+    struct sched_turn turn;
+    struct sched_rows rows;
+    struct sched_reader reader;
 };
 
 /* A page, or its state, to copy for the disk. */
@@ -99,89 +228,6 @@ struct sched_disk {
     uint64_t n_tickets;
     double credit_ns; /* time left for copying */
     uint64_t counted_ns;
-};
-
-/* A sequence. Fields are the scheduler thread's, except atomics and those marked (lock). */
-struct sched_seq {
-    struct arena arena; /* holds all its memory, including itself */
-    struct sched *sched;
-    struct sched_group *group;
-    struct sched_seq *next; /* in the queue of submitted or waiting sequences, or in the list of running ones */
-    uint64_t number;        /* submit order, from 1: its age, and the owner of KV pages */
-    atomic_int refs;        /* held by reader and scheduler */
-    atomic_bool cancelled;  /* set by any thread, read by the scheduler each step */
-
-    struct sampler_params sampling;
-    struct grammar_matcher *matcher; /* state after the last token; NULL: no grammar */
-    struct sched_guide guide;        /* next NULL: none */
-    void *guide_state;               /* in the arena */
-    int32_t *tokens;                 /* [max_total + 1] prompt and generated tokens, then n_draft guessed ones */
-    int32_t n_prompt, n_tokens, max_total, min_tokens;
-    bool prompt_logprobs, is_private; /* is_private: uses no pages of other sequences */
-    bool leaves_pages;                /* others can use its pages */
-    enum plan_pooling pooling;
-    bool keeps_length;
-    double *pooled;   /* [n_embd] sum of the states so far; NULL without pooling, and with PLAN_POOL_EACH */
-    float *embedding; /* [n_embd], or with PLAN_POOL_EACH [n_prompt][n_embd]; set before SCHED_END is returned */
-    uint64_t salt, deadline_ns;
-
-    struct kv_name *names; /* [n_named + 1] before its pages, and of its first pages; NULL: it uses no disk */
-    int32_t n_named;
-    int32_t n_on_disk;       /* pages of its prompt that had files when it was submitted */
-    bool goes_on;            /* at least half of its prompt was known, so its extension will be needed, too */
-    bool keeps_no_snapshots; /* no request can ask for its prefix again */
-    struct sched_restore restore;
-
-    int32_t *pages; /* page table */
-    int32_t n_pages;
-    int32_t n_gone;   /* leading pages before the window that it does not hold: any ids (sched_window.c) */
-    int32_t *windows; /* table of window pages, any ids if none is held (sched_local.c); NULL: none */
-    int32_t n_windows_gone, n_windows; /* it holds window pages [n_windows_gone, n_windows) */
-    bool is_stranded;                  /* its window is incomplete: it must be readmitted */
-    int32_t state;                     /* its recurrent state, from its first batch on; KV_NO_STATE: none */
-    int32_t begin_state;               /* state that its first batch continues from, or KV_NO_STATE */
-    int32_t n_begin;                   /* number of positions that this state covers */
-    int32_t n_matched;                 /* pages of its prompt that were known when it began */
-    int32_t n_kept;                    /* positions of the newest state it kept while generating; 0: none */
-    int32_t i_copies;                  /* first of the states that the current batch copies for it */
-    int32_t n_copies;                  /* number of these states */
-    int32_t n_computed;                /* positions whose keys and values are in the cache */
-    int32_t n_unknown;                 /* running: tokens that no sequence had computed when it began to run */
-    int32_t n_chunk;                   /* rows in the current batch */
-    int32_t n_draft;                   /* the last ones of these, for guessed tokens */
-    int32_t i_logits;                  /* its first row of logits in the current batch */
-    int32_t i_sample;                  /* first of these that a token is sampled from, or -1 */
-    int32_t n_masks;                   /* rows from there on that have masks in the batch */
-    int32_t i_hidden;                  /* its first hidden row */
-    int32_t n_hidden;                  /* hidden rows in the current batch */
-    int32_t n_prompt_given;            /* prompt tokens returned with their log-probabilities */
-    uint64_t stalled_since;            /* 0: the reader keeps up */
-    struct draft draft;                /* without an index: no guesses */
-    bool was_admitted, was_preempted, has_ended;
-    uint64_t n_preempted; /* times that it lost its pages to one that grew */
-    bool is_running;
-    bool has_express_place; /* running: it has one of n_express slots */
-    bool is_begun;        /* it is in a batch that is begun and not waited for: it keeps its tokens, pages and states */
-    bool is_untold;       /* it has new events, and its reader has not been woken */
-    enum sched_wait wait; /* running: why it is not in the current batch */
-    struct sched_waits waits;         /* so far */
-    uint64_t group_turn, tenant_turn; /* running: their values before it got its slot */
-    int32_t level;                    /* running: sequences of its request before it */
-    int32_t place;                    /* running: sequences of its key before it */
-    bool is_extra;                    /* running: beyond the fair share of its request or key */
-    int64_t n_ahead;                  /* running: its part of the key's n_ahead */
-    int32_t n_safe;                   /* preempted before: not again until it has this many tokens */
-    int32_t n_prefill;                /* prompt rows it could compute in this step */
-    int32_t n_reserved;               /* of these, the rows reserved for it */
-
-    pthread_mutex_t lock;
-    pthread_cond_t ready;
-    struct sched_entry ring[SCHED_RING]; /* (lock) */
-    struct sampler_top *tops;            /* [SCHED_RING][n_top] (lock) */
-    uint32_t n_put, n_got;               /* (lock) */
-    struct sched_usage usage;            /* (lock) */
-    struct err_info why;                 /* why it failed, set before SCHED_END is returned; code ERR_OK: no details */
-    uint64_t submit_ns, admit_ns, first_ns;
 };
 
 /* A batch, from its assembly until its rows are sampled. */
@@ -224,72 +270,118 @@ struct sched_masker {
     bool is_stopping;
 };
 
-struct sched {
-    struct sched_config cfg;
-    struct kv_cache *kv;
-    struct sampler_scratch scratch;
-    uint64_t *allowed; /* [(n_vocab + 63) / 64] scratch: the allowed tokens */
-    pthread_t thread;
-    bool is_started;
+/* --- parts of the scheduler ----------------------------------------------------------------------------------------- */
 
-    pthread_mutex_t lock; /* guards the fields down to lost */
-    pthread_cond_t wake;
-    struct sched_seq *submitted, **submitted_end;
-    int32_t n_queued;         /* submitted and waiting */
-    uint64_t n_queued_tokens; /* of these; slightly high between a step's admissions and its end */
-    bool is_draining, is_stopping;
-    struct sched_stats stats;
+/* sched_submit.c: sequences that the thread has not taken yet (sched.lock). */
+struct sched_queue {
+    struct sched_seq *first, **end;
+    int32_t n;         /* with those that wait for a slot */
+    uint64_t n_tokens; /* of these; slightly high between a step's admissions and its end */
+    bool is_draining;
     uint64_t next_number;
-    struct sched_tenant *tenants;
-    int32_t n_idle;       /* tenants without a request */
-    uint64_t n_turns;     /* slots given plus requests arrived */
-    struct err_info lost; /* code ERR_LOST once the back end is lost */
-    atomic_bool has_news; /* a sequence was submitted or cancelled */
-    atomic_bool asks;     /* a submitted sequence can run alone: the computing batch lets it overtake */
+    atomic_bool asks; /* one can run alone: the computing batch lets it overtake */
+};
 
-    /* Only the thread uses the following fields. */
-    struct sched_seq *waiting; /* in order of number */
-    struct sched_seq *running; /* in order of place, then of number (sched_turn.c) */
-    int32_t n_running;
-    int32_t n_express;           /* of these, sequences with an express slot */
-    enum sched_wait queue_wait;  /* why the queued sequences do not run */
-    uint64_t counted_ns;         /* last call of sched_count_waits */
-    bool is_ranked;              /* `running` is in order */
-    bool has_extras;             /* some running sequences are beyond the fair share of their request or key */
-    bool leaves_extras;          /* out of the current step */
-    double debt_ns;              /* time that steps without extras must make up for */
-    double fair_ns;              /* moving average of decoding steps without extras; 0: none yet */
-    int32_t n_full;              /* steps with extras since the last one without */
-    bool is_express;             /* the current step has only short prompts of keys with one request */
-    bool is_overtaking;          /* a batch is paused for them and continues afterwards */
-    uint64_t overtaken_ns;       /* duration of that pause */
-    double express_ns;           /* time left for express steps; below 0: they took more */
-    double after_express_ns;     /* time of the preceding express step, which the others waited; 0: it was none */
-    double ns_per_row;           /* moving average of prefill steps */
-    struct row_costs row_costs;  /* of prompt rows next to decoding ones, beyond the time of these */
-    double ns_per_token;         /* of decoding steps */
+/* sched_submit.c: the owners of requests (sched.lock). */
+struct sched_tenants {
+    struct sched_tenant *first;
+    int32_t n_idle;   /* without a request */
+    uint64_t n_turns; /* slots given plus requests arrived */
+};
+
+/* sched_share.c: the time that tenants had. */
+struct sched_shares {
     struct sched_tenant *active; /* tenants with work */
     double most_vtime;           /* highest ever, of all */
     int32_t top;                 /* highest priority of those with work */
     bool has_lower;              /* others with work have a lower one */
     double owed;                 /* rows owed to those; below 0: they had more than their share */
-    double mean_tokens;          /* (lock) moving average of tokens that ended sequences generated; < 0: none ended */
-    struct draft_costs costs;
-    double ns_per_early_row; /* of the first steps, before ns_per_row is known */
-    atomic_ullong last_step_ns;
+    double mean_tokens; /* (sched.lock) moving average of tokens that ended sequences generated; < 0: none ended */
+};
+
+/* sched_turn.c: the order of running sequences, and steps without extras. */
+struct sched_turns {
+    struct sched_seq **ranked; /* [max_seqs] scratch of sched_rank */
+    bool are_ranked;           /* sched.running is in order */
+    bool has_extras;           /* some running sequences are beyond the fair share of their request or key */
+    bool leaves_extras;        /* out of the current step */
+    double debt_ns;            /* time that steps without extras must make up for */
+    double fair_ns;            /* moving average of decoding steps without extras; 0: none yet */
+    int32_t n_full;            /* steps with extras since the last one without */
+};
+
+/* sched_turn.c, sched_step.c: steps for short prompts of keys with one request. */
+struct sched_express {
+    int32_t n;             /* running sequences with an express slot */
+    bool is_now;           /* the current step is one */
+    bool is_overtaking;    /* a batch is paused for them and continues afterwards */
+    uint64_t overtaken_ns; /* duration of that pause */
+    double left_ns;        /* time left for express steps; below 0: they took more */
+    double last_ns;        /* time of the preceding express step, which the others waited; 0: it was none */
+};
+
+/* sched_step.c: measured times. */
+struct sched_speeds {
+    double ns_per_row;          /* moving average of prefill steps */
+    double ns_per_early_row;    /* of the first steps, before ns_per_row is known */
+    double ns_per_token;        /* of decoding steps */
+    struct row_costs row_costs; /* of prompt rows next to decoding ones, beyond the time of these */
+    struct draft_costs costs;   /* of decoding steps by rows */
+};
+
+/* For watchers of the thread. */
+struct sched_progress {
+    atomic_ullong step_ns;     /* when the last step began; 0: idle */
     atomic_ullong expected_ns; /* of the batches begun */
     atomic_int at;             /* enum sched_place */
+};
 
-    /* begun batches, oldest first, then those not begun; cfg.max_begun exist. */
-    struct sched_batch batches[SCHED_MAX_BEGUN], *begun[SCHED_MAX_BEGUN];
+/* sched_step.c: the batches. */
+struct sched_batches {
+    struct sched_batch all[SCHED_MAX_BEGUN];    /* cfg.max_begun exist */
+    struct sched_batch *begun[SCHED_MAX_BEGUN]; /* oldest first, then those not begun */
     int32_t n_begun;
     struct sched_batch overtaker; /* empty without overtaking_rows */
     uint64_t waited_ns;           /* end of the last wait */
+};
 
-    struct arena arena;               /* of the arrays of batches, and of the following */
-    struct sched_seq **ranked;        /* [max_seqs] scratch of sched_rank */
-    struct draft_offer *offers;       /* [max_seqs] */
+/* sched_step.c: picking tokens. */
+struct sched_sampling {
+    struct sampler_scratch scratch;
+    uint64_t *allowed;                /* [(n_vocab + 63) / 64] scratch: the allowed tokens */
     uint64_t n_masks, n_masks_beside; /* since the last step was counted */
+};
+
+/* Only the thread uses the fields without a remark. */
+struct sched {
+    struct sched_config cfg;
+    struct kv_cache *kv;
+    struct arena arena; /* of the arrays of batches, turns and offers */
+    pthread_t thread;
+    bool is_started;
+
+    pthread_mutex_t lock; /* guards the fields down to lost */
+    pthread_cond_t wake;
+    struct sched_queue queue;
+    struct sched_tenants tenants;
+    struct sched_stats stats;
+    bool is_stopping;
+    struct err_info lost; /* code ERR_LOST once the back end is lost */
+    atomic_bool has_news; /* a sequence was submitted or cancelled */
+
+    struct sched_seq *waiting; /* in order of number */
+    struct sched_seq *running; /* in order of place, then of number (sched_turn.c) */
+    int32_t n_running;
+    enum sched_wait queue_wait; /* why the queued sequences do not run */
+    uint64_t counted_ns;        /* last call of sched_count_waits */
+    struct sched_shares shares;
+    struct sched_turns turns;
+    struct sched_express express;
+    struct sched_speeds speeds;
+    struct sched_progress progress;
+    struct sched_batches batches;
+    struct sched_sampling sampling;
+    struct draft_offer *offers; /* [max_seqs] scratch of sched_draft_all */
     struct sched_masker masker;
     struct sched_disk disk;
 };
@@ -336,8 +428,8 @@ struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q);
  * that no sequence had computed when it began to run, or would begin. */
 bool sched_may_go_alone(const struct sched *s, const struct sched_seq *q, int32_t n_unknown);
 bool sched_is_left_out(const struct sched *s, const struct sched_seq *q); /* of the current step */
-void sched_begin_step(struct sched *s);                                   /* decides leaves_extras and is_express */
-void sched_count_turn(struct sched *s, uint64_t ns, bool only_decodes);   /* a step has ended */
+void sched_begin_step(struct sched *s); /* decides turns.leaves_extras and express.is_now */
+void sched_count_turn(struct sched *s, uint64_t ns, bool only_decodes); /* a step has ended */
 double sched_estimate_ns(struct sched *s); /* for all waiting and running sequences; under lock */
 
 /* sched_window.c: without a window a sequence can hold any number of pages, and releases none */

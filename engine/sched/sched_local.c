@@ -35,7 +35,7 @@ int32_t sched_useful_windows(const struct sched_config *cfg)
 static int32_t count_filled(const struct sched *s, const struct sched_seq *q, int32_t n)
 {
     int32_t i = 0;
-    while (i < n && kv_cache_is_named(s->kv, q->pages[i]) && kv_cache_is_filled(s->kv, q->pages[i])) {
+    while (i < n && kv_cache_is_named(s->kv, q->pages.table[i]) && kv_cache_is_filled(s->kv, q->pages.table[i])) {
         i++;
     }
     return i;
@@ -48,7 +48,7 @@ static int32_t longest(const struct sched *s, const struct sched_seq *q, int32_t
         if (i < first_seen(s, end * KV_PAGE_TOKENS) || i < 0) {
             return end;
         }
-        if (kv_cache_window(s->kv, q->pages[i]) == KV_NO_WINDOW) {
+        if (kv_cache_window(s->kv, q->pages.table[i]) == KV_NO_WINDOW) {
             end = i;
         }
     }
@@ -57,14 +57,15 @@ static int32_t longest(const struct sched *s, const struct sched_seq *q, int32_t
 /* Returns the pages of q's prompt that its files could provide. */
 static int32_t n_on_disk(const struct sched_seq *q)
 {
-    return q->names != NULL ? MIN_OF(q->n_on_disk, (q->n_tokens - 1) / KV_PAGE_TOKENS) : 0;
+    return q->files.names != NULL ? MIN_OF(q->files.n_found, (q->n_tokens - 1) / KV_PAGE_TOKENS) : 0;
 }
 
 int32_t sched_local_shareable(const struct sched *s, struct sched_seq *q)
 {
     int32_t n = 0, all = (q->n_tokens - 1) / KV_PAGE_TOKENS, parent = KV_NO_PAGE;
-    while (n < all && (parent = kv_cache_find(s->kv, q->salt, parent, q->tokens + n * KV_PAGE_TOKENS)) != KV_NO_PAGE) {
-        q->pages[n++] = parent;
+    while (n < all &&
+           (parent = kv_cache_find(s->kv, q->terms.salt, parent, q->tokens + n * KV_PAGE_TOKENS)) != KV_NO_PAGE) {
+        q->pages.table[n++] = parent;
     }
     int32_t n_filled = count_filled(s, q, n), start = MAX_OF(longest(s, q, n_filled), n_on_disk(q));
     return start < n_filled ? start : all;
@@ -72,32 +73,32 @@ int32_t sched_local_shareable(const struct sched *s, struct sched_seq *q)
 
 void sched_local_drop(struct sched *s, struct sched_seq *q)
 {
-    while (q->n_windows > q->n_windows_gone) {
-        kv_cache_drop_window(s->kv, q->windows[--q->n_windows], false);
+    while (q->windows.n > q->windows.n_gone) {
+        kv_cache_drop_window(s->kv, q->windows.table[--q->windows.n], false);
     }
-    q->n_windows = q->n_windows_gone = 0;
+    q->windows.n = q->windows.n_gone = 0;
 }
 
 void sched_local_slide(struct sched *s, struct sched_seq *q)
 {
     int32_t border = q->n_computed / KV_PAGE_TOKENS * KV_PAGE_TOKENS; /* where the next turn can continue */
-    int32_t first = s->cfg.n_windows != 0 ? MIN_OF(first_seen(s, border), q->n_windows) : 0;
-    while (q->n_windows_gone < first) {
-        kv_cache_drop_window(s->kv, q->windows[q->n_windows_gone++], true);
+    int32_t first = s->cfg.n_windows != 0 ? MIN_OF(first_seen(s, border), q->windows.n) : 0;
+    while (q->windows.n_gone < first) {
+        kv_cache_drop_window(s->kv, q->windows.table[q->windows.n_gone++], true);
     }
 }
 
 /* Holds the window page of q's next page: the page's own if it has one, else a new one if may_take. */
 static bool add_window(struct sched *s, struct sched_seq *q, bool may_take)
 {
-    int32_t window = kv_cache_window(s->kv, q->pages[q->n_windows]);
+    int32_t window = kv_cache_window(s->kv, q->pages.table[q->windows.n]);
     if (window != KV_NO_WINDOW) {
         kv_cache_hold_window(s->kv, window);
     } else if (may_take) {
         window = kv_cache_take_window(s->kv);
     }
     if (window != KV_NO_WINDOW) {
-        q->windows[q->n_windows++] = window;
+        q->windows.table[q->windows.n++] = window;
     }
     return window != KV_NO_WINDOW;
 }
@@ -107,20 +108,20 @@ void sched_local_begin(struct sched *s, struct sched_seq *q)
     if (s->cfg.n_windows == 0 || q->restore.ticket != 0) {
         return;
     }
-    int32_t end = count_filled(s, q, q->n_pages);
-    q->n_windows = q->n_windows_gone = first_seen(s, end * KV_PAGE_TOKENS);
-    while (q->n_windows < end && add_window(s, q, false)) {
+    int32_t end = count_filled(s, q, q->pages.n);
+    q->windows.n = q->windows.n_gone = first_seen(s, end * KV_PAGE_TOKENS);
+    while (q->windows.n < end && add_window(s, q, false)) {
     }
 }
 
 void sched_local_pass(struct sched *s, struct sched_seq *q, int32_t i)
 {
-    if (s->cfg.n_windows == 0 || i < q->n_windows) {
+    if (s->cfg.n_windows == 0 || i < q->windows.n) {
         return;
     }
-    if (i > q->n_windows || !add_window(s, q, false)) { /* the window pages held before it are then useless */
+    if (i > q->windows.n || !add_window(s, q, false)) { /* the window pages held before it are then useless */
         sched_local_drop(s, q);
-        q->n_windows = q->n_windows_gone = i + 1;
+        q->windows.n = q->windows.n_gone = i + 1;
     }
 }
 
@@ -128,10 +129,10 @@ bool sched_local_is_ready(struct sched *s, struct sched_seq *q)
 {
     if (s->cfg.n_windows != 0) {
         sched_local_slide(s, q);
-        q->is_stranded =
-            q->n_windows_gone > first_seen(s, q->n_computed) || q->n_windows < q->n_computed / KV_PAGE_TOKENS;
+        q->windows.are_incomplete =
+            q->windows.n_gone > first_seen(s, q->n_computed) || q->windows.n < q->n_computed / KV_PAGE_TOKENS;
     }
-    return !q->is_stranded;
+    return !q->windows.are_incomplete;
 }
 
 bool sched_local_take(struct sched *s, struct sched_seq *q) { return add_window(s, q, true); }
@@ -141,27 +142,27 @@ void sched_local_filled(struct sched *s, struct sched_seq *q, int32_t i)
     if (s->cfg.n_windows == 0) {
         return;
     }
-    int32_t window = kv_cache_window(s->kv, q->pages[i]);
+    int32_t window = kv_cache_window(s->kv, q->pages.table[i]);
     if (window == KV_NO_WINDOW) {
-        kv_cache_keep_window(s->kv, q->pages[i], q->windows[i]);
-    } else if (window != q->windows[i]) {
+        kv_cache_keep_window(s->kv, q->pages.table[i], q->windows.table[i]);
+    } else if (window != q->windows.table[i]) {
         kv_cache_hold_window(s->kv, window);
-        kv_cache_drop_window(s->kv, q->windows[i], false);
-        q->windows[i] = window;
+        kv_cache_drop_window(s->kv, q->windows.table[i], false);
+        q->windows.table[i] = window;
     }
 }
 
 bool sched_local_adopt(struct sched *s, struct sched_seq *q, int32_t i)
 {
-    int32_t parent = i > 0 ? q->pages[i - 1] : KV_NO_PAGE;
-    int32_t page = kv_cache_find(s->kv, q->salt, parent, q->tokens + i * KV_PAGE_TOKENS);
+    int32_t parent = i > 0 ? q->pages.table[i - 1] : KV_NO_PAGE;
+    int32_t page = kv_cache_find(s->kv, q->terms.salt, parent, q->tokens + i * KV_PAGE_TOKENS);
     if (page == KV_NO_PAGE || !kv_cache_is_filled(s->kv, page)) { /* another sequence is computing it */
         return false;
     }
     kv_cache_hold(s->kv, page);
     kv_cache_prefer(s->kv, page);
-    kv_cache_drop(s->kv, q->pages[i]);
-    q->pages[i] = page;
+    kv_cache_drop(s->kv, q->pages.table[i]);
+    q->pages.table[i] = page;
     sched_local_filled(s, q, i);
     return true;
 }
@@ -170,18 +171,18 @@ bool sched_local_adopt(struct sched *s, struct sched_seq *q, int32_t i)
 
 bool sched_local_begin_restore(struct sched *s, struct sched_seq *q, int32_t end)
 {
-    int32_t n_filled = count_filled(s, q, q->n_pages);
+    int32_t n_filled = count_filled(s, q, q->pages.n);
     if (end <= longest(s, q, n_filled)) {
         return false;
     }
     for (int32_t i = n_filled; i < end; i++) { /* wait for pages that another sequence is computing */
-        if (!kv_cache_is_named(s->kv, q->pages[i]) || kv_cache_owner(s->kv, q->pages[i]) != q->number) {
+        if (!kv_cache_is_named(s->kv, q->pages.table[i]) || kv_cache_owner(s->kv, q->pages.table[i]) != q->number) {
             return false;
         }
     }
     sched_local_drop(s, q);
-    q->n_windows = q->n_windows_gone = first_seen(s, end * KV_PAGE_TOKENS);
-    while (q->n_windows < end) {
+    q->windows.n = q->windows.n_gone = first_seen(s, end * KV_PAGE_TOKENS);
+    while (q->windows.n < end) {
         if (!add_window(s, q, true)) {
             sched_local_drop(s, q);
             return false;
@@ -192,7 +193,8 @@ bool sched_local_begin_restore(struct sched *s, struct sched_seq *q, int32_t end
 
 struct backend_page sched_local_missing(const struct sched *s, const struct sched_seq *q, int32_t i)
 {
-    bool has_window = i < q->n_windows_gone || kv_cache_window(s->kv, q->pages[i]) == q->windows[i];
-    return (struct backend_page){.page = kv_cache_is_filled(s->kv, q->pages[i]) ? BACKEND_NO_PAGE : q->pages[i],
-                                 .window = has_window ? BACKEND_NO_PAGE : q->windows[i]};
+    bool has_window = i < q->windows.n_gone || kv_cache_window(s->kv, q->pages.table[i]) == q->windows.table[i];
+    return (struct backend_page){.page =
+                                     kv_cache_is_filled(s->kv, q->pages.table[i]) ? BACKEND_NO_PAGE : q->pages.table[i],
+                                 .window = has_window ? BACKEND_NO_PAGE : q->windows.table[i]};
 }

@@ -18,8 +18,8 @@ static void make_masks(const struct sched *s, const struct sched_batch *b, struc
 {
     int32_t n_accepted = 0;
     bool goes_on = true;
-    while (goes_on && grammar_matcher_mask(q->matcher, mask_at(s, b, q->i_sample + q->n_masks)) == ERR_OK) {
-        goes_on = q->n_masks++ < q->n_draft &&
+    while (goes_on && grammar_matcher_mask(q->matcher, mask_at(s, b, q->rows.i_sample + q->rows.n_masks)) == ERR_OK) {
+        goes_on = q->rows.n_masks++ < q->rows.n_draft &&
                   grammar_matcher_accept(q->matcher, q->tokens[q->n_tokens + n_accepted], &goes_on) == ERR_OK &&
                   goes_on;
         n_accepted += goes_on;
@@ -27,7 +27,7 @@ static void make_masks(const struct sched *s, const struct sched_batch *b, struc
     grammar_matcher_rollback(q->matcher, n_accepted);
 }
 
-static bool wants_masks(const struct sched_seq *q) { return q->matcher != NULL && q->i_sample >= 0; }
+static bool wants_masks(const struct sched_seq *q) { return q->matcher != NULL && q->rows.i_sample >= 0; }
 
 static void *masker_main(void *arg)
 {
@@ -62,8 +62,8 @@ enum err sched_masks_init(struct sched *s)
     pthread_cond_init(&m->wake, NULL);
     pthread_cond_init(&m->done, NULL);
     for (int32_t i = 0; i < s->cfg.max_begun && (is_device || s->cfg.has_spare_cpu); i++) {
-        s->batches[i].masks = mem_map(mask_bytes(s), MEM_SCRATCH);
-        if (s->batches[i].masks == NULL) {
+        s->batches.all[i].masks = mem_map(mask_bytes(s), MEM_SCRATCH);
+        if (s->batches.all[i].masks == NULL) {
             return ERR_NOMEM;
         }
     }
@@ -93,7 +93,7 @@ void sched_masks_fini(struct sched *s)
         pthread_join(m->thread, NULL);
     }
     for (int32_t i = 0; i < s->cfg.max_begun; i++) {
-        mem_unmap(s->batches[i].masks, mask_bytes(s), MEM_SCRATCH);
+        mem_unmap(s->batches.all[i].masks, mask_bytes(s), MEM_SCRATCH);
     }
     pthread_mutex_destroy(&m->lock);
     pthread_cond_destroy(&m->wake);
@@ -105,7 +105,7 @@ void sched_masks_begin(struct sched *s, const struct sched_batch *b)
     struct sched_masker *m = &s->masker;
     bool are_wanted = false;
     for (int32_t i = 0; i < b->n_seqs && b->masks != NULL; i++) {
-        b->seqs[i]->n_masks = 0;
+        b->seqs[i]->rows.n_masks = 0;
         are_wanted = are_wanted || wants_masks(b->seqs[i]);
     }
     if (are_wanted && m->is_started) {
@@ -151,5 +151,5 @@ void sched_masks_wait(struct sched *s)
 
 const uint64_t *sched_mask(const struct sched *s, const struct sched_batch *b, const struct sched_seq *q, int32_t i)
 {
-    return b->masks != NULL && i - q->i_sample < q->n_masks ? mask_at(s, b, i) : NULL;
+    return b->masks != NULL && i - q->rows.i_sample < q->rows.n_masks ? mask_at(s, b, i) : NULL;
 }

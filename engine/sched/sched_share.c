@@ -20,18 +20,18 @@ void sched_share_enter(struct sched *s, struct sched_seq *q)
     if (t->n_work++ > 0) {
         return;
     }
-    double least = s->most_vtime;
-    for (const struct sched_tenant *u = s->active; u != NULL; u = u->next_active) {
+    double least = s->shares.most_vtime;
+    for (const struct sched_tenant *u = s->shares.active; u != NULL; u = u->next_active) {
         least = MIN_OF(least, u->vtime);
     }
     t->vtime = MAX_OF(t->vtime, least);
-    t->next_active = s->active;
-    s->active = t;
+    t->next_active = s->shares.active;
+    s->shares.active = t;
 }
 
 void sched_share_leave(struct sched *s, struct sched_seq *q)
 {
-    struct sched_tenant *t = q->group->tenant, **link = &s->active;
+    struct sched_tenant *t = q->group->tenant, **link = &s->shares.active;
     if (--t->n_work > 0) {
         return;
     }
@@ -44,51 +44,51 @@ void sched_share_leave(struct sched *s, struct sched_seq *q)
 void sched_share_expect(struct sched *s, struct sched_seq *q, int64_t n_rows)
 {
     pthread_mutex_lock(&s->lock);
-    double mean = s->mean_tokens >= 0 ? s->mean_tokens : SCHED_GUESS_TOKENS;
+    double mean = s->shares.mean_tokens >= 0 ? s->shares.mean_tokens : SCHED_GUESS_TOKENS;
     pthread_mutex_unlock(&s->lock);
-    q->n_ahead = n_rows + MIN_OF((int64_t)mean, (int64_t)q->max_total - q->n_tokens);
-    q->group->tenant->n_ahead += q->n_ahead;
+    q->turn.n_ahead = n_rows + MIN_OF((int64_t)mean, (int64_t)q->max_total - q->n_tokens);
+    q->group->tenant->n_ahead += q->turn.n_ahead;
 }
 
 void sched_share_stop(struct sched_seq *q)
 {
-    q->group->tenant->n_ahead -= q->n_ahead;
-    q->n_ahead = 0;
+    q->group->tenant->n_ahead -= q->turn.n_ahead;
+    q->turn.n_ahead = 0;
 }
 
 void sched_share_count(struct sched *s, struct sched_seq *q, int32_t n_rows)
 {
     struct sched_tenant *t = q->group->tenant;
-    int64_t expected = MIN_OF((int64_t)n_rows, q->n_ahead);
+    int64_t expected = MIN_OF((int64_t)n_rows, q->turn.n_ahead);
     t->vtime += n_rows / weight_of(t);
     t->n_ahead -= expected;
-    q->n_ahead -= expected;
-    s->most_vtime = MAX_OF(s->most_vtime, t->vtime);
-    if (s->has_lower) {
-        s->owed += t->priority == s->top ? (double)n_rows / (SCHED_LOW_PART - 1) : -n_rows;
-        s->owed = MAX_OF(MIN_OF(s->owed, SCHED_LOW_MOST), -SCHED_LOW_MOST);
+    q->turn.n_ahead -= expected;
+    s->shares.most_vtime = MAX_OF(s->shares.most_vtime, t->vtime);
+    if (s->shares.has_lower) {
+        s->shares.owed += t->priority == s->shares.top ? (double)n_rows / (SCHED_LOW_PART - 1) : -n_rows;
+        s->shares.owed = MAX_OF(MIN_OF(s->shares.owed, SCHED_LOW_MOST), -SCHED_LOW_MOST);
     }
 }
 
 void sched_share_look(struct sched *s)
 {
-    s->top = INT32_MIN;
-    s->has_lower = false;
-    for (const struct sched_tenant *t = s->active; t != NULL; t = t->next_active) {
-        s->top = MAX_OF(s->top, t->priority);
+    s->shares.top = INT32_MIN;
+    s->shares.has_lower = false;
+    for (const struct sched_tenant *t = s->shares.active; t != NULL; t = t->next_active) {
+        s->shares.top = MAX_OF(s->shares.top, t->priority);
     }
-    for (const struct sched_tenant *t = s->active; t != NULL; t = t->next_active) {
-        s->has_lower = s->has_lower || t->priority < s->top;
+    for (const struct sched_tenant *t = s->shares.active; t != NULL; t = t->next_active) {
+        s->shares.has_lower = s->shares.has_lower || t->priority < s->shares.top;
     }
-    s->owed = s->has_lower ? s->owed : 0;
+    s->shares.owed = s->shares.has_lower ? s->shares.owed : 0;
 }
 
-static bool is_owed(const struct sched *s) { return s->has_lower && s->owed > 0; }
+static bool is_owed(const struct sched *s) { return s->shares.has_lower && s->shares.owed > 0; }
 
 /* Returns t's current class: all lower classes that are owed rows count as one. */
 static int class_of(const struct sched *s, const struct sched_tenant *t)
 {
-    return t->priority == s->top || !is_owed(s) ? t->priority : s->top + 1;
+    return t->priority == s->shares.top || !is_owed(s) ? t->priority : s->shares.top + 1;
 }
 
 static double tag_of(const struct sched_tenant *t) { return t->vtime + (double)t->n_ahead / weight_of(t); }
@@ -105,7 +105,7 @@ bool sched_share_may_take(const struct sched *s, const struct sched_tenant *t, i
 {
     int a = class_of(s, t), b = class_of(s, u);
     if (a < b) { /* a lower class yields any slot; the highest, which owes others rows, not a key's only one */
-        return t->priority < u->priority || (place > 0 && s->owed >= SCHED_LOW_OWED);
+        return t->priority < u->priority || (place > 0 && s->shares.owed >= SCHED_LOW_OWED);
     }
     /* Afterwards t must still have no less than u, by weight. */
     return a == b && place > 0 && (int64_t)(t->n_running - 1) * u->weight >= (int64_t)(u->n_running + 1) * t->weight;

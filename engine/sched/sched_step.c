@@ -16,11 +16,11 @@ static bool wants_token(const struct sched_seq *q) { return q->n_tokens < q->max
 static bool has_room(struct sched_seq *q, uint32_t events)
 {
     if (sched_ring_room(q) >= events) {
-        q->stalled_since = 0;
+        q->reader.stalled_since = 0;
         return true;
     }
-    if (q->stalled_since == 0) {
-        q->stalled_since = clock_now_ns();
+    if (q->reader.stalled_since == 0) {
+        q->reader.stalled_since = clock_now_ns();
     }
     q->wait = SCHED_WAIT_READER;
     return false;
@@ -30,9 +30,9 @@ static bool has_room(struct sched_seq *q, uint32_t events)
  * no more. */
 static int32_t row_wants(const struct sched *s, const struct sched_seq *q)
 {
-    int32_t n = sampler_wants(&q->sampling, s->cfg.n_vocab, q->n_tokens - q->n_prompt < q->min_tokens);
+    int32_t n = sampler_wants(&q->terms.sampling, s->cfg.n_vocab, q->n_tokens - q->n_prompt < q->terms.min_tokens);
     /* the guide can require any token's log-probability */
-    n = q->guide.next != NULL && q->sampling.n_top >= 0 ? BACKEND_ALL_LOGITS : n;
+    n = q->terms.guide.next != NULL && q->terms.sampling.n_top >= 0 ? BACKEND_ALL_LOGITS : n;
     return n <= s->cfg.max_best || n == 0 ? n : BACKEND_ALL_LOGITS;
 }
 
@@ -45,7 +45,7 @@ static bool is_decoding(const struct sched_seq *q)
 static void add_rows(const struct sched *s, struct sched_batch *b, struct sched_seq *q, int32_t n)
 {
     int32_t first_logits = b->n_logits, first_hidden = b->n_hidden;
-    q->i_sample = -1;
+    q->rows.i_sample = -1;
     for (int32_t i = 0; i < n; i++) {
         int32_t at = q->n_computed + i, row = b->n_rows++;
         b->tokens[row] = q->tokens[at];
@@ -53,9 +53,9 @@ static void add_rows(const struct sched *s, struct sched_batch *b, struct sched_
         b->sum_pos += is_decoding(q) ? 0 : at;
         b->seq[row] = b->n_seqs;
         bool is_last = at >= q->n_tokens - 1; /* or a draft after it */
-        bool for_prompt = q->prompt_logprobs && at < q->n_prompt - 1;
+        bool for_prompt = q->terms.prompt_logprobs && at < q->n_prompt - 1;
         if (for_prompt || (is_last && wants_token(q))) {
-            q->i_sample = at == q->n_tokens - 1 ? b->n_logits : q->i_sample;
+            q->rows.i_sample = at == q->n_tokens - 1 ? b->n_logits : q->rows.i_sample;
             b->wants[b->n_logits] = for_prompt ? BACKEND_ALL_LOGITS : row_wants(s, q);
             b->logit_rows[b->n_logits++] = row;
         }
@@ -63,15 +63,15 @@ static void add_rows(const struct sched *s, struct sched_batch *b, struct sched_
             b->hidden_rows[b->n_hidden++] = row;
         }
     }
-    q->n_chunk = n;
+    q->rows.n = n;
     q->wait = SCHED_WAIT_COUNT;
-    q->i_logits = first_logits;
-    q->i_hidden = first_hidden;
-    q->n_hidden = b->n_hidden - first_hidden;
-    b->tables[b->n_seqs] = q->pages;
-    b->window_tables[b->n_seqs] = q->windows;
-    b->states[b->n_seqs] = q->state;
-    b->begin_states[b->n_seqs] = q->begin_state != KV_NO_STATE ? q->begin_state : q->state;
+    q->rows.i_logits = first_logits;
+    q->rows.i_hidden = first_hidden;
+    q->rows.n_hidden = b->n_hidden - first_hidden;
+    b->tables[b->n_seqs] = q->pages.table;
+    b->window_tables[b->n_seqs] = q->windows.table;
+    b->states[b->n_seqs] = q->states.own;
+    b->begin_states[b->n_seqs] = q->states.begin != KV_NO_STATE ? q->states.begin : q->states.own;
     b->seqs[b->n_seqs++] = q;
 }
 
@@ -85,10 +85,10 @@ static void add_decoding(struct sched *s, struct sched_batch *b)
         if (sched_is_left_out(s, q)) {
             continue;
         }
-        bool can_run = !q->is_begun && is_decoding(q) && has_room(q, 1) && n < s->cfg.max_rows;
-        all_decode = all_decode && !q->is_begun && is_decoding(q);
+        bool can_run = !q->rows.are_begun && is_decoding(q) && has_room(q, 1) && n < s->cfg.max_rows;
+        all_decode = all_decode && !q->rows.are_begun && is_decoding(q);
         if (can_run && sched_grow(s, q, q->n_tokens) && sched_claim_state(s, q)) {
-            q->n_chunk = 1;
+            q->rows.n = 1;
             b->seqs[n++] = q;
         }
     }
@@ -97,9 +97,9 @@ static void add_decoding(struct sched *s, struct sched_batch *b)
     }
     for (int32_t i = 0; i < n; i++) {
         struct sched_seq *q = b->seqs[i];
-        add_rows(s, b, q, 1 + q->n_draft);
-        b->n_drafted += q->n_draft;
-        b->n_drafts += q->n_draft > 0;
+        add_rows(s, b, q, 1 + q->rows.n_draft);
+        b->n_drafted += q->rows.n_draft;
+        b->n_drafts += q->rows.n_draft > 0;
     }
     b->n_decoding = b->n_rows;
 }
@@ -108,7 +108,7 @@ static void add_decoding(struct sched *s, struct sched_batch *b)
 static double decoding_ns(const struct sched *s, int32_t n)
 {
     double ns[DRAFT_MAX + 2];
-    draft_costs_get(&s->costs, ns);
+    draft_costs_get(&s->speeds.costs, ns);
     return n <= DRAFT_MAX + 1 ? ns[n] : ns[DRAFT_MAX + 1] * n / (DRAFT_MAX + 1);
 }
 
@@ -116,8 +116,8 @@ static double decoding_ns(const struct sched *s, int32_t n)
  * variance. */
 static double step_ns(const struct sched *s)
 {
-    double budget = (double)s->cfg.step_budget_ns, usual = budget - SCHED_OFF_TIMES * s->row_costs.off_ns;
-    return MAX_OF(MIN_OF(usual, 0.9 * budget), 0.5 * budget) - s->after_express_ns;
+    double budget = (double)s->cfg.step_budget_ns, usual = budget - SCHED_OFF_TIMES * s->speeds.row_costs.off_ns;
+    return MAX_OF(MIN_OF(usual, 0.9 * budget), 0.5 * budget) - s->express.last_ns;
 }
 
 /* Returns the time of a prompt row next to decoding ones, at the prompts' current positions; 0 if none was seen yet. */
@@ -125,13 +125,13 @@ static double prompt_row_ns(const struct sched *s)
 {
     double pos = 0, n = 0;
     for (const struct sched_seq *q = s->running; q != NULL; q = q->next) {
-        if (!is_decoding(q) && !q->is_begun) {
+        if (!is_decoding(q) && !q->rows.are_begun) {
             pos += q->n_computed + SCHED_MIN_CHUNK / 2;
             n++;
         }
     }
-    double ns = row_costs_ns(&s->row_costs, n > 0 ? pos / n : 0);
-    return ns > 0 ? ns : s->ns_per_row;
+    double ns = row_costs_ns(&s->speeds.row_costs, n > 0 ? pos / n : 0);
+    return ns > 0 ? ns : s->speeds.ns_per_row;
 }
 
 /* Returns the multiple of even_rows nearest to n, or n if it is smaller than even_rows. */
@@ -146,7 +146,7 @@ static int32_t prefill_budget(const struct sched *s, const struct sched_batch *b
 {
     int32_t room = b->max_rows - b->n_rows;
     double ns_per_row = prompt_row_ns(s);
-    if ((b->n_rows == 0 && !s->is_express) || ns_per_row <= 0) {
+    if ((b->n_rows == 0 && !s->express.is_now) || ns_per_row <= 0) {
         return room;
     }
     double decoding = b->n_rows > 0 ? decoding_ns(s, b->n_rows) : 0;
@@ -158,13 +158,13 @@ static int32_t prefill_budget(const struct sched *s, const struct sched_batch *b
 /* Returns the prompt rows that q could compute in this step. */
 static int32_t count_prefill(struct sched *s, const struct sched_batch *b, struct sched_seq *q)
 {
-    if (is_decoding(q) || q->n_chunk != 0 || sched_is_left_out(s, q) || sched_disk_waits(s, q) ||
+    if (is_decoding(q) || q->rows.n != 0 || sched_is_left_out(s, q) || sched_disk_waits(s, q) ||
         sched_waits_for_state(s, q)) {
         return 0;
     }
     int32_t n = sched_ready_rows(s, q);
     q->wait = n == 0 ? SCHED_WAIT_PAGES : q->wait;
-    return q->prompt_logprobs ? MIN_OF(n, MIN_OF(b->max_logits - b->n_logits, SCHED_RING / 2)) : n;
+    return q->terms.prompt_logprobs ? MIN_OF(n, MIN_OF(b->max_logits - b->n_logits, SCHED_RING / 2)) : n;
 }
 
 /* Returns the sequence of the highest class with the fewest prompt rows left that has no reserved rows yet, or NULL. */
@@ -174,7 +174,7 @@ static struct sched_seq *shortest(struct sched *s)
     for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
         int higher = best != NULL ? q->group->tenant->priority - best->group->tenant->priority : 1;
         bool is_better = higher > 0 || (higher == 0 && q->n_tokens - q->n_computed < best->n_tokens - best->n_computed);
-        best = q->n_prefill > q->n_reserved && is_better && q->n_reserved == 0 ? q : best;
+        best = q->rows.n_prefill > q->rows.n_reserved && is_better && q->rows.n_reserved == 0 ? q : best;
     }
     return best;
 }
@@ -186,13 +186,13 @@ static int32_t reserve_prefill(struct sched *s, const struct sched_batch *b, int
     int32_t left = s->cfg.is_bidirectional ? 0 : budget / 2; /* these prompts run whole or not at all */
     int32_t kept = 0;
     for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
-        q->n_prefill = count_prefill(s, b, q);
-        q->n_reserved = 0;
+        q->rows.n_prefill = count_prefill(s, b, q);
+        q->rows.n_reserved = 0;
     }
     for (struct sched_seq *q = shortest(s); left > 0 && q != NULL; q = left > 0 ? shortest(s) : NULL) {
-        q->n_reserved = MIN_OF(q->n_prefill, left);
-        left -= q->n_reserved;
-        kept += q->n_reserved;
+        q->rows.n_reserved = MIN_OF(q->rows.n_prefill, left);
+        left -= q->rows.n_reserved;
+        kept += q->rows.n_reserved;
     }
     return kept;
 }
@@ -200,18 +200,18 @@ static int32_t reserve_prefill(struct sched *s, const struct sched_batch *b, int
 /* Returns the events that n prompt rows of q can produce, 1 or more: not those returned before a preemption. */
 static uint32_t count_events(const struct sched_seq *q, int32_t n)
 {
-    return q->prompt_logprobs ? (uint32_t)MAX_OF(q->n_computed + n + 1 - q->n_prompt_given, 1) : 1;
+    return q->terms.prompt_logprobs ? (uint32_t)MAX_OF(q->n_computed + n + 1 - q->reader.n_prompt_tokens, 1) : 1;
 }
 
 static void add_prefill(struct sched *s, struct sched_batch *b)
 {
     int32_t budget = prefill_budget(s, b), kept = budget > 0 ? reserve_prefill(s, b, budget) : 0;
     for (struct sched_seq *q = s->running; q != NULL && budget > 0 && b->n_seqs < b->max_seqs; q = q->next) {
-        kept -= q->n_reserved;
-        int32_t n = MIN_OF(q->n_prefill, budget - kept);
+        kept -= q->rows.n_reserved;
+        int32_t n = MIN_OF(q->rows.n_prefill, budget - kept);
         /* one for each other sequence */
         int32_t logits_left = b->max_logits - b->n_logits - (s->n_running - b->n_seqs - 1);
-        if (q->prompt_logprobs) {
+        if (q->terms.prompt_logprobs) {
             n = MIN_OF(n, logits_left);
         }
         n = n > 0 ? sched_grow_windows(s, q, q->n_computed + n) - q->n_computed : n;
@@ -220,7 +220,7 @@ static void add_prefill(struct sched *s, struct sched_batch *b)
         }
         if (!has_room(q, count_events(q, n))) {
             /* Other sequences can wait for its shared pages, which are before its last token and produce no event. */
-            n = q->prompt_logprobs ? 0 : MIN_OF(n, q->n_tokens - 1 - q->n_computed);
+            n = q->terms.prompt_logprobs ? 0 : MIN_OF(n, q->n_tokens - 1 - q->n_computed);
             if (n == 0) {
                 continue;
             }
@@ -236,8 +236,8 @@ static void add_prefill(struct sched *s, struct sched_batch *b)
 
 bool sched_is_end(const struct sched_seq *q, int32_t id)
 {
-    for (size_t i = 0; i < q->sampling.n_ends; i++) {
-        if (q->sampling.ends[i] == id) {
+    for (size_t i = 0; i < q->terms.sampling.n_ends; i++) {
+        if (q->terms.sampling.ends[i] == id) {
             return true;
         }
     }
@@ -261,9 +261,9 @@ static void note_first_token(struct sched_seq *q)
 {
     if (q->first_ns == 0) {
         q->first_ns = clock_now_ns();
-        pthread_mutex_lock(&q->lock);
-        q->usage.prefill_ns = q->first_ns - q->admit_ns;
-        pthread_mutex_unlock(&q->lock);
+        pthread_mutex_lock(&q->reader.lock);
+        q->reader.usage.prefill_ns = q->first_ns - q->admit_ns;
+        pthread_mutex_unlock(&q->reader.lock);
     }
 }
 
@@ -271,7 +271,7 @@ static void note_first_token(struct sched_seq *q)
 static enum err pick_guided(struct sched *s, struct sched_seq *q, const struct sampler_row *row,
                             struct sampler_result *r, bool *taken)
 {
-    int32_t id = q->guide.next != NULL ? q->guide.next(q->guide_state) : -1;
+    int32_t id = q->terms.guide.next != NULL ? q->terms.guide.next(q->terms.guide_state) : -1;
     *taken = id >= 0;
     if (*taken && q->matcher != NULL) {
         TRY(grammar_matcher_accept(q->matcher, id, taken));
@@ -280,11 +280,11 @@ static enum err pick_guided(struct sched *s, struct sched_seq *q, const struct s
         return ERR_OK;
     }
     *r = (struct sampler_result){.id = id, .logprob = NAN};
-    if (q->sampling.n_top >= 0) {
+    if (q->terms.sampling.n_top >= 0) {
         TRY(isfinite(row->logsumexp) ? ERR_OK : ERR_NUMERICAL);
-        sampler_logprobs(row, id, q->sampling.n_top, &s->scratch, r);
+        sampler_logprobs(row, id, q->terms.sampling.n_top, &s->sampling.scratch, r);
     }
-    if (q->sampling.n_top >= 0 && q->sampling.tells_drawn) { /* no other token was possible */
+    if (q->terms.sampling.n_top >= 0 && q->terms.sampling.tells_drawn) { /* no other token was possible */
         r->logprob = 1;
         r->n_top = 0;
     }
@@ -301,13 +301,13 @@ static enum err pick(struct sched *s, struct sched_seq *q, const struct sampler_
         return ERR_OK;
     }
     taken = true;
-    s->n_masks += q->matcher != NULL;
-    s->n_masks_beside += h->allowed != NULL;
+    s->sampling.n_masks += q->matcher != NULL;
+    s->sampling.n_masks_beside += h->allowed != NULL;
     if (q->matcher != NULL && h->allowed == NULL) {
-        TRY(grammar_matcher_mask(q->matcher, s->allowed));
-        h->allowed = s->allowed;
+        TRY(grammar_matcher_mask(q->matcher, s->sampling.allowed));
+        h->allowed = s->sampling.allowed;
     }
-    enum err err = sampler_pick(&q->sampling, row, h, &s->scratch, r);
+    enum err err = sampler_pick(&q->terms.sampling, row, h, &s->sampling.scratch, r);
     if (q->matcher == NULL || err != ERR_OK) {
         return q->matcher != NULL && err == ERR_INVALID_VALUE ? ERR_GRAMMAR_DEAD_END : err; /* bans leave no token */
     }
@@ -324,19 +324,19 @@ static enum err sample_next(struct sched *s, const struct sched_batch *b, struct
     struct sampler_history h = {.tokens = q->tokens,
                                 .n_prompt = q->n_prompt,
                                 .n_tokens = q->n_tokens,
-                                .ban_ends = n_generated < q->min_tokens,
+                                .ban_ends = n_generated < q->terms.min_tokens,
                                 .allowed = q->matcher != NULL ? sched_mask(s, b, q, i_logits) : NULL};
     struct sampler_result r;
     TRY(pick(s, q, &row, &h, &r));
     note_first_token(q);
     q->tokens[q->n_tokens++] = r.id;
     draft_learn(&q->draft, q->tokens, q->n_tokens);
-    if (q->guide.take != NULL) {
-        q->guide.take(q->guide_state, r.id);
+    if (q->terms.guide.take != NULL) {
+        q->terms.guide.take(q->terms.guide_state, r.id);
     }
-    pthread_mutex_lock(&q->lock);
-    q->usage.completion_tokens++;
-    pthread_mutex_unlock(&q->lock);
+    pthread_mutex_lock(&q->reader.lock);
+    q->reader.usage.completion_tokens++;
+    pthread_mutex_unlock(&q->reader.lock);
     if (sched_is_end(q, r.id)) {
         *finish = SCHED_FINISH_STOP;
         return ERR_OK;
@@ -357,10 +357,10 @@ static void give_prompt_token(struct sched *s, const struct sched_batch *b, stru
     struct sampler_result r = {.id = q->tokens[pos], .logprob = NAN};
     if (i_logits >= 0) {
         struct sampler_row row = row_at(s, b, i_logits);
-        sampler_logprobs(&row, q->tokens[pos], q->sampling.n_top, &s->scratch, &r);
+        sampler_logprobs(&row, q->tokens[pos], q->terms.sampling.n_top, &s->sampling.scratch, &r);
     }
-    if (pos == q->n_prompt_given) { /* not again after a preemption */
-        q->n_prompt_given++;
+    if (pos == q->reader.n_prompt_tokens) { /* not again after a preemption */
+        q->reader.n_prompt_tokens++;
         sched_put_token(q, SCHED_PROMPT_TOKEN, &r);
     }
 }
@@ -383,7 +383,7 @@ static enum err sample_rows(struct sched *s, const struct sched_batch *b, struct
                             enum sched_finish *finish)
 {
     int32_t from = q->n_computed;
-    for (int32_t left = q->n_draft;; left--) {
+    for (int32_t left = q->rows.n_draft;; left--) {
         int32_t guess = left > 0 ? q->tokens[q->n_tokens] : -1;
         TRY(sample_next(s, b, q, i_logits++, finish));
         if (*finish != SCHED_FINISH_NONE || q->tokens[q->n_tokens - 1] != guess) {
@@ -392,11 +392,11 @@ static enum err sample_rows(struct sched *s, const struct sched_batch *b, struct
         q->n_computed++;
     }
     sched_named_pages_filled(s, q, from);
-    if (q->n_draft > 0) {
-        pthread_mutex_lock(&q->lock);
-        q->usage.drafted_tokens += q->n_draft;
-        q->usage.accepted_tokens += q->n_computed - from;
-        pthread_mutex_unlock(&q->lock);
+    if (q->rows.n_draft > 0) {
+        pthread_mutex_lock(&q->reader.lock);
+        q->reader.usage.drafted_tokens += q->rows.n_draft;
+        q->reader.usage.accepted_tokens += q->n_computed - from;
+        pthread_mutex_unlock(&q->reader.lock);
     }
     return ERR_OK;
 }
@@ -404,9 +404,9 @@ static enum err sample_rows(struct sched *s, const struct sched_batch *b, struct
 /* Processes the results of q's rows; q can end. */
 static void finish_rows(struct sched *s, const struct sched_batch *b, struct sched_seq *q, struct step_result *out)
 {
-    q->is_begun = false;
-    int32_t first = q->n_computed, i_logits = q->i_logits, n_tokens = q->n_tokens;
-    q->n_computed += q->n_chunk - q->n_draft;
+    q->rows.are_begun = false;
+    int32_t first = q->n_computed, i_logits = q->rows.i_logits, n_tokens = q->n_tokens;
+    q->n_computed += q->rows.n - q->rows.n_draft;
     if (first < q->n_prompt) {
         sched_note_processed(q);
     }
@@ -417,10 +417,11 @@ static void finish_rows(struct sched *s, const struct sched_batch *b, struct sch
     enum sched_finish finish = SCHED_FINISH_NONE;
     enum err err = ERR_OK;
     sched_pool_states(s, b, q, first);
-    if (q->prompt_logprobs && first == 0) {
+    if (q->terms.prompt_logprobs && first == 0) {
         give_prompt_token(s, b, q, -1, 0);
     }
-    for (int32_t at = first; q->prompt_logprobs && at < q->n_computed && at < q->n_prompt - 1 && err == ERR_OK; at++) {
+    for (int32_t at = first; q->terms.prompt_logprobs && at < q->n_computed && at < q->n_prompt - 1 && err == ERR_OK;
+         at++) {
         if (isfinite(b->stats[i_logits].logsumexp)) {
             give_prompt_token(s, b, q, i_logits++, at + 1);
         } else {
@@ -431,14 +432,14 @@ static void finish_rows(struct sched *s, const struct sched_batch *b, struct sch
         if (wants_token(q)) {
             err = sample_rows(s, b, q, i_logits, &finish);
             out->n_generated += (uint64_t)(q->n_tokens - n_tokens);
-            out->n_accepted += (uint64_t)(q->n_computed - first - (q->n_chunk - q->n_draft));
+            out->n_accepted += (uint64_t)(q->n_computed - first - (q->rows.n - q->rows.n_draft));
         } else {
             note_first_token(q);
             finish = SCHED_FINISH_LENGTH;
-            err = q->pooling != PLAN_POOL_NONE ? sched_finish_embedding(s, q) : ERR_OK;
+            err = q->embed.pooling != PLAN_POOL_NONE ? sched_finish_embedding(s, q) : ERR_OK;
         }
     }
-    q->n_chunk = q->n_draft = 0;
+    q->rows.n = q->rows.n_draft = 0;
     if (err != ERR_OK || finish != SCHED_FINISH_NONE) {
         end_running(s, q, finish, err, NULL);
     }
@@ -464,7 +465,7 @@ static void fail_batch(struct sched *s, struct sched_batch *b, struct err_info *
         sched_masks_wait(s);
     }
     for (int32_t i = 0; i < b->n_seqs; i++) {
-        b->seqs[i]->is_begun = false;
+        b->seqs[i]->rows.are_begun = false;
         end_running(s, b->seqs[i], SCHED_FINISH_NONE, err, why);
     }
 }
@@ -472,36 +473,36 @@ static void fail_batch(struct sched *s, struct sched_batch *b, struct err_info *
 static void count_step(struct sched *s, const struct sched_batch *b, uint64_t ns, const struct step_result *r)
 {
     if (b->n_rows == b->n_decoding) {
-        draft_costs_note(&s->costs, b->n_rows, ns);
+        draft_costs_note(&s->speeds.costs, b->n_rows, ns);
     }
-    if (s->ns_per_early_row == 0) {
-        s->ns_per_early_row = (double)ns / b->n_rows;
+    if (s->speeds.ns_per_early_row == 0) {
+        s->speeds.ns_per_early_row = (double)ns / b->n_rows;
     }
     if (b->n_rows - b->n_drafted >= SCHED_MIN_CHUNK) {
         double now = (double)ns / b->n_rows;
-        s->ns_per_row = s->ns_per_row == 0 ? now : 0.8 * s->ns_per_row + 0.2 * now;
+        s->speeds.ns_per_row = s->speeds.ns_per_row == 0 ? now : 0.8 * s->speeds.ns_per_row + 0.2 * now;
     }
     if (b->n_decoding > 0 && b->n_rows - b->n_decoding >= SCHED_MIN_CHUNK) {
         double took = MAX_OF((double)ns - decoding_ns(s, b->n_decoding), 0.1 * (double)ns);
-        row_costs_note(&s->row_costs, b->n_rows - b->n_decoding, b->sum_pos, took);
+        row_costs_note(&s->speeds.row_costs, b->n_rows - b->n_decoding, b->sum_pos, took);
     }
     if (b->n_rows == b->n_decoding && r->n_generated > 0) {
         double now = (double)ns / (double)r->n_generated;
-        s->ns_per_token = s->ns_per_token == 0 ? now : 0.8 * s->ns_per_token + 0.2 * now;
+        s->speeds.ns_per_token = s->speeds.ns_per_token == 0 ? now : 0.8 * s->speeds.ns_per_token + 0.2 * now;
     }
     sched_count_turn(s, ns, b->n_rows == b->n_decoding);
     pthread_mutex_lock(&s->lock);
     s->stats.steps++;
     s->stats.step_rows += (uint64_t)b->n_rows;
     s->stats.step_ns += ns;
-    s->stats.overtaking += s->is_overtaking;
+    s->stats.overtaking += s->express.is_overtaking;
     s->stats.generated_tokens += r->n_generated;
     s->stats.drafted_tokens += (uint64_t)b->n_drafted;
     s->stats.drafts += (uint64_t)b->n_drafts;
     s->stats.accepted_tokens += r->n_accepted;
-    s->stats.masks += s->n_masks;
-    s->stats.masks_beside += s->n_masks_beside;
-    s->n_masks = s->n_masks_beside = 0;
+    s->stats.masks += s->sampling.n_masks;
+    s->stats.masks_beside += s->sampling.n_masks_beside;
+    s->sampling.n_masks = s->sampling.n_masks_beside = 0;
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -515,8 +516,8 @@ static void form_batch(struct sched *s, struct sched_batch *b)
 {
     clear_batch(b);
     for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
-        if (!q->is_begun) {
-            q->n_chunk = q->n_draft = 0;
+        if (!q->rows.are_begun) {
+            q->rows.n = q->rows.n_draft = 0;
             q->wait = SCHED_WAIT_BUDGET; /* unless another reason keeps it out */
         }
     }
@@ -529,16 +530,16 @@ static int32_t choose_rows(struct sched *s, struct sched_batch *b)
 {
     sched_begin_step(s);
     form_batch(s, b);
-    if (b->n_rows == 0 && s->is_express) { /* the short prompt waits for its reader, or for pages */
-        s->is_express = false;
+    if (b->n_rows == 0 && s->express.is_now) { /* the short prompt waits for its reader, or for pages */
+        s->express.is_now = false;
         form_batch(s, b);
     }
-    if (b->n_rows == 0 && s->leaves_extras) { /* the others wait for their readers, or for pages that extras hold */
-        s->leaves_extras = false;
+    if (b->n_rows == 0 && s->turns.leaves_extras) { /* the others wait for readers, or for pages that extras hold */
+        s->turns.leaves_extras = false;
         form_batch(s, b);
     }
-    b->leaves_extras = s->leaves_extras;
-    b->is_express = s->is_express;
+    b->leaves_extras = s->turns.leaves_extras;
+    b->is_express = s->express.is_now;
     return b->n_rows;
 }
 
@@ -546,19 +547,20 @@ static int32_t choose_rows(struct sched *s, struct sched_batch *b)
 static void expect(struct sched *s, int32_t n_rows)
 {
     double rows = n_rows;
-    for (int32_t i = 0; i < s->n_begun; i++) {
-        rows += s->begun[i]->n_rows;
+    for (int32_t i = 0; i < s->batches.n_begun; i++) {
+        rows += s->batches.begun[i]->n_rows;
     }
     /* the paused batch still has to be computed, too */
-    uint64_t before = s->is_overtaking ? atomic_load(&s->expected_ns) : 0;
-    atomic_store(&s->expected_ns,
-                 before + (uint64_t)(rows * (s->ns_per_row > 0 ? s->ns_per_row : s->ns_per_early_row)));
+    uint64_t before = s->express.is_overtaking ? atomic_load(&s->progress.expected_ns) : 0;
+    atomic_store(&s->progress.expected_ns,
+                 before +
+                     (uint64_t)(rows * (s->speeds.ns_per_row > 0 ? s->speeds.ns_per_row : s->speeds.ns_per_early_row)));
 }
 
 /* Passes the batch to the back end. Its sequences stay unchanged until the scheduler waits for it. */
 static enum err give(struct sched *s, struct sched_batch *b, struct err_info *why)
 {
-    bool is_left = s->cfg.overtaking_rows != 0 && !s->is_overtaking; /* others can overtake it */
+    bool is_left = s->cfg.overtaking_rows != 0 && !s->express.is_overtaking; /* others can overtake it */
     struct backend_batch batch = {.n_rows = b->n_rows,
                                   .tokens = b->tokens,
                                   .pos = b->pos,
@@ -580,18 +582,18 @@ static enum err give(struct sched *s, struct sched_batch *b, struct err_info *wh
                                   .n_hidden = b->n_hidden,
                                   .hidden_rows = b->hidden_rows,
                                   .hidden = b->hidden,
-                                  .asks = is_left ? &s->asks : NULL,
+                                  .asks = is_left ? &s->queue.asks : NULL,
                                   .between = is_left ? sched_overtake : NULL,
                                   .between_arg = s};
     for (int32_t i = 0; i < b->n_seqs; i++) {
-        b->seqs[i]->is_begun = true;
+        b->seqs[i]->rows.are_begun = true;
     }
     expect(s, b->n_rows);
-    atomic_store(&s->at, SCHED_AT_BEGIN);
+    atomic_store(&s->progress.at, SCHED_AT_BEGIN);
     b->begin_ns = s->cfg.now_ns();
     enum err err = s->cfg.backend->begin(s->cfg.model, &batch, why);
     for (int32_t i = 0; i < b->n_seqs && err == ERR_OK; i++) {
-        sched_share_count(s, b->seqs[i], b->seqs[i]->n_chunk);
+        sched_share_count(s, b->seqs[i], b->seqs[i]->rows.n);
     }
     return err;
 }
@@ -599,44 +601,44 @@ static enum err give(struct sched *s, struct sched_batch *b, struct err_info *wh
 /* Begins a batch; false: nothing to compute now. */
 static bool begin_batch(struct sched *s)
 {
-    struct sched_batch *b = s->begun[s->n_begun];
-    atomic_store(&s->at, SCHED_AT_CHOICE);
+    struct sched_batch *b = s->batches.begun[s->batches.n_begun];
+    atomic_store(&s->progress.at, SCHED_AT_CHOICE);
     if (choose_rows(s, b) == 0) {
         return false;
     }
     sched_add_copies(s, b);
     struct err_info why = {0};
     sched_masks_begin(s, b);
-    s->overtaken_ns = 0;
+    s->express.overtaken_ns = 0;
     enum err err = give(s, b, &why);
     if (err != ERR_OK) {
         fail_batch(s, b, &why, err);
         return true;
     }
-    s->n_begun++;
+    s->batches.n_begun++;
     return true;
 }
 
 /* Waits for the oldest begun batch, and samples. */
 static void finish_batch(struct sched *s)
 {
-    struct sched_batch *b = s->begun[0];
+    struct sched_batch *b = s->batches.begun[0];
     struct err_info why = {0};
     sched_masks_make(s, b);
-    atomic_store(&s->at, SCHED_AT_BACKEND);
+    atomic_store(&s->progress.at, SCHED_AT_BACKEND);
     enum err err = s->cfg.backend->wait(s->cfg.model, &why);
-    uint64_t now = s->cfg.now_ns(), ns = now - MAX_OF(b->begin_ns, s->waited_ns) - s->overtaken_ns;
-    s->waited_ns = now;
-    s->n_begun--;
+    uint64_t now = s->cfg.now_ns(), ns = now - MAX_OF(b->begin_ns, s->batches.waited_ns) - s->express.overtaken_ns;
+    s->batches.waited_ns = now;
+    s->batches.n_begun--;
     for (int32_t i = 0; i < s->cfg.max_begun - 1; i++) { /* the batches alternate */
-        s->begun[i] = s->begun[i + 1];
+        s->batches.begun[i] = s->batches.begun[i + 1];
     }
-    s->begun[s->cfg.max_begun - 1] = b;
+    s->batches.begun[s->cfg.max_begun - 1] = b;
     if (err != ERR_OK) {
         fail_batch(s, b, &why, err);
         return;
     }
-    atomic_store(&s->at, SCHED_AT_SAMPLING);
+    atomic_store(&s->progress.at, SCHED_AT_SAMPLING);
     struct step_result result = {0};
     struct sched_seq *late = sched_masks_stop(s); /* the other sequences need not wait for its masks */
     for (int32_t i = 0; i < b->n_seqs; i++) {
@@ -648,8 +650,8 @@ static void finish_batch(struct sched *s)
         sched_masks_wait(s);
         finish_rows(s, b, late, &result);
     }
-    s->leaves_extras = b->leaves_extras;
-    s->is_express = b->is_express;
+    s->turns.leaves_extras = b->leaves_extras;
+    s->express.is_now = b->is_express;
     count_step(s, b, ns, &result);
 }
 
@@ -660,7 +662,7 @@ static bool compute_express(struct sched *s, struct sched_batch *b)
     struct step_result result = {0};
     sched_begin_step(s);
     clear_batch(b);
-    if (s->is_express) {
+    if (s->express.is_now) {
         form_batch(s, b);
     }
     if (b->n_rows == 0) {
@@ -686,16 +688,16 @@ void sched_step_express(struct sched *s)
     uint64_t from = s->cfg.now_ns(), now;
     bool goes_on = true;
     while (goes_on) {
-        goes_on = compute_express(s, &s->overtaker);
+        goes_on = compute_express(s, &s->batches.overtaker);
         now = s->cfg.now_ns();
-        s->overtaken_ns += now - from;
+        s->express.overtaken_ns += now - from;
         from = now;
     }
 }
 
 void sched_finish_begun(struct sched *s)
 {
-    while (s->n_begun > 0) {
+    while (s->batches.n_begun > 0) {
         finish_batch(s);
     }
 }
@@ -704,9 +706,9 @@ void sched_finish_begun(struct sched *s)
  * are read once. */
 static bool may_begin(const struct sched *s)
 {
-    bool may = s->n_begun < s->cfg.max_begun && (s->n_begun == 0 || s->disk.n_restoring == 0);
-    for (int32_t i = 0; i < s->n_begun; i++) {
-        may = may && s->begun[i]->n_decoding == 0;
+    bool may = s->batches.n_begun < s->cfg.max_begun && (s->batches.n_begun == 0 || s->disk.n_restoring == 0);
+    for (int32_t i = 0; i < s->batches.n_begun; i++) {
+        may = may && s->batches.begun[i]->n_decoding == 0;
     }
     return may;
 }
@@ -715,10 +717,10 @@ bool sched_step(struct sched *s)
 {
     bool is_new = may_begin(s) && begin_batch(s);
     sched_tell_readers(s); /* during the computation */
-    if (is_new && s->n_begun < s->cfg.max_begun) {
+    if (is_new && s->batches.n_begun < s->cfg.max_begun) {
         return true; /* another batch can begin */
     }
-    if (s->n_begun > 0) {
+    if (s->batches.n_begun > 0) {
         finish_batch(s);
         return true;
     }

@@ -10,12 +10,12 @@
 
 static void seq_free(struct sched_seq *q)
 {
-    pthread_mutex_destroy(&q->lock);
-    pthread_cond_destroy(&q->ready);
+    pthread_mutex_destroy(&q->reader.lock);
+    pthread_cond_destroy(&q->reader.ready);
     sched_group_release(&q->group);
     grammar_matcher_free(&q->matcher);
-    if (q->guide_state != NULL && q->guide.fini != NULL) {
-        q->guide.fini(q->guide_state);
+    if (q->terms.guide_state != NULL && q->terms.guide.fini != NULL) {
+        q->terms.guide.fini(q->terms.guide_state);
     }
     struct arena a = q->arena;
     arena_fini(&a);
@@ -57,18 +57,18 @@ static void *copy_array(struct arena *a, const void *from, size_t n, size_t size
 
 static void fill_pooling(struct sched *s, struct sched_seq *q, const struct sched_request *r)
 {
-    q->pooling = r->pooling;
-    q->keeps_length = r->keeps_length;
+    q->embed.pooling = r->pooling;
+    q->embed.keeps_length = r->keeps_length;
     if (r->pooling == PLAN_POOL_NONE) {
         return;
     }
-    q->is_private =
-        q->is_private || r->pooling != PLAN_POOL_LAST || s->cfg.is_bidirectional; /* kept pages contain no states */
+    q->terms.is_private = q->terms.is_private || r->pooling != PLAN_POOL_LAST ||
+                          s->cfg.is_bidirectional; /* kept pages contain no states */
     bool is_each = r->pooling == PLAN_POOL_EACH;
     size_t n = (size_t)s->cfg.n_embd, n_vectors = is_each ? (size_t)r->n_tokens : 1;
-    q->pooled = is_each ? NULL : arena_zalloc_array(&q->arena, n, sizeof *q->pooled);
-    q->embedding =
-        arena_alloc(&q->arena, n_vectors * n * sizeof *q->embedding); /* written completely before it is read */
+    q->embed.sums = is_each ? NULL : arena_zalloc_array(&q->arena, n, sizeof *q->embed.sums);
+    q->embed.vectors =
+        arena_alloc(&q->arena, n_vectors * n * sizeof *q->embed.vectors); /* written completely before it is read */
 }
 
 static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sched_request *r)
@@ -76,34 +76,35 @@ static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sche
     struct arena *a = &q->arena;
     q->max_total = max_total(s, r);
     q->n_prompt = q->n_tokens = r->n_tokens;
-    q->min_tokens = r->min_tokens;
-    q->prompt_logprobs = r->prompt_logprobs;
-    q->is_private = r->prompt_logprobs;
-    q->state = q->begin_state = KV_NO_STATE;
-    q->deadline_ns = r->deadline_ns;
-    q->salt = kv_cache_salt(s->kv, r->salt);
-    q->usage.prompt_tokens = r->n_tokens;
+    q->terms.min_tokens = r->min_tokens;
+    q->terms.prompt_logprobs = r->prompt_logprobs;
+    q->terms.is_private = r->prompt_logprobs;
+    q->states.own = q->states.begin = KV_NO_STATE;
+    q->terms.deadline_ns = r->deadline_ns;
+    q->terms.salt = kv_cache_salt(s->kv, r->salt);
+    q->reader.usage.prompt_tokens = r->n_tokens;
     size_t n_tokens = (size_t)q->max_total + 1;
     q->tokens = arena_alloc(a, n_tokens * sizeof *q->tokens);
-    q->pages = arena_alloc(a, (n_tokens / KV_PAGE_TOKENS + 1) * sizeof *q->pages);
-    q->windows =
-        s->cfg.n_windows != 0 ? arena_zalloc_array(a, n_tokens / KV_PAGE_TOKENS + 1, sizeof *q->windows) : NULL;
-    q->names = s->cfg.disk != NULL ? arena_alloc(a, (n_tokens / KV_PAGE_TOKENS + 1) * sizeof *q->names) : NULL;
-    q->keeps_no_snapshots = r->keeps_no_snapshots;
-    q->tops = arena_alloc(a, SCHED_RING * (size_t)MAX_OF(r->sampling.n_top, 0) * sizeof *q->tops);
-    q->sampling = r->sampling;
-    q->sampling.bias = copy_array(a, r->sampling.bias, r->sampling.n_bias, sizeof *r->sampling.bias);
-    q->sampling.ends = copy_array(a, r->sampling.ends, r->sampling.n_ends, sizeof *r->sampling.ends);
+    q->pages.table = arena_alloc(a, (n_tokens / KV_PAGE_TOKENS + 1) * sizeof *q->pages.table);
+    q->windows.table =
+        s->cfg.n_windows != 0 ? arena_zalloc_array(a, n_tokens / KV_PAGE_TOKENS + 1, sizeof *q->windows.table) : NULL;
+    q->files.names =
+        s->cfg.disk != NULL ? arena_alloc(a, (n_tokens / KV_PAGE_TOKENS + 1) * sizeof *q->files.names) : NULL;
+    q->files.writes_none = r->keeps_no_snapshots;
+    q->reader.tops = arena_alloc(a, SCHED_RING * (size_t)MAX_OF(r->sampling.n_top, 0) * sizeof *q->reader.tops);
+    q->terms.sampling = r->sampling;
+    q->terms.sampling.bias = copy_array(a, r->sampling.bias, r->sampling.n_bias, sizeof *r->sampling.bias);
+    q->terms.sampling.ends = copy_array(a, r->sampling.ends, r->sampling.n_ends, sizeof *r->sampling.ends);
     fill_pooling(s, q, r);
-    q->leaves_pages = !q->is_private || (r->prompt_logprobs && r->pooling == PLAN_POOL_NONE);
+    q->terms.leaves_pages = !q->terms.is_private || (r->prompt_logprobs && r->pooling == PLAN_POOL_NONE);
     TRY(arena_ok(a));
     if (r->guide != NULL) {
-        q->guide = *r->guide;
-        q->guide_state = copy_array(a, r->guide->state, 1, r->guide->n_bytes);
+        q->terms.guide = *r->guide;
+        q->terms.guide_state = copy_array(a, r->guide->state, 1, r->guide->n_bytes);
         TRY(arena_ok(a));
     }
     if (r->grammar != NULL) {
-        q->sampling.is_guided = true;
+        q->terms.sampling.is_guided = true;
         TRY(grammar_matcher_new(r->grammar, r->vocab, &q->matcher));
     }
     memcpy(q->tokens, r->tokens, (size_t)r->n_tokens * sizeof *q->tokens);
@@ -121,7 +122,7 @@ static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sche
 /* Call it under sched.lock; NULL: unknown key. */
 static struct sched_tenant *find_tenant(const struct sched *s, uint64_t key)
 {
-    struct sched_tenant *t = s->tenants;
+    struct sched_tenant *t = s->tenants.first;
     while (t != NULL && t->key != key) {
         t = t->next;
     }
@@ -137,11 +138,11 @@ static struct sched_tenant *ref_tenant(struct sched *s, const struct sched_share
         t = fresh;
         t->key = whose->key;
         t->is_guest = whose->is_guest;
-        t->next = s->tenants;
-        t->turn = ++s->n_turns;
-        s->tenants = t;
+        t->next = s->tenants.first;
+        t->turn = ++s->tenants.n_turns;
+        s->tenants.first = t;
     } else if (t->n_groups == 0) {
-        s->n_idle--;
+        s->tenants.n_idle--;
     }
     atomic_store(&t->weight, MIN_OF(MAX_OF(whose->weight, 1), (int32_t)SCHED_MAX_WEIGHT));
     atomic_store(&t->priority, whose->priority);
@@ -155,16 +156,16 @@ static struct sched_tenant *unref_tenant(struct sched *s, struct sched_tenant *t
 {
     struct sched_tenant **last = NULL;
     t->n_groups--;
-    s->n_idle += t->n_groups == 0;
-    if (s->n_idle <= SCHED_KEPT_TENANTS) {
+    s->tenants.n_idle += t->n_groups == 0;
+    if (s->tenants.n_idle <= SCHED_KEPT_TENANTS) {
         return NULL;
     }
-    for (struct sched_tenant **link = &s->tenants; *link != NULL; link = &(*link)->next) {
+    for (struct sched_tenant **link = &s->tenants.first; *link != NULL; link = &(*link)->next) {
         last = (*link)->n_groups == 0 ? link : last;
     }
     struct sched_tenant *gone = *last;
     *last = gone->next;
-    s->n_idle--;
+    s->tenants.n_idle--;
     return gone;
 }
 
@@ -185,7 +186,7 @@ enum err sched_group_new(struct sched *s, const struct sched_share *whose, int32
     atomic_init(&g->refs, 1);
     pthread_mutex_lock(&s->lock);
     g->tenant = ref_tenant(s, whose != NULL ? whose : &nobodys, fresh);
-    g->turn = ++s->n_turns;
+    g->turn = ++s->tenants.n_turns;
     pthread_mutex_unlock(&s->lock);
     if (g->tenant != fresh) {
         mem_free(fresh);
@@ -218,7 +219,7 @@ static bool is_within_part(const struct sched *s, const struct sched_tenant *t)
         return true; /* whatever the number of clients */
     }
     int64_t weights = 0, places = ((int64_t)s->cfg.queue_max + sched_plain_places(s)) * 3 / 4;
-    for (const struct sched_tenant *u = s->tenants; u != NULL; u = u->next) {
+    for (const struct sched_tenant *u = s->tenants.first; u != NULL; u = u->next) {
         weights += u->n_groups > 0 ? atomic_load(&u->weight) : 0;
     }
     return t->n_groups * weights <= places * atomic_load(&t->weight);
@@ -245,9 +246,9 @@ static int32_t room_of(const struct sched_group *g)
             most = places + MIN_OF(places, half);
     if (!g->has_begun) {
         int32_t needed = MIN_OF(g->n_seqs, half);
-        return queue_for(s, g->tenant) - s->n_queued >= needed ? MIN_OF(needed, most) : 0;
+        return queue_for(s, g->tenant) - s->queue.n >= needed ? MIN_OF(needed, most) : 0;
     }
-    int32_t own = g->n_places - g->n_open, more = MIN_OF(most - g->n_open, half - s->n_queued);
+    int32_t own = g->n_places - g->n_open, more = MIN_OF(most - g->n_open, half - s->queue.n);
     return MAX_OF(MAX_OF(own, more), 0);
 }
 
@@ -264,8 +265,8 @@ bool sched_is_full(struct sched *s, uint64_t key)
     uint64_t limit = s->cfg.queue_max_tokens;
     pthread_mutex_lock(&s->lock);
     const struct sched_tenant *t = find_tenant(s, key);
-    bool is_full = s->n_queued >= (t != NULL ? queue_for(s, t) : queue_with_reserve(s)) ||
-                   (limit != 0 && s->n_queued_tokens >= limit);
+    bool is_full = s->queue.n >= (t != NULL ? queue_for(s, t) : queue_with_reserve(s)) ||
+                   (limit != 0 && s->queue.n_tokens >= limit);
     pthread_mutex_unlock(&s->lock);
     return is_full;
 }
@@ -276,13 +277,13 @@ bool sched_is_full(struct sched *s, uint64_t key)
 static enum err must_wait(const struct sched *s, const struct sched_group *g, int32_t n, uint64_t tokens)
 {
     uint64_t limit = s->cfg.queue_max_tokens;
-    if (s->is_stopping || (s->is_draining && !g->has_begun)) { /* a request that has begun is completed */
+    if (s->is_stopping || (s->queue.is_draining && !g->has_begun)) { /* a request that has begun is completed */
         return ERR_DRAINING;
     }
     if (s->lost.code != ERR_OK) {
         return ERR_LOST;
     }
-    bool is_full = limit != 0 && s->n_queued != 0 && s->n_queued_tokens + tokens > limit;
+    bool is_full = limit != 0 && s->queue.n != 0 && s->queue.n_tokens + tokens > limit;
     return n <= room_of(g) && !is_full ? ERR_OK : g->n_open > 0 ? ERR_AGAIN : ERR_OVERLOADED;
 }
 
@@ -290,7 +291,7 @@ static enum err must_wait(const struct sched *s, const struct sched_group *g, in
 static bool has_clients(const struct sched *s)
 {
     int n = 0;
-    for (const struct sched_tenant *t = s->tenants; t != NULL && n < 2; t = t->next) {
+    for (const struct sched_tenant *t = s->tenants.first; t != NULL && n < 2; t = t->next) {
         n += t->key != 0 || t->n_groups > 0;
     }
     return n > 1;
@@ -307,19 +308,19 @@ static enum err enqueue(struct sched *s, struct sched_seq **seqs, int32_t n)
     pthread_mutex_lock(&s->lock);
     enum err err = must_wait(s, g, n, tokens);
     for (int32_t i = 0; i < n && err == ERR_OK; i++) {
-        seqs[i]->number = ++s->next_number;
-        *s->submitted_end = seqs[i];
-        s->submitted_end = &seqs[i]->next;
+        seqs[i]->number = ++s->queue.next_number;
+        *s->queue.end = seqs[i];
+        s->queue.end = &seqs[i]->next;
     }
     if (err == ERR_OK) {
         g->n_places = g->has_begun ? g->n_places : n;
         g->has_begun = true;
         g->n_open += n;
-        s->n_queued += n;
-        s->n_queued_tokens += tokens;
+        s->queue.n += n;
+        s->queue.n_tokens += tokens;
         atomic_store(&s->has_news, true);
         bool may_go_alone = n == 1 && atomic_load(&g->tenant->n_work) == 0 && has_clients(s);
-        atomic_store(&s->asks, atomic_load(&s->asks) || may_go_alone);
+        atomic_store(&s->queue.asks, atomic_load(&s->queue.asks) || may_go_alone);
         pthread_cond_signal(&s->wake);
     }
     pthread_mutex_unlock(&s->lock);
@@ -359,11 +360,11 @@ static enum err make_seq(struct sched *s, const struct sched_request *r, struct 
         return err_set(info, ERR_NOMEM, NULL, "out of memory for a request of %d tokens", r->n_tokens);
     }
     q->arena = arena;
-    pthread_mutex_init(&q->lock, NULL);
+    pthread_mutex_init(&q->reader.lock, NULL);
     pthread_condattr_t attr;
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&q->ready, &attr);
+    pthread_cond_init(&q->reader.ready, &attr);
     pthread_condattr_destroy(&attr);
     q->sched = s;
     q->group = g;

@@ -29,10 +29,10 @@ static bool is_earlier(const struct sched *s, const struct sched_seq *a, const s
 /* Does the waiting q wait for its reader? It gave up its slot because its ring was full. */
 static bool waits_for_reader(struct sched_seq *q)
 {
-    if (q->stalled_since != 0 && sched_ring_room(q) >= SCHED_RING / 2) { /* the most that a step can need */
-        q->stalled_since = 0;
+    if (q->reader.stalled_since != 0 && sched_ring_room(q) >= SCHED_RING / 2) { /* the most that a step can need */
+        q->reader.stalled_since = 0;
     }
-    return q->stalled_since != 0;
+    return q->reader.stalled_since != 0;
 }
 
 struct sched_seq **sched_next_turn(struct sched *s)
@@ -51,28 +51,28 @@ struct sched_seq **sched_next_turn(struct sched *s)
 
 void sched_take_turn(struct sched *s, struct sched_seq *q)
 {
-    q->is_running = true;
-    q->group_turn = q->group->turn;
-    q->tenant_turn = q->group->tenant->turn;
+    q->turn.is_running = true;
+    q->turn.of_group = q->group->turn;
+    q->turn.of_tenant = q->group->tenant->turn;
     q->group->n_running++;
     q->group->tenant->n_running++;
     s->n_running++;
-    s->is_ranked = false;
+    s->turns.are_ranked = false;
     pthread_mutex_lock(&s->lock);
-    q->group->turn = q->group->tenant->turn = ++s->n_turns;
+    q->group->turn = q->group->tenant->turn = ++s->tenants.n_turns;
     pthread_mutex_unlock(&s->lock);
 }
 
 void sched_leave_turn(struct sched *s, struct sched_seq *q)
 {
-    if (q->is_running) {
-        q->is_running = false;
+    if (q->turn.is_running) {
+        q->turn.is_running = false;
         q->group->n_running--;
         q->group->tenant->n_running--;
         s->n_running--;
-        s->n_express -= q->has_express_place;
-        q->has_express_place = false;
-        s->is_ranked = false;
+        s->express.n -= q->turn.is_express;
+        q->turn.is_express = false;
+        s->turns.are_ranked = false;
         sched_share_stop(q);
     }
 }
@@ -81,15 +81,15 @@ void sched_give_turn_back(struct sched *s, struct sched_seq *q)
 {
     struct sched_group *g = q->group;
     sched_leave_turn(s, q);
-    g->turn = MIN_OF(g->turn, q->group_turn);
-    g->tenant->turn = MIN_OF(g->tenant->turn, q->tenant_turn);
+    g->turn = MIN_OF(g->turn, q->turn.of_group);
+    g->tenant->turn = MIN_OF(g->tenant->turn, q->turn.of_tenant);
 }
 
 static bool is_older(const struct sched_seq *a, const struct sched_seq *b) { return a->number < b->number; }
-static bool is_less_deep(const struct sched_seq *a, const struct sched_seq *b) { return a->level < b->level; }
+static bool is_less_deep(const struct sched_seq *a, const struct sched_seq *b) { return a->turn.level < b->turn.level; }
 static bool is_in_front(const struct sched_seq *a, const struct sched_seq *b)
 {
-    int order = sched_share_compare_places(a->group->tenant, a->place, b->group->tenant, b->place);
+    int order = sched_share_compare_places(a->group->tenant, a->turn.place, b->group->tenant, b->turn.place);
     return order != 0 ? order < 0 : a->number < b->number;
 }
 
@@ -114,47 +114,47 @@ static void find_extras(struct sched *s, int32_t n)
     int32_t n_fair = INT32_MAX;
     const struct sched_tenant *least = NULL;
     for (int32_t i = 0; i < n; i++) {
-        const struct sched_group *g = s->ranked[i]->group;
+        const struct sched_group *g = s->turns.ranked[i]->group;
         const struct sched_tenant *t = g->tenant;
         n_fair = MIN_OF(n_fair, g->n_running);
         least = least == NULL || sched_share_compare_places(t, t->n_running, least, least->n_running) < 0 ? t : least;
     }
-    s->has_extras = false;
+    s->turns.has_extras = false;
     for (int32_t i = 0; i < n; i++) {
-        struct sched_seq *q = s->ranked[i];
-        bool is_beyond = sched_share_compare_places(q->group->tenant, q->place, least, least->n_running) >= 0;
-        q->is_extra = q->level >= n_fair || is_beyond;
-        s->has_extras = s->has_extras || q->is_extra;
+        struct sched_seq *q = s->turns.ranked[i];
+        bool is_beyond = sched_share_compare_places(q->group->tenant, q->turn.place, least, least->n_running) >= 0;
+        q->turn.is_extra = q->turn.level >= n_fair || is_beyond;
+        s->turns.has_extras = s->turns.has_extras || q->turn.is_extra;
     }
 }
 
 void sched_rank(struct sched *s)
 {
     int32_t n = 0;
-    if (s->is_ranked) {
+    if (s->turns.are_ranked) {
         return;
     }
     for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
         q->group->n_ranked = q->group->tenant->n_ranked = 0;
-        s->ranked[n++] = q;
+        s->turns.ranked[n++] = q;
     }
-    sort(s->ranked, n, is_older);
+    sort(s->turns.ranked, n, is_older);
     for (int32_t i = 0; i < n; i++) {
-        s->ranked[i]->level = s->ranked[i]->group->n_ranked++;
+        s->turns.ranked[i]->turn.level = s->turns.ranked[i]->group->n_ranked++;
     }
-    sort(s->ranked, n, is_less_deep);
+    sort(s->turns.ranked, n, is_less_deep);
     for (int32_t i = 0; i < n; i++) {
-        s->ranked[i]->place = s->ranked[i]->group->tenant->n_ranked++;
+        s->turns.ranked[i]->turn.place = s->turns.ranked[i]->group->tenant->n_ranked++;
     }
     find_extras(s, n);
-    sort(s->ranked, n, is_in_front);
+    sort(s->turns.ranked, n, is_in_front);
     struct sched_seq **link = &s->running;
     for (int32_t i = 0; i < n; i++) {
-        *link = s->ranked[i];
-        link = &s->ranked[i]->next;
+        *link = s->turns.ranked[i];
+        link = &s->turns.ranked[i]->next;
     }
     *link = NULL;
-    s->is_ranked = true;
+    s->turns.are_ranked = true;
 }
 
 /* Should a sequence of g, rather than of h, make room? */
@@ -181,12 +181,12 @@ struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q)
     for (struct sched_seq *v = s->running; v != NULL; v = v->next) {
         const struct sched_group *h = v->group;
         bool is_other = h->tenant != g->tenant;
-        bool is_safe = v->is_begun || v == s->running || v->n_tokens < v->n_safe;
-        if (v->stalled_since != 0 && !v->is_begun) {
+        bool is_safe = v->rows.are_begun || v == s->running || v->n_tokens < v->turn.n_safe;
+        if (v->reader.stalled_since != 0 && !v->rows.are_begun) {
             return v;
         }
-        bool may_go = !is_safe && (is_other ? sched_share_may_take(s, h->tenant, v->place, g->tenant)
-                                            : h->n_running - g->n_running >= 2 && v->level > 0);
+        bool may_go = !is_safe && (is_other ? sched_share_may_take(s, h->tenant, v->turn.place, g->tenant)
+                                            : h->n_running - g->n_running >= 2 && v->turn.level > 0);
         if (!may_go || (best_is_other && !is_other)) {
             continue;
         }
@@ -208,11 +208,12 @@ struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q)
 bool sched_may_go_alone(const struct sched *s, const struct sched_seq *q, int32_t n_unknown)
 {
     const struct sched_tenant *t = q->group->tenant;
-    bool is_prompt = q->n_tokens == q->n_prompt && !q->is_begun && !(s->is_overtaking && q->prompt_logprobs);
+    bool is_prompt =
+        q->n_tokens == q->n_prompt && !q->rows.are_begun && !(s->express.is_overtaking && q->terms.prompt_logprobs);
     double budget = (double)s->cfg.step_budget_ns,
-           room = s->is_overtaking ? budget / 2 - (double)s->overtaken_ns : budget;
-    bool fits = MIN_OF(q->n_tokens - q->n_computed, n_unknown) * s->ns_per_row <= room;
-    return is_prompt && fits && t->n_work == 1 && t->priority == s->top && s->active->next_active != NULL;
+           room = s->express.is_overtaking ? budget / 2 - (double)s->express.overtaken_ns : budget;
+    bool fits = MIN_OF(q->n_tokens - q->n_computed, n_unknown) * s->speeds.ns_per_row <= room;
+    return is_prompt && fits && t->n_work == 1 && t->priority == s->shares.top && s->shares.active->next_active != NULL;
 }
 
 /* More rows make a step longer for all. Steps without extras give the others twice the time that extras take, so extras
@@ -221,42 +222,43 @@ bool sched_may_go_alone(const struct sched *s, const struct sched_seq *q, int32_
 void sched_begin_step(struct sched *s)
 {
     sched_rank(s);
-    if (!s->has_extras) {
-        s->debt_ns = s->fair_ns = 0;
-        s->n_full = 0;
+    if (!s->turns.has_extras) {
+        s->turns.debt_ns = s->turns.fair_ns = 0;
+        s->turns.n_full = 0;
     }
-    s->leaves_extras = s->has_extras && (s->debt_ns > 0 || s->n_full >= SCHED_FAIR_EVERY);
-    s->is_express = false;
-    for (const struct sched_seq *q = s->running; q != NULL && s->express_ns >= 0; q = q->next) {
-        s->is_express = s->is_express || sched_may_go_alone(s, q, q->n_unknown);
+    s->turns.leaves_extras = s->turns.has_extras && (s->turns.debt_ns > 0 || s->turns.n_full >= SCHED_FAIR_EVERY);
+    s->express.is_now = false;
+    for (const struct sched_seq *q = s->running; q != NULL && s->express.left_ns >= 0; q = q->next) {
+        s->express.is_now = s->express.is_now || sched_may_go_alone(s, q, q->pages.n_unknown);
     }
 }
 
 bool sched_is_left_out(const struct sched *s, const struct sched_seq *q)
 {
-    return s->is_express ? !sched_may_go_alone(s, q, q->n_unknown) : s->leaves_extras && q->is_extra;
+    return s->express.is_now ? !sched_may_go_alone(s, q, q->pages.n_unknown)
+                             : s->turns.leaves_extras && q->turn.is_extra;
 }
 
 void sched_count_turn(struct sched *s, uint64_t ns, bool only_decodes)
 {
     double took = (double)ns, most = (double)s->cfg.step_budget_ns;
-    s->after_express_ns = s->is_express ? took : 0;
-    s->express_ns += s->is_express ? -took : took / (SCHED_EXPRESS_PART - 1);
-    s->express_ns = MIN_OF(s->express_ns, most);
-    if (s->is_express) {
+    s->express.last_ns = s->express.is_now ? took : 0;
+    s->express.left_ns += s->express.is_now ? -took : took / (SCHED_EXPRESS_PART - 1);
+    s->express.left_ns = MIN_OF(s->express.left_ns, most);
+    if (s->express.is_now) {
         return;
     }
-    if (s->leaves_extras) {
-        s->n_full = 0;
-        s->debt_ns -= took;
+    if (s->turns.leaves_extras) {
+        s->turns.n_full = 0;
+        s->turns.debt_ns -= took;
         if (only_decodes) {
-            s->fair_ns = s->fair_ns == 0 ? took : 0.5 * s->fair_ns + 0.5 * took;
+            s->turns.fair_ns = s->turns.fair_ns == 0 ? took : 0.5 * s->turns.fair_ns + 0.5 * took;
         }
-    } else if (s->has_extras) {
-        s->n_full++;
-        s->debt_ns += 2 * (took - s->fair_ns);
+    } else if (s->turns.has_extras) {
+        s->turns.n_full++;
+        s->turns.debt_ns += 2 * (took - s->turns.fair_ns);
     }
-    s->debt_ns = MAX_OF(MIN_OF(s->debt_ns, 10 * most), -most);
+    s->turns.debt_ns = MAX_OF(MIN_OF(s->turns.debt_ns, 10 * most), -most);
 }
 
 /* Estimates the tokens q will still generate, from others and from itself: a sequence with many tokens is expected to
@@ -269,7 +271,7 @@ static double tokens_left(const struct sched_seq *q, double mean)
 
 double sched_estimate_ns(struct sched *s)
 {
-    double rows = 0, tokens = 0, made = 0, mean = s->mean_tokens;
+    double rows = 0, tokens = 0, made = 0, mean = s->shares.mean_tokens;
     for (const struct sched_seq *q = s->running; q != NULL; q = q->next) {
         made += (double)(q->n_tokens - q->n_prompt) / s->n_running;
     }
@@ -278,12 +280,12 @@ double sched_estimate_ns(struct sched *s)
         rows += q->n_tokens - q->n_computed;
         tokens += tokens_left(q, mean);
     }
-    const struct sched_seq *const lists[] = {s->waiting, s->submitted};
+    const struct sched_seq *const lists[] = {s->waiting, s->queue.first};
     for (size_t i = 0; i < ARRAY_LEN(lists); i++) {
         for (const struct sched_seq *q = lists[i]; q != NULL; q = q->next) {
             rows += q->n_tokens;
             tokens += tokens_left(q, mean);
         }
     }
-    return rows * s->ns_per_row + tokens * s->ns_per_token;
+    return rows * s->speeds.ns_per_row + tokens * s->speeds.ns_per_token;
 }

@@ -33,7 +33,7 @@ void sched_count_waits(struct sched *s, struct sched_seq *fresh)
         count(q, q->wait, ns, &sum);
     }
     for (struct sched_seq *q = s->waiting; q != fresh; q = q->next) {
-        count(q, q->stalled_since != 0 ? SCHED_WAIT_READER : s->queue_wait, ns, &sum);
+        count(q, q->reader.stalled_since != 0 ? SCHED_WAIT_READER : s->queue_wait, ns, &sum);
     }
     for (struct sched_seq *q = fresh; q != NULL; q = q->next) {
         count(q, s->queue_wait, now - MIN_OF(now, q->submit_ns), &sum);
@@ -59,10 +59,10 @@ void sched_note_waiting(struct sched *s)
     }
     uint64_t n_stalled = 0;
     for (const struct sched_seq *q = s->waiting; q != NULL; q = q->next) {
-        n_stalled += q->stalled_since != 0;
+        n_stalled += q->reader.stalled_since != 0;
     }
     n[SCHED_WAIT_READER] += n_stalled;
-    n[s->queue_wait] += (uint64_t)s->n_queued - n_stalled;
+    n[s->queue_wait] += (uint64_t)s->queue.n - n_stalled;
 }
 
 void sched_waits_raise(struct sched_waits *longest, const struct sched_waits *w)

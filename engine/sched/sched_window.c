@@ -30,8 +30,8 @@ int32_t sched_window_first(const struct sched *s, int32_t position)
 
 void sched_window_slide(struct sched *s, struct sched_seq *q)
 {
-    int32_t first = MIN_OF(sched_window_first(s, q->n_computed), q->n_pages);
-    while (q->n_gone < first) {
-        kv_cache_drop(s->kv, q->pages[q->n_gone++]);
+    int32_t first = MIN_OF(sched_window_first(s, q->n_computed), q->pages.n);
+    while (q->pages.n_gone < first) {
+        kv_cache_drop(s->kv, q->pages.table[q->pages.n_gone++]);
     }
 }
