@@ -12,9 +12,8 @@ struct page {
     int32_t n_children;     /* named pages with this parent */
     int32_t parent;         /* KV_NO_PAGE: a first page */
     uint64_t parent_serial; /* 0 for a first page; if the parent page has another serial now, the parent was evicted */
-    int32_t prev, next;     /* free list (next only), or list of kept pages, oldest first */
     int32_t chain;          /* next page in the same hash slot */
-    bool is_named, is_filled, is_kept, is_preferred;
+    bool is_named, is_filled, is_preferred;
     bool is_forgotten; /* named for its children, but no longer in its hash slot */
     int32_t state;     /* recurrent state after its last token, or KV_NO_STATE */
     int32_t window;    /* window page of its tokens, or KV_NO_WINDOW */
@@ -30,13 +29,18 @@ struct state {
 
 struct window {
     int32_t n_held;
-    int32_t page;       /* the page that keeps it, or KV_NO_PAGE */
-    bool is_passed;     /* the sequence that dropped it continued after it */
-    int32_t prev, next; /* free list (next only), or list of unreferenced ones, oldest first */
+    int32_t page;   /* the page that keeps it, or KV_NO_PAGE */
+    bool is_passed; /* the sequence that dropped it continued after it */
 };
 
 /* Unreferenced window pages, in order of eviction. */
 enum window_list { PASSED, ENDED, PREFERRED, N_WINDOW_LISTS };
+
+/* The neighbours of a page or window page in the free list (next only), or in the list of those kept; NO_LINK: none. */
+struct link {
+    int32_t prev, next;
+};
+enum { NO_LINK = -1 };
 
 /* Pages, or window pages, that are kept without a reference. */
 struct kept_list {
@@ -45,6 +49,7 @@ struct kept_list {
 
 struct kv_cache {
     struct page *pages;
+    struct link *links; /* [n_pages] */
     int32_t n_pages, n_held, n_kept, n_free;
     int32_t free;             /* first free page */
     struct kept_list kept[2]; /* pages that are not preferred, and preferred ones */
@@ -54,6 +59,7 @@ struct kv_cache {
     struct state *states;
     int32_t n_states, n_states_held, n_states_kept;
     struct window *windows;
+    struct link *window_links; /* [n_windows] */
     int32_t n_windows, n_windows_held, free_window;
     struct kept_list kept_windows[N_WINDOW_LISTS];
     uint64_t now;     /* counts uses of states */
@@ -65,6 +71,16 @@ static uint64_t fresh_key(void)
 {
     uint64_t key = 0;
     return getrandom(&key, sizeof key, GRND_NONBLOCK) == (ssize_t)sizeof key ? key : rng_fresh_seed();
+}
+
+/* Returns links that chain all n as free. NULL: memory is out. */
+static struct link *make_links(int32_t n)
+{
+    struct link *links = mem_zalloc_array((size_t)n, sizeof *links, MEM_KV);
+    for (int32_t i = 0; links != NULL && i < n; i++) {
+        links[i].next = i + 1 < n ? i + 1 : NO_LINK;
+    }
+    return links;
 }
 
 enum err kv_cache_new(int32_t n_pages, int32_t n_windows, int32_t n_states, struct kv_cache **out)
@@ -88,14 +104,15 @@ enum err kv_cache_new(int32_t n_pages, int32_t n_windows, int32_t n_states, stru
     kv->slots = mem_alloc(n_slots * sizeof *kv->slots, MEM_KV);
     kv->states = n_states != 0 ? mem_zalloc_array((size_t)n_states, sizeof *kv->states, MEM_KV) : NULL;
     kv->windows = n_windows != 0 ? mem_zalloc_array((size_t)n_windows, sizeof *kv->windows, MEM_KV) : NULL;
-    if (kv->pages == NULL || kv->slots == NULL || (n_states != 0 && kv->states == NULL) ||
-        (n_windows != 0 && kv->windows == NULL)) {
+    kv->links = make_links(n_pages);
+    kv->window_links = n_windows != 0 ? make_links(n_windows) : NULL;
+    if (kv->pages == NULL || kv->slots == NULL || (n_states != 0 && kv->states == NULL) || kv->links == NULL ||
+        (n_windows != 0 && (kv->windows == NULL || kv->window_links == NULL))) {
         kv_cache_free(&kv);
         return ERR_NOMEM;
     }
     memset(kv->slots, 0xFF, n_slots * sizeof *kv->slots);
     for (int32_t i = 0; i < n_pages; i++) {
-        kv->pages[i].next = i + 1 < n_pages ? i + 1 : KV_NO_PAGE;
         kv->pages[i].state = KV_NO_STATE;
         kv->pages[i].window = KV_NO_WINDOW;
     }
@@ -104,7 +121,6 @@ enum err kv_cache_new(int32_t n_pages, int32_t n_windows, int32_t n_states, stru
     }
     for (int32_t i = 0; i < n_windows; i++) {
         kv->windows[i].page = KV_NO_PAGE;
-        kv->windows[i].next = i + 1 < n_windows ? i + 1 : KV_NO_WINDOW;
     }
     for (int32_t i = 0; i < n_states; i++) {
         kv->states[i].page = KV_NO_PAGE;
@@ -117,6 +133,8 @@ void kv_cache_free(struct kv_cache **kv)
 {
     if (*kv != NULL) {
         mem_free((*kv)->pages);
+        mem_free((*kv)->links);
+        mem_free((*kv)->window_links);
         mem_free((*kv)->slots);
         mem_free((*kv)->states);
         mem_free((*kv)->windows);
@@ -149,28 +167,27 @@ uint64_t kv_cache_salt(const struct kv_cache *kv, const char *text)
     return h;
 }
 
-/* --- kept pages ------------------------------------------------------------------------------------------------- */
+/* --- lists of kept pages and window pages ------------------------------------------------------------------------ */
 
-static void keep(struct kv_cache *kv, int32_t id)
+static void list_append(struct kept_list *list, struct link *links, int32_t id)
 {
-    struct page *p = &kv->pages[id];
-    int32_t *oldest = &kv->kept[p->is_preferred].oldest, *newest = &kv->kept[p->is_preferred].newest;
-    p->is_kept = true;
-    p->prev = *newest;
-    p->next = KV_NO_PAGE;
-    *(*newest == KV_NO_PAGE ? oldest : &kv->pages[*newest].next) = id;
-    *newest = id;
-    kv->kept[p->is_preferred].n++;
-    kv->n_kept++;
+    links[id] = (struct link){.prev = list->newest, .next = NO_LINK};
+    *(list->newest == NO_LINK ? &list->oldest : &links[list->newest].next) = id;
+    list->newest = id;
+    list->n++;
+}
+
+static void list_remove(struct kept_list *list, struct link *links, int32_t id)
+{
+    const struct link *l = &links[id];
+    *(l->prev == NO_LINK ? &list->oldest : &links[l->prev].next) = l->next;
+    *(l->next == NO_LINK ? &list->newest : &links[l->next].prev) = l->prev;
+    list->n--;
 }
 
 static void unkeep(struct kv_cache *kv, int32_t id)
 {
-    struct page *p = &kv->pages[id];
-    *(p->prev == KV_NO_PAGE ? &kv->kept[p->is_preferred].oldest : &kv->pages[p->prev].next) = p->next;
-    *(p->next == KV_NO_PAGE ? &kv->kept[p->is_preferred].newest : &kv->pages[p->next].prev) = p->prev;
-    p->is_kept = false;
-    kv->kept[p->is_preferred].n--;
+    list_remove(&kv->kept[kv->pages[id].is_preferred], kv->links, id);
     kv->n_kept--;
 }
 
@@ -261,29 +278,19 @@ static struct kept_list *list_of(struct kv_cache *kv, const struct window *w)
 
 static void free_window(struct kv_cache *kv, int32_t id)
 {
-    kv->windows[id].next = kv->free_window;
+    kv->window_links[id].next = kv->free_window;
     kv->free_window = id;
 }
 
 /* Appends a window page without references to its list. */
-static void keep_last(struct kv_cache *kv, int32_t id)
+static void keep_window(struct kv_cache *kv, int32_t id)
 {
-    struct window *w = &kv->windows[id];
-    struct kept_list *list = list_of(kv, w);
-    w->prev = list->newest;
-    w->next = KV_NO_WINDOW;
-    *(w->prev == KV_NO_WINDOW ? &list->oldest : &kv->windows[w->prev].next) = id;
-    list->newest = id;
-    list->n++;
+    list_append(list_of(kv, &kv->windows[id]), kv->window_links, id);
 }
 
 static void unkeep_window(struct kv_cache *kv, int32_t id)
 {
-    struct window *w = &kv->windows[id];
-    struct kept_list *list = list_of(kv, w);
-    *(w->prev == KV_NO_WINDOW ? &list->oldest : &kv->windows[w->prev].next) = w->next;
-    *(w->next == KV_NO_WINDOW ? &list->newest : &kv->windows[w->next].prev) = w->prev;
-    list->n--;
+    list_remove(list_of(kv, &kv->windows[id]), kv->window_links, id);
 }
 
 static void forget_window(struct kv_cache *kv, int32_t page)
@@ -314,7 +321,7 @@ int32_t kv_cache_take_window(struct kv_cache *kv)
         forget_window(kv, kv->windows[oldest].page);
     }
     int32_t id = kv->free_window;
-    kv->free_window = kv->windows[id].next;
+    kv->free_window = kv->window_links[id].next;
     kv->windows[id].n_held = 1;
     kv->n_windows_held++;
     return id;
@@ -337,7 +344,7 @@ void kv_cache_drop_window(struct kv_cache *kv, int32_t window, bool passes)
     kv->n_windows_held--;
     w->is_passed = passes;
     if (w->page != KV_NO_PAGE) {
-        keep_last(kv, window);
+        keep_window(kv, window);
     } else {
         free_window(kv, window);
     }
@@ -395,7 +402,7 @@ static void unname(struct kv_cache *kv, int32_t id)
 
 static void release(struct kv_cache *kv, int32_t id)
 {
-    kv->pages[id].next = kv->free;
+    kv->links[id].next = kv->free;
     kv->free = id;
     kv->n_free++;
 }
@@ -413,8 +420,7 @@ int32_t kv_cache_find(const struct kv_cache *kv, uint64_t salt, int32_t parent, 
     return KV_NO_PAGE;
 }
 
-bool kv_cache_name(struct kv_cache *kv, int32_t page, uint64_t salt, int32_t parent, const int32_t *tokens,
-                   uint64_t owner)
+bool kv_cache_name(struct kv_cache *kv, int32_t page, uint64_t salt, int32_t parent, const int32_t *tokens)
 {
     if (kv_cache_find(kv, salt, parent, tokens) != KV_NO_PAGE) {
         return false;
@@ -424,7 +430,6 @@ bool kv_cache_name(struct kv_cache *kv, int32_t page, uint64_t salt, int32_t par
     p->parent = parent;
     p->parent_serial = serial_of(kv, parent);
     p->hash = hash_of(kv, salt, p->parent_serial, tokens);
-    p->owner = owner;
     p->serial = ++kv->n_names;
     p->is_named = true;
     p->is_filled = p->is_forgotten = false;
@@ -474,7 +479,7 @@ void kv_cache_prefer(struct kv_cache *kv, int32_t page)
     }
     p->is_preferred = true;
     if (is_listed) {
-        keep_last(kv, p->window);
+        keep_window(kv, p->window);
     }
 }
 
@@ -498,7 +503,7 @@ static void evict(struct kv_cache *kv, int32_t id)
  * front. */
 static bool evict_from(struct kv_cache *kv, int list)
 {
-    for (int32_t id = kv->kept[list].oldest; id != KV_NO_PAGE; id = kv->pages[id].next) {
+    for (int32_t id = kv->kept[list].oldest; id != KV_NO_PAGE; id = kv->links[id].next) {
         if (kv->pages[id].n_children == 0) {
             evict(kv, id);
             return true;
@@ -530,7 +535,7 @@ int32_t kv_cache_take(struct kv_cache *kv)
         return KV_NO_PAGE;
     }
     int32_t id = kv->free;
-    kv->free = kv->pages[id].next;
+    kv->free = kv->links[id].next;
     kv->n_free--;
     kv->n_held++;
     kv->pages[id] = (struct page){.n_held = 1, .parent = KV_NO_PAGE, .state = KV_NO_STATE, .window = KV_NO_WINDOW};
@@ -554,7 +559,8 @@ void kv_cache_drop(struct kv_cache *kv, int32_t page)
     }
     kv->n_held--;
     if (p->is_named && p->is_filled && !has_lost_parent(kv, p)) {
-        keep(kv, page);
+        list_append(&kv->kept[p->is_preferred], kv->links, page);
+        kv->n_kept++;
         return;
     }
     if (p->is_named) {
@@ -566,4 +572,3 @@ void kv_cache_drop(struct kv_cache *kv, int32_t page)
 int32_t kv_cache_n_available(const struct kv_cache *kv) { return kv->n_free + kv->n_kept; }
 int32_t kv_cache_n_held(const struct kv_cache *kv) { return kv->n_held; }
 int32_t kv_cache_n_kept(const struct kv_cache *kv) { return kv->n_kept; }
-int32_t kv_cache_n_pages(const struct kv_cache *kv) { return kv->n_pages; }

@@ -48,11 +48,9 @@ void kv_cache_drop(struct kv_cache *kv, int32_t page);
  * separates tenants. tokens: KV_PAGE_TOKENS ids. */
 int32_t kv_cache_find(const struct kv_cache *kv, uint64_t salt, int32_t parent, const int32_t *tokens);
 
-/* Gives a held page without identity its identity. Returns false if another page has that identity. The parent must be
- * held and have an identity. owner: the sequence that computes it (not KV_NO_OWNER); the page counts as empty until
- * kv_cache_fill. */
-bool kv_cache_name(struct kv_cache *kv, int32_t page, uint64_t salt, int32_t parent, const int32_t *tokens,
-                   uint64_t owner);
+/* Gives a held page without identity its identity, without an owner. Returns false if another page has that identity.
+ * The parent must be held and have an identity. The page counts as empty until kv_cache_fill. */
+bool kv_cache_name(struct kv_cache *kv, int32_t page, uint64_t salt, int32_t parent, const int32_t *tokens);
 
 /* Marks the page's content as complete; it no longer has an owner. */
 void kv_cache_fill(struct kv_cache *kv, int32_t page);
@@ -81,8 +79,9 @@ bool kv_cache_has_lost_parent(const struct kv_cache *kv, int32_t page);
 bool kv_cache_is_named(const struct kv_cache *kv, int32_t page);
 bool kv_cache_is_held(const struct kv_cache *kv, int32_t page);
 bool kv_cache_is_filled(const struct kv_cache *kv, int32_t page);
+/* Returns the sequence that computes the page; KV_NO_OWNER also for pages without identity. */
 uint64_t kv_cache_owner(const struct kv_cache *kv, int32_t page);
-/* Sets the sequence that computes a named, empty page: a waiter that takes over, or KV_NO_OWNER if the owner leaves. */
+/* Sets the sequence that computes a named, empty page; KV_NO_OWNER if it leaves. */
 void kv_cache_set_owner(struct kv_cache *kv, int32_t page, uint64_t owner);
 
 /* Allocates a state with one reference, kept by no page. If none is free, takes the least recently used unreferenced
@@ -127,11 +126,10 @@ int32_t kv_cache_n_windows_held(const struct kv_cache *kv);
 int32_t kv_cache_n_windows_kept(const struct kv_cache *kv);
 int32_t kv_cache_n_windows(const struct kv_cache *kv);
 
-/* Return the pages that kv_cache_take could return now, those held by sequences, those kept for reuse only, and all. */
+/* Return the pages that kv_cache_take could return now, those held by sequences, and those kept for reuse only. */
 int32_t kv_cache_n_available(const struct kv_cache *kv);
 int32_t kv_cache_n_held(const struct kv_cache *kv);
 int32_t kv_cache_n_kept(const struct kv_cache *kv);
-int32_t kv_cache_n_pages(const struct kv_cache *kv);
 
 /* Returns a salt for text (NULL: none), keyed so that clients cannot aim at collisions. */
 uint64_t kv_cache_salt(const struct kv_cache *kv, const char *text);

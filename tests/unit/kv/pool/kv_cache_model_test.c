@@ -336,7 +336,8 @@ static void start_seq(struct world *w, struct model_seq *q)
             }
             may_share = may_share && pick(w, 10) != 0;
             if (may_share) {
-                require(w, kv_cache_name(w->kv, id, q->salt, parent, page_tokens(kind), q->number), "not named");
+                require(w, kv_cache_name(w->kv, id, q->salt, parent, page_tokens(kind)), "not named");
+                kv_cache_set_owner(w->kv, id, q->number);
                 w->pages[id] = (struct model_page){
                     .n_held = 1, .is_named = true, .salt = q->salt, .owner = q->number, .parent = parent, .kind = kind};
             }

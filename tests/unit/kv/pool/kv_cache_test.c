@@ -40,7 +40,7 @@ static int32_t make_page(struct kv_cache *kv, uint64_t salt, int32_t parent, int
 {
     int32_t page = kv_cache_take(kv);
     ck_assert_int_ne(page, KV_NO_PAGE);
-    ck_assert(kv_cache_name(kv, page, salt, parent, page_tokens(which), 1));
+    ck_assert(kv_cache_name(kv, page, salt, parent, page_tokens(which)));
     kv_cache_fill(kv, page);
     return page;
 }
@@ -50,7 +50,6 @@ START_TEST(every_page_is_given_once_and_then_none)
     enum { N = 37 };
     struct kv_cache *kv = new_cache(N);
     bool is_given[N] = {false};
-    ck_assert_int_eq(kv_cache_n_pages(kv), N);
     for (int round = 0; round < 3; round++) {
         memset(is_given, 0, sizeof is_given);
         for (int i = 0; i < N; i++) {
@@ -123,11 +122,11 @@ START_TEST(an_identity_is_given_once)
 {
     struct kv_cache *kv = new_cache(4);
     int32_t a = kv_cache_take(kv), b = kv_cache_take(kv);
-    ck_assert(kv_cache_name(kv, a, 0, KV_NO_PAGE, page_tokens(1), 9));
-    ck_assert(!kv_cache_name(kv, b, 0, KV_NO_PAGE, page_tokens(1), 10));
+    ck_assert(kv_cache_name(kv, a, 0, KV_NO_PAGE, page_tokens(1)));
+    ck_assert(!kv_cache_name(kv, b, 0, KV_NO_PAGE, page_tokens(1)));
     ck_assert(!kv_cache_is_named(kv, b));
-    ck_assert(kv_cache_name(kv, b, 1, KV_NO_PAGE, page_tokens(1), 10));
-    ck_assert_uint_eq(kv_cache_owner(kv, a), 9);
+    ck_assert(kv_cache_name(kv, b, 1, KV_NO_PAGE, page_tokens(1)));
+    ck_assert_uint_eq(kv_cache_owner(kv, a), KV_NO_OWNER);
     kv_cache_set_owner(kv, a, 11);
     ck_assert_uint_eq(kv_cache_owner(kv, a), 11);
     ck_assert(!kv_cache_is_filled(kv, a));
@@ -142,7 +141,7 @@ START_TEST(an_empty_page_is_not_kept)
 {
     struct kv_cache *kv = new_cache(4);
     int32_t a = kv_cache_take(kv);
-    ck_assert(kv_cache_name(kv, a, 0, KV_NO_PAGE, page_tokens(1), 9));
+    ck_assert(kv_cache_name(kv, a, 0, KV_NO_PAGE, page_tokens(1)));
     kv_cache_hold(kv, a); /* somebody waits for it */
     kv_cache_drop(kv, a);
     ck_assert_int_eq(kv_cache_find(kv, 0, KV_NO_PAGE, page_tokens(1)), a);
@@ -281,7 +280,7 @@ START_TEST(what_lies_in_front_of_a_window_goes_last_and_the_deepest_first)
     ck_assert_int_eq(kv_cache_find(kv, 0, KV_NO_PAGE, page_tokens(1)), a);
     /* The page has the same number and name again, and yet c is not found behind it. */
     kv_cache_hold(kv, a);
-    ck_assert(kv_cache_name(kv, b, 0, a, page_tokens(2), 1));
+    ck_assert(kv_cache_name(kv, b, 0, a, page_tokens(2)));
     kv_cache_fill(kv, b);
     ck_assert(kv_cache_has_lost_parent(kv, c));
     ck_assert_int_eq(kv_cache_find(kv, 0, b, page_tokens(3)), KV_NO_PAGE);
@@ -451,7 +450,7 @@ START_TEST(failed_allocations_leave_nothing)
         ck_assert_int_lt(n_failed, 20);
     }
     mem_fail_at(-1);
-    ck_assert_int_eq(n_failed - 1, 5);
+    ck_assert_int_eq(n_failed - 1, 7);
     kv_cache_free(&kv);
     kv_cache_free(&kv);
     ck_assert_uint_eq(mem_live(), live);
@@ -465,7 +464,7 @@ static int32_t add_kept(struct kv_cache *kv, int32_t which, bool passes)
 {
     int32_t page = kv_cache_take(kv), window = kv_cache_take_window(kv);
     ck_assert(page != KV_NO_PAGE && window != KV_NO_WINDOW);
-    ck_assert(kv_cache_name(kv, page, 1, KV_NO_PAGE, page_tokens(which), 1));
+    ck_assert(kv_cache_name(kv, page, 1, KV_NO_PAGE, page_tokens(which)));
     kv_cache_fill(kv, page);
     kv_cache_keep_window(kv, page, window);
     kv_cache_drop_window(kv, window, passes);
