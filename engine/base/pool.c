@@ -6,12 +6,12 @@
 #include "engine/base/pool.h"
 
 #include "engine/base/mem.h"
+#include "engine/base/thread.h"
 
 #include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
@@ -165,19 +165,12 @@ enum err pool_new(int n_threads, struct pool **out, struct err_info *info)
     p->n_threads = n_threads;
     p->n_started = 1;
     p->spin_rounds = n_threads <= pool_cpu_count() ? SPIN_ROUNDS : 0;
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
     int rc = 0;
     for (int i = 1; i < n_threads && rc == 0; i++) {
         p->workers[i] = (struct worker){.pool = p, .id = i};
-        rc = pthread_create(&p->workers[i].thread, NULL, worker_main, &p->workers[i]);
-        if (rc == 0) {
-            (void)pthread_setname_np(p->workers[i].thread, "worker"); /* visible to tools such as top */
-        }
+        rc = thread_start(&p->workers[i].thread, "worker", worker_main, &p->workers[i]);
         p->n_started += rc == 0;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc != 0) {
         pool_free(&p);
         return err_set(info, ERR_INTERNAL, "threads", "cannot start %d threads: %s", n_threads, strerror(rc));

@@ -5,6 +5,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/mem_account.h"
+#include "engine/base/thread.h"
 #include "fcgi/ground/log.h"
 #include "fcgi/ground/number.h"
 #include "fcgi/ground/unix_socket.h"
@@ -152,13 +153,9 @@ static struct fastcgi_request *take_request(void)
         server.unused = r->next;
         return r;
     }
-    pthread_condattr_t attr;
     r = &server.requests[server.n_requests++];
     pthread_mutex_init(&r->watch_lock, NULL);
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&r->wake, &attr);
-    pthread_condattr_destroy(&attr);
+    thread_cond_init(&r->wake);
     r->watched_fd = -1;
     return r;
 }
@@ -659,8 +656,7 @@ static void leave_idle(struct fastcgi_request *r)
  * lock held. */
 static bool rest(struct fastcgi_request *r)
 {
-    uint64_t until = clock_now_ns() + (uint64_t)fastcgi_idle_ms * 1000000u;
-    struct timespec at = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
+    struct timespec at = thread_until(clock_now_ns() + (uint64_t)fastcgi_idle_ms * 1000000u);
     r->next = server.idle;
     r->is_idle = true;
     server.idle = r;

@@ -7,6 +7,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/pool.h"
+#include "engine/base/thread.h"
 #include "fcgi/wire/fastcgi.h"
 
 #include <errno.h>
@@ -123,19 +124,10 @@ static void on_gone(void *arg)
     pthread_mutex_unlock(&gate.lock);
 }
 
-static void init_wake(struct gate_ticket *t)
-{
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&t->wake, &attr);
-    pthread_condattr_destroy(&attr);
-}
-
 /* Waits until t is admitted, its client leaves, or the deadline passes; t then no longer waits. */
 static enum err wait_inside(struct gate_ticket *t, uint64_t deadline_ns)
 {
-    struct timespec at = {.tv_sec = (time_t)(deadline_ns / 1000000000u), .tv_nsec = (long)(deadline_ns % 1000000000u)};
+    struct timespec at = thread_until(deadline_ns);
     bool is_late = false;
     pthread_mutex_lock(&gate.lock);
     while (!t->is_inside && !t->is_over && !is_late) {
@@ -173,7 +165,7 @@ enum err gate_enter(struct gate_ticket *t, uint64_t key, int32_t weight, struct 
     if (has_place) {
         go_in(t, clock_now_ns());
     } else if (t->client != NULL) {
-        init_wake(t);
+        thread_cond_init(&t->wake);
         t->next = NULL;
         *gate.waiting_end = t;
         gate.waiting_end = &t->next;

@@ -5,11 +5,11 @@
 #include "engine/base/clock.h"
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
+#include "engine/base/thread.h"
 #include "engine/kv/disk/kv_index.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
@@ -388,10 +388,8 @@ static void lower_priority(void)
 /* Waits for something to write, or until files' times must be updated. Call it under the lock. */
 static void wait_for_work(struct kv_disk *d)
 {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_sec += (time_t)(TOUCH_NS / 1000000000u);
     if (d->has_touched) {
+        struct timespec at = thread_until(clock_now_ns() + TOUCH_NS);
         (void)pthread_cond_timedwait(&d->wake[WRITES], &d->lock, &at);
     } else {
         pthread_cond_wait(&d->wake[WRITES], &d->lock);
@@ -661,15 +659,11 @@ static void free_slots(struct kv_disk *d)
 static enum err start_threads(struct kv_disk *d, struct err_info *info)
 {
     void *(*const mains[DIRECTIONS])(void *) = {[READS] = reader_main, [WRITES] = writer_main};
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
     int rc = 0;
     while (rc == 0 && d->n_started < DIRECTIONS) {
-        rc = pthread_create(&d->threads[d->n_started], NULL, mains[d->n_started], d);
+        rc = thread_start(&d->threads[d->n_started], NULL, mains[d->n_started], d);
         d->n_started += rc == 0;
     }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
     return rc == 0 ? ERR_OK
                    : err_set(info, ERR_INTERNAL, NULL, "cannot start a thread for snapshots: %s", strerror(rc));
 }
@@ -690,9 +684,7 @@ static enum err open_all(struct kv_disk *d, struct err_info *info)
         return err_set(info, ERR_CONFIG, "cache-dir", "cache-dir: %.400s", why.text);
     }
     TRY(open_key(d, info));
-    if (make_slots(d) != ERR_OK) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for snapshots");
-    }
+    TRY_MEM_FOR(make_slots(d) == ERR_OK, info, "out of memory for snapshots");
     return start_threads(d, info);
 }
 
@@ -705,21 +697,15 @@ enum err kv_disk_open(const struct kv_disk_config *cfg, struct kv_disk **out, st
                        IO_MAX_PATH_BYTES - KV_SNAPSHOT_FILE_BYTES - 8, n);
     }
     struct kv_disk *d = mem_zalloc(sizeof *d, MEM_KV);
-    if (d == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for snapshots");
-    }
+    TRY_MEM_FOR(d != NULL, info, "out of memory for snapshots");
     d->cfg = *cfg;
     memcpy(d->path, cfg->path, n + 1);
     d->cfg.path = d->path;
     pthread_mutex_init(&d->lock, NULL);
     pthread_mutex_init(&d->listen_lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
     for (int i = 0; i < DIRECTIONS; i++) {
-        pthread_cond_init(&d->wake[i], &attr);
+        thread_cond_init(&d->wake[i]);
     }
-    pthread_condattr_destroy(&attr);
     enum err err = open_all(d, info);
     if (err != ERR_OK) {
         kv_disk_close(&d);
