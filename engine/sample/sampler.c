@@ -176,24 +176,13 @@ static int32_t keep_typical(struct candidate *c, int32_t n, float typical_p)
 
 /* --- top-p and min-p of the whole vocabulary -------------------------------------------------------------------- */
 
-/* One row in the truncating stages and the draw. */
-struct chain {
-    const struct sampler_params *p;
-    const struct sampler_row *row;
-    const struct sampler_view *view;
-    struct sampler_scratch *s;
-    float max;         /* largest logit */
-    float logsumexp;   /* of the row; NaN: logits were changed */
-    int32_t n_weights; /* s->weights[0..n_weights) holds the masses of the best candidates */
-};
-
 /* Mass of all candidates, relative to the best one's. Fast results are inexact; the error is relative. */
 struct mass {
     double total, error;
     enum { MASS_NONE, MASS_OF_ROW, MASS_WITH_TAIL, MASS_EXACT } from;
 };
 
-static double exact_mass(const struct chain *c)
+static double exact_mass(const struct sampler_chain *c)
 {
     double sum = 0;
     for (int32_t b = 0; b < c->view->n_blocks; b++) {
@@ -207,7 +196,7 @@ static double exact_mass(const struct chain *c)
 }
 
 /* Sums exp((logit - max) * scale) over the logits of each block below `limit`; returns the total. */
-static double block_masses(const struct chain *c, float scale, float limit, double *sums)
+static double block_masses(const struct sampler_chain *c, float scale, float limit, double *sums)
 {
     const struct sampler_view *v = c->view;
     v->kern->block_expsum(v->logits, v->n, v->block, c->max, scale, limit, sums);
@@ -224,7 +213,7 @@ static double block_masses(const struct chain *c, float scale, float limit, doub
 }
 
 /* Returns the mass of the i-th best candidate. */
-static double weight_of(struct chain *c, int32_t i)
+static double weight_of(struct sampler_chain *c, int32_t i)
 {
     while (c->n_weights <= i) {
         c->s->weights[c->n_weights] = exp((double)c->s->cands[c->n_weights].logit - c->max);
@@ -235,7 +224,7 @@ static double weight_of(struct chain *c, int32_t i)
 
 /* Refines the mass by one step. The n candidates are all of at least `floor`. Errors: kern.h; the mean argument of
  * exponentials of at most 1 is below the logarithm of their number. */
-static void learn_mass(struct chain *c, int32_t n, float floor, struct mass *m)
+static void learn_mass(struct sampler_chain *c, int32_t n, float floor, struct mass *m)
 {
     double sums[SAMPLER_BLOCKS];
     if (m->from == MASS_NONE && !isnan(c->logsumexp)) {
@@ -259,7 +248,7 @@ static void learn_mass(struct chain *c, int32_t n, float floor, struct mass *m)
 
 /* Returns how many of the n_min_p first of n candidates hold top_p of the whole mass: exactly as many as by the exact
  * mass. n_min_p + 1: these do not hold it. */
-static int32_t keep_share(struct chain *c, int32_t n_min_p, int32_t n, float floor, struct mass *m)
+static int32_t keep_share(struct sampler_chain *c, int32_t n_min_p, int32_t n, float floor, struct mass *m)
 {
     for (;; learn_mass(c, n, floor, m)) {
         double share = c->p->top_p * m->total, least = share * (1 - m->error), most = share * (1 + m->error), sum = 0;
@@ -278,7 +267,7 @@ static int32_t keep_share(struct chain *c, int32_t n_min_p, int32_t n, float flo
 
 /* Returns a bound below which no candidate is kept: min-p cuts there, and all candidates with less than half of (1 -
  * top_p) / n of the mass hold less than 1 - top_p together. */
-static float lowest_kept(const struct chain *c, const struct mass *m)
+static float lowest_kept(const struct sampler_chain *c, const struct mass *m)
 {
     double lowest = -FLT_MAX;
     if (c->p->min_p > 0) {
@@ -292,7 +281,7 @@ static float lowest_kept(const struct chain *c, const struct mass *m)
 }
 
 /* Do n candidates hold less than half of what top-p keeps? Then many more are needed. */
-static bool is_far(struct chain *c, int32_t n, const struct mass *m)
+static bool is_far(struct sampler_chain *c, int32_t n, const struct mass *m)
 {
     double sum = 0;
     for (int32_t i = 0; i < n; i++) {
@@ -304,7 +293,7 @@ static bool is_far(struct chain *c, int32_t n, const struct mass *m)
 /* Finds the candidates of the whole vocabulary that top-p and min-p keep, best first; returns how many. They are
  * usually few, so it examines more and more of the best ones until the stages end within them. If they are many,
  * returns 0 and usually the token that u draws. */
-static int32_t select_head(struct chain *c, double u, int32_t *id)
+static int32_t select_head(struct sampler_chain *c, double u, int32_t *id)
 {
     const struct sampler_view *v = c->view;
     const int32_t counts[] = {MIN_OF(FIRST_CANDIDATES, v->n_blocks), (v->n_blocks + 1) / 2, v->n_blocks};
@@ -322,7 +311,7 @@ static int32_t select_head(struct chain *c, double u, int32_t *id)
         floor = fmaxf(floor, lowest);
         if (!is_tried && (try == 2 || is_flat || floor == c->max)) {
             is_tried = true;
-            if (sampler_bins_pick(c->p, v, c->max, c->s, u, id)) {
+            if (sampler_bins_pick(c, u, id)) {
                 return 0;
             }
         }
@@ -346,7 +335,7 @@ static int32_t select_head(struct chain *c, double u, int32_t *id)
 /* --- the draw --------------------------------------------------------------------------------------------------- */
 
 /* Draws from n candidates, best first, for u in [0, 1). */
-static int32_t draw(struct chain *c, int32_t n, double u)
+static int32_t draw(struct sampler_chain *c, int32_t n, double u)
 {
     const struct candidate *cands = c->s->cands;
     double total = 0, sum = 0, inverse = 1.0 / c->p->temperature, *weights = c->s->weights;
@@ -368,7 +357,7 @@ static int32_t draw(struct chain *c, int32_t n, double u)
 
 /* Draws from the whole vocabulary in the order of ids: the sums of the blocks give the block, a second sum the
  * token. */
-static int32_t draw_untruncated(const struct chain *c, double u)
+static int32_t draw_untruncated(const struct sampler_chain *c, double u)
 {
     double sums[SAMPLER_BLOCKS], inverse = 1.0 / c->p->temperature;
     double wanted = u * block_masses(c, (float)fmin(inverse, FLT_MAX), INFINITY, sums), sum = 0, before = 0;
@@ -421,7 +410,7 @@ static int32_t truncate(const struct sampler_params *p, struct candidate *cands,
     return p->min_p > 0 ? keep_min_p(cands, n, p->min_p) : n;
 }
 
-static int32_t sample(struct chain *c, double u)
+static int32_t sample(struct sampler_chain *c, double u)
 {
     const struct sampler_params *p = c->p;
     struct candidate *cands = c->s->cands;
@@ -433,7 +422,7 @@ static int32_t sample(struct chain *c, double u)
         n = select_head(c, u, &id);
         return n == 0 ? id : draw(c, n, u);
     }
-    if (k == c->view->n && sampler_bins_pick(p, c->view, c->max, c->s, u, &id)) {
+    if (k == c->view->n && sampler_bins_pick(c, u, &id)) {
         return id;
     }
     n = truncate(p, cands, best_of_row(c->row, c->view, k, c->s));
@@ -441,7 +430,7 @@ static int32_t sample(struct chain *c, double u)
 }
 
 /* Reports the probabilities that r->id was drawn with. Sorts the whole row, but only for requests that ask for it. */
-static void tell_drawn(struct chain *c, struct sampler_view *v, struct sampler_result *r)
+static void tell_drawn(struct sampler_chain *c, struct sampler_view *v, struct sampler_result *r)
 {
     const struct sampler_params *p = c->p;
     const struct candidate *cands = c->s->cands;
@@ -527,7 +516,7 @@ static enum err best_allowed(const struct sampler_row *row, const uint64_t *allo
 }
 
 /* Reads what the stages need, and applies bias and penalties. */
-static enum err prepare(struct chain *c, const struct sampler_row *row, const struct sampler_history *h,
+static enum err prepare(struct sampler_chain *c, const struct sampler_row *row, const struct sampler_history *h,
                         struct sampler_view *v, int32_t *best)
 {
     *best = row->argmax;
@@ -584,7 +573,8 @@ enum err sampler_pick(const struct sampler_params *p, const struct sampler_row *
     }
     struct sampler_view view;
     struct sampler_result r = {.logprob = NAN};
-    struct chain c = {.p = p, .row = row, .view = &view, .s = scratch, .max = row->max, .logsumexp = row->logsumexp};
+    struct sampler_chain c = {
+        .p = p, .row = row, .view = &view, .s = scratch, .max = row->max, .logsumexp = row->logsumexp};
     sampler_view_init(&view, row, scratch);
     find_top(&view, row, p->n_top, scratch, &r); /* before any change */
     TRY(prepare(&c, row, h, &view, &r.id));

@@ -414,15 +414,15 @@ static bool draw_from_many(struct bins *b, struct place from, struct place to, d
     return true;
 }
 
-bool sampler_bins_pick(const struct sampler_params *p, const struct sampler_view *v, float max,
-                       struct sampler_scratch *s, double u, int32_t *id)
+bool sampler_bins_pick(const struct sampler_chain *c, double u, int32_t *id)
 {
+    const struct sampler_params *p = c->p;
     double inverse = 1.0 / p->temperature;
-    if (v->n < SAMPLER_BINS_LEAST || fabsf(max) > MAX_LOGIT || p->temperature < MIN_TEMPERATURE) {
+    if (c->view->n < SAMPLER_BINS_LEAST || fabsf(c->max) > MAX_LOGIT || p->temperature < MIN_TEMPERATURE) {
         return false;
     }
-    struct bins b = {.p = p, .v = v, .s = s, .max = max, .top = k_of(max), .inverse = {1, inverse}};
-    b.error = 4e-9 * (1 + inverse) + 3e-16 * v->n; /* kern.h, twice; the second term is for summing in double */
+    struct bins b = {.p = p, .v = c->view, .s = c->s, .max = c->max, .top = k_of(c->max), .inverse = {1, inverse}};
+    b.error = 4e-9 * (1 + inverse) + 3e-16 * b.v->n; /* kern.h, twice; the second term is for summing in double */
     bool is_cut_by_mass = p->top_p < 1 || p->typical_p < 1;
     read_row(&b, is_cut_by_mass ? PLAIN : DRAW);
     struct place from = {0, 0}, to = {LAST_BIN, 0};

@@ -20,6 +20,17 @@ struct sampler_view {
     unsigned char touched[SAMPLER_BLOCKS]; /* 1: read the block from `changed` */
 };
 
+/* One row in the truncating stages and the draw. */
+struct sampler_chain {
+    const struct sampler_params *p;
+    const struct sampler_row *row;
+    const struct sampler_view *view;
+    struct sampler_scratch *s;
+    float max;         /* largest logit */
+    float logsumexp;   /* of the row; NaN: logits were changed */
+    int32_t n_weights; /* s->weights[0..n_weights) holds the masses of the best candidates */
+};
+
 /* Initialises the view; reads nothing yet. */
 void sampler_view_init(struct sampler_view *v, const struct sampler_row *row, struct sampler_scratch *s);
 
@@ -56,10 +67,9 @@ int32_t sampler_view_best(const struct sampler_view *v, int32_t k, struct candid
 
 enum { SAMPLER_BINS_LEAST = 8192 }; /* shorter rows are sorted faster */
 
-/* Finds the token that typical-p, top-p, min-p and the draw for u pick from the whole row, whose largest logit is `max`
- * (sampler_bins.c). Returns false if it cannot decide. Overwrites s->cands and s->spare. Needs v->max. */
-bool sampler_bins_pick(const struct sampler_params *p, const struct sampler_view *v, float max,
-                       struct sampler_scratch *s, double u, int32_t *id);
+/* Finds the token that typical-p, top-p, min-p and the draw for u pick from the whole row (sampler_bins.c). Returns
+ * false if it cannot decide. Overwrites s->cands and s->spare. Needs view->max. */
+bool sampler_bins_pick(const struct sampler_chain *c, double u, int32_t *id);
 
 /* Returns a lower bound, as large as possible, of the k largest logits, if at least k are not -inf. */
 float sampler_bins_floor(const struct sampler_view *v, float max, int32_t k);

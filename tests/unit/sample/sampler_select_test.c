@@ -313,7 +313,8 @@ START_TEST(bins_tell_the_token_of_flat_rows)
         double u = rng_uniform(i, 0, 0);
         sampler_view_init(&v, &row, &s);
         sampler_view_find_max(&v);
-        if (sampler_bins_pick(&p, &v, row.max, &s, u, &id)) {
+        const struct sampler_chain c = {.p = &p, .row = &row, .view = &v, .s = &s, .max = row.max};
+        if (sampler_bins_pick(&c, u, &id)) {
             n_told++;
             ck_assert_int_eq(id, plain_pick(&p, 49152, u));
         }
