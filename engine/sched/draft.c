@@ -160,15 +160,19 @@ void draft_costs_get(const struct draft_costs *c, double *ns)
     int32_t last = 0; /* last smaller row count seen */
     for (int32_t n = 1; n <= DRAFT_MAX + 1; n++) {
         bool is_known = c->ns[n] > 0 && c->n_steps - c->seen_at[n] <= STALE_STEPS;
-        ns[n] = is_known ? c->ns[n] : last == 0 ? 0 : ns[last] * (n + BASE_ROWS) / (last + BASE_ROWS);
-        for (int32_t i = last + 1; is_known && i < n; i++) {
+        if (!is_known) {
+            ns[n] = last == 0 ? 0 : ns[last] * (n + BASE_ROWS) / (last + BASE_ROWS);
+            continue;
+        }
+        ns[n] = c->ns[n];
+        for (int32_t i = last + 1; i < n; i++) {
             ns[i] = last == 0 ? ns[n] * (i + BASE_ROWS) / (n + BASE_ROWS)
                               : ns[last] + (ns[n] - ns[last]) * (i - last) / (n - last);
         }
-        last = is_known ? n : last;
+        last = n;
     }
-    for (int32_t n = DRAFT_MAX; n >= 1;
-         n--) { /* fewer rows never take longer, so one slow sample must not claim that */
+    for (int32_t n = DRAFT_MAX; n >= 1; n--) {
+        /* fewer rows never take longer, so one slow sample must not claim that */
         ns[n] = MIN_OF(ns[n], ns[n + 1]);
     }
 }

@@ -3,24 +3,26 @@
 #include "engine/sched/sched_internal.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
-#include <time.h>
 
 enum { ARENA_CHUNK_BYTES = 16384 }; /* enough for a step with default settings */
 
 /* --- sequences ---------------------------------------------------------------------------------------------------- */
 
-void sched_cancel(struct sched_seq *q)
+static void wake_up(void *sched)
 {
-    struct sched *s = q->sched;
-    if (atomic_exchange(&q->cancelled, true)) {
-        return;
-    }
+    struct sched *s = sched;
     pthread_mutex_lock(&s->lock);
     atomic_store(&s->has_news, true);
     pthread_cond_signal(&s->wake);
     pthread_mutex_unlock(&s->lock);
+}
+
+void sched_cancel(struct sched_seq *q)
+{
+    if (!atomic_exchange(&q->cancelled, true)) {
+        wake_up(q->sched);
+    }
 }
 
 void sched_release(struct sched_seq **seq)
@@ -97,8 +99,7 @@ static void put_end(struct sched_seq *q, enum sched_finish finish, enum err err,
 
 enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched_event *out)
 {
-    uint64_t until = clock_now_ns() + (uint64_t)MAX_OF(timeout_ms, 0) * 1000000u;
-    struct timespec at = {.tv_sec = (time_t)(until / 1000000000u), .tv_nsec = (long)(until % 1000000000u)};
+    struct timespec at = thread_until(clock_now_ns() + (uint64_t)MAX_OF(timeout_ms, 0) * 1000000u);
     enum err err = ERR_OK;
     pthread_mutex_lock(&q->reader.lock);
     while (q->reader.n_got == q->reader.n_put && err == ERR_OK) {
@@ -125,10 +126,7 @@ enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched_event *out
     bool was_full = err == ERR_OK && q->reader.n_put - q->reader.n_got == SCHED_RING / 2;
     pthread_mutex_unlock(&q->reader.lock);
     if (was_full) {
-        pthread_mutex_lock(&q->sched->lock);
-        atomic_store(&q->sched->has_news, true);
-        pthread_cond_signal(&q->sched->wake);
-        pthread_mutex_unlock(&q->sched->lock);
+        wake_up(q->sched);
     }
     return err;
 }
@@ -286,11 +284,7 @@ void sched_overtake(void *sched)
 /* Sleeps until there is news; at most 10 ms if slow readers pause sequences or a sequence waits for a deadline. */
 static void wait_for_news(struct sched *s, bool has_work)
 {
-    struct timespec at;
-    clock_gettime(CLOCK_MONOTONIC, &at);
-    at.tv_nsec += 10000000;
-    at.tv_sec += at.tv_nsec / 1000000000;
-    at.tv_nsec %= 1000000000;
+    struct timespec at = thread_until(clock_now_ns() + 10000000);
     atomic_store(&s->progress.step_ns, 0);
     atomic_store(&s->progress.at, SCHED_AT_REST);
     pthread_mutex_lock(&s->lock);
@@ -399,21 +393,10 @@ static enum err allocate(struct sched *s)
     TRY(arena_ok(a));
     TRY(sampler_scratch_init(&s->sampling.scratch, c->n_vocab));
     s->sampling.allowed = mem_zalloc_array(((size_t)c->n_vocab + 63) / 64, sizeof *s->sampling.allowed, MEM_SCRATCH);
-    if (s->sampling.allowed == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(s->sampling.allowed != NULL);
     TRY(sched_masks_init(s));
     TRY(sched_disk_init(s));
     return kv_cache_new(c->n_pages, c->n_windows, c->n_states, &s->kv);
-}
-
-static void wake_up(void *arg)
-{
-    struct sched *s = arg;
-    pthread_mutex_lock(&s->lock);
-    atomic_store(&s->has_news, true);
-    pthread_cond_signal(&s->wake);
-    pthread_mutex_unlock(&s->lock);
 }
 
 enum err sched_new(const struct sched_config *cfg, struct sched **out, struct err_info *info)
@@ -439,9 +422,7 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
         return err_set(info, ERR_CONFIG, NULL, "expected drafts of 0 to %d tokens, found %d", most, cfg->draft_max);
     }
     struct sched *s = mem_zalloc(sizeof *s, MEM_GENERAL);
-    if (s == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the scheduler");
-    }
+    TRY_MEM_FOR(s != NULL, info, "out of memory for the scheduler");
     s->cfg = *cfg;
     s->cfg.step_budget_ns = cfg->step_budget_ns != 0 ? cfg->step_budget_ns : SCHED_DEFAULT_BUDGET_NS;
     s->cfg.max_begun = MIN_OF(MAX_OF(cfg->max_begun, 1), (int32_t)SCHED_MAX_BEGUN);
@@ -452,11 +433,7 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
     s->stats.pages_total = (uint64_t)cfg->n_pages;
     s->stats.windows_total = (uint64_t)cfg->n_windows;
     pthread_mutex_init(&s->lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->wake, &attr);
-    pthread_condattr_destroy(&attr);
+    thread_cond_init(&s->wake);
     arena_init(&s->arena, ARENA_CHUNK_BYTES, 0, MEM_SCRATCH);
     enum err err = allocate(s);
     if (err != ERR_OK) {
@@ -465,14 +442,7 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
                        err == ERR_NOMEM ? "out of memory for the scheduler"
                                         : "cannot start a thread for the scheduler");
     }
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &before);
-    int rc = pthread_create(&s->thread, NULL, thread_main, s);
-    if (rc == 0) {
-        (void)pthread_setname_np(s->thread, "scheduler");
-    }
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    int rc = thread_start(&s->thread, "scheduler", thread_main, s);
     if (rc != 0) {
         sched_free(&s);
         return err_set(info, ERR_INTERNAL, NULL, "cannot start the scheduler's thread: %s", strerror(rc));

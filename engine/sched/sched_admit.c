@@ -5,7 +5,7 @@ static int32_t pages_for(int32_t n_positions) { return (n_positions + KV_PAGE_TO
 
 static void drop_page(struct sched *s, const struct sched_seq *q, int32_t page)
 {
-    if (kv_cache_is_named(s->kv, page) && kv_cache_owner(s->kv, page) == q->number) {
+    if (kv_cache_owner(s->kv, page) == q->number) {
         kv_cache_set_owner(s->kv, page, KV_NO_OWNER);
     }
     kv_cache_drop(s->kv, page);
@@ -35,36 +35,16 @@ static int32_t shareable(const struct sched *s, struct sched_seq *q)
     if (q->terms.is_private) {
         return 0;
     }
-    return s->cfg.n_states != 0    ? sched_pages_with_state(s, q)
-           : s->cfg.n_windows != 0 ? sched_local_shareable(s, q)
-                                   : (q->n_tokens - 1) / KV_PAGE_TOKENS;
-}
-
-/* Finds leading pages that already exist, filled or not, and enters them into q's empty table; returns their number. */
-static int32_t find_pages(const struct sched *s, struct sched_seq *q)
-{
-    int32_t n = 0, n_shareable = shareable(s, q), parent = KV_NO_PAGE;
-    while (n < n_shareable &&
-           (parent = kv_cache_find(s->kv, q->terms.salt, parent, q->tokens + n * KV_PAGE_TOKENS)) != KV_NO_PAGE) {
-        q->pages.table[n++] = parent;
+    if (s->cfg.n_states != 0) {
+        return sched_pages_with_state(s, q);
     }
-    return n;
+    return s->cfg.n_windows != 0 ? sched_local_shareable(s, q) : sched_whole_pages(q);
 }
 
-/* Returns how many leading pages of q's first n are computed. */
-static int32_t count_filled(const struct sched *s, const struct sched_seq *q, int32_t n)
-{
-    int32_t n_filled = 0;
-    while (n_filled < n && kv_cache_is_filled(s->kv, q->pages.table[n_filled])) {
-        n_filled++;
-    }
-    return n_filled;
-}
-
-/* Returns how many of these are before the window of the next row. */
+/* Returns how many of q's first n pages are before the window of the next row. */
 static int32_t count_gone(const struct sched *s, const struct sched_seq *q, int32_t n)
 {
-    return sched_window_first(s, count_filled(s, q, n) * KV_PAGE_TOKENS);
+    return sched_window_first(s, sched_filled_end(s, q, 0, n) * KV_PAGE_TOKENS);
 }
 
 /* Returns the length of q's table when it holds pages from the n_gone-th on: pages of its tokens, within its limit. */
@@ -73,33 +53,39 @@ static int32_t wanted_pages(const struct sched *s, const struct sched_seq *q, in
     return (int32_t)MIN_OF((int64_t)pages_for(q->n_tokens), (int64_t)n_gone + sched_window_pages(s));
 }
 
-/* Adds the next page of q's tokens. A whole page before the last token is shared if another sequence has it, filled or
- * not, and named if its predecessors have names. Returns false if the pool has no page. */
-static bool add_page(struct sched *s, struct sched_seq *q, int32_t n_shareable)
+/* Adds a page without a name. */
+static bool take_unnamed(struct sched *s, struct sched_seq *q)
 {
-    int32_t i = q->pages.n, parent = i > 0 ? q->pages.table[i - 1] : KV_NO_PAGE;
-    const int32_t *tokens = q->tokens + i * KV_PAGE_TOKENS;
-    bool may_share = i < n_shareable && (i == 0 || kv_cache_is_named(s->kv, parent));
-    int32_t page = may_share ? kv_cache_find(s->kv, q->terms.salt, parent, tokens) : KV_NO_PAGE;
-    if (page != KV_NO_PAGE) {
-        kv_cache_hold(s->kv, page);
-        kv_cache_prefer(s->kv, page);
-    } else {
-        page = kv_cache_take(s->kv);
-        if (page != KV_NO_PAGE && may_share) {
-            (void)kv_cache_name(s->kv, page, q->terms.salt, parent, tokens, q->number);
-        }
-    }
+    int32_t page = kv_cache_take(s->kv);
     if (page != KV_NO_PAGE) {
         q->pages.table[q->pages.n++] = page;
     }
     return page != KV_NO_PAGE;
 }
 
+/* Adds the next page of q's tokens. A whole page before the last token is shared if another sequence has it, filled or
+ * not, and named if its predecessors have names. Returns false if the pool has no page. */
+static bool add_page(struct sched *s, struct sched_seq *q, int32_t n_shareable)
+{
+    int32_t i = q->pages.n, parent = sched_parent(q, i);
+    bool may_share = i < n_shareable && (i == 0 || kv_cache_is_named(s->kv, parent));
+    int32_t page = may_share ? sched_find_page(s, q, i, parent) : KV_NO_PAGE;
+    if (page != KV_NO_PAGE) {
+        kv_cache_hold(s->kv, page);
+        kv_cache_prefer(s->kv, page);
+        q->pages.table[q->pages.n++] = page;
+    } else if (!take_unnamed(s, q)) {
+        return false;
+    } else if (may_share && sched_name_page(s, q, i)) {
+        kv_cache_set_owner(s->kv, q->pages.table[i], q->number);
+    }
+    return true;
+}
+
 /* Adds the pages of q's tokens that its window allows. Returns false, with all released, if the pool has too few. */
 static bool take_pages(struct sched *s, struct sched_seq *q)
 {
-    int32_t n_shareable = shareable(s, q), n_known = s->cfg.window != 0 ? find_pages(s, q) : 0;
+    int32_t n_shareable = shareable(s, q), n_known = s->cfg.window != 0 ? sched_find_pages(s, q, n_shareable) : 0;
     for (q->pages.n_gone = count_gone(s, q, n_known); q->pages.n < q->pages.n_gone; q->pages.n++) {
         /* Marks it as used again, like its extensions, and releases it before any page is taken. */
         int32_t page = q->pages.table[q->pages.n];
@@ -119,7 +105,8 @@ static bool take_pages(struct sched *s, struct sched_seq *q)
 /* Returns the available pages that admitting q would take: shared pages with a holder cost nothing. */
 static int32_t pages_missing(const struct sched *s, struct sched_seq *q)
 {
-    int32_t n_known = find_pages(s, q), n_gone = count_gone(s, q, n_known), n = wanted_pages(s, q, n_gone);
+    int32_t n_known = sched_find_pages(s, q, shareable(s, q)), n_gone = count_gone(s, q, n_known),
+            n = wanted_pages(s, q, n_gone);
     int32_t missing = n - n_gone;
     for (int32_t i = n_gone; i < MIN_OF(n_known, n); i++) {
         missing -= kv_cache_is_held(s->kv, q->pages.table[i]);
@@ -140,11 +127,7 @@ static void insert(struct sched_seq **list, struct sched_seq *q)
 /* Takes the pages and the state of the running q and returns it to its old place in the queue. */
 static void preempt(struct sched *s, struct sched_seq *q)
 {
-    struct sched_seq **link = &s->running;
-    while (*link != q) {
-        link = &(*link)->next;
-    }
-    *link = q->next;
+    sched_unlink(&s->running, q);
     q->turn.was_preempted = q->turn.was_preempted || q->n_computed > 0;
     sched_give_turn_back(s, q);
     sched_drop_pages(s, q);
@@ -158,12 +141,7 @@ static void preempt(struct sched *s, struct sched_seq *q)
 /* Returns the tokens of the newly admitted q that must be computed, even if they were before. */
 static int32_t count_unknown(const struct sched *s, const struct sched_seq *q)
 {
-    int32_t n = q->pages.n_gone;
-    while (n < q->pages.n && kv_cache_is_named(s->kv, q->pages.table[n]) &&
-           kv_cache_is_filled(s->kv, q->pages.table[n])) {
-        n++;
-    }
-    return q->n_tokens - n * KV_PAGE_TOKENS;
+    return q->n_tokens - sched_filled_end(s, q, q->pages.n_gone, q->pages.n) * KV_PAGE_TOKENS;
 }
 
 static void begin(struct sched *s, struct sched_seq *q)
@@ -233,7 +211,7 @@ static bool may_have_express_place(const struct sched *s, struct sched_seq *q)
     if (s->express.n == s->cfg.n_express || s->express.left_ns < 0 || !sched_may_go_alone(s, q, 0)) {
         return false;
     }
-    int32_t n_filled = count_filled(s, q, find_pages(s, q));
+    int32_t n_filled = sched_filled_end(s, q, 0, sched_find_pages(s, q, shareable(s, q)));
     return sched_may_go_alone(s, q, q->n_tokens - n_filled * KV_PAGE_TOKENS);
 }
 
@@ -256,16 +234,24 @@ static bool make_room(struct sched *s, struct sched_seq *q)
     }
 }
 
+/* Adds n to the prompt tokens found. After a preemption, pages found again were already counted or computed. */
+static void count_cached(struct sched *s, struct sched_seq *q, int32_t n)
+{
+    if (q->turn.was_preempted) {
+        return;
+    }
+    pthread_mutex_lock(&q->reader.lock);
+    q->reader.usage.cached_tokens += n;
+    pthread_mutex_unlock(&q->reader.lock);
+    pthread_mutex_lock(&s->lock);
+    s->stats.cached_tokens += (uint64_t)(int64_t)n;
+    pthread_mutex_unlock(&s->lock);
+}
+
 /* q cannot resume from its shared pages: requeue it, to be readmitted with pages it can use. */
 static void unstrand(struct sched *s, struct sched_seq *q)
 {
-    uint64_t n = q->turn.was_preempted ? 0 : (uint64_t)q->n_computed; /* after a preemption it has counted none */
-    pthread_mutex_lock(&q->reader.lock);
-    q->reader.usage.cached_tokens -= (int32_t)n;
-    pthread_mutex_unlock(&q->reader.lock);
-    pthread_mutex_lock(&s->lock);
-    s->stats.cached_tokens -= n;
-    pthread_mutex_unlock(&s->lock);
+    count_cached(s, q, -q->n_computed);
     q->n_computed = 0;
     q->windows.are_incomplete = false;
     preempt(s, q);
@@ -286,11 +272,7 @@ static bool admit(struct sched *s, struct sched_seq *q)
     if (!make_room(s, q)) {
         return false;
     }
-    struct sched_seq **link = &s->waiting;
-    while (*link != q) {
-        link = &(*link)->next;
-    }
-    *link = q->next;
+    sched_unlink(&s->waiting, q);
     begin(s, q);
     return true;
 }
@@ -350,10 +332,7 @@ static bool preempt_last(struct sched *s, const struct sched_seq *q)
 bool sched_grow(struct sched *s, struct sched_seq *q, int32_t n_positions)
 {
     while (q->pages.n < pages_for(n_positions)) {
-        int32_t page = kv_cache_take(s->kv);
-        if (page != KV_NO_PAGE) {
-            q->pages.table[q->pages.n++] = page;
-        } else if (!preempt_last(s, q)) {
+        if (!take_unnamed(s, q) && !preempt_last(s, q)) {
             q->wait = SCHED_WAIT_PAGES;
             return false;
         }
@@ -392,14 +371,7 @@ static bool use_filled_pages(struct sched *s, struct sched_seq *q)
         sched_local_pass(s, q, i);
         q->n_computed += KV_PAGE_TOKENS;
         sched_local_slide(s, q);
-        if (!q->turn.was_preempted) { /* after a preemption, pages found again were already counted or computed */
-            pthread_mutex_lock(&q->reader.lock);
-            q->reader.usage.cached_tokens += KV_PAGE_TOKENS;
-            pthread_mutex_unlock(&q->reader.lock);
-            pthread_mutex_lock(&s->lock);
-            s->stats.cached_tokens += KV_PAGE_TOKENS;
-            pthread_mutex_unlock(&s->lock);
-        }
+        count_cached(s, q, KV_PAGE_TOKENS);
     }
     return true;
 }
@@ -452,10 +424,9 @@ int32_t sched_ready_rows(struct sched *s, struct sched_seq *q)
 
 void sched_forget_pages(struct sched *s, struct sched_seq *q)
 {
-    for (int32_t i = 0, page = KV_NO_PAGE; i < q->pages.n_gone;
-         i++) { /* if the chain is broken, all later pages are lost anyway */
-        page = kv_cache_find(s->kv, q->terms.salt, page, q->tokens + i * KV_PAGE_TOKENS);
-        if (page == KV_NO_PAGE) {
+    for (int32_t i = 0, page = KV_NO_PAGE; i < q->pages.n_gone; i++) {
+        page = sched_find_page(s, q, i, page);
+        if (page == KV_NO_PAGE) { /* the chain is broken, so all later pages are lost anyway */
             break;
         }
         kv_cache_forget(s->kv, page);
@@ -468,11 +439,10 @@ void sched_forget_pages(struct sched *s, struct sched_seq *q)
 void sched_named_pages_filled(struct sched *s, struct sched_seq *q, int32_t from)
 {
     for (int32_t i = from / KV_PAGE_TOKENS; i < q->n_computed / KV_PAGE_TOKENS; i++) {
-        int32_t page = q->pages.table[i], parent = i > 0 ? q->pages.table[i - 1] : KV_NO_PAGE;
+        int32_t page = q->pages.table[i], parent = sched_parent(q, i);
         bool can_name = q->terms.leaves_pages && !kv_cache_is_named(s->kv, page) &&
                         (parent == KV_NO_PAGE || kv_cache_is_filled(s->kv, parent));
-        bool has_name =
-            can_name && kv_cache_name(s->kv, page, q->terms.salt, parent, q->tokens + i * KV_PAGE_TOKENS, q->number);
+        bool has_name = can_name && sched_name_page(s, q, i);
         if (can_name && !has_name && s->cfg.n_states != 0) {
             sched_adopt_page(s, q, i); /* its name is needed by its children */
         } else if (can_name && !has_name && s->cfg.n_windows != 0) {

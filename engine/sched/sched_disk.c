@@ -51,7 +51,7 @@ void sched_disk_submit(struct sched *s, struct sched_seq *q, const char *salt)
         q->files.names = NULL;
         return;
     }
-    int32_t n = (q->n_tokens - 1) / KV_PAGE_TOKENS;
+    int32_t n = sched_whole_pages(q);
     if (name_pages(q, n) && !q->terms.is_private) {
         q->files.n_found = kv_disk_probe(s->cfg.disk, q->files.names + 1, n);
     }
@@ -108,26 +108,21 @@ static void ask(struct sched *s, struct sched_seq *q)
 /* Returns the first page that q would compute or, with window pages, read. */
 static int32_t first_missing(struct sched *s, struct sched_seq *q, int32_t end)
 {
-    int32_t i = q->pages.n_gone;
     if (s->cfg.n_windows != 0) {
-        for (i = sched_local_begin_restore(s, q, end) ? 0 : end; i < end && !is_missing(s, q, i); i++) {
+        int32_t i = sched_local_begin_restore(s, q, end) ? 0 : end;
+        while (i < end && !is_missing(s, q, i)) {
+            i++;
         }
         return i;
     }
-    if (s->cfg.n_states != 0) {
-        return q->states.n_begin / KV_PAGE_TOKENS;
-    }
-    while (i < q->pages.n && kv_cache_is_named(s->kv, q->pages.table[i]) &&
-           kv_cache_is_filled(s->kv, q->pages.table[i])) {
-        i++;
-    }
-    return i;
+    return s->cfg.n_states != 0 ? q->states.n_begin / KV_PAGE_TOKENS
+                                : sched_filled_end(s, q, q->pages.n_gone, q->pages.n);
 }
 
 void sched_disk_begin(struct sched *s, struct sched_seq *q)
 {
     /* More pages follow when its window moves. */
-    int32_t end = MIN_OF(MIN_OF(q->files.n_found, (q->n_tokens - 1) / KV_PAGE_TOKENS), q->pages.n);
+    int32_t end = MIN_OF(MIN_OF(q->files.n_found, sched_whole_pages(q)), q->pages.n);
     if (q->files.names == NULL || end <= 0 || q->restore.ticket != 0) {
         return;
     }
@@ -135,11 +130,9 @@ void sched_disk_begin(struct sched *s, struct sched_seq *q)
     if (from >= end) {
         return;
     }
-    if (s->cfg.n_states == 0 && s->cfg.n_windows == 0) { /* wait for pages that another sequence is computing */
-        int32_t page = q->pages.table[from];
-        if (!kv_cache_is_named(s->kv, page) || kv_cache_owner(s->kv, page) != q->number) {
-            return;
-        }
+    if (s->cfg.n_states == 0 && s->cfg.n_windows == 0 &&
+        kv_cache_owner(s->kv, q->pages.table[from]) != q->number) { /* wait for a page that another computes */
+        return;
     }
     q->restore = (struct sched_restore){.ticket = ++s->disk.n_tickets,
                                         .from = from,
@@ -173,8 +166,7 @@ static void adopt_all(struct sched *s, struct sched_seq *q)
 {
     struct sched_restore *r = &q->restore;
     for (int32_t i = r->from; i < r->end; i++) {
-        int32_t parent = i > 0 ? q->pages.table[i - 1] : KV_NO_PAGE;
-        if (kv_cache_name(s->kv, q->pages.table[i], q->terms.salt, parent, q->tokens + i * KV_PAGE_TOKENS, q->number)) {
+        if (sched_name_page(s, q, i)) {
             kv_cache_fill(s->kv, q->pages.table[i]);
         } else {
             sched_adopt_page(s, q, i);

@@ -6,12 +6,12 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
+#include "engine/base/thread.h"
 #include "engine/kv/disk/kv_disk.h"
 #include "engine/kv/pool/kv_cache.h"
 #include "engine/sched/draft.h"
 #include "engine/sched/row_costs.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 enum {
@@ -48,7 +48,7 @@ struct sched_tenant {
     struct sched_tenant *next_active; /* list of tenants with work */
     double vtime;     /* rows computed for it, over its weight; after idleness, what others had (sched_share.c) */
     int64_t n_ahead;  /* rows that its running sequences are expected to need */
-    int32_t n_ranked; /* scratch of sched_rank */
+    int32_t n_ranked; /* scratch of the ranking */
     uint64_t turn;    /* tenants.n_turns when it last got a slot, or arrived */
 };
 
@@ -301,7 +301,7 @@ struct sched_shares {
 
 /* sched_turn.c: the order of running sequences, and steps without extras. */
 struct sched_turns {
-    struct sched_seq **ranked; /* [max_seqs] scratch of sched_rank */
+    struct sched_seq **ranked; /* [max_seqs] scratch, to sort them */
     bool are_ranked;           /* sched.running is in order */
     bool has_extras;           /* some running sequences are beyond the fair share of their request or key */
     bool leaves_extras;        /* out of the current step */
@@ -386,6 +386,15 @@ struct sched {
     struct sched_disk disk;
 };
 
+/* Removes q from the list that it is in. */
+static inline void sched_unlink(struct sched_seq **list, const struct sched_seq *q)
+{
+    while (*list != q) {
+        list = &(*list)->next;
+    }
+    *list = q->next;
+}
+
 /* Returns the slots for all sequences; the rest is for prompts that run alone. */
 static inline int32_t sched_plain_places(const struct sched *s) { return s->cfg.max_seqs - s->cfg.n_express; }
 
@@ -421,7 +430,6 @@ struct sched_seq **sched_next_turn(struct sched *s);        /* link to the waiti
 void sched_take_turn(struct sched *s, struct sched_seq *q); /* q runs from now on */
 void sched_leave_turn(struct sched *s, struct sched_seq *q);     /* q no longer runs, if it did */
 void sched_give_turn_back(struct sched *s, struct sched_seq *q); /* q has not ended: restores its turn */
-void sched_rank(struct sched *s);                                /* sorts the running sequences */
 /* Returns the running sequence that must make room for q, which waits; NULL: none. */
 struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q);
 /* Returns whether q, which waits or runs, is a prompt that is computed without those of others. n_unknown: tokens of it
@@ -431,6 +439,20 @@ bool sched_is_left_out(const struct sched *s, const struct sched_seq *q); /* of 
 void sched_begin_step(struct sched *s); /* decides turns.leaves_extras and express.is_now */
 void sched_count_turn(struct sched *s, uint64_t ns, bool only_decodes); /* a step has ended */
 double sched_estimate_ns(struct sched *s); /* for all waiting and running sequences; under lock */
+
+/* sched_pages.c */
+int32_t sched_whole_pages(const struct sched_seq *q);       /* number of whole pages before its last token */
+int32_t sched_parent(const struct sched_seq *q, int32_t i); /* the page before its i-th, or KV_NO_PAGE */
+/* Returns the known page after parent with the tokens of q's i-th page, or KV_NO_PAGE. */
+int32_t sched_find_page(const struct sched *s, const struct sched_seq *q, int32_t i, int32_t parent);
+/* Enters the known leading pages of q, up to `most`, into its empty table; returns their number. */
+int32_t sched_find_pages(const struct sched *s, struct sched_seq *q, int32_t most);
+/* Returns the first of q's pages [i, n) that is not filled, or n. */
+int32_t sched_filled_end(const struct sched *s, const struct sched_seq *q, int32_t i, int32_t n);
+/* Names q's i-th page. Returns false if another page has the name. */
+bool sched_name_page(struct sched *s, const struct sched_seq *q, int32_t i);
+/* Holds `page` as q's i-th instead of the one it has. */
+void sched_replace_page(struct sched *s, struct sched_seq *q, int32_t i, int32_t page);
 
 /* sched_window.c: without a window a sequence can hold any number of pages, and releases none */
 int32_t sched_window_first(const struct sched *s, int32_t position); /* first page that rows from there on need */

@@ -31,16 +31,6 @@ int32_t sched_useful_windows(const struct sched_config *cfg)
     return (int32_t)MIN_OF(n, (int64_t)INT32_MAX);
 }
 
-/* Returns how many leading pages of q's table are filled. */
-static int32_t count_filled(const struct sched *s, const struct sched_seq *q, int32_t n)
-{
-    int32_t i = 0;
-    while (i < n && kv_cache_is_named(s->kv, q->pages.table[i]) && kv_cache_is_filled(s->kv, q->pages.table[i])) {
-        i++;
-    }
-    return i;
-}
-
 /* Returns the longest part of the first n pages in q's table that ends with a complete window. */
 static int32_t longest(const struct sched *s, const struct sched_seq *q, int32_t n)
 {
@@ -57,17 +47,13 @@ static int32_t longest(const struct sched *s, const struct sched_seq *q, int32_t
 /* Returns the pages of q's prompt that its files could provide. */
 static int32_t n_on_disk(const struct sched_seq *q)
 {
-    return q->files.names != NULL ? MIN_OF(q->files.n_found, (q->n_tokens - 1) / KV_PAGE_TOKENS) : 0;
+    return q->files.names != NULL ? MIN_OF(q->files.n_found, sched_whole_pages(q)) : 0;
 }
 
 int32_t sched_local_shareable(const struct sched *s, struct sched_seq *q)
 {
-    int32_t n = 0, all = (q->n_tokens - 1) / KV_PAGE_TOKENS, parent = KV_NO_PAGE;
-    while (n < all &&
-           (parent = kv_cache_find(s->kv, q->terms.salt, parent, q->tokens + n * KV_PAGE_TOKENS)) != KV_NO_PAGE) {
-        q->pages.table[n++] = parent;
-    }
-    int32_t n_filled = count_filled(s, q, n), start = MAX_OF(longest(s, q, n_filled), n_on_disk(q));
+    int32_t all = sched_whole_pages(q), n_filled = sched_filled_end(s, q, 0, sched_find_pages(s, q, all));
+    int32_t start = MAX_OF(longest(s, q, n_filled), n_on_disk(q));
     return start < n_filled ? start : all;
 }
 
@@ -108,7 +94,7 @@ void sched_local_begin(struct sched *s, struct sched_seq *q)
     if (s->cfg.n_windows == 0 || q->restore.ticket != 0) {
         return;
     }
-    int32_t end = count_filled(s, q, q->pages.n);
+    int32_t end = sched_filled_end(s, q, 0, q->pages.n);
     q->windows.n = q->windows.n_gone = first_seen(s, end * KV_PAGE_TOKENS);
     while (q->windows.n < end && add_window(s, q, false)) {
     }
@@ -154,15 +140,12 @@ void sched_local_filled(struct sched *s, struct sched_seq *q, int32_t i)
 
 bool sched_local_adopt(struct sched *s, struct sched_seq *q, int32_t i)
 {
-    int32_t parent = i > 0 ? q->pages.table[i - 1] : KV_NO_PAGE;
-    int32_t page = kv_cache_find(s->kv, q->terms.salt, parent, q->tokens + i * KV_PAGE_TOKENS);
+    int32_t page = sched_find_page(s, q, i, sched_parent(q, i));
     if (page == KV_NO_PAGE || !kv_cache_is_filled(s->kv, page)) { /* another sequence is computing it */
         return false;
     }
-    kv_cache_hold(s->kv, page);
+    sched_replace_page(s, q, i, page);
     kv_cache_prefer(s->kv, page);
-    kv_cache_drop(s->kv, q->pages.table[i]);
-    q->pages.table[i] = page;
     sched_local_filled(s, q, i);
     return true;
 }
@@ -171,12 +154,12 @@ bool sched_local_adopt(struct sched *s, struct sched_seq *q, int32_t i)
 
 bool sched_local_begin_restore(struct sched *s, struct sched_seq *q, int32_t end)
 {
-    int32_t n_filled = count_filled(s, q, q->pages.n);
+    int32_t n_filled = sched_filled_end(s, q, 0, q->pages.n);
     if (end <= longest(s, q, n_filled)) {
         return false;
     }
     for (int32_t i = n_filled; i < end; i++) { /* wait for pages that another sequence is computing */
-        if (!kv_cache_is_named(s->kv, q->pages.table[i]) || kv_cache_owner(s->kv, q->pages.table[i]) != q->number) {
+        if (kv_cache_owner(s->kv, q->pages.table[i]) != q->number) {
             return false;
         }
     }

@@ -4,8 +4,6 @@
  * a CPU is spare. A mask not made in time is made when it is needed, so none of this changes the output. */
 #include "engine/sched/sched_internal.h"
 
-#include <signal.h>
-
 static size_t n_words(const struct sched *s) { return ((size_t)s->cfg.n_vocab + 63) / 64; }
 static size_t mask_bytes(const struct sched *s) { return (size_t)s->cfg.max_logits * n_words(s) * sizeof(uint64_t); }
 static uint64_t *mask_at(const struct sched *s, const struct sched_batch *b, int32_t i)
@@ -63,21 +61,11 @@ enum err sched_masks_init(struct sched *s)
     pthread_cond_init(&m->done, NULL);
     for (int32_t i = 0; i < s->cfg.max_begun && (is_device || s->cfg.has_spare_cpu); i++) {
         s->batches.all[i].masks = mem_map(mask_bytes(s), MEM_SCRATCH);
-        if (s->batches.all[i].masks == NULL) {
-            return ERR_NOMEM;
-        }
+        TRY_MEM(s->batches.all[i].masks != NULL);
     }
     if (!is_device && s->cfg.has_spare_cpu) {
-        sigset_t all, before;
-        sigfillset(&all);
-        pthread_sigmask(SIG_BLOCK, &all, &before);
-        int rc = pthread_create(&m->thread, NULL, masker_main, s);
-        if (rc == 0) {
-            (void)pthread_setname_np(m->thread, "masks");
-        }
-        pthread_sigmask(SIG_SETMASK, &before, NULL);
-        m->is_started = rc == 0;
-        return rc == 0 ? ERR_OK : ERR_INTERNAL;
+        m->is_started = thread_start(&m->thread, "masks", masker_main, s) == 0;
+        return m->is_started ? ERR_OK : ERR_INTERNAL;
     }
     return ERR_OK;
 }

@@ -97,7 +97,7 @@ int sched_share_compare(const struct sched *s, const struct sched_tenant *t, con
 {
     int a = class_of(s, t), b = class_of(s, u);
     double x = tag_of(t), y = tag_of(u);
-    return a != b ? (a > b ? 1 : -1) : x != y ? (x < y ? 1 : -1) : 0;
+    return a != b ? (a > b) - (a < b) : (x < y) - (x > y);
 }
 
 bool sched_share_may_take(const struct sched *s, const struct sched_tenant *t, int32_t place,

@@ -12,9 +12,9 @@ static int32_t border(int32_t n) { return n / KV_PAGE_TOKENS * KV_PAGE_TOKENS; }
  * state. */
 static int32_t find_state(const struct sched *s, const struct sched_seq *q, int32_t *n_matched)
 {
-    int32_t n = q->terms.is_private ? 0 : (q->n_tokens - 1) / KV_PAGE_TOKENS, parent = KV_NO_PAGE, best = 0;
+    int32_t n = q->terms.is_private ? 0 : sched_whole_pages(q), parent = KV_NO_PAGE, best = 0;
     for (*n_matched = 0; *n_matched < n; ++*n_matched) {
-        parent = kv_cache_find(s->kv, q->terms.salt, parent, q->tokens + *n_matched * KV_PAGE_TOKENS);
+        parent = sched_find_page(s, q, *n_matched, parent);
         if (parent == KV_NO_PAGE) {
             break;
         }
@@ -31,12 +31,9 @@ int32_t sched_pages_with_state(const struct sched *s, const struct sched_seq *q)
 
 void sched_adopt_page(struct sched *s, struct sched_seq *q, int32_t i)
 {
-    int32_t parent = i > 0 ? q->pages.table[i - 1] : KV_NO_PAGE;
-    int32_t page = kv_cache_find(s->kv, q->terms.salt, parent, q->tokens + i * KV_PAGE_TOKENS);
-    if (page != KV_NO_PAGE && page != q->pages.table[i]) {
-        kv_cache_hold(s->kv, page);
-        kv_cache_drop(s->kv, q->pages.table[i]);
-        q->pages.table[i] = page;
+    int32_t page = sched_find_page(s, q, i, sched_parent(q, i));
+    if (page != KV_NO_PAGE) {
+        sched_replace_page(s, q, i, page);
     }
 }
 

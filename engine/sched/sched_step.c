@@ -44,7 +44,9 @@ static bool is_decoding(const struct sched_seq *q)
 /* Adds n rows of q and the logits it needs of them. */
 static void add_rows(const struct sched *s, struct sched_batch *b, struct sched_seq *q, int32_t n)
 {
-    int32_t first_logits = b->n_logits, first_hidden = b->n_hidden;
+    q->rows.n = n;
+    q->rows.i_logits = b->n_logits;
+    q->rows.i_hidden = b->n_hidden;
     q->rows.i_sample = -1;
     for (int32_t i = 0; i < n; i++) {
         int32_t at = q->n_computed + i, row = b->n_rows++;
@@ -63,11 +65,8 @@ static void add_rows(const struct sched *s, struct sched_batch *b, struct sched_
             b->hidden_rows[b->n_hidden++] = row;
         }
     }
-    q->rows.n = n;
     q->wait = SCHED_WAIT_COUNT;
-    q->rows.i_logits = first_logits;
-    q->rows.i_hidden = first_hidden;
-    q->rows.n_hidden = b->n_hidden - first_hidden;
+    q->rows.n_hidden = b->n_hidden - q->rows.i_hidden;
     b->tables[b->n_seqs] = q->pages.table;
     b->window_tables[b->n_seqs] = q->windows.table;
     b->states[b->n_seqs] = q->states.own;
@@ -247,14 +246,15 @@ bool sched_is_end(const struct sched_seq *q, int32_t id)
 static struct sampler_row row_at(const struct sched *s, const struct sched_batch *b, int32_t i)
 {
     const struct backend_row_stats *st = &b->stats[i];
-    bool has_all = b->wants[i] == BACKEND_ALL_LOGITS;
-    return (struct sampler_row){.logits = has_all ? b->logits + (size_t)i * (size_t)s->cfg.n_vocab : NULL,
-                                .best = has_all ? NULL : b->best + (size_t)i * (size_t)s->cfg.max_best,
-                                .n_best = has_all ? 0 : b->wants[i],
-                                .n_vocab = s->cfg.n_vocab,
-                                .argmax = st->argmax,
-                                .max = st->max,
-                                .logsumexp = st->logsumexp};
+    struct sampler_row row = {
+        .n_vocab = s->cfg.n_vocab, .argmax = st->argmax, .max = st->max, .logsumexp = st->logsumexp};
+    if (b->wants[i] == BACKEND_ALL_LOGITS) {
+        row.logits = b->logits + (size_t)i * (size_t)s->cfg.n_vocab;
+    } else {
+        row.best = b->best + (size_t)i * (size_t)s->cfg.max_best;
+        row.n_best = b->wants[i];
+    }
+    return row;
 }
 
 static void note_first_token(struct sched_seq *q)
@@ -369,11 +369,7 @@ static void give_prompt_token(struct sched *s, const struct sched_batch *b, stru
 static void end_running(struct sched *s, struct sched_seq *q, enum sched_finish finish, enum err err,
                         const struct err_info *why)
 {
-    struct sched_seq **link = &s->running;
-    while (*link != q) {
-        link = &(*link)->next;
-    }
-    *link = q->next;
+    sched_unlink(&s->running, q);
     sched_end(s, q, finish, err, why);
 }
 
@@ -557,9 +553,12 @@ static void expect(struct sched *s, int32_t n_rows)
                      (uint64_t)(rows * (s->speeds.ns_per_row > 0 ? s->speeds.ns_per_row : s->speeds.ns_per_early_row)));
 }
 
-/* Passes the batch to the back end. Its sequences stay unchanged until the scheduler waits for it. */
-static enum err give(struct sched *s, struct sched_batch *b, struct err_info *why)
+/* Passes the batch to the back end. Its sequences stay unchanged until the scheduler waits for it. Returns false if it
+ * failed, and its sequences have ended. */
+static bool give(struct sched *s, struct sched_batch *b)
 {
+    struct err_info why = {0};
+    sched_add_copies(s, b);
     bool is_left = s->cfg.overtaking_rows != 0 && !s->express.is_overtaking; /* others can overtake it */
     struct backend_batch batch = {.n_rows = b->n_rows,
                                   .tokens = b->tokens,
@@ -591,11 +590,26 @@ static enum err give(struct sched *s, struct sched_batch *b, struct err_info *wh
     expect(s, b->n_rows);
     atomic_store(&s->progress.at, SCHED_AT_BEGIN);
     b->begin_ns = s->cfg.now_ns();
-    enum err err = s->cfg.backend->begin(s->cfg.model, &batch, why);
-    for (int32_t i = 0; i < b->n_seqs && err == ERR_OK; i++) {
+    enum err err = s->cfg.backend->begin(s->cfg.model, &batch, &why);
+    if (err != ERR_OK) {
+        fail_batch(s, b, &why, err);
+        return false;
+    }
+    for (int32_t i = 0; i < b->n_seqs; i++) {
         sched_share_count(s, b->seqs[i], b->seqs[i]->rows.n);
     }
-    return err;
+    return true;
+}
+
+/* Waits for the oldest begun batch, b. Returns false if it failed, and its sequences have ended. */
+static bool take_results(struct sched *s, struct sched_batch *b)
+{
+    struct err_info why = {0};
+    enum err err = s->cfg.backend->wait(s->cfg.model, &why);
+    if (err != ERR_OK) {
+        fail_batch(s, b, &why, err);
+    }
+    return err == ERR_OK;
 }
 
 /* Begins a batch; false: nothing to compute now. */
@@ -606,16 +620,9 @@ static bool begin_batch(struct sched *s)
     if (choose_rows(s, b) == 0) {
         return false;
     }
-    sched_add_copies(s, b);
-    struct err_info why = {0};
     sched_masks_begin(s, b);
     s->express.overtaken_ns = 0;
-    enum err err = give(s, b, &why);
-    if (err != ERR_OK) {
-        fail_batch(s, b, &why, err);
-        return true;
-    }
-    s->batches.n_begun++;
+    s->batches.n_begun += give(s, b);
     return true;
 }
 
@@ -623,10 +630,9 @@ static bool begin_batch(struct sched *s)
 static void finish_batch(struct sched *s)
 {
     struct sched_batch *b = s->batches.begun[0];
-    struct err_info why = {0};
     sched_masks_make(s, b);
     atomic_store(&s->progress.at, SCHED_AT_BACKEND);
-    enum err err = s->cfg.backend->wait(s->cfg.model, &why);
+    bool is_computed = take_results(s, b);
     uint64_t now = s->cfg.now_ns(), ns = now - MAX_OF(b->begin_ns, s->batches.waited_ns) - s->express.overtaken_ns;
     s->batches.waited_ns = now;
     s->batches.n_begun--;
@@ -634,8 +640,7 @@ static void finish_batch(struct sched *s)
         s->batches.begun[i] = s->batches.begun[i + 1];
     }
     s->batches.begun[s->cfg.max_begun - 1] = b;
-    if (err != ERR_OK) {
-        fail_batch(s, b, &why, err);
+    if (!is_computed) {
         return;
     }
     atomic_store(&s->progress.at, SCHED_AT_SAMPLING);
@@ -658,21 +663,13 @@ static void finish_batch(struct sched *s)
 /* Computes the overtaking batch; false: it failed or is empty. */
 static bool compute_express(struct sched *s, struct sched_batch *b)
 {
-    struct err_info why = {0};
     struct step_result result = {0};
     sched_begin_step(s);
     clear_batch(b);
     if (s->express.is_now) {
         form_batch(s, b);
     }
-    if (b->n_rows == 0) {
-        return false;
-    }
-    sched_add_copies(s, b);
-    enum err err = give(s, b, &why);
-    err = err == ERR_OK ? s->cfg.backend->wait(s->cfg.model, &why) : err;
-    if (err != ERR_OK) {
-        fail_batch(s, b, &why, err);
+    if (b->n_rows == 0 || !give(s, b) || !take_results(s, b)) {
         return false;
     }
     uint64_t ns = s->cfg.now_ns() - b->begin_ns;

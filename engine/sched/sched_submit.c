@@ -203,9 +203,8 @@ void sched_group_release(struct sched_group **group)
         return;
     }
     struct sched *s = g->sched;
-    struct sched_tenant *t = g->tenant;
     pthread_mutex_lock(&s->lock);
-    t = unref_tenant(s, t);
+    struct sched_tenant *t = unref_tenant(s, g->tenant);
     pthread_mutex_unlock(&s->lock);
     mem_free(t);
     mem_free(g);
@@ -356,16 +355,10 @@ static enum err make_seq(struct sched *s, const struct sched_request *r, struct 
     struct arena arena;
     arena_init(&arena, seq_bytes(s, r), 0, MEM_REQUEST);
     struct sched_seq *q = arena_zalloc(&arena, sizeof *q);
-    if (q == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for a request of %d tokens", r->n_tokens);
-    }
+    TRY_MEM_FOR(q != NULL, info, "out of memory for a request of %d tokens", r->n_tokens);
     q->arena = arena;
     pthread_mutex_init(&q->reader.lock, NULL);
-    pthread_condattr_t attr;
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&q->reader.ready, &attr);
-    pthread_condattr_destroy(&attr);
+    thread_cond_init(&q->reader.ready);
     q->sched = s;
     q->group = g;
     atomic_fetch_add_explicit(&g->refs, 1, memory_order_relaxed);

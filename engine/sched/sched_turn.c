@@ -128,7 +128,8 @@ static void find_extras(struct sched *s, int32_t n)
     }
 }
 
-void sched_rank(struct sched *s)
+/* Sorts the running sequences. */
+static void rank(struct sched *s)
 {
     int32_t n = 0;
     if (s->turns.are_ranked) {
@@ -177,7 +178,7 @@ struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q)
     struct sched_seq *best = NULL;
     const struct sched_group *g = q->group;
     bool best_is_other = false;
-    sched_rank(s);
+    rank(s);
     for (struct sched_seq *v = s->running; v != NULL; v = v->next) {
         const struct sched_group *h = v->group;
         bool is_other = h->tenant != g->tenant;
@@ -221,7 +222,7 @@ bool sched_may_go_alone(const struct sched *s, const struct sched_seq *q, int32_
  * always run. */
 void sched_begin_step(struct sched *s)
 {
-    sched_rank(s);
+    rank(s);
     if (!s->turns.has_extras) {
         s->turns.debt_ns = s->turns.fair_ns = 0;
         s->turns.n_full = 0;
