@@ -31,6 +31,8 @@ static const char *keep(struct engine *e, const char *s, size_t n)
     return copy != NULL ? copy : "";
 }
 
+static const char *keep_text(struct engine *e, const char *s) { return keep(e, s, strlen(s)); }
+
 static const char *keep_token(struct engine *e, int32_t id)
 {
     struct gguf_str text = {0};
@@ -122,7 +124,7 @@ static enum err describe(struct engine *e, const struct engine_config *cfg, stru
 {
     struct gguf_str arch;
     TRY(gguf_get_str(e->gguf, "general.architecture", &arch, info));
-    e->info.file = keep(e, cfg->model_path, strlen(cfg->model_path));
+    e->info.file = keep_text(e, cfg->model_path);
     e->info.architecture = keep(e, arch.data, arch.len);
     e->info.file_bytes = gguf_file_bytes(e->gguf);
     describe_name(e, cfg->model_path);
@@ -167,9 +169,7 @@ static enum err list_ends(struct engine *e, struct err_info *info)
         e->n_ends += tokenizer_is_eog(e->tokenizer, id);
     }
     e->ends = mem_zalloc_array(e->n_ends + 1, sizeof *e->ends, MEM_MODEL);
-    if (e->ends == NULL) {
-        return no_memory(info);
-    }
+    TRY(e->ends != NULL ? ERR_OK : no_memory(info));
     size_t n = 0;
     for (int32_t id = 0; id < tokenizer_n_vocab(e->tokenizer); id++) {
         if (tokenizer_is_eog(e->tokenizer, id)) {
@@ -194,7 +194,7 @@ static const char *explain_kernels(struct engine *e, const char *wanted)
              : is_best                  ? "the best this CPU can run"
                                         : "as asked for",
              flags[0] != '\0' ? flags : "none of the flags that matter");
-    return keep(e, text, strlen(text));
+    return keep_text(e, text);
 }
 
 /* "cpu", "ref:0-3,cpu:4-29". */
@@ -212,10 +212,10 @@ static const char *name_parts(struct engine *e)
 static struct engine_device device_of(struct engine *e, const struct backend_device *d, const struct backend_bytes *has,
                                       const struct backend_config *cfg)
 {
-    return (struct engine_device){.id = keep(e, d->id, strlen(d->id)),
-                                  .name = keep(e, d->name, strlen(d->name)),
-                                  .choice = keep(e, d->choice, strlen(d->choice)),
-                                  .note = keep(e, d->note, strlen(d->note)),
+    return (struct engine_device){.id = keep_text(e, d->id),
+                                  .name = keep_text(e, d->name),
+                                  .choice = keep_text(e, d->choice),
+                                  .note = keep_text(e, d->note),
                                   .weights = has->weights,
                                   .kv = has->page * (uint64_t)cfg->n_pages + has->window * (uint64_t)cfg->n_windows,
                                   .states = has->state * (uint64_t)cfg->n_states,
@@ -297,9 +297,7 @@ static enum err try_open(struct engine *e, const struct engine_config *cfg, stru
     TRY(engine_check_memory(e, cfg, b, info));
     TRY(tell_devices(e, b, info));
     b->cfg.unfit = mem_zalloc_array(e->plan->n_layers, sizeof *b->cfg.unfit, MEM_GENERAL);
-    if (b->cfg.unfit == NULL) {
-        return no_memory(info);
-    }
+    TRY(b->cfg.unfit != NULL ? ERR_OK : no_memory(info));
     err = e->backend->open(e->plan, &b->cfg, &e->model, &why);
     if (err == ERR_UNSUPPORTED_DEVICE) {
         err = move_layers(e, cfg, b->cfg.unfit, &why, info);
@@ -323,10 +321,10 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     TRY(err);
     e->backend->info(e->model, &bi);
     e->info.backend = name_parts(e);
-    e->info.kernels = keep(e, b.measure.kernels, strlen(b.measure.kernels));
+    e->info.kernels = keep_text(e, b.measure.kernels);
     e->info.kernels_why = explain_kernels(e, cfg->cpu);
-    e->info.cache_type_k = keep(e, b.measure.k_type, strlen(b.measure.k_type));
-    e->info.cache_type_v = keep(e, b.measure.v_type, strlen(b.measure.v_type));
+    e->info.cache_type_k = keep_text(e, b.measure.k_type);
+    e->info.cache_type_v = keep_text(e, b.measure.v_type);
     e->info.weight_bytes = b.takes.weights;
     e->info.kv_bytes = b.pool_bytes;
     e->info.n_threads = b.cfg.n_threads;
@@ -444,9 +442,7 @@ static enum err open_all(struct engine *e, const struct engine_config *cfg, stru
 static enum err begin(struct engine **out, struct err_info *info)
 {
     struct engine *e = *out = mem_zalloc(sizeof *e, MEM_MODEL);
-    if (e == NULL) {
-        return no_memory(info);
-    }
+    TRY(e != NULL ? ERR_OK : no_memory(info));
     arena_init(&e->arena, 4096, 0, MEM_MODEL);
     pthread_mutex_init(&e->grammar_lock, NULL);
     return ERR_OK;

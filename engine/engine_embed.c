@@ -48,9 +48,7 @@ static enum err submit(struct engine *e, const int32_t *ids, size_t n_ids, const
     TRY(engine_check_file(e, info));
     TRY(engine_check_prompt(e, ids, n_ids, e->info.n_ctx, info));
     struct engine_embedding *w = new_embedding(e);
-    if (w == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
-    }
+    TRY_MEM_FOR(w != NULL, info, "out of memory for the request");
     w->keeps_length = p->keeps_length;
     const struct sched_request r = {.pooling = e->info.ranks ? e->plan->ranker.states : e->plan->pooling,
                                     .keeps_length = e->head != NULL || p->keeps_length,

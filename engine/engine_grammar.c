@@ -30,14 +30,15 @@ static enum err no_memory(struct err_info *info)
 /* The source of a grammar. `read` adds it to b; *i_failed as engine_grammar_calls's. thinking precedes what `read`
  * adds. */
 struct source {
-    enum err (*read)(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
-                     struct err_info *info);
+    char letter; /* of the key */
+    enum err (*read)(struct grammar_builder *b, const struct source *from, symbol_id *start, struct err_info *info);
     const json_t *schema;
     const char *text; /* [n] */
     size_t n;
     const char *const *texts; /* [n] */
     const size_t *lengths;
     const struct chat_forced *calls;
+    const struct tokenizer *tokenizer; /* of calls */
     size_t *i_failed;
     enum chat_thinking thinking;
 };
@@ -55,7 +56,7 @@ static enum err make(struct engine *e, const struct source *from, struct grammar
     if (e->closes_objects) {
         grammar_close_objects(b);
     }
-    enum err err = from->read(e, b, from, &start, info);
+    enum err err = from->read(b, from, &start, info);
     if (err != ERR_OK) {
         grammar_builder_free(&b);
         return err;
@@ -90,6 +91,22 @@ static enum err make_apart(struct engine *e, const struct source *from, struct g
     return ERR_OK;
 }
 
+enum { MAX_KEY_BYTES = 1 << 20 }; /* grammars with longer keys are not kept */
+
+static void begin_key(struct buf *key, const struct source *from)
+{
+    buf_init(key, MAX_KEY_BYTES, MEM_REQUEST);
+    buf_printf(key, "%c%d", from->letter, (int)from->thinking);
+}
+
+static void add_json(struct buf *key, const json_t *value)
+{
+    if (value != NULL) {
+        json_write_value(key, value, false); /* after a failure the grammar is not kept */
+    }
+    buf_putc(key, '\0');
+}
+
 /* Returns the grammar of a source; each key is made once. key: a letter, the thinking, and the source's contents. */
 static enum err get(struct engine *e, struct buf *key, const struct source *from, struct grammar **out,
                     struct err_info *info)
@@ -115,28 +132,21 @@ static enum err get(struct engine *e, struct buf *key, const struct source *from
     return err;
 }
 
-enum { MAX_KEY_BYTES = 1 << 20 }; /* grammars with longer keys are not kept */
-
-static void begin_key(struct buf *key, char letter, enum chat_thinking thinking)
+/* The same for a source that is its text. */
+static enum err get_text(struct engine *e, const struct source *from, struct grammar **out, struct err_info *info)
 {
-    buf_init(key, MAX_KEY_BYTES, MEM_REQUEST);
-    buf_printf(key, "%c%d", letter, (int)thinking);
-}
-
-static void add_json(struct buf *key, const json_t *value)
-{
-    if (value != NULL) {
-        json_write_value(key, value, false); /* after a failure the grammar is not kept */
-    }
-    buf_putc(key, '\0');
+    struct buf key;
+    begin_key(&key, from);
+    buf_append(&key, from->text, from->n);
+    return get(e, &key, from, out, info);
 }
 
 /* --- kinds ----------------------------------------------------------------------------------------------------------- */
 
-static enum err read_object(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
+static enum err read_object(struct grammar_builder *b, const struct source *from, symbol_id *start,
                             struct err_info *info)
 {
-    (void)e, (void)from, (void)info;
+    (void)from, (void)info;
     *start = grammar_json_object(b);
     return ERR_OK;
 }
@@ -144,25 +154,23 @@ static enum err read_object(struct engine *e, struct grammar_builder *b, const s
 enum err engine_grammar_json_object(struct engine *e, enum chat_thinking thinking, struct grammar **out,
                                     struct err_info *info)
 {
-    struct buf key;
-    begin_key(&key, 'o', thinking);
-    return get(e, &key, &(struct source){.read = read_object, .thinking = thinking}, out, info);
+    return get_text(e, &(struct source){'o', read_object, .text = "", .thinking = thinking}, out, info);
 }
 
-static enum err read_schema(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
+static enum err read_schema(struct grammar_builder *b, const struct source *from, symbol_id *start,
                             struct err_info *info)
 {
-    (void)e;
     return schema_add(b, from->schema, start, info);
 }
 
 enum err engine_grammar_json_schema(struct engine *e, const json_t *schema, enum chat_thinking thinking,
                                     struct grammar **out, struct err_info *info)
 {
+    const struct source from = {'s', read_schema, .thinking = thinking, .schema = schema};
     struct buf key;
-    begin_key(&key, 's', thinking);
+    begin_key(&key, &from);
     add_json(&key, schema);
-    return get(e, &key, &(struct source){.read = read_schema, .thinking = thinking, .schema = schema}, out, info);
+    return get(e, &key, &from, out, info);
 }
 
 _Static_assert((int)GRAMMAR_GBNF_MAX_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES &&
@@ -170,46 +178,37 @@ _Static_assert((int)GRAMMAR_GBNF_MAX_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES &&
                    (int)REGEX_PARSE_MAX_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES,
                "the field table's limit is the readers'");
 
-static enum err read_gbnf(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
-                          struct err_info *info)
+static enum err read_gbnf(struct grammar_builder *b, const struct source *from, symbol_id *start, struct err_info *info)
 {
-    (void)e;
     return grammar_gbnf(b, from->text, from->n, start, info);
 }
 
 enum err engine_grammar_gbnf(struct engine *e, const char *text, size_t n, enum chat_thinking thinking,
                              struct grammar **out, struct err_info *info)
 {
-    struct buf key;
-    begin_key(&key, 'g', thinking);
-    buf_append(&key, text, n);
-    return get(e, &key, &(struct source){.read = read_gbnf, .thinking = thinking, .text = text, .n = n}, out, info);
+    const struct source from = {'g', read_gbnf, .thinking = thinking, .text = text, .n = n};
+    return get_text(e, &from, out, info);
 }
 
-static enum err read_lark(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
-                          struct err_info *info)
+static enum err read_lark(struct grammar_builder *b, const struct source *from, symbol_id *start, struct err_info *info)
 {
-    (void)e;
     return grammar_lark(b, from->text, from->n, false, start, info);
 }
 
 enum err engine_grammar_any(struct engine *e, const char *text, size_t n, enum chat_thinking thinking,
                             struct grammar **out, struct err_info *info)
 {
-    struct buf key;
     if (!grammar_is_lark(text, n)) {
         return engine_grammar_gbnf(e, text, n, thinking, out, info);
     }
-    begin_key(&key, 'l', thinking);
-    buf_append(&key, text, n);
-    return get(e, &key, &(struct source){.read = read_lark, .thinking = thinking, .text = text, .n = n}, out, info);
+    const struct source from = {'l', read_lark, .thinking = thinking, .text = text, .n = n};
+    return get_text(e, &from, out, info);
 }
 
-static enum err read_regex(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
+static enum err read_regex(struct grammar_builder *b, const struct source *from, symbol_id *start,
                            struct err_info *info)
 {
     regex_id whole;
-    (void)e;
     TRY(regex_parse(grammar_regexes(b), from->text, from->n, false, &whole, info));
     *start = grammar_lexeme(b, whole);
     return ERR_OK;
@@ -218,17 +217,14 @@ static enum err read_regex(struct engine *e, struct grammar_builder *b, const st
 enum err engine_grammar_regex(struct engine *e, const char *text, size_t n, enum chat_thinking thinking,
                               struct grammar **out, struct err_info *info)
 {
-    struct buf key;
-    begin_key(&key, 'r', thinking);
-    buf_append(&key, text, n);
-    return get(e, &key, &(struct source){.read = read_regex, .thinking = thinking, .text = text, .n = n}, out, info);
+    const struct source from = {'r', read_regex, .thinking = thinking, .text = text, .n = n};
+    return get_text(e, &from, out, info);
 }
 
-static enum err read_choice(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
+static enum err read_choice(struct grammar_builder *b, const struct source *from, symbol_id *start,
                             struct err_info *info)
 {
     regex_id *ids = mem_zalloc_array(from->n, sizeof *ids, MEM_REQUEST);
-    (void)e;
     if (ids == NULL) {
         return no_memory(info);
     }
@@ -243,36 +239,37 @@ static enum err read_choice(struct engine *e, struct grammar_builder *b, const s
 enum err engine_grammar_choice(struct engine *e, const char *const *texts, const size_t *lengths, size_t n,
                                enum chat_thinking thinking, struct grammar **out, struct err_info *info)
 {
+    const struct source from = {'c', read_choice, .thinking = thinking, .texts = texts, .lengths = lengths, .n = n};
     struct buf key;
-    begin_key(&key, 'c', thinking);
+    begin_key(&key, &from);
     for (size_t i = 0; i < n; i++) {
         buf_printf(&key, "%zu:", lengths[i]);
         buf_append(&key, texts[i], lengths[i]);
     }
-    const struct source from = {.read = read_choice, .thinking = thinking, .texts = texts, .lengths = lengths, .n = n};
     return get(e, &key, &from, out, info);
 }
 
-static enum err read_calls(struct engine *e, struct grammar_builder *b, const struct source *from, symbol_id *start,
+static enum err read_calls(struct grammar_builder *b, const struct source *from, symbol_id *start,
                            struct err_info *info)
 {
-    return chat_forced_add(b, from->calls, e->tokenizer, start, from->i_failed, info);
+    return chat_forced_add(b, from->calls, from->tokenizer, start, from->i_failed, info);
 }
 
 enum err engine_grammar_calls(struct engine *e, const struct chat_forced *f, struct grammar **out, size_t *i_failed,
                               struct err_info *info)
 {
+    const struct source from = {'t', read_calls, .calls = f, .tokenizer = e->tokenizer, .i_failed = i_failed};
     struct buf key;
-    begin_key(&key, 't', f->thinking);
+    begin_key(&key, &from);
     buf_append(&key, &f->format, sizeof f->format); /* the address of a table row, which is constant */
-    buf_printf(&key, "%d%d", f->is_single, f->may_speak);
+    buf_printf(&key, "%d%d%d", (int)f->thinking, f->is_single, f->may_speak);
     for (size_t i = 0; i < f->n_tools; i++) {
         buf_printf(&key, "%s%d", f->tools[i].name, f->tools[i].is_loose);
         buf_putc(&key, f->tools[i].parameters != NULL ? '=' : ';');
         add_json(&key, f->tools[i].parameters);
     }
     *i_failed = 0;
-    return get(e, &key, &(struct source){.read = read_calls, .calls = f, .i_failed = i_failed}, out, info);
+    return get(e, &key, &from, out, info);
 }
 
 void engine_get_grammar_stats(const struct engine *e, struct engine_grammar_stats *out)

@@ -48,9 +48,7 @@ static enum err join_wrapped(const struct engine *e, struct engine_query *query,
     }
     int32_t shift = e->plan->ranker.n_segments == 2 ? (int32_t)e->info.n_vocab : 0;
     *ids = arena_alloc(arena, (n_first + n_second + 1) * sizeof **ids);
-    if (*ids == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the tokens");
-    }
+    TRY_MEM_FOR(*ids != NULL, info, "out of memory for the tokens");
     memcpy(*ids, first, n_first * sizeof **ids);
     for (size_t i = 0; i < n_second; i++) {
         (*ids)[n_first + i] = second[i] + shift;

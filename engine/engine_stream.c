@@ -148,9 +148,7 @@ static enum err check_bans(const struct engine *e, const struct engine_params *p
         return ERR_OK;
     }
     unsigned char *is_banned = arena_zalloc(arena, n_vocab);
-    if (is_banned == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for the request");
-    }
+    TRY_MEM_FOR(is_banned != NULL, info, "out of memory for the request");
     for (size_t i = 0; i < r->n_bias + n_ends; i++) {
         bool is_bias = i < r->n_bias, is_ban = !is_bias || r->bias[i].bias <= SAMPLER_BAN;
         int32_t id = is_bias ? r->bias[i].id : r->ends[i - r->n_bias];
@@ -208,12 +206,10 @@ static enum err new_stream(struct engine *e, const struct engine_params *p, stru
         stop_bytes += p->stop_len[i] + 1;
         longest = MAX_OF(longest, p->stop_len[i]);
     }
-    size_t n =
-        longest + FEW_PENDING; /* an entry includes alternatives; room for all possible entries would take 48 KiB */
+    /* an entry includes alternatives; room for all possible entries would take 48 KiB */
+    size_t n = longest + FEW_PENDING;
     struct engine_stream *s = *out = mem_zalloc(sizeof *s + n * sizeof s->pending[0] + stop_bytes, MEM_REQUEST);
-    if (s == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(s != NULL);
     s->max_pending = (int)n;
     s->stop_text = (char *)&s->pending[n];
     s->engine = e;
@@ -321,6 +317,14 @@ bool engine_is_full(struct engine *e, const struct sched_share *whose) { return 
 size_t engine_group_room(struct sched_group *g) { return (size_t)sched_group_room(g); }
 void engine_group_close(struct sched_group **group) { sched_group_release(group); }
 
+/* Makes s->text the event's. */
+static void show_text(struct engine_stream *s, struct engine_event *out)
+{
+    s->lacks_text = s->lacks_text || buf_ok(&s->text) != ERR_OK;
+    out->text = s->text.data != NULL ? s->text.data : "";
+    out->text_len = s->text.len;
+}
+
 /* Moves n bytes of held text into the event. */
 static void release_text(struct engine_stream *s, size_t n, struct engine_event *out)
 {
@@ -328,9 +332,7 @@ static void release_text(struct engine_stream *s, size_t n, struct engine_event 
     buf_append(&s->text, s->stop.held.data, n);
     stop_release(&s->stop, n);
     s->n_released += n;
-    s->lacks_text = s->lacks_text || buf_ok(&s->text) != ERR_OK;
-    out->text = s->text.data != NULL ? s->text.data : "";
-    out->text_len = s->text.len;
+    show_text(s, out);
 }
 
 /* Returns the oldest pending token if all its text can be shown; `releasable` bytes of the held text can. */
@@ -409,9 +411,8 @@ static void take_end(struct engine_stream *s, const struct sched_event *ev)
         s->is_stopped = true;
         s->end = (struct engine_event){.finish = ev->finish, .err = ev->err, .why = ev->why};
     }
-    if (s->n_pending > 0) {
-        s->pending[s->n_pending - 1].text_end =
-            s->n_decoded; /* the rest of an incomplete character belongs to the last token */
+    if (s->n_pending > 0) { /* the rest of an incomplete character belongs to the last token */
+        s->pending[s->n_pending - 1].text_end = s->n_decoded;
     }
 }
 
@@ -440,9 +441,7 @@ static void give_prompt_token(struct engine_stream *s, const struct sampler_resu
     *out = (struct engine_event){.kind = SCHED_PROMPT_TOKEN, .token = *r};
     buf_reset(&s->text);
     tokenizer_piece(s->engine->tokenizer, r->id, true, &s->text);
-    s->lacks_text = s->lacks_text || buf_ok(&s->text) != ERR_OK;
-    out->text = s->text.data != NULL ? s->text.data : "";
-    out->text_len = s->text.len;
+    show_text(s, out);
 }
 
 /* Replaces the event by an end without text, because memory ran out. */

@@ -25,9 +25,7 @@ static enum err check_rows(const struct plan_weight *w, float *row, struct err_i
 enum err engine_verify_weight(const struct plan_weight *w, struct err_info *info)
 {
     float *row = mem_alloc(((size_t)w->n_in + 1) * sizeof *row, MEM_MODEL);
-    if (row == NULL) {
-        return err_set(info, ERR_NOMEM, NULL, "out of memory for a row of %" PRIu32 " weights", w->n_in);
-    }
+    TRY_MEM_FOR(row != NULL, info, "out of memory for a row of %" PRIu32 " weights", w->n_in);
     enum err err = check_rows(w, row, info);
     mem_free(row);
     return err;
