@@ -517,6 +517,9 @@ void sched_clear_stats(struct sched *s)
                                     .pages_held = now.pages_held,
                                     .pages_kept = now.pages_kept,
                                     .pages_total = now.pages_total,
+                                    .windows_held = now.windows_held,
+                                    .windows_kept = now.windows_kept,
+                                    .windows_total = now.windows_total,
                                     .states_held = now.states_held,
                                     .states_kept = now.states_kept};
     s->shares.mean_tokens = -1;
