@@ -137,5 +137,5 @@ void chat_answer(struct call *c, struct params *p, const struct shape *shape, vo
     json_decref(p->messages); /* before the answer, which can take minutes */
     p->messages = NULL;
     call_drop_json(c);
-    generation_run(c, p, shape, arg, (const int32_t *const[]){p->prompt}, &p->n_prompt, 1);
+    generation_run(c, p, shape, arg, &(struct prompts){.ids = &p->prompt, .n_ids = &p->n_prompt, .n = 1});
 }

@@ -63,7 +63,9 @@ static enum err attempt_tools(struct rendering *r, json_t *messages)
     enum err err = attempt_with(r, messages, NULL);
     if (err == ERR_TEMPLATE && r->is_broken) {
         err = tools_fill(tools, &filled);
-        err = err != ERR_OK ? err : filled != NULL ? attempt_with(r, NULL, filled) : ERR_TEMPLATE;
+        if (err == ERR_OK) {
+            err = filled != NULL ? attempt_with(r, NULL, filled) : ERR_TEMPLATE;
+        }
         if (err == ERR_TEMPLATE && filled != NULL && json_object_set(r->context, "tools", tools) != 0) {
             err = ERR_NOMEM;
         }
@@ -79,7 +81,9 @@ static enum err attempt_all(struct rendering *r)
     enum err err = attempt_tools(r, NULL);
     if (err == ERR_TEMPLATE && r->is_raised) {
         err = thoughts_join(messages, &joined);
-        err = err != ERR_OK ? err : joined != NULL ? attempt_tools(r, joined) : ERR_TEMPLATE;
+        if (err == ERR_OK) {
+            err = joined != NULL ? attempt_tools(r, joined) : ERR_TEMPLATE;
+        }
         if (joined != NULL) {
             json_decref(messages);
             messages = joined;
@@ -88,7 +92,9 @@ static enum err attempt_all(struct rendering *r)
     for (int no_system = 0; no_system < 2 && err == ERR_TEMPLATE && r->is_raised; no_system++) {
         json_t *folded = NULL;
         err = messages_fold(messages, no_system == 1, &folded);
-        err = err != ERR_OK ? err : folded != NULL ? attempt_tools(r, folded) : ERR_TEMPLATE;
+        if (err == ERR_OK) {
+            err = folded != NULL ? attempt_tools(r, folded) : ERR_TEMPLATE;
+        }
         json_decref(folded);
     }
     json_decref(messages);

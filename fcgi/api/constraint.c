@@ -3,6 +3,7 @@
 
 #include "engine/base/mem.h"
 #include "fcgi/api/schema_check.h"
+#include "fcgi/api/turn.h"
 #include "fcgi/wire/json_in.h"
 
 #include <stdio.h>
@@ -53,10 +54,7 @@ static enum err put(struct constraint *out, struct constraint found, struct err_
 /* Takes a schema of response_format; at: its path. */
 static enum err take_schema(const json_t *schema, const char *at, struct constraint *c, struct err_info *info)
 {
-    if (!json_is_object(schema)) {
-        return json_in_refuse(schema == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, at, "a JSON Schema, an object",
-                              schema, info);
-    }
+    TRY(turn_expect(schema, JSON_OBJECT, at, "a JSON Schema, an object", info));
     *c = (struct constraint){CONSTRAINT_SCHEMA, at, schema, true};
     return ERR_OK;
 }
@@ -71,12 +69,9 @@ static enum err read_schema(const json_t *format, struct constraint *c, struct e
     if (outer == NULL && flat != NULL) {
         return take_schema(flat, "response_format.schema", c, info);
     }
-    if (!json_is_object(outer)) {
-        return json_in_refuse(outer == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, at, "an object with a schema",
-                              outer, info);
-    }
-    if (name != NULL && !json_is_string(name)) {
-        return json_in_refuse(ERR_INVALID_TYPE, "response_format.json_schema.name", "a string", name, info);
+    TRY(turn_expect(outer, JSON_OBJECT, at, "an object with a schema", info));
+    if (name != NULL) {
+        TRY(turn_expect(name, JSON_STRING, "response_format.json_schema.name", "a string", info));
     }
     return take_schema(json_read_get(outer, "schema"), "response_format.json_schema.schema", c, info);
 }
@@ -161,17 +156,15 @@ static enum err read_row(const struct row *r, const json_t *v, struct constraint
 {
     static const struct {
         const char *expected;
-        bool is_string, is_object, is_array, is_boolean;
-    } shapes[] = {[CONSTRAINT_OBJECT] = {"a boolean", .is_boolean = true},
-                  [CONSTRAINT_SCHEMA] = {"a JSON Schema, an object", .is_string = true, .is_object = true},
-                  [CONSTRAINT_REGEX] = {"a string", .is_string = true},
-                  [CONSTRAINT_CHOICE] = {"an array of strings, 1 to 10000", .is_array = true},
-                  [CONSTRAINT_GBNF] = {"a string", .is_string = true},
-                  [CONSTRAINT_GRAMMAR] = {"a string", .is_string = true}};
-    bool fits = json_is_string(v)   ? shapes[r->kind].is_string
-                : json_is_object(v) ? shapes[r->kind].is_object
-                : json_is_array(v)  ? shapes[r->kind].is_array
-                                    : json_is_boolean(v) && shapes[r->kind].is_boolean;
+        json_type type; /* JSON_TRUE: a boolean; a schema can also be a string */
+    } shapes[] = {[CONSTRAINT_OBJECT] = {"a boolean", JSON_TRUE},
+                  [CONSTRAINT_SCHEMA] = {"a JSON Schema, an object", JSON_OBJECT},
+                  [CONSTRAINT_REGEX] = {"a string", JSON_STRING},
+                  [CONSTRAINT_CHOICE] = {"an array of strings, 1 to 10000", JSON_ARRAY},
+                  [CONSTRAINT_GBNF] = {"a string", JSON_STRING},
+                  [CONSTRAINT_GRAMMAR] = {"a string", JSON_STRING}};
+    json_type type = json_is_false(v) ? JSON_TRUE : json_typeof(v);
+    bool fits = type == shapes[r->kind].type || (r->kind == CONSTRAINT_SCHEMA && json_is_string(v));
     for (size_t i = 0; i < json_array_size(v); i++) {
         fits = fits && json_is_string(json_array_get(v, i));
     }

@@ -24,7 +24,7 @@ static bool path_matches(const struct route *r, const char *path)
 const struct route *dispatch_find(const struct server *s, const char *method, const char *path,
                                   const struct fastcgi_request *r, const char **allow)
 {
-    enum { TAKES_GET = 1, TAKES_POST = 2, TAKES_DELETE = 4 };
+    static const char *const methods[] = {"GET", "POST", "DELETE"}; /* bits of an index of: */
     static const char *const lists[] = {"",       "GET, HEAD",         "POST",         "GET, HEAD, POST",
                                         "DELETE", "GET, HEAD, DELETE", "POST, DELETE", "GET, HEAD, POST, DELETE"};
     unsigned takes = 0;
@@ -40,9 +40,9 @@ const struct route *dispatch_find(const struct server *s, const char *method, co
         if (is_head || strcmp(method, route->method) == 0) {
             return route;
         }
-        takes |= strcmp(route->method, "GET") == 0    ? TAKES_GET
-                 : strcmp(route->method, "POST") == 0 ? TAKES_POST
-                                                      : TAKES_DELETE;
+        for (unsigned k = 0; k < ARRAY_LEN(methods); k++) {
+            takes |= strcmp(route->method, methods[k]) == 0 ? 1u << k : 0;
+        }
     }
     *allow = lists[takes];
     return NULL;

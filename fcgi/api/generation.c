@@ -186,10 +186,8 @@ static void look(const void *arg, struct live_look *out)
         } else {
             u = c->usage;
         }
-        enum live_state state = u.completion_tokens > 0                    ? LIVE_DECODE
-                                : u.processed_tokens > 0 || u.queue_ns > 0 ? LIVE_PREFILL
-                                                                           : LIVE_QUEUED;
-        out->state = MAX_OF(out->state, state);
+        enum live_state before_text = u.processed_tokens > 0 || u.queue_ns > 0 ? LIVE_PREFILL : LIVE_QUEUED;
+        out->state = MAX_OF(out->state, u.completion_tokens > 0 ? LIVE_DECODE : before_text);
         out->prompt_tokens += u.prompt_tokens;
         out->cached_tokens += u.cached_tokens;
         out->processed_tokens += u.processed_tokens;
@@ -270,7 +268,10 @@ static enum err submit_more(struct generation *g, struct err_info *info)
                 break;
             }
         }
-        enum err err = is_gone(g) ? ERR_CANCELLED : n > 0 ? submit(g, n, info) : ERR_AGAIN;
+        if (is_gone(g)) {
+            return ERR_CANCELLED;
+        }
+        enum err err = n > 0 ? submit(g, n, info) : ERR_AGAIN;
         if (err == ERR_AGAIN) {
             return ERR_OK;
         }
@@ -335,19 +336,22 @@ static void close_stream(struct generation *g, struct choice *c)
     engine_stream_close(&stream);
 }
 
-/* Checks that the buffers of c are complete. */
-static enum err check_kept(const struct choice *c)
+/* The buffers of a choice that hold its answer. */
+enum { N_KEPT = 5 + ARRAY_LEN(((struct choice *)0)->parts) };
+
+static struct buf *kept_buf(struct choice *c, size_t i)
 {
-    TRY(buf_ok(&c->text));
-    TRY(buf_ok(&c->ids));
-    TRY(chat_split_ok(&c->split));
-    TRY(buf_ok(&c->reasoning));
-    TRY(buf_ok(&c->calls));
-    TRY(buf_ok(&c->arguments));
-    for (size_t k = 0; k < ARRAY_LEN(c->parts); k++) {
-        TRY(buf_ok(&c->parts[k]));
+    struct buf *const bufs[] = {&c->text, &c->ids, &c->reasoning, &c->calls, &c->arguments};
+    return i < ARRAY_LEN(bufs) ? bufs[i] : &c->parts[i - ARRAY_LEN(bufs)];
+}
+
+/* Checks that the buffers of c are complete. */
+static enum err check_kept(struct choice *c)
+{
+    for (size_t i = 0; i < N_KEPT; i++) {
+        TRY(buf_ok(kept_buf(c, i)));
     }
-    return ERR_OK;
+    return chat_split_ok(&c->split);
 }
 
 /* Ends a choice that takes longer than the request allows, after a line of it exists. */
@@ -408,8 +412,9 @@ static void note_slot(const struct generation *g, const struct choice *c)
 {
     if (keeps_tokens(g) && c == &g->choices[0] && c->end.err == ERR_OK && buf_ok(&c->made) == ERR_OK) {
         size_t n = c->made.len / sizeof(int32_t);
-        slots_note(g->call, g->params->id_slot, g->params->gen.cache_salt, c->prompt, c->n_prompt,
-                   (const int32_t *)(const void *)c->made.data, n > 0 ? n - 1 : 0);
+        const struct slots_part parts[] = {{c->prompt, c->n_prompt},
+                                           {(const int32_t *)(const void *)c->made.data, n > 0 ? n - 1 : 0}};
+        slots_note(g->call, g->params->id_slot, g->params->gen.cache_salt, parts);
     }
 }
 
@@ -687,10 +692,11 @@ static void note_usage(struct generation *g)
     u->queue_ns = first->usage.queue_ns;
     u->prefill_ns = first->usage.prefill_ns;
     u->decode_ns = first->usage.decode_ns;
-    u->finish = g->n_submitted == 0                              ? NULL
-                : g->failure.code != ERR_OK || !first->has_ended ? "error"
-                : first->n_calls > 0                             ? "tool_calls"
-                                                                 : generation_finish_reason(first);
+    if (g->n_submitted > 0) {
+        bool is_whole = g->failure.code == ERR_OK && first->has_ended;
+        const char *reason = first->n_calls > 0 ? "tool_calls" : generation_finish_reason(first);
+        u->finish = is_whole ? reason : "error";
+    }
 }
 
 static void close_choices(struct generation *g)
@@ -698,15 +704,10 @@ static void close_choices(struct generation *g)
     for (size_t i = 0; i < g->n_choices; i++) {
         struct choice *c = &g->choices[i];
         close_stream(g, c);
-        buf_fini(&c->text);
-        buf_fini(&c->ids);
         buf_fini(&c->made);
         chat_split_fini(&c->split);
-        buf_fini(&c->reasoning);
-        buf_fini(&c->calls);
-        buf_fini(&c->arguments);
-        for (size_t k = 0; k < ARRAY_LEN(c->parts); k++) {
-            buf_fini(&c->parts[k]);
+        for (size_t k = 0; k < N_KEPT; k++) {
+            buf_fini(kept_buf(c, k));
         }
     }
     engine_group_close(&g->group);
@@ -764,11 +765,23 @@ static void answer(struct generation *g)
     buf_fini(&out);
 }
 
+/* Sets the maximum length of answers if the operator's or the tenant's is shorter than the request's. */
+static void limit_tokens(const struct call *c, struct params *p)
+{
+    int64_t most = c->server->conf->limit_predict, of_tenant = tenant_max_tokens(c->tenant);
+    if (most > 0 && p->gen.max_tokens < 0) {
+        p->gen.max_tokens = (int32_t)most;
+    }
+    if (of_tenant > 0 && (p->gen.max_tokens < 0 || p->gen.max_tokens > of_tenant)) {
+        p->gen.max_tokens = (int32_t)of_tenant;
+    }
+}
+
 void generation_run(struct call *c, struct params *p, const struct shape *shape, void *arg,
-                    const int32_t *const *prompts, const size_t *n_ids, size_t n_prompts)
+                    const struct prompts *prompts)
 {
     struct generation g = {.call = c, .params = p, .shape = shape, .arg = arg, .created = clock_unix_seconds()};
-    size_t n = n_prompts * (size_t)p->n;
+    size_t n = prompts->n * (size_t)p->n;
     if (n > MAX_CHOICES) {
         err_set(&g.failure, ERR_INVALID_VALUE, "n", "expected at most %d sequences in one request, found %zu",
                 MAX_CHOICES, n);
@@ -784,13 +797,7 @@ void generation_run(struct call *c, struct params *p, const struct shape *shape,
         return;
     }
     g.n_choices = n;
-    int64_t most = c->server->conf->limit_predict, of_tenant = tenant_max_tokens(c->tenant);
-    if (most > 0 && p->gen.max_tokens < 0) {
-        p->gen.max_tokens = (int32_t)most;
-    }
-    if (of_tenant > 0 && (p->gen.max_tokens < 0 || p->gen.max_tokens > of_tenant)) {
-        p->gen.max_tokens = (int32_t)of_tenant;
-    }
+    limit_tokens(c, p);
     g.gen = p->gen;
     g.gen.cache_salt =
         generation_salt(c, p->cache_prompt ? slots_salt(c, p->id_slot, g.gen.cache_salt, g.slot_salt) : g.id, g.salt);
@@ -799,18 +806,13 @@ void generation_run(struct call *c, struct params *p, const struct shape *shape,
     for (size_t i = 0; i < n; i++) {
         struct choice *choice = &g.choices[i];
         choice->index = (int)i;
-        choice->prompt = prompts[i / (size_t)p->n];
-        choice->n_prompt = n_ids[i / (size_t)p->n];
+        choice->prompt = prompts->ids[i / (size_t)p->n];
+        choice->n_prompt = prompts->n_ids[i / (size_t)p->n];
         choice->echo = p->gen.prompt_logprobs ? &g.choices[i / (size_t)p->n * (size_t)p->n] : NULL;
-        buf_init(&choice->text, 0, MEM_REQUEST);
-        buf_init(&choice->ids, 0, MEM_REQUEST);
         buf_init(&choice->made, 0, MEM_REQUEST);
         chat_split_init(&choice->split, &p->split);
-        buf_init(&choice->reasoning, 0, MEM_REQUEST);
-        buf_init(&choice->calls, 0, MEM_REQUEST);
-        buf_init(&choice->arguments, 0, MEM_REQUEST);
-        for (size_t k = 0; k < ARRAY_LEN(choice->parts); k++) {
-            buf_init(&choice->parts[k], 0, MEM_REQUEST);
+        for (size_t k = 0; k < N_KEPT; k++) {
+            buf_init(kept_buf(choice, k), 0, MEM_REQUEST);
         }
     }
     pthread_mutex_init(&g.lock, NULL);

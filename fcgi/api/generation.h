@@ -4,6 +4,7 @@
 #define INFCGI_FCGI_API_GENERATION_H
 
 #include "fcgi/api/params.h"
+#include "fcgi/api/prompts.h"
 #include "fcgi/api/slots.h"
 #include "fcgi/wire/call.h"
 
@@ -88,10 +89,10 @@ struct generation {
     struct err_info failure;    /* why the answer was cut off; code ERR_OK: it was not */
 };
 
-/* Creates n_prompts * params->n choices over the prompts (ids are borrowed until the end), submits them, answers and
- * frees them. arg: for the shape's functions. */
+/* Creates params->n choices per prompt (ids are borrowed until the end), submits them, answers and frees them. arg: for
+ * the shape's functions. */
 void generation_run(struct call *c, struct params *p, const struct shape *shape, void *arg,
-                    const int32_t *const *prompts, const size_t *n_ids, size_t n_prompts);
+                    const struct prompts *prompts);
 
 /* Reads a body of /v1/chat/completions and renders it: call_read_json, params_read, tools_read, chat_prepare. Call
  * params_fini also after an error. */

@@ -3,6 +3,8 @@
  *     REPO myproject FILE name text FILE name text .. FILE filename BOS PREFIX before begun SUFFIX behind MIDDLE */
 #include "fcgi/api/infill.h"
 
+#include "fcgi/api/turn.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -92,18 +94,15 @@ static enum err check_marks(const struct engine_fim *fim, struct err_info *info)
 
 static enum err check_string(const char *where, const json_t *v, bool is_required, struct err_info *info)
 {
-    if (v == NULL ? !is_required : json_is_string(v)) {
-        return ERR_OK;
-    }
-    return json_in_refuse(v == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, where, "a string", v, info);
+    return v == NULL && !is_required ? ERR_OK : turn_expect(v, JSON_STRING, where, "a string", info);
 }
 
 static enum err check_extra(const json_t *extra, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
     if (extra != NULL && (!json_is_array(extra) || json_array_size(extra) > MAX_EXTRA)) {
-        return json_in_refuse(json_is_array(extra) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "input_extra",
-                              "an array of at most 1024 objects with text and filename", extra, info);
+        return turn_refuse(extra, JSON_ARRAY, "input_extra", "an array of at most 1024 objects with text and filename",
+                           info);
     }
     for (size_t i = 0; i < json_array_size(extra); i++) {
         const json_t *chunk = json_array_get(extra, i);
@@ -119,9 +118,9 @@ static enum err check_extra(const json_t *extra, struct err_info *info)
 
 /* Truncates to the available room: three quarters of a batch for the text before, one quarter for the text after. Other
  * files get the rest of the context less twice the answer. */
-static void cut(const struct call *c, const struct infill *f, struct ids *before, struct ids *behind, size_t n_begun,
-                struct ids *others)
+static void cut(const struct infill *f, struct ids *before, struct ids *behind, size_t n_begun, struct ids *others)
 {
+    const struct call *c = before->call;
     int64_t given = c->server->conf->batch_size;
     size_t n_ctx = engine_model(c->engine)->n_ctx,
            n_batch = MIN_OF(given > 0 ? (size_t)given : BATCH_TOKENS, n_ctx / 2);
@@ -136,17 +135,16 @@ static void cut(const struct call *c, const struct infill *f, struct ids *before
     others->n = n_others;
 }
 
-/* behind: the suffix's tokens. */
-static enum err make_prompt(struct call *c, const struct infill *f, const struct engine_fim *fim, struct ids behind,
-                            int32_t **ids, size_t *n, struct err_info *info)
+/* Appends the prompt to p, which has room. behind: the suffix's tokens. */
+static enum err make_prompt(const struct infill *f, const struct engine_fim *fim, struct ids behind, struct prompts *p)
 {
-    const struct ids none = {.call = c, .info = info};
+    const struct ids none = {.call = behind.call, .info = behind.info};
     struct ids before = none, begun = none, others = none, all = none;
     TRY(add_string(&before, f->prefix));
     TRY(add_string(&begun, f->prompt));
     if (f->is_cut) {
         TRY(add_extra(&others, fim, f->extra));
-        cut(c, f, &before, &behind, begun.n, &others);
+        cut(f, &before, &behind, begun.n, &others);
     }
     TRY(add(&all, others.at, others.n));
     TRY(add_mark(&all, fim->bos));
@@ -156,12 +154,12 @@ static enum err make_prompt(struct call *c, const struct infill *f, const struct
     TRY(add_mark(&all, fim->suffix));
     TRY(add(&all, behind.at, behind.n));
     TRY(add_mark(&all, fim->middle));
-    *ids = all.at;
-    *n = all.n;
+    p->ids[p->n] = all.at;
+    p->n_ids[p->n++] = all.n;
     return ERR_OK;
 }
 
-enum err infill_prompt(struct call *c, const struct infill *f, int32_t **ids, size_t *n, struct err_info *info)
+enum err infill_prompt(struct prompts *p, struct call *c, const struct infill *f, struct err_info *info)
 {
     struct engine_fim fim;
     struct ids behind = {.call = c, .info = info};
@@ -172,7 +170,8 @@ enum err infill_prompt(struct call *c, const struct infill *f, int32_t **ids, si
     TRY(check_string("input_suffix", f->suffix, true, info));
     TRY(check_extra(f->extra, info));
     TRY(add_string(&behind, f->suffix));
-    return make_prompt(c, f, &fim, behind, ids, n, info);
+    TRY(prompts_room(p, c, 1));
+    return make_prompt(f, &fim, behind, p);
 }
 
 static enum err read_prefix(const json_t *prompt, size_t i, struct infill *f, struct err_info *info)
@@ -196,19 +195,16 @@ enum err infill_prompts(struct prompts *p, struct call *c, const json_t *root, s
                               info);
     }
     engine_get_fim(c->engine, &fim);
-    p->ids = arena_zalloc_array(&c->arena, n, sizeof *p->ids);
-    p->n_ids = arena_zalloc_array(&c->arena, n, sizeof *p->n_ids);
-    TRY(arena_ok(&c->arena));
+    TRY(prompts_room(p, c, n));
     TRY(read_prefix(prompt, 0, &f, info));
     TRY(check_marks(&fim, info));
     TRY(add_string(&behind, f.suffix)); /* once for all prompts */
-    TRY(prompts_check_length(c, 0, behind.at, behind.n, "suffix", info));
-    for (; p->n < n; p->n++) {
-        int32_t **ids = &p->ids[p->n];
-        size_t *n_ids = &p->n_ids[p->n];
-        TRY(read_prefix(prompt, p->n, &f, info));
-        TRY(make_prompt(c, &f, &fim, behind, ids, n_ids, info));
-        TRY(prompts_check_length(c, p->n, *ids, *n_ids, "prompt", info));
+    const struct prompts suffix = {.ids = &behind.at, .n_ids = &behind.n, .n = 1};
+    TRY(prompts_check_length(c, &suffix, 0, "suffix", info));
+    for (size_t i = 0; i < n; i++) {
+        TRY(read_prefix(prompt, i, &f, info));
+        TRY(make_prompt(&f, &fim, behind, p));
+        TRY(prompts_check_length(c, p, i, "prompt", info));
     }
     return ERR_OK;
 }

@@ -16,8 +16,7 @@ struct infill {
 
 /* Builds the prompt. ERR_NOT_SUPPORTED: the model has no infill tokens; this is checked before the texts.
  * ERR_MISSING_PARAMETER, ERR_INVALID_TYPE with info->where as in /infill; else as engine_tokenize. */
-MUST_CHECK enum err infill_prompt(struct call *c, const struct infill *f, int32_t **ids, size_t *n,
-                                  struct err_info *info);
+MUST_CHECK enum err infill_prompt(struct prompts *p, struct call *c, const struct infill *f, struct err_info *info);
 
 /* Applies `suffix` of /v1/completions: each prompt, which is then a string, becomes the text before it. */
 MUST_CHECK enum err infill_prompts(struct prompts *p, struct call *c, const json_t *root, struct err_info *info);

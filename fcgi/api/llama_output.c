@@ -157,7 +157,7 @@ void llama_write_settings(const struct call *call, const struct params *p, struc
 
 void llama_write_result(const struct generation *g, const struct choice *c, struct buf *out)
 {
-    const char *kind = c->end.stop_match != NULL ? "word" : c->end.finish == SCHED_FINISH_LENGTH ? "limit" : "eos";
+    const char *kind = c->end.finish == SCHED_FINISH_LENGTH ? "limit" : "eos";
     bool has_room = c->usage.prompt_tokens + c->usage.completion_tokens < (int32_t)engine_model(g->call->engine)->n_ctx;
     bool is_cut = c->end.finish == SCHED_FINISH_LENGTH && !has_room;
     struct buf prompt;
@@ -178,7 +178,8 @@ void llama_write_result(const struct generation *g, const struct choice *c, stru
     buf_puts(out, ",\"prompt\":");
     json_write_buf(out, &prompt);
     buf_printf(out, ",\"has_new_line\":%s,\"truncated\":%s,\"stop_type\":\"%s\",\"stopping_word\":",
-               c->has_new_line ? "true" : "false", is_cut ? "true" : "false", kind);
+               c->has_new_line ? "true" : "false", is_cut ? "true" : "false",
+               c->end.stop_match != NULL ? "word" : kind);
     json_write_cstr(out, c->end.stop_match != NULL ? c->end.stop_match : "");
     buf_printf(out, ",\"tokens_cached\":%d,", c->usage.prompt_tokens + c->usage.completion_tokens);
     llama_write_timings(c, out);

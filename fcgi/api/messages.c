@@ -4,36 +4,26 @@
 #include "engine/base/buf.h"
 #include "fcgi/api/thoughts.h"
 #include "fcgi/api/tools.h"
+#include "fcgi/api/turn.h"
 
 #include <stdio.h>
 
 enum { MAX_MESSAGES = 4096 };
 
-/* field: of message i, "" for the message itself. */
-static enum err bad_message(size_t i, const char *field, enum err code, const char *expected, const json_t *found,
-                            struct err_info *info)
+/* Returns the string of a part, or NULL with the error set. */
+static const json_t *text_of_part(const json_t *part, const char *at, struct err_info *info)
 {
     char where[ERR_WHERE_BYTES];
-    snprintf(where, sizeof where, "messages[%zu]%s%s", i, field[0] != '\0' ? "." : "", field);
-    return json_in_refuse(code, where, expected, found, info);
-}
-
-/* Returns the string of part k, or NULL with the error set. */
-static const json_t *text_of_part(const json_t *part, size_t i, size_t k, struct err_info *info)
-{
-    char field[64];
     const json_t *type = json_object_get(part, "type");
     const char *name = json_read_is(type, "refusal") ? "refusal" : "text";
     const json_t *text = json_object_get(part, name);
     if (!json_is_object(part)) {
-        snprintf(field, sizeof field, "content[%zu]", k);
-        bad_message(i, field, ERR_INVALID_VALUE, "an object with a type and a text", part, info);
+        json_in_refuse(ERR_INVALID_VALUE, at, "an object with a type and a text", part, info);
     } else if (!json_read_is(type, name)) {
-        snprintf(field, sizeof field, "content[%zu].type", k);
-        bad_message(i, field, ERR_INVALID_VALUE, "\"text\", as this model reads text only", type, info);
+        json_in_refuse(ERR_INVALID_VALUE, turn_member(where, at, "type"), "\"text\", as this model reads text only",
+                       type, info);
     } else if (!json_is_string(text)) {
-        snprintf(field, sizeof field, "content[%zu].%s", k, name);
-        bad_message(i, field, ERR_INVALID_VALUE, "a string", text, info);
+        json_in_refuse(ERR_INVALID_VALUE, turn_member(where, at, name), "a string", text, info);
     } else {
         return text;
     }
@@ -51,9 +41,10 @@ static bool has_thoughts(const json_t *parts)
     return has;
 }
 
-/* Appends the text of part k, of type thinking: a string, or an array of text parts as in Mistral's API. */
-static enum err append_thought(const json_t *part, size_t i, size_t k, struct buf *text, struct err_info *info)
+/* Appends the text of a part of type thinking: a string, or an array of text parts as in Mistral's API. */
+static enum err append_thought(const json_t *part, const char *at, struct buf *text, struct err_info *info)
 {
+    char where[ERR_WHERE_BYTES];
     const json_t *v = json_object_get(part, "thinking");
     bool ok = json_is_string(v) || json_is_array(v);
     buf_append(text, json_string_value(v), json_string_length(v));
@@ -62,12 +53,10 @@ static enum err append_thought(const json_t *part, size_t i, size_t k, struct bu
         ok = json_is_string(one);
         buf_append(text, json_string_value(one), json_string_length(one));
     }
-    char field[64];
-    snprintf(field, sizeof field, "content[%zu].thinking", k);
-    return ok ? buf_ok(text) : bad_message(i, field, ERR_INVALID_VALUE, "a string or an array of text parts", v, info);
+    return ok ? buf_ok(text)
+              : json_in_refuse(ERR_INVALID_VALUE, turn_member(where, at, "thinking"),
+                               "a string or an array of text parts", v, info);
 }
-
-static json_t *string_of(const struct buf *b) { return json_stringn_nocheck(b->data != NULL ? b->data : "", b->len); }
 
 /* The pieces of content with thinking in it. */
 struct split_content {
@@ -76,69 +65,65 @@ struct split_content {
     bool is_answer;            /* false: thinking is also part of the text */
 };
 
-static enum err split_part(const json_t *part, size_t i, size_t k, struct split_content *to, struct err_info *info)
+static enum err split_part(const json_t *part, const char *at, struct split_content *to, struct err_info *info)
 {
     struct buf one;
-    buf_init(&one, 0, MEM_REQUEST);
+    enum err err = ERR_OK;
     bool is_thinking = is_thought(part);
-    const json_t *text = is_thinking ? NULL : text_of_part(part, i, k, info);
-    enum err err = is_thinking ? append_thought(part, i, k, &one, info) : text == NULL ? info->code : ERR_OK;
-    buf_append(&one, json_string_value(text), json_string_length(text));
-    buf_add(is_thinking && to->is_answer ? &to->thoughts : &to->text, &one);
-    if (err == ERR_OK) {
-        const char *name = is_thinking ? "thinking" : "text";
-        json_t *made = buf_ok(&one) == ERR_OK ? json_pack("{s:s,s:o}", "type", name, name, string_of(&one)) : NULL;
-        err = made != NULL && json_array_append_new(to->parts, made) == 0 ? ERR_OK : ERR_NOMEM;
+    const char *name = is_thinking ? "thinking" : "text";
+    buf_init(&one, 0, MEM_REQUEST);
+    if (is_thinking) {
+        err = append_thought(part, at, &one, info);
+    } else {
+        const json_t *text = text_of_part(part, at, info);
+        err = text != NULL ? ERR_OK : info->code;
+        buf_append(&one, json_string_value(text), json_string_length(text));
     }
+    buf_add(is_thinking && to->is_answer ? &to->thoughts : &to->text, &one);
+    err = err != ERR_OK ? err : turn_append(to->parts, json_pack("{s:s,s:o}", "type", name, name, turn_text(&one)));
     buf_fini(&one);
     return err;
 }
 
 /* Moves thinking in an answer's content to reasoning_content, if the message has none. Keeps the parts for templates
  * that read them. */
-static enum err split_content(json_t *message, const json_t *parts, size_t i, struct err_info *info)
+static enum err split_content(json_t *message, const json_t *parts, const char *at, struct err_info *info)
 {
     struct split_content to = {.parts = json_array(),
                                .is_answer = json_read_is(json_object_get(message, "role"), "assistant")};
+    char where[ERR_WHERE_BYTES];
     buf_init(&to.text, 0, MEM_REQUEST);
     buf_init(&to.thoughts, 0, MEM_REQUEST);
     enum err err = to.parts != NULL ? ERR_OK : ERR_NOMEM;
     for (size_t k = 0; k < json_array_size(parts) && err == ERR_OK; k++) {
-        err = split_part(json_array_get(parts, k), i, k, &to, info);
+        err = split_part(json_array_get(parts, k), turn_element(where, at, k), &to, info);
     }
-    err = err != ERR_OK ? err : buf_ok(&to.text) != ERR_OK ? buf_ok(&to.text) : buf_ok(&to.thoughts);
-    bool ok = true;
-    if (err == ERR_OK) {
-        ok = json_object_set(message, THOUGHTS_PARTS, to.parts) == 0;
-        ok = ok && (to.thoughts.len == 0 || json_string_length(json_object_get(message, "reasoning_content")) > 0 ||
-                    json_object_set_new(message, "reasoning_content", string_of(&to.thoughts)) == 0);
-        ok = ok && json_object_set_new(message, "content", string_of(&to.text)) == 0; /* frees `parts` */
+    err = err != ERR_OK ? err : turn_put(message, THOUGHTS_PARTS, json_incref(to.parts));
+    if (to.thoughts.len > 0 && json_string_length(json_object_get(message, "reasoning_content")) == 0) {
+        err = err != ERR_OK ? err : turn_put(message, "reasoning_content", turn_text(&to.thoughts));
     }
+    err = err != ERR_OK ? err : turn_put(message, "content", turn_text(&to.text)); /* frees `parts` */
     buf_fini(&to.text);
     buf_fini(&to.thoughts);
     json_decref(to.parts);
-    return err != ERR_OK ? err : ok ? ERR_OK : ERR_NOMEM;
+    return err;
 }
 
-/* Joins the text parts of a content array; rejects other kinds of parts. Returns NULL with the error set. */
-static json_t *join_parts(const json_t *parts, size_t i, struct err_info *info)
+/* Joins the text parts of a content array; rejects other kinds of parts. */
+static enum err join_parts(json_t *message, const json_t *parts, const char *at, struct err_info *info)
 {
     struct buf text;
+    char where[ERR_WHERE_BYTES];
+    enum err err = ERR_OK;
     buf_init(&text, 0, MEM_REQUEST);
-    bool ok = true;
-    for (size_t k = 0; ok && k < json_array_size(parts); k++) {
-        const json_t *part = text_of_part(json_array_get(parts, k), i, k, info);
-        ok = part != NULL;
-        if (ok) {
-            buf_append(&text, json_string_value(part), json_string_length(part));
-        }
+    for (size_t k = 0; err == ERR_OK && k < json_array_size(parts); k++) {
+        const json_t *part = text_of_part(json_array_get(parts, k), turn_element(where, at, k), info);
+        err = part != NULL ? ERR_OK : info->code;
+        buf_append(&text, json_string_value(part), json_string_length(part));
     }
-    json_t *joined = NULL;
-    if (ok && buf_ok(&text) == ERR_OK) {
-        joined = json_stringn_nocheck(text.data != NULL ? text.data : "", text.len);
-    }
+    err = err != ERR_OK ? err : turn_put(message, "content", turn_text(&text));
     buf_fini(&text);
-    return joined;
+    return err;
 }
 
 static bool is_tool(const json_t *role) { return json_read_is(role, "tool") || json_read_is(role, "function"); }
@@ -152,90 +137,81 @@ static enum err check_order(const json_t *messages, size_t i, struct err_info *i
     if (!is_tool(role) || is_tool(before) || json_read_is(before, "assistant")) {
         return ERR_OK;
     }
-    char room[80];
-    snprintf(room, sizeof room, "%s only after a message of the assistant or of another tool", json_string_value(role));
-    return bad_message(i, "role", ERR_INVALID_VALUE, room, before, info);
+    char where[ERR_WHERE_BYTES], expected[80];
+    snprintf(where, sizeof where, "messages[%zu].role", i);
+    snprintf(expected, sizeof expected, "%s only after a message of the assistant or of another tool",
+             json_string_value(role));
+    return json_in_refuse(ERR_INVALID_VALUE, where, expected, before, info);
 }
 
-static enum err check_role(json_t *message, size_t i, struct err_info *info)
+static enum err check_role(json_t *message, const char *at, struct err_info *info)
 {
     static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", "function"};
     const json_t *role = json_read_get(message, "role");
+    char where[ERR_WHERE_BYTES];
     bool known = false;
     for (size_t k = 0; k < ARRAY_LEN(roles); k++) {
         known = known || json_read_is(role, roles[k]);
     }
     if (!known) {
-        return bad_message(i, "role",
-                           role == NULL            ? ERR_MISSING_PARAMETER
-                           : !json_is_string(role) ? ERR_INVALID_TYPE
-                                                   : ERR_INVALID_VALUE,
-                           "one of system, developer, user, assistant, tool", role, info);
+        return turn_refuse(role, JSON_STRING, turn_member(where, at, "role"),
+                           "one of system, developer, user, assistant, tool", info);
     }
-    return json_read_is(role, "developer") && json_object_set_new(message, "role", json_string("system")) != 0
-               ? ERR_NOMEM
-               : ERR_OK;
+    return json_read_is(role, "developer") ? turn_put(message, "role", json_string("system")) : ERR_OK;
 }
 
-static enum err check_content(json_t *message, size_t i, struct err_info *info)
+static enum err check_content(json_t *message, const char *at, struct err_info *info)
 {
     const json_t *content = json_read_get(message, "content"), *role = json_object_get(message, "role");
+    char where[ERR_WHERE_BYTES];
+    turn_member(where, at, "content");
     (void)json_object_del(message, THOUGHTS_PARTS);
     if (has_thoughts(content) && (json_read_is(role, "assistant") || json_read_is(role, "system"))) {
-        return split_content(message, content, i, info);
+        return split_content(message, content, where, info);
     }
     if (json_is_array(content)) {
-        json_t *joined = join_parts(content, i, info);
-        if (joined == NULL) {
-            return info->code != ERR_OK ? info->code : ERR_NOMEM;
-        }
-        return json_object_set_new(message, "content", joined) == 0 ? ERR_OK : ERR_NOMEM;
+        return join_parts(message, content, where, info);
     }
-    bool may_lack = json_read_is(json_object_get(message, "role"), "assistant"); /* tool calls only */
-    if (content == NULL && may_lack) {
-        return json_object_set_new(message, "content", json_null()) == 0 ? ERR_OK : ERR_NOMEM;
+    if (content == NULL && json_read_is(role, "assistant")) { /* tool calls only */
+        return turn_put(message, "content", json_null());
     }
-    if (!json_is_string(content)) {
-        return bad_message(i, "content", content == NULL ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE,
-                           "a string or an array of text parts", content, info);
-    }
-    return ERR_OK;
+    return turn_expect(content, JSON_STRING, where, "a string or an array of text parts", info);
 }
 
 /* Templates read an earlier answer's thinking by one of three names. */
-static enum err check_reasoning(json_t *message, size_t i, struct err_info *info)
+static enum err check_reasoning(json_t *message, const char *at, struct err_info *info)
 {
     static const char *const names[] = {"reasoning_content", "reasoning"};
+    char where[ERR_WHERE_BYTES];
     for (size_t k = 0; k < ARRAY_LEN(names); k++) {
         const json_t *v = json_read_get(message, names[k]);
-        if (v != NULL && !json_is_string(v)) {
-            return bad_message(i, names[k], ERR_INVALID_TYPE, "a string", v, info);
-        }
+        TRY(v == NULL ? ERR_OK : turn_expect(v, JSON_STRING, turn_member(where, at, names[k]), "a string", info));
     }
     return thoughts_fill(message);
 }
 
 /* An earlier answer's audio is only an id, and infcgi keeps no audio. */
-static enum err check_audio(const json_t *message, size_t i, struct err_info *info)
+static enum err check_audio(const json_t *message, const char *at, struct err_info *info)
 {
     const json_t *audio = json_read_get(message, "audio");
-    return audio == NULL
-               ? ERR_OK
-               : bad_message(i, "audio", ERR_UNSUPPORTED_PARAMETER, "none, as this model reads text only", audio, info);
+    char where[ERR_WHERE_BYTES];
+    return audio == NULL ? ERR_OK
+                         : json_in_refuse(ERR_UNSUPPORTED_PARAMETER, turn_member(where, at, "audio"),
+                                          "none, as this model reads text only", audio, info);
 }
 
 static enum err check_message(json_t *message, size_t i, struct err_info *info)
 {
-    char where[32];
+    char at[ERR_WHERE_BYTES];
+    turn_element(at, "messages", i);
     if (!json_is_object(message)) {
-        return bad_message(i, "", ERR_INVALID_TYPE, "an object", message, info);
+        return json_in_refuse(ERR_INVALID_TYPE, at, "an object", message, info);
     }
-    TRY(check_role(message, i, info));
-    TRY(check_content(message, i, info));
-    TRY(check_reasoning(message, i, info));
-    TRY(check_audio(message, i, info));
-    snprintf(where, sizeof where, "messages[%zu]", i);
-    return tools_check_message(message, where, info);
+    TRY(check_role(message, at, info));
+    TRY(check_content(message, at, info));
+    TRY(check_reasoning(message, at, info));
+    TRY(check_audio(message, at, info));
+    return tools_check_message(message, at, info);
 }
 
 enum err messages_check(json_t *messages, struct err_info *info)

@@ -3,6 +3,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/base/json_read.h"
+#include "fcgi/api/turn.h"
 
 static bool is_role(const json_t *messages, size_t i, const char *role)
 {
@@ -34,11 +35,10 @@ static enum err append_joined(const json_t *messages, size_t from, size_t to, co
         append_content(&text, content);
     }
     joined = first != NULL ? json_copy(first) : json_pack("{s:s}", "role", role);
-    bool ok = buf_ok(&text) == ERR_OK && json_array_append_new(out, joined) == 0;
-    ok = ok && json_object_set_new(joined, "content",
-                                   json_stringn_nocheck(text.data != NULL ? text.data : "", text.len)) == 0;
+    enum err err = turn_append(out, joined);
+    err = err != ERR_OK ? err : turn_put(joined, "content", turn_text(&text));
     buf_fini(&text);
-    return ok ? ERR_OK : ERR_NOMEM;
+    return err;
 }
 
 /* Returns the end of the run of messages from i that become one: a user's, system messages, and a user's message

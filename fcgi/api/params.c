@@ -3,6 +3,7 @@
 
 #include "engine/base/mem.h"
 #include "fcgi/api/reasoning.h"
+#include "fcgi/api/turn.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -297,8 +298,7 @@ static enum err read_reasoning_format(const struct reader *r)
     }
     return format == NULL || r->p->reasoning_format != NULL
                ? ERR_OK
-               : json_in_refuse(json_is_string(format) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "reasoning_format",
-                                "one of auto, deepseek, none", format, r->info);
+               : turn_refuse(format, JSON_STRING, "reasoning_format", "one of auto, deepseek, none", r->info);
 }
 
 /* Checks the modalities of an answer; infcgi supports only text. */

@@ -140,10 +140,14 @@ static enum err add_object(const struct reader *r, const json_t *object)
 
 static enum err add(const struct reader *r, const json_t *v)
 {
-    return json_is_string(v)                           ? add_text(r, json_string_value(v), json_string_length(v))
-           : json_is_array(v)                          ? add_ids(r, v)
-           : json_is_object(v) && r->rule->takes_mixed ? add_object(r, v)
-                                                       : refuse(r, ERR_INVALID_TYPE, json_read_type_name(v));
+    if (json_is_string(v)) {
+        return add_text(r, json_string_value(v), json_string_length(v));
+    }
+    if (json_is_array(v)) {
+        return add_ids(r, v);
+    }
+    return json_is_object(v) && r->rule->takes_mixed ? add_object(r, v)
+                                                     : refuse(r, ERR_INVALID_TYPE, json_read_type_name(v));
 }
 
 /* Checks whether the array is one text, that is, contains ids. */
@@ -161,17 +165,16 @@ static bool has_ids(const json_t *array)
     return false;
 }
 
-enum err prompts_check_length(struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
+enum err prompts_check_length(struct call *c, const struct prompts *p, size_t i, const char *field,
                               struct err_info *info)
 {
-    (void)i;
-    if (n_ids == 0) {
+    if (p->n_ids[i] == 0) {
         return ERR_OK; /* the code that runs the prompt rejects it */
     }
     const struct engine_params shortest = {.max_tokens =
                                                0}; /* the answer's own length is checked when it is submitted */
-    enum err err = engine_check_submit(c->engine, ids, n_ids, &shortest, info);
-    reply_note_context(&c->reply, n_ids, engine_model(c->engine)->n_ctx);
+    enum err err = engine_check_submit(c->engine, p->ids[i], p->n_ids[i], &shortest, info);
+    reply_note_context(&c->reply, p->n_ids[i], engine_model(c->engine)->n_ctx);
     if (err != ERR_OK && strcmp(info->where, "prompt") == 0) {
         snprintf(info->where, sizeof info->where, "%s", field);
     }
@@ -182,13 +185,19 @@ enum err prompts_check_length(struct call *c, size_t i, const int32_t *ids, size
 static enum err check(const struct reader *r, size_t i)
 {
     prompts_check asked = r->rule->check;
-    return asked != NULL ? asked(r->call, i, r->out->ids[i], r->out->n_ids[i], r->rule->field, r->info) : ERR_OK;
+    return asked != NULL ? asked(r->call, r->out, i, r->rule->field, r->info) : ERR_OK;
+}
+
+enum err prompts_room(struct prompts *p, struct call *c, size_t n)
+{
+    p->ids = arena_zalloc_array(&c->arena, n, sizeof *p->ids);
+    p->n_ids = arena_zalloc_array(&c->arena, n, sizeof *p->n_ids);
+    return arena_ok(&c->arena);
 }
 
 static enum err read_all(const struct reader *r, const json_t *value, bool is_one, size_t n)
 {
-    r->out->ids = arena_zalloc_array(&r->call->arena, n, sizeof *r->out->ids);
-    r->out->n_ids = arena_zalloc_array(&r->call->arena, n, sizeof *r->out->n_ids);
+    TRY(prompts_room(r->out, r->call, n));
     r->out->has_end = arena_zalloc_array(&r->call->arena, n, sizeof *r->out->has_end);
     TRY(arena_ok(&r->call->arena));
     for (size_t i = 0; i < n; i++) {

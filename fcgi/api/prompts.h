@@ -14,9 +14,12 @@ struct prompts {
     size_t n;
 };
 
+/* Allocates ids and n_ids for n texts; p->n stays. ERR_NOMEM. */
+MUST_CHECK enum err prompts_room(struct prompts *p, struct call *c, size_t n);
+
 /* Checks that text i, of n_ids tokens, fits. ERR_CONTEXT_LENGTH with info->where the field; the reply is then told the
  * length. */
-typedef enum err (*prompts_check)(struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
+typedef enum err (*prompts_check)(struct call *c, const struct prompts *p, size_t i, const char *field,
                                   struct err_info *info);
 
 struct prompts_rule {
@@ -29,7 +32,7 @@ struct prompts_rule {
 
 /* The check of prompts that are continued: engine_check_submit accepts them with an answer of no tokens. The answer's
  * length is checked on submission. A prompt without tokens passes this check; running it fails. */
-MUST_CHECK enum err prompts_check_length(struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
+MUST_CHECK enum err prompts_check_length(struct call *c, const struct prompts *p, size_t i, const char *field,
                                          struct err_info *info);
 
 /* Reads `field` of root: a string, an array of strings, an array of token ids, or an array of such arrays; see

@@ -1,6 +1,7 @@
 #include "fcgi/api/reasoning.h"
 
 #include "engine/base/buf.h"
+#include "fcgi/api/turn.h"
 
 #include <string.h>
 
@@ -16,8 +17,7 @@ enum err reasoning_read_effort(const json_t *v, const char *where, const char **
         *effort = is_known ? efforts[i] : *effort;
     }
     return is_known ? ERR_OK
-                    : json_in_refuse(json_is_string(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, where,
-                                     "one of none, minimal, low, medium, high, xhigh, max", v, info);
+                    : turn_refuse(v, JSON_STRING, where, "one of none, minimal, low, medium, high, xhigh, max", info);
 }
 
 /* Adds the value unless the context has one; takes ownership of it. */
@@ -128,10 +128,10 @@ enum err reasoning_look(const struct call *c, const json_t *context, struct para
         bool is_over = format->body != CHAT_BODY_CHANNELS && ends_with(&text, format->think_end);
         bool is_known = engine_chat_mentions(e, format->think) || engine_chat_mentions(e, format->think_end);
         p->split.starts_in_reasoning = ends_with(&text, format->think);
-        p->thinking = is_told || is_over || !p->split.splits_reasoning ? CHAT_THINKS_NOT
-                      : p->split.starts_in_reasoning                   ? CHAT_IS_THINKING
-                      : is_known                                       ? CHAT_MAY_THINK
-                                                                       : CHAT_THINKS_NOT;
+        p->thinking = CHAT_THINKS_NOT;
+        if (!is_told && !is_over && p->split.splits_reasoning && (p->split.starts_in_reasoning || is_known)) {
+            p->thinking = p->split.starts_in_reasoning ? CHAT_IS_THINKING : CHAT_MAY_THINK;
+        }
     }
     buf_fini(&text);
     return err;

@@ -34,8 +34,7 @@ static void claim(struct slot *s, const struct apikey_id *caller)
     buf_init(&s->ids, 0, MEM_GENERAL);
 }
 
-void slots_note(const struct call *c, int64_t slot, const char *own_salt, const int32_t *prompt, size_t n_prompt,
-                const int32_t *more, size_t n_more)
+void slots_note(const struct call *c, int64_t slot, const char *own_salt, const struct slots_part parts[2])
 {
     struct slot *s = find_slot(c, slot);
     size_t n_salt = own_salt != NULL ? strlen(own_salt) : 0;
@@ -47,9 +46,8 @@ void slots_note(const struct call *c, int64_t slot, const char *own_salt, const 
     n_salt = MIN_OF(n_salt, sizeof s->salt - 1);
     memcpy(s->salt, n_salt > 0 ? own_salt : "", n_salt);
     s->salt[n_salt] = '\0';
-    buf_append(&s->ids, (const char *)prompt, n_prompt * sizeof *prompt);
-    if (n_more > 0) {
-        buf_append(&s->ids, (const char *)more, n_more * sizeof *more);
+    for (size_t i = 0; i < 2; i++) {
+        buf_append(&s->ids, parts[i].ids, parts[i].n * sizeof *parts[i].ids);
     }
     if (buf_ok(&s->ids) != ERR_OK) {
         claim(s, &c->caller);

@@ -17,11 +17,15 @@ enum {
     SLOTS_SALT_BYTES = APIKEY_OWN_SALT_BYTES + 1 /* length of slots_salt's text, with a NUL */
 };
 
-/* Records the tokens of a sequence that ended in a slot: the prompt, then `more`. slot: from the request, -1 for none;
+struct slots_part {
+    const int32_t *ids; /* [n] */
+    size_t n;
+};
+
+/* Records the tokens of a sequence that ended in a slot: prompt and answer. slot: from the request, -1 for none;
  * slots that do not exist are ignored. own_salt OPTIONAL: the request's, at most APIKEY_CLIENT_SALT_BYTES. A failure
  * leaves the slot empty. */
-void slots_note(const struct call *c, int64_t slot, const char *own_salt, const int32_t *prompt, size_t n_prompt,
-                const int32_t *more, size_t n_more);
+void slots_note(const struct call *c, int64_t slot, const char *own_salt, const struct slots_part parts[2]);
 
 /* Returns the cache salt of a request of this slot: own_salt (OPTIONAL, at most APIKEY_CLIENT_SALT_BYTES). After an
  * erase, a number drawn at the last erase precedes it, so that the request finds no earlier prefixes. The number holds

@@ -4,6 +4,7 @@
 #include "engine/base/buf.h"
 #include "engine/base/compiler.h"
 #include "engine/base/json_read.h"
+#include "fcgi/api/turn.h"
 
 #include <string.h>
 
@@ -156,14 +157,12 @@ static json_t *joined(json_t *message)
 {
     struct buf text;
     const json_t *thought = thought_of(message), *content = json_object_get(message, "content");
-    json_t *copy = json_copy(message), *all = NULL;
+    json_t *copy = json_copy(message);
     buf_init(&text, 0, MEM_REQUEST);
     buf_append(&text, json_string_value(thought), json_string_length(thought));
     buf_puts(&text, "\n\n");
     buf_append(&text, json_string_value(content), json_string_length(content));
-    if (buf_ok(&text) == ERR_OK) {
-        all = json_stringn_nocheck(text.data, text.len);
-    }
+    json_t *all = turn_text(&text);
     buf_fini(&text);
     bool ok = copy != NULL && all != NULL && json_object_set_new(copy, "content", json_string("")) == 0;
     for (size_t i = 0; i < ARRAY_LEN(names) && ok; i++) {

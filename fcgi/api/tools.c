@@ -10,16 +10,6 @@
 
 enum { MAX_NAME = 128 };
 
-/* Returns the error for a value that should be of `type`: missing, of another type, or of another value. */
-static enum err refuse(const char *where, json_type type, const char *expected, const json_t *found,
-                       struct err_info *info)
-{
-    enum err code = found == NULL || json_is_null(found) ? ERR_MISSING_PARAMETER
-                    : json_typeof(found) != type         ? ERR_INVALID_TYPE
-                                                         : ERR_INVALID_VALUE;
-    return json_in_refuse(code, where, expected, found, info);
-}
-
 enum err tools_check_name(const json_t *name, const char *at, struct err_info *info)
 {
     static const char allowed[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.";
@@ -27,8 +17,8 @@ enum err tools_check_name(const json_t *name, const char *at, struct err_info *i
     char where[ERR_WHERE_BYTES];
     return json_is_string(name) && n > 0 && n <= MAX_NAME && strspn(json_string_value(name), allowed) == n
                ? ERR_OK
-               : refuse(turn_member(where, at, "name"), JSON_STRING, "1 to 128 letters, digits, '_', '-' and '.'", name,
-                        info);
+               : turn_refuse(name, JSON_STRING, turn_member(where, at, "name"),
+                             "1 to 128 letters, digits, '_', '-' and '.'", info);
 }
 
 static enum err check_openai_name(const json_t *name, const char *at, struct err_info *info)
@@ -36,18 +26,21 @@ static enum err check_openai_name(const json_t *name, const char *at, struct err
     char where[ERR_WHERE_BYTES];
     return json_string_length(name) <= TOOLS_OPENAI_MAX_NAME && strchr(json_string_value(name), '.') == NULL
                ? ERR_OK
-               : refuse(turn_member(where, at, "name"), JSON_STRING, "1 to 64 letters, digits, '_' and '-'", name,
-                        info);
+               : turn_refuse(name, JSON_STRING, turn_member(where, at, "name"), "1 to 64 letters, digits, '_' and '-'",
+                             info);
 }
 
 /* Checks a member that can be absent or null. */
 static enum err check_optional(const json_t *object, const char *at, const char *field, json_type type,
-                               const char *expected, struct err_info *info)
+                               struct err_info *info)
 {
+    static const char *const expected[] = {
+        [JSON_STRING] = "a string", [JSON_ARRAY] = "an array", [JSON_OBJECT] = "an object"};
     const json_t *v = json_read_get(object, field);
     char where[ERR_WHERE_BYTES];
-    return v == NULL || json_typeof(v) == type ? ERR_OK
-                                               : refuse(turn_member(where, at, field), type, expected, v, info);
+    return v == NULL || json_typeof(v) == type
+               ? ERR_OK
+               : turn_refuse(v, type, turn_member(where, at, field), expected[type], info);
 }
 
 static enum err check_type(const json_t *object, const char *at, bool may_lack, struct err_info *info)
@@ -56,7 +49,7 @@ static enum err check_type(const json_t *object, const char *at, bool may_lack, 
     char where[ERR_WHERE_BYTES];
     return json_read_is(v, "function") || (v == NULL && may_lack)
                ? ERR_OK
-               : refuse(turn_member(where, at, "type"), JSON_STRING, "\"function\"", v, info);
+               : turn_refuse(v, JSON_STRING, turn_member(where, at, "type"), "\"function\"", info);
 }
 
 /* *out: the object `function` of the value at `at`; inner: its path. */
@@ -65,7 +58,7 @@ static enum err get_function(const json_t *object, const char *at, const json_t 
 {
     *out = json_object_get(object, "function");
     turn_member(inner, at, "function");
-    return json_is_object(*out) ? ERR_OK : refuse(inner, JSON_OBJECT, "an object with a name", *out, info);
+    return json_is_object(*out) ? ERR_OK : turn_refuse(*out, JSON_OBJECT, inner, "an object with a name", info);
 }
 
 /* --- the choice ------------------------------------------------------------------------------------------------- */
@@ -113,7 +106,7 @@ static enum err read_named(const json_t *choice, const char *at, struct tools *t
     const json_t *f;
     char inner[ERR_WHERE_BYTES];
     if (!json_is_object(choice)) {
-        return refuse(at, JSON_OBJECT, "an object with type and function", choice, info);
+        return turn_refuse(choice, JSON_OBJECT, at, "an object with type and function", info);
     }
     TRY(check_type(choice, at, false, info));
     TRY(get_function(choice, at, &f, inner, info));
@@ -128,13 +121,13 @@ static enum err read_allowed(const json_t *choice, struct tools *t, struct err_i
     const json_t *inner = json_object_get(choice, "allowed_tools"), *mode = json_object_get(inner, "mode");
     const json_t *some = json_object_get(inner, "tools");
     if (!json_is_object(inner)) {
-        return refuse(at, JSON_OBJECT, "an object with mode and tools", inner, info);
+        return turn_refuse(inner, JSON_OBJECT, at, "an object with mode and tools", info);
     }
     if (!tools_read_mode(mode, t) || t->mode == TOOLS_NONE) {
-        return refuse(turn_member(where, at, "mode"), JSON_STRING, "\"auto\" or \"required\"", mode, info);
+        return turn_refuse(mode, JSON_STRING, turn_member(where, at, "mode"), "\"auto\" or \"required\"", info);
     }
     if (json_array_size(some) == 0 || json_array_size(some) > TOOLS_MAX) {
-        return refuse(list, JSON_ARRAY, "an array of 1 to 512 tools", some, info);
+        return turn_refuse(some, JSON_ARRAY, list, "an array of 1 to 512 tools", info);
     }
     for (size_t i = 0; i < json_array_size(some); i++) {
         TRY(read_named(json_array_get(some, i), turn_element(where, list, i), t, info));
@@ -148,7 +141,7 @@ static enum err read_choice(const json_t *choice, struct tools *t, struct err_in
     if (!json_is_object(choice)) {
         return choice == NULL || tools_read_mode(choice, t)
                    ? ERR_OK
-                   : refuse("tool_choice", JSON_STRING, expected, choice, info);
+                   : turn_refuse(choice, JSON_STRING, "tool_choice", expected, info);
     }
     if (json_read_is(json_object_get(choice, "type"), "allowed_tools")) {
         return read_allowed(choice, t, info);
@@ -163,13 +156,14 @@ enum err tools_read_parallel(const json_t *root, struct tools *t, struct err_inf
     const json_t *v = json_read_get(root, "parallel_tool_calls");
     t->is_parallel = json_is_true(v);
     t->is_separate = json_is_false(v);
-    return v == NULL || json_is_boolean(v) ? ERR_OK : refuse("parallel_tool_calls", JSON_TRUE, "a boolean", v, info);
+    return v == NULL || json_is_boolean(v) ? ERR_OK
+                                           : turn_refuse(v, JSON_TRUE, "parallel_tool_calls", "a boolean", info);
 }
 
 enum err tools_read(const json_t *root, struct tools *t, struct err_info *info)
 {
     t->is_openai = true;
-    TRY(check_optional(root, "", "tools", JSON_ARRAY, "an array", info));
+    TRY(check_optional(root, "", "tools", JSON_ARRAY, info));
     t->list = json_incref(json_object_get(root, "tools"));
     TRY(read_choice(json_read_get(root, "tool_choice"), t, info));
     return tools_read_parallel(root, t, info);
@@ -215,7 +209,7 @@ static enum err check_form(const json_t *tool, size_t i, struct err_info *info)
     char at[ERR_WHERE_BYTES], inner[ERR_WHERE_BYTES];
     turn_element(at, "tools", i);
     if (!json_is_object(tool)) {
-        return refuse(at, JSON_OBJECT, "an object with type and function", tool, info);
+        return turn_refuse(tool, JSON_OBJECT, at, "an object with type and function", info);
     }
     TRY(check_type(tool, at, false, info));
     return get_function(tool, at, &f, inner, info);
@@ -231,14 +225,14 @@ static enum err check_tool(const struct tools *t, size_t i, bool as_openai, stru
     tools_place(t, i, false, at);
     TRY(tools_check_name(name, at, info));
     TRY(as_openai ? check_openai_name(name, at, info) : ERR_OK);
-    TRY(check_optional(f, at, "description", JSON_STRING, "a string", info));
+    TRY(check_optional(f, at, "description", JSON_STRING, info));
     tools_place(t, i, true, where);
     if (parameters != NULL && !json_is_object(parameters)) {
-        return refuse(where, JSON_OBJECT, "a JSON Schema, an object", parameters, info);
+        return turn_refuse(parameters, JSON_OBJECT, where, "a JSON Schema, an object", info);
     }
     TRY(parameters != NULL ? schema_check(parameters, where, info) : ERR_OK);
     if (strict != NULL && !json_is_boolean(strict)) {
-        return refuse(turn_member(where, at, "strict"), JSON_TRUE, "a boolean", strict, info);
+        return turn_refuse(strict, JSON_TRUE, turn_member(where, at, "strict"), "a boolean", info);
     }
     return has_tool(t, i, name) ? json_in_refuse(ERR_INVALID_VALUE, turn_member(where, at, "name"),
                                                  "a name that no tool in front has", name, info)
@@ -255,7 +249,7 @@ static enum err check_choice(const struct tools *t, struct err_info *info)
         if (!has_tool(t, n, name)) {
             snprintf(where, sizeof where, "tool_choice.allowed_tools.tools[%zu].function.name", i);
             const char *of_named = t->is_openai ? "tool_choice.function.name" : "tool_choice.name";
-            return refuse(t->is_named ? of_named : where, JSON_STRING, "the name of one of tools", name, info);
+            return turn_refuse(name, JSON_STRING, t->is_named ? of_named : where, "the name of one of tools", info);
         }
     }
     return t->mode == TOOLS_REQUIRED && n == 0
@@ -366,7 +360,7 @@ static enum err check_called(json_t *f, const char *at, struct err_info *info)
     }
     return json_is_string(arguments) || json_is_object(arguments)
                ? ERR_OK
-               : refuse(turn_member(where, at, "arguments"), JSON_STRING, "a string of JSON", arguments, info);
+               : turn_refuse(arguments, JSON_STRING, turn_member(where, at, "arguments"), "a string of JSON", info);
 }
 
 static enum err check_call(json_t *call, const char *at, struct err_info *info)
@@ -374,9 +368,9 @@ static enum err check_call(json_t *call, const char *at, struct err_info *info)
     const json_t *f;
     char inner[ERR_WHERE_BYTES];
     if (!json_is_object(call)) {
-        return refuse(at, JSON_OBJECT, "an object with id, type and function", call, info);
+        return turn_refuse(call, JSON_OBJECT, at, "an object with id, type and function", info);
     }
-    TRY(check_optional(call, at, "id", JSON_STRING, "a string", info));
+    TRY(check_optional(call, at, "id", JSON_STRING, info));
     TRY(check_type(call, at, true, info));
     TRY(get_function(call, at, &f, inner, info));
     return check_called(json_object_get(call, "function"), inner, info);
@@ -386,13 +380,13 @@ enum err tools_check_message(json_t *message, const char *where, struct err_info
 {
     const json_t *calls = json_read_get(message, "tool_calls");
     char at[ERR_WHERE_BYTES], call[ERR_WHERE_BYTES];
-    TRY(check_optional(message, where, "tool_call_id", JSON_STRING, "a string", info));
-    TRY(check_optional(message, where, "tool_calls", JSON_ARRAY, "an array", info));
+    TRY(check_optional(message, where, "tool_call_id", JSON_STRING, info));
+    TRY(check_optional(message, where, "tool_calls", JSON_ARRAY, info));
     turn_member(at, where, "tool_calls");
     for (size_t i = 0; i < json_array_size(calls); i++) {
         TRY(check_call(json_array_get(calls, i), turn_element(call, at, i), info));
     }
-    TRY(check_optional(message, where, "function_call", JSON_OBJECT, "an object", info));
+    TRY(check_optional(message, where, "function_call", JSON_OBJECT, info));
     json_t *legacy = json_object_get(message, "function_call");
     return json_is_object(legacy) ? check_called(legacy, turn_member(at, where, "function_call"), info) : ERR_OK;
 }

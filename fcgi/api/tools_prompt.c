@@ -4,6 +4,7 @@
 #include "engine/base/buf.h"
 #include "engine/base/json_read.h"
 #include "engine/base/json_write.h"
+#include "fcgi/api/turn.h"
 
 #include <string.h>
 
@@ -57,11 +58,7 @@ static bool is_result(const json_t *message)
 /* Appends {role, content: b}. */
 static enum err append(json_t *to, const char *role, const struct buf *b)
 {
-    TRY(buf_ok(b));
-    return json_array_append_new(to, json_pack("{s:s, s:o}", "role", role, "content",
-                                               json_stringn_nocheck(b->data != NULL ? b->data : "", b->len))) == 0
-               ? ERR_OK
-               : ERR_NOMEM;
+    return turn_append(to, json_pack("{s:s, s:o}", "role", role, "content", turn_text(b)));
 }
 
 /* Joins consecutive results to one message. */

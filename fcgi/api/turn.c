@@ -14,19 +14,25 @@ const char *turn_element(char out[ERR_WHERE_BYTES], const char *at, size_t i)
     return out;
 }
 
-enum err turn_expect(const json_t *v, json_type type, const char *where, const char *expected, struct err_info *info)
+enum err turn_refuse(const json_t *v, json_type type, const char *where, const char *expected, struct err_info *info)
 {
-    if (v != NULL && json_typeof(v) == type) {
-        return ERR_OK;
+    enum err code = ERR_INVALID_VALUE;
+    if (v == NULL || json_is_null(v)) {
+        code = ERR_MISSING_PARAMETER;
+    } else if (json_typeof(v) != type) {
+        code = ERR_INVALID_TYPE;
     }
-    bool is_absent = v == NULL || json_is_null(v);
-    return json_in_refuse(is_absent ? ERR_MISSING_PARAMETER : ERR_INVALID_TYPE, where, expected, v, info);
+    return json_in_refuse(code, where, expected, v, info);
 }
 
-enum err turn_refuse(const json_t *v, const char *where, const char *expected, struct err_info *info)
+enum err turn_expect(const json_t *v, json_type type, const char *where, const char *expected, struct err_info *info)
 {
-    TRY(turn_expect(v, JSON_STRING, where, expected, info));
-    return json_in_refuse(ERR_INVALID_VALUE, where, expected, v, info);
+    return v != NULL && json_typeof(v) == type ? ERR_OK : turn_refuse(v, type, where, expected, info);
+}
+
+json_t *turn_text(const struct buf *text)
+{
+    return buf_ok(text) == ERR_OK ? json_stringn_nocheck(text->data != NULL ? text->data : "", text->len) : NULL;
 }
 
 enum err turn_string(const json_t *object, const char *at, const char *field, json_t **out, struct err_info *info)

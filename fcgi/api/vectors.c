@@ -47,10 +47,10 @@ enum err vectors_check_pools(const struct call *c, struct err_info *info)
                : ERR_OK;
 }
 
-enum err vectors_check_length(struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
+enum err vectors_check_length(struct call *c, const struct prompts *p, size_t i, const char *field,
                               struct err_info *info)
 {
-    (void)ids;
+    size_t n_ids = p->n_ids[i];
     uint32_t n_ctx = engine_model(c->engine)->n_ctx;
     reply_note_context(&c->reply, n_ids, n_ctx);
     return n_ids <= n_ctx
@@ -83,7 +83,10 @@ static double norm_of(const float *x, size_t n, int norm)
     for (size_t i = 0; i < n && largest > 0; i++) {
         sum += norm == VECTORS_EUCLID ? (double)x[i] * x[i] : pow(fabs((double)x[i]) / largest, norm);
     }
-    return norm == VECTORS_EUCLID ? sqrt(sum) : norm == 0 ? largest / 32760 : largest * pow(sum, 1.0 / norm);
+    if (norm == VECTORS_EUCLID) {
+        return sqrt(sum);
+    }
+    return norm == 0 ? largest / 32760 : largest * pow(sum, 1.0 / norm);
 }
 
 void vectors_scale(const float *vector, size_t width, int norm, float *out)
@@ -229,7 +232,9 @@ enum err vectors_run(struct vectors *v, struct call *c, struct engine_embed_para
     err = err != ERR_OK ? err : run_all(&j, info);
     live_watch(&c->live, NULL, NULL);
     fastcgi_watch(c->reply.request, NULL, NULL);
-    c->usage.finish = err == ERR_OK ? "stop" : j.n_submitted > 0 ? "error" : NULL;
+    if (j.n_submitted > 0) {
+        c->usage.finish = err == ERR_OK ? "stop" : "error";
+    }
     if (err == ERR_OK) {
         log_end(&j, name);
     } else if (err == ERR_OVERLOADED) {

@@ -25,7 +25,7 @@ MUST_CHECK enum err vectors_params(struct call *c, const char *own_salt, char te
                                    struct engine_embed_params *out);
 
 /* The check of texts that become numbers (prompts_check): at most the model's context. */
-MUST_CHECK enum err vectors_check_length(struct call *c, size_t i, const int32_t *ids, size_t n_ids, const char *field,
+MUST_CHECK enum err vectors_check_length(struct call *c, const struct prompts *p, size_t i, const char *field,
                                          struct err_info *info);
 
 /* Checks the model's pooling. ERR_UNSUPPORTED_ENDPOINT: the model produces no embeddings, or one per token where one

@@ -20,7 +20,7 @@ static enum err refuse_block(const json_t *block, const char *at, const char *ex
     char where[ERR_WHERE_BYTES];
     const json_t *type = json_object_get(block, "type");
     TRY(turn_expect(block, JSON_OBJECT, at, "an object with a type", info));
-    return turn_refuse(type, turn_member(where, at, "type"), expected, info);
+    return turn_refuse(type, JSON_STRING, turn_member(where, at, "type"), expected, info);
 }
 
 /* Adds a string, or an array of text blocks, as a string or as parts. */
@@ -124,9 +124,7 @@ static enum err close_message(struct turned *t)
     if (json_array_size(t->calls) > 0) {
         TRY(turn_put(message, "tool_calls", json_incref(t->calls)));
     }
-    const char *text = t->reasoning.data != NULL ? t->reasoning.data : "";
-    return t->has_reasoning ? turn_put(message, "reasoning_content", json_stringn_nocheck(text, t->reasoning.len))
-                            : ERR_OK;
+    return t->has_reasoning ? turn_put(message, "reasoning_content", turn_text(&t->reasoning)) : ERR_OK;
 }
 
 static enum err add_blocks(struct turned *t, const json_t *content, const char *at, struct err_info *info)
@@ -199,7 +197,7 @@ static enum err add_message(const json_t *in, size_t i, bool is_after_assistant,
         return add_notice(content, turn_member(where, at, "content"), messages, info);
     }
     if (!is_user && !json_read_is(role, "assistant")) {
-        return turn_refuse(role, turn_member(where, at, "role"), roles, info);
+        return turn_refuse(role, JSON_STRING, turn_member(where, at, "role"), roles, info);
     }
     if (json_is_string(content)) {
         return turn_append(messages, json_pack("{s:O, s:O}", "role", role, "content", content));
@@ -310,7 +308,7 @@ static enum err read_choice(const json_t *body, struct tools *tools, struct err_
     } else if (json_read_is(type, "none")) {
         tools->mode = TOOLS_NONE;
     } else if (!json_read_is(type, "auto")) {
-        return turn_refuse(type, "tool_choice.type", expected, info);
+        return turn_refuse(type, JSON_STRING, "tool_choice.type", expected, info);
     }
     if (!tools->is_named) {
         return ERR_OK;
@@ -363,7 +361,7 @@ static enum err read_format(const json_t *format, const char *at, struct params 
     }
     TRY(turn_expect(format, JSON_OBJECT, at, "an object with type and schema", info));
     if (!json_read_is(type, "json_schema")) {
-        return turn_refuse(type, turn_member(where, at, "type"), "\"json_schema\"", info);
+        return turn_refuse(type, JSON_STRING, turn_member(where, at, "type"), "\"json_schema\"", info);
     }
     TRY(turn_expect(schema, JSON_OBJECT, turn_member(where, at, "schema"), "a JSON Schema, an object", info));
     p->constraint = (struct constraint){CONSTRAINT_SCHEMA, "output_config.format.schema", schema, true};
@@ -384,8 +382,7 @@ static enum err read_output_config(const json_t *body, struct params *p, struct 
         p->effort = json_read_is(effort, efforts[i]) ? efforts[i] : p->effort;
     }
     if (effort != NULL && p->effort == NULL) {
-        return json_in_refuse(json_is_string(effort) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "output_config.effort",
-                              expected, effort, info);
+        return turn_refuse(effort, JSON_STRING, "output_config.effort", expected, info);
     }
     return read_format(json_read_get(config, "format"), "output_config.format", p, info);
 }

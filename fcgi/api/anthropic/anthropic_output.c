@@ -227,7 +227,10 @@ static const char *stop_reason(const struct generation *g, const struct choice *
         int64_t most = g->params->gen.max_tokens;
         return most < 0 || c->usage.completion_tokens < most ? "model_context_window_exceeded" : "max_tokens";
     }
-    return c->n_calls > 0 ? "tool_use" : c->end.stop_match != NULL ? "stop_sequence" : "end_turn";
+    if (c->n_calls > 0) {
+        return "tool_use";
+    }
+    return c->end.stop_match != NULL ? "stop_sequence" : "end_turn";
 }
 
 static void write_stop(const struct generation *g, struct buf *out)

@@ -6,6 +6,7 @@
 #include "fcgi/api/llama/llama.h"
 #include "fcgi/api/llama_output.h"
 #include "fcgi/api/prompts.h"
+#include "fcgi/api/turn.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -13,11 +14,12 @@
 
 enum { MAX_PROMPTS = 256, MAX_FIELDS = 64, MAX_FIELD_BYTES = 128 };
 
-/* The fields that only these endpoints have. */
+/* A request, with the fields that only these endpoints have. */
 struct completion {
+    struct params params;
+    struct prompts prompts;
     const char *fields[MAX_FIELDS]; /* members of the answer to return; none: all */
     size_t n_fields;
-    bool tells_drawn; /* probabilities are those after all samplers */
 };
 
 /* --- answers of /completion --------------------------------------------------------------------------------------- */
@@ -199,13 +201,14 @@ static enum err translate(json_t *root, struct err_info *info)
     return ok ? ERR_OK : ERR_NOMEM;
 }
 
-static enum err read_post_sampling(struct completion *q, const json_t *root, struct err_info *info)
+/* Probabilities can be those after all samplers. */
+static enum err read_post_sampling(struct params *p, const json_t *root, struct err_info *info)
 {
     const json_t *post = json_read_get(root, "post_sampling_probs");
     if (post != NULL && !json_is_boolean(post)) {
         return json_in_refuse(ERR_INVALID_TYPE, "post_sampling_probs", "a boolean", post, info);
     }
-    q->tells_drawn = json_is_true(post);
+    p->gen.sampling.tells_drawn = json_is_true(post);
     return ERR_OK;
 }
 
@@ -218,8 +221,7 @@ static enum err read_response_fields(struct completion *q, const json_t *root, s
         return ERR_OK;
     }
     if (!json_is_array(fields) || json_array_size(fields) > MAX_FIELDS) {
-        return json_in_refuse(json_is_array(fields) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, "response_fields",
-                              "an array of at most 64 strings", fields, info);
+        return turn_refuse(fields, JSON_ARRAY, "response_fields", "an array of at most 64 strings", info);
     }
     json_array_foreach((json_t *)fields, i, field)
     {
@@ -385,11 +387,7 @@ static enum err read_prompts(struct prompts *p, struct call *c, bool is_infill, 
                        .is_cut = true,
                        .n_predict = is_given ? n_predict : -1};
     f.n_predict = MIN_OF(f.n_predict, (int64_t)INT32_MAX);
-    p->ids = arena_zalloc_array(&c->arena, 1, sizeof *p->ids);
-    p->n_ids = arena_zalloc_array(&c->arena, 1, sizeof *p->n_ids);
-    TRY(arena_ok(&c->arena));
-    p->n = 1;
-    return infill_prompt(c, &f, &p->ids[0], &p->n_ids[0], info);
+    return infill_prompt(p, c, &f, info);
 }
 
 static enum err check_lora(const json_t *root, struct err_info *info)
@@ -402,17 +400,17 @@ static enum err check_lora(const json_t *root, struct err_info *info)
 }
 
 /* Reads all fields of the body and changes the body. */
-static enum err read_body(struct call *c, bool is_infill, struct completion *own, struct params *p,
-                          struct prompts *prompts, struct err_info *info)
+static enum err read_body(struct call *c, bool is_infill, struct completion *q, struct err_info *info)
 {
+    struct params *p = &q->params;
     TRY(call_read_json(c, info));
     TRY(engine_check_generates(c->engine, info));
     TRY(translate(c->json, info));
-    TRY(read_post_sampling(own, c->json, info));
-    TRY(read_response_fields(own, c->json, &c->arena, info));
+    TRY(read_post_sampling(p, c->json, info));
+    TRY(read_response_fields(q, c->json, &c->arena, info));
     TRY(check_lora(c->json, info));
     TRY(refuse_others(c->json, info));
-    TRY(read_prompts(prompts, c, is_infill, info));
+    TRY(read_prompts(&q->prompts, c, is_infill, info));
     json_t *samplers = json_incref(json_object_get(c->json, "samplers"));
     drop_own_fields(c->json);
     enum err err = params_read(p, c, &fields_of_completions, c->json, info);
@@ -420,26 +418,23 @@ static enum err read_body(struct call *c, bool is_infill, struct completion *own
     json_decref(samplers);
     TRY(err);
     TRY(generation_check_model(c, p->model, info));
+    p->tells_probs = p->logprobs > 0;
     return params_grammar(p, c->engine, info);
 }
 
 static void complete(struct call *c, bool is_infill)
 {
     struct err_info info = {0};
-    struct params p;
-    struct prompts prompts = {0};
-    struct completion own = {0};
-    params_init(&p, c);
-    enum err err = read_body(c, is_infill, &own, &p, &prompts, &info);
+    struct completion q = {.n_fields = 0};
+    params_init(&q.params, c);
+    enum err err = read_body(c, is_infill, &q, &info);
     if (err != ERR_OK) {
         reply_error(&c->reply, err, &info);
     } else {
-        p.tells_probs = p.logprobs > 0;
-        p.gen.sampling.tells_drawn = own.tells_drawn;
         call_drop_json(c); /* before the answer, which can take minutes */
-        generation_run(c, &p, &completion_shape, &own, (const int32_t *const *)prompts.ids, prompts.n_ids, prompts.n);
+        generation_run(c, &q.params, &completion_shape, &q, &q.prompts);
     }
-    params_fini(&p);
+    params_fini(&q.params);
 }
 
 void api_llama_completion(struct call *c) { complete(c, false); }

@@ -6,6 +6,7 @@
 #include "fcgi/api/fields.h"
 #include "fcgi/api/generation.h"
 #include "fcgi/api/llama/llama.h"
+#include "fcgi/api/turn.h"
 #include "fcgi/api/vectors.h"
 
 #include <inttypes.h>
@@ -99,8 +100,7 @@ static enum err read_texts(struct job *j, const char *field, bool is_one_fine, s
     bool is_array = json_is_array(v);
     *n = is_array ? json_array_size(v) : 1;
     if (v == NULL || (!is_array && !is_one_fine) || *n == 0 || *n > VECTORS_MAX_TEXTS) {
-        enum err err = v == NULL ? ERR_MISSING_PARAMETER : is_array ? ERR_INVALID_VALUE : ERR_INVALID_TYPE;
-        return json_in_refuse(err, field, expected[is_one_fine], v, info);
+        return turn_refuse(v, JSON_ARRAY, field, expected[is_one_fine], info);
     }
     *out = arena_zalloc_array(&j->call->arena, *n, sizeof **out);
     TRY(arena_ok(&j->call->arena));
@@ -129,8 +129,7 @@ static enum err tokenize(struct job *j, struct err_info *info)
 {
     struct prompts *p = &j->prompts;
     struct arena *a = &j->call->arena;
-    p->ids = arena_zalloc_array(a, p->n, sizeof *p->ids);
-    p->n_ids = arena_zalloc_array(a, p->n, sizeof *p->n_ids);
+    TRY(prompts_room(p, j->call, p->n));
     j->results = arena_zalloc_array(a, p->n, sizeof *j->results);
     TRY(arena_ok(a));
     for (size_t i = 0; i < p->n; i++) {
@@ -140,7 +139,7 @@ static enum err tokenize(struct job *j, struct err_info *info)
             return err_set(info, ERR_INVALID_VALUE, j->second_field, "%s: expected at least one token, found none",
                            j->second_field);
         }
-        TRY(vectors_check_length(j->call, i, p->ids[i], p->n_ids[i], j->second_field, info));
+        TRY(vectors_check_length(j->call, p, i, j->second_field, info));
     }
     return ERR_OK;
 }

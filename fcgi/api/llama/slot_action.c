@@ -5,6 +5,7 @@
 #include "fcgi/api/generation.h"
 #include "fcgi/api/llama/llama.h"
 #include "fcgi/api/slots.h"
+#include "fcgi/api/turn.h"
 #include "fcgi/ground/number.h"
 
 #include <stdio.h>
@@ -56,8 +57,7 @@ static enum err read_file_name(struct action *a, struct err_info *info)
     TRY(call_read_json(c, info));
     const json_t *v = json_read_get(c->json, "filename");
     if (!json_is_string(v) || !is_file_name(json_string_value(v), json_string_length(v))) {
-        enum err err = v == NULL ? ERR_MISSING_PARAMETER : json_is_string(v) ? ERR_INVALID_VALUE : ERR_INVALID_TYPE;
-        return json_in_refuse(err, "filename", expected, v, info);
+        return turn_refuse(v, JSON_STRING, "filename", expected, info);
     }
     a->name = arena_dup(&c->arena, json_string_value(v), json_string_length(v));
     TRY(arena_ok(&c->arena));
@@ -133,7 +133,9 @@ static enum err save(struct action *a, struct err_info *info)
     memcpy(head.owner, c->caller.bytes, c->caller.is_set ? sizeof head.owner : 0);
     enum err err = slots_copy(c, a->slot, &ids, head.salt);
     a->n_ids = head.n_ids = ids.len / sizeof(int32_t);
-    err = err != ERR_OK ? err : a->n_ids == 0 ? empty(a, info) : check_room(a, info);
+    if (err == ERR_OK) {
+        err = a->n_ids == 0 ? empty(a, info) : check_room(a, info);
+    }
     err = err != ERR_OK ? err : write_file(a, &head, &ids, info);
     buf_fini(&ids);
     return err;
@@ -231,8 +233,8 @@ static enum err restore(struct action *a, struct err_info *info)
     p.gen.max_tokens = 0;
     p.id_slot = a->slot;
     p.gen.cache_salt = salt[0] != '\0' ? salt : NULL;
-    const int32_t *const prompts[] = {ids};
-    generation_run(c, &p, &restore_shape, a, prompts, &a->n_ids, 1); /* this also records the slot's new content */
+    const struct prompts prompts = {.ids = &ids, .n_ids = &a->n_ids, .n = 1};
+    generation_run(c, &p, &restore_shape, a, &prompts); /* this also records the slot's new content */
     return ERR_OK;
 }
 

@@ -36,12 +36,6 @@ static const struct field generate_fields[] = {
 };
 const struct field_table fields_of_ollama_generate = {"ollama_generate", generate_fields, ARRAY_LEN(generate_fields)};
 
-static enum err refuse(const char *where, json_type type, const char *expected, const json_t *v, struct err_info *info)
-{
-    bool is_other = v == NULL || json_typeof(v) != type;
-    return json_in_refuse(is_other ? ERR_INVALID_TYPE : ERR_INVALID_VALUE, where, expected, v, info);
-}
-
 /* --- options, format, thinking ------------------------------------------------------------------------------------ */
 
 /* The other options control how a model is run and have no effect. */
@@ -61,7 +55,7 @@ static enum err read_options(struct call *c, struct params *p, struct err_info *
         return ERR_OK;
     }
     if (!json_is_object(options)) {
-        return refuse("options", JSON_OBJECT, "an object", options, info);
+        return turn_refuse(options, JSON_OBJECT, "options", "an object", info);
     }
     if (p->messages == NULL) {
         return ERR_OK;
@@ -80,7 +74,7 @@ static enum err read_format(const json_t *body, struct constraint *out, struct e
         return ERR_OK;
     }
     if (!is_any && !json_is_object(format)) {
-        return refuse("format", JSON_STRING, "\"json\" or a JSON schema", format, info);
+        return turn_refuse(format, JSON_STRING, "format", "\"json\" or a JSON schema", info);
     }
     *out = (struct constraint){is_any ? CONSTRAINT_OBJECT : CONSTRAINT_SCHEMA, "format", format, true};
     return ERR_OK;
@@ -97,7 +91,7 @@ static enum err read_think(const json_t *body, struct params *p, struct err_info
         return ERR_OK;
     }
     if (!json_is_boolean(think)) {
-        return refuse("think", JSON_STRING, "a boolean, or one of low, medium, high", think, info);
+        return turn_refuse(think, JSON_STRING, "think", "a boolean, or one of low, medium, high", info);
     }
     if (json_is_false(think)) {
         p->effort = "none";
@@ -128,8 +122,8 @@ static enum err add_call(struct talk *t, const char *where, const json_t *call, 
     const json_t *function = json_object_get(call, "function");
     json_t *name = json_object_get(function, "name"), *arguments = (json_t *)json_read_get(function, "arguments");
     if (!json_is_string(name) || (arguments != NULL && !json_is_object(arguments))) {
-        return refuse(where, JSON_OBJECT, "an object with function.name, a string, and function.arguments, an object",
-                      call, info);
+        return turn_refuse(call, JSON_OBJECT, where,
+                           "an object with function.name, a string, and function.arguments, an object", info);
     }
     struct buf text;
     buf_init(&text, 0, MEM_REQUEST);
@@ -155,7 +149,7 @@ static enum err add_calls(struct talk *t, size_t at, const json_t *from, json_t 
     char where[ERR_WHERE_BYTES];
     snprintf(where, sizeof where, "messages[%zu].tool_calls", at);
     if (!json_is_array(calls)) {
-        return refuse(where, JSON_ARRAY, "an array", calls, info);
+        return turn_refuse(calls, JSON_ARRAY, where, "an array", info);
     }
     json_t *out = json_array();
     TRY(turn_put(to, "tool_calls", out));
@@ -200,7 +194,7 @@ static enum err add_messages(const json_t *messages, json_t *out, struct err_inf
         char where[ERR_WHERE_BYTES];
         snprintf(where, sizeof where, "messages[%zu]", i);
         if (!json_is_object(from)) {
-            return refuse(where, JSON_OBJECT, "an object", from, info);
+            return turn_refuse(from, JSON_OBJECT, where, "an object", info);
         }
         json_t *to = json_object();
         TRY(turn_append(out, to));
@@ -221,10 +215,10 @@ static enum err add_prompt(const json_t *body, struct params *p, struct err_info
         }
     }
     if (prompt != NULL && !json_is_null(prompt) && !json_is_string(prompt)) {
-        return refuse("prompt", JSON_STRING, "a string", prompt, info);
+        return turn_refuse(prompt, JSON_STRING, "prompt", "a string", info);
     }
     if (system != NULL && !json_is_null(system) && !json_is_string(system)) {
-        return refuse("system", JSON_STRING, "a string", system, info);
+        return turn_refuse(system, JSON_STRING, "system", "a string", info);
     }
     if (json_string_length(prompt) == 0) {
         return ERR_OK;
@@ -240,10 +234,10 @@ static enum err read_chat(const json_t *body, struct params *p, struct err_info 
 {
     const json_t *messages = json_read_get(body, "messages"), *tools = json_read_get(body, "tools");
     if (messages != NULL && !json_is_array(messages)) {
-        return refuse("messages", JSON_ARRAY, "an array of messages", messages, info);
+        return turn_refuse(messages, JSON_ARRAY, "messages", "an array of messages", info);
     }
     if (tools != NULL && !json_is_array(tools)) { /* they are not checked later if there is no message */
-        return refuse("tools", JSON_ARRAY, "an array", tools, info);
+        return turn_refuse(tools, JSON_ARRAY, "tools", "an array", info);
     }
     if (json_array_size(messages) == 0) {
         return ERR_OK;

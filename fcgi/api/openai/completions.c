@@ -237,7 +237,7 @@ void api_completions(struct call *c)
         reply_error(&c->reply, err, &info);
     } else {
         call_drop_json(c); /* before the answer, which can take minutes */
-        generation_run(c, &p, &completion_shape, NULL, (const int32_t *const *)prompts.ids, prompts.n_ids, prompts.n);
+        generation_run(c, &p, &completion_shape, NULL, &prompts);
     }
     params_fini(&p);
 }

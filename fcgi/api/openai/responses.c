@@ -7,6 +7,7 @@
 #include "fcgi/api/openai/responses_refs.h"
 #include "fcgi/api/openai/responses_store.h"
 #include "fcgi/api/tool_choice.h"
+#include "fcgi/api/turn.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -65,11 +66,6 @@ static const struct field fields[] = {
 };
 const struct field_table fields_of_responses = {"responses", fields, ARRAY_LEN(fields)};
 
-static enum err refuse(const char *where, json_type type, const char *expected, const json_t *v, struct err_info *info)
-{
-    return json_in_refuse(json_typeof(v) == type ? ERR_INVALID_VALUE : ERR_INVALID_TYPE, where, expected, v, info);
-}
-
 /* Checks OpenAI's limits, in characters. */
 static enum err check_metadata(const json_t *body, struct err_info *info)
 {
@@ -78,7 +74,7 @@ static enum err check_metadata(const json_t *body, struct err_info *info)
     const char *key;
     json_t *value;
     if (metadata != NULL && (!json_is_object(metadata) || json_object_size(metadata) > MAX_PAIRS)) {
-        return refuse("metadata", JSON_OBJECT, "an object of at most 16 strings", metadata, info);
+        return turn_refuse(metadata, JSON_OBJECT, "metadata", "an object of at most 16 strings", info);
     }
     json_object_foreach((json_t *)metadata, key, value)
     {
@@ -103,7 +99,7 @@ static enum err check_labels(const json_t *body, struct err_info *info)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         const json_t *v = json_read_get(json_read_get(body, rows[i][0]), rows[i][1]);
         if (v != NULL && (!json_is_string(v) || json_in_characters(v) > JSON_IN_LABEL_CHARS)) {
-            return refuse(rows[i][2], JSON_STRING, "a string of at most 512 characters", v, info);
+            return turn_refuse(v, JSON_STRING, rows[i][2], "a string of at most 512 characters", info);
         }
     }
     return ERR_OK;
@@ -116,7 +112,7 @@ static enum err check_include(const json_t *body, struct err_info *info)
     for (size_t i = 0; i < json_array_size(include); i++) {
         ok = ok && json_is_string(json_array_get(include, i));
     }
-    return ok ? ERR_OK : refuse("include", JSON_ARRAY, "an array of strings", include, info);
+    return ok ? ERR_OK : turn_refuse(include, JSON_ARRAY, "include", "an array of strings", info);
 }
 
 static enum err read_ask(struct call *c, struct ask *ask, struct err_info *info)
@@ -133,7 +129,7 @@ static enum err read_ask(struct call *c, struct ask *ask, struct err_info *info)
     TRY(check_labels(body, info));
     TRY(check_include(body, info));
     if (truncation != NULL && !json_read_is(truncation, "auto") && !json_read_is(truncation, "disabled")) {
-        return refuse("truncation", JSON_STRING, "\"auto\" or \"disabled\"", truncation, info);
+        return turn_refuse(truncation, JSON_STRING, "truncation", "\"auto\" or \"disabled\"", info);
     }
     return ERR_OK;
 }

@@ -23,7 +23,7 @@ static enum err add_part(const json_t *part, const char *at, json_t *parts, stru
     } else if (json_read_is(type, "input_text") || json_read_is(type, "output_text") || json_read_is(type, "text")) {
         TRY(turn_string(part, at, "text", &text, info));
     } else {
-        return turn_refuse(type, turn_member(where, at, "type"), expected, info);
+        return turn_refuse(type, JSON_STRING, turn_member(where, at, "type"), expected, info);
     }
     return turn_append(parts, json_pack("{s:s, s:O}", "type", "text", "text", text));
 }
@@ -110,7 +110,8 @@ static enum err add_message(struct turns *t, const json_t *item, const char *at,
     bool is_assistant = json_read_is(role, "assistant");
     if (!is_assistant && !json_read_is(role, "user")) {
         json_decref(parts);
-        return turn_refuse(role, turn_member(where, at, "role"), "one of user, assistant, system, developer", info);
+        return turn_refuse(role, JSON_STRING, turn_member(where, at, "role"),
+                           "one of user, assistant, system, developer", info);
     }
     enum err err = parts != NULL ? add_content(content, where, parts, info) : ERR_NOMEM;
     if (is_assistant) {
@@ -177,7 +178,7 @@ static enum err close_thought(struct turns *t)
 {
     enum err err = buf_ok(&t->thought);
     if (err == ERR_OK && t->thought.len > 0 && t->open != NULL) {
-        err = turn_put(t->open, "reasoning_content", json_stringn(t->thought.data, t->thought.len));
+        err = turn_put(t->open, "reasoning_content", turn_text(&t->thought));
     }
     buf_reset(&t->thought);
     return err;
@@ -292,7 +293,7 @@ static enum err add_item(struct turns *t, const json_t *item, const char *at, st
         bool is_reference = json_object_get(item, "role") == NULL && json_object_get(item, "id") != NULL;
         return (is_reference ? refuse_reference : add_message)(t, item, at, info);
     }
-    return turn_refuse(type, turn_member(where, at, "type"),
+    return turn_refuse(type, JSON_STRING, turn_member(where, at, "type"),
                        "message, reasoning, function_call, custom_tool_call, the output of one, or item_reference",
                        info);
 }
@@ -416,10 +417,10 @@ static enum err read_format(const json_t *tool, const char *at, struct custom_fo
     }
     TRY(turn_expect(format, JSON_OBJECT, turn_member(where, at, "format"), "an object with a type", info));
     if (!json_read_is(type, "grammar")) {
-        return turn_refuse(type, turn_member(inner, where, "type"), "\"text\" or \"grammar\"", info);
+        return turn_refuse(type, JSON_STRING, turn_member(inner, where, "type"), "\"text\" or \"grammar\"", info);
     }
     if (!json_read_is(syntax, "lark") && !json_read_is(syntax, "regex")) {
-        return turn_refuse(syntax, turn_member(inner, where, "syntax"), "\"lark\" or \"regex\"", info);
+        return turn_refuse(syntax, JSON_STRING, turn_member(inner, where, "syntax"), "\"lark\" or \"regex\"", info);
     }
     f->syntax = syntax;
     return turn_string(format, where, "definition", &f->definition, info);
@@ -485,7 +486,7 @@ static enum err add_namespace(struct tools *t, const json_t *tool, const char *a
         const json_t *f = json_array_get(in, i), *type = json_object_get(f, "type");
         TRY(turn_expect(f, JSON_OBJECT, turn_element(inner, where, i), "an object with a type and a name", info));
         if (!json_read_is(type, "function")) {
-            return turn_refuse(type, turn_member(place, inner, "type"), "\"function\"", info);
+            return turn_refuse(type, JSON_STRING, turn_member(place, inner, "type"), "\"function\"", info);
         }
         TRY(add_function(t, f, space, inner, info));
     }
@@ -569,7 +570,7 @@ static enum err read_allowed(const json_t *choice, struct tools *t, struct err_i
     char at[ERR_WHERE_BYTES];
     json_t *mode = json_object_get(choice, "mode"), *in = json_object_get(choice, "tools"), *names, *name;
     if (!tools_read_mode(mode, t) || t->mode == TOOLS_NONE) {
-        return turn_refuse(mode, "tool_choice.mode", "\"auto\" or \"required\"", info);
+        return turn_refuse(mode, JSON_STRING, "tool_choice.mode", "\"auto\" or \"required\"", info);
     }
     TRY(turn_expect(in, JSON_ARRAY, "tool_choice.tools", "an array of tools", info));
     if (json_array_size(in) > TOOLS_MAX) {
@@ -595,7 +596,7 @@ static enum err read_choice(const json_t *body, struct tools *t, struct err_info
         return ERR_OK;
     }
     if (json_is_string(choice)) {
-        return turn_refuse(choice, "tool_choice", "\"auto\", \"none\", \"required\" or an object", info);
+        return turn_refuse(choice, JSON_STRING, "tool_choice", "\"auto\", \"none\", \"required\" or an object", info);
     }
     if (json_read_is(json_object_get(choice, "type"), "allowed_tools")) {
         return read_allowed(choice, t, info);
@@ -625,7 +626,7 @@ static enum err read_response_format(const json_t *body, struct constraint *out,
         return ERR_OK;
     }
     if (!json_read_is(type, "json_schema")) {
-        return turn_refuse(type, "text.format.type", "text, json_object or json_schema", info);
+        return turn_refuse(type, JSON_STRING, "text.format.type", "text, json_object or json_schema", info);
     }
     TRY(turn_expect(schema, JSON_OBJECT, "text.format.schema", "a JSON Schema, an object", info));
     TRY(name == NULL ? ERR_OK : turn_expect(name, JSON_STRING, "text.format.name", "a string", info));
