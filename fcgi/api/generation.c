@@ -301,11 +301,21 @@ static void note_id(const struct generation *g, struct choice *c, int32_t id)
     }
 }
 
+/* Takes an event of an answer that is not streamed. */
+static void gather(struct generation *g, struct choice *c, const struct engine_event *ev)
+{
+    if (g->shape->gather != NULL) {
+        g->shape->gather(g, c, ev);
+    } else {
+        g->shape->token(g, c, ev, NULL);
+    }
+}
+
 /* Reports the prompt token to all choices that echo it. */
 static void tell_prompt_token(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)
 {
     if (!g->params->stream) {
-        g->shape->gather(g, c, ev);
+        gather(g, c, ev);
         c->n_text += ev->text_len;
     }
     for (struct choice *o = c; g->params->stream && o < c + g->params->n; o++) {
@@ -455,7 +465,7 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
         if (g->params->stream) {
             g->shape->token(g, c, &ev, out);
         } else {
-            g->shape->gather(g, c, &ev);
+            gather(g, c, &ev);
         }
         c->n_text += ev.text_len;
     }
@@ -556,7 +566,7 @@ static void open_answer(struct generation *g, struct buf *out)
     if (g->shape->begin != NULL) {
         g->shape->begin(g, out);
     }
-    for (size_t i = 0; i < g->n_choices; i++) {
+    for (size_t i = 0; i < g->n_choices && g->shape->open != NULL; i++) {
         g->shape->open(g, &g->choices[i], out);
     }
     if (out->len == 0 && g->shape->ping == NULL) {
@@ -604,7 +614,7 @@ static void stream_answer(struct generation *g, struct buf *out)
         }
         goes_on = goes_on && go_on(g);
     }
-    if (goes_on) {
+    if (goes_on && g->shape->done != NULL) {
         g->shape->done(g, out);
         goes_on = push(g, out);
     }

@@ -52,17 +52,16 @@ struct shape {
     const char *ping;         /* streamed: keep-alive text; NULL: a comment of event streams, "": none possible */
     void (*tick)(struct generation *g, struct buf *out); /* OPTIONAL, streamed: writes the keep-alive instead of ping */
     void (*begin)(struct generation *g, struct buf *out); /* OPTIONAL, streamed: before the first choice's `open` */
-    void (*open)(struct generation *g, struct choice *c,
-                 struct buf *out); /* streamed: starts a choice; may append nothing */
+    void (*open)(struct generation *g, struct choice *c, struct buf *out); /* OPTIONAL, streamed: starts a choice */
     void (*token)(struct generation *g, struct choice *c, const struct engine_event *ev,
                   struct buf *out); /* streamed: writes the event */
     void (*finish)(struct generation *g, struct choice *c,
                    struct buf *out); /* streamed: the chunk with finish_reason */
     void (*gather)(struct generation *g, struct choice *c,
-                   const struct engine_event *ev);                           /* whole: keeps data that `choice` needs */
+                   const struct engine_event *ev); /* whole: keeps data; NULL: `token` does, with out NULL */
     void (*choice)(struct generation *g, struct choice *c, struct buf *out); /* whole: the object in "choices" */
-    void (*done)(struct generation *g, struct buf *out);                     /* streamed: after the last event */
-    void (*whole)(struct generation *g, struct buf *out);                    /* whole: the body */
+    void (*done)(struct generation *g, struct buf *out);  /* OPTIONAL, streamed: after the last event */
+    void (*whole)(struct generation *g, struct buf *out); /* whole: the body */
     void (*progress)(struct generation *g, struct choice *c,
                      struct buf *out);                     /* OPTIONAL, streamed: prompt progress event */
     void (*broken)(struct generation *g, struct buf *out); /* OPTIONAL, streamed: writes g->failure instead of `done` */

@@ -292,11 +292,6 @@ static void stream_done(struct generation *g, struct buf *out)
     end_event(out);
 }
 
-static void whole_gather(struct generation *g, struct choice *c, const struct engine_event *ev)
-{
-    take_event(g, c, ev, NULL);
-}
-
 static void write_whole(struct generation *g, struct buf *out)
 {
     const struct generation_usage u = generation_usage(g);
@@ -321,7 +316,6 @@ const struct shape *anthropic_shape(void)
         .open = stream_open,
         .token = take_event,
         .finish = stream_finish,
-        .gather = whole_gather,
         .done = stream_done,
         .whole = write_whole,
     };

@@ -24,13 +24,6 @@ struct completion {
 
 /* --- answers of /completion --------------------------------------------------------------------------------------- */
 
-static void no_open(struct generation *g, struct choice *c, struct buf *out)
-{
-    (void)g;
-    (void)c;
-    (void)out;
-}
-
 /* Begins {"index":..,"content":..,"tokens":[..],"stop":false, the members of a stream's event before the end; the
  * caller closes the object. */
 static void open_part(const struct generation *g, const struct choice *c, const struct engine_event *ev,
@@ -115,19 +108,12 @@ static void write_end(struct generation *g, const struct choice *c, struct buf *
     buf_fini(&all);
 }
 
-/* The text was already sent. */
+/* The text was already sent. No [DONE], which is OpenAI's, follows. */
 static void stream_finish(struct generation *g, struct choice *c, struct buf *out)
 {
     buf_puts(out, "data: ");
     write_end(g, c, out);
     buf_puts(out, "\n\n");
-}
-
-/* The last event marks the end; [DONE] is OpenAI's. */
-static void stream_done(struct generation *g, struct buf *out)
-{
-    (void)g;
-    (void)out;
 }
 
 static void gather(struct generation *g, struct choice *c, const struct engine_event *ev)
@@ -150,19 +136,12 @@ static void write_whole(struct generation *g, struct buf *out)
     buf_puts(out, g->n_choices > 1 ? "]" : "");
 }
 
-static void write_choice(struct generation *g, struct choice *c, struct buf *out) { write_end(g, c, out); }
-
 static const struct shape completion_shape = {
     .id_prefix = "llama-",
-    .object = "",
-    .chunk_object = "",
     .prompt_field = "prompt",
-    .open = no_open,
     .token = stream_token,
     .finish = stream_finish,
     .gather = gather,
-    .choice = write_choice,
-    .done = stream_done,
     .whole = write_whole,
     .progress = stream_progress,
 };

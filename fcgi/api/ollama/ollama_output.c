@@ -139,18 +139,11 @@ static void write_end(const struct generation *g, struct buf *out)
     buf_printf(out, ",\"eval_count\":%" PRId64 ",\"eval_duration\":%" PRIu64 "}", u.completion, now - first);
 }
 
-static void stream_open(struct generation *g, struct choice *c, struct buf *out) { (void)g, (void)c, (void)out; }
-
 static void take_event(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)
 {
     struct teller t = {g, c, out};
     chat_split_feed(&c->split, ev->text, ev->text_len, take_part, &t);
     generation_count_reasoning(c, ev);
-}
-
-static void whole_gather(struct generation *g, struct choice *c, const struct engine_event *ev)
-{
-    take_event(g, c, ev, NULL);
 }
 
 static void stream_done(struct generation *g, struct buf *out)
@@ -177,10 +170,8 @@ const struct shape *ollama_shape(void)
         .prompt_field = "messages",
         .stream_type = "application/x-ndjson",
         .ping = "",
-        .open = stream_open,
         .token = take_event,
         .finish = finish_parts,
-        .gather = whole_gather,
         .done = stream_done,
         .whole = write_whole,
     };

@@ -251,29 +251,19 @@ static void begin(struct generation *g, struct buf *out) { responses_output_begi
 
 static void tick(struct generation *g, struct buf *out) { responses_output_tick(output_of(g, out)); }
 
-static void open_choice(struct generation *g, struct choice *c, struct buf *out)
-{
-    (void)g, (void)c, (void)out; /* items begin with their first content */
-}
-
-static void take(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)
+/* out NULL: no events are needed. */
+static void token(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)
 {
     struct responses_output *o = output_of(g, out);
+    o->timed = out != NULL ? g->timed : NULL;
     responses_output_token(o, g, ev);
     chat_split_feed(&c->split, ev->text, ev->text_len, responses_output_part, o);
     generation_count_reasoning(c, ev);
+    o->timed = NULL;
+    if (out != NULL && out->err == ERR_OK) {
+        out->err = responses_output_ok(o);
+    }
 }
-
-static void token(struct generation *g, struct choice *c, const struct engine_event *ev, struct buf *out)
-{
-    output_of(g, out)->timed = g->timed;
-    take(g, c, ev, out);
-    output_of(g, out)->timed = NULL;
-    enum err err = responses_output_ok(output_of(g, out));
-    out->err = out->err != ERR_OK ? out->err : err;
-}
-
-static void gather(struct generation *g, struct choice *c, const struct engine_event *ev) { take(g, c, ev, NULL); }
 
 /* out NULL: no events are needed. */
 static enum err finish(struct generation *g, struct choice *c, struct buf *out)
@@ -350,10 +340,8 @@ static const struct shape shape = {
     .prompt_field = "input",
     .tick = tick,
     .begin = begin,
-    .open = open_choice,
     .token = token,
     .finish = finish_choice,
-    .gather = gather,
     .done = done,
     .whole = whole,
     .progress = progress,

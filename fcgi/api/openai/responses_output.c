@@ -32,21 +32,18 @@ static const struct {
                                "response.custom_tool_call_input.done", "input", NULL, NULL, NULL, NULL},
 };
 
-static struct buf *const *all_bufs(struct responses_output *o, struct buf *room[5])
+enum { N_BUFS = 5 };
+
+static struct buf *buf_of(struct responses_output *o, size_t i)
 {
-    room[0] = &o->name;
-    room[1] = &o->text;
-    room[2] = &o->logprobs;
-    room[3] = &o->fresh;
-    room[4] = &o->items;
-    return room;
+    struct buf *const bufs[N_BUFS] = {&o->name, &o->text, &o->logprobs, &o->fresh, &o->items};
+    return bufs[i];
 }
 
 void responses_output_init(struct responses_output *o)
 {
-    struct buf *room[5], *const *bufs = all_bufs(o, room);
-    for (size_t i = 0; i < ARRAY_LEN(room); i++) {
-        buf_init(bufs[i], 0, MEM_REQUEST);
+    for (size_t i = 0; i < N_BUFS; i++) {
+        buf_init(buf_of(o, i), 0, MEM_REQUEST);
     }
     responses_custom_init(&o->custom);
     snprintf(o->id, sizeof o->id, "resp_%016" PRIx64 "%08" PRIx32, rng_fresh_seed(), (uint32_t)rng_fresh_seed());
@@ -55,9 +52,8 @@ void responses_output_init(struct responses_output *o)
 
 void responses_output_fini(struct responses_output *o)
 {
-    struct buf *room[5], *const *bufs = all_bufs(o, room);
-    for (size_t i = 0; i < ARRAY_LEN(room); i++) {
-        buf_fini(bufs[i]);
+    for (size_t i = 0; i < N_BUFS; i++) {
+        buf_fini(buf_of(o, i));
     }
     responses_custom_fini(&o->custom);
 }
@@ -74,15 +70,20 @@ enum err responses_output_ok(const struct responses_output *o)
 
 /* --- items ------------------------------------------------------------------------------------------------------ */
 
-/* Writes the part of an item with content; is_new: without its text. */
-static void write_part(const struct responses_output *o, bool is_new, struct buf *out)
+static void write_text(const struct responses_output *o, bool is_new, struct buf *out)
 {
-    buf_printf(out, "{\"type\":\"%s\",\"text\":", kinds[o->open].part);
     if (is_new) {
         buf_puts(out, "\"\"");
     } else {
         json_write_buf(out, &o->text);
     }
+}
+
+/* Writes the part of an item with content; is_new: without its text. */
+static void write_part(const struct responses_output *o, bool is_new, struct buf *out)
+{
+    buf_printf(out, "{\"type\":\"%s\",\"text\":", kinds[o->open].part);
+    write_text(o, is_new, out);
     if (o->open == RESPONSES_MESSAGE) {
         buf_puts(out, ",\"annotations\":[],\"logprobs\":[");
         if (!is_new) {
@@ -135,11 +136,7 @@ static void write_call(const struct responses_output *o, bool is_new, struct buf
         json_write_buf(out, &o->name);
     }
     buf_printf(out, ",\"%s\":", kinds[o->open].field);
-    if (is_new) {
-        buf_puts(out, "\"\"");
-    } else {
-        json_write_buf(out, &o->text);
-    }
+    write_text(o, is_new, out);
 }
 
 /* Writes the open item. */

@@ -309,34 +309,34 @@ enum err responses_store_get(const struct apikey_id *owner, const char *id, stru
     return k != NULL ? buf_ok(out) : ERR_RESPONSE_NOT_FOUND;
 }
 
-enum err responses_store_items(const struct apikey_id *owner, const char *id, bool with_output, json_t **items)
+/* is_own: only the response's own input and output. */
+static enum err read_items(const struct apikey_id *owner, const char *id, bool is_own, bool with_output, json_t **items)
 {
     struct buf text;
     buf_init(&text, 0, MEM_REQUEST);
     buf_putc(&text, '[');
     pthread_mutex_lock(&store.lock);
     const struct kept *k = find(owner, id);
-    enum err err = k != NULL ? append_all(&text, k, with_output) : ERR_RESPONSE_NOT_FOUND;
+    enum err err = k != NULL ? ERR_OK : ERR_RESPONSE_NOT_FOUND;
+    if (k != NULL && is_own) {
+        append_own(&text, k, true);
+    } else if (k != NULL) {
+        err = append_all(&text, k, with_output);
+    }
     pthread_mutex_unlock(&store.lock);
     err = err != ERR_OK ? err : parse_items(&text, items);
     buf_fini(&text);
     return err;
 }
 
+enum err responses_store_items(const struct apikey_id *owner, const char *id, bool with_output, json_t **items)
+{
+    return read_items(owner, id, false, with_output, items);
+}
+
 enum err responses_store_own(const struct apikey_id *owner, const char *id, json_t **items)
 {
-    struct buf text;
-    buf_init(&text, 0, MEM_REQUEST);
-    buf_putc(&text, '[');
-    pthread_mutex_lock(&store.lock);
-    const struct kept *k = find(owner, id);
-    if (k != NULL) {
-        append_own(&text, k, true);
-    }
-    pthread_mutex_unlock(&store.lock);
-    enum err err = k != NULL ? parse_items(&text, items) : ERR_RESPONSE_NOT_FOUND;
-    buf_fini(&text);
-    return err;
+    return read_items(owner, id, true, true, items);
 }
 
 enum err responses_store_drop(const struct apikey_id *owner, const char *id)

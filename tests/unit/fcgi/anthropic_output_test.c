@@ -56,7 +56,7 @@ static enum err write_answer(const char *text, size_t step, const struct engine_
         if (streams) {
             shape->token(&g, &c, &ev, out);
         } else {
-            shape->gather(&g, &c, &ev);
+            shape->token(&g, &c, &ev, NULL);
         }
     }
     if (streams) {

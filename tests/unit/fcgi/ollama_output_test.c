@@ -31,7 +31,7 @@ static void write_answer(const char *text, size_t step, bool is_generate, bool s
         if (streams) {
             shape->token(&g, &c, &ev, out);
         } else {
-            shape->gather(&g, &c, &ev);
+            shape->token(&g, &c, &ev, NULL);
         }
     }
     if (streams) {
