@@ -37,20 +37,14 @@ static enum err refuse_empty(const struct reader *r)
                    r->rule->field);
 }
 
-/* Tokenizes text[0..n) into the arena. */
-static enum err tokenize(const struct reader *r, const char *text, size_t n, bool add_special, int32_t **ids,
-                         size_t *n_ids)
-{
-    return engine_tokenize(r->call->engine, text, n, add_special, true, NULL, 0, &r->call->arena, ids, n_ids, r->info);
-}
-
 static enum err add_text(const struct reader *r, const char *text, size_t n)
 {
     size_t i = r->out->n++;
     if (n == 0 && r->rule->refuses_empty) {
         return refuse_empty(r);
     }
-    TRY(tokenize(r, text, n, true, &r->out->ids[i], &r->out->n_ids[i]));
+    TRY(engine_tokenize(r->call->engine, text, n, true, true, NULL, 0, &r->call->arena, &r->out->ids[i],
+                        &r->out->n_ids[i], r->info));
     r->out->has_end[i] = engine_model(r->call->engine)->adds_eos;
     return r->out->n_ids[i] == 0 ? refuse_empty(r) : ERR_OK;
 }
@@ -85,7 +79,8 @@ static enum err add_ids(const struct reader *r, const json_t *array)
             return prompts_bad_id(r->rule->field, k, v, n_vocab, r->info);
         }
         if (json_is_string(v)) {
-            TRY(tokenize(r, json_string_value(v), json_string_length(v), k == 0, &parts[k], &lens[k]));
+            TRY(engine_tokenize(r->call->engine, json_string_value(v), json_string_length(v), k == 0, true, NULL, 0,
+                                &r->call->arena, &parts[k], &lens[k], r->info));
         }
         n_ids += json_is_string(v) ? lens[k] : 1;
     }

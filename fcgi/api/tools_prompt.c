@@ -55,21 +55,14 @@ static bool is_result(const json_t *message)
     return json_read_is(role, "tool") || json_read_is(role, "function");
 }
 
-/* Appends {role, content: b}. */
-static enum err append(json_t *to, const char *role, const struct buf *b)
-{
-    return turn_append(to, json_pack("{s:s, s:o}", "role", role, "content", turn_text(b)));
-}
-
-/* Joins consecutive results to one message. */
-static enum err add_results(const json_t *messages, size_t *i, struct buf *b, json_t *to)
+/* Writes consecutive results. */
+static void put_results(const json_t *messages, size_t *i, struct buf *b)
 {
     for (; is_result(json_array_get(messages, *i)); ++*i) {
         buf_puts(b, b->len > 0 ? "\n<tool_response>\n" : "<tool_response>\n");
         put_text(b, json_object_get(json_array_get(messages, *i), "content"));
         buf_puts(b, "\n</tool_response>");
     }
-    return append(to, "user", b);
 }
 
 /* Checks whether the tools are described before message i. */
@@ -79,9 +72,8 @@ static bool is_told_at(const json_t *messages, size_t i, bool no_system)
     return no_system ? json_read_is(role, "user") : i == 0;
 }
 
-/* Adds the tools, together with the content of the message at *i if its role is the one that describes them. */
-static enum err add_tools(const json_t *messages, size_t *i, const json_t *tools, bool no_system, struct buf *b,
-                          json_t *to)
+/* Writes the tools, together with the content of the message at *i if its role is the one that describes them. */
+static void put_told(const json_t *messages, size_t *i, const json_t *tools, bool no_system, struct buf *b)
 {
     const json_t *message = json_array_get(messages, *i), *content = json_object_get(message, "content");
     bool is_system = json_read_is(json_object_get(message, "role"), "system");
@@ -95,7 +87,6 @@ static enum err add_tools(const json_t *messages, size_t *i, const json_t *tools
         put_text(b, content);
     }
     *i += no_system || is_system;
-    return append(to, no_system ? "user" : "system", b);
 }
 
 /* Appends one message for the next messages from *i. */
@@ -103,22 +94,25 @@ static enum err add_next(const json_t *messages, size_t *i, const json_t **tools
 {
     json_t *message = json_array_get(messages, *i);
     bool no_system = (flags & TOOLS_PROMPT_NO_SYSTEM) != 0, keeps_calls = (flags & TOOLS_PROMPT_KEEPS_CALLS) != 0;
+    const char *role = NULL; /* of a new message with the text b; NULL: the message stays */
     struct buf b;
-    enum err err;
     buf_init(&b, 0, MEM_REQUEST);
     if (*tools != NULL && is_told_at(messages, *i, no_system)) {
-        err = add_tools(messages, i, *tools, no_system, &b, to);
+        put_told(messages, i, *tools, no_system, &b);
         *tools = NULL;
+        role = no_system ? "user" : "system";
     } else if (!keeps_calls && is_result(message)) {
-        err = add_results(messages, i, &b, to);
+        put_results(messages, i, &b);
+        role = "user";
     } else if (!keeps_calls && json_array_size(json_object_get(message, "tool_calls")) > 0) {
         put_calls(&b, message);
-        err = append(to, "assistant", &b);
+        role = "assistant";
         ++*i;
     } else {
-        err = json_array_append(to, message) == 0 ? ERR_OK : ERR_NOMEM;
         ++*i;
     }
+    enum err err = turn_append(to, role != NULL ? json_pack("{s:s, s:o}", "role", role, "content", turn_text(&b))
+                                                : json_incref(message));
     buf_fini(&b);
     return err;
 }
