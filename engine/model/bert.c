@@ -99,9 +99,7 @@ static enum err build_encoder(struct blocks *b, bool has_positions, bool is_gate
 {
     b->centers = b->is_encoder = true;
     TRY(blocks_read_hparams(b));
-    if (b->plan->moe.n_experts != 0) {
-        return blocks_refuse(b, "expert_count", "expected 0, found %u", b->plan->moe.n_experts);
-    }
+    TRY(blocks_expect(b, b->plan->moe.n_experts == 0, "expert_count", "expected 0, found %u", b->plan->moe.n_experts));
     b->style.is_neox = true;
     if (has_positions) {
         static const float none;

@@ -18,10 +18,13 @@ const char *blocks_key(const struct blocks *b, const char *key, char room[BLOCKS
     return room;
 }
 
-enum err blocks_refuse(const struct blocks *b, const char *key, const char *fmt, ...)
+enum err blocks_expect(const struct blocks *b, bool fits, const char *key, const char *fmt, ...)
 {
     char room[BLOCKS_KEY_BYTES], text[ERR_TEXT_BYTES];
     va_list args;
+    if (fits) {
+        return ERR_OK;
+    }
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
@@ -49,9 +52,8 @@ enum err blocks_get_u32(const struct blocks *b, const char *key, uint64_t min, u
     uint64_t v = fallback;
     TRY(fallback == UINT64_MAX ? gguf_get_u64(b->g, full, &v, b->info)
                                : gguf_get_u64_or(b->g, full, fallback, &v, b->info));
-    if (v < min || v > max) {
-        return blocks_refuse(b, key, "expected %" PRIu64 " to %" PRIu64 ", found %" PRIu64, min, max, v);
-    }
+    TRY(blocks_expect(b, v >= min && v <= max, key, "expected %" PRIu64 " to %" PRIu64 ", found %" PRIu64, min, max,
+                      v));
     *out = (uint32_t)v;
     return ERR_OK;
 }
@@ -62,9 +64,7 @@ enum err blocks_get_f32(const struct blocks *b, const char *key, double min, dou
     const char *full = blocks_key(b, key, room);
     double v = fallback;
     TRY(isnan(fallback) ? gguf_get_f64(b->g, full, &v, b->info) : gguf_get_f64_or(b->g, full, fallback, &v, b->info));
-    if (!(v >= min && v <= max)) { /* also catches NaN */
-        return blocks_refuse(b, key, "expected %g to %g, found %g", min, max, v);
-    }
+    TRY(blocks_expect(b, v >= min && v <= max, key, "expected %g to %g, found %g", min, max, v)); /* also catches NaN */
     *out = (float)v;
     return ERR_OK;
 }
@@ -124,9 +124,7 @@ enum err blocks_get_flags(const struct blocks *b, const char *key, bool *found, 
 enum err blocks_skip_attention(struct blocks *b, const char *what)
 {
     struct plan *p = b->plan;
-    if (p->is_bidirectional) {
-        return blocks_refuse(b, "attention.causal", "expected true with %s, found false", what);
-    }
+    TRY(blocks_expect(b, !p->is_bidirectional, "attention.causal", "expected true with %s, found false", what));
     p->kvs = arena_zalloc(&p->arena, p->n_layers * sizeof *p->kvs);
     TRY_MEM_FOR(p->kvs != NULL, b->info, "out of memory for %u layers", p->n_layers);
     for (uint32_t i = 0; i < p->n_layers; i++) {

@@ -3,6 +3,7 @@
 #ifndef INFCGI_MODEL_BLOCKS_H
 #define INFCGI_MODEL_BLOCKS_H
 
+#include "engine/hf/hf.h"
 #include "engine/model/model.h"
 
 /* Hyper-parameters of a decoder, checked against each other. */
@@ -79,6 +80,12 @@ struct blocks_style {
     bool is_nope[PLAN_MAX_LAYERS]; /* no RoPE */
 };
 
+/* Tables of SafeTensors folders that families share (blocks_hf.c): the key sliding_window; use_sliding_window must
+ * be false; norms before and after the blocks of Gemma 2 and 3. */
+extern const struct hf_key blocks_window_keys[];
+extern const struct hf_fixed blocks_no_window[];
+extern const struct hf_name blocks_gemma_names[];
+
 /* A plan being built. */
 struct blocks {
     /* The family itself reads KV heads and feed-forward widths per layer. Set before blocks_read_hparams, which then
@@ -121,8 +128,9 @@ struct blocks {
 enum { BLOCKS_KEY_BYTES = 128 };
 const char *blocks_key(const struct blocks *b, const char *key, char room[BLOCKS_KEY_BYTES]);
 
-/* Returns ERR_BAD_HPARAM with "<arch>.<key>: " and the text. */
-enum err blocks_refuse(const struct blocks *b, const char *key, const char *fmt, ...) PRINTF_LIKE(3, 4);
+/* Returns ERR_OK if a value fits, else ERR_BAD_HPARAM with "<arch>.<key>: " and the text. */
+MUST_CHECK enum err blocks_expect(const struct blocks *b, bool fits, const char *key, const char *fmt, ...)
+    PRINTF_LIKE(4, 5);
 
 bool blocks_has_key(const struct blocks *b, const char *key);
 MUST_CHECK enum err blocks_get_bool(const struct blocks *b, const char *key, bool fallback, bool *out);

@@ -161,9 +161,8 @@ static enum err add_bufs(struct blocks *b)
 enum err blocks_build_decoder(struct blocks *b)
 {
     const struct blocks_hparams *h = &b->h;
-    if (b->plan->moe.n_experts != 0 && b->plan->moe.n_used == 0) {
-        return blocks_refuse(b, "expert_count", "expected 0, found %u", b->plan->moe.n_experts);
-    }
+    TRY(blocks_expect(b, b->plan->moe.n_experts == 0 || b->plan->moe.n_used != 0, "expert_count",
+                      "expected 0, found %u", b->plan->moe.n_experts));
     TRY(blocks_add_ropes(b));
     TRY(add_bufs(b));
     TRY(blocks_add_embedding(b));

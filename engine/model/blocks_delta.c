@@ -128,9 +128,8 @@ static enum err cut_layers(struct blocks *b)
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
         has_attention |= b->style.mixer[i] == BLOCKS_ATTENTION;
     }
-    return has_attention ? ERR_OK
-                         : blocks_refuse(b, "attention.recurrent_layers",
-                                         "expected a layer with attention among %u, found none", b->h.n_layers);
+    return blocks_expect(b, has_attention, "attention.recurrent_layers",
+                         "expected a layer with attention among %u, found none", b->h.n_layers);
 }
 
 enum err blocks_read_delta(struct blocks *b, bool is_tiled)
@@ -146,14 +145,11 @@ enum err blocks_read_delta(struct blocks *b, bool is_tiled)
     TRY(blocks_get_u32(b, "ssm.time_step_rank", 2, PLAN_MAX_HEADS, UINT64_MAX, &d->n_v_heads));
     TRY(blocks_get_u32(b, "ssm.inner_size", 1, PLAN_MAX_HEADS * PLAN_MAX_HEAD, UINT64_MAX, &inner));
     d->is_tiled = is_tiled;
-    if (d->n_v_heads % d->n_k_heads != 0) {
-        return blocks_refuse(b, "ssm.time_step_rank", "expected a multiple of ssm.group_count %u, found %u",
-                             d->n_k_heads, d->n_v_heads);
-    }
-    if (inner % d->n_v_heads != 0 || inner / d->n_v_heads > PLAN_MAX_HEAD) {
-        return blocks_refuse(b, "ssm.inner_size", "expected a multiple of time_step_rank %u, at most %u, found %u",
-                             d->n_v_heads, d->n_v_heads * PLAN_MAX_HEAD, inner);
-    }
+    TRY(blocks_expect(b, d->n_v_heads % d->n_k_heads == 0, "ssm.time_step_rank",
+                      "expected a multiple of ssm.group_count %u, found %u", d->n_k_heads, d->n_v_heads));
+    TRY(blocks_expect(b, inner % d->n_v_heads == 0 && inner / d->n_v_heads <= PLAN_MAX_HEAD, "ssm.inner_size",
+                      "expected a multiple of time_step_rank %u, at most %u, found %u", d->n_v_heads,
+                      d->n_v_heads * PLAN_MAX_HEAD, inner));
     d->value_dim = inner / d->n_v_heads;
     return ERR_OK;
 }

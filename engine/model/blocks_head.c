@@ -120,11 +120,9 @@ enum err blocks_read_rank(struct blocks *b)
     uint64_t n_out = blocks_rows_of(b, name);
     bool says_so = p->pooling == PLAN_POOL_RANK;
     const struct kind *kind = find_kind(b->arch);
-    if (says_so && kind == NULL) {
-        return blocks_refuse(
-            b, "pooling_type",
-            "expected 1 (mean), 2 (cls) or 3 (last), found 4 (rank), which only bert, modern-bert and qwen3 have");
-    }
+    TRY(blocks_expect(
+        b, !says_so || kind != NULL, "pooling_type",
+        "expected 1 (mean), 2 (cls) or 3 (last), found 4 (rank), which only bert, modern-bert and qwen3 have"));
     if (says_so && n_out == 0) {
         return err_set(b->info, ERR_MISSING_TENSOR, name,
                        "%s: expected a tensor [%u, 1], as pooling_type says rank, found none", name, b->h.n_embd);

@@ -15,9 +15,7 @@ static enum err read_pooling(struct blocks *b)
     TRY(blocks_get_bool(b, "attention.causal", !b->is_encoder, &is_causal));
     TRY(blocks_get_u32(b, "pooling_type", NONE, RANK, NONE, &type));
     b->plan->is_bidirectional = !is_causal;
-    if (b->is_encoder && is_causal) {
-        return blocks_refuse(b, "attention.causal", "expected false, found true");
-    }
+    TRY(blocks_expect(b, !b->is_encoder || !is_causal, "attention.causal", "expected false, found true"));
     b->plan->pooling = (enum plan_pooling)type;
     TRY(blocks_read_dense(b));
     return type == RANK || type == NONE ? blocks_read_rank(b) : ERR_OK;
@@ -38,9 +36,8 @@ static enum err read_kv_heads(struct blocks *b)
         }
         h->n_kv_heads = n[i] != 0 ? n[i] : h->n_kv_heads;
     }
-    return h->n_kv_heads != 0
-               ? ERR_OK
-               : blocks_refuse(b, "attention.head_count_kv", "expected a layer with attention, found none");
+    return blocks_expect(b, h->n_kv_heads != 0, "attention.head_count_kv",
+                         "expected a layer with attention, found none");
 }
 
 /* Reads number and width of the heads. */
@@ -54,23 +51,18 @@ static enum err read_heads(struct blocks *b)
     if (!b->reads_layers) {
         TRY(read_kv_heads(b));
     }
-    if (h->n_heads % h->n_kv_heads != 0) {
-        return blocks_refuse(b, "attention.head_count_kv", "expected a divisor of attention.head_count %u, found %u",
-                             h->n_heads, h->n_kv_heads);
-    }
-    if (h->n_embd % h->n_heads != 0 && !blocks_has_key(b, "attention.key_length")) {
-        return blocks_refuse(b, "attention.head_count",
-                             "expected a divisor of embedding_length %u, as there is no attention.key_length, found %u",
-                             h->n_embd, h->n_heads);
-    }
+    TRY(blocks_expect(b, h->n_heads % h->n_kv_heads == 0, "attention.head_count_kv",
+                      "expected a divisor of attention.head_count %u, found %u", h->n_heads, h->n_kv_heads));
+    TRY(blocks_expect(b, h->n_embd % h->n_heads == 0 || blocks_has_key(b, "attention.key_length"),
+                      "attention.head_count",
+                      "expected a divisor of embedding_length %u, as there is no attention.key_length, found %u",
+                      h->n_embd, h->n_heads));
     TRY(blocks_get_u32(b, "attention.key_length", 4, PLAN_MAX_HEAD, h->n_embd / h->n_heads, &h->head_dim));
     uint32_t value_dim;
     TRY(blocks_get_u32(b, "attention.value_length", h->head_dim, h->head_dim, h->head_dim, &value_dim));
     TRY(blocks_get_u32(b, "rope.dimension_count", 2, h->head_dim, h->head_dim, &h->n_rot));
-    if (h->head_dim % 4 != 0) {
-        return blocks_refuse(b, "attention.key_length", "expected a multiple of 4, found %u", h->head_dim);
-    }
-    return ERR_OK;
+    return blocks_expect(b, h->head_dim % 4 == 0, "attention.key_length", "expected a multiple of 4, found %u",
+                         h->head_dim);
 }
 
 /* Rejects layers beyond block_count, because infcgi would serve half a model. */
@@ -86,10 +78,9 @@ static enum err check_layers(const struct blocks *b)
         for (; at < name.len && name.data[at] >= '0' && name.data[at] <= '9' && layer < UINT32_MAX / 16; at++) {
             layer = layer * 10 + (uint32_t)(name.data[at] - '0');
         }
-        if (layer >= b->h.n_layers) {
-            return blocks_refuse(b, "block_count", "expected %" PRIu32 " or more, as there is %.*s, found %" PRIu32,
-                                 layer + 1, (int)name.len, name.data, b->h.n_layers);
-        }
+        TRY(blocks_expect(b, layer < b->h.n_layers, "block_count",
+                          "expected %" PRIu32 " or more, as there is %.*s, found %" PRIu32, layer + 1, (int)name.len,
+                          name.data, b->h.n_layers));
     }
     return ERR_OK;
 }
@@ -119,9 +110,7 @@ enum err blocks_read_hparams(struct blocks *b)
     }
     TRY(blocks_get_u32(b, "attention.head_count", 1, PLAN_MAX_HEADS, UINT64_MAX, &h->n_heads));
     TRY(read_heads(b));
-    if (h->n_rot % 2 != 0) {
-        return blocks_refuse(b, "rope.dimension_count", "expected an even number, found %u", h->n_rot);
-    }
+    TRY(blocks_expect(b, h->n_rot % 2 == 0, "rope.dimension_count", "expected an even number, found %u", h->n_rot));
     const char *eps = b->centers ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
     TRY(blocks_get_f32(b, eps, 1e-13, 1.0, NAN, &h->eps));
     TRY(read_pooling(b));
@@ -169,9 +158,8 @@ enum err blocks_read_windows(struct blocks *b, uint32_t window, uint32_t period)
     if (b->style.window == 0) {
         return ERR_OK;
     }
-    if (b->plan->is_bidirectional && !b->is_encoder) {
-        return blocks_refuse(b, "attention.causal", "expected true with a sliding window, found false");
-    }
+    TRY(blocks_expect(b, !b->plan->is_bidirectional || b->is_encoder, "attention.causal",
+                      "expected true with a sliding window, found false"));
     if (kv == NULL || kv->type != GGUF_ARRAY) {
         TRY(blocks_get_u32(b, "attention.sliding_window_pattern", 1, PLAN_MAX_LAYERS, period, &period));
         for (uint32_t i = 0; i < b->h.n_layers; i++) {

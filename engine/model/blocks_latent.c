@@ -21,9 +21,8 @@ static enum err read_kv_heads(struct blocks *b)
 {
     uint32_t n;
     TRY(blocks_get_u32(b, "attention.head_count_kv", 1, b->h.n_heads, 1, &n));
-    if (n != 1 && n != b->h.n_heads) {
-        return blocks_refuse(b, "attention.head_count_kv", "expected 1 or head_count %u, found %u", b->h.n_heads, n);
-    }
+    TRY(blocks_expect(b, n == 1 || n == b->h.n_heads, "attention.head_count_kv",
+                      "expected 1 or head_count %u, found %u", b->h.n_heads, n));
     b->h.n_kv_heads = 1;
     return ERR_OK;
 }
@@ -35,12 +34,9 @@ enum err blocks_read_latent(struct blocks *b)
     TRY(read_kv_heads(b));
     TRY(blocks_get_u32(b, "rope.dimension_count", 2, PLAN_MAX_HEAD - 4, UINT64_MAX, &h->n_rot));
     TRY(blocks_get_u32(b, "attention.kv_lora_rank", 4, PLAN_MAX_HEAD - h->n_rot, UINT64_MAX, &h->latent_dim));
-    if (h->latent_dim % 4 != 0) {
-        return blocks_refuse(b, "attention.kv_lora_rank", "expected a multiple of 4, found %u", h->latent_dim);
-    }
-    if (h->n_rot % 4 != 0) {
-        return blocks_refuse(b, "rope.dimension_count", "expected a multiple of 4, found %u", h->n_rot);
-    }
+    TRY(blocks_expect(b, h->latent_dim % 4 == 0, "attention.kv_lora_rank", "expected a multiple of 4, found %u",
+                      h->latent_dim));
+    TRY(blocks_expect(b, h->n_rot % 4 == 0, "rope.dimension_count", "expected a multiple of 4, found %u", h->n_rot));
     h->head_dim = h->latent_dim + h->n_rot;
     bool is_new =
         blocks_has_key(b, "attention.key_length_mla"); /* then key_length and value_length describe the latent */

@@ -12,13 +12,11 @@ static const enum plan_gating gatings[] = {[1] = PLAN_SOFTMAX, [2] = PLAN_SIGMOI
 static enum err check_groups(const struct blocks *b)
 {
     const struct plan_moe *m = &b->plan->moe;
-    if (m->n_experts % m->n_groups != 0 || m->n_experts / m->n_groups * m->n_groups_used < m->n_used) {
-        return blocks_refuse(
-            b, "expert_group_count",
-            "expected groups of one size, of which %u hold %u experts or more, found %u groups of %u experts",
-            m->n_groups_used, m->n_used, m->n_groups, m->n_experts);
-    }
-    return ERR_OK;
+    return blocks_expect(
+        b, m->n_experts % m->n_groups == 0 && m->n_experts / m->n_groups * m->n_groups_used >= m->n_used,
+        "expert_group_count",
+        "expected groups of one size, of which %u hold %u experts or more, found %u groups of %u experts",
+        m->n_groups_used, m->n_used, m->n_groups, m->n_experts);
 }
 
 /* Rejects files with a shared expert that the hyper-parameters do not mention. */
@@ -26,9 +24,8 @@ static enum err check_shared(const struct blocks *b)
 {
     char name[64];
     snprintf(name, sizeof name, "blk.%u.ffn_down_shexp.weight", b->h.n_dense_layers);
-    return b->h.n_ff_shared != 0 || blocks_rows_of(b, name) == 0
-               ? ERR_OK
-               : blocks_refuse(b, "expert_shared_count", "expected 1 or more, as there is %s, found 0", name);
+    return blocks_expect(b, b->h.n_ff_shared != 0 || blocks_rows_of(b, name) == 0, "expert_shared_count",
+                         "expected 1 or more, as there is %s, found 0", name);
 }
 
 enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)

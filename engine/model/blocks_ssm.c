@@ -8,16 +8,11 @@
 static enum err check_dims(const struct blocks *b, uint32_t inner)
 {
     const struct plan_ssm *m = &b->plan->ssm;
-    if (inner % m->n_heads != 0 || inner / m->n_heads > PLAN_MAX_HEAD) {
-        return blocks_refuse(b, "ssm.inner_size",
-                             "expected a multiple of ssm.time_step_rank %u, of at most %d a head, found %u", m->n_heads,
-                             PLAN_MAX_HEAD, inner);
-    }
-    if (m->n_heads % m->n_groups != 0) {
-        return blocks_refuse(b, "ssm.group_count", "expected a divisor of ssm.time_step_rank %u, found %u", m->n_heads,
-                             m->n_groups);
-    }
-    return ERR_OK;
+    TRY(blocks_expect(b, inner % m->n_heads == 0 && inner / m->n_heads <= PLAN_MAX_HEAD, "ssm.inner_size",
+                      "expected a multiple of ssm.time_step_rank %u, of at most %d a head, found %u", m->n_heads,
+                      PLAN_MAX_HEAD, inner));
+    return blocks_expect(b, m->n_heads % m->n_groups == 0, "ssm.group_count",
+                         "expected a divisor of ssm.time_step_rank %u, found %u", m->n_heads, m->n_groups);
 }
 
 enum err blocks_read_ssm(struct blocks *b)

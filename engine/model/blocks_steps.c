@@ -107,7 +107,7 @@ enum err blocks_find_shared(const struct blocks *b, uint32_t n_shared, uint32_t 
             return ERR_OK;
         }
     }
-    return blocks_refuse(b, "attention.shared_kv_layers",
+    return blocks_expect(b, false, "attention.shared_kv_layers",
                          "expected fewer, as layer %" PRIu32
                          " has no earlier layer of its kind with keys and values, found %" PRIu32,
                          layer, n_shared);
@@ -123,10 +123,9 @@ enum err blocks_get_ff_buf(struct blocks *b, const char *name, uint32_t width, p
         }
         n += is_one;
     }
-    return n < BLOCKS_MAX_FF_WIDTHS
-               ? plan_add_buf(b->plan, name, width, id)
-               : blocks_refuse(b, "feed_forward_length", "expected at most %d different widths, found more",
-                               BLOCKS_MAX_FF_WIDTHS);
+    TRY(blocks_expect(b, n < BLOCKS_MAX_FF_WIDTHS, "feed_forward_length",
+                      "expected at most %d different widths, found more", BLOCKS_MAX_FF_WIDTHS));
+    return plan_add_buf(b->plan, name, width, id);
 }
 
 /* The norm's epsilon accounts for 1 / sqrt(D), and existing factors include 1 / sqrt(2). */

@@ -43,18 +43,11 @@ static const struct hf_fixed hf_gemma2_fixed[] = {
     {NULL, NULL},
 };
 
-static const struct hf_name hf_gemma2_names[] = {
-    {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight", HF_SAME},
-    {"model.layers.{}.pre_feedforward_layernorm.weight", "blk.{}.ffn_norm.weight", HF_SAME},
-    {"model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight", HF_SAME},
-    {NULL, NULL, HF_SAME},
-};
-
 static const struct hf_family hf_gemma2 = {
     .architectures = {"Gemma2ForCausalLM"},
     .arch = "gemma2",
     .keys = hf_gemma2_keys,
-    .names = hf_gemma2_names,
+    .names = blocks_gemma_names,
     .fixed = hf_gemma2_fixed,
     .act = HF_GELU_TANH,
     .window = 4096,

@@ -55,13 +55,6 @@ static const struct hf_fixed hf_gemma3_fixed[] = {
     {NULL, NULL},
 };
 
-static const struct hf_name hf_gemma3_names[] = {
-    {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight", HF_SAME},
-    {"model.layers.{}.pre_feedforward_layernorm.weight", "blk.{}.ffn_norm.weight", HF_SAME},
-    {"model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight", HF_SAME},
-    {NULL, NULL, HF_SAME},
-};
-
 /* For the 4B and larger models, config.json has only differences [transformers 5.23, Gemma3TextConfig]. */
 static const char hf_gemma3_defaults[] =
     "{\"num_attention_heads\": 8, \"num_key_value_heads\": 4, \"head_dim\": 256, \"max_position_embeddings\": 131072,"
@@ -73,7 +66,7 @@ static const struct hf_family hf_gemma3 = {
     .arch = "gemma3",
     .defaults = hf_gemma3_defaults,
     .keys = hf_gemma3_keys,
-    .names = hf_gemma3_names,
+    .names = blocks_gemma_names,
     .fixed = hf_gemma3_fixed,
     .act = HF_GELU_TANH,
     .window = 4096,
@@ -103,7 +96,7 @@ static const struct hf_family hf_gemma_embedding = {
     .choose = choose_headless,
     .defaults = hf_gemma3_defaults,
     .keys = hf_gemma_embedding_keys,
-    .names = hf_gemma3_names,
+    .names = blocks_gemma_names,
     .fixed = hf_gemma_embedding_fixed,
     .act = HF_GELU_TANH,
     .window = 4096,

@@ -94,11 +94,9 @@ static enum err set_heads(struct gemma3n *m)
     struct blocks_hparams *h = &b->h;
     struct plan *p = b->plan;
     TRY(blocks_get_u32(b, "attention.head_count_kv", 1, h->n_heads, h->n_heads, &h->n_kv_heads));
-    if (h->n_heads % h->n_kv_heads != 0) {
-        return blocks_refuse(b, "attention.head_count_kv",
-                             "expected a divisor of attention.head_count %" PRIu32 ", found %" PRIu32, h->n_heads,
-                             h->n_kv_heads);
-    }
+    TRY(blocks_expect(b, h->n_heads % h->n_kv_heads == 0, "attention.head_count_kv",
+                      "expected a divisor of attention.head_count %" PRIu32 ", found %" PRIu32, h->n_heads,
+                      h->n_kv_heads));
     p->n_kv_heads = h->n_kv_heads;
     p->kvs = arena_zalloc(&p->arena, h->n_layers * sizeof *p->kvs);
     TRY_MEM(p->kvs != NULL);

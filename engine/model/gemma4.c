@@ -78,9 +78,8 @@ static enum err read_hparams(struct gemma4 *m)
     TRY(blocks_read_windows(b, 0, GLOBAL_EVERY));
     TRY(blocks_get_u32(b, "attention.key_length_swa", 4, PLAN_MAX_HEAD, h->head_dim, &m->local_dim));
     TRY(blocks_get_u32(b, "attention.value_length_swa", m->local_dim, m->local_dim, m->local_dim, &value_dim));
-    if (m->local_dim % 4 != 0) {
-        return blocks_refuse(b, "attention.key_length_swa", "expected a multiple of 4, found %" PRIu32, m->local_dim);
-    }
+    TRY(blocks_expect(b, m->local_dim % 4 == 0, "attention.key_length_swa", "expected a multiple of 4, found %" PRIu32,
+                      m->local_dim));
     TRY(blocks_get_u32(b, "attention.shared_kv_layers", 0, h->n_layers - 1, 0, &m->n_shared));
     TRY(blocks_get_u32(b, "embedding_length_per_layer_input", 0, PLAN_MAX_WIDTH / h->n_layers, 0, &m->n_ple));
     TRY(blocks_get_layers(b, "feed_forward_length", 1, PLAN_MAX_WIDTH, UINT64_MAX, m->n_ff));
@@ -123,9 +122,8 @@ static enum err add_ropes(struct gemma4 *m)
     struct blocks *b = &m->b;
     TRY(blocks_add_rope(b, b->h.freq_base, true, &b->rope));
     TRY(blocks_get_u32(b, "rope.dimension_count_swa", 2, m->local_dim, m->local_dim, &b->h.n_rot));
-    if (b->h.n_rot % 2 != 0) {
-        return blocks_refuse(b, "rope.dimension_count_swa", "expected an even number, found %" PRIu32, b->h.n_rot);
-    }
+    TRY(blocks_expect(b, b->h.n_rot % 2 == 0, "rope.dimension_count_swa", "expected an even number, found %" PRIu32,
+                      b->h.n_rot));
     return blocks_add_rope(b, b->style.local_freq_base, false, &b->local_rope);
 }
 

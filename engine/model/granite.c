@@ -58,11 +58,16 @@ static enum err build_hybrid(struct blocks *b)
 
 /* --- SafeTensors: Granite 3 ------------------------------------------------------------------------------------- */
 
+/* For all families below. */
+#define SCALE_KEYS                                                                                                     \
+    {"embedding_multiplier", "embedding_scale", HF_F32}, {"attention_multiplier", "attention.scale", HF_F32},          \
+        {"residual_multiplier", "residual_scale", HF_F32},                                                             \
+    {                                                                                                                  \
+        "logits_scaling", "logit_scale", HF_F32                                                                        \
+    }
+
 static const struct hf_key hf_granite_keys[] = {
-    {"embedding_multiplier", "embedding_scale", HF_F32},
-    {"attention_multiplier", "attention.scale", HF_F32},
-    {"residual_multiplier", "residual_scale", HF_F32},
-    {"logits_scaling", "logit_scale", HF_F32},
+    SCALE_KEYS,
     {NULL, NULL, HF_U32},
 };
 
@@ -88,10 +93,7 @@ static enum err split_experts(struct hf *h)
 }
 
 static const struct hf_key hf_granitemoe_keys[] = {
-    {"embedding_multiplier", "embedding_scale", HF_F32},
-    {"attention_multiplier", "attention.scale", HF_F32},
-    {"residual_multiplier", "residual_scale", HF_F32},
-    {"logits_scaling", "logit_scale", HF_F32},
+    SCALE_KEYS,
     {"intermediate_size", "feed_forward_length", HF_U32},
     {"intermediate_size", "expert_feed_forward_length", HF_WORD},
     {"num_local_experts", "expert_count", HF_U32},
@@ -290,10 +292,7 @@ static enum err finish_hybrid(struct hf *h)
 
 /* finish_granite4 and finish_hybrid add the other keys. */
 static const struct hf_key hf_granite4_keys[] = {
-    {"embedding_multiplier", "embedding_scale", HF_F32},
-    {"attention_multiplier", "attention.scale", HF_F32},
-    {"residual_multiplier", "residual_scale", HF_F32},
-    {"logits_scaling", "logit_scale", HF_F32},
+    SCALE_KEYS,
     {"intermediate_size", NULL, HF_U32},
     {"num_local_experts", "expert_count", HF_WORD},
     {"shared_intermediate_size", "expert_shared_feed_forward_length", HF_WORD},
@@ -301,10 +300,7 @@ static const struct hf_key hf_granite4_keys[] = {
 };
 
 static const struct hf_key hf_granitehybrid_keys[] = {
-    {"embedding_multiplier", "embedding_scale", HF_F32},
-    {"attention_multiplier", "attention.scale", HF_F32},
-    {"residual_multiplier", "residual_scale", HF_F32},
-    {"logits_scaling", "logit_scale", HF_F32},
+    SCALE_KEYS,
     {"intermediate_size", NULL, HF_U32},
     {"num_local_experts", "expert_count", HF_WORD},
     {"shared_intermediate_size", "expert_shared_feed_forward_length", HF_WORD},
@@ -350,36 +346,16 @@ static const struct hf_name hf_experts_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-static const struct hf_family hf_granite4_dense = {
-    .arch = "granite",
-    .has_layer_types = true,
-    .keys = hf_granite4_keys,
-    .names = hf_dense_names,
-    .finish = finish_granite4,
-};
-
-static const struct hf_family hf_granite4_experts = {
-    .arch = "granitemoe",
-    .has_layer_types = true,
-    .keys = hf_granite4_keys,
-    .names = hf_experts_names,
-    .finish = finish_granite4,
-};
-
-static const struct hf_family hf_hybrid_dense = {
-    .arch = "granitehybrid",
-    .has_layer_types = true,
-    .keys = hf_granitehybrid_keys,
-    .names = hf_dense_names,
-    .finish = finish_hybrid,
-};
-
-static const struct hf_family hf_hybrid_experts = {
-    .arch = "granitehybrid",
-    .has_layer_types = true,
-    .keys = hf_granitehybrid_keys,
-    .names = hf_experts_names,
-    .finish = finish_hybrid,
+#define FOLDER(family, key_table, name_table, finishes)                                                                \
+    {                                                                                                                  \
+        .arch = (family), .has_layer_types = true, .keys = (key_table), .names = (name_table), .finish = (finishes)    \
+    }
+static const struct hf_family folders[2][2] = {
+    /* [is_hybrid][has_experts] */
+    {FOLDER("granite", hf_granite4_keys, hf_dense_names, finish_granite4),
+     FOLDER("granitemoe", hf_granite4_keys, hf_experts_names, finish_granite4)},
+    {FOLDER("granitehybrid", hf_granitehybrid_keys, hf_dense_names, finish_hybrid),
+     FOLDER("granitehybrid", hf_granitehybrid_keys, hf_experts_names, finish_hybrid)},
 };
 
 /* Converters write a folder without state spaces as Granite 3. */
@@ -391,10 +367,7 @@ static const struct hf_family *choose(const json_t *config)
         const char *type = json_string_value(json_array_get(types, i));
         is_hybrid |= type == NULL || !is_attention(type);
     }
-    if (is_hybrid) {
-        return has_experts ? &hf_hybrid_experts : &hf_hybrid_dense;
-    }
-    return has_experts ? &hf_granite4_experts : &hf_granite4_dense;
+    return &folders[is_hybrid][has_experts];
 }
 
 static const struct hf_family hf_granitehybrid = {

@@ -16,11 +16,6 @@ static enum err build(struct blocks *b)
     return blocks_build_decoder(b);
 }
 
-static const struct hf_key hf_mistral_keys[] = {
-    {"sliding_window", "attention.sliding_window", HF_U32},
-    {NULL, NULL, HF_U32},
-};
-
 static const struct hf_family hf_llama = {
     .architectures = {"LlamaForCausalLM"},
     .arch = "llama",
@@ -30,7 +25,7 @@ static const struct hf_family hf_mistral = {
     .architectures = {"MistralForCausalLM"},
     .arch = "llama",
     .defaults = "{\"sliding_window\": 4096}", /* transformers 5, MistralConfig; null: no window */
-    .keys = hf_mistral_keys,
+    .keys = blocks_window_keys,
 };
 
 static const struct hf_key hf_mixtral_keys[] = {

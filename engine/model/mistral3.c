@@ -27,15 +27,10 @@ static enum err finish(struct hf *h)
     return ERR_OK;
 }
 
-static const struct hf_key hf_keys[] = {
-    {"sliding_window", "attention.sliding_window", HF_U32},
-    {NULL, NULL, HF_U32},
-};
-
 static const struct hf_family hf_mistral3 = {
     .architectures = {"Ministral3ForCausalLM", "Mistral3ForConditionalGeneration"},
     .arch = "mistral3",
-    .keys = hf_keys,
+    .keys = blocks_window_keys,
     .finish = finish};
 
 const struct model_family model_mistral3 = {

@@ -19,11 +19,6 @@ static enum err build(struct blocks *b)
     return blocks_build_decoder(b);
 }
 
-static const struct hf_key hf_olmo3_keys[] = {
-    {"sliding_window", "attention.sliding_window", HF_U32},
-    {NULL, NULL, HF_U32},
-};
-
 static const struct hf_name hf_olmo2_names[] = {
     {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight", HF_SAME},
     {"model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight", HF_SAME},
@@ -39,7 +34,7 @@ static const struct hf_family hf_olmo2 = {
 static const struct hf_family hf_olmo3 = {
     .architectures = {"Olmo3ForCausalLM"},
     .arch = "olmo2",
-    .keys = hf_olmo3_keys,
+    .keys = blocks_window_keys,
     .names = hf_olmo2_names,
     .window = 4096,
 };

@@ -14,15 +14,10 @@ static enum err build(struct blocks *b)
     return blocks_build_decoder(b);
 }
 
-static const struct hf_key hf_phi3_keys[] = {
-    {"sliding_window", "attention.sliding_window", HF_U32},
-    {NULL, NULL, HF_U32},
-};
-
 static const struct hf_family hf_phi3 = {
     .architectures = {"Phi3ForCausalLM"},
     .arch = "phi3",
-    .keys = hf_phi3_keys,
+    .keys = blocks_window_keys,
 };
 
 const struct model_family model_phi3 = {

@@ -30,17 +30,12 @@ static const struct hf_name hf_qwen2moe_names[] = {
     {NULL, NULL, HF_SAME},
 };
 
-static const struct hf_fixed hf_qwen2moe_fixed[] = {
-    {"use_sliding_window", "false"},
-    {NULL, NULL},
-};
-
 static const struct hf_family hf_qwen2moe = {
     .architectures = {"Qwen2MoeForCausalLM"},
     .arch = "qwen2moe",
     .keys = hf_qwen2moe_keys,
     .names = hf_qwen2moe_names,
-    .fixed = hf_qwen2moe_fixed,
+    .fixed = blocks_no_window,
     .finish = hf_check_sparse,
 };
 

@@ -22,16 +22,11 @@ static const struct hf_key hf_qwen3moe_keys[] = {
     {NULL, NULL, HF_U32},
 };
 
-static const struct hf_fixed hf_qwen3moe_fixed[] = {
-    {"use_sliding_window", "false"},
-    {NULL, NULL},
-};
-
 static const struct hf_family hf_qwen3moe = {
     .architectures = {"Qwen3MoeForCausalLM"},
     .arch = "qwen3moe",
     .keys = hf_qwen3moe_keys,
-    .fixed = hf_qwen3moe_fixed,
+    .fixed = blocks_no_window,
     .finish = hf_check_sparse,
 };
 

@@ -172,35 +172,16 @@ static enum err finish_35(struct hf *h)
     return hf_tile_value_heads(h);
 }
 
-static const struct hf_family hf_qwen3next = {
-    .architectures = {"Qwen3NextForCausalLM"},
-    .arch = "qwen3next",
-    .has_layer_types = true,
-    .keys = hf_qwen3next_keys,
-    .names = hf_qwen3next_names,
-    .rotary_part = 0.25,
-    .finish = finish_next,
-};
-
-static const struct hf_family hf_qwen35 = {
-    .architectures = {"Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration"},
-    .arch = "qwen35",
-    .has_layer_types = true,
-    .keys = hf_qwen3next_keys,
-    .names = hf_qwen3next_names,
-    .rotary_part = 0.25,
-    .finish = finish_35,
-};
-
-static const struct hf_family hf_qwen35moe = {
-    .architectures = {"Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration"},
-    .arch = "qwen35moe",
-    .has_layer_types = true,
-    .keys = hf_qwen3next_keys,
-    .names = hf_qwen3next_names,
-    .rotary_part = 0.25,
-    .finish = finish_35,
-};
+#define FOLDER(family, finishes, ...)                                                                                  \
+    {                                                                                                                  \
+        .architectures = {__VA_ARGS__}, .arch = (family), .has_layer_types = true, .keys = hf_qwen3next_keys,          \
+        .names = hf_qwen3next_names, .rotary_part = 0.25, .finish = (finishes)                                         \
+    }
+static const struct hf_family hf_qwen3next = FOLDER("qwen3next", finish_next, "Qwen3NextForCausalLM");
+static const struct hf_family hf_qwen35 =
+    FOLDER("qwen35", finish_35, "Qwen3_5ForCausalLM", "Qwen3_5ForConditionalGeneration");
+static const struct hf_family hf_qwen35moe =
+    FOLDER("qwen35moe", finish_35, "Qwen3_5MoeForCausalLM", "Qwen3_5MoeForConditionalGeneration");
 
 const struct model_family model_qwen3next = {
     .members = "Qwen3-Next 80B-A3B, Qwen3-Coder-Next",

@@ -58,15 +58,10 @@ static enum err finish(struct hf *h)
     return ERR_OK;
 }
 
-static const struct hf_fixed hf_smollm3_fixed[] = {
-    {"use_sliding_window", "false"},
-    {NULL, NULL},
-};
-
 static const struct hf_family hf_smollm3 = {
     .architectures = {"SmolLM3ForCausalLM"},
     .arch = "smollm3",
-    .fixed = hf_smollm3_fixed,
+    .fixed = blocks_no_window,
     .finish = finish,
 };
 
