@@ -14,61 +14,59 @@ struct plan_check {
 
 /* --- dimensions --------------------------------------------------------------------------------------------------- */
 
-/* Sizes that a plan or one of its steps defines. */
-enum dim {
-    ANY,
-    WIDTH,    /* D */
-    VOCAB,    /* V */
-    CONTEXT,  /* longest position */
-    HEADS,    /* H */
-    EXPERTS,  /* E */
-    ROUTE,    /* 2k */
-    KV_HEADS, /* K; this and the following are those of the step's layer */
-    HEAD,     /* d */
-    Q,        /* H*d */
-    KV,       /* K*d */
-    VALUE,    /* width of a value */
-    ATT,      /* H times a value */
-    MADE,     /* heads that a step computes: H, and 2K if it stores keys and values */
-    SRC,      /* width of src */
-    DST,      /* width of dst */
-    GROUP,    /* of a norm */
-    IN,       /* input of a head's matrix */
-    OUT,      /* rows of all heads' matrices */
-    INNER,    /* rows of the first matrix, of all experts */
-    FF,       /* rows of one expert */
-    OUTER,    /* E times dst */
-    OUTPUTS,  /* rows of w[0] */
-    TAPS,     /* taps of a convolution */
-    KEPT,     /* rows before its first that it sees */
-    ONE,
-    DELTA_IN,
-    DELTA_OUT,
-    DELTA_HEADS,
-    DELTA_KEY,
-    DELTA_VALUE,
-    SSM_IN,
-    SSM_OUT,
-    SSM_HEADS,
-    SSM_HEAD,
-    SSM_STATE,
-    STREAMS,
-    STREAMS_2,
-    STREAMS_3,
-};
+/* Sizes that a plan or one of its steps defines: X(name, axis, value), where value is an expression of size_of.
+ * OUT: the components of a head after the first n_in are unchanged. */
+/* clang-format off */
+#define DIMS(X) \
+    X(ANY, NONE, 0) \
+    X(WIDTH, NONE, p->n_embd)                                     /* D */ \
+    X(VOCAB, NONE, p->n_vocab)                                    /* V */ \
+    X(CONTEXT, NONE, p->n_ctx_train)                              /* longest position */ \
+    X(HEADS, HEADS, n_heads)                                      /* H */ \
+    X(EXPERTS, NONE, n_experts)                                   /* E */ \
+    X(ROUTE, NONE, 2 * (uint64_t)p->moe.n_used)                   /* 2k */ \
+    X(KV_HEADS, KV_HEADS, n_kv_heads)                             /* K; this and the next are the step's layer's */ \
+    X(HEAD, NONE, kv.head_dim)                                    /* d */ \
+    X(Q, HEADS, n_heads * kv.head_dim)                            /* H*d */ \
+    X(KV, KV_HEADS, n_kv_heads * kv.head_dim)                     /* K*d */ \
+    X(VALUE, NONE, plan_kv_value_dim(&kv))                        /* width of a value */ \
+    X(ATT, HEADS, n_heads * plan_kv_value_dim(&kv))               /* H times a value */ \
+    X(MADE, HEADS, n_heads + (stores(s) ? 2 * n_kv_heads : 0))    /* that a step computes; with 2K if it stores */ \
+    X(SRC, SRC, src)                                              /* width of src */ \
+    X(DST, DST, dst)                                              /* width of dst */ \
+    X(GROUP, GROUP, is_grouped ? n_in : src)                      /* of a norm */ \
+    X(IN, NONE, n_in)                                             /* input of a head's matrix */ \
+    X(OUT, HEADS, dst - src + n_heads * n_in)                     /* rows of all heads' matrices */ \
+    X(INNER, FF, divided(n_out, n_experts) * n_experts)           /* rows of the first matrix, of all experts */ \
+    X(FF, FF, divided(n_out, n_experts))                          /* rows of one expert */ \
+    X(OUTER, DST, n_experts * dst)                                /* E times dst */ \
+    X(OUTPUTS, NONE, n_out)                                       /* rows of w[0] */ \
+    X(TAPS, SRC, s->conv.taps * src)                              /* taps of a convolution */ \
+    X(KEPT, NONE, s->conv.taps - UINT64_C(1))                     /* rows before its first that it sees */ \
+    X(ONE, NONE, 1) \
+    X(DELTA_IN, DELTA, 2 * (uint64_t)delta->n_k_heads * delta->key_dim + delta_out) \
+    X(DELTA_OUT, DELTA, delta_out) \
+    X(DELTA_HEADS, DELTA, delta->n_v_heads) \
+    X(DELTA_KEY, NONE, delta->key_dim) \
+    X(DELTA_VALUE, NONE, delta->value_dim) \
+    X(SSM_IN, SSM, ssm_out + 2 * (uint64_t)ssm->n_groups * ssm->state_dim) \
+    X(SSM_OUT, SSM, ssm_out) \
+    X(SSM_HEADS, SSM, ssm->n_heads) \
+    X(SSM_HEAD, NONE, ssm->head_dim) \
+    X(SSM_STATE, NONE, ssm->state_dim) \
+    X(STREAMS, NONE, n_streams) \
+    X(STREAMS_2, NONE, n_streams * n_streams) \
+    X(STREAMS_3, NONE, n_streams * n_streams * n_streams)
+/* clang-format on */
+
+#define DIM_NAME(name, axis, value) name,
+enum dim { DIMS(DIM_NAME) };
 
 enum plan_axis plan_axis_of(uint8_t dim)
 {
-    static const uint8_t axes[] = {
-        [SRC] = PLAN_AXIS_SRC,         [TAPS] = PLAN_AXIS_SRC,          [DST] = PLAN_AXIS_DST,
-        [OUTER] = PLAN_AXIS_DST,       [GROUP] = PLAN_AXIS_GROUP,       [HEADS] = PLAN_AXIS_HEADS,
-        [Q] = PLAN_AXIS_HEADS,         [ATT] = PLAN_AXIS_HEADS,         [MADE] = PLAN_AXIS_HEADS,
-        [OUT] = PLAN_AXIS_HEADS,       [KV_HEADS] = PLAN_AXIS_KV_HEADS, [KV] = PLAN_AXIS_KV_HEADS,
-        [FF] = PLAN_AXIS_FF,           [INNER] = PLAN_AXIS_FF,          [DELTA_IN] = PLAN_AXIS_DELTA,
-        [DELTA_OUT] = PLAN_AXIS_DELTA, [DELTA_HEADS] = PLAN_AXIS_DELTA, [SSM_IN] = PLAN_AXIS_SSM,
-        [SSM_OUT] = PLAN_AXIS_SSM,     [SSM_HEADS] = PLAN_AXIS_SSM,
-    };
-    return dim < ARRAY_LEN(axes) ? (enum plan_axis)axes[dim] : PLAN_AXIS_NONE;
+#define DIM_AXIS(name, axis, value) PLAN_AXIS_##axis,
+    static const uint8_t axes[] = {DIMS(DIM_AXIS)};
+    return (enum plan_axis)axes[dim];
 }
 
 static uint64_t width_of(const struct plan *p, plan_buf_id id)
@@ -107,47 +105,8 @@ static uint64_t size_of(const struct plan *p, const struct plan_step *s, enum di
     uint64_t n_out = first_weight(p, s).n_out, delta_out = (uint64_t)delta->n_v_heads * delta->value_dim;
     uint64_t ssm_out = (uint64_t)ssm->n_heads * ssm->head_dim;
     bool is_grouped = n_in != 0 && src % n_in == 0 && !(s->op == PLAN_NORM && s->norm.centers);
-    const uint64_t sizes[] = {
-        [ANY] = 0,
-        [ONE] = 1,
-        [WIDTH] = p->n_embd,
-        [VOCAB] = p->n_vocab,
-        [CONTEXT] = p->n_ctx_train,
-        [HEADS] = n_heads,
-        [EXPERTS] = n_experts,
-        [ROUTE] = 2 * (uint64_t)p->moe.n_used,
-        [KV_HEADS] = n_kv_heads,
-        [HEAD] = kv.head_dim,
-        [Q] = n_heads * kv.head_dim,
-        [KV] = n_kv_heads * kv.head_dim,
-        [VALUE] = plan_kv_value_dim(&kv),
-        [ATT] = n_heads * plan_kv_value_dim(&kv),
-        [MADE] = n_heads + (stores(s) ? 2 * n_kv_heads : 0),
-        [SRC] = src,
-        [DST] = dst,
-        [GROUP] = is_grouped ? n_in : src,
-        [IN] = n_in,
-        [OUT] = dst - src + n_heads * n_in, /* the components after the first n_in are unchanged */
-        [INNER] = divided(n_out, n_experts) * n_experts,
-        [FF] = divided(n_out, n_experts),
-        [OUTER] = n_experts * dst,
-        [OUTPUTS] = n_out,
-        [TAPS] = s->conv.taps * src,
-        [KEPT] = s->conv.taps - UINT64_C(1),
-        [DELTA_IN] = 2 * (uint64_t)delta->n_k_heads * delta->key_dim + delta_out,
-        [DELTA_OUT] = delta_out,
-        [DELTA_HEADS] = delta->n_v_heads,
-        [DELTA_KEY] = delta->key_dim,
-        [DELTA_VALUE] = delta->value_dim,
-        [SSM_IN] = ssm_out + 2 * (uint64_t)ssm->n_groups * ssm->state_dim,
-        [SSM_OUT] = ssm_out,
-        [SSM_HEADS] = ssm->n_heads,
-        [SSM_HEAD] = ssm->head_dim,
-        [SSM_STATE] = ssm->state_dim,
-        [STREAMS] = n_streams,
-        [STREAMS_2] = n_streams * n_streams,
-        [STREAMS_3] = n_streams * n_streams * n_streams,
-    };
+#define DIM_VALUE(name, axis, value) (value),
+    const uint64_t sizes[] = {DIMS(DIM_VALUE)};
     return sizes[d];
 }
 

@@ -104,16 +104,11 @@ struct plan_shares_range plan_shares_kv_heads(const struct plan_shares *s, uint3
 /* Returns the cut of steps with these items. */
 static int cut_of_items(const struct plan_step *step)
 {
-    switch (plan_axis_of(plan_ops[step->op].n_items)) {
-    case PLAN_AXIS_HEADS:
-        return PLAN_SHARES_HEADS;
-    case PLAN_AXIS_DELTA:
-        return PLAN_SHARES_DELTA;
-    case PLAN_AXIS_SSM:
-        return PLAN_SHARES_SSM;
-    default:
-        return PLAN_SHARES_NONE;
-    }
+    static const uint8_t cuts[] = {[PLAN_AXIS_HEADS] = PLAN_SHARES_HEADS,
+                                   [PLAN_AXIS_DELTA] = PLAN_SHARES_DELTA,
+                                   [PLAN_AXIS_SSM] = PLAN_SHARES_SSM,
+                                   [PLAN_AXIS_FF] = PLAN_SHARES_NONE};
+    return cuts[plan_axis_of(plan_ops[step->op].n_items)];
 }
 
 /* Returns the cut of columns of a width; PLAN_SHARES_NONE if there are too many cuts. */
