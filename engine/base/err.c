@@ -60,14 +60,13 @@ static void format_cut(char *out, size_t cap, const char *fmt, va_list args)
     make_printable(out);
 }
 
-static enum err fill(struct err_info *info, enum err code, const char *where, uint64_t offset, const char *fmt,
-                     va_list args)
+static void fill(struct err_info *info, enum err code, const char *where, const char *fmt, va_list args)
 {
     if (info == NULL) {
-        return code;
+        return;
     }
     info->code = code;
-    info->offset = offset;
+    info->offset = ERR_NO_OFFSET;
     info->where[0] = '\0';
     if (where != NULL) {
         snprintf(info->where, sizeof info->where, "%s", where);
@@ -76,14 +75,13 @@ static enum err fill(struct err_info *info, enum err code, const char *where, ui
         make_printable(info->where);
     }
     format_cut(info->text, sizeof info->text, fmt, args);
-    return code;
 }
 
 enum err err_set(struct err_info *info, enum err code, const char *where, const char *fmt, ...)
 {
     va_list args;
     va_start(args, fmt);
-    fill(info, code, where, ERR_NO_OFFSET, fmt, args);
+    fill(info, code, where, fmt, args);
     va_end(args);
     return code;
 }
@@ -92,7 +90,10 @@ enum err err_set_at(struct err_info *info, enum err code, uint64_t offset, const
 {
     va_list args;
     va_start(args, fmt);
-    fill(info, code, NULL, offset, fmt, args);
+    fill(info, code, NULL, fmt, args);
     va_end(args);
+    if (info != NULL) {
+        info->offset = offset;
+    }
     return code;
 }

@@ -299,6 +299,19 @@ static enum err take_special(struct parser *p, json_t **out)
     return ERR_OK;
 }
 
+/* Reads true, false or null. */
+static bool take_constant(struct parser *p, json_t **out)
+{
+    if (take_word(p, "true")) {
+        *out = json_true();
+    } else if (take_word(p, "false")) {
+        *out = json_false();
+    } else if (take_word(p, "null")) {
+        *out = json_null();
+    }
+    return *out != NULL;
+}
+
 /* --- values ------------------------------------------------------------------------------------------------------- */
 
 /* Reads the value that begins at s[at]; of an object or array only its beginning. */
@@ -320,11 +333,7 @@ static enum err take_value(struct parser *p, json_t **out)
     } else if (c == '-' || (c >= '0' && c <= '9')) {
         return take_number(p, out);
     } else {
-        *out = take_word(p, "true")    ? json_true()
-               : take_word(p, "false") ? json_false()
-               : take_word(p, "null")  ? json_null()
-                                       : NULL;
-        return *out != NULL ? ERR_OK : unexpected(p, "a value");
+        return take_constant(p, out) ? ERR_OK : unexpected(p, "a value");
     }
     return *out != NULL ? ERR_OK : ERR_NOMEM;
 }
@@ -417,12 +426,11 @@ static enum err run(struct parser *p)
     return p->at == p->n ? ERR_OK : unexpected(p, "the end");
 }
 
-enum err json_parse(const char *text, size_t n, size_t max_depth, enum json_parse_mode mode, json_t **out,
-                    struct json_fault *why)
+enum err json_parse(const struct json_source *from, json_t **out, struct json_fault *why)
 {
-    struct parser p = {.s = text, .n = n, .mode = mode, .why = why, .max_depth = max_depth};
+    struct parser p = {.s = from->s, .n = from->n, .mode = from->mode, .why = why, .max_depth = from->max_depth};
     *out = NULL;
-    p.open = mem_zalloc_array(max_depth, sizeof *p.open, purpose_here());
+    p.open = mem_zalloc_array(from->max_depth, sizeof *p.open, purpose_here());
     enum err err = p.open != NULL ? run(&p) : ERR_NOMEM;
     mem_free(p.open);
     mem_free(p.key_room.p);

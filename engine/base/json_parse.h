@@ -21,10 +21,16 @@ struct json_fault {
     char text[96];
 };
 
-/* Parses text[0..n), valid UTF-8, nested at most max_depth deep, as one value of any type. Numbers follow
- * json_number.h. ERR_INVALID_JSON, ERR_DUPLICATE_FIELD, ERR_JSON_TOO_DEEP, ERR_INVALID_VALUE (a number): *why is
- * filled. ERR_NOMEM. The caller decrefs *out, which is NULL on failure. */
-MUST_CHECK enum err json_parse(const char *text, size_t n, size_t max_depth, enum json_parse_mode mode, json_t **out,
-                               struct json_fault *why);
+/* A text s[0..n) of values nested at most max_depth deep. */
+struct json_source {
+    const char *s;
+    size_t n, max_depth;
+    enum json_parse_mode mode;
+};
+
+/* Parses a text, valid UTF-8, as one value of any type. Numbers follow json_number.h. ERR_INVALID_JSON,
+ * ERR_DUPLICATE_FIELD, ERR_JSON_TOO_DEEP, ERR_INVALID_VALUE (a number): *why is filled. ERR_NOMEM. The caller decrefs
+ * *out, which is NULL on failure. */
+MUST_CHECK enum err json_parse(const struct json_source *from, json_t **out, struct json_fault *why);
 
 #endif

@@ -127,27 +127,26 @@ static void place_of(const char *text, size_t at, size_t *line, size_t *column)
     }
 }
 
-static enum err read_value(const char *text, size_t n, size_t max_depth, enum json_parse_mode mode, const char *what,
-                           json_t **out, struct err_info *info)
+static enum err read_value(const struct json_source *from, const char *what, json_t **out, struct err_info *info)
 {
     *out = NULL;
     size_t bad_at, line, column;
-    if (!utf8_valid(text, n, &bad_at)) {
+    if (!utf8_valid(from->s, from->n, &bad_at)) {
         return err_set(info, ERR_INVALID_UTF8, NULL, "%s is not valid UTF-8 at byte %zu", what, bad_at);
     }
     struct json_fault fault = {0};
-    enum err err = json_parse(text, n, max_depth, mode, out, &fault);
-    place_of(text, MIN_OF(fault.at, n), &line, &column);
+    enum err err = json_parse(from, out, &fault);
+    place_of(from->s, MIN_OF(fault.at, from->n), &line, &column);
     switch (err) {
     case ERR_OK:
         return ERR_OK;
     case ERR_JSON_TOO_DEEP:
-        return err_set(info, err, NULL, "%s: expected JSON nested at most %zu deep", what, max_depth);
+        return err_set(info, err, NULL, "%s: expected JSON nested at most %zu deep", what, from->max_depth);
     case ERR_NOMEM:
-        return err_set(info, err, NULL, "out of memory for the %zu bytes of %s", n, what);
+        return err_set(info, err, NULL, "out of memory for the %zu bytes of %s", from->n, what);
     case ERR_INVALID_VALUE: {
         char name[ERR_WHERE_BYTES];
-        field_at(text, fault.at, name, sizeof name);
+        field_at(from->s, fault.at, name, sizeof name);
         return err_set(info, err, name, "%s: the number at line %zu, column %zu is too large", name, line, column);
     }
     default:
@@ -156,15 +155,14 @@ static enum err read_value(const char *text, size_t n, size_t max_depth, enum js
     }
 }
 
-static enum err read_object(const char *text, size_t n, size_t max_depth, enum json_parse_mode mode, const char *what,
-                            json_t **out, struct err_info *info)
+static enum err read_object(const struct json_source *from, const char *what, json_t **out, struct err_info *info)
 {
     *out = NULL;
-    if (n == 0) {
+    if (from->n == 0) {
         return err_set(info, ERR_INVALID_JSON, NULL, "%s: expected a JSON object, found nothing", what);
     }
     json_t *root;
-    TRY(read_value(text, n, max_depth, mode, what, &root, info));
+    TRY(read_value(from, what, &root, info));
     if (!json_is_object(root)) {
         enum err err = err_set(info, ERR_INVALID_JSON, NULL, "%s: expected a JSON object, found %s", what,
                                json_read_type_name(root));
@@ -177,25 +175,25 @@ static enum err read_object(const char *text, size_t n, size_t max_depth, enum j
 
 enum err json_read(const char *text, size_t n, size_t max_depth, const char *what, json_t **out, struct err_info *info)
 {
-    return read_object(text, n, max_depth, JSON_PARSE_STRICT, what, out, info);
+    return read_object(&(struct json_source){text, n, max_depth, JSON_PARSE_STRICT}, what, out, info);
 }
 
 enum err json_read_file(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
                         struct err_info *info)
 {
-    return read_object(text, n, max_depth, JSON_PARSE_FILE, what, out, info);
+    return read_object(&(struct json_source){text, n, max_depth, JSON_PARSE_FILE}, what, out, info);
 }
 
 enum err json_read_value(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
                          struct err_info *info)
 {
-    return read_value(text, n, max_depth, JSON_PARSE_STRICT, what, out, info);
+    return read_value(&(struct json_source){text, n, max_depth, JSON_PARSE_STRICT}, what, out, info);
 }
 
 enum err json_read_lenient(const char *text, size_t n, size_t max_depth, const char *what, json_t **out,
                            struct err_info *info)
 {
-    return read_value(text, n, max_depth, JSON_PARSE_LENIENT, what, out, info);
+    return read_value(&(struct json_source){text, n, max_depth, JSON_PARSE_LENIENT}, what, out, info);
 }
 
 const char *json_read_type_name(const json_t *v)

@@ -58,10 +58,8 @@ static bool must_fail(void)
     if (left < 0 || is_spared) {
         return false;
     }
-    while (!atomic_compare_exchange_weak(&fail_countdown, &left,
-                                         left > 0                    ? left - 1
-                                         : atomic_load(&fault_lasts) ? 0
-                                                                     : -1)) {
+    long end = atomic_load(&fault_lasts) ? 0 : -1;
+    while (!atomic_compare_exchange_weak(&fail_countdown, &left, left > 0 ? left - 1 : end)) {
         if (left < 0) {
             return false;
         }
@@ -175,19 +173,21 @@ void mem_free(void *p)
     free(h);
 }
 
+/* Copies s[0..n) and a NUL to `to`, of n + 1 bytes; returns it. NULL stays NULL. */
+static char *copy_text(char *to, const char *s, size_t n)
+{
+    if (to != NULL) {
+        if (n != 0) {
+            memcpy(to, s, n);
+        }
+        to[n] = '\0';
+    }
+    return to;
+}
+
 char *mem_dup(const char *s, size_t n, enum mem_purpose purpose)
 {
-    if (n == SIZE_MAX) {
-        return NULL;
-    }
-    char *copy = mem_alloc(n + 1, purpose);
-    if (copy != NULL) {
-        if (n != 0) {
-            memcpy(copy, s, n);
-        }
-        copy[n] = '\0';
-    }
-    return copy;
+    return n == SIZE_MAX ? NULL : copy_text(mem_alloc(n + 1, purpose), s, n);
 }
 
 void *mem_map(size_t bytes, enum mem_purpose purpose)
@@ -316,14 +316,7 @@ void *arena_zalloc(struct arena *a, size_t bytes)
 
 char *arena_dup(struct arena *a, const char *s, size_t n)
 {
-    char *copy = arena_alloc(a, n == SIZE_MAX ? n : n + 1);
-    if (copy != NULL) {
-        if (n != 0) {
-            memcpy(copy, s, n);
-        }
-        copy[n] = '\0';
-    }
-    return copy;
+    return copy_text(arena_alloc(a, n == SIZE_MAX ? n : n + 1), s, n);
 }
 
 void arena_reset(struct arena *a)

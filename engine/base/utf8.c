@@ -70,6 +70,7 @@ size_t utf8_decode(const char *str, size_t n, uint32_t *cp, bool *valid)
 
 size_t utf8_encode(uint32_t cp, char *out)
 {
+    static const unsigned char leads[] = {0, 0, 0xC0, 0xE0, 0xF0};
     if (cp > 0x10FFFF || (cp >= 0xD800 && cp <= 0xDFFF)) {
         cp = UTF8_REPLACEMENT;
     }
@@ -77,22 +78,12 @@ size_t utf8_encode(uint32_t cp, char *out)
         out[0] = (char)cp;
         return 1;
     }
-    if (cp < 0x800) {
-        out[0] = (char)(0xC0 | cp >> 6);
-        out[1] = (char)(0x80 | (cp & 0x3F));
-        return 2;
+    size_t n = cp < 0x800 ? 2 : 3 + (size_t)(cp >= 0x10000);
+    for (size_t i = n - 1; i > 0; i--, cp >>= 6) {
+        out[i] = (char)(0x80 | (cp & 0x3F));
     }
-    if (cp < 0x10000) {
-        out[0] = (char)(0xE0 | cp >> 12);
-        out[1] = (char)(0x80 | (cp >> 6 & 0x3F));
-        out[2] = (char)(0x80 | (cp & 0x3F));
-        return 3;
-    }
-    out[0] = (char)(0xF0 | cp >> 18);
-    out[1] = (char)(0x80 | (cp >> 12 & 0x3F));
-    out[2] = (char)(0x80 | (cp >> 6 & 0x3F));
-    out[3] = (char)(0x80 | (cp & 0x3F));
-    return 4;
+    out[0] = (char)(leads[n] | cp);
+    return n;
 }
 
 bool utf8_valid(const char *s, size_t n, size_t *bad_at)
