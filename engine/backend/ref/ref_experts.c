@@ -4,12 +4,12 @@
 #include <math.h>
 #include <string.h>
 
-/* Computes out[n] = x . row `first + n` of w, plus its bias. */
-static void multiply_rows(const struct ref_run *r, plan_weight_id id, plan_weight_id bias_id, uint32_t first,
-                          uint32_t n_out, const float *x, float *out)
+/* Computes out[n] = x . row n of expert e in w[k], plus its bias. */
+static void multiply_rows(const struct ref_run *r, int k, uint32_t e, const float *x, float *out)
 {
-    const struct plan_weight *w = &r->m->plan->weights[id];
-    const float *bias = ref_vector(r, bias_id);
+    const struct plan_weight *w = &r->m->plan->weights[r->step->w[k]];
+    const float *bias = ref_vector(r, r->step->bias[k]);
+    uint32_t n_out = w->n_out / r->m->plan->moe.n_experts, first = e * n_out;
     for (uint32_t n = 0; n < n_out; n++) {
         ref_math_dequantize(w, first + n, r->scratch);
         out[n] = ref_math_dot(x, r->scratch, w->n_in) + (bias != NULL ? bias[first + n] : 0);
@@ -32,12 +32,12 @@ void ref_experts_row(const struct ref_run *r, int32_t i)
             if (route[k + slot] != (float)e) {
                 continue;
             }
-            multiply_rows(r, s->w[0], s->bias[0], e * ff, ff, x, gate);
-            multiply_rows(r, s->w[1], s->bias[1], e * ff, ff, x, up);
+            multiply_rows(r, 0, e, x, gate);
+            multiply_rows(r, 1, e, x, up);
             for (uint32_t n = 0; n < ff; n++) {
                 gate[n] = ref_math_glu(s->act, gate[n], up[n]);
             }
-            multiply_rows(r, s->w[2], s->bias[2], e * width, width, gate, y);
+            multiply_rows(r, 2, e, gate, y);
             for (uint32_t n = 0; n < width; n++) {
                 ref_row(r, s->dst, i)[n] += s->scale * route[slot] * y[n];
             }

@@ -42,8 +42,10 @@ struct ref_run {
 /* Returns the number of rows of the current step. */
 static inline int32_t ref_rows(const struct ref_run *r)
 {
-    const struct backend_batch *b = r->batch;
-    return r->step->rows == PLAN_HIDDEN_ROWS ? b->n_hidden : r->step->rows == PLAN_LOGIT_ROWS ? b->n_logits : b->n_rows;
+    const int32_t n[] = {[PLAN_ALL_ROWS] = r->batch->n_rows,
+                         [PLAN_LOGIT_ROWS] = r->batch->n_logits,
+                         [PLAN_HIDDEN_ROWS] = r->batch->n_hidden};
+    return n[r->step->rows];
 }
 
 static inline float *ref_row(const struct ref_run *r, plan_buf_id id, int32_t row)
@@ -73,6 +75,8 @@ static inline float *ref_kv_at(const struct ref_run *r, int32_t seq, int32_t pos
 /* Writes row `row` of w to out[n_in]. */
 void ref_math_dequantize(const struct plan_weight *w, uint32_t row, float *out);
 float ref_math_dot(const float *a, const float *b, uint32_t n);
+/* Returns the variance of x[n], and its mean. */
+double ref_math_variance(const float *x, uint32_t n, double *mean);
 /* Write the norm of x[n] to out[n], which can be x; w[n] and bias[n] can be NULL. */
 void ref_math_rmsnorm(const float *x, const float *w, float eps, uint32_t n, float *out);
 void ref_math_layer_norm(const float *x, const float *w, const float *bias, float eps, uint32_t n, float *out);

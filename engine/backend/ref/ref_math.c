@@ -29,20 +29,26 @@ void ref_math_rmsnorm(const float *x, const float *w, float eps, uint32_t n, flo
     }
 }
 
+double ref_math_variance(const float *x, uint32_t n, double *mean)
+{
+    double squares = 0;
+    *mean = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        *mean += (double)x[i] / n;
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        squares += (x[i] - *mean) * (x[i] - *mean);
+    }
+    return squares / n;
+}
+
 /* [Ba 2016]; w and bias can be NULL. */
 void ref_math_layer_norm(const float *x, const float *w, const float *bias, float eps, uint32_t n, float *out)
 {
-    double mean = 0, squares = 0;
+    double mean, scale = 1.0 / sqrt(ref_math_variance(x, n, &mean) + (double)eps);
     for (uint32_t i = 0; i < n; i++) {
-        mean += (double)x[i] / n;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        squares += (x[i] - mean) * (x[i] - mean);
-    }
-    double scale = 1.0 / sqrt(squares / n + (double)eps);
-    for (uint32_t i = 0; i < n; i++) {
-        out[i] =
-            (float)((x[i] - mean) * scale * (w == NULL ? 1.0 : (double)w[i]) + (bias == NULL ? 0.0 : (double)bias[i]));
+        double y = (x[i] - mean) * scale * (w == NULL ? 1.0 : (double)w[i]);
+        out[i] = (float)(y + (bias == NULL ? 0.0 : (double)bias[i]));
     }
 }
 
@@ -67,10 +73,16 @@ float ref_math_activate(enum plan_act act, float x)
 
 float ref_math_glu(enum plan_act act, float gate, float up)
 {
-    return ref_math_activate(act, gate) * (act != PLAN_CLAMPED ? up : up > 7 ? 8 : up < -7 ? -6 : up + 1);
+    if (act == PLAN_CLAMPED) {
+        up = MAX_OF(-7.0f, MIN_OF(7.0f, up)) + 1;
+    }
+    return ref_math_activate(act, gate) * up;
 }
 
 float ref_math_map(enum plan_map how, double v)
 {
-    return (float)(how == PLAN_MAP_NONE ? v : (how == PLAN_MAP_SILU ? v : 1.0) / (1.0 + exp(-v)));
+    if (how == PLAN_MAP_NONE) {
+        return (float)v;
+    }
+    return (float)((how == PLAN_MAP_SILU ? v : 1.0) / (1.0 + exp(-v)));
 }

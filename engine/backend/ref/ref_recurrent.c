@@ -6,8 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-/* --- one row of a head -------------------------------------------------------------------------------------------- */
-
 static double softplus(double x) { return x > 30 ? x : log1p(exp(x)); }
 
 /* Scales x to length 1, times scale. The floor is the one of transformers 5 and flash-linear-attention. */
@@ -19,52 +17,6 @@ static void bring_to_length(const float *x, uint32_t n, double scale, double *ou
     }
     for (uint32_t i = 0; i < n; i++) {
         out[i] = x[i] * scale / sqrt(sum);
-    }
-}
-
-/* Updates the state [dk][dv] and computes out[dv]. q[dk] and k[dk] have any length; v[dv]. */
-static void delta(const struct plan_delta *d, const float *q, const float *k, const float *v, double decay, double beta,
-                  float *state, float *out)
-{
-    double query[PLAN_MAX_HEAD], key[PLAN_MAX_HEAD], column[PLAN_MAX_HEAD];
-    bring_to_length(q, d->key_dim, 1.0 / sqrt(d->key_dim), query);
-    bring_to_length(k, d->key_dim, 1.0, key);
-    for (uint32_t n = 0; n < d->value_dim; n++) {
-        double known = 0, y = 0;
-        for (uint32_t j = 0; j < d->key_dim; j++) {
-            column[j] = decay * state[(size_t)j * d->value_dim + n];
-            known += column[j] * key[j];
-        }
-        double change = beta * (v[n] - known);
-        for (uint32_t j = 0; j < d->key_dim; j++) {
-            column[j] += key[j] * change;
-            y += column[j] * query[j];
-            state[(size_t)j * d->value_dim + n] = (float)column[j];
-        }
-        out[n] = (float)y;
-    }
-}
-
-/* Inputs of a head of a state space from a row. */
-struct ssm_head {
-    const float *x;        /* [p] */
-    const float *in, *out; /* [n] each: B, C */
-    double dt, rate, skip; /* the step; the head's A (negative) and D */
-};
-
-/* Updates the state [n][p] and computes out[p]. */
-static void ssm(const struct plan_ssm *m, const struct ssm_head *head, float *state, float *out)
-{
-    double decay = exp(head->dt * head->rate);
-    for (uint32_t i = 0; i < m->head_dim; i++) {
-        double y = 0, input = head->dt * head->x[i];
-        for (uint32_t j = 0; j < m->state_dim; j++) {
-            float *at = state + (size_t)j * m->head_dim + i;
-            double s = decay * *at + head->in[j] * input;
-            y += s * head->out[j];
-            *at = (float)s;
-        }
-        out[i] = (float)(y + head->skip * head->x[i]);
     }
 }
 
@@ -142,7 +94,7 @@ void ref_recurrent_conv(const struct ref_run *r, int from, int to)
     }
 }
 
-/* Updates the state of value head h with row i and computes the head's output. */
+/* Updates the state [dk][dv] of value head h with row i and computes the head's output [dv]. */
 static void delta_row(const struct ref_run *r, int32_t i, uint32_t h, float *state)
 {
     const struct plan_step *s = r->step;
@@ -152,29 +104,50 @@ static void delta_row(const struct ref_run *r, int32_t i, uint32_t h, float *sta
     double x = (double)ref_row(r, s->delta.alpha, i)[h] + ref_vector(r, s->bias[0])[h];
     double decay = exp(ref_vector(r, s->w[0])[h] * softplus(x));
     double beta = 1.0 / (1.0 + exp(-(double)ref_row(r, s->delta.beta, i)[h]));
+    double query[PLAN_MAX_HEAD], key[PLAN_MAX_HEAD], column[PLAN_MAX_HEAD];
     float *out = ref_row(r, s->dst, i) + h * d->value_dim;
-    delta(d, q, k, v, decay, beta, state, out);
+    bring_to_length(q, d->key_dim, 1.0 / sqrt(d->key_dim), query);
+    bring_to_length(k, d->key_dim, 1.0, key);
+    for (uint32_t n = 0; n < d->value_dim; n++) {
+        double known = 0, y = 0;
+        for (uint32_t j = 0; j < d->key_dim; j++) {
+            column[j] = decay * state[(size_t)j * d->value_dim + n];
+            known += column[j] * key[j];
+        }
+        double change = beta * (v[n] - known);
+        for (uint32_t j = 0; j < d->key_dim; j++) {
+            column[j] += key[j] * change;
+            y += column[j] * query[j];
+            state[(size_t)j * d->value_dim + n] = (float)column[j];
+        }
+        out[n] = (float)y;
+    }
     if (s->w[1] != PLAN_NONE) {
         ref_math_rmsnorm(out, ref_vector(r, s->w[1]), s->eps, d->value_dim, out);
     }
 }
 
-/* Updates the state of head h with row i and computes the head's output. */
+/* Updates the state [n][p] of head h with row i and computes the head's output [p]. */
 static void ssm_row(const struct ref_run *r, int32_t i, uint32_t h, float *state)
 {
     const struct plan_step *s = r->step;
     const struct plan_ssm *m = &r->m->plan->ssm;
-    const float *x = ref_row(r, s->src, i);
-    const float *in = x + m->n_heads * m->head_dim + h / (m->n_heads / m->n_groups) * m->state_dim;
-    struct ssm_head head = {
-        .x = x + h * m->head_dim,
-        .in = in,
-        .out = in + m->n_groups * m->state_dim,
-        .dt = softplus((double)ref_row(r, s->ssm.dt, i)[h] + ref_vector(r, s->bias[0])[h]),
-        .rate = ref_vector(r, s->w[0])[h],
-        .skip = ref_vector(r, s->w[1])[h],
-    };
-    ssm(m, &head, state, ref_row(r, s->dst, i) + h * m->head_dim);
+    const float *all = ref_row(r, s->src, i), *x = all + h * m->head_dim; /* x, B and C */
+    const float *in = all + m->n_heads * m->head_dim + h / (m->n_heads / m->n_groups) * m->state_dim;
+    const float *out_of = in + m->n_groups * m->state_dim;
+    double dt = softplus((double)ref_row(r, s->ssm.dt, i)[h] + ref_vector(r, s->bias[0])[h]);
+    double rate = ref_vector(r, s->w[0])[h], skip = ref_vector(r, s->w[1])[h], decay = exp(dt * rate);
+    float *out = ref_row(r, s->dst, i) + h * m->head_dim;
+    for (uint32_t n = 0; n < m->head_dim; n++) {
+        double y = 0, input = dt * x[n];
+        for (uint32_t j = 0; j < m->state_dim; j++) {
+            float *at = state + (size_t)j * m->head_dim + n;
+            double sum = decay * *at + in[j] * input;
+            y += sum * out_of[j];
+            *at = (float)sum;
+        }
+        out[n] = (float)(y + skip * x[n]);
+    }
 }
 
 /* Updates the state of a head with row i and computes the head's output. */

@@ -6,14 +6,8 @@
 /* Returns the number that a sparse gate subtracts from each of x[n]: mean + cutoff * standard deviation. */
 static double cutoff_of(const float *x, uint32_t n, float cutoff)
 {
-    double mean = 0, squares = 0;
-    for (uint32_t i = 0; i < n; i++) {
-        mean += (double)x[i] / n;
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        squares += (x[i] - mean) * (x[i] - mean);
-    }
-    return mean + (double)cutoff * sqrt(squares / n);
+    double mean, variance = ref_math_variance(x, n, &mean);
+    return mean + (double)cutoff * sqrt(variance);
 }
 
 static double mean_square(const float *x, uint32_t n)
@@ -25,19 +19,6 @@ static double mean_square(const float *x, uint32_t n)
     return sum / n;
 }
 
-/* Applies the step to src[n] and writes dst[n]. w[n] and level[n] can be NULL; dst can be src. */
-static void add(const struct plan_step *s, const float *src, const float *w, const float *level, uint32_t n, float *dst)
-{
-    double factor = 1;
-    if (level != NULL) {
-        factor = sqrt(mean_square(level, n) / fmax(mean_square(src, n), (double)s->eps));
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        double y = src[i] * factor * (w != NULL ? (double)w[i] : 1.0);
-        dst[i] = (float)((double)s->scale * (y + (s->adds ? (double)dst[i] : 0.0)));
-    }
-}
-
 /* Computes out[n_out] = coefs[n_out][n] tanh(logits[n]). */
 static void mix(const float *coefs, const float *logits, uint32_t n_out, uint32_t n, double *out)
 {
@@ -45,40 +26,6 @@ static void mix(const float *coefs, const float *logits, uint32_t n_out, uint32_
         out[i] = 0;
         for (uint32_t j = 0; j < n; j++) {
             out[i] += coefs[i * n + j] * tanh((double)logits[j]);
-        }
-    }
-}
-
-/* Predicts streams x[n_streams][width], in place, from the router's logits[n_streams]. coefs: w[0] of the step. */
-static void predict(const struct plan_step *s, const float *logits, const float *coefs, uint32_t width, float *const *x)
-{
-    uint32_t n = s->streams.n;
-    double c[PLAN_MAX_STREAMS * PLAN_MAX_STREAMS], old[PLAN_MAX_STREAMS];
-    mix(coefs, logits, n * n, n, c);
-    for (uint32_t k = 0; k < width; k++) {
-        for (uint32_t j = 0; j < n; j++) {
-            old[j] = x[j][k];
-        }
-        for (uint32_t i = 0; i < n; i++) {
-            double sum = old[i];
-            for (uint32_t j = 0; j < n; j++) {
-                sum += c[i * n + j] * old[j];
-            }
-            x[i][k] = (float)sum;
-        }
-    }
-}
-
-/* Corrects the streams with the block's output, block[width]. */
-static void correct(const struct plan_step *s, const float *logits, const float *coefs, const float *block,
-                    uint32_t width, float *const *x)
-{
-    double c[PLAN_MAX_STREAMS];
-    mix(coefs, logits, s->streams.n, s->streams.n, c);
-    for (uint32_t k = 0; k < width; k++) {
-        double change = (double)block[k] - x[s->streams.first][k];
-        for (uint32_t i = 0; i < s->streams.n; i++) {
-            x[i][k] = (float)(x[i][k] + (1 + c[i]) * change);
         }
     }
 }
@@ -112,8 +59,17 @@ void ref_streams_multiply_row(const struct ref_run *r, int32_t i)
 void ref_streams_sum_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_step *s = r->step;
-    const float *level = s->sum.level != PLAN_NONE ? ref_row(r, s->sum.level, i) : NULL;
-    add(s, ref_row(r, s->src, i), ref_vector(r, s->w[0]), level, r->m->plan->bufs[s->dst].width, ref_row(r, s->dst, i));
+    uint32_t n = r->m->plan->bufs[s->dst].width;
+    const float *src = ref_row(r, s->src, i), *w = ref_vector(r, s->w[0]);
+    float *dst = ref_row(r, s->dst, i); /* can be src */
+    double factor = 1;
+    if (s->sum.level != PLAN_NONE) {
+        factor = sqrt(mean_square(ref_row(r, s->sum.level, i), n) / fmax(mean_square(src, n), (double)s->eps));
+    }
+    for (uint32_t k = 0; k < n; k++) {
+        double y = src[k] * factor * (w != NULL ? (double)w[k] : 1.0);
+        dst[k] = (float)((double)s->scale * (y + (s->adds ? (double)dst[k] : 0.0)));
+    }
 }
 
 void ref_streams_reduce_row(const struct ref_run *r, int32_t i)
@@ -137,16 +93,37 @@ static void list_streams(const struct ref_run *r, int32_t i, float *x[PLAN_MAX_S
 void ref_streams_predict_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_step *s = r->step;
+    uint32_t n = s->streams.n;
     float *x[PLAN_MAX_STREAMS];
+    double c[PLAN_MAX_STREAMS * PLAN_MAX_STREAMS], old[PLAN_MAX_STREAMS];
     list_streams(r, i, x);
-    predict(s, ref_row(r, s->src, i), ref_vector(r, s->w[0]), r->m->plan->bufs[s->dst].width, x);
+    mix(ref_vector(r, s->w[0]), ref_row(r, s->src, i), n * n, n, c);
+    for (uint32_t k = 0; k < r->m->plan->bufs[s->dst].width; k++) {
+        for (uint32_t j = 0; j < n; j++) {
+            old[j] = x[j][k];
+        }
+        for (uint32_t a = 0; a < n; a++) {
+            double sum = old[a];
+            for (uint32_t j = 0; j < n; j++) {
+                sum += c[a * n + j] * old[j];
+            }
+            x[a][k] = (float)sum;
+        }
+    }
 }
 
 void ref_streams_correct_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_step *s = r->step;
+    const float *block = ref_row(r, s->src, i);
     float *x[PLAN_MAX_STREAMS];
+    double c[PLAN_MAX_STREAMS];
     list_streams(r, i, x);
-    correct(s, ref_row(r, s->streams.routes, i), ref_vector(r, s->w[0]), ref_row(r, s->src, i),
-            r->m->plan->bufs[s->dst].width, x);
+    mix(ref_vector(r, s->w[0]), ref_row(r, s->streams.routes, i), s->streams.n, s->streams.n, c);
+    for (uint32_t k = 0; k < r->m->plan->bufs[s->dst].width; k++) {
+        double change = (double)block[k] - x[s->streams.first][k];
+        for (uint32_t a = 0; a < s->streams.n; a++) {
+            x[a][k] = (float)(x[a][k] + (1 + c[a]) * change);
+        }
+    }
 }
