@@ -179,10 +179,10 @@ void cpu_attention_begin(struct backend_model *m, const struct backend_batch *ba
 /* --- running ---------------------------------------------------------------------------------------------------- */
 
 /* Finds the positions visible to rows of a block in a step with a window to both sides. */
-static void look_ahead(const struct plan_step *s, const int32_t *own, int32_t n_rows, struct kern_attention_args *a,
+static void look_ahead(const struct plan_step *s, const int32_t *own, struct kern_attention_args *a,
                        int32_t first[ATTENTION_ROWS], int32_t last[ATTENTION_ROWS])
 {
-    for (int32_t i = 0; i < n_rows; i++) {
+    for (int32_t i = 0; i < a->n_rows; i++) {
         first[i] = MAX_OF(own[i] - s->attention.window + 1, 0);
         last[i] = MIN_OF(own[i] + s->attention.ahead, a->pos[i]);
     }
@@ -246,7 +246,7 @@ static void run_task(const struct cpu_run *r, int task, int next, int n_tasks, i
         fetch_ahead(r, next, n_shares, &a);
     }
     if (m->plan->is_bidirectional && s->attention.window > 0) {
-        look_ahead(s, r->batch->pos + b->row, b->n_rows, &a, first, last);
+        look_ahead(s, r->batch->pos + b->row, &a, first, last);
     }
     if (piece->n == 0) {
         m->kern.attention(&a);

@@ -80,12 +80,27 @@ void cpu_multiply(const struct backend_model *m, const struct cpu_weight *w, uin
     m->kern.matmul[w->kind](&a);
 }
 
-/* Adds bias[column..) to each row of a tile of `columns` outputs; bias can be NULL. */
-static void add_bias(const struct cpu_run *e, float *tile, size_t tile_stride, int32_t n, const float *bias,
-                     uint32_t column, uint32_t columns)
+/* A computed tile: rows [row, row + n), each `stride` floats after the one before, of columns [column, column +
+ * columns). */
+struct tile {
+    int32_t row, n;
+    size_t stride;
+    uint32_t column, columns;
+};
+
+/* Returns the tile of the operand's rows and panels [panel, panel + n_panels). */
+static struct tile tile_of(const struct cpu_operand *o, const struct cpu_weight *w, uint32_t panel, uint32_t n_panels)
 {
-    for (int32_t i = 0; i < n && bias != NULL; i++) {
-        e->m->kern.add(tile + (size_t)i * tile_stride, bias + column, columns);
+    uint32_t column = panel * PANEL_ROWS, wide = n_panels * PANEL_ROWS;
+    return (struct tile){o->row, o->n, wide, column, MIN_OF(wide, w->n_out - column)};
+}
+
+/* Adds a bias, if there is one, to each row of a tile. */
+static void add_bias(const struct cpu_run *e, const struct tile *t, plan_weight_id id, float *y)
+{
+    const float *bias = cpu_vector(e, id);
+    for (int32_t i = 0; i < t->n && bias != NULL; i++) {
+        e->m->kern.add(y + (size_t)i * t->stride, bias + t->column, t->columns);
     }
 }
 
@@ -106,56 +121,52 @@ static void ones(float *row, uint32_t n)
     }
 }
 
-/* Stores columns [column, column + columns) of a computed tile of a matmul. */
-static void finish_matmul(const struct cpu_run *e, const struct cpu_operand *o, size_t tile_stride, uint32_t column,
-                          uint32_t columns)
+/* Stores a computed tile of a matmul. */
+static void finish_matmul(const struct cpu_run *e, const struct tile *t)
 {
     const struct plan_step *s = &e->step->step;
     float *y = e->scratch->tile[0];
-    add_bias(e, y, tile_stride, o->n, cpu_vector(e, s->bias[0]), column, columns);
-    for (int32_t i = 0; i < o->n; i++, y += tile_stride) {
-        float *out = cpu_row(e, s->dst, o->row + i) + column;
+    add_bias(e, t, s->bias[0], y);
+    for (int32_t i = 0; i < t->n; i++, y += t->stride) {
+        float *out = cpu_row(e, s->dst, t->row + i) + t->column;
         if (s->adds) {
-            scale_row(y, columns, s->scale);
-            e->m->kern.add(out, y, columns);
+            scale_row(y, t->columns, s->scale);
+            e->m->kern.add(out, y, t->columns);
         } else {
-            memcpy(out, y, columns * sizeof *out);
+            memcpy(out, y, t->columns * sizeof *out);
         }
     }
 }
 
 /* Like finish_matmul() for both tiles of a GLU, or only its gate. */
-static void finish_glu(const struct cpu_run *e, const struct cpu_operand *o, size_t tile_stride, uint32_t column,
-                       uint32_t columns)
+static void finish_glu(const struct cpu_run *e, const struct tile *t)
 {
     const struct plan_step *s = &e->step->step;
     float *gate = e->scratch->tile[0], *up = e->scratch->tile[1];
     bool is_gated = s->w[1] != PLAN_NONE;
-    add_bias(e, gate, tile_stride, o->n, cpu_vector(e, s->bias[0]), column, columns);
+    add_bias(e, t, s->bias[0], gate);
     if (is_gated) {
-        add_bias(e, up, tile_stride, o->n, cpu_vector(e, s->bias[1]), column, columns);
+        add_bias(e, t, s->bias[1], up);
     } else {
-        ones(up, columns);
+        ones(up, t->columns);
     }
-    for (int32_t i = 0; i < o->n; i++) {
-        e->m->kern.glu((enum kern_act)s->act, gate + (size_t)i * tile_stride,
-                       is_gated ? up + (size_t)i * tile_stride : up, columns, cpu_row(e, s->dst, o->row + i) + column);
+    for (int32_t i = 0; i < t->n; i++, gate += t->stride, up += is_gated ? t->stride : 0) {
+        e->m->kern.glu((enum kern_act)s->act, gate, up, t->columns, cpu_row(e, s->dst, t->row + i) + t->column);
     }
 }
 
-static void finish_logits(const struct cpu_run *e, const struct cpu_operand *o, size_t tile_stride, uint32_t column,
-                          uint32_t columns)
+static void finish_logits(const struct cpu_run *e, const struct tile *t)
 {
     const struct plan_step *s = &e->step->step;
     float cap = s->logits.softcap;
-    for (int32_t i = 0; i < o->n; i++) {
-        const float *y = e->scratch->tile[0] + (size_t)i * tile_stride;
-        float *out = e->batch->logits + (size_t)(o->row + i) * e->m->plan->n_vocab + column;
+    for (int32_t i = 0; i < t->n; i++) {
+        const float *y = e->scratch->tile[0] + (size_t)i * t->stride;
+        float *out = e->batch->logits + (size_t)(t->row + i) * e->m->plan->n_vocab + t->column;
         if (s->scale == 1.0f && cap == 0) {
-            memcpy(out, y, columns * sizeof *out);
+            memcpy(out, y, t->columns * sizeof *out);
             continue;
         }
-        for (uint32_t j = 0; j < columns; j++) {
+        for (uint32_t j = 0; j < t->columns; j++) {
             float v = y[j] * s->scale;
             out[j] = cap != 0 ? cap * tanhf(v / cap) : v;
         }
@@ -204,22 +215,30 @@ static void store_kv(const struct cpu_run *e, int32_t row, uint32_t kv_head, con
                         cpu_values(e->m, layer, kv_head, page));
 }
 
-static void query_tile(const struct cpu_run *e, const struct cpu_operand *o, uint32_t head)
+/* Computes the tile of a head of Q (part 0), K (1) or V (2), with its bias, and returns the floats between its rows. */
+static size_t head_part(const struct cpu_run *e, const struct cpu_operand *o, int part, uint32_t head)
 {
     const struct plan_step *s = &e->step->step;
-    const struct cpu_weight *w = &e->m->weights[s->w[0]];
+    const struct cpu_weight *w = &e->m->weights[s->w[part]];
+    const float *bias = cpu_vector(e, s->bias[part]);
     uint32_t d = heads_of(e)->head_dim;
     size_t stride = (size_t)w->group_panels * PANEL_ROWS;
-    float *tile = e->scratch->tile[0];
-    cpu_multiply(e->m, w, head * w->group_panels, w->group_panels, o, tile);
-    for (int32_t i = 0; i < o->n; i++) {
-        float *q = tile + (size_t)i * stride;
-        if (s->bias[0] != PLAN_NONE) {
-            const float *bias = cpu_vector(e, s->bias[0]) + head * d; /* unaligned for odd head widths */
-            for (uint32_t j = 0; j < d; j++) {
-                q[j] += bias[j];
-            }
+    float *y = e->scratch->tile[part == 2];
+    cpu_multiply(e->m, w, head * w->group_panels, w->group_panels, o, y);
+    for (int32_t i = 0; i < o->n && bias != NULL; i++, y += stride) {
+        for (uint32_t j = 0; j < d; j++) { /* the bias is unaligned for odd head widths */
+            y[j] += bias[head * d + j];
         }
+    }
+    return stride;
+}
+
+static void query_tile(const struct cpu_run *e, const struct cpu_operand *o, uint32_t head)
+{
+    uint32_t d = heads_of(e)->head_dim;
+    float *q = e->scratch->tile[0];
+    size_t stride = head_part(e, o, 0, head);
+    for (int32_t i = 0; i < o->n; i++, q += stride) {
         finish_query(e, q, o->row + i);
         memcpy(cpu_row(e, e->step->step.dst, o->row + i) + head * d, q, d * sizeof *q);
     }
@@ -227,24 +246,10 @@ static void query_tile(const struct cpu_run *e, const struct cpu_operand *o, uin
 
 static void key_value_tile(const struct cpu_run *e, const struct cpu_operand *o, uint32_t kv_head)
 {
-    const struct plan_step *s = &e->step->step;
-    uint32_t d = heads_of(e)->head_dim;
-    for (int part = 1; part <= 2; part++) {
-        const struct cpu_weight *w = &e->m->weights[s->w[part]];
-        cpu_multiply(e->m, w, kv_head * w->group_panels, w->group_panels, o, e->scratch->tile[part - 1]);
-        const float *bias = cpu_vector(e, s->bias[part]);
-        for (int32_t i = 0; i < o->n && bias != NULL; i++) {
-            float *y = e->scratch->tile[part - 1] + (size_t)i * w->group_panels * PANEL_ROWS;
-            for (uint32_t j = 0; j < d; j++) {
-                y[j] += bias[kv_head * d + j];
-            }
-        }
-    }
-    size_t stride = (size_t)e->m->weights[s->w[1]].group_panels * PANEL_ROWS;
-    for (int32_t i = 0; i < o->n; i++) {
-        float *k = e->scratch->tile[0] + (size_t)i * stride;
-        float *v = e->scratch->tile[1] + (size_t)i * stride;
-        finish_head(e, k, s->heads.k_norm, o->row + i);
+    float *k = e->scratch->tile[0], *v = e->scratch->tile[1];
+    size_t k_stride = head_part(e, o, 1, kv_head), v_stride = head_part(e, o, 2, kv_head);
+    for (int32_t i = 0; i < o->n; i++, k += k_stride, v += v_stride) {
+        finish_head(e, k, e->step->step.heads.k_norm, o->row + i);
         finish_value(e, v);
         store_kv(e, o->row + i, kv_head, k, v);
     }
@@ -252,18 +257,20 @@ static void key_value_tile(const struct cpu_run *e, const struct cpu_operand *o,
 
 /* --- steps ------------------------------------------------------------------------------------------------------ */
 
-/* Computes this thread's rows and columns (panels, or heads for QKV) of a matmul step with n_columns columns. */
-static void share_matmul(const struct cpu_run *e, int n_columns, int *row_from, int *row_to, int *from, int *to)
+/* A thread's rows and columns (panels, or heads for QKV) of a step. */
+struct share {
+    int row, row_to, from, to;
+};
+
+static struct share share_of(const struct cpu_run *e, int n_columns)
 {
-    *row_from = 0;
-    *row_to = e->n_rows;
-    *from = 0;
-    *to = n_columns;
+    struct share s = {0, e->n_rows, 0, n_columns};
     if (e->is_by_rows) {
-        pool_share(e->n_rows, e->thread, e->n_threads, row_from, row_to);
+        pool_share(e->n_rows, e->thread, e->n_threads, &s.row, &s.row_to);
     } else {
-        pool_share(n_columns, e->thread, e->n_threads, from, to);
+        pool_share(n_columns, e->thread, e->n_threads, &s.from, &s.to);
     }
+    return s;
 }
 
 /* Counts columns of QKV in head tiles: a query head is one, a KV head (keys and values) two. A KV head belongs to the
@@ -272,14 +279,10 @@ static void run_qkv(const struct cpu_run *e)
 {
     int n_heads = (int)e->m->plan->n_heads;
     int n_kv_heads = e->step->step.w[1] != PLAN_NONE ? (int)heads_of(e)->n_kv_heads : 0;
-    int row, row_to, from, to;
-    share_matmul(e, n_heads + 2 * n_kv_heads, &row, &row_to, &from, &to);
-    if (from == to) {
-        return;
-    }
-    for (; row < row_to; row += (int32_t)CPU_TILE_ROWS) {
-        struct cpu_operand o = prepare(e, row, MIN_OF(row_to - row, (int32_t)CPU_TILE_ROWS));
-        for (int c = from; c < to; c++) {
+    struct share s = share_of(e, n_heads + 2 * n_kv_heads);
+    for (int row = s.row; row < s.row_to && s.from < s.to; row += CPU_TILE_ROWS) {
+        struct cpu_operand o = prepare(e, row, MIN_OF(s.row_to - row, (int)CPU_TILE_ROWS));
+        for (int c = s.from; c < s.to; c++) {
             if (c < n_heads) {
                 query_tile(e, &o, (uint32_t)c);
             } else if ((c - n_heads) % 2 == 0) {
@@ -332,11 +335,10 @@ static void head_tile(const struct cpu_run *e, uint32_t h, int32_t row, int32_t 
 
 static void run_head_matmul(const struct cpu_run *e)
 {
-    int row, row_to, from, to;
-    share_matmul(e, (int)e->m->plan->n_heads, &row, &row_to, &from, &to);
-    for (; row < row_to; row += (int32_t)CPU_TILE_ROWS) {
-        for (int h = from; h < to; h++) {
-            head_tile(e, (uint32_t)h, row, MIN_OF(row_to - row, (int32_t)CPU_TILE_ROWS));
+    struct share s = share_of(e, (int)e->m->plan->n_heads);
+    for (int row = s.row; row < s.row_to; row += CPU_TILE_ROWS) {
+        for (int h = s.from; h < s.to; h++) {
+            head_tile(e, (uint32_t)h, row, MIN_OF(s.row_to - row, (int)CPU_TILE_ROWS));
         }
     }
 }
@@ -358,17 +360,15 @@ static void chunk_stats(const struct cpu_run *e, int32_t row, uint32_t chunk)
 static void run_logits(const struct cpu_run *e)
 {
     const struct cpu_weight *w = &e->m->weights[e->step->step.w[0]];
-    int row, row_to, from, to;
-    share_matmul(e, (int)e->m->n_chunks, &row, &row_to, &from, &to);
-    for (; row < row_to && from < to; row += CPU_TILE_ROWS) {
-        struct cpu_operand o = prepare(e, row, MIN_OF(row_to - row, (int)CPU_TILE_ROWS));
-        for (uint32_t chunk = (uint32_t)from; chunk < (uint32_t)to; chunk++) {
+    struct share s = share_of(e, (int)e->m->n_chunks);
+    for (int row = s.row; row < s.row_to && s.from < s.to; row += CPU_TILE_ROWS) {
+        struct cpu_operand o = prepare(e, row, MIN_OF(s.row_to - row, (int)CPU_TILE_ROWS));
+        for (uint32_t chunk = (uint32_t)s.from; chunk < (uint32_t)s.to; chunk++) {
             uint32_t end = MIN_OF(w->n_panels, (chunk + 1) * CPU_CHUNK_PANELS);
             for (uint32_t panel = chunk * CPU_CHUNK_PANELS; panel < end; panel += cpu_tile_panels(w)) {
-                uint32_t n_panels = MIN_OF(cpu_tile_panels(w), end - panel), column = panel * PANEL_ROWS;
-                cpu_multiply(e->m, w, panel, n_panels, &o, e->scratch->tile[0]);
-                finish_logits(e, &o, (size_t)n_panels * PANEL_ROWS, column,
-                              MIN_OF(n_panels * PANEL_ROWS, w->n_out - column));
+                struct tile t = tile_of(&o, w, panel, MIN_OF(cpu_tile_panels(w), end - panel));
+                cpu_multiply(e->m, w, panel, (uint32_t)t.stride / PANEL_ROWS, &o, e->scratch->tile[0]);
+                finish_logits(e, &t);
             }
             for (int32_t i = 0; i < o.n; i++) {
                 chunk_stats(e, row + i, chunk);
@@ -378,30 +378,27 @@ static void run_logits(const struct cpu_run *e)
 }
 
 /* Computes panels [from, to) of a matmul or GLU for rows [row, row + n), n <= CPU_TILE_ROWS. */
-static void run_row_tile(const struct cpu_run *e, int32_t row, int32_t n, int from, int to)
+static void run_row_tile(const struct cpu_run *e, int32_t row, int32_t n, uint32_t from, uint32_t to)
 {
     const struct plan_step *s = &e->step->step;
     const struct cpu_weight *w = &e->m->weights[s->w[0]];
-    int group = (int)cpu_tile_panels(w);
     struct cpu_operand o = prepare(e, row, n);
-    for (int panel = from; panel < to; panel += group) {
-        int n_panels = MIN_OF(group, to - panel);
-        cpu_multiply(e->m, w, (uint32_t)panel, (uint32_t)n_panels, &o, e->scratch->tile[0]);
+    for (uint32_t panel = from, n_panels; panel < to; panel += n_panels) {
+        n_panels = MIN_OF(cpu_tile_panels(w), to - panel);
+        struct tile t = tile_of(&o, w, panel, n_panels);
+        cpu_multiply(e->m, w, panel, n_panels, &o, e->scratch->tile[0]);
         if (s->w[1] != PLAN_NONE) {
-            cpu_multiply(e->m, &e->m->weights[s->w[1]], (uint32_t)panel, (uint32_t)n_panels, &o, e->scratch->tile[1]);
+            cpu_multiply(e->m, &e->m->weights[s->w[1]], panel, n_panels, &o, e->scratch->tile[1]);
         }
-        uint32_t column = (uint32_t)panel * PANEL_ROWS;
-        (s->op == PLAN_GLU ? finish_glu : finish_matmul)(e, &o, (size_t)n_panels * PANEL_ROWS, column,
-                                                         MIN_OF((uint32_t)n_panels * PANEL_ROWS, w->n_out - column));
+        (s->op == PLAN_GLU ? finish_glu : finish_matmul)(e, &t);
     }
 }
 
 static void run_matmul(const struct cpu_run *e)
 {
-    int row, row_to, from, to;
-    share_matmul(e, (int)e->m->weights[e->step->step.w[0]].n_panels, &row, &row_to, &from, &to);
-    for (; row < row_to && from < to; row += (int32_t)CPU_TILE_ROWS) {
-        run_row_tile(e, row, MIN_OF(row_to - row, (int32_t)CPU_TILE_ROWS), from, to);
+    struct share s = share_of(e, (int)e->m->weights[e->step->step.w[0]].n_panels);
+    for (int row = s.row; row < s.row_to && s.from < s.to; row += CPU_TILE_ROWS) {
+        run_row_tile(e, row, MIN_OF(s.row_to - row, (int)CPU_TILE_ROWS), (uint32_t)s.from, (uint32_t)s.to);
     }
 }
 
@@ -413,7 +410,7 @@ static void run_pair(struct cpu_run *e)
     for (; e->tile < row_to; e->tile += (int32_t)CPU_TILE_ROWS) {
         for (int i = 0; i < 2; i++, e->step++) {
             run_row_tile(e, e->tile, MIN_OF(row_to - e->tile, (int32_t)CPU_TILE_ROWS), 0,
-                         (int)e->m->weights[e->step->step.w[0]].n_panels);
+                         e->m->weights[e->step->step.w[0]].n_panels);
         }
         e->step -= 2;
     }
@@ -473,27 +470,22 @@ static void finish_heads(const struct cpu_run *e, int32_t row)
     }
 }
 
+/* Returns the sum of a row, times w if it is not NULL. The order does not depend on the vector width. */
+static double sum_of(const float *x, const float *w, size_t n)
+{
+    double sum[4] = {0};
+    for (size_t i = 0; i < n; i++) {
+        sum[i % 4] += x[i] * (w != NULL ? (double)w[i] : 1.0);
+    }
+    return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
 /* Computes dst *= sigmoid(src . w[0]). */
 static void gate_row(const struct cpu_run *e, int32_t row)
 {
-    const float *x = cpu_row(e, e->step->step.src, row), *w = cpu_vector(e, e->step->step.w[0]);
-    size_t n = cpu_width(e, e->step->step.src);
-    double sum[4] = {0};
-    for (size_t i = 0; i < n; i++) {
-        sum[i % 4] += (double)x[i] * w[i];
-    }
-    float factor = (float)(1.0 / (1.0 + exp(-((sum[0] + sum[1]) + (sum[2] + sum[3])))));
-    scale_row(cpu_row(e, e->step->step.dst, row), (uint32_t)cpu_width(e, e->step->step.dst), factor);
-}
-
-/* Returns the mean of a row. The order of its sum does not depend on the vector width. */
-static float mean_of(const float *x, size_t n)
-{
-    double sum[4] = {0};
-    for (size_t i = 0; i < n; i++) {
-        sum[i % 4] += x[i];
-    }
-    return (float)(((sum[0] + sum[1]) + (sum[2] + sum[3])) / (double)n);
+    const struct plan_step *s = &e->step->step;
+    double dot = sum_of(cpu_row(e, s->src, row), cpu_vector(e, s->w[0]), cpu_width(e, s->src));
+    scale_row(cpu_row(e, s->dst, row), (uint32_t)cpu_width(e, s->dst), (float)(1.0 / (1.0 + exp(-dot))));
 }
 
 /* Writes the norm of x to out, which can be x. LayerNorm is RMSNorm of x minus its mean. */
@@ -502,7 +494,7 @@ static void norm(const struct cpu_run *e, const float *x, float *out)
     const struct plan_step *s = &e->step->step;
     size_t width = cpu_width(e, e->step->step.src);
     if (s->norm.centers) {
-        float mean = mean_of(x, width), *own = e->scratch->normed;
+        float mean = (float)(sum_of(x, NULL, width) / (double)width), *own = e->scratch->normed;
         for (size_t i = 0; i < width; i++) {
             own[i] = x[i] - mean;
         }
