@@ -730,8 +730,8 @@ static enum err move_layer(struct backend_model *m, const struct opencl_kv *kv, 
                       info);
 }
 
-static enum err move_page(struct backend_model *m, struct backend_page page, enum backend_form form, void *at,
-                          bool writes, struct err_info *info)
+static enum err opencl_page_copy(struct backend_model *m, struct backend_page page, enum backend_form form, void *at,
+                                 bool writes, struct err_info *info)
 {
     unsigned char *own = at, *room = NULL;
     float *floats = at;
@@ -760,27 +760,10 @@ static enum err move_page(struct backend_model *m, struct backend_page page, enu
     return err;
 }
 
-static enum err opencl_page_read(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
-                                 struct err_info *info)
+static enum err opencl_state_copy(struct backend_model *m, int32_t state, void *bytes, bool writes,
+                                  struct err_info *info)
 {
-    return move_page(m, page, form, out, false, info);
-}
-
-static enum err opencl_page_write(struct backend_model *m, struct backend_page page, enum backend_form form,
-                                  const void *bytes, struct err_info *info)
-{
-    return move_page(m, page, form, (void *)(uintptr_t)bytes, true, info); /* only read */
-}
-
-static enum err opencl_state_read(struct backend_model *m, int32_t state, void *out, struct err_info *info)
-{
-    return move_bytes(m, m->states, m->bytes.state * (size_t)state, m->bytes.state, out, false, info);
-}
-
-static enum err opencl_state_write(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info)
-{
-    return move_bytes(m, m->states, m->bytes.state * (size_t)state, m->bytes.state, (void *)(uintptr_t)bytes, true,
-                      info);
+    return move_bytes(m, m->states, m->bytes.state * (size_t)state, m->bytes.state, bytes, writes, info);
 }
 
 static void opencl_info(const struct backend_model *m, struct backend_info *out)
@@ -803,10 +786,8 @@ const struct backend backend_opencl = {
     .open = opencl_open,
     .begin = opencl_begin,
     .wait = opencl_wait,
-    .page_read = opencl_page_read,
-    .page_write = opencl_page_write,
-    .state_read = opencl_state_read,
-    .state_write = opencl_state_write,
+    .page_copy = opencl_page_copy,
+    .state_copy = opencl_state_copy,
     .info = opencl_info,
     .rate = opencl_rate,
     .close = opencl_close,

@@ -425,7 +425,7 @@ static enum err compute(const struct step_case *c, const struct backend *b, stru
                         struct err_info *info)
 {
     for (int32_t i = 0; i < N_PAGES && c->page_floats != 0; i++) {
-        TRY(b->page_write(m, (struct backend_page){.page = i}, BACKEND_FLOATS, c->page, info));
+        TRY(b->page_copy(m, (struct backend_page){.page = i}, BACKEND_FLOATS, c->page, true, info));
     }
     r->has_right_stats = true;
     for (int k = 0, from = 0; k < (c->p->is_bidirectional ? 1 : N_BATCHES); k++) {
@@ -434,10 +434,10 @@ static enum err compute(const struct step_case *c, const struct backend *b, stru
         from += n;
     }
     for (int32_t i = 0; i < N_PAGES && c->page_floats != 0; i++) {
-        TRY(b->page_read(m, (struct backend_page){.page = i}, BACKEND_FLOATS, r->pages + (size_t)i * c->page_floats,
-                         info));
+        TRY(b->page_copy(m, (struct backend_page){.page = i}, BACKEND_FLOATS, r->pages + (size_t)i * c->page_floats,
+                         false, info));
     }
-    return c->p->recurrent_floats != 0 ? b->state_read(m, 0, r->state, info) : ERR_OK;
+    return c->p->recurrent_floats != 0 ? b->state_copy(m, 0, r->state, false, info) : ERR_OK;
 }
 
 /* Opens the plan, computes, and closes it. */

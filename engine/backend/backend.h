@@ -116,7 +116,7 @@ struct backend_bytes {
     size_t activations; /* and everything else that a batch needs */
 };
 
-/* Forms of a page that page_read returns and page_write takes. */
+/* Forms of a page that page_copy reads and writes. */
 enum backend_form {
     /* The bytes of this back end, plan and cache types: a page and a window page together, layer by layer, as many
      * bytes as measure reports for all memories. Written back into any page, they continue with the same bits. */
@@ -127,7 +127,7 @@ enum backend_form {
     BACKEND_FLOATS,
 };
 
-/* Pages that page_read and page_write move: of ordinary and of local layers. Bytes of a part that is BACKEND_NO_PAGE
+/* Pages that page_copy copies: of ordinary and of local layers. Bytes of a part that is BACKEND_NO_PAGE
  * are not touched on either side. Without window pages `window` is ignored. */
 enum { BACKEND_NO_PAGE = -1 };
 struct backend_page {
@@ -252,14 +252,12 @@ struct backend {
      * ERR_LOST: the device or its memory is gone; no batch can begin, and the caller must still wait for unfinished
      * batches, which returns soon. After any other failure the next batch can succeed. */
     enum err (*wait)(struct backend_model *m, struct err_info *info);
-    /* Copies a KV page or a recurrent state to the caller's memory or back while no batch is begun. A state has as many
-     * bytes as measure reports for all memories, in the same form for every back end. ERR_LOST. */
-    enum err (*page_read)(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
-                          struct err_info *info);
-    enum err (*page_write)(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
-                           struct err_info *info);
-    enum err (*state_read)(struct backend_model *m, int32_t state, void *out, struct err_info *info);
-    enum err (*state_write)(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info);
+    /* Copy a KV page or a recurrent state to the caller's memory or, with `writes`, from there, which is then only
+     * read. No batch is begun. A state has as many bytes as measure reports for all memories, in the same form for
+     * every back end. ERR_LOST. */
+    enum err (*page_copy)(struct backend_model *m, struct backend_page page, enum backend_form form, void *bytes,
+                          bool writes, struct err_info *info);
+    enum err (*state_copy)(struct backend_model *m, int32_t state, void *bytes, bool writes, struct err_info *info);
     void (*info)(const struct backend_model *m, struct backend_info *out);
     /* OPTIONAL: measures the device within a second while no batch is begun. ERR_LOST, ERR_NOMEM. */
     enum err (*rate)(struct backend_model *m, struct backend_rates *out, struct err_info *info);
@@ -284,6 +282,9 @@ MUST_CHECK enum err backend_device_of(const struct backend *b, const struct back
 /* The probe function of back ends whose only device is the host. */
 enum err backend_probe_host(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info);
 
+/* The wait function of back ends whose begin finishes the batch. */
+enum err backend_wait_done(struct backend_model *m, struct err_info *info);
+
 /* Returns the bytes in the host's memory, including memories that devices share with it. */
 struct backend_bytes backend_host_bytes(const struct backend_device *d, const struct backend_measure *m);
 
@@ -302,7 +303,7 @@ static inline bool backend_is_local(const struct plan *plan, const struct backen
     return cfg->n_windows != 0 && plan_layer_window(plan, layer) != 0;
 }
 
-/* Return, for local or other layers, the number of pages, the page table of a sequence, the page of a page_read, and
+/* Return, for local or other layers, the number of pages, the page table of a sequence, the page of a page_copy, and
  * the bytes per page. */
 static inline int32_t backend_n_pages(const struct backend_config *cfg, bool is_local)
 {

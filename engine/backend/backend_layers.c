@@ -287,19 +287,11 @@ static bool joins(const struct backend_parts *to, const struct backend_part *lay
     return to->n > 0 && last->backend == layers->backend && strcmp(last->device, layers->device) == 0;
 }
 
-static bool has_unfit(const bool *unfit, const struct backend_part *p)
-{
-    bool any = false;
-    for (int32_t at = p->first; at <= p->last; at++) {
-        any |= unfit[at];
-    }
-    return any;
-}
-
 /* Appends the layers of a part. n_later: later parts, each of which needs a slot. */
 static void move_part(const bool *unfit, const struct backend_part *p, int n_later, struct backend_parts *to)
 {
-    bool is_cut = has_devices(p) && has_unfit(unfit, p);
+    bool has_unfit = memchr(unfit + p->first, true, (size_t)(p->last - p->first + 1)) != NULL;
+    bool is_cut = has_devices(p) && has_unfit;
     for (int32_t at = p->first; at <= p->last; at++) {
         struct backend_part one = *p;
         one.first = one.last = at;

@@ -188,12 +188,12 @@ static bool put(struct sched *s, struct sched_seq *q, const struct kv_disk_slot 
         return false;
     }
     if (slot->what.kind == KV_SNAPSHOT_PAGE) {
-        return s->cfg.backend->page_write(s->cfg.model, missing(s, q, slot->depth), BACKEND_OWN, slot->payload,
-                                          &ignored) == ERR_OK;
+        return s->cfg.backend->page_copy(s->cfg.model, missing(s, q, slot->depth), BACKEND_OWN, slot->payload, true,
+                                         &ignored) == ERR_OK;
     }
     q->restore.state = kv_cache_take_state(s->kv);
     return q->restore.state != KV_NO_STATE &&
-           s->cfg.backend->state_write(s->cfg.model, q->restore.state, slot->payload, &ignored) == ERR_OK;
+           s->cfg.backend->state_copy(s->cfg.model, q->restore.state, slot->payload, true, &ignored) == ERR_OK;
 }
 
 /* A file for q was read or is missing. If it is missing, q computes from here on; with states, from where it would have
@@ -295,8 +295,8 @@ static bool copy_one(struct sched *s)
         memcpy(slot->what.tokens, kv_cache_tokens(s->kv, p.page), sizeof slot->what.tokens);
         slot->depth = p.depth;
         enum err err = p.kind == KV_SNAPSHOT_PAGE
-                           ? s->cfg.backend->page_read(s->cfg.model, both, BACKEND_OWN, slot->payload, &ignored)
-                           : s->cfg.backend->state_read(s->cfg.model, state, slot->payload, &ignored);
+                           ? s->cfg.backend->page_copy(s->cfg.model, both, BACKEND_OWN, slot->payload, false, &ignored)
+                           : s->cfg.backend->state_copy(s->cfg.model, state, slot->payload, false, &ignored);
         kv_disk_end_write(s->cfg.disk, slot, err == ERR_OK);
     } else if (!is_there && p.kind == KV_SNAPSHOT_PAGE) {
         kv_disk_count(s->cfg.disk, KV_DISK_DROPPED, 1);

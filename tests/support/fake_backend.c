@@ -378,22 +378,13 @@ static void move_page(struct backend_model *m, struct backend_page page, char *b
     }
 }
 
-static enum err page_read(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
-                          struct err_info *info)
+static enum err page_copy(struct backend_model *m, struct backend_page page, enum backend_form form, void *bytes,
+                          bool writes, struct err_info *info)
 {
     (void)info;
     m->n_faults += form != BACKEND_OWN;
-    sleep_us(atomic_load(&m->read_us));
-    move_page(m, page, out, false);
-    return ERR_OK;
-}
-
-static enum err page_write(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
-                           struct err_info *info)
-{
-    (void)info;
-    m->n_faults += form != BACKEND_OWN;
-    move_page(m, page, (char *)(uintptr_t)bytes, true); /* which is only read from */
+    sleep_us(writes ? 0 : atomic_load(&m->read_us));
+    move_page(m, page, bytes, writes);
     return ERR_OK;
 }
 
@@ -403,17 +394,11 @@ static uint64_t *state_at(struct backend_model *m, int32_t state)
     return &m->recurrent[state >= 0 && state < m->n_states ? state : 0];
 }
 
-static enum err state_read(struct backend_model *m, int32_t state, void *out, struct err_info *info)
+static enum err state_copy(struct backend_model *m, int32_t state, void *bytes, bool writes, struct err_info *info)
 {
     (void)info;
-    memcpy(out, state_at(m, state), FAKE_STATE_BYTES);
-    return ERR_OK;
-}
-
-static enum err state_write(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info)
-{
-    (void)info;
-    memcpy(state_at(m, state), bytes, FAKE_STATE_BYTES);
+    uint64_t *own = state_at(m, state);
+    memcpy(writes ? own : bytes, writes ? bytes : own, FAKE_STATE_BYTES);
     return ERR_OK;
 }
 
@@ -421,7 +406,5 @@ const struct backend fake_backend = {.name = "fake",
                                      .description = "a hash instead of a model",
                                      .begin = begin,
                                      .wait = wait_done,
-                                     .page_read = page_read,
-                                     .page_write = page_write,
-                                     .state_read = state_read,
-                                     .state_write = state_write};
+                                     .page_copy = page_copy,
+                                     .state_copy = state_copy};

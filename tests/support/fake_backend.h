@@ -49,7 +49,7 @@ struct backend_model {
     atomic_int n_mixed;               /* batches with rows without logits and a sequence that requests several */
     atomic_int delay_us;              /* knob: minimum duration of a batch, also by fake_backend_now_ns */
     atomic_int row_us;                /* knob: additional duration per row */
-    atomic_int read_us;               /* knob: minimum duration of page_read */
+    atomic_int read_us;               /* knob: minimum duration of page_copy */
     atomic_int fail_token;            /* knob: a batch with this token fails; -1: none */
     atomic_int fail_code;             /* knob: its enum err, initially ERR_INTERNAL */
     atomic_int nan_token;             /* knob: the logits of rows of this token are NaN; -1: none */

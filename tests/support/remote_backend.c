@@ -253,26 +253,16 @@ static bool is_idle(const struct backend_model *m, struct err_info *info)
            err_set(info, ERR_INTERNAL, NULL, "a page or state is asked for while a batch is computed") == ERR_OK;
 }
 
-static enum err remote_page_read(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
-                                 struct err_info *info)
+static enum err remote_page_copy(struct backend_model *m, struct backend_page page, enum backend_form form, void *bytes,
+                                 bool writes, struct err_info *info)
 {
-    return is_idle(m, info) ? m->inner->page_read(m->model, page, form, out, info) : ERR_INTERNAL;
+    return is_idle(m, info) ? m->inner->page_copy(m->model, page, form, bytes, writes, info) : ERR_INTERNAL;
 }
 
-static enum err remote_page_write(struct backend_model *m, struct backend_page page, enum backend_form form,
-                                  const void *bytes, struct err_info *info)
+static enum err remote_state_copy(struct backend_model *m, int32_t state, void *bytes, bool writes,
+                                  struct err_info *info)
 {
-    return is_idle(m, info) ? m->inner->page_write(m->model, page, form, bytes, info) : ERR_INTERNAL;
-}
-
-static enum err remote_state_read(struct backend_model *m, int32_t state, void *out, struct err_info *info)
-{
-    return is_idle(m, info) ? m->inner->state_read(m->model, state, out, info) : ERR_INTERNAL;
-}
-
-static enum err remote_state_write(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info)
-{
-    return is_idle(m, info) ? m->inner->state_write(m->model, state, bytes, info) : ERR_INTERNAL;
+    return is_idle(m, info) ? m->inner->state_copy(m->model, state, bytes, writes, info) : ERR_INTERNAL;
 }
 
 static void remote_info(const struct backend_model *m, struct backend_info *out)
@@ -372,10 +362,8 @@ const struct backend remote_backend = {
     .open = remote_open,
     .begin = remote_begin,
     .wait = remote_wait,
-    .page_read = remote_page_read,
-    .page_write = remote_page_write,
-    .state_read = remote_state_read,
-    .state_write = remote_state_write,
+    .page_copy = remote_page_copy,
+    .state_copy = remote_state_copy,
     .info = remote_info,
     .close = remote_backend_unwrap,
 };

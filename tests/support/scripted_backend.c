@@ -170,22 +170,13 @@ static enum err wait_scripted(struct backend_model *m, struct err_info *info)
     return ERR_OK;
 }
 
-static enum err read_page(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
-                          struct err_info *info)
+static enum err copy_page(struct backend_model *m, struct backend_page page, enum backend_form form, void *bytes,
+                          bool writes, struct err_info *info)
 {
-    TRY(real->page_read(m, page, form, out, info));
-    memcpy(out, page_ids + (size_t)page.page * KV_PAGE_TOKENS, KV_PAGE_TOKENS * sizeof *page_ids);
-    return ERR_OK;
-}
-
-static enum err write_page(struct backend_model *m, struct backend_page page, enum backend_form form, const void *bytes,
-                           struct err_info *info)
-{
-    (void)m;
-    (void)form;
-    (void)info;
-    if (page.page != BACKEND_NO_PAGE) {
-        memcpy(page_ids + (size_t)page.page * KV_PAGE_TOKENS, bytes, KV_PAGE_TOKENS * sizeof *page_ids);
+    int32_t *ids = page_ids + (size_t)page.page * KV_PAGE_TOKENS;
+    TRY(writes ? ERR_OK : real->page_copy(m, page, form, bytes, false, info));
+    if (!writes || page.page != BACKEND_NO_PAGE) {
+        memcpy(writes ? (void *)ids : bytes, writes ? bytes : (void *)ids, KV_PAGE_TOKENS * sizeof *ids);
     }
     return ERR_OK;
 }
@@ -240,8 +231,7 @@ const struct backend *__wrap_backend_find(const char *name)
     scripted.open = open_scripted;
     scripted.begin = begin_scripted;
     scripted.wait = wait_scripted;
-    scripted.page_read = read_page;
-    scripted.page_write = write_page;
+    scripted.page_copy = copy_page;
     scripted.info = info_scripted;
     return &scripted;
 }

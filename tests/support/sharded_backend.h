@@ -9,7 +9,7 @@
 enum { SHARDED_MAX_RANKS = 8 };
 
 /* Returns a back end that opens models of `inner` as n ranks, 2 .. SHARDED_MAX_RANKS; one at a time. It has neither
- * measure nor page_read and page_write. */
+ * measure nor page_copy. */
 const struct backend *sharded_backend_of(const struct backend *inner, uint32_t n);
 
 #endif

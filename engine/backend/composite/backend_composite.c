@@ -243,40 +243,22 @@ static size_t page_bytes(const struct part *p, enum backend_form form)
     return form == BACKEND_OWN ? p->takes.page + p->takes.window : backend_page_floats(p->plan) * sizeof(float);
 }
 
-static enum err composite_page_read(struct backend_model *m, struct backend_page page, enum backend_form form,
-                                    void *out, struct err_info *info)
+static enum err composite_page_copy(struct backend_model *m, struct backend_page page, enum backend_form form,
+                                    void *bytes, bool writes, struct err_info *info)
 {
-    unsigned char *at = out;
+    unsigned char *at = bytes;
     for (const struct part *p = m->parts; p < m->parts + m->n; at += page_bytes(p, form), p++) {
-        TRY(p->layers.backend->page_read(p->m, page, form, at, info));
+        TRY(p->layers.backend->page_copy(p->m, page, form, at, writes, info));
     }
     return ERR_OK;
 }
 
-static enum err composite_page_write(struct backend_model *m, struct backend_page page, enum backend_form form,
-                                     const void *bytes, struct err_info *info)
+static enum err composite_state_copy(struct backend_model *m, int32_t state, void *bytes, bool writes,
+                                     struct err_info *info)
 {
-    const unsigned char *at = bytes;
-    for (const struct part *p = m->parts; p < m->parts + m->n; at += page_bytes(p, form), p++) {
-        TRY(p->layers.backend->page_write(p->m, page, form, at, info));
-    }
-    return ERR_OK;
-}
-
-static enum err composite_state_read(struct backend_model *m, int32_t state, void *out, struct err_info *info)
-{
-    unsigned char *at = out;
+    unsigned char *at = bytes;
     for (const struct part *p = m->parts; p < m->parts + m->n; at += p->takes.state, p++) {
-        TRY(p->takes.state != 0 ? p->layers.backend->state_read(p->m, state, at, info) : ERR_OK);
-    }
-    return ERR_OK;
-}
-
-static enum err composite_state_write(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info)
-{
-    const unsigned char *at = bytes;
-    for (const struct part *p = m->parts; p < m->parts + m->n; at += p->takes.state, p++) {
-        TRY(p->takes.state != 0 ? p->layers.backend->state_write(p->m, state, at, info) : ERR_OK);
+        TRY(p->takes.state != 0 ? p->layers.backend->state_copy(p->m, state, at, writes, info) : ERR_OK);
     }
     return ERR_OK;
 }
@@ -305,10 +287,8 @@ const struct backend backend_composite = {
     .open = composite_open,
     .begin = composite_begin,
     .wait = composite_wait,
-    .page_read = composite_page_read,
-    .page_write = composite_page_write,
-    .state_read = composite_state_read,
-    .state_write = composite_state_write,
+    .page_copy = composite_page_copy,
+    .state_copy = composite_state_copy,
     .info = composite_info,
     .close = composite_close,
 };

@@ -266,14 +266,6 @@ static enum err cpu_begin(struct backend_model *m, const struct backend_batch *b
     return m->reduced == ERR_OK ? ERR_OK : backend_reduce_failed(m->reduced, info);
 }
 
-/* Returns immediately: begin has finished the batch. */
-static enum err cpu_wait(struct backend_model *m, struct err_info *info)
-{
-    (void)m;
-    (void)info;
-    return ERR_OK;
-}
-
 /* Copies layer i's part of a page to `at`, or from there. Returns the address after it. */
 static unsigned char *move_layer(struct backend_model *m, int32_t i, int32_t page, unsigned char *at, bool writes)
 {
@@ -318,43 +310,28 @@ static void *skip_layer(const struct backend_model *m, int32_t i, enum backend_f
     return at + n * (form == BACKEND_OWN ? kv->layout.bytes : floats * sizeof(float));
 }
 
-static void move_page(struct backend_model *m, struct backend_page page, enum backend_form form, void *at, bool writes)
+static enum err cpu_page_copy(struct backend_model *m, struct backend_page page, enum backend_form form, void *at,
+                              bool writes, struct err_info *info)
 {
+    (void)info;
     for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
         int32_t id = backend_page_id(page, m->kvs[i].is_local);
-        at = id == BACKEND_NO_PAGE ? skip_layer(m, i, form, at)
-             : form == BACKEND_OWN ? (void *)move_layer(m, i, id, at, writes)
-                                   : move_floats(m, i, id, at, writes);
+        if (id == BACKEND_NO_PAGE) {
+            at = skip_layer(m, i, form, at);
+        } else if (form == BACKEND_OWN) {
+            at = move_layer(m, i, id, at, writes);
+        } else {
+            at = move_floats(m, i, id, at, writes);
+        }
     }
-}
-
-static enum err cpu_page_read(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
-                              struct err_info *info)
-{
-    (void)info;
-    move_page(m, page, form, out, false);
     return ERR_OK;
 }
 
-static enum err cpu_page_write(struct backend_model *m, struct backend_page page, enum backend_form form,
-                               const void *bytes, struct err_info *info)
+static enum err cpu_state_copy(struct backend_model *m, int32_t state, void *bytes, bool writes, struct err_info *info)
 {
     (void)info;
-    move_page(m, page, form, (void *)(uintptr_t)bytes, true); /* only read */
-    return ERR_OK;
-}
-
-static enum err cpu_state_read(struct backend_model *m, int32_t state, void *out, struct err_info *info)
-{
-    (void)info;
-    memcpy(out, m->recurrent + (size_t)state * m->plan->recurrent_floats, m->plan->recurrent_floats * sizeof(float));
-    return ERR_OK;
-}
-
-static enum err cpu_state_write(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info)
-{
-    (void)info;
-    memcpy(m->recurrent + (size_t)state * m->plan->recurrent_floats, bytes, m->plan->recurrent_floats * sizeof(float));
+    float *own = m->recurrent + (size_t)state * m->plan->recurrent_floats;
+    memcpy(writes ? own : bytes, writes ? bytes : own, m->plan->recurrent_floats * sizeof *own);
     return ERR_OK;
 }
 
@@ -383,11 +360,9 @@ const struct backend backend_cpu = {
     .measure = cpu_measure,
     .open = cpu_open,
     .begin = cpu_begin,
-    .wait = cpu_wait,
-    .page_read = cpu_page_read,
-    .page_write = cpu_page_write,
-    .state_read = cpu_state_read,
-    .state_write = cpu_state_write,
+    .wait = backend_wait_done,
+    .page_copy = cpu_page_copy,
+    .state_copy = cpu_state_copy,
     .info = cpu_info,
     .close = cpu_close,
 };

@@ -268,17 +268,13 @@ static enum err ref_begin(struct backend_model *m, const struct backend_batch *b
     return m->reduced == ERR_OK ? ERR_OK : backend_reduce_failed(m->reduced, info);
 }
 
-/* Returns immediately: begin has finished the batch. */
-static enum err ref_wait(struct backend_model *m, struct err_info *info)
+/* The back end's own form is BACKEND_FLOATS. */
+static enum err ref_page_copy(struct backend_model *m, struct backend_page page, enum backend_form form, void *bytes,
+                              bool writes, struct err_info *info)
 {
-    (void)m;
+    float *at = bytes;
+    (void)form;
     (void)info;
-    return ERR_OK;
-}
-
-/* Moves a page. The back end's own form is BACKEND_FLOATS. */
-static void move_page(struct backend_model *m, struct backend_page page, float *at, bool writes)
-{
     for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
         const struct ref_kv *kv = &m->kvs[i];
         size_t n = kv->heads.layer == i ? KV_PAGE_TOKENS * kv->slot_floats : 0;
@@ -289,37 +285,14 @@ static void move_page(struct backend_model *m, struct backend_page page, float *
         }
         at += n;
     }
-}
-
-static enum err ref_page_read(struct backend_model *m, struct backend_page page, enum backend_form form, void *out,
-                              struct err_info *info)
-{
-    (void)form;
-    (void)info;
-    move_page(m, page, out, false);
     return ERR_OK;
 }
 
-static enum err ref_page_write(struct backend_model *m, struct backend_page page, enum backend_form form,
-                               const void *bytes, struct err_info *info)
-{
-    (void)form;
-    (void)info;
-    move_page(m, page, (float *)(uintptr_t)bytes, true); /* only read */
-    return ERR_OK;
-}
-
-static enum err ref_state_read(struct backend_model *m, int32_t state, void *out, struct err_info *info)
+static enum err ref_state_copy(struct backend_model *m, int32_t state, void *bytes, bool writes, struct err_info *info)
 {
     (void)info;
-    memcpy(out, m->recurrent + (size_t)state * m->plan->recurrent_floats, m->plan->recurrent_floats * sizeof(float));
-    return ERR_OK;
-}
-
-static enum err ref_state_write(struct backend_model *m, int32_t state, const void *bytes, struct err_info *info)
-{
-    (void)info;
-    memcpy(m->recurrent + (size_t)state * m->plan->recurrent_floats, bytes, m->plan->recurrent_floats * sizeof(float));
+    float *own = m->recurrent + (size_t)state * m->plan->recurrent_floats;
+    memcpy(writes ? own : bytes, writes ? bytes : own, m->plan->recurrent_floats * sizeof *own);
     return ERR_OK;
 }
 
@@ -489,11 +462,9 @@ const struct backend backend_ref = {
     .measure = ref_measure,
     .open = ref_open,
     .begin = ref_begin,
-    .wait = ref_wait,
-    .page_read = ref_page_read,
-    .page_write = ref_page_write,
-    .state_read = ref_state_read,
-    .state_write = ref_state_write,
+    .wait = backend_wait_done,
+    .page_copy = ref_page_copy,
+    .state_copy = ref_state_copy,
     .info = ref_info,
     .close = ref_close,
 };

@@ -152,18 +152,21 @@ static void move(const struct plan *plan, enum backend_form form, const struct s
     ck_assert(form != BACKEND_OWN || from->takes.page == to->takes.page);
     ck_assert_uint_eq(from->takes.state, to->takes.state);
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(from->backend->page_read(from->m, (struct backend_page){.page = pages[i]}, form, bytes, &info),
-                         ERR_OK);
-        ck_assert_int_eq(from->backend->page_read(from->m, (struct backend_page){.page = pages[i]}, form, again, &info),
-                         ERR_OK);
+        ck_assert_int_eq(
+            from->backend->page_copy(from->m, (struct backend_page){.page = pages[i]}, form, bytes, false, &info),
+            ERR_OK);
+        ck_assert_int_eq(
+            from->backend->page_copy(from->m, (struct backend_page){.page = pages[i]}, form, again, false, &info),
+            ERR_OK);
         ck_assert(memcmp(bytes, again, n) == 0);
-        ck_assert_int_eq(to->backend->page_write(to->m, (struct backend_page){.page = to_pages[i]}, form, bytes, &info),
-                         ERR_OK);
+        ck_assert_int_eq(
+            to->backend->page_copy(to->m, (struct backend_page){.page = to_pages[i]}, form, bytes, true, &info),
+            ERR_OK);
         ck_assert(memcmp(bytes, again, n) == 0);
     }
     if (from->takes.state != 0) {
-        ck_assert_int_eq(from->backend->state_read(from->m, state, bytes, &info), ERR_OK);
-        ck_assert_int_eq(to->backend->state_write(to->m, to_state, bytes, &info), ERR_OK);
+        ck_assert_int_eq(from->backend->state_copy(from->m, state, bytes, false, &info), ERR_OK);
+        ck_assert_int_eq(to->backend->state_copy(to->m, to_state, bytes, true, &info), ERR_OK);
     }
     free(bytes);
     free(again);
@@ -244,11 +247,11 @@ static void poison(const struct subject *s)
     void *bytes = malloc(n);
     memset(bytes, 0xFF, n);
     for (int32_t i = 0; i < N_PAGES; i++) {
-        ck_assert_int_eq(s->backend->page_write(s->m, (struct backend_page){.page = i}, BACKEND_OWN, bytes, &info),
+        ck_assert_int_eq(s->backend->page_copy(s->m, (struct backend_page){.page = i}, BACKEND_OWN, bytes, true, &info),
                          ERR_OK);
     }
     for (int32_t i = 0; i < N_STATES && s->takes.state != 0; i++) {
-        ck_assert_int_eq(s->backend->state_write(s->m, i, bytes, &info), ERR_OK);
+        ck_assert_int_eq(s->backend->state_copy(s->m, i, bytes, true, &info), ERR_OK);
     }
     free(bytes);
 }
@@ -317,11 +320,11 @@ static void move_halves(const struct plan *plan, const struct subject *s, enum b
     const struct backend_page read[] = {{from.page, BACKEND_NO_PAGE}, {BACKEND_NO_PAGE, from.window}, from};
     const struct backend_page write[] = {{BACKEND_NO_PAGE, at.window}, {at.page, BACKEND_NO_PAGE}};
     for (int i = 0; i < 3; i++) {
-        ck_assert_int_eq(s->backend->page_read(s->m, read[i], form, i < 2 ? halves : whole, &info), ERR_OK);
+        ck_assert_int_eq(s->backend->page_copy(s->m, read[i], form, i < 2 ? halves : whole, false, &info), ERR_OK);
         ck_assert_int_eq(memcmp(halves, whole, n) == 0, i == 2);
     }
     for (int i = 0; i < 2; i++) {
-        ck_assert_int_eq(to->backend->page_write(to->m, write[i], form, whole, &info), ERR_OK);
+        ck_assert_int_eq(to->backend->page_copy(to->m, write[i], form, whole, true, &info), ERR_OK);
     }
     free(whole);
     free(halves);
@@ -332,10 +335,12 @@ static void expect_same_page(const struct subject *plain, int32_t page, const st
 {
     struct err_info info = {0};
     void *one = malloc(plain->takes.page), *two = malloc(plain->takes.page);
-    ck_assert_int_eq(plain->backend->page_read(plain->m, (struct backend_page){.page = page}, BACKEND_OWN, one, &info),
-                     ERR_OK);
-    ck_assert_int_eq(local->backend->page_read(local->m, (struct backend_page){page, window}, BACKEND_OWN, two, &info),
-                     ERR_OK);
+    ck_assert_int_eq(
+        plain->backend->page_copy(plain->m, (struct backend_page){.page = page}, BACKEND_OWN, one, false, &info),
+        ERR_OK);
+    ck_assert_int_eq(
+        local->backend->page_copy(local->m, (struct backend_page){page, window}, BACKEND_OWN, two, false, &info),
+        ERR_OK);
     ck_assert(memcmp(one, two, plain->takes.page) == 0);
     free(one);
     free(two);
@@ -370,8 +375,8 @@ static void check_windows(const struct plan *plan, const struct backend *b, cons
             struct err_info info = {0};
             void *bytes = calloc(plain.takes.page, 1);
             const struct backend_page half = {long_table[i], BACKEND_NO_PAGE};
-            ck_assert_int_eq(local.backend->page_read(local.m, half, BACKEND_OWN, bytes, &info), ERR_OK);
-            ck_assert_int_eq(other.backend->page_write(other.m, half, BACKEND_OWN, bytes, &info), ERR_OK);
+            ck_assert_int_eq(local.backend->page_copy(local.m, half, BACKEND_OWN, bytes, false, &info), ERR_OK);
+            ck_assert_int_eq(other.backend->page_copy(other.m, half, BACKEND_OWN, bytes, true, &info), ERR_OK);
             free(bytes);
         }
     }

@@ -92,10 +92,12 @@ static void move(struct side *s, bool writes, char *bytes)
 {
     char *state = bytes + backend_page_floats(plan) * sizeof(float);
     struct err_info info = {0};
-    enum err err = writes ? s->backend->page_write(s->m, (struct backend_page){.page = 1}, BACKEND_FLOATS, bytes, &info)
-                          : s->backend->page_read(s->m, (struct backend_page){.page = 1}, BACKEND_FLOATS, bytes, &info);
+    enum err err =
+        writes ? s->backend->page_copy(s->m, (struct backend_page){.page = 1}, BACKEND_FLOATS, bytes, true, &info)
+               : s->backend->page_copy(s->m, (struct backend_page){.page = 1}, BACKEND_FLOATS, bytes, false, &info);
     ck_assert_msg(err == ERR_OK, "%s", info.text);
-    err = writes ? s->backend->state_write(s->m, 0, state, &info) : s->backend->state_read(s->m, 0, state, &info);
+    err = writes ? s->backend->state_copy(s->m, 0, state, true, &info)
+                 : s->backend->state_copy(s->m, 0, state, false, &info);
     ck_assert_msg(err == ERR_OK, "%s", info.text);
 }
 

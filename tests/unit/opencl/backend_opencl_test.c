@@ -338,13 +338,15 @@ START_TEST(a_page_of_a_device_that_is_gone)
                                  : "clEnqueueReadBuffer:2:CL_MEM_OBJECT_ALLOCATION_FAILURE");
         for (int i = 0; i < 2; i++) {
             enum err err =
-                is_write ? backend_opencl.page_write(r.model, (struct backend_page){0}, BACKEND_FLOATS, page, &r.info)
-                         : backend_opencl.page_read(r.model, (struct backend_page){0}, BACKEND_FLOATS, page, &r.info);
+                is_write
+                    ? backend_opencl.page_copy(r.model, (struct backend_page){0}, BACKEND_FLOATS, page, true, &r.info)
+                    : backend_opencl.page_copy(r.model, (struct backend_page){0}, BACKEND_FLOATS, page, false, &r.info);
             ck_assert_int_eq(err, i == 0 ? ERR_NOMEM : ERR_OK);
         }
     }
     fake_opencl_arm("clEnqueueReadBuffer:1!:CL_OUT_OF_RESOURCES");
-    ck_assert_int_eq(backend_opencl.page_read(r.model, (struct backend_page){0}, BACKEND_OWN, page, &r.info), ERR_LOST);
+    ck_assert_int_eq(backend_opencl.page_copy(r.model, (struct backend_page){0}, BACKEND_OWN, page, false, &r.info),
+                     ERR_LOST);
     ck_assert_int_eq(opencl_rig_begin(&r), ERR_LOST);
 }
 END_TEST
@@ -358,9 +360,10 @@ START_TEST(a_page_of_latents)
     ck_assert_int_eq(opencl_rig_open(&r), ERR_OK);
     ck_assert_uint_le(backend_page_floats(r.plan) * sizeof(float), sizeof page);
     fake_opencl_arm("");
-    ck_assert_int_eq(backend_opencl.page_write(r.model, (struct backend_page){0}, BACKEND_FLOATS, page, &r.info),
+    ck_assert_int_eq(backend_opencl.page_copy(r.model, (struct backend_page){0}, BACKEND_FLOATS, page, true, &r.info),
                      ERR_OK);
-    ck_assert_int_eq(backend_opencl.page_read(r.model, (struct backend_page){0}, BACKEND_OWN, page, &r.info), ERR_OK);
+    ck_assert_int_eq(backend_opencl.page_copy(r.model, (struct backend_page){0}, BACKEND_OWN, page, false, &r.info),
+                     ERR_OK);
     ck_assert_int_eq(fake_opencl_calls("clEnqueueWriteBuffer"), r.plan->n_layers);
     ck_assert_int_eq(fake_opencl_calls("clEnqueueReadBuffer"), r.plan->n_layers);
 }

@@ -127,9 +127,11 @@ static void move(enum backend_form form, size_t bytes, const struct backend *a, 
     struct err_info info = {0};
     unsigned char *page = malloc(bytes), *again = malloc(bytes);
     for (int i = 0; i <= (ROWS - 1) / KV_PAGE_TOKENS; i++) {
-        ck_assert_int_eq(a->page_read(from, (struct backend_page){.page = from_pages[i]}, form, page, &info), ERR_OK);
-        ck_assert_int_eq(b->page_write(to, (struct backend_page){.page = to_pages[i]}, form, page, &info), ERR_OK);
-        ck_assert_int_eq(b->page_read(to, (struct backend_page){.page = to_pages[i]}, form, again, &info), ERR_OK);
+        ck_assert_int_eq(a->page_copy(from, (struct backend_page){.page = from_pages[i]}, form, page, false, &info),
+                         ERR_OK);
+        ck_assert_int_eq(b->page_copy(to, (struct backend_page){.page = to_pages[i]}, form, page, true, &info), ERR_OK);
+        ck_assert_int_eq(b->page_copy(to, (struct backend_page){.page = to_pages[i]}, form, again, false, &info),
+                         ERR_OK);
         ck_assert(a != b || memcmp(page, again, bytes) == 0);
     }
     free(page);
@@ -309,16 +311,17 @@ START_TEST(a_local_layer_has_the_pages_of_its_window_alone)
         for (int32_t i = 0; i <= LAST; i++) {
             int32_t from = i > LAST - 2 ? windows[i] : BACKEND_NO_PAGE, to = i > LAST - 2 ? moved[i] : BACKEND_NO_PAGE;
             memset(page, 0, bytes);
-            ck_assert_int_eq(backend_opencl.page_read(m, (struct backend_page){pages[i], from}, form, all, &info),
+            ck_assert_int_eq(
+                backend_opencl.page_copy(m, (struct backend_page){pages[i], from}, form, all, false, &info), ERR_OK);
+            ck_assert_int_eq(
+                backend_opencl.page_copy(m, (struct backend_page){BACKEND_NO_PAGE, from}, form, page, false, &info),
+                ERR_OK);
+            ck_assert_int_eq(
+                backend_opencl.page_copy(second, (struct backend_page){BACKEND_NO_PAGE, to}, form, page, true, &info),
+                ERR_OK);
+            ck_assert_int_eq(backend_opencl.page_copy(second, (struct backend_page){others[i], BACKEND_NO_PAGE}, form,
+                                                      all, true, &info),
                              ERR_OK);
-            ck_assert_int_eq(
-                backend_opencl.page_read(m, (struct backend_page){BACKEND_NO_PAGE, from}, form, page, &info), ERR_OK);
-            ck_assert_int_eq(
-                backend_opencl.page_write(second, (struct backend_page){BACKEND_NO_PAGE, to}, form, page, &info),
-                ERR_OK);
-            ck_assert_int_eq(
-                backend_opencl.page_write(second, (struct backend_page){others[i], BACKEND_NO_PAGE}, form, all, &info),
-                ERR_OK);
         }
         free(page);
         free(all);
