@@ -1,6 +1,6 @@
 #include "fcgi/commands.h"
 
-#include <stdio.h>
+#include "fcgi/ground/words.h"
 
 const struct cmd commands_table[] = {
     {"serve", CONF_SERVE, cmd_serve, "serve a model over FastCGI", "", NULL, NULL},
@@ -35,11 +35,10 @@ const int commands_n = ARRAY_LEN(commands_table);
 
 const char *commands_names(unsigned bits, char *to, size_t cap)
 {
-    size_t n = 0;
     to[0] = '\0';
-    for (size_t i = 0; i < ARRAY_LEN(commands_table) && n < cap; i++) {
+    for (size_t i = 0; i < ARRAY_LEN(commands_table); i++) {
         if ((bits & commands_table[i].bit) != 0) {
-            n += (size_t)snprintf(to + n, cap - n, "%s%s", n > 0 ? ", " : "", commands_table[i].name);
+            words_append(to, cap, commands_table[i].name);
         }
     }
     return to;

@@ -8,7 +8,7 @@
 extern const struct option_table options_table;
 
 /* Options of llama-server (options_llama.c): options with another name in infcgi, options without effect, and rejected
- * options. The last row has no name. */
+ * options. The last row has no names. */
 extern const struct option_other options_llama[];
 
 #endif

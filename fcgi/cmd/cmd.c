@@ -11,7 +11,8 @@
 int cmd_read_conf(const struct program *p, struct conf *conf, enum conf_command command, int argc, char **argv)
 {
     struct err_info info = {0};
-    enum err err = conf_load(conf, p->options, command, argc, argv, &info);
+    const struct conf_given given = {.options = p->options, .command = command, .argc = argc, .argv = argv};
+    enum err err = conf_load(conf, &given, &info);
     if (err == ERR_OK && conf->version) {
         return cmd_version() == CMD_OK ? -1 : CMD_BAD_OUTPUT;
     }
@@ -23,7 +24,7 @@ int cmd_read_conf(const struct program *p, struct conf *conf, enum conf_command 
         buf_fini(&help);
         return -1;
     }
-    err = err != ERR_OK ? err : conf_check(conf, command, &info);
+    err = err != ERR_OK ? err : conf_check(conf, &info);
     return err == ERR_OK ? CMD_OK : cmd_fail(conf, ERR_CONFIG, &info);
 }
 

@@ -4,6 +4,7 @@
 #include "fcgi/conf/option.h"
 #include "fcgi/ground/ini.h"
 #include "fcgi/ground/number.h"
+#include "fcgi/ground/words.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -14,62 +15,80 @@
 
 enum { FILE_LIMIT_BYTES = 64 << 10, NAME_BYTES = 64 };
 
+/* A value as it was given. */
+struct value {
+    const char *text, *from; /* from: its source */
+    bool adds;               /* joins the list of values that the same source gave before */
+};
+
 static void *field(struct conf *c, const struct option *o) { return (char *)c + o->offset; }
 
-static ptrdiff_t index_of(const struct conf *c, const struct option *o) { return o - c->options->rows; }
+static ptrdiff_t index_of(const struct conf *c, const struct option *o) { return o - c->given.options->rows; }
 
 static bool is_config(const struct option *o) { return o->offset == offsetof(struct conf, config); }
 
-static enum err refuse(const struct option *o, const char *from, const char *expected, const char *found,
-                       struct err_info *info)
+static enum err refuse(const struct option *o, const struct value *v, const char *expected, struct err_info *info)
 {
-    return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected %s, found '%.64s'", o->name, from, expected, found);
+    return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected %s, found '%.64s'", o->name, v->from, expected,
+                   v->text);
 }
 
-static enum err set_text(const struct option *o, const char *value, const char *from, const char **to,
-                         struct err_info *info)
+static enum err set_text(const struct option *o, const struct value *v, const char **to, struct err_info *info)
 {
-    if (*value == '\0' && !o->may_be_empty) { /* an unset shell variable, not a path or name */
-        return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected a text, found an empty one", o->name, from);
+    if (*v->text == '\0' && !o->may_be_empty) { /* an unset shell variable, not a path or name */
+        return err_set(info, ERR_CONFIG, o->name, "%s (%s): expected a text, found an empty one", o->name, v->from);
     }
     char what[2 * NAME_BYTES];
-    snprintf(what, sizeof what, "%s (%s)", o->name, from);
+    snprintf(what, sizeof what, "%s (%s)", o->name, v->from);
     if (o->check != NULL) {
-        TRY(o->check(value, what, info));
-    } else if (o->words != NULL && o->kind != OPTION_FILE && names_find(o->words, value) < 0) {
-        return names_refuse(o->words, what, value, info);
+        TRY(o->check(v->text, what, info));
+    } else if (o->words != NULL && o->kind != OPTION_FILE && names_find(o->words, v->text) < 0) {
+        return names_refuse(o->words, what, v->text, info);
     }
-    *to = value;
+    *to = v->text;
     return ERR_OK;
 }
 
-static enum err set_integer(const struct option *o, const char *value, const char *from, int64_t *to,
-                            struct err_info *info)
+static enum err set_flag(const struct option *o, const struct value *v, bool *to, struct err_info *info)
 {
-    int64_t i = 0;
-    if (!number_parse(value, &i) || (double)i < o->min || (double)i > o->max) {
+    *to = strcmp(v->text, "on") == 0;
+    return *to || strcmp(v->text, "off") == 0 ? ERR_OK : refuse(o, v, "on or off", info);
+}
+
+static enum err set_integer(const struct option *o, const struct value *v, int64_t *to, struct err_info *info)
+{
+    if (!number_parse(v->text, to) || (double)*to < o->min || (double)*to > o->max) {
         char expected[NAME_BYTES];
         snprintf(expected, sizeof expected, "an integer of %.0f to %.0f", o->min, o->max);
-        return refuse(o, from, expected, value, info);
+        return refuse(o, v, expected, info);
     }
-    *to = i;
     return ERR_OK;
 }
 
-/* Appends the comma-separated integers of `value`. */
-static enum err add_integers(const struct option *o, const char *value, const char *from, struct conf_list *to,
-                             struct err_info *info)
+static enum err set_real(const struct option *o, const struct value *v, double *to, struct err_info *info)
 {
-    for (const char *at = value;;) {
+    if (!number_parse_real(v->text, to) || *to < o->min || *to > o->max) {
+        char expected[NAME_BYTES];
+        snprintf(expected, sizeof expected, "a number of %g to %g", o->min, o->max);
+        return refuse(o, v, expected, info);
+    }
+    return ERR_OK;
+}
+
+/* Appends the comma-separated integers of the value. */
+static enum err add_integers(const struct option *o, const struct value *v, struct conf_list *to, struct err_info *info)
+{
+    to->n = v->adds ? to->n : 0;
+    for (const char *at = v->text;;) {
         char number[24];
         size_t len = strcspn(at, ",");
-        int64_t v = 0;
+        int64_t i;
         snprintf(number, sizeof number, "%.*s", (int)MIN_OF(len, sizeof number), at);
-        TRY(set_integer(o, number, from, &v, info));
+        TRY(set_integer(o, &(struct value){.text = number, .from = v->from}, &i, info));
         if (to->n == CONF_MAX_VALUES) {
-            return refuse(o, from, "16 integers at most", value, info);
+            return refuse(o, v, "16 integers at most", info);
         }
-        to->at[to->n++] = (int)v;
+        to->at[to->n++] = (int)i;
         if (at[len] == '\0') {
             return ERR_OK;
         }
@@ -77,36 +96,21 @@ static enum err add_integers(const struct option *o, const char *value, const ch
     }
 }
 
-/* from: source of the value; adds: append to the list values that the same source gave before. */
-static enum err set_value(struct conf *c, const struct option *o, const char *value, const char *from, bool adds,
-                          struct err_info *info)
+static enum err set_value(struct conf *c, const struct option *o, const struct value *v, struct err_info *info)
 {
-    double d = 0;
-    struct conf_list *list = field(c, o);
-    snprintf(c->from[index_of(c, o)], CONF_FROM_BYTES, "%s", from);
+    snprintf(c->from[index_of(c, o)], CONF_FROM_BYTES, "%s", v->from);
     switch (o->kind) {
     case OPTION_TEXT:
     case OPTION_FILE:
-        return set_text(o, value, from, field(c, o), info);
+        return set_text(o, v, field(c, o), info);
     case OPTION_FLAG:
-        if (strcmp(value, "on") != 0 && strcmp(value, "off") != 0) {
-            return refuse(o, from, "on or off", value, info);
-        }
-        *(bool *)field(c, o) = strcmp(value, "on") == 0;
-        return ERR_OK;
+        return set_flag(o, v, field(c, o), info);
     case OPTION_INTEGER:
-        return set_integer(o, value, from, field(c, o), info);
+        return set_integer(o, v, field(c, o), info);
     case OPTION_REAL:
-        if (!number_parse_real(value, &d) || d < o->min || d > o->max) {
-            char expected[NAME_BYTES];
-            snprintf(expected, sizeof expected, "a number of %g to %g", o->min, o->max);
-            return refuse(o, from, expected, value, info);
-        }
-        *(double *)field(c, o) = d;
-        return ERR_OK;
+        return set_real(o, v, field(c, o), info);
     case OPTION_LIST:
-        list->n = adds ? list->n : 0;
-        return add_integers(o, value, from, list, info);
+        return add_integers(o, v, field(c, o), info);
     }
     return ERR_INTERNAL;
 }
@@ -134,53 +138,39 @@ const char *conf_variable(const char *name) { return getenv(name); }
 void conf_set_variable(const char *name, const char *value) { (void)setenv(name, value, 1); }
 
 /* Reads the variables of the command's options, or only that of --config. */
-static enum err read_environment(struct conf *c, enum conf_command command, bool only_config, struct err_info *info)
+static enum err read_environment(struct conf *c, bool only_config, struct err_info *info)
 {
     const struct option *o;
-    for (int i = 0; (o = option_at(c->options, i)) != NULL; i++) {
+    for (int i = 0; (o = option_at(c->given.options, i)) != NULL; i++) {
         char name[NAME_BYTES];
-        const char *value = environment_of(o->name, name);
-        if (value != NULL && (o->commands & command) != 0 && (!only_config || is_config(o))) {
-            TRY(set_value(c, o, value, name, false, info));
+        const char *text = environment_of(o->name, name);
+        if (text != NULL && (o->commands & c->given.command) != 0 && (!only_config || is_config(o))) {
+            TRY(set_value(c, o, &(struct value){.text = text, .from = name}, info));
         }
     }
     return ERR_OK;
 }
 
-/* State while a file is read. */
-struct file_reader {
-    struct conf *conf;
-    enum conf_command command;
-    const char *path;
-};
-
 static enum err take_line(void *arg, const struct ini_line *line, struct err_info *info)
 {
-    const struct file_reader *r = arg;
+    struct conf *c = arg;
     char where[NAME_BYTES];
-    snprintf(where, sizeof where, "%.40s line %d", r->path, line->number);
+    snprintf(where, sizeof where, "%.40s line %d", c->config, line->number);
     if (line->section != NULL) {
         return err_set(info, ERR_CONFIG, where, "%s: expected `name = value`, found a heading", where);
     }
-    const struct option *o = option_find(r->conf->options, line->name, strlen(line->name), r->command);
+    const struct option *o = option_find(c->given.options, line->name, strlen(line->name), c->given.command);
     if (o == NULL || is_config(o)) {
         return err_set(info, ERR_CONFIG, where, "%s: unknown option '%.64s'", where, line->name);
     }
-    return set_value(r->conf, o, line->value, where, false, info);
-}
-
-static enum err read_file(struct conf *c, enum conf_command command, const char *path, struct err_info *info)
-{
-    struct file_reader r = {c, command, path};
-    TRY(ini_load("config", path, FILE_LIMIT_BYTES, &c->file, info));
-    return ini_read(&c->file, "config", path, take_line, &r, info);
+    return set_value(c, o, &(struct value){.text = line->value, .from = where}, info);
 }
 
 /* State while the command line is read. */
 struct arguments {
     const struct option_table *options;
     enum conf_command command;
-    int argc, i;
+    int argc, i; /* i: the current argument */
     char **argv;
     bool no_names; /* `--` was found: later arguments are operands */
     bool is_given[CONF_MAX_OPTIONS];
@@ -220,11 +210,12 @@ static const struct option *next_operand(const struct arguments *a)
 static enum err match_other(struct arguments *a, const struct option_other *other, const struct option **o,
                             const char **value, struct err_info *info)
 {
-    const char *equals = strchr(a->argv[a->i], '='), *next = a->i + 1 < a->argc ? a->argv[a->i + 1] : NULL;
+    const char *arg = a->argv[a->i], *equals = strchr(arg, '='), *next = a->i + 1 < a->argc ? a->argv[a->i + 1] : NULL;
     *o = NULL;
     if (other->hint != NULL) {
-        return err_set(info, ERR_CONFIG, other->name, "%s: not an option of infcgi serve: %s", other->name,
-                       other->hint);
+        char name[NAME_BYTES];
+        snprintf(name, sizeof name, "%.*s", (int)strcspn(arg, "="), arg);
+        return err_set(info, ERR_CONFIG, name, "%s: not an option of infcgi serve: %s", name, other->hint);
     }
     if (other->same_as != NULL) {
         *o = option_find(a->options, other->same_as, strlen(other->same_as), a->command);
@@ -279,24 +270,25 @@ static enum err match_argument(struct arguments *a, const struct option **out, c
 }
 
 /* only_config: find only --config, which must be read first. */
-static enum err read_arguments(struct conf *c, enum conf_command command, int argc, char **argv, bool only_config,
-                               struct err_info *info)
+static enum err read_arguments(struct conf *c, bool only_config, struct err_info *info)
 {
-    struct arguments a = {.options = c->options, .command = command, .argc = argc, .argv = argv};
+    const struct conf_given *g = &c->given;
+    struct arguments a = {.options = g->options, .command = g->command, .argc = g->argc, .argv = g->argv};
     bool has_operands = next_operand(&a) != NULL;
-    for (a.i = 1; a.i < argc; a.i++) {
-        if (has_operands && !a.no_names && strcmp(argv[a.i], "--") == 0) {
+    for (a.i = 1; a.i < a.argc; a.i++) {
+        if (has_operands && !a.no_names && strcmp(a.argv[a.i], "--") == 0) {
             a.no_names = true;
             continue;
         }
         const struct option *o;
-        const char *value = NULL;
-        TRY(match_argument(&a, &o, &value, info));
+        struct value v = {.from = "command line"};
+        TRY(match_argument(&a, &o, &v.text, info));
         if (o == NULL) {
             continue;
         }
         if (!only_config || is_config(o)) {
-            TRY(set_value(c, o, value, "command line", a.is_given[o - a.options->rows], info));
+            v.adds = a.is_given[o - a.options->rows];
+            TRY(set_value(c, o, &v, info));
         }
         a.is_given[o - a.options->rows] = true;
     }
@@ -309,34 +301,33 @@ static bool is_equal(const struct conf *a, const struct conf *b, const struct op
 static void list_overrides(struct conf *c, const struct conf *file)
 {
     const struct option *o;
-    size_t n = 0;
-    for (int i = 0; (o = option_at(c->options, i)) != NULL && n < sizeof c->overrides; i++) {
+    for (int i = 0; (o = option_at(c->given.options, i)) != NULL; i++) {
         if (strstr(file->from[i], " line ") != NULL && strncmp(c->from[i], "INFCGI_", 7) == 0 &&
             !is_equal(file, c, o)) {
-            n += (size_t)snprintf(c->overrides + n, sizeof c->overrides - n, "%s%s", n > 0 ? ", " : "", c->from[i]);
+            words_append(c->overrides, sizeof c->overrides, c->from[i]);
         }
     }
 }
 
-enum err conf_load(struct conf *c, const struct option_table *options, enum conf_command command, int argc, char **argv,
-                   struct err_info *info)
+enum err conf_load(struct conf *c, const struct conf_given *given, struct err_info *info)
 {
     const struct option *o;
-    *c = (struct conf){.options = options};
+    *c = (struct conf){.given = *given};
     buf_init(&c->file, FILE_LIMIT_BYTES, MEM_GENERAL);
-    for (int i = 0; (o = option_at(c->options, i)) != NULL; i++) {
+    for (int i = 0; (o = option_at(given->options, i)) != NULL; i++) {
         if (o->fallback != NULL) {
-            TRY(set_value(c, o, o->fallback, "default", false, info));
+            TRY(set_value(c, o, &(struct value){.text = o->fallback, .from = "default"}, info));
         }
     }
-    TRY(read_environment(c, command, true, info));
-    TRY(read_arguments(c, command, argc, argv, true, info));
+    TRY(read_environment(c, true, info));
+    TRY(read_arguments(c, true, info));
     if (c->config != NULL) {
-        TRY(read_file(c, command, c->config, info));
+        TRY(ini_load("config", c->config, FILE_LIMIT_BYTES, &c->file, info));
+        TRY(ini_read(&c->file, "config", c->config, take_line, c, info));
     }
     struct conf file = *c;
-    TRY(read_environment(c, command, false, info));
-    TRY(read_arguments(c, command, argc, argv, false, info));
+    TRY(read_environment(c, false, info));
+    TRY(read_arguments(c, false, info));
     list_overrides(c, &file);
     return ERR_OK;
 }
@@ -395,25 +386,28 @@ static void copy_value(struct conf *to, const struct conf *from, const struct op
     memcpy(to->from[index_of(to, o)], from->from[index_of(to, o)], CONF_FROM_BYTES);
 }
 
-enum err conf_reread(const struct conf *now, int argc, char **argv, struct conf *next, int *n_changed, char *waiting,
-                     size_t cap, struct err_info *info)
+/* Returns whether a server's option differs. */
+static bool differs(const struct conf *a, const struct conf *b, const struct option *o)
+{
+    return (o->commands & CONF_SERVE) != 0 && !is_equal(a, b, o);
+}
+
+enum err conf_reread(const struct conf *now, struct conf *next, struct conf_changes *changes, struct err_info *info)
 {
     struct conf fresh;
     const struct option *o;
-    size_t n = 0;
     *next = *now;
-    *n_changed = 0;
-    waiting[0] = '\0';
-    enum err err = conf_load(&fresh, now->options, CONF_SERVE, argc, argv, info);
-    for (int i = 0; err == ERR_OK && (o = option_at(now->options, i)) != NULL; i++) {
-        if ((o->commands & CONF_SERVE) == 0 || is_equal(now, &fresh, o)) {
+    *changes = (struct conf_changes){.n_live = 0};
+    enum err err = conf_load(&fresh, &now->given, info);
+    for (int i = 0; err == ERR_OK && (o = option_at(now->given.options, i)) != NULL; i++) {
+        if (!differs(now, &fresh, o)) {
             continue;
         }
         if (o->is_live) {
             copy_value(next, &fresh, o);
-            *n_changed += 1;
-        } else if (n < cap) {
-            n += (size_t)snprintf(waiting + n, cap - n, "%s%s", n > 0 ? ", " : "", o->name);
+            changes->n_live++;
+        } else {
+            words_append(changes->waiting, sizeof changes->waiting, o->name);
         }
     }
     memcpy(next->overrides, fresh.overrides, sizeof next->overrides);
@@ -421,22 +415,15 @@ enum err conf_reread(const struct conf *now, int argc, char **argv, struct conf 
     return err;
 }
 
-int conf_differences(const struct conf *a, const struct conf *b, char *names, size_t cap)
+void conf_differences(const struct conf *a, const struct conf *b, char *names, size_t cap)
 {
     const struct option *o;
-    size_t n = 0;
-    int n_options = 0;
     names[0] = '\0';
-    for (int i = 0; (o = option_at(a->options, i)) != NULL; i++) {
-        if ((o->commands & CONF_SERVE) == 0 || is_equal(a, b, o)) {
-            continue;
-        }
-        n_options++;
-        if (n < cap) {
-            n += (size_t)snprintf(names + n, cap - n, "%s%s", n > 0 ? ", " : "", o->name);
+    for (int i = 0; (o = option_at(a->given.options, i)) != NULL; i++) {
+        if (differs(a, b, o)) {
+            words_append(names, cap, o->name);
         }
     }
-    return n_options;
 }
 
 void conf_fini(struct conf *c) { buf_fini(&c->file); }
@@ -454,18 +441,20 @@ static bool is_set(const struct conf *c, const struct option *o)
     return text != NULL && !is_same(text, o->fallback) && !is_same(text, o->nothing);
 }
 
-enum err conf_check(const struct conf *c, enum conf_command command, struct err_info *info)
+enum err conf_check(const struct conf *c, struct err_info *info)
 {
-    const struct option *o = option_find(c->options, "backend", strlen("backend"), command);
+    const struct option_table *options = c->given.options;
+    enum conf_command command = c->given.command;
+    const struct option *o = option_find(options, "backend", strlen("backend"), command);
     bool has_backend = (o->commands & command) != 0;
-    for (int i = 0; (o = option_at(c->options, i)) != NULL; i++) {
+    for (int i = 0; (o = option_at(options, i)) != NULL; i++) {
         if ((o->required_by & command) != 0 && *(const char *const *)((const char *)c + o->offset) == NULL) {
             return err_set(info, ERR_CONFIG, o->name, "expected --%s %s, found none; --help lists the options", o->name,
                            option_value_name(o));
         }
-        if (has_backend && (o->commands & command) != 0 && is_set(c, o) && !c->options->is_for(o, c->backend)) {
+        if (has_backend && (o->commands & command) != 0 && is_set(c, o) && !options->is_for(o, c->backend)) {
             return err_set(info, ERR_CONFIG, o->name, "%s: the back end %s has no such option; add --backend %s",
-                           o->name, c->backend, c->options->backend_of(o));
+                           o->name, c->backend, options->backend_of(o));
         }
     }
     return ERR_OK;

@@ -26,7 +26,7 @@ enum conf_command {
     CONF_HELP = 1024 /* the last */
 };
 
-enum { CONF_MAX_OPTIONS = 160, CONF_FROM_BYTES = 64, CONF_OVERRIDES_BYTES = 256 };
+enum { CONF_MAX_OPTIONS = 160, CONF_FROM_BYTES = 64, CONF_NAMES_BYTES = 256 };
 enum { CONF_MAX_VALUES = 16, CONF_MAX_BENCH_SEQS = 64, CONF_MAX_REPETITIONS = 100 };
 
 /* The values of a list option. */
@@ -37,9 +37,17 @@ struct conf_list {
 struct option;
 struct option_table;
 
+/* What conf_load reads. argv[1..argc) can hold only options of the command. */
+struct conf_given {
+    const struct option_table *options; /* the table that the values belong to */
+    enum conf_command command;
+    int argc;
+    char **argv;
+};
+
 /* The values of the options. A string is NULL if neither the user nor the table sets it. */
 struct conf {
-    const struct option_table *options; /* the table that these values belong to */
+    struct conf_given given;
     const char *model;
     const char *alias, *tags; /* lists in the form of model_names.h */
     const char *socket;
@@ -97,28 +105,32 @@ struct conf {
     const char *system; /* of chat */
     int64_t answer_tokens;
     struct buf file;                              /* text of --config; the strings above can point into it */
-    char overrides[CONF_OVERRIDES_BYTES];         /* "INFCGI_MODEL, INFCGI_THREADS": variables that override the file */
+    char overrides[CONF_NAMES_BYTES];             /* "INFCGI_MODEL, INFCGI_THREADS": variables that override the file */
     char from[CONF_MAX_OPTIONS][CONF_FROM_BYTES]; /* source of each value, by table row: "command line"; "": not set */
 };
 
-/* Reads the file, then the environment, then argv[1..argc). argv can hold only options of `command`. The file serves
- * all commands: options of other commands are checked and ignored. conf_check checks that required options are present.
- * ERR_CONFIG: info names the option, the expected and the found value. conf_fini frees *c. */
-MUST_CHECK enum err conf_load(struct conf *c, const struct option_table *options, enum conf_command command, int argc,
-                              char **argv, struct err_info *info);
+/* Reads the file, then the environment, then the arguments. The file serves all commands: options of other commands are
+ * checked and ignored. conf_check checks that required options are present. ERR_CONFIG: info names the option, the
+ * expected and the found value. conf_fini frees *c. */
+MUST_CHECK enum err conf_load(struct conf *c, const struct conf_given *given, struct err_info *info);
 void conf_fini(struct conf *c);
 
-/* Rereads the live options (option.h) of a server: *next is a copy of *now with new values. *now must outlive *next.
- * Sets *n_changed to the number of live options that changed. Writes the names of changed options that are not live,
- * "model, threads", to waiting[0..cap). ERR_CONFIG as conf_load; then *next must not be used. */
-MUST_CHECK enum err conf_reread(const struct conf *now, int argc, char **argv, struct conf *next, int *n_changed,
-                                char *waiting, size_t cap, struct err_info *info);
+/* What rereading found. */
+struct conf_changes {
+    int n_live;                     /* live options that changed */
+    char waiting[CONF_NAMES_BYTES]; /* changed options that are not live, "model, threads" */
+};
 
-/* Writes the names of a server's options that differ, "model, threads", to names[0..cap). Returns their number. */
-int conf_differences(const struct conf *a, const struct conf *b, char *names, size_t cap);
+/* Rereads the live options (option.h) of a server: *next is a copy of *now with new values. *now must outlive *next.
+ * ERR_CONFIG as conf_load; then *next must not be used. */
+MUST_CHECK enum err conf_reread(const struct conf *now, struct conf *next, struct conf_changes *changes,
+                                struct err_info *info);
+
+/* Writes the names of a server's options that differ, "model, threads", to names[0..cap). */
+void conf_differences(const struct conf *a, const struct conf *b, char *names, size_t cap);
 
 /* Checks that all options that the command requires are set. ERR_CONFIG: one is missing. */
-MUST_CHECK enum err conf_check(const struct conf *c, enum conf_command command, struct err_info *info);
+MUST_CHECK enum err conf_check(const struct conf *c, struct err_info *info);
 
 /* Appends the value of an option in command-line form, or nothing if the option has no value. */
 void conf_write_value(const struct conf *c, const struct option *o, struct buf *out);

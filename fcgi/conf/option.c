@@ -1,5 +1,7 @@
 #include "fcgi/conf/option.h"
 
+#include "fcgi/ground/words.h"
+
 #include <string.h>
 
 const struct option *option_at(const struct option_table *t, int i) { return i >= 0 && i < t->n ? &t->rows[i] : NULL; }
@@ -18,13 +20,11 @@ const struct option *option_find(const struct option_table *t, const char *name,
 
 const struct option_other *option_other_find(const struct option_table *t, const char *argument)
 {
-    size_t n = strcspn(argument, "=");
-    for (const struct option_other *o = t->others; o->name != NULL; o++) {
-        if (strlen(o->name) == n && strncmp(argument, o->name, n) == 0) {
-            return o;
-        }
+    const struct option_other *o = t->others;
+    while (o->names != NULL && !words_have(o->names, ' ', argument, strcspn(argument, "="))) {
+        o++;
     }
-    return NULL;
+    return o->names != NULL ? o : NULL;
 }
 
 const char *option_value_name(const struct option *o)

@@ -35,8 +35,8 @@ struct option {
     const char *nothing;  /* OPTIONAL: text value with no effect on a back end that lacks the option */
 };
 
-/* An option of llama-server that infcgi does not have. `infcgi serve` accepts or rejects it on its command line, so
- * that users of llama-server change only the program's name. */
+/* Options of llama-server that infcgi does not have. `infcgi serve` accepts or rejects them on its command line, so that
+ * users of llama-server change only the program's name. */
 enum option_other_takes {
     OPTION_OTHER_NOTHING,
     OPTION_OTHER_VALUE,
@@ -44,17 +44,17 @@ enum option_other_takes {
 };
 
 struct option_other {
-    const char *name;              /* "--flash-attn", "-fa" */
-    const char *same_as;           /* name of the row of struct option that it stands for; NULL: it has no effect .. */
-    const char *hint;              /* .. or, if a hint is given, it is rejected with that hint */
-    enum option_other_takes takes; /* value of an option without effect */
+    const char *names;             /* "--flash-attn -fa" */
+    const char *same_as;           /* name of the row of struct option that they mean; NULL: they have no effect .. */
+    const char *hint;              /* .. or, if a hint is given, they are rejected with that hint */
+    enum option_other_takes takes; /* value of options without effect */
 };
 
 /* The options of a program. */
 struct option_table {
     const struct option *rows;
     int n;                             /* at most CONF_MAX_OPTIONS */
-    const struct option_other *others; /* terminated by a row without a name */
+    const struct option_other *others; /* terminated by a row without names */
     /* Writes the names of the commands whose bits are set, "serve, generate", to to[0..cap), and returns to. */
     const char *(*name_commands)(unsigned commands, char *to, size_t cap);
     /* Returns whether the back end of that name, or one of several ("ref:0-3,cpu"), has the option. True if no back end

@@ -2,6 +2,7 @@
 #include "fcgi/tenant/tenant.h"
 
 #include "engine/base/clock.h"
+#include "fcgi/ground/words.h"
 #include "fcgi/tenant/bucket.h"
 
 #include <math.h>
@@ -193,14 +194,9 @@ const char *tenant_name(const struct tenant *t) { return t->name; }
 
 bool tenant_may_use(const struct tenant *t, const char *model)
 {
-    size_t n = strlen(model);
     pthread_mutex_lock(&all.lock);
-    const char *at = t->rules.models;
-    bool may = *at == '\0';
-    for (size_t len; *at != '\0' && !may; at += len + (at[len] == ' ')) {
-        len = strcspn(at, " ");
-        may = len == n && memcmp(at, model, n) == 0;
-    }
+    const char *models = t->rules.models;
+    bool may = *models == '\0' || words_have(models, ' ', model, strlen(model));
     pthread_mutex_unlock(&all.lock);
     return may;
 }

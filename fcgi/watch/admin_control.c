@@ -46,7 +46,7 @@ json_t *admin_config(struct admin_call *c)
     json_t *rows = json_array();
     struct buf value;
     buf_init(&value, 0, MEM_GENERAL);
-    for (int i = 0; (o = option_at(c->server->conf->options, i)) != NULL; i++) {
+    for (int i = 0; (o = option_at(c->server->conf->given.options, i)) != NULL; i++) {
         const char *from = c->server->conf->from[i];
         if ((o->commands & CONF_SERVE) == 0 || strcmp(o->name, "help") == 0 || strcmp(o->name, "version") == 0) {
             continue;

@@ -1,4 +1,5 @@
 /* GET /status: the counterpart of php-fpm's status page, with its names for equal values, as text, JSON or HTML. */
+#include "fcgi/ground/words.h"
 #include "fcgi/watch/status.h"
 #include "fcgi/watch/watch.h"
 
@@ -12,15 +13,7 @@ enum { WIDTH = 27 };
 
 static bool has_word(const char *query, const char *word)
 {
-    size_t n = strlen(word);
-    for (const char *p = query; p != NULL && *p != '\0';) {
-        size_t k = strcspn(p, "&");
-        if (k == n && memcmp(p, word, n) == 0) {
-            return true;
-        }
-        p += k + (p[k] != '\0');
-    }
-    return false;
+    return query != NULL && words_have(query, '&', word, strlen(word));
 }
 
 static json_t *make_page(struct call *c)

@@ -52,7 +52,6 @@ struct worker {
 static struct {
     const struct conf *conf;
     char *argv[MAX_ARGS + 2]; /* the program and the subcommand's arguments */
-    int argc;
     char program[PATH_MAX];
     int socket_fd, signal_fd;
     struct worker serving, coming, leaving;
@@ -367,12 +366,13 @@ static void compare_options(char *names, size_t cap)
 {
     struct err_info info = {0};
     struct conf fresh;
-    if (conf_load(&fresh, m.conf->options, CONF_SERVE, m.argc, m.argv + 1, &info) != ERR_OK) {
+    if (conf_load(&fresh, &m.conf->given, &info) != ERR_OK) {
         snprintf(names, cap, "unknown");
         conf_fini(&fresh);
         return;
     }
-    if (conf_differences(&m.last, &fresh, names, cap) == 0) {
+    conf_differences(&m.last, &fresh, names, cap);
+    if (names[0] == '\0') {
         snprintf(names, cap, "nothing");
     }
     if (m.last.file.data != m.conf->file.data) {
@@ -557,7 +557,6 @@ int master_run(const struct conf *conf, int argc, char **argv)
 {
     m.conf = conf;
     m.last = *conf;
-    m.argc = argc;
     m.serving.fd = m.coming.fd = m.leaving.fd = -1;
     int rc = prepare(conf, argc, argv);
     if (rc != CMD_OK) {

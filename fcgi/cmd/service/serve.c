@@ -478,7 +478,7 @@ int cmd_serve(const struct program *p, int argc, char **argv)
         server_state.started = clock_unix_seconds();
         server_state.started_ns = clock_now_ns();
         notify_open(role != WORKER_NONE ? (int)WORKER_STATUS_FD : -1);
-        serve_wait_init(&server_state, argc, argv);
+        serve_wait_init(&server_state);
         prepare_process();
         rc = serve(&conf);
     }

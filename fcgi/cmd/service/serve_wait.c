@@ -21,14 +21,12 @@
 #define STATUS_NS 5000000000u /* between two lines of `systemctl status` */
 #define TWICE_NS  1000000000u
 
-enum { WAITING_BYTES = 256, STUCK_LOG_MS = 200 /* time to write the reason before exiting */ };
+enum { STUCK_LOG_MS = 200 /* time to write the reason before exiting */ };
 
 static const int signals[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2};
 
 static struct {
     struct server *server;
-    int argc;
-    char **argv;
     struct engine *engine;
     sigset_t set;
     struct pulse pulse;
@@ -64,27 +62,24 @@ static struct changed *changed;
 
 static void reread_options(void)
 {
-    char waiting[WAITING_BYTES];
+    struct conf_changes changes;
     struct err_info info = {0};
-    int n = 0;
     struct changed *c = mem_alloc(sizeof *c, MEM_GENERAL);
-    enum err err = c == NULL
-                       ? ERR_NOMEM
-                       : conf_reread(w.server->conf, w.argc, w.argv, &c->conf, &n, waiting, sizeof waiting, &info);
+    enum err err = c == NULL ? ERR_NOMEM : conf_reread(w.server->conf, &c->conf, &changes, &info);
     if (err != ERR_OK) {
         log_line("error", "options_kept reason=\"%s\"", err == ERR_NOMEM ? err_text(err) : info.text);
-    } else if (waiting[0] != '\0') {
+    } else if (changes.waiting[0] != '\0') {
         log_line("warn",
                  "options_wait names=\"%s\" reason=\"a reload (SIGUSR2, with --master) or a restart brings them\"",
-                 waiting);
+                 changes.waiting);
     }
     if (err == ERR_OK) {
         serve_wait_log_overrides(&c->conf);
     }
-    if (err == ERR_OK && n == 0 && waiting[0] == '\0') {
+    if (err == ERR_OK && changes.n_live == 0 && changes.waiting[0] == '\0') {
         log_line("info", "options_unchanged");
     }
-    if (err != ERR_OK || n == 0) {
+    if (err != ERR_OK || changes.n_live == 0) {
         mem_free(c);
         return;
     }
@@ -93,7 +88,7 @@ static void reread_options(void)
     atomic_store(&w.server->conf, &c->conf);
     log_set_level(names_find(log_level_name, c->conf.log_level));
     w.pulse.least_ms = (uint64_t)c->conf.step_limit_s * 1000u;
-    log_line("info", "options_reloaded changed=%d", n);
+    log_line("info", "options_reloaded changed=%d", changes.n_live);
 }
 
 static void reread_keys(void) { read_again("api_keys", w.server->conf->api_key_file, apikey_load); }
@@ -204,12 +199,10 @@ void serve_wait_watch(struct engine *e)
 
 /* --- signals -------------------------------------------------------------------------------------------------------------- */
 
-void serve_wait_init(struct server *server, int argc, char **argv)
+void serve_wait_init(struct server *server)
 {
     uint64_t watchdog = notify_watchdog_ns();
     w.server = server;
-    w.argc = argc;
-    w.argv = argv;
     w.every_ns = watchdog != 0 ? MIN_OF(LOOK_NS, watchdog / 3) : LOOK_NS;
     sigemptyset(&w.set);
     for (size_t i = 0; i < ARRAY_LEN(signals); i++) {

@@ -9,9 +9,8 @@
 #include "engine/engine.h"
 #include "fcgi/wire/server.h"
 
-/* Blocks the signals. Call before any thread starts, so that all inherit it. argv: of the subcommand, to reread
- * options. */
-void serve_wait_init(struct server *server, int argc, char **argv);
+/* Blocks the signals. Call before any thread starts, so that all inherit it. */
+void serve_wait_init(struct server *server);
 
 /* Logs the environment variables that override the --config file, if any. */
 void serve_wait_log_overrides(const struct conf *conf);

@@ -5,6 +5,7 @@
 #include "fcgi/commands.h"
 #include "fcgi/conf/conf.h"
 #include "fcgi/ground/number.h"
+#include "fcgi/ground/words.h"
 #include "fcgi/options.h"
 #include "fcgi/tables.h"
 #include "tests/support/folder.h"
@@ -24,6 +25,12 @@ static struct err_info info;
 static void teardown(void) { folder_remove(); }
 
 static enum conf_command command = CONF_SERVE; /* whose options load reads */
+
+/* Loads the options of serve. */
+static enum err load_serve(struct conf *to, int argc, char **argv)
+{
+    return conf_load(to, &(struct conf_given){&options_table, CONF_SERVE, argc, argv}, &info);
+}
 
 static const char *command_name(void)
 {
@@ -51,7 +58,7 @@ static enum err load(const char *a, const char *b, const char *d)
     }
     conf_fini(&c);
     info = (struct err_info){0};
-    return conf_load(&c, &options_table, command, argc, argv, &info);
+    return conf_load(&c, &(struct conf_given){&options_table, command, argc, argv}, &info);
 }
 
 static void accept(const char *a, const char *b)
@@ -299,20 +306,31 @@ START_TEST(names_of_llama_server)
     command = CONF_GENERATE;
     refuse("--jinja", NULL, "unknown option");
     command = CONF_SERVE;
-    for (const struct option_other *other = options_llama; other->name != NULL;
-         other++) {                                                              /* none hides an option of our own */
-        ck_assert_ptr_eq(option_other_find(&options_table, other->name), other); /* nor another of these */
-        if (other->hint != NULL) {
-            refuse(other->name, NULL, other->hint);
-        } else if (other->same_as == NULL) {
-            accept(other->name, other->takes == OPTION_OTHER_VALUE    ? "x"
-                                : other->takes == OPTION_OTHER_SWITCH ? "off"
-                                                                      : NULL);
-        }
+}
+END_TEST
+
+/* None hides an option of our own, nor another of these. */
+START_TEST(each_name_of_llama_server_is_known_once)
+{
+    for (const struct option_other *other = options_llama; other->names != NULL; other++) {
         ck_assert(other->same_as == NULL ||
                   option_find(&options_table, other->same_as, strlen(other->same_as), CONF_SERVE) != NULL);
-        const struct option *own = option_find(&options_table, other->name + 2, strlen(other->name + 2), CONF_SERVE);
-        ck_assert_msg(own == NULL || (own->commands & CONF_SERVE) == 0, "%s", other->name);
+        for (const char *at = other->names; *at != '\0'; at += strcspn(at, " "), at += *at == ' ') {
+            char name[64];
+            snprintf(name, sizeof name, "%.*s", (int)strcspn(at, " "), at);
+            ck_assert_ptr_eq(option_other_find(&options_table, name), other);
+            ck_assert_msg(!words_have(at + strcspn(at, " "), ' ', name, strlen(name)), "%s", name);
+            if (other->hint != NULL) {
+                refuse(name, NULL, other->hint);
+                ck_assert_msg(strncmp(info.text, name, strlen(name)) == 0, "%s", info.text);
+            } else if (other->same_as == NULL) {
+                accept(name, other->takes == OPTION_OTHER_VALUE    ? "x"
+                             : other->takes == OPTION_OTHER_SWITCH ? "off"
+                                                                   : NULL);
+            }
+            const struct option *own = option_find(&options_table, name + 2, strlen(name + 2), CONF_SERVE);
+            ck_assert_msg(own == NULL || (own->commands & CONF_SERVE) == 0, "%s", name);
+        }
     }
 }
 END_TEST
@@ -379,11 +397,11 @@ START_TEST(operands_stand_without_a_name)
     ck_assert_str_eq(c.text, "");
     ck_assert_int_eq(load("--", "-m", "--ids"), ERR_OK);
     ck_assert(strcmp(c.model, "-m") == 0 && strcmp(c.text, "--ids") == 0 && !c.ids);
-    ck_assert_int_eq(conf_check(&c, command, &info), ERR_OK);
+    ck_assert_int_eq(conf_check(&c, &info), ERR_OK);
     ck_assert_int_eq(load("a", "b", "c"), ERR_CONFIG);
     ck_assert_int_eq(load("a", "--model", "b"), ERR_CONFIG);
     accept("--ids", NULL);
-    ck_assert_int_eq(conf_check(&c, command, &info), ERR_CONFIG);
+    ck_assert_int_eq(conf_check(&c, &info), ERR_CONFIG);
     ck_assert_ptr_nonnull(strstr(info.text, "expected --model FILE"));
     setenv("INFCGI_MODEL", "of-environment.gguf", 1);
     accept("a.gguf", NULL); /* the argument is the model still */
@@ -401,34 +419,34 @@ START_TEST(an_option_that_the_back_end_lacks_is_refused)
     }
     for (size_t i = 0; i < sizeof of_cpu / sizeof *of_cpu; i++) {
         ck_assert_int_eq(load("--model=m.gguf", of_cpu[i], "--backend=ref:0-3,cpu"), ERR_OK);
-        ck_assert_int_eq(conf_check(&c, command, &info), ERR_OK); /* one of them has it */
+        ck_assert_int_eq(conf_check(&c, &info), ERR_OK); /* one of them has it */
         for (int is_ref = 0; is_ref < 2; is_ref++) {
             ck_assert_int_eq(load("--model=m.gguf", of_cpu[i], is_ref ? "--backend=ref" : NULL), ERR_OK);
-            ck_assert_int_eq(conf_check(&c, command, &info), is_ref ? ERR_CONFIG : ERR_OK);
+            ck_assert_int_eq(conf_check(&c, &info), is_ref ? ERR_CONFIG : ERR_OK);
             ck_assert(!is_ref || strstr(info.text, "the back end ref has no such option; add --backend cpu") != NULL);
         }
     }
     ck_assert_int_eq(load("--model=m.gguf", "--device=0", NULL), ERR_OK);
-    ck_assert_int_eq(conf_check(&c, command, &info), ERR_CONFIG);
+    ck_assert_int_eq(conf_check(&c, &info), ERR_CONFIG);
     ck_assert_str_eq(info.text, "device: the back end cpu has no such option; add --backend opencl");
     ck_assert_int_eq(load("--model=m.gguf", "--device=0", "--backend=opencl"), ERR_OK);
-    ck_assert_int_eq(conf_check(&c, command, &info), ERR_OK);
+    ck_assert_int_eq(conf_check(&c, &info), ERR_OK);
     ck_assert_str_eq(c.device, "0");
     for (size_t i = 0; backend_at((int)i) != NULL; i++) {
         ck_assert_int_eq(load("--model=m.gguf", "--backend", backend_name((int)i)), ERR_OK);
         c.gpu_layers = "0"; /* which all of them do */
-        ck_assert_int_eq(conf_check(&c, command, &info), ERR_OK);
+        ck_assert_int_eq(conf_check(&c, &info), ERR_OK);
         c.gpu_layers = "1";
-        ck_assert_int_eq(conf_check(&c, command, &info), backend_at((int)i) == &backend_opencl ? ERR_OK : ERR_CONFIG);
+        ck_assert_int_eq(conf_check(&c, &info), backend_at((int)i) == &backend_opencl ? ERR_OK : ERR_CONFIG);
     }
     command = CONF_DEVICES; /* which computes on none */
     ck_assert_int_eq(load("--device=0000:03:00.0", NULL, NULL), ERR_OK);
-    ck_assert_int_eq(conf_check(&c, command, &info), ERR_OK);
+    ck_assert_int_eq(conf_check(&c, &info), ERR_OK);
     command = CONF_SERVE;
     ck_assert_int_eq(load("--model=m.gguf", "--device=gpu", NULL), ERR_CONFIG);
     ck_assert(strstr(info.text, "expected auto, a number or a PCI address like 0000:03:00.0") != NULL);
     ck_assert_int_eq(load("--model=m.gguf", "--backend=ref", "--pack-cache=off"), ERR_OK);
-    ck_assert_int_eq(conf_check(&c, command, &info), ERR_OK);
+    ck_assert_int_eq(conf_check(&c, &info), ERR_OK);
 }
 END_TEST
 
@@ -570,12 +588,12 @@ START_TEST(variables_that_override_the_file_are_listed)
     setenv("INFCGI_PARALLEL", "3", 1); /* the same */
     setenv("INFCGI_THREADS", "8", 1);  /* the command line overrides both */
     setenv("INFCGI_ALIAS", "a", 1);    /* the file has none */
-    ck_assert_int_eq(conf_load(&c, &options_table, CONF_SERVE, 4, argv, &info), ERR_OK);
+    ck_assert_int_eq(load_serve(&c, 4, argv), ERR_OK);
     ck_assert_str_eq(c.overrides, "INFCGI_MODEL, INFCGI_TIMEOUT");
     conf_fini(&c);
     unsetenv("INFCGI_MODEL");
     unsetenv("INFCGI_TIMEOUT");
-    ck_assert_int_eq(conf_load(&c, &options_table, CONF_SERVE, 4, argv, &info), ERR_OK);
+    ck_assert_int_eq(load_serve(&c, 4, argv), ERR_OK);
     ck_assert_str_eq(c.overrides, "");
     conf_fini(&c);
     unsetenv("INFCGI_PARALLEL");
@@ -586,31 +604,34 @@ END_TEST
 
 START_TEST(some_options_are_read_anew)
 {
-    char name[] = "serve", with[] = "--config", path[512], waiting[64], *argv[] = {name, with, path, NULL};
+    char name[] = "serve", with[] = "--config", path[512], names[64], *argv[] = {name, with, path, NULL};
     struct conf now, next;
-    int n = -1;
+    struct conf_changes changes;
     snprintf(path, sizeof path, "%s", config("timeout = 5\nthreads = 2\nlog-level = warn\n"));
-    ck_assert_int_eq(conf_load(&now, &options_table, CONF_SERVE, 3, argv, &info), ERR_OK);
-    ck_assert_int_eq(conf_reread(&now, 3, argv, &next, &n, waiting, sizeof waiting, &info), ERR_OK);
-    ck_assert(n == 0 && waiting[0] == '\0');
+    ck_assert_int_eq(load_serve(&now, 3, argv), ERR_OK);
+    ck_assert_int_eq(conf_reread(&now, &next, &changes, &info), ERR_OK);
+    ck_assert(changes.n_live == 0 && changes.waiting[0] == '\0');
     (void)config("timeout = 7\nthreads = 3\nlog-level = error\nstrict-api = on\nalias = a\n");
-    ck_assert_int_eq(conf_reread(&now, 3, argv, &next, &n, waiting, sizeof waiting, &info), ERR_OK);
-    ck_assert_int_eq(n, 3);
-    ck_assert_str_eq(waiting, "alias, threads");
+    ck_assert_int_eq(conf_reread(&now, &next, &changes, &info), ERR_OK);
+    ck_assert_int_eq(changes.n_live, 3);
+    ck_assert_str_eq(changes.waiting, "alias, threads");
     ck_assert(next.timeout_s == 7 && next.threads == 2 && next.strict_api && strcmp(next.log_level, "error") == 0 &&
               next.alias == NULL);
     ck_assert(now.timeout_s == 5 && strcmp(now.log_level, "warn") == 0);
     ck_assert_ptr_nonnull(
         strstr(next.from[option_find(&options_table, "timeout", 7, CONF_SERVE) - options_table.rows], "line 1"));
     (void)config("timeout = 7\nthreads = many\n");
-    ck_assert_int_eq(conf_reread(&now, 3, argv, &next, &n, waiting, sizeof waiting, &info), ERR_CONFIG);
+    ck_assert_int_eq(conf_reread(&now, &next, &changes, &info), ERR_CONFIG);
     ck_assert_ptr_nonnull(strstr(info.text, "line 2"));
     (void)config("");
-    ck_assert_int_eq(conf_reread(&now, 3, argv, &next, &n, waiting, 3, &info), ERR_OK);
-    ck_assert(next.timeout_s == 0 && strcmp(waiting, "th") == 0); /* back to the default; cut */
-    ck_assert_int_eq(conf_differences(&now, &next, waiting, sizeof waiting), 2);
-    ck_assert_str_eq(waiting, "log-level, timeout");
-    ck_assert(conf_differences(&now, &now, waiting, sizeof waiting) == 0 && waiting[0] == '\0');
+    ck_assert_int_eq(conf_reread(&now, &next, &changes, &info), ERR_OK);
+    ck_assert(next.timeout_s == 0 && strcmp(changes.waiting, "threads") == 0); /* back to the default */
+    conf_differences(&now, &next, names, sizeof names);
+    ck_assert_str_eq(names, "log-level, timeout");
+    conf_differences(&now, &next, names, 3);
+    ck_assert_str_eq(names, "lo");
+    conf_differences(&now, &now, names, sizeof names);
+    ck_assert_str_eq(names, "");
     conf_fini(&now);
     const struct option *o;
     for (int i = 0; (o = option_at(&options_table, i)) != NULL;
@@ -660,6 +681,7 @@ Suite *conf_suite(void)
     tcase_add_test(t, texts_are_taken_as_they_are);
     tcase_add_test(t, short_names_are_the_long_ones);
     tcase_add_test(t, names_of_llama_server);
+    tcase_add_test(t, each_name_of_llama_server_is_known_once);
     tcase_add_test(t, names_are_those_of_their_tables);
     tcase_add_test(t, a_list_holds_what_commas_and_options_separate);
     tcase_add_test(t, operands_stand_without_a_name);
