@@ -3,32 +3,32 @@
 #include "fcgi/ground/words.h"
 
 const struct cmd commands_table[] = {
-    {"serve", CONF_SERVE, cmd_serve, "serve a model over FastCGI", "", NULL, NULL},
-    {"generate", CONF_GENERATE, cmd_generate, "continue one prompt", "", NULL, NULL},
+    {"serve", CONF_SERVE, cmd_serve, "serve a model over FastCGI", .notes = "", .prepare = cmd_serve_prepare},
+    {"generate", CONF_GENERATE, cmd_generate, "continue one prompt", .notes = ""},
     {"chat", CONF_CHAT, cmd_chat, "chat with a model at the terminal",
-     "Lines that begin with / are commands; /help lists them. If standard input is no terminal, each line is a "
-     "question.",
-     NULL, NULL},
+     .notes =
+         "Lines that begin with / are commands; /help lists them. If standard input is no terminal, each line is a "
+         "question."},
     {"perplexity", CONF_PERPLEXITY, cmd_perplexity, "measure the perplexity of a text",
-     "Uses llama-perplexity's definition: windows of --ctx-size tokens, computed separately, the second half scored.",
-     NULL, NULL},
+     .notes =
+         "Uses llama-perplexity's definition: windows of --ctx-size tokens, computed separately, the second half scored."},
     {"bench", CONF_BENCH, cmd_bench, "measure prefill and decode speed",
-     "Prints llama-bench's rows. Options with several integers, as 512,1024 or repeated, make one row per combination.",
-     NULL, NULL},
+     .notes =
+         "Prints llama-bench's rows. Options with several integers, as 512,1024 or repeated, make one row per combination."},
     {"inspect", CONF_INSPECT, cmd_inspect, "show or check a model file",
-     "Prints a summary without options. Runs no kernel; --cpu selects one to plan for.", NULL, NULL},
-    {"convert", CONF_CONVERT, cmd_convert, "write a GGUF file, optionally with another type", "", NULL, NULL},
+     .notes = "Prints a summary without options. Runs no kernel; --cpu selects one to plan for."},
+    {"convert", CONF_CONVERT, cmd_convert, "write a GGUF file, optionally with another type", .notes = ""},
     {"tokenize", CONF_TOKENIZE, cmd_tokenize, "show the token ids of a text",
-     "Prints one line per token: id, tab, escaped text.", NULL, NULL},
+     .notes = "Prints one line per token: id, tab, escaped text."},
     {"devices", CONF_DEVICES, cmd_devices, "list the GPUs and OpenCL devices of this machine",
-     "Notes below the table name unusable cards, causes of slowness, and the device that --device selects.", NULL,
-     NULL},
+     .notes = "Notes below the table name unusable cards, causes of slowness, and the device that --device selects."},
     {"ctl", CONF_CTL, cmd_ctl, "query or control a running server",
-     "`infcgi ctl help` lists the COMMANDs; without one, reads commands from a prompt or standard input, one per "
-     "line. Exit status: 0, 1 if the server rejects it, 64 for a wrong command, 69 if no server answers, 77 without "
-     "permission.",
-     "[COMMAND ...]", cmd_ctl_word},
-    {"help", CONF_HELP, cmd_help, "list the commands, or print the manual", "", NULL, NULL},
+     .notes =
+         "`infcgi ctl help` lists the COMMANDs; without one, reads commands from a prompt or standard input, one per "
+         "line. Exit status: 0, 1 if the server rejects it, 64 for a wrong command, 69 if no server answers, 77 without "
+         "permission.",
+     .operands = "[COMMAND ...]", .words = cmd_ctl_word},
+    {"help", CONF_HELP, cmd_help, "list the commands, or print the manual", .notes = ""},
 };
 
 const int commands_n = ARRAY_LEN(commands_table);

@@ -22,12 +22,12 @@ int main(int argc, char **argv)
         return CMD_USAGE;
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
-        return cmd_help(&program, 1, argv);
+        return cmd_run(&program, CONF_HELP, 1, argv);
     }
     if (strcmp(argv[1], "-t") == 0 || strcmp(argv[1], "--check-config") == 0) {
         static char check[] = "--check-config"; /* -t is the thread count in other commands */
         argv[1] = check;
-        return cmd_serve(&program, argc, argv);
+        return cmd_run(&program, CONF_SERVE, argc, argv);
     }
     if (strcmp(argv[1], "-V") == 0 || strcmp(argv[1], "--version") == 0) {
         return cmd_version();
@@ -37,7 +37,7 @@ int main(int argc, char **argv)
     }
     for (int i = 0; i < program.n_commands; i++) {
         if (strcmp(argv[1], program.commands[i].name) == 0) {
-            return program.commands[i].run(&program, argc - 1, argv + 1);
+            return cmd_run(&program, program.commands[i].bit, argc - 1, argv + 1);
         }
     }
     fprintf(stderr, "error: unknown command '%s'; `infcgi --help` lists them\n", argv[1]);

@@ -1,6 +1,7 @@
 /* The common start and end of all subcommands. */
 #include "fcgi/cmd/cmd.h"
 
+#include "fcgi/cmd/bar.h"
 #include "fcgi/cmd/manual.h"
 #include "fcgi/ground/log.h"
 
@@ -8,10 +9,44 @@
 #include <stdio.h>
 #include <string.h>
 
-int cmd_read_conf(const struct program *p, struct conf *conf, enum conf_command command, int argc, char **argv)
+const struct cmd *cmd_find(const struct program *p, enum conf_command command)
+{
+    const struct cmd *c = p->commands;
+    while (c->bit != command && c + 1 < p->commands + p->n_commands) {
+        c++;
+    }
+    return c;
+}
+
+/* Returns the index of the first argument that is neither an option nor an option's value. */
+static int first_operand(const struct program *p, enum conf_command command, int argc, char **argv)
+{
+    int i = 1;
+    while (i < argc && argv[i][0] == '-') {
+        const char *name = argv[i] + strspn(argv[i], "-");
+        const struct option *o = option_find(p->options, name, strcspn(name, "="), command);
+        bool takes_next = o != NULL && o->kind != OPTION_FLAG && strchr(name, '=') == NULL;
+        i += takes_next ? 2 : 1;
+    }
+    return MIN_OF(i, argc);
+}
+
+/* Prints the text, or nothing after a failure. */
+static enum err print(struct buf *text)
+{
+    enum err err = buf_ok(text);
+    fputs(err == ERR_OK ? text->data : "", stdout);
+    buf_fini(text);
+    return err;
+}
+
+int cmd_read_conf(const struct program *p, const struct cmd *c, struct conf *conf, int argc, char **argv)
 {
     struct err_info info = {0};
-    const struct conf_given given = {.options = p->options, .command = command, .argc = argc, .argv = argv};
+    struct conf_given given = {.options = p->options, .command = c->bit, .argc = argc, .argv = argv};
+    if (c->operands != NULL) {
+        given.argc = first_operand(p, c->bit, argc, argv);
+    }
     enum err err = conf_load(conf, &given, &info);
     if (err == ERR_OK && conf->version) {
         return cmd_version() == CMD_OK ? -1 : CMD_BAD_OUTPUT;
@@ -19,13 +54,26 @@ int cmd_read_conf(const struct program *p, struct conf *conf, enum conf_command 
     if (err == ERR_OK && conf->help) {
         struct buf help;
         buf_init(&help, 0, MEM_GENERAL);
-        manual_of(p, command, &help);
-        fputs(buf_ok(&help) == ERR_OK ? help.data : "", stdout);
-        buf_fini(&help);
+        manual_of(p, c, &help);
+        (void)print(&help);
         return -1;
     }
     err = err != ERR_OK ? err : conf_check(conf, &info);
     return err == ERR_OK ? CMD_OK : cmd_fail(conf, ERR_CONFIG, &info);
+}
+
+int cmd_run(const struct program *p, enum conf_command command, int argc, char **argv)
+{
+    static struct conf conf; /* never freed: detached threads can read it until the process has ended */
+    const struct cmd *c = cmd_find(p, command);
+    int rc = c->prepare != NULL ? c->prepare() : CMD_OK;
+    rc = rc == CMD_OK ? cmd_read_conf(p, c, &conf, argc, argv) : rc;
+    rc = rc == CMD_OK ? c->run(p, &conf) : rc;
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "error: %s: cannot write the output\n", c->name);
+        return CMD_BAD_OUTPUT;
+    }
+    return rc < 0 ? CMD_OK : rc;
 }
 
 struct engine_config cmd_engine_config(const struct conf *c)
@@ -60,19 +108,44 @@ struct engine_config cmd_engine_config(const struct conf *c)
     };
 }
 
-int cmd_end(const char *command, int rc)
+static bool on_progress(void *bar, float fraction)
 {
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "error: %s: cannot write the output\n", command);
-        return CMD_BAD_OUTPUT;
-    }
-    return rc < 0 ? CMD_OK : rc;
+    bar_set(bar, (double)fraction);
+    return true;
+}
+
+enum err cmd_open_engine(struct engine_config *cfg, struct engine **out, struct err_info *info)
+{
+    struct bar bar;
+    cfg->progress = on_progress;
+    cfg->progress_arg = &bar;
+    bar_begin(&bar);
+    enum err err = engine_open(cfg, out, info);
+    bar_end(&bar);
+    return err;
+}
+
+bool cmd_print_json(json_t *value, size_t flags)
+{
+    bool is_printed = json_dumpf(value, stdout, flags) == 0;
+    puts("");
+    json_decref(value);
+    return is_printed;
+}
+
+void cmd_note(void *unused, const char *text)
+{
+    (void)unused;
+    fprintf(stderr, "note: %s\n", text);
 }
 
 int cmd_fail(const struct conf *conf, enum err err, const struct err_info *info)
 {
     bool is_config =
         err == ERR_CONFIG || err == ERR_UNSUPPORTED_CPU || err == ERR_UNSUPPORTED_DEVICE || err == ERR_ADDRESS_IN_USE;
+    if (err == ERR_OK) {
+        return CMD_OK;
+    }
     fprintf(stderr, "%serror: ", log_priority("error"));
     if (!is_config && conf->model != NULL) {
         fprintf(stderr, "%s: ", conf->model);
@@ -82,21 +155,23 @@ int cmd_fail(const struct conf *conf, enum err err, const struct err_info *info)
         fprintf(stderr, " at byte %" PRIu64, info->offset);
     }
     fprintf(stderr, ": %s\n", info->text[0] != '\0' ? info->text : err_text(err));
-    return is_config ? CMD_USAGE : err == ERR_LOST ? CMD_LOST : CMD_BAD_DATA;
+    if (is_config) {
+        return CMD_USAGE;
+    }
+    return err == ERR_LOST ? CMD_LOST : CMD_BAD_DATA;
 }
 
-int cmd_help(const struct program *p, int argc, char **argv)
+int cmd_fail_setup(int status, enum err err, const struct err_info *info)
 {
-    struct conf conf;
-    int rc = cmd_read_conf(p, &conf, CONF_HELP, argc, argv);
-    if (rc == CMD_OK) {
-        struct buf text;
-        buf_init(&text, 0, MEM_GENERAL);
-        manual_print(p, conf.format, &text);
-        rc = buf_ok(&text) == ERR_OK ? CMD_OK : CMD_NO_SYSTEM;
-        fputs(rc == CMD_OK ? text.data : "", stdout);
-        buf_fini(&text);
-    }
-    conf_fini(&conf);
-    return cmd_end("help", rc);
+    fprintf(stderr, "%serror: %s: %s\n", log_priority("error"), err_code(err),
+            info->text[0] != '\0' ? info->text : err_text(err));
+    return status;
+}
+
+int cmd_help(const struct program *p, struct conf *conf)
+{
+    struct buf text;
+    buf_init(&text, 0, MEM_GENERAL);
+    manual_print(p, conf->format, &text);
+    return print(&text) == ERR_OK ? CMD_OK : CMD_NO_SYSTEM;
 }

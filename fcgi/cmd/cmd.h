@@ -1,8 +1,8 @@
 /* The subcommands of `infcgi`, each in a file: in model/ if it uses a model, in service/ if it concerns the server, else
  * in this folder. The table is in fcgi/commands.c.
  *
- * argv[0] is the subcommand's name, argv[1..argc-1] its arguments. Each returns the exit status of the process, prints
- * results on stdout and one line per failure on stderr. Threads: called once, from main's thread. */
+ * Each returns the exit status of the process, prints results on stdout and one line per failure on stderr. Threads:
+ * called once, from main's thread. */
 #ifndef INFCGI_CMD_CMD_H
 #define INFCGI_CMD_CMD_H
 
@@ -11,6 +11,8 @@
 #include "fcgi/conf/option.h"
 #include "fcgi/wire/fastcgi.h"
 #include "fcgi/wire/server.h"
+
+#include <jansson.h>
 
 #define CMD_VERSION SERVER_VERSION
 
@@ -45,43 +47,61 @@ struct program {
 struct cmd {
     const char *name;
     enum conf_command bit;
-    int (*run)(const struct program *p, int argc, char **argv);
+    int (*run)(const struct program *p, struct conf *conf);
     const char *summary;  /* one line */
     const char *notes;    /* facts beyond its options; "": none */
     const char *operands; /* OPTIONAL: operands after the options that are no option's value: "[COMMAND ...]" */
     names_fn words;       /* OPTIONAL: the words that these can be */
+    int (*prepare)(
+        void); /* OPTIONAL: called before the options are read; another status than CMD_OK ends the command */
 };
 
-int cmd_serve(const struct program *p, int argc, char **argv);
-int cmd_generate(const struct program *p, int argc, char **argv);
-int cmd_bench(const struct program *p, int argc, char **argv);
-int cmd_inspect(const struct program *p, int argc, char **argv);
-int cmd_convert(const struct program *p, int argc, char **argv);
-int cmd_tokenize(const struct program *p, int argc, char **argv);
-int cmd_devices(const struct program *p, int argc, char **argv);
-int cmd_perplexity(const struct program *p, int argc, char **argv);
-int cmd_chat(const struct program *p, int argc, char **argv);
-int cmd_ctl(const struct program *p, int argc, char **argv);
-int cmd_help(const struct program *p, int argc, char **argv);
+int cmd_serve(const struct program *p, struct conf *conf);
+int cmd_generate(const struct program *p, struct conf *conf);
+int cmd_bench(const struct program *p, struct conf *conf);
+int cmd_inspect(const struct program *p, struct conf *conf);
+int cmd_convert(const struct program *p, struct conf *conf);
+int cmd_tokenize(const struct program *p, struct conf *conf);
+int cmd_devices(const struct program *p, struct conf *conf);
+int cmd_perplexity(const struct program *p, struct conf *conf);
+int cmd_chat(const struct program *p, struct conf *conf);
+int cmd_ctl(const struct program *p, struct conf *conf); /* the operands follow the arguments of conf->given */
+int cmd_help(const struct program *p, struct conf *conf);
 
+int cmd_serve_prepare(void);     /* struct cmd.prepare of serve */
 const char *cmd_ctl_word(int i); /* returns the i-th command of ctl; NULL beyond the last */
 
 /* Prints version and kernels for infcgi --version. */
 int cmd_version(void);
 
+/* Reads the command's options, runs it and returns the exit status. argv[0]: the command's name; argv[argc] is NULL. */
+int cmd_run(const struct program *p, enum conf_command command, int argc, char **argv);
+
 /* --- shared by the subcommands --------------------------------------------------------------------------------- */
 
-/* Reads the command's options into *conf; the caller frees it with conf_fini. Returns CMD_OK; -1 after answering --help
- * or --version; else the exit status, with the reason on stderr. */
-int cmd_read_conf(const struct program *p, struct conf *conf, enum conf_command command, int argc, char **argv);
+/* Reads the options of a command into *conf. Returns CMD_OK; -1 after answering --help or --version; else the exit
+ * status, with the reason on stderr. */
+int cmd_read_conf(const struct program *p, const struct cmd *c, struct conf *conf, int argc, char **argv);
+
+/* Returns the row of a command. */
+const struct cmd *cmd_find(const struct program *p, enum conf_command command);
 
 /* Returns the engine options of *c, which must outlive them. */
 struct engine_config cmd_engine_config(const struct conf *c);
 
-/* Returns rc, or CMD_BAD_OUTPUT with a line on stderr if stdout could not be written. Returns CMD_OK for -1. */
-int cmd_end(const char *command, int rc);
+/* Opens the engine of *cfg, with a progress bar on a terminal. */
+MUST_CHECK enum err cmd_open_engine(struct engine_config *cfg, struct engine **out, struct err_info *info);
 
-/* Prints `error: <file>: <code> at byte <offset>: <sentence>` and returns the exit status. */
+/* Prints a value and a line end, and releases the value. Returns false without a value. flags: of jansson. */
+bool cmd_print_json(json_t *value, size_t flags);
+
+/* Prints `note: <text>` on stderr. */
+void cmd_note(void *unused, const char *text);
+
+/* Prints `error: <file>: <code> at byte <offset>: <sentence>` and returns the exit status. CMD_OK without an error. */
 int cmd_fail(const struct conf *conf, enum err err, const struct err_info *info);
+
+/* Prints `error: <code>: <sentence>`, for a failure that does not concern the model, and returns `status`. */
+int cmd_fail_setup(int status, enum err err, const struct err_info *info);
 
 #endif

@@ -227,15 +227,14 @@ static int print_json(const struct inventory *v, const struct choice *c)
     for (int i = 0; i < c->n; i++) {
         (void)json_array_append_new(chosen, json_pack("{s:i, s:s}", "device", c->device[i], "why", c->why[i]));
     }
-    bool is_said = json_object_set_new(all, "chosen", chosen) == 0 && json_dumpf(all, stdout, JSON_INDENT(2)) == 0;
-    puts("");
-    json_decref(all);
-    return is_said ? CMD_OK : CMD_NO_SYSTEM;
+    bool is_whole = json_object_set_new(all, "chosen", chosen) == 0;
+    return cmd_print_json(all, JSON_INDENT(2)) && is_whole ? CMD_OK : CMD_NO_SYSTEM;
 }
 
-static int show(const struct conf *conf)
+int cmd_devices(const struct program *p, struct conf *conf)
 {
     static struct choice chosen;
+    (void)p;
     const struct inventory *v = inventory_get();
     struct err_info info = {0};
     enum err err = choose(v, conf->device, &chosen, &info);
@@ -252,13 +251,4 @@ static int show(const struct conf *conf)
         printf("--device %s: %s\n", conf->device, chosen.why[i]);
     }
     return CMD_OK;
-}
-
-int cmd_devices(const struct program *p, int argc, char **argv)
-{
-    struct conf conf;
-    int rc = cmd_read_conf(p, &conf, CONF_DEVICES, argc, argv);
-    rc = rc == CMD_OK ? show(&conf) : rc;
-    conf_fini(&conf);
-    return cmd_end("devices", rc);
 }

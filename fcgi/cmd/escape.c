@@ -15,18 +15,21 @@ static bool acts_on_terminal(uint32_t cp)
            (cp >= 0x2066 && cp <= 0x2069);
 }
 
-void escape_print(FILE *out, const char *s, size_t n)
+/* Escapes also the printable characters `also`. */
+static void print(FILE *out, const char *s, size_t n, const char *also)
 {
+    static const char controls[] = "\n\t\r", letters[] = "ntr";
     for (size_t i = 0; i < n;) {
         uint32_t cp;
         bool valid;
         size_t used = utf8_decode(s + i, n - i, &cp, &valid);
+        const char *control = memchr(controls, s[i], sizeof controls - 1);
         if (!valid) {
             fprintf(out, "\\x%02x", (unsigned char)s[i]);
-        } else if (cp == '\n' || cp == '\t' || cp == '\r') {
-            fputs(cp == '\n' ? "\\n" : cp == '\t' ? "\\t" : "\\r", out);
-        } else if (cp == '"' || cp == '\\') {
-            fprintf(out, "\\%c", (int)cp);
+        } else if (control != NULL) {
+            fprintf(out, "\\%c", letters[control - controls]);
+        } else if (memchr(also, s[i], strlen(also)) != NULL) {
+            fprintf(out, "\\%c", s[i]);
         } else if (acts_on_terminal(cp)) {
             fprintf(out, "\\u%04" PRIx32, cp);
         } else {
@@ -35,6 +38,10 @@ void escape_print(FILE *out, const char *s, size_t n)
         i += used;
     }
 }
+
+void escape_print(FILE *out, const char *s, size_t n) { print(out, s, n, "\"\\"); }
+
+void escape_print_plain(FILE *out, const char *s, size_t n) { print(out, s, n, "\\"); }
 
 void escape_print_quoted(const char *s, size_t n)
 {
@@ -58,5 +65,7 @@ void escape_print_error(const char *path, const struct err_info *info)
     if (info->offset != ERR_NO_OFFSET) {
         fprintf(stderr, " at byte %" PRIu64, info->offset);
     }
-    fprintf(stderr, ": %s\n", info->text);
+    fputs(": ", stderr);
+    print(stderr, info->text, strlen(info->text), "");
+    fputc('\n', stderr);
 }

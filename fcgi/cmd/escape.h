@@ -11,6 +11,9 @@
  * direction, quotes, backslashes, bytes that are not UTF-8. */
 void escape_print(FILE *out, const char *s, size_t n);
 
+/* Like escape_print, but leaves quotes as they are. */
+void escape_print_plain(FILE *out, const char *s, size_t n);
+
 /* Like escape_print, but in quotes on stdout. A long text is cut and its length appended. */
 void escape_print_quoted(const char *s, size_t n);
 

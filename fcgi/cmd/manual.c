@@ -82,18 +82,14 @@ static void put_wrapped(const char *text, size_t at, size_t indent, struct buf *
     buf_putc(out, '\n');
 }
 
-void manual_of(const struct program *p, enum conf_command command, struct buf *out)
+void manual_of(const struct program *p, const struct cmd *c, struct buf *out)
 {
-    const struct cmd *c = p->commands;
-    while (c->bit != command && c + 1 < p->commands + p->n_commands) {
-        c++;
-    }
     const struct option *o;
     buf_puts(out, "usage: ");
     put_usage(p, c, out);
     buf_puts(out, "\n\n");
     for (int i = 0; (o = option_at(p->options, i)) != NULL; i++) {
-        if ((o->commands & command) == 0) {
+        if ((o->commands & c->bit) == 0) {
             continue;
         }
         char name[NAME_BYTES];

@@ -14,6 +14,6 @@ const char *manual_format_name(int i);
 void manual_print(const struct program *p, const char *format, struct buf *out);
 
 /* Appends the --help text of a command. */
-void manual_of(const struct program *p, enum conf_command command, struct buf *out);
+void manual_of(const struct program *p, const struct cmd *c, struct buf *out);
 
 #endif

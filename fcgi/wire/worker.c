@@ -24,10 +24,10 @@ static bool is_of_parent(int fd)
     return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 && who.pid > 0 && who.pid == getppid();
 }
 
-enum err worker_find(enum worker_role *role, struct err_info *info)
+enum err worker_find(struct err_info *info)
 {
     const char *name = conf_environment("worker");
-    *role = found = WORKER_NONE;
+    found = WORKER_NONE;
     if (name == NULL) {
         return ERR_OK;
     }
@@ -42,7 +42,6 @@ enum err worker_find(enum worker_role *role, struct err_info *info)
             name);
     }
     (void)fcntl(WORKER_STATUS_FD, F_SETFD, FD_CLOEXEC);
-    *role = found;
     return ERR_OK;
 }
 

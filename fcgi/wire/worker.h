@@ -24,7 +24,7 @@ const char *worker_role_name(enum worker_role role);
 
 /* Determines this process's role and hides the socket from programs that it starts. ERR_CONFIG: INFCGI_WORKER is set,
  * but no master started the process. */
-MUST_CHECK enum err worker_find(enum worker_role *role, struct err_info *info);
+MUST_CHECK enum err worker_find(struct err_info *info);
 
 enum worker_role worker_role(void); /* role found by worker_find */
 

@@ -294,12 +294,6 @@ static bool on_progress(void *arg, float fraction)
     return true;
 }
 
-static void on_told(void *arg, const char *text)
-{
-    (void)arg;
-    fprintf(stderr, "note: %s\n", text);
-}
-
 static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_drop(gguf, data, n); }
 
 /* Measures the device's own rates, if it reports them; a large model can leave too little memory for that. */
@@ -349,7 +343,7 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
                                             .mtime_ns = gguf_mtime_ns(b->gguf)},
                                  .progress = on_progress,
                                  .progress_arg = &b->bar,
-                                 .tell = on_told,
+                                 .tell = cmd_note,
                                  .weight_done = drop_file_pages,
                                  .weight_done_arg = b->gguf};
     TRY(backend_parts_parse(b->o->backend, "backend", b->plan->n_layers, &b->parts, info));
@@ -450,18 +444,13 @@ static void close_all(struct bench *b)
     mem_free(b->logits);
 }
 
-int cmd_bench(const struct program *p, int argc, char **argv)
+int cmd_bench(const struct program *p, struct conf *conf)
 {
-    struct conf conf;
-    int rc = cmd_read_conf(p, &conf, CONF_BENCH, argc, argv);
-    if (rc == CMD_OK) {
-        struct bench b = {.o = &conf};
-        struct err_info info = {0};
-        enum err err = open_file(&b, &info);
-        err = err != ERR_OK ? err : run_all(&b, &info);
-        close_all(&b);
-        rc = err == ERR_OK ? CMD_OK : cmd_fail(&conf, err, &info);
-    }
-    conf_fini(&conf);
-    return cmd_end("bench", rc);
+    struct bench b = {.o = conf};
+    struct err_info info = {0};
+    (void)p;
+    enum err err = open_file(&b, &info);
+    err = err != ERR_OK ? err : run_all(&b, &info);
+    close_all(&b);
+    return cmd_fail(conf, err, &info);
 }

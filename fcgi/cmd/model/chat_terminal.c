@@ -1,7 +1,6 @@
 /* `infcgi chat`: a conversation at a terminal, with the model in this process. Lines that begin with / are commands.
  * Ctrl-C stops an answer and keeps the text so far. */
 #include "engine/base/mem.h"
-#include "fcgi/cmd/bar.h"
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/cmd/prompt.h"
 
@@ -120,18 +119,13 @@ static bool try_answer(struct chat *c)
 
 /* --- commands --------------------------------------------------------------------------------------------------------- */
 
-static void reset(struct chat *c)
+static bool on_reset(struct chat *c, const char *arg)
 {
+    (void)arg;
     json_array_clear(c->messages);
     if (c->conf->system != NULL) {
         (void)add_message(c, "system", c->conf->system, strlen(c->conf->system));
     }
-}
-
-static bool on_reset(struct chat *c, const char *arg)
-{
-    (void)arg;
-    reset(c);
     return true;
 }
 
@@ -251,12 +245,6 @@ static bool run_line(struct chat *c, const char *line)
 
 /* --- the command ------------------------------------------------------------------------------------------------------- */
 
-static bool on_progress(void *arg, float fraction)
-{
-    bar_set(arg, (double)fraction);
-    return true;
-}
-
 /* Reads lines until the end. Without a terminal, a failed line sets the status for bad data. */
 static int converse(struct chat *c, struct err_info *info)
 {
@@ -277,33 +265,25 @@ static int converse(struct chat *c, struct err_info *info)
     return is_fine || is_typed ? CMD_OK : CMD_BAD_DATA;
 }
 
-int cmd_chat(const struct program *p, int argc, char **argv)
+int cmd_chat(const struct program *p, struct conf *conf)
 {
-    struct conf conf;
-    int rc = cmd_read_conf(p, &conf, CONF_CHAT, argc, argv);
-    if (rc == CMD_OK) {
-        struct err_info info = {0};
-        struct engine_config cfg = cmd_engine_config(&conf);
-        struct chat chat = {.conf = &conf, .messages = json_array()};
-        struct sigaction action = {.sa_handler = on_interrupt};
-        struct bar bar;
-        cfg.max_seqs = 1;
-        cfg.progress = on_progress;
-        cfg.progress_arg = &bar;
-        bar_begin(&bar);
-        enum err err = engine_open(&cfg, &chat.engine, &info);
-        bar_end(&bar);
-        err = err != ERR_OK ? err : engine_check_generates(chat.engine, &info);
-        if (err == ERR_OK) {
-            (void)sigaction(SIGINT, &action, NULL);
-            reset(&chat);
-            rc = converse(&chat, &info);
-        } else {
-            rc = cmd_fail(&conf, err, &info);
-        }
-        engine_close(&chat.engine);
-        json_decref(chat.messages);
+    struct err_info info = {0};
+    struct engine_config cfg = cmd_engine_config(conf);
+    struct chat chat = {.conf = conf, .messages = json_array()};
+    struct sigaction action = {.sa_handler = on_interrupt};
+    int rc;
+    (void)p;
+    cfg.max_seqs = 1;
+    enum err err = cmd_open_engine(&cfg, &chat.engine, &info);
+    err = err != ERR_OK ? err : engine_check_generates(chat.engine, &info);
+    if (err == ERR_OK) {
+        (void)sigaction(SIGINT, &action, NULL);
+        (void)on_reset(&chat, "");
+        rc = converse(&chat, &info);
+    } else {
+        rc = cmd_fail(conf, err, &info);
     }
-    conf_fini(&conf);
-    return cmd_end("chat", rc);
+    engine_close(&chat.engine);
+    json_decref(chat.messages);
+    return rc;
 }

@@ -13,10 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    CMD_INTERRUPTED = 130, /* shell convention for SIGINT */
-    CANNOT_CREATE = CMD_BAD_OUTPUT,
-};
+enum { CMD_INTERRUPTED = 130 /* shell convention for SIGINT */ };
 
 /* --- while it runs ------------------------------------------------------------------------------------------------ */
 
@@ -71,7 +68,7 @@ static void print_notes(const struct convert_options *o, const struct convert_re
     }
 }
 
-static int run(const struct conf *o)
+int cmd_convert(const struct program *p, struct conf *o)
 {
     struct bar bar;
     struct convert_options c = {.source = o->source,
@@ -82,6 +79,11 @@ static int run(const struct conf *o)
                                 .may_replace = o->force,
                                 .progress = on_progress,
                                 .progress_arg = &bar};
+    (void)p;
+    if (c.imatrix != NULL && c.type->copies) {
+        fputs("error: convert: imatrix: expected a --type to quantise to\n", stderr);
+        return CMD_USAGE;
+    }
     struct convert_report r;
     struct err_info info = {.offset = ERR_NO_OFFSET};
     uint64_t start = clock_now_ns();
@@ -91,7 +93,10 @@ static int run(const struct conf *o)
     bar_end(&bar);
     if (err != ERR_OK) {
         escape_print_error(r.is_target_at_fault ? c.target : c.source, &info);
-        return err == ERR_CANCELLED ? CMD_INTERRUPTED : r.is_target_at_fault ? CANNOT_CREATE : CMD_BAD_DATA;
+        if (err == ERR_CANCELLED) {
+            return CMD_INTERRUPTED;
+        }
+        return r.is_target_at_fault ? CMD_BAD_OUTPUT : CMD_BAD_DATA;
     }
     double seconds = (double)(clock_now_ns() - start) / 1e9;
     print_notes(&c, &r);
@@ -100,17 +105,4 @@ static int run(const struct conf *o)
            r.n_converted, (double)r.n_params / 1e6, (double)r.target_bytes / 1e6, (double)r.source_bytes / 1e6,
            seconds);
     return CMD_OK;
-}
-
-int cmd_convert(const struct program *p, int argc, char **argv)
-{
-    struct conf conf;
-    int rc = cmd_read_conf(p, &conf, CONF_CONVERT, argc, argv);
-    if (rc == CMD_OK && conf.imatrix != NULL && convert_type_find(conf.type)->copies) {
-        fputs("error: convert: imatrix: expected a --type to quantise to\n", stderr);
-        rc = CMD_USAGE;
-    }
-    rc = rc != CMD_OK ? rc : run(&conf);
-    conf_fini(&conf);
-    return cmd_end("convert", rc);
 }

@@ -1,7 +1,6 @@
 /* `infcgi generate`: continues one prompt on stdout, with figures on stderr. */
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
-#include "fcgi/cmd/bar.h"
 #include "fcgi/cmd/cmd.h"
 
 #include <jansson.h>
@@ -66,41 +65,19 @@ static enum err run(const struct conf *conf, struct engine *e, struct err_info *
     return err;
 }
 
-static bool on_progress(void *arg, float fraction)
+int cmd_generate(const struct program *p, struct conf *conf)
 {
-    bar_set(arg, (double)fraction);
-    return true;
-}
-
-static void on_told(void *unused, const char *text)
-{
-    (void)unused;
-    fprintf(stderr, "note: %s\n", text);
-}
-
-int cmd_generate(const struct program *p, int argc, char **argv)
-{
-    struct conf conf;
-    int rc = cmd_read_conf(p, &conf, CONF_GENERATE, argc, argv);
-    if (rc == CMD_OK) {
-        struct err_info info = {0};
-        struct engine_config cfg = cmd_engine_config(&conf);
-        struct engine *e = NULL;
-        struct bar bar;
-        cfg.max_seqs = 1; /* overrides a configuration file shared with serve */
-        cfg.progress = on_progress;
-        cfg.progress_arg = &bar;
-        cfg.tell = on_told;
-        bar_begin(&bar);
-        enum err err = engine_open(&cfg, &e, &info);
-        bar_end(&bar);
-        if (err == ERR_OK && engine_model(e)->pack_note[0] != '\0') {
-            fprintf(stderr, "warning: %s\n", engine_model(e)->pack_note);
-        }
-        err = err != ERR_OK ? err : run(&conf, e, &info);
-        rc = err == ERR_OK ? CMD_OK : cmd_fail(&conf, err, &info);
-        engine_close(&e);
+    struct err_info info = {0};
+    struct engine_config cfg = cmd_engine_config(conf);
+    struct engine *e = NULL;
+    (void)p;
+    cfg.max_seqs = 1; /* overrides a configuration file shared with serve */
+    cfg.tell = cmd_note;
+    enum err err = cmd_open_engine(&cfg, &e, &info);
+    if (err == ERR_OK && engine_model(e)->pack_note[0] != '\0') {
+        fprintf(stderr, "warning: %s\n", engine_model(e)->pack_note);
     }
-    conf_fini(&conf);
-    return cmd_end("generate", rc);
+    err = err != ERR_OK ? err : run(conf, e, &info);
+    engine_close(&e);
+    return cmd_fail(conf, err, &info);
 }

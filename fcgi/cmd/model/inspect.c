@@ -135,11 +135,8 @@ static int show(const struct conf *o)
     return rc;
 }
 
-int cmd_inspect(const struct program *p, int argc, char **argv)
+int cmd_inspect(const struct program *p, struct conf *conf)
 {
-    struct conf conf;
-    int rc = cmd_read_conf(p, &conf, CONF_INSPECT, argc, argv);
-    rc = rc != CMD_OK ? rc : conf.check || conf.verify ? check(&conf) : show(&conf);
-    conf_fini(&conf);
-    return cmd_end("inspect", rc);
+    (void)p;
+    return conf->check || conf->verify ? check(conf) : show(conf);
 }

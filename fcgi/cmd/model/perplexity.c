@@ -4,7 +4,6 @@
  * at least two windows. [llama.cpp tools/perplexity] */
 #include "engine/base/io.h"
 #include "engine/base/mem.h"
-#include "fcgi/cmd/bar.h"
 #include "fcgi/cmd/cmd.h"
 
 #include <inttypes.h>
@@ -69,10 +68,7 @@ static enum err report(const struct conf *conf, const struct score *score, size_
     json_t *o = json_pack("{s:f, s:f, s:I, s:I, s:I, s:O}", "ppl", ppl_of(score), "error", error_of(score), "tokens",
                           (json_int_t)score->n, "windows", (json_int_t)n_windows, "ctx", (json_int_t)conf->window,
                           "ppl_after_window", windows);
-    bool is_said = json_dumpf(o, stdout, JSON_COMPACT) == 0;
-    puts("");
-    json_decref(o);
-    return is_said ? ERR_OK : ERR_NOMEM;
+    return cmd_print_json(o, JSON_COMPACT) ? ERR_OK : ERR_NOMEM;
 }
 
 static enum err run_all(const struct conf *conf, struct engine *e, int32_t *ids, size_t n_ids, struct err_info *info)
@@ -120,42 +116,26 @@ static enum err run(const struct conf *conf, struct engine *e, const struct buf 
     return err;
 }
 
-static bool on_progress(void *arg, float fraction)
+int cmd_perplexity(const struct program *p, struct conf *conf)
 {
-    bar_set(arg, (double)fraction);
-    return true;
-}
-
-int cmd_perplexity(const struct program *p, int argc, char **argv)
-{
-    struct conf conf;
-    int rc = cmd_read_conf(p, &conf, CONF_PERPLEXITY, argc, argv);
-    if (rc == CMD_OK) {
-        struct err_info info = {0};
-        struct engine_config cfg = cmd_engine_config(&conf);
-        struct engine *e = NULL;
-        struct buf text;
-        struct bar bar;
-        buf_init(&text, MOST_BYTES, MEM_GENERAL);
-        cfg.max_seqs = 1;
-        cfg.n_ctx = (uint32_t)conf.window + 1; /* a prompt must leave room for one token */
-        cfg.kv_tokens = 0;
-        cfg.progress = on_progress;
-        cfg.progress_arg = &bar;
-        enum err err = io_read_file(conf.text_file, MOST_BYTES, &text, &info);
-        if (err != ERR_OK) {
-            fprintf(stderr, "error: %s: %s: %s\n", conf.text_file, err_code(err), info.text);
-            rc = CMD_BAD_CONFIG;
-        } else {
-            bar_begin(&bar);
-            err = engine_open(&cfg, &e, &info);
-            bar_end(&bar);
-            err = err != ERR_OK ? err : run(&conf, e, &text, &info);
-            rc = err == ERR_OK ? CMD_OK : cmd_fail(&conf, err, &info);
-            engine_close(&e);
-        }
+    struct err_info info = {0};
+    struct engine_config cfg = cmd_engine_config(conf);
+    struct engine *e = NULL;
+    struct buf text;
+    (void)p;
+    buf_init(&text, MOST_BYTES, MEM_GENERAL);
+    cfg.max_seqs = 1;
+    cfg.n_ctx = (uint32_t)conf->window + 1; /* a prompt must leave room for one token */
+    cfg.kv_tokens = 0;
+    enum err err = io_read_file(conf->text_file, MOST_BYTES, &text, &info);
+    if (err != ERR_OK) {
+        fprintf(stderr, "error: %s: %s: %s\n", conf->text_file, err_code(err), info.text);
         buf_fini(&text);
+        return CMD_BAD_CONFIG;
     }
-    conf_fini(&conf);
-    return cmd_end("perplexity", rc);
+    err = cmd_open_engine(&cfg, &e, &info);
+    err = err != ERR_OK ? err : run(conf, e, &text, &info);
+    engine_close(&e);
+    buf_fini(&text);
+    return cmd_fail(conf, err, &info);
 }

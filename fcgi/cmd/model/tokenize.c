@@ -1,57 +1,16 @@
 /* `infcgi tokenize`: prints the token ids of a text as the model sees it. Reads only the model file's directory, never
  * the weights. Pieces are escaped, because a token can be part of a character or act on a terminal. */
-#include "engine/base/utf8.h"
 #include "engine/format/gguf.h"
 #include "engine/model/model.h"
 #include "engine/tokenizer/tokenizer.h"
 #include "fcgi/cmd/cmd.h"
+#include "fcgi/cmd/escape.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 enum { MAX_TEXT_BYTES = 256 << 20 };
-
-/* Returns whether cp acts on a terminal instead of being shown: a control character, a line separator, or a change of
- * writing direction. */
-static bool acts_on_terminal(uint32_t cp)
-{
-    return cp < 0x20 || (cp >= 0x7F && cp < 0xA0) || cp == 0x200E || cp == 0x200F || (cp >= 0x2028 && cp <= 0x202E) ||
-           (cp >= 0x2066 && cp <= 0x2069);
-}
-
-static void print_escaped(FILE *out, const char *s, size_t n)
-{
-    for (size_t i = 0; i < n;) {
-        uint32_t cp;
-        bool valid;
-        size_t used = utf8_decode(s + i, n - i, &cp, &valid);
-        if (!valid) {
-            fprintf(out, "\\x%02x", (unsigned char)s[i]);
-        } else if (cp == '\n' || cp == '\t' || cp == '\r' || cp == '\\') {
-            fputs(cp == '\n' ? "\\n" : cp == '\t' ? "\\t" : cp == '\r' ? "\\r" : "\\\\", out);
-        } else if (acts_on_terminal(cp)) {
-            fprintf(out, "\\u%04" PRIx32, cp);
-        } else {
-            fwrite(s + i, 1, used, out);
-        }
-        i += used;
-    }
-}
-
-static int data_error(const char *path, enum err code, const struct err_info *info)
-{
-    fputs("error: ", stderr);
-    print_escaped(stderr, path, strlen(path));
-    fprintf(stderr, ": %s", err_code(code));
-    if (info->offset != ERR_NO_OFFSET) {
-        fprintf(stderr, " at byte %" PRIu64, info->offset);
-    }
-    fputs(": ", stderr);
-    print_escaped(stderr, info->text, strlen(info->text));
-    fputc('\n', stderr);
-    return CMD_BAD_DATA;
-}
 
 /* Reads all standard input into `in`. */
 static enum err read_input(struct buf *in)
@@ -76,7 +35,7 @@ static void print_tokens(const struct tokenizer *t, const struct token_list *ids
         buf_reset(&piece);
         tokenizer_piece(t, ids->ids[i], true, &piece);
         printf("%" PRId32 "\t", ids->ids[i]);
-        print_escaped(stdout, piece.len > 0 ? piece.data : "", piece.len);
+        escape_print_plain(stdout, piece.len > 0 ? piece.data : "", piece.len);
         putchar('\n');
     }
     buf_fini(&piece);
@@ -111,24 +70,22 @@ static int print_ids(const struct tokenizer *t, const struct conf *o)
     return rc;
 }
 
-static int tokenize(const struct conf *o)
+int cmd_tokenize(const struct program *p, struct conf *conf)
 {
     struct gguf *g = NULL;
     struct tokenizer *t = NULL;
     struct err_info info = {.offset = ERR_NO_OFFSET};
-    enum err err = model_open(o->model, &g, &info);
+    int rc = CMD_BAD_DATA;
+    (void)p;
+    enum err err = model_open(conf->model, &g, &info);
     err = err != ERR_OK ? err : tokenizer_new(g, &t, &info);
-    int rc = err == ERR_OK ? print_ids(t, o) : data_error(o->model, err, &info);
+    if (err == ERR_OK) {
+        rc = print_ids(t, conf);
+    } else {
+        info.code = err; /* not set by a failed allocation */
+        escape_print_error(conf->model, &info);
+    }
     tokenizer_free(&t);
     gguf_close(&g);
     return rc;
-}
-
-int cmd_tokenize(const struct program *p, int argc, char **argv)
-{
-    struct conf conf;
-    int rc = cmd_read_conf(p, &conf, CONF_TOKENIZE, argc, argv);
-    rc = rc != CMD_OK ? rc : tokenize(&conf);
-    conf_fini(&conf);
-    return cmd_end("tokenize", rc);
 }

@@ -15,7 +15,11 @@
 static int run_pci(const struct program *p, const struct conf *conf)
 {
     char name[] = "devices", json[] = "--json", *argv[] = {name, conf->json ? json : NULL, NULL};
-    return cmd_devices(p, conf->json ? 2 : 1, argv);
+    struct conf mine;
+    int rc = cmd_read_conf(p, cmd_find(p, CONF_DEVICES), &mine, conf->json ? 2 : 1, argv);
+    rc = rc == CMD_OK ? cmd_devices(p, &mine) : rc;
+    conf_fini(&mine);
+    return rc;
 }
 
 static int run_top(const struct program *p, const struct conf *conf)
@@ -62,10 +66,7 @@ static void put_failure(const struct conf *conf, int status, const char *why)
 {
     fprintf(stderr, "error: %s\n", why);
     if (conf->json) {
-        json_t *o = json_pack("{s:{s:i, s:s}}", "error", "status", status, "message", why);
-        (void)json_dumpf(o, stdout, JSON_COMPACT);
-        puts("");
-        json_decref(o);
+        (void)cmd_print_json(json_pack("{s:{s:i, s:s}}", "error", "status", status, "message", why), JSON_COMPACT);
     }
 }
 
@@ -79,12 +80,11 @@ static int help_alone(const struct conf *conf, const char *const *words, int n, 
     if (said == NULL) {
         buf_puts(out, c.why);
     } else if (conf->json) {
-        (void)json_dumpf(said, stdout, JSON_COMPACT);
-        puts("");
+        (void)cmd_print_json(said, JSON_COMPACT);
     } else {
         admin_text(said, out);
+        json_decref(said);
     }
-    json_decref(said);
     return c.verdict == ADMIN_OK ? CMD_OK : CMD_USAGE;
 }
 
@@ -167,28 +167,14 @@ static int run_prompt(const struct program *p, const struct conf *conf)
     return failed;
 }
 
-/* Returns the index of the first argument that is neither an option nor an option's value. */
-static int first_word(const struct program *p, int argc, char **argv)
+int cmd_ctl(const struct program *p, struct conf *conf)
 {
-    int i = 1;
-    while (i < argc && argv[i][0] == '-') {
-        const char *name = argv[i] + strspn(argv[i], "-");
-        const struct option *o = option_find(p->options, name, strcspn(name, "="), CONF_CTL);
-        bool takes_next = o != NULL && o->kind != OPTION_FLAG && strchr(name, '=') == NULL;
-        i += takes_next ? 2 : 1;
+    struct sigaction action = {.sa_handler = on_interrupt}; /* stops following a log, not the prompt */
+    const char *const *words = (const char *const *)conf->given.argv + conf->given.argc;
+    int n = 0;
+    while (words[n] != NULL) {
+        n++;
     }
-    return MIN_OF(i, argc);
-}
-
-int cmd_ctl(const struct program *p, int argc, char **argv)
-{
-    struct conf conf;
-    int at = first_word(p, argc, argv), rc = cmd_read_conf(p, &conf, CONF_CTL, at, argv);
-    if (rc == CMD_OK) {
-        struct sigaction action = {.sa_handler = on_interrupt}; /* stops following a log, not the prompt */
-        (void)sigaction(SIGINT, &action, NULL);
-        rc = at < argc ? run_words(p, &conf, (const char *const *)argv + at, argc - at) : run_prompt(p, &conf);
-    }
-    conf_fini(&conf);
-    return cmd_end("ctl", rc);
+    (void)sigaction(SIGINT, &action, NULL);
+    return n > 0 ? run_words(p, conf, words, n) : run_prompt(p, conf);
 }

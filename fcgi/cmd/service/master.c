@@ -514,24 +514,23 @@ static void run(void)
 }
 
 /* Prepares for the first worker. */
-static int prepare(const struct conf *conf, int argc, char **argv)
+static int prepare(const struct conf *conf)
 {
     static const int signals[] = {SIGTERM, SIGINT, SIGQUIT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
     struct err_info info = {0};
     sigset_t set;
+    int argc = conf->given.argc;
     if (argc > MAX_ARGS) {
-        fprintf(stderr, "%serror: config: expected at most %d arguments, found %d\n", log_priority("error"),
-                (int)MAX_ARGS, argc);
-        return CMD_USAGE;
+        err_set(&info, ERR_CONFIG, NULL, "expected at most %d arguments, found %d", (int)MAX_ARGS, argc);
+        return cmd_fail_setup(CMD_USAGE, ERR_CONFIG, &info);
     }
     ssize_t n = readlink("/proc/self/exe", m.program, sizeof m.program - 1);
     snprintf(m.program + MAX_OF(n, 0), sizeof m.program - (size_t)MAX_OF(n, 0), "%s", n > 0 ? "" : "infcgi");
     m.argv[0] = m.program; /* name in ps */
-    memcpy(m.argv + 1, argv, (size_t)argc * sizeof *argv);
+    memcpy(m.argv + 1, conf->given.argv, (size_t)argc * sizeof *m.argv);
     enum err err = fastcgi_listen(conf->socket, &m.socket_fd, &info);
     if (err != ERR_OK) {
-        fprintf(stderr, "%serror: %s: %s\n", log_priority("error"), err_code(err), info.text);
-        return err == ERR_CONFIG ? CMD_USAGE : CMD_BAD_CONFIG;
+        return cmd_fail_setup(err == ERR_CONFIG ? CMD_USAGE : CMD_BAD_CONFIG, err, &info);
     }
     sigemptyset(&set);
     for (size_t i = 0; i < ARRAY_LEN(signals); i++) {
@@ -540,25 +539,21 @@ static int prepare(const struct conf *conf, int argc, char **argv)
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
     m.signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (m.signal_fd < 0) {
-        fprintf(stderr, "%serror: %s: cannot read signals\n", log_priority("error"), err_code(ERR_INTERNAL));
-        return CMD_NO_SYSTEM;
+        err_set(&info, ERR_INTERNAL, NULL, "cannot read signals");
+        return cmd_fail_setup(CMD_NO_SYSTEM, ERR_INTERNAL, &info);
     }
     (void)prctl(PR_SET_NAME, "infcgi-master");
     (void)signal(SIGPIPE, SIG_IGN); /* the log's reader can be gone */
     err = log_start(&info);
-    if (err != ERR_OK) {
-        fprintf(stderr, "%serror: %s: %s\n", log_priority("error"), err_code(err), info.text);
-        return CMD_NO_SYSTEM;
-    }
-    return CMD_OK;
+    return err == ERR_OK ? CMD_OK : cmd_fail_setup(CMD_NO_SYSTEM, err, &info);
 }
 
-int master_run(const struct conf *conf, int argc, char **argv)
+int master_run(const struct conf *conf)
 {
     m.conf = conf;
     m.last = *conf;
     m.serving.fd = m.coming.fd = m.leaving.fd = -1;
-    int rc = prepare(conf, argc, argv);
+    int rc = prepare(conf);
     if (rc != CMD_OK) {
         return rc;
     }

@@ -16,7 +16,7 @@
 
 #include "fcgi/conf/conf.h"
 
-/* Runs until a signal ends it and returns the exit status. argv: of the subcommand, passed to workers. */
-int master_run(const struct conf *conf, int argc, char **argv);
+/* Runs until a signal ends it and returns the exit status. Workers get the arguments of conf->given. */
+int master_run(const struct conf *conf);
 
 #endif

@@ -306,14 +306,6 @@ static void prepare_process(void)
     (void)prctl(PR_SET_DUMPABLE, 0); /* keeps prompts out of core files */
 }
 
-/* Reports a failure that does not concern the model, without naming the model. */
-static int fail_setup(int status, enum err err, const struct err_info *info)
-{
-    fprintf(stderr, "%serror: %s: %s\n", log_priority("error"), err_code(err),
-            info->text[0] != '\0' ? info->text : err_text(err));
-    return status;
-}
-
 /* Performs all steps before loading the model. Returns CMD_OK or the exit status. */
 static int start(const struct conf *conf)
 {
@@ -323,11 +315,11 @@ static int start(const struct conf *conf)
     err = err == ERR_OK && conf->usage_log != NULL ? journal_open(conf->usage_log, &info) : err;
     err = err == ERR_OK && conf->slot_save_path != NULL ? io_private_folder(conf->slot_save_path, &info) : err;
     if (err != ERR_OK) {
-        return fail_setup(CMD_BAD_CONFIG, err, &info);
+        return cmd_fail_setup(CMD_BAD_CONFIG, err, &info);
     }
     err = fastcgi_listen(worker_role() == WORKER_NONE ? conf->socket : NULL, &fd, &info);
     if (err != ERR_OK) {
-        return fail_setup(err == ERR_CONFIG ? CMD_USAGE : CMD_BAD_CONFIG, err, &info);
+        return cmd_fail_setup(err == ERR_CONFIG ? CMD_USAGE : CMD_BAD_CONFIG, err, &info);
     }
     err = log_start(&info);
     serve_wait_log_overrides(conf);
@@ -335,13 +327,13 @@ static int start(const struct conf *conf)
         worker_role() != WORKER_NEXT) { /* the serving worker still has it */
         err = admin_start(conf->admin_socket, &server_state, &info);
         if (err != ERR_OK) {
-            return fail_setup(err == ERR_CONFIG ? CMD_USAGE : CMD_BAD_CONFIG, err, &info);
+            return cmd_fail_setup(err == ERR_CONFIG ? CMD_USAGE : CMD_BAD_CONFIG, err, &info);
         }
     }
     err = err != ERR_OK ? err : share_memory(conf, false, &info);
     fastcgi_hold(worker_role() == WORKER_AGAIN || worker_role() == WORKER_NEXT);
     err = err != ERR_OK ? err : fastcgi_start(fd, (int)conf->max_connections, program->handle, &server_state, &info);
-    return err != ERR_OK ? fail_setup(CMD_NO_SYSTEM, err, &info) : CMD_OK;
+    return err != ERR_OK ? cmd_fail_setup(CMD_NO_SYSTEM, err, &info) : CMD_OK;
 }
 
 static int end(const struct conf *conf)
@@ -433,7 +425,7 @@ static int check_config(struct conf *conf)
     conf->tenants = has_tenants ? conf->tenants : NULL;
     enum err err = load_keys(conf, &info);
     if (err != ERR_OK) {
-        return fail_setup(CMD_BAD_CONFIG, err, &info);
+        return cmd_fail_setup(CMD_BAD_CONFIG, err, &info);
     }
     err = is_readable("model", conf->model) ? engine_check_config(&cfg, &info) : ERR_OK;
     if (err != ERR_OK) {
@@ -449,38 +441,39 @@ static int choose_log(const struct conf *conf)
     struct err_info info = {0};
     log_set_level(names_find(log_level_name, conf->log_level));
     enum err err = conf->log_file != NULL && !conf->check_config ? log_to_file(conf->log_file, &info) : ERR_OK;
-    return err == ERR_OK ? CMD_OK : fail_setup(CMD_BAD_CONFIG, err, &info);
+    return err == ERR_OK ? CMD_OK : cmd_fail_setup(CMD_BAD_CONFIG, err, &info);
 }
 
-int cmd_serve(const struct program *p, int argc, char **argv)
+int cmd_serve_prepare(void)
 {
-    static struct conf conf; /* outlives detached threads at exit */
     struct err_info info = {0};
-    enum worker_role role;
     log_find_journal(conf_variable("JOURNAL_STREAM"));
-    enum err err = worker_find(&role, &info);
-    if (err != ERR_OK) {
-        return fail_setup(CMD_USAGE, err, &info);
+    enum err err = worker_find(&info);
+    return err == ERR_OK ? CMD_OK : cmd_fail_setup(CMD_USAGE, err, &info);
+}
+
+int cmd_serve(const struct program *p, struct conf *conf)
+{
+    int rc = choose_log(conf);
+    if (rc != CMD_OK) {
+        return rc;
     }
-    int rc = cmd_read_conf(p, &conf, CONF_SERVE, argc, argv);
-    rc = rc == CMD_OK ? choose_log(&conf) : rc;
-    if (rc == CMD_OK && conf.check_config) {
-        rc = check_config(&conf);
-    } else if (rc == CMD_OK && conf.master && role == WORKER_NONE) {
-        rc = master_run(&conf, argc, argv);
-    } else if (rc == CMD_OK) {
-        program = p;
-        server_state.routes = p->routes;
-        server_state.n_routes = p->n_routes;
-        server_state.dialects = p->dialects;
-        (void)prctl(PR_SET_NAME, "infcgi"); /* workers are started as "exe" */
-        server_state.conf = &conf;
-        server_state.started = clock_unix_seconds();
-        server_state.started_ns = clock_now_ns();
-        notify_open(role != WORKER_NONE ? (int)WORKER_STATUS_FD : -1);
-        serve_wait_init(&server_state);
-        prepare_process();
-        rc = serve(&conf);
+    if (conf->check_config) {
+        return check_config(conf);
     }
-    return cmd_end("serve", rc);
+    if (conf->master && worker_role() == WORKER_NONE) {
+        return master_run(conf);
+    }
+    program = p;
+    server_state.routes = p->routes;
+    server_state.n_routes = p->n_routes;
+    server_state.dialects = p->dialects;
+    (void)prctl(PR_SET_NAME, "infcgi"); /* workers are started as "exe" */
+    server_state.conf = conf;
+    server_state.started = clock_unix_seconds();
+    server_state.started_ns = clock_now_ns();
+    notify_open(worker_role() != WORKER_NONE ? (int)WORKER_STATUS_FD : -1);
+    serve_wait_init(&server_state);
+    prepare_process();
+    return serve(conf);
 }

@@ -457,7 +457,7 @@ static bool is_listed(enum conf_command of, const char *name)
     char text[96];
     buf_init(&help, 0, MEM_GENERAL);
     const struct program program = tables_all();
-    manual_of(&program, of, &help);
+    manual_of(&program, cmd_find(&program, of), &help);
     snprintf(text, sizeof text, "--%s ", name);
     bool is_there = strstr(help.data, text) != NULL;
     buf_fini(&help);

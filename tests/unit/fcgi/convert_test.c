@@ -68,7 +68,7 @@ static int run(const char *const *args)
     ck_assert_ptr_nonnull(freopen(out_path, "wb", stdout));
     ck_assert_ptr_nonnull(freopen(err_path, "wb", stderr));
     const struct program program = tables_all();
-    int rc = cmd_convert(&program, argc, argv);
+    int rc = cmd_run(&program, CONF_CONVERT, argc, argv);
     fflush(stdout);
     fflush(stderr);
     folder_read(out_path, out, sizeof out);

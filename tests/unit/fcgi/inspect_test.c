@@ -35,7 +35,7 @@ static int run(const char *a, const char *b, const char *c, size_t *n_out)
     ck_assert_ptr_nonnull(freopen(out_path, "wb", stdout));
     ck_assert_ptr_nonnull(freopen(err_path, "wb", stderr));
     const struct program program = tables_all();
-    int rc = cmd_inspect(&program, argc, argv);
+    int rc = cmd_run(&program, CONF_INSPECT, argc, argv);
     fflush(stdout);
     fflush(stderr);
     size_t n = folder_read(out_path, out, sizeof out);

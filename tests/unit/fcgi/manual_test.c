@@ -38,15 +38,15 @@ static void expect(const char *part)
 START_TEST(help_is_wrapped_and_shows_operands_names_and_defaults)
 {
     const struct program program = tables_all();
-    manual_of(&program, CONF_CONVERT, &text);
+    manual_of(&program, cmd_find(&program, CONF_CONVERT), &text);
     expect("usage: infcgi convert SOURCE TARGET [OPTIONS]\n");
     expect("type of weights; copy: unchanged (copy, f32, ");
     expect("  -t, --threads N                worker threads; 0: as many as CPUs [0]\n");
     buf_reset(&text);
-    manual_of(&program, CONF_TOKENIZE, &text);
+    manual_of(&program, cmd_find(&program, CONF_TOKENIZE), &text);
     expect("usage: infcgi tokenize MODEL [TEXT] [OPTIONS]\n");
     buf_reset(&text);
-    manual_of(&program, CONF_SERVE, &text);
+    manual_of(&program, cmd_find(&program, CONF_SERVE), &text);
     for (const char *line = text.data; *line != '\0'; line += strcspn(line, "\n") + 1) {
         ck_assert_msg(strcspn(line, "\n") <= 101, "%.*s", (int)strcspn(line, "\n"), line);
     }
