@@ -24,3 +24,14 @@ int64_t clock_unix_ms(void)
     struct timespec t = read_clock(CLOCK_REALTIME);
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
+
+const char *clock_utc(int64_t unix_seconds, char text[CLOCK_UTC_BYTES])
+{
+    time_t at = (time_t)unix_seconds;
+    struct tm tm;
+    if (gmtime_r(&at, &tm) == NULL) { /* a year beyond int */
+        tm = (struct tm){.tm_year = 70, .tm_mday = 1};
+    }
+    strftime(text, CLOCK_UTC_BYTES, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    return text;
+}

@@ -10,4 +10,9 @@ uint64_t clock_thread_ns(void);   /* CPU time of the calling thread; a system ca
 int64_t clock_unix_seconds(void); /* wall clock, for "created" fields and logs */
 int64_t clock_unix_ms(void);      /* wall clock in milliseconds */
 
+enum { CLOCK_UTC_BYTES = 32 };
+
+/* Writes seconds since 1970 as "2026-11-28T09:00:00Z" [RFC 3339] to text, and returns text. */
+const char *clock_utc(int64_t unix_seconds, char text[CLOCK_UTC_BYTES]);
+
 #endif

@@ -9,7 +9,6 @@
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 static struct {
     pthread_rwlock_t lock; /* guards path and fd */
@@ -94,16 +93,12 @@ static void write_ms(struct buf *out, const char *name, uint64_t ns)
 
 void journal_write(const struct journal_entry *e)
 {
-    char now[32];
+    char now[CLOCK_UTC_BYTES];
     struct buf line;
-    time_t seconds = (time_t)clock_unix_seconds();
-    struct tm tm;
     pthread_rwlock_rdlock(&journal.lock);
     if (journal.fd >= 0) {
-        gmtime_r(&seconds, &tm);
-        strftime(now, sizeof now, "%Y-%m-%dT%H:%M:%SZ", &tm);
         buf_init(&line, 0, MEM_GENERAL);
-        buf_printf(&line, "\n{\"time\":\"%s\"", now);
+        buf_printf(&line, "\n{\"time\":\"%s\"", clock_utc(clock_unix_seconds(), now));
         write_text(&line, "id", e->id);
         write_text(&line, "tenant", e->tenant);
         write_text(&line, "path", e->path);

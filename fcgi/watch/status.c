@@ -4,8 +4,6 @@
 #include "fcgi/watch/metrics.h"
 #include "fcgi/wire/live.h"
 
-#include <time.h>
-
 static const char *state_of(struct server *s, const struct engine *e, struct status *out)
 {
     if (e == NULL) {
@@ -25,11 +23,8 @@ static const char *state_of(struct server *s, const struct engine *e, struct sta
 
 void status_get(struct server *s, const struct engine *e, struct status *out)
 {
-    struct tm tm;
-    time_t started = (time_t)s->started;
     *out = (struct status){.up_s = (int64_t)((clock_now_ns() - s->started_ns) / 1000000000u)};
-    gmtime_r(&started, &tm);
-    strftime(out->start_time, sizeof out->start_time, "%Y-%m-%dT%H:%M:%SZ", &tm);
+    (void)clock_utc(s->started, out->start_time);
     fastcgi_get_counts(&out->conn);
     if (e != NULL) {
         engine_get_stats(e, &out->sched);

@@ -2,6 +2,7 @@
 #ifndef INFCGI_FCGI_STATUS_H
 #define INFCGI_FCGI_STATUS_H
 
+#include "engine/base/clock.h"
 #include "fcgi/wire/fastcgi.h"
 #include "fcgi/wire/server.h"
 
@@ -11,7 +12,7 @@ struct status {
     /* "loading"; "ok"; "draining": exits after its requests; "lost": the back end was lost, and the process exits;
      * "file_cut": the model file was truncated; "stuck": the current step takes too long. */
     const char *state;
-    char start_time[32]; /* ISO 8601, UTC */
+    char start_time[CLOCK_UTC_BYTES]; /* ISO 8601, UTC */
     int64_t up_s;
     struct fastcgi_counts conn;
     struct sched_stats sched;         /* 0 while the model loads */

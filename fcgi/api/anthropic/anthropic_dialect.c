@@ -6,7 +6,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* [Anthropic's API reference, "Errors"] */
 static const char *type_of(int status)
@@ -58,12 +57,8 @@ static void write_headers(const struct reply *r, struct buf *out) { buf_printf(o
 /* Writes that point in time in RFC 3339's form. */
 static void write_reset(double ns, struct buf *out)
 {
-    char text[32];
-    time_t at = (time_t)(clock_unix_seconds() + (int64_t)ceil(ns / 1e9));
-    struct tm tm;
-    gmtime_r(&at, &tm);
-    strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &tm);
-    buf_printf(out, "%s\r\n", text);
+    char text[CLOCK_UTC_BYTES];
+    buf_printf(out, "%s\r\n", clock_utc(clock_unix_seconds() + (int64_t)ceil(ns / 1e9), text));
 }
 
 static const struct tenant_headers limits = {

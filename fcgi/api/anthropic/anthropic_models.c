@@ -1,19 +1,14 @@
 /* GET /v1/models and /v1/models/{id} for clients that send anthropic-version: OpenAI's members and Anthropic's. */
+#include "engine/base/clock.h"
 #include "engine/base/json_write.h"
 #include "fcgi/api/anthropic/anthropic.h"
 #include "fcgi/api/models.h"
 
-#include <time.h>
-
 static void write_model(const struct call *c, struct buf *out)
 {
-    char date[32] = "1970-01-01T00:00:00Z";
-    time_t started = (time_t)c->server->started;
-    struct tm utc;
+    char date[CLOCK_UTC_BYTES];
     uint32_t n_ctx = engine_model(c->engine)->n_ctx;
-    if (gmtime_r(&started, &utc) != NULL) {
-        strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    }
+    (void)clock_utc(c->server->started, date);
     buf_printf(out, ",\"type\":\"model\",\"created_at\":\"%s\",\"lifecycle\":\"active\",\"max_input_tokens\":%u", date,
                n_ctx);
     buf_printf(out, ",\"max_tokens\":%u,\"display_name\":", n_ctx);

@@ -12,7 +12,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 /* --- answers ------------------------------------------------------------------------------------------------------ */
 
@@ -67,12 +66,8 @@ static void write_details(const struct call *c, struct buf *out)
 static void write_entry(const struct call *c, const char *more, struct buf *out)
 {
     const struct engine_model_info *m = engine_model(c->engine);
-    char date[32] = "1970-01-01T00:00:00Z";
-    time_t started = (time_t)c->server->started;
-    struct tm utc;
-    if (gmtime_r(&started, &utc) != NULL) {
-        strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    }
+    char date[CLOCK_UTC_BYTES];
+    (void)clock_utc(c->server->started, date);
     buf_puts(out, "{\"models\":[{\"name\":");
     json_write_cstr(out, c->server->model_id);
     buf_puts(out, ",\"model\":");

@@ -5,7 +5,6 @@
 #include "engine/base/json_write.h"
 
 #include <inttypes.h>
-#include <time.h>
 
 /* Target of an event's parts; out NULL: the answer is not streamed. */
 struct teller {
@@ -18,15 +17,10 @@ static bool is_generate(const struct generation *g) { return ((const struct olla
 
 void ollama_write_head(const struct call *c, struct buf *out)
 {
-    char date[32] = "1970-01-01T00:00:00Z";
-    time_t now = (time_t)clock_unix_seconds();
-    struct tm utc;
-    if (gmtime_r(&now, &utc) != NULL) {
-        strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", &utc);
-    }
+    char date[CLOCK_UTC_BYTES];
     buf_puts(out, "{\"model\":");
     json_write_cstr(out, c->server->model_id);
-    buf_printf(out, ",\"created_at\":\"%s\"", date);
+    buf_printf(out, ",\"created_at\":\"%s\"", clock_utc(clock_unix_seconds(), date));
 }
 
 void ollama_write_nothing(bool generates, struct buf *out)

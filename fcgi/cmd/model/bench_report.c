@@ -2,12 +2,12 @@
  * list. */
 #include "fcgi/cmd/model/bench_report.h"
 
+#include "engine/base/clock.h"
 #include "fcgi/cmd/cmd.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 enum { MAX_FIELDS = 48, VALUE_BYTES = 48 };
 enum kind { TEXT, NUMBER, BOOLEAN }; /* JSON type of the value */
@@ -273,12 +273,9 @@ void bench_report_head(struct bench_report *r)
 
 void bench_report_row(struct bench_report *r, const struct bench_row *row)
 {
-    char when[32];
-    time_t now = time(NULL);
-    struct tm utc;
-    strftime(when, sizeof when, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    char when[CLOCK_UTC_BYTES];
     struct fields f;
-    fill(&f, r, row, when);
+    fill(&f, r, row, clock_utc(clock_unix_seconds(), when));
     if (r->format == BENCH_MD) {
         print_md(r, row);
     } else if (r->format == BENCH_CSV) {

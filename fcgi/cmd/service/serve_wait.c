@@ -3,6 +3,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/names.h"
+#include "engine/base/thread.h"
 #include "fcgi/ground/log.h"
 #include "fcgi/ground/pulse.h"
 #include "fcgi/tenant/apikey.h"
@@ -244,7 +245,7 @@ int serve_wait(int ms)
     for (;;) {
         look();
         uint64_t now = clock_now_ns(), left = MIN_OF(until > now ? until - now : 0, w.every_ns);
-        const struct timespec at_most = {.tv_sec = (time_t)(left / 1000000000u), .tv_nsec = (long)(left % 1000000000u)};
+        const struct timespec at_most = thread_until(left);
         int signal = sigtimedwait(&w.set, NULL, &at_most);
         if (signal > 0 && is_end(signal)) {
             return signal;
