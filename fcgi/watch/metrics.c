@@ -71,6 +71,13 @@ static void write_head(struct buf *out, const char *name, const char *type, cons
     buf_printf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
+/* Writes a metric without labels. */
+static void write_number(struct buf *out, const char *name, const char *type, const char *help, uint64_t value)
+{
+    write_head(out, name, type, help);
+    buf_printf(out, "%s %" PRIu64 "\n", name, value);
+}
+
 static void write_histogram(struct buf *out, enum metric_histogram h, const char *name, const char *help)
 {
     unsigned long long total = 0;
@@ -166,9 +173,8 @@ static void write_engine(struct buf *out, const struct engine *e)
     struct sched_stats s;
     engine_get_stats(e, &s);
     for (size_t i = 0; i < ARRAY_LEN(engine_rows); i++) {
-        write_head(out, engine_rows[i].name, engine_rows[i].type, engine_rows[i].help);
         uint64_t v = *(const uint64_t *)(const void *)((const char *)&s + engine_rows[i].offset);
-        buf_printf(out, "%s %" PRIu64 "\n", engine_rows[i].name, v);
+        write_number(out, engine_rows[i].name, engine_rows[i].type, engine_rows[i].help, v);
     }
     write_head(out, "infcgi_cancelled_total", "counter", "Sequences dropped before their end, by where they were.");
     buf_printf(out, "infcgi_cancelled_total{where=\"queue\"} %" PRIu64 "\n", s.cancelled_queue);
@@ -192,12 +198,10 @@ static void write_grammars(struct buf *out, const struct engine *e)
 {
     struct engine_grammar_stats s;
     engine_get_grammar_stats(e, &s);
-    write_head(out, "infcgi_grammars_made_total", "counter", "Schemas and other grammars that were read.");
-    buf_printf(out, "infcgi_grammars_made_total %" PRIu64 "\n", s.n_made);
-    write_head(out, "infcgi_grammars_reused_total", "counter", "Requests whose grammar was kept from one before.");
-    buf_printf(out, "infcgi_grammars_reused_total %" PRIu64 "\n", s.n_reused);
-    write_head(out, "infcgi_grammars_kept", "gauge", "Grammars that are kept.");
-    buf_printf(out, "infcgi_grammars_kept %" PRIu64 "\n", s.n_kept);
+    write_number(out, "infcgi_grammars_made_total", "counter", "Schemas and other grammars that were read.", s.n_made);
+    write_number(out, "infcgi_grammars_reused_total", "counter", "Requests whose grammar was kept from one before.",
+                 s.n_reused);
+    write_number(out, "infcgi_grammars_kept", "gauge", "Grammars that are kept.", s.n_kept);
 }
 
 /* Writes a device's memory; a device without a name has no label. */
@@ -324,8 +328,8 @@ static void write_tenants(struct buf *out, const struct engine *e)
 
 void metrics_write(struct buf *out, const struct engine *e, const char *const *route_names, int n_routes)
 {
-    write_head(out, "infcgi_up", "gauge", "1 once the model is loaded, until its back end is lost.");
-    buf_printf(out, "infcgi_up %d\n", e != NULL && !engine_is_lost(e, NULL));
+    write_number(out, "infcgi_up", "gauge", "1 once the model is loaded, until its back end is lost.",
+                 e != NULL && !engine_is_lost(e, NULL));
     write_requests(out, route_names, n_routes);
     write_codes(out, "infcgi_errors_total", "Requests that ended with an error, by code.", errors);
     write_codes(out, "infcgi_failed_batches_total", "Batches that could not be computed, by code.", failed_batches);
@@ -342,24 +346,21 @@ void metrics_write(struct buf *out, const struct engine *e, const char *const *r
         buf_printf(out, "infcgi_memory_bytes{purpose=\"%s\"} %zu\n", mem_purpose_name((enum mem_purpose)i),
                    mem_live_of((enum mem_purpose)i));
     }
-    write_head(out, "infcgi_request_memory_bytes", "gauge", "Memory that requests hold, of what they may.");
-    buf_printf(out, "infcgi_request_memory_bytes %zu\n", mem_account_held());
-    write_head(out, "infcgi_request_memory_limit_bytes", "gauge", "What all requests together may hold.");
-    buf_printf(out, "infcgi_request_memory_limit_bytes %zu\n", mem_account_budget());
-    write_head(out, "infcgi_slow_requests_total", "counter", "Requests that took longer than --slow-log says.");
-    buf_printf(out, "infcgi_slow_requests_total %llu\n", metrics_slow());
+    write_number(out, "infcgi_request_memory_bytes", "gauge", "Memory that requests hold, of what they may.",
+                 mem_account_held());
+    write_number(out, "infcgi_request_memory_limit_bytes", "gauge", "What all requests together may hold.",
+                 mem_account_budget());
+    write_number(out, "infcgi_slow_requests_total", "counter", "Requests that took longer than --slow-log says.",
+                 metrics_slow());
     int n_inside, n_waiting;
     gate_count(&n_inside, &n_waiting);
-    write_head(out, "infcgi_preparing", "gauge", "Requests being parsed, rendered or tokenized.");
-    buf_printf(out, "infcgi_preparing %d\n", n_inside);
-    write_head(out, "infcgi_waiting_to_prepare", "gauge",
-               "Requests that wait for a CPU to be parsed, rendered or tokenized.");
-    buf_printf(out, "infcgi_waiting_to_prepare %d\n", n_waiting);
-    write_head(out, "infcgi_connections", "gauge", "FastCGI requests being handled.");
-    buf_printf(out, "infcgi_connections %d\n", fastcgi_n_active());
+    write_number(out, "infcgi_preparing", "gauge", "Requests being parsed, rendered or tokenized.", n_inside);
+    write_number(out, "infcgi_waiting_to_prepare", "gauge",
+                 "Requests that wait for a CPU to be parsed, rendered or tokenized.", n_waiting);
+    write_number(out, "infcgi_connections", "gauge", "FastCGI requests being handled.", fastcgi_n_active());
     write_tenants(out, e);
-    write_head(out, "infcgi_usage_log_dropped_total", "counter", "Lines of the journal that could not be written.");
-    buf_printf(out, "infcgi_usage_log_dropped_total %" PRIu64 "\n", journal_lost());
-    write_head(out, "infcgi_log_dropped_total", "counter", "Log lines lost because stderr was blocked or failed.");
-    buf_printf(out, "infcgi_log_dropped_total %" PRIu64 "\n", log_dropped());
+    write_number(out, "infcgi_usage_log_dropped_total", "counter", "Lines of the journal that could not be written.",
+                 journal_lost());
+    write_number(out, "infcgi_log_dropped_total", "counter", "Log lines lost because stderr was blocked or failed.",
+                 log_dropped());
 }
