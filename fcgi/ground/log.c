@@ -71,14 +71,9 @@ static atomic_bool is_journal;
 void log_find_journal(const char *journal_stream)
 {
     struct stat st;
-    char number[24];
     int64_t device = 0, inode = 0;
-    const char *colon = journal_stream != NULL ? strchr(journal_stream, ':') : NULL;
-    bool is_given = colon != NULL && (size_t)(colon - journal_stream) < sizeof number;
-    if (is_given) {
-        snprintf(number, sizeof number, "%.*s", (int)(colon - journal_stream), journal_stream);
-        is_given = number_parse(number, &device) && number_parse(colon + 1, &inode);
-    }
+    const char *colon = journal_stream != NULL ? number_parse_digits(journal_stream, &device) : NULL;
+    bool is_given = colon != NULL && *colon == ':' && number_parse(colon + 1, &inode);
     bool is_same =
         is_given && fstat(STDERR_FILENO, &st) == 0 && st.st_dev == (dev_t)device && st.st_ino == (ino_t)inode;
     atomic_store(&is_journal, is_same);

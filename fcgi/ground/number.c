@@ -4,21 +4,32 @@
 #include <stdlib.h>
 #include <string.h>
 
+const char *number_parse_digits(const char *s, int64_t *out)
+{
+    const char *at = s;
+    int64_t v = 0;
+    for (; *at >= '0' && *at <= '9'; at++) {
+        if (v > (INT64_MAX - (*at - '0')) / 10) {
+            return NULL;
+        }
+        v = v * 10 + (*at - '0');
+    }
+    if (at == s) {
+        return NULL;
+    }
+    *out = v;
+    return at;
+}
+
 bool number_parse(const char *s, int64_t *out)
 {
-    bool negative = *s == '-';
-    int64_t v = 0;
-    s += negative;
-    if (*s == '\0') {
+    bool is_negative = *s == '-';
+    int64_t v;
+    const char *end = number_parse_digits(s + is_negative, &v);
+    if (end == NULL || *end != '\0') {
         return false;
     }
-    for (; *s != '\0'; s++) {
-        if (*s < '0' || *s > '9' || v > (INT64_MAX - (*s - '0')) / 10) {
-            return false;
-        }
-        v = v * 10 + (*s - '0');
-    }
-    *out = negative ? -v : v;
+    *out = is_negative ? -v : v;
     return true;
 }
 

@@ -29,15 +29,13 @@ static bool read_proc(const char *path, char text[FILE_BYTES])
 /* Returns the value of a line "VmRSS: 1234 kB" of /proc/self/status in bytes; 0: missing. */
 static int64_t read_size(const char *status, const char *name)
 {
-    char number[24];
     const char *p = strstr(status, name);
-    int64_t kib = 0;
-    if (p != NULL) {
-        p += strlen(name);
-        p += strspn(p, " \t");
-        snprintf(number, sizeof number, "%.*s", (int)MIN_OF(strspn(p, "0123456789"), sizeof number - 1), p);
+    int64_t kib;
+    if (p == NULL) {
+        return 0;
     }
-    return p != NULL && number_parse(number, &kib) ? kib * 1024 : 0;
+    p += strlen(name);
+    return number_parse_digits(p + strspn(p, " \t"), &kib) != NULL ? kib * 1024 : 0;
 }
 
 json_t *admin_memory(struct admin_call *c)
@@ -62,16 +60,11 @@ json_t *admin_memory(struct admin_call *c)
 static int64_t read_field(const char *stat, int n)
 {
     const char *p = strrchr(stat, ')');
-    char number[24];
-    int64_t v = 0;
+    int64_t v;
     for (int i = 0; i < n && p != NULL; i++) {
         p = strchr(p + 1, ' ');
     }
-    if (p == NULL) {
-        return 0;
-    }
-    snprintf(number, sizeof number, "%.*s", (int)MIN_OF(strspn(p + 1, "0123456789"), sizeof number - 1), p + 1);
-    return number_parse(number, &v) ? v : 0;
+    return p != NULL && number_parse_digits(p + 1, &v) != NULL ? v : 0;
 }
 
 static json_t *thread_row(const char *number)

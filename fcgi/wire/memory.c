@@ -8,7 +8,6 @@
 
 #include <inttypes.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -86,15 +85,13 @@ static size_t available_in(const char *path, const char *key, size_t unit)
     char text[STAT_BYTES];
     io_read_start(path, text, sizeof text);
     const char *at = strstr(text, key);
-    int64_t v = 0;
-    char digits[24];
+    int64_t v;
     if (at == NULL) {
         return SIZE_MAX;
     }
     at += strlen(key);
     at += strspn(at, ": ");
-    snprintf(digits, sizeof digits, "%.*s", (int)MIN_OF(strspn(at, "0123456789"), sizeof digits - 1), at);
-    return number_parse(digits, &v) && (uint64_t)v < SIZE_MAX / unit ? (size_t)v * unit : SIZE_MAX;
+    return number_parse_digits(at, &v) != NULL && (uint64_t)v < SIZE_MAX / unit ? (size_t)v * unit : SIZE_MAX;
 }
 
 size_t memory_available(void)

@@ -206,13 +206,8 @@ static uint64_t time_asked_for(const char *text)
 {
     size_t n;
     int64_t usec;
-    char digits[24];
     const char *value = notify_field(text, "EXTEND_TIMEOUT_USEC", &n);
-    if (value == NULL) {
-        return 0;
-    }
-    snprintf(digits, sizeof digits, "%.*s", (int)MIN_OF(n, sizeof digits - 1), value);
-    return number_parse(digits, &usec) && usec > 0 ? (uint64_t)usec / 1000u : 0;
+    return value != NULL && number_parse_digits(value, &usec) == value + n ? (uint64_t)usec / 1000u : 0;
 }
 
 static void hear(struct worker *w, const char *text)

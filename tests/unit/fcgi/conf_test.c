@@ -666,6 +666,14 @@ START_TEST(integers_of_64_bits)
     ck_assert(!number_parse("9223372036854775808", &v) && v == 5);
     ck_assert(!number_parse("", &v) && v == 5);
     ck_assert(!number_parse("-", &v) && v == 5);
+    ck_assert(!number_parse("7 ", &v) && v == 5);
+    static const char more[] = "12:30";
+    ck_assert_ptr_null(number_parse_digits("-1", &v));
+    ck_assert_ptr_null(number_parse_digits(":", &v));
+    ck_assert_ptr_null(number_parse_digits("9223372036854775808 kB", &v));
+    ck_assert_int_eq(v, 5);
+    ck_assert_ptr_eq(number_parse_digits(more, &v), more + 2);
+    ck_assert_int_eq(v, 12);
 }
 END_TEST
 
