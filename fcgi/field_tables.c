@@ -1,4 +1,4 @@
-#include "fcgi/field_tables.h"
+#include "fcgi/tables.h"
 
 #include "engine/base/compiler.h"
 

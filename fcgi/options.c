@@ -1,4 +1,4 @@
-#include "fcgi/options.h"
+#include "fcgi/tables.h"
 
 #include "engine/backend/backend_layers.h"
 #include "engine/chat/chat_format.h"
@@ -9,7 +9,6 @@
 #include "fcgi/api/reasoning.h"
 #include "fcgi/cmd/manual.h"
 #include "fcgi/cmd/model/bench_report.h"
-#include "fcgi/commands.h"
 #include "fcgi/ground/log.h"
 #include "opencl/inventory.h"
 

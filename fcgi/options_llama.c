@@ -1,5 +1,5 @@
 /* [llama.cpp tools/server/README.md, common/arg.cpp] */
-#include "fcgi/options.h"
+#include "fcgi/tables.h"
 
 const struct option_other options_llama[] = {
     {.names = "--predict", .same_as = "n-predict"},

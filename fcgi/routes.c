@@ -1,6 +1,6 @@
 /* The table of endpoints. To add one: add a file with the handler in its API's folder, its declaration in the folder's
  * header, a row here and a paragraph in docs/openapi.yaml. */
-#include "fcgi/routes.h"
+#include "fcgi/tables.h"
 
 #include "fcgi/api/anthropic/anthropic.h"
 #include "fcgi/api/llama/llama.h"
@@ -80,7 +80,5 @@ const struct route routes_table[] = {
 const int routes_n = ARRAY_LEN(routes_table);
 
 /* The first dialect with a path that begins an unknown URL handles the request. */
-static const struct dialect *const dialects[] = {&dialect_anthropic, &dialect_ollama, &dialect_openai, &dialect_llama,
+const struct dialect *const routes_dialects[] = {&dialect_anthropic, &dialect_ollama, &dialect_openai, &dialect_llama,
                                                  NULL};
-
-const struct dialect *const *const routes_dialects = dialects;

@@ -1,10 +1,6 @@
 #include "fcgi/tables.h"
 
 #include "fcgi/api/dispatch.h"
-#include "fcgi/commands.h"
-#include "fcgi/field_tables.h"
-#include "fcgi/options.h"
-#include "fcgi/routes.h"
 
 struct program tables_all(void)
 {

@@ -1,7 +1,7 @@
 /* The route table, and every endpoint through FastCGI over a tiny model: status, shape, and who is refused before what.
  */
 #include "fcgi/api/dispatch.h"
-#include "fcgi/routes.h"
+#include "fcgi/tables.h"
 #include "fcgi/tenant/apikey.h"
 #include "tests/support/folder.h"
 #include "tests/unit/fcgi/fcgi_rig.h"

@@ -4,7 +4,7 @@
 
 #include "engine/base/utf8.h"
 #include "fcgi/api/dispatch.h"
-#include "fcgi/routes.h"
+#include "fcgi/tables.h"
 #include "tests/support/folder.h"
 #include "tests/support/gguf_writer.h"
 

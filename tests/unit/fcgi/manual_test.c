@@ -1,8 +1,5 @@
 /* What the tables of commands and options say in each form. */
 #include "fcgi/cmd/manual.h"
-#include "fcgi/commands.h"
-#include "fcgi/field_tables.h"
-#include "fcgi/options.h"
 #include "fcgi/tables.h"
 #include "tests/support/folder.h"
 
