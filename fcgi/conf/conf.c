@@ -322,8 +322,9 @@ enum err conf_load(struct conf *c, const struct conf_given *given, struct err_in
     TRY(read_environment(c, true, info));
     TRY(read_arguments(c, true, info));
     if (c->config != NULL) {
-        TRY(ini_load("config", c->config, FILE_LIMIT_BYTES, &c->file, info));
-        TRY(ini_read(&c->file, "config", c->config, take_line, c, info));
+        const struct ini_file f = {"config", c->config, FILE_LIMIT_BYTES, &c->file};
+        TRY(ini_load(&f, info));
+        TRY(ini_read(&f, take_line, c, info));
     }
     struct conf file = *c;
     TRY(read_environment(c, false, info));
@@ -376,12 +377,13 @@ static bool is_equal(const struct conf *a, const struct conf *b, const struct op
 /* Copies the value of a live option. A text becomes the table's constant, because the file's buffer is freed. */
 static void copy_value(struct conf *to, const struct conf *from, const struct option *o)
 {
+    static const size_t sizes[] = {
+        [OPTION_INTEGER] = sizeof(int64_t), [OPTION_REAL] = sizeof(double), [OPTION_FLAG] = sizeof(bool)};
     const void *at = (const char *)from + o->offset;
     if (o->kind == OPTION_TEXT) {
         *(const char **)field(to, o) = o->words(names_find(o->words, *(const char *const *)at));
     } else {
-        size_t n = o->kind == OPTION_FLAG ? sizeof(bool) : o->kind == OPTION_REAL ? sizeof(double) : sizeof(int64_t);
-        memcpy(field(to, o), at, n);
+        memcpy(field(to, o), at, sizes[o->kind]);
     }
     memcpy(to->from[index_of(to, o)], from->from[index_of(to, o)], CONF_FROM_BYTES);
 }

@@ -40,29 +40,29 @@ static bool split(char *s, struct ini_line *line)
     return true;
 }
 
-enum err ini_load(const char *what, const char *path, size_t limit_bytes, struct buf *file, struct err_info *info)
+enum err ini_load(const struct ini_file *f, struct err_info *info)
 {
     struct err_info why = {0};
-    enum err err = io_read_file(path, limit_bytes, file, &why);
+    enum err err = io_read_file(f->path, f->limit_bytes, f->text, &why);
     if (err == ERR_OK) {
         return ERR_OK;
     }
-    if (err == ERR_NOMEM) {
-        return err_set(info, err, what, "%s: %.300s: %s", what, path, err_text(err));
-    }
-    return err_set(info, ERR_CONFIG, what, "%s: %.300s: %s", what, path,
-                   why.text); /* the path is part of the configuration, so any error is ERR_CONFIG */
+    bool is_nomem = err == ERR_NOMEM; /* the path is part of the configuration, so any other error is ERR_CONFIG */
+    return err_set(info, is_nomem ? err : ERR_CONFIG, f->what, "%s: %.300s: %s", f->what, f->path,
+                   is_nomem ? err_text(err) : why.text);
 }
 
-enum err ini_read(struct buf *file, const char *what, const char *path,
+enum err ini_read(const struct ini_file *f,
                   enum err (*take)(void *arg, const struct ini_line *line, struct err_info *info), void *arg,
                   struct err_info *info)
 {
-    if (file->len > 0 && memchr(file->data, 0, file->len) != NULL) { /* text after it would be lost */
-        return err_set(info, ERR_CONFIG, what, "%s: expected a text file, found a NUL byte in %.128s", what, path);
+    const struct buf *text = f->text;
+    if (text->len > 0 && memchr(text->data, 0, text->len) != NULL) { /* text after it would be lost */
+        return err_set(info, ERR_CONFIG, f->what, "%s: expected a text file, found a NUL byte in %.128s", f->what,
+                       f->path);
     }
     int number = 0;
-    for (char *s = file->data, *next; s != NULL && *s != '\0'; s = next) {
+    for (char *s = text->data, *next; s != NULL && *s != '\0'; s = next) {
         struct ini_line line = {.number = ++number};
         next = strchr(s, '\n');
         next = next != NULL ? next : s + strlen(s);
@@ -72,8 +72,8 @@ enum err ini_read(struct buf *file, const char *what, const char *path,
             continue;
         }
         if (!split(s, &line)) {
-            return err_set(info, ERR_CONFIG, what, "%.300s line %d: expected `name = value`, found another text", path,
-                           number); /* the line can hold a secret */
+            return err_set(info, ERR_CONFIG, f->what, "%.300s line %d: expected `name = value`, found another text",
+                           f->path, number); /* the line can hold a secret */
         }
         TRY(take(arg, &line, info));
     }

@@ -14,15 +14,20 @@ struct ini_line {
     char *value;   /* likewise */
 };
 
-/* Appends the file at path, which the option `what` names, to `file`. ERR_CONFIG: the file is unreadable or has more
- * than limit_bytes; info names option and file. ERR_NOMEM. */
-MUST_CHECK enum err ini_load(const char *what, const char *path, size_t limit_bytes, struct buf *file,
-                             struct err_info *info);
+struct ini_file {
+    const char *what; /* the option that names the file, in error messages */
+    const char *path;
+    size_t limit_bytes;
+    struct buf *text;
+};
 
-/* Splits `file`, which is whole and NUL-terminated, in place and calls take for each heading and `name = value` line.
- * The texts belong to `file`. what: prefix of error messages; path: the file's path, for messages. ERR_CONFIG: a NUL
- * byte, or a line of neither form. Returns take's error if take fails. */
-MUST_CHECK enum err ini_read(struct buf *file, const char *what, const char *path,
+/* Appends the file to f->text. ERR_CONFIG: the file is unreadable or has more than limit_bytes; info names option and
+ * file. ERR_NOMEM. */
+MUST_CHECK enum err ini_load(const struct ini_file *f, struct err_info *info);
+
+/* Splits the loaded text in place and calls take for each heading and `name = value` line. The texts belong to f->text.
+ * ERR_CONFIG: a NUL byte, or a line of neither form. Returns take's error if take fails. */
+MUST_CHECK enum err ini_read(const struct ini_file *f,
                              enum err (*take)(void *arg, const struct ini_line *line, struct err_info *info), void *arg,
                              struct err_info *info);
 

@@ -4,6 +4,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/io.h"
 #include "fcgi/ground/number.h"
+#include "fcgi/ground/words.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -203,6 +204,14 @@ enum err log_start(struct err_info *info)
     return ERR_OK;
 }
 
+/* Gives other threads a millisecond. Called with the lock held. */
+static void yield_lock(void)
+{
+    pthread_mutex_unlock(&ring.lock);
+    (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    pthread_mutex_lock(&ring.lock);
+}
+
 void log_stop(void)
 {
     if (!ring.is_running) {
@@ -213,9 +222,7 @@ void log_stop(void)
     ring.is_stopping = true;
     pthread_cond_signal(&ring.ready);
     for (int i = 0; i < LOST_MS && !ring.is_over; i++) {
-        pthread_mutex_unlock(&ring.lock);
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        pthread_mutex_lock(&ring.lock);
+        yield_lock();
     }
     bool is_over = ring.is_over;
     pthread_mutex_unlock(&ring.lock);
@@ -228,9 +235,7 @@ void log_flush(unsigned ms)
     pthread_mutex_lock(&ring.lock);
     uint64_t until = ring.n_put;
     for (unsigned i = 0; i < ms && ring.is_running && ring.n_out < until; i++) {
-        pthread_mutex_unlock(&ring.lock);
-        (void)nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-        pthread_mutex_lock(&ring.lock);
+        yield_lock();
     }
     pthread_mutex_unlock(&ring.lock);
 }
@@ -238,17 +243,14 @@ void log_flush(unsigned ms)
 /* Formats the line with its newline and returns its length. */
 static size_t format(char line[LINE_BYTES], const char *of_level, const char *fmt, va_list args)
 {
+    char utc[CLOCK_UTC_BYTES];
     int64_t now = clock_unix_ms();
-    time_t seconds = (time_t)(now / 1000);
-    struct tm tm;
-    gmtime_r(&seconds, &tm);
-    size_t n = strftime(line, LINE_BYTES, "%Y-%m-%dT%H:%M:%S", &tm);
-    n += (size_t)snprintf(line + n, LINE_BYTES - n, ".%03dZ %s ", (int)(now % 1000), of_level);
+    (void)clock_utc(now / 1000, utc);
+    size_t n = (size_t)snprintf(line, LINE_BYTES, "%.19s.%03dZ %s ", utc, (int)(now % 1000), of_level);
     int more = vsnprintf(line + n, LINE_BYTES - n - 1, fmt, args);
-    n = more < 0 ? n : n + (size_t)more < LINE_BYTES - 2 ? n + (size_t)more : LINE_BYTES - 2;
-    for (size_t i = 0; i < n; i++) {
-        line[i] = (unsigned char)line[i] < 0x20 || line[i] == 0x7F ? ' ' : line[i]; /* one line, no terminal codes */
-    }
+    n = MIN_OF(n + (size_t)MAX_OF(more, 0), (size_t)LINE_BYTES - 2);
+    line[n] = '\0';
+    words_flatten(line);
     line[n] = '\n';
     line[n + 1] = '\0';
     return n + 1;

@@ -24,8 +24,9 @@ enum pulse_verdict pulse_of_task(struct pulse_task *p, unsigned n_notes, uint64_
         p->begun_ns = cpu_ns;
     }
     p->since_ns = cpu_ns - p->begun_ns;
-    p->verdict = limit_ns == 0 || p->since_ns <= limit_ns      ? PULSE_FINE
-                 : p->since_ns <= PULSE_LOST_LIMITS * limit_ns ? PULSE_LONG
-                                                               : PULSE_LOST;
+    p->verdict = PULSE_FINE;
+    if (limit_ns != 0 && p->since_ns > limit_ns) {
+        p->verdict = p->since_ns <= PULSE_LOST_LIMITS * limit_ns ? PULSE_LONG : PULSE_LOST;
+    }
     return p->verdict;
 }

@@ -20,3 +20,10 @@ void words_append(char *to, size_t cap, const char *word)
     size_t n = strlen(to);
     snprintf(to + n, cap - n, "%s%s", n > 0 ? ", " : "", word);
 }
+
+void words_flatten(char *text)
+{
+    for (char *p = text; *p != '\0'; p++) {
+        *p = (unsigned char)*p < 0x20 || *p == 0x7F ? ' ' : *p;
+    }
+}

@@ -100,8 +100,7 @@ bool apikey_has(const struct buf *set, const char *key, size_t n)
 }
 
 /* Adds the key in line[0..n), if there is one. */
-static enum err add_line(const char *line, size_t n, int number, const char *path, struct buf *set,
-                         struct err_info *info)
+static enum err add_line(const char *line, size_t n, struct buf *set)
 {
     static const struct apikey_id its_own;
     while (n > 0 && isspace((unsigned char)line[n - 1])) {
@@ -111,17 +110,7 @@ static enum err add_line(const char *line, size_t n, int number, const char *pat
         line++;
         n--;
     }
-    if (n == 0 || *line == '#') {
-        return ERR_OK;
-    }
-    enum err err = apikey_add(set, line, n, &its_own);
-    if (err == ERR_INVALID_VALUE) {
-        return err_set(info, ERR_CONFIG, "api-key-file",
-                       "api-key-file: %.300s line %d: expected a key of at most %d visible ASCII characters without "
-                       "spaces, or sha256: and 64 hexadecimal digits",
-                       path, number, APIKEY_MAX_BYTES);
-    }
-    return err != ERR_INTERNAL ? err : err_set(info, err, "api-key-file", "api-key-file: libcrypto gave no SHA-256");
+    return n == 0 || *line == '#' ? ERR_OK : apikey_add(set, line, n, &its_own);
 }
 
 /* Exchanges *place and *set. */
@@ -138,22 +127,26 @@ void apikey_take(struct buf *set) { replace(&keys.tenants, set); }
 
 enum err apikey_load(const char *path, struct err_info *info)
 {
+    static const char option[] = "api-key-file";
     struct buf file, set;
     buf_init(&file, FILE_LIMIT_BYTES, MEM_GENERAL);
     buf_init(&set, 0, MEM_GENERAL);
-    int line = 1;
-    enum err err = ini_load("api-key-file", path, FILE_LIMIT_BYTES, &file, info);
+    int line = 0;
+    enum err err = ini_load(&(struct ini_file){option, path, FILE_LIMIT_BYTES, &file}, info);
     for (size_t at = 0, end; err == ERR_OK && at < file.len; at = end + 1) {
         const char *newline = memchr(file.data + at, '\n', file.len - at);
         end = newline != NULL ? (size_t)(newline - file.data) : file.len;
-        err = add_line(file.data + at, end - at, line++, path, &set, info);
+        err = add_line(file.data + at, end - at, &set);
+        line++;
     }
     buf_fini(&file);
-    if (err == ERR_OK && set.len == 0) {
-        err = err_set(info, ERR_CONFIG, "api-key-file", "api-key-file: expected at least one key in %s, found none",
-                      path);
-    }
-    if (err == ERR_OK) {
+    if (err == ERR_INVALID_VALUE) {
+        err = err_set(info, ERR_CONFIG, option, "%s: %.300s line %d: expected " APIKEY_EXPECTED, option, path, line);
+    } else if (err == ERR_INTERNAL) {
+        err = err_set(info, err, option, "%s: libcrypto gave no SHA-256", option);
+    } else if (err == ERR_OK && set.len == 0) {
+        err = err_set(info, ERR_CONFIG, option, "%s: expected at least one key in %s, found none", option, path);
+    } else if (err == ERR_OK) {
         replace(&keys.file, &set);
     }
     buf_fini(&set);

@@ -24,6 +24,9 @@ struct apikey_id {
  * no key, or a line that cannot be a key), ERR_NOMEM, ERR_INTERNAL (libcrypto). */
 MUST_CHECK enum err apikey_load(const char *path, struct err_info *info);
 
+#define APIKEY_EXPECTED                                                                                                \
+    "a key of at most 512 visible ASCII characters without spaces, or sha256: and 64 hexadecimal digits"
+
 /* Appends a key and its owner to `keys`. ERR_INVALID_VALUE: the text cannot be a key; ERR_NOMEM, ERR_INTERNAL. */
 MUST_CHECK enum err apikey_add(struct buf *keys, const char *key, size_t n, const struct apikey_id *owner);
 

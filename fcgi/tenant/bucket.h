@@ -3,7 +3,6 @@
 #ifndef INFCGI_FCGI_BUCKET_H
 #define INFCGI_FCGI_BUCKET_H
 
-#include <stdbool.h>
 #include <stdint.h>
 
 struct bucket {

@@ -9,7 +9,6 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 enum { MAX_NAMED_BYTES = 256 };
 
@@ -22,7 +21,7 @@ struct tenant {
     int64_t n_active; /* of these, requests that have begun */
     struct bucket requests, tokens;
     double mean_ns; /* moving average of request duration */
-    uint64_t n_begun, n_refused, prompt, cached, completion;
+    struct tenant_counts counts;
 };
 
 static struct {
@@ -90,13 +89,14 @@ static void drop_one(uint64_t now_ns)
     if (last == NULL) {
         return;
     }
-    struct tenant *t = *last, *o = &all.other;
+    struct tenant *t = *last;
+    struct tenant_counts *sum = &all.other.counts;
     *last = t->next;
-    o->n_begun += t->n_begun;
-    o->n_refused += t->n_refused;
-    o->prompt += t->prompt;
-    o->cached += t->cached;
-    o->completion += t->completion;
+    sum->requests += t->counts.requests;
+    sum->refused += t->counts.refused;
+    sum->prompt_tokens += t->counts.prompt_tokens;
+    sum->cached_tokens += t->counts.cached_tokens;
+    sum->completion_tokens += t->counts.completion_tokens;
     all.n_unnamed--;
     mem_free(t);
 }
@@ -222,13 +222,19 @@ struct sched_share tenant_share(const struct tenant *t, const struct apikey_id *
 
 static int seconds(double ns) { return (int)fmin(fmax(ceil(ns / 1e9 - 1e-3), 1), 3600); }
 
-/* Reports that the limit of `limit` `what` is reached. */
-static enum err refuse(struct tenant *t, const char *what, int64_t limit, const char *found, int retry_after_s,
-                       struct err_info *info)
+/* A limit that is reached. */
+struct reached {
+    int64_t limit;
+    const char *what, *found; /* "tokens a minute", "more" */
+    double wait_ns;           /* until less is used */
+};
+
+static enum err refuse(struct tenant *t, const struct reached *r, int *retry_after_s, struct err_info *info)
 {
-    t->n_refused++;
+    t->counts.refused++;
+    *retry_after_s = seconds(r->wait_ns);
     return err_set(info, ERR_RATE_LIMIT, NULL, "expected at most %lld %s, found %s; try again in %d s",
-                   (long long)limit, what, found, retry_after_s);
+                   (long long)r->limit, r->what, r->found, *retry_after_s);
 }
 
 enum err tenant_begin(struct tenant *t, struct tenant_request *r, uint64_t now_ns, int *retry_after_s,
@@ -238,19 +244,21 @@ enum err tenant_begin(struct tenant *t, struct tenant_request *r, uint64_t now_n
     pthread_mutex_lock(&all.lock);
     const struct tenant_rules *rules = &t->rules;
     uint64_t for_request = bucket_wait_ns(&t->requests, 1, now_ns), for_tokens = bucket_wait_ns(&t->tokens, 1, now_ns);
+    struct reached full = {0};
     if (rules->concurrent != 0 && t->n_active >= rules->concurrent) {
-        *retry_after_s = seconds(t->mean_ns / (double)rules->concurrent);
-        err = refuse(t, "requests in progress", rules->concurrent, "as many", *retry_after_s, info);
+        double wait_ns = t->mean_ns / (double)rules->concurrent;
+        full = (struct reached){rules->concurrent, "requests in progress", "as many", wait_ns};
     } else if (for_request != 0) {
-        *retry_after_s = seconds((double)for_request);
-        err = refuse(t, "requests a minute", rules->requests_per_minute, "more", *retry_after_s, info);
+        full = (struct reached){rules->requests_per_minute, "requests a minute", "more", (double)for_request};
     } else if (for_tokens != 0) {
-        *retry_after_s = seconds((double)for_tokens);
-        err = refuse(t, "tokens a minute", rules->tokens_per_minute, "more", *retry_after_s, info);
+        full = (struct reached){rules->tokens_per_minute, "tokens a minute", "more", (double)for_tokens};
+    }
+    if (full.what != NULL) {
+        err = refuse(t, &full, retry_after_s, info);
     } else {
         bucket_take(&t->requests, 1, now_ns);
         t->n_active++;
-        t->n_begun++;
+        t->counts.requests++;
         *r = (struct tenant_request){.has_begun = true, .begin_ns = now_ns};
     }
     pthread_mutex_unlock(&all.lock);
@@ -265,16 +273,16 @@ enum err tenant_reserve(struct tenant *t, struct tenant_request *r, int64_t n, u
     uint64_t wait = bucket_wait_ns(&t->tokens, (double)n, now_ns);
     if (wait == UINT64_MAX) {
         *retry_after_s = 0;
-        t->n_refused++;
+        t->counts.refused++;
         err = err_set(info, ERR_RATE_LIMIT, NULL,
                       "expected a prompt of at most %lld tokens, the limit per minute; "
                       "found %lld",
                       (long long)t->rules.tokens_per_minute, (long long)n);
     } else if (wait != 0) {
         char found[64];
-        *retry_after_s = seconds((double)wait);
         snprintf(found, sizeof found, "%lld more", (long long)n);
-        err = refuse(t, "tokens a minute", t->rules.tokens_per_minute, found, *retry_after_s, info);
+        struct reached limit = {t->rules.tokens_per_minute, "tokens a minute", found, (double)wait};
+        err = refuse(t, &limit, retry_after_s, info);
     } else {
         bucket_take(&t->tokens, (double)n, now_ns);
         r->reserved = n;
@@ -293,9 +301,9 @@ void tenant_end(struct tenant *t, struct tenant_request *r, const struct tenant_
     bucket_take(&t->tokens, (double)(use->computed - r->reserved), now_ns);
     t->mean_ns = t->mean_ns == 0 ? took : 0.8 * t->mean_ns + 0.2 * took;
     t->n_active--;
-    t->prompt += (uint64_t)use->prompt;
-    t->cached += (uint64_t)use->cached;
-    t->completion += (uint64_t)use->completion;
+    t->counts.prompt_tokens += (uint64_t)use->prompt;
+    t->counts.cached_tokens += (uint64_t)use->cached;
+    t->counts.completion_tokens += (uint64_t)use->completion;
     pthread_mutex_unlock(&all.lock);
     *r = (struct tenant_request){0};
 }
@@ -355,11 +363,7 @@ static void report(const struct tenant *t, uint64_t now_ns, struct tenant_report
                                   .requests_left = bucket_level(&t->requests, now_ns),
                                   .tokens_left = bucket_level(&t->tokens, now_ns),
                                   .n_active = t->n_active,
-                                  .requests = t->n_begun,
-                                  .refused = t->n_refused,
-                                  .prompt_tokens = t->prompt,
-                                  .cached_tokens = t->cached,
-                                  .completion_tokens = t->completion};
+                                  .counts = t->counts};
     memcpy(out->rules.name, t->name, sizeof out->rules.name);
 }
 

@@ -82,15 +82,20 @@ void tenant_write_headers(const struct tenant *t, const struct tenant_headers *h
 
 /* --- what is known of them ---------------------------------------------------------------------------------------- */
 
-/* The usage of a tenant. Totals count from the start of the process. */
+/* Totals of a tenant from the start of the process. */
+struct tenant_counts {
+    uint64_t requests, refused; /* begun; rejected by a limit */
+    uint64_t prompt_tokens, cached_tokens, completion_tokens;
+};
+
+/* The usage of a tenant. */
 struct tenant_report {
     struct tenant_rules rules; /* a copy; without a section the name is the tenant's display name */
     bool has_section;
     double requests_left, tokens_left; /* if limited */
     int64_t n_active;                  /* requests in progress */
     uint64_t n_running, n_waiting;     /* sequences in the engine */
-    uint64_t requests, refused;        /* begun; rejected by a limit */
-    uint64_t prompt_tokens, cached_tokens, completion_tokens;
+    struct tenant_counts counts;
 };
 
 /* Writes up to `max` known tenants to out, most recent request first, and returns their number. The first is always

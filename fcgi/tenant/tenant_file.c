@@ -22,17 +22,12 @@ static const struct number {
     size_t offset;
     int64_t min, max, fallback;
 } numbers[] = {
-#define NUMBER(name, field, min, max, fallback)                                                                        \
-    {                                                                                                                  \
-        name, offsetof(struct tenant_rules, field), min, max, fallback                                                 \
-    }
-    NUMBER("weight", weight, 1, 1000, 1),
-    NUMBER("priority", priority, -100, 100, 0),
-    NUMBER("requests-per-minute", requests_per_minute, 0, 1000000000, 0),
-    NUMBER("tokens-per-minute", tokens_per_minute, 0, 1000000000000, 0),
-    NUMBER("concurrent", concurrent, 0, 1000000, 0),
-    NUMBER("max-tokens", max_tokens, 0, 1 << 30, 0),
-#undef NUMBER
+    {"weight", offsetof(struct tenant_rules, weight), 1, 1000, 1},
+    {"priority", offsetof(struct tenant_rules, priority), -100, 100, 0},
+    {"requests-per-minute", offsetof(struct tenant_rules, requests_per_minute), 0, 1000000000, 0},
+    {"tokens-per-minute", offsetof(struct tenant_rules, tokens_per_minute), 0, 1000000000000, 0},
+    {"concurrent", offsetof(struct tenant_rules, concurrent), 0, 1000000, 0},
+    {"max-tokens", offsetof(struct tenant_rules, max_tokens), 0, 1 << 30, 0},
 };
 
 static int64_t *number_of(struct tenant_rules *r, size_t i)
@@ -124,11 +119,7 @@ static enum err take_key(struct reader *r, const char *key, struct err_info *inf
     if (err == ERR_OK && keys->len / (keys->len - before) > MAX_KEYS) {
         return refuse(r, "at most 4096 keys, found another", info);
     }
-    return err == ERR_INVALID_VALUE ? refuse(r,
-                                             "a key of at most 512 visible ASCII characters without spaces, or sha256: "
-                                             "and 64 hexadecimal digits",
-                                             info)
-                                    : err;
+    return err == ERR_INVALID_VALUE ? refuse(r, APIKEY_EXPECTED, info) : err;
 }
 
 /* Reads names separated by commas or white space; a single `*`: any. */
@@ -233,14 +224,14 @@ void tenant_file_init(struct tenant_file *f)
 enum err tenant_file_read(const char *path, struct tenant_file *f, struct err_info *info)
 {
     struct buf text;
+    const struct ini_file file = {"tenants", path, FILE_LIMIT_BYTES, &text};
     struct reader r = {.file = f, .path = path};
     tenant_file_init(f);
     buf_init(&text, FILE_LIMIT_BYTES, MEM_GENERAL);
     f->at = mem_zalloc_array(TENANT_FILE_MAX, sizeof *f->at, MEM_GENERAL);
     r.says_models = mem_zalloc_array(TENANT_FILE_MAX, sizeof *r.says_models, MEM_GENERAL);
-    enum err err =
-        f->at != NULL && r.says_models != NULL ? ini_load("tenants", path, FILE_LIMIT_BYTES, &text, info) : ERR_NOMEM;
-    err = err != ERR_OK ? err : ini_read(&text, "tenants", path, take_line, &r, info);
+    enum err err = f->at != NULL && r.says_models != NULL ? ini_load(&file, info) : ERR_NOMEM;
+    err = err != ERR_OK ? err : ini_read(&file, take_line, &r, info);
     if (err == ERR_OK) {
         settle(&r);
     }

@@ -36,9 +36,9 @@ static json_t *tenant_row(const struct tenant_report *t)
                      "requests_per_minute", (json_int_t)r->requests_per_minute, "tokens_per_minute",
                      (json_int_t)r->tokens_per_minute, "concurrent", (json_int_t)r->concurrent, "requests_now",
                      (json_int_t)t->n_active, "running", (json_int_t)t->n_running, "waiting", (json_int_t)t->n_waiting,
-                     "requests", (json_int_t)t->requests, "refused", (json_int_t)t->refused, "prompt_tokens",
-                     (json_int_t)t->prompt_tokens, "cached_tokens", (json_int_t)t->cached_tokens, "completion_tokens",
-                     (json_int_t)t->completion_tokens);
+                     "requests", (json_int_t)t->counts.requests, "refused", (json_int_t)t->counts.refused,
+                     "prompt_tokens", (json_int_t)t->counts.prompt_tokens, "cached_tokens",
+                     (json_int_t)t->counts.cached_tokens, "completion_tokens", (json_int_t)t->counts.completion_tokens);
 }
 
 json_t *admin_tenants(struct admin_call *c)

@@ -305,11 +305,12 @@ static void write_tenants(struct buf *out, const struct engine *e)
         size_t offset;
     } rows[] = {
 #define ROW(field, name, type, help) {name, type, help, offsetof(struct tenant_report, field)}
-        ROW(requests, "infcgi_tenant_requests_total", "counter", "Requests that began."),
-        ROW(refused, "infcgi_tenant_refused_total", "counter", "Requests that the tenant's limits kept out."),
-        ROW(prompt_tokens, "infcgi_tenant_prompt_tokens_total", "counter", "Prompt tokens."),
-        ROW(cached_tokens, "infcgi_tenant_cached_tokens_total", "counter", "Prompt tokens found in the KV cache."),
-        ROW(completion_tokens, "infcgi_tenant_completion_tokens_total", "counter", "Tokens generated."),
+        ROW(counts.requests, "infcgi_tenant_requests_total", "counter", "Requests that began."),
+        ROW(counts.refused, "infcgi_tenant_refused_total", "counter", "Requests that the tenant's limits kept out."),
+        ROW(counts.prompt_tokens, "infcgi_tenant_prompt_tokens_total", "counter", "Prompt tokens."),
+        ROW(counts.cached_tokens, "infcgi_tenant_cached_tokens_total", "counter",
+            "Prompt tokens found in the KV cache."),
+        ROW(counts.completion_tokens, "infcgi_tenant_completion_tokens_total", "counter", "Tokens generated."),
         ROW(n_running, "infcgi_tenant_requests_running", "gauge", "Sequences being computed."),
         ROW(n_waiting, "infcgi_tenant_requests_waiting", "gauge", "Sequences in the queue."),
 #undef ROW

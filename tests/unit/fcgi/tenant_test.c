@@ -209,11 +209,11 @@ START_TEST(limits)
     ck_assert_int_eq(begin_at(t, &r[0], now + 8 * S), 0);
     ck_assert_int_ne(begin_at(t, &r[1], now + 8 * S), 0);
     struct tenant_report is = report_of("t");
-    ck_assert_uint_eq(is.requests, 7);
-    ck_assert_uint_eq(is.refused, 6);
-    ck_assert_uint_eq(is.prompt_tokens, 600);
-    ck_assert_uint_eq(is.cached_tokens, 100);
-    ck_assert_uint_eq(is.completion_tokens, 50);
+    ck_assert_uint_eq(is.counts.requests, 7);
+    ck_assert_uint_eq(is.counts.refused, 6);
+    ck_assert_uint_eq(is.counts.prompt_tokens, 600);
+    ck_assert_uint_eq(is.counts.cached_tokens, 100);
+    ck_assert_uint_eq(is.counts.completion_tokens, 50);
     ck_assert_int_eq(is.n_active, 1);
     tenant_leave(&t);
 }
@@ -255,7 +255,7 @@ START_TEST(a_reload_keeps_what_was_taken)
     ck_assert_int_eq(report_of("t").n_active, 1);
     ck_assert(!report_of("t").has_section && report_of("u").has_section);
     tenant_end(t, &r, &(struct tenant_use){.prompt = 5}, 2);
-    ck_assert_uint_eq(report_of("t").prompt_tokens, 5);
+    ck_assert_uint_eq(report_of("t").counts.prompt_tokens, 5);
     tenant_leave(&t);
 }
 END_TEST
@@ -277,7 +277,7 @@ START_TEST(many_without_section)
     size_t n = tenant_snapshot(NULL, all, ARRAY_LEN(all));
     ck_assert_uint_eq(n, TENANT_MAX_UNNAMED + 1);
     ck_assert_str_eq(all[0].rules.name, "other");
-    ck_assert_uint_eq(all[0].prompt_tokens, 2 * TENANT_MAX_UNNAMED);
+    ck_assert_uint_eq(all[0].counts.prompt_tokens, 2 * TENANT_MAX_UNNAMED);
     for (int i = 0; i < TENANT_MAX_UNNAMED; i++) {
         char name[32];
         snprintf(name, sizeof name, "m%d", i);

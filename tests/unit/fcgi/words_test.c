@@ -35,12 +35,21 @@ START_TEST(a_list_grows_up_to_its_limit)
 }
 END_TEST
 
+START_TEST(a_flat_text_is_one_line)
+{
+    char text[] = "a\nb\x1B[2J\x7F\t\xC3\xA4";
+    words_flatten(text);
+    ck_assert_str_eq(text, "a b [2J  \xC3\xA4");
+}
+END_TEST
+
 Suite *words_suite(void)
 {
     Suite *s = suite_create("words");
     TCase *t = tcase_create("words");
     tcase_add_test(t, a_word_is_found_whole);
     tcase_add_test(t, a_list_grows_up_to_its_limit);
+    tcase_add_test(t, a_flat_text_is_one_line);
     suite_add_tcase(s, t);
     return s;
 }
