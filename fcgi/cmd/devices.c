@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
+static const char *family_of(const struct chip *chip) { return chip != NULL ? chip_family_name(chip->family) : NULL; }
+
 /* --- the table ---------------------------------------------------------------------------------------------------- */
 
 enum { CELL_BYTES = 160, MAX_ROWS = 1 + PROBE_MAX_DEVICES + PCI_MAX_CARDS };
@@ -42,8 +44,10 @@ static void put_card(const struct inventory *v, int card, struct row *row)
     const struct chip *chip = inventory_chip(v, -1, card);
     char room[PCI_ADDRESS_BYTES];
     snprintf(row->cells[ADDRESS], CELL_BYTES, "%s", pci_address_text(&c->at, room));
-    snprintf(row->cells[NAME], CELL_BYTES, "PCI id %04x:%04x%s%s", c->vendor, c->device, chip != NULL ? ", " : "",
-             chip != NULL ? chip_family_name(chip->family) : "");
+    int n = snprintf(row->cells[NAME], CELL_BYTES, "PCI id %04x:%04x", c->vendor, c->device);
+    if (chip != NULL) {
+        snprintf(row->cells[NAME] + n, CELL_BYTES - (size_t)n, ", %s", family_of(chip));
+    }
     snprintf(row->cells[GFX], CELL_BYTES, "%s", chip != NULL ? chip->gfx : "");
     put_mib(c->vram_bytes, row->cells[MEMORY]);
     put_mib(pci_window_bytes(c), row->cells[WINDOW]);
@@ -69,7 +73,7 @@ static void put_device(const struct inventory *v, int i, struct row *row)
     put_mib(c->memory_bytes, row->cells[MEMORY]);
     snprintf(row->cells[DRIVER], CELL_BYTES, "%s%s%s %.40s", kernel_s, kernel_s[0] != '\0' ? ", " : "", c->platform,
              c->driver);
-    snprintf(row->cells[USE], CELL_BYTES, "%s%s", why_not == NULL ? "yes" : "no: ", why_not == NULL ? "" : why_not);
+    snprintf(row->cells[USE], CELL_BYTES, why_not == NULL ? "yes" : "no: %s", why_not);
 }
 
 static void print_table(const struct inventory *v)
@@ -147,8 +151,7 @@ static json_t *device_object(const struct inventory *v, int i)
     json_t *o = device_json(c);
     json_t *more =
         json_pack("{s:i, s:b, s:o, s:o, s:o}", "number", i, "usable", why_not == NULL, "why_not", text_or_null(why_not),
-                  "family", text_or_null(chip != NULL ? chip_family_name(chip->family) : NULL), "note",
-                  text_or_null(inventory_device_note(v, i, note)));
+                  "family", text_or_null(family_of(chip)), "note", text_or_null(inventory_device_note(v, i, note)));
     (void)json_object_update(o, more); /* NULLs are passed through */
     json_decref(more);
     return o;
@@ -169,8 +172,7 @@ static json_t *card_object(const struct inventory *v, int i)
     snprintf(ids[1], sizeof ids[1], "%04x:%04x", c->sub_vendor, c->sub_device);
     return json_pack("{s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:s, s:o, s:i, s:o, s:o}", "pci",
                      pci_address_text(&c->at, address), "id", ids[0], "subsystem", ids[1], "gfx",
-                     text_or_null(chip != NULL ? chip->gfx : NULL), "family",
-                     text_or_null(chip != NULL ? chip_family_name(chip->family) : NULL), "driver",
+                     text_or_null(chip != NULL ? chip->gfx : NULL), "family", text_or_null(family_of(chip)), "driver",
                      text_or_null(c->driver), "node", text_or_null(c->node), "bar_bytes", bars, "vram_bytes",
                      (json_int_t)c->vram_bytes, "resizable_bar", rebar[inventory_rebar(v, i)], "link_speed",
                      text_or_null(c->link_speed), "link_width", (int)c->link_width, "device",

@@ -160,9 +160,13 @@ static void put_markdown(const struct program *p, struct buf *out)
 /* Appends text with roff's special characters escaped. */
 static void put_roff(const char *s, struct buf *out)
 {
+    static const char special[] = {'-', '\\', '\'', '`'};
+    static const char *const escapes[] = {"\\-", "\\e", "\\(aq", "\\(ga"};
     for (; *s != '\0'; s++) {
-        buf_puts(out, *s == '-' ? "\\-" : *s == '\\' ? "\\e" : *s == '\'' ? "\\(aq" : *s == '`' ? "\\(ga" : "");
-        if (strchr("-\\'`", *s) == NULL) {
+        const char *at = memchr(special, *s, sizeof special);
+        if (at != NULL) {
+            buf_puts(out, escapes[at - special]);
+        } else {
             buf_putc(out, *s);
         }
     }

@@ -124,11 +124,10 @@ static const char *read_line(struct prompt *p)
     return p->line.data != NULL ? p->line.data : "";
 }
 
-const char *prompt_line(struct prompt *p, const char *text, bool *was_interrupted)
+const char *prompt_line(struct prompt *p, const char *text)
 {
     HistEvent ev;
     int n = 0;
-    *was_interrupted = false;
     if (p->edit == NULL) {
         return read_line(p);
     }
@@ -136,7 +135,6 @@ const char *prompt_line(struct prompt *p, const char *text, bool *was_interrupte
     p->was_interrupted = false;
     (void)el_set(p->edit, EL_PREP_TERM, 1); /* before the prompt is shown, because libedit does it only afterwards */
     const char *line = el_gets(p->edit, &n);
-    *was_interrupted = p->was_interrupted;
     if (p->was_interrupted) {
         return "";
     }
@@ -164,7 +162,7 @@ int prompt_key(int timeout_ms)
     now.c_lflag &= ~(tcflag_t)(ICANON | ECHO | ISIG);
     (void)tcsetattr(STDIN_FILENO, TCSANOW, &now);
     int n = poll(&key, 1, timeout_ms);
-    ssize_t got = n > 0 ? read(STDIN_FILENO, &c, 1) : 0;
+    bool is_gone = (n < 0 && errno != EINTR) || (n > 0 && read(STDIN_FILENO, &c, 1) <= 0);
     (void)tcsetattr(STDIN_FILENO, TCSANOW, &before);
-    return n < 0 && errno != EINTR ? -1 : n > 0 && got <= 0 ? -1 : (unsigned char)c;
+    return is_gone ? -1 : (unsigned char)c;
 }

@@ -5,7 +5,6 @@
 #include "engine/base/err.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 
 struct prompt;
 
@@ -18,8 +17,8 @@ void prompt_close(struct prompt **p);
 bool prompt_is_typed(const struct prompt *p);
 
 /* Returns the next line without its newline, borrowed until the next call, or NULL after the last. On a terminal `text`
- * is shown as the prompt. *was_interrupted: the user pressed Ctrl-C; the line is "". */
-const char *prompt_line(struct prompt *p, const char *text, bool *was_interrupted);
+ * is shown as the prompt. Ctrl-C makes the line "". */
+const char *prompt_line(struct prompt *p, const char *text);
 
 /* Waits up to timeout_ms for a key on the terminal and returns it, Ctrl-C as 3. Returns 0 on a timeout, -1 if the
  * terminal is gone. */

@@ -46,7 +46,8 @@ struct bench {
     struct work work;
     int n_batch, n_threads, n_gpu_layers;
     int max_seqs;
-    int32_t *pages; /* [max_seqs][pages of a sequence] */
+    struct arena arena; /* of the following arrays */
+    int32_t *pages;     /* [max_seqs][pages of a sequence] */
     int32_t seq_pages;
     int filled[MAX_SEQS];        /* positions of the sequence that hold the prompt's tokens */
     int32_t *tokens, *pos, *seq; /* [rows of a step] */
@@ -244,16 +245,13 @@ static enum err allocate(struct bench *b)
     b->max_seqs = largest(&o->n_seqs);
     b->seq_pages = (largest(&o->n_depth) + MAX_OF(largest(&o->n_prompt), largest(&o->n_gen))) / KV_PAGE_TOKENS + 1;
     int n_rows = MAX_OF(MAX_OF(largest(&o->batch_sizes), DEFAULT_BATCH), b->max_seqs);
-    b->pages = mem_zalloc_array((size_t)(b->seq_pages * b->max_seqs), sizeof *b->pages, MEM_GENERAL);
-    b->tokens = mem_zalloc_array((size_t)n_rows, sizeof *b->tokens, MEM_GENERAL);
-    b->pos = mem_zalloc_array((size_t)n_rows, sizeof *b->pos, MEM_GENERAL);
-    b->seq = mem_zalloc_array((size_t)n_rows, sizeof *b->seq, MEM_GENERAL);
-    b->logit_rows = mem_zalloc_array((size_t)n_rows, sizeof *b->logit_rows, MEM_GENERAL);
-    b->logits = mem_zalloc_array((size_t)b->max_seqs * b->plan->n_vocab, sizeof *b->logits, MEM_GENERAL);
-    if (b->pages == NULL || b->tokens == NULL || b->pos == NULL || b->seq == NULL || b->logit_rows == NULL ||
-        b->logits == NULL) {
-        return ERR_NOMEM;
-    }
+    b->pages = arena_zalloc_array(&b->arena, (size_t)(b->seq_pages * b->max_seqs), sizeof *b->pages);
+    b->tokens = arena_zalloc_array(&b->arena, (size_t)n_rows, sizeof *b->tokens);
+    b->pos = arena_zalloc_array(&b->arena, (size_t)n_rows, sizeof *b->pos);
+    b->seq = arena_zalloc_array(&b->arena, (size_t)n_rows, sizeof *b->seq);
+    b->logit_rows = arena_zalloc_array(&b->arena, (size_t)n_rows, sizeof *b->logit_rows);
+    b->logits = arena_zalloc_array(&b->arena, (size_t)b->max_seqs * b->plan->n_vocab, sizeof *b->logits);
+    TRY(arena_ok(&b->arena));
     for (int32_t i = 0; i < b->seq_pages * b->max_seqs; i++) {
         b->pages[i] = i;
     }
@@ -436,12 +434,7 @@ static void close_all(struct bench *b)
     }
     plan_free(&b->plan);
     gguf_close(&b->gguf);
-    mem_free(b->pages);
-    mem_free(b->tokens);
-    mem_free(b->pos);
-    mem_free(b->seq);
-    mem_free(b->logit_rows);
-    mem_free(b->logits);
+    arena_fini(&b->arena);
 }
 
 int cmd_bench(const struct program *p, struct conf *conf)
@@ -449,6 +442,7 @@ int cmd_bench(const struct program *p, struct conf *conf)
     struct bench b = {.o = conf};
     struct err_info info = {0};
     (void)p;
+    arena_init(&b.arena, 0, 0, MEM_GENERAL);
     enum err err = open_file(&b, &info);
     err = err != ERR_OK ? err : run_all(&b, &info);
     close_all(&b);

@@ -253,11 +253,11 @@ static int converse(struct chat *c, struct err_info *info)
     if (err != ERR_OK) {
         return cmd_fail(c->conf, err, info);
     }
-    bool is_fine = true, was_interrupted, is_typed = prompt_is_typed(p);
+    bool is_fine = true, is_typed = prompt_is_typed(p);
     if (is_typed) {
         printf("%s; /help lists commands, Ctrl-C ends an answer, Ctrl-D leaves\n", engine_model(c->engine)->name);
     }
-    for (const char *line; !c->is_over && (line = prompt_line(p, "> ", &was_interrupted)) != NULL;) {
+    for (const char *line; !c->is_over && (line = prompt_line(p, "> ")) != NULL;) {
         is_fine = run_line(c, line) && is_fine;
         (void)fflush(stdout);
     }

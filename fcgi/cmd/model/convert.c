@@ -7,11 +7,9 @@
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/cmd/escape.h"
 
-#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { CMD_INTERRUPTED = 130 /* shell convention for SIGINT */ };
 

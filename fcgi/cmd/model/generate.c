@@ -1,5 +1,4 @@
 /* `infcgi generate`: continues one prompt on stdout, with figures on stderr. */
-#include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "fcgi/cmd/cmd.h"
 

@@ -6,8 +6,7 @@
 #include "engine/tensor/dtype.h"
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/cmd/escape.h"
-#include "fcgi/cmd/model/inspect_plan.h"
-#include "fcgi/cmd/model/inspect_summary.h"
+#include "fcgi/cmd/model/inspect.h"
 #include "fcgi/cmd/model/sums.h"
 
 #include <inttypes.h>
@@ -50,7 +49,7 @@ static void print_kv(const struct gguf_kv *kv)
 {
     bool is_array = kv->type == GGUF_ARRAY;
     const unsigned char *cursor = kv->data;
-    uint64_t n = kv->n <= SHOWN_ELEMENTS ? kv->n : SHOWN_ELEMENTS;
+    uint64_t n = MIN_OF(kv->n, (uint64_t)SHOWN_ELEMENTS);
     escape_print(stdout, kv->key.data, kv->key.len);
     if (is_array) {
         printf("  %s[%" PRIu64 "] = [", gguf_type_name(kv->elem_type), kv->n);
@@ -61,7 +60,10 @@ static void print_kv(const struct gguf_kv *kv)
         fputs(i > 0 ? ", " : "", stdout);
         print_element(kv, i, &cursor);
     }
-    puts(!is_array ? "" : n < kv->n ? ", ...]" : "]");
+    if (is_array) {
+        fputs(n < kv->n ? ", ...]" : "]", stdout);
+    }
+    puts("");
 }
 
 static void print_tensor(const struct gguf_tensor *t)

@@ -1,4 +1,4 @@
-#include "fcgi/cmd/model/inspect_plan.h"
+#include "fcgi/cmd/model/inspect.h"
 
 #include "engine/model/model.h"
 #include "engine/plan/plan_ops.h"
@@ -16,7 +16,8 @@ struct sums {
 static void print_buf(const struct plan *p, const struct plan_step *s, const struct plan_operand *o, plan_buf_id id)
 {
     int uses = plan_uses(s, id);
-    const char *how = (uses & PLAN_WRITES) == 0 ? "<-" : (uses & PLAN_READS) == 0 ? "->" : "<>";
+    const char *how = (uses & PLAN_READS) == 0 ? "->" : "<>";
+    how = (uses & PLAN_WRITES) == 0 ? "<-" : how;
     printf("  %s %s %s[%" PRIu32 "]", o->name, how, p->bufs[id].name, p->bufs[id].width);
     if ((o->flags & PLAN_STREAMS) != 0) {
         printf(" and %" PRIu32 " behind it", s->streams.n - 1);

@@ -1,4 +1,4 @@
-#include "fcgi/cmd/model/inspect_summary.h"
+#include "fcgi/cmd/model/inspect.h"
 
 #include "engine/backend/backend.h"
 #include "engine/base/io.h"
@@ -107,8 +107,12 @@ static void print_family(const struct subject *s)
             break;
         }
     }
-    printf("%-16s%s%s%s\n", "family", f != NULL ? f->arch : "not known", f != NULL ? ": " : "",
-           f != NULL ? f->members : "");
+    print_label("family");
+    if (f != NULL) {
+        printf("%s: %s\n", f->arch, f->members);
+    } else {
+        puts("not known");
+    }
 }
 
 static uint64_t n_elements(const struct gguf_tensor *t) { return t->dims[0] * t->dims[1] * t->dims[2] * t->dims[3]; }
@@ -191,8 +195,11 @@ static void print_family_template(const struct gguf *g)
         snprintf(family, sizeof family, "%.*s", (int)MIN_OF(s.len, (size_t)sizeof family - 1), s.data);
         row = chat_named_of_family(family);
     }
-    printf("no; %s%s\n", row != NULL ? "its family has one format: " : "chat needs --chat-template",
-           row != NULL ? chat_named_name(row) : "");
+    if (row != NULL) {
+        printf("no; its family has one format: %s\n", chat_named_name(row));
+    } else {
+        puts("no; chat needs --chat-template");
+    }
 }
 
 static void print_template(const struct subject *s)

@@ -32,7 +32,7 @@ static enum err hash_file(const struct list *l, const char *name, size_t n_name,
     EVP_MD_CTX *md = EVP_MD_CTX_new();
     bool ok = md != NULL && EVP_DigestInit_ex(md, EVP_sha256(), NULL) == 1;
     for (size_t at = 0, here; ok && at < map.bytes; at += here) {
-        here = map.bytes - at < SLICE_BYTES ? map.bytes - at : SLICE_BYTES;
+        here = MIN_OF(map.bytes - at, (size_t)SLICE_BYTES);
         ok = EVP_DigestUpdate(md, map.data + at, here) == 1;
         io_map_drop(&map, at, here);
     }
@@ -95,10 +95,10 @@ enum err sums_check(const char *model, struct err_info *info)
     struct list l = {.info = info};
     char path[IO_MAX_PATH_BYTES];
     bool is_folder = io_is_folder(model);
-    const char *slash = strrchr(model, '/');
-    l.name = is_folder ? NULL : slash != NULL ? slash + 1 : model;
+    const char *slash = strrchr(model, '/'), *name = slash != NULL ? slash + 1 : model;
+    l.name = is_folder ? NULL : name;
     int n = is_folder ? snprintf(l.folder, sizeof l.folder, "%s/", model)
-                      : snprintf(l.folder, sizeof l.folder, "%.*s", (int)(l.name - model), model);
+                      : snprintf(l.folder, sizeof l.folder, "%.*s", (int)(name - model), model);
     if (n >= (int)sizeof l.folder || snprintf(path, sizeof path, "%sSHA256SUMS", l.folder) >= (int)sizeof path) {
         return err_set(info, ERR_FILE, NULL, "expected a path below %d bytes", IO_MAX_PATH_BYTES);
     }

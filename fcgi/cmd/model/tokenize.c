@@ -49,8 +49,12 @@ static int print_ids(const struct tokenizer *t, const struct conf *o)
     struct token_list ids = {0};
     buf_init(&in, MAX_TEXT_BYTES, MEM_GENERAL);
     enum err err = is_input ? read_input(&in) : ERR_OK;
-    const char *text = !is_input ? o->text : in.len > 0 ? in.data : "";
-    size_t n = !is_input ? strlen(o->text) : in.len;
+    const char *text = o->text;
+    size_t n = strlen(text);
+    if (is_input) {
+        text = in.len > 0 ? in.data : "";
+        n = in.len;
+    }
     unsigned flags = (o->no_bos ? 0u : TOKENIZE_ADD_SPECIAL) | (o->parse_special ? TOKENIZE_PARSE_SPECIAL : 0u);
     if (err == ERR_OK) {
         err = tokenizer_encode(t, &(struct tokenizer_text){.s = text, .n = n, .flags = flags, .max_tokens = INT32_MAX},

@@ -2,8 +2,7 @@
  * (fcgi/watch/admin_table.c), except for a few local commands. */
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/cmd/prompt.h"
-#include "fcgi/cmd/service/ctl_client.h"
-#include "fcgi/cmd/service/ctl_top.h"
+#include "fcgi/cmd/service/ctl.h"
 #include "fcgi/watch/admin.h"
 #include "fcgi/watch/admin_text.h"
 
@@ -44,7 +43,10 @@ const char *cmd_ctl_word(int i)
     while (admin_name_at(n) != NULL) {
         n++;
     }
-    return i < n ? admin_name_at(i) : i - n < (int)ARRAY_LEN(own) ? own[i - n].name : NULL;
+    if (i < n) {
+        return admin_name_at(i);
+    }
+    return i - n < (int)ARRAY_LEN(own) ? own[i - n].name : NULL;
 }
 
 static atomic_bool is_interrupted;
@@ -102,7 +104,8 @@ static int run_words(const struct program *p, const struct conf *conf, const cha
     struct buf out;
     buf_init(&out, 0, MEM_GENERAL);
     bool is_live = strcmp(words[0], "log") == 0;
-    int rc = ctl_ask(conf->ctl_socket, conf->json, words, n, is_live ? put_live : NULL, &out);
+    const struct ctl_question q = {conf->ctl_socket, conf->json, words, n, is_live ? put_live : NULL};
+    int rc = ctl_ask(&q, &out);
     if (rc == CMD_LOST && strcmp(words[0], "help") == 0) {
         rc = help_alone(conf, words, n, &out);
     }
@@ -156,8 +159,8 @@ static int run_prompt(const struct program *p, const struct conf *conf)
         return cmd_fail(conf, err, &info);
     }
     int failed = CMD_OK;
-    bool is_over = false, was_interrupted;
-    for (const char *line; !is_over && (line = prompt_line(prompt, "infcgi> ", &was_interrupted)) != NULL;) {
+    bool is_over = false;
+    for (const char *line; !is_over && (line = prompt_line(prompt, "infcgi> ")) != NULL;) {
         atomic_store(&is_interrupted, false);
         int rc = run_line(p, conf, line, &is_over);
         (void)fflush(stdout);

@@ -1,4 +1,4 @@
-#include "fcgi/cmd/service/ctl_client.h"
+#include "fcgi/cmd/service/ctl.h"
 
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/ground/number.h"
@@ -44,8 +44,8 @@ static void read_head(struct buf *got, struct head *h)
     int64_t n = 0;
     h->is_live = n_word == strlen("live") && memcmp(got->data, "live", n_word) == 0;
     h->is_known = h->is_live;
-    for (int i = 0; admin_verdict_name(i) != NULL; i++) {
-        const char *name = admin_verdict_name(i);
+    const char *name;
+    for (int i = 0; (name = admin_verdict_name(i)) != NULL; i++) {
         if (strlen(name) == n_word && memcmp(name, got->data, n_word) == 0) {
             h->verdict = (enum admin_verdict)i;
             h->is_known = i != ADMIN_OK || (number_parse(rest, &n) && n >= 0);
@@ -101,26 +101,25 @@ static int receive(int fd, bool (*live)(const char *text, size_t n), struct buf 
     return statuses[h.verdict];
 }
 
-int ctl_ask(const char *socket, bool as_json, const char *const *words, int n_words,
-            bool (*live)(const char *text, size_t n), struct buf *out)
+int ctl_ask(const struct ctl_question *q, struct buf *out)
 {
     struct buf line;
-    int fd = unix_socket_connect(socket);
+    int fd = unix_socket_connect(q->socket);
     if (fd < 0) {
-        buf_printf(out, "cannot connect to %s: %s%s", socket, strerror(errno),
+        buf_printf(out, "cannot connect to %s: %s%s", q->socket, strerror(errno),
                    errno == ENOENT || errno == ECONNREFUSED ? "; does a server run with --admin-socket?" : "");
         return errno == EACCES || errno == EPERM ? CMD_DENIED : CMD_LOST;
     }
-    struct timeval limit = {.tv_sec = live != NULL ? 0 : PATIENCE_S};
+    struct timeval limit = {.tv_sec = q->live != NULL ? 0 : PATIENCE_S};
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
     buf_init(&line, 0, MEM_GENERAL);
-    buf_puts(&line, as_json ? "--json" : "");
-    for (int i = 0; i < n_words; i++) {
-        buf_printf(&line, "%s%s", line.len > 0 ? " " : "", words[i]);
+    buf_puts(&line, q->as_json ? "--json" : "");
+    for (int i = 0; i < q->n_words; i++) {
+        buf_printf(&line, "%s%s", line.len > 0 ? " " : "", q->words[i]);
     }
     buf_putc(&line, '\n');
     /* The server can reject the client before the line is sent; its answer has the reason. */
-    int rc = buf_ok(&line) == ERR_OK && (send_all(fd, &line) || errno == EPIPE) ? receive(fd, live, out) : CMD_LOST;
+    int rc = buf_ok(&line) == ERR_OK && (send_all(fd, &line) || errno == EPIPE) ? receive(fd, q->live, out) : CMD_LOST;
     buf_fini(&line);
     close(fd);
     return rc;

@@ -1,12 +1,11 @@
 /* Draws one picture per second from two answers of the admin socket. Speeds are differences between two pictures. Uses
  * plain ANSI codes. */
-#include "fcgi/cmd/service/ctl_top.h"
+#include "fcgi/cmd/service/ctl.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "fcgi/cmd/cmd.h"
 #include "fcgi/cmd/prompt.h"
-#include "fcgi/cmd/service/ctl_client.h"
 #include "fcgi/watch/admin_text.h"
 
 #include <stdio.h>
@@ -26,7 +25,7 @@ static json_t *ask(const char *socket, const char *word, int *rc)
 {
     struct buf out;
     buf_init(&out, 0, MEM_GENERAL);
-    *rc = ctl_ask(socket, true, &word, 1, NULL, &out);
+    *rc = ctl_ask(&(struct ctl_question){.socket = socket, .as_json = true, .words = &word, .n_words = 1}, &out);
     json_t *o = *rc == CMD_OK ? json_loadb(out.data, out.len, 0, NULL) : NULL;
     if (o == NULL) {
         *rc = *rc == CMD_OK ? CMD_LOST : *rc;

@@ -227,8 +227,7 @@ static void hear(struct worker *w, const char *text)
         hear_ready(w, now);
         return;
     }
-    const char *beat = notify_field(text, "WATCHDOG", &n);
-    if (beat != NULL && n > 1) { /* "trigger": the worker detected that it hangs */
+    if (notify_field(text, "WATCHDOG", &n) != NULL && n > 1) { /* "trigger": the worker detected that it hangs */
         kill_worker(w, "a step does not end");
     }
     if (value != NULL && w != &m.leaving) {
@@ -445,6 +444,15 @@ static void forgive(uint64_t late_ms, uint64_t now)
     }
 }
 
+/* Returns the role of the next serving worker. */
+static enum worker_role next_role(void)
+{
+    if (!m.was_ready) {
+        return WORKER_FIRST;
+    }
+    return m.n_failed < FAILED_MOST ? WORKER_AGAIN : WORKER_ANEW;
+}
+
 static void check_times(uint64_t now)
 {
     for (size_t i = 0; i < ARRAY_LEN(places); i++) {
@@ -458,8 +466,7 @@ static void check_times(uint64_t now)
     if (m.is_stopping) {
         return;
     }
-    enum worker_role role = !m.was_ready ? WORKER_FIRST : m.n_failed < FAILED_MOST ? WORKER_AGAIN : WORKER_ANEW;
-    if (m.serving.pid == 0 && now >= m.start_at_ms && !start_worker(&m.serving, role)) {
+    if (m.serving.pid == 0 && now >= m.start_at_ms && !start_worker(&m.serving, next_role())) {
         plan_start(now, true, m.was_ready);
     }
     if (m.wants_reload && m.coming.pid == 0 && m.leaving.pid == 0 && m.serving.pid != 0) {

@@ -110,7 +110,8 @@ static void do_all(const again_fn *list)
     }
 }
 
-void serve_wait_reread(void)
+/* Rereads options and keys. */
+static void reread_all(void)
 {
     bool is_mine = worker_role() == WORKER_NONE; /* else the master tells the service manager */
     if (is_mine) {
@@ -218,7 +219,7 @@ static bool is_end(int signal)
     uint64_t now = clock_now_ns();
     switch (signal) {
     case SIGHUP:
-        serve_wait_reread();
+        reread_all();
         return false;
     case SIGUSR1:
         do_all(reopen);

@@ -15,9 +15,6 @@ void serve_wait_init(struct server *server);
 /* Logs the environment variables that override the --config file, if any. */
 void serve_wait_log_overrides(const struct conf *conf);
 
-/* Rereads options and keys, as SIGHUP does. */
-void serve_wait_reread(void);
-
 /* Starts monitoring the engine. NULL: stops it. */
 void serve_wait_watch(struct engine *e);
 
