@@ -18,7 +18,6 @@
 #include <fcgiapp.h>
 #include <fcgios.h>
 #include <fcntl.h>
-#include <inttypes.h>
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
@@ -219,11 +218,12 @@ static void start_lacking_threads(void)
     pthread_mutex_unlock(&server.lock);
 }
 
-/* Adds the listener to the poll or removes it, depending on free slots. Called with the lock held. */
+/* Adds the listener to the poll or removes it, depending on free slots; before the start it does nothing. Called with
+ * the lock held. */
 static void listen_if_room(void)
 {
-    bool want = !server.is_stopping && !server.is_held && server.n_open < server.max_connections &&
-                (server.limit == 0 || server.n_open < server.limit);
+    bool want = server.epoll_fd > 0 && !server.is_stopping && !server.is_held &&
+                server.n_open < server.max_connections && (server.limit == 0 || server.n_open < server.limit);
     if (want && !server.is_listening) {
         server.is_listening = poll_add(server.fd, EPOLLIN, about(ABOUT_LISTENER, 0));
     } else if (!want && server.is_listening) {
@@ -304,7 +304,8 @@ static uint64_t silence_ns(void)
 {
     pthread_mutex_lock(&server.lock);
     bool is_full = server.is_short || (!server.is_listening && !server.is_held);
-    int ms = server.fd < 0 ? STOP_MS : is_full ? FULL_MS : SILENT_MS;
+    int ms = is_full ? FULL_MS : SILENT_MS;
+    ms = server.fd < 0 ? STOP_MS : ms;
     pthread_mutex_unlock(&server.lock);
     return (uint64_t)ms * 1000000u;
 }
@@ -732,9 +733,7 @@ void fastcgi_limit(int n)
 {
     pthread_mutex_lock(&server.lock);
     server.limit = n;
-    if (server.epoll_fd > 0) {
-        listen_if_room();
-    }
+    listen_if_room();
     pthread_mutex_unlock(&server.lock);
 }
 
@@ -742,9 +741,7 @@ void fastcgi_hold(bool is_held)
 {
     pthread_mutex_lock(&server.lock);
     server.is_held = is_held;
-    if (server.epoll_fd > 0) {
-        listen_if_room();
-    }
+    listen_if_room();
     pthread_mutex_unlock(&server.lock);
 }
 

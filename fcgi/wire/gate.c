@@ -137,8 +137,9 @@ static enum err wait_inside(struct gate_ticket *t, uint64_t deadline_ns)
             is_late = pthread_cond_timedwait(&t->wake, &gate.lock, &at) == ETIMEDOUT;
         }
     }
-    enum err err = t->is_inside ? ERR_OK : t->is_over ? ERR_CANCELLED : ERR_DEADLINE;
-    if (err != ERR_OK) {
+    enum err err = ERR_OK;
+    if (!t->is_inside) {
+        err = t->is_over ? ERR_CANCELLED : ERR_DEADLINE;
         stop_waiting(t);
         unref_client(t->client);
     }

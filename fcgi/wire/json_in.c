@@ -4,7 +4,6 @@
 #include "engine/base/compiler.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum err json_in_parse(const char *text, size_t n, json_t **out, struct err_info *info)

@@ -18,8 +18,7 @@ enum live_state {
     LIVE_READING, /* reading parameters and body, preparing the prompt */
     LIVE_QUEUED,  /* none of its sequences has been computed yet */
     LIVE_PREFILL,
-    LIVE_DECODE,
-    LIVE_STATE_COUNT
+    LIVE_DECODE
 };
 const char *live_state_name(enum live_state s);
 

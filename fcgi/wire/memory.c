@@ -5,6 +5,7 @@
 #include "engine/base/io.h"
 #include "engine/base/machine.h"
 #include "fcgi/ground/number.h"
+#include "fcgi/wire/fastcgi.h"
 
 #include <inttypes.h>
 #include <stdint.h>
@@ -52,8 +53,8 @@ static size_t default_budget(size_t machine)
     return MIN_OF(MAX_OF(machine / MACHINE_PART, least), MOST_MIB * MIB);
 }
 
-enum err memory_plan(const struct conf *conf, const struct memory_found *found, size_t connection_bytes, bool is_loaded,
-                     struct memory_plan *out, struct err_info *info)
+enum err memory_plan(const struct conf *conf, const struct memory_found *found, bool is_loaded, struct memory_plan *out,
+                     struct err_info *info)
 {
     size_t asked = (size_t)conf->request_memory_mib * MIB;
     size_t budget = asked != 0 ? asked : default_budget(found->machine_bytes);
@@ -63,8 +64,8 @@ enum err memory_plan(const struct conf *conf, const struct memory_found *found, 
         budget = MIN_OF(budget, BUDGET_LEAST_MIB * MIB);
     } else if (found->room_bytes != SIZE_MAX) {
         size_t room = found->room_bytes - MIN_OF(found->room_bytes, SLACK_MIB * MIB);
-        size_t n = MIN_OF((size_t)conf->max_connections, room / 2 / connection_bytes);
-        size_t most = (room - n * connection_bytes) / USED_PART * (USED_PART - 1);
+        size_t n = MIN_OF((size_t)conf->max_connections, room / 2 / FASTCGI_CONNECTION_BYTES);
+        size_t most = (room - n * FASTCGI_CONNECTION_BYTES) / USED_PART * (USED_PART - 1);
         if (n < 2 || most < BUDGET_LEAST_MIB * MIB || asked > most) {
             return err_set(info, ERR_MEMORY_LIMIT, "request-memory",
                            "the address-space limit (RLIMIT_AS) leaves %zu MiB next to the model: enough for %zu "

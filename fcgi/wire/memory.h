@@ -24,11 +24,11 @@ struct memory_plan {
 
 struct memory_found memory_look(void);
 
-/* Computes the plan. connection_bytes: memory of a connection outside the budget. is_loaded: the model is in memory;
+/* Computes the plan. is_loaded: the model is in memory;
  * before that the budget is small under an address-space limit, because the model needs the remaining space.
  * ERR_MEMORY_LIMIT: too little is left, or less than --request-memory demands. */
-MUST_CHECK enum err memory_plan(const struct conf *conf, const struct memory_found *found, size_t connection_bytes,
-                                bool is_loaded, struct memory_plan *out, struct err_info *info);
+MUST_CHECK enum err memory_plan(const struct conf *conf, const struct memory_found *found, bool is_loaded,
+                                struct memory_plan *out, struct err_info *info);
 
 /* Returns the memory in bytes that is available in the machine and in the control group. SIZE_MAX: not known. */
 size_t memory_available(void);

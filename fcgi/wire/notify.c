@@ -4,6 +4,7 @@
 #include "engine/base/clock.h"
 #include "fcgi/conf/conf.h"
 #include "fcgi/ground/number.h"
+#include "fcgi/ground/words.h"
 
 #include <inttypes.h>
 #include <stdarg.h>
@@ -48,15 +49,14 @@ void notify_say(const char *fields, const char *fmt, ...)
     if (to.fd <= 0) {
         return;
     }
-    int n = snprintf(text, sizeof text, "%s%s", fields, fmt == NULL ? "" : fields[0] == '\0' ? "STATUS=" : "\nSTATUS=");
+    int n = snprintf(text, sizeof text, "%s", fields);
     if (fmt != NULL) {
+        n += snprintf(text + n, sizeof text - (size_t)n, "%sSTATUS=", n > 0 ? "\n" : "");
         va_list args;
         va_start(args, fmt);
         (void)vsnprintf(text + n, sizeof text - (size_t)n, fmt, args);
         va_end(args);
-        for (char *p = text + n; *p != '\0'; p++) {
-            *p = (unsigned char)*p < 0x20 || *p == 0x7F ? ' ' : *p; /* a model's name can hold newlines */
-        }
+        words_flatten(text + n); /* a model's name can hold newlines */
     }
     const struct sockaddr *address = to.is_connected ? NULL : (const struct sockaddr *)&to.address;
     (void)!sendto(to.fd, text, strlen(text), MSG_NOSIGNAL | MSG_DONTWAIT, address, to.is_connected ? 0 : to.n_address);

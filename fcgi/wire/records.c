@@ -94,12 +94,15 @@ static void judge_content(struct records *r, const unsigned char *p, size_t from
     if (id == r->request && r->head[1] == PARAMS) {
         r->params_bytes += n;
         r->n_params += read_pairs(&r->params, p, n, &largest);
-        r->verdict = r->params_bytes > RECORDS_MAX_PARAMS_BYTES || largest > RECORDS_MAX_PARAMS_BYTES ? RECORDS_TOO_LONG
-                     : r->n_params > RECORDS_MAX_PARAMS                                               ? RECORDS_TOO_MANY
-                                                                                                      : r->verdict;
+        if (r->params_bytes > RECORDS_MAX_PARAMS_BYTES || largest > RECORDS_MAX_PARAMS_BYTES) {
+            r->verdict = RECORDS_TOO_LONG;
+        } else if (r->n_params > RECORDS_MAX_PARAMS) {
+            r->verdict = RECORDS_TOO_MANY;
+        }
     } else if (id == r->request && r->head[1] == BEGIN) {
         for (size_t i = 0; i < n && from + i < ROLE_BYTES; i++) {
-            r->verdict = p[i] != (from + i == 0 ? 0 : RESPONDER) ? RECORDS_OTHER_ROLE : r->verdict;
+            static const unsigned char role[ROLE_BYTES] = {0, RESPONDER};
+            r->verdict = p[i] != role[from + i] ? RECORDS_OTHER_ROLE : r->verdict;
         }
     }
 }

@@ -4,7 +4,6 @@
 #include "fcgi/wire/http_status.h"
 
 #include "engine/base/clock.h"
-#include "engine/base/json_write.h"
 #include "engine/base/mem_account.h"
 #include "engine/base/rng.h"
 

@@ -1,6 +1,5 @@
 #include "fcgi/wire/worker.h"
 
-#include "engine/base/compiler.h"
 #include "fcgi/conf/conf.h"
 
 #include <fcntl.h>

@@ -6,8 +6,6 @@
 
 #include "engine/base/err.h"
 
-#include <stdbool.h>
-
 enum { WORKER_STATUS_FD = 3 };
 
 enum worker_role {

@@ -23,14 +23,11 @@
 
 #include <errno.h>
 #include <inttypes.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
-#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -118,7 +115,7 @@ static enum err share_memory(const struct conf *conf, bool is_loaded, struct err
 {
     struct memory_found found = memory_look();
     struct memory_plan plan;
-    TRY(memory_plan(conf, &found, FASTCGI_CONNECTION_BYTES, is_loaded, &plan, info));
+    TRY(memory_plan(conf, &found, is_loaded, &plan, info));
     mem_account_limit(plan.budget_bytes, plan.share_bytes);
     fastcgi_limit(plan.n_connections);
     responses_store_limit((size_t)conf->response_memory_mib << 20);

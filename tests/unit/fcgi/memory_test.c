@@ -1,6 +1,8 @@
 /* Dividing what the system leaves: defaults, options, and an address-space limit. */
 #include "fcgi/wire/memory.h"
 
+#include "fcgi/wire/fastcgi.h"
+
 #include <check.h>
 #include <stdint.h>
 #include <string.h>
@@ -8,7 +10,6 @@
 Suite *memory_suite(void);
 
 #define MIB ((size_t)1 << 20)
-enum { CONNECTION = 1 << 20 };
 
 static struct err_info info;
 
@@ -18,7 +19,7 @@ static enum err plan(int64_t asked_mib, size_t machine_mib, size_t room_mib, boo
     struct memory_found found = {.machine_bytes = machine_mib * MIB,
                                  .room_bytes = room_mib != 0 ? room_mib * MIB : SIZE_MAX};
     info = (struct err_info){0};
-    return memory_plan(&conf, &found, CONNECTION, is_loaded, out, &info);
+    return memory_plan(&conf, &found, is_loaded, out, &info);
 }
 
 START_TEST(the_default_follows_the_machine)
@@ -44,7 +45,7 @@ START_TEST(an_address_space_limit_is_kept)
     struct memory_plan p;
     for (size_t room = 100; room < 8000; room += 100) {
         ck_assert_msg(plan(0, 16384, room, true, &p) == ERR_OK, "%zu: %s", room, info.text);
-        ck_assert_uint_lt(p.budget_bytes + (size_t)p.n_connections * CONNECTION, room * MIB);
+        ck_assert_uint_lt(p.budget_bytes + (size_t)p.n_connections * FASTCGI_CONNECTION_BYTES, room * MIB);
         ck_assert(p.n_connections >= 2 && p.n_connections <= 1024 && p.share_bytes <= p.budget_bytes);
     }
     ck_assert_int_eq(plan(0, 16384, 300, false, &p), ERR_OK); /* the model is still to come */
