@@ -251,7 +251,10 @@ static int patience_ms(void)
 {
     int ms = -1;
     for (const struct client *c = admin.clients; c < admin.clients + ADMIN_CLIENTS; c++) {
-        ms = c->fd == FREE ? ms : c->goes_on ? ADMIN_TICK_MS : ms == ADMIN_TICK_MS ? ms : 1000;
+        if (c->goes_on) {
+            return ADMIN_TICK_MS;
+        }
+        ms = c->fd == FREE ? ms : 1000;
     }
     return ms;
 }

@@ -1,11 +1,11 @@
 /* Admin commands about the process: memory, threads. */
+#include "engine/base/io.h"
 #include "engine/base/mem.h"
 #include "engine/base/mem_account.h"
 #include "fcgi/ground/number.h"
 #include "fcgi/watch/admin.h"
 
 #include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -13,18 +13,6 @@
 #define I(v) ((json_int_t)(v))
 
 enum { FILE_BYTES = 4096, MAX_THREADS = 512 };
-
-/* Reads the beginning of a /proc file as text. Returns false if it is unreadable. */
-static bool read_proc(const char *path, char text[FILE_BYTES])
-{
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n = fd >= 0 ? read(fd, text, FILE_BYTES - 1) : -1;
-    if (fd >= 0) {
-        close(fd);
-    }
-    text[n > 0 ? n : 0] = '\0';
-    return n > 0;
-}
 
 /* Returns the value of a line "VmRSS: 1234 kB" of /proc/self/status in bytes; 0: missing. */
 static int64_t read_size(const char *status, const char *name)
@@ -48,7 +36,7 @@ json_t *admin_memory(struct admin_call *c)
         snprintf(name, sizeof name, "%s_bytes", mem_purpose_name((enum mem_purpose)i));
         (void)json_object_set_new(by, name, json_integer(I(mem_live_of((enum mem_purpose)i))));
     }
-    (void)read_proc("/proc/self/status", text);
+    io_read_start("/proc/self/status", text, sizeof text);
     return json_pack("{s:I, s:I, s:I, s:I, s:I, s:I, s:I, s:o}", "resident_bytes", I(read_size(text, "VmRSS:")),
                      "most_resident_bytes", I(read_size(text, "VmHWM:")), "address_space_bytes",
                      I(read_size(text, "VmSize:")), "swapped_bytes", I(read_size(text, "VmSwap:")), "counted_bytes",
@@ -72,12 +60,10 @@ static json_t *thread_row(const char *number)
     enum { STATE = 1, USER_TICKS = 12, SYSTEM_TICKS = 13 };
     char path[64], stat[FILE_BYTES];
     snprintf(path, sizeof path, "/proc/self/task/%.20s/stat", number);
-    if (!read_proc(path, stat)) {
-        return NULL; /* the thread has ended */
-    }
+    io_read_start(path, stat, sizeof stat);
     const char *name = strchr(stat, '('), *end = strrchr(stat, ')');
     if (name == NULL || end == NULL || end < name) {
-        return NULL;
+        return NULL; /* the thread has ended */
     }
     double per_s = (double)sysconf(_SC_CLK_TCK);
     char state[2] = {end[1] == ' ' ? end[2] : '?', '\0'}, text[32];

@@ -1,6 +1,4 @@
 /* Read-only admin commands: status, version, kernels, model, kv, cache, devices. */
-#include "engine/base/clock.h"
-#include "fcgi/ground/log.h"
 #include "fcgi/watch/admin.h"
 #include "fcgi/watch/metrics.h"
 #include "fcgi/watch/status.h"

@@ -1,5 +1,6 @@
 /* The table of admin commands. To add one: add a function in one of the admin_*.c, its declaration in admin.h, a row
  * here and a line in docs/ops/ctl.md. */
+#include "fcgi/ground/words.h"
 #include "fcgi/watch/admin.h"
 
 #include <stdarg.h>
@@ -49,9 +50,7 @@ json_t *admin_refuse(struct admin_call *c, enum admin_verdict v, const char *fmt
     va_start(args, fmt);
     vsnprintf(c->why, sizeof c->why, fmt, args);
     va_end(args);
-    for (char *p = c->why; *p != '\0'; p++) { /* keep it one line even if the quoted text has newlines */
-        *p = (unsigned char)*p < 0x20 || *p == 0x7F ? ' ' : *p;
-    }
+    words_flatten(c->why); /* the quoted text can have newlines */
     return NULL;
 }
 

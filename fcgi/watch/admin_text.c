@@ -1,6 +1,5 @@
 #include "fcgi/watch/admin_text.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 

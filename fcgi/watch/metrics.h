@@ -6,8 +6,6 @@
 #include "engine/base/buf.h"
 #include "engine/engine.h"
 
-#include <stdint.h>
-
 /* X(enum, name, help): histograms in seconds. */
 #define METRIC_HISTOGRAM_LIST(X)                                                                                       \
     X(METRIC_TTFT, "infcgi_time_to_first_token_seconds", "From the request's arrival to its first token.")             \

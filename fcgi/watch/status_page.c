@@ -3,7 +3,6 @@
 #include "fcgi/watch/status.h"
 #include "fcgi/watch/watch.h"
 
-#include <inttypes.h>
 #include <string.h>
 #include <time.h>
 
@@ -77,13 +76,14 @@ static void put_text(json_t *page, json_t *requests, struct buf *out)
 
 static void put_escaped(const struct buf *text, struct buf *out)
 {
+    static const char special[] = {'&', '<', '>', '"'};
+    static const char *const entities[] = {"&amp;", "&lt;", "&gt;", "&quot;"};
     for (size_t i = 0; i < text->len; i++) {
-        char c = text->data[i];
-        const char *as = c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '"' ? "&quot;" : NULL;
-        if (as != NULL) {
-            buf_puts(out, as);
+        const char *at = memchr(special, text->data[i], sizeof special);
+        if (at != NULL) {
+            buf_puts(out, entities[at - special]);
         } else {
-            buf_putc(out, c);
+            buf_putc(out, text->data[i]);
         }
     }
 }
