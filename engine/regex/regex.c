@@ -34,17 +34,14 @@ bool regex_spend(struct regex_set *s, size_t work)
     if (s->n_work > s->max_work) {
         fail(s, ERR_GRAMMAR_LIMIT);
     }
-    if (is_due) {
-        enum err stop = task_check();
-        if (stop != ERR_OK) {
-            fail(s, stop);
-        }
+    enum err stop = is_due ? task_check() : ERR_OK;
+    if (stop != ERR_OK) {
+        fail(s, stop);
     }
     return s->err == ERR_OK;
 }
 
-/* Makes room for one more element of `size` bytes; false: s has failed. */
-static bool grow(struct regex_set *s, void **array, size_t n, size_t *cap, size_t size)
+bool regex_grow(struct regex_set *s, void **array, size_t n, size_t *cap, size_t size)
 {
     if (n < *cap) {
         return true;
@@ -62,7 +59,7 @@ static bool grow(struct regex_set *s, void **array, size_t n, size_t *cap, size_
 
 bool regex_list_push(struct regex_set *s, struct regex_list *l, regex_id id)
 {
-    if (!grow(s, (void **)&l->ids, l->n, &l->cap, sizeof *l->ids)) {
+    if (!regex_grow(s, (void **)&l->ids, l->n, &l->cap, sizeof *l->ids)) {
         return false;
     }
     l->ids[l->n++] = id;
@@ -220,7 +217,7 @@ regex_id regex_node(struct regex_set *s, struct regex_node node)
     if (s->n_nodes >= s->max_nodes) {
         return fail(s, ERR_GRAMMAR_LIMIT);
     }
-    if (!grow(s, (void **)&s->nodes, s->n_nodes, &s->cap_nodes, sizeof *s->nodes)) {
+    if (!regex_grow(s, (void **)&s->nodes, s->n_nodes, &s->cap_nodes, sizeof *s->nodes)) {
         return REGEX_NONE;
     }
     if (table_reserve(&s->table, s->n_nodes, place_of_id, s, MEM_GRAMMAR) != ERR_OK) {
@@ -242,13 +239,11 @@ regex_id regex_node(struct regex_set *s, struct regex_node node)
 enum err regex_set_new(size_t max_nodes, struct regex_set **out)
 {
     struct regex_set *s = *out = mem_zalloc(sizeof *s, MEM_GRAMMAR);
-    if (s == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(s != NULL);
     s->max_nodes = max_nodes != 0 ? max_nodes : REGEX_MAX_NODES;
     s->max_work = SIZE_MAX;
     bool ok = table_reserve(&s->table, FIRST_NODES, place_of_id, s, MEM_GRAMMAR) == ERR_OK &&
-              grow(s, (void **)&s->nodes, 0, &s->cap_nodes, sizeof *s->nodes);
+              regex_grow(s, (void **)&s->nodes, 0, &s->cap_nodes, sizeof *s->nodes);
     if (ok) { /* REGEX_NONE is not in a table, so no constructor creates it again */
         s->nodes[0] = (struct regex_node){.kind = REGEX_K_NONE, .is_plain = true, .is_whole = true};
         s->n_nodes = 1;
@@ -260,9 +255,8 @@ enum err regex_set_new(size_t max_nodes, struct regex_set **out)
     }
     if (!ok) {
         regex_set_free(out);
-        return ERR_NOMEM;
     }
-    return ERR_OK;
+    return ok ? ERR_OK : ERR_NOMEM;
 }
 
 void regex_set_free(struct regex_set **set)
@@ -324,27 +318,20 @@ static ALWAYS_INLINE bool is_class(const void *key, uint32_t i)
     return memcmp(k->classes[i].bits, k->bits, sizeof k->classes[i].bits) == 0;
 }
 
-/* Makes room for one more class in the table; false: s has failed. */
-static bool reserve_class(struct regex_set *s)
-{
-    size_t n = MAX_OF(s->n_classes + 1, (size_t)FIRST_CLASSES);
-    bool has_room = table_reserve(&s->class_table, n, place_of_class, s, MEM_GRAMMAR) == ERR_OK;
-    if (!has_room) {
-        fail(s, ERR_NOMEM);
-    }
-    return has_room;
-}
-
 regex_id regex_byte_class(struct regex_set *s, const uint64_t bits[4])
 {
-    if ((bits[0] | bits[1] | bits[2] | bits[3]) == 0 || !reserve_class(s)) {
+    if ((bits[0] | bits[1] | bits[2] | bits[3]) == 0) {
         return REGEX_NONE;
+    }
+    size_t n = MAX_OF(s->n_classes + 1, (size_t)FIRST_CLASSES);
+    if (table_reserve(&s->class_table, n, place_of_class, s, MEM_GRAMMAR) != ERR_OK) {
+        return fail(s, ERR_NOMEM);
     }
     uint64_t place = place_of_bits(bits);
     uint32_t i = table_find(&s->class_table, place, is_class, &(struct class_key){s->classes, bits});
     if (i == TABLE_NONE) {
         regex_split_classes(s, bits);
-        if (!grow(s, (void **)&s->classes, s->n_classes, &s->cap_classes, sizeof *s->classes)) {
+        if (!regex_grow(s, (void **)&s->classes, s->n_classes, &s->cap_classes, sizeof *s->classes)) {
             return REGEX_NONE;
         }
         i = (uint32_t)s->n_classes++;
@@ -517,8 +504,8 @@ static void sort_ids(regex_id *ids, size_t n)
 /* Merges the classes among the parts; returns the number of remaining parts. */
 static size_t join_classes(struct regex_set *s, enum regex_kind kind, regex_id *ids, size_t n)
 {
-    uint64_t bits[4] = {0};
-    size_t kept = 0, n_classes = 0;
+    uint64_t start = kind == REGEX_K_OR ? 0 : UINT64_MAX, bits[4] = {start, start, start, start};
+    size_t kept = 0;
     for (size_t i = 0; i < n; i++) {
         if (s->nodes[ids[i]].kind != REGEX_K_CLASS) {
             ids[kept++] = ids[i];
@@ -526,11 +513,10 @@ static size_t join_classes(struct regex_set *s, enum regex_kind kind, regex_id *
         }
         const uint64_t *more = s->classes[s->nodes[ids[i]].a].bits;
         for (int k = 0; k < 4; k++) {
-            bits[k] = n_classes == 0 ? more[k] : kind == REGEX_K_OR ? bits[k] | more[k] : bits[k] & more[k];
+            bits[k] = kind == REGEX_K_OR ? bits[k] | more[k] : bits[k] & more[k];
         }
-        n_classes++;
     }
-    if (n_classes > 0) {
+    if (kept < n) {
         ids[kept++] = regex_byte_class(s, bits);
     }
     return kept;
@@ -569,14 +555,13 @@ regex_id regex_join(struct regex_set *s, enum regex_kind kind, regex_id *ids, si
     }
     regex_id r = ids[kept - 1];
     for (size_t i = kept - 1; i > 0; i--) {
-        bool can = is_or ? s->nodes[r].is_nullable || s->nodes[ids[i - 1]].is_nullable
-                         : s->nodes[r].is_nullable && s->nodes[ids[i - 1]].is_nullable;
-        r = regex_node(
-            s, (struct regex_node){.kind = (unsigned char)kind,
-                                   .a = ids[i - 1],
-                                   .b = r,
-                                   .is_nullable = can,
-                                   .is_plain = is_plain && s->nodes[r].is_plain && s->nodes[ids[i - 1]].is_plain});
+        const struct regex_node *a = &s->nodes[ids[i - 1]], *b = &s->nodes[r];
+        bool can = is_or ? a->is_nullable || b->is_nullable : a->is_nullable && b->is_nullable;
+        r = regex_node(s, (struct regex_node){.kind = (unsigned char)kind,
+                                              .a = ids[i - 1],
+                                              .b = r,
+                                              .is_nullable = can,
+                                              .is_plain = is_plain && a->is_plain && b->is_plain});
     }
     return r;
 }
@@ -601,10 +586,7 @@ regex_id regex_not(struct regex_set *s, regex_id a)
     if (s->nodes[a].kind == REGEX_K_NOT) {
         return s->nodes[a].a;
     }
-    return s->err != ERR_OK
-               ? REGEX_NONE
-               : regex_node(s,
-                            (struct regex_node){.kind = REGEX_K_NOT, .a = a, .is_nullable = !s->nodes[a].is_nullable});
+    return regex_node(s, (struct regex_node){.kind = REGEX_K_NOT, .a = a, .is_nullable = !s->nodes[a].is_nullable});
 }
 
 regex_id regex_repeat(struct regex_set *s, regex_id a, uint32_t min, uint32_t max)

@@ -94,37 +94,25 @@ static bool find_next(const struct regex_set *s, regex_id r, unsigned class, reg
     if (first->kind == REGEX_K_CLASS) {
         unsigned byte = s->byte_of_class[class];
         bool is_in = (s->classes[first->a].bits[byte / 64] >> byte % 64 & 1) != 0;
-        *out = !is_in ? REGEX_NONE : first == n ? REGEX_EMPTY : n->b;
+        regex_id behind = first == n ? REGEX_EMPTY : n->b;
+        *out = is_in ? behind : REGEX_NONE;
         return true;
     }
     *out = REGEX_NONE;
     return n->kind <= REGEX_K_EMPTY || memo_get(s, r, class, out);
 }
 
-static bool memo_reserve(struct regex_set *s)
-{
-    if (s->n_memo == s->cap_memo) {
-        size_t more = s->cap_memo != 0 ? 2 * s->cap_memo : FIRST_MEMO;
-        struct regex_memo *memo = mem_realloc(s->memo, more * sizeof *memo, MEM_GRAMMAR);
-        if (memo == NULL) {
-            return false;
-        }
-        s->memo = memo;
-        s->cap_memo = more;
-    }
-    return table_reserve(&s->memo_table, s->cap_memo, memo_hash_of, s, MEM_GRAMMAR) == ERR_OK;
-}
-
 /* Caches a derivative that was not cached. */
 static void memo_put(struct regex_set *s, regex_id r, unsigned class, regex_id value)
 {
     uint64_t key = (uint64_t)r << 8 | class;
-    if (!memo_reserve(s)) {
-        regex_fail(s, ERR_NOMEM);
+    if (!regex_grow(s, (void **)&s->memo, s->n_memo, &s->cap_memo, sizeof *s->memo)) {
         return;
     }
-    if (s->n_memo > 8 * s->max_nodes) {
-        regex_fail(s, ERR_GRAMMAR_LIMIT);
+    enum err err = table_reserve(&s->memo_table, MAX_OF(s->cap_memo, (size_t)FIRST_MEMO), memo_hash_of, s, MEM_GRAMMAR);
+    err = err == ERR_OK && s->n_memo > 8 * s->max_nodes ? ERR_GRAMMAR_LIMIT : err;
+    if (err != ERR_OK) {
+        regex_fail(s, err);
         return;
     }
     s->memo[s->n_memo] = (struct regex_memo){key, value};
@@ -139,7 +127,7 @@ static bool push_missing(struct regex_set *s, regex_id r, unsigned class)
 {
     const struct regex_node n = s->nodes[r];
     size_t before = s->work.n;
-    regex_id found, part = n.a, rest = n.b;
+    regex_id found;
     switch ((enum regex_kind)n.kind) {
     case REGEX_K_LOOP:
         if (!find_next(s, s->loops[n.a].is, class, &found)) {
@@ -159,17 +147,11 @@ static bool push_missing(struct regex_set *s, regex_id r, unsigned class)
         break;
     case REGEX_K_OR:
     case REGEX_K_AND:
-        for (bool more = true; more && s->err == ERR_OK;) {
+        while (r != REGEX_NONE && s->err == ERR_OK) {
+            regex_id part = regex_take_part(s, (enum regex_kind)n.kind, &r);
             if (!find_next(s, part, class, &found)) {
                 regex_list_push(s, &s->work, part);
             }
-            more = part != rest || part == n.a;
-            bool is_list = s->nodes[rest].kind == n.kind;
-            if (part == rest) {
-                break;
-            }
-            part = is_list ? s->nodes[rest].a : rest;
-            rest = is_list ? s->nodes[rest].b : rest;
         }
         break;
     default:
@@ -181,16 +163,12 @@ static bool push_missing(struct regex_set *s, regex_id r, unsigned class)
 /* Returns the union or intersection of the parts' derivatives, which are available. */
 static regex_id join_parts(struct regex_set *s, regex_id r, unsigned class)
 {
-    const struct regex_node n = s->nodes[r];
-    enum regex_kind kind = (enum regex_kind)n.kind;
+    enum regex_kind kind = (enum regex_kind)s->nodes[r].kind;
     size_t from = s->parts.n;
-    regex_id found = REGEX_NONE, at = r;
-    for (bool more = true; more;) {
-        bool is_list = s->nodes[at].kind == n.kind;
-        find_next(s, is_list ? s->nodes[at].a : at, class, &found);
-        more = regex_push_parts(s, kind, found) && is_list;
-        at = is_list ? s->nodes[at].b : at;
-    }
+    regex_id found;
+    do {
+        find_next(s, regex_take_part(s, kind, &r), class, &found);
+    } while (regex_push_parts(s, kind, found) && r != REGEX_NONE);
     return regex_join_parts(s, kind, from);
 }
 

@@ -57,13 +57,12 @@ regex_id regex_cut_begin(struct regex_set *s, regex_id r)
 {
     for (;;) {
         struct regex_node whole = s->nodes[r];
-        regex_id first = whole.kind == REGEX_K_CONCAT ? whole.a : r,
-                 rest = whole.kind == REGEX_K_CONCAT ? whole.b : REGEX_EMPTY;
-        struct regex_node n = s->nodes[first];
+        bool is_first = whole.kind == REGEX_K_CONCAT;
+        struct regex_node n = is_first ? s->nodes[whole.a] : whole;
         if (!is_flexible(&n)) {
             return r;
         }
-        r = regex_concat(s, regex_repeat(s, n.a, n.min, n.min), rest);
+        r = regex_concat(s, regex_repeat(s, n.a, n.min, n.min), is_first ? whole.b : REGEX_EMPTY);
     }
 }
 
@@ -88,9 +87,10 @@ regex_id regex_cut_end(struct regex_set *s, regex_id r)
 
 regex_id regex_follows(struct regex_set *s, unsigned flags)
 {
-    return (flags & REGEX_SEARCH) == 0 ? REGEX_EMPTY
-           : (flags & REGEX_OPEN) != 0 ? REGEX_ALL
-                                       : regex_repeat(s, regex_any_character(s), 0, REGEX_UNBOUNDED);
+    if ((flags & REGEX_SEARCH) == 0) {
+        return REGEX_EMPTY;
+    }
+    return (flags & REGEX_OPEN) != 0 ? REGEX_ALL : regex_repeat(s, regex_any_character(s), 0, REGEX_UNBOUNDED);
 }
 
 regex_id regex_after_any(struct regex_set *s, regex_id any, regex_id r)

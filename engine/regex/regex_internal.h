@@ -130,6 +130,19 @@ void regex_split_classes(struct regex_set *s, const uint64_t bits[4]);
  * (regex_characters.c) */
 regex_id regex_characters(struct regex_set *s, const struct regex_range *ranges, size_t n);
 
+/* Makes room for one more element of `size` bytes after the first n of *array, of *cap; false: s has failed. */
+bool regex_grow(struct regex_set *s, void **array, size_t n, size_t *cap, size_t size);
+
 bool regex_list_push(struct regex_set *s, struct regex_list *l, regex_id id);
+
+/* Returns the next part of a union or an intersection of this kind; *r becomes the rest, REGEX_NONE after the last
+ * one. */
+static inline regex_id regex_take_part(const struct regex_set *s, enum regex_kind kind, regex_id *r)
+{
+    const struct regex_node *n = &s->nodes[*r];
+    regex_id part = n->kind == kind ? n->a : *r;
+    *r = n->kind == kind ? n->b : REGEX_NONE;
+    return part;
+}
 
 #endif

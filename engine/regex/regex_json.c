@@ -139,17 +139,16 @@ static void begin_loop(struct regex_set *s, regex_id r)
 static bool make_room(struct regex_set *s)
 {
     size_t n = MAX_OF(2 * s->n_escaped, s->n_nodes + 64);
-    if (s->n_nodes <= s->n_escaped) {
-        return true;
-    }
-    void *p = mem_realloc(s->escaped, n * sizeof *s->escaped, MEM_GRAMMAR);
-    if (p == NULL) {
-        s->err = s->err == ERR_OK ? ERR_NOMEM : s->err;
+    regex_id *grown = s->n_nodes > s->n_escaped ? mem_realloc(s->escaped, n * sizeof *grown, MEM_GRAMMAR) : s->escaped;
+    if (grown == NULL) {
+        regex_fail(s, ERR_NOMEM);
         return false;
     }
-    s->escaped = p;
-    memset(s->escaped + s->n_escaped, 0, (n - s->n_escaped) * sizeof *s->escaped);
-    s->n_escaped = n;
+    if (s->n_nodes > s->n_escaped) {
+        memset(grown + s->n_escaped, 0, (n - s->n_escaped) * sizeof *grown);
+        s->escaped = grown;
+        s->n_escaped = n;
+    }
     return true;
 }
 

@@ -69,9 +69,7 @@ static struct ends atom_ends(struct regex_set *s, regex_id atom)
     uint64_t in[4] = {0}, out[4] = {0};
     size_t from = s->parts.n;
     for (regex_id rest = atom; rest != REGEX_NONE && s->err == ERR_OK;) {
-        bool is_list = s->nodes[rest].kind == REGEX_K_OR;
-        regex_id part = is_list ? s->nodes[rest].a : rest;
-        rest = is_list ? s->nodes[rest].b : REGEX_NONE;
+        regex_id part = regex_take_part(s, REGEX_K_OR, &rest);
         if (s->nodes[part].kind != REGEX_K_CLASS) {
             regex_push_parts(s, REGEX_K_OR, part == REGEX_EMPTY ? REGEX_NONE : part);
             continue;
@@ -232,9 +230,8 @@ static regex_id begin_with(struct looker *l, regex_id r, bool word, int depth)
     if (depth == 0 || n.kind != REGEX_K_OR || parts > MAX_PARTS) {
         return regex_and(s, r, word ? l->word : regex_not(s, l->word));
     }
-    for (size_t i = 0; i < parts; i++) {
-        regex_id part = i + 1 < parts ? s->nodes[r].a : r;
-        r = i + 1 < parts ? s->nodes[r].b : r;
+    while (r != REGEX_NONE) {
+        regex_id part = regex_take_part(s, REGEX_K_OR, &r);
         out = regex_or(s, out, begin_with(l, part, word, depth - 1));
     }
     return out;

@@ -2,25 +2,7 @@
  * depends on all text after it. A loop is a node with a name and a definition. */
 #include "engine/regex/regex_internal.h"
 
-#include "engine/base/mem.h"
-
 enum { MAX_TERMS = 64, MAX_COMPARED = 32 };
-
-static bool make_room(struct regex_set *s)
-{
-    if (s->n_loops < s->cap_loops) {
-        return true;
-    }
-    size_t cap = 2 * s->cap_loops + 16;
-    struct regex_loop *loops = mem_realloc(s->loops, cap * sizeof *loops, MEM_GRAMMAR);
-    if (loops == NULL) {
-        s->err = s->err == ERR_OK ? ERR_NOMEM : s->err;
-        return false;
-    }
-    s->loops = loops;
-    s->cap_loops = cap;
-    return true;
-}
 
 regex_id regex_loop(struct regex_set *s, struct regex_hash name, bool is_nullable, bool is_whole, bool *is_new)
 {
@@ -29,7 +11,8 @@ regex_id regex_loop(struct regex_set *s, struct regex_hash name, bool is_nullabl
         i++;
     }
     *is_new = i == s->n_loops;
-    if (!regex_spend(s, 1 + i / 16) || (*is_new && !make_room(s))) {
+    if (!regex_spend(s, 1 + i / 16) ||
+        (*is_new && !regex_grow(s, (void **)&s->loops, s->n_loops, &s->cap_loops, sizeof *s->loops))) {
         *is_new = false;
         return REGEX_NONE;
     }
@@ -50,21 +33,11 @@ void regex_loop_is(struct regex_set *s, regex_id loop, regex_id is)
     }
 }
 
-/* Returns the next part of a union or an intersection of this kind; *r becomes the rest, REGEX_NONE after the last
- * one. */
-static regex_id take_part(const struct regex_set *s, enum regex_kind kind, regex_id *r)
-{
-    regex_id at = *r;
-    bool is_list = s->nodes[at].kind == kind;
-    *r = is_list ? s->nodes[at].b : REGEX_NONE;
-    return is_list ? s->nodes[at].a : at;
-}
-
 static size_t count_parts(const struct regex_set *s, enum regex_kind kind, regex_id r)
 {
     size_t n = 0;
     for (regex_id rest = r; rest != REGEX_NONE; n++) {
-        take_part(s, kind, &rest);
+        regex_take_part(s, kind, &rest);
     }
     return n;
 }
@@ -78,7 +51,7 @@ static regex_id nth_part(const struct regex_set *s, regex_id r, size_t n)
 {
     regex_id part = REGEX_NONE;
     for (size_t i = 0; i <= n; i++) {
-        part = take_part(s, REGEX_K_OR, &r);
+        part = regex_take_part(s, REGEX_K_OR, &r);
     }
     return part;
 }
@@ -88,7 +61,7 @@ static regex_id make_term(struct regex_set *s, regex_id r, size_t turn)
 {
     size_t from = s->parts.n;
     for (regex_id rest = r; rest != REGEX_NONE && s->err == ERR_OK;) {
-        regex_id part = take_part(s, REGEX_K_AND, &rest);
+        regex_id part = regex_take_part(s, REGEX_K_AND, &rest);
         if (is_choice(s, part)) {
             size_t n = count_parts(s, REGEX_K_OR, part);
             part = nth_part(s, part, turn % n);
@@ -96,7 +69,7 @@ static regex_id make_term(struct regex_set *s, regex_id r, size_t turn)
         }
         regex_push_parts(s, REGEX_K_AND, part);
     }
-    regex_id term = s->err == ERR_OK ? regex_join(s, REGEX_K_AND, s->parts.ids + from, s->parts.n - from) : REGEX_NONE;
+    regex_id term = regex_join(s, REGEX_K_AND, s->parts.ids + from, s->parts.n - from);
     s->parts.n = from;
     return term;
 }
@@ -105,9 +78,9 @@ static regex_id make_term(struct regex_set *s, regex_id r, size_t turn)
 static bool contains_all(const struct regex_set *s, regex_id more, regex_id fewer)
 {
     while (fewer != REGEX_NONE) {
-        regex_id wanted = take_part(s, REGEX_K_AND, &fewer), found = REGEX_NONE;
+        regex_id wanted = regex_take_part(s, REGEX_K_AND, &fewer), found = REGEX_NONE;
         while (more != REGEX_NONE && found < wanted) {
-            found = take_part(s, REGEX_K_AND, &more);
+            found = regex_take_part(s, REGEX_K_AND, &more);
         }
         if (found != wanted) {
             return false;
@@ -120,7 +93,8 @@ static bool contains_all(const struct regex_set *s, regex_id more, regex_id fewe
 static regex_id drop_contained(struct regex_set *s, regex_id r)
 {
     size_t from = s->parts.n, n = 0;
-    for (regex_id rest = r; rest != REGEX_NONE && regex_list_push(s, &s->parts, take_part(s, REGEX_K_OR, &rest));) {
+    for (regex_id rest = r;
+         rest != REGEX_NONE && regex_list_push(s, &s->parts, regex_take_part(s, REGEX_K_OR, &rest));) {
         n++;
     }
     size_t kept = 0;
@@ -133,16 +107,16 @@ static regex_id drop_contained(struct regex_set *s, regex_id r)
         kept += !is_in;
         ids[i] = is_in ? REGEX_NONE : ids[i];
     }
-    r = s->err != ERR_OK ? REGEX_NONE : kept < n ? regex_join(s, REGEX_K_OR, ids, n) : r;
+    r = kept < n ? regex_join(s, REGEX_K_OR, ids, n) : r;
     s->parts.n = from;
-    return r;
+    return s->err == ERR_OK ? r : REGEX_NONE;
 }
 
 static regex_id multiply(struct regex_set *s, regex_id r)
 {
     size_t n_terms = 1, from = s->work.n;
     for (regex_id rest = r; rest != REGEX_NONE && n_terms <= MAX_TERMS;) {
-        regex_id part = take_part(s, REGEX_K_AND, &rest);
+        regex_id part = regex_take_part(s, REGEX_K_AND, &rest);
         n_terms *= is_choice(s, part) ? count_parts(s, REGEX_K_OR, part) : 1;
     }
     if (n_terms == 1 || n_terms > MAX_TERMS) {
@@ -156,7 +130,7 @@ static regex_id multiply(struct regex_set *s, regex_id r)
         regex_push_parts(s, REGEX_K_OR, s->work.ids[i]);
     }
     s->work.n = from;
-    r = s->err == ERR_OK ? regex_join(s, REGEX_K_OR, s->parts.ids + first, s->parts.n - first) : REGEX_NONE;
+    r = regex_join(s, REGEX_K_OR, s->parts.ids + first, s->parts.n - first);
     s->parts.n = first;
     return r;
 }

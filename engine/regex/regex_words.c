@@ -129,8 +129,8 @@ regex_id regex_words(struct regex_set *s, struct regex_word *words, size_t n)
     t.places = mem_zalloc_array(longest + 1, sizeof *t.places, MEM_REQUEST);
     if (t.places != NULL && put_words(&t, words, n)) {
         r = close_place(&t, &t.places[0]);
-    } else if (s->err == ERR_OK) {
-        s->err = ERR_NOMEM;
+    } else {
+        regex_fail(s, ERR_NOMEM);
     }
     mem_free(t.places);
     mem_free(t.arcs);
