@@ -209,7 +209,7 @@ static enum err read_regex(struct grammar_builder *b, const struct source *from,
                            struct err_info *info)
 {
     regex_id whole;
-    TRY(regex_parse(grammar_regexes(b), from->text, from->n, false, &whole, info));
+    TRY(regex_parse(grammar_regexes(b), &(struct regex_pattern){from->text, from->n, 0}, &whole, info));
     *start = grammar_lexeme(b, whole);
     return ERR_OK;
 }

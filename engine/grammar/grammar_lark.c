@@ -342,7 +342,7 @@ static enum err read_pattern(struct parser *p, size_t at)
                           MAX_PATTERNS, at);
     }
     flags &= (flags & REGEX_DOT_ALL) != 0 ? ~(unsigned)REGEX_DOT_LINE : ~0u;
-    enum err err = regex_parse_with(r->set, r->pattern + begin, end - begin, flags, &id, &why);
+    enum err err = regex_parse(r->set, &(struct regex_pattern){r->pattern + begin, end - begin, flags}, &id, &why);
     if (err == ERR_INVALID_GRAMMAR) {
         return bad(p, at, why.text);
     }
@@ -515,7 +515,8 @@ static enum err import_one(struct parser *p)
         return bad(p, at, "an import with the name of a rule or of another terminal");
     }
     d->is_said = d->is_made = true;
-    return regex_parse(r->set, common[i].pattern, strlen(common[i].pattern), false, &d->id, r->info);
+    const struct regex_pattern pattern = {common[i].pattern, strlen(common[i].pattern), 0};
+    return regex_parse(r->set, &pattern, &d->id, r->info);
 }
 
 /* Reads %import common.NAME, or common (NAME, NAME). */

@@ -301,29 +301,24 @@ static bool is_ascii(const char *text, size_t n)
     return all < 0x80;
 }
 
-enum err regex_parse(struct regex_set *s, const char *pattern, size_t n, bool is_search, regex_id *out,
-                     struct err_info *info)
+enum err regex_parse(struct regex_set *s, const struct regex_pattern *pattern, regex_id *out, struct err_info *info)
 {
-    return regex_parse_with(s, pattern, n, is_search ? REGEX_SEARCH : 0, out, info);
-}
-
-enum err regex_parse_with(struct regex_set *s, const char *pattern, size_t n, unsigned flags, regex_id *out,
-                          struct err_info *info)
-{
+    const char *text = pattern->text;
+    size_t n = pattern->n;
     size_t bad_at = 0;
     *out = REGEX_NONE;
     if (n > REGEX_PARSE_MAX_BYTES) {
         return err_set(info, ERR_GRAMMAR_LIMIT, NULL, "expected a pattern of at most %d bytes, found %zu",
                        REGEX_PARSE_MAX_BYTES, n);
     }
-    if (!utf8_valid(pattern, n, &bad_at)) {
+    if (!utf8_valid(text, n, &bad_at)) {
         return err_set_at(info, ERR_INVALID_GRAMMAR, bad_at, "the pattern is not valid UTF-8 at byte %zu", bad_at);
     }
-    if ((flags & REGEX_ANY_CASE) != 0 && !is_ascii(pattern, n)) {
+    if ((pattern->flags & REGEX_ANY_CASE) != 0 && !is_ascii(text, n)) {
         return err_set_at(info, ERR_INVALID_GRAMMAR, 0,
                           "expected a pattern of ASCII where upper and lower case are the same, found another");
     }
-    struct parser p = {.r = {.set = s, .pattern = pattern, .n = n, .info = info, .flags = flags}};
+    struct parser p = {.r = {.set = s, .pattern = text, .n = n, .info = info, .flags = pattern->flags}};
     enum err err = parse(&p, out);
     mem_free(p.tree.nodes);
     mem_free(p.r.ranges.list);

@@ -23,13 +23,8 @@ enum {
                                   * class of many ranges counts once, even if it is repeated */
 };
 
-/* Parses pattern[0..n) to *out. is_search: the match can be anywhere, as in JSON Schema's `pattern`, and ^ and $ anchor
- * it; otherwise the match is the whole string. *out matches valid UTF-8 only. ERR_INVALID_GRAMMAR, ERR_GRAMMAR_LIMIT,
- * ERR_NOMEM: then *out is REGEX_NONE; info (OPTIONAL): the error with its offset in the pattern. */
-MUST_CHECK enum err regex_parse(struct regex_set *s, const char *pattern, size_t n, bool is_search, regex_id *out,
-                                struct err_info *info);
-
-/* Parses patterns of other languages like regex_parse(). Without REGEX_SEARCH the match is the whole string. */
+/* Without REGEX_SEARCH the match is the whole string; with it the match can be anywhere, as in JSON Schema's `pattern`,
+ * and ^ and $ anchor it. */
 enum {
     REGEX_SEARCH = 1,
     REGEX_ANY_CASE = 2,    /* ASCII letters match in both cases; patterns with characters beyond ASCII are rejected */
@@ -41,7 +36,16 @@ enum {
      * ends there, without a search to find it empty. */
     REGEX_OPEN = 32
 };
-MUST_CHECK enum err regex_parse_with(struct regex_set *s, const char *pattern, size_t n, unsigned flags, regex_id *out,
-                                     struct err_info *info);
+
+struct regex_pattern {
+    const char *text; /* [n] */
+    size_t n;
+    unsigned flags;
+};
+
+/* Parses the pattern to *out, which matches valid UTF-8 only, unless REGEX_OPEN is set. ERR_INVALID_GRAMMAR,
+ * ERR_GRAMMAR_LIMIT, ERR_NOMEM: then *out is REGEX_NONE; info (OPTIONAL): the error with its offset in the pattern. */
+MUST_CHECK enum err regex_parse(struct regex_set *s, const struct regex_pattern *pattern, regex_id *out,
+                                struct err_info *info);
 
 #endif

@@ -22,7 +22,7 @@ struct regex_reader {
     struct regex_ranges ranges; /* characters of the class that is being read */
     size_t n_wide;              /* ranges beyond ASCII so far: each costs microseconds */
     size_t n_properties;        /* \p{..} etc. so far */
-    unsigned flags;             /* of regex_parse_with; regex_reader_class uses REGEX_ANY_CASE */
+    unsigned flags;             /* of regex_parse; regex_reader_class uses REGEX_ANY_CASE */
     regex_id dot;               /* expression of `.`, after its first use; else REGEX_NONE */
 };
 

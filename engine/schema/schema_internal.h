@@ -4,6 +4,7 @@
 
 #include "engine/base/mem.h"
 #include "engine/base/table.h"
+#include "engine/regex/regex_parse.h"
 #include "engine/schema/schema.h"
 #include "engine/schema/schema_number.h"
 
@@ -100,9 +101,9 @@ static inline void parts_copy(struct parts *to, const struct parts *from)
 
 MUST_CHECK enum err schema_refuse(struct writer *w, const char *path, const char *keyword, const char *expected);
 
-/* Reports a regex_parse error of a pattern at path/keyword, with its location in the schema. ERR_OK: no error. */
-MUST_CHECK enum err schema_refuse_pattern(struct writer *w, const char *path, const char *keyword, enum err err,
-                                          const char *why);
+/* Parses the pattern of the part's keyword; reports errors with their location in the schema. */
+MUST_CHECK enum err schema_pattern(struct writer *w, const struct part *p, const char *keyword,
+                                   const struct regex_pattern *pattern, regex_id *out);
 
 /* Counts work for the schema; ERR_GRAMMAR_LIMIT: too much. */
 MUST_CHECK enum err schema_spend(struct writer *w, size_t work);

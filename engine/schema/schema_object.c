@@ -2,7 +2,6 @@
 #include "engine/schema/schema_internal.h"
 
 #include "engine/base/json_read.h"
-#include "engine/regex/regex_parse.h"
 
 enum { MAX_PATTERNS = 32, MAX_CLASSES = 64, BUDGET = 5000, MAX_ASKED = 4, MAX_CHOICES = 32, MAX_TRIES = 4096 };
 
@@ -64,19 +63,16 @@ static enum err read_patterns(struct writer *w, struct object *o, size_t part)
     const json_t *patterns = schema_keyword(w, p, "patternProperties");
     const char *path = patterns != NULL ? schema_join(w, p->path, "patternProperties") : "", *key;
     json_t *schema;
-    if (path == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(path != NULL);
     json_object_foreach((json_t *)patterns, key, schema)
     {
-        struct err_info why = {0};
         if (o->n_patterns == MAX_PATTERNS) {
             return schema_refuse(w, p->path, "patternProperties", "expected 32 patterns at most");
         }
         struct pattern *out = &o->patterns[o->n_patterns++];
         *out = (struct pattern){.schema = schema, .path = schema_join(w, path, key), .part = part};
-        enum err err = regex_parse_with(w->s, key, strlen(key), REGEX_SEARCH | REGEX_OPEN, &out->r, &why);
-        TRY(schema_refuse_pattern(w, p->path, "patternProperties", err, why.text));
+        const struct regex_pattern pattern = {key, strlen(key), REGEX_SEARCH | REGEX_OPEN};
+        TRY(schema_pattern(w, p, "patternProperties", &pattern, &out->r));
     }
     return ERR_OK;
 }
@@ -312,9 +308,7 @@ static enum err add_others(struct writer *w, struct object *o)
     const char *key;
     json_t *value;
     struct regex_word *own = arena_alloc(&w->arena, (n_names + 1) * sizeof *own);
-    if (own == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(own != NULL);
     json_object_foreach(o->names, key, value) { own[i++] = (struct regex_word){key, strlen(key)}; }
     regex_id rest = regex_and(w->s, w->any_text, regex_not(w->s, regex_words(w->s, own, n_names)));
     all[0] = (struct other){regex_and(w->s, rest, o->allowed), 0};
@@ -401,9 +395,7 @@ static enum err write_members(struct writer *w, const struct node *node, struct 
     TRY(read_parts(w, o));
     o->members = arena_alloc(&w->arena, (json_object_size(o->names) + MAX_CLASSES) * sizeof *o->members);
     o->member_names = arena_alloc(&w->arena, (json_object_size(o->names) + MAX_CLASSES) * sizeof *o->member_names);
-    if (o->members == NULL || o->member_names == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(o->members != NULL && o->member_names != NULL);
     json_object_foreach(o->names, key, value) { TRY(add_named(w, o, key)); }
     TRY(has_others(w, o) ? add_others(w, o) : ERR_OK);
     TRY(w->is_loose ? ERR_OK : check_least(w, o));

@@ -107,9 +107,7 @@ enum err schema_nullable(struct writer *w, const json_t *schema, const json_t **
 enum err schema_add_part(struct writer *w, const struct part *from, const json_t *schema, const char *path,
                          struct parts *list)
 {
-    if (path == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(path != NULL);
     if (!json_is_object(schema) && !json_is_boolean(schema)) {
         return w->is_loose ? ERR_OK : schema_refuse(w, path, "", "expected a schema, an object or a boolean");
     }
@@ -199,9 +197,7 @@ enum err schema_need(struct writer *w, struct parts *list, symbol_id *out)
     }
     TRY(table_reserve(&w->table, w->n_nodes + 1, hash_node, w, MEM_REQUEST));
     struct part *parts = arena_alloc(&w->arena, list->n * sizeof *parts);
-    if (parts == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(parts != NULL);
     memcpy(parts, list->at, list->n * sizeof *parts);
     *out = grammar_rule(w->b);
     table_add(&w->table, hash, (uint32_t)w->n_nodes);

@@ -5,7 +5,6 @@
 #include "engine/base/json_read.h"
 #include "engine/grammar/grammar_json.h"
 #include "engine/grammar/grammar_lark.h"
-#include "engine/regex/regex_parse.h"
 #include "engine/schema/schema_disjoint.h"
 #include "engine/schema/schema_text.h"
 #include "engine/schema/schema_value.h"
@@ -76,13 +75,12 @@ bool schema_is_left_out(struct writer *w, const struct parts *list, const json_t
 
 static enum err read_pattern(struct writer *w, const struct part *p, const json_t *pattern, bool is_open, regex_id *out)
 {
-    struct err_info why = {0};
     if (!json_is_string(pattern)) {
         return schema_refuse(w, p->path, "pattern", "expected a string, a regular expression");
     }
-    enum err err = regex_parse_with(w->s, json_string_value(pattern), json_string_length(pattern),
-                                    REGEX_SEARCH | (is_open ? REGEX_OPEN : 0u), out, &why);
-    return schema_refuse_pattern(w, p->path, "pattern", err, why.text);
+    const struct regex_pattern parsed = {json_string_value(pattern), json_string_length(pattern),
+                                         REGEX_SEARCH | (is_open ? REGEX_OPEN : 0u)};
+    return schema_pattern(w, p, "pattern", &parsed, out);
 }
 
 /* Returns the strings among the values. */
@@ -367,9 +365,7 @@ static enum err write_value(struct writer *w, const struct node *node, const str
 static enum err join_texts(struct writer *w, const struct node *node, const struct texts *texts)
 {
     struct regex_word *words = mem_zalloc_array(texts->n + 1, sizeof *words, MEM_REQUEST);
-    if (words == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(words != NULL);
     for (size_t i = 0, from = 0; i < texts->n; from = texts->ends[i++]) {
         words[i] = (struct regex_word){texts->all.data + from, texts->ends[i] - from - 1};
     }

@@ -107,7 +107,9 @@ static regex_id parse(struct regex_set *s, const char *pattern)
 {
     regex_id r;
     struct err_info ignored;
-    return regex_parse(s, pattern, strlen(pattern), true, &r, &ignored) == ERR_OK ? r : REGEX_NONE;
+    return regex_parse(s, &(struct regex_pattern){pattern, strlen(pattern), REGEX_SEARCH}, &r, &ignored) == ERR_OK
+               ? r
+               : REGEX_NONE;
 }
 
 enum schema_format schema_format_of(struct regex_set *s, const char *name, regex_id *out)

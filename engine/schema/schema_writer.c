@@ -15,12 +15,16 @@ enum err schema_refuse(struct writer *w, const char *path, const char *keyword, 
                    keyword, expected);
 }
 
-enum err schema_refuse_pattern(struct writer *w, const char *path, const char *keyword, enum err err, const char *why)
+enum err schema_pattern(struct writer *w, const struct part *p, const char *keyword,
+                        const struct regex_pattern *pattern, regex_id *out)
 {
+    struct err_info why = {0};
+    enum err err = regex_parse(w->s, pattern, out, &why);
     if (err != ERR_GRAMMAR_LIMIT) {
-        return err == ERR_INVALID_GRAMMAR ? schema_refuse(w, path, keyword, why) : err;
+        return err == ERR_INVALID_GRAMMAR ? schema_refuse(w, p->path, keyword, why.text) : err;
     }
-    return err_set(w->info, err, NULL, "JSON Schema, %.200s/%s: %s", path[0] != '\0' ? path : "#", keyword, why);
+    return err_set(w->info, err, NULL, "JSON Schema, %.200s/%s: %s", p->path[0] != '\0' ? p->path : "#", keyword,
+                   why.text);
 }
 
 enum err schema_count(struct writer *w, const struct part *p, const char *keyword, uint32_t none, uint32_t *out)

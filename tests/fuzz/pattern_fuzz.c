@@ -43,8 +43,9 @@ void pattern_fuzz(const unsigned char *data, size_t n)
     buf_init(&taken, 0, MEM_GENERAL);
     if (grammar_builder_new(&b) == ERR_OK) {
         struct regex_set *s = grammar_regexes(b);
-        if (fuzz_is_ok(regex_parse(s, pattern.data, pattern.len, false, &whole, &info), &info) &&
-            fuzz_is_ok(regex_parse(s, pattern.data, pattern.len, true, &search, &info), &info)) {
+        if (fuzz_is_ok(regex_parse(s, &(struct regex_pattern){pattern.data, pattern.len, 0}, &whole, &info), &info) &&
+            fuzz_is_ok(regex_parse(s, &(struct regex_pattern){pattern.data, pattern.len, REGEX_SEARCH}, &search, &info),
+                       &info)) {
             compare(s, whole, search, text);
             if (fuzz_grammar_walk(&b, grammar_lexeme(b, whole), text, &taken)) {
                 assert(taken.len == 0 || utf8_valid(taken.data, taken.len, NULL));

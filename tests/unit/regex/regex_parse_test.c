@@ -23,7 +23,8 @@ static regex_id parsed(const char *pattern, bool is_search)
 {
     regex_id out;
     struct err_info info = {0};
-    enum err err = regex_parse(set, pattern, strlen(pattern), is_search, &out, &info);
+    enum err err =
+        regex_parse(set, &(struct regex_pattern){pattern, strlen(pattern), is_search ? REGEX_SEARCH : 0}, &out, &info);
     ck_assert_msg(err == ERR_OK, "%s: %s", pattern, info.text);
     return out;
 }
@@ -429,7 +430,8 @@ START_TEST(what_is_not_known_is_named_with_its_place)
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         struct err_info info = {0};
         regex_id out = REGEX_ALL;
-        enum err err = regex_parse(set, rows[i].pattern, strlen(rows[i].pattern), true, &out, &info);
+        enum err err = regex_parse(set, &(struct regex_pattern){rows[i].pattern, strlen(rows[i].pattern), REGEX_SEARCH},
+                                   &out, &info);
         ck_assert_msg(err == ERR_INVALID_GRAMMAR, "%s: %s", rows[i].pattern, err_code(err));
         ck_assert_msg(strstr(info.text, rows[i].says) != NULL, "%s: %s", rows[i].pattern, info.text);
         ck_assert_msg(info.offset == rows[i].at, "%s: %s", rows[i].pattern, info.text);
@@ -458,7 +460,7 @@ static enum err hostile(const char *unit, size_t n)
     struct regex_set *own;
     ck_assert_int_eq(regex_set_new(0, &own), ERR_OK);
     uint64_t begin = clock_thread_ns();
-    enum err err = regex_parse(own, pattern, n, true, &out, NULL);
+    enum err err = regex_parse(own, &(struct regex_pattern){pattern, n, REGEX_SEARCH}, &out, NULL);
     uint64_t ms = (clock_thread_ns() - begin) / 1000000;
     ck_assert_msg(ms < MOST_MS, "%s: %u ms", unit, (unsigned)ms);
     ck_assert_uint_lt(regex_set_bytes(own), (size_t)64 << 20);
@@ -547,7 +549,7 @@ START_TEST(a_client_that_leaves_ends_it)
         regex_id out;
         ck_assert_int_eq(regex_set_new(0, &own), ERR_OK);
         regex_limit_work(own, is_limited ? SIZE_MAX - 1 : SIZE_MAX);
-        ck_assert_int_eq(regex_parse(own, pattern, sizeof pattern, false, &out, NULL),
+        ck_assert_int_eq(regex_parse(own, &(struct regex_pattern){pattern, sizeof pattern, 0}, &out, NULL),
                          is_limited ? ERR_DEADLINE : ERR_OK);
         regex_set_free(&own);
     }
@@ -565,7 +567,7 @@ static void check_without_memory(const char *pattern, bool needs_all)
         regex_id out;
         ck_assert_int_eq(regex_set_new(0, &own), ERR_OK);
         mem_fail_at(at);
-        enum err err = regex_parse(own, pattern, strlen(pattern), true, &out, NULL);
+        enum err err = regex_parse(own, &(struct regex_pattern){pattern, strlen(pattern), REGEX_SEARCH}, &out, NULL);
         if (err == ERR_OK) {
             regex_json_escaped(own, out);
             err = regex_ok(own);
