@@ -173,8 +173,7 @@ enum err engine_grammar_json_schema(struct engine *e, const json_t *schema, enum
     return get(e, &key, &from, out, info);
 }
 
-_Static_assert((int)GRAMMAR_GBNF_MAX_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES &&
-                   (int)GRAMMAR_LARK_MAX_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES &&
+_Static_assert((int)GRAMMAR_MAX_TEXT_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES &&
                    (int)REGEX_PARSE_MAX_BYTES == (int)ENGINE_MAX_GRAMMAR_BYTES,
                "the field table's limit is the readers'");
 

@@ -16,7 +16,8 @@ enum {
     GRAMMAR_MAX_RULES = 1 << 15,
     GRAMMAR_MAX_SYMBOLS = 1 << 20, /* on the right sides of all rules */
     GRAMMAR_MAX_LEXEMES = 1 << 16,
-    GRAMMAR_MAX_WORK = 3000000, /* regex_spend's, until grammar_finish: at most a tenth of a second */
+    GRAMMAR_MAX_TEXT_BYTES = 1 << 16, /* of a grammar in GBNF or Lark */
+    GRAMMAR_MAX_WORK = 3000000,       /* regex_spend's, until grammar_finish: at most a tenth of a second */
 };
 
 /* ERR_NOMEM. */

@@ -1,17 +1,14 @@
 /* One pass: pieces are built while the text is read. */
 #include "engine/grammar/grammar_gbnf.h"
 
-#include "engine/base/mem.h"
 #include "engine/base/utf8.h"
 #include "engine/grammar/grammar_pieces.h"
-#include "engine/regex/regex_reader.h"
 
 #include <string.h>
 
 struct parser {
     struct regex_reader r;
-    struct grammar_pieces p;    /* of [r.n + 2]: each byte adds at most one, and so does the end of an alternative */
-    struct grammar_name *names; /* [GRAMMAR_NAMES]; the numbers are rules */
+    struct grammar_pieces p; /* the names' numbers are rules */
     size_t n_names;
     bool can_repeat;
 };
@@ -42,10 +39,7 @@ static void skip_space(struct parser *p, bool lines)
 
 /* --- names -------------------------------------------------------------------------------------------------------- */
 
-static bool is_word(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
-}
+static bool is_word(char c) { return grammar_is_word(c) || c == '-'; }
 
 /* Reads a name and returns its rule; creates the rule if it is new. */
 static enum err read_name(struct parser *p, struct grammar_name **out)
@@ -60,7 +54,7 @@ static enum err read_name(struct parser *p, struct grammar_name **out)
     if (n == 0) {
         return bad(p, r->at, "expected a name, a text in quotes, a class or a group");
     }
-    *out = grammar_name_at(p->names, text, n);
+    *out = grammar_name_at(&p->p, text, n);
     if ((*out)->text == NULL) {
         if (p->n_names++ == GRAMMAR_NAMES_MOST) {
             return err_set_at(r->info, ERR_GRAMMAR_LIMIT, r->at, "expected at most %d rules", GRAMMAR_NAMES_MOST);
@@ -113,8 +107,8 @@ static enum err read_character(struct parser *p, uint32_t *c)
         return bad(p, at, "an escape that is no character");
     }
     *c = (unsigned char)e;
-    return e > ' ' && e < 0x7F && (!is_word(e) || e == '-' || e == '_') ? ERR_OK
-                                                                        : bad(p, at, "an escape that does not exist");
+    return e > ' ' && e < 0x7F && (!grammar_is_word(e) || e == '_') ? ERR_OK
+                                                                    : bad(p, at, "an escape that does not exist");
 }
 
 /* Reads a text after its opening quotation mark. */
@@ -256,7 +250,7 @@ static enum err parse(struct parser *p, symbol_id *root)
         TRY(read_rule(p));
     }
     for (size_t i = 0; i < GRAMMAR_NAMES; i++) {
-        const struct grammar_name *x = &p->names[i];
+        const struct grammar_name *x = &p->p.names[i];
         if (x->text != NULL && !x->is_defined) {
             return err_set_at(r->info, ERR_INVALID_GRAMMAR, (uint64_t)(x->text - r->pattern),
                               "the grammar names a rule that it does not have: %.*s", (int)MIN_OF(x->n, 100u), x->text);
@@ -271,25 +265,9 @@ static enum err parse(struct parser *p, symbol_id *root)
 
 enum err grammar_gbnf(struct grammar_builder *b, const char *text, size_t n, symbol_id *root, struct err_info *info)
 {
-    size_t bad_at = 0;
+    struct parser p = {.r = {.pattern = text, .n = n, .info = info}};
     *root = 0;
-    if (n > GRAMMAR_GBNF_MAX_BYTES) {
-        return err_set(info, ERR_GRAMMAR_LIMIT, NULL, "expected a grammar of at most %d bytes, found %zu",
-                       GRAMMAR_GBNF_MAX_BYTES, n);
-    }
-    if (!utf8_valid(text, n, &bad_at)) {
-        return err_set_at(info, ERR_INVALID_GRAMMAR, bad_at, "the grammar is not valid UTF-8 at byte %zu", bad_at);
-    }
-    struct parser p = {.r = {.set = grammar_regexes(b), .pattern = text, .n = n, .info = info}};
-    enum err err = grammar_pieces_init(&p.p, b, n + 2);
-    p.names = mem_zalloc_array(GRAMMAR_NAMES, sizeof *p.names, MEM_REQUEST);
-    err = err == ERR_OK && p.names == NULL ? ERR_NOMEM : err;
+    enum err err = grammar_pieces_init(&p.p, b, &p.r);
     err = err == ERR_OK ? parse(&p, root) : err;
-    if (err == regex_ok(p.r.set) && err != ERR_OK) {
-        err_set_at(info, err, p.r.at, "the grammar takes too much, read to byte %zu", p.r.at);
-    }
-    grammar_pieces_fini(&p.p);
-    mem_free(p.names);
-    mem_free(p.r.ranges.list);
-    return err;
+    return grammar_pieces_fini(&p.p, &p.r, err);
 }

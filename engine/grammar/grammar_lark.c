@@ -6,7 +6,6 @@
 #include "engine/base/utf8.h"
 #include "engine/grammar/grammar_pieces.h"
 #include "engine/regex/regex_parse.h"
-#include "engine/regex/regex_reader.h"
 
 #include <string.h>
 
@@ -30,9 +29,8 @@ enum { MAX_QUOTED = 1 << 24 }; /* expressions that quoting visits: about 50 ms *
 
 struct parser {
     struct regex_reader r;
-    struct grammar_pieces p;
-    struct grammar_name *names; /* [GRAMMAR_NAMES]; the numbers are definitions */
-    struct definition *all;     /* [r.n / 2 + 2]: each takes at least two bytes */
+    struct grammar_pieces p; /* the names' numbers are definitions */
+    struct definition *all;  /* [r.n / 2 + 2]: each takes at least two bytes */
     size_t n_all;
     struct step *steps; /* [2 * r.n + 8] */
     size_t n_steps;
@@ -98,18 +96,13 @@ static bool is_at_end(struct parser *p)
     return is_line;
 }
 
-static bool is_word(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
-}
-
 static size_t word_length(const struct parser *p)
 {
     const struct regex_reader *r = &p->r;
     size_t n = 0;
     while (r->at + n < r->n &&
-           (is_word(r->pattern[r->at + n]) ||
-            (n > 0 && r->pattern[r->at + n] == '-' && r->at + n + 1 < r->n && is_word(r->pattern[r->at + n + 1])))) {
+           (grammar_is_word(r->pattern[r->at + n]) || (n > 0 && r->pattern[r->at + n] == '-' && r->at + n + 1 < r->n &&
+                                                       grammar_is_word(r->pattern[r->at + n + 1])))) {
         n++;
     }
     return n;
@@ -126,7 +119,7 @@ static enum err take_name(struct parser *p, struct definition **out)
     if (first == n || (text[first] >= '0' && text[first] <= '9')) {
         return bad(p, at, "expected a name, a text in quotes, a /pattern/ or a group");
     }
-    struct grammar_name *name = grammar_name_at(p->names, text, n);
+    struct grammar_name *name = grammar_name_at(&p->p, text, n);
     if (name->text == NULL) {
         if (p->n_all >= GRAMMAR_NAMES_MOST) {
             return err_set_at(p->r.info, ERR_GRAMMAR_LIMIT, at, "expected at most %d names", GRAMMAR_NAMES_MOST);
@@ -271,7 +264,7 @@ static enum err read_texts(struct parser *p, size_t at)
         TRY(regex_reader_class(r, false, &all));
     } else {
         bool any_case =
-            r->at < r->n && r->pattern[r->at] == 'i' && (r->at + 1 == r->n || !is_word(r->pattern[r->at + 1]));
+            r->at < r->n && r->pattern[r->at] == 'i' && (r->at + 1 == r->n || !grammar_is_word(r->pattern[r->at + 1]));
         r->at += any_case;
         r->flags = any_case ? REGEX_ANY_CASE : 0;
         for (size_t i = n; i > 0; i--) {
@@ -319,7 +312,7 @@ static enum err read_pattern(struct parser *p, size_t at)
         return bad(p, at, "a pattern without its / at the end");
     }
     size_t n_flags = 0, n_inner = 0;
-    while (r->at + n_flags < r->n && is_word(r->pattern[r->at + n_flags])) {
+    while (r->at + n_flags < r->n && grammar_is_word(r->pattern[r->at + n_flags])) {
         n_flags++;
     }
     bool ok = take_flags(r->pattern + r->at, n_flags, &flags);
@@ -673,7 +666,7 @@ static enum err make_terminals(struct parser *p)
 static enum err make_rules(struct parser *p, symbol_id *root)
 {
     struct grammar_builder *b = p->p.b;
-    const struct grammar_name *start = grammar_name_at(p->names, "start", 5);
+    const struct grammar_name *start = grammar_name_at(&p->p, "start", 5);
     for (size_t i = 0; i < p->n_all; i++) {
         p->all[i].id = p->all[i].is_terminal ? p->all[i].id : grammar_rule(b);
     }
@@ -714,34 +707,19 @@ static enum err parse(struct parser *p, symbol_id *root)
 enum err grammar_lark(struct grammar_builder *b, const char *text, size_t n, bool is_quoted, symbol_id *root,
                       struct err_info *info)
 {
-    size_t bad_at = 0;
+    struct parser p = {.r = {.pattern = text, .n = n, .info = info}, .is_quoted = is_quoted};
     *root = 0;
-    if (n > GRAMMAR_LARK_MAX_BYTES) {
-        return err_set(info, ERR_GRAMMAR_LIMIT, NULL, "expected a grammar of at most %d bytes, found %zu",
-                       GRAMMAR_LARK_MAX_BYTES, n);
+    enum err err = grammar_pieces_init(&p.p, b, &p.r);
+    if (err == ERR_OK) {
+        p.all = mem_zalloc_array(n / 2 + 2, sizeof *p.all, MEM_REQUEST);
+        p.waiting = mem_zalloc_array(n / 2 + 2, sizeof *p.waiting, MEM_REQUEST);
+        p.steps = mem_zalloc_array(2 * n + 8, sizeof *p.steps, MEM_REQUEST);
+        err = p.all != NULL && p.waiting != NULL && p.steps != NULL ? parse(&p, root) : ERR_NOMEM;
     }
-    if (!utf8_valid(text, n, &bad_at)) {
-        return err_set_at(info, ERR_INVALID_GRAMMAR, bad_at, "the grammar is not valid UTF-8 at byte %zu", bad_at);
-    }
-    struct parser p = {.r = {.set = grammar_regexes(b), .pattern = text, .n = n, .info = info}, .is_quoted = is_quoted};
-    enum err err = grammar_pieces_init(&p.p, b, n + GRAMMAR_PIECES_MAX_DEPTH + 2);
-    p.names = mem_zalloc_array(GRAMMAR_NAMES, sizeof *p.names, MEM_REQUEST);
-    p.all = mem_zalloc_array(n / 2 + 2, sizeof *p.all, MEM_REQUEST);
-    p.waiting = mem_zalloc_array(n / 2 + 2, sizeof *p.waiting, MEM_REQUEST);
-    p.steps = mem_zalloc_array(2 * n + 8, sizeof *p.steps, MEM_REQUEST);
-    bool has_room = p.names != NULL && p.all != NULL && p.waiting != NULL && p.steps != NULL;
-    err = err == ERR_OK && !has_room ? ERR_NOMEM : err;
-    err = err == ERR_OK ? parse(&p, root) : err;
-    if (err == regex_ok(p.r.set) && err != ERR_OK) {
-        err_set_at(info, err, p.r.at, "the grammar takes too much, read to byte %zu", p.r.at);
-    }
-    grammar_pieces_fini(&p.p);
-    mem_free(p.names);
     mem_free(p.all);
     mem_free(p.waiting);
     mem_free(p.steps);
-    mem_free(p.r.ranges.list);
-    return err;
+    return grammar_pieces_fini(&p.p, &p.r, err);
 }
 
 bool grammar_is_lark(const char *text, size_t n)

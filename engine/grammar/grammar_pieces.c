@@ -3,22 +3,38 @@
 #include "engine/base/hash.h"
 #include "engine/base/mem.h"
 #include "engine/base/table.h"
-#include "engine/regex/regex_reader.h"
+#include "engine/base/utf8.h"
 
 #include <string.h>
 
-enum err grammar_pieces_init(struct grammar_pieces *p, struct grammar_builder *b, size_t cap)
+enum err grammar_pieces_init(struct grammar_pieces *p, struct grammar_builder *b, struct regex_reader *r)
 {
-    *p = (struct grammar_pieces){.b = b, .set = grammar_regexes(b)};
+    size_t bad_at = 0, cap = r->n + GRAMMAR_PIECES_MAX_DEPTH + 2;
+    *p = (struct grammar_pieces){.b = b};
+    if (r->n > GRAMMAR_MAX_TEXT_BYTES) {
+        return err_set(r->info, ERR_GRAMMAR_LIMIT, NULL, "expected a grammar of at most %d bytes, found %zu",
+                       GRAMMAR_MAX_TEXT_BYTES, r->n);
+    }
+    if (!utf8_valid(r->pattern, r->n, &bad_at)) {
+        return err_set_at(r->info, ERR_INVALID_GRAMMAR, bad_at, "the grammar is not valid UTF-8 at byte %zu", bad_at);
+    }
+    p->set = r->set = grammar_regexes(b);
     p->list = mem_zalloc_array(cap, sizeof *p->list, MEM_REQUEST);
     p->ids = mem_zalloc_array(cap, sizeof *p->ids, MEM_REQUEST);
-    return p->list != NULL && p->ids != NULL ? ERR_OK : ERR_NOMEM;
+    p->names = mem_zalloc_array(GRAMMAR_NAMES, sizeof *p->names, MEM_REQUEST);
+    return p->list != NULL && p->ids != NULL && p->names != NULL ? ERR_OK : ERR_NOMEM;
 }
 
-void grammar_pieces_fini(struct grammar_pieces *p)
+enum err grammar_pieces_fini(struct grammar_pieces *p, struct regex_reader *r, enum err err)
 {
+    if (p->set != NULL && err != ERR_OK && err == regex_ok(p->set)) {
+        err_set_at(r->info, err, r->at, "the grammar takes too much, read to byte %zu", r->at);
+    }
     mem_free(p->list);
     mem_free(p->ids);
+    mem_free(p->names);
+    mem_free(r->ranges.list);
+    return err;
 }
 
 void grammar_pieces_push(struct grammar_pieces *p, bool is_regex, uint32_t id)
@@ -120,10 +136,15 @@ static ALWAYS_INLINE bool is_name(const void *key, size_t at)
     return name->text == NULL || (name->n == k->n && memcmp(name->text, k->text, k->n) == 0);
 }
 
-struct grammar_name *grammar_name_at(struct grammar_name *table, const char *text, size_t n)
+struct grammar_name *grammar_name_at(const struct grammar_pieces *p, const char *text, size_t n)
 {
-    struct name_key key = {table, text, n};
-    return &table[table_probe(GRAMMAR_NAMES - 1, hash64(text, n, 0), is_name, &key)];
+    struct name_key key = {p->names, text, n};
+    return &p->names[table_probe(GRAMMAR_NAMES - 1, hash64(text, n, 0), is_name, &key)];
+}
+
+bool grammar_is_word(char c)
+{
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
 }
 
 bool grammar_read_character(struct regex_reader *r, const char *letters, const char *values, uint32_t *c, char *escape)

@@ -5,6 +5,7 @@
 #define INFCGI_GRAMMAR_GRAMMAR_PIECES_H
 
 #include "engine/grammar/grammar_build.h"
+#include "engine/regex/regex_reader.h"
 
 enum { GRAMMAR_PIECES_MAX_DEPTH = 128 /* of nested groups */ };
 
@@ -13,11 +14,21 @@ struct grammar_piece {
     uint32_t id; /* regex_id or symbol_id */
 };
 
+/* A name, with a number that the reader sets. */
+struct grammar_name {
+    const char *text; /* borrowed; NULL: free */
+    size_t n;
+    uint32_t id;
+    bool is_defined;
+};
+enum { GRAMMAR_NAMES = 1 << 15, GRAMMAR_NAMES_MOST = GRAMMAR_NAMES / 2 };
+
 struct grammar_pieces {
     struct grammar_builder *b;
     struct regex_set *set;
-    struct grammar_piece *list; /* [cap] */
+    struct grammar_piece *list; /* [cap] cap: more than the bytes of the text and the open groups */
     uint32_t *ids;              /* [cap] scratch, which the reader can use between calls */
+    struct grammar_name *names; /* [GRAMMAR_NAMES] by their text */
     size_t n;
     struct {
         size_t at, i_whole,
@@ -26,9 +37,12 @@ struct grammar_pieces {
     size_t n_groups;
 };
 
-/* cap: the maximum number of parts and alternatives of a rule, plus one. ERR_NOMEM. */
-MUST_CHECK enum err grammar_pieces_init(struct grammar_pieces *p, struct grammar_builder *b, size_t cap);
-void grammar_pieces_fini(struct grammar_pieces *p);
+/* Begins to read the grammar that r->pattern has; r->set becomes the builder's. ERR_GRAMMAR_LIMIT: it is too long.
+ * ERR_INVALID_GRAMMAR: not UTF-8. ERR_NOMEM. grammar_pieces_fini must follow in any case. */
+MUST_CHECK enum err grammar_pieces_init(struct grammar_pieces *p, struct grammar_builder *b, struct regex_reader *r);
+
+/* Frees the pieces and the reader's ranges. Returns err, the result of reading, and reports it if it is the set's. */
+MUST_CHECK enum err grammar_pieces_fini(struct grammar_pieces *p, struct regex_reader *r, enum err err);
 
 void grammar_pieces_push(struct grammar_pieces *p, bool is_regex, uint32_t id);
 /* Opens a group for a ( at this offset of the text; false: nested too deeply. */
@@ -40,22 +54,15 @@ void grammar_pieces_close(struct grammar_pieces *p);
 void grammar_pieces_repeat(struct grammar_pieces *p, uint32_t min, uint32_t max);
 symbol_id grammar_pieces_symbol(struct grammar_pieces *p, struct grammar_piece x);
 
-/* Names by their text, each with a number that the reader sets. */
-struct grammar_name {
-    const char *text; /* borrowed; NULL: free */
-    size_t n;
-    uint32_t id;
-    bool is_defined;
-};
-enum { GRAMMAR_NAMES = 1 << 15, GRAMMAR_NAMES_MOST = GRAMMAR_NAMES / 2 };
+/* Returns the entry of a name; its text is NULL if the name is new. */
+struct grammar_name *grammar_name_at(const struct grammar_pieces *p, const char *text, size_t n);
 
-/* Returns the name's entry in table[GRAMMAR_NAMES]; its text is NULL if the name is new. */
-struct grammar_name *grammar_name_at(struct grammar_name *table, const char *text, size_t n);
+/* Returns whether c is a letter, a digit or _ in ASCII. */
+bool grammar_is_word(char c);
 
 /* Reads a character of a text: a plain one, or after a backslash xhh, uhhhh, Uhhhhhhhh or one of `letters`, which
  * represent the bytes at the same index of `values`. Returns false after an error. *escape: the unknown escape, or the
  * one whose digits are no character; '\0': the text has ended. */
-struct regex_reader;
 bool grammar_read_character(struct regex_reader *r, const char *letters, const char *values, uint32_t *c, char *escape);
 
 /* Finds the line and column of a byte of the text, from 1. */
