@@ -28,9 +28,7 @@ static void *reserve(struct grammar *g, void **array, uint32_t n, uint32_t more,
 static enum err new_builder(struct grammar_builder **out)
 {
     struct grammar_builder *b = *out = mem_zalloc(sizeof *b, MEM_GRAMMAR);
-    if (b == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(b != NULL);
     b->g = mem_zalloc(sizeof *b->g, MEM_GRAMMAR);
     if (b->g == NULL || pthread_mutex_init(&b->g->lock, NULL) != 0) {
         mem_free(b->g);

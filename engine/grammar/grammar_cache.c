@@ -31,9 +31,7 @@ struct grammar_cache {
 enum err grammar_cache_new(size_t max_entries, size_t max_bytes, struct grammar_cache **out)
 {
     struct grammar_cache *c = *out = mem_zalloc(sizeof *c, MEM_GENERAL);
-    if (c == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(c != NULL);
     c->entries = mem_zalloc_array(max_entries, sizeof *c->entries, MEM_GENERAL);
     if (c->entries == NULL) {
         mem_free(c);

@@ -78,10 +78,8 @@ enum err lexer_state_of(struct lexer *l, const struct lexer_part *parts, uint32_
     if (*out != TABLE_NONE) {
         return ERR_OK;
     }
-    if (!grammar_reserve((void **)&l->states, l->n_states, 1, &l->cap_states, sizeof *l->states, MEM_GRAMMAR) ||
-        !grammar_reserve((void **)&l->parts, l->n_parts, n, &l->cap_parts, sizeof *l->parts, MEM_GRAMMAR)) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(grammar_reserve((void **)&l->states, l->n_states, 1, &l->cap_states, sizeof *l->states, MEM_GRAMMAR) &&
+            grammar_reserve((void **)&l->parts, l->n_parts, n, &l->cap_parts, sizeof *l->parts, MEM_GRAMMAR));
     TRY(table_reserve(&l->table, l->n_states + (size_t)1, hash_state, l, MEM_GRAMMAR));
     struct lexer_state s = {.first = l->n_parts, .n = n, .has_ends = true};
     for (uint32_t i = 0; i < n; i++) {
@@ -125,10 +123,8 @@ static enum err make_row(struct lexer *l, uint32_t state)
     if ((l->n_rows + 1) * row * sizeof *l->next > MAX_TABLE_BYTES) {
         return ERR_GRAMMAR_LIMIT;
     }
-    if (!grammar_reserve((void **)&l->next, l->n_rows, 1, &l->cap_rows, row * sizeof *l->next, MEM_GRAMMAR) ||
-        !grammar_reserve((void **)&l->like, l->n_rows, 1, &l->cap_likes, row, MEM_GRAMMAR)) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(grammar_reserve((void **)&l->next, l->n_rows, 1, &l->cap_rows, row * sizeof *l->next, MEM_GRAMMAR) &&
+            grammar_reserve((void **)&l->like, l->n_rows, 1, &l->cap_likes, row, MEM_GRAMMAR));
     memset(l->next + l->n_rows * row, 0, row * sizeof *l->next);
     find_likes(l, state, l->like + l->n_rows * row);
     l->states[state].next = ++l->n_rows;

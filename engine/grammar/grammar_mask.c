@@ -57,9 +57,7 @@ static enum err walk_trie(struct grammar_matcher *m, uint32_t state, struct voca
         depths[node->depth] = (struct matcher_row){next, s->next};
         allow(w->bits, t, node);
         if (s->accepts && node->end > i + 1) {
-            if (!grammar_reserve((void **)&w->nodes, w->n_nodes, 1, &cap, sizeof *w->nodes, MEM_REQUEST)) {
-                return ERR_NOMEM;
-            }
+            TRY_MEM(grammar_reserve((void **)&w->nodes, w->n_nodes, 1, &cap, sizeof *w->nodes, MEM_REQUEST));
             w->nodes[w->n_nodes++] = i;
         }
         i++;

@@ -87,9 +87,7 @@ static enum err push_item(struct grammar_matcher *m, uint32_t slot, uint32_t ori
     if (m->n_items >= MAX_ITEMS || c->n >= MAX_COLUMN_ITEMS) {
         return ERR_GRAMMAR_LIMIT;
     }
-    if (!grammar_reserve((void **)&m->items, m->n_items, 1, &m->cap_items, sizeof *m->items, MEM_REQUEST)) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(grammar_reserve((void **)&m->items, m->n_items, 1, &m->cap_items, sizeof *m->items, MEM_REQUEST));
     m->items[m->n_items++] = (struct matcher_item){slot, origin, count};
     c->n++;
     return matcher_spend(m, 1);
@@ -138,9 +136,7 @@ static enum err add_scan(struct grammar_matcher *m, uint32_t lexeme)
         return ERR_OK;
     }
     m->begun[lexeme] = m->stamp;
-    if (!grammar_reserve((void **)&m->scans, m->n_scans, 1, &m->cap_scans, sizeof *m->scans, MEM_REQUEST)) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(grammar_reserve((void **)&m->scans, m->n_scans, 1, &m->cap_scans, sizeof *m->scans, MEM_REQUEST));
     m->scans[m->n_scans++] = (struct matcher_scan){m->n_columns - 1, lexeme, m->g->lexemes[lexeme]};
     return ERR_OK;
 }
@@ -250,10 +246,8 @@ static void new_stamp(struct grammar_matcher *m)
 
 static enum err open_column(struct grammar_matcher *m)
 {
-    if (!grammar_reserve((void **)&m->columns, m->n_columns, 1, &m->cap_columns, sizeof *m->columns, MEM_REQUEST) ||
-        !grammar_reserve((void **)&m->bases, m->n_bases, 1, &m->cap_bases, sizeof *m->bases, MEM_REQUEST)) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(grammar_reserve((void **)&m->columns, m->n_columns, 1, &m->cap_columns, sizeof *m->columns, MEM_REQUEST) &&
+            grammar_reserve((void **)&m->bases, m->n_bases, 1, &m->cap_bases, sizeof *m->bases, MEM_REQUEST));
     new_stamp(m);
     m->columns[m->n_columns++] = (struct matcher_column){.first = m->n_items};
     m->bases[m->n_bases++] = (struct matcher_base){.first = m->n_scans, .column = m->n_columns - 1};
@@ -267,9 +261,7 @@ static enum err close_base(struct grammar_matcher *m, struct matcher_place *out)
     b->n = m->n_scans - b->first;
     struct lexer_part small[64], *parts = small;
     parts = b->n <= ARRAY_LEN(small) ? small : mem_zalloc_array(b->n, sizeof *parts, MEM_REQUEST);
-    if (parts == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(parts != NULL);
     for (uint32_t i = 0; i < b->n; i++) {
         parts[i] = (struct lexer_part){i, m->scans[b->first + i].left};
     }
@@ -300,9 +292,7 @@ enum err matcher_begin_column(struct grammar_matcher *m, struct matcher_place at
             }
         }
         if (keeps && part.left != REGEX_EMPTY) { /* lexemes that continue */
-            if (!grammar_reserve((void **)&m->scans, m->n_scans, 1, &m->cap_scans, sizeof *m->scans, MEM_REQUEST)) {
-                return ERR_NOMEM;
-            }
+            TRY_MEM(grammar_reserve((void **)&m->scans, m->n_scans, 1, &m->cap_scans, sizeof *m->scans, MEM_REQUEST));
             m->scans[m->n_scans++] = (struct matcher_scan){scan.column, scan.lexeme, part.left};
         }
     }
@@ -324,9 +314,7 @@ static enum err start(struct grammar_matcher *m)
 enum err grammar_matcher_new(struct grammar *g, struct grammar_vocab *v, struct grammar_matcher **out)
 {
     struct grammar_matcher *m = *out = mem_zalloc(sizeof *m, MEM_REQUEST);
-    if (m == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(m != NULL);
     m->g = grammar_ref(g);
     m->v = v;
     m->begun = mem_zalloc_array(g->n_lexemes, sizeof *m->begun, MEM_REQUEST);

@@ -30,9 +30,7 @@ enum err lexer_init_plain(struct lexer *l)
 {
     uint32_t n = 0;
     l->plain = mem_zalloc_array(256 * PLAIN_STATES, sizeof *l->plain, MEM_GRAMMAR);
-    if (l->plain == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(l->plain != NULL);
     for (unsigned state = 0; state < PLAIN_STATES; state++) {
         unsigned char seen[256] = {0}; /* of a class: bit `next` */
         l->plain_first[state] = n;

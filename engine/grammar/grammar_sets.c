@@ -67,10 +67,8 @@ static enum err append(struct grammar_matcher *m, const struct grammar_rule *r, 
     if (s->n_words + n > MAX_WORDS) {
         return ERR_GRAMMAR_LIMIT;
     }
-    if (!grammar_reserve((void **)&s->words, s->n_words, n, &s->cap_words, sizeof *s->words, MEM_REQUEST) ||
-        !grammar_reserve((void **)&s->firsts, s->n_sets, 1, &s->cap_firsts, sizeof *s->firsts, MEM_REQUEST)) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(grammar_reserve((void **)&s->words, s->n_words, n, &s->cap_words, sizeof *s->words, MEM_REQUEST) &&
+            grammar_reserve((void **)&s->firsts, s->n_sets, 1, &s->cap_firsts, sizeof *s->firsts, MEM_REQUEST));
     uint64_t *words = s->words + s->n_words;
     if (set != SETS_NONE) {
         memcpy(words, words_of(m, set), n * sizeof *words);

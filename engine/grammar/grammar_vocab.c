@@ -106,9 +106,7 @@ static enum err make_trie(const struct grammar_vocab *v, uint32_t depth, struct 
     size_t n_bytes = 0;
     t->depth = depth;
     t->plain = mem_zalloc_array(((size_t)v->n_vocab + 63) / 64, sizeof *t->plain, MEM_MODEL);
-    if (t->plain == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(t->plain != NULL);
     if (depth > 0) { /* tokens excluded from tries of shorter text are excluded, too */
         memcpy(t->plain, t[-1].plain, ((size_t)v->n_vocab + 63) / 64 * sizeof *t->plain);
     }
@@ -123,9 +121,7 @@ static enum err make_trie(const struct grammar_vocab *v, uint32_t depth, struct 
     *n = t->n_order;
     t->order = mem_zalloc_array(t->n_order + 1u, sizeof *t->order, MEM_MODEL);
     t->nodes = mem_zalloc_array(n_bytes + 1, sizeof *t->nodes, MEM_MODEL); /* at most one node per byte */
-    if (t->order == NULL || t->nodes == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(t->order != NULL && t->nodes != NULL);
     make_nodes(t, entries);
     void *less = mem_realloc(t->nodes, (t->n_nodes + 1u) * sizeof *t->nodes, MEM_MODEL);
     t->nodes = less != NULL ? less : t->nodes;
@@ -159,9 +155,7 @@ static enum err make_tries(struct grammar_vocab *v)
 enum err grammar_vocab_new(const struct tokenizer *t, struct grammar_vocab **out)
 {
     struct grammar_vocab *v = *out = mem_zalloc(sizeof *v, MEM_MODEL);
-    if (v == NULL) {
-        return ERR_NOMEM;
-    }
+    TRY_MEM(v != NULL);
     size_t n = (size_t)tokenizer_n_vocab(t);
     pthread_mutex_init(&v->lock, NULL);
     v->tokenizer = t;
