@@ -16,33 +16,33 @@ _Static_assert(SCHEMA_MAX_DIGITS == 2000, "TOO_LONG says it");
 
 /* --- reading --------------------------------------------------------------------------------------------------------- */
 
-static enum err read_bound(struct writer *w, const struct part *p, const char *keyword, int side, bool is_open,
+static const char *const keywords[2][2] = {{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}};
+
+/* Returns an order that is above 0 if a is nearer to the numbers within than b. */
+static int order_inwards(const struct schema_decimal *a, const struct schema_decimal *b, int side)
+{
+    return schema_decimal_compare(a, b) * (side == LEAST ? 1 : -1);
+}
+
+/* Before 2019, exclusiveMinimum and exclusiveMaximum were booleans that opened the other keyword's bound. */
+static enum err read_bound(struct writer *w, const struct part *p, int side, bool is_exclusive,
                            struct number_limits *out)
 {
-    const json_t *v = schema_keyword(w, p, keyword);
+    const json_t *v = schema_keyword(w, p, keywords[side][is_exclusive]);
+    bool is_open = is_exclusive || json_is_true(schema_keyword(w, p, keywords[side][true]));
     struct schema_bound *end = &out->ends[side], found = {.is_there = true, .is_open = is_open};
     if (v == NULL || json_is_boolean(v)) {
         return ERR_OK;
     }
     if (!schema_decimal_of(v, &found.at)) {
-        return schema_refuse(w, p->path, keyword, "expected a number");
+        return schema_refuse(w, p->path, keywords[side][is_exclusive], "expected a number");
     }
-    int nearer = end->is_there ? schema_decimal_compare(&found.at, &end->at) * (side == LEAST ? 1 : -1) : 1;
+    int nearer = end->is_there ? order_inwards(&found.at, &end->at, side) : 1;
     if (nearer > 0 || (nearer == 0 && is_open)) {
         *end = found;
         out->paths[side] = p->path;
     }
     return ERR_OK;
-}
-
-static enum err read_bounds(struct writer *w, const struct part *p, struct number_limits *out)
-{
-    bool opens_min = json_is_true(schema_keyword(w, p, "exclusiveMinimum")); /* before 2019 */
-    bool opens_max = json_is_true(schema_keyword(w, p, "exclusiveMaximum"));
-    TRY(read_bound(w, p, "minimum", LEAST, opens_min, out));
-    TRY(read_bound(w, p, "exclusiveMinimum", LEAST, true, out));
-    TRY(read_bound(w, p, "maximum", GREATEST, opens_max, out));
-    return read_bound(w, p, "exclusiveMaximum", GREATEST, true, out);
 }
 
 /* Computes a * b; false: more than steps can hold. */
@@ -122,7 +122,9 @@ enum err schema_read_numbers(struct writer *w, const struct parts *list, struct 
 {
     *out = (struct number_limits){.steps = {.m = 0}};
     for (size_t i = 0; i < list->n; i++) {
-        TRY(read_bounds(w, &list->at[i], out));
+        for (int k = 0; k < 4; k++) {
+            TRY(read_bound(w, &list->at[i], k / 2, k % 2 == 1, out));
+        }
         TRY(read_multiple(w, &list->at[i], out));
     }
     return ERR_OK;
@@ -134,7 +136,7 @@ bool schema_allows_number(const struct number_limits *l, const json_t *value)
     bool is = schema_decimal_of(value, &d);
     for (int side = LEAST; side <= GREATEST && is; side++) {
         const struct schema_bound *end = &l->ends[side];
-        int order = end->is_there ? schema_decimal_compare(&d, &end->at) * (side == LEAST ? 1 : -1) : 1;
+        int order = end->is_there ? order_inwards(&d, &end->at, side) : 1;
         is = order > 0 || (order == 0 && !end->is_open);
     }
     return is && (l->steps.m == 0 || schema_decimal_is_multiple(&d, l->steps.m, l->steps.places));
@@ -148,19 +150,24 @@ static bool is_short(const struct schema_decimal *d)
     return d->point <= SCHEMA_MAX_DIGITS && (int64_t)d->n - d->point <= SCHEMA_MAX_DIGITS;
 }
 
-/* Prepares an end of the range for the texts. An end that only numbers of more than SCHEMA_MAX_DIGITS digits exceed is
- * dropped; *is_capped then says that such numbers are excluded. */
-static enum err prepare_end(struct writer *w, const struct number_limits *l, int side, bool is_whole,
-                            struct schema_bound *out, bool *is_capped)
+/* The range of the texts. */
+struct text_range {
+    struct schema_bound ends[2];
+    bool is_whole;
+    bool is_capped; /* numbers of more than SCHEMA_MAX_DIGITS digits before the point are excluded */
+};
+
+/* Prepares an end of the range. An end that only numbers of more than SCHEMA_MAX_DIGITS digits exceed is dropped. */
+static enum err prepare_end(struct writer *w, const struct number_limits *l, int side, struct text_range *r)
 {
-    static const char *const keywords[2][2] = {{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}};
-    *out = is_whole ? schema_whole_bound(&l->ends[side], side == LEAST) : l->ends[side];
+    struct schema_bound *out = &r->ends[side];
+    *out = r->is_whole ? schema_whole_bound(&l->ends[side], side == LEAST) : l->ends[side];
     if (!out->is_there || is_short(&out->at)) {
         return ERR_OK;
     }
     if (out->at.point > SCHEMA_MAX_DIGITS && out->at.is_negative == (side == LEAST)) {
         *out = (struct schema_bound){.is_there = false};
-        *is_capped = true;
+        r->is_capped = true;
         return ERR_OK;
     }
     return schema_refuse(w, l->paths[side], keywords[side][l->ends[side].is_open], TOO_LONG);
@@ -203,19 +210,15 @@ static enum err check_states(struct writer *w, const struct number_limits *l, co
 /* Builds the texts of numbers that all parts allow; REGEX_ALL: any number. */
 static enum err write_limits(struct writer *w, const struct number_limits *l, bool is_whole, regex_id *out)
 {
-    struct schema_bound ends[2];
+    struct text_range r = {.is_whole = is_whole};
+    const struct schema_bound *min = &r.ends[LEAST], *max = &r.ends[GREATEST];
     struct regex_steps steps = is_whole && l->steps.m != 0 ? whole_steps(l->steps) : l->steps;
-    bool is_capped = false;
-    for (int side = LEAST; side <= GREATEST; side++) {
-        TRY(prepare_end(w, l, side, is_whole, &ends[side], &is_capped));
-    }
-    if (steps.m != 0) {
-        TRY(check_states(w, l, &steps, ends));
-    }
-    bool is_free = !is_whole && !is_capped && steps.m == 0 && !ends[LEAST].is_there && !ends[GREATEST].is_there;
-    *out = is_free ? REGEX_ALL
-                   : schema_numbers(w->s, &ends[LEAST], &ends[GREATEST], is_whole, steps.m != 0 ? &steps : NULL);
-    *out = is_capped ? regex_and(w->s, *out, of_few_digits(w->s)) : *out;
+    TRY(prepare_end(w, l, LEAST, &r));
+    TRY(prepare_end(w, l, GREATEST, &r));
+    TRY(steps.m != 0 ? check_states(w, l, &steps, r.ends) : ERR_OK);
+    bool is_free = !is_whole && !r.is_capped && steps.m == 0 && !min->is_there && !max->is_there;
+    *out = is_free ? REGEX_ALL : schema_numbers(w->s, min, max, is_whole, steps.m != 0 ? &steps : NULL);
+    *out = r.is_capped ? regex_and(w->s, *out, of_few_digits(w->s)) : *out;
     return ERR_OK;
 }
 
