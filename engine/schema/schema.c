@@ -3,7 +3,6 @@
  * without a rule yet are queued. */
 #include "engine/schema/schema_internal.h"
 
-#include "engine/base/json_read.h"
 #include "engine/schema/schema_refs.h"
 
 /* --- lists of parts ----------------------------------------------------------------------------------------------- */
@@ -106,25 +105,12 @@ static enum err write_any_of(struct writer *w, const struct node *node, const st
 /* Reads the types that the part allows, bits of enum schema_type. */
 static enum err read_types(struct writer *w, const struct part *p, unsigned *out)
 {
-    static const struct {
-        const char *name;
-        unsigned types;
-    } rows[] = {{"object", SCHEMA_OBJECT},   {"array", SCHEMA_ARRAY},
-                {"string", SCHEMA_STRING},   {"number", SCHEMA_INTEGER | SCHEMA_FRACTION},
-                {"integer", SCHEMA_INTEGER}, {"boolean", SCHEMA_BOOLEAN},
-                {"null", SCHEMA_NULL}};
     const json_t *type = schema_keyword(w, p, "type");
-    *out = type == NULL ? SCHEMA_ALL_TYPES : 0;
+    *out = schema_types_of(type);
     for (size_t i = 0; i < MAX_OF(json_array_size(type), type != NULL ? 1u : 0u); i++) {
         const json_t *one = json_is_array(type) ? json_array_get(type, i) : type;
-        bool known = one == w->fraction && one != NULL;
-        *out |= known ? SCHEMA_FRACTION : 0;
-        for (size_t k = 0; k < ARRAY_LEN(rows); k++) {
-            bool is_it = json_read_is(one, rows[k].name);
-            *out |= is_it ? rows[k].types : 0;
-            known = known || is_it;
-        }
-        if (!known) {
+        *out |= one == w->fraction ? SCHEMA_FRACTION : 0;
+        if (one != w->fraction && schema_types_named(one) == 0) {
             return schema_refuse(w, p->path, "type",
                                  "expected object, array, string, number, integer, boolean or null");
         }

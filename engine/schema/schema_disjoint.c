@@ -81,31 +81,7 @@ const json_t *schema_resolve(const json_t *root, const char *ref)
     return at;
 }
 
-bool schema_has_type(const json_t *type, const char *name)
-{
-    bool found = json_read_is(type, name);
-    for (size_t i = 0; i < json_array_size(type); i++) {
-        found = found || json_read_is(json_array_get(type, i), name);
-    }
-    return found;
-}
-
-bool schema_fits_type(const json_t *type, const json_t *value)
-{
-    struct schema_decimal number;
-    bool is_whole = schema_decimal_of(value, &number) && schema_decimal_is_whole(&number);
-    return type == NULL || (json_is_string(value) && schema_has_type(type, "string")) ||
-           (json_is_number(value) &&
-            (schema_has_type(type, "number") || (is_whole && schema_has_type(type, "integer")))) ||
-           (json_is_boolean(value) && schema_has_type(type, "boolean")) ||
-           (json_is_null(value) && schema_has_type(type, "null")) ||
-           (json_is_object(value) && schema_has_type(type, "object")) ||
-           (json_is_array(value) && schema_has_type(type, "array"));
-}
-
 /* --- reasons ----------------------------------------------------------------------------------------------------------- */
-
-static const char *const type_names[] = {"object", "array", "string", "number", "integer", "boolean", "null"};
 
 /* Follows references. */
 static const json_t *follow(const json_t *root, const json_t *schema)
@@ -131,12 +107,15 @@ static bool names_values(const json_t *schema)
     return names;
 }
 
-/* Checks whether b, which names values, names this one. */
-static bool is_of(const json_t *b, const json_t *value)
+/* Returns the types that the schema's own keywords allow. */
+static unsigned types_of(const json_t *schema)
 {
-    bool is_null = json_is_null(value) && json_is_true(json_object_get(b, "nullable"));
-    return is_null || schema_fits_type(json_object_get(b, "type"), value);
+    bool is_nullable = json_is_true(json_object_get(schema, "nullable"));
+    return schema_types_of(json_object_get(schema, "type")) | (is_nullable ? SCHEMA_NULL : 0u);
 }
+
+/* Checks whether b, which names values, names this one. */
+static bool is_of(const json_t *b, const json_t *value) { return (types_of(b) & schema_type_of(value)) != 0; }
 
 /* Checks, by keys, that the enumerations of a and b share no value. */
 static bool enums_differ(struct look *look, const json_t *a, const json_t *b)
@@ -190,33 +169,13 @@ static bool has_no_value_of(struct look *look, const json_t *a, const json_t *b)
     return true;
 }
 
-/* Checks whether the schema's own keywords allow the type. */
-static bool can_be(const json_t *schema, const char *type)
-{
-    const json_t *said = json_object_get(schema, "type");
-    bool is_null = strcmp(type, "null") == 0 && json_is_true(json_object_get(schema, "nullable"));
-    bool is_number = strcmp(type, "integer") == 0 && schema_has_type(said, "number");
-    return said == NULL || is_null || is_number || schema_has_type(said, type);
-}
-
-static bool share_type(const json_t *a, const json_t *b, bool but_object)
-{
-    for (size_t i = but_object ? 1 : 0; i < ARRAY_LEN(type_names); i++) {
-        bool both = can_be(a, type_names[i]) && can_be(b, type_names[i]);
-        if (both) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static bool differ_simply(struct look *look, const json_t *a, const json_t *b)
 {
     bool is_told =
         names_values(a) && json_object_get(a, "type") == NULL; /* also compare b's values, but not with a type of a */
     bool by_values = (names_values(a) && has_no_value_of(look, a, b)) ||
                      (names_values(b) && !is_told && has_no_value_of(look, b, a));
-    return by_values || json_is_false(a) || json_is_false(b) || !share_type(a, b, false);
+    return by_values || json_is_false(a) || json_is_false(b) || (types_of(a) & types_of(b)) == 0;
 }
 
 static bool asks_for(struct look *look, const json_t *schema, const char *name)
@@ -265,7 +224,7 @@ bool schema_are_disjoint(const json_t *root, const json_t *a, const json_t *b, s
     if (a == NULL || b == NULL) {
         return false;
     }
-    bool are_objects = !share_type(a, b, true);
+    bool are_objects = (types_of(a) & types_of(b) & ~(unsigned)SCHEMA_OBJECT) == 0;
     bool are =
         differ_simply(&look, a, b) || (are_objects && (tells_by_member(&look, a, b) || tells_by_member(&look, b, a)));
     *work += look.n + look.n_by_key;

@@ -19,10 +19,4 @@ bool schema_has_id(const json_t *schema);
  * none, or it is within a schema with its own $id. */
 const json_t *schema_resolve(const json_t *root, const char *ref);
 
-/* Returns whether `type`, a schema's and OPTIONAL, includes the value's type. */
-bool schema_fits_type(const json_t *type, const json_t *value);
-
-/* Returns whether `type` is, or its list contains, that name. */
-bool schema_has_type(const json_t *type, const char *name);
-
 #endif

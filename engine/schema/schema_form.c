@@ -21,6 +21,11 @@ bool schema_is_plain_not(const struct part *p)
     return is_values || is_pattern;
 }
 
+enum err schema_and(json_t *all, json_t *schema)
+{
+    return schema != NULL && json_array_append_new(all, schema) == 0 ? ERR_OK : ERR_NOMEM;
+}
+
 /* --- not -------------------------------------------------------------------------------------------------------------- */
 
 /* The alternatives of a negation. */
@@ -28,32 +33,41 @@ struct negation {
     struct writer *w;
     const json_t *of;
     json_t *any; /* array */
-    bool is_unknown, has_failed;
-    bool is_lost; /* schema_not_kept returns the reason */
+    bool is_unknown;
+    enum err err;
 };
 
-static void or_(struct negation *n, json_t *schema)
+/* Appends a schema to an array and takes ownership of it. */
+static void append(struct negation *n, json_t *all, json_t *schema)
 {
-    n->has_failed |= schema == NULL || json_array_append_new(n->any, schema) != 0;
+    enum err err = schema_and(all, schema);
+    n->err = n->err == ERR_OK ? err : n->err;
 }
+
+static void or_(struct negation *n, json_t *schema) { append(n, n->any, schema); }
 
 static json_t *not_(const json_t *schema) { return json_pack("{sO}", "not", schema); }
 
 static void negate_type(struct negation *n, const json_t *type)
 {
-    static const char *const names[] = {"object", "array", "string", "boolean", "null"};
+    static const struct {
+        const char *name;
+        unsigned type;
+    } rows[] = {{"object", SCHEMA_OBJECT},   {"array", SCHEMA_ARRAY}, {"string", SCHEMA_STRING},
+                {"boolean", SCHEMA_BOOLEAN}, {"null", SCHEMA_NULL},   {"integer", SCHEMA_INTEGER}};
     json_t *others = json_array();
-    bool has_number = schema_has_type(type, "number"), has_integer = has_number || schema_has_type(type, "integer");
-    bool has_fraction = has_number, is_nullable = json_is_true(json_object_get(n->of, "nullable"));
+    unsigned in = schema_types_of(type) | (json_is_true(json_object_get(n->of, "nullable")) ? SCHEMA_NULL : 0u);
     for (size_t i = 0; i < json_array_size(type); i++) {
-        has_fraction = has_fraction || json_array_get(type, i) == n->w->fraction;
+        in |= json_array_get(type, i) == n->w->fraction ? SCHEMA_FRACTION : 0u;
     }
-    for (size_t i = 0; i < ARRAY_LEN(names); i++) {
-        bool is_in = schema_has_type(type, names[i]) || (is_nullable && i + 1 == ARRAY_LEN(names));
-        n->has_failed |= !is_in && json_array_append_new(others, json_string(names[i])) != 0;
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if ((rows[i].type & in) == 0) {
+            append(n, others, json_string(rows[i].name));
+        }
     }
-    n->has_failed |= !has_integer && json_array_append_new(others, json_string("integer")) != 0;
-    n->has_failed |= !has_fraction && json_array_append(others, n->w->fraction) != 0;
+    if ((in & SCHEMA_FRACTION) == 0) {
+        append(n, others, json_incref(n->w->fraction));
+    }
     if (json_array_size(others) > 0) {
         or_(n, json_pack("{sO}", "type", others));
     }
@@ -115,7 +129,7 @@ static void negate_any(struct negation *n, const json_t *any)
 {
     json_t *all = json_array();
     for (size_t i = 0; i < json_array_size(any); i++) {
-        n->has_failed |= json_array_append_new(all, not_(json_array_get(any, i))) != 0;
+        append(n, all, not_(json_array_get(any, i)));
     }
     or_(n, json_pack("{so}", "allOf", all));
 }
@@ -125,7 +139,9 @@ static void negate_closed(struct negation *n)
 {
     json_t *names = json_object_get(n->of, "properties"), *schema = json_pack("{ss}", "type", "object");
     json_t *none = json_object(), *other = json_pack("{sOsO}", "names", names != NULL ? names : none, "of", schema);
-    n->is_lost |= schema_keep(n->w, schema, SCHEMA_MEMBER, other) == NULL;
+    const json_t *kept;
+    enum err err = schema_keep(n->w, schema, SCHEMA_MEMBER, other, &kept);
+    n->err = n->err == ERR_OK ? err : n->err;
     json_decref(none);
     or_(n, schema);
 }
@@ -146,7 +162,7 @@ static void negate_prefix(struct negation *n, const json_t *first)
     for (size_t i = 0; i < json_array_size(first) && !n->is_unknown; i++) {
         json_t *all = json_array();
         for (size_t k = 0; k <= i; k++) {
-            n->has_failed |= json_array_append_new(all, k < i ? json_true() : not_(json_array_get(first, i))) != 0;
+            append(n, all, k < i ? json_true() : not_(json_array_get(first, i)));
         }
         or_(n, json_pack("{sssIso}", "type", "array", "minItems", (json_int_t)i + 1, "prefixItems", all));
     }
@@ -243,16 +259,11 @@ enum err schema_negate(struct writer *w, const json_t *schema, const json_t **ou
     }
     json_t *made = json_array_size(n.any) > 0 ? json_pack("{sO}", "anyOf", n.any) : json_false();
     json_decref(n.any);
-    if (n.has_failed || n.is_lost || made == NULL) {
+    if (n.err != ERR_OK || (made != NULL && n.is_unknown)) {
         json_decref(made);
-        return n.has_failed || made == NULL ? ERR_NOMEM : schema_not_kept(w);
+        return n.err;
     }
-    if (n.is_unknown) {
-        json_decref(made);
-        return ERR_OK;
-    }
-    *out = schema_keep(w, schema, SCHEMA_NEGATION, made);
-    return *out != NULL ? ERR_OK : schema_not_kept(w);
+    return schema_keep(w, schema, SCHEMA_NEGATION, made, out);
 }
 
 /* --- not, if, dependencies --------------------------------------------------------------------------------------------- */
@@ -265,11 +276,6 @@ static enum err negate_or_refuse(struct writer *w, const struct part *p, const c
                         : schema_refuse(w, p->path, keyword,
                                         "expected keywords whose opposite can be said, as of types, "
                                         "values, lengths, bounds, required and properties");
-}
-
-enum err schema_and(json_t *all, json_t *schema)
-{
-    return schema != NULL && json_array_append_new(all, schema) == 0 ? ERR_OK : ERR_NOMEM;
 }
 
 static enum err add_if(struct writer *w, const struct part *p, json_t *all)
@@ -321,6 +327,29 @@ static enum err add_not(struct writer *w, const struct part *p, json_t *all)
     return schema_and(all, json_incref((json_t *)opposite));
 }
 
+enum err schema_translate(struct writer *w, const struct part *p, enum schema_form what, schema_add_fn add,
+                          const json_t **out)
+{
+    if (schema_was_made(w, p->schema, what, out)) {
+        return ERR_OK;
+    }
+    json_t *list = json_array();
+    enum err err = list != NULL ? add(w, p, list) : ERR_NOMEM;
+    if (err == ERR_OK && json_array_size(list) > 0) {
+        const char *word = what == SCHEMA_ONE_OF ? "anyOf" : "allOf";
+        err = schema_keep(w, p->schema, what, json_pack("{sO}", word, list), out);
+    }
+    json_decref(list);
+    return err;
+}
+
+static enum err add_conditions(struct writer *w, const struct part *p, json_t *all)
+{
+    TRY(add_not(w, p, all));
+    TRY(add_if(w, p, all));
+    return add_dependencies(w, p, all);
+}
+
 enum err schema_conditions(struct writer *w, const struct part *p, const json_t **out)
 {
     static const char *const all_words[] = {"not", "if", "dependencies", "dependentRequired", "dependentSchemas"};
@@ -329,19 +358,8 @@ enum err schema_conditions(struct writer *w, const struct part *p, const json_t 
     for (size_t i = 0; i < ARRAY_LEN(all_words); i++) {
         any |= schema_word_bit(all_words[i]);
     }
-    if (w->is_loose || (p->words & any) == 0 || schema_was_made(w, p->schema, SCHEMA_CONDITIONS, out)) {
-        return ERR_OK;
-    }
-    json_t *all = json_array();
-    enum err err = all != NULL ? add_not(w, p, all) : ERR_NOMEM;
-    err = err == ERR_OK ? add_if(w, p, all) : err;
-    err = err == ERR_OK ? add_dependencies(w, p, all) : err;
-    if (err == ERR_OK && json_array_size(all) > 0) {
-        *out = schema_keep(w, p->schema, SCHEMA_CONDITIONS, json_pack("{sO}", "allOf", all));
-        err = *out != NULL ? ERR_OK : schema_not_kept(w);
-    }
-    json_decref(all);
-    return err;
+    return w->is_loose || (p->words & any) == 0 ? ERR_OK
+                                                : schema_translate(w, p, SCHEMA_CONDITIONS, add_conditions, out);
 }
 
 /* Adds: the value is none of the objects and arrays that a plain `not` names. */
@@ -353,8 +371,9 @@ static enum err add_other_values(struct writer *w, const struct part *p, json_t 
     for (size_t i = 0; i < n; i++) {
         const json_t *value = values != NULL ? json_array_get(values, i) : json_object_get(of, "const");
         if (json_is_object(value) || json_is_array(value)) {
-            const json_t *schema = schema_of_value(w, value);
-            TRY(schema != NULL ? negate_or_refuse(w, p, "not", schema, &opposite) : schema_not_kept(w));
+            const json_t *schema;
+            TRY(schema_of_value(w, value, &schema));
+            TRY(negate_or_refuse(w, p, "not", schema, &opposite));
             TRY(schema_and(all, json_incref((json_t *)opposite)));
         }
     }
@@ -364,15 +383,6 @@ static enum err add_other_values(struct writer *w, const struct part *p, json_t 
 enum err schema_other_values(struct writer *w, const struct part *p, const json_t **out)
 {
     *out = NULL;
-    if (w->is_loose || !schema_is_plain_not(p) || schema_was_made(w, p->schema, SCHEMA_OTHERS, out)) {
-        return ERR_OK;
-    }
-    json_t *all = json_array();
-    enum err err = all != NULL ? add_other_values(w, p, all) : ERR_NOMEM;
-    if (err == ERR_OK && json_array_size(all) > 0) {
-        *out = schema_keep(w, p->schema, SCHEMA_OTHERS, json_pack("{sO}", "allOf", all));
-        err = *out != NULL ? ERR_OK : schema_not_kept(w);
-    }
-    json_decref(all);
-    return err;
+    return w->is_loose || !schema_is_plain_not(p) ? ERR_OK
+                                                  : schema_translate(w, p, SCHEMA_OTHERS, add_other_values, out);
 }

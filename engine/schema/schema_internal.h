@@ -7,6 +7,7 @@
 #include "engine/regex/regex_parse.h"
 #include "engine/schema/schema.h"
 #include "engine/schema/schema_number.h"
+#include "engine/schema/schema_value.h"
 
 #include <string.h>
 
@@ -143,6 +144,15 @@ MUST_CHECK enum err schema_need(struct writer *w, struct parts *list, symbol_id 
 MUST_CHECK enum err schema_count(struct writer *w, const struct part *p, const char *keyword, uint32_t none,
                                  uint32_t *out);
 
+/* How many; max: or REGEX_UNBOUNDED. */
+struct schema_counts {
+    uint32_t min, max;
+};
+
+/* Narrows *c to the counts of the part's keywords. */
+MUST_CHECK enum err schema_narrow(struct writer *w, const struct part *p, const char *min, const char *max,
+                                  struct schema_counts *c);
+
 void schema_put(struct writer *w, const struct node *node, symbol_id symbol); /* adds an alternative */
 symbol_id schema_any_value(struct writer *w);                                 /* returns any JSON value */
 symbol_id schema_opening(struct writer *w, const char *bracket);              /* returns the bracket and inner spaces */
@@ -150,8 +160,8 @@ symbol_id schema_closing(struct writer *w, const char *bracket);
 regex_id schema_quoted(struct writer *w, regex_id inside);
 bool schema_matches(struct writer *w, regex_id r, const char *text);
 
-/* Keeps a schema for the writer's lifetime, once per form and schema. NULL: no memory, `schema` was NULL, or there are
- * too many; schema_not_kept returns which. SCHEMA_VALUE: the schema of one object or array. SCHEMA_ONLY: a value as
+/* *out: `schema`, which is kept for the writer's lifetime, once per form and source; the call takes ownership of it.
+ * ERR_NOMEM, also if it is NULL; ERR_GRAMMAR_LIMIT: too many. SCHEMA_VALUE: the schema of one object or array. SCHEMA_ONLY: a value as
  * const. SCHEMA_INDEX: not a schema, but the values that a schema names, as keys. SCHEMA_MEMBER: an object has a member
  * whose name is not in `names`; `of` is the schema that requires it and must live as long. */
 enum schema_form {
@@ -165,8 +175,8 @@ enum schema_form {
     SCHEMA_MEMBER,
     SCHEMA_NULLABLE
 };
-enum err schema_not_kept(const struct writer *w);
-const json_t *schema_keep(struct writer *w, const json_t *of, enum schema_form what, json_t *schema);
+MUST_CHECK enum err schema_keep(struct writer *w, const json_t *of, enum schema_form what, json_t *schema,
+                                const json_t **out);
 bool schema_was_made(const struct writer *w, const json_t *of, enum schema_form what, const json_t **out);
 /* Returns whether the schema was derived from another's negation, conditions or value. */
 bool schema_was_derived(const struct writer *w, const json_t *schema);
@@ -207,8 +217,8 @@ MUST_CHECK enum err schema_strings(struct writer *w, const struct parts *list, r
 /* Returns the decoded names that the schema allows, the propertyNames of `from`; REGEX_ALL: any. (schema_names.c) */
 MUST_CHECK enum err schema_names(struct writer *w, const struct part *from, const json_t *schema, const char *path,
                                  regex_id *out);
-/* Returns a schema, kept, of only this object or array; NULL: as schema_keep. */
-const json_t *schema_of_value(struct writer *w, const json_t *value);
+/* *out: a schema, kept, of only this object or array. Errors: schema_keep's. */
+MUST_CHECK enum err schema_of_value(struct writer *w, const json_t *value, const json_t **out);
 /* The values that enum or const of a schema name, or the common one if both are present. */
 struct schema_values {
     const json_t *all; /* NULL: only `one`, if set */
@@ -254,6 +264,11 @@ MUST_CHECK enum err schema_negate(struct writer *w, const json_t *schema, const 
 MUST_CHECK enum err schema_conditions(struct writer *w, const struct part *p, const json_t **out);
 /* Excludes the objects and arrays that a plain `not` names; the writers of types exclude scalars. */
 MUST_CHECK enum err schema_other_values(struct writer *w, const struct part *p, const json_t **out);
+/* Translates a part to a schema with the list that `add` builds, anyOf for SCHEMA_ONE_OF, else allOf; once, and only if
+ * the list has schemas. */
+typedef enum err (*schema_add_fn)(struct writer *w, const struct part *p, json_t *list);
+MUST_CHECK enum err schema_translate(struct writer *w, const struct part *p, enum schema_form what, schema_add_fn add,
+                                     const json_t **out);
 /* Translates oneOf to anyOf. (schema_oneof.c) */
 MUST_CHECK enum err schema_one_of(struct writer *w, const struct part *p, const json_t **out);
 /* Appends a schema to an array and takes ownership of it; NULL if there was no memory for it. ERR_NOMEM. */
@@ -263,16 +278,5 @@ bool schema_is_left_out(struct writer *w, const struct parts *list, const json_t
 /* Returns whether the writers of types handle the `not`: strings other than a pattern, or scalars other than an
  * enumeration. */
 bool schema_is_plain_not(const struct part *p);
-
-enum schema_type {
-    SCHEMA_OBJECT = 1,
-    SCHEMA_ARRAY = 2,
-    SCHEMA_STRING = 4,
-    SCHEMA_INTEGER = 8,
-    SCHEMA_FRACTION = 16, /* numbers that are not integers */
-    SCHEMA_BOOLEAN = 32,
-    SCHEMA_NULL = 64,
-    SCHEMA_ALL_TYPES = 127,
-};
 
 #endif

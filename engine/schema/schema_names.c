@@ -2,8 +2,6 @@
  * these sets without reading the grammar. */
 #include "engine/schema/schema_internal.h"
 
-#include "engine/schema/schema_disjoint.h"
-
 enum { MAX_DEPTH = 32 };
 
 /* A schema being read, and the result of its keywords so far. */
@@ -34,8 +32,7 @@ static enum err own_names(struct writer *w, const struct part *from, struct look
             return schema_refuse(w, l->path, refused[i], "this keyword is not supported for names");
         }
     }
-    const json_t *type = json_object_get(l->schema, "type");
-    if (type != NULL && !schema_has_type(type, "string")) {
+    if ((schema_types_of(json_object_get(l->schema, "type")) & SCHEMA_STRING) == 0) {
         l->r = REGEX_NONE;
         return ERR_OK;
     }

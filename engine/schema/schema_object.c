@@ -26,7 +26,7 @@ struct object {
     size_t n_members;
     const json_t *asked[MAX_ASKED]; /* each requires a member whose name is not in its list */
     size_t n_asked;
-    uint32_t min, max;
+    struct schema_counts counts;
     bool is_none;         /* no object satisfies this */
     bool has_unevaluated; /* a part has the keyword */
 };
@@ -77,22 +77,28 @@ static enum err read_patterns(struct writer *w, struct object *o, size_t part)
     return ERR_OK;
 }
 
+/* Adds the keys of an object (OPTIONAL) to the names; they are not required. */
+static enum err add_names(struct object *o, const json_t *keys)
+{
+    const char *key;
+    json_t *value;
+    json_object_foreach((json_t *)keys, key, value)
+    {
+        TRY_MEM(json_object_get(o->names, key) != NULL ||
+                json_object_set_new_nocheck(o->names, key, json_false()) == 0);
+    }
+    return ERR_OK;
+}
+
 static enum err read_names(struct writer *w, struct object *o, const struct part *p)
 {
     const json_t *required = schema_keyword(w, p, "required");
-    const char *key;
-    json_t *value;
-    bool ok = true;
-    json_object_foreach((json_t *)schema_keyword(w, p, "properties"), key, value)
-    {
-        ok = ok &&
-             (json_object_get(o->names, key) != NULL || json_object_set_new_nocheck(o->names, key, json_false()) == 0);
-    }
+    TRY(add_names(o, schema_keyword(w, p, "properties")));
     for (size_t i = 0; i < json_array_size(required); i++) {
-        ok = ok &&
-             json_object_set_new_nocheck(o->names, json_string_value(json_array_get(required, i)), json_true()) == 0;
+        const char *name = json_string_value(json_array_get(required, i));
+        TRY_MEM(json_object_set_new_nocheck(o->names, name, json_true()) == 0);
     }
-    return ok ? ERR_OK : ERR_NOMEM;
+    return ERR_OK;
 }
 
 static enum err read_allowed(struct writer *w, struct object *o, const struct part *p)
@@ -113,9 +119,6 @@ static enum err read_allowed(struct writer *w, struct object *o, const struct pa
 static enum err read_asked(struct writer *w, struct object *o, const struct part *p)
 {
     const json_t *other = NULL;
-    const char *key;
-    json_t *value;
-    bool ok = true;
     if (!schema_was_made(w, p->schema, SCHEMA_MEMBER, &other)) {
         return ERR_OK;
     }
@@ -123,28 +126,19 @@ static enum err read_asked(struct writer *w, struct object *o, const struct part
         return ERR_GRAMMAR_LIMIT;
     }
     o->asked[o->n_asked++] = json_object_get(other, "names");
-    json_object_foreach((json_t *)o->asked[o->n_asked - 1], key, value)
-    {
-        ok = ok &&
-             (json_object_get(o->names, key) != NULL || json_object_set_new_nocheck(o->names, key, json_false()) == 0);
-    }
-    return ok ? ERR_OK : ERR_NOMEM;
+    return add_names(o, o->asked[o->n_asked - 1]);
 }
 
 static enum err read_parts(struct writer *w, struct object *o)
 {
     for (size_t i = 0; i < o->list->n; i++) {
         const struct part *p = &o->list->at[i];
-        uint32_t min, max;
         TRY(check_shapes(w, p));
         TRY(read_patterns(w, o, i));
         TRY(read_names(w, o, p));
         TRY(read_allowed(w, o, p));
         TRY(read_asked(w, o, p));
-        TRY(schema_count(w, p, "minProperties", 0, &min));
-        TRY(schema_count(w, p, "maxProperties", REGEX_UNBOUNDED, &max));
-        o->min = MAX_OF(o->min, min);
-        o->max = MIN_OF(o->max, max);
+        TRY(schema_narrow(w, p, "minProperties", "maxProperties", &o->counts));
     }
     return ERR_OK;
 }
@@ -206,16 +200,16 @@ static enum err value_parts(struct writer *w, const struct object *o, const char
     return add_unevaluated(w, o, name, found, out);
 }
 
-/* Adds a key, the separator and the value. */
-static enum err add_member(struct writer *w, struct object *o, const char *name, regex_id key_text, struct parts *value,
-                           bool must_be, bool may_repeat)
+/* Adds a key, the separator and the value. name: NULL for names not in o->names, whose members can repeat. */
+static enum err add_member(struct writer *w, struct object *o, const char *name, regex_id key_text, struct parts *value)
 {
     symbol_id of;
+    bool must_be = name != NULL && json_is_true(json_object_get(o->names, name));
     TRY(schema_need(w, value, &of));
     symbol_id key = grammar_lexeme(w->b, key_text);
     o->member_names[o->n_members] = name;
     o->members[o->n_members++] =
-        (struct grammar_member){grammar_sequence(w->b, (symbol_id[]){key, of}, 2), must_be, may_repeat};
+        (struct grammar_member){grammar_sequence(w->b, (symbol_id[]){key, of}, 2), must_be, name == NULL};
     return ERR_OK;
 }
 
@@ -249,7 +243,7 @@ static enum err add_named(struct writer *w, struct object *o, const char *name)
     TRY(value_parts(w, o, name, found, &value));
     bool may_be = !value.is_none && (o->allowed == REGEX_ALL || schema_matches(w, o->allowed, name));
     o->is_none |= must_be && !may_be;
-    return may_be ? add_member(w, o, name, written(w, name), &value, must_be, false) : ERR_OK;
+    return may_be ? add_member(w, o, name, written(w, name), &value) : ERR_OK;
 }
 
 /* Splits the names by whether they match the pattern. */
@@ -286,7 +280,7 @@ static bool is_closed_by_default(const struct writer *w, const struct object *o)
             is_silent = is_silent && schema_keyword(w, p, says[k]) == NULL;
         }
     }
-    return grammar_closes_objects(w->b) && names_some && is_silent && json_object_size(o->names) >= o->min;
+    return grammar_closes_objects(w->b) && names_some && is_silent && json_object_size(o->names) >= o->counts.min;
 }
 
 /* Checks whether the object can have members with other names. */
@@ -322,7 +316,7 @@ static enum err add_others(struct writer *w, struct object *o)
             regex_id quote = regex_byte(w->s, '"'), inside = regex_json_escaped(w->s, all[k].names);
             regex_id behind = regex_concat(w->s, quote, behind_key(w));
             regex_id text = regex_concat(w->s, quote, regex_concat(w->s, inside, behind));
-            TRY(add_member(w, o, NULL, text, &of, false, true));
+            TRY(add_member(w, o, NULL, text, &of));
         }
     }
     return ERR_OK;
@@ -337,7 +331,7 @@ static enum err check_least(struct writer *w, const struct object *o)
         n_must += o->members[i].must_be;
         may_repeat = may_repeat || o->members[i].may_repeat;
     }
-    return !may_repeat || o->min <= 1 || o->min <= n_must
+    return !may_repeat || o->counts.min <= 1 || o->counts.min <= n_must
                ? ERR_OK
                : schema_refuse(w, o->list->at[0].path, "minProperties",
                                "expected 1, or as many as are required, at most");
@@ -345,7 +339,7 @@ static enum err check_least(struct writer *w, const struct object *o)
 
 static void write_set(struct writer *w, const struct node *node, const struct object *o)
 {
-    symbol_id all = grammar_set(w->b, o->members, o->n_members, w->comma, o->min, o->max);
+    symbol_id all = grammar_set(w->b, o->members, o->n_members, w->comma, o->counts.min, o->counts.max);
     schema_put(w, node, grammar_sequence(w->b, (symbol_id[]){schema_opening(w, "{"), all, schema_closing(w, "}")}, 3));
 }
 
@@ -399,10 +393,10 @@ static enum err write_members(struct writer *w, const struct node *node, struct 
     json_object_foreach(o->names, key, value) { TRY(add_named(w, o, key)); }
     TRY(has_others(w, o) ? add_others(w, o) : ERR_OK);
     TRY(w->is_loose ? ERR_OK : check_least(w, o));
-    if (!o->is_none && o->min <= o->max && o->n_asked > 0) {
+    if (!o->is_none && o->counts.min <= o->counts.max && o->n_asked > 0) {
         return o->n_members > 0 ? write_choices(w, node, o) : ERR_OK;
     }
-    if (!o->is_none && o->min <= o->max) {
+    if (!o->is_none && o->counts.min <= o->counts.max) {
         write_set(w, node, o);
     }
     return ERR_OK;
@@ -410,7 +404,7 @@ static enum err write_members(struct writer *w, const struct node *node, struct 
 
 enum err schema_write_object(struct writer *w, const struct node *node, const struct parts *list)
 {
-    struct object o = {.list = list, .names = json_object(), .allowed = REGEX_ALL, .max = REGEX_UNBOUNDED};
+    struct object o = {.list = list, .names = json_object(), .allowed = REGEX_ALL, .counts = {0, REGEX_UNBOUNDED}};
     enum err err = o.names != NULL ? write_members(w, node, &o) : ERR_NOMEM;
     json_decref(o.names);
     return err;

@@ -58,6 +58,7 @@ static bool are_apart(struct writer *w, const struct part *p, const json_t *a, c
 
 /* The pairs of schemas that share no value. */
 struct apart {
+    const json_t *all; /* the schemas of the oneOf */
     uint64_t bits[MAX_BRANCHES][MAX_BRANCHES / 64];
 };
 
@@ -65,7 +66,7 @@ static bool is_apart(const struct apart *a, size_t i, size_t k) { return (a->bit
 
 static void find_apart(struct writer *w, const struct part *p, const json_t *all, struct apart *out)
 {
-    *out = (struct apart){0};
+    *out = (struct apart){.all = all};
     for (size_t i = 0; i < json_array_size(all); i++) {
         for (size_t k = i + 1; k < json_array_size(all) && regex_ok(w->s) == ERR_OK; k++) {
             uint64_t are = are_apart(w, p, json_array_get(all, i), json_array_get(all, k));
@@ -76,9 +77,9 @@ static void find_apart(struct writer *w, const struct part *p, const json_t *all
 }
 
 /* Builds the i-th schema without the others that can hold together with it. */
-static enum err only_one(struct writer *w, const struct part *p, const json_t *all, size_t i, const struct apart *apart,
-                         json_t **out)
+static enum err only_one(struct writer *w, const struct part *p, const struct apart *apart, size_t i, json_t **out)
 {
+    const json_t *all = apart->all;
     json_t *parts = json_array();
     enum err err = parts != NULL ? schema_and(parts, json_incref(json_array_get(all, i))) : ERR_NOMEM;
     for (size_t k = 0; k < json_array_size(all) && err == ERR_OK; k++) {
@@ -98,35 +99,27 @@ static enum err only_one(struct writer *w, const struct part *p, const json_t *a
     return err == ERR_OK && *out == NULL ? ERR_NOMEM : err;
 }
 
-enum err schema_one_of(struct writer *w, const struct part *p, const json_t **out)
+static enum err add_branches(struct writer *w, const struct part *p, json_t *any)
 {
-    const json_t *all = schema_keyword(w, p, "oneOf");
-    *out = NULL;
-    if (all == NULL || schema_was_made(w, p->schema, SCHEMA_ONE_OF, out)) {
-        return ERR_OK;
-    }
+    struct apart apart;
+    json_t *all = schema_member(p, "oneOf"), *one;
     size_t n = json_array_size(all);
     if (!json_is_array(all) || n == 0 || n > MAX_BRANCHES) {
         return schema_refuse(w, p->path, "oneOf", "expected an array of schemas, 128 at most");
     }
-    struct apart apart;
-    json_t *any = json_array();
-    enum err err = any != NULL ? ERR_OK : ERR_NOMEM;
-    if (!w->is_loose) {
-        find_apart(w, p, all, &apart);
+    if (w->is_loose || n == 1) {
+        return json_array_extend(any, all) == 0 ? ERR_OK : ERR_NOMEM;
     }
-    for (size_t i = 0; i < n && err == ERR_OK; i++) {
-        json_t *one = json_incref(json_array_get(all, i));
-        if (!w->is_loose && n > 1) {
-            json_decref(one);
-            err = only_one(w, p, all, i, &apart, &one);
-        }
-        err = err == ERR_OK ? schema_and(any, one) : err;
+    find_apart(w, p, all, &apart);
+    for (size_t i = 0; i < n; i++) {
+        TRY(only_one(w, p, &apart, i, &one));
+        TRY(schema_and(any, one));
     }
-    if (err == ERR_OK) {
-        *out = schema_keep(w, p->schema, SCHEMA_ONE_OF, json_pack("{sO}", "anyOf", any));
-        err = *out != NULL ? ERR_OK : schema_not_kept(w);
-    }
-    json_decref(any);
-    return err;
+    return ERR_OK;
+}
+
+enum err schema_one_of(struct writer *w, const struct part *p, const json_t **out)
+{
+    *out = NULL;
+    return schema_keyword(w, p, "oneOf") == NULL ? ERR_OK : schema_translate(w, p, SCHEMA_ONE_OF, add_branches, out);
 }

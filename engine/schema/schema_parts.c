@@ -100,8 +100,7 @@ enum err schema_nullable(struct writer *w, const json_t *schema, const json_t **
     }
     json_t *rest = json_copy((json_t *)(uintptr_t)schema);
     json_object_del(rest, "nullable");
-    *out = schema_keep(w, schema, SCHEMA_NULLABLE, json_pack("{s[o{ss}]}", "anyOf", rest, "type", "null"));
-    return *out != NULL ? ERR_OK : schema_not_kept(w);
+    return schema_keep(w, schema, SCHEMA_NULLABLE, json_pack("{s[o{ss}]}", "anyOf", rest, "type", "null"), out);
 }
 
 enum err schema_add_part(struct writer *w, const struct part *from, const json_t *schema, const char *path,

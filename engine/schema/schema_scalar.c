@@ -39,7 +39,8 @@ static const json_t *index_of(struct writer *w, const json_t *schema)
         w->has_failed |= key == NULL || json_object_set_nocheck(index, key, json_true()) != 0;
         mem_free(key);
     }
-    return schema_keep(w, schema, SCHEMA_INDEX, index);
+    enum err err = schema_keep(w, schema, SCHEMA_INDEX, index, &found);
+    return err == ERR_OK ? found : NULL;
 }
 
 static bool has_value(struct writer *w, const json_t *schema, const json_t *value)
@@ -130,22 +131,19 @@ static enum err limit_strings(struct writer *w, const struct part *p, bool is_op
 /* Builds the strings that the parts allow. is_open: the caller intersects them with whole characters. */
 static enum err string_limits(struct writer *w, const struct parts *list, bool is_open, regex_id *out, bool *is_free)
 {
-    uint32_t min = 0, max = REGEX_UNBOUNDED, least, most;
+    struct schema_counts length = {0, REGEX_UNBOUNDED};
     regex_id strings = REGEX_ALL;
     for (size_t i = 0; i < list->n; i++) {
-        TRY(schema_count(w, &list->at[i], "minLength", 0, &least));
-        TRY(schema_count(w, &list->at[i], "maxLength", REGEX_UNBOUNDED, &most));
-        min = MAX_OF(min, least);
-        max = MIN_OF(max, most);
+        TRY(schema_narrow(w, &list->at[i], "minLength", "maxLength", &length));
         TRY(limit_strings(w, &list->at[i], is_open, &strings));
     }
-    *is_free = strings == REGEX_ALL && min == 0 && max == REGEX_UNBOUNDED;
-    if (min == 0 && max == REGEX_UNBOUNDED && (is_open || regex_is_whole(w->s, strings))) {
+    bool has_length = length.min > 0 || length.max != REGEX_UNBOUNDED;
+    *is_free = strings == REGEX_ALL && !has_length;
+    if (!has_length && (is_open || regex_is_whole(w->s, strings))) {
         *out = strings; /* a pattern consists of whole characters */
         return ERR_OK;
     }
-    regex_id counted = min <= max ? regex_repeat(w->s, regex_any_character(w->s), min, max) : REGEX_NONE;
-    *out = regex_and(w->s, counted, strings);
+    *out = regex_and(w->s, regex_repeat(w->s, regex_any_character(w->s), length.min, length.max), strings);
     return ERR_OK;
 }
 
@@ -211,51 +209,38 @@ enum err schema_write_string(struct writer *w, const struct node *node, const st
 
 /* --- enumerations ------------------------------------------------------------------------------------------------------ */
 
-/* Limits for all values of an enumeration. */
-struct limits {
+/* The values of a part's enum or const, and the limits of all parts for them. */
+struct enumeration {
+    const struct node *node;
+    const struct parts *list;
+    const struct part *of;
     unsigned types;
     regex_id strings; /* REGEX_ALL: any */
     struct number_limits numbers;
     const json_t *named[SCHEMA_MAX_PARTS],
         *left_out[SCHEMA_MAX_PARTS]; /* schemas whose values are required, and excluded */
     size_t n_named, n_left_out;
-};
-
-/* Texts of values, concatenated, each with a NUL. */
-struct texts {
-    struct buf all;
-    size_t *ends; /* [n] ends of the texts in `all` */
+    struct buf texts; /* of scalars, concatenated, each with a NUL */
+    size_t *ends;     /* [n] ends of the texts */
     size_t n;
 };
 
-static unsigned type_of(const json_t *value)
-{
-    struct schema_decimal number;
-    return json_is_object(value)                                                   ? SCHEMA_OBJECT
-           : json_is_array(value)                                                  ? SCHEMA_ARRAY
-           : json_is_string(value)                                                 ? SCHEMA_STRING
-           : json_is_boolean(value)                                                ? SCHEMA_BOOLEAN
-           : json_is_null(value)                                                   ? SCHEMA_NULL
-           : schema_decimal_of(value, &number) && schema_decimal_is_whole(&number) ? SCHEMA_INTEGER
-                                                                                   : SCHEMA_FRACTION;
-}
-
 /* Checks whether the value satisfies all parts, as far as scalars are concerned. */
-static bool fits(struct writer *w, const struct limits *l, const json_t *value)
+static bool fits(struct writer *w, const struct enumeration *e, const json_t *value)
 {
-    bool fits = (l->types & type_of(value)) != 0;
-    for (size_t i = 0; i < l->n_named && fits; i++) {
-        fits = has_value(w, l->named[i], value);
+    bool fits = (e->types & schema_type_of(value)) != 0;
+    for (size_t i = 0; i < e->n_named && fits; i++) {
+        fits = has_value(w, e->named[i], value);
     }
-    for (size_t i = 0; i < l->n_left_out && fits; i++) {
-        fits = !has_value(w, l->left_out[i], value);
+    for (size_t i = 0; i < e->n_left_out && fits; i++) {
+        fits = !has_value(w, e->left_out[i], value);
     }
     if (json_is_string(value)) { /* expressions cannot contain NUL: assume that it matches */
         bool has_nul = strlen(json_string_value(value)) != json_string_length(value);
-        return fits && ((has_nul && w->is_loose) || l->strings == REGEX_ALL ||
-                        (!has_nul && schema_matches(w, l->strings, json_string_value(value))));
+        return fits && ((has_nul && w->is_loose) || e->strings == REGEX_ALL ||
+                        (!has_nul && schema_matches(w, e->strings, json_string_value(value))));
     }
-    return fits && (!json_is_number(value) || schema_allows_number(&l->numbers, value));
+    return fits && (!json_is_number(value) || schema_allows_number(&e->numbers, value));
 }
 
 /* Other parts also restrict the value's members. */
@@ -287,27 +272,26 @@ static json_t *schema_of(const json_t *value)
     return out;
 }
 
-const json_t *schema_of_value(struct writer *w, const json_t *value)
+enum err schema_of_value(struct writer *w, const json_t *value, const json_t **out)
 {
-    const json_t *schema = NULL;
-    return schema_was_made(w, value, SCHEMA_VALUE, &schema) ? schema
-                                                            : schema_keep(w, value, SCHEMA_VALUE, schema_of(value));
+    return schema_was_made(w, value, SCHEMA_VALUE, out) ? ERR_OK
+                                                        : schema_keep(w, value, SCHEMA_VALUE, schema_of(value), out);
 }
 
 /* Writes an object or an array: its members are written like those of any other. */
-static enum err write_structure(struct writer *w, const struct node *node, const struct parts *list,
-                                const struct part *p, json_t *value)
+static enum err write_structure(struct writer *w, const struct enumeration *e, const json_t *value)
 {
     struct parts of;
-    const json_t *schema = schema_of_value(w, value);
+    const json_t *schema;
     symbol_id symbol;
-    parts_copy(&of, list);
+    TRY(schema_of_value(w, value, &schema));
+    parts_copy(&of, e->list);
     for (size_t i = 0; i < of.n; i++) {
         of.at[i].is_valued = true;
     }
-    TRY(schema != NULL ? schema_add_part(w, p, schema, p->path, &of) : schema_not_kept(w));
+    TRY(schema_add_part(w, e->of, schema, e->of->path, &of));
     TRY(schema_need(w, &of, &symbol));
-    schema_put(w, node, symbol);
+    schema_put(w, e->node, symbol);
     return ERR_OK;
 }
 
@@ -317,106 +301,98 @@ static int add_piece(const char *text, size_t n, void *to)
     return 0;
 }
 
-static enum err add_text(struct texts *to, const char *text)
+static enum err add_text(struct enumeration *e, const char *text)
 {
-    buf_append(&to->all, text, strlen(text) + 1);
-    TRY(buf_ok(&to->all));
-    to->ends[to->n++] = to->all.len;
+    buf_append(&e->texts, text, strlen(text) + 1);
+    TRY(buf_ok(&e->texts));
+    e->ends[e->n++] = e->texts.len;
     return ERR_OK;
 }
 
 /* Adds a number's text as it was written and as its double prints. A number other than an integer also gets its form
  * without an exponent if it is short. */
-static enum err add_number(struct texts *to, const json_t *value)
+static enum err add_number(struct enumeration *e, const json_t *value)
 {
     enum { MAX_PLAIN = 64 };
     struct schema_decimal number;
     char room[JSON_NUMBER_BYTES], plain[MAX_PLAIN];
     const char *text = json_number_text(value, room);
-    TRY(add_text(to, text));
+    TRY(add_text(e, text));
     bool has_plain = json_is_real(value) && schema_decimal_of(value, &number) &&
                      schema_decimal_plain(&number, plain, sizeof plain) < sizeof plain && strcmp(text, plain) != 0;
-    return has_plain ? add_text(to, plain) : ERR_OK;
-}
-
-static enum err add_scalar(struct texts *to, const json_t *value)
-{
-    if (json_is_number(value)) {
-        return add_number(to, value);
-    }
-    if (json_dump_callback(value, add_piece, &to->all, JSON_ENCODE_ANY) != 0) {
-        return ERR_NOMEM;
-    }
-    return add_text(to, "");
+    return has_plain ? add_text(e, plain) : ERR_OK;
 }
 
 /* Adds the value's texts if it satisfies all parts; objects and arrays become alternatives. */
-static enum err write_value(struct writer *w, const struct node *node, const struct parts *list, const struct part *p,
-                            const struct limits *l, json_t *value, struct texts *to)
+static enum err write_value(struct writer *w, struct enumeration *e, const json_t *value)
 {
-    TRY(schema_spend(w, 8 + l->n_named + l->n_left_out));
-    bool is_structure = json_is_object(value) || json_is_array(value);
-    return !fits(w, l, value) ? ERR_OK
-           : is_structure     ? write_structure(w, node, list, p, value)
-                              : add_scalar(to, value);
+    TRY(schema_spend(w, 8 + e->n_named + e->n_left_out));
+    if (!fits(w, e, value)) {
+        return ERR_OK;
+    }
+    if (json_is_object(value) || json_is_array(value)) {
+        return write_structure(w, e, value);
+    }
+    if (json_is_number(value)) {
+        return add_number(e, value);
+    }
+    TRY_MEM(json_dump_callback(value, add_piece, &e->texts, JSON_ENCODE_ANY) == 0);
+    return add_text(e, "");
 }
 
 /* Joins the texts, each followed by a byte that no text contains. */
-static enum err join_texts(struct writer *w, const struct node *node, const struct texts *texts)
+static enum err join_texts(struct writer *w, const struct enumeration *e)
 {
-    struct regex_word *words = mem_zalloc_array(texts->n + 1, sizeof *words, MEM_REQUEST);
+    struct regex_word *words = mem_zalloc_array(e->n + 1, sizeof *words, MEM_REQUEST);
     TRY_MEM(words != NULL);
-    for (size_t i = 0, from = 0; i < texts->n; from = texts->ends[i++]) {
-        words[i] = (struct regex_word){texts->all.data + from, texts->ends[i] - from - 1};
+    for (size_t i = 0, from = 0; i < e->n; from = e->ends[i++]) {
+        words[i] = (struct regex_word){e->texts.data + from, e->ends[i] - from - 1};
     }
-    schema_put(w, node, grammar_lexeme(w->b, regex_words(w->s, words, texts->n)));
+    schema_put(w, e->node, grammar_lexeme(w->b, regex_words(w->s, words, e->n)));
     mem_free(words);
     return ERR_OK;
 }
 
-static enum err write_all_values(struct writer *w, const struct node *node, const struct parts *list,
-                                 const struct part *p, const struct limits *l)
+static enum err write_all_values(struct writer *w, struct enumeration *e)
 {
     enum { MAX_BYTES = 16 << 20 };
-    struct schema_values v = schema_values_of(p->schema);
+    struct schema_values v = schema_values_of(e->of->schema);
     size_t n = schema_n_values(&v);
-    struct texts texts = {
-        .ends = mem_zalloc_array(2 * n + 1, sizeof *texts.ends, MEM_REQUEST)}; /* a number has up to two */
-    enum err err = texts.ends != NULL ? ERR_OK : ERR_NOMEM;
-    buf_init(&texts.all, MAX_BYTES, MEM_REQUEST);
+    e->ends = mem_zalloc_array(2 * n + 1, sizeof *e->ends, MEM_REQUEST); /* a number has up to two */
+    enum err err = e->ends != NULL ? ERR_OK : ERR_NOMEM;
+    buf_init(&e->texts, MAX_BYTES, MEM_REQUEST);
     for (size_t i = 0; i < n && err == ERR_OK; i++) {
-        err = write_value(w, node, list, p, l, schema_value_at(&v, i), &texts);
+        err = write_value(w, e, schema_value_at(&v, i));
     }
     err = err == ERR_TOO_LARGE ? ERR_GRAMMAR_LIMIT : err;
-    err = err == ERR_OK ? join_texts(w, node, &texts) : err;
-    buf_fini(&texts.all);
-    mem_free(texts.ends);
+    err = err == ERR_OK ? join_texts(w, e) : err;
+    buf_fini(&e->texts);
+    mem_free(e->ends);
     return err;
 }
 
-/* Reads the limits that the parts set for the values of p. */
-static enum err read_limits(struct writer *w, const struct parts *list, const struct part *p, struct limits *l)
+/* Reads the limits that the parts set for the values. */
+static enum err read_limits(struct writer *w, struct enumeration *e)
 {
     bool is_free;
-    l->n_named = l->n_left_out = 0;
-    for (size_t i = 0; i < list->n; i++) {
-        const struct part *one = &list->at[i];
-        if (one != p && names_values(one)) {
-            l->named[l->n_named++] = one->schema;
+    for (size_t i = 0; i < e->list->n; i++) {
+        const struct part *one = &e->list->at[i];
+        if (one != e->of && names_values(one)) {
+            e->named[e->n_named++] = one->schema;
         }
         if (schema_is_plain_not(one)) {
-            l->left_out[l->n_left_out++] = schema_member(one, "not");
+            e->left_out[e->n_left_out++] = schema_member(one, "not");
         }
     }
-    TRY(string_limits(w, list, true, &l->strings, &is_free));
-    l->strings = is_free ? REGEX_ALL : l->strings;
-    return schema_read_numbers(w, list, &l->numbers);
+    TRY(string_limits(w, e->list, true, &e->strings, &is_free));
+    e->strings = is_free ? REGEX_ALL : e->strings;
+    return schema_read_numbers(w, e->list, &e->numbers);
 }
 
 enum err schema_write_values(struct writer *w, const struct node *node, const struct parts *list, unsigned types,
                              bool *is_there)
 {
-    struct limits l;
+    struct enumeration e;
     const struct part *p = NULL;
     for (size_t i = 0; i < list->n && p == NULL; i++) {
         const json_t *values = schema_keyword(w, &list->at[i], "enum");
@@ -433,7 +409,11 @@ enum err schema_write_values(struct writer *w, const struct node *node, const st
     if (lark_part(w, list) != NULL) {
         return schema_refuse(w, lark_part(w, list)->path, "x-lark", "expected no enum and no const beside it");
     }
-    l.types = types;
-    TRY(read_limits(w, list, p, &l));
-    return write_all_values(w, node, list, p, &l);
+    e.node = node;
+    e.list = list;
+    e.of = p;
+    e.types = types;
+    e.n_named = e.n_left_out = e.n = 0;
+    TRY(read_limits(w, &e));
+    return write_all_values(w, &e);
 }

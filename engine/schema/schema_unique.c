@@ -70,26 +70,21 @@ static void add_integers(struct few *f, const json_t *schema)
 /* Checks whether all of its types have few values. */
 static bool has_few_types(const json_t *schema)
 {
-    static const char *const many[] = {"object", "array", "string", "number"};
-    const json_t *type = json_object_get(schema, "type");
-    bool few = type != NULL;
-    for (size_t i = 0; i < ARRAY_LEN(many); i++) {
-        few = few && !schema_has_type(type, many[i]);
-    }
-    return few;
+    enum { MANY = SCHEMA_OBJECT | SCHEMA_ARRAY | SCHEMA_STRING | SCHEMA_FRACTION };
+    return (schema_types_of(json_object_get(schema, "type")) & MANY) == 0;
 }
 
 static void add_types(struct few *f, const json_t *schema)
 {
-    const json_t *type = json_object_get(schema, "type");
-    if (schema_has_type(type, "boolean")) {
+    unsigned types = schema_types_of(json_object_get(schema, "type"));
+    if ((types & SCHEMA_BOOLEAN) != 0) {
         add_value(f, json_true());
         add_value(f, json_false());
     }
-    if (schema_has_type(type, "null") || json_is_true(json_object_get(schema, "nullable"))) {
+    if ((types & SCHEMA_NULL) != 0 || json_is_true(json_object_get(schema, "nullable"))) {
         add_value(f, json_null());
     }
-    if (schema_has_type(type, "integer")) {
+    if ((types & SCHEMA_INTEGER) != 0) {
         add_integers(f, schema);
     }
 }

@@ -2,6 +2,7 @@
 
 #include "engine/base/buf.h"
 #include "engine/base/compiler.h"
+#include "engine/base/json_read.h"
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
 #include "engine/schema/schema_decimal.h"
@@ -136,6 +137,52 @@ char *schema_key_of(const json_t *value)
     mem_free(w.levels);
     mem_free(w.members);
     return key;
+}
+
+enum schema_type schema_type_of(const json_t *value)
+{
+    struct schema_decimal number;
+    switch (json_typeof(value)) {
+    case JSON_OBJECT:
+        return SCHEMA_OBJECT;
+    case JSON_ARRAY:
+        return SCHEMA_ARRAY;
+    case JSON_STRING:
+        return SCHEMA_STRING;
+    case JSON_TRUE:
+    case JSON_FALSE:
+        return SCHEMA_BOOLEAN;
+    case JSON_NULL:
+        return SCHEMA_NULL;
+    default:
+        return schema_decimal_of(value, &number) && schema_decimal_is_whole(&number) ? SCHEMA_INTEGER : SCHEMA_FRACTION;
+    }
+}
+
+unsigned schema_types_named(const json_t *name)
+{
+    static const struct {
+        const char *name;
+        unsigned types;
+    } rows[] = {{"object", SCHEMA_OBJECT},   {"array", SCHEMA_ARRAY},
+                {"string", SCHEMA_STRING},   {"number", SCHEMA_INTEGER | SCHEMA_FRACTION},
+                {"integer", SCHEMA_INTEGER}, {"boolean", SCHEMA_BOOLEAN},
+                {"null", SCHEMA_NULL}};
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        if (json_read_is(name, rows[i].name)) {
+            return rows[i].types;
+        }
+    }
+    return 0;
+}
+
+unsigned schema_types_of(const json_t *type)
+{
+    unsigned types = type == NULL ? SCHEMA_ALL_TYPES : schema_types_named(type);
+    for (size_t i = 0; i < json_array_size(type); i++) {
+        types |= schema_types_named(json_array_get(type, i));
+    }
+    return types;
 }
 
 bool schema_is_same(const json_t *a, const json_t *b, bool *has_failed)

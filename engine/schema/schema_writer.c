@@ -42,6 +42,16 @@ enum err schema_count(struct writer *w, const struct part *p, const char *keywor
     return ERR_OK;
 }
 
+enum err schema_narrow(struct writer *w, const struct part *p, const char *min, const char *max,
+                       struct schema_counts *c)
+{
+    uint32_t least, most;
+    TRY(schema_count(w, p, min, 0, &least));
+    TRY(schema_count(w, p, max, REGEX_UNBOUNDED, &most));
+    *c = (struct schema_counts){MAX_OF(c->min, least), MIN_OF(c->max, most)};
+    return ERR_OK;
+}
+
 /* --- pieces ----------------------------------------------------------------------------------------------------------- */
 
 symbol_id schema_opening(struct writer *w, const char *bracket)
@@ -161,22 +171,19 @@ static bool reserve_made(struct writer *w)
     return table_reserve(&w->made_table, w->n_made + 1, hash_made, w, MEM_REQUEST) == ERR_OK;
 }
 
-const json_t *schema_keep(struct writer *w, const json_t *of, enum schema_form what, json_t *schema)
+enum err schema_keep(struct writer *w, const json_t *of, enum schema_form what, json_t *schema, const json_t **out)
 {
     enum { MOST = 16384 };
-    w->has_failed |= schema == NULL;
-    if (schema == NULL || w->n_made == MOST) {
+    *out = NULL;
+    w->has_failed |= schema == NULL || (w->n_made < MOST && !reserve_made(w));
+    if (w->has_failed || w->n_made == MOST) {
         json_decref(schema);
-        return NULL;
-    }
-    if (!reserve_made(w)) {
-        json_decref(schema);
-        w->has_failed = true;
-        return NULL;
+        return w->has_failed ? ERR_NOMEM : ERR_GRAMMAR_LIMIT;
     }
     table_add(&w->made_table, hash_form(of, (int)what), (uint32_t)w->n_made);
     w->made[w->n_made++] = (struct made){of, (int)what, schema};
-    return schema;
+    *out = schema;
+    return ERR_OK;
 }
 
 bool schema_was_derived(const struct writer *w, const json_t *schema)
@@ -189,8 +196,6 @@ bool schema_was_derived(const struct writer *w, const json_t *schema)
     }
     return is;
 }
-
-enum err schema_not_kept(const struct writer *w) { return w->has_failed ? ERR_NOMEM : ERR_GRAMMAR_LIMIT; }
 
 /* --- the writer ------------------------------------------------------------------------------------------------------- */
 
