@@ -1,6 +1,7 @@
 /* A short list with linear search: a search takes less than a microsecond and saves milliseconds. */
 #include "engine/grammar/grammar_cache.h"
 
+#include "engine/base/hash.h"
 #include "engine/grammar/grammar_internal.h"
 
 #include <stdint.h>
@@ -12,8 +13,8 @@ enum { LARGE_PART = 4 };
 enum { BUDGET_PART = 8 }; /* all can use this part of the requests' memory limit */
 
 struct entry {
-    uint64_t hash;
-    char *key; /* NULL: free */
+    uint64_t hash; /* of the key; saves comparisons */
+    char *key;     /* NULL: free */
     size_t n;
     struct grammar *g;
     size_t n_bytes; /* as of its last use, including its key */
@@ -76,16 +77,6 @@ void grammar_cache_free(struct grammar_cache **cache)
     *cache = NULL;
 }
 
-/* FNV-1a; only saves comparisons, because keys are also compared in full. */
-static uint64_t hash_of(const char *key, size_t n)
-{
-    uint64_t h = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < n; i++) {
-        h = (h ^ (unsigned char)key[i]) * 0x100000001b3u;
-    }
-    return h;
-}
-
 static struct entry *find(const struct grammar_cache *c, uint64_t hash, const char *key, size_t n)
 {
     for (size_t i = 0; i < c->max_entries; i++) {
@@ -129,7 +120,7 @@ struct grammar *grammar_cache_get(struct grammar_cache *c, const char *key, size
 {
     struct grammar *found = NULL;
     size_t n_bytes;
-    uint64_t hash = hash_of(key, n);
+    uint64_t hash = hash64(key, n, 0);
     pthread_mutex_lock(&c->lock);
     struct entry *e = find(c, hash, key, n);
     if (e != NULL && is_fit(e->g, most_bytes(c) / LARGE_PART, &n_bytes)) {
@@ -149,7 +140,7 @@ void grammar_cache_put(struct grammar_cache *c, const char *key, size_t n, struc
     struct mem_account *before = mem_account_begin_other(g->account);
     char *copy = mem_dup(key, n, MEM_GRAMMAR);
     mem_account_end_other(before);
-    uint64_t hash = hash_of(key, n);
+    uint64_t hash = hash64(key, n, 0);
     bool is_good = copy != NULL && is_fit(g, most_bytes(c) / LARGE_PART, &n_bytes);
     pthread_mutex_lock(&c->lock);
     c->stats.n_made++;
