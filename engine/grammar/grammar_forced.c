@@ -22,7 +22,7 @@ static enum err only_byte(struct grammar_matcher *m, unsigned char *byte, int *n
     *n = 0;
     for (int c = 0; c < l->n_classes && *n < 2; c++) {
         uint32_t next;
-        TRY(lexer_step(l, m->at.state, l->byte_of[c], &next));
+        TRY(lexer_step(l, m->now.at.state, l->byte_of[c], &next));
         if (next != LEXER_DEAD) {
             ++*n;
             only = c;
@@ -40,9 +40,9 @@ static enum err only_byte(struct grammar_matcher *m, unsigned char *byte, int *n
 /* Counts the allowed special tokens and the end: *n of them, 2 for more or for an end; *id: the only one. */
 static void only_token(const struct grammar_matcher *m, int32_t *id, int *n)
 {
-    const struct matcher_column *c = &m->columns[m->bases[m->at.base].column];
+    const struct matcher_column *c = &m->columns[m->bases[m->now.at.base].column];
     *n = grammar_matcher_may_end(m) ? 2 : 0;
-    for (uint32_t i = c->first; m->has_column && c->has_tokens && i < c->first + c->n && *n < 2; i++) {
+    for (uint32_t i = c->first; m->now.has_column && c->has_tokens && i < c->first + c->n && *n < 2; i++) {
         uint32_t symbol = m->g->slots[m->items[i].slot];
         int32_t found = (int32_t)SYMBOL_NUMBER(symbol);
         if (SYMBOL_KIND(symbol) == SYMBOL_TOKEN && matcher_waits(m, &m->items[i]) && (*n == 0 || found != *id)) {
@@ -154,13 +154,13 @@ static enum err guess(struct grammar_matcher *m, int32_t *ids, int32_t max, int3
 
 enum err grammar_matcher_forced(struct grammar_matcher *m, int32_t *ids, int32_t max, int32_t *n)
 {
-    struct matcher_mark before = matcher_mark(m);
+    const struct matcher_state before = m->now;
     *n = 0;
     pthread_mutex_lock(&m->g->lock);
     m->work = 0;
     enum err err = guess(m, ids, max, n);
     pthread_mutex_unlock(&m->g->lock);
-    matcher_restore(m, &before);
+    m->now = before;
     *n = err == ERR_OK ? *n : 0;
     return err;
 }

@@ -104,10 +104,10 @@ static void keep_walk(struct grammar_vocab *v, struct vocab_walk *w)
     *w = old;
 }
 
-/* Copies a cached walk: its bits to `bits`, its nodes for the caller to free. *found: it was cached. */
-static enum err find_walk(struct grammar_vocab *v, struct regex_hash key, size_t n_words, uint64_t *bits,
-                          struct vocab_walk *out, bool *found)
+/* Copies the cached walk of out->key: its bits to `bits`, its nodes for the caller to free. *found: it was cached. */
+static enum err find_walk(struct grammar_vocab *v, size_t n_words, uint64_t *bits, struct vocab_walk *out, bool *found)
 {
+    const struct regex_hash key = out->key;
     enum err err = ERR_OK;
     *found = false;
     pthread_mutex_lock(&v->lock);
@@ -138,9 +138,8 @@ static enum err walk_state(struct grammar_matcher *m, uint32_t state, uint64_t *
     struct grammar_vocab *v = m->v;
     size_t n_words = ((size_t)v->n_vocab + 63) / 64;
     bool found;
-    struct regex_hash key = m->g->lexer.states[state].near;
-    *out = (struct vocab_walk){.key = key};
-    TRY(find_walk(v, key, n_words, bits, out, &found));
+    *out = (struct vocab_walk){.key = m->g->lexer.states[state].near};
+    TRY(find_walk(v, n_words, bits, out, &found));
     if (found) {
         return ERR_OK;
     }
@@ -223,7 +222,7 @@ static enum err state_at(struct grammar_matcher *m, const struct vocab_trie *t, 
         --*n;
     }
     uint32_t depth = *n > 0 ? t->nodes[m->path[*n - 1].node].depth : 0;
-    *state = *n > 0 ? m->path[*n - 1].state : m->at.state;
+    *state = *n > 0 ? m->path[*n - 1].state : m->now.at.state;
     for (; depth < t->nodes[node].depth; depth++) {
         TRY(lexer_step(&m->g->lexer, *state, (unsigned char)bytes[depth], state));
     }
@@ -235,11 +234,11 @@ static enum err walk(struct grammar_matcher *m, uint64_t *bits)
 {
     struct vocab_walk own;
     uint32_t n_path = 0;
-    enum err err = walk_state(m, m->at.state, bits, &own);
+    enum err err = walk_state(m, m->now.at.state, bits, &own);
     const struct vocab_trie *t = &m->v->tries[own.trie];
     err = err == ERR_OK ? matcher_spend(m, own.n_visited) : err; /* counted whether cached or not */
     for (uint32_t i = 0; i < own.n_nodes && err == ERR_OK; i++) {
-        struct matcher_place at = m->at, from;
+        struct matcher_place at = m->now.at, from;
         err = state_at(m, t, own.nodes[i], &n_path, &at.state);
         err = err == ERR_OK ? begin(m, at, false, &from) : err;
         err = err == ERR_OK ? walk_below(m, t, own.nodes[i], from, bits) : err;
@@ -253,8 +252,8 @@ static enum err walk(struct grammar_matcher *m, uint64_t *bits)
 /* Allows the special tokens that the rules wait for, and the end. */
 static void allow_tokens(const struct grammar_matcher *m, uint64_t *bits)
 {
-    const struct matcher_column *c = &m->columns[m->bases[m->at.base].column];
-    for (uint32_t i = c->first; m->has_column && c->has_tokens && i < c->first + c->n; i++) {
+    const struct matcher_column *c = &m->columns[m->bases[m->now.at.base].column];
+    for (uint32_t i = c->first; m->now.has_column && c->has_tokens && i < c->first + c->n; i++) {
         uint32_t symbol = m->g->slots[m->items[i].slot], id = SYMBOL_NUMBER(symbol);
         if (SYMBOL_KIND(symbol) == SYMBOL_TOKEN && matcher_waits(m, &m->items[i]) && id < (uint32_t)m->v->n_vocab) {
             bits[id / 64] |= (uint64_t)1 << id % 64;
@@ -284,12 +283,12 @@ enum err grammar_matcher_mask(struct grammar_matcher *m, uint64_t *bits)
 {
     size_t n_words = ((size_t)m->v->n_vocab + 63) / 64;
     TRY(make_scratch(m));
-    struct matcher_mark before = matcher_mark(m);
+    const struct matcher_state before = m->now;
     pthread_mutex_lock(&m->g->lock);
     m->round++;
     m->work = 0;
     enum err err = walk(m, bits);
-    matcher_restore(m, &before);
+    m->now = before;
     pthread_mutex_unlock(&m->g->lock);
     TRY(err);
     allow_tokens(m, bits);

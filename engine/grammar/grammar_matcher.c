@@ -66,14 +66,14 @@ static void note_items(struct grammar_matcher *m, const struct matcher_column *c
 /* Checks whether the item is in the newest column. */
 static bool has_item(struct grammar_matcher *m, uint32_t slot, uint32_t origin, uint32_t count)
 {
-    const struct matcher_column *c = &m->columns[m->n_columns - 1];
+    const struct matcher_column *c = &m->columns[m->now.n_columns - 1];
     if (c->n > FEW_ITEMS) {
         note_items(m, c);
     }
     if (c->n > FEW_ITEMS && m->n_seen > 0) {
         return place_of(m, slot, origin, count)->stamp == m->stamp;
     }
-    for (uint32_t i = c->first; i < m->n_items; i++) {
+    for (uint32_t i = c->first; i < m->now.n_items; i++) {
         if (is_item(&m->items[i], slot, origin, count)) {
             return true;
         }
@@ -83,12 +83,12 @@ static bool has_item(struct grammar_matcher *m, uint32_t slot, uint32_t origin, 
 
 static enum err push_item(struct grammar_matcher *m, uint32_t slot, uint32_t origin, uint32_t count)
 {
-    struct matcher_column *c = &m->columns[m->n_columns - 1];
-    if (m->n_items >= MAX_ITEMS || c->n >= MAX_COLUMN_ITEMS) {
+    struct matcher_column *c = &m->columns[m->now.n_columns - 1];
+    if (m->now.n_items >= MAX_ITEMS || c->n >= MAX_COLUMN_ITEMS) {
         return ERR_GRAMMAR_LIMIT;
     }
-    TRY_MEM(grammar_reserve((void **)&m->items, m->n_items, 1, &m->cap_items, sizeof *m->items, MEM_REQUEST));
-    m->items[m->n_items++] = (struct matcher_item){slot, origin, count};
+    TRY_MEM(grammar_reserve((void **)&m->items, m->now.n_items, 1, &m->cap_items, sizeof *m->items, MEM_REQUEST));
+    m->items[m->now.n_items++] = (struct matcher_item){slot, origin, count};
     c->n++;
     return matcher_spend(m, 1);
 }
@@ -129,6 +129,27 @@ static enum err advance(struct grammar_matcher *m, struct matcher_item item)
     return add_item(m, item.slot, item.origin, count);
 }
 
+/* Advances the items of a column that wait for the symbol; *found: set if there are any. */
+static enum err advance_all(struct grammar_matcher *m, uint32_t column, uint32_t symbol, bool *found)
+{
+    const struct matcher_column from = m->columns[column];
+    for (uint32_t i = from.first; i < from.first + from.n; i++) {
+        if (m->g->slots[m->items[i].slot] == symbol && matcher_waits(m, &m->items[i])) {
+            TRY(advance(m, m->items[i]));
+            *found = true;
+        }
+    }
+    return ERR_OK;
+}
+
+/* Appends a lexeme to the newest base: it began in a column, and `left` is its rest. */
+static enum err push_scan(struct grammar_matcher *m, uint32_t column, uint32_t lexeme, regex_id left)
+{
+    TRY_MEM(grammar_reserve((void **)&m->scans, m->now.n_scans, 1, &m->cap_scans, sizeof *m->scans, MEM_REQUEST));
+    m->scans[m->now.n_scans++] = (struct matcher_scan){column, lexeme, left};
+    return ERR_OK;
+}
+
 /* Begins a lexeme in this column, once. */
 static enum err add_scan(struct grammar_matcher *m, uint32_t lexeme)
 {
@@ -136,35 +157,28 @@ static enum err add_scan(struct grammar_matcher *m, uint32_t lexeme)
         return ERR_OK;
     }
     m->begun[lexeme] = m->stamp;
-    TRY_MEM(grammar_reserve((void **)&m->scans, m->n_scans, 1, &m->cap_scans, sizeof *m->scans, MEM_REQUEST));
-    m->scans[m->n_scans++] = (struct matcher_scan){m->n_columns - 1, lexeme, m->g->lexemes[lexeme]};
-    return ERR_OK;
+    return push_scan(m, m->now.n_columns - 1, lexeme, m->g->lexemes[lexeme]);
 }
 
 /* Advances the items that waited for the rule in the column where it began. */
 static enum err complete(struct grammar_matcher *m, uint32_t rule, uint32_t origin)
 {
-    uint32_t here = m->n_columns - 1;
+    uint32_t here = m->now.n_columns - 1;
+    bool is_found;
     if (rule == m->g->start) {
         m->columns[here].may_end = true; /* it begins only in the first column */
     }
     if (origin == here) {
         return ERR_OK; /* the rule is nullable: items that wait for it have already advanced */
     }
-    const struct matcher_column from = m->columns[origin];
-    TRY(matcher_spend(m, 1 + from.n / 4)); /* each check is cheap */
-    for (uint32_t i = from.first; i < from.first + from.n; i++) {
-        if (m->g->slots[m->items[i].slot] == (SYMBOL_RULE | rule) && matcher_waits(m, &m->items[i])) {
-            TRY(advance(m, m->items[i]));
-        }
-    }
-    return ERR_OK;
+    TRY(matcher_spend(m, 1 + m->columns[origin].n / 4)); /* each check is cheap */
+    return advance_all(m, origin, SYMBOL_RULE | rule, &is_found);
 }
 
 static enum err predict(struct grammar_matcher *m, uint32_t rule)
 {
     const struct grammar_rule *r = &m->g->rules[rule];
-    uint32_t here = m->n_columns - 1;
+    uint32_t here = m->now.n_columns - 1;
     if (r->is_set) {
         return add_members(m, r, here, SETS_NONE);
     }
@@ -216,7 +230,7 @@ static enum err expand(struct grammar_matcher *m, struct matcher_item item)
         }
         break;
     default:
-        m->columns[m->n_columns - 1].has_tokens = true;
+        m->columns[m->now.n_columns - 1].has_tokens = true;
         break;
     }
     return is_nullable && !g->rules[rule].is_repeat ? advance(m, item) : ERR_OK; /* a repeat has no empty iterations */
@@ -224,8 +238,8 @@ static enum err expand(struct grammar_matcher *m, struct matcher_item item)
 
 static enum err close_column(struct grammar_matcher *m)
 {
-    uint32_t first = m->columns[m->n_columns - 1].first;
-    for (uint32_t i = first; i < m->n_items; i++) {
+    uint32_t first = m->columns[m->now.n_columns - 1].first;
+    for (uint32_t i = first; i < m->now.n_items; i++) {
         TRY(expand(m, m->items[i]));
     }
     return ERR_OK;
@@ -246,26 +260,27 @@ static void new_stamp(struct grammar_matcher *m)
 
 static enum err open_column(struct grammar_matcher *m)
 {
-    TRY_MEM(grammar_reserve((void **)&m->columns, m->n_columns, 1, &m->cap_columns, sizeof *m->columns, MEM_REQUEST) &&
-            grammar_reserve((void **)&m->bases, m->n_bases, 1, &m->cap_bases, sizeof *m->bases, MEM_REQUEST));
+    TRY_MEM(
+        grammar_reserve((void **)&m->columns, m->now.n_columns, 1, &m->cap_columns, sizeof *m->columns, MEM_REQUEST) &&
+        grammar_reserve((void **)&m->bases, m->now.n_bases, 1, &m->cap_bases, sizeof *m->bases, MEM_REQUEST));
     new_stamp(m);
-    m->columns[m->n_columns++] = (struct matcher_column){.first = m->n_items};
-    m->bases[m->n_bases++] = (struct matcher_base){.first = m->n_scans, .column = m->n_columns - 1};
+    m->columns[m->now.n_columns++] = (struct matcher_column){.first = m->now.n_items};
+    m->bases[m->now.n_bases++] = (struct matcher_base){.first = m->now.n_scans, .column = m->now.n_columns - 1};
     return ERR_OK;
 }
 
 /* Builds the lexer state of the newest base's scans. */
 static enum err close_base(struct grammar_matcher *m, struct matcher_place *out)
 {
-    struct matcher_base *b = &m->bases[m->n_bases - 1];
-    b->n = m->n_scans - b->first;
+    struct matcher_base *b = &m->bases[m->now.n_bases - 1];
+    b->n = m->now.n_scans - b->first;
     struct lexer_part small[64], *parts = small;
     parts = b->n <= ARRAY_LEN(small) ? small : mem_zalloc_array(b->n, sizeof *parts, MEM_REQUEST);
     TRY_MEM(parts != NULL);
     for (uint32_t i = 0; i < b->n; i++) {
         parts[i] = (struct lexer_part){i, m->scans[b->first + i].left};
     }
-    out->base = m->n_bases - 1;
+    out->base = m->now.n_bases - 1;
     enum err err = lexer_state_of(&m->g->lexer, parts, b->n, &out->state);
     if (parts != small) {
         mem_free(parts);
@@ -276,24 +291,19 @@ static enum err close_base(struct grammar_matcher *m, struct matcher_place *out)
 enum err matcher_begin_column(struct grammar_matcher *m, struct matcher_place at, bool keeps, struct matcher_place *out)
 {
     const struct lexer *l = &m->g->lexer;
+    bool is_found;
     TRY(open_column(m));
     const struct matcher_base from = m->bases[at.base];
     TRY(matcher_spend(m, l->states[at.state].n));
     for (uint32_t i = 0; i < l->states[at.state].n; i++) {
         const struct lexer_part part = l->parts[l->states[at.state].first + i];
-        struct matcher_scan scan = m->scans[from.first + part.index];
+        const struct matcher_scan scan = m->scans[from.first + part.index];
         if (regex_is_nullable(l->set, part.left)) {
-            const struct matcher_column column = m->columns[scan.column];
-            TRY(matcher_spend(m, 1 + column.n / 4));
-            for (uint32_t k = column.first; k < column.first + column.n; k++) {
-                if (m->g->slots[m->items[k].slot] == (SYMBOL_LEXEME | scan.lexeme) && matcher_waits(m, &m->items[k])) {
-                    TRY(advance(m, m->items[k]));
-                }
-            }
+            TRY(matcher_spend(m, 1 + m->columns[scan.column].n / 4));
+            TRY(advance_all(m, scan.column, SYMBOL_LEXEME | scan.lexeme, &is_found));
         }
         if (keeps && part.left != REGEX_EMPTY) { /* lexemes that continue */
-            TRY_MEM(grammar_reserve((void **)&m->scans, m->n_scans, 1, &m->cap_scans, sizeof *m->scans, MEM_REQUEST));
-            m->scans[m->n_scans++] = (struct matcher_scan){scan.column, scan.lexeme, part.left};
+            TRY(push_scan(m, scan.column, scan.lexeme, part.left));
         }
     }
     TRY(close_column(m));
@@ -307,8 +317,8 @@ static enum err start(struct grammar_matcher *m)
     TRY(open_column(m));
     TRY(predict(m, m->g->start));
     TRY(close_column(m));
-    m->has_column = true;
-    return close_base(m, &m->at);
+    m->now.has_column = true;
+    return close_base(m, &m->now.at);
 }
 
 enum err grammar_matcher_new(struct grammar *g, struct grammar_vocab *v, struct grammar_matcher **out)
@@ -348,37 +358,17 @@ void grammar_matcher_free(struct grammar_matcher **matcher)
     *matcher = NULL;
 }
 
-struct matcher_mark matcher_mark(const struct grammar_matcher *m)
-{
-    return (struct matcher_mark){.at = m->at,
-                                 .has_column = m->has_column,
-                                 .n_items = m->n_items,
-                                 .n_columns = m->n_columns,
-                                 .n_scans = m->n_scans,
-                                 .n_bases = m->n_bases};
-}
-
-void matcher_restore(struct grammar_matcher *m, const struct matcher_mark *to)
-{
-    m->at = to->at;
-    m->has_column = to->has_column;
-    m->n_items = to->n_items;
-    m->n_columns = to->n_columns;
-    m->n_scans = to->n_scans;
-    m->n_bases = to->n_bases;
-}
-
 enum err matcher_take_byte(struct grammar_matcher *m, unsigned char byte, bool *taken)
 {
     uint32_t state;
-    TRY(lexer_step(&m->g->lexer, m->at.state, byte, &state));
+    TRY(lexer_step(&m->g->lexer, m->now.at.state, byte, &state));
     *taken = state != LEXER_DEAD;
-    m->has_column = false;
+    m->now.has_column = false;
     if (*taken) {
-        m->at.state = state;
+        m->now.at.state = state;
         if (m->g->lexer.states[state].accepts) {
-            m->has_column = true;
-            return matcher_begin_column(m, m->at, true, &m->at);
+            m->now.has_column = true;
+            return matcher_begin_column(m, m->now.at, true, &m->now.at);
         }
     }
     return ERR_OK;
@@ -387,35 +377,30 @@ enum err matcher_take_byte(struct grammar_matcher *m, unsigned char byte, bool *
 enum err matcher_take_token(struct grammar_matcher *m, int32_t id, bool *taken)
 {
     *taken = false;
-    if (!m->has_column || !m->columns[m->bases[m->at.base].column].has_tokens) {
+    if (!m->now.has_column || !m->columns[m->bases[m->now.at.base].column].has_tokens) {
         return ERR_OK;
     }
-    const struct matcher_column from = m->columns[m->bases[m->at.base].column];
+    uint32_t from = m->bases[m->now.at.base].column;
     TRY(open_column(m));
-    for (uint32_t i = from.first; i < from.first + from.n; i++) {
-        if (m->g->slots[m->items[i].slot] == (SYMBOL_TOKEN | (uint32_t)id) && matcher_waits(m, &m->items[i])) {
-            TRY(advance(m, m->items[i]));
-            *taken = true;
-        }
-    }
+    TRY(advance_all(m, from, SYMBOL_TOKEN | (uint32_t)id, taken));
     TRY(close_column(m));
-    return close_base(m, &m->at);
+    return close_base(m, &m->now.at);
 }
 
 static enum err take(struct grammar_matcher *m, int32_t id, bool *taken)
 {
     const struct grammar_vocab *v = m->v;
-    struct matcher_mark before = matcher_mark(m);
+    const struct matcher_state before = m->now;
     enum err err = matcher_take_token(m, id, taken);
     if (err == ERR_OK && !*taken && v->is_end[id] == 0) {
-        matcher_restore(m, &before);
+        m->now = before;
         *taken = true;
         for (uint32_t i = v->starts[id]; i < v->starts[id + 1] && *taken && err == ERR_OK; i++) {
             err = matcher_take_byte(m, (unsigned char)v->bytes[i], taken);
         }
     }
     if (err != ERR_OK || !*taken) {
-        matcher_restore(m, &before);
+        m->now = before;
         return err;
     }
     m->marks[m->n_marks++ % GRAMMAR_MAX_ROLLBACK] = before;
@@ -429,7 +414,7 @@ enum err grammar_matcher_accept(struct grammar_matcher *m, int32_t id, bool *tak
         return ERR_OK;
     }
     if (m->v->is_end[id] == 1 && grammar_matcher_may_end(m)) {
-        m->marks[m->n_marks++ % GRAMMAR_MAX_ROLLBACK] = matcher_mark(m);
+        m->marks[m->n_marks++ % GRAMMAR_MAX_ROLLBACK] = m->now;
         *taken = true;
         return ERR_OK;
     }
@@ -443,17 +428,17 @@ enum err grammar_matcher_accept(struct grammar_matcher *m, int32_t id, bool *tak
 void grammar_matcher_rollback(struct grammar_matcher *m, int n)
 {
     for (; n > 0 && m->n_marks > 0; n--) {
-        matcher_restore(m, &m->marks[--m->n_marks % GRAMMAR_MAX_ROLLBACK]);
+        m->now = m->marks[--m->n_marks % GRAMMAR_MAX_ROLLBACK];
     }
 }
 
 bool grammar_matcher_may_end(const struct grammar_matcher *m)
 {
-    return m->has_column && m->columns[m->bases[m->at.base].column].may_end;
+    return m->now.has_column && m->columns[m->bases[m->now.at.base].column].may_end;
 }
 
 bool grammar_matcher_must_end(const struct grammar_matcher *m)
 {
-    const struct matcher_base *b = &m->bases[m->at.base];
+    const struct matcher_base *b = &m->bases[m->now.at.base];
     return grammar_matcher_may_end(m) && b->n == 0 && !m->columns[b->column].has_tokens;
 }

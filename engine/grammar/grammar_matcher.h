@@ -31,8 +31,8 @@ struct matcher_place {
     uint32_t state, base;
 };
 
-/* The state that a rollback restores. */
-struct matcher_mark {
+/* What a token changes and a rollback restores. */
+struct matcher_state {
     struct matcher_place at;
     bool has_column; /* the base's column is of this position, not of an earlier one */
     uint32_t n_items, n_columns, n_scans, n_bases;
@@ -75,14 +75,13 @@ struct matcher_sets {
 struct grammar_matcher {
     struct grammar *g;
     struct grammar_vocab *v;
-    struct matcher_place at;
-    bool has_column;
+    struct matcher_state now;
     struct matcher_item *items;
     struct matcher_column *columns;
     struct matcher_scan *scans;
     struct matcher_base *bases;
-    uint32_t n_items, cap_items, n_columns, cap_columns, n_scans, cap_scans, n_bases, cap_bases;
-    struct matcher_mark marks[GRAMMAR_MAX_ROLLBACK]; /* before each token; a ring */
+    uint32_t cap_items, cap_columns, cap_scans, cap_bases;
+    struct matcher_state marks[GRAMMAR_MAX_ROLLBACK]; /* before each token; a ring */
     int n_marks;
     struct matcher_memo *memo; /* [MATCHER_MEMO] */
     uint32_t round;
@@ -105,8 +104,8 @@ bool matcher_waits(const struct grammar_matcher *m, const struct matcher_item *i
 MUST_CHECK enum err matcher_begin_column(struct grammar_matcher *m, struct matcher_place at, bool keeps,
                                          struct matcher_place *out);
 
-/* Take one byte, or a special token; *taken: it is allowed. If not, or after an error, the caller must restore the
- * matcher. */
+/* Take one byte, or a special token; *taken: it is allowed. If not, or after an error, the caller must restore
+ * m->now. */
 MUST_CHECK enum err matcher_take_byte(struct grammar_matcher *m, unsigned char byte, bool *taken);
 MUST_CHECK enum err matcher_take_token(struct grammar_matcher *m, int32_t id, bool *taken);
 
@@ -123,8 +122,5 @@ bool matcher_set_may_end(const struct grammar_matcher *m, const struct grammar_r
 /* Counts the work of a mask or a token, in visited items and nodes; ERR_GRAMMAR_LIMIT: too much. The result does not
  * depend on the content of caches. */
 MUST_CHECK enum err matcher_spend(struct grammar_matcher *m, uint64_t work);
-
-struct matcher_mark matcher_mark(const struct grammar_matcher *m);
-void matcher_restore(struct grammar_matcher *m, const struct matcher_mark *to);
 
 #endif
