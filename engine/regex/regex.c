@@ -43,17 +43,12 @@ bool regex_spend(struct regex_set *s, size_t work)
 
 bool regex_grow(struct regex_set *s, void **array, size_t n, size_t *cap, size_t size)
 {
-    if (n < *cap) {
-        return true;
-    }
-    size_t more = *cap != 0 ? 2 * *cap : 64;
-    void *p = mem_realloc(*array, more * size, MEM_GRAMMAR);
-    if (p == NULL) {
+    void *grown = mem_grow(*array, n, cap, size, MEM_GRAMMAR);
+    if (grown == NULL) {
         fail(s, ERR_NOMEM);
         return false;
     }
-    *array = p;
-    *cap = more;
+    *array = grown;
     return true;
 }
 

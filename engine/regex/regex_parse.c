@@ -34,13 +34,9 @@ enum err regex_reader_bad(struct regex_reader *r, size_t at, const char *what)
 static enum err put(struct parser *p, struct regex_tree_node node, uint32_t first)
 {
     struct regex_tree *t = &p->tree;
-    if (t->n == t->cap) {
-        size_t cap = 2 * t->cap + 32;
-        struct regex_tree_node *nodes = mem_realloc(t->nodes, cap * sizeof *nodes, MEM_REQUEST);
-        TRY_MEM(nodes != NULL);
-        t->nodes = nodes;
-        t->cap = cap;
-    }
+    struct regex_tree_node *nodes = mem_grow(t->nodes, t->n, &t->cap, sizeof *nodes, MEM_REQUEST);
+    TRY_MEM(nodes != NULL);
+    t->nodes = nodes;
     node.first = first;
     node.is_plain = node.kind != REGEX_T_BEGIN && node.kind != REGEX_T_END && node.kind != REGEX_T_EDGE &&
                     node.kind != REGEX_T_AHEAD;

@@ -71,13 +71,9 @@ enum { FEW_RANGES = 24 };
 
 enum err regex_ranges_add(struct regex_ranges *to, uint32_t first, uint32_t last)
 {
-    if (to->n == to->cap) {
-        size_t cap = to->cap == 0 ? 16 : 2 * to->cap;
-        struct regex_range *grown = mem_realloc(to->list, cap * sizeof *grown, MEM_REQUEST);
-        TRY_MEM(grown != NULL);
-        to->list = grown;
-        to->cap = cap;
-    }
+    struct regex_range *grown = mem_grow(to->list, to->n, &to->cap, sizeof *grown, MEM_REQUEST);
+    TRY_MEM(grown != NULL);
+    to->list = grown;
     to->list[to->n++] = (struct regex_range){first, last};
     return ERR_OK;
 }

@@ -36,15 +36,11 @@ static int by_bytes(const void *a, const void *b)
 
 static bool push_arc(struct tree *t, unsigned char byte, regex_id left)
 {
-    if (t->n_arcs == t->cap_arcs) {
-        size_t more = 2 * t->cap_arcs + 256;
-        void *p = mem_realloc(t->arcs, more * sizeof *t->arcs, MEM_REQUEST);
-        if (p == NULL) {
-            return false;
-        }
-        t->arcs = p;
-        t->cap_arcs = more;
+    struct arc *grown = mem_grow(t->arcs, t->n_arcs, &t->cap_arcs, sizeof *grown, MEM_REQUEST);
+    if (grown == NULL) {
+        return false;
     }
+    t->arcs = grown;
     t->arcs[t->n_arcs++] = (struct arc){byte, left};
     return true;
 }

@@ -44,19 +44,12 @@ static ALWAYS_INLINE bool is_seen(const void *key, uint32_t i)
 }
 
 /* Makes room for one more entry. */
-static bool reserve_seen(struct writer *w)
+static enum err reserve_seen(struct writer *w)
 {
-    enum { FIRST = 32 };
-    if (w->n_seen == w->cap_seen) {
-        size_t more = w->cap_seen != 0 ? 2 * w->cap_seen : FIRST;
-        struct seen *seen = mem_realloc(w->seen, more * sizeof *seen, MEM_REQUEST);
-        if (seen == NULL) {
-            return false;
-        }
-        w->seen = seen;
-        w->cap_seen = more;
-    }
-    return table_reserve(&w->seen_table, w->cap_seen, hash_seen, w, MEM_REQUEST) == ERR_OK;
+    struct seen *grown = mem_grow(w->seen, w->n_seen, &w->cap_seen, sizeof *grown, MEM_REQUEST);
+    TRY_MEM(grown != NULL);
+    w->seen = grown;
+    return table_reserve(&w->seen_table, w->cap_seen, hash_seen, w, MEM_REQUEST);
 }
 
 /* Returns the properties of the object's keys, valid until the next call; NULL: no memory. */
@@ -68,7 +61,7 @@ static const struct seen *see(struct writer *w, const json_t *schema)
     if (i != TABLE_NONE) {
         return &w->seen[i];
     }
-    if (!reserve_seen(w)) {
+    if (reserve_seen(w) != ERR_OK) {
         w->has_failed = true;
         return NULL;
     }

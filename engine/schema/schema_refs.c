@@ -6,6 +6,7 @@
 #include "engine/base/mem.h"
 #include "engine/schema/schema_keyword.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_DEPTH = 256, MAX_RESOURCES = 256, MAX_URI = 2048 };
@@ -135,7 +136,8 @@ static char *pointer_here(struct walk *w)
             buf_printf(&b, "/%zu", w->stack[i].at);
         }
     }
-    char *pointer = buf_ok(&b) == ERR_OK ? mem_dup(b.data != NULL ? b.data : "", b.len, MEM_REQUEST) : NULL;
+    size_t n;
+    char *pointer = buf_take(&b, &n);
     buf_fini(&b);
     check(w, pointer != NULL);
     return pointer;
@@ -156,25 +158,18 @@ static const struct resource *resource_at(const struct walk *w, const char *uri)
 static void find_target(const struct walk *w, size_t from, const char *ref, struct buf *b, const char **anchor)
 {
     char uri[MAX_URI], key[2 * MAX_URI];
-    size_t n = strcspn(ref, "#"), len;
+    size_t n = strcspn(ref, "#");
     const char *fragment = ref[n] == '#' ? ref + n + 1 : "", *pointer;
     *anchor = fragment[0] != '\0' && fragment[0] != '/' ? fragment : NULL;
     resolve(w->resources[from].uri, ref, n, uri);
     const struct resource *of = n == 0 ? &w->resources[from] : resource_at(w, uri);
     pointer = of != NULL ? of->pointer : NULL;
     if (*anchor != NULL && of != NULL) {
-        len = strlen(of->uri);
-        bool fits = len + strlen(fragment) + 2 <= sizeof key;
-        memcpy(key, of->uri, fits ? len : 0);
-        key[fits ? len : 0] = '#';
-        memcpy(key + len + 1, fragment, fits ? strlen(fragment) + 1 : 0);
+        bool fits = (size_t)snprintf(key, sizeof key, "%s#%s", of->uri, fragment) < sizeof key;
         pointer = fits ? json_string_value(json_object_get(w->names, key)) : NULL;
     }
     if (pointer != NULL) {
-        buf_putc(b, '#');
-        buf_puts(b, pointer);
-        buf_puts(b, *anchor == NULL ? fragment : "");
-        buf_putc(b, '\0');
+        buf_printf(b, "#%s%s", pointer, *anchor == NULL ? fragment : "");
     }
 }
 
@@ -193,10 +188,7 @@ static void add_name(struct walk *w, const char *uri, const char *name)
     char *pointer = pointer_here(w);
     struct buf key;
     buf_init(&key, 0, MEM_REQUEST);
-    buf_puts(&key, uri);
-    buf_putc(&key, '#');
-    buf_puts(&key, name);
-    buf_putc(&key, '\0');
+    buf_printf(&key, "%s#%s", uri, name);
     check(w, pointer != NULL && buf_ok(&key) == ERR_OK &&
                  json_object_set_new_nocheck(w->names, key.data, json_string_nocheck(pointer)) == 0);
     buf_fini(&key);
@@ -272,8 +264,8 @@ static char *plain_ref(struct walk *w, const char **keyword)
     bool is_dynamic =
         *keyword == all[1] && anchor != NULL && json_integer_value(json_object_get(w->dynamic, anchor)) > 1;
     bool is_unknown = is_dynamic || (*keyword == all[2] && (strcmp(ref, "#") != 0 || w->n_resources > 1));
-    check(w, b.len == 0 || buf_ok(&b) == ERR_OK);
-    char *text = b.len > 0 && !is_unknown && w->err == ERR_OK ? mem_dup(b.data, b.len - 1, MEM_REQUEST) : NULL;
+    check(w, buf_ok(&b) == ERR_OK);
+    char *text = b.len > 0 && !is_unknown && w->err == ERR_OK ? buf_take(&b, &n) : NULL;
     check(w, text != NULL || b.len == 0 || is_unknown);
     buf_fini(&b);
     return text;
@@ -281,10 +273,9 @@ static char *plain_ref(struct walk *w, const char **keyword)
 
 static void check_ref(struct walk *w)
 {
-    const struct frame *top = &w->stack[w->n - 1];
     const char *keyword = NULL;
     char *ref = plain_ref(w, &keyword);
-    w->resources[top->resource].is_broken |= keyword != NULL && ref == NULL;
+    w->resources[w->stack[w->n - 1].resource].is_broken |= keyword != NULL && ref == NULL;
     mem_free(ref);
 }
 

@@ -38,34 +38,30 @@ static int by_name(const void *a, const void *b)
     return order != 0 ? order : (x->n > y->n) - (x->n < y->n);
 }
 
-/* Makes room for n of `size` bytes; false: no memory. */
-static bool make_room(struct writing *w, void **array, size_t n, size_t *cap, size_t size)
-{
-    size_t more = MAX_OF(n, 2 * *cap + 16);
-    void *grown = n > *cap ? mem_realloc(*array, more * size, MEM_REQUEST) : *array;
-    if (grown == NULL) {
-        w->has_failed = true;
-        return false;
-    }
-    *array = grown;
-    *cap = n > *cap ? more : *cap;
-    return true;
-}
-
 static void push(struct writing *w, const json_t *v)
 {
     const char *name;
     json_t *value;
-    size_t first = w->n_members, size = json_object_size(v), n;
-    if (!make_room(w, (void **)&w->levels, w->n_levels + 1, &w->cap_levels, sizeof *w->levels) ||
-        !make_room(w, (void **)&w->members, first + size + 1, &w->cap_members, sizeof *w->members)) {
+    size_t first = w->n_members, n;
+    struct level *levels = mem_grow(w->levels, w->n_levels, &w->cap_levels, sizeof *levels, MEM_REQUEST);
+    w->has_failed = levels == NULL;
+    if (w->has_failed) {
         return;
     }
+    w->levels = levels;
     json_object_keylen_foreach((json_t *)(uintptr_t)v, name, n, value)
     {
+        struct member *members = mem_grow(w->members, w->n_members, &w->cap_members, sizeof *members, MEM_REQUEST);
+        w->has_failed = members == NULL;
+        if (w->has_failed) {
+            return;
+        }
+        w->members = members;
         w->members[w->n_members++] = (struct member){name, n, value};
     }
-    qsort(w->members + first, w->n_members - first, sizeof *w->members, by_name);
+    if (w->n_members > first) {
+        qsort(w->members + first, w->n_members - first, sizeof *w->members, by_name);
+    }
     w->levels[w->n_levels++] = (struct level){v, 0, first};
     buf_putc(&w->out, json_is_array(v) ? '[' : '{');
 }

@@ -157,25 +157,19 @@ bool schema_was_made(const struct writer *w, const json_t *of, enum schema_form 
 }
 
 /* Makes room for one more entry. */
-static bool reserve_made(struct writer *w)
+static enum err reserve_made(struct writer *w)
 {
-    if (w->n_made == w->cap_made) {
-        size_t more = 2 * w->cap_made + 16;
-        struct made *made = mem_realloc(w->made, more * sizeof *made, MEM_REQUEST);
-        if (made == NULL) {
-            return false;
-        }
-        w->made = made;
-        w->cap_made = more;
-    }
-    return table_reserve(&w->made_table, w->n_made + 1, hash_made, w, MEM_REQUEST) == ERR_OK;
+    struct made *grown = mem_grow(w->made, w->n_made, &w->cap_made, sizeof *grown, MEM_REQUEST);
+    TRY_MEM(grown != NULL);
+    w->made = grown;
+    return table_reserve(&w->made_table, w->n_made + 1, hash_made, w, MEM_REQUEST);
 }
 
 enum err schema_keep(struct writer *w, const json_t *of, enum schema_form what, json_t *schema, const json_t **out)
 {
     enum { MOST = 16384 };
     *out = NULL;
-    w->has_failed |= schema == NULL || (w->n_made < MOST && !reserve_made(w));
+    w->has_failed |= schema == NULL || (w->n_made < MOST && reserve_made(w) != ERR_OK);
     if (w->has_failed || w->n_made == MOST) {
         json_decref(schema);
         return w->has_failed ? ERR_NOMEM : ERR_GRAMMAR_LIMIT;
