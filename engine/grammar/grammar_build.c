@@ -33,13 +33,10 @@ static enum err new_builder(struct grammar_builder **out)
     if (b->g == NULL || pthread_mutex_init(&b->g->lock, NULL) != 0) {
         mem_free(b->g);
         b->g = NULL;
-    } else {
-        atomic_init(&b->g->refs, 1);
-    }
-    if (b->g == NULL) {
         grammar_builder_free(out);
         return ERR_NOMEM;
     }
+    atomic_init(&b->g->refs, 1);
     return ERR_OK;
 }
 
@@ -298,9 +295,10 @@ static bool set_has(const struct grammar *g, const struct regex_set *set, const 
         can_repeat = can_repeat || (can && (g->slot_is[i] & MEMBER_MAY_REPEAT) != 0);
     }
     bool has_between = r->min < 2 || has(g, set, g->slots[r->first + r->n], what);
-    return what == IS_NULLABLE
-               ? r->min == 0
-               : n_must == r->n_must && (n_can >= r->min || can_repeat) && r->min <= r->max && has_between;
+    if (what == IS_NULLABLE) {
+        return r->min == 0;
+    }
+    return n_must == r->n_must && (n_can >= r->min || can_repeat) && r->min <= r->max && has_between;
 }
 
 static bool rule_has(const struct grammar *g, const struct regex_set *set, const struct grammar_rule *r, int what)

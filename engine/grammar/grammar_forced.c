@@ -105,9 +105,8 @@ static bool says(const struct grammar_vocab *v, const struct forced_run *r, uint
 }
 
 /* Adds the tokens of a run: the tokenizer's, or the longest ones if the tokenizer's text begins differently (with a
- * space). */
-static enum err add_run(const struct grammar_vocab *v, const struct forced_run *r, int32_t *ids, int32_t max,
-                        int32_t *n, bool *is_whole)
+ * space). r->is_whole: stays true if all bytes are in tokens. */
+static enum err add_run(const struct grammar_vocab *v, struct forced_run *r, int32_t *ids, int32_t max, int32_t *n)
 {
     struct token_list list = {0};
     uint32_t at = 0, length;
@@ -129,21 +128,21 @@ static enum err add_run(const struct grammar_vocab *v, const struct forced_run *
         id = at < r->n ? longest(v, r, at, &length) : -1;
     }
     token_list_fini(&list);
-    *is_whole = r->is_whole && at == r->n;
+    r->is_whole = r->is_whole && at == r->n;
     return err;
 }
 
 static enum err guess(struct grammar_matcher *m, int32_t *ids, int32_t max, int32_t *n)
 {
     struct forced_run run;
-    for (bool is_whole; *n < max;) {
+    while (*n < max) {
         bool taken;
         int n_tokens;
         int32_t id;
         TRY(run_on(m, &run));
-        TRY(add_run(m->v, &run, ids, max, n, &is_whole));
+        TRY(add_run(m->v, &run, ids, max, n));
         only_token(m, &id, &n_tokens);
-        if (!is_whole || *n == max || n_tokens != 1) {
+        if (!run.is_whole || *n == max || n_tokens != 1) {
             return ERR_OK;
         }
         TRY(matcher_take_token(m, id, &taken));

@@ -159,8 +159,10 @@ bool grammar_read_character(struct regex_reader *r, const char *letters, const c
         *c = (unsigned char)values[letter - letters];
         return true;
     }
-    size_t n = e == 'x' ? 2 : e == 'u' ? 4 : e == 'U' ? 8 : 0;
-    return n > 0 && regex_reader_takes_hex(r, n, c) && *c <= 0x10FFFF && (*c < 0xD800 || *c > 0xDFFF);
+    static const char with_digits[] = "xuU"; /* 2, 4 and 8 of them */
+    letter = e == '\0' ? NULL : strchr(with_digits, e);
+    return letter != NULL && regex_reader_takes_hex(r, (size_t)2 << (letter - with_digits), c) && *c <= 0x10FFFF &&
+           (*c < 0xD800 || *c > 0xDFFF);
 }
 
 void grammar_text_place(const char *text, size_t at, size_t *line, size_t *column)

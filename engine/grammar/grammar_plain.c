@@ -168,9 +168,8 @@ static enum err get_reach(struct lexer *l, regex_id r, uint32_t wanted, struct p
         return ERR_OK;
     }
     if (i == TABLE_NONE) {
-        bool has_room =
-            grammar_reserve((void **)&l->reaches, l->n_reaches, 1, &l->cap_reaches, sizeof *l->reaches, MEM_GRAMMAR);
-        TRY(has_room ? ERR_OK : ERR_NOMEM);
+        TRY_MEM(
+            grammar_reserve((void **)&l->reaches, l->n_reaches, 1, &l->cap_reaches, sizeof *l->reaches, MEM_GRAMMAR));
         TRY(table_reserve(&l->reach_table, l->n_reaches + (size_t)1, hash_reach, l, MEM_GRAMMAR));
     }
     TRY(find_reach(l, r, wanted, out));

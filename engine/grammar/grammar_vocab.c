@@ -20,10 +20,9 @@ static int by_bytes(const void *a, const void *b)
 {
     const struct entry *x = a, *y = b;
     int order = memcmp(x->bytes, y->bytes, MIN_OF(x->n, y->n));
-    return order != 0 ? order : x->n != y->n ? (x->n > y->n) - (x->n < y->n) : (x->id > y->id) - (x->id < y->id);
+    order = order != 0 ? order : (x->n > y->n) - (x->n < y->n);
+    return order != 0 ? order : (x->id > y->id) - (x->id < y->id);
 }
-
-static uint32_t token_length(const struct grammar_vocab *v, int32_t id) { return v->starts[id + 1] - v->starts[id]; }
 
 /* Reads the bytes of all tokens, concatenated; tokens that are not text have none. */
 static enum err read_tokens(struct grammar_vocab *v, const struct tokenizer *t)
@@ -137,7 +136,7 @@ static enum err make_tries(struct grammar_vocab *v)
     uint32_t n = 0, n_ends = 0;
     for (int32_t id = 0; id < v->n_vocab && err == ERR_OK; id++) {
         if (v->is_end[id] == 0) {
-            entries[n++] = (struct entry){v->bytes + v->starts[id], token_length(v, id), id};
+            entries[n++] = (struct entry){v->bytes + v->starts[id], v->starts[id + 1] - v->starts[id], id};
         } else if (v->is_end[id] == 1) {
             v->ends[n_ends++] = id;
         }

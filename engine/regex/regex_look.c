@@ -21,6 +21,8 @@ struct rest {
     regex_id by[N_BEFORE];
 };
 
+static struct rest same_rest(regex_id r) { return (struct rest){{r, r, r, r, r}}; }
+
 /* The strings of a plain part by their last character; `some`: all but the empty one. */
 struct ends {
     regex_id word, other, some;
@@ -179,10 +181,7 @@ static struct rest read_plain(struct looker *l, size_t i, const struct rest *fol
     regex_id id = l->tree->nodes[i].id, word = follows->by[MOVED_WORD], other = follows->by[MOVED_OTHER], moved;
     if (are_same(follows->by, N_BEFORE)) {
         moved = regex_concat(s, word == l->any || word == REGEX_ALL ? regex_cut_end(s, id) : id, word);
-        for (int b = 0; b < N_BEFORE; b++) {
-            out.by[b] = moved;
-        }
-        return out;
+        return same_rest(moved);
     }
     const struct ends *e = &l->ends[i];
     moved = word == other ? regex_concat(s, e->some, word)
@@ -384,9 +383,7 @@ static bool next_child(struct looker *l, struct frame *f, bool has_read, struct 
             regex_id ahead = t->min == 1 ? regex_not(s, l->read.by[b]) : l->read.by[b];
             f->sum.by[b] = regex_and(s, f->follows.by[b], ahead);
         }
-        for (int b = 0; b < N_BEFORE; b++) {
-            follows->by[b] = REGEX_ALL;
-        }
+        *follows = same_rest(REGEX_ALL);
         return !has_read;
     }
 }
@@ -470,10 +467,7 @@ enum err regex_look(struct regex_set *s, struct regex_tree *tree, unsigned flags
         find_hash(&l, i);
         err = regex_ok(s);
     }
-    struct rest follows;
-    for (int b = 0; b < N_BEFORE; b++) {
-        follows.by[b] = regex_follows(s, flags);
-    }
+    const struct rest follows = same_rest(regex_follows(s, flags));
     err = err == ERR_OK ? read_tree(&l, &follows) : err;
     *out = err == ERR_OK ? place(&l, flags) : REGEX_NONE;
     mem_free(l.ends);

@@ -140,9 +140,9 @@ regex_id regex_loop_order(struct regex_set *s, regex_id r)
     if (s->nodes[r].kind == REGEX_K_AND) {
         r = multiply(s, r);
     }
-    if (s->nodes[r].kind != REGEX_K_OR || count_parts(s, REGEX_K_OR, r) > MAX_COMPARED) {
+    size_t n = count_parts(s, REGEX_K_OR, r);
+    if (s->nodes[r].kind != REGEX_K_OR || n > MAX_COMPARED) {
         return r;
     }
-    size_t n = count_parts(s, REGEX_K_OR, r);
     return regex_spend(s, n * n / 4) ? drop_contained(s, r) : REGEX_NONE;
 }

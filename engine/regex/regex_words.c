@@ -34,17 +34,6 @@ static int by_bytes(const void *a, const void *b)
     return order != 0 ? order : (x->n > y->n) - (x->n < y->n);
 }
 
-static bool push_arc(struct tree *t, unsigned char byte, regex_id left)
-{
-    struct arc *grown = mem_grow(t->arcs, t->n_arcs, &t->cap_arcs, sizeof *grown, MEM_REQUEST);
-    if (grown == NULL) {
-        return false;
-    }
-    t->arcs = grown;
-    t->arcs[t->n_arcs++] = (struct arc){byte, left};
-    return true;
-}
-
 /* Returns the continuation of a position: its arcs, merged if they have the same target, and the end. */
 static regex_id close_place(struct tree *t, const struct place *p)
 {
@@ -78,12 +67,16 @@ static regex_id close_place(struct tree *t, const struct place *p)
 /* Closes the positions after `keep` bytes of the word, the deepest first. */
 static bool close_behind(struct tree *t, const struct regex_word *word, size_t keep)
 {
-    bool ok = true;
-    for (size_t i = word->n; i > keep && ok; i--) {
+    for (size_t i = word->n; i > keep; i--) {
         regex_id left = close_place(t, &t->places[i]);
-        ok = push_arc(t, (unsigned char)word->bytes[i - 1], left);
+        struct arc *grown = mem_grow(t->arcs, t->n_arcs, &t->cap_arcs, sizeof *grown, MEM_REQUEST);
+        if (grown == NULL) {
+            return false;
+        }
+        t->arcs = grown;
+        t->arcs[t->n_arcs++] = (struct arc){(unsigned char)word->bytes[i - 1], left};
     }
-    return ok;
+    return true;
 }
 
 static bool put_words(struct tree *t, const struct regex_word *words, size_t n)

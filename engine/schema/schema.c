@@ -136,24 +136,17 @@ static enum err leave_out(struct writer *w, const struct node *node, const struc
 {
     struct parts more;
     symbol_id symbol;
-    *is_written = false;
+    parts_copy(&more, list);
     for (size_t i = 0; i < list->n; i++) {
-        const json_t *others;
+        const json_t *others = NULL;
         TRY(list->at[i].is_valued ? ERR_OK : schema_other_values(w, &list->at[i], &others));
-        if (list->at[i].is_valued || others == NULL) {
-            continue;
-        }
-        if (!*is_written) {
-            parts_copy(&more, list);
-        }
-        *is_written = true;
-        TRY(schema_add_part(w, &list->at[i], others, list->at[i].path, &more));
+        TRY(others != NULL ? schema_add_part(w, &list->at[i], others, list->at[i].path, &more) : ERR_OK);
     }
-    if (*is_written && more.n > list->n) { /* otherwise the part is already in the list */
+    *is_written = more.n > list->n; /* otherwise no part excludes any, or the list has all exclusions */
+    if (*is_written) {
         TRY(schema_need(w, &more, &symbol));
         schema_put(w, node, symbol);
     }
-    *is_written = *is_written && more.n > list->n;
     return ERR_OK;
 }
 

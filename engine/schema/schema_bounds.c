@@ -57,18 +57,13 @@ static bool to_steps(const struct schema_decimal *d, struct regex_steps *out)
 {
     int64_t zeros = d->point - (int64_t)d->n;
     *out = (struct regex_steps){.m = 0};
-    for (size_t i = 0; i < d->n; i++) {
+    for (size_t i = 0; i < d->n + (size_t)MAX_OF(zeros, (int64_t)0); i++) {
         if (!multiply(out->m, 10, &out->m)) {
             return false;
         }
         out->m += schema_decimal_digit(d, i);
     }
-    for (; zeros > 0; zeros--) {
-        if (!multiply(out->m, 10, &out->m)) {
-            return false;
-        }
-    }
-    out->places = zeros < -REGEX_MAX_PLACES ? REGEX_MAX_PLACES + 1 : (unsigned)-zeros;
+    out->places = (unsigned)MIN_OF(MAX_OF(-zeros, (int64_t)0), (int64_t)REGEX_MAX_PLACES + 1);
     return out->m <= REGEX_MAX_STEP && out->places <= REGEX_MAX_PLACES;
 }
 

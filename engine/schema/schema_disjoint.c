@@ -20,11 +20,11 @@ struct look {
     bool has_failed;
 };
 
-bool schema_has_id(const json_t *schema)
+const char *schema_id(const json_t *schema)
 {
     const char *id = json_string_value(json_object_get(schema, "$id"));
     id = id != NULL ? id : json_string_value(json_object_get(schema, "id")); /* draft 4 */
-    return id != NULL && id[0] != '#';
+    return id != NULL && id[0] != '#' ? id : NULL;
 }
 
 /* Reads one name of a pointer in a URI's fragment, up to the next slash; returns its end. [RFC 6901, section 6] */
@@ -66,7 +66,7 @@ const json_t *schema_resolve(const json_t *root, const char *ref)
         return NULL;
     }
     for (ref++; *ref == '/' && at != NULL;) {
-        if (at != root && schema_has_id(at)) { /* pointers within are relative to that schema */
+        if (at != root && schema_id(at) != NULL) { /* pointers within are relative to that schema */
             return NULL;
         }
         const char *end = read_name(ref + 1, true, name, &n);
@@ -97,7 +97,8 @@ static const json_t *value_at(const json_t *schema, size_t i, bool *names)
 {
     const json_t *values = json_object_get(schema, "enum"), *one = json_object_get(schema, "const");
     *names = json_is_array(values) || one != NULL;
-    return json_is_array(values) ? json_array_get(values, i) : i == 0 ? one : NULL;
+    one = i == 0 ? one : NULL;
+    return json_is_array(values) ? json_array_get(values, i) : one;
 }
 
 static bool names_values(const json_t *schema)

@@ -11,9 +11,9 @@
 enum { SCHEMA_DISJOINT_WORK = 10000 };
 bool schema_are_disjoint(const json_t *root, const json_t *a, const json_t *b, size_t *work);
 
-/* Returns whether the schema has an $id other than a plain name. Pointers within then begin there, not at the
- * document's root. */
-bool schema_has_id(const json_t *schema);
+/* Returns the schema's $id, or NULL if it has none other than a plain name. Pointers within then begin there, not at
+ * the document's root. */
+const char *schema_id(const json_t *schema);
 
 /* Returns the schema that a JSON pointer within the document names, as "#/$defs/name", percent-encoded or not. NULL:
  * none, or it is within a schema with its own $id. */

@@ -39,7 +39,7 @@ struct seen {
     const json_t *schema;
     uint64_t words; /* schema_word_bit of each */
     bool says;      /* a keyword restricts values */
-    bool has_id;    /* schema_has_id */
+    bool has_id;    /* schema_id */
 };
 
 /* A rule for the values that satisfy all parts. */

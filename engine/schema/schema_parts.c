@@ -66,7 +66,7 @@ static const struct seen *see(struct writer *w, const json_t *schema)
         return NULL;
     }
     struct seen *seen = &w->seen[w->n_seen];
-    *seen = (struct seen){.schema = schema, .has_id = schema_has_id(schema)};
+    *seen = (struct seen){.schema = schema, .has_id = schema_id(schema) != NULL};
     json_object_foreach((json_t *)schema, key, value)
     {
         seen->words |= schema_word_bit(key);

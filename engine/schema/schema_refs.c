@@ -4,6 +4,7 @@
 #include "engine/base/buf.h"
 #include "engine/base/compiler.h"
 #include "engine/base/mem.h"
+#include "engine/schema/schema_disjoint.h"
 #include "engine/schema/schema_keyword.h"
 
 #include <stdio.h>
@@ -175,14 +176,6 @@ static void find_target(const struct walk *w, size_t from, const char *ref, stru
 
 /* --- walks ----------------------------------------------------------------------------------------------------------- */
 
-/* Returns the $id that makes a schema a resource; NULL: none. */
-static const char *id_of(const json_t *schema)
-{
-    const char *id = text_of(schema, "$id");
-    id = id != NULL ? id : text_of(schema, "id"); /* draft 4 */
-    return id != NULL && id[0] != '#' ? id : NULL;
-}
-
 static void add_name(struct walk *w, const char *uri, const char *name)
 {
     char *pointer = pointer_here(w);
@@ -199,7 +192,7 @@ static void add_name(struct walk *w, const char *uri, const char *name)
 static void enter(struct walk *w, bool is_first)
 {
     struct frame *top = &w->stack[w->n - 1];
-    const char *id = id_of(top->from);
+    const char *id = schema_id(top->from);
     char uri[MAX_URI] = "";
     if (w->n > 1 && id == NULL) {
         return;
@@ -288,7 +281,7 @@ static void copy_ref(struct walk *w)
         json_object_del(top->to, keyword);
         check(w, json_object_set_new_nocheck(top->to, "$ref", json_string_nocheck(ref)) == 0);
     }
-    if (id_of(top->from) != NULL && w->n > 1 && !w->resources[top->resource].is_broken) {
+    if (schema_id(top->from) != NULL && w->n > 1 && !w->resources[top->resource].is_broken) {
         json_object_del(top->to, "$id");
         json_object_del(top->to, "id");
     }

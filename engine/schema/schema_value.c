@@ -66,15 +66,6 @@ static void push(struct writing *w, const json_t *v)
     buf_putc(&w->out, json_is_array(v) ? '[' : '{');
 }
 
-static void write_number(struct writing *w, const struct schema_decimal *number)
-{
-    size_t n = schema_decimal_key(number, NULL, 0);
-    char *text = buf_extend(&w->out, n);
-    if (text != NULL) {
-        schema_decimal_key(number, text, n + 1);
-    }
-}
-
 /* Writes a scalar, or begins an object or an array. */
 static void begin(struct writing *w, const json_t *v)
 {
@@ -82,7 +73,9 @@ static void begin(struct writing *w, const json_t *v)
     if (json_is_object(v) || json_is_array(v)) {
         push(w, v);
     } else if (schema_decimal_of(v, &number)) {
-        write_number(w, &number);
+        size_t n = schema_decimal_key(&number, NULL, 0);
+        char *text = buf_extend(&w->out, n);
+        schema_decimal_key(&number, text, text != NULL ? n + 1 : 0);
     } else {
         json_write_value(&w->out, v, false);
     }
