@@ -108,14 +108,20 @@ static enum err skip_name(struct regex_reader *r, size_t at)
     while (r->at < r->n && r->pattern[r->at] != '>' && r->pattern[r->at] != ')') {
         r->at++;
     }
-    return r->at > first && regex_reader_takes(r, '>')
-               ? ERR_OK
-               : regex_reader_bad(r, at, "a kind of group that is not supported: a name without its >");
+    bool is_name = r->at > first && regex_reader_takes(r, '>');
+    return is_name ? ERR_OK : regex_reader_bad(r, at, "a kind of group that is not supported: a name without its >");
 }
 
 /* Reads the kind of group after (? that is not followed by a colon. */
 static enum err read_group_kind(struct regex_reader *r, size_t at, enum group_kind *kind)
 {
+    static const struct {
+        char c;
+        const char *what;
+    } others[] = {{'>', "an atomic group, a kind of group that is not supported"},
+                  {'#', "a comment, a kind of group that is not supported"},
+                  {'(', "a conditional, a kind of group that is not supported"},
+                  {'\0', "a kind of group that is not supported"}};
     char c = r->at < r->n ? r->pattern[r->at] : '\0', next = r->n - r->at > 1 ? r->pattern[r->at + 1] : '\0';
     if (c == '=' || c == '!') {
         *kind = c == '=' ? GROUP_AHEAD : GROUP_NOT_AHEAD;
@@ -131,12 +137,15 @@ static enum err read_group_kind(struct regex_reader *r, size_t at, enum group_ki
     }
     bool is_name = c == '<' || (c == 'P' && next == '<');
     r->at += c == '<' ? 1 : 2;
-    return is_name     ? skip_name(r, at)
-           : c == '>'  ? regex_reader_bad(r, at, "an atomic group, a kind of group that is not supported")
-           : c == '#'  ? regex_reader_bad(r, at, "a comment, a kind of group that is not supported")
-           : c == '('  ? regex_reader_bad(r, at, "a conditional, a kind of group that is not supported")
-           : c == '\0' ? regex_reader_bad(r, at, "a kind of group that is not supported")
-                       : regex_reader_bad(r, at, "flags or another kind of group that is not supported");
+    if (is_name) {
+        return skip_name(r, at);
+    }
+    for (size_t i = 0; i < ARRAY_LEN(others); i++) {
+        if (others[i].c == c) {
+            return regex_reader_bad(r, at, others[i].what);
+        }
+    }
+    return regex_reader_bad(r, at, "flags or another kind of group that is not supported");
 }
 
 /* Reads the kind of group after ( and opens the group. */
@@ -176,12 +185,7 @@ static enum err repeat_last(struct parser *p, size_t at, uint32_t min, uint32_t 
     return ERR_OK;
 }
 
-/* Checks, after a consumed backslash, for \b or \B, which are not characters. */
-static bool is_edge(const struct regex_reader *r)
-{
-    return r->at < r->n && (r->pattern[r->at] == 'b' || r->pattern[r->at] == 'B');
-}
-
+/* Reads \b or \B, which are not characters. */
 static enum err read_edge(struct parser *p, size_t at)
 {
     bool is_not = p->r.pattern[p->r.at++] == 'B';
@@ -255,8 +259,10 @@ static enum err read_one(struct parser *p)
         return repeat_last(p, at, 0, 1);
     case '{':
         return regex_reader_takes_counts(r, &min, &max) ? repeat_last(p, at, min, max) : read_atom(p, c);
+    case '\\':
+        return r->at < r->n && (r->pattern[r->at] | 0x20) == 'b' ? read_edge(p, at) : read_atom(p, c);
     default:
-        return c == '\\' && is_edge(r) ? read_edge(p, at) : read_atom(p, c);
+        return read_atom(p, c);
     }
 }
 

@@ -225,24 +225,6 @@ static regex_id texts_of(struct writer *w, const struct schema_decimal *at, bool
     return at->n > 0 ? one : regex_or(w->s, one, regex_concat(w->s, regex_bytes(w->s, "-", 1), one));
 }
 
-/* Adds the texts of the numbers that a plain `not` names to ids[*n..]. */
-static enum err add_left_out(struct writer *w, const struct part *p, const struct schema_values *of, bool is_whole,
-                             regex_id *ids, size_t *n)
-{
-    for (size_t i = 0; i < schema_n_values(of); i++) {
-        struct schema_decimal at;
-        if (!schema_decimal_of(schema_value_at(of, i), &at) || (is_whole && !schema_decimal_is_whole(&at))) {
-            continue;
-        }
-        if (!is_short(&at)) {
-            return schema_refuse(w, p->path, "not", TOO_LONG);
-        }
-        ids[(*n)++] = texts_of(w, &at, is_whole);
-        TRY(regex_ok(w->s));
-    }
-    return ERR_OK;
-}
-
 /* Excludes the numbers of a plain `not`, all in one intersection: one by one takes quadratic time. Exponents are then
  * not allowed, because every number would have to be excluded in each of its forms. */
 static enum err leave_out(struct writer *w, const struct part *p, bool is_whole, bool has_exponents, regex_id *r)
@@ -251,7 +233,15 @@ static enum err leave_out(struct writer *w, const struct part *p, bool is_whole,
     struct schema_values of = schema_values_of(schema_is_plain_not(p) ? schema_keyword(w, p, "not") : NULL);
     size_t n = 0;
     regex_id *ids = mem_zalloc_array(schema_n_values(&of) + 1, sizeof *ids, MEM_REQUEST);
-    enum err err = ids != NULL ? add_left_out(w, p, &of, is_whole, ids, &n) : ERR_NOMEM;
+    enum err err = ids != NULL ? ERR_OK : ERR_NOMEM;
+    for (size_t i = 0; i < schema_n_values(&of) && err == ERR_OK; i++) {
+        struct schema_decimal at;
+        if (schema_decimal_of(schema_value_at(&of, i), &at) && (!is_whole || schema_decimal_is_whole(&at))) {
+            bool fits = is_short(&at);
+            ids[n++] = fits ? texts_of(w, &at, is_whole) : REGEX_NONE;
+            err = fits ? regex_ok(w->s) : schema_refuse(w, p->path, "not", TOO_LONG);
+        }
+    }
     if (err == ERR_OK && n > 0) {
         *r = has_exponents ? regex_and(w->s, *r, schema_numbers(w->s, &none, &none, false, NULL)) : *r;
         *r = regex_and(w->s, *r, regex_not(w->s, regex_or_all(w->s, ids, n)));

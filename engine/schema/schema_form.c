@@ -50,19 +50,15 @@ static json_t *not_(const json_t *schema) { return json_pack("{sO}", "not", sche
 
 static void negate_type(struct negation *n, const json_t *type)
 {
-    static const struct {
-        const char *name;
-        unsigned type;
-    } rows[] = {{"object", SCHEMA_OBJECT},   {"array", SCHEMA_ARRAY}, {"string", SCHEMA_STRING},
-                {"boolean", SCHEMA_BOOLEAN}, {"null", SCHEMA_NULL},   {"integer", SCHEMA_INTEGER}};
     json_t *others = json_array();
     unsigned in = schema_types_of(type) | (json_is_true(json_object_get(n->of, "nullable")) ? SCHEMA_NULL : 0u);
     for (size_t i = 0; i < json_array_size(type); i++) {
         in |= json_array_get(type, i) == n->w->fraction ? SCHEMA_FRACTION : 0u;
     }
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        if ((rows[i].type & in) == 0) {
-            append(n, others, json_string(rows[i].name));
+    for (size_t i = 0; i < SCHEMA_TYPE_NAMES; i++) {
+        const struct schema_type_name *row = &schema_type_names[i];
+        if ((row->types & (in | SCHEMA_FRACTION)) == 0) {
+            append(n, others, json_string(row->name));
         }
     }
     if ((in & SCHEMA_FRACTION) == 0) {
@@ -97,24 +93,26 @@ static void negate_properties(struct negation *n, const json_t *properties)
     }
 }
 
-static void negate_count(struct negation *n, const char *type, const char *opposite, const json_t *count, int by)
+/* A keyword that limits values of a type, and the keyword of the others. */
+struct limit {
+    const char *keyword, *type, *opposite;
+    int by;                /* of a count: the distance to the nearest other one */
+    const char *exclusive; /* of a bound: the keyword that in draft 4 is a boolean */
+};
+
+static void negate_count(struct negation *n, const struct limit *l, const json_t *count)
 {
-    double number = json_number_value(count) + by;
+    double number = json_number_value(count) + l->by;
     n->is_unknown |= !json_is_number(count) || number > 1e9 || number != floor(number);
     if (json_is_number(count) && number >= 0 && number <= 1e9) { /* below 0: no value satisfies it */
-        or_(n, json_pack("{sssI}", "type", type, opposite, (json_int_t)number));
+        or_(n, json_pack("{sssI}", "type", l->type, l->opposite, (json_int_t)number));
     }
 }
 
-static void negate_bound(struct negation *n, const char *keyword, const json_t *bound)
+static void negate_bound(struct negation *n, const struct limit *l, const json_t *bound)
 {
-    bool is_open = strncmp(keyword, "exclusive", 9) == 0;
-    bool is_min = strcmp(keyword, "minimum") == 0 || strcmp(keyword, "exclusiveMinimum") == 0;
-    const char *other = is_min ? "exclusiveMinimum" : "exclusiveMaximum";
-    n->is_unknown |= !json_is_number(bound) || json_is_boolean(json_object_get(n->of, other));
-    or_(n, json_pack("{sssO}", "type", "number",
-                     is_min ? (is_open ? "maximum" : "exclusiveMaximum") : (is_open ? "minimum" : "exclusiveMinimum"),
-                     bound));
+    n->is_unknown |= !json_is_number(bound) || json_is_boolean(json_object_get(n->of, l->exclusive));
+    or_(n, json_pack("{sssO}", "type", l->type, l->opposite, bound));
 }
 
 static void negate_all(struct negation *n, const json_t *all)
@@ -191,15 +189,16 @@ static void negate_ref(struct negation *n, const json_t *ref)
 
 static void negate_keyword(struct negation *n, const char *key, const json_t *value)
 {
-    static const struct {
-        const char *keyword, *type, *opposite;
-        int by;
-    } counts[] = {{"minLength", "string", "maxLength", -1},
-                  {"maxLength", "string", "minLength", 1},
-                  {"minItems", "array", "maxItems", -1},
-                  {"maxItems", "array", "minItems", 1},
-                  {"minProperties", "object", "maxProperties", -1},
-                  {"maxProperties", "object", "minProperties", 1}};
+    static const struct limit limits[] = {{"minLength", "string", "maxLength", -1, NULL},
+                                          {"maxLength", "string", "minLength", 1, NULL},
+                                          {"minItems", "array", "maxItems", -1, NULL},
+                                          {"maxItems", "array", "minItems", 1, NULL},
+                                          {"minProperties", "object", "maxProperties", -1, NULL},
+                                          {"maxProperties", "object", "minProperties", 1, NULL},
+                                          {"minimum", "number", "exclusiveMaximum", 0, "exclusiveMinimum"},
+                                          {"maximum", "number", "exclusiveMinimum", 0, "exclusiveMaximum"},
+                                          {"exclusiveMinimum", "number", "maximum", 0, "exclusiveMinimum"},
+                                          {"exclusiveMaximum", "number", "minimum", 0, "exclusiveMaximum"}};
     static const struct {
         const char *keyword;
         void (*negate)(struct negation *, const json_t *);
@@ -212,9 +211,9 @@ static void negate_keyword(struct negation *n, const char *key, const json_t *va
             return;
         }
     }
-    for (size_t i = 0; i < ARRAY_LEN(counts); i++) {
-        if (strcmp(key, counts[i].keyword) == 0) {
-            negate_count(n, counts[i].type, counts[i].opposite, value, counts[i].by);
+    for (size_t i = 0; i < ARRAY_LEN(limits); i++) {
+        if (strcmp(key, limits[i].keyword) == 0) {
+            (limits[i].exclusive != NULL ? negate_bound : negate_count)(n, &limits[i], value);
             return;
         }
     }
@@ -224,9 +223,6 @@ static void negate_keyword(struct negation *n, const char *key, const json_t *va
         or_(n, json_pack("{s{sO}}", "not", key, value));
     } else if (strcmp(key, "pattern") == 0) {
         or_(n, json_pack("{sss{sO}}", "type", "string", "not", key, value));
-    } else if (strcmp(key, "minimum") == 0 || strcmp(key, "maximum") == 0 || strcmp(key, "exclusiveMinimum") == 0 ||
-               strcmp(key, "exclusiveMaximum") == 0) {
-        negate_bound(n, key, value);
     } else if (strcmp(key, "additionalProperties") == 0 && json_is_false(value)) {
         negate_closed(n); /* with patternProperties it cannot be negated */
     } else if (strcmp(key, "nullable") != 0 && strcmp(key, "minContains") != 0 && strcmp(key, "maxContains") != 0 &&

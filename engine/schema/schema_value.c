@@ -128,38 +128,33 @@ char *schema_key_of(const json_t *value)
     return key;
 }
 
+const struct schema_type_name schema_type_names[SCHEMA_TYPE_NAMES] = {
+    {"object", SCHEMA_OBJECT},
+    {"array", SCHEMA_ARRAY},
+    {"string", SCHEMA_STRING},
+    {"integer", SCHEMA_INTEGER},
+    {"boolean", SCHEMA_BOOLEAN},
+    {"null", SCHEMA_NULL},
+    {"number", SCHEMA_INTEGER | SCHEMA_FRACTION},
+};
+
 enum schema_type schema_type_of(const json_t *value)
 {
+    static const enum schema_type types[] = {
+        [JSON_OBJECT] = SCHEMA_OBJECT, [JSON_ARRAY] = SCHEMA_ARRAY,      [JSON_STRING] = SCHEMA_STRING,
+        [JSON_TRUE] = SCHEMA_BOOLEAN,  [JSON_FALSE] = SCHEMA_BOOLEAN,    [JSON_NULL] = SCHEMA_NULL,
+        [JSON_REAL] = SCHEMA_FRACTION, [JSON_INTEGER] = SCHEMA_FRACTION,
+    };
     struct schema_decimal number;
-    switch (json_typeof(value)) {
-    case JSON_OBJECT:
-        return SCHEMA_OBJECT;
-    case JSON_ARRAY:
-        return SCHEMA_ARRAY;
-    case JSON_STRING:
-        return SCHEMA_STRING;
-    case JSON_TRUE:
-    case JSON_FALSE:
-        return SCHEMA_BOOLEAN;
-    case JSON_NULL:
-        return SCHEMA_NULL;
-    default:
-        return schema_decimal_of(value, &number) && schema_decimal_is_whole(&number) ? SCHEMA_INTEGER : SCHEMA_FRACTION;
-    }
+    bool is_integer = schema_decimal_of(value, &number) && schema_decimal_is_whole(&number);
+    return is_integer ? SCHEMA_INTEGER : types[json_typeof(value)];
 }
 
 unsigned schema_types_named(const json_t *name)
 {
-    static const struct {
-        const char *name;
-        unsigned types;
-    } rows[] = {{"object", SCHEMA_OBJECT},   {"array", SCHEMA_ARRAY},
-                {"string", SCHEMA_STRING},   {"number", SCHEMA_INTEGER | SCHEMA_FRACTION},
-                {"integer", SCHEMA_INTEGER}, {"boolean", SCHEMA_BOOLEAN},
-                {"null", SCHEMA_NULL}};
-    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
-        if (json_read_is(name, rows[i].name)) {
-            return rows[i].types;
+    for (size_t i = 0; i < SCHEMA_TYPE_NAMES; i++) {
+        if (json_read_is(name, schema_type_names[i].name)) {
+            return schema_type_names[i].types;
         }
     }
     return 0;

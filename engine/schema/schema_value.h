@@ -18,6 +18,13 @@ enum schema_type {
     SCHEMA_ALL_TYPES = 127,
 };
 
+/* The names of a schema's `type`; "number" has two bits. */
+enum { SCHEMA_TYPE_NAMES = 7 };
+extern const struct schema_type_name {
+    const char *name;
+    unsigned types;
+} schema_type_names[SCHEMA_TYPE_NAMES];
+
 /* Returns the value's type; 1.0 and 1e0 are integers. */
 enum schema_type schema_type_of(const json_t *value);
 
