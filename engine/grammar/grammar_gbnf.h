@@ -9,8 +9,8 @@
 
 #include "engine/grammar/grammar_build.h"
 
-/* Reads text[0..n), at most GRAMMAR_MAX_TEXT_BYTES; *root: for grammar_finish. ERR_INVALID_GRAMMAR, ERR_GRAMMAR_LIMIT, ERR_NOMEM; info (OPTIONAL): the
- * error with its line. */
+/* Reads text[0..n), at most GRAMMAR_MAX_TEXT_BYTES; *root: for grammar_finish. ERR_INVALID_GRAMMAR, ERR_GRAMMAR_LIMIT,
+ * ERR_NOMEM; info (OPTIONAL): the error with its line. */
 MUST_CHECK enum err grammar_gbnf(struct grammar_builder *b, const char *text, size_t n, symbol_id *root,
                                  struct err_info *info);
 

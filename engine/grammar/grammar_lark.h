@@ -17,9 +17,9 @@
 
 #include "engine/grammar/grammar_build.h"
 
-/* Reads text[0..n), at most GRAMMAR_MAX_TEXT_BYTES; *root: for grammar_finish. is_quoted: allow the contents of JSON strings that encode the texts,
- * instead of the texts. ERR_INVALID_GRAMMAR, ERR_GRAMMAR_LIMIT, ERR_NOMEM; info (OPTIONAL): the error with line and
- * column. */
+/* Reads text[0..n), at most GRAMMAR_MAX_TEXT_BYTES; *root: for grammar_finish. is_quoted: allow the contents of JSON
+ * strings that encode the texts, instead of the texts. ERR_INVALID_GRAMMAR, ERR_GRAMMAR_LIMIT, ERR_NOMEM; info
+ * (OPTIONAL): the error with line and column. */
 MUST_CHECK enum err grammar_lark(struct grammar_builder *b, const char *text, size_t n, bool is_quoted, symbol_id *root,
                                  struct err_info *info);
 
