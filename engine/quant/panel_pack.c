@@ -9,21 +9,13 @@
 
 enum { TABLE_ENTRIES = 16 };
 
-/* Transposes [n_rows][k] to [k][16]; missing lanes are zero. */
-static void pack_f32(const unsigned char *src, size_t row_bytes, int n_rows, size_t k, uint32_t *dst)
+/* Transposes [n_rows][k] elements of `bytes` to [k][16]; missing lanes are zero. */
+static ALWAYS_INLINE void pack_floats(const struct quant_rows *from, size_t k, size_t bytes, unsigned char *dst)
 {
     for (size_t i = 0; i < k; i++) {
-        for (int lane = 0; lane < n_rows; lane++) {
-            memcpy(&dst[i * PANEL_ROWS + (size_t)lane], src + (size_t)lane * row_bytes + i * 4, 4);
-        }
-    }
-}
-
-static void pack_16_bit(const unsigned char *src, size_t row_bytes, int n_rows, size_t k, uint16_t *dst)
-{
-    for (size_t i = 0; i < k; i++) {
-        for (int lane = 0; lane < n_rows; lane++) {
-            memcpy(&dst[i * PANEL_ROWS + (size_t)lane], src + (size_t)lane * row_bytes + i * 2, 2);
+        for (size_t lane = 0; lane < (size_t)from->n; lane++) {
+            memcpy(dst + (i * PANEL_ROWS + lane) * bytes,
+                   (const unsigned char *)from->rows + lane * from->row_bytes + i * bytes, bytes);
         }
     }
 }
@@ -33,6 +25,7 @@ void panel_pack(enum dtype type, const void *src, size_t row_bytes, int n_rows, 
     const struct quant_ops *ops = quant_ops(type);
     enum panel_kind kind = ops->panel;
     const struct panel_info *info = panel_info(kind);
+    struct quant_rows rows = {src, row_bytes, n_rows, 0};
     unsigned char *out = dst;
     size_t bytes = panel_bytes(kind, k);
     if (n_rows < PANEL_ROWS) {
@@ -41,9 +34,9 @@ void panel_pack(enum dtype type, const void *src, size_t row_bytes, int n_rows, 
     if (info->is_float) {
         memset(out + bytes - 64, 0, 64); /* padding at the end */
         if (info->bits == 32) {
-            pack_f32(src, row_bytes, n_rows, k, dst);
+            pack_floats(&rows, k, sizeof(uint32_t), dst);
         } else {
-            pack_16_bit(src, row_bytes, n_rows, k, dst);
+            pack_floats(&rows, k, sizeof(uint16_t), dst);
         }
         return;
     }
@@ -52,7 +45,7 @@ void panel_pack(enum dtype type, const void *src, size_t row_bytes, int n_rows, 
         struct panel_group g = panel_group_at(kind, k, group);
         size_t end = MIN_OF(g.codes + panel_group_bytes(kind), table_at);
         memset(out + end - 64, 0, 64); /* padding */
-        const struct quant_rows rows = {src, row_bytes, n_rows, group * PANEL_GROUP};
+        rows.i_block = group * PANEL_GROUP;
         if (ops->pack != NULL) {
             ops->pack(&rows, &g, out);
         } else {

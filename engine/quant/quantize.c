@@ -32,75 +32,62 @@ static void put_fifth_bits(const uint8_t *codes, uint8_t *at)
     memcpy(at, &bits, sizeof bits);
 }
 
-static void with_scale(const float *x, const float *w, int low, int high, uint8_t *dst, uint8_t codes[CODES])
-{
-    float d = quantize_half(quantize_fit_scale(x, w, CODES, low, high));
-    put_u16(dst, dtype_f32_to_f16(d));
-    (void)quantize_codes(x, w, CODES, low, high, (struct quantize_line){.scale = d}, codes);
-}
+typedef void (*block_fn)(const float *x, const float *w, uint8_t *dst);
 
-static void with_line(const float *x, const float *w, int high, uint8_t *dst, uint8_t codes[CODES])
-{
-    struct quantize_line line = quantize_fit_line(x, w, CODES, high, false);
-    line = (struct quantize_line){.scale = quantize_half(line.scale), .min = quantize_half(line.min)};
-    put_u16(dst, dtype_f32_to_f16(line.scale));
-    put_u16(dst + 2, dtype_f32_to_f16(line.min));
-    (void)quantize_codes(x, w, CODES, 0, high, line, codes);
-}
+/* Types by their blocks: of 32 codes low..high with a scale, or with a scale and a minimum, or super-blocks. */
+static const struct form {
+    int low, high;
+    bool has_min;
+    block_fn super;
+} forms[DTYPE_COUNT] = {
+    [DTYPE_Q4_0] = {-8, 7},
+    [DTYPE_Q5_0] = {-16, 15},
+    [DTYPE_Q8_0] = {-127, 127}, /* not -128: readers negate */
+    [DTYPE_Q4_1] = {0, 15, true},
+    [DTYPE_Q5_1] = {0, 31, true},
+    [DTYPE_Q4_K] = {.super = quantize_q4_k},
+    [DTYPE_Q5_K] = {.super = quantize_q5_k},
+    [DTYPE_Q6_K] = {.super = quantize_q6_k},
+};
 
-static void quantize_q4_0(const float *x, const float *w, uint8_t *dst)
+/* Stores the scale, the minimum if any, the fifth bits of five-bit codes, and the codes. */
+static void quantize_block(const struct form *f, const float *x, const float *w, uint8_t *dst)
 {
+    const struct quantize_values v = {x, w, CODES};
+    struct quantize_line line = {.min = 0};
     uint8_t codes[CODES];
-    with_scale(x, w, -8, 7, dst, codes);
-    put_nibbles(codes, dst + 2);
-}
-
-static void quantize_q5_0(const float *x, const float *w, uint8_t *dst)
-{
-    uint8_t codes[CODES];
-    with_scale(x, w, -16, 15, dst, codes);
-    put_fifth_bits(codes, dst + 2);
-    put_nibbles(codes, dst + 6);
-}
-
-static void quantize_q8_0(const float *x, const float *w, uint8_t *dst)
-{
-    uint8_t codes[CODES];
-    with_scale(x, w, -127, 127, dst, codes); /* not -128, which readers can negate */
-    for (int i = 0; i < CODES; i++) {
-        dst[2 + i] = (uint8_t)(codes[i] - 127);
+    if (f->has_min) {
+        line = quantize_fit_line(&v, f->high, false);
+        line.min = quantize_half(line.min);
+    } else {
+        line.scale = quantize_fit_scale(&v, f->low, f->high);
     }
-}
-
-static void quantize_q4_1(const float *x, const float *w, uint8_t *dst)
-{
-    uint8_t codes[CODES];
-    with_line(x, w, 15, dst, codes);
-    put_nibbles(codes, dst + 4);
-}
-
-static void quantize_q5_1(const float *x, const float *w, uint8_t *dst)
-{
-    uint8_t codes[CODES];
-    with_line(x, w, 31, dst, codes);
-    put_fifth_bits(codes, dst + 4);
-    put_nibbles(codes, dst + 8);
+    line.scale = quantize_half(line.scale);
+    (void)quantize_codes(v, f->low, f->high, line, codes);
+    put_u16(dst, dtype_f32_to_f16(line.scale));
+    dst += 2;
+    if (f->has_min) {
+        put_u16(dst, dtype_f32_to_f16(line.min));
+        dst += 2;
+    }
+    if (f->high - f->low == 31) {
+        put_fifth_bits(codes, dst);
+        dst += 4;
+    }
+    for (int i = 0; i < CODES && f->high == 127; i++) {
+        dst[i] = (uint8_t)(codes[i] - 127);
+    }
+    if (f->high != 127) {
+        put_nibbles(codes, dst);
+    }
 }
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
 
-typedef void (*block_fn)(const float *x, const float *w, uint8_t *dst);
-
-static const block_fn blocks[DTYPE_COUNT] = {
-    [DTYPE_Q4_0] = quantize_q4_0, [DTYPE_Q4_1] = quantize_q4_1, [DTYPE_Q5_0] = quantize_q5_0,
-    [DTYPE_Q5_1] = quantize_q5_1, [DTYPE_Q8_0] = quantize_q8_0, [DTYPE_Q4_K] = quantize_q4_k,
-    [DTYPE_Q5_K] = quantize_q5_k, [DTYPE_Q6_K] = quantize_q6_k,
-};
-
 bool quantize_can(enum dtype type)
 {
     return type == DTYPE_F32 || type == DTYPE_F16 || type == DTYPE_BF16 ||
-           ((unsigned)type < DTYPE_COUNT && blocks[type] != NULL);
+           ((unsigned)type < DTYPE_COUNT && (forms[type].high != 0 || forms[type].super != NULL));
 }
 
 /* Returns whether all values are finite and at most `limit` in magnitude. */
@@ -152,7 +139,11 @@ bool quantize_row(enum dtype type, const float *x, size_t n, const float *import
     float w[QUANTIZE_SUPER];
     for (size_t i = 0; i < n; i += info->block_elems, to += info->block_bytes) {
         take_weights(importance != NULL ? importance + i : NULL, info->block_elems, w);
-        blocks[type](x + i, w, to);
+        if (forms[type].super != NULL) {
+            forms[type].super(x + i, w, to);
+        } else {
+            quantize_block(&forms[type], x + i, w, to);
+        }
     }
     return true;
 }

@@ -33,44 +33,61 @@ static float choose_unit(const float *value, const float *weight, int n, float h
     return unit;
 }
 
-/* --- scales and minimums: Q4_K, Q5_K ------------------------------------------------------------------------------ */
+/* --- fitting ------------------------------------------------------------------------------------------------------ */
 
-enum { PARTS = 8, PART = SUPER / PARTS, HIGH_STEP = 63 };
+/* What a type stores of a block; a constant, which is folded into a copy of the functions below. */
+struct form {
+    int parts, part;         /* number of parts, values of one */
+    int low, high;           /* range of codes */
+    int low_step, high_step; /* of integers for scales; for minimums 0..high_step */
+    bool has_min;
+};
 
 struct k_block {
-    float d, dmin;                /* halves, >= 0 */
-    int scale[PARTS], min[PARTS]; /* 0..63 */
+    float d, dmin; /* halves; d of either sign without minimums, else >= 0 */
+    int scale[MAX_PARTS], min[MAX_PARTS];
     uint8_t codes[SUPER];
     float lost;
 };
 
-static struct quantize_line line_of(const struct k_block *b, int part)
+static ALWAYS_INLINE struct quantize_line line_of(const struct form *f, const struct k_block *b, int scale, int min)
 {
-    return (struct quantize_line){.scale = b->d * (float)b->scale[part], .min = -(b->dmin * (float)b->min[part])};
+    return (struct quantize_line){.scale = b->d * (float)scale, .min = f->has_min ? -(b->dmin * (float)min) : 0};
 }
 
-static void make_codes(const float *x, const float *w, int high, struct k_block *b)
+static ALWAYS_INLINE struct quantize_values part_of(const struct quantize_values *v, const struct form *f, int part)
+{
+    return (struct quantize_values){v->x + f->part * part, v->w + f->part * part, f->part};
+}
+
+static ALWAYS_INLINE void make_codes(const struct quantize_values *v, const struct form *f, struct k_block *b)
 {
     b->lost = 0;
-    for (int j = 0; j < PARTS; j++) {
-        b->lost += quantize_codes(x + PART * j, w + PART * j, PART, 0, high, line_of(b, j), b->codes + PART * j);
+    for (int j = 0; j < f->parts; j++) {
+        b->lost += quantize_codes(part_of(v, f, j), f->low, f->high, line_of(f, b, b->scale[j], b->min[j]),
+                                  b->codes + f->part * j);
     }
 }
 
-/* Sets the integers of one part to the best of three scales and five minimums around the current ones. */
-static void settle_part(const float *x, const float *w, int high, struct k_block *b, int part)
+static ALWAYS_INLINE int limit(int v, int low, int high) { return MIN_OF(MAX_OF(v, low), high); }
+
+/* Sets the integers of one part to the best near the current ones: of 16 scales, or of three scales and five
+ * minimums. */
+static ALWAYS_INLINE void settle_part(const struct quantize_values *v, const struct form *f, struct k_block *b,
+                                      int part)
 {
     float scale[LANES], min[LANES], err[LANES];
     int best = 0, s[LANES], m[LANES];
+    const struct quantize_values values = part_of(v, f, part);
     for (int l = 0; l < LANES; l++) {
-        s[l] = b->scale[part] + (l % 15) / 5 - 1;
-        m[l] = b->min[part] + (l % 15) % 5 - 2;
-        s[l] = s[l] < 0 ? 0 : s[l] > HIGH_STEP ? HIGH_STEP : s[l];
-        m[l] = m[l] < 0 ? 0 : m[l] > HIGH_STEP ? HIGH_STEP : m[l];
-        scale[l] = b->d * (float)s[l];
-        min[l] = -(b->dmin * (float)m[l]);
+        int off = f->has_min ? (l % 15) / 5 - 1 : (l + 1) / 2 * (l % 2 == 0 ? 1 : -1); /* nearest first */
+        s[l] = limit(b->scale[part] + off, f->low_step, f->high_step);
+        m[l] = f->has_min ? limit(b->min[part] + (l % 15) % 5 - 2, 0, f->high_step) : 0;
+        struct quantize_line line = line_of(f, b, s[l], m[l]);
+        scale[l] = line.scale;
+        min[l] = line.min;
     }
-    quantize_try_lines(x + PART * part, w + PART * part, PART, 0, high, scale, min, err);
+    quantize_try_lines(&values, f->low, f->high, scale, min, err);
     for (int l = 1; l < LANES; l++) {
         best = err[l] < err[best] ? l : best;
     }
@@ -79,68 +96,81 @@ static void settle_part(const float *x, const float *w, int high, struct k_block
 }
 
 /* Computes d and dmin for the current codes and integers. */
-static void settle_units(const float *x, const float *w, struct k_block *b)
+static ALWAYS_INLINE void settle_units(const struct quantize_values *v, const struct form *f, struct k_block *b)
 {
-    float uu = 0, uv = 0, vv = 0, ux = 0, vx = 0; /* x ~ d u + dmin v */
-    for (int i = 0; i < SUPER; i++) {
-        float u = (float)(b->scale[i / PART] * b->codes[i]), v = -(float)b->min[i / PART];
-        uu += w[i] * u * u;
-        uv += w[i] * u * v;
-        vv += w[i] * v * v;
-        ux += w[i] * u * x[i];
-        vx += w[i] * v * x[i];
+    float uu = 0, um = 0, mm = 0, ux = 0, mx = 0; /* x ~ d u + dmin m */
+    for (int i = 0, j = 0; j < f->parts; j++) {
+        float m = -(float)b->min[j];
+        for (int end = i + f->part; i < end; i++) {
+            float u = (float)(b->scale[j] * ((int)b->codes[i] + f->low));
+            uu += v->w[i] * u * u;
+            um += v->w[i] * u * m;
+            mm += v->w[i] * m * m;
+            ux += v->w[i] * u * v->x[i];
+            mx += v->w[i] * m * v->x[i];
+        }
     }
-    float det = uu * vv - uv * uv;
-    bool has_both = det > 1e-6f * uu * vv;
-    float d = has_both ? (vv * ux - uv * vx) / det : uu > 0 ? (ux - uv * b->dmin) / uu : 0;
-    float dmin = has_both ? (uu * vx - uv * ux) / det : b->dmin;
-    if (d > 0 && dmin >= 0) {
+    float det = uu * mm - um * um;
+    bool has_both = det > 1e-6f * uu * mm;
+    float d = has_both ? (mm * ux - um * mx) / det : uu > 0 ? (ux - um * b->dmin) / uu : 0;
+    float dmin = has_both ? (uu * mx - um * ux) / det : b->dmin;
+    if (f->has_min ? d > 0 && dmin >= 0 : uu > 0) {
         b->d = quantize_half(d);
         b->dmin = quantize_half(dmin);
     }
 }
 
-static void fit_block(const float *x, const float *w, int high, struct k_block *b)
+static ALWAYS_INLINE void fit_block(const struct quantize_values *v, const struct form *f, struct k_block *b)
 {
-    float scales[PARTS], mins[PARTS], scale_weights[PARTS], min_weights[PARTS];
-    for (int j = 0; j < PARTS; j++) {
-        const float *xj = x + PART * j, *wj = w + PART * j;
-        struct quantize_line line = quantize_fit_line(xj, wj, PART, high, true);
-        (void)quantize_codes(xj, wj, PART, 0, high, line, b->codes + PART * j);
+    float scales[MAX_PARTS], mins[MAX_PARTS], scale_weights[MAX_PARTS], min_weights[MAX_PARTS];
+    for (int j = 0; j < f->parts; j++) {
+        const struct quantize_values part = part_of(v, f, j);
+        struct quantize_line line = {.min = 0};
+        if (f->has_min) {
+            line = quantize_fit_line(&part, f->high, true);
+        } else {
+            line.scale = quantize_fit_scale(&part, f->low, f->high);
+        }
+        (void)quantize_codes(part, f->low, f->high, line, b->codes + f->part * j);
         scales[j] = line.scale;
         mins[j] = -line.min;
         scale_weights[j] = min_weights[j] = 0;
-        for (int i = 0; i < PART; i++) {
-            float q = (float)b->codes[PART * j + i];
-            scale_weights[j] += wj[i] * q * q;
-            min_weights[j] += wj[i];
+        for (int i = 0; i < f->part; i++) {
+            float q = (float)((int)b->codes[f->part * j + i] + f->low);
+            scale_weights[j] += part.w[i] * q * q;
+            min_weights[j] += part.w[i];
         }
     }
-    b->d = choose_unit(scales, scale_weights, PARTS, HIGH_STEP);
-    b->dmin = choose_unit(mins, min_weights, PARTS, HIGH_STEP);
-    for (int j = 0; j < PARTS; j++) {
-        b->scale[j] = b->d != 0 ? (int)quantize_code(scales[j] / b->d, 0, HIGH_STEP) : 0;
-        b->min[j] = b->dmin != 0 ? (int)quantize_code(mins[j] / b->dmin, 0, HIGH_STEP) : 0;
+    b->d = choose_unit(scales, scale_weights, f->parts, (float)(f->has_min ? f->high_step : f->low_step));
+    b->dmin = f->has_min ? choose_unit(mins, min_weights, f->parts, (float)f->high_step) : 0;
+    for (int j = 0; j < f->parts; j++) {
+        b->scale[j] = b->d != 0 ? (int)quantize_code(scales[j] / b->d, (float)f->low_step, (float)f->high_step) : 0;
+        b->min[j] = b->dmin != 0 ? (int)quantize_code(mins[j] / b->dmin, 0, (float)f->high_step) : 0;
     }
 }
 
-static void search_block(const float *x, const float *w, int high, struct k_block *best)
+static ALWAYS_INLINE void search_block(const float *x, const float *w, const struct form *f, struct k_block *best)
 {
+    const struct quantize_values v = {x, w, SUPER};
     struct k_block b;
-    fit_block(x, w, high, &b);
+    fit_block(&v, f, &b);
     best->lost = INFINITY;
     for (int round = 0; round <= ROUNDS; round++) {
-        for (int j = 0; j < PARTS; j++) {
-            settle_part(x, w, high, &b, j);
+        for (int j = 0; j < f->parts; j++) {
+            settle_part(&v, f, &b, j);
         }
-        make_codes(x, w, high, &b);
+        make_codes(&v, f, &b);
         if (!(b.lost < best->lost)) {
             break;
         }
         *best = b;
-        settle_units(x, w, &b);
+        settle_units(&v, f, &b);
     }
 }
+
+/* --- scales and minimums: Q4_K, Q5_K ------------------------------------------------------------------------------ */
+
+enum { PARTS = 8, PART = SUPER / PARTS, HIGH_STEP = 63 };
 
 /* Stores halves d and dmin, then six bits for each scale and minimum. The first four of each are in the low bits of
  * bytes 0..3 and 4..7. The others have their low four bits in bytes 8..11 and their high two in the top bits of bytes
@@ -170,7 +200,7 @@ static void put_nibbles(const uint8_t *codes, uint8_t *dst)
 void quantize_q4_k(const float *x, const float *w, uint8_t *dst)
 {
     struct k_block b;
-    search_block(x, w, 15, &b);
+    search_block(x, w, &(struct form){PARTS, PART, 0, 15, 0, HIGH_STEP, true}, &b);
     put_scales(&b, dst);
     put_nibbles(b.codes, dst + 16);
 }
@@ -178,7 +208,7 @@ void quantize_q4_k(const float *x, const float *w, uint8_t *dst)
 void quantize_q5_k(const float *x, const float *w, uint8_t *dst)
 {
     struct k_block b;
-    search_block(x, w, 31, &b);
+    search_block(x, w, &(struct form){PARTS, PART, 0, 31, 0, HIGH_STEP, true}, &b);
     put_scales(&b, dst);
     for (int i = 0; i < PART; i++) { /* bit j of byte i is the fifth of value i of part j */
         int bits = 0;
@@ -192,89 +222,13 @@ void quantize_q5_k(const float *x, const float *w, uint8_t *dst)
 
 /* --- scales alone: Q6_K ------------------------------------------------------------------------------------------- */
 
-enum { PARTS_6 = 16, PART_6 = SUPER / PARTS_6, LOW_6 = -32, HIGH_6 = 31 };
-
-struct q6_block {
-    float d;            /* a half, of either sign */
-    int scale[PARTS_6]; /* -128..127 */
-    uint8_t codes[SUPER];
-    float lost;
-};
-
-static void settle_part_6(const float *x, const float *w, struct q6_block *b, int part)
-{
-    float scale[LANES], min[LANES] = {0}, err[LANES];
-    int best = 0, s[LANES];
-    for (int l = 0; l < LANES; l++) {
-        s[l] = b->scale[part] + (l + 1) / 2 * (l % 2 == 0 ? 1 : -1); /* nearest first */
-        s[l] = s[l] < -128 ? -128 : s[l] > 127 ? 127 : s[l];
-        scale[l] = b->d * (float)s[l];
-    }
-    quantize_try_lines(x + PART_6 * part, w + PART_6 * part, PART_6, LOW_6, HIGH_6, scale, min, err);
-    for (int l = 1; l < LANES; l++) {
-        best = err[l] < err[best] ? l : best;
-    }
-    b->scale[part] = s[best];
-}
-
-static void settle_unit_6(const float *x, const float *w, struct q6_block *b)
-{
-    float uu = 0, ux = 0;
-    for (int i = 0; i < SUPER; i++) {
-        float u = (float)(b->scale[i / PART_6] * ((int)b->codes[i] + LOW_6));
-        uu += w[i] * u * u;
-        ux += w[i] * u * x[i];
-    }
-    b->d = uu > 0 ? quantize_half(ux / uu) : b->d;
-}
-
-static void fit_block_6(const float *x, const float *w, struct q6_block *b)
-{
-    float scales[PARTS_6], weights[PARTS_6];
-    for (int j = 0; j < PARTS_6; j++) {
-        const float *xj = x + PART_6 * j, *wj = w + PART_6 * j;
-        scales[j] = quantize_fit_scale(xj, wj, PART_6, LOW_6, HIGH_6);
-        (void)quantize_codes(xj, wj, PART_6, LOW_6, HIGH_6, (struct quantize_line){.scale = scales[j]},
-                             b->codes + PART_6 * j);
-        weights[j] = 0;
-        for (int i = 0; i < PART_6; i++) {
-            float q = (float)((int)b->codes[PART_6 * j + i] + LOW_6);
-            weights[j] += wj[i] * q * q;
-        }
-    }
-    b->d = choose_unit(scales, weights, PARTS_6, -128);
-    for (int j = 0; j < PARTS_6; j++) {
-        b->scale[j] = b->d != 0 ? (int)quantize_code(scales[j] / b->d, -128, 127) : 0;
-    }
-}
-
-static void search_block_6(const float *x, const float *w, struct q6_block *best)
-{
-    struct q6_block b;
-    fit_block_6(x, w, &b);
-    best->lost = INFINITY;
-    for (int round = 0; round <= ROUNDS; round++) {
-        b.lost = 0;
-        for (int j = 0; j < PARTS_6; j++) {
-            settle_part_6(x, w, &b, j);
-            b.lost += quantize_codes(x + PART_6 * j, w + PART_6 * j, PART_6, LOW_6, HIGH_6,
-                                     (struct quantize_line){.scale = b.d * (float)b.scale[j]}, b.codes + PART_6 * j);
-        }
-        if (!(b.lost < best->lost)) {
-            break;
-        }
-        *best = b;
-        settle_unit_6(x, w, &b);
-    }
-}
-
 /* Layout: 128 bytes of low nibbles, 64 of high bit pairs, 16 scales, d. In each half of 128 values, four runs of 32
  * share bytes. The first two are in the low nibbles of 64 bytes, the others in the high; all four are in the bit pairs
  * of 32 bytes. */
 void quantize_q6_k(const float *x, const float *w, uint8_t *dst)
 {
-    struct q6_block b;
-    search_block_6(x, w, &b);
+    struct k_block b;
+    search_block(x, w, &(struct form){MAX_PARTS, SUPER / MAX_PARTS, -32, 31, -128, 127, false}, &b);
     for (int i = 0; i < SUPER / 2; i++) {
         const uint8_t *c = b.codes + i / 64 * 128 + i % 64;
         dst[i] = (uint8_t)((c[0] & 15) | (c[64] & 15) << 4);
@@ -283,7 +237,7 @@ void quantize_q6_k(const float *x, const float *w, uint8_t *dst)
         const uint8_t *c = b.codes + i / 32 * 128 + i % 32;
         dst[128 + i] = (uint8_t)(c[0] >> 4 | c[32] >> 4 << 2 | c[64] >> 4 << 4 | c[96] >> 4 << 6);
     }
-    for (int j = 0; j < PARTS_6; j++) {
+    for (int j = 0; j < MAX_PARTS; j++) {
         dst[192 + j] = (uint8_t)(int8_t)b.scale[j];
     }
     uint16_t d = dtype_f32_to_f16(b.d);

@@ -15,14 +15,14 @@ static inline float inverse(float v) { return fabsf(v) >= tiny ? 1 / v : 0; }
 /* --- a scale ------------------------------------------------------------------------------------------------------ */
 
 /* Sums w x q and w q q over a block for codes q = x * inv[lane]. */
-static void try_scales(const float *x, const float *w, int n, float low, float high, const float inv[LANES],
-                       float xq[LANES], float qq[LANES])
+static void try_scales(const struct quantize_values *v, float low, float high, const float inv[LANES], float xq[LANES],
+                       float qq[LANES])
 {
     for (int l = 0; l < LANES; l++) {
         xq[l] = qq[l] = 0;
     }
-    for (int i = 0; i < n; i++) {
-        float xi = x[i], wi = w[i], wx = wi * xi;
+    for (int i = 0; i < v->n; i++) {
+        float xi = v->x[i], wi = v->w[i], wx = wi * xi;
         for (int l = 0; l < LANES; l++) {
             float q = quantize_code(xi * inv[l], low, high);
             xq[l] += wx * q;
@@ -32,15 +32,15 @@ static void try_scales(const float *x, const float *w, int n, float low, float h
 }
 
 /* Recomputes the scale from codes and codes from the scale. xq * xq / qq is the gain over all-zero codes. */
-static float refine_scale(const float *x, const float *w, int n, float low, float high, float d)
+static float refine_scale(const struct quantize_values *v, float low, float high, float d)
 {
     float best = -1, best_d = d;
     for (int round = 0; round < REFINEMENTS && d != 0; round++) {
         float xq = 0, qq = 0, inv = inverse(d);
-        for (int i = 0; i < n; i++) {
-            float q = quantize_code(x[i] * inv, low, high);
-            xq += w[i] * x[i] * q;
-            qq += w[i] * q * q;
+        for (int i = 0; i < v->n; i++) {
+            float q = quantize_code(v->x[i] * inv, low, high);
+            xq += v->w[i] * v->x[i] * q;
+            qq += v->w[i] * q * q;
         }
         float gain = qq > 0 ? xq * xq / qq : 0;
         if (!(gain > best)) {
@@ -52,11 +52,11 @@ static float refine_scale(const float *x, const float *w, int n, float low, floa
     return best_d;
 }
 
-float quantize_fit_scale(const float *x, const float *w, int n, int low, int high)
+float quantize_fit_scale(const struct quantize_values *v, int low, int high)
 {
     float peak = 0;
-    for (int i = 0; i < n; i++) {
-        peak = fabsf(x[i]) > fabsf(peak) ? x[i] : peak;
+    for (int i = 0; i < v->n; i++) {
+        peak = fabsf(v->x[i]) > fabsf(peak) ? v->x[i] : peak;
     }
     if (fabsf(peak) < tiny) {
         return 0;
@@ -68,7 +68,7 @@ float quantize_fit_scale(const float *x, const float *w, int n, int low, int hig
         for (int l = 0; l < LANES; l++) {
             inv[l] = (edge + sign * ((float)l / 6 - 1.3f)) / peak;
         }
-        try_scales(x, w, n, (float)low, (float)high, inv, xq, qq);
+        try_scales(v, (float)low, (float)high, inv, xq, qq);
         for (int l = 0; l < LANES; l++) {
             float gain = qq[l] > 0 ? xq[l] * xq[l] / qq[l] : 0;
             if (gain > best) {
@@ -77,7 +77,7 @@ float quantize_fit_scale(const float *x, const float *w, int n, int low, int hig
             }
         }
     }
-    return refine_scale(x, w, n, (float)low, (float)high, d);
+    return refine_scale(v, (float)low, (float)high, d);
 }
 
 /* --- a scale and a minimum ---------------------------------------------------------------------------------------- */
@@ -106,14 +106,14 @@ static bool solve(const struct sums *s, float q, float qq, float xq, bool below_
 }
 
 /* Computes the sums over a block for codes q = (x - from[lane]) * inv[lane]. */
-static void try_ranges(const float *x, const float *w, int n, float high, const float from[LANES],
-                       const float inv[LANES], float q_sum[LANES], float qq[LANES], float xq[LANES])
+static void try_ranges(const struct quantize_values *v, float high, const float from[LANES], const float inv[LANES],
+                       float q_sum[LANES], float qq[LANES], float xq[LANES])
 {
     for (int l = 0; l < LANES; l++) {
         q_sum[l] = qq[l] = xq[l] = 0;
     }
-    for (int i = 0; i < n; i++) {
-        float xi = x[i], wi = w[i];
+    for (int i = 0; i < v->n; i++) {
+        float xi = v->x[i], wi = v->w[i];
         for (int l = 0; l < LANES; l++) {
             float q = quantize_code((xi - from[l]) * inv[l], 0, high), wq = wi * q;
             q_sum[l] += wq;
@@ -123,18 +123,18 @@ static void try_ranges(const float *x, const float *w, int n, float high, const 
     }
 }
 
-static struct quantize_line refine_line(const float *x, const float *w, int n, float high, const struct sums *s,
+static struct quantize_line refine_line(const struct quantize_values *v, float high, const struct sums *s,
                                         bool below_zero, struct quantize_line line)
 {
     float best = INFINITY;
     struct quantize_line best_line = line;
     for (int round = 0; round < REFINEMENTS; round++) {
         float q_sum = 0, qq = 0, xq = 0, err, inv = inverse(line.scale);
-        for (int i = 0; i < n; i++) {
-            float q = quantize_code((x[i] - line.min) * inv, 0, high), wq = w[i] * q;
+        for (int i = 0; i < v->n; i++) {
+            float q = quantize_code((v->x[i] - line.min) * inv, 0, high), wq = v->w[i] * q;
             q_sum += wq;
             qq += wq * q;
-            xq += wq * x[i];
+            xq += wq * v->x[i];
         }
         if (!solve(s, q_sum, qq, xq, below_zero, &line, &err) || !(err < best)) {
             break;
@@ -145,16 +145,16 @@ static struct quantize_line refine_line(const float *x, const float *w, int n, f
     return best_line;
 }
 
-struct quantize_line quantize_fit_line(const float *x, const float *w, int n, int high, bool below_zero)
+struct quantize_line quantize_fit_line(const struct quantize_values *v, int high, bool below_zero)
 {
     struct sums s = {0};
-    float least = x[0], most = x[0];
-    for (int i = 0; i < n; i++) {
-        least = x[i] < least ? x[i] : least;
-        most = x[i] > most ? x[i] : most;
-        s.w += w[i];
-        s.x += w[i] * x[i];
-        s.xx += w[i] * x[i] * x[i];
+    float least = v->x[0], most = v->x[0];
+    for (int i = 0; i < v->n; i++) {
+        least = v->x[i] < least ? v->x[i] : least;
+        most = v->x[i] > most ? v->x[i] : most;
+        s.w += v->w[i];
+        s.x += v->w[i] * v->x[i];
+        s.xx += v->w[i] * v->x[i] * v->x[i];
     }
     least = below_zero && least > 0 ? 0 : least;
     if (!(most - least >= tiny)) { /* all equal, or with below_zero none above zero */
@@ -173,7 +173,7 @@ struct quantize_line quantize_fit_line(const float *x, const float *w, int n, in
             from[l] = least + from_inside[l % 8] * code;
             inv[l] = (float)high / (to - from[l]);
         }
-        try_ranges(x, w, n, (float)high, from, inv, q_sum, qq, xq);
+        try_ranges(v, (float)high, from, inv, q_sum, qq, xq);
         for (int l = 0; l < LANES; l++) {
             struct quantize_line fitted;
             float err;
@@ -183,12 +183,12 @@ struct quantize_line quantize_fit_line(const float *x, const float *w, int n, in
             }
         }
     }
-    return refine_line(x, w, n, (float)high, &s, below_zero, line);
+    return refine_line(v, (float)high, &s, below_zero, line);
 }
 
 /* --- codes -------------------------------------------------------------------------------------------------------- */
 
-void quantize_try_lines(const float *x, const float *w, int n, int low, int high, const float scale[LANES],
+void quantize_try_lines(const struct quantize_values *v, int low, int high, const float scale[LANES],
                         const float min[LANES], float err[LANES])
 {
     float inv[LANES];
@@ -196,8 +196,8 @@ void quantize_try_lines(const float *x, const float *w, int n, int low, int high
         inv[l] = inverse(scale[l]);
         err[l] = 0;
     }
-    for (int i = 0; i < n; i++) {
-        float xi = x[i], wi = w[i];
+    for (int i = 0; i < v->n; i++) {
+        float xi = v->x[i], wi = v->w[i];
         for (int l = 0; l < LANES; l++) {
             float q = quantize_code((xi - min[l]) * inv[l], (float)low, (float)high);
             float off = xi - (scale[l] * q + min[l]);
@@ -206,14 +206,13 @@ void quantize_try_lines(const float *x, const float *w, int n, int low, int high
     }
 }
 
-float quantize_codes(const float *x, const float *w, int n, int low, int high, struct quantize_line line,
-                     uint8_t *codes)
+float quantize_codes(struct quantize_values v, int low, int high, struct quantize_line line, uint8_t *codes)
 {
     float lost = 0, inv = inverse(line.scale);
-    for (int i = 0; i < n; i++) {
-        float q = quantize_code((x[i] - line.min) * inv, (float)low, (float)high);
-        float off = x[i] - (line.scale * q + line.min);
-        lost += w[i] * off * off;
+    for (int i = 0; i < v.n; i++) {
+        float q = quantize_code((v.x[i] - line.min) * inv, (float)low, (float)high);
+        float off = v.x[i] - (line.scale * q + line.min);
+        lost += v.w[i] * off * off;
         codes[i] = (uint8_t)((int)q - low);
     }
     return lost;

@@ -6,8 +6,6 @@
 
 #include "engine/tensor/row_source.h"
 
-#include <stdbool.h>
-
 /* Selects n_runs runs of `run` rows: run r begins at row first[r]. */
 MUST_CHECK const struct row_source *row_order_rows(struct arena *a, const struct row_source *of, const uint32_t *first,
                                                    uint32_t n_runs, uint32_t run);
