@@ -104,12 +104,16 @@ static const char *kind_of(const struct inventory *v, int device)
 {
     const struct chip *chip = inventory_chip(v, device, -1);
     bool is_integrated = inventory_is_integrated(v, device);
-    return !v->probe.devices[device].is_gpu ? "no GPU"
-           : chip != NULL && chip->family == CHIP_RDNA3
-               ? is_integrated ? "an integrated RDNA3 GPU" : "a discrete RDNA3 GPU"
-           : chip != NULL  ? "an RDNA4 GPU"
-           : is_integrated ? "an integrated GPU"
-                           : "a discrete GPU";
+    if (!v->probe.devices[device].is_gpu) {
+        return "no GPU";
+    }
+    if (chip == NULL) {
+        return is_integrated ? "an integrated GPU" : "a discrete GPU";
+    }
+    if (chip->family != CHIP_RDNA3) {
+        return "an RDNA4 GPU";
+    }
+    return is_integrated ? "an integrated RDNA3 GPU" : "a discrete RDNA3 GPU";
 }
 
 /* Returns the rank of a device, higher is better; 0: not usable. Of two drivers of one card Mesa's ranks first: it does

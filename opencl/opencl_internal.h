@@ -19,7 +19,7 @@ enum {
 
 /* A weight in the device's memory (kernels/weights.clh). */
 struct opencl_weight {
-    bool is_vector; /* f32 [n_in], not packed */
+    bool is_vector; /* f32 [n_in], not packed: a panel */
     bool as_floats; /* converted to F16 if it is quantized */
     int32_t n_uses; /* operands of steps that refer to it */
     enum panel_kind kind;

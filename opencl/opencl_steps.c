@@ -525,7 +525,8 @@ static enum err make_attention(const struct opencl_maker *k)
                        opencl_at(k, kv->values), ARG_UINT(n_heads), ARG_UINT(of->n_kv_heads), ARG_FLOAT(s->scale),
                        ARG_FLOAT(s->attention.softcap), table_of(kv), ARG_INT(s->attention.window),
                        ARG_INT(s->attention.ahead), ARG_OPTIONAL(k, s->w[0]),
-                       form == IN_PARTS ? opencl_at(k, k->m->partial) : ARG_ROWS(k, s->dst)));
+                       form == IN_PARTS ? opencl_at(k, k->m->partial) : opencl_floats(k, s->dst),
+                       ARG_UINT(opencl_stride(k, s->dst))));
     }
     struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, n_heads);
     l.when = OPENCL_IF_PARTS;

@@ -163,7 +163,12 @@ static void lay_out(struct opencl_weight *w, const struct plan_weight *of)
 {
     const struct quant_ops *ops = quant_ops(of->type);
     w->next = PLAN_NONE;
-    if (w->n_uses == 0 || w->is_vector) {
+    if (w->n_uses == 0) {
+        return;
+    }
+    if (w->is_vector) { /* a panel */
+        w->n_groups = w->group_rows = w->group_panels = 1;
+        w->panel_bytes = of->n_in * sizeof(float);
         return;
     }
     w->kind = w->as_floats && !panel_info(ops->panel)->is_float ? PANEL_F16 : ops->panel;
@@ -188,11 +193,9 @@ static void lay_out(struct opencl_weight *w, const struct plan_weight *of)
     }
 }
 
-static uint64_t bytes_of(const struct backend_model *m, plan_weight_id id)
+static uint64_t bytes_of(const struct opencl_weight *w)
 {
-    const struct opencl_weight *w = &m->weights[id];
-    return w->is_vector ? m->plan->weights[id].n_in * sizeof(float)
-                        : (uint64_t)w->panel_bytes * w->group_panels * w->n_groups; /* fits, as in the file */
+    return (uint64_t)w->panel_bytes * w->group_panels * w->n_groups; /* fits, as in the file */
 }
 
 /* Returns whether the weights a and a + 1 can be adjacent and form one product. Their panels and biases must be
@@ -207,7 +210,7 @@ static bool can_join(const struct backend_model *m, const struct plan_step *s, i
            x->n_groups == 1 && w->group_rows % OPENCL_LANES == 0 &&
            memcmp(&w->table, &x->table, sizeof w->table) == 0 &&
            (have_biases || (bias == PLAN_NONE && next_bias == PLAN_NONE)) &&
-           bytes_of(m, s->w[a]) + bytes_of(m, s->w[a + 1]) < OPENCL_MAX_JOINED;
+           bytes_of(w) + bytes_of(x) < OPENCL_MAX_JOINED;
 }
 
 static void set_next(struct backend_model *m, plan_weight_id id, plan_weight_id next)
@@ -237,7 +240,7 @@ static enum err place(struct backend_model *m, plan_weight_id first, struct err_
     int32_t at;
     for (plan_weight_id id = first; id != PLAN_NONE; id = m->weights[id].next) {
         m->weights[id].at = (size_t)bytes;
-        bytes += bytes_of(m, id);
+        bytes += bytes_of(&m->weights[id]);
     }
     bytes = m->weights[first].is_vector ? (bytes + VECTOR_BYTES - 1) / VECTOR_BYTES * VECTOR_BYTES : bytes;
     TRY(vram_place(m->vram, VRAM_WEIGHTS, bytes, m->plan->weights[first].name, &at, info));
@@ -305,23 +308,10 @@ struct loader {
     uint64_t done_bytes, all_bytes;
 };
 
-/* Returns the panels of a weight; a vector is one. */
-static uint32_t panels_of(const struct opencl_weight *w)
-{
-    return w->place == 0 ? 0 : w->is_vector ? 1 : w->n_groups * w->group_panels;
-}
-
-/* Returns the bytes of a panel. */
-static size_t step_of(const struct backend_model *m, int32_t id)
-{
-    const struct opencl_weight *w = &m->weights[id];
-    return w->is_vector ? (size_t)bytes_of(m, id) : w->panel_bytes;
-}
-
 /* Returns the first row of a panel; n_out for the panel after the last. */
 static uint32_t row_of_panel(const struct opencl_weight *w, uint32_t panel)
 {
-    return w->is_vector ? panel : panel / w->group_panels * w->group_rows + panel % w->group_panels * OPENCL_LANES;
+    return panel / w->group_panels * w->group_rows + panel % w->group_panels * OPENCL_LANES;
 }
 
 static size_t stage_bytes(const struct backend_model *m, uint64_t *all_bytes)
@@ -329,9 +319,8 @@ static size_t stage_bytes(const struct backend_model *m, uint64_t *all_bytes)
     size_t largest = 0;
     *all_bytes = 0;
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
-        uint32_t n = panels_of(&m->weights[i]);
-        largest = n != 0 ? MAX_OF(largest, step_of(m, i)) : largest;
-        *all_bytes += n != 0 ? bytes_of(m, i) : 0;
+        largest = MAX_OF(largest, m->weights[i].panel_bytes);
+        *all_bytes += bytes_of(&m->weights[i]);
     }
     return MAX_OF(largest, (size_t)MIN_OF((uint64_t)STAGE_BYTES, *all_bytes / (2 * N_STAGES))); /* small models */
 }
@@ -347,7 +336,7 @@ static void pack_panel(const struct loader *l, const struct piece *p, uint32_t i
     const struct plan_weight *of = &l->m->plan->weights[p->id];
     const struct opencl_weight *w = &l->m->weights[p->id];
     const struct row_source_ops *ops = of->source->ops;
-    unsigned char *at = p->at + i * step_of(l->m, p->id);
+    unsigned char *at = p->at + i * w->panel_bytes;
     uint32_t *panel = (uint32_t *)(void *)at;
     if (w->is_vector) {
         ops->read(of->source, 0, 0, of->n_in, (float *)(void *)at);
@@ -390,11 +379,12 @@ static void choose_round(struct loader *l, unsigned char *at)
     size_t left = l->stage_bytes;
     l->n_pieces = l->n_panels = 0;
     for (; l->id < l->m->plan->n_weights; l->id++, l->panel = 0) {
-        uint32_t rest = panels_of(&l->m->weights[l->id]) - l->panel;
+        const struct opencl_weight *w = &l->m->weights[l->id];
+        uint32_t rest = w->n_groups * w->group_panels - l->panel;
         if (rest == 0) {
             continue;
         }
-        size_t bytes = step_of(l->m, l->id);
+        size_t bytes = w->panel_bytes;
         uint32_t n = (uint32_t)MIN_OF((size_t)rest, left / bytes);
         if (n == 0 || l->n_pieces == MAX_PIECES) {
             return;
@@ -417,7 +407,7 @@ static enum err send(const struct loader *l, struct stage *s, struct err_info *i
     for (uint32_t i = 0; i < l->n_pieces; i++) {
         const struct piece *p = &l->pieces[i];
         const struct opencl_weight *w = &l->m->weights[p->id];
-        size_t bytes = step_of(l->m, p->id);
+        size_t bytes = w->panel_bytes;
         TRY(ocl_check(clEnqueueWriteBuffer(queue, vram_at(l->m->vram, w->place), CL_FALSE, w->at + p->first * bytes,
                                            p->n * bytes, p->at, 0, NULL, i + 1 == l->n_pieces ? &s->sent : NULL),
                       "clEnqueueWriteBuffer", info));
@@ -453,7 +443,7 @@ static enum err end_round(struct loader *l, struct err_info *info)
         const struct piece *p = &l->pieces[i];
         const struct opencl_weight *w = &m->weights[p->id];
         done_with(m, &m->plan->weights[p->id], row_of_panel(w, p->first), row_of_panel(w, p->first + p->n));
-        l->done_bytes += p->n * step_of(m, p->id);
+        l->done_bytes += p->n * w->panel_bytes;
     }
     float before = program_set_progress(m->programs), part = (float)((double)l->done_bytes / (double)l->all_bytes);
     bool goes_on = m->cfg.progress == NULL || m->cfg.progress(m->cfg.progress_arg, before + (1 - before) * part);
@@ -520,7 +510,7 @@ static enum err make_room(struct loader *l, int n_threads, struct err_info *info
     for (int32_t i = 0; i < l->m->plan->n_weights; i++) {
         const struct plan_weight *of = &l->m->plan->weights[i];
         const struct opencl_weight *w = &l->m->weights[i];
-        if (panels_of(w) == 0 || w->is_vector) {
+        if (w->n_uses == 0 || w->is_vector) {
             continue;
         }
         if (panel_info(w->kind)->is_float) {

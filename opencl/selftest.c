@@ -65,15 +65,6 @@ void selftest_make_block(enum dtype type, uint32_t *state, unsigned char *block)
 
 /* --- a case --------------------------------------------------------------------------------------------------------- */
 
-/* Makes a row of pseudo-random bytes. */
-static void make_row(struct product_case *c, size_t row_bytes, unsigned char *row, float *values)
-{
-    for (size_t at = 0; at < row_bytes; at += dtype_info(c->type)->block_bytes) {
-        selftest_make_block(c->type, &c->state, row + at);
-    }
-    quant_ops(c->type)->dequantize(row, N_IN, values);
-}
-
 /* Codes are exact if each block's largest value is at the end of the range, 127. Values with second terms are multiples
  * of 1/254: everywhere with `fine`, else in blocks whose other components are small. */
 static void make_inputs(struct product_case *c, bool fine)
@@ -94,9 +85,10 @@ static void make_case(struct product_case *c, enum dtype type, bool is_pair, boo
     *c = (struct product_case){.type = type, .is_pair = is_pair, .state = 1};
     bool fits = dtype_row_bytes(type, N_IN, &row_bytes) && row_bytes <= MAX_ROW_BYTES;
     for (int w = 0; w < 2 && fits; w++) {
-        for (size_t i = 0; i < N_OUT; i++) {
-            make_row(c, (size_t)row_bytes, c->rows[w] + i * row_bytes, c->values[w] + i * N_IN);
+        for (size_t at = 0; at < N_OUT * row_bytes; at += dtype_info(type)->block_bytes) {
+            selftest_make_block(type, &c->state, c->rows[w] + at);
         }
+        quant_ops(type)->dequantize(c->rows[w], (size_t)N_OUT * N_IN, c->values[w]);
     }
     make_inputs(c, fine);
 }

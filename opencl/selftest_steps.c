@@ -9,7 +9,6 @@
 #include "engine/quant/quantize.h"
 #include "engine/quant/row_mapped.h"
 
-#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
