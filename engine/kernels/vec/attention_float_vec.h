@@ -49,18 +49,13 @@ static ALWAYS_INLINE void att_float_scores_n(struct att_work *w, const struct at
     }
 }
 
-static void att_f16_scores(struct att_work *w, const struct att_tile *t, const struct att_page *p, int at)
+static void att_float_scores(struct att_work *w, const struct att_tile *t, const struct att_page *p, int at)
 {
-#define CALL(n) att_float_scores_n(w, t, p, at, n, true)
-    ATT_WITH_N(t->n, CALL)
-#undef CALL
-}
-
-static void att_bf16_scores(struct att_work *w, const struct att_tile *t, const struct att_page *p, int at)
-{
-#define CALL(n) att_float_scores_n(w, t, p, at, n, false)
-    ATT_WITH_N(t->n, CALL)
-#undef CALL
+    if (w->a->kv.k.type == KV_TYPE_F16) {
+        ATT_WITH_N(t->n, att_float_scores_n(w, t, p, at, N, true));
+    } else {
+        ATT_WITH_N(t->n, att_float_scores_n(w, t, p, at, N, false));
+    }
 }
 
 /* The values of a page that a call sums: queries first .. first+n-1, slots from .. to-1 of the page. */
@@ -141,13 +136,9 @@ static void att_values_of_one(struct att_work *w, struct att_tile *t, struct att
 static void att_values_of_all(struct att_work *w, struct att_tile *t, const struct att_span *s)
 {
     if (s->is_f16) {
-#define CALL(n) att_float_values_n(w, t, s, n, true)
-        ATT_WITH_N(t->n, CALL)
-#undef CALL
+        ATT_WITH_N(t->n, att_float_values_n(w, t, s, N, true));
     } else {
-#define CALL(n) att_float_values_n(w, t, s, n, false)
-        ATT_WITH_N(t->n, CALL)
-#undef CALL
+        ATT_WITH_N(t->n, att_float_values_n(w, t, s, N, false));
     }
 }
 

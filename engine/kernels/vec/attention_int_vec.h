@@ -197,13 +197,9 @@ static ALWAYS_INLINE void att_int_scores_n(struct att_work *w, const struct att_
 static void att_int_scores(struct att_work *w, const struct att_tile *t, const struct att_page *p, int to)
 {
     if (p->narrow_keys) {
-#define CALL(n) att_int_scores_n(w, t, p, to, n, true)
-        ATT_WITH_N(t->n, CALL)
-#undef CALL
+        ATT_WITH_N(t->n, att_int_scores_n(w, t, p, to, N, true));
     } else {
-#define CALL(n) att_int_scores_n(w, t, p, to, n, false)
-        ATT_WITH_N(t->n, CALL)
-#undef CALL
+        ATT_WITH_N(t->n, att_int_scores_n(w, t, p, to, N, false));
     }
 }
 
@@ -304,13 +300,9 @@ static ALWAYS_INLINE void att_int_page_n(struct att_work *w, struct att_tile *t,
 static void att_int_page(struct att_work *w, struct att_tile *t, const struct att_page *p, int k, int from, int to)
 {
     if (p->narrow_values) {
-#define CALL(n) att_int_page_n(w, t, p, k, from, to, n, true)
-        ATT_WITH_N(t->n, CALL)
-#undef CALL
+        ATT_WITH_N(t->n, att_int_page_n(w, t, p, k, from, to, N, true));
     } else {
-#define CALL(n) att_int_page_n(w, t, p, k, from, to, n, false)
-        ATT_WITH_N(t->n, CALL)
-#undef CALL
+        ATT_WITH_N(t->n, att_int_page_n(w, t, p, k, from, to, N, false));
     }
 }
 

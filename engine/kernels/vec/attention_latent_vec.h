@@ -72,13 +72,9 @@ static ALWAYS_INLINE void att_latent_scores_n(struct att_work *w, const struct a
 static void att_latent_scores(struct att_work *w, const struct att_tile *t, const struct att_page *p, int at)
 {
     if (w->a->kv.k.type == KV_TYPE_F16) {
-#define CALL(n) att_latent_scores_n(w, t, p, at, n, true)
-        ATT_WITH_N(t->n, CALL)
-#undef CALL
+        ATT_WITH_N(t->n, att_latent_scores_n(w, t, p, at, N, true));
     } else {
-#define CALL(n) att_latent_scores_n(w, t, p, at, n, false)
-        ATT_WITH_N(t->n, CALL)
-#undef CALL
+        ATT_WITH_N(t->n, att_latent_scores_n(w, t, p, at, N, false));
     }
 }
 

@@ -76,25 +76,28 @@ static inline bool att_has_one_scale(const struct att_work *w)
     return !kv_type_is_float(w->a->kv.v.type) && w->a->kv.v.n_blocks == 1 && w->a->kv.v.type != KV_TYPE_Q4_0;
 }
 
-/* Calls CALL(n) with a constant n, so that sums stay in registers. */
-#define ATT_CASE(n, CALL)                                                                                              \
-    case n:                                                                                                            \
-        CALL(n);                                                                                                       \
-        break;
-#if VEC_TILE == 8
-#define ATT_CASES_TO_7(CALL) ATT_CASE(4, CALL) ATT_CASE(5, CALL) ATT_CASE(6, CALL) ATT_CASE(7, CALL)
-#else
-#define ATT_CASES_TO_7(CALL)
-#endif
-#define ATT_WITH_N(n, CALL)                                                                                            \
-    switch (n) {                                                                                                       \
-        ATT_CASE(1, CALL)                                                                                              \
-        ATT_CASE(2, CALL)                                                                                              \
-        ATT_CASE(3, CALL)                                                                                              \
-        ATT_CASES_TO_7(CALL)                                                                                           \
-    default:                                                                                                           \
-        CALL(VEC_TILE);                                                                                                \
+/* Evaluates `call` with a constant N equal to n, so that sums stay in registers. */
+#define ATT_CASE(n, call)                                                                                              \
+    case n: {                                                                                                          \
+        enum { N = n };                                                                                                \
+        call;                                                                                                          \
         break;                                                                                                         \
+    }
+#if VEC_TILE == 8
+#define ATT_CASES_TO_7(call) ATT_CASE(4, call) ATT_CASE(5, call) ATT_CASE(6, call) ATT_CASE(7, call)
+#else
+#define ATT_CASES_TO_7(call)
+#endif
+#define ATT_WITH_N(n, call)                                                                                            \
+    switch (n) {                                                                                                       \
+        ATT_CASE(1, call)                                                                                              \
+        ATT_CASE(2, call)                                                                                              \
+        ATT_CASE(3, call)                                                                                              \
+        ATT_CASES_TO_7(call)                                                                                           \
+    default: {                                                                                                         \
+        enum { N = VEC_TILE };                                                                                         \
+        call;                                                                                                          \
+    }                                                                                                                  \
     }
 
 #endif

@@ -222,10 +222,8 @@ static void att_tile_run(struct att_work *w, struct att_tile *t, const struct at
             att_latent_scores(w, t, &b->pages[k], at);
         } else if (!kv_type_is_float(w->a->kv.k.type)) {
             att_int_scores(w, t, &b->pages[k], at);
-        } else if (w->a->kv.k.type == KV_TYPE_F16) {
-            att_f16_scores(w, t, &b->pages[k], at);
         } else {
-            att_bf16_scores(w, t, &b->pages[k], at);
+            att_float_scores(w, t, &b->pages[k], at);
         }
     }
     att_softmax(w, t, b);

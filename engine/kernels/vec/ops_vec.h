@@ -1,5 +1,5 @@
-/* The small operations for every vector ISA: include after a vec_<isa>.h. Each
- * output element has the same operations for any n: tails are partial loads of the same code. */
+/* The small operations for every vector ISA: include after a vec_<isa>.h. Each output element has the same
+ * operations for any n: tails are partial loads of the same code. */
 #ifndef INFCGI_KERNELS_VEC_OPS_VEC_H
 #define INFCGI_KERNELS_VEC_OPS_VEC_H
 

@@ -1,5 +1,5 @@
-/* Operations of the sampler on a row of logits, for every vector ISA: include after a vec_<isa>.h; the ISA's init calls
- * rows_vec_init. A row is a megabyte, so each operation is one pass. */
+/* Operations of the sampler on a row of logits, for every vector ISA: include after a vec_<isa>.h. A row is a
+ * megabyte, so each operation is one pass. */
 #ifndef INFCGI_KERNELS_VEC_ROWS_VEC_H
 #define INFCGI_KERNELS_VEC_ROWS_VEC_H
 

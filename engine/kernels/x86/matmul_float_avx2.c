@@ -7,7 +7,6 @@
 #include "engine/kernels/kern.h"
 
 #include <immintrin.h>
-#include <string.h>
 
 enum { TILE_ROWS = 4, TILE_PANELS = 1, ROW_PANELS = 4, HALVES = 2, ROWS_IN_CACHE_BYTES = 192 * 1024 };
 
@@ -22,13 +21,6 @@ static ALWAYS_INLINE __m256 weights(enum panel_kind kind, const unsigned char *p
         return _mm256_cvtph_ps(narrow);
     }
     return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(narrow), 16));
-}
-
-static ALWAYS_INLINE __m256 input(const unsigned char *row, size_t i)
-{
-    float v;
-    memcpy(&v, row + 4 * i, sizeof v);
-    return _mm256_set1_ps(v);
 }
 
 /* Computes n rows x m panels; n or m is 1. sum[2e] and sum[2e+1] are the halves of row or panel e. */
@@ -50,7 +42,7 @@ static ALWAYS_INLINE void tile(const struct kern_matmul_args *a, enum panel_kind
             __m256 high = weights(kind, panels + (size_t)p * bytes, i, 1);
             UNROLL_FULLY
             for (int r = 0; r < n; r++) {
-                __m256 x = input(rows + (size_t)r * row_bytes, i);
+                __m256 x = _mm256_set1_ps(((const float *)(const void *)(rows + (size_t)r * row_bytes))[i]);
                 int e = r * m + p;
                 sum[2 * e] = _mm256_fmadd_ps(low, x, sum[2 * e]);
                 sum[2 * e + 1] = _mm256_fmadd_ps(high, x, sum[2 * e + 1]);

@@ -6,6 +6,7 @@
 #include "engine/base/compiler.h"
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
@@ -109,27 +110,21 @@ static inline vec vec_scale2(vec x, vec n)
 static inline vec vec_fraction(vec v) { return _mm256_sub_ps(v, _mm256_floor_ps(v)); }
 static inline vec vec_scale_floor(vec x, vec n) { return vec_scale2(x, _mm256_floor_ps(n)); }
 
-/* Returns the largest of v[i] in lane i < VEC_TILE, and 0 in other lanes. v holds no NaNs. */
-static inline vec vec_max_lanes(const vec *v)
+static ALWAYS_INLINE vec vec_fold(vec a, vec b, bool sums) { return sums ? vec_add(a, b) : vec_max(a, b); }
+static ALWAYS_INLINE vec vec_fold_lanes(const vec *v, bool sums)
 {
-    __m256 ab = _mm256_max_ps(_mm256_unpacklo_ps(v[0], v[1]), _mm256_unpackhi_ps(v[0], v[1]));
-    __m256 cd = _mm256_max_ps(_mm256_unpacklo_ps(v[2], v[3]), _mm256_unpackhi_ps(v[2], v[3]));
+    vec ab = vec_fold(_mm256_unpacklo_ps(v[0], v[1]), _mm256_unpackhi_ps(v[0], v[1]), sums);
+    vec cd = vec_fold(_mm256_unpacklo_ps(v[2], v[3]), _mm256_unpackhi_ps(v[2], v[3]), sums);
     __m256d x = _mm256_castps_pd(ab), y = _mm256_castps_pd(cd);
-    __m256 m = _mm256_max_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)), _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
-    m = _mm256_max_ps(m, _mm256_permute2f128_ps(m, m, 1));
+    vec m = vec_fold(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)), _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)), sums);
+    m = vec_fold(m, _mm256_permute2f128_ps(m, m, 1), sums);
     return _mm256_blend_ps(m, _mm256_setzero_ps(), 0xF0);
 }
 
-/* Returns the sum of v[i] in lane i < VEC_TILE, in the same order for all, and 0 in other lanes. */
-static inline vec vec_sum_lanes(const vec *v)
-{
-    __m256 ab = _mm256_add_ps(_mm256_unpacklo_ps(v[0], v[1]), _mm256_unpackhi_ps(v[0], v[1]));
-    __m256 cd = _mm256_add_ps(_mm256_unpacklo_ps(v[2], v[3]), _mm256_unpackhi_ps(v[2], v[3]));
-    __m256d x = _mm256_castps_pd(ab), y = _mm256_castps_pd(cd);
-    __m256 m = _mm256_add_ps(_mm256_castpd_ps(_mm256_unpacklo_pd(x, y)), _mm256_castpd_ps(_mm256_unpackhi_pd(x, y)));
-    m = _mm256_add_ps(m, _mm256_permute2f128_ps(m, m, 1));
-    return _mm256_blend_ps(m, _mm256_setzero_ps(), 0xF0);
-}
+/* Return in lane i < VEC_TILE the largest of v[i], which holds no NaNs, or its sum, in the same order for all; 0 in
+ * other lanes. */
+static inline vec vec_max_lanes(const vec *v) { return vec_fold_lanes(v, false); }
+static inline vec vec_sum_lanes(const vec *v) { return vec_fold_lanes(v, true); }
 
 /* Returns a where x < y, else b. */
 static inline vec vec_if_less(vec x, vec y, vec a, vec b)

@@ -6,6 +6,7 @@
 #include "engine/base/compiler.h"
 
 #include <immintrin.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -79,37 +80,26 @@ static inline vec vec_scale2(vec x, vec n) { return _mm512_scalef_ps(x, n); }
 static inline vec vec_fraction(vec v) { return _mm512_reduce_ps(v, 0x09); }
 static inline vec vec_scale_floor(vec x, vec n) { return _mm512_scalef_ps(x, n); }
 
-/* Returns the largest of v[i] in lane i < VEC_TILE, and 0 in other lanes. v holds no NaNs. */
-static inline vec vec_max_lanes(const vec *v)
+static ALWAYS_INLINE vec vec_fold(vec a, vec b, bool sums) { return sums ? vec_add(a, b) : vec_max(a, b); }
+static ALWAYS_INLINE vec vec_fold_lanes(const vec *v, bool sums)
 {
-    __m512 m[4];
+    vec m[4];
     for (int i = 0; i < 4; i++) { /* a b a b in each quarter */
-        m[i] = _mm512_max_ps(_mm512_unpacklo_ps(v[2 * i], v[2 * i + 1]), _mm512_unpackhi_ps(v[2 * i], v[2 * i + 1]));
+        m[i] = vec_fold(_mm512_unpacklo_ps(v[2 * i], v[2 * i + 1]), _mm512_unpackhi_ps(v[2 * i], v[2 * i + 1]), sums);
     }
     for (int i = 0; i < 2; i++) { /* a b c d in each quarter */
         __m512d x = _mm512_castps_pd(m[2 * i]), y = _mm512_castps_pd(m[2 * i + 1]);
-        m[i] = _mm512_max_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+        m[i] = vec_fold(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)), sums);
     }
-    __m512 q = _mm512_max_ps(_mm512_shuffle_f32x4(m[0], m[1], 0x88), _mm512_shuffle_f32x4(m[0], m[1], 0xDD));
-    q = _mm512_max_ps(q, _mm512_shuffle_f32x4(q, q, 0xB1)); /* quarters: abcd abcd efgh efgh */
+    vec q = vec_fold(_mm512_shuffle_f32x4(m[0], m[1], 0x88), _mm512_shuffle_f32x4(m[0], m[1], 0xDD), sums);
+    q = vec_fold(q, _mm512_shuffle_f32x4(q, q, 0xB1), sums); /* quarters: abcd abcd efgh efgh */
     return _mm512_maskz_shuffle_f32x4(0x00FF, q, q, 0x08);
 }
 
-/* Returns the sum of v[i] in lane i < VEC_TILE, in the same order for all, and 0 in other lanes. */
-static inline vec vec_sum_lanes(const vec *v)
-{
-    __m512 m[4];
-    for (int i = 0; i < 4; i++) { /* a b a b in each quarter */
-        m[i] = _mm512_add_ps(_mm512_unpacklo_ps(v[2 * i], v[2 * i + 1]), _mm512_unpackhi_ps(v[2 * i], v[2 * i + 1]));
-    }
-    for (int i = 0; i < 2; i++) { /* a b c d in each quarter */
-        __m512d x = _mm512_castps_pd(m[2 * i]), y = _mm512_castps_pd(m[2 * i + 1]);
-        m[i] = _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)), _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
-    }
-    __m512 q = _mm512_add_ps(_mm512_shuffle_f32x4(m[0], m[1], 0x88), _mm512_shuffle_f32x4(m[0], m[1], 0xDD));
-    q = _mm512_add_ps(q, _mm512_shuffle_f32x4(q, q, 0xB1)); /* quarters: abcd abcd efgh efgh */
-    return _mm512_maskz_shuffle_f32x4(0x00FF, q, q, 0x08);
-}
+/* Return in lane i < VEC_TILE the largest of v[i], which holds no NaNs, or its sum, in the same order for all; 0 in
+ * other lanes. */
+static inline vec vec_max_lanes(const vec *v) { return vec_fold_lanes(v, false); }
+static inline vec vec_sum_lanes(const vec *v) { return vec_fold_lanes(v, true); }
 
 /* Returns a where x < y, else b. */
 static inline vec vec_if_less(vec x, vec y, vec a, vec b)
