@@ -238,8 +238,14 @@ static enum err make_guide(const struct engine *e, const struct engine_params *p
     struct chat_budget *budget = arena_alloc(arena, n);
     *out = arena_zalloc(arena, sizeof **out);
     TRY(arena_ok(arena));
-    chat_budget_init(budget, e->tool_format, e->tokenizer, p->think_tokens, p->is_thinking, p->reads_calls,
-                     p->think_end, p->n_think_end);
+    const struct chat_budget_config config = {.format = e->tool_format,
+                                              .tokenizer = e->tokenizer,
+                                              .n_tokens = p->think_tokens,
+                                              .has_begun = p->is_thinking,
+                                              .reads_calls = p->reads_calls,
+                                              .end = p->think_end,
+                                              .n_end = p->n_think_end};
+    chat_budget_init(budget, &config);
     **out = (struct sched_guide){
         .next = next_of_budget, .take = take_of_budget, .fini = fini_budget, .state = budget, .n_bytes = n};
     return ERR_OK;

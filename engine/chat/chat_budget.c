@@ -9,16 +9,15 @@
 
 size_t chat_budget_bytes(size_t n_end) { return sizeof(struct chat_budget) + n_end * sizeof(int32_t); }
 
-void chat_budget_init(struct chat_budget *b, const struct chat_format *format, const struct tokenizer *tokenizer,
-                      int32_t n_tokens, bool has_begun, bool reads_calls, const int32_t *end, size_t n_end)
+void chat_budget_init(struct chat_budget *b, const struct chat_budget_config *config)
 {
-    *b = (struct chat_budget){.tokenizer = tokenizer,
-                              .format = format,
-                              .state = has_begun ? CHAT_BUDGET_IN : CHAT_BUDGET_BEFORE,
-                              .left = n_tokens,
-                              .reads_calls = reads_calls,
-                              .n_end = n_end};
-    memcpy(b->end, end, n_end * sizeof *end);
+    *b = (struct chat_budget){.tokenizer = config->tokenizer,
+                              .format = config->format,
+                              .state = config->has_begun ? CHAT_BUDGET_IN : CHAT_BUDGET_BEFORE,
+                              .left = config->n_tokens,
+                              .reads_calls = config->reads_calls,
+                              .n_end = config->n_end};
+    memcpy(b->end, config->end, config->n_end * sizeof *b->end);
 }
 
 void chat_budget_fini(struct chat_budget *b)

@@ -35,11 +35,19 @@ struct chat_budget {
 
 size_t chat_budget_bytes(size_t n_end);
 
-/* Initialises a budget at the beginning of an answer, within chat_budget_bytes(n_end). n_tokens: 0 ends the thinking
- * immediately; end[n_end]: ids of the tokens that end it, copied; has_begun: the prompt has begun the thinking;
- * reads_calls: calls in the answer are read. format and tokenizer are borrowed. */
-void chat_budget_init(struct chat_budget *b, const struct chat_format *format, const struct tokenizer *tokenizer,
-                      int32_t n_tokens, bool has_begun, bool reads_calls, const int32_t *end, size_t n_end);
+struct chat_budget_config {
+    const struct chat_format *format;
+    const struct tokenizer *tokenizer;
+    int32_t n_tokens; /* 0 ends the thinking immediately */
+    bool has_begun;   /* the prompt has begun the thinking */
+    bool reads_calls; /* calls in the answer are read */
+    const int32_t *end;
+    size_t n_end; /* end[n_end]: ids of the tokens that end the thinking */
+};
+
+/* Initialises a budget at the beginning of an answer, within chat_budget_bytes(n_end). format and tokenizer are
+ * borrowed, the ids are copied. */
+void chat_budget_init(struct chat_budget *b, const struct chat_budget_config *config);
 
 /* Frees what b owns, but not b. Can be called repeatedly, and from any thread that has b to itself. */
 void chat_budget_fini(struct chat_budget *b);

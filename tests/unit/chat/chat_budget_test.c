@@ -37,7 +37,8 @@ static const char *guided(const char *format, int32_t n_tokens, bool has_begun, 
         ids[i] = id_of[(unsigned char)end[i]];
     }
     struct chat_budget *b = mem_zalloc(chat_budget_bytes(n_end), MEM_GENERAL);
-    chat_budget_init(b, chat_format_named(format), file.t, n_tokens, has_begun, reads_calls, ids, n_end);
+    chat_budget_init(b, &(struct chat_budget_config){chat_format_named(format), file.t, n_tokens, has_begun,
+                                                     reads_calls, ids, n_end});
     while (*says != '\0' || chat_budget_next(b) != TOKENIZER_NO_TOKEN) {
         int32_t must = chat_budget_next(b), id = must != TOKENIZER_NO_TOKEN ? must : id_of[(unsigned char)*says++];
         for (int c = 0; c < 256; c++) {
@@ -140,7 +141,7 @@ START_TEST(without_memory_a_call_is_thinking)
     bool fired = true;
     for (long k = 0; fired; k++) {
         struct chat_budget *b = mem_zalloc(chat_budget_bytes(1), MEM_GENERAL);
-        chat_budget_init(b, chat_format_at(0), file.t, 100, true, true, &end_id, 1);
+        chat_budget_init(b, &(struct chat_budget_config){chat_format_at(0), file.t, 100, true, true, &end_id, 1});
         mem_fail_at(k);
         for (size_t i = 0; i < sizeof says - 1; i++) {
             chat_budget_take(b, id_of[(unsigned char)says[i]]);
@@ -158,7 +159,8 @@ END_TEST
 START_TEST(marks_are_tokens)
 {
     struct chat_budget *b = mem_zalloc(chat_budget_bytes(1), MEM_GENERAL);
-    chat_budget_init(b, chat_format_named("mistral"), file.t, 2, false, false, &end_id, 1);
+    chat_budget_init(b,
+                     &(struct chat_budget_config){chat_format_named("mistral"), file.t, 2, false, false, &end_id, 1});
     const int32_t says[] = {begin_id, id_of['a'], id_of['b']};
     for (size_t i = 0; i < ARRAY_LEN(says); i++) {
         ck_assert_int_eq(chat_budget_next(b), TOKENIZER_NO_TOKEN);
@@ -167,7 +169,7 @@ START_TEST(marks_are_tokens)
     ck_assert_int_eq(chat_budget_next(b), end_id);
     chat_budget_take(b, end_id);
     ck_assert_int_eq(chat_budget_next(b), TOKENIZER_NO_TOKEN);
-    chat_budget_init(b, chat_format_named("mistral"), file.t, 1, true, false, &end_id, 1);
+    chat_budget_init(b, &(struct chat_budget_config){chat_format_named("mistral"), file.t, 1, true, false, &end_id, 1});
     chat_budget_take(b, end_id); /* the model's own */
     chat_budget_take(b, id_of['a']);
     ck_assert_int_eq(chat_budget_next(b), TOKENIZER_NO_TOKEN);
@@ -180,7 +182,7 @@ START_TEST(what_cannot_come_is_given_up)
 {
     const int32_t end[] = {id_of['x'], id_of['y']};
     struct chat_budget *b = mem_zalloc(chat_budget_bytes(2), MEM_GENERAL);
-    chat_budget_init(b, chat_format_at(0), file.t, 0, true, false, end, 2);
+    chat_budget_init(b, &(struct chat_budget_config){chat_format_at(0), file.t, 0, true, false, end, 2});
     ck_assert_int_eq(chat_budget_next(b), end[0]);
     chat_budget_take(b, end[0]);
     ck_assert_int_eq(chat_budget_next(b), end[1]);
