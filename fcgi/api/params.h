@@ -28,7 +28,7 @@ struct params {
         verbose; /* llama-server's: timings in each event; prompt progress before the first token; __verbose */
     int64_t id_slot, t_max_ms; /* t_max_ms: from the first token, applied after a newline; 0: no limit */
     const char *suffix;        /* completions: borrowed; NULL: none */
-    /* Of a chat: */
+    /* For chats: */
     json_t *messages;             /* owned; checked and completed by messages_check */
     struct tools tools;           /* owned */
     json_t *kwargs;               /* owned: variables for the template, a client's JSON of any type; NULL: none */
