@@ -23,16 +23,8 @@ void gguf_build_fini(struct gguf_build *b)
 /* Makes room for one more of *items; NULL if memory is out. */
 static void *grow(struct gguf_build *b, void *items, size_t n, size_t *cap, size_t bytes)
 {
-    if (n < *cap) {
-        return items;
-    }
-    size_t more = *cap == 0 ? 64 : *cap * 2;
-    void *p = mem_realloc(items, more * bytes, MEM_MODEL);
-    if (p == NULL) {
-        b->err = ERR_NOMEM;
-        return NULL;
-    }
-    *cap = more;
+    void *p = mem_grow(items, n, cap, bytes, MEM_MODEL);
+    b->err = p != NULL ? b->err : ERR_NOMEM;
     return p;
 }
 

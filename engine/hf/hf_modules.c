@@ -246,9 +246,10 @@ static enum err add_module(struct hf *h, const json_t *module, size_t i, enum st
         return err_set(h->info, ERR_BAD_CONFIG, "type", MODULES_FILE ": expected at most %d modules Dense, found more",
                        PLAN_MAX_DENSE);
     }
-    return stage == POOLING ? add_pooling(h, folder, true)
-           : stage == DENSE ? add_dense(h, folder, 2 + (*n_dense)++)
-                            : ERR_OK;
+    if (stage == POOLING) {
+        return add_pooling(h, folder, true);
+    }
+    return stage == DENSE ? add_dense(h, folder, 2 + (*n_dense)++) : ERR_OK;
 }
 
 static enum err add_modules(struct hf *h, const json_t *modules)

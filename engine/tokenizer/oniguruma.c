@@ -238,15 +238,18 @@ static enum err put_class(struct reader *r, struct buf *out)
     bool negated = starts(r, "^");
     r->at += negated;
     enum err err = put_operands(r, &first, &others);
-    if (err == ERR_OK) {
-        bool both = others.len > 0;
-        buf_puts(out, !both ? "" : negated ? "(?:(?!" : "(?:");
-        buf_puts(out, both ? others.data : "");
-        buf_puts(out, negated && !both ? "[^" : "[");
-        buf_puts(out, first.len > 0 ? first.data : "");
-        buf_puts(out, !both ? "]" : negated ? "])[\\x{0}-\\x{10FFFF}])" : "])");
-        err = MAX_OF(buf_ok(&first), buf_ok(&others));
+    if (others.len == 0) {
+        buf_puts(out, negated ? "[^" : "[");
+        buf_add(out, &first);
+        buf_putc(out, ']');
+    } else {
+        buf_puts(out, negated ? "(?:(?!" : "(?:");
+        buf_add(out, &others);
+        buf_putc(out, '[');
+        buf_add(out, &first);
+        buf_puts(out, negated ? "])[\\x{0}-\\x{10FFFF}])" : "])");
     }
+    err = err != ERR_OK ? err : MAX_OF(buf_ok(&first), buf_ok(&others));
     buf_fini(&first);
     buf_fini(&others);
     return err;
@@ -287,7 +290,8 @@ static enum err put_interval(struct reader *r, struct buf *out)
     if (is_interval && end + 1 < r->n && r->s[end + 1] == '+') {
         return refuse(r, "a + after an interval is not supported");
     }
-    buf_puts(out, !is_interval ? "\\{" : starts(r, "{,") ? "{0" : "{");
+    const char *open = starts(r, "{,") ? "{0" : "{";
+    buf_puts(out, is_interval ? open : "\\{");
     r->at++;
     return ERR_OK;
 }

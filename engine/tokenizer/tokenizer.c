@@ -10,13 +10,9 @@ void token_list_fini(struct token_list *l)
 
 enum err token_list_push(struct token_list *l, int32_t id)
 {
-    if (l->n == l->cap) {
-        size_t cap = l->cap == 0 ? 64 : l->cap * 2;
-        int32_t *ids = mem_realloc(l->ids, cap * sizeof *ids, MEM_REQUEST);
-        TRY_MEM(ids != NULL);
-        l->ids = ids;
-        l->cap = cap;
-    }
+    int32_t *ids = mem_grow(l->ids, l->n, &l->cap, sizeof *ids, MEM_REQUEST);
+    TRY_MEM(ids != NULL);
+    l->ids = ids;
     l->ids[l->n++] = id;
     return ERR_OK;
 }

@@ -148,13 +148,9 @@ void special_fini(struct special_set *s)
 
 static enum err add_match(struct special_matches *m, size_t from, int32_t id)
 {
-    if (m->n == m->cap) {
-        size_t cap = m->cap == 0 ? 64 : m->cap * 2;
-        struct special_match *p = mem_realloc(m->at, cap * sizeof *p, MEM_REQUEST);
-        TRY_MEM(p != NULL);
-        m->at = p;
-        m->cap = cap;
-    }
+    struct special_match *p = mem_grow(m->at, m->n, &m->cap, sizeof *p, MEM_REQUEST);
+    TRY_MEM(p != NULL);
+    m->at = p;
     m->at[m->n++] = (struct special_match){.from = from, .id = id};
     return ERR_OK;
 }
