@@ -3,6 +3,7 @@
 #include "engine/hf/hf_internal.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -17,6 +18,32 @@ struct hf_words {
         const char *gguf, *json;
     } rows[MAX_WORDS];
 };
+
+enum err hf_bad(const struct hf *h, const char *key, const char *fmt, ...)
+{
+    char text[ERR_TEXT_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return err_set(h->info, ERR_BAD_CONFIG, key, "config.json: %s: %s", key, text);
+}
+
+enum err hf_bad_value(const struct hf *h, const char *key, const char *expected, const json_t *found)
+{
+    char shown[JSON_READ_SHOWN];
+    return hf_bad(h, key, "expected %s, found %s", expected, json_read_show(found, shown));
+}
+
+enum err hf_bad_tensor(const struct hf *h, enum err code, const char *name, const char *fmt, ...)
+{
+    char text[ERR_TEXT_BYTES];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    return err_set(h->info, code, name, "tensor '%.255s': %s", name, text);
+}
 
 void hf_words_init(struct hf *h)
 {
