@@ -42,7 +42,10 @@ static void wait_for(const char *sample, double n)
     ck_assert_msg(count_of(sample) == n, "%s: expected %g in %s", sample, n, rig_got.body);
 }
 
-/* The error event that a stream ends with, which begins well. */
+/* Whether a stream has a token, or only the comment that keeps it open. */
+static bool has_token(const char *body) { return strstr(body, "\"choices\":[{\"index\":0,\"text\":") != NULL; }
+
+/* A stream that has begun ends with the error event. */
 static void check_broken(const char *body, const char *code, const char *why)
 {
     char expected[256];
@@ -50,7 +53,6 @@ static void check_broken(const char *body, const char *code, const char *why)
              "data: {\"error\":{\"message\":\"%s\",\"type\":\"server_error\",\"param\":null,\"code\":\"%s\"}}\n\n", why,
              code);
     size_t n = strlen(body), n_expected = strlen(expected);
-    ck_assert_msg(strstr(body, "\"choices\":[{\"index\":0,\"text\":") != NULL, "%s", body);
     ck_assert_msg(n > n_expected && strcmp(body + n - n_expected, expected) == 0, "%s", body);
     ck_assert_msg(strstr(body, "[DONE]") == NULL, "%s", body);
 }
@@ -76,6 +78,7 @@ START_TEST(a_stream_that_broke_off_is_no_success)
 {
     faulty_backend_arm(5, ERR_INTERNAL);
     ck_assert_int_eq(rig_post(URL, LONG), 200);
+    ck_assert_msg(has_token(rig_got.body), "%s", rig_got.body);
     check_broken(rig_got.body, "internal_error", FAULTY_BACKEND_WHY);
     wait_for(ENDED("5xx"), 1);
     wait_for("infcgi_errors_total{code=\"internal_error\"}", 1);
@@ -112,8 +115,8 @@ START_TEST(a_lost_back_end_is_told_to_all)
         ck_assert(got.has_end && got.body != NULL);
         if (got.status == 200 && strstr(got.body, "[DONE]") == NULL && i % 2 == 0) {
             check_broken(got.body, "backend_lost", FAULTY_BACKEND_WHY);
-            n_broken++;
-        } else if (got.status != 200) { /* 500 on its way, 503 where it came too late */
+            n_broken += has_token(got.body); /* on a busy machine the other stream can have none yet */
+        } else if (got.status != 200) {      /* 500 on its way, 503 where it came too late */
             ck_assert_msg(strstr(got.body, "\"code\":\"backend_lost\"") != NULL, "%s", got.body);
         }
         rig_reply_fini(&got);
