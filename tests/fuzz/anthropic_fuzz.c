@@ -4,24 +4,9 @@
 #include "fcgi/api/anthropic/anthropic_input.h"
 #include "fcgi/api/messages.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 void anthropic_fuzz(const unsigned char *data, size_t n);
-
-static struct engine *engine;
-
-static void close_engine(void) { engine_close(&engine); }
-
-static void open_engine(void)
-{
-    struct err_info info = {0};
-    const struct engine_config cfg = {
-        .model_path = "tests/golden/models/llama-biases.gguf", .backend = "ref", .n_threads = 1, .kv_tokens = 1024};
-    enum err err = engine_open(&cfg, &engine, &info);
-    assert(err == ERR_OK);
-    atexit(close_engine);
-}
 
 /* Of its messages only their number may be wrong, as all else has a place in the body; of the rest, tools. */
 static void check(struct params *p)
@@ -37,12 +22,9 @@ void anthropic_fuzz(const unsigned char *data, size_t n)
 {
     static struct conf conf;
     static struct server server = {.conf = &conf};
-    if (engine == NULL) {
-        open_engine();
-    }
     for (int is_answered = 0; is_answered < 2; is_answered++) {
         struct err_info info = {0};
-        struct call call = {.server = &server, .engine = engine};
+        struct call call = {.server = &server, .engine = fuzz_engine()};
         struct params p;
         params_init(&p, &call);
         arena_init(&call.arena, 0, 0, MEM_REQUEST);

@@ -5,6 +5,7 @@
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
 #include "engine/chat/chat_template.h"
+#include "engine/engine.h"
 #include "engine/tokenizer/tokenizer.h"
 
 #include <stdio.h>
@@ -135,4 +136,21 @@ void fuzz_use_model(const struct gguf *g, struct gguf_str text)
         fuzz_is_ok(chat_template_new(source.data, source.len, &c, &info), &info)) {
         chat_template_free(&c);
     }
+}
+
+static struct engine *engine;
+
+static void close_engine(void) { engine_close(&engine); }
+
+struct engine *fuzz_engine(void)
+{
+    if (engine == NULL) {
+        struct err_info info = {0};
+        const struct engine_config cfg = {
+            .model_path = "tests/golden/models/llama-biases.gguf", .backend = "ref", .n_threads = 1, .kv_tokens = 1024};
+        enum err err = engine_open(&cfg, &engine, &info);
+        assert(err == ERR_OK);
+        atexit(close_engine);
+    }
+    return engine;
 }

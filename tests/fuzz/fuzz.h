@@ -12,6 +12,8 @@
 #include <assert.h>
 #include <stddef.h>
 
+struct engine;
+
 /* Exactly data[0..n) is readable. A target makes what it needs for the life of the process, such as an engine, on its
  * first call. */
 typedef void (*fuzz_fn)(const unsigned char *data, size_t n);
@@ -36,6 +38,9 @@ bool fuzz_is_ok(enum err err, const struct err_info *info);
 
 /* Returns the next of several texts separated by NUL bytes and moves *data behind it; an empty text after the last. */
 struct gguf_str fuzz_part(const unsigned char **data, size_t *n);
+
+/* Returns an engine with a small model, opened on the first call and closed at exit. */
+struct engine *fuzz_engine(void);
 
 /* Reads every key and the first and last byte of every tensor of g, makes its tokenizer and its chat template, encodes
  * `text` and decodes the ids. */

@@ -3,22 +3,8 @@
 
 #include "fcgi/api/params.h"
 #include <math.h>
-#include <stdlib.h>
 
 void request_fuzz(const unsigned char *data, size_t n);
-
-static struct engine *engine;
-
-static void open_engine(void)
-{
-    struct err_info info = {0};
-    const struct engine_config cfg = {
-        .model_path = "tests/golden/models/llama-biases.gguf", .backend = "ref", .n_threads = 1, .kv_tokens = 1024};
-    enum err err = engine_open(&cfg, &engine, &info);
-    assert(err == ERR_OK);
-}
-
-static void close_engine(void) { engine_close(&engine); }
 
 static void look_at(const struct params *p)
 {
@@ -26,22 +12,18 @@ static void look_at(const struct params *p)
     assert(isfinite(p->gen.sampling.temperature) && p->gen.sampling.temperature >= 0);
     for (size_t i = 0; i < p->gen.sampling.n_bias; i++) {
         assert(p->gen.sampling.bias[i].id >= 0 &&
-               (uint32_t)p->gen.sampling.bias[i].id < engine_model(engine)->n_vocab &&
+               (uint32_t)p->gen.sampling.bias[i].id < engine_model(fuzz_engine())->n_vocab &&
                !isnan(p->gen.sampling.bias[i].bias));
     }
 }
 
 void request_fuzz(const unsigned char *data, size_t n)
 {
-    if (engine == NULL) {
-        open_engine();
-        atexit(close_engine);
-    }
     for (int i = 0; i < 4; i++) {
         struct err_info info = {0};
         struct conf conf = {.strict_api = (i & 2) != 0};
         struct server server = {.conf = &conf};
-        struct call call = {.server = &server, .engine = engine};
+        struct call call = {.server = &server, .engine = fuzz_engine()};
         const struct field_table *table = (i & 1) != 0 ? &fields_of_chat : &fields_of_completions;
         struct params p;
         params_init(&p, &call);
