@@ -619,18 +619,6 @@ static enum err read_results(struct backend_model *m, const struct backend_batch
     return ocl_check(clFlush(m->device.queue), "clFlush", info);
 }
 
-static enum err check_batch(const struct backend_model *m, const struct backend_batch *b, struct err_info *info)
-{
-    if (b->n_rows > m->cfg.max_rows || b->n_logits > m->cfg.max_logits) {
-        return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows and %d logits is larger than planned", b->n_rows,
-                       b->n_logits);
-    }
-    if (m->plan->recurrent_floats != 0 && b->n_seqs > m->cfg.n_states) {
-        return err_set(info, ERR_INTERNAL, NULL, "a batch of %d sequences is larger than planned", b->n_seqs);
-    }
-    return m->is_lost ? err_set(info, ERR_LOST, NULL, "the OpenCL device was lost") : ERR_OK;
-}
-
 /* Waits for what was enqueued of a batch that failed to begin, so that nothing writes to the caller's arrays any
  * longer. */
 static enum err give_up(struct backend_model *m, struct opencl_slot *s, enum err err, struct err_info *info)
@@ -651,7 +639,10 @@ static enum err give_up(struct backend_model *m, struct opencl_slot *s, enum err
 static enum err opencl_begin(struct backend_model *m, const struct backend_batch *b, struct err_info *info)
 {
     struct opencl_slot *s = &m->slots[m->next];
-    TRY(check_batch(m, b, info));
+    TRY(backend_check_batch(m->plan, &m->cfg, b, info));
+    if (m->is_lost) {
+        return err_set(info, ERR_LOST, NULL, "the OpenCL device was lost");
+    }
     enum err err = reserve(m, b, s, info);
     err = err == ERR_OK ? write_batch(m, b, s, info) : err;
     err = err == ERR_OK ? launch_all(m, b, s, info) : err;

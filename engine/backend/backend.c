@@ -24,6 +24,18 @@ enum err backend_check_ranks(const struct plan *plan, const struct backend_confi
                : ERR_OK;
 }
 
+enum err backend_check_batch(const struct plan *plan, const struct backend_config *cfg,
+                             const struct backend_batch *batch, struct err_info *info)
+{
+    if (batch->n_rows > cfg->max_rows || batch->n_logits > cfg->max_logits) {
+        return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows and %d logits is larger than planned",
+                       batch->n_rows, batch->n_logits);
+    }
+    return plan->recurrent_floats != 0 && batch->n_seqs > cfg->n_states
+               ? err_set(info, ERR_INTERNAL, NULL, "a batch of %d sequences is larger than planned", batch->n_seqs)
+               : ERR_OK;
+}
+
 enum err backend_reduce_failed(enum err err, struct err_info *info)
 {
     return err_set(info, err, NULL, "the sum over the ranks of the model failed");

@@ -334,6 +334,10 @@ void backend_join_name(char all[BACKEND_NAME_BYTES], const char *part);
 MUST_CHECK enum err backend_check_ranks(const struct plan *plan, const struct backend_config *cfg,
                                         struct err_info *info);
 
+/* Checks the batch's sizes at the start of begin. ERR_INTERNAL: it is larger than open's cfg allows. */
+MUST_CHECK enum err backend_check_batch(const struct plan *plan, const struct backend_config *cfg,
+                                        const struct backend_batch *batch, struct err_info *info);
+
 /* Returns the error of begin after backend_config.reduce returned `err`; fills *info. */
 enum err backend_reduce_failed(enum err err, struct err_info *info);
 

@@ -249,15 +249,9 @@ static enum err cpu_open(const struct plan *plan, const struct backend_config *c
 
 static enum err cpu_begin(struct backend_model *m, const struct backend_batch *batch, struct err_info *info)
 {
-    if (batch->n_rows > m->cfg.max_rows || batch->n_logits > m->cfg.max_logits) {
-        return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows and %d logits is larger than planned",
-                       batch->n_rows, batch->n_logits);
-    }
+    TRY(backend_check_batch(m->plan, &m->cfg, batch, info));
     if (m->batch != NULL && batch->n_rows > cpu_overtaking_rows(m)) {
         return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows cannot overtake another", batch->n_rows);
-    }
-    if (m->plan->recurrent_floats != 0 && batch->n_seqs > m->cfg.n_states) {
-        return err_set(info, ERR_INTERNAL, NULL, "a batch of %d sequences is larger than planned", batch->n_seqs);
     }
     pool_pin_owner(m->pool);
     m->reduced = ERR_OK;

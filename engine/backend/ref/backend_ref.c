@@ -256,12 +256,7 @@ static void run_thread(void *arg, int thread, int n_threads)
 
 static enum err ref_begin(struct backend_model *m, const struct backend_batch *batch, struct err_info *info)
 {
-    if (batch->n_rows > m->cfg.max_rows || batch->n_logits > m->cfg.max_logits) {
-        return err_set(info, ERR_INTERNAL, NULL, "a batch of %d rows is larger than planned", batch->n_rows);
-    }
-    if (m->plan->recurrent_floats != 0 && batch->n_seqs > m->cfg.n_states) {
-        return err_set(info, ERR_INTERNAL, NULL, "a batch of %d sequences is larger than planned", batch->n_seqs);
-    }
+    TRY(backend_check_batch(m->plan, &m->cfg, batch, info));
     struct ref_run run = {.m = m, .batch = batch};
     m->reduced = ERR_OK;
     pool_run(m->pool, run_thread, &run);
