@@ -16,7 +16,6 @@
 #include "engine/sched/sched_report.h"
 
 #include <jansson.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

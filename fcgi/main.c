@@ -1,5 +1,4 @@
 /* The program `infcgi`: selects the subcommand; see fcgi/cmd/. */
-#include "engine/base/json_read.h"
 #include "fcgi/conf/conf.h"
 #include "fcgi/tables.h"
 #include "opencl/probe.h"

@@ -7,9 +7,7 @@
 #include "engine/base/err.h"
 #include "engine/base/mem.h"
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 struct buf {
     char *data; /* len bytes, then a NUL; NULL before the first append */

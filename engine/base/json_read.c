@@ -7,7 +7,6 @@
 #include "engine/base/utf8.h"
 
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 

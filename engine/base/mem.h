@@ -10,7 +10,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 /* What memory is used for; shown by mem_live_of and in /metrics. */
 enum mem_purpose {

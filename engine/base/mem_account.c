@@ -2,9 +2,7 @@
  * and concurrent charges cannot exceed the limits. */
 #include "engine/base/mem_account.h"
 
-#include "engine/base/compiler.h"
-
-#include <stdint.h>
+#include <stdlib.h> /* defines __GLIBC__ */
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif

@@ -8,7 +8,6 @@
 #include "engine/base/mem.h"
 #include "engine/base/thread.h"
 
-#include <errno.h>
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>

@@ -3,7 +3,6 @@
 #include "engine/chat/chat_call_internal.h"
 
 #include "engine/base/json_read.h"
-#include "engine/base/json_write.h"
 #include "engine/base/utf8.h"
 
 #define DSML "｜DSML｜"

@@ -9,7 +9,6 @@
 #define INFCGI_CHAT_CHAT_TYPES_H
 
 #include <jansson.h>
-#include <stdbool.h>
 #include <stddef.h>
 
 /* A set of types. Integers are numbers. */

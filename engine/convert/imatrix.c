@@ -9,7 +9,6 @@
 
 #include <inttypes.h>
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 enum { MAX_ENTRIES = GGUF_MAX_TENSORS, NAME_BYTES = GGUF_MAX_TENSOR_NAME_BYTES + 1 };

@@ -1,7 +1,6 @@
 /* The post-processor of tokenizer.json: at most one token before a text and one after it. */
 #include "engine/format/tokenizer_json_internal.h"
 
-#include <stdio.h>
 #include <string.h>
 
 static enum err refuse(const struct tokenizer_reader *r, const char *expected, const json_t *v)

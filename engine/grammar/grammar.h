@@ -11,7 +11,6 @@
 #include "engine/tokenizer/tokenizer.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 struct grammar;

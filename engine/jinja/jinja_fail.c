@@ -6,7 +6,6 @@
 #include "engine/jinja/jinja_lexer.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 
 enum err jvm_fail(struct jvm *vm, const char *fmt, ...)
 {

@@ -7,7 +7,6 @@
 #include "engine/base/utf8.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
 /* --- tokens and messages ---------------------------------------------------------------------------------------- */

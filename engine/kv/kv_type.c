@@ -1,7 +1,6 @@
 /* Names, sizes and element access of the KV types. */
 #include "engine/kv/kv_type.h"
 
-#include "engine/base/compiler.h"
 #include "engine/tensor/dtype.h"
 
 #include <string.h>

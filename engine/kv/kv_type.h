@@ -30,7 +30,6 @@
 #define INFCGI_KV_KV_TYPE_H
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 enum { KV_PAGE_TOKENS = 32 };

@@ -6,7 +6,6 @@
 
 #include "engine/tensor/row_order.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { DEFAULT_INTERVAL = 4 };

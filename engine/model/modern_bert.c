@@ -8,7 +8,6 @@
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
-#include <stdio.h>
 #include <string.h>
 
 enum { GLOBAL_EVERY = 3 };

@@ -2,8 +2,6 @@
  * first; a bounded number of them is compared. */
 #include "engine/sched/draft.h"
 
-#include "engine/base/mem.h"
-
 enum {
     MAX_HEADS = 1 << 20,
     FIRST_WEIGHT = 4,  /* weight of a rate's start value, in guesses */

@@ -1,11 +1,9 @@
 #include "engine/schema/schema_disjoint.h"
 
 #include "engine/base/ck.h"
-#include "engine/base/compiler.h"
 #include "engine/base/hex.h"
 #include "engine/base/json_read.h"
 #include "engine/base/mem.h"
-#include "engine/schema/schema_decimal.h"
 #include "engine/schema/schema_value.h"
 
 #include <string.h>

@@ -5,7 +5,6 @@
 #include "engine/base/json_read.h"
 #include "engine/grammar/grammar_json.h"
 #include "engine/grammar/grammar_lark.h"
-#include "engine/schema/schema_disjoint.h"
 #include "engine/schema/schema_text.h"
 #include "engine/schema/schema_value.h"
 

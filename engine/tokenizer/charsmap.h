@@ -6,9 +6,7 @@
 
 #include "engine/base/err.h"
 
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 struct charsmap {
     const unsigned char *units; /* [n_units] u32, little-endian, not aligned; NULL: no map */

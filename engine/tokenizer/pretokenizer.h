@@ -4,7 +4,6 @@
 #ifndef INFCGI_TOKENIZER_PRETOKENIZER_H
 #define INFCGI_TOKENIZER_PRETOKENIZER_H
 
-#include <stdbool.h>
 #include <stddef.h>
 
 enum { PRETOKENIZER_MAX_PATTERNS = 6 };

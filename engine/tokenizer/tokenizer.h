@@ -14,7 +14,6 @@
 #include "engine/base/span.h"
 #include "engine/format/gguf.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>

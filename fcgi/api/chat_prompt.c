@@ -1,7 +1,6 @@
 /* Chats of all APIs: renders their messages through the model's chat template and builds the answer's constraint. */
 #include "engine/base/json_write.h"
 #include "engine/base/mem.h"
-#include "engine/base/rng.h"
 #include "engine/chat/chat_format.h"
 #include "fcgi/api/chat_render.h"
 #include "fcgi/api/continuation.h"
@@ -12,7 +11,6 @@
 #include "fcgi/api/tool_choice.h"
 #include "fcgi/api/tools.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* Adds chat_template_kwargs to the context, without the variables that the server sets. */

@@ -1,7 +1,6 @@
 /* Other forms are tried only if the template fails on the conversation as it was sent. */
 #include "fcgi/api/chat_render.h"
 
-#include "engine/chat/chat_format.h"
 #include "engine/chat/chat_template.h"
 #include "fcgi/api/messages_fold.h"
 #include "fcgi/api/thoughts.h"

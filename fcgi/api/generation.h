@@ -81,7 +81,6 @@ struct generation {
     char id[48];
     int64_t created;
     bool is_gone;
-    bool has_lock;
     pthread_mutex_t lock; /* guards the streams against the poller */
     uint64_t first_token_ns;
     const struct choice *timed; /* OPTIONAL: choice whose timings the current chunk shows, if each has to */

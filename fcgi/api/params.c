@@ -6,7 +6,6 @@
 #include "fcgi/api/turn.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #define AT        PARAMS_AT

@@ -6,7 +6,6 @@
 #include "engine/base/err.h"
 
 #include <jansson.h>
-#include <stdbool.h>
 
 enum tools_prompt_flag {
     TOOLS_PROMPT_NO_SYSTEM = 1,   /* description in the user's first message instead of the system's */

@@ -1,6 +1,5 @@
 #include "fcgi/watch/status.h"
 
-#include "engine/base/clock.h"
 #include "fcgi/watch/metrics.h"
 #include "fcgi/wire/live.h"
 

@@ -1,7 +1,5 @@
 #include "fcgi/wire/live.h"
 
-#include "engine/base/compiler.h"
-
 #include <pthread.h>
 #include <stdio.h>
 

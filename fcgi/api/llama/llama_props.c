@@ -5,7 +5,6 @@
 #include "fcgi/api/llama/llama.h"
 #include "fcgi/api/llama_output.h"
 
-#include <inttypes.h>
 #include <string.h>
 
 /* Returns the number of sequences that are computed simultaneously. */

@@ -6,7 +6,6 @@
 #include "fcgi/api/reasoning.h"
 #include "fcgi/api/turn.h"
 
-#include <stdio.h>
 #include <string.h>
 
 /* --- content ---------------------------------------------------------------------------------------------------- */

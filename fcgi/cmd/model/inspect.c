@@ -1,7 +1,6 @@
 /* `infcgi inspect`: shows a model file's contents and checks that it is whole. Reads only the directory, and the
  * weights only for --verify. Text from the file is escaped, so that it cannot control the terminal. --template prints
  * raw bytes, because its output is meant to be redirected. */
-#include "engine/format/gguf.h"
 #include "engine/model/model.h"
 #include "engine/tensor/dtype.h"
 #include "fcgi/cmd/cmd.h"

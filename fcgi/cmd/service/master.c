@@ -4,7 +4,6 @@
 
 #include "engine/base/clock.h"
 #include "fcgi/cmd/cmd.h"
-#include "fcgi/conf/conf.h"
 #include "fcgi/ground/log.h"
 #include "fcgi/ground/number.h"
 #include "fcgi/wire/fastcgi.h"
