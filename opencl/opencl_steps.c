@@ -18,9 +18,8 @@ struct opencl_launch opencl_launch_of(const struct opencl_maker *k, size_t local
 static enum err push_launch(const struct opencl_maker *k, struct opencl_launch l)
 {
     struct backend_model *m = k->m;
-    struct opencl_launch *more = mem_grow(m->launches, m->n_launches, &m->cap_launches, sizeof *more, MEM_MODEL);
-    TRY_MEM_FOR(more != NULL, k->info, "out of memory for launches");
-    m->launches = more;
+    enum err err = mem_grow(&m->launches, m->n_launches, &m->cap_launches, sizeof *m->launches, MEM_MODEL);
+    TRY_MEM_FOR(err == ERR_OK, k->info, "out of memory for launches");
     m->launches[m->n_launches++] = l;
     return ERR_OK;
 }

@@ -355,9 +355,8 @@ enum err program_want(struct program_set *s, const char *file, const char *optio
     if (find(s, file, options) != NULL) {
         return ERR_OK;
     }
-    struct program *more = mem_grow(s->at, s->n, &s->cap, sizeof *more, MEM_MODEL);
-    TRY_MEM_FOR(more != NULL, info, "out of memory for OpenCL programs");
-    s->at = more;
+    enum err err = mem_grow(&s->at, s->n, &s->cap, sizeof *s->at, MEM_MODEL);
+    TRY_MEM_FOR(err == ERR_OK, info, "out of memory for OpenCL programs");
     struct program *p = &s->at[s->n++];
     *p = (struct program){.file = file, .dot = s->device->caps.dot};
     p->is_wide = p->dot == DEVICE_DOT_AMD && is_better_wide(file, options);

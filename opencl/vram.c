@@ -73,15 +73,13 @@ enum err vram_place(struct vram *v, enum vram_purpose purpose, uint64_t bytes, c
     padded = padded / v->align * v->align;
     struct chunk *last = v->n_chunks != 0 ? &v->chunks[v->n_chunks - 1] : NULL;
     if (last == NULL || last->bytes + padded > MIN_OF(v->most, (uint64_t)CHUNK_BYTES)) {
-        struct chunk *chunks = mem_grow(v->chunks, v->n_chunks, &v->cap_chunks, sizeof *chunks, MEM_MODEL);
-        TRY_MEM_FOR(chunks != NULL, info, NO_MEMORY);
-        v->chunks = chunks;
+        enum err err = mem_grow(&v->chunks, v->n_chunks, &v->cap_chunks, sizeof *v->chunks, MEM_MODEL);
+        TRY_MEM_FOR(err == ERR_OK, info, NO_MEMORY);
         last = &v->chunks[v->n_chunks++];
         *last = (struct chunk){0};
     }
-    struct place *places = mem_grow(v->places, v->n_places, &v->cap_places, sizeof *places, MEM_MODEL);
-    TRY_MEM_FOR(places != NULL, info, NO_MEMORY);
-    v->places = places;
+    enum err err = mem_grow(&v->places, v->n_places, &v->cap_places, sizeof *v->places, MEM_MODEL);
+    TRY_MEM_FOR(err == ERR_OK, info, NO_MEMORY);
     v->places[v->n_places] = (struct place){.chunk = (uint32_t)(v->n_chunks - 1), .at = last->bytes, .bytes = padded};
     last->bytes += padded;
     v->bytes[purpose] += padded;

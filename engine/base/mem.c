@@ -145,15 +145,19 @@ void *mem_realloc(void *p, size_t bytes, enum mem_purpose purpose)
     return (char *)h + HEADER_BYTES;
 }
 
-void *mem_grow(void *p, size_t n, size_t *cap, size_t size, enum mem_purpose purpose)
+enum err mem_grow(void *array, size_t n, size_t *cap, size_t size, enum mem_purpose purpose)
 {
     size_t more = *cap != 0 ? 2 * *cap : 64, bytes;
+    void *p;
     if (n < *cap) {
-        return p;
+        return ERR_OK;
     }
-    void *grown = ck_mul_size(more, size, &bytes) ? mem_realloc(p, bytes, purpose) : NULL;
-    *cap = grown != NULL ? more : *cap;
-    return grown;
+    memcpy(&p, array, sizeof p);
+    p = ck_mul_size(more, size, &bytes) ? mem_realloc(p, bytes, purpose) : NULL;
+    TRY_MEM(p != NULL);
+    memcpy(array, &p, sizeof p);
+    *cap = more;
+    return ERR_OK;
 }
 
 size_t mem_account_size(const void *block)

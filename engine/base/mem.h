@@ -35,10 +35,10 @@ MUST_CHECK void *mem_zalloc_array(size_t n, size_t size, enum mem_purpose purpos
  * and p stays valid. */
 MUST_CHECK void *mem_realloc(void *p, size_t bytes, enum mem_purpose purpose);
 
-/* Makes room for one more element after the first n of p (OPTIONAL), an array of *cap elements of `size` bytes. Returns
- * p if it has room, else a block of twice the elements, 64 at first, as mem_realloc does, and sets *cap. On failure
- * returns NULL, and p and *cap stay valid. */
-MUST_CHECK void *mem_grow(void *p, size_t n, size_t *cap, size_t size, enum mem_purpose purpose);
+/* Makes room for one more element after the first n of an array of *cap elements of `size` bytes. array: address of the
+ * pointer to it, NULL at first. Without room, replaces it by a block of twice the elements, 64 at first, as mem_realloc
+ * does, and sets *cap. ERR_NOMEM: array and *cap stay valid. */
+MUST_CHECK enum err mem_grow(void *array, size_t n, size_t *cap, size_t size, enum mem_purpose purpose);
 
 /* Frees p; ignores NULL. */
 void mem_free(void *p);

@@ -20,25 +20,12 @@ void gguf_build_fini(struct gguf_build *b)
     *b = (struct gguf_build){.err = ERR_OK};
 }
 
-/* Makes room for one more of *items; NULL if memory is out. */
-static void *grow(struct gguf_build *b, void *items, size_t n, size_t *cap, size_t bytes)
-{
-    void *p = mem_grow(items, n, cap, bytes, MEM_MODEL);
-    b->err = p != NULL ? b->err : ERR_NOMEM;
-    return p;
-}
-
 /* Adds a record like kv with `bytes` of value, to fill in; NULL if memory is out. */
 static unsigned char *add_kv(struct gguf_build *b, const struct gguf_kv *kv, uint64_t bytes)
 {
-    struct gguf_kv *all = grow(b, b->kv, b->n_kv, &b->cap_kv, sizeof *all);
-    if (all == NULL) {
-        return NULL;
-    }
-    b->kv = all;
     char *name = arena_dup(&b->arena, kv->key.data, kv->key.len);
     unsigned char *data = arena_alloc(&b->arena, (size_t)bytes + 1);
-    if (name == NULL || data == NULL) {
+    if (name == NULL || data == NULL || mem_grow(&b->kv, b->n_kv, &b->cap_kv, sizeof *b->kv, MEM_MODEL) != ERR_OK) {
         b->err = ERR_NOMEM;
         return NULL;
     }
@@ -122,15 +109,11 @@ unsigned char *gguf_build_strs(struct gguf_build *b, const char *key, uint64_t n
 
 void gguf_build_tensor(struct gguf_build *b, const char *name, const struct gguf_tensor *t)
 {
-    struct gguf_tensor *all = grow(b, b->tensors, b->n_tensors, &b->cap_tensors, sizeof *all);
-    if (all == NULL) {
-        return;
-    }
-    b->tensors = all;
     const struct gguf_str from = name != NULL ? (struct gguf_str){name, strlen(name)} : t->name;
     char *copy = arena_dup(&b->arena, from.data, from.len);
     struct row_mapped *rows = t->source == NULL ? arena_zalloc(&b->arena, sizeof *rows) : NULL;
-    if (copy == NULL || (t->source == NULL && rows == NULL)) {
+    if (copy == NULL || (t->source == NULL && rows == NULL) ||
+        mem_grow(&b->tensors, b->n_tensors, &b->cap_tensors, sizeof *b->tensors, MEM_MODEL) != ERR_OK) {
         b->err = ERR_NOMEM;
         return;
     }

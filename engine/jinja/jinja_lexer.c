@@ -51,13 +51,8 @@ static enum err fail(const struct lexer *l, size_t pos, const char *fmt, ...)
 static enum err push(struct lexer *l, enum jtok_kind kind, size_t from, size_t to, unsigned op)
 {
     struct jtoks *t = l->out;
-    if (t->n == t->cap) {
-        size_t cap = t->cap == 0 ? 256 : t->cap * 2;
-        struct jtok *at = mem_realloc(t->at, cap * sizeof *at, MEM_GENERAL);
-        TRY_MEM_FOR(at != NULL, l->info, "no memory for the tokens of the chat template");
-        t->at = at;
-        t->cap = cap;
-    }
+    enum err err = mem_grow(&t->at, t->n, &t->cap, sizeof *t->at, MEM_GENERAL);
+    TRY_MEM_FOR(err == ERR_OK, l->info, "no memory for the tokens of the chat template");
     t->at[t->n++] =
         (struct jtok){.kind = (uint8_t)kind, .op = (uint16_t)op, .from = (uint32_t)from, .to = (uint32_t)to};
     return ERR_OK;

@@ -81,20 +81,11 @@ static void expect_end(struct jparser *p, enum jtok_kind end)
 /* Makes room for one more element; returns false, with the error recorded, if there is none. */
 static bool grow(struct jparser *p, void *array, size_t n, size_t *cap, size_t size)
 {
-    if (n < *cap) {
-        return true;
-    }
-    void *old;
-    memcpy(&old, array, sizeof old);
-    size_t more = *cap == 0 ? 64 : *cap * 2;
-    void *at = mem_realloc(old, more * size, MEM_GENERAL);
-    if (at == NULL) {
+    enum err err = mem_grow(array, n, cap, size, MEM_GENERAL);
+    if (err != ERR_OK) {
         no_memory(p);
-        return false;
     }
-    memcpy(array, &at, sizeof at);
-    *cap = more;
-    return true;
+    return err == ERR_OK;
 }
 
 int32_t jp_emit(struct jparser *p, struct jins in)

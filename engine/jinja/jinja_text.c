@@ -30,17 +30,11 @@ static void mark(struct jtext *r, size_t from, size_t to)
         r->user[r->n_user - 1].to = to;
         return;
     }
-    if (r->n_user == r->cap_user) {
-        size_t cap = r->cap_user == 0 ? 16 : r->cap_user * 2;
-        struct span *user = cap > MAX_SPANS ? NULL : mem_realloc(r->user, cap * sizeof *user, MEM_REQUEST);
-        if (user == NULL) {
-            r->err = cap > MAX_SPANS ? ERR_TOO_LARGE : ERR_NOMEM;
-            return;
-        }
-        r->user = user;
-        r->cap_user = cap;
+    r->err = r->n_user < MAX_SPANS ? mem_grow(&r->user, r->n_user, &r->cap_user, sizeof *r->user, MEM_REQUEST)
+                                   : ERR_TOO_LARGE;
+    if (r->err == ERR_OK) {
+        r->user[r->n_user++] = (struct span){from, to};
     }
-    r->user[r->n_user++] = (struct span){from, to};
 }
 
 void jtext_put(struct jtext *r, const char *p, size_t n, bool user)

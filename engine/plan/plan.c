@@ -27,20 +27,6 @@ void plan_free(struct plan **p)
     }
 }
 
-/* Makes room for one more element of `size` bytes in *array. */
-static enum err grow(void **array, int32_t n, int32_t *cap, size_t size)
-{
-    if (n < *cap) {
-        return ERR_OK;
-    }
-    int32_t wanted = *cap == 0 ? 64 : *cap * 2;
-    void *p = mem_realloc(*array, (size_t)wanted * size, MEM_MODEL);
-    TRY_MEM(p != NULL);
-    *array = p;
-    *cap = wanted;
-    return ERR_OK;
-}
-
 enum err plan_set_source(struct plan *p, plan_weight_id id, const struct row_source *source)
 {
     TRY_MEM(source != NULL);
@@ -55,7 +41,7 @@ enum err plan_set_source(struct plan *p, plan_weight_id id, const struct row_sou
 
 enum err plan_add_weight(struct plan *p, const char *name, const struct row_source *source, plan_weight_id *id)
 {
-    TRY(grow((void **)&p->weights, p->n_weights, &p->cap_weights, sizeof *p->weights));
+    TRY(mem_grow(&p->weights, (size_t)p->n_weights, &p->cap_weights, sizeof *p->weights, MEM_MODEL));
     p->weights[p->n_weights].name = arena_dup(&p->arena, name, strlen(name));
     TRY_MEM(p->weights[p->n_weights].name != NULL);
     *id = p->n_weights;
@@ -96,7 +82,7 @@ enum err plan_add_rope(struct plan *p, const struct plan_rope *r, int32_t *id)
 
 enum err plan_add_step(struct plan *p, const struct plan_step *s)
 {
-    TRY(grow((void **)&p->steps, p->n_steps, &p->cap_steps, sizeof *p->steps));
+    TRY(mem_grow(&p->steps, (size_t)p->n_steps, &p->cap_steps, sizeof *p->steps, MEM_MODEL));
     p->steps[p->n_steps] = *s;
     p->steps[p->n_steps++].layer = s->layer != PLAN_NONE ? s->layer : p->layer;
     return ERR_OK;

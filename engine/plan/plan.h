@@ -349,9 +349,9 @@ struct plan {
     struct plan_delta delta;
     struct plan_ssm ssm;
     struct plan_weight *weights;
-    int32_t n_weights, cap_weights;
     struct plan_step *steps;
-    int32_t n_steps, cap_steps;
+    size_t cap_weights, cap_steps;
+    int32_t n_weights, n_steps;
     struct plan_buf bufs[PLAN_MAX_BUFS];
     int32_t n_bufs;
     struct plan_rope ropes[PLAN_MAX_ROPES];

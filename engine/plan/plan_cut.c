@@ -79,7 +79,8 @@ static enum err fill(struct plan *part, const struct plan *p, int32_t first, int
     part->arena = arena;
     part->weights = NULL;
     part->steps = NULL;
-    part->n_weights = part->cap_weights = part->n_steps = part->cap_steps = 0;
+    part->n_weights = part->n_steps = 0;
+    part->cap_weights = part->cap_steps = 0;
     part->has_logits = part->has_hidden = false;
     TRY(cut_kvs(part, p, first, last, info));
     plan_weight_id *names = arena_alloc(&part->arena, (size_t)p->n_weights * sizeof *names);

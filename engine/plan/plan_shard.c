@@ -287,8 +287,8 @@ static enum err copy_rest(struct shard *s)
     s->out->kvs = NULL;
     s->out->weights = NULL;
     s->out->steps = NULL;
-    s->out->n_weights = s->out->cap_weights = s->out->n_steps = s->out->cap_steps = 0;
-    s->out->n_bufs = s->out->n_ropes = 0;
+    s->out->cap_weights = s->out->cap_steps = 0;
+    s->out->n_weights = s->out->n_steps = s->out->n_bufs = s->out->n_ropes = 0;
     s->out->rank = s->by.rank;
     s->out->n_ranks = s->by.n > 1 ? s->by.n : 0;
     s->by.roles = arena_zalloc_array(&s->out->arena, (size_t)p->n_steps, sizeof *s->by.roles);

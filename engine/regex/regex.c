@@ -41,20 +41,16 @@ bool regex_spend(struct regex_set *s, size_t work)
     return s->err == ERR_OK;
 }
 
-bool regex_grow(struct regex_set *s, void **array, size_t n, size_t *cap, size_t size)
+bool regex_grow(struct regex_set *s, void *array, size_t n, size_t *cap, size_t size)
 {
-    void *grown = mem_grow(*array, n, cap, size, MEM_GRAMMAR);
-    if (grown == NULL) {
-        fail(s, ERR_NOMEM);
-        return false;
-    }
-    *array = grown;
-    return true;
+    enum err err = mem_grow(array, n, cap, size, MEM_GRAMMAR);
+    fail(s, err); /* does nothing after ERR_OK */
+    return err == ERR_OK;
 }
 
 bool regex_list_push(struct regex_set *s, struct regex_list *l, regex_id id)
 {
-    if (!regex_grow(s, (void **)&l->ids, l->n, &l->cap, sizeof *l->ids)) {
+    if (!regex_grow(s, &l->ids, l->n, &l->cap, sizeof *l->ids)) {
         return false;
     }
     l->ids[l->n++] = id;
@@ -212,7 +208,7 @@ regex_id regex_node(struct regex_set *s, struct regex_node node)
     if (s->n_nodes >= s->max_nodes) {
         return fail(s, ERR_GRAMMAR_LIMIT);
     }
-    if (!regex_grow(s, (void **)&s->nodes, s->n_nodes, &s->cap_nodes, sizeof *s->nodes)) {
+    if (!regex_grow(s, &s->nodes, s->n_nodes, &s->cap_nodes, sizeof *s->nodes)) {
         return REGEX_NONE;
     }
     if (table_reserve(&s->table, s->n_nodes, place_of_id, s, MEM_GRAMMAR) != ERR_OK) {
@@ -238,7 +234,7 @@ enum err regex_set_new(size_t max_nodes, struct regex_set **out)
     s->max_nodes = max_nodes != 0 ? max_nodes : REGEX_MAX_NODES;
     s->max_work = SIZE_MAX;
     bool ok = table_reserve(&s->table, FIRST_NODES, place_of_id, s, MEM_GRAMMAR) == ERR_OK &&
-              regex_grow(s, (void **)&s->nodes, 0, &s->cap_nodes, sizeof *s->nodes);
+              regex_grow(s, &s->nodes, 0, &s->cap_nodes, sizeof *s->nodes);
     if (ok) { /* REGEX_NONE is not in a table, so no constructor creates it again */
         s->nodes[0] = (struct regex_node){.kind = REGEX_K_NONE, .is_plain = true, .is_whole = true};
         s->n_nodes = 1;
@@ -326,7 +322,7 @@ regex_id regex_byte_class(struct regex_set *s, const uint64_t bits[4])
     uint32_t i = table_find(&s->class_table, place, is_class, &(struct class_key){s->classes, bits});
     if (i == TABLE_NONE) {
         regex_split_classes(s, bits);
-        if (!regex_grow(s, (void **)&s->classes, s->n_classes, &s->cap_classes, sizeof *s->classes)) {
+        if (!regex_grow(s, &s->classes, s->n_classes, &s->cap_classes, sizeof *s->classes)) {
             return REGEX_NONE;
         }
         i = (uint32_t)s->n_classes++;

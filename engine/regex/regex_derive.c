@@ -106,7 +106,7 @@ static bool find_next(const struct regex_set *s, regex_id r, unsigned class, reg
 static void memo_put(struct regex_set *s, regex_id r, unsigned class, regex_id value)
 {
     uint64_t key = (uint64_t)r << 8 | class;
-    if (!regex_grow(s, (void **)&s->memo, s->n_memo, &s->cap_memo, sizeof *s->memo)) {
+    if (!regex_grow(s, &s->memo, s->n_memo, &s->cap_memo, sizeof *s->memo)) {
         return;
     }
     enum err err = table_reserve(&s->memo_table, MAX_OF(s->cap_memo, (size_t)FIRST_MEMO), memo_hash_of, s, MEM_GRAMMAR);

@@ -130,8 +130,8 @@ void regex_split_classes(struct regex_set *s, const uint64_t bits[4]);
  * (regex_characters.c) */
 regex_id regex_characters(struct regex_set *s, const struct regex_range *ranges, size_t n);
 
-/* Makes room for one more element of `size` bytes after the first n of *array, of *cap; false: s has failed. */
-bool regex_grow(struct regex_set *s, void **array, size_t n, size_t *cap, size_t size);
+/* Makes room for one more element, as mem_grow; false: s has failed. */
+bool regex_grow(struct regex_set *s, void *array, size_t n, size_t *cap, size_t size);
 
 bool regex_list_push(struct regex_set *s, struct regex_list *l, regex_id id);
 

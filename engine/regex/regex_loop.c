@@ -12,7 +12,7 @@ regex_id regex_loop(struct regex_set *s, struct regex_hash name, bool is_nullabl
     }
     *is_new = i == s->n_loops;
     if (!regex_spend(s, 1 + i / 16) ||
-        (*is_new && !regex_grow(s, (void **)&s->loops, s->n_loops, &s->cap_loops, sizeof *s->loops))) {
+        (*is_new && !regex_grow(s, &s->loops, s->n_loops, &s->cap_loops, sizeof *s->loops))) {
         *is_new = false;
         return REGEX_NONE;
     }

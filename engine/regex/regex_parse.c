@@ -34,9 +34,7 @@ enum err regex_reader_bad(struct regex_reader *r, size_t at, const char *what)
 static enum err put(struct parser *p, struct regex_tree_node node, uint32_t first)
 {
     struct regex_tree *t = &p->tree;
-    struct regex_tree_node *nodes = mem_grow(t->nodes, t->n, &t->cap, sizeof *nodes, MEM_REQUEST);
-    TRY_MEM(nodes != NULL);
-    t->nodes = nodes;
+    TRY(mem_grow(&t->nodes, t->n, &t->cap, sizeof *t->nodes, MEM_REQUEST));
     node.first = first;
     node.is_plain = node.kind != REGEX_T_BEGIN && node.kind != REGEX_T_END && node.kind != REGEX_T_EDGE &&
                     node.kind != REGEX_T_AHEAD;

@@ -71,9 +71,7 @@ enum { FEW_RANGES = 24 };
 
 enum err regex_ranges_add(struct regex_ranges *to, uint32_t first, uint32_t last)
 {
-    struct regex_range *grown = mem_grow(to->list, to->n, &to->cap, sizeof *grown, MEM_REQUEST);
-    TRY_MEM(grown != NULL);
-    to->list = grown;
+    TRY(mem_grow(&to->list, to->n, &to->cap, sizeof *to->list, MEM_REQUEST));
     to->list[to->n++] = (struct regex_range){first, last};
     return ERR_OK;
 }

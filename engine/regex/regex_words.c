@@ -69,11 +69,9 @@ static bool close_behind(struct tree *t, const struct regex_word *word, size_t k
 {
     for (size_t i = word->n; i > keep; i--) {
         regex_id left = close_place(t, &t->places[i]);
-        struct arc *grown = mem_grow(t->arcs, t->n_arcs, &t->cap_arcs, sizeof *grown, MEM_REQUEST);
-        if (grown == NULL) {
+        if (mem_grow(&t->arcs, t->n_arcs, &t->cap_arcs, sizeof *t->arcs, MEM_REQUEST) != ERR_OK) {
             return false;
         }
-        t->arcs = grown;
         t->arcs[t->n_arcs++] = (struct arc){(unsigned char)word->bytes[i - 1], left};
     }
     return true;

@@ -46,9 +46,7 @@ static ALWAYS_INLINE bool is_seen(const void *key, uint32_t i)
 /* Makes room for one more entry. */
 static enum err reserve_seen(struct writer *w)
 {
-    struct seen *grown = mem_grow(w->seen, w->n_seen, &w->cap_seen, sizeof *grown, MEM_REQUEST);
-    TRY_MEM(grown != NULL);
-    w->seen = grown;
+    TRY(mem_grow(&w->seen, w->n_seen, &w->cap_seen, sizeof *w->seen, MEM_REQUEST));
     return table_reserve(&w->seen_table, w->cap_seen, hash_seen, w, MEM_REQUEST);
 }
 

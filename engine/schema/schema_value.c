@@ -43,20 +43,16 @@ static void push(struct writing *w, const json_t *v)
     const char *name;
     json_t *value;
     size_t first = w->n_members, n;
-    struct level *levels = mem_grow(w->levels, w->n_levels, &w->cap_levels, sizeof *levels, MEM_REQUEST);
-    w->has_failed = levels == NULL;
+    w->has_failed = mem_grow(&w->levels, w->n_levels, &w->cap_levels, sizeof *w->levels, MEM_REQUEST) != ERR_OK;
     if (w->has_failed) {
         return;
     }
-    w->levels = levels;
     json_object_keylen_foreach((json_t *)(uintptr_t)v, name, n, value)
     {
-        struct member *members = mem_grow(w->members, w->n_members, &w->cap_members, sizeof *members, MEM_REQUEST);
-        w->has_failed = members == NULL;
+        w->has_failed = mem_grow(&w->members, w->n_members, &w->cap_members, sizeof *w->members, MEM_REQUEST) != ERR_OK;
         if (w->has_failed) {
             return;
         }
-        w->members = members;
         w->members[w->n_members++] = (struct member){name, n, value};
     }
     if (w->n_members > first) {

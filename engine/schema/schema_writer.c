@@ -159,9 +159,7 @@ bool schema_was_made(const struct writer *w, const json_t *of, enum schema_form 
 /* Makes room for one more entry. */
 static enum err reserve_made(struct writer *w)
 {
-    struct made *grown = mem_grow(w->made, w->n_made, &w->cap_made, sizeof *grown, MEM_REQUEST);
-    TRY_MEM(grown != NULL);
-    w->made = grown;
+    TRY(mem_grow(&w->made, w->n_made, &w->cap_made, sizeof *w->made, MEM_REQUEST));
     return table_reserve(&w->made_table, w->n_made + 1, hash_made, w, MEM_REQUEST);
 }
 

@@ -10,9 +10,7 @@ void token_list_fini(struct token_list *l)
 
 enum err token_list_push(struct token_list *l, int32_t id)
 {
-    int32_t *ids = mem_grow(l->ids, l->n, &l->cap, sizeof *ids, MEM_REQUEST);
-    TRY_MEM(ids != NULL);
-    l->ids = ids;
+    TRY(mem_grow(&l->ids, l->n, &l->cap, sizeof *l->ids, MEM_REQUEST));
     l->ids[l->n++] = id;
     return ERR_OK;
 }

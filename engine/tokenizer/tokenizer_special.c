@@ -148,9 +148,7 @@ void special_fini(struct special_set *s)
 
 static enum err add_match(struct special_matches *m, size_t from, int32_t id)
 {
-    struct special_match *p = mem_grow(m->at, m->n, &m->cap, sizeof *p, MEM_REQUEST);
-    TRY_MEM(p != NULL);
-    m->at = p;
+    TRY(mem_grow(&m->at, m->n, &m->cap, sizeof *m->at, MEM_REQUEST));
     m->at[m->n++] = (struct special_match){.from = from, .id = id};
     return ERR_OK;
 }

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { FIRST_FILES = 128 };
-
 void kv_index_fini(struct kv_index *x)
 {
     mem_free(x->files);
@@ -45,13 +43,7 @@ struct kv_file *kv_index_find(const struct kv_index *x, enum kv_snapshot_kind ki
 
 static enum err reserve(struct kv_index *x)
 {
-    if (x->n == x->cap) {
-        size_t cap = x->cap != 0 ? 2 * x->cap : FIRST_FILES;
-        struct kv_file *files = mem_realloc(x->files, cap * sizeof *files, MEM_KV);
-        TRY_MEM(files != NULL);
-        x->files = files;
-        x->cap = cap;
-    }
+    TRY(mem_grow(&x->files, x->n, &x->cap, sizeof *x->files, MEM_KV));
     return table_reserve(&x->table, x->n + 1, hash_file, x->files, MEM_KV);
 }
 

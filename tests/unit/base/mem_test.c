@@ -80,20 +80,20 @@ START_TEST(arrays_grow_when_full)
     size_t cap = 0;
     uint32_t *a = NULL;
     for (uint32_t i = 0; i < 200; i++) {
-        uint32_t *grown = mem_grow(a, i, &cap, sizeof *grown, MEM_GENERAL);
-        ck_assert_ptr_nonnull(grown);
-        ck_assert(i % 64 == 0 || grown == a);
-        a = grown;
+        const uint32_t *before = a;
+        ck_assert_int_eq(mem_grow(&a, i, &cap, sizeof *a, MEM_GENERAL), ERR_OK);
+        ck_assert(i % 64 == 0 || a == before);
         a[i] = i;
     }
     ck_assert_uint_eq(cap, 256);
     ck_assert_uint_eq(a[0], 0);
     ck_assert_uint_eq(a[199], 199);
     mem_fail_at(0);
-    ck_assert_ptr_null(mem_grow(a, cap, &cap, sizeof *a, MEM_GENERAL));
+    ck_assert_int_eq(mem_grow(&a, cap, &cap, sizeof *a, MEM_GENERAL), ERR_NOMEM);
     ck_assert_uint_eq(cap, 256);
     cap = SIZE_MAX / 8;
-    ck_assert_ptr_null(mem_grow(a, cap, &cap, sizeof *a, MEM_GENERAL));
+    ck_assert_int_eq(mem_grow(&a, cap, &cap, sizeof *a, MEM_GENERAL), ERR_NOMEM);
+    ck_assert_uint_eq(a[199], 199);
     mem_free(a);
 }
 END_TEST
