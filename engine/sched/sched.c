@@ -240,14 +240,6 @@ static int32_t sweep(struct sched *s, struct sched_seq **list, bool stopping)
     return n;
 }
 
-static bool read_stopping(struct sched *s)
-{
-    pthread_mutex_lock(&s->lock);
-    bool stopping = s->is_stopping;
-    pthread_mutex_unlock(&s->lock);
-    return stopping;
-}
-
 static void update_stats(struct sched *s, int32_t n_swept_waiting)
 {
     uint64_t n_tokens = 0;
@@ -302,7 +294,9 @@ static void *thread_main(void *arg)
 {
     struct sched *s = arg;
     for (;;) {
-        bool stopping = read_stopping(s);
+        pthread_mutex_lock(&s->lock);
+        bool stopping = s->is_stopping;
+        pthread_mutex_unlock(&s->lock);
         if (stopping) {
             sched_finish_begun(s);
         }

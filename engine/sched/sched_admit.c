@@ -138,12 +138,6 @@ static void preempt(struct sched *s, struct sched_seq *q)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Returns the tokens of the newly admitted q that must be computed, even if they were before. */
-static int32_t count_unknown(const struct sched *s, const struct sched_seq *q)
-{
-    return q->n_tokens - sched_filled_end(s, q, q->pages.n_gone, q->pages.n) * KV_PAGE_TOKENS;
-}
-
 static void begin(struct sched *s, struct sched_seq *q)
 {
     if (s->cfg.n_states != 0) {
@@ -151,7 +145,7 @@ static void begin(struct sched *s, struct sched_seq *q)
     }
     sched_disk_begin(s, q);
     sched_local_begin(s, q);
-    q->pages.n_unknown = count_unknown(s, q);
+    q->pages.n_unknown = q->n_tokens - sched_filled_end(s, q, q->pages.n_gone, q->pages.n) * KV_PAGE_TOKENS;
     int32_t n_known =
         MAX_OF(q->n_tokens - q->pages.n_unknown, q->restore.ticket != 0 ? q->restore.end * KV_PAGE_TOKENS : 0);
     q->pages.are_preferred = n_known >= q->n_prompt / 2 && n_known > 0;
@@ -248,15 +242,6 @@ static void count_cached(struct sched *s, struct sched_seq *q, int32_t n)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* q cannot resume from its shared pages: requeue it, to be readmitted with pages it can use. */
-static void unstrand(struct sched *s, struct sched_seq *q)
-{
-    count_cached(s, q, -q->n_computed);
-    q->n_computed = 0;
-    q->windows.are_incomplete = false;
-    preempt(s, q);
-}
-
 static struct sched_seq *find_stranded(const struct sched *s)
 {
     struct sched_seq *q = s->running;
@@ -296,7 +281,11 @@ int32_t sched_admit_all(struct sched *s)
 {
     struct sched_seq *stranded;
     while ((stranded = find_stranded(s)) != NULL) {
-        unstrand(s, stranded);
+        /* It cannot resume from its shared pages: requeue it, to be readmitted with pages it can use. */
+        count_cached(s, stranded, -stranded->n_computed);
+        stranded->n_computed = 0;
+        stranded->windows.are_incomplete = false;
+        preempt(s, stranded);
     }
     s->queue_wait = SCHED_WAIT_SEAT;
     for (int32_t n = sched_admit_express(s);; n++) {

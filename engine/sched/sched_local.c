@@ -44,16 +44,11 @@ static int32_t longest(const struct sched *s, const struct sched_seq *q, int32_t
     }
 }
 
-/* Returns the pages of q's prompt that its files could provide. */
-static int32_t n_on_disk(const struct sched_seq *q)
-{
-    return q->files.names != NULL ? MIN_OF(q->files.n_found, sched_whole_pages(q)) : 0;
-}
-
 int32_t sched_local_shareable(const struct sched *s, struct sched_seq *q)
 {
     int32_t all = sched_whole_pages(q), n_filled = sched_filled_end(s, q, 0, sched_find_pages(s, q, all));
-    int32_t start = MAX_OF(longest(s, q, n_filled), n_on_disk(q));
+    int32_t n_on_disk = q->files.names != NULL ? MIN_OF(q->files.n_found, all) : 0;
+    int32_t start = MAX_OF(longest(s, q, n_filled), n_on_disk);
     return start < n_filled ? start : all;
 }
 

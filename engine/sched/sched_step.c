@@ -133,14 +133,8 @@ static double prompt_row_ns(const struct sched *s)
     return ns > 0 ? ns : s->speeds.ns_per_row;
 }
 
-/* Returns the multiple of even_rows nearest to n, or n if it is smaller than even_rows. */
-static int32_t even(const struct sched *s, int32_t n)
-{
-    int32_t unit = MAX_OF(s->cfg.even_rows, 1);
-    return n < unit ? n : (n + unit / 2) / unit * unit;
-}
-
-/* Returns how many prompt rows fit into a step in the time that the decoding rows leave. */
+/* Returns how many prompt rows fit into a step in the time that the decoding rows leave. All rows together become the
+ * nearest multiple of even_rows, unless they are fewer. */
 static int32_t prefill_budget(const struct sched *s, const struct sched_batch *b)
 {
     int32_t room = b->max_rows - b->n_rows;
@@ -150,8 +144,9 @@ static int32_t prefill_budget(const struct sched *s, const struct sched_batch *b
     }
     double decoding = b->n_rows > 0 ? decoding_ns(s, b->n_rows) : 0;
     double rows = MAX_OF((step_ns(s) - decoding) / ns_per_row, 0);
-    int32_t n = even(s, b->n_rows + (int32_t)MIN_OF(rows, 1e6)) - b->n_rows;
-    return MIN_OF(room, MAX_OF(n, (int32_t)SCHED_MIN_CHUNK));
+    int32_t unit = MAX_OF(s->cfg.even_rows, 1), all = b->n_rows + (int32_t)MIN_OF(rows, 1e6);
+    all = all < unit ? all : (all + unit / 2) / unit * unit;
+    return MIN_OF(room, MAX_OF(all - b->n_rows, (int32_t)SCHED_MIN_CHUNK));
 }
 
 /* Returns the prompt rows that q could compute in this step. */
@@ -196,12 +191,6 @@ static int32_t reserve_prefill(struct sched *s, const struct sched_batch *b, int
     return kept;
 }
 
-/* Returns the events that n prompt rows of q can produce, 1 or more: not those returned before a preemption. */
-static uint32_t count_events(const struct sched_seq *q, int32_t n)
-{
-    return q->terms.prompt_logprobs ? (uint32_t)MAX_OF(q->n_computed + n + 1 - q->reader.n_prompt_tokens, 1) : 1;
-}
-
 static void add_prefill(struct sched *s, struct sched_batch *b)
 {
     int32_t budget = prefill_budget(s, b), kept = budget > 0 ? reserve_prefill(s, b, budget) : 0;
@@ -217,7 +206,9 @@ static void add_prefill(struct sched *s, struct sched_batch *b)
         if (n <= 0 || (s->cfg.is_bidirectional && n < q->n_tokens)) { /* the oldest always fits */
             continue;
         }
-        if (!has_room(q, count_events(q, n))) {
+        /* The prompt tokens that were returned before a preemption are not returned again. */
+        int32_t n_events = q->terms.prompt_logprobs ? q->n_computed + n + 1 - q->reader.n_prompt_tokens : 1;
+        if (!has_room(q, (uint32_t)MAX_OF(n_events, 1))) {
             /* Other sequences can wait for its shared pages, which are before its last token and produce no event. */
             n = q->terms.prompt_logprobs ? 0 : MIN_OF(n, q->n_tokens - 1 - q->n_computed);
             if (n == 0) {

@@ -39,10 +39,7 @@ struct sched_seq **sched_next_turn(struct sched *s)
 {
     struct sched_seq **best = NULL;
     for (struct sched_seq **link = &s->waiting; *link != NULL; link = &(*link)->next) {
-        if (waits_for_reader(*link)) {
-            continue;
-        }
-        if (best == NULL || is_earlier(s, *link, *best)) {
+        if (!waits_for_reader(*link) && (best == NULL || is_earlier(s, *link, *best))) {
             best = link;
         }
     }
