@@ -418,19 +418,14 @@ static enum err choose_pooling(struct engine *e, const char *wanted, struct err_
     return ERR_OK;
 }
 
-/* Reads the weights of the layers after the pooling; embeddings of single tokens have none. */
-static enum err load_head(struct engine *e, struct err_info *info)
-{
-    const struct plan_head *head = head_of(e);
-    return head->n != 0 && !e->info.embeds_tokens ? engine_head_load(&e->arena, head, &e->head, info) : ERR_OK;
-}
-
 static enum err open_all(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
     struct sched_config sc = {.failed = cfg->failed, .failed_arg = cfg->failed_arg};
     TRY(read_file(e, cfg, info));
     TRY(choose_pooling(e, cfg->pooling, info));
-    TRY(load_head(e, info));
+    const struct plan_head *head = head_of(e);
+    bool has_head = head->n != 0 && !e->info.embeds_tokens; /* embeddings of single tokens need no layers after them */
+    TRY(has_head ? engine_head_load(&e->arena, head, &e->head, info) : ERR_OK);
     TRY(list_ends(e, info));
     TRY(open_backend(e, cfg, &sc, info));
     /* The tokenizer was built from the metadata: megabytes that are hardly read from now on. */

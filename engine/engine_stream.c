@@ -442,23 +442,6 @@ static bool give_ready(struct engine_stream *s, struct engine_event *out)
     return true;
 }
 
-static void give_prompt_token(struct engine_stream *s, const struct sampler_result *r, struct engine_event *out)
-{
-    *out = (struct engine_event){.kind = SCHED_PROMPT_TOKEN, .token = *r};
-    buf_reset(&s->text);
-    tokenizer_piece(s->engine->tokenizer, r->id, true, &s->text);
-    show_text(s, out);
-}
-
-/* Replaces the event by an end without text, because memory ran out. */
-static void give_up(struct engine_stream *s, struct engine_event *out)
-{
-    *out = (struct engine_event){.kind = SCHED_END, .text = "", .err = ERR_NOMEM};
-    s->has_ended = true;
-    sched_cancel(s->seq);
-    freeze_usage(s);
-}
-
 enum err engine_next(struct engine_stream *s, int timeout_ms, struct engine_event *out)
 {
     if (s->has_ended) {
@@ -469,7 +452,10 @@ enum err engine_next(struct engine_stream *s, int timeout_ms, struct engine_even
         struct sched_event ev;
         TRY(sched_next(s->seq, timeout_ms, &ev));
         if (ev.kind == SCHED_PROMPT_TOKEN) {
-            give_prompt_token(s, &ev.token, out);
+            *out = (struct engine_event){.kind = SCHED_PROMPT_TOKEN, .token = ev.token};
+            buf_reset(&s->text);
+            tokenizer_piece(s->engine->tokenizer, ev.token.id, true, &s->text);
+            show_text(s, out);
         } else if (ev.kind == SCHED_TOKEN) {
             take_token(s, &ev.token);
         } else {
@@ -477,8 +463,11 @@ enum err engine_next(struct engine_stream *s, int timeout_ms, struct engine_even
         }
         is_given = ev.kind == SCHED_PROMPT_TOKEN || give_ready(s, out);
     }
-    if (s->lacks_text) {
-        give_up(s, out);
+    if (s->lacks_text) { /* memory ran out */
+        *out = (struct engine_event){.kind = SCHED_END, .text = "", .err = ERR_NOMEM};
+        s->has_ended = true;
+        sched_cancel(s->seq);
+        freeze_usage(s);
     }
     return ERR_OK;
 }

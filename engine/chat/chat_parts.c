@@ -411,14 +411,6 @@ static bool in_header(struct chat_split *s)
     return go(s, state);
 }
 
-/* Continues the search for the message's end; NULL: not found yet. */
-static const char *find_message_end(struct chat_split *s)
-{
-    size_t found;
-    s->n_scanned += find_mark(s->held.data + s->n_scanned, s->held.len - s->n_scanned, &message_ends, &found);
-    return found < message_ends.n ? message_ends.at[found] : NULL;
-}
-
 /* Ends the message at the mark, which is first in what is held. */
 static bool end_message(struct chat_split *s, const char *mark)
 {
@@ -430,7 +422,9 @@ static bool end_message(struct chat_split *s, const char *mark)
 
 static bool in_message_call(struct chat_split *s)
 {
-    const char *mark = find_message_end(s);
+    size_t found;
+    s->n_scanned += find_mark(s->held.data + s->n_scanned, s->held.len - s->n_scanned, &message_ends, &found);
+    const char *mark = found < message_ends.n ? message_ends.at[found] : NULL; /* NULL: not found yet */
     if (!feed_call(s)) {
         return resume(s);
     }

@@ -25,11 +25,6 @@ static bool is_whole(const struct gguf_tensor *t)
     return gguf_str_ends(t->name, whole_suffix) && t->dims[2] == 1 && t->dims[3] == 1;
 }
 
-static bool is_float(const struct gguf_tensor *t)
-{
-    return t->type == DTYPE_F32 || t->type == DTYPE_F16 || t->type == DTYPE_BF16;
-}
-
 static void name_part(const struct gguf_tensor *t, const char *suffix, char name[NAME_BYTES])
 {
     snprintf(name, NAME_BYTES, "%.*s%s", (int)(t->name.len - (sizeof whole_suffix - 1)), t->name.data, suffix);
@@ -73,7 +68,8 @@ static enum err find_sizes(const struct gguf *g, struct sizes *z, struct err_inf
     *z = (struct sizes){.nope = 0};
     for (size_t i = 0; i < gguf_n_tensors(g); i++) {
         const struct gguf_tensor *t = gguf_tensor_at(g, i);
-        if (is_whole(t) && t->data != NULL && !is_float(t)) {
+        bool is_float = t->type == DTYPE_F32 || t->type == DTYPE_F16 || t->type == DTYPE_BF16;
+        if (is_whole(t) && t->data != NULL && !is_float) {
             return ERR_OK;
         }
     }

@@ -181,14 +181,6 @@ static enum err fill(void *arg, const struct gguf_tensor *t, size_t i, struct gg
 
 /* --- keys --------------------------------------------------------------------------------------------------------- */
 
-/* No other reader knows RoPE of type dynamic, and llama.cpp aborts on it [b11434, src/llama-model.cpp]. Its converter
- * omits the type: then RoPE is plain, as dynamic RoPE is up to the original context. */
-static bool is_of_dynamic_rope(const struct converter *c, struct gguf_str key)
-{
-    bool is_of_rope = gguf_str_ends(key, ".rope.scaling.type") || gguf_str_ends(key, ".rope.scaling.factor");
-    return c->report->left_dynamic_rope && is_of_rope;
-}
-
 /* Omits keys that describe the source's form, that other readers reject, or that are written again. */
 static bool is_left_out(const struct converter *c, struct gguf_str key)
 {
@@ -211,7 +203,10 @@ static bool is_left_out(const struct converter *c, struct gguf_str key)
             return !(rows[i].is_written && c->o->type->copies);
         }
     }
-    return is_of_dynamic_rope(c, key);
+    /* No other reader knows RoPE of type dynamic, and llama.cpp aborts on it [b11434, src/llama-model.cpp]. Its
+     * converter omits the type: then RoPE is plain, as dynamic RoPE is up to the original context. */
+    bool is_of_rope = gguf_str_ends(key, ".rope.scaling.type") || gguf_str_ends(key, ".rope.scaling.factor");
+    return c->report->left_dynamic_rope && is_of_rope;
 }
 
 /* Returns the model's key after its architecture's name. */

@@ -291,14 +291,6 @@ static enum err check_counts(const char *s, size_t n, struct err_info *info)
                          SAFETENSORS_MAX_VALUES, n_values);
 }
 
-/* Maps codes of request bodies to those of files. */
-static enum err file_code(enum err err)
-{
-    bool is_malformed = err == ERR_INVALID_JSON || err == ERR_INVALID_UTF8;
-    err = is_malformed ? ERR_BAD_HEADER : err;
-    return err == ERR_DUPLICATE_FIELD ? ERR_DUPLICATE_KEY : err;
-}
-
 static enum err parse(struct safetensors *s, struct err_info *info)
 {
     uint64_t n = 0;
@@ -308,7 +300,9 @@ static enum err parse(struct safetensors *s, struct err_info *info)
     TRY(check_counts(text, (size_t)n, info));
     enum err err = json_read(text, (size_t)n, MAX_DEPTH, "the header", &header, info);
     if (err != ERR_OK) {
-        err = file_code(err);
+        bool is_malformed = err == ERR_INVALID_JSON || err == ERR_INVALID_UTF8; /* codes of request bodies */
+        err = is_malformed ? ERR_BAD_HEADER : err;
+        err = err == ERR_DUPLICATE_FIELD ? ERR_DUPLICATE_KEY : err;
         if (info != NULL) {
             info->code = err;
         }

@@ -158,14 +158,7 @@ static enum err list_shards(const json_t *map, const char **names, size_t *n, st
     return ERR_OK;
 }
 
-/* Is the tensor in the shard of that name? Shards are open and in order of their names. */
-static bool is_in(const struct safetensors_folder *f, const char *shard, const struct st_tensor *t)
-{
-    char **name = bsearch(&shard, f->names, f->n_shards, sizeof *f->names, order_strings);
-    return name != NULL && holds(f->shards[name - f->names], t);
-}
-
-/* Checks that every tensor is in the shard of the index. Shards are open and tensors listed. */
+/* Checks that every tensor is in the shard of the index. Shards are open, in order of their names, and tensors listed. */
 static enum err check_index(const struct safetensors_folder *f, const json_t *map, struct err_info *info)
 {
     const char *tensor;
@@ -173,7 +166,9 @@ static enum err check_index(const struct safetensors_folder *f, const json_t *ma
     json_object_foreach((json_t *)(uintptr_t)map, tensor, v)
     {
         const struct st_tensor *t = safetensors_folder_find(f, tensor);
-        if (t == NULL || !is_in(f, json_string_value(v), t)) {
+        const char *shard = json_string_value(v);
+        char **name = bsearch(&shard, f->names, f->n_shards, sizeof *f->names, order_strings);
+        if (t == NULL || name == NULL || !holds(f->shards[name - f->names], t)) {
             return err_set(info, ERR_BAD_SHARD_INDEX, tensor, "weight_map: expected '%.128s' in %.128s, found %s%.128s",
                            tensor, json_string_value(v), t == NULL ? "no such tensor" : "it in ",
                            t == NULL ? "" : safetensors_folder_file_of(f, t));

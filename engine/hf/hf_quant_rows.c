@@ -57,11 +57,6 @@ static int zero_at(const struct hf_rows *s, uint32_t file_row, uint32_t group)
     return (int)(word >> shift & ((1u << s->bits) - 1));
 }
 
-static uint32_t group_of(const struct hf_rows *s, uint32_t in)
-{
-    return s->groups != NULL ? word_at(s->groups, in) : in / s->group;
-}
-
 /* Reads the file's codes[n] of inputs [from, from + n) of a row; n <= RUN. */
 static void read_codes(const struct hf_rows *s, uint32_t file_row, uint32_t from, uint32_t n, int16_t *codes)
 {
@@ -103,7 +98,7 @@ static void read_integers(const struct hf_rows *s, uint32_t file_row, uint32_t f
     float scale = 0;
     int zero = 0;
     for (uint32_t i = 0; i < n; i++) {
-        uint32_t g = group_of(s, from + i);
+        uint32_t g = s->groups != NULL ? word_at(s->groups, from + i) : (from + i) / s->group;
         if (g != group) {
             group = g;
             scale = scale_at(s, file_row, g);

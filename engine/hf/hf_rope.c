@@ -202,12 +202,6 @@ enum err hf_get_global(const struct hf *h, const char *name, const char *per_lay
     return hf_get_u32(h, name, 1, PLAN_MAX_WIDTH, fallback, out);
 }
 
-static bool is_proportional(const json_t *params)
-{
-    const char *type = json_string_value(json_read_get(params, "rope_type"));
-    return type != NULL && strcmp(type, "proportional") == 0;
-}
-
 static enum err add_scaling(struct hf *h, struct rope *r)
 {
     static const struct {
@@ -244,7 +238,8 @@ static enum err get_rotated(struct hf *h, const json_t *params, uint32_t *out)
     TRY(hf_get_u32(h, "num_attention_heads", 1, UINT32_MAX, UINT64_MAX, &n_heads));
     TRY(hf_get_u32(h, "head_dim", 2, 1 << 16, n_embd / n_heads, &head_dim));
     TRY(hf_get_u32(h, "qk_rope_head_dim", 2, 1 << 16, head_dim, &head_dim)); /* latent attention */
-    if (is_proportional(params)) { /* of global layers, which can have wider heads */
+    /* of global layers, which can have wider heads */
+    if (json_read_is(json_read_get(params, "rope_type"), "proportional")) {
         TRY(hf_get_global(h, "global_head_dim", "head_dim", HF_GLOBAL_HEAD_DIM, out));
         put_u32(h, "rope.dimension_count", *out);
         return ERR_OK;

@@ -134,12 +134,6 @@ static enum err add_norm(struct gemma4 *m, const char *name, plan_buf_id src, pl
     return blocks_add_norm(&m->b, name, src, dst, dst == m->b.x);
 }
 
-static enum err add_embeddings(struct gemma4 *m)
-{
-    TRY(blocks_add_embedding(&m->b));
-    return m->n_ple == 0 ? ERR_OK : blocks_add_per_layer(&m->b, m->n_ple, m->ple, m->ple_projected);
-}
-
 /* Adds norm, Q K V with RoPE, attention, output projection, norm + residual. */
 static enum err add_attention(struct gemma4 *m)
 {
@@ -214,14 +208,6 @@ static enum err add_feed_forward(struct gemma4 *m)
     return add_norm(m, "blk.%d.post_ffw_norm.weight", has_experts ? m->dense : b->norm, b->x);
 }
 
-/* The stream gates the layer's part of the per-layer embeddings, which is normed and added to it. */
-static enum err add_layer_input(struct gemma4 *m)
-{
-    struct blocks *b = &m->b;
-    TRY(blocks_add_layer_input(b, b->x, m->ple, m->gate, b->norm));
-    return add_norm(m, "blk.%d.post_norm.weight", b->norm, b->x);
-}
-
 /* Adds the factor of the stream after a layer. */
 static enum err add_layer_scale(struct gemma4 *m)
 {
@@ -248,13 +234,16 @@ static enum err build(struct blocks *b)
     TRY(read_hparams(&m));
     TRY(add_ropes(&m));
     TRY(add_bufs(&m));
-    TRY(add_embeddings(&m));
+    TRY(blocks_add_embedding(&m.b));
+    TRY(m.n_ple != 0 ? blocks_add_per_layer(&m.b, m.n_ple, m.ple, m.ple_projected) : ERR_OK);
     for (int i = 0; i < (int)m.b.h.n_layers; i++) {
         m.b.plan->layer = i;
         TRY(add_attention(&m));
         TRY(add_feed_forward(&m));
         if (m.n_ple != 0) {
-            TRY(add_layer_input(&m));
+            /* The stream gates the layer's part of the per-layer embeddings, which is normed and added to it. */
+            TRY(blocks_add_layer_input(&m.b, m.b.x, m.ple, m.gate, m.b.norm));
+            TRY(add_norm(&m, "blk.%d.post_norm.weight", m.b.norm, m.b.x));
         }
         TRY(add_layer_scale(&m));
     }

@@ -14,14 +14,6 @@ static const float largest_half = 65504.0f;
 
 static void put_u16(uint8_t *at, uint16_t v) { memcpy(at, &v, sizeof v); }
 
-/* Stores the first 16 values in low nibbles, the last 16 in high nibbles. */
-static void put_nibbles(const uint8_t *codes, uint8_t *at)
-{
-    for (int i = 0; i < CODES / 2; i++) {
-        at[i] = (uint8_t)((codes[i] & 15) | codes[i + CODES / 2] << 4);
-    }
-}
-
 /* Stores the fifth bit of code i in bit i. */
 static void put_fifth_bits(const uint8_t *codes, uint8_t *at)
 {
@@ -77,8 +69,8 @@ static void quantize_block(const struct form *f, const float *x, const float *w,
     for (int i = 0; i < CODES && f->high == 127; i++) {
         dst[i] = (uint8_t)(codes[i] - 127);
     }
-    if (f->high != 127) {
-        put_nibbles(codes, dst);
+    for (int i = 0; i < CODES / 2 && f->high != 127; i++) { /* the last 16 values in high nibbles */
+        dst[i] = (uint8_t)((codes[i] & 15) | codes[i + CODES / 2] << 4);
     }
 }
 

@@ -337,11 +337,6 @@ static bool next_time(struct looker *l, struct frame *f, bool has_read, struct r
 
 /* --- the tree ------------------------------------------------------------------------------------------------------- */
 
-static void push(struct looker *l, size_t node, const struct rest *follows)
-{
-    l->frames[l->n_frames++] = (struct frame){.node = node, .child = node, .follows = *follows, .sum = *follows};
-}
-
 /* Adds the result of a choice; after the last one, f->sum is the union of all. */
 static bool next_choice(struct looker *l, struct frame *f, bool has_read)
 {
@@ -397,7 +392,7 @@ static bool begin_node(struct looker *l, size_t i, const struct rest *follows)
     } else if (t->kind == REGEX_T_BEGIN || t->kind == REGEX_T_END || t->kind == REGEX_T_EDGE) {
         l->read = read_assertion(l, t, follows);
     } else {
-        push(l, i, follows);
+        l->frames[l->n_frames++] = (struct frame){.node = i, .child = i, .follows = *follows, .sum = *follows};
         return false;
     }
     return true;

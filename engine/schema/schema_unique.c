@@ -29,13 +29,6 @@ static void add_value(struct few *f, const json_t *value)
     mem_free(key);
 }
 
-static void add_values(struct few *f, const json_t *values)
-{
-    for (size_t i = 0; i < json_array_size(values) && !f->is_many && !f->w->has_failed; i++) {
-        add_value(f, json_array_get(values, i));
-    }
-}
-
 static void add_schema(struct few *f, const json_t *schema)
 {
     f->is_many |= f->n_open == ARRAY_LEN(f->open);
@@ -113,7 +106,9 @@ static void look_at(struct few *f, const json_t *schema)
     if (one != NULL && !is_alone) {
         add_value(f, one);
     } else if (json_is_array(values) && !is_alone) {
-        add_values(f, values);
+        for (size_t i = 0; i < json_array_size(values) && !f->is_many && !f->w->has_failed; i++) {
+            add_value(f, json_array_get(values, i));
+        }
     } else if (has_few_types(schema) && !is_alone) {
         add_types(f, schema);
     } else if (json_array_size(any) > 0 && !is_alone) {

@@ -96,13 +96,6 @@ static const json_t *next_value(struct writing *w)
     return m->value;
 }
 
-static void end(struct writing *w)
-{
-    const struct level *top = &w->levels[--w->n_levels];
-    buf_putc(&w->out, json_is_array(top->of) ? ']' : '}');
-    w->n_members = top->first;
-}
-
 char *schema_key_of(const json_t *value)
 {
     struct writing w = {.levels = NULL};
@@ -113,7 +106,9 @@ char *schema_key_of(const json_t *value)
         if (next != NULL) {
             begin(&w, next);
         } else {
-            end(&w);
+            const struct level *top = &w.levels[--w.n_levels];
+            buf_putc(&w.out, json_is_array(top->of) ? ']' : '}');
+            w.n_members = top->first;
         }
     }
     size_t n;

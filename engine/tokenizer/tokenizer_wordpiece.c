@@ -68,13 +68,6 @@ static void add_character(struct wordpiece *w, uint32_t cp)
     }
 }
 
-static enum err add_alone(struct wordpiece *w, uint32_t cp)
-{
-    TRY(end_word(w));
-    add_character(w, cp);
-    return end_word(w);
-}
-
 /* The blocks that BERT splits around; 2B920 is an error of tokenizers, with which its models were trained. */
 static bool is_chinese(uint32_t cp)
 {
@@ -107,7 +100,9 @@ static enum err add_normal(struct wordpiece *w, uint32_t cp)
         return end_word(w);
     }
     if (is_punctuation(cp)) {
-        return add_alone(w, cp);
+        TRY(end_word(w));
+        add_character(w, cp);
+        return end_word(w);
     }
     add_character(w, cp);
     return ERR_OK;

@@ -237,18 +237,13 @@ static enum err composite_wait(struct backend_model *m, struct err_info *info)
 
 /* --- pages and states --------------------------------------------------------------------------------------------- */
 
-/* Returns the bytes of a page of a part. */
-static size_t page_bytes(const struct part *p, enum backend_form form)
-{
-    return form == BACKEND_OWN ? p->takes.page + p->takes.window : backend_page_floats(p->plan) * sizeof(float);
-}
-
 static enum err composite_page_copy(struct backend_model *m, struct backend_page page, enum backend_form form,
                                     void *bytes, bool writes, struct err_info *info)
 {
     unsigned char *at = bytes;
-    for (const struct part *p = m->parts; p < m->parts + m->n; at += page_bytes(p, form), p++) {
+    for (const struct part *p = m->parts; p < m->parts + m->n; p++) {
         TRY(p->layers.backend->page_copy(p->m, page, form, at, writes, info));
+        at += form == BACKEND_OWN ? p->takes.page + p->takes.window : backend_page_floats(p->plan) * sizeof(float);
     }
     return ERR_OK;
 }

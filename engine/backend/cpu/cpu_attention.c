@@ -45,12 +45,6 @@ struct cpu_attention {
     size_t max_record_floats;
 };
 
-/* Returns the segments of the longest sequence that the pool can hold. */
-static int32_t longest(const struct backend_model *m)
-{
-    return (int32_t)((int64_t)m->cfg.n_pages * KV_PAGE_TOKENS / KERN_SEGMENT_TOKENS) + 1;
-}
-
 /* Returns kern_part_floats of the widest layer. */
 static size_t part_floats(const struct backend_model *m) { return kern_part_floats((int)plan_value_dim(m->plan)); }
 
@@ -73,7 +67,9 @@ static uint32_t most_shares(const struct plan *p)
 
 void cpu_attention_lay_out(struct backend_model *m, size_t *at)
 {
-    size_t max_rows = (size_t)m->cfg.max_rows, n_records = (size_t)(RECORD_ROWS * longest(m));
+    /* segments of the longest sequence that the pool can hold */
+    int32_t longest = (int32_t)((int64_t)m->cfg.n_pages * KV_PAGE_TOKENS / KERN_SEGMENT_TOKENS) + 1;
+    size_t max_rows = (size_t)m->cfg.max_rows, n_records = (size_t)(RECORD_ROWS * longest);
     struct cpu_attention t = {.max_shares = most_shares(m->plan),
                               .max_pieces = (int32_t)(max_rows + n_records),
                               .max_record_floats = n_records * m->plan->n_heads * part_floats(m)};

@@ -113,14 +113,6 @@ static void scale_row(float *x, uint32_t n, float scale)
     }
 }
 
-/* Fills a row with ones, so that act(y) is act(y) * 1. */
-static void ones(float *row, uint32_t n)
-{
-    for (uint32_t j = 0; j < n; j++) {
-        row[j] = 1.0f;
-    }
-}
-
 /* Stores a computed tile of a matmul. */
 static void finish_matmul(const struct cpu_run *e, const struct tile *t)
 {
@@ -148,7 +140,9 @@ static void finish_glu(const struct cpu_run *e, const struct tile *t)
     if (is_gated) {
         add_bias(e, t, s->bias[1], up);
     } else {
-        ones(up, t->columns);
+        for (uint32_t j = 0; j < t->columns; j++) { /* act(y) * 1 */
+            up[j] = 1.0f;
+        }
     }
     for (int32_t i = 0; i < t->n; i++, gate += t->stride, up += is_gated ? t->stride : 0) {
         e->m->kern.glu((enum kern_act)s->act, gate, up, t->columns, cpu_row(e, s->dst, t->row + i) + t->column);
@@ -674,13 +668,6 @@ static void look_for_others(const struct cpu_run *e)
     }
 }
 
-/* Returns, on every thread after that barrier, whether to leave the batch. The first thread can already have noted a
- * later step. */
-static bool is_left(const struct cpu_run *e)
-{
-    return atomic_load_explicit(&e->m->stop_after, memory_order_relaxed) == (int)(e->step - e->m->steps);
-}
-
 /* Runs the steps from that of *arg on. */
 static void run_thread(void *arg, int thread, int n_threads)
 {
@@ -706,7 +693,8 @@ static void run_thread(void *arg, int thread, int n_threads)
         if (needs_barrier(&e)) {
             look_for_others(&e);
             pool_barrier(m->pool);
-            if (is_left(&e)) {
+            /* The first thread can already have noted a later step. */
+            if (atomic_load_explicit(&m->stop_after, memory_order_relaxed) == (int)(e.step - m->steps)) {
                 return;
             }
         }

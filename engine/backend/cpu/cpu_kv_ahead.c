@@ -18,16 +18,12 @@ static void note_highest(struct cpu_kv_pool *p, const struct backend_batch *batc
     }
 }
 
-static unsigned char *next_huge_page(unsigned char *at)
-{
-    return at + (HUGE_PAGE_BYTES - (uintptr_t)at % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
-}
-
 static void request_ahead(struct backend_model *m, struct cpu_kv_pool *p, int32_t n)
 {
     unsigned char *first = m->kv + p->at, *end = first + (size_t)p->n_pages * p->page_bytes;
     unsigned char *unused = first + (size_t)(p->highest + 1) * p->page_bytes;
-    unsigned char *next = next_huge_page(unused); /* the one with `unused` was allocated on use */
+    /* The next huge page: the one with `unused` was allocated on use. */
+    unsigned char *next = unused + (HUGE_PAGE_BYTES - (uintptr_t)unused % HUGE_PAGE_BYTES) % HUGE_PAGE_BYTES;
     p->requested = p->requested == NULL || next > p->requested ? next : p->requested;
     for (; n > 0 && p->requested < end && p->requested < unused + PAGES_AHEAD * p->page_bytes; n--) {
         mem_populate(p->requested, MIN_OF(HUGE_PAGE_BYTES, (size_t)(end - p->requested)));

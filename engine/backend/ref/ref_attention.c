@@ -27,14 +27,6 @@ static void finish_head(const struct ref_run *r, float *head, plan_weight_id nor
     }
 }
 
-/* Converts a value to its stored form. */
-static void finish_value(const struct ref_run *r, float *head)
-{
-    if (r->step->heads.norms_values) {
-        ref_math_rmsnorm(head, NULL, r->step->eps, ref_heads(r)->head_dim, head);
-    }
-}
-
 static void finish_query(const struct ref_run *r, float *head, int32_t pos)
 {
     finish_head(r, head, r->step->heads.q_norm, pos);
@@ -61,8 +53,8 @@ static void finish_part(const struct ref_run *r, int part, int32_t i, float *hea
         finish_query(r, head, r->batch->pos[i]);
     } else if (part == 1) {
         finish_head(r, head, r->step->heads.k_norm, r->batch->pos[i]);
-    } else {
-        finish_value(r, head);
+    } else if (r->step->heads.norms_values) {
+        ref_math_rmsnorm(head, NULL, r->step->eps, ref_heads(r)->head_dim, head);
     }
 }
 

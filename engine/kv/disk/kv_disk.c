@@ -377,14 +377,6 @@ static void write_slot(struct kv_disk *d, struct slot *s)
     }
 }
 
-/* The writer must not slow down threads that compute. */
-static void lower_priority(void)
-{
-    pid_t self = (pid_t)syscall(SYS_gettid);
-    (void)setpriority(PRIO_PROCESS, (id_t)self, NICEST);
-    (void)syscall(SYS_ioprio_set, 1 /* 1: a thread */, self, IO_CLASS_IDLE << IO_CLASS_SHIFT);
-}
-
 /* Waits for something to write, or until files' times must be updated. Call it under the lock. */
 static void wait_for_work(struct kv_disk *d)
 {
@@ -399,7 +391,9 @@ static void wait_for_work(struct kv_disk *d)
 static void *writer_main(void *arg)
 {
     struct kv_disk *d = arg;
-    lower_priority();
+    pid_t self = (pid_t)syscall(SYS_gettid);
+    (void)setpriority(PRIO_PROCESS, (id_t)self, NICEST); /* must not slow down threads that compute */
+    (void)syscall(SYS_ioprio_set, 1 /* 1: a thread */, self, IO_CLASS_IDLE << IO_CLASS_SHIFT);
     rescan(d);
     make_room(d);
     pthread_mutex_lock(&d->lock);

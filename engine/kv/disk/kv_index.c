@@ -41,17 +41,12 @@ struct kv_file *kv_index_find(const struct kv_index *x, enum kv_snapshot_kind ki
     return i != TABLE_NONE ? &x->files[i] : NULL;
 }
 
-static enum err reserve(struct kv_index *x)
-{
-    TRY(mem_grow(&x->files, x->n, &x->cap, sizeof *x->files, MEM_KV));
-    return table_reserve(&x->table, x->n + 1, hash_file, x->files, MEM_KV);
-}
-
 enum err kv_index_put(struct kv_index *x, const struct kv_file *f)
 {
     struct kv_file *old = kv_index_find(x, f->kind, &f->name);
     if (old == NULL) {
-        TRY(reserve(x));
+        TRY(mem_grow(&x->files, x->n, &x->cap, sizeof *x->files, MEM_KV));
+        TRY(table_reserve(&x->table, x->n + 1, hash_file, x->files, MEM_KV));
         table_add(&x->table, hash_of(&f->name), (uint32_t)x->n);
         old = &x->files[x->n++];
         old->bytes = 0;

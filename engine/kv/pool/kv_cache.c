@@ -66,13 +66,6 @@ struct kv_cache {
     uint64_t n_names; /* names given so far */
 };
 
-/* Unknown to clients, so that they cannot aim at a hash slot or at another tenant's salt. */
-static uint64_t fresh_key(void)
-{
-    uint64_t key = 0;
-    return getrandom(&key, sizeof key, GRND_NONBLOCK) == (ssize_t)sizeof key ? key : rng_fresh_seed();
-}
-
 /* Returns links that chain all n as free. NULL: memory is out. */
 static struct link *make_links(int32_t n)
 {
@@ -88,6 +81,9 @@ enum err kv_cache_new(int32_t n_pages, int32_t n_windows, int32_t n_states, stru
     *out = NULL;
     struct kv_cache *kv = mem_zalloc(sizeof *kv, MEM_KV);
     TRY_MEM(kv != NULL);
+    /* Unknown to clients, so that they cannot aim at a hash slot or at another tenant's salt. */
+    uint64_t key = 0;
+    bool has_key = getrandom(&key, sizeof key, GRND_NONBLOCK) == (ssize_t)sizeof key;
     uint32_t n_slots = 16;
     while (n_slots < (uint32_t)n_pages * 2) {
         n_slots *= 2;
@@ -99,7 +95,7 @@ enum err kv_cache_new(int32_t n_pages, int32_t n_windows, int32_t n_states, stru
                             .free_window = n_windows != 0 ? 0 : KV_NO_WINDOW,
                             .kept = {{KV_NO_PAGE, KV_NO_PAGE, 0}, {KV_NO_PAGE, KV_NO_PAGE, 0}},
                             .mask = n_slots - 1,
-                            .key = fresh_key()};
+                            .key = has_key ? key : rng_fresh_seed()};
     kv->pages = mem_zalloc_array((size_t)n_pages, sizeof *kv->pages, MEM_KV);
     kv->slots = mem_alloc(n_slots * sizeof *kv->slots, MEM_KV);
     kv->states = n_states != 0 ? mem_zalloc_array((size_t)n_states, sizeof *kv->states, MEM_KV) : NULL;
