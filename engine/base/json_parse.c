@@ -146,15 +146,6 @@ static size_t plain_end(const struct parser *p, size_t from)
     return from;
 }
 
-/* Returns the end of the string whose quote is before s[from]: its last quote, or n. */
-static size_t quote_after(const struct parser *p, size_t from)
-{
-    while (from < p->n && p->s[from] != '"') {
-        from += p->s[from] == '\\' ? 2 : 1;
-    }
-    return MIN_OF(from, p->n);
-}
-
 /* Reads the string whose quote is at s[at]: *out[0..*n), within the text or room. Moves at after it. */
 static enum err take_string(struct parser *p, struct scratch *room, const char **out, size_t *n)
 {
@@ -163,7 +154,8 @@ static enum err take_string(struct parser *p, struct scratch *room, const char *
     *out = p->s + from;
     *n = p->at - from;
     if (is_next(p, '\\')) {
-        TRY(reserve(room, quote_after(p, from) - from + 1)); /* an escape is longer than its meaning */
+        /* an escape is longer than its meaning */
+        TRY(reserve(room, json_string_end(p->s, from, p->n) - from + 1));
         memcpy(room->p, *out, *n);
         while (p->at < p->n && p->s[p->at] != '"' && (unsigned char)p->s[p->at] >= 0x20) {
             if (p->s[p->at] == '\\') {

@@ -28,6 +28,15 @@ struct json_source {
     enum json_parse_mode mode;
 };
 
+/* Returns where the quote is that ends the string whose first character is s[i]; n if there is none. */
+static inline size_t json_string_end(const char *s, size_t i, size_t n)
+{
+    while (i < n && s[i] != '"') {
+        i += s[i] == '\\' ? 2 : 1; /* an escaped character does not end the string */
+    }
+    return i < n ? i : n;
+}
+
 /* Parses a text, valid UTF-8, as one value of any type. Numbers follow json_number.h. ERR_INVALID_JSON,
  * ERR_DUPLICATE_FIELD, ERR_JSON_TOO_DEEP, ERR_INVALID_VALUE (a number): *why is filled. ERR_NOMEM. The caller decrefs
  * *out, which is NULL on failure. */

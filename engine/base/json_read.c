@@ -22,15 +22,6 @@ enum {
     ELEMENT_BYTES = 24, /* a slot in a growing array */
 };
 
-/* Returns the end of the string that begins at s[i], after its quote; n if it does not end. */
-static size_t string_end(const char *s, size_t i, size_t n)
-{
-    while (i < n && s[i] != '"') {
-        i += s[i] == '\\' ? 2 : 1; /* an escaped character does not end the string */
-    }
-    return MIN_OF(i, n);
-}
-
 /* Returns the end of the number or word at s[i]; i if there is none. */
 static size_t word_end(const char *s, size_t i, size_t n)
 {
@@ -51,7 +42,7 @@ struct json_size json_read_size(const char *s, size_t n)
         size_t from = i + 1;
         switch (s[i]) {
         case '"':
-            i = string_end(s, from, n);
+            i = json_string_end(s, from, n);
             z.bytes += STRING_BYTES + (i - from);
             z.n_values++;
             break;
