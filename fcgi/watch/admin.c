@@ -6,6 +6,7 @@
 #include "fcgi/ground/log.h"
 #include "fcgi/ground/unix_socket.h"
 #include "fcgi/watch/admin_text.h"
+#include "fcgi/watch/status.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -48,12 +49,6 @@ static uint64_t in_ms(uint64_t ms) { return clock_now_ns() + ms * 1000000u; }
 
 static void expect_reader(struct client *c) { c->until_ns = in_ms(ADMIN_STALLED_MS); }
 
-static int append(const char *data, size_t n, void *out)
-{
-    buf_append(out, data, n);
-    return 0;
-}
-
 /* Queues the output of a command. */
 static void answer(struct client *c, json_t *said)
 {
@@ -62,8 +57,7 @@ static void answer(struct client *c, json_t *said)
     expect_reader(c);
     if (call->verdict == ADMIN_OK && said != NULL) {
         if (call->is_json) {
-            (void)json_dump_callback(said, append, &c->text, JSON_COMPACT); /* a failure persists in the buffer */
-            buf_putc(&c->text, '\n');
+            status_write_json(said, &c->text);
         } else {
             admin_text(said, &c->text);
         }

@@ -35,6 +35,18 @@ void status_get(struct server *s, const struct engine *e, struct status *out)
     out->state = state_of(s, e, out);
 }
 
+static int append(const char *data, size_t n, void *out)
+{
+    buf_append(out, data, n);
+    return 0;
+}
+
+void status_write_json(const json_t *v, struct buf *out)
+{
+    (void)json_dump_callback(v, append, out, JSON_COMPACT);
+    buf_putc(out, '\n');
+}
+
 struct listing {
     json_t *rows;
     uint64_t now_ns;

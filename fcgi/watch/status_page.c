@@ -124,12 +124,6 @@ static void put_html(json_t *page, json_t *requests, struct buf *out)
     buf_puts(out, "</table>\n</body></html>\n");
 }
 
-static int append(const char *data, size_t n, void *out)
-{
-    buf_append(out, data, n);
-    return 0;
-}
-
 void api_status(struct call *c)
 {
     const char *query = fastcgi_param(c->reply.request, "QUERY_STRING"), *type = "text/plain; charset=utf-8";
@@ -139,8 +133,7 @@ void api_status(struct call *c)
     if (has_word(query, "json")) {
         type = "application/json";
         (void)json_object_set(page, "requests", has_word(query, "full") ? requests : NULL);
-        (void)json_dump_callback(page, append, &out, JSON_COMPACT);
-        buf_putc(&out, '\n');
+        status_write_json(page, &out);
     } else if (has_word(query, "html")) {
         type = "text/html; charset=utf-8";
         put_html(page, requests, &out);
