@@ -555,13 +555,6 @@ static uint64_t count_positions(const struct opencl_launch *l, const int32_t *wo
     return all;
 }
 
-static void count(struct backend_model *m, const struct opencl_launch *l, const struct opencl_slot *s, size_t groups)
-{
-    m->counts.launches++;
-    m->counts.weight_bytes += l->weight_bytes * groups;
-    m->counts.cache_bytes += l->slot_bytes != 0 ? l->slot_bytes * count_positions(l, s->words) : 0;
-}
-
 static enum err launch_all(struct backend_model *m, const struct backend_batch *b, const struct opencl_slot *s,
                            struct err_info *info)
 {
@@ -585,7 +578,9 @@ static enum err launch_all(struct backend_model *m, const struct backend_batch *
         }
         const size_t local[3] = {l->local, 1, 1};
         const size_t global[3] = {l->local * l->groups, l->by_splits ? (size_t)splits : 1, groups};
-        count(m, l, s, groups);
+        m->counts.launches++;
+        m->counts.weight_bytes += l->weight_bytes * groups;
+        m->counts.cache_bytes += l->slot_bytes != 0 ? l->slot_bytes * count_positions(l, s->words) : 0;
         TRY(ocl_check(clEnqueueNDRangeKernel(m->device.queue, l->kernel, 3, NULL, global, local, 0, NULL, NULL),
                       plan_op_name(l->step->op), info));
     }

@@ -343,13 +343,6 @@ static struct program *find(const struct program_set *s, const char *file, const
     return NULL;
 }
 
-/* Returns whether the program takes fewer clocks in waves of 64, as tests/isa/isa.py counts them
- * (docs/internals/opencl.md). True for products of many rows, because their waves have the same activations. */
-static bool is_better_wide(const char *file, const char *options)
-{
-    return strcmp(file, "matmul.cl") == 0 && strstr(options, "-DSPLIT=0") != NULL;
-}
-
 enum err program_want(struct program_set *s, const char *file, const char *options, struct err_info *info)
 {
     if (find(s, file, options) != NULL) {
@@ -359,7 +352,9 @@ enum err program_want(struct program_set *s, const char *file, const char *optio
     TRY_MEM_FOR(err == ERR_OK, info, "out of memory for OpenCL programs");
     struct program *p = &s->at[s->n++];
     *p = (struct program){.file = file, .dot = s->device->caps.dot};
-    p->is_wide = p->dot == DEVICE_DOT_AMD && is_better_wide(file, options);
+    /* Products of many rows take fewer clocks in waves of 64, as tests/isa/isa.py counts them
+     * (docs/internals/opencl.md), because their waves have the same activations. */
+    p->is_wide = p->dot == DEVICE_DOT_AMD && strcmp(file, "matmul.cl") == 0 && strstr(options, "-DSPLIT=0") != NULL;
     snprintf(p->options, sizeof p->options, "%s", options);
     for (int i = 0; i < s->n_plain; i++) {
         while (strstr(options, s->plain[i]) != NULL && go_plainer(p)) {

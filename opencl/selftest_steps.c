@@ -116,16 +116,11 @@ static enum err add_weight(struct step_case *c, enum dtype type, uint32_t n_out,
 /* Returns a cut width, with the same part of a panel or block as before. */
 static uint32_t cut(uint32_t n) { return n <= WIDTH ? n : WIDTH + n % PANEL_BLOCK; }
 
-/* Returns whether buffers of the step have cut widths. */
-static bool is_cut(enum plan_op op)
-{
-    return op == PLAN_MATMUL || op == PLAN_GLU || op == PLAN_LOGITS || op == PLAN_EXPERTS;
-}
-
 static uint32_t width_of(const struct plan *p, const struct plan_step *s, plan_buf_id id)
 {
     bool is_route = s->op == PLAN_EXPERTS && id == s->experts.route;
-    bool does = (is_cut(s->op) && !is_route) || (s->op == PLAN_QKV && id == s->src);
+    bool is_cut = s->op == PLAN_MATMUL || s->op == PLAN_GLU || s->op == PLAN_LOGITS || s->op == PLAN_EXPERTS;
+    bool does = (is_cut && !is_route) || (s->op == PLAN_QKV && id == s->src);
     return does ? cut(p->bufs[id].width) : p->bufs[id].width;
 }
 
@@ -675,13 +670,6 @@ static enum err test_step(const struct backend_model *m, const struct plan_step 
     return err;
 }
 
-/* Returns whether the step has its own test. Edges and gathered rows are part of others' cases, and ranks meet in the
- * host's memory. */
-static bool has_case(const struct plan_step *s)
-{
-    return s->op != PLAN_INPUT && s->op != PLAN_OUTPUT && s->op != PLAN_GATHER && s->op != PLAN_REDUCE;
-}
-
 /* Marks the steps with this description. */
 static void mark(const struct backend_model *m, const struct buf *description)
 {
@@ -709,7 +697,9 @@ static enum err walk(const struct backend_model *m, struct buf *names, bool test
         const struct plan_step *s = &m->plan->steps[i];
         buf_reset(&one);
         describe(m->plan, s, &one);
-        if (!has_case(s) || buf_ok(&one) != ERR_OK || (names->len != 0 && strstr(names->data, one.data) != NULL)) {
+        /* Edges and gathered rows are part of others' cases, and ranks meet in the host's memory. */
+        bool has_case = s->op != PLAN_INPUT && s->op != PLAN_OUTPUT && s->op != PLAN_GATHER && s->op != PLAN_REDUCE;
+        if (!has_case || buf_ok(&one) != ERR_OK || (names->len != 0 && strstr(names->data, one.data) != NULL)) {
             continue;
         }
         buf_add(names, &one);
