@@ -69,12 +69,9 @@ bool dispatch_decode_path(const char *uri, char *out, size_t cap)
     return n > 0;
 }
 
-/* The media type without its parameters: the n bytes at the start. */
-static size_t media_type_length(const char *content_type) { return strcspn(content_type, "; \t"); }
-
 static bool is_type(const char *content_type, const char *type)
 {
-    size_t n = media_type_length(content_type);
+    size_t n = strcspn(content_type, "; \t"); /* without its parameters */
     return n == strlen(type) && strncasecmp(content_type, type, n) == 0;
 }
 

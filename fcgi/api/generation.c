@@ -294,13 +294,6 @@ static void note_token(struct generation *g, struct choice *c)
     c->last_token_ns = now;
 }
 
-static void note_id(const struct generation *g, struct choice *c, int32_t id)
-{
-    if (g->params->return_token_ids) {
-        buf_printf(&c->ids, "%s%d", c->ids.len == 0 ? "" : ",", id);
-    }
-}
-
 /* Takes an event of an answer that is not streamed. */
 static void gather(struct generation *g, struct choice *c, const struct engine_event *ev)
 {
@@ -443,7 +436,9 @@ static bool take_event(struct generation *g, struct choice *c, int timeout_ms, s
     }
     if (ev.kind == SCHED_TOKEN) {
         note_token(g, c);
-        note_id(g, c, ev.token.id);
+        if (g->params->return_token_ids) {
+            buf_printf(&c->ids, "%s%d", c->ids.len == 0 ? "" : ",", ev.token.id);
+        }
     }
     c->has_new_line = c->has_new_line || (ev.text_len > 0 && memchr(ev.text, '\n', ev.text_len) != NULL);
     if (ev.kind == SCHED_TOKEN && keeps_tokens(g)) {

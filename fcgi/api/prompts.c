@@ -176,13 +176,6 @@ enum err prompts_check_length(struct call *c, const struct prompts *p, size_t i,
     return err;
 }
 
-/* Calls the rule's check, if it has one. */
-static enum err check(const struct reader *r, size_t i)
-{
-    prompts_check asked = r->rule->check;
-    return asked != NULL ? asked(r->call, r->out, i, r->rule->field, r->info) : ERR_OK;
-}
-
 enum err prompts_room(struct prompts *p, struct call *c, size_t n)
 {
     p->ids = arena_zalloc_array(&c->arena, n, sizeof *p->ids);
@@ -192,12 +185,13 @@ enum err prompts_room(struct prompts *p, struct call *c, size_t n)
 
 static enum err read_all(const struct reader *r, const json_t *value, bool is_one, size_t n)
 {
+    prompts_check check = r->rule->check;
     TRY(prompts_room(r->out, r->call, n));
     r->out->has_end = arena_zalloc_array(&r->call->arena, n, sizeof *r->out->has_end);
     TRY(arena_ok(&r->call->arena));
     for (size_t i = 0; i < n; i++) {
         TRY(add(r, is_one ? value : json_array_get(value, i)));
-        TRY(check(r, i));
+        TRY(check != NULL ? check(r->call, r->out, i, r->rule->field, r->info) : ERR_OK);
     }
     return ERR_OK;
 }

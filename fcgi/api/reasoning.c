@@ -106,13 +106,6 @@ static bool ends_with(const struct buf *text, const char *mark)
     return end >= len && memcmp(text->data + end - len, mark, len) == 0;
 }
 
-/* Checks whether a switch turns thinking off: those of Qwen's, GLM's, DeepSeek's and Granite's templates. */
-static bool is_told_not_to_think(const json_t *context)
-{
-    return json_is_false(json_object_get(context, "enable_thinking")) ||
-           json_is_false(json_object_get(context, "thinking"));
-}
-
 enum err reasoning_look(const struct call *c, const json_t *context, struct params *p)
 {
     enum { LAST = 16 };
@@ -123,7 +116,9 @@ enum err reasoning_look(const struct call *c, const json_t *context, struct para
     buf_init(&text, 0, MEM_REQUEST);
     enum err err = engine_detokenize(e, p->prompt + (p->n_prompt - k), k, &text);
     if (err == ERR_OK && !p->continues) { /* otherwise the thinking is over, and the text there is the client's */
-        bool is_told = is_told_not_to_think(context);
+        /* the switches of Qwen's, GLM's, DeepSeek's and Granite's templates */
+        bool is_told = json_is_false(json_object_get(context, "enable_thinking")) ||
+                       json_is_false(json_object_get(context, "thinking"));
         /* In formats with channels the end mark ends any message. */
         bool is_over = format->body != CHAT_BODY_CHANNELS && ends_with(&text, format->think_end);
         bool is_known = engine_chat_mentions(e, format->think) || engine_chat_mentions(e, format->think_end);

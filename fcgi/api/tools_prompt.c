@@ -65,13 +65,6 @@ static void put_results(const json_t *messages, size_t *i, struct buf *b)
     }
 }
 
-/* Checks whether the tools are described before message i. */
-static bool is_told_at(const json_t *messages, size_t i, bool no_system)
-{
-    const json_t *role = json_object_get(json_array_get(messages, i), "role");
-    return no_system ? json_read_is(role, "user") : i == 0;
-}
-
 /* Writes the tools, together with the content of the message at *i if its role is the one that describes them. */
 static void put_told(const json_t *messages, size_t *i, const json_t *tools, bool no_system, struct buf *b)
 {
@@ -97,7 +90,8 @@ static enum err add_next(const json_t *messages, size_t *i, const json_t **tools
     const char *role = NULL; /* of a new message with the text b; NULL: the message stays */
     struct buf b;
     buf_init(&b, 0, MEM_REQUEST);
-    if (*tools != NULL && is_told_at(messages, *i, no_system)) {
+    bool is_there = no_system ? json_read_is(json_object_get(message, "role"), "user") : *i == 0;
+    if (*tools != NULL && is_there) {
         put_told(messages, i, *tools, no_system, &b);
         *tools = NULL;
         role = no_system ? "user" : "system";

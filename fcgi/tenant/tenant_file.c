@@ -69,13 +69,6 @@ static bool is_name(const char *s)
     return ok;
 }
 
-static void leave_open(struct tenant_rules *rules)
-{
-    for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
-        *number_of(rules, i) = UNSAID;
-    }
-}
-
 static enum err begin_section(struct reader *r, const char *name, struct err_info *info)
 {
     struct tenant_file *f = r->file;
@@ -99,7 +92,9 @@ static enum err begin_section(struct reader *r, const char *name, struct err_inf
     if (tenant_file_find(f, &fresh.id) != NULL) {
         return refuse(r, "each tenant once, found one again", info);
     }
-    leave_open(&fresh);
+    for (size_t i = 0; i < ARRAY_LEN(numbers); i++) {
+        *number_of(&fresh, i) = UNSAID;
+    }
     f->at[f->n] = fresh;
     r->section = &f->at[f->n++];
     return ERR_OK;

@@ -47,17 +47,12 @@ struct memory_found memory_look(void)
 
 bool memory_has_room(void) { return address_room() >= SLACK_MIB * MIB / 2; }
 
-static size_t default_budget(size_t machine)
-{
-    size_t least = MIN_OF(LEAST_MIB * MIB, machine / 2);
-    return MIN_OF(MAX_OF(machine / MACHINE_PART, least), MOST_MIB * MIB);
-}
-
 enum err memory_plan(const struct conf *conf, const struct memory_found *found, bool is_loaded, struct memory_plan *out,
                      struct err_info *info)
 {
     size_t asked = (size_t)conf->request_memory_mib * MIB;
-    size_t budget = asked != 0 ? asked : default_budget(found->machine_bytes);
+    size_t machine = found->machine_bytes, least = MIN_OF(LEAST_MIB * MIB, machine / 2);
+    size_t budget = asked != 0 ? asked : MIN_OF(MAX_OF(machine / MACHINE_PART, least), MOST_MIB * MIB);
     *out = (struct memory_plan){.n_connections = (int)conf->max_connections};
     if (found->room_bytes != SIZE_MAX && !is_loaded) {
         out->n_connections = (int)MIN_OF(conf->max_connections, (int64_t)LOADING_CONNECTIONS);

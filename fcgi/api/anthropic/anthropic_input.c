@@ -167,17 +167,12 @@ static enum err join_last(json_t *messages)
                : ERR_NOMEM;
 }
 
-static bool ends_with_user(const json_t *messages)
-{
-    const json_t *last = json_array_get(messages, json_array_size(messages) - 1);
-    return json_read_is(json_object_get(last, "role"), "user");
-}
-
 /* Adds a system message within a conversation. Few templates take that role there, so it becomes the user's text,
  * joined to the previous message if that is the user's. */
 static enum err add_notice(const json_t *content, const char *at, json_t *messages, struct err_info *info)
 {
-    bool joins = json_array_size(messages) > 0 && ends_with_user(messages);
+    const json_t *last = json_array_get(messages, json_array_size(messages) - 1); /* NULL: none */
+    bool joins = json_read_is(json_object_get(last, "role"), "user");
     json_t *message = json_pack("{s:s}", "role", "user");
     TRY(turn_append(messages, message));
     TRY(add_texts(content, at, message, info));

@@ -435,12 +435,6 @@ static void set_up_keeping(const struct call *c, struct answering *a)
     }
 }
 
-static bool wants_summary(const json_t *body)
-{
-    const json_t *reasoning = json_object_get(body, "reasoning");
-    return json_read_get(reasoning, "summary") != NULL || json_read_get(reasoning, "generate_summary") != NULL;
-}
-
 static void drop_items(struct answering *a)
 {
     json_decref(a->past);
@@ -461,7 +455,8 @@ static void set_up_output(const struct call *c, struct answering *a)
     o->echo = &a->echo;
     o->names = p->tools.names;
     o->seals_thoughts = responses_includes(c->json, "reasoning.encrypted_content");
-    o->sums_up = wants_summary(c->json);
+    const json_t *reasoning = json_object_get(c->json, "reasoning");
+    o->sums_up = json_read_get(reasoning, "summary") != NULL || json_read_get(reasoning, "generate_summary") != NULL;
     o->tells_logprobs = p->want_logprobs;
     drop_items(a);
 }

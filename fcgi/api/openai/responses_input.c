@@ -75,18 +75,11 @@ static bool has_said(const struct turns *t)
     return !json_is_null(json_object_get(t->open, "content")) || json_object_get(t->open, "tool_calls") != NULL;
 }
 
-/* Returns the parts of the only message so far if it is a system's. */
-static json_t *first_instructions(const json_t *messages)
-{
-    const json_t *role = json_object_get(json_array_get(messages, 0), "role");
-    return json_array_size(messages) == 1 && json_read_is(role, "system")
-               ? json_object_get(json_array_get(messages, 0), "content")
-               : NULL;
-}
-
 static enum err add_instructions(struct turns *t, const json_t *content, const char *at, struct err_info *info)
 {
-    json_t *parts = first_instructions(t->messages);
+    json_t *first = json_array_get(t->messages, 0);
+    bool is_system = json_array_size(t->messages) == 1 && json_read_is(json_object_get(first, "role"), "system");
+    json_t *parts = is_system ? json_object_get(first, "content") : NULL;
     if (parts != NULL) {
         TRY(turn_append(parts, json_pack("{s:s, s:s}", "type", "text", "text", "\n\n")));
         return add_content(content, at, parts, info);

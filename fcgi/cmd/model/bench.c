@@ -153,19 +153,13 @@ static void count_step(struct bench *b, const struct plan_step *s)
     }
 }
 
-/* Returns the key components of a layer per position. */
-static double kv_width(const struct plan *p, int32_t layer)
-{
-    struct plan_kv kv = plan_kv_of(p, layer);
-    return (double)kv.n_kv_heads * kv.head_dim;
-}
-
 /* Returns the bytes of keys and values that one row at position `pos` reads. */
 static double kv_bytes(const struct bench *b, int pos)
 {
     double stored = 0, bytes = 0;
     for (int32_t i = 0; i < (int32_t)b->plan->n_layers; i++) {
-        stored += plan_kv_of(b->plan, i).layer == i ? kv_width(b->plan, i) : 0;
+        struct plan_kv kv = plan_kv_of(b->plan, i);
+        stored += kv.layer == i ? (double)kv.n_kv_heads * kv.head_dim : 0;
     }
     double component_bytes = (double)backend_bytes_all(&b->measure).page / KV_PAGE_TOKENS / stored;
     for (int32_t i = 0; i < b->plan->n_steps; i++) {

@@ -130,14 +130,6 @@ static void plan_start(uint64_t now, bool was_short, bool was_ready)
     m.start_at_ms = now + pause;
 }
 
-static void start_next(void)
-{
-    m.wants_reload = false;
-    if (!start_worker(&m.coming, WORKER_NEXT)) {
-        notify_say("READY=1", NULL); /* nothing changes */
-    }
-}
-
 /* --- telling -------------------------------------------------------------------------------------------------------------- */
 
 static void tell(struct worker *w, int signal)
@@ -469,7 +461,10 @@ static void check_times(uint64_t now)
         plan_start(now, true, m.was_ready);
     }
     if (m.wants_reload && m.coming.pid == 0 && m.leaving.pid == 0 && m.serving.pid != 0) {
-        start_next();
+        m.wants_reload = false;
+        if (!start_worker(&m.coming, WORKER_NEXT)) {
+            notify_say("READY=1", NULL); /* nothing changes */
+        }
     }
 }
 
