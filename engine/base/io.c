@@ -319,8 +319,9 @@ static int rename_to_new(const char *from, const char *to)
     return rename(from, to);
 }
 
-static enum err finish(struct io_writer *w, bool syncs, bool may_replace, struct err_info *info)
+enum err io_writer_commit(struct io_writer *w, unsigned flags, struct err_info *info)
 {
+    bool syncs = (flags & IO_SYNC) != 0, may_replace = (flags & IO_REPLACE) != 0;
     enum err err = ERR_OK;
     if (syncs && (must_fail() || fsync(w->fd) != 0)) {
         err = err_set(info, ERR_IO, NULL, "cannot sync %s: %s", w->tmp, strerror(errno));
@@ -337,16 +338,6 @@ static enum err finish(struct io_writer *w, bool syncs, bool may_replace, struct
     close(w->fd);
     w->fd = -1;
     return ERR_OK;
-}
-
-enum err io_writer_commit(struct io_writer *w, bool may_replace, struct err_info *info)
-{
-    return finish(w, true, may_replace, info);
-}
-
-enum err io_writer_publish(struct io_writer *w, bool may_replace, struct err_info *info)
-{
-    return finish(w, false, may_replace, info);
 }
 
 enum err io_replace_file(const char *path, const struct io_part *parts, size_t n, bool (*goes_on)(void *arg), void *arg,
@@ -366,7 +357,7 @@ enum err io_replace_file(const char *path, const struct io_part *parts, size_t n
         io_writer_abort(&w);
         return err;
     }
-    return io_writer_commit(&w, true, info);
+    return io_writer_commit(&w, IO_SYNC | IO_REPLACE, info);
 }
 
 /* --- folders of files --------------------------------------------------------------------------------------------- */

@@ -58,8 +58,8 @@ MUST_CHECK enum err io_replace_file(const char *path, const struct io_part *part
 
 enum { IO_MAX_PATH_BYTES = 4096 };
 
-/* A file being written: appended bytes go to path.tmp, which io_writer_commit syncs and renames. The caller ends it
- * with io_writer_commit or io_writer_abort. Fields are private. */
+/* A file being written: appended bytes go to path.tmp, which io_writer_commit renames. The caller ends it with
+ * io_writer_commit or io_writer_abort. Fields are private. */
 struct io_writer {
     int fd;
     char path[IO_MAX_PATH_BYTES], tmp[IO_MAX_PATH_BYTES];
@@ -75,16 +75,14 @@ MUST_CHECK enum err io_writer_reserve(struct io_writer *w, uint64_t bytes, struc
 /* Appends bytes. ERR_IO, for example if the disk is full; the caller must still end the writer. */
 MUST_CHECK enum err io_writer_append(struct io_writer *w, const void *data, size_t n, struct err_info *info);
 
-/* Syncs and renames path.tmp. may_replace: replace a file at `path`; otherwise that file stays and the commit fails.
- * ERR_IO; path.tmp is then removed. */
-MUST_CHECK enum err io_writer_commit(struct io_writer *w, bool may_replace, struct err_info *info);
+/* Renames path.tmp. flags: IO_SYNC: syncs it first; without, after a power failure the file can have any contents, so
+ * its reader must be able to detect that. IO_REPLACE: replace a file at `path`; without, that file stays and the commit
+ * fails. ERR_IO; path.tmp is then removed. */
+enum { IO_SYNC = 1, IO_REPLACE = 2 };
+MUST_CHECK enum err io_writer_commit(struct io_writer *w, unsigned flags, struct err_info *info);
 
 /* Removes path.tmp; does nothing if the writer has ended. */
 void io_writer_abort(struct io_writer *w);
-
-/* Like io_writer_commit, but does not wait for the disk. After a power failure the file can have any contents, so its
- * reader must be able to detect that. */
-MUST_CHECK enum err io_writer_publish(struct io_writer *w, bool may_replace, struct err_info *info);
 
 /* Reads the n bytes of the regular file at `path`, not through a link. ERR_NONE: no such file; ERR_FILE: it is
  * something else or has another length; ERR_IO. */

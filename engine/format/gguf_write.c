@@ -150,5 +150,5 @@ enum err gguf_write(const char *path, const struct gguf *g, const struct gguf_wr
         io_writer_abort(&to.file);
         return err;
     }
-    return io_writer_commit(&to.file, o->may_replace, info);
+    return io_writer_commit(&to.file, IO_SYNC | (o->may_replace ? IO_REPLACE : 0u), info);
 }

@@ -334,7 +334,7 @@ static enum err write_file(struct kv_disk *d, struct slot *s, struct err_info *w
         io_writer_abort(&w);
         return err;
     }
-    TRY(io_writer_publish(&w, true, why));
+    TRY(io_writer_commit(&w, IO_REPLACE, why));
     (void)io_set_mtime(path, use_now(o->depth));
     return ERR_OK;
 }
@@ -598,7 +598,7 @@ static enum err open_key(struct kv_disk *d, struct err_info *info)
     if (err == ERR_OK && (err = io_writer_append(&w, &d->key, sizeof d->key, info)) != ERR_OK) {
         io_writer_abort(&w);
     }
-    err = err == ERR_OK ? io_writer_commit(&w, replaces, info) : err;
+    err = err == ERR_OK ? io_writer_commit(&w, IO_SYNC | (replaces ? IO_REPLACE : 0u), info) : err;
     struct timespec pause = {.tv_nsec = 10000000};
     struct err_info ignored;
     for (int i = 0; i < 100; i++) { /* another process can be making the key: retry */
