@@ -83,12 +83,8 @@ static enum err open_group(struct parser *p, size_t at)
 
 static enum err repeat_last(struct parser *p, size_t at, uint32_t min, uint32_t max)
 {
-    if (!p->can_repeat) {
-        return bad(p, at, "a repeat of nothing");
-    }
-    if (min > max) {
-        return bad(p, at, "a repeat whose minimum exceeds its maximum");
-    }
+    const char *fault = regex_reader_repeat_fault(p->can_repeat, min, max);
+    TRY(fault == NULL ? ERR_OK : bad(p, at, fault));
     grammar_pieces_repeat(&p->p, min, max);
     return ERR_OK;
 }
@@ -170,7 +166,8 @@ static enum err read_one(struct parser *p)
     size_t at = r->at;
     uint32_t min, max;
     struct grammar_name *name;
-    switch (r->pattern[r->at++]) {
+    char c = r->pattern[r->at++];
+    switch (c) {
     case '"':
         return read_text(p);
     case '[':
@@ -194,11 +191,9 @@ static enum err read_one(struct parser *p)
         skip_space(p, true);
         return ERR_OK;
     case '*':
-        return repeat_last(p, at, 0, REGEX_UNBOUNDED);
     case '+':
-        return repeat_last(p, at, 1, REGEX_UNBOUNDED);
     case '?':
-        return repeat_last(p, at, 0, 1);
+        return repeat_last(p, at, c == '+', c == '?' ? 1 : REGEX_UNBOUNDED);
     case '{':
         return regex_reader_takes_counts(r, &min, &max) ? repeat_last(p, at, min, max)
                                                         : bad(p, at, "expected {n}, {n,} or {n,m}");

@@ -168,12 +168,8 @@ static enum err close_group(struct parser *p, size_t at, char bracket)
 
 static enum err add_repeat(struct parser *p, size_t at, uint32_t min, uint32_t max)
 {
-    if (!p->can_repeat) {
-        return bad(p, at, "a repeat of nothing");
-    }
-    if (min > max) {
-        return bad(p, at, "a repeat whose minimum exceeds its maximum");
-    }
+    const char *fault = regex_reader_repeat_fault(p->can_repeat, min, max);
+    TRY(fault == NULL ? ERR_OK : bad(p, at, fault));
     add(p, (struct step){STEP_REPEAT, min, max}, true);
     return ERR_OK;
 }
@@ -361,26 +357,25 @@ static enum err read_one(struct parser *p)
     struct regex_reader *r = &p->r;
     struct definition *named;
     size_t at = r->at;
-    switch (r->pattern[r->at++]) {
+    char c = r->pattern[r->at++];
+    switch (c) {
     case '"':
         return read_texts(p, at);
     case '/':
         return read_pattern(p, at);
     case '(':
     case '[':
-        return open_group(p, at, r->pattern[at]);
+        return open_group(p, at, c);
     case ')':
     case ']':
-        return close_group(p, at, r->pattern[at] == ')' ? '(' : '[');
+        return close_group(p, at, c == ')' ? '(' : '[');
     case '|':
         add(p, (struct step){.what = STEP_OR}, false);
         return ERR_OK;
     case '*':
-        return add_repeat(p, at, 0, REGEX_UNBOUNDED);
     case '+':
-        return add_repeat(p, at, 1, REGEX_UNBOUNDED);
     case '?':
-        return add_repeat(p, at, 0, 1);
+        return add_repeat(p, at, c == '+', c == '?' ? 1 : REGEX_UNBOUNDED);
     case '~':
         return read_tilde(p, at);
     case '{':

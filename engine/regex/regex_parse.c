@@ -165,12 +165,8 @@ static enum err open_group(struct parser *p, size_t at)
 static enum err repeat_last(struct parser *p, size_t at, uint32_t min, uint32_t max)
 {
     struct regex_reader *r = &p->r;
-    if (!p->can_repeat) {
-        return regex_reader_bad(r, at, "a repeat of nothing");
-    }
-    if (min > max) {
-        return regex_reader_bad(r, at, "a repeat whose minimum exceeds its maximum");
-    }
+    const char *fault = regex_reader_repeat_fault(p->can_repeat, min, max);
+    TRY(fault == NULL ? ERR_OK : regex_reader_bad(r, at, fault));
     uint32_t first = p->tree.nodes[p->tree.n - 1].first;
     if (max == 0) {
         p->tree.n = first;
@@ -250,11 +246,9 @@ static enum err read_one(struct parser *p)
         }
         return put_part(p, (struct regex_tree_node){.kind = c == '^' ? REGEX_T_BEGIN : REGEX_T_END}, false);
     case '*':
-        return repeat_last(p, at, 0, REGEX_UNBOUNDED);
     case '+':
-        return repeat_last(p, at, 1, REGEX_UNBOUNDED);
     case '?':
-        return repeat_last(p, at, 0, 1);
+        return repeat_last(p, at, c == '+', c == '?' ? 1 : REGEX_UNBOUNDED);
     case '{':
         return regex_reader_takes_counts(r, &min, &max) ? repeat_last(p, at, min, max) : read_atom(p, c);
     case '\\':

@@ -65,6 +65,14 @@ bool regex_reader_takes_counts(struct regex_reader *r, uint32_t *min, uint32_t *
     return is_whole;
 }
 
+const char *regex_reader_repeat_fault(bool can_repeat, uint32_t min, uint32_t max)
+{
+    if (!can_repeat) {
+        return "a repeat of nothing";
+    }
+    return min > max ? "a repeat whose minimum exceeds its maximum" : NULL;
+}
+
 /* --- classes of characters --------------------------------------------------------------------------------------- */
 
 enum { FEW_RANGES = 24 };

@@ -44,6 +44,9 @@ bool regex_reader_takes_number(struct regex_reader *r, uint32_t *value);
  * REGEX_UNBOUNDED; it can be below min. */
 bool regex_reader_takes_counts(struct regex_reader *r, uint32_t *min, uint32_t *max);
 
+/* Returns why the last piece cannot be repeated min .. max times; NULL: it can. can_repeat: there is a piece. */
+const char *regex_reader_repeat_fault(bool can_repeat, uint32_t min, uint32_t max);
+
 /* Appends the code points first .. last; surrogates among them are ignored later. ERR_NOMEM. */
 MUST_CHECK enum err regex_ranges_add(struct regex_ranges *to, uint32_t first, uint32_t last);
 
