@@ -97,3 +97,13 @@ enum err err_set_at(struct err_info *info, enum err code, uint64_t offset, const
     }
     return code;
 }
+
+void err_name_file(struct err_info *info, const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    if (info != NULL) {
+        struct err_info said = *info;
+        err_set(info, said.code, said.where, "%s: %s", slash != NULL ? slash + 1 : path, said.text);
+        info->offset = said.offset;
+    }
+}

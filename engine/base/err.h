@@ -142,6 +142,9 @@ enum err err_set(struct err_info *info, enum err code, const char *where, const 
 /* Like err_set, for a position in a file: offset in bytes from its start. */
 enum err err_set_at(struct err_info *info, enum err code, uint64_t offset, const char *fmt, ...) PRINTF_LIKE(4, 5);
 
+/* Prefixes the text of *info (OPTIONAL) with the last component of a file's path; keeps the rest. */
+void err_name_file(struct err_info *info, const char *path);
+
 /* Return columns of ERR_LIST, as static strings. A value outside the enum reads as ERR_INTERNAL. */
 const char *err_code(enum err code); /* "invalid_json" */
 const char *err_text(enum err code); /* "the body is not valid JSON" */

@@ -74,17 +74,6 @@ static enum err check_name(const struct gguf *g, const struct split *s, const st
                       s->no + 1, s->count);
 }
 
-/* Prefixes the message about part `no` with its name. */
-static void name_part(struct err_info *info, const char *path)
-{
-    if (info != NULL) {
-        const char *slash = strrchr(path, '/');
-        struct err_info said = *info;
-        err_set(info, said.code, said.where, "%s: %s", slash != NULL ? slash + 1 : path, said.text);
-        info->offset = said.offset;
-    }
-}
-
 /* Opens the part `expected` next to the file at `path` and checks its keys. */
 static enum err open_part(const char *path, const struct part_name *name, const struct split *expected,
                           struct gguf **out, struct err_info *info)
@@ -104,7 +93,7 @@ static enum err open_part(const char *path, const struct part_name *name, const 
                       expected->count, s.no, s.count);
     }
     if (err != ERR_OK) {
-        name_part(info, part);
+        err_name_file(info, part);
     }
     mem_free(part);
     return err;

@@ -42,16 +42,6 @@ static bool is_shard_name(const char *name)
     return n > n_end && n < 256 && name[0] != '.' && strchr(name, '/') == NULL && strcmp(name + n - n_end, end) == 0;
 }
 
-/* Prefixes the message with the file's name. */
-static void name_file(struct err_info *info, const char *name)
-{
-    if (info != NULL) {
-        struct err_info said = *info;
-        err_set(info, said.code, said.where, "%s: %s", name, said.text);
-        info->offset = said.offset;
-    }
-}
-
 static enum err add_shard(struct safetensors_folder *f, const char *folder, const char *name, struct err_info *info)
 {
     char path[SAFETENSORS_PATH_BYTES];
@@ -61,7 +51,7 @@ static enum err add_shard(struct safetensors_folder *f, const char *folder, cons
     struct safetensors *s;
     enum err err = safetensors_open(path, &s, info);
     if (err != ERR_OK) {
-        name_file(info, name);
+        err_name_file(info, name);
         mem_free(copy);
         return err;
     }
@@ -227,7 +217,7 @@ static enum err read_index(struct safetensors_folder *f, const char *folder, con
                         map == NULL ? "none" : json_read_type_name(map));
     json_decref(index);
     if (err != ERR_OK && info != NULL && strncmp(info->text, "weight_map", sizeof "weight_map" - 1) == 0) {
-        name_file(info, "model.safetensors.index.json");
+        err_name_file(info, "model.safetensors.index.json");
     }
     return err;
 }

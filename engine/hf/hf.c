@@ -732,8 +732,7 @@ static void name_shard(const struct hf *h)
     if (t == NULL || strncmp(h->info->text, "config.json", sizeof "config.json" - 1) == 0) {
         return;
     }
-    struct err_info said = *h->info;
-    err_set(h->info, said.code, said.where, "%s: %s", safetensors_folder_file_of(h->tensors, t), said.text);
+    err_name_file(h->info, safetensors_folder_file_of(h->tensors, t));
 }
 
 static void release(void *arg)
