@@ -295,7 +295,18 @@ static enum err read_arguments(struct conf *c, bool only_config, struct err_info
     return ERR_OK;
 }
 
-static bool is_equal(const struct conf *a, const struct conf *b, const struct option *o);
+static bool is_equal(const struct conf *a, const struct conf *b, const struct option *o)
+{
+    struct buf in_a, in_b;
+    buf_init(&in_a, 0, MEM_GENERAL);
+    buf_init(&in_b, 0, MEM_GENERAL);
+    conf_write_value(a, o, &in_a);
+    conf_write_value(b, o, &in_b);
+    bool same = in_a.len == in_b.len && (in_a.len == 0 || memcmp(in_a.data, in_b.data, in_a.len) == 0);
+    buf_fini(&in_a);
+    buf_fini(&in_b);
+    return same;
+}
 
 /* Lists the environment variables that differ from the file. */
 static void list_overrides(struct conf *c, const struct conf *file)
@@ -359,19 +370,6 @@ void conf_write_value(const struct conf *c, const struct option *o, struct buf *
         }
         break;
     }
-}
-
-static bool is_equal(const struct conf *a, const struct conf *b, const struct option *o)
-{
-    struct buf in_a, in_b;
-    buf_init(&in_a, 0, MEM_GENERAL);
-    buf_init(&in_b, 0, MEM_GENERAL);
-    conf_write_value(a, o, &in_a);
-    conf_write_value(b, o, &in_b);
-    bool same = in_a.len == in_b.len && (in_a.len == 0 || memcmp(in_a.data, in_b.data, in_a.len) == 0);
-    buf_fini(&in_a);
-    buf_fini(&in_b);
-    return same;
 }
 
 /* Copies the value of a live option. A text becomes the table's constant, because the file's buffer is freed. */
