@@ -107,23 +107,20 @@ static struct {
 
 /* --- listening -------------------------------------------------------------------------------------------------- */
 
-static enum err check_inherited(struct err_info *info)
+enum err fastcgi_listen(const char *path, int *fd, struct err_info *info)
 {
     int is_listening = 0;
     socklen_t n = sizeof is_listening;
+    *fd = LISTEN_FD;
+    if (path != NULL) {
+        return unix_socket_listen(path, 0660, BACKLOG, "socket", fd, info); /* 0660: only nginx's group */
+    }
     if (getsockopt(LISTEN_FD, SOL_SOCKET, SO_ACCEPTCONN, &is_listening, &n) != 0 || is_listening == 0) {
         return err_set(
             info, ERR_CONFIG, "socket",
             "expected a listening socket on descriptor 0 (from spawn-fcgi or systemd) or --socket PATH, found neither");
     }
     return ERR_OK;
-}
-
-enum err fastcgi_listen(const char *path, int *fd, struct err_info *info)
-{
-    *fd = LISTEN_FD;
-    /* 0660: only nginx's group */
-    return path == NULL ? check_inherited(info) : unix_socket_listen(path, 0660, BACKLOG, "socket", fd, info);
 }
 
 /* --- the poller --------------------------------------------------------------------------------------------------- */
