@@ -32,7 +32,6 @@ enum { GRAMMAR_MAX_TOKEN_BYTES = 255 }; /* longer tokens are never allowed */
  * that end a sequence. The tokenizer is borrowed and must outlive the vocabulary. ERR_NOMEM. */
 MUST_CHECK enum err grammar_vocab_new(const struct tokenizer *t, struct grammar_vocab **out);
 void grammar_vocab_free(struct grammar_vocab **v);
-int32_t grammar_vocab_size(const struct grammar_vocab *v);
 
 /* Creates a matcher at the grammar's beginning. It takes a reference to g; v is borrowed. ERR_NOMEM,
  * ERR_GRAMMAR_LIMIT. */

@@ -193,5 +193,3 @@ void grammar_vocab_free(struct grammar_vocab **vocab)
     }
     *vocab = NULL;
 }
-
-int32_t grammar_vocab_size(const struct grammar_vocab *v) { return v->n_vocab; }

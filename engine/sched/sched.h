@@ -10,8 +10,8 @@
  * (sched_share.c), then round robin between a key's requests. Sequences beyond a request's fair share wait after the
  * others and hand over their slots when others arrive (sched_turn.c).
  *
- * Threads: groups, sched_submit, sched_cancel, sched_get_stats, sched_drain from any; sched_next and sched_release of a
- * sequence from one thread at a time. */
+ * Threads: groups, sched_submit_all, sched_cancel, sched_get_stats, sched_drain from any; sched_next and sched_release
+ * of a sequence from one thread at a time. */
 #ifndef INFCGI_SCHED_SCHED_H
 #define INFCGI_SCHED_SCHED_H
 
@@ -157,10 +157,6 @@ int32_t sched_group_room(struct sched_group *g);
  * (no tokens, or more than can ever wait), ERR_CONTEXT_LENGTH (more than n_ctx). */
 MUST_CHECK enum err sched_submit_all(struct sched *s, struct sched_group *g, const struct sched_request *r, int32_t n,
                                      struct sched_seq **out, struct err_info *info);
-
-/* Queues one sequence as a separate request. Fails as sched_submit_all does. */
-MUST_CHECK enum err sched_submit(struct sched *s, const struct sched_request *r, struct sched_seq **out,
-                                 struct err_info *info);
 
 /* Waits up to timeout_ms for an event. ERR_AGAIN: none yet. ERR_NONE: SCHED_END was already returned. */
 MUST_CHECK enum err sched_next(struct sched_seq *q, int timeout_ms, struct sched_event *out);

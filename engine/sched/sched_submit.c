@@ -402,8 +402,3 @@ enum err sched_submit_all(struct sched *s, struct sched_group *group, const stru
     }
     return err;
 }
-
-enum err sched_submit(struct sched *s, const struct sched_request *r, struct sched_seq **out, struct err_info *info)
-{
-    return sched_submit_all(s, NULL, r, 1, out, info);
-}

@@ -180,7 +180,7 @@ struct sched_seq *rig_submit(struct rig *r, const struct sched_request *q)
 {
     struct sched_seq *seq;
     struct err_info info = {0};
-    if (sched_submit(r->sched, q, &seq, &info) != ERR_OK) {
+    if (sched_submit_all(r->sched, NULL, q, 1, &seq, &info) != ERR_OK) {
         ck_abort_msg("not accepted: %s", info.text);
     }
     return seq;

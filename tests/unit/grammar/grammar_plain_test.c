@@ -40,7 +40,7 @@ static void set_up(void)
     file.eos = vocab_add(&file, "</s>", 4, TOKEN_CONTROL, 0);
     ck_assert_msg(vocab_load(&file, &info) == ERR_OK, "%s", info.text);
     ck_assert_int_eq(grammar_vocab_new(file.t, &vocab), ERR_OK);
-    ck_assert_uint_le((size_t)grammar_vocab_size(vocab), 64 * ARRAY_LEN(bits));
+    ck_assert_uint_le((size_t)vocab->n_vocab, 64 * ARRAY_LEN(bits));
 }
 
 static void tear_down(void)
@@ -53,7 +53,7 @@ static void check_mask(struct grammar_matcher *m, const char *what)
 {
     enum err err = grammar_matcher_mask(m, bits);
     ck_assert(err == ERR_OK || err == ERR_GRAMMAR_DEAD_END);
-    for (int32_t id = 0; id < grammar_vocab_size(vocab); id++) {
+    for (int32_t id = 0; id < vocab->n_vocab; id++) {
         bool taken, is_allowed = (bits[id / 64] >> id % 64 & 1) != 0;
         ck_assert_int_eq(grammar_matcher_accept(m, id, &taken), ERR_OK);
         ck_assert_msg(taken == is_allowed, "%s: token %d: allowed %d, taken %d", what, id, is_allowed, taken);

@@ -6,6 +6,7 @@
 #include "engine/base/compiler.h"
 #include "engine/base/mem.h"
 #include "engine/grammar/grammar_build.h"
+#include "engine/grammar/grammar_internal.h"
 #include "tests/unit/regex/words.h"
 #include "tests/unit/tokenizer/vocab_file.h"
 
@@ -44,7 +45,7 @@ static void set_up(void)
     file.eos = end_id;
     ck_assert_msg(vocab_load(&file, &info) == ERR_OK, "%s", info.text);
     ck_assert_int_eq(grammar_vocab_new(file.t, &vocab), ERR_OK);
-    ck_assert_int_le(grammar_vocab_size(vocab), MAX_VOCAB);
+    ck_assert_int_le(vocab->n_vocab, MAX_VOCAB);
     ck_assert_int_eq(grammar_builder_new(&b), ERR_OK);
     set = grammar_regexes(b);
 }
@@ -104,7 +105,7 @@ static void check_mask(int *n)
     enum err err = grammar_matcher_mask(m, bits);
     *n = 0;
     ck_assert(err == ERR_OK || err == ERR_GRAMMAR_DEAD_END);
-    for (int32_t id = 0; id < grammar_vocab_size(vocab); id++) {
+    for (int32_t id = 0; id < vocab->n_vocab; id++) {
         bool taken = accepts(id), is_allowed = (bits[id / 64] >> id % 64 & 1) != 0;
         ck_assert_msg(taken == is_allowed, "token %d: allowed %d, taken %d", id, is_allowed, taken);
         grammar_matcher_rollback(m, taken);
@@ -144,7 +145,7 @@ static int check_forced(void)
     ck_assert_int_eq(grammar_matcher_mask(m, before), ERR_OK);
     for (int32_t i = 0; i < n; i++) {
         ck_assert_int_eq(grammar_matcher_mask(m, bits), ERR_OK);
-        for (int32_t id = 0; id < grammar_vocab_size(vocab); id++) {
+        for (int32_t id = 0; id < vocab->n_vocab; id++) {
             bool is_allowed = (bits[id / 64] >> id % 64 & 1) != 0;
             ck_assert_msg(!is_allowed || goes_with(id, ids + i, n - i), "%d of %d: %d, not %d", i, n, id, ids[i]);
         }
@@ -479,7 +480,7 @@ START_TEST(special_tokens)
     ck_assert(grammar_matcher_may_end(m) && grammar_matcher_must_end(m));
     check_mask(&n);
     ck_assert(n == 1 && accepts(end_id));
-    ck_assert(!accepts(-1) && !accepts(grammar_vocab_size(vocab)));
+    ck_assert(!accepts(-1) && !accepts(vocab->n_vocab));
 }
 END_TEST
 

@@ -467,7 +467,7 @@ static void run_real(const struct plan *plan, int32_t draft_max, struct rig_outp
         q.sampling.repeat_penalty = i == 4 ? 1.01f : 1;
         q.sampling.bias = few;
         q.sampling.n_bias = ARRAY_LEN(few);
-        ck_assert_int_eq(sched_submit(s, &q, &seqs[i], &info), ERR_OK);
+        ck_assert_int_eq(sched_submit_all(s, NULL, &q, 1, &seqs[i], &info), ERR_OK);
     }
     for (int i = 0; i < REAL_REQUESTS; i++) {
         rig_collect(&seqs[i], &out[i]);

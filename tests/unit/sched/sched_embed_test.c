@@ -197,7 +197,7 @@ START_TEST(what_cannot_be_embedded_says_so)
     ck_assert(ev.kind == SCHED_END && (ev.err == ERR_CANCELLED || ev.err == ERR_OK));
     sched_release(&seq);
     q.max_tokens = 1; /* not both */
-    ck_assert_int_eq(sched_submit(r.sched, &q, &seq, NULL), ERR_INTERNAL);
+    ck_assert_int_eq(sched_submit_all(r.sched, NULL, &q, 1, &seq, NULL), ERR_INTERNAL);
     rig_close(&r);
 }
 END_TEST
@@ -211,7 +211,7 @@ START_TEST(a_submit_that_fails_leaves_nothing)
         struct sched_seq *seq;
         size_t live = mem_live_of(MEM_REQUEST);
         mem_fail_at(at);
-        enum err err = sched_submit(r.sched, &q, &seq, NULL);
+        enum err err = sched_submit_all(r.sched, NULL, &q, 1, &seq, NULL);
         mem_fail_at(-1);
         if (err == ERR_OK) {
             struct sched_usage usage;

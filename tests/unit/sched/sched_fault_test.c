@@ -127,7 +127,7 @@ static enum err try_submit(struct rig *r, const struct sched_request *q)
 {
     struct sched_seq *seq = (struct sched_seq *)1;
     struct err_info info = {0};
-    enum err err = sched_submit(r->sched, q, &seq, &info);
+    enum err err = sched_submit_all(r->sched, NULL, q, 1, &seq, &info);
     if (err == ERR_OK) {
         sched_release(&seq);
     } else {
@@ -311,7 +311,7 @@ START_TEST(a_lost_back_end_ends_all)
     ck_assert_str_eq(info.text, "told to fail");
     long steps = r.model->n_steps;
     struct sched_request q = rig_request(tokens[0], 40, 5);
-    ck_assert_int_eq(sched_submit(r.sched, &q, &seqs[0], &info), ERR_LOST);
+    ck_assert_int_eq(sched_submit_all(r.sched, NULL, &q, 1, &seqs[0], &info), ERR_LOST);
     ck_assert_str_eq(info.text, "told to fail");
     rig_wait_idle(&r); /* the pages came back */
     ck_assert_int_eq(r.model->n_steps, steps);
@@ -473,7 +473,7 @@ START_TEST(every_failed_allocation_is_reported)
     n_failed = 0;
     for (long n = 0; seq == NULL; n++, n_failed++) {
         mem_fail_at(n);
-        enum err err = sched_submit(s, &q, &seq, &info);
+        enum err err = sched_submit_all(s, NULL, &q, 1, &seq, &info);
         ck_assert_int_eq(err, seq == NULL ? ERR_NOMEM : ERR_OK);
         ck_assert_int_lt(n, 100);
     }

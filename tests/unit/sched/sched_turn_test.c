@@ -245,7 +245,7 @@ START_TEST(a_request_comes_in_whole_or_not_at_all)
     for (int i = 0; i < 6; i++) { /* others fill the queue */
         single[i] = rig_submit(&r, &m.q[0]);
     }
-    ck_assert_int_eq(sched_submit(r.sched, &m.q[0], &extra, &info), ERR_OVERLOADED);
+    ck_assert_int_eq(sched_submit_all(r.sched, NULL, &m.q[0], 1, &extra, &info), ERR_OVERLOADED);
     ck_assert_int_eq(sched_group_room(m.group), 0);
     ck_assert_int_eq(sched_submit_all(r.sched, m.group, &m.q[2], 1, &m.seqs[2], &info), ERR_AGAIN);
     sched_cancel(m.seqs[0]); /* what ends may be followed, also when all others are refused */
@@ -255,7 +255,7 @@ START_TEST(a_request_comes_in_whole_or_not_at_all)
     ck_assert_int_ge(sched_group_room(m.group), 1);
     sched_drain(r.sched);
     ck_assert_int_eq(sched_submit_all(r.sched, m.group, &m.q[2], 1, &m.seqs[2], &info), ERR_OK);
-    ck_assert_int_eq(sched_submit(r.sched, &m.q[0], &extra, &info), ERR_DRAINING);
+    ck_assert_int_eq(sched_submit_all(r.sched, NULL, &m.q[0], 1, &extra, &info), ERR_DRAINING);
     rig_go_on(&r);
     rig_collect(&first, &got);
     for (int i = 0; i < 6; i++) {
@@ -298,7 +298,7 @@ START_TEST(many_do_not_fill_the_queue)
     }
     ck_assert_int_ge(n_in, 2);
     ck_assert_int_lt(n_in, 8);
-    ck_assert_int_eq(sched_submit(r.sched, &q, &seq, &info), ERR_OK);
+    ck_assert_int_eq(sched_submit_all(r.sched, NULL, &q, 1, &seq, &info), ERR_OK);
     rig_go_on(&r);
     rig_collect(&first, &got);
     rig_collect(&seq, &got);
