@@ -90,8 +90,9 @@ static enum err add_next(const json_t *messages, size_t *i, const json_t **tools
     const char *role = NULL; /* of a new message with the text b; NULL: the message stays */
     struct buf b;
     buf_init(&b, 0, MEM_REQUEST);
-    bool is_there = no_system ? json_read_is(json_object_get(message, "role"), "user") : *i == 0;
-    if (*tools != NULL && is_there) {
+    /* tools are described before this message */
+    bool is_first = no_system ? json_read_is(json_object_get(message, "role"), "user") : *i == 0;
+    if (*tools != NULL && is_first) {
         put_told(messages, i, *tools, no_system, &b);
         *tools = NULL;
         role = no_system ? "user" : "system";
