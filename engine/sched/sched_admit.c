@@ -128,7 +128,7 @@ static void insert(struct sched_seq **list, struct sched_seq *q)
 static void preempt(struct sched *s, struct sched_seq *q)
 {
     sched_unlink(&s->running, q);
-    q->turn.was_preempted = q->turn.was_preempted || q->n_computed > 0;
+    q->turn.n_done = MAX_OF(q->turn.n_done, q->n_computed);
     sched_give_turn_back(s, q);
     sched_drop_pages(s, q);
     insert(&s->waiting, q);
@@ -149,7 +149,8 @@ static void begin(struct sched *s, struct sched_seq *q)
     int32_t n_known =
         MAX_OF(q->n_tokens - q->pages.n_unknown, q->restore.ticket != 0 ? q->restore.end * KV_PAGE_TOKENS : 0);
     q->pages.are_preferred = n_known >= q->n_prompt / 2 && n_known > 0;
-    q->turn.n_safe = q->turn.was_preempted ? q->n_tokens + MAX_OF(q->pages.n_unknown, (int32_t)SCHED_QUANTUM) : 0;
+    int32_t n_lost = q->turn.n_done - n_known;
+    q->turn.n_safe = q->turn.n_done > 0 ? q->turn.n_done + MAX_OF(n_lost, (int32_t)SCHED_QUANTUM) : 0;
     q->wait = SCHED_WAIT_COUNT;
     q->next = s->running;
     s->running = q;
@@ -231,7 +232,7 @@ static bool make_room(struct sched *s, struct sched_seq *q)
 /* Adds n to the prompt tokens found. After a preemption, pages found again were already counted or computed. */
 static void count_cached(struct sched *s, struct sched_seq *q, int32_t n)
 {
-    if (q->turn.was_preempted) {
+    if (q->turn.n_done > 0) {
         return;
     }
     pthread_mutex_lock(&q->reader.lock);

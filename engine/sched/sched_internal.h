@@ -19,7 +19,7 @@ enum {
     SCHED_RING_RESERVE = 1,   /* kept free for SCHED_END */
     SCHED_MOST_PREEMPTED = 2, /* preemptions after which a sequence is only readmitted if its end fits, too */
     SCHED_MIN_CHUNK = 16,     /* least prompt rows per step, so that prompts always advance */
-    SCHED_QUANTUM = 32,       /* tokens that a preempted sequence generates before it can be preempted again */
+    SCHED_QUANTUM = 32,       /* tokens that a preempted sequence advances before it can be preempted again */
     SCHED_MAX_BEGUN = 2,      /* batches begun and not waited for */
     SCHED_FAIR_EVERY = 32,    /* steps after which one without extras is measured again */
     SCHED_EXPRESS_PART = 5,   /* express steps get at most one part in this many of the time */
@@ -133,7 +133,8 @@ struct sched_restore {
 
 /* sched_turn.c, sched_share.c: its slot. */
 struct sched_turn {
-    bool was_admitted, was_preempted;
+    bool was_admitted;
+    int32_t n_done;               /* tokens that were computed when it was preempted; 0: never preempted */
     bool is_running;              /* the following fields, except n_preempted, are for running sequences */
     bool is_express;              /* it has one of cfg.n_express slots */
     bool is_extra;                /* beyond the fair share of its request or key */
@@ -141,7 +142,7 @@ struct sched_turn {
     int32_t level;                /* sequences of its request before it */
     int32_t place;                /* sequences of its key before it */
     int64_t n_ahead;              /* its part of the key's n_ahead */
-    int32_t n_safe;               /* preempted before: not again until it has this many tokens */
+    int32_t n_safe;               /* preempted before: not again until this many tokens are computed */
     uint64_t n_preempted;         /* times that it lost its pages to one that grew */
 };
 

@@ -179,7 +179,7 @@ struct sched_seq *sched_whose_place(struct sched *s, const struct sched_seq *q)
     for (struct sched_seq *v = s->running; v != NULL; v = v->next) {
         const struct sched_group *h = v->group;
         bool is_other = h->tenant != g->tenant;
-        bool is_safe = v->rows.are_begun || v == s->running || v->n_tokens < v->turn.n_safe;
+        bool is_safe = v->rows.are_begun || v == s->running || v->n_computed < v->turn.n_safe;
         if (v->reader.stalled_since != 0 && !v->rows.are_begun) {
             return v;
         }

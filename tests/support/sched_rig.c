@@ -145,7 +145,7 @@ void rig_pass_until(struct rig *r, struct sched_seq *seq, int32_t n, int most)
     struct sched_usage u;
     sched_seq_usage(seq, &u);
     for (int i = 0; u.completion_tokens < n; i++) {
-        ck_assert_msg(i < most, "%d tokens of %d behind %d batches", (int)u.completion_tokens, (int)n, i);
+        ck_assert_msg(i < most, "%d tokens of %d after %d batches", (int)u.completion_tokens, (int)n, i);
         rig_pass(r, 1);
         sched_seq_usage(seq, &u);
     }

@@ -166,11 +166,11 @@ START_TEST(a_light_one_waits_for_a_step_or_two)
         floods[i].share = (struct sched_share){.key = (uint64_t)i + 1};
         begin(&r, &floods[i], SEQS, 200, 100);
     }
-    for (int i = 0; i < 5; i++) { /* meanwhile the others have at least twice its rows each */
+    for (int i = 0; i < 5; i++) { /* meanwhile the others have at least twice its rows each, and do their quantum */
         int32_t tokens[30];
         rig_prompt(tokens, 30, 5000 + (uint64_t)i);
         rig_hold(&r);
-        rig_pass(&r, 40);
+        rig_pass(&r, 80);
         struct sched_seq *q = submit(&r, &light, tokens, 30, 1);
         rig_pass_until(&r, q, 1, 8); /* one in progress, one for its prompt, and what goes alone */
         rig_go_on(&r);
@@ -180,6 +180,33 @@ START_TEST(a_light_one_waits_for_a_step_or_two)
         rig_compare(&got, &expected, "light");
     }
     end(&r, floods, 2);
+    rig_close(&r);
+}
+END_TEST
+
+/* A sequence that lost its slot within its prompt, and repeats nothing because its pages were kept, loses it again after
+ * a quantum: light requests do not wait until it has generated as many tokens as its prompt had left. */
+START_TEST(a_long_prompt_gives_its_slot_twice)
+{
+    static struct flood flood;
+    struct rig r = rig_open((struct rig_limits){.max_seqs = 2, .n_pages = 512, .queue_max = 2000, .max_rows = 32});
+    struct sched_share light = {.key = 9};
+    flood.share = (struct sched_share){.key = 1};
+    rig_hold(&r);
+    begin(&r, &flood, 2, 256, 60);
+    rig_pass(&r, 6);
+    for (int i = 0; i < 2; i++) {
+        int32_t tokens[30];
+        rig_prompt(tokens, 30, 5000 + (uint64_t)i);
+        struct sched_seq *q = submit(&r, &light, tokens, 30, 1);
+        rig_pass_until(&r, q, 1, 8);
+        sched_release(&q);
+        struct sched_usage u;
+        sched_seq_usage(flood.seqs[1], &u);
+        ck_assert_msg(u.processed_tokens < 256, "%d: the prompt is complete", i);
+        rig_pass(&r, 5);
+    }
+    end(&r, &flood, 1);
     rig_close(&r);
 }
 END_TEST
@@ -404,6 +431,7 @@ static TCase *all_tests(const char *name)
     tcase_add_test(t, equals_get_equal_rows);
     tcase_add_loop_test(t, weights_divide_rows, 0, 2);
     tcase_add_test(t, a_light_one_waits_for_a_step_or_two);
+    tcase_add_test(t, a_long_prompt_gives_its_slot_twice);
     tcase_add_test(t, a_short_prompt_goes_alone);
     tcase_add_test(t, nobody_saves_up);
     tcase_add_loop_test(t, a_lower_class_gets_its_eighth, 1, 2);
