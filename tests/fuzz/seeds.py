@@ -6,6 +6,7 @@
 Files of other names in the corpus are what fuzzing once found; this leaves them alone.
 """
 import json
+import math
 import pathlib
 import struct
 
@@ -37,24 +38,29 @@ def value(kind, v):
     return struct.pack({U32: "<I", I32: "<i", F32: "<f", BOOL: "<?"}[kind], v)
 
 
-def gguf(keys, tensors, version=3):
-    """keys: (name, type, value), of an array (name, (type,), values); tensors: (name, dims, float32 data or None)."""
-    out = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys))
+def gguf_header(keys, tensors, version=3):
+    """Returns the file up to its data. keys: (name, type, value), of an array (name, (type,), values); tensors: (name, dims, type of
+    its weights, bytes). The data of each tensor are padded to 32 bytes."""
+    out = bytearray(b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys)))
     for name, kind, v in keys:
         if isinstance(kind, tuple):
             out += string(name) + struct.pack("<IIQ", ARRAY, kind[0], len(v)) + b"".join(value(kind[0], x) for x in v)
         else:
             out += string(name) + struct.pack("<I", kind) + value(kind, v)
-    data = b""
-    for name, dims, values in tensors:
-        n = 1
-        for d in dims:
-            n *= d
-        out += string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, 0, len(data))
-        values = values if values is not None else [0.5] * n
-        data += struct.pack(f"<{n}f", *values)
-        data += bytes(-len(data) % 32)
-    return out + bytes(-len(out) % 32) + data
+    offset = 0
+    for name, dims, kind, size in tensors:
+        out += string(name) + struct.pack(f"<I{len(dims)}QIQ", len(dims), *dims, kind, offset)
+        offset += size + -size % 32
+    return out + bytes(-len(out) % 32)
+
+
+def gguf(keys, tensors, version=3):
+    """keys: as gguf_header; tensors: (name, dims, float32 data or None)."""
+    sizes = [(name, dims, 0, 4 * math.prod(dims)) for name, dims, _ in tensors]
+    out = gguf_header(keys, sizes, version)
+    for (_, _, values), (*_, size) in zip(tensors, sizes):
+        out += struct.pack(f"<{size // 4}f", *(values if values is not None else [0.5] * (size // 4))) + bytes(-size % 32)
+    return out
 
 
 def vocabulary(model, tokens, kinds=None, **more):
