@@ -1,4 +1,5 @@
-"""The drivers of `make bench-http`, with test servers, and `make bench-gpu`: tables, the CSV, and the input that they reject."""
+"""The drivers of `make bench-http`, with test servers, and `make bench-gpu`: tables, the CSV, and the input that they reject. The
+generator of models with random weights."""
 import csv
 import json
 import os
@@ -9,7 +10,12 @@ import tempfile
 
 import harness
 
+sys.path.insert(0, str(harness.ROOT / "tests/bench"))
+
+import synth  # noqa: E402
+
 DRIVER = harness.ROOT / "tests/bench/http_load.py"
+SYNTH = harness.ROOT / "tests/bench/synth.py"
 
 
 def drive(*args):
@@ -99,3 +105,38 @@ def test_bench_uses_the_pack_cache(ctx):
             (pack,) = pathlib.Path(folder).iterdir()
             written.append((pack.name, pack.stat().st_ino, pack.stat().st_mtime_ns))
         assert written[0] == written[1], written
+
+
+def test_synth_writes_models_that_load(ctx):
+    sizes = {"width": 256, "n_heads": 4, "n_kv_heads": 2, "head": 64, "key_heads": 2, "value_heads": 4, "state": 64, "n_vocab": 1024}
+    dense = synth.Shape("qwen35", 4, n_ff=512, is_tied=True, **sizes)
+    experts = synth.Shape("qwen35moe", 8, n_experts=8, n_used=2, n_expert_ff=256, n_shared_ff=256, **sizes)
+    path = pathlib.Path(ctx.server.dir) / "synth.gguf"
+    said = {}
+    for shape, has_head, kind in ((dense, False, "q4_K"), (dense, True, "q4_K"), (experts, False, "q6_K"), (experts, True, "q6_K")):
+        synth.write(path, shape, "small", synth.TYPES[kind], synth.TYPES["q8_0"], has_head)
+        listed = infcgi(ctx, "inspect", "--tensors", path)
+        wanted = synth.tensors(shape, has_head, synth.TYPES[kind], synth.TYPES["q8_0"])
+        assert len(listed.splitlines()) == len(list(wanted)), listed
+        head = f"blk.{shape.n_layers}.nextn.eh_proj.weight  {kind.upper()}  [512, 256]"
+        assert (head in listed) == has_head, listed
+        infcgi(ctx, "inspect", "--verify", path)
+        rows = json.loads(infcgi(ctx, "bench", "--model", path, "-p", "8", "-n", "4", "-r", "1", "-t", "1", "-o", "json"))
+        assert len(rows) == 2 and all(row["avg_ts"] > 0 for row in rows), rows
+        text = infcgi(ctx, "generate", "--model", path, "-n", "16", "--temp", "0", "-t", "1", "-p", "Hi")
+        assert said.setdefault(shape.arch, text) == text, (said, text)
+
+
+def infcgi(ctx, *args):
+    run = subprocess.run([ctx.binary, *args], capture_output=True, text=True, timeout=300)
+    assert run.returncode == 0, (args, run.stdout + run.stderr)
+    return run.stdout
+
+
+def test_synth_has_the_sizes_of_published_models(ctx):
+    for args, says in ((("--model", "qwen3.5-4b"), "426 tensors, 4,205,751,296 weights, 2,369,040,384 bytes"),
+                       (("--model", "qwen3.5-35b-a3b", "--head", "--type", "q8_0"), "753 tensors, 35,505,251,456 weights")):
+        run = subprocess.run([sys.executable, SYNTH, *args], capture_output=True, text=True, timeout=60)
+        assert run.returncode == 0 and run.stdout.startswith(says), run.stdout + run.stderr
+    run = subprocess.run([sys.executable, SYNTH, "--model", "qwen3.5-4b", "--layers", "3"], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 2 and "--layers: expected 4 to 32, found 3" in run.stderr, run.stderr

@@ -1,0 +1,234 @@
+#!/usr/bin/env python3
+"""Writes a GGUF file with the shapes of a published model, random weights and an artificial vocabulary, to measure speed without
+downloading the model.
+
+    python3 tests/bench/synth.py --model qwen3.5-4b --type q4_K --layers 8 --head OUT.gguf
+
+Without OUT.gguf it only prints what the file would contain. Text of the model is meaningless. Prompts have one token per byte.
+
+Names, shapes and keys: llama.cpp b11434, src/models/qwen35.cpp, qwen35moe.cpp and conversion/qwen.py. Sizes: config.json of
+Qwen/Qwen3.5-4B and Qwen/Qwen3.5-35B-A3B.
+"""
+import argparse
+import math
+import pathlib
+import random
+import struct
+import sys
+from dataclasses import dataclass, replace
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "fuzz"))
+
+from seeds import BOOL, F32, I32, STRING, U32, gguf_header, vocabulary  # noqa: E402
+
+INTERVAL = 4    # the last of so many layers has full attention
+TAPS = 4        # of the convolution
+SPECIAL = 276   # ids after the last one of text
+POOL = 16 << 20
+CHUNK = 1 << 20
+
+
+@dataclass
+class Shape:
+    """Sizes of a model. n_ff: 0 with experts. is_tied: the embedding is the output matrix, too."""
+    arch: str
+    n_layers: int
+    width: int
+    n_heads: int
+    n_kv_heads: int
+    head: int
+    key_heads: int      # of linear attention
+    value_heads: int
+    state: int          # width of a head of linear attention
+    n_vocab: int = 248320
+    n_ff: int = 0
+    n_experts: int = 0
+    n_used: int = 0
+    n_expert_ff: int = 0
+    n_shared_ff: int = 0
+    is_tied: bool = False
+
+
+MODELS = {
+    "qwen3.5-4b": Shape("qwen35", 32, 2560, 16, 4, 256, 16, 32, 128, n_ff=9216, is_tied=True),
+    "qwen3.5-35b-a3b": Shape("qwen35moe", 40, 2048, 16, 2, 256, 16, 32, 128, n_experts=256, n_used=8, n_expert_ff=512, n_shared_ff=512),
+}
+
+
+@dataclass
+class Type:
+    """Type of a matrix. halves: offset of each float16 in a block, and its ratio to the scale. spread: deviation of the weights of a
+    block of random bytes whose scale is 1."""
+    number: int
+    weights: int
+    bytes: int
+    halves: dict
+    spread: float
+
+
+TYPES = {
+    "q4_0": Type(2, 32, 18, {0: 1}, 4.6), "q4_1": Type(3, 32, 20, {0: 1, 2: -7.5}, 4.6),
+    "q5_0": Type(6, 32, 22, {0: 1}, 9.2), "q5_1": Type(7, 32, 24, {0: 1, 2: -15.5}, 9.2),
+    "q8_0": Type(8, 32, 34, {0: 1}, 73.9),
+    "q2_K": Type(10, 256, 84, {80: 1, 82: 1.5}, 13.9), "q3_K": Type(11, 256, 110, {108: 1}, 43.3),
+    "q4_K": Type(12, 256, 144, {0: 1, 2: 7.5}, 258), "q5_K": Type(13, 256, 176, {0: 1, 2: 15.5}, 527),
+    "q6_K": Type(14, 256, 210, {208: 1}, 1366),
+    "iq4_nl": Type(20, 32, 18, {0: 1}, 67), "iq4_xs": Type(23, 256, 136, {0: 1}, 1240),
+}
+FLOAT = Type(0, 1, 4, {}, 1)
+
+# Range of the weights of the tensors in float32, by the end of the name; the first that fits.
+RANGES = {"ssm_a": (-1, -0.05), "ssm_dt.bias": (-4, -1), "ssm_conv1d.weight": (-0.5, 0.5), "norm.weight": (0.5, 1.5),
+          "weight": (-0.03, 0.03)}
+
+
+def attention(s):
+    d, w = s.head, s.width
+    return [("attn_q.weight", w, 2 * s.n_heads * d), ("attn_k.weight", w, s.n_kv_heads * d), ("attn_v.weight", w, s.n_kv_heads * d),
+            ("attn_output.weight", s.n_heads * d, w), ("attn_q_norm.weight", d), ("attn_k_norm.weight", d)]
+
+
+def linear_attention(s):
+    inner, w = s.value_heads * s.state, s.width
+    mixed = 2 * s.key_heads * s.state + inner
+    return [("attn_qkv.weight", w, mixed), ("attn_gate.weight", w, inner), ("ssm_conv1d.weight", TAPS, mixed),
+            ("ssm_alpha.weight", w, s.value_heads), ("ssm_beta.weight", w, s.value_heads), ("ssm_dt.bias", s.value_heads),
+            ("ssm_a", s.value_heads), ("ssm_norm.weight", s.state), ("ssm_out.weight", inner, w)]
+
+
+def feed_forward(s):
+    w, e, x, f = s.width, s.n_experts, s.n_expert_ff, s.n_shared_ff
+    if not e:
+        return [("ffn_gate.weight", w, s.n_ff), ("ffn_up.weight", w, s.n_ff), ("ffn_down.weight", s.n_ff, w)]
+    return [("ffn_gate_inp.weight", w, e), ("ffn_gate_exps.weight", w, x, e), ("ffn_up_exps.weight", w, x, e),
+            ("ffn_down_exps.weight", x, w, e), ("ffn_gate_inp_shexp.weight", w, 1), ("ffn_gate_shexp.weight", w, f),
+            ("ffn_up_shexp.weight", w, f), ("ffn_down_shexp.weight", f, w)]
+
+
+def prediction_head(s):
+    w = s.width
+    return [("nextn.eh_proj.weight", 2 * w, w), ("nextn.enorm.weight", w), ("nextn.hnorm.weight", w),
+            ("nextn.shared_head_norm.weight", w)]
+
+
+def is_linear(layer):
+    return (layer + 1) % INTERVAL != 0
+
+
+def tensors(s, has_head, matrix, output):
+    """Yields (name, dims, type) of each tensor. matrix, output: types of the matrices, and of the embedding and the output matrix."""
+    yield "token_embd.weight", (s.width, s.n_vocab), output
+    for i in range(s.n_layers + has_head):
+        is_head = i == s.n_layers
+        parts = attention(s) if is_head or not is_linear(i) else linear_attention(s)
+        norms = [("attn_norm.weight", s.width), ("post_attention_norm.weight", s.width)]
+        for name, *dims in norms + parts + feed_forward(s) + (prediction_head(s) if is_head else []):
+            is_float = len(dims) == 1 or name.startswith(("ssm_conv1d", "ffn_gate_inp"))
+            yield f"blk.{i}.{name}", tuple(dims), FLOAT if is_float else matrix
+    yield "output_norm.weight", (s.width,), FLOAT
+    if not s.is_tied:
+        yield "output.weight", (s.width, s.n_vocab), output
+
+
+def n_bytes(dims, kind):
+    return math.prod(dims) // kind.weights * kind.bytes
+
+
+def metadata(s, name, has_head):
+    def key(k, kind, v):
+        return f"{s.arch}.{k}", kind, v
+    n_all = s.n_layers + has_head
+    numbers = {"block_count": n_all, "context_length": 262144, "embedding_length": s.width, "feed_forward_length": s.n_ff,
+               "attention.head_count": s.n_heads, "attention.head_count_kv": s.n_kv_heads, "attention.key_length": s.head,
+               "attention.value_length": s.head, "rope.dimension_count": s.head // 4, "expert_count": s.n_experts,
+               "expert_used_count": s.n_used, "expert_feed_forward_length": s.n_expert_ff,
+               "expert_shared_feed_forward_length": s.n_shared_ff, "ssm.conv_kernel": TAPS, "ssm.state_size": s.state,
+               "ssm.group_count": s.key_heads, "ssm.time_step_rank": s.value_heads, "ssm.inner_size": s.value_heads * s.state,
+               "full_attention_interval": INTERVAL, "nextn_predict_layers": int(has_head)}
+    return [("general.architecture", STRING, s.arch), ("general.name", STRING, f"{name}, random weights"),
+            *(key(k, U32, v) for k, v in numbers.items() if v),
+            key("attention.recurrent_layers", (BOOL,), [i < s.n_layers and is_linear(i) for i in range(n_all)]),
+            key("attention.layer_norm_rms_epsilon", F32, 1e-6), key("rope.freq_base", F32, 1e7),
+            key("rope.dimension_sections", (I32,), [11, 11, 10, 0])]
+
+
+TEMPLATE = ("{% for m in messages %}{{ '<|im_start|>' + m.role + '\\n' + m.content + '<|im_end|>\\n' }}{% endfor %}"
+            "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}")
+
+
+def words(n):
+    """The vocabulary: bytes, words of digits, and from Qwen3.5's first special id on its special tokens and unused ones."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = iter(range(256, 512))
+    alphabet = [chr(b if b in plain else next(others)) for b in range(256)]
+    n_text = n - SPECIAL
+    special = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    tokens = alphabet + ["ab"] + [f"\u0120{i}" for i in range(257, n_text)] + special + [f"[PAD{i}]" for i in range(n_text + 3, n)]
+    return vocabulary("gpt2", tokens, [1] * n_text + [3] * 3 + [5] * (SPECIAL - 3), pre="qwen35", merges=["a b"],
+                      eos_token_id=n_text + 2, add_bos_token=False) + [("tokenizer.chat_template", STRING, TEMPLATE)]
+
+
+def floats(rng, name, dims):
+    low, high = next(r for end, r in RANGES.items() if name.endswith(end))
+    n = math.prod(dims)
+    return struct.pack(f"<{n}f", *(low + (high - low) * rng.random() for _ in range(n)))
+
+
+def blocks(rng, pool, dims, kind):
+    """Yields the data of a matrix in parts. A normed row gives a row of deviation 1. The random bytes are taken from the pool at random
+    places, because generating all of them would take minutes."""
+    scale = 1 / math.sqrt(dims[0]) / kind.spread
+    left = n_bytes(dims, kind) // kind.bytes
+    while left:
+        n = min(left, CHUNK // kind.bytes)
+        at = rng.randrange(POOL - CHUNK)
+        part = bytearray(pool[at:at + n * kind.bytes])
+        for offset, ratio in kind.halves.items():
+            for i, byte in enumerate(struct.pack("<e", scale * ratio)):
+                part[offset + i::kind.bytes] = bytes([byte]) * n
+        yield part
+        left -= n
+
+
+def write(path, s, name, matrix, output, has_head=False, seed=1):
+    """Writes the file. matrix, output: as of tensors(). A tensor depends only on its name, shape and type and on the seed, so the other
+    layers are the same with and without a head."""
+    pool = random.Random(seed).randbytes(POOL)
+    every = list(tensors(s, has_head, matrix, output))
+    with open(path, "wb") as f:
+        f.write(gguf_header(metadata(s, name, has_head) + words(s.n_vocab),
+                            [(n, dims, kind.number, n_bytes(dims, kind)) for n, dims, kind in every]))
+        for tensor, dims, kind in every:
+            rng = random.Random(f"{seed} {tensor}")
+            f.writelines([floats(rng, tensor, dims)] if kind is FLOAT else blocks(rng, pool, dims, kind))
+            f.write(bytes(-n_bytes(dims, kind) % 32))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n\n", maxsplit=1)[0])
+    parser.add_argument("out", nargs="?", metavar="OUT.gguf", help="file to write; none: only print the size")
+    parser.add_argument("--model", choices=MODELS, required=True)
+    parser.add_argument("--type", choices=TYPES, default="q4_K", help="type of the matrices [q4_K]")
+    parser.add_argument("--output-type", choices=TYPES, help="type of the embedding and the output matrix [that of --type]")
+    parser.add_argument("--layers", type=int, metavar="N", help="only the first N layers, 4 or more")
+    parser.add_argument("--head", action="store_true", help="add the layer that predicts further tokens")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="random seed [1]")
+    o = parser.parse_args()
+    s = MODELS[o.model]
+    if o.layers is not None:
+        if not INTERVAL <= o.layers <= s.n_layers:
+            parser.error(f"--layers: expected {INTERVAL} to {s.n_layers}, found {o.layers}")
+        s = replace(s, n_layers=o.layers)
+    matrix, output = TYPES[o.type], TYPES[o.output_type or o.type]
+    every = list(tensors(s, o.head, matrix, output))
+    print(f"{len(every)} tensors, {sum(math.prod(dims) for _, dims, _ in every):,} weights, "
+          f"{sum(n_bytes(dims, kind) for _, dims, kind in every):,} bytes of weights")
+    if o.out is not None:
+        try:
+            write(o.out, s, o.model, matrix, output, o.head, o.seed)
+        except OSError as e:
+            sys.exit(f"error: {e}")
+
+
+if __name__ == "__main__":
+    main()
