@@ -166,11 +166,11 @@ START_TEST(a_light_one_waits_for_a_step_or_two)
         floods[i].share = (struct sched_share){.key = (uint64_t)i + 1};
         begin(&r, &floods[i], SEQS, 200, 100);
     }
-    for (int i = 0; i < 5; i++) { /* meanwhile the others have at least twice its rows each, and do their quantum */
+    for (int i = 0; i < 5; i++) { /* meanwhile the others have at least twice its rows each */
         int32_t tokens[30];
         rig_prompt(tokens, 30, 5000 + (uint64_t)i);
         rig_hold(&r);
-        rig_pass(&r, 80);
+        rig_pass(&r, 40);
         struct sched_seq *q = submit(&r, &light, tokens, 30, 1);
         rig_pass_until(&r, q, 1, 8); /* one in progress, one for its prompt, and what goes alone */
         rig_go_on(&r);
