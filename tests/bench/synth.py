@@ -6,8 +6,9 @@ downloading the model.
 
 Without OUT.gguf it only prints what the file would contain. Text of the model is meaningless. Prompts have one token per byte.
 
-Names, shapes and keys: llama.cpp b11434, src/models/qwen35.cpp, qwen35moe.cpp and conversion/qwen.py. Sizes: config.json of
-Qwen/Qwen3.5-4B and Qwen/Qwen3.5-35B-A3B.
+Names, shapes and keys: llama.cpp b11434, src/models/qwen35.cpp, qwen35moe.cpp and conversion/qwen.py. Sizes of the 4B: the listing of
+a GGUF file's tensors in candle's pull request 3821; of the 35B: scripts/models/qwen3.5-35B-A3B.sh of slime, and the log in llama.cpp's
+pull request 23269, whose number of tensors and bytes are those of this script.
 """
 import argparse
 import math
