@@ -54,6 +54,8 @@ struct kv_disk {
     int n_slots[KV_SNAPSHOT_KINDS];
     uint64_t next_number;
     struct kv_index index;
+    struct kv_index gone; /* files found absent or removed during a scan, which can have seen them before */
+    bool is_scanning;
     bool has_touched; /* a file of the index is touched */
     bool is_stopping, is_told;
     uint64_t paused_until, scanned_at, touched_at;
@@ -135,6 +137,16 @@ static void know(struct kv_disk *d, enum kv_snapshot_kind kind, const struct kv_
     (void)!kv_index_put(&d->index, &f);
 }
 
+/* Removes the file from the index. If memory is out, a scan under way is not used. Call it under the lock. */
+static void forget(struct kv_disk *d, enum kv_snapshot_kind kind, const struct kv_name *name)
+{
+    const struct kv_file f = {.name = *name, .kind = kind, .bytes = file_bytes(d, kind)};
+    kv_index_remove(&d->index, kind, name);
+    if (d->is_scanning && kv_index_put(&d->gone, &f) != ERR_OK) {
+        d->is_scanning = false;
+    }
+}
+
 /* --- reading ------------------------------------------------------------------------------------------------------ */
 
 /* Returns the slot of this stage that was queued first. Call it under the lock. */
@@ -173,7 +185,7 @@ static enum err read_slot(struct kv_disk *d, struct slot *s)
             note_use(d, f, o->depth);
         }
     } else {
-        kv_index_remove(&d->index, o->what.kind, &o->what.name);
+        forget(d, o->what.kind, &o->what.name);
         d->stats.n_refused += is_bad;
         d->stats.n_read_errors += err == ERR_IO;
     }
@@ -244,10 +256,16 @@ static void rescan(struct kv_disk *d)
 {
     struct scan s = {.d = d, .latest_ns = use_now(0)};
     struct err_info ignored;
+    pthread_mutex_lock(&d->lock);
+    d->is_scanning = true;
+    pthread_mutex_unlock(&d->lock);
     bool is_read = io_walk_folder(d->path, scan_entry, &s, &ignored) == ERR_OK;
     pthread_mutex_lock(&d->lock);
     d->scanned_at = clock_now_ns();
-    if (is_read) {
+    if (is_read && d->is_scanning) {
+        for (size_t i = 0; i < d->gone.n; i++) {
+            kv_index_remove(&s.found, d->gone.files[i].kind, &d->gone.files[i].name);
+        }
         for (size_t i = 0; i < d->index.n; i++) {
             const struct kv_file *old = &d->index.files[i];
             struct kv_file *f = old->is_touched ? kv_index_find(&s.found, old->kind, &old->name) : NULL;
@@ -262,6 +280,8 @@ static void rescan(struct kv_disk *d)
         d->index = s.found;
         s.found = old;
     }
+    d->is_scanning = false;
+    kv_index_fini(&d->gone);
     pthread_mutex_unlock(&d->lock);
     kv_index_fini(&s.found);
 }

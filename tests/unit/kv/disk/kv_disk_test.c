@@ -196,6 +196,36 @@ START_TEST(what_is_not_as_it_was_counts_as_absent_and_goes)
 }
 END_TEST
 
+/* The scan at the start can have seen a file that a read removes before the scan ends. The folder has many files, so that it takes
+ * longer than the read. */
+START_TEST(what_a_read_removes_during_a_scan_is_not_known_again)
+{
+    enum { OTHERS = 2000, TRIES = 20 };
+    struct kv_disk *d = open_disk(1 << 20, 1);
+    char path[4096];
+    for (int i = 0; i < OTHERS; i++) {
+        snprintf(path, sizeof path, "%s/%064x.page", folder_file("cache"), i);
+        put_file(path, "", 1);
+    }
+    for (int i = 0; i < TRIES; i++) {
+        put_file(path_of(d, i, KV_SNAPSHOT_PAGE), "cut", 3);
+        kv_disk_close(&d);
+        d = open_disk(1 << 20, 1);
+        const struct kv_snapshot what = page_of(d, i, KV_SNAPSHOT_PAGE);
+        nanosleep(&(struct timespec){.tv_nsec = i * 50000}, NULL); /* now before the scan, now within it */
+        ck_assert_int_eq(read_one(d, i, KV_SNAPSHOT_PAGE), ERR_NONE);
+        while (stats_of(d).files == 0) {
+            pause_ms(1);
+        }
+        ck_assert(!kv_disk_has(d, what.kind, &what.name));
+        ck_assert_uint_eq(stats_of(d).files, OTHERS);
+    }
+    kv_disk_close(&d);
+    folder_remove();
+    ck_assert_uint_eq(mem_live(), 0);
+}
+END_TEST
+
 START_TEST(a_key_that_was_cut_is_made_anew)
 {
     struct kv_disk *d = open_disk(1 << 20, 1);
@@ -499,6 +529,7 @@ Suite *kv_disk_suite(void)
     tcase_set_timeout(c, 60);
     tcase_add_test(c, what_was_written_is_read_by_the_next_process);
     tcase_add_test(c, what_is_not_as_it_was_counts_as_absent_and_goes);
+    tcase_add_test(c, what_a_read_removes_during_a_scan_is_not_known_again);
     tcase_add_test(c, a_key_that_was_cut_is_made_anew);
     tcase_add_test(c, a_folder_that_others_may_read_is_refused);
     tcase_add_test(c, a_disk_that_fails_stops_snapshots_and_nothing_else);
