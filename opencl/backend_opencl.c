@@ -121,9 +121,9 @@ static enum err lay_out(struct backend_model *m, bool opens, struct err_info *in
     TRY(vram_new(&m->device.caps, &m->vram, info));
     TRY(opencl_weights_lay_out(m, info));
     TRY(opencl_kv_lay_out(m, info));
-    m->bytes.state = (size_t)m->plan->recurrent_floats * sizeof(float);
-    TRY(vram_place(m->vram, VRAM_STATES, m->bytes.state * (size_t)m->cfg.n_states, "recurrent states", &m->states,
-                   info));
+    backend_set_state_bytes(m->plan, &m->cfg, &m->bytes);
+    TRY(vram_place(m->vram, VRAM_STATES, (m->bytes.state + m->bytes.drafts) * (size_t)m->cfg.n_states,
+                   "recurrent states", &m->states, info));
     TRY(lay_out_bufs(m, info));
     m->n_pieces = (m->plan->n_vocab + LOGITS_PIECE - 1) / LOGITS_PIECE;
     m->is_dry = true;
@@ -196,6 +196,7 @@ static enum err opencl_measure(const struct plan *plan, const struct backend_con
         .page = m->bytes.page,
         .window = m->bytes.window,
         .state = m->bytes.state,
+        .drafts = m->bytes.drafts,
         .activations = vram_bytes(m->vram, VRAM_ACTIVATIONS),
     };
     opencl_close(&m);
@@ -350,6 +351,8 @@ static void put_seqs(struct backend_model *m, const struct backend_batch *b, str
             copy++;
         }
         s[SEQ_COPIES_END] = copy;
+        s[SEQ_CERTAIN] = end - backend_n_drafts(b, seq);
+        s[SEQ_TRUE] = backend_n_true(b, seq);
         size_t n_pages = (size_t)b->pos[end - 1] / KV_PAGE_TOKENS + 1;
         for (int is_local = false; is_local <= true; is_local++) {
             for (int32_t k = i; k < end; k++) {
@@ -561,6 +564,10 @@ static enum err launch_all(struct backend_model *m, const struct backend_batch *
     int32_t splits = s->words[BATCH_SPLITS];
     m->counts = (struct backend_counts){0};
     bool has_best = s->words[BATCH_RESULTS] > b->n_logits * (int32_t)m->n_pieces * PIECE_WORDS;
+    bool has_drafts = false;
+    for (int32_t i = 0; i < b->n_seqs; i++) {
+        has_drafts = has_drafts || backend_n_drafts(b, i) > 0;
+    }
     bool in_parts = b->n_rows <= OPENCL_PARTS_ROWS && (int64_t)b->n_rows * splits <= OPENCL_MAX_PARTS;
     for (size_t i = 0; i < m->n_launches; i++) {
         const struct opencl_launch *l = &m->launches[i];
@@ -572,7 +579,7 @@ static enum err launch_all(struct backend_model *m, const struct backend_batch *
         size_t groups = rows > 0 ? (size_t)count_groups(m, l, s, rows) : 0;
         bool is_for = groups > 0 && rows >= l->min_rows && rows <= l->max_rows &&
                       l->when != (in_parts ? OPENCL_IF_WHOLE : OPENCL_IF_PARTS) &&
-                      (l->when != OPENCL_IF_BEST || has_best);
+                      (l->when != OPENCL_IF_BEST || has_best) && (l->when != OPENCL_IF_DRAFTS || has_drafts);
         if (!is_for) {
             continue;
         }
@@ -749,7 +756,8 @@ static enum err opencl_page_copy(struct backend_model *m, struct backend_page pa
 static enum err opencl_state_copy(struct backend_model *m, int32_t state, void *bytes, bool writes,
                                   struct err_info *info)
 {
-    return move_bytes(m, m->states, m->bytes.state * (size_t)state, m->bytes.state, bytes, writes, info);
+    size_t each = m->bytes.state + m->bytes.drafts;
+    return move_bytes(m, m->states, each * (size_t)state, m->bytes.state, bytes, writes, info);
 }
 
 static void opencl_info(const struct backend_model *m, struct backend_info *out)

@@ -62,7 +62,13 @@ enum { OPENCL_PICKED_ROWS = 4 /* picks per tile, if a batch has more than one ro
 
 /* Condition of a launch: whether attention is computed in parts, one per work-group, because a batch of few rows would
  * leave most of a device idle. OPENCL_MAX_PARTS: parts that fit in the buffer. */
-enum opencl_when { OPENCL_ALWAYS, OPENCL_IF_PARTS, OPENCL_IF_WHOLE, OPENCL_IF_BEST /* best tokens requested */ };
+enum opencl_when {
+    OPENCL_ALWAYS,
+    OPENCL_IF_PARTS,
+    OPENCL_IF_WHOLE,
+    OPENCL_IF_BEST,  /* best tokens requested */
+    OPENCL_IF_DRAFTS /* rows are drafts */
+};
 enum { OPENCL_PARTS_ROWS = 16, OPENCL_MAX_PARTS = 2048 };
 
 /* A kernel with its arguments and sizes. */

@@ -5,9 +5,16 @@
 
 enum { CONV_WG = 64, CONV_PIECES = 16, NORM_WG = 128 };
 
-/* Location of a state; three arguments. */
-#define STATE_ARGS(k)                                                                                                  \
-    opencl_at((k), (k)->m->states), ARG_ULONG((k)->plan->recurrent_floats), ARG_ULONG((k)->s->recurrent)
+/* Location of all states, and the floats of each. */
+#define STATES_ARGS(k) opencl_at((k), (k)->m->states), ARG_ULONG(slot_floats(k))
+
+/* Where the step's drafts are in a state's memory. */
+#define DRAFTS_ARG(k) ARG_ULONG((k)->plan->recurrent_floats + (uint64_t)(k)->m->cfg.max_drafts * (k)->s->drafted)
+
+static uint64_t slot_floats(const struct opencl_maker *k)
+{
+    return (k->m->bytes.state + k->m->bytes.drafts) / sizeof(float);
+}
 
 enum err opencl_recurrent_make_short_conv(const struct opencl_maker *k)
 {
@@ -19,8 +26,8 @@ enum err opencl_recurrent_make_short_conv(const struct opencl_maker *k)
     l.by = OPENCL_BY_SEQS;
     snprintf(options, sizeof options, "-DTAPS=%u", s->conv.taps);
     TRY(OPENCL_ADD(k, l, "recurrent.cl", "short_conv", options, ARG_ROWS(k, s->src), ARG_UINT(width),
-                   opencl_vector(k, s->w[0]), ARG_OPTIONAL(k, s->bias[0]), ARG_INT(s->conv.map), STATE_ARGS(k),
-                   ARG_ROWS(k, s->dst)));
+                   opencl_vector(k, s->w[0]), ARG_OPTIONAL(k, s->bias[0]), ARG_INT(s->conv.map), STATES_ARGS(k),
+                   ARG_ULONG(s->recurrent), DRAFTS_ARG(k), ARG_ROWS(k, s->dst)));
     return opencl_end_step(k, s->dst);
 }
 
@@ -43,10 +50,20 @@ static enum err add_scan(const struct opencl_maker *k, const struct scan *of)
     struct opencl_launch l = opencl_launch_of(k, waves * OPENCL_LANES, of->n_heads * slices);
     l.by = OPENCL_BY_SEQS;
     snprintf(options, sizeof options, "-DDK=%u -DPARTS=%zu -DDELTA=%d", of->dk, waves, of->is_delta);
-    return OPENCL_ADD(k, l, "recurrent.cl", "scan", options, ARG_ROWS(k, s->src), ARG_UINT(of->k_first),
-                      ARG_UINT(of->q_first), ARG_UINT(of->v_first), ARG_UINT(of->per_k), ARG_UINT(of->n_k),
-                      ARG_UINT(of->dv), ARG_ROWS(k, of->rates), ARG_ROWS(k, of->betas), opencl_vector(k, s->w[0]),
-                      opencl_vector(k, s->bias[0]), opencl_vector(k, of->skip), STATE_ARGS(k), ARG_ROWS(k, s->dst));
+    TRY(OPENCL_ADD(k, l, "recurrent.cl", "scan", options, ARG_ROWS(k, s->src), ARG_UINT(of->k_first),
+                   ARG_UINT(of->q_first), ARG_UINT(of->v_first), ARG_UINT(of->per_k), ARG_UINT(of->n_k),
+                   ARG_UINT(of->dv), ARG_ROWS(k, of->rates), ARG_ROWS(k, of->betas), opencl_vector(k, s->w[0]),
+                   opencl_vector(k, s->bias[0]), opencl_vector(k, of->skip), STATES_ARGS(k), ARG_ULONG(s->recurrent),
+                   DRAFTS_ARG(k), ARG_INT(k->m->cfg.max_drafts), ARG_ROWS(k, s->dst)));
+    if (k->m->cfg.max_drafts == 0) {
+        return ERR_OK;
+    }
+    l.groups = of->n_heads;
+    l.when = OPENCL_IF_DRAFTS;
+    return OPENCL_ADD(k, l, "recurrent.cl", "keep_drafts", options, ARG_ROWS(k, s->src), ARG_UINT(of->k_first),
+                      ARG_UINT(of->v_first), ARG_UINT(of->per_k), ARG_UINT(of->n_k), ARG_UINT(of->dv),
+                      ARG_ROWS(k, of->rates), ARG_ROWS(k, of->betas), STATES_ARGS(k), DRAFTS_ARG(k),
+                      ARG_INT(k->m->cfg.max_drafts));
 }
 
 /* Adds the norm of each head of dst, in place; writes codes if heads are whole blocks. */

@@ -25,6 +25,7 @@ enum {
     PERIOD = 31,  /* distinct rows of a matrix; differs from the rows of a panel */
     N_CODED = 32, /* rows of the matrix that multiplies the result as codes */
     N_BEST = 4,
+    DRAFTS = 2, /* of a batch, if sequences with recurrent states draft; half of these, rounded up, come true */
 };
 
 /* Rows of a sequence, in one batch each: many, which makes blocks and large tiles; one; a few. */
@@ -364,14 +365,20 @@ static bool is_right_row(const float *logits, uint32_t n, const struct backend_r
     return is_right;
 }
 
-/* Computes a batch of n rows from row `from` on, with all logits; then again with only the best tokens. */
-static enum err compute_batch(const struct step_case *c, const struct backend *b, struct backend_model *m, int32_t from,
-                              int32_t n, struct results *r, struct err_info *info)
+/* Rows of a batch; how many of the last are drafts, and how many drafts of the batch before came true. */
+struct part {
+    int32_t from, n, n_drafts, n_true;
+};
+
+/* Computes a batch with all logits; then again with only the best tokens. */
+static enum err compute_batch(const struct step_case *c, const struct backend *b, struct backend_model *m,
+                              const struct part *part, struct results *r, struct err_info *info)
 {
     static const int32_t pages[N_PAGES] = {3, 0, 5, 1, 4, 2}, zeros[ROWS] = {0};
     static const int32_t *const tables = pages;
     int32_t tokens[ROWS], pos[ROWS], rows[ROWS], wants[ROWS];
     struct backend_row_stats stats[ROWS];
+    const int32_t from = part->from, n = part->n;
     size_t at = (size_t)from;
     const uint32_t v = c->p->n_vocab;
     for (int32_t i = 0; i < n; i++) {
@@ -386,6 +393,8 @@ static enum err compute_batch(const struct step_case *c, const struct backend *b
                                   .seq = zeros,
                                   .n_seqs = 1,
                                   .page_tables = &tables,
+                                  .n_drafts = &part->n_drafts,
+                                  .n_true = &part->n_true,
                                   .n_logits = c->p->has_logits ? n : 0,
                                   .logit_rows = rows,
                                   .logits = r->logits + at * v,
@@ -415,6 +424,12 @@ static enum err compute_batch(const struct step_case *c, const struct backend *b
     return err;
 }
 
+/* Returns the most drafts of a batch of the case. */
+static int32_t max_drafts(const struct step_case *c)
+{
+    return c->p->recurrent_floats != 0 ? MIN_OF(c->m->cfg.max_drafts, (int32_t)DRAFTS) : 0;
+}
+
 static enum err compute(const struct step_case *c, const struct backend *b, struct backend_model *m, struct results *r,
                         struct err_info *info)
 {
@@ -422,10 +437,13 @@ static enum err compute(const struct step_case *c, const struct backend *b, stru
         TRY(b->page_copy(m, (struct backend_page){.page = i}, BACKEND_FLOATS, c->page, true, info));
     }
     r->has_right_stats = true;
-    for (int k = 0, from = 0; k < (c->p->is_bidirectional ? 1 : N_BATCHES); k++) {
-        int32_t n = MIN_OF(batches[k], c->m->cfg.max_rows);
-        TRY(compute_batch(c, b, m, from, n, r, info));
-        from += n;
+    struct part part = {.from = 0};
+    for (int k = 0; k < (c->p->is_bidirectional ? 1 : N_BATCHES); k++) {
+        part.n = MIN_OF(batches[k], c->m->cfg.max_rows);
+        part.n_drafts = MIN_OF(max_drafts(c), part.n - 1);
+        TRY(compute_batch(c, b, m, &part, r, info));
+        part.n_true = (part.n_drafts + 1) / 2;
+        part.from += part.n - part.n_drafts + part.n_true;
     }
     for (int32_t i = 0; i < N_PAGES && c->page_floats != 0; i++) {
         TRY(b->page_copy(m, (struct backend_page){.page = i}, BACKEND_FLOATS, r->pages + (size_t)i * c->page_floats,
@@ -442,6 +460,7 @@ static enum err run(const struct step_case *c, const struct backend *b, struct r
     const struct backend_config cfg = {.n_threads = 1,
                                        .n_pages = N_PAGES,
                                        .n_states = c->p->recurrent_floats != 0,
+                                       .max_drafts = max_drafts(c),
                                        .max_rows = MIN_OF(of->max_rows, batches[0]),
                                        .max_logits = c->p->has_logits ? MIN_OF(of->max_rows, batches[0]) : 1,
                                        .k_type = is_ref ? NULL : of->k_type,
@@ -725,7 +744,8 @@ enum err selftest_steps_name(const struct backend_model *m, struct buf *out, str
 {
     const char *k_type, *v_type;
     TRY(opencl_kv_types(m, &k_type, &v_type, info));
-    buf_printf(out, "%s %s %s", k_type, v_type, m->plan->is_bidirectional ? "both" : "back");
+    buf_printf(out, "%s %s %s drafts=%d", k_type, v_type, m->plan->is_bidirectional ? "both" : "back",
+               m->plan->recurrent_floats != 0 && m->cfg.max_drafts > 0);
     return walk(m, out, false, info);
 }
 

@@ -3,6 +3,7 @@
 
 #include "engine/base/ck.h"
 #include "engine/base/machine.h"
+#include "engine/plan/plan_ops.h"
 #include "engine/quant/quant.h"
 #include "engine/tensor/dtype.h"
 
@@ -94,8 +95,8 @@ static size_t how_many(size_t bytes, size_t one) { return one != 0 ? bytes / one
 static size_t pages_in(size_t bytes, const struct backend_bytes *b, const struct backend_config *cfg)
 {
     uint64_t rest = UINT64_MAX, states;
-    bool is_counted = ck_mul(b->state, (uint64_t)cfg->n_states, &states) && ck_add(b->weights, states, &rest) &&
-                      ck_add(rest, b->activations, &rest);
+    bool is_counted = ck_mul(b->state + b->drafts, (uint64_t)cfg->n_states, &states) &&
+                      ck_add(b->weights, states, &rest) && ck_add(rest, b->activations, &rest);
     if (!is_counted || rest > bytes) {
         return 0;
     }
@@ -112,6 +113,23 @@ int32_t backend_pages_that_fit(const struct backend_device *d, const struct back
         fit = MIN_OF(fit, pages_in(d->bytes[i], &m->bytes[i], cfg));
     }
     return (int32_t)fit;
+}
+
+void backend_set_state_bytes(const struct plan *plan, const struct backend_config *cfg, struct backend_bytes *out)
+{
+    out->state = (size_t)plan->recurrent_floats * sizeof(float);
+    out->drafts = (size_t)plan->drafted_floats * (size_t)cfg->max_drafts * sizeof(float);
+}
+
+size_t backend_drafting_floats(const struct plan *plan, const struct backend_config *cfg)
+{
+    uint64_t most = 0;
+    for (int32_t i = 0; i < plan->n_steps && cfg->max_drafts > 0; i++) {
+        const struct plan_step *s = &plan->steps[i];
+        uint64_t n = plan_ops[s->op].split == PLAN_BY_HEADS ? plan_state_floats(plan, s) : 0;
+        most = n != 0 ? MAX_OF(most, n / plan_n_items(plan, s)) : most;
+    }
+    return (size_t)most;
 }
 
 size_t backend_page_floats(const struct plan *plan)
@@ -142,7 +160,7 @@ enum err backend_pool_bytes(const struct backend_bytes *b, const struct backend_
 {
     uint64_t pages, windows, states, all;
     if (!ck_mul(b->page, (uint64_t)cfg->n_pages, &pages) || !ck_mul(b->window, (uint64_t)cfg->n_windows, &windows) ||
-        !ck_mul(b->state, (uint64_t)cfg->n_states, &states) || !ck_add(pages, windows, &all) ||
+        !ck_mul(b->state + b->drafts, (uint64_t)cfg->n_states, &states) || !ck_add(pages, windows, &all) ||
         !ck_add(all, states, &all) || all > SIZE_MAX) {
         return err_set(info, ERR_NOMEM, NULL, "%d KV pages and %d recurrent states exceed the address space",
                        cfg->n_pages, cfg->n_states);
@@ -157,6 +175,7 @@ void backend_bytes_add(struct backend_bytes *to, const struct backend_bytes *mor
     to->page += more->page;
     to->window += more->window;
     to->state += more->state;
+    to->drafts += more->drafts;
     to->activations += more->activations;
 }
 

@@ -56,6 +56,7 @@ struct backend_config {
      * same pages. */
     int32_t n_windows;
     int32_t n_states;            /* recurrent states, with ids 0 .. n_states-1; 0 if the plan has none */
+    int32_t max_drafts;          /* most drafts of a sequence (backend_batch.n_drafts); used with states */
     int32_t max_rows;            /* T of the largest batch */
     int32_t max_logits;          /* S of the largest batch */
     const char *k_type, *v_type; /* OPTIONAL: types of the KV cache, from kv_type_name; NULL = its first */
@@ -113,6 +114,7 @@ struct backend_bytes {
     size_t page;        /* a KV page, all layers that use it */
     size_t window;      /* a window page, all local layers */
     size_t state;       /* a recurrent state */
+    size_t drafts;      /* the rows that a recurrent state may have to be advanced by, next to each state */
     size_t activations; /* and everything else that a batch needs */
 };
 
@@ -167,14 +169,20 @@ struct backend_batch {
     const int32_t *const *window_tables;
     /* [n_seqs] recurrent state of each sequence, all different; NULL = sequence i has state i. Ignored if the plan has
      * none. A sequence whose rows begin at position 0 starts empty, whatever its state holds. Otherwise the state must
-     * be the one after the previous row, as the sequence's last batch left it: with recurrent states no position is
+     * be the one after the previous row, as the sequence's last batch left it: with recurrent states only drafts can be
      * repeated. */
     const int32_t *states;
+    /* OPTIONAL [n_seqs], with recurrent states: the last n_drafts[i] rows of sequence i are drafts, fewer than it has
+     * rows, at most max_drafts. Its state stays the one before them, and keeps what advances it. NULL = none. */
+    const int32_t *n_drafts;
+    /* OPTIONAL [n_seqs]: how many drafts of the sequence's last batch came true, from the first on; its rows continue
+     * after these. A sequence that begins, or continues from another's state, has none. NULL = none. */
+    const int32_t *n_true;
     /* OPTIONAL [n_seqs]: state from which the sequence continues: its own, or one that this batch does not change,
      * which several sequences can share. NULL = its own. */
     const int32_t *begin_states;
     int32_t n_copies;           /* copies of recurrent states to make; can be 0; 0 if the plan has none */
-    const int32_t *copy_rows;   /* [n_copies] ascending row indexes: the state after that row ... */
+    const int32_t *copy_rows;   /* [n_copies] ascending row indexes, not of drafts: the state after that row ... */
     const int32_t *copy_states; /* [n_copies] ... is also stored here, a state that this batch does not use otherwise */
     int32_t n_logits;           /* S, can be 0; 0 if the plan has no logits */
     const int32_t *logit_rows;  /* [n_logits] ascending row indexes */
@@ -268,6 +276,26 @@ struct backend {
 extern const struct backend backend_ref;    /* scalar, double accumulators, f32 KV: the truth */
 extern const struct backend backend_cpu;    /* packed weights, SIMD, worker pool, KV of any kv_type */
 extern const struct backend backend_opencl; /* weights, KV and kernels on an OpenCL device; in opencl/ */
+
+/* Sets the bytes of a state, and of the drafts next to it. A state's memory begins with the plan's floats. Then it has
+ * for each step max_drafts rows, from the float max_drafts * plan_step.drafted on: [items][max_drafts][floats of
+ * plan_drafted_floats], and of PLAN_SHORT_CONV [max_drafts][channels]. */
+void backend_set_state_bytes(const struct plan *plan, const struct backend_config *cfg, struct backend_bytes *out);
+
+/* Returns the floats of the largest state of a head, which a thread needs to compute drafts; 0 without drafts. */
+size_t backend_drafting_floats(const struct plan *plan, const struct backend_config *cfg);
+
+/* Returns the drafts among the batch's rows of sequence i. */
+static inline int32_t backend_n_drafts(const struct backend_batch *b, int32_t i)
+{
+    return b->n_drafts != NULL ? b->n_drafts[i] : 0;
+}
+
+/* Returns how many drafts of its last batch came true. */
+static inline int32_t backend_n_true(const struct backend_batch *b, int32_t i)
+{
+    return b->n_true != NULL ? b->n_true[i] : 0;
+}
 
 /* Returns the floats of a page in BACKEND_FLOATS. */
 size_t backend_page_floats(const struct plan *plan);

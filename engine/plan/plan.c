@@ -138,13 +138,15 @@ enum err plan_check(struct plan *p, struct err_info *info)
         return err_set(info, ERR_INTERNAL, NULL, "the plan's %u heads do not divide evenly among %u KV heads",
                        p->n_heads, p->n_kv_heads);
     }
-    p->recurrent_floats = 0;
+    p->recurrent_floats = p->drafted_floats = 0;
     enum plan_rows rows = PLAN_ALL_ROWS;
     for (int32_t i = 0; i < p->n_steps; i++) {
         struct plan_step *s = &p->steps[i];
         TRY(plan_ops_check(p, s, info));
         s->recurrent = p->recurrent_floats;
         p->recurrent_floats += plan_state_floats(p, s);
+        s->drafted = p->drafted_floats;
+        p->drafted_floats += plan_state_floats(p, s) != 0 ? plan_n_items(p, s) * plan_drafted_floats(p, s) : 0;
         s->rows = plan_ops[s->op].rows != PLAN_ALL_ROWS ? plan_ops[s->op].rows : rows;
         rows = s->rows != PLAN_HIDDEN_ROWS ? s->rows : rows;
         p->is_shard |= plan_ops[s->op].over_ranks && !plan_is_idle(s);

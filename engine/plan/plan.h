@@ -188,6 +188,7 @@ struct plan_step {
     enum plan_act act;      /* of gates */
     enum plan_rows rows;    /* set by plan_check */
     uint64_t recurrent;     /* first float of the step's state within a sequence's; set by plan_check */
+    uint64_t drafted;       /* floats of a drafted row that steps before it keep (plan_drafted_floats) */
     union {
         struct {
             bool centers; /* LayerNorm */
@@ -323,6 +324,7 @@ struct plan {
     uint32_t n_embd;           /* D */
     uint32_t n_layers;         /* L */
     uint64_t recurrent_floats; /* recurrent state of a sequence, all layers; 0: none; set by plan_check */
+    uint64_t drafted_floats;   /* that advance it by a drafted row, all layers; set by plan_check */
     uint32_t n_heads;          /* H */
     uint32_t n_kv_heads;       /* K */
     uint32_t head_dim;         /* d */

@@ -360,6 +360,7 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                          .split = PLAN_BY_CHANNELS,
                          .n_items = SRC,
                          .state = {KEPT, SRC, ONE},
+                         .drafted = {ONE},
                          .crosses_rows = true,
                          .operands = {BUF(src, PLAN_PARTS | PLAN_READS, ANY), BUF(dst, PLAN_PARTS | PLAN_WRITES, SRC),
                                       VECTOR(w[0], TAPS), MAY_VECTOR(bias[0], SRC)}},
@@ -368,6 +369,7 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                     .split = PLAN_BY_HEADS,
                     .n_items = DELTA_HEADS,
                     .state = {DELTA_HEADS, DELTA_KEY, DELTA_VALUE},
+                    .drafted = {DELTA_KEY, DELTA_VALUE, ONE, ONE},
                     .crosses_rows = true,
                     .operands = {BUF(src, PLAN_PARTS | PLAN_READS, DELTA_IN),
                                  BUF(delta.beta, PLAN_PARTS | PLAN_READS, DELTA_HEADS),
@@ -379,6 +381,7 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                   .split = PLAN_BY_HEADS,
                   .n_items = SSM_HEADS,
                   .state = {SSM_HEADS, SSM_STATE, SSM_HEAD},
+                  .drafted = {SSM_STATE, SSM_HEAD, ONE},
                   .crosses_rows = true,
                   .operands = {BUF(src, PLAN_PARTS | PLAN_READS, SSM_IN),
                                BUF(ssm.dt, PLAN_PARTS | PLAN_READS, SSM_HEADS),
@@ -530,6 +533,15 @@ uint64_t plan_state_floats(const struct plan *p, const struct plan_step *s)
 {
     const uint8_t *d = plan_ops[s->op].state;
     return size_of(p, s, d[0]) * size_of(p, s, d[1]) * size_of(p, s, d[2]);
+}
+
+uint64_t plan_drafted_floats(const struct plan *p, const struct plan_step *s)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < ARRAY_LEN(plan_ops[s->op].drafted); i++) {
+        n += size_of(p, s, plan_ops[s->op].drafted[i]);
+    }
+    return n;
 }
 
 double plan_weight_share(const struct plan *p, const struct plan_operand *o)

@@ -64,6 +64,7 @@ struct plan_op_info {
     uint8_t n_items;     /* dimension: number of parts of the split */
     uint8_t inner;       /* dimension: width of rows within the step, of an expert or a head; 0: none */
     uint8_t state[3];    /* dimensions whose product is the floats of recurrent state; 0: none */
+    uint8_t drafted[4];  /* dimensions whose sum is the floats of a row that an item's state is advanced by */
     enum plan_rows rows; /* PLAN_LOGIT_ROWS: the step and all later ones */
     bool crosses_rows;   /* reads rows that others wrote: they must be done, and later steps must wait */
     bool over_ranks;     /* waits for the other ranks; without src there is nothing to do */
@@ -111,6 +112,10 @@ uint32_t plan_inner_floats(const struct plan *p, const struct plan_step *s);
 
 /* Returns the floats of recurrent state that a checked step keeps. */
 uint64_t plan_state_floats(const struct plan *p, const struct plan_step *s);
+
+/* Returns the floats of a row that advance the state of one item (plan_n_items) of a checked step: of PLAN_SHORT_CONV
+ * the channel; of PLAN_DELTA k, v, beta and alpha; of PLAN_SSM B, x and dt. In this order. */
+uint64_t plan_drafted_floats(const struct plan *p, const struct plan_step *s);
 
 /* Returns the share of a weight that a row reads, in 0 .. 1: of experts the used ones. */
 double plan_weight_share(const struct plan *p, const struct plan_operand *o);

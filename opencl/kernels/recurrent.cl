@@ -1,7 +1,7 @@
 /* Steps that carry a state from row to row: short convolutions, the gated delta rule, and state spaces. A state is
  * loaded once for all rows of a sequence in the batch, and stored once, and for each copy that the batch requests. */
 
-/* Returns the step's part of a state, which is at `first` of each. */
+/* Returns what is at `first` of a state: the step's part, or its drafts (backend_set_state_bytes). */
 static inline __global float *state_at(__global float *states, ulong state_floats, ulong first, int id)
 {
     return states + (size_t)id * state_floats + first;
@@ -19,7 +19,7 @@ __kernel GROUP(WG, 1) void short_conv(__global const int *restrict batch, __glob
                                       uint src_stride, uint width, __global const float *restrict w,
                                       __global const float *restrict bias, int has_bias, int how,
                                       __global float *states, ulong state_floats, ulong state_first,
-                                      __global float *restrict dst, uint dst_stride)
+                                      ulong drafts_first, __global float *restrict dst, uint dst_stride)
 {
     __global const int *seq = batch + batch[BATCH_AT_SEQS] + get_group_id(2) * SEQ_WORDS;
     const int n_groups = get_num_groups(0) / PIECES, piece = get_group_id(0) / n_groups;
@@ -31,14 +31,19 @@ __kernel GROUP(WG, 1) void short_conv(__global const int *restrict batch, __glob
         return;
     }
     float taps[TAPS], x[TAPS]; /* the rows in the window, the latest last */
-    float begin[TAPS - 1];     /* the rows before the sequence's first */
+    float begin[TAPS - 1];     /* the rows before the sequence's first: of the state, then drafts that came true */
+    __global float *drafts = state_at(states, state_floats, drafts_first, seq[SEQ_STATE]) + n;
     for (int j = 0; j < TAPS; j++) {
         taps[j] = w[(size_t)n * TAPS + j];
     }
     for (int j = 0; j < TAPS - 1; j++) {
-        begin[j] = piece == 0 && seq[SEQ_FROM] >= 0
-                       ? state_at(states, state_floats, state_first, seq[SEQ_FROM])[(size_t)j * width + n]
-                       : 0.0f;
+        const int at = j + seq[SEQ_TRUE];
+        begin[j] = 0.0f;
+        if (piece == 0 && at >= TAPS - 1) {
+            begin[j] = drafts[(size_t)(at - (TAPS - 1)) * width];
+        } else if (piece == 0 && seq[SEQ_FROM] >= 0) {
+            begin[j] = state_at(states, state_floats, state_first, seq[SEQ_FROM])[(size_t)at * width + n];
+        }
         x[j + 1] = piece == 0 ? begin[j] : src[(size_t)(from - TAPS + 1 + j) * src_stride + n];
     }
     const float added = has_bias ? bias[n] : 0.0f;
@@ -59,7 +64,7 @@ __kernel GROUP(WG, 1) void short_conv(__global const int *restrict batch, __glob
     __global const int *copies = batch + batch[BATCH_AT_COPIES];
     for (int c = seq[SEQ_COPY]; c <= seq[SEQ_COPIES_END] && piece == 0; c++) { /* the sequence's own state is last */
         const bool is_own = c == seq[SEQ_COPIES_END];
-        const int behind = is_own ? end : copies[2 * c] + 1;
+        const int behind = is_own ? seq[SEQ_CERTAIN] : copies[2 * c] + 1;
         __global float *state =
             state_at(states, state_floats, state_first, is_own ? seq[SEQ_STATE] : copies[2 * c + 1]);
         for (int j = 0; j < TAPS - 1; j++) {
@@ -71,6 +76,9 @@ __kernel GROUP(WG, 1) void short_conv(__global const int *restrict batch, __glob
             state[(size_t)j * width + n] = v;
         }
     }
+    for (int i = seq[SEQ_CERTAIN]; i < end && piece == 0; i++) {
+        drafts[(size_t)(i - seq[SEQ_CERTAIN]) * width] = src[(size_t)i * src_stride + n];
+    }
 }
 #endif
 
@@ -78,7 +86,8 @@ __kernel GROUP(WG, 1) void short_conv(__global const int *restrict batch, __glob
 /* A work-group has a head of a sequence, and LANES columns of its state [DK][dv]; a wave has a part of each column in
  * registers. All work-items load the values that all columns of a row share, one row ahead. A row needs one sum over
  * the waves: for the delta rule of S_(t-1) with k and q, then y = S_t^T q is decay S_(t-1)^T q + change (k.q); for
- * state spaces of S_t with C.
+ * state spaces of S_t with C. First the state is advanced by the drafts of the last batch that came true. A state is
+ * stored between loops over rows: a store inside of one, to a fixed place, keeps its addresses in registers.
  *   -DDK=     rows of the state: dk of the delta rule, n of state spaces
  *   -DPARTS=  waves
  *   -DDELTA=  1: the delta rule (k, q, v, alpha, beta), 0: state spaces (B, C, x, dt) */
@@ -87,6 +96,9 @@ __kernel GROUP(WG, 1) void short_conv(__global const int *restrict batch, __glob
 #define LOADS ((DK + WG - 1) / WG)
 #define SUMS  (DELTA ? 5 : 1) /* with k; with q; k.q, k.k and q.q */
 
+/* Floats of a draft that advance a head: k, v, alpha and beta, or B, x and dt. */
+#define DRAFT_FLOATS(dk, dv) ((dk) + (dv) + 1 + DELTA)
+
 static inline float softplus(float x) { return x > 30.0f ? x : log1p(exp(x)); }
 
 /* A row being loaded: values of the work-item, and values that all share. */
@@ -94,19 +106,23 @@ struct scan_row {
     float k[LOADS], q[LOADS], v, rate, beta;
 };
 
-/* k_first, q_first, v_first: of the head, in a row of src. */
-static inline struct scan_row load_row(__global const float *src, uint k_first, uint q_first, uint v_first, bool has_v,
-                                       __global const float *rate, __global const float *beta, uint lid)
+/* Where rows of the head begin: k, q, the work-item's v, and the numbers of a row. */
+struct scan_rows {
+    __global const float *k, *q, *v, *rate, *beta;
+    uint stride, rate_stride, beta_stride;
+};
+
+static inline struct scan_row load_row(struct scan_rows of, size_t row, bool has_v, uint lid)
 {
     struct scan_row r;
     for (uint i = 0; i < LOADS; i++) {
         const uint j = i * WG + lid;
-        r.k[i] = j < DK ? src[k_first + j] : 0.0f;
-        r.q[i] = j < DK ? src[q_first + j] : 0.0f;
+        r.k[i] = j < DK ? of.k[row * of.stride + j] : 0.0f;
+        r.q[i] = j < DK ? of.q[row * of.stride + j] : 0.0f;
     }
-    r.v = has_v ? src[v_first] : 0.0f;
-    r.rate = *rate;
-    r.beta = *beta;
+    r.v = has_v ? of.v[row * of.stride] : 0.0f;
+    r.rate = of.rate[row * of.rate_stride];
+    r.beta = of.beta[row * of.beta_stride];
     return r;
 }
 
@@ -140,7 +156,8 @@ __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global con
                                 __global const float *restrict betas, uint betas_stride,
                                 __global const float *restrict w, __global const float *restrict bias,
                                 __global const float *restrict skip, __global float *states, ulong state_floats,
-                                ulong state_first, __global float *restrict dst, uint dst_stride)
+                                ulong state_first, ulong drafts_first, int max_drafts,
+                                __global float *restrict dst, uint dst_stride)
 {
     __local float keys[2][PER * PARTS], queries[2][PER * PARTS];
     __local float parts[2][PARTS][SUMS][LANES];
@@ -150,8 +167,7 @@ __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global con
     const bool is_there = n < dv;
     __global const int *seq = batch + batch[BATCH_AT_SEQS] + get_group_id(2) * SEQ_WORDS;
     __global const int *copies = batch + batch[BATCH_AT_COPIES];
-    const int first = seq[SEQ_FIRST], end = seq[SEQ_END], from = seq[SEQ_FROM];
-    int copy = seq[SEQ_COPY];
+    const int first = seq[SEQ_FIRST], start = first - seq[SEQ_TRUE], end = seq[SEQ_END], from = seq[SEQ_FROM];
     const uint head = per_k != 0 ? h / per_k : h % n_k;
     const uint k_first = k_begin + head * DK, q_first = q_begin + head * DK, v_first = v_begin + h * dv + n;
     const size_t at = ((size_t)h * DK + begin) * dv + n;
@@ -161,70 +177,101 @@ __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global con
                    ? state_at(states, state_floats, state_first, max(from, 0))[at + (size_t)j * dv]
                    : 0.0f;
     }
-    struct scan_row row = load_row(src + (size_t)first * src_stride, k_first, q_first, v_first, is_there,
-                                   rates + (size_t)first * rates_stride + h, betas + (size_t)first * betas_stride + h,
-                                   lid);
-    store_row(&row, lid, keys[first % 2], queries[first % 2]);
+    __global const float *kept = state_at(states, state_floats, drafts_first, seq[SEQ_STATE]) +
+                                 (size_t)h * max_drafts * DRAFT_FLOATS(DK, dv);
+    const struct scan_rows drafts = {kept, kept, kept + DK + n, kept + DK + dv, kept + DK + dv + DELTA,
+                                     DRAFT_FLOATS(DK, dv), DRAFT_FLOATS(DK, dv), DRAFT_FLOATS(DK, dv)};
+    const struct scan_rows rows = {src + k_first, src + q_first, src + v_first, rates + h, betas + h,
+                                   src_stride, rates_stride, betas_stride};
+    struct scan_row row = load_row(start < first ? drafts : rows, start < first ? 0 : first, is_there, lid);
+    store_row(&row, lid, keys[start & 1], queries[start & 1]);
     barrier(CLK_LOCAL_MEM_FENCE);
-    for (int i = first; i < end; i++) {
-        const uint here = i % 2;
-        const size_t next = min(i + 1, end - 1);
-        const float rate = softplus(row.rate + bias[h]), beta = sigmoid(row.beta), v = row.v;
-        const float decay = exp(rate * w[h]);
-        row = load_row(src + next * src_stride, k_first, q_first, v_first, is_there, rates + next * rates_stride + h,
-                       betas + next * betas_stride + h, lid);
-        float sum[SUMS];
-        for (uint c = 0; c < SUMS; c++) {
-            sum[c] = 0.0f;
-        }
+    const int own = seq[SEQ_COPIES_END]; /* the sequence's own state is stored after the copies; drafts follow */
+    for (int copy = seq[SEQ_COPY], i = start; copy <= own + 1; copy++) {
+        const int stop = copy < own ? copies[2 * copy] + 1 : copy == own ? seq[SEQ_CERTAIN] : end;
+        for (; i < stop; i++) {
+            const uint here = i & 1;
+            const float rate = softplus(row.rate + bias[h]), beta = sigmoid(row.beta), v = row.v;
+            const float decay = exp(rate * w[h]);
+            const int next = min(i + 1, end - 1);
+            row = load_row(next < first ? drafts : rows, next < first ? next - start : next, is_there, lid);
+            float sum[SUMS];
+            for (uint c = 0; c < SUMS; c++) {
+                sum[c] = 0.0f;
+            }
 #pragma unroll
-        for (uint j = 0; j < PER; j++) {
-            const float q = queries[here][begin + j];
-            k[j] = keys[here][begin + j];
+            for (uint j = 0; j < PER; j++) {
+                const float q = queries[here][begin + j];
+                k[j] = keys[here][begin + j];
 #if DELTA
-            sum[0] = fma(s[j], k[j], sum[0]);
-            sum[1] = fma(s[j], q, sum[1]);
-            sum[2] = fma(k[j], q, sum[2]);
-            sum[3] = fma(k[j], k[j], sum[3]);
-            sum[4] = fma(q, q, sum[4]);
+                sum[0] = fma(s[j], k[j], sum[0]);
+                sum[1] = fma(s[j], q, sum[1]);
+                sum[2] = fma(k[j], q, sum[2]);
+                sum[3] = fma(k[j], k[j], sum[3]);
+                sum[4] = fma(q, q, sum[4]);
 #else
-            s[j] = fma(decay, s[j], k[j] * (rate * v));
-            sum[0] = fma(s[j], q, sum[0]);
+                s[j] = fma(decay, s[j], k[j] * (rate * v));
+                sum[0] = fma(s[j], q, sum[0]);
 #endif
-        }
-        for (uint c = 0; c < SUMS; c++) {
-            parts[here][part][c][lane] = sum[c];
-        }
-        store_row(&row, lid, keys[1 - here], queries[1 - here]);
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (uint c = 0; c < SUMS; c++) {
-            sum[c] = parts[here][0][c][lane];
-            for (uint p = 1; p < PARTS; p++) {
-                sum[c] += parts[here][p][c][lane];
+            }
+            for (uint c = 0; c < SUMS; c++) {
+                parts[here][part][c][lane] = sum[c];
+            }
+            store_row(&row, lid, keys[1 - here], queries[1 - here]);
+            barrier(CLK_LOCAL_MEM_FENCE);
+            for (uint c = 0; c < SUMS; c++) {
+                sum[c] = parts[here][0][c][lane];
+                for (uint p = 1; p < PARTS; p++) {
+                    sum[c] += parts[here][p][c][lane];
+                }
+            }
+#if DELTA
+            /* normalize k and q; the floor is the reference's */
+            const float by_k = 1.0f / sqrt(sum[3] + 1e-6f), by_q = 1.0f / (sqrt(sum[4] + 1e-6f) * sqrt((float)DK));
+            const float change = beta * (v - decay * by_k * sum[0]) * by_k;
+            const float y = by_q * fma(change, sum[2], decay * sum[1]);
+            for (uint j = 0; j < PER; j++) {
+                s[j] = fma(decay, s[j], k[j] * change);
+            }
+#else
+            const float y = fma(skip[h], v, sum[0]);
+#endif
+            if (part == 0 && is_there && i >= first) {
+                dst[(size_t)i * dst_stride + h * dv + n] = y;
             }
         }
-#if DELTA
-        /* normalize k and q; the floor is the reference's */
-        const float by_k = 1.0f / sqrt(sum[3] + 1e-6f), by_q = 1.0f / (sqrt(sum[4] + 1e-6f) * sqrt((float)DK));
-        const float change = beta * (v - decay * by_k * sum[0]) * by_k;
-        const float y = by_q * fma(change, sum[2], decay * sum[1]);
-        for (uint j = 0; j < PER; j++) {
-            s[j] = fma(decay, s[j], k[j] * change);
+        if (copy <= own && is_there) {
+            const int id = copy < own ? copies[2 * copy + 1] : seq[SEQ_STATE];
+            store_part(s, begin, dv, state_at(states, state_floats, state_first, id) + at);
         }
-#else
-        const float y = fma(skip[h], v, sum[0]);
-#endif
-        if (part == 0 && is_there) {
-            dst[(size_t)i * dst_stride + h * dv + n] = y;
-        }
-        const bool is_copied = copy < seq[SEQ_COPIES_END] && copies[2 * copy] == i;
-        if (is_copied && is_there) {
-            store_part(s, begin, dv, state_at(states, state_floats, state_first, copies[2 * copy + 1]) + at);
-        }
-        copy += is_copied;
     }
-    if (is_there) {
-        store_part(s, begin, dv, state_at(states, state_floats, state_first, seq[SEQ_STATE]) + at);
+}
+
+/* Keeps what advances a head by the drafts of the batch. A work-item has a float of a draft; the scan of this batch has
+ * read those of the last. */
+__kernel GROUP(WG, 1) void keep_drafts(__global const int *restrict batch, __global const float *restrict src,
+                                       uint src_stride, uint k_begin, uint v_begin, uint per_k, uint n_k, uint dv,
+                                       __global const float *restrict rates, uint rates_stride,
+                                       __global const float *restrict betas, uint betas_stride,
+                                       __global float *states, ulong state_floats, ulong drafts_first, int max_drafts)
+{
+    __global const int *seq = batch + batch[BATCH_AT_SEQS] + get_group_id(2) * SEQ_WORDS;
+    const uint h = get_group_id(0), head = per_k != 0 ? h / per_k : h % n_k;
+    __global float *drafts = state_at(states, state_floats, drafts_first, seq[SEQ_STATE]) +
+                             (size_t)h * max_drafts * DRAFT_FLOATS(DK, dv);
+    for (int i = seq[SEQ_CERTAIN]; i < seq[SEQ_END]; i++, drafts += DRAFT_FLOATS(DK, dv)) {
+        __global const float *row = src + (size_t)i * src_stride;
+        for (uint j = get_local_id(0); j < DRAFT_FLOATS(DK, dv); j += WG) {
+            float x = betas[(size_t)i * betas_stride + h];
+            if (j < DK) {
+                x = row[k_begin + head * DK + j];
+            } else if (j < DK + dv) {
+                x = row[v_begin + h * dv + j - DK];
+            } else if (j == DK + dv) {
+                x = rates[(size_t)i * rates_stride + h];
+            }
+            drafts[j] = x;
+        }
     }
 }
 #endif

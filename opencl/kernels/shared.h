@@ -35,6 +35,8 @@ enum {
     SEQ_FROM,       /* the state it continues from; -1: zeros */
     SEQ_COPY,       /* its first copy in the list */
     SEQ_COPIES_END, /* the copy after its last */
+    SEQ_CERTAIN,    /* the row after its last that is not a draft */
+    SEQ_TRUE,       /* drafts of its last batch that came true */
     SEQ_WORDS
 };
 

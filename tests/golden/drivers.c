@@ -44,7 +44,7 @@ static const struct {
 };
 
 /* Rows of a sequence, in one batch each: all tiles of token rows, attention in parts and as a whole. A bidirectional
- * model has them in one batch. */
+ * model has them in one batch. With a recurrent state the last row of several is a draft, which comes true. */
 static const int batches[] = {2, 1, 17};
 enum { ROWS = 20, MAX_ROWS = 17, N_BEST = 8, MAX_BEST = 128, N_PAGES = 2, MAX_SEEN = 1024, SEEN_BYTES = 256 };
 
@@ -165,7 +165,7 @@ static size_t compute(const struct backend *b, struct backend_model *m, const st
     }
     size_t n_batches = p->is_bidirectional ? 1 : ARRAY_LEN(batches) - !is_many;
     for (size_t i = 0, from = 0; i < n_batches; from += (size_t)batches[i++]) {
-        int32_t last = batches[i] - 1;
+        int32_t last = batches[i] - 1, n_drafts = batches[i] > 1, n_true = i > 0 && batches[i - 1] > 1;
         struct backend_row_stats stats;
         struct backend_batch batch = {.n_rows = batches[i],
                                       .tokens = tokens + from,
@@ -173,6 +173,8 @@ static size_t compute(const struct backend *b, struct backend_model *m, const st
                                       .seq = seq,
                                       .n_seqs = 1,
                                       .page_tables = &tables,
+                                      .n_drafts = &n_drafts,
+                                      .n_true = &n_true,
                                       .n_logits = p->has_logits ? 1 : 0,
                                       .logit_rows = &last,
                                       .logits = out + n,
@@ -224,6 +226,7 @@ static size_t run(const struct backend *b, const struct plan *p, const char *nam
     const struct backend_config cfg = {.n_threads = 1,
                                        .n_pages = N_PAGES,
                                        .n_states = 1,
+                                       .max_drafts = 1,
                                        .max_rows = MAX_ROWS,
                                        .max_logits = 1,
                                        .k_type = kv_type,

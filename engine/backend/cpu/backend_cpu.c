@@ -86,6 +86,7 @@ static size_t lay_out_scratch(struct backend_model *m)
                      cpu_take(m, &at, CPU_TILE_ROWS * CPU_TILE_COLUMNS * sizeof(float))},
             .expert_begin = cpu_take(m, &at, (p->moe.n_experts + 1) * sizeof *s.expert_begin),
             .picks = cpu_take(m, &at, picks * sizeof *s.picks),
+            .drafting = cpu_take(m, &at, backend_drafting_floats(p, &m->cfg) * sizeof *s.drafting),
         };
         m->scratch[t] = s;
     }
@@ -124,7 +125,7 @@ static enum err lay_out_kv(struct backend_model *m, struct err_info *info)
         *backend_page_bytes(&m->bytes, kv->is_local) += (size_t)kv->layout.bytes * heads.n_kv_heads;
     }
     lay_out_pools(m);
-    m->bytes.state = (size_t)m->plan->recurrent_floats * sizeof(float);
+    backend_set_state_bytes(m->plan, &m->cfg, &m->bytes);
     return backend_pool_bytes(&m->bytes, &m->cfg, &m->pool_bytes, info);
 }
 
@@ -324,8 +325,8 @@ static enum err cpu_page_copy(struct backend_model *m, struct backend_page page,
 static enum err cpu_state_copy(struct backend_model *m, int32_t state, void *bytes, bool writes, struct err_info *info)
 {
     (void)info;
-    float *own = m->recurrent + (size_t)state * m->plan->recurrent_floats;
-    memcpy(writes ? own : bytes, writes ? bytes : own, m->plan->recurrent_floats * sizeof *own);
+    float *own = cpu_state(m, state);
+    memcpy(writes ? own : bytes, writes ? bytes : own, m->bytes.state);
     return ERR_OK;
 }
 

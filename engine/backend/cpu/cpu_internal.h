@@ -83,6 +83,7 @@ struct cpu_scratch {
     float *tile[2];         /* [CPU_TILE_ROWS][CPU_TILE_COLUMNS] outputs of a tile */
     int32_t *expert_begin;  /* [E + 1] */
     struct cpu_pick *picks; /* [max_rows * k] sorted by expert */
+    float *drafting;        /* a head's state while drafts are computed */
 };
 
 /* The operand of a tile: rows [row, row + n) in the forms that its weights require. */
@@ -136,7 +137,7 @@ struct backend_model {
     unsigned char *kv;
     struct cpu_kv_pool kv_pools[2];  /* [is_local] */
     size_t pool_bytes, recurrent_at; /* of kv: bytes of all pages; offset of the recurrent states after them */
-    float *recurrent;                /* [state][plan->recurrent_floats] */
+    float *recurrent;                /* [state] of bytes.state and bytes.drafts (backend_set_state_bytes) */
     float *bufs[CPU_MAX_BUFS];       /* [rows][stride] */
     int32_t buf_rows[CPU_MAX_BUFS];  /* max_rows, or fewer (cpu_buf_use) */
     size_t strides[CPU_MAX_BUFS];    /* floats, multiples of 16 */
@@ -180,6 +181,12 @@ struct cpu_op {
     bool by_tiles; /* a matmul that, by rows, can alternate with the next one tile by tile */
 };
 extern const struct cpu_op cpu_ops[PLAN_OP_COUNT];
+
+/* Returns a recurrent state. */
+static inline float *cpu_state(const struct backend_model *m, int32_t id)
+{
+    return m->recurrent + (size_t)id * ((m->bytes.state + m->bytes.drafts) / sizeof(float));
+}
 
 /* Rounds a number of bytes up to a whole number of cache lines. */
 static inline size_t cpu_align_up(size_t n) { return (n + 63) / 64 * 64; }

@@ -19,7 +19,9 @@ struct conv {
     const struct cpu_run *r;
     const struct plan_step *s;
     int32_t first, end;
-    float *state; /* [taps - 1][width] */
+    float *state;   /* [taps - 1][width] */
+    float *drafts;  /* [max_drafts][width] after these */
+    int32_t n_true; /* drafts of the last batch that came true */
     size_t width;
 };
 
@@ -29,11 +31,14 @@ struct piece {
     float w[PLAN_MAX_TAPS][PIECE];
 };
 
-/* Returns row i of the sequence, or a kept row before its first. */
+/* Returns row i of the sequence, or one of those kept before its first: of the state, then the drafts that came true. */
 static const float *input(const struct conv *c, int32_t i)
 {
-    int32_t kept = (int32_t)c->s->conv.taps - 1;
-    return i >= c->first ? cpu_row(c->r, c->s->src, i) : c->state + (size_t)(i - c->first + kept) * c->width;
+    int32_t kept = (int32_t)c->s->conv.taps - 1, at = i - c->first + c->n_true;
+    if (i >= c->first) {
+        return cpu_row(c->r, c->s->src, i);
+    }
+    return at < 0 ? c->state + (size_t)(at + kept) * c->width : c->drafts + (size_t)at * c->width;
 }
 
 /* Computes the sum of tap j times in[j], in order, plus the bias, for a piece of row i. */
@@ -90,6 +95,14 @@ static void leave(const struct conv *c, int32_t last, size_t from, size_t to, fl
     }
 }
 
+/* Keeps channels [from, to) of the drafts, rows [certain, end). */
+static void keep_drafts(const struct conv *c, int32_t certain, size_t from, size_t to)
+{
+    for (int32_t i = certain; i < c->end; i++) {
+        memcpy(c->drafts + (size_t)(i - certain) * c->width + from, input(c, i) + from, (to - from) * sizeof(float));
+    }
+}
+
 static float softplus(float x) { return x > 30 ? x : log1pf(expf(x)); }
 
 /* Scales x to length 1, times scale. The floor is the one of transformers 5 and flash-linear-attention. */
@@ -105,32 +118,37 @@ static void bring_to_length(const float *x, size_t n, float scale, float *out)
     }
 }
 
-/* Inputs of value head h for rows [first, first + n) of one sequence, with n * key_dim <= DELTA_FLOATS. */
+/* Rows of one head: elements of row i are i strides after those of the first. */
+struct head_rows {
+    const float *q, *k, *v, *rate, *beta; /* of a state space C, B, x and dt, without beta */
+    size_t stride, rate_stride, beta_stride;
+    float *out;
+    size_t out_stride; /* 0: all rows in one place, which nobody reads */
+    int32_t n;
+};
+
+/* Normalized queries and keys of n rows, with n * key_dim <= DELTA_FLOATS. */
 struct delta_rows {
     float query[DELTA_FLOATS], key[DELTA_FLOATS];
     float decay[HEAD_ROWS], rate[HEAD_ROWS];
 };
 
-/* Runs value head h over rows [first, first + n). */
-static void delta_rows(const struct cpu_run *run, int32_t first, int32_t n, uint32_t h, float *state)
+/* Advances the state of value head h by the rows. */
+static void delta_run(const struct cpu_run *run, const struct head_rows *in, uint32_t h, float *state)
 {
     const struct backend_model *m = run->m;
     const struct plan_step *s = &run->step->step;
     const struct plan_delta *d = &m->plan->delta;
-    size_t src = m->strides[s->src], dst = m->strides[s->dst];
-    const float *rows = cpu_row(run, s->src, first);
-    const float *q = rows + plan_delta_key_head(d, h) * d->key_dim, *k = q + d->n_k_heads * d->key_dim;
     struct delta_rows r;
-    for (int32_t i = 0; i < n; i++) {
-        float x = cpu_row(run, s->delta.alpha, first + i)[h] + cpu_vector(run, s->bias[0])[h];
-        float beta = cpu_row(run, s->delta.beta, first + i)[h];
+    for (int32_t i = 0; i < in->n; i++) {
+        float x = in->rate[(size_t)i * in->rate_stride] + cpu_vector(run, s->bias[0])[h];
+        float beta = in->beta[(size_t)i * in->beta_stride];
         r.decay[i] = expf(cpu_vector(run, s->w[0])[h] * softplus(x));
         r.rate[i] = 1.0f / (1.0f + expf(-beta));
-        bring_to_length(q + (size_t)i * src, d->key_dim, 1.0f / sqrtf((float)d->key_dim),
+        bring_to_length(in->q + (size_t)i * in->stride, d->key_dim, 1.0f / sqrtf((float)d->key_dim),
                         r.query + (size_t)i * d->key_dim);
-        bring_to_length(k + (size_t)i * src, d->key_dim, 1.0f, r.key + (size_t)i * d->key_dim);
+        bring_to_length(in->k + (size_t)i * in->stride, d->key_dim, 1.0f, r.key + (size_t)i * d->key_dim);
     }
-    float *out = cpu_row(run, s->dst, first) + h * d->value_dim;
     m->kern.linear_attention(&(struct kern_linear_args){
         .state = state,
         .n_keys = (int)d->key_dim,
@@ -138,63 +156,124 @@ static void delta_rows(const struct cpu_run *run, int32_t first, int32_t n, uint
         .q = r.query,
         .k = r.key,
         .qk_stride = d->key_dim,
-        .v = rows + 2 * d->n_k_heads * d->key_dim + h * d->value_dim,
-        .v_stride = src,
+        .v = in->v,
+        .v_stride = in->stride,
         .decay = r.decay,
         .rate = r.rate,
-        .out = out,
-        .out_stride = dst,
-        .n_rows = n,
+        .out = in->out,
+        .out_stride = in->out_stride,
+        .n_rows = in->n,
         .last_col = (int)d->value_dim,
         .corrects = true,
     });
-    for (int32_t i = 0; i < n && s->w[1] != PLAN_NONE; i++, out += dst) {
-        m->kern.rmsnorm(out, cpu_vector(run, s->w[1]), s->eps, d->value_dim, out);
+}
+
+/* Returns rows [first, first + n) of the batch for value head h. */
+static struct head_rows delta_in(const struct cpu_run *run, int32_t first, int32_t n, uint32_t h)
+{
+    const struct plan_step *s = &run->step->step;
+    const struct plan_delta *d = &run->m->plan->delta;
+    const size_t *strides = run->m->strides;
+    const float *rows = cpu_row(run, s->src, first), *q = rows + plan_delta_key_head(d, h) * d->key_dim;
+    return (struct head_rows){.q = q,
+                              .k = q + d->n_k_heads * d->key_dim,
+                              .v = rows + 2 * d->n_k_heads * d->key_dim + h * d->value_dim,
+                              .stride = strides[s->src],
+                              .rate = cpu_row(run, s->delta.alpha, first) + h,
+                              .rate_stride = strides[s->delta.alpha],
+                              .beta = cpu_row(run, s->delta.beta, first) + h,
+                              .beta_stride = strides[s->delta.beta],
+                              .out = cpu_row(run, s->dst, first) + h * d->value_dim,
+                              .out_stride = strides[s->dst],
+                              .n = n};
+}
+
+static void delta_end(const struct cpu_run *run, const struct head_rows *in, uint32_t h)
+{
+    const struct plan_step *s = &run->step->step;
+    (void)h;
+    float *out = in->out;
+    for (int32_t i = 0; i < in->n && s->w[1] != PLAN_NONE; i++, out += in->out_stride) {
+        run->m->kern.rmsnorm(out, cpu_vector(run, s->w[1]), s->eps, run->m->plan->delta.value_dim, out);
     }
 }
 
-/* Runs head h of a state space over rows [first, first + n) of one sequence, n <= HEAD_ROWS. */
-static void ssm_rows(const struct cpu_run *run, int32_t first, int32_t n, uint32_t h, float *state)
+/* Advances the state of head h of a state space by the rows. */
+static void ssm_run(const struct cpu_run *run, const struct head_rows *in, uint32_t h, float *state)
 {
-    const struct backend_model *m = run->m;
     const struct plan_step *s = &run->step->step;
-    const struct plan_ssm *d = &m->plan->ssm;
-    size_t src = m->strides[s->src], dst = m->strides[s->dst];
-    const float *rows = cpu_row(run, s->src, first), *x = rows + h * d->head_dim;
-    const float *in = rows + d->n_heads * d->head_dim + h / (d->n_heads / d->n_groups) * d->state_dim;
-    float *out = cpu_row(run, s->dst, first) + h * d->head_dim;
-    float decay[HEAD_ROWS], rate[HEAD_ROWS], skip = cpu_vector(run, s->w[1])[h];
-    for (int32_t i = 0; i < n; i++) {
-        rate[i] = softplus(cpu_row(run, s->ssm.dt, first + i)[h] + cpu_vector(run, s->bias[0])[h]);
+    const struct plan_ssm *d = &run->m->plan->ssm;
+    float decay[HEAD_ROWS], rate[HEAD_ROWS];
+    for (int32_t i = 0; i < in->n; i++) {
+        rate[i] = softplus(in->rate[(size_t)i * in->rate_stride] + cpu_vector(run, s->bias[0])[h]);
         decay[i] = expf(rate[i] * cpu_vector(run, s->w[0])[h]);
     }
-    m->kern.linear_attention(&(struct kern_linear_args){
+    run->m->kern.linear_attention(&(struct kern_linear_args){
         .state = state,
         .n_keys = (int)d->state_dim,
         .n_cols = (int)d->head_dim,
-        .q = in + d->n_groups * d->state_dim,
-        .k = in,
-        .qk_stride = src,
-        .v = x,
-        .v_stride = src,
+        .q = in->q,
+        .k = in->k,
+        .qk_stride = in->stride,
+        .v = in->v,
+        .v_stride = in->stride,
         .decay = decay,
         .rate = rate,
-        .out = out,
-        .out_stride = dst,
-        .n_rows = n,
+        .out = in->out,
+        .out_stride = in->out_stride,
+        .n_rows = in->n,
         .last_col = (int)d->head_dim,
     });
-    for (int32_t i = 0; i < n; i++) {
-        for (uint32_t k = 0; k < d->head_dim; k++) {
-            out[(size_t)i * dst + k] += skip * x[(size_t)i * src + k];
+}
+
+/* Returns rows [first, first + n) of the batch for head h. */
+static struct head_rows ssm_in(const struct cpu_run *run, int32_t first, int32_t n, uint32_t h)
+{
+    const struct plan_step *s = &run->step->step;
+    const struct plan_ssm *d = &run->m->plan->ssm;
+    const size_t *strides = run->m->strides;
+    const float *rows = cpu_row(run, s->src, first);
+    const float *in = rows + d->n_heads * d->head_dim + h / (d->n_heads / d->n_groups) * d->state_dim;
+    return (struct head_rows){.q = in + d->n_groups * d->state_dim,
+                              .k = in,
+                              .v = rows + h * d->head_dim,
+                              .stride = strides[s->src],
+                              .rate = cpu_row(run, s->ssm.dt, first) + h,
+                              .rate_stride = strides[s->ssm.dt],
+                              .out = cpu_row(run, s->dst, first) + h * d->head_dim,
+                              .out_stride = strides[s->dst],
+                              .n = n};
+}
+
+static void ssm_end(const struct cpu_run *run, const struct head_rows *in, uint32_t h)
+{
+    float skip = cpu_vector(run, run->step->step.w[1])[h];
+    uint32_t n = run->m->plan->ssm.head_dim;
+    for (int32_t i = 0; i < in->n; i++) {
+        for (uint32_t k = 0; k < n; k++) {
+            in->out[(size_t)i * in->out_stride + k] += skip * in->v[(size_t)i * in->stride + k];
         }
     }
 }
 
+/* A step that has a state for each head. */
+struct head_op {
+    struct head_rows (*in)(const struct cpu_run *r, int32_t first, int32_t n, uint32_t h);
+    void (*run)(const struct cpu_run *r, const struct head_rows *in, uint32_t h, float *state);
+    void (*end)(const struct cpu_run *r, const struct head_rows *in, uint32_t h); /* after run, on its output */
+    uint32_t n_keys, n_cols;
+    int32_t at_once; /* most rows of a call, at most HEAD_ROWS */
+};
+
 /* Returns the step's part of a recurrent state. */
-static float *state_at(const struct cpu_run *r, int32_t id)
+static float *state_at(const struct cpu_run *r, int32_t id) { return cpu_state(r->m, id) + r->step->step.recurrent; }
+
+/* Returns the step's drafts next to the state of sequence i. */
+static float *drafts_of(const struct cpu_run *r, int32_t i)
 {
-    return r->m->recurrent + (size_t)id * r->m->plan->recurrent_floats + r->step->step.recurrent;
+    const struct backend_batch *b = r->batch;
+    return cpu_state(r->m, b->states != NULL ? b->states[i] : i) + r->m->plan->recurrent_floats +
+           (size_t)r->m->cfg.max_drafts * r->step->step.drafted;
 }
 
 /* A thread's part of a step's state: floats [from, to) of each line [width]. */
@@ -220,46 +299,136 @@ static float *begin(const struct cpu_run *r, int32_t i, const struct part *p)
     return state;
 }
 
-/* Computes head h of rows [first, first + n) of one sequence. */
-typedef void (*rows_fn)(const struct cpu_run *r, int32_t first, int32_t n, uint32_t h, float *state);
+/* Rows [first, end) of one sequence, those from `certain` on drafts. */
+struct seq_rows {
+    int32_t seq, first, certain, end;
+};
 
-/* Runs the thread's heads, at most `at_once` rows at a time. */
-static void run_heads(const struct cpu_run *r, int32_t at_once, rows_fn run_rows)
+static struct seq_rows seq_rows_at(const struct backend_batch *b, int32_t first)
+{
+    struct seq_rows s = {.seq = b->seq[first], .first = first, .end = first + 1};
+    while (s.end < b->n_rows && b->seq[s.end] == s.seq) {
+        s.end++;
+    }
+    s.certain = s.end - backend_n_drafts(b, s.seq);
+    return s;
+}
+
+/* Advances the state of head h by the drafts of the last batch that came true, from `rows` on. */
+static void advance(const struct cpu_run *r, const struct head_op *op, const float *rows, int32_t n, uint32_t h,
+                    float *state)
+{
+    size_t stride = plan_drafted_floats(r->m->plan, &r->step->step);
+    float unread[PLAN_MAX_HEAD];
+    for (int32_t i = 0; i < n; i += op->at_once) {
+        const float *k = rows + (size_t)i * stride, *v = k + op->n_keys, *rate = v + op->n_cols;
+        op->run(r,
+                &(struct head_rows){.q = k,
+                                    .k = k,
+                                    .v = v,
+                                    .rate = rate,
+                                    .beta = rate + 1,
+                                    .stride = stride,
+                                    .rate_stride = stride,
+                                    .beta_stride = stride,
+                                    .out = unread,
+                                    .n = MIN_OF(op->at_once, n - i)},
+                h, state);
+    }
+}
+
+/* Keeps what advances the state of head h by these rows. */
+static void keep_rows(const struct cpu_run *r, const struct head_op *op, const struct head_rows *in, float *to)
+{
+    size_t stride = plan_drafted_floats(r->m->plan, &r->step->step);
+    for (int32_t i = 0; i < in->n; i++, to += stride) {
+        memcpy(to, in->k + (size_t)i * in->stride, op->n_keys * sizeof *to);
+        memcpy(to + op->n_keys, in->v + (size_t)i * in->stride, op->n_cols * sizeof *to);
+        to[op->n_keys + op->n_cols] = in->rate[(size_t)i * in->rate_stride];
+        if (in->beta != NULL) {
+            to[op->n_keys + op->n_cols + 1] = in->beta[(size_t)i * in->beta_stride];
+        }
+    }
+}
+
+/* Computes head h of rows [from, to). */
+static void compute_rows(const struct cpu_run *r, const struct head_op *op, int32_t from, int32_t to, uint32_t h,
+                         float *state)
+{
+    for (int32_t i = from; i < to; i += op->at_once) {
+        struct head_rows in = op->in(r, i, MIN_OF(op->at_once, to - i), h);
+        op->run(r, &in, h, state);
+        op->end(r, &in, h);
+    }
+}
+
+/* Runs heads [part->from, part->to) over the rows of one sequence. *copy: its first copy; on return, the next
+ * sequence's. */
+static void run_seq(const struct cpu_run *r, const struct head_op *op, const struct seq_rows *s, int from, int to,
+                    int32_t *copy)
 {
     const struct backend_batch *b = r->batch;
-    uint32_t n_heads = plan_n_items(r->m->plan, &r->step->step);
-    size_t head = (size_t)plan_state_floats(r->m->plan, &r->step->step) / n_heads;
-    int from, to;
-    pool_share((int)n_heads, r->thread, r->n_threads, &from, &to);
+    size_t head = (size_t)op->n_keys * op->n_cols,
+           kept = (size_t)r->m->cfg.max_drafts * plan_drafted_floats(r->m->plan, &r->step->step);
     const struct part part = {.lines = 1, .from = (size_t)from * head, .to = (size_t)to * head};
-    float *state = NULL;
-    /* Each run of rows ends at a copy or at the end of a sequence. */
-    for (int32_t first = 0, copy = 0, end; first < b->n_rows && from < to; first = end) {
-        bool copies = false;
-        if (first == 0 || b->seq[first] != b->seq[first - 1]) {
-            state = begin(r, first, &part);
-        }
-        for (end = first; end < b->n_rows && b->seq[end] == b->seq[first] && !copies; end++) {
-            copies = copy < b->n_copies && b->copy_rows[copy] == end;
-        }
+    float *state = begin(r, s->first, &part), *drafts = drafts_of(r, s->seq);
+    int32_t n_true = backend_n_true(b, s->seq);
+    for (int h = from; h < to && n_true > 0; h++) {
+        advance(r, op, drafts + (size_t)h * kept, n_true, (uint32_t)h, state + (size_t)h * head);
+    }
+    for (int32_t first = s->first, end; first < s->certain; first = end) { /* each run ends at a copy */
+        bool copies = *copy < b->n_copies && b->copy_rows[*copy] < s->certain;
+        end = copies ? b->copy_rows[*copy] + 1 : s->certain;
         for (int h = from; h < to; h++) {
-            for (int32_t i = first; i < end; i += at_once) {
-                run_rows(r, i, MIN_OF(at_once, end - i), (uint32_t)h, state + (size_t)h * head);
-            }
+            compute_rows(r, op, first, end, (uint32_t)h, state + (size_t)h * head);
         }
         if (copies) {
-            memcpy(state_at(r, b->copy_states[copy++]) + part.from, state + part.from,
+            memcpy(state_at(r, b->copy_states[(*copy)++]) + part.from, state + part.from,
                    (part.to - part.from) * sizeof *state);
         }
+    }
+    for (int h = from; h < to && s->certain < s->end; h++) {
+        struct head_rows in = op->in(r, s->certain, s->end - s->certain, (uint32_t)h);
+        float *temporary = r->scratch->drafting;
+        memcpy(temporary, state + (size_t)h * head, head * sizeof *state);
+        compute_rows(r, op, s->certain, s->end, (uint32_t)h, temporary);
+        keep_rows(r, op, &in, drafts + (size_t)h * kept);
+    }
+}
+
+/* Runs the thread's heads. */
+static void run_heads(const struct cpu_run *r, const struct head_op *op)
+{
+    int from, to;
+    pool_share((int)plan_n_items(r->m->plan, &r->step->step), r->thread, r->n_threads, &from, &to);
+    struct seq_rows s = {0};
+    for (int32_t copy = 0; s.end < r->batch->n_rows && from < to;) {
+        s = seq_rows_at(r->batch, s.end);
+        run_seq(r, op, &s, from, to, &copy);
     }
 }
 
 void cpu_recurrent_delta(const struct cpu_run *r)
 {
-    run_heads(r, (int32_t)MIN_OF((uint32_t)HEAD_ROWS, DELTA_FLOATS / r->m->plan->delta.key_dim), delta_rows);
+    const struct plan_delta *d = &r->m->plan->delta;
+    run_heads(r, &(struct head_op){.in = delta_in,
+                                   .run = delta_run,
+                                   .end = delta_end,
+                                   .n_keys = d->key_dim,
+                                   .n_cols = d->value_dim,
+                                   .at_once = (int32_t)MIN_OF((uint32_t)HEAD_ROWS, DELTA_FLOATS / d->key_dim)});
 }
 
-void cpu_recurrent_ssm(const struct cpu_run *r) { run_heads(r, HEAD_ROWS, ssm_rows); }
+void cpu_recurrent_ssm(const struct cpu_run *r)
+{
+    const struct plan_ssm *d = &r->m->plan->ssm;
+    run_heads(r, &(struct head_op){.in = ssm_in,
+                                   .run = ssm_run,
+                                   .end = ssm_end,
+                                   .n_keys = d->state_dim,
+                                   .n_cols = d->head_dim,
+                                   .at_once = HEAD_ROWS});
+}
 
 void cpu_recurrent_conv(const struct cpu_run *r)
 {
@@ -269,15 +438,22 @@ void cpu_recurrent_conv(const struct cpu_run *r)
     int from, to;
     pool_share((int)width, r->thread, r->n_threads, &from, &to);
     const struct part p = {s->conv.taps - 1, width, (size_t)from, (size_t)to};
-    for (int32_t first = 0, end, copy = 0; first < b->n_rows && from < to; first = end) {
-        for (end = first + 1; end < b->n_rows && b->seq[end] == b->seq[first];) {
-            end++;
-        }
-        const struct conv c = {r, s, first, end, begin(r, first, &p), width};
+    struct seq_rows rows = {0};
+    for (int32_t copy = 0; rows.end < b->n_rows && from < to;) {
+        rows = seq_rows_at(b, rows.end);
+        const struct conv c = {.r = r,
+                               .s = s,
+                               .first = rows.first,
+                               .end = rows.end,
+                               .state = begin(r, rows.first, &p),
+                               .drafts = drafts_of(r, rows.seq),
+                               .n_true = backend_n_true(b, rows.seq),
+                               .width = width};
         convolve(&c, p.from, p.to);
-        for (; copy < b->n_copies && b->copy_rows[copy] < end; copy++) {
+        for (; copy < b->n_copies && b->copy_rows[copy] < rows.end; copy++) {
             leave(&c, b->copy_rows[copy], p.from, p.to, state_at(r, b->copy_states[copy]));
         }
-        leave(&c, end - 1, p.from, p.to, c.state);
+        leave(&c, rows.certain - 1, p.from, p.to, c.state);
+        keep_drafts(&c, rows.certain, p.from, p.to);
     }
 }

@@ -286,8 +286,8 @@ static enum err ref_page_copy(struct backend_model *m, struct backend_page page,
 static enum err ref_state_copy(struct backend_model *m, int32_t state, void *bytes, bool writes, struct err_info *info)
 {
     (void)info;
-    float *own = m->recurrent + (size_t)state * m->plan->recurrent_floats;
-    memcpy(writes ? own : bytes, writes ? bytes : own, m->plan->recurrent_floats * sizeof *own);
+    float *own = ref_state(m, state);
+    memcpy(writes ? own : bytes, writes ? bytes : own, m->bytes.state);
     return ERR_OK;
 }
 
@@ -368,7 +368,7 @@ static enum err lay_out(struct backend_model *m, struct err_info *info)
         return no_memory(info);
     }
     lay_out_kv(m);
-    m->bytes.state = (size_t)p->recurrent_floats * sizeof(float);
+    backend_set_state_bytes(p, &m->cfg, &m->bytes);
     for (int32_t i = 0; i < p->n_bufs; i++) {
         m->bytes.activations += (size_t)m->cfg.max_rows * p->bufs[i].width * sizeof(float);
         m->widest = MAX_OF(m->widest, (size_t)p->bufs[i].width);
@@ -378,7 +378,7 @@ static enum err lay_out(struct backend_model *m, struct err_info *info)
         m->bytes.weights += (size_t)(w->row_bytes * w->n_out);
         m->widest = w->n_out > 1 ? MAX_OF(m->widest, (size_t)w->n_in) : m->widest;
     }
-    m->scratch_floats = 4 * m->widest;
+    m->scratch_floats = MAX_OF(4 * m->widest, backend_drafting_floats(p, &m->cfg));
     m->bytes.activations += m->scratch_floats * (size_t)m->cfg.n_threads * sizeof(float);
     return backend_pool_bytes(&m->bytes, &m->cfg, &m->pool_bytes, info);
 }

@@ -23,7 +23,7 @@ struct backend_model {
     struct backend_bytes bytes;
     float *kv;
     size_t pool_bytes, recurrent_at; /* of kv: bytes of all pages; first float of the recurrent states after them */
-    float *recurrent;                /* [state][plan->recurrent_floats] */
+    float *recurrent;                /* [state] of bytes.state and bytes.drafts (backend_set_state_bytes) */
     float *bufs[PLAN_MAX_BUFS];      /* [max_rows][width] */
     float *scratch;                  /* [thread][widest input] dequantized row, then [thread][scratch of attention] */
     size_t scratch_floats;           /* of one thread */
@@ -36,8 +36,14 @@ struct ref_run {
     struct backend_model *m;
     const struct backend_batch *batch;
     const struct plan_step *step;
-    float *scratch; /* of the thread: four times the widest row */
+    float *scratch; /* of the thread: four times the widest row, or a head's state while drafts are computed */
 };
+
+/* Returns a recurrent state. */
+static inline float *ref_state(const struct backend_model *m, int32_t id)
+{
+    return m->recurrent + (size_t)id * ((m->bytes.state + m->bytes.drafts) / sizeof(float));
+}
 
 /* Returns the number of rows of the current step. */
 static inline int32_t ref_rows(const struct ref_run *r)

@@ -22,9 +22,14 @@ static void bring_to_length(const float *x, uint32_t n, double scale, double *ou
 
 /* --- states and rows ---------------------------------------------------------------------------------------------- */
 
-static float *state_at(const struct ref_run *r, int32_t id)
+static float *state_at(const struct ref_run *r, int32_t id) { return ref_state(r->m, id) + r->step->recurrent; }
+
+/* Returns the step's drafts next to the state of sequence i. */
+static float *drafts_of(const struct ref_run *r, int32_t i)
 {
-    return r->m->recurrent + (size_t)id * r->m->plan->recurrent_floats + r->step->recurrent;
+    const struct backend_batch *b = r->batch;
+    return ref_state(r->m, b->states != NULL ? b->states[i] : i) + r->m->plan->recurrent_floats +
+           (size_t)r->m->cfg.max_drafts * r->step->drafted;
 }
 
 /* Returns the step's state of the sequence of row `first`, before that row: zeros if the sequence begins, or a copy of
@@ -47,31 +52,64 @@ static float *state_of(const struct ref_run *r, int32_t first, uint32_t lines, u
     return state;
 }
 
-/* Convolves channel n of rows [first, end) of one sequence. copy: the first copy of their states, if any. */
-static void convolve(const struct ref_run *r, int32_t first, int32_t end, uint32_t n, int32_t copy, float *state)
+/* Rows [first, end) of one sequence, those from `certain` on drafts. */
+struct seq_rows {
+    int32_t seq, first, certain, end;
+};
+
+static struct seq_rows seq_rows_at(const struct backend_batch *b, int32_t first)
+{
+    struct seq_rows s = {.seq = b->seq[first], .first = first, .end = first + 1};
+    while (s.end < b->n_rows && b->seq[s.end] == s.seq) {
+        s.end++;
+    }
+    s.certain = s.end - backend_n_drafts(b, s.seq);
+    return s;
+}
+
+/* Returns channel n of row i, or of a row before the first: of the state, then the drafts that came true. */
+static float input(const struct ref_run *r, const struct seq_rows *s, int32_t i, uint32_t n, const float *state)
+{
+    size_t width = r->m->plan->bufs[r->step->src].width;
+    int32_t kept = (int32_t)r->step->conv.taps - 1, at = i - s->first + backend_n_true(r->batch, s->seq);
+    if (i >= s->first) {
+        return ref_row(r, r->step->src, i)[n];
+    }
+    return at < 0 ? state[(size_t)(at + kept) * width + n] : drafts_of(r, s->seq)[(size_t)at * width + n];
+}
+
+/* Writes channel n of the state after row `last`. */
+static void leave(const struct ref_run *r, const struct seq_rows *s, int32_t last, uint32_t n, const float *state,
+                  float *to)
+{
+    size_t width = r->m->plan->bufs[r->step->src].width;
+    int32_t kept = (int32_t)r->step->conv.taps - 1;
+    for (int32_t k = 0; k < kept; k++) { /* ascending, because some can move down in the same memory */
+        to[(size_t)k * width + n] = input(r, s, last + 1 - kept + k, n, state);
+    }
+}
+
+/* Convolves channel n of the rows. copy: the first copy of their states, if any. */
+static void convolve(const struct ref_run *r, const struct seq_rows *rows, uint32_t n, int32_t copy, float *state)
 {
     const struct backend_batch *b = r->batch;
     const struct plan_step *s = r->step;
-    uint32_t width = r->m->plan->bufs[s->src].width;
     int32_t kept = (int32_t)s->conv.taps - 1;
     const float *w = ref_vector(r, s->w[0]) + (size_t)n * s->conv.taps, *bias = ref_vector(r, s->bias[0]);
-    for (int32_t i = first; i < end; i++) {
+    for (int32_t i = rows->first; i < rows->end; i++) {
         double sum = 0;
         for (int32_t j = 0; j <= kept; j++) {
-            int32_t at = i - kept + j;
-            sum += (double)w[j] *
-                   (at >= first ? ref_row(r, s->src, at)[n] : state[(size_t)(at - first + kept) * width + n]);
+            sum += (double)w[j] * input(r, rows, i - kept + j, n, state);
         }
         ref_row(r, s->dst, i)[n] = ref_math_map(s->conv.map, sum + (bias != NULL ? (double)bias[n] : 0.0));
     }
-    for (bool is_own = false; !is_own; copy++) { /* the rows of copies; the sequence's own state is last */
-        is_own = copy >= b->n_copies || b->copy_rows[copy] >= end;
-        float *to = is_own ? state : state_at(r, b->copy_states[copy]);
-        for (int32_t k = 0; k < kept; k++) { /* ascending, because some can move down in the same memory */
-            int32_t at = (is_own ? end : b->copy_rows[copy] + 1) - kept + k;
-            to[(size_t)k * width + n] =
-                at >= first ? ref_row(r, s->src, at)[n] : state[(size_t)(at - first + kept) * width + n];
-        }
+    for (; copy < b->n_copies && b->copy_rows[copy] < rows->end; copy++) {
+        leave(r, rows, b->copy_rows[copy], n, state, state_at(r, b->copy_states[copy]));
+    }
+    leave(r, rows, rows->certain - 1, n, state, state);
+    for (int32_t i = rows->certain; i < rows->end; i++) {
+        size_t at = (size_t)(i - rows->certain) * r->m->plan->bufs[s->src].width + n;
+        drafts_of(r, rows->seq)[at] = ref_row(r, s->src, i)[n];
     }
 }
 
@@ -80,41 +118,43 @@ void ref_recurrent_conv(const struct ref_run *r, int from, int to)
 {
     const struct backend_batch *b = r->batch;
     uint32_t width = r->m->plan->bufs[r->step->src].width;
-    for (int32_t first = 0, end, copy = 0; first < b->n_rows; first = end) {
-        for (end = first + 1; end < b->n_rows && b->seq[end] == b->seq[first];) {
-            end++;
-        }
-        float *state = state_of(r, first, r->step->conv.taps - 1, width, from, to);
+    struct seq_rows rows = {0};
+    for (int32_t copy = 0; rows.end < b->n_rows;) {
+        rows = seq_rows_at(b, rows.end);
+        float *state = state_of(r, rows.first, r->step->conv.taps - 1, width, from, to);
         for (int n = from; n < to; n++) {
-            convolve(r, first, end, (uint32_t)n, copy, state);
+            convolve(r, &rows, (uint32_t)n, copy, state);
         }
-        while (copy < b->n_copies && b->copy_rows[copy] < end) {
+        while (copy < b->n_copies && b->copy_rows[copy] < rows.end) {
             copy++;
         }
     }
 }
 
-/* Updates the state [dk][dv] of value head h with row i and computes the head's output [dv]. */
-static void delta_row(const struct ref_run *r, int32_t i, uint32_t h, float *state)
+/* A row of a head. */
+struct head_row {
+    const float *q, *k, *v; /* of a state space C, B and x */
+    float rate, beta;       /* alpha and beta; dt */
+};
+
+/* Updates the state [dk][dv] of value head h with a row and computes the head's output [dv]. */
+static void delta_row(const struct ref_run *r, const struct head_row *in, uint32_t h, float *state, float *out)
 {
     const struct plan_step *s = r->step;
     const struct plan_delta *d = &r->m->plan->delta;
-    const float *q = ref_row(r, s->src, i) + plan_delta_key_head(d, h) * d->key_dim, *k = q + d->n_k_heads * d->key_dim;
-    const float *v = ref_row(r, s->src, i) + 2 * d->n_k_heads * d->key_dim + h * d->value_dim;
-    double x = (double)ref_row(r, s->delta.alpha, i)[h] + ref_vector(r, s->bias[0])[h];
+    double x = (double)in->rate + ref_vector(r, s->bias[0])[h];
     double decay = exp(ref_vector(r, s->w[0])[h] * softplus(x));
-    double beta = 1.0 / (1.0 + exp(-(double)ref_row(r, s->delta.beta, i)[h]));
+    double beta = 1.0 / (1.0 + exp(-(double)in->beta));
     double query[PLAN_MAX_HEAD], key[PLAN_MAX_HEAD], column[PLAN_MAX_HEAD];
-    float *out = ref_row(r, s->dst, i) + h * d->value_dim;
-    bring_to_length(q, d->key_dim, 1.0 / sqrt(d->key_dim), query);
-    bring_to_length(k, d->key_dim, 1.0, key);
+    bring_to_length(in->q, d->key_dim, 1.0 / sqrt(d->key_dim), query);
+    bring_to_length(in->k, d->key_dim, 1.0, key);
     for (uint32_t n = 0; n < d->value_dim; n++) {
         double known = 0, y = 0;
         for (uint32_t j = 0; j < d->key_dim; j++) {
             column[j] = decay * state[(size_t)j * d->value_dim + n];
             known += column[j] * key[j];
         }
-        double change = beta * (v[n] - known);
+        double change = beta * (in->v[n] - known);
         for (uint32_t j = 0; j < d->key_dim; j++) {
             column[j] += key[j] * change;
             y += column[j] * query[j];
@@ -127,52 +167,131 @@ static void delta_row(const struct ref_run *r, int32_t i, uint32_t h, float *sta
     }
 }
 
-/* Updates the state [n][p] of head h with row i and computes the head's output [p]. */
-static void ssm_row(const struct ref_run *r, int32_t i, uint32_t h, float *state)
+static struct head_row delta_in(const struct ref_run *r, int32_t i, uint32_t h)
+{
+    const struct plan_step *s = r->step;
+    const struct plan_delta *d = &r->m->plan->delta;
+    const float *row = ref_row(r, s->src, i), *q = row + plan_delta_key_head(d, h) * d->key_dim;
+    return (struct head_row){.q = q,
+                             .k = q + d->n_k_heads * d->key_dim,
+                             .v = row + 2 * d->n_k_heads * d->key_dim + h * d->value_dim,
+                             .rate = ref_row(r, s->delta.alpha, i)[h],
+                             .beta = ref_row(r, s->delta.beta, i)[h]};
+}
+
+/* Updates the state [n][p] of head h with a row and computes the head's output [p]. */
+static void ssm_row(const struct ref_run *r, const struct head_row *in, uint32_t h, float *state, float *out)
 {
     const struct plan_step *s = r->step;
     const struct plan_ssm *m = &r->m->plan->ssm;
-    const float *all = ref_row(r, s->src, i), *x = all + h * m->head_dim; /* x, B and C */
-    const float *in = all + m->n_heads * m->head_dim + h / (m->n_heads / m->n_groups) * m->state_dim;
-    const float *out_of = in + m->n_groups * m->state_dim;
-    double dt = softplus((double)ref_row(r, s->ssm.dt, i)[h] + ref_vector(r, s->bias[0])[h]);
+    double dt = softplus((double)in->rate + ref_vector(r, s->bias[0])[h]);
     double rate = ref_vector(r, s->w[0])[h], skip = ref_vector(r, s->w[1])[h], decay = exp(dt * rate);
-    float *out = ref_row(r, s->dst, i) + h * m->head_dim;
     for (uint32_t n = 0; n < m->head_dim; n++) {
-        double y = 0, input = dt * x[n];
+        double y = 0, input = dt * in->v[n];
         for (uint32_t j = 0; j < m->state_dim; j++) {
             float *at = state + (size_t)j * m->head_dim + n;
-            double sum = decay * *at + in[j] * input;
-            y += sum * out_of[j];
+            double sum = decay * *at + in->k[j] * input;
+            y += sum * in->q[j];
             *at = (float)sum;
         }
-        out[n] = (float)(y + skip * x[n]);
+        out[n] = (float)(y + skip * in->v[n]);
     }
 }
 
-/* Updates the state of a head with row i and computes the head's output. */
-typedef void (*row_fn)(const struct ref_run *r, int32_t i, uint32_t h, float *state);
+static struct head_row ssm_in(const struct ref_run *r, int32_t i, uint32_t h)
+{
+    const struct plan_ssm *m = &r->m->plan->ssm;
+    const float *all = ref_row(r, r->step->src, i); /* x, B and C */
+    const float *in = all + m->n_heads * m->head_dim + h / (m->n_heads / m->n_groups) * m->state_dim;
+    return (struct head_row){.q = in + m->n_groups * m->state_dim,
+                             .k = in,
+                             .v = all + h * m->head_dim,
+                             .rate = ref_row(r, r->step->ssm.dt, i)[h]};
+}
+
+/* A step that has a state for each head. */
+struct head_op {
+    struct head_row (*in)(const struct ref_run *r, int32_t i, uint32_t h);
+    void (*row)(const struct ref_run *r, const struct head_row *in, uint32_t h, float *state, float *out);
+    uint32_t n_keys, n_cols;
+};
+
+/* Computes row i of head h. */
+static void compute_row(const struct ref_run *r, const struct head_op *op, int32_t i, uint32_t h, float *state)
+{
+    struct head_row in = op->in(r, i, h);
+    op->row(r, &in, h, state, ref_row(r, r->step->dst, i) + (size_t)h * op->n_cols);
+}
+
+/* Advances the state of head h by the drafts of the last batch that came true, from `rows` on. */
+static void advance(const struct ref_run *r, const struct head_op *op, const float *rows, int32_t n, uint32_t h,
+                    float *state)
+{
+    size_t stride = plan_drafted_floats(r->m->plan, r->step);
+    float unread[PLAN_MAX_HEAD];
+    for (int32_t i = 0; i < n; i++, rows += stride) {
+        const float *v = rows + op->n_keys, *rate = v + op->n_cols;
+        float beta = op->n_keys + op->n_cols + 1 < stride ? rate[1] : 0;
+        op->row(r, &(struct head_row){.q = rows, .k = rows, .v = v, .rate = *rate, .beta = beta}, h, state, unread);
+    }
+}
+
+/* Computes the drafts of head h without changing its state, and keeps what advances it by them in `to`. */
+static void compute_drafts(const struct ref_run *r, const struct head_op *op, const struct seq_rows *s, uint32_t h,
+                           const float *state, float *to)
+{
+    size_t stride = plan_drafted_floats(r->m->plan, r->step);
+    memcpy(r->scratch, state, (size_t)op->n_keys * op->n_cols * sizeof *state);
+    for (int32_t i = s->certain; i < s->end; i++, to += stride) {
+        struct head_row in = op->in(r, i, h);
+        float *rate = to + op->n_keys + op->n_cols;
+        compute_row(r, op, i, h, r->scratch);
+        memcpy(to, in.k, op->n_keys * sizeof *to);
+        memcpy(to + op->n_keys, in.v, op->n_cols * sizeof *to);
+        rate[0] = in.rate;
+        if (op->n_keys + op->n_cols + 1 < stride) {
+            rate[1] = in.beta;
+        }
+    }
+}
 
 /* Computes heads [from, to) of all rows. */
-static void run_heads(const struct ref_run *r, int from, int to, row_fn run_row)
+static void run_heads(const struct ref_run *r, int from, int to, const struct head_op *op)
 {
     const struct backend_batch *b = r->batch;
-    int head = (int)(plan_state_floats(r->m->plan, r->step) / plan_n_items(r->m->plan, r->step));
-    float *state = NULL;
-    for (int32_t i = 0, copy = 0; i < b->n_rows; i++) {
-        if (i == 0 || b->seq[i] != b->seq[i - 1]) {
-            state = state_of(r, i, 1, 0, from * head, to * head);
-        }
+    size_t head = (size_t)op->n_keys * op->n_cols, begin = (size_t)from * head, end = (size_t)to * head,
+           kept = (size_t)r->m->cfg.max_drafts * plan_drafted_floats(r->m->plan, r->step);
+    struct seq_rows s = {0};
+    for (int32_t copy = 0; s.end < b->n_rows;) {
+        s = seq_rows_at(b, s.end);
+        float *state = state_of(r, s.first, 1, 0, (int)begin, (int)end), *drafts = drafts_of(r, s.seq);
         for (int h = from; h < to; h++) {
-            run_row(r, i, (uint32_t)h, state + (size_t)h * (size_t)head);
+            advance(r, op, drafts + (size_t)h * kept, backend_n_true(b, s.seq), (uint32_t)h, state + (size_t)h * head);
         }
-        if (copy < b->n_copies && b->copy_rows[copy] == i) {
-            memcpy(state_at(r, b->copy_states[copy++]) + (size_t)from * (size_t)head,
-                   state + (size_t)from * (size_t)head, (size_t)(to - from) * (size_t)head * sizeof *state);
+        for (int32_t i = s.first; i < s.certain; i++) {
+            for (int h = from; h < to; h++) {
+                compute_row(r, op, i, (uint32_t)h, state + (size_t)h * head);
+            }
+            if (copy < b->n_copies && b->copy_rows[copy] == i) {
+                memcpy(state_at(r, b->copy_states[copy++]) + begin, state + begin, (end - begin) * sizeof *state);
+            }
+        }
+        for (int h = from; h < to && s.certain < s.end; h++) {
+            compute_drafts(r, op, &s, (uint32_t)h, state + (size_t)h * head, drafts + (size_t)h * kept);
         }
     }
 }
 
-void ref_recurrent_delta(const struct ref_run *r, int from, int to) { run_heads(r, from, to, delta_row); }
+void ref_recurrent_delta(const struct ref_run *r, int from, int to)
+{
+    const struct plan_delta *d = &r->m->plan->delta;
+    run_heads(r, from, to,
+              &(struct head_op){.in = delta_in, .row = delta_row, .n_keys = d->key_dim, .n_cols = d->value_dim});
+}
 
-void ref_recurrent_ssm(const struct ref_run *r, int from, int to) { run_heads(r, from, to, ssm_row); }
+void ref_recurrent_ssm(const struct ref_run *r, int from, int to)
+{
+    const struct plan_ssm *m = &r->m->plan->ssm;
+    run_heads(r, from, to,
+              &(struct head_op){.in = ssm_in, .row = ssm_row, .n_keys = m->state_dim, .n_cols = m->head_dim});
+}

@@ -11,7 +11,7 @@
 
 Suite *cpu_recurrent_suite(void);
 
-enum { V = 11, D = 36, N = 13, TAPS = 4, THREADS = 3, SLOTS = 7 };
+enum { V = 11, D = 36, N = 13, TAPS = 4, THREADS = 3, SLOTS = 7, MAX_DRAFTS = 3 };
 enum { KEY_HEADS = 2, HEADS = 4, KEY = 5, VALUE = D / HEADS, MIXED = 2 * KEY_HEADS * KEY + D };
 enum { GROUPS = 2, STATE = 7, SPACE = D + 2 * GROUPS * STATE };
 
@@ -228,6 +228,9 @@ static void expect_conv(const int32_t *tokens, float out[N][D])
 /* Where a text's state is, where it begins, and which positions' states go to which slots besides. */
 struct slots {
     int32_t own[2], begin[2];
+    int32_t n_drafts[2]; /* of the last rows */
+    int n_right[2];      /* the first of these, which come true */
+    int32_t n_true[2];   /* the number before */
     int n_copies[2];
     int copy_pos[2][2];
     int32_t copy_states[2][2];
@@ -238,14 +241,15 @@ static void forward_from(const struct backend *b, struct backend_model *m, const
                          const int n[2], float out[2][N][D])
 {
     int32_t tokens[2 * N], pos[2 * N], seq[2 * N], rows[2 * N], of[2], begin[2], pages[1] = {0};
-    int32_t copy_rows[4], copy_states[4];
+    int32_t copy_rows[4], copy_states[4], n_drafts[2], n_true[2];
     int n_copies = 0;
     const int32_t *tables[2] = {pages, pages};
     float states[2 * N * D];
     int n_rows = 0, n_seqs = 0;
     for (int text = 1; text >= 0; text--) {
         for (int i = 0; i < n[text]; i++, n_rows++) {
-            tokens[n_rows] = texts[text][from[text] + i];
+            bool is_wrong = i >= n[text] - s->n_drafts[text] + s->n_right[text];
+            tokens[n_rows] = (texts[text][from[text] + i] + is_wrong) % V;
             pos[n_rows] = from[text] + i;
             seq[n_rows] = n_seqs;
             rows[n_rows] = n_rows;
@@ -256,6 +260,8 @@ static void forward_from(const struct backend *b, struct backend_model *m, const
         }
         of[n_seqs] = s->own[text];
         begin[n_seqs] = s->begin[text];
+        n_drafts[n_seqs] = s->n_drafts[text];
+        n_true[n_seqs] = s->n_true[text];
         n_seqs += n[text] != 0;
     }
     struct backend_batch batch = {.n_rows = n_rows,
@@ -266,6 +272,8 @@ static void forward_from(const struct backend *b, struct backend_model *m, const
                                   .page_tables = tables,
                                   .states = of,
                                   .begin_states = memcmp(of, begin, sizeof of) != 0 ? begin : NULL,
+                                  .n_drafts = n_drafts,
+                                  .n_true = n_true,
                                   .n_copies = n_copies,
                                   .copy_rows = copy_rows,
                                   .copy_states = copy_states,
@@ -310,6 +318,48 @@ static void check_copied(const struct backend *b, struct backend_model *m, float
             ck_assert_msg(memcmp(out[text][at], whole[text][at], (size_t)(N - at) * sizeof out[text][at]) == 0,
                           "%s: a copied state changes bits, text %d from row %d", b->name, text, at);
         }
+    }
+}
+
+/* Drafts of 0 to MAX_DRAFTS rows after 1 or 2 certain ones, of which some come true: each row that is right gives the
+ * same as without drafts, and so does the rest from the copy of a state before drafts. */
+static void check_drafted(const struct backend *b, struct backend_model *m, float whole[2][N][D])
+{
+    static float out[2][N][D];
+    for (int turn = 0; turn < 12; turn++) {
+        struct slots s = {.own = {2, 0}, .begin = {2, 0}};
+        int from[2] = {0, 0}, copied = -1;
+        memset(out, 0, sizeof out);
+        for (int step = 0; from[0] < N || from[1] < N; step++) {
+            int n[2];
+            s.n_copies[0] = 0;
+            for (int text = 0; text < 2; text++) {
+                int left = N - from[text], mix = turn * 7 + step * 5 + text * 3;
+                int certain = left < 1 + mix % 2 ? left : 1 + mix % 2;
+                s.n_drafts[text] = left - certain < mix % (MAX_DRAFTS + 1) ? left - certain : mix % (MAX_DRAFTS + 1);
+                s.n_right[text] = mix / 2 % (s.n_drafts[text] + 1);
+                n[text] = certain + s.n_drafts[text];
+            }
+            if (copied < 0 && from[0] > N / 4 && n[0] > 0) {
+                s.n_copies[0] = 1;
+                s.copy_pos[0][0] = copied = from[0] + n[0] - s.n_drafts[0] - 1;
+                s.copy_states[0][0] = 5;
+            }
+            forward_from(b, m, &s, from, n, out);
+            for (int text = 0; text < 2; text++) {
+                int n_right = n[text] - s.n_drafts[text] + s.n_right[text];
+                ck_assert_msg(
+                    memcmp(out[text][from[text]], whole[text][from[text]], (size_t)n_right * sizeof out[text][0]) == 0,
+                    "%s: turn %d, step %d, text %d: %d of %d rows from %d, after %d true drafts, differ", b->name, turn,
+                    step, text, n_right, n[text], from[text], s.n_true[text]);
+                from[text] += n_right;
+                s.n_true[text] = n[text] != 0 ? s.n_right[text] : s.n_true[text];
+            }
+        }
+        int rest[2] = {copied + 1, N}, n[2] = {N - copied - 1, 0};
+        forward_from(b, m, &(struct slots){.own = {2, 0}, .begin = {5, 0}}, rest, n, out);
+        ck_assert_msg(memcmp(out[0][rest[0]], whole[0][rest[0]], (size_t)n[0] * sizeof out[0][0]) == 0,
+                      "%s: turn %d: a state copied beside drafts changes bits from row %d", b->name, turn, rest[0]);
     }
 }
 
@@ -380,6 +430,7 @@ static void check(const struct subject *s, const struct backend *b, const char *
                                  .n_threads = THREADS,
                                  .n_pages = 1,
                                  .n_states = SLOTS,
+                                 .max_drafts = MAX_DRAFTS,
                                  .max_rows = 2 * N,
                                  .max_logits = 1};
     struct backend_model *m = NULL;
@@ -394,6 +445,7 @@ static void check(const struct subject *s, const struct backend *b, const char *
     run_cut(b, m, others, cut); /* each begins in a slot that holds the other's state */
     ck_assert_msg(memcmp(whole, cut, sizeof whole) == 0, "%s %s: a cut changes bits", b->name, cpu != NULL ? cpu : "");
     check_copied(b, m, whole);
+    check_drafted(b, m, whole);
     check_shared(b, m, whole);
     for (int text = 0; text < 2; text++) {
         s->expect(texts[text], expected);

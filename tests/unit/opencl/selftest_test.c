@@ -182,8 +182,10 @@ static const struct {
     {"deepseek2-v3", "combine -", "experts"},
     {"qwen35moe-delta", "short_conv -", "short conv"},
     {"qwen35moe-delta", "scan -", "delta"},
+    {"qwen35moe-delta", "keep_drafts -", "delta"},
     {"qwen35moe-delta", "gate -", "gate"},
     {"granitehybrid-experts", "scan -", "ssm"},
+    {"granitehybrid-experts", "keep_drafts -", "ssm"},
     {"bert-cls", "gated -", "glu"},
     {"llama-mixtral-q8", "encode -", "embed"},
 };
@@ -207,6 +209,7 @@ START_TEST(kernels_are_wrong)
             fake_opencl_arm("");
             opencl_rig_init(&r, faults[i].model);
             r.cfg.max_rows = 20;
+            r.cfg.max_drafts = 2;
             ck_assert_msg(opencl_rig_open(&r) == ERR_OK, "%s", r.info.text);
             ck_assert_msg(selftest_steps(r.model, &info) == ERR_OK, "%s", info.text);
         }
