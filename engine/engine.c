@@ -218,7 +218,7 @@ static struct engine_device device_of(struct engine *e, const struct backend_dev
                                   .note = keep_text(e, d->note),
                                   .weights = has->weights,
                                   .kv = has->page * (uint64_t)cfg->n_pages + has->window * (uint64_t)cfg->n_windows,
-                                  .states = has->state * (uint64_t)cfg->n_states,
+                                  .states = (has->state + has->drafts) * (uint64_t)cfg->n_states,
                                   .activations = has->activations};
 }
 

@@ -18,6 +18,7 @@ enum {
     DEFAULT_BATCH_ROWS = 512,
     DEFAULT_QUEUE = 256,
     DEFAULT_DRAFT = 15,
+    DEFAULT_STATE_DRAFT = 7, /* with recurrent states, each of which has memory for its drafts */
     /* Recurrent states for cached prefixes, beyond one per sequence: one per PAGES_PER_KEPT_STATE pages, up to
      * KEPT_STATE_BYTES in all, but at least one. A turn of a chat keeps two. */
     PAGES_PER_KEPT_STATE = 4,
@@ -31,13 +32,17 @@ enum {
 
 static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_drop(gguf, data, n); }
 
-static enum err plan_drafts(const struct engine_config *cfg, struct sched_config *sc, struct err_info *info)
+static enum err plan_drafts(const struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
+                            struct backend_config *bc, struct err_info *info)
 {
     if (cfg->draft_max < -1 || cfg->draft_max > DRAFT_MAX) {
         return err_set(info, ERR_CONFIG, "draft-max", "draft-max: expected 0 to %d, found %d", DRAFT_MAX,
                        cfg->draft_max);
     }
-    sc->draft_max = cfg->draft_max < 0 || sc->n_states != 0 ? 0 : cfg->draft_max != 0 ? cfg->draft_max : DEFAULT_DRAFT;
+    bool has_states = e->plan->recurrent_floats != 0;
+    int usual = has_states ? DEFAULT_STATE_DRAFT : DEFAULT_DRAFT;
+    sc->draft_max = cfg->draft_max == 0 ? usual : MAX_OF(cfg->draft_max, 0);
+    bc->max_drafts = has_states ? sc->draft_max : 0;
     return ERR_OK;
 }
 
@@ -182,6 +187,7 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
                                   .tell_arg = cfg->tell_arg,
                                   .weight_done = drop_file_pages,
                                   .weight_done_arg = e->gguf};
+    TRY(plan_drafts(e, cfg, sc, bc, info));
     TRY(place_layers(e, cfg, sc, bc, info));
     TRY(backend_device_of(e->backend, bc, &out->device, info));
     TRY(e->backend->measure(e->plan, bc, &out->measure, info));
@@ -192,7 +198,7 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
     }
     out->takes = backend_bytes_all(&out->measure);
     TRY(backend_pool_bytes(&out->takes, bc, &out->pool_bytes, info));
-    return plan_drafts(cfg, sc, info);
+    return ERR_OK;
 }
 
 /* Counts the layers in this memory. */

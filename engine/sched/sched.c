@@ -344,6 +344,8 @@ static enum err allocate_batch(const struct sched_config *c, struct arena *a, st
     b->hidden_rows = arena_zalloc_array(a, rows, sizeof *b->hidden_rows);
     b->states = arena_zalloc_array(a, seqs, sizeof *b->states);
     b->begin_states = arena_zalloc_array(a, seqs, sizeof *b->begin_states);
+    b->seq_drafts = arena_zalloc_array(a, seqs, sizeof *b->seq_drafts);
+    b->seq_true = arena_zalloc_array(a, seqs, sizeof *b->seq_true);
     b->tables = arena_zalloc_array(a, seqs, sizeof *b->tables);
     b->window_tables = arena_zalloc_array(a, seqs, sizeof *b->window_tables);
     b->logit_rows = arena_zalloc_array(a, logits, sizeof *b->logit_rows);
@@ -411,9 +413,9 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
         return err_set(info, ERR_CONFIG, NULL, "expected recurrent states for more than %d sequences, found %d",
                        cfg->max_seqs, cfg->n_states);
     }
-    int32_t most = cfg->n_states != 0 ? 0 : (int32_t)DRAFT_MAX;
-    if (cfg->draft_max < 0 || cfg->draft_max > most) {
-        return err_set(info, ERR_CONFIG, NULL, "expected drafts of 0 to %d tokens, found %d", most, cfg->draft_max);
+    if (cfg->draft_max < 0 || cfg->draft_max > DRAFT_MAX) {
+        return err_set(info, ERR_CONFIG, NULL, "expected drafts of 0 to %d tokens, found %d", DRAFT_MAX,
+                       cfg->draft_max);
     }
     struct sched *s = mem_zalloc(sizeof *s, MEM_GENERAL);
     TRY_MEM_FOR(s != NULL, info, "out of memory for the scheduler");

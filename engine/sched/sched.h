@@ -43,8 +43,8 @@ struct sched_config {
     int32_t max_rows, max_logits; /* of a batch; max_logits >= max_seqs */
     int32_t n_embd;               /* components of an embedding; 0: the plan returns no states */
     bool is_bidirectional;        /* the plan's; prompts are then computed in one piece, and max_rows >= n_ctx */
-    /* Recurrent states: max_seqs for running sequences, and one or more to continue from cached prefixes; draft_max is
-     * then 0. 0: the plan keeps none. */
+    /* Recurrent states: max_seqs for running sequences, and one or more to continue from cached prefixes. 0: the plan
+     * keeps none. */
     int32_t n_states;
     float *logits;               /* OPTIONAL, borrowed [max_logits][n_vocab]: backend_info.logits */
     int32_t max_begun, max_best; /* backend_info's; max_begun 0: 1; at most 2 are used */
@@ -60,7 +60,8 @@ struct sched_config {
     uint64_t step_budget_ns;   /* upper target for a step's time while sequences decode; 0: 80 ms */
     uint64_t stall_ns;         /* a reader that takes (almost) nothing for this long loses its sequence; 0: 30 s */
     /* Tokens guessed ahead per sequence and step (draft.h), 0: none .. DRAFT_MAX. A sequence gets draft_max + 1 rows,
-     * or twice as many as there are sequences, but no more than DRAFT_MAX + 1. */
+     * or twice as many as there are sequences, but no more than DRAFT_MAX + 1. With states it is the back end's
+     * max_drafts, and forced tokens are no more, either. */
     int32_t draft_max;
     /* OPTIONAL: receives the reason when a batch fails, before its sequences end, on the scheduler's thread. ERR_LOST
      * comes once, as the last call. */

@@ -5,6 +5,14 @@
 
 _Static_assert((int)DRAFT_MAX < (int)KV_PAGE_TOKENS, "a draft needs one page more at most");
 
+/* Returns how many tokens q, which has a recurrent state, could draft: no more than its state can be advanced by, and
+ * so that it does not pass the next page boundary, where its state is kept. */
+static int32_t room_of_state(const struct sched *s, const struct sched_seq *q)
+{
+    int32_t to_boundary = KV_PAGE_TOKENS - 1 - q->n_tokens % KV_PAGE_TOKENS;
+    return q->terms.leaves_pages ? MIN_OF(s->cfg.draft_max, to_boundary) : s->cfg.draft_max;
+}
+
 /* Returns how many tokens q could draft: not beyond its end, nor more than its reader and its pages have room for,
  * including the token sampled after the last one. */
 static int32_t draft_room(struct sched *s, struct sched_seq *q)
@@ -15,6 +23,7 @@ static int32_t draft_room(struct sched *s, struct sched_seq *q)
         positions = MIN_OF(positions, q->windows.n * KV_PAGE_TOKENS);
     }
     int32_t n = MIN_OF(q->max_total - 1, positions) - q->n_tokens;
+    n = s->cfg.n_states != 0 ? MIN_OF(n, room_of_state(s, q)) : n;
     return MAX_OF(MIN_OF(n, (int32_t)sched_ring_room(q) - 1), 0);
 }
 

@@ -111,6 +111,7 @@ struct sched_states {
     int32_t n_kept;    /* positions of the newest state it kept while generating; 0: none */
     int32_t i_copies;  /* first of the states that the current batch copies for it */
     int32_t n_copies;  /* number of these states */
+    int32_t n_true;    /* drafts of its last batch that came true: its state must be advanced by them */
 };
 
 /* sched_disk.c: names of its pages on disk. */
@@ -247,6 +248,7 @@ struct sched_batch {
     /* Read by the back end: */
     int32_t *tokens, *pos, *seq, *hidden_rows; /* [max_rows] */
     int32_t *states, *begin_states;            /* [max_seqs] */
+    int32_t *seq_drafts, *seq_true;            /* [max_seqs] */
     const int32_t **tables, **window_tables;   /* [max_seqs] */
     int32_t *logit_rows, *wants;               /* [max_logits] */
     int32_t *copy_rows, *copy_states;          /* [2 max_seqs] */

@@ -96,7 +96,7 @@ void sched_drop_states(struct sched *s, struct sched_seq *q)
         kv_cache_drop_state(s->kv, q->states.begin);
     }
     q->states.own = q->states.begin = KV_NO_STATE;
-    q->states.n_begin = q->states.n_kept = 0;
+    q->states.n_begin = q->states.n_kept = q->states.n_true = 0;
 }
 
 /* --- states of batches -------------------------------------------------------------------------------------------- */

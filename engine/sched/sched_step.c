@@ -71,6 +71,8 @@ static void add_rows(const struct sched *s, struct sched_batch *b, struct sched_
     b->window_tables[b->n_seqs] = q->windows.table;
     b->states[b->n_seqs] = q->states.own;
     b->begin_states[b->n_seqs] = q->states.begin != KV_NO_STATE ? q->states.begin : q->states.own;
+    b->seq_drafts[b->n_seqs] = q->rows.n_draft;
+    b->seq_true[b->n_seqs] = q->states.n_true;
     b->seqs[b->n_seqs++] = q;
 }
 
@@ -378,6 +380,7 @@ static enum err sample_rows(struct sched *s, const struct sched_batch *b, struct
         }
         q->n_computed++;
     }
+    q->states.n_true = q->n_computed - from;
     sched_named_pages_filled(s, q, from);
     if (q->rows.n_draft > 0) {
         pthread_mutex_lock(&q->reader.lock);
@@ -394,6 +397,7 @@ static void finish_rows(struct sched *s, const struct sched_batch *b, struct sch
     q->rows.are_begun = false;
     int32_t first = q->n_computed, i_logits = q->rows.i_logits, n_tokens = q->n_tokens;
     q->n_computed += q->rows.n - q->rows.n_draft;
+    q->states.n_true = 0;
     if (first < q->n_prompt) {
         sched_note_processed(q);
     }
@@ -560,6 +564,8 @@ static bool give(struct sched *s, struct sched_batch *b)
                                   .window_tables = s->cfg.n_windows != 0 ? b->window_tables : NULL,
                                   .states = b->states,
                                   .begin_states = b->begin_states,
+                                  .n_drafts = b->seq_drafts,
+                                  .n_true = b->seq_true,
                                   .n_copies = b->n_copies,
                                   .copy_rows = b->copy_rows,
                                   .copy_states = b->copy_states,

@@ -236,8 +236,38 @@ static int n_uses(const struct backend_batch *b, int32_t state, bool reads)
     return n;
 }
 
+/* Advances the state by the drafts of the last batch that came true. */
+static void advance(struct backend_model *m, const struct backend_batch *b, int32_t seq, int32_t state)
+{
+    struct fake_drafts *d = &m->drafts[state];
+    int32_t n = b->n_true != NULL ? b->n_true[seq] : 0;
+    m->n_faults += n < 0 || n > d->n;
+    for (int32_t i = 0; i < MIN_OF(n, d->n); i++) {
+        m->recurrent[state] = fold(m->recurrent[state], d->tokens[i], d->pos + i);
+        m->n_advanced++;
+    }
+    d->n = 0;
+}
+
+/* Does row i continue a draft? Then its state only keeps the row. */
+static bool keep_draft(struct backend_model *m, const struct backend_batch *b, int32_t i, int32_t state)
+{
+    struct fake_drafts *d = &m->drafts[state];
+    int32_t seq = b->seq[i], left = 0;
+    while (i + left < b->n_rows && b->seq[i + left] == seq) {
+        left++;
+    }
+    bool is_draft = b->n_drafts != NULL && left <= b->n_drafts[seq];
+    if (is_draft) {
+        m->n_faults += d->n >= DRAFT_MAX || i == 0 || b->seq[i - 1] != seq;
+        d->pos = d->n == 0 ? b->pos[i] : d->pos;
+        d->tokens[d->n++ % DRAFT_MAX] = b->tokens[i];
+    }
+    return is_draft;
+}
+
 /* A batch writes each state once and none that it reads; each holds what stands before its sequence's first row, then
- * what its last left, or, copied, what the row left that was asked for. */
+ * what its last row before drafts left, or, copied, what the row left that was asked for. */
 static void check_states(struct backend_model *m, const struct backend_batch *b)
 {
     int32_t copy = 0;
@@ -247,6 +277,15 @@ static void check_states(struct backend_model *m, const struct backend_batch *b)
         bool ok = at >= 0 && at < m->n_states && begin >= 0 && begin < m->n_states;
         ok = ok && n_uses(b, at, false) == 1 && n_uses(b, at, true) == 0;
         at = ok ? at : 0;
+        if (is_first && begin == at) {
+            advance(m, b, b->seq[i], at);
+        } else if (is_first) {
+            m->drafts[at].n = 0;
+        }
+        if (keep_draft(m, b, i, at)) {
+            m->n_faults += copy < b->n_copies && b->copy_rows[copy] == i;
+            continue;
+        }
         uint64_t before = b->pos[i] == 0 ? 1 : m->recurrent[ok && is_first ? begin : at];
         m->recurrent[at] = fold(before, b->tokens[i], b->pos[i]);
         m->n_faults += !ok || m->recurrent[at] != slot(m, b->page_tables[b->seq[i]], b->pos[i])->hash;

@@ -8,6 +8,7 @@
 #define INFCGI_TEST_FAKE_BACKEND_H
 
 #include "engine/backend/backend.h"
+#include "engine/sched/draft.h"
 
 #include <stdatomic.h>
 
@@ -25,6 +26,11 @@ enum { FAKE_PAGE_BYTES = KV_PAGE_TOKENS * sizeof(struct fake_slot), FAKE_STATE_B
  * sets it to FAKE_HELD. */
 enum fake_hold { FAKE_GOES, FAKE_TO_HOLD, FAKE_HELD };
 
+/* Rows of the last batch that a state can be advanced by, from position pos on. */
+struct fake_drafts {
+    int32_t n, pos, tokens[DRAFT_MAX];
+};
+
 struct backend_model {
     struct fake_slot *slots;   /* [n_pages][KV_PAGE_TOKENS] */
     struct fake_slot *windows; /* [n_windows][KV_PAGE_TOKENS] of local layers; NULL: none */
@@ -34,6 +40,8 @@ struct backend_model {
     int32_t window;   /* knob: positions, including its own, that a row reads through its pages, 2 or more; 0: all */
     int32_t n_states; /* knob: number of recurrent states, at most FAKE_MAX_STATES; 0: the plan has none */
     uint64_t recurrent[FAKE_MAX_STATES]; /* hash of the sequence up to the last row computed in the state */
+    struct fake_drafts drafts[FAKE_MAX_STATES];
+    atomic_long n_advanced; /* rows that states were advanced by because drafts came true */
     atomic_long n_rows, n_steps,
         n_faults;                     /* rows and batches run; violations of struct backend_batch, or wrong pages */
     atomic_long n_copies;             /* recurrent states copied */

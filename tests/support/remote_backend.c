@@ -87,6 +87,8 @@ static void take_in(struct backend_model *m, struct job *j, const struct backend
     j->batch.seq = copy(j, b->seq, rows, size);
     j->batch.states = copy(j, b->states, seqs, size);
     j->batch.begin_states = copy(j, b->begin_states, seqs, size);
+    j->batch.n_drafts = copy(j, b->n_drafts, seqs, size);
+    j->batch.n_true = copy(j, b->n_true, seqs, size);
     j->batch.copy_rows = copy(j, b->copy_rows, (size_t)b->n_copies, size);
     j->batch.copy_states = copy(j, b->copy_states, (size_t)b->n_copies, size);
     j->batch.logit_rows = copy(j, b->logit_rows, logits, size);

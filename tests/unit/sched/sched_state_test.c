@@ -33,6 +33,23 @@ START_TEST(a_prompt_leaves_one_state_and_what_is_generated_another)
 }
 END_TEST
 
+/* With drafts, too, a sequence stops at each page boundary, where it leaves its state. */
+START_TEST(drafts_pass_no_boundary)
+{
+    int32_t tokens[320];
+    static struct rig_output got;
+    struct rig r = rig_open((struct rig_limits){.is_recurrent = true, .draft_max = 15, .n_remembered = 1});
+    atomic_store(&r.model->delay_us, 200); /* for any number of rows, so drafts pay */
+    rig_prompt(tokens, 70, 1);
+    rig_run(&r, tokens, 70, 200, &got);
+    ck_assert_uint_gt(rig_stats(&r).accepted_tokens, 20);
+    ck_assert_int_eq(r.model->n_copies, 1 + 6); /* after 64 tokens, and 96 to 256 */
+    memcpy(tokens + 70, got.ids, 200 * sizeof *tokens);
+    ck_assert_int_eq(rig_run(&r, tokens, 270, 8, &got), 256);
+    rig_close(&r);
+}
+END_TEST
+
 /* A beginning of 100 tokens, common to prompts with ends of their own. */
 START_TEST(where_prompts_part_a_state_is_kept)
 {
@@ -347,6 +364,7 @@ static TCase *all_tests(const char *name)
     TCase *t = tcase_create(name);
     tcase_set_tags(t, "states");
     tcase_add_test(t, a_prompt_leaves_one_state_and_what_is_generated_another);
+    tcase_add_test(t, drafts_pass_no_boundary);
     tcase_add_loop_test(t, where_prompts_part_a_state_is_kept, 0, 2);
     tcase_add_test(t, the_state_unused_for_the_longest_time_goes);
     tcase_add_test(t, a_page_that_makes_room_takes_its_state_along);

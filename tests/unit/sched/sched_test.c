@@ -245,23 +245,6 @@ START_TEST(recurrent_sequences_go_on_from_kept_states)
 }
 END_TEST
 
-START_TEST(recurrent_sequences_have_no_drafts)
-{
-    struct sched_config cfg = {.max_rows = 8,
-                               .max_seqs = 4,
-                               .max_logits = 8,
-                               .n_ctx = 64,
-                               .n_pages = 2,
-                               .n_vocab = FAKE_VOCAB,
-                               .n_states = 5,
-                               .draft_max = 1};
-    struct sched *s;
-    struct err_info info = {0};
-    ck_assert_int_eq(sched_new(&cfg, &s, &info), ERR_CONFIG);
-    ck_assert_msg(strstr(info.text, "0 to 0") != NULL, "%s", info.text);
-}
-END_TEST
-
 START_TEST(preempted_sequences_give_the_same)
 {
     enum { N = 8 };
@@ -514,7 +497,6 @@ static TCase *all_tests(const char *name)
     tcase_add_loop_test(t, sixteen_with_one_cold_prefix_compute_it_once, 0, 3);
     tcase_add_test(t, waiter_takes_over_when_the_owner_leaves);
     tcase_add_loop_test(t, recurrent_sequences_go_on_from_kept_states, 0, 6);
-    tcase_add_test(t, recurrent_sequences_have_no_drafts);
     tcase_add_loop_test(t, preempted_sequences_give_the_same, 0, 4);
     tcase_add_test(t, prompt_log_probabilities_come_in_order);
     tcase_add_loop_test(t, prompts_with_log_probabilities_are_found_again, 0, 2);
