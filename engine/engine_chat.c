@@ -148,24 +148,24 @@ static bool find_last(const struct chat_output *o, const char *s, size_t n, size
 }
 
 /* Cuts the template's text after the last message's content; the template can have dropped white space around that. */
-static enum err cut_behind_last(const json_t *messages, struct chat_output *o, struct err_info *info)
+static enum err cut_after_last(const json_t *messages, struct chat_output *o, struct err_info *info)
 {
     const json_t *content = json_object_get(json_array_get(messages, json_array_size(messages) - 1), "content");
     const char *s = json_is_string(content) ? json_string_value(content) : "";
-    size_t n = json_string_length(content), n_behind = 0, at;
+    size_t n = json_string_length(content), n_after = 0, at;
     for (; n > 0 && is_space(s[0]); n--) {
         s++;
     }
     for (; n > 0 && is_space(s[n - 1]); n--) {
-        n_behind++;
+        n_after++;
     }
     if (n == 0 || !find_last(o, s, n, &at)) {
         return err_set(
             info, ERR_INVALID_VALUE, "messages",
             "messages: expected a last message whose content the chat template prints unchanged, so that the answer can continue it");
     }
-    size_t end = at + n, whole = end + n_behind;
-    o->len = whole <= o->len && memcmp(o->text + at, s, n + n_behind) == 0 && is_users(o, at, whole) ? whole : end;
+    size_t end = at + n, whole = end + n_after;
+    o->len = whole <= o->len && memcmp(o->text + at, s, n + n_after) == 0 && is_users(o, at, whole) ? whole : end;
     o->text[o->len] = '\0';
     while (o->n_user > 0 && o->user[o->n_user - 1].from >= o->len) {
         o->n_user--;
@@ -190,7 +190,7 @@ enum err engine_chat(const struct engine *e, json_t *context, struct arena *aren
     *info = (struct err_info){0};
     enum err err = render(e->chat, context, &text, info);
     if (err == ERR_OK && json_is_true(json_object_get(context, "continue_final_message"))) {
-        err = cut_behind_last(json_object_get(context, "messages"), &text, info);
+        err = cut_after_last(json_object_get(context, "messages"), &text, info);
     }
     if (err == ERR_OK) {
         bool has_bos = chat_output_has_bos(&text, engine_model(e)->bos_text);

@@ -267,7 +267,7 @@ enum err inventory_choose(const struct inventory *v, const char *which, int i, i
         for (int before = 0; before < k; before++) {
             if (is_same_card(v, of[before], of[k])) {
                 return err_set(info, ERR_CONFIG, "device",
-                               "device: expected each card once; found '%.64s', device %s, behind device %s", entry,
+                               "device: expected each card once; found '%.64s', device %s, after device %s", entry,
                                describe(v, of[k], names[0]), describe(v, of[before], names[1]));
             }
         }

@@ -28,10 +28,10 @@ struct opencl_weight {
     uint32_t n_parts; /* per panel, in the units of add_parts of matmul.cl */
     size_t panel_bytes;
     cl_uint4 table;
-    plan_weight_id next; /* OPTIONAL: follows it in memory and in the same product; has is_behind */
-    bool is_behind;
+    plan_weight_id next; /* OPTIONAL: follows it in memory and in the same product; has follows_other */
+    bool follows_other;
     int32_t place;
-    size_t at; /* offset there in bytes; not 0 only if is_behind */
+    size_t at; /* offset there in bytes; not 0 only if follows_other */
 };
 
 /* The keys and values that a layer reads (kernels/heads.cl). */

@@ -453,7 +453,7 @@ static enum err make_qkv(const struct opencl_maker *k)
     for (int i = 0; i < 3; i++) {
         from[i].at = opencl_at(k, k->m->qkv);
         from[i].stride = k->m->qkv_stride;
-        if (s->w[i] != PLAN_NONE && !k->m->weights[s->w[i]].is_behind) {
+        if (s->w[i] != PLAN_NONE && !k->m->weights[s->w[i]].follows_other) {
             struct opencl_product p = opencl_product_of(k, i);
             p.dst = from[i].at;
             p.dst_stride = from[i].stride;

@@ -217,7 +217,7 @@ static void set_next(struct backend_model *m, plan_weight_id id, plan_weight_id 
 {
     if (id != PLAN_NONE) {
         m->weights[id].next = next;
-        m->weights[next].is_behind = true;
+        m->weights[next].follows_other = true;
     }
 }
 
@@ -264,7 +264,7 @@ enum err opencl_weights_lay_out(struct backend_model *m, struct err_info *info)
         join(m, &m->plan->steps[i]);
     }
     for (int32_t i = 0; i < m->plan->n_weights; i++) {
-        if (m->weights[i].n_uses != 0 && !m->weights[i].is_behind) {
+        if (m->weights[i].n_uses != 0 && !m->weights[i].follows_other) {
             TRY(place(m, i, info));
         }
     }

@@ -23,7 +23,7 @@ struct record {
 static void emit(struct chat_call *c, enum chat_part_kind kind, const char *text, size_t n)
 {
     const struct record r = {kind, c->n_calls - 1, n};
-    if (c->is_told && !c->is_kept) {
+    if (c->has_emitted && !c->is_kept) {
         give(c, kind, r.i_call, text, n);
         return;
     }
@@ -41,7 +41,7 @@ static void give_pending(struct chat_call *c)
         at += r.len;
     }
     c->pending.len = 0; /* a failure sticks */
-    c->is_told = true;
+    c->has_emitted = true;
     c->is_kept = false;
 }
 
@@ -52,7 +52,7 @@ static bool is_known(const struct chat_call *c)
 
 void chat_call_settle(struct chat_call *c)
 {
-    if (c->is_told) {
+    if (c->has_emitted) {
         c->from = c->at;
     }
 }
@@ -63,7 +63,7 @@ enum step chat_call_open(struct chat_call *c)
         return STEP_FAIL;
     }
     bool may_tell = is_known(c);
-    c->is_kept = c->is_told && !may_tell;
+    c->is_kept = c->has_emitted && !may_tell;
     c->is_open = c->has_called = true;
     c->scan = (struct json_scan){.depth = 0};
     c->n_calls++;
@@ -213,9 +213,9 @@ static enum step before_object(struct chat_call *c)
         chat_call_reset(c, &c->name);
         chat_call_reset(c, &c->value);
         chat_call_reset(c, &c->piece);
-        return chat_call_go(c, PHASE_OBJECT);
+        return chat_call_enter(c, PHASE_OBJECT);
     }
-    return c->n_calls > 0 ? chat_call_go(c, PHASE_BEHIND) : STEP_FAIL;
+    return c->n_calls > 0 ? chat_call_enter(c, PHASE_AFTER_CALLS) : STEP_FAIL;
 }
 
 /* Decodes a JSON string in place; returns false if it is not a string. */
@@ -331,11 +331,11 @@ static enum step in_object(struct chat_call *c)
     if (step != STEP_ON || c->object.state != JSON_SCAN_WHOLE) {
         return step == STEP_ON ? STEP_WAIT : step;
     }
-    return c->has_called || whole_object(c) == STEP_ON ? chat_call_go(c, PHASE_ITEM) : STEP_FAIL;
+    return c->has_called || whole_object(c) == STEP_ON ? chat_call_enter(c, PHASE_ITEM) : STEP_FAIL;
 }
 
 /* Calls are complete: ignores surplus brackets, and the end of a list or a Markdown block. */
-static enum step behind_calls(struct chat_call *c)
+static enum step after_calls(struct chat_call *c)
 {
     bool is_more = chat_call_skip(c, "]}`");
     chat_call_settle(c);
@@ -385,12 +385,12 @@ static enum step in_name(struct chat_call *c)
     chat_call_trim(&c->name);
     if (!is_fenced && c->name.len == 8 && memcmp(c->name.data, "function", 8) == 0 &&
         c->format->body == CHAT_BODY_NAMED) {
-        return chat_call_go(c, PHASE_FENCE);
+        return chat_call_enter(c, PHASE_FENCE);
     }
     if (c->name.len > 0) {
         strip_name(c, &c->name);
     }
-    return chat_call_go(c, PHASE_ARGUMENTS);
+    return chat_call_enter(c, PHASE_ARGUMENTS);
 }
 
 static enum step in_arguments(struct chat_call *c)
@@ -409,7 +409,7 @@ static enum step in_arguments(struct chat_call *c)
     c->at += n;
     if (step == STEP_ON && !c->is_open) {
         chat_call_settle(c);
-        return chat_call_go(c, PHASE_BEHIND);
+        return chat_call_enter(c, PHASE_AFTER_CALLS);
     }
     return n < left ? STEP_FAIL : STEP_WAIT;
 }
@@ -432,23 +432,23 @@ static enum step begin_body(struct chat_call *c)
     if (first == '[' && body != CHAT_BODY_CHANNELS && body != CHAT_BODY_INVOKE) {
         c->is_list = true;
         c->at++;
-        return chat_call_go(c, body == CHAT_BODY_PYTHON ? PHASE_WORD_NAME : PHASE_ITEM);
+        return chat_call_enter(c, body == CHAT_BODY_PYTHON ? PHASE_WORD_NAME : PHASE_ITEM);
     }
     if (first == '{' && body != CHAT_BODY_CHANNELS) {
-        return chat_call_go(c, PHASE_ITEM);
+        return chat_call_enter(c, PHASE_ITEM);
     }
     if (body == CHAT_BODY_TAGGED || body == CHAT_BODY_INVOKE) {
         return chat_call_begin_tags(c);
     }
     c->is_quoted = body == CHAT_BODY_QUOTED;
-    return phases[body] == PHASE_NAME && c->format->separator[0] == '\0' ? STEP_FAIL : chat_call_go(c, phases[body]);
+    return phases[body] == PHASE_NAME && c->format->separator[0] == '\0' ? STEP_FAIL : chat_call_enter(c, phases[body]);
 }
 
 static enum step look(struct chat_call *c)
 {
     static enum step (*const steps[N_PHASES])(struct chat_call *) = {
         [PHASE_BODY] = begin_body,
-        [PHASE_BEHIND] = behind_calls,
+        [PHASE_AFTER_CALLS] = after_calls,
         [PHASE_ITEM] = before_object,
         [PHASE_OBJECT] = in_object,
         [PHASE_NAME] = in_name,
@@ -473,7 +473,7 @@ static enum step look(struct chat_call *c)
 /* Emitted parts of a call cannot be undone, so it ends with CHAT_CALL_CUT. */
 static void break_off(struct chat_call *c)
 {
-    if (c->is_open && c->is_told && !c->is_kept) {
+    if (c->is_open && c->has_emitted && !c->is_kept) {
         emit(c, CHAT_CALL_CUT, "", 0);
         c->from = c->is_last ? c->in.len : c->at; /* the end of the body is not text */
     }
@@ -483,7 +483,7 @@ static void break_off(struct chat_call *c)
 
 bool chat_call_feed(struct chat_call *c, const char *text, size_t n, chat_part_sink *sink, void *arg)
 {
-    bool gives = c->is_told && c->is_open && !c->is_kept;
+    bool gives = c->has_emitted && c->is_open && !c->is_kept;
     size_t unwanted = gives ? c->at : c->from;
     if (unwanted > 0) {
         memmove(c->in.data, c->in.data + unwanted, c->in.len - unwanted + 1);
@@ -506,13 +506,13 @@ bool chat_call_finish(struct chat_call *c, chat_part_sink *sink, void *arg)
     c->arg = arg;
     c->is_last = true;
     bool is_read = !c->is_broken && look(c) != STEP_FAIL && chat_call_left(c) == 0;
-    bool may_end = c->phase == PHASE_BEHIND ||
+    bool may_end = c->phase == PHASE_AFTER_CALLS ||
                    ((c->phase == PHASE_ITEM || c->phase == PHASE_TAG_NAME || c->phase == PHASE_WORD_NAME) &&
                     !c->is_list && c->n_calls > 0);
     bool is_whole = is_read && may_end && !c->is_open && chat_call_ok(c) == ERR_OK;
     if (!is_whole) {
         break_off(c);
-    } else if (!c->is_told) {
+    } else if (!c->has_emitted) {
         give_pending(c);
     }
     return is_whole;
@@ -552,10 +552,10 @@ void chat_call_begin(struct chat_call *c, const char *front, size_t n)
     c->from = c->n_calls = 0;
     c->phase = PHASE_BODY;
     c->n_seen = 0;
-    c->is_last = c->is_told = c->is_open = c->is_kept = c->is_list = c->is_broken = c->is_quoted = false;
+    c->is_last = c->has_emitted = c->is_open = c->is_kept = c->is_list = c->is_broken = c->is_quoted = false;
 }
 
-bool chat_call_is_told(const struct chat_call *c) { return c->is_told; }
+bool chat_call_has_emitted(const struct chat_call *c) { return c->has_emitted; }
 
 const char *chat_call_rest(const struct chat_call *c, size_t *n)
 {

@@ -35,7 +35,7 @@ bool chat_call_feed(struct chat_call *c, const char *text, size_t n, chat_part_s
 bool chat_call_finish(struct chat_call *c, chat_part_sink *sink, void *arg);
 
 /* Returns whether parts of this body were emitted. */
-bool chat_call_is_told(const struct chat_call *c);
+bool chat_call_has_emitted(const struct chat_call *c);
 
 /* Returns the text of the front and the body that no part contains, borrowed until the next call: all of it if none was
  * emitted, nothing if the body ended within a call. */

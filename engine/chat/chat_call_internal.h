@@ -17,9 +17,9 @@ enum step {
 };
 
 enum phase {
-    PHASE_BODY,   /* nothing read yet */
-    PHASE_BEHIND, /* only surplus closing brackets can follow */
-    PHASE_ITEM,   /* JSON: an object must follow */
+    PHASE_BODY,        /* nothing read yet */
+    PHASE_AFTER_CALLS, /* only surplus closing brackets can follow */
+    PHASE_ITEM,        /* JSON: an object must follow */
     PHASE_OBJECT,
     PHASE_NAME, /* NAMED */
     PHASE_FENCE,
@@ -51,12 +51,12 @@ struct chat_call {
     size_t at, from;               /* offsets in `in`: of unread bytes; of bytes to return if this is not a call */
     struct json_scan scan, object; /* of the arguments; JSON: of the object that is the call */
     enum phase phase;
-    size_t n_calls; /* calls begun in this body */
-    bool is_last;   /* nothing follows `in` */
-    bool is_told;   /* parts were emitted */
-    bool is_open;   /* a call has begun and not ended */
-    bool is_kept;   /* hold its parts back until its end */
-    bool is_list;   /* in brackets */
+    size_t n_calls;   /* calls begun in this body */
+    bool is_last;     /* nothing follows `in` */
+    bool has_emitted; /* parts were emitted */
+    bool is_open;     /* a call has begun and not ended */
+    bool is_kept;     /* hold its parts back until its end */
+    bool is_list;     /* in brackets */
     bool is_broken;
     bool has_called;                                                    /* JSON: the object's call has begun */
     enum member { MEMBER_OTHER, MEMBER_NAME, MEMBER_ARGUMENTS } member; /* JSON: the member whose value follows */
@@ -83,7 +83,7 @@ static inline const char *chat_call_front(const struct chat_call *c)
 static inline size_t chat_call_left(const struct chat_call *c) { return c->in.len - c->at; }
 
 /* Enters a phase, or the same one again. */
-static inline enum step chat_call_go(struct chat_call *c, enum phase phase)
+static inline enum step chat_call_enter(struct chat_call *c, enum phase phase)
 {
     c->phase = phase;
     return STEP_ON;

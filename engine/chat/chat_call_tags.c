@@ -27,7 +27,7 @@ enum step chat_call_begin_tags(struct chat_call *c)
     c->tags = c->format->body == CHAT_BODY_INVOKE ? (is_dsml ? &dsml : &invoke)
               : *chat_call_front(c) == '<'        ? &function
                                                   : &arg_keys;
-    return chat_call_go(c, PHASE_TAG_NAME);
+    return chat_call_enter(c, PHASE_TAG_NAME);
 }
 
 /* --- types ------------------------------------------------------------------------------------------------------ */
@@ -147,14 +147,14 @@ enum step chat_call_tag_name(struct chat_call *c)
     }
     size_t at = c->at;
     enum step step = c->tags->is_invoke ? invoke_name(c) : c->tags == &function ? function_name(c) : bare_name(c);
-    return step == STEP_ON ? chat_call_go(c, PHASE_TAG_KEY) : unless_waiting(c, at, step);
+    return step == STEP_ON ? chat_call_enter(c, PHASE_TAG_KEY) : unless_waiting(c, at, step);
 }
 
 static enum step close_call(struct chat_call *c)
 {
     enum step step = chat_call_open_object(c);
     step = step == STEP_ON ? chat_call_puts(c, "}") : step;
-    return step == STEP_ON ? chat_call_go(c, c->tags->is_invoke ? PHASE_TAG_NAME : PHASE_BEHIND) : step;
+    return step == STEP_ON ? chat_call_enter(c, c->tags->is_invoke ? PHASE_TAG_NAME : PHASE_AFTER_CALLS) : step;
 }
 
 /* Reads the key, and whether its tag says that the value is a string. */
@@ -168,7 +168,7 @@ static enum step read_key(struct chat_call *c)
         step = chat_call_until(c, ">", &c->value);
         c->is_text = step == STEP_ON && c->value.len > 0 && strstr(c->value.data, "true") != NULL; /* string="true" */
     }
-    return step == STEP_ON ? chat_call_go(c, PHASE_TAG_VALUE) : step;
+    return step == STEP_ON ? chat_call_enter(c, PHASE_TAG_VALUE) : step;
 }
 
 enum step chat_call_tag_key(struct chat_call *c)
@@ -193,7 +193,7 @@ static enum step read_value(struct chat_call *c, size_t at)
         c->is_fresh = true;
         step = chat_call_add_key(c, c->key.data, c->key.len);
         step = step == STEP_ON ? chat_call_puts(c, "\"") : step;
-        return step == STEP_ON ? chat_call_go(c, PHASE_TAG_TEXT) : step;
+        return step == STEP_ON ? chat_call_enter(c, PHASE_TAG_TEXT) : step;
     }
     size_t begin = c->at, from = at + c->n_seen > begin ? at + c->n_seen : begin, n = strlen(tags->value_end);
     const char *text = c->in.data + begin;
@@ -210,7 +210,7 @@ static enum step read_value(struct chat_call *c, size_t at)
     c->n_seen = 0;
     step = buf_ok(&c->value) == ERR_OK ? chat_call_add_key(c, c->key.data, c->key.len) : STEP_FAIL;
     step = step == STEP_ON ? add_value(c) : step;
-    return step == STEP_ON ? chat_call_go(c, PHASE_TAG_KEY) : step;
+    return step == STEP_ON ? chat_call_enter(c, PHASE_TAG_KEY) : step;
 }
 
 enum step chat_call_tag_value(struct chat_call *c)
@@ -247,5 +247,5 @@ enum step chat_call_tag_text(struct chat_call *c)
     c->is_fresh = false;
     enum step step = chat_call_text(c, c->tags->value_end, c->tags->trims);
     step = step == STEP_ON ? chat_call_puts(c, "\"") : step;
-    return step == STEP_ON ? chat_call_go(c, PHASE_TAG_KEY) : step;
+    return step == STEP_ON ? chat_call_enter(c, PHASE_TAG_KEY) : step;
 }

@@ -92,7 +92,7 @@ static enum step quoted_name(struct chat_call *c)
     c->at = step == STEP_WAIT ? at : c->at;
     step = step == STEP_ON ? chat_call_open_object(c) : step;
     begin_values(c);
-    return step == STEP_ON ? chat_call_go(c, PHASE_WORD_VALUE) : step;
+    return step == STEP_ON ? chat_call_enter(c, PHASE_WORD_VALUE) : step;
 }
 
 enum step chat_call_word_name(struct chat_call *c)
@@ -107,13 +107,13 @@ enum step chat_call_word_name(struct chat_call *c)
     }
     char first = *chat_call_front(c);
     if (first == '{' && c->n_calls == 0) {
-        return chat_call_go(c, PHASE_ITEM);
+        return chat_call_enter(c, PHASE_ITEM);
     }
     if (first == ']' && c->is_list && c->n_calls > 0) {
-        return chat_call_go(c, PHASE_BEHIND);
+        return chat_call_enter(c, PHASE_AFTER_CALLS);
     }
     enum step step = word_before(c, '(', &c->name);
-    return step == STEP_ON ? chat_call_go(c, PHASE_WORD_KEY) : step;
+    return step == STEP_ON ? chat_call_enter(c, PHASE_WORD_KEY) : step;
 }
 
 /* Reads K=, or the end of the call. */
@@ -132,7 +132,7 @@ enum step chat_call_word_key(struct chat_call *c)
     begin_values(c);
     begin_member(c, is_end ? NULL : c->key.data, is_end ? 0 : c->key.len);
     step = is_end ? chat_call_puts(c, "}") : chat_call_add_key(c, c->key.data, c->key.len);
-    return step == STEP_ON ? chat_call_go(c, is_end ? PHASE_WORD_NAME : PHASE_WORD_VALUE) : step;
+    return step == STEP_ON ? chat_call_enter(c, is_end ? PHASE_WORD_NAME : PHASE_WORD_VALUE) : step;
 }
 
 /* Adds a value without quotes: a string if the schema allows strings and not the word's type. */
@@ -176,7 +176,7 @@ static enum step begin_text(struct chat_call *c, size_t n_read)
 {
     enum step step = chat_call_puts(c, "\"");
     c->at += step == STEP_ON ? n_read : 0;
-    return step == STEP_ON ? chat_call_go(c, PHASE_WORD_TEXT) : step;
+    return step == STEP_ON ? chat_call_enter(c, PHASE_WORD_TEXT) : step;
 }
 
 enum step chat_call_word_value(struct chat_call *c)
@@ -188,10 +188,10 @@ enum step chat_call_word_value(struct chat_call *c)
     if (c->depth == 0 && c->is_quoted && first == '}') {
         c->at++;
         enum step step = chat_call_puts(c, "}");
-        return step == STEP_ON ? chat_call_go(c, PHASE_WORD_NAME) : step;
+        return step == STEP_ON ? chat_call_enter(c, PHASE_WORD_NAME) : step;
     }
     if (c->depth == 0 && !c->is_quoted && (first == ',' || first == ')')) {
-        return chat_call_go(c, PHASE_WORD_KEY);
+        return chat_call_enter(c, PHASE_WORD_KEY);
     }
     if (c->is_quoted && first == gemma_quote[0]) {
         size_t at = c->at;
@@ -223,8 +223,8 @@ static enum step ends_string(const struct chat_call *c, size_t i)
     if (i == left) {
         return c->is_last ? STEP_ON : STEP_WAIT;
     }
-    char behind = chat_call_front(c)[i];
-    return behind != '\0' && strchr(",)]}:", behind) != NULL ? STEP_ON : STEP_FAIL;
+    char after = chat_call_front(c)[i];
+    return after != '\0' && strchr(",)]}:", after) != NULL ? STEP_ON : STEP_FAIL;
 }
 
 /* Reads text of a Python string. */
@@ -260,5 +260,5 @@ enum step chat_call_word_text(struct chat_call *c)
 {
     enum step step = c->is_quoted ? chat_call_text(c, gemma_quote, false) : python_text(c);
     step = step == STEP_ON ? chat_call_puts(c, "\"") : step;
-    return step == STEP_ON ? chat_call_go(c, PHASE_WORD_VALUE) : step;
+    return step == STEP_ON ? chat_call_enter(c, PHASE_WORD_VALUE) : step;
 }

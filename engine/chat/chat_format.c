@@ -34,7 +34,7 @@ static const struct chat_format formats[] = {
      .separator = "",
      WRITES_TAGGED,
      THINK,
-     .is_told = true},
+     .lists_tools = true},
     {.name = "gpt-oss",
      .signs = {"<|channel|>"},
      .body = CHAT_BODY_CHANNELS,

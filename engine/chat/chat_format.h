@@ -45,7 +45,7 @@ struct chat_format {
 
     const char *think, *think_end; /* around thinking */
     const char *answer;            /* OPTIONAL: precedes the answer's text, also without thinking */
-    bool is_told; /* the template does not know tools: a system message lists them and explains calls */
+    bool lists_tools; /* the template does not know tools: a system message lists them and explains calls */
 };
 
 /* Returns the i-th row; NULL after the last. The first is for templates that name tools but have no row's sign. */

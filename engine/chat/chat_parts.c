@@ -275,7 +275,7 @@ static void take_back(struct chat_split *s)
     const char *rest = chat_call_rest(s->calls, &n);
     struct buf all;
     buf_init(&all, 0, MEM_REQUEST);
-    size_t n_skipped = chat_call_is_told(s->calls) ? 0 : MIN_OF(s->n_header, n);
+    size_t n_skipped = chat_call_has_emitted(s->calls) ? 0 : MIN_OF(s->n_header, n);
     buf_append(&all, rest + n_skipped, n - n_skipped);
     buf_append(&all, s->held.data, s->held.len);
     buf_fini(&s->held);
@@ -284,7 +284,7 @@ static void take_back(struct chat_split *s)
 }
 
 /* The call's mark was in thinking, and nothing of the call was emitted. */
-static bool is_unsaid(const struct chat_split *s) { return s->is_thought && !chat_call_is_told(s->calls); }
+static bool is_unsaid(const struct chat_split *s) { return s->is_thought && !chat_call_has_emitted(s->calls); }
 
 /* Continues after a call that was cut off, or with text that was not a call: thinking if its mark was in thinking, else
  * text. */
@@ -312,7 +312,7 @@ static bool feed_call(struct chat_split *s)
     s->err = s->err != ERR_OK ? s->err : chat_call_ok(s->calls);
     drop(s, s->n_scanned);
     s->n_scanned = 0;
-    if (!s->is_broken || (!chat_call_is_told(s->calls) && !s->is_bare && !s->is_thought)) {
+    if (!s->is_broken || (!chat_call_has_emitted(s->calls) && !s->is_bare && !s->is_thought)) {
         return true; /* text with its end mark, which has yet to come */
     }
     take_back(s);
@@ -326,7 +326,7 @@ static bool end_call(struct chat_split *s)
     size_t n_rest;
     bool is_call = chat_call_finish(s->calls, count_part, s);
     chat_call_rest(s->calls, &n_rest);
-    is_call = is_call || (chat_call_is_told(s->calls) && n_rest == 0);
+    is_call = is_call || (chat_call_has_emitted(s->calls) && n_rest == 0);
     s->err = s->err != ERR_OK ? s->err : chat_call_ok(s->calls);
     if (!is_call) {
         take_back(s);
@@ -346,16 +346,16 @@ static bool in_call(struct chat_split *s)
     if (!is_end) {
         return false;
     }
-    size_t behind = s->held.len - s->n_scanned - strlen(f->close); /* the next `open` stays */
+    size_t after = s->held.len - s->n_scanned - strlen(f->close); /* the next `open` stays */
     bool is_call = end_call(s);
     if (!is_call && is_unsaid(s)) {
         return resume(s);
     }
     if (is_call) {
-        drop(s, s->held.len - behind);
+        drop(s, s->held.len - after);
     } else {
         s->has_text = true;
-        give(s, CHAT_TEXT, s->held.len - behind);
+        give(s, CHAT_TEXT, s->held.len - after);
     }
     s->ends_late = s->ends_late || s->is_thought;
     return go(s, CHAT_IN_TEXT);
@@ -431,10 +431,10 @@ static bool in_message_call(struct chat_split *s)
     if (mark == NULL) {
         return false;
     }
-    size_t behind = s->held.len - s->n_scanned;
+    size_t after = s->held.len - s->n_scanned;
     if (!end_call(s)) {
         s->has_text = true;
-        give(s, CHAT_TEXT, s->held.len - behind);
+        give(s, CHAT_TEXT, s->held.len - after);
     }
     return end_message(s, mark);
 }

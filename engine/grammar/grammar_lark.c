@@ -491,14 +491,14 @@ static enum err import_one(struct parser *p)
     }
     r->at += n;
     skip_space(p, false);
-    size_t behind = r->at;
+    size_t after = r->at;
     if (takes(p, "->")) {
         skip_space(p, false);
     } else {
         r->at = at;
     }
     TRY(take_name(p, &d));
-    r->at = MAX_OF(r->at, behind);
+    r->at = MAX_OF(r->at, after);
     if (d->is_said || !d->is_terminal) {
         return bad(p, at, "an import with the name of a rule or of another terminal");
     }

@@ -210,8 +210,8 @@ static enum err expand(struct grammar_matcher *m, struct matcher_item item)
         return complete(m, rule, item.origin);
     }
     const struct grammar_rule *r = &g->rules[rule];
-    bool is_behind = r->is_set && item.slot == r->first + r->n;
-    if ((r->is_repeat && item.count >= r->min) || (is_behind && matcher_set_may_end(m, r, item.count))) {
+    bool is_after = r->is_set && item.slot == r->first + r->n;
+    if ((r->is_repeat && item.count >= r->min) || (is_after && matcher_set_may_end(m, r, item.count))) {
         TRY(complete(m, rule, item.origin));
     }
     if (!matcher_waits(m, &item)) {

@@ -119,7 +119,7 @@ static ALWAYS_INLINE void prefetch(const struct group *g, size_t b, struct shape
 }
 
 /* Prefetches the following panel during the i-th block of the second terms, which makes four rows 10 % faster. */
-static ALWAYS_INLINE void prefetch_behind(const struct job *g, const unsigned char *panel, size_t i, struct shape k)
+static ALWAYS_INLINE void prefetch_after(const struct job *g, const unsigned char *panel, size_t i, struct shape k)
 {
     prefetch_share(panel + g->n_blocks / PANEL_GROUP * g->group_bytes + i * (size_t)share_bytes(k), k);
 }

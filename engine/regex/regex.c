@@ -354,12 +354,12 @@ regex_id regex_bytes(struct regex_set *s, const char *bytes, size_t n)
     return regex_bytes_before(s, bytes, n, REGEX_EMPTY);
 }
 
-regex_id regex_bytes_before(struct regex_set *s, const char *bytes, size_t n, regex_id behind)
+regex_id regex_bytes_before(struct regex_set *s, const char *bytes, size_t n, regex_id after)
 {
     for (size_t i = n; i > 0; i--) {
-        behind = regex_concat(s, regex_byte(s, (unsigned char)bytes[i - 1]), behind);
+        after = regex_concat(s, regex_byte(s, (unsigned char)bytes[i - 1]), after);
     }
-    return behind;
+    return after;
 }
 
 /* Returns characters first .. last of equal length, whose encodings are sorted by bytes: those of the lowest and the

@@ -41,8 +41,8 @@ MUST_CHECK enum err regex_ok(const struct regex_set *s);
 void regex_fail(struct regex_set *s, enum err err);
 
 regex_id regex_bytes(struct regex_set *s, const char *bytes, size_t n); /* these bytes */
-/* Returns these bytes followed by `behind`; faster than a concatenation. */
-regex_id regex_bytes_before(struct regex_set *s, const char *bytes, size_t n, regex_id behind);
+/* Returns these bytes followed by `after`; faster than a concatenation. */
+regex_id regex_bytes_before(struct regex_set *s, const char *bytes, size_t n, regex_id after);
 regex_id regex_byte_class(struct regex_set *s,
                           const uint64_t bits[4]); /* one byte of them: bit b % 64 of bits[b / 64] */
 regex_id regex_byte(struct regex_set *s, unsigned char byte);

@@ -94,8 +94,8 @@ static bool find_next(const struct regex_set *s, regex_id r, unsigned class, reg
     if (first->kind == REGEX_K_CLASS) {
         unsigned byte = s->byte_of_class[class];
         bool is_in = (s->classes[first->a].bits[byte / 64] >> byte % 64 & 1) != 0;
-        regex_id behind = first == n ? REGEX_EMPTY : n->b;
-        *out = is_in ? behind : REGEX_NONE;
+        regex_id after = first == n ? REGEX_EMPTY : n->b;
+        *out = is_in ? after : REGEX_NONE;
         return true;
     }
     *out = REGEX_NONE;

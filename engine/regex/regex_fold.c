@@ -105,10 +105,10 @@ static regex_id place(struct regex_set *s, const struct part *p, unsigned flags)
     regex_id out = REGEX_NONE;
     for (int needs = 0; needs < N_NEEDS; needs++) {
         regex_id before = (needs & AT_BEGIN) != 0 ? REGEX_EMPTY : any;
-        regex_id behind = (needs & AT_END) != 0 ? REGEX_EMPTY : follows;
+        regex_id after = (needs & AT_END) != 0 ? REGEX_EMPTY : follows;
         regex_id r = before == REGEX_EMPTY ? p->by[needs] : regex_cut_begin(s, p->by[needs]);
-        r = behind == REGEX_EMPTY ? r : regex_cut_end(s, r);
-        out = regex_or(s, out, regex_after_any(s, before, regex_concat(s, r, behind)));
+        r = after == REGEX_EMPTY ? r : regex_cut_end(s, r);
+        out = regex_or(s, out, regex_after_any(s, before, regex_concat(s, r, after)));
     }
     return out;
 }

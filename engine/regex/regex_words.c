@@ -65,7 +65,7 @@ static regex_id close_place(struct tree *t, const struct place *p)
 }
 
 /* Closes the positions after `keep` bytes of the word, the deepest first. */
-static bool close_behind(struct tree *t, const struct regex_word *word, size_t keep)
+static bool close_after(struct tree *t, const struct regex_word *word, size_t keep)
 {
     for (size_t i = word->n; i > keep; i--) {
         regex_id left = close_place(t, &t->places[i]);
@@ -87,14 +87,14 @@ static bool put_words(struct tree *t, const struct regex_word *words, size_t n)
         while (common < most && before->bytes[common] == word->bytes[common]) {
             common++;
         }
-        ok = before == NULL || close_behind(t, before, common);
+        ok = before == NULL || close_after(t, before, common);
         for (size_t k = common + 1; k <= word->n; k++) {
             t->places[k] = (struct place){t->n_arcs, false};
         }
         t->places[word->n].ends = true;
         ok = ok && regex_spend(t->s, 1 + word->n / 8); /* the visited part of the word */
     }
-    return ok && close_behind(t, &words[n - 1], 0);
+    return ok && close_after(t, &words[n - 1], 0);
 }
 
 regex_id regex_words(struct regex_set *s, struct regex_word *words, size_t n)

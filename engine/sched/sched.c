@@ -60,8 +60,8 @@ void sched_put_token(struct sched_seq *q, enum sched_event_kind kind, const stru
         memcpy(q->reader.tops + (size_t)at * (size_t)q->terms.sampling.n_top, r->top,
                (size_t)r->n_top * sizeof *r->top);
     }
-    q->reader.is_untold = q->sched->cfg.max_begun > 1;
-    if (!q->reader.is_untold) {
+    q->reader.must_wake = q->sched->cfg.max_begun > 1;
+    if (!q->reader.must_wake) {
         pthread_cond_signal(&q->reader.ready);
     }
     pthread_mutex_unlock(&q->reader.lock);
@@ -70,8 +70,8 @@ void sched_put_token(struct sched_seq *q, enum sched_event_kind kind, const stru
 void sched_tell_readers(struct sched *s)
 {
     for (struct sched_seq *q = s->running; q != NULL; q = q->next) {
-        if (q->reader.is_untold) {
-            q->reader.is_untold = false;
+        if (q->reader.must_wake) {
+            q->reader.must_wake = false;
             pthread_mutex_lock(&q->reader.lock);
             pthread_cond_signal(&q->reader.ready);
             pthread_mutex_unlock(&q->reader.lock);

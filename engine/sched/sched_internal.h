@@ -174,7 +174,7 @@ struct sched_entry {
 struct sched_reader {
     uint64_t stalled_since;  /* 0: the reader keeps up */
     int32_t n_prompt_tokens; /* returned with their log-probabilities */
-    bool is_untold;          /* there are new events, and the reader has not been woken */
+    bool must_wake;          /* there are new events, and the reader has not been woken */
     struct err_info why;     /* why it failed, set before SCHED_END is returned; code ERR_OK: no details */
     pthread_mutex_t lock;    /* guards the following fields */
     pthread_cond_t ready;

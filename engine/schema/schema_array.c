@@ -216,9 +216,9 @@ static enum err read_contains(struct writer *w, const struct parts *list, struct
 static const struct schema_counts ANY = {0, REGEX_UNBOUNDED};
 
 /* Writes any number of other elements, then one that satisfies the schema, n times, then more others. If n is 1, before
- * and behind are the numbers of others on each side. */
+ * and after are the numbers of others on each side. */
 static symbol_id spread_out(struct writer *w, const struct contains *c, uint32_t n, struct schema_counts before,
-                            struct schema_counts behind)
+                            struct schema_counts after)
 {
     symbol_id first = grammar_sequence(w->b, (symbol_id[]){c->others, w->comma}, 2), parts[3 * MAX_CONTAINED];
     symbol_id last = grammar_sequence(w->b, (symbol_id[]){w->comma, c->others}, 2);
@@ -230,7 +230,7 @@ static symbol_id spread_out(struct writer *w, const struct contains *c, uint32_t
         parts[n_parts++] = grammar_repeat(w->b, first, before.min, before.max);
         parts[n_parts++] = c->one;
     }
-    parts[n_parts++] = grammar_repeat(w->b, last, behind.min, behind.max);
+    parts[n_parts++] = grammar_repeat(w->b, last, after.min, after.max);
     return grammar_sequence(w->b, parts, n_parts);
 }
 

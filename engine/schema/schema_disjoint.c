@@ -170,10 +170,10 @@ static bool has_no_value_of(struct look *look, const json_t *a, const json_t *b)
 
 static bool differ_simply(struct look *look, const json_t *a, const json_t *b)
 {
-    bool is_told =
+    bool is_settled =
         names_values(a) && json_object_get(a, "type") == NULL; /* also compare b's values, but not with a type of a */
     bool by_values = (names_values(a) && has_no_value_of(look, a, b)) ||
-                     (names_values(b) && !is_told && has_no_value_of(look, b, a));
+                     (names_values(b) && !is_settled && has_no_value_of(look, b, a));
     return by_values || json_is_false(a) || json_is_false(b) || (types_of(a) & types_of(b)) == 0;
 }
 

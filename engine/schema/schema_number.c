@@ -71,8 +71,8 @@ static regex_id free_rest(const struct range *r, size_t place, uint64_t left)
     if (r->of == NULL) {
         return many_digits(r->s, 0, REGEX_UNBOUNDED);
     }
-    size_t behind = place - r->n_whole;
-    return regex_multiple_fraction(r->s, r->of, left, behind < r->of->places ? (unsigned)(r->of->places - behind) : 0);
+    size_t after = place - r->n_whole;
+    return regex_multiple_fraction(r->s, r->of, left, after < r->of->places ? (unsigned)(r->of->places - after) : 0);
 }
 
 /* Returns the remainder of the digits of the first place + 1 places. */

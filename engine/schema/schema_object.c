@@ -214,7 +214,7 @@ static enum err add_member(struct writer *w, struct object *o, const char *name,
 }
 
 /* Returns the text between a key's closing quote and the value. */
-static regex_id behind_key(struct writer *w)
+static regex_id after_key(struct writer *w)
 {
     return regex_concat(w->s, w->spaces, regex_concat(w->s, regex_byte(w->s, ':'), w->spaces));
 }
@@ -224,7 +224,7 @@ static regex_id written(struct writer *w, const char *key)
 {
     json_t *value = json_string_nocheck(key);
     char *dumped = value != NULL ? json_dumps(value, JSON_ENCODE_ANY) : NULL;
-    regex_id r = dumped != NULL ? regex_bytes_before(w->s, dumped, strlen(dumped), behind_key(w)) : REGEX_NONE;
+    regex_id r = dumped != NULL ? regex_bytes_before(w->s, dumped, strlen(dumped), after_key(w)) : REGEX_NONE;
     w->has_failed |= dumped == NULL;
     mem_free(dumped);
     json_decref(value);
@@ -314,8 +314,8 @@ static enum err add_others(struct writer *w, struct object *o)
         TRY(value_parts(w, o, NULL, all[k].found, &of));
         if (!of.is_none) {
             regex_id quote = regex_byte(w->s, '"'), inside = regex_json_escaped(w->s, all[k].names);
-            regex_id behind = regex_concat(w->s, quote, behind_key(w));
-            regex_id text = regex_concat(w->s, quote, regex_concat(w->s, inside, behind));
+            regex_id after = regex_concat(w->s, quote, after_key(w));
+            regex_id text = regex_concat(w->s, quote, regex_concat(w->s, inside, after));
             TRY(add_member(w, o, NULL, text, &of));
         }
     }

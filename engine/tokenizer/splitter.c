@@ -148,13 +148,13 @@ static pcre2_match_context *metered_limits(pcre2_general_context *general)
  * expression has a look-behind, which could depend on the text before, or if finding out takes too much work. */
 static enum err find_skips(struct stage *stage, pcre2_general_context *general)
 {
-    uint32_t behind = 1;
-    pcre2_pattern_info(stage->metered, PCRE2_INFO_MAXLOOKBEHIND, &behind);
+    uint32_t after = 1;
+    pcre2_pattern_info(stage->metered, PCRE2_INFO_MAXLOOKBEHIND, &after);
     pcre2_match_data *match = pcre2_match_data_create(1, general);
     pcre2_match_context *limits = metered_limits(general);
     struct budget budget = {.left = SKIPS_STEPS};
     enum err err = match != NULL && limits != NULL ? ERR_OK : ERR_NOMEM;
-    for (int c = 0; c < 128 && behind == 0 && err == ERR_OK; c++) {
+    for (int c = 0; c < 128 && after == 0 && err == ERR_OK; c++) {
         char s = (char)c;
         int rc = 0;
         struct attempt a = {.s = &s, .end = 1, .options = PCRE2_PARTIAL_HARD | PCRE2_NO_UTF_CHECK, .match = match};

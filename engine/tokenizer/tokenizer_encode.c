@@ -428,10 +428,10 @@ static enum err encode_normalized(struct encoder *e, const char *s, size_t n);
 
 /* Encodes a part between two added tokens, or TOKENIZER_NO_TOKEN. */
 static enum err encode_part(struct encoder *e, const struct added_text *a, struct span part, int32_t before,
-                            int32_t behind)
+                            int32_t after)
 {
     size_t n = part.to - part.from;
-    const char *s = tokenizer_rules_strip(e->t, a->s + part.from, &n, before, behind);
+    const char *s = tokenizer_rules_strip(e->t, a->s + part.from, &n, before, after);
     if (n == 0) {
         return ERR_OK;
     }

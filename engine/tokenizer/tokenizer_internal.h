@@ -204,7 +204,7 @@ MUST_CHECK enum err tokenizer_rules_read(struct tokenizer *t, const struct gguf 
 
 /* Returns s[0..*n) without the white space that the adjacent special tokens include; both are OPTIONAL
  * (TOKENIZER_NO_TOKEN). Moves the start and shortens *n. */
-const char *tokenizer_rules_strip(const struct tokenizer *t, const char *s, size_t *n, int32_t before, int32_t behind);
+const char *tokenizer_rules_strip(const struct tokenizer *t, const char *s, size_t *n, int32_t before, int32_t after);
 
 /* Returns whether SPM adds a space before s[0..n). is_first: s starts the whole text. */
 bool tokenizer_rules_wants_space(const struct tokenizer *t, const char *s, size_t n, bool is_first);

@@ -148,7 +148,7 @@ static size_t spaces_at_end(const char *s, size_t n)
     return n - end;
 }
 
-const char *tokenizer_rules_strip(const struct tokenizer *t, const char *s, size_t *n, int32_t before, int32_t behind)
+const char *tokenizer_rules_strip(const struct tokenizer *t, const char *s, size_t *n, int32_t before, int32_t after)
 {
     if (t->rules == NULL) {
         return s;
@@ -158,7 +158,7 @@ const char *tokenizer_rules_strip(const struct tokenizer *t, const char *s, size
         s += taken;
         *n -= taken;
     }
-    if (behind >= 0 && (t->rules[behind] & TOKEN_STRIPS_LEFT) != 0) {
+    if (after >= 0 && (t->rules[after] & TOKEN_STRIPS_LEFT) != 0) {
         *n -= spaces_at_end(s, *n);
     }
     return s;

@@ -60,7 +60,7 @@ static enum err fill_context(struct call *c, const struct params *p, json_t *con
 {
     bool as_parts;
     TRY(json_object_set_new(context, "continue_final_message", json_boolean(p->continues)) == 0 ? ERR_OK : ERR_NOMEM);
-    if (p->tools.is_shown && !engine_tool_format(c->engine)->is_told) {
+    if (p->tools.is_shown && !engine_tool_format(c->engine)->lists_tools) {
         TRY(json_object_set(context, "tools", p->tools.list) == 0 ? ERR_OK : ERR_NOMEM);
     }
     TRY(add_kwargs(p->kwargs, context, info));

@@ -101,18 +101,18 @@ static enum err attempt_all(struct rendering *r)
 }
 
 /* Renders for a template without support for tools. */
-static enum err attempt_told(struct rendering *r)
+static enum err attempt_listed(struct rendering *r)
 {
     static const unsigned ways[] = {TOOLS_PROMPT_KEEPS_CALLS, TOOLS_PROMPT_KEEPS_CALLS | TOOLS_PROMPT_NO_SYSTEM, 0,
                                     TOOLS_PROMPT_NO_SYSTEM};
     const struct tools *tools = &r->params->tools;
-    json_t *messages = json_incref(json_object_get(r->context, "messages")), *told;
+    json_t *messages = json_incref(json_object_get(r->context, "messages")), *listed;
     enum err err = ERR_TEMPLATE;
     for (size_t i = engine_chat_mentions(r->call->engine, "tool_calls") ? 0 : 2;
          err == ERR_TEMPLATE && i < ARRAY_LEN(ways); i++) {
-        err = tools_prompt(messages, tools->is_shown ? tools->list : NULL, ways[i], &told);
+        err = tools_prompt(messages, tools->is_shown ? tools->list : NULL, ways[i], &listed);
         if (err == ERR_OK) {
-            err = json_object_set_new(r->context, "messages", told) == 0 ? attempt_all(r) : ERR_NOMEM;
+            err = json_object_set_new(r->context, "messages", listed) == 0 ? attempt_all(r) : ERR_NOMEM;
         }
     }
     json_decref(messages);
@@ -122,8 +122,8 @@ static enum err attempt_told(struct rendering *r)
 enum err chat_render(struct call *c, json_t *context, struct params *p, struct err_info *info)
 {
     struct rendering r = {.call = c, .context = context, .params = p};
-    bool is_told = json_array_size(p->tools.list) > 0 && engine_tool_format(c->engine)->is_told;
-    enum err err = is_told ? attempt_told(&r) : attempt_all(&r);
+    bool lists_tools = json_array_size(p->tools.list) > 0 && engine_tool_format(c->engine)->lists_tools;
+    enum err err = lists_tools ? attempt_listed(&r) : attempt_all(&r);
     if (err != ERR_OK && err == r.first.code) {
         *info = r.first;
     }

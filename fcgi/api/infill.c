@@ -1,6 +1,6 @@
 /* The prompt, in llama.cpp's order [tools/server, format_prompt_infill; arXiv:2409.12186]:
  *
- *     REPO myproject FILE name text FILE name text .. FILE filename BOS PREFIX before begun SUFFIX behind MIDDLE */
+ *     REPO myproject FILE name text FILE name text .. FILE filename BOS PREFIX before begun SUFFIX after MIDDLE */
 #include "fcgi/api/infill.h"
 
 #include "fcgi/api/turn.h"
@@ -118,33 +118,33 @@ static enum err check_extra(const json_t *extra, struct err_info *info)
 
 /* Truncates to the available room: three quarters of a batch for the text before, one quarter for the text after. Other
  * files get the rest of the context less twice the answer. */
-static void cut(const struct infill *f, struct ids *before, struct ids *behind, size_t n_begun, struct ids *others)
+static void cut(const struct infill *f, struct ids *before, struct ids *after, size_t n_begun, struct ids *others)
 {
     const struct call *c = before->call;
     int64_t given = c->server->conf->batch_size;
     size_t n_ctx = engine_model(c->engine)->n_ctx,
            n_batch = MIN_OF(given > 0 ? (size_t)given : BATCH_TOKENS, n_ctx / 2);
     size_t quarter = n_batch / 4, n_before = MIN_OF(before->n, 3 * quarter);
-    size_t n_behind = MIN_OF(behind->n, quarter > 2 + n_begun ? quarter - 2 - n_begun : 0);
+    size_t n_after = MIN_OF(after->n, quarter > 2 + n_begun ? quarter - 2 - n_begun : 0);
     size_t n_answer = f->n_predict > 0 ? 2 * (size_t)f->n_predict : 0;
     size_t n_others = MIN_OF(others->n, n_ctx > n_batch + n_answer ? n_ctx - n_batch - n_answer : 0);
     before->at += before->n - n_before;
     before->n = n_before;
-    behind->n = n_behind;
+    after->n = n_after;
     others->at += others->n - n_others;
     others->n = n_others;
 }
 
-/* Appends the prompt to p, which has room. behind: the suffix's tokens. */
-static enum err make_prompt(const struct infill *f, const struct engine_fim *fim, struct ids behind, struct prompts *p)
+/* Appends the prompt to p, which has room. after: the suffix's tokens. */
+static enum err make_prompt(const struct infill *f, const struct engine_fim *fim, struct ids after, struct prompts *p)
 {
-    const struct ids none = {.call = behind.call, .info = behind.info};
+    const struct ids none = {.call = after.call, .info = after.info};
     struct ids before = none, begun = none, others = none, all = none;
     TRY(add_string(&before, f->prefix));
     TRY(add_string(&begun, f->prompt));
     if (f->is_cut) {
         TRY(add_extra(&others, fim, f->extra));
-        cut(f, &before, &behind, begun.n, &others);
+        cut(f, &before, &after, begun.n, &others);
     }
     TRY(add(&all, others.at, others.n));
     TRY(add_mark(&all, fim->bos));
@@ -152,7 +152,7 @@ static enum err make_prompt(const struct infill *f, const struct engine_fim *fim
     TRY(add(&all, before.at, before.n));
     TRY(add(&all, begun.at, begun.n));
     TRY(add_mark(&all, fim->suffix));
-    TRY(add(&all, behind.at, behind.n));
+    TRY(add(&all, after.at, after.n));
     TRY(add_mark(&all, fim->middle));
     p->ids[p->n] = all.at;
     p->n_ids[p->n++] = all.n;
@@ -162,16 +162,16 @@ static enum err make_prompt(const struct infill *f, const struct engine_fim *fim
 enum err infill_prompt(struct prompts *p, struct call *c, const struct infill *f, struct err_info *info)
 {
     struct engine_fim fim;
-    struct ids behind = {.call = c, .info = info};
+    struct ids after = {.call = c, .info = info};
     engine_get_fim(c->engine, &fim);
     TRY(check_marks(&fim, info));
     TRY(check_string("prompt", f->prompt, false, info));
     TRY(check_string("input_prefix", f->prefix, true, info));
     TRY(check_string("input_suffix", f->suffix, true, info));
     TRY(check_extra(f->extra, info));
-    TRY(add_string(&behind, f->suffix));
+    TRY(add_string(&after, f->suffix));
     TRY(prompts_room(p, c, 1));
-    return make_prompt(f, &fim, behind, p);
+    return make_prompt(f, &fim, after, p);
 }
 
 static enum err read_prefix(const json_t *prompt, size_t i, struct infill *f, struct err_info *info)
@@ -188,7 +188,7 @@ enum err infill_prompts(struct prompts *p, struct call *c, const json_t *root, s
     const json_t *prompt = json_read_get(root, "prompt");
     size_t n = json_is_array(prompt) ? json_array_size(prompt) : 1;
     struct infill f = {.suffix = json_read_get(root, "suffix")};
-    struct ids behind = {.call = c, .info = info};
+    struct ids after = {.call = c, .info = info};
     struct engine_fim fim;
     if (n == 0 || n > MAX_PROMPTS) {
         return json_in_refuse(ERR_INVALID_VALUE, "prompt", "a string, or an array of at most 256 of them", prompt,
@@ -198,12 +198,12 @@ enum err infill_prompts(struct prompts *p, struct call *c, const json_t *root, s
     TRY(prompts_room(p, c, n));
     TRY(read_prefix(prompt, 0, &f, info));
     TRY(check_marks(&fim, info));
-    TRY(add_string(&behind, f.suffix)); /* once for all prompts */
-    const struct prompts suffix = {.ids = &behind.at, .n_ids = &behind.n, .n = 1};
+    TRY(add_string(&after, f.suffix)); /* once for all prompts */
+    const struct prompts suffix = {.ids = &after.at, .n_ids = &after.n, .n = 1};
     TRY(prompts_check_length(c, &suffix, 0, "suffix", info));
     for (size_t i = 0; i < n; i++) {
         TRY(read_prefix(prompt, i, &f, info));
-        TRY(make_prompt(&f, &fim, behind, p));
+        TRY(make_prompt(&f, &fim, after, p));
         TRY(prompts_check_length(c, p, i, "prompt", info));
     }
     return ERR_OK;

@@ -117,14 +117,14 @@ enum err reasoning_look(const struct call *c, const json_t *context, struct para
     enum err err = engine_detokenize(e, p->prompt + (p->n_prompt - k), k, &text);
     if (err == ERR_OK && !p->continues) { /* otherwise the thinking is over, and the text there is the client's */
         /* the switches of Qwen's, GLM's, DeepSeek's and Granite's templates */
-        bool is_told = json_is_false(json_object_get(context, "enable_thinking")) ||
-                       json_is_false(json_object_get(context, "thinking"));
+        bool is_set = json_is_false(json_object_get(context, "enable_thinking")) ||
+                      json_is_false(json_object_get(context, "thinking"));
         /* In formats with channels the end mark ends any message. */
         bool is_over = format->body != CHAT_BODY_CHANNELS && ends_with(&text, format->think_end);
         bool is_known = engine_chat_mentions(e, format->think) || engine_chat_mentions(e, format->think_end);
         p->split.starts_in_reasoning = ends_with(&text, format->think);
         p->thinking = CHAT_THINKS_NOT;
-        if (!is_told && !is_over && p->split.splits_reasoning && (p->split.starts_in_reasoning || is_known)) {
+        if (!is_set && !is_over && p->split.splits_reasoning && (p->split.starts_in_reasoning || is_known)) {
             p->thinking = p->split.starts_in_reasoning ? CHAT_IS_THINKING : CHAT_MAY_THINK;
         }
     }

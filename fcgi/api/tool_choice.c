@@ -26,7 +26,7 @@ bool tool_choice_binds(const struct tools *t, bool *is_forced)
 
 bool tool_choice_is_parallel(const struct tools *t, const struct chat_format *format)
 {
-    return t->is_parallel || (!t->is_separate && !format->is_told);
+    return t->is_parallel || (!t->is_separate && !format->lists_tools);
 }
 
 /* The tools that may be called, and their indexes in the request. */

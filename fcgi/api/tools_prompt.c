@@ -66,7 +66,7 @@ static void put_results(const json_t *messages, size_t *i, struct buf *b)
 }
 
 /* Writes the tools, together with the content of the message at *i if its role is the one that describes them. */
-static void put_told(const json_t *messages, size_t *i, const json_t *tools, bool no_system, struct buf *b)
+static void put_listed(const json_t *messages, size_t *i, const json_t *tools, bool no_system, struct buf *b)
 {
     const json_t *message = json_array_get(messages, *i), *content = json_object_get(message, "content");
     bool is_system = json_read_is(json_object_get(message, "role"), "system");
@@ -93,7 +93,7 @@ static enum err add_next(const json_t *messages, size_t *i, const json_t **tools
     /* tools are described before this message */
     bool is_first = no_system ? json_read_is(json_object_get(message, "role"), "user") : *i == 0;
     if (*tools != NULL && is_first) {
-        put_told(messages, i, *tools, no_system, &b);
+        put_listed(messages, i, *tools, no_system, &b);
         *tools = NULL;
         role = no_system ? "user" : "system";
     } else if (!keeps_calls && is_result(message)) {

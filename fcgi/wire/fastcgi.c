@@ -35,12 +35,12 @@
 enum {
     BACKLOG = 4096, /* capped by net.core.somaxconn; a full backlog makes nginx answer 502 immediately */
     LISTEN_FD = 0,
-    SILENT_MS = 10000,       /* nginx sends immediately; a connection silent for this long is closed */
-    FULL_MS = 500,           /* the same while other clients wait for its slot, */
-    STOP_MS = 2000,          /* and after the server stops: a peer silent this long is not nginx */
-    LOOK_MS = 250,           /* between two checks for silent connections */
-    BEHIND_BYTES = 64 << 10, /* bytes accepted after a request's body before watching for an abort stops */
-    LEAST_IDLE = 4,          /* idle threads that always stay */
+    SILENT_MS = 10000,      /* nginx sends immediately; a connection silent for this long is closed */
+    FULL_MS = 500,          /* the same while other clients wait for its slot, */
+    STOP_MS = 2000,         /* and after the server stops: a peer silent this long is not nginx */
+    LOOK_MS = 250,          /* between two checks for silent connections */
+    AFTER_BYTES = 64 << 10, /* bytes accepted after a request's body before watching for an abort stops */
+    LEAST_IDLE = 4,         /* idle threads that always stay */
     /* Returns freed memory to the system when the last request has ended and one request before it held this much, or
      * many together did: */
     TRIM_IDLE_BYTES = 4 << 20,
@@ -59,7 +59,7 @@ struct fastcgi_request {
     void (*gone)(void *arg);
     void *gone_arg;
     int watched_fd;             /* -1: none; changes with watch_lock held, as do, while it is set, `records` and */
-    size_t n_behind;            /* bytes received after the body */
+    size_t n_after;             /* bytes received after the body */
     atomic_bool has_left;       /* the client has left, as far as a watch has seen */
     bool is_abandoned;          /* fastcgi_abandon was called; changes with watch_lock held */
     struct mem_account account; /* memory of its requests, which run in sequence */
@@ -323,7 +323,7 @@ static bool is_aborted(struct fastcgi_request *r)
     unsigned char block[RECORDS_AHEAD + 4096];
     ssize_t n = recv(r->watched_fd, block + RECORDS_AHEAD, sizeof block - RECORDS_AHEAD, MSG_DONTWAIT);
     if (n > 0) {
-        r->n_behind += (size_t)n;
+        r->n_after += (size_t)n;
         (void)records_judge(&r->records, block, block + RECORDS_AHEAD, (size_t)n);
     }
     return r->records.verdict == RECORDS_ABORTED;
@@ -332,7 +332,7 @@ static bool is_aborted(struct fastcgi_request *r)
 /* Makes the poller watch, or stop watching, for the client's end. Called with watch_lock held. */
 static void watch_fd(struct fastcgi_request *r, bool wanted)
 {
-    bool is_quiet = r->records.verdict == RECORDS_FINE && r->n_behind < BEHIND_BYTES;
+    bool is_quiet = r->records.verdict == RECORDS_FINE && r->n_after < AFTER_BYTES;
     struct epoll_event event = {.events = (is_quiet ? EPOLLIN : 0) | EPOLLRDHUP | EPOLLONESHOT,
                                 .data.u64 = about(ABOUT_REQUEST, (int)(r - server.requests))};
     int fd = r->fcgx.ipcFd;
@@ -611,7 +611,7 @@ static void serve_connection(struct fastcgi_request *r, int fd)
     r->fcgx.ipcFd = fd;
     r->fcgx.keepConnection = 1; /* else it would close the connection before reading */
     r->is_read = r->is_gone = false;
-    r->n_behind = 0;
+    r->n_after = 0;
     atomic_store(&r->has_left, false);
     pthread_mutex_lock(&r->watch_lock);
     r->is_abandoned = false;

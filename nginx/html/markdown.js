@@ -122,7 +122,7 @@ export function show(target, text) {
 
 // Text that grows, shown in `target`. What stands before its last block stays as it is, so that an answer of many blocks
 // costs its length, not the length for each token; a fence that is open is not parsed at all, its lines are appended.
-// At the end all is parsed once more, since a link may be defined behind its use.
+// At the end all is parsed once more, since a link can be defined after its use.
 export class Growing {
   constructor(target) {
     this.target = target;

@@ -64,11 +64,11 @@ __kernel GROUP(WG, 1) void short_conv(__global const int *restrict batch, __glob
     __global const int *copies = batch + batch[BATCH_AT_COPIES];
     for (int c = seq[SEQ_COPY]; c <= seq[SEQ_COPIES_END] && piece == 0; c++) { /* the sequence's own state is last */
         const bool is_own = c == seq[SEQ_COPIES_END];
-        const int behind = is_own ? seq[SEQ_CERTAIN] : copies[2 * c] + 1;
+        const int after = is_own ? seq[SEQ_CERTAIN] : copies[2 * c] + 1;
         __global float *state =
             state_at(states, state_floats, state_first, is_own ? seq[SEQ_STATE] : copies[2 * c + 1]);
         for (int j = 0; j < TAPS - 1; j++) {
-            const int row = behind - (TAPS - 1) + j;
+            const int row = after - (TAPS - 1) + j;
             float v = row >= first ? src[(size_t)row * src_stride + n] : 0.0f;
             for (int k = j + 1; k < TAPS - 1; k++) { /* indexes must be compile-time constants */
                 v = row - first + TAPS - 1 == k ? begin[k] : v;

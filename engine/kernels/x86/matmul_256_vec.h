@@ -206,7 +206,7 @@ static ALWAYS_INLINE void add_rests(const struct job *g, const unsigned char *pa
 {
     for (size_t i = 0; i < list->n; i++) {
         struct block block = panel_block(g, panel, list->at[i], k);
-        prefetch_behind(g, panel, i, k);
+        prefetch_after(g, panel, i, k);
         const unsigned char *group_rows = rows + (list->at[i] - block.at) * sizeof(struct kern_qblock);
         tile_block(g, &block.from, table, group_rows, block.at, first, n_halves, n, k, true, rest);
     }

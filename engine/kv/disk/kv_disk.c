@@ -57,7 +57,7 @@ struct kv_disk {
     struct kv_index gone; /* files found absent or removed during a scan, which can have seen them before */
     bool is_scanning;
     bool has_touched; /* a file of the index is touched */
-    bool is_stopping, is_told;
+    bool is_stopping, has_reported;
     uint64_t paused_until, scanned_at, touched_at;
     struct kv_disk_stats stats;
     uint64_t counts[KV_DISK_COUNTS];
@@ -99,8 +99,8 @@ static void path_of_name(const struct kv_disk *d, enum kv_snapshot_kind kind, co
 static int64_t use_now(int32_t depth)
 {
     int64_t window = clock_unix_seconds() / WINDOW_S * WINDOW_S + WINDOW_S,
-            behind_ms = MIN_OF(depth, (int32_t)WINDOW_S * 1000 - 1);
-    return window * 1000000000 - behind_ms * 1000000;
+            after_ms = MIN_OF(depth, (int32_t)WINDOW_S * 1000 - 1);
+    return window * 1000000000 - after_ms * 1000000;
 }
 
 /* Call it under the lock. */
@@ -380,13 +380,13 @@ static void write_slot(struct kv_disk *d, struct slot *s)
         d->stats.n_written++;
         d->stats.bytes_written += file_bytes(d, what.kind);
         know(d, what.kind, &what.name, use_now(s->outside.depth));
-        is_new = d->is_told;
-        d->is_told = false;
+        is_new = d->has_reported;
+        d->has_reported = false;
     } else if (err != ERR_AGAIN) { /* ERR_AGAIN: another process is writing it */
         d->stats.n_write_errors++;
         d->paused_until = clock_now_ns() + PAUSE_NS;
-        is_new = !d->is_told;
-        d->is_told = true;
+        is_new = !d->has_reported;
+        d->has_reported = true;
     }
     pthread_mutex_unlock(&d->lock);
     if (is_new) {

@@ -93,18 +93,18 @@ static const char *id_of(const json_t *item)
 
 static void write_page(const json_t *items, const struct page *page, struct buf *out)
 {
-    size_t n = json_array_size(items), i = 0, n_told = 0;
+    size_t n = json_array_size(items), i = 0, n_listed = 0;
     const json_t *first = NULL, *last = NULL;
     for (size_t k = 0; page->after[0] != '\0' && k < n; k++) {
         const json_t *item = json_array_get(items, page->is_rising ? k : n - 1 - k);
         i = strcmp(id_of(item), page->after) == 0 ? k + 1 : i;
     }
     buf_puts(out, "{\"object\":\"list\",\"data\":[");
-    for (; i < n && n_told < page->limit; i++, n_told++) {
+    for (; i < n && n_listed < page->limit; i++, n_listed++) {
         const json_t *item = json_array_get(items, page->is_rising ? i : n - 1 - i);
-        buf_puts(out, n_told == 0 ? "" : ",");
+        buf_puts(out, n_listed == 0 ? "" : ",");
         json_write_value(out, item, false);
-        first = n_told == 0 ? item : first;
+        first = n_listed == 0 ? item : first;
         last = item;
     }
     buf_puts(out, "],\"first_id\":");

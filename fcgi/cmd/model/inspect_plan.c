@@ -20,7 +20,7 @@ static void print_buf(const struct plan *p, const struct plan_step *s, const str
     how = (uses & PLAN_WRITES) == 0 ? "<-" : how;
     printf("  %s %s %s[%" PRIu32 "]", o->name, how, p->bufs[id].name, p->bufs[id].width);
     if ((o->flags & PLAN_STREAMS) != 0) {
-        printf(" and %" PRIu32 " behind it", s->streams.n - 1);
+        printf(" and %" PRIu32 " after it", s->streams.n - 1);
     }
 }
 

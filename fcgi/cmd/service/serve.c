@@ -81,7 +81,7 @@ static bool on_progress(void *arg, float fraction)
     return serve_wait(0) == 0;
 }
 
-static void on_told(void *unused, const char *text)
+static void on_notice(void *unused, const char *text)
 {
     (void)unused;
     log_line("info", "loading note=\"%s\"", text);
@@ -182,7 +182,7 @@ static enum err load(struct err_info *info)
     struct loading loading = {.start_ns = start, .last_ns = start, .percent = -1};
     cfg.progress = on_progress;
     cfg.progress_arg = &loading;
-    cfg.tell = on_told;
+    cfg.tell = on_notice;
     cfg.failed = on_failed;
     cfg.snapshots = on_snapshots;
     TRY(check_room(&cfg, info));
@@ -232,7 +232,7 @@ static void drain(bool is_lost, bool is_replaced)
     const struct conf *conf = server_state.conf;
     uint64_t seconds = is_lost ? MIN_OF((uint64_t)conf->drain_s, (uint64_t)LOST_DRAIN_S) : (uint64_t)conf->drain_s;
     uint64_t until = clock_now_ns() + seconds * 1000000000u;
-    bool is_told = !is_followed && !conf->drain_close && fastcgi_is_alone();
+    bool refuses = !is_followed && !conf->drain_close && fastcgi_is_alone();
     char stopping[96];
     snprintf(stopping, sizeof stopping, "STOPPING=1\nEXTEND_TIMEOUT_USEC=%" PRIu64, (seconds + END_S) * 1000000u);
     notify_say(stopping, "draining, %d active", fastcgi_n_active());
@@ -241,11 +241,11 @@ static void drain(bool is_lost, bool is_replaced)
     }
     atomic_store(&server_state.is_draining,
                  !is_replaced); /* a client that asks for /health is told about the serving worker */
-    atomic_store(&server_state.is_refusing, is_told);
-    if (!is_told) {
+    atomic_store(&server_state.is_refusing, refuses);
+    if (!refuses) {
         fastcgi_stop();
     }
-    log_line("info", "draining active=%d new=%s", fastcgi_n_active(), is_told ? "refused" : "left");
+    log_line("info", "draining active=%d new=%s", fastcgi_n_active(), refuses ? "refused" : "left");
     bool is_patient = wait_for_none(n_working, until);
     fastcgi_stop();
     if (is_patient) {

@@ -11,13 +11,13 @@ START_TEST(templates_tell_their_format)
 {
     static const char with[] = "{% if tools %}<tool_call>{% endif %}", without[] = "{{ messages }}";
     ck_assert_str_eq(chat_format_of(with, strlen(with))->name, "hermes");
-    ck_assert(!chat_format_of(with, strlen(with))->is_told);
+    ck_assert(!chat_format_of(with, strlen(with))->lists_tools);
     ck_assert_str_eq(chat_format_of(without, strlen(without))->name, "generic");
-    ck_assert(chat_format_of(NULL, 0)->is_told);
+    ck_assert(chat_format_of(NULL, 0)->lists_tools);
 }
 END_TEST
 
-/* Every row's sign tells it, behind what others have in common. */
+/* Every row's sign tells it, after what others have in common. */
 START_TEST(signs_tell_their_row)
 {
     char source[256];

@@ -59,7 +59,7 @@ START_TEST(each_call_of_open_fails)
 }
 END_TEST
 
-/* What brings weights to the device fails while others are on their way: the first call of a kind, behind which nothing
+/* What brings weights to the device fails while others are on their way: the first call of a kind, after which nothing
  * works, and the last. */
 START_TEST(each_call_of_loading_fails)
 {
@@ -104,7 +104,7 @@ static size_t read_weights(unsigned char *all, size_t cap)
     size_t used = 0, bytes = 0;
     for (int32_t i = 0; i < r.plan->n_weights; i++) {
         cl_mem mem = vram_at(r.model->vram, r.model->weights[i].place);
-        if (mem != NULL && !r.model->weights[i].is_behind) {
+        if (mem != NULL && !r.model->weights[i].follows_other) {
             ck_assert_int_eq(clGetMemObjectInfo(mem, CL_MEM_SIZE, sizeof bytes, &bytes, NULL), CL_SUCCESS);
             ck_assert_uint_le(used + bytes, cap);
             ck_assert_int_eq(
@@ -251,16 +251,16 @@ static const struct {
     {"clEnqueueMarkerWithWaitList", 1}, {"clFlush", 1},
 };
 
-/* A batch that fails, alone or behind another, and three that do well. */
-static void fail_one(const char *rule, bool is_behind_another, const float *good)
+/* A batch that fails, alone or after another, and three that do well. */
+static void fail_one(const char *rule, bool is_after_another, const float *good)
 {
-    if (is_behind_another) {
+    if (is_after_another) {
         ck_assert_int_eq(opencl_rig_begin(&r), ERR_OK);
     }
     fake_opencl_arm(rule);
     ck_assert_int_eq(opencl_rig_begin(&r), ERR_NOMEM);
     for (int i = 0; i < 3; i++) {
-        if (!is_behind_another || i > 0) {
+        if (!is_after_another || i > 0) {
             ck_assert_int_eq(opencl_rig_begin(&r), ERR_OK);
         }
         ck_assert_int_eq(opencl_rig_wait(&r), ERR_OK);
@@ -371,7 +371,7 @@ END_TEST
 
 /* --- what a token costs --------------------------------------------------------------------------------------------- */
 
-/* A step of one row behind OPENCL_RIG_ROWS others that have been computed. */
+/* A step of one row after OPENCL_RIG_ROWS others that have been computed. */
 static struct backend_counts count_token(int32_t pos)
 {
     static const int32_t token = 7, zero = 0, pages[2] = {1, 0};

@@ -165,18 +165,16 @@ START_TEST(a_list_has_each_card_once)
     ck_assert_int_eq(inventory_choose(&v, "auto,0,0000:e3:00.0", 3, &device, why, &info), ERR_NONE);
     ck_assert_int_eq(inventory_choose(&v, NULL, 1, &device, why, &info), ERR_NONE);
     refuses_entry("0,3,0", 2,
-                  "device: expected each card once; found '0', device 0 (pthread), behind device 0 (pthread)");
+                  "device: expected each card once; found '0', device 0 (pthread), after device 0 (pthread)");
     refuses_entry("1,03:00.0", 1,
-                  "device: expected each card once; found '03:00.0', device 1 (one (navi31) at 0000:03:00.0), behind "
+                  "device: expected each card once; found '03:00.0', device 1 (one (navi31) at 0000:03:00.0), after "
                   "device 1 (one (navi31) at 0000:03:00.0)");
-    refuses_entry(
-        "1,2", 1,
-        "device: expected each card once; found '2', device 2 (gfx1100 at 0000:03:00.0), behind device 1 (one "
-        "(navi31) at 0000:03:00.0)");
-    refuses_entry(
-        "3,auto,1", 2,
-        "device: expected each card once; found '1', device 1 (one (navi31) at 0000:03:00.0), behind device 1 "
-        "(one (navi31) at 0000:03:00.0)");
+    refuses_entry("1,2", 1,
+                  "device: expected each card once; found '2', device 2 (gfx1100 at 0000:03:00.0), after device 1 (one "
+                  "(navi31) at 0000:03:00.0)");
+    refuses_entry("3,auto,1", 2,
+                  "device: expected each card once; found '1', device 1 (one (navi31) at 0000:03:00.0), after device 1 "
+                  "(one (navi31) at 0000:03:00.0)");
     refuses_entry(
         "0,7", 1,
         "device: expected the number or PCI address of one of 0 (pthread), 1 (one (navi31) at 0000:03:00.0), 2 "

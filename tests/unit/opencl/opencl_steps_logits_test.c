@@ -127,7 +127,7 @@ static void compute(const int32_t *wants)
     ck_assert_msg(backend_compute(&backend_opencl, r.m, &b, &info) == ERR_OK, "%s", info.text);
 }
 
-/* Whether the k best of row i are these, to the bit; where k is more than there are, no tokens are behind them. */
+/* Whether the k best of row i are these, to the bit; where k is more than there are, no tokens are after them. */
 static void check_best(int i, int32_t k)
 {
     const float *x = r.logits + (size_t)i * r.n_vocab;
