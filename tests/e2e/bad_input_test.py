@@ -132,7 +132,7 @@ def hostile_schemas():
 @harness.in_release
 def test_schemas(ctx):
     """B17. Rejecting takes at most 100 ms each on an idle machine, but other tests may run here. It takes at most 64 MiB and leaves
-    nothing behind."""
+    nothing after."""
     slowest, most = {200: (0, ""), 400: (0, "")}, {200: (0, ""), 400: (0, "")}
     process = pathlib.Path(f"/proc/{ctx.server.engine.pid}")
 

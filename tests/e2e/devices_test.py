@@ -120,7 +120,7 @@ def test_two_cards_of_rocm(ctx):
         r = run(ctx, m, "--device", which)
         name = "device 0 (AMD Radeon RX 7900 XTX at 0000:e3:00.0)"
         assert r.returncode == 64 and r.stderr == ("error: bad_config: device: expected each card once; "
-                                                   f"found '{which.split(',')[1]}', {name}, behind {name}\n"), r
+                                                   f"found '{which.split(',')[1]}', {name}, after {name}\n"), r
     m.pocl()
     lines = [line for line in table(ctx, m, "--device", "1,0") if line.startswith("--device 1,0: device ")]
     assert [line.split()[3] for line in lines] == ["1", "0"], lines

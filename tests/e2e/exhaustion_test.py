@@ -233,12 +233,12 @@ def test_silent_connections_make_room(ctx):
     """F15: the maximum number of connections, all silent, delay a client with a request for a moment, not for their ten seconds, and are
     closed."""
     s = ctx.start(*ARGS, "--max-connections", "8", model=TINY)
-    def ask_behind_them():
+    def ask_after_them():
         opened = silent(s, 24)
         r = s.request("GET", "/health", timeout=20)
         assert r.status == 200, (r.status, r.body)
         return opened
-    opened = harness.quick(10 if ctx.is_slow else 4, ask_behind_them)   # three times eight, half a second each
+    opened = harness.quick(10 if ctx.is_slow else 4, ask_after_them)   # three times eight, half a second each
     assert ask(s, prompt_of(1))[0]
     for c in opened[:16]:   # connections whose slots others need; the last can stay for their ten seconds
         c.settimeout(5)

@@ -324,7 +324,7 @@ def h2_answer(c, stream):
 
 
 @harness.in_release
-def test_a_connection_goes_on_behind_resets(ctx):
+def test_a_connection_goes_on_after_resets(ctx):
     """D08: HTTP/2 streams that are reset, immediately and in their answer, leave nothing in the next stream of their connection."""
     s = ctx.start(*ctx.ARGS)
     port = with_h2(s)

@@ -145,7 +145,7 @@ def of_a_whole_answer(s, way):
     return c
 
 
-def behind_its_last_token(s, way):
+def after_its_last_token(s, way):
     c = sent(s, way, body(max_tokens=3))
     got = b""
     while got.count(b"data: ") < 3:
@@ -153,7 +153,7 @@ def behind_its_last_token(s, way):
     return c
 
 
-def behind_its_end(s, way):
+def after_its_end(s, way):
     c = sent(s, way, body(max_tokens=2))
     got = b""
     while b"[DONE]" not in got:
@@ -161,7 +161,7 @@ def behind_its_end(s, way):
     return c
 
 
-MOMENTS = (in_its_head, in_its_body, in_the_queue, in_its_prompt, in_its_answer, of_a_whole_answer, behind_its_last_token, behind_its_end)
+MOMENTS = (in_its_head, in_its_body, in_the_queue, in_its_prompt, in_its_answer, of_a_whole_answer, after_its_last_token, after_its_end)
 
 
 def holdings(s):

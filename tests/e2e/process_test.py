@@ -254,7 +254,7 @@ def test_sigterm_with_drain_close_leaves_new_requests_to_another_engine(ctx):
 
 
 @harness.in_long
-def test_a_restart_behind_a_held_socket_refuses_nobody(ctx):
+def test_a_restart_after_a_held_socket_refuses_nobody(ctx):
     """Like systemd: another process holds the socket, and the next engine answers clients that connected in between."""
     s = ctx.start()
     s.stop_engine()

@@ -25,7 +25,7 @@ def chat(s, **fields):
     return said["reasoning_content"], said["content"], answer["usage"]["completion_tokens_details"]["reasoning_tokens"]
 
 
-def test_forms_hold_behind_it(ctx):
+def test_forms_hold_after_it(ctx):
     """A schema constrains only the content, and without thinking it is another grammar."""
     s = ctx.scripted([{"if": ["colour?"], "say": '<think>\nRed, {"c": 1}.\n</think>\n\n{"c": "red"}'},
                       {"say": "<think>\nHm.\n</think>\n\nBlue it is."}])

@@ -36,7 +36,7 @@ void fuzz_run(const struct fuzz_target *t, const unsigned char *data, size_t n);
 /* Returns whether err is ERR_OK; asserts that an error has a valid code and one line of text. */
 bool fuzz_is_ok(enum err err, const struct err_info *info);
 
-/* Returns the next of several texts separated by NUL bytes and moves *data behind it; an empty text after the last. */
+/* Returns the next of several texts separated by NUL bytes and moves *data after it; an empty text after the last. */
 struct gguf_str fuzz_part(const unsigned char **data, size_t *n);
 
 /* Returns an engine with a small model, opened on the first call and closed at exit. */

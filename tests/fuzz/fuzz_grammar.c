@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 enum {
-    MAX_STEPS = 64, /* at random, behind the text */
+    MAX_STEPS = 64, /* at random, after the text */
     MAX_TEXT = 256,
     MAX_VOCAB = 4096,
     ALL_TOKENS_STEPS = 3, /* places of which every token is tried */

@@ -4,8 +4,8 @@
     call_oracle.py CHAT_RENDER FOLDER [N]
 
 Each template of the folder that shows tools writes a conversation with an answer of one call or two, N random ones (names, nested
-arguments, quotes, Unicode, newlines); what stands behind the prompt is the answer, which must read back the same: whole, byte by byte,
-and in two pieces cut at every place. Byte by byte, arguments come in pieces, each of which goes on with JSON. Templates that write no answer behind their prompt, or no calls, are named and passed over. The last line is
+arguments, quotes, Unicode, newlines); what stands after the prompt is the answer, which must read back the same: whole, byte by byte,
+and in two pieces cut at every place. Byte by byte, arguments come in pieces, each of which goes on with JSON. Templates that write no answer after their prompt, or no calls, are named and passed over. The last line is
 `N passed, N failed`.
 """
 import json

@@ -5,7 +5,7 @@ import itertools
 
 from chat_cases import NOOP, TOKENS, WEATHER, assistant, call, tool, user
 
-# transformers puts this behind the last message's text, renders, and cuts the text where it stands.
+# transformers puts this after the last message's text, renders, and cuts the text where it stands.
 CONTINUE = "CONTINUE_FINAL_MESSAGE_TAG "
 
 AXES = {

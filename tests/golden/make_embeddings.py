@@ -41,7 +41,7 @@ MODELS = {
     "qwen3-last": lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(
         **DECODER, head_dim=20, rope_parameters=rope(theta=1000000.0), tie_word_embeddings=True)),
 }
-# As BERT but for the positions, which begin behind the id of the padding.
+# As BERT but for the positions, which begin after the id of the padding.
 MODELS["bert-xlmr-mean"] = lambda: hf.XLMRobertaModel(hf.XLMRobertaConfig(**{
     **ENCODER, "max_position_embeddings": 130, "type_vocab_size": 1, "pad_token_id": 1}, num_attention_heads=4,
     hidden_act="gelu"), add_pooling_layer=False)
@@ -66,7 +66,7 @@ def modern_bert(kind, **more):
 
 MODELS["modern-bert-cls"] = lambda: modern_bert(hf.ModernBertModel)
 MODELS["bert-dense-mean"] = MODELS["bert-mean"]
-# Layers behind the pooling: widths, activation; those with one have a bias. The converter takes neither of these.
+# Layers after the pooling: widths, activation; those with one have a bias. The converter takes neither of these.
 DENSE = {"gemma-embedding-mean": [(48, 96, "linear.Identity"), (96, 48, "linear.Identity")],
          "bert-dense-mean": [(60, 28, "activation.Tanh"), (28, 44, "activation.GELU")]}
 FOLDER_ONLY = ("bert-dense-mean",)

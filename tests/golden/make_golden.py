@@ -6,7 +6,7 @@ transformers in float32, an implementation that shares nothing with ours.
     v/bin/python tests/golden/make_golden.py tests/golden/models
 
 For each model NAME it writes NAME.gguf (weights, as a converter would) and NAME.expect.gguf: for each prompt the ids, the
-logits behind its last token, the log-probability of each prompt token, and the greedy continuation of 12 tokens.
+logits after its last token, the log-probability of each prompt token, and the greedy continuation of 12 tokens.
 """
 import sys
 

@@ -5,7 +5,7 @@
 
 INFCGI is the program, FOLDER holds ggml-vocab-*.gguf (tokenizer_vectors.sh), each MODEL is a vocabulary to be compared
 besides. Vocabularies, rules and text are those of tokenizer_agreement.py; here control tokens are in the text too, and
-Phi-3's take in the white space behind them. Prints a line each; exit status 1 when anything differs.
+Phi-3's take in the white space after them. Prints a line each; exit status 1 when anything differs.
 """
 import argparse
 import json

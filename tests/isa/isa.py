@@ -196,11 +196,11 @@ def blocks_of(code):
         if at in starts:
             here = blocks[at] = ([], [])
         here[0].append(op)
-        behind = code[i + 1][0] if i + 1 < len(code) else None
+        after = code[i + 1][0] if i + 1 < len(code) else None
         if to is not None:
             here[1].append(to)
-        if behind in starts and op not in ('s_branch', 's_endpgm'):
-            here[1].append(behind)
+        if after in starts and op not in ('s_branch', 's_endpgm'):
+            here[1].append(after)
     return blocks
 
 

@@ -126,8 +126,8 @@ static void make_pages(struct check *c, enum kind kind)
     int32_t first = from_of(0), last = k.pos[k.a.n_rows - 1];
     int n_used = last / 32 - first / 32 + 1, n_pool = n_used + 1;
     size_t before = 64 * (size_t)check_random_below(c, 5),
-           behind = 64 * (size_t)check_random_below(c, 5); /* other data of a page */
-    k.a.page_bytes = before + k.a.kv.bytes + behind;
+           after = 64 * (size_t)check_random_below(c, 5); /* other data of a page */
+    k.a.page_bytes = before + k.a.kv.bytes + after;
     k.pool_bytes = k.a.page_bytes * (size_t)n_pool;
     k.pool = check_buffer(k.pool_bytes, 64);
     k.a.keys = k.pool + before;

@@ -32,7 +32,7 @@ def with_context(model, family, n):
     """A copy of a GGUF file whose context has n tokens: its vocabulary has little more than bytes."""
     copy = pathlib.Path(CACHE) / f"context-{n}-{model.name}"
     data, key = bytearray(model.read_bytes()), f"{family}.context_length".encode()
-    at = data.index(key) + len(key) + 4   # behind the value's type
+    at = data.index(key) + len(key) + 4   # after the value's type
     data[at:at + 4] = n.to_bytes(4, "little")
     copy.write_bytes(data)
     return copy

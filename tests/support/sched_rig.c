@@ -226,7 +226,7 @@ static struct sampler_row row_of(const float *logits)
     return row;
 }
 
-/* One token behind h; false when it ends the sequence. */
+/* One token after h; false when it ends the sequence. */
 static bool expect_one(const struct sched_request *q, const struct sampler_history *h, struct sampler_scratch *scratch,
                        struct sampler_result *r)
 {

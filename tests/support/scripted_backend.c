@@ -44,11 +44,11 @@ static void *must(void *memory)
 
 static bool fits(const json_t *rule, const char *prompt, bool is_off_script)
 {
-    const json_t *needles = json_object_get(rule, "if"), *behind = json_object_get(rule, "behind");
-    size_t n = strlen(prompt), n_behind = json_string_length(behind);
-    if (is_off_script || behind != NULL) {
-        return is_off_script && behind != NULL && n >= n_behind &&
-               memcmp(prompt + n - n_behind, json_string_value(behind), n_behind) == 0;
+    const json_t *needles = json_object_get(rule, "if"), *after = json_object_get(rule, "behind");
+    size_t n = strlen(prompt), n_after = json_string_length(after);
+    if (is_off_script || after != NULL) {
+        return is_off_script && after != NULL && n >= n_after &&
+               memcmp(prompt + n - n_after, json_string_value(after), n_after) == 0;
     }
     for (size_t i = 0; i < json_array_size(needles); i++) {
         if (strstr(prompt, json_string_value(json_array_get(needles, i))) == NULL) {
@@ -113,7 +113,7 @@ static struct answer *make_answer(const int32_t *ids, size_t n, bool is_off_scri
     return a;
 }
 
-/* What comes behind ids[0..n). Where a token of an answer was not sampled, as a grammar forbade it, the script is at its end, or goes
+/* What comes after ids[0..n). Where a token of an answer was not sampled, as a grammar forbade it, the script is at its end, or goes
  * on as a rule says. */
 static int32_t next_token(const int32_t *ids, size_t n)
 {

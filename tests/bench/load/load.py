@@ -5,7 +5,7 @@
 
 A scenario is a function here: it starts a server, makes requests for the driver (load.c), and gives rows of a table: what was
 measured, the figure, what is wanted, whether it holds. What is wanted of answers (every request answered, none lost, nothing left
-behind) is checked and decides the exit status; times and speeds are printed, as they are the machine's and its neighbours' too.
+after) is checked and decides the exit status; times and speeds are printed, as they are the machine's and its neighbours' too.
 The long forms are those of the table in docs/benchmarks.md; the short ones show the same in a minute or two.
 """
 import argparse
@@ -167,7 +167,7 @@ def must_be_idle(server, seconds=10):
 # --- scenarios ----------------------------------------------------------------------------------------------------------
 
 def gaps(bench):
-    """8 streams while prompts of 1,500 tokens arrive, one after the other; in front of and behind each round these alone, as machines
+    """8 streams while prompts of 1,500 tokens arrive, one after the other; in front of and after each round these alone, as machines
     are faster now and then."""
     rng = random.Random(1)
     rounds, seconds = bench.pick((1, 4), (4, 6), (6, 12))
@@ -312,7 +312,7 @@ def overload(bench):
             flood = [request(100 + i % (1000 * heavy), words(rng, 40), tokens, key=keys[i % heavy], at_ms=1e3 * i / rate) | {"keeps": 1} for i in range(n)]
             answers = bench.play(server, flood + light(10000, at_ms=2000), seconds)   # at first nobody has more than a request
             must_be_idle(server, 30)
-            behind = peak()
+            after = peak()
     crowd = [a for a in answers if a.client >= 100]
     whole, refused = [a for a in crowd if a.is_complete()], [a for a in crowd if a.is_refused()]
     lost = [a for a in answers if not a.is_complete() and not a.is_refused()]
@@ -323,7 +323,7 @@ def overload(bench):
     took = [a.end_ms - a.start_ms for a in refused]
     if took:
         bench.row("refusals", f"p99 {quantile(took, 0.99):.0f} ms, median {median(took):.0f}", "p99 50 ms")
-    bench.row("goodput", f"{goodput(answers, seconds) * 2 / (before + behind) * 100:.0f} % of peak ({before:.0f} tokens/s before, {behind:.0f} behind it)", "95 %")
+    bench.row("goodput", f"{goodput(answers, seconds) * 2 / (before + after) * 100:.0f} % of peak ({before:.0f} tokens/s before, {after:.0f} after it)", "95 %")
     quiet, busy = [a for a in unloaded], [a for a in answers if a.client == 90]
     p99 = [quantile([a.ttft_ms for a in some if a.is_complete()], 0.99) for some in (quiet, busy)]
     bench.row("first token of a light tenant", f"p99 {p99[1]:.0f} ms, without load {p99[0]:.0f}: {p99[1] / p99[0]:.1f}x "
@@ -365,7 +365,7 @@ def aborts(bench):
         grown = resident_kib(pid) - memory
         alone = bench.play(server, [request(0, "once", 8)])
         must_be_complete(alone, 1)
-    bench.row(f"{len(left)} streams left at random moments", f"nothing left {1e3 * idle:.0f} ms behind the last; descriptors {before[0]} -> {after[0]}, "
+    bench.row(f"{len(left)} streams left at random moments", f"nothing left {1e3 * idle:.0f} ms after the last; descriptors {before[0]} -> {after[0]}, "
               f"threads {before[1]} -> {after[1]}, memory {grown:+d} KiB", "nothing left", after[0] <= before[0] + 2)
 
 
@@ -408,11 +408,11 @@ def kills(bench):
                 while len(times) == i:
                     got = bench.play(server, [request(0, "now", 1)])[0]
                     if got.status == 0 or "onnect" in (got.tail or "") and got.status == 502:
-                        raise Wrong(f"refused {time.monotonic() - began:.2f} s behind a kill: {got.error} {got.tail}")
+                        raise Wrong(f"refused {time.monotonic() - began:.2f} s after a kill: {got.error} {got.tail}")
                     if got.is_complete():
                         times.append(time.monotonic() - began)
                     elif time.monotonic() - began > 30:
-                        raise Wrong(f"no answer 30 s behind a kill: {got.status} {got.tail}")
+                        raise Wrong(f"no answer 30 s after a kill: {got.status} {got.tail}")
     false = [a for a in load.answers if a.is_done and a.tokens() != tokens]
     whole = sum(a.is_complete() for a in load.answers)
     bench.row(f"{n} times kill -9 under load", f"first good token p50 {median(times):.2f} s, worst {max(times):.2f} s; {whole} answers whole, "
@@ -449,7 +449,7 @@ def reloads(bench):
 
 
 def restart(bench):
-    """A session of 4,000 tokens behind a restart, with snapshots on the disk."""
+    """A session of 4,000 tokens after a restart, with snapshots on the disk."""
     rng = random.Random(9)
     rounds = bench.pick(1, 3, 5)
     with tempfile.TemporaryDirectory() as folder:
@@ -469,7 +469,7 @@ def restart(bench):
                         server.wait_ready()
                 usage = answers[1].document()["usage"]
     cached = usage.get("prompt_tokens_details", {}).get("cached_tokens", 0)
-    bench.row(f"a session of {usage['prompt_tokens']} tokens behind kill -9 and a start", f"first token {median(cold):.0f} ms computed, {median(warm):.0f} ms read: "
+    bench.row(f"a session of {usage['prompt_tokens']} tokens after kill -9 and a start", f"first token {median(cold):.0f} ms computed, {median(warm):.0f} ms read: "
               f"{median(cold) / median(warm):.0f}x, {cached} tokens from the disk", "20x", cached >= 0.95 * usage["prompt_tokens"])
 
 
@@ -506,7 +506,7 @@ def soak(bench):
     lost = [a for a in answers if not (a.has_left or a.is_complete() or a.is_refused() or a.status == 400)]
     bench.row(f"{len(answers)} requests in {seconds} s at 80 % load", f"{sum(a.is_complete() and not a.has_left for a in answers)} whole, "
               f"{sum(a.has_left for a in answers)} left, {sum(a.status == 400 for a in answers)} wrong, {len(lost)} lost", "0 lost", not lost)
-    late = samples[len(samples) // 4:]   # behind the first growth
+    late = samples[len(samples) // 4:]   # after the first growth
     mean = [sum(s[k] for s in late) / len(late) for k in (0, 1)]
     slope = sum((s[0] - mean[0]) * (s[1] - mean[1]) for s in late) / sum((s[0] - mean[0]) ** 2 for s in late) * 3600 / 1024
 

@@ -277,7 +277,7 @@ static enum err begin_counted(struct backend_model *m, const struct backend_batc
     return real->begin(m, batch, info);
 }
 
-/* In begin or wait of the first part, or of the last; what stands behind is not begun. */
+/* In begin or wait of the first part, or of the last; what stands after is not begun. */
 START_TEST(one_that_fails_is_the_whole)
 {
     struct backend_model *m;

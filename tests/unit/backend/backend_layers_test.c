@@ -184,7 +184,7 @@ START_TEST(a_shared_memory_has_room_for_all)
 }
 END_TEST
 
-/* A layer may not lie behind the cut and read keys and values of one in front of it. */
+/* A layer may not lie after the cut and read keys and values of one in front of it. */
 START_TEST(a_model_is_cut_where_it_can_be)
 {
     struct backend card = make_card();

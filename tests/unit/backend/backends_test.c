@@ -257,7 +257,7 @@ static void poison(const struct subject *s)
 }
 
 /* What lay in pages and states before is nowhere in what a sequence gives that gets them: neither in the rows of its
- * prompt nor behind it, where the last page is half full. */
+ * prompt nor after it, where the last page is half full. */
 static void check_poisoned(const struct plan *plan, const struct backend *b, const char *type, const char *what)
 {
     static struct piece wanted[2], got;
@@ -465,7 +465,7 @@ END_TEST
 
 enum { N_OTHER = 24 };
 
-/* Another sequence, which goes on by a batch whenever the one that is computed is left, and begins anew behind its last row. */
+/* Another sequence, which goes on by a batch whenever the one that is computed is left, and begins anew after its last row. */
 struct overtaker {
     const struct subject *s;
     const struct piece *wanted; /* all its rows */

@@ -302,7 +302,7 @@ static const struct {
     enum kv_type type;
 } deep_subjects[] = {{NULL, KV_TYPE_I16}, {"avx2", KV_TYPE_I16}, {NULL, KV_TYPE_F16}, {"avx2", KV_TYPE_Q8_0}};
 
-START_TEST(a_row_behind_a_long_context_is_that_of_the_prompt)
+START_TEST(a_row_after_a_long_context_is_that_of_the_prompt)
 {
     static const char *const models[] = {"llama-gqa-tied", "gemma3-window"};
     char path[80];
@@ -357,7 +357,7 @@ Suite *cpu_attention_suite(void)
     suite_add_tcase(s, c);
     TCase *deep = tcase_create("depth");
     tcase_set_tags(deep, "long"); /* tests/run.sh */
-    tcase_add_loop_test(deep, a_row_behind_a_long_context_is_that_of_the_prompt, 0, 2);
+    tcase_add_loop_test(deep, a_row_after_a_long_context_is_that_of_the_prompt, 0, 2);
     suite_add_tcase(s, deep);
     return s;
 }

@@ -103,7 +103,7 @@ START_TEST(memory_is_there_first)
     open_rig(&r, page_bytes[_i]);
     for (int32_t i = 0; i < 4 * PAGES; i++) {
         int late = !step(&r, i / 4, MIN_OF(i / 4, WINDOWS - 1));
-        n_late += i >= 4 * AHEAD ? late : 0; /* behind what the first steps themselves took */
+        n_late += i >= 4 * AHEAD ? late : 0; /* after what the first steps themselves took */
     }
     ck_assert_int_eq(n_late, 0);
     ck_assert_int_eq(*page_of(&r, false, 1), 1); /* what stands there stays */

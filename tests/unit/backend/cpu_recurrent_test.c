@@ -294,8 +294,8 @@ static void forward(const struct backend *b, struct backend_model *m, const int3
     forward_from(b, m, &s, from, n, out);
 }
 
-/* The rest of both texts behind states that were copied in the middle of batches, three times: what was copied stays as
- * it is. One of the copies is behind the second row, when a convolution's state still begins with zeros. */
+/* The rest of both texts after states that were copied in the middle of batches, three times: what was copied stays as
+ * it is. One of the copies is after the second row, when a convolution's state still begins with zeros. */
 static void check_copied(const struct backend *b, struct backend_model *m, float whole[2][N][D])
 {
     static float out[2][N][D];

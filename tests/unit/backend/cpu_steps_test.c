@@ -1,5 +1,5 @@
 /* Norms that must not be fused into the matmul behind them, because they add or because something later still reads
- * their result, adding norms that are fused with the norm behind them, and matrices of one row: small plans made by
+ * their result, adding norms that are fused with the norm after them, and matrices of one row: small plans made by
  * hand, on every instruction set, against the reference back end. */
 #include "engine/backend/backend.h"
 #include "engine/kernels/kern.h"
@@ -46,11 +46,11 @@ static void add_step(struct plan *p, enum plan_op op, plan_buf_id src, plan_buf_
 }
 
 enum subject {
-    ADDS_BEHIND_A_NORM, /* a matmul straight behind a norm that adds to what it reads */
-    READ_LATER,         /* y = norm of x, which the matmul reads and the adding norm once more */
-    NOT_RENEWED,        /* the same, where the matmul writes what the norm in front of it adds */
-    RENEWED,            /* three times: norm, matmul, and a norm that adds what came out to x: fused but for the last */
-    ONE_ROW,            /* a matmul to one component, as of a single expert's router, and back */
+    ADDS_AFTER_A_NORM, /* a matmul straight after a norm that adds to what it reads */
+    READ_LATER,        /* y = norm of x, which the matmul reads and the adding norm once more */
+    NOT_RENEWED,       /* the same, where the matmul writes what the norm in front of it adds */
+    RENEWED,           /* three times: norm, matmul, and a norm that adds what came out to x: fused but for the last */
+    ONE_ROW,           /* a matmul to one component, as of a single expert's router, and back */
     N_SUBJECTS
 };
 
@@ -80,7 +80,7 @@ static struct plan *make_plan(enum subject subject)
         add_step(p, PLAN_NORM, x, y, b, true);
         result = y;
         break;
-    case ADDS_BEHIND_A_NORM:
+    case ADDS_AFTER_A_NORM:
         add_step(p, PLAN_NORM, x, y, a, false);
         add_step(p, PLAN_NORM, x, y, b, true);
         add_step(p, PLAN_MATMUL, y, x, m, false);

@@ -66,7 +66,7 @@ static struct plan_step *add_step(struct plan *p, enum plan_op op, plan_buf_id s
     return &p->steps[p->n_steps - 1];
 }
 
-/* Norms that the CPU back end would make one step with the matmul behind them, if the stream were not read as one
+/* Norms that the CPU back end would make one step with the matmul after them, if the stream were not read as one
  * later: one whose result is a row of it; one that adds to a row, and one of the sum, which would go to another buffer.
  */
 static void add_tempting_steps(struct plan *p)

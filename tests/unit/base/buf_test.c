@@ -1,4 +1,4 @@
-/* The growing buffer: contents, the NUL behind them, limits and failures that stick. */
+/* The growing buffer: contents, the NUL after them, limits and failures that stick. */
 #include "engine/base/buf.h"
 
 #include <check.h>
@@ -17,7 +17,7 @@ START_TEST(appends_add_up)
     buf_append(&b, "\0z", 2);
     buf_append(&b, NULL, 0);
     ck_assert_uint_eq(b.len, 10);
-    ck_assert_mem_eq(b.data, "one 42-x\0z", 11); /* with the NUL behind */
+    ck_assert_mem_eq(b.data, "one 42-x\0z", 11); /* with the NUL after */
     for (int i = 0; i < 10000; i++) {
         buf_printf(&b, "%04d", i);
     }

@@ -356,7 +356,7 @@ START_TEST(files_of_a_folder_are_walked_read_touched_and_removed)
         folder_write(name, "data", 4);
         ck_assert_int_eq(io_walk_folder(private, count_entry, &n, &info), ERR_OK);
     }
-    ck_assert_int_eq(n, 1 + 2 + 1 + 1); /* three ended it, and so did each behind that */
+    ck_assert_int_eq(n, 1 + 2 + 1 + 1); /* three ended it, and so did each after that */
     const char *file = folder_file("private/0");
     ck_assert_int_eq(io_read_exact(file, data, 4, &info), ERR_OK);
     ck_assert_str_eq(data, "data");

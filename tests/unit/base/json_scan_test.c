@@ -32,7 +32,7 @@ START_TEST(beginnings_are_taken)
 }
 END_TEST
 
-/* The byte behind ^ is none that may come. */
+/* The byte after ^ is none that may come. */
 static const char *const wrong[] = {
     "^[]",
     "{^]",

@@ -1,4 +1,4 @@
-/* The worker pool: every thread runs once, barriers hold all of them back, writes are visible behind them. The cells
+/* The worker pool: every thread runs once, barriers hold all of them back, writes are visible after them. The cells
  * are plain ints on purpose, so that the thread sanitizer sees a barrier that does not order. */
 #include "engine/base/pool.h"
 

@@ -26,7 +26,7 @@ static void set_up(void)
 
 static void tear_down(void) { vocab_fini(&file); }
 
-/* What comes of a model that says `says`, a token a byte, and goes on with it behind what must come. */
+/* What comes of a model that says `says`, a token a byte, and goes on with it after what must come. */
 static const char *guided(const char *format, int32_t n_tokens, bool has_begun, bool reads_calls, const char *end,
                           const char *says)
 {

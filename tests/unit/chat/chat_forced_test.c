@@ -124,7 +124,7 @@ START_TEST(thinking_in_front)
 }
 END_TEST
 
-/* Any grammar, behind what the model thinks. */
+/* Any grammar, after what the model thinks. */
 START_TEST(thinking_in_front_of_others)
 {
     static const char *const harmony =

@@ -51,7 +51,7 @@ static json_t *tools;
 
 static const struct chat_split_config all = {.splits_reasoning = true, .reads_calls = true};
 
-/* step: bytes of a piece, behind a first piece of `first` bytes. */
+/* step: bytes of a piece, after a first piece of `first` bytes. */
 static void split(const struct chat_split_config *config, const char *text, size_t n, size_t first, size_t step,
                   struct seen *s)
 {

@@ -284,7 +284,7 @@ END_TEST
 START_TEST(bos_of_a_client_is_none)
 {
     char text[] = "<s>hi";
-    struct span whole = {0, 5}, last = {2, 3}, behind = {3, 5};
+    struct span whole = {0, 5}, last = {2, 3}, after = {3, 5};
     struct chat_output o = {.text = text, .len = 5};
     ck_assert(chat_output_has_bos(&o, "<s>"));
     ck_assert(!chat_output_has_bos(&o, ""));
@@ -295,7 +295,7 @@ START_TEST(bos_of_a_client_is_none)
     ck_assert(!chat_output_has_bos(&o, "<s>"));
     o.user = &last;
     ck_assert(!chat_output_has_bos(&o, "<s>"));
-    o.user = &behind;
+    o.user = &after;
     ck_assert(chat_output_has_bos(&o, "<s>"));
 }
 END_TEST

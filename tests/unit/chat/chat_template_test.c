@@ -691,7 +691,7 @@ static void try_the_ways_out(void)
     expect("{{ '{0[__class__]}{x.__class__}'.format(d, x='') }}{{ ''.__class__ }}", "{\"d\": {}}", ""); /* undefined */
 }
 
-/* Rows C06: there is nothing behind a value but its methods, and no way to a file. */
+/* Rows C06: there is nothing after a value but its methods, and no way to a file. */
 START_TEST(no_way_out_of_the_template)
 {
     int status = run_shut_in(look_for_a_file);

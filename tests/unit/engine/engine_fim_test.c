@@ -11,7 +11,7 @@ Suite *engine_fim_suite(void);
 
 enum { N_BYTES = 256, N_MARKS = 5 };
 
-/* prefix, suffix, middle, repo and file; NULL: the vocabulary has none. Its first token behind the bytes is 256. */
+/* prefix, suffix, middle, repo and file; NULL: the vocabulary has none. Its first token after the bytes is 256. */
 static struct engine_fim look(const char *const names[N_MARKS], const struct gguf_writer *w)
 {
     struct vocab v;

@@ -361,7 +361,7 @@ START_TEST(a_stop_string_ends_the_text_right_before_it)
             ck_assert_msg(cut.n_text == n && memcmp(cut.text, whole.text, n) == 0, "%zu bytes, expected %zu",
                           cut.n_text, n);
             ck_assert(cut.n <= whole.n && memcmp(cut.ids, whole.ids, (size_t)cut.n * sizeof *cut.ids) == 0);
-            ck_assert_int_eq(usage.completion_tokens, cut.n + (cut.n_end_text > 0)); /* no token behind the cut */
+            ck_assert_int_eq(usage.completion_tokens, cut.n + (cut.n_end_text > 0)); /* no token after the cut */
             n_tried++;
         }
     }

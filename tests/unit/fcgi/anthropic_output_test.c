@@ -256,7 +256,7 @@ static const struct {
      {.finish = SCHED_FINISH_STOP},
      "tool_use",
      NULL},
-    {CALL("f", "{}") "\nThen", /* behind a call, too, there may be text */
+    {CALL("f", "{}") "\nThen", /* after a call, too, there may be text */
      "[{\"type\":\"tool_use\",\"caller\":{\"type\":\"direct\"},\"name\":\"f\",\"input\":{}},{\"type\":\"text\","
      "\"citations\":null,\"text\":\"Then\"}]",
      {.finish = SCHED_FINISH_LENGTH},
@@ -356,7 +356,7 @@ END_TEST
 
 /* --- the endpoint ----------------------------------------------------------------------------------------------- */
 
-/* Asks a model that says A all the time; more: members, each behind a comma, with single quotes. */
+/* Asks a model that says A all the time; more: members, each after a comma, with single quotes. */
 static int ask(const char *more)
 {
     char text[1024];

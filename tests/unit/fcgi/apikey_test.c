@@ -94,7 +94,7 @@ START_TEST(long_keys)
 }
 END_TEST
 
-/* UTF-16 would fall apart into keys of one letter, a key with a comment behind it could never match. */
+/* UTF-16 would fall apart into keys of one letter, a key with a comment after it could never match. */
 START_TEST(what_cannot_be_a_key_is_refused_with_its_line)
 {
     static const struct {

@@ -48,7 +48,7 @@ START_TEST(a_terminal_shows_it_and_is_clean_again)
     bar_begin(&b);
     wait_a_picture();
     bar_set(&b, 0.5);
-    bar_set(&b, 0.6); /* too soon behind the last */
+    bar_set(&b, 0.6); /* too soon after the last */
     take(fd, text);
     ck_assert_str_eq(text, "\r[===============               ]  50 %\r");
     wait_a_picture();

@@ -59,7 +59,7 @@ static int ask(size_t i)
     return rig_ask(requests[i].method, requests[i].uri, NULL, body, strlen(body));
 }
 
-/* Fails each allocation of the request, one a try; is_lasting: and all behind it. */
+/* Fails each allocation of the request, one a try; is_lasting: and all after it. */
 static void fail_each(size_t i, bool is_lasting)
 {
     long n = 0, n_refused = 0;

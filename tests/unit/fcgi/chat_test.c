@@ -172,7 +172,7 @@ START_TEST(a_template_may_begin_the_thinking)
 }
 END_TEST
 
-/* The form that is asked for is that of what stands behind the thinking, unless there is to be none, or none is told apart. */
+/* The form that is asked for is that of what stands after the thinking, unless there is to be none, or none is told apart. */
 START_TEST(forms_leave_room_for_thinking)
 {
     static const struct {

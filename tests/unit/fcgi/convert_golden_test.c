@@ -45,7 +45,7 @@ static struct gguf *convert(const char *folder)
 enum where { OURS, THEIRS, VALUE }; /* only our file has the key; only theirs; both, with another value */
 
 /* What may differ between a golden folder's file and the one that llama.cpp's converter made of it. A key that begins
- * with a dot stands behind any architecture; one that ends with a dot or asterisk is how a key begins. */
+ * with a dot stands after any architecture; one that ends with a dot or asterisk is how a key begins. */
 static const struct difference {
     const char *key;
     enum where where;

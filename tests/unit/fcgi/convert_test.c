@@ -103,7 +103,7 @@ static double f64_of(const struct gguf *g, const char *key)
     return v;
 }
 
-/* Logits behind the last token of a prompt, on ref. */
+/* Logits after the last token of a prompt, on ref. */
 static int logits_of(const char *path, float *logits)
 {
     static const int32_t pages[] = {0, 1, 2, 3};

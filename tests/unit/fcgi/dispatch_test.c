@@ -446,7 +446,7 @@ START_TEST(bad_messages)
 }
 END_TEST
 
-/* A name with a NUL and more behind it is not that name, and the message shows all of it. */
+/* A name with a NUL and more after it is not that name, and the message shows all of it. */
 START_TEST(names_do_not_end_at_a_nul)
 {
     static const struct {

@@ -428,7 +428,7 @@ START_TEST(a_decoder_embeds_when_told_how)
 }
 END_TEST
 
-/* The golden folder with layers behind the pooling, and a vocabulary of its size. */
+/* The golden folder with layers after the pooling, and a vocabulary of its size. */
 static const char *dense_folder(void)
 {
     static const char *const files[] = {
@@ -448,7 +448,7 @@ static const char *dense_folder(void)
     return folder_file("dense");
 }
 
-START_TEST(layers_behind_the_pooling_make_vectors_of_their_width)
+START_TEST(layers_after_the_pooling_make_vectors_of_their_width)
 {
     enum { DENSE_WIDTH = 44, SHORT = 20 }; /* of a model of 60 */
     float all[MAX_WIDTH], some[MAX_WIDTH];
@@ -524,7 +524,7 @@ Suite *embeddings_suite(void)
     tcase_add_test(encoder, a_queue_shorter_than_the_request_is_waited_for);
     tcase_add_test(encoder, an_encoder_does_not_generate);
     tcase_add_test(encoder, a_client_that_leaves_costs_nothing);
-    tcase_add_test(encoder, layers_behind_the_pooling_make_vectors_of_their_width);
+    tcase_add_test(encoder, layers_after_the_pooling_make_vectors_of_their_width);
     tcase_add_checked_fixture(decoder, setup_decoder, rig_unserve);
     tcase_add_test(decoder, a_decoder_embeds_when_told_how);
     tcase_add_test(limits, a_batch_must_hold_the_longest_text);

@@ -134,7 +134,7 @@ START_TEST(a_lost_back_end_is_told_to_all)
 }
 END_TEST
 
-/* What does not change from one answer to the next: behind each "choices", but for times. */
+/* What does not change from one answer to the next: after each "choices", but for times. */
 static void strip(const char *body, struct buf *out)
 {
     buf_reset(out);

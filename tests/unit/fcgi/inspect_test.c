@@ -177,7 +177,7 @@ START_TEST(a_model_of_windows_has_a_memory_plan_that_follows)
     char *at = memmem(file, n, key, strlen(key));
     ck_assert(at != NULL && n + 1 < sizeof file);
     uint32_t longer = 4096;
-    memcpy(at + strlen(key) + sizeof(uint32_t), &longer, sizeof longer); /* behind the type */
+    memcpy(at + strlen(key) + sizeof(uint32_t), &longer, sizeof longer); /* after the type */
     ck_assert_int_eq(run(folder_write("m.gguf", file, n), NULL, NULL, NULL), CMD_OK);
     ck_assert_msg(strstr(out, "serves          4096 tokens, ") != NULL && strstr(out, line) != NULL, "no '%s' in:\n%s",
                   line, out);

@@ -208,7 +208,7 @@ START_TEST(gaps)
 }
 END_TEST
 
-/* The marks of Qwen2.5-Coder: its repository and files in front of the gap, each behind its name. */
+/* The marks of Qwen2.5-Coder: its repository and files in front of the gap, each after its name. */
 START_TEST(gaps_of_a_coder)
 {
     static const char *const marks[] = {

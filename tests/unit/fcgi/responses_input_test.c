@@ -56,7 +56,7 @@ static const struct {
      "'text':'S'}]}," HI ",{'role':'developer','content':'E'}]}",
      "{'messages':[" SYSTEM(TEXT("I") "," TEXT("\\n\\n") "," TEXT("D") "," TEXT("\\n\\n") "," TEXT(
          "S")) "," ASKED "," SYSTEM(TEXT("E")) "]}"},
-    /* one answer, in one message; results behind the message with their calls, whatever came between */
+    /* one answer, in one message; results after the message with their calls, whatever came between */
     {"{'input':[" HI "," THOUGHT("T") "," THOUGHT("U") ",{'role':'assistant','content':'A'}," CALL("1") "," CALL(
          "2") "," HI "," OUTPUT("2") "," OUTPUT("1") "," THOUGHT("V") "," CALL("3") "," OUTPUT("3") "]}",
      "{'messages':[" ASKED

@@ -182,7 +182,7 @@ START_TEST(limits)
     struct tenant_request r[3] = {{0}};
     load_well("[t]\nrequests-per-minute = 6\ntokens-per-minute = 1200\nconcurrent = 2\n");
     uint64_t now = 1u << 30;
-    now = now * 1000000; /* behind the clock of the load */
+    now = now * 1000000; /* after the clock of the load */
     struct tenant *t = enter("t", NULL);
     int wait = -1;
     ck_assert_int_eq(begin_at(t, &r[0], now), 0);

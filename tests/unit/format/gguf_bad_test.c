@@ -197,7 +197,7 @@ static void name_twice(struct gguf_writer *w, uint64_t arg)
     tensor(w, "a.weight", 8);
 }
 
-/* One more tensor as given, at the right offset, with no data behind it. */
+/* One more tensor as given, at the right offset, with no data after it. */
 static void last_tensor(struct gguf_writer *w, uint32_t type, uint32_t n_dims, const uint64_t *dims)
 {
     whole(w, 0);

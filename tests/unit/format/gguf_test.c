@@ -279,7 +279,7 @@ START_TEST(tensors_may_stand_in_any_order_and_alignment_is_kept)
 }
 END_TEST
 
-START_TEST(padding_behind_the_last_tensor_is_fine_and_so_is_no_tensor)
+START_TEST(padding_after_the_last_tensor_is_fine_and_so_is_no_tensor)
 {
     struct gguf_writer w;
     gguf_writer_init(&w);
@@ -375,7 +375,7 @@ Suite *gguf_suite(void)
     tcase_add_test(c, getters_take_any_integer_and_check_the_rest);
     tcase_add_test(c, every_key_of_many_is_found);
     tcase_add_test(c, tensors_may_stand_in_any_order_and_alignment_is_kept);
-    tcase_add_test(c, padding_behind_the_last_tensor_is_fine_and_so_is_no_tensor);
+    tcase_add_test(c, padding_after_the_last_tensor_is_fine_and_so_is_no_tensor);
     tcase_add_test(c, tensor_bytes_agree_with_wide_arithmetic);
     tcase_add_test(c, a_file_on_disk_is_mapped_and_watched);
     suite_add_tcase(s, c);

@@ -15,7 +15,7 @@ Suite *safetensors_suite(void);
 
 enum { DATA_BYTES = 24 };
 
-/* A file with this header and so many bytes of data behind it, 0, 1, 2 ..; in memory of exactly its size. */
+/* A file with this header and so many bytes of data after it, 0, 1, 2 ..; in memory of exactly its size. */
 static unsigned char *make_file(const char *header, size_t header_bytes, size_t data_bytes, size_t *n)
 {
     *n = 8 + header_bytes + data_bytes;
@@ -137,7 +137,7 @@ START_TEST(a_bad_header_gets_its_code)
 }
 END_TEST
 
-START_TEST(zeros_behind_the_header_are_garbage)
+START_TEST(zeros_after_the_header_are_garbage)
 {
     static const char header[] = "{\"t\":" GOOD "}\0\0\0";
     size_t n;
@@ -258,7 +258,7 @@ Suite *safetensors_suite(void)
     TCase *c = tcase_create("safetensors");
     tcase_add_test(c, tensors_come_back_in_the_order_of_their_data);
     tcase_add_test(c, a_bad_header_gets_its_code);
-    tcase_add_test(c, zeros_behind_the_header_are_garbage);
+    tcase_add_test(c, zeros_after_the_header_are_garbage);
     tcase_add_test(c, a_bad_length_gets_its_code);
     tcase_add_test(c, large_headers_cost_little);
     tcase_add_test(c, any_byte_may_be_anything);

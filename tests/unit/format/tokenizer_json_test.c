@@ -681,7 +681,7 @@ START_TEST(sentencepiece_models_are_read)
     ck_assert_msg(err == ERR_OK && tokenizer_new(l.g, &l.t, &info) == ERR_OK, "%s", info.text);
     check_str(l.g, "tokenizer.ggml.model", "llama");
     ck_assert_str_eq(ids_of(&l, "a a<x>", TOKENIZE_ADD_SPECIAL | TOKENIZE_PARSE_SPECIAL), "1 5 5 7");
-    ck_assert_str_eq(ids_of(&l, "a  a", 0), "5 6 5"); /* the user-defined token of two spaces, and a prefix behind it */
+    ck_assert_str_eq(ids_of(&l, "a  a", 0), "5 6 5"); /* the user-defined token of two spaces, and a prefix after it */
     ck_assert_int_eq(tokenizer_kind(l.t, 8), TOKEN_CONTROL);
     ck_assert(tokenizer_n_vocab(l.t) == 10 && tokenizer_adds_bos(l.t));
     unload(&l);

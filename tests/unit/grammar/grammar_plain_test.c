@@ -68,7 +68,7 @@ static regex_id character(struct regex_set *s)
     return regex_code_points(s, plain, ARRAY_LEN(plain));
 }
 
-/* Checks the masks of `open` r `close` at each byte of a text. *depth: how far the state behind `open` goes on. */
+/* Checks the masks of `open` r `close` at each byte of a text. *depth: how far the state after `open` goes on. */
 static void check(struct grammar_builder *b, regex_id r, const char *text, uint32_t *depth)
 {
     struct grammar *g;
@@ -152,7 +152,7 @@ START_TEST(jointly)
 }
 END_TEST
 
-/* Where an expression may end within plain text, what is behind its end counts. */
+/* Where an expression may end within plain text, what is after its end counts. */
 START_TEST(ends_within)
 {
     struct grammar_builder *b;

@@ -19,7 +19,7 @@ enum { N = 24, K = 128, GROUP = 32, GROUPS = K / GROUP, MAX_TENSORS = 8, WORDS =
 /* --- a folder of one weight --------------------------------------------------------------------------------------- */
 
 struct tensor {
-    const char *end, *dtype; /* behind "model.layers.0.self_attn.q_proj"; end NULL: there is none */
+    const char *end, *dtype; /* after "model.layers.0.self_attn.q_proj"; end NULL: there is none */
     int n_dims;
     uint64_t dims[3];
     size_t bytes;

@@ -47,7 +47,7 @@ START_TEST(product_is_that_of_the_manual)
         ck_assert_str_eq(amx_cpu.fault, "");
         for (int m = 0; m < 2; m++) {
             ck_assert_mem_eq(got[m], i == 0 ? is_signed[m] : is_unsigned[m], 12);
-            ck_assert_int_eq(got[m][3], 7); /* behind the tile's row */
+            ck_assert_int_eq(got[m][3], 7); /* after the tile's row */
         }
         AMX_DOT_UNSIGNED(0, 1, 2); /* adds to what is there */
         AMX_STORE(0, got, sizeof got[0]);

@@ -191,7 +191,7 @@ END_TEST
 #define DENSE(in, out, more) "{\"in_features\":" in ",\"out_features\":" out more "}"
 #define TANH                 ",\"bias\":true,\"activation_function\":\"torch.nn.modules.activation.Tanh\""
 
-/* A folder of bert-mean, of 60 dimensions, with the first layer of bert-dense-mean, of 28 from 60, behind it. */
+/* A folder of bert-mean, of 60 dimensions, with the first layer of bert-dense-mean, of 28 from 60, after it. */
 static enum err open_modules(const char *modules, const char *dense, struct gguf **g, struct plan **p,
                              struct err_info *info)
 {
@@ -216,7 +216,7 @@ static enum err open_modules(const char *modules, const char *dense, struct gguf
     return err != ERR_OK ? err : model_build(*g, 0, p, info);
 }
 
-START_TEST(modules_become_the_pooling_and_layers_behind_it)
+START_TEST(modules_become_the_pooling_and_layers_after_it)
 {
     static const char *const plain[] = {MODULES, FRONT MODULE("Dense", "2_Dense") "]",
                                         "[{\"type\":\"custom.Transformer\",\"path\":\"\"},"
@@ -276,7 +276,7 @@ START_TEST(modules_that_are_not_computed_are_refused_by_name)
 }
 END_TEST
 
-/* bert-cls.gguf with the first byte of one value changed: what stands behind key and type. */
+/* bert-cls.gguf with the first byte of one value changed: what stands after key and type. */
 static enum err build_changed(const char *key, unsigned char value, struct err_info *info)
 {
     static unsigned char bytes[1 << 20];
@@ -330,7 +330,7 @@ Suite *bert_suite(void)
     tcase_add_test(c, both_kinds_of_nomic_config_are_read);
     tcase_add_test(c, values_of_a_file_that_cannot_be_are_named);
     tcase_add_test(c, what_is_not_computed_is_refused_by_name);
-    tcase_add_test(c, modules_become_the_pooling_and_layers_behind_it);
+    tcase_add_test(c, modules_become_the_pooling_and_layers_after_it);
     tcase_add_test(c, modules_that_are_not_computed_are_refused_by_name);
     suite_add_tcase(s, c);
     return s;

@@ -1,5 +1,5 @@
 /* Experts of a GGUF file: gate and up of all in a tensor each, or, as the peer's converter may write them, of each
- * expert one behind the other in one tensor. */
+ * expert one after the other in one tensor. */
 #include "engine/base/mem.h"
 #include "engine/model/model.h"
 #include "tests/support/gguf_writer.h"

@@ -176,7 +176,7 @@ static void check_name(const struct plan *p, plan_weight_id id, const char *fmt,
     ck_assert_str_eq(p->weights[id].name, name);
 }
 
-START_TEST(a_layer_has_norms_behind_its_blocks_and_on_its_heads)
+START_TEST(a_layer_has_norms_after_its_blocks_and_on_its_heads)
 {
     struct options o = {.window = 100, .softcap = 30};
     struct plan *p = build_good(&o);
@@ -285,7 +285,7 @@ Suite *gemma3_suite(void)
 {
     Suite *s = suite_create("gemma3");
     TCase *c = tcase_create("gemma3");
-    tcase_add_test(c, a_layer_has_norms_behind_its_blocks_and_on_its_heads);
+    tcase_add_test(c, a_layer_has_norms_after_its_blocks_and_on_its_heads);
     tcase_add_test(c, every_sixth_layer_is_global_unless_the_file_says_otherwise);
     tcase_add_test(c, the_largest_size_scales_queries_by_width_over_heads);
     tcase_add_test(c, what_cannot_be_is_named);

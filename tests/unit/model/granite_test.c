@@ -22,7 +22,7 @@ struct options {
     uint32_t n_kv_heads[LAYERS], n_elements; /* elements of the array */
     uint32_t is_encoder;
     uint32_t groups_of_file; /* by which the tensors are made */
-    const char *missing;     /* a tensor, or a key behind "granitehybrid.", that is left out */
+    const char *missing;     /* a tensor, or a key after "granitehybrid.", that is left out */
     bool has_biases, has_rope;
 };
 

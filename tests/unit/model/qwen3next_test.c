@@ -22,7 +22,7 @@ struct options {
     unsigned char kinds[LAYERS];
     uint32_t n_kinds; /* elements of the array; 0: an interval instead */
     uint32_t interval, taps, state_size, n_k, n_v, inner, n_predicting, has_only_linear, is_encoder;
-    const char *missing; /* a tensor, or a key behind "<arch>.", that is left out */
+    const char *missing; /* a tensor, or a key after "<arch>.", that is left out */
     bool is_old;         /* ssm_in and ssm_ba in place of four tensors */
     bool has_bias;
 };

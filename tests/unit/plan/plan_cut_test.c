@@ -84,7 +84,7 @@ static void check_step(const struct plan *part, const struct plan_step *s, const
     }
 }
 
-/* Steps of `part`, without those at its edges, are those of the whole from *at on, which goes behind them. */
+/* Steps of `part`, without those at its edges, are those of the whole from *at on, which goes after them. */
 static void check_part(const struct plan *part, int32_t first, int32_t last, int32_t *at)
 {
     uint32_t widths[2] = {0};
@@ -95,7 +95,7 @@ static void check_part(const struct plan *part, int32_t first, int32_t last, int
             check_step(part, s, &whole->steps[(*at)++]);
             continue;
         }
-        ck_assert_uint_eq(s->edge.first, widths[is_input]); /* one behind the other */
+        ck_assert_uint_eq(s->edge.first, widths[is_input]); /* one after the other */
         widths[is_input] += part->bufs[is_input ? s->dst : s->src].width;
     }
     ck_assert_uint_eq(part->input_width, widths[1]);

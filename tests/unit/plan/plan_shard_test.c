@@ -238,7 +238,7 @@ enum {
     COARSE_HEADS,  /* one block of 48 columns */
     TOO_FEW_HEADS, /* 6 for 7 ranks */
     READ_EARLY,    /* what ranks add up is read before they meet */
-    READ_LATER,    /* a block's columns are read behind the meeting */
+    READ_LATER,    /* a block's columns are read after the meeting */
     SCALES_DIFFER, /* of the two that add to the stream: the first stays */
     N_WHOLE
 };

@@ -284,7 +284,7 @@ START_TEST(random_patterns_match_as_trying_every_way_does)
         const struct tree *top = &trees[ARRAY_LEN(trees) - 1];
         print(top, pattern, sizeof pattern);
         regex_id whole = parsed(pattern, false), anywhere = parsed(pattern, true);
-        for (int w = 1; w < 64; w++) { /* words of a and -: the bits behind the first */
+        for (int w = 1; w < 64; w++) { /* words of a and -: the bits after the first */
             char s[8];
             int n = 31 - __builtin_clz((unsigned)w);
             bool is_whole = false, is_found = false;
@@ -309,7 +309,7 @@ START_TEST(random_patterns_match_as_trying_every_way_does)
 }
 END_TEST
 
-/* What text before or behind says as well is not counted: the states of a pattern of 255 letters would be as many. */
+/* What text before or after says as well is not counted: the states of a pattern of 255 letters would be as many. */
 START_TEST(what_may_stand_anywhere_counts_no_more_than_it_must)
 {
     static const char *const same[][2] = {

@@ -1,5 +1,5 @@
 /* Stop strings over pieces of text: every way to cut a text gives what a search over the whole text gives, nothing is
- * held longer than it must be, and nothing behind a stop string gets out. */
+ * held longer than it must be, and nothing after a stop string gets out. */
 #include "engine/sample/stop.h"
 
 #include "engine/base/mem.h"

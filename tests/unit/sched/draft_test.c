@@ -45,7 +45,7 @@ static int32_t match_at(const int32_t *tokens, int32_t at, int32_t n)
     return length;
 }
 
-/* Where a token behind tokens[0..n) is best looked up among the newest places where the last two stand. */
+/* Where a token after tokens[0..n) is best looked up among the newest places where the last two stand. */
 static int32_t search(const int32_t *tokens, int32_t n, int32_t *length)
 {
     int32_t source = 0, n_places = 0;
@@ -182,10 +182,10 @@ END_TEST
 
 /* --- costs and plans -------------------------------------------------------------------------------------------- */
 
-/* Those that somebody knows come first; what is found in the text goes on behind them where it begins with them. */
+/* Those that somebody knows come first; what is found in the text goes on after them where it begins with them. */
 START_TEST(forced_guesses_come_first)
 {
-    static const int32_t text[] = {1, 2, 3, 4, 5, 6, 7, 1, 2}; /* behind 1 2 stood 3 4 5 6 7 1 2 */
+    static const int32_t text[] = {1, 2, 3, 4, 5, 6, 7, 1, 2}; /* after 1 2 stood 3 4 5 6 7 1 2 */
     int32_t tokens[32], n = ARRAY_LEN(text);
     struct draft d = fresh(32);
     memcpy(tokens, text, sizeof text);

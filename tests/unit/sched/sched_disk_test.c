@@ -62,7 +62,7 @@ static void close_all(struct rig *r, struct kv_disk **d)
     kv_disk_close(d);
 }
 
-/* Removes or spoils the file of the i-th page of a prompt, or of the state behind it. */
+/* Removes or spoils the file of the i-th page of a prompt, or of the state after it. */
 static void touch_file(bool is_recurrent, const int32_t *tokens, int32_t i, enum kv_snapshot_kind kind, bool spoils)
 {
     struct kv_name name;

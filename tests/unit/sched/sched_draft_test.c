@@ -289,7 +289,7 @@ START_TEST(cancelled_in_the_middle_of_a_draft)
 END_TEST
 
 /* A row of NaN counts only when its token was said. */
-START_TEST(trouble_behind_a_wrong_guess_is_nobodys)
+START_TEST(trouble_after_a_wrong_guess_is_nobodys)
 {
     static int32_t tokens[40];
     static struct rig_output plain, got;
@@ -536,7 +536,7 @@ static TCase *all_tests(const char *name)
     tcase_add_loop_test(t, a_full_batch_drafts_nothing, 0, (int)ARRAY_LEN(fullness));
     tcase_add_test(t, a_copy_takes_few_steps_and_a_new_text_no_wasted_rows);
     tcase_add_test(t, cancelled_in_the_middle_of_a_draft);
-    tcase_add_test(t, trouble_behind_a_wrong_guess_is_nobodys);
+    tcase_add_test(t, trouble_after_a_wrong_guess_is_nobodys);
     tcase_add_test(t, a_slow_reader_gets_everything);
     tcase_add_test(t, prompts_are_not_kept_waiting_by_drafts);
     tcase_add_test(t, drafting_allocates_nothing);

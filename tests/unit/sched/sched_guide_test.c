@@ -11,7 +11,7 @@ Suite *sched_guide_suite(void);
 
 enum { MOST = 12, MAX_NEW = 120, EVERY = 7, FORCED = 3 };
 
-/* Behind every EVERY tokens FORCED that say where they are. */
+/* After every EVERY tokens FORCED that say where they are. */
 struct counter {
     int32_t n, first;
 };

@@ -16,7 +16,7 @@
 
 Suite *sched_local_suite(void);
 
-/* LEAST: two pages of the window in front of a border, and those of 31 + 40 positions behind it. */
+/* LEAST: two pages of the window in front of a border, and those of 31 + 40 positions after it. */
 enum { WINDOW = 50, ROWS = 40, N_CTX = 1000, ALL = 32, LEAST = 5 };
 
 static struct rig_limits limits(int32_t n_pages, int32_t n_windows, int32_t max_seqs)
@@ -119,7 +119,7 @@ START_TEST(sequences_side_by_side_give_what_each_gives_alone)
 }
 END_TEST
 
-/* Sixteen with the same cold prompt wait for the first, which computes it, and go on behind it from its window pages. */
+/* Sixteen with the same cold prompt wait for the first, which computes it, and go on after it from its window pages. */
 START_TEST(who_waits_for_a_page_gets_its_window_page)
 {
     enum { N = 16 };
@@ -266,7 +266,7 @@ END_TEST
 
 /* A file that is not what it should be in the middle of a prompt, or of its window: the pages in front of it are used, with the window
  * pages that they need then. */
-START_TEST(a_broken_file_costs_what_is_behind_it)
+START_TEST(a_broken_file_costs_what_is_after_it)
 {
     static struct rig_output got;
     int32_t tokens[N_CTX];
@@ -337,7 +337,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_page_gets_its_window_page_back);
     tcase_add_test(t, a_window_comes_from_the_disk);
     tcase_add_test(t, what_lost_its_window_page_is_not_written);
-    tcase_add_loop_test(t, a_broken_file_costs_what_is_behind_it, 0, 3);
+    tcase_add_loop_test(t, a_broken_file_costs_what_is_after_it, 0, 3);
     tcase_add_test(t, what_went_wrong_is_forgotten);
 }
 

@@ -67,7 +67,7 @@ static struct rig_limits limits(bool is_recurrent)
                                .is_recurrent = is_recurrent};
 }
 
-/* All places taken by one key, more of it waiting, and a batch that does not end; behind steps that took so long that a part of their
+/* All places taken by one key, more of it waiting, and a batch that does not end; after steps that took so long that a part of their
  * time is enough for what is to overtake. */
 static void take_all_places(struct rig *r, struct asked *heavy)
 {

@@ -222,7 +222,7 @@ START_TEST(a_state_is_kept_for_who_is_about_to_go_on_from_it)
 }
 END_TEST
 
-/* Three begin at once, each behind a kept state, where there is one slot more than sequences. */
+/* Three begin at once, each after a kept state, where there is one slot more than sequences. */
 START_TEST(who_gets_no_slot_begins_a_step_later)
 {
     enum { N = 3 };
@@ -318,7 +318,7 @@ static struct real open_real(const char *path, const struct backend *backend, in
     return m;
 }
 
-/* N_NEW tokens behind a prompt, with the bits of their log-probabilities; gives the number of cached tokens. */
+/* N_NEW tokens after a prompt, with the bits of their log-probabilities; gives the number of cached tokens. */
 static int32_t generate(struct real *m, const int32_t *tokens, int32_t n, struct rig_output *out)
 {
     struct sched_request q = rig_request(tokens, n, N_NEW);
@@ -332,7 +332,7 @@ static int32_t generate(struct real *m, const int32_t *tokens, int32_t n, struct
 
 static const char *const models[] = {"lfm2-conv", "lfm2moe-conv", "qwen35-delta", "qwen3next-delta"};
 
-START_TEST(a_real_model_gives_the_same_bits_behind_a_cached_prefix)
+START_TEST(a_real_model_gives_the_same_bits_after_a_cached_prefix)
 {
     static struct rig_output cold, cached, turn, fresh;
     int32_t tokens[N_CTX];
@@ -374,7 +374,7 @@ static TCase *all_tests(const char *name)
     tcase_add_test(t, a_state_is_kept_for_who_is_about_to_go_on_from_it);
     tcase_add_test(t, who_gets_no_slot_begins_a_step_later);
     tcase_add_test(t, nobody_waits_for_another_tenant);
-    tcase_add_loop_test(t, a_real_model_gives_the_same_bits_behind_a_cached_prefix, 0, 8);
+    tcase_add_loop_test(t, a_real_model_gives_the_same_bits_after_a_cached_prefix, 0, 8);
     return t;
 }
 

@@ -315,7 +315,7 @@ START_TEST(prompt_log_probabilities_come_in_order)
     ck_assert_int_eq(got.usage.cached_tokens, 0);
     rig_collect(&neighbour, &got);
     ck_assert_int_eq(got.n, 170);
-    ck_assert_uint_lt(rig_stats(&r).steps, 200); /* one behind the other they take 173 + 76 */
+    ck_assert_uint_lt(rig_stats(&r).steps, 200); /* one after the other they take 173 + 76 */
     rig_close(&r);
 }
 END_TEST

@@ -214,7 +214,7 @@ START_TEST(short_prompts_pass_long_ones)
     rig_wait_held(&r);
     submit(&r, &light, 0);
     atomic_store(&r.model->delay_us, 3000);
-    rig_pass_until(&r, light.seqs[0], 1, 10); /* behind the others: 33 */
+    rig_pass_until(&r, light.seqs[0], 1, 10); /* after the others: 33 */
     rig_go_on(&r);
     (void)collect(&light, 320);
     (void)collect(&heavy, 320);

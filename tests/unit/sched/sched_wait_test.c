@@ -25,7 +25,7 @@ static void expect(struct sched_seq **seq, enum sched_wait why)
     ck_assert(why == SCHED_WAIT_COUNT || got.usage.waits.ns[why] > 0);
 }
 
-/* Behind rig_hold: until a sequence waits for that, and for some time; batch by batch, so that it is not over before it is seen. */
+/* After rig_hold: until a sequence waits for that, and for some time; batch by batch, so that it is not over before it is seen. */
 static void wait_for(struct rig *r, enum sched_wait why)
 {
     rig_wait_held(r);

@@ -744,7 +744,7 @@ START_TEST(what_is_refused)
 END_TEST
 
 /* Schemas that take long or much if they are taken as they stand: begin, n times form with its number and commas between, end; all
- * of it but the end once more behind `again`. */
+ * of it but the end once more after `again`. */
 static const struct {
     const char *begin, *form, *again, *end;
     int n;

@@ -1,4 +1,4 @@
-/* Columns as rows, of one matrix and of several, and sources that stand one behind the other. */
+/* Columns as rows, of one matrix and of several, and sources that stand one after the other. */
 #include "engine/tensor/row_turned.h"
 
 #include "engine/quant/quant.h"
@@ -68,7 +68,7 @@ static void add_drop(void *arg, const void *bytes, uint64_t n)
     *(uint64_t *)arg += n;
 }
 
-START_TEST(a_matrix_is_done_with_behind_its_last_column)
+START_TEST(a_matrix_is_done_with_after_its_last_column)
 {
     const struct row_source *of = row_mapped_new(&arena, DTYPE_F32, data, N * ROWS, COLUMNS);
     const struct row_source *s = row_turned_new(&arena, of, ROWS, DTYPE_F32);
@@ -81,7 +81,7 @@ START_TEST(a_matrix_is_done_with_behind_its_last_column)
 }
 END_TEST
 
-START_TEST(parts_stand_one_behind_the_other)
+START_TEST(parts_stand_one_after_the_other)
 {
     const struct row_source *parts[N];
     static const uint32_t order[N] = {2, 0, 1};
@@ -109,8 +109,8 @@ Suite *row_turned_suite(void)
     TCase *c = tcase_create("row_turned");
     tcase_add_checked_fixture(c, set_up, tear_down);
     tcase_add_loop_test(c, columns_become_rows, 0, 3);
-    tcase_add_test(c, a_matrix_is_done_with_behind_its_last_column);
-    tcase_add_test(c, parts_stand_one_behind_the_other);
+    tcase_add_test(c, a_matrix_is_done_with_after_its_last_column);
+    tcase_add_test(c, parts_stand_one_after_the_other);
     suite_add_tcase(s, c);
     return s;
 }

@@ -279,8 +279,8 @@ START_TEST(monotonous_texts_take_linear_time)
 }
 END_TEST
 
-/* before, n times `unit`, behind; freed with mem_free. */
-static char *repeat(const char *before, const char *unit, size_t n, const char *behind)
+/* before, n times `unit`, after; freed with mem_free. */
+static char *repeat(const char *before, const char *unit, size_t n, const char *after)
 {
     struct buf s;
     buf_init(&s, 0, MEM_GENERAL);
@@ -288,7 +288,7 @@ static char *repeat(const char *before, const char *unit, size_t n, const char *
     for (size_t i = 0; i < n; i++) {
         buf_puts(&s, unit);
     }
-    buf_puts(&s, behind);
+    buf_puts(&s, after);
     buf_putc(&s, '\0');
     ck_assert_int_eq(buf_ok(&s), ERR_OK);
     return s.data;
@@ -298,7 +298,7 @@ static char *repeat(const char *before, const char *unit, size_t n, const char *
 START_TEST(expressions_that_want_more_are_stopped)
 {
     static const struct {
-        const char *before, *unit, *behind;
+        const char *before, *unit, *after;
         size_t n;
     } rows[] = {{"a*b", "", "", 0},
                 {"(?:a+)+b", "", "", 0},
@@ -321,7 +321,7 @@ START_TEST(expressions_that_want_more_are_stopped)
         struct splitter *p;
         size_t n_words;
         struct budget budget = budget_of(LONG_TEXT);
-        pattern = repeat(rows[i].before, rows[i].unit, rows[i].n, rows[i].behind);
+        pattern = repeat(rows[i].before, rows[i].unit, rows[i].n, rows[i].after);
         uint64_t start = clock_thread_ns();
         ck_assert_int_eq(splitter_new((const char *const *)&pattern, 1, "test", &p, NULL), ERR_OK);
         ck_assert_msg(clock_thread_ns() - start < 2000000000u, "row %zu is read late", i);

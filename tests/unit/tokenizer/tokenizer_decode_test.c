@@ -46,7 +46,7 @@ START_TEST(every_split_gives_the_text_back)
     struct buf out;
     load_parts(&v);
     buf_init(&out, 0, MEM_GENERAL);
-    for (uint32_t cuts = 0; cuts < 1u << (N - 1); cuts++) { /* bit i: cut behind byte i */
+    for (uint32_t cuts = 0; cuts < 1u << (N - 1); cuts++) { /* bit i: cut after byte i */
         struct detokenizer d = {0};
         buf_reset(&out);
         for (size_t from = 0, to = 1; from < N; to++) {

@@ -136,7 +136,7 @@ START_TEST(what_was_written_is_read_by_the_next_process)
     struct kv_name names[3] = {page_of(d, 0, KV_SNAPSHOT_PAGE).name, page_of(d, 1, KV_SNAPSHOT_PAGE).name,
                                page_of(d, 2, KV_SNAPSHOT_PAGE).name};
     ck_assert_int_eq(kv_disk_probe(d, names, 3), 2);
-    ck_assert_int_eq(kv_disk_probe(d, names, 1), 0); /* a state is behind the second alone */
+    ck_assert_int_eq(kv_disk_probe(d, names, 1), 0); /* a state is after the second alone */
     ck_assert_int_eq(read_one(d, 0, KV_SNAPSHOT_PAGE), ERR_OK);
     ck_assert_int_eq(read_one(d, 1, KV_SNAPSHOT_PAGE), ERR_OK);
     ck_assert_int_eq(read_one(d, 1, KV_SNAPSHOT_STATE), ERR_OK);
@@ -320,7 +320,7 @@ START_TEST(a_read_that_fails_is_no_reason_to_remove_the_file)
 }
 END_TEST
 
-/* Pages of 0..n) that are there, if those that are not come behind them; else -1. */
+/* Pages of 0..n) that are there, if those that are not come after them; else -1. */
 static int count_pages(const struct kv_disk *d, int n)
 {
     int n_there = 0;
@@ -385,7 +385,7 @@ START_TEST(what_is_used_is_told_to_its_file)
 }
 END_TEST
 
-/* The clock was ten years ahead, or is ten behind now. */
+/* The clock was ten years ahead, or is ten after now. */
 START_TEST(files_from_the_future_go_in_their_turn)
 {
     enum { OLD = 4, ROOM = 20 };

@@ -312,7 +312,7 @@ static void end_seq(struct world *w, struct model_seq *q)
     }
 }
 
-/* As a sequence is admitted: shared pages in front, own ones behind, some of them without a name. */
+/* As a sequence is admitted: shared pages in front, own ones after, some of them without a name. */
 static void start_seq(struct world *w, struct model_seq *q)
 {
     int wanted = 1 + (int)pick(w, MAX_SEQ_PAGES);

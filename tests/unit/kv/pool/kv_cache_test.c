@@ -260,7 +260,7 @@ START_TEST(a_prefix_outlives_what_hangs_from_it)
 }
 END_TEST
 
-/* A sequence that sees a window alone drops the pages in front and holds those behind. */
+/* A sequence that sees a window alone drops the pages in front and holds those after. */
 START_TEST(what_lies_in_front_of_a_window_goes_last_and_the_deepest_first)
 {
     struct kv_cache *kv = new_cache(5);
@@ -278,7 +278,7 @@ START_TEST(what_lies_in_front_of_a_window_goes_last_and_the_deepest_first)
     ck_assert_int_eq(kv_cache_take(kv), b);
     ck_assert(kv_cache_has_lost_parent(kv, c));
     ck_assert_int_eq(kv_cache_find(kv, 0, KV_NO_PAGE, page_tokens(1)), a);
-    /* The page has the same number and name again, and yet c is not found behind it. */
+    /* The page has the same number and name again, and yet c is not found after it. */
     kv_cache_hold(kv, a);
     ck_assert(kv_cache_name(kv, b, 0, a, page_tokens(2)));
     kv_cache_fill(kv, b);
