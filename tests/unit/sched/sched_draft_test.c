@@ -503,6 +503,8 @@ static const struct {
                    {"qwen3next-delta", false}, {"qwen35moe-delta", false},   {"granitehybrid-experts", false},
                    {"qwen35-delta", true},     {"granitehybrid-dense", true}};
 
+enum { N_STATELESS = 2 }; /* the first of these */
+
 START_TEST(a_model_says_the_same_bit_by_bit)
 {
     char path[128];
@@ -530,8 +532,8 @@ END_TEST
 static TCase *all_tests(const char *name)
 {
     TCase *t = tcase_create(name);
-    tcase_add_loop_test(t, output_is_that_of_plain_decode, 0, 2 * N_LIMITS);
-    tcase_add_loop_test(t, small_pools_and_preemption_change_nothing, 0, 4);
+    tcase_add_loop_test(t, output_is_that_of_plain_decode, 0, N_LIMITS);
+    tcase_add_loop_test(t, small_pools_and_preemption_change_nothing, 0, 2);
     tcase_add_test(t, the_cache_keeps_what_was_said_and_not_what_was_guessed);
     tcase_add_loop_test(t, a_full_batch_drafts_nothing, 0, (int)ARRAY_LEN(fullness));
     tcase_add_test(t, a_copy_takes_few_steps_and_a_new_text_no_wasted_rows);
@@ -541,16 +543,30 @@ static TCase *all_tests(const char *name)
     tcase_add_test(t, prompts_are_not_kept_waiting_by_drafts);
     tcase_add_test(t, drafting_allocates_nothing);
     tcase_add_test(t, a_limit_out_of_range_is_refused);
-    tcase_add_loop_test(t, a_model_says_the_same_bit_by_bit, 0, (int)ARRAY_LEN(real_models));
+    tcase_add_loop_test(t, a_model_says_the_same_bit_by_bit, 0, N_STATELESS);
+    return t;
+}
+
+/* With recurrent states. */
+static TCase *state_tests(const char *name)
+{
+    TCase *t = tcase_create(name);
+    tcase_set_tags(t, "states");
+    tcase_add_loop_test(t, output_is_that_of_plain_decode, N_LIMITS + 3, 2 * N_LIMITS);
+    tcase_add_loop_test(t, small_pools_and_preemption_change_nothing, 2, 4);
+    tcase_add_loop_test(t, a_model_says_the_same_bit_by_bit, N_STATELESS, (int)ARRAY_LEN(real_models));
     return t;
 }
 
 Suite *sched_draft_suite(void)
 {
     Suite *s = suite_create("sched_draft");
-    TCase *remote = all_tests("sched_draft_remote");
-    tcase_add_checked_fixture(remote, rig_go_remote, NULL);
+    TCase *remote[] = {all_tests("sched_draft_remote"), state_tests("sched_draft_states_remote")};
     suite_add_tcase(s, all_tests("sched_draft"));
-    suite_add_tcase(s, remote);
+    suite_add_tcase(s, state_tests("sched_draft_states"));
+    for (size_t i = 0; i < ARRAY_LEN(remote); i++) {
+        tcase_add_checked_fixture(remote[i], rig_go_remote, NULL);
+        suite_add_tcase(s, remote[i]);
+    }
     return s;
 }
