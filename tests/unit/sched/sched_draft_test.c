@@ -435,10 +435,15 @@ END_TEST
 
 static const struct backend *real;
 
-/* The real back end, but any step takes about a millisecond, so that drafting pays on a tiny model. */
+static _Atomic uint64_t real_ns = 1;
+
+static uint64_t real_now_ns(void) { return atomic_load(&real_ns); }
+
+/* The real back end, but any step takes a millisecond of the scheduler's clock, so that drafting pays on a tiny model
+ * and a busy machine. */
 static enum err slow_begin(struct backend_model *m, const struct backend_batch *b, struct err_info *info)
 {
-    nanosleep(&(struct timespec){0, 1000000}, NULL);
+    atomic_fetch_add(&real_ns, 1000000);
     return real->begin(m, b, info);
 }
 
@@ -464,7 +469,8 @@ static void run_real(const struct plan *plan, int32_t draft_max, struct rig_outp
                                .max_seqs = REAL_SEQS,
                                .n_states = n_states,
                                .queue_max = 16,
-                               .draft_max = draft_max};
+                               .draft_max = draft_max,
+                               .now_ns = real_now_ns};
     struct sched *s;
     slow.begin = slow_begin;
     const struct backend *b = rig_backend(&slow, &cfg);
