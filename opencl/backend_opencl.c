@@ -473,7 +473,7 @@ static enum err write_batch(struct backend_model *m, const struct backend_batch 
     TRY(ocl_check(clEnqueueWriteBuffer(q, m->batch, CL_FALSE, 0, w.n * sizeof *w.words, w.words, 0, NULL, NULL),
                   "clEnqueueWriteBuffer", info));
     size_t n_input = (size_t)b->n_rows * m->plan->input_width * sizeof(float);
-    if (n_input == 0) {
+    if (n_input == 0 || plan_predicts(m->plan) != b->predicts) {
         return ERR_OK;
     }
     memcpy(s->input, b->input, n_input);
@@ -569,7 +569,7 @@ static enum err launch_all(struct backend_model *m, const struct backend_batch *
         has_drafts = has_drafts || backend_n_drafts(b, i) > 0;
     }
     bool in_parts = b->n_rows <= OPENCL_PARTS_ROWS && (int64_t)b->n_rows * splits <= OPENCL_MAX_PARTS;
-    for (size_t i = 0; i < m->n_launches; i++) {
+    for (size_t i = b->predicts ? m->n_main : 0; i < (b->predicts ? m->n_launches : m->n_main); i++) {
         const struct opencl_launch *l = &m->launches[i];
         int32_t rows = s->words[l->rows];
         if (l->kernel == NULL) {
@@ -615,7 +615,8 @@ static enum err read_results(struct backend_model *m, const struct backend_batch
         }
     }
     TRY(read_later(m, m->hidden, 0, (size_t)b->n_hidden * m->plan->n_embd * sizeof(float), b->hidden, info));
-    TRY(read_later(m, m->output, 0, (size_t)b->n_rows * m->plan->output_width * sizeof(float), b->output, info));
+    size_t n_output = b->output != NULL ? (size_t)b->n_rows * m->plan->output_width : 0;
+    TRY(read_later(m, m->output, 0, n_output * sizeof(float), b->output, info));
     TRY(ocl_check(clEnqueueMarkerWithWaitList(m->device.queue, 0, NULL, &s->done), "clEnqueueMarkerWithWaitList",
                   info));
     return ocl_check(clFlush(m->device.queue), "clFlush", info);

@@ -107,10 +107,10 @@ struct backend_model {
     struct opencl_kv *kvs;         /* [L] */
     struct opencl_buf bufs[PLAN_MAX_BUFS];
     struct opencl_launch *launches;
-    size_t n_launches, cap_launches;
-    bool is_dry;       /* steps run only to place their memory */
-    uint32_t n_pieces; /* per row of logits */
-    int32_t partial;   /* parts of attention */
+    size_t n_launches, cap_launches, n_main; /* n_main: without those of the prediction head */
+    bool is_dry;                             /* steps run only to place their memory */
+    uint32_t n_pieces;                       /* per row of logits */
+    int32_t partial;                         /* parts of attention */
     size_t partial_bytes;
     int32_t qkv; /* [rows][stride of the widest] */
     uint32_t qkv_stride;

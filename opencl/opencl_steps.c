@@ -604,6 +604,7 @@ enum err opencl_steps_compile(struct backend_model *m, struct err_info *info)
                            plan_op_name(s->op));
         }
         TRY(makers[s->op](&k));
+        m->n_main = i < plan_main_steps(m->plan) ? m->n_launches : m->n_main;
     }
     return ERR_OK;
 }
@@ -617,5 +618,5 @@ void opencl_steps_free(struct backend_model *m)
     }
     mem_free(m->launches);
     m->launches = NULL;
-    m->n_launches = 0;
+    m->n_launches = m->n_main = 0;
 }

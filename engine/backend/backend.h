@@ -195,9 +195,15 @@ struct backend_batch {
     int32_t n_hidden;                /* E, can be 0; 0 if the plan has none */
     const int32_t *hidden_rows;      /* [n_hidden] ascending row indexes */
     float *hidden;                   /* out [n_hidden][D] */
-    /* For a part of a cut plan (plan_cut.h): rows from the previous part, and for the next part. */
-    const float *input; /* [n_rows][plan.input_width] */
-    float *output;      /* out [n_rows][plan.output_width] */
+    /* The plan's prediction head computes the rows, instead of the model. A row is a token and, as its input, the output
+     * of the row before it in its sequence: the model's, or the head's own for a token that the head guessed; zeros at
+     * position 0. Its logits are for the token after it. It uses the pages of the model. A later batch can repeat
+     * positions, as for the model. */
+    bool predicts;
+    /* For a part of a cut plan (plan_cut.h): rows from the previous part, and for the next part. Likewise for the head
+     * and the model that it predicts for. */
+    const float *input; /* [n_rows][plan.input_width]; not read if the plan has a head and does not predict */
+    float *output;      /* out [n_rows][plan.output_width]; OPTIONAL if the plan has a head */
     /* OPTIONAL, used with backend_info.overtaking_rows. When *asks is true, `between` is called after one of the next
      * steps of the plan, on the thread that called begin; it sets *asks to false. It can begin and wait for other
      * batches, in sequence: of up to overtaking_rows rows, of sequences that are not in this batch, with their own

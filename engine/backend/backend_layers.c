@@ -86,7 +86,7 @@ static size_t count_bytes(const struct cards *c)
 static struct backend_parts lay_out(const struct cards *c, const int32_t *ends, struct backend_device *room)
 {
     struct backend_parts parts = {0};
-    int32_t from = 0, n_layers = (int32_t)c->plan->n_layers;
+    int32_t from = 0, n_layers = (int32_t)plan_main_layers(c->plan);
     *room = (struct backend_device){.bytes[BACKEND_HOST] = SIZE_MAX};
     for (int i = 0; i < c->n; from = ends[i], i++) {
         int own = BACKEND_DEVICE + parts.n; /* backend_parts_memory: no device has two parts */
@@ -184,7 +184,7 @@ enum err backend_layers_that_fit(const struct backend *device, const struct plan
         return ERR_OK;
     }
     leave_part(&c);
-    TRY(fill(&c, (int32_t)plan->n_layers, ends, info));
+    TRY(fill(&c, (int32_t)plan_main_layers(plan), ends, info));
     *n = ends[c.n - 1];
     return ERR_OK;
 }
@@ -194,7 +194,7 @@ enum err backend_layers_that_fit(const struct backend *device, const struct plan
 static void tell(const struct cards *c, size_t bytes, int32_t n)
 {
     char text[BACKEND_TEXT_BYTES], whose[sizeof c->at[0].name + 8];
-    int32_t n_layers = (int32_t)c->plan->n_layers;
+    int32_t n_layers = (int32_t)plan_main_layers(c->plan);
     if (c->n == 1) {
         snprintf(whose, sizeof whose, "%s has", c->at[0].name);
     } else {
@@ -210,7 +210,7 @@ static void tell(const struct cards *c, size_t bytes, int32_t n)
 /* Places the first n layers, or as many as fit. text: the option's value. */
 static enum err place(struct cards *c, int32_t n, const char *text, struct backend_parts *parts, struct err_info *info)
 {
-    int32_t ends[MAX_CARDS], n_layers = (int32_t)c->plan->n_layers;
+    int32_t ends[MAX_CARDS], n_layers = (int32_t)plan_main_layers(c->plan);
     struct backend_device ignored;
     TRY(find_cards(c, info));
     size_t bytes = count_bytes(c);

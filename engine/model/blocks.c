@@ -244,6 +244,21 @@ enum err blocks_bind(struct blocks *b, const char *name, uint32_t n_out, uint32_
     return blocks_bind_rows(b, name, (struct blocks_part){0, n_out, n_out}, n_in, id);
 }
 
+enum err blocks_bind_inputs(struct blocks *b, const char *name, uint32_t n_out, uint32_t first, uint32_t n_in,
+                            uint32_t n_all, plan_weight_id *id)
+{
+    char full[NAME_BYTES];
+    const struct row_source *rows;
+    tensor_name(b, full, name);
+    TRY(find_needed(b, full, n_all, n_out, &rows));
+    if (first % rows->grain != 0 || n_in % rows->grain != 0) {
+        return err_set(b->info, ERR_BAD_TENSOR_SHAPE, full,
+                       "%s: expected parts of %" PRIu32 " inputs to be whole blocks, found blocks of %" PRIu32, full,
+                       n_in, rows->grain);
+    }
+    return plan_add_weight(b->plan, full, row_order_column_range(&b->plan->arena, rows, first, n_in), id);
+}
+
 enum err blocks_bind_optional(struct blocks *b, const char *name, uint32_t n_out, uint32_t n_in, plan_weight_id *id)
 {
     *id = PLAN_NONE;

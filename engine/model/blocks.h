@@ -96,6 +96,8 @@ struct blocks {
     const struct gguf *g;
     const char *arch; /* prefix of the hyper-parameter keys */
     uint32_t n_ctx;   /* longest sequence to run */
+    bool may_predict; /* build the prediction head, if the file has one */
+    bool predicts;    /* it has one: set by blocks_read_predicting */
     bool centers;     /* LayerNorm instead of RMSNorm everywhere; set before blocks_read_hparams */
     /* By default rows see later rows, and windows extend equally before and after a row. Set before
      * blocks_read_hparams. */
@@ -119,6 +121,7 @@ struct blocks {
     plan_buf_id ssm_in, ssm_mixed, ssm_dt, ssm_out, ssm_gate;
     plan_weight_id ssm_ones; /* [Hs*p/G], with several groups */
     plan_weight_id embd;     /* blocks_add_embedding sets it */
+    plan_weight_id output;   /* of the logits */
     int32_t rope;            /* table of global layers */
     int32_t local_rope;      /* of local ones; PLAN_NONE = none */
     int32_t no_rope;         /* of layers without RoPE; PLAN_NONE = none */
@@ -171,8 +174,10 @@ MUST_CHECK enum err blocks_read_hparams(struct blocks *b);
 /* Reads only the context: n_ctx and the plan's n_ctx_train and n_ctx_max. Part of blocks_read_hparams. */
 MUST_CHECK enum err blocks_read_context(struct blocks *b);
 
-/* Omits the last nextn_predict_layers layers, which predict further tokens. Call after blocks_read_hparams. */
-MUST_CHECK enum err blocks_omit_predicting(struct blocks *b);
+/* Reads nextn_predict_layers, the number of last layers, which predict further tokens: h.n_layers is then without them.
+ * If b->may_predict, the first of them becomes the plan's prediction head. Call after blocks_read_hparams and after layers
+ * have their mixers, before the layers' feed-forward blocks are read. */
+MUST_CHECK enum err blocks_read_predicting(struct blocks *b);
 
 /* Reads the window, and which layers are local: <arch>.attention.sliding_window_pattern is an array (true = local) or a
  * period. The last layer of a period is global (the first with style.first_is_global). `period` is the default. Without
@@ -206,6 +211,11 @@ MUST_CHECK enum err blocks_bind_elements(struct blocks *b, const char *name, str
 /* Binds w[i] of a step to rows of "<stem>.weight", for the input s->src, and bias[i] to elements of "<stem>.bias". */
 MUST_CHECK enum err blocks_bind_part(struct blocks *b, const char *stem, struct blocks_part part, struct plan_step *s,
                                      int i);
+
+/* Binds inputs [first, first + n_in) of a matrix of n_all inputs. ERR_BAD_TENSOR_SHAPE if a block of the type crosses an
+ * edge; otherwise as blocks_bind. */
+MUST_CHECK enum err blocks_bind_inputs(struct blocks *b, const char *name, uint32_t n_out, uint32_t first,
+                                       uint32_t n_in, uint32_t n_all, plan_weight_id *id);
 
 /* Binds a tensor [n_in, n_out, n], or [n_in, n] if n_out is 1, as one weight of n * n_out rows, or as a vector of n *
  * n_in elements. Otherwise as blocks_bind. */
@@ -247,8 +257,8 @@ MUST_CHECK enum err blocks_read_conv(struct blocks *b);
 MUST_CHECK enum err blocks_add_conv_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_conv(struct blocks *b);
 
-/* Linear attention (blocks_delta.c): layers selected by attention.recurrent_layers or full_attention_interval. Omits
- * the last nextn_predict_layers layers. is_tiled: as in struct plan_delta. */
+/* Linear attention (blocks_delta.c): layers selected by attention.recurrent_layers or full_attention_interval. Calls
+ * blocks_read_predicting. is_tiled: as in struct plan_delta. */
 MUST_CHECK enum err blocks_read_delta(struct blocks *b, bool is_tiled);
 MUST_CHECK enum err blocks_add_delta_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_delta(struct blocks *b);
@@ -277,7 +287,9 @@ MUST_CHECK enum err blocks_read_rank(struct blocks *b);
 /* Builds the whole decoder as b->style describes (blocks_decoder.c): embed; L times (norm, QKV + RoPE, attention,
  * output + residual, norm, gated feed-forward, down + residual); gather, norm, logits (tied to the embedding without
  * output.weight). Uses biases if the file has them. Q, K and V can be in one tensor (attn_qkv), gate and up too
- * (ffn_up, gate first). Call blocks_read_hparams before. */
+ * (ffn_up, gate first). Then, if b->predicts, the prediction head [DeepSeek-AI 2024, "DeepSeek-V3 Technical Report",
+ * 2.2]: a matrix of the embedding and the hidden row before it, both normed; one more layer; norm, logits. Call
+ * blocks_read_hparams before. */
 MUST_CHECK enum err blocks_build_decoder(struct blocks *b);
 
 /* --- parts of layers ---------------------------------------------------------------------------------------------- */

@@ -1,6 +1,8 @@
 /* The decoder of most families [Touvron 2023, "LLaMA"], with the additions of later ones. */
 #include "engine/model/blocks.h"
 
+#include "engine/plan/plan_ops.h"
+
 /* Adds the steps of QKV one by one, because norms over all heads need a whole row before the first head can
  * continue. */
 static enum err add_wide_heads(struct blocks *b, const struct plan_step *qkv)
@@ -81,25 +83,48 @@ static enum err add_hidden(struct blocks *b)
     return plan_add_step(b->plan, &hidden);
 }
 
+static enum err add_logits(struct blocks *b, plan_weight_id weight)
+{
+    struct plan_step logits = plan_step_of(PLAN_LOGITS, b->last, PLAN_NONE);
+    logits.w[0] = weight;
+    logits.scale = b->style.logit_scale;
+    logits.logits.softcap = b->style.logit_softcap;
+    return plan_add_step(b->plan, &logits);
+}
+
+static enum err add_gather(struct blocks *b)
+{
+    struct plan_step gather = plan_step_of(PLAN_GATHER, b->x, b->last);
+    return plan_add_step(b->plan, &gather);
+}
+
 /* Adds gather, norm, logits. */
 static enum err add_head(struct blocks *b)
 {
-    struct plan_step gather = plan_step_of(PLAN_GATHER, b->x, b->last);
-    TRY(plan_add_step(b->plan, &gather));
+    TRY(add_gather(b));
     TRY(blocks_add_norm(b, b->style.last_norm, b->last, b->last, false));
-    struct plan_step logits = plan_step_of(PLAN_LOGITS, b->last, PLAN_NONE);
-    logits.scale = b->style.logit_scale;
-    logits.logits.softcap = b->style.logit_softcap;
-    TRY(blocks_bind_optional(b, "output.weight", b->h.n_vocab, b->h.n_embd, &logits.w[0]));
-    if (logits.w[0] == PLAN_NONE) {
-        logits.w[0] = b->embd; /* tied embeddings: one weight, packed once */
+    TRY(blocks_bind_optional(b, "output.weight", b->h.n_vocab, b->h.n_embd, &b->output));
+    if (b->output == PLAN_NONE) {
+        b->output = b->embd; /* tied embeddings: one weight, packed once */
     }
-    return plan_add_step(b->plan, &logits);
+    return add_logits(b, b->output);
+}
+
+/* Adds the output of rows for the prediction head. */
+static enum err add_edge(struct blocks *b, bool is_output, plan_buf_id buf)
+{
+    struct plan_step edge = plan_edge_of(is_output, buf, 0);
+    b->plan->input_width = b->plan->output_width = b->h.n_embd;
+    return plan_add_step(b->plan, &edge);
 }
 
 enum err blocks_add_end(struct blocks *b)
 {
     b->plan->layer = PLAN_NONE;
+    if (b->predicts) {
+        TRY(blocks_add_norm(b, b->style.last_norm, b->x, b->norm, false));
+        TRY(add_edge(b, true, b->norm));
+    }
     TRY(add_hidden(b));
     return b->plan->is_bidirectional ? ERR_OK : add_head(b);
 }
@@ -142,7 +167,7 @@ static enum err add_bufs(struct blocks *b)
 {
     const struct blocks_hparams *h = &b->h;
     bool has_mixer[BLOCKS_MIXER_COUNT] = {false}, has_ffn[BLOCKS_FFN_COUNT] = {false};
-    for (uint32_t i = 0; i < h->n_layers; i++) {
+    for (uint32_t i = 0; i < b->plan->n_layers; i++) {
         has_mixer[b->style.mixer[i]] = has_ffn[b->style.ffn[i]] = true;
     }
     TRY(plan_add_buf(b->plan, "x", h->n_embd, &b->x));
@@ -158,6 +183,51 @@ static enum err add_bufs(struct blocks *b)
     return plan_add_buf(b->plan, "last", h->n_embd, &b->last);
 }
 
+static enum err add_layer(struct blocks *b, uint32_t layer)
+{
+    b->plan->layer = (int32_t)layer;
+    TRY(mixers[b->style.mixer[layer]].add(b));
+    return ffns[b->style.ffn[layer]].add(b);
+}
+
+/* Adds x = half of the matrix times b->norm, normed. */
+static enum err add_projection(struct blocks *b, const char *norm, uint32_t first, bool adds)
+{
+    uint32_t d = b->h.n_embd;
+    struct plan_step s = plan_step_of(PLAN_MATMUL, b->norm, b->x);
+    s.adds = adds;
+    TRY(blocks_add_norm(b, norm, b->norm, b->norm, false));
+    TRY(blocks_bind_inputs(b, "blk.%d.nextn.eh_proj.weight", d, first, d, 2 * d, &s.w[0]));
+    return plan_add_step(b->plan, &s);
+}
+
+/* Adds the prediction head. It can have its own embedding, logits and last norm. */
+static enum err add_prediction(struct blocks *b)
+{
+    static const char last_norm[] = "blk.%d.nextn.shared_head_norm.weight";
+    uint32_t layer = b->h.n_layers, d = b->h.n_embd;
+    plan_weight_id output;
+    b->plan->i_predict = b->plan->n_steps;
+    b->plan->layer = (int32_t)layer;
+    struct plan_step embed = plan_step_of(PLAN_EMBED, PLAN_NONE, b->norm);
+    embed.scale = b->style.embed_scale;
+    TRY(blocks_bind_optional(b, "blk.%d.nextn.embed_tokens.weight", b->h.n_vocab, d, &embed.w[0]));
+    embed.w[0] = embed.w[0] != PLAN_NONE ? embed.w[0] : b->embd;
+    TRY(plan_add_step(b->plan, &embed));
+    TRY(add_projection(b, "blk.%d.nextn.enorm.weight", 0, false));
+    TRY(add_edge(b, false, b->norm));
+    TRY(add_projection(b, "blk.%d.nextn.hnorm.weight", d, true));
+    TRY(add_layer(b, layer));
+    bool has_norm = blocks_rows_of(b, last_norm) != 0;
+    TRY(blocks_add_norm(b, has_norm ? last_norm : b->style.last_norm, b->x, b->x, false));
+    TRY(add_edge(b, true, b->x));
+    TRY(add_gather(b));
+    TRY(blocks_bind_optional(b, "blk.%d.nextn.shared_head_head.weight", b->h.n_vocab, d, &output));
+    TRY(add_logits(b, output != PLAN_NONE ? output : b->output));
+    b->plan->layer = PLAN_NONE;
+    return ERR_OK;
+}
+
 enum err blocks_build_decoder(struct blocks *b)
 {
     const struct blocks_hparams *h = &b->h;
@@ -170,9 +240,8 @@ enum err blocks_build_decoder(struct blocks *b)
         TRY(blocks_add_norm(b, b->style.embed_norm, b->x, b->x, false));
     }
     for (uint32_t i = 0; i < h->n_layers; i++) {
-        b->plan->layer = (int32_t)i;
-        TRY(mixers[b->style.mixer[i]].add(b));
-        TRY(ffns[b->style.ffn[i]].add(b));
+        TRY(add_layer(b, i));
     }
-    return blocks_add_end(b);
+    TRY(blocks_add_end(b));
+    return b->predicts ? add_prediction(b) : ERR_OK;
 }

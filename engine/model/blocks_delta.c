@@ -119,11 +119,11 @@ static enum err read_kinds(struct blocks *b)
     return ERR_OK;
 }
 
-/* Omits the last layers, which predict further tokens. At least one of the others must have attention. */
+/* Tells the last layers, which predict further tokens, from the others. At least one of the others must have attention. */
 static enum err cut_layers(struct blocks *b)
 {
     bool has_attention = false;
-    TRY(blocks_omit_predicting(b));
+    TRY(blocks_read_predicting(b));
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
         has_attention |= b->style.mixer[i] == BLOCKS_ATTENTION;
     }

@@ -140,11 +140,18 @@ enum err blocks_read_hparams(struct blocks *b)
     return ERR_OK;
 }
 
-enum err blocks_omit_predicting(struct blocks *b)
+enum err blocks_read_predicting(struct blocks *b)
 {
     uint32_t n;
     TRY(blocks_get_u32(b, "nextn_predict_layers", 0, b->h.n_layers - 1, 0, &n));
-    b->h.n_layers = b->plan->n_layers = b->h.n_layers - n;
+    b->h.n_layers -= n;
+    b->plan->layer = (int32_t)b->h.n_layers;
+    b->predicts = b->may_predict && n != 0 && blocks_rows_of(b, "blk.%d.nextn.eh_proj.weight") != 0;
+    b->plan->layer = PLAN_NONE;
+    b->plan->n_layers = b->h.n_layers + b->predicts;
+    if (b->predicts) {
+        b->style.mixer[b->h.n_layers] = b->is_latent ? BLOCKS_LATENT : BLOCKS_ATTENTION;
+    }
     return ERR_OK;
 }
 

@@ -42,7 +42,7 @@ enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)
     TRY(blocks_get_u32(b, "expert_shared_feed_forward_length", 0, PLAN_MAX_WIDTH, (uint64_t)n_shared * h->n_ff_expert,
                        &h->n_ff_shared));
     TRY(blocks_get_u32(b, "leading_dense_block_count", 0, h->n_layers, 0, &h->n_dense_layers));
-    for (uint32_t i = h->n_dense_layers; i < h->n_layers; i++) {
+    for (uint32_t i = h->n_dense_layers; i < b->plan->n_layers; i++) {
         b->style.ffn[i] = BLOCKS_EXPERTS;
     }
     TRY(blocks_get_u32(b, "expert_gating_func", 1, ARRAY_LEN(gatings) - 1, as->gating, &gating));

@@ -1,8 +1,7 @@
 /* DeepSeek-V2 and V3 [DeepSeek-AI 2024, "DeepSeek-V2"; "DeepSeek-V3 Technical Report"] and models of their structure:
  * Llama's decoder with latent attention, and routed and shared experts after some dense layers. V2 picks experts by a
- * softmax, from the groups with the best expert; V3 by sigmoids with a bias, from the groups with the best two. The
- * last layers of a file, which predict further tokens, are omitted. Keys: llama.cpp b11434,
- * src/models/deepseek2.cpp. */
+ * softmax, from the groups with the best expert; V3 by sigmoids with a bias, from the groups with the best two.
+ * Keys: llama.cpp b11434, src/models/deepseek2.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
@@ -16,7 +15,7 @@ static enum err build(struct blocks *b)
     TRY(blocks_read_hparams(b));
     TRY(blocks_read_latent_scale(b));
     struct blocks_style *s = &b->style;
-    TRY(blocks_omit_predicting(b));
+    TRY(blocks_read_predicting(b));
     TRY(blocks_get_f32(b, "attention.temperature_scale", 0.0, 1e3, 0.0, &s->query_beta)); /* Mistral Large 3 */
     TRY(blocks_get_u32(b, "attention.temperature_length", 1, UINT32_MAX / 2, b->h.n_ctx_train, &s->query_period));
     if (b->plan->moe.n_experts == 0) {

@@ -1,6 +1,5 @@
 /* GLM-4.5 [GLM-4.5 Team 2025, 2.1]: Llama's decoder with RoPE on a part of each head, biases, norms of the heads of Q
- * and K in the larger size, and experts picked by sigmoids after some dense layers. The last layers of a file, which
- * predict further tokens, are omitted. Keys: llama.cpp b11434, src/models/glm4-moe.cpp. */
+ * and K in the larger size, and experts picked by sigmoids after some dense layers. Keys: llama.cpp b11434, src/models/glm4-moe.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
@@ -10,7 +9,7 @@ static enum err build(struct blocks *b)
     struct blocks_style *s = &b->style;
     s->is_neox = true;
     s->ffn_norm = "blk.%d.post_attention_norm.weight";
-    TRY(blocks_omit_predicting(b));
+    TRY(blocks_read_predicting(b));
     s->head_norm = blocks_rows_of(b, "blk.0.attn_q_norm.weight") != 0 ? BLOCKS_NORM_EACH : BLOCKS_NO_HEAD_NORM;
     struct blocks_moe moe = {.gating = 2, .norms_weights = true, .n_shared = 1};
     TRY(blocks_read_moe(b, &moe));

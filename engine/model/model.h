@@ -35,8 +35,11 @@ enum { MODEL_DEFAULT_CTX = 32768 };
  * determines the RoPE of some models; 0: the training context, at most MODEL_DEFAULT_CTX. ERR_UNSUPPORTED_ARCH lists
  * the known families; otherwise fails as the family's build. On failure *out is NULL. */
 MUST_CHECK enum err model_build(const struct gguf *g, uint32_t n_ctx, struct plan **out, struct err_info *info);
-/* Like model_build, with another table of families, which NULL ends. */
+/* Like model_build, with the prediction head if the file has one. */
+MUST_CHECK enum err model_build_predicting(const struct gguf *g, uint32_t n_ctx, struct plan **out,
+                                           struct err_info *info);
+/* Like model_build, or with `predicts` like model_build_predicting, with another table of families, which NULL ends. */
 MUST_CHECK enum err model_build_from(const struct model_family *const *table, const struct gguf *g, uint32_t n_ctx,
-                                     struct plan **out, struct err_info *info);
+                                     bool predicts, struct plan **out, struct err_info *info);
 
 #endif

@@ -77,7 +77,7 @@ enum err model_open(const char *path, struct gguf **out, struct err_info *info)
     return hf_open(path, all, out, info);
 }
 
-enum err model_build_from(const struct model_family *const *table, const struct gguf *g, uint32_t n_ctx,
+enum err model_build_from(const struct model_family *const *table, const struct gguf *g, uint32_t n_ctx, bool predicts,
                           struct plan **out, struct err_info *info)
 {
     *out = NULL;
@@ -94,7 +94,7 @@ enum err model_build_from(const struct model_family *const *table, const struct 
     }
     struct plan *p;
     TRY_MEM_FOR(plan_new(&p) == ERR_OK, info, "out of memory for the plan");
-    struct blocks b = {.g = g, .arch = family->arch, .n_ctx = n_ctx, .plan = p, .info = info};
+    struct blocks b = {.g = g, .arch = family->arch, .n_ctx = n_ctx, .may_predict = predicts, .plan = p, .info = info};
     enum err err = family->build(&b);
     if (err == ERR_OK) {
         err = plan_check(p, info);
@@ -113,5 +113,10 @@ enum err model_build_from(const struct model_family *const *table, const struct 
 
 enum err model_build(const struct gguf *g, uint32_t n_ctx, struct plan **out, struct err_info *info)
 {
-    return model_build_from(families, g, n_ctx, out, info);
+    return model_build_from(families, g, n_ctx, false, out, info);
+}
+
+enum err model_build_predicting(const struct gguf *g, uint32_t n_ctx, struct plan **out, struct err_info *info)
+{
+    return model_build_from(families, g, n_ctx, true, out, info);
 }

@@ -1,7 +1,6 @@
 /* Qwen3-Next [Qwen Team 2025, "Qwen3-Next"] and Qwen3.5: Qwen3's decoder, dense or with experts and a gated shared one.
  * Three of four layers are linear attention by the gated delta rule. Attention has a gate, too, and RoPE on a quarter
- * of each head. RoPE of three position ids (mrope) is plain RoPE for text, whose three ids are equal. Layers that
- * predict further tokens are omitted.
+ * of each head. RoPE of three position ids (mrope) is plain RoPE for text, whose three ids are equal.
  *
  * Keys: llama.cpp b11434, src/models/qwen3next.cpp, qwen35.cpp, qwen35moe.cpp and conversion/qwen.py. Formulas: Hugging
  * Face transformers 5.23, modeling_qwen3_next.py and modeling_qwen3_5.py. */

@@ -142,6 +142,7 @@ enum err plan_check(struct plan *p, struct err_info *info)
     enum plan_rows rows = PLAN_ALL_ROWS;
     for (int32_t i = 0; i < p->n_steps; i++) {
         struct plan_step *s = &p->steps[i];
+        rows = i == p->i_predict ? PLAN_ALL_ROWS : rows;
         TRY(plan_ops_check(p, s, info));
         s->recurrent = p->recurrent_floats;
         p->recurrent_floats += plan_state_floats(p, s);
@@ -154,6 +155,30 @@ enum err plan_check(struct plan *p, struct err_info *info)
         p->has_logits |= s->rows == PLAN_LOGIT_ROWS && s->dst == PLAN_NONE;
     }
     return ERR_OK;
+}
+
+enum err plan_drop_prediction(struct plan *p, struct err_info *info)
+{
+    if (!plan_predicts(p)) {
+        return ERR_OK;
+    }
+    int32_t n = 0, n_weights = 0, id;
+    const struct plan_operand *o;
+    p->n_layers = plan_main_layers(p);
+    for (int32_t i = 0; i < p->i_predict; i++) {
+        const struct plan_step *s = &p->steps[i];
+        for (int k = 0; (o = plan_next_operand(s, &k, &id)) != NULL;) {
+            n_weights = plan_is_buf(o) ? n_weights : MAX_OF(n_weights, id + 1);
+        }
+        if (s->op != PLAN_OUTPUT) { /* the rows that the head reads */
+            p->steps[n++] = *s;
+        }
+    }
+    p->n_steps = n;
+    p->i_predict = 0;
+    p->n_weights = n_weights; /* the head's are the last ones */
+    p->input_width = p->output_width = 0;
+    return plan_check(p, info);
 }
 
 int32_t plan_layer_window(const struct plan *p, int32_t layer)

@@ -107,8 +107,8 @@ enum plan_op {
     PLAN_HIDDEN, /* hidden[E][D] = PLAN_NORM of the requested rows of src; without w[0] those rows unchanged */
     PLAN_GATHER, /* dst[S][n] = the rows of src whose logits are needed; every later step works on S rows */
     PLAN_LOGITS, /* logits[S][V] = softcap(scale * src times w[0]), by logits.softcap */
-    /* At the edge of a cut plan (plan_cut.h): dst[T][n] = components edge.first .. edge.first + n - 1 of the caller's
-     * rows input[T][plan.input_width] ... */
+    /* At the edge of a cut plan (plan_cut.h) or of a prediction head: dst[T][n] = components edge.first .. edge.first +
+     * n - 1 of the caller's rows input[T][plan.input_width] ... */
     PLAN_INPUT,
     PLAN_OUTPUT, /* ... and those of output[T][plan.output_width] = src[T][n] */
     PLAN_OP_COUNT
@@ -343,7 +343,10 @@ struct plan {
     bool has_hidden;                    /* a step computes hidden rows; set by plan_check */
     bool is_shard;                      /* a step sums over ranks; set by plan_check */
     uint32_t input_width, output_width; /* floats of rows that PLAN_INPUT reads and PLAN_OUTPUT writes; 0: none */
-    uint32_t rank, n_ranks;             /* the shard's rank and their number (plan_shard.h); 0 and 0 for a whole plan */
+    /* First step of the prediction head; 0: none. Only batches that predict run its steps, and only its steps. Its layers
+     * come after the model's. */
+    int32_t i_predict;
+    uint32_t rank, n_ranks; /* the shard's rank and their number (plan_shard.h); 0 and 0 for a whole plan */
     enum plan_pooling pooling;
     struct plan_head dense; /* for embeddings, after the pooling */
     struct plan_ranker ranker;
@@ -364,6 +367,16 @@ struct plan {
 static inline uint32_t plan_delta_key_head(const struct plan_delta *d, uint32_t v_head)
 {
     return d->is_tiled ? v_head % d->n_k_heads : v_head / (d->n_v_heads / d->n_k_heads);
+}
+
+/* Returns whether the plan has a prediction head. */
+static inline bool plan_predicts(const struct plan *p) { return p->i_predict != 0; }
+
+/* Return how many steps and layers the model has, without those of its prediction head. */
+static inline int32_t plan_main_steps(const struct plan *p) { return plan_predicts(p) ? p->i_predict : p->n_steps; }
+static inline uint32_t plan_main_layers(const struct plan *p)
+{
+    return plan_predicts(p) ? (uint32_t)p->steps[p->i_predict].layer : p->n_layers;
 }
 
 /* Returns the attention of a layer, 0 <= layer < L. */
@@ -400,6 +413,9 @@ struct plan_step plan_step_of(enum plan_op op, plan_buf_id src, plan_buf_id dst)
 
 /* Checks ids, widths and types of all steps against each other. ERR_BAD_TENSOR_SHAPE names the weight. */
 MUST_CHECK enum err plan_check(struct plan *p, struct err_info *info);
+
+/* Removes the prediction head of a checked plan, if it has one. Fails as plan_check does. */
+MUST_CHECK enum err plan_drop_prediction(struct plan *p, struct err_info *info);
 
 /* Returns how many positions a row of a checked plan sees, itself included; earlier ones need not be kept. Returns 0
  * unless all layers with keys and values have windows, none looks ahead and no state passes from row to row. */

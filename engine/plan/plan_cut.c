@@ -56,6 +56,9 @@ static enum err add_steps(struct plan *part, const struct plan *p, int32_t from,
     }
     for (int32_t i = from; i < to; i++) {
         struct plan_step s = p->steps[i];
+        if (s.op == PLAN_OUTPUT) { /* for the prediction head */
+            continue;
+        }
         for (int k = 0; (o = plan_next_operand(&s, &k, &id)) != NULL;) {
             if (plan_is_buf(o)) {
                 continue;
@@ -72,8 +75,9 @@ static enum err add_steps(struct plan *part, const struct plan *p, int32_t from,
 
 static enum err fill(struct plan *part, const struct plan *p, int32_t first, int32_t last, struct err_info *info)
 {
-    bool is_last = last + 1 == (int32_t)p->n_layers;
-    int32_t from = first == 0 ? 0 : find_step(p, first), to = is_last ? p->n_steps : find_step(p, last + 1);
+    bool is_last = last + 1 == (int32_t)plan_main_layers(p);
+    int32_t from = first == 0 ? 0 : find_step(p, first);
+    int32_t to = is_last ? plan_main_steps(p) : find_step(p, last + 1);
     struct arena arena = part->arena;
     *part = *p;
     part->arena = arena;
@@ -82,6 +86,8 @@ static enum err fill(struct plan *part, const struct plan *p, int32_t first, int
     part->n_weights = part->n_steps = 0;
     part->cap_weights = part->cap_steps = 0;
     part->has_logits = part->has_hidden = false;
+    part->input_width = part->output_width = 0;
+    part->i_predict = 0;
     TRY(cut_kvs(part, p, first, last, info));
     plan_weight_id *names = arena_alloc(&part->arena, (size_t)p->n_weights * sizeof *names);
     TRY_MEM(names != NULL);

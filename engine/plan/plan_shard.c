@@ -320,8 +320,9 @@ enum err plan_shard(const struct plan *p, uint32_t rank, uint32_t n, struct plan
 {
     struct shard s = {.by = {.p = p, .rank = rank, .n = n}};
     *out = NULL;
-    if (n == 0 || n > PLAN_MAX_RANKS || rank >= n || p->n_ranks != 0) {
-        return err_set(info, ERR_CONFIG, "ranks", "expected one of 1 to %d ranks of a whole plan, found %u of %u",
+    if (n == 0 || n > PLAN_MAX_RANKS || rank >= n || p->n_ranks != 0 || plan_predicts(p)) {
+        return err_set(info, ERR_CONFIG, "ranks",
+                       "expected one of 1 to %d ranks of a whole plan without a prediction head, found %u of %u",
                        PLAN_MAX_RANKS, rank, n);
     }
     memset(s.whole, 0xFF, sizeof s.whole); /* sets PLAN_NONE */

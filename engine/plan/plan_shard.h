@@ -24,9 +24,9 @@
 
 enum { PLAN_MAX_RANKS = 64 };
 
-/* Makes the plan of rank `rank` of n, checked; the caller owns *out. p is a checked plan that is not a shard, and must
- * outlive *out, which reads weights through p's. All ranks' plans have the same reduce steps. ERR_CONFIG if the rank
- * does not exist or n exceeds PLAN_MAX_RANKS; ERR_NOMEM. */
+/* Makes the plan of rank `rank` of n, checked; the caller owns *out. p is a checked plan that is not a shard and
+ * has no prediction head; it must outlive *out, which reads weights through p's. All ranks' plans have the same reduce
+ * steps. ERR_CONFIG if the rank does not exist, n exceeds PLAN_MAX_RANKS or p is another plan; ERR_NOMEM. */
 MUST_CHECK enum err plan_shard(const struct plan *p, uint32_t rank, uint32_t n, struct plan **out,
                                struct err_info *info);
 

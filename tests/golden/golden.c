@@ -13,7 +13,8 @@
  * and 4 shards (tests/support/sharded_backend.h) only values and continuation are compared, and all ranks must have the
  * same bits. The first prompt runs again with the layers cut in the middle, the first half on one back end and the rest
  * on another. For models that return embeddings (make_embeddings.py), the pooled states of the prompt and the bits of
- * all states are compared. The file exceeds 600 lines because all checks share one view of a model. */
+ * all states are compared. For models with a prediction head (make_heads.py), the logits of its last row, its guesses,
+ * and that its bits do not depend on pieces. The file exceeds 600 lines because all checks share one view of a model. */
 #include "engine/backend/backend_parts.h"
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
@@ -32,7 +33,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MAX_PROMPT = 128, N_GREEDY = 12, MAX_MODELS = 256, N_PAGES = 16, MAX_ROWS = 96 };
+enum { MAX_PROMPT = 128, N_GREEDY = 12, N_GUESSES = 4, MAX_MODELS = 256, N_PAGES = 16, MAX_ROWS = 96 };
 
 /* Bounds by back end: the largest error of a logit as a share of the logits' spread (of a component of an embedding as
  * a share of the components' mean size), and that of a log-probability. ref differs from float32 only by its sums in
@@ -74,6 +75,8 @@ struct prompt {
     const int32_t *ids, *greedy;
     const float *logits, *logprobs;
     const float *embedding; /* instead of the three above */
+    const float *predict;   /* of the prediction head; NULL: none */
+    const int32_t *guesses; /* [N_GUESSES] */
 };
 
 /* A model on a back end. */
@@ -380,13 +383,103 @@ static void check_greedy(struct subject *s, const struct prompt *p)
     }
 }
 
+/* --- prediction heads --------------------------------------------------------------------------------------------- */
+
+static const int32_t head_pages[] = {3, 1, 4, 7, 5};
+
+/* Computes rows [from, to) of ids with the model, or with the head if there is input; the logits go to s->logits. */
+static bool run_part(struct subject *s, const int32_t *ids, int from, int to, const float *input, float *output)
+{
+    const int32_t *tables[] = {head_pages};
+    int32_t pos[MAX_PROMPT], seq[MAX_PROMPT] = {0}, rows[MAX_PROMPT];
+    size_t d = s->plan->n_embd;
+    for (int i = 0; i < to - from; i++) {
+        pos[i] = from + i;
+        rows[i] = i;
+    }
+    const struct backend_batch b = {.n_rows = to - from,
+                                    .tokens = ids + from,
+                                    .pos = pos,
+                                    .seq = seq,
+                                    .n_seqs = 1,
+                                    .page_tables = tables,
+                                    .n_logits = to - from,
+                                    .logit_rows = rows,
+                                    .logits = s->logits,
+                                    .stats = s->stats,
+                                    .predicts = input != NULL,
+                                    .input = input != NULL ? input + (size_t)from * d : NULL,
+                                    .output = output + (size_t)from * d};
+    struct err_info info = {0};
+    enum err err = backend_compute(s->backend, s->model, &b, &info);
+    report(s, err == ERR_OK, "a batch for the prediction head", 1, 0);
+    return err == ERR_OK;
+}
+
+/* Checks the head's guesses after the prompt, each from its output for the one before. */
+static void check_guesses(struct subject *s, const struct prompt *p, float *input, float *output)
+{
+    int32_t ids[MAX_PROMPT];
+    size_t d = s->plan->n_embd;
+    int wrong = 0;
+    memcpy(ids, p->ids, (size_t)p->n * sizeof *ids);
+    for (int i = 0, at = p->n - 1; i < N_GUESSES; i++) {
+        ids[p->n + i] = s->stats[i == 0 ? at : 0].argmax;
+        wrong += ids[p->n + i] != p->guesses[i];
+        memcpy(input + (size_t)(p->n + i) * d, output + (size_t)(p->n + i - 1) * d, d * sizeof *input);
+        if (!run_part(s, ids, p->n + i, p->n + i + 1, input, output)) {
+            return;
+        }
+    }
+    if (!is_coarse(s)) {
+        report(s, wrong == 0, "wrong guesses of the prediction head", wrong, 0);
+    }
+}
+
+static void check_prediction(struct subject *s, const struct prompt *p)
+{
+    size_t d = s->plan->n_embd, v = (size_t)s->n_vocab, n = (size_t)p->n * v;
+    float *input = calloc(MAX_PROMPT, d * sizeof *input), *output = calloc(MAX_PROMPT, d * sizeof *output);
+    float *whole = malloc(n * sizeof *whole);
+    double mean = 0, var = 0, worst = 0, allowed = is_coarse(s) ? s->known->fast_logits : s->bound->logits;
+    int differing = 0;
+    bool ok = run_part(s, p->ids, 0, p->n, NULL, output);
+    memcpy(input + d, output, (size_t)(p->n - 1) * d * sizeof *input);
+    ok = ok && run_part(s, p->ids, 0, p->n, input, output);
+    memcpy(whole, s->logits, n * sizeof *whole);
+    for (size_t k = 0; k < v; k++) {
+        mean += p->predict[k] / (double)v;
+    }
+    for (size_t k = 0; k < v; k++) {
+        double off = fabs((double)whole[n - v + k] - p->predict[k]);
+        var += (p->predict[k] - mean) * (p->predict[k] - mean) / (double)v;
+        worst = off > worst || isnan(off) ? off : worst;
+    }
+    report(s, ok && worst / sqrt(var) <= allowed, "the head's last logits, share of their spread", worst / sqrt(var),
+           allowed);
+    if (ok) {
+        check_guesses(s, p, input, output);
+    }
+    for (int from = 0, to; ok && from < p->n; from = to) {
+        to = MIN_OF(from + 1 + from % 7, p->n);
+        ok = run_part(s, p->ids, from, to, input, output);
+        differing += memcmp(whole + (size_t)from * v, s->logits, (size_t)(to - from) * v * sizeof *whole) != 0;
+    }
+    report(s, ok && differing == 0, "pieces whose bits differ from the whole prompt's, of the head", differing, 0);
+    free(input);
+    free(output);
+    free(whole);
+}
+
 static void check_prompt(struct subject *s, const struct gguf *expect, int i)
 {
     struct prompt p = {.ids = tensor(expect, i, "ids"),
                        .greedy = tensor(expect, i, "greedy"),
                        .logits = tensor(expect, i, "logits"),
                        .logprobs = tensor(expect, i, "logprobs"),
-                       .embedding = tensor(expect, i, "embedding")};
+                       .embedding = tensor(expect, i, "embedding"),
+                       .predict = tensor(expect, i, "predict"),
+                       .guesses = tensor(expect, i, "guesses")};
     bool has_all = p.embedding != NULL || (p.greedy != NULL && p.logits != NULL && p.logprobs != NULL);
     char name[32];
     snprintf(name, sizeof name, "prompt.%d.ids", i);
@@ -410,6 +503,12 @@ static void check_prompt(struct subject *s, const struct gguf *expect, int i)
     }
     if (s->bound->n_ranks > 1) {
         return; /* the agreement of ranks was checked */
+    }
+    if (p.predict != NULL && s->parts == NULL) { /* cut plans have no head */
+        report(s, plan_predicts(s->plan) && p.guesses != NULL, "a prediction head", 0, 1);
+        if (plan_predicts(s->plan) && p.guesses != NULL) {
+            check_prediction(s, &p);
+        }
     }
     if (forward(s, p.ids, 0, p.n, 0) != ERR_OK) {
         report(s, false, "forward", 0, 1);
@@ -461,10 +560,10 @@ enum { SEVERAL_THREADS = 3 };
 static int32_t find_cut(const struct plan *p)
 {
     struct err_info info;
-    for (int32_t k = (int32_t)p->n_layers / 2; k > 0; k--) {
+    for (int32_t k = (int32_t)plan_main_layers(p) / 2; k > 0; k--) {
         struct plan *parts[2] = {NULL};
         bool fits = plan_cut(p, 0, k - 1, &parts[0], &info) == ERR_OK &&
-                    plan_cut(p, k, (int32_t)p->n_layers - 1, &parts[1], &info) == ERR_OK;
+                    plan_cut(p, k, (int32_t)plan_main_layers(p) - 1, &parts[1], &info) == ERR_OK;
         plan_free(&parts[0]);
         plan_free(&parts[1]);
         if (fits) {
@@ -479,7 +578,7 @@ static void check_parts(struct subject *s, const struct gguf *expect)
 {
     static const struct backend *const pairs[][2] = {
         {&backend_cpu, &backend_cpu}, {&backend_ref, &backend_cpu}, {&backend_cpu, &backend_ref}};
-    int32_t k = find_cut(s->plan), n_layers = (int32_t)s->plan->n_layers;
+    int32_t k = find_cut(s->plan), n_layers = (int32_t)plan_main_layers(s->plan);
     if (n_layers > 1) {
         report(s, k > 0, "a place to cut the layers at", 0, 1);
     }
@@ -636,7 +735,7 @@ static void check_model(const char *folder, const char *name)
     enum err err = model_open(path, &g, &info);
     snprintf(path, sizeof path, "%s/%.*s.expect.gguf", folder, (int)strcspn(name, "."), name);
     err = err != ERR_OK ? err : gguf_open(path, &expect, &info);
-    err = err != ERR_OK ? err : model_build(g, 0, &s.plan, &info);
+    err = err != ERR_OK ? err : model_build_predicting(g, 0, &s.plan, &info);
     if (err != ERR_OK) {
         printf("FAILED %s: %s: %s\n", name, err_code(err), info.text);
         n_failed++;
@@ -659,7 +758,8 @@ static void check_model(const char *folder, const char *name)
         for (size_t i = 0; i < ARRAY_LEN(bounds); i++) {
             if (strcmp(bounds[i].backend, s.backend->name) == 0) {
                 s.bound = &bounds[i];
-                if (!is_device(s.bound) || s.bound->high_precision || is_coarse(&s)) { /* else as with it */
+                bool runs = s.bound->n_ranks == 1 || !plan_predicts(s.plan); /* a shard has no head */
+                if (runs && (!is_device(s.bound) || s.bound->high_precision || is_coarse(&s))) { /* else as with it */
                     check_bound(&s, expect);
                 }
             }

@@ -273,14 +273,14 @@ def agrees(model, prompt):
     return same.all() and np.abs(found - prompt["logprobs"][1:]).max(initial=0) < CHANGE
 
 
-def choose_prompts(model, rng):
-    """Random prompts whose greedy continuation has no near tie, neither between tokens nor, where there are experts, in
-    what a router picks."""
+def choose_prompts(model, rng, fits=lambda prompt: True):
+    """Random prompts that fit and whose greedy continuation has no near tie, neither between tokens nor, where there are
+    experts, in what a router picks."""
     copies, prompts = shaken(model), []
     for n in PROMPT_LENGTHS:
         for _ in range(10000):
             prompt, _ = run_prompt(model, rng.integers(0, VOCAB, n))
-            if prompt is not None and all(agrees(copy, prompt) for copy in copies):
+            if prompt is not None and fits(prompt) and all(agrees(copy, prompt) for copy in copies):
                 break
         else:
             sys.exit(f"no prompt of {n} tokens will do")
@@ -294,10 +294,10 @@ def with_our_vocabulary(model):
             m.set_vocab = lambda m=m: write_tokenizer(m.gguf_writer)
 
 
-def convert(folder, out, kind):
+def convert(folder, out, kind, no_mtp=True):
     hparams = conversion.ModelBase.load_hparams(Path(folder), False)
     arch = conversion.get_model_architecture(hparams, conversion.ModelType.TEXT)
-    conversion.get_model_class(arch).no_mtp = True  # such layers are not made
+    conversion.get_model_class(arch).no_mtp = no_mtp  # layers that predict: make_heads.py's
     model = conversion.get_model_class(arch)(Path(folder), kind, Path(out), eager=True)
     with_our_vocabulary(model)
     counted = Path(folder) / "tokenizer.json"  # Gemma's converter counts its tokens

@@ -104,8 +104,8 @@ static void take_in(struct backend_model *m, struct job *j, const struct backend
     j->batch.logits = malloc(logits * m->n_vocab * sizeof(float) + 1);
     j->batch.stats = malloc(logits * sizeof *b->stats + 1);
     j->batch.hidden = malloc((size_t)b->n_hidden * m->n_embd * sizeof(float) + 1);
-    j->batch.output = malloc(rows * m->output_width * sizeof(float) + 1);
-    if (m->output_width != 0) {
+    j->batch.output = b->output != NULL ? malloc(rows * m->output_width * sizeof(float) + 1) : NULL;
+    if (b->output != NULL) {
         memset(b->output, POISON, rows * m->output_width * sizeof(float));
     }
     if (logits != 0) {
@@ -170,7 +170,7 @@ static void give_back(const struct backend_model *m, const struct job *j)
     if (to->n_hidden > 0) {
         memcpy(to->hidden, from->hidden, (size_t)to->n_hidden * m->n_embd * sizeof *to->hidden);
     }
-    if (m->output_width != 0) {
+    if (to->output != NULL) {
         memcpy(to->output, from->output, (size_t)to->n_rows * m->output_width * sizeof *to->output);
     }
 }

@@ -555,8 +555,11 @@ static void input_row(const struct cpu_run *e, int32_t row)
 static void output_row(const struct cpu_run *e, int32_t row)
 {
     const struct plan_step *s = &e->step->step;
-    float *out = e->batch->output + (size_t)row * e->m->plan->output_width + s->edge.first;
-    memcpy(out, cpu_row(e, s->src, row), cpu_width(e, s->src) * sizeof *out);
+    float *out = e->batch->output;
+    if (out != NULL) {
+        memcpy(out + (size_t)row * e->m->plan->output_width + s->edge.first, cpu_row(e, s->src, row),
+               cpu_width(e, s->src) * sizeof *out);
+    }
 }
 
 /* --- the table -------------------------------------------------------------------------------------------------- */
@@ -598,10 +601,20 @@ static bool is_crossing(const struct cpu_step *c)
     return plan_ops[c->step.op].crosses_rows || cpu_ops[c->step.op].is_shared;
 }
 
+/* Return the batch's first step, and the end of its steps. */
+static const struct cpu_step *first_step(const struct backend_model *m, const struct backend_batch *batch)
+{
+    return m->steps + (batch->predicts ? m->n_main : 0);
+}
+static const struct cpu_step *end_of_steps(const struct backend_model *m, const struct backend_batch *batch)
+{
+    return m->steps + (batch->predicts ? m->n_steps : m->n_main);
+}
+
 /* Returns whether all threads must finish the current step before any continues. */
 static bool needs_barrier(const struct cpu_run *e)
 {
-    bool is_last = e->step + 1 == e->m->steps + e->m->n_steps;
+    bool is_last = e->step + 1 == end_of_steps(e->m, e->batch);
     return !e->is_by_rows || is_last || is_crossing(e->step) || is_crossing(e->step + 1);
 }
 
@@ -662,7 +675,7 @@ static void look_for_others(const struct cpu_run *e)
 {
     const atomic_bool *asks = cpu_overtaking_rows(e->m) != 0 ? e->batch->asks : NULL;
     int at = (int)(e->step - e->m->steps);
-    bool is_last = at + 1 == e->m->n_steps;
+    bool is_last = e->step + 1 == end_of_steps(e->m, e->batch);
     if (e->thread == 0 && asks != NULL && !is_last && atomic_load_explicit(asks, memory_order_relaxed)) {
         atomic_store_explicit(&e->m->stop_after, at, memory_order_relaxed);
     }
@@ -680,10 +693,10 @@ static void run_thread(void *arg, int thread, int n_threads)
     e.thread = thread;
     e.n_threads = n_threads;
     find_angles(&e);
-    if (e.step != m->steps) {
+    if (e.step != first_step(m, e.batch)) {
         pool_barrier(m->pool);
     }
-    for (; e.step < m->steps + m->n_steps; e.step++) {
+    for (; e.step < end_of_steps(m, e.batch); e.step++) {
         e.n_rows = n_rows[e.step->step.rows];
         if (e.n_rows == 0 && e.step->step.rows == PLAN_HIDDEN_ROWS) {
             continue; /* the gather, which then reads other threads' rows, has a barrier before it */
@@ -720,7 +733,7 @@ static bool run_on(struct cpu_run *e)
 void cpu_exec_run(struct backend_model *m, const struct backend_batch *batch)
 {
     const struct backend_batch *overtaken = m->batch;
-    struct cpu_run e = {.m = m, .batch = batch, .step = m->steps};
+    struct cpu_run e = {.m = m, .batch = batch, .step = first_step(m, batch)};
     int32_t n_aside = overtaken != NULL ? MIN_OF(overtaken->n_rows, batch->n_rows) : 0;
     cpu_overtake_set_aside(m, n_aside);
     m->batch = batch;

@@ -123,6 +123,7 @@ enum err cpu_steps_compile(struct backend_model *m, struct err_info *info)
             continue;
         }
         struct cpu_step *c = &m->steps[m->n_steps++];
+        m->n_main += i < plan_main_steps(p);
         c->at = i = make_step(p, i, now, c);
         c->fine = m->cfg.high_precision ? 0 : FINE;
     }

@@ -94,8 +94,11 @@ static void input_row(const struct ref_run *r, int32_t i)
 static void output_row(const struct ref_run *r, int32_t i)
 {
     const struct plan *p = r->m->plan;
-    float *out = r->batch->output + (size_t)i * p->output_width + r->step->edge.first;
-    memcpy(out, ref_row(r, r->step->src, i), p->bufs[r->step->src].width * sizeof *out);
+    float *out = r->batch->output;
+    if (out != NULL) {
+        memcpy(out + (size_t)i * p->output_width + r->step->edge.first, ref_row(r, r->step->src, i),
+               p->bufs[r->step->src].width * sizeof *out);
+    }
 }
 
 static void route_row(const struct ref_run *r, int32_t i)
@@ -237,7 +240,8 @@ static void run_thread(void *arg, int thread, int n_threads)
     const struct plan *p = r.m->plan;
     int from, to;
     r.scratch = r.m->scratch + (size_t)thread * r.m->scratch_floats;
-    for (int32_t i = 0; i < p->n_steps; i++) {
+    bool predicts = r.batch->predicts;
+    for (int32_t i = predicts ? p->i_predict : 0; i < (predicts ? p->n_steps : plan_main_steps(p)); i++) {
         r.step = &p->steps[i];
         if (plan_is_idle(r.step)) {
             continue;

@@ -338,7 +338,7 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
                                  .tell = cmd_note,
                                  .weight_done = drop_file_pages,
                                  .weight_done_arg = b->gguf};
-    TRY(backend_parts_parse(b->o->backend, "backend", b->plan->n_layers, &b->parts, info));
+    TRY(backend_parts_parse(b->o->backend, "backend", plan_main_layers(b->plan), &b->parts, info));
     TRY(backend_layers_place(b->o->gpu_layers, b->plan, &cfg, &b->parts, info));
     b->backend = backend_of_parts(&b->parts);
     TRY(backend_device_of(b->backend, &cfg, &b->device, info));

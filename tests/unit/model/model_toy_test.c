@@ -119,7 +119,7 @@ START_TEST(a_builder_and_a_row_make_a_family)
     buf_init(&file, 0, MEM_GENERAL);
     make_file(&file);
     ck_assert_msg(gguf_open_memory(file.data, file.len, &g, &info) == ERR_OK, "%s", info.text);
-    ck_assert_msg(model_build_from(table, g, 0, &p, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(model_build_from(table, g, 0, false, &p, &info) == ERR_OK, "%s", info.text);
     float truth[N_TOKENS * V], found[N_TOKENS * V], low = 0, high = 0;
     run(p, &backend_ref, truth);
     for (int i = 0; i < N_TOKENS * V; i++) {
@@ -152,7 +152,7 @@ START_TEST(arrays_of_one_value_and_dimensions_of_1_are_the_same_model)
         is_padded = i == 1;
         make_file(&file);
         ck_assert_msg(gguf_open_memory(file.data, file.len, &g, &info) == ERR_OK, "%s", info.text);
-        ck_assert_msg(model_build_from(table, g, 0, &p, &info) == ERR_OK, "%s", info.text);
+        ck_assert_msg(model_build_from(table, g, 0, false, &p, &info) == ERR_OK, "%s", info.text);
         run(p, &backend_ref, logits[i]);
         plan_free(&p);
         gguf_close(&g);
