@@ -132,7 +132,7 @@ static enum err describe(struct engine *e, const struct engine_config *cfg, stru
     TRY(describe_sampling(e, cfg->sampling, info));
     e->info.n_vocab = e->plan->n_vocab / MAX_OF(e->plan->ranker.n_segments, 1u);
     e->info.n_embd = e->plan->n_embd;
-    e->info.n_layers = e->plan->n_layers;
+    e->info.n_layers = plan_main_layers(e->plan);
     e->info.n_ctx_train = e->plan->n_ctx_train;
     e->info.generates = e->plan->has_logits;
     e->info.bos = tokenizer_bos(e->tokenizer);
@@ -270,7 +270,8 @@ static enum err move_layers(struct engine *e, const struct engine_config *cfg, c
         e->unfit = arena_zalloc_array(&e->arena, n, sizeof *e->unfit);
     }
     for (uint32_t i = 0; any && e->unfit != NULL && i < n; i++) {
-        e->unfit[i] |= found[i];
+        e->unfit[MIN_OF(i, plan_main_layers(e->plan) - 1)] |=
+            found[i]; /* the head is computed where the last layer is */
     }
     if (any && cfg->tell != NULL && buf_ok(&text) == ERR_OK) {
         cfg->tell(cfg->tell_arg, text.data);
@@ -371,11 +372,17 @@ static enum err open_tokenizer(struct engine *e, const struct engine_config *cfg
     return tokenizer_add_marks(e->tokenizer, source, n) == ERR_OK ? ERR_OK : no_memory(info);
 }
 
+static enum err build_plan(struct engine *e, const struct engine_config *cfg, struct err_info *info)
+{
+    bool predicts = cfg->draft_max >= 0 && !cfg->no_head;
+    return (predicts ? model_build_predicting : model_build)(e->gguf, cfg->n_ctx, &e->plan, info);
+}
+
 static enum err read_file(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
     TRY(model_open(cfg->model_path, &e->gguf, info));
     TRY(go_on(cfg, info));
-    TRY(model_build(e->gguf, cfg->n_ctx, &e->plan, info));
+    TRY(build_plan(e, cfg, info));
     if (cfg->quantize != NULL) {
         TRY(plan_quantize(e->plan, cfg->quantize, info));
     }
@@ -513,7 +520,7 @@ static enum err measure(struct engine *e, const struct engine_config *cfg, struc
     struct sched_config sc = {0};
     struct engine_backend b;
     TRY(model_open(cfg->model_path, &e->gguf, info));
-    TRY(model_build(e->gguf, cfg->n_ctx, &e->plan, info));
+    TRY(build_plan(e, cfg, info));
     TRY(engine_plan(e, cfg, &sc, &b, info));
     *out = (struct engine_memory){.weight_bytes = b.takes.weights,
                                   .kv_bytes = b.pool_bytes,

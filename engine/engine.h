@@ -66,7 +66,8 @@ struct engine_config {
     int queue_max_requests;   /* waiting requests before 503; 0: 256 */
     const char *pooling;      /* name of plan_pooling_name: how states become embeddings; NULL: as the file says */
     bool closes_objects;      /* read JSON Schemas as grammar_close_objects (grammar_build.h) says */
-    int draft_max; /* tokens drafted per sequence and step if text repeats, 1..31; 0: 15, with recurrent states 7; -1: none */
+    bool no_head;             /* do not load the model's prediction head */
+    int draft_max; /* tokens drafted per sequence and step, 1..31; 0: 15, with recurrent states 7; -1: none */
     uint64_t memory_limit_bytes; /* refuse to start if the plan needs more; 0: no limit */
     const char *quantize;        /* type for weights of F32, F16, BF16: "q8_0" (plan_quantize.h); NULL, "off": none */
     const char *pack_cache;      /* OPTIONAL: folder for packed weights that the next start reuses (backend.h) */

@@ -155,12 +155,36 @@ static enum err place_layers(struct engine *e, const struct engine_config *cfg, 
     return ERR_OK;
 }
 
+/* The prediction head needs all layers on one back end. Its rows of sampled tokens come on top of a batch's. */
+static enum err plan_prediction(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
+                                struct backend_config *bc, struct err_info *info)
+{
+    if (plan_predicts(e->plan) && (e->parts.n > 1 || sc->n_windows != 0 || sc->window != 0)) {
+        if (cfg->tell != NULL) {
+            cfg->tell(cfg->tell_arg, "the prediction head is not used, because it needs all layers on one device");
+        }
+        TRY(plan_drop_prediction(e->plan, info));
+    }
+    sc->output_width = plan_predicts(e->plan) ? (int32_t)e->plan->output_width : 0;
+    bc->max_rows = sc->max_rows + (sc->output_width != 0 ? sc->max_seqs : 0);
+    return ERR_OK;
+}
+
+/* A page's output for the prediction head is kept with the page. */
+static enum err measure(const struct engine *e, const struct sched_config *sc, struct engine_backend *b,
+                        struct err_info *info)
+{
+    TRY(e->backend->measure(e->plan, &b->cfg, &b->measure, info));
+    b->measure.bytes[BACKEND_HOST].page += (size_t)sc->output_width * sizeof(float);
+    return ERR_OK;
+}
+
 enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                      struct engine_backend *out, struct err_info *info)
 {
     const char *name = cfg->backend != NULL ? cfg->backend : "cpu";
     struct backend_config *bc = &out->cfg;
-    TRY(backend_parts_parse(name, "backend", e->plan->n_layers, &e->parts, info));
+    TRY(backend_parts_parse(name, "backend", plan_main_layers(e->plan), &e->parts, info));
     TRY(plan_limits(e, cfg, sc, info));
     sc->n_states = count_states(sc, (size_t)e->plan->recurrent_floats * sizeof(float));
     *bc = (struct backend_config){.device = cfg->device,
@@ -189,12 +213,13 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
                                   .weight_done_arg = e->gguf};
     TRY(plan_drafts(e, cfg, sc, bc, info));
     TRY(place_layers(e, cfg, sc, bc, info));
+    TRY(plan_prediction(e, cfg, sc, bc, info));
     TRY(backend_device_of(e->backend, bc, &out->device, info));
-    TRY(e->backend->measure(e->plan, bc, &out->measure, info));
+    TRY(measure(e, sc, out, info));
     if (cfg->kv_tokens == 0) {
         bc->n_pages = sc->n_pages = default_pages(sc, out);
         bc->n_windows = sc->n_windows = count_windows(sc, sc->n_pages);
-        TRY(e->backend->measure(e->plan, bc, &out->measure, info)); /* fewer pages also need less other memory */
+        TRY(measure(e, sc, out, info)); /* fewer pages also need less other memory */
     }
     out->takes = backend_bytes_all(&out->measure);
     TRY(backend_pool_bytes(&out->takes, bc, &out->pool_bytes, info));
@@ -234,7 +259,7 @@ static enum err refuse_device(const struct engine *e, const struct engine_backen
     return err_set(info, ERR_MEMORY_LIMIT, "gpu-layers",
                    "gpu-layers: %s%s has %zu MiB free, and %" PRId32 " of %u layers need more: weights %zu MiB, a "
                    "KV cache of %" PRId64 " tokens %zu, recurrent states %zu and activations %zu; %s",
-                   d.name, id, b->device.bytes[own] >> 20, count_layers(&e->parts, own), e->plan->n_layers,
+                   d.name, id, b->device.bytes[own] >> 20, count_layers(&e->parts, own), plan_main_layers(e->plan),
                    need->weights >> 20, (int64_t)b->cfg.n_pages * KV_PAGE_TOKENS, pages >> 20, states >> 20,
                    need->activations >> 20, way);
 }

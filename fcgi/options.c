@@ -20,7 +20,11 @@
 
 static const char *cpu_name(int i) { return i == 0 ? "auto" : kern_isa_name(i - 1); }
 
-static const char *speculate_name(int i) { return i == 0 ? "auto" : i == 1 ? "off" : NULL; }
+static const char *speculate_name(int i)
+{
+    static const char *const names[] = {"auto", "no-head", "off"};
+    return i >= 0 && i < (int)ARRAY_LEN(names) ? names[i] : NULL;
+}
 static const char *effort_name(int i) { return i == 0 ? "default" : reasoning_effort_name(i - 1); }
 
 static const char *reasoning_name(int i)
@@ -167,8 +171,9 @@ static const struct option options[] = {
            .words = plan_pooling_name),
     OPTION("quantize", NULL, OPTION_TEXT, KERNELS, quantize, "load-time type of F32, F16 and BF16 weights",
            .fallback = "off", .words = plan_quantize_name),
-    OPTION("speculate", NULL, OPTION_TEXT, ENGINE, speculate, "draft tokens where text repeats; same answers",
-           .fallback = "auto", .words = speculate_name),
+    OPTION("speculate", NULL, OPTION_TEXT, ENGINE, speculate,
+           "draft tokens by the model's prediction head and where text repeats; same answers", .fallback = "auto",
+           .words = speculate_name),
     OPTION("draft-max", NULL, OPTION_INTEGER, ENGINE, draft_max,
            "draft tokens per sequence and step; 0: 15, with recurrent states 7", .fallback = "0", .max = 31),
     OPTION("max-connections", NULL, OPTION_INTEGER, SERVE, max_connections, "maximum FastCGI connections",

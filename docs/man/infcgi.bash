@@ -43,7 +43,7 @@ _infcgi() {
     'serve --slow-log-file') files=1 ;;
     'serve --pooling') words='mean cls last rank none' ;;
     'serve --quantize' | 'generate --quantize' | 'chat --quantize' | 'perplexity --quantize' | 'bench --quantize') words='off q8_0 q6_k q5_k q5_1 q5_0 q4_k q4_1 q4_0' ;;
-    'serve --speculate' | 'generate --speculate' | 'chat --speculate') words='auto off' ;;
+    'serve --speculate' | 'generate --speculate' | 'chat --speculate') words='auto no-head off' ;;
     'serve --draft-max' | 'generate --draft-max' | 'chat --draft-max') ;;
     'serve --max-connections') ;;
     'serve --body-limit') ;;

@@ -10,6 +10,8 @@ enum {
     BASE_ROWS = 8, /* estimate for a step of n rows: n + BASE_ROWS units, so 16 rows take 2.7 times as long as one */
 };
 #define FORCED_RATE 0.9f
+#define GUESS_RATE  0.6f /* start value of guess_rates */
+#define HEAD_PART   0.1  /* estimate of the head's part of a step's time */
 #define LEAST_GAIN  1.05 /* least promised gain over a plain step, because costs are measured with noise */
 
 /* Shortest match of each level, and the measured rate of true guesses after such a match, similar in code and prose. */
@@ -41,6 +43,9 @@ enum err draft_init(struct draft *d, int32_t n_max, struct arena *a)
     d->prevs = arena_alloc(a, (size_t)n_max * sizeof *d->prevs);
     for (int i = 0; i < DRAFT_LEVELS; i++) {
         d->rates[i] = levels[i].rate;
+    }
+    for (int i = 0; i < DRAFT_GUESSES; i++) {
+        d->guess_rates[i] = GUESS_RATE;
     }
     if (d->heads == NULL || d->prevs == NULL) {
         *d = (struct draft){0};
@@ -105,6 +110,12 @@ void draft_learn(struct draft *d, const int32_t *tokens, int32_t n)
         note(&d->forced_rate, &d->n_forced_seen, is_hit);
         d->n_forced = is_hit ? d->n_forced : d->i_forced;
     }
+    if (d->i_guess < d->n_guesses) {
+        int32_t i = d->i_guess++;
+        bool is_hit = d->guesses[i] == tokens[n - 1];
+        note(&d->guess_rates[i], &d->n_guess_seen[i], is_hit);
+        d->n_guesses = is_hit ? d->n_guesses : d->i_guess;
+    }
     if (d->source == 0) {
         return;
     }
@@ -115,12 +126,29 @@ void draft_learn(struct draft *d, const int32_t *tokens, int32_t n)
     d->n_match += d->n_match < DRAFT_MAX_MATCH;
 }
 
+void draft_relearn(struct draft *d, float part)
+{
+    for (int i = 0; i < DRAFT_GUESSES; i++) {
+        d->guess_rates[i] += (GUESS_RATE - d->guess_rates[i]) * part;
+    }
+}
+
 double draft_rate(const struct draft *d, int32_t i)
 {
     if (i < draft_n_forced(d)) {
         return (double)d->forced_rate;
     }
+    if (draft_prefers_head(d, false)) {
+        return i < draft_n_guesses(d) ? (double)d->guess_rates[d->i_guess + i] : 0;
+    }
     return d->source == 0 ? 0 : (double)d->rates[level_of(d->n_match + i)];
+}
+
+bool draft_prefers_head(const struct draft *d, bool is_ahead)
+{
+    int32_t i = is_ahead ? 0 : d->i_guess;
+    return draft_n_forced(d) == 0 && (is_ahead || draft_n_guesses(d) > 0) &&
+           (d->source == 0 || d->rates[level_of(d->n_match)] < d->guess_rates[i]);
 }
 
 bool draft_agrees(const struct draft *d, const int32_t *tokens, int32_t n)
@@ -230,4 +258,26 @@ void draft_plan(const struct draft_costs *c, struct draft_offer *offers, int32_t
     for (int32_t n = n_offers + 1; n <= n_best; n++) {
         offers[picks[n]].n++;
     }
+}
+
+int32_t draft_plan_guesses(const struct draft_costs *c, const struct draft_costs *head, int32_t n, const float *rates)
+{
+    double ns[DRAFT_MAX + 2], head_ns[DRAFT_MAX + 2], chance = 1, expected = 1;
+    int32_t n_best = 0;
+    if (n == 0 || n > DRAFT_MAX) {
+        return 0;
+    }
+    draft_costs_get(c, ns);
+    draft_costs_get(head, head_ns);
+    double run = head_ns[n] > 0 ? head_ns[n] : HEAD_PART * ns[n], best = LEAST_GAIN / ns[n];
+    for (int32_t i = 1; ns[n] > 0 && i <= DRAFT_GUESSES && n * (1 + i) <= DRAFT_MAX + 1; i++) {
+        chance *= (double)rates[i - 1];
+        expected += chance;
+        double now = expected / (ns[n * (1 + i)] + i * run);
+        if (now > best) {
+            best = now;
+            n_best = i;
+        }
+    }
+    return n_best;
 }

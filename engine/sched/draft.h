@@ -20,6 +20,7 @@ enum {
     DRAFT_MAX_MATCH = 32,  /* tokens of context that a match is compared over; 2 or more */
     DRAFT_LEVELS = 8,      /* groups of match lengths, each with its own record */
     DRAFT_CANDIDATES = 16, /* earlier positions checked for one guess */
+    DRAFT_GUESSES = 8,     /* most tokens that a prediction head guesses ahead */
 };
 
 /* The state of a sequence's guesses. Zeroed: no index, never a guess. */
@@ -38,6 +39,11 @@ struct draft {
     int32_t i_forced, n_forced;
     float forced_rate; /* share of these that came true */
     int32_t n_forced_seen;
+    /* Guesses of a prediction head, which the caller sets. Those from i_guess on are left. */
+    int32_t guesses[DRAFT_GUESSES];
+    int32_t i_guess, n_guesses;
+    float guess_rates[DRAFT_GUESSES]; /* share of i-th guesses that came true after those before them */
+    int32_t n_guess_seen[DRAFT_GUESSES];
 };
 
 /* Allocates in the arena for a sequence of n_max tokens: 6 to 8 bytes per token. ERR_NOMEM: then *d is all zero. */
@@ -53,11 +59,19 @@ void draft_look(struct draft *d, const int32_t *tokens, int32_t n);
 /* Records whether tokens[n-1], which has just arrived, was guessed, and advances the guess or drops it. */
 void draft_learn(struct draft *d, const int32_t *tokens, int32_t n);
 
+/* Moves guess_rates this part of the way back to their start values. */
+void draft_relearn(struct draft *d, float part);
+
 /* Returns the probability that the i-th guess (from 0) comes true if those before it do; 0 without a guess. */
 double draft_rate(const struct draft *d, int32_t i);
 
-/* Returns the number of forced guesses. */
+/* Returns the number of forced guesses, and of those of the head. */
 static inline int32_t draft_n_forced(const struct draft *d) { return d->n_forced - d->i_forced; }
+static inline int32_t draft_n_guesses(const struct draft *d) { return d->n_guesses - d->i_guess; }
+
+/* Returns whether the head's next guess is likelier to come true than the index's, and none is forced; is_ahead: it has
+ * none yet, but would make one. */
+bool draft_prefers_head(const struct draft *d, bool is_ahead);
 
 /* Returns whether the match found in tokens[0..n) begins with the forced guesses, so that it can continue them. */
 bool draft_agrees(const struct draft *d, const int32_t *tokens, int32_t n);
@@ -65,7 +79,9 @@ bool draft_agrees(const struct draft *d, const int32_t *tokens, int32_t n);
 /* Returns the i-th guess after tokens[0..n); the caller has appended the guesses before it. */
 static inline int32_t draft_token(const struct draft *d, const int32_t *tokens, int32_t i)
 {
-    return i < draft_n_forced(d) ? d->forced[d->i_forced + i] : tokens[d->source + i];
+    return i < draft_n_forced(d)          ? d->forced[d->i_forced + i]
+           : draft_prefers_head(d, false) ? d->guesses[d->i_guess + i]
+                                          : tokens[d->source + i];
 }
 
 /* Times of steps that only decode, by rows. Entries not seen for long are estimated from their neighbours. */
@@ -90,5 +106,10 @@ struct draft_offer {
  * tokens per time. Uses at most max_rows rows and, unless 0, max_ns. */
 void draft_plan(const struct draft_costs *c, struct draft_offer *offers, int32_t n_offers, int32_t max_rows,
                 uint64_t max_ns);
+
+/* Returns how many tokens, 0 to DRAFT_GUESSES, the head should guess ahead for each of n sequences, to maximise expected
+ * tokens per time. rates: [DRAFT_GUESSES] their mean guess_rates. head: times of the head's runs by rows; it runs once
+ * per guess. */
+int32_t draft_plan_guesses(const struct draft_costs *c, const struct draft_costs *head, int32_t n, const float *rates);
 
 #endif

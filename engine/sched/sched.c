@@ -326,6 +326,10 @@ static size_t hidden_bytes(const struct sched_config *c, const struct sched_batc
 {
     return (size_t)b->max_rows * (size_t)c->n_embd * sizeof(float);
 }
+static size_t output_bytes(const struct sched_config *c, const struct sched_batch *b)
+{
+    return (size_t)b->max_rows * (size_t)c->output_width * sizeof(float);
+}
 static size_t logits_bytes(const struct sched_config *c, const struct sched_batch *b)
 {
     return (size_t)b->max_logits * (size_t)c->n_vocab * sizeof(float);
@@ -356,12 +360,16 @@ static enum err allocate_batch(const struct sched_config *c, struct arena *a, st
     b->best = best != 0 ? arena_zalloc_array(a, best, sizeof *b->best) : NULL;
     b->hidden = hidden_bytes(c, b) != 0 ? mem_map(hidden_bytes(c, b), MEM_SCRATCH) : NULL;
     b->logits = own != NULL ? own : mem_map(logits_bytes(c, b), MEM_SCRATCH);
-    return b->logits != NULL && (hidden_bytes(c, b) == 0 || b->hidden != NULL) ? ERR_OK : ERR_NOMEM;
+    b->output = output_bytes(c, b) != 0 ? mem_map(output_bytes(c, b), MEM_SCRATCH) : NULL;
+    bool has_all = b->logits != NULL && (hidden_bytes(c, b) == 0 || b->hidden != NULL) &&
+                   (output_bytes(c, b) == 0 || b->output != NULL);
+    return has_all ? ERR_OK : ERR_NOMEM;
 }
 
 static void free_batch(const struct sched_config *c, struct sched_batch *b)
 {
     mem_unmap(b->hidden, hidden_bytes(c, b), MEM_SCRATCH);
+    mem_unmap(b->output, output_bytes(c, b), MEM_SCRATCH);
     mem_unmap(b->logits != c->logits ? b->logits : NULL, logits_bytes(c, b), MEM_SCRATCH);
 }
 
@@ -383,6 +391,12 @@ static enum err allocate(struct sched *s)
         s->batches.overtaker.max_seqs = s->batches.overtaker.max_logits =
             MIN_OF(c->max_seqs, (int32_t)SCHED_OVERTAKERS);
         TRY(allocate_batch(c, a, &s->batches.overtaker, NULL));
+    }
+    if (c->output_width != 0) {
+        s->predict.batch.max_rows = c->max_rows + c->max_seqs;
+        s->predict.batch.max_seqs = s->predict.batch.max_logits = c->max_seqs;
+        TRY(allocate_batch(c, a, &s->predict.batch, s->batches.all[0].logits));
+        TRY(sched_predict_init(s));
     }
     s->turns.ranked = arena_zalloc_array(a, seqs, sizeof *s->turns.ranked);
     s->offers = arena_zalloc_array(a, seqs, sizeof *s->offers);
@@ -422,6 +436,10 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
     s->cfg = *cfg;
     s->cfg.step_budget_ns = cfg->step_budget_ns != 0 ? cfg->step_budget_ns : SCHED_DEFAULT_BUDGET_NS;
     s->cfg.max_begun = MIN_OF(MAX_OF(cfg->max_begun, 1), (int32_t)SCHED_MAX_BEGUN);
+    if (cfg->output_width != 0) { /* the head computes between batches, with rows for sampled tokens, too */
+        s->cfg.max_begun = 1;
+        s->cfg.overtaking_rows = MAX_OF(cfg->overtaking_rows - SCHED_OVERTAKERS, 0);
+    }
     s->cfg.stall_ns = cfg->stall_ns != 0 ? cfg->stall_ns : SCHED_DEFAULT_STALL_NS;
     s->cfg.now_ns = cfg->now_ns != NULL ? cfg->now_ns : clock_now_ns;
     s->queue.end = &s->queue.first;
@@ -473,6 +491,9 @@ void sched_free(struct sched **sched)
         free_batch(&s->cfg, &s->batches.all[i]);
     }
     free_batch(&s->cfg, &s->batches.overtaker);
+    s->predict.batch.logits = NULL; /* of another batch */
+    free_batch(&s->cfg, &s->predict.batch);
+    sched_predict_fini(s);
     arena_fini(&s->arena);
     sampler_scratch_fini(&s->sampling.scratch);
     mem_free(s->sampling.allowed);

@@ -42,7 +42,10 @@ struct sched_config {
     int32_t local_window;         /* longest window of the local layers, with n_windows */
     int32_t max_rows, max_logits; /* of a batch; max_logits >= max_seqs */
     int32_t n_embd;               /* components of an embedding; 0: the plan returns no states */
-    bool is_bidirectional;        /* the plan's; prompts are then computed in one piece, and max_rows >= n_ctx */
+    /* Floats of an output row, which the plan's prediction head reads; 0: there is no head, or it is not used.
+     * Otherwise the back end is opened for max_rows + max_seqs rows, and no layer has a window. */
+    int32_t output_width;
+    bool is_bidirectional; /* the plan's; prompts are then computed in one piece, and max_rows >= n_ctx */
     /* Recurrent states: max_seqs for running sequences, and one or more to continue from cached prefixes. 0: the plan
      * keeps none. */
     int32_t n_states;

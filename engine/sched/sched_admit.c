@@ -25,7 +25,7 @@ void sched_drop_pages(struct sched *s, struct sched_seq *q)
     }
     sched_drop_states(s, q);
     sched_local_drop(s, q);
-    q->pages.n = q->pages.n_gone = q->n_computed = 0;
+    q->pages.n = q->pages.n_gone = q->n_computed = q->predicted.n = 0;
 }
 
 /* Returns the pages that q can share: whole ones before its last token; for recurrent models and window pages only

@@ -188,8 +188,9 @@ static bool put(struct sched *s, struct sched_seq *q, const struct kv_disk_slot 
         return false;
     }
     if (slot->what.kind == KV_SNAPSHOT_PAGE) {
-        return s->cfg.backend->page_copy(s->cfg.model, missing(s, q, slot->depth), BACKEND_OWN, slot->payload, true,
-                                         &ignored) == ERR_OK;
+        struct backend_page to = missing(s, q, slot->depth);
+        return s->cfg.backend->page_copy(s->cfg.model, to, BACKEND_OWN,
+                                         sched_copy_output(s, to.page, slot->payload, true), true, &ignored) == ERR_OK;
     }
     q->restore.state = kv_cache_take_state(s->kv);
     return q->restore.state != KV_NO_STATE &&
@@ -294,9 +295,11 @@ static bool copy_one(struct sched *s)
         slot->what = (struct kv_snapshot){.kind = p.kind, .name = p.name};
         memcpy(slot->what.tokens, kv_cache_tokens(s->kv, p.page), sizeof slot->what.tokens);
         slot->depth = p.depth;
-        enum err err = p.kind == KV_SNAPSHOT_PAGE
-                           ? s->cfg.backend->page_copy(s->cfg.model, both, BACKEND_OWN, slot->payload, false, &ignored)
-                           : s->cfg.backend->state_copy(s->cfg.model, state, slot->payload, false, &ignored);
+        enum err err =
+            p.kind == KV_SNAPSHOT_PAGE
+                ? s->cfg.backend->page_copy(s->cfg.model, both, BACKEND_OWN,
+                                            sched_copy_output(s, p.page, slot->payload, false), false, &ignored)
+                : s->cfg.backend->state_copy(s->cfg.model, state, slot->payload, false, &ignored);
         kv_disk_end_write(s->cfg.disk, slot, err == ERR_OK);
     } else if (!is_there && p.kind == KV_SNAPSHOT_PAGE) {
         kv_disk_count(s->cfg.disk, KV_DISK_DROPPED, 1);

@@ -13,9 +13,9 @@ static int32_t room_of_state(const struct sched *s, const struct sched_seq *q)
     return q->terms.leaves_pages ? MIN_OF(s->cfg.draft_max, to_boundary) : s->cfg.draft_max;
 }
 
-/* Returns how many tokens q could draft: not beyond its end, nor more than its reader and its pages have room for,
- * including the token sampled after the last one. */
-static int32_t draft_room(struct sched *s, struct sched_seq *q)
+/* Not beyond its end, nor more than its reader and its pages have room for, including the token sampled after the last
+ * one. */
+int32_t sched_draft_room(struct sched *s, struct sched_seq *q)
 {
     bool may_grow = kv_cache_n_available(s->kv) > s->n_running;
     int32_t positions = (q->pages.n + may_grow) * KV_PAGE_TOKENS;
@@ -48,6 +48,7 @@ static void write_draft(struct sched *s, struct sched_seq *q, int32_t n)
     if (n > 0 && !sched_grow(s, q, q->n_tokens + n)) {
         return;
     }
+    q->rows.by_head = draft_prefers_head(&q->draft, false);
     for (int32_t i = 0; i < n && !sched_is_end(q, draft_token(&q->draft, q->tokens, i)); i++) {
         q->tokens[q->n_tokens + i] = draft_token(&q->draft, q->tokens, i);
         q->rows.n_draft++;
@@ -66,6 +67,12 @@ static void look_forced(struct sched_seq *q)
     }
 }
 
+void sched_draft_look(struct sched_seq *q)
+{
+    look_forced(q);
+    draft_look(&q->draft, q->tokens, q->n_tokens);
+}
+
 /* Makes q's offer; tokens that are not forced are included if may_look. */
 static struct draft_offer make_offer(struct sched *s, struct sched_seq *q, bool may_look)
 {
@@ -75,8 +82,10 @@ static struct draft_offer make_offer(struct sched *s, struct sched_seq *q, bool 
     if (may_look) {
         draft_look(d, q->tokens, q->n_tokens);
     }
-    if (n_forced > 0 || (may_look && d->source != 0)) {
-        o.n_max = draft_room(s, q);
+    if (may_look && draft_prefers_head(d, false)) {
+        o.n_max = MIN_OF(sched_draft_room(s, q), draft_n_guesses(d));
+    } else if (n_forced > 0 || (may_look && d->source != 0)) {
+        o.n_max = sched_draft_room(s, q);
         o.n_max =
             MIN_OF(o.n_max,
                    may_look && draft_agrees(d, q->tokens, q->n_tokens) ? MAX_OF(s->cfg.draft_max, n_forced) : n_forced);

@@ -150,7 +150,9 @@ struct sched_turn {
 /* sched_step.c, sched_draft.c, sched_mask.c: its rows in the current batch. */
 struct sched_rows {
     int32_t n;
+    int32_t i_first;    /* the first one in the batch */
     int32_t n_draft;    /* the last ones, for guessed tokens */
+    bool by_head;       /* which the prediction head guessed */
     int32_t i_logits;   /* its first row of logits */
     int32_t i_sample;   /* first of these that a token is sampled from, or -1 */
     int32_t n_masks;    /* rows from there on that have masks in the batch */
@@ -159,6 +161,12 @@ struct sched_rows {
     int32_t n_prefill;  /* prompt rows it could compute in this step */
     int32_t n_reserved; /* of these, the rows reserved for it */
     bool are_begun;     /* the batch is not waited for yet: it keeps its tokens, pages and states */
+};
+
+/* sched_predict.c: what the prediction head has of it. */
+struct sched_predicted {
+    int32_t n;     /* it computes rows from this position on: it has the ones before, or never will */
+    int32_t limit; /* guesses to make in the current run */
 };
 
 /* Ring entry: an event, with room for its alternatives only if they were requested. */
@@ -212,6 +220,7 @@ struct sched_seq {
     struct sched_restore restore;
     struct sched_turn turn;
     struct sched_rows rows;
+    struct sched_predicted predicted;
     struct sched_reader reader;
 };
 
@@ -238,7 +247,7 @@ struct sched_batch {
     int32_t n_rows, n_seqs, n_logits, n_hidden;
     int32_t n_decoding; /* of the rows, including drafts */
     int32_t n_drafts;   /* sequences with drafts */
-    int32_t n_drafted;
+    int32_t n_drafted, n_head_drafted;
     bool leaves_extras, is_express;
     double sum_pos; /* sum of the positions of prompt rows */
     uint64_t begin_ns;
@@ -255,6 +264,7 @@ struct sched_batch {
     /* Written by the back end: */
     float *logits;                   /* [max_logits][n_vocab] */
     float *hidden;                   /* [max_rows][n_embd]; NULL: no embeddings */
+    float *output;                   /* [max_rows][output_width]; NULL: no prediction head */
     struct backend_row_stats *stats; /* [max_logits] */
     struct candidate *best;          /* [max_logits][max_best]; NULL: none */
     uint64_t *masks;                 /* [max_logits][(n_vocab + 63) / 64]; NULL: no masks are made during the batch */
@@ -355,6 +365,20 @@ struct sched_sampling {
     uint64_t n_masks, n_masks_beside; /* since the last step was counted */
 };
 
+/* sched_predict.c: the prediction head. */
+struct sched_predict {
+    float
+        *outputs; /* [n_pages][output_width] the model's output for the page's last position computed; NULL: no head */
+    float *input; /* [batch.max_rows][output_width] */
+    int32_t *tables;          /* [max_seqs][pages of n_ctx] of the batch's sequences, which can end before it */
+    struct sched_batch batch; /* its seqs: NULL if it has ended */
+    struct draft_costs costs; /* of runs with one row per sequence */
+    bool is_idle;             /* rows of generating sequences are left out, because guesses do not pay */
+    int32_t n_idle_steps, n_idle_seqs; /* steps since then; sequences that ran at that time */
+    bool relearns;                     /* guesses are tried again after many steps */
+    bool has_failed;
+};
+
 /* Only the thread uses the fields without a remark. */
 struct sched {
     struct sched_config cfg;
@@ -387,6 +411,7 @@ struct sched {
     struct draft_offer *offers; /* [max_seqs] scratch of sched_draft_all */
     struct sched_masker masker;
     struct sched_disk disk;
+    struct sched_predict predict;
 };
 
 /* Removes q from the list that it is in. */
@@ -454,6 +479,11 @@ int32_t sched_find_pages(const struct sched *s, struct sched_seq *q, int32_t mos
 int32_t sched_filled_end(const struct sched *s, const struct sched_seq *q, int32_t i, int32_t n);
 /* Names q's i-th page. Returns false if another page has the name. */
 bool sched_name_page(struct sched *s, const struct sched_seq *q, int32_t i);
+/* With a prediction head: returns the model's output for the page's last position computed. */
+float *sched_page_output(const struct sched *s, int32_t page);
+/* Copies the page's output, if there is a head and page is not BACKEND_NO_PAGE, to or from `bytes`; returns the end of its
+ * bytes. */
+void *sched_copy_output(const struct sched *s, int32_t page, void *bytes, bool writes);
 /* Holds `page` as q's i-th instead of the one it has. */
 void sched_replace_page(struct sched *s, struct sched_seq *q, int32_t i, int32_t page);
 
@@ -535,7 +565,17 @@ void sched_disk_finish(struct sched *s); /* at the end: copies out what is pendi
 void sched_count_waits(struct sched *s, struct sched_seq *fresh);
 void sched_note_waiting(struct sched *s);
 
+/* sched_predict.c: without a prediction head note and run do nothing */
+MUST_CHECK enum err sched_predict_init(struct sched *s); /* before batches exist; ERR_NOMEM */
+void sched_predict_fini(struct sched *s);
+/* q's rows of b from position `first` on were computed; goes_on: it has not ended */
+void sched_predict_note(struct sched *s, const struct sched_batch *b, struct sched_seq *q, int32_t first, bool goes_on);
+/* Computes the noted rows, and guesses. logits: [max_logits][n_vocab] of a batch that is done. */
+void sched_predict_run(struct sched *s, float *logits);
+
 /* sched_draft.c */
+int32_t sched_draft_room(struct sched *s, struct sched_seq *q); /* returns how many tokens q could draft */
+void sched_draft_look(struct sched_seq *q);                     /* looks for forced tokens, and for repeated ones */
 void sched_draft_all(struct sched *s, struct sched_seq **seqs, int32_t n); /* drafts for seqs[n], which all decode */
 
 /* sched_mask.c */

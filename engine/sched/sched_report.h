@@ -56,6 +56,7 @@ struct sched_stats {
     uint64_t states_held, states_kept;                       /* recurrent states: held by sequences; kept by pages */
     uint64_t prompt_tokens, cached_tokens, generated_tokens; /* totals */
     uint64_t drafted_tokens, accepted_tokens;                /* guessed ahead; accepted of these */
+    uint64_t head_drafted_tokens, head_accepted_tokens;      /* of these, guessed by the prediction head */
     uint64_t drafts;                                         /* times that tokens were guessed */
     uint64_t masks, masks_beside; /* grammar masks: used for sampling; made while a batch was computed */
     uint64_t steps, step_rows;    /* batches run, and rows in them */

@@ -5,7 +5,7 @@
 
 /* The result of a step. */
 struct step_result {
-    uint64_t n_generated, n_accepted;
+    uint64_t n_generated, n_accepted, n_head_accepted;
 };
 
 /* Does the sequence sample a token after its last row? */
@@ -45,6 +45,7 @@ static bool is_decoding(const struct sched_seq *q)
 static void add_rows(const struct sched *s, struct sched_batch *b, struct sched_seq *q, int32_t n)
 {
     q->rows.n = n;
+    q->rows.i_first = b->n_rows;
     q->rows.i_logits = b->n_logits;
     q->rows.i_hidden = b->n_hidden;
     q->rows.i_sample = -1;
@@ -101,6 +102,7 @@ static void add_decoding(struct sched *s, struct sched_batch *b)
         add_rows(s, b, q, 1 + q->rows.n_draft);
         b->n_drafted += q->rows.n_draft;
         b->n_drafts += q->rows.n_draft > 0;
+        b->n_head_drafted += q->rows.by_head ? q->rows.n_draft : 0;
     }
     b->n_decoding = b->n_rows;
 }
@@ -423,7 +425,9 @@ static void finish_rows(struct sched *s, const struct sched_batch *b, struct sch
         if (wants_token(q)) {
             err = sample_rows(s, b, q, i_logits, &finish);
             out->n_generated += (uint64_t)(q->n_tokens - n_tokens);
-            out->n_accepted += (uint64_t)(q->n_computed - first - (q->rows.n - q->rows.n_draft));
+            uint64_t n_accepted = (uint64_t)(q->n_computed - first - (q->rows.n - q->rows.n_draft));
+            out->n_accepted += n_accepted;
+            out->n_head_accepted += q->rows.by_head ? n_accepted : 0;
         } else {
             note_first_token(q);
             finish = SCHED_FINISH_LENGTH;
@@ -431,7 +435,9 @@ static void finish_rows(struct sched *s, const struct sched_batch *b, struct sch
         }
     }
     q->rows.n = q->rows.n_draft = 0;
-    if (err != ERR_OK || finish != SCHED_FINISH_NONE) {
+    bool goes_on = err == ERR_OK && finish == SCHED_FINISH_NONE;
+    sched_predict_note(s, b, q, first, goes_on);
+    if (!goes_on) {
         end_running(s, q, finish, err, NULL);
     }
 }
@@ -491,6 +497,8 @@ static void count_step(struct sched *s, const struct sched_batch *b, uint64_t ns
     s->stats.drafted_tokens += (uint64_t)b->n_drafted;
     s->stats.drafts += (uint64_t)b->n_drafts;
     s->stats.accepted_tokens += r->n_accepted;
+    s->stats.head_drafted_tokens += (uint64_t)b->n_head_drafted;
+    s->stats.head_accepted_tokens += r->n_head_accepted;
     s->stats.masks += s->sampling.n_masks;
     s->stats.masks_beside += s->sampling.n_masks_beside;
     s->sampling.n_masks = s->sampling.n_masks_beside = 0;
@@ -500,6 +508,7 @@ static void count_step(struct sched *s, const struct sched_batch *b, uint64_t ns
 static void clear_batch(struct sched_batch *b)
 {
     b->n_rows = b->n_seqs = b->n_logits = b->n_hidden = b->n_decoding = b->n_drafted = b->n_drafts = b->n_copies = 0;
+    b->n_head_drafted = 0;
     b->sum_pos = 0;
 }
 
@@ -578,6 +587,7 @@ static bool give(struct sched *s, struct sched_batch *b)
                                   .n_hidden = b->n_hidden,
                                   .hidden_rows = b->hidden_rows,
                                   .hidden = b->hidden,
+                                  .output = b->output,
                                   .asks = is_left ? &s->queue.asks : NULL,
                                   .between = is_left ? sched_overtake : NULL,
                                   .between_arg = s};
@@ -652,6 +662,7 @@ static void finish_batch(struct sched *s)
         sched_masks_wait(s);
         finish_rows(s, b, late, &result);
     }
+    sched_predict_run(s, b->logits);
     s->turns.leaves_extras = b->leaves_extras;
     s->express.is_now = b->is_express;
     count_step(s, b, ns, &result);
@@ -673,6 +684,7 @@ static bool compute_express(struct sched *s, struct sched_batch *b)
     for (int32_t i = 0; i < b->n_seqs; i++) {
         finish_rows(s, b, b->seqs[i], &result);
     }
+    sched_predict_run(s, b->logits);
     count_step(s, b, ns, &result);
     return true;
 }

@@ -103,6 +103,7 @@ struct engine_config cmd_engine_config(const struct conf *c)
         .pooling = c->pooling,
         .tool_format = c->tool_format,
         .closes_objects = c->closed_objects,
+        .no_head = strcmp(c->speculate, "no-head") == 0,
         .draft_max = strcmp(c->speculate, "off") == 0 ? -1 : (int)c->draft_max,
         .memory_limit_bytes = (uint64_t)c->memory_limit_mib << 20,
     };

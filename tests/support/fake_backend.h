@@ -2,6 +2,8 @@
  * token and a hash of everything before it. The logits of a row are a hash of all tokens of its sequence, which it
  * reads back and checks through the page table. So a page that is mixed up, freed too early, never computed or shared
  * under another prefix shows as a fault and as a wrong token. fake_backend_logits returns the right logits.
+ * The output for a row is its hash, and the prediction head computes the hash of the next row from it: it guesses right
+ * but for a part of the tokens.
  *
  * Threads: begin on the scheduler's thread; any thread can use the counters and knobs. */
 #ifndef INFCGI_TEST_FAKE_BACKEND_H
@@ -12,11 +14,14 @@
 
 #include <stdatomic.h>
 
-enum { FAKE_VOCAB = 64, FAKE_EMBD = 8, FAKE_MAX_STATES = 128 };
+enum { FAKE_VOCAB = 64, FAKE_EMBD = 8, FAKE_MAX_STATES = 128, FAKE_OUTPUT = sizeof(uint64_t) / sizeof(float) };
 
 struct fake_slot {
     int32_t token;
     uint64_t hash; /* of the sequence up to here; 0 = never written */
+    /* The head's: the token, and the hash of its own rows up to here. */
+    int32_t head_token;
+    uint64_t head;
 };
 
 /* Bytes of a page; a page with a window page has twice as many. */
@@ -61,6 +66,11 @@ struct backend_model {
     atomic_int fail_token;            /* knob: a batch with this token fails; -1: none */
     atomic_int fail_code;             /* knob: its enum err, initially ERR_INTERNAL */
     atomic_int nan_token;             /* knob: the logits of rows of this token are NaN; -1: none */
+    bool has_head;                    /* knob: rows have outputs, and there is a prediction head */
+    atomic_int head_us;               /* knob: minimum duration of its batches */
+    atomic_bool head_fails;           /* knob: its batches fail */
+    atomic_long n_head;               /* its batches */
+    atomic_long n_holes;              /* rows that it computed with others missing before them */
     atomic_bool in_pieces;            /* a sequence began after position 0, which a bidirectional plan does not allow */
     atomic_int hold;                  /* knob: enum fake_hold */
     atomic_int n_to_go;               /* knob; change it only while no batch is held */

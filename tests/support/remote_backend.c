@@ -276,7 +276,7 @@ static void remote_info(const struct backend_model *m, struct backend_info *out)
 }
 
 struct backend_model *remote_backend_wrap(const struct backend *inner, struct backend_model *model, uint32_t n_vocab,
-                                          uint32_t n_embd)
+                                          uint32_t n_embd, uint32_t width)
 {
     struct backend_model *m = calloc(1, sizeof *m);
     if (m == NULL) {
@@ -286,6 +286,7 @@ struct backend_model *remote_backend_wrap(const struct backend *inner, struct ba
     m->model = model;
     m->n_vocab = n_vocab;
     m->n_embd = n_embd;
+    m->input_width = m->output_width = width;
     pthread_mutex_init(&m->lock, NULL);
     pthread_cond_init(&m->changed, NULL);
     if (pthread_create(&m->thread, NULL, compute, m) != 0) {
@@ -338,7 +339,7 @@ static enum err remote_open(const struct plan *plan, const struct backend_config
     struct backend_model *model;
     *out = NULL;
     TRY(opened->open(plan, cfg, &model, info));
-    *out = remote_backend_wrap(opened, model, plan->n_vocab, plan->n_embd);
+    *out = remote_backend_wrap(opened, model, plan->n_vocab, plan->n_embd, 0);
     if (*out == NULL) {
         opened->close(&model);
         return err_set(info, ERR_NOMEM, NULL, "out of memory for the remote back end");

@@ -16,9 +16,9 @@ extern const struct backend remote_backend; /* its models come from remote_backe
 const struct backend *remote_backend_of(const struct backend *inner);
 
 /* Returns a model of remote_backend around a model of `inner`, which it borrows until remote_backend_unwrap. NULL: out
- * of memory. n_embd: of hidden rows. */
+ * of memory. n_embd: of hidden rows; width: of input and output rows. */
 struct backend_model *remote_backend_wrap(const struct backend *inner, struct backend_model *model, uint32_t n_vocab,
-                                          uint32_t n_embd);
+                                          uint32_t n_embd, uint32_t width);
 void remote_backend_unwrap(struct backend_model **m);
 
 /* Returns the number of batches that are begun and not waited for. */

@@ -42,8 +42,9 @@ struct rig rig_open(struct rig_limits l)
     l.max_seqs = l.max_seqs != 0 ? l.max_seqs : 16;
     l.n_kept_states = l.n_kept_states != 0 ? l.n_kept_states : 16;
     l.max_logits = l.max_logits != 0 ? l.max_logits : l.max_seqs + 4;
-    struct rig r = {
-        .model = fake_backend_new(l.n_pages, l.max_rows, l.max_logits), .failures = &failures, .n_ctx = l.n_ctx};
+    struct rig r = {.model = fake_backend_new(l.n_pages, l.max_rows + (l.has_head ? l.max_seqs : 0), l.max_logits),
+                    .failures = &failures,
+                    .n_ctx = l.n_ctx};
     struct sched_config cfg = {.backend = &fake_backend,
                                .model = r.model,
                                .n_vocab = FAKE_VOCAB,
@@ -66,6 +67,7 @@ struct rig rig_open(struct rig_limits l)
                                .disk = l.disk,
                                .disk_wait_ns = l.disk_wait_ns,
                                .n_embd = FAKE_EMBD,
+                               .output_width = l.has_head ? FAKE_OUTPUT : 0,
                                .is_bidirectional = l.is_bidirectional,
                                .n_states = l.is_recurrent ? l.max_seqs + l.n_kept_states : 0,
                                .failed = count_failure,
@@ -76,6 +78,7 @@ struct rig rig_open(struct rig_limits l)
         r.model->window = l.window;
         r.model->overtaking_rows = cfg.overtaking_rows;
         r.model->even_rows = l.even_rows;
+        r.model->has_head = l.has_head;
     }
     if (r.model != NULL && l.n_windows != 0) {
         ck_assert(fake_backend_add_windows(r.model, l.n_windows, l.local_window));
@@ -84,7 +87,7 @@ struct rig rig_open(struct rig_limits l)
         r.model->n_states = cfg.n_states;
     }
     if (r.model != NULL && is_remote) {
-        r.remote = remote_backend_wrap(&fake_backend, r.model, FAKE_VOCAB, FAKE_EMBD);
+        r.remote = remote_backend_wrap(&fake_backend, r.model, FAKE_VOCAB, FAKE_EMBD, (uint32_t)cfg.output_width);
         rig_backend(&fake_backend, &cfg);
         cfg.model = r.remote;
     }

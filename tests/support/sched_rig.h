@@ -25,6 +25,7 @@ struct rig_failures {
 struct rig_limits {
     int32_t n_pages, n_ctx, max_rows, max_logits, max_seqs, queue_max;
     int32_t draft_max, n_remembered; /* 0: no drafts; fake_backend_remember */
+    bool has_head;                   /* a prediction head, which needs n_remembered 0 or 1 */
     uint64_t queue_max_tokens, stall_ns;
     int32_t window;                  /* 0: none */
     int32_t n_windows, local_window; /* window pages, whose files are twice as long; 0: none */
@@ -34,7 +35,7 @@ struct rig_limits {
     bool has_spare_cpu;
     int32_t overtaking_rows, n_express; /* the remote back end does not support the first */
     int32_t even_rows;
-    struct kv_disk *disk; /* of FAKE_PAGE_BYTES and FAKE_STATE_BYTES */
+    struct kv_disk *disk; /* of FAKE_PAGE_BYTES, with a head 8 more, and FAKE_STATE_BYTES */
     uint64_t disk_wait_ns;
 };
 

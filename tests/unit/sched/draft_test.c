@@ -217,6 +217,40 @@ START_TEST(forced_guesses_come_first)
 }
 END_TEST
 
+START_TEST(the_head_guesses_where_it_knows_better)
+{
+    static const int32_t text[] = {1, 2, 3, 4, 1, 2}; /* after 1 2 stood 3 4 */
+    int32_t tokens[32], n = ARRAY_LEN(text);
+    struct draft d = fresh(32);
+    memcpy(tokens, text, sizeof text);
+    ck_assert(!draft_prefers_head(&d, false) && draft_prefers_head(&d, true)); /* nothing is known */
+    draft_look(&d, tokens, n);
+    ck_assert(draft_prefers_head(&d, true)); /* a match of 2 comes true less often than the head's first guess */
+    memcpy(d.guesses, (int32_t[]){7, 8, 9}, 3 * sizeof *d.guesses);
+    d.n_guesses = 3;
+    ck_assert(draft_prefers_head(&d, false) && draft_token(&d, tokens, 2) == 9 && draft_rate(&d, 3) == 0);
+    float first = d.guess_rates[0], second = d.guess_rates[1];
+    tokens[n++] = 7;
+    draft_learn(&d, tokens, n);
+    ck_assert(d.guess_rates[0] > first && d.guess_rates[1] == second && draft_n_guesses(&d) == 2);
+    tokens[n++] = 5; /* then none is left */
+    draft_learn(&d, tokens, n);
+    ck_assert(d.guess_rates[1] < second && draft_n_guesses(&d) == 0 && !draft_prefers_head(&d, false));
+    d.i_guess = 0;
+    d.forced[0] = 4;
+    d.n_forced = 1;
+    ck_assert(!draft_prefers_head(&d, false) && draft_token(&d, tokens, 0) == 4);
+    d.n_forced = 0;
+    d.source = 1;
+    d.n_match = DRAFT_MAX_MATCH; /* a long match */
+    ck_assert(!draft_prefers_head(&d, true));
+    for (int i = 0; i < 64; i++) {
+        draft_relearn(&d, .5f);
+    }
+    ck_assert(fabsf(d.guess_rates[0] - first) < 1e-6f && fabsf(d.guess_rates[1] - second) < 1e-6f);
+}
+END_TEST
+
 START_TEST(costs_of_rows_not_seen_lie_between_those_seen)
 {
     struct draft_costs c = {0};
@@ -295,6 +329,34 @@ START_TEST(drafts_are_as_long_as_pays)
 }
 END_TEST
 
+static int32_t guesses_at(const struct draft_costs *c, const struct draft_costs *head, int32_t n, float rate)
+{
+    float rates[DRAFT_GUESSES];
+    for (int i = 0; i < DRAFT_GUESSES; i++) {
+        rates[i] = rate;
+    }
+    return draft_plan_guesses(c, head, n, rates);
+}
+
+START_TEST(runs_of_the_head_are_as_many_as_pay)
+{
+    struct draft_costs flat = costs_of(1e6, 0), mixed = costs_of(1e6, 1e5), free_head = costs_of(1, 0),
+                       head = costs_of(1e5, 0), slow = costs_of(1e6, 0), unknown = {0};
+    ck_assert_int_eq(guesses_at(&flat, &free_head, 1, .9f), DRAFT_GUESSES);
+    ck_assert_int_eq(guesses_at(&flat, &free_head, 1, 0), 0);
+    ck_assert_int_eq(guesses_at(&flat, &slow, 1, .9f), 0); /* a run costs a step */
+    ck_assert_int_eq(guesses_at(&unknown, &head, 1, .9f), 0);
+    ck_assert_int_eq(guesses_at(&flat, &head, 0, .9f), 0);
+    /* By hand: (1 + .8 + .64 + ...) / (1 + .1 k + .1 k) is most for k = 4: 1.868; 3 gives 1.845, 5 1.845. */
+    ck_assert_int_eq(guesses_at(&mixed, &head, 1, .8f), 4);
+    ck_assert_int_eq(guesses_at(&mixed, &unknown, 1, .8f), 4);  /* taken to be a tenth of a step */
+    ck_assert_int_eq(guesses_at(&flat, &free_head, 8, .9f), 3); /* 32 rows */
+    ck_assert_int_eq(guesses_at(&flat, &free_head, 16, .9f), 1);
+    ck_assert_int_eq(guesses_at(&flat, &free_head, 17, .9f), 0);
+    ck_assert_int_eq(guesses_at(&flat, &free_head, 100, .9f), 0);
+}
+END_TEST
+
 START_TEST(limits_are_kept)
 {
     struct draft_costs flat = costs_of(1e6, 0), mixed = costs_of(1e6, 1e5);
@@ -337,6 +399,8 @@ Suite *draft_suite(void)
     tcase_add_test(t, no_memory_is_an_error_that_leaves_nothing);
     tcase_add_test(t, guesses_are_judged_although_nothing_is_drafted);
     tcase_add_test(t, forced_guesses_come_first);
+    tcase_add_test(t, the_head_guesses_where_it_knows_better);
+    tcase_add_test(t, runs_of_the_head_are_as_many_as_pay);
     tcase_add_test(t, costs_of_rows_not_seen_lie_between_those_seen);
     tcase_add_test(t, drafts_are_as_long_as_pays);
     tcase_add_test(t, limits_are_kept);

@@ -1,0 +1,249 @@
+/* The prediction head guesses tokens. Its row of a token reads the model's output for the token before it, so after each
+ * step the head computes the rows whose tokens are then known: those of the step but for the first one of a sequence, and
+ * the sampled token's. Pages that others can share thus include its keys and values. The first run of a step does all
+ * that; each further one adds a guess, from the head's own output. The next step's rows of these positions overwrite
+ * what the guesses left. Nothing here changes a token: the model checks every guess. */
+#include "engine/sched/sched_internal.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { IDLE_STEPS = 64 };
+#define RELEARNED 0.25f /* part of the way back to the first rates, when guesses are tried again */
+
+static size_t width_bytes(const struct sched *s) { return (size_t)s->cfg.output_width * sizeof(float); }
+static size_t outputs_bytes(const struct sched *s) { return (size_t)s->cfg.n_pages * width_bytes(s); }
+static size_t input_bytes(const struct sched *s) { return (size_t)s->predict.batch.max_rows * width_bytes(s); }
+static int32_t max_pages(const struct sched *s) { return (s->cfg.n_ctx + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
+
+enum err sched_predict_init(struct sched *s)
+{
+    struct sched_predict *p = &s->predict;
+    p->outputs = mem_map(outputs_bytes(s), MEM_KV); /* takes memory on first use */
+    p->input = mem_map(input_bytes(s), MEM_SCRATCH);
+    p->tables = mem_zalloc_array((size_t)s->cfg.max_seqs * (size_t)max_pages(s), sizeof *p->tables, MEM_SCRATCH);
+    return p->outputs != NULL && p->input != NULL && p->tables != NULL ? ERR_OK : ERR_NOMEM;
+}
+
+void sched_predict_fini(struct sched *s)
+{
+    mem_unmap(s->predict.outputs, outputs_bytes(s), MEM_KV);
+    mem_unmap(s->predict.input, input_bytes(s), MEM_SCRATCH);
+    mem_free(s->predict.tables);
+}
+
+/* Returns the output of q's page for its last position computed, or NULL if q does not hold the page. */
+static float *output_of_page(const struct sched *s, const struct sched_seq *q, int32_t i)
+{
+    return i >= q->pages.n_gone && i < q->pages.n ? sched_page_output(s, q->pages.table[i]) : NULL;
+}
+
+/* Returns the model's output for position `at`, computed in this batch or the last one before it; NULL: unknown. */
+static const float *output_at(const struct sched *s, const struct sched_batch *b, const struct sched_seq *q,
+                              int32_t first, int32_t at)
+{
+    return at < 0        ? NULL
+           : at >= first ? b->output + (size_t)(q->rows.i_first + at - first) * (size_t)s->cfg.output_width
+                         : output_of_page(s, q, at / KV_PAGE_TOKENS);
+}
+
+/* Adds a row to the head's batch. input: OPTIONAL; NULL: zeros. */
+static void add_row(struct sched *s, int32_t token, int32_t pos, int32_t i_seq, const float *input)
+{
+    struct sched_batch *b = &s->predict.batch;
+    float *to = s->predict.input + (size_t)b->n_rows * (size_t)s->cfg.output_width;
+    b->tokens[b->n_rows] = token;
+    b->pos[b->n_rows] = pos;
+    b->seq[b->n_rows++] = i_seq;
+    if (input != NULL) {
+        memcpy(to, input, width_bytes(s));
+    } else {
+        memset(to, 0, width_bytes(s));
+    }
+}
+
+static void copy_table(struct sched *s, const struct sched_seq *q, int32_t i)
+{
+    int32_t *table = s->predict.tables + (size_t)i * (size_t)max_pages(s);
+    memcpy(table, q->pages.table, (size_t)q->pages.n * sizeof *table);
+    s->predict.batch.tables[i] = table;
+}
+
+/* Adds q to the batch; it can guess if it goes on. Returns its index. */
+static int32_t add_seq(struct sched *s, struct sched_seq *q, bool goes_on)
+{
+    struct sched_batch *b = &s->predict.batch;
+    int32_t i = b->n_seqs++;
+    copy_table(s, q, i);
+    b->seqs[i] = goes_on ? q : NULL;
+    return i;
+}
+
+/* Keeps the outputs that later batches can need: of each page's last position. */
+static void keep_outputs(struct sched *s, const struct sched_batch *b, const struct sched_seq *q, int32_t first)
+{
+    for (int32_t i = first / KV_PAGE_TOKENS; i * KV_PAGE_TOKENS < q->n_computed; i++) {
+        float *to = output_of_page(s, q, i);
+        if (to != NULL) {
+            memcpy(to, output_at(s, b, q, first, MIN_OF(q->n_computed, (i + 1) * KV_PAGE_TOKENS) - 1), width_bytes(s));
+        }
+    }
+}
+
+void sched_predict_note(struct sched *s, const struct sched_batch *b, struct sched_seq *q, int32_t first, bool goes_on)
+{
+    struct sched_predict *p = &s->predict;
+    if (p->outputs == NULL || p->has_failed || q->embed.pooling != PLAN_POOL_NONE) {
+        return;
+    }
+    bool generates = q->n_tokens > q->n_prompt, is_left = p->is_idle && generates && first >= q->n_prompt;
+    int32_t end = MIN_OF(goes_on ? q->n_tokens : q->n_computed, q->pages.n * KV_PAGE_TOKENS);
+    end = MIN_OF(end, q->n_computed + 1);
+    int32_t from = MAX_OF(q->predicted.n, first);
+    if (!is_left && from < end) {
+        int32_t i = add_seq(s, q, goes_on && generates && end == q->n_tokens);
+        for (int32_t at = from; at < end; at++) {
+            add_row(s, q->tokens[at], at, i, output_at(s, b, q, first, at - 1));
+        }
+    }
+    q->predicted.n = MAX_OF(from, end);
+    keep_outputs(s, b, q, first);
+}
+
+/* Sets how many of n tokens to guess for q, and gives it pages for these. */
+static int32_t limit_guesses(struct sched *s, struct sched_seq *q, int32_t n)
+{
+    n = MIN_OF(MIN_OF(n, s->cfg.draft_max), sched_draft_room(s, q));
+    q->predicted.limit = n > 0 && sched_grow(s, q, q->n_tokens + n - 1) ? n : 0;
+    return q->predicted.limit;
+}
+
+/* Chooses how many tokens to guess for each sequence of the batch, and asks for its last row's logits. */
+static void choose_guesses(struct sched *s)
+{
+    struct sched_batch *b = &s->predict.batch;
+    float rates[DRAFT_GUESSES] = {0};
+    int32_t n = 0;
+    for (int32_t i = 0; i < b->n_seqs; i++) {
+        struct sched_seq *q = b->seqs[i];
+        if (q == NULL) {
+            continue;
+        }
+        sched_draft_look(q);
+        q->draft.i_guess = q->draft.n_guesses = 0;
+        if (s->predict.relearns) {
+            draft_relearn(&q->draft, RELEARNED);
+        }
+        bool may = draft_prefers_head(&q->draft, true) && sched_draft_room(s, q) > 0;
+        b->seqs[i] = may ? q : NULL;
+        for (int32_t k = 0; may && k < DRAFT_GUESSES; k++) {
+            rates[k] = (rates[k] * (float)n + q->draft.guess_rates[k]) / (float)(n + 1);
+        }
+        n += may;
+    }
+    int32_t n_guesses = draft_plan_guesses(&s->speeds.costs, &s->predict.costs, n, rates);
+    if (n > 0 && s->speeds.costs.n_steps > 0) { /* else nothing is known of costs */
+        s->predict.is_idle = n_guesses == 0;
+        s->predict.n_idle_seqs = s->n_running;
+        s->predict.n_idle_steps = 0;
+        s->predict.relearns = false;
+    }
+    for (int32_t i = 0; i < b->n_seqs; i++) {
+        b->seqs[i] = b->seqs[i] != NULL && limit_guesses(s, b->seqs[i], n_guesses) > 0 ? b->seqs[i] : NULL;
+        if (b->seqs[i] != NULL) {
+            copy_table(s, b->seqs[i], i);
+        }
+    }
+}
+
+/* Asks for the logits of the last row of each sequence that guesses. */
+static void ask_logits(struct sched_batch *b)
+{
+    for (int32_t row = 0; row < b->n_rows; row++) {
+        bool is_last = row + 1 == b->n_rows || b->seq[row + 1] != b->seq[row];
+        if (is_last && b->seqs[b->seq[row]] != NULL) {
+            b->wants[b->n_logits] = 0;
+            b->logit_rows[b->n_logits++] = row;
+        }
+    }
+}
+
+static bool compute(struct sched *s, float *logits)
+{
+    struct sched_batch *b = &s->predict.batch;
+    struct err_info why = {0};
+    const struct backend_batch batch = {.n_rows = b->n_rows,
+                                        .tokens = b->tokens,
+                                        .pos = b->pos,
+                                        .seq = b->seq,
+                                        .n_seqs = b->n_seqs,
+                                        .page_tables = b->tables,
+                                        .n_logits = b->n_logits,
+                                        .logit_rows = b->logit_rows,
+                                        .wants = b->wants,
+                                        .logits = logits,
+                                        .stats = b->stats,
+                                        .best = b->best,
+                                        .predicts = true,
+                                        .input = s->predict.input,
+                                        .output = b->output};
+    uint64_t from = s->cfg.now_ns();
+    enum err err = backend_compute(s->cfg.backend, s->cfg.model, &batch, &why);
+    if (err == ERR_OK && b->n_rows == b->n_logits) {
+        draft_costs_note(&s->predict.costs, b->n_rows, s->cfg.now_ns() - from);
+    }
+    s->predict.has_failed = err != ERR_OK; /* the model's next batch tells what a lost device means */
+    return err == ERR_OK;
+}
+
+/* Takes the guesses of a run, and makes the rows of the next one: the guesses, for sequences that want more. */
+static void take_guesses(struct sched *s)
+{
+    struct sched_batch *b = &s->predict.batch;
+    int32_t n_rows = 0;
+    for (int32_t i = 0; i < b->n_logits; i++) {
+        int32_t row = b->logit_rows[i], i_seq = b->seq[row], id = b->stats[i].argmax;
+        struct sched_seq *q = b->seqs[i_seq];
+        q->draft.guesses[q->draft.n_guesses++] = id;
+        if (q->draft.n_guesses == q->predicted.limit || sched_is_end(q, id) || !isfinite(b->stats[i].logsumexp)) {
+            b->seqs[i_seq] = NULL;
+            continue;
+        }
+        size_t width = (size_t)s->cfg.output_width;
+        memcpy(s->predict.input + (size_t)n_rows * width, b->output + (size_t)row * width, width_bytes(s));
+        b->tokens[n_rows] = id;
+        b->pos[n_rows] = b->pos[row] + 1;
+        b->seqs[n_rows] = q; /* no row or sequence moves back */
+        b->tables[n_rows] = b->tables[i_seq];
+        b->seq[n_rows] = n_rows;
+        n_rows++;
+    }
+    b->n_rows = b->n_seqs = n_rows;
+    b->n_logits = 0;
+}
+
+/* Returns whether generating sequences can try guesses again: with fewer of them guesses pay more, and text changes. */
+static bool stops_idling(struct sched *s)
+{
+    struct sched_predict *p = &s->predict;
+    p->relearns = ++p->n_idle_steps >= IDLE_STEPS;
+    return p->relearns || s->n_running < p->n_idle_seqs;
+}
+
+void sched_predict_run(struct sched *s, float *logits)
+{
+    struct sched_batch *b = &s->predict.batch;
+    s->predict.is_idle = s->predict.is_idle && !stops_idling(s);
+    if (b->n_rows > 0) {
+        sched_tell_readers(s); /* the tokens sampled need not wait for the guesses */
+        choose_guesses(s);
+    }
+    while (b->n_rows > 0) {
+        ask_logits(b);
+        if (!compute(s, logits)) {
+            break;
+        }
+        take_guesses(s);
+    }
+    b->n_rows = b->n_seqs = b->n_logits = 0;
+}
