@@ -269,6 +269,12 @@ static const struct option options[] = {
            .max = 256),
     OPTION("repetitions", "-r", OPTION_INTEGER, BENCH, repetitions, "timed runs, after an untimed one", .fallback = "5",
            .min = 1, .max = CONF_MAX_REPETITIONS),
+    OPTION("accept", NULL, OPTION_REAL, BENCH, accept,
+           "decode with drafts, by the model's prediction head if it has one, each of which comes true with this drawn "
+           "probability: for their cost only; -1: without",
+           .fallback = "-1", .min = -1, .max = 1),
+    OPTION("draft-max", NULL, OPTION_INTEGER, BENCH, draft_max, "drafts of a step with --accept; 0: 3", .fallback = "0",
+           .max = 31),
     OPTION("output", "-o", OPTION_TEXT, BENCH, output, "output format", .fallback = "md", .words = bench_format_name),
     OPTION("kv", NULL, OPTION_FLAG, INSPECT, kv, "every metadata key with type and value"),
     OPTION("tensors", NULL, OPTION_FLAG, INSPECT, tensors, "every tensor with type, shape, offset and bytes"),

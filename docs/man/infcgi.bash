@@ -82,6 +82,8 @@ _infcgi() {
     'bench --batch-size' | 'bench -b') ;;
     'bench --threads' | 'bench -t') ;;
     'bench --repetitions' | 'bench -r') ;;
+    'bench --accept') ;;
+    'bench --draft-max') ;;
     'bench --output' | 'bench -o') words='md csv json' ;;
     'convert --source') files=1 ;;
     'convert --target') files=1 ;;
@@ -96,7 +98,7 @@ _infcgi() {
         generate) words='--model --config --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --quantize --speculate --draft-max --prompt --n-predict --temp --top-k --top-p --min-p --typical-p --repeat-penalty --repeat-last-n --presence-penalty --frequency-penalty --seed --chat --help --version ' ;;
         chat) words='--model --config --chat-template --threads --ctx-size --kv-tokens --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --quantize --speculate --draft-max --temp --top-k --top-p --min-p --typical-p --repeat-penalty --repeat-last-n --presence-penalty --frequency-penalty --n-predict --system --seed --history --help --version ' ;;
         perplexity) words='--model --config --threads --ctx-size --file --chunks --cache-type-k --cache-type-v --batch-size --memory-limit --cpu --high-precision --pin --backend --device --gpu-layers --pack-cache --quantize --json --help --version ' files=1 ;;
-        bench) words='--model --config --cache-type-k --cache-type-v --cpu --backend --device --gpu-layers --pack-cache --quantize --n-prompt --n-gen --n-depth --n-seqs --batch-size --threads --repetitions --output --help --version ' ;;
+        bench) words='--model --config --cache-type-k --cache-type-v --cpu --backend --device --gpu-layers --pack-cache --quantize --n-prompt --n-gen --n-depth --n-seqs --batch-size --threads --repetitions --accept --draft-max --output --help --version ' ;;
         inspect) words='--model --config --cpu --kv --tensors --plan --template --check --verify --help --version ' files=1 ;;
         convert) words='--config --threads --cpu --source --target --type --imatrix --force --help --version ' files=1 ;;
         tokenize) words='--model --config --cpu --text --ids --no-bos --parse-special --help --version ' files=1 ;;

@@ -87,6 +87,7 @@ struct conf {
         no_metrics, help, version, chat;
     struct conf_list n_prompt, n_gen, n_depth, n_seqs, batch_sizes, thread_counts; /* of bench */
     int64_t repetitions;
+    double accept;
     const char *output;
     bool kv, tensors, plan, template, check, verify; /* of inspect */
     const char *source, *target, *type, *imatrix;    /* of convert */

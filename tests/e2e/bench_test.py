@@ -123,6 +123,9 @@ def test_synth_writes_models_that_load(ctx):
         infcgi(ctx, "inspect", "--verify", path)
         rows = json.loads(infcgi(ctx, "bench", "--model", path, "-p", "8", "-n", "4", "-r", "1", "-t", "1", "-o", "json"))
         assert len(rows) == 2 and all(row["avg_ts"] > 0 for row in rows), rows
+        rows = json.loads(infcgi(ctx, "bench", "--model", path, "-p", "0", "-n", "8", "-s", "1,2", "-r", "1", "-t", "1", "-o", "json",
+                                 "--accept", "0.5", "--draft-max", "2"))
+        assert [(row["n_draft"], row["accept"], row["avg_ts"] > 0) for row in rows] == [(2, 0.5, True)] * 2, rows
         text = infcgi(ctx, "generate", "--model", path, "-n", "16", "--temp", "0", "-t", "1", "-p", "Hi")
         assert said.setdefault(shape.arch, text) == text, (said, text)
 

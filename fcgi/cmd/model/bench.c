@@ -1,11 +1,15 @@
 /* `infcgi bench`: measures how fast a model's back end prefills and decodes, and prints llama-bench's format, so that
  * rows of both fit in one table. Options take lists, as llama-bench's do: one row per combination. Runs the back end
- * directly, without scheduler and sampling. */
+ * directly, without scheduler and sampling.
+ *
+ * With --accept a step also computes drafts, and the prediction head makes them, if the model has one. What comes true
+ * is drawn: this measures the cost of drafts, not how good they are. */
 #include "engine/backend/backend_layers.h"
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "engine/base/names.h"
 #include "engine/base/pool.h"
+#include "engine/base/rng.h"
 #include "engine/format/gguf.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan_ops.h"
@@ -20,7 +24,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { MAX_SEQS = CONF_MAX_BENCH_SEQS, DEFAULT_BATCH = 512 };
+enum { MAX_SEQS = CONF_MAX_BENCH_SEQS, DEFAULT_BATCH = 512, DEFAULT_DRAFT = 3 };
 
 /* Minimum cost of a pass over the layers, for the roofline columns of tests/bench. */
 struct work {
@@ -54,7 +58,14 @@ struct bench {
     int32_t *logit_rows;
     const int32_t *tables[MAX_SEQS];
     float *logits;
-    struct backend_row_stats stats[MAX_SEQS];
+    struct backend_row_stats *stats; /* [max_seqs * (n_draft + 1)] */
+    /* With --accept: drafts of a step; draws so far; of each sequence its next position, and its drafts that came
+     * true. */
+    int n_draft;
+    uint64_t n_draws;
+    int at[MAX_SEQS];
+    int32_t n_drafts[MAX_SEQS], n_true[MAX_SEQS];
+    float *edge; /* [rows][D] zeros: input of the head; then its output */
 };
 
 static int largest(const struct conf_list *l)
@@ -66,7 +77,12 @@ static int largest(const struct conf_list *l)
     return max;
 }
 
-static enum err forward(struct bench *b, int n_rows, int n_seqs, int n_logits, struct err_info *info)
+static bool is_drafting(const struct bench *b) { return b->o->accept >= 0; }
+
+/* drafts: the rows end with n_draft drafts per sequence. predicts: the head computes them. */
+enum pass { PLAIN, DRAFTS, PREDICTS };
+
+static enum err forward_as(struct bench *b, enum pass pass, int n_rows, int n_seqs, int n_logits, struct err_info *info)
 {
     struct backend_batch batch = {.n_rows = n_rows,
                                   .tokens = b->tokens,
@@ -77,8 +93,18 @@ static enum err forward(struct bench *b, int n_rows, int n_seqs, int n_logits, s
                                   .n_logits = n_logits,
                                   .logit_rows = b->logit_rows,
                                   .logits = b->logits,
-                                  .stats = b->stats};
+                                  .stats = b->stats,
+                                  .n_drafts = pass == DRAFTS ? b->n_drafts : NULL,
+                                  .n_true = pass == DRAFTS ? b->n_true : NULL,
+                                  .predicts = pass == PREDICTS,
+                                  .input = b->edge,
+                                  .output = pass == PREDICTS ? b->edge : NULL};
     return backend_compute(b->backend, b->model, &batch, info);
+}
+
+static enum err forward(struct bench *b, int n_rows, int n_seqs, int n_logits, struct err_info *info)
+{
+    return forward_as(b, PLAIN, n_rows, n_seqs, n_logits, info);
 }
 
 /* Computes positions from .. from+n-1 of sequence `seq`, and the last one's logits if want_logits. */
@@ -134,6 +160,76 @@ static enum err decode(struct bench *b, int n_seqs, int from, int n, struct err_
     return ERR_OK;
 }
 
+/* --- drafts ------------------------------------------------------------------------------------------------------- */
+
+/* Adds n rows of a sequence from position `at` on. */
+static int add_rows(struct bench *b, int row, int seq, int at, int n)
+{
+    for (int i = 0; i < n; i++, row++) {
+        b->tokens[row] = (int32_t)((uint32_t)(at + i + seq) * 7919u % b->plan->n_vocab);
+        b->pos[row] = at + i;
+        b->seq[row] = seq;
+    }
+    return row;
+}
+
+/* Draws how many drafts come true. */
+static int draw(struct bench *b)
+{
+    int n = 0;
+    while (n < b->n_draft && rng_uniform(1, 0, b->n_draws++) < b->o->accept) {
+        n++;
+    }
+    return n;
+}
+
+/* Runs the head as after a step: first for what came true, then once per further guess. */
+static enum err guess(struct bench *b, int n_seqs, struct err_info *info)
+{
+    int n_rows = 0;
+    for (int i = 0; i < n_seqs; i++) {
+        n_rows = add_rows(b, n_rows, i, b->at[i] - b->n_true[i], b->n_true[i] + 1);
+        b->logit_rows[i] = n_rows - 1;
+    }
+    TRY(forward_as(b, PREDICTS, n_rows, n_seqs, n_seqs, info));
+    for (int k = 1; k < b->n_draft; k++) {
+        for (int i = 0; i < n_seqs; i++) {
+            b->logit_rows[i] = add_rows(b, i, i, b->at[i] + k, 1) - 1;
+        }
+        TRY(forward_as(b, PREDICTS, n_seqs, n_seqs, n_seqs, info));
+    }
+    return ERR_OK;
+}
+
+/* Like decode, with drafts, until there are n tokens per sequence on average. */
+static enum err decode_drafting(struct bench *b, int n_seqs, int from, int n, struct err_info *info)
+{
+    for (int i = 0; i < n_seqs; i++) {
+        b->filled[i] = MIN_OF(b->filled[i], from);
+        b->at[i] = from;
+        b->n_true[i] = 0;
+        b->n_drafts[i] = b->n_draft;
+    }
+    for (int left = n * n_seqs; left > 0;) {
+        int n_rows = 0;
+        for (int i = 0; i < n_seqs; i++) {
+            n_rows = add_rows(b, n_rows, i, b->at[i], b->n_draft + 1);
+        }
+        for (int row = 0; row < n_rows; row++) {
+            b->logit_rows[row] = row;
+        }
+        TRY(forward_as(b, DRAFTS, n_rows, n_seqs, n_rows, info));
+        count(b);
+        for (int i = 0; i < n_seqs; i++) {
+            b->n_true[i] = draw(b);
+            b->at[i] += b->n_true[i] + 1;
+            left -= b->n_true[i] + 1;
+        }
+        TRY(plan_predicts(b->plan) ? guess(b, n_seqs, info) : ERR_OK);
+    }
+    return ERR_OK;
+}
+
 /* --- what a run has to read and compute ------------------------------------------------------------------------- */
 
 static void count_step(struct bench *b, const struct plan_step *s)
@@ -162,7 +258,7 @@ static double kv_bytes(const struct bench *b, int pos)
         stored += kv.layer == i ? (double)kv.n_kv_heads * kv.head_dim : 0;
     }
     double component_bytes = (double)backend_bytes_all(&b->measure).page / KV_PAGE_TOKENS / stored;
-    for (int32_t i = 0; i < b->plan->n_steps; i++) {
+    for (int32_t i = 0; i < plan_main_steps(b->plan); i++) {
         bytes += component_bytes * plan_cache_read(b->plan, &b->plan->steps[i], pos);
     }
     return bytes;
@@ -186,6 +282,9 @@ static enum err measure(struct bench *b, struct bench_row row, struct err_info *
 {
     uint64_t samples_ns[CONF_MAX_REPETITIONS];
     bool is_prefill = row.n_prompt > 0;
+    enum err (*generate)(struct bench *, int, int, int, struct err_info *) = is_drafting(b) ? decode_drafting : decode;
+    row.n_draft = is_prefill ? 0 : b->n_draft;
+    row.accept = b->o->accept;
     row.n_samples = (int)b->o->repetitions;
     row.samples_ns = samples_ns;
     row.n_batch = b->n_batch;
@@ -200,7 +299,7 @@ static enum err measure(struct bench *b, struct bench_row row, struct err_info *
         b->counts = (struct backend_counts){0};
         uint64_t start = clock_now_ns();
         TRY(is_prefill ? prefill(b, 0, row.n_depth, row.n_prompt, true, info)
-                       : decode(b, row.n_seqs, row.n_depth, row.n_gen, info));
+                       : generate(b, row.n_seqs, row.n_depth, row.n_gen, info));
         uint64_t elapsed_ns = clock_now_ns() - start;
         if (i >= 0) {
             samples_ns[i] = MAX_OF(elapsed_ns, 1);
@@ -237,14 +336,19 @@ static enum err allocate(struct bench *b)
 {
     const struct conf *o = b->o;
     b->max_seqs = largest(&o->n_seqs);
-    b->seq_pages = (largest(&o->n_depth) + MAX_OF(largest(&o->n_prompt), largest(&o->n_gen))) / KV_PAGE_TOKENS + 1;
-    int n_rows = MAX_OF(MAX_OF(largest(&o->batch_sizes), DEFAULT_BATCH), b->max_seqs);
+    b->n_draft = !is_drafting(b) ? 0 : o->draft_max != 0 ? (int)o->draft_max : DEFAULT_DRAFT;
+    int n_gen = largest(&o->n_gen) * (is_drafting(b) ? b->max_seqs : 1) + 2 * b->n_draft; /* one can get all tokens */
+    b->seq_pages = (largest(&o->n_depth) + MAX_OF(largest(&o->n_prompt), n_gen)) / KV_PAGE_TOKENS + 1;
+    int n_results = b->max_seqs * (b->n_draft + 1);
+    int n_rows = MAX_OF(MAX_OF(largest(&o->batch_sizes), DEFAULT_BATCH), n_results);
     b->pages = arena_zalloc_array(&b->arena, (size_t)(b->seq_pages * b->max_seqs), sizeof *b->pages);
     b->tokens = arena_zalloc_array(&b->arena, (size_t)n_rows, sizeof *b->tokens);
     b->pos = arena_zalloc_array(&b->arena, (size_t)n_rows, sizeof *b->pos);
     b->seq = arena_zalloc_array(&b->arena, (size_t)n_rows, sizeof *b->seq);
     b->logit_rows = arena_zalloc_array(&b->arena, (size_t)n_rows, sizeof *b->logit_rows);
-    b->logits = arena_zalloc_array(&b->arena, (size_t)b->max_seqs * b->plan->n_vocab, sizeof *b->logits);
+    b->logits = arena_zalloc_array(&b->arena, (size_t)n_results * b->plan->n_vocab, sizeof *b->logits);
+    b->stats = arena_zalloc_array(&b->arena, (size_t)n_results, sizeof *b->stats);
+    b->edge = arena_zalloc_array(&b->arena, (size_t)n_results * b->plan->n_embd, sizeof *b->edge);
     TRY(arena_ok(&b->arena));
     for (int32_t i = 0; i < b->seq_pages * b->max_seqs; i++) {
         b->pages[i] = i;
@@ -274,7 +378,7 @@ static enum err check_encoder(const struct bench *b, struct err_info *info)
 static enum err open_file(struct bench *b, struct err_info *info)
 {
     TRY(model_open(b->o->model, &b->gguf, info));
-    TRY(model_build(b->gguf, 0, &b->plan, info));
+    TRY((is_drafting(b) ? model_build_predicting : model_build)(b->gguf, 0, &b->plan, info));
     TRY(check_encoder(b, info));
     TRY(plan_quantize(b->plan, b->o->quantize, info));
     return allocate(b);
@@ -324,8 +428,9 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
                                  .n_threads = n_threads,
                                  .n_pages = b->seq_pages * b->max_seqs,
                                  .n_states = b->max_seqs,
-                                 .max_rows = MAX_OF(n_batch, b->max_seqs),
-                                 .max_logits = b->max_seqs,
+                                 .max_drafts = b->plan->recurrent_floats != 0 ? b->n_draft : 0,
+                                 .max_rows = MAX_OF(n_batch, b->max_seqs * (b->n_draft + 1)),
+                                 .max_logits = b->max_seqs * (b->n_draft + 1),
                                  .k_type = b->o->cache_type_k,
                                  .v_type = b->o->cache_type_v,
                                  .pack_cache = strcmp(b->o->pack_cache, "off") != 0 ? b->o->pack_cache : NULL,
@@ -341,6 +446,7 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
     TRY(backend_parts_parse(b->o->backend, "backend", plan_main_layers(b->plan), &b->parts, info));
     TRY(backend_layers_place(b->o->gpu_layers, b->plan, &cfg, &b->parts, info));
     b->backend = backend_of_parts(&b->parts);
+    TRY(b->parts.n > 1 ? plan_drop_prediction(b->plan, info) : ERR_OK);
     TRY(backend_device_of(b->backend, &cfg, &b->device, info));
     TRY(b->backend->measure(b->plan, &cfg, &b->measure, info));
     bar_begin(&b->bar);
@@ -407,7 +513,7 @@ static enum err run_all(struct bench *b, struct err_info *info)
             int n_threads = o->thread_counts.at[t] != 0 ? o->thread_counts.at[t] : pool_cpu_count();
             TRY(open_model(b, n_batch, n_threads, info));
             if (i == 0 && t == 0) {
-                for (int32_t k = 0; k < b->plan->n_steps; k++) {
+                for (int32_t k = 0; k < plan_main_steps(b->plan); k++) {
                     count_step(b, &b->plan->steps[k]);
                 }
                 open_report(b);

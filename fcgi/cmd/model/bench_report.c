@@ -129,6 +129,10 @@ static void fill(struct fields *f, const struct bench_report *r, const struct be
     if (r->has_seqs) {
         add_int(f, "n_seqs", (uint64_t)row->n_seqs);
     }
+    if (row->n_draft > 0) {
+        add_int(f, "n_draft", (uint64_t)row->n_draft);
+        add_real(f, "accept", row->accept);
+    }
 }
 
 /* --- formats ---------------------------------------------------------------------------------------------------- */
@@ -229,7 +233,7 @@ static void note_counts(struct bench_report *r, const struct bench_row *row, con
 static void print_md(struct bench_report *r, const struct bench_row *row)
 {
     static const double kib = 1024.0, mib = kib * kib, gib = mib * kib;
-    char size[32], params[32], batch[16] = "", seqs[16] = "", depth[24] = "", test[80], speed[64];
+    char size[32], params[32], batch[16] = "", seqs[16] = "", depth[24] = "", drafts[48] = "", test[112], speed[64];
     bool is_gib = (double)r->model_bytes >= gib, is_billion = r->n_params >= 1000000000;
     snprintf(size, sizeof size, "%.2f %s", (double)r->model_bytes / (is_gib ? gib : mib), is_gib ? "GiB" : "MiB");
     snprintf(params, sizeof params, "%.2f %c", (double)r->n_params / (is_billion ? 1e9 : 1e6), is_billion ? 'B' : 'M');
@@ -242,7 +246,11 @@ static void print_md(struct bench_report *r, const struct bench_row *row)
     if (row->n_depth > 0) {
         snprintf(depth, sizeof depth, " @ d%d", row->n_depth);
     }
-    snprintf(test, sizeof test, "%s%d%s%s", row->n_prompt > 0 ? "pp" : "tg", row->n_prompt + row->n_gen, seqs, depth);
+    if (row->n_draft > 0) {
+        snprintf(drafts, sizeof drafts, " %d drafts, accept %.2f drawn", row->n_draft, row->accept);
+    }
+    snprintf(test, sizeof test, "%s%d%s%s%s", row->n_prompt > 0 ? "pp" : "tg", row->n_prompt + row->n_gen, seqs, depth,
+             drafts);
     struct spread ts = spread_of(row, true);
     snprintf(speed, sizeof speed, "%.2f ± %.2f", ts.mean, ts.deviation);
     char types[32] = "";

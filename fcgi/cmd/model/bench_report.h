@@ -1,8 +1,9 @@
 /* The rows that `infcgi bench` prints: llama-bench's Markdown columns, CSV and JSON fields, with the same names and
  * order [llama.cpp b11434: tools/llama-bench], so that scripts can read either.
  *
- * Three fields differ because llama-bench has no counterpart. A run of several sequences adds a last field `n_seqs` and
- * prints its test as `tg64 x 16`. `backend` names the kernels. JSON ends with `read_bytes`, `matmul_ops` and, for a
+ * Some fields differ because llama-bench has no counterpart. A run of several sequences adds a last field `n_seqs` and
+ * prints its test as `tg64 x 16`. One with drafts adds `n_draft` and `accept`, and prints `tg64 3 drafts, accept 0.75
+ * drawn`. `backend` names the kernels. JSON ends with `read_bytes`, `matmul_ops` and, for a
  * device that counts (struct backend_counts), the counts per step. Threads: one at a time. */
 #ifndef INFCGI_CMD_MODEL_BENCH_REPORT_H
 #define INFCGI_CMD_MODEL_BENCH_REPORT_H
@@ -41,6 +42,8 @@ struct bench_report {
  * 0. */
 struct bench_row {
     int n_prompt, n_gen, n_depth, n_seqs;
+    int n_draft;   /* drafts of a step of a generation; 0: none ... */
+    double accept; /* ... and the probability that one comes true */
     int n_batch, n_threads;
     int n_gpu_layers; /* layers computed by a device with its own memory */
     double
