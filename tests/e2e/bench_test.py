@@ -121,6 +121,8 @@ def test_synth_writes_models_that_load(ctx):
         head = f"blk.{shape.n_layers}.nextn.eh_proj.weight  {kind.upper()}  [512, 256]"
         assert (head in listed) == has_head, listed
         infcgi(ctx, "inspect", "--verify", path)
+        assert ("prediction head" in infcgi(ctx, "inspect", path)) == has_head
+        assert ("\na guess: " in infcgi(ctx, "inspect", "--plan", path)) == has_head
         rows = json.loads(infcgi(ctx, "bench", "--model", path, "-p", "8", "-n", "4", "-r", "1", "-t", "1", "-o", "json"))
         assert len(rows) == 2 and all(row["avg_ts"] > 0 for row in rows), rows
         rows = json.loads(infcgi(ctx, "bench", "--model", path, "-p", "0", "-n", "8", "-s", "1,2", "-r", "1", "-t", "1", "-o", "json",

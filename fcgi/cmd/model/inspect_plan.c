@@ -68,13 +68,19 @@ static void print_step(const struct plan *p, int32_t i, struct sums *sums)
 enum err inspect_plan(const struct gguf *g, struct err_info *info)
 {
     struct plan *p;
-    struct sums sums = {0};
-    TRY(model_build(g, 0, &p, info));
+    struct sums sums = {0}, of_head = {0};
+    TRY(model_build_predicting(g, 0, &p, info));
     for (int32_t i = 0; i < p->n_steps; i++) {
-        print_step(p, i, &sums);
+        if (plan_predicts(p) && i == p->i_predict) {
+            puts("the prediction head, for a token and the output of the one before it:");
+        }
+        print_step(p, i, i < plan_main_steps(p) ? &sums : &of_head);
     }
     printf("a token: %.0f bytes of matrices, %.0f operations with them; a sequence: %" PRIu64 " floats of state\n",
            sums.bytes, sums.operations, p->recurrent_floats);
+    if (plan_predicts(p)) {
+        printf("a guess: %.0f bytes of matrices, %.0f operations with them\n", of_head.bytes, of_head.operations);
+    }
     plan_free(&p);
     return ERR_OK;
 }

@@ -157,6 +157,9 @@ static void print_shapes(const struct subject *s)
 {
     print_arch_row(s, "context length", "context_length");
     print_arch_row(s, "layers", "block_count");
+    if (s->plan != NULL && plan_predicts(s->plan)) {
+        printf("%-16s1 of these layers guesses tokens for drafts\n", "prediction head");
+    }
     print_arch_row(s, "embedding", "embedding_length");
     print_arch_row(s, "feed-forward", "feed_forward_length");
     print_arch_row(s, "heads", "attention.head_count");
@@ -296,7 +299,7 @@ void inspect_summary(const struct gguf *g, const char *path, const char *cpu)
     if (gguf_get_str_or_null(g, "general.architecture", &s.arch, NULL) != ERR_OK) {
         s.arch = (struct gguf_str){0};
     }
-    if (model_build(g, 0, &s.plan, &info) != ERR_OK) {
+    if (model_build_predicting(g, 0, &s.plan, &info) != ERR_OK) {
         s.plan = NULL;
     }
     print_file(&s);
