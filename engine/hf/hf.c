@@ -166,7 +166,8 @@ static enum err copy_key(struct hf *h, const struct hf_key *k, bool must_be)
     }
     if (k->kind == HF_U32) {
         uint32_t u;
-        TRY(hf_get_u32(h, name, 0, UINT32_MAX, UINT64_MAX, &u));
+        TRY(hf_get_u32(h, name, 0, UINT32_MAX - 1, UINT64_MAX, &u));
+        u += h->has_head && strcmp(k->gguf, "block_count") == 0; /* as in GGUF files */
         gguf_build_u32(&h->b, hf_key(h, k->gguf), u);
     } else if (k->kind == HF_F32 || k->kind == HF_CAP) {
         double d;
@@ -439,7 +440,7 @@ static enum err add_quantised(struct hf *h, const struct hf_name *n, const char 
     return ERR_OK;
 }
 
-/* Does the tensor belong to an omitted layer, one after the last that predicts further tokens? A layer beyond these
+/* Does the tensor belong to an omitted layer, one after the last that predicts further tokens and is not the head? A layer beyond these
  * means that config.json belongs to a smaller model. */
 static enum err is_left_out(const struct hf *h, const struct hf_name *n, uint32_t layer, const struct st_tensor *t,
                             bool *out)
@@ -449,6 +450,9 @@ static enum err is_left_out(const struct hf *h, const struct hf_name *n, uint32_
     *out = false;
     TRY(hf_get_u32(h, key, 0, UINT32_MAX, UINT64_MAX, &n_layers));
     if (n->gguf == NULL || strncmp(n->gguf, "blk.{}", 6) != 0 || layer < n_layers) {
+        return ERR_OK;
+    }
+    if (layer == n_layers && h->has_head) {
         return ERR_OK;
     }
     TRY(hf_get_u32(h, "num_nextn_predict_layers", 0, UINT32_MAX, 0, &n_predicting));
@@ -463,9 +467,11 @@ static const struct hf_name *find_row(const struct hf *h, const struct st_tensor
                                       bool *is_quantised)
 {
     char room[SAFETENSORS_MAX_NAME_BYTES + 1], plain[SAFETENSORS_MAX_NAME_BYTES + 1];
-    *is_quantised = hf_quant_is_weight(h, t, hf_names_in_text(t->name, room), plain);
+    char of_head[SAFETENSORS_MAX_NAME_BYTES + 1];
+    const char *name = hf_head_name(h, t->name, of_head);
+    *is_quantised = hf_quant_is_weight(h, t, hf_names_in_text(name, room), plain);
     number[0] = number[1] = 0;
-    const struct hf_name *n = hf_names_find(h->family, *is_quantised ? plain : t->name, number);
+    const struct hf_name *n = hf_names_find(h->family, *is_quantised ? plain : name, number);
     return n != NULL && n->change != HF_DROP ? n : NULL;
 }
 
@@ -710,7 +716,11 @@ static enum err fill(struct hf *h)
     TRY(hf_check_values(h));
     TRY(apply_defaults(h));
     TRY(hf_quant_read(h, &h->quant));
+    hf_head_find(h);
     TRY(copy_keys(h));
+    if (h->has_head) {
+        gguf_build_u32(&h->b, hf_key(h, "nextn_predict_layers"), 1);
+    }
     size_t n = safetensors_folder_n_tensors(h->tensors);
     struct piece *pieces = mem_zalloc_array(n + 1, sizeof *pieces, MEM_GENERAL);
     TRY_MEM_FOR(pieces != NULL, h->info, "out of memory for the directory of the model");

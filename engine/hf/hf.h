@@ -44,6 +44,7 @@ struct hf {
     struct gguf_build b;
     struct hf_words *words; /* hf_words.c */
     struct err_info *info;
+    bool has_head;    /* hf_head.c */
     bool has_pooling; /* hf_modules.c */
     char key[128];    /* hf_key's result */
 };
@@ -114,6 +115,7 @@ struct hf_family {
     uint32_t window;                  /* sliding_window if config.json has none; 0: a folder need not have one */
     bool has_layer_types;             /* reads layer_types itself; else they are full_attention and sliding_attention */
     double rotary_part;               /* partial_rotary_factor if config.json has none; 0: 1 */
+    bool predicts;                    /* a folder can have a prediction head */
     bool norms_plus_one;              /* HF_PLUS_ONE for every tensor that ends in norm.weight */
     bool has_rope_pairs;              /* RoPE on pairs (2i, 2i+1), unless config.json has rope_interleave false */
     enum err (*finish)(struct hf *h); /* OPTIONAL: adds keys and tensors that take more than a name */

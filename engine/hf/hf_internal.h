@@ -22,6 +22,15 @@ void hf_names_write(const char *pattern, uint32_t layer, char out[HF_NAME_BYTES]
  * tables do not know it. */
 bool hf_names_back(const struct hf_family *family, const char *name, char out[HF_NAME_BYTES]);
 
+/* --- prediction heads (hf_head.c) --------------------------------------------------------------------------------- */
+
+/* Sets h->has_head: the family can have a prediction head, and the folder has one. */
+void hf_head_find(struct hf *h);
+
+/* Returns the name that a tensor of the head has as one of the layer after the last ("mtp.fc.weight":
+ * "model.layers.5.eh_proj.weight"), in room; other names unchanged. */
+const char *hf_head_name(const struct hf *h, const char *name, char room[SAFETENSORS_MAX_NAME_BYTES + 1]);
+
 /* --- values of config.json that contradict each other or the tensors (hf_check.c) --------------------------------- */
 
 /* Checks the values that the family assumes. Call it before anything is read. ERR_BAD_CONFIG names the key, the

@@ -33,6 +33,12 @@ static const struct hf_name common_names[] = {
     {"model.layers.{}.mlp.experts.{}.gate_proj.weight", "blk.{}.ffn_gate_exps.weight", HF_SAME},
     {"model.layers.{}.mlp.experts.{}.up_proj.weight", "blk.{}.ffn_up_exps.weight", HF_SAME},
     {"model.layers.{}.mlp.experts.{}.down_proj.weight", "blk.{}.ffn_down_exps.weight", HF_SAME},
+    {"model.layers.{}.eh_proj.weight", "blk.{}.nextn.eh_proj.weight", HF_SAME},
+    {"model.layers.{}.enorm.weight", "blk.{}.nextn.enorm.weight", HF_SAME},
+    {"model.layers.{}.hnorm.weight", "blk.{}.nextn.hnorm.weight", HF_SAME},
+    {"model.layers.{}.shared_head.norm.weight", "blk.{}.nextn.shared_head_norm.weight", HF_SAME},
+    {"model.layers.{}.shared_head.head.weight", "blk.{}.nextn.shared_head_head.weight", HF_SAME},
+    {"model.layers.{}.embed_tokens.weight", "blk.{}.nextn.embed_tokens.weight", HF_SAME},
     {"model.layers.{}.self_attn.rotary_emb.inv_freq", NULL, HF_DROP}, /* old Llama folders */
     {NULL, NULL, HF_SAME},
 };

@@ -60,6 +60,7 @@ static const struct hf_fixed hf_glm4moe_fixed[] = {
 static const struct hf_family hf_glm4moe = {
     .architectures = {"Glm4MoeForCausalLM"},
     .arch = "glm4moe",
+    .predicts = true,
     .defaults = "{\"num_nextn_predict_layers\": 1}", /* transformers 5, Glm4MoeConfig */
     .keys = hf_glm4moe_keys,
     .names = hf_glm4moe_names,

@@ -57,6 +57,9 @@ static const struct hf_name hf_qwen3next_names[] = {
     {"model.norm.weight", "output_norm.weight", HF_PLUS_ONE},
     {"model.layers.{}.input_layernorm.weight", "blk.{}.attn_norm.weight", HF_PLUS_ONE},
     {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight", HF_PLUS_ONE},
+    {"model.layers.{}.enorm.weight", "blk.{}.nextn.enorm.weight", HF_PLUS_ONE},
+    {"model.layers.{}.hnorm.weight", "blk.{}.nextn.hnorm.weight", HF_PLUS_ONE},
+    {"model.layers.{}.shared_head.norm.weight", "blk.{}.nextn.shared_head_norm.weight", HF_PLUS_ONE},
     {"model.layers.{}.self_attn.q_norm.weight", "blk.{}.attn_q_norm.weight", HF_PLUS_ONE},
     {"model.layers.{}.self_attn.k_norm.weight", "blk.{}.attn_k_norm.weight", HF_PLUS_ONE},
     {"model.layers.{}.linear_attn.in_proj_qkvz.weight", "blk.{}.attn_qkv.weight", HF_SAME},
@@ -83,7 +86,7 @@ static const struct hf_name hf_qwen3next_names[] = {
 /* Adds which layers are linear, if layer_types says so; else the interval decides. */
 static enum err add_kinds(struct hf *h, uint32_t n_layers)
 {
-    unsigned char is_linear[PLAN_MAX_LAYERS];
+    unsigned char is_linear[PLAN_MAX_LAYERS + 1] = {0}; /* that of the head is false */
     const json_t *types = json_read_get(h->config, "layer_types");
     if (types == NULL) {
         return ERR_OK;
@@ -102,17 +105,21 @@ static enum err add_kinds(struct hf *h, uint32_t n_layers)
                            i, type != NULL ? type : "");
         }
     }
-    gguf_build_array(&h->b, hf_key(h, "attention.recurrent_layers"), GGUF_BOOL, n_layers, is_linear);
+    gguf_build_array(&h->b, hf_key(h, "attention.recurrent_layers"), GGUF_BOOL, n_layers + h->has_head, is_linear);
     return ERR_OK;
 }
 
 /* Splits gate and up of all experts of a layer, if the folder has them in one tensor. */
-static enum err add_gate_up(struct hf *h, uint32_t layer)
+static enum err add_gate_up(struct hf *h, uint32_t layer, bool is_head)
 {
-    static const char *const prefixes[] = {"model.language_model.", "model."};
+    static const char *const prefixes[] = {"model.language_model.", "model.", "mtp.", "model.mtp."};
     for (size_t i = 0; i < ARRAY_LEN(prefixes); i++) {
         char from[NAME_BYTES], gate[NAME_BYTES], up[NAME_BYTES];
-        snprintf(from, sizeof from, "%slayers.%" PRIu32 ".mlp.experts.gate_up_proj", prefixes[i], layer);
+        bool is_mtp = i >= 2;
+        snprintf(from, sizeof from, "%slayers.%" PRIu32 ".mlp.experts.gate_up_proj", prefixes[i], is_mtp ? 0 : layer);
+        if (is_mtp != is_head) {
+            continue;
+        }
         if (safetensors_folder_find(h->tensors, from) != NULL) {
             snprintf(gate, sizeof gate, "blk.%" PRIu32 ".ffn_gate_exps.weight", layer);
             snprintf(up, sizeof up, "blk.%" PRIu32 ".ffn_up_exps.weight", layer);
@@ -131,9 +138,9 @@ static enum err finish(struct hf *h)
     gguf_build_u32(&h->b, hf_key(h, "ssm.inner_size"), n_heads * dim);
     TRY(add_kinds(h, n_layers));
     for (uint32_t i = 0; i < n_layers; i++) {
-        TRY(add_gate_up(h, i));
+        TRY(add_gate_up(h, i, false));
     }
-    return ERR_OK;
+    return h->has_head ? add_gate_up(h, n_layers, true) : ERR_OK;
 }
 
 /* Adds how many pairs rotate by each of the three position ids: unused here, but other readers of GGUF files need
@@ -173,8 +180,8 @@ static enum err finish_35(struct hf *h)
 
 #define FOLDER(family, finishes, ...)                                                                                  \
     {                                                                                                                  \
-        .architectures = {__VA_ARGS__}, .arch = (family), .has_layer_types = true, .keys = hf_qwen3next_keys,          \
-        .names = hf_qwen3next_names, .rotary_part = 0.25, .finish = (finishes)                                         \
+        .architectures = {__VA_ARGS__}, .arch = (family), .predicts = true, .has_layer_types = true,                   \
+        .keys = hf_qwen3next_keys, .names = hf_qwen3next_names, .rotary_part = 0.25, .finish = (finishes)              \
     }
 static const struct hf_family hf_qwen3next = FOLDER("qwen3next", finish_next, "Qwen3NextForCausalLM");
 static const struct hf_family hf_qwen35 =

@@ -216,6 +216,31 @@ START_TEST(without_its_matrix_there_is_no_head)
 }
 END_TEST
 
+/* Whether the head's tensors are named as a layer (glm4moe) or apart from the layers (qwen35). */
+START_TEST(folders_have_the_same_head)
+{
+    static const char *const names[] = {"qwen35-head", "glm4moe-head"};
+    char path[128];
+    struct err_info info = {0};
+    struct gguf *g[2];
+    struct plan *p[2];
+    for (int i = 0; i < 2; i++) {
+        snprintf(path, sizeof path, "tests/golden/models/%s.%s", names[_i], i == 0 ? "gguf" : "hf");
+        ck_assert_msg(model_open(path, &g[i], &info) == ERR_OK, "%s", info.text);
+        p[i] = plan_of(g[i], true);
+    }
+    ck_assert(plan_predicts(p[0]) && p[0]->i_predict == p[1]->i_predict && p[0]->n_steps == p[1]->n_steps);
+    ck_assert(p[0]->n_layers == p[1]->n_layers && plan_main_layers(p[0]) == plan_main_layers(p[1]));
+    for (int32_t i = p[0]->i_predict; i < p[0]->n_steps; i++) {
+        ck_assert_int_eq(p[0]->steps[i].op, p[1]->steps[i].op);
+    }
+    for (int i = 0; i < 2; i++) {
+        plan_free(&p[i]);
+        gguf_close(&g[i]);
+    }
+}
+END_TEST
+
 Suite *blocks_decoder_suite(void)
 {
     Suite *s = suite_create("blocks_decoder");
@@ -226,6 +251,7 @@ Suite *blocks_decoder_suite(void)
     tcase_add_loop_test(c, a_head_that_does_not_fit_is_refused, 0, (int)ARRAY_LEN(swapped));
     tcase_add_test(c, a_wrong_number_of_layers_is_refused);
     tcase_add_test(c, without_its_matrix_there_is_no_head);
+    tcase_add_loop_test(c, folders_have_the_same_head, 0, 2);
     suite_add_tcase(s, c);
     return s;
 }
