@@ -443,7 +443,7 @@ void engine_embedding_usage(const struct engine_embedding *w, struct sched_usage
 
 /* As engine_cancel and engine_stream_close. */
 void engine_embedding_cancel(struct engine_embedding *w);
-void engine_embedding_close(struct engine_embedding **w);
+void engine_embedding_close(struct engine_embedding **embedding);
 
 /* --- statistics --------------------------------------------------------------------------------------------------- */
 

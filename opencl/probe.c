@@ -212,7 +212,7 @@ static int reap(pid_t pid)
     const struct timespec pause = {.tv_nsec = 5000000};
     uint64_t until = clock_now_ns() + REAP_MS * 1000000ull;
     int status = 0;
-    for (pid_t got; (got = waitpid(pid, &status, WNOHANG)) == 0 && clock_now_ns() < until;) {
+    while (waitpid(pid, &status, WNOHANG) == 0 && clock_now_ns() < until) {
         nanosleep(&pause, NULL);
     }
     (void)kill(pid, SIGKILL);

@@ -147,6 +147,11 @@ tokenizer-agreement: $(B)/tokenizer_ids $(GOLD)/.ok ## compare 10 MB of text per
 	folder=$$(sh tests/golden/tokenizer_vectors.sh) && model=$$(bash nginx/fetch-model.sh) && \
 	$(GOLD)/bin/python tests/golden/tokenizer_agreement.py $(B)/tokenizer_ids "$$folder" "$$model" $(ARGS)
 
+tidy:                                   ## run clang-tidy on the sources (.clang-tidy): 20 minutes, then only what changed
+	@sh tests/support/deps.sh tidy
+	@$(MAKE) $(JOBS) -k $(addprefix $(B)/,$(addsuffix .tidy,$(basename $(ENGINE) $(FCGI) $(OPENCL))))
+$(B)/%.tidy: %.c $(B)/%.o .clang-tidy
+	@echo "  TIDY $<"; clang-tidy --quiet --warnings-as-errors='*' $< -- -I. $(CSTD) $(call isa,$<) 2>/dev/null && touch $@
 lint-words:                             ## check words and sentences of pages and headers with Vale (fetches its source once; needs go)
 	@bash tests/lint/vale.sh
 
@@ -224,4 +229,4 @@ image-test: page                        ## build and test the image of nginx/Con
 sbom-test: sbom $(SBOM)/.ok             ## check that list with CycloneDX's schema
 	@$(SBOM)/bin/python tests/deb/sbom_test.py $(B)/infcgi.cdx.json $(B)/infcgi
 
-.PHONY: lint-words unit kern kern-bench kern-valgrind kern-arm fuzz golden same-bytes fidelity greedy fidelity-bounds maskbench schemas patterns chat calls vectors tokenizer-agreement test test-long test-e2e replay peer-tests check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http bench-load test-load peer-loads deb-test deb-reproducible image-test sbom-test
+.PHONY: tidy lint-words unit kern kern-bench kern-valgrind kern-arm fuzz golden same-bytes fidelity greedy fidelity-bounds maskbench schemas patterns chat calls vectors tokenizer-agreement test test-long test-e2e replay peer-tests check-asan check-tsan bench-peer bench-peer-types bench-gpu bench-http bench-load test-load peer-loads deb-test deb-reproducible image-test sbom-test

@@ -16,7 +16,7 @@
 struct json_size {
     size_t bytes, n_values, depth;
 };
-struct json_size json_read_size(const char *text, size_t n);
+struct json_size json_read_size(const char *s, size_t n);
 
 /* Parses text[0..n) as one JSON object, nested at most max_depth deep. `what` begins messages: "the body", a file's
  * name. ERR_INVALID_JSON, ERR_INVALID_UTF8, ERR_JSON_TOO_DEEP, ERR_DUPLICATE_FIELD, ERR_NOMEM. The caller decrefs *out,

@@ -274,8 +274,8 @@ static enum err close_base(struct grammar_matcher *m, struct matcher_place *out)
 {
     struct matcher_base *b = &m->bases[m->now.n_bases - 1];
     b->n = m->now.n_scans - b->first;
-    struct lexer_part small[64], *parts = small;
-    parts = b->n <= ARRAY_LEN(small) ? small : mem_zalloc_array(b->n, sizeof *parts, MEM_REQUEST);
+    struct lexer_part small[64];
+    struct lexer_part *parts = b->n <= ARRAY_LEN(small) ? small : mem_zalloc_array(b->n, sizeof *parts, MEM_REQUEST);
     TRY_MEM(parts != NULL);
     for (uint32_t i = 0; i < b->n; i++) {
         parts[i] = (struct lexer_part){i, m->scans[b->first + i].left};

@@ -128,7 +128,7 @@ void regex_split_classes(struct regex_set *s, const uint64_t bits[4]);
 
 /* Returns the same as regex_code_points, for many ranges: characters with common first bytes share an expression.
  * (regex_characters.c) */
-regex_id regex_characters(struct regex_set *s, const struct regex_range *ranges, size_t n);
+regex_id regex_characters(struct regex_set *s, const struct regex_range *list, size_t n);
 
 /* Makes room for one more element, as mem_grow; false: s has failed. */
 bool regex_grow(struct regex_set *s, void *array, size_t n, size_t *cap, size_t size);

@@ -21,7 +21,7 @@ struct splitter;
  * names them in messages. ERR_UNSUPPORTED_PRETOKENIZER (with the expression and the offset in it), ERR_NOMEM. */
 MUST_CHECK enum err splitter_new(const char *const *patterns, size_t n_patterns, const char *key, struct splitter **out,
                                  struct err_info *info);
-void splitter_free(struct splitter **p);
+void splitter_free(struct splitter **splitter);
 
 /* The position within one of the pieces. Private to splitter.c. */
 struct splitter_level {

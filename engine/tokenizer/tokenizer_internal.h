@@ -196,7 +196,7 @@ static inline bool tokenizer_is_text(const struct tokenizer *t, int32_t id)
 MUST_CHECK enum err tokenizer_read_model(const struct gguf *g, struct tokenizer *t, struct err_info *info);
 
 /* Returns the byte that a byte token's text, <0xNN>, names, or -1. */
-int tokenizer_byte_of(struct gguf_str text);
+int tokenizer_byte_of(struct gguf_str s);
 
 /* Reads the keys infcgi.tokenizer.* (tokenizer_json.h), after all other keys. ERR_BAD_TYPE, ERR_BAD_MERGE,
  * ERR_BAD_SPECIAL_TOKEN, ERR_BAD_VOCAB, ERR_NOMEM. */

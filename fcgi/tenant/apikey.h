@@ -33,9 +33,9 @@ MUST_CHECK enum err apikey_add(struct buf *keys, const char *key, size_t n, cons
 /* Returns whether `keys`, built by apikey_add, contains the key. The text must be one that apikey_add accepts. */
 bool apikey_has(const struct buf *keys, const char *key, size_t n);
 
-/* Replaces the tenants' keys with `keys`. `keys` then holds the old ones, which the caller owns. A key that both a
+/* Replaces the tenants' keys with `set`, which then holds the old ones, which the caller owns. A key that both a
  * tenant and the key file have belongs to the tenant. */
-void apikey_take(struct buf *keys);
+void apikey_take(struct buf *set);
 
 /* Returns true if no keys are configured, or if `authorization` ("Bearer KEY") or `x_api_key` (both OPTIONAL) has a
  * known key. *id is then the owner of the first matching key. */

@@ -5,6 +5,7 @@
 #   deps.sh arm    for building and running the ARM kernels on another CPU
 #   deps.sh valgrind  for `make kern-valgrind`
 #   deps.sh fuzz   for `make fuzz`: Debian 12's clang and its sanitizers
+#   deps.sh tidy   for `make tidy`
 #   deps.sh isa    for `make isa-report`: the first clang of Debian 12 that knows all of RDNA3, and AMD's library of OpenCL C
 #   deps.sh docs   for drawing the diagrams of the pages
 #   deps.sh deb    for building the Debian packages
@@ -23,6 +24,7 @@ tests='check libsubunit-dev groff-base python3-venv python3-jinja2 python3-yaml 
 arm='gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user'
 valgrind='gcc libc6-dev make valgrind'
 fuzz='clang-14 libclang-rt-14-dev'
+tidy=clang-tidy
 isa='clang-19 llvm-19 rocm-device-libs'
 bench='cmake g++'
 docs=graphviz
@@ -36,6 +38,7 @@ test) want="$run $page $load $tests $arm $isa" ;;
 arm) want="make $arm" ;;
 valgrind) want=$valgrind ;;
 fuzz) want="$run $fuzz" ;;
+tidy) want="$run $tidy" ;;
 isa) want="$run pocl-opencl-icd $isa" ;;
 load) want="$run $load" ;;
 bench) want="$run $bench" ;;
@@ -43,7 +46,7 @@ docs) want=$docs ;;
 deb) want="$run $page $deb" ;;
 image-test) want=$image ;;
 deb-test) want="$run $page $deb $deb_test" ;;
-*) echo "usage: deps.sh run|test|arm|valgrind|fuzz|isa|load|bench|docs|deb|deb-test|image-test" >&2; exit 64 ;;
+*) echo "usage: deps.sh run|test|arm|valgrind|fuzz|tidy|isa|load|bench|docs|deb|deb-test|image-test" >&2; exit 64 ;;
 esac
 if ! command -v dpkg-query >/dev/null; then
     echo "note: not a Debian system; needed are: $want" >&2

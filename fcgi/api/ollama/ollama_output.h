@@ -16,6 +16,6 @@ const struct shape *ollama_shape(void);
 void ollama_write_head(const struct call *c, struct buf *out);
 
 /* Appends the message or response of an empty answer. */
-void ollama_write_nothing(bool is_generate, struct buf *out);
+void ollama_write_nothing(bool generates, struct buf *out);
 
 #endif

@@ -66,15 +66,15 @@ static void print_notes(const struct convert_options *o, const struct convert_re
     }
 }
 
-int cmd_convert(const struct program *p, struct conf *o)
+int cmd_convert(const struct program *p, struct conf *conf)
 {
     struct bar bar;
-    struct convert_options c = {.source = o->source,
-                                .target = o->target,
-                                .type = convert_type_find(o->type),
-                                .imatrix = o->imatrix,
-                                .n_threads = o->threads != 0 ? (int)o->threads : pool_cpu_count(),
-                                .may_replace = o->force,
+    struct convert_options c = {.source = conf->source,
+                                .target = conf->target,
+                                .type = convert_type_find(conf->type),
+                                .imatrix = conf->imatrix,
+                                .n_threads = conf->threads != 0 ? (int)conf->threads : pool_cpu_count(),
+                                .may_replace = conf->force,
                                 .progress = on_progress,
                                 .progress_arg = &bar};
     (void)p;
