@@ -117,6 +117,7 @@ static const struct golden_model {
     {"qwen35-delta", GGUF | FOLDER, FLOATS},
     {"qwen35-head", GGUF | FOLDER, FLOATS},
     {"qwen35moe-delta", GGUF | FOLDER, FLOATS},
+    {"qwen35moe-head", GGUF | FOLDER, FLOATS},
     {"qwen3moe-norms", GGUF | FOLDER, FLOATS},
     {"qwen3next-delta", GGUF | FOLDER, FLOATS},
     {"smollm3-layers", FOLDER, FLOATS},
