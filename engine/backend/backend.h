@@ -303,6 +303,22 @@ static inline int32_t backend_n_true(const struct backend_batch *b, int32_t i)
     return b->n_true != NULL ? b->n_true[i] : 0;
 }
 
+/* Rows [first, end) of a sequence of a batch, those from `certain` on drafts. */
+struct backend_seq_rows {
+    int32_t seq, first, certain, end;
+};
+
+/* Returns the rows of the sequence whose first row is `first`. */
+static inline struct backend_seq_rows backend_seq_rows_at(const struct backend_batch *b, int32_t first)
+{
+    struct backend_seq_rows s = {.seq = b->seq[first], .first = first, .end = first + 1};
+    while (s.end < b->n_rows && b->seq[s.end] == s.seq) {
+        s.end++;
+    }
+    s.certain = s.end - backend_n_drafts(b, s.seq);
+    return s;
+}
+
 /* Returns the floats of a page in BACKEND_FLOATS. */
 size_t backend_page_floats(const struct plan *plan);
 

@@ -440,8 +440,8 @@ static enum err add_quantised(struct hf *h, const struct hf_name *n, const char 
     return ERR_OK;
 }
 
-/* Does the tensor belong to an omitted layer, one after the last that predicts further tokens and is not the head? A layer beyond these
- * means that config.json belongs to a smaller model. */
+/* Does the tensor belong to an omitted layer: one after the last that predicts further tokens, and not the head? A layer
+ * beyond these means that config.json belongs to a smaller model. */
 static enum err is_left_out(const struct hf *h, const struct hf_name *n, uint32_t layer, const struct st_tensor *t,
                             bool *out)
 {

@@ -299,21 +299,6 @@ static float *begin(const struct cpu_run *r, int32_t i, const struct part *p)
     return state;
 }
 
-/* Rows [first, end) of one sequence, those from `certain` on drafts. */
-struct seq_rows {
-    int32_t seq, first, certain, end;
-};
-
-static struct seq_rows seq_rows_at(const struct backend_batch *b, int32_t first)
-{
-    struct seq_rows s = {.seq = b->seq[first], .first = first, .end = first + 1};
-    while (s.end < b->n_rows && b->seq[s.end] == s.seq) {
-        s.end++;
-    }
-    s.certain = s.end - backend_n_drafts(b, s.seq);
-    return s;
-}
-
 /* Advances the state of head h by the drafts of the last batch that came true, from `rows` on. */
 static void advance(const struct cpu_run *r, const struct head_op *op, const float *rows, int32_t n, uint32_t h,
                     float *state)
@@ -364,8 +349,8 @@ static void compute_rows(const struct cpu_run *r, const struct head_op *op, int3
 
 /* Runs heads [part->from, part->to) over the rows of one sequence. *copy: its first copy; on return, the next
  * sequence's. */
-static void run_seq(const struct cpu_run *r, const struct head_op *op, const struct seq_rows *s, int from, int to,
-                    int32_t *copy)
+static void run_seq(const struct cpu_run *r, const struct head_op *op, const struct backend_seq_rows *s, int from,
+                    int to, int32_t *copy)
 {
     const struct backend_batch *b = r->batch;
     size_t head = (size_t)op->n_keys * op->n_cols,
@@ -401,9 +386,9 @@ static void run_heads(const struct cpu_run *r, const struct head_op *op)
 {
     int from, to;
     pool_share((int)plan_n_items(r->m->plan, &r->step->step), r->thread, r->n_threads, &from, &to);
-    struct seq_rows s = {0};
+    struct backend_seq_rows s = {0};
     for (int32_t copy = 0; s.end < r->batch->n_rows && from < to;) {
-        s = seq_rows_at(r->batch, s.end);
+        s = backend_seq_rows_at(r->batch, s.end);
         run_seq(r, op, &s, from, to, &copy);
     }
 }
@@ -438,9 +423,9 @@ void cpu_recurrent_conv(const struct cpu_run *r)
     int from, to;
     pool_share((int)width, r->thread, r->n_threads, &from, &to);
     const struct part p = {s->conv.taps - 1, width, (size_t)from, (size_t)to};
-    struct seq_rows rows = {0};
+    struct backend_seq_rows rows = {0};
     for (int32_t copy = 0; rows.end < b->n_rows && from < to;) {
-        rows = seq_rows_at(b, rows.end);
+        rows = backend_seq_rows_at(b, rows.end);
         const struct conv c = {.r = r,
                                .s = s,
                                .first = rows.first,

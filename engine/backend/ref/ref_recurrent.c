@@ -52,23 +52,8 @@ static float *state_of(const struct ref_run *r, int32_t first, uint32_t lines, u
     return state;
 }
 
-/* Rows [first, end) of one sequence, those from `certain` on drafts. */
-struct seq_rows {
-    int32_t seq, first, certain, end;
-};
-
-static struct seq_rows seq_rows_at(const struct backend_batch *b, int32_t first)
-{
-    struct seq_rows s = {.seq = b->seq[first], .first = first, .end = first + 1};
-    while (s.end < b->n_rows && b->seq[s.end] == s.seq) {
-        s.end++;
-    }
-    s.certain = s.end - backend_n_drafts(b, s.seq);
-    return s;
-}
-
 /* Returns channel n of row i, or of a row before the first: of the state, then the drafts that came true. */
-static float input(const struct ref_run *r, const struct seq_rows *s, int32_t i, uint32_t n, const float *state)
+static float input(const struct ref_run *r, const struct backend_seq_rows *s, int32_t i, uint32_t n, const float *state)
 {
     size_t width = r->m->plan->bufs[r->step->src].width;
     int32_t kept = (int32_t)r->step->conv.taps - 1, at = i - s->first + backend_n_true(r->batch, s->seq);
@@ -79,8 +64,8 @@ static float input(const struct ref_run *r, const struct seq_rows *s, int32_t i,
 }
 
 /* Writes channel n of the state after row `last`. */
-static void leave(const struct ref_run *r, const struct seq_rows *s, int32_t last, uint32_t n, const float *state,
-                  float *to)
+static void leave(const struct ref_run *r, const struct backend_seq_rows *s, int32_t last, uint32_t n,
+                  const float *state, float *to)
 {
     size_t width = r->m->plan->bufs[r->step->src].width;
     int32_t kept = (int32_t)r->step->conv.taps - 1;
@@ -90,7 +75,8 @@ static void leave(const struct ref_run *r, const struct seq_rows *s, int32_t las
 }
 
 /* Convolves channel n of the rows. copy: the first copy of their states, if any. */
-static void convolve(const struct ref_run *r, const struct seq_rows *rows, uint32_t n, int32_t copy, float *state)
+static void convolve(const struct ref_run *r, const struct backend_seq_rows *rows, uint32_t n, int32_t copy,
+                     float *state)
 {
     const struct backend_batch *b = r->batch;
     const struct plan_step *s = r->step;
@@ -118,9 +104,9 @@ void ref_recurrent_conv(const struct ref_run *r, int from, int to)
 {
     const struct backend_batch *b = r->batch;
     uint32_t width = r->m->plan->bufs[r->step->src].width;
-    struct seq_rows rows = {0};
+    struct backend_seq_rows rows = {0};
     for (int32_t copy = 0; rows.end < b->n_rows;) {
-        rows = seq_rows_at(b, rows.end);
+        rows = backend_seq_rows_at(b, rows.end);
         float *state = state_of(r, rows.first, r->step->conv.taps - 1, width, from, to);
         for (int n = from; n < to; n++) {
             convolve(r, &rows, (uint32_t)n, copy, state);
@@ -237,8 +223,8 @@ static void advance(const struct ref_run *r, const struct head_op *op, const flo
 }
 
 /* Computes the drafts of head h without changing its state, and keeps what advances it by them in `to`. */
-static void compute_drafts(const struct ref_run *r, const struct head_op *op, const struct seq_rows *s, uint32_t h,
-                           const float *state, float *to)
+static void compute_drafts(const struct ref_run *r, const struct head_op *op, const struct backend_seq_rows *s,
+                           uint32_t h, const float *state, float *to)
 {
     size_t stride = plan_drafted_floats(r->m->plan, r->step);
     memcpy(r->scratch, state, (size_t)op->n_keys * op->n_cols * sizeof *state);
@@ -261,9 +247,9 @@ static void run_heads(const struct ref_run *r, int from, int to, const struct he
     const struct backend_batch *b = r->batch;
     size_t head = (size_t)op->n_keys * op->n_cols, begin = (size_t)from * head, end = (size_t)to * head,
            kept = (size_t)r->m->cfg.max_drafts * plan_drafted_floats(r->m->plan, r->step);
-    struct seq_rows s = {0};
+    struct backend_seq_rows s = {0};
     for (int32_t copy = 0; s.end < b->n_rows;) {
-        s = seq_rows_at(b, s.end);
+        s = backend_seq_rows_at(b, s.end);
         float *state = state_of(r, s.first, 1, 0, (int)begin, (int)end), *drafts = drafts_of(r, s.seq);
         for (int h = from; h < to; h++) {
             advance(r, op, drafts + (size_t)h * kept, backend_n_true(b, s.seq), (uint32_t)h, state + (size_t)h * head);
