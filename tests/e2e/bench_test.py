@@ -128,6 +128,8 @@ def test_synth_writes_models_that_load(ctx):
         rows = json.loads(infcgi(ctx, "bench", "--model", path, "-p", "0", "-n", "8", "-s", "1,2", "-r", "1", "-t", "1", "-o", "json",
                                  "--accept", "0.5", "--draft-max", "2"))
         assert [(row["n_draft"], row["accept"], row["avg_ts"] > 0) for row in rows] == [(2, 0.5, True)] * 2, rows
+        for first, second in (row["accepted_by_position"] for row in rows):
+            assert 0 <= second <= first <= 1, rows
         text = infcgi(ctx, "generate", "--model", path, "-n", "16", "--temp", "0", "-t", "1", "-p", "Hi")
         assert said.setdefault(shape.arch, text) == text, (said, text)
 

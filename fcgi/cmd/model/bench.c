@@ -65,7 +65,9 @@ struct bench {
     uint64_t n_draws;
     int at[MAX_SEQS];
     int32_t n_drafts[MAX_SEQS], n_true[MAX_SEQS];
-    float *edge; /* [rows][D] zeros: input of the head; then its output */
+    uint64_t n_drafted; /* of the timed runs: drafts at each position ... */
+    uint64_t *accepted; /* [n_draft] ... and those that came true */
+    float *edge;        /* [rows][D] zeros: input of the head; then its output */
 };
 
 static int largest(const struct conf_list *l)
@@ -178,8 +180,9 @@ static int draw(struct bench *b)
 {
     int n = 0;
     while (n < b->n_draft && rng_uniform(1, 0, b->n_draws++) < b->o->accept) {
-        n++;
+        b->accepted[n++]++;
     }
+    b->n_drafted++;
     return n;
 }
 
@@ -199,6 +202,12 @@ static enum err guess(struct bench *b, int n_seqs, struct err_info *info)
         TRY(forward_as(b, PREDICTS, n_seqs, n_seqs, n_seqs, info));
     }
     return ERR_OK;
+}
+
+static void forget_drafts(struct bench *b)
+{
+    b->n_drafted = 0;
+    memset(b->accepted, 0, (size_t)b->n_draft * sizeof *b->accepted);
 }
 
 /* Like decode, with drafts, until there are n tokens per sequence on average. */
@@ -297,6 +306,9 @@ static enum err measure(struct bench *b, struct bench_row row, struct err_info *
     }
     for (int i = -1; i < row.n_samples; i++) {
         b->counts = (struct backend_counts){0};
+        if (i == 0) {
+            forget_drafts(b);
+        }
         uint64_t start = clock_now_ns();
         TRY(is_prefill ? prefill(b, 0, row.n_depth, row.n_prompt, true, info)
                        : generate(b, row.n_seqs, row.n_depth, row.n_gen, info));
@@ -306,6 +318,8 @@ static enum err measure(struct bench *b, struct bench_row row, struct err_info *
         }
     }
     row.counts = b->counts;
+    row.n_drafted = b->n_drafted;
+    row.accepted = b->accepted;
     count_run(b, &row);
     bench_report_row(&b->report, &row);
     return ERR_OK;
@@ -349,6 +363,7 @@ static enum err allocate(struct bench *b)
     b->logits = arena_zalloc_array(&b->arena, (size_t)n_results * b->plan->n_vocab, sizeof *b->logits);
     b->stats = arena_zalloc_array(&b->arena, (size_t)n_results, sizeof *b->stats);
     b->edge = arena_zalloc_array(&b->arena, (size_t)n_results * b->plan->n_embd, sizeof *b->edge);
+    b->accepted = arena_zalloc_array(&b->arena, (size_t)MAX_OF(b->n_draft, 1), sizeof *b->accepted);
     TRY(arena_ok(&b->arena));
     for (int32_t i = 0; i < b->seq_pages * b->max_seqs; i++) {
         b->pages[i] = i;

@@ -7,9 +7,10 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdarg.h>
 #include <string.h>
 
-enum { MAX_FIELDS = 48, VALUE_BYTES = 48 };
+enum { MAX_FIELDS = 48, VALUE_BYTES = 48, ACCEPTED_BYTES = 256 };
 enum kind { TEXT, NUMBER, BOOLEAN }; /* JSON type of the value */
 
 const char *bench_format_name(int i)
@@ -172,6 +173,16 @@ static void print_csv(const struct bench_report *r, const struct fields *f)
     }
 }
 
+/* Writes the share of drafts that came true at each position. */
+static void put_accepted(char *out, size_t room, const struct bench_row *row, const char *between)
+{
+    size_t n = 0;
+    for (int i = 0; i < row->n_draft && n < room; i++) {
+        double share = row->n_drafted > 0 ? (double)row->accepted[i] / (double)row->n_drafted : 0;
+        n += (size_t)snprintf(out + n, room - n, "%s%.3f", i > 0 ? between : "", share);
+    }
+}
+
 static void print_json(const struct bench_report *r, const struct fields *f, const struct bench_row *row)
 {
     fputs(r->n_rows == 0 ? "  {\n" : ",\n  {\n", r->out);
@@ -193,6 +204,11 @@ static void print_json(const struct bench_report *r, const struct fields *f, con
     for (int i = 0; i < row->n_samples; i++) {
         fprintf(r->out, "%s%g", i > 0 ? ", " : "", sample_ts(row, i));
     }
+    if (row->n_draft > 0) {
+        char shares[ACCEPTED_BYTES];
+        put_accepted(shares, sizeof shares, row, ", ");
+        fprintf(r->out, " ],\n    \"accepted_by_position\": [ %s", shares);
+    }
     fprintf(r->out, " ],\n    \"read_bytes\": %.0f,\n    \"matmul_ops\": %.0f", row->read_bytes, row->matmul_ops);
     if (row->counts.launches != 0) {
         fprintf(r->out,
@@ -206,11 +222,32 @@ static void print_json(const struct bench_report *r, const struct fields *f, con
     fputs("\n  }", r->out);
 }
 
+/* Adds a line to the footer if there is room for it. */
+static void PRINTF_LIKE(2, 3) note_line(struct bench_report *r, const char *fmt, ...)
+{
+    size_t n = strlen(r->counted), room = sizeof r->counted - n;
+    va_list args;
+    va_start(args, fmt);
+    int all = vsnprintf(r->counted + n, room, fmt, args);
+    va_end(args);
+    if (all < 0 || (size_t)all >= room) {
+        r->counted[n] = '\0'; /* no partial lines */
+    }
+}
+
+static void note_drafts(struct bench_report *r, const struct bench_row *row, const char *test)
+{
+    char shares[ACCEPTED_BYTES];
+    if (row->n_draft > 0) {
+        put_accepted(shares, sizeof shares, row, " ");
+        note_line(r, "%s: came true by position: %s\n", test, shares);
+    }
+}
+
 /* Notes the device's counts of a generation for the footer. */
 static void note_counts(struct bench_report *r, const struct bench_row *row, const char *test)
 {
     const struct backend_counts *c = &row->counts;
-    size_t n = strlen(r->counted), room = sizeof r->counted - n;
     double steps = row->n_gen, seconds = spread_of(row, false).mean / 1e9;
     double bytes_s = (double)(c->weight_bytes + c->cache_bytes) / seconds;
     char share[48] = "";
@@ -220,14 +257,11 @@ static void note_counts(struct bench_report *r, const struct bench_row *row, con
     if (r->rates != NULL) {
         snprintf(share, sizeof share, ", %.0f %% of copying", 100 * bytes_s / r->rates->copy_bytes_s);
     }
-    int all = snprintf(r->counted + n, room,
-                       "%s: a step is %.0f launches and reads %.2f MB of weights, %.2f MB of keys and values: "
-                       "%.2f GB/s%s\n",
-                       test, (double)c->launches / steps, (double)c->weight_bytes / steps / 1e6,
-                       (double)c->cache_bytes / steps / 1e6, bytes_s / 1e9, share);
-    if (all < 0 || (size_t)all >= room) {
-        r->counted[n] = '\0'; /* no partial lines */
-    }
+    note_line(r,
+              "%s: a step is %.0f launches and reads %.2f MB of weights, %.2f MB of keys and values: "
+              "%.2f GB/s%s\n",
+              test, (double)c->launches / steps, (double)c->weight_bytes / steps / 1e6,
+              (double)c->cache_bytes / steps / 1e6, bytes_s / 1e9, share);
 }
 
 static void print_md(struct bench_report *r, const struct bench_row *row)
@@ -258,6 +292,7 @@ static void print_md(struct bench_report *r, const struct bench_row *row)
         snprintf(types, sizeof types, " %6s | %6s |", r->k_type, r->v_type);
     }
     note_counts(r, row, test);
+    note_drafts(r, row, test);
     fprintf(r->out, "| %-30s | %10s | %10s | %-10s | %7d |%s%s %15s | %21s |\n", r->model_type, size, params,
             r->kernels, row->n_threads, batch, types, test,
             speed); /* 21: the plus-minus sign is two bytes and one column wide */

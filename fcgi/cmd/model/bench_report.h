@@ -3,8 +3,9 @@
  *
  * Some fields differ because llama-bench has no counterpart. A run of several sequences adds a last field `n_seqs` and
  * prints its test as `tg64 x 16`. One with drafts adds `n_draft` and `accept`, and prints `tg64 3 drafts, accept 0.75
- * drawn`. `backend` names the kernels. JSON ends with `read_bytes`, `matmul_ops` and, for a
- * device that counts (struct backend_counts), the counts per step. Threads: one at a time. */
+ * drawn`; JSON adds `accepted_by_position`, the share of drafts that came true, and Markdown prints it below the table.
+ * `backend` names the kernels. JSON ends with `read_bytes`, `matmul_ops` and, for a device that counts (struct
+ * backend_counts), the counts per step. Threads: one at a time. */
 #ifndef INFCGI_CMD_MODEL_BENCH_REPORT_H
 #define INFCGI_CMD_MODEL_BENCH_REPORT_H
 
@@ -42,8 +43,10 @@ struct bench_report {
  * 0. */
 struct bench_row {
     int n_prompt, n_gen, n_depth, n_seqs;
-    int n_draft;   /* drafts of a step of a generation; 0: none ... */
-    double accept; /* ... and the probability that one comes true */
+    int n_draft;              /* drafts of a step of a generation; 0: none ... */
+    double accept;            /* ... and the probability that one comes true */
+    uint64_t n_drafted;       /* drafts computed at each position, in all runs ... */
+    const uint64_t *accepted; /* [n_draft] ... and those that came true */
     int n_batch, n_threads;
     int n_gpu_layers; /* layers computed by a device with its own memory */
     double

@@ -36,6 +36,7 @@ static const struct bench_row decode = {.n_gen = 64,
 
 static const struct backend_rates rates = {.launch_s = 20e-6, .queued_launch_s = 3e-6, .copy_bytes_s = 4e9};
 static bool is_counted, has_rates;
+static const uint64_t *draws; /* NULL: no drafts */
 
 /* Two rows in one format; the caller frees the text. */
 static char *print(enum bench_format format, bool has_seqs, bool has_batches)
@@ -44,6 +45,12 @@ static char *print(enum bench_format format, bool has_seqs, bool has_batches)
     if (is_counted) {
         counted.counts =
             (struct backend_counts){.launches = 64 * 274, .weight_bytes = 640000000, .cache_bytes = 64000000};
+    }
+    if (draws != NULL) {
+        counted.n_draft = 3;
+        counted.accept = .75;
+        counted.n_drafted = 200;
+        counted.accepted = draws;
     }
     char *text = NULL;
     size_t n = 0;
@@ -85,6 +92,29 @@ START_TEST(csv_has_the_peers_fields)
     ck_assert_ptr_nonnull(strstr(text, "stddev_ts,n_seqs\n"));
     ck_assert_ptr_nonnull(strstr(text, "\"1024.000000\",\"0.000000\",\"16\"\n"));
     free(text);
+}
+END_TEST
+
+/* Three drafts in each of 200 steps. */
+START_TEST(drafts_come_true_by_position)
+{
+    static const uint64_t accepted[] = {151, 113, 80};
+    draws = accepted;
+    char *text = print(BENCH_MD, true, false);
+    ck_assert_ptr_nonnull(strstr(text,
+                                 "\ntg64 x 16 @ d16 3 drafts, accept 0.75 drawn: came true by position: 0.755 0.565 "
+                                 "0.400\n\nbuild"));
+    free(text);
+    text = print(BENCH_JSON, true, false);
+    json_t *all = json_loads(text, 0, NULL), *row = json_array_get(all, 1);
+    json_t *shares = json_object_get(row, "accepted_by_position");
+    ck_assert_uint_eq(json_array_size(shares), 3);
+    ck_assert_double_eq_tol(json_number_value(json_array_get(shares, 1)), .565, 1e-6);
+    ck_assert_uint_eq(json_array_size(json_object_get(row, "samples_ts")), 1);
+    ck_assert_ptr_null(json_object_get(json_array_get(all, 0), "accepted_by_position"));
+    json_decref(all);
+    free(text);
+    draws = NULL;
 }
 END_TEST
 
@@ -175,6 +205,7 @@ Suite *bench_report_suite(void)
     tcase_add_test(t, json_has_the_peers_fields);
     tcase_add_test(t, markdown_has_the_peers_columns);
     tcase_add_test(t, a_device_that_counts);
+    tcase_add_test(t, drafts_come_true_by_position);
     suite_add_tcase(s, t);
     return s;
 }
