@@ -11,6 +11,7 @@
 #define INFCGI_SCHED_DRAFT_H
 
 #include "engine/base/mem.h"
+#include "engine/sched/draft_counts.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -82,6 +83,12 @@ static inline int32_t draft_token(const struct draft *d, const int32_t *tokens, 
     return i < draft_n_forced(d)          ? d->forced[d->i_forced + i]
            : draft_prefers_head(d, false) ? d->guesses[d->i_guess + i]
                                           : tokens[d->source + i];
+}
+
+/* Returns where the i-th guess comes from. */
+static inline enum draft_source draft_source_of(const struct draft *d, int32_t i)
+{
+    return i < draft_n_forced(d) ? DRAFT_FORCED : draft_prefers_head(d, false) ? DRAFT_HEAD : DRAFT_LOOKUP;
 }
 
 /* Times of steps that only decode, by rows. Entries not seen for long are estimated from their neighbours. */

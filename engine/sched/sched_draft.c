@@ -48,10 +48,9 @@ static void write_draft(struct sched *s, struct sched_seq *q, int32_t n)
     if (n > 0 && !sched_grow(s, q, q->n_tokens + n)) {
         return;
     }
-    q->rows.by_head = draft_prefers_head(&q->draft, false);
     for (int32_t i = 0; i < n && !sched_is_end(q, draft_token(&q->draft, q->tokens, i)); i++) {
         q->tokens[q->n_tokens + i] = draft_token(&q->draft, q->tokens, i);
-        q->rows.n_draft++;
+        q->rows.sources[q->rows.n_draft++] = (uint8_t)draft_source_of(&q->draft, i);
     }
     q->rows.n_draft = q->matcher != NULL ? count_allowed(q) : q->rows.n_draft;
 }

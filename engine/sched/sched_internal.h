@@ -152,7 +152,6 @@ struct sched_rows {
     int32_t n;
     int32_t i_first;    /* the first one in the batch */
     int32_t n_draft;    /* the last ones, for guessed tokens */
-    bool by_head;       /* which the prediction head guessed */
     int32_t i_logits;   /* its first row of logits */
     int32_t i_sample;   /* first of these that a token is sampled from, or -1 */
     int32_t n_masks;    /* rows from there on that have masks in the batch */
@@ -161,6 +160,8 @@ struct sched_rows {
     int32_t n_prefill;  /* prompt rows it could compute in this step */
     int32_t n_reserved; /* of these, the rows reserved for it */
     bool are_begun;     /* the batch is not waited for yet: it keeps its tokens, pages and states */
+    /* [n_draft] where each guessed token comes from: enum draft_source */
+    uint8_t sources[DRAFT_MAX];
 };
 
 /* sched_predict.c: what the prediction head has of it. */
@@ -247,7 +248,7 @@ struct sched_batch {
     int32_t n_rows, n_seqs, n_logits, n_hidden;
     int32_t n_decoding; /* of the rows, including drafts */
     int32_t n_drafts;   /* sequences with drafts */
-    int32_t n_drafted, n_head_drafted;
+    int32_t n_drafted;
     bool leaves_extras, is_express;
     double sum_pos; /* sum of the positions of prompt rows */
     uint64_t begin_ns;

@@ -5,6 +5,7 @@
 
 #include "engine/kv/disk/kv_disk_stats.h"
 #include "engine/sample/sampler.h"
+#include "engine/sched/draft_counts.h"
 #include "engine/sched/sched_wait.h"
 
 enum sched_event_kind {
@@ -43,6 +44,8 @@ struct sched_usage {
     int32_t completion_tokens; /* sampled, including the end token; of a stream, without cut text */
     int32_t drafted_tokens;    /* guessed ahead and computed */
     int32_t accepted_tokens;   /* of these, the tokens that came true, including cut text */
+    /* Both by source. */
+    struct draft_count drafts[DRAFT_SOURCES];
     uint64_t queue_ns, prefill_ns, decode_ns;
     struct sched_waits waits; /* set once it has ended */
 };
@@ -56,7 +59,8 @@ struct sched_stats {
     uint64_t states_held, states_kept;                       /* recurrent states: held by sequences; kept by pages */
     uint64_t prompt_tokens, cached_tokens, generated_tokens; /* totals */
     uint64_t drafted_tokens, accepted_tokens;                /* guessed ahead; accepted of these */
-    uint64_t head_drafted_tokens, head_accepted_tokens;      /* of these, guessed by the prediction head */
+    struct draft_counts draft_counts;                        /* both by source and position */
+    struct draft_recent draft_recent;                        /* of these, mostly recent ones */
     uint64_t drafts;                                         /* times that tokens were guessed */
     uint64_t masks, masks_beside; /* grammar masks: used for sampling; made while a batch was computed */
     uint64_t steps, step_rows;    /* batches run, and rows in them */

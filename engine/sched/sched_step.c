@@ -5,7 +5,8 @@
 
 /* The result of a step. */
 struct step_result {
-    uint64_t n_generated, n_accepted, n_head_accepted;
+    uint64_t n_generated, n_accepted;
+    struct draft_counts drafts;
 };
 
 /* Does the sequence sample a token after its last row? */
@@ -102,7 +103,6 @@ static void add_decoding(struct sched *s, struct sched_batch *b)
         add_rows(s, b, q, 1 + q->rows.n_draft);
         b->n_drafted += q->rows.n_draft;
         b->n_drafts += q->rows.n_draft > 0;
-        b->n_head_drafted += q->rows.by_head ? q->rows.n_draft : 0;
     }
     b->n_decoding = b->n_rows;
 }
@@ -384,13 +384,24 @@ static enum err sample_rows(struct sched *s, const struct sched_batch *b, struct
     }
     q->states.n_true = q->n_computed - from;
     sched_named_pages_filled(s, q, from);
-    if (q->rows.n_draft > 0) {
-        pthread_mutex_lock(&q->reader.lock);
-        q->reader.usage.drafted_tokens += q->rows.n_draft;
-        q->reader.usage.accepted_tokens += q->n_computed - from;
-        pthread_mutex_unlock(&q->reader.lock);
-    }
     return ERR_OK;
+}
+
+/* Counts q's drafts, of which the first n_true came true. */
+static void count_drafts(struct sched_seq *q, int32_t n_true, struct step_result *out)
+{
+    const struct sched_rows *rows = &q->rows;
+    struct sched_usage *u = &q->reader.usage;
+    out->n_accepted += (uint64_t)n_true;
+    draft_counts_add(&out->drafts, rows->sources, rows->n_draft, n_true);
+    pthread_mutex_lock(&q->reader.lock);
+    u->drafted_tokens += rows->n_draft;
+    u->accepted_tokens += n_true;
+    for (int32_t i = 0; i < rows->n_draft; i++) {
+        u->drafts[rows->sources[i]].drafted++;
+        u->drafts[rows->sources[i]].accepted += i < n_true;
+    }
+    pthread_mutex_unlock(&q->reader.lock);
 }
 
 /* Processes the results of q's rows; q can end. */
@@ -425,9 +436,9 @@ static void finish_rows(struct sched *s, const struct sched_batch *b, struct sch
         if (wants_token(q)) {
             err = sample_rows(s, b, q, i_logits, &finish);
             out->n_generated += (uint64_t)(q->n_tokens - n_tokens);
-            uint64_t n_accepted = (uint64_t)(q->n_computed - first - (q->rows.n - q->rows.n_draft));
-            out->n_accepted += n_accepted;
-            out->n_head_accepted += q->rows.by_head ? n_accepted : 0;
+            if (q->rows.n_draft > 0) {
+                count_drafts(q, q->n_computed - first - (q->rows.n - q->rows.n_draft), out);
+            }
         } else {
             note_first_token(q);
             finish = SCHED_FINISH_LENGTH;
@@ -497,8 +508,10 @@ static void count_step(struct sched *s, const struct sched_batch *b, uint64_t ns
     s->stats.drafted_tokens += (uint64_t)b->n_drafted;
     s->stats.drafts += (uint64_t)b->n_drafts;
     s->stats.accepted_tokens += r->n_accepted;
-    s->stats.head_drafted_tokens += (uint64_t)b->n_head_drafted;
-    s->stats.head_accepted_tokens += r->n_head_accepted;
+    if (b->n_drafted > 0) {
+        draft_counts_merge(&s->stats.draft_counts, &r->drafts);
+        draft_recent_add(&s->stats.draft_recent, &r->drafts);
+    }
     s->stats.masks += s->sampling.n_masks;
     s->stats.masks_beside += s->sampling.n_masks_beside;
     s->sampling.n_masks = s->sampling.n_masks_beside = 0;
@@ -508,7 +521,6 @@ static void count_step(struct sched *s, const struct sched_batch *b, uint64_t ns
 static void clear_batch(struct sched_batch *b)
 {
     b->n_rows = b->n_seqs = b->n_logits = b->n_hidden = b->n_decoding = b->n_drafted = b->n_drafts = b->n_copies = 0;
-    b->n_head_drafted = 0;
     b->sum_pos = 0;
 }
 

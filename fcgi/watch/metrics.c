@@ -139,10 +139,6 @@ static const struct {
     ROW(generated_tokens, "infcgi_generated_tokens_total", "counter", "Tokens generated."),
     ROW(drafted_tokens, "infcgi_drafted_tokens_total", "counter", "Tokens guessed ahead and computed."),
     ROW(accepted_tokens, "infcgi_accepted_tokens_total", "counter", "Tokens guessed ahead that came true."),
-    ROW(head_drafted_tokens, "infcgi_head_drafted_tokens_total", "counter",
-        "Of the tokens guessed ahead, those of the prediction head."),
-    ROW(head_accepted_tokens, "infcgi_head_accepted_tokens_total", "counter",
-        "Of the prediction head's tokens, those that came true."),
     ROW(masks, "infcgi_masks_total", "counter", "Masks of grammars that were sampled with."),
     ROW(masks_beside, "infcgi_masks_beside_total", "counter",
         "Masks of grammars that were made while a batch was computed."),
@@ -172,6 +168,20 @@ static const struct {
 #undef ROW
 };
 
+/* offset: of the member of struct draft_count. */
+static void write_draft_counts(struct buf *out, const char *name, const char *help, const struct draft_counts *c,
+                               size_t offset)
+{
+    write_head(out, name, "counter", help);
+    for (int s = 0; s < DRAFT_SOURCES; s++) {
+        for (int i = 0; i < DRAFT_POSITIONS; i++) {
+            uint64_t v = *(const uint64_t *)(const void *)((const char *)&c->at[s][i] + offset);
+            buf_printf(out, "%s{source=\"%s\",position=\"%s\"} %" PRIu64 "\n", name,
+                       draft_source_name((enum draft_source)s), draft_position_name(i), v);
+        }
+    }
+}
+
 static void write_engine(struct buf *out, const struct engine *e)
 {
     struct sched_stats s;
@@ -180,6 +190,11 @@ static void write_engine(struct buf *out, const struct engine *e)
         uint64_t v = *(const uint64_t *)(const void *)((const char *)&s + engine_rows[i].offset);
         write_number(out, engine_rows[i].name, engine_rows[i].type, engine_rows[i].help, v);
     }
+    write_draft_counts(out, "infcgi_draft_tokens_total", "Tokens guessed ahead, by source and position in the step.",
+                       &s.draft_counts, offsetof(struct draft_count, drafted));
+    write_draft_counts(out, "infcgi_draft_accepted_tokens_total",
+                       "Tokens guessed ahead that came true, by source and position in the step.", &s.draft_counts,
+                       offsetof(struct draft_count, accepted));
     write_head(out, "infcgi_cancelled_total", "counter", "Sequences dropped before their end, by where they were.");
     buf_printf(out, "infcgi_cancelled_total{where=\"queue\"} %" PRIu64 "\n", s.cancelled_queue);
     buf_printf(out, "infcgi_cancelled_total{where=\"prefill\"} %" PRIu64 "\n", s.cancelled_prefill);

@@ -399,7 +399,7 @@ def test_ready_means_warm(ctx):
         s = ctx.start("--threads", "2")
         m = s.metrics()
         counted = {name: value for name, value in m.items()
-                   if re.match(r"infcgi_(prompt|cached|generated|drafted|accepted|cancelled|preemptions|step|time_to|kv_pages_(used|cached))", name)}
+                   if re.match(r"infcgi_(prompt|cached|generated|draft|accepted|cancelled|preemptions|step|time_to|kv_pages_(used|cached))", name)}
         assert len(counted) >= 8 and not any(counted.values()), counted   # warming is not a request
         at, new = faults(s), []
         for question in ("What is the capital of France?", "How many legs does a spider have?", "Who wrote Hamlet, and when?"):

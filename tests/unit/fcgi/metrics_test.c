@@ -107,6 +107,10 @@ START_TEST(the_text_is_an_exposition)
     ck_assert(value("infcgi_kv_pages") > 0);
     ck_assert(value("infcgi_kv_pages_used") == 0);
     ck_assert(value("infcgi_generated_tokens_total") == 0);
+    ck_assert(value("infcgi_draft_tokens_total{source=\"forced\",position=\"1\"}") == 0);
+    ck_assert(value("infcgi_draft_tokens_total{source=\"model\",position=\"8+\"}") == 0);
+    ck_assert(value("infcgi_draft_accepted_tokens_total{source=\"head\",position=\"7\"}") == 0);
+    ck_assert(isnan(value("infcgi_draft_tokens_total{source=\"head\",position=\"9\"}")));
     ck_assert(value("infcgi_sequences_waiting{reason=\"seat\"}") == 0);
     ck_assert(value("infcgi_wait_seconds_total{reason=\"reader\"}") == 0);
     engine_close(&e);

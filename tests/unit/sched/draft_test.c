@@ -203,6 +203,7 @@ START_TEST(forced_guesses_come_first)
     ck_assert(draft_token(&d, tokens, 0) == 3 && draft_token(&d, tokens, 8) == 9);
     d.n_forced = 2;
     ck_assert(draft_agrees(&d, tokens, n) && draft_token(&d, tokens, 2) == 5);
+    ck_assert(draft_source_of(&d, 1) == DRAFT_FORCED && draft_source_of(&d, 2) == DRAFT_LOOKUP);
     ck_assert(draft_rate(&d, 1) > draft_rate(&d, 2));
     tokens[n++] = 3;
     draft_learn(&d, tokens, n);
@@ -229,6 +230,7 @@ START_TEST(the_head_guesses_where_it_knows_better)
     memcpy(d.guesses, (int32_t[]){7, 8, 9}, 3 * sizeof *d.guesses);
     d.n_guesses = 3;
     ck_assert(draft_prefers_head(&d, false) && draft_token(&d, tokens, 2) == 9 && draft_rate(&d, 3) == 0);
+    ck_assert(draft_source_of(&d, 0) == DRAFT_HEAD && draft_source_of(&d, 2) == DRAFT_HEAD);
     float first = d.guess_rates[0], second = d.guess_rates[1];
     tokens[n++] = 7;
     draft_learn(&d, tokens, n);
@@ -243,7 +245,7 @@ START_TEST(the_head_guesses_where_it_knows_better)
     d.n_forced = 0;
     d.source = 1;
     d.n_match = DRAFT_MAX_MATCH; /* a long match */
-    ck_assert(!draft_prefers_head(&d, true));
+    ck_assert(!draft_prefers_head(&d, true) && draft_source_of(&d, 0) == DRAFT_LOOKUP);
     for (int i = 0; i < 64; i++) {
         draft_relearn(&d, .5f);
     }

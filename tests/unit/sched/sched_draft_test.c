@@ -58,6 +58,21 @@ static struct sched_request varied(uint64_t which, int32_t *tokens)
     return q;
 }
 
+/* Each draft is repeated text, and has counted at its position: none is true without those before it. */
+static void check_counts(const struct sched_stats *st)
+{
+    struct draft_count sum = draft_counts_of(&st->draft_counts, DRAFT_LOOKUP);
+    const struct draft_count *at = st->draft_counts.at[DRAFT_LOOKUP];
+    ck_assert_uint_eq(sum.drafted, st->drafted_tokens);
+    ck_assert_uint_eq(sum.accepted, st->accepted_tokens);
+    ck_assert_uint_eq(at[0].drafted, st->drafts);
+    for (int i = 0; i < DRAFT_POSITIONS; i++) {
+        ck_assert_uint_le(at[i].accepted, at[i].drafted);
+        ck_assert(i == 0 || i == DRAFT_POSITIONS - 1 ||
+                  (at[i].drafted <= at[i - 1].drafted && at[i].accepted <= at[i - 1].accepted));
+    }
+}
+
 /* Runs n varied requests at once or one by one; every one as without a scheduler. */
 static void check_varied(struct rig *r, uint64_t n, bool at_once, const char *what)
 {
@@ -83,11 +98,14 @@ static void check_varied(struct rig *r, uint64_t n, bool at_once, const char *wh
         ck_assert_int_lt(got.usage.accepted_tokens, MAX_OF(got.usage.completion_tokens, 1));
         drafted += got.usage.drafted_tokens;
         accepted += got.usage.accepted_tokens;
+        ck_assert_uint_eq(got.usage.drafts[DRAFT_LOOKUP].drafted, (uint64_t)got.usage.drafted_tokens);
+        ck_assert_uint_eq(got.usage.drafts[DRAFT_LOOKUP].accepted, (uint64_t)got.usage.accepted_tokens);
     }
     rig_wait_idle(r);
     struct sched_stats after = rig_stats(r);
     ck_assert_int_eq(after.drafted_tokens - before.drafted_tokens, drafted);
     ck_assert_int_eq(after.accepted_tokens - before.accepted_tokens, accepted);
+    check_counts(&after);
 }
 
 enum { N_LIMITS = 7 };
@@ -311,6 +329,9 @@ START_TEST(trouble_after_a_wrong_guess_is_nobodys)
             atomic_store(&r.model->nan_token, bad);
             struct sched_seq *seq = rig_submit(&r, &q);
             rig_collect(&seq, on == 0 ? &plain : &got);
+            rig_wait_idle(&r);
+            ck_assert(on == 0 || (uint64_t)got.usage.drafted_tokens == rig_stats(&r).drafted_tokens);
+            ck_assert(on == 0 || (uint64_t)got.usage.accepted_tokens == rig_stats(&r).accepted_tokens);
             rig_close(&r);
         }
         rig_compare(&got, &plain, "a token with NaN behind it");
@@ -548,7 +569,7 @@ START_TEST(a_model_says_the_same_bit_by_bit)
     ck_assert_uint_eq(st.drafted_tokens, 0);
     run_real(plan, 15, drafted, &st);
     ck_assert_uint_gt(st.accepted_tokens, 0);
-    ck_assert_int_eq(st.head_accepted_tokens > 0, plan_predicts(plan));
+    ck_assert_int_eq(draft_counts_of(&st.draft_counts, DRAFT_HEAD).accepted > 0, plan_predicts(plan));
     for (int i = 0; i < REAL_REQUESTS; i++) {
         rig_compare(&drafted[i], &plain[i], path);
     }

@@ -359,6 +359,23 @@ static uint64_t run_forms(struct rig_limits limits, uint64_t n, struct rig_outpu
     return st->steps;
 }
 
+/* Repeated text continues forced tokens in the same step: it has more drafts at a later position than at the first. */
+static void check_sources(const struct sched_stats *st, uint64_t n)
+{
+    const struct draft_count *forced = st->draft_counts.at[DRAFT_FORCED], *looked = st->draft_counts.at[DRAFT_LOOKUP];
+    struct draft_count all_forced = draft_counts_of(&st->draft_counts, DRAFT_FORCED),
+                       all_looked = draft_counts_of(&st->draft_counts, DRAFT_LOOKUP);
+    uint64_t most = 0;
+    for (int i = 1; i < DRAFT_POSITIONS - 1; i++) {
+        most = MAX_OF(most, looked[i].drafted);
+    }
+    ck_assert_uint_gt(forced[0].accepted, 0);
+    ck_assert_uint_lt(all_forced.accepted, all_forced.drafted); /* the text can have other tokens */
+    ck_assert_uint_eq(all_forced.drafted + all_looked.drafted, st->drafted_tokens);
+    ck_assert_uint_eq(all_forced.accepted + all_looked.accepted, st->accepted_tokens);
+    ck_assert(n > 1 || most > looked[0].drafted);
+}
+
 /* What is certain comes several tokens a step, in full batches too; tokens and log-probabilities are those of one a step. */
 START_TEST(what_is_forced_takes_few_steps)
 {
@@ -376,6 +393,7 @@ START_TEST(what_is_forced_takes_few_steps)
         ck_assert(!isnan(plain[i].logprobs[0]));
     }
     ck_assert_uint_gt(st.accepted_tokens, st.drafted_tokens / 2);
+    check_sources(&st, n);
     ck_assert_msg(n_forced < (n == 1 ? n_plain / 2 : n_plain * 4 / 5), "%d steps, %d without", (int)n_forced,
                   (int)n_plain);
 }

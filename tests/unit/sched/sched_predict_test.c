@@ -82,8 +82,14 @@ START_TEST(output_is_that_of_plain_decode)
     ck_assert_uint_gt(st.accepted_tokens, 0);
     ck_assert_uint_lt(st.accepted_tokens, st.drafted_tokens);
     ck_assert_uint_gt(st.cached_tokens, 0);
-    ck_assert_uint_gt(st.head_accepted_tokens, 0);
-    ck_assert_uint_lt(st.head_accepted_tokens, st.head_drafted_tokens);
+    struct draft_count by_head = draft_counts_of(&st.draft_counts, DRAFT_HEAD),
+                       by_text = draft_counts_of(&st.draft_counts, DRAFT_LOOKUP);
+    ck_assert_uint_gt(by_head.accepted, 0);
+    ck_assert_uint_lt(by_head.accepted, by_head.drafted);
+    ck_assert_uint_eq(by_head.drafted + by_text.drafted, st.drafted_tokens);
+    ck_assert_uint_eq(by_head.accepted + by_text.accepted, st.accepted_tokens);
+    double recent = draft_recent_share(&st.draft_recent, DRAFT_HEAD, 0);
+    ck_assert(recent > 0 && recent <= 1);
     rig_close(&r);
 }
 END_TEST
@@ -102,6 +108,7 @@ START_TEST(the_head_computes_every_row)
         rig_expect(&q, 320, &expected);
         rig_compare(&got, &expected, "a turn");
         ck_assert_int_gt(got.usage.accepted_tokens, 20);
+        ck_assert_uint_gt(got.usage.drafts[DRAFT_HEAD].accepted, 20);
         for (int32_t i = 0; i < got.n; i++) {
             tokens[q.n_tokens + i] = got.ids[i];
         }
