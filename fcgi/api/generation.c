@@ -192,6 +192,10 @@ static void look(const void *arg, struct live_look *out)
         out->cached_tokens += u.cached_tokens;
         out->processed_tokens += u.processed_tokens;
         out->completion_tokens += u.completion_tokens;
+        for (int s = 0; s < DRAFT_SOURCES; s++) {
+            out->drafts[s].drafted += u.drafts[s].drafted;
+            out->drafts[s].accepted += u.drafts[s].accepted;
+        }
     }
     pthread_mutex_unlock(&g->lock);
 }

@@ -5,6 +5,7 @@
 #include "fcgi/wire/fastcgi.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -75,19 +76,55 @@ json_t *admin_kv(struct admin_call *c)
 
 static double part(uint64_t of, uint64_t all) { return all > 0 ? (double)of / (double)all : 0; }
 
+static json_t *recent_part(const struct draft_recent *r, int source, int position)
+{
+    double share = draft_recent_share(r, (enum draft_source)source, position);
+    return isnan(share) ? json_null() : json_real(share);
+}
+
+/* Returns a row for each source of drafts. */
+static json_t *draft_rows(const struct sched_stats *s)
+{
+    json_t *rows = json_array();
+    for (int k = 0; k < DRAFT_SOURCES; k++) {
+        struct draft_count n = draft_counts_of(&s->draft_counts, (enum draft_source)k);
+        (void)json_array_append_new(rows, json_pack("{s:s, s:I, s:I, s:f, s:o}", "source",
+                                                    draft_source_name((enum draft_source)k), "drafted_tokens",
+                                                    I(n.drafted), "accepted_tokens", I(n.accepted), "accepted_part",
+                                                    part(n.accepted, n.drafted), "recent_part",
+                                                    recent_part(&s->draft_recent, k, DRAFT_POSITIONS)));
+    }
+    return rows;
+}
+
+/* Returns a row for each group of positions: the recent part of each source. */
+static json_t *recent_rows(const struct draft_recent *r)
+{
+    json_t *rows = json_array();
+    for (int i = 0; i < DRAFT_POSITIONS; i++) {
+        json_t *row = json_pack("{s:s}", "position", draft_position_name(i));
+        for (int k = 0; k < DRAFT_SOURCES; k++) {
+            (void)json_object_set_new(row, draft_source_name((enum draft_source)k), recent_part(r, k, i));
+        }
+        (void)json_array_append_new(rows, row);
+    }
+    return rows;
+}
+
 json_t *admin_cache(struct admin_call *c)
 {
     struct sched_stats s;
     struct engine_grammar_stats g;
     engine_get_stats(c->engine, &s);
     engine_get_grammar_stats(c->engine, &g);
-    return json_pack(
-        "{s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I}", "prompt_tokens", I(s.prompt_tokens),
-        "cached_tokens", I(s.cached_tokens), "cached_part", part(s.cached_tokens, s.prompt_tokens), "pages_cached",
-        I(s.pages_kept), "grammars_made", I(g.n_made), "grammars_reused", I(g.n_reused), "grammars_kept", I(g.n_kept),
-        "drafted_tokens", I(s.drafted_tokens), "accepted_tokens", I(s.accepted_tokens), "accepted_part",
-        part(s.accepted_tokens, s.drafted_tokens), "snapshot_tokens", I(s.disk.restored_tokens), "snapshot_files",
-        I(s.disk.files), "snapshot_bytes", I(s.disk.bytes), "snapshot_limit_bytes", I(s.disk.limit_bytes));
+    return json_pack("{s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:I, s:I, s:f, s:I, s:I, s:I, s:I, s:o, s:o}",
+                     "prompt_tokens", I(s.prompt_tokens), "cached_tokens", I(s.cached_tokens), "cached_part",
+                     part(s.cached_tokens, s.prompt_tokens), "pages_cached", I(s.pages_kept), "grammars_made",
+                     I(g.n_made), "grammars_reused", I(g.n_reused), "grammars_kept", I(g.n_kept), "drafted_tokens",
+                     I(s.drafted_tokens), "accepted_tokens", I(s.accepted_tokens), "accepted_part",
+                     part(s.accepted_tokens, s.drafted_tokens), "snapshot_tokens", I(s.disk.restored_tokens),
+                     "snapshot_files", I(s.disk.files), "snapshot_bytes", I(s.disk.bytes), "snapshot_limit_bytes",
+                     I(s.disk.limit_bytes), "drafts", draft_rows(&s), "recent_parts", recent_rows(&s.draft_recent));
 }
 
 json_t *admin_devices(struct admin_call *c)

@@ -24,7 +24,8 @@ struct status {
 /* Fills *out. e OPTIONAL: NULL while the model loads. */
 void status_get(struct server *s, const struct engine *e, struct status *out);
 
-/* Appends the JSON of v and a newline. A failure persists in the buffer. */
+/* Appends the JSON of v, and with write_json a newline. A failure persists in the buffer. */
+void status_put_json(const json_t *v, struct buf *out);
 void status_write_json(const json_t *v, struct buf *out);
 
 /* Returns an array of the requests in progress, without their texts. The caller owns it; NULL: out of memory. */

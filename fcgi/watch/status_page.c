@@ -36,7 +36,7 @@ static json_t *make_page(struct call *c)
     return o;
 }
 
-/* Writes "25/Nov/2026:13:00:00 +0000" for start time, as php-fpm's text does; else the value. */
+/* Writes "25/Nov/2026:13:00:00 +0000" for start time, as php-fpm's text does; else the value, an object as JSON. */
 static void put_value(const char *name, const json_t *v, struct buf *out)
 {
     if (strcmp(name, "start time") == 0) {
@@ -48,6 +48,8 @@ static void put_value(const char *name, const json_t *v, struct buf *out)
         buf_puts(out, text);
     } else if (json_is_string(v)) {
         buf_puts(out, json_string_value(v));
+    } else if (json_is_object(v)) {
+        status_put_json(v, out);
     } else {
         buf_printf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(v));
     }

@@ -7,6 +7,7 @@
 #define INFCGI_FCGI_LIVE_H
 
 #include "engine/base/task.h"
+#include "engine/engine.h"
 #include "fcgi/ground/pulse.h"
 #include "fcgi/wire/reply.h"
 
@@ -26,6 +27,7 @@ const char *live_state_name(enum live_state s);
 struct live_look {
     enum live_state state;
     int64_t prompt_tokens, cached_tokens, processed_tokens, completion_tokens;
+    struct draft_count drafts[DRAFT_SOURCES];
 };
 
 enum { LIVE_OWNER_BYTES = 64 };

@@ -186,6 +186,33 @@ def one_request(c):
     return until(lambda: [r for r in c.ask("requests") if r["state"] == "decode"])[0]
 
 
+def test_drafts_are_counted_by_source(ctx):
+    """A text that a grammar mostly forces, and that repeats: drafts of the running request, of the cache, and in /metrics."""
+    c = ctx.server
+    before = c.metrics()
+    connection, response = c.stream("/v1/completions", {"prompt": "Say:", "max_tokens": 1500, "temperature": 0,
+                                                        "guided_regex": "((one|two), and then of course nothing else happened at all[.] ){200}"})
+    response.readline()
+    r = until(lambda: [r for r in c.ask("requests") if r["state"] == "decode" and r["drafts"].get("forced", (0, 0))[1] > 0])[0]
+    assert set(r["drafts"]) <= {"forced", "lookup"} and all(len(pair) == 2 for pair in r["drafts"].values()), r
+    assert [sum(of) for of in zip(*r["drafts"].values())] == [r["drafted_tokens"], r["accepted_tokens"]], r
+    assert '"forced":[' in c.ctl("requests").stdout and '"forced":[' in c.request("GET", "/status?full").body.decode()
+    connection.close()
+    assert c.idle()
+    after, cache = c.metrics(), c.ask("cache")
+    for kind, total in (("draft_tokens", "drafted_tokens"), ("draft_accepted_tokens", "accepted_tokens")):
+        series = {name: n for name, n in after.items() if name.startswith(f"infcgi_{kind}_total{{")}
+        assert len(series) == 4 * 8 and sum(series.values()) == after[f"infcgi_{total}_total"] == cache[total], (series, after)
+        assert sum(row[total] for row in cache["drafts"]) == cache[total], cache
+        first = f'infcgi_{kind}_total{{source="forced",position="1"}}'
+        assert series[first] - before[first] > 0 and series[f'infcgi_{kind}_total{{source="model",position="8+"}}'] == 0, series
+    by_source = {row["source"]: row for row in cache["drafts"]}
+    assert list(by_source) == ["forced", "lookup", "head", "model"] and 0 < by_source["forced"]["recent_part"] <= 1, cache
+    assert by_source["model"] == {"source": "model", "drafted_tokens": 0, "accepted_tokens": 0, "accepted_part": 0, "recent_part": None}, cache
+    positions = cache["recent_parts"]
+    assert [row["position"] for row in positions] == ["1", "2", "3", "4", "5", "6", "7", "8+"] and 0 < positions[0]["forced"] <= 1, cache
+
+
 def test_a_running_stream_is_cancelled(ctx):
     c = ctx.server
     connection, response = c.stream("/v1/completions", {"prompt": "Once upon a time", "max_tokens": 1800, "ignore_eos": True})
