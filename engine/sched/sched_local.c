@@ -154,7 +154,8 @@ bool sched_local_begin_restore(struct sched *s, struct sched_seq *q, int32_t end
         return false;
     }
     for (int32_t i = n_filled; i < end; i++) { /* wait for pages that another sequence is computing */
-        if (kv_cache_owner(s->kv, q->pages.table[i]) != q->number) {
+        uint64_t owner = kv_cache_owner(s->kv, q->pages.table[i]);
+        if (owner != KV_NO_OWNER && owner != q->number) {
             return false;
         }
     }
@@ -165,6 +166,9 @@ bool sched_local_begin_restore(struct sched *s, struct sched_seq *q, int32_t end
             sched_local_drop(s, q);
             return false;
         }
+    }
+    for (int32_t i = n_filled; i < end; i++) { /* its owner has left; others now wait for q */
+        kv_cache_set_owner(s->kv, q->pages.table[i], q->number);
     }
     return true;
 }

@@ -242,6 +242,49 @@ START_TEST(a_window_comes_from_the_disk)
 }
 END_TEST
 
+/* Three start together after a restart. The first reads the prefix that all share, and the others wait for its pages.
+ * Then they need the window page before their next page, which the first does not read. One of them must read the files
+ * although the other holds the next page too. */
+START_TEST(a_window_is_read_for_one_of_two)
+{
+    enum { N = 3, SHARED = 192, LENGTH = 400 };
+    static struct rig_output got, expected;
+    static int32_t tokens[N][N_CTX];
+    struct sched_request q[N];
+    struct sched_seq *seqs[N];
+    struct kv_disk *disk;
+    struct rig r = open_on_disk(limits(200, 200, N + 1), &disk);
+    for (int i = 0; i < N; i++) {
+        rig_prompt(tokens[i], SHARED, 1);
+        rig_prompt(tokens[i] + SHARED, LENGTH - SHARED, i == 0 ? 2 : 3);
+        rig_run(&r, tokens[i], LENGTH, 5, &got);
+        q[i] = rig_request(tokens[i], LENGTH, 20);
+    }
+    close_on_disk(&r, &disk);
+    r = open_on_disk(limits(200, 200, N + 1), &disk);
+    rig_hold(&r);
+    struct sched_request one = rig_request(tokens[0] + SHARED, 1, 1);
+    struct sched_seq *first = rig_submit(&r, &one);
+    rig_wait_held(&r);
+    for (int i = 0; i < N; i++) {
+        seqs[i] = rig_submit(&r, &q[i]);
+    }
+    rig_go_on(&r);
+    rig_collect(&first, &got);
+    for (int i = 0; i < N; i++) {
+        rig_collect(&seqs[i], &got);
+        rig_expect(&q[i], N_CTX, &expected);
+        rig_compare(&got, &expected, "of three");
+        ck_assert_int_eq(got.usage.cached_tokens, 384);
+    }
+    ck_assert_uint_eq(rig_stats(&r).disk.restored_tokens, 384 + 384 - SHARED);
+    ck_assert_uint_le(rig_stats(&r).preempted, 1);
+    close_on_disk(&r, &disk);
+    folder_remove();
+    ck_assert_uint_eq(mem_live(), 0);
+}
+END_TEST
+
 /* A page whose window page was wanted for others before it was copied has no file: nothing is gone on from half of one. */
 START_TEST(what_lost_its_window_page_is_not_written)
 {
@@ -336,6 +379,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_turn_goes_on_from_the_end_of_the_last);
     tcase_add_test(t, a_page_gets_its_window_page_back);
     tcase_add_test(t, a_window_comes_from_the_disk);
+    tcase_add_test(t, a_window_is_read_for_one_of_two);
     tcase_add_test(t, what_lost_its_window_page_is_not_written);
     tcase_add_loop_test(t, a_broken_file_costs_what_is_after_it, 0, 3);
     tcase_add_test(t, what_went_wrong_is_forgotten);
