@@ -27,7 +27,7 @@ cd "$(dirname "$0")/.." || exit 1
 #     all of them in both builds.
 #   - Golden models: a model in two formats runs in full in one of them, a slower ISA runs with one thread, and a device
 #     runs models of many weight types without high precision.
-#   - Fewer cases: each tenth chat under ASan, 32 prompts of same_bytes, the bounds of one KV type, no overload and no
+#   - Fewer cases: each tenth chat under ASan, 32 prompts of same_bytes, 60 runs of same_draft, the bounds of one KV type, no overload and no
 #     soak of the release build, and under Oclgrind fewer weight types and no batch of many rows.
 # LeakSanitizer takes longer than most tests, and looks for leaks when a process ends. So under ASan a suite is one process.
 # Tests tagged `fork` have a process each: they leave state in their process, or compute with PoCL, after which the search
@@ -49,6 +49,7 @@ kernels|beside|build/release/checkkern
 lint-bites|beside|bash tests/lint/lint_test.sh
 lint|beside|bash tests/lint/lint.sh && echo "1 passed, 0 failed"
 release|beside|bash tests/deb/release_test.sh
+same-draft|beside|build/release/same_draft --runs 60
 isa-bites|beside|bash tests/isa/isa_test.sh
 calls|beside|/usr/bin/python3 tests/golden/call_oracle.py build/release/chat_render "$(sh tests/golden/tokenizer_vectors.sh)/templates" 20
 golden-bites|beside|bash tests/golden/golden_test.sh
@@ -71,6 +72,8 @@ fidelity-long|alone|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/
 fidelity-opencl-long|beside|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds --backend opencl
 greedy-long|beside|build/release/greedy "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu=0.2 +cpu=0.01 opencl=0.2 +opencl=0.01
 same-bytes-long|alone|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
+same-draft-long|beside|build/release/same_draft
+same-draft-opencl-long|beside|build/release/same_draft --backend opencl --runs 60
 same-bytes-opencl-long|beside|build/release/same_bytes "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt opencl 8
 chat-asan-long|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
 unit-asan-long|beside|CK_INCLUDE_TAGS=long build/asan/unittests

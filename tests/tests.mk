@@ -60,6 +60,8 @@ $(addprefix $(B)/,$(GOLDEN)): $(B)/%: $(B)/tests/golden/%.o $(engine-obj) $(call
 
 $(B)/drivers: $(B)/tests/support/fake_opencl.o
 $(B)/golden: $(B)/tests/golden/golden_programs.o
+$(B)/same_draft: $(addprefix $(B)/tests/golden/same_draft_,case.o backend.o)
+$(B)/same_draft: override LDFLAGS += -Wl,--wrap=sched_new
 $(B)/golden: override LDFLAGS += -Wl,--wrap=device_open,--wrap=program_set_new,--wrap=program_set_free
 
 
@@ -114,7 +116,8 @@ isa-report:                             ## print registers and instructions of O
 	@JOBS="$$(nproc)" /usr/bin/python3 tests/isa/isa.py --table $(GFX)
 golden: $(B)/golden                     ## compare every family on every back end and instruction set with transformers
 	$(B)/golden
-same-bytes: $(B)/same_bytes             ## compare 200 prompts alone, batched, cut and cached, bit by bit (fetches the default model)
+same-bytes: $(B)/same_bytes $(B)/same_draft ## compare bits of 200 prompts alone, batched, cut and cached; of RUNS=60 random runs with and without drafts
+	$(B)/same_draft --runs $(or $(RUNS),60)
 	$(B)/same_bytes "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
 fidelity: $(B)/fidelity $(GOLD)/.ok all ## measure the distance from transformers in float32: MODEL=file.gguf (fetches 1 GB once)
 	@test -n '$(MODEL)' || { echo 'error: fidelity: expected MODEL=file.gguf' >&2; exit 64; }
@@ -159,7 +162,7 @@ lint-words:                             ## check words and sentences of pages an
 e2e     = $(VENV)/bin/python tests/e2e/run.py --variant
 load    = /usr/bin/python3 tests/bench/load/load.py --variant $(V) $(if $(MODEL),--model '$(MODEL)') $(if $(PEER_BIN),--peer '$(PEER_BIN)') --only '$(ONLY)' $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OUT),--out '$(OUT)')
 test: deps                              ## run lint, unit, kernel, golden and end-to-end tests, also under sanitizers (half an hour)
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty infcgi_scripted checkkern golden device_programs drivers same_bytes fidelity tokenizer_vectors chat_render load) $(VENV)/.ok page
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty infcgi_scripted checkkern golden device_programs drivers same_bytes same_draft fidelity tokenizer_vectors chat_render load) $(VENV)/.ok page
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests chat_render fuzz-replay)
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
 	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
@@ -167,7 +170,7 @@ test: deps                              ## run lint, unit, kernel, golden and en
 test-long: deps                         ## run the rest: long contexts, all device code, soaks of minutes, all end-to-end tests in two builds
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests checkkern chat_render) $(VENV)/.ok page
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
-	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty infcgi_scripted unittests golden device_programs drivers fidelity greedy same_bytes load)
+	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty infcgi_scripted unittests golden device_programs drivers fidelity greedy same_bytes same_draft load)
 	@bash tests/run.sh --long
 test-e2e: deps                          ## run end-to-end tests: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name
 	@$(MAKE) $(JOBS) all page $(B)/infcgi_faulty $(B)/infcgi_scripted $(VENV)/.ok

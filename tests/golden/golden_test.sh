@@ -1,6 +1,7 @@
 #!/bin/bash
 # Checks that golden detects errors: removes each model from a list in turn, and all of a family, adds one, and gives a
-# model the expected results of another. Last line: N passed, N failed.
+# model the expected results of another. Also checks that same_draft detects states that advance by rejected drafts. Last
+# line: N passed, N failed.
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 golden=build/release/golden
@@ -45,6 +46,12 @@ if $golden --backend ref "$copy" | grep -qE '^llama +SafeTensors +llama-mistral-
 else
     failed=$((failed + 1))
     echo 'golden has errors of a back end that it did not run'
+fi
+if build/release/same_draft --broken --runs 14 | grep '^  with speculation, turn' >/dev/null; then
+    passed=$((passed + 1))
+else
+    failed=$((failed + 1))
+    echo 'same_draft did not see wrong states'
 fi
 echo "$passed passed, $failed failed"
 [ $failed = 0 ]
