@@ -19,7 +19,7 @@ enum {
     MAX_MODELS = 64,
 };
 
-/* FIXED leaves no choice at all, so all its drafts are forced tokens. */
+/* FIXED leaves no choice at all. */
 enum same_draft_grammar { NO_GRAMMAR, FIXED, RECORDS, PATTERN, SCHEMA, N_GRAMMARS };
 
 struct same_draft_model {
