@@ -428,12 +428,12 @@ static enum err add_heads(const struct opencl_maker *k, const struct rows from[3
     const struct plan_rope *rope = &k->plan->ropes[s->heads.rope];
     plan_weight_id q_norm = s->heads.q_norm, k_norm = s->heads.k_norm;
     uint32_t n = plan_n_items(k->plan, s); /* includes values, which latents do not have */
-    n -= n > k->plan->n_heads && kv->heads.latent_dim != 0 ? kv->heads.n_kv_heads : 0;
+    n -= n > kv->heads.n_heads && kv->heads.latent_dim != 0 ? kv->heads.n_kv_heads : 0;
     char options[OPENCL_OPTIONS_BYTES];
     snprintf(options, sizeof options, "-DK8=%d -DV8=%d", kv->k_is_bytes, kv->v_is_bytes);
     return OPENCL_ADD(k, opencl_launch_of(k, WG, n), "heads.cl", "heads", options, ARG_PART(from[0]), ARG_PART(from[1]),
                       ARG_PART(from[2]), ARG_ROWS(k, s->dst), opencl_at(k, kv->keys), opencl_at(k, kv->values),
-                      table_of(kv), ARG_UINT(k->plan->n_heads), ARG_UINT(kv->heads.n_kv_heads),
+                      table_of(kv), ARG_UINT(kv->heads.n_heads), ARG_UINT(kv->heads.n_kv_heads),
                       ARG_UINT(kv->heads.head_dim), ARG_OPTIONAL(k, q_norm), opencl_vector(k, k_norm),
                       ARG_UINT(k_norm != PLAN_NONE ? k->plan->weights[k_norm].n_in : 0), ARG_INT(s->heads.norms_values),
                       ARG_FLOAT(s->eps), ARG_INT(s->heads.rope), ARG_UINT(rope->n_rot), ARG_UINT(rope->first),
@@ -499,7 +499,7 @@ static enum err make_attention(const struct opencl_maker *k)
     const struct plan_step *s = k->s;
     const struct opencl_kv *kv = &k->m->kvs[s->layer];
     const struct plan_kv *of = &kv->heads;
-    uint32_t dv = plan_kv_value_dim(of), n_heads = k->plan->n_heads, per_kv = n_heads / of->n_kv_heads;
+    uint32_t dv = plan_kv_value_dim(of), n_heads = of->n_heads, per_kv = n_heads / of->n_kv_heads;
     uint32_t most = dv > WIDE_VALUE ? 3 : 4; /* limited by the registers of their sums */
     uint32_t tile = MIN_OF(per_kv, most), tiles = (per_kv + tile - 1) / tile;
     bool in_one = dv % PANEL_BLOCK == 0, to_both = k->plan->is_bidirectional && s->attention.window > 0;

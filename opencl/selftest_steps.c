@@ -175,7 +175,7 @@ static enum err copy_sizes(struct step_case *c, struct err_info *info)
     bool has_cache = op->cache != 0;
     struct plan_kv kv = has_cache ? plan_kv_of(p, c->of->layer) : (struct plan_kv){.n_kv_heads = p->n_kv_heads};
     bool is_read = (op->cache & PLAN_WRITES) != 0 && kv.layer != c->of->layer;
-    c->p->n_heads = p->n_heads;
+    c->p->n_heads = plan_heads_of(p, c->of);
     c->p->n_layers = is_read ? 2 : 1;
     c->p->kvs = arena_zalloc_array(&c->p->arena, 2, sizeof kv);
     TRY_MEM_FOR(c->p->kvs != NULL, info, "out of memory for a test of the device");
@@ -596,7 +596,8 @@ static void describe(const struct plan *p, const struct plan_step *s, struct buf
         buf_printf(out, " centers=%d", s->norm.centers);
         break;
     case PLAN_ATTENTION:
-        buf_printf(out, " window=%d cap=%d heads=%u", s->attention.window != 0, s->attention.softcap != 0, p->n_heads);
+        buf_printf(out, " window=%d cap=%d heads=%u", s->attention.window != 0, s->attention.softcap != 0,
+                   plan_heads_of(p, s));
         break;
     case PLAN_MULTIPLY:
         buf_printf(out, " map=%d,%u,%d", (int)s->multiply.map, s->multiply.first, s->multiply.is_sparse);

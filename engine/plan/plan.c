@@ -116,10 +116,12 @@ static enum err check_kvs(const struct plan *p, struct err_info *info)
             continue;
         }
         const struct plan_kv *from = kv->layer >= 0 && kv->layer <= i ? &p->kvs[kv->layer] : NULL;
-        bool is_shared = from != NULL && from->layer == kv->layer && from->n_kv_heads == kv->n_kv_heads &&
-                         from->head_dim == kv->head_dim && from->latent_dim == kv->latent_dim;
-        bool fits = kv->n_kv_heads != 0 && p->n_heads % kv->n_kv_heads == 0 && kv->head_dim != 0 &&
-                    kv->head_dim <= p->head_dim && plan_kv_value_dim(kv) <= plan_value_dim(p) &&
+        bool is_shared = from != NULL && from->layer == kv->layer && from->n_heads == kv->n_heads &&
+                         from->n_kv_heads == kv->n_kv_heads && from->head_dim == kv->head_dim &&
+                         from->latent_dim == kv->latent_dim;
+        uint32_t n_heads = plan_kv_of(p, i).n_heads;
+        bool fits = kv->n_kv_heads != 0 && n_heads <= p->n_heads && n_heads % kv->n_kv_heads == 0 &&
+                    kv->head_dim != 0 && kv->head_dim <= p->head_dim && plan_kv_value_dim(kv) <= plan_value_dim(p) &&
                     (kv->latent_dim == 0 || (kv->n_kv_heads == 1 && kv->latent_dim <= kv->head_dim));
         if (!is_shared || !fits) {
             return err_set(info, ERR_INTERNAL, NULL, "the plan's layer %d has heads that do not fit", (int)i);

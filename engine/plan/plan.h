@@ -289,6 +289,7 @@ struct plan_ranker {
 
 /* The attention of a layer: its heads, and the layer whose keys and values it reads. */
 struct plan_kv {
+    uint32_t n_heads;    /* H; 0 in plan.kvs: as in struct plan */
     uint32_t n_kv_heads; /* K */
     uint32_t head_dim;   /* d */
     uint32_t latent_dim; /* as in struct plan */
@@ -302,7 +303,7 @@ struct plan_buf {
     uint32_t width; /* floats in a row */
 };
 
-enum { PLAN_MAX_BUFS = 24, PLAN_MAX_ROPES = 8 };
+enum { PLAN_MAX_BUFS = 48, PLAN_MAX_ROPES = 16 };
 
 /* Limits of a plan; the reader rejects files whose hyper-parameters exceed them. */
 enum {
@@ -331,8 +332,8 @@ struct plan {
     /* 0, or: the value of a position is the first latent_dim components of its key, and only keys are stored, of one KV
      * head [DeepSeek-V2, 2.1: multi-head latent attention in its absorbed form]. */
     uint32_t latent_dim;
-    /* OPTIONAL [L], in the arena: each layer's heads, instead of n_kv_heads, head_dim and latent_dim, which then are
-     * those of the widest layer. Read it through plan_kv_of. */
+    /* OPTIONAL [L], in the arena: each layer's heads, instead of n_heads, n_kv_heads, head_dim and latent_dim, which
+     * then are those of the widest layer. Read it through plan_kv_of. */
     struct plan_kv *kvs;
     int32_t layer; /* of steps being added; PLAN_NONE before the first and after the last */
     uint32_t n_ctx_train;
@@ -382,10 +383,22 @@ static inline uint32_t plan_main_layers(const struct plan *p)
 /* Returns the attention of a layer, 0 <= layer < L. */
 static inline struct plan_kv plan_kv_of(const struct plan *p, int32_t layer)
 {
-    return p->kvs != NULL
-               ? p->kvs[layer]
-               : (struct plan_kv){
-                     .n_kv_heads = p->n_kv_heads, .head_dim = p->head_dim, .latent_dim = p->latent_dim, .layer = layer};
+    struct plan_kv kv = {.n_heads = p->n_heads,
+                         .n_kv_heads = p->n_kv_heads,
+                         .head_dim = p->head_dim,
+                         .latent_dim = p->latent_dim,
+                         .layer = layer};
+    if (p->kvs != NULL) {
+        kv = p->kvs[layer];
+        kv.n_heads = kv.n_heads != 0 ? kv.n_heads : p->n_heads;
+    }
+    return kv;
+}
+
+/* Returns the query heads of a step's layer, or the plan's if it has none. */
+static inline uint32_t plan_heads_of(const struct plan *p, const struct plan_step *s)
+{
+    return s->layer != PLAN_NONE ? plan_kv_of(p, s->layer).n_heads : p->n_heads;
 }
 
 /* Return the width of a value; for a plan with different layers that of the widest. */

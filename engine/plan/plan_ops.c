@@ -83,7 +83,7 @@ static struct plan_weight first_weight(const struct plan *p, const struct plan_s
 static struct plan_kv kv_of(const struct plan *p, const struct plan_step *s)
 {
     bool has_layer = s->layer >= 0 && (uint32_t)s->layer < p->n_layers;
-    return has_layer ? plan_kv_of(p, s->layer) : (struct plan_kv){.layer = PLAN_NONE};
+    return has_layer ? plan_kv_of(p, s->layer) : (struct plan_kv){.n_heads = p->n_heads, .layer = PLAN_NONE};
 }
 
 /* Does the step store keys and values, or only make queries for another layer's cache? */
@@ -100,7 +100,7 @@ static uint64_t size_of(const struct plan *p, const struct plan_step *s, enum di
     const struct plan_delta *delta = &p->delta;
     const struct plan_ssm *ssm = &p->ssm;
     struct plan_kv kv = kv_of(p, s);
-    uint64_t n_heads = p->n_heads, n_kv_heads = kv.n_kv_heads, n_experts = p->moe.n_experts, n_streams = s->streams.n;
+    uint64_t n_heads = kv.n_heads, n_kv_heads = kv.n_kv_heads, n_experts = p->moe.n_experts, n_streams = s->streams.n;
     uint64_t src = width_of(p, s->src), dst = width_of(p, s->dst), n_in = first_weight(p, s).n_in;
     uint64_t n_out = first_weight(p, s).n_out, delta_out = (uint64_t)delta->n_v_heads * delta->value_dim;
     uint64_t ssm_out = (uint64_t)ssm->n_heads * ssm->head_dim;
@@ -152,7 +152,7 @@ static enum err check_heads(const struct plan_check *c)
 static enum err check_head_matmul(const struct plan_check *c)
 {
     const struct plan *p = c->plan;
-    uint64_t src = width_of(p, c->step->src), dst = width_of(p, c->step->dst), n_heads = p->n_heads;
+    uint64_t src = width_of(p, c->step->src), dst = width_of(p, c->step->dst), n_heads = kv_of(p, c->step).n_heads;
     uint64_t in = divided(src, n_heads), out = divided(dst, n_heads), n = first_weight(p, c->step).n_in;
     return n == 0 || n > in || in - n >= out || in > PLAN_MAX_HEAD || out > PLAN_MAX_HEAD || src != n_heads * in ||
                    dst != n_heads * out

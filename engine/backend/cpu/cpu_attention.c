@@ -49,9 +49,9 @@ struct cpu_attention {
 static size_t part_floats(const struct backend_model *m) { return kern_part_floats((int)plan_value_dim(m->plan)); }
 
 /* Returns the query heads of a share, which have one KV head. */
-static uint32_t share_heads(const struct plan *p, const struct plan_kv *kv)
+static uint32_t share_heads(const struct plan_kv *kv)
 {
-    uint32_t n = p->n_heads / kv->n_kv_heads;
+    uint32_t n = kv->n_heads / kv->n_kv_heads;
     return kv->latent_dim != 0 && n % LATENT_HEADS == 0 ? (uint32_t)LATENT_HEADS : n;
 }
 
@@ -60,7 +60,7 @@ static uint32_t most_shares(const struct plan *p)
     uint32_t most = 1;
     for (int32_t i = 0; i < (int32_t)p->n_layers; i++) {
         struct plan_kv kv = plan_kv_of(p, i);
-        most = kv.layer != PLAN_NONE ? MAX_OF(most, p->n_heads / share_heads(p, &kv)) : most;
+        most = kv.layer != PLAN_NONE ? MAX_OF(most, kv.n_heads / share_heads(&kv)) : most;
     }
     return most;
 }
@@ -194,8 +194,8 @@ static struct kern_attention_args args_of(const struct cpu_run *r, int task, int
     const struct cpu_attention *t = m->attention;
     const struct cpu_block *b = &t->blocks[t->pieces[task / n_shares].block];
     const struct cpu_kv *kv = &m->kvs[s->layer];
-    uint32_t n_heads = share_heads(m->plan, &kv->heads), head = (uint32_t)(task % n_shares) * n_heads;
-    uint32_t kv_head = head / (m->plan->n_heads / kv->heads.n_kv_heads);
+    uint32_t n_heads = share_heads(&kv->heads), head = (uint32_t)(task % n_shares) * n_heads;
+    uint32_t kv_head = head / (kv->heads.n_heads / kv->heads.n_kv_heads);
     return (struct kern_attention_args){
         .q = m->bufs[s->src] + (size_t)b->row * m->strides[s->src] + (size_t)head * kv->heads.head_dim,
         .q_stride = m->strides[s->src],
@@ -283,7 +283,8 @@ static int take(const struct cpu_run *r, int queue, int n_shares)
 void cpu_attention_run(const struct cpu_run *r)
 {
     const struct cpu_attention *t = r->m->attention;
-    int n_shares = (int)(r->m->plan->n_heads / share_heads(r->m->plan, &r->m->kvs[r->step->step.layer].heads));
+    const struct plan_kv *heads = &r->m->kvs[r->step->step.layer].heads;
+    int n_shares = (int)(heads->n_heads / share_heads(heads));
     int n_tasks = t->n_pieces * n_shares, apart = t->n_queues > 1 ? 1 : r->n_threads;
     for (int i = 0; i < t->n_queues; i++) {
         int queue = (2 * t->n_queues - 1 - r->thread + i) % t->n_queues;

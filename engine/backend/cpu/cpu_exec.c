@@ -271,7 +271,7 @@ static struct share share_of(const struct cpu_run *e, int n_columns)
  * thread in whose share it begins. */
 static void run_qkv(const struct cpu_run *e)
 {
-    int n_heads = (int)e->m->plan->n_heads;
+    int n_heads = (int)heads_of(e)->n_heads;
     int n_kv_heads = e->step->step.w[1] != PLAN_NONE ? (int)heads_of(e)->n_kv_heads : 0;
     struct share s = share_of(e, n_heads + 2 * n_kv_heads);
     for (int row = s.row; row < s.row_to && s.from < s.to; row += CPU_TILE_ROWS) {
@@ -290,7 +290,8 @@ static void run_qkv(const struct cpu_run *e)
 static struct cpu_operand head_operand(const struct cpu_run *e, uint32_t h, int32_t row, int32_t n)
 {
     const struct cpu_weight *w = &e->m->weights[e->step->step.w[0]];
-    size_t in = cpu_width(e, e->step->step.src) / e->m->plan->n_heads, stride = (w->n_in + 15) / 16 * 16;
+    size_t in = cpu_width(e, e->step->step.src) / plan_heads_of(e->m->plan, &e->step->step),
+           stride = (w->n_in + 15) / 16 * 16;
     struct cpu_operand o = {.row = row, .n = n, .f32 = e->scratch->normed, .f32_bytes = stride * sizeof(float)};
     o.q = panel_info(w->kind)->is_float ? NULL : e->scratch->rows;
     o.q_bytes = kern_qrow_bytes(w->n_in);
@@ -308,7 +309,7 @@ static struct cpu_operand head_operand(const struct cpu_run *e, uint32_t h, int3
 static void head_tile(const struct cpu_run *e, uint32_t h, int32_t row, int32_t n)
 {
     const struct cpu_weight *w = &e->m->weights[e->step->step.w[0]];
-    uint32_t n_heads = e->m->plan->n_heads, n_panels;
+    uint32_t n_heads = plan_heads_of(e->m->plan, &e->step->step), n_panels;
     size_t in = cpu_width(e, e->step->step.src) / n_heads, out = cpu_width(e, e->step->step.dst) / n_heads;
     const float *tile = e->scratch->tile[0];
     struct cpu_operand o = head_operand(e, h, row, n);
@@ -329,7 +330,7 @@ static void head_tile(const struct cpu_run *e, uint32_t h, int32_t row, int32_t 
 
 static void run_head_matmul(const struct cpu_run *e)
 {
-    struct share s = share_of(e, (int)e->m->plan->n_heads);
+    struct share s = share_of(e, (int)plan_heads_of(e->m->plan, &e->step->step));
     for (int row = s.row; row < s.row_to; row += CPU_TILE_ROWS) {
         for (int h = s.from; h < s.to; h++) {
             head_tile(e, (uint32_t)h, row, MIN_OF(s.row_to - row, (int)CPU_TILE_ROWS));
@@ -445,10 +446,9 @@ static void embed_row(const struct cpu_run *e, int32_t i)
 static void finish_heads(const struct cpu_run *e, int32_t row)
 {
     const struct plan_step *s = &e->step->step;
-    const struct plan *p = e->m->plan;
     size_t d = heads_of(e)->head_dim, bytes = d * sizeof(float);
     float *head = e->scratch->tile[0], *value = e->scratch->tile[1], *q = cpu_row(e, e->step->step.src, row);
-    for (uint32_t h = 0; h < p->n_heads; h++) {
+    for (uint32_t h = 0; h < heads_of(e)->n_heads; h++) {
         memcpy(head, q + h * d, bytes);
         finish_query(e, head, row);
         memcpy(q + h * d, head, bytes);

@@ -62,7 +62,7 @@ static void finish_part(const struct ref_run *r, int part, int32_t i, float *hea
  * there. */
 static int part_of(const struct ref_run *r, uint32_t head, uint32_t *h)
 {
-    uint32_t n_heads = r->m->plan->n_heads, n_kv_heads = ref_heads(r)->n_kv_heads;
+    uint32_t n_heads = ref_heads(r)->n_heads, n_kv_heads = ref_heads(r)->n_kv_heads;
     *h = head < n_heads ? head : (head - n_heads) % n_kv_heads;
     return head < n_heads ? 0 : head < n_heads + n_kv_heads ? 1 : 2;
 }
@@ -122,7 +122,7 @@ static void attend(const struct ref_run *r, int32_t i, uint32_t h)
     const struct plan_step *s = r->step;
     const struct plan_kv *heads = ref_heads(r);
     uint32_t d = heads->head_dim, d_value = plan_kv_value_dim(heads);
-    uint32_t kv_head = h / (r->m->plan->n_heads / heads->n_kv_heads);
+    uint32_t kv_head = h / (heads->n_heads / heads->n_kv_heads);
     const float *q = ref_row(r, s->src, i) + h * d;
     int32_t pos = last_visible(r, i), own = r->batch->pos[i], window = s->attention.window;
     int32_t first = window > 0 && own - window + 1 > 0 ? own - window + 1 : 0;
@@ -172,8 +172,8 @@ static void multiply_head(const struct ref_run *r, uint32_t h)
     const struct plan *p = r->m->plan;
     const struct plan_step *s = r->step;
     const struct plan_weight *w = &p->weights[s->w[0]];
-    uint32_t in = p->bufs[s->src].width / p->n_heads, out = p->bufs[s->dst].width / p->n_heads;
-    uint32_t n_out = w->n_out / p->n_heads;
+    uint32_t n_heads = plan_heads_of(p, s), n_out = w->n_out / n_heads;
+    uint32_t in = p->bufs[s->src].width / n_heads, out = p->bufs[s->dst].width / n_heads;
     for (uint32_t n = 0; n < n_out; n++) {
         ref_math_dequantize(w, h * n_out + n, r->scratch);
         for (int32_t i = 0; i < ref_rows(r); i++) {
