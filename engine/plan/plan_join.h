@@ -1,0 +1,17 @@
+/* Joins the plans of a model and of a draft model, which guesses its tokens [Leviathan 2023, "Fast Inference from
+ * Transformers via Speculative Decoding"], into one: the draft's steps become the plan's prediction head. So both have
+ * the same pages, prefixes, snapshots and memory. */
+#ifndef INFCGI_PLAN_PLAN_JOIN_H
+#define INFCGI_PLAN_PLAN_JOIN_H
+
+#include "engine/plan/plan.h"
+
+/* Appends the draft's layers, weights, buffers and steps to p, except those of hidden rows. Both are checked plans
+ * without a head; the draft must outlive p. Its vocabulary becomes that of p: tokens beyond p's are left out, and
+ * missing ones are copies of its last, which no guess can be. Names of its weights and buffers begin with "draft.".
+ * ERR_CONFIG, with the option draft-model: the draft has no logits, sees later rows, has recurrent states, latent
+ * attention or experts of another form than p's, or p has a form that excludes a draft. ERR_NOMEM. On failure p can only
+ * be freed. */
+MUST_CHECK enum err plan_join(struct plan *p, const struct plan *draft, struct err_info *info);
+
+#endif
