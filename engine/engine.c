@@ -329,6 +329,7 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     e->info.weight_bytes = b.takes.weights;
     e->info.kv_bytes = b.pool_bytes;
     e->info.n_threads = b.cfg.n_threads;
+    e->info.predictor = !plan_predicts(e->plan) ? NULL : e->draft_file == NULL ? "head" : keep_text(e, cfg->draft_path);
     e->info.pack_cache = pack_state_names[bi.pack_state];
     e->info.pack_note = bi.pack_note;
     sc->backend = e->backend;
@@ -374,8 +375,11 @@ static enum err open_tokenizer(struct engine *e, const struct engine_config *cfg
 
 static enum err build_plan(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
-    bool predicts = cfg->draft_max >= 0 && !cfg->no_head;
-    return (predicts ? model_build_predicting : model_build)(e->gguf, cfg->n_ctx, &e->plan, info);
+    TRY(engine_draft_parse(cfg->speculate != NULL ? cfg->speculate : "auto", "speculate", &e->sources, info));
+    bool has_draft = (e->sources & ENGINE_DRAFT) != 0 && cfg->draft_path != NULL;
+    bool predicts = (e->sources & ENGINE_HEAD) != 0 && !has_draft;
+    TRY((predicts ? model_build_predicting : model_build)(e->gguf, cfg->n_ctx, &e->plan, info));
+    return has_draft ? engine_draft_open(e, cfg, info) : ERR_OK;
 }
 
 static enum err read_file(struct engine *e, const struct engine_config *cfg, struct err_info *info)
@@ -388,6 +392,7 @@ static enum err read_file(struct engine *e, const struct engine_config *cfg, str
     }
     TRY(go_on(cfg, info));
     TRY(open_tokenizer(e, cfg, info));
+    TRY(engine_draft_check(e, cfg->draft_path, info));
     TRY(go_on(cfg, info));
     uint32_t n_rows = e->plan->n_vocab / MAX_OF(e->plan->ranker.n_segments, 1u);
     if ((uint32_t)tokenizer_n_vocab(e->tokenizer) != n_rows) {
@@ -436,7 +441,10 @@ static enum err open_all(struct engine *e, const struct engine_config *cfg, stru
     TRY(list_ends(e, info));
     TRY(open_backend(e, cfg, &sc, info));
     /* The tokenizer was built from the metadata: megabytes that are hardly read from now on. */
-    gguf_drop(e->gguf, gguf_map(e->gguf)->data, gguf_data_offset(e->gguf));
+    engine_drop_pages(e, gguf_map(e->gguf)->data, gguf_data_offset(e->gguf));
+    if (e->draft_file != NULL) {
+        engine_drop_pages(e, gguf_map(e->draft_file)->data, gguf_data_offset(e->draft_file));
+    }
     return sched_new(&sc, &e->sched, info);
 }
 
@@ -467,11 +475,14 @@ enum err engine_open(const struct engine_config *cfg, struct engine **out, struc
 
 enum err engine_check_file(const struct engine *e, struct err_info *info)
 {
-    return !gguf_shrunk(e->gguf) ? ERR_OK
-                                 : err_set(info, ERR_IO, NULL,
-                                           "the model's file: expected %" PRIu64
-                                           " bytes as when it was opened, found fewer; the server must be restarted",
-                                           gguf_file_bytes(e->gguf));
+    bool is_draft = e->draft_file != NULL && gguf_shrunk(e->draft_file);
+    if (!is_draft && !gguf_shrunk(e->gguf)) {
+        return ERR_OK;
+    }
+    return err_set(info, ERR_IO, NULL,
+                   "the %s file: expected %" PRIu64
+                   " bytes as when it was opened, found fewer; the server must be restarted",
+                   is_draft ? "draft model's" : "model's", gguf_file_bytes(is_draft ? e->draft_file : e->gguf));
 }
 
 enum err engine_check(const char *path, bool reads_weights, struct err_info *info)
@@ -560,6 +571,7 @@ void engine_close(struct engine **engine)
     grammar_vocab_free(&e->vocab);
     tokenizer_free(&e->tokenizer);
     plan_free(&e->plan);
+    engine_draft_close(e);
     gguf_close(&e->gguf);
     mem_free(e->ends);
     pthread_mutex_destroy(&e->grammar_lock);

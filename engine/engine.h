@@ -47,6 +47,15 @@ struct engine_sampling {
     double typical_p, presence_penalty, frequency_penalty;
 };
 
+/* Sources of drafts, as bits. Without any there are no drafts; forced tokens need one of them. */
+enum { ENGINE_LOOKUP = 1 << 0, ENGINE_HEAD = 1 << 1, ENGINE_DRAFT = 1 << 2 };
+
+/* Returns the i-th word of engine_config.speculate, "auto", "off", "lookup", "draft-mtp" ..; NULL after the last. */
+const char *engine_draft_word(int i);
+
+/* Reads words separated by commas into *sources (OPTIONAL). ERR_CONFIG names `what`, the words and the wrong one. */
+MUST_CHECK enum err engine_draft_parse(const char *words, const char *what, unsigned *sources, struct err_info *info);
+
 /* Zero means "choose for me" in every field that has a default. Strings are borrowed for the call of engine_open. */
 struct engine_config {
     const char *model_path;
@@ -66,8 +75,10 @@ struct engine_config {
     int queue_max_requests;   /* waiting requests before 503; 0: 256 */
     const char *pooling;      /* name of plan_pooling_name: how states become embeddings; NULL: as the file says */
     bool closes_objects;      /* read JSON Schemas as grammar_close_objects (grammar_build.h) says */
-    bool no_head;             /* do not load the model's prediction head */
-    int draft_max; /* tokens drafted per sequence and step, 1..31; 0: 15, with recurrent states 7; -1: none */
+    const char *speculate;    /* sources of drafts, words of engine_draft_word separated by commas; NULL: "auto", all */
+    const char *draft_path;   /* OPTIONAL: a draft model, which guesses tokens instead of the head (engine_draft.c) */
+    float guess_p_min;        /* least probability of a token that the head or the draft model guesses, 0..1 */
+    int draft_max;            /* tokens drafted per sequence and step, 1..31; 0: 15, with recurrent states 7 */
     uint64_t memory_limit_bytes; /* refuse to start if the plan needs more; 0: no limit */
     const char *quantize;        /* type for weights of F32, F16, BF16: "q8_0" (plan_quantize.h); NULL, "off": none */
     const char *pack_cache;      /* OPTIONAL: folder for packed weights that the next start reuses (backend.h) */
@@ -126,7 +137,8 @@ struct engine_model_info {
     uint64_t weight_bytes; /* packed */
     uint64_t kv_bytes;     /* the pool, and recurrent states */
     uint32_t n_vocab, n_embd, n_layers, n_ctx_train, n_ctx;
-    uint32_t n_embd_out; /* components of an embedding */
+    const char *predictor; /* what guesses tokens: "head", or the draft model's path; NULL: nothing does */
+    uint32_t n_embd_out;   /* components of an embedding */
     /* "mean", "cls", "last", "rank", "none" (one vector per token); NULL: unknown, no embeddings. */
     const char *pooling;
     bool embeds_tokens;              /* pooling is "none" */

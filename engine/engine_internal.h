@@ -17,6 +17,9 @@
 struct engine {
     struct gguf *gguf;
     struct plan *plan;
+    unsigned sources;        /* of drafts: ENGINE_LOOKUP .. */
+    struct gguf *draft_file; /* of the draft model; NULL: none ... */
+    struct plan *draft_plan; /* ... whose sources `plan` borrows */
     struct tokenizer *tokenizer;
     struct chat_template *chat;  /* NULL: none, or an unusable one ... */
     struct err_info chat_failed; /* ... and why */
@@ -55,6 +58,16 @@ MUST_CHECK enum err engine_plan(struct engine *e, const struct engine_config *cf
 /* Returns ERR_MEMORY_LIMIT if the device or the operator's limit has no room. */
 MUST_CHECK enum err engine_check_memory(const struct engine *e, const struct engine_config *cfg,
                                         const struct engine_backend *b, struct err_info *info);
+
+/* The draft model (engine_draft.c). engine_draft_open opens cfg->draft_path and joins its plan with e->plan; fails as
+ * model_open, model_build and plan_join do. engine_draft_check compares the vocabulary of this draft, if there is one,
+ * with that of e->tokenizer: ERR_CONFIG. */
+MUST_CHECK enum err engine_draft_open(struct engine *e, const struct engine_config *cfg, struct err_info *info);
+MUST_CHECK enum err engine_draft_check(const struct engine *e, const char *path, struct err_info *info);
+void engine_draft_close(struct engine *e); /* after e->plan */
+
+/* Tells the system that n bytes of a weight at `data`, in one of the model's files, are no longer needed. Any thread. */
+void engine_drop_pages(void *engine, const void *data, uint64_t n);
 
 /* Opens e->disk if the operator configured it and the model keeps anything (engine_snapshots.c), after the back end is
  * open. ERR_CONFIG, ERR_NOMEM. After other errors the engine runs without snapshots, and cfg->snapshots gets the

@@ -30,18 +30,18 @@ enum {
     HOST_PART = 4, /* a default leaves this part of the host's memory to requests (fcgi/wire/memory.c) and to others */
 };
 
-static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_drop(gguf, data, n); }
-
 static enum err plan_drafts(const struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                             struct backend_config *bc, struct err_info *info)
 {
-    if (cfg->draft_max < -1 || cfg->draft_max > DRAFT_MAX) {
+    if (cfg->draft_max < 0 || cfg->draft_max > DRAFT_MAX) {
         return err_set(info, ERR_CONFIG, "draft-max", "draft-max: expected 0 to %d, found %d", DRAFT_MAX,
                        cfg->draft_max);
     }
     bool has_states = e->plan->recurrent_floats != 0;
+    sc->guess_p_min = cfg->guess_p_min;
     int usual = has_states ? DEFAULT_STATE_DRAFT : DEFAULT_DRAFT;
-    sc->draft_max = cfg->draft_max == 0 ? usual : MAX_OF(cfg->draft_max, 0);
+    sc->draft_max = e->sources == 0 ? 0 : cfg->draft_max == 0 ? usual : cfg->draft_max;
+    sc->no_lookup = (e->sources & ENGINE_LOOKUP) == 0;
     bc->max_drafts = has_states ? sc->draft_max : 0;
     return ERR_OK;
 }
@@ -159,14 +159,19 @@ static enum err place_layers(struct engine *e, const struct engine_config *cfg, 
 static enum err plan_prediction(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                                 struct backend_config *bc, struct err_info *info)
 {
-    if (plan_predicts(e->plan) && (e->parts.n > 1 || sc->n_windows != 0 || sc->window != 0)) {
+    if (plan_predicts(e->plan) && e->parts.n > 1) {
         if (cfg->tell != NULL) {
-            cfg->tell(cfg->tell_arg, "the prediction head is not used, because it needs all layers on one device");
+            cfg->tell(cfg->tell_arg,
+                      e->draft_file != NULL
+                          ? "the draft model is not used, because it needs all layers on one device"
+                          : "the prediction head is not used, because it needs all layers on one device");
         }
         TRY(plan_drop_prediction(e->plan, info));
     }
-    sc->output_width = plan_predicts(e->plan) ? (int32_t)e->plan->output_width : 0;
-    bc->max_rows = sc->max_rows + (sc->output_width != 0 ? sc->max_seqs : 0);
+    sc->predicts = plan_predicts(e->plan);
+    sc->output_width = sc->predicts ? (int32_t)e->plan->output_width : 0;
+    bc->max_rows = sc->max_rows + (sc->predicts ? sc->max_seqs : 0);
+    bc->source.part = sc->predicts ? 1 + (e->draft_file != NULL ? gguf_file_bytes(e->draft_file) : 0) : 0;
     return ERR_OK;
 }
 
@@ -209,8 +214,8 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
                                   .progress_arg = cfg->progress_arg,
                                   .tell = cfg->tell,
                                   .tell_arg = cfg->tell_arg,
-                                  .weight_done = drop_file_pages,
-                                  .weight_done_arg = e->gguf};
+                                  .weight_done = engine_drop_pages,
+                                  .weight_done_arg = e};
     TRY(plan_drafts(e, cfg, sc, bc, info));
     TRY(place_layers(e, cfg, sc, bc, info));
     TRY(plan_prediction(e, cfg, sc, bc, info));

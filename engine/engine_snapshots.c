@@ -11,8 +11,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_drop(gguf, data, n); }
-
 static void put_name(struct buf *b, const char *what, const struct kv_name *name)
 {
     buf_printf(b, "%s ", what);
@@ -40,7 +38,7 @@ static enum err put_program(struct buf *b, struct err_info *info)
 
 /* Adds the first, middle and last row of every weight to the file's size and time, as for packed weights
  * (cpu_pack_cache.c). */
-static enum err put_weights(const struct engine *e, struct buf *b, struct err_info *info)
+static enum err put_weights(struct engine *e, struct buf *b, struct err_info *info)
 {
     const struct plan *p = e->plan;
     uint64_t longest = 1;
@@ -61,7 +59,7 @@ static enum err put_weights(const struct engine *e, struct buf *b, struct err_in
                 buf_append(&samples, (const char *)name.bytes, sizeof name.bytes);
             }
         }
-        w->source->ops->done(w->source, 0, w->n_out, drop_file_pages, e->gguf);
+        w->source->ops->done(w->source, 0, w->n_out, engine_drop_pages, e);
     }
     struct kv_name head, name;
     enum err err = room != NULL ? buf_ok(&samples) : ERR_NOMEM;
@@ -75,12 +73,15 @@ static enum err put_weights(const struct engine *e, struct buf *b, struct err_in
     put_name(b, "weights", &name);
     put_name(b, "head", &head);
     buf_printf(b, "file %" PRIu64 " %" PRId64 "\n", gguf_file_bytes(e->gguf), gguf_mtime_ns(e->gguf));
+    if (e->draft_file != NULL) {
+        buf_printf(b, "draft %" PRIu64 " %" PRId64 "\n", gguf_file_bytes(e->draft_file), gguf_mtime_ns(e->draft_file));
+    }
     return ERR_OK;
 }
 
 /* Hashes everything that decides the bytes of a page of given tokens. */
-static enum err make_fingerprint(const struct engine *e, const struct engine_config *cfg,
-                                 const struct engine_backend *b, struct kv_name *out, struct err_info *info)
+static enum err make_fingerprint(struct engine *e, const struct engine_config *cfg, const struct engine_backend *b,
+                                 struct kv_name *out, struct err_info *info)
 {
     struct buf text;
     buf_init(&text, 0, MEM_GENERAL);

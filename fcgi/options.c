@@ -20,11 +20,6 @@
 
 static const char *cpu_name(int i) { return i == 0 ? "auto" : kern_isa_name(i - 1); }
 
-static const char *speculate_name(int i)
-{
-    static const char *const names[] = {"auto", "no-head", "off"};
-    return i >= 0 && i < (int)ARRAY_LEN(names) ? names[i] : NULL;
-}
 static const char *effort_name(int i) { return i == 0 ? "default" : reasoning_effort_name(i - 1); }
 
 static const char *reasoning_name(int i)
@@ -44,6 +39,11 @@ static enum err check_backend(const char *value, const char *what, struct err_in
 static enum err check_layers(const char *value, const char *what, struct err_info *info)
 {
     return backend_layers_parse(value, what, NULL, info);
+}
+
+static enum err check_speculate(const char *value, const char *what, struct err_info *info)
+{
+    return engine_draft_parse(value, what, NULL, info);
 }
 
 static const char *device_name(int i) { return i == 0 ? "auto" : NULL; }
@@ -172,8 +172,13 @@ static const struct option options[] = {
     OPTION("quantize", NULL, OPTION_TEXT, KERNELS, quantize, "load-time type of F32, F16 and BF16 weights",
            .fallback = "off", .words = plan_quantize_name),
     OPTION("speculate", NULL, OPTION_TEXT, ENGINE, speculate,
-           "draft tokens by the model's prediction head and where text repeats; same answers", .fallback = "auto",
-           .words = speculate_name),
+           "sources of draft tokens, separated by commas: repeated text, the model's prediction head, --draft-model; "
+           "same answers",
+           .fallback = "auto", .words = engine_draft_word, .check = check_speculate),
+    OPTION("draft-model", "-md", OPTION_FILE, ENGINE | BENCH, draft_model,
+           "smaller model with the same vocabulary that drafts tokens; GGUF or folder; default: none"),
+    OPTION("draft-p-min", NULL, OPTION_REAL, ENGINE, draft_p_min,
+           "least probability of a token that the head or the draft model guesses", .fallback = "0", .max = 1),
     OPTION("draft-max", NULL, OPTION_INTEGER, ENGINE, draft_max,
            "draft tokens per sequence and step; 0: 15, with recurrent states 7", .fallback = "0", .max = 31),
     OPTION("max-connections", NULL, OPTION_INTEGER, SERVE, max_connections, "maximum FastCGI connections",
@@ -269,10 +274,11 @@ static const struct option options[] = {
            .max = 256),
     OPTION("repetitions", "-r", OPTION_INTEGER, BENCH, repetitions, "timed runs, after an untimed one", .fallback = "5",
            .min = 1, .max = CONF_MAX_REPETITIONS),
-    OPTION("accept", NULL, OPTION_REAL, BENCH, accept,
-           "decode with drafts, by the model's prediction head if it has one, each of which comes true with this drawn "
-           "probability: for their cost only; -1: without",
-           .fallback = "-1", .min = -1, .max = 1),
+    OPTION(
+        "accept", NULL, OPTION_REAL, BENCH, accept,
+        "decode with drafts, by --draft-model or the model's prediction head, each of which comes true with this drawn "
+        "probability: for their cost only; -1: without",
+        .fallback = "-1", .min = -1, .max = 1),
     OPTION("draft-max", NULL, OPTION_INTEGER, BENCH, draft_max, "drafts of a step with --accept; 0: 3", .fallback = "0",
            .max = 31),
     OPTION("output", "-o", OPTION_TEXT, BENCH, output, "output format", .fallback = "md", .words = bench_format_name),

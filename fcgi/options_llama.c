@@ -7,6 +7,9 @@ const struct option_other options_llama[] = {
     {.names = "--n-gpu-layers", .same_as = "gpu-layers"},
     {.names = "-dev", .same_as = "device"},
     {.names = "--draft --draft-n --spec-draft-n-max", .same_as = "draft-max"},
+    {.names = "--model-draft --spec-draft-model", .same_as = "draft-model"},
+    {.names = "--spec-draft-p-min", .same_as = "draft-p-min"},
+    {.names = "--spec-type", .same_as = "speculate"},
     {.names = "--temperature", .same_as = "temp"},
     {.names = "-to", .same_as = "timeout"},
     {.names = "--typical", .same_as = "typical-p"},
@@ -25,7 +28,7 @@ const struct option_other options_llama[] = {
               "--slot-prompt-similarity -sps --numa --log-verbosity -lv --verbosity --keep --ctx-checkpoints -ctxcp "
               "--swa-checkpoints --checkpoint-min-step -cms --defrag-thold -dt --prio --prio-batch --poll "
               "--poll-batch --cpu-strict --cpu-strict-batch --load-mode -lm --lazy-mode -lzm --fit-target -fitt "
-              "--fit-ctx -fitc --draft-min --draft-n-min --spec-draft-n-min --draft-p-min --spec-draft-p-min",
+              "--fit-ctx -fitc --draft-min --draft-n-min --spec-draft-n-min",
      .takes = OPTION_OTHER_VALUE},
     /* done by other programs, or not supported */
     {.names = "--host --port --path --api-prefix --reuse-port --cors-origins --cors-methods --cors-headers "
@@ -43,8 +46,6 @@ const struct option_other options_llama[] = {
               "--lora-init-without-apply",
      .hint = "adapters are not supported; merge them into the model"},
     {.names = "--tools --mcp-servers-config --mcp-servers-json --agent -ag", .hint = "the server runs no tools"},
-    {.names = "--model-draft -md --spec-draft-model --spec-type",
-     .hint = "draft models are not supported; see --speculate"},
     {.names = "--models-dir --models-preset --models-max",
      .hint = "one process serves one model; nginx can choose among several (docs/ops)"},
     {.names = "--context-shift", .hint = "a sequence ends when the context is full; see --ctx-size"},

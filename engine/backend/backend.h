@@ -26,7 +26,8 @@ struct backend_source {
     size_t head_bytes;
     uint64_t bytes; /* the whole file */
     int64_t mtime_ns;
-    uint64_t part; /* 0: the plan has all layers; else a number that identifies its layers */
+    /* 0: the plan has all layers; else a number that identifies its layers, a prediction head or a draft model */
+    uint64_t part;
 };
 
 struct backend_parts;

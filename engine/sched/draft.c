@@ -34,6 +34,15 @@ static int level_of(int32_t n_match)
 enum err draft_init(struct draft *d, int32_t n_max, struct arena *a)
 {
     *d = (struct draft){.n_indexed = 1, .forced_rate = FORCED_RATE};
+    for (int i = 0; i < DRAFT_LEVELS; i++) {
+        d->rates[i] = levels[i].rate;
+    }
+    for (int i = 0; i < DRAFT_GUESSES; i++) {
+        d->guess_rates[i] = GUESS_RATE;
+    }
+    if (n_max == 0) {
+        return ERR_OK;
+    }
     uint32_t n_heads = 16;
     while (n_heads < (uint32_t)n_max / 2 && n_heads < MAX_HEADS) {
         n_heads *= 2;
@@ -41,12 +50,6 @@ enum err draft_init(struct draft *d, int32_t n_max, struct arena *a)
     d->mask = n_heads - 1;
     d->heads = arena_zalloc_array(a, n_heads, sizeof *d->heads);
     d->prevs = arena_alloc(a, (size_t)n_max * sizeof *d->prevs);
-    for (int i = 0; i < DRAFT_LEVELS; i++) {
-        d->rates[i] = levels[i].rate;
-    }
-    for (int i = 0; i < DRAFT_GUESSES; i++) {
-        d->guess_rates[i] = GUESS_RATE;
-    }
     if (d->heads == NULL || d->prevs == NULL) {
         *d = (struct draft){0};
         return ERR_NOMEM;
@@ -179,6 +182,13 @@ void draft_costs_note(struct draft_costs *c, int32_t n_rows, uint64_t ns)
         *at += (MIN_OF(now, 2 * *at) - *at) / 8;
     }
     c->seen_at[n_rows] = c->n_steps;
+}
+
+void draft_costs_fade(struct draft_costs *c, float part)
+{
+    for (int32_t n = 1; n <= DRAFT_MAX + 1; n++) {
+        c->ns[n] *= 1 - (double)part;
+    }
 }
 
 void draft_costs_get(const struct draft_costs *c, double *ns)

@@ -47,7 +47,8 @@ struct draft {
     int32_t n_guess_seen[DRAFT_GUESSES];
 };
 
-/* Allocates in the arena for a sequence of n_max tokens: 6 to 8 bytes per token. ERR_NOMEM: then *d is all zero. */
+/* Allocates in the arena for a sequence of n_max tokens: 6 to 8 bytes per token. n_max 0: nothing, there is no index.
+ * ERR_NOMEM: then *d is all zero. */
 MUST_CHECK enum err draft_init(struct draft *d, int32_t n_max, struct arena *a);
 
 /* Indexes the pairs of tokens[0..n); the first n_indexed are unchanged. */
@@ -99,6 +100,9 @@ struct draft_costs {
 };
 /* n_rows >= 1; ignores larger counts than the table has */
 void draft_costs_note(struct draft_costs *c, int32_t n_rows, uint64_t ns);
+
+/* Makes all known times shorter by this part, so that what seemed too slow is measured again. */
+void draft_costs_fade(struct draft_costs *c, float part);
 
 /* Fills ns[1 .. DRAFT_MAX + 1]; all 0 if no step was ever seen. */
 void draft_costs_get(const struct draft_costs *c, double *ns);

@@ -392,7 +392,7 @@ static enum err allocate(struct sched *s)
             MIN_OF(c->max_seqs, (int32_t)SCHED_OVERTAKERS);
         TRY(allocate_batch(c, a, &s->batches.overtaker, NULL));
     }
-    if (c->output_width != 0) {
+    if (c->predicts) {
         s->predict.batch.max_rows = c->max_rows + c->max_seqs;
         s->predict.batch.max_seqs = s->predict.batch.max_logits = c->max_seqs;
         TRY(allocate_batch(c, a, &s->predict.batch, s->batches.all[0].logits));
@@ -436,7 +436,7 @@ enum err sched_new(const struct sched_config *cfg, struct sched **out, struct er
     s->cfg = *cfg;
     s->cfg.step_budget_ns = cfg->step_budget_ns != 0 ? cfg->step_budget_ns : SCHED_DEFAULT_BUDGET_NS;
     s->cfg.max_begun = MIN_OF(MAX_OF(cfg->max_begun, 1), (int32_t)SCHED_MAX_BEGUN);
-    if (cfg->output_width != 0) { /* the head computes between batches, with rows for sampled tokens, too */
+    if (cfg->predicts) { /* the head computes between batches, with rows for sampled tokens, too */
         s->cfg.max_begun = 1;
         s->cfg.overtaking_rows = MAX_OF(cfg->overtaking_rows - SCHED_OVERTAKERS, 0);
     }

@@ -42,9 +42,10 @@ struct sched_config {
     int32_t local_window;         /* longest window of the local layers, with n_windows */
     int32_t max_rows, max_logits; /* of a batch; max_logits >= max_seqs */
     int32_t n_embd;               /* components of an embedding; 0: the plan returns no states */
-    /* Floats of an output row, which the plan's prediction head reads; 0: there is no head, or it is not used.
-     * Otherwise the back end is opened for max_rows + max_seqs rows, and no layer has a window. */
-    int32_t output_width;
+    /* The plan has a prediction head or a joined draft model (plan_join.h), and it is used: then the back end is opened
+     * for max_rows + max_seqs rows. */
+    bool predicts;
+    int32_t output_width;  /* floats of an output row, which the head reads; 0: a draft model, which reads none */
     bool is_bidirectional; /* the plan's; prompts are then computed in one piece, and max_rows >= n_ctx */
     /* Recurrent states: max_seqs for running sequences, and one or more to continue from cached prefixes. 0: the plan
      * keeps none. */
@@ -66,6 +67,8 @@ struct sched_config {
      * or twice as many as there are sequences, but no more than DRAFT_MAX + 1. With states it is the back end's
      * max_drafts, and forced tokens are no more, either. */
     int32_t draft_max;
+    bool no_lookup;    /* repeated text is not looked up */
+    float guess_p_min; /* a guess of the head less probable than this ends its guesses; 0: none does */
     /* OPTIONAL: receives the reason when a batch fails, before its sequences end, on the scheduler's thread. ERR_LOST
      * comes once, as the last call. */
     void (*failed)(void *arg, const struct err_info *why);

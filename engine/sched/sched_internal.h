@@ -166,7 +166,7 @@ struct sched_rows {
 
 /* sched_predict.c: what the prediction head has of it. */
 struct sched_predicted {
-    int32_t n;     /* it computes rows from this position on: it has the ones before, or never will */
+    int32_t n;     /* it computes rows from this position on: it has the ones before, or never will; 0: not known */
     int32_t limit; /* guesses to make in the current run */
 };
 
@@ -368,13 +368,14 @@ struct sched_sampling {
 
 /* sched_predict.c: the prediction head. */
 struct sched_predict {
-    float
-        *outputs; /* [n_pages][output_width] the model's output for the page's last position computed; NULL: no head */
-    float *input; /* [batch.max_rows][output_width] */
-    int32_t *tables;          /* [max_seqs][pages of n_ctx] of the batch's sequences, which can end before it */
-    struct sched_batch batch; /* its seqs: NULL if it has ended */
-    struct draft_costs costs; /* of runs with one row per sequence */
-    bool is_idle;             /* rows of generating sequences are left out, because guesses do not pay */
+    float *outputs;  /* [n_pages][output_width] the model's output for the page's last position computed */
+    float *input;    /* [batch.max_rows][output_width] */
+    uint8_t *filled; /* [n_pages] rows of the page, from its first on, that a draft model has computed */
+    int32_t n_extra; /* rows of earlier steps in the batch */
+    int32_t *tables, *window_tables; /* [max_seqs][pages of n_ctx] of the batch's sequences, which can end before it */
+    struct sched_batch batch;        /* its seqs: NULL if it has ended */
+    struct draft_costs costs;        /* of runs with one row per sequence */
+    bool is_idle;                    /* rows of generating sequences are left out, because guesses do not pay */
     int32_t n_idle_steps, n_idle_seqs; /* steps since then; sequences that ran at that time */
     bool relearns;                     /* guesses are tried again after many steps */
     bool has_failed;

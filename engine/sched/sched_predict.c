@@ -2,27 +2,41 @@
  * step the head computes the rows whose tokens are then known: those of the step but for the first one of a sequence, and
  * the sampled token's. Pages that others can share thus include its keys and values. The first run of a step does all
  * that; each further one adds a guess, from the head's own output. The next step's rows of these positions overwrite
- * what the guesses left. Nothing here changes a token: the model checks every guess. */
+ * what the guesses left. Nothing here changes a token: the model checks every guess.
+ *
+ * A draft model does the same with tokens alone, so it can compute any row later: what was left out while it was idle. */
 #include "engine/sched/sched_internal.h"
 
 #include <math.h>
 #include <string.h>
 
-enum { IDLE_STEPS = 64 };
-#define RELEARNED 0.25f /* part of the way back to the first rates, when guesses are tried again */
+enum {
+    IDLE_STEPS = 64,
+    EXTRA_ROWS = 64, /* of earlier steps, that a draft model computes with those of a step */
+};
+#define RELEARNED                                                                                                      \
+    0.25f /* part of the way back to the first rates, and of its times that is forgotten, after IDLE_STEPS */
 
 static size_t width_bytes(const struct sched *s) { return (size_t)s->cfg.output_width * sizeof(float); }
 static size_t outputs_bytes(const struct sched *s) { return (size_t)s->cfg.n_pages * width_bytes(s); }
 static size_t input_bytes(const struct sched *s) { return (size_t)s->predict.batch.max_rows * width_bytes(s); }
+static bool is_draft_model(const struct sched *s) { return s->cfg.predicts && s->cfg.output_width == 0; }
 static int32_t max_pages(const struct sched *s) { return (s->cfg.n_ctx + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
 
 enum err sched_predict_init(struct sched *s)
 {
     struct sched_predict *p = &s->predict;
+    size_t n = (size_t)s->cfg.max_seqs * (size_t)max_pages(s);
+    p->tables = mem_zalloc_array(n, sizeof *p->tables, MEM_SCRATCH);
+    p->window_tables = s->cfg.n_windows != 0 ? mem_zalloc_array(n, sizeof *p->tables, MEM_SCRATCH) : NULL;
+    TRY_MEM(p->tables != NULL && (s->cfg.n_windows == 0 || p->window_tables != NULL));
+    if (is_draft_model(s)) {
+        p->filled = mem_zalloc_array((size_t)s->cfg.n_pages, sizeof *p->filled, MEM_SCRATCH);
+        return p->filled != NULL ? ERR_OK : ERR_NOMEM;
+    }
     p->outputs = mem_map(outputs_bytes(s), MEM_KV); /* takes memory on first use */
     p->input = mem_map(input_bytes(s), MEM_SCRATCH);
-    p->tables = mem_zalloc_array((size_t)s->cfg.max_seqs * (size_t)max_pages(s), sizeof *p->tables, MEM_SCRATCH);
-    return p->outputs != NULL && p->input != NULL && p->tables != NULL ? ERR_OK : ERR_NOMEM;
+    return p->outputs != NULL && p->input != NULL ? ERR_OK : ERR_NOMEM;
 }
 
 void sched_predict_fini(struct sched *s)
@@ -30,6 +44,8 @@ void sched_predict_fini(struct sched *s)
     mem_unmap(s->predict.outputs, outputs_bytes(s), MEM_KV);
     mem_unmap(s->predict.input, input_bytes(s), MEM_SCRATCH);
     mem_free(s->predict.tables);
+    mem_free(s->predict.window_tables);
+    mem_free(s->predict.filled);
 }
 
 /* Returns the output of q's page for its last position computed, or NULL if q does not hold the page. */
@@ -55,6 +71,9 @@ static void add_row(struct sched *s, int32_t token, int32_t pos, int32_t i_seq, 
     b->tokens[b->n_rows] = token;
     b->pos[b->n_rows] = pos;
     b->seq[b->n_rows++] = i_seq;
+    if (is_draft_model(s)) {
+        return;
+    }
     if (input != NULL) {
         memcpy(to, input, width_bytes(s));
     } else {
@@ -64,9 +83,13 @@ static void add_row(struct sched *s, int32_t token, int32_t pos, int32_t i_seq, 
 
 static void copy_table(struct sched *s, const struct sched_seq *q, int32_t i)
 {
-    int32_t *table = s->predict.tables + (size_t)i * (size_t)max_pages(s);
-    memcpy(table, q->pages.table, (size_t)q->pages.n * sizeof *table);
-    s->predict.batch.tables[i] = table;
+    size_t at = (size_t)i * (size_t)max_pages(s);
+    memcpy(s->predict.tables + at, q->pages.table, (size_t)q->pages.n * sizeof *q->pages.table);
+    s->predict.batch.tables[i] = s->predict.tables + at;
+    if (s->predict.window_tables != NULL) {
+        memcpy(s->predict.window_tables + at, q->windows.table, (size_t)q->windows.n * sizeof *q->windows.table);
+        s->predict.batch.window_tables[i] = s->predict.window_tables + at;
+    }
 }
 
 /* Adds q to the batch; it can guess if it goes on. Returns its index. */
@@ -90,24 +113,73 @@ static void keep_outputs(struct sched *s, const struct sched_batch *b, const str
     }
 }
 
+/* --- rows that a draft model makes up for ------------------------------------------------------------------------- */
+
+/* Notes that the draft model has, with this batch, q's rows [from, end); and none yet of the pages that the model began. */
+static void note_filled(struct sched *s, const struct sched_seq *q, int32_t first, int32_t from, int32_t end)
+{
+    uint8_t *filled = s->predict.filled;
+    for (int32_t i = (first + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; i * KV_PAGE_TOKENS < q->n_computed; i++) {
+        filled[q->pages.table[i]] = 0;
+    }
+    for (int32_t at = from; at < end; at++) {
+        uint8_t *n = &filled[q->pages.table[at / KV_PAGE_TOKENS]];
+        *n = *n == at % KV_PAGE_TOKENS ? (uint8_t)(*n + 1) : *n;
+    }
+}
+
+/* Returns the first position that the draft model has no row of, in the pages that q holds. */
+static int32_t first_missing(const struct sched *s, const struct sched_seq *q, int32_t first)
+{
+    int32_t n_gone = MAX_OF(q->pages.n_gone, q->windows.n_gone);
+    int32_t from = MAX_OF(q->predicted.n, n_gone * KV_PAGE_TOKENS), n = KV_PAGE_TOKENS;
+    while (q->predicted.n == 0 && from < first && n == KV_PAGE_TOKENS) {
+        n = s->predict.filled[q->pages.table[from / KV_PAGE_TOKENS]];
+        from += n;
+    }
+    return q->predicted.n < first ? MIN_OF(from, first) : q->predicted.n;
+}
+
+/* Reduces rows [*from, *end) of the batch's q, or adds some of earlier steps, as far as there is room. */
+static void make_up(struct sched *s, const struct sched_batch *b, const struct sched_seq *q, int32_t first,
+                    int32_t *from, int32_t *end)
+{
+    int32_t room = b != &s->batches.overtaker ? s->predict.batch.max_rows - b->n_rows - b->n_seqs : 0;
+    *from = first_missing(s, q, first);
+    int32_t n_extra = MIN_OF(MAX_OF(first - *from, 0), MIN_OF(room, (int32_t)EXTRA_ROWS) - s->predict.n_extra);
+    s->predict.n_extra += n_extra;
+    *end = MIN_OF(*end, *from + n_extra + q->n_computed + 1 - MAX_OF(*from, first));
+}
+
+/* --- the first run of a step -------------------------------------------------------------------------------------- */
+
 void sched_predict_note(struct sched *s, const struct sched_batch *b, struct sched_seq *q, int32_t first, bool goes_on)
 {
     struct sched_predict *p = &s->predict;
-    if (p->outputs == NULL || p->has_failed || q->embed.pooling != PLAN_POOL_NONE) {
+    if (!s->cfg.predicts || p->has_failed || q->embed.pooling != PLAN_POOL_NONE) {
         return;
     }
-    bool generates = q->n_tokens > q->n_prompt, is_left = p->is_idle && generates && first >= q->n_prompt;
-    int32_t end = MIN_OF(goes_on ? q->n_tokens : q->n_computed, q->pages.n * KV_PAGE_TOKENS);
-    end = MIN_OF(end, q->n_computed + 1);
+    bool is_draft = is_draft_model(s), generates = q->n_tokens > q->n_prompt;
+    bool is_left = p->is_idle && generates && first >= q->n_prompt;
+    int32_t n_pages = s->cfg.n_windows != 0 ? MIN_OF(q->pages.n, q->windows.n) : q->pages.n;
+    int32_t end = MIN_OF(goes_on ? q->n_tokens : q->n_computed, n_pages * KV_PAGE_TOKENS);
     int32_t from = MAX_OF(q->predicted.n, first);
+    end = MIN_OF(end, q->n_computed + 1);
+    if (is_draft && !is_left) {
+        make_up(s, b, q, first, &from, &end);
+    }
     if (!is_left && from < end) {
         int32_t i = add_seq(s, q, goes_on && generates && end == q->n_tokens);
         for (int32_t at = from; at < end; at++) {
-            add_row(s, q->tokens[at], at, i, output_at(s, b, q, first, at - 1));
+            add_row(s, q->tokens[at], at, i, is_draft ? NULL : output_at(s, b, q, first, at - 1));
         }
     }
-    q->predicted.n = MAX_OF(from, end);
-    keep_outputs(s, b, q, first);
+    if (is_draft) {
+        note_filled(s, q, first, from, is_left ? from : end);
+    } else {
+        keep_outputs(s, b, q, first);
+    }
+    q->predicted.n = is_draft && is_left ? q->predicted.n : MAX_OF(from, end);
 }
 
 /* Sets how many of n tokens to guess for q, and gives it pages for these. */
@@ -178,6 +250,7 @@ static bool compute(struct sched *s, float *logits)
                                         .seq = b->seq,
                                         .n_seqs = b->n_seqs,
                                         .page_tables = b->tables,
+                                        .window_tables = s->predict.window_tables != NULL ? b->window_tables : NULL,
                                         .n_logits = b->n_logits,
                                         .logit_rows = b->logit_rows,
                                         .wants = b->wants,
@@ -204,17 +277,23 @@ static void take_guesses(struct sched *s)
     for (int32_t i = 0; i < b->n_logits; i++) {
         int32_t row = b->logit_rows[i], i_seq = b->seq[row], id = b->stats[i].argmax;
         struct sched_seq *q = b->seqs[i_seq];
-        q->draft.guesses[q->draft.n_guesses++] = id;
-        if (q->draft.n_guesses == q->predicted.limit || sched_is_end(q, id) || !isfinite(b->stats[i].logsumexp)) {
+        bool is_sure = expf(b->stats[i].max - b->stats[i].logsumexp) >= s->cfg.guess_p_min; /* false with a NaN */
+        if (is_sure) {
+            q->draft.guesses[q->draft.n_guesses++] = id;
+        }
+        if (!is_sure || q->draft.n_guesses == q->predicted.limit || sched_is_end(q, id)) {
             b->seqs[i_seq] = NULL;
             continue;
         }
-        size_t width = (size_t)s->cfg.output_width;
-        memcpy(s->predict.input + (size_t)n_rows * width, b->output + (size_t)row * width, width_bytes(s));
+        if (!is_draft_model(s)) {
+            size_t width = (size_t)s->cfg.output_width;
+            memcpy(s->predict.input + (size_t)n_rows * width, b->output + (size_t)row * width, width_bytes(s));
+        }
         b->tokens[n_rows] = id;
         b->pos[n_rows] = b->pos[row] + 1;
         b->seqs[n_rows] = q; /* no row or sequence moves back */
         b->tables[n_rows] = b->tables[i_seq];
+        b->window_tables[n_rows] = b->window_tables[i_seq];
         b->seq[n_rows] = n_rows;
         n_rows++;
     }
@@ -227,6 +306,9 @@ static bool stops_idling(struct sched *s)
 {
     struct sched_predict *p = &s->predict;
     p->relearns = ++p->n_idle_steps >= IDLE_STEPS;
+    if (p->relearns) { /* the head's times are as old as its rates */
+        draft_costs_fade(&p->costs, RELEARNED);
+    }
     return p->relearns || s->n_running < p->n_idle_seqs;
 }
 
@@ -245,5 +327,5 @@ void sched_predict_run(struct sched *s, float *logits)
         }
         take_guesses(s);
     }
-    b->n_rows = b->n_seqs = b->n_logits = 0;
+    b->n_rows = b->n_seqs = b->n_logits = s->predict.n_extra = 0;
 }

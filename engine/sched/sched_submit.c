@@ -110,7 +110,7 @@ static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sche
     memcpy(q->tokens, r->tokens, (size_t)r->n_tokens * sizeof *q->tokens);
     sched_disk_submit(s, q, r->salt);
     if (s->cfg.draft_max > 0 && q->max_total > q->n_prompt + 1) {
-        TRY(draft_init(&q->draft, q->max_total, a));
+        TRY(draft_init(&q->draft, s->cfg.no_lookup ? 0 : q->max_total, a));
         /* in the reader's thread, because a long prompt takes time */
         draft_index(&q->draft, q->tokens, q->n_prompt - 1);
     }

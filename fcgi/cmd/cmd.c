@@ -103,8 +103,10 @@ struct engine_config cmd_engine_config(const struct conf *c)
         .pooling = c->pooling,
         .tool_format = c->tool_format,
         .closes_objects = c->closed_objects,
-        .no_head = strcmp(c->speculate, "no-head") == 0,
-        .draft_max = strcmp(c->speculate, "off") == 0 ? -1 : (int)c->draft_max,
+        .draft_path = c->draft_model,
+        .guess_p_min = (float)c->draft_p_min,
+        .speculate = c->speculate,
+        .draft_max = (int)c->draft_max,
         .memory_limit_bytes = (uint64_t)c->memory_limit_mib << 20,
     };
 }

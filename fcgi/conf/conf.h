@@ -63,6 +63,8 @@ struct conf {
     const char *pooling;
     const char *tool_format;
     const char *speculate;
+    const char *draft_model;
+    double draft_p_min;
     const char *cache_type_k, *cache_type_v;
     const char *config;
     const char *chat_template;

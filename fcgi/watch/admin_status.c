@@ -51,13 +51,14 @@ json_t *admin_model(struct admin_call *c)
     const struct engine_model_info *m = engine_model(c->engine);
     char fingerprint[24];
     snprintf(fingerprint, sizeof fingerprint, "%016" PRIx64, m->fingerprint);
-    return json_pack("{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:b, s:s?}",
-                     "id", c->server->model_id, "file", m->file, "name", m->name, "architecture", m->architecture,
-                     "quantization", m->quantization, "parameters", I(m->n_params), "file_bytes", I(m->file_bytes),
-                     "weights_bytes", I(m->weight_bytes), "layers", (int)m->n_layers, "width", (int)m->n_embd,
-                     "vocabulary", (int)m->n_vocab, "context", (int)m->n_ctx, "trained_context", (int)m->n_ctx_train,
-                     "backend", m->backend, "pack_cache", m->pack_cache, "fingerprint", fingerprint, "generates",
-                     m->generates, "pooling", m->pooling);
+    return json_pack(
+        "{s:s, s:s, s:s, s:s, s:s, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:s, s:s, s:s, s:b, s:s?, s:s?}", "id",
+        c->server->model_id, "file", m->file, "name", m->name, "architecture", m->architecture, "quantization",
+        m->quantization, "parameters", I(m->n_params), "file_bytes", I(m->file_bytes), "weights_bytes",
+        I(m->weight_bytes), "layers", (int)m->n_layers, "width", (int)m->n_embd, "vocabulary", (int)m->n_vocab,
+        "context", (int)m->n_ctx, "trained_context", (int)m->n_ctx_train, "backend", m->backend, "pack_cache",
+        m->pack_cache, "fingerprint", fingerprint, "generates", m->generates, "pooling", m->pooling, "predictor",
+        m->predictor);
 }
 
 json_t *admin_kv(struct admin_call *c)

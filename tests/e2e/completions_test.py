@@ -1,5 +1,6 @@
 """/v1/completions: every prompt shape, echo with logprobs, max_tokens 0; /tokenize and /detokenize."""
 import math
+import subprocess
 
 import harness
 
@@ -141,3 +142,16 @@ def test_choices_share_one_echo(ctx):
     assert logprobs == [c["logprobs"]["token_logprobs"] for c in choices]
     r = s.post("/v1/completions", {**body, "prompt": [[1000] * 1700], "logprobs": 20, "n": 128})
     assert r.status == 400 and r.error()["param"] == "logprobs", r.body
+
+
+def test_a_draft_model_changes_nothing(ctx):
+    """The model as its own draft, and one with another vocabulary, which is an error of one line."""
+    bodies = [{"prompt": TEXT, "max_tokens": 60}, {"prompt": TEXT, "max_tokens": 60, "temperature": 0.7, "seed": 3, "logprobs": 2}]
+    want = [complete(ctx, **b)["choices"] for b in bodies]
+    s = ctx.start(*ctx.ARGS, "-md", str(ctx.model), "--spec-type", "draft-simple", "--spec-draft-p-min", "0.1")
+    assert f'drafts predictor="{ctx.model}"' in s.log()
+    assert [s.post("/v1/completions", {"temperature": 0, **b}).json()["choices"] for b in bodies] == want
+    run = subprocess.run([ctx.binary, "generate", "--model", ctx.model, "--draft-model", harness.ROOT / "tests/golden/models/llama-yarn.gguf", "-p", TEXT],
+                         capture_output=True, text=True, timeout=300)
+    assert run.returncode == 64 and run.stderr.count("\n") == 1, (run.returncode, run.stderr)
+    assert "draft-model: expected the model's vocabulary, found another: token 0 is '<|endoftext|>' in the model" in run.stderr, run.stderr

@@ -336,15 +336,19 @@ static bool stands_still(struct backend_model *m)
     return atomic_compare_exchange_strong(&m->hold, &asked, FAKE_HELD) || asked == FAKE_HELD;
 }
 
-/* Computes a row of the head. Its input is the hash before it: the model's, or its own. */
+/* Computes a row of the head. Its input is the hash before it: the model's, or its own. A draft model reads its own. */
 static uint64_t predict_row(struct backend_model *m, const struct backend_batch *b, int32_t row)
 {
     const int32_t *table = b->page_tables[b->seq[row]];
     int32_t at = b->pos[row];
     uint64_t input, h = 1;
-    memcpy(&input, b->input + (size_t)row * FAKE_OUTPUT, sizeof input);
     const struct fake_slot *before = at > 0 ? slot(m, table, at - 1) : NULL;
-    m->n_faults += before == NULL ? input != 0 : input != before->hash && input != before->head;
+    if (m->is_draft) {
+        input = before != NULL ? before->head : 0;
+    } else {
+        memcpy(&input, b->input + (size_t)row * FAKE_OUTPUT, sizeof input);
+        m->n_faults += before == NULL ? input != 0 : input != before->hash && input != before->head;
+    }
     struct fake_slot *own = slot(m, table, at);
     own->head_token = b->tokens[row];
     own->head = fold(before == NULL ? 1 : input, b->tokens[row], at);
@@ -366,10 +370,12 @@ static enum err predict(struct backend_model *m, const struct backend_batch *b, 
     }
     atomic_fetch_add(&now_ns, (uint64_t)delay * 1000 + BATCH_NS / 10);
     check_rules(m, b);
-    m->n_faults += !m->has_head || b->output == NULL;
+    m->n_faults += !m->has_head || m->is_draft != (b->output == NULL);
     for (int32_t row = 0, i = 0; row < b->n_rows; row++) {
         uint64_t h = predict_row(m, b, row);
-        memcpy(b->output + (size_t)row * FAKE_OUTPUT, &h, sizeof h);
+        if (!m->is_draft) {
+            memcpy(b->output + (size_t)row * FAKE_OUTPUT, &h, sizeof h);
+        }
         if (i < b->n_logits && b->logit_rows[i] == row) {
             float *logits = b->logits + (size_t)i * FAKE_VOCAB;
             logits_of(h, mix(1, (uint64_t)(uint32_t)b->tokens[row]), logits);
@@ -413,8 +419,8 @@ static enum err begin(struct backend_model *m, const struct backend_batch *b, st
         struct fake_slot *own = slot(m, table, b->pos[i]);
         own->token = b->tokens[i];
         own->hash = fold(before, b->tokens[i], b->pos[i]);
-        m->n_faults += m->has_head != (b->output != NULL);
-        if (m->has_head && b->output != NULL) {
+        m->n_faults += (m->has_head && !m->is_draft) != (b->output != NULL);
+        if (b->output != NULL) {
             memcpy(b->output + (size_t)i * FAKE_OUTPUT, &own->hash, sizeof own->hash);
         }
         if (m->n_windows != 0) {

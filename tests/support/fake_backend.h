@@ -67,6 +67,7 @@ struct backend_model {
     atomic_int fail_code;             /* knob: its enum err, initially ERR_INTERNAL */
     atomic_int nan_token;             /* knob: the logits of rows of this token are NaN; -1: none */
     bool has_head;                    /* knob: rows have outputs, and there is a prediction head */
+    bool is_draft;                    /* knob: ... or a draft model, and no rows have outputs */
     atomic_int head_us;               /* knob: minimum duration of its batches */
     atomic_bool head_fails;           /* knob: its batches fail */
     atomic_long n_head;               /* its batches */

@@ -42,6 +42,7 @@ struct rig rig_open(struct rig_limits l)
     l.max_seqs = l.max_seqs != 0 ? l.max_seqs : 16;
     l.n_kept_states = l.n_kept_states != 0 ? l.n_kept_states : 16;
     l.max_logits = l.max_logits != 0 ? l.max_logits : l.max_seqs + 4;
+    l.has_head = l.has_head || l.has_draft;
     struct rig r = {.model = fake_backend_new(l.n_pages, l.max_rows + (l.has_head ? l.max_seqs : 0), l.max_logits),
                     .failures = &failures,
                     .n_ctx = l.n_ctx};
@@ -60,6 +61,7 @@ struct rig rig_open(struct rig_limits l)
                                .queue_max_tokens = l.queue_max_tokens,
                                .stall_ns = l.stall_ns,
                                .draft_max = l.draft_max,
+                               .guess_p_min = l.guess_p_min,
                                .has_spare_cpu = l.has_spare_cpu,
                                .overtaking_rows = is_remote ? 0 : l.overtaking_rows,
                                .n_express = l.n_express,
@@ -67,7 +69,8 @@ struct rig rig_open(struct rig_limits l)
                                .disk = l.disk,
                                .disk_wait_ns = l.disk_wait_ns,
                                .n_embd = FAKE_EMBD,
-                               .output_width = l.has_head ? FAKE_OUTPUT : 0,
+                               .predicts = l.has_head,
+                               .output_width = l.has_head && !l.has_draft ? FAKE_OUTPUT : 0,
                                .is_bidirectional = l.is_bidirectional,
                                .n_states = l.is_recurrent ? l.max_seqs + l.n_kept_states : 0,
                                .failed = count_failure,
@@ -79,6 +82,7 @@ struct rig rig_open(struct rig_limits l)
         r.model->overtaking_rows = cfg.overtaking_rows;
         r.model->even_rows = l.even_rows;
         r.model->has_head = l.has_head;
+        r.model->is_draft = l.has_draft;
     }
     if (r.model != NULL && l.n_windows != 0) {
         ck_assert(fake_backend_add_windows(r.model, l.n_windows, l.local_window));

@@ -26,6 +26,8 @@ struct rig_limits {
     int32_t n_pages, n_ctx, max_rows, max_logits, max_seqs, queue_max;
     int32_t draft_max, n_remembered; /* 0: no drafts; fake_backend_remember */
     bool has_head;                   /* a prediction head, which needs n_remembered 0 or 1 */
+    bool has_draft;                  /* a draft model instead */
+    float guess_p_min;
     uint64_t queue_max_tokens, stall_ns;
     int32_t window;                  /* 0: none */
     int32_t n_windows, local_window; /* window pages, whose files are twice as long; 0: none */

@@ -2,7 +2,7 @@
  * rows of both fit in one table. Options take lists, as llama-bench's do: one row per combination. Runs the back end
  * directly, without scheduler and sampling.
  *
- * With --accept a step also computes drafts, and the prediction head makes them, if the model has one. What comes true
+ * With --accept a step also computes drafts, and the draft model or the prediction head makes them, if there is one. What comes true
  * is drawn: this measures the cost of drafts, not how good they are. */
 #include "engine/backend/backend_layers.h"
 #include "engine/base/clock.h"
@@ -13,6 +13,7 @@
 #include "engine/format/gguf.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan_ops.h"
+#include "engine/plan/plan_join.h"
 #include "engine/plan/plan_quantize.h"
 #include "engine/quant/panel.h"
 #include "engine/quant/quant.h"
@@ -36,6 +37,8 @@ struct work {
 struct bench {
     const struct conf *o;
     struct gguf *gguf;
+    struct gguf *draft_file; /* with --accept and --draft-model */
+    struct plan *draft_plan;
     struct plan *plan;
     struct backend_parts parts;
     const struct backend *backend; /* of these */
@@ -393,8 +396,14 @@ static enum err check_encoder(const struct bench *b, struct err_info *info)
 static enum err open_file(struct bench *b, struct err_info *info)
 {
     TRY(model_open(b->o->model, &b->gguf, info));
-    TRY((is_drafting(b) ? model_build_predicting : model_build)(b->gguf, 0, &b->plan, info));
+    bool has_draft = is_drafting(b) && b->o->draft_model != NULL;
+    TRY((is_drafting(b) && !has_draft ? model_build_predicting : model_build)(b->gguf, 0, &b->plan, info));
     TRY(check_encoder(b, info));
+    if (has_draft) {
+        TRY(model_open(b->o->draft_model, &b->draft_file, info));
+        TRY(model_build(b->draft_file, 0, &b->draft_plan, info));
+        TRY(plan_join(b->plan, b->draft_plan, info));
+    }
     TRY(plan_quantize(b->plan, b->o->quantize, info));
     return allocate(b);
 }
@@ -405,7 +414,14 @@ static bool on_progress(void *arg, float fraction)
     return true;
 }
 
-static void drop_file_pages(void *gguf, const void *data, uint64_t n) { gguf_drop(gguf, data, n); }
+static void drop_file_pages(void *bench, const void *data, uint64_t n)
+{
+    const struct bench *b = bench;
+    gguf_drop(b->gguf, data, n);
+    if (b->draft_file != NULL) {
+        gguf_drop(b->draft_file, data, n);
+    }
+}
 
 /* Measures the device's own rates, if it reports them; a large model can leave too little memory for that. */
 static enum err rate(struct bench *b, struct err_info *info)
@@ -452,12 +468,13 @@ static enum err open_model(struct bench *b, int n_batch, int n_threads, struct e
                                  .source = {.head = gguf_map(b->gguf)->data,
                                             .head_bytes = (size_t)gguf_data_offset(b->gguf),
                                             .bytes = gguf_file_bytes(b->gguf),
-                                            .mtime_ns = gguf_mtime_ns(b->gguf)},
+                                            .mtime_ns = gguf_mtime_ns(b->gguf),
+                                            .part = plan_predicts(b->plan)},
                                  .progress = on_progress,
                                  .progress_arg = &b->bar,
                                  .tell = cmd_note,
                                  .weight_done = drop_file_pages,
-                                 .weight_done_arg = b->gguf};
+                                 .weight_done_arg = b};
     TRY(backend_parts_parse(b->o->backend, "backend", plan_main_layers(b->plan), &b->parts, info));
     TRY(backend_layers_place(b->o->gpu_layers, b->plan, &cfg, &b->parts, info));
     b->backend = backend_of_parts(&b->parts);
@@ -548,6 +565,8 @@ static void close_all(struct bench *b)
         b->backend->close(&b->model);
     }
     plan_free(&b->plan);
+    plan_free(&b->draft_plan);
+    gguf_close(&b->draft_file);
     gguf_close(&b->gguf);
     arena_fini(&b->arena);
 }

@@ -102,6 +102,9 @@ static void log_model(const struct engine_model_info *m)
         log_line("info", "chat_template format=%s reason=\"the model file has none; its family has one format\"",
                  m->chat_format);
     }
+    if (m->predictor != NULL) {
+        log_line("info", "drafts predictor=\"%s\"", m->predictor);
+    }
     for (const struct engine_device *d = m->devices; d < m->devices + m->n_devices; d++) {
         log_line(d->note[0] != '\0' ? "warn" : "info", "device choice=\"%s\" note=\"%s\"", d->choice, d->note);
     }

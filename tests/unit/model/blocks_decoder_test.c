@@ -176,8 +176,7 @@ START_TEST(a_head_that_does_not_fit_is_refused)
     ck_assert_msg(strstr(info.text, swapped[_i].words) != NULL, "%s", info.text);
     ck_assert_ptr_null(strchr(info.text, '\n'));
     for (int off = 0; off < 2; off++) { /* --speculate no-head, off */
-        cfg.no_head = off == 0;
-        cfg.draft_max = off == 0 ? 0 : -1;
+        cfg.speculate = off == 0 ? "no-head" : "off";
         ck_assert_msg(engine_open(&cfg, &e, &info) == ERR_OK, "%s", info.text);
         engine_close(&e);
     }

@@ -6,6 +6,7 @@
 #include "engine/base/rng.h"
 #include "engine/format/gguf.h"
 #include "engine/model/model.h"
+#include "engine/plan/plan_join.h"
 #include "tests/support/sched_rig.h"
 
 #include <check.h>
@@ -494,6 +495,7 @@ static void run_real(const struct plan *plan, int32_t draft_max, struct rig_outp
     int32_t n_states = plan->recurrent_floats != 0 ? REAL_SEQS + 2 : 0;
     struct backend_config bc = {.n_threads = 2,
                                 .n_pages = 64,
+                                .n_windows = plan_local_window(plan) != 0 ? 64 : 0,
                                 .n_states = n_states,
                                 .max_drafts = n_states != 0 ? draft_max : 0,
                                 .max_rows = 64 + REAL_SEQS,
@@ -508,6 +510,10 @@ static void run_real(const struct plan *plan, int32_t draft_max, struct rig_outp
                                .n_states = n_states,
                                .queue_max = 16,
                                .draft_max = draft_max,
+                               .window = plan_window(plan),
+                               .n_windows = bc.n_windows,
+                               .local_window = plan_local_window(plan),
+                               .predicts = draft_max != 0 && plan_predicts(plan),
                                .output_width = draft_max != 0 ? (int32_t)plan->output_width : 0,
                                .now_ns = real_now_ns};
     struct sched *s;
@@ -544,27 +550,44 @@ static void run_real(const struct plan *plan, int32_t draft_max, struct rig_outp
 static const struct {
     const char *name;
     bool on_ref;
-} real_models[] = {{"llama-quants", false},    {"qwen2-bias", false},
-                   {"glm4moe-head", false},    {"deepseek2-head", false},
-                   {"lfm2-conv", false},       {"qwen3next-delta", false},
-                   {"qwen35moe-delta", false}, {"granitehybrid-experts", false},
-                   {"qwen35-delta", true},     {"granitehybrid-dense", true},
-                   {"qwen35-head", false},     {"qwen35-head", true}};
+    const char *draft; /* OPTIONAL: its draft model */
+} real_models[] = {{"llama-quants", false, NULL},
+                   {"qwen2-bias", false, NULL},
+                   {"llama-quants", false, "gemma3-local"},
+                   {"gemma3-local", false, "gpt-oss-sinks"},
+                   {"gemma3-window", true, "llama-quants"},
+                   {"glm4moe-head", false, NULL},
+                   {"deepseek2-head", false, NULL},
+                   {"lfm2-conv", false, NULL},
+                   {"qwen3next-delta", false, NULL},
+                   {"qwen35moe-delta", false, NULL},
+                   {"granitehybrid-experts", false, NULL},
+                   {"qwen35-delta", true, NULL},
+                   {"granitehybrid-dense", true, NULL},
+                   {"qwen35-head", false, NULL},
+                   {"qwen35-head", true, NULL},
+                   {"lfm2-conv", false, "llama-quants"}};
 
-enum { N_STATELESS = 4 }; /* the first of these */
+enum { N_STATELESS = 7 }; /* the first of these */
 
 START_TEST(a_model_says_the_same_bit_by_bit)
 {
     char path[128];
     snprintf(path, sizeof path, "tests/golden/models/%s.gguf", real_models[_i].name);
     static struct rig_output plain[REAL_REQUESTS], drafted[REAL_REQUESTS];
-    struct gguf *g;
-    struct plan *plan;
+    struct gguf *g, *draft_file = NULL;
+    struct plan *plan, *draft = NULL;
     struct err_info info = {0};
     struct sched_stats st;
     real = real_models[_i].on_ref ? &backend_ref : &backend_cpu;
     ck_assert_int_eq(gguf_open(path, &g, &info), ERR_OK);
     ck_assert_int_eq(model_build_predicting(g, 0, &plan, &info), ERR_OK);
+    if (real_models[_i].draft != NULL) {
+        snprintf(path, sizeof path, "tests/golden/models/%s.gguf", real_models[_i].draft);
+        ck_assert_int_eq(gguf_open(path, &draft_file, &info), ERR_OK);
+        ck_assert_int_eq(model_build(draft_file, 0, &draft, &info), ERR_OK);
+        ck_assert_msg(plan_join(plan, draft, &info) == ERR_OK, "%s", info.text);
+    }
     run_real(plan, 0, plain, &st);
     ck_assert_uint_eq(st.drafted_tokens, 0);
     run_real(plan, 15, drafted, &st);
@@ -574,6 +597,8 @@ START_TEST(a_model_says_the_same_bit_by_bit)
         rig_compare(&drafted[i], &plain[i], path);
     }
     plan_free(&plan);
+    plan_free(&draft);
+    gguf_close(&draft_file);
     gguf_close(&g);
 }
 END_TEST

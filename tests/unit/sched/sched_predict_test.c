@@ -1,5 +1,5 @@
-/* With a prediction head a sequence gives what it gives without. The fake head guesses most tokens right, checks that its
- * rows have the right inputs, and counts rows with others missing before them. */
+/* With a prediction head, or a draft model, a sequence gives what it gives without. The fake head guesses most tokens
+ * right, checks that its rows have the right inputs, and counts rows with others missing before them. */
 #include "engine/base/mem.h"
 #include "engine/kv/disk/kv_disk.h"
 #include "tests/support/folder.h"
@@ -13,9 +13,12 @@ Suite *sched_predict_suite(void);
 
 enum { MOST = 20, STEP_US = 300 };
 
+static bool is_draft; /* a draft model predicts */
+
 static struct rig open_predicting(struct rig_limits l)
 {
-    l.has_head = true;
+    l.has_head = !is_draft;
+    l.has_draft = is_draft;
     l.draft_max = l.draft_max != 0 ? l.draft_max : 7;
     struct rig r = rig_open(l);
     atomic_store(&r.model->delay_us, STEP_US);
@@ -170,6 +173,69 @@ START_TEST(guesses_that_do_not_pay_are_not_made)
 }
 END_TEST
 
+/* Rows that a draft model left out while guesses did not pay are made up for, also in pages that a cached prefix gives to
+ * another sequence. */
+START_TEST(a_draft_model_makes_up_for_rows)
+{
+    static int32_t tokens[400];
+    static struct rig_output got;
+    struct rig r = open_predicting((struct rig_limits){.max_seqs = 1, .is_recurrent = _i});
+    atomic_store(&r.model->head_us, 2 * STEP_US);
+    rig_prompt(tokens, 100, 3);
+    struct sched_request q = rig_request(tokens, 100, 120);
+    struct sched_seq *seq = rig_submit(&r, &q);
+    rig_collect(&seq, &got);
+    long n_left = r.model->n_head;
+    for (int32_t i = 0; i < got.n; i++) {
+        tokens[q.n_tokens + i] = got.ids[i];
+    }
+    rig_wait_idle(&r);
+    atomic_store(&r.model->head_us, 0);
+    for (int i = 0; i < 6; i++) {
+        (void)run_one(&r, 200); /* until guesses are tried again */
+    }
+    atomic_store(&r.model->n_holes, 0);
+    q = rig_request(tokens, q.n_tokens + got.n, 60);
+    seq = rig_submit(&r, &q);
+    rig_collect(&seq, &got);
+    rig_wait_idle(&r);
+    ck_assert_int_lt(n_left, 30);
+    ck_assert_uint_gt(rig_stats(&r).cached_tokens, 160);
+    ck_assert_int_gt(got.usage.accepted_tokens, 10);
+    ck_assert_int_eq(r.model->n_holes, 0);
+    rig_close(&r);
+}
+END_TEST
+
+START_TEST(windows_of_a_draft_model_change_nothing)
+{
+    static const struct rig_limits limits[] = {{.window = 40}, {.n_windows = 24, .local_window = 40}};
+    struct rig_limits l = limits[_i];
+    l.max_seqs = 4;
+    l.max_rows = 48;
+    struct rig r = open_predicting(l);
+    check_varied(&r, MOST, true, "windows");
+    check_varied(&r, MOST, false, "windows, cached");
+    ck_assert_uint_gt(rig_stats(&r).head_accepted_tokens, 0);
+    rig_close(&r);
+}
+END_TEST
+
+/* Only the head's guesses that the least probability allows are drafted. */
+START_TEST(improbable_guesses_are_not_drafted)
+{
+    struct rig r = open_predicting((struct rig_limits){.max_seqs = 1, .guess_p_min = 0.9999f});
+    (void)run_one(&r, 60);
+    struct sched_stats some = rig_stats(&r);
+    rig_close(&r);
+    r = open_predicting((struct rig_limits){.max_seqs = 1});
+    (void)run_one(&r, 60);
+    struct sched_stats all = rig_stats(&r);
+    rig_close(&r);
+    ck_assert_uint_lt(some.head_drafted_tokens, all.head_drafted_tokens);
+}
+END_TEST
+
 START_TEST(a_head_that_fails_is_not_used_again)
 {
     struct rig r = open_predicting((struct rig_limits){.max_seqs = 1});
@@ -187,7 +253,7 @@ static struct kv_disk *open_disk(void)
     struct err_info info = {0};
     struct kv_disk_config cfg = {.path = folder_file("cache"),
                                  .limit_bytes = 64 << 20,
-                                 .bytes = {FAKE_PAGE_BYTES + FAKE_OUTPUT * sizeof(float), 0}};
+                                 .bytes = {FAKE_PAGE_BYTES + (is_draft ? 0 : FAKE_OUTPUT * sizeof(float)), 0}};
     ck_assert_msg(kv_disk_open(&cfg, &d, &info) == ERR_OK, "%s", info.text);
     return d;
 }
@@ -212,22 +278,50 @@ static void add_tests(Suite *s, const char *name, void (*setup)(void))
 {
     TCase *c = tcase_create(name);
     tcase_set_timeout(c, 120);
-    if (setup != NULL) {
-        tcase_add_unchecked_fixture(c, setup, NULL);
-    }
+    tcase_add_unchecked_fixture(c, setup, NULL);
     tcase_add_loop_test(c, output_is_that_of_plain_decode, 0, 2 * N_LIMITS);
     tcase_add_loop_test(c, the_head_computes_every_row, 0, 2);
     tcase_add_loop_test(c, small_pools_and_preemption_change_nothing, 0, 2);
     tcase_add_test(c, guesses_that_do_not_pay_are_not_made);
     tcase_add_test(c, a_head_that_fails_is_not_used_again);
     tcase_add_test(c, a_restored_prefix_has_the_rows_of_the_head);
+    tcase_add_test(c, improbable_guesses_are_not_drafted);
+    suite_add_tcase(s, c);
+}
+
+static void use_head(void) { is_draft = false; }
+static void use_draft(void) { is_draft = true; }
+
+static void use_head_remotely(void)
+{
+    is_draft = false;
+    rig_go_remote();
+}
+
+static void use_draft_remotely(void)
+{
+    is_draft = true;
+    rig_go_remote();
+}
+
+static void add_draft_tests(Suite *s, const char *name, void (*setup)(void))
+{
+    TCase *c = tcase_create(name);
+    tcase_set_timeout(c, 120);
+    tcase_add_unchecked_fixture(c, setup, NULL);
+    tcase_add_loop_test(c, a_draft_model_makes_up_for_rows, 0, 2);
+    tcase_add_loop_test(c, windows_of_a_draft_model_change_nothing, 0, 2);
     suite_add_tcase(s, c);
 }
 
 Suite *sched_predict_suite(void)
 {
     Suite *s = suite_create("sched_predict");
-    add_tests(s, "plain", NULL);
-    add_tests(s, "remote", rig_go_remote);
+    add_tests(s, "plain", use_head);
+    add_tests(s, "remote", use_head_remotely);
+    add_tests(s, "draft", use_draft);
+    add_tests(s, "draft_remote", use_draft_remotely);
+    add_draft_tests(s, "draft_rows", use_draft);
+    add_draft_tests(s, "draft_rows_remote", use_draft_remotely);
     return s;
 }
