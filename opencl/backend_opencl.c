@@ -569,7 +569,11 @@ static enum err launch_all(struct backend_model *m, const struct backend_batch *
         has_drafts = has_drafts || backend_n_drafts(b, i) > 0;
     }
     bool in_parts = b->n_rows <= OPENCL_PARTS_ROWS && (int64_t)b->n_rows * splits <= OPENCL_MAX_PARTS;
-    for (size_t i = b->predicts ? m->n_main : 0; i < (b->predicts ? m->n_launches : m->n_main); i++) {
+    size_t end = b->predicts ? m->n_launches : m->n_main;
+    if (!backend_has_results(m->plan, b)) {
+        end = b->predicts ? m->n_storing_predict : m->n_storing;
+    }
+    for (size_t i = b->predicts ? m->n_main : 0; i < end; i++) {
         const struct opencl_launch *l = &m->launches[i];
         int32_t rows = s->words[l->rows];
         if (l->kernel == NULL) {

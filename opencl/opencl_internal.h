@@ -108,6 +108,7 @@ struct backend_model {
     struct opencl_buf bufs[PLAN_MAX_BUFS];
     struct opencl_launch *launches;
     size_t n_launches, cap_launches, n_main; /* n_main: without those of the prediction head */
+    size_t n_storing, n_storing_predict;     /* as in the plan */
     bool is_dry;                             /* steps run only to place their memory */
     uint32_t n_pieces;                       /* per row of logits */
     int32_t partial;                         /* parts of attention */

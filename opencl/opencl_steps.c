@@ -605,6 +605,8 @@ enum err opencl_steps_compile(struct backend_model *m, struct err_info *info)
         }
         TRY(makers[s->op](&k));
         m->n_main = i < plan_main_steps(m->plan) ? m->n_launches : m->n_main;
+        m->n_storing = i < m->plan->n_storing ? m->n_launches : m->n_storing;
+        m->n_storing_predict = i < m->plan->n_storing_predict ? m->n_launches : m->n_storing_predict;
     }
     return ERR_OK;
 }
@@ -618,5 +620,5 @@ void opencl_steps_free(struct backend_model *m)
     }
     mem_free(m->launches);
     m->launches = NULL;
-    m->n_launches = m->n_main = 0;
+    m->n_launches = m->n_main = m->n_storing = m->n_storing_predict = 0;
 }

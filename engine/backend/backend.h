@@ -156,7 +156,8 @@ struct backend_row_stats {
 
 /* One unit of work. The rows of a sequence are adjacent, at consecutive positions. A later batch can repeat a position
  * with another token: it overwrites keys and values, and those at later positions are not read before they are written
- * again. Input arrays are borrowed for the call of begin. Output arrays (out) belong to the back end until wait
+ * again. A batch that returns nothing (backend_has_results) ends with the last step that stores keys, values or a state
+ * (plan_end_step). Input arrays are borrowed for the call of begin. Output arrays (out) belong to the back end until wait
  * returns; their initial content is ignored. */
 struct backend_batch {
     int32_t n_rows;
@@ -291,6 +292,12 @@ void backend_set_state_bytes(const struct plan *plan, const struct backend_confi
 
 /* Returns the floats of the largest state of a head, which a thread needs to compute drafts; 0 without drafts. */
 size_t backend_drafting_floats(const struct plan *plan, const struct backend_config *cfg);
+
+/* Returns whether the batch returns anything; otherwise it only stores keys, values and states. */
+static inline bool backend_has_results(const struct plan *p, const struct backend_batch *b)
+{
+    return b->n_logits != 0 || b->n_hidden != 0 || (b->output != NULL && p->output_width != 0);
+}
 
 /* Returns the drafts among the batch's rows of sequence i. */
 static inline int32_t backend_n_drafts(const struct backend_batch *b, int32_t i)

@@ -130,6 +130,16 @@ static enum err check_kvs(const struct plan *p, struct err_info *info)
     return ERR_OK;
 }
 
+/* Returns the step after the last of [first, end) that stores something; all, if none does. */
+static int32_t count_storing(const struct plan *p, int32_t first, int32_t end)
+{
+    int32_t n = end;
+    while (n > first && !plan_stores(p, &p->steps[n - 1])) {
+        n--;
+    }
+    return n > first ? n : end;
+}
+
 enum err plan_check(struct plan *p, struct err_info *info)
 {
     TRY(check_kvs(p, info));
@@ -156,6 +166,8 @@ enum err plan_check(struct plan *p, struct err_info *info)
         p->has_hidden |= s->rows == PLAN_HIDDEN_ROWS;
         p->has_logits |= s->rows == PLAN_LOGIT_ROWS && s->dst == PLAN_NONE;
     }
+    p->n_storing = count_storing(p, 0, plan_main_steps(p));
+    p->n_storing_predict = plan_predicts(p) ? count_storing(p, p->i_predict, p->n_steps) : 0;
     return ERR_OK;
 }
 

@@ -347,6 +347,9 @@ struct plan {
     /* First step of the prediction head; 0: none. Only batches that predict run its steps, and only its steps. Its layers
      * come after the model's. */
     int32_t i_predict;
+    /* Steps up to the last one that stores keys, values or a state, of the model and of its prediction head: a batch
+     * without results needs no others. Set by plan_check. */
+    int32_t n_storing, n_storing_predict;
     uint32_t rank, n_ranks; /* the shard's rank and their number (plan_shard.h); 0 and 0 for a whole plan */
     enum plan_pooling pooling;
     struct plan_head dense; /* for embeddings, after the pooling */
@@ -378,6 +381,17 @@ static inline int32_t plan_main_steps(const struct plan *p) { return plan_predic
 static inline uint32_t plan_main_layers(const struct plan *p)
 {
     return plan_predicts(p) ? (uint32_t)p->steps[p->i_predict].layer : p->n_layers;
+}
+
+/* Return the first step that a batch of the model, or of its head, needs, and the one after its last; has_results: it
+ * returns logits, hidden rows or output. */
+static inline int32_t plan_first_step(const struct plan *p, bool predicts) { return predicts ? p->i_predict : 0; }
+static inline int32_t plan_end_step(const struct plan *p, bool predicts, bool has_results)
+{
+    if (!has_results) {
+        return predicts ? p->n_storing_predict : p->n_storing;
+    }
+    return predicts ? p->n_steps : plan_main_steps(p);
 }
 
 /* Returns the attention of a layer, 0 <= layer < L. */

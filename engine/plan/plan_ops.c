@@ -535,6 +535,11 @@ uint64_t plan_state_floats(const struct plan *p, const struct plan_step *s)
     return size_of(p, s, d[0]) * size_of(p, s, d[1]) * size_of(p, s, d[2]);
 }
 
+bool plan_stores(const struct plan *p, const struct plan_step *s)
+{
+    return ((plan_ops[s->op].cache & PLAN_WRITES) != 0 && stores(s)) || plan_state_floats(p, s) != 0;
+}
+
 uint64_t plan_drafted_floats(const struct plan *p, const struct plan_step *s)
 {
     uint64_t n = 0;

@@ -110,6 +110,9 @@ uint32_t plan_n_items(const struct plan *p, const struct plan_step *s);
 /* Returns the width of rows within a checked step. */
 uint32_t plan_inner_floats(const struct plan *p, const struct plan_step *s);
 
+/* Returns whether a step stores keys and values or a state. */
+bool plan_stores(const struct plan *p, const struct plan_step *s);
+
 /* Returns the floats of recurrent state that a checked step keeps. */
 uint64_t plan_state_floats(const struct plan *p, const struct plan_step *s);
 

@@ -259,7 +259,7 @@ static bool compute(struct sched *s, float *logits)
                                         .best = b->best,
                                         .predicts = true,
                                         .input = s->predict.input,
-                                        .output = b->output};
+                                        .output = b->n_logits != 0 ? b->output : NULL};
     uint64_t from = s->cfg.now_ns();
     enum err err = backend_compute(s->cfg.backend, s->cfg.model, &batch, &why);
     if (err == ERR_OK && b->n_rows == b->n_logits) {

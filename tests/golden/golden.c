@@ -96,8 +96,9 @@ struct subject {
     float *logits; /* [MAX_ROWS][V] */
     float *hidden; /* [MAX_ROWS][D], requested instead of logits if `embeds` */
     bool embeds;
-    bool is_second; /* the model also exists in the other format: a device gets the same rows */
-    bool is_twin;   /* the model also exists in the other format, or with weights stored in another way */
+    bool only_stores; /* request neither */
+    bool is_second;   /* the model also exists in the other format: a device gets the same rows */
+    bool is_twin;     /* the model also exists in the other format, or with weights stored in another way */
     struct backend_row_stats stats[MAX_ROWS];
     int n_threads;
     uint64_t hash[MAX_PROMPTS]; /* of the logits of each prompt with one thread */
@@ -149,11 +150,11 @@ static enum err begin(struct subject *s, const int32_t *ids, int from, int to, i
                               .seq = seq,
                               .n_seqs = 2,
                               .page_tables = tables,
-                              .n_logits = s->embeds ? 0 : n,
+                              .n_logits = s->embeds || s->only_stores ? 0 : n,
                               .logit_rows = rows,
                               .logits = s->logits + (size_t)at * (size_t)s->n_vocab,
                               .stats = s->stats + at,
-                              .n_hidden = s->embeds ? n : 0,
+                              .n_hidden = s->embeds && !s->only_stores ? n : 0,
                               .hidden_rows = rows,
                               .hidden = s->hidden + (size_t)at * s->plan->n_embd};
     struct err_info info = {0};
@@ -337,6 +338,37 @@ static void check_bits(struct subject *s, const struct prompt *p)
     free(whole);
 }
 
+/* Computes rows of which nothing is requested. */
+static enum err store(struct subject *s, const int32_t *ids, int from, int to)
+{
+    s->only_stores = true;
+    enum err err = forward(s, ids, from, to, 0);
+    s->only_stores = false;
+    return err;
+}
+
+/* Checks that rows of which nothing is requested store the same as others. The pages held other rows before. */
+static void check_storing(struct subject *s, const struct prompt *p)
+{
+    int half = (p->n + 1) / 2;
+    int32_t other[MAX_PROMPT];
+    size_t row_bytes;
+    const void *now = given(s, &row_bytes);
+    char *whole = malloc((size_t)p->n * row_bytes);
+    for (int i = 0; i < p->n; i++) {
+        other[i] = p->ids[p->n - 1 - i];
+    }
+    enum err err = forward(s, p->ids, 0, p->n, 0);
+    memcpy(whole, now, (size_t)p->n * row_bytes);
+    err = err == ERR_OK ? store(s, other, 0, p->n) : err;
+    err = err == ERR_OK ? store(s, p->ids, 0, half) : err;
+    err = err == ERR_OK && half < p->n ? forward(s, p->ids, half, p->n, 0) : err;
+    bool is_same = err == ERR_OK && (half == p->n || memcmp(whole + (size_t)half * row_bytes, now,
+                                                            (size_t)(p->n - half) * row_bytes) == 0);
+    report(s, is_same, "rows after others without results, whose bits differ from the whole prompt's", !is_same, 0);
+    free(whole);
+}
+
 /* Computes pieces, each begun before the previous one is waited for. */
 static void check_begun(struct subject *s, const struct prompt *p)
 {
@@ -515,6 +547,9 @@ static void check_prompt(struct subject *s, const struct gguf *expect, int i)
         return;
     }
     check_bits(s, &p);
+    if (!s->plan->is_bidirectional && s->parts == NULL) {
+        check_storing(s, &p);
+    }
     if (s->backend == &remote_backend || is_device(s->bound)) {
         (void)forward(s, p.ids, 0, p.n, 0);
         check_begun(s, &p);

@@ -370,10 +370,10 @@ static enum err predict(struct backend_model *m, const struct backend_batch *b, 
     }
     atomic_fetch_add(&now_ns, (uint64_t)delay * 1000 + BATCH_NS / 10);
     check_rules(m, b);
-    m->n_faults += !m->has_head || m->is_draft != (b->output == NULL);
+    m->n_faults += !m->has_head || (b->output == NULL && b->n_logits != 0 && !m->is_draft);
     for (int32_t row = 0, i = 0; row < b->n_rows; row++) {
         uint64_t h = predict_row(m, b, row);
-        if (!m->is_draft) {
+        if (b->output != NULL) {
             memcpy(b->output + (size_t)row * FAKE_OUTPUT, &h, sizeof h);
         }
         if (i < b->n_logits && b->logit_rows[i] == row) {

@@ -608,6 +608,9 @@ static const struct cpu_step *first_step(const struct backend_model *m, const st
 }
 static const struct cpu_step *end_of_steps(const struct backend_model *m, const struct backend_batch *batch)
 {
+    if (!backend_has_results(m->plan, batch)) {
+        return m->steps + (batch->predicts ? m->n_storing_predict : m->n_storing);
+    }
     return m->steps + (batch->predicts ? m->n_steps : m->n_main);
 }
 

@@ -132,8 +132,9 @@ struct backend_model {
     enum backend_pack_state pack_state;
     char pack_note[ERR_TEXT_BYTES]; /* why the cache was not used or not written; "" if it was */
     struct cpu_step *steps;
-    int n_steps, n_main; /* n_main: without those of the prediction head */
-    struct cpu_kv *kvs;  /* [L]; equal for layers that share keys and values */
+    int n_steps, n_main;              /* n_main: without those of the prediction head */
+    int n_storing, n_storing_predict; /* as in the plan */
+    struct cpu_kv *kvs;               /* [L]; equal for layers that share keys and values */
     unsigned char *kv;
     struct cpu_kv_pool kv_pools[2];  /* [is_local] */
     size_t pool_bytes, recurrent_at; /* of kv: bytes of all pages; offset of the recurrent states after them */

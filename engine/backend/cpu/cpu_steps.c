@@ -126,6 +126,8 @@ enum err cpu_steps_compile(struct backend_model *m, struct err_info *info)
         m->n_main += i < plan_main_steps(p);
         c->at = i = make_step(p, i, now, c);
         c->fine = m->cfg.high_precision ? 0 : FINE;
+        m->n_storing = i < p->n_storing ? m->n_steps : m->n_storing;
+        m->n_storing_predict = i < p->n_storing_predict ? m->n_steps : m->n_storing_predict;
     }
     for (int i = 0; i + 1 < m->n_steps; i++) {
         m->steps[i].alternates = (i == 0 || !m->steps[i - 1].alternates) && can_alternate(p, &m->steps[i]);

@@ -241,7 +241,8 @@ static void run_thread(void *arg, int thread, int n_threads)
     int from, to;
     r.scratch = r.m->scratch + (size_t)thread * r.m->scratch_floats;
     bool predicts = r.batch->predicts;
-    for (int32_t i = predicts ? p->i_predict : 0; i < (predicts ? p->n_steps : plan_main_steps(p)); i++) {
+    int32_t end = plan_end_step(p, predicts, backend_has_results(p, r.batch));
+    for (int32_t i = plan_first_step(p, predicts); i < end; i++) {
         r.step = &p->steps[i];
         if (plan_is_idle(r.step)) {
             continue;

@@ -123,7 +123,7 @@ START_TEST(bash_completes_commands_options_names_and_files)
     print("bash");
     folder_write("c.bash", text.data, text.len);
     complete("i", "inspect");
-    complete("serve --dra", "--draft-max --drain-timeout --drain-close");
+    complete("serve --dra", "--draft-model --draft-p-min --draft-max --drain-timeout --drain-close");
     complete("serve --backend \"\"", "cpu ref opencl");
     complete("bench -ctk q", "q8_0 q4_0");
     complete("bench -o = js", "json"); /* as bash splits --output=js */
