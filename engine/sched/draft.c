@@ -33,7 +33,7 @@ static int level_of(int32_t n_match)
 
 enum err draft_init(struct draft *d, int32_t n_max, struct arena *a)
 {
-    *d = (struct draft){.n_indexed = 1, .forced_rate = FORCED_RATE};
+    *d = (struct draft){.n_indexed = 1, .forced_rate = FORCED_RATE, .guesser = DRAFT_HEAD};
     for (int i = 0; i < DRAFT_LEVELS; i++) {
         d->rates[i] = levels[i].rate;
     }

@@ -40,7 +40,8 @@ struct draft {
     int32_t i_forced, n_forced;
     float forced_rate; /* share of these that came true */
     int32_t n_forced_seen;
-    /* Guesses of a prediction head, which the caller sets. Those from i_guess on are left. */
+    /* Guesses of a prediction head or a draft model, which the caller sets. Those from i_guess on are left. */
+    enum draft_source guesser; /* DRAFT_HEAD, initially, or DRAFT_MODEL */
     int32_t guesses[DRAFT_GUESSES];
     int32_t i_guess, n_guesses;
     float guess_rates[DRAFT_GUESSES]; /* share of i-th guesses that came true after those before them */
@@ -89,7 +90,7 @@ static inline int32_t draft_token(const struct draft *d, const int32_t *tokens, 
 /* Returns where the i-th guess comes from. */
 static inline enum draft_source draft_source_of(const struct draft *d, int32_t i)
 {
-    return i < draft_n_forced(d) ? DRAFT_FORCED : draft_prefers_head(d, false) ? DRAFT_HEAD : DRAFT_LOOKUP;
+    return i < draft_n_forced(d) ? DRAFT_FORCED : draft_prefers_head(d, false) ? d->guesser : DRAFT_LOOKUP;
 }
 
 /* Times of steps that only decode, by rows. Entries not seen for long are estimated from their neighbours. */

@@ -111,6 +111,7 @@ static enum err seq_fill(struct sched *s, struct sched_seq *q, const struct sche
     sched_disk_submit(s, q, r->salt);
     if (s->cfg.draft_max > 0 && q->max_total > q->n_prompt + 1) {
         TRY(draft_init(&q->draft, s->cfg.no_lookup ? 0 : q->max_total, a));
+        q->draft.guesser = s->cfg.output_width == 0 ? DRAFT_MODEL : DRAFT_HEAD;
         /* in the reader's thread, because a long prompt takes time */
         draft_index(&q->draft, q->tokens, q->n_prompt - 1);
     }
