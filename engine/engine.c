@@ -376,10 +376,12 @@ static enum err open_tokenizer(struct engine *e, const struct engine_config *cfg
 static enum err build_plan(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
     TRY(engine_draft_parse(cfg->speculate != NULL ? cfg->speculate : "auto", "speculate", &e->sources, info));
-    bool has_draft = (e->sources & ENGINE_DRAFT) != 0 && cfg->draft_path != NULL;
-    bool predicts = (e->sources & ENGINE_HEAD) != 0 && !has_draft;
-    TRY((predicts ? model_build_predicting : model_build)(e->gguf, cfg->n_ctx, &e->plan, info));
-    return has_draft ? engine_draft_open(e, cfg, info) : ERR_OK;
+    if (cfg->draft_path != NULL && (e->sources & (ENGINE_HEAD | ENGINE_DRAFT)) != 0) {
+        TRY(engine_draft_open(e, cfg, info));
+    }
+    bool predicts = (e->sources & ENGINE_HEAD) != 0;
+    return e->plan != NULL ? ERR_OK
+                           : (predicts ? model_build_predicting : model_build)(e->gguf, cfg->n_ctx, &e->plan, info);
 }
 
 static enum err read_file(struct engine *e, const struct engine_config *cfg, struct err_info *info)

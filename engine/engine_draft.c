@@ -1,11 +1,11 @@
 /* The draft model: a small model that guesses the tokens of a larger one. Its plan is joined with the larger one's
- * (plan_join.h), so that everything else treats it as a prediction head. */
+ * (plan_join.h), so that everything else treats it as a prediction head. Or the file has a prediction head for the
+ * model, whose own file lacks it. */
 #include "engine/engine_internal.h"
 
 #include "engine/base/names.h"
 #include "engine/format/gguf.h"
 #include "engine/model/model.h"
-#include "engine/plan/plan_join.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -71,8 +71,12 @@ static enum err tell_file(enum err err, const char *path, struct err_info *info)
 enum err engine_draft_open(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
     TRY(tell_file(model_open(cfg->draft_path, &e->draft_file, info), cfg->draft_path, info));
-    TRY(tell_file(model_build(e->draft_file, cfg->n_ctx, &e->draft_plan, info), cfg->draft_path, info));
-    return plan_join(e->plan, e->draft_plan, info);
+    unsigned source = model_has_head_of(e->draft_file, e->gguf) ? ENGINE_HEAD : ENGINE_DRAFT;
+    if ((e->sources & source) == 0) {
+        gguf_close(&e->draft_file);
+        return ERR_OK;
+    }
+    return model_build_drafting(e->gguf, e->draft_file, cfg->n_ctx, &e->plan, &e->draft_plan, info);
 }
 
 /* Returns whether text consists of this token: control tokens and fillers never do. */

@@ -59,7 +59,8 @@ MUST_CHECK enum err engine_plan(struct engine *e, const struct engine_config *cf
 MUST_CHECK enum err engine_check_memory(const struct engine *e, const struct engine_config *cfg,
                                         const struct engine_backend *b, struct err_info *info);
 
-/* The draft model (engine_draft.c). engine_draft_open opens cfg->draft_path and joins its plan with e->plan; fails as
+/* The draft model (engine_draft.c). engine_draft_open opens cfg->draft_path and builds e->plan with it, or closes
+ * it again if e->sources lack what it has; fails as
  * model_open, model_build and plan_join do. engine_draft_check compares the vocabulary of this draft, if there is one,
  * with that of e->tokenizer: ERR_CONFIG. */
 MUST_CHECK enum err engine_draft_open(struct engine *e, const struct engine_config *cfg, struct err_info *info);

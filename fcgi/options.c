@@ -175,8 +175,9 @@ static const struct option options[] = {
            "sources of draft tokens, separated by commas: repeated text, the model's prediction head, --draft-model; "
            "same answers",
            .fallback = "auto", .words = engine_draft_word, .check = check_speculate),
-    OPTION("draft-model", "-md", OPTION_FILE, ENGINE | BENCH, draft_model,
-           "smaller model with the same vocabulary that drafts tokens; GGUF or folder; default: none"),
+    OPTION(
+        "draft-model", "-md", OPTION_FILE, ENGINE | BENCH, draft_model,
+        "smaller model with the same vocabulary, or prediction head, that drafts tokens; GGUF or folder; default: none"),
     OPTION("draft-p-min", NULL, OPTION_REAL, ENGINE, draft_p_min,
            "least probability of a token that the head or the draft model guesses", .fallback = "0", .max = 1),
     OPTION("draft-max", NULL, OPTION_INTEGER, ENGINE, draft_max,

@@ -160,10 +160,17 @@ static void tensor_name(const struct blocks *b, char out[NAME_BYTES], const char
     }
 }
 
+/* Finds a tensor, of the head's layer in the head's file if that is another. */
+static const struct gguf_tensor *find_tensor(const struct blocks *b, const char *name)
+{
+    bool is_head = b->head != NULL && b->plan->layer == (int32_t)b->h.n_layers && strncmp(name, "blk.", 4) == 0;
+    return gguf_find_tensor(is_head ? b->head : b->g, name);
+}
+
 enum err blocks_find(const struct blocks *b, const char *name, uint64_t n_in, uint64_t n_rows,
                      const struct row_source **out)
 {
-    const struct gguf_tensor *t = gguf_find_tensor(b->g, name);
+    const struct gguf_tensor *t = find_tensor(b, name);
     *out = t != NULL ? t->source : NULL;
     if (t != NULL && (t->dims[0] != n_in || t->dims[1] != n_rows || t->dims[2] != 1 || t->dims[3] != 1)) {
         return err_set(b->info, ERR_BAD_TENSOR_SHAPE, name,
@@ -203,7 +210,7 @@ uint64_t blocks_rows_of(const struct blocks *b, const char *name)
 {
     char full[NAME_BYTES];
     tensor_name(b, full, name);
-    const struct gguf_tensor *t = gguf_find_tensor(b->g, full);
+    const struct gguf_tensor *t = find_tensor(b, full);
     return t == NULL ? 0 : t->dims[1];
 }
 
@@ -281,7 +288,7 @@ enum err blocks_bind_stack(struct blocks *b, const char *name, uint32_t n, uint3
     tensor_name(b, full, name);
     const uint64_t shape[2][3] = {{n_in, n_out, n}, {n_in, n, 1}};
     const uint64_t *want = shape[n_out == 1];
-    const struct gguf_tensor *t = gguf_find_tensor(b->g, full);
+    const struct gguf_tensor *t = find_tensor(b, full);
     if (t == NULL || memcmp(t->dims, want, sizeof *shape) != 0 || t->dims[3] != 1) {
         return err_set(b->info, t == NULL ? ERR_MISSING_TENSOR : ERR_BAD_TENSOR_SHAPE, full,
                        "%s: expected [%" PRIu64 ", %" PRIu64 ", %" PRIu64 "], found [%" PRIu64 ", %" PRIu64 ", %" PRIu64

@@ -94,11 +94,12 @@ struct blocks {
     bool may_skip_attention; /* layers can have 0 KV heads; set before blocks_read_hparams */
     bool is_latent; /* attention over latents (blocks_latent.c); set by the builder, before hyper-parameters are read */
     const struct gguf *g;
-    const char *arch; /* prefix of the hyper-parameter keys */
-    uint32_t n_ctx;   /* longest sequence to run */
-    bool may_predict; /* build the prediction head, if the file has one */
-    bool predicts;    /* it has one: set by blocks_read_predicting */
-    bool centers;     /* LayerNorm instead of RMSNorm everywhere; set before blocks_read_hparams */
+    const struct gguf *head; /* OPTIONAL: has the tensors of the prediction head instead of g */
+    const char *arch;        /* prefix of the hyper-parameter keys */
+    uint32_t n_ctx;          /* longest sequence to run */
+    bool may_predict;        /* build the prediction head, if the file has one */
+    bool predicts;           /* it has one: set by blocks_read_predicting */
+    bool centers;            /* LayerNorm instead of RMSNorm everywhere; set before blocks_read_hparams */
     /* By default rows see later rows, and windows extend equally before and after a row. Set before
      * blocks_read_hparams. */
     bool is_encoder;

@@ -146,7 +146,8 @@ enum err blocks_read_predicting(struct blocks *b)
     TRY(blocks_get_u32(b, "nextn_predict_layers", 0, b->h.n_layers - 1, 0, &n));
     b->h.n_layers -= n;
     b->plan->layer = (int32_t)b->h.n_layers;
-    b->predicts = b->may_predict && n != 0 && blocks_rows_of(b, "blk.%d.nextn.eh_proj.weight") != 0;
+    b->predicts =
+        b->may_predict && (n != 0 || b->head != NULL) && blocks_rows_of(b, "blk.%d.nextn.eh_proj.weight") != 0;
     b->plan->layer = PLAN_NONE;
     b->plan->n_layers = b->h.n_layers + b->predicts;
     if (b->predicts) {

@@ -38,6 +38,15 @@ MUST_CHECK enum err model_build(const struct gguf *g, uint32_t n_ctx, struct pla
 /* Like model_build, with the prediction head if the file has one. */
 MUST_CHECK enum err model_build_predicting(const struct gguf *g, uint32_t n_ctx, struct plan **out,
                                            struct err_info *info);
+/* Returns whether the file `head` has a prediction head for the model of g: it has one, and is of the same family, layers
+ * and width. */
+bool model_has_head_of(const struct gguf *head, const struct gguf *g);
+
+/* Like model_build, with what the file `draft` has to guess tokens: a prediction head for g's model, or a draft model
+ * (plan_join.h), whose plan is then *draft_plan and must outlive *out. The file must outlive both. Errors of the draft
+ * begin with "draft-model: ". Fails as model_build and plan_join do. */
+MUST_CHECK enum err model_build_drafting(const struct gguf *g, const struct gguf *draft, uint32_t n_ctx,
+                                         struct plan **out, struct plan **draft_plan, struct err_info *info);
 /* Like model_build, or with `predicts` like model_build_predicting, with another table of families, which NULL ends. */
 MUST_CHECK enum err model_build_from(const struct model_family *const *table, const struct gguf *g, uint32_t n_ctx,
                                      bool predicts, struct plan **out, struct err_info *info);

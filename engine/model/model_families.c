@@ -3,6 +3,7 @@
 
 #include "engine/hf/hf.h"
 #include "engine/model/blocks.h"
+#include "engine/plan/plan_join.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -77,12 +78,11 @@ enum err model_open(const char *path, struct gguf **out, struct err_info *info)
     return hf_open(path, all, out, info);
 }
 
-enum err model_build_from(const struct model_family *const *table, const struct gguf *g, uint32_t n_ctx, bool predicts,
-                          struct plan **out, struct err_info *info)
+static enum err build(const struct model_family *const *table, struct blocks *b, struct plan **out)
 {
     *out = NULL;
     struct gguf_str arch;
-    TRY(gguf_get_str_or_null(g, "general.architecture", &arch, info));
+    TRY(gguf_get_str_or_null(b->g, "general.architecture", &arch, b->info));
     const struct model_family *family = NULL;
     for (size_t i = 0; table[i] != NULL; i++) {
         if (gguf_str_is(arch, table[i]->arch)) {
@@ -90,25 +90,30 @@ enum err model_build_from(const struct model_family *const *table, const struct 
         }
     }
     if (family == NULL) {
-        return unknown_arch(table, arch, info);
+        return unknown_arch(table, arch, b->info);
     }
-    struct plan *p;
-    TRY_MEM_FOR(plan_new(&p) == ERR_OK, info, "out of memory for the plan");
-    struct blocks b = {.g = g, .arch = family->arch, .n_ctx = n_ctx, .may_predict = predicts, .plan = p, .info = info};
-    enum err err = family->build(&b);
+    TRY_MEM_FOR(plan_new(&b->plan) == ERR_OK, b->info, "out of memory for the plan");
+    b->arch = family->arch;
+    enum err err = family->build(b);
     if (err == ERR_OK) {
-        err = plan_check(p, info);
+        err = plan_check(b->plan, b->info);
     }
-    if (err == ERR_NOMEM && info != NULL && info->code != ERR_NOMEM) {
-        err_set(info, ERR_NOMEM, NULL, "out of memory for the plan");
+    if (err == ERR_NOMEM && b->info != NULL && b->info->code != ERR_NOMEM) {
+        err_set(b->info, ERR_NOMEM, NULL, "out of memory for the plan");
     }
     if (err != ERR_OK) {
-        gguf_tell(g, info);
-        plan_free(&p);
+        gguf_tell(b->g, b->info);
+        plan_free(&b->plan);
         return err;
     }
-    *out = p;
+    *out = b->plan;
     return ERR_OK;
+}
+
+enum err model_build_from(const struct model_family *const *table, const struct gguf *g, uint32_t n_ctx, bool predicts,
+                          struct plan **out, struct err_info *info)
+{
+    return build(table, &(struct blocks){.g = g, .n_ctx = n_ctx, .may_predict = predicts, .info = info}, out);
 }
 
 enum err model_build(const struct gguf *g, uint32_t n_ctx, struct plan **out, struct err_info *info)
@@ -119,4 +124,60 @@ enum err model_build(const struct gguf *g, uint32_t n_ctx, struct plan **out, st
 enum err model_build_predicting(const struct gguf *g, uint32_t n_ctx, struct plan **out, struct err_info *info)
 {
     return model_build_from(families, g, n_ctx, true, out, info);
+}
+
+/* Returns a hyper-parameter, or 0. */
+static uint64_t hparam(const struct gguf *g, struct gguf_str arch, const char *name)
+{
+    char key[128];
+    uint64_t n;
+    struct err_info ignored;
+    snprintf(key, sizeof key, "%.*s.%s", (int)MIN_OF(arch.len, (size_t)64), arch.data, name);
+    return gguf_get_u64_or(g, key, 0, &n, &ignored) == ERR_OK ? n : 0;
+}
+
+bool model_has_head_of(const struct gguf *head, const struct gguf *g)
+{
+    struct gguf_str own, arch;
+    struct err_info ignored;
+    if (gguf_get_str_or_null(g, "general.architecture", &own, &ignored) != ERR_OK ||
+        gguf_get_str_or_null(head, "general.architecture", &arch, &ignored) != ERR_OK || own.data == NULL ||
+        arch.data == NULL || own.len != arch.len || memcmp(own.data, arch.data, own.len) != 0) {
+        return false;
+    }
+    uint64_t n = hparam(head, arch, "nextn_predict_layers");
+    return n != 0 &&
+           hparam(head, arch, "block_count") - n ==
+               hparam(g, arch, "block_count") - hparam(g, arch, "nextn_predict_layers") &&
+           hparam(head, arch, "embedding_length") == hparam(g, arch, "embedding_length");
+}
+
+/* Says that an error is the draft's. */
+static enum err of_draft(enum err err, struct err_info *info)
+{
+    char text[sizeof info->text];
+    if (err != ERR_OK && info->code == err) {
+        memcpy(text, info->text, sizeof text);
+        err_set(info, err, "draft-model", "draft-model: %s", text);
+    }
+    return err;
+}
+
+enum err model_build_drafting(const struct gguf *g, const struct gguf *draft, uint32_t n_ctx, struct plan **out,
+                              struct plan **draft_plan, struct err_info *info)
+{
+    *draft_plan = NULL;
+    TRY(model_build(g, n_ctx, out, info));
+    if (model_has_head_of(draft, g)) {
+        struct blocks b = {.g = g, .head = draft, .n_ctx = n_ctx, .may_predict = true, .info = info};
+        plan_free(out);
+        return of_draft(build(families, &b, out), info);
+    }
+    enum err err = of_draft(model_build(draft, n_ctx, draft_plan, info), info);
+    err = err == ERR_OK ? plan_join(*out, *draft_plan, info) : err;
+    if (err != ERR_OK) {
+        plan_free(out);
+        plan_free(draft_plan);
+    }
+    return err;
 }

@@ -13,7 +13,6 @@
 #include "engine/format/gguf.h"
 #include "engine/model/model.h"
 #include "engine/plan/plan_ops.h"
-#include "engine/plan/plan_join.h"
 #include "engine/plan/plan_quantize.h"
 #include "engine/quant/panel.h"
 #include "engine/quant/quant.h"
@@ -397,13 +396,13 @@ static enum err open_file(struct bench *b, struct err_info *info)
 {
     TRY(model_open(b->o->model, &b->gguf, info));
     bool has_draft = is_drafting(b) && b->o->draft_model != NULL;
-    TRY((is_drafting(b) && !has_draft ? model_build_predicting : model_build)(b->gguf, 0, &b->plan, info));
-    TRY(check_encoder(b, info));
     if (has_draft) {
         TRY(model_open(b->o->draft_model, &b->draft_file, info));
-        TRY(model_build(b->draft_file, 0, &b->draft_plan, info));
-        TRY(plan_join(b->plan, b->draft_plan, info));
+        TRY(model_build_drafting(b->gguf, b->draft_file, 0, &b->plan, &b->draft_plan, info));
+    } else {
+        TRY((is_drafting(b) ? model_build_predicting : model_build)(b->gguf, 0, &b->plan, info));
     }
+    TRY(check_encoder(b, info));
     TRY(plan_quantize(b->plan, b->o->quantize, info));
     return allocate(b);
 }

@@ -66,6 +66,8 @@ static const struct {
     {MODELS "qwen35-head.gguf", NULL, "lookup,model", NULL},
     {MODELS "qwen35-head.gguf", MODELS "llama-quants.gguf", NULL, MODELS "llama-quants.gguf"},
     {MODELS "qwen35-head.gguf", MODELS "llama-quants.gguf", "head", "head"},
+    {MODELS "qwen35-head.gguf", MODELS "qwen35-head.gguf", "head", MODELS "qwen35-head.gguf"},
+    {MODELS "qwen35-head.gguf", MODELS "qwen35-head.gguf", "model", NULL},
 };
 
 START_TEST(what_predicts)

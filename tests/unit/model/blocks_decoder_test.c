@@ -17,6 +17,8 @@ Suite *blocks_decoder_suite(void);
 
 #define MODEL "tests/golden/models/qwen35-head.gguf"
 enum { LAYERS = 5, WIDTH = 48 };
+#define GLM "tests/golden/models/glm4moe-head.gguf"
+enum { GLM_LAYERS = 3 };
 
 static struct plan *plan_of(const struct gguf *g, bool predicts)
 {
@@ -110,11 +112,11 @@ START_TEST(parts_and_ranks_have_no_head)
 END_TEST
 
 /* The file's bytes, to be changed and written. */
-static char *copy_file(size_t *n)
+static char *copy_file(const char *path, size_t *n)
 {
     struct io_map map;
     struct err_info info = {0};
-    ck_assert_int_eq(io_map_open(MODEL, &map, &info), ERR_OK);
+    ck_assert_int_eq(io_map_open(path, &map, &info), ERR_OK);
     char *copy = malloc(map.bytes);
     memcpy(copy, map.data, map.bytes);
     *n = map.bytes;
@@ -158,7 +160,7 @@ static const struct {
 static const char *swap(int i)
 {
     size_t size;
-    char *bytes = copy_file(&size), kept[32];
+    char *bytes = copy_file(MODEL, &size), kept[32];
     char *a = find(bytes, size, swapped[i].name) + swapped[i].after,
          *b = find(bytes, size, swapped[i].other) + swapped[i].other_after;
     memcpy(kept, a, swapped[i].n);
@@ -184,13 +186,76 @@ START_TEST(a_head_that_does_not_fit_is_refused)
 }
 END_TEST
 
+/* Writes a copy of the model without a head: neither metadata nor tensors name one. */
+static const char *write_without_head(void)
+{
+    static const char n_layers[] = "glm4moe.block_count", n_heads[] = "glm4moe.nextn_predict_layers";
+    size_t size;
+    char *bytes = copy_file(GLM, &size);
+    find(bytes, size, n_layers)[sizeof n_layers - 1 + 4] = GLM_LAYERS; /* after the type */
+    find(bytes, size, n_heads)[0] = 'G';
+    for (char *at; (at = memmem(bytes, size, "blk.3.", 6)) != NULL;) {
+        *at = 'B';
+    }
+    return write_file(bytes, size);
+}
+
+/* A file's head serves a model whose own file has none: the plan is the same, but for the file of the head's weights. */
+START_TEST(a_head_of_another_file)
+{
+    struct gguf *own = open_file(GLM), *without = open_file(write_without_head());
+    struct plan *p, *draft, *expected = plan_of(own, true), *plain = plan_of(without, true);
+    struct err_info info = {0};
+    ck_assert(!plan_predicts(plain));
+    ck_assert_msg(model_build_drafting(without, own, 0, &p, &draft, &info) == ERR_OK, "%s", info.text);
+    ck_assert_ptr_null(draft);
+    ck_assert(plan_predicts(p));
+    ck_assert_int_eq(p->n_steps, expected->n_steps);
+    ck_assert_int_eq(p->n_weights, expected->n_weights);
+    const struct io_map *maps[] = {gguf_map(without), gguf_map(own)};
+    int n_of_head = 0;
+    for (int32_t i = 0; i < p->n_weights; i++) {
+        const struct plan_weight *w = &p->weights[i];
+        uint64_t stride;
+        const char *at = row_source_rows(w->source, 0, 1, NULL, &stride);
+        bool is_of_head = strncmp(w->name, "blk.3.", 6) == 0;
+        const struct io_map *map = maps[is_of_head];
+        ck_assert_str_eq(w->name, expected->weights[i].name);
+        ck_assert_msg(at >= (const char *)map->data && at < (const char *)map->data + map->bytes, "%s", w->name);
+        n_of_head += is_of_head;
+    }
+    ck_assert_int_ge(n_of_head, 10);
+    plan_free(&p);
+    plan_free(&plain);
+    plan_free(&expected);
+    gguf_close(&own);
+    gguf_close(&without);
+    folder_remove();
+}
+END_TEST
+
+START_TEST(a_head_of_another_file_that_does_not_fit)
+{
+    struct gguf *own = open_file(MODEL), *spoiled = open_file(swap(_i));
+    struct plan *p, *draft;
+    struct err_info info = {0};
+    ck_assert_int_ne(model_build_drafting(own, spoiled, 0, &p, &draft, &info), ERR_OK);
+    ck_assert_ptr_null(p);
+    ck_assert_msg(strstr(info.text, "draft-model: blk.5.") == info.text, "%s", info.text);
+    ck_assert_ptr_nonnull(strstr(info.text, swapped[_i].words));
+    gguf_close(&own);
+    gguf_close(&spoiled);
+    folder_remove();
+}
+END_TEST
+
 START_TEST(a_wrong_number_of_layers_is_refused)
 {
     static const char key[] = "qwen35.nextn_predict_layers";
     size_t size;
     struct plan *p;
     struct err_info info = {0};
-    char *bytes = copy_file(&size);
+    char *bytes = copy_file(MODEL, &size);
     find(bytes, size, key)[sizeof key - 1 + 4] = 6; /* after the type */
     struct gguf *g = open_file(write_file(bytes, size));
     ck_assert_int_eq(model_build(g, 0, &p, &info), ERR_BAD_HPARAM);
@@ -204,7 +269,7 @@ END_TEST
 START_TEST(without_its_matrix_there_is_no_head)
 {
     size_t size;
-    char *bytes = copy_file(&size);
+    char *bytes = copy_file(MODEL, &size);
     find(bytes, size, "blk.5.nextn.eh_proj.weight")[12] = 'x';
     struct gguf *g = open_file(write_file(bytes, size));
     struct plan *p = plan_of(g, true);
@@ -250,6 +315,8 @@ Suite *blocks_decoder_suite(void)
     tcase_add_loop_test(c, a_head_that_does_not_fit_is_refused, 0, (int)ARRAY_LEN(swapped));
     tcase_add_test(c, a_wrong_number_of_layers_is_refused);
     tcase_add_test(c, without_its_matrix_there_is_no_head);
+    tcase_add_test(c, a_head_of_another_file);
+    tcase_add_loop_test(c, a_head_of_another_file_that_does_not_fit, 0, (int)ARRAY_LEN(swapped));
     tcase_add_loop_test(c, folders_have_the_same_head, 0, 2);
     suite_add_tcase(s, c);
     return s;
