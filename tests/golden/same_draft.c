@@ -1,9 +1,9 @@
 /* Checks that speculation changes no bit: random requests (same_draft_case.h) on the tiny models with recurrent states, a
  * prediction head or windows. Each run computes them one at a time without speculation. Then they run together with
- * speculation, and on models with a head also without the head: with few KV pages, so that sequences are preempted, with
- * prefixes from the cache, and in some runs from snapshots after a restart. Tokens, log-probabilities, those of the best
- * alternatives, texts and ends must agree in every bit. A list of runs also fails if it drafted too little: no
- * forced token, no repeated text or no guess of a head that came true, and so on.
+ * speculation, on models with a head also without the head, and with a draft model. There are few KV pages, so that
+ * sequences are preempted. Prefixes come from the cache, in some runs from snapshots after a restart. Tokens,
+ * log-probabilities, those of the best alternatives, texts and ends must agree in every bit. A list of runs also fails if
+ * it drafted too little: no forced token, no repeated text or no guess of a head that came true, and so on.
  *   same_draft [--backend NAME] [--runs N] [--seed FIRST] [--broken]
  * Default: ref and all instruction sets of cpu; 1,000 runs from seed 1. With only --seed, repeats this run. --broken: with
  * a fault that runs must find (golden_test.sh). */
@@ -38,14 +38,27 @@ struct answer {
 };
 
 /* A way of running a case. */
-enum way { ALONE, DRAFTING, WITHOUT_HEAD, NOT_DRAFTING, N_WAYS };
+enum way { ALONE, DRAFTING, WITHOUT_HEAD, WITH_MODEL, NOT_DRAFTING, N_WAYS };
 static const char *const way_names[N_WAYS] = {"alone", "with speculation", "with speculation but no head",
-                                              "without speculation"};
+                                              "with a draft model", "without speculation"};
 
 /* What the runs of a model had, most in tokens. Of a list of runs each column has some. */
-enum column { RUNS, DRAFTED, REJECTED, FORCED, REPEATED, BY_HEAD, PREEMPTED, CACHED, RESTORED, STOPS, N_COLUMNS };
-static const char *const columns[N_COLUMNS] = {"runs",    "drafted",   "rejected", "forced",   "repeated",
-                                               "by head", "preempted", "cached",   "restored", "stops"};
+enum column {
+    RUNS,
+    DRAFTED,
+    REJECTED,
+    FORCED,
+    REPEATED,
+    BY_HEAD,
+    BY_MODEL,
+    PREEMPTED,
+    CACHED,
+    RESTORED,
+    STOPS,
+    N_COLUMNS
+};
+static const char *const columns[N_COLUMNS] = {"runs",     "drafted",   "rejected", "forced",   "repeated", "by head",
+                                               "by model", "preempted", "cached",   "restored", "stops"};
 
 static struct {
     struct same_draft_case c;
@@ -67,7 +80,8 @@ static uint64_t *counts_of(const struct same_draft_case *c) { return test.counts
 static enum err open_engine(const struct same_draft_case *c, enum way way, int turn, struct engine **out,
                             struct err_info *info)
 {
-    bool is_alone = way == ALONE, drafts = way == DRAFTING || way == WITHOUT_HEAD;
+    static const char *const sources[N_WAYS] = {"off", "auto", "no-head", "auto", "off"};
+    bool is_alone = way == ALONE;
     const struct engine_config cfg = {.model_path = c->model->path,
                                       .backend = c->backend,
                                       .cpu = c->cpu,
@@ -81,8 +95,9 @@ static enum err open_engine(const struct same_draft_case *c, enum way way, int t
                                       .max_seqs = is_alone ? 1 : c->max_seqs,
                                       .max_batch_rows = is_alone ? 256 : c->max_batch_rows,
                                       .kv_tokens = is_alone ? 20 * N_CTX : c->kv_tokens,
-                                      .draft_max = drafts ? c->draft_max[turn] : -1,
-                                      .no_head = way == WITHOUT_HEAD,
+                                      .draft_max = MAX_OF(c->draft_max[turn], 0),
+                                      .speculate = c->draft_max[turn] < 0 ? "off" : sources[way],
+                                      .draft_path = way == WITH_MODEL ? c->draft : NULL,
                                       .cache_dir = test.folder[0] != '\0' ? test.folder : NULL,
                                       .cache_disk_bytes = 1 << 30};
     same_draft_backend_row_ns(c->row_ns);
@@ -355,6 +370,7 @@ static void count_stats(struct engine *e, const struct same_draft_case *c)
     n[FORCED] += draft_counts_of(&st.draft_counts, DRAFT_FORCED).accepted;
     n[REPEATED] += draft_counts_of(&st.draft_counts, DRAFT_LOOKUP).accepted;
     n[BY_HEAD] += draft_counts_of(&st.draft_counts, DRAFT_HEAD).accepted;
+    n[BY_MODEL] += draft_counts_of(&st.draft_counts, DRAFT_MODEL).accepted;
     n[PREEMPTED] += st.preempted;
     n[RESTORED] += st.disk.restored_tokens;
 }
@@ -411,6 +427,12 @@ static int run_way(enum way way)
     return n_differ;
 }
 
+/* Does the way differ from others for the model? */
+static bool applies(const struct same_draft_case *c, enum way way)
+{
+    return (way != WITHOUT_HEAD || c->model->has_head) && (way != WITH_MODEL || c->draft != NULL);
+}
+
 /* Runs the case of a seed in every way that applies, until one differs. */
 static void run(uint64_t seed, const char *backend)
 {
@@ -418,7 +440,7 @@ static void run(uint64_t seed, const char *backend)
     same_draft_case_draw(seed, test.models, test.n_models, backend, c);
     counts_of(c)[RUNS]++;
     enum way way = ALONE;
-    while (way < NOT_DRAFTING && ((way == WITHOUT_HEAD && !c->model->has_head) || run_way(way) == 0)) {
+    while (way < NOT_DRAFTING && (!applies(c, way) || run_way(way) == 0)) {
         way++;
     }
     test.n_passed += way == NOT_DRAFTING;
@@ -470,13 +492,17 @@ static void check_counts(void)
             if (m->has_head) {
                 expect(m->name, test.counts[i], BY_HEAD);
             }
+            if (!m->has_latents) {
+                expect(m->name, test.counts[i], BY_MODEL);
+            }
         }
     }
     for (int k = 0; k < N_COLUMNS; k++) {
         expect("all models", sums, (enum column)k);
     }
     printf(
-        "Table: what the runs had, in tokens; forced, repeated, by head: drafts of these sources that came true\n%-22s",
+        "Table: what the runs had, in tokens; forced, repeated, by head, by model: drafts of these sources that came "
+        "true\n%-22s",
         "model");
     for (int k = 0; k < N_COLUMNS; k++) {
         printf(" %9s", columns[k]);

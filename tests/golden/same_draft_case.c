@@ -187,6 +187,8 @@ static void draw_backend(struct dice *d, const char *backend, struct same_draft_
 void same_draft_case_draw(uint64_t seed, const struct same_draft_model *models, int n_models, const char *backend,
                           struct same_draft_case *out)
 {
+    static const char *const drafts[] = {"tests/golden/models/llama-quants.gguf",
+                                         "tests/golden/models/gemma3-window.gguf"};
     struct dice d = {.seed = seed};
     int32_t common[MAX_DRAWN - 10];
     struct same_draft_case *c = out;
@@ -198,6 +200,7 @@ void same_draft_case_draw(uint64_t seed, const struct same_draft_model *models, 
     c->kv_tokens = (uint64_t)PICK_INT(&d, N_CTX, N_CTX, 2 * N_CTX, 20 * N_CTX);
     c->draft_max[0] = PICK_INT(&d, 1, 2, 3, 7, 15, DRAFT_MAX);
     c->draft_max[1] = one_in(&d, 4) ? -1 : PICK_INT(&d, 1, 4, 7, 15, DRAFT_MAX);
+    c->draft = c->model->has_latents ? NULL : drafts[roll(&d, (int)ARRAY_LEN(drafts))];
     c->n_turns = one_in(&d, 2) ? N_TURNS : 1;
     c->restarts = c->n_turns == N_TURNS && one_in(&d, 2);
     c->truth = (double)PICK_FLOAT(&d, 0, 0.5f, 0.9f, 1);

@@ -52,7 +52,8 @@ struct same_draft_case {
     /* These do not. */
     int n_threads, max_seqs, max_batch_rows;
     uint64_t kv_tokens;
-    int draft_max[N_TURNS]; /* the second only counts after a restart */
+    const char *draft;      /* path of a draft model; NULL: the model cannot have one */
+    int draft_max[N_TURNS]; /* the second only counts after a restart; -1: none then */
     bool restarts;          /* between the turns, with snapshots */
     double truth;           /* share of the head's guesses that are replaced by the tokens that do follow */
     uint64_t row_ns;        /* time of a row, beyond that of a step */
