@@ -4,7 +4,7 @@
  * that; each further one adds a guess, from the head's own output. The next step's rows of these positions overwrite
  * what the guesses left. Nothing here changes a token: the model checks every guess.
  *
- * A draft model does the same with tokens alone, so it can compute any row later: what was left out while it was idle. */
+ * A draft model does the same with tokens alone, so it can compute any row later. While it is idle it leaves out all rows. */
 #include "engine/sched/sched_internal.h"
 
 #include <math.h>
@@ -12,7 +12,7 @@
 
 enum {
     IDLE_STEPS = 64,
-    EXTRA_ROWS = 64, /* of earlier steps, that a draft model computes with those of a step */
+    EXTRA_ROWS = 256, /* of earlier steps, that a draft model computes with those of a step of one sequence */
 };
 #define RELEARNED                                                                                                      \
     0.25f /* part of the way back to the first rates, and of its times that is forgotten, after IDLE_STEPS */
@@ -146,7 +146,8 @@ static void make_up(struct sched *s, const struct sched_batch *b, const struct s
 {
     int32_t room = b != &s->batches.overtaker ? s->predict.batch.max_rows - b->n_rows - b->n_seqs : 0;
     *from = first_missing(s, q, first);
-    int32_t n_extra = MIN_OF(MAX_OF(first - *from, 0), MIN_OF(room, (int32_t)EXTRA_ROWS) - s->predict.n_extra);
+    room = MIN_OF(room, EXTRA_ROWS / MAX_OF(s->n_running, 1)) - s->predict.n_extra;
+    int32_t n_extra = MIN_OF(MAX_OF(first - *from, 0), MAX_OF(room, 0));
     s->predict.n_extra += n_extra;
     *end = MIN_OF(*end, *from + n_extra + q->n_computed + 1 - MAX_OF(*from, first));
 }
@@ -160,7 +161,7 @@ void sched_predict_note(struct sched *s, const struct sched_batch *b, struct sch
         return;
     }
     bool is_draft = is_draft_model(s), generates = q->n_tokens > q->n_prompt;
-    bool is_left = p->is_idle && generates && first >= q->n_prompt;
+    bool is_left = p->is_idle && (is_draft || (generates && first >= q->n_prompt));
     int32_t n_pages = s->cfg.n_windows != 0 ? MIN_OF(q->pages.n, q->windows.n) : q->pages.n;
     int32_t end = MIN_OF(goes_on ? q->n_tokens : q->n_computed, n_pages * KV_PAGE_TOKENS);
     int32_t from = MAX_OF(q->predicted.n, first);
@@ -309,7 +310,7 @@ static bool stops_idling(struct sched *s)
     if (p->relearns) { /* the head's times are as old as its rates */
         draft_costs_fade(&p->costs, RELEARNED);
     }
-    return p->relearns || s->n_running < p->n_idle_seqs;
+    return p->relearns || (s->n_running != 0 && s->n_running < p->n_idle_seqs);
 }
 
 void sched_predict_run(struct sched *s, float *logits)
