@@ -355,7 +355,9 @@ static bool use_filled_pages(struct sched *s, struct sched_seq *q)
             if (owner != KV_NO_OWNER && owner != q->number) {
                 return false;
             }
-            kv_cache_set_owner(s->kv, page, q->number);
+            if (sched_local_is_ready(s, q)) { /* else it cannot compute the page, and is admitted again */
+                kv_cache_set_owner(s->kv, page, q->number);
+            }
             break;
         }
         sched_local_pass(s, q, i);

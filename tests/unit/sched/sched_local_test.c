@@ -285,6 +285,58 @@ START_TEST(a_window_is_read_for_one_of_two)
 }
 END_TEST
 
+static struct sched_seq *submit_of(struct rig *r, uint64_t key, const struct sched_request *q)
+{
+    struct sched_group *g;
+    struct sched_seq *seq;
+    struct err_info info = {0};
+    ck_assert_int_eq(sched_group_new(r->sched, &(struct sched_share){.key = key}, 1, &g), ERR_OK);
+    ck_assert_int_eq(sched_submit_all(r->sched, g, q, 1, &seq, &info), ERR_OK);
+    sched_group_release(&g);
+    return seq;
+}
+
+/* Pages of a prefix are there, but not their window pages. A sequence begins to read the next page, a second one waits
+ * for it and is to fill the pages after that, and the first one is cancelled. Then a third one with the same prompt, of
+ * another key, is considered first. It must leave the page to the second one, since it cannot read those after it. */
+START_TEST(who_cannot_go_on_leaves_the_page_to_others)
+{
+    enum { SHARED = 192, LENGTH = 400, SHORT = 230 };
+    static struct rig_output got, expected;
+    int32_t tokens[2][N_CTX];
+    struct kv_disk *disk;
+    struct rig r = open_on_disk(limits(200, 200, 5), &disk);
+    for (int i = 0; i < 2; i++) {
+        rig_prompt(tokens[i], SHARED, 1);
+        rig_prompt(tokens[i] + SHARED, LENGTH - SHARED, 2 + (uint64_t)i);
+        rig_run(&r, tokens[i], LENGTH, 5, &got);
+    }
+    close_on_disk(&r, &disk);
+    r = open_on_disk(limits(200, 200, 5), &disk);
+    ck_assert_int_eq(rig_run(&r, tokens[0], LENGTH, 5, &got), 384);
+    struct sched_request running = rig_request(tokens[0] + SHARED, 1, 500), part = rig_request(tokens[1], SHORT, 20),
+                         whole = rig_request(tokens[1], LENGTH, 20);
+    struct sched_seq *other = submit_of(&r, 1, &running);
+    rig_hold(&r);
+    rig_wait_held(&r);
+    struct sched_seq *first = submit_of(&r, 1, &part), *seqs[2] = {submit_of(&r, 1, &whole)};
+    rig_pass(&r, 1);
+    sched_cancel(first);
+    seqs[1] = submit_of(&r, 2, &whole);
+    rig_go_on(&r);
+    rig_expect(&whole, N_CTX, &expected);
+    for (int i = 0; i < 2; i++) {
+        rig_collect(&seqs[i], &got);
+        rig_compare(&got, &expected, "the same prompt");
+    }
+    sched_release(&first);
+    sched_release(&other);
+    close_on_disk(&r, &disk);
+    folder_remove();
+    ck_assert_uint_eq(mem_live(), 0);
+}
+END_TEST
+
 /* A page whose window page was wanted for others before it was copied has no file: nothing is gone on from half of one. */
 START_TEST(what_lost_its_window_page_is_not_written)
 {
@@ -380,6 +432,7 @@ static void add_tests(TCase *t)
     tcase_add_test(t, a_page_gets_its_window_page_back);
     tcase_add_test(t, a_window_comes_from_the_disk);
     tcase_add_test(t, a_window_is_read_for_one_of_two);
+    tcase_add_test(t, who_cannot_go_on_leaves_the_page_to_others);
     tcase_add_test(t, what_lost_its_window_page_is_not_written);
     tcase_add_loop_test(t, a_broken_file_costs_what_is_after_it, 0, 3);
     tcase_add_test(t, what_went_wrong_is_forgotten);
