@@ -118,7 +118,8 @@ def test_ask_with_the_keyboard(ctx):
     assert b.text(".message.user .text")[0] == "What is the capital\nof France?"
     b.wait(lambda: is_done(b), "an answer")
     assert "Paris" in answers(b)[0], answers(b)
-    assert re.fullmatch(r"\d+ tokens · \d+\.\d tokens/s · first after \d+\.\d\d s", b.text("#stats")[0]), b.text("#stats")
+    # There is no speed if all tokens come at once, as on a busy machine; the test of streaming expects it.
+    assert re.fullmatch(r"\d+ tokens( · \d+\.\d tokens/s)? · first after \d+\.\d\d s", b.text("#stats")[0]), b.text("#stats")
     assert b.run("return document.activeElement.id") == "input"
     assert "Answer complete" in b.text("#status")[0]
     # The second question includes the first; both survive a reload.
@@ -146,7 +147,7 @@ def test_text_appears_as_it_streams_and_stop_stops(ctx):
         b.click("#stop") if how == "button" else b.keys(ESCAPE)
         b.wait(lambda: b.visible("#send"), "the stop")
         kept = answers(b)[0]
-        assert len(kept) >= len(first) and b.text("#stats")[0].endswith("stopped")
+        assert len(kept) >= len(first) and re.search(r"^\d+ tokens · \d+\.\d tokens/s .*stopped$", b.text("#stats")[0]), b.text("#stats")
         assert s.idle(10), "the engine goes on after a stop"
         assert answers(b)[0] == kept
     assert [m for m in b.console() if not m.startswith("INFO")] == []
