@@ -73,6 +73,7 @@ static size_t lay_out_scratch(struct backend_model *m)
     m->chunk_stats = cpu_take(m, &at, (size_t)m->cfg.max_logits * m->n_chunks * sizeof *m->chunk_stats);
     cpu_attention_lay_out(m, &at);
     cpu_overtake_lay_out(m, &at);
+    cpu_tail_lay_out(m, &at);
     size_t picks = rows * p->moe.n_used, ff = widest_inner(p, PLAN_BY_EXPERTS);
     m->experts.hidden_stride = cpu_align_up(ff * sizeof(float)) / sizeof(float);
     m->experts.hidden = cpu_take(m, &at, picks * m->experts.hidden_stride * sizeof(float));

@@ -601,23 +601,25 @@ static bool is_crossing(const struct cpu_step *c)
     return plan_ops[c->step.op].crosses_rows || cpu_ops[c->step.op].is_shared;
 }
 
-/* Return the batch's first step, and the end of its steps. */
+/* Return the batch's first step, the one after the last that stores something, and the end of its steps. */
 static const struct cpu_step *first_step(const struct backend_model *m, const struct backend_batch *batch)
 {
     return m->steps + (batch->predicts ? m->n_main : 0);
 }
+static const struct cpu_step *tail_of_steps(const struct backend_model *m, const struct backend_batch *batch)
+{
+    return m->steps + (batch->predicts ? m->n_storing_predict : m->n_storing);
+}
 static const struct cpu_step *end_of_steps(const struct backend_model *m, const struct backend_batch *batch)
 {
-    if (!backend_has_results(m->plan, batch)) {
-        return m->steps + (batch->predicts ? m->n_storing_predict : m->n_storing);
-    }
-    return m->steps + (batch->predicts ? m->n_steps : m->n_main);
+    return !backend_has_results(m->plan, batch) ? tail_of_steps(m, batch)
+                                                : m->steps + (batch->predicts ? m->n_steps : m->n_main);
 }
 
 /* Returns whether all threads must finish the current step before any continues. */
 static bool needs_barrier(const struct cpu_run *e)
 {
-    bool is_last = e->step + 1 == end_of_steps(e->m, e->batch);
+    bool is_last = e->step + 1 == e->end;
     return !e->is_by_rows || is_last || is_crossing(e->step) || is_crossing(e->step + 1);
 }
 
@@ -678,7 +680,7 @@ static void look_for_others(const struct cpu_run *e)
 {
     const atomic_bool *asks = cpu_overtaking_rows(e->m) != 0 ? e->batch->asks : NULL;
     int at = (int)(e->step - e->m->steps);
-    bool is_last = e->step + 1 == end_of_steps(e->m, e->batch);
+    bool is_last = e->step + 1 == e->end;
     if (e->thread == 0 && asks != NULL && !is_last && atomic_load_explicit(asks, memory_order_relaxed)) {
         atomic_store_explicit(&e->m->stop_after, at, memory_order_relaxed);
     }
@@ -699,7 +701,7 @@ static void run_thread(void *arg, int thread, int n_threads)
     if (e.step != first_step(m, e.batch)) {
         pool_barrier(m->pool);
     }
-    for (; e.step < end_of_steps(m, e.batch); e.step++) {
+    for (; e.step < e.end; e.step++) {
         e.n_rows = n_rows[e.step->step.rows];
         if (e.n_rows == 0 && e.step->step.rows == PLAN_HIDDEN_ROWS) {
             continue; /* the gather, which then reads other threads' rows, has a barrier before it */
@@ -715,7 +717,9 @@ static void run_thread(void *arg, int thread, int n_threads)
             }
         }
     }
-    row_stats(&e);
+    if (e.end == end_of_steps(m, e.batch)) {
+        row_stats(&e);
+    }
 }
 
 /* Runs from *e on until another batch overtakes. Returns false at the end of the batch. */
@@ -733,15 +737,31 @@ static bool run_on(struct cpu_run *e)
     return at >= 0;
 }
 
-void cpu_exec_run(struct backend_model *m, const struct backend_batch *batch)
+/* Runs steps [from, end) of a batch, with the batches that overtake it. */
+static void run_steps(struct backend_model *m, const struct backend_batch *batch, const struct cpu_step *from,
+                      const struct cpu_step *end)
 {
-    const struct backend_batch *overtaken = m->batch;
-    struct cpu_run e = {.m = m, .batch = batch, .step = first_step(m, batch)};
-    int32_t n_aside = overtaken != NULL ? MIN_OF(overtaken->n_rows, batch->n_rows) : 0;
-    cpu_overtake_set_aside(m, n_aside);
+    struct cpu_run e = {.m = m, .batch = batch, .step = from, .end = end};
     m->batch = batch;
     while (run_on(&e)) {
         batch->between(batch->between_arg);
+    }
+}
+
+void cpu_exec_run(struct backend_model *m, const struct backend_batch *batch)
+{
+    const struct backend_batch *overtaken = m->batch;
+    const struct cpu_step *from = first_step(m, batch), *end = end_of_steps(m, batch),
+                          *tail_from = tail_of_steps(m, batch);
+    int32_t n_aside = overtaken != NULL ? MIN_OF(overtaken->n_rows, batch->n_rows) : 0;
+    struct backend_batch tail;
+    cpu_overtake_set_aside(m, n_aside);
+    if (overtaken == NULL && tail_from < end && cpu_tail_begin(m, batch, &tail)) { /* one tail at a time */
+        run_steps(m, batch, from, tail_from);
+        cpu_tail_gather(m, batch);
+        run_steps(m, &tail, tail_from, end);
+    } else {
+        run_steps(m, batch, from, end);
     }
     m->batch = overtaken;
     cpu_overtake_put_back(m, n_aside);

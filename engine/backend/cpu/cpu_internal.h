@@ -102,6 +102,11 @@ struct cpu_experts {
     unsigned char *hidden_q; /* the same, quantized */
 };
 
+/* The batch of the rows whose logits are requested (cpu_tail.c): [max_logits] each. */
+struct cpu_tail {
+    int32_t *tokens, *pos, *seq, *rows;
+};
+
 /* Contiguous pages, or window pages. */
 struct cpu_kv_pool {
     size_t at, page_bytes; /* offset of the first page in the whole cache; bytes of a page */
@@ -153,6 +158,7 @@ struct backend_model {
     atomic_int *tasks; /* [n_steps] next task of an attention or experts step; zeroed before each batch */
     struct cpu_experts experts;
     struct cpu_attention *attention;
+    struct cpu_tail tail;
     uint32_t n_chunks;                     /* of a row of logits */
     struct backend_row_stats *chunk_stats; /* [max_logits][n_chunks] of this batch */
     const struct backend_batch *batch;     /* the batch being computed; NULL = none */
@@ -165,7 +171,7 @@ struct cpu_run {
     struct backend_model *m;
     const struct backend_batch *batch;
     struct cpu_scratch *scratch;
-    const struct cpu_step *step;
+    const struct cpu_step *step, *end; /* the current step, and the one after the last */
     int thread, n_threads;
     int32_t n_rows;  /* rows of the current step */
     int32_t tile;    /* first row that this thread has in the tile buffer, by rows */
@@ -266,6 +272,12 @@ static inline int32_t cpu_overtaking_rows(const struct backend_model *m)
 void cpu_overtake_lay_out(struct backend_model *m, size_t *at);
 void cpu_overtake_set_aside(struct backend_model *m, int32_t n);
 void cpu_overtake_put_back(struct backend_model *m, int32_t n);
+
+/* The tail of a batch (cpu_tail.c): allocate its memory; return whether steps after the last that stores something need
+ * fewer rows, and make the batch of these; move these rows to the front of all buffers. */
+void cpu_tail_lay_out(struct backend_model *m, size_t *at);
+bool cpu_tail_begin(const struct backend_model *m, const struct backend_batch *b, struct backend_batch *tail);
+void cpu_tail_gather(struct backend_model *m, const struct backend_batch *b);
 
 /* Returns the panels of a tile, whose weights stay in the cache for all its rows. */
 static inline uint32_t cpu_tile_panels(const struct cpu_weight *w)
