@@ -376,6 +376,10 @@ static enum err open_tokenizer(struct engine *e, const struct engine_config *cfg
 static enum err build_plan(struct engine *e, const struct engine_config *cfg, struct err_info *info)
 {
     TRY(engine_draft_parse(cfg->speculate != NULL ? cfg->speculate : "auto", "speculate", &e->sources, info));
+    if (cfg->draft_path == NULL && e->sources == ENGINE_DRAFT) {
+        return err_set(info, ERR_CONFIG, "draft-model",
+                       "draft-model: expected a file, as speculate names no other source, found none");
+    }
     if (cfg->draft_path != NULL && (e->sources & (ENGINE_HEAD | ENGINE_DRAFT)) != 0) {
         TRY(engine_draft_open(e, cfg, info));
     }

@@ -60,10 +60,9 @@ enum err engine_draft_parse(const char *text, const char *what, unsigned *source
 /* Says that the error is one of the draft's file. */
 static enum err tell_file(enum err err, const char *path, struct err_info *info)
 {
-    char text[sizeof info->text];
-    if (err != ERR_OK && info->code == err) {
-        memcpy(text, info->text, sizeof text);
-        err_set(info, err, "draft-model", "draft-model: %.200s: %s", path, text);
+    if (err != ERR_OK) {
+        err_name_file(info, path);
+        err_name_file(info, "draft-model");
     }
     return err;
 }

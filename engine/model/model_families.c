@@ -155,10 +155,8 @@ bool model_has_head_of(const struct gguf *head, const struct gguf *g)
 /* Says that an error is the draft's. */
 static enum err of_draft(enum err err, struct err_info *info)
 {
-    char text[sizeof info->text];
-    if (err != ERR_OK && info->code == err) {
-        memcpy(text, info->text, sizeof text);
-        err_set(info, err, "draft-model", "draft-model: %s", text);
+    if (err != ERR_OK) {
+        err_name_file(info, "draft-model");
     }
     return err;
 }

@@ -153,6 +153,11 @@ START_TEST(a_bad_file_is_named)
     struct err_info info = {0};
     ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_FILE);
     ck_assert_msg(strstr(info.text, "draft-model: there-is-no.gguf: ") == info.text, "%s", info.text);
+    cfg.draft_path = NULL;
+    cfg.speculate = "model";
+    ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_CONFIG);
+    ck_assert_str_eq(info.text, "draft-model: expected a file, as speculate names no other source, found none");
+    cfg.speculate = NULL;
     cfg.draft_path = MODELS "qwen35-delta.gguf";
     ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_CONFIG);
     ck_assert_msg(strstr(info.text, "draft-model: expected a draft model without recurrent layers") == info.text, "%s",
