@@ -25,8 +25,9 @@ cd "$(dirname "$0")/.." || exit 1
 #   - The kernels' checks run in the release build, where guard pages enclose their buffers.
 #   - Each test over HTTP runs in one build, as its mark says (tests/e2e/harness.py: in_release, in_long). test-long runs
 #     all of them in both builds.
-#   - Golden models: a model in two formats runs in full in one of them, a slower ISA runs with one thread, and a device
-#     runs models of many weight types without high precision.
+#   - Golden models: some of them, of all kinds, run with slower ISAs, in shards, in parts and behind a remote back end. A
+#     model in two formats runs in full in one of them, a slower ISA runs with one thread, and a device runs models of many
+#     weight types without high precision.
 #   - Fewer cases: each tenth chat under ASan, 32 prompts of same_bytes, 60 runs of same_draft, the bounds of one KV type, no overload and no
 #     soak of the release build, and under Oclgrind fewer weight types and no batch of many rows.
 # LeakSanitizer takes longer than most tests, and looks for leaks when a process ends. So under ASan a suite is one process.

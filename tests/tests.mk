@@ -114,8 +114,8 @@ isa-report:                             ## print registers and instructions of O
 	@sh tests/support/deps.sh isa
 	@$(MAKE) -s $(JOBS) V=release build/release/device_programs
 	@JOBS="$$(nproc)" /usr/bin/python3 tests/isa/isa.py --table $(GFX)
-golden: $(B)/golden                     ## compare every family on every back end and instruction set with transformers
-	$(B)/golden
+golden: $(B)/golden                     ## compare every family on every back end and instruction set with transformers: ONLY=part of a name
+	$(B)/golden --all $(if $(ONLY),--only '$(ONLY)')
 same-bytes: $(B)/same_bytes $(B)/same_draft ## compare bits of 200 prompts alone, batched, cut and cached; of RUNS=60 random runs with and without drafts
 	$(B)/same_draft --runs $(or $(RUNS),60)
 	$(B)/same_bytes "$$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt
