@@ -108,12 +108,16 @@ static void note(float *rate, int32_t *n_seen, bool is_hit)
 
 void draft_learn(struct draft *d, const int32_t *tokens, int32_t n)
 {
-    if (d->i_forced < d->n_forced) {
+    bool was_forced = d->i_forced < d->n_forced;
+    if (was_forced) {
         bool is_hit = d->forced[d->i_forced++] == tokens[n - 1];
         note(&d->forced_rate, &d->n_forced_seen, is_hit);
         d->n_forced = is_hit ? d->n_forced : d->i_forced;
+        d->n_guesses = is_hit || d->n_before == 0 ? d->n_guesses : d->i_guess;
     }
-    if (d->i_guess < d->n_guesses) {
+    if (d->n_before > 0) {
+        d->n_before--;
+    } else if (d->i_guess < d->n_guesses) {
         int32_t i = d->i_guess++;
         bool is_hit = d->guesses[i] == tokens[n - 1];
         note(&d->guess_rates[i], &d->n_guess_seen[i], is_hit);
@@ -123,8 +127,10 @@ void draft_learn(struct draft *d, const int32_t *tokens, int32_t n)
         return;
     }
     bool is_hit = tokens[d->source] == tokens[n - 1];
-    int level = level_of(d->n_match);
-    note(&d->rates[level], &d->n_seen[level], is_hit);
+    if (!was_forced) { /* else the index is not asked */
+        int level = level_of(d->n_match);
+        note(&d->rates[level], &d->n_seen[level], is_hit);
+    }
     d->source = is_hit ? d->source + 1 : 0;
     d->n_match += d->n_match < DRAFT_MAX_MATCH;
 }
@@ -136,33 +142,56 @@ void draft_relearn(struct draft *d, float part)
     }
 }
 
+/* Returns how many guesses of the head follow the forced ones, or are the first if none is forced. */
+static int32_t n_of_head(const struct draft *d) { return draft_prefers_head(d, false) ? draft_n_guesses(d) : 0; }
+
+int32_t draft_n_first(const struct draft *d) { return draft_n_forced(d) + n_of_head(d); }
+
 double draft_rate(const struct draft *d, int32_t i)
 {
-    if (i < draft_n_forced(d)) {
+    switch (draft_source_of(d, i)) {
+    case DRAFT_FORCED:
         return (double)d->forced_rate;
+    case DRAFT_LOOKUP:
+        return d->source == 0 ? 0 : (double)d->rates[level_of(d->n_match + i)];
+    default:
+        return (double)d->guess_rates[d->i_guess + i - draft_n_forced(d)];
     }
-    if (draft_prefers_head(d, false)) {
-        return i < draft_n_guesses(d) ? (double)d->guess_rates[d->i_guess + i] : 0;
-    }
-    return d->source == 0 ? 0 : (double)d->rates[level_of(d->n_match + i)];
 }
 
 bool draft_prefers_head(const struct draft *d, bool is_ahead)
 {
-    int32_t i = is_ahead ? 0 : d->i_guess;
-    return draft_n_forced(d) == 0 && (is_ahead || draft_n_guesses(d) > 0) &&
-           (d->source == 0 || d->rates[level_of(d->n_match)] < d->guess_rates[i]);
+    int32_t n_forced = draft_n_forced(d), i = is_ahead ? 0 : d->i_guess;
+    bool is_there = is_ahead || (draft_n_guesses(d) > 0 && d->n_before == n_forced);
+    return is_there && (d->source == 0 || d->rates[level_of(d->n_match + n_forced)] < d->guess_rates[i]);
+}
+
+/* Returns the i-th guess that comes first. */
+static int32_t first_token(const struct draft *d, int32_t i)
+{
+    int32_t n_forced = draft_n_forced(d);
+    return i < n_forced ? d->forced[d->i_forced + i] : d->guesses[d->i_guess + i - n_forced];
 }
 
 bool draft_agrees(const struct draft *d, const int32_t *tokens, int32_t n)
 {
-    for (int32_t i = 0; d->source != 0 && i < draft_n_forced(d); i++) {
+    for (int32_t i = 0, n_first = draft_n_first(d); d->source != 0 && i < n_first; i++) {
         int32_t at = d->source + i;
-        if ((at < n ? tokens[at] : d->forced[d->i_forced + at - n]) != d->forced[d->i_forced + i]) {
+        if ((at < n ? tokens[at] : first_token(d, at - n)) != first_token(d, i)) {
             return false;
         }
     }
     return d->source != 0;
+}
+
+int32_t draft_token(const struct draft *d, const int32_t *tokens, int32_t i)
+{
+    return i < draft_n_first(d) ? first_token(d, i) : tokens[d->source + i];
+}
+
+enum draft_source draft_source_of(const struct draft *d, int32_t i)
+{
+    return i < draft_n_forced(d) ? DRAFT_FORCED : i < draft_n_first(d) ? d->guesser : DRAFT_LOOKUP;
 }
 
 /* --- costs and plan --------------------------------------------------------------------------------------------- */

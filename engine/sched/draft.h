@@ -44,6 +44,7 @@ struct draft {
     enum draft_source guesser; /* DRAFT_HEAD, initially, or DRAFT_MODEL */
     int32_t guesses[DRAFT_GUESSES];
     int32_t i_guess, n_guesses;
+    int32_t n_before;                 /* forced guesses left that these follow */
     float guess_rates[DRAFT_GUESSES]; /* share of i-th guesses that came true after those before them */
     int32_t n_guess_seen[DRAFT_GUESSES];
 };
@@ -72,26 +73,22 @@ double draft_rate(const struct draft *d, int32_t i);
 static inline int32_t draft_n_forced(const struct draft *d) { return d->n_forced - d->i_forced; }
 static inline int32_t draft_n_guesses(const struct draft *d) { return d->n_guesses - d->i_guess; }
 
-/* Returns whether the head's next guess is likelier to come true than the index's, and none is forced; is_ahead: it has
- * none yet, but would make one. */
+/* Returns whether the head's next guess is likelier to come true than the index's, and both are for the same position:
+ * none is forced, or the head's follow the forced ones. is_ahead: the head has none yet, but would make one. */
 bool draft_prefers_head(const struct draft *d, bool is_ahead);
 
-/* Returns whether the match found in tokens[0..n) begins with the forced guesses, so that it can continue them. */
+/* Returns how many of d's guesses come before those of the index: the forced ones and the head's. */
+int32_t draft_n_first(const struct draft *d);
+
+/* Returns whether the match found in tokens[0..n) begins with the guesses that come first, so that it can continue
+ * them. */
 bool draft_agrees(const struct draft *d, const int32_t *tokens, int32_t n);
 
 /* Returns the i-th guess after tokens[0..n); the caller has appended the guesses before it. */
-static inline int32_t draft_token(const struct draft *d, const int32_t *tokens, int32_t i)
-{
-    return i < draft_n_forced(d)          ? d->forced[d->i_forced + i]
-           : draft_prefers_head(d, false) ? d->guesses[d->i_guess + i]
-                                          : tokens[d->source + i];
-}
+int32_t draft_token(const struct draft *d, const int32_t *tokens, int32_t i);
 
 /* Returns where the i-th guess comes from. */
-static inline enum draft_source draft_source_of(const struct draft *d, int32_t i)
-{
-    return i < draft_n_forced(d) ? DRAFT_FORCED : draft_prefers_head(d, false) ? d->guesser : DRAFT_LOOKUP;
-}
+enum draft_source draft_source_of(const struct draft *d, int32_t i);
 
 /* Times of steps that only decode, by rows. Entries not seen for long are estimated from their neighbours. */
 struct draft_costs {

@@ -81,13 +81,10 @@ static struct draft_offer make_offer(struct sched *s, struct sched_seq *q, bool 
     if (may_look) {
         draft_look(d, q->tokens, q->n_tokens);
     }
-    if (may_look && draft_prefers_head(d, false)) {
-        o.n_max = MIN_OF(sched_draft_room(s, q), draft_n_guesses(d));
-    } else if (n_forced > 0 || (may_look && d->source != 0)) {
-        o.n_max = sched_draft_room(s, q);
-        o.n_max =
-            MIN_OF(o.n_max,
-                   may_look && draft_agrees(d, q->tokens, q->n_tokens) ? MAX_OF(s->cfg.draft_max, n_forced) : n_forced);
+    if (n_forced > 0 || may_look) {
+        int32_t n_first = may_look ? MAX_OF(n_forced, MIN_OF(draft_n_first(d), s->cfg.draft_max)) : n_forced;
+        bool goes_on = may_look && draft_agrees(d, q->tokens, q->n_tokens);
+        o.n_max = MIN_OF(sched_draft_room(s, q), goes_on ? MAX_OF(s->cfg.draft_max, n_first) : n_first);
     }
     return o;
 }

@@ -183,12 +183,44 @@ void sched_predict_note(struct sched *s, const struct sched_batch *b, struct sch
     q->predicted.n = is_draft && is_left ? q->predicted.n : MAX_OF(from, end);
 }
 
+/* Returns how many forced tokens come before q's guesses: a draft model computes their rows in one run. A head would need
+ * the model's output for each. */
+static int32_t n_before(const struct sched *s, const struct sched_seq *q)
+{
+    return is_draft_model(s) ? draft_n_forced(&q->draft) : 0;
+}
+
 /* Sets how many of n tokens to guess for q, and gives it pages for these. */
 static int32_t limit_guesses(struct sched *s, struct sched_seq *q, int32_t n)
 {
-    n = MIN_OF(MIN_OF(n, s->cfg.draft_max), sched_draft_room(s, q));
-    q->predicted.limit = n > 0 && sched_grow(s, q, q->n_tokens + n - 1) ? n : 0;
+    n = MIN_OF(MIN_OF(n, s->cfg.draft_max), sched_draft_room(s, q) - n_before(s, q));
+    q->predicted.limit = n > 0 && sched_grow(s, q, q->n_tokens + n_before(s, q) + n - 1) ? n : 0;
     return q->predicted.limit;
+}
+
+/* Adds the rows of q's forced tokens after those of its known ones; false: there is no room. */
+static bool add_forced(struct sched *s, struct sched_seq *q, int32_t i_seq)
+{
+    struct sched_batch *b = &s->predict.batch;
+    int32_t n = n_before(s, q), at = b->n_rows;
+    if (b->n_rows + n > b->max_rows) {
+        return false;
+    }
+    while (b->seq[at - 1] != i_seq) {
+        at--;
+    }
+    size_t n_later = (size_t)(b->n_rows - at);
+    memmove(b->tokens + at + n, b->tokens + at, n_later * sizeof *b->tokens);
+    memmove(b->pos + at + n, b->pos + at, n_later * sizeof *b->pos);
+    memmove(b->seq + at + n, b->seq + at, n_later * sizeof *b->seq);
+    for (int32_t i = 0; i < n; i++) {
+        b->tokens[at + i] = q->draft.forced[q->draft.i_forced + i];
+        b->pos[at + i] = q->n_tokens + i;
+        b->seq[at + i] = i_seq;
+    }
+    b->n_rows += n;
+    q->draft.n_before = n;
+    return true;
 }
 
 /* Chooses how many tokens to guess for each sequence of the batch, and asks for its last row's logits. */
@@ -203,11 +235,12 @@ static void choose_guesses(struct sched *s)
             continue;
         }
         sched_draft_look(q);
-        q->draft.i_guess = q->draft.n_guesses = 0;
+        q->draft.i_guess = q->draft.n_guesses = q->draft.n_before = 0;
         if (s->predict.relearns) {
             draft_relearn(&q->draft, RELEARNED);
         }
-        bool may = draft_prefers_head(&q->draft, true) && sched_draft_room(s, q) > 0;
+        bool may = draft_prefers_head(&q->draft, true) && draft_n_forced(&q->draft) == n_before(s, q) &&
+                   sched_draft_room(s, q) > n_before(s, q);
         b->seqs[i] = may ? q : NULL;
         for (int32_t k = 0; may && k < DRAFT_GUESSES; k++) {
             rates[k] = (rates[k] * (float)n + q->draft.guess_rates[k]) / (float)(n + 1);
@@ -222,9 +255,10 @@ static void choose_guesses(struct sched *s)
         s->predict.relearns = false;
     }
     for (int32_t i = 0; i < b->n_seqs; i++) {
-        b->seqs[i] = b->seqs[i] != NULL && limit_guesses(s, b->seqs[i], n_guesses) > 0 ? b->seqs[i] : NULL;
+        struct sched_seq *q = b->seqs[i];
+        b->seqs[i] = q != NULL && limit_guesses(s, q, n_guesses) > 0 && add_forced(s, q, i) ? q : NULL;
         if (b->seqs[i] != NULL) {
-            copy_table(s, b->seqs[i], i);
+            copy_table(s, q, i);
         }
     }
 }

@@ -218,6 +218,46 @@ START_TEST(forced_guesses_come_first)
 }
 END_TEST
 
+START_TEST(guesses_of_a_source_continue_those_of_another)
+{
+    static const int32_t text[] = {1, 2, 3, 4, 5, 6, 7, 1, 2}; /* after 1 2 stood 3 4 5 6 7 */
+    int32_t tokens[32], n = ARRAY_LEN(text);
+    struct draft d = fresh(32);
+    memcpy(tokens, text, sizeof text);
+    draft_look(&d, tokens, n);
+    d.guesser = DRAFT_MODEL;
+    memcpy(d.forced, (int32_t[]){3, 4}, 2 * sizeof *d.forced);
+    memcpy(d.guesses, (int32_t[]){5, 6}, 2 * sizeof *d.guesses);
+    d.n_forced = d.n_guesses = 2;
+    ck_assert(draft_n_first(&d) == 2 &&
+              draft_source_of(&d, 2) == DRAFT_LOOKUP); /* the guesses are for other positions */
+    d.n_before = 2;
+    ck_assert(draft_n_first(&d) == 4 && draft_agrees(&d, tokens, n));
+    for (int32_t i = 0; i < 6; i++) {
+        static const enum draft_source sources[] = {DRAFT_FORCED, DRAFT_FORCED, DRAFT_MODEL,
+                                                    DRAFT_MODEL,  DRAFT_LOOKUP, DRAFT_LOOKUP};
+        ck_assert_int_eq(draft_source_of(&d, i), sources[i]);
+        tokens[n + i] = draft_token(&d, tokens, i);
+    }
+    ck_assert(memcmp(tokens + n, (int32_t[]){3, 4, 5, 6, 7, 1}, 6 * sizeof *tokens) == 0);
+    ck_assert(draft_rate(&d, 1) == (double)d.forced_rate && draft_rate(&d, 3) == (double)d.guess_rates[1]);
+    float first = d.guess_rates[0];
+    draft_learn(&d, tokens, ++n);
+    draft_learn(&d, tokens, ++n);
+    ck_assert(draft_n_forced(&d) == 0 && draft_n_guesses(&d) == 2 && d.n_before == 0 && d.guess_rates[0] == first);
+    draft_learn(&d, tokens, ++n);
+    ck_assert(draft_n_guesses(&d) == 1 && d.guess_rates[0] > first && d.source == 5);
+    d.guesses[1] = 9;
+    ck_assert(draft_n_first(&d) == 1 && !draft_agrees(&d, tokens, n));
+    d.i_forced = 0;
+    d.n_forced = 2;
+    d.n_before = 2;
+    tokens[n++] = 8; /* not the forced token: what follows it falls */
+    draft_learn(&d, tokens, n);
+    ck_assert(draft_n_forced(&d) == 0 && draft_n_guesses(&d) == 0);
+}
+END_TEST
+
 START_TEST(the_head_guesses_where_it_knows_better)
 {
     static const int32_t text[] = {1, 2, 3, 4, 1, 2}; /* after 1 2 stood 3 4 */
@@ -229,7 +269,8 @@ START_TEST(the_head_guesses_where_it_knows_better)
     ck_assert(draft_prefers_head(&d, true)); /* a match of 2 comes true less often than the head's first guess */
     memcpy(d.guesses, (int32_t[]){7, 8, 9}, 3 * sizeof *d.guesses);
     d.n_guesses = 3;
-    ck_assert(draft_prefers_head(&d, false) && draft_token(&d, tokens, 2) == 9 && draft_rate(&d, 3) == 0);
+    ck_assert(draft_prefers_head(&d, false) && draft_token(&d, tokens, 2) == 9);
+    ck_assert(draft_n_first(&d) == 3 && !draft_agrees(&d, tokens, n));
     ck_assert(draft_source_of(&d, 0) == DRAFT_HEAD && draft_source_of(&d, 2) == DRAFT_HEAD);
     float first = d.guess_rates[0], second = d.guess_rates[1];
     tokens[n++] = 7;
@@ -401,6 +442,7 @@ Suite *draft_suite(void)
     tcase_add_test(t, no_memory_is_an_error_that_leaves_nothing);
     tcase_add_test(t, guesses_are_judged_although_nothing_is_drafted);
     tcase_add_test(t, forced_guesses_come_first);
+    tcase_add_test(t, guesses_of_a_source_continue_those_of_another);
     tcase_add_test(t, the_head_guesses_where_it_knows_better);
     tcase_add_test(t, runs_of_the_head_are_as_many_as_pay);
     tcase_add_test(t, costs_of_rows_not_seen_lie_between_those_seen);

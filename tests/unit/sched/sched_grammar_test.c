@@ -1,6 +1,7 @@
 /* Sequences that follow a grammar: what they say is of it, alone and among others, with drafts and without, sent back and come
  * again; they end where nothing may follow, and say so where no token can. */
 #include "engine/grammar/grammar_build.h"
+#include "engine/grammar/grammar_gbnf.h"
 #include "engine/grammar/grammar_json.h"
 #include "engine/grammar/grammar_matcher.h"
 #include "tests/support/sched_rig.h"
@@ -129,6 +130,42 @@ START_TEST(what_is_said_is_json)
     for (int i = 0; i < MOST; i++) {
         rig_compare(&other[i], &alone[i], "with drafts");
     }
+}
+END_TEST
+
+/* A draft model computes the rows of forced tokens and guesses what follows them. */
+START_TEST(a_draft_model_continues_forced_tokens)
+{
+    /* The guess after a closing token is the same each time, and a "w" for some of them. */
+    static const char text[] =
+        "root ::= (\"w\" [0-9]{2} (\"[true:null]\" | \"{true:null}\" | \"-true:null1\" | \"atrue:nulla\"))+";
+    static int32_t tokens[MOST][256];
+    static struct rig_output out, expected;
+    struct grammar_builder *b;
+    struct grammar *g;
+    symbol_id root;
+    ck_assert_int_eq(grammar_builder_new(&b), ERR_OK);
+    ck_assert_msg(grammar_gbnf(b, text, sizeof text - 1, &root, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(grammar_finish(&b, root, &g, &info) == ERR_OK, "%s", info.text);
+    struct rig r = rig_open((struct rig_limits){.max_seqs = 2, .draft_max = 8, .n_remembered = 1, .has_draft = true});
+    struct rig plain = rig_open((struct rig_limits){.max_seqs = 2, .n_remembered = 1});
+    for (uint64_t i = 0; i < MOST; i++) {
+        struct sched_request q = request(i, tokens[i]);
+        q.grammar = g;
+        struct sched_seq *seq = rig_submit(&plain, &q);
+        rig_collect(&seq, &expected);
+        seq = rig_submit(&r, &q);
+        rig_collect(&seq, &out);
+        rig_compare(&out, &expected, "with a draft model");
+    }
+    struct sched_stats st = rig_stats(&r);
+    ck_assert_uint_gt(draft_counts_of(&st.draft_counts, DRAFT_FORCED).accepted, 0);
+    ck_assert_uint_gt(draft_counts_of(&st.draft_counts, DRAFT_MODEL).accepted, 0);
+    rig_wait_idle(&r);
+    ck_assert_int_eq(r.model->n_holes, 0);
+    rig_close(&plain);
+    rig_close(&r);
+    grammar_unref(&g);
 }
 END_TEST
 
@@ -435,6 +472,7 @@ static TCase *all_tests(const char *name)
     TCase *t = tcase_create(name);
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_test(t, what_is_said_is_json);
+    tcase_add_test(t, a_draft_model_continues_forced_tokens);
     tcase_add_test(t, masks_are_made_beside_the_batch);
     tcase_add_test(t, masks_of_a_batch_that_fails);
     tcase_add_loop_test(t, what_is_forced_takes_few_steps, 0, 2);
