@@ -134,6 +134,23 @@ def test_synth_writes_models_that_load(ctx):
         assert said.setdefault(shape.arch, text) == text, (said, text)
 
 
+def test_synth_writes_other_families(ctx):
+    path = pathlib.Path(ctx.server.dir) / "synth.gguf"
+    sizes = {"width": 256, "n_heads": 4, "n_kv_heads": 2, "head": 64, "n_vocab": 1024}
+    experts = {"n_experts": 8, "n_used": 2, "n_expert_ff": 256}
+    for shape, kind, says in ((synth.Shape("llama", 1, n_ff=512, pre="llama-bpe", **sizes), "q4_K", "blk.0.ffn_down.weight  Q4_K  [512, 256]"),
+                              (synth.Shape("qwen3moe", 2, **experts, pre="qwen2", **sizes), "q4_K", "blk.1.ffn_down_exps.weight  Q4_K  [256, 256, 8]"),
+                              (synth.Shape("gpt-oss", 2, **experts, window=128, yarn=(32, 4096), pre="gpt-4o", **sizes), "mxfp4",
+                               "blk.1.ffn_down_exps.weight  MXFP4  [256, 256, 8]")):
+        synth.write(path, shape, "small", synth.TYPES[kind], synth.TYPES["q8_0"])
+        listed = infcgi(ctx, "inspect", "--tensors", path)
+        assert says in listed and len(listed.splitlines()) == len(list(synth.tensors(shape, False, synth.TYPES[kind], synth.TYPES["q8_0"]))), listed
+        infcgi(ctx, "inspect", "--verify", path)
+        rows = json.loads(infcgi(ctx, "bench", "--model", path, "-p", "8", "-n", "4", "-r", "1", "-t", "1", "-o", "json"))
+        assert len(rows) == 2 and all(row["avg_ts"] > 0 for row in rows), rows
+        infcgi(ctx, "generate", "--model", path, "-n", "4", "--temp", "0", "-t", "1", "-p", "Hi")
+
+
 def infcgi(ctx, *args):
     run = subprocess.run([ctx.binary, *args], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, (args, run.stdout + run.stderr)
@@ -142,8 +159,15 @@ def infcgi(ctx, *args):
 
 def test_synth_has_the_sizes_of_published_models(ctx):
     for args, says in ((("--model", "qwen3.5-4b"), "426 tensors, 4,205,751,296 weights, 2,369,040,384 bytes"),
-                       (("--model", "qwen3.5-35b-a3b", "--head", "--type", "q8_0"), "753 tensors, 35,505,251,456 weights")):
+                       (("--model", "qwen3.5-35b-a3b", "--head", "--type", "q8_0"), "753 tensors, 35,505,251,456 weights"),
+                       (("--model", "qwen3-30b-a3b"), "579 tensors, 30,532,122,624 weights"),
+                       (("--model", "gpt-oss-20b"), "459 tensors, 20,914,757,184 weights"),
+                       (("--model", "llama-8b"), "291 tensors, 8,030,261,248 weights"),
+                       (("--model", "llama-8b", "--layers", "bench", "--name"), "synth-llama-8b-4-layers-q4_K.gguf")):
         run = subprocess.run([sys.executable, SYNTH, *args], capture_output=True, text=True, timeout=60)
         assert run.returncode == 0 and run.stdout.startswith(says), run.stdout + run.stderr
-    run = subprocess.run([sys.executable, SYNTH, "--model", "qwen3.5-4b", "--layers", "3"], capture_output=True, text=True, timeout=60)
-    assert run.returncode == 2 and "--layers: expected 4 to 32, found 3" in run.stderr, run.stderr
+    for args, says in ((("qwen3.5-4b", "--layers", "3"), "--layers: expected 4 to 32, found 3"),
+                       (("llama-8b", "--layers", "33"), "--layers: expected 1 to 32, found 33"), (("llama-8b", "--head"), "--head: llama-8b has no"),
+                       (("gpt-oss-20b", "--type", "q4_K"), "expected rows of a multiple of 256 weights for this type, found 2880")):
+        run = subprocess.run([sys.executable, SYNTH, "--model", *args], capture_output=True, text=True, timeout=60)
+        assert run.returncode == 2 and says in run.stderr, run.stderr
