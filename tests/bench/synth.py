@@ -115,6 +115,8 @@ TYPES = {
     "iq4_nl": Type(20, 32, 18, {0: 1}, 67), "iq4_xs": Type(23, 256, 136, {0: 1}, 1240),
 }
 FLOAT = Type(0, 1, 4, {}, 1)
+# general.file_type, which OpenVINO GenAI requires [llama.cpp b11434, include/llama.h, enum llama_ftype].
+FILE_TYPES = {2: 2, 3: 3, 6: 8, 7: 9, 8: 7, 10: 10, 11: 12, 12: 15, 13: 17, 14: 18, 39: 38, 20: 25, 23: 30}
 
 # Range of the weights of the tensors in float32, by the end of the name; the first that fits.
 RANGES = {"ssm_a": (-1, -0.05), "ssm_dt.bias": (-4, -1), "bias": (-0.1, 0.1), "ssm_conv1d.weight": (-0.5, 0.5), "norm.weight": (0.5, 1.5),
@@ -181,7 +183,7 @@ def n_bytes(dims, kind):
     return math.prod(dims) // kind.weights * kind.bytes
 
 
-def metadata(s, name, has_head):
+def metadata(s, name, has_head, matrix):
     def key(k, kind, v):
         return f"{s.arch}.{k}", kind, v
     n_all = s.n_layers + has_head
@@ -201,6 +203,7 @@ def metadata(s, name, has_head):
         more += [key("rope.scaling.type", STRING, "yarn"), key("rope.scaling.factor", F32, s.yarn[0]),
                  key("rope.scaling.original_context_length", U32, s.yarn[1])]
     return [("general.architecture", STRING, s.arch), ("general.name", STRING, f"{name}, random weights"),
+            ("general.file_type", U32, FILE_TYPES[matrix.number]), ("general.quantization_version", U32, 2),
             *(key(k, U32, v) for k, v in numbers.items() if v), key("attention.layer_norm_rms_epsilon", F32, s.epsilon),
             key("rope.freq_base", F32, s.rope_base), *more]
 
@@ -251,7 +254,7 @@ def write(path, s, name, matrix, output, has_head=False, seed=1):
     pool = random.Random(seed).randbytes(POOL)
     every = list(tensors(s, has_head, matrix, output))
     with open(path, "wb") as f:
-        f.write(gguf_header(metadata(s, name, has_head) + words(s.n_vocab, s.pre),
+        f.write(gguf_header(metadata(s, name, has_head, matrix) + words(s.n_vocab, s.pre),
                             [(n, dims, kind.number, n_bytes(dims, kind)) for n, dims, kind in every]))
         for tensor, dims, kind in every:
             rng = random.Random(f"{seed} {tensor}")
