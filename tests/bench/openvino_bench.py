@@ -87,9 +87,9 @@ def main():
             pipeline.pipeline.generate(o.first, config, lambda text: print(text, end="", flush=True))
             return
         speeds = [pipeline.speeds(cell, o.runs) for cell in json.loads(o.cells)]
-    except RuntimeError as e:
+    except (RuntimeError, LookupError, ValueError) as e:
         lines = [line.strip() for line in str(e).splitlines() if line.strip()]
-        sys.exit(f"error: {lines[-1] if lines else e}")
+        sys.exit(f"error: {type(e).__name__}: {lines[-1] if lines else 'without a message'}")
     print(json.dumps({"version": genai.__version__, "speeds": speeds}))
 
 

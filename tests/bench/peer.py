@@ -109,12 +109,15 @@ class Peer:
         return self.kind(folder, self.threads)
 
     def build(self, build):
-        done = subprocess.run(["bash", HERE / "peer_build.sh", self.kind.NAME, build], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                              check=False)
-        sys.stderr.write(done.stderr)
-        if done.returncode == 0:
-            return done.stdout.strip()
-        said = (done.stderr.strip().splitlines() or ["nothing on stderr"])[-1]
+        said = "nothing on stderr"
+        with tempfile.TemporaryFile("w+") as out, subprocess.Popen(["bash", HERE / "peer_build.sh", self.kind.NAME, build], stdout=out,
+                                                                   stderr=subprocess.PIPE, text=True) as script:
+            for line in script.stderr:  # it takes minutes
+                said = line.strip() or said
+                say(line.rstrip())
+            if script.wait() == 0:
+                out.seek(0)
+                return out.read().strip()
         return Failed(f"its {build} build cannot be had: {said.removeprefix('error: ')[:200]}")
 
 
@@ -169,7 +172,7 @@ class Entry:
             seen, failures = {}, {}
             by_setting = {}
             for cell in unknown:
-                for setting in self.program.settings(cell, self.shallow(cell, is_last)):
+                for setting in dict.fromkeys(self.program.settings(cell, lambda c=cell: self.shallow(c, is_last))):
                     by_setting.setdefault(setting, []).append(cell)
             for setting, cells in by_setting.items():
                 self.attempt(cells, setting, is_last, seen, failures)
@@ -183,13 +186,11 @@ class Entry:
         return why
 
     def shallow(self, cell, is_last):
-        """The setting of the same kind of work without depth, on which those of a deep one build."""
-        if not cell.depth or cell.seqs > 1:
-            return ()
+        """The best setting of the same kind of work without depth; empty if there is none."""
         twin = self.cells["shallow"][0 if cell.prompt else 1]
         if twin not in self.setting and not self.recall(twin, read_settings(self.args.settings)):
             seen, failures = {}, {}
-            for setting in self.program.settings(twin, ()):
+            for setting in self.program.settings(twin, tuple):
                 self.attempt([twin], setting, is_last, seen, failures)
             if twin not in seen:
                 return ()

@@ -68,10 +68,10 @@ build_ik() {
     mv -T "$work/build/bin" "$1"
 }
 
-# A virtual environment cannot be moved, so its name tells whether it is complete.
+# A virtual environment cannot be moved. It is complete when it has its version.
 build_openvino() {
     echo "fetching OpenVINO GenAI $openvino_version, 100 MB" >&2
-    rm -rf "$1"
+    rm -rf "${1%/bin}"
     { python3 -m venv "${1%/bin}" && "$1/python3" -m pip install --quiet --disable-pip-version-check "openvino-genai==$openvino_version"; } >&2 9>&- ||
         { echo "error: OpenVINO GenAI $openvino_version cannot be installed" >&2; exit 69; }
     echo "OpenVINO GenAI $openvino_version (PyPI openvino-genai)" >"$1/version"
@@ -96,7 +96,7 @@ if [ ! -f "$folder/version" ]; then
         work=$(mktemp -d "$cache/build.XXXXXX")
         trap 'rm -rf "$work"' EXIT
         trap 'exit 130' INT TERM HUP
-        rm -rf "$folder" # left by a version of this script that needed fewer programs
+        rm -rf "$folder" # left by an interrupted build
         $maker "$folder"
     fi
 fi

@@ -67,14 +67,14 @@ class LlamaCpp:
         return ""
 
     def settings(self, cell, shallow):
-        """Settings to try for a cell. shallow: the best one of the same kind of work without depth."""
+        """Settings to try for a cell. shallow(): the best one of the same kind of work without depth."""
         both = itertools.product((self.ON, self.OFF), ("1", "0"))
         if cell.is_start():
             return [((self.REPACK, repack),) for repack in ("1", "0")]
         if cell.seqs > 1:
             return [(("-fa", fa), (self.REPACK, repack), *more) for fa, repack in both for more in self.stream_settings()]
         if cell.depth:  # only with flash attention can V be quantised
-            return [tuple((option, fa if option == "-fa" else value) for option, value in shallow)
+            return [tuple((option, fa if option == "-fa" else value) for option, value in shallow())
                     for fa in ((self.ON,) if cell.kv != "f16" else (self.ON, self.OFF))]
         batches = [(("-ub", n),) for n in ("512", "256", "128")] if cell.prompt else [()]
         return [(("-fa", fa), (self.REPACK, repack), *more) for fa, repack in both for more in batches]
@@ -146,7 +146,7 @@ class IkLlamaCpp(LlamaCpp):
 
     def settings(self, cell, shallow):
         if cell.prompt and cell.depth:  # SWEEP's micro-batch is the prompt
-            shallow = tuple(pair for pair in shallow if pair[0] != "-ub")
+            return super().settings(cell, lambda: tuple(pair for pair in shallow() if pair[0] != "-ub"))
         return super().settings(cell, shallow)
 
     def stream_settings(self):
@@ -207,7 +207,7 @@ class OpenVino(LlamaCpp):
                 "--properties", json.dumps(dict(setting)), *more]
 
     def trial(self, model):
-        self.build = json.loads(run(self.command(model, (), "--cells", "[]")))["version"]
+        self.build = json.loads(run(self.command(model, ())))["version"].split("-")[0]
 
     def lacks(self, cell):
         return ""
