@@ -43,8 +43,26 @@ for n in '512, "n_gen": 0' '0, "n_gen": 64'; do rows+="{\"build_number\": 77, \"
 echo "[${rows%,}]"
 """
 IK_BENCH = BENCH.replace("-fa on --repack", "-fa 1 -rtr").replace(r'\"build_number\": 77', r'\"build_commit\": \"abc1234\"')
+IK_BENCH = IK_BENCH.replace("\nfor n", "\nif [[ $* == *'-gp 4096,64'* ]]; then echo '[{\"n_prompt\": 4096, \"n_gen\": 64, \"samples_ns\": [500000000]}]'; exit; fi\nfor n")
+# One line for each number of streams: the first, which warms up, is slow.
+STREAMS = r"""#!/bin/bash
+[[ $* == *'-fa on'*'--no-repack --kv-unified'* ]] && speed=512 || speed=256
+for n in $(sed -E 's/.*-npl ([0-9,]+).*/\1/; s/,/ /g' <<<"$*"); do echo "{\"pl\": $n, \"speed_tg\": $((n == last ? speed : 1))}"; last=$n; done
+"""
+IK_STREAMS = r"""#!/bin/bash
+[[ $* == *'-fa 0'*'-rtr --log-disable' ]] && speed=512.00 || speed=256.00
+echo '|  PP | TG | B | N_KV | T_PP s | S_PP t/s | T_TG s | S_TG t/s | T s | S t/s |' >&2
+echo '|-----|----|---|------|--------|----------|--------|----------|-----|-------|' >&2
+for n in $(sed -E 's/.*-npl ([0-9,]+).*/\1/; s/,/ /g' <<<"$*"); do echo "|  16 | 64 | $n | 320 | 0.1 | 640.0 | 0.5 | $speed | 0.6 | 533.3 |" >&2; done
+"""
+SWEEP = r"""#!/bin/bash
+[[ $* == *'-c 4608 -ub 512'*'--sweep-stride 8 -fa 1 -rtr --log-disable'* ]] && t=0.5 || t=1.0
+echo '{"n_kv": 0, "t_pp": 9.0}' >&2
+echo "{\"n_kv\": 4096, \"t_pp\": $t}" >&2
+"""
+FIRST = "#!/bin/sh\necho word\n"
 CRASH = "#!/bin/bash\nkill -ILL $$\n"
-CRASH_ON_FA = "#!/bin/bash\n[[ $* != *'-fa on'* ]] || kill -SEGV $$\n" + BENCH.removeprefix("#!/bin/bash\n")
+CRASH_ON_FA = "#!/bin/bash\n[[ $* != *'-fa on'* ]] || { echo '/src/a.cpp:7: GGML_ASSERT(S > 0) failed' >&2; kill -SEGV $$; }\n" + BENCH.removeprefix("#!/bin/bash\n")
 NO_LOAD = "#!/bin/sh\necho 'loading' >&2; echo \"error: unknown architecture 'x' | y\" >&2; echo 'main: gave up' >&2; exit 1\n"
 
 passed = failed = 0
@@ -70,6 +88,9 @@ class Bench:
             self.script(name, text)
         for name, text in (("good", BENCH), ("ik", IK_BENCH), ("crash", CRASH), ("crash-fa", CRASH_ON_FA), ("no-load", NO_LOAD)):
             self.script(f"{name}/llama-bench", text)
+        for name, text in (("good/llama-batched-bench", STREAMS), ("good/llama-completion", FIRST), ("ik/llama-batched-bench", IK_STREAMS),
+                           ("ik/llama-sweep-bench", SWEEP), ("ik/llama-cli", FIRST)):
+            self.script(name, text)
 
     def script(self, name, text):
         path = self.folder / name
@@ -77,16 +98,16 @@ class Bench:
         path.write_text(text)
         path.chmod(0o755)
 
-    def run(self, *options, peers="llama.cpp", **folders):
+    def run(self, *options, peers="llama.cpp", only="shallow", **folders):
         env = {**os.environ, "PEER_BIN": "", "IK_BIN": "", "OV_BIN": "", **folders}
         return subprocess.run([sys.executable, HERE / "peer.py", "--infcgi", self.folder / "infcgi", "--checkkern", self.folder / "checkkern",
-                               "--rounds", "2", "--threads", "3", "--watch", "0.01", "--only", "shallow", "--peers", peers, "--machine", "here",
+                               "--rounds", "2", "--threads", "3", "--watch", "0.01", "--only", only, "--peers", peers, "--machine", "here",
                                "--command", "make bench-peer", *options, self.model], capture_output=True, text=True, env=env, timeout=300)
 
-    def rows(self, name, **how):
+    def rows(self, name, *options, **how):
         """Rows of the CSV file of a run, and what it printed."""
         path = self.folder / name
-        done = self.run("--csv", path, **how)
+        done = self.run("--csv", path, *options, **how)
         check(f"{name}: ends well", done.returncode == 0, done.stdout + done.stderr)
         with open(path, encoding="utf-8", newline="") as f:
             return list(csv.DictReader(f)), done
@@ -126,13 +147,39 @@ def check_rows(bench):
         check("a folder that is not there", "No such file" in str(e), e)
 
 
+def check_groups(bench):
+    """Every test of both families of programs, and the settings that a later run takes from a file."""
+    settings = bench.folder / "settings.json"
+    how = {"peers": "llama.cpp ik_llama.cpp", "only": "deep q8_0 streams start", "PEER_BIN": bench.bin("good"), "IK_BIN": bench.bin("ik")}
+    rows, _ = bench.rows("groups.csv", "--settings", settings, **how)
+    found = [(r["test"], r["kv"], r["ratio"], r["peer_setting"].split("; trial")[0]) for r in rows if r["unit"] == "tokens/s"]
+    wanted = [("pp512 @ d4096", "i16 / f16", "2.00", "-fa on --repack 1 -ub 512"), ("pp512 @ d4096", "i16 / f16", "2.00", "-fa 1 -rtr 1"),
+              ("tg64 @ d4096", "i16 / f16", "2.00", "-fa on --repack 1"), ("tg64 @ d4096", "i16 / f16", "2.00", "-fa 1 -rtr 1"),
+              ("tg64 @ d4096", "q8_0", "2.00", "-fa on --repack 1"), ("tg64 @ d4096", "q8_0", "2.00", "-fa 1 -rtr 1"),
+              ("tg64 x 4 @ d16", "i16 / f16", "2.00", "-fa on --repack 0 -kvu 1"), ("tg64 x 4 @ d16", "i16 / f16", "2.00", "-fa 0 -rtr 1"),
+              ("tg64 x 16 @ d16", "i16 / f16", "8.00", "-fa on --repack 0 -kvu 1"), ("tg64 x 16 @ d16", "i16 / f16", "8.00", "-fa 0 -rtr 1")]
+    for one, other in zip(found, wanted):
+        check(f"the group's row {other}", one == other, one)
+    check("the groups' rows", len(found) == len(wanted), found)
+    names = [(r["test"], r["unit"]) for r in rows[len(wanted):len(wanted) + 4]]
+    check("the start's rows", names == [(what + more, unit) for what, unit in (("start to first token", "ms"), ("peak resident", "MiB"))
+                                        for more in ("", ", packed cache")], names)
+    check("the start's values", all(float(r["infcgi"]) > 0 and float(r["peer_value"]) > 0 and r["kv"] == "i16 / f16" for r in rows[len(wanted):]), rows)
+    again, done = bench.rows("again.csv", "--settings", settings, **how)
+    check("known settings are not tried again", "is fastest with" not in done.stderr and done.stderr.count("settings.json says") == 12, done.stderr)
+    check("known settings are used", [r["peer_setting"].split("; ")[0] for r in again[:10]] == [w[3] for w in wanted], again)
+    rows, _ = bench.rows("lacks.csv", only="shallow start", PEER_BIN=bench.bin("crash-fa"))
+    check("a program that is not there", all("there is no llama-completion in PEER_BIN" in r["peer_setting"] for r in rows[2:]) and
+          len(rows) == 6 and rows[0]["ratio"], rows)
+
+
 def check_crashes(bench):
     rows, done = bench.rows("fallback.csv", PEER_BIN=bench.bin("crash", "good"))
     check("the second build is measured", [r["ratio"] for r in rows] == ["2.00", "2.00"], rows)
     check("the rows name the build", all("; build good" in r["peer_setting"] for r in rows), rows)
     check("the note says so", "- llama.cpp crashed, build crash: llama-bench: Illegal instruction (signal 4)" in done.stdout, done.stdout)
     rows, done = bench.rows("setting.csv", PEER_BIN=bench.bin("crash-fa", "good"))
-    check("a setting that crashes", [r["ratio"] for r in rows] == ["2.00", "2.00"] and "build crash-fa: llama-bench: Segm" in done.stdout, done.stdout)
+    check("a setting that crashes", [r["ratio"] for r in rows] == ["2.00", "2.00"] and "build crash-fa: llama-bench: Segmentation fault (signal 11): a.cpp:7: GGML_ASSERT(S > 0) failed" in done.stdout, done.stdout)
     rows, _ = bench.rows("last.csv", PEER_BIN=bench.bin("crash-fa"))
     check("the last build keeps its other settings", all("-fa off" in r["peer_setting"] and r["ratio"] == "4.00" for r in rows), rows)
     rows, done = bench.rows("both.csv", peers="llama.cpp ik_llama.cpp", PEER_BIN=bench.bin("crash", "crash"), IK_BIN=bench.bin("ik"))
@@ -171,6 +218,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="infcgi-peer-") as folder:
         bench = Bench(folder)
         check_rows(bench)
+        check_groups(bench)
         check_crashes(bench)
         check_failures(bench)
         check_chart(bench)

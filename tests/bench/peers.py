@@ -155,14 +155,15 @@ class IkLlamaCpp(LlamaCpp):
     def rows(self, model, cells, setting, runs):
         """llama-bench has no depth, but times generation after a prompt (-gp)."""
         kv, depth = cells[0].kv, cells[0].depth
-        if depth and cells[0].prompt:
-            return [{"n_prompt": cells[0].prompt, "n_gen": 0, "samples_ns": self.sweep(model, cells[0], dict(setting), runs)}]
-        what = ["-p", listed(c.prompt for c in cells if c.prompt), "-n", listed(c.gen for c in cells if c.gen)]
+        found, what = [], ["-p", listed(c.prompt for c in cells if c.prompt), "-n", listed(c.gen for c in cells if c.gen)]
         if depth:
-            what = ["-p", "0", "-n", "0", "-gp", f"{depth},{cells[0].gen}"]
+            found = [{"n_prompt": c.prompt, "n_gen": 0, "samples_ns": self.sweep(model, c, dict(setting), runs)} for c in cells if c.prompt]
+            what = ["-p", "0", "-n", "0", *flatten(("-gp", f"{depth},{c.gen}") for c in cells if c.gen)]
+            if all(c.prompt for c in cells):
+                return found
         said = run([self.program("llama-bench"), "-m", model, "-t", str(self.threads), "-ctk", kv, "-ctv", kv, *what, *flatten(setting),
                     "-r", str(runs), "-o", "json"])
-        return [row | {"n_prompt": row["n_prompt"] - depth} for row in json.loads(said)]
+        return found + [row | {"n_prompt": row["n_prompt"] - depth} for row in json.loads(said)]
 
     def sweep(self, model, cell, setting, runs):
         """Nanoseconds of a prompt after a context that SWEEP computes in steps of the prompt's length, of which it times this one alone."""
@@ -184,7 +185,7 @@ class IkLlamaCpp(LlamaCpp):
 
     @staticmethod
     def repack(setting):
-        return ["-rtr"] if setting["-rtr"] == "1" else []
+        return (["-rtr"] if setting["-rtr"] == "1" else []) + ["--log-disable"]  # no log file in the current folder
 
     def first_token(self, model, setting):
         return first_token([*self.first_command(model), *self.repack(dict(setting))])

@@ -2,6 +2,7 @@
 process from its start to its first token. peers.py has the other programs."""
 import json
 import os
+import re
 import select
 import signal
 import statistics
@@ -30,12 +31,13 @@ def environment():
 
 def check_end(name, status, said=""):
     """Raises Died or Failed, with the first line of its errors, unless the program ended well."""
+    lines = said.strip().splitlines()
+    first = next((line.strip()[:200] for line in lines if re.search("error|assert", line, re.IGNORECASE)), "")
     if status < 0:
-        raise Died(f"{name}: {signal.strsignal(-status)} (signal {-status})")
+        first = re.sub(r"^\S*/", "", first)  # a path of the machine that built it
+        raise Died(f"{name}: {signal.strsignal(-status)} (signal {-status})" + (f": {first}" if first else ""))
     if status != 0:
-        lines = said.strip().splitlines() or ["nothing on stderr"]
-        first = next((line for line in lines if "error" in line.lower()), lines[-1])
-        raise Failed(f"{name}: exit {status}: {first.strip()[:200]}")
+        raise Failed(f"{name}: exit {status}: {first or (lines[-1].strip()[:200] if lines else 'nothing on stderr')}")
 
 
 def run(command, with_stderr=False):
