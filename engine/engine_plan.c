@@ -170,6 +170,8 @@ static enum err plan_prediction(struct engine *e, const struct engine_config *cf
     }
     sc->predicts = plan_predicts(e->plan);
     sc->output_width = sc->predicts ? (int32_t)e->plan->output_width : 0;
+    sc->guess_ids = e->plan->guess_ids;
+    sc->n_guess_ids = (int32_t)e->plan->n_guess_ids;
     bc->max_rows = sc->max_rows + (sc->predicts ? sc->max_seqs : 0);
     bc->source.part = sc->predicts ? 1 + (e->draft_file != NULL ? gguf_file_bytes(e->draft_file) : 0) : 0;
     return ERR_OK;

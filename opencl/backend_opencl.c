@@ -16,8 +16,6 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { LOGITS_PIECE = 4096 };
-
 /* --- devices ------------------------------------------------------------------------------------------------------ */
 
 static enum err opencl_probe(const struct backend_config *cfg, int i, struct backend_device *out, struct err_info *info)
@@ -64,6 +62,12 @@ static enum err lay_out_bufs(struct backend_model *m, struct err_info *info)
         TRY(vram_place(m->vram, VRAM_ACTIVATIONS, codes_bytes(m, b->stride), m->plan->bufs[i].name, &b->codes, info));
     }
     return ERR_OK;
+}
+
+/* Returns the pieces of a row of the batch's logits. */
+static uint32_t pieces_of(const struct backend_model *m, const struct backend_batch *b)
+{
+    return opencl_n_pieces(plan_n_logits(m->plan, b->predicts));
 }
 
 /* Returns the maximum words of the results of a row of logits. */
@@ -125,7 +129,7 @@ static enum err lay_out(struct backend_model *m, bool opens, struct err_info *in
     TRY(vram_place(m->vram, VRAM_STATES, (m->bytes.state + m->bytes.drafts) * (size_t)m->cfg.n_states,
                    "recurrent states", &m->states, info));
     TRY(lay_out_bufs(m, info));
-    m->n_pieces = (m->plan->n_vocab + LOGITS_PIECE - 1) / LOGITS_PIECE;
+    m->n_pieces = opencl_n_pieces(m->plan->n_vocab);
     m->is_dry = true;
     TRY(opencl_steps_compile(m, info));
     m->is_dry = false;
@@ -321,7 +325,7 @@ static int32_t end_of_seq(const struct backend_batch *b, int32_t i)
 /* Writes what rows of logits request in addition to their statistics. */
 static void put_wants(const struct backend_model *m, const struct backend_batch *b, struct writer *w)
 {
-    int32_t at = b->n_logits * (int32_t)m->n_pieces * PIECE_WORDS;
+    int32_t at = b->n_logits * (int32_t)pieces_of(m, b) * PIECE_WORDS;
     int32_t *to = take_array(w, BATCH_AT_WANTS, 2 * b->n_logits);
     for (int32_t i = 0; i < b->n_logits; i++, to += 2) {
         int32_t wants = b->wants != NULL ? b->wants[i] : BACKEND_ALL_LOGITS;
@@ -532,7 +536,8 @@ static uint64_t count_seen(const struct opencl_launch *l, const int32_t *words, 
     const int32_t *own = words + words[BATCH_AT_POS] + row, *last = words + words[BATCH_AT_LAST] + row;
     int32_t window = l->step->attention.window, ahead = l->step->attention.ahead, from = INT32_MAX, to = 0;
     for (int32_t i = 0; i < n; i++) {
-        from = MIN_OF(from, window > 0 ? MAX_OF(own[i] - window + 1, 0) : 0);
+        int32_t skips = MIN_OF(l->step->attention.skips, own[i]);
+        from = MIN_OF(from, MAX_OF(window > 0 ? own[i] - window + 1 : 0, skips));
         to = MAX_OF(to, (window > 0 ? MIN_OF(own[i] + ahead, last[i]) : last[i]) + 1);
     }
     return (uint64_t)(to - from);
@@ -563,7 +568,7 @@ static enum err launch_all(struct backend_model *m, const struct backend_batch *
 {
     int32_t splits = s->words[BATCH_SPLITS];
     m->counts = (struct backend_counts){0};
-    bool has_best = s->words[BATCH_RESULTS] > b->n_logits * (int32_t)m->n_pieces * PIECE_WORDS;
+    bool has_best = s->words[BATCH_RESULTS] > b->n_logits * (int32_t)pieces_of(m, b) * PIECE_WORDS;
     bool has_drafts = false;
     for (int32_t i = 0; i < b->n_seqs; i++) {
         has_drafts = has_drafts || backend_n_drafts(b, i) > 0;
@@ -611,7 +616,7 @@ static enum err read_later(struct backend_model *m, int32_t place_id, size_t at,
 static enum err read_results(struct backend_model *m, const struct backend_batch *b, struct opencl_slot *s,
                              struct err_info *info)
 {
-    size_t row = (size_t)m->plan->n_vocab * sizeof(float);
+    size_t row = (size_t)plan_n_logits(m->plan, b->predicts) * sizeof(float);
     TRY(read_later(m, m->logit_results, 0, (size_t)s->words[BATCH_RESULTS] * sizeof(float), s->stats, info));
     for (int32_t i = 0; i < b->n_logits; i++) {
         if (b->wants == NULL || b->wants[i] == BACKEND_ALL_LOGITS) {
@@ -666,18 +671,19 @@ static enum err opencl_begin(struct backend_model *m, const struct backend_batch
 /* Passes the results of row i of logits to the caller. */
 static void take_result(const struct backend_model *m, const struct opencl_slot *s, int32_t i)
 {
-    const float *p = s->stats + (size_t)i * m->n_pieces * PIECE_WORDS; /* in the form of kernels/logits.cl */
+    const uint32_t n_pieces = pieces_of(m, &s->batch);
+    const float *p = s->stats + (size_t)i * n_pieces * PIECE_WORDS; /* in the form of kernels/logits.cl */
     const int32_t *wants = s->words + s->words[BATCH_AT_WANTS] + 2 * (size_t)i;
     struct backend_row_stats *out = &s->batch.stats[i];
     uint32_t best = 0;
     float sum = 0;
-    for (uint32_t k = 1; k < m->n_pieces; k++) {
+    for (uint32_t k = 1; k < n_pieces; k++) {
         best = p[PIECE_WORDS * k] > p[PIECE_WORDS * best] ? k : best;
     }
     out->max = p[PIECE_WORDS * best];
     memcpy(&out->argmax, &p[PIECE_WORDS * best + 1], sizeof out->argmax);
     out->argmax = out->argmax == INT_MAX ? 0 : out->argmax; /* all logits are NaN */
-    for (uint32_t k = 0; k < m->n_pieces; k++) {
+    for (uint32_t k = 0; k < n_pieces; k++) {
         sum += p[PIECE_WORDS * k + 2] * expf(p[PIECE_WORDS * k] - out->max);
     }
     out->logsumexp = logf(sum) + out->max;

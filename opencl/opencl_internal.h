@@ -184,6 +184,13 @@ void opencl_steps_free(struct backend_model *m);
 
 static inline uint32_t opencl_round_up(uint32_t n, uint32_t to) { return (n + to - 1) / to * to; }
 
+/* Returns the pieces that statistics divide n logits of a row into. */
+static inline uint32_t opencl_n_pieces(uint32_t n)
+{
+    enum { PIECE = 4096 };
+    return (n + PIECE - 1) / PIECE;
+}
+
 /* Returns the rows that buffers hold. */
 static inline uint32_t opencl_rows(const struct backend_model *m)
 {

@@ -272,21 +272,21 @@ static enum err make_logits(const struct opencl_maker *k)
     enum { WG = 256 };
     struct opencl_product p = opencl_product_of(k, 0);
     struct backend_model *m = k->m;
-    uint32_t n = k->plan->n_vocab;
+    uint32_t n = plan_n_logits(k->plan, k->s->logits.is_reduced), n_pieces = opencl_n_pieces(n);
     p.dst = opencl_at(k, m->logits);
     p.dst_stride = n;
     p.scale = k->s->scale;
     p.cap = k->s->logits.softcap;
     p.flags = p.cap != 0 ? FLAG_CAP : 0;
     TRY(opencl_add_product(k, &p));
-    uint32_t per = (n + m->n_pieces - 1) / m->n_pieces;
+    uint32_t per = (n + n_pieces - 1) / n_pieces;
     struct opencl_arg logits = opencl_at(k, m->logits), lists = opencl_at(k, m->lists),
                       results = opencl_at(k, m->logit_results);
-    TRY(OPENCL_ADD(k, opencl_launch_of(k, WG, m->n_pieces), "logits.cl", "piece", "", logits, ARG_UINT(n),
-                   ARG_UINT(per), results, lists));
+    TRY(OPENCL_ADD(k, opencl_launch_of(k, WG, n_pieces), "logits.cl", "piece", "", logits, ARG_UINT(n), ARG_UINT(per),
+                   results, lists));
     struct opencl_launch l = opencl_launch_of(k, WG, 1);
     l.when = OPENCL_IF_BEST;
-    return OPENCL_ADD(k, l, "logits.cl", "best", "", logits, ARG_UINT(n), lists, ARG_UINT(m->n_pieces), results);
+    return OPENCL_ADD(k, l, "logits.cl", "best", "", logits, ARG_UINT(n), lists, ARG_UINT(n_pieces), results);
 }
 
 /* --- rows --------------------------------------------------------------------------------------------------------- */
@@ -506,14 +506,17 @@ static enum err make_attention(const struct opencl_maker *k)
     uint32_t block = of->latent_dim == 0 && dv <= WIDE_VALUE ? rows_of_block(kv, tile, dv, to_both) : 1;
     struct opencl_need need = opencl_need_of(k, s->dst);
     int flags = in_one ? opencl_flags_of(k, s->dst) : FLAG_FLOATS;
-    char options[N_FORMS][OPENCL_OPTIONS_BYTES];
+    char options[N_FORMS][OPENCL_OPTIONS_BYTES], skips[24] = "";
+    if (s->attention.skips > 0) {
+        snprintf(skips, sizeof skips, " -DSKIPS=%d", (int)s->attention.skips);
+    }
     k->m->partial_bytes = MAX_OF(k->m->partial_bytes, (size_t)OPENCL_MAX_PARTS * n_heads * (dv + 2) * sizeof(float));
     for (enum attention_form form = IN_PARTS; form < (block > 1 ? N_FORMS : IN_BLOCKS); form++) {
         uint32_t rows = form == IN_BLOCKS ? block : 1;
         snprintf(options[form], OPENCL_OPTIONS_BYTES,
-                 "-DD=%u -DDV=%u -DLATENT=%d -DHEADS=%u -DROWS=%u -DSPLIT=%d -DK8=%d -DV8=%d%s", of->head_dim, dv,
+                 "-DD=%u -DDV=%u -DLATENT=%d -DHEADS=%u -DROWS=%u -DSPLIT=%d -DK8=%d -DV8=%d%s%s", of->head_dim, dv,
                  of->latent_dim != 0, tile, rows, form == IN_PARTS, kv->k_is_bytes, kv->v_is_bytes,
-                 to_both ? " -DBOTH=1" : "");
+                 to_both ? " -DBOTH=1" : "", skips);
         struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, (size_t)of->n_kv_heads * tiles);
         l.by_splits = form == IN_PARTS;
         l.by = form == IN_BLOCKS ? OPENCL_BY_BLOCKS : form == BY_ROWS && block > 1 ? OPENCL_BY_SINGLES : OPENCL_BY_ROWS;

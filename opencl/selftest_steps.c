@@ -189,7 +189,12 @@ static enum err copy_sizes(struct step_case *c, struct err_info *info)
     c->p->moe = p->moe;
     c->p->delta = p->delta;
     c->p->ssm = p->ssm;
-    c->p->n_vocab = MIN_OF(p->n_vocab, (uint32_t)(c->of->op == PLAN_LOGITS ? MOST_VOCAB : MOST_EMBED));
+    bool is_reduced = c->of->op == PLAN_LOGITS && c->of->logits.is_reduced;
+    c->p->n_vocab =
+        MIN_OF(plan_n_logits(p, is_reduced), (uint32_t)(c->of->op == PLAN_LOGITS ? MOST_VOCAB : MOST_EMBED));
+    if (c->of->op == PLAN_LOGITS) { /* of the case's own vocabulary */
+        c->s.logits.is_reduced = false;
+    }
     c->p->n_embd = p->n_embd;
     if (c->of->op == PLAN_EXPERTS) {
         c->p->moe.n_experts = n_experts_of(p);
@@ -596,8 +601,8 @@ static void describe(const struct plan *p, const struct plan_step *s, struct buf
         buf_printf(out, " centers=%d", s->norm.centers);
         break;
     case PLAN_ATTENTION:
-        buf_printf(out, " window=%d cap=%d heads=%u", s->attention.window != 0, s->attention.softcap != 0,
-                   plan_heads_of(p, s));
+        buf_printf(out, " window=%d cap=%d skips=%d heads=%u", s->attention.window != 0, s->attention.softcap != 0,
+                   (int)s->attention.skips, plan_heads_of(p, s));
         break;
     case PLAN_MULTIPLY:
         buf_printf(out, " map=%d,%u,%d", (int)s->multiply.map, s->multiply.first, s->multiply.is_sparse);

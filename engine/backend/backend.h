@@ -199,7 +199,8 @@ struct backend_batch {
     float *hidden;                   /* out [n_hidden][D] */
     /* The plan's prediction head computes the rows, instead of the model. A row is a token and, as its input, the output
      * of the row before it in its sequence: the model's, or the head's own for a token that the head guessed; zeros at
-     * position 0. Its logits are for the token after it. It uses the pages of the model. A later batch can repeat
+     * position 0. Its logits are for the token after it; with plan.guess_ids a row has n_guess_ids of them, followed by
+     * undefined ones, and argmax is the number of one. It uses the pages of the model. A later batch can repeat
      * positions, as for the model. */
     bool predicts;
     /* For a part of a cut plan (plan_cut.h): rows from the previous part, and for the next part. Likewise for the head

@@ -114,6 +114,7 @@ static enum err add_head(struct blocks *b)
 static enum err add_edge(struct blocks *b, bool is_output, plan_buf_id buf)
 {
     struct plan_step edge = plan_edge_of(is_output, buf, 0);
+    edge.feeds_head = is_output && !plan_predicts(b->plan);
     b->plan->input_width = b->plan->output_width = b->h.n_embd;
     return plan_add_step(b->plan, &edge);
 }

@@ -181,10 +181,10 @@ enum err plan_drop_prediction(struct plan *p, struct err_info *info)
     p->n_layers = plan_main_layers(p);
     for (int32_t i = 0; i < p->i_predict; i++) {
         const struct plan_step *s = &p->steps[i];
-        for (int k = 0; (o = plan_next_operand(s, &k, &id)) != NULL;) {
+        for (int k = 0; !s->feeds_head && (o = plan_next_operand(s, &k, &id)) != NULL;) {
             n_weights = plan_is_buf(o) ? n_weights : MAX_OF(n_weights, id + 1);
         }
-        if (s->op != PLAN_OUTPUT) { /* the rows that the head reads */
+        if (!s->feeds_head) {
             p->steps[n++] = *s;
         }
     }
@@ -192,6 +192,8 @@ enum err plan_drop_prediction(struct plan *p, struct err_info *info)
     p->i_predict = 0;
     p->n_weights = n_weights; /* the head's are the last ones */
     p->input_width = p->output_width = 0;
+    p->guess_ids = NULL;
+    p->n_guess_ids = 0;
     return plan_check(p, info);
 }
 

@@ -106,7 +106,9 @@ enum plan_op {
     PLAN_REDUCE,
     PLAN_HIDDEN, /* hidden[E][D] = PLAN_NORM of the requested rows of src; without w[0] those rows unchanged */
     PLAN_GATHER, /* dst[S][n] = the rows of src whose logits are needed; every later step works on S rows */
-    PLAN_LOGITS, /* logits[S][V] = softcap(scale * src times w[0]), by logits.softcap */
+    /* logits[S][V] = softcap(scale * src times w[0]), by logits.softcap; with logits.is_reduced only those of
+     * plan.guess_ids, the first n_guess_ids of each V */
+    PLAN_LOGITS,
     /* At the edge of a cut plan (plan_cut.h) or of a prediction head: dst[T][n] = components edge.first .. edge.first +
      * n - 1 of the caller's rows input[T][plan.input_width] ... */
     PLAN_INPUT,
@@ -189,6 +191,7 @@ struct plan_step {
     enum plan_rows rows;    /* set by plan_check */
     uint64_t recurrent;     /* first float of the step's state within a sequence's; set by plan_check */
     uint64_t drafted;       /* floats of a drafted row that steps before it keep (plan_drafted_floats) */
+    bool feeds_head;        /* a step of the model that only its prediction head needs */
     union {
         struct {
             bool centers; /* LayerNorm */
@@ -203,6 +206,7 @@ struct plan_step {
             float softcap;  /* of q.k; 0: none */
             int32_t window; /* positions a row sees, itself and earlier ones; 0: all */
             int32_t ahead;  /* later positions it sees, in a bidirectional plan with a window */
+            int32_t skips;  /* first positions that only their own rows see, in a causal plan */
         } attention;
         struct {
             plan_buf_id route;
@@ -231,7 +235,8 @@ struct plan_step {
             plan_buf_id routes; /* only PLAN_CORRECT */
         } streams;              /* PLAN_PREDICT, PLAN_CORRECT */
         struct {
-            float softcap; /* 0: none */
+            float softcap;   /* 0: none */
+            bool is_reduced; /* of a prediction head */
         } logits;
         struct {
             uint32_t first;
@@ -350,6 +355,9 @@ struct plan {
     /* Steps up to the last one that stores keys, values or a state, of the model and of its prediction head: a batch
      * without results needs no others. Set by plan_check. */
     int32_t n_storing, n_storing_predict;
+    /* The tokens that the prediction head can guess, in the order of its logits; 0 and NULL: all. In the arena. */
+    const int32_t *guess_ids;
+    uint32_t n_guess_ids;
     uint32_t rank, n_ranks; /* the shard's rank and their number (plan_shard.h); 0 and 0 for a whole plan */
     enum plan_pooling pooling;
     struct plan_head dense; /* for embeddings, after the pooling */
@@ -381,6 +389,12 @@ static inline int32_t plan_main_steps(const struct plan *p) { return plan_predic
 static inline uint32_t plan_main_layers(const struct plan *p)
 {
     return plan_predicts(p) ? (uint32_t)p->steps[p->i_predict].layer : p->n_layers;
+}
+
+/* Returns how many logits a row has. */
+static inline uint32_t plan_n_logits(const struct plan *p, bool predicts)
+{
+    return predicts && p->n_guess_ids != 0 ? p->n_guess_ids : p->n_vocab;
 }
 
 /* Return the first step that a batch of the model, or of its head, needs, and the one after its last; has_results: it

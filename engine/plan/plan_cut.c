@@ -32,12 +32,24 @@ static enum err cut_kvs(struct plan *part, const struct plan *p, int32_t first, 
     return ERR_OK;
 }
 
+/* Returns whether the model's steps from `at` on read the buffer before they write it. */
+static bool is_read(const struct plan *p, int32_t at, plan_buf_id buf)
+{
+    for (int32_t i = at; i < plan_main_steps(p); i++) {
+        int uses = p->steps[i].feeds_head ? 0 : plan_uses(&p->steps[i], buf);
+        if (uses != 0) {
+            return (uses & PLAN_READS) != 0;
+        }
+    }
+    return false;
+}
+
 /* Adds a step for each buffer that is live before step `at` of p; *width is their total width. */
 static enum err add_edge(struct plan *part, const struct plan *p, int32_t at, bool is_output, uint32_t *width)
 {
     *width = 0;
     for (plan_buf_id buf = 0; buf < p->n_bufs; buf++) {
-        if (plan_is_read(p, at, buf)) {
+        if (is_read(p, at, buf)) {
             struct plan_step s = plan_edge_of(is_output, buf, *width);
             *width += p->bufs[buf].width; /* bounded by PLAN_MAX_BUFS buffers of PLAN_MAX_WIDTH */
             TRY(plan_add_step(part, &s));
@@ -56,7 +68,7 @@ static enum err add_steps(struct plan *part, const struct plan *p, int32_t from,
     }
     for (int32_t i = from; i < to; i++) {
         struct plan_step s = p->steps[i];
-        if (s.op == PLAN_OUTPUT) { /* for the prediction head */
+        if (s.feeds_head) {
             continue;
         }
         for (int k = 0; (o = plan_next_operand(&s, &k, &id)) != NULL;) {
@@ -88,6 +100,8 @@ static enum err fill(struct plan *part, const struct plan *p, int32_t first, int
     part->has_logits = part->has_hidden = false;
     part->input_width = part->output_width = 0;
     part->i_predict = 0;
+    part->guess_ids = NULL;
+    part->n_guess_ids = 0;
     TRY(cut_kvs(part, p, first, last, info));
     plan_weight_id *names = arena_alloc(&part->arena, (size_t)p->n_weights * sizeof *names);
     TRY_MEM(names != NULL);

@@ -21,6 +21,7 @@ struct plan_check {
     X(ANY, NONE, 0) \
     X(WIDTH, NONE, p->n_embd)                                     /* D */ \
     X(VOCAB, NONE, p->n_vocab)                                    /* V */ \
+    X(LOGITS, NONE, s->logits.is_reduced ? p->n_guess_ids : p->n_vocab) /* of a row */ \
     X(CONTEXT, NONE, p->n_ctx_train)                              /* longest position */ \
     X(HEADS, HEADS, n_heads)                                      /* H */ \
     X(EXPERTS, NONE, n_experts)                                   /* E */ \
@@ -162,8 +163,11 @@ static enum err check_head_matmul(const struct plan_check *c)
 
 static enum err check_attention(const struct plan_check *c)
 {
-    int32_t window = c->step->attention.window, ahead = c->step->attention.ahead;
+    int32_t window = c->step->attention.window, ahead = c->step->attention.ahead, skips = c->step->attention.skips;
     bool may_look_ahead = c->plan->is_bidirectional && window > 0;
+    if (skips < 0 || (skips > 0 && c->plan->is_bidirectional)) {
+        return fails(c, "skips positions that it must see");
+    }
     return window < 0 || ahead < 0 || (ahead > 0 && !may_look_ahead) ? fails(c, "looks ahead without a window to do so")
                                                                      : ERR_OK;
 }
@@ -416,9 +420,9 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
     [PLAN_LOGITS] = {.name = "logits",
                      .rows = PLAN_LOGIT_ROWS,
                      .split = PLAN_BY_COLUMNS,
-                     .n_items = VOCAB,
+                     .n_items = LOGITS,
                      .operands = {BUF(src, PLAN_READS, ANY),
-                                  WEIGHT(w[0], PLAN_MULTIPLIES | PLAN_ROUNDS_Q8, VOCAB, SRC, 0)}},
+                                  WEIGHT(w[0], PLAN_MULTIPLIES | PLAN_ROUNDS_Q8, LOGITS, SRC, 0)}},
     [PLAN_INPUT] = {.name = "input", .check = check_edge, .operands = {BUF(dst, PLAN_WRITES, ANY)}},
     [PLAN_OUTPUT] = {.name = "output", .check = check_edge, .operands = {BUF(src, PLAN_READS, ANY)}},
 };

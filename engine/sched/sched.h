@@ -45,8 +45,10 @@ struct sched_config {
     /* The plan has a prediction head or a joined draft model (plan_join.h), and it is used: then the back end is opened
      * for max_rows + max_seqs rows. */
     bool predicts;
-    int32_t output_width;  /* floats of an output row, which the head reads; 0: a draft model, which reads none */
-    bool is_bidirectional; /* the plan's; prompts are then computed in one piece, and max_rows >= n_ctx */
+    int32_t output_width;     /* floats of an output row, which the head reads; 0: a draft model, which reads none */
+    const int32_t *guess_ids; /* borrowed [n_guess_ids]: the tokens of the head's logits (plan.h) */
+    int32_t n_guess_ids;      /* 0: all tokens */
+    bool is_bidirectional;    /* the plan's; prompts are then computed in one piece, and max_rows >= n_ctx */
     /* Recurrent states: max_seqs for running sequences, and one or more to continue from cached prefixes. 0: the plan
      * keeps none. */
     int32_t n_states;

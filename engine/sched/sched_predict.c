@@ -310,7 +310,8 @@ static void take_guesses(struct sched *s)
     struct sched_batch *b = &s->predict.batch;
     int32_t n_rows = 0;
     for (int32_t i = 0; i < b->n_logits; i++) {
-        int32_t row = b->logit_rows[i], i_seq = b->seq[row], id = b->stats[i].argmax;
+        int32_t row = b->logit_rows[i], i_seq = b->seq[row], best = b->stats[i].argmax;
+        int32_t id = s->cfg.n_guess_ids != 0 ? s->cfg.guess_ids[best] : best;
         struct sched_seq *q = b->seqs[i_seq];
         bool is_sure = expf(b->stats[i].max - b->stats[i].logsumexp) >= s->cfg.guess_p_min; /* false with a NaN */
         if (is_sure) {

@@ -174,13 +174,14 @@ void cpu_attention_begin(struct backend_model *m, const struct backend_batch *ba
 
 /* --- running ---------------------------------------------------------------------------------------------------- */
 
-/* Finds the positions visible to rows of a block in a step with a window to both sides. */
-static void look_ahead(const struct plan_step *s, const int32_t *own, struct kern_attention_args *a,
-                       int32_t first[ATTENTION_ROWS], int32_t last[ATTENTION_ROWS])
+/* Finds the positions visible to rows of a block in a step with a window to both sides, or that skips positions. */
+static void find_visible(const struct plan_step *s, const int32_t *own, struct kern_attention_args *a,
+                         int32_t first[ATTENTION_ROWS], int32_t last[ATTENTION_ROWS])
 {
     for (int32_t i = 0; i < a->n_rows; i++) {
-        first[i] = MAX_OF(own[i] - s->attention.window + 1, 0);
-        last[i] = MIN_OF(own[i] + s->attention.ahead, a->pos[i]);
+        bool has_window = s->attention.window > 0;
+        first[i] = MAX_OF(has_window ? own[i] - s->attention.window + 1 : 0, MIN_OF(s->attention.skips, own[i]));
+        last[i] = has_window ? MIN_OF(own[i] + s->attention.ahead, a->pos[i]) : a->pos[i];
     }
     a->first = first;
     a->pos = last;
@@ -241,8 +242,8 @@ static void run_task(const struct cpu_run *r, int task, int next, int n_tasks, i
     if (next < n_tasks) {
         fetch_ahead(r, next, n_shares, &a);
     }
-    if (m->plan->is_bidirectional && s->attention.window > 0) {
-        look_ahead(s, r->batch->pos + b->row, &a, first, last);
+    if ((m->plan->is_bidirectional && s->attention.window > 0) || s->attention.skips > 0) {
+        find_visible(s, r->batch->pos + b->row, &a, first, last);
     }
     if (piece->n == 0) {
         m->kern.attention(&a);

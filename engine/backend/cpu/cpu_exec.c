@@ -338,13 +338,19 @@ static void run_head_matmul(const struct cpu_run *e)
     }
 }
 
+/* Returns the chunks of a row's logits. */
+static uint32_t n_chunks(const struct cpu_run *e)
+{
+    return (plan_n_logits(e->m->plan, e->batch->predicts) + CPU_LOGITS_CHUNK - 1) / CPU_LOGITS_CHUNK;
+}
+
 /* Computes the statistics of a chunk of a row's logits while it is in the cache. */
 static void chunk_stats(const struct cpu_run *e, int32_t row, uint32_t chunk)
 {
     const struct backend_model *m = e->m;
-    uint32_t column = chunk * CPU_LOGITS_CHUNK, n_vocab = m->plan->n_vocab;
-    const float *x = e->batch->logits + (size_t)row * n_vocab + column;
-    int32_t n = (int32_t)MIN_OF((uint32_t)CPU_LOGITS_CHUNK, n_vocab - column);
+    uint32_t column = chunk * CPU_LOGITS_CHUNK, n_logits = plan_n_logits(m->plan, e->batch->predicts);
+    const float *x = e->batch->logits + (size_t)row * m->plan->n_vocab + column;
+    int32_t n = (int32_t)MIN_OF((uint32_t)CPU_LOGITS_CHUNK, n_logits - column);
     struct backend_row_stats *s = &m->chunk_stats[(size_t)row * m->n_chunks + chunk];
     s->argmax = (int32_t)column + m->kern.argmax(x, n);
     s->logsumexp = m->kern.logsumexp(x, n, &s->max);
@@ -355,7 +361,7 @@ static void chunk_stats(const struct cpu_run *e, int32_t row, uint32_t chunk)
 static void run_logits(const struct cpu_run *e)
 {
     const struct cpu_weight *w = &e->m->weights[e->step->step.w[0]];
-    struct share s = share_of(e, (int)e->m->n_chunks);
+    struct share s = share_of(e, (int)n_chunks(e));
     for (int row = s.row; row < s.row_to && s.from < s.to; row += CPU_TILE_ROWS) {
         struct cpu_operand o = prepare(e, row, MIN_OF(s.row_to - row, (int)CPU_TILE_ROWS));
         for (uint32_t chunk = (uint32_t)s.from; chunk < (uint32_t)s.to; chunk++) {
@@ -631,11 +637,11 @@ static void row_stats(const struct cpu_run *e)
     pool_share(e->batch->n_logits, e->thread, e->n_threads, &from, &to);
     for (int i = from; i < to; i++) {
         const struct backend_row_stats *chunks = &m->chunk_stats[(size_t)i * m->n_chunks], *best = chunks;
-        for (uint32_t c = 1; c < m->n_chunks; c++) {
+        for (uint32_t c = 1; c < n_chunks(e); c++) {
             best = chunks[c].max > best->max || isnan(best->max) ? &chunks[c] : best;
         }
         double sum = 0;
-        for (uint32_t c = 0; c < m->n_chunks; c++) {
+        for (uint32_t c = 0; c < n_chunks(e); c++) {
             sum += exp((double)chunks[c].logsumexp - (double)best->max);
         }
         e->batch->stats[i] = (struct backend_row_stats){

@@ -163,12 +163,13 @@ static void run_logits(const struct ref_run *r, int from, int to)
 static void row_stats(const struct ref_run *r, int32_t i)
 {
     const float *x = r->batch->logits + (size_t)i * r->m->plan->n_vocab;
+    uint32_t n_logits = plan_n_logits(r->m->plan, r->batch->predicts);
     int32_t best = 0;
-    for (uint32_t n = 1; n < r->m->plan->n_vocab; n++) {
+    for (uint32_t n = 1; n < n_logits; n++) {
         best = x[n] > x[best] ? (int32_t)n : best;
     }
     double sum = 0;
-    for (uint32_t n = 0; n < r->m->plan->n_vocab; n++) {
+    for (uint32_t n = 0; n < n_logits; n++) {
         sum += exp((double)x[n] - x[best]);
     }
     r->batch->stats[i] =

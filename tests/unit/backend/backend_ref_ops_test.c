@@ -332,6 +332,9 @@ static void attention(void)
     attend(&y)->attention.window = 2;
     expect("a window of two", y, ROWS(0, 4, 6, 1, 11.75f, 0));
     begin(1, 2);
+    attend(&y)->attention.skips = 1;
+    expect("the first position skipped", y, ROWS(0, 4, 8, 0, 11.75f, 0));
+    begin(1, 2);
     struct plan_step *s = attend(&y);
     s->scale = 2 * ATANH_05; /* of which 2 tanh(x / 2) makes 0, 1 and 1.6 */
     s->attention.softcap = 2;
