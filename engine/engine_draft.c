@@ -25,6 +25,7 @@ static const struct {
              {"model", ENGINE_DRAFT},
              {"none", 0},
              {"draft-mtp", ENGINE_HEAD},
+             {"draft-eagle3", ENGINE_HEAD},
              {"draft-simple", ENGINE_DRAFT},
              {"ngram-simple", ENGINE_LOOKUP},
              {"ngram-map-k", ENGINE_LOOKUP},

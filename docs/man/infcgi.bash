@@ -43,7 +43,7 @@ _infcgi() {
     'serve --slow-log-file') files=1 ;;
     'serve --pooling') words='mean cls last rank none' ;;
     'serve --quantize' | 'generate --quantize' | 'chat --quantize' | 'perplexity --quantize' | 'bench --quantize') words='off q8_0 q6_k q5_k q5_1 q5_0 q4_k q4_1 q4_0' ;;
-    'serve --speculate' | 'generate --speculate' | 'chat --speculate') words='auto no-head off lookup head model none draft-mtp draft-simple ngram-simple ngram-map-k ngram-map-k4v ngram-mod ngram-cache' ;;
+    'serve --speculate' | 'generate --speculate' | 'chat --speculate') words='auto no-head off lookup head model none draft-mtp draft-eagle3 draft-simple ngram-simple ngram-map-k ngram-map-k4v ngram-mod ngram-cache' ;;
     'serve --draft-model' | 'serve -md' | 'generate --draft-model' | 'generate -md' | 'chat --draft-model' | 'chat -md' | 'bench --draft-model' | 'bench -md') files=1 ;;
     'serve --draft-p-min' | 'generate --draft-p-min' | 'chat --draft-p-min') ;;
     'serve --draft-max' | 'generate --draft-max' | 'chat --draft-max') ;;

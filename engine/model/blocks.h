@@ -95,6 +95,7 @@ struct blocks {
     bool is_latent; /* attention over latents (blocks_latent.c); set by the builder, before hyper-parameters are read */
     const struct gguf *g;
     const struct gguf *head; /* OPTIONAL: has the tensors of the prediction head instead of g */
+    const struct plan *of;   /* OPTIONAL: the model that g has a head for, whose embedding it can lack */
     const char *arch;        /* prefix of the hyper-parameter keys */
     uint32_t n_ctx;          /* longest sequence to run */
     bool may_predict;        /* build the prediction head, if the file has one */

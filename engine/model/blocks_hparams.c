@@ -85,18 +85,30 @@ static enum err check_layers(const struct blocks *b)
     return ERR_OK;
 }
 
-enum err blocks_read_hparams(struct blocks *b)
+/* Reads the number of tokens: the rows of the embedding. */
+static enum err read_vocab(struct blocks *b)
 {
     struct blocks_hparams *h = &b->h;
     const struct gguf_tensor *embd = gguf_find_tensor(b->g, "token_embd.weight");
+    if (embd == NULL && b->of != NULL) {
+        h->n_vocab = b->of->n_vocab;
+        return ERR_OK;
+    }
     bool is_matrix = embd != NULL && embd->n_dims >= 2 && embd->dims[2] == 1 && embd->dims[3] == 1;
     if (!is_matrix || embd->dims[1] > PLAN_MAX_VOCAB) {
         return err_set(b->info, embd == NULL ? ERR_MISSING_TENSOR : ERR_BAD_TENSOR_SHAPE, "token_embd.weight",
                        "token_embd.weight: expected two dimensions and at most %d rows, found %s", PLAN_MAX_VOCAB,
                        embd == NULL ? "no such tensor" : "something else");
     }
-    uint32_t said = 0;
     h->n_vocab = (uint32_t)embd->dims[1];
+    return ERR_OK;
+}
+
+enum err blocks_read_hparams(struct blocks *b)
+{
+    struct blocks_hparams *h = &b->h;
+    uint32_t said = 0;
+    TRY(read_vocab(b));
     TRY(blocks_get_u32(b, "vocab_size", 1, h->n_vocab, h->n_vocab, &said)); /* the embedding can be padded */
     TRY(blocks_get_u32(b, "embedding_length", 1, PLAN_MAX_WIDTH, UINT64_MAX, &h->n_embd));
     TRY(blocks_get_u32(b, "block_count", 1, PLAN_MAX_LAYERS, UINT64_MAX, &h->n_layers));

@@ -89,6 +89,10 @@ static enum err build(const struct model_family *const *table, struct blocks *b,
             family = table[i];
         }
     }
+    if (family == NULL && model_is_eagle3(b->g)) {
+        return err_set(b->info, ERR_UNSUPPORTED_ARCH, "general.architecture",
+                       "expected a model, found 'eagle3', a model's prediction head; use it with --draft-model");
+    }
     if (family == NULL) {
         return unknown_arch(table, arch, b->info);
     }
@@ -140,6 +144,9 @@ bool model_has_head_of(const struct gguf *head, const struct gguf *g)
 {
     struct gguf_str own, arch;
     struct err_info ignored;
+    if (model_is_eagle3(head)) {
+        return true;
+    }
     if (gguf_get_str_or_null(g, "general.architecture", &own, &ignored) != ERR_OK ||
         gguf_get_str_or_null(head, "general.architecture", &arch, &ignored) != ERR_OK || own.data == NULL ||
         arch.data == NULL || own.len != arch.len || memcmp(own.data, arch.data, own.len) != 0) {
@@ -166,12 +173,15 @@ enum err model_build_drafting(const struct gguf *g, const struct gguf *draft, ui
 {
     *draft_plan = NULL;
     TRY(model_build(g, n_ctx, out, info));
-    if (model_has_head_of(draft, g)) {
+    bool is_eagle3 = model_is_eagle3(draft);
+    if (!is_eagle3 && model_has_head_of(draft, g)) {
         struct blocks b = {.g = g, .head = draft, .n_ctx = n_ctx, .may_predict = true, .info = info};
         plan_free(out);
         return of_draft(build(families, &b, out), info);
     }
-    enum err err = of_draft(model_build(draft, n_ctx, draft_plan, info), info);
+    enum err err = is_eagle3 ? model_build_eagle3(draft, *out, n_ctx, draft_plan, info)
+                             : model_build(draft, n_ctx, draft_plan, info);
+    err = of_draft(err, info);
     err = err == ERR_OK ? plan_join(*out, *draft_plan, info) : err;
     if (err != ERR_OK) {
         plan_free(out);

@@ -151,6 +151,20 @@ def test_synth_writes_other_families(ctx):
         infcgi(ctx, "generate", "--model", path, "-n", "4", "--temp", "0", "-t", "1", "-p", "Hi")
 
 
+def test_a_head_in_a_file_of_its_own(ctx):
+    """It is wider than the model and has fewer tokens. Text is the same with it."""
+    model, head = (harness.ROOT / f"tests/golden/models/llama-eagle3.{ending}" for ending in ("gguf", "draft.gguf"))
+    both = ("--model", model, "--draft-model", head)
+    (row,) = json.loads(infcgi(ctx, "bench", *both, "-p", "0", "-n", "8", "-s", "2", "-r", "1", "-t", "1", "-o", "json",
+                               "--accept", "0.5", "--draft-max", "2"))
+    assert row["n_draft"] == 2 and row["avg_ts"] > 0, row
+    ask = ("-n", "32", "--temp", "0", "-t", "1", "-p", "Hi")
+    assert infcgi(ctx, "generate", *both, *ask) == infcgi(ctx, "generate", "--model", model, *ask)
+    assert "reads layers    1, 2, 4\n" in infcgi(ctx, "inspect", head)
+    run = subprocess.run([ctx.binary, "generate", "--model", head, *ask], capture_output=True, text=True, timeout=60)
+    assert run.returncode != 0 and "use it with --draft-model" in run.stderr, run.stderr
+
+
 def infcgi(ctx, *args):
     run = subprocess.run([ctx.binary, *args], capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, (args, run.stdout + run.stderr)

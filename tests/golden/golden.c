@@ -16,7 +16,8 @@
  * same bits. The first prompt runs again with the layers cut in the middle, the first half on one back end and the rest
  * on another. For models that return embeddings (make_embeddings.py), the pooled states of the prompt and the bits of
  * all states are compared. For models with a prediction head (make_heads.py), the logits of its last row, its guesses,
- * and that its bits do not depend on pieces. The file exceeds 600 lines because all checks share one view of a model. */
+ * and that its bits do not depend on pieces; a head in a file of its own is NAME.draft.gguf (make_eagle.py). The file
+ * exceeds 600 lines because all checks share one view of a model. */
 #include "engine/backend/backend_parts.h"
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
@@ -77,7 +78,7 @@ struct prompt {
     const int32_t *ids, *greedy;
     const float *logits, *logprobs;
     const float *embedding; /* instead of the three above */
-    const float *predict;   /* of the prediction head; NULL: none */
+    const float *predict;   /* [plan_n_logits] of the prediction head; NULL: none */
     const int32_t *guesses; /* [N_GUESSES] */
 };
 
@@ -434,7 +435,7 @@ static bool run_part(struct subject *s, const int32_t *ids, int from, int to, co
 {
     const int32_t *tables[] = {head_pages};
     int32_t pos[MAX_PROMPT], seq[MAX_PROMPT] = {0}, rows[MAX_PROMPT];
-    size_t d = s->plan->n_embd;
+    size_t d = s->plan->output_width;
     for (int i = 0; i < to - from; i++) {
         pos[i] = from + i;
         rows[i] = i;
@@ -462,11 +463,13 @@ static bool run_part(struct subject *s, const int32_t *ids, int from, int to, co
 static void check_guesses(struct subject *s, const struct prompt *p, float *input, float *output)
 {
     int32_t ids[MAX_PROMPT];
-    size_t d = s->plan->n_embd;
+    const int32_t *names = s->plan->guess_ids;
+    size_t d = s->plan->output_width;
     int wrong = 0;
     memcpy(ids, p->ids, (size_t)p->n * sizeof *ids);
     for (int i = 0, at = p->n - 1; i < N_GUESSES; i++) {
-        ids[p->n + i] = s->stats[i == 0 ? at : 0].argmax;
+        int32_t best = s->stats[i == 0 ? at : 0].argmax;
+        ids[p->n + i] = names != NULL ? names[best] : best;
         wrong += ids[p->n + i] != p->guesses[i];
         memcpy(input + (size_t)(p->n + i) * d, output + (size_t)(p->n + i - 1) * d, d * sizeof *input);
         if (!run_part(s, ids, p->n + i, p->n + i + 1, input, output)) {
@@ -480,7 +483,8 @@ static void check_guesses(struct subject *s, const struct prompt *p, float *inpu
 
 static void check_prediction(struct subject *s, const struct prompt *p)
 {
-    size_t d = s->plan->n_embd, v = (size_t)s->n_vocab, n = (size_t)p->n * v;
+    size_t d = s->plan->output_width, v = (size_t)s->n_vocab, n = (size_t)p->n * v;
+    size_t n_logits = plan_n_logits(s->plan, true);
     float *input = calloc(MAX_PROMPT, d * sizeof *input), *output = calloc(MAX_PROMPT, d * sizeof *output);
     float *whole = malloc(n * sizeof *whole);
     double mean = 0, var = 0, worst = 0, allowed = is_coarse(s) ? s->known->fast_logits : s->bound->logits;
@@ -489,12 +493,12 @@ static void check_prediction(struct subject *s, const struct prompt *p)
     memcpy(input + d, output, (size_t)(p->n - 1) * d * sizeof *input);
     ok = ok && run_part(s, p->ids, 0, p->n, input, output);
     memcpy(whole, s->logits, n * sizeof *whole);
-    for (size_t k = 0; k < v; k++) {
-        mean += p->predict[k] / (double)v;
+    for (size_t k = 0; k < n_logits; k++) {
+        mean += p->predict[k] / (double)n_logits;
     }
-    for (size_t k = 0; k < v; k++) {
+    for (size_t k = 0; k < n_logits; k++) {
         double off = fabs((double)whole[n - v + k] - p->predict[k]);
-        var += (p->predict[k] - mean) * (p->predict[k] - mean) / (double)v;
+        var += (p->predict[k] - mean) * (p->predict[k] - mean) / (double)n_logits;
         worst = off > worst || isnan(off) ? off : worst;
     }
     report(s, ok && worst / sqrt(var) <= allowed, "the head's last logits, share of their spread", worst / sqrt(var),
@@ -505,9 +509,13 @@ static void check_prediction(struct subject *s, const struct prompt *p)
     for (int from = 0, to; ok && from < p->n; from = to) {
         to = MIN_OF(from + 1 + from % 7, p->n);
         ok = run_part(s, p->ids, from, to, input, output);
-        differing += memcmp(whole + (size_t)from * v, s->logits, (size_t)(to - from) * v * sizeof *whole) != 0;
+        for (int i = 0; i < to - from; i++) {
+            differing +=
+                memcmp(whole + (size_t)(from + i) * v, s->logits + (size_t)i * v, n_logits * sizeof *whole) != 0;
+        }
     }
-    report(s, ok && differing == 0, "pieces whose bits differ from the whole prompt's, of the head", differing, 0);
+    report(s, ok && differing == 0, "rows in pieces whose bits differ from the whole prompt's, of the head", differing,
+           0);
     free(input);
     free(output);
     free(whole);
@@ -780,7 +788,8 @@ static void print_table(void)
 static void check_model(const char *folder, const char *name)
 {
     char path[512];
-    struct gguf *g = NULL, *expect = NULL;
+    struct gguf *g = NULL, *expect = NULL, *draft = NULL;
+    struct plan *draft_plan = NULL;
     struct subject s = {.name = name, .backend = backend_at(0), .cpu = "-"};
     struct err_info info = {0};
     snprintf(path, sizeof path, "%s/%.*s.gguf", folder, (int)strcspn(name, "."), name);
@@ -790,12 +799,19 @@ static void check_model(const char *folder, const char *name)
     enum err err = model_open(path, &g, &info);
     snprintf(path, sizeof path, "%s/%.*s.expect.gguf", folder, (int)strcspn(name, "."), name);
     err = err != ERR_OK ? err : gguf_open(path, &expect, &info);
-    err = err != ERR_OK ? err : model_build_predicting(g, 0, &s.plan, &info);
+    snprintf(path, sizeof path, "%s/%.*s.draft.gguf", folder, (int)strcspn(name, "."), name);
+    if (access(path, F_OK) == 0) {
+        err = err != ERR_OK ? err : gguf_open(path, &draft, &info);
+        err = err != ERR_OK ? err : model_build_drafting(g, draft, 0, &s.plan, &draft_plan, &info);
+    } else {
+        err = err != ERR_OK ? err : model_build_predicting(g, 0, &s.plan, &info);
+    }
     if (err != ERR_OK) {
         printf("FAILED %s: %s: %s\n", name, err_code(err), info.text);
         n_failed++;
         gguf_close(&g);
         gguf_close(&expect);
+        gguf_close(&draft);
         return;
     }
     s.row = &table[n_rows++];
@@ -827,8 +843,10 @@ static void check_model(const char *folder, const char *name)
     free(s.logits);
     free(s.hidden);
     plan_free(&s.plan);
+    plan_free(&draft_plan);
     gguf_close(&g);
     gguf_close(&expect);
+    gguf_close(&draft);
 }
 
 static void report_lack(bool ok, const char *what, const char *name, const char *ending)

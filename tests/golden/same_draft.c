@@ -1,9 +1,10 @@
 /* Checks that speculation changes no bit: random requests (same_draft_case.h) on the tiny models with recurrent states, a
- * prediction head or windows. Each run computes them one at a time without speculation. Then they run together with
- * speculation, on models with a head also without the head, and with a draft model. There are few KV pages, so that
- * sequences are preempted. Prefixes come from the cache, in some runs from snapshots after a restart. Tokens,
- * log-probabilities, those of the best alternatives, texts and ends must agree in every bit. A list of runs also fails if
- * it drafted too little: no forced token, no repeated text or no guess of a head that came true, and so on.
+ * prediction head (in the model's file or its own) or windows. Each run computes them one at a time without speculation.
+ * Then they run together with speculation, on models with a head also without the head, and with a draft model. There are
+ * few KV pages, so that sequences are preempted. Prefixes come from the cache, in some runs from snapshots after a
+ * restart. Tokens, log-probabilities, those of the best alternatives, texts and ends must agree in every bit. A list of
+ * runs also fails if it drafted too little: no forced token, no repeated text or no guess of a head that came true, and so
+ * on.
  *   same_draft [--backend NAME] [--runs N] [--seed FIRST] [--broken]
  * Default: ref and all instruction sets of cpu; 1,000 runs from seed 1. With only --seed, repeats this run. --broken: with
  * a fault that runs must find (golden_test.sh). */
@@ -82,6 +83,7 @@ static enum err open_engine(const struct same_draft_case *c, enum way way, int t
 {
     static const char *const sources[N_WAYS] = {"off", "auto", "no-head", "auto", "off"};
     bool is_alone = way == ALONE;
+    const char *head = c->model->head[0] != '\0' ? c->model->head : NULL;
     const struct engine_config cfg = {.model_path = c->model->path,
                                       .backend = c->backend,
                                       .cpu = c->cpu,
@@ -97,7 +99,7 @@ static enum err open_engine(const struct same_draft_case *c, enum way way, int t
                                       .kv_tokens = is_alone ? 20 * N_CTX : c->kv_tokens,
                                       .draft_max = MAX_OF(c->draft_max[turn], 0),
                                       .speculate = c->draft_max[turn] < 0 ? "off" : sources[way],
-                                      .draft_path = way == WITH_MODEL ? c->draft : NULL,
+                                      .draft_path = way == WITH_MODEL ? c->draft : head,
                                       .cache_dir = test.folder[0] != '\0' ? test.folder : NULL,
                                       .cache_disk_bytes = 1 << 30};
     same_draft_backend_row_ns(c->row_ns);

@@ -30,6 +30,8 @@ static struct {
     int32_t guesses[MAX_GUESSES];
     int32_t n_guesses;
     struct backend_row_stats *stats;
+    const int32_t *ids; /* [n_ids] the tokens of the head's logits */
+    int32_t n_ids;      /* 0: all */
 } told;
 
 static struct {
@@ -97,6 +99,17 @@ static int32_t following(int32_t token, int32_t pos)
     return -1;
 }
 
+/* Returns the head's logit of a token; -1: none. */
+static int32_t logit_of(int32_t token)
+{
+    for (int32_t i = 0; i < told.n_ids; i++) {
+        if (told.ids[i] == token) {
+            return i;
+        }
+    }
+    return told.n_ids != 0 ? -1 : token;
+}
+
 /* Makes all drafts of sequences that continue their own state true. */
 static void break_batch(struct backend_batch *b)
 {
@@ -127,7 +140,7 @@ static enum err begin(struct backend_model *m, const struct backend_batch *batch
         told.stats = b->stats;
         told.n_guesses = MIN_OF(b->n_logits, MAX_GUESSES);
         for (int32_t i = 0; i < told.n_guesses; i++) {
-            told.guesses[i] = following(b->tokens[b->logit_rows[i]], b->pos[b->logit_rows[i]]);
+            told.guesses[i] = logit_of(following(b->tokens[b->logit_rows[i]], b->pos[b->logit_rows[i]]));
         }
     }
     return real->begin(m, b, info);
@@ -157,5 +170,7 @@ enum err __wrap_sched_new(const struct sched_config *cfg, struct sched **out, st
     shown.wait = wait_for;
     c.backend = &shown;
     c.now_ns = now_ns;
+    told.ids = cfg->guess_ids;
+    told.n_ids = cfg->n_guess_ids;
     return __real_sched_new(&c, out, info);
 }

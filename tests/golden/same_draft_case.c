@@ -10,18 +10,26 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* --- models ------------------------------------------------------------------------------------------------------- */
 
 /* Fills the model's properties. False: it takes no part. */
 static bool look_at(struct same_draft_model *m)
 {
-    struct gguf *g = NULL;
-    struct plan *plan = NULL;
+    struct gguf *g = NULL, *head = NULL;
+    struct plan *plan = NULL, *head_plan = NULL;
     struct err_info info = {0};
     snprintf(m->path, sizeof m->path, "tests/golden/models/%s.gguf", m->name);
+    snprintf(m->head, sizeof m->head, "tests/golden/models/%s.draft.gguf", m->name);
     enum err err = model_open(m->path, &g, &info);
-    err = err == ERR_OK ? model_build_predicting(g, N_CTX, &plan, &info) : err;
+    if (access(m->head, F_OK) == 0) {
+        err = err == ERR_OK ? model_open(m->head, &head, &info) : err;
+        err = err == ERR_OK ? model_build_drafting(g, head, N_CTX, &plan, &head_plan, &info) : err;
+    } else {
+        m->head[0] = '\0';
+        err = err == ERR_OK ? model_build_predicting(g, N_CTX, &plan, &info) : err;
+    }
     if (err != ERR_OK) {
         printf("FAILED %s: %s\n", m->path, info.text);
     } else {
@@ -30,7 +38,9 @@ static bool look_at(struct same_draft_model *m)
         m->has_latents = strncmp(m->name, "deepseek2", strlen("deepseek2")) == 0;
     }
     plan_free(&plan);
+    plan_free(&head_plan);
     gguf_close(&g);
+    gguf_close(&head);
     return m->has_head || m->has_states || strstr(m->name, "-window") != NULL;
 }
 

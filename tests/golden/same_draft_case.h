@@ -25,6 +25,7 @@ enum same_draft_grammar { NO_GRAMMAR, FIXED, RECORDS, PATTERN, SCHEMA, N_GRAMMAR
 struct same_draft_model {
     const char *name; /* of golden_models.h */
     char path[128];
+    char head[128]; /* path of its head; "": it is in the model's file, or there is none */
     bool has_head, has_states, has_latents;
 };
 

@@ -82,7 +82,8 @@ def is_same(options, asked):
 
 
 def asked_programs():
-    models = [m for m in glob.glob(MODELS + '/*.gguf') + glob.glob(MODELS + '/*.hf') if not m.endswith('.expect.gguf')]
+    models = [m for m in glob.glob(MODELS + '/*.gguf') + glob.glob(MODELS + '/*.hf')
+              if not m.endswith(('.expect.gguf', '.draft.gguf'))]
     for line in sorted(set(must(ASKED, *models).splitlines())):
         file, *options = line.split()
         yield file, dict(o[2:].split('=') for o in options)

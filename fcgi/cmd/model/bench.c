@@ -69,7 +69,7 @@ struct bench {
     int32_t n_drafts[MAX_SEQS], n_true[MAX_SEQS];
     uint64_t n_drafted; /* of the timed runs: drafts at each position ... */
     uint64_t *accepted; /* [n_draft] ... and those that came true */
-    float *edge;        /* [rows][D] zeros: input of the head; then its output */
+    float *edge;        /* [rows][plan.output_width] zeros: input of the head; then its output */
 };
 
 static int largest(const struct conf_list *l)
@@ -364,7 +364,7 @@ static enum err allocate(struct bench *b)
     b->logit_rows = arena_zalloc_array(&b->arena, (size_t)n_rows, sizeof *b->logit_rows);
     b->logits = arena_zalloc_array(&b->arena, (size_t)n_results * b->plan->n_vocab, sizeof *b->logits);
     b->stats = arena_zalloc_array(&b->arena, (size_t)n_results, sizeof *b->stats);
-    b->edge = arena_zalloc_array(&b->arena, (size_t)n_results * b->plan->n_embd, sizeof *b->edge);
+    b->edge = arena_zalloc_array(&b->arena, (size_t)n_results * MAX_OF(b->plan->output_width, 1u), sizeof *b->edge);
     b->accepted = arena_zalloc_array(&b->arena, (size_t)MAX_OF(b->n_draft, 1), sizeof *b->accepted);
     TRY(arena_ok(&b->arena));
     for (int32_t i = 0; i < b->seq_pages * b->max_seqs; i++) {

@@ -16,6 +16,7 @@
 enum {
     ARCH_BYTES = 64,      /* longer architecture names match no keys */
     SHOWN_TEMPLATE = 100, /* shown part of its first line */
+    SHOWN_LAYERS = 8,
 };
 
 /* Values looked up once. */
@@ -110,6 +111,8 @@ static void print_family(const struct subject *s)
     print_label("family");
     if (f != NULL) {
         printf("%s: %s\n", f->arch, f->members);
+    } else if (model_is_eagle3(s->g)) {
+        puts("none: the prediction head (EAGLE-3) of a model, for --draft-model");
     } else {
         puts("not known");
     }
@@ -153,12 +156,29 @@ static void print_rope(const struct subject *s)
     putchar('\n');
 }
 
+/* Prints the layers of the model whose inputs a head reads. */
+static void print_layers_read(const struct subject *s)
+{
+    char key[ARCH_BYTES + 64];
+    const struct gguf_kv *kv = gguf_find(s->g, arch_key(s, "target_layers", key));
+    bool is_list = kv != NULL && kv->type == GGUF_ARRAY && (kv->elem_type == GGUF_I32 || kv->elem_type == GGUF_U32);
+    print_label("reads layers");
+    for (uint64_t i = 0; is_list && i < MIN_OF(kv->n, (uint64_t)SHOWN_LAYERS); i++) {
+        printf("%s%" PRId64, i > 0 ? ", " : "", gguf_elem_i64(kv, i));
+    }
+    puts(is_list && kv->n > 0 ? "" : "-");
+}
+
 static void print_shapes(const struct subject *s)
 {
     print_arch_row(s, "context length", "context_length");
     print_arch_row(s, "layers", "block_count");
     if (s->plan != NULL && plan_predicts(s->plan)) {
         printf("%-16s1 of these layers guesses tokens for drafts\n", "prediction head");
+    }
+    if (model_is_eagle3(s->g)) {
+        print_arch_row(s, "model's width", "target_hidden_size");
+        print_layers_read(s);
     }
     print_arch_row(s, "embedding", "embedding_length");
     print_arch_row(s, "feed-forward", "feed_forward_length");

@@ -22,6 +22,7 @@ static const struct {
              {"none", 0},
              {"no-head", ENGINE_LOOKUP | ENGINE_DRAFT},
              {"draft-mtp", ENGINE_HEAD},
+             {"draft-eagle3", ENGINE_HEAD},
              {"draft-mtp,ngram-mod", ENGINE_HEAD | ENGINE_LOOKUP},
              {"lookup,head,model", ENGINE_LOOKUP | ENGINE_HEAD | ENGINE_DRAFT},
              {"ngram-simple,ngram-cache", ENGINE_LOOKUP}};
@@ -39,7 +40,7 @@ START_TEST(unknown_sources_are_refused)
 {
     static const char *const wrong[][2] = {{"", "found ''"},
                                            {"head,", "found ''"},
-                                           {"draft-eagle3", "found 'draft-eagle3'"},
+                                           {"draft-dflash", "found 'draft-dflash'"},
                                            {"lookup,heads", "found 'heads'"},
                                            {"lookup head", "found 'lookup head'"}};
     struct err_info info = {0};
@@ -68,6 +69,10 @@ static const struct {
     {MODELS "qwen35-head.gguf", MODELS "llama-quants.gguf", "head", "head"},
     {MODELS "qwen35-head.gguf", MODELS "qwen35-head.gguf", "head", MODELS "qwen35-head.gguf"},
     {MODELS "qwen35-head.gguf", MODELS "qwen35-head.gguf", "model", NULL},
+    {MODELS "llama-eagle3.gguf", MODELS "llama-eagle3.draft.gguf", NULL, MODELS "llama-eagle3.draft.gguf"},
+    {MODELS "llama-eagle3.gguf", MODELS "llama-eagle3.draft.gguf", "draft-eagle3", MODELS "llama-eagle3.draft.gguf"},
+    {MODELS "llama-eagle3.gguf", MODELS "llama-eagle3.draft.gguf", "model", NULL},
+    {MODELS "gpt-oss-sinks.gguf", MODELS "qwen3-eagle3.draft.gguf", NULL, MODELS "qwen3-eagle3.draft.gguf"},
 };
 
 START_TEST(what_predicts)

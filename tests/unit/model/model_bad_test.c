@@ -23,6 +23,8 @@ static struct {
     unsigned char *data, *copy;
     size_t bytes;
     struct gguf *g;
+    struct gguf *of_file; /* of a head: its model, and the model's plan */
+    struct plan *of;
     char prefix[64]; /* "llama." */
     int n_refused, n_by_value;
 } model;
@@ -47,8 +49,23 @@ static int find_models(glob_t *found, const char **nth, int n)
     return n_models;
 }
 
+/* Opens the model of a head, NAME.draft.gguf. */
+static void load_of(const char *path)
+{
+    char of[128];
+    struct err_info info = {0};
+    const char *at = strstr(path, ".draft.gguf");
+    if (at == NULL) {
+        return;
+    }
+    snprintf(of, sizeof of, "%.*s.gguf", (int)(at - path), path);
+    ck_assert_msg(gguf_open(of, &model.of_file, &info) == ERR_OK, "%s: %s", of, info.text);
+    ck_assert_int_eq(model_build(model.of_file, 0, &model.of, &info), ERR_OK);
+}
+
 static void load_model(const char *path)
 {
+    load_of(path);
     struct gguf_str arch;
     struct err_info info = {0};
     FILE *f = fopen(path, "rb");
@@ -70,6 +87,8 @@ static void load_model(const char *path)
 static void unload_model(void)
 {
     gguf_close(&model.g);
+    plan_free(&model.of);
+    gguf_close(&model.of_file);
     free(model.data);
     free(model.copy);
 }
@@ -92,7 +111,7 @@ static enum err build(const char *what, struct err_info *info)
     if (gguf_open_memory(model.copy, model.bytes, &g, info) != ERR_OK) {
         return ERR_NONE;
     }
-    enum err err = model_build(g, 0, &p, info);
+    enum err err = model.of != NULL ? model_build_eagle3(g, model.of, 0, &p, info) : model_build(g, 0, &p, info);
     plan_free(&p);
     gguf_close(&g);
     if (mem_live() != live) {
