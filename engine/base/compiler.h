@@ -14,6 +14,11 @@
 #define UNROLL_FULLY _Pragma("GCC unroll 16")
 #endif
 
+/* `typedef uint32_t name VECTOR_OF(16);` is a vector of 16 bytes, which operators treat element by element. VECTOR_PICK
+ * returns the elements with these indexes of two vectors: those of the second follow those of the first. */
+#define VECTOR_OF(bytes)       __attribute__((vector_size(bytes)))
+#define VECTOR_PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+
 #define CACHE_LINE_BYTES 64 /* x86-64 and known arm64 servers; for padding only */
 
 #define ARRAY_LEN(a) (sizeof(a) / sizeof((a)[0]))

@@ -16,8 +16,8 @@ static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_b
         quant_set_min(out, part, b + DMIN, packed >> 4);
     }
     UNROLL_FULLY
-    for (int i = 0; i < PANEL_BLOCK; i += 8) {
-        uint64_t v = quant_bits(q + i, (int)(j % 4) * 2, 3);
+    for (int i = 0; i < PANEL_BLOCK; i += 16) {
+        quant_bytes v = quant_bits(q + i, (int)(j % 4) * 2, 3);
         memcpy(out->codes + i, &v, sizeof v);
     }
 }

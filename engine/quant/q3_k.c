@@ -21,8 +21,8 @@ static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_b
     quant_set_scale(out, 0, b + D, scale_of(b + SCALES, 2 * j));
     quant_set_scale(out, 1, b + D, scale_of(b + SCALES, 2 * j + 1));
     UNROLL_FULLY
-    for (int i = 0; i < PANEL_BLOCK; i += 8) {
-        uint64_t v = quant_bits(q + i, (int)(j % 4) * 2, 3) | quant_bits(b + i, (int)j, 1) << 2;
+    for (int i = 0; i < PANEL_BLOCK; i += 16) {
+        quant_bytes v = quant_bits(q + i, (int)(j % 4) * 2, 3) | quant_bits(b + i, (int)j, 1) << 2;
         memcpy(out->codes + i, &v, sizeof v);
     }
 }

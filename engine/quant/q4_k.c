@@ -13,8 +13,8 @@ static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_b
         b + NIBBLES + j / 2 * 32; /* two blocks share 32 bytes: even ones the low nibbles, odd the high */
     int shift = j % 2 != 0 ? 4 : 0;
     UNROLL_FULLY
-    for (int i = 0; i < PANEL_BLOCK; i += 8) {
-        uint64_t v = quant_bits(q + i, shift, 0x0F);
+    for (int i = 0; i < PANEL_BLOCK; i += 16) {
+        quant_bytes v = quant_bits(q + i, shift, 0x0F);
         memcpy(out->codes + i, &v, sizeof v);
     }
 }

@@ -14,8 +14,8 @@ static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_b
     const uint8_t *high = b + HIGH; /* bit j of byte i belongs to input i of block j */
     int shift = j % 2 != 0 ? 4 : 0;
     UNROLL_FULLY
-    for (int i = 0; i < PANEL_BLOCK; i += 8) {
-        uint64_t v = quant_bits(q + i, shift, 0x0F) | quant_bits(high + i, (int)j, 1) << 4;
+    for (int i = 0; i < PANEL_BLOCK; i += 16) {
+        quant_bytes v = quant_bits(q + i, shift, 0x0F) | quant_bits(high + i, (int)j, 1) << 4;
         memcpy(out->codes + i, &v, sizeof v);
     }
 }

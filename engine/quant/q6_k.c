@@ -16,8 +16,8 @@ static ALWAYS_INLINE void unpack(const void *src, size_t i_block, struct quant_b
     quant_set_scale(out, 0, b + D, scales[0]);
     quant_set_scale(out, 1, b + D, scales[1]);
     UNROLL_FULLY
-    for (int i = 0; i < PANEL_BLOCK; i += 8) {
-        uint64_t v = quant_bits(low + i, low_shift, 0x0F) | quant_bits(high + i, high_shift, 3) << 4;
+    for (int i = 0; i < PANEL_BLOCK; i += 16) {
+        quant_bytes v = quant_bits(low + i, low_shift, 0x0F) | quant_bits(high + i, high_shift, 3) << 4;
         memcpy(out->codes + i, &v, sizeof v);
     }
 }

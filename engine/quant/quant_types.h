@@ -88,22 +88,25 @@ static ALWAYS_INLINE uint32_t quant_u32(const uint8_t *p)
 
 #define QUANT_EACH_BYTE(b) ((uint64_t)(b)*0x0101010101010101u)
 
-/* Returns eight bytes at p, each shifted right by `shift` bits and masked. The mask removes the bits of neighbors, so
- * codes are extracted eight at a time (packing reads gigabytes when a model loads). */
-static ALWAYS_INLINE uint64_t quant_bits(const uint8_t *p, int shift, uint8_t mask)
+/* 16 bytes in a register. */
+typedef uint64_t quant_bytes VECTOR_OF(16);
+
+/* Returns 16 bytes at p, each shifted right by `shift` bits and masked. The mask removes the bits of neighbors, so codes
+ * are extracted 16 at a time (packing reads gigabytes when a model loads). */
+static ALWAYS_INLINE quant_bytes quant_bits(const uint8_t *p, int shift, uint8_t mask)
 {
-    uint64_t v;
+    quant_bytes v;
     memcpy(&v, p, sizeof v);
-    return v >> shift & QUANT_EACH_BYTE(mask);
+    return v >> (uint64_t)shift & QUANT_EACH_BYTE(mask);
 }
 
 /* Extracts 32 codes of 4 bits from 16 bytes: low nibbles are the first 16 inputs, high nibbles the last. */
 static ALWAYS_INLINE void quant_nibbles(const uint8_t *bytes, uint8_t *codes)
 {
     UNROLL_FULLY
-    for (int i = 0; i < 4; i++) {
-        uint64_t v = quant_bits(bytes + i % 2 * 8, i / 2 * 4, 0x0F);
-        memcpy(codes + 8 * i, &v, sizeof v);
+    for (int i = 0; i < 2; i++) {
+        quant_bytes v = quant_bits(bytes, i * 4, 0x0F);
+        memcpy(codes + 16 * i, &v, sizeof v);
     }
 }
 
@@ -153,56 +156,80 @@ static ALWAYS_INLINE void quant_k_scale(const uint8_t *block, size_t j, struct q
 
 /* --- packing ---------------------------------------------------------------------------------------------------- */
 
-/* Stores a word of one lane of a code block to line `line` of 64 bytes; `dst` is the lane's word of the first line. */
-static ALWAYS_INLINE void quant_store_word(uint32_t word, unsigned char *dst, size_t line)
+enum { QUANT_LANES = 4 }; /* lanes whose codes are stored together */
+
+/* A word of four codes of each of these lanes. */
+typedef uint32_t quant_words VECTOR_OF(16);
+
+/* Stores a word of each lane of a code block to line `line` of 64 bytes; `dst` is the first lane's word of the first
+ * line. */
+static ALWAYS_INLINE void quant_store_words(quant_words words, unsigned char *dst, size_t line)
 {
-    memcpy(dst + 64 * line, &word, 4);
+    memcpy(dst + 64 * line, &words, sizeof words);
 }
 
-/* Returns `n` bits of each byte of a word, from bit `from` on. */
-static ALWAYS_INLINE uint32_t quant_word_bits(uint32_t word, int from, int n)
+/* Returns `n` bits of each byte of the words, from bit `from` on. */
+static ALWAYS_INLINE quant_words quant_word_bits(quant_words words, uint32_t from, int n)
 {
     /* Bytes are below 64 if from > 0, so no bit moves to another byte. */
-    return word >> from & 0x01010101u * ((1u << n) - 1);
+    return words >> from & 0x01010101u * ((1u << n) - 1);
 }
 
-static ALWAYS_INLINE void quant_store_u4(const uint32_t *words, unsigned char *dst)
+static ALWAYS_INLINE void quant_store_u4(const quant_words *words, unsigned char *dst)
 {
     UNROLL_FULLY
     for (size_t i = 0; i < 4; i++) {
-        quant_store_word(quant_word_bits(words[2 * i], 0, 4) | quant_word_bits(words[2 * i + 1], 0, 4) << 4, dst, i);
+        quant_store_words(quant_word_bits(words[2 * i], 0, 4) | quant_word_bits(words[2 * i + 1], 0, 4) << 4, dst, i);
     }
 }
 
 /* Stores two lines of bit pairs. */
-static ALWAYS_INLINE void quant_store_pairs(const uint32_t *words, int from, unsigned char *dst, size_t line)
+static ALWAYS_INLINE void quant_store_pairs(const quant_words *words, uint32_t from, unsigned char *dst, size_t line)
 {
     UNROLL_FULLY
     for (size_t h = 0; h < 2; h++) {
-        uint32_t line_word = 0;
+        quant_words line_words = {0};
         UNROLL_FULLY
-        for (size_t m = 0; m < 4; m++) {
-            line_word |= quant_word_bits(words[4 * h + m], from, 2) << 2 * m;
+        for (uint32_t m = 0; m < 4; m++) {
+            line_words |= quant_word_bits(words[4 * h + m], from, 2) << 2 * m;
         }
-        quant_store_word(line_word, dst, line + h);
+        quant_store_words(line_words, dst, line + h);
     }
 }
 
 /* Stores one line of single bits. */
-static ALWAYS_INLINE void quant_store_singles(const uint32_t *words, int from, unsigned char *dst, size_t line)
+static ALWAYS_INLINE void quant_store_singles(const quant_words *words, uint32_t from, unsigned char *dst, size_t line)
 {
-    uint32_t line_word = 0;
+    quant_words line_words = {0};
     UNROLL_FULLY
-    for (size_t v = 0; v < 8; v++) {
-        line_word |= quant_word_bits(words[v], from, 1) << v;
+    for (uint32_t v = 0; v < 8; v++) {
+        line_words |= quant_word_bits(words[v], from, 1) << v;
     }
-    quant_store_word(line_word, dst, line);
+    quant_store_words(line_words, dst, line);
 }
 
-static ALWAYS_INLINE void quant_store_codes(const uint8_t *codes, int bits, unsigned char *dst)
+/* Sets words[v] = word v of each lane, for four of the lanes' words from `first` on. */
+static ALWAYS_INLINE void quant_turn(uint8_t codes[QUANT_LANES][PANEL_BLOCK], size_t first, quant_words *words)
 {
-    uint32_t words[PANEL_BLOCK / 4];
-    memcpy(words, codes, sizeof words);
+    quant_words lane[QUANT_LANES];
+    memcpy(&lane[0], codes[0] + 4 * first, sizeof lane[0]);
+    memcpy(&lane[1], codes[1] + 4 * first, sizeof lane[1]);
+    memcpy(&lane[2], codes[2] + 4 * first, sizeof lane[2]);
+    memcpy(&lane[3], codes[3] + 4 * first, sizeof lane[3]);
+    quant_words a = VECTOR_PICK(lane[0], lane[1], 0, 4, 1, 5), b = VECTOR_PICK(lane[2], lane[3], 0, 4, 1, 5);
+    quant_words c = VECTOR_PICK(lane[0], lane[1], 2, 6, 3, 7), d = VECTOR_PICK(lane[2], lane[3], 2, 6, 3, 7);
+    words[first] = VECTOR_PICK(a, b, 0, 1, 4, 5);
+    words[first + 1] = VECTOR_PICK(a, b, 2, 3, 6, 7);
+    words[first + 2] = VECTOR_PICK(c, d, 0, 1, 4, 5);
+    words[first + 3] = VECTOR_PICK(c, d, 2, 3, 6, 7);
+}
+
+/* Stores a block of QUANT_LANES lanes. dst: the first lane's word of the block's first line. */
+static ALWAYS_INLINE void quant_store_codes(uint8_t codes[QUANT_LANES][PANEL_BLOCK], int bits, unsigned char *dst)
+{
+    quant_words words[PANEL_BLOCK / 4];
+    quant_turn(codes, 0, words);
+    quant_turn(codes, 4, words);
     switch (bits) {
     case 2:
         quant_store_pairs(words, 0, dst, 0);
@@ -225,7 +252,7 @@ static ALWAYS_INLINE void quant_store_codes(const uint8_t *codes, int bits, unsi
     default:
         UNROLL_FULLY
         for (size_t v = 0; v < 8; v++) {
-            quant_store_word(words[v], dst, v);
+            quant_store_words(words[v], dst, v);
         }
     }
 }
@@ -260,19 +287,40 @@ static ALWAYS_INLINE void quant_store_scales(const struct panel_info *info, bool
     }
 }
 
+/* Packs block b of a group, QUANT_LANES lanes from `first` on; the panel has n. */
+static ALWAYS_INLINE void quant_pack_lanes(void (*unpack)(const void *, size_t, struct quant_block *),
+                                           const struct panel_info *info, bool are_halves,
+                                           const struct quant_rows *from, const struct panel_group *g, size_t b,
+                                           size_t first, size_t n, unsigned char *panel)
+{
+    uint8_t codes[QUANT_LANES][PANEL_BLOCK];
+    UNROLL_FULLY
+    for (size_t i = 0; i < QUANT_LANES; i++) {
+        if (first + i >= n) {
+            memset(codes[i], 0, sizeof codes[i]);
+            continue;
+        }
+        struct quant_block block;
+        unpack((const uint8_t *)from->rows + (first + i) * from->row_bytes, from->i_block + b, &block);
+        memcpy(codes[i], block.codes, sizeof codes[i]);
+        quant_store_scales(info, are_halves, &block, g, b, first + i, panel);
+    }
+    size_t code_bytes = (size_t)info->bits * PANEL_BLOCK * PANEL_ROWS / 8;
+    quant_store_codes(codes, info->bits, panel + g->codes + b * code_bytes + 4 * first);
+}
+
 /* Packs a group of a panel from the file's rows. quant_ops.pack of a type calls it with constants, so that it compiles
  * to one loop. are_halves: scales and minimums are copied from the file. */
 static ALWAYS_INLINE void quant_pack(void (*unpack)(const void *, size_t, struct quant_block *),
-                                     const struct panel_info *info, bool are_halves, const struct quant_rows *from,
-                                     const struct panel_group *g, unsigned char *panel)
+                                     const struct panel_info *info, bool are_halves, const struct quant_rows *rows,
+                                     const struct panel_group *group, unsigned char *panel)
 {
-    size_t code_bytes = (size_t)info->bits * PANEL_BLOCK * PANEL_ROWS / 8;
-    for (size_t b = 0; b < g->n_blocks; b++) {
-        for (size_t lane = 0; lane < (size_t)from->n; lane++) {
-            struct quant_block block;
-            unpack((const uint8_t *)from->rows + lane * from->row_bytes, from->i_block + b, &block);
-            quant_store_codes(block.codes, info->bits, panel + g->codes + b * code_bytes + 4 * lane);
-            quant_store_scales(info, are_halves, &block, g, b, lane, panel);
+    const struct quant_rows from = *rows; /* in registers: stores through `panel` cannot change them */
+    const struct panel_group g = *group;
+    size_t n = (size_t)from.n;
+    for (size_t b = 0; b < g.n_blocks; b++) {
+        for (size_t first = 0; first < n; first += QUANT_LANES) {
+            quant_pack_lanes(unpack, info, are_halves, &from, &g, b, first, n, panel);
         }
     }
 }

@@ -11,8 +11,8 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     size_t j = i_block % 8;
     const uint8_t *q = b + j / 4 * 32; /* four blocks share 32 bytes, two bits each */
     out->scale[0] = quant_half(b + D);
-    for (int i = 0; i < PANEL_BLOCK; i += 8) {
-        uint64_t v = quant_bits(q + i, (int)(j % 4) * 2, 3) + QUANT_EACH_BYTE(TO_ZERO_POINT);
+    for (int i = 0; i < PANEL_BLOCK; i += 16) {
+        quant_bytes v = quant_bits(q + i, (int)(j % 4) * 2, 3) + QUANT_EACH_BYTE(TO_ZERO_POINT);
         memcpy(out->codes + i, &v, sizeof v);
     }
 }
