@@ -27,6 +27,7 @@ enum {
      * LOGITS_BYTES. Drafts need no more than DRAFT_MAX + 1. */
     EXTRA_LOGITS = 48,
     LOGITS_BYTES = 16 << 20,
+    EAGER_BYTES = 256 << 20, /* packed weights that are packed before the first batch, within a few 100 ms */
     HOST_PART = 4, /* a default leaves this part of the host's memory to requests (fcgi/wire/memory.c) and to others */
 };
 
@@ -208,6 +209,7 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
                                   .k_type = cfg->cache_type_k,
                                   .v_type = cfg->cache_type_v,
                                   .pack_cache = cfg->pack_cache,
+                                  .eager_bytes = EAGER_BYTES,
                                   .source = {.head = gguf_map(e->gguf)->data,
                                              .head_bytes = (size_t)gguf_data_offset(e->gguf),
                                              .bytes = gguf_file_bytes(e->gguf),

@@ -65,6 +65,10 @@ struct backend_config {
      * call of open. */
     const char *pack_cache;
     struct backend_source source; /* the file the plan was built from; read only with pack_cache */
+    /* More weights than this are prepared after open, between batches and in backend.idle, if the file is in memory;
+     * until then batches are slower. weight_done is then also called during begin and idle. 0 = open prepares all
+     * weights. Only the CPU back end uses it, and not if open must write pack_cache. */
+    size_t eager_bytes;
     /* OPTIONAL: called by the opening thread while weights are prepared, with 0..1. If it returns false, open returns
      * ERR_CANCELLED. */
     bool (*progress)(void *arg, float fraction);
@@ -236,6 +240,7 @@ struct backend_info {
     int32_t max_best;        /* of backend_batch.wants; 0: callers that need best tokens must use the logits */
     int32_t overtaking_rows; /* of a batch that begins in backend_batch.between; 0: `between` is never called */
     int32_t even_rows; /* batches of a multiple of this number of rows are the most efficient; 0 or 1: no preference */
+    bool is_behind;    /* some weights are not prepared yet (backend_config.eager_bytes) */
     enum backend_pack_state pack_state;
     const char *pack_note; /* why the file was not used or not written; "" if it was */
     struct backend_counts counts;
@@ -276,6 +281,9 @@ struct backend {
                           bool writes, struct err_info *info);
     enum err (*state_copy)(struct backend_model *m, int32_t state, void *bytes, bool writes, struct err_info *info);
     void (*info)(const struct backend_model *m, struct backend_info *out);
+    /* OPTIONAL: does some milliseconds of the work that open put off (eager_bytes), while no batch is begun. Returns
+     * whether more is left. Called by the thread that calls begin. */
+    bool (*idle)(struct backend_model *m);
     /* OPTIONAL: measures the device within a second while no batch is begun. ERR_LOST, ERR_NOMEM. */
     enum err (*rate)(struct backend_model *m, struct backend_rates *out, struct err_info *info);
     /* Closes the model. Returns soon even if the back end is lost. */

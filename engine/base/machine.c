@@ -3,9 +3,9 @@
 #include "engine/base/compiler.h"
 #include "engine/base/io.h"
 
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { CPU_TEXT_BYTES = 2048 }; /* the name is in the first lines */
@@ -31,6 +31,12 @@ size_t machine_memory_bytes(void)
                           machine_number_in("/sys/fs/cgroup/memory/memory.limit_in_bytes"));
     long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
     return MIN_OF(pages > 0 && page > 0 ? (size_t)pages * (size_t)page : SIZE_MAX, group);
+}
+
+uint64_t machine_disk_bytes(void)
+{
+    struct rusage r;
+    return getrusage(RUSAGE_THREAD, &r) == 0 ? (uint64_t)r.ru_inblock * 512 : 0; /* in sectors [Linux, getrusage(2)] */
 }
 
 void machine_cpu_name(char *out, size_t cap)

@@ -290,6 +290,13 @@ static void wait_for_news(struct sched *s, bool has_work)
     pthread_mutex_unlock(&s->lock);
 }
 
+/* Returns whether the back end used the pause for work that open put off, and has more of it. */
+static bool prepares_weights(const struct sched *s)
+{
+    bool (*idle)(struct backend_model * m) = s->cfg.backend->idle;
+    return idle != NULL && s->batches.n_begun == 0 && idle(s->cfg.model);
+}
+
 static void *thread_main(void *arg)
 {
     struct sched *s = arg;
@@ -313,7 +320,7 @@ static void *thread_main(void *arg)
         sched_disk_turn(s);
         update_stats(s, n_gone);
         atomic_store(&s->progress.step_ns, clock_now_ns());
-        if (!sched_step(s)) {
+        if (!sched_step(s) && !prepares_weights(s)) {
             wait_for_news(s, s->waiting != NULL || s->running != NULL);
         }
     }

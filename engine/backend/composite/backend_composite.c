@@ -60,6 +60,7 @@ static enum err lay_out_part(struct backend_model *m, int i, const struct plan *
     p->cfg = backend_part_config(&p->layers, cfg);
     p->cfg.k_type = type_of(cfg->parts, p->layers.backend, cfg->k_type);
     p->cfg.v_type = type_of(cfg->parts, p->layers.backend, cfg->v_type);
+    p->cfg.eager_bytes = 0; /* a part that is behind would slow all others */
     p->cfg.max_logits = i + 1 < m->n ? 0 : cfg->max_logits;
     p->cfg.source.part = ((uint64_t)p->layers.first << 32) + (uint64_t)p->layers.last + 1;
     p->cfg.progress = cfg->progress != NULL ? report_progress : NULL;

@@ -2,6 +2,7 @@
  * This file allocates all memory, once. */
 #include "engine/backend/cpu/cpu_internal.h"
 
+#include "engine/base/clock.h"
 #include "engine/base/mem.h"
 
 #include <string.h>
@@ -258,7 +259,12 @@ static enum err cpu_begin(struct backend_model *m, const struct backend_batch *b
     pool_pin_owner(m->pool);
     m->reduced = ERR_OK;
     cpu_kv_ahead(m, batch);
+    if (m->batch == NULL) {
+        cpu_weights_advance(m, batch->n_rows);
+    }
+    uint64_t begun_ns = cpu_packs_later(m) ? clock_now_ns() : 0;
     cpu_exec_run(m, batch);
+    m->later.batch_ns = cpu_packs_later(m) ? clock_now_ns() - begun_ns : 0;
     return m->reduced == ERR_OK ? ERR_OK : backend_reduce_failed(m->reduced, info);
 }
 
@@ -337,6 +343,7 @@ static void cpu_info(const struct backend_model *m, struct backend_info *out)
                                  .max_begun = 1,
                                  .overtaking_rows = cpu_overtaking_rows(m),
                                  .even_rows = m->kern.tile_rows * m->cfg.n_threads,
+                                 .is_behind = cpu_packs_later(m),
                                  .pack_state = m->pack_state,
                                  .pack_note = m->pack_note};
 }
@@ -360,5 +367,6 @@ const struct backend backend_cpu = {
     .page_copy = cpu_page_copy,
     .state_copy = cpu_state_copy,
     .info = cpu_info,
+    .idle = cpu_weights_idle,
     .close = cpu_close,
 };

@@ -63,12 +63,12 @@ static struct cpu_operand prepare(const struct cpu_run *e, int32_t row, int32_t 
     return o;
 }
 
-void cpu_multiply(const struct backend_model *m, const struct cpu_weight *w, uint32_t panel, uint32_t n_panels,
+void cpu_multiply(const struct cpu_run *r, const struct cpu_weight *w, uint32_t panel, uint32_t n_panels,
                   const struct cpu_operand *o, float *tile)
 {
     bool is_float = panel_info(w->kind)->is_float;
     const struct kern_matmul_args a = {
-        .panels = w->panels + (size_t)panel * w->panel_bytes,
+        .panels = cpu_panels(r->m, w, panel, n_panels, r->thread),
         .n_panels = (int)n_panels,
         .k = w->n_in,
         .rows = is_float ? (const void *)o->f32 : o->q,
@@ -77,7 +77,7 @@ void cpu_multiply(const struct backend_model *m, const struct cpu_weight *w, uin
         .out = tile,
         .out_stride = (size_t)n_panels * PANEL_ROWS,
     };
-    m->kern.matmul[w->kind](&a);
+    r->m->kern.matmul[w->kind](&a);
 }
 
 /* A computed tile: rows [row, row + n), each `stride` floats after the one before, of columns [column, column +
@@ -218,7 +218,7 @@ static size_t head_part(const struct cpu_run *e, const struct cpu_operand *o, in
     uint32_t d = heads_of(e)->head_dim;
     size_t stride = (size_t)w->group_panels * PANEL_ROWS;
     float *y = e->scratch->tile[part == 2];
-    cpu_multiply(e->m, w, head * w->group_panels, w->group_panels, o, y);
+    cpu_multiply(e, w, head * w->group_panels, w->group_panels, o, y);
     for (int32_t i = 0; i < o->n && bias != NULL; i++, y += stride) {
         for (uint32_t j = 0; j < d; j++) { /* the bias is unaligned for odd head widths */
             y[j] += bias[head * d + j];
@@ -316,7 +316,7 @@ static void head_tile(const struct cpu_run *e, uint32_t h, int32_t row, int32_t 
     for (uint32_t p = 0; p < w->group_panels; p += n_panels) {
         n_panels = MIN_OF(cpu_tile_panels(w), w->group_panels - p);
         uint32_t column = p * PANEL_ROWS, columns = MIN_OF(n_panels * PANEL_ROWS, w->group_rows - column);
-        cpu_multiply(e->m, w, h * w->group_panels + p, n_panels, &o, e->scratch->tile[0]);
+        cpu_multiply(e, w, h * w->group_panels + p, n_panels, &o, e->scratch->tile[0]);
         for (int32_t i = 0; i < n; i++) {
             memcpy(cpu_row(e, e->step->step.dst, row + i) + h * out + column, tile + (size_t)i * n_panels * PANEL_ROWS,
                    columns * sizeof *tile);
@@ -368,7 +368,7 @@ static void run_logits(const struct cpu_run *e)
             uint32_t end = MIN_OF(w->n_panels, (chunk + 1) * CPU_CHUNK_PANELS);
             for (uint32_t panel = chunk * CPU_CHUNK_PANELS; panel < end; panel += cpu_tile_panels(w)) {
                 struct tile t = tile_of(&o, w, panel, MIN_OF(cpu_tile_panels(w), end - panel));
-                cpu_multiply(e->m, w, panel, (uint32_t)t.stride / PANEL_ROWS, &o, e->scratch->tile[0]);
+                cpu_multiply(e, w, panel, (uint32_t)t.stride / PANEL_ROWS, &o, e->scratch->tile[0]);
                 finish_logits(e, &t);
             }
             for (int32_t i = 0; i < o.n; i++) {
@@ -387,9 +387,9 @@ static void run_row_tile(const struct cpu_run *e, int32_t row, int32_t n, uint32
     for (uint32_t panel = from, n_panels; panel < to; panel += n_panels) {
         n_panels = MIN_OF(cpu_tile_panels(w), to - panel);
         struct tile t = tile_of(&o, w, panel, n_panels);
-        cpu_multiply(e->m, w, panel, n_panels, &o, e->scratch->tile[0]);
+        cpu_multiply(e, w, panel, n_panels, &o, e->scratch->tile[0]);
         if (s->w[1] != PLAN_NONE) {
-            cpu_multiply(e->m, &e->m->weights[s->w[1]], panel, n_panels, &o, e->scratch->tile[1]);
+            cpu_multiply(e, &e->m->weights[s->w[1]], panel, n_panels, &o, e->scratch->tile[1]);
         }
         (s->op == PLAN_GLU ? finish_glu : finish_matmul)(e, &t);
     }
@@ -419,14 +419,14 @@ static void run_pair(struct cpu_run *e)
 }
 
 /* Unpacks row `row` of a matrix. */
-static void unpack_row(const struct cpu_weight *w, uint32_t row, float *out)
+static void unpack_row(const struct cpu_run *e, const struct cpu_weight *w, uint32_t row, float *out)
 {
     if (w->vector != NULL) { /* of one row */
         memcpy(out, w->vector, w->n_in * sizeof *out);
         return;
     }
-    panel_unpack_row(w->kind, w->panels + (size_t)(row / PANEL_ROWS) * w->panel_bytes, w->n_in, (int)(row % PANEL_ROWS),
-                     out);
+    const unsigned char *panel = cpu_panels(e->m, w, row / PANEL_ROWS, 1, e->thread);
+    panel_unpack_row(w->kind, panel, w->n_in, (int)(row % PANEL_ROWS), out);
 }
 
 static void embed_row(const struct cpu_run *e, int32_t i)
@@ -434,14 +434,14 @@ static void embed_row(const struct cpu_run *e, int32_t i)
     const struct plan_step *s = &e->step->step;
     const struct cpu_weight *w = &e->m->weights[s->w[0]];
     float *out = cpu_row(e, e->step->step.dst, i), *more = e->scratch->normed;
-    unpack_row(w, (uint32_t)e->batch->tokens[i], out);
+    unpack_row(e, w, (uint32_t)e->batch->tokens[i], out);
     for (uint32_t k = 0; k < w->n_in && s->scale != 1.0f; k++) {
         out[k] *= s->scale;
     }
     const uint32_t rows[3] = {0, (uint32_t)e->batch->pos[i], 0};
     for (int k = 1; k < 3; k++) {
         if (s->w[k] != PLAN_NONE) {
-            unpack_row(&e->m->weights[s->w[k]], rows[k], more);
+            unpack_row(e, &e->m->weights[s->w[k]], rows[k], more);
             e->m->kern.add(out, more, w->n_in);
         }
     }
@@ -712,7 +712,8 @@ static void run_thread(void *arg, int thread, int n_threads)
         if (e.n_rows == 0 && e.step->step.rows == PLAN_HIDDEN_ROWS) {
             continue; /* the gather, which then reads other threads' rows, has a barrier before it */
         }
-        e.is_by_rows = e.n_rows >= CPU_ROWS_PER_THREAD * n_threads && !cpu_is_head(e.step);
+        /* By columns, threads share the packing of panels that are not packed yet. */
+        e.is_by_rows = e.n_rows >= CPU_ROWS_PER_THREAD * n_threads && !cpu_is_head(e.step) && !cpu_packs_later(m);
         run_step(&e);
         if (needs_barrier(&e)) {
             look_for_others(&e);

@@ -93,8 +93,8 @@ static void run_gate_up(const struct view *v, uint32_t e, uint32_t panel, uint32
         for (uint32_t p = panel; p < end; p += n) {
             n = MIN_OF(cpu_tile_panels(v->gate), end - p);
             uint32_t column = p * PANEL_ROWS, columns = MIN_OF(n * PANEL_ROWS, ff - column);
-            cpu_multiply(v->r->m, v->gate, first + p, n, &o, gate);
-            cpu_multiply(v->r->m, v->up, first + p, n, &o, up);
+            cpu_multiply(v->r, v->gate, first + p, n, &o, gate);
+            cpu_multiply(v->r, v->up, first + p, n, &o, up);
             for (int32_t i = 0; i < o.n; i++) {
                 size_t at = (size_t)i * n * PANEL_ROWS;
                 add_bias(v, s->bias[0], (size_t)e * ff + column, gate + at, columns);
@@ -155,7 +155,7 @@ static void run_down(const struct view *v, uint32_t panel, uint32_t end, const u
             for (uint32_t p = panel; p < end; p += n) {
                 n = MIN_OF(cpu_tile_panels(v->down), end - p);
                 uint32_t column = p * PANEL_ROWS, columns = MIN_OF(n * PANEL_ROWS, width - column);
-                cpu_multiply(v->r->m, v->down, e * v->down->group_panels + p, n, &o, tile);
+                cpu_multiply(v->r, v->down, e * v->down->group_panels + p, n, &o, tile);
                 for (int32_t i = 0; i < o.n; i++) {
                     const struct cpu_pick *pick = &v->r->scratch->picks[row + i];
                     float *y = tile + (size_t)i * n * PANEL_ROWS, *out = cpu_row(v->r, v->s->dst, pick->row) + column;

@@ -43,6 +43,14 @@ struct cpu_weight {
     const float *vector;  /* [n_in], 64-byte aligned */
 };
 
+/* Weights that are packed after open (cpu_weights.c). */
+struct cpu_later {
+    size_t n_packed;       /* slices that are packed */
+    unsigned char *memory; /* [n_threads] rows of a panel, then [n_threads] tiles of panels; NULL: all are packed */
+    size_t memory_bytes, rows_bytes, tile_bytes;
+    uint64_t batch_ns; /* duration of the last batch */
+};
+
 /* A buffer of the plan, or, from PLAN_MAX_BUFS on, the second buffer that alternates with it. A step that updates rows
  * while other threads still read them writes to the second one. */
 typedef int32_t cpu_buf_id;
@@ -133,7 +141,9 @@ struct backend_model {
     struct pool *pool;
     struct cpu_weight *weights; /* [plan->n_weights] */
     unsigned char *packed;      /* all panels and vectors; NULL if they are in pack_map */
-    struct io_map pack_map;     /* cpu_pack_cache.c; zero bytes: none */
+    size_t slice_bytes;         /* of packed weights that one thread packs together */
+    struct cpu_later later;
+    struct io_map pack_map; /* cpu_pack_cache.c; zero bytes: none */
     enum backend_pack_state pack_state;
     char pack_note[ERR_TEXT_BYTES]; /* why the cache was not used or not written; "" if it was */
     struct cpu_step *steps;
@@ -207,10 +217,25 @@ static inline void *cpu_take(const struct backend_model *m, size_t *at, size_t b
     return p;
 }
 
-/* Determine the layout of the plan's packed weights, then pack them into m->weights (cpu_weights.c). ERR_NOMEM,
- * ERR_UNSUPPORTED_TYPE, ERR_CANCELLED. */
+/* Determine the layout of the plan's packed weights, then pack them into m->weights, or prepare to do so later
+ * (cpu_weights.c). ERR_NOMEM, ERR_UNSUPPORTED_TYPE, ERR_CANCELLED. */
 MUST_CHECK enum err cpu_weights_lay_out(struct backend_model *m, struct err_info *info);
 MUST_CHECK enum err cpu_weights_pack(struct backend_model *m, struct err_info *info);
+
+/* Returns whether some weights are not packed yet. Changes only between batches. */
+static inline bool cpu_packs_later(const struct backend_model *m) { return m->later.memory != NULL; }
+
+/* backend.idle: packs for some milliseconds. */
+bool cpu_weights_idle(struct backend_model *m);
+
+/* Packs before a batch of n_rows: up to two seconds if the batch has many rows, because it would pack each panel
+ * repeatedly; else for as long as the last batch took, at most half a second. */
+void cpu_weights_advance(struct backend_model *m, int32_t n_rows);
+
+/* Returns panels [panel, panel + n_panels) of w: in place, or, if they are not packed yet, packed into memory of the
+ * thread, valid until its next call. n_panels: at most those of a head and cpu_tile_panels(w). */
+const unsigned char *cpu_panels(const struct backend_model *m, const struct cpu_weight *w, uint32_t panel,
+                                uint32_t n_panels, int thread);
 
 /* Reports progress. Returns false if the caller of open no longer needs the weights. Only for the opening thread. */
 bool cpu_report_progress(const struct backend_model *m, float fraction);
@@ -287,7 +312,7 @@ static inline uint32_t cpu_tile_panels(const struct cpu_weight *w)
 }
 
 /* Computes tile[n][n_panels*16] = operand rows times panels [panel, panel + n_panels) of w (cpu_exec.c). */
-void cpu_multiply(const struct backend_model *m, const struct cpu_weight *w, uint32_t panel, uint32_t n_panels,
+void cpu_multiply(const struct cpu_run *r, const struct cpu_weight *w, uint32_t panel, uint32_t n_panels,
                   const struct cpu_operand *o, float *tile);
 
 /* Ops in separate files. m->tasks of a step is 0 initially; cpu_experts_run has barriers inside. */

@@ -1,9 +1,12 @@
-/* Packs weights into panels at load, in parallel, slice by slice. It reports file bytes that will not be read again, so
- * no weight is in memory twice, except one slice per thread. All packed weights share one mapping, so that huge pages
- * can cover them; cpu_pack_cache.c can map them from a file instead. */
+/* Packs weights into panels, in parallel, slice by slice. It reports file bytes that will not be read again, so no
+ * weight is in memory twice, except one slice per thread. All packed weights share one mapping, so that huge pages can
+ * cover them; cpu_pack_cache.c can map them from a file instead. Large models are packed after open, between batches;
+ * until then a batch packs the panels that it reads, tile by tile, into memory that stays in the cache. */
 #include "engine/backend/cpu/cpu_internal.h"
 
 #include "engine/base/ck.h"
+#include "engine/base/clock.h"
+#include "engine/base/machine.h"
 #include "engine/base/mem.h"
 #include "engine/quant/panel_pack.h"
 #include "engine/quant/quant.h"
@@ -12,9 +15,17 @@
 
 enum {
     ALIGN = 64,
-    /* A slice is packed by one thread, which also clears the huge page that it fills: a millisecond of work. */
+    /* A slice is packed by one thread, which also clears the huge page that it fills: a millisecond of work. Small
+     * models have smaller slices, so that threads have equal shares. */
     SLICE_BYTES = 2 << 20,
+    MIN_SLICES = 64,
+    MISSING_PART = 16,     /* up to this part of a file that is in memory can have been evicted */
+    SLICES_PER_THREAD = 2, /* of a call that packs between batches; a request waits for it */
 };
+
+/* Longest time that a batch packs before it begins. */
+#define SHORT_BATCH_NS 500000000u
+#define LONG_BATCH_NS  2000000000u
 
 /* Marks rows that must not share a panel with others, so that the outputs of a head or expert are whole panels. */
 static void mark_groups(struct backend_model *m)
@@ -66,6 +77,7 @@ static enum err find_sizes(struct backend_model *m, struct err_info *info)
         }
     }
     m->bytes.weights = (size_t)total;
+    m->slice_bytes = MIN_OF((size_t)SLICE_BYTES, cpu_align_up((size_t)total / MIN_SLICES + 1));
     return ERR_OK;
 }
 
@@ -108,22 +120,30 @@ enum err cpu_cancelled(struct err_info *info) { return err_set(info, ERR_CANCELL
 struct pack_job {
     struct backend_model *m;
     atomic_size_t next;  /* next free slice */
+    size_t end;          /* slice after the last one to pack */
+    bool reports;        /* progress */
     atomic_bool is_over; /* cancelled */
-    unsigned char *rows; /* [n_threads][rows_bytes] rows of a panel, for sources that must encode them */
+    unsigned char *rows; /* [n_threads][rows_bytes] rows of a panel */
     size_t rows_bytes;
 };
 
-/* Packs panels [first, end) of a weight whose packed form begins at `to`. rows: memory for the rows of a panel, if its
- * source must encode them. */
+/* Packs panel i of a weight into `to`. rows: memory for a copy of its rows. Packing reads 16 rows alternately, which is
+ * slower from memory than reading them in sequence first. */
+static void pack_panel(const struct plan_weight *w, const struct cpu_weight *c, uint32_t i, unsigned char *rows,
+                       unsigned char *to)
+{
+    uint32_t row = row_of_panel(c, i), left = c->group_rows - i % c->group_panels * PANEL_ROWS;
+    uint32_t n = MIN_OF(left, (uint32_t)PANEL_ROWS);
+    row_source_encode(w->source, row, n, rows);
+    panel_pack(w->type, rows, (size_t)w->row_bytes, (int)n, w->n_in, to);
+}
+
+/* Packs panels [first, end) of a weight whose packed form begins at `to`. rows: as in pack_panel(). */
 static void pack_panels(const struct backend_model *m, const struct plan_weight *w, struct cpu_weight *c,
                         uint32_t first, uint32_t end, unsigned char *rows, unsigned char *to)
 {
     for (uint32_t i = first; i < end; i++) {
-        uint32_t row = row_of_panel(c, i), left = c->group_rows - i % c->group_panels * PANEL_ROWS;
-        uint32_t n = MIN_OF(left, (uint32_t)PANEL_ROWS);
-        uint64_t stride;
-        const void *from = row_source_rows(w->source, row, n, rows, &stride);
-        panel_pack(w->type, from, (size_t)stride, (int)n, w->n_in, to + (size_t)i * c->panel_bytes);
+        pack_panel(w, c, i, rows, to + (size_t)i * c->panel_bytes);
     }
     done_with(m, w, row_of_panel(c, first), row_of_panel(c, end));
     uint32_t before = atomic_fetch_add_explicit(&c->n_packed, end - first, memory_order_relaxed);
@@ -132,10 +152,10 @@ static void pack_panels(const struct backend_model *m, const struct plan_weight 
     }
 }
 
-/* Packs the panels that begin in bytes [from, from + SLICE_BYTES) of the packed weights. */
+/* Packs the panels that begin in bytes [from, from + slice_bytes) of the packed weights. */
 static void pack_slice(const struct backend_model *m, size_t from, unsigned char *rows)
 {
-    size_t at = 0, end = from + SLICE_BYTES, next;
+    size_t at = 0, end = from + m->slice_bytes, next;
     for (int32_t i = 0; i < m->plan->n_weights && at < end; i++, at = next) {
         const struct plan_weight *w = &m->plan->weights[i];
         struct cpu_weight *c = &m->weights[i];
@@ -160,23 +180,43 @@ static void pack_share(void *arg, int thread, int n_threads)
 {
     struct pack_job *j = arg;
     struct backend_model *m = j->m;
-    size_t n = (m->bytes.weights + SLICE_BYTES - 1) / SLICE_BYTES, i;
+    size_t i;
     (void)n_threads;
     while (!atomic_load_explicit(&j->is_over, memory_order_relaxed) &&
-           (i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < n) {
-        pack_slice(m, i * SLICE_BYTES, j->rows + (size_t)thread * j->rows_bytes);
-        if (thread == 0 && !cpu_report_progress(m, (float)(i + 1) / (float)n)) {
+           (i = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < j->end) {
+        pack_slice(m, i * m->slice_bytes, j->rows + (size_t)thread * j->rows_bytes);
+        if (thread == 0 && j->reports && !cpu_report_progress(m, (float)(i + 1) / (float)j->end)) {
             atomic_store_explicit(&j->is_over, true, memory_order_relaxed);
         }
     }
 }
 
+static size_t n_slices(const struct backend_model *m)
+{
+    return (m->bytes.weights + m->slice_bytes - 1) / m->slice_bytes;
+}
+
+/* Returns the bytes of the widest rows of a panel. */
+static size_t widest_rows(const struct plan *p)
+{
+    size_t widest = 0;
+    for (int32_t i = 0; i < p->n_weights; i++) {
+        widest = MAX_OF(widest, (size_t)p->weights[i].row_bytes * PANEL_ROWS);
+    }
+    return widest;
+}
+
+/* Drops file pages that reading a neighbor brought back. */
+static void drop_all(const struct backend_model *m)
+{
+    for (int32_t i = 0; i < m->plan->n_weights; i++) {
+        done_with(m, &m->plan->weights[i], 0, m->plan->weights[i].n_out);
+    }
+}
+
 static enum err pack_all(struct backend_model *m, struct err_info *info)
 {
-    struct pack_job job = {.m = m};
-    for (int32_t i = 0; i < m->plan->n_weights; i++) {
-        job.rows_bytes = MAX_OF(job.rows_bytes, (size_t)m->plan->weights[i].row_bytes * PANEL_ROWS);
-    }
+    struct pack_job job = {.m = m, .end = n_slices(m), .reports = true, .rows_bytes = widest_rows(m->plan)};
     size_t bytes = job.rows_bytes * (size_t)m->cfg.n_threads;
     job.rows = bytes != 0 ? mem_map(bytes, MEM_GENERAL) : NULL;
     TRY_MEM_FOR(bytes == 0 || job.rows != NULL, info, "out of memory for %zu bytes", bytes);
@@ -185,11 +225,139 @@ static enum err pack_all(struct backend_model *m, struct err_info *info)
     if (atomic_load(&job.is_over)) {
         return cpu_cancelled(info);
     }
-    for (int32_t i = 0; i < m->plan->n_weights; i++) { /* drop pages that reading a neighbor brought back */
-        done_with(m, &m->plan->weights[i], 0, m->plan->weights[i].n_out);
-    }
+    drop_all(m);
     return ERR_OK;
 }
+
+/* --- packing between batches ------------------------------------------------------------------------------------ */
+
+/* Returns the address of a row if the file stores it as it is, so that packing it repeatedly is cheap; else NULL. */
+static const volatile unsigned char *row_in_place(const struct plan_weight *w, uint32_t row)
+{
+    uint64_t stride;
+    const struct row_part part = {row, 1, 0, w->n_in};
+    return w->source->ops->at != NULL ? w->source->ops->at(w->source, &part, &stride) : NULL;
+}
+
+/* Returns whether all matrices are stored as they are, and in memory. Otherwise the first batches would take long: open
+ * reads a file from disk faster, and reports its progress. Touches the middle row of each matrix. */
+static bool is_at_hand(const struct backend_model *m)
+{
+    uint64_t read_bytes = machine_disk_bytes();
+    int n_missing = 0;
+    for (int32_t i = 0; i < m->plan->n_weights; i++) {
+        const struct plan_weight *w = &m->plan->weights[i];
+        const volatile unsigned char *row = is_vector(w, &m->weights[i]) ? NULL : row_in_place(w, w->n_out / 2);
+        if (row != NULL) {
+            (void)*row;
+        } else if (!is_vector(w, &m->weights[i])) {
+            return false;
+        }
+        uint64_t now = machine_disk_bytes();
+        n_missing += now != read_bytes;
+        if (n_missing > m->plan->n_weights / MISSING_PART) {
+            return false;
+        }
+        read_bytes = now;
+    }
+    return true;
+}
+
+/* Returns whether to pack after open. A cache file is written by open, which has all packed weights then. */
+static bool is_for_later(const struct backend_model *m)
+{
+    return m->cfg.eager_bytes != 0 && m->bytes.weights > m->cfg.eager_bytes && m->pack_state == BACKEND_PACK_OFF &&
+           is_at_hand(m);
+}
+
+/* Returns the bytes of the largest tile of panels: as many as cpu_tile_panels, or those of a head. */
+static size_t largest_tile(const struct backend_model *m)
+{
+    size_t largest = 0;
+    for (int32_t i = 0; i < m->plan->n_weights; i++) {
+        const struct cpu_weight *c = &m->weights[i];
+        uint32_t n = MIN_OF(c->group_panels, (uint32_t)(CPU_TILE_COLUMNS / PANEL_ROWS));
+        largest = MAX_OF(largest, c->panel_bytes * MAX_OF(n, cpu_tile_panels(c)));
+    }
+    return cpu_align_up(largest);
+}
+
+/* Packs only the vectors, which kernels read from many places. */
+static enum err begin_later(struct backend_model *m, struct err_info *info)
+{
+    m->later.tile_bytes = largest_tile(m);
+    m->later.rows_bytes = cpu_align_up(widest_rows(m->plan));
+    m->later.memory_bytes = (m->later.tile_bytes + m->later.rows_bytes) * (size_t)m->cfg.n_threads;
+    m->later.memory = mem_map(m->later.memory_bytes, MEM_GENERAL);
+    TRY_MEM_FOR(m->later.memory != NULL, info, "out of memory for %zu bytes", m->later.memory_bytes);
+    for (int32_t i = 0; i < m->plan->n_weights; i++) {
+        const struct plan_weight *w = &m->plan->weights[i];
+        if (is_vector(w, &m->weights[i])) {
+            row_source_encode(w->source, 0, 1, m->packed + ((const unsigned char *)m->weights[i].vector - m->packed));
+        }
+    }
+    return cpu_report_progress(m, 1.0f) ? ERR_OK : cpu_cancelled(info);
+}
+
+static void end_later(struct backend_model *m)
+{
+    mem_unmap(m->later.memory, m->later.memory_bytes, MEM_GENERAL);
+    m->later.memory = NULL;
+}
+
+/* Packs a few slices per thread, which takes some milliseconds. */
+static void pack_some(struct backend_model *m)
+{
+    size_t end = MIN_OF(n_slices(m), m->later.n_packed + SLICES_PER_THREAD * (size_t)m->cfg.n_threads);
+    struct pack_job job = {
+        .m = m, .next = m->later.n_packed, .end = end, .rows = m->later.memory, .rows_bytes = m->later.rows_bytes};
+    pool_run(m->pool, pack_share, &job);
+    m->later.n_packed = end;
+    if (end == n_slices(m)) {
+        drop_all(m);
+        end_later(m);
+    }
+}
+
+bool cpu_weights_idle(struct backend_model *m)
+{
+    if (cpu_packs_later(m)) {
+        pool_pin_owner(m->pool);
+        pack_some(m);
+    }
+    return cpu_packs_later(m);
+}
+
+void cpu_weights_advance(struct backend_model *m, int32_t n_rows)
+{
+    uint64_t limit = n_rows > (int32_t)CPU_TILE_ROWS ? LONG_BATCH_NS : MIN_OF(m->later.batch_ns, SHORT_BATCH_NS);
+    uint64_t until = clock_now_ns() + limit;
+    while (cpu_packs_later(m) && clock_now_ns() < until) {
+        pack_some(m);
+    }
+}
+
+const unsigned char *cpu_panels(const struct backend_model *m, const struct cpu_weight *w, uint32_t panel,
+                                uint32_t n_panels, int thread)
+{
+    const unsigned char *at = w->panels + (size_t)panel * w->panel_bytes;
+    if (!cpu_packs_later(m)) {
+        return at;
+    }
+    size_t last = (size_t)(at - m->packed) + (n_panels - 1) * w->panel_bytes; /* a slice has panels that begin in it */
+    if (last < m->later.n_packed * m->slice_bytes) {
+        return at;
+    }
+    unsigned char *rows = m->later.memory + (size_t)thread * m->later.rows_bytes;
+    unsigned char *tile =
+        m->later.memory + (size_t)m->cfg.n_threads * m->later.rows_bytes + (size_t)thread * m->later.tile_bytes;
+    for (uint32_t i = 0; i < n_panels; i++) {
+        pack_panel(&m->plan->weights[w - m->weights], w, panel + i, rows, tile + i * w->panel_bytes);
+    }
+    return tile;
+}
+
+/* --- all weights ------------------------------------------------------------------------------------------------ */
 
 enum err cpu_weights_lay_out(struct backend_model *m, struct err_info *info)
 {
@@ -209,6 +377,9 @@ enum err cpu_weights_pack(struct backend_model *m, struct err_info *info)
     m->packed = mem_map(m->bytes.weights, MEM_WEIGHTS);
     TRY_MEM_FOR(m->packed != NULL, info, "out of memory for %zu bytes of packed weights", m->bytes.weights);
     lay_out(m, m->packed);
+    if (is_for_later(m)) {
+        return begin_later(m, info);
+    }
     TRY(pack_all(m, info));
     return cpu_pack_cache_write(m, info);
 }
@@ -216,6 +387,7 @@ enum err cpu_weights_pack(struct backend_model *m, struct err_info *info)
 void cpu_weights_free(struct backend_model *m)
 {
     cpu_pack_cache_close(m);
+    end_later(m);
     mem_unmap(m->packed, m->bytes.weights, MEM_WEIGHTS);
     mem_free(m->weights);
 }
