@@ -14,7 +14,7 @@ enum { POOL_MAX_THREADS = 256 };
 /* Called on every thread of the pool with thread = 0 .. n_threads-1; the caller of pool_run is thread 0. */
 typedef void (*pool_fn)(void *arg, int thread, int n_threads);
 
-/* Starts n_threads - 1 workers (1 <= n_threads <= POOL_MAX_THREADS), with all signals blocked. ERR_NOMEM, ERR_INTERNAL
+/* Starts n_threads - 1 workers (1 <= n_threads <= POOL_MAX_THREADS), with signals blocked as thread_start does. ERR_NOMEM, ERR_INTERNAL
  * (the system refused a thread), ERR_CONFIG (n_threads out of range). */
 MUST_CHECK enum err pool_new(int n_threads, struct pool **out, struct err_info *info);
 void pool_free(struct pool **pool);

@@ -6,6 +6,7 @@ int thread_start(pthread_t *thread, const char *name, void *(*run)(void *), void
 {
     sigset_t all, before;
     sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* else a thread that reads a truncated file kills the process without an explanation */
     pthread_sigmask(SIG_BLOCK, &all, &before);
     int rc = pthread_create(thread, NULL, run, arg);
     if (rc == 0 && name != NULL) {

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <time.h>
 
-/* Starts a thread in which all signals are blocked; tools such as top show its name (OPTIONAL). Returns 0 or an
+/* Starts a thread in which all signals except SIGBUS are blocked; tools such as top show its name (OPTIONAL). Returns 0 or an
  * errno. */
 MUST_CHECK int thread_start(pthread_t *thread, const char *name, void *(*run)(void *), void *arg);
 
