@@ -187,6 +187,13 @@ static enum err measure(const struct engine *e, const struct sched_config *sc, s
     return ERR_OK;
 }
 
+/* Returns whether the model's files still have the bytes that they had when they were opened. */
+static bool has_files(void *engine)
+{
+    struct err_info ignored;
+    return engine_check_file(engine, &ignored) == ERR_OK;
+}
+
 enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct sched_config *sc,
                      struct engine_backend *out, struct err_info *info)
 {
@@ -218,6 +225,8 @@ enum err engine_plan(struct engine *e, const struct engine_config *cfg, struct s
                                   .progress_arg = cfg->progress_arg,
                                   .tell = cfg->tell,
                                   .tell_arg = cfg->tell_arg,
+                                  .has_file = has_files,
+                                  .has_file_arg = e,
                                   .weight_done = engine_drop_pages,
                                   .weight_done_arg = e};
     TRY(plan_drafts(e, cfg, sc, bc, info));

@@ -82,6 +82,10 @@ struct backend_config {
     /* OPTIONAL: called by any thread when n bytes of a weight at `data` are no longer needed. */
     void (*weight_done)(void *arg, const void *data, uint64_t n);
     void *weight_done_arg;
+    /* OPTIONAL: called before weights are prepared after open (eager_bytes). Returns whether the file still has them;
+     * if not, no more are prepared, and batches that need the rest fail with ERR_IO. */
+    bool (*has_file)(void *arg);
+    void *has_file_arg;
     /* Sums over the ranks of a sharded model (plan_shard.h). Replaces n_rows rows of `width` floats, `stride` floats
      * apart, by their sums over all ranks, added in the order of the ranks: all ranks get the same bits. Called by one
      * thread at a time, step after step, while the batch waits. All ranks begin the same batches in the same order. An

@@ -260,7 +260,7 @@ static enum err cpu_begin(struct backend_model *m, const struct backend_batch *b
     m->reduced = ERR_OK;
     cpu_kv_ahead(m, batch);
     if (m->batch == NULL) {
-        cpu_weights_advance(m, batch->n_rows);
+        TRY(cpu_weights_advance(m, batch->n_rows, info));
     }
     uint64_t begun_ns = cpu_packs_later(m) ? clock_now_ns() : 0;
     cpu_exec_run(m, batch);

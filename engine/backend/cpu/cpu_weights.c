@@ -319,22 +319,33 @@ static void pack_some(struct backend_model *m)
     }
 }
 
+/* Returns whether packing can read the file. Reading a truncated one would kill the process (SIGBUS). */
+static bool has_file(const struct backend_model *m)
+{
+    return m->cfg.has_file == NULL || m->cfg.has_file(m->cfg.has_file_arg);
+}
+
 bool cpu_weights_idle(struct backend_model *m)
 {
-    if (cpu_packs_later(m)) {
+    bool can_pack = cpu_packs_later(m) && has_file(m);
+    if (can_pack) {
         pool_pin_owner(m->pool);
         pack_some(m);
     }
-    return cpu_packs_later(m);
+    return can_pack && cpu_packs_later(m);
 }
 
-void cpu_weights_advance(struct backend_model *m, int32_t n_rows)
+enum err cpu_weights_advance(struct backend_model *m, int32_t n_rows, struct err_info *info)
 {
+    if (cpu_packs_later(m) && !has_file(m)) {
+        return err_set(info, ERR_IO, NULL, "the model's file has become shorter before all weights were read from it");
+    }
     uint64_t limit = n_rows > (int32_t)CPU_TILE_ROWS ? LONG_BATCH_NS : MIN_OF(m->later.batch_ns, SHORT_BATCH_NS);
     uint64_t until = clock_now_ns() + limit;
     while (cpu_packs_later(m) && clock_now_ns() < until) {
         pack_some(m);
     }
+    return ERR_OK;
 }
 
 const unsigned char *cpu_panels(const struct backend_model *m, const struct cpu_weight *w, uint32_t panel,

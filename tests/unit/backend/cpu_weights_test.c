@@ -48,6 +48,14 @@ static bool on_progress(void *arg, float fraction)
     return !is_cancelled;
 }
 
+static bool is_truncated;
+
+static bool has_file(void *arg)
+{
+    (void)arg;
+    return !is_truncated;
+}
+
 static atomic_size_t n_done; /* bytes of the file that are reported as done, also repeatedly */
 
 static void on_done(void *arg, const void *data, uint64_t n)
@@ -70,6 +78,7 @@ static enum err open_model(size_t eager_bytes, int n_threads, struct backend_mod
                                        .max_logits = MAX_ROWS,
                                        .eager_bytes = eager_bytes,
                                        .progress = on_progress,
+                                       .has_file = has_file,
                                        .weight_done = on_done};
     return backend_cpu.open(plan, &cfg, m, &info);
 }
@@ -87,7 +96,7 @@ struct result {
 };
 
 /* Computes rows [from, from + n) of a sequence. */
-static void compute(struct backend_model *m, int from, int n, struct result *out)
+static enum err try_compute(struct backend_model *m, int from, int n, struct result *out, struct err_info *info)
 {
     static const int32_t pages[N_PAGES] = {0, 1, 2, 3, 4, 5}, *const tables[] = {pages};
     int32_t tokens[MAX_ROWS], pos[MAX_ROWS], seq[MAX_ROWS] = {0}, rows[MAX_ROWS];
@@ -106,8 +115,13 @@ static void compute(struct backend_model *m, int from, int n, struct result *out
                                         .logit_rows = rows,
                                         .logits = out->logits,
                                         .stats = out->stats};
+    return backend_compute(&backend_cpu, m, &batch, info);
+}
+
+static void compute(struct backend_model *m, int from, int n, struct result *out)
+{
     struct err_info info = {0};
-    ck_assert_msg(backend_compute(&backend_cpu, m, &batch, &info) == ERR_OK, "%s", info.text);
+    ck_assert_msg(try_compute(m, from, n, out, &info) == ERR_OK, "%s", info.text);
 }
 
 /* Computes the rows on both models. */
@@ -186,6 +200,31 @@ START_TEST(batches_pack_without_a_pause)
 }
 END_TEST
 
+START_TEST(a_truncated_file_is_not_read)
+{
+    static struct result out;
+    struct backend_model *eager, *later;
+    struct err_info info = {0};
+    open_plan(models[0]);
+    ck_assert_int_eq(open_model(0, 1, &eager), ERR_OK);
+    ck_assert_int_eq(open_model(1, 2, &later), ERR_OK);
+    is_truncated = true;
+    ck_assert(!backend_cpu.idle(later));
+    ck_assert_uint_eq(later->later.n_packed, 0);
+    ck_assert_int_eq(try_compute(later, 0, 1, &out, &info), ERR_IO);
+    ck_assert_ptr_nonnull(strstr(info.text, "has become shorter"));
+    is_truncated = false;
+    while (backend_cpu.idle(later)) {
+    }
+    is_truncated = true; /* no longer needed */
+    expect_same(eager, later, 0, 1);
+    is_truncated = false;
+    backend_cpu.close(&eager);
+    backend_cpu.close(&later);
+    close_plan();
+}
+END_TEST
+
 START_TEST(small_models_are_packed_by_open)
 {
     struct backend_model *m;
@@ -247,6 +286,7 @@ Suite *cpu_weights_suite(void)
     tcase_add_loop_test(c, batches_have_the_same_bits_before_during_and_after_packing, 0, ARRAY_LEN(models));
     tcase_add_test(c, a_long_batch_packs_everything_first);
     tcase_add_test(c, batches_pack_without_a_pause);
+    tcase_add_test(c, a_truncated_file_is_not_read);
     tcase_add_test(c, small_models_are_packed_by_open);
     tcase_add_test(c, a_model_that_is_behind_can_be_closed);
     tcase_add_test(c, memory_that_ends_at_any_step_is_reported);
