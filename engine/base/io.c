@@ -125,6 +125,12 @@ void io_map_drop(const struct io_map *map, size_t offset, size_t n)
     }
 }
 
+void io_want(const void *data, size_t n)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE), skip = (uintptr_t)data % page;
+    (void)madvise((char *)(uintptr_t)data - skip, n + skip, MADV_WILLNEED); /* failure only makes it slower */
+}
+
 bool io_map_shrunk(const struct io_map *map)
 {
     struct stat st;

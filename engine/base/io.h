@@ -32,6 +32,9 @@ void io_map_close(struct io_map *map);
 /* Tells the system that bytes [offset, offset+n) are no longer needed, so that they stop counting as resident. */
 void io_map_drop(const struct io_map *map, size_t offset, size_t n);
 
+/* Asks the system to read the n bytes at `data`, in a map, before they are needed. Does not wait. A hint. */
+void io_want(const void *data, size_t n);
+
 /* Returns whether the file has become shorter than the map (reading there would raise SIGBUS). */
 bool io_map_shrunk(const struct io_map *map);
 

@@ -43,8 +43,8 @@ struct row_source_ops {
      * documents any rounding. Several rows per call are faster if the file stores columns together. */
     void (*encode)(const struct row_source *s, const struct row_part *part, void *out, uint64_t stride);
 
-    /* Calls drop for the bytes of rows [row, row + n), which will not be read again. Bytes that rows share are dropped
-     * with the last row. */
+    /* Calls drop for the bytes of rows [row, row + n), because they will not be read again, or to read them ahead.
+     * Bytes that rows share come with the last row. */
     void (*done)(const struct row_source *s, uint32_t row, uint32_t n, row_drop_fn *drop, void *arg);
 };
 
