@@ -329,7 +329,7 @@ static enum err add_norm(const struct opencl_maker *k, plan_buf_id src, struct o
 {
     enum { WG = 128 };
     const struct plan_step *s = k->s;
-    uint32_t n = s->w[0] == PLAN_NONE || s->norm.centers ? opencl_width(k, src) : k->plan->weights[s->w[0]].n_in;
+    uint32_t n = s->w[0] == PLAN_NONE ? opencl_width(k, src) : k->plan->weights[s->w[0]].n_in;
     flags |= (s->norm.centers ? FLAG_CENTERS : 0) | (s->w[0] != PLAN_NONE ? FLAG_WEIGHT : 0) |
              (s->bias[0] != PLAN_NONE ? FLAG_BIAS : 0);
     return OPENCL_ADD(k, opencl_launch_of(k, WG, opencl_width(k, src) / n), "norm.cl", "norm", "", ARG_INT(s->rows),

@@ -43,7 +43,7 @@ enum plan_op {
     PLAN_EMBED,
     /* dst = rmsnorm(src) * w[0]. If w[0] has fewer elements, it belongs to each group of that many components, and
      * groups are normed separately. With norm.centers, which does not add, LayerNorm [Ba 2016]: of src less its mean,
-     * plus bias[0] (OPTIONAL) */
+     * plus bias[0] (OPTIONAL, without groups) */
     PLAN_NORM,
     PLAN_MATMUL, /* dst = scale * (src times w[0] + bias[0]); without adds, scale is 1 */
     PLAN_GLU,    /* dst = act(src times w[0] + bias[0]) * (src times w[1] + bias[1]); without w[1], only act() */

@@ -105,7 +105,7 @@ static uint64_t size_of(const struct plan *p, const struct plan_step *s, enum di
     uint64_t src = width_of(p, s->src), dst = width_of(p, s->dst), n_in = first_weight(p, s).n_in;
     uint64_t n_out = first_weight(p, s).n_out, delta_out = (uint64_t)delta->n_v_heads * delta->value_dim;
     uint64_t ssm_out = (uint64_t)ssm->n_heads * ssm->head_dim;
-    bool is_grouped = n_in != 0 && src % n_in == 0 && !(s->op == PLAN_NORM && s->norm.centers);
+    bool is_grouped = n_in != 0 && src % n_in == 0;
 #define DIM_VALUE(name, axis, value) (value),
     const uint64_t sizes[] = {DIMS(DIM_VALUE)};
     return sizes[d];
@@ -129,7 +129,11 @@ static enum err check_stores(const struct plan_check *c)
 
 static enum err check_norm(const struct plan_check *c)
 {
-    return c->step->adds && c->step->norm.centers ? fails(c, "cannot add") : ERR_OK;
+    const struct plan_step *s = c->step;
+    if (s->bias[0] != PLAN_NONE && first_weight(c->plan, s).n_in != width_of(c->plan, s->src)) {
+        return fails(c, "has a bias and groups");
+    }
+    return s->adds && s->norm.centers ? fails(c, "cannot add") : ERR_OK;
 }
 
 static enum err check_qkv(const struct plan_check *c)

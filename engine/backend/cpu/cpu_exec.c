@@ -492,15 +492,14 @@ static void gate_row(const struct cpu_run *e, int32_t row)
 static void norm(const struct cpu_run *e, const float *x, float *out)
 {
     const struct plan_step *s = &e->step->step;
-    size_t width = cpu_width(e, e->step->step.src);
-    if (s->norm.centers) {
-        float mean = (float)(sum_of(x, NULL, width) / (double)width), *own = e->scratch->normed;
-        for (size_t i = 0; i < width; i++) {
-            own[i] = x[i] - mean;
+    size_t width = cpu_width(e, e->step->step.src), group = e->m->weights[s->w[0]].n_in;
+    for (size_t at = 0; s->norm.centers && at < width; at += group) {
+        float mean = (float)(sum_of(x + at, NULL, group) / (double)group);
+        for (size_t i = at; i < at + group; i++) {
+            e->scratch->normed[i] = x[i] - mean;
         }
-        x = own;
     }
-    size_t group = e->m->weights[s->w[0]].n_in;
+    x = s->norm.centers ? e->scratch->normed : x;
     float *own = e->scratch->normed + e->m->strides[e->step->step.src]; /* aligned, because groups need not be */
     for (size_t at = 0; group < width && at < width; at += group) {
         memcpy(own, x + at, group * sizeof *own);

@@ -43,14 +43,13 @@ static void embed_row(const struct ref_run *r, int32_t i)
 static void norm(const struct ref_run *r, const float *x, float *out)
 {
     const struct plan_step *s = r->step;
-    uint32_t width = r->m->plan->bufs[s->src].width;
-    if (s->norm.centers) {
-        ref_math_layer_norm(x, ref_vector(r, s->w[0]), ref_vector(r, s->bias[0]), s->eps, width, out);
-        return;
-    }
-    uint32_t group = r->m->plan->weights[s->w[0]].n_in;
+    uint32_t width = r->m->plan->bufs[s->src].width, group = r->m->plan->weights[s->w[0]].n_in;
     for (uint32_t at = 0; at < width; at += group) {
-        ref_math_rmsnorm(x + at, ref_vector(r, s->w[0]), s->eps, group, out + at);
+        if (s->norm.centers) {
+            ref_math_layer_norm(x + at, ref_vector(r, s->w[0]), ref_vector(r, s->bias[0]), s->eps, group, out + at);
+        } else {
+            ref_math_rmsnorm(x + at, ref_vector(r, s->w[0]), s->eps, group, out + at);
+        }
     }
 }
 

@@ -204,6 +204,15 @@ static void norm(void)
     s->eps = 3; /* variance 1 + 3 = 2^2 */
     s->norm.centers = true;
     expect("LayerNorm", y, ROWS(9, 22, 10, 20, 9, 22));
+
+    begin(1, 2);
+    x = input(4, ROWS(1, 3, 5, 5, 5, 5, -3, -1, 0, 0, 0, 2)), y = buffer(4);
+    w = vector(2, ROWS(2, 4));
+    s = step(PLAN_NORM, x, y);
+    s->w[0] = w;
+    s->eps = 3;
+    s->norm.centers = true;
+    expect("each group less its own mean", y, ROWS(-1, 2, 0, 0, 0, 0, -1, 2, 0, 0, -1, 2));
 }
 
 /* w x + bias for x of two, three outputs: 21, 43, 65 and the bias in row 0. */
