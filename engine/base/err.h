@@ -119,7 +119,7 @@ enum err {
 };
 
 enum {
-    ERR_TEXT_BYTES = 1536, /* longer messages are cut at a UTF-8 boundary */
+    ERR_TEXT_BYTES = 3072, /* longer messages are cut at a UTF-8 boundary */
     ERR_WHERE_BYTES = 128,
 };
 #define ERR_NO_OFFSET UINT64_MAX
