@@ -13,6 +13,7 @@
 #include "engine/quant/row_mapped.h"
 #include "engine/tensor/row_order.h"
 #include "engine/tensor/row_stack.h"
+#include "engine/tensor/row_turned.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -549,6 +550,22 @@ static enum err find_tensor(const struct hf *h, const char *name, const struct s
     return *out != NULL ? ERR_OK : hf_bad_tensor(h, ERR_MISSING_TENSOR, name, "expected, found none");
 }
 
+/* Adds the first half of each of n matrices' rows, and the other half. */
+static void add_halves(struct hf *h, const struct row_source *all, uint32_t n, const char *const names[2])
+{
+    for (uint32_t k = 0; k < 2; k++) {
+        struct gguf_tensor out = {.n_dims = 0};
+        uint32_t *begin = arena_alloc(&h->b.arena, (size_t)n * sizeof *begin);
+        uint32_t half = all != NULL ? all->n_rows / n / 2 : 0;
+        for (uint32_t i = 0; begin != NULL && i < n; i++) {
+            begin[i] = (2 * i + k) * half;
+        }
+        gguf_build_rows(&h->b, &out, all != NULL ? row_order_rows(&h->b.arena, all, begin, n, half) : NULL, n);
+        out.n_dims = 3;
+        gguf_build_tensor(&h->b, names[k], &out);
+    }
+}
+
 enum err hf_add_expert_halves(struct hf *h, const char *name, const char *first, const char *second)
 {
     const struct st_tensor *t;
@@ -560,20 +577,35 @@ enum err hf_add_expert_halves(struct hf *h, const char *name, const char *first,
         return hf_bad_tensor(h, ERR_BAD_TENSOR_SHAPE, name,
                              "expected matrices of an even number of rows, found another shape");
     }
-    const char *const names[] = {first, second};
-    uint32_t half = (uint32_t)whole.dims[1] / 2;
-    const struct row_source *all =
-        row_mapped_new(&h->b.arena, whole.type, whole.data, (uint32_t)n_rows, (uint32_t)whole.dims[0]);
-    for (uint32_t k = 0; k < ARRAY_LEN(names); k++) {
-        uint32_t *begin = arena_alloc(&h->b.arena, (size_t)n * sizeof *begin);
-        for (uint32_t i = 0; begin != NULL && i < n; i++) {
-            begin[i] = (2 * i + k) * half;
-        }
-        struct gguf_tensor out = whole;
-        gguf_build_rows(&h->b, &out, row_order_rows(&h->b.arena, all, begin, (uint32_t)n, half), n);
-        out.n_dims = 3;
-        gguf_build_tensor(&h->b, names[k], &out);
+    add_halves(h, row_mapped_new(&h->b.arena, whole.type, whole.data, (uint32_t)n_rows, (uint32_t)whole.dims[0]),
+               (uint32_t)n, (const char *const[]){first, second});
+    return ERR_OK;
+}
+
+enum err hf_add_experts(struct hf *h, const char *name, uint32_t n_out, uint32_t n_in, const char *const as[2])
+{
+    const struct st_tensor *t;
+    struct gguf_tensor all;
+    TRY(find_tensor(h, name, &t));
+    TRY(convert(h, t, false, &all));
+    bool is_plain = all.dims[0] == n_in && all.dims[1] == n_out,
+         is_turned = all.dims[0] == n_out && all.dims[1] == n_in;
+    uint64_t n = all.dims[2], n_rows = all.dims[1] * n;
+    if (all.n_dims != 3 || (!is_plain && !is_turned) || n_rows > UINT32_MAX) {
+        return hf_bad_tensor(h, ERR_BAD_TENSOR_SHAPE, name,
+                             "expected matrices [%" PRIu32 ", %" PRIu32 "] or transposed ones, found another shape",
+                             n_out, n_in);
     }
+    const struct row_source *rows =
+        row_mapped_new(&h->b.arena, all.type, all.data, (uint32_t)n_rows, (uint32_t)all.dims[0]);
+    rows = is_plain ? rows : row_turned_new(&h->b.arena, rows, n_in, all.type);
+    if (as[1] != NULL) {
+        add_halves(h, rows, (uint32_t)n, as);
+        return ERR_OK;
+    }
+    gguf_build_rows(&h->b, &all, rows, n);
+    all.n_dims = 3;
+    gguf_build_tensor(&h->b, as[0], &all);
     return ERR_OK;
 }
 

@@ -115,6 +115,7 @@ struct hf_family {
     uint32_t window;                  /* sliding_window if config.json has none; 0: a folder need not have one */
     bool has_layer_types;             /* reads layer_types itself; else they are full_attention and sliding_attention */
     double rotary_part;               /* partial_rotary_factor if config.json has none; 0: 1 */
+    bool rotates_of_key;              /* partial_rotary_factor is of a whole key, in latent attention */
     bool predicts;                    /* a folder can have a prediction head */
     bool norms_plus_one;              /* HF_PLUS_ONE for every tensor that ends in norm.weight */
     bool has_rope_pairs;              /* RoPE on pairs (2i, 2i+1), unless config.json has rope_interleave false */
@@ -133,6 +134,13 @@ MUST_CHECK enum err hf_get_f64(const struct hf *h, const json_t *object, const c
  * ERR_MISSING_TENSOR, ERR_BAD_TENSOR_SHAPE, ERR_UNSUPPORTED_TYPE, ERR_NOMEM. */
 MUST_CHECK enum err hf_add_expert_halves(struct hf *h, const char *name, const char *first, const char *second);
 MUST_CHECK enum err hf_add_every_second(struct hf *h, const char *name, const char *first, const char *second);
+
+/* Adds one tensor with all experts' matrices, [E][n_out][n_in], or transposed, [E][n_in][n_out], as as[0]; with as[1]
+ * (OPTIONAL) that gets the second half of each matrix' rows. If both shapes are one, they are not transposed, as in
+ * transformers [5.23, core_model_loading.py, Transpose]. ERR_MISSING_TENSOR, ERR_BAD_TENSOR_SHAPE, ERR_UNSUPPORTED_TYPE,
+ * ERR_NOMEM. */
+MUST_CHECK enum err hf_add_experts(struct hf *h, const char *name, uint32_t n_out, uint32_t n_in,
+                                   const char *const as[2]);
 
 /* Gives the table `name` as many rows as token_embd.weight has; the added ones are row 0, made when they are read
  * [transformers 5, Gemma3nTextModel.get_per_layer_inputs]. Does nothing if the table is long enough, quantised, absent,

@@ -18,6 +18,7 @@ struct rope {
     const char *type;     /* set by add_scaling */
     double theta;
     uint32_t n_rot, n_ctx;
+    bool is_stretched; /* theta includes all scaling */
 };
 
 static void put_f32(struct hf *h, const char *key, double v) { gguf_build_f32(&h->b, hf_key(h, key), (float)v); }
@@ -214,7 +215,8 @@ static enum err add_scaling(struct hf *h, struct rope *r)
                  {"proportional", add_proportional},
                  {"yarn", add_yarn},
                  {"su", add_longrope},
-                 {"longrope", add_longrope}};
+                 {"longrope", add_longrope},
+                 {"mrope", NULL}}; /* three positions per row, equal in text [Wang 2024, "Qwen2-VL", 2.1] */
     const json_t *type = json_read_get(r->params, "rope_type");
     type = type != NULL ? type : json_read_get(r->params, "type");
     const char *name = type == NULL ? "default" : json_string_value(type);
@@ -226,18 +228,30 @@ static enum err add_scaling(struct hf *h, struct rope *r)
     }
     char key[KEY_BYTES];
     hf_path(h, r->params, json_read_get(r->params, "rope_type") != NULL ? "rope_type" : "type", key);
-    return hf_bad_value(h, key, "default, linear, dynamic, llama3, proportional, yarn, longrope or su", type);
+    return hf_bad_value(h, key, "default, linear, dynamic, llama3, proportional, yarn, longrope, su or mrope", type);
+}
+
+/* Reads the components of a head of which partial_rotary_factor rotate. */
+static enum err get_head(const struct hf *h, uint32_t *out)
+{
+    uint32_t n_embd, n_heads, nope = 0;
+    TRY(hf_get_u32(h, "hidden_size", 1, UINT32_MAX, UINT64_MAX, &n_embd));
+    TRY(hf_get_u32(h, "num_attention_heads", 1, UINT32_MAX, UINT64_MAX, &n_heads));
+    TRY(hf_get_u32(h, "head_dim", 2, 1 << 16, n_embd / n_heads, out));
+    TRY(hf_get_u32(h, "qk_rope_head_dim", 2, 1 << 16, *out, out)); /* latent attention */
+    if (h->family->rotates_of_key) {
+        TRY(hf_get_u32(h, "qk_nope_head_dim", 0, 1 << 16, UINT64_MAX, &nope));
+    }
+    *out += nope;
+    return ERR_OK;
 }
 
 /* Reads the number of rotated components of a head. */
 static enum err get_rotated(struct hf *h, const json_t *params, uint32_t *out)
 {
-    uint32_t n_embd, n_heads, head_dim;
+    uint32_t head_dim, n_rotated;
     double whole, part;
-    TRY(hf_get_u32(h, "hidden_size", 1, UINT32_MAX, UINT64_MAX, &n_embd));
-    TRY(hf_get_u32(h, "num_attention_heads", 1, UINT32_MAX, UINT64_MAX, &n_heads));
-    TRY(hf_get_u32(h, "head_dim", 2, 1 << 16, n_embd / n_heads, &head_dim));
-    TRY(hf_get_u32(h, "qk_rope_head_dim", 2, 1 << 16, head_dim, &head_dim)); /* latent attention */
+    TRY(get_head(h, &head_dim));
     /* of global layers, which can have wider heads */
     if (json_read_is(json_read_get(params, "rope_type"), "proportional")) {
         TRY(hf_get_global(h, "global_head_dim", "head_dim", HF_GLOBAL_HEAD_DIM, out));
@@ -245,9 +259,13 @@ static enum err get_rotated(struct hf *h, const json_t *params, uint32_t *out)
         return ERR_OK;
     }
     double fallback = h->family->rotary_part != 0 ? h->family->rotary_part : 1;
+    if (json_read_get(h->config, "rotary_dim") != NULL) { /* MiniMax-M2 */
+        TRY(hf_get_u32(h, "rotary_dim", 2, head_dim, UINT64_MAX, &n_rotated));
+        fallback = (double)n_rotated / head_dim;
+    }
     TRY(hf_get_f64(h, h->config, "partial_rotary_factor", 0, 1, fallback, &whole));
     TRY(hf_get_f64(h, params, "partial_rotary_factor", 0, 1, whole, &part));
-    *out = (uint32_t)(head_dim * part);
+    *out = (uint32_t)(head_dim * part + 1e-6); /* a quotient times its divisor */
     if (part != 1 && (*out < 2 || *out % 2 != 0)) {
         char key[KEY_BYTES];
         bool is_inner = json_read_get(params, "partial_rotary_factor") != NULL;
@@ -283,6 +301,50 @@ static void add_words(struct hf *h, const struct rope *r)
     }
 }
 
+/* "dynamic" with alpha increases the base once, for all lengths, and is then plain [transformers 5.23,
+ * HunYuanDenseV1RotaryEmbedding]. */
+static enum err apply_alpha(const struct hf *h, struct rope *r)
+{
+    double alpha;
+    const json_t *type = json_read_get(r->params, "rope_type");
+    type = type != NULL ? type : json_read_get(r->params, "type");
+    TRY(hf_get_f64(h, r->params, "alpha", 0, 1e6, 0, &alpha));
+    if (alpha == 0 || r->n_rot < 4 || !json_read_is(type, "dynamic")) {
+        return ERR_OK;
+    }
+    r->theta *= pow(alpha, r->n_rot / (r->n_rot - 2.0));
+    r->is_stretched = true;
+    return ERR_OK;
+}
+
+enum err hf_add_sections(struct hf *h, const int32_t fallback[4])
+{
+    int32_t sections[4];
+    const json_t *rope = json_read_get(h->config, "rope_parameters");
+    const json_t *list = json_read_get(rope != NULL ? rope : json_read_get(h->config, "rope_scaling"), "mrope_section");
+    size_t n = json_array_size(list);
+    memcpy(sections, fallback, sizeof sections);
+    for (size_t i = 0; list != NULL && i < ARRAY_LEN(sections); i++) {
+        const json_t *v = json_array_get(list, i);
+        json_int_t found = json_is_integer(v) ? json_integer_value(v) : i < n ? -1 : 0;
+        if (n == 0 || n > ARRAY_LEN(sections) || found < 0 || found > PLAN_MAX_HEAD) {
+            return hf_bad(h, "mrope_section", "expected an array of 1 to 4 integers of 0 to %d, found another",
+                          PLAN_MAX_HEAD);
+        }
+        sections[i] = (int32_t)found;
+    }
+    gguf_build_array(&h->b, hf_key(h, "rope.dimension_sections"), GGUF_I32, ARRAY_LEN(sections), sections);
+    return ERR_OK;
+}
+
+enum err hf_add_qwen3vl(struct hf *h)
+{
+    const json_t *vision = json_read_get(h->root, "vision_config");
+    size_t n = json_array_size(json_read_get(vision, "deepstack_visual_indexes"));
+    put_u32(h, "n_deepstack_layers", (uint32_t)MIN_OF(n, (size_t)PLAN_MAX_LAYERS));
+    return hf_add_sections(h, (const int32_t[4]){24, 20, 20, 0}); /* transformers' default */
+}
+
 enum err hf_add_rope(struct hf *h)
 {
     const json_t *all = json_read_get(h->config, "rope_parameters");
@@ -301,9 +363,10 @@ enum err hf_add_rope(struct hf *h)
     TRY(hf_get_u32(h, "max_position_embeddings", 1, MAX_CTX, UINT64_MAX, &r.n_ctx));
     TRY(get_rotated(h, r.params, &r.n_rot));
     add_words(h, &r);
-    put_f32(h, "rope.freq_base", r.theta);
     if (local_theta != r.theta || local != NULL) { /* else the family's default base */
         put_f32(h, "rope.freq_base_swa", local_theta);
     }
-    return add_scaling(h, &r);
+    TRY(apply_alpha(h, &r));
+    put_f32(h, "rope.freq_base", r.theta);
+    return r.is_stretched ? ERR_OK : add_scaling(h, &r);
 }

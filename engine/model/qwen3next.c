@@ -5,8 +5,8 @@
  * Keys: llama.cpp b11434, src/models/qwen3next.cpp, qwen35.cpp, qwen35moe.cpp and conversion/qwen.py. Formulas: Hugging
  * Face transformers 5.23, modeling_qwen3_next.py and modeling_qwen3_5.py. */
 #include "engine/model/blocks.h"
-#include "engine/hf/hf.h"
 #include "engine/hf/hf_delta.h"
+#include "engine/hf/hf_rope.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -143,27 +143,6 @@ static enum err finish(struct hf *h)
     return h->has_head ? add_gate_up(h, n_layers, true) : ERR_OK;
 }
 
-/* Adds how many pairs rotate by each of the three position ids: unused here, but other readers of GGUF files need
- * it. */
-static enum err add_sections(struct hf *h)
-{
-    int32_t sections[4] = {11, 11, 10, 0}; /* transformers' default */
-    const json_t *rope = json_read_get(h->config, "rope_parameters");
-    const json_t *list = json_read_get(rope != NULL ? rope : json_read_get(h->config, "rope_scaling"), "mrope_section");
-    size_t n = json_array_size(list);
-    for (size_t i = 0; list != NULL && i < ARRAY_LEN(sections); i++) {
-        const json_t *v = json_array_get(list, i);
-        json_int_t found = json_is_integer(v) ? json_integer_value(v) : i < n ? -1 : 0;
-        if (n == 0 || n > ARRAY_LEN(sections) || found < 0 || found > PLAN_MAX_HEAD) {
-            return hf_bad(h, "mrope_section", "expected an array of 1 to 4 integers of 0 to %d, found another",
-                          PLAN_MAX_HEAD);
-        }
-        sections[i] = (int32_t)found;
-    }
-    gguf_build_array(&h->b, hf_key(h, "rope.dimension_sections"), GGUF_I32, ARRAY_LEN(sections), sections);
-    return ERR_OK;
-}
-
 static enum err finish_next(struct hf *h)
 {
     TRY(hf_check_sparse(h));
@@ -174,7 +153,7 @@ static enum err finish_next(struct hf *h)
 static enum err finish_35(struct hf *h)
 {
     TRY(finish(h));
-    TRY(add_sections(h));
+    TRY(hf_add_sections(h, (const int32_t[4]){11, 11, 10, 0})); /* transformers' default */
     return hf_tile_value_heads(h);
 }
 
