@@ -22,6 +22,8 @@ enum blocks_head_norm {
     BLOCKS_NO_HEAD_NORM,
     BLOCKS_NORM_EACH, /* each head of Q and K separately, before RoPE: attn_q_norm, attn_k_norm of d */
     BLOCKS_NORM_WIDE, /* all heads of Q together, and of K: attn_q_norm of H*d, attn_k_norm of K*d */
+    BLOCKS_NORM_OWN, /* LayerNorm of each head separately, with weights for each: attn_q_norm [H][d], attn_k_norm [K][d] */
+    BLOCKS_NORM_AFTER, /* as BLOCKS_NORM_EACH, but after RoPE */
 };
 
 /* A family's defaults for values that the file omits. */
@@ -70,7 +72,7 @@ struct blocks_style {
     bool first_is_global;   /* the first layer of each period is global; else the last */
     bool first_is_bare;     /* the first layer's attention has no norm, because embed_norm replaces it */
     const char *embed_norm; /* of the embedding; NULL: none */
-    const char *ffn_norm;   /* name of the norm before the feed-forward block */
+    const char *ffn_norm;   /* name of the norm before the feed-forward block; NULL: it reads what attention reads */
     const char *last_norm;  /* name of the norm after the last layer */
     uint32_t conv_taps;     /* of short convolutions, also before the delta rule and state spaces */
     struct blocks_moe moe;  /* blocks_read_moe */
@@ -121,12 +123,13 @@ struct blocks {
     plan_buf_id delta_in, delta_mixed, delta_out, delta_gate, beta, alpha;
     /* State spaces: x, B and C before and after the convolution; [Hs]; [Hs*p] output, and its gate */
     plan_buf_id ssm_in, ssm_mixed, ssm_dt, ssm_out, ssm_gate;
-    plan_weight_id ssm_ones; /* [Hs*p/G], with several groups */
-    plan_weight_id embd;     /* blocks_add_embedding sets it */
-    plan_weight_id output;   /* of the logits */
-    int32_t rope;            /* table of global layers */
-    int32_t local_rope;      /* of local ones; PLAN_NONE = none */
-    int32_t no_rope;         /* of layers without RoPE; PLAN_NONE = none */
+    plan_weight_id ssm_ones;  /* [Hs*p/G], with several groups */
+    plan_weight_id head_ones; /* [d], with BLOCKS_NORM_OWN */
+    plan_weight_id embd;      /* blocks_add_embedding sets it */
+    plan_weight_id output;    /* of the logits */
+    int32_t rope;             /* table of global layers */
+    int32_t local_rope;       /* of local ones; PLAN_NONE = none */
+    int32_t no_rope;          /* of layers without RoPE; PLAN_NONE = none */
 };
 
 /* Returns "<arch>.<key>" in room. */
@@ -234,6 +237,10 @@ enum err blocks_not_f32(const struct blocks *b, const char *name, enum dtype fou
  * (blocks_attention.c). */
 MUST_CHECK enum err blocks_bind_qkv(struct blocks *b, int from, int to, struct plan_step *qkv);
 
+/* Binds the weights of BLOCKS_NORM_AFTER (blocks_attention.c): k, of the norm of keys before RoPE, and q, of the norm of
+ * queries after it. ERR_NOMEM. */
+MUST_CHECK enum err blocks_bind_norms_after(struct blocks *b, plan_weight_id *q, plan_weight_id *k);
+
 /* Functions of the decoder's tables of mixers and feed-forward blocks. add_*_bufs: called once if a layer has the kind.
  * add_*: adds a layer's steps, from b->x to b->x. A family with such layers calls read_* after blocks_read_hparams and
  * before blocks_build_decoder: it finds the layers of the kind and reads their hyper-parameters; ERR_BAD_HPARAM. */
@@ -302,7 +309,8 @@ MUST_CHECK enum err blocks_attend(struct blocks *b);
 /* Returns the RoPE table of the layer (blocks_rope.c). */
 int32_t blocks_rope_of(const struct blocks *b);
 
-/* Adds the norm before a block, if the style has one; *src is the block's input (blocks_steps.c). */
+/* Adds the norm before a block, if the style has one; *src is the block's input (blocks_steps.c). name NULL: the input
+ * is that of the block before it. */
 MUST_CHECK enum err blocks_add_pre_norm(struct blocks *b, const char *name, plan_buf_id *src);
 
 /* Adds a matmul of src by "<stem>.weight" and "<stem>.bias", if any, whose result is added to b->x, directly or through
@@ -333,6 +341,9 @@ MUST_CHECK enum err blocks_add_reduce(struct blocks *b, plan_buf_id dst);
 /* Binds a vector of the file times a factor, in memory of the plan. ERR_UNSUPPORTED_TYPE if it is not F32. */
 MUST_CHECK enum err blocks_bind_scaled(struct blocks *b, const char *name, uint32_t n, float factor,
                                        plan_weight_id *id);
+
+/* Adds a vector of n ones, in memory of the plan, for norms without weights. */
+MUST_CHECK enum err blocks_add_ones(struct blocks *b, const char *name, uint32_t n, plan_weight_id *id);
 
 /* Finds the layer whose keys and values a layer reads if the last n_shared have none: itself, or the last layer of its
  * kind (is_local) before those. ERR_BAD_HPARAM if none exists. */

@@ -1,6 +1,8 @@
 /* Adds attention's weights and steps, for the decoder and for layers and families that list their own. */
 #include "engine/model/blocks.h"
 
+#include "engine/quant/row_mapped.h"
+
 enum err blocks_bind_qkv(struct blocks *b, int from, int to, struct plan_step *qkv)
 {
     static const char fused[] = "blk.%d.attn_qkv.weight", fused_bias[] = "blk.%d.attn_qkv.bias";
@@ -17,6 +19,28 @@ enum err blocks_bind_qkv(struct blocks *b, int from, int to, struct plan_step *q
                                  &qkv->bias[i]));
     }
     return ERR_OK;
+}
+
+/* RoPE does not change the root mean square of a head, but its rotation and the product with the weights cannot change
+ * places. Only q.k counts, so keys are normed before RoPE without weights, and queries, after it, get the product of
+ * both weights, less the factor that RoPE gives the keys. */
+enum err blocks_bind_norms_after(struct blocks *b, plan_weight_id *q, plan_weight_id *k)
+{
+    struct plan *p = b->plan;
+    uint32_t d = b->h.head_dim;
+    float keys[PLAN_MAX_HEAD], mscale = p->ropes[blocks_rope_of(b)].mscale;
+    float *ones = arena_alloc(&p->arena, d * sizeof *ones), *product = arena_alloc(&p->arena, d * sizeof *product);
+    TRY_MEM(ones != NULL && product != NULL);
+    TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", 1, d, q));
+    TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", 1, d, k));
+    TRY(blocks_read_vector(b, *q, product));
+    TRY(blocks_read_vector(b, *k, keys));
+    for (uint32_t i = 0; i < d; i++) {
+        ones[i] = 1.0f;
+        product[i] *= keys[i] / mscale;
+    }
+    TRY(plan_set_source(p, *k, row_mapped_new(&p->arena, DTYPE_F32, ones, 1, d)));
+    return plan_set_source(p, *q, row_mapped_new(&p->arena, DTYPE_F32, product, 1, d));
 }
 
 enum err blocks_attend(struct blocks *b)

@@ -3,11 +3,25 @@
 
 #include "engine/plan/plan_ops.h"
 
-/* Adds the steps of QKV one by one, because norms over all heads need a whole row before the first head can
- * continue. */
-static enum err add_wide_heads(struct blocks *b, const struct plan_step *qkv)
+/* Adds the norm of all heads in `buf`: together, or each head separately, without weights and then times its own. */
+static enum err add_head_norm(struct blocks *b, const char *name, plan_buf_id buf)
 {
-    static const char *const norms[2] = {"blk.%d.attn_q_norm.weight", "blk.%d.attn_k_norm.weight"};
+    if (b->style.head_norm == BLOCKS_NORM_WIDE) {
+        return blocks_add_norm(b, name, buf, buf, false);
+    }
+    uint32_t d = b->h.head_dim, n = b->plan->bufs[buf].width / d;
+    struct plan_step norm = plan_step_of(PLAN_NORM, buf, buf), product = plan_step_of(PLAN_SUM, buf, buf);
+    norm.norm.centers = true;
+    norm.eps = b->h.eps;
+    norm.w[0] = b->head_ones;
+    TRY(plan_add_step(b->plan, &norm));
+    TRY(n == 1 ? blocks_bind(b, name, 1, d, &product.w[0]) : blocks_bind_stack(b, name, n, 1, d, &product.w[0]));
+    return plan_add_step(b->plan, &product);
+}
+
+/* Adds the steps of QKV one by one, for norms that PLAN_QKV lacks. */
+static enum err add_separate_heads(struct blocks *b, const struct plan_step *qkv)
+{
     const plan_buf_id out[3] = {b->q, b->k, b->v};
     for (int i = 0; i < 3; i++) {
         struct plan_step s = plan_step_of(PLAN_MATMUL, qkv->src, out[i]);
@@ -15,14 +29,36 @@ static enum err add_wide_heads(struct blocks *b, const struct plan_step *qkv)
         s.bias[0] = qkv->bias[i];
         TRY(plan_add_step(b->plan, &s));
     }
-    for (int i = 0; i < 2; i++) {
-        TRY(blocks_add_norm(b, norms[i], out[i], out[i], false));
-    }
+    TRY(add_head_norm(b, "blk.%d.attn_q_norm.weight", b->q));
+    TRY(add_head_norm(b, "blk.%d.attn_k_norm.weight", b->k));
     struct plan_step heads = plan_step_of(PLAN_HEADS, b->q, b->q);
     heads.heads.rope = qkv->heads.rope;
     heads.heads.keys = b->k;
     heads.heads.values = b->v;
     return plan_add_step(b->plan, &heads);
+}
+
+/* Adds QKV, whose weights are bound, with the norms of heads. */
+static enum err add_heads(struct blocks *b, struct plan_step *qkv)
+{
+    struct plan_step after = plan_step_of(PLAN_NORM, b->q, b->q);
+    after.eps = b->h.eps;
+    switch (b->style.head_norm) {
+    case BLOCKS_NORM_WIDE:
+    case BLOCKS_NORM_OWN:
+        return add_separate_heads(b, qkv);
+    case BLOCKS_NORM_EACH:
+        TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", 1, b->h.head_dim, &qkv->heads.q_norm));
+        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", 1, b->h.head_dim, &qkv->heads.k_norm));
+        return plan_add_step(b->plan, qkv);
+    case BLOCKS_NORM_AFTER:
+        TRY(blocks_bind_norms_after(b, &after.w[0], &qkv->heads.k_norm));
+        TRY(plan_add_step(b->plan, qkv));
+        return plan_add_step(b->plan, &after);
+    case BLOCKS_NO_HEAD_NORM:
+        break;
+    }
+    return plan_add_step(b->plan, qkv);
 }
 
 /* Adds norm, Q K V with RoPE. */
@@ -36,14 +72,7 @@ static enum err add_qkv(struct blocks *b)
         TRY(blocks_add_pre_norm(b, "blk.%d.attn_norm.weight", &qkv.src));
     }
     TRY(b->style.gates_attention ? blocks_bind_gated_qkv(b, &qkv) : blocks_bind_qkv(b, 0, 3, &qkv));
-    if (b->style.head_norm == BLOCKS_NORM_WIDE) {
-        return add_wide_heads(b, &qkv);
-    }
-    if (b->style.head_norm == BLOCKS_NORM_EACH) {
-        TRY(blocks_bind(b, "blk.%d.attn_q_norm.weight", 1, b->h.head_dim, &qkv.heads.q_norm));
-        TRY(blocks_bind(b, "blk.%d.attn_k_norm.weight", 1, b->h.head_dim, &qkv.heads.k_norm));
-    }
-    return plan_add_step(b->plan, &qkv);
+    return add_heads(b, &qkv);
 }
 
 /* Adds norm, Q K V with RoPE, attention, output projection + residual. */
@@ -132,12 +161,16 @@ enum err blocks_add_end(struct blocks *b)
 
 /* --- layers ------------------------------------------------------------------------------------------------------- */
 
-/* Keys and values are stored immediately, except with norms over all heads. */
+/* Keys and values are stored immediately, unless they are separate steps. */
 static enum err add_attention_bufs(struct blocks *b)
 {
     const struct blocks_hparams *h = &b->h;
-    if (b->style.head_norm != BLOCKS_NORM_WIDE) {
+    enum blocks_head_norm norm = b->style.head_norm;
+    if (norm != BLOCKS_NORM_WIDE && norm != BLOCKS_NORM_OWN) {
         return ERR_OK;
+    }
+    if (norm == BLOCKS_NORM_OWN) {
+        TRY(blocks_add_ones(b, "head_ones", h->head_dim, &b->head_ones));
     }
     TRY(plan_add_buf(b->plan, "k", h->n_kv_heads * h->head_dim, &b->k));
     return plan_add_buf(b->plan, "v", h->n_kv_heads * h->head_dim, &b->v);

@@ -3,8 +3,6 @@
  * projections of the normed row. Keys and tensor names: llama.cpp b11434, gguf-py/gguf/constants.py. */
 #include "engine/model/blocks.h"
 
-#include "engine/quant/row_mapped.h"
-
 static enum err check_dims(const struct blocks *b, uint32_t inner)
 {
     const struct plan_ssm *m = &b->plan->ssm;
@@ -41,21 +39,12 @@ enum err blocks_add_ssm_bufs(struct blocks *b)
 {
     struct plan *p = b->plan;
     const struct plan_ssm *m = &p->ssm;
-    uint32_t group = width_of(m) / m->n_groups;
     TRY(plan_add_buf(p, "ssm_in", mixed_of(m), &b->ssm_in));
     TRY(plan_add_buf(p, "ssm_mixed", mixed_of(m), &b->ssm_mixed));
     TRY(plan_add_buf(p, "ssm_dt", m->n_heads, &b->ssm_dt));
     TRY(plan_add_buf(p, "ssm_out", width_of(m), &b->ssm_out));
     TRY(plan_add_buf(p, "ssm_gate", width_of(m), &b->ssm_gate));
-    if (m->n_groups == 1) {
-        return ERR_OK;
-    }
-    float *ones = arena_alloc(&p->arena, group * sizeof *ones);
-    TRY_MEM(ones != NULL);
-    for (uint32_t i = 0; i < group; i++) {
-        ones[i] = 1.0f;
-    }
-    return plan_add_weight(p, "ssm_ones", row_mapped_new(&p->arena, DTYPE_F32, ones, 1, group), &b->ssm_ones);
+    return m->n_groups == 1 ? ERR_OK : blocks_add_ones(b, "ssm_ones", width_of(m) / m->n_groups, &b->ssm_ones);
 }
 
 /* Adds dst = rows [first, first + its width) of ssm_in, times the normed row. */

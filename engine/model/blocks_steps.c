@@ -37,7 +37,7 @@ enum err blocks_add_reduce(struct blocks *b, plan_buf_id dst)
 enum err blocks_add_pre_norm(struct blocks *b, const char *name, plan_buf_id *src)
 {
     *src = b->style.has_pre_norms ? b->norm : b->x;
-    return b->style.has_pre_norms ? blocks_add_norm(b, name, b->x, b->norm, false) : ERR_OK;
+    return b->style.has_pre_norms && name != NULL ? blocks_add_norm(b, name, b->x, b->norm, false) : ERR_OK;
 }
 
 enum err blocks_add_matmul(struct blocks *b, const char *name, plan_buf_id src, plan_buf_id dst)
@@ -93,6 +93,17 @@ enum err blocks_bind_scaled(struct blocks *b, const char *name, uint32_t n, floa
         scaled[i] *= factor;
     }
     return plan_set_source(p, *id, row_mapped_new(&p->arena, DTYPE_F32, scaled, 1, n));
+}
+
+enum err blocks_add_ones(struct blocks *b, const char *name, uint32_t n, plan_weight_id *id)
+{
+    struct plan *p = b->plan;
+    float *ones = arena_alloc(&p->arena, n * sizeof *ones);
+    TRY_MEM(ones != NULL);
+    for (uint32_t i = 0; i < n; i++) {
+        ones[i] = 1.0f;
+    }
+    return plan_add_weight(p, name, row_mapped_new(&p->arena, DTYPE_F32, ones, 1, n), id);
 }
 
 enum err blocks_find_shared(const struct blocks *b, uint32_t n_shared, uint32_t layer, int32_t *out)
