@@ -27,15 +27,44 @@ static enum err finish(struct hf *h)
     return ERR_OK;
 }
 
-static const struct hf_family hf_mistral3 = {
-    .architectures = {"Ministral3ForCausalLM", "Mistral3ForConditionalGeneration"},
+static const struct hf_family hf_ministral3 = {
+    .architectures = {"Ministral3ForCausalLM"},
     .arch = "mistral3",
     .keys = blocks_window_keys,
-    .finish = finish};
+    .finish = finish,
+};
+
+/* Of a nested text_config, config.json has only differences [transformers 5.23, Ministral3Config, MistralConfig]. */
+#define FOLDER(its_defaults)                                                                                           \
+    {                                                                                                                  \
+        .arch = "mistral3", .defaults = (its_defaults), .keys = blocks_window_keys, .finish = finish                   \
+    }
+#define DEFAULTS(more)                                                                                                    \
+    "{\"hidden_size\": 4096, \"intermediate_size\": 14336, \"num_attention_heads\": 32, \"num_key_value_heads\": 8," more \
+    "}"
+static const struct hf_family of_ministral3 = FOLDER(DEFAULTS(" \"num_hidden_layers\": 34, \"head_dim\": 128,"
+                                                              " \"max_position_embeddings\": 262144,"
+                                                              " \"rms_norm_eps\": 1e-5"));
+static const struct hf_family of_mistral = FOLDER(DEFAULTS(" \"num_hidden_layers\": 32,"
+                                                           " \"max_position_embeddings\": 131072,"
+                                                           " \"rms_norm_eps\": 1e-6, \"sliding_window\": 4096"));
+
+/* The text part of a model that sees is of one of two kinds. */
+static const struct hf_family *choose(const json_t *config)
+{
+    const json_t *type = json_read_get(config, "model_type");
+    return json_read_is(type, "mistral") ? &of_mistral : &of_ministral3;
+}
+
+static const struct hf_family hf_mistral3 = {
+    .architectures = {"Mistral3ForConditionalGeneration"},
+    .arch = "mistral3",
+    .choose = choose,
+};
 
 const struct model_family model_mistral3 = {
-    .members = "Mistral 3, Ministral 3 (text)",
+    .members = "Mistral Small 3.1, 3.2, Ministral 3 (text)",
     .arch = "mistral3",
-    .hf = {&hf_mistral3},
+    .hf = {&hf_ministral3, &hf_mistral3},
     .build = build,
 };

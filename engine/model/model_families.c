@@ -15,9 +15,12 @@
     X(smollm3) \
     X(mistral3) \
     X(qwen2) \
+    X(qwen2vl) \
     X(qwen2moe) \
     X(qwen3) \
+    X(qwen3vl) \
     X(qwen3moe) \
+    X(qwen3vlmoe) \
     X(qwen3next) \
     X(qwen35) \
     X(qwen35moe) \

@@ -11,6 +11,7 @@ in it). Weights are bfloat16 values, exact in both files and in the reference. T
 the family.
 """
 import json
+import shutil
 import sys
 import tempfile
 import zlib
@@ -25,6 +26,7 @@ import numpy as np
 import torch
 import transformers as hf
 from conversion.base import gguf
+from safetensors.torch import load_file, save_file
 
 from make_golden import (COMMON, PROMPT_LENGTHS, VOCAB, gemma_rope, rope, run_prompt, spread_out, write_expected,
                          write_tokenizer)
@@ -75,6 +77,32 @@ def lfm2_vl():
                          layer_types=["conv", "conv", "full_attention", "conv"], rope_parameters=rope(theta=1000000.0)),
         vision_config=dict(model_type="siglip2_vision_model", hidden_size=16, intermediate_size=16, num_hidden_layers=1,
                            num_attention_heads=2, num_patches=4, patch_size=4), projector_hidden_size=16))
+
+
+TINY_SIGHT = dict(depth=1, hidden_size=16, num_heads=2, patch_size=4, out_hidden_size=32)  # of models that see: not used
+
+
+def qwen_vl(model, config, text, **more):
+    """The text part of a model that sees, whose RoPE has three positions per row, equal in text."""
+    sizes = {**SMALL, "hidden_size": 32, "intermediate_size": 56}
+    return model(config(text_config=dict(**sizes, num_hidden_layers=2, **text), vision_config=more,
+                        tie_word_embeddings=True, attn_implementation="eager"))
+
+
+def mrope(*sections, theta=1000000.0):
+    return {**rope(theta=theta), "mrope_section": list(sections)}
+
+
+def qwen3_vl_moe(n_experts, width):
+    return qwen_vl(
+        hf.Qwen3VLMoeForConditionalGeneration, hf.Qwen3VLMoeConfig,
+        dict(head_dim=12, num_experts=n_experts, num_experts_per_tok=2, moe_intermediate_size=width,
+             rope_parameters={**mrope(2, 2, 2), "mrope_interleaved": True}),
+        intermediate_size=16, num_position_embeddings=4, deepstack_visual_indexes=[0], **TINY_SIGHT)
+
+
+TINY_PIXTRAL = dict(model_type="pixtral", hidden_size=16, intermediate_size=16, num_hidden_layers=1,
+                    num_attention_heads=2, head_dim=8, patch_size=4, image_size=16)
 
 
 def gemma3n(**more):
@@ -222,6 +250,23 @@ MODELS = {
     "qwen35-delta": lambda: hf.Qwen3_5ForCausalLM(hf.Qwen3_5TextConfig(**LINEAR, tie_word_embeddings=True)),
     "qwen35moe-delta": lambda: hf.Qwen3_5MoeForCausalLM(hf.Qwen3_5MoeTextConfig(
         **LINEAR, **LINEAR_EXPERTS, tie_word_embeddings=True)),
+    "qwen2vl-text": lambda: qwen_vl(
+        hf.Qwen2VLForConditionalGeneration, hf.Qwen2VLConfig, dict(rope_parameters=mrope(1, 1, 2)),
+        depth=1, embed_dim=16, hidden_size=32, num_heads=2, patch_size=4, mlp_ratio=1),
+    "qwen2vl-window": lambda: qwen_vl(
+        hf.Qwen2_5_VLForConditionalGeneration, hf.Qwen2_5_VLConfig,
+        dict(rope_parameters=mrope(1, 1, 2), use_sliding_window=True, sliding_window=13, max_window_layers=1),
+        intermediate_size=16, fullatt_block_indexes=[0], window_size=8, **TINY_SIGHT),
+    "qwen3vl-text": lambda: qwen_vl(
+        hf.Qwen3VLForConditionalGeneration, hf.Qwen3VLConfig,
+        dict(head_dim=20, rope_parameters={**mrope(4, 3, 3), "mrope_interleaved": True}),
+        intermediate_size=16, num_position_embeddings=4, deepstack_visual_indexes=[0], **TINY_SIGHT),
+    "qwen3vlmoe-text": lambda: qwen3_vl_moe(6, 20),
+    "qwen3vlmoe-saved": lambda: qwen3_vl_moe(5, 16),
+    "mistral3-small": lambda: hf.Mistral3ForConditionalGeneration(hf.Mistral3Config(
+        text_config=dict(model_type="mistral", **{**SMALL, "hidden_size": 40}, num_hidden_layers=2, head_dim=16,
+                         sliding_window=None, rope_parameters=rope(theta=1000000.0)),
+        vision_config=TINY_PIXTRAL)),
     "lfm2-vl": lfm2_vl,
     "lfm2-conv": lambda: hf.Lfm2ForCausalLM(hf.Lfm2Config(
         **SMALL, num_hidden_layers=5, layer_types=["conv", "conv", "full_attention", "conv", "full_attention"],
@@ -246,8 +291,11 @@ MODELS = {
 # Folders without a GGUF file: the converter knows four streams of Gemma 3n alone, Granite 4 without positions as hybrids
 # alone, Gemma 3's layers by their default order alone, drops the window of Mistral, Mixtral and Qwen2, and SmolLM3's list of
 # layers; the others' GGUF files are make_golden.py's. Models that see, whose text alone is asked for, have none either.
-FOLDER_ONLY = ("gemma3n-streams", "granite-nope", "gemma3-linear", "llama-mistral-window", "llama-mixtral-window",
+FOLDER_ONLY = ("qwen2vl-window", "qwen3vlmoe-saved", "gemma3n-streams", "granite-nope", "gemma3-linear", "llama-mistral-window", "llama-mixtral-window",
                "llama-linear-old", "llama-rope3-old", "qwen2-one-head", "qwen2-window", "smollm3-layers")
+WITH_PEER = ("qwen2vl", "qwen3vl", "mistral3")  # except these
+
+GGUF_ONLY = ()  # folders of these are not supported
 
 
 def shaken(model):
@@ -312,6 +360,16 @@ def name_layers(folder, **names):
     content = json.loads(config.read_text())
     content["layer_types"] = [names.get(kind, kind) for kind in content["layer_types"]]
     config.write_text(json.dumps(content, indent=2))
+
+
+def turn_experts(folder):
+    """Experts as published folders have them, transposed, which the converter expects."""
+    path = Path(folder, "model.safetensors")
+    tensors = load_file(path)
+    for name, t in tensors.items():
+        if name.endswith(("experts.gate_up_proj", "experts.down_proj")):
+            tensors[name] = t.transpose(1, 2).contiguous()
+    save_file(tensors, path, metadata={"format": "pt"})
 
 
 def write_old_rope(folder):
@@ -392,7 +450,9 @@ def main():
         model.to(torch.float32 if is_q8 else torch.bfloat16).save_pretrained(saved)
         if name.endswith("-old"):
             write_old_rope(saved)
-        is_wrapped = model.config.get_text_config() is not model.config
+        if name == "qwen3vlmoe-text":
+            turn_experts(saved)
+        is_wrapped = model.config.get_text_config() is not model.config and not name.startswith(WITH_PEER)
         has_peer = not is_wrapped and name not in FOLDER_ONLY
         if has_peer and model.config.model_type == "granitemoehybrid":  # as in published folders
             name_layers(saved, linear_attention="mamba", full_attention="attention")
@@ -400,6 +460,8 @@ def main():
             convert(saved, f"{folder}/{name}.gguf",
                     gguf.LlamaFileType.MOSTLY_Q8_0 if is_q8 else gguf.LlamaFileType.MOSTLY_BF16)
         Path(saved, "generation_config.json").unlink(missing_ok=True)
+        if name in GGUF_ONLY:
+            shutil.rmtree(saved)
 
 
 if __name__ == "__main__":

@@ -79,6 +79,10 @@ static const struct row fixed_rows[] = {
     {"qwen2moe-shared", "\"use_sliding_window\":true", "use_sliding_window: expected false, found true"},
     {"qwen3moe-norms", "\"use_sliding_window\":true", "use_sliding_window: expected false, found true"},
     {"smollm3-nope", "\"use_sliding_window\":true", "use_sliding_window: expected false, found true"},
+    {"qwen2vl-text", "\"text_config\":{\"rope_parameters\":{\"rope_type\":\"mrope\"}}", NULL},
+    {"qwen2vl-text", "\"text_config\":{\"rope_parameters\":{\"mrope_section\":[]}}",
+     "mrope_section: expected an array of 1 to 4 integers"},
+    {"qwen3vlmoe-text", "\"text_config\":{\"mlp_only_layers\":[1]}", "mlp_only_layers: expected an empty array"},
 };
 
 START_TEST(what_the_plan_takes_for_granted_is_checked) { check_row(&fixed_rows[_i]); }
@@ -147,6 +151,11 @@ START_TEST(config_json_says_which_layers_have_a_window_or_no_rope)
         {"smollm3-layers", "\"no_rope_layers\":null", "ggggg", "rrrnr"},
         {"smollm3-layers", "\"no_rope_layers\":null,\"no_rope_layer_interval\":2", "ggggg", "rnrnr"},
         {"smollm3-layers", "\"no_rope_layers\":null,\"no_rope_layer_interval\":6", "ggggg", "rrrrr"},
+        {"exaone4-window",
+         "\"sliding_window\":null,\"sliding_window_pattern\":0,\"layer_types\":"
+         "[\"full_attention\",\"full_attention\",\"full_attention\",\"full_attention\","
+         "\"full_attention\"]",
+         "ggggg", "rrrrr"},
         {"mistral3-yarn", "\"sliding_window\":9", "ww", "rr"},
         {"llama-yarn", "\"architectures\":[\"MistralForCausalLM\"]", "ww", "rr"},
         {"llama-yarn", "\"architectures\":[\"MistralForCausalLM\"],\"sliding_window\":null", "gg", "rr"},
