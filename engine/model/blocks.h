@@ -88,6 +88,9 @@ extern const struct hf_key blocks_window_keys[];
 extern const struct hf_fixed blocks_no_window[];
 extern const struct hf_name blocks_gemma_names[];
 
+/* Folders of Mistral 4 (deepseek2.c), for Mistral 3's, which share an architecture. */
+extern const struct hf_family blocks_hf_mistral4;
+
 /* A plan being built. */
 struct blocks {
     /* The family itself reads KV heads and feed-forward widths per layer. Set before blocks_read_hparams, which then

@@ -1,10 +1,12 @@
 /* DeepSeek-V2 and V3 [DeepSeek-AI 2024, "DeepSeek-V2"; "DeepSeek-V3 Technical Report"] and models of their structure:
  * Llama's decoder with latent attention, and routed and shared experts after some dense layers. V2 picks experts by a
- * softmax, from the groups with the best expert; V3 by sigmoids with a bias, from the groups with the best two.
- * Keys: llama.cpp b11434, src/models/deepseek2.cpp. */
+ * softmax, from the groups with the best expert; V3 by sigmoids with a bias, from the groups with the best two. GLM-4.7-Flash
+ * is as V3; Mistral 4 picks as V2 without groups, and its queries grow with the position. Keys: llama.cpp b11434,
+ * src/models/deepseek2.cpp. */
 #include "engine/model/blocks.h"
 #include "engine/hf/hf.h"
 
+#include <math.h>
 #include <string.h>
 
 enum { GLM_LITE_VOCAB = 154880 };
@@ -30,36 +32,42 @@ static enum err build(struct blocks *b)
 
 /* --- SafeTensors folders ------------------------------------------------------------------------------------------ */
 
+#define LATENT_KEYS                                                                                                    \
+    {"head_dim", NULL, HF_U32}, /* of the part with RoPE, in transformers' key */                                      \
+        {"kv_lora_rank", "attention.kv_lora_rank", HF_U32}, {"q_lora_rank", "attention.q_lora_rank", HF_U32},          \
+        {"v_head_dim", "attention.value_length_mla", HF_U32}, {"n_routed_experts", "expert_count", HF_U32},            \
+        {"num_experts_per_tok", "expert_used_count", HF_U32},                                                          \
+        {"moe_intermediate_size", "expert_feed_forward_length", HF_U32},                                               \
+        {"n_shared_experts", "expert_shared_count", HF_U32}, {"n_group", "expert_group_count", HF_WORD},               \
+        {"topk_group", "expert_group_used_count", HF_WORD}, {"norm_topk_prob", "expert_weights_norm", HF_BOOL},        \
+    {                                                                                                                  \
+        "routed_scaling_factor", "expert_weights_scale", HF_F32                                                        \
+    }
+
 static const struct hf_key hf_deepseek_keys[] = {
-    {"head_dim", NULL, HF_U32}, /* of the part with RoPE, in transformers' key */
-    {"kv_lora_rank", "attention.kv_lora_rank", HF_U32},
-    {"q_lora_rank", "attention.q_lora_rank", HF_U32},
-    {"v_head_dim", "attention.value_length_mla", HF_U32},
-    {"n_routed_experts", "expert_count", HF_U32},
-    {"num_experts_per_tok", "expert_used_count", HF_U32},
-    {"moe_intermediate_size", "expert_feed_forward_length", HF_U32},
-    {"n_shared_experts", "expert_shared_count", HF_U32},
     {"first_k_dense_replace", "leading_dense_block_count", HF_U32},
-    {"n_group", "expert_group_count", HF_WORD},
-    {"topk_group", "expert_group_used_count", HF_WORD},
-    {"norm_topk_prob", "expert_weights_norm", HF_BOOL},
-    {"routed_scaling_factor", "expert_weights_scale", HF_F32},
+    LATENT_KEYS,
     {NULL, NULL, HF_U32},
 };
 
+#define LATENT_NAMES                                                                                                   \
+    {"model.layers.{}.self_attn.q_a_proj.weight", "blk.{}.attn_q_a.weight", HF_SAME},                                  \
+        {"model.layers.{}.self_attn.q_a_proj.bias", "blk.{}.attn_q_a.bias", HF_SAME},                                  \
+        {"model.layers.{}.self_attn.q_a_layernorm.weight", "blk.{}.attn_q_a_norm.weight", HF_SAME},                    \
+        {"model.layers.{}.self_attn.q_b_proj.weight", "blk.{}.attn_q_b.weight", HF_SAME},                              \
+        {"model.layers.{}.self_attn.kv_a_proj_with_mqa.weight", "blk.{}.attn_kv_a_mqa.weight", HF_SAME},               \
+        {"model.layers.{}.self_attn.kv_a_proj_with_mqa.bias", "blk.{}.attn_kv_a_mqa.bias", HF_SAME},                   \
+        {"model.layers.{}.self_attn.kv_a_layernorm.weight", "blk.{}.attn_kv_a_norm.weight", HF_SAME},                  \
+        {"model.layers.{}.self_attn.kv_b_proj.weight", "blk.{}.attn_kv_b.weight", HF_UNPACKED},                        \
+        {"model.layers.{}.mlp.gate.e_score_correction_bias", "blk.{}.exp_probs_b.bias", HF_SAME},                      \
+        {"model.layers.{}.mlp.shared_experts.gate_proj.weight", "blk.{}.ffn_gate_shexp.weight", HF_SAME},              \
+        {"model.layers.{}.mlp.shared_experts.up_proj.weight", "blk.{}.ffn_up_shexp.weight", HF_SAME},                  \
+    {                                                                                                                  \
+        "model.layers.{}.mlp.shared_experts.down_proj.weight", "blk.{}.ffn_down_shexp.weight", HF_SAME                 \
+    }
+
 static const struct hf_name hf_deepseek_names[] = {
-    {"model.layers.{}.self_attn.q_a_proj.weight", "blk.{}.attn_q_a.weight", HF_SAME},
-    {"model.layers.{}.self_attn.q_a_proj.bias", "blk.{}.attn_q_a.bias", HF_SAME},
-    {"model.layers.{}.self_attn.q_a_layernorm.weight", "blk.{}.attn_q_a_norm.weight", HF_SAME},
-    {"model.layers.{}.self_attn.q_b_proj.weight", "blk.{}.attn_q_b.weight", HF_SAME},
-    {"model.layers.{}.self_attn.kv_a_proj_with_mqa.weight", "blk.{}.attn_kv_a_mqa.weight", HF_SAME},
-    {"model.layers.{}.self_attn.kv_a_proj_with_mqa.bias", "blk.{}.attn_kv_a_mqa.bias", HF_SAME},
-    {"model.layers.{}.self_attn.kv_a_layernorm.weight", "blk.{}.attn_kv_a_norm.weight", HF_SAME},
-    {"model.layers.{}.self_attn.kv_b_proj.weight", "blk.{}.attn_kv_b.weight", HF_UNPACKED},
-    {"model.layers.{}.mlp.gate.e_score_correction_bias", "blk.{}.exp_probs_b.bias", HF_SAME},
-    {"model.layers.{}.mlp.shared_experts.gate_proj.weight", "blk.{}.ffn_gate_shexp.weight", HF_SAME},
-    {"model.layers.{}.mlp.shared_experts.up_proj.weight", "blk.{}.ffn_up_shexp.weight", HF_SAME},
-    {"model.layers.{}.mlp.shared_experts.down_proj.weight", "blk.{}.ffn_down_shexp.weight", HF_SAME},
+    LATENT_NAMES,
     {NULL, NULL, HF_SAME},
 };
 
@@ -102,6 +110,47 @@ static enum err finish_v2(struct hf *h)
 
 static enum err finish_v3(struct hf *h) { return finish(h, 2, true); }
 
+/* Adds the number of leading dense layers, which mlp_layer_types lists first; without it, first_k_dense_replace, else
+ * 1 [transformers 5.23, Glm4MoeLiteConfig]. */
+static enum err finish_glm(struct hf *h)
+{
+    static const char key[] = "mlp_layer_types";
+    const json_t *types = json_read_get(h->config, key);
+    size_t n = json_array_size(types);
+    uint32_t n_dense = 0;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(types, i);
+        bool is_dense = json_read_is(v, "dense");
+        if (!is_dense && !json_read_is(v, "sparse")) {
+            return hf_bad_value(h, key, "dense and sparse", v);
+        }
+        if (is_dense && n_dense < i) {
+            return hf_bad(h, key, "expected dense layers before all sparse ones, found one after %zu", i);
+        }
+        n_dense += is_dense;
+    }
+    if (n == 0) {
+        TRY(hf_get_u32(h, "first_k_dense_replace", 0, PLAN_MAX_LAYERS, 1, &n_dense));
+    }
+    put_u32(h, "leading_dense_block_count", n_dense);
+    return finish_v3(h);
+}
+
+/* Queries grow beyond the original context [transformers 5.23, get_llama_4_attn_scale]. */
+static enum err finish_mistral4(struct hf *h)
+{
+    const json_t *rope = json_read_get(h->config, "rope_parameters");
+    double beta, original;
+    rope = rope != NULL ? rope : json_read_get(h->config, "rope_scaling");
+    TRY(hf_get_f64(h, rope, "llama_4_scaling_beta", 0, 1e3, 0, &beta));
+    if (beta != 0) {
+        TRY(hf_get_f64(h, rope, "original_max_position_embeddings", 1, 1 << 30, NAN, &original));
+        gguf_build_f32(&h->b, hf_key(h, "attention.temperature_scale"), (float)beta);
+        put_u32(h, "attention.temperature_length", (uint32_t)original);
+    }
+    return finish(h, 1, false);
+}
+
 static const struct hf_family hf_v2 = {
     .architectures = {"DeepseekV2ForCausalLM"},
     .arch = "deepseek2",
@@ -123,9 +172,68 @@ static const struct hf_family hf_v3 = {
     .finish = finish_v3,
 };
 
+/* Like hf_deepseek_keys, except that leading dense layers are in a list. */
+static const struct hf_key hf_glm_keys[] = {
+    {"first_k_dense_replace", "leading_dense_block_count", HF_WORD},
+    LATENT_KEYS,
+    {NULL, NULL, HF_U32},
+};
+
+static const struct hf_family hf_glm = {
+    .architectures = {"Glm4MoeLiteForCausalLM"},
+    .arch = "deepseek2",
+    .defaults = "{\"num_nextn_predict_layers\": 1}",
+    .keys = hf_glm_keys,
+    .names = hf_deepseek_names,
+    .fixed = hf_v3_fixed,
+    .has_rope_pairs = true,
+    .finish = finish_glm,
+};
+
+/* Of a nested text_config, config.json has only differences [transformers 5.23, Mistral4Config]. */
+#define MISTRAL4_DEFAULTS                                                                                              \
+    "{\"hidden_size\": 4096, \"intermediate_size\": 12288, \"moe_intermediate_size\": 2048,"                           \
+    " \"num_hidden_layers\": 36, \"num_attention_heads\": 32, \"num_key_value_heads\": 32, \"n_shared_experts\": 1,"   \
+    " \"n_routed_experts\": 128, \"kv_lora_rank\": 256, \"q_lora_rank\": 1024, \"qk_rope_head_dim\": 64,"              \
+    " \"v_head_dim\": 128, \"qk_nope_head_dim\": 64, \"num_experts_per_tok\": 4, \"norm_topk_prob\": true,"            \
+    " \"max_position_embeddings\": 1048576, \"rms_norm_eps\": 1e-6}"
+
+static const struct hf_fixed hf_mistral4_fixed[] = {
+    {"n_group", "1"},
+    {"topk_group", "1"},
+    {NULL, NULL},
+};
+
+/* All experts of a layer are in two tensors, each with the gate's rows before those of `up`. */
+static const struct hf_name hf_mistral4_names[] = {
+    {"model.layers.{}.mlp.experts.gate_up_proj", "blk.{}.ffn_gate_up_exps.weight", HF_SAME},
+    {"model.layers.{}.mlp.experts.down_proj", "blk.{}.ffn_down_exps.weight", HF_SAME},
+    LATENT_NAMES,
+    {NULL, NULL, HF_SAME},
+};
+
+const struct hf_family blocks_hf_mistral4 = {
+    .architectures = {"Mistral4ForCausalLM"},
+    .arch = "mistral4",
+    .defaults = MISTRAL4_DEFAULTS,
+    .keys = hf_deepseek_keys,
+    .names = hf_mistral4_names,
+    .fixed = hf_mistral4_fixed,
+    .rotates_of_key = true,
+    .has_rope_pairs = true,
+    .finish = finish_mistral4,
+};
+
 const struct model_family model_deepseek2 = {
     .members = "DeepSeek-V2, DeepSeek-V3, DeepSeek-R1, Kimi-K2, GLM-4.7-Flash",
     .arch = "deepseek2",
-    .hf = {&hf_v2, &hf_v3},
+    .hf = {&hf_v2, &hf_v3, &hf_glm},
+    .build = build,
+};
+
+const struct model_family model_mistral4 = {
+    .members = "Mistral Small 4 (text)",
+    .arch = "mistral4",
+    .hf = {&blocks_hf_mistral4},
     .build = build,
 };

@@ -49,11 +49,13 @@ static const struct hf_family of_mistral = FOLDER(DEFAULTS(" \"num_hidden_layers
                                                            " \"max_position_embeddings\": 131072,"
                                                            " \"rms_norm_eps\": 1e-6, \"sliding_window\": 4096"));
 
-/* The text part of a model that sees is of one of two kinds. */
+/* The text part of a model that sees is of one of three kinds. */
 static const struct hf_family *choose(const json_t *config)
 {
     const json_t *type = json_read_get(config, "model_type");
-    return json_read_is(type, "mistral") ? &of_mistral : &of_ministral3;
+    return json_read_is(type, "mistral4")  ? &blocks_hf_mistral4
+           : json_read_is(type, "mistral") ? &of_mistral
+                                           : &of_ministral3;
 }
 
 static const struct hf_family hf_mistral3 = {

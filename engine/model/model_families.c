@@ -14,6 +14,7 @@
     X(llama) \
     X(smollm3) \
     X(mistral3) \
+    X(mistral4) \
     X(qwen2) \
     X(qwen2vl) \
     X(qwen2moe) \

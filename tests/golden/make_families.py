@@ -105,6 +105,17 @@ TINY_PIXTRAL = dict(model_type="pixtral", hidden_size=16, intermediate_size=16, 
                     num_attention_heads=2, head_dim=8, patch_size=4, image_size=16)
 
 
+def mistral4(beta, original):
+    return hf.Mistral3ForConditionalGeneration(hf.Mistral3Config(
+        text_config=dict(
+            model_type="mistral4", **{**LATENT, "first_k_dense_replace": 0, "hidden_size": 40, "moe_intermediate_size": 24},
+            num_hidden_layers=2, q_lora_rank=28, n_routed_experts=6, n_group=1, topk_group=1, num_experts_per_tok=2,
+            n_shared_experts=1, norm_topk_prob=True, rms_norm_eps=1e-5, rope_parameters=rope(
+                "yarn", 10000.0, factor=4.0, original_max_position_embeddings=original, mscale=1.0, mscale_all_dim=1.0,
+                beta_fast=32.0, beta_slow=1.0, llama_4_scaling_beta=beta, partial_rotary_factor=0.4)),
+        vision_config=TINY_PIXTRAL))
+
+
 def gemma3n(**more):
     """Per-layer embeddings of fewer rows than the vocabulary: ids beyond them take row 0."""
     sizes = {**SMALL, "hidden_size": 32, "intermediate_size": 48, "pad_token_id": 0, **more}
@@ -267,6 +278,12 @@ MODELS = {
         text_config=dict(model_type="mistral", **{**SMALL, "hidden_size": 40}, num_hidden_layers=2, head_dim=16,
                          sliding_window=None, rope_parameters=rope(theta=1000000.0)),
         vision_config=TINY_PIXTRAL)),
+    "mistral4-latent": lambda: mistral4(0.1, 128),
+    "mistral4-far": lambda: mistral4(0.3, 32),
+    "deepseek2-glm": lambda: hf.Glm4MoeLiteForCausalLM(hf.Glm4MoeLiteConfig(
+        **{**LATENT, "hidden_size": 40, "moe_intermediate_size": 24}, num_hidden_layers=3, q_lora_rank=28,
+        n_routed_experts=8, n_group=1, topk_group=1, num_experts_per_tok=3, n_shared_experts=1, norm_topk_prob=True,
+        routed_scaling_factor=1.8, scoring_func="sigmoid", rope_parameters=rope(theta=1000000.0))),
     "lfm2-vl": lfm2_vl,
     "lfm2-conv": lambda: hf.Lfm2ForCausalLM(hf.Lfm2Config(
         **SMALL, num_hidden_layers=5, layer_types=["conv", "conv", "full_attention", "conv", "full_attention"],
@@ -291,9 +308,9 @@ MODELS = {
 # Folders without a GGUF file: the converter knows four streams of Gemma 3n alone, Granite 4 without positions as hybrids
 # alone, Gemma 3's layers by their default order alone, drops the window of Mistral, Mixtral and Qwen2, and SmolLM3's list of
 # layers; the others' GGUF files are make_golden.py's. Models that see, whose text alone is asked for, have none either.
-FOLDER_ONLY = ("qwen2vl-window", "qwen3vlmoe-saved", "gemma3n-streams", "granite-nope", "gemma3-linear", "llama-mistral-window", "llama-mixtral-window",
+FOLDER_ONLY = ("qwen2vl-window", "qwen3vlmoe-saved", "mistral4-far", "gemma3n-streams", "granite-nope", "gemma3-linear", "llama-mistral-window", "llama-mixtral-window",
                "llama-linear-old", "llama-rope3-old", "qwen2-one-head", "qwen2-window", "smollm3-layers")
-WITH_PEER = ("qwen2vl", "qwen3vl", "mistral3")  # except these
+WITH_PEER = ("qwen2vl", "qwen3vl", "mistral3", "mistral4")  # except these
 
 GGUF_ONLY = ()  # folders of these are not supported
 

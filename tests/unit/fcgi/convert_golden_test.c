@@ -83,6 +83,7 @@ static const struct difference {
     {"granite.ssm.", THEIRS, "sizes of layers that it has none of"},
     {"granitemoe.ssm.", THEIRS, "the same"},
     {"granitehybrid.context_length", VALUE, "theirs writes 2^20 whatever config.json says"},
+    {"mistral4.attention.temperature_*", OURS, "theirs drops how queries grow"},
     {"glm4moe.block_count", VALUE, "theirs counts the layer that predicts a further token, which the folder has not"},
     {"glm4moe.nextn_predict_layers", THEIRS, "the same"},
     {"gpt-oss.feed_forward_length", THEIRS, "all its layers have experts"},
