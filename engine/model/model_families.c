@@ -34,11 +34,13 @@
     X(granite) \
     X(granitemoe) \
     X(granitehybrid) \
+    X(glm4) \
     X(glm4moe) \
     X(gpt_oss) \
     X(deepseek2) \
     X(lfm2) \
     X(lfm2moe) \
+    X(seed_oss) \
     X(gemma_embedding) \
     X(bert) \
     X(nomic_bert) \

@@ -44,6 +44,8 @@ static const struct golden_model {
     {"gemma4-experts", GGUF | FOLDER | WIDE, FLOATS},
     {"gemma4-per-layer", GGUF | FOLDER | WIDE, FLOATS},
     {"gemma4-unified", FOLDER, FLOATS},
+    {"glm4-norms", GGUF | FOLDER, FLOATS},
+    {"glm4-vision", GGUF, FLOATS},
     {"glm4moe-air", GGUF | FOLDER, FLOATS},
     {"glm4moe-bias", GGUF | FOLDER, FLOATS},
     {"glm4moe-groups", GGUF | FOLDER | WIDE, FLOATS},
@@ -132,6 +134,7 @@ static const struct golden_model {
     {"qwen3vl-text", GGUF | FOLDER, FLOATS},
     {"qwen3vlmoe-saved", FOLDER, FLOATS},
     {"qwen3vlmoe-text", GGUF | FOLDER, FLOATS},
+    {"seed_oss-bias", GGUF | FOLDER, FLOATS},
     {"smollm3-layers", FOLDER, FLOATS},
     {"smollm3-nope", GGUF | FOLDER, FLOATS},
 };

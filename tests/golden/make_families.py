@@ -284,6 +284,16 @@ MODELS = {
         **{**LATENT, "hidden_size": 40, "moe_intermediate_size": 24}, num_hidden_layers=3, q_lora_rank=28,
         n_routed_experts=8, n_group=1, topk_group=1, num_experts_per_tok=3, n_shared_experts=1, norm_topk_prob=True,
         routed_scaling_factor=1.8, scoring_func="sigmoid", rope_parameters=rope(theta=1000000.0))),
+    "glm4-norms": lambda: hf.Glm4ForCausalLM(hf.Glm4Config(
+        **SMALL, num_hidden_layers=2, head_dim=20, attention_bias=True,
+        rope_parameters={**rope(), "partial_rotary_factor": 0.5})),
+    "glm4-vision": lambda: hf.Glm4vForConditionalGeneration(hf.Glm4vConfig(
+        text_config=dict(**SMALL, num_hidden_layers=2,
+                         rope_parameters={**mrope(1, 1, 1, theta=10000.0), "partial_rotary_factor": 0.5}),
+        vision_config=dict(depth=1, hidden_size=16, num_heads=2, patch_size=4, image_size=16, out_hidden_size=48,
+                           intermediate_size=16))),
+    "seed_oss-bias": lambda: hf.SeedOssForCausalLM(hf.SeedOssConfig(
+        **SMALL, num_hidden_layers=2, head_dim=20, attention_bias=True, rope_parameters=rope(theta=1000000.0))),
     "lfm2-vl": lfm2_vl,
     "lfm2-conv": lambda: hf.Lfm2ForCausalLM(hf.Lfm2Config(
         **SMALL, num_hidden_layers=5, layer_types=["conv", "conv", "full_attention", "conv", "full_attention"],
@@ -310,9 +320,9 @@ MODELS = {
 # layers; the others' GGUF files are make_golden.py's. Models that see, whose text alone is asked for, have none either.
 FOLDER_ONLY = ("qwen2vl-window", "qwen3vlmoe-saved", "mistral4-far", "gemma3n-streams", "granite-nope", "gemma3-linear", "llama-mistral-window", "llama-mixtral-window",
                "llama-linear-old", "llama-rope3-old", "qwen2-one-head", "qwen2-window", "smollm3-layers")
-WITH_PEER = ("qwen2vl", "qwen3vl", "mistral3", "mistral4")  # except these
+WITH_PEER = ("qwen2vl", "qwen3vl", "mistral3", "mistral4", "glm4-vision")  # except these
 
-GGUF_ONLY = ()  # folders of these are not supported
+GGUF_ONLY = ("glm4-vision",)  # folders of these are not supported
 
 
 def shaken(model):
