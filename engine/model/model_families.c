@@ -40,6 +40,9 @@
     X(deepseek2) \
     X(lfm2) \
     X(lfm2moe) \
+    X(minimax_m2) \
+    X(ernie4_5) \
+    X(ernie4_5_moe) \
     X(seed_oss) \
     X(gemma_embedding) \
     X(bert) \

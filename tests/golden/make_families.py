@@ -116,6 +116,18 @@ def mistral4(beta, original):
         vision_config=TINY_PIXTRAL))
 
 
+def ernie_moe(**more):
+    """The converter takes the shared experts' width from the others': 64 / 2 KV heads = 2 times 16."""
+    model = hf.Ernie4_5_MoeForCausalLM(hf.Ernie4_5_MoeConfig(
+        **{**SMALL, "intermediate_size": 64}, num_hidden_layers=3, moe_num_experts=5, moe_k=2, moe_intermediate_size=16,
+        moe_num_shared_experts=2, tie_word_embeddings=True, rope_parameters=rope(theta=500000.0), **more))
+    gen = torch.Generator().manual_seed(7)
+    for name, p in model.named_parameters():
+        if name.endswith("correction_bias"):
+            p.data.copy_(0.1 * torch.randn(p.shape, generator=gen))
+    return model
+
+
 def gemma3n(**more):
     """Per-layer embeddings of fewer rows than the vocabulary: ids beyond them take row 0."""
     sizes = {**SMALL, "hidden_size": 32, "intermediate_size": 48, "pad_token_id": 0, **more}
@@ -292,6 +304,12 @@ MODELS = {
                          rope_parameters={**mrope(1, 1, 1, theta=10000.0), "partial_rotary_factor": 0.5}),
         vision_config=dict(depth=1, hidden_size=16, num_heads=2, patch_size=4, image_size=16, out_hidden_size=48,
                            intermediate_size=16))),
+    "minimax-m2-wide": lambda: hf.MiniMaxM2ForCausalLM(hf.MiniMaxM2Config(
+        **{**SMALL, "intermediate_size": 28}, num_hidden_layers=2, head_dim=16, num_local_experts=6,
+        num_experts_per_tok=2, rotary_dim=8, rope_parameters={**rope(theta=5000000.0), "partial_rotary_factor": 0.5})),
+    "ernie4_5-pairs": lambda: hf.Ernie4_5ForCausalLM(hf.Ernie4_5Config(
+        **SMALL, num_hidden_layers=2, head_dim=20, rope_parameters=rope(theta=500000.0), tie_word_embeddings=True)),
+    "ernie4_5-moe-steps": lambda: ernie_moe(moe_layer_start_index=1, moe_layer_interval=2),
     "seed_oss-bias": lambda: hf.SeedOssForCausalLM(hf.SeedOssConfig(
         **SMALL, num_hidden_layers=2, head_dim=20, attention_bias=True, rope_parameters=rope(theta=1000000.0))),
     "lfm2-vl": lfm2_vl,
