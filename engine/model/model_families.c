@@ -41,6 +41,8 @@
     X(lfm2) \
     X(lfm2moe) \
     X(minimax_m2) \
+    X(hunyuan_dense) \
+    X(hunyuan_moe) \
     X(ernie4_5) \
     X(ernie4_5_moe) \
     X(seed_oss) \

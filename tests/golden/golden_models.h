@@ -60,6 +60,8 @@ static const struct golden_model {
     {"granitehybrid-experts", GGUF | FOLDER | WIDE, FLOATS},
     {"granitemoe-scales", GGUF | FOLDER, FLOATS},
     {"granitemoe-shared", GGUF | FOLDER, FLOATS},
+    {"hunyuan-dense-alpha", GGUF | FOLDER, FLOATS},
+    {"hunyuan-moe-shared", GGUF | FOLDER, FLOATS},
     {"lfm2-conv", GGUF | FOLDER, FLOATS},
     {"lfm2-vl", FOLDER, FLOATS},
     {"lfm2moe-conv", GGUF | FOLDER | WIDE, FLOATS},

@@ -307,6 +307,12 @@ MODELS = {
     "minimax-m2-wide": lambda: hf.MiniMaxM2ForCausalLM(hf.MiniMaxM2Config(
         **{**SMALL, "intermediate_size": 28}, num_hidden_layers=2, head_dim=16, num_local_experts=6,
         num_experts_per_tok=2, rotary_dim=8, rope_parameters={**rope(theta=5000000.0), "partial_rotary_factor": 0.5})),
+    "hunyuan-dense-alpha": lambda: hf.HunYuanDenseV1ForCausalLM(hf.HunYuanDenseV1Config(
+        **{**SMALL, "max_position_embeddings": 32768}, num_hidden_layers=2, head_dim=20, tie_word_embeddings=True,
+        rope_parameters=rope("dynamic", alpha=50.0, factor=1.0))),
+    "hunyuan-moe-shared": lambda: hf.HunYuanMoEV1ForCausalLM(hf.HunYuanMoEV1Config(
+        **{**SMALL, "intermediate_size": 36}, num_hidden_layers=2, head_dim=12, num_experts=5, moe_topk=[2, 2],
+        moe_intermediate_size=[36, 36], num_shared_expert=[1, 1], rope_parameters=rope())),
     "ernie4_5-pairs": lambda: hf.Ernie4_5ForCausalLM(hf.Ernie4_5Config(
         **SMALL, num_hidden_layers=2, head_dim=20, rope_parameters=rope(theta=500000.0), tie_word_embeddings=True)),
     "ernie4_5-moe-steps": lambda: ernie_moe(moe_layer_start_index=1, moe_layer_interval=2),
