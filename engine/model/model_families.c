@@ -46,6 +46,7 @@
     X(ernie4_5) \
     X(ernie4_5_moe) \
     X(seed_oss) \
+    X(exaone4) \
     X(gemma_embedding) \
     X(bert) \
     X(nomic_bert) \

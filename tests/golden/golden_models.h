@@ -35,6 +35,8 @@ static const struct golden_model {
     {"deepseek2-v3-fused", GGUF, 0.1, 0.1},
     {"ernie4_5-moe-steps", GGUF | FOLDER, FLOATS},
     {"ernie4_5-pairs", GGUF | FOLDER, FLOATS},
+    {"exaone4-global", GGUF | FOLDER, FLOATS},
+    {"exaone4-window", GGUF | FOLDER, FLOATS},
     {"gemma-embedding-mean", GGUF | FOLDER, FLOATS},
     {"gemma2-caps", GGUF | FOLDER, FLOATS},
     {"gemma3-linear", FOLDER, FLOATS},

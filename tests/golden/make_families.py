@@ -318,6 +318,13 @@ MODELS = {
     "ernie4_5-moe-steps": lambda: ernie_moe(moe_layer_start_index=1, moe_layer_interval=2),
     "seed_oss-bias": lambda: hf.SeedOssForCausalLM(hf.SeedOssConfig(
         **SMALL, num_hidden_layers=2, head_dim=20, attention_bias=True, rope_parameters=rope(theta=1000000.0))),
+    "exaone4-window": lambda: hf.Exaone4ForCausalLM(hf.Exaone4Config(
+        **SMALL, num_hidden_layers=5, head_dim=12, sliding_window=13, sliding_window_pattern=4, rope_parameters=rope(
+            "llama3", 1000000.0, factor=16.0, low_freq_factor=1.0, high_freq_factor=4.0,
+            original_max_position_embeddings=64))),
+    "exaone4-global": lambda: hf.Exaone4ForCausalLM(hf.Exaone4Config(
+        **SMALL, num_hidden_layers=2, head_dim=16, sliding_window=None, layer_types=["full_attention"] * 2,
+        rope_parameters=rope(theta=1000000.0), tie_word_embeddings=True)),
     "lfm2-vl": lfm2_vl,
     "lfm2-conv": lambda: hf.Lfm2ForCausalLM(hf.Lfm2Config(
         **SMALL, num_hidden_layers=5, layer_types=["conv", "conv", "full_attention", "conv", "full_attention"],

@@ -98,6 +98,8 @@ static const struct row fixed_rows[] = {
     {"ernie4_5-moe-steps", "\"moe_layer_end_index\":-1", NULL},
     {"ernie4_5-moe-steps", "\"moe_layer_end_index\":1",
      "moe_layer_end_index: expected -1 or 2, the last layer, found 1"},
+    {"exaone4-window", "\"sliding_window_pattern\":\"LLLG\",\"layer_types\":null", NULL},
+    {"exaone4-window", "\"sliding_window_pattern\":\"LG\"", "sliding_window_pattern: expected 4 or LLLG or 0"},
     {"mistral4-far", "\"text_config\":{\"n_group\":2}", "n_group: expected 1, found 2"},
     {"mistral4-far", "\"text_config\":{\"rope_parameters\":{\"llama_4_scaling_beta\":-1}}",
      "rope_parameters.llama_4_scaling_beta: expected 0 to 1000, found -1"},
@@ -178,6 +180,8 @@ START_TEST(config_json_says_which_layers_have_a_window_or_no_rope)
         {"smollm3-layers", "\"no_rope_layers\":null", "ggggg", "rrrnr"},
         {"smollm3-layers", "\"no_rope_layers\":null,\"no_rope_layer_interval\":2", "ggggg", "rnrnr"},
         {"smollm3-layers", "\"no_rope_layers\":null,\"no_rope_layer_interval\":6", "ggggg", "rrrrr"},
+        {"exaone4-window", "", "wwwgw", "rrrnr"},
+        {"exaone4-window", "\"layer_types\":null", "wwwgw", "rrrnr"},
         {"exaone4-window",
          "\"sliding_window\":null,\"sliding_window_pattern\":0,\"layer_types\":"
          "[\"full_attention\",\"full_attention\",\"full_attention\",\"full_attention\","
