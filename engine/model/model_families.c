@@ -47,6 +47,8 @@
     X(ernie4_5_moe) \
     X(seed_oss) \
     X(exaone4) \
+    X(command_r) \
+    X(cohere2) \
     X(gemma_embedding) \
     X(bert) \
     X(nomic_bert) \

@@ -325,6 +325,14 @@ MODELS = {
     "exaone4-global": lambda: hf.Exaone4ForCausalLM(hf.Exaone4Config(
         **SMALL, num_hidden_layers=2, head_dim=16, sliding_window=None, layer_types=["full_attention"] * 2,
         rope_parameters=rope(theta=1000000.0), tie_word_embeddings=True)),
+    "command-r-parallel": lambda: hf.CohereForCausalLM(hf.CohereConfig(
+        **SMALL, num_hidden_layers=2, logit_scale=0.5, tie_word_embeddings=True, rope_parameters=rope(theta=500000.0))),
+    "command-r-norms": lambda: hf.CohereForCausalLM(hf.CohereConfig(
+        **SMALL, num_hidden_layers=2, logit_scale=0.5, use_qk_norm=True, tie_word_embeddings=True,
+        rope_parameters=rope(theta=500000.0))),
+    "cohere2-window": lambda: hf.Cohere2ForCausalLM(hf.Cohere2Config(
+        **SMALL, num_hidden_layers=5, logit_scale=0.5, sliding_window=13, rotary_pct=1.0, tie_word_embeddings=True,
+        rope_parameters=rope(theta=50000.0))),
     "lfm2-vl": lfm2_vl,
     "lfm2-conv": lambda: hf.Lfm2ForCausalLM(hf.Lfm2Config(
         **SMALL, num_hidden_layers=5, layer_types=["conv", "conv", "full_attention", "conv", "full_attention"],

@@ -86,6 +86,8 @@ static const struct difference {
     {"mistral4.attention.temperature_*", OURS, "theirs drops how queries grow"},
     {"hunyuan-dense.context_length", VALUE, "theirs writes 2^18 for a base with alpha"},
     {"hunyuan-dense.rope.scaling.", THEIRS, "none, their reader's default; the base has alpha in both"},
+    {"command-r.rope.scaling.type", THEIRS, "none, their reader's default"},
+    {"cohere2.rope.scaling.type", THEIRS, "the same"},
     {"glm4moe.block_count", VALUE, "theirs counts the layer that predicts a further token, which the folder has not"},
     {"glm4moe.nextn_predict_layers", THEIRS, "the same"},
     {"gpt-oss.feed_forward_length", THEIRS, "all its layers have experts"},
