@@ -278,7 +278,7 @@ static enum step take_value(struct chat_call *c, char byte)
 
 static void end_key(struct chat_call *c)
 {
-    bool is_name = strcmp(c->key.data, "\"name\"") == 0;
+    bool is_name = strcmp(c->key.data, "\"name\"") == 0 || strcmp(c->key.data, "\"tool_name\"") == 0;
     bool is_arguments = strcmp(c->key.data, "\"arguments\"") == 0 || strcmp(c->key.data, "\"parameters\"") == 0;
     c->member = is_arguments ? MEMBER_ARGUMENTS : MEMBER_OTHER;
     c->member = is_name ? MEMBER_NAME : c->member;

@@ -344,6 +344,8 @@ CHAT_PARTS = {
     "python": "\x09<|tool_call_start|>[f(a=\"b\", c=['d', None]), g()]<|tool_call_end|>",
     "bare_list": "\x0b[f(a=1)]",
     "bare": "\x0c{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"parameters\": {}}",
+    "seed": "\x0d<seed:tool_call>\n<function=f>\n<parameter=a>1</parameter>\n</function>\n</seed:tool_call>",
+    "actions": "\x0e<|START_ACTION|>[{\"tool_name\": \"f\", \"parameters\": {}}]<|END_ACTION|><|START_RESPONSE|>a<|END_RESPONSE|>",
     "json": '<think>\nHm\n</think>\n\nI call.\n<tool_call>\n{"name": "f", "arguments": {"a": "</tool_call>", "b": 1}}\n</tool_call>',
     "parameters": "<tool_call>\n<function=f>\n<parameter=a>\n[1]\n</parameter>\n</function>\n</tool_call>\n",
     "known": '\x10<tool_call>[{"name": "f", "arguments": {"s": "a\\u00e9"}}, {"name": "g", "arguments": "{}"}]</tool_call>',

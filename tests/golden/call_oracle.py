@@ -16,10 +16,10 @@ import sys
 import chat_oracle
 
 ENDS = ["<|im_end|>", "<|eot_id|>", "<|eom_id|>", "</s>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "<|end_of_text|>", "<end_of_turn>", "<|call|>",
-        "<turn|>", "[e~[", "<|return|>", "<|user|>", "<|observation|>", "<|endoftext|>", "<eos>", "<|eot|>"]
+        "<turn|>", "[e~[", "<|return|>", "<|user|>", "<|observation|>", "<|endoftext|>", "<eos>", "<|eot|>", "<|END_OF_TURN_TOKEN|>", "<seed:eos>"]
 # Formats of calls that have no row: what they write stays text.
-WITHOUT_ROW = {"Apertus-8B-Instruct", "Apriel-1.6-15b-Thinker-fixed", "ByteDance-Seed-OSS", "Cohere2MoE", "CohereForAI-c4ai-command-r-plus-tool_use",
-               "CohereForAI-c4ai-command-r7b-12-2024-tool_use", "GigaChat3-10B-A1.8B", "GigaChat3.1-10B-A1.8B", "Kimi-K3", "MiniMax-M1", "MiniMax-M3",
+WITHOUT_ROW = {"Apertus-8B-Instruct", "Apriel-1.6-15b-Thinker-fixed", "Cohere2MoE", "CohereForAI-c4ai-command-r-plus-tool_use",
+               "GigaChat3-10B-A1.8B", "GigaChat3.1-10B-A1.8B", "Kimi-K3", "MiniMax-M1", "MiniMax-M3",
                "NVIDIA-Nemotron-Nano-v2", "Reka-Edge", "Spark2.5", "StepFun3.5-Flash", "fireworks-ai-llama-3-firefunction-v2",
                "meetkai-functionary-medium-v3.1", "meetkai-functionary-medium-v3.2", "llm-jp-llm-jp-4.1-8b-thinking", "muse-glimmer",
                "openbmb-MiniCPM5-1B", "tencent-Hy3", "unsloth-Apriel-1.5", "upstage-Solar-Open-100B", "Bielik-11B-v3.0-Instruct"}
@@ -51,9 +51,15 @@ def value(r, depth):
 TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null", list: "array", dict: "object"}
 
 
-def call(r, i, has_escapes):
+# Templates that write lists, objects, booleans and null as Python does: what their models write is not known.
+PLAIN = {"ByteDance-Seed-OSS"}
+
+
+def call(r, i, has_escapes, is_plain):
     """A call, and its tool."""
     arguments = {name: value(r, 2) for name in r.sample(["city", "unit_1", "n", "deep"], r.randrange(1, 4))}
+    while is_plain and any(type(v) not in (str, int, float) for v in arguments.values()):
+        arguments = {name: value(r, 0) for name in arguments}
     while not has_escapes and "\\\\" in json.dumps(arguments):  # a backslash, written as itself
         arguments = {name: value(r, 2) for name in arguments}
     name = r.choice(["get_weather", "f", "Run-2", "x_y_z"]) + str(i)
@@ -96,7 +102,7 @@ def main():
         lines, wanted = [], []
         r = random.Random(stem)
         for _ in range(n):
-            made = [call(r, i, not stem.startswith("LFM2")) for i in range(r.choice([1, 1, 2]))]
+            made = [call(r, i, not stem.startswith("LFM2"), stem in PLAIN) for i in range(r.choice([1, 1, 2]))]
             calls, tools = [c for c, _ in made], [t for _, t in made]
             text, thinks = answer_of(env, source, calls, tools) if write is None else (write([c["function"] for c in calls]), False)
             if text is None and len(made) == 2:  # some say one at a time

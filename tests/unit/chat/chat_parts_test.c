@@ -325,6 +325,8 @@ START_TEST(arguments_come_as_they_are_written)
         {"llama3", "{\"name\": \"f\", \"parameters\": {\"s\": \"ab^", "C:f|A:{\"s\": \"ab"},
         {"llama4", "[f(s='ab^c^'", "C:f|A:{\"s\":\"abc"},
         {"gpt-oss", "<|channel|>commentary to=functions.f<|message|>{\"s\": \"ab^", "C:f|A:{\"s\": \"ab"},
+        {"seed-oss", "<seed:tool_call>\n<function=f>\n<parameter=s>ab^c^", "C:f|A:{\"s\":\"abc"},
+        {"command-r7b", "<|START_ACTION|>[{\"tool_name\": \"f\", \"parameters\": {\"s\": \"ab^c", "C:f|A:{\"s\": \"ab"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct chat_split_config config = all;
@@ -506,6 +508,18 @@ static const struct {
     {"llama3", "<|python_tag|>{\"name\": \"f\", \"parameters\": {}}", "C:f|A:{}|E:"},
     {"llama3", "{\"a\": 1} is JSON", "T:{\"a\": 1} is JSON"},
     {"llama3", "Text {\"name\": \"f\", \"parameters\": {}}", "T:Text {\"name\": \"f\", \"parameters\": {}}"},
+    {"seed-oss",
+     "<seed:think>so</seed:think>\nOk\n\n<seed:tool_call>\n<function=f>\n<parameter=s>5</parameter>\n<parameter=n>5</parameter>\n"
+     "</function>\n</seed:tool_call>",
+     "R:so|T:Ok|C:f|A:{\"s\":\"5\",\"n\":5}|E:"},
+    {"seed-oss", "<seed:tool_call>\n<function=f</seed:tool_call>", "T:<seed:tool_call>\n<function=f</seed:tool_call>"},
+    {"command-r7b",
+     "<|START_THINKING|>so<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", "
+     "\"parameters\": {\"a\": 1}},\n    {\"tool_call_id\": \"1\", \"tool_name\": \"g\", \"parameters\": {}}\n]"
+     "<|END_ACTION|>",
+     "R:so|C:f|A:{\"a\": 1}|E:|C:g|A:{}|E:"},
+    {"command-r7b", "<|START_THINKING|>so<|END_THINKING|><|START_RESPONSE|>Yes.<|END_RESPONSE|>", "R:so|T:Yes."},
+    {"command-r7b", "<|START_ACTION|>[1]<|END_ACTION|>", "T:<|START_ACTION|>[1]<|END_ACTION|>"},
     {"gpt-oss",
      "<|channel|>analysis<|message|>I think.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
      "<|constrain|>json<|message|>{\"a\": \"<b>\"}<|call|>",
@@ -625,6 +639,10 @@ static const struct {
     {"lfm2", "a <|tool_call_start|> b (c</think>d", "R:a <|tool_call_start|> b (c|T:d"},
     {"granite3", "hm<|tool_call|>[{\"name\": \"f\", \"arguments\": {\"n\": 5}}]", "R:hm|C:f|A:{\"n\": 5}|E:"},
     {"llama4", "hm<|python_start|>[f(n=5)]<|python_end|>", "R:hm|C:f|A:{\"n\":5}|E:"},
+    {"seed-oss", "hm<seed:tool_call><function=f><parameter=n>5</parameter></function></seed:tool_call>",
+     "R:hm|C:f|A:{\"n\":5}|E:"},
+    {"command-r7b", "hm<|START_ACTION|>[{\"tool_name\": \"f\", \"parameters\": {\"n\": 5}}]<|END_ACTION|>",
+     "R:hm|C:f|A:{\"n\": 5}|E:"},
     {"gpt-oss", "<|channel|>analysis<|message|>hm<|channel|>commentary to=functions.f<|message|>{\"n\": 5}<|call|>",
      "R:hm|C:f|A:{\"n\": 5}|E:"},
 };
