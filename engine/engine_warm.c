@@ -135,7 +135,7 @@ enum err engine_warm(struct engine *e, struct err_info *info)
     struct backend_info bi;
     tokenize(e);
     e->backend->info(e->model, &bi);
-    if (bi.is_behind) {
+    if (bi.behind_ns != 0) {
         return ERR_OK; /* the first request would wait longer, and estimates would begin with slow steps */
     }
     uint64_t deadline_ns = clock_now_ns() + WARM_LIMIT_NS;

@@ -244,7 +244,9 @@ struct backend_info {
     int32_t max_best;        /* of backend_batch.wants; 0: callers that need best tokens must use the logits */
     int32_t overtaking_rows; /* of a batch that begins in backend_batch.between; 0: `between` is never called */
     int32_t even_rows; /* batches of a multiple of this number of rows are the most efficient; 0 or 1: no preference */
-    bool is_behind;    /* some weights are not prepared yet (backend_config.eager_bytes) */
+    int32_t behind_rows; /* most rows of a batch that prepares a weight no more than once, while behind_ns is not 0 */
+    uint64_t
+        behind_ns; /* estimated time for the weights that open put off (eager_bytes): a batch can take as much longer */
     enum backend_pack_state pack_state;
     const char *pack_note; /* why the file was not used or not written; "" if it was */
     struct backend_counts counts;

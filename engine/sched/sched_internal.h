@@ -348,6 +348,8 @@ struct sched_progress {
     atomic_ullong step_ns;     /* when the last step began; 0: idle */
     atomic_ullong expected_ns; /* of the batches begun */
     atomic_int at;             /* enum sched_place */
+    uint64_t behind_ns;        /* what backend_info says of weights that open put off; 0: all are prepared */
+    int32_t behind_rows;
 };
 
 /* sched_step.c: the batches. */

@@ -141,7 +141,11 @@ static double prompt_row_ns(const struct sched *s)
  * nearest multiple of even_rows, unless they are fewer. */
 static int32_t prefill_budget(const struct sched *s, const struct sched_batch *b)
 {
-    int32_t room = b->max_rows - b->n_rows;
+    bool is_behind = s->progress.behind_ns != 0 && !s->cfg.is_bidirectional;
+    int32_t room = (is_behind ? MIN_OF(b->max_rows, s->progress.behind_rows) : b->max_rows) - b->n_rows;
+    if (room <= 0) {
+        return 0;
+    }
     double ns_per_row = prompt_row_ns(s);
     if ((b->n_rows == 0 && !s->express.is_now) || ns_per_row <= 0) {
         return room;
@@ -565,7 +569,7 @@ static void expect(struct sched *s, int32_t n_rows)
     /* the paused batch still has to be computed, too */
     uint64_t before = s->express.is_overtaking ? atomic_load(&s->progress.expected_ns) : 0;
     atomic_store(&s->progress.expected_ns,
-                 before +
+                 before + s->progress.behind_ns +
                      (uint64_t)(rows * (s->speeds.ns_per_row > 0 ? s->speeds.ns_per_row : s->speeds.ns_per_early_row)));
 }
 
@@ -631,10 +635,22 @@ static bool take_results(struct sched *s, struct sched_batch *b)
     return err == ERR_OK;
 }
 
+/* Asks whether weights are still to be prepared, until all are. */
+static void look_behind(struct sched *s)
+{
+    if (s->progress.behind_ns != 0) {
+        struct backend_info bi;
+        s->cfg.backend->info(s->cfg.model, &bi);
+        s->progress.behind_ns = bi.behind_ns;
+        s->progress.behind_rows = bi.behind_rows;
+    }
+}
+
 /* Begins a batch; false: nothing to compute now. */
 static bool begin_batch(struct sched *s)
 {
     struct sched_batch *b = s->batches.begun[s->batches.n_begun];
+    look_behind(s);
     atomic_store(&s->progress.at, SCHED_AT_CHOICE);
     if (choose_rows(s, b) == 0) {
         return false;

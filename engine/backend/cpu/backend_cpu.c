@@ -343,7 +343,8 @@ static void cpu_info(const struct backend_model *m, struct backend_info *out)
                                  .max_begun = 1,
                                  .overtaking_rows = cpu_overtaking_rows(m),
                                  .even_rows = m->kern.tile_rows * m->cfg.n_threads,
-                                 .is_behind = cpu_packs_later(m),
+                                 .behind_rows = CPU_TILE_ROWS,
+                                 .behind_ns = cpu_weights_behind_ns(m),
                                  .pack_state = m->pack_state,
                                  .pack_note = m->pack_note};
 }

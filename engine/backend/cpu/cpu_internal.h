@@ -228,9 +228,12 @@ static inline bool cpu_packs_later(const struct backend_model *m) { return m->la
 /* backend.idle: packs for some milliseconds. */
 bool cpu_weights_idle(struct backend_model *m);
 
-/* Packs before a batch of n_rows: up to two seconds if the batch has many rows, because it would pack each panel
- * repeatedly; else for as long as the last batch took, at most half a second. ERR_IO: the file was truncated. */
+/* Packs before a batch of n_rows: everything if the batch has so many rows that it would pack a panel repeatedly, else for
+ * as long as the last batch took. ERR_IO: the file was truncated. */
 MUST_CHECK enum err cpu_weights_advance(struct backend_model *m, int32_t n_rows, struct err_info *info);
+
+/* Returns the estimated time for packing what is left; 0: nothing. */
+uint64_t cpu_weights_behind_ns(const struct backend_model *m);
 
 /* Returns panels [panel, panel + n_panels) of w: in place, or, if they are not packed yet, packed into memory of the
  * thread, valid until its next call. n_panels: at most those of a head and cpu_tile_panels(w). */

@@ -25,9 +25,7 @@ enum {
     SLICES_PER_THREAD = 2, /* of a call that packs between batches; a request waits for it */
 };
 
-/* Longest time that a batch packs before it begins. */
-#define SHORT_BATCH_NS 500000000u
-#define LONG_BATCH_NS  2000000000u
+#define NS_PER_BYTE 1 /* of packing on a slow machine */
 
 /* Marks rows that must not share a panel with others, so that the outputs of a head or expert are whole panels. */
 static void mark_groups(struct backend_model *m)
@@ -383,12 +381,17 @@ enum err cpu_weights_advance(struct backend_model *m, int32_t n_rows, struct err
     if (cpu_packs_later(m) && !has_file(m)) {
         return err_set(info, ERR_IO, NULL, "the model's file has become shorter before all weights were read from it");
     }
-    uint64_t limit = n_rows > (int32_t)CPU_TILE_ROWS ? LONG_BATCH_NS : MIN_OF(m->later.batch_ns, SHORT_BATCH_NS);
-    uint64_t until = clock_now_ns() + limit;
-    while (cpu_packs_later(m) && clock_now_ns() < until) {
+    bool packs_all = n_rows > (int32_t)CPU_TILE_ROWS; /* else it would pack each panel several times */
+    uint64_t until = clock_now_ns() + m->later.batch_ns;
+    while (cpu_packs_later(m) && (packs_all || clock_now_ns() < until)) {
         pack_some(m);
     }
     return ERR_OK;
+}
+
+uint64_t cpu_weights_behind_ns(const struct backend_model *m)
+{
+    return cpu_packs_later(m) ? (n_slices(m) - m->later.n_packed) * m->slice_bytes * NS_PER_BYTE : 0;
 }
 
 const unsigned char *cpu_panels(const struct backend_model *m, const struct cpu_weight *w, uint32_t panel,

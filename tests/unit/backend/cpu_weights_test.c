@@ -87,7 +87,7 @@ static bool is_behind(const struct backend_model *m)
 {
     struct backend_info bi;
     backend_cpu.info(m, &bi);
-    return bi.is_behind;
+    return bi.behind_ns != 0;
 }
 
 struct result {
