@@ -31,7 +31,7 @@ static const struct golden_model {
     {"command-r-norms", GGUF | FOLDER | WIDE, FLOATS},
     {"command-r-parallel", GGUF | FOLDER, FLOATS},
     {"deepseek2-glm", GGUF | FOLDER, FLOATS},
-    {"deepseek2-head", GGUF, FLOATS},
+    {"deepseek2-head", GGUF | FOLDER, FLOATS},
     {"deepseek2-v2", GGUF | FOLDER, FLOATS},
     {"deepseek2-v2-lite", GGUF | FOLDER, FLOATS},
     {"deepseek2-v3", GGUF | FOLDER | WIDE, FLOATS},
