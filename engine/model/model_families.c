@@ -25,17 +25,20 @@
     X(qwen3next) \
     X(qwen35) \
     X(qwen35moe) \
+    X(gemma) \
     X(gemma2) \
     X(gemma3) \
     X(gemma3n) \
     X(gemma4) \
     X(phi3) \
     X(olmo2) \
+    X(olmoe) \
     X(granite) \
     X(granitemoe) \
     X(granitehybrid) \
     X(glm4) \
     X(glm4moe) \
+    X(dots1) \
     X(gpt_oss) \
     X(deepseek2) \
     X(lfm2) \

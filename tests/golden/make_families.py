@@ -193,6 +193,8 @@ MODELS = {
         rope_parameters=rope(), tie_word_embeddings=True)),
     "qwen3-norms": lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(
         **SMALL, num_hidden_layers=2, head_dim=20, rope_parameters=rope(theta=1000000.0), tie_word_embeddings=True)),
+    "gemma-tied": lambda: hf.GemmaForCausalLM(hf.GemmaConfig(
+        **SMALL, num_hidden_layers=2, head_dim=20, rope_parameters=rope())),
     "gemma2-caps": lambda: hf.Gemma2ForCausalLM(hf.Gemma2Config(
         **SMALL, num_hidden_layers=4, head_dim=20, query_pre_attn_scalar=20, sliding_window=13, attn_logit_softcapping=2.0,
         final_logit_softcapping=3.0, rope_parameters=rope())),
@@ -224,6 +226,9 @@ MODELS = {
     "olmo2-wide": lambda: hf.Olmo2ForCausalLM(hf.Olmo2Config(**SMALL, num_hidden_layers=2, rope_parameters=rope())),
     "olmo2-window": lambda: hf.Olmo3ForCausalLM(hf.Olmo3Config(
         **SMALL, num_hidden_layers=5, sliding_window=17, rope_parameters=yarn())),
+    "olmoe-wide": lambda: hf.OlmoeForCausalLM(hf.OlmoeConfig(
+        **{**SMALL, "intermediate_size": 28}, num_hidden_layers=2, num_experts=6, num_experts_per_tok=3,
+        rope_parameters=rope())),
     "granite-scales": lambda: hf.GraniteForCausalLM(hf.GraniteConfig(
         **SMALL, num_hidden_layers=2, embedding_multiplier=3.0, attention_multiplier=0.4, residual_multiplier=0.6,
         logits_scaling=0.5, rope_parameters=rope(), tie_word_embeddings=True)),
@@ -266,6 +271,10 @@ MODELS = {
         n_routed_experts=6, n_group=1, topk_group=1, num_experts_per_tok=2, moe_intermediate_size=24, n_shared_experts=1,
         first_k_dense_replace=1, norm_topk_prob=True, routed_scaling_factor=1.0,
         rope_parameters={**rope(), "partial_rotary_factor": 0.5})),
+    "dots1-shared": lambda: hf.Dots1ForCausalLM(hf.Dots1Config(
+        **{**SMALL, "num_key_value_heads": 4}, num_hidden_layers=3, head_dim=12, n_routed_experts=6, n_shared_experts=2,
+        num_experts_per_tok=2, moe_intermediate_size=24, first_k_dense_replace=1, norm_topk_prob=True,
+        routed_scaling_factor=2.5, rope_parameters=rope())),
     "gpt-oss-sinks": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
         **SMALL, num_hidden_layers=2, head_dim=16, sliding_window=19, num_local_experts=5, num_experts_per_tok=2,
         rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, truncate=False))),
