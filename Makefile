@@ -161,4 +161,4 @@ help:                                   ## list the targets
 	 for t in $(FIRST); do echo "$$list" | grep -P "^$$t\t"; done | expand -t 20; echo; \
 	 echo "$$list" | grep -vP "^($$(echo $(FIRST) | tr ' ' '|'))\t" | sort | expand -t 20
 .PHONY: all format format-check page docs lint deps run ci install deb release sbom clean help
--include $(patsubst %.o,%.d,$(call obj,$(ENGINE) $(OPENCL) $(FCGI) $(TESTS_C)))
+-include $(patsubst %.o,%.d,$(call obj,$(ENGINE) $(OPENCL) $(FCGI) $(TESTS_C) tests/support/scripted_backend.c))

@@ -21,7 +21,7 @@ struct plan_check {
     X(ANY, NONE, 0) \
     X(WIDTH, NONE, p->n_embd)                                     /* D */ \
     X(VOCAB, NONE, p->n_vocab)                                    /* V */ \
-    X(LOGITS, NONE, s->logits.is_reduced ? p->n_guess_ids : p->n_vocab) /* of a row */ \
+    X(LOGITS, NONE, n_logits)                                     /* of a row */ \
     X(CONTEXT, NONE, p->n_ctx_train)                              /* longest position */ \
     X(HEADS, HEADS, n_heads)                                      /* H */ \
     X(EXPERTS, NONE, n_experts)                                   /* E */ \
@@ -106,6 +106,7 @@ static uint64_t size_of(const struct plan *p, const struct plan_step *s, enum di
     uint64_t n_out = first_weight(p, s).n_out, delta_out = (uint64_t)delta->n_v_heads * delta->value_dim;
     uint64_t ssm_out = (uint64_t)ssm->n_heads * ssm->head_dim;
     bool is_grouped = n_in != 0 && src % n_in == 0;
+    uint64_t n_logits = s->op == PLAN_LOGITS && s->logits.is_reduced ? p->n_guess_ids : p->n_vocab;
 #define DIM_VALUE(name, axis, value) (value),
     const uint64_t sizes[] = {DIMS(DIM_VALUE)};
     return sizes[d];
