@@ -41,9 +41,10 @@ enum {
 struct server server_state;
 static const struct program *program;
 
-#define LOADING_LOG_NS 5000000000u  /* between two log lines about loading */
-#define HOLD_NS        10000000000u /* wait of clients at a worker that replaces a dead one, before 503 */
-#define FAILED_NS      30000000000u /* time for which a worker that cannot load the model answers so */
+#define LOADING_LOG_NS  5000000000u /* between two log lines about loading */
+#define LOADING_TELL_NS 200000000u /* between two messages to the service manager, whose queue can hold as few as ten */
+#define HOLD_NS         10000000000u /* wait of clients at a worker that replaces a dead one, before 503 */
+#define FAILED_NS       30000000000u /* time for which a worker that cannot load the model answers so */
 
 /* Loads the files of keys and tenants. */
 static enum err load_keys(const struct conf *conf, struct err_info *info)
@@ -56,6 +57,7 @@ static enum err load_keys(const struct conf *conf, struct err_info *info)
 struct loading {
     struct bar bar;
     uint64_t start_ns, last_ns; /* last: time of the last progress line */
+    uint64_t told_ns;           /* time of the last message to the service manager; 0: none */
     int percent;                /* last reported */
 };
 
@@ -71,7 +73,8 @@ static bool on_progress(void *arg, float fraction)
         log_line("info", "loading percent=%d", percent);
         l->last_ns = now;
     }
-    if (percent != l->percent) {
+    if (percent != l->percent && (l->told_ns == 0 || now - l->told_ns >= LOADING_TELL_NS)) {
+        l->told_ns = now;
         notify_say("EXTEND_TIMEOUT_USEC=120000000", "loading %s: %d %%", server_state.conf->model, percent);
         l->percent = percent;
     }
