@@ -332,6 +332,7 @@ static enum err open_backend(struct engine *e, const struct engine_config *cfg, 
     e->info.predictor = !plan_predicts(e->plan) ? NULL : e->draft_file == NULL ? "head" : keep_text(e, cfg->draft_path);
     e->info.pack_cache = pack_state_names[bi.pack_state];
     e->info.pack_note = bi.pack_note;
+    e->opens_behind = bi.behind_ns != 0;
     sc->backend = e->backend;
     sc->model = e->model;
     sc->logits = bi.logits;

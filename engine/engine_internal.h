@@ -20,6 +20,7 @@ struct engine {
     unsigned sources;        /* of drafts: ENGINE_LOOKUP .. */
     struct gguf *draft_file; /* of the draft model; NULL: none ... */
     struct plan *draft_plan; /* ... whose sources `plan` borrows */
+    bool opens_behind;       /* open put off some of the weights (backend_config.eager_bytes) */
     struct tokenizer *tokenizer;
     struct chat_template *chat;  /* NULL: none, or an unusable one ... */
     struct err_info chat_failed; /* ... and why */

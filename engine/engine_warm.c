@@ -132,10 +132,8 @@ static void tokenize(const struct engine *e)
 enum err engine_warm(struct engine *e, struct err_info *info)
 {
     enum err first = ERR_OK;
-    struct backend_info bi;
     tokenize(e);
-    e->backend->info(e->model, &bi);
-    if (bi.behind_ns != 0) {
+    if (e->opens_behind) {
         return ERR_OK; /* the first request would wait longer, and estimates would begin with slow steps */
     }
     uint64_t deadline_ns = clock_now_ns() + WARM_LIMIT_NS;
