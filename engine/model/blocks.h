@@ -83,9 +83,10 @@ struct blocks_style {
 };
 
 /* Tables of SafeTensors folders that families share (blocks_hf.c): the key sliding_window; use_sliding_window must
- * be false; norms before and after the blocks of Gemma 2 and 3. */
+ * be false; experts picked by sigmoids; norms before and after the blocks of Gemma 2 and 3. */
 extern const struct hf_key blocks_window_keys[];
 extern const struct hf_fixed blocks_no_window[];
+extern const struct hf_key blocks_sigmoid_keys[];
 extern const struct hf_name blocks_gemma_names[];
 
 /* Folders of Mistral 4 (deepseek2.c), for Mistral 3's, which share an architecture. */

@@ -16,19 +16,6 @@ static enum err build(struct blocks *b)
     return blocks_build_decoder(b);
 }
 
-static const struct hf_key hf_glm4moe_keys[] = {
-    {"n_routed_experts", "expert_count", HF_U32},
-    {"num_experts_per_tok", "expert_used_count", HF_U32},
-    {"moe_intermediate_size", "expert_feed_forward_length", HF_U32},
-    {"norm_topk_prob", "expert_weights_norm", HF_BOOL},
-    {"n_shared_experts", "expert_shared_count", HF_U32},
-    {"first_k_dense_replace", "leading_dense_block_count", HF_U32},
-    {"routed_scaling_factor", "expert_weights_scale", HF_F32},
-    {"n_group", "expert_group_count", HF_U32},
-    {"topk_group", "expert_group_used_count", HF_U32},
-    {NULL, NULL, HF_U32},
-};
-
 static const struct hf_name hf_glm4moe_names[] = {
     {"model.layers.{}.post_attention_layernorm.weight", "blk.{}.post_attention_norm.weight", HF_SAME},
     {"model.layers.{}.mlp.gate.e_score_correction_bias", "blk.{}.exp_probs_b.bias", HF_SAME},
@@ -62,7 +49,7 @@ static const struct hf_family hf_glm4moe = {
     .arch = "glm4moe",
     .predicts = true,
     .defaults = "{\"num_nextn_predict_layers\": 1}", /* transformers 5, Glm4MoeConfig */
-    .keys = hf_glm4moe_keys,
+    .keys = blocks_sigmoid_keys,
     .names = hf_glm4moe_names,
     .fixed = hf_glm4moe_fixed,
     .finish = finish,
