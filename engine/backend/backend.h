@@ -244,9 +244,10 @@ struct backend_info {
     int32_t max_best;        /* of backend_batch.wants; 0: callers that need best tokens must use the logits */
     int32_t overtaking_rows; /* of a batch that begins in backend_batch.between; 0: `between` is never called */
     int32_t even_rows; /* batches of a multiple of this number of rows are the most efficient; 0 or 1: no preference */
-    int32_t behind_rows; /* most rows of a batch that prepares a weight no more than once, while behind_ns is not 0 */
-    uint64_t
-        behind_ns; /* estimated time for the weights that open put off (eager_bytes): a batch can take as much longer */
+    /* Estimated time for the weights that open put off (eager_bytes), which a batch can take longer; 0: none is left.
+     * Until then a batch of at most behind_rows rows prepares a weight no more than once. */
+    uint64_t behind_ns;
+    int32_t behind_rows;
     enum backend_pack_state pack_state;
     const char *pack_note; /* why the file was not used or not written; "" if it was */
     struct backend_counts counts;
