@@ -70,7 +70,7 @@ build_ik() {
 
 # A virtual environment cannot be moved. It is complete when it has its version.
 build_openvino() {
-    echo "fetching OpenVINO GenAI $openvino_version, 100 MB" >&2
+    echo "fetching OpenVINO GenAI $openvino_version" >&2
     rm -rf "${1%/bin}"
     { python3 -m venv "${1%/bin}" && "$1/python3" -m pip install --quiet --disable-pip-version-check "openvino-genai==$openvino_version"; } >&2 9>&- ||
         { echo "error: OpenVINO GenAI $openvino_version cannot be installed" >&2; exit 69; }
