@@ -463,17 +463,31 @@ static enum err is_left_out(const struct hf *h, const struct hf_name *n, uint32_
                          t->name, n_layers);
 }
 
-/* Returns the row for t, NULL if it is not needed; number[2] gets the numbers that {} stands for. */
-static const struct hf_name *find_row(const struct hf *h, const struct st_tensor *t, uint32_t number[2],
-                                      bool *is_quantised)
+/* Returns the row for t, NULL if it is unknown; number[2] gets the numbers that {} stands for. */
+static const struct hf_name *look_up_row(const struct hf *h, const struct st_tensor *t, uint32_t number[2],
+                                         bool *is_quantised)
 {
     char room[SAFETENSORS_MAX_NAME_BYTES + 1], plain[SAFETENSORS_MAX_NAME_BYTES + 1];
     char of_head[SAFETENSORS_MAX_NAME_BYTES + 1];
     const char *name = hf_head_name(h, t->name, of_head);
     *is_quantised = hf_quant_is_weight(h, t, hf_names_in_text(name, room), plain);
     number[0] = number[1] = 0;
-    const struct hf_name *n = hf_names_find(h->family, *is_quantised ? plain : name, number);
+    return hf_names_find(h->family, *is_quantised ? plain : name, number);
+}
+
+/* Returns the row for t, NULL if it is not needed. */
+static const struct hf_name *find_row(const struct hf *h, const struct st_tensor *t, uint32_t number[2],
+                                      bool *is_quantised)
+{
+    const struct hf_name *n = look_up_row(h, t, number, is_quantised);
     return n != NULL && n->change != HF_DROP ? n : NULL;
+}
+
+static const struct hf_name *look_up(const struct hf *h, const struct st_tensor *t)
+{
+    uint32_t number[2];
+    bool is_quantised;
+    return look_up_row(h, t, number, &is_quantised);
 }
 
 /* Returns the folder's tensor that becomes the GGUF tensor of that name; NULL: there is none. */
@@ -697,23 +711,45 @@ static const struct hf_family *find_family(const struct hf_family *const *famili
     return NULL;
 }
 
-static enum err unknown(const struct hf_family *const *families, const json_t *config, struct err_info *info)
+/* Writes ". The nearest is .." about the folder's tensors, or "". */
+static void write_nearest(struct hf *h, const struct hf_family *const *families, char out[HF_NEAREST_BYTES + 32])
 {
-    char known[ERR_TEXT_BYTES - 128] = "", shown[JSON_READ_SHOWN];
-    const json_t *names = json_read_get(config, "architectures"), *first = json_array_get(names, 0);
+    char nearest[HF_NEAREST_BYTES] = "";
+    struct safetensors_folder *tensors = NULL;
+    struct err_info ignored;
+    if (safetensors_folder_open(h->folder, &tensors, &ignored) == ERR_OK) {
+        h->tensors = tensors;
+        h->info = &ignored;
+        h->family = families[0];
+        if (hf_quant_read(h, &h->quant) != ERR_OK) {
+            h->quant = (struct hf_quant){.scheme = HF_PLAIN};
+        }
+        hf_nearest(h, families, look_up, nearest);
+    }
+    safetensors_folder_close(&tensors);
+    snprintf(out, HF_NEAREST_BYTES + 32, "%s%s", nearest[0] != '\0' ? ". The nearest is " : "", nearest);
+}
+
+static enum err unknown(const struct hf *h, const struct hf_family *const *families)
+{
+    char nearest[HF_NEAREST_BYTES + 32], known[ERR_TEXT_BYTES - HF_NEAREST_BYTES - 192] = "", shown[JSON_READ_SHOWN];
+    const json_t *names = json_read_get(h->root, "architectures"), *first = json_array_get(names, 0);
+    struct hf other = *h;
     if (!json_is_string(first)) {
-        return err_set(info, ERR_UNSUPPORTED_ARCH, "architectures",
+        return err_set(h->info, ERR_UNSUPPORTED_ARCH, "architectures",
                        "config.json: architectures: expected an array of names, found %s",
                        json_is_array(names) ? "another" : json_read_show(names, shown));
     }
+    write_nearest(&other, families, nearest);
     for (; *families != NULL; families++) {
         for (const char *const *a = (*families)->architectures; *a != NULL; a++) {
             size_t n = strlen(known);
             snprintf(known + n, sizeof known - n, "%s%s", n == 0 ? "" : ", ", *a);
         }
     }
-    return err_set(info, ERR_UNSUPPORTED_ARCH, "architectures", "config.json: architectures: found %s; known are %s",
-                   json_read_show(first, shown), known);
+    return err_set(h->info, ERR_UNSUPPORTED_ARCH, "architectures",
+                   "config.json: architectures: found %s; known are %s%s", json_read_show(first, shown), known,
+                   nearest);
 }
 
 /* Adds the family's keys of the config under the common names. */
@@ -801,7 +837,7 @@ enum err hf_open(const char *folder, const struct hf_family *const *families, st
     }
     gguf_build_init(&h.b);
     hf_words_init(&h);
-    enum err err = h.family != NULL ? safetensors_folder_open(folder, &tensors, info) : unknown(families, config, info);
+    enum err err = h.family != NULL ? safetensors_folder_open(folder, &tensors, info) : unknown(&h, families);
     h.tensors = tensors;
     if (err == ERR_OK && (err = fill(&h)) != ERR_OK) {
         name_shard(&h);

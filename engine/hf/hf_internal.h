@@ -22,6 +22,18 @@ void hf_names_write(const char *pattern, uint32_t layer, char out[HF_NAME_BYTES]
  * tables do not know it. */
 bool hf_names_back(const struct hf_family *family, const char *name, char out[HF_NAME_BYTES]);
 
+/* --- the nearest family (hf_nearest.c) ---------------------------------------------------------------------------- */
+
+/* Returns the row for a tensor of a folder of h->family. NULL: unknown. */
+typedef const struct hf_name *hf_look_up_fn(const struct hf *h, const struct st_tensor *t);
+
+/* Writes the class of the nearest family, and what it does not read: "LlamaForCausalLM, which does not read
+ * model.layers.*.self_attn.gate.weight and 2 more". "": no family knows most names of the layers' tensors. h has config
+ * and tensors; its family changes. */
+enum { HF_NEAREST_BYTES = 768 };
+void hf_nearest(struct hf *h, const struct hf_family *const *families, hf_look_up_fn *look_up,
+                char out[HF_NEAREST_BYTES]);
+
 /* --- prediction heads (hf_head.c) --------------------------------------------------------------------------------- */
 
 /* Sets h->has_head: the family can have a prediction head, and the folder has one. */

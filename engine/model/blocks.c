@@ -1,6 +1,7 @@
 /* Reads single hyper-parameters and binds tensors. */
 #include "engine/model/blocks.h"
 
+#include "engine/model/model_nearest.h"
 #include "engine/quant/row_mapped.h"
 #include "engine/tensor/row_order.h"
 
@@ -15,6 +16,9 @@ enum { NAME_BYTES = 128 };
 const char *blocks_key(const struct blocks *b, const char *key, char room[BLOCKS_KEY_BYTES])
 {
     snprintf(room, BLOCKS_KEY_BYTES, "%s.%s", b->arch, key);
+    if (b->probe != NULL) {
+        model_probe_key(b->probe, room);
+    }
     return room;
 }
 
@@ -164,7 +168,20 @@ static void tensor_name(const struct blocks *b, char out[NAME_BYTES], const char
 static const struct gguf_tensor *find_tensor(const struct blocks *b, const char *name)
 {
     bool is_head = b->head != NULL && b->plan->layer == (int32_t)b->h.n_layers && strncmp(name, "blk.", 4) == 0;
-    return gguf_find_tensor(is_head ? b->head : b->g, name);
+    const struct gguf_tensor *t = gguf_find_tensor(is_head ? b->head : b->g, name);
+    if (b->probe != NULL && t != NULL) {
+        model_probe_tensor(b->probe, t);
+    }
+    return t;
+}
+
+/* Takes zeros for a tensor that a probed file lacks. */
+static enum err take_zeros(const struct blocks *b, const char *name, uint64_t n_in, uint64_t n_rows,
+                           const struct row_source **out)
+{
+    *out = model_probe_lack(b->probe, name, n_in, n_rows);
+    TRY_MEM_FOR(*out != NULL, b->info, "out of memory for '%s'", name);
+    return ERR_OK;
 }
 
 enum err blocks_find(const struct blocks *b, const char *name, uint64_t n_in, uint64_t n_rows,
@@ -173,6 +190,9 @@ enum err blocks_find(const struct blocks *b, const char *name, uint64_t n_in, ui
     const struct gguf_tensor *t = find_tensor(b, name);
     *out = t != NULL ? t->source : NULL;
     if (t != NULL && (t->dims[0] != n_in || t->dims[1] != n_rows || t->dims[2] != 1 || t->dims[3] != 1)) {
+        if (b->probe != NULL) {
+            return take_zeros(b, name, n_in, n_rows, out);
+        }
         return err_set(b->info, ERR_BAD_TENSOR_SHAPE, name,
                        "%s: expected [%" PRIu64 ", %" PRIu64 "], found [%" PRIu64 ", %" PRIu64 ", %" PRIu64 ", %" PRIu64
                        "]",
@@ -186,6 +206,9 @@ static enum err find_needed(const struct blocks *b, const char *name, uint64_t n
                             const struct row_source **out)
 {
     TRY(blocks_find(b, name, n_in, n_rows, out));
+    if (*out == NULL && b->probe != NULL) {
+        return take_zeros(b, name, n_in, n_rows, out);
+    }
     return *out != NULL ? ERR_OK
                         : err_set(b->info, ERR_MISSING_TENSOR, name,
                                   "%s: expected a tensor [%" PRIu64 ", %" PRIu64 "], found none", name, n_in, n_rows);
@@ -290,6 +313,11 @@ enum err blocks_bind_stack(struct blocks *b, const char *name, uint32_t n, uint3
     const uint64_t *want = shape[n_out == 1];
     const struct gguf_tensor *t = find_tensor(b, full);
     if (t == NULL || memcmp(t->dims, want, sizeof *shape) != 0 || t->dims[3] != 1) {
+        if (b->probe != NULL) {
+            const struct row_source *zeros;
+            TRY(take_zeros(b, full, want[0], want[1] * want[2], &zeros));
+            return plan_add_weight(b->plan, full, zeros, id);
+        }
         return err_set(b->info, t == NULL ? ERR_MISSING_TENSOR : ERR_BAD_TENSOR_SHAPE, full,
                        "%s: expected [%" PRIu64 ", %" PRIu64 ", %" PRIu64 "], found [%" PRIu64 ", %" PRIu64 ", %" PRIu64
                        "]",

@@ -110,6 +110,7 @@ struct blocks {
     /* By default rows see later rows, and windows extend equally before and after a row. Set before
      * blocks_read_hparams. */
     bool is_encoder;
+    struct model_probe *probe; /* OPTIONAL: notes what the file lacks, and zeros take its place (model_nearest.h) */
     struct plan *plan;
     struct blocks_hparams h;
     struct blocks_style style;

@@ -29,11 +29,17 @@ const struct model_family *model_family_at(int i);
 /* Opens a model: a GGUF file, any part of a split one, or a SafeTensors folder. Fails as gguf_open or hf_open does. */
 MUST_CHECK enum err model_open(const char *path, struct gguf **out, struct err_info *info);
 
+/* Writes which family is nearest to a file of an unknown one, and what separates them: "'qwen3'; it does not read
+ * blk.*.attn_gate.weight and 2 more; the file lacks output_norm.weight". "": no family reads most of its tensors. Takes
+ * the time of one model_build for each family. */
+enum { MODEL_NEAREST_BYTES = 1024 };
+void model_nearest(const struct gguf *g, char out[MODEL_NEAREST_BYTES]);
+
 enum { MODEL_DEFAULT_CTX = 32768 };
 
 /* Builds and checks the plan for g's family. g must outlive the plan. n_ctx: the longest sequence to be run, which
- * determines the RoPE of some models; 0: the training context, at most MODEL_DEFAULT_CTX. ERR_UNSUPPORTED_ARCH lists
- * the known families; otherwise fails as the family's build. On failure *out is NULL. */
+ * determines the RoPE of some models; 0: the training context, at most MODEL_DEFAULT_CTX. ERR_UNSUPPORTED_ARCH names
+ * the nearest family and lists all; otherwise fails as the family's build. On failure *out is NULL. */
 MUST_CHECK enum err model_build(const struct gguf *g, uint32_t n_ctx, struct plan **out, struct err_info *info);
 /* Like model_build, with the prediction head if the file has one. */
 MUST_CHECK enum err model_build_predicting(const struct gguf *g, uint32_t n_ctx, struct plan **out,

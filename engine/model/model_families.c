@@ -3,6 +3,7 @@
 
 #include "engine/hf/hf.h"
 #include "engine/model/blocks.h"
+#include "engine/model/model_nearest.h"
 #include "engine/plan/plan_join.h"
 
 #include <stdio.h>
@@ -69,16 +70,21 @@ const struct model_family *model_family_at(int i)
     return i >= 0 && i < (int)ARRAY_LEN(families) ? families[i] : NULL; /* the last is NULL too */
 }
 
-static enum err unknown_arch(const struct model_family *const *table, struct gguf_str arch, struct err_info *info)
+static enum err unknown_arch(const struct model_family *const *table, const struct gguf *g, struct gguf_str arch,
+                             struct err_info *info)
 {
-    char known[ERR_TEXT_BYTES - 128] = "";
+    char nearest[MODEL_NEAREST_BYTES], known[ERR_TEXT_BYTES - MODEL_NEAREST_BYTES - 128] = "";
     for (size_t i = 0; table[i] != NULL; i++) {
         size_t n = strlen(known);
         snprintf(known + n, sizeof known - n, "%s%s", i == 0 ? "" : ", ", table[i]->arch);
     }
-    return err_set(info, ERR_UNSUPPORTED_ARCH, "general.architecture", "expected one of %s; found '%.*s'", known,
-                   (int)MIN_OF(arch.len, (size_t)64), arch.data != NULL ? arch.data : "");
+    model_nearest_from(table, g, nearest);
+    return err_set(info, ERR_UNSUPPORTED_ARCH, "general.architecture", "expected one of %s; found '%.*s'%s%s", known,
+                   (int)MIN_OF(arch.len, (size_t)64), arch.data != NULL ? arch.data : "",
+                   nearest[0] != '\0' ? ". The nearest is " : "", nearest);
 }
+
+void model_nearest(const struct gguf *g, char out[MODEL_NEAREST_BYTES]) { model_nearest_from(families, g, out); }
 
 enum err model_open(const char *path, struct gguf **out, struct err_info *info)
 {
@@ -111,7 +117,7 @@ static enum err build(const struct model_family *const *table, struct blocks *b,
                        "expected a model, found 'eagle3', a model's prediction head; use it with --draft-model");
     }
     if (family == NULL) {
-        return unknown_arch(table, arch, b->info);
+        return unknown_arch(table, b->g, arch, b->info);
     }
     TRY_MEM_FOR(plan_new(&b->plan) == ERR_OK, b->info, "out of memory for the plan");
     b->arch = family->arch;

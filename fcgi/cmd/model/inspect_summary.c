@@ -102,6 +102,7 @@ static void print_name(const struct subject *s)
 
 static void print_family(const struct subject *s)
 {
+    char nearest[MODEL_NEAREST_BYTES];
     const struct model_family *f = NULL;
     for (int i = 0; (f = model_family_at(i)) != NULL; i++) {
         if (gguf_str_is(s->arch, f->arch)) {
@@ -114,7 +115,10 @@ static void print_family(const struct subject *s)
     } else if (model_is_eagle3(s->g)) {
         puts("none: the prediction head (EAGLE-3) of a model, for --draft-model");
     } else {
-        puts("not known");
+        model_nearest(s->g, nearest);
+        fputs(nearest[0] != '\0' ? "not known; the nearest is " : "not known", stdout);
+        escape_print(stdout, nearest, strlen(nearest));
+        putchar('\n');
     }
 }
 

@@ -18,10 +18,10 @@ Suite *hf_suite(void);
 enum { D = 8, F = 12, V = 16, H = 2, HEAD = 4, L = 2, CTX = 64 };
 
 /* A change of the good folder: a member of config.json (value NULL: it is taken out), or a tensor's shape ("" takes the
- * tensor out) or dtype. */
+ * tensor out), dtype or name. */
 struct change {
     const char *key, *value;
-    const char *tensor, *shape, *dtype;
+    const char *tensor, *shape, *dtype, *as;
     const struct change *also; /* OPTIONAL: of another tensor */
     unsigned char last_byte;   /* of the file, the head's; the others are 0 */
 };
@@ -46,7 +46,7 @@ static size_t put_tensor(char *header, size_t room, size_t at, const char *name,
     const char *dtype = is_changed && c->dtype != NULL ? c->dtype : "BF16";
     size_t bytes = MAX_OF(rows, 1) * columns * (dtype[0] == 'I' ? 4 : dtype[2] == '_' ? 1 : 2), n = strlen(header);
     snprintf(header + n, room - n, "%s\"%s\":{\"dtype\":\"%s\",\"shape\":%s,\"data_offsets\":[%zu,%zu]}",
-             n == 0 ? "{" : ",", name, dtype, shape, at, at + bytes);
+             n == 0 ? "{" : ",", is_changed && c->as != NULL ? c->as : name, dtype, shape, at, at + bytes);
     return at + bytes;
 }
 
@@ -409,6 +409,40 @@ START_TEST(an_unknown_family_lists_the_known_ones)
 }
 END_TEST
 
+/* Expects a message that ends so; "": it names no nearest family. */
+static void check_unknown(const struct change *c, const char *end)
+{
+    struct gguf *g = NULL;
+    struct plan *p;
+    struct err_info info = {0};
+    make_folder(c);
+    ck_assert_int_eq(load(&g, &p, &info), ERR_UNSUPPORTED_ARCH);
+    const char *at = strstr(info.text, ". The nearest is ");
+    ck_assert_msg(strcmp(at != NULL ? at : "", end) == 0, "'%s' does not end with '%s'", info.text, end);
+    folder_remove();
+}
+
+START_TEST(an_unknown_family_is_told_the_nearest)
+{
+    static const char norm[] = "model.layers.1.input_layernorm.weight";
+    static const struct {
+        const char *arch, *as, *said;
+    } cases[] = {
+        {"[\"LlamaTooForCausalLM\"]", norm, ". The nearest is LlamaForCausalLM"},
+        {"[\"Qwen2TooForCausalLM\"]", norm, ". The nearest is Qwen2ForCausalLM"},
+        {"[\"LlamaTooForCausalLM\"]", "model.layers.1.self_attn.gate.weight",
+         ". The nearest is LlamaForCausalLM, which does not read model.layers.*.self_attn.gate.weight"},
+        {"[\"LlamaTooForCausalLM\"]", "model.vision.layers.1.gate.weight", ". The nearest is LlamaForCausalLM"},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
+        struct change c = {.key = "architectures", .value = cases[i].arch, .tensor = norm, .as = cases[i].as};
+        check_unknown(&c, cases[i].said);
+    }
+    /* not a folder of weights: only the list */
+    check_unknown(&(struct change){.key = "architectures", .value = cases[0].arch, .tensor = norm, .dtype = "F7"}, "");
+}
+END_TEST
+
 /* Rows S13: nothing that comes along is run, and a pickle is not even opened. */
 START_TEST(code_and_pickles_are_left_alone)
 {
@@ -584,6 +618,7 @@ Suite *hf_suite(void)
     tcase_add_test(c, scaling_that_cannot_be_is_named);
     tcase_add_test(c, contradictions_are_named);
     tcase_add_test(c, an_unknown_family_lists_the_known_ones);
+    tcase_add_test(c, an_unknown_family_is_told_the_nearest);
     tcase_add_test(c, code_and_pickles_are_left_alone);
     tcase_add_test(c, a_config_that_is_no_json_object_is_refused);
     tcase_add_test(c, what_config_json_leaves_out_is_the_familys);

@@ -22,6 +22,7 @@ struct change {
     const char *tensor; /* NULL, or the tensor that is different: left out when cols is 0 */
     uint64_t cols, rows;
     enum dtype dtype;
+    const char *as; /* NULL, or its other name */
 };
 
 static void put_number(struct gguf_writer *w, const char *key, enum gguf_type type, double v)
@@ -65,6 +66,7 @@ static void put_tensor(struct gguf_writer *w, const char *name, uint64_t cols, u
         cols = c->cols;
         rows = c->rows;
         type = c->dtype;
+        name = c->as != NULL ? c->as : name;
     }
     const uint64_t dims[2] = {cols, rows};
     if (cols != 0) {
@@ -445,6 +447,70 @@ START_TEST(an_unknown_architecture_lists_the_known_ones)
 }
 END_TEST
 
+/* Builds the plan of an unknown family's file, and expects a message with `nearest` as its end. */
+static void check_nearest(const struct change *c, const char *nearest)
+{
+    struct model_file f = make_file("xllama", false, true, c);
+    struct plan *p;
+    struct err_info info = {0};
+    ck_assert_int_eq(model_build(f.g, 0, &p, &info), ERR_UNSUPPORTED_ARCH);
+    const char *said = strstr(info.text, "found 'xllama'");
+    ck_assert_msg(said != NULL && strcmp(said + strlen("found 'xllama'"), nearest) == 0, "%s", info.text);
+    model_file_fini(&f);
+}
+
+START_TEST(an_unknown_architecture_is_told_the_nearest)
+{
+    check_nearest(NULL, ". The nearest is 'llama'");
+    check_nearest(&(struct change){.key = "attention.rope_pattern", .type = GGUF_U32, .value = 3},
+                  ". The nearest is 'llama'; it ignores xllama.attention.rope_pattern");
+    check_nearest(&(struct change){.tensor = "blk.1.attn_q.weight", .cols = D, .rows = D, .as = "blk.1.attn_x.weight"},
+                  ". The nearest is 'llama'; it does not read blk.*.attn_x.weight; the file lacks blk.*.attn_q.weight");
+    check_nearest(&(struct change){.tensor = "blk.0.ffn_up.weight", .cols = D, .rows = F + 1},
+                  ". The nearest is 'llama'; the file lacks blk.*.ffn_up.weight");
+    check_nearest(&(struct change){.key = "block_count", .type = GGUF_TYPE_COUNT}, ""); /* none can be built */
+}
+END_TEST
+
+/* More names than a probe notes, and than a message shows. */
+START_TEST(an_architecture_far_from_all_ends_in_one_line)
+{
+    struct gguf_writer w;
+    gguf_writer_init(&w);
+    gguf_writer_str(&w, "general.architecture", "far");
+    for (uint32_t i = 0; i < 400; i++) {
+        char name[64];
+        const uint64_t dims[1] = {32};
+        snprintf(name, sizeof name, "far.key_%u", i);
+        gguf_writer_scalar(&w, name, GGUF_U32, &i);
+        snprintf(name, sizeof name, "part_%u.weight", i);
+        gguf_writer_tensor(&w, name, DTYPE_F32, 1, dims, NULL);
+    }
+    struct model_file f = model_file_of(&w);
+    char nearest[MODEL_NEAREST_BYTES];
+    model_nearest(f.g, nearest);
+    ck_assert_str_eq(nearest, "");
+    model_file_fini(&f);
+}
+END_TEST
+
+START_TEST(the_nearest_needs_no_memory_to_fail)
+{
+    struct model_file f = make_file("xllama", false, true, NULL);
+    size_t live = mem_live();
+    char nearest[MODEL_NEAREST_BYTES] = "";
+    for (long n = 0; nearest[0] == '\0'; n++) {
+        mem_fail_at(n);
+        model_nearest(f.g, nearest);
+        mem_fail_at(-1);
+        ck_assert_uint_eq(mem_live(), live);
+        ck_assert_int_lt(n, 2000);
+    }
+    ck_assert_str_eq(nearest, "'llama'");
+    model_file_fini(&f);
+}
+END_TEST
+
 START_TEST(failed_allocations_are_reported_and_leave_nothing)
 {
     struct model_file f = make_file("qwen2", true, true, NULL);
@@ -480,6 +546,9 @@ Suite *model_families_suite(void)
     tcase_add_test(c, a_hyper_parameter_that_asks_for_another_names_that_one);
     tcase_add_test(c, a_tensor_that_cannot_be_is_named);
     tcase_add_test(c, an_unknown_architecture_lists_the_known_ones);
+    tcase_add_test(c, an_unknown_architecture_is_told_the_nearest);
+    tcase_add_test(c, an_architecture_far_from_all_ends_in_one_line);
+    tcase_add_test(c, the_nearest_needs_no_memory_to_fail);
     tcase_add_test(c, failed_allocations_are_reported_and_leave_nothing);
     suite_add_tcase(s, c);
     return s;
