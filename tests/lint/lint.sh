@@ -199,12 +199,24 @@ generated() {
         grep '^docs/openapi' "$out" || echo "docs/make.sh:1: $(tail -n 1 "$out")"
         [ -f "$made/openapi.json" ] || return
     fi
-    for page in ops/options.md man/infcgi.1 man/infcgi.bash speed.svg openapi.yaml openapi.json; do
+    for page in ops/options.md models.md man/infcgi.1 man/infcgi.bash speed.svg openapi.yaml openapi.json; do
         cmp -s "docs/$page" "$made/$page" || echo "docs/$page:1: stale; make docs writes it"
     done
     # Versions of graphviz draw differently, so the picture names the source that it was drawn from.
     grep -qF "$(sha256sum <docs/architecture.dot | cut -d' ' -f1)" docs/architecture.svg || echo "docs/architecture.svg:1: stale; make docs draws it"
     command -v groff >/dev/null && groff -man -ww -Tutf8 docs/man/infcgi.1 2>&1 >/dev/null | sed -E 's/^groff|^troff:[^:]*/docs\/man\/infcgi.1/'
+}
+
+# docs/known-models.csv has models of each family, and no other family. Names of C have _ for -.
+known_models() {
+    local word table=docs/known-models.csv
+    [ -f $table ] || return 0
+    diff <(sed -nE 's/^ *X\(([a-z0-9_]+)\).*/\1/p' engine/model/model_families.c | sort -u) \
+        <(/usr/bin/python3 -c 'import csv; print(*sorted({r["family"].replace("-", "_") for r in csv.DictReader(open("docs/known-models.csv"))}), sep="\n")') |
+        sed -nE "s|^< (.*)|$table:1: no model of the family \1|p; s|^> (.*)|$table:1: \1, which is no family of engine/model/model_families.c|p"
+    for word in $(/usr/bin/python3 -c 'import csv; print(*{r["tools"] for r in csv.DictReader(open("docs/known-models.csv"))})'); do
+        grep -qF "{.name = \"$word\"" engine/chat/chat_format.c || echo "$table:1: $word is no format of engine/chat/chat_format.c"
+    done
 }
 
 # Monitoring files name only existing metrics.
@@ -289,6 +301,7 @@ findings=$(
     documented
     field_tables
     generated
+    known_models
     units
     monitoring
     links
