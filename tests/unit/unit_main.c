@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,7 +47,11 @@ static struct counts run_apart(suite_fn suite)
     close(ends[1]);
     bool is_told = child > 0 && read(ends[0], &n, sizeof n) == sizeof n;
     close(ends[0]);
-    if (child < 0 || waitpid(child, &status, 0) != child || status != 0 || !is_told) {
+    struct rusage used = {0};
+    bool has_ended = child > 0 && wait4(child, &status, 0, &used) == child;
+    long long us = (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000000LL + used.ru_utime.tv_usec + used.ru_stime.tv_usec;
+    printf("(%lld.%lld CPU s)\n", us / 1000000, us / 100000 % 10);
+    if (!has_ended || status != 0 || !is_told) {
         printf("a suite ended with status %d, as the log says above\n", status);
         n = (struct counts){MAX_OF(n.run, 1), MAX_OF(n.failed, 1)};
     }

@@ -568,8 +568,6 @@ static const struct {
                    {"qwen35-head", true, NULL},
                    {"lfm2-conv", false, "llama-quants"}};
 
-enum { N_STATELESS = 7 }; /* the first of these */
-
 START_TEST(a_model_says_the_same_bit_by_bit)
 {
     char path[128];
@@ -618,7 +616,6 @@ static TCase *all_tests(const char *name)
     tcase_add_test(t, prompts_are_not_kept_waiting_by_drafts);
     tcase_add_test(t, drafting_allocates_nothing);
     tcase_add_test(t, a_limit_out_of_range_is_refused);
-    tcase_add_loop_test(t, a_model_says_the_same_bit_by_bit, 0, N_STATELESS);
     return t;
 }
 
@@ -629,16 +626,26 @@ static TCase *state_tests(const char *name)
     tcase_set_tags(t, "states");
     tcase_add_loop_test(t, output_is_that_of_plain_decode, N_LIMITS + 3, 2 * N_LIMITS);
     tcase_add_loop_test(t, small_pools_and_preemption_change_nothing, 2, 4);
-    tcase_add_loop_test(t, a_model_says_the_same_bit_by_bit, N_STATELESS, (int)ARRAY_LEN(real_models));
+    return t;
+}
+
+/* With whole models; tags: see tests/run.sh. */
+static TCase *model_tests(const char *name, const char *tags)
+{
+    TCase *t = tcase_create(name);
+    tcase_set_tags(t, tags);
+    tcase_add_loop_test(t, a_model_says_the_same_bit_by_bit, 0, (int)ARRAY_LEN(real_models));
     return t;
 }
 
 Suite *sched_draft_suite(void)
 {
     Suite *s = suite_create("sched_draft");
-    TCase *remote[] = {all_tests("sched_draft_remote"), state_tests("sched_draft_states_remote")};
+    TCase *remote[] = {all_tests("sched_draft_remote"), state_tests("sched_draft_states_remote"),
+                       model_tests("sched_draft_models_remote", "model long")};
     suite_add_tcase(s, all_tests("sched_draft"));
     suite_add_tcase(s, state_tests("sched_draft_states"));
+    suite_add_tcase(s, model_tests("sched_draft_models", "model"));
     for (size_t i = 0; i < ARRAY_LEN(remote); i++) {
         tcase_add_checked_fixture(remote[i], rig_go_remote, NULL);
         suite_add_tcase(s, remote[i]);
