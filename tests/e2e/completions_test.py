@@ -144,6 +144,7 @@ def test_choices_share_one_echo(ctx):
     assert r.status == 400 and r.error()["param"] == "logprobs", r.body
 
 
+@harness.in_release
 def test_a_draft_model_changes_nothing(ctx):
     """The model as its own draft, and one with another vocabulary, which is an error of one line."""
     bodies = [{"prompt": TEXT, "max_tokens": 60}, {"prompt": TEXT, "max_tokens": 60, "temperature": 0.7, "seed": 3, "logprobs": 2}]

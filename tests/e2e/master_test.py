@@ -450,7 +450,7 @@ def test_a_master_drains_and_a_second_signal_cuts_it_short(ctx):
     for how in ("drain", "cut", "close"):
         s = ctx.start("--master", *SMALL, *(["--drain-close"] if how == "close" else []))
         worker = worker_of(s)
-        connection, response = s.stream(CHAT, {"messages": [{"role": "user", "content": "Count."}], "max_tokens": 40 if how == "close" else 900 if how == "cut" else 150 if ctx.is_slow else 600,
+        connection, response = s.stream(CHAT, {"messages": [{"role": "user", "content": "Count."}], "max_tokens": 40 if how == "close" else 900 if how == "cut" else 150 if ctx.is_slow else 300,
                                                "ignore_eos": True})
         response.readline()
         s.engine.terminate()

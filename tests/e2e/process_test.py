@@ -221,7 +221,7 @@ def test_killed_engine_gives_json_and_the_next_start_works(ctx):
 @harness.in_release
 def test_sigterm_lets_running_streams_end(ctx):
     s = ctx.start()
-    tokens = 60 if ctx.is_slow else 300
+    tokens = 60 if ctx.is_slow else 150
     opened = [s.stream(CHAT, {"messages": COUNT, "max_tokens": tokens, "ignore_eos": True}) for _ in range(4)]
     for _, response in opened:
         response.readline()
@@ -355,9 +355,9 @@ def test_memory(ctx):
     weights, kv = sizes_of(small)
     print(f"     loaded: peak {loaded / MIB:.0f} MiB, packed weights {weights / MIB:.0f} MiB")
     assert loaded <= weights + kv + OVERHEAD, "weights must never be in memory twice"
-    s = ctx.start("--threads", "2", "--ctx-size", "4096", "--kv-tokens", "4096")
+    s = ctx.start("--threads", "2", "--ctx-size", "2048", "--kv-tokens", "2048")
     weights, kv = sizes_of(s)
-    bodies = [{"prompt": f"{i} " + "word " * 700, "max_tokens": 20, "ignore_eos": True, "logprobs": 5} for i in range(8)]
+    bodies = [{"prompt": f"{i} " + "word " * 350, "max_tokens": 20, "ignore_eos": True, "logprobs": 5} for i in range(8)]
     replies = harness.at_once([lambda b=b: s.post("/v1/completions", b) for b in bodies])
     assert all(r.status == 200 for r in replies), [r.status for r in replies]
     m = s.metrics()
