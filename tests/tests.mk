@@ -25,7 +25,7 @@ $(B)/unit_suites.c: $(UNIT)
 $(B)/unit_suites.o: $(B)/unit_suites.c
 	@$(CC) $(CFLAGS) -c -o $@ $<
 $(B)/unittests: $(engine-obj) $(filter-out %/main.o,$(fcgi-obj)) $(call obj,$(UNIT) $(SUPPORT)) $(B)/unit_suites.o
-	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -Wl,--wrap=grammar_matcher_mask -o $@ $^ $(UNIT_LIBS) $(FCGI_LIBS) $(LIBS)
+	@echo "  LD $@"; $(CC) $(LDFLAGS) $(faulty) -Wl,--wrap=grammar_matcher_mask -Wl,--wrap=_mark_point -o $@ $^ $(UNIT_LIBS) $(FCGI_LIBS) $(LIBS)
 # The process with a back end, an OpenCL and request threads that fail when they are told to (tests/support/faulty_backend.h,
 # fake_opencl.h, faulty_task.c).
 faulty := -Wl,--wrap=backend_find -Wl,--wrap=task_enter -Wl,--wrap=task_note
