@@ -21,8 +21,8 @@ cd "$(dirname "$0")/.." || exit 1
 #   - Unit tests run under ASan, and in the release build in test-long. Those tagged `long` run in test-long in both:
 #     long contexts, crowds of requests, many programs of a device.
 #   - Under TSan the unit tests of whole models (`model`, `states`) run in test-long. The scheduler's tests have the same
-#     threads, and soak-tsan runs the whole process. Under ASan whole models draft on a back end with its own thread only
-#     in test-long; same-draft runs them in the release build.
+#     threads, and soak-tsan runs the whole process. Under ASan some of the whole models draft, and none of them
+#     on a back end with its own thread; same-draft runs them all in the release build.
 #   - The kernels' checks run in the release build, where guard pages enclose their buffers.
 #   - Each test over HTTP runs in one build, as its mark says (tests/e2e/harness.py: in_release, in_long). test-long runs
 #     all of them in both builds.

@@ -189,10 +189,12 @@ END_TEST
 Suite *engine_embed_suite(void)
 {
     Suite *s = suite_create("engine_embed");
-    TCase *c = tcase_create("engine_embed");
-    tcase_add_loop_test(c, the_bits_depend_on_the_text_alone, 0, N_MODELS);
+    TCase *c = tcase_create("engine_embed"), *all = tcase_create("engine_embed_models");
+    tcase_set_tags(all, "model");
+    tcase_add_loop_test(all, the_bits_depend_on_the_text_alone, 0, N_MODELS);
     tcase_add_test(c, texts_that_cannot_be_are_refused);
     tcase_add_test(c, out_of_memory_ends_the_request_alone);
     suite_add_tcase(s, c);
+    suite_add_tcase(s, all);
     return s;
 }

@@ -623,17 +623,29 @@ static TCase *all_tests(const char *name)
     tcase_add_test(t, all_tokens_banned_is_an_error);
     tcase_add_loop_test(t, every_failed_allocation_is_reported, 0, 2);
     tcase_add_loop_test(t, steps_allocate_nothing, 0, 2);
-    tcase_add_loop_test(t, a_thousand_random_requests_leak_nothing, 0, 3);
+    tcase_add_test(t, a_thousand_random_requests_leak_nothing);
+    return t;
+}
+
+/* With recurrent states. */
+static TCase *state_tests(const char *name)
+{
+    TCase *t = tcase_create(name);
+    tcase_set_tags(t, "states");
+    tcase_add_loop_test(t, a_thousand_random_requests_leak_nothing, 1, 3);
     return t;
 }
 
 Suite *sched_fault_suite(void)
 {
     Suite *s = suite_create("sched_fault");
-    TCase *remote = all_tests("sched_fault_remote");
+    TCase *remote = all_tests("sched_fault_remote"), *states = state_tests("sched_fault_states_remote");
     tcase_add_checked_fixture(remote, rig_go_remote, NULL);
+    tcase_add_checked_fixture(states, rig_go_remote, NULL);
     tcase_add_loop_test(remote, what_was_begun_beside_a_lost_batch_is_waited_for, 0, 2);
     suite_add_tcase(s, all_tests("sched_fault"));
+    suite_add_tcase(s, state_tests("sched_fault_states"));
     suite_add_tcase(s, remote);
+    suite_add_tcase(s, states);
     return s;
 }

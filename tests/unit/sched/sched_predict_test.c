@@ -279,9 +279,10 @@ START_TEST(a_restored_prefix_has_the_rows_of_the_head)
 }
 END_TEST
 
-static void add_tests(Suite *s, const char *name, void (*setup)(void))
+static void add_tests(Suite *s, const char *name, void (*setup)(void), const char *tags)
 {
     TCase *c = tcase_create(name);
+    tcase_set_tags(c, tags);
     tcase_set_timeout(c, 120);
     tcase_add_unchecked_fixture(c, setup, NULL);
     tcase_add_loop_test(c, output_is_that_of_plain_decode, 0, 2 * N_LIMITS);
@@ -322,10 +323,10 @@ static void add_draft_tests(Suite *s, const char *name, void (*setup)(void))
 Suite *sched_predict_suite(void)
 {
     Suite *s = suite_create("sched_predict");
-    add_tests(s, "plain", use_head);
-    add_tests(s, "remote", use_head_remotely);
-    add_tests(s, "draft", use_draft);
-    add_tests(s, "draft_remote", use_draft_remotely);
+    add_tests(s, "plain", use_head, "");
+    add_tests(s, "remote", use_head_remotely, "");
+    add_tests(s, "draft", use_draft, "model"); /* tests/run.sh; the same threads as with a head */
+    add_tests(s, "draft_remote", use_draft_remotely, "model");
     add_draft_tests(s, "draft_rows", use_draft);
     add_draft_tests(s, "draft_rows_remote", use_draft_remotely);
     return s;
