@@ -45,6 +45,8 @@ isa-neon    := -march=armv8-a
 isa-dotprod := -march=armv8.2-a+dotprod
 isa-i8mm    := $(isa-dotprod)+i8mm
 # With these checks vector kernels take 2.5 times as long to compile; ASan and checkkern's guard pages watch their pointers.
+# Checks of addresses in functions (--param asan-instrumentation-with-call-threshold=0) halve it again, but then the kernels take 2 to 4
+# times as long to run, which costs more.
 vec-asan    := -fno-sanitize=alignment,null,object-size,pointer-overflow
 vec-fuzz    := -fno-sanitize=all # no target computes
 vec-release := -fno-var-tracking # where a variable lies at each instruction, which takes as long as all else
@@ -52,7 +54,8 @@ isa-of       = $(lastword $(subst _, ,$(basename $(notdir $1))))
 isa          = $(isa-$(isa-of)) $(if $(isa-$(isa-of)),$(vec-$(V)))
 
 # --- sources: found, not listed ----------------------------------------------------------------------------------
-skip-x86 := engine/kernels/arm/%
+skip-few := $(addprefix engine/kernels/x86/%_,avxvnni.c avx512.c amx.c) # ISAS=few, with sanitizers only: for make test
+skip-x86 := engine/kernels/arm/% $(skip-$(ISAS))
 skip-arm := engine/kernels/x86/% tests/kernels/%_avx512.c
 here     = $(sort $(filter-out $(skip-$(ARCH)),$1))
 ENGINE  := $(call here,$(shell find engine -name '*.c'))

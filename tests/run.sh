@@ -23,7 +23,8 @@ cd "$(dirname "$0")/.." || exit 1
 #   - Under TSan the unit tests of whole models (`model`, `states`) run in test-long. The scheduler's tests have the same
 #     threads, and soak-tsan runs the whole process. Under ASan some of the whole models draft, and none of them
 #     on a back end with its own thread; same-draft runs them all in the release build.
-#   - The kernels' checks run in the release build, where guard pages enclose their buffers.
+#   - The kernels' checks run in the release build, where guard pages enclose their buffers. With sanitizers x86 ISAs above
+#     avx2 are built in test-long only, because they compile for three minutes.
 #   - Each test over HTTP runs in one build, as its mark says (tests/e2e/harness.py: in_release, in_long). test-long runs
 #     all of them in both builds.
 #   - Golden models: some of them, of all kinds, run with slower ISAs, in shards, in parts and behind a remote back end. A

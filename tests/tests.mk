@@ -163,8 +163,8 @@ e2e     = $(VENV)/bin/python tests/e2e/run.py --variant
 load    = /usr/bin/python3 tests/bench/load/load.py --variant $(V) $(if $(MODEL),--model '$(MODEL)') $(if $(PEER_BIN),--peer '$(PEER_BIN)') --only '$(ONLY)' $(if $(SECONDS),--seconds $(SECONDS)) $(if $(OUT),--out '$(OUT)')
 test: deps                              ## run lint, unit, kernel, golden and end-to-end tests, also under sanitizers (half an hour)
 	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty infcgi_scripted checkkern golden device_programs drivers same_bytes same_draft fidelity tokenizer_vectors chat_render load) $(VENV)/.ok page
-	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests chat_render fuzz-replay)
-	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
+	@$(MAKE) $(JOBS) V=asan ISAS=few $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests chat_render fuzz-replay)
+	@$(MAKE) $(JOBS) V=tsan ISAS=few $(addprefix build/tsan/,infcgi unittests)
 	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
 	@bash tests/run.sh
 test-long: deps                         ## run the rest: long contexts, all device code, soaks of minutes, all end-to-end tests in two builds

@@ -5,6 +5,7 @@
 
 #include "engine/kernels/kern.h"
 
+#include <stdio.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -100,9 +101,16 @@ static const char *const feature_names[] = {
 
 struct isa_row {
     const char *name;
-    unsigned needs; /* one bit per enum feature */
-    void (*init)(struct kern_table *t);
+    unsigned needs;                     /* one bit per enum feature */
+    void (*init)(struct kern_table *t); /* NULL: not in this build */
 };
+
+/* Builds with sanitizers can leave out these ISAs, which compile for minutes (ISAS=few in the Makefile). */
+#if defined(__x86_64__) && (defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__))
+#pragma weak kern_init_avxvnni
+#pragma weak kern_init_avx512
+#pragma weak kern_init_amx
+#endif
 
 #if defined(__x86_64__)
 enum {
@@ -156,6 +164,9 @@ void kern_cpu_flags(char out[KERN_CPU_FLAGS_BYTES]) { list_features(~0u, true, o
 void kern_isa_lacks(int i, char out[KERN_CPU_FLAGS_BYTES])
 {
     list_features(i >= 0 && i < N_ISA ? isa_rows[i].needs : 0, false, out);
+    if (i >= 0 && i < N_ISA && isa_rows[i].init == NULL) {
+        snprintf(out, KERN_CPU_FLAGS_BYTES, "kernels");
+    }
 }
 
 bool kern_isa_is_there(int i)

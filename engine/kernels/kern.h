@@ -274,7 +274,7 @@ MUST_CHECK enum err kern_select(const char *name, struct kern_table *out, struct
 const char *kern_isa_name(int i);
 bool kern_isa_is_there(int i);
 
-/* Write CPU flags, separated by spaces: the flags of ISA i that this CPU lacks ("" if none), and all that it has. */
+/* Write CPU flags, separated by spaces: those that ISA i lacks ("": none; "kernels": not built), and all of this CPU. */
 enum { KERN_CPU_FLAGS_BYTES = 256 };
 void kern_isa_lacks(int i, char out[KERN_CPU_FLAGS_BYTES]);
 void kern_cpu_flags(char out[KERN_CPU_FLAGS_BYTES]);
