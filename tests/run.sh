@@ -23,8 +23,9 @@ cd "$(dirname "$0")/.." || exit 1
 #   - Under TSan the unit tests of whole models (`model`, `states`) run in test-long. The scheduler's tests have the same
 #     threads, and soak-tsan runs the whole process. Under ASan some of the whole models draft, and none of them
 #     on a back end with its own thread; same-draft runs them all in the release build.
-#   - The kernels' checks run in the release build, where guard pages enclose their buffers. With sanitizers x86 ISAs above
-#     avx2 are built in test-long only, because they compile for three minutes.
+#   - The kernels' checks run in the release build, where guard pages enclose their buffers. On ARM an
+#     ISA runs only its own kernels. With sanitizers the x86 ISAs above avx2 are built in test-long only, because they
+#     compile for three minutes.
 #   - Each test over HTTP runs in one build, as its mark says (tests/e2e/harness.py: in_release, in_long). test-long runs
 #     all of them in both builds.
 #   - Golden models: some of them, of all kinds, run with slower ISAs, in shards, in parts and behind a remote back end. A
@@ -71,6 +72,7 @@ unit|beside|build/release/unittests
 oclgrind-long|beside|bash tests/golden/oclgrind.sh
 rusticl-long|beside|OCL_ICD_VENDORS=/etc/OpenCL/vendors/rusticl.icd RUSTICL_ENABLE=llvmpipe build/release/drivers llvmpipe
 kernels-asan|beside|build/asan/checkkern
+kernels-arm-long|beside|bash tests/kernels/qemu_arm.sh --all
 isa-long|beside|/usr/bin/python3 tests/isa/isa.py --all
 fidelity-long|alone|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
 fidelity-opencl-long|beside|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds --backend opencl

@@ -170,6 +170,7 @@ test: deps                              ## run lint, unit, kernel, golden and en
 test-long: deps                         ## run the rest: long contexts, all device code, soaks of minutes, all end-to-end tests in two builds
 	@$(MAKE) $(JOBS) V=asan $(addprefix build/asan/,infcgi infcgi_faulty infcgi_scripted unittests checkkern chat_render) $(VENV)/.ok page
 	@$(MAKE) $(JOBS) V=tsan $(addprefix build/tsan/,infcgi unittests)
+	@$(MAKE) $(JOBS) V=arm64 build/arm64/checkkern
 	@$(MAKE) $(JOBS) V=release $(addprefix build/release/,infcgi infcgi_faulty infcgi_scripted unittests golden device_programs drivers fidelity greedy same_bytes same_draft load)
 	@bash tests/run.sh --long
 test-e2e: deps                          ## run end-to-end tests: nginx, spawn-fcgi, openai, curl, Chromium; ONLY=name

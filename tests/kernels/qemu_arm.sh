@@ -1,20 +1,22 @@
 #!/bin/bash
 # Runs the ARM kernels under qemu, on CPUs of different ages: each must offer exactly its ISAs, and checkkern must pass
 # for the highest one, so no kernel runs on a CPU with more than it requires. Prints the totals as the last line.
+#   qemu_arm.sh         only the kernels that an ISA has of its own: others are those of the ISA below
+#   qemu_arm.sh --all   all operations on each CPU
 set -u
 cd "$(dirname "$0")/../.." || exit 1
 checkkern=build/arm64/checkkern
 
-# qemu's name of a CPU|its ISAs, ascending
+# qemu's name of a CPU|its ISAs, ascending|how the names of the highest one's own kernels begin
 cpus='
-cortex-a72|ref neon
-neoverse-n1|ref neon dotprod
-max|ref neon dotprod i8mm
+cortex-a72|ref neon|
+neoverse-n1|ref neon dotprod|matmul_
+max|ref neon dotprod i8mm|matmul_u8
 '
 
 passed=0
 failed=0
-while IFS='|' read -r cpu isas; do
+while IFS='|' read -r cpu isas own; do
     [ -n "$cpu" ] || continue
     offered=$(qemu-aarch64 -cpu "$cpu" $checkkern --op add |
         awk '/^ok/ && !/planted/ { printf "%s%s", between, $3; between = " " }')
@@ -25,7 +27,8 @@ while IFS='|' read -r cpu isas; do
         echo "FAILED $cpu: expected ISAs $isas, found $offered"
     fi
     echo "$cpu: $offered"
-    out=$(qemu-aarch64 -cpu "$cpu" $checkkern --isa "${isas##* }")
+    [ "${1:-}" != --all ] || own=
+    out=$(qemu-aarch64 -cpu "$cpu" $checkkern --isa "${isas##* }" ${own:+--op "$own"})
     status=$?
     echo "$out"
     if [[ $(tail -n 1 <<<"$out") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
