@@ -26,8 +26,8 @@ cd "$(dirname "$0")/.." || exit 1
 #   - The kernels' checks run in the release build, where guard pages enclose their buffers. On ARM an
 #     ISA runs only its own kernels. With sanitizers the x86 ISAs above avx2 are built in test-long only, because they
 #     compile for three minutes.
-#   - Each test over HTTP runs in one build, as its mark says (tests/e2e/harness.py: in_release, in_long). test-long runs
-#     all of them in both builds.
+#   - Each test over HTTP runs in one build, as its mark says (tests/e2e/harness.py: in_release, in_long), a few of them
+#     with fewer rounds (has_time). test-long runs all of them in both builds.
 #   - Golden models: some of them, of all kinds, run with slower ISAs, in shards, in parts and behind a remote back end. A
 #     model in two formats runs in full in one of them, a slower ISA runs with one thread, and a device runs models of many
 #     weight types without high precision.

@@ -126,7 +126,7 @@ def test_json_object(ctx):
             model=model_id(ctx), messages=[{"role": "user", "content": "Tell me a story."}], seed=seed, temperature=1.2,
             response_format={"type": "json_object"}, **{"max_tokens": 60, **more})
     texts = []
-    for seed in range(2 if ctx.is_slow else 5):
+    for seed in range(5 if ctx.has_time else 2):
         choice = ask(seed).choices[0]
         assert choice.message.content.startswith("{") and not choice.message.tool_calls, choice
         if choice.finish_reason == "stop":
@@ -158,7 +158,7 @@ class Car(pydantic.BaseModel):
 @harness.in_release
 def test_json_schema(ctx):
     """The openai package's models parse, and schemas that cannot be enforced are rejected with their place."""
-    for seed in range(2 if ctx.is_slow else 5):
+    for seed in range(5 if ctx.has_time else 2):
         r = ctx.server.client().chat.completions.create(
             model=model_id(ctx), messages=[{"role": "user", "content": "Describe a car."}], seed=seed, temperature=1.2, max_tokens=120,
             response_format={"type": "json_schema", "json_schema": {"name": "car", "schema": Car.model_json_schema(), "strict": True}})

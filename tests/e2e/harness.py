@@ -289,10 +289,11 @@ class Context:
     # One small configuration for most tests: a context that a test can fill, and a pool for sixteen streams.
     ARGS = ("--threads", "2", "--ctx-size", "2048", "--kv-tokens", "16384")
 
-    def __init__(self, variant):
+    def __init__(self, variant, is_long=False):
         self.variant = variant
         self.binary = ROOT / "build" / variant / "infcgi"
         self.is_slow = variant != "release"   # sanitizers: fewer rounds, no figures
+        self.has_time = is_long and not self.is_slow   # more rounds of the same kind; not in `make test`
         self.cleanups = []
         self._model = None
         self._server = None

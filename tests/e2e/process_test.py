@@ -175,7 +175,7 @@ def test_the_default_model_answers_what_the_readme_asks(ctx):
         chunks = [e["choices"][0]["delta"].get("content") or "" for e in until_done]
         connection.close()
         return "".join(chunks)
-    answers = [ask(port)] + [ask(port, seed=seed) for seed in range(2 if ctx.is_slow else 20)]
+    answers = [ask(port)] + [ask(port, seed=seed) for seed in range(20 if ctx.has_time else 4)]
     assert set(answers) == {"The capital of France is Paris."}, answers
     joke = {"type": "object", "properties": {"setup": {"type": "string"}, "punchline": {"type": "string"}}, "required": ["setup", "punchline"]}
     text = ask(port, messages=[{"role": "user", "content": "Tell me a joke about cats."}], max_tokens=400,

@@ -47,7 +47,7 @@ def main():
     parser.add_argument("--mark", type=lambda s: s.split(","), default=[])
     parser.add_argument("words", nargs="*")
     options = parser.parse_args()
-    ctx = harness.Context(options.variant)
+    ctx = harness.Context(options.variant, is_long=not options.mark)
     passed = failed = 0
 
     def report(name, problem, seconds):
