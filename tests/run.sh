@@ -31,8 +31,9 @@ cd "$(dirname "$0")/.." || exit 1
 #   - Golden models: some of them, of all kinds, run with slower ISAs, in shards, in parts and behind a remote back end. A
 #     model in two formats runs in full in one of them, a slower ISA runs with one thread, and a device runs models of many
 #     weight types without high precision.
-#   - Fewer cases: each tenth chat under ASan, 32 prompts of same_bytes, 60 runs of same_draft, the bounds of one KV type, no overload and no
-#     soak of the release build, and under Oclgrind fewer weight types and no batch of many rows.
+#   - Fewer cases: each second chat and under ASan each tenth, 32 prompts of same_bytes, 60 runs of same_draft, the bounds
+#     of one KV type, no overload and no soak of the release build, under Oclgrind fewer weight types and no batch of many
+#     rows, and fewer calls of OpenCL that fail.
 # LeakSanitizer takes longer than most tests, and looks for leaks when a process ends. So under ASan a suite is one process.
 # Tests tagged `fork` have a process each: they leave state in their process, or compute with PoCL, after which the search
 # for leaks is off (fake_opencl.c).
@@ -47,7 +48,7 @@ unit-asan-fork|beside|CK_INCLUDE_TAGS=fork CK_EXCLUDE_TAGS=long build/asan/unitt
 kernels-arm|beside|bash tests/kernels/qemu_arm.sh
 oclgrind|beside|bash tests/golden/oclgrind.sh --few
 chat-asan|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/asan/chat_render --every 10 --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
-chat|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_render --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
+chat|beside|/usr/bin/python3 tests/golden/chat_oracle.py build/release/chat_render --every 2 --templates "$(sh tests/golden/tokenizer_vectors.sh)/templates"
 isa|beside|/usr/bin/python3 tests/isa/isa.py
 kernels|beside|build/release/checkkern
 lint-bites|beside|bash tests/lint/lint_test.sh
