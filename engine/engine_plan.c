@@ -171,6 +171,7 @@ static enum err plan_prediction(struct engine *e, const struct engine_config *cf
     }
     sc->predicts = plan_predicts(e->plan);
     sc->output_width = sc->predicts ? (int32_t)e->plan->output_width : 0;
+    sc->guesses_in_place = e->plan->guesses_in_place;
     sc->guess_ids = e->plan->guess_ids;
     sc->n_guess_ids = (int32_t)e->plan->n_guess_ids;
     bc->max_rows = sc->max_rows + (sc->predicts ? sc->max_seqs : 0);
@@ -178,12 +179,12 @@ static enum err plan_prediction(struct engine *e, const struct engine_config *cf
     return ERR_OK;
 }
 
-/* A page's output for the prediction head is kept with the page. */
+/* A page's output for the prediction head is kept with the page, if later rows of the head read it. */
 static enum err measure(const struct engine *e, const struct sched_config *sc, struct engine_backend *b,
                         struct err_info *info)
 {
     TRY(e->backend->measure(e->plan, &b->cfg, &b->measure, info));
-    b->measure.bytes[BACKEND_HOST].page += (size_t)sc->output_width * sizeof(float);
+    b->measure.bytes[BACKEND_HOST].page += (size_t)sched_kept_floats(sc) * sizeof(float);
     return ERR_OK;
 }
 

@@ -624,7 +624,8 @@ static enum err read_results(struct backend_model *m, const struct backend_batch
         }
     }
     TRY(read_later(m, m->hidden, 0, (size_t)b->n_hidden * m->plan->n_embd * sizeof(float), b->hidden, info));
-    size_t n_output = b->output != NULL ? (size_t)b->n_rows * m->plan->output_width : 0;
+    int32_t n_outputs = m->plan->guesses_in_place ? b->n_logits : b->n_rows;
+    size_t n_output = b->output != NULL ? (size_t)n_outputs * m->plan->output_width : 0;
     TRY(read_later(m, m->output, 0, n_output * sizeof(float), b->output, info));
     TRY(ocl_check(clEnqueueMarkerWithWaitList(m->device.queue, 0, NULL, &s->done), "clEnqueueMarkerWithWaitList",
                   info));

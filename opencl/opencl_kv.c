@@ -44,6 +44,7 @@ enum err opencl_kv_lay_out(struct backend_model *m, struct err_info *info)
         *kv = (struct opencl_kv){.heads = heads};
         if (heads.layer != i) {
             *kv = heads.layer != PLAN_NONE ? m->kvs[heads.layer] : *kv;
+            kv->heads = heads;
             continue;
         }
         bool is_latent = heads.latent_dim != 0;

@@ -209,12 +209,14 @@ struct backend_batch {
      * of the row before it in its sequence: the model's, or the head's own for a token that the head guessed; zeros at
      * position 0. Its logits are for the token after it; with plan.guess_ids a row has n_guess_ids of them, followed by
      * undefined ones, and argmax is the number of one. It uses the pages of the model. A later batch can repeat
-     * positions, as for the model. */
+     * positions, as for the model. With plan.guesses_in_place a row's position is that of the row before it. */
     bool predicts;
     /* For a part of a cut plan (plan_cut.h): rows from the previous part, and for the next part. Likewise for the head
      * and the model that it predicts for. */
     const float *input; /* [n_rows][plan.input_width]; not read if the plan has a head and does not predict */
-    float *output;      /* out [n_rows][plan.output_width]; OPTIONAL if the plan has a head */
+    /* out [n_rows][plan.output_width], with plan.guesses_in_place [n_logits][plan.output_width]; OPTIONAL if the plan has
+     * a head */
+    float *output;
     /* OPTIONAL, used with backend_info.overtaking_rows. When *asks is true, `between` is called after one of the next
      * steps of the plan, on the thread that called begin; it sets *asks to false. It can begin and wait for other
      * batches, in sequence: of up to overtaking_rows rows, of sequences that are not in this batch, with their own
@@ -312,7 +314,8 @@ size_t backend_drafting_floats(const struct plan *plan, const struct backend_con
 /* Returns whether the batch returns anything; otherwise it only stores keys, values and states. */
 static inline bool backend_has_results(const struct plan *p, const struct backend_batch *b)
 {
-    return b->n_logits != 0 || b->n_hidden != 0 || (b->output != NULL && p->output_width != 0);
+    bool has_output = b->output != NULL && p->output_width != 0 && !p->guesses_in_place; /* else of rows with logits */
+    return b->n_logits != 0 || b->n_hidden != 0 || has_output;
 }
 
 /* Returns the drafts among the batch's rows of sequence i. */

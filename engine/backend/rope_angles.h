@@ -4,7 +4,7 @@
 
 #include "engine/plan/plan.h"
 
-/* Writes cos[n_rot/2] and sin[n_rot/2] of position pos, times mscale. The angle is the f32 product pos * inv_freq, as
+/* Writes cos[n_rot/2] and sin[n_rot/2] of position pos + shift, times mscale. The angle is the f32 product pos * inv_freq, as
  * in the reference implementations [Hugging Face transformers, modeling_llama.py]. */
 void rope_angles(const struct plan_rope *r, int32_t pos, float *cos, float *sin);
 

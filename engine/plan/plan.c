@@ -116,9 +116,8 @@ static enum err check_kvs(const struct plan *p, struct err_info *info)
             continue;
         }
         const struct plan_kv *from = kv->layer >= 0 && kv->layer <= i ? &p->kvs[kv->layer] : NULL;
-        bool is_shared = from != NULL && from->layer == kv->layer && from->n_heads == kv->n_heads &&
-                         from->n_kv_heads == kv->n_kv_heads && from->head_dim == kv->head_dim &&
-                         from->latent_dim == kv->latent_dim;
+        bool is_shared = from != NULL && from->layer == kv->layer && from->n_kv_heads == kv->n_kv_heads &&
+                         from->head_dim == kv->head_dim && from->latent_dim == kv->latent_dim;
         uint32_t n_heads = plan_kv_of(p, i).n_heads;
         bool fits = kv->n_kv_heads != 0 && n_heads <= p->n_heads && n_heads % kv->n_kv_heads == 0 &&
                     kv->head_dim != 0 && kv->head_dim <= p->head_dim && plan_kv_value_dim(kv) <= plan_value_dim(p) &&
@@ -130,14 +129,24 @@ static enum err check_kvs(const struct plan *p, struct err_info *info)
     return ERR_OK;
 }
 
-/* Returns the step after the last of [first, end) that stores something; all, if none does. */
-static int32_t count_storing(const struct plan *p, int32_t first, int32_t end)
+/* Returns the step after the last of [first, end) that stores something; `first`: none does. */
+static int32_t end_of_storing(const struct plan *p, int32_t first, int32_t end)
 {
     int32_t n = end;
     while (n > first && !plan_stores(p, &p->steps[n - 1])) {
         n--;
     }
-    return n > first ? n : end;
+    return n;
+}
+
+/* Notes which steps store something; all, if none does. */
+static void note_storing(struct plan *p)
+{
+    int32_t end = plan_main_steps(p), n = end_of_storing(p, 0, end);
+    p->n_storing = n > 0 ? n : end;
+    n = plan_predicts(p) ? end_of_storing(p, p->i_predict, p->n_steps) : 0;
+    p->guesses_in_place = plan_predicts(p) && n == p->i_predict;
+    p->n_storing_predict = p->guesses_in_place ? p->n_steps : n;
 }
 
 enum err plan_check(struct plan *p, struct err_info *info)
@@ -166,8 +175,7 @@ enum err plan_check(struct plan *p, struct err_info *info)
         p->has_hidden |= s->rows == PLAN_HIDDEN_ROWS;
         p->has_logits |= s->rows == PLAN_LOGIT_ROWS && s->dst == PLAN_NONE;
     }
-    p->n_storing = count_storing(p, 0, plan_main_steps(p));
-    p->n_storing_predict = plan_predicts(p) ? count_storing(p, p->i_predict, p->n_steps) : 0;
+    note_storing(p);
     return ERR_OK;
 }
 

@@ -138,6 +138,7 @@ struct plan_rope {
     const float *inv_freq; /* [n_rot/2], scaling applied; in the plan's arena */
     float query_beta;      /* 0: none */
     uint32_t query_period; /* >= 1 with query_beta */
+    int32_t shift;         /* added to the positions of rows, for angles alone */
 };
 
 enum plan_gating {
@@ -240,7 +241,8 @@ struct plan_step {
         } logits;
         struct {
             uint32_t first;
-        } edge; /* PLAN_INPUT, PLAN_OUTPUT */
+            bool is_last; /* of PLAN_INPUT in a head's own plan: the row that logits are made of (plan_join.h) */
+        } edge;           /* PLAN_INPUT, PLAN_OUTPUT */
     };
 };
 
@@ -298,7 +300,7 @@ struct plan_kv {
     uint32_t n_kv_heads; /* K */
     uint32_t head_dim;   /* d */
     uint32_t latent_dim; /* as in struct plan */
-    /* The layer whose part of the cache it reads: this one, which stores them, or an earlier one with the same heads,
+    /* The layer whose part of the cache it reads: this one, which stores them, or an earlier one with the same KV heads,
      * which does; PLAN_NONE: no attention. */
     int32_t layer;
 };
@@ -355,6 +357,10 @@ struct plan {
     /* Steps up to the last one that stores keys, values or a state, of the model and of its prediction head: a batch
      * without results needs no others. Set by plan_check. */
     int32_t n_storing, n_storing_predict;
+    /* The prediction head stores nothing, and its layers read keys and values of the model's. A row of it then has the
+     * position of the row before its token: it sees what that row sees. So has each row of a guess after it. Inputs and
+     * outputs are of rows with logits. Set by plan_check. */
+    bool guesses_in_place;
     /* The tokens that the prediction head can guess, in the order of its logits; 0 and NULL: all. In the arena. */
     const int32_t *guess_ids;
     uint32_t n_guess_ids;

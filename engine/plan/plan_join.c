@@ -11,6 +11,7 @@ enum { NAME_BYTES = 160 };
 struct join {
     struct plan *p;
     const struct plan *draft;
+    int32_t n_of; /* first layers of the draft's plan, which are p's */
     /* What p had before. */
     int32_t n_layers, n_weights, n_ropes;
     plan_buf_id bufs[PLAN_MAX_BUFS]; /* the draft's buffers in p */
@@ -22,7 +23,7 @@ static enum err refuse(struct err_info *info, const char *expected, const char *
     return err_set(info, ERR_CONFIG, "draft-model", "draft-model: expected %s, found %s", expected, found);
 }
 
-static enum err check_fit(const struct plan *p, const struct plan *d, struct err_info *info)
+static enum err check_fit(const struct plan *p, const struct plan *d, int32_t n_of, struct err_info *info)
 {
     if (!p->has_logits || p->is_bidirectional) {
         return refuse(info, "none with a model that generates no text", "one");
@@ -41,7 +42,7 @@ static enum err check_fit(const struct plan *p, const struct plan *d, struct err
     if (has_experts && memcmp(&d->moe, &p->moe, sizeof p->moe) != 0) {
         return refuse(info, "a draft model without experts, or with as many as the model", "another");
     }
-    if ((int64_t)p->n_layers + d->n_layers > PLAN_MAX_LAYERS || p->n_bufs + d->n_bufs > PLAN_MAX_BUFS ||
+    if ((int64_t)p->n_layers + d->n_layers - n_of > PLAN_MAX_LAYERS || p->n_bufs + d->n_bufs > PLAN_MAX_BUFS ||
         p->n_ropes + d->n_ropes > PLAN_MAX_ROPES) {
         return err_set(info, ERR_CONFIG, "draft-model",
                        "draft-model: expected at most %d layers and %d buffers together with the model's, found more",
@@ -54,13 +55,14 @@ static enum err check_fit(const struct plan *p, const struct plan *d, struct err
 static enum err join_heads(const struct join *j)
 {
     struct plan *p = j->p;
-    uint32_t n_layers = (uint32_t)j->n_layers + j->draft->n_layers;
+    uint32_t n_layers = (uint32_t)(j->n_layers - j->n_of) + j->draft->n_layers;
+    int32_t shift = j->n_layers - j->n_of;
     struct plan_kv *kvs = arena_alloc(&p->arena, n_layers * sizeof *kvs);
     TRY_MEM(kvs != NULL);
     for (int32_t i = 0; i < (int32_t)n_layers; i++) {
         bool is_draft = i >= j->n_layers;
-        kvs[i] = plan_kv_of(is_draft ? j->draft : p, is_draft ? i - j->n_layers : i);
-        kvs[i].layer += is_draft && kvs[i].layer != PLAN_NONE ? j->n_layers : 0;
+        kvs[i] = plan_kv_of(is_draft ? j->draft : p, is_draft ? i - shift : i);
+        kvs[i].layer += is_draft && kvs[i].layer != PLAN_NONE ? shift : 0;
     }
     p->kvs = kvs;
     p->n_layers = n_layers;
@@ -208,11 +210,24 @@ static enum err find_input(const struct plan *p, int32_t layer, plan_buf_id *out
     return ERR_OK;
 }
 
+/* Finds the buffer that p's logits are made of, and the step before which to read it. */
+static void find_last(const struct plan *p, plan_buf_id *out, int32_t *at)
+{
+    for (*at = p->n_steps - 1; p->steps[*at].op != PLAN_LOGITS;) { /* it has_logits */
+        --*at;
+    }
+    *out = p->steps[*at].src;
+}
+
 /* Lists the steps of the head's model; those that read rows of the caller read p's buffers instead. */
 static enum err list_fed(struct join *j, struct fed *f, struct err_info *info)
 {
     for (int32_t i = 0, at = 0; i < j->draft->i_predict; i++) {
         struct plan_step s = j->draft->steps[i];
+        if (s.op == PLAN_INPUT && s.edge.is_last) {
+            find_last(j->p, &j->bufs[s.dst], &at);
+            continue;
+        }
         if (s.op == PLAN_INPUT) {
             TRY(find_input(j->p, s.layer, &j->bufs[s.dst], &at, info));
             continue;
@@ -267,7 +282,7 @@ static enum err join_steps(const struct join *j)
             continue;
         }
         begins = begins && s.layer == PLAN_NONE;
-        s.layer = begins ? j->n_layers : s.layer != PLAN_NONE ? s.layer + j->n_layers : PLAN_NONE;
+        s.layer = begins ? j->n_layers : s.layer != PLAN_NONE ? s.layer + j->n_layers - j->n_of : PLAN_NONE;
         rename_step(j, &s);
         TRY(plan_add_step(p, &s));
     }
@@ -276,9 +291,13 @@ static enum err join_steps(const struct join *j)
 
 enum err plan_join(struct plan *p, const struct plan *draft, struct err_info *info)
 {
-    struct join j = {
-        .p = p, .draft = draft, .n_layers = (int32_t)p->n_layers, .n_weights = p->n_weights, .n_ropes = p->n_ropes};
-    TRY(check_fit(p, draft, info));
+    struct join j = {.p = p,
+                     .draft = draft,
+                     .n_of = plan_predicts(draft) ? (int32_t)plan_main_layers(draft) : 0,
+                     .n_layers = (int32_t)p->n_layers,
+                     .n_weights = p->n_weights,
+                     .n_ropes = p->n_ropes};
+    TRY(check_fit(p, draft, j.n_of, info));
     enum err err = join_heads(&j);
     err = err == ERR_OK ? join_weights(&j) : err;
     err = err == ERR_OK ? join_bufs(&j) : err;

@@ -46,6 +46,7 @@ struct sched_config {
      * for max_rows + max_seqs rows. */
     bool predicts;
     int32_t output_width;     /* floats of an output row, which the head reads; 0: a draft model, which reads none */
+    bool guesses_in_place;    /* the plan's */
     const int32_t *guess_ids; /* borrowed [n_guess_ids]: the tokens of the head's logits (plan.h) */
     int32_t n_guess_ids;      /* 0: all tokens */
     bool is_bidirectional;    /* the plan's; prompts are then computed in one piece, and max_rows >= n_ctx */
@@ -120,6 +121,9 @@ struct sched_event {
     const struct err_info *why;  /* END: details beyond err, or NULL; borrowed until sched_release */
     struct sampler_result token; /* TOKEN, PROMPT_TOKEN; the end token itself is not returned */
 };
+
+/* Returns the floats of an output that are kept with each page, for later rows of the head. */
+int32_t sched_kept_floats(const struct sched_config *cfg);
 
 /* Returns the pages that the longest sequence needs, from cfg's n_ctx, window and max_rows. */
 int32_t sched_least_pages(const struct sched_config *cfg);

@@ -265,7 +265,7 @@ struct sched_batch {
     /* Written by the back end: */
     float *logits;                   /* [max_logits][n_vocab] */
     float *hidden;                   /* [max_rows][n_embd]; NULL: no embeddings */
-    float *output;                   /* [max_rows][output_width]; NULL: no prediction head */
+    float *output;                   /* [max_rows][output_width], as backend_batch's; NULL: no prediction head */
     struct backend_row_stats *stats; /* [max_logits] */
     struct candidate *best;          /* [max_logits][max_best]; NULL: none */
     uint64_t *masks;                 /* [max_logits][(n_vocab + 63) / 64]; NULL: no masks are made during the batch */
@@ -370,7 +370,7 @@ struct sched_sampling {
 
 /* sched_predict.c: the prediction head. */
 struct sched_predict {
-    float *outputs;  /* [n_pages][output_width] the model's output for the page's last position computed */
+    float *outputs;  /* [n_pages][sched_kept_floats] the model's output for the page's last position computed */
     float *input;    /* [batch.max_rows][output_width] */
     uint8_t *filled; /* [n_pages] rows of the page, from its first on, that a draft model has computed */
     int32_t n_extra; /* rows of earlier steps in the batch */

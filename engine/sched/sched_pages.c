@@ -33,14 +33,16 @@ bool sched_name_page(struct sched *s, const struct sched_seq *q, int32_t i)
     return kv_cache_name(s->kv, q->pages.table[i], q->terms.salt, sched_parent(q, i), q->tokens + i * KV_PAGE_TOKENS);
 }
 
+int32_t sched_kept_floats(const struct sched_config *cfg) { return cfg->guesses_in_place ? 0 : cfg->output_width; }
+
 float *sched_page_output(const struct sched *s, int32_t page)
 {
-    return s->predict.outputs + (size_t)page * (size_t)s->cfg.output_width;
+    return s->predict.outputs + (size_t)page * (size_t)sched_kept_floats(&s->cfg);
 }
 
 void *sched_copy_output(const struct sched *s, int32_t page, void *bytes, bool writes)
 {
-    size_t n = (size_t)s->cfg.output_width * sizeof(float);
+    size_t n = (size_t)sched_kept_floats(&s->cfg) * sizeof(float);
     if (n != 0 && page != BACKEND_NO_PAGE) {
         void *own = sched_page_output(s, page);
         memcpy(writes ? own : bytes, writes ? bytes : own, n);

@@ -4,7 +4,9 @@
  * that; each further one adds a guess, from the head's own output. The next step's rows of these positions overwrite
  * what the guesses left. Nothing here changes a token: the model checks every guess.
  *
- * A draft model does the same with tokens alone, so it can compute any row later. While it is idle it leaves out all rows. */
+ * A draft model does the same with tokens alone, so it can compute any row later. While it is idle it leaves out all rows.
+ *
+ * A head that guesses in place (plan.h) stores nothing, so it only computes the rows of sequences that guess. */
 #include "engine/sched/sched_internal.h"
 
 #include <math.h>
@@ -18,7 +20,10 @@ enum {
     0.25f /* part of the way back to the first rates, and of its times that is forgotten, after IDLE_STEPS */
 
 static size_t width_bytes(const struct sched *s) { return (size_t)s->cfg.output_width * sizeof(float); }
-static size_t outputs_bytes(const struct sched *s) { return (size_t)s->cfg.n_pages * width_bytes(s); }
+static size_t outputs_bytes(const struct sched *s)
+{
+    return (size_t)s->cfg.n_pages * (size_t)sched_kept_floats(&s->cfg) * sizeof(float);
+}
 static size_t input_bytes(const struct sched *s) { return (size_t)s->predict.batch.max_rows * width_bytes(s); }
 static bool is_draft_model(const struct sched *s) { return s->cfg.predicts && s->cfg.output_width == 0; }
 static int32_t max_pages(const struct sched *s) { return (s->cfg.n_ctx + KV_PAGE_TOKENS - 1) / KV_PAGE_TOKENS; }
@@ -34,9 +39,9 @@ enum err sched_predict_init(struct sched *s)
         p->filled = mem_zalloc_array((size_t)s->cfg.n_pages, sizeof *p->filled, MEM_SCRATCH);
         return p->filled != NULL ? ERR_OK : ERR_NOMEM;
     }
-    p->outputs = mem_map(outputs_bytes(s), MEM_KV); /* takes memory on first use */
+    p->outputs = outputs_bytes(s) != 0 ? mem_map(outputs_bytes(s), MEM_KV) : NULL; /* takes memory on first use */
     p->input = mem_map(input_bytes(s), MEM_SCRATCH);
-    return p->outputs != NULL && p->input != NULL ? ERR_OK : ERR_NOMEM;
+    return (p->outputs != NULL || outputs_bytes(s) == 0) && p->input != NULL ? ERR_OK : ERR_NOMEM;
 }
 
 void sched_predict_fini(struct sched *s)
@@ -154,10 +159,24 @@ static void make_up(struct sched *s, const struct sched_batch *b, const struct s
 
 /* --- the first run of a step -------------------------------------------------------------------------------------- */
 
+/* Adds the row of q's sampled token for a head that guesses in place. */
+static void add_sampled(struct sched *s, const struct sched_batch *b, struct sched_seq *q)
+{
+    int32_t i_logits = q->rows.i_sample + q->states.n_true; /* of the row that it was sampled from */
+    const float *input = b->output + (size_t)i_logits * (size_t)s->cfg.output_width;
+    add_row(s, q->tokens[q->n_computed], q->n_computed - 1, add_seq(s, q, true), input);
+}
+
 void sched_predict_note(struct sched *s, const struct sched_batch *b, struct sched_seq *q, int32_t first, bool goes_on)
 {
     struct sched_predict *p = &s->predict;
     if (!s->cfg.predicts || p->has_failed || q->embed.pooling != PLAN_POOL_NONE) {
+        return;
+    }
+    if (s->cfg.guesses_in_place) {
+        if (goes_on && q->rows.i_sample >= 0 && !p->is_idle) {
+            add_sampled(s, b, q);
+        }
         return;
     }
     bool is_draft = is_draft_model(s), generates = q->n_tokens > q->n_prompt;
@@ -194,7 +213,8 @@ static int32_t n_before(const struct sched *s, const struct sched_seq *q)
 static int32_t limit_guesses(struct sched *s, struct sched_seq *q, int32_t n)
 {
     n = MIN_OF(MIN_OF(n, s->cfg.draft_max), sched_draft_room(s, q) - n_before(s, q));
-    q->predicted.limit = n > 0 && sched_grow(s, q, q->n_tokens + n_before(s, q) + n - 1) ? n : 0;
+    bool has_pages = n > 0 && (s->cfg.guesses_in_place || sched_grow(s, q, q->n_tokens + n_before(s, q) + n - 1));
+    q->predicted.limit = has_pages ? n : 0;
     return q->predicted.limit;
 }
 
@@ -263,6 +283,34 @@ static void choose_guesses(struct sched *s)
     }
 }
 
+/* Moves sequence `from` of the batch to `to`, before it, as one with a single row. */
+static void move_seq(struct sched_batch *b, int32_t to, int32_t from)
+{
+    b->seqs[to] = b->seqs[from];
+    b->tables[to] = b->tables[from];
+    b->window_tables[to] = b->window_tables[from];
+    b->seq[to] = to;
+}
+
+/* Leaves out the rows of sequences that do not guess; each has one row, which nothing later reads. */
+static void drop_silent(struct sched *s)
+{
+    struct sched_batch *b = &s->predict.batch;
+    size_t width = (size_t)s->cfg.output_width;
+    int32_t n = 0;
+    for (int32_t i = 0; i < b->n_seqs; i++) {
+        if (b->seqs[i] == NULL) {
+            continue;
+        }
+        move_seq(b, n, i);
+        b->tokens[n] = b->tokens[i];
+        b->pos[n] = b->pos[i];
+        memmove(s->predict.input + (size_t)n * width, s->predict.input + (size_t)i * width, width_bytes(s));
+        n++;
+    }
+    b->n_rows = b->n_seqs = n;
+}
+
 /* Asks for the logits of the last row of each sequence that guesses. */
 static void ask_logits(struct sched_batch *b)
 {
@@ -322,15 +370,12 @@ static void take_guesses(struct sched *s)
             continue;
         }
         if (!is_draft_model(s)) {
-            size_t width = (size_t)s->cfg.output_width;
-            memcpy(s->predict.input + (size_t)n_rows * width, b->output + (size_t)row * width, width_bytes(s));
+            size_t width = (size_t)s->cfg.output_width, from = (size_t)(s->cfg.guesses_in_place ? i : row);
+            memcpy(s->predict.input + (size_t)n_rows * width, b->output + from * width, width_bytes(s));
         }
         b->tokens[n_rows] = id;
-        b->pos[n_rows] = b->pos[row] + 1;
-        b->seqs[n_rows] = q; /* no row or sequence moves back */
-        b->tables[n_rows] = b->tables[i_seq];
-        b->window_tables[n_rows] = b->window_tables[i_seq];
-        b->seq[n_rows] = n_rows;
+        b->pos[n_rows] = b->pos[row] + !s->cfg.guesses_in_place;
+        move_seq(b, n_rows, i_seq); /* no row or sequence moves back */
         n_rows++;
     }
     b->n_rows = b->n_seqs = n_rows;
@@ -355,6 +400,9 @@ void sched_predict_run(struct sched *s, float *logits)
     if (b->n_rows > 0) {
         sched_tell_readers(s); /* the tokens sampled need not wait for the guesses */
         choose_guesses(s);
+    }
+    if (s->cfg.guesses_in_place) {
+        drop_silent(s);
     }
     while (b->n_rows > 0) {
         ask_logits(b);

@@ -36,6 +36,13 @@ struct fake_drafts {
     int32_t n, pos, tokens[DRAFT_MAX];
 };
 
+/* The hash up to a position, which a guess in place ended with. */
+struct fake_guess {
+    uint64_t hash;
+    int32_t pos;
+};
+enum { FAKE_GUESSES = 256 };
+
 struct backend_model {
     struct fake_slot *slots;   /* [n_pages][KV_PAGE_TOKENS] */
     struct fake_slot *windows; /* [n_windows][KV_PAGE_TOKENS] of local layers; NULL: none */
@@ -68,14 +75,17 @@ struct backend_model {
     atomic_int nan_token;             /* knob: the logits of rows of this token are NaN; -1: none */
     bool has_head;                    /* knob: rows have outputs, and there is a prediction head */
     bool is_draft;                    /* knob: ... or a draft model, and no rows have outputs */
-    atomic_int head_us;               /* knob: minimum duration of its batches */
-    atomic_bool head_fails;           /* knob: its batches fail */
-    atomic_long n_head;               /* its batches */
-    atomic_long n_holes;              /* rows that it computed with others missing before them */
-    atomic_bool in_pieces;            /* a sequence began after position 0, which a bidirectional plan does not allow */
-    atomic_int hold;                  /* knob: enum fake_hold */
-    atomic_int n_to_go;               /* knob; change it only while no batch is held */
-    atomic_bool is_inside;            /* begin is running */
+    bool in_place;                    /* knob: ... or a head that guesses in place (plan.h) */
+    struct fake_guess guesses[FAKE_GUESSES]; /* in place, the last ones */
+    int n_guesses;
+    atomic_int head_us;     /* knob: minimum duration of its batches */
+    atomic_bool head_fails; /* knob: its batches fail */
+    atomic_long n_head;     /* its batches */
+    atomic_long n_holes;    /* rows that it computed with others missing before them */
+    atomic_bool in_pieces;  /* a sequence began after position 0, which a bidirectional plan does not allow */
+    atomic_int hold;        /* knob: enum fake_hold */
+    atomic_int n_to_go;     /* knob; change it only while no batch is held */
+    atomic_bool is_inside;  /* begin is running */
 };
 
 extern const struct backend fake_backend;

@@ -71,6 +71,7 @@ struct rig rig_open(struct rig_limits l)
                                .n_embd = FAKE_EMBD,
                                .predicts = l.has_head,
                                .output_width = l.has_head && !l.has_draft ? FAKE_OUTPUT : 0,
+                               .guesses_in_place = l.in_place,
                                .is_bidirectional = l.is_bidirectional,
                                .n_states = l.is_recurrent ? l.max_seqs + l.n_kept_states : 0,
                                .failed = count_failure,
@@ -83,6 +84,7 @@ struct rig rig_open(struct rig_limits l)
         r.model->even_rows = l.even_rows;
         r.model->has_head = l.has_head;
         r.model->is_draft = l.has_draft;
+        r.model->in_place = l.in_place;
     }
     if (r.model != NULL && l.n_windows != 0) {
         ck_assert(fake_backend_add_windows(r.model, l.n_windows, l.local_window));

@@ -27,6 +27,7 @@ struct rig_limits {
     int32_t draft_max, n_remembered; /* 0: no drafts; fake_backend_remember */
     bool has_head;                   /* a prediction head, which needs n_remembered 0 or 1 */
     bool has_draft;                  /* a draft model instead */
+    bool in_place;                   /* the head guesses in place (plan.h) */
     float guess_p_min;
     uint64_t queue_max_tokens, stall_ns;
     int32_t window;                  /* 0: none */

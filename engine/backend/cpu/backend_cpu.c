@@ -117,7 +117,8 @@ static enum err lay_out_kv(struct backend_model *m, struct err_info *info)
         struct plan_kv heads = plan_kv_of(m->plan, i);
         struct cpu_kv *kv = &m->kvs[i];
         if (heads.layer != i) {
-            *kv = heads.layer != PLAN_NONE ? m->kvs[heads.layer] : (struct cpu_kv){.heads = heads};
+            *kv = heads.layer != PLAN_NONE ? m->kvs[heads.layer] : (struct cpu_kv){.at = 0};
+            kv->heads = heads;
             continue;
         }
         kv->heads = heads;

@@ -30,8 +30,8 @@ static bool are_consecutive(const struct backend_batch *b)
 bool cpu_tail_begin(const struct backend_model *m, const struct backend_batch *b, struct backend_batch *tail)
 {
     const struct cpu_tail *t = &m->tail;
-    if (b->n_logits == 0 || b->n_logits > b->n_rows / LEAST_SHARE || b->n_hidden != 0 ||
-        (b->output != NULL && m->plan->output_width != 0)) {
+    bool has_output = b->output != NULL && m->plan->output_width != 0 && !m->plan->guesses_in_place;
+    if (b->n_logits == 0 || b->n_logits > b->n_rows / LEAST_SHARE || b->n_hidden != 0 || has_output) {
         return false;
     }
     for (int32_t i = 0; i < b->n_logits; i++) {

@@ -328,7 +328,8 @@ static void lay_out_kv(struct backend_model *m)
     for (int32_t i = 0; i < (int32_t)m->plan->n_layers; i++) {
         struct plan_kv kv = plan_kv_of(m->plan, i);
         if (kv.layer != i) {
-            m->kvs[i] = kv.layer != PLAN_NONE ? m->kvs[kv.layer] : (struct ref_kv){.heads = kv};
+            m->kvs[i] = kv.layer != PLAN_NONE ? m->kvs[kv.layer] : (struct ref_kv){.at = 0};
+            m->kvs[i].heads = kv;
             continue;
         }
         size_t slot = (size_t)(kv.latent_dim != 0 ? 1 : 2 * kv.n_kv_heads) * kv.head_dim;

@@ -191,15 +191,17 @@ static int draw(struct bench *b)
 /* Runs the head as after a step: first for what came true, then once per further guess. */
 static enum err guess(struct bench *b, int n_seqs, struct err_info *info)
 {
+    bool in_place = b->plan->guesses_in_place;
     int n_rows = 0;
     for (int i = 0; i < n_seqs; i++) {
-        n_rows = add_rows(b, n_rows, i, b->at[i] - b->n_true[i], b->n_true[i] + 1);
+        int before = in_place ? 0 : b->n_true[i];
+        n_rows = add_rows(b, n_rows, i, b->at[i] - before - in_place, before + 1);
         b->logit_rows[i] = n_rows - 1;
     }
     TRY(forward_as(b, PREDICTS, n_rows, n_seqs, n_seqs, info));
     for (int k = 1; k < b->n_draft; k++) {
         for (int i = 0; i < n_seqs; i++) {
-            b->logit_rows[i] = add_rows(b, i, i, b->at[i] + k, 1) - 1;
+            b->logit_rows[i] = add_rows(b, i, i, in_place ? b->at[i] - 1 : b->at[i] + k, 1) - 1;
         }
         TRY(forward_as(b, PREDICTS, n_seqs, n_seqs, n_seqs, info));
     }

@@ -515,6 +515,7 @@ static void run_real(const struct plan *plan, int32_t draft_max, struct rig_outp
                                .local_window = plan_local_window(plan),
                                .predicts = draft_max != 0 && plan_predicts(plan),
                                .output_width = draft_max != 0 ? (int32_t)plan->output_width : 0,
+                               .guesses_in_place = draft_max != 0 && plan->guesses_in_place,
                                .now_ns = real_now_ns};
     struct sched *s;
     slow.begin = slow_begin;

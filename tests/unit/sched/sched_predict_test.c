@@ -1,5 +1,6 @@
-/* With a prediction head, or a draft model, a sequence gives what it gives without. The fake head guesses most tokens
- * right, checks that its rows have the right inputs, and counts rows with others missing before them. */
+/* With a prediction head, one that guesses in place, or a draft model, a sequence gives what it gives without. The fake
+ * head guesses most tokens right, checks that its rows have the right inputs, and counts rows with others missing before
+ * them. */
 #include "engine/base/mem.h"
 #include "engine/kv/disk/kv_disk.h"
 #include "tests/support/folder.h"
@@ -14,6 +15,7 @@ Suite *sched_predict_suite(void);
 enum { MOST = 20, STEP_US = 300 };
 
 static bool is_draft; /* a draft model predicts */
+static bool in_place; /* a head guesses in place */
 
 static enum draft_source guesser(void) { return is_draft ? DRAFT_MODEL : DRAFT_HEAD; }
 
@@ -21,6 +23,7 @@ static struct rig open_predicting(struct rig_limits l)
 {
     l.has_head = !is_draft;
     l.has_draft = is_draft;
+    l.in_place = in_place;
     l.draft_max = l.draft_max != 0 ? l.draft_max : 7;
     struct rig r = rig_open(l);
     atomic_store(&r.model->delay_us, STEP_US);
@@ -210,7 +213,7 @@ START_TEST(a_draft_model_makes_up_for_rows)
 }
 END_TEST
 
-START_TEST(windows_of_a_draft_model_change_nothing)
+START_TEST(windows_change_nothing)
 {
     static const struct rig_limits limits[] = {{.window = 40}, {.n_windows = 24, .local_window = 40}};
     struct rig_limits l = limits[_i];
@@ -220,7 +223,7 @@ START_TEST(windows_of_a_draft_model_change_nothing)
     check_varied(&r, MOST, true, "windows");
     check_varied(&r, MOST, false, "windows, cached");
     struct sched_stats st = rig_stats(&r);
-    ck_assert_uint_gt(draft_counts_of(&st.draft_counts, DRAFT_MODEL).accepted, 0);
+    ck_assert_uint_gt(draft_counts_of(&st.draft_counts, guesser()).accepted, 0);
     rig_close(&r);
 }
 END_TEST
@@ -256,9 +259,10 @@ static struct kv_disk *open_disk(void)
 {
     struct kv_disk *d;
     struct err_info info = {0};
-    struct kv_disk_config cfg = {.path = folder_file("cache"),
-                                 .limit_bytes = 64 << 20,
-                                 .bytes = {FAKE_PAGE_BYTES + (is_draft ? 0 : FAKE_OUTPUT * sizeof(float)), 0}};
+    struct kv_disk_config cfg = {
+        .path = folder_file("cache"),
+        .limit_bytes = 64 << 20,
+        .bytes = {FAKE_PAGE_BYTES + (is_draft || in_place ? 0 : FAKE_OUTPUT * sizeof(float)), 0}};
     ck_assert_msg(kv_disk_open(&cfg, &d, &info) == ERR_OK, "%s", info.text);
     return d;
 }
@@ -295,18 +299,35 @@ static void add_tests(Suite *s, const char *name, void (*setup)(void), const cha
     suite_add_tcase(s, c);
 }
 
-static void use_head(void) { is_draft = false; }
-static void use_draft(void) { is_draft = true; }
+static void use_head(void) { is_draft = in_place = false; }
+
+static void use_head_in_place(void)
+{
+    is_draft = false;
+    in_place = true;
+}
+
+static void use_draft(void)
+{
+    is_draft = true;
+    in_place = false;
+}
 
 static void use_head_remotely(void)
 {
-    is_draft = false;
+    use_head();
+    rig_go_remote();
+}
+
+static void use_head_in_place_remotely(void)
+{
+    use_head_in_place();
     rig_go_remote();
 }
 
 static void use_draft_remotely(void)
 {
-    is_draft = true;
+    use_draft();
     rig_go_remote();
 }
 
@@ -316,7 +337,17 @@ static void add_draft_tests(Suite *s, const char *name, void (*setup)(void))
     tcase_set_timeout(c, 120);
     tcase_add_unchecked_fixture(c, setup, NULL);
     tcase_add_loop_test(c, a_draft_model_makes_up_for_rows, 0, 2);
-    tcase_add_loop_test(c, windows_of_a_draft_model_change_nothing, 0, 2);
+    tcase_add_loop_test(c, windows_change_nothing, 0, 2);
+    suite_add_tcase(s, c);
+}
+
+/* Guesses in place read pages of the model, so windows concern them. */
+static void add_place_tests(Suite *s, const char *name, void (*setup)(void))
+{
+    TCase *c = tcase_create(name);
+    tcase_set_timeout(c, 120);
+    tcase_add_unchecked_fixture(c, setup, NULL);
+    tcase_add_loop_test(c, windows_change_nothing, 0, 2);
     suite_add_tcase(s, c);
 }
 
@@ -325,6 +356,9 @@ Suite *sched_predict_suite(void)
     Suite *s = suite_create("sched_predict");
     add_tests(s, "plain", use_head, "");
     add_tests(s, "remote", use_head_remotely, "");
+    add_tests(s, "in_place", use_head_in_place, "");
+    add_tests(s, "in_place_remote", use_head_in_place_remotely, "");
+    add_place_tests(s, "in_place_windows", use_head_in_place);
     add_tests(s, "draft", use_draft, "model"); /* tests/run.sh; the same threads as with a head */
     add_tests(s, "draft_remote", use_draft_remotely, "model");
     add_draft_tests(s, "draft_rows", use_draft);
