@@ -160,7 +160,7 @@ static void tensor_name(const struct blocks *b, char out[NAME_BYTES], const char
     if (at == NULL) {
         snprintf(out, NAME_BYTES, "%s", name);
     } else {
-        snprintf(out, NAME_BYTES, "%.*s%d%s", (int)(at - name), name, (int)b->plan->layer, at + 2);
+        snprintf(out, NAME_BYTES, "%.*s%d%s", (int)(at - name), name, (int)b->plan->layer - (int)b->n_before, at + 2);
     }
 }
 

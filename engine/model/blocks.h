@@ -101,12 +101,15 @@ struct blocks {
     bool is_latent; /* attention over latents (blocks_latent.c); set by the builder, before hyper-parameters are read */
     const struct gguf *g;
     const struct gguf *head; /* OPTIONAL: has the tensors of the prediction head instead of g */
-    const struct plan *of;   /* OPTIONAL: the model that g has a head for, whose embedding it can lack */
-    const char *arch;        /* prefix of the hyper-parameter keys */
-    uint32_t n_ctx;          /* longest sequence to run */
-    bool may_predict;        /* build the prediction head, if the file has one */
-    bool predicts;           /* it has one: set by blocks_read_predicting */
-    bool centers;            /* LayerNorm instead of RMSNorm everywhere; set before blocks_read_hparams */
+    /* OPTIONAL: the model that g has a head for, whose embedding it can lack */
+    const struct plan *of;
+    const struct gguf *of_file;
+    uint32_t n_before; /* layers of the plan before those of g: of the model that g has a head for */
+    const char *arch;  /* prefix of the hyper-parameter keys */
+    uint32_t n_ctx;    /* longest sequence to run */
+    bool may_predict;  /* build the prediction head, if the file has one */
+    bool predicts;     /* it has one: set by blocks_read_predicting */
+    bool centers;      /* LayerNorm instead of RMSNorm everywhere; set before blocks_read_hparams */
     /* By default rows see later rows, and windows extend equally before and after a row. Set before
      * blocks_read_hparams. */
     bool is_encoder;
@@ -194,7 +197,7 @@ MUST_CHECK enum err blocks_read_predicting(struct blocks *b);
  * a window (0) every layer is global. */
 MUST_CHECK enum err blocks_read_windows(struct blocks *b, uint32_t window, uint32_t period);
 
-/* Names below can contain %d, which stands for the number of the layer being built (plan.layer). */
+/* Names below can contain %d, which stands for the number of the layer being built (plan.layer - n_before). */
 
 /* Finds a tensor [n_rows][n_in]; *out NULL: none. ERR_BAD_TENSOR_SHAPE. */
 MUST_CHECK enum err blocks_find(const struct blocks *b, const char *name, uint64_t n_in, uint64_t n_rows,

@@ -10,21 +10,12 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char arch[] = "eagle3";
-
 enum { N_TAPS = 3 };
 
 /* The layers whose inputs fc reads, in ascending order, and where its columns for them begin. */
 struct taps {
     uint32_t layer[N_TAPS], first[N_TAPS];
 };
-
-bool model_is_eagle3(const struct gguf *g)
-{
-    struct gguf_str name;
-    struct err_info ignored;
-    return gguf_get_str_or_null(g, "general.architecture", &name, &ignored) == ERR_OK && gguf_str_is(name, arch);
-}
 
 /* --- hyper-parameters --------------------------------------------------------------------------------------------- */
 
@@ -252,23 +243,11 @@ static enum err build(struct blocks *b)
     TRY(read_hparams(b, &taps, &norms_residual));
     TRY(read_guess_ids(b));
     TRY(add_features(b, &taps));
-    TRY(add_head(b, norms_residual));
-    return plan_check(b->plan, b->info);
+    return add_head(b, norms_residual);
 }
 
-enum err model_build_eagle3(const struct gguf *g, const struct plan *of, uint32_t n_ctx, struct plan **out,
-                            struct err_info *info)
-{
-    struct blocks b = {.g = g, .of = of, .arch = arch, .n_ctx = n_ctx, .info = info};
-    TRY_MEM_FOR(plan_new(out) == ERR_OK, info, "out of memory for the plan");
-    b.plan = *out;
-    enum err err = build(&b);
-    if (err == ERR_NOMEM && info != NULL && info->code != ERR_NOMEM) {
-        err_set(info, ERR_NOMEM, NULL, "out of memory for the plan");
-    }
-    if (err != ERR_OK) {
-        gguf_tell(g, info);
-        plan_free(out);
-    }
-    return err;
-}
+const struct model_family model_eagle3 = {
+    .members = "EAGLE-3",
+    .arch = "eagle3",
+    .build = build,
+};

@@ -44,15 +44,15 @@ MUST_CHECK enum err model_build(const struct gguf *g, uint32_t n_ctx, struct pla
 /* Like model_build, with the prediction head if the file has one. */
 MUST_CHECK enum err model_build_predicting(const struct gguf *g, uint32_t n_ctx, struct plan **out,
                                            struct err_info *info);
-/* Returns whether the file has a prediction head of EAGLE-3 (eagle3.c), which is no model. */
-bool model_is_eagle3(const struct gguf *g);
-/* Builds the plan of such a head for the model of plan `of`, for plan_join. Both must outlive it. Errors as model_build;
- * on failure *out is NULL. */
-MUST_CHECK enum err model_build_eagle3(const struct gguf *g, const struct plan *of, uint32_t n_ctx, struct plan **out,
-                                       struct err_info *info);
+/* Returns the kind of prediction head that the file has alone: eagle3.c; NULL: none, it is a model. */
+const struct model_family *model_head_of(const struct gguf *g);
+/* Builds the plan of such a head for the model of file `of_file` and plan `of`, for plan_join. All must outlive it. Errors
+ * as model_build; on failure *out is NULL. */
+MUST_CHECK enum err model_build_head(const struct gguf *g, const struct gguf *of_file, const struct plan *of,
+                                     uint32_t n_ctx, struct plan **out, struct err_info *info);
 
 /* Returns whether the file `head` has a prediction head for the model of g: it has one, and is of the same family, layers
- * and width; or one of EAGLE-3, for whatever model. */
+ * and width; or it has a head alone (model_head_of), for whatever model. */
 bool model_has_head_of(const struct gguf *head, const struct gguf *g);
 
 /* Like model_build, with what the file `draft` has to guess tokens: a prediction head for g's model, or a draft model

@@ -57,13 +57,18 @@
     X(bert) \
     X(nomic_bert) \
     X(modern_bert)
+
+/* Prediction heads in files of their own, which are no models. */
+#define HEADS(X) \
+    X(eagle3)
 /* clang-format on */
 
 #define DECLARE(name) extern const struct model_family model_##name;
 FAMILIES(DECLARE)
+HEADS(DECLARE)
 
 #define LIST(name) &model_##name,
-static const struct model_family *const families[] = {FAMILIES(LIST) NULL};
+static const struct model_family *const families[] = {FAMILIES(LIST) NULL}, *const heads[] = {HEADS(LIST) NULL};
 
 const struct model_family *model_family_at(int i)
 {
@@ -86,18 +91,40 @@ static enum err unknown_arch(const struct model_family *const *table, const stru
 
 void model_nearest(const struct gguf *g, char out[MODEL_NEAREST_BYTES]) { model_nearest_from(families, g, out); }
 
+/* Returns the row of the table for the file's architecture; NULL: none. */
+static const struct model_family *find(const struct model_family *const *table, const struct gguf *g)
+{
+    struct gguf_str arch;
+    struct err_info ignored;
+    if (gguf_get_str_or_null(g, "general.architecture", &arch, &ignored) != ERR_OK) {
+        return NULL;
+    }
+    while (*table != NULL && !gguf_str_is(arch, (*table)->arch)) {
+        table++;
+    }
+    return *table;
+}
+
+const struct model_family *model_head_of(const struct gguf *g) { return find(heads, g); }
+
+/* Lists the kinds of folders of a table at all[n ..]; returns the end of the list. */
+static size_t list_folders(const struct model_family *const *table, const struct hf_family **all, size_t n)
+{
+    for (; *table != NULL; table++) {
+        for (size_t k = 0; k < MODEL_MAX_HF && (*table)->hf[k] != NULL; k++) {
+            all[n++] = (*table)->hf[k];
+        }
+    }
+    return n;
+}
+
 enum err model_open(const char *path, struct gguf **out, struct err_info *info)
 {
     if (!io_is_folder(path)) {
         return gguf_open(path, out, info);
     }
-    const struct hf_family *all[ARRAY_LEN(families) * MODEL_MAX_HF] = {NULL};
-    size_t n = 0;
-    for (size_t i = 0; families[i] != NULL; i++) {
-        for (size_t k = 0; k < MODEL_MAX_HF && families[i]->hf[k] != NULL; k++) {
-            all[n++] = families[i]->hf[k];
-        }
-    }
+    const struct hf_family *all[(ARRAY_LEN(families) + ARRAY_LEN(heads)) * MODEL_MAX_HF] = {NULL};
+    list_folders(heads, all, list_folders(families, all, 0));
     return hf_open(path, all, out, info);
 }
 
@@ -106,15 +133,11 @@ static enum err build(const struct model_family *const *table, struct blocks *b,
     *out = NULL;
     struct gguf_str arch;
     TRY(gguf_get_str_or_null(b->g, "general.architecture", &arch, b->info));
-    const struct model_family *family = NULL;
-    for (size_t i = 0; table[i] != NULL; i++) {
-        if (gguf_str_is(arch, table[i]->arch)) {
-            family = table[i];
-        }
-    }
-    if (family == NULL && model_is_eagle3(b->g)) {
+    const struct model_family *family = find(table, b->g), *head = model_head_of(b->g);
+    if (family == NULL && head != NULL) {
         return err_set(b->info, ERR_UNSUPPORTED_ARCH, "general.architecture",
-                       "expected a model, found 'eagle3', a model's prediction head; use it with --draft-model");
+                       "expected a model, found '%s', a model's prediction head; use it with --draft-model",
+                       head->arch);
     }
     if (family == NULL) {
         return unknown_arch(table, b->g, arch, b->info);
@@ -153,6 +176,12 @@ enum err model_build_predicting(const struct gguf *g, uint32_t n_ctx, struct pla
     return model_build_from(families, g, n_ctx, true, out, info);
 }
 
+enum err model_build_head(const struct gguf *g, const struct gguf *of_file, const struct plan *of, uint32_t n_ctx,
+                          struct plan **out, struct err_info *info)
+{
+    return build(heads, &(struct blocks){.g = g, .of = of, .of_file = of_file, .n_ctx = n_ctx, .info = info}, out);
+}
+
 /* Returns a hyper-parameter, or 0. */
 static uint64_t hparam(const struct gguf *g, struct gguf_str arch, const char *name)
 {
@@ -167,7 +196,7 @@ bool model_has_head_of(const struct gguf *head, const struct gguf *g)
 {
     struct gguf_str own, arch;
     struct err_info ignored;
-    if (model_is_eagle3(head)) {
+    if (model_head_of(head) != NULL) {
         return true;
     }
     if (gguf_get_str_or_null(g, "general.architecture", &own, &ignored) != ERR_OK ||
@@ -196,14 +225,14 @@ enum err model_build_drafting(const struct gguf *g, const struct gguf *draft, ui
 {
     *draft_plan = NULL;
     TRY(model_build(g, n_ctx, out, info));
-    bool is_eagle3 = model_is_eagle3(draft);
-    if (!is_eagle3 && model_has_head_of(draft, g)) {
+    bool is_head = model_head_of(draft) != NULL;
+    if (!is_head && model_has_head_of(draft, g)) {
         struct blocks b = {.g = g, .head = draft, .n_ctx = n_ctx, .may_predict = true, .info = info};
         plan_free(out);
         return of_draft(build(families, &b, out), info);
     }
-    enum err err = is_eagle3 ? model_build_eagle3(draft, *out, n_ctx, draft_plan, info)
-                             : model_build(draft, n_ctx, draft_plan, info);
+    enum err err = is_head ? model_build_head(draft, g, *out, n_ctx, draft_plan, info)
+                           : model_build(draft, n_ctx, draft_plan, info);
     err = of_draft(err, info);
     err = err == ERR_OK ? plan_join(*out, *draft_plan, info) : err;
     if (err != ERR_OK) {

@@ -112,8 +112,8 @@ static void print_family(const struct subject *s)
     print_label("family");
     if (f != NULL) {
         printf("%s: %s\n", f->arch, f->members);
-    } else if (model_is_eagle3(s->g)) {
-        puts("none: the prediction head (EAGLE-3) of a model, for --draft-model");
+    } else if (model_head_of(s->g) != NULL) {
+        printf("none: the prediction head (%s) of a model, for --draft-model\n", model_head_of(s->g)->members);
     } else {
         model_nearest(s->g, nearest);
         fputs(nearest[0] != '\0' ? "not known; the nearest is " : "not known", stdout);
@@ -175,13 +175,17 @@ static void print_layers_read(const struct subject *s)
 
 static void print_shapes(const struct subject *s)
 {
+    char key[ARCH_BYTES + 64];
     print_arch_row(s, "context length", "context_length");
     print_arch_row(s, "layers", "block_count");
     if (s->plan != NULL && plan_predicts(s->plan)) {
         printf("%-16s1 of these layers guesses tokens for drafts\n", "prediction head");
     }
-    if (model_is_eagle3(s->g)) {
-        print_arch_row(s, "model's width", "target_hidden_size");
+    if (model_head_of(s->g) != NULL) {
+        bool is_eagle = gguf_str_is(s->arch, "eagle3");
+        print_arch_row(s, "model's width", is_eagle ? "target_hidden_size" : "embedding_length_out");
+    }
+    if (gguf_find(s->g, arch_key(s, "target_layers", key)) != NULL) {
         print_layers_read(s);
     }
     print_arch_row(s, "embedding", "embedding_length");

@@ -111,7 +111,8 @@ static enum err build(const char *what, struct err_info *info)
     if (gguf_open_memory(model.copy, model.bytes, &g, info) != ERR_OK) {
         return ERR_NONE;
     }
-    enum err err = model.of != NULL ? model_build_eagle3(g, model.of, 0, &p, info) : model_build(g, 0, &p, info);
+    enum err err =
+        model.of != NULL ? model_build_head(g, model.of_file, model.of, 0, &p, info) : model_build(g, 0, &p, info);
     plan_free(&p);
     gguf_close(&g);
     if (mem_live() != live) {
