@@ -11,8 +11,8 @@
  *
  * Formulas: Hugging Face transformers 5, modeling_gemma4.py. Keys, names and shapes of GGUF: llama.cpp b11434,
  * conversion/gemma.py and src/models/gemma4.cpp. */
-#include "engine/model/blocks.h"
-#include "engine/hf/hf.h"
+#include "engine/model/gemma4.h"
+
 #include "engine/hf/hf_rope.h"
 
 #include <inttypes.h>
@@ -24,16 +24,6 @@ enum {
     NAME_BYTES = 128,
 };
 static const double LOCAL_FREQ_BASE = 10000.0;
-
-/* A plan being built. Local layers have separate buffers for queries and attention's results. */
-struct gemma4 {
-    struct blocks b;
-    uint32_t local_dim, n_shared, n_ple; /* n_ple: width of a layer's part of the per-layer embeddings, 0: none */
-    uint32_t n_ff[PLAN_MAX_LAYERS], n_kv_heads[PLAN_MAX_LAYERS];
-    plan_buf_id q[2], att[2];             /* of global layers, of local ones */
-    plan_buf_id ple, ple_projected, gate; /* [L*P], [L*P], [P] */
-    plan_buf_id dense, experts;           /* [D] results of the dense block and of the experts, if there are some */
-};
 
 /* --- hyper-parameters ----------------------------------------------------------------------------------------- */
 
@@ -61,7 +51,7 @@ static enum err set_heads(struct gemma4 *m)
     return ERR_OK;
 }
 
-static enum err read_hparams(struct gemma4 *m)
+enum err gemma4_read_hparams(struct gemma4 *m)
 {
     struct blocks *b = &m->b;
     struct blocks_hparams *h = &b->h;
@@ -79,9 +69,16 @@ static enum err read_hparams(struct gemma4 *m)
     TRY(blocks_get_u32(b, "attention.value_length_swa", m->local_dim, m->local_dim, m->local_dim, &value_dim));
     TRY(blocks_expect(b, m->local_dim % 4 == 0, "attention.key_length_swa", "expected a multiple of 4, found %" PRIu32,
                       m->local_dim));
+    return blocks_get_layers(b, "feed_forward_length", 1, PLAN_MAX_WIDTH, UINT64_MAX, m->n_ff);
+}
+
+/* Reads what other models of these layers lack. */
+static enum err read_model(struct gemma4 *m)
+{
+    struct blocks *b = &m->b;
+    const struct blocks_hparams *h = &b->h;
     TRY(blocks_get_u32(b, "attention.shared_kv_layers", 0, h->n_layers - 1, 0, &m->n_shared));
     TRY(blocks_get_u32(b, "embedding_length_per_layer_input", 0, PLAN_MAX_WIDTH / h->n_layers, 0, &m->n_ple));
-    TRY(blocks_get_layers(b, "feed_forward_length", 1, PLAN_MAX_WIDTH, UINT64_MAX, m->n_ff));
     TRY(blocks_get_layers(b, "attention.head_count_kv", 1, h->n_heads, h->n_heads, m->n_kv_heads));
     if (b->plan->moe.n_experts != 0) {
         TRY(blocks_read_moe(b, &(struct blocks_moe){.gating = 1, .norms_weights = true}));
@@ -91,7 +88,7 @@ static enum err read_hparams(struct gemma4 *m)
 
 /* --- buffers and tables --------------------------------------------------------------------------------------- */
 
-static enum err add_bufs(struct gemma4 *m)
+enum err gemma4_add_bufs(struct gemma4 *m)
 {
     struct blocks *b = &m->b;
     const struct blocks_hparams *h = &b->h;
@@ -116,7 +113,7 @@ static enum err add_bufs(struct gemma4 *m)
 }
 
 /* Global layers rotate by the file's factors, which leave most components unchanged; local ones use plain RoPE. */
-static enum err add_ropes(struct gemma4 *m)
+enum err gemma4_add_ropes(struct gemma4 *m)
 {
     struct blocks *b = &m->b;
     TRY(blocks_add_rope(b, b->h.freq_base, true, &b->rope));
@@ -227,25 +224,31 @@ static enum err add_layer_scale(struct gemma4 *m)
     return s.scale == 1.0f ? ERR_OK : plan_add_step(b->plan, &s);
 }
 
+enum err gemma4_add_layer(struct gemma4 *m)
+{
+    TRY(add_attention(m));
+    TRY(add_feed_forward(m));
+    if (m->n_ple != 0) {
+        /* The stream gates the layer's part of the per-layer embeddings, which is normed and added to it. */
+        TRY(blocks_add_layer_input(&m->b, m->b.x, m->ple, m->gate, m->b.norm));
+        TRY(add_norm(m, "blk.%d.post_norm.weight", m->b.norm, m->b.x));
+    }
+    return add_layer_scale(m);
+}
+
 static enum err build(struct blocks *b)
 {
     struct gemma4 m = {.b = *b};
     m.b.reads_layers = true;
-    TRY(read_hparams(&m));
-    TRY(add_ropes(&m));
-    TRY(add_bufs(&m));
+    TRY(gemma4_read_hparams(&m));
+    TRY(read_model(&m));
+    TRY(gemma4_add_ropes(&m));
+    TRY(gemma4_add_bufs(&m));
     TRY(blocks_add_embedding(&m.b));
     TRY(m.n_ple != 0 ? blocks_add_per_layer(&m.b, m.n_ple, m.ple, m.ple_projected) : ERR_OK);
     for (int i = 0; i < (int)m.b.h.n_layers; i++) {
         m.b.plan->layer = i;
-        TRY(add_attention(&m));
-        TRY(add_feed_forward(&m));
-        if (m.n_ple != 0) {
-            /* The stream gates the layer's part of the per-layer embeddings, which is normed and added to it. */
-            TRY(blocks_add_layer_input(&m.b, m.b.x, m.ple, m.gate, m.b.norm));
-            TRY(add_norm(&m, "blk.%d.post_norm.weight", m.b.norm, m.b.x));
-        }
-        TRY(add_layer_scale(&m));
+        TRY(gemma4_add_layer(&m));
     }
     return blocks_add_end(&m.b);
 }
@@ -308,13 +311,13 @@ static enum err put_layers(struct hf *h, const char *key, uint32_t n_layers, con
     return ERR_OK;
 }
 
-/* Writes widths and numbers of heads, and widths of feed-forward blocks. */
-static enum err put_shapes(struct hf *h, uint32_t n_layers)
+enum err gemma4_put_shapes(struct hf *h)
 {
     bool is_global[PLAN_MAX_LAYERS], is_wide[PLAN_MAX_LAYERS];
-    uint32_t n_shared, n_ff, n_kv, n_global_kv, dim;
+    uint32_t n_layers, n_shared, n_ff, n_kv, n_global_kv, dim;
     const json_t *types = json_read_get(h->config, "layer_types");
     bool has_double = json_is_true(json_read_get(h->config, "use_double_wide_mlp"));
+    TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
     TRY(hf_get_u32(h, "num_kv_shared_layers", 0, n_layers, 0, &n_shared));
     TRY(hf_get_u32(h, "intermediate_size", 1, PLAN_MAX_WIDTH / 2, UINT64_MAX, &n_ff));
     TRY(hf_get_u32(h, "num_key_value_heads", 1, PLAN_MAX_HEADS, UINT64_MAX, &n_kv));
@@ -335,13 +338,12 @@ static enum err put_shapes(struct hf *h, uint32_t n_layers)
 
 static enum err finish(struct hf *h)
 {
-    uint32_t n_layers, n_experts;
+    uint32_t n_experts;
     const char *sees_ahead = json_string_value(json_read_get(h->config, "use_bidirectional_attention"));
     if (sees_ahead != NULL && strcmp(sees_ahead, "vision") != 0) { /* "vision": images only */
         return hf_bad(h, "use_bidirectional_attention", "expected none or vision, found '%.64s'", sees_ahead);
     }
-    TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, &n_layers));
-    TRY(put_shapes(h, n_layers));
+    TRY(gemma4_put_shapes(h));
     if (json_read_get(h->config, "hidden_size_per_layer_input") ==
         NULL) { /* llama.cpp requires the key even for none */
         gguf_build_u32(&h->b, hf_key(h, "embedding_length_per_layer_input"), 0);
@@ -355,7 +357,7 @@ static enum err finish(struct hf *h)
 }
 
 /* Without the key, RoPE is not plain [transformers 5.23, Gemma4TextConfig]. */
-static const char hf_gemma4_defaults[] =
+const char gemma4_hf_defaults[] =
     "{\"rope_parameters\": {\"sliding_attention\": {\"rope_type\": \"default\", \"rope_theta\": 1e4},"
     " \"full_attention\": {\"rope_type\": \"proportional\", \"partial_rotary_factor\": 0.25, \"rope_theta\": 1e6}}}";
 
@@ -363,7 +365,7 @@ static const struct hf_family hf_gemma4 = {
     .architectures = {"Gemma4ForCausalLM", "Gemma4ForConditionalGeneration", "Gemma4UnifiedForCausalLM",
                       "Gemma4UnifiedForConditionalGeneration"},
     .arch = "gemma4",
-    .defaults = hf_gemma4_defaults,
+    .defaults = gemma4_hf_defaults,
     .keys = hf_gemma4_keys,
     .names = hf_gemma4_names,
     .fixed = hf_gemma4_fixed,

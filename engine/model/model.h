@@ -44,7 +44,7 @@ MUST_CHECK enum err model_build(const struct gguf *g, uint32_t n_ctx, struct pla
 /* Like model_build, with the prediction head if the file has one. */
 MUST_CHECK enum err model_build_predicting(const struct gguf *g, uint32_t n_ctx, struct plan **out,
                                            struct err_info *info);
-/* Returns the kind of prediction head that the file has alone: eagle3.c; NULL: none, it is a model. */
+/* Returns the kind of prediction head that the file has alone: eagle3.c, gemma4_assistant.c; NULL: none, it is a model. */
 const struct model_family *model_head_of(const struct gguf *g);
 /* Builds the plan of such a head for the model of file `of_file` and plan `of`, for plan_join. All must outlive it. Errors
  * as model_build; on failure *out is NULL. */

@@ -60,7 +60,8 @@
 
 /* Prediction heads in files of their own, which are no models. */
 #define HEADS(X) \
-    X(eagle3)
+    X(eagle3) \
+    X(gemma4_assistant)
 /* clang-format on */
 
 #define DECLARE(name) extern const struct model_family model_##name;

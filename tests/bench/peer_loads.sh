@@ -45,6 +45,7 @@ is_number() { [[ $1 =~ ^[0-9.]+e[-+][0-9]+$ ]]; }
 n_failed=0
 printf '| folder | converted by infcgi | by llama.cpp | |\n|---|---|---|---|\n'
 for folder in $(if [ -n "${ONLY:-}" ]; then printf "$models/%s.hf\n" $ONLY; else ls -d "$models"/*.hf; fi); do
+    case $folder in *.draft.hf) continue ;; esac # a head, no model
     name=$(basename "$folder" .hf)
     rm -rf "$work/model"
     cp -r "$folder" "$work/model"

@@ -16,8 +16,9 @@
  * same bits. The first prompt runs again with the layers cut in the middle, the first half on one back end and the rest
  * on another. For models that return embeddings (make_embeddings.py), the pooled states of the prompt and the bits of
  * all states are compared. For models with a prediction head (make_heads.py), the logits of its last row, its guesses,
- * and that its bits do not depend on pieces; a head in a file of its own is NAME.draft.gguf (make_eagle.py). The file
- * exceeds 600 lines because all checks share one view of a model. */
+ * and that its bits do not depend on pieces; a head of its own is NAME.draft.gguf (make_eagle.py), or for a folder
+ * NAME.draft.hf, if there is one (make_assistants.py). The file exceeds 600 lines because all checks share one view of a
+ * model. */
 #include "engine/backend/backend_parts.h"
 #include "engine/base/mem.h"
 #include "engine/format/gguf.h"
@@ -459,39 +460,59 @@ static bool run_part(struct subject *s, const int32_t *ids, int from, int to, co
     return err == ERR_OK;
 }
 
-/* Checks the head's guesses after the prompt, each from its output for the one before. */
-static void check_guesses(struct subject *s, const struct prompt *p, float *input, float *output)
+/* Checks the head's guesses after rows ids of the prompt, each from its output for the one before. input: rows [MAX_PROMPT]
+ * and a spare one. */
+static void check_guesses(struct subject *s, const struct prompt *p, const int32_t *rows, float *input, float *output)
 {
     int32_t ids[MAX_PROMPT];
     const int32_t *names = s->plan->guess_ids;
     size_t d = s->plan->output_width;
-    int wrong = 0;
-    memcpy(ids, p->ids, (size_t)p->n * sizeof *ids);
-    for (int i = 0, at = p->n - 1; i < N_GUESSES; i++) {
+    bool in_place = s->plan->guesses_in_place, ok = true;
+    int wrong = 0, at = p->n - 1;
+    memcpy(ids, rows, (size_t)p->n * sizeof *ids);
+    memcpy(input + MAX_PROMPT * d, input + (size_t)at * d, d * sizeof *input);
+    for (int i = 0; i < N_GUESSES && ok; i++) {
         int32_t best = s->stats[i == 0 ? at : 0].argmax;
-        ids[p->n + i] = names != NULL ? names[best] : best;
-        wrong += ids[p->n + i] != p->guesses[i];
-        memcpy(input + (size_t)(p->n + i) * d, output + (size_t)(p->n + i - 1) * d, d * sizeof *input);
-        if (!run_part(s, ids, p->n + i, p->n + i + 1, input, output)) {
-            return;
-        }
+        int row = in_place ? at : at + i + 1;
+        ids[row] = names != NULL ? names[best] : best;
+        wrong += ids[row] != p->guesses[i];
+        memcpy(input + (size_t)row * d, output + (size_t)(in_place ? row : row - 1) * d, d * sizeof *input);
+        ok = run_part(s, ids, row, row + 1, input, output);
     }
-    if (!is_coarse(s)) {
+    if (ok && !is_coarse(s)) {
         report(s, wrong == 0, "wrong guesses of the prediction head", wrong, 0);
     }
+    memcpy(input + (size_t)at * d, input + MAX_PROMPT * d, d * sizeof *input);
+}
+
+/* Computes the prompt's rows of the model, then of the head: tokens and, as input, outputs of the rows before them. A head
+ * that guesses in place has a row at each position for the token after it, in the end the first one generated. */
+static bool run_both(struct subject *s, const struct prompt *p, int32_t ids[MAX_PROMPT], float *input, float *output)
+{
+    size_t d = s->plan->output_width;
+    bool in_place = s->plan->guesses_in_place;
+    memcpy(ids, p->ids, (size_t)p->n * sizeof *ids);
+    if (!run_part(s, ids, 0, p->n, NULL, output)) {
+        return false;
+    }
+    memcpy(input + (in_place ? 0 : d), output, (size_t)(in_place ? p->n : p->n - 1) * d * sizeof *input);
+    if (in_place) {
+        memmove(ids, ids + 1, (size_t)(p->n - 1) * sizeof *ids);
+        ids[p->n - 1] = p->greedy[0];
+    }
+    return run_part(s, ids, 0, p->n, input, output);
 }
 
 static void check_prediction(struct subject *s, const struct prompt *p)
 {
     size_t d = s->plan->output_width, v = (size_t)s->n_vocab, n = (size_t)p->n * v;
     size_t n_logits = plan_n_logits(s->plan, true);
-    float *input = calloc(MAX_PROMPT, d * sizeof *input), *output = calloc(MAX_PROMPT, d * sizeof *output);
+    float *input = calloc(MAX_PROMPT + 1, d * sizeof *input), *output = calloc(MAX_PROMPT, d * sizeof *output);
     float *whole = malloc(n * sizeof *whole);
     double mean = 0, var = 0, worst = 0, allowed = is_coarse(s) ? s->known->fast_logits : s->bound->logits;
+    int32_t ids[MAX_PROMPT];
     int differing = 0;
-    bool ok = run_part(s, p->ids, 0, p->n, NULL, output);
-    memcpy(input + d, output, (size_t)(p->n - 1) * d * sizeof *input);
-    ok = ok && run_part(s, p->ids, 0, p->n, input, output);
+    bool ok = run_both(s, p, ids, input, output);
     memcpy(whole, s->logits, n * sizeof *whole);
     for (size_t k = 0; k < n_logits; k++) {
         mean += p->predict[k] / (double)n_logits;
@@ -504,11 +525,11 @@ static void check_prediction(struct subject *s, const struct prompt *p)
     report(s, ok && worst / sqrt(var) <= allowed, "the head's last logits, share of their spread", worst / sqrt(var),
            allowed);
     if (ok) {
-        check_guesses(s, p, input, output);
+        check_guesses(s, p, ids, input, output);
     }
     for (int from = 0, to; ok && from < p->n; from = to) {
         to = MIN_OF(from + 1 + from % 7, p->n);
-        ok = run_part(s, p->ids, from, to, input, output);
+        ok = run_part(s, ids, from, to, input, output);
         for (int i = 0; i < to - from; i++) {
             differing +=
                 memcmp(whole + (size_t)(from + i) * v, s->logits + (size_t)i * v, n_logits * sizeof *whole) != 0;
@@ -784,6 +805,17 @@ static void print_table(void)
     printf("\n");
 }
 
+/* Writes the path of the model's head, if it has one of its own: a folder's can be a folder. */
+static bool find_draft(const char *folder, const char *name, char path[512])
+{
+    snprintf(path, 512, "%s/%.*s.draft.hf", folder, (int)strcspn(name, "."), name);
+    if (format_of(name) == FOLDER && access(path, F_OK) == 0) {
+        return true;
+    }
+    snprintf(path, 512, "%s/%.*s.draft.gguf", folder, (int)strcspn(name, "."), name);
+    return access(path, F_OK) == 0;
+}
+
 /* Checks a model of the folder: NAME.gguf, or NAME.hf, a SafeTensors folder; NAME.expect.gguf is for both. */
 static void check_model(const char *folder, const char *name)
 {
@@ -799,9 +831,8 @@ static void check_model(const char *folder, const char *name)
     enum err err = model_open(path, &g, &info);
     snprintf(path, sizeof path, "%s/%.*s.expect.gguf", folder, (int)strcspn(name, "."), name);
     err = err != ERR_OK ? err : gguf_open(path, &expect, &info);
-    snprintf(path, sizeof path, "%s/%.*s.draft.gguf", folder, (int)strcspn(name, "."), name);
-    if (access(path, F_OK) == 0) {
-        err = err != ERR_OK ? err : gguf_open(path, &draft, &info);
+    if (find_draft(folder, name, path)) {
+        err = err != ERR_OK ? err : model_open(path, &draft, &info);
         err = err != ERR_OK ? err : model_build_drafting(g, draft, 0, &s.plan, &draft_plan, &info);
     } else {
         err = err != ERR_OK ? err : model_build_predicting(g, 0, &s.plan, &info);

@@ -50,6 +50,8 @@ static const struct golden_model {
     {"gemma3-window", GGUF, FLOATS},
     {"gemma3n-sparse", GGUF | FOLDER | WIDE, FLOATS},
     {"gemma3n-streams", FOLDER, FLOATS},
+    {"gemma4-assistant", GGUF | FOLDER, FLOATS},
+    {"gemma4-assistant-mqa", GGUF, FLOATS},
     {"gemma4-experts", GGUF | FOLDER | WIDE, FLOATS},
     {"gemma4-per-layer", GGUF | FOLDER | WIDE, FLOATS},
     {"gemma4-unified", FOLDER, FLOATS},

@@ -1,6 +1,7 @@
 #include "tests/golden/same_draft_backend.h"
 
 #include "engine/base/rng.h"
+#include "engine/sched/draft.h"
 #include "engine/sched/sched.h"
 
 #include <pthread.h>
@@ -32,6 +33,7 @@ static struct {
     struct backend_row_stats *stats;
     const int32_t *ids; /* [n_ids] the tokens of the head's logits */
     int32_t n_ids;      /* 0: all */
+    bool in_place;      /* all its guesses are at the position before the first one's token */
 } told;
 
 static struct {
@@ -84,16 +86,20 @@ static void pass_gate(void)
     pthread_mutex_unlock(&gate.lock);
 }
 
-/* Returns the token after this one in the first text that has it there; -1: none, or the head is to guess itself. */
+/* Returns the token after this one in the first text that has it there, or, if guesses are in place, up to DRAFT_GUESSES
+ * later; -1: none, or the head is to guess itself. */
 static int32_t following(int32_t token, int32_t pos)
 {
     if (rng_uniform(told.seed, (uint32_t)token, (uint64_t)pos) >= told.share) {
         return -1;
     }
+    int32_t first = pos + told.in_place, last = first + (told.in_place ? (int32_t)DRAFT_GUESSES : 0);
     for (int i = 0; i < told.n_texts; i++) {
         const struct same_draft_text *t = &told.texts[i];
-        if (pos + 1 < t->n && t->tokens[pos] == token) {
-            return t->tokens[pos + 1];
+        for (int32_t at = first; at <= last && at + 1 < t->n; at++) {
+            if (t->tokens[at] == token) {
+                return t->tokens[at + 1];
+            }
         }
     }
     return -1;
@@ -172,5 +178,6 @@ enum err __wrap_sched_new(const struct sched_config *cfg, struct sched **out, st
     c.now_ns = now_ns;
     told.ids = cfg->guess_ids;
     told.n_ids = cfg->n_guess_ids;
+    told.in_place = cfg->guesses_in_place;
     return __real_sched_new(&c, out, info);
 }

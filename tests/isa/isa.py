@@ -83,7 +83,7 @@ def is_same(options, asked):
 
 def asked_programs():
     models = [m for m in glob.glob(MODELS + '/*.gguf') + glob.glob(MODELS + '/*.hf')
-              if not m.endswith(('.expect.gguf', '.draft.gguf'))]
+              if not m.endswith(('.expect.gguf', '.draft.gguf', '.draft.hf'))]
     for line in sorted(set(must(ASKED, *models).splitlines())):
         file, *options = line.split()
         yield file, dict(o[2:].split('=') for o in options)

@@ -73,6 +73,10 @@ static const struct {
     {MODELS "llama-eagle3.gguf", MODELS "llama-eagle3.draft.gguf", "draft-eagle3", MODELS "llama-eagle3.draft.gguf"},
     {MODELS "llama-eagle3.gguf", MODELS "llama-eagle3.draft.gguf", "model", NULL},
     {MODELS "gpt-oss-sinks.gguf", MODELS "qwen3-eagle3.draft.gguf", NULL, MODELS "qwen3-eagle3.draft.gguf"},
+    {MODELS "gemma4-assistant.gguf", MODELS "gemma4-assistant.draft.gguf", NULL, MODELS "gemma4-assistant.draft.gguf"},
+    {MODELS "gemma4-assistant.gguf", MODELS "gemma4-assistant.draft.gguf", "draft-mtp",
+     MODELS "gemma4-assistant.draft.gguf"},
+    {MODELS "gemma4-assistant.gguf", MODELS "gemma4-assistant.draft.gguf", "model", NULL},
 };
 
 START_TEST(what_predicts)
@@ -106,6 +110,20 @@ START_TEST(the_draft_needs_memory)
     cfg.memory_limit_bytes = alone.weight_bytes + alone.kv_bytes + alone.activation_bytes;
     struct engine *e;
     ck_assert_int_eq(engine_open(&cfg, &e, &info), ERR_MEMORY_LIMIT);
+}
+END_TEST
+
+/* It reads the model's pages, and no output is kept with them. */
+START_TEST(an_assistant_needs_no_cache)
+{
+    struct engine_config cfg = {.model_path = MODELS "gemma4-assistant.gguf", .n_threads = 1};
+    struct engine_memory alone, both;
+    struct err_info info = {0};
+    ck_assert_int_eq(engine_measure(&cfg, &alone, &info), ERR_OK);
+    cfg.draft_path = MODELS "gemma4-assistant.draft.gguf";
+    ck_assert_int_eq(engine_measure(&cfg, &both, &info), ERR_OK);
+    ck_assert_uint_gt(both.weight_bytes, alone.weight_bytes);
+    ck_assert_uint_eq(both.kv_bytes, alone.kv_bytes);
 }
 END_TEST
 
@@ -178,6 +196,7 @@ Suite *engine_draft_suite(void)
     tcase_add_loop_test(t, unknown_sources_are_refused, 0, 5);
     tcase_add_loop_test(t, what_predicts, 0, (int)ARRAY_LEN(opened));
     tcase_add_test(t, the_draft_needs_memory);
+    tcase_add_test(t, an_assistant_needs_no_cache);
     tcase_add_test(t, another_vocabulary_is_refused);
     tcase_add_test(t, a_bad_file_is_named);
     suite_add_tcase(s, t);
