@@ -28,7 +28,7 @@ static enum err add_sort(const struct opencl_maker *k, uint32_t per_tile, int32_
                       opencl_at(k, k->m->picks), opencl_at(k, k->m->tiles));
 }
 
-/* Adds act(x w[0]) * (x w[1]) of all picks, as floats or, if w[2] needs codes, as codes. */
+/* Adds act(x w[0]) * (x w[1]) of all picks, or without w[1] only act(), as floats or, if w[2] needs codes, as codes. */
 static enum err add_inner(const struct opencl_maker *k, bool as_codes)
 {
     const struct plan_step *s = k->s;
@@ -43,18 +43,21 @@ static enum err add_inner(const struct opencl_maker *k, bool as_codes)
         p.dst_blocks = m->made_stride / PANEL_BLOCK;
         return opencl_add_product(k, &p);
     }
-    struct opencl_product up = opencl_product_of(k, 1);
+    bool is_gated = s->w[1] != PLAN_NONE;
     uint32_t ff = m->weights[s->w[0]].group_rows;
-    up.per_row = p.per_row;
-    up.dst = opencl_at(k, m->up_made);
-    up.dst_stride = m->made_stride;
-    m->has_up_made = true;
     TRY(opencl_add_product(k, &p));
-    TRY(opencl_add_product(k, &up));
+    if (is_gated) {
+        struct opencl_product up = opencl_product_of(k, 1);
+        up.per_row = p.per_row;
+        up.dst = opencl_at(k, m->up_made);
+        up.dst_stride = m->made_stride;
+        m->has_up_made = true;
+        TRY(opencl_add_product(k, &up));
+    }
     struct opencl_launch l = opencl_launch_over(k, WG, 1, ff);
     l.by = OPENCL_BY_PICKS;
     TRY(OPENCL_ADD(k, l, "streams.cl", "gated", "", ARG_INT(s->act), p.dst, ARG_UINT(m->made_stride), ARG_UINT(ff),
-                   up.dst, ARG_UINT(m->made_stride), ARG_INT(1)));
+                   opencl_at(k, m->up_made), ARG_UINT(m->made_stride), ARG_INT(is_gated)));
     l = opencl_launch_over(k, 128, 4, m->made_stride);
     l.by = OPENCL_BY_PICKS;
     return OPENCL_ADD(k, l, "norm.cl", "encode", "", ARG_INT(s->rows), p.dst, ARG_UINT(m->made_stride), ARG_UINT(ff),

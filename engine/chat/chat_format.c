@@ -190,6 +190,15 @@ static const struct chat_format formats[] = {
      .think = "<|START_THINKING|>",
      .think_end = "<|END_THINKING|>",
      .answer = "<|START_RESPONSE|>"},
+    {.name = "nemotron-v2",
+     .signs = {"<TOOLCALL>"},
+     .body = CHAT_BODY_NAMED,
+     .open = "<TOOLCALL>",
+     .close = "</TOOLCALL>",
+     .separator = "",
+     .has_tokens = true,
+     WRITES_LIST("<TOOLCALL>", "arguments", "</TOOLCALL>"),
+     THINK},
 };
 
 const struct chat_format *chat_format_at(int i) { return i >= 0 && i < (int)ARRAY_LEN(formats) ? &formats[i] : NULL; }

@@ -783,6 +783,7 @@ static enum err fill(struct hf *h)
     TRY(apply_aliases(h));
     TRY(hf_check_values(h));
     TRY(apply_defaults(h));
+    TRY(h->family->prepare != NULL ? h->family->prepare(h) : ERR_OK);
     TRY(hf_quant_read(h, &h->quant));
     hf_head_find(h);
     TRY(copy_keys(h));

@@ -104,12 +104,13 @@ struct hf_family {
     const char *arch;                            /* general.architecture */
     /* OPTIONAL: picks the family by more than the architecture, from config.json or its text_config. */
     const struct hf_family *(*choose)(const json_t *config);
-    const char *prefix;             /* OPTIONAL: a prefix that all tensors' names can have */
-    const struct hf_alias *aliases; /* OPTIONAL */
-    const char *defaults;           /* OPTIONAL: a JSON object, members that a config.json can leave out */
-    const struct hf_key *keys;      /* OPTIONAL: in addition to the common ones */
-    const struct hf_name *names;    /* OPTIONAL: searched before the common ones */
-    const struct hf_fixed *fixed;   /* OPTIONAL */
+    const char *prefix;                /* OPTIONAL: a prefix that all tensors' names can have */
+    const struct hf_alias *aliases;    /* OPTIONAL */
+    const char *defaults;              /* OPTIONAL: a JSON object, members that a config.json can leave out */
+    const struct hf_key *keys;         /* OPTIONAL: in addition to the common ones */
+    const struct hf_name *names;       /* OPTIONAL: searched before the common ones */
+    const struct hf_fixed *fixed;      /* OPTIONAL */
+    enum err (*prepare)(struct hf *h); /* OPTIONAL: adds members that config.json leaves out, before any is read */
     enum hf_act act;
     bool has_act;                     /* `finish` reads the gate's name itself; act is then ignored */
     uint32_t window;                  /* sliding_window if config.json has none; 0: a folder need not have one */

@@ -177,14 +177,15 @@ struct kern_linear_args {
     bool corrects;
 };
 
-/* CLAMPED, of gpt-oss: x * sigmoid(1.702 x) with x = min(gate, 7), times 1 + up clamped to -7 .. 7. SIGMOID is a
- * factor: it is not multiplied by the gate. */
+/* CLAMPED, of gpt-oss: x * sigmoid(1.702 x) with x = min(gate, 7), times 1 + up clamped to -7 .. 7. RELU_SQUARED:
+ * max(gate, 0)^2 [So 2021, "Primer"]. SIGMOID is a factor: it is not multiplied by the gate. */
 enum kern_act {
     KERN_ACT_SILU,
     KERN_ACT_GELU_TANH,
     KERN_ACT_GELU,
     KERN_ACT_RELU,
     KERN_ACT_CLAMPED,
+    KERN_ACT_RELU_SQUARED,
     KERN_ACT_SIGMOID,
     KERN_ACT_COUNT
 };

@@ -11,6 +11,7 @@ struct blocks_hparams {
     uint32_t n_embd, n_layers, n_heads, n_kv_heads, head_dim, n_ff, n_vocab, n_ctx_train, n_rot;
     uint32_t n_ff_expert, n_ff_shared; /* widths of a routed expert, and of the shared one (0 = none) */
     uint32_t n_dense_layers;           /* first layers, without experts */
+    uint32_t n_expert_latent;          /* width of the rows that routed experts read and write; 0: n_embd */
     /* Latent attention: components of a position's latent, of the queries' latent (0 = none), and of a head's key and
      * value without absorption. latent_dim 0 = full keys and values; else head_dim is latent_dim + n_rot */
     uint32_t latent_dim, q_latent_dim, key_dim, value_dim;
@@ -42,11 +43,12 @@ enum blocks_mixer {
     BLOCKS_CONV,   /* a short convolution */
     BLOCKS_DELTA,  /* the gated delta rule */
     BLOCKS_SSM,    /* a state space */
+    BLOCKS_NO_MIXER,
     BLOCKS_MIXER_COUNT
 };
 
 /* A layer's feed-forward block. */
-enum blocks_ffn { BLOCKS_DENSE, BLOCKS_EXPERTS, BLOCKS_FFN_COUNT };
+enum blocks_ffn { BLOCKS_DENSE, BLOCKS_EXPERTS, BLOCKS_NO_FFN, BLOCKS_FFN_COUNT };
 
 /* How a family's decoder differs from Llama's; blocks_read_hparams sets it to Llama's. */
 struct blocks_style {
@@ -58,6 +60,7 @@ struct blocks_style {
     bool yarn_truncates;  /* YaRN blends between whole components */
     bool local_is_scaled; /* RoPE scaling stretches local layers too */
     enum blocks_head_norm head_norm;
+    bool is_ungated;        /* feed-forward blocks and experts are down(act(up)) */
     enum plan_act act;      /* of the feed-forward gate */
     float embed_scale;      /* factor of the embedding */
     float attn_scale;       /* factor of q.k */
@@ -89,6 +92,30 @@ extern const struct hf_fixed blocks_no_window[];
 extern const struct hf_key blocks_sigmoid_keys[];
 extern const struct hf_name blocks_gemma_names[];
 
+/* Rows of a table of names: the tensors of a state space, whose names in the folder begin with `at`, a literal. */
+/* clang-format off */
+#define BLOCKS_SSM_NAMES(at) \
+    {at "in_proj.weight", "blk.{}.ssm_in.weight", HF_SAME}, \
+    {at "in_proj.bias", "blk.{}.ssm_in.bias", HF_SAME}, \
+    {at "conv1d.weight", "blk.{}.ssm_conv1d.weight", HF_CONV}, \
+    {at "conv1d.bias", "blk.{}.ssm_conv1d.bias", HF_SAME}, \
+    {at "dt_bias", "blk.{}.ssm_dt.bias", HF_SAME}, \
+    {at "A_log", "blk.{}.ssm_a", HF_MINUS_EXP}, \
+    {at "D", "blk.{}.ssm_d", HF_SAME}, \
+    {at "norm.weight", "blk.{}.ssm_norm.weight", HF_SAME}, \
+    {at "out_proj.weight", "blk.{}.ssm_out.weight", HF_SAME}, \
+    {at "out_proj.bias", "blk.{}.ssm_out.bias", HF_SAME}
+/* clang-format on */
+
+/* Finish folders with state spaces (blocks_hf.c). check_limit rejects limits of their steps dt by time_step_limit;
+ * ERR_BAD_CONFIG. shape_ssm gives their vectors GGUF's shapes, [1, heads] and, of the norm, [width / G, G]. */
+MUST_CHECK enum err blocks_check_limit(const struct hf *h);
+void blocks_shape_ssm(struct hf *h, uint32_t n_groups);
+
+/* Rejects a boolean of config.json, `key` (absent: `fallback`), that does not say whether the folder has tensors whose
+ * GGUF names end with `end`. ERR_BAD_CONFIG. */
+MUST_CHECK enum err blocks_check_has(const struct hf *h, const char *key, bool fallback, const char *end);
+
 /* Folders of Mistral 4 (deepseek2.c), for Mistral 3's, which share an architecture. */
 extern const struct hf_family blocks_hf_mistral4;
 
@@ -98,6 +125,9 @@ struct blocks {
      * leaves n_kv_heads 1 and n_ff 0. */
     bool reads_layers;
     bool may_skip_attention; /* layers can have 0 KV heads; set before blocks_read_hparams */
+    bool may_skip_ffn;       /* layers can have feed-forward width 0; set before blocks_read_hparams */
+    bool lacks_rope;         /* attention has no positions; set before blocks_read_hparams */
+    const char *eps_key;     /* OPTIONAL: of the norms' epsilon, after "<arch>."; set before blocks_read_hparams */
     bool is_latent; /* attention over latents (blocks_latent.c); set by the builder, before hyper-parameters are read */
     const struct gguf *g;
     const struct gguf *head; /* OPTIONAL: has the tensors of the prediction head instead of g */
@@ -124,8 +154,9 @@ struct blocks {
      * outputs after the matrices out of it; q, k and att are in it */
     plan_buf_id q_latent, q_heads, v_heads;
     plan_buf_id x, norm, q, k, v, att, ff, shared, router, route, last;
-    plan_buf_id conv, conv_gate; /* [D] each, of short convolutions */
-    plan_buf_id att_gate;        /* [H*d], if attention is gated */
+    plan_buf_id latent_in, latent_out; /* [n_expert_latent] */
+    plan_buf_id conv, conv_gate;       /* [D] each, of short convolutions */
+    plan_buf_id att_gate;              /* [H*d], if attention is gated */
     /* Linear attention: q, k and values before and after the convolution; [Hv*dv] output of the rule, and its gate;
      * [Hv] */
     plan_buf_id delta_in, delta_mixed, delta_out, delta_gate, beta, alpha;

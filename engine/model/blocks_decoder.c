@@ -93,6 +93,11 @@ static enum err add_feed_forward(struct blocks *b)
     struct plan_step glu = plan_step_of(PLAN_GLU, PLAN_NONE, b->ff);
     glu.act = b->style.act;
     TRY(blocks_add_pre_norm(b, b->style.ffn_norm, &glu.src));
+    if (b->style.is_ungated) {
+        TRY(blocks_bind_part(b, "blk.%d.ffn_up", (struct blocks_part){0, f, f}, &glu, 0));
+        TRY(plan_add_step(b->plan, &glu));
+        return blocks_add_output(b, "blk.%d.ffn_down", b->ff, "blk.%d.post_ffw_norm.weight");
+    }
     uint64_t up_rows = blocks_rows_of(b, "blk.%d.ffn_up.weight");
     bool is_fused = blocks_rows_of(b, "blk.%d.ffn_gate.weight") == 0 && up_rows != 0 && up_rows != f;
     struct blocks_part gate = {0, f, is_fused ? 2 * f : f}, up = {is_fused ? f : 0, f, is_fused ? 2 * f : f};
@@ -178,6 +183,13 @@ static enum err add_attention_bufs(struct blocks *b)
 
 static enum err add_dense_bufs(struct blocks *b) { return plan_add_buf(b->plan, "ff", b->h.n_ff, &b->ff); }
 
+/* Adds nothing, for layers without a part. */
+static enum err add_nothing(struct blocks *b)
+{
+    (void)b;
+    return ERR_OK;
+}
+
 struct kind {
     enum err (*add_bufs)(struct blocks *b);
     enum err (*add)(struct blocks *b);
@@ -189,11 +201,13 @@ static const struct kind mixers[BLOCKS_MIXER_COUNT] = {
     [BLOCKS_CONV] = {blocks_add_conv_bufs, blocks_add_conv},
     [BLOCKS_DELTA] = {blocks_add_delta_bufs, blocks_add_delta},
     [BLOCKS_SSM] = {blocks_add_ssm_bufs, blocks_add_ssm},
+    [BLOCKS_NO_MIXER] = {add_nothing, add_nothing},
 };
 
 static const struct kind ffns[BLOCKS_FFN_COUNT] = {
     [BLOCKS_DENSE] = {add_dense_bufs, add_feed_forward},
     [BLOCKS_EXPERTS] = {blocks_add_expert_bufs, blocks_add_experts},
+    [BLOCKS_NO_FFN] = {add_nothing, add_nothing},
 };
 
 /* Adds the buffers of the stream and of the kinds of layers in use. */

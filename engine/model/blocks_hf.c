@@ -1,4 +1,4 @@
-/* Tables of SafeTensors folders that families share. */
+/* Tables of SafeTensors folders that families share, and what finishes folders with state spaces. */
 #include "engine/model/blocks.h"
 
 const struct hf_key blocks_window_keys[] = {
@@ -30,3 +30,53 @@ const struct hf_name blocks_gemma_names[] = {
     {"model.layers.{}.post_feedforward_layernorm.weight", "blk.{}.post_ffw_norm.weight", HF_SAME},
     {NULL, NULL, HF_SAME},
 };
+
+/* Are all steps dt of a state space within time_step_limit? Transformers ignores the limit while decoding. */
+enum err blocks_check_limit(const struct hf *h)
+{
+    enum { HIGH = 1000000000 }; /* no step reaches it; Infinity has several spellings */
+    const json_t *limit = json_read_get(h->config, "time_step_limit"), *low = json_array_get(limit, 0),
+                 *high = json_array_get(limit, 1);
+    bool is_none = limit == NULL || (json_is_number(low) && json_number_value(low) <= 0 &&
+                                     (!json_is_number(high) || json_number_value(high) >= HIGH));
+    return is_none ? ERR_OK
+                   : hf_bad(h, "time_step_limit", "expected [0, Infinity], found [%g, %g]", json_number_value(low),
+                            json_number_value(high));
+}
+
+/* Vectors of one number per head, and the norm's weights per group, have two dimensions in GGUF files. */
+void blocks_shape_ssm(struct hf *h, uint32_t n_groups)
+{
+    static const struct {
+        const char *end;
+        bool is_norm;
+    } rows[] = {{".ssm_a", false}, {".ssm_d", false}, {".ssm_norm.weight", true}};
+    for (size_t i = 0; i < h->b.n_tensors * ARRAY_LEN(rows); i++) {
+        struct gguf_tensor *t = &h->b.tensors[i / ARRAY_LEN(rows)];
+        const char *end = rows[i % ARRAY_LEN(rows)].end;
+        uint64_t n = t->dims[0], columns = rows[i % ARRAY_LEN(rows)].is_norm ? n / n_groups : 1;
+        if (gguf_str_ends(t->name, end) && t->n_dims == 1 && columns != 0 &&
+            n % columns == 0) { /* the builder rejects other sizes */
+            t->n_dims = 2;
+            t->dims[0] = columns;
+            t->dims[1] = n / columns;
+        }
+    }
+}
+
+enum err blocks_check_has(const struct hf *h, const char *key, bool fallback, const char *end)
+{
+    const json_t *v = json_read_get(h->config, key);
+    bool has_any = false;
+    for (size_t i = 0; i < h->b.n_tensors; i++) {
+        has_any |= gguf_str_ends(h->b.tensors[i].name, end);
+    }
+    if (v != NULL && !json_is_boolean(v)) {
+        return hf_bad_value(h, key, "true or false", v);
+    }
+    bool says = v != NULL ? json_is_true(v) : fallback;
+    return says == has_any
+               ? ERR_OK
+               : hf_bad(h, key, "expected %s, as the folder has %s such tensors, found %s", has_any ? "true" : "false",
+                        has_any ? "some" : "no", v != NULL ? (says ? "true" : "false") : "none");
+}

@@ -40,6 +40,27 @@ static enum err read_kv_heads(struct blocks *b)
                          "expected a layer with attention, found none");
 }
 
+/* Reads the width of feed-forward blocks: one number, or one per layer: the same, or 0 if the layer has no such block. */
+static enum err read_widths(struct blocks *b)
+{
+    bool has_experts = b->plan->moe.n_experts != 0; /* then possibly no layer is dense */
+    uint32_t n[PLAN_MAX_LAYERS];
+    if (!b->may_skip_ffn) {
+        return blocks_get_u32(b, "feed_forward_length", !has_experts, PLAN_MAX_WIDTH, has_experts ? 0 : UINT64_MAX,
+                              &b->h.n_ff);
+    }
+    TRY(blocks_get_layers(b, "feed_forward_length", 0, PLAN_MAX_WIDTH, UINT64_MAX, n));
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        if (n[i] != 0 && b->h.n_ff != 0 && n[i] != b->h.n_ff) {
+            return err_set(b->info, ERR_BAD_HPARAM, "feed_forward_length",
+                           "%s.feed_forward_length[%u]: expected %u, as in earlier layers, found %u", b->arch, i,
+                           b->h.n_ff, n[i]);
+        }
+        b->h.n_ff = n[i] != 0 ? n[i] : b->h.n_ff;
+    }
+    return ERR_OK;
+}
+
 /* Reads number and width of the heads. */
 static enum err read_heads(struct blocks *b)
 {
@@ -60,7 +81,10 @@ static enum err read_heads(struct blocks *b)
     TRY(blocks_get_u32(b, "attention.key_length", 4, PLAN_MAX_HEAD, h->n_embd / h->n_heads, &h->head_dim));
     uint32_t value_dim;
     TRY(blocks_get_u32(b, "attention.value_length", h->head_dim, h->head_dim, h->head_dim, &value_dim));
-    TRY(blocks_get_u32(b, "rope.dimension_count", 2, h->head_dim, h->head_dim, &h->n_rot));
+    h->n_rot = h->head_dim;
+    if (!b->lacks_rope) {
+        TRY(blocks_get_u32(b, "rope.dimension_count", 2, h->head_dim, h->head_dim, &h->n_rot));
+    }
     return blocks_expect(b, h->head_dim % 4 == 0, "attention.key_length", "expected a multiple of 4, found %u",
                          h->head_dim);
 }
@@ -115,16 +139,14 @@ enum err blocks_read_hparams(struct blocks *b)
     TRY(check_layers(b));
     TRY(blocks_get_u32(b, "context_length", 1, UINT32_MAX / 2, UINT64_MAX, &h->n_ctx_train));
     TRY(blocks_get_u32(b, "expert_count", 0, PLAN_MAX_EXPERTS, 0, &b->plan->moe.n_experts));
-    bool has_experts = b->plan->moe.n_experts != 0; /* then possibly no layer is dense */
     if (!b->reads_layers) {
-        TRY(blocks_get_u32(b, "feed_forward_length", !has_experts, PLAN_MAX_WIDTH, has_experts ? 0 : UINT64_MAX,
-                           &h->n_ff));
+        TRY(read_widths(b));
     }
     TRY(blocks_get_u32(b, "attention.head_count", 1, PLAN_MAX_HEADS, UINT64_MAX, &h->n_heads));
     TRY(read_heads(b));
     TRY(blocks_expect(b, h->n_rot % 2 == 0, "rope.dimension_count", "expected an even number, found %u", h->n_rot));
     const char *eps = b->centers ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
-    TRY(blocks_get_f32(b, eps, 1e-13, 1.0, NAN, &h->eps));
+    TRY(blocks_get_f32(b, b->eps_key != NULL ? b->eps_key : eps, 1e-13, 1.0, NAN, &h->eps));
     TRY(read_pooling(b));
     TRY(blocks_get_f32(b, "rope.freq_base", 1.0, 1e12, 10000.0, &h->freq_base));
     TRY(blocks_read_context(b));
@@ -140,6 +162,7 @@ enum err blocks_read_hparams(struct blocks *b)
                                      .last_norm = "output_norm.weight"};
     for (uint32_t k = 0; k < h->n_layers; k++) {
         b->style.mixer[k] = b->is_latent ? BLOCKS_LATENT : BLOCKS_ATTENTION;
+        b->style.is_nope[k] = b->lacks_rope;
     }
     struct plan *p = b->plan;
     p->n_vocab = h->n_vocab;

@@ -41,6 +41,7 @@ enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)
     TRY(blocks_get_u32(b, "expert_shared_count", 0, PLAN_MAX_EXPERTS, as->n_shared, &n_shared));
     TRY(blocks_get_u32(b, "expert_shared_feed_forward_length", 0, PLAN_MAX_WIDTH, (uint64_t)n_shared * h->n_ff_expert,
                        &h->n_ff_shared));
+    TRY(blocks_get_u32(b, "moe_latent_size", 0, PLAN_MAX_WIDTH, 0, &h->n_expert_latent));
     TRY(blocks_get_u32(b, "leading_dense_block_count", 0, h->n_layers, 0, &h->n_dense_layers));
     for (uint32_t i = h->n_dense_layers; i < b->plan->n_layers; i++) {
         b->style.ffn[i] = BLOCKS_EXPERTS;
@@ -90,6 +91,34 @@ enum err blocks_bind_gate_up(struct blocks *b, plan_weight_id w[2])
     return ERR_OK;
 }
 
+/* Binds the experts' matrices that a step reads src with, and their biases. */
+static enum err bind_inner(struct blocks *b, struct plan_step *s)
+{
+    uint32_t f = b->h.n_ff_expert;
+    if (b->style.is_ungated) {
+        TRY(bind_experts(b, "blk.%d.ffn_up_exps.weight", f, b->plan->bufs[s->src].width, &s->w[0]));
+        return bind_expert_biases(b, "blk.%d.ffn_up_exps.bias", f, &s->bias[0]);
+    }
+    TRY(blocks_bind_gate_up(b, s->w));
+    TRY(bind_expert_biases(b, "blk.%d.ffn_gate_exps.bias", f, &s->bias[0]));
+    return bind_expert_biases(b, "blk.%d.ffn_up_exps.bias", f, &s->bias[1]);
+}
+
+/* Adds the routed experts between a matrix into their own space and one out of it. */
+static enum err add_latent_experts(struct blocks *b, struct plan_step *experts)
+{
+    experts->src = b->latent_in;
+    experts->dst = b->latent_out;
+    experts->adds = false;
+    experts->scale = 1.0f;
+    TRY(blocks_add_linear(b, "blk.%d.ffn_latent_down", b->norm, b->latent_in));
+    TRY(bind_inner(b, experts));
+    TRY(bind_experts(b, "blk.%d.ffn_down_exps.weight", b->h.n_expert_latent, b->h.n_ff_expert, &experts->w[2]));
+    TRY(plan_add_step(b->plan, experts));
+    TRY(blocks_add_reduce(b, b->latent_out));
+    return blocks_add_output(b, "blk.%d.ffn_latent_up", b->latent_out, NULL);
+}
+
 /* Adds router and routed experts, from b->norm to the stream. */
 static enum err add_routed(struct blocks *b)
 {
@@ -104,10 +133,11 @@ static enum err add_routed(struct blocks *b)
     experts.experts.route = b->route;
     experts.adds = true;
     experts.scale = b->style.residual_scale;
-    TRY(blocks_bind_gate_up(b, experts.w));
+    if (b->h.n_expert_latent != 0) {
+        return add_latent_experts(b, &experts);
+    }
+    TRY(bind_inner(b, &experts));
     TRY(bind_experts(b, "blk.%d.ffn_down_exps.weight", d, f, &experts.w[2]));
-    TRY(bind_expert_biases(b, "blk.%d.ffn_gate_exps.bias", f, &experts.bias[0]));
-    TRY(bind_expert_biases(b, "blk.%d.ffn_up_exps.bias", f, &experts.bias[1]));
     TRY(bind_expert_biases(b, "blk.%d.ffn_down_exps.bias", d, &experts.bias[2]));
     return plan_add_step(b->plan, &experts);
 }
@@ -115,7 +145,9 @@ static enum err add_routed(struct blocks *b)
 /* Adds the shared expert of all rows, scaled by its own gate, if any. */
 static enum err add_shared(struct blocks *b)
 {
-    TRY(blocks_add_glu(b, "blk.%d.ffn_gate_shexp.weight", "blk.%d.ffn_up_shexp.weight", b->norm, b->shared));
+    static const char gate_name[] = "blk.%d.ffn_gate_shexp.weight", up_name[] = "blk.%d.ffn_up_shexp.weight";
+    bool is_ungated = b->style.is_ungated;
+    TRY(blocks_add_glu(b, is_ungated ? up_name : gate_name, is_ungated ? NULL : up_name, b->norm, b->shared));
     if (b->style.moe.gates_shared) {
         struct plan_step gate = plan_step_of(PLAN_GATE, b->norm, b->shared);
         TRY(blocks_bind(b, "blk.%d.ffn_gate_inp_shexp.weight", 1, b->h.n_embd, &gate.w[0]));
@@ -136,6 +168,10 @@ enum err blocks_add_expert_bufs(struct blocks *b)
     const struct plan_moe *m = &b->plan->moe;
     if (b->h.n_ff_shared != 0) {
         TRY(plan_add_buf(b->plan, "shared", b->h.n_ff_shared, &b->shared));
+    }
+    if (b->h.n_expert_latent != 0) {
+        TRY(plan_add_buf(b->plan, "latent_in", b->h.n_expert_latent, &b->latent_in));
+        TRY(plan_add_buf(b->plan, "latent_out", b->h.n_expert_latent, &b->latent_out));
     }
     TRY(plan_add_buf(b->plan, "router", m->n_experts, &b->router));
     return plan_add_buf(b->plan, "route", 2 * m->n_used, &b->route);

@@ -233,45 +233,12 @@ static enum err finish_granite4(struct hf *h)
     return add_feed_forward(h);
 }
 
-/* Are all steps dt of a state space within time_step_limit? Transformers ignores the limit while decoding. */
-static enum err check_limit(const struct hf *h)
-{
-    enum { HIGH = 1000000000 }; /* no step reaches it; Infinity has several spellings */
-    const json_t *limit = json_read_get(h->config, "time_step_limit"), *low = json_array_get(limit, 0),
-                 *high = json_array_get(limit, 1);
-    bool is_none = limit == NULL || (json_is_number(low) && json_number_value(low) <= 0 &&
-                                     (!json_is_number(high) || json_number_value(high) >= HIGH));
-    return is_none ? ERR_OK
-                   : hf_bad(h, "time_step_limit", "expected [0, Infinity], found [%g, %g]", json_number_value(low),
-                            json_number_value(high));
-}
-
-/* Vectors of one number per head, and the norm's weights per group, have two dimensions in GGUF files. */
-static void shape_vectors(struct hf *h, uint32_t n_groups)
-{
-    static const struct {
-        const char *end;
-        bool is_norm;
-    } rows[] = {{".ssm_a", false}, {".ssm_d", false}, {".ssm_norm.weight", true}};
-    for (size_t i = 0; i < h->b.n_tensors * ARRAY_LEN(rows); i++) {
-        struct gguf_tensor *t = &h->b.tensors[i / ARRAY_LEN(rows)];
-        const char *end = rows[i % ARRAY_LEN(rows)].end;
-        uint64_t n = t->dims[0], columns = rows[i % ARRAY_LEN(rows)].is_norm ? n / n_groups : 1;
-        if (gguf_str_ends(t->name, end) && t->n_dims == 1 && columns != 0 &&
-            n % columns == 0) { /* the builder rejects other sizes */
-            t->n_dims = 2;
-            t->dims[0] = columns;
-            t->dims[1] = n / columns;
-        }
-    }
-}
-
 static enum err finish_hybrid(struct hf *h)
 {
     uint32_t hidden, expand, n_heads, head_dim, n_groups;
     TRY(finish_granite4(h));
     TRY(add_kv_heads(h));
-    TRY(check_limit(h));
+    TRY(blocks_check_limit(h));
     TRY(hf_get_u32(h, "hidden_size", 1, PLAN_MAX_WIDTH, UINT64_MAX, &hidden));
     TRY(hf_get_u32(h, "mamba_expand", 1, PLAN_MAX_WIDTH / hidden, 2, &expand));
     TRY(hf_get_u32(h, "mamba_n_heads", 1, PLAN_MAX_HEADS, UINT64_MAX, &n_heads));
@@ -286,7 +253,7 @@ static enum err finish_hybrid(struct hf *h)
                       hidden * expand, n_heads, head_dim);
     }
     gguf_build_u32(&h->b, hf_key(h, "ssm.inner_size"), hidden * expand);
-    shape_vectors(h, n_groups);
+    blocks_shape_ssm(h, n_groups);
     return ERR_OK;
 }
 
@@ -313,19 +280,7 @@ static const struct hf_key hf_granitehybrid_keys[] = {
 };
 
 /* For both families below; a folder without state spaces has no such tensors. */
-#define MAMBA_NAMES                                                                                                    \
-    {"model.layers.{}.mamba.in_proj.weight", "blk.{}.ssm_in.weight", HF_SAME},                                         \
-        {"model.layers.{}.mamba.in_proj.bias", "blk.{}.ssm_in.bias", HF_SAME},                                         \
-        {"model.layers.{}.mamba.conv1d.weight", "blk.{}.ssm_conv1d.weight", HF_CONV},                                  \
-        {"model.layers.{}.mamba.conv1d.bias", "blk.{}.ssm_conv1d.bias", HF_SAME},                                      \
-        {"model.layers.{}.mamba.dt_bias", "blk.{}.ssm_dt.bias", HF_SAME},                                              \
-        {"model.layers.{}.mamba.A_log", "blk.{}.ssm_a", HF_MINUS_EXP},                                                 \
-        {"model.layers.{}.mamba.D", "blk.{}.ssm_d", HF_SAME},                                                          \
-        {"model.layers.{}.mamba.norm.weight", "blk.{}.ssm_norm.weight", HF_SAME},                                      \
-        {"model.layers.{}.mamba.out_proj.weight", "blk.{}.ssm_out.weight", HF_SAME},                                   \
-    {                                                                                                                  \
-        "model.layers.{}.mamba.out_proj.bias", "blk.{}.ssm_out.bias", HF_SAME                                          \
-    }
+#define MAMBA_NAMES BLOCKS_SSM_NAMES("model.layers.{}.mamba.")
 
 static const struct hf_name hf_dense_names[] = {
     {"model.layers.{}.shared_mlp.input_linear.weight", "blk.{}.ffn_gate.weight", HF_SAME}, /* gate and up */

@@ -41,6 +41,8 @@
     X(glm4moe) \
     X(dots1) \
     X(gpt_oss) \
+    X(nemotron_h) \
+    X(nemotron_h_moe) \
     X(deepseek2) \
     X(lfm2) \
     X(lfm2moe) \

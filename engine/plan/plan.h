@@ -66,7 +66,7 @@ enum plan_op {
      * (OPTIONAL) */
     PLAN_ROUTE,
     /* dst[T][D] = scale * the sum over the experts of experts.route of weight * (w[2] h + bias[2]) with h = act(w[0]
-     * src + bias[0]) * (w[1] src + bias[1]); w and bias hold all experts' rows in order */
+     * src + bias[0]) * (w[1] src + bias[1]), without w[1] only act(); w and bias hold all experts' rows in order */
     PLAN_EXPERTS,
     PLAN_GATE, /* dst[T][n] *= sigmoid(src . w[0]), one factor per row */
     /* dst[T][n] *= scale, and by multiply.map() of components multiply.first .. first + n - 1 of src (OPTIONAL). If
@@ -125,7 +125,8 @@ enum plan_map {
     PLAN_MAP_COUNT
 };
 
-enum plan_act { PLAN_SILU, PLAN_GELU_TANH, PLAN_GELU, PLAN_RELU, PLAN_CLAMPED }; /* as enum kern_act */
+/* As enum kern_act. */
+enum plan_act { PLAN_SILU, PLAN_GELU_TANH, PLAN_GELU, PLAN_RELU, PLAN_CLAMPED, PLAN_RELU_SQUARED };
 
 /* Rotary position embedding [Su 2021]: angle of pair i at position p is p * inv_freq[i], cos and sin times mscale. With
  * query_beta != 0, query heads are then multiplied by 1 + query_beta * log(1 + floor(p / query_period)): attention that

@@ -346,6 +346,7 @@ CHAT_PARTS = {
     "bare": "\x0c{\"name\": \"f\", \"parameters\": {}}; {\"name\": \"g\", \"parameters\": {}}",
     "seed": "\x0d<seed:tool_call>\n<function=f>\n<parameter=a>1</parameter>\n</function>\n</seed:tool_call>",
     "actions": "\x0e<|START_ACTION|>[{\"tool_name\": \"f\", \"parameters\": {}}]<|END_ACTION|><|START_RESPONSE|>a<|END_RESPONSE|>",
+    "toolcall": "\x0f<TOOLCALL>[{\"name\": \"f\", \"arguments\": {}}, {\"name\": \"g\", \"arguments\": {}}]</TOOLCALL>",
     "json": '<think>\nHm\n</think>\n\nI call.\n<tool_call>\n{"name": "f", "arguments": {"a": "</tool_call>", "b": 1}}\n</tool_call>',
     "parameters": "<tool_call>\n<function=f>\n<parameter=a>\n[1]\n</parameter>\n</function>\n</tool_call>\n",
     "known": '\x10<tool_call>[{"name": "f", "arguments": {"s": "a\\u00e9"}}, {"name": "g", "arguments": "{}"}]</tool_call>',

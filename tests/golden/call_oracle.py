@@ -16,11 +16,12 @@ import sys
 import chat_oracle
 
 ENDS = ["<|im_end|>", "<|eot_id|>", "<|eom_id|>", "</s>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "<|end_of_text|>", "<end_of_turn>", "<|call|>",
-        "<turn|>", "[e~[", "<|return|>", "<|user|>", "<|observation|>", "<|endoftext|>", "<eos>", "<|eot|>", "<|END_OF_TURN_TOKEN|>", "<seed:eos>"]
+        "<turn|>", "[e~[", "<|return|>", "<|user|>", "<|observation|>", "<|endoftext|>", "<eos>", "<|eot|>", "<|END_OF_TURN_TOKEN|>", "<seed:eos>",
+        "<SPECIAL_12>"]
 # Formats of calls that have no row: what they write stays text.
 WITHOUT_ROW = {"Apertus-8B-Instruct", "Apriel-1.6-15b-Thinker-fixed", "Cohere2MoE", "CohereForAI-c4ai-command-r-plus-tool_use",
                "GigaChat3-10B-A1.8B", "GigaChat3.1-10B-A1.8B", "Kimi-K3", "MiniMax-M1", "MiniMax-M3",
-               "NVIDIA-Nemotron-Nano-v2", "Reka-Edge", "Spark2.5", "StepFun3.5-Flash", "fireworks-ai-llama-3-firefunction-v2",
+               "Reka-Edge", "Spark2.5", "StepFun3.5-Flash", "fireworks-ai-llama-3-firefunction-v2",
                "meetkai-functionary-medium-v3.1", "meetkai-functionary-medium-v3.2", "llm-jp-llm-jp-4.1-8b-thinking", "muse-glimmer",
                "openbmb-MiniCPM5-1B", "tencent-Hy3", "unsloth-Apriel-1.5", "upstage-Solar-Open-100B", "Bielik-11B-v3.0-Instruct"}
 WORDS = ["a", "Paris", 'say "hi"', "it's", "two\nlines", "caf\u00e9", "\u65e5\u672c", "{x}", "[1, 2]", "a, b=c", "5", "true", "\\n", "<b>", "", " x "]

@@ -147,6 +147,14 @@ def granite4(layers, n_experts=0, **more):
         residual_multiplier=0.6, logits_scaling=0.5, rope_parameters=rope(), tie_word_embeddings=True))
 
 
+def nemotron_h(layers, **more):
+    """Layers with one part each: a state space (M), attention (*), a dense block (-) or experts (E)."""
+    kinds = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "moe"}
+    return hf.NemotronHForCausalLM(hf.NemotronHConfig(
+        **SMALL, head_dim=20, layers_block_type=[kinds[c] for c in layers], mamba_head_dim=16, ssm_state_size=12,
+        num_experts_per_tok=3, moe_intermediate_size=28, moe_shared_expert_intermediate_size=40, **more))
+
+
 def deepseek_v3(**more):
     return hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(
         **LATENT, num_hidden_layers=2, q_lora_rank=28, n_routed_experts=8, n_group=4, topk_group=2,
@@ -342,6 +350,11 @@ MODELS = {
     "cohere2-window": lambda: hf.Cohere2ForCausalLM(hf.Cohere2Config(
         **SMALL, num_hidden_layers=5, logit_scale=0.5, sliding_window=13, rotary_pct=1.0, tie_word_embeddings=True,
         rope_parameters=rope(theta=50000.0))),
+    "nemotron_h-dense": lambda: nemotron_h("M-*-M", mamba_num_heads=8, n_groups=4, conv_kernel=3, mlp_bias=True),
+    "nemotron_h_moe-groups": lambda: nemotron_h(
+        "ME*ME", mamba_num_heads=4, n_groups=2, n_routed_experts=8, n_group=4, topk_group=2, routed_scaling_factor=2.5),
+    "nemotron_h_moe-latent": lambda: nemotron_h(
+        "MEM*E", mamba_num_heads=4, n_groups=1, n_routed_experts=6, moe_latent_size=20, routed_scaling_factor=1.5),
     "lfm2-vl": lfm2_vl,
     "lfm2-conv": lambda: hf.Lfm2ForCausalLM(hf.Lfm2Config(
         **SMALL, num_hidden_layers=5, layer_types=["conv", "conv", "full_attention", "conv", "full_attention"],
@@ -421,7 +434,10 @@ def convert(folder, out, kind, no_mtp=True):
     hparams = conversion.ModelBase.load_hparams(Path(folder), False)
     arch = conversion.get_model_architecture(hparams, conversion.ModelType.TEXT)
     conversion.get_model_class(arch).no_mtp = no_mtp  # layers that predict: make_heads.py's
-    model = conversion.get_model_class(arch)(Path(folder), kind, Path(out), eager=True)
+    plain = json.loads(Path(folder, "config.json").read_text())
+    # transformers adds what config.json leaves out, which makes every Nemotron-H one with experts
+    own = dict(hparams=plain) if "hybrid_override_pattern" in plain else {}
+    model = conversion.get_model_class(arch)(Path(folder), kind, Path(out), eager=True, **own)
     with_our_vocabulary(model)
     counted = Path(folder) / "tokenizer.json"  # Gemma's converter counts its tokens
     counted.write_text(json.dumps({"model": {"vocab": dict.fromkeys(range(COMMON["vocab_size"]))}, "added_tokens": []}))
@@ -435,6 +451,17 @@ def name_layers(folder, **names):
     content = json.loads(config.read_text())
     content["layer_types"] = [names.get(kind, kind) for kind in content["layer_types"]]
     config.write_text(json.dumps(content, indent=2))
+
+
+def write_pattern(folder):
+    """config.json of a dense Nemotron-H as published, with a letter per layer, and without what only experts need."""
+    path = Path(folder, "config.json")
+    content = json.loads(path.read_text())
+    letters = {"linear_attention": "M", "full_attention": "*", "mlp": "-"}
+    kinds = content.pop("layers_block_type")
+    content = {k: v for k, v in content.items() if "expert" not in k and not k.startswith(("moe_", "mtp_"))}
+    content.update(hybrid_override_pattern="".join(letters[kind] for kind in kinds), num_hidden_layers=len(kinds))
+    path.write_text(json.dumps(content, indent=2, sort_keys=True) + "\n")
 
 
 def turn_experts(folder):
@@ -527,6 +554,8 @@ def main():
             write_old_rope(saved)
         if name == "qwen3vlmoe-text":
             turn_experts(saved)
+        if name.startswith("nemotron_h-"):
+            write_pattern(saved)
         is_wrapped = model.config.get_text_config() is not model.config and not name.startswith(WITH_PEER)
         has_peer = not is_wrapped and name not in FOLDER_ONLY
         if has_peer and model.config.model_type == "granitemoehybrid":  # as in published folders

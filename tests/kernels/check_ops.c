@@ -121,6 +121,8 @@ static double activation(enum kern_act act, double x, double *bound)
         return x / 2 * erfc(-x / M_SQRT2);
     case KERN_ACT_SIGMOID:
         return 1 / (1 + exp(-x));
+    case KERN_ACT_RELU_SQUARED:
+        return isnan(x) ? x : fmax(x, 0) * fmax(x, 0);
     case KERN_ACT_CLAMPED:
         x = x > 7 ? 7 : x;
         return x / (1 + exp(-1.702 * x));
@@ -665,6 +667,7 @@ const struct check_op check_ops_ops[] = {
     OPS_ROW("glu_gelu", OP_GLU + KERN_ACT_GELU),
     OPS_ROW("glu_relu", OP_GLU + KERN_ACT_RELU),
     OPS_ROW("glu_clamped", OP_GLU + KERN_ACT_CLAMPED),
+    OPS_ROW("glu_relu_squared", OP_GLU + KERN_ACT_RELU_SQUARED),
     OPS_ROW("glu_sigmoid", OP_GLU + KERN_ACT_SIGMOID),
     {.name = "rope", .check = check_rope, .plant = plant_rope},
     {.name = "kv_store", .check = check_kv_store, .plant = plant_kv_store},

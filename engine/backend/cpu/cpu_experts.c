@@ -10,8 +10,8 @@
 struct view {
     const struct cpu_run *r;
     const struct plan_step *s;
-    const struct cpu_weight *gate, *up, *down;
-    int32_t n_picks; /* pairs of a row and one of its experts */
+    const struct cpu_weight *gate, *up, *down; /* up NULL: only act(gate) */
+    int32_t n_picks;                           /* pairs of a row and one of its experts */
 };
 
 static float *hidden_of(const struct view *v, int32_t pick)
@@ -66,7 +66,8 @@ static struct cpu_operand gather(const struct view *v, int32_t from, int32_t n)
                             .f32_bytes = stride * sizeof(float),
                             .q = v->r->scratch->rows,
                             .q_bytes = kern_qrow_bytes(width)};
-    bool any_float = is_float(v->gate) || is_float(v->up), any_quantised = !is_float(v->gate) || !is_float(v->up);
+    const struct cpu_weight *up = v->up != NULL ? v->up : v->gate;
+    bool any_float = is_float(v->gate) || is_float(up), any_quantised = !is_float(v->gate) || !is_float(up);
     for (int32_t i = 0; i < n; i++) {
         const float *x = cpu_row(v->r, v->s->src, v->r->scratch->picks[from + i].row);
         if (any_float) {
@@ -80,7 +81,7 @@ static struct cpu_operand gather(const struct view *v, int32_t from, int32_t n)
     return o;
 }
 
-/* Computes hidden = act(gate) * up for panels [panel, end) of expert e and all its rows. */
+/* Computes hidden = act(gate) * up, or times 1, for panels [panel, end) of expert e and all its rows. */
 static void run_gate_up(const struct view *v, uint32_t e, uint32_t panel, uint32_t end)
 {
     const struct plan_step *s = v->s;
@@ -94,10 +95,15 @@ static void run_gate_up(const struct view *v, uint32_t e, uint32_t panel, uint32
             n = MIN_OF(cpu_tile_panels(v->gate), end - p);
             uint32_t column = p * PANEL_ROWS, columns = MIN_OF(n * PANEL_ROWS, ff - column);
             cpu_multiply(v->r, v->gate, first + p, n, &o, gate);
-            cpu_multiply(v->r, v->up, first + p, n, &o, up);
+            if (v->up != NULL) {
+                cpu_multiply(v->r, v->up, first + p, n, &o, up);
+            }
             for (int32_t i = 0; i < o.n; i++) {
                 size_t at = (size_t)i * n * PANEL_ROWS;
                 add_bias(v, s->bias[0], (size_t)e * ff + column, gate + at, columns);
+                for (uint32_t j = 0; v->up == NULL && j < columns; j++) {
+                    up[at + j] = 1.0f;
+                }
                 add_bias(v, s->bias[1], (size_t)e * ff + column, up + at, columns);
                 v->r->m->kern.glu((enum kern_act)s->act, gate + at, up + at, columns, hidden_of(v, row + i) + column);
             }
@@ -177,7 +183,7 @@ void cpu_experts_run(const struct cpu_run *r)
     struct view v = {.r = r,
                      .s = s,
                      .gate = &m->weights[s->w[0]],
-                     .up = &m->weights[s->w[1]],
+                     .up = s->w[1] != PLAN_NONE ? &m->weights[s->w[1]] : NULL,
                      .down = &m->weights[s->w[2]],
                      .n_picks = r->n_rows * (int32_t)m->plan->moe.n_used};
     int from, to;

@@ -22,6 +22,7 @@ void ref_experts_row(const struct ref_run *r, int32_t i)
     const struct plan *p = r->m->plan;
     const struct plan_step *s = r->step;
     uint32_t k = p->moe.n_used, width = p->bufs[s->dst].width, ff = p->weights[s->w[2]].n_in;
+    bool is_gated = s->w[1] != PLAN_NONE;
     float *gate = r->scratch + r->m->widest, *up = gate + r->m->widest, *y = up + r->m->widest;
     const float *route = ref_row(r, s->experts.route, i), *x = ref_row(r, s->src, i);
     if (!s->adds) {
@@ -33,9 +34,11 @@ void ref_experts_row(const struct ref_run *r, int32_t i)
                 continue;
             }
             multiply_rows(r, 0, e, x, gate);
-            multiply_rows(r, 1, e, x, up);
+            if (is_gated) {
+                multiply_rows(r, 1, e, x, up);
+            }
             for (uint32_t n = 0; n < ff; n++) {
-                gate[n] = ref_math_glu(s->act, gate[n], up[n]);
+                gate[n] = is_gated ? ref_math_glu(s->act, gate[n], up[n]) : ref_math_activate(s->act, gate[n]);
             }
             multiply_rows(r, 2, e, gate, y);
             for (uint32_t n = 0; n < width; n++) {

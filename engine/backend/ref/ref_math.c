@@ -64,6 +64,8 @@ float ref_math_activate(enum plan_act act, float x)
         return (float)(0.5 * v * (1.0 + erf(v * 0.7071067811865476)));
     case PLAN_RELU:
         return x > 0 ? x : 0;
+    case PLAN_RELU_SQUARED:
+        return x > 0 ? x * x : 0;
     case PLAN_CLAMPED: /* gpt-oss */
         v = v > 7 ? 7 : v;
         return (float)(v / (1.0 + exp(-1.702 * v)));

@@ -34,6 +34,8 @@ static double activate(enum kern_act act, double x)
         return 0.5 * x * erfc(x * -0.7071067811865476); /* 1 + erf cancels for x < 0 */
     case KERN_ACT_SIGMOID:
         return 1.0 / (1.0 + exp(-x));
+    case KERN_ACT_RELU_SQUARED:
+        return x < 0 ? 0 : x * x;
     default:
         return x < 0 ? 0 : x; /* a NaN stays NaN */
     }

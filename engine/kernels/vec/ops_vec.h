@@ -98,6 +98,8 @@ static void vec_glu(enum kern_act act, const float *gate, const float *up, size_
             g = vec_min(vec_set1(7.0f), g);
             u = vec_add(vec_min(vec_set1(7.0f), vec_max(vec_set1(-7.0f), u)), vec_set1(1.0f));
             y = vec_gate(g, vec_mul(g, vec_set1(1.702f)));
+        } else if (act == KERN_ACT_RELU_SQUARED) {
+            u = vec_mul(y, u); /* the square alone could overflow */
         } else if (act == KERN_ACT_SIGMOID) {
             y = vec_gate(vec_set1(1.0f), g);
         } else if (act == KERN_ACT_SILU) {

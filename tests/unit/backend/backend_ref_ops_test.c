@@ -250,6 +250,11 @@ static void glu(void)
 
     begin(1, 2);
     y = buffer(3);
+    matmul(PLAN_GLU, y)->act = PLAN_RELU_SQUARED;
+    expect("squared", y, ROWS(14641, 59049, 3969, 10404, 41616, 16, 9801, 38809, 0));
+
+    begin(1, 2);
+    y = buffer(3);
     plan_weight_id up = weight(3, 2, ROWS(1, 0, 0, 1, 1, 1)), bias = vector(3, ROWS(0, 0, 1));
     struct plan_step *s = matmul(PLAN_GLU, y);
     s->act = PLAN_RELU;
@@ -461,6 +466,19 @@ static void experts(void)
         /* expert 1: (2 + 1) * 4 = 12, 6 * 12 + 10 = 82, twice, half of it; expert 0: 1 * 3 * 5, half of it */
         expect("experts", y, stores ? ROWS(82, 7.5f, 0) : ROWS(83, 9.5f, 3));
     }
+
+    begin(1, 2);
+    p->moe = (struct plan_moe){.n_experts = 2, .n_used = 1, .n_groups = 1, .n_groups_used = 1, .weights_scale = 1};
+    plan_buf_id x = input(1, ROWS(1, 1, -1)), picked = input(2, ROWS(2, 1, 1, 0, 1, 0)), y = buffer(1);
+    plan_weight_id up = weight(2, 1, ROWS(1, 2)), down = weight(2, 1, ROWS(5, 6)), bias = vector(2, ROWS(0, 1));
+    struct plan_step *s = step(PLAN_EXPERTS, x, y);
+    s->experts.route = picked;
+    s->act = PLAN_RELU_SQUARED;
+    s->w[0] = up;
+    s->w[2] = down;
+    s->bias[0] = bias;
+    /* expert 1: (2 + 1)^2 = 9, 6 * 9, twice; expert 0: 1 * 5 */
+    expect("experts without a gate", y, ROWS(108, 5, 0));
 }
 
 static void gate(void)

@@ -327,6 +327,7 @@ START_TEST(arguments_come_as_they_are_written)
         {"gpt-oss", "<|channel|>commentary to=functions.f<|message|>{\"s\": \"ab^", "C:f|A:{\"s\": \"ab"},
         {"seed-oss", "<seed:tool_call>\n<function=f>\n<parameter=s>ab^c^", "C:f|A:{\"s\":\"abc"},
         {"command-r7b", "<|START_ACTION|>[{\"tool_name\": \"f\", \"parameters\": {\"s\": \"ab^c", "C:f|A:{\"s\": \"ab"},
+        {"nemotron-v2", "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"s\": \"ab^c", "C:f|A:{\"s\": \"ab"},
     };
     for (size_t i = 0; i < ARRAY_LEN(cases); i++) {
         struct chat_split_config config = all;
@@ -520,6 +521,11 @@ static const struct {
      "R:so|C:f|A:{\"a\": 1}|E:|C:g|A:{}|E:"},
     {"command-r7b", "<|START_THINKING|>so<|END_THINKING|><|START_RESPONSE|>Yes.<|END_RESPONSE|>", "R:so|T:Yes."},
     {"command-r7b", "<|START_ACTION|>[1]<|END_ACTION|>", "T:<|START_ACTION|>[1]<|END_ACTION|>"},
+    {"nemotron-v2",
+     "<think>\nso\n</think>\n\nOk\n<TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"a\": 1}}, {\"name\": \"g\", "
+     "\"arguments\": {}}]</TOOLCALL>",
+     "R:so|T:Ok|C:f|A:{\"a\": 1}|E:|C:g|A:{}|E:"},
+    {"nemotron-v2", "<TOOLCALL>[1]</TOOLCALL>", "T:<TOOLCALL>[1]</TOOLCALL>"},
     {"gpt-oss",
      "<|channel|>analysis<|message|>I think.<|end|><|start|>assistant<|channel|>commentary to=functions.f "
      "<|constrain|>json<|message|>{\"a\": \"<b>\"}<|call|>",
@@ -642,6 +648,8 @@ static const struct {
     {"seed-oss", "hm<seed:tool_call><function=f><parameter=n>5</parameter></function></seed:tool_call>",
      "R:hm|C:f|A:{\"n\":5}|E:"},
     {"command-r7b", "hm<|START_ACTION|>[{\"tool_name\": \"f\", \"parameters\": {\"n\": 5}}]<|END_ACTION|>",
+     "R:hm|C:f|A:{\"n\": 5}|E:"},
+    {"nemotron-v2", "hm<TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"n\": 5}}]</TOOLCALL>",
      "R:hm|C:f|A:{\"n\": 5}|E:"},
     {"gpt-oss", "<|channel|>analysis<|message|>hm<|channel|>commentary to=functions.f<|message|>{\"n\": 5}<|call|>",
      "R:hm|C:f|A:{\"n\": 5}|E:"},

@@ -306,6 +306,8 @@ static const struct {
     {"lfm2-conv.gguf", "++++++++++"},
     {"qwen35-delta.gguf", "++++++++++"},
     {"granitehybrid-dense.gguf", "++++++++"},
+    {"nemotron_h-dense.gguf", "+++++"},
+    {"nemotron_h_moe-latent.gguf", "-+-+-++-+"}, /* experts meet in their own space */
     {"gemma4-experts.gguf", "++++++++++++"},
     {"gemma3n-sparse.gguf", "+-+-+++-++++"},  /* sparse gates look at all columns */
     {"granitehybrid-experts.gguf", "-+++-+"}, /* all heads of the state spaces are normed together */
