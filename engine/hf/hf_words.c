@@ -100,7 +100,8 @@ static bool find_tensor(const struct hf_words *w, const char *name, char out[WOR
 
 static bool is_letter(char c)
 {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '.' ||
+           c == '-'; /* as in "falcon-h1." */
 }
 
 /* Translates a key, with or without the architecture, or a tensor; otherwise out is the word itself. *is_key: it was a

@@ -10,11 +10,18 @@
 
 enum { SIGMOID = 2 }; /* expert_gating_func */
 
-/* Reads the parts of layers, whose mixers are read: a feed-forward block if feed_forward_length is not 0. */
-static enum err read_parts(struct blocks *b)
+/* Prediction heads are not used: their layers come after the model's, with attention and experts in one. */
+static enum err leave_out_head(struct blocks *b)
 {
-    uint32_t width[PLAN_MAX_LAYERS];
-    TRY(blocks_get_layers(b, "feed_forward_length", 0, PLAN_MAX_WIDTH, UINT64_MAX, width));
+    b->may_predict = false;
+    TRY(blocks_read_predicting(b));
+    return blocks_expect(b, b->head == NULL, "nextn_predict_layers",
+                         "prediction heads of this family are not supported; expected another draft model");
+}
+
+/* Sets the parts of layers, whose mixers are read: a feed-forward block if its width is not 0. */
+static enum err set_parts(struct blocks *b, const uint32_t *width)
+{
     for (uint32_t i = 0; i < b->h.n_layers; i++) {
         if (width[i] == 0) {
             b->style.ffn[i] = BLOCKS_NO_FFN;
@@ -37,14 +44,17 @@ static enum err build(struct blocks *b)
     s->act = PLAN_RELU_SQUARED;
     s->is_ungated = true;
     s->ffn_norm = "blk.%d.attn_norm.weight";
+    uint32_t width[PLAN_MAX_LAYERS];
     TRY(blocks_read_ssm(b));
+    TRY(blocks_get_layers(b, "feed_forward_length", 0, PLAN_MAX_WIDTH, UINT64_MAX, width));
+    TRY(leave_out_head(b));
     if (b->plan->moe.n_experts != 0) {
         struct blocks_moe moe = {.gating = SIGMOID, .norms_weights = true, .n_ff = b->h.n_ff, .n_shared = 1};
         TRY(blocks_read_moe(b, &moe));
         TRY(blocks_expect(b, b->h.n_ff_shared != 0, "expert_shared_feed_forward_length",
                           "expected 1 or more, found 0"));
     }
-    TRY(read_parts(b));
+    TRY(set_parts(b, width));
     return blocks_build_decoder(b);
 }
 
@@ -143,6 +153,7 @@ static enum err add_state_spaces(struct hf *h)
     TRY(hf_get_u32(h, "mamba_head_dim", 1, PLAN_MAX_HEAD, UINT64_MAX, &head_dim));
     TRY(hf_get_u32(h, "n_groups", 1, n_heads, UINT64_MAX, &n_groups));
     gguf_build_u32(&h->b, hf_key(h, "ssm.inner_size"), n_heads * head_dim);
+    gguf_build_bool(&h->b, hf_key(h, "rope.scaling.finetuned"), false); /* as llama.cpp's converter: no RoPE */
     TRY(blocks_check_limit(h));
     TRY(blocks_check_has(h, "use_conv_bias", true, ".ssm_conv1d.bias"));
     TRY(blocks_check_has(h, "use_bias", false, ".ssm_in.bias"));
@@ -190,6 +201,7 @@ static const struct hf_key hf_nemotron_h_moe_keys[] = {
     {"moe_intermediate_size", "expert_feed_forward_length", HF_U32},
     {"moe_shared_expert_intermediate_size", "expert_shared_feed_forward_length", HF_U32},
     {"moe_latent_size", "moe_latent_size", HF_U32},
+    {"n_shared_experts", "expert_shared_count", HF_U32},
     {"n_routed_experts", "expert_count", HF_U32},
     {"num_experts_per_tok", "expert_used_count", HF_U32},
     {"norm_topk_prob", "expert_weights_norm", HF_BOOL},

@@ -6,10 +6,10 @@ downloading the model.
 
 Without OUT.gguf it only prints what the file would contain. Text of the model is meaningless. Prompts have one token per byte.
 
-Names, shapes and keys: llama.cpp b11434, src/models/ (llama, openai-moe, qwen35, qwen35moe, qwen3moe) and conversion/qwen.py. Sizes of
+Names, shapes and keys: llama.cpp b11434, src/models/ (llama, nemotron-h, openai-moe, qwen35, qwen35moe, qwen3moe) and conversion/. Sizes of
 Qwen3.5 4B: the listing of a GGUF file's tensors in candle's pull request 3821; of its 35B: scripts/models/qwen3.5-35B-A3B.sh of slime, and
 the log in llama.cpp's pull request 23269, whose number of tensors and bytes are those of this script. Sizes of the others: the config.json
-that Qwen/Qwen3-30B-A3B, openai/gpt-oss-20b and meta-llama/Llama-3.1-8B publish.
+that Qwen/Qwen3-30B-A3B, openai/gpt-oss-20b, meta-llama/Llama-3.1-8B and nvidia/NVIDIA-Nemotron-3-Nano-30B-A3B-BF16 publish.
 """
 import argparse
 import math
@@ -39,11 +39,12 @@ class Style:
     is_gated: bool = False
     has_head_norms: bool = False
     is_biased: bool = False
+    has_parts: bool = False   # a layer is one part, by the letters of Shape.pattern
 
 
 HYBRID = Style("post_attention_norm", is_hybrid=True, is_gated=True, has_head_norms=True)
 STYLES = {"qwen35": HYBRID, "qwen35moe": HYBRID, "qwen3moe": Style(has_head_norms=True), "llama": Style(),
-          "gpt-oss": Style("post_attention_norm", is_biased=True)}
+          "gpt-oss": Style("post_attention_norm", is_biased=True), "nemotron_h_moe": Style(has_parts=True)}
 
 
 @dataclass
@@ -74,6 +75,9 @@ class Shape:
     pre: str = "qwen35"     # pre-tokenizer
     types: tuple = ("q4_K", "q4_K")
     n_bench_layers: int = 4
+    pattern: str = ""       # of layers with one part each: a state space (M), experts (E), attention (*)
+    groups: int = 0         # of a state space with value_heads heads
+    head_width: int = 0     # of these
 
     def style(self):
         return STYLES[self.arch]
@@ -87,6 +91,10 @@ MODELS = {
     "gpt-oss-20b": Shape("gpt-oss", 24, 2880, 64, 8, 64, n_vocab=201088, n_ff=2880, n_experts=32, n_used=4, n_expert_ff=2880, window=128,
                          rope_base=150000, yarn=(32, 4096), epsilon=1e-5, context=131072, pre="gpt-4o", types=("mxfp4", "q8_0"),
                          n_bench_layers=2),
+    "nemotron-3-nano-30b-a3b": Shape(
+        "nemotron_h_moe", 52, 2688, 32, 2, 128, value_heads=64, state=128, n_vocab=131072, n_ff=1856, n_experts=128, n_used=6,
+        n_expert_ff=1856, n_shared_ff=3712, epsilon=1e-5, pre="tekken", types=("q4_0", "q8_0"), n_bench_layers=6,
+        pattern="MEMEM*" + 4 * "EMEMEM*" + "EMEMEMEM*" + "EMEMEMEME", groups=8, head_width=64),
     "llama-8b": Shape("llama", 32, 4096, 32, 8, 128, n_vocab=128256, n_ff=14336, rope_base=500000, epsilon=1e-5, context=131072,
                       pre="llama-bpe"),
 }
@@ -153,10 +161,30 @@ def feed_forward(s):
                        ("ffn_down_shexp.weight", f, w)] if f else [])
 
 
+def state_space(s):
+    inner, w = s.value_heads * s.head_width, s.width
+    mixed = inner + 2 * s.groups * s.state
+    return [("ssm_in.weight", w, inner + mixed + s.value_heads), ("ssm_conv1d.weight", TAPS, mixed), ("ssm_conv1d.bias", mixed),
+            ("ssm_dt.bias", s.value_heads), ("ssm_a", 1, s.value_heads), ("ssm_d", 1, s.value_heads),
+            ("ssm_norm.weight", inner // s.groups, s.groups), ("ssm_out.weight", inner, w)]
+
+
+def ungated_experts(s):
+    w, e, x, f = s.width, s.n_experts, s.n_expert_ff, s.n_shared_ff
+    return [("ffn_gate_inp.weight", w, e), ("exp_probs_b.bias", e), ("ffn_up_exps.weight", w, x, e),
+            ("ffn_down_exps.weight", x, w, e), ("ffn_up_shexp.weight", w, f), ("ffn_down_shexp.weight", f, w)]
+
+
+PARTS = {"M": state_space, "E": ungated_experts, "*": attention}
+
+
 def prediction_head(s):
     w = s.width
     return [("nextn.eh_proj.weight", 2 * w, w), ("nextn.enorm.weight", w), ("nextn.hnorm.weight", w),
             ("nextn.shared_head_norm.weight", w)]
+
+
+FLOATS = ("ssm_conv1d", "ffn_gate_inp", "ssm_d", "ssm_norm")  # of two dimensions
 
 
 def is_linear(s, layer):
@@ -170,8 +198,11 @@ def tensors(s, has_head, matrix, output):
         is_head = i == s.n_layers
         parts = attention(s) if is_head or not is_linear(s, i) else linear_attention(s)
         norms = [("attn_norm.weight", s.width), (f"{s.style().ffn_norm}.weight", s.width)]
-        for name, *dims in norms + parts + feed_forward(s) + (prediction_head(s) if is_head else []):
-            is_float = len(dims) == 1 or name.endswith("bias") or name.startswith(("ssm_conv1d", "ffn_gate_inp"))
+        parts = norms + parts + feed_forward(s) + (prediction_head(s) if is_head else [])
+        if s.style().has_parts:
+            parts = norms[:1] + PARTS[s.pattern[i]](s)
+        for name, *dims in parts:
+            is_float = len(dims) == 1 or name.endswith("bias") or name == "ssm_a" or name.startswith(FLOATS)
             kind = output if s.style().is_biased and "_exps" not in name else matrix
             yield f"blk.{i}.{name}", tuple(dims), FLOAT if is_float else kind
     yield "output_norm.weight", (s.width,), FLOAT
@@ -199,6 +230,14 @@ def metadata(s, name, has_head, matrix):
                     "ssm.inner_size": s.value_heads * s.state, "full_attention_interval": INTERVAL}
         more = [key("attention.recurrent_layers", (BOOL,), [i < s.n_layers and is_linear(s, i) for i in range(n_all)]),
                 key("rope.dimension_sections", (I32,), [11, 11, 10, 0])]
+    if s.style().has_parts:
+        letters = s.pattern[:s.n_layers]
+        numbers |= {"ssm.conv_kernel": TAPS, "ssm.state_size": s.state, "ssm.group_count": s.groups, "ssm.time_step_rank": s.value_heads,
+                    "ssm.inner_size": s.value_heads * s.head_width, "attention.head_count_kv": 0, "feed_forward_length": 0,
+                    "nextn_predict_layers": 0}
+        more = [key("attention.head_count_kv", (I32,), [s.n_kv_heads if c == "*" else 0 for c in letters]),
+                key("feed_forward_length", (I32,), [s.n_ff if c == "E" else 0 for c in letters]),
+                key("expert_weights_norm", BOOL, True), key("expert_weights_scale", F32, 2.5)]
     if s.yarn:
         more += [key("rope.scaling.type", STRING, "yarn"), key("rope.scaling.factor", F32, s.yarn[0]),
                  key("rope.scaling.original_context_length", U32, s.yarn[1])]
@@ -278,7 +317,7 @@ def options():
 def choices(parser, o):
     """Returns the shape and the two types that the options ask for. Ends the program if they do not fit together."""
     s = MODELS[o.model]
-    least = INTERVAL if s.style().is_hybrid else 1
+    least = INTERVAL if s.style().is_hybrid else s.pattern.index("*") + 1 if s.style().has_parts else 1
     if o.layers is not None:
         n = s.n_bench_layers if o.layers == "bench" else int(o.layers) if o.layers.isdecimal() else 0
         if not least <= n <= s.n_layers:

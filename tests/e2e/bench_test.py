@@ -176,6 +176,7 @@ def test_synth_has_the_sizes_of_published_models(ctx):
                        (("--model", "qwen3.5-35b-a3b", "--head", "--type", "q8_0"), "753 tensors, 35,505,251,456 weights"),
                        (("--model", "qwen3-30b-a3b"), "579 tensors, 30,532,122,624 weights"),
                        (("--model", "gpt-oss-20b"), "459 tensors, 20,914,757,184 weights"),
+                       (("--model", "nemotron-3-nano-30b-a3b"), "401 tensors, 31,577,940,288 weights"),
                        (("--model", "llama-8b"), "291 tensors, 8,030,261,248 weights"),
                        (("--model", "llama-8b", "--layers", "bench", "--name"), "synth-llama-8b-4-layers-q4_K.gguf")):
         run = subprocess.run([sys.executable, SYNTH, *args], capture_output=True, text=True, timeout=60)
