@@ -39,10 +39,11 @@ struct blocks_moe {
 /* The operation that mixes the rows of a sequence in a layer; blocks_decoder.c has its table row. */
 enum blocks_mixer {
     BLOCKS_ATTENTION,
-    BLOCKS_LATENT, /* attention over latents */
-    BLOCKS_CONV,   /* a short convolution */
-    BLOCKS_DELTA,  /* the gated delta rule */
-    BLOCKS_SSM,    /* a state space */
+    BLOCKS_LATENT,        /* attention over latents */
+    BLOCKS_CONV,          /* a short convolution */
+    BLOCKS_DELTA,         /* the gated delta rule */
+    BLOCKS_SSM,           /* a state space */
+    BLOCKS_ATTENTION_SSM, /* both, of one norm */
     BLOCKS_NO_MIXER,
     BLOCKS_MIXER_COUNT
 };
@@ -74,6 +75,7 @@ struct blocks_style {
     float local_freq_base;  /* RoPE theta of local layers */
     bool first_is_global;   /* the first layer of each period is global; else the last */
     bool first_is_bare;     /* the first layer's attention has no norm, because embed_norm replaces it */
+    bool lacks_ssm_norm;    /* the gated output of state spaces is not normed */
     const char *embed_norm; /* of the embedding; NULL: none */
     const char *ffn_norm;   /* name of the norm before the feed-forward block; NULL: it reads what attention reads */
     const char *last_norm;  /* name of the norm after the last layer */
@@ -314,8 +316,10 @@ MUST_CHECK enum err blocks_add_delta(struct blocks *b);
 MUST_CHECK enum err blocks_bind_gated_qkv(struct blocks *b, struct plan_step *qkv);
 MUST_CHECK enum err blocks_add_attention_gate(struct blocks *b);
 
-/* State spaces (blocks_ssm.c): layers whose element of attention.head_count_kv is 0. */
+/* State spaces (blocks_ssm.c): layers whose element of attention.head_count_kv is 0; parallel: all layers, next to
+ * attention. */
 MUST_CHECK enum err blocks_read_ssm(struct blocks *b);
+MUST_CHECK enum err blocks_read_parallel_ssm(struct blocks *b);
 MUST_CHECK enum err blocks_add_ssm_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_ssm(struct blocks *b);
 

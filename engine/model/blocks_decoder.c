@@ -86,6 +86,13 @@ static enum err add_attention(struct blocks *b)
     return blocks_add_output(b, "blk.%d.attn_output", b->att, "blk.%d.post_attention_norm.weight");
 }
 
+/* Adds attention, and a state space that reads the same norm. */
+static enum err add_attention_and_ssm(struct blocks *b)
+{
+    TRY(add_attention(b));
+    return blocks_add_ssm(b);
+}
+
 /* Adds norm, gate and up, down + residual [Shazeer 2020, "GLU variants"]. */
 static enum err add_feed_forward(struct blocks *b)
 {
@@ -181,6 +188,12 @@ static enum err add_attention_bufs(struct blocks *b)
     return plan_add_buf(b->plan, "v", h->n_kv_heads * h->head_dim, &b->v);
 }
 
+static enum err add_attention_and_ssm_bufs(struct blocks *b)
+{
+    TRY(add_attention_bufs(b));
+    return blocks_add_ssm_bufs(b);
+}
+
 static enum err add_dense_bufs(struct blocks *b) { return plan_add_buf(b->plan, "ff", b->h.n_ff, &b->ff); }
 
 /* Adds nothing, for layers without a part. */
@@ -201,6 +214,7 @@ static const struct kind mixers[BLOCKS_MIXER_COUNT] = {
     [BLOCKS_CONV] = {blocks_add_conv_bufs, blocks_add_conv},
     [BLOCKS_DELTA] = {blocks_add_delta_bufs, blocks_add_delta},
     [BLOCKS_SSM] = {blocks_add_ssm_bufs, blocks_add_ssm},
+    [BLOCKS_ATTENTION_SSM] = {add_attention_and_ssm_bufs, add_attention_and_ssm},
     [BLOCKS_NO_MIXER] = {add_nothing, add_nothing},
 };
 

@@ -13,14 +13,10 @@ static enum err check_dims(const struct blocks *b, uint32_t inner)
                          "expected a divisor of ssm.time_step_rank %u, found %u", m->n_heads, m->n_groups);
 }
 
-enum err blocks_read_ssm(struct blocks *b)
+static enum err read_sizes(struct blocks *b)
 {
     struct plan_ssm *m = &b->plan->ssm;
     uint32_t inner;
-    TRY(blocks_read_mixers(b, BLOCKS_SSM, "state spaces"));
-    if (b->plan->kvs == NULL) {
-        return ERR_OK;
-    }
     TRY(blocks_get_u32(b, "ssm.conv_kernel", 2, PLAN_MAX_TAPS, UINT64_MAX, &b->style.conv_taps));
     TRY(blocks_get_u32(b, "ssm.state_size", 1, PLAN_MAX_STATE, UINT64_MAX, &m->state_dim));
     TRY(blocks_get_u32(b, "ssm.time_step_rank", 2, PLAN_MAX_HEADS, UINT64_MAX, &m->n_heads));
@@ -29,6 +25,22 @@ enum err blocks_read_ssm(struct blocks *b)
     TRY(check_dims(b, inner));
     m->head_dim = inner / m->n_heads;
     return ERR_OK;
+}
+
+enum err blocks_read_ssm(struct blocks *b)
+{
+    TRY(blocks_read_mixers(b, BLOCKS_SSM, "state spaces"));
+    return b->plan->kvs == NULL ? ERR_OK : read_sizes(b);
+}
+
+enum err blocks_read_parallel_ssm(struct blocks *b)
+{
+    TRY(blocks_expect(b, !b->plan->is_bidirectional, "attention.causal",
+                      "expected true with state spaces, found false"));
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        b->style.mixer[i] = BLOCKS_ATTENTION_SSM;
+    }
+    return read_sizes(b);
 }
 
 /* Return the width of the output, and of the convolved rows. */
@@ -44,7 +56,9 @@ enum err blocks_add_ssm_bufs(struct blocks *b)
     TRY(plan_add_buf(p, "ssm_dt", m->n_heads, &b->ssm_dt));
     TRY(plan_add_buf(p, "ssm_out", width_of(m), &b->ssm_out));
     TRY(plan_add_buf(p, "ssm_gate", width_of(m), &b->ssm_gate));
-    return m->n_groups == 1 ? ERR_OK : blocks_add_ones(b, "ssm_ones", width_of(m) / m->n_groups, &b->ssm_ones);
+    return m->n_groups == 1 || b->style.lacks_ssm_norm
+               ? ERR_OK
+               : blocks_add_ones(b, "ssm_ones", width_of(m) / m->n_groups, &b->ssm_ones);
 }
 
 /* Adds dst = rows [first, first + its width) of ssm_in, times the normed row. */
@@ -82,10 +96,13 @@ static enum err add_gated_norm(struct blocks *b)
 {
     const struct plan_ssm *m = &b->plan->ssm;
     plan_weight_id w;
-    TRY(blocks_bind_stack(b, "blk.%d.ssm_norm.weight", m->n_groups, 1, width_of(m) / m->n_groups, &w));
     struct plan_step gate = plan_step_of(PLAN_MULTIPLY, b->ssm_gate, b->ssm_out);
     gate.multiply.map = PLAN_MAP_SILU;
     TRY(plan_add_step(b->plan, &gate));
+    if (b->style.lacks_ssm_norm) {
+        return ERR_OK;
+    }
+    TRY(blocks_bind_stack(b, "blk.%d.ssm_norm.weight", m->n_groups, 1, width_of(m) / m->n_groups, &w));
     struct plan_step norm = plan_step_of(PLAN_NORM, b->ssm_out, b->ssm_out);
     norm.eps = b->h.eps;
     norm.w[0] = m->n_groups == 1 ? w : b->ssm_ones;
@@ -101,7 +118,9 @@ static enum err add_gated_norm(struct blocks *b)
 enum err blocks_add_ssm(struct blocks *b)
 {
     const struct plan_ssm *m = &b->plan->ssm;
-    TRY(blocks_add_norm(b, "blk.%d.attn_norm.weight", b->x, b->norm, false));
+    if (b->style.mixer[b->plan->layer] == BLOCKS_SSM) { /* else attention's norm is there */
+        TRY(blocks_add_norm(b, "blk.%d.attn_norm.weight", b->x, b->norm, false));
+    }
     TRY(add_part(b, 0, b->ssm_gate));
     TRY(add_part(b, width_of(m), b->ssm_in));
     TRY(add_part(b, width_of(m) + mixed_of(m), b->ssm_dt));

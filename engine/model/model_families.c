@@ -41,6 +41,7 @@
     X(glm4moe) \
     X(dots1) \
     X(gpt_oss) \
+    X(falcon_h1) \
     X(nemotron_h) \
     X(nemotron_h_moe) \
     X(deepseek2) \

@@ -1,7 +1,7 @@
 /* Sources of the rows of a weight. Rows are stored in a file (engine/quant/row_mapped.h), selected from another source
- * (row_order.h), stacked from several (row_stack.h), transposed (row_turned.h), or computed on read: from codes and
- * scales in separate tensors, or converted to another type at load. A source has a dtype, so packing and computation do
- * not know how weights are stored.
+ * (row_order.h), stacked from several (row_stack.h), transposed (row_turned.h), multiplied (row_scaled.h), or computed
+ * on read: from codes and scales in separate tensors, or converted to another type at load. A source has a dtype, so
+ * packing and computation do not know how weights are stored.
  *
  * Threads: sources are constant; any thread can call all functions. */
 #ifndef INFCGI_TENSOR_ROW_SOURCE_H

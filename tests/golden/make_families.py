@@ -155,6 +155,15 @@ def nemotron_h(layers, **more):
         num_experts_per_tok=3, moe_intermediate_size=28, moe_shared_expert_intermediate_size=40, **more))
 
 
+def falcon_h1(**more):
+    """Multipliers are powers of two, so that the converter's products are exact."""
+    return hf.FalconH1ForCausalLM(hf.FalconH1Config(
+        **SMALL, num_hidden_layers=2, mamba_d_ssm=64, mamba_d_state=12, embedding_multiplier=2.0, lm_head_multiplier=0.5,
+        key_multiplier=0.5, attention_in_multiplier=2.0, attention_out_multiplier=0.25, ssm_in_multiplier=0.5,
+        ssm_out_multiplier=2.0, ssm_multipliers=[0.5, 2.0, 4.0, 8.0, 0.25], mlp_multipliers=[0.5, 2.0],
+        mamba_norm_before_gate=False, rope_parameters=rope(theta=1e11), **more))
+
+
 def deepseek_v3(**more):
     return hf.DeepseekV3ForCausalLM(hf.DeepseekV3Config(
         **LATENT, num_hidden_layers=2, q_lora_rank=28, n_routed_experts=8, n_group=4, topk_group=2,
@@ -355,6 +364,10 @@ MODELS = {
         "ME*ME", mamba_num_heads=4, n_groups=2, n_routed_experts=8, n_group=4, topk_group=2, routed_scaling_factor=2.5),
     "nemotron_h_moe-latent": lambda: nemotron_h(
         "MEM*E", mamba_num_heads=4, n_groups=1, n_routed_experts=6, moe_latent_size=20, routed_scaling_factor=1.5),
+    "falcon-h1-norm": lambda: falcon_h1(mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=2, mamba_d_conv=3,
+                                        mamba_rms_norm=True, head_dim=20),
+    "falcon-h1-plain": lambda: falcon_h1(mamba_n_heads=4, mamba_d_head=16, head_dim=12),
+    "falcon-h1-tied": lambda: falcon_h1(mamba_n_heads=4, tie_word_embeddings=True),
     "lfm2-vl": lfm2_vl,
     "lfm2-conv": lambda: hf.Lfm2ForCausalLM(hf.Lfm2Config(
         **SMALL, num_hidden_layers=5, layer_types=["conv", "conv", "full_attention", "conv", "full_attention"],
@@ -377,9 +390,9 @@ MODELS = {
 }
 
 # Folders without a GGUF file: the converter knows four streams of Gemma 3n alone, Granite 4 without positions as hybrids
-# alone, Gemma 3's layers by their default order alone, drops the window of Mistral, Mixtral and Qwen2, and SmolLM3's list of
+# alone, Gemma 3's layers by their default order alone, Falcon-H1's factors in an untied head alone, drops the window of Mistral, Mixtral and Qwen2, and SmolLM3's list of
 # layers; the others' GGUF files are make_golden.py's. Models that see, whose text alone is asked for, have none either.
-FOLDER_ONLY = ("qwen2vl-window", "qwen3vlmoe-saved", "mistral4-far", "gemma3n-streams", "granite-nope", "gemma3-linear", "llama-mistral-window", "llama-mixtral-window",
+FOLDER_ONLY = ("falcon-h1-tied", "qwen2vl-window", "qwen3vlmoe-saved", "mistral4-far", "gemma3n-streams", "granite-nope", "gemma3-linear", "llama-mistral-window", "llama-mixtral-window",
                "llama-linear-old", "llama-rope3-old", "qwen2-one-head", "qwen2-window", "smollm3-layers")
 WITH_PEER = ("qwen2vl", "qwen3vl", "mistral3", "mistral4", "glm4-vision")  # except these
 

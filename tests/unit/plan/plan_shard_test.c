@@ -306,6 +306,7 @@ static const struct {
     {"lfm2-conv.gguf", "++++++++++"},
     {"qwen35-delta.gguf", "++++++++++"},
     {"granitehybrid-dense.gguf", "++++++++"},
+    {"falcon-h1-norm.gguf", "++++++"},
     {"nemotron_h-dense.gguf", "+++++"},
     {"nemotron_h_moe-latent.gguf", "-+-+-++-+"}, /* experts meet in their own space */
     {"gemma4-experts.gguf", "++++++++++++"},
