@@ -127,7 +127,8 @@ FLOAT = Type(0, 1, 4, {}, 1)
 FILE_TYPES = {2: 2, 3: 3, 6: 8, 7: 9, 8: 7, 10: 10, 11: 12, 12: 15, 13: 17, 14: 18, 39: 38, 20: 25, 23: 30}
 
 # Range of the weights of the tensors in float32, by the end of the name; the first that fits.
-RANGES = {"ssm_a": (-1, -0.05), "ssm_dt.bias": (-4, -1), "bias": (-0.1, 0.1), "ssm_conv1d.weight": (-0.5, 0.5), "norm.weight": (0.5, 1.5),
+RANGES = {"ssm_a": (-1, -0.05), "ssm_d": (0.5, 1.5),
+          "ssm_dt.bias": (-4, -1), "bias": (-0.1, 0.1), "ssm_conv1d.weight": (-0.5, 0.5), "norm.weight": (0.5, 1.5),
           "weight": (-0.03, 0.03)}
 
 
