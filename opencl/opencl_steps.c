@@ -580,6 +580,7 @@ static enum err (*const makers[PLAN_OP_COUNT])(const struct opencl_maker *k) = {
     [PLAN_EXPERTS] = opencl_experts_make,
     [PLAN_GATE] = opencl_streams_make_gate,
     [PLAN_MULTIPLY] = opencl_streams_make_multiply,
+    [PLAN_XIELU] = opencl_streams_make_xielu,
     [PLAN_SHORT_CONV] = opencl_recurrent_make_short_conv,
     [PLAN_DELTA] = opencl_recurrent_make_delta,
     [PLAN_SSM] = opencl_recurrent_make_ssm,

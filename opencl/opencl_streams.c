@@ -11,10 +11,11 @@ static struct opencl_launch by_components(const struct opencl_maker *k)
     return opencl_launch_over(k, WG, 1, opencl_width(k, k->s->dst));
 }
 
+enum { MULTIPLY_WG = 128 }; /* four components each */
+
 /* Adds dst *= scale, and times a part of src if given; encodes the result if needed. */
 static enum err add_multiply(const struct opencl_maker *k)
 {
-    enum { MULTIPLY_WG = 128 };
     const struct plan_step *s = k->s;
     bool has_by = s->src != PLAN_NONE;
     return OPENCL_ADD(k, opencl_launch_over(k, MULTIPLY_WG, 4, opencl_stride(k, s->dst)), "streams.cl", "multiply", "",
@@ -34,6 +35,15 @@ enum err opencl_streams_make_multiply(const struct opencl_maker *k)
                    ARG_UINT(s->multiply.first), ARG_FLOAT(s->multiply.cutoff), ARG_FLOAT(s->scale), ARG_ROWS(k, s->dst),
                    ARG_UINT(opencl_width(k, s->dst))));
     return opencl_end_step(k, s->dst);
+}
+
+enum err opencl_streams_make_xielu(const struct opencl_maker *k)
+{
+    const struct plan_step *s = k->s;
+    return OPENCL_ADD(k, opencl_launch_over(k, MULTIPLY_WG, 4, opencl_stride(k, s->dst)), "streams.cl", "xielu", "",
+                      ARG_FLOAT(s->xielu.alpha_p), ARG_FLOAT(s->xielu.alpha_n), ARG_FLOAT(s->xielu.beta),
+                      ARG_FLOAT(s->xielu.eps), ARG_ROWS(k, s->dst), ARG_UINT(opencl_width(k, s->dst)),
+                      ARG_INT(opencl_flags_of(k, s->dst)), ARG_CODES(k, s->dst));
 }
 
 static enum err add_sum(const struct opencl_maker *k, plan_weight_id w, float dst_scale)

@@ -147,7 +147,7 @@ static void size_weight(const struct plan *p, const struct plan_step *s, const s
         break;
     case PLAN_LOGITS:
         *n_out = MIN_OF(w->n_out, (uint32_t)MOST_VOCAB);
-        *n_in = cut(w->n_in);
+        *n_in = is_vector ? MIN_OF(w->n_in, (uint32_t)MOST_VOCAB) : cut(w->n_in);
         break;
     case PLAN_QKV:
         *n_in = is_matrix ? cut(w->n_in) : w->n_in;

@@ -74,6 +74,9 @@ enum plan_op {
      * standard deviation: of normally distributed components those below the cutoff become 0 [Gemma 3n: transformers 5,
      * Gemma3nTextMLP._gaussian_topk] */
     PLAN_MULTIPLY,
+    /* dst[T][n] = xIELU of itself [Huang & Schlag 2024, "Deriving Activation Functions Using Integration"]: alpha_p x^2 +
+     * beta x for x > 0, else alpha_n (exp(min(x, eps)) - 1 - x) + beta x, with the factors of step.xielu */
+    PLAN_XIELU,
     /* dst[T][n] = conv.map(bias[0] + the sum over j < taps of w[0][n][j] * src[t - taps + 1 + j][n]), added in this
      * order, the bias (OPTIONAL) last; rows before position 0 are zeros. The recurrent state is the last taps - 1 rows
      * of src. [Poli 2023, "Hyena": short convolutions] */
@@ -106,8 +109,8 @@ enum plan_op {
     PLAN_REDUCE,
     PLAN_HIDDEN, /* hidden[E][D] = PLAN_NORM of the requested rows of src; without w[0] those rows unchanged */
     PLAN_GATHER, /* dst[S][n] = the rows of src whose logits are needed; every later step works on S rows */
-    /* logits[S][V] = softcap(scale * src times w[0]), by logits.softcap; with logits.is_reduced only those of
-     * plan.guess_ids, the first n_guess_ids of each V */
+    /* logits[S][V] = softcap(scale * (src times w[0] + bias[0])), by logits.softcap; with logits.is_reduced only those
+     * of plan.guess_ids, the first n_guess_ids of each V */
     PLAN_LOGITS,
     /* At the edge of a cut plan (plan_cut.h) or of a prediction head: dst[T][n] = components edge.first .. edge.first +
      * n - 1 of the caller's rows input[T][plan.input_width] ... */
@@ -219,6 +222,9 @@ struct plan_step {
             bool is_sparse;
             float cutoff; /* in standard deviations */
         } multiply;
+        struct {
+            float alpha_p, alpha_n, beta, eps;
+        } xielu;
         struct {
             uint32_t taps;     /* 2 .. PLAN_MAX_TAPS */
             enum plan_map map; /* none or SiLU */

@@ -365,6 +365,7 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                        .is_whole = is_joint_product,
                        .operands = {BUF(src, PLAN_PARTS | PLAN_READS | PLAN_OPTIONAL, ANY),
                                     BUF(dst, PLAN_PARTS | PLAN_READS | PLAN_WRITES, ANY)}},
+    [PLAN_XIELU] = {.name = "xielu", .operands = {BUF(dst, PLAN_PARTS | PLAN_READS | PLAN_WRITES, ANY)}},
     [PLAN_SHORT_CONV] = {.name = "short conv",
                          .check = check_short_conv,
                          .split = PLAN_BY_CHANNELS,
@@ -428,7 +429,8 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                      .split = PLAN_BY_COLUMNS,
                      .n_items = LOGITS,
                      .operands = {BUF(src, PLAN_READS, ANY),
-                                  WEIGHT(w[0], PLAN_MULTIPLIES | PLAN_ROUNDS_Q8, LOGITS, SRC, 0)}},
+                                  WEIGHT(w[0], PLAN_MULTIPLIES | PLAN_ROUNDS_Q8, LOGITS, SRC, 0),
+                                  MAY_VECTOR(bias[0], LOGITS)}},
     [PLAN_INPUT] = {.name = "input", .check = check_edge, .operands = {BUF(dst, PLAN_WRITES, ANY)}},
     [PLAN_OUTPUT] = {.name = "output", .check = check_edge, .operands = {BUF(src, PLAN_READS, ANY)}},
 };

@@ -49,6 +49,24 @@ __kernel GROUP(MULTIPLY_WG, 1) void multiply(__global const int *restrict batch,
     act_store(v, i / 32 < codes_blocks, flags, get_local_id(0), room, rooms, codes, row, codes_blocks, i / 32);
 }
 
+/* Computes dst = xIELU of dst, as `multiply`. */
+__kernel GROUP(MULTIPLY_WG, 1) void xielu(__global const int *restrict batch, float alpha_p, float alpha_n, float beta,
+                                          float eps, __global float *restrict dst, uint dst_stride, uint n, int flags,
+                                          __global int *restrict codes, uint codes_blocks)
+{
+    __local float room[MULTIPLY_WG];
+    __local int rooms[MULTIPLY_WG];
+    const uint row = get_group_id(2), i = 4 * get_global_id(0);
+    __global float *out = dst + (size_t)row * dst_stride;
+    const float4 x = load_4(out, i, n);
+    const float4 low = alpha_n * (expm1(fmin(x, eps)) - x);
+    const float4 v = select(low, alpha_p * x * x, x > 0.0f) + beta * x;
+    if ((flags & FLAG_FLOATS) != 0) {
+        store_4(v, out, i, n);
+    }
+    act_store(v, i / 32 < codes_blocks, flags, get_local_id(0), room, rooms, codes, row, codes_blocks, i / 32);
+}
+
 /* --- a work-group has a row --------------------------------------------------------------------------------------- */
 
 #define ROW_WG 256

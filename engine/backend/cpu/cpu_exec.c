@@ -153,6 +153,7 @@ static void finish_logits(const struct cpu_run *e, const struct tile *t)
 {
     const struct plan_step *s = &e->step->step;
     float cap = s->logits.softcap;
+    add_bias(e, t, s->bias[0], e->scratch->tile[0]);
     for (int32_t i = 0; i < t->n; i++) {
         const float *y = e->scratch->tile[0] + (size_t)i * t->stride;
         float *out = e->batch->logits + (size_t)(t->row + i) * e->m->plan->n_vocab + t->column;
@@ -582,6 +583,7 @@ const struct cpu_op cpu_ops[PLAN_OP_COUNT] = {
     [PLAN_EXPERTS] = {.run = cpu_experts_run, .is_shared = true},
     [PLAN_GATE] = {.row = gate_row},
     [PLAN_MULTIPLY] = {.row = cpu_streams_multiply},
+    [PLAN_XIELU] = {.row = cpu_streams_xielu},
     [PLAN_SHORT_CONV] = {.run = cpu_recurrent_conv},
     [PLAN_DELTA] = {.run = cpu_recurrent_delta},
     [PLAN_SSM] = {.run = cpu_recurrent_ssm},

@@ -67,6 +67,16 @@ void cpu_streams_multiply(const struct cpu_run *r, int32_t row)
     }
 }
 
+void cpu_streams_xielu(const struct cpu_run *r, int32_t row)
+{
+    const struct plan_step *s = &r->step->step;
+    float *out = cpu_row(r, s->dst, row);
+    for (size_t i = 0, n = cpu_width(r, s->dst); i < n; i++) {
+        float x = out[i], least = fminf(x, s->xielu.eps);
+        out[i] = (x > 0 ? s->xielu.alpha_p * x * x : s->xielu.alpha_n * (expm1f(least) - x)) + s->xielu.beta * x;
+    }
+}
+
 void cpu_streams_sum(const struct cpu_run *r, int32_t row)
 {
     const struct plan_step *s = &r->step->step;

@@ -194,6 +194,7 @@ static const struct {
     [PLAN_EXPERTS] = {.row = ref_experts_row},
     [PLAN_GATE] = {.row = ref_experts_gate_row},
     [PLAN_MULTIPLY] = {.row = ref_streams_multiply_row},
+    [PLAN_XIELU] = {.row = ref_streams_xielu_row},
     [PLAN_SHORT_CONV] = {.items = ref_recurrent_conv},
     [PLAN_DELTA] = {.items = ref_recurrent_delta},
     [PLAN_SSM] = {.items = ref_recurrent_ssm},

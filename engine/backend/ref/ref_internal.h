@@ -106,6 +106,7 @@ void ref_attention_heads_row(const struct ref_run *r, int32_t i);
 void ref_experts_row(const struct ref_run *r, int32_t i);
 void ref_experts_gate_row(const struct ref_run *r, int32_t i);
 void ref_streams_multiply_row(const struct ref_run *r, int32_t i);
+void ref_streams_xielu_row(const struct ref_run *r, int32_t i);
 void ref_streams_sum_row(const struct ref_run *r, int32_t i);
 void ref_streams_reduce_row(const struct ref_run *r, int32_t i); /* src holds the sums over all ranks */
 void ref_streams_predict_row(const struct ref_run *r, int32_t i);

@@ -56,6 +56,17 @@ void ref_streams_multiply_row(const struct ref_run *r, int32_t i)
     }
 }
 
+void ref_streams_xielu_row(const struct ref_run *r, int32_t i)
+{
+    const struct plan_step *s = r->step;
+    double alpha_p = (double)s->xielu.alpha_p, alpha_n = (double)s->xielu.alpha_n, beta = (double)s->xielu.beta;
+    float *row = ref_row(r, s->dst, i);
+    for (uint32_t n = 0; n < r->m->plan->bufs[s->dst].width; n++) {
+        double x = row[n], least = fmin(x, (double)s->xielu.eps);
+        row[n] = (float)((x > 0 ? alpha_p * x * x : alpha_n * (expm1(least) - x)) + beta * x);
+    }
+}
+
 void ref_streams_sum_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_step *s = r->step;

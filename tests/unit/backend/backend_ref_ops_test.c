@@ -513,6 +513,17 @@ static void multiply(void)
     expect("what stands out", y, ROWS(0, 0, 0, 1.13787459f, 0, 0, 0, 0, 0, 0, 0, 0));
 }
 
+static void xielu(void)
+{
+    begin(1, 2);
+    plan_buf_id y = input(2, ROWS(2, 3, -LN2, -2 * LN2, 0, -0.25f));
+    step(PLAN_XIELU, PLAN_NONE, y)->xielu.alpha_p = 3;
+    p->steps[p->n_steps - 1].xielu.alpha_n = 2;
+    p->steps[p->n_steps - 1].xielu.beta = 10;
+    p->steps[p->n_steps - 1].xielu.eps = -LN2; /* -1/4 counts as -ln 2 in the exponential */
+    expect("3 x^2 + 10 x; 2 (e^x - 1 - x) + 10 x", y, ROWS(32, 57, -1 - 8 * LN2, -1.5f - 16 * LN2, -1, -0.5f - 2.5f));
+}
+
 static void short_conv(void)
 {
     begin(1, 2);
@@ -643,15 +654,19 @@ static void hidden(void)
 
 static void gather_and_logits(void)
 {
-    begin(1, 2);
-    plan_buf_id x = input(2, ROWS(ATANH_05, 1, 7, 7, 0, -ATANH_05)), last = buffer(2);
-    step(PLAN_GATHER, x, last);
-    plan_weight_id w = weight(N, 2, ROWS(1, 0, 0, 1, 0, 0));
-    struct plan_step *s = step(PLAN_LOGITS, last, PLAN_NONE);
-    s->w[0] = w;
-    s->scale = 10;
-    s->logits.softcap = 10; /* 10 tanh(x) */
-    expect_logits("rows 0 and 2", ROWS(5, 7.61594156f, 0, 0, -5, 0));
+    for (int has_bias = 0; has_bias < 2; has_bias++) {
+        begin(1, 2);
+        plan_buf_id x = input(2, ROWS(ATANH_05, 1, 7, 7, 0, -ATANH_05)), last = buffer(2);
+        step(PLAN_GATHER, x, last);
+        plan_weight_id w = weight(N, 2, ROWS(1, 0, 0, 1, 0, 0)), bias = vector(N, ROWS(0, 0, ATANH_05));
+        struct plan_step *s = step(PLAN_LOGITS, last, PLAN_NONE);
+        s->w[0] = w;
+        s->bias[0] = has_bias ? bias : PLAN_NONE;
+        s->scale = 10;
+        s->logits.softcap = 10; /* 10 tanh(x + bias) */
+        float third = has_bias ? 5 : 0;
+        expect_logits("rows 0 and 2", ROWS(5, 7.61594156f, third, 0, -5, third));
+    }
 }
 
 static void input_and_output(void)
@@ -689,6 +704,7 @@ static void (*const cases[PLAN_OP_COUNT])(void) = {
     [PLAN_EXPERTS] = experts,
     [PLAN_GATE] = gate,
     [PLAN_MULTIPLY] = multiply,
+    [PLAN_XIELU] = xielu,
     [PLAN_SHORT_CONV] = short_conv,
     [PLAN_DELTA] = delta,
     [PLAN_SSM] = ssm,

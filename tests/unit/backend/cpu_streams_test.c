@@ -14,6 +14,7 @@ Suite *cpu_streams_suite(void);
 enum { V = 40, D = 300, N = 3, ROWS = 40, THREADS = 3, ACTIVE = 1 };
 enum { X, Y = X + N, Z, T, ROUTES, N_BUFS };
 static const double EPS = 1e-2, CUTOFF = 0.6, SCALE = 0.7;
+static const double ALPHA_P = 0.8, ALPHA_N = 1.3, BETA = 0.5, XIELU_EPS = -0.05;
 
 static float tables[N_BUFS][V * D], predict[N * N * N], correct[N * N], vector[D], norm[2][D], matrix[D * D];
 
@@ -112,6 +113,11 @@ static struct plan *make_plan(plan_buf_id out)
     s = add_step(p, PLAN_MULTIPLY, X + 1, X + 2, PLAN_NONE);
     s->multiply.map = PLAN_MAP_GELU_TANH;
     s->scale = (float)SCALE;
+    s = add_step(p, PLAN_XIELU, PLAN_NONE, X + 2, PLAN_NONE);
+    s->xielu.alpha_p = (float)ALPHA_P;
+    s->xielu.alpha_n = (float)ALPHA_N;
+    s->xielu.beta = (float)BETA;
+    s->xielu.eps = (float)XIELU_EPS;
     add_tempting_steps(p);
     add_step(p, PLAN_PREDICT, ROUTES, X, add_weight(p, predict, 1, N * N * N));
     add_step(p, PLAN_HIDDEN, out, PLAN_NONE, PLAN_NONE);
@@ -176,7 +182,8 @@ static void expect_gates(double b[N_BUFS][D])
     }
     for (int k = 0; k < D; k++) {
         b[Z][k] *= gelu(fmax(0, b[X][k] - (mean + CUTOFF * sqrt(variance))));
-        b[X + 2][k] *= SCALE * gelu(b[X + 1][k]);
+        double x = b[X + 2][k] * SCALE * gelu(b[X + 1][k]);
+        b[X + 2][k] = BETA * x + (x > 0 ? ALPHA_P * x * x : ALPHA_N * (expm1(fmin(x, XIELU_EPS)) - x));
     }
 }
 
