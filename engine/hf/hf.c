@@ -127,6 +127,29 @@ enum err hf_check_sparse(struct hf *h)
     return ERR_OK;
 }
 
+enum err hf_get_dense(const struct hf *h, uint32_t fallback, uint32_t *out)
+{
+    static const char key[] = "mlp_layer_types";
+    const json_t *types = json_read_get(h->config, key);
+    size_t n = json_array_size(types);
+    if (types != NULL && !json_is_array(types)) {
+        return hf_bad_value(h, key, "an array of names, one a layer", types);
+    }
+    *out = n == 0 ? fallback : 0;
+    for (size_t i = 0; i < n; i++) {
+        const json_t *v = json_array_get(types, i);
+        bool is_dense = json_read_is(v, "dense");
+        if (!is_dense && !json_read_is(v, "sparse")) {
+            return hf_bad_value(h, key, "dense and sparse", v);
+        }
+        if (is_dense && *out < i) {
+            return hf_bad(h, key, "expected dense layers before all sparse ones, found one after %zu", i);
+        }
+        *out += is_dense;
+    }
+    return ERR_OK;
+}
+
 /* Keys of every family; the first four are required. */
 static const struct hf_key common_keys[] = {
     {"hidden_size", "embedding_length", HF_U32},

@@ -88,8 +88,8 @@ struct hf_alias {
     const char *name, *other; /* name NULL ends a table */
 };
 
-/* The activation of feed-forward gates: hidden_activation, else hidden_act. */
-enum hf_act { HF_SILU, HF_GELU, HF_GELU_TANH };
+/* The activation of feed-forward blocks: hidden_activation, else hidden_act. */
+enum hf_act { HF_SILU, HF_GELU, HF_GELU_TANH, HF_RELU_SQUARED, HF_XIELU };
 
 /* A value of config.json that the plan assumes. Absent or null counts as equal. */
 struct hf_fixed {
@@ -158,6 +158,10 @@ MUST_CHECK enum err hf_add_copy(struct hf *h, const char *name, const struct st_
 /* Rejects models that mix layers with and without experts: mlp_only_layers, decoder_sparse_step [transformers 5,
  * Qwen3MoeDecoderLayer]. A `finish`. ERR_BAD_CONFIG. */
 MUST_CHECK enum err hf_check_sparse(struct hf *h);
+
+/* Reads the number of leading dense layers, which mlp_layer_types lists first; without it, `fallback`. ERR_BAD_CONFIG,
+ * also for dense layers after others. */
+MUST_CHECK enum err hf_get_dense(const struct hf *h, uint32_t fallback, uint32_t *out);
 
 /* Adds attention.scale from query_pre_attn_scalar. A `finish`. */
 MUST_CHECK enum err hf_add_query_scale(struct hf *h);

@@ -61,7 +61,9 @@ static enum err check_act(const struct hf *h)
         const char *name, *also; /* messages use the first */
     } acts[] = {[HF_SILU] = {"silu", "swish or swiglu"},
                 [HF_GELU] = {"gelu", "gelu_python"},
-                [HF_GELU_TANH] = {"gelu_pytorch_tanh", "gelu_new or gelu_python_tanh or gelu_fast or gelu_accurate"}};
+                [HF_GELU_TANH] = {"gelu_pytorch_tanh", "gelu_new or gelu_python_tanh or gelu_fast or gelu_accurate"},
+                [HF_RELU_SQUARED] = {"relu2", "relu2"},
+                [HF_XIELU] = {"xielu", "xielu"}};
     const char *key = json_read_get(h->config, "hidden_activation") != NULL ? "hidden_activation" : "hidden_act";
     const json_t *v = json_read_get(h->config, key);
     enum hf_act act = h->family->act;

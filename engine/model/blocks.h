@@ -51,36 +51,45 @@ enum blocks_mixer {
 /* A layer's feed-forward block. */
 enum blocks_ffn { BLOCKS_DENSE, BLOCKS_EXPERTS, BLOCKS_NO_FFN, BLOCKS_FFN_COUNT };
 
+/* The factors of PLAN_XIELU in a layer. */
+struct blocks_xielu {
+    float alpha_p, alpha_n, beta, eps;
+};
+
 /* How a family's decoder differs from Llama's; blocks_read_hparams sets it to Llama's. */
 struct blocks_style {
     bool is_neox;         /* RoPE on pairs (i, i + n_rot/2); else (2i, 2i+1) */
     bool has_pre_norms;   /* RMSNorm of a block's input: attn_norm, ffn_norm */
     bool has_post_norms;  /* RMSNorm of a block's output before it is added: post_attention_norm, post_ffw_norm */
     bool has_sinks;       /* attn_sinks: one score per head that takes part in its softmax and has no value */
+    bool has_norm_biases; /* LayerNorm has a bias everywhere */
+    bool has_output_bias; /* of the logits: output.bias */
+    bool is_ungated;      /* feed-forward blocks and experts are down(act(up)) */
     bool gates_attention; /* sigmoids gate the output of attention: rows of Q are each head's [q | gate] */
     bool yarn_truncates;  /* YaRN blends between whole components */
     bool local_is_scaled; /* RoPE scaling stretches local layers too */
     enum blocks_head_norm head_norm;
-    bool is_ungated;        /* feed-forward blocks and experts are down(act(up)) */
-    enum plan_act act;      /* of the feed-forward gate */
-    float embed_scale;      /* factor of the embedding */
-    float attn_scale;       /* factor of q.k */
-    float residual_scale;   /* factor of a block's output */
-    float logit_scale;      /* factor of the logits, before the soft-cap */
-    float attn_softcap;     /* of q.k; 0 = none */
-    float logit_softcap;    /* 0 = none */
-    float query_beta;       /* of plan_rope; 0 = none */
-    uint32_t query_period;  /* of plan_rope */
-    uint32_t window;        /* positions visible in a local layer, including the row's own */
-    float local_freq_base;  /* RoPE theta of local layers */
-    bool first_is_global;   /* the first layer of each period is global; else the last */
-    bool first_is_bare;     /* the first layer's attention has no norm, because embed_norm replaces it */
-    bool lacks_ssm_norm;    /* the gated output of state spaces is not normed */
-    const char *embed_norm; /* of the embedding; NULL: none */
-    const char *ffn_norm;   /* name of the norm before the feed-forward block; NULL: it reads what attention reads */
-    const char *last_norm;  /* name of the norm after the last layer */
-    uint32_t conv_taps;     /* of short convolutions, also before the delta rule and state spaces */
-    struct blocks_moe moe;  /* blocks_read_moe */
+    bool lacks_ssm_norm;              /* the gated output of state spaces is not normed */
+    enum plan_act act;                /* of the feed-forward gate */
+    float embed_scale;                /* factor of the embedding */
+    float attn_scale;                 /* factor of q.k */
+    float residual_scale;             /* factor of a block's output */
+    float expert_scale;               /* a further factor of the output of layers with experts, shared ones included */
+    float logit_scale;                /* factor of the logits, before the soft-cap */
+    float attn_softcap;               /* of q.k; 0 = none */
+    float logit_softcap;              /* 0 = none */
+    float query_beta;                 /* of plan_rope; 0 = none */
+    uint32_t query_period;            /* of plan_rope */
+    uint32_t window;                  /* positions visible in a local layer, including the row's own */
+    float local_freq_base;            /* RoPE theta of local layers */
+    bool first_is_global;             /* the first layer of each period is global; else the last */
+    bool first_is_bare;               /* the first layer's attention has no norm, because embed_norm replaces it */
+    const struct blocks_xielu *xielu; /* [L], instead of act in ungated blocks; NULL: none */
+    const char *embed_norm;           /* of the embedding; NULL: none */
+    const char *ffn_norm;  /* name of the norm before the feed-forward block; NULL: it reads what attention reads */
+    const char *last_norm; /* name of the norm after the last layer */
+    uint32_t conv_taps;    /* of short convolutions, also before the delta rule and state spaces */
+    struct blocks_moe moe; /* blocks_read_moe */
     enum blocks_mixer mixer[PLAN_MAX_LAYERS];
     enum blocks_ffn ffn[PLAN_MAX_LAYERS];
     bool is_local[PLAN_MAX_LAYERS];
@@ -363,8 +372,11 @@ MUST_CHECK enum err blocks_add_output(struct blocks *b, const char *stem, plan_b
 /* Adds the embedding of tokens in b->x and sets b->embd. */
 MUST_CHECK enum err blocks_add_embedding(struct blocks *b);
 
+/* Binds the bias of the norm with that weight, if the style has such biases; else *id = PLAN_NONE (blocks_steps.c). */
+MUST_CHECK enum err blocks_bind_norm_bias(struct blocks *b, const char *name, plan_weight_id *id);
+
 /* Add single steps, for families that list their own (blocks_steps.c). norm: dst = the norm of src times the vector
- * `name`; with `adds`, dst += that. matmul: src times the matrix. linear: plus its bias, if any; named as for
+ * `name`, and its bias; with `adds`, dst += that. matmul: src times the matrix. linear: plus its bias, if any; named as for
  * blocks_add_output. glu: act() of src times `gate`, times src times `up` (OPTIONAL). */
 MUST_CHECK enum err blocks_add_norm(struct blocks *b, const char *name, plan_buf_id src, plan_buf_id dst, bool adds);
 MUST_CHECK enum err blocks_add_matmul(struct blocks *b, const char *name, plan_buf_id src, plan_buf_id dst);

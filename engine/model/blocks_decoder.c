@@ -93,24 +93,45 @@ static enum err add_attention_and_ssm(struct blocks *b)
     return blocks_add_ssm(b);
 }
 
-/* Adds norm, gate and up, down + residual [Shazeer 2020, "GLU variants"]. */
-static enum err add_feed_forward(struct blocks *b)
+/* Adds up and the activation. */
+static enum err add_ungated(struct blocks *b, plan_buf_id src)
+{
+    const struct blocks_xielu *x = b->style.xielu != NULL ? &b->style.xielu[b->plan->layer] : NULL;
+    struct plan_step up = plan_step_of(x != NULL ? PLAN_MATMUL : PLAN_GLU, src, b->ff);
+    up.act = b->style.act;
+    TRY(blocks_bind_part(b, "blk.%d.ffn_up", (struct blocks_part){0, b->h.n_ff, b->h.n_ff}, &up, 0));
+    TRY(plan_add_step(b->plan, &up));
+    if (x == NULL) {
+        return ERR_OK;
+    }
+    struct plan_step act = plan_step_of(PLAN_XIELU, PLAN_NONE, b->ff);
+    act.xielu.alpha_p = x->alpha_p;
+    act.xielu.alpha_n = x->alpha_n;
+    act.xielu.beta = x->beta;
+    act.xielu.eps = x->eps;
+    return plan_add_step(b->plan, &act);
+}
+
+/* Adds gate and up, from one tensor or two. */
+static enum err add_gated(struct blocks *b, plan_buf_id src)
 {
     uint32_t f = b->h.n_ff;
-    struct plan_step glu = plan_step_of(PLAN_GLU, PLAN_NONE, b->ff);
+    struct plan_step glu = plan_step_of(PLAN_GLU, src, b->ff);
     glu.act = b->style.act;
-    TRY(blocks_add_pre_norm(b, b->style.ffn_norm, &glu.src));
-    if (b->style.is_ungated) {
-        TRY(blocks_bind_part(b, "blk.%d.ffn_up", (struct blocks_part){0, f, f}, &glu, 0));
-        TRY(plan_add_step(b->plan, &glu));
-        return blocks_add_output(b, "blk.%d.ffn_down", b->ff, "blk.%d.post_ffw_norm.weight");
-    }
     uint64_t up_rows = blocks_rows_of(b, "blk.%d.ffn_up.weight");
     bool is_fused = blocks_rows_of(b, "blk.%d.ffn_gate.weight") == 0 && up_rows != 0 && up_rows != f;
     struct blocks_part gate = {0, f, is_fused ? 2 * f : f}, up = {is_fused ? f : 0, f, is_fused ? 2 * f : f};
     TRY(blocks_bind_part(b, is_fused ? "blk.%d.ffn_up" : "blk.%d.ffn_gate", gate, &glu, 0));
     TRY(blocks_bind_part(b, "blk.%d.ffn_up", up, &glu, 1));
-    TRY(plan_add_step(b->plan, &glu));
+    return plan_add_step(b->plan, &glu);
+}
+
+/* Adds norm, gate and up, down + residual [Shazeer 2020, "GLU variants"]. */
+static enum err add_feed_forward(struct blocks *b)
+{
+    plan_buf_id src;
+    TRY(blocks_add_pre_norm(b, b->style.ffn_norm, &src));
+    TRY((b->style.is_ungated ? add_ungated : add_gated)(b, src));
     return blocks_add_output(b, "blk.%d.ffn_down", b->ff, "blk.%d.post_ffw_norm.weight");
 }
 
@@ -121,6 +142,7 @@ static enum err add_hidden(struct blocks *b)
     hidden.norm.centers = b->centers;
     hidden.eps = b->h.eps;
     TRY(blocks_bind(b, b->style.last_norm, 1, b->h.n_embd, &hidden.w[0]));
+    TRY(blocks_bind_norm_bias(b, b->style.last_norm, &hidden.bias[0]));
     return plan_add_step(b->plan, &hidden);
 }
 
@@ -128,6 +150,7 @@ static enum err add_logits(struct blocks *b, plan_weight_id weight)
 {
     struct plan_step logits = plan_step_of(PLAN_LOGITS, b->last, PLAN_NONE);
     logits.w[0] = weight;
+    TRY(b->style.has_output_bias ? blocks_bind(b, "output.bias", 1, b->h.n_vocab, &logits.bias[0]) : ERR_OK);
     logits.scale = b->style.logit_scale;
     logits.logits.softcap = b->style.logit_softcap;
     return plan_add_step(b->plan, &logits);

@@ -156,6 +156,7 @@ enum err blocks_read_hparams(struct blocks *b)
                                      .embed_scale = 1,
                                      .attn_scale = (float)(1.0 / sqrt(h->head_dim)),
                                      .residual_scale = 1,
+                                     .expert_scale = 1,
                                      .logit_scale = 1,
                                      .local_freq_base = h->freq_base,
                                      .ffn_norm = "blk.%d.ffn_norm.weight",

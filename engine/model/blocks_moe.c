@@ -156,11 +156,21 @@ static enum err add_shared(struct blocks *b)
     return blocks_add_output(b, "blk.%d.ffn_down_shexp", b->shared, NULL);
 }
 
-enum err blocks_add_experts(struct blocks *b)
+static enum err add_all(struct blocks *b)
 {
-    TRY(blocks_add_norm(b, b->style.ffn_norm, b->x, b->norm, false));
     TRY(add_routed(b));
     return b->h.n_ff_shared != 0 ? add_shared(b) : blocks_add_reduce(b, b->x);
+}
+
+enum err blocks_add_experts(struct blocks *b)
+{
+    plan_buf_id src; /* b->norm: the router reads it */
+    float scale = b->style.residual_scale;
+    TRY(blocks_add_pre_norm(b, b->style.ffn_norm, &src));
+    b->style.residual_scale *= b->style.expert_scale;
+    enum err err = add_all(b);
+    b->style.residual_scale = scale;
+    return err;
 }
 
 enum err blocks_add_expert_bufs(struct blocks *b)

@@ -6,7 +6,22 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+enum { NAME_BYTES = 96 };
+
+enum err blocks_bind_norm_bias(struct blocks *b, const char *name, plan_weight_id *id)
+{
+    static const char end[] = ".weight";
+    char bias[NAME_BYTES];
+    *id = PLAN_NONE;
+    if (!b->style.has_norm_biases) {
+        return ERR_OK;
+    }
+    snprintf(bias, sizeof bias, "%.*s.bias", (int)(strlen(name) - (sizeof end - 1)), name);
+    return blocks_bind(b, bias, 1, b->h.n_embd, id);
+}
 
 enum err blocks_add_norm(struct blocks *b, const char *name, plan_buf_id src, plan_buf_id dst, bool adds)
 {
@@ -15,6 +30,7 @@ enum err blocks_add_norm(struct blocks *b, const char *name, plan_buf_id src, pl
     s.adds = adds;
     s.eps = b->h.eps;
     TRY(blocks_bind(b, name, 1, b->plan->bufs[src].width, &s.w[0]));
+    TRY(blocks_bind_norm_bias(b, name, &s.bias[0]));
     return plan_add_step(b->plan, &s);
 }
 

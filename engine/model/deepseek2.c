@@ -110,28 +110,12 @@ static enum err finish_v2(struct hf *h)
 
 static enum err finish_v3(struct hf *h) { return finish(h, 2, true); }
 
-/* Adds the number of leading dense layers, which mlp_layer_types lists first; without it, first_k_dense_replace, else
- * 1 [transformers 5.23, Glm4MoeLiteConfig]. */
+/* Adds the number of leading dense layers: 1 by default [transformers 5.23, Glm4MoeLiteConfig]. */
 static enum err finish_glm(struct hf *h)
 {
-    static const char key[] = "mlp_layer_types";
-    const json_t *types = json_read_get(h->config, key);
-    size_t n = json_array_size(types);
-    uint32_t n_dense = 0;
-    for (size_t i = 0; i < n; i++) {
-        const json_t *v = json_array_get(types, i);
-        bool is_dense = json_read_is(v, "dense");
-        if (!is_dense && !json_read_is(v, "sparse")) {
-            return hf_bad_value(h, key, "dense and sparse", v);
-        }
-        if (is_dense && n_dense < i) {
-            return hf_bad(h, key, "expected dense layers before all sparse ones, found one after %zu", i);
-        }
-        n_dense += is_dense;
-    }
-    if (n == 0) {
-        TRY(hf_get_u32(h, "first_k_dense_replace", 0, PLAN_MAX_LAYERS, 1, &n_dense));
-    }
+    uint32_t n_dense;
+    TRY(hf_get_u32(h, "first_k_dense_replace", 0, PLAN_MAX_LAYERS, 1, &n_dense));
+    TRY(hf_get_dense(h, n_dense, &n_dense));
     put_u32(h, "leading_dense_block_count", n_dense);
     return finish_v3(h);
 }

@@ -14,6 +14,7 @@
 #define FAMILIES(X) \
     X(llama) \
     X(smollm3) \
+    X(arcee) \
     X(mistral3) \
     X(mistral4) \
     X(qwen2) \
@@ -23,6 +24,7 @@
     X(qwen3vl) \
     X(qwen3moe) \
     X(qwen3vlmoe) \
+    X(mellum) \
     X(qwen3next) \
     X(qwen35) \
     X(qwen35moe) \
@@ -31,6 +33,7 @@
     X(gemma3) \
     X(gemma3n) \
     X(gemma4) \
+    X(phi2) \
     X(phi3) \
     X(olmo2) \
     X(olmoe) \
@@ -40,6 +43,7 @@
     X(glm4) \
     X(glm4moe) \
     X(dots1) \
+    X(bailingmoe2) \
     X(gpt_oss) \
     X(falcon_h1) \
     X(nemotron_h) \
@@ -53,7 +57,9 @@
     X(ernie4_5) \
     X(ernie4_5_moe) \
     X(seed_oss) \
+    X(apertus) \
     X(exaone4) \
+    X(starcoder2) \
     X(command_r) \
     X(cohere2) \
     X(gemma_embedding) \

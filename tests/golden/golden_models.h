@@ -23,6 +23,9 @@ static const struct golden_model {
      * others' error. */
     double fast_logits, fast_logprobs;
 } golden_models[] = {
+    {"apertus-xielu", GGUF | FOLDER, FLOATS},
+    {"arcee-squared", GGUF | FOLDER, FLOATS},
+    {"bailingmoe2-groups", GGUF | FOLDER, FLOATS},
     {"bert-cls", GGUF | FOLDER, FLOATS},
     {"bert-dense-mean", FOLDER, FLOATS},
     {"bert-mean", GGUF | FOLDER, FLOATS},
@@ -93,6 +96,7 @@ static const struct golden_model {
     {"llama-rope3-mqa", GGUF, FLOATS},
     {"llama-rope3-old", FOLDER, FLOATS},
     {"llama-yarn", GGUF | FOLDER, FLOATS},
+    {"mellum-window", GGUF | FOLDER, FLOATS},
     {"minimax-m2-wide", GGUF | FOLDER, FLOATS},
     {"mistral3-small", GGUF | FOLDER, FLOATS},
     {"mistral3-yarn", GGUF | FOLDER, FLOATS},
@@ -106,6 +110,7 @@ static const struct golden_model {
     {"olmo2-wide", GGUF | FOLDER | WIDE, FLOATS},
     {"olmo2-window", GGUF | FOLDER, FLOATS},
     {"olmoe-wide", GGUF | FOLDER, FLOATS},
+    {"phi2-parallel", GGUF | FOLDER, FLOATS},
     {"phi3-long", GGUF | FOLDER, FLOATS},
     {"phi3-window", GGUF | FOLDER, FLOATS},
     {"quant-awq-128", FOLDER, 0.28, 0.28},
@@ -158,6 +163,8 @@ static const struct golden_model {
     {"seed_oss-bias", GGUF | FOLDER, FLOATS},
     {"smollm3-layers", FOLDER, FLOATS},
     {"smollm3-nope", GGUF | FOLDER, FLOATS},
+    {"starcoder2-biases", GGUF | FOLDER, FLOATS},
+    {"starcoder2-window", FOLDER, FLOATS},
 };
 
 #endif

@@ -195,6 +195,8 @@ MODELS = {
     "llama-mixtral-window": lambda: hf.MixtralForCausalLM(hf.MixtralConfig(
         **{**SMALL, "intermediate_size": 48}, num_hidden_layers=2, num_local_experts=4, num_experts_per_tok=2,
         sliding_window=13, head_dim=12, rope_parameters=rope())),
+    "arcee-squared": lambda: hf.ArceeForCausalLM(hf.ArceeConfig(
+        **SMALL, num_hidden_layers=2, head_dim=20, rope_parameters=yarn())),
     "qwen2-one-head": lambda: hf.Qwen2ForCausalLM(hf.Qwen2Config(
         **{**SMALL, "num_key_value_heads": 1}, num_hidden_layers=2, rope_parameters=rope(theta=1000000.0))),
     "smollm3-nope": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(
@@ -235,6 +237,9 @@ MODELS = {
     "gemma3n-streams": lambda: gemma3n(
         num_kv_shared_layers=0, altup_num_inputs=3, altup_active_idx=1, rope_parameters={
             "full_attention": rope(theta=300000.0), "sliding_attention": rope(theta=5000.0)}),
+    "phi2-parallel": lambda: hf.PhiForCausalLM(hf.PhiConfig(
+        **{**SMALL, "num_key_value_heads": 4, "intermediate_size": 192}, num_hidden_layers=2,
+        rope_parameters={**rope(), "partial_rotary_factor": 0.5})),
     "phi3-window": lambda: hf.Phi3ForCausalLM(hf.Phi3Config(
         **SMALL, num_hidden_layers=2, sliding_window=21, rope_parameters=rope())),
     "phi3-long": lambda: hf.Phi3ForCausalLM(hf.Phi3Config(
@@ -261,6 +266,10 @@ MODELS = {
     "qwen3moe-norms": lambda: hf.Qwen3MoeForCausalLM(hf.Qwen3MoeConfig(
         **SMALL, num_hidden_layers=2, head_dim=20, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=36,
         norm_topk_prob=True, rope_parameters=rope(theta=1000000.0))),
+    "mellum-window": lambda: hf.MellumForCausalLM(hf.MellumConfig(
+        **SMALL, num_hidden_layers=5, head_dim=20, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=24,
+        sliding_window=13, layer_types=["sliding_attention", "full_attention", "sliding_attention"] + ["full_attention"] * 2,
+        rope_parameters={"full_attention": {**yarn(), "rope_theta": 500000.0}, "sliding_attention": rope()})),
     "granitemoe-scales": lambda: hf.GraniteMoeForCausalLM(hf.GraniteMoeConfig(
         **SMALL, num_hidden_layers=2, num_local_experts=5, num_experts_per_tok=2, embedding_multiplier=3.0,
         attention_multiplier=0.4, residual_multiplier=0.6, logits_scaling=0.5, rope_parameters=rope(),
@@ -292,6 +301,10 @@ MODELS = {
         **{**SMALL, "num_key_value_heads": 4}, num_hidden_layers=3, head_dim=12, n_routed_experts=6, n_shared_experts=2,
         num_experts_per_tok=2, moe_intermediate_size=24, first_k_dense_replace=1, norm_topk_prob=True,
         routed_scaling_factor=2.5, rope_parameters=rope())),
+    "bailingmoe2-groups": lambda: hf.Glm4MoeForCausalLM(hf.Glm4MoeConfig(  # computes the same (as_bailing)
+        **SMALL, num_hidden_layers=3, head_dim=12, use_qk_norm=True, n_routed_experts=8, n_group=4, topk_group=2,
+        num_experts_per_tok=3, moe_intermediate_size=24, n_shared_experts=1, first_k_dense_replace=1,
+        norm_topk_prob=True, routed_scaling_factor=2.5, rope_parameters={**rope(), "partial_rotary_factor": 0.5})),
     "gpt-oss-sinks": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
         **SMALL, num_hidden_layers=2, head_dim=16, sliding_window=19, num_local_experts=5, num_experts_per_tok=2,
         rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, truncate=False))),
@@ -342,6 +355,15 @@ MODELS = {
     "ernie4_5-pairs": lambda: hf.Ernie4_5ForCausalLM(hf.Ernie4_5Config(
         **SMALL, num_hidden_layers=2, head_dim=20, rope_parameters=rope(theta=500000.0), tie_word_embeddings=True)),
     "ernie4_5-moe-steps": lambda: ernie_moe(moe_layer_start_index=1, moe_layer_interval=2),
+    "apertus-xielu": lambda: hf.ApertusForCausalLM(hf.ApertusConfig(
+        **SMALL, num_hidden_layers=3, head_dim=20, rope_parameters=rope(
+            "llama3", 12000000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+            original_max_position_embeddings=64))),
+    "starcoder2-biases": lambda: hf.Starcoder2ForCausalLM(hf.Starcoder2Config(
+        **SMALL, num_hidden_layers=2, sliding_window=None, rope_parameters=rope(theta=1000000.0))),
+    "starcoder2-window": lambda: hf.Starcoder2ForCausalLM(hf.Starcoder2Config(
+        **SMALL, num_hidden_layers=2, sliding_window=13, use_bias=False, tie_word_embeddings=False,
+        rope_parameters=rope(theta=1000000.0))),
     "seed_oss-bias": lambda: hf.SeedOssForCausalLM(hf.SeedOssConfig(
         **SMALL, num_hidden_layers=2, head_dim=20, attention_bias=True, rope_parameters=rope(theta=1000000.0))),
     "exaone4-window": lambda: hf.Exaone4ForCausalLM(hf.Exaone4Config(
@@ -390,10 +412,11 @@ MODELS = {
 }
 
 # Folders without a GGUF file: the converter knows four streams of Gemma 3n alone, Granite 4 without positions as hybrids
-# alone, Gemma 3's layers by their default order alone, Falcon-H1's factors in an untied head alone, drops the window of Mistral, Mixtral and Qwen2, and SmolLM3's list of
-# layers; the others' GGUF files are make_golden.py's. Models that see, whose text alone is asked for, have none either.
-FOLDER_ONLY = ("falcon-h1-tied", "qwen2vl-window", "qwen3vlmoe-saved", "mistral4-far", "gemma3n-streams", "granite-nope", "gemma3-linear", "llama-mistral-window", "llama-mixtral-window",
-               "llama-linear-old", "llama-rope3-old", "qwen2-one-head", "qwen2-window", "smollm3-layers")
+# alone, Gemma 3's layers by their default order alone, Falcon-H1's factors in an untied head alone, drops the window of Mistral,
+# Mixtral, Qwen2 and StarCoder2, and SmolLM3's list of layers; the others' GGUF files are make_golden.py's. Models that see, whose text
+# alone is asked for, have none either.
+FOLDER_ONLY = ("falcon-h1-tied", "qwen2vl-window", "qwen3vlmoe-saved", "mistral4-far", "gemma3n-streams", "granite-nope", "gemma3-linear",
+               "llama-mistral-window", "llama-mixtral-window", "starcoder2-window", "llama-linear-old", "llama-rope3-old", "qwen2-one-head", "qwen2-window", "smollm3-layers")
 WITH_PEER = ("qwen2vl", "qwen3vl", "mistral3", "mistral4", "glm4-vision")  # except these
 
 GGUF_ONLY = ("glm4-vision",)  # folders of these are not supported
@@ -487,6 +510,30 @@ def turn_experts(folder):
     save_file(tensors, path, metadata={"format": "pt"})
 
 
+def as_bailing(folder):
+    """The folder as one of Ling 2, which transformers does not know: other names, Q, K and V in one matrix."""
+    names = {"model.embed_tokens": "model.word_embeddings", "self_attn.o_proj": "attention.dense",
+             "self_attn.q_norm": "attention.query_layernorm", "self_attn.k_norm": "attention.key_layernorm",
+             "e_score_correction_bias": "expert_bias"}
+    path, tensors = Path(folder, "model.safetensors"), {}
+    for name, t in load_file(Path(folder, "model.safetensors")).items():
+        for old, new in names.items():
+            name = name.replace(old, new)
+        tensors[name] = t
+    for name in [n for n in tensors if ".q_proj." in n]:
+        qkv = [tensors.pop(name.replace(".q_proj.", f".{x}_proj.")) for x in "qkv"]
+        tensors[name.replace("self_attn.q_proj", "attention.query_key_value")] = torch.cat(qkv)
+    save_file(tensors, path, metadata={"format": "pt"})
+    config = Path(folder, "config.json")
+    c = json.loads(config.read_text())
+    rope = c.pop("rope_parameters")
+    c.update(architectures=["BailingMoeV2ForCausalLM"], model_type="bailing_moe", num_experts=c.pop("n_routed_experts"),
+             num_shared_experts=c.pop("n_shared_experts"), rope_theta=rope["rope_theta"], rope_scaling=None,
+             partial_rotary_factor=rope["partial_rotary_factor"], score_function="sigmoid", use_rmsnorm=True,
+             use_bias=False, use_qkv_bias=False, moe_router_enable_expert_bias=True, num_nextn_predict_layers=0)
+    config.write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
+
+
 def write_old_rope(folder):
     """config.json as transformers wrote it before rope_parameters; of linear scaling in its first form, with "type"."""
     path = Path(folder, "config.json")
@@ -569,6 +616,8 @@ def main():
             turn_experts(saved)
         if name.startswith("nemotron_h-"):
             write_pattern(saved)
+        if name.startswith("bailingmoe2"):
+            as_bailing(saved)
         is_wrapped = model.config.get_text_config() is not model.config and not name.startswith(WITH_PEER)
         has_peer = not is_wrapped and name not in FOLDER_ONLY
         if has_peer and model.config.model_type == "granitemoehybrid":  # as in published folders

@@ -186,6 +186,7 @@ static const struct {
     {"qwen35moe-delta", "gate -", "gate"},
     {"granitehybrid-experts", "scan -", "ssm"},
     {"granitehybrid-experts", "keep_drafts -", "ssm"},
+    {"apertus-xielu", "xielu -", "xielu"},
     {"bert-cls", "gated -", "glu"},
     {"llama-mixtral-q8", "encode -", "embed"},
 };
