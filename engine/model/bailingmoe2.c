@@ -82,6 +82,7 @@ static enum err finish(struct hf *h)
     uint32_t n_dense, n_shared;
     gguf_build_u32(&h->b, hf_key(h, "expert_gating_func"), SIGMOID);
     gguf_build_bool(&h->b, hf_key(h, "expert_weights_norm"), true);
+    gguf_build_u32(&h->b, hf_key(h, "nextn_predict_layers"), 0); /* left out, if there are some */
     TRY(hf_get_u32(h, "first_k_dense_replace", 0, PLAN_MAX_LAYERS, 0, &n_dense));
     TRY(hf_get_u32(h, "num_shared_experts", 0, PLAN_MAX_EXPERTS, 0, &n_shared));
     snprintf(name, sizeof name, "blk.%" PRIu32 ".ffn_gate_shexp.weight", n_dense);
