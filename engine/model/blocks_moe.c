@@ -164,9 +164,10 @@ static enum err add_all(struct blocks *b)
 
 enum err blocks_add_experts(struct blocks *b)
 {
-    plan_buf_id src; /* b->norm: the router reads it */
     float scale = b->style.residual_scale;
-    TRY(blocks_add_pre_norm(b, b->style.ffn_norm, &src));
+    if (b->style.ffn_norm != NULL) {
+        TRY(blocks_add_norm(b, b->style.ffn_norm, b->x, b->norm, false));
+    }
     b->style.residual_scale *= b->style.expert_scale;
     enum err err = add_all(b);
     b->style.residual_scale = scale;

@@ -62,6 +62,7 @@
     X(starcoder2) \
     X(command_r) \
     X(cohere2) \
+    X(cohere2moe) \
     X(gemma_embedding) \
     X(bert) \
     X(nomic_bert) \

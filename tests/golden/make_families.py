@@ -390,6 +390,15 @@ MODELS = {
                                         mamba_rms_norm=True, head_dim=20),
     "falcon-h1-plain": lambda: falcon_h1(mamba_n_heads=4, mamba_d_head=16, head_dim=12),
     "falcon-h1-tied": lambda: falcon_h1(mamba_n_heads=4, tie_word_embeddings=True),
+    "cohere2moe-shared": lambda: hf.Cohere2MoeForCausalLM(hf.Cohere2MoeConfig(
+        **{**SMALL, "intermediate_size": 28}, num_hidden_layers=3, head_dim=12, logit_scale=0.5, sliding_window=13,
+        sliding_window_pattern=2, num_experts=5, num_experts_per_tok=2, num_shared_experts=2,
+        expert_selection_fn="sigmoid", first_k_dense_replace=1, prefix_dense_intermediate_size=56,
+        tie_word_embeddings=True, rope_theta=50000.0)),
+    "cohere2moe-rms": lambda: hf.Cohere2MoeForCausalLM(hf.Cohere2MoeConfig(
+        **{**SMALL, "intermediate_size": 28}, num_hidden_layers=2, head_dim=12, logit_scale=0.5, sliding_window=13,
+        sliding_window_pattern=2, num_experts=5, num_experts_per_tok=2, expert_selection_fn="softmax",
+        rms_norm_eps=1e-5, tie_word_embeddings=True, rope_theta=50000.0)),
     "lfm2-vl": lfm2_vl,
     "lfm2-conv": lambda: hf.Lfm2ForCausalLM(hf.Lfm2Config(
         **SMALL, num_hidden_layers=5, layer_types=["conv", "conv", "full_attention", "conv", "full_attention"],

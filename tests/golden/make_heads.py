@@ -36,6 +36,9 @@ GLM = dict(**SMALL, head_dim=16, use_qk_norm=True, attention_bias=True, n_routed
 LITE = dict(**{k: v for k, v in LATENT.items() if k != "first_k_dense_replace"}, q_lora_rank=28, n_routed_experts=8, n_group=1,
             topk_group=1, num_experts_per_tok=3, n_shared_experts=1, norm_topk_prob=True, routed_scaling_factor=1.5,
             rope_parameters=rope(), scoring_func="sigmoid")  # for the converter
+COHERE = dict(**{**SMALL, "hidden_size": 40, "intermediate_size": 24}, head_dim=12, logit_scale=0.5, sliding_window_pattern=2,
+              num_experts=4, num_experts_per_tok=2, num_shared_experts=1, expert_selection_fn="sigmoid",
+              prefix_dense_intermediate_size=56, tie_word_embeddings=True, rope_theta=50000.0)
 MTP = {"eh_proj": "mtp.fc", "enorm": "mtp.pre_fc_norm_embedding", "hnorm": "mtp.pre_fc_norm_hidden", "norm": "mtp.norm",
        "layer": "mtp.layers.0"}
 
@@ -57,6 +60,11 @@ MODELS = {
                      dict(first_k_dense_replace=0), nextn(3), {"num_nextn_predict_layers": 1}, True),
     "deepseek2-head": (hf.Glm4MoeLiteForCausalLM, hf.Glm4MoeLiteConfig, dict(**LITE, mlp_layer_types=["sparse"] * 2), 2,
                        dict(mlp_layer_types=["sparse"]), nextn(2), {"num_nextn_predict_layers": 1}, False),
+    # the head sees everything with RoPE, as only layers with a window do in transformers
+    "cohere2moe-head": (hf.Cohere2MoeForCausalLM, hf.Cohere2MoeConfig,
+                        dict(**COHERE, first_k_dense_replace=1, sliding_window=13), 2,
+                        dict(first_k_dense_replace=0, sliding_window=512, layer_types=["sliding_attention"]), nextn(2),
+                        {"num_nextn_predict_layers": 1}, False),
 }
 
 
@@ -67,7 +75,8 @@ class Head(torch.nn.Module):
         super().__init__()
         d = body.config.hidden_size
         self.eh_proj = torch.nn.Linear(2 * d, d, bias=False)
-        self.enorm, self.hnorm = (type(body.model.norm)(d, eps=body.config.rms_norm_eps) for _ in range(2))
+        eps = body.config.rms_norm_eps or body.config.layer_norm_eps
+        self.enorm, self.hnorm = (type(body.model.norm)(d, eps=eps) for _ in range(2))
         self.layer, self.has_own = layer, has_own
         self.config = body.config  # for spread_out
 
@@ -81,7 +90,7 @@ class Head(torch.nn.Module):
         embedded = self.layer.model.embed_tokens(ids)[None]
         x = self.eh_proj(torch.cat([self.enorm(embedded), self.hnorm(hidden[None])], -1))
         out = self.layer.model(inputs_embeds=x).last_hidden_state
-        return self.layer.lm_head(out)[0], out[0]
+        return getattr(self.layer, "logit_scale", 1) * self.layer.lm_head(out)[0], out[0]
 
 
 def predict(body, head, prompt):

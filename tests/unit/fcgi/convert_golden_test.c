@@ -93,6 +93,7 @@ static const struct difference {
     {"hunyuan-dense.rope.scaling.", THEIRS, "none, their reader's default; the base has alpha in both"},
     {"command-r.rope.scaling.type", THEIRS, "none, their reader's default"},
     {"cohere2.rope.scaling.type", THEIRS, "the same"},
+    {"cohere2moe.rope.scaling.type", THEIRS, "the same"},
     {"glm4moe.block_count", VALUE, "theirs counts the layer that predicts a further token, which the folder has not"},
     {"glm4moe.nextn_predict_layers", THEIRS, "the same"},
     {"gpt-oss.feed_forward_length", THEIRS, "all its layers have experts"},
