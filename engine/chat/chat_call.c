@@ -276,8 +276,22 @@ static enum step take_value(struct chat_call *c, char byte)
     return STEP_ON;
 }
 
+/* Ends the key of an object with one member: the name. */
+static void end_name(struct chat_call *c)
+{
+    bool is_first = c->name.len == 0 && !c->has_called;
+    c->member = is_first ? MEMBER_ARGUMENTS : MEMBER_OTHER;
+    if (is_first) {
+        buf_append(&c->name, c->key.data, c->key.len);
+    }
+}
+
 static void end_key(struct chat_call *c)
 {
+    if (c->format->body == CHAT_BODY_KEYED) {
+        end_name(c);
+        return;
+    }
     bool is_name = strcmp(c->key.data, "\"name\"") == 0 || strcmp(c->key.data, "\"tool_name\"") == 0;
     bool is_arguments = strcmp(c->key.data, "\"arguments\"") == 0 || strcmp(c->key.data, "\"parameters\"") == 0;
     c->member = is_arguments ? MEMBER_ARGUMENTS : MEMBER_OTHER;
@@ -441,7 +455,9 @@ static enum step begin_body(struct chat_call *c)
         return chat_call_begin_tags(c);
     }
     c->is_quoted = body == CHAT_BODY_QUOTED;
-    return phases[body] == PHASE_NAME && c->format->separator[0] == '\0' ? STEP_FAIL : chat_call_enter(c, phases[body]);
+    return body == CHAT_BODY_KEYED || (phases[body] == PHASE_NAME && c->format->separator[0] == '\0')
+               ? STEP_FAIL
+               : chat_call_enter(c, phases[body]);
 }
 
 static enum step look(struct chat_call *c)

@@ -16,6 +16,11 @@
     .between = ", ", .end = "]" last
 #define WRITES_TAGGED WRITES_EACH("<tool_call>\n", "\n</tool_call>") /* readers of TAGGED bodies know this form */
 
+#define COHERE_WRITES(text)                                                                                            \
+    .begin = "<|START_ACTION|>[\n    ", .call = "{\"tool_call_id\": \"0\", \"tool_name\": \"",                         \
+    .name_end = "\", \"parameters\": ", .call_end = "}", .between = ",\n    ", .end = "\n]<|END_ACTION|>",             \
+    .think = "<|START_THINKING|>", .think_end = "<|END_THINKING|>", .answer = text
+
 static const struct chat_format formats[] = {
     /* Hermes, Qwen2.5, Qwen3, SmolLM3, Granite 4; Qwen3-Coder, Qwen3.5; GLM-4.5, GLM-4.7 */
     {.name = "hermes",
@@ -173,23 +178,39 @@ static const struct chat_format formats[] = {
      WRITES_EACH("<seed:tool_call>\n", "\n</seed:tool_call>"),
      .think = "<seed:think>",
      .think_end = "</seed:think>"},
+    {.name = "apertus",
+     .signs = {"<|tools_prefix|>"},
+     .body = CHAT_BODY_KEYED,
+     .open = "<|tools_prefix|>",
+     .close = "<|tools_suffix|>",
+     .separator = "",
+     .has_tokens = true,
+     .begin = "<|tools_prefix|>[",
+     .call = "{\"",
+     .name_end = "\": ",
+     .call_end = "}",
+     .between = ", ",
+     .end = "]<|tools_suffix|>",
+     .think = "<|inner_prefix|>",
+     .think_end = "<|inner_suffix|>"},
+    {.name = "cohere2moe", /* before command-r7b, whose sign it has too */
+     .signs = {"<|START_TEXT|>"},
+     .body = CHAT_BODY_NAMED,
+     .open = "<|START_ACTION|>",
+     .close = "<|END_ACTION|>",
+     .separator = "",
+     .around = {"<|START_TEXT|>", "<|END_TEXT|>"}, /* of text, without meaning too */
+     .has_tokens = true,
+     COHERE_WRITES("<|START_TEXT|>")},
     {.name = "command-r7b",
      .signs = {"<|START_ACTION|>"},
      .body = CHAT_BODY_NAMED,
      .open = "<|START_ACTION|>",
      .close = "<|END_ACTION|>",
      .separator = "",
-     .around = {"<|START_RESPONSE|>", "<|END_RESPONSE|>"}, /* of text, without meaning too */
+     .around = {"<|START_RESPONSE|>", "<|END_RESPONSE|>"},
      .has_tokens = true,
-     .begin = "<|START_ACTION|>[\n    ",
-     .call = "{\"tool_call_id\": \"0\", \"tool_name\": \"",
-     .name_end = "\", \"parameters\": ",
-     .call_end = "}",
-     .between = ",\n    ",
-     .end = "\n]<|END_ACTION|>",
-     .think = "<|START_THINKING|>",
-     .think_end = "<|END_THINKING|>",
-     .answer = "<|START_RESPONSE|>"},
+     COHERE_WRITES("<|START_RESPONSE|>")},
     {.name = "nemotron-v2",
      .signs = {"<TOOLCALL>"},
      .body = CHAT_BODY_NAMED,

@@ -13,6 +13,7 @@ enum chat_body {
     /* detected by its beginning: JSON, <function=NAME> with <parameter=K>, or a name with <arg_key> */
     CHAT_BODY_TAGGED,
     CHAT_BODY_NAMED,    /* NAME, `separator`, a JSON object; or JSON, one call or an array */
+    CHAT_BODY_KEYED,    /* JSON objects with one member each, NAME: arguments; one call or an array */
     CHAT_BODY_INVOKE,   /* <invoke name="NAME"> with <parameter name="K"> */
     CHAT_BODY_QUOTED,   /* call:NAME{K:V}, strings between <|"|> */
     CHAT_BODY_PYTHON,   /* [NAME(K=V), ...], or JSON */

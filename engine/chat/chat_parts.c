@@ -241,8 +241,9 @@ static bool find_call_end(struct chat_split *s, const char *mark)
     for (; s->n_scanned < s->held.len; s->n_scanned++) {
         const char *at = s->held.data + s->n_scanned;
         if (!s->knows_body && !chat_is_space(*at)) {
-            bool is_named = s->config.format->body == CHAT_BODY_NAMED; /* JSON follows the name */
-            s->is_json = *at == '{' || (*at == '[' && s->config.format->body == CHAT_BODY_TAGGED);
+            enum chat_body body = s->config.format->body;
+            bool is_named = body == CHAT_BODY_NAMED; /* JSON follows the name */
+            s->is_json = *at == '{' || (*at == '[' && (body == CHAT_BODY_TAGGED || body == CHAT_BODY_KEYED));
             s->knows_body = !is_named || s->is_json;
         }
         if (n > 0 && *at == mark[0] && !s->is_in_string) {

@@ -86,12 +86,12 @@ static void split(const unsigned char *data, size_t n, size_t step, const struct
 
 void chat_parts_fuzz(const unsigned char *data, size_t n)
 {
-    enum { HAS_TOOLS = 16 };
+    enum { HAS_TOOLS = 32 };
     struct chat_split_config config = {.splits_reasoning = true, .reads_calls = true};
     struct joined whole, cut;
     json_t *tools = json_pack("[{s:{s:s,s:{s:{s:{s:s}}}}}]", "function", "name", "f", "parameters", "properties", "s",
                               "type", "string");
-    if (n > 0 && data[0] < ' ') { /* a row of the table, else its first; and whether names are known */
+    if (n > 0 && data[0] < 2 * HAS_TOOLS) { /* a row of the table, else its first; and whether names are known */
         config.format = chat_format_at(data[0] % HAS_TOOLS);
         config.tools = data[0] >= HAS_TOOLS ? tools : NULL;
         data++;

@@ -17,9 +17,9 @@ import chat_oracle
 
 ENDS = ["<|im_end|>", "<|eot_id|>", "<|eom_id|>", "</s>", "<\uff5cend\u2581of\u2581sentence\uff5c>", "<|end_of_text|>", "<end_of_turn>", "<|call|>",
         "<turn|>", "[e~[", "<|return|>", "<|user|>", "<|observation|>", "<|endoftext|>", "<eos>", "<|eot|>", "<|END_OF_TURN_TOKEN|>", "<seed:eos>",
-        "<SPECIAL_12>"]
+        "<SPECIAL_12>", "<|assistant_end|>"]
 # Formats of calls that have no row: what they write stays text.
-WITHOUT_ROW = {"Apertus-8B-Instruct", "Apriel-1.6-15b-Thinker-fixed", "Cohere2MoE", "CohereForAI-c4ai-command-r-plus-tool_use",
+WITHOUT_ROW = {"Apriel-1.6-15b-Thinker-fixed", "CohereForAI-c4ai-command-r-plus-tool_use",
                "GigaChat3-10B-A1.8B", "GigaChat3.1-10B-A1.8B", "Kimi-K3", "MiniMax-M1", "MiniMax-M3",
                "Reka-Edge", "Spark2.5", "StepFun3.5-Flash", "fireworks-ai-llama-3-firefunction-v2",
                "meetkai-functionary-medium-v3.1", "meetkai-functionary-medium-v3.2", "llm-jp-llm-jp-4.1-8b-thinking", "muse-glimmer",

@@ -326,6 +326,7 @@ START_TEST(arguments_come_as_they_are_written)
         {"llama4", "[f(s='ab^c^'", "C:f|A:{\"s\":\"abc"},
         {"gpt-oss", "<|channel|>commentary to=functions.f<|message|>{\"s\": \"ab^", "C:f|A:{\"s\": \"ab"},
         {"seed-oss", "<seed:tool_call>\n<function=f>\n<parameter=s>ab^c^", "C:f|A:{\"s\":\"abc"},
+        {"apertus", "<|tools_prefix|>[{\"f\": {\"s\": \"ab^c", "C:f|A:{\"s\": \"ab"},
         {"command-r7b", "<|START_ACTION|>[{\"tool_name\": \"f\", \"parameters\": {\"s\": \"ab^c", "C:f|A:{\"s\": \"ab"},
         {"nemotron-v2", "<TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"s\": \"ab^c", "C:f|A:{\"s\": \"ab"},
     };
@@ -514,6 +515,18 @@ static const struct {
      "</function>\n</seed:tool_call>",
      "R:so|T:Ok|C:f|A:{\"s\":\"5\",\"n\":5}|E:"},
     {"seed-oss", "<seed:tool_call>\n<function=f</seed:tool_call>", "T:<seed:tool_call>\n<function=f</seed:tool_call>"},
+    {"apertus",
+     "<|inner_prefix|>so<|inner_suffix|>Ok<|tools_prefix|>[{\"f\": {\"name\": \"<|tools_suffix|>\"}}, {\"arguments\": {}}]"
+     "<|tools_suffix|>",
+     "R:so|T:Ok|C:f|A:{\"name\": \"<|tools_suffix|>\"}|E:|C:arguments|A:{}|E:"},
+    {"apertus", "<|tools_prefix|>[{\"f\": {}, \"g\": {}}]<|tools_suffix|>", "C:f|A:{}|E:"},
+    {"apertus", "<|tools_prefix|>[{\"f\": 1}]<|tools_suffix|>", "T:<|tools_prefix|>[{\"f\": 1}]<|tools_suffix|>"},
+    {"apertus", "<|tools_prefix|>[{}]<|tools_suffix|>", "T:<|tools_prefix|>[{}]<|tools_suffix|>"},
+    {"cohere2moe",
+     "<|START_THINKING|>so<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", "
+     "\"parameters\": {\"a\": 1}}\n]<|END_ACTION|>",
+     "R:so|C:f|A:{\"a\": 1}|E:"},
+    {"cohere2moe", "<|START_THINKING|>so<|END_THINKING|><|START_TEXT|>Yes.<|END_TEXT|>", "R:so|T:Yes."},
     {"command-r7b",
      "<|START_THINKING|>so<|END_THINKING|><|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"f\", "
      "\"parameters\": {\"a\": 1}},\n    {\"tool_call_id\": \"1\", \"tool_name\": \"g\", \"parameters\": {}}\n]"
@@ -647,6 +660,9 @@ static const struct {
     {"llama4", "hm<|python_start|>[f(n=5)]<|python_end|>", "R:hm|C:f|A:{\"n\":5}|E:"},
     {"seed-oss", "hm<seed:tool_call><function=f><parameter=n>5</parameter></function></seed:tool_call>",
      "R:hm|C:f|A:{\"n\":5}|E:"},
+    {"apertus", "hm<|tools_prefix|>[{\"f\": {\"n\": 5}}]<|tools_suffix|>", "R:hm|C:f|A:{\"n\": 5}|E:"},
+    {"cohere2moe", "hm<|START_ACTION|>[{\"tool_name\": \"f\", \"parameters\": {\"n\": 5}}]<|END_ACTION|>",
+     "R:hm|C:f|A:{\"n\": 5}|E:"},
     {"command-r7b", "hm<|START_ACTION|>[{\"tool_name\": \"f\", \"parameters\": {\"n\": 5}}]<|END_ACTION|>",
      "R:hm|C:f|A:{\"n\": 5}|E:"},
     {"nemotron-v2", "hm<TOOLCALL>[{\"name\": \"f\", \"arguments\": {\"n\": 5}}]</TOOLCALL>",
