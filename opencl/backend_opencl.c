@@ -537,7 +537,7 @@ static uint64_t count_seen(const struct opencl_launch *l, const int32_t *words, 
     int32_t window = l->step->attention.window, ahead = l->step->attention.ahead, from = INT32_MAX, to = 0;
     for (int32_t i = 0; i < n; i++) {
         int32_t skips = MIN_OF(l->step->attention.skips, own[i]);
-        from = MIN_OF(from, MAX_OF(window > 0 ? own[i] - window + 1 : 0, skips));
+        from = MIN_OF(from, MAX_OF(plan_first_seen(l->step, own[i]), skips));
         to = MAX_OF(to, (window > 0 ? MIN_OF(own[i] + ahead, last[i]) : last[i]) + 1);
     }
     return (uint64_t)(to - from);

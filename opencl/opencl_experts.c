@@ -37,7 +37,7 @@ static enum err add_inner(const struct opencl_maker *k, bool as_codes)
     p.per_row = k->plan->moe.n_used;
     p.dst = opencl_at(k, m->made_floats);
     p.dst_stride = m->made_stride;
-    if (opencl_pair(k, &p)) {
+    if (!s->experts.weighs_input && opencl_pair(k, &p)) {
         p.flags = as_codes ? FLAG_CODES : FLAG_FLOATS;
         p.dst_codes = opencl_at(k, m->made_codes);
         p.dst_blocks = m->made_stride / PANEL_BLOCK;
@@ -56,8 +56,14 @@ static enum err add_inner(const struct opencl_maker *k, bool as_codes)
     }
     struct opencl_launch l = opencl_launch_over(k, WG, 1, ff);
     l.by = OPENCL_BY_PICKS;
-    TRY(OPENCL_ADD(k, l, "streams.cl", "gated", "", ARG_INT(s->act), p.dst, ARG_UINT(m->made_stride), ARG_UINT(ff),
-                   opencl_at(k, m->up_made), ARG_UINT(m->made_stride), ARG_INT(is_gated)));
+    if (s->experts.weighs_input) {
+        TRY(OPENCL_ADD(k, l, "experts.cl", "weigh_gated", "", ARG_ROWS(k, s->experts.route), ARG_UINT(p.per_row),
+                       ARG_INT(s->act), p.dst, ARG_UINT(m->made_stride), ARG_UINT(ff), opencl_at(k, m->up_made),
+                       ARG_UINT(m->made_stride)));
+    } else {
+        TRY(OPENCL_ADD(k, l, "streams.cl", "gated", "", ARG_INT(s->act), p.dst, ARG_UINT(m->made_stride), ARG_UINT(ff),
+                       opencl_at(k, m->up_made), ARG_UINT(m->made_stride), ARG_INT(is_gated)));
+    }
     l = opencl_launch_over(k, 128, 4, m->made_stride);
     l.by = OPENCL_BY_PICKS;
     return OPENCL_ADD(k, l, "norm.cl", "encode", "", ARG_INT(s->rows), p.dst, ARG_UINT(m->made_stride), ARG_UINT(ff),
@@ -85,6 +91,7 @@ enum err opencl_experts_make(const struct opencl_maker *k)
     uint32_t width = opencl_width(k, s->dst);
     TRY(OPENCL_ADD(k, opencl_launch_over(k, WG, 1, width), "experts.cl", "combine", "", ARG_ROWS(k, s->experts.route),
                    ARG_UINT(k->plan->moe.n_used), p.dst, ARG_UINT(m->results_stride), ARG_FLOAT(s->scale),
-                   ARG_INT(s->adds ? FLAG_ADDS : 0), ARG_ROWS(k, s->dst), ARG_UINT(width)));
+                   ARG_INT(!s->experts.weighs_input), ARG_INT(s->adds ? FLAG_ADDS : 0), ARG_ROWS(k, s->dst),
+                   ARG_UINT(width)));
     return opencl_end_step(k, s->dst);
 }

@@ -514,9 +514,9 @@ static enum err make_attention(const struct opencl_maker *k)
     for (enum attention_form form = IN_PARTS; form < (block > 1 ? N_FORMS : IN_BLOCKS); form++) {
         uint32_t rows = form == IN_BLOCKS ? block : 1;
         snprintf(options[form], OPENCL_OPTIONS_BYTES,
-                 "-DD=%u -DDV=%u -DLATENT=%d -DHEADS=%u -DROWS=%u -DSPLIT=%d -DK8=%d -DV8=%d%s%s", of->head_dim, dv,
+                 "-DD=%u -DDV=%u -DLATENT=%d -DHEADS=%u -DROWS=%u -DSPLIT=%d -DK8=%d -DV8=%d%s%s%s", of->head_dim, dv,
                  of->latent_dim != 0, tile, rows, form == IN_PARTS, kv->k_is_bytes, kv->v_is_bytes,
-                 to_both ? " -DBOTH=1" : "", skips);
+                 to_both ? " -DBOTH=1" : "", s->attention.in_chunks ? " -DCHUNKS=1" : "", skips);
         struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, (size_t)of->n_kv_heads * tiles);
         l.by_splits = form == IN_PARTS;
         l.by = form == IN_BLOCKS ? OPENCL_BY_BLOCKS : form == BY_ROWS && block > 1 ? OPENCL_BY_SINGLES : OPENCL_BY_ROWS;

@@ -601,8 +601,8 @@ static void describe(const struct plan *p, const struct plan_step *s, struct buf
         buf_printf(out, " centers=%d", s->norm.centers);
         break;
     case PLAN_ATTENTION:
-        buf_printf(out, " window=%d cap=%d skips=%d heads=%u", s->attention.window != 0, s->attention.softcap != 0,
-                   (int)s->attention.skips, plan_heads_of(p, s));
+        buf_printf(out, " window=%d,%d cap=%d skips=%d heads=%u", s->attention.window != 0, s->attention.in_chunks,
+                   s->attention.softcap != 0, (int)s->attention.skips, plan_heads_of(p, s));
         break;
     case PLAN_MULTIPLY:
         buf_printf(out, " map=%d,%u,%d", (int)s->multiply.map, s->multiply.first, s->multiply.is_sparse);
@@ -616,8 +616,9 @@ static void describe(const struct plan *p, const struct plan_step *s, struct buf
         break;
     case PLAN_ROUTE:
     case PLAN_EXPERTS:
-        buf_printf(out, " moe=%u,%u,%u,%u,%d,%d,%d", p->moe.n_experts, p->moe.n_used, p->moe.n_groups,
-                   p->moe.n_groups_used, p->moe.by_two, (int)p->moe.gating, p->moe.norms_weights);
+        buf_printf(out, " moe=%u,%u,%u,%u,%d,%d,%d,%d", p->moe.n_experts, p->moe.n_used, p->moe.n_groups,
+                   p->moe.n_groups_used, p->moe.by_two, (int)p->moe.gating, p->moe.norms_weights,
+                   s->op == PLAN_EXPERTS && s->experts.weighs_input);
         break;
     case PLAN_DELTA:
         buf_printf(out, " delta=%u,%u,%d", p->delta.n_k_heads, p->delta.key_dim, p->delta.is_tiled);

@@ -14,5 +14,6 @@ void rope_angles(const struct plan_rope *r, int32_t pos, float *cos_out, float *
 
 float rope_query_scale(const struct plan_rope *r, int32_t pos)
 {
-    return r->query_beta == 0 ? 1.0f : 1.0f + r->query_beta * logf(1.0f + (float)((uint32_t)pos / r->query_period));
+    uint32_t periods = r->query_beta == 0 ? 0 : ((uint32_t)pos + r->query_lead) / r->query_period;
+    return 1.0f + r->query_beta * logf(1.0f + (float)periods);
 }

@@ -619,19 +619,20 @@ enum err hf_add_expert_halves(struct hf *h, const char *name, const char *first,
     return ERR_OK;
 }
 
-enum err hf_add_experts(struct hf *h, const char *name, uint32_t n_out, uint32_t n_in, const char *const as[2])
+enum err hf_add_experts(struct hf *h, const char *name, uint32_t n_out, uint32_t n_in, bool is_turned,
+                        const char *const as[2])
 {
     const struct st_tensor *t;
     struct gguf_tensor all;
     TRY(find_tensor(h, name, &t));
     TRY(convert(h, t, false, &all));
-    bool is_plain = all.dims[0] == n_in && all.dims[1] == n_out,
-         is_turned = all.dims[0] == n_out && all.dims[1] == n_in;
+    bool is_plain = !is_turned && all.dims[0] == n_in && all.dims[1] == n_out;
+    bool fits = is_plain || (all.dims[0] == n_out && all.dims[1] == n_in);
     uint64_t n = all.dims[2], n_rows = all.dims[1] * n;
-    if (all.n_dims != 3 || (!is_plain && !is_turned) || n_rows > UINT32_MAX) {
-        return hf_bad_tensor(h, ERR_BAD_TENSOR_SHAPE, name,
-                             "expected matrices [%" PRIu32 ", %" PRIu32 "] or transposed ones, found another shape",
-                             n_out, n_in);
+    if (all.n_dims != 3 || !fits || n_rows > UINT32_MAX) {
+        return hf_bad_tensor(
+            h, ERR_BAD_TENSOR_SHAPE, name, "expected matrices [%" PRIu32 ", %" PRIu32 "]%s, found another shape",
+            is_turned ? n_in : n_out, is_turned ? n_out : n_in, is_turned ? "" : " or transposed ones");
     }
     const struct row_source *rows =
         row_mapped_new(&h->b.arena, all.type, all.data, (uint32_t)n_rows, (uint32_t)all.dims[0]);

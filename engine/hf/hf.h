@@ -138,9 +138,9 @@ MUST_CHECK enum err hf_add_every_second(struct hf *h, const char *name, const ch
 
 /* Adds one tensor with all experts' matrices, [E][n_out][n_in], or transposed, [E][n_in][n_out], as as[0]; with as[1]
  * (OPTIONAL) that gets the second half of each matrix' rows. If both shapes are one, they are not transposed, as in
- * transformers [5.23, core_model_loading.py, Transpose]. ERR_MISSING_TENSOR, ERR_BAD_TENSOR_SHAPE, ERR_UNSUPPORTED_TYPE,
- * ERR_NOMEM. */
-MUST_CHECK enum err hf_add_experts(struct hf *h, const char *name, uint32_t n_out, uint32_t n_in,
+ * transformers [5.23, core_model_loading.py, Transpose]; with is_turned they always are. ERR_MISSING_TENSOR,
+ * ERR_BAD_TENSOR_SHAPE, ERR_UNSUPPORTED_TYPE, ERR_NOMEM. */
+MUST_CHECK enum err hf_add_experts(struct hf *h, const char *name, uint32_t n_out, uint32_t n_in, bool is_turned,
                                    const char *const as[2]);
 
 /* Gives the table `name` as many rows as token_embd.weight has; the added ones are row 0, made when they are read

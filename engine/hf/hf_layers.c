@@ -1,4 +1,4 @@
-/* layer_types, windows, and their equivalents in old folders. */
+/* layer_types, windows, layers without RoPE, and their equivalents in old folders. */
 #include "engine/hf/hf_layers.h"
 
 #include "engine/hf/hf_internal.h"
@@ -109,4 +109,50 @@ enum err hf_add_optional_window(struct hf *h)
         put_pattern(h, n_layers, is_local);
     }
     return ERR_OK;
+}
+
+enum err hf_get_flags(const struct hf *h, const char *key, uint32_t n_layers, bool *found,
+                      unsigned char out[PLAN_MAX_LAYERS])
+{
+    const json_t *list = json_read_get(h->config, key);
+    *found = list != NULL && !(json_is_array(list) && json_array_size(list) == 0);
+    if (*found && (!json_is_array(list) || json_array_size(list) < n_layers)) {
+        return hf_bad(h, key, "expected an array of %" PRIu32 " numbers, one a layer, found %s of %zu", n_layers,
+                      json_read_type_name(list), json_array_size(list));
+    }
+    for (uint32_t i = 0; *found && i < n_layers; i++) {
+        char shown[JSON_READ_SHOWN];
+        const json_t *v = json_array_get(list, i);
+        json_int_t n = json_is_boolean(v) ? json_is_true(v) : json_is_integer(v) ? json_integer_value(v) : -1;
+        if (n != 0 && n != 1) {
+            return err_set(h->info, ERR_BAD_CONFIG, key, "config.json: %s[%" PRIu32 "]: expected 0 or 1, found %s", key,
+                           i, json_read_show(v, shown));
+        }
+        out[i] = n == 1;
+    }
+    return ERR_OK;
+}
+
+enum err hf_get_rope_layers(const struct hf *h, uint32_t interval, uint32_t *n_layers,
+                            unsigned char has_rope[PLAN_MAX_LAYERS])
+{
+    bool found;
+    TRY(hf_get_u32(h, "num_hidden_layers", 1, PLAN_MAX_LAYERS, UINT64_MAX, n_layers));
+    TRY(hf_get_u32(h, "no_rope_layer_interval", 1, INT32_MAX, interval, &interval));
+    TRY(hf_get_flags(h, "no_rope_layers", *n_layers, &found, has_rope));
+    for (uint32_t i = 0; !found && i < *n_layers; i++) {
+        has_rope[i] = (i + 1) % interval != 0;
+    }
+    return ERR_OK;
+}
+
+void hf_add_pattern(struct hf *h, const char *key, uint32_t n_layers, const unsigned char *is_set, uint32_t period)
+{
+    bool is_usual = true;
+    for (uint32_t i = 0; i < n_layers; i++) {
+        is_usual &= (is_set[i] != 0) == (period == 0 || (i + 1) % period != 0);
+    }
+    if (!is_usual) {
+        gguf_build_array(&h->b, hf_key(h, key), GGUF_BOOL, n_layers, is_set);
+    }
 }

@@ -25,6 +25,7 @@ enum blocks_head_norm {
     BLOCKS_NORM_WIDE, /* all heads of Q together, and of K: attn_q_norm of H*d, attn_k_norm of K*d */
     BLOCKS_NORM_OWN, /* LayerNorm of each head separately, with weights for each: attn_q_norm [H][d], attn_k_norm [K][d] */
     BLOCKS_NORM_AFTER, /* as BLOCKS_NORM_EACH, but after RoPE */
+    BLOCKS_NORM_BARE,  /* after RoPE without weights, in layers with RoPE */
 };
 
 /* A family's defaults for values that the file omits. */
@@ -34,6 +35,7 @@ struct blocks_moe {
     uint32_t gating;   /* as in expert_gating_func: 1 softmax, 2 sigmoid, 3 softmax over the selected */
     bool norms_weights;
     bool gates_shared; /* the shared expert has a gate, ffn_gate_inp_shexp */
+    bool weighs_input; /* as in struct plan_step */
 };
 
 /* The operation that mixes the rows of a sequence in a layer; blocks_decoder.c has its table row. */
@@ -80,7 +82,10 @@ struct blocks_style {
     float logit_softcap;              /* 0 = none */
     float query_beta;                 /* of plan_rope; 0 = none */
     uint32_t query_period;            /* of plan_rope */
+    uint32_t query_lead;              /* of plan_rope */
+    bool query_is_nope;               /* query_beta is of layers without RoPE, and of no others */
     uint32_t window;                  /* positions visible in a local layer, including the row's own */
+    bool in_chunks;                   /* local layers see chunks of `window` positions (struct plan_step) */
     float local_freq_base;            /* RoPE theta of local layers */
     bool first_is_global;             /* the first layer of each period is global; else the last */
     bool first_is_bare;               /* the first layer's attention has no norm, because embed_norm replaces it */
@@ -174,7 +179,7 @@ struct blocks {
     /* State spaces: x, B and C before and after the convolution; [Hs]; [Hs*p] output, and its gate */
     plan_buf_id ssm_in, ssm_mixed, ssm_dt, ssm_out, ssm_gate;
     plan_weight_id ssm_ones;  /* [Hs*p/G], with several groups */
-    plan_weight_id head_ones; /* [d], with BLOCKS_NORM_OWN */
+    plan_weight_id head_ones; /* [d], with BLOCKS_NORM_OWN and BLOCKS_NORM_BARE */
     plan_weight_id embd;      /* blocks_add_embedding sets it */
     plan_weight_id output;    /* of the logits */
     int32_t rope;             /* table of global layers */
@@ -238,6 +243,11 @@ MUST_CHECK enum err blocks_read_predicting(struct blocks *b);
  * period. The last layer of a period is global (the first with style.first_is_global). `period` is the default. Without
  * a window (0) every layer is global. */
 MUST_CHECK enum err blocks_read_windows(struct blocks *b, uint32_t window, uint32_t period);
+
+/* Reads which layers have no RoPE: <arch>.attention.rope_pattern is an array (true = RoPE); without it, the last of each
+ * `period` layers (the first with style.first_is_global) has none; 0: every layer has RoPE. Call after
+ * blocks_read_hparams. */
+MUST_CHECK enum err blocks_read_nope(struct blocks *b, uint32_t period);
 
 /* Names below can contain %d, which stands for the number of the layer being built (plan.layer - n_before). */
 

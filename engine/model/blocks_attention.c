@@ -48,6 +48,7 @@ enum err blocks_attend(struct blocks *b)
     struct plan_step att = plan_step_of(PLAN_ATTENTION, b->q, b->att);
     att.scale = b->style.attn_scale;
     att.attention.softcap = b->style.attn_softcap;
+    att.attention.in_chunks = b->style.in_chunks && b->style.is_local[b->plan->layer];
     att.attention.window = b->style.is_local[b->plan->layer] ? (int32_t)b->style.window : 0;
     if (b->is_encoder && att.attention.window > 0) { /* half of it before the row, half after it */
         att.attention.ahead = att.attention.window / 2;

@@ -55,6 +55,12 @@ static enum err add_heads(struct blocks *b, struct plan_step *qkv)
         TRY(blocks_bind_norms_after(b, &after.w[0], &qkv->heads.k_norm));
         TRY(plan_add_step(b->plan, qkv));
         return plan_add_step(b->plan, &after);
+    case BLOCKS_NORM_BARE: /* commutes with the rotation, and cancels the factor that RoPE gives all components */
+        if (!b->style.is_nope[b->plan->layer]) {
+            qkv->heads.q_norm = qkv->heads.k_norm = b->head_ones;
+            b->plan->ropes[qkv->heads.rope].mscale = 1.0f;
+        }
+        break;
     case BLOCKS_NO_HEAD_NORM:
         break;
     }
@@ -201,11 +207,11 @@ static enum err add_attention_bufs(struct blocks *b)
 {
     const struct blocks_hparams *h = &b->h;
     enum blocks_head_norm norm = b->style.head_norm;
+    if (norm == BLOCKS_NORM_OWN || norm == BLOCKS_NORM_BARE) {
+        TRY(blocks_add_ones(b, "head_ones", h->head_dim, &b->head_ones));
+    }
     if (norm != BLOCKS_NORM_WIDE && norm != BLOCKS_NORM_OWN) {
         return ERR_OK;
-    }
-    if (norm == BLOCKS_NORM_OWN) {
-        TRY(blocks_add_ones(b, "head_ones", h->head_dim, &b->head_ones));
     }
     TRY(plan_add_buf(b->plan, "k", h->n_kv_heads * h->head_dim, &b->k));
     return plan_add_buf(b->plan, "v", h->n_kv_heads * h->head_dim, &b->v);

@@ -214,3 +214,14 @@ enum err blocks_read_windows(struct blocks *b, uint32_t window, uint32_t period)
     bool found;
     return blocks_get_flags(b, "attention.sliding_window_pattern", &found, b->style.is_local);
 }
+
+enum err blocks_read_nope(struct blocks *b, uint32_t period)
+{
+    bool found, has_rope[PLAN_MAX_LAYERS];
+    TRY(blocks_get_flags(b, "attention.rope_pattern", &found, has_rope));
+    for (uint32_t i = 0; i < b->h.n_layers; i++) {
+        b->style.is_nope[i] =
+            found ? !has_rope[i] : period != 0 && i % period == (b->style.first_is_global ? 0 : period - 1);
+    }
+    return ERR_OK;
+}

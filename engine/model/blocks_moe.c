@@ -131,6 +131,7 @@ static enum err add_routed(struct blocks *b)
     struct plan_step experts = plan_step_of(PLAN_EXPERTS, b->norm, b->x);
     experts.act = b->style.act;
     experts.experts.route = b->route;
+    experts.experts.weighs_input = b->style.moe.weighs_input;
     experts.adds = true;
     experts.scale = b->style.residual_scale;
     if (b->h.n_expert_latent != 0) {

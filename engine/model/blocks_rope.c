@@ -183,8 +183,9 @@ enum err blocks_add_rope(struct blocks *b, float freq_base, bool is_scaled, int3
                              .is_neox = is_neox,
                              .mscale = 1.0f,
                              .inv_freq = inv_freq,
-                             .query_beta = b->style.query_beta,
-                             .query_period = b->style.query_period};
+                             .query_beta = b->style.query_is_nope ? 0 : b->style.query_beta,
+                             .query_period = b->style.query_period,
+                             .query_lead = b->style.query_lead};
     if (is_scaled) {
         TRY(apply_scaling(b, freq_base, inv_freq, &rope.mscale));
     }
@@ -203,7 +204,11 @@ enum err blocks_add_ropes(struct blocks *b)
     TRY(blocks_add_rope(b, b->h.freq_base, true, &b->rope));
     if (has_nope) {
         static const float none;
-        TRY(plan_add_rope(b->plan, &(struct plan_rope){.mscale = 1.0f, .inv_freq = &none}, &b->no_rope));
+        struct plan_rope rope = {.mscale = 1.0f, .inv_freq = &none};
+        rope.query_beta = s->query_is_nope ? s->query_beta : 0;
+        rope.query_period = s->query_period;
+        rope.query_lead = s->query_lead;
+        TRY(plan_add_rope(b->plan, &rope, &b->no_rope));
     }
     bool is_same = s->local_is_scaled && s->local_freq_base == b->h.freq_base;
     b->local_rope = is_same ? b->rope : PLAN_NONE;

@@ -13,6 +13,7 @@
 /* clang-format off */
 #define FAMILIES(X) \
     X(llama) \
+    X(llama4) \
     X(smollm3) \
     X(arcee) \
     X(mistral3) \

@@ -67,7 +67,7 @@ static enum err add_experts(struct hf *h, uint32_t layer, bool is_down, uint32_t
         snprintf(from, sizeof from, "%slayers.%" PRIu32 ".mlp.experts.%s_proj", prefixes[i], layer,
                  is_down ? "down" : "gate_up");
         if (safetensors_folder_find(h->tensors, from) != NULL) {
-            return hf_add_experts(h, from, n_out, n_in, (const char *const[]){as[0], is_down ? NULL : as[1]});
+            return hf_add_experts(h, from, n_out, n_in, false, (const char *const[]){as[0], is_down ? NULL : as[1]});
         }
     }
     return ERR_OK; /* one tensor per expert */

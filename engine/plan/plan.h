@@ -132,8 +132,8 @@ enum plan_map {
 enum plan_act { PLAN_SILU, PLAN_GELU_TANH, PLAN_GELU, PLAN_RELU, PLAN_CLAMPED, PLAN_RELU_SQUARED };
 
 /* Rotary position embedding [Su 2021]: angle of pair i at position p is p * inv_freq[i], cos and sin times mscale. With
- * query_beta != 0, query heads are then multiplied by 1 + query_beta * log(1 + floor(p / query_period)): attention that
- * stays sharp far beyond the original context [Llama 4]. */
+ * query_beta != 0, query heads are then multiplied by 1 + query_beta * log(1 + floor((p + query_lead) / query_period)):
+ * attention that stays sharp far beyond the original context [Llama 4]. */
 struct plan_rope {
     uint32_t n_rot;        /* components rotated, even, <= d; 0: no RoPE (NoPE layers) */
     uint32_t first;        /* the first rotated component of a head */
@@ -143,6 +143,7 @@ struct plan_rope {
     float query_beta;      /* 0: none */
     uint32_t query_period; /* >= 1 with query_beta */
     int32_t shift;         /* added to the positions of rows, for angles alone */
+    uint32_t query_lead;   /* 0 or 1 */
 };
 
 enum plan_gating {
@@ -212,9 +213,13 @@ struct plan_step {
             int32_t window; /* positions a row sees, itself and earlier ones; 0: all */
             int32_t ahead;  /* later positions it sees, in a bidirectional plan with a window */
             int32_t skips;  /* first positions that only their own rows see, in a causal plan */
+            /* Positions are cut into chunks of `window`, from 0 on, and a row sees those of its own chunk only, in a
+             * causal plan [Meta 2025, "Llama 4"]. */
+            bool in_chunks;
         } attention;
         struct {
             plan_buf_id route;
+            bool weighs_input; /* weights are factors of src instead; without bias[0] and bias[1] */
         } experts;
         struct {
             enum plan_map map;
@@ -419,6 +424,13 @@ static inline int32_t plan_end_step(const struct plan *p, bool predicts, bool ha
         return predicts ? p->n_storing_predict : p->n_storing;
     }
     return predicts ? p->n_steps : plan_main_steps(p);
+}
+
+/* Returns the first position that a row of an attention step sees, apart from skipped ones; can be negative. */
+static inline int32_t plan_first_seen(const struct plan_step *s, int32_t pos)
+{
+    int32_t window = s->attention.window;
+    return window == 0 ? 0 : s->attention.in_chunks ? pos / window * window : pos - window + 1;
 }
 
 /* Returns the attention of a layer, 0 <= layer < L. */

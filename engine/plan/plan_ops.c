@@ -173,8 +173,18 @@ static enum err check_attention(const struct plan_check *c)
     if (skips < 0 || (skips > 0 && c->plan->is_bidirectional)) {
         return fails(c, "skips positions that it must see");
     }
+    if (c->step->attention.in_chunks && (window <= 0 || c->plan->is_bidirectional)) {
+        return fails(c, "has chunks without a size, or looks ahead in them");
+    }
     return window < 0 || ahead < 0 || (ahead > 0 && !may_look_ahead) ? fails(c, "looks ahead without a window to do so")
                                                                      : ERR_OK;
+}
+
+static enum err check_experts(const struct plan_check *c)
+{
+    const struct plan_step *s = c->step;
+    bool has_bias = s->bias[0] != PLAN_NONE || s->bias[1] != PLAN_NONE;
+    return s->experts.weighs_input && has_bias ? fails(c, "weighs its input and has a bias") : ERR_OK;
 }
 
 static enum err check_multiply(const struct plan_check *c)
@@ -349,6 +359,7 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                     .operands = {BUF(src, PLAN_READS | PLAN_DECIDES, EXPERTS), BUF(dst, PLAN_WRITES, ROUTE),
                                  MAY_VECTOR(w[0], EXPERTS), MAY_VECTOR(w[1], EXPERTS)}},
     [PLAN_EXPERTS] = {.name = "experts",
+                      .check = check_experts,
                       .split = PLAN_BY_EXPERTS,
                       .n_items = EXPERTS,
                       .inner = FF,

@@ -11,6 +11,7 @@
  *   -DSPLIT=    0, or 1 with ROWS=1
  *   -DK8= -DV8= keys, values as bytes: 0 or 1
  *   -DSKIPS=N  the first N positions are seen only by their own rows (OPTIONAL)
+ *   -DCHUNKS=1  a row sees the positions of its own chunk of `window`
  *   -DBOTH=1    the window extends to both sides of a row, so its own position is not the last that it sees */
 #define UNITS    ((D + 7) / 8)
 /* Components of a value per lane: N, VEC of them adjacent. */
@@ -288,7 +289,11 @@ static inline struct span seen_of(__global const int *batch, int row, int window
 #else
     const int own = seen.last;
 #endif
+#ifdef CHUNKS
+    seen.first = own / window * window;
+#else
     seen.first = window > 0 ? max(own - window + 1, 0) : 0;
+#endif
 #ifdef SKIPS
     seen.first = max(seen.first, min(SKIPS, own));
 #endif

@@ -136,11 +136,25 @@ __kernel GROUP(256, 1) void sort(__global const int *restrict batch, int rows, _
     }
 }
 
+/* Computes gate = act(weight * gate) * (weight * up) for each pick: of experts whose weights are factors of their input. */
+__kernel GROUP(64, 1) void weigh_gated(__global const int *restrict batch, __global const float *restrict routes,
+                                       uint stride, uint k, int act, __global float *gate, uint gate_stride, uint n,
+                                       __global const float *restrict up, uint up_stride)
+{
+    const uint pick = get_group_id(2), i = get_global_id(0);
+    const float weight = routes[(size_t)(pick / k) * stride + pick % k];
+    if (i < n) {
+        __global float *y = gate + (size_t)pick * gate_stride + i;
+        *y = glu(act, weight * *y, weight * up[(size_t)pick * up_stride + i]);
+    }
+}
+
 /* Computes dst[row][width] = scale * the sum of weight * made[pick] over a row's experts in ascending order of their
- * ids; with FLAG_ADDS added to dst. */
+ * ids, or without weights; with FLAG_ADDS added to dst. */
 __kernel GROUP(64, 1) void combine(__global const int *restrict batch, __global const float *restrict routes,
                                    uint stride, uint k, __global const float *restrict made, uint made_stride,
-                                   float scale, int flags, __global float *dst, uint dst_stride, uint width)
+                                   float scale, int has_weights, int flags, __global float *dst, uint dst_stride,
+                                   uint width)
 {
     __local int order[MAX_USED];
     const uint lid = get_local_id(0), row = get_group_id(2), i = get_global_id(0);
@@ -158,7 +172,8 @@ __kernel GROUP(64, 1) void combine(__global const int *restrict batch, __global 
         float sum = (flags & FLAG_ADDS) != 0 ? *out : 0.0f;
         for (uint j = 0; j < k; j++) {
             const uint place = (uint)order[j];
-            sum += scale * route[place] * made[((size_t)row * k + place) * made_stride + i];
+            const float weight = has_weights ? route[place] : 1.0f;
+            sum += scale * weight * made[((size_t)row * k + place) * made_stride + i];
         }
         *out = sum;
     }

@@ -100,6 +100,8 @@ static const struct golden_model {
     {"llama-rope3-old", FOLDER, FLOATS},
     {"llama-yarn", GGUF | FOLDER, FLOATS},
     {"mellum-window", GGUF | FOLDER, FLOATS},
+    {"llama4-chunks", FOLDER | WIDE, FLOATS},
+    {"llama4-experts", GGUF | FOLDER, FLOATS},
     {"minimax-m2-wide", GGUF | FOLDER, FLOATS},
     {"mistral3-small", GGUF | FOLDER, FLOATS},
     {"mistral3-yarn", GGUF | FOLDER, FLOATS},

@@ -50,6 +50,12 @@ LATENT = dict(kv_lora_rank=32, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_d
               first_k_dense_replace=1, **{**SMALL, "num_key_value_heads": 4})
 
 
+def llama4(**more):
+    """Experts as wide as half the stream: their matrices are square, and transposed all the same."""
+    return hf.Llama4ForCausalLM(hf.Llama4TextConfig(
+        **{**SMALL, "intermediate_size": 24, "intermediate_size_mlp": 56, "head_dim": 12, "num_local_experts": 4, **more}))
+
+
 def gemma4(n_layers, **more):
     """Local and global layers with heads of their own; factors of the layers and of the experts that are not 1."""
     model = hf.Gemma4ForCausalLM(hf.Gemma4TextConfig(
@@ -197,6 +203,13 @@ MODELS = {
         sliding_window=13, head_dim=12, rope_parameters=rope())),
     "arcee-squared": lambda: hf.ArceeForCausalLM(hf.ArceeConfig(
         **SMALL, num_hidden_layers=2, head_dim=20, rope_parameters=yarn())),
+    "llama4-experts": lambda: llama4(
+        num_hidden_layers=5, interleave_moe_layer_step=2, rope_parameters=rope(
+            "llama3", 500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+            original_max_position_embeddings=64)),
+    "llama4-chunks": lambda: llama4(
+        hidden_size=40, intermediate_size=20, num_hidden_layers=3, num_experts_per_tok=2, use_qk_norm=False, attention_bias=True,
+        attention_chunk_size=13, attn_scale=0.4, floor_scale=16, no_rope_layers=[1, 0, 1], rope_parameters=rope(theta=500000.0)),
     "qwen2-one-head": lambda: hf.Qwen2ForCausalLM(hf.Qwen2Config(
         **{**SMALL, "num_key_value_heads": 1}, num_hidden_layers=2, rope_parameters=rope(theta=1000000.0))),
     "smollm3-nope": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(
@@ -425,7 +438,7 @@ MODELS = {
 # Mixtral, Qwen2 and StarCoder2, and SmolLM3's list of layers; the others' GGUF files are make_golden.py's. Models that see, whose text
 # alone is asked for, have none either.
 FOLDER_ONLY = ("falcon-h1-tied", "qwen2vl-window", "qwen3vlmoe-saved", "mistral4-far", "gemma3n-streams", "granite-nope", "gemma3-linear",
-               "llama-mistral-window", "llama-mixtral-window", "starcoder2-window", "llama-linear-old", "llama-rope3-old", "qwen2-one-head", "qwen2-window", "smollm3-layers")
+               "llama-mistral-window", "llama-mixtral-window", "starcoder2-window", "llama4-chunks", "llama-linear-old", "llama-rope3-old", "qwen2-one-head", "qwen2-window", "smollm3-layers")
 WITH_PEER = ("qwen2vl", "qwen3vl", "mistral3", "mistral4", "glm4-vision")  # except these
 
 GGUF_ONLY = ("glm4-vision",)  # folders of these are not supported

@@ -174,13 +174,14 @@ void cpu_attention_begin(struct backend_model *m, const struct backend_batch *ba
 
 /* --- running ---------------------------------------------------------------------------------------------------- */
 
-/* Finds the positions visible to rows of a block in a step with a window to both sides, or that skips positions. */
+/* Finds the positions visible to rows of a block in a step with a window to both sides, with chunks, or that skips
+ * positions. */
 static void find_visible(const struct plan_step *s, const int32_t *own, struct kern_attention_args *a,
                          int32_t first[ATTENTION_ROWS], int32_t last[ATTENTION_ROWS])
 {
     for (int32_t i = 0; i < a->n_rows; i++) {
         bool has_window = s->attention.window > 0;
-        first[i] = MAX_OF(has_window ? own[i] - s->attention.window + 1 : 0, MIN_OF(s->attention.skips, own[i]));
+        first[i] = MAX_OF(plan_first_seen(s, own[i]), MIN_OF(s->attention.skips, own[i]));
         last[i] = has_window ? MIN_OF(own[i] + s->attention.ahead, a->pos[i]) : a->pos[i];
     }
     a->first = first;
@@ -242,7 +243,7 @@ static void run_task(const struct cpu_run *r, int task, int next, int n_tasks, i
     if (next < n_tasks) {
         fetch_ahead(r, next, n_shares, &a);
     }
-    if ((m->plan->is_bidirectional && s->attention.window > 0) || s->attention.skips > 0) {
+    if ((m->plan->is_bidirectional && s->attention.window > 0) || s->attention.skips > 0 || s->attention.in_chunks) {
         find_visible(s, r->batch->pos + b->row, &a, first, last);
     }
     if (piece->n == 0) {

@@ -56,6 +56,16 @@ static void add_bias(const struct view *v, plan_weight_id id, size_t at, float *
     }
 }
 
+/* Multiplies the gate and up rows of a pick by its weight, if weights are factors of the input. */
+static void weigh(const struct view *v, int32_t pick, float *gate, float *up, uint32_t n)
+{
+    float weight = v->r->scratch->picks[pick].weight;
+    for (uint32_t j = 0; v->s->experts.weighs_input && j < n; j++) {
+        gate[j] *= weight;
+        up[j] *= weight;
+    }
+}
+
 /* Gathers the source rows of picks [from, from + n), n <= CPU_TILE_ROWS. */
 static struct cpu_operand gather(const struct view *v, int32_t from, int32_t n)
 {
@@ -100,6 +110,7 @@ static void run_gate_up(const struct view *v, uint32_t e, uint32_t panel, uint32
             }
             for (int32_t i = 0; i < o.n; i++) {
                 size_t at = (size_t)i * n * PANEL_ROWS;
+                weigh(v, row + i, gate + at, up + at, columns);
                 add_bias(v, s->bias[0], (size_t)e * ff + column, gate + at, columns);
                 for (uint32_t j = 0; v->up == NULL && j < columns; j++) {
                     up[at + j] = 1.0f;
@@ -165,7 +176,7 @@ static void run_down(const struct view *v, uint32_t panel, uint32_t end, const u
                 for (int32_t i = 0; i < o.n; i++) {
                     const struct cpu_pick *pick = &v->r->scratch->picks[row + i];
                     float *y = tile + (size_t)i * n * PANEL_ROWS, *out = cpu_row(v->r, v->s->dst, pick->row) + column;
-                    float weight = v->s->scale * pick->weight;
+                    float weight = v->s->scale * (v->s->experts.weighs_input ? 1.0f : pick->weight);
                     add_bias(v, v->s->bias[2], (size_t)e * width + column, y, columns);
                     for (uint32_t j = 0; j < columns; j++) {
                         out[j] += weight * y[j];

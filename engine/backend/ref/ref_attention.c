@@ -125,7 +125,7 @@ static void attend(const struct ref_run *r, int32_t i, uint32_t h)
     uint32_t kv_head = h / (heads->n_heads / heads->n_kv_heads);
     const float *q = ref_row(r, s->src, i) + h * d;
     int32_t pos = last_visible(r, i), own = r->batch->pos[i], window = s->attention.window;
-    int32_t first = MAX_OF(window > 0 ? own - window + 1 : 0, MIN_OF(s->attention.skips, own));
+    int32_t first = MAX_OF(plan_first_seen(s, own), MIN_OF(s->attention.skips, own));
     pos = window > 0 ? MIN_OF(pos, own + s->attention.ahead) : pos;
     double max = -INFINITY, sum = 0, cap = s->attention.softcap, acc[PLAN_MAX_HEAD] = {0};
     for (int pass = 0; pass < 2; pass++) {

@@ -4,15 +4,15 @@
 #include <math.h>
 #include <string.h>
 
-/* Computes out[n] = x . row n of expert e in w[k], plus its bias. */
-static void multiply_rows(const struct ref_run *r, int k, uint32_t e, const float *x, float *out)
+/* Computes out[n] = factor * (x . row n of expert e in w[k]), plus its bias. */
+static void multiply_rows(const struct ref_run *r, int k, uint32_t e, const float *x, float factor, float *out)
 {
     const struct plan_weight *w = &r->m->plan->weights[r->step->w[k]];
     const float *bias = ref_vector(r, r->step->bias[k]);
     uint32_t n_out = w->n_out / r->m->plan->moe.n_experts, first = e * n_out;
     for (uint32_t n = 0; n < n_out; n++) {
         ref_math_dequantize(w, first + n, r->scratch);
-        out[n] = ref_math_dot(x, r->scratch, w->n_in) + (bias != NULL ? bias[first + n] : 0);
+        out[n] = factor * ref_math_dot(x, r->scratch, w->n_in) + (bias != NULL ? bias[first + n] : 0);
     }
 }
 
@@ -33,16 +33,17 @@ void ref_experts_row(const struct ref_run *r, int32_t i)
             if (route[k + slot] != (float)e) {
                 continue;
             }
-            multiply_rows(r, 0, e, x, gate);
+            float in = s->experts.weighs_input ? route[slot] : 1, out = s->experts.weighs_input ? 1 : route[slot];
+            multiply_rows(r, 0, e, x, in, gate);
             if (is_gated) {
-                multiply_rows(r, 1, e, x, up);
+                multiply_rows(r, 1, e, x, in, up);
             }
             for (uint32_t n = 0; n < ff; n++) {
                 gate[n] = is_gated ? ref_math_glu(s->act, gate[n], up[n]) : ref_math_activate(s->act, gate[n]);
             }
-            multiply_rows(r, 2, e, gate, y);
+            multiply_rows(r, 2, e, gate, 1, y);
             for (uint32_t n = 0; n < width; n++) {
-                ref_row(r, s->dst, i)[n] += s->scale * route[slot] * y[n];
+                ref_row(r, s->dst, i)[n] += s->scale * out * y[n];
             }
         }
     }

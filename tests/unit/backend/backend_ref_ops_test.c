@@ -292,6 +292,10 @@ static void heads(void)
                (struct plan_rope){.mscale = 1, .query_beta = 1, .query_period = 1},
                ROWS(1, 2, 3, 4, 1 + LN2, 2 + 2 * LN2, 3 + 3 * LN2, 4 + 4 * LN2, 1 + LN3, 2 + 2 * LN3, 3 + 3 * LN3,
                     4 + 4 * LN3));
+    heads_with("queries grow from the second position on", /* by 1 + ln(1 + floor((p + 1) / 2)) */
+               (struct plan_rope){.mscale = 1, .query_beta = 1, .query_period = 2, .query_lead = 1},
+               ROWS(1, 2, 3, 4, 1 + LN2, 2 + 2 * LN2, 3 + 3 * LN2, 4 + 4 * LN2, 1 + LN2, 2 + 2 * LN2, 3 + 3 * LN2,
+                    4 + 4 * LN2));
     begin(1, 4);
     plan_buf_id q = input(4, ROWS(1, 1, 5, 5, 1, 1, 5, 5, 0, 0, 0, 0));
     plan_weight_id w = vector(4, ROWS(1, 2, 3, 4));
@@ -346,10 +350,15 @@ static void attention(void)
     attend(&y)->attention.window = 2;
     expect("a window of two", y, ROWS(0, 4, 6, 1, 11.75f, 0));
     begin(1, 2);
+    struct plan_step *s = attend(&y);
+    s->attention.window = 2;
+    s->attention.in_chunks = true;
+    expect("chunks of two", y, ROWS(0, 4, 6, 1, 13, 0));
+    begin(1, 2);
     attend(&y)->attention.skips = 1;
     expect("the first position skipped", y, ROWS(0, 4, 8, 0, 11.75f, 0));
     begin(1, 2);
-    struct plan_step *s = attend(&y);
+    s = attend(&y);
     s->scale = 2 * ATANH_05; /* of which 2 tanh(x / 2) makes 0, 1 and 1.6 */
     s->attention.softcap = 2;
     float a = expf(1), b = expf(1.6f);
@@ -445,6 +454,20 @@ static void route(void)
              ROWS(1, 3, 0, 2, 1.5f, 8 * third, 0, 2, 1, 0.5f, 0, 1));
 }
 
+static void experts_of_weighed_inputs(void)
+{
+    begin(1, 2);
+    p->moe = (struct plan_moe){.n_experts = 2, .n_used = 1, .n_groups = 1, .n_groups_used = 1, .weights_scale = 1};
+    plan_buf_id x = input(1, ROWS(1, 1, -1)), picked = input(2, ROWS(2, 1, 0.5f, 0, 1, 0)), y = buffer(1);
+    plan_weight_id w[3] = {weight(2, 1, ROWS(1, 2)), weight(2, 1, ROWS(3, 4)), weight(2, 1, ROWS(5, 6))};
+    struct plan_step *s = step(PLAN_EXPERTS, x, y);
+    s->experts.route = picked;
+    s->experts.weighs_input = true;
+    s->act = PLAN_RELU;
+    memcpy(s->w, w, sizeof w);
+    expect("experts of a weighed input", y, ROWS(6 * (4 * 8), 5 * (0.5f * 1.5f), 0));
+}
+
 static void experts(void)
 {
     for (int stores = 0; stores < 2; stores++) {
@@ -479,6 +502,7 @@ static void experts(void)
     s->bias[0] = bias;
     /* expert 1: (2 + 1)^2 = 9, 6 * 9, twice; expert 0: 1 * 5 */
     expect("experts without a gate", y, ROWS(108, 5, 0));
+    experts_of_weighed_inputs();
 }
 
 static void gate(void)

@@ -101,6 +101,14 @@ static const struct row fixed_rows[] = {
     {"phi2-parallel", "\"hidden_act\":\"gelu\"", "hidden_act: expected gelu_new or gelu_pytorch_tanh"},
     {"phi2-parallel", "\"hidden_act\":\"gelu_pytorch_tanh\"", NULL},
     {"smollm3-nope", "\"use_sliding_window\":true", "use_sliding_window: expected false, found true"},
+    {"llama4-experts", "\"attn_temperature_tuning\":4,\"moe_layers\":null", NULL}, /* as published */
+    {"llama4-experts", "\"attn_temperature_tuning\":\"yes\"", "attn_temperature_tuning: expected true or false, found"},
+    {"llama4-experts", "\"attn_scale\":-1", "attn_scale: expected 0 to 1000, found -1"},
+    {"llama4-experts", "\"floor_scale\":0", "floor_scale: expected 1 to"},
+    {"llama4-experts", "\"use_qk_norm\":1", "use_qk_norm: expected true or false, found 1"},
+    {"llama4-experts", "\"moe_layers\":[0,3]",
+     "moe_layers: expected the last of each 2 layers, as interleave_moe_layer_step"},
+    {"llama4-experts", "\"hidden_act\":\"gelu\"", "hidden_act: expected silu, found 'gelu'"},
     {"minimax-m2-wide", "\"scoring_func\":\"sigmoid\",\"use_qk_norm\":true,\"attn_type_list\":[1,1]", NULL},
     {"minimax-m2-wide", "\"scoring_func\":\"softmax\"", "scoring_func: expected sigmoid, found 'softmax'"},
     {"minimax-m2-wide", "\"use_qk_norm\":false", "use_qk_norm: expected true, found false"},
@@ -246,6 +254,12 @@ static const struct row layer_rows[] = {
     {"smollm3-layers", "\"no_rope_layers\":[1,1,1,0,7]", "no_rope_layers[4]: expected 0 or 1, found 7"},
     {"smollm3-layers", "\"no_rope_layers\":\"none\"", "no_rope_layers: expected an array of 5 numbers"},
     {"smollm3-layers", "\"no_rope_layer_interval\":0", "no_rope_layer_interval: expected 1 to"},
+    {"llama4-chunks", "\"layer_types\":[\"full_attention\"]", "layer_types: expected 3, as num_hidden_layers"},
+    {"llama4-chunks", "\"layer_types\":[\"full_attention\",\"sliding_attention\",\"full_attention\"]",
+     "layer_types[1]: expected chunked_attention or full_attention, found 'sliding_attention'"},
+    {"llama4-chunks", "\"attention_chunk_size\":0", "attention_chunk_size: expected 1 to 2147483647, found 0"},
+    {"llama4-chunks", "\"attention_chunk_size\":null", "attention_chunk_size: expected 1 or more, as some layers"},
+    {"llama4-chunks", "\"no_rope_layers\":[1,1,2]", "no_rope_layers[2]: expected 0 or 1, found 2"},
 };
 
 START_TEST(layers_of_a_kind_that_cannot_be_are_named) { check_row(&layer_rows[_i]); }
@@ -305,6 +319,14 @@ START_TEST(config_json_says_which_layers_have_a_window_or_no_rope)
         {"mellum-window", "\"layer_types\":null", "ggggg", "rrrrr"},
         {"starcoder2-window", "", "ww", "rr"},
         {"starcoder2-window", "\"sliding_window\":null", "gg", "rr"},
+        {"llama4-experts", "", "wwwgw", "rrrnr"},
+        {"llama4-experts", "\"layer_types\":null,\"no_rope_layers\":[]", "wwwgw", "rrrnr"},
+        {"llama4-experts", "\"layer_types\":null,\"no_rope_layers\":[0,1,1,1,1]", "gwwww", "nrrrr"},
+        {"llama4-experts", "\"no_rope_layers\":[0,1,1,1,1]", "wwwgw", "nrrrr"},
+        {"llama4-experts",
+         "\"attention_chunk_size\":null,\"no_rope_layers\":[1,1,1,1,1],\"layer_types\":[\"full_attention\","
+         "\"full_attention\",\"full_attention\",\"full_attention\",\"full_attention\"]",
+         "ggggg", "rrrrr"},
         {"mistral3-yarn", "\"sliding_window\":9", "ww", "rr"},
         {"llama-yarn", "\"architectures\":[\"MistralForCausalLM\"]", "ww", "rr"},
         {"llama-yarn", "\"architectures\":[\"MistralForCausalLM\"],\"sliding_window\":null", "gg", "rr"},
@@ -502,6 +524,11 @@ static const struct {
     {"glm4moe-groups", "\"use_qk_norm\":true",
      "config.json: use_qk_norm: expected false, as there is no q_norm.weight, found true", ERR_BAD_CONFIG},
     {"glm4moe-bias", "\"scoring_func\":\"softmax\"", "config.json: scoring_func: expected sigmoid", ERR_BAD_CONFIG},
+    {"llama4-experts", "\"intermediate_size\":25",
+     "model.layers.1.feed_forward.experts.gate_up_proj': expected matrices [48, 50], found another shape",
+     ERR_BAD_TENSOR_SHAPE},
+    {"llama4-experts", "\"num_experts_per_tok\":5", "config.json: num_experts_per_tok: expected 1 to 4, found 5",
+     ERR_BAD_HPARAM},
 };
 
 START_TEST(what_the_builder_finds_is_told_in_the_folders_words)

@@ -232,6 +232,9 @@ START_TEST(a_buffer_of_another_width_is_the_builders_mistake)
     p->steps[S_ATTENTION].attention.skips = -1;
     check_fails(p, ERR_INTERNAL, "skips positions");
     p = make_plan();
+    p->steps[S_ATTENTION].attention.in_chunks = true; /* of no size */
+    check_fails(p, ERR_INTERNAL, "has chunks without a size");
+    p = make_plan();
     p->steps[S_NORM].w[0] = W_HEAD_NORM;
     p->steps[S_NORM].bias[0] = B_OUT;
     check_fails(p, ERR_INTERNAL, "has a bias and groups");
