@@ -36,6 +36,7 @@ struct blocks_moe {
     bool norms_weights;
     bool gates_shared; /* the shared expert has a gate, ffn_gate_inp_shexp */
     bool weighs_input; /* as in struct plan_step */
+    bool routes_early; /* the router reads the layer's input instead of the experts' */
 };
 
 /* The operation that mixes the rows of a sequence in a layer; blocks_decoder.c has its table row. */
@@ -316,6 +317,7 @@ MUST_CHECK enum err blocks_add_latent(struct blocks *b);
  * is not 0). */
 MUST_CHECK enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as);
 MUST_CHECK enum err blocks_add_expert_bufs(struct blocks *b);
+MUST_CHECK enum err blocks_add_router(struct blocks *b, plan_buf_id src);
 MUST_CHECK enum err blocks_add_experts(struct blocks *b);
 /* Binds the experts' gate and up matrices to w: from separate tensors, or from one tensor [D, 2F, E] with each expert's
  * gate rows and then its up rows (ffn_gate_up_exps). Otherwise as blocks_bind_stack. ERR_NOMEM. */

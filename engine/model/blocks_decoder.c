@@ -277,6 +277,9 @@ static enum err add_bufs(struct blocks *b)
 static enum err add_layer(struct blocks *b, uint32_t layer)
 {
     b->plan->layer = (int32_t)layer;
+    if (b->style.ffn[layer] == BLOCKS_EXPERTS && b->style.moe.routes_early) {
+        TRY(blocks_add_router(b, b->x));
+    }
     TRY(mixers[b->style.mixer[layer]].add(b));
     return ffns[b->style.ffn[layer]].add(b);
 }

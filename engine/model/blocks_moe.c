@@ -119,11 +119,16 @@ static enum err add_latent_experts(struct blocks *b, struct plan_step *experts)
     return blocks_add_output(b, "blk.%d.ffn_latent_up", b->latent_out, NULL);
 }
 
+enum err blocks_add_router(struct blocks *b, plan_buf_id src)
+{
+    return blocks_add_linear(b, "blk.%d.ffn_gate_inp", src, b->router);
+}
+
 /* Adds router and routed experts, from b->norm to the stream. */
 static enum err add_routed(struct blocks *b)
 {
     uint32_t d = b->h.n_embd, f = b->h.n_ff_expert;
-    TRY(blocks_add_linear(b, "blk.%d.ffn_gate_inp", b->norm, b->router));
+    TRY(b->style.moe.routes_early ? ERR_OK : blocks_add_router(b, b->norm));
     struct plan_step route = plan_step_of(PLAN_ROUTE, b->router, b->route);
     TRY(blocks_bind_optional(b, "blk.%d.exp_probs_b.bias", 1, b->plan->moe.n_experts, &route.w[0]));
     TRY(plan_add_step(b->plan, &route));

@@ -14,6 +14,7 @@
 #define FAMILIES(X) \
     X(llama) \
     X(llama4) \
+    X(smallthinker) \
     X(smollm3) \
     X(arcee) \
     X(mistral3) \

@@ -166,6 +166,8 @@ static const struct golden_model {
     {"qwen3vlmoe-saved", FOLDER, FLOATS},
     {"qwen3vlmoe-text", GGUF | FOLDER, FLOATS},
     {"seed_oss-bias", GGUF | FOLDER, FLOATS},
+    {"smallthinker-softmax", GGUF | FOLDER, FLOATS},
+    {"smallthinker-window", GGUF | FOLDER, FLOATS},
     {"smollm3-layers", FOLDER, FLOATS},
     {"smollm3-nope", GGUF | FOLDER, FLOATS},
     {"starcoder2-biases", GGUF | FOLDER, FLOATS},

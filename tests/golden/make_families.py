@@ -30,6 +30,7 @@ from safetensors.torch import load_file, save_file
 
 from make_golden import (COMMON, PROMPT_LENGTHS, VOCAB, gemma_rope, rope, run_prompt, spread_out, write_expected,
                          write_tokenizer)
+from reference_models import SmallThinkerConfig, SmallThinkerForCausalLM
 
 Q8_0 = gguf.GGMLQuantizationType.Q8_0
 CHANGE = 0.02  # of log-probabilities
@@ -54,6 +55,14 @@ def llama4(**more):
     """Experts as wide as half the stream: their matrices are square, and transposed all the same."""
     return hf.Llama4ForCausalLM(hf.Llama4TextConfig(
         **{**SMALL, "intermediate_size": 24, "intermediate_size_mlp": 56, "head_dim": 12, "num_local_experts": 4, **more}))
+
+
+def smallthinker(**more):
+    sizes = {k: v for k, v in SMALL.items() if k not in ("intermediate_size", "attn_implementation")}
+    return SmallThinkerForCausalLM(SmallThinkerConfig(
+        **sizes, head_dim=12, rms_norm_eps=1e-6, rope_theta=1500000.0, moe_num_primary_experts=5,
+        moe_num_active_primary_experts=2, moe_ffn_hidden_size=28, moe_enable_early_router=True,
+        moe_enable_secondary_experts=False, **more))
 
 
 def gemma4(n_layers, **more):
@@ -212,6 +221,12 @@ MODELS = {
         attention_chunk_size=13, attn_scale=0.4, floor_scale=16, no_rope_layers=[1, 0, 1], rope_parameters=rope(theta=500000.0)),
     "qwen2-one-head": lambda: hf.Qwen2ForCausalLM(hf.Qwen2Config(
         **{**SMALL, "num_key_value_heads": 1}, num_hidden_layers=2, rope_parameters=rope(theta=1000000.0))),
+    "smallthinker-window": lambda: smallthinker(
+        num_hidden_layers=3, moe_primary_router_apply_softmax=False, sliding_window_size=13,
+        sliding_window_layout=[0, 1, 1], rope_layout=[0, 1, 1], tie_word_embeddings=False),
+    "smallthinker-softmax": lambda: smallthinker(
+        num_hidden_layers=2, moe_primary_router_apply_softmax=True, sliding_window_size=13, sliding_window_layout=[0, 0],
+        rope_layout=[1, 1], tie_word_embeddings=True),
     "smollm3-nope": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(
         **SMALL, num_hidden_layers=5, rope_parameters=rope(theta=50000.0), tie_word_embeddings=True)),
     "smollm3-layers": lambda: hf.SmolLM3ForCausalLM(hf.SmolLM3Config(
