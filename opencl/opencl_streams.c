@@ -20,9 +20,10 @@ static enum err add_multiply(const struct opencl_maker *k)
     bool has_by = s->src != PLAN_NONE;
     return OPENCL_ADD(k, opencl_launch_over(k, MULTIPLY_WG, 4, opencl_stride(k, s->dst)), "streams.cl", "multiply", "",
                       has_by ? opencl_floats(k, s->src) : ARG_MEM(NULL),
-                      ARG_UINT(has_by ? opencl_stride(k, s->src) : 0), ARG_UINT(s->multiply.first), ARG_INT(has_by),
-                      ARG_INT(s->multiply.map), ARG_FLOAT(s->scale), ARG_ROWS(k, s->dst),
-                      ARG_UINT(opencl_width(k, s->dst)), ARG_INT(opencl_flags_of(k, s->dst)), ARG_CODES(k, s->dst));
+                      ARG_UINT(has_by ? opencl_stride(k, s->src) : 0), ARG_UINT(s->multiply.first),
+                      ARG_UINT(MAX_OF(s->multiply.repeats, 1u)), ARG_INT(has_by), ARG_INT(s->multiply.map),
+                      ARG_FLOAT(s->scale), ARG_ROWS(k, s->dst), ARG_UINT(opencl_width(k, s->dst)),
+                      ARG_INT(opencl_flags_of(k, s->dst)), ARG_CODES(k, s->dst));
 }
 
 enum err opencl_streams_make_multiply(const struct opencl_maker *k)

@@ -605,7 +605,8 @@ static void describe(const struct plan *p, const struct plan_step *s, struct buf
                    s->attention.softcap != 0, (int)s->attention.skips, plan_heads_of(p, s));
         break;
     case PLAN_MULTIPLY:
-        buf_printf(out, " map=%d,%u,%d", (int)s->multiply.map, s->multiply.first, s->multiply.is_sparse);
+        buf_printf(out, " map=%d,%u,%u,%d", (int)s->multiply.map, s->multiply.first, s->multiply.repeats,
+                   s->multiply.is_sparse);
         break;
     case PLAN_SHORT_CONV:
         buf_printf(out, " taps=%u,%d", s->conv.taps, (int)s->conv.map);

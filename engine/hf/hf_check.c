@@ -311,7 +311,8 @@ static enum err check_tensors(const struct hf *h)
         TRY(check_size(h, "hidden_size", get(h, "hidden_size"), embd->dims[0], "the width of the token embedding"));
         TRY(check_vocab(h, embd->dims[1]));
     }
-    bool has_heads = out != NULL && dim > 0 && dim <= UINT32_MAX && get(h, "kv_lora_rank") == NONE;
+    bool has_heads = out != NULL && dim > 0 && dim <= UINT32_MAX && get(h, "kv_lora_rank") == NONE &&
+                     !hf_has_key(h->family, "num_attention_heads");
     if (has_heads && (uint64_t)heads * (uint64_t)dim != out->dims[0]) {
         return hf_bad(h, "head_dim",
                       "expected num_attention_heads %lld times it to be %" PRIu64

@@ -69,6 +69,7 @@ struct blocks_style {
     bool has_output_bias; /* of the logits: output.bias */
     bool is_ungated;      /* feed-forward blocks and experts are down(act(up)) */
     bool gates_attention; /* sigmoids gate the output of attention: rows of Q are each head's [q | gate] */
+    enum plan_map head_gate; /* of attn_gate, whose components are factors of a head's output, or of its components */
     bool yarn_truncates;  /* YaRN blends between whole components */
     bool local_is_scaled; /* RoPE scaling stretches local layers too */
     enum blocks_head_norm head_norm;
@@ -88,6 +89,7 @@ struct blocks_style {
     uint32_t window;                  /* positions visible in a local layer, including the row's own */
     bool in_chunks;                   /* local layers see chunks of `window` positions (struct plan_step) */
     float local_freq_base;            /* RoPE theta of local layers */
+    uint32_t local_n_rot;             /* components of a head that RoPE rotates in local layers; 0: as in others */
     bool first_is_global;             /* the first layer of each period is global; else the last */
     bool first_is_bare;               /* the first layer's attention has no norm, because embed_norm replaces it */
     const struct blocks_xielu *xielu; /* [L], instead of act in ungated blocks; NULL: none */
@@ -141,6 +143,9 @@ struct blocks {
     /* The family itself reads KV heads and feed-forward widths per layer. Set before blocks_read_hparams, which then
      * leaves n_kv_heads 1 and n_ff 0. */
     bool reads_layers;
+    /* Layers have their own numbers of heads, plan->kvs: attention.head_count, attention.head_count_kv can be arrays. Set
+     * before blocks_read_hparams. h.n_heads, h.n_kv_heads are those of the layer being built. */
+    bool heads_by_layer;
     bool may_skip_attention; /* layers can have 0 KV heads; set before blocks_read_hparams */
     bool may_skip_ffn;       /* layers can have feed-forward width 0; set before blocks_read_hparams */
     bool lacks_rope;         /* attention has no positions; set before blocks_read_hparams */
@@ -370,6 +375,9 @@ MUST_CHECK enum err blocks_build_decoder(struct blocks *b);
 /* Adds att = attention of q (blocks_attention.c). */
 MUST_CHECK enum err blocks_attend(struct blocks *b);
 
+/* Multiplies att by style.head_gate of attn_gate, [H][D] or [H*d][D], of b->norm (blocks_attention.c). */
+MUST_CHECK enum err blocks_add_head_gate(struct blocks *b);
+
 /* Returns the RoPE table of the layer (blocks_rope.c). */
 int32_t blocks_rope_of(const struct blocks *b);
 
@@ -400,6 +408,9 @@ MUST_CHECK enum err blocks_add_glu(struct blocks *b, const char *gate, const cha
  * ERR_BAD_HPARAM if layers have more than BLOCKS_MAX_FF_WIDTHS widths. */
 enum { BLOCKS_MAX_FF_WIDTHS = 4 };
 MUST_CHECK enum err blocks_get_ff_buf(struct blocks *b, const char *name, uint32_t width, plan_buf_id *id);
+
+/* Returns the buffer of attention with this name and width, likewise. */
+MUST_CHECK enum err blocks_get_head_buf(struct blocks *b, const char *name, uint32_t width, plan_buf_id *id);
 
 /* Adds the sum over ranks: after the last step of a block that writes or adds its result to dst, before any step that
  * reads dst. */

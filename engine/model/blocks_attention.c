@@ -43,6 +43,20 @@ enum err blocks_bind_norms_after(struct blocks *b, plan_weight_id *q, plan_weigh
     return plan_set_source(p, *q, row_mapped_new(&p->arena, DTYPE_F32, product, 1, d));
 }
 
+enum err blocks_add_head_gate(struct blocks *b)
+{
+    static const char name[] = "blk.%d.attn_gate.weight";
+    uint64_t rows = blocks_rows_of(b, name);
+    uint32_t n_heads = b->h.n_heads, width = b->plan->bufs[b->att].width;
+    plan_buf_id gate;
+    TRY(blocks_get_head_buf(b, "att gate", rows == n_heads ? n_heads : width, &gate));
+    TRY(blocks_add_matmul(b, name, b->norm, gate));
+    struct plan_step multiply = plan_step_of(PLAN_MULTIPLY, gate, b->att);
+    multiply.multiply.map = b->style.head_gate;
+    multiply.multiply.repeats = rows == n_heads ? width / n_heads : 1;
+    return plan_add_step(b->plan, &multiply);
+}
+
 enum err blocks_attend(struct blocks *b)
 {
     struct plan_step att = plan_step_of(PLAN_ATTENTION, b->q, b->att);

@@ -89,6 +89,9 @@ static enum err add_attention(struct blocks *b)
     if (b->style.gates_attention) {
         TRY(blocks_add_attention_gate(b));
     }
+    if (b->style.head_gate != PLAN_MAP_NONE) {
+        TRY(blocks_add_head_gate(b));
+    }
     return blocks_add_output(b, "blk.%d.attn_output", b->att, "blk.%d.post_attention_norm.weight");
 }
 
@@ -274,9 +277,20 @@ static enum err add_bufs(struct blocks *b)
     return plan_add_buf(b->plan, "last", h->n_embd, &b->last);
 }
 
+/* Makes b->h, q and att those of the layer. */
+static enum err set_heads(struct blocks *b)
+{
+    struct plan_kv kv = plan_kv_of(b->plan, b->plan->layer);
+    b->h.n_heads = kv.n_heads;
+    b->h.n_kv_heads = kv.n_kv_heads;
+    TRY(blocks_get_head_buf(b, "q", kv.n_heads * kv.head_dim, &b->q));
+    return blocks_get_head_buf(b, "att", kv.n_heads * plan_kv_value_dim(&kv), &b->att);
+}
+
 static enum err add_layer(struct blocks *b, uint32_t layer)
 {
     b->plan->layer = (int32_t)layer;
+    TRY(b->heads_by_layer ? set_heads(b) : ERR_OK);
     if (b->style.ffn[layer] == BLOCKS_EXPERTS && b->style.moe.routes_early) {
         TRY(blocks_add_router(b, b->x));
     }

@@ -61,6 +61,28 @@ static enum err read_widths(struct blocks *b)
     return ERR_OK;
 }
 
+/* Reads the numbers of heads per layer; b->h gets the largest. */
+static enum err read_layer_heads(struct blocks *b)
+{
+    struct blocks_hparams *h = &b->h;
+    uint32_t n_heads[PLAN_MAX_LAYERS], n_kv[PLAN_MAX_LAYERS];
+    struct plan_kv *kvs = arena_zalloc(&b->plan->arena, h->n_layers * sizeof *kvs);
+    TRY_MEM_FOR(kvs != NULL, b->info, "out of memory for %u layers", h->n_layers);
+    b->plan->kvs = kvs;
+    TRY(blocks_get_layers(b, "attention.head_count", 1, PLAN_MAX_HEADS, UINT64_MAX, n_heads));
+    TRY(blocks_get_layers(b, "attention.head_count_kv", 1, PLAN_MAX_HEADS, UINT64_MAX, n_kv));
+    h->n_heads = h->n_kv_heads = 0;
+    for (uint32_t i = 0; i < h->n_layers; i++) {
+        TRY(blocks_expect(b, n_heads[i] % n_kv[i] == 0, "attention.head_count_kv",
+                          "expected a divisor of attention.head_count, in layer %u %u, found %u", i, n_heads[i],
+                          n_kv[i]));
+        kvs[i] = (struct plan_kv){.n_heads = n_heads[i], .n_kv_heads = n_kv[i], .layer = (int32_t)i};
+        h->n_heads = MAX_OF(h->n_heads, n_heads[i]);
+        h->n_kv_heads = MAX_OF(h->n_kv_heads, n_kv[i]);
+    }
+    return ERR_OK;
+}
+
 /* Reads number and width of the heads. */
 static enum err read_heads(struct blocks *b)
 {
@@ -68,11 +90,11 @@ static enum err read_heads(struct blocks *b)
     if (b->is_latent) {
         return blocks_read_latent(b);
     }
-    h->n_kv_heads = 1;
-    if (!b->reads_layers) {
-        TRY(read_kv_heads(b));
+    if (!b->heads_by_layer) {
+        h->n_kv_heads = 1;
+        TRY(b->reads_layers ? ERR_OK : read_kv_heads(b));
     }
-    TRY(blocks_expect(b, h->n_heads % h->n_kv_heads == 0, "attention.head_count_kv",
+    TRY(blocks_expect(b, b->heads_by_layer || h->n_heads % h->n_kv_heads == 0, "attention.head_count_kv",
                       "expected a divisor of attention.head_count %u, found %u", h->n_heads, h->n_kv_heads));
     TRY(blocks_expect(b, h->n_embd % h->n_heads == 0 || blocks_has_key(b, "attention.key_length"),
                       "attention.head_count",
@@ -142,7 +164,8 @@ enum err blocks_read_hparams(struct blocks *b)
     if (!b->reads_layers) {
         TRY(read_widths(b));
     }
-    TRY(blocks_get_u32(b, "attention.head_count", 1, PLAN_MAX_HEADS, UINT64_MAX, &h->n_heads));
+    TRY(b->heads_by_layer ? read_layer_heads(b)
+                          : blocks_get_u32(b, "attention.head_count", 1, PLAN_MAX_HEADS, UINT64_MAX, &h->n_heads));
     TRY(read_heads(b));
     TRY(blocks_expect(b, h->n_rot % 2 == 0, "rope.dimension_count", "expected an even number, found %u", h->n_rot));
     const char *eps = b->centers ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon";
@@ -173,6 +196,9 @@ enum err blocks_read_hparams(struct blocks *b)
     p->n_kv_heads = h->n_kv_heads;
     p->head_dim = h->head_dim;
     p->latent_dim = h->latent_dim;
+    for (uint32_t i = 0; b->heads_by_layer && i < h->n_layers; i++) {
+        p->kvs[i].head_dim = h->head_dim;
+    }
     return ERR_OK;
 }
 

@@ -210,9 +210,16 @@ enum err blocks_add_ropes(struct blocks *b)
         rope.query_lead = s->query_lead;
         TRY(plan_add_rope(b->plan, &rope, &b->no_rope));
     }
-    bool is_same = s->local_is_scaled && s->local_freq_base == b->h.freq_base;
+    uint32_t n_rot = b->h.n_rot, local_n_rot = s->local_n_rot != 0 ? s->local_n_rot : n_rot;
+    bool is_same = s->local_is_scaled && s->local_freq_base == b->h.freq_base && local_n_rot == n_rot;
     b->local_rope = is_same ? b->rope : PLAN_NONE;
-    return has_local && !is_same ? blocks_add_rope(b, s->local_freq_base, s->local_is_scaled, &b->local_rope) : ERR_OK;
+    if (!has_local || is_same) {
+        return ERR_OK;
+    }
+    b->h.n_rot = local_n_rot;
+    enum err err = blocks_add_rope(b, s->local_freq_base, s->local_is_scaled, &b->local_rope);
+    b->h.n_rot = n_rot;
+    return err;
 }
 
 int32_t blocks_rope_of(const struct blocks *b)

@@ -140,7 +140,8 @@ enum err blocks_find_shared(const struct blocks *b, uint32_t n_shared, uint32_t 
                          layer, n_shared);
 }
 
-enum err blocks_get_ff_buf(struct blocks *b, const char *name, uint32_t width, plan_buf_id *id)
+/* Finds or adds a buffer; `key`: sets the widths, for messages. */
+static enum err get_buf(struct blocks *b, const char *name, uint32_t width, const char *key, plan_buf_id *id)
 {
     int n = 0;
     for (*id = 0; *id < b->plan->n_bufs; (*id)++) {
@@ -150,9 +151,19 @@ enum err blocks_get_ff_buf(struct blocks *b, const char *name, uint32_t width, p
         }
         n += is_one;
     }
-    TRY(blocks_expect(b, n < BLOCKS_MAX_FF_WIDTHS, "feed_forward_length",
-                      "expected at most %d different widths, found more", BLOCKS_MAX_FF_WIDTHS));
+    TRY(blocks_expect(b, n < BLOCKS_MAX_FF_WIDTHS, key, "expected at most %d different ones, found more",
+                      BLOCKS_MAX_FF_WIDTHS));
     return plan_add_buf(b->plan, name, width, id);
+}
+
+enum err blocks_get_ff_buf(struct blocks *b, const char *name, uint32_t width, plan_buf_id *id)
+{
+    return get_buf(b, name, width, "feed_forward_length", id);
+}
+
+enum err blocks_get_head_buf(struct blocks *b, const char *name, uint32_t width, plan_buf_id *id)
+{
+    return get_buf(b, name, width, "attention.head_count", id);
 }
 
 /* The norm's epsilon accounts for 1 / sqrt(D), and existing factors include 1 / sqrt(2). */

@@ -46,6 +46,7 @@
     X(glm4moe) \
     X(dots1) \
     X(bailingmoe2) \
+    X(laguna) \
     X(gpt_oss) \
     X(falcon_h1) \
     X(nemotron_h) \

@@ -69,10 +69,10 @@ enum plan_op {
      * src + bias[0]) * (w[1] src + bias[1]), without w[1] only act(); w and bias hold all experts' rows in order */
     PLAN_EXPERTS,
     PLAN_GATE, /* dst[T][n] *= sigmoid(src . w[0]), one factor per row */
-    /* dst[T][n] *= scale, and by multiply.map() of components multiply.first .. first + n - 1 of src (OPTIONAL). If
-     * multiply.is_sparse, map() gets max(0, x - (mean + cutoff * std)) of these, with their mean and their (population)
-     * standard deviation: of normally distributed components those below the cutoff become 0 [Gemma 3n: transformers 5,
-     * Gemma3nTextMLP._gaussian_topk] */
+    /* dst[T][n] *= scale, and by multiply.map() of components multiply.first .. first + n / repeats - 1 of src
+     * (OPTIONAL), each of which multiplies `repeats` consecutive components. If multiply.is_sparse, map() gets max(0, x -
+     * (mean + cutoff * std)) of these, with their mean and their (population) standard deviation: of normally distributed
+     * components those below the cutoff become 0 [Gemma 3n: transformers 5, Gemma3nTextMLP._gaussian_topk] */
     PLAN_MULTIPLY,
     /* dst[T][n] = xIELU of itself [Huang & Schlag 2024, "Deriving Activation Functions Using Integration"]: alpha_p x^2 +
      * beta x for x > 0, else alpha_n (exp(min(x, eps)) - 1 - x) + beta x, with the factors of step.xielu */
@@ -125,6 +125,7 @@ enum plan_map {
     PLAN_MAP_SIGMOID,
     PLAN_MAP_SILU,
     PLAN_MAP_GELU_TANH, /* of factors only, and the only one of a sparse factor */
+    PLAN_MAP_SOFTPLUS,  /* of factors only: log(1 + exp(x)) */
     PLAN_MAP_COUNT
 };
 
@@ -223,7 +224,7 @@ struct plan_step {
         } experts;
         struct {
             enum plan_map map;
-            uint32_t first;
+            uint32_t first, repeats; /* repeats 0: 1; more only without GELU */
             bool is_sparse;
             float cutoff; /* in standard deviations */
         } multiply;

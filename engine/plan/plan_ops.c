@@ -190,10 +190,13 @@ static enum err check_experts(const struct plan_check *c)
 static enum err check_multiply(const struct plan_check *c)
 {
     const struct plan_step *s = c->step;
-    uint64_t n = width_of(c->plan, s->dst), width = width_of(c->plan, s->src);
-    return n == 0 || s->src == s->dst || s->multiply.map >= PLAN_MAP_COUNT ||
-                   (s->multiply.is_sparse && s->multiply.map != PLAN_MAP_GELU_TANH) ||
-                   (s->src != PLAN_NONE && (width < n || s->multiply.first > width - n))
+    uint64_t n = width_of(c->plan, s->dst), width = width_of(c->plan, s->src),
+             repeats = MAX_OF(s->multiply.repeats, 1u);
+    uint64_t n_factors = n / repeats;
+    bool is_gelu = s->multiply.map == PLAN_MAP_GELU_TANH;
+    return n == 0 || s->src == s->dst || s->multiply.map >= PLAN_MAP_COUNT || (s->multiply.is_sparse && !is_gelu) ||
+                   n % repeats != 0 || (repeats > 1 && is_gelu) ||
+                   (s->src != PLAN_NONE && (width < n_factors || s->multiply.first > width - n_factors))
                ? fails(c, "does not fit its buffers")
                : ERR_OK;
 }

@@ -272,7 +272,7 @@ static enum err set_sizes(struct shard *s)
         out->kvs[i] = s->by.p->kvs[i];
         if (out->kvs[i].layer != PLAN_NONE) {
             struct plan_shares_range kv = plan_shares_kv_heads(&s->by, s->by.p->kvs[i].n_kv_heads);
-            out->kvs[i].n_heads = 0; /* the shard's */
+            out->kvs[i].n_heads = s->by.cuts[PLAN_SHARES_HEADS].is_whole ? out->kvs[i].n_heads : 0; /* the shard's */
             out->kvs[i].n_kv_heads = kv.to - kv.from;
         }
     }

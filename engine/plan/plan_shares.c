@@ -65,7 +65,8 @@ static bool do_heads_fit(const struct plan_shares *s, uint32_t n_kv)
         for (int32_t i = 0; i < (int32_t)s->p->n_layers && fits; i++) {
             struct plan_kv kv = plan_kv_of(s->p, i);
             uint32_t group = kv.layer != PLAN_NONE ? c->n_items / kv.n_kv_heads : 1;
-            fits = (h.from % group == 0 && h.to % group == 0) || h.from / group == (h.to - 1) / group;
+            fits = (kv.layer == PLAN_NONE || kv.n_heads == c->n_items) && group != 0;
+            fits = fits && ((h.from % group == 0 && h.to % group == 0) || h.from / group == (h.to - 1) / group);
         }
         if (!fits) {
             return false;

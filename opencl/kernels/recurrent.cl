@@ -99,8 +99,6 @@ __kernel GROUP(WG, 1) void short_conv(__global const int *restrict batch, __glob
 /* Floats of a draft that advance a head: k, v, alpha and beta, or B, x and dt. */
 #define DRAFT_FLOATS(dk, dv) ((dk) + (dv) + 1 + DELTA)
 
-static inline float softplus(float x) { return x > 30.0f ? x : log1p(exp(x)); }
-
 /* A row being loaded: values of the work-item, and values that all share. */
 struct scan_row {
     float k[LOADS], q[LOADS], v, rate, beta;

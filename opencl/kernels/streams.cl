@@ -28,11 +28,11 @@ __kernel GROUP(WG, 1) void sum(__global const int *restrict batch, __global cons
 
 #define MULTIPLY_WG 128
 
-/* Computes dst *= scale * map(by), or only scale; as floats, activations in bytes, or both, by flags. */
+/* Computes dst *= scale * map(by), each `repeats` components by one, or only scale; as floats, activations in bytes, or both, by flags. */
 __kernel GROUP(MULTIPLY_WG, 1) void multiply(__global const int *restrict batch, __global const float *restrict by,
-                                             uint by_stride, uint by_first, int has_by, int how, float scale,
-                                             __global float *restrict dst, uint dst_stride, uint n, int flags,
-                                             __global int *restrict codes, uint codes_blocks)
+                                             uint by_stride, uint by_first, uint repeats, int has_by, int how,
+                                             float scale, __global float *restrict dst, uint dst_stride, uint n,
+                                             int flags, __global int *restrict codes, uint codes_blocks)
 {
     __local float room[MULTIPLY_WG];
     __local int rooms[MULTIPLY_WG];
@@ -40,7 +40,16 @@ __kernel GROUP(MULTIPLY_WG, 1) void multiply(__global const int *restrict batch,
     __global float *out = dst + (size_t)row * dst_stride;
     float4 v = load_4(out, i, n) * scale;
     if (has_by) {
-        const float4 x = load_4(by + (size_t)row * by_stride + by_first, i, n);
+        __global const float *from = by + (size_t)row * by_stride + by_first;
+        float4 x;
+        if (repeats > 1) {
+            x.x = i < n ? from[i / repeats] : 0.0f;
+            x.y = i + 1 < n ? from[(i + 1) / repeats] : 0.0f;
+            x.z = i + 2 < n ? from[(i + 2) / repeats] : 0.0f;
+            x.w = i + 3 < n ? from[(i + 3) / repeats] : 0.0f;
+        } else {
+            x = load_4(from, i, n);
+        }
         v *= (float4)(map(how, x.x), map(how, x.y), map(how, x.z), map(how, x.w));
     }
     if ((flags & FLAG_FLOATS) != 0) {

@@ -65,6 +65,17 @@ def smallthinker(**more):
         moe_enable_secondary_experts=False, **more))
 
 
+def laguna(layers, heads, **more):
+    """Local layers have more heads and plain RoPE, global ones rotate half of each head."""
+    sizes = {**SMALL, "hidden_size": 40, "intermediate_size": 56}
+    return hf.LagunaForCausalLM(hf.LagunaConfig(
+        **sizes, head_dim=12, num_hidden_layers=len(layers), layer_types=layers, num_attention_heads_per_layer=heads,
+        num_experts=5, num_experts_per_tok=2, moe_intermediate_size=24, shared_expert_intermediate_size=28,
+        moe_routed_scaling_factor=2.5, rope_parameters={
+            "full_attention": {**yarn(beta_fast=32.0, beta_slow=1.0), "partial_rotary_factor": 0.5},
+            "sliding_attention": {**rope(theta=5000.0), "partial_rotary_factor": 1.0}}, **more))
+
+
 def gemma4(n_layers, **more):
     """Local and global layers with heads of their own; factors of the layers and of the experts that are not 1."""
     model = hf.Gemma4ForCausalLM(hf.Gemma4TextConfig(
@@ -333,6 +344,9 @@ MODELS = {
         **SMALL, num_hidden_layers=3, head_dim=12, use_qk_norm=True, n_routed_experts=8, n_group=4, topk_group=2,
         num_experts_per_tok=3, moe_intermediate_size=24, n_shared_experts=1, first_k_dense_replace=1,
         norm_topk_prob=True, routed_scaling_factor=2.5, rope_parameters={**rope(), "partial_rotary_factor": 0.5})),
+    "laguna-heads": lambda: laguna(
+        ["full_attention"] + ["sliding_attention"] * 3, heads=[4, 6, 6, 6], gating=True, sliding_window=13),
+    "laguna-components": lambda: laguna(["full_attention"] * 2, heads=[4, 4], gating="per-element", sliding_window=0),
     "gpt-oss-sinks": lambda: hf.GptOssForCausalLM(hf.GptOssConfig(
         **SMALL, num_hidden_layers=2, head_dim=16, sliding_window=19, num_local_experts=5, num_experts_per_tok=2,
         rope_parameters=yarn(beta_fast=32.0, beta_slow=1.0, truncate=False))),

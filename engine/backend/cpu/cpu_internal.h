@@ -326,6 +326,7 @@ void cpu_recurrent_delta(const struct cpu_run *r);
 void cpu_recurrent_ssm(const struct cpu_run *r);
 void cpu_streams_multiply(const struct cpu_run *r, int32_t row);
 void cpu_streams_xielu(const struct cpu_run *r, int32_t row);
+float cpu_softplus(float x);
 void cpu_streams_sum(const struct cpu_run *r, int32_t row);
 void cpu_streams_reduce(const struct cpu_run *r); /* has a barrier inside */
 void cpu_streams_predict(const struct cpu_run *r, int32_t row);

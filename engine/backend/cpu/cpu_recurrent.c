@@ -103,8 +103,6 @@ static void keep_drafts(const struct conv *c, int32_t certain, size_t from, size
     }
 }
 
-static float softplus(float x) { return x > 30 ? x : log1pf(expf(x)); }
-
 /* Scales x to length 1, times scale. The floor is the one of transformers 5 and flash-linear-attention. */
 static void bring_to_length(const float *x, size_t n, float scale, float *out)
 {
@@ -143,7 +141,7 @@ static void delta_run(const struct cpu_run *run, const struct head_rows *in, uin
     for (int32_t i = 0; i < in->n; i++) {
         float x = in->rate[(size_t)i * in->rate_stride] + cpu_vector(run, s->bias[0])[h];
         float beta = in->beta[(size_t)i * in->beta_stride];
-        r.decay[i] = expf(cpu_vector(run, s->w[0])[h] * softplus(x));
+        r.decay[i] = expf(cpu_vector(run, s->w[0])[h] * cpu_softplus(x));
         r.rate[i] = 1.0f / (1.0f + expf(-beta));
         bring_to_length(in->q + (size_t)i * in->stride, d->key_dim, 1.0f / sqrtf((float)d->key_dim),
                         r.query + (size_t)i * d->key_dim);
@@ -205,7 +203,7 @@ static void ssm_run(const struct cpu_run *run, const struct head_rows *in, uint3
     const struct plan_ssm *d = &run->m->plan->ssm;
     float decay[HEAD_ROWS], rate[HEAD_ROWS];
     for (int32_t i = 0; i < in->n; i++) {
-        rate[i] = softplus(in->rate[(size_t)i * in->rate_stride] + cpu_vector(run, s->bias[0])[h]);
+        rate[i] = cpu_softplus(in->rate[(size_t)i * in->rate_stride] + cpu_vector(run, s->bias[0])[h]);
         decay[i] = expf(rate[i] * cpu_vector(run, s->w[0])[h]);
     }
     run->m->kern.linear_attention(&(struct kern_linear_args){

@@ -44,6 +44,33 @@ static void gate_row(const struct backend_model *m, const struct plan_step *s, c
     }
 }
 
+float cpu_softplus(float x) { return x > 30 ? x : log1pf(expf(x)); }
+
+static float map_one(enum plan_map map, float x)
+{
+    switch (map) {
+    case PLAN_MAP_SOFTPLUS:
+        return cpu_softplus(x);
+    case PLAN_MAP_SIGMOID:
+        return 1.0f / (1.0f + expf(-x));
+    case PLAN_MAP_SILU:
+        return x / (1.0f + expf(-x));
+    default:
+        return x;
+    }
+}
+
+/* Multiplies each `repeats` of out[n] by a factor. */
+static void multiply_runs(enum plan_map map, const float *x, size_t n, size_t repeats, float *out)
+{
+    for (size_t i = 0; i < n; i += repeats, x++) {
+        float factor = map_one(map, *x);
+        for (size_t j = i; j < i + repeats; j++) {
+            out[j] *= factor;
+        }
+    }
+}
+
 void cpu_streams_multiply(const struct cpu_run *r, int32_t row)
 {
     const struct plan_step *s = &r->step->step;
@@ -57,7 +84,9 @@ void cpu_streams_multiply(const struct cpu_run *r, int32_t row)
         return;
     }
     const float *x = cpu_row(r, s->src, row) + s->multiply.first;
-    if (map == PLAN_MAP_GELU_TANH) {
+    if (s->multiply.repeats > 1 || map == PLAN_MAP_SOFTPLUS) {
+        multiply_runs(map, x, n, MAX_OF(s->multiply.repeats, 1u), out);
+    } else if (map == PLAN_MAP_GELU_TANH) {
         gate_row(r->m, s, x, n, out);
     } else if (map != PLAN_MAP_NONE) {
         r->m->kern.glu(map == PLAN_MAP_SILU ? KERN_ACT_SILU : KERN_ACT_SIGMOID, x, out, n, out);

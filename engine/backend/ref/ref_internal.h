@@ -89,6 +89,7 @@ void ref_math_layer_norm(const float *x, const float *w, const float *bias, floa
 float ref_math_activate(enum plan_act act, float x);
 float ref_math_glu(enum plan_act act, float gate, float up);
 float ref_math_map(enum plan_map how, double v);
+double ref_math_softplus(double x); /* log(1 + exp(x)) */
 
 /* --- steps: plan.h defines them ------------------------------------------------------------------------ */
 

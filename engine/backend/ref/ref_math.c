@@ -81,10 +81,15 @@ float ref_math_glu(enum plan_act act, float gate, float up)
     return ref_math_activate(act, gate) * up;
 }
 
+double ref_math_softplus(double x) { return x > 30 ? x : log1p(exp(x)); }
+
 float ref_math_map(enum plan_map how, double v)
 {
     if (how == PLAN_MAP_NONE) {
         return (float)v;
+    }
+    if (how == PLAN_MAP_SOFTPLUS) {
+        return (float)ref_math_softplus(v);
     }
     return (float)((how == PLAN_MAP_SILU ? v : 1.0) / (1.0 + exp(-v)));
 }

@@ -6,8 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-static double softplus(double x) { return x > 30 ? x : log1p(exp(x)); }
-
 /* Scales x to length 1, times scale. The floor is the one of transformers 5 and flash-linear-attention. */
 static void bring_to_length(const float *x, uint32_t n, double scale, double *out)
 {
@@ -129,7 +127,7 @@ static void delta_row(const struct ref_run *r, const struct head_row *in, uint32
     const struct plan_step *s = r->step;
     const struct plan_delta *d = &r->m->plan->delta;
     double x = (double)in->rate + ref_vector(r, s->bias[0])[h];
-    double decay = exp(ref_vector(r, s->w[0])[h] * softplus(x));
+    double decay = exp(ref_vector(r, s->w[0])[h] * ref_math_softplus(x));
     double beta = 1.0 / (1.0 + exp(-(double)in->beta));
     double query[PLAN_MAX_HEAD], key[PLAN_MAX_HEAD], column[PLAN_MAX_HEAD];
     bring_to_length(in->q, d->key_dim, 1.0 / sqrt(d->key_dim), query);
@@ -170,7 +168,7 @@ static void ssm_row(const struct ref_run *r, const struct head_row *in, uint32_t
 {
     const struct plan_step *s = r->step;
     const struct plan_ssm *m = &r->m->plan->ssm;
-    double dt = softplus((double)in->rate + ref_vector(r, s->bias[0])[h]);
+    double dt = ref_math_softplus((double)in->rate + ref_vector(r, s->bias[0])[h]);
     double rate = ref_vector(r, s->w[0])[h], skip = ref_vector(r, s->w[1])[h], decay = exp(dt * rate);
     for (uint32_t n = 0; n < m->head_dim; n++) {
         double y = 0, input = dt * in->v[n];

@@ -51,8 +51,9 @@ void ref_streams_multiply_row(const struct ref_run *r, int32_t i)
         run_gelu_gate(s, by, width, x);
         return;
     }
+    uint32_t repeats = MAX_OF(s->multiply.repeats, 1u);
     for (uint32_t n = 0; n < width; n++) {
-        x[n] = x[n] * s->scale * (by != NULL ? ref_math_map(s->multiply.map, by[n]) : 1.0f);
+        x[n] = x[n] * s->scale * (by != NULL ? ref_math_map(s->multiply.map, by[n / repeats]) : 1.0f);
     }
 }
 

@@ -527,6 +527,13 @@ static void multiply(void)
     x = input(2, ROWS(0, LN3, 3, 4, 5, 6)), y = input(2, ROWS(4, 8, 1, 1, 1, 1));
     step(PLAN_MULTIPLY, x, y)->multiply.map = PLAN_MAP_SILU; /* x * sigmoid(x) */
     expect("SiLU", y, ROWS(0, 6 * LN3, 2.85772238f, 3.92805516f, 4.96653575f, 5.98516426f));
+    begin(1, 2); /* log(1 + exp(x)): of ln 3 twice ln 2 */
+    x = input(2, ROWS(LN3, 0, 0, LN3, 40, 0)), y = input(4, ROWS(1, 2, 1, 4, 1, 2, 1, 4, 1, 2, 1, 4));
+    s = step(PLAN_MULTIPLY, x, y);
+    s->multiply.map = PLAN_MAP_SOFTPLUS;
+    s->multiply.repeats = 2;
+    expect("softplus of two components each", y,
+           ROWS(2 * LN2, 4 * LN2, LN2, 4 * LN2, LN2, 2 * LN2, 2 * LN2, 8 * LN2, 40, 80, LN2, 4 * LN2));
     begin(1, 2);
     x = input(4, ROWS(0, 0, 0, 4, 1, 1, 1, 1, -4, 0, 0, 0)), y = input(4, ROWS(1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1));
     s = step(PLAN_MULTIPLY, x, y);

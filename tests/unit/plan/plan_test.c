@@ -333,13 +333,15 @@ END_TEST
 
 START_TEST(a_multiplication_fits_its_buffers)
 {
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 9; i++) {
         struct plan *p = make_plan();
         struct plan_step s = plan_step_of(PLAN_MULTIPLY, PLAN_NONE, PLAN_NONE);
         uint32_t more = p->bufs[Q].width - p->bufs[X].width;
         s.dst = i == 2 ? PLAN_NONE : i == 3 ? Q : X;
         s.src = i == 0 ? PLAN_NONE : i == 3 ? X : i == 4 ? N_BUFS : Q;
         s.multiply.first = i == 5 ? more + 1 : i == 1 ? more : 0;
+        s.multiply.repeats = i < 6 ? 1 : i == 6 ? p->bufs[X].width - 1 : 2; /* not a divisor */
+        s.multiply.map = i == 7 ? PLAN_MAP_GELU_TANH : i == 8 ? PLAN_MAP_COUNT : PLAN_MAP_NONE;
         ck_assert_int_eq(plan_add_step(p, &s), ERR_OK);
         struct err_info info = {0};
         if (i < 2) {
