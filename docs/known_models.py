@@ -5,7 +5,7 @@
 
 The columns of the CSV: name as on the model's card; family, a row of engine/model/model_families.c; parameters and, with experts, those
 of a token (active), in 10^9, as on the card; bits per weight of the file people use, if not Q4_K_M's; tools, a --tool-format (empty: no
-chat); thinking; head, a prediction head: in the model's file (yes) or a separate one (EAGLE-3); sees: the published model takes images,
+chat); thinking; head, a prediction head: in the model's file (yes) or a separate one (EAGLE-3, assistant); sees: the published model takes images,
 of which infcgi computes the text alone. Prints the page.
 """
 import csv

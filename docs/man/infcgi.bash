@@ -15,7 +15,7 @@ _infcgi() {
     'serve --tenants') files=1 ;;
     'serve --usage-log') files=1 ;;
     'serve --chat-template' | 'generate --chat-template' | 'chat --chat-template') files=1 words='chatglm3 chatglm4 chatml command-r deepseek deepseek-r1 deepseek2 deepseek3 gemma gpt-oss granite kimi-k2 llama2 llama3 llama4 minicpm mistral-v1 mistral-v3 mistral-v3-tekken mistral-v7 mistral-v7-tekken openchat phi3 phi4 qwen2.5 seed_oss smollm2 solar-open vicuna vicuna-orca zephyr' ;;
-    'serve --tool-format') words='hermes generic gpt-oss deepseek-v3.2 deepseek kimi-k2 minimax-m2 mistral gemma4 lfm2 granite3 llama4 llama3 seed-oss apertus cohere2moe command-r7b' ;;
+    'serve --tool-format') words='hermes generic gpt-oss deepseek-v3.2 deepseek kimi-k2 minimax-m2 mistral gemma4 lfm2 granite3 llama4 llama3 seed-oss apertus cohere2moe command-r7b nemotron-v2' ;;
     'serve --threads' | 'serve -t' | 'generate --threads' | 'generate -t' | 'chat --threads' | 'chat -t' | 'perplexity --threads' | 'perplexity -t' | 'convert --threads' | 'convert -t') ;;
     'serve --ctx-size' | 'serve -c' | 'generate --ctx-size' | 'generate -c' | 'chat --ctx-size' | 'chat -c') ;;
     'perplexity --ctx-size' | 'perplexity -c') ;;

@@ -61,17 +61,17 @@ struct blocks_xielu {
 
 /* How a family's decoder differs from Llama's; blocks_read_hparams sets it to Llama's. */
 struct blocks_style {
-    bool is_neox;         /* RoPE on pairs (i, i + n_rot/2); else (2i, 2i+1) */
-    bool has_pre_norms;   /* RMSNorm of a block's input: attn_norm, ffn_norm */
-    bool has_post_norms;  /* RMSNorm of a block's output before it is added: post_attention_norm, post_ffw_norm */
-    bool has_sinks;       /* attn_sinks: one score per head that takes part in its softmax and has no value */
-    bool has_norm_biases; /* LayerNorm has a bias everywhere */
-    bool has_output_bias; /* of the logits: output.bias */
-    bool is_ungated;      /* feed-forward blocks and experts are down(act(up)) */
-    bool gates_attention; /* sigmoids gate the output of attention: rows of Q are each head's [q | gate] */
+    bool is_neox;            /* RoPE on pairs (i, i + n_rot/2); else (2i, 2i+1) */
+    bool has_pre_norms;      /* RMSNorm of a block's input: attn_norm, ffn_norm */
+    bool has_post_norms;     /* RMSNorm of a block's output before it is added: post_attention_norm, post_ffw_norm */
+    bool has_sinks;          /* attn_sinks: one score per head that takes part in its softmax and has no value */
+    bool has_norm_biases;    /* LayerNorm has a bias everywhere */
+    bool has_output_bias;    /* of the logits: output.bias */
+    bool is_ungated;         /* feed-forward blocks and experts are down(act(up)) */
+    bool gates_attention;    /* sigmoids gate the output of attention: rows of Q are each head's [q | gate] */
     enum plan_map head_gate; /* of attn_gate, whose components are factors of a head's output, or of its components */
-    bool yarn_truncates;  /* YaRN blends between whole components */
-    bool local_is_scaled; /* RoPE scaling stretches local layers too */
+    bool yarn_truncates;     /* YaRN blends between whole components */
+    bool local_is_scaled;    /* RoPE scaling stretches local layers too */
     enum blocks_head_norm head_norm;
     bool lacks_ssm_norm;              /* the gated output of state spaces is not normed */
     enum plan_act act;                /* of the feed-forward gate */

@@ -211,7 +211,7 @@ generated() {
 known_models() {
     local word table=docs/known-models.csv
     [ -f $table ] || return 0
-    diff <(sed -nE 's/^ *X\(([a-z0-9_]+)\).*/\1/p' engine/model/model_families.c | sort -u) \
+    diff <(sed -n '/^#define FAMILIES/,/^$/p' engine/model/model_families.c | sed -nE 's/^ *X\(([a-z0-9_]+)\).*/\1/p' | sort -u) \
         <(/usr/bin/python3 -c 'import csv; print(*sorted({r["family"].replace("-", "_") for r in csv.DictReader(open("docs/known-models.csv"))}), sep="\n")') |
         sed -nE "s|^< (.*)|$table:1: no model of the family \1|p; s|^> (.*)|$table:1: \1, which is no family of engine/model/model_families.c|p"
     for word in $(/usr/bin/python3 -c 'import csv; print(*{r["tools"] for r in csv.DictReader(open("docs/known-models.csv"))})'); do

@@ -72,7 +72,7 @@ check 'a man page that groff warns of' docs/man/infcgi.1 '' 'docs/man/infcgi.1:.
 check 'stale completion' docs/man/infcgi.bash '# more' 'docs/man/infcgi.bash:1: stale'
 check 'a model of no family' docs/known-models.csv 'New One,brand-new,1,,,hermes,,,' 'known-models.csv:1: brand_new, which is no family'
 check 'a model of no tool format' docs/known-models.csv 'New Two,llama,1,,,brand-tools,,,' 'known-models.csv:1: brand-tools is no format'
-check 'a family without a known model' engine/model/model_families.c '    X(brand_family)' 'known-models.csv:1: no model of the family brand_family'
+check 'a family without a known model' engine/model/model_families.c '#define FAMILIES_TOO\n    X(brand_family)\n' 'known-models.csv:1: no model of the family brand_family'
 check 'a stale table of models' docs/known-models.csv 'New Three,llama,1,,,hermes,,,' 'docs/models.md:1: stale'
 check 'a golden model without a page' tests/golden/golden_models.h '    {"brand-new", GGUF, FLOATS},' 'golden model brand-new is not listed'
 check 'a request field without a page' fcgi/api/params.c '    {"brand_new_field", FIELD_BOOL, 0, 0, 0},' 'request field brand_new_field is not listed'
