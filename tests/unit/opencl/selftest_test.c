@@ -187,6 +187,7 @@ static const struct {
     {"granitehybrid-experts", "scan -", "ssm"},
     {"granitehybrid-experts", "keep_drafts -", "ssm"},
     {"apertus-xielu", "xielu -", "xielu"},
+    {"llama4-experts", "weigh_gated -", "experts"},
     {"bert-cls", "gated -", "glu"},
     {"llama-mixtral-q8", "encode -", "embed"},
 };
