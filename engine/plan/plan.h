@@ -220,7 +220,7 @@ struct plan_step {
         } attention;
         struct {
             plan_buf_id route;
-            bool weighs_input; /* weights are factors of src instead; without bias[0] and bias[1] */
+            bool weighs_input; /* weights are factors of src instead; with w[1], without bias[0] and bias[1] */
         } experts;
         struct {
             enum plan_map map;

@@ -183,8 +183,8 @@ static enum err check_attention(const struct plan_check *c)
 static enum err check_experts(const struct plan_check *c)
 {
     const struct plan_step *s = c->step;
-    bool has_bias = s->bias[0] != PLAN_NONE || s->bias[1] != PLAN_NONE;
-    return s->experts.weighs_input && has_bias ? fails(c, "weighs its input and has a bias") : ERR_OK;
+    bool is_other = s->bias[0] != PLAN_NONE || s->bias[1] != PLAN_NONE || s->w[1] == PLAN_NONE;
+    return s->experts.weighs_input && is_other ? fails(c, "weighs its input and has a bias or no gate") : ERR_OK;
 }
 
 static enum err check_multiply(const struct plan_check *c)

@@ -290,7 +290,7 @@ static inline struct span seen_of(__global const int *batch, int row, int window
     const int own = seen.last;
 #endif
 #ifdef CHUNKS
-    seen.first = own / window * window;
+    seen.first = (int)((uint)own / (uint)window * (uint)window);
 #else
     seen.first = window > 0 ? max(own - window + 1, 0) : 0;
 #endif

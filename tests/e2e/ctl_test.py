@@ -13,7 +13,7 @@ import threading
 import time
 
 import harness
-from harness import Skip, until
+from harness import Skip, tried, until
 
 COMMANDS = ("status", "requests", "tenants", "kv", "cache", "model", "log", "config", "devices", "memory", "threads", "kernels", "version", "help",
             "loglevel")
@@ -190,10 +190,18 @@ def test_drafts_are_counted_by_source(ctx):
     """A text that a grammar mostly forces, and that repeats: drafts of the running request, of the cache, and in /metrics."""
     c = ctx.server
     before = c.metrics()
-    connection, response = c.stream("/v1/completions", {"prompt": "Say:", "max_tokens": 1500, "temperature": 0,
-                                                        "guided_regex": "((one|two), and then of course nothing else happened at all[.] ){200}"})
-    response.readline()
-    r = until(lambda: [r for r in c.ask("requests") if r["state"] == "decode" and r["drafts"].get("forced", (0, 0))[1] > 0])[0]
+
+    def begin():
+        connection, response = c.stream("/v1/completions", {"prompt": "Say:", "max_tokens": 1500, "temperature": 0,
+                                                            "guided_regex": "((one|two), and then of course nothing else happened at all[.] ){200}"})
+        response.readline()
+        drafting = until(lambda: [r for r in c.ask("requests") if r["state"] == "decode" and r["drafts"].get("forced", (0, 0))[1] > 0])
+        if not drafting:
+            connection.close()
+        return connection, drafting
+
+    connection, drafting = tried(begin, lambda begun: begun[1])  # a busy machine can make drafts not worth their time
+    r = drafting[0]
     assert set(r["drafts"]) <= {"forced", "lookup"} and all(len(pair) == 2 for pair in r["drafts"].values()), r
     assert [sum(of) for of in zip(*r["drafts"].values())] == [r["drafted_tokens"], r["accepted_tokens"]], r
     assert '"forced":[' in c.ctl("requests").stdout and '"forced":[' in c.request("GET", "/status?full").body.decode()
