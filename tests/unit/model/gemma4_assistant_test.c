@@ -1,10 +1,9 @@
 /* Gemma 4's prediction head: whose keys and values its layers read, what the model's plan gets, the same bits of the model
  * with and without it, and heads that do not fit. */
-#include "engine/backend/backend.h"
 #include "engine/base/mem.h"
 #include "engine/format/gguf_internal.h"
-#include "engine/model/model.h"
 #include "engine/plan/plan_ops.h"
+#include "tests/unit/model/head_rig.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -12,43 +11,6 @@
 #include <string.h>
 
 Suite *gemma4_assistant_suite(void);
-
-#define MODELS "tests/golden/models/"
-enum { ROWS = 40, PAGES = 2 };
-
-/* A model with the head of a file. */
-struct subject {
-    struct gguf *file, *head;
-    struct plan *plan, *alone, *head_plan;
-};
-
-static struct gguf *open_file(const char *name)
-{
-    char path[128];
-    struct gguf *g;
-    struct err_info info = {0};
-    snprintf(path, sizeof path, MODELS "%s", name);
-    ck_assert_msg(model_open(path, &g, &info) == ERR_OK, "%s", info.text);
-    return g;
-}
-
-static struct subject open_both(const char *model, const char *head)
-{
-    struct subject s = {.file = open_file(model), .head = open_file(head)};
-    struct err_info info = {0};
-    ck_assert_int_eq(model_build(s.file, 0, &s.alone, &info), ERR_OK);
-    ck_assert_msg(model_build_drafting(s.file, s.head, 0, &s.plan, &s.head_plan, &info) == ERR_OK, "%s", info.text);
-    return s;
-}
-
-static void close_both(struct subject *s)
-{
-    plan_free(&s->plan);
-    plan_free(&s->alone);
-    plan_free(&s->head_plan);
-    gguf_close(&s->file);
-    gguf_close(&s->head);
-}
 
 enum { MOST_LAYERS = 4 };
 
@@ -65,7 +27,7 @@ static const struct {
 
 START_TEST(its_layers_read_the_models_pages)
 {
-    struct subject s = open_both(pairs[_i].model, pairs[_i].head);
+    struct head_rig s = head_rig_open(pairs[_i].model, pairs[_i].head);
     const struct plan *p = s.plan;
     int32_t n_main = (int32_t)plan_main_layers(p), n_outputs = 0;
     ck_assert(plan_predicts(p) && p->guesses_in_place);
@@ -95,58 +57,20 @@ START_TEST(its_layers_read_the_models_pages)
     ck_assert_int_eq(n_outputs, 2);
     ck_assert_int_eq(plan_local_window(p), plan_local_window(s.alone));
     ck_assert_int_eq(p->steps[p->i_predict].w[0], s.alone->steps[0].w[0]); /* the model's embedding */
-    close_both(&s);
+    head_rig_close(&s);
 }
 END_TEST
 
 START_TEST(without_its_head_it_is_the_model)
 {
-    struct subject s = open_both(pairs[_i].model, pairs[_i].head);
-    struct err_info info = {0};
-    ck_assert_int_eq(plan_drop_prediction(s.plan, &info), ERR_OK);
-    ck_assert_int_eq(s.plan->n_steps, s.alone->n_steps);
-    ck_assert_int_eq(s.plan->n_weights, s.alone->n_weights);
-    ck_assert(!s.plan->guesses_in_place && s.plan->output_width == 0 && s.plan->n_storing == s.alone->n_storing);
-    for (int32_t i = 0; i < s.plan->n_steps; i++) {
-        ck_assert_int_eq(s.plan->steps[i].op, s.alone->steps[i].op);
-    }
-    close_both(&s);
+    struct head_rig s = head_rig_open(pairs[_i].model, pairs[_i].head);
+    head_rig_drop(&s);
+    ck_assert(!s.plan->guesses_in_place && s.plan->n_storing == s.alone->n_storing);
+    head_rig_close(&s);
 }
 END_TEST
 
 /* --- bits --------------------------------------------------------------------------------------------------------- */
-
-/* Computes the model's logits of some of ROWS tokens, and their outputs (OPTIONAL). */
-static void compute(const struct backend *b, const struct plan *p, const int32_t *rows, int32_t n, float *logits,
-                    float *output)
-{
-    static const int32_t pages[PAGES] = {1, 0}, *const tables[] = {pages};
-    struct backend_config cfg = {
-        .n_threads = 2, .n_pages = PAGES, .n_windows = PAGES, .max_rows = ROWS, .max_logits = ROWS};
-    struct backend_model *m;
-    struct err_info info = {0};
-    int32_t tokens[ROWS], pos[ROWS], seq[ROWS] = {0};
-    ck_assert_msg(b->open(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
-    for (int32_t i = 0; i < ROWS; i++) {
-        pos[i] = i;
-        tokens[i] = (i * 37 + 11) % 250;
-    }
-    struct backend_row_stats stats[ROWS];
-    const struct backend_batch batch = {.n_rows = ROWS,
-                                        .tokens = tokens,
-                                        .pos = pos,
-                                        .seq = seq,
-                                        .n_seqs = 1,
-                                        .page_tables = tables,
-                                        .window_tables = tables,
-                                        .n_logits = n,
-                                        .logit_rows = rows,
-                                        .logits = logits,
-                                        .stats = stats,
-                                        .output = output};
-    ck_assert_msg(backend_compute(b, m, &batch, &info) == ERR_OK, "%s", info.text);
-    b->close(&m);
-}
 
 /* Few rows with logits, of which alone the CPU then computes the layers that share keys and values, or many. Outputs are
  * those of the rows with logits, in their order. */
@@ -154,20 +78,20 @@ START_TEST(the_head_changes_no_bit_of_the_model)
 {
     static const struct backend *const backends[] = {&backend_ref, &backend_cpu};
     enum { FEW = 2 };
-    static const int32_t few[FEW] = {17, ROWS - 1};
-    struct subject s = open_both(pairs[_i].model, pairs[_i].head);
+    static const int32_t few[FEW] = {17, HEAD_RIG_ROWS - 1};
+    struct head_rig s = head_rig_open(pairs[_i].model, pairs[_i].head);
     size_t n = s.plan->n_vocab, d = s.plan->output_width;
-    int32_t all[ROWS];
-    float *with = calloc(2 * ROWS * n, sizeof *with), *without = with + ROWS * n;
-    float *outputs = calloc(2 * ROWS * d, sizeof *outputs), *some = outputs + ROWS * d;
-    for (int32_t i = 0; i < ROWS; i++) {
+    int32_t all[HEAD_RIG_ROWS];
+    float *with = calloc(2 * HEAD_RIG_ROWS * n, sizeof *with), *without = with + HEAD_RIG_ROWS * n;
+    float *outputs = calloc(2 * HEAD_RIG_ROWS * d, sizeof *outputs), *some = outputs + HEAD_RIG_ROWS * d;
+    for (int32_t i = 0; i < HEAD_RIG_ROWS; i++) {
         all[i] = i;
     }
     for (size_t i = 0; i < ARRAY_LEN(backends); i++) {
-        compute(backends[i], s.plan, all, ROWS, with, outputs);
-        compute(backends[i], s.alone, all, ROWS, without, NULL);
-        ck_assert_msg(memcmp(with, without, ROWS * n * sizeof *with) == 0, "%s", backends[i]->name);
-        compute(backends[i], s.plan, few, FEW, with, some);
+        head_rig_compute(backends[i], s.plan, all, HEAD_RIG_ROWS, with, outputs);
+        head_rig_compute(backends[i], s.alone, all, HEAD_RIG_ROWS, without, NULL);
+        ck_assert_msg(memcmp(with, without, HEAD_RIG_ROWS * n * sizeof *with) == 0, "%s", backends[i]->name);
+        head_rig_compute(backends[i], s.plan, few, FEW, with, some);
         for (int32_t k = 0; k < FEW; k++) {
             size_t row = (size_t)few[k];
             ck_assert(memcmp(with + (size_t)k * n, without + row * n, n * sizeof *with) == 0);
@@ -176,7 +100,7 @@ START_TEST(the_head_changes_no_bit_of_the_model)
     }
     free(with);
     free(outputs);
-    close_both(&s);
+    head_rig_close(&s);
 }
 END_TEST
 
@@ -194,30 +118,10 @@ static const struct {
      "draft-model: gemma4-assistant.attention.head_count_kv[3]: expected 1, as in the model, found 2"},
 };
 
-START_TEST(heads_of_other_models_are_refused)
-{
-    struct gguf *model = open_file(others[_i].model), *head = open_file(draft);
-    struct plan *p, *head_plan;
-    struct err_info info = {0};
-    ck_assert_int_ne(model_build_drafting(model, head, 0, &p, &head_plan, &info), ERR_OK);
-    ck_assert_str_eq(info.text, others[_i].text);
-    ck_assert(p == NULL && head_plan == NULL);
-    gguf_close(&model);
-    gguf_close(&head);
-}
+START_TEST(heads_of_other_models_are_refused) { head_rig_is_refused(others[_i].model, draft, others[_i].text); }
 END_TEST
 
-START_TEST(a_head_is_no_model)
-{
-    struct gguf *head = open_file(draft);
-    struct plan *p;
-    struct err_info info = {0};
-    ck_assert_str_eq(model_head_of(head)->arch, "gemma4-assistant");
-    ck_assert_int_eq(model_build_predicting(head, 0, &p, &info), ERR_UNSUPPORTED_ARCH);
-    ck_assert_str_eq(
-        info.text, "expected a model, found 'gemma4-assistant', a model's prediction head; use it with --draft-model");
-    gguf_close(&head);
-}
+START_TEST(a_head_is_no_model) { head_rig_is_no_model(draft, "gemma4-assistant"); }
 END_TEST
 
 /* A number of the head's file replaced, or the sides of a tensor exchanged. */
@@ -261,7 +165,7 @@ static void spoil(unsigned char *copy, const struct gguf *g, int i)
 
 START_TEST(spoiled_heads_are_refused)
 {
-    struct gguf *model = open_file("gemma4-assistant.gguf"), *head = open_file(draft), *other;
+    struct gguf *model = head_rig_open_file("gemma4-assistant.gguf"), *head = head_rig_open_file(draft), *other;
     const struct io_map *map = gguf_map(head);
     unsigned char *copy = malloc(map->bytes);
     struct plan *p, *head_plan;
