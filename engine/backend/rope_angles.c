@@ -14,6 +14,8 @@ void rope_angles(const struct plan_rope *r, int32_t pos, float *cos_out, float *
 
 float rope_query_scale(const struct plan_rope *r, int32_t pos)
 {
-    uint32_t periods = r->query_beta == 0 ? 0 : ((uint32_t)pos + r->query_lead) / r->query_period;
-    return 1.0f + r->query_beta * logf(1.0f + (float)periods);
+    if (r->query_beta == 0) {
+        return 1.0f;
+    }
+    return 1.0f + r->query_beta * logf(1.0f + (float)(((uint32_t)pos + r->query_lead) / r->query_period));
 }

@@ -60,7 +60,10 @@ static void add_bias(const struct view *v, plan_weight_id id, size_t at, float *
 static void weigh(const struct view *v, int32_t pick, float *gate, float *up, uint32_t n)
 {
     float weight = v->r->scratch->picks[pick].weight;
-    for (uint32_t j = 0; v->s->experts.weighs_input && j < n; j++) {
+    if (!v->s->experts.weighs_input) {
+        return;
+    }
+    for (uint32_t j = 0; j < n; j++) {
         gate[j] *= weight;
         up[j] *= weight;
     }
