@@ -28,9 +28,9 @@ cd "$(dirname "$0")/.." || exit 1
 #     compile for three minutes.
 #   - Each test over HTTP runs in one build, as its mark says (tests/e2e/harness.py: in_release, in_long), a few of them
 #     with fewer rounds (has_time). test-long runs all of them in both builds.
-#   - Golden models: some of them, of all kinds, run with slower ISAs, in shards, in parts and behind a remote back end. A
-#     model in two formats runs in full in one of them, a slower ISA runs with one thread, and a device runs models of many
-#     weight types without high precision.
+#   - Golden models: some of them, of all kinds, run on a device, with slower ISAs, in shards, in parts and behind a remote
+#     back end. oclgrind runs all kernels of the device. A model in two formats runs in full in one of them, a slower ISA
+#     runs with one thread, and a device runs models of many weight types without high precision.
 #   - Fewer cases: each second chat and under ASan each tenth, 32 prompts of same_bytes, 60 runs of same_draft, the bounds
 #     of one KV type, no overload and no soak of the release build, under Oclgrind fewer weight types and no batch of many
 #     rows, and fewer calls of OpenCL that fail.

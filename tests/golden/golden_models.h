@@ -5,8 +5,8 @@
 
 /* NAME.gguf; NAME.hf, a SafeTensors folder. MORE: another way to store the weights of a listed model; `make test`
  * treats it as a model's second format. KINDS: a model of many weight types, for each of which a device compiles its
- * own programs; `make test` runs it on a device only without high precision. WIDE: `make test` runs the model also with
- * the other ISAs, in shards, in parts and behind a remote back end. */
+ * own programs; `make test` runs it on a device only without high precision. WIDE: `make test` runs the model also on
+ * a device, with the other ISAs, in shards, in parts and behind a remote back end. */
 enum { GGUF = 1, FOLDER = 2, MORE = 4, KINDS = 8, WIDE = 16 };
 
 /* For weights that are computed as floats (F32, F16, BF16, and those converted to F16: FP8, codes of 8 bits with zero
