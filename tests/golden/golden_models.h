@@ -164,6 +164,7 @@ static const struct golden_model {
     {"qwen35moe-head", GGUF | FOLDER | WIDE, FLOATS},
     {"qwen3moe-norms", GGUF | FOLDER, FLOATS},
     {"qwen3next-delta", GGUF | FOLDER, FLOATS},
+    {"qwen3next-head", GGUF | FOLDER, FLOATS},
     {"qwen3vl-text", GGUF | FOLDER, FLOATS},
     {"qwen3vlmoe-saved", FOLDER, FLOATS},
     {"qwen3vlmoe-text", GGUF | FOLDER, FLOATS},
