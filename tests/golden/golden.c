@@ -3,10 +3,10 @@
  * errors of each prompt; -n: only the models that golden_models.h lists and that are missing; --backend NAME: only one
  * back end; --only TEXT: only models whose name contains the text.
  * A model marked WIDE runs on a device, with every ISA, in shards, in parts and behind a remote back end; any other one
- * on ref and with the best ISA: a device compiles for ten seconds for each, and `drivers` runs all its kernels. If a model exists as GGUF too, its SafeTensors folder only shows that the folder is read
- * correctly: one ISA is enough, without threads, ranks or parts. So do models of float weights without high precision,
- * which does not affect them. ISAs between ref and the best one run with one thread; with --all every model runs
- * everything.
+ * on ref and with the best ISA: a device compiles for ten seconds for each, and `drivers` runs all its kernels. If a
+ * model exists as GGUF too, its SafeTensors folder only shows that the folder is read correctly: one ISA is enough,
+ * without threads, ranks or parts. So do models of float weights without high precision, which does not affect them.
+ * ISAs between ref and the best one run with one thread; with --all every model runs everything.
  *
  * A model passes on a back end under these conditions for each prompt. The error of the logits after the last token is
  * within the back end's share of the logits' spread, and that of the prompt's log-probabilities within its bound. The
