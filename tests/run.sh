@@ -69,12 +69,12 @@ load|alone|/usr/bin/python3 tests/bench/load/load.py --size test --only many-str
 # shellcheck disable=SC2016
 long_runners='
 golden-long|beside|build/release/golden --all
+isa-long|beside|/usr/bin/python3 tests/isa/isa.py --all
 unit|beside|build/release/unittests
 oclgrind-long|beside|bash tests/golden/oclgrind.sh
 rusticl-long|beside|OCL_ICD_VENDORS=/etc/OpenCL/vendors/rusticl.icd RUSTICL_ENABLE=llvmpipe build/release/drivers llvmpipe
 kernels-asan|beside|build/asan/checkkern
 kernels-arm-long|beside|bash tests/kernels/qemu_arm.sh --all
-isa-long|beside|/usr/bin/python3 tests/isa/isa.py --all
 fidelity-long|alone|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds
 fidelity-opencl-long|beside|build/release/fidelity "$(bash nginx/fetch-model.sh)" tests/golden/fidelity_smollm2.top8 --bounds --backend opencl
 greedy-long|beside|build/release/greedy "$(bash nginx/fetch-model.sh)" tests/golden/fidelity.txt cpu=0.2 +cpu=0.01 opencl=0.2 +opencl=0.01
