@@ -225,6 +225,8 @@ static const struct option options[] = {
            .fallback = "0", .max = 9e15),
     OPTION("no-prefill-assistant", NULL, OPTION_FLAG, SERVE, no_prefill_assistant,
            "start a new message after a last assistant message; default: continue it", .is_live = true),
+    OPTION("no-warmup", NULL, OPTION_FLAG, SERVE, no_warmup,
+           "start without a computation that tests the model; the first request takes longer"),
     OPTION("no-slots", NULL, OPTION_FLAG, SERVE, no_slots, "answer GET /slots with 501", .is_live = true),
     OPTION("metrics", NULL, OPTION_FLAG, SERVE, metrics, "add llama-server's metrics to /metrics, under its names",
            .is_live = true),

@@ -15,7 +15,7 @@ const struct option_other options_llama[] = {
     {.names = "--typical", .same_as = "typical-p"},
     /* always on in infcgi, or without counterpart */
     {.names = "--jinja --cont-batching -cb --kv-unified -kvu --slots --props --webui --no-webui --ui --no-ui --mmap "
-              "--no-mmap --mlock --warmup --no-warmup --no-context-shift --embedding --embeddings --reranking "
+              "--no-mmap --mlock --warmup --no-context-shift --embedding --embeddings --reranking "
               "--rerank --offline --cache-prompt --prefill-assistant --no-mmproj --log-disable --verbose -v "
               "--no-jinja --no-cont-batching -nocb --no-kv-unified -no-kvu --swa-full --kv-offload -kvo --repack "
               "--no-repack -nr --no-host --op-offload --no-op-offload --perf --no-perf --escape -e --no-escape "

@@ -86,7 +86,7 @@ struct conf {
     struct engine_sampling sampling;
     bool check_config, master;
     bool drain_close, strict_api, any_model, closed_objects, share_cache, no_slots, no_prefill_assistant, metrics,
-        no_metrics, help, version, chat;
+        no_metrics, no_warmup, help, version, chat;
     struct conf_list n_prompt, n_gen, n_depth, n_seqs, batch_sizes, thread_counts; /* of bench */
     int64_t repetitions;
     double accept;

@@ -163,10 +163,13 @@ class Server:
 
     def start_engine(self, held=None):
         """Starts the engine with spawn-fcgi, or on a listening socket that the caller keeps."""
+        is_slow = self.binary.parent.name != "release" and self.binary.name == "infcgi"
+        no_warmup = ["--no-warmup"] if is_slow else []   # it takes all CPUs for two seconds under a sanitizer
         spawn = ["spawn-fcgi", "-n", "-s", f"{self.dir}/infcgi.sock", "-M", "0660", "--"] if held is None else []
         with open(self.log_path, "ab") as log:
             self.engine = subprocess.Popen(
-                [*spawn, *self.prefix, str(self.binary), "serve", "--model", str(self.model), "--admin-socket", self.admin, *self.args],
+                [*spawn, *self.prefix, str(self.binary), "serve", "--model", str(self.model), "--admin-socket", self.admin, *no_warmup,
+                 *self.args],
                 stdin=held or subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, env=self.env)
 
     def stop_engine(self):

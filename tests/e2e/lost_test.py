@@ -90,6 +90,9 @@ def test_a_back_end_that_is_lost_while_it_is_warmed_is_never_ready(ctx):
     log = s.log()
     assert len(lines(log, "batch_failed")) == 1 and not lines(log, "ready"), log
     assert f"backend_lost: {WHY}" in log.splitlines()[-1], log
+    s = ctx.start(*ctx.ARGS, "--no-warmup", program="infcgi_faulty", env={"INFCGI_FAULT": "backend_lost@1"})
+    assert s.post(URL, {**BODY, "max_tokens": 2}).error()["code"] == "backend_lost"
+    assert s.engine.wait(30) == 69, s.log()
 
 
 def test_a_lost_back_end_is_there_again(ctx):

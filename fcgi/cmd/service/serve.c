@@ -167,10 +167,11 @@ static enum err choose_id(const struct conf *conf, const struct engine_model_inf
     return buf_ok(&id) == ERR_OK ? ERR_OK : err_set(info, ERR_NOMEM, NULL, "out of memory for the model's name");
 }
 
-/* Tests the model. A worker that takes over must pass; for others a log line names what requests will meet. */
+/* Tests the model, unless no-warmup is set. A worker that takes over must pass; for others a log line names what requests
+ * will meet. */
 static enum err test(struct engine *e, struct err_info *info)
 {
-    enum err err = engine_warm(e, info);
+    enum err err = server_state.conf->no_warmup ? ERR_OK : engine_warm(e, info);
     if (err != ERR_OK && err != ERR_LOST && worker_role() != WORKER_NEXT) {
         log_line("warn", "self_test_failed code=%s reason=\"%s\"", err_code(err), info->text);
         err = ERR_OK;
