@@ -7,6 +7,7 @@
 #include "engine/quant/quant.h"
 #include "engine/model/model.h"
 #include "engine/quant/quantize.h"
+#include "engine/convert/convert_factors.h"
 #include "engine/convert/convert_latent.h"
 #include "engine/convert/imatrix.h"
 
@@ -44,7 +45,8 @@ struct converter {
     struct convert_report *report;
     struct gguf *opened;       /* holds the data */
     struct gguf *split;        /* OPTIONAL: the same model with other tensors (convert_latent.h) */
-    const struct gguf *source; /* opened or split */
+    struct gguf *unfactored;   /* OPTIONAL: likewise (convert_factors.h) */
+    const struct gguf *source; /* opened, split or unfactored */
     struct gguf *target;
     struct imatrix *imatrix;
     struct permutation permutation;
@@ -457,6 +459,10 @@ static enum err prepare(struct converter *c, struct err_info *info)
     TRY(model_open(o->source, &c->opened, info));
     TRY(convert_latent_split(c->opened, &c->split, info));
     c->source = c->split != NULL ? c->split : c->opened;
+    if (c->o->type->copies) {
+        TRY(convert_factors_split(c->source, &c->unfactored, info));
+        c->source = c->unfactored != NULL ? c->unfactored : c->source;
+    }
     if (o->imatrix != NULL) {
         TRY(imatrix_open(o->imatrix, &c->imatrix, info));
         c->report->n_entries = imatrix_n_entries(c->imatrix);
@@ -489,6 +495,7 @@ enum err convert_write(const struct convert_options *o, struct convert_report *r
     pool_free(&c.pool);
     gguf_close(&c.target);
     imatrix_close(&c.imatrix);
+    gguf_close(&c.unfactored);
     gguf_close(&c.split);
     gguf_close(&c.opened);
     mem_free(c.origins);

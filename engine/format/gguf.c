@@ -54,7 +54,8 @@ enum err gguf_open_file(const char *path, struct gguf **out, struct err_info *in
 enum err gguf_open(const char *path, struct gguf **out, struct err_info *info)
 {
     TRY(gguf_open_file(path, out, info));
-    return opened(out, gguf_join_parts(path, out, info));
+    enum err err = gguf_join_parts(path, out, info);
+    return opened(out, err != ERR_OK ? err : gguf_join_scales(*out, info));
 }
 
 enum err gguf_open_memory(const void *data, size_t n, struct gguf **out, struct err_info *info)
@@ -63,7 +64,8 @@ enum err gguf_open_memory(const void *data, size_t n, struct gguf **out, struct 
     (*out)->is_borrowed = true;
     (*out)->map = (struct io_map){.data = data, .bytes = n, .fd = -1};
     enum err err = gguf_parse(*out, info);
-    return opened(out, err != ERR_OK ? err : gguf_join_parts(NULL, out, info));
+    err = err != ERR_OK ? err : gguf_join_parts(NULL, out, info);
+    return opened(out, err != ERR_OK ? err : gguf_join_scales(*out, info));
 }
 
 void gguf_close(struct gguf **gguf)

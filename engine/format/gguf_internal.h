@@ -22,7 +22,7 @@ struct gguf {
     struct gguf **parts;        /* [n_more] other files of a split model, whose tensors are among `tensors`; or NULL */
     const struct io_map **more; /* [n_more] maps of the other files with data */
     size_t n_more;
-    struct arena arena;             /* holds what gguf_build made */
+    struct arena arena;             /* holds what gguf_build and gguf_join_scales made */
     const struct gguf_words *words; /* OPTIONAL: of its source */
     void (*release)(void *arg);     /* OPTIONAL: called by gguf_close */
     void *release_arg;
@@ -56,9 +56,13 @@ MUST_CHECK enum err gguf_join_parts(const char *path, struct gguf **g, struct er
  * - gguf_index_keys fills kv_by_key. ERR_DUPLICATE_KEY.
  * - gguf_place_tensors fills tensors_by_name, checks the layout, converts each tensor's offset from the data section's
  *   to the file's, and sets its data. records_end: offset after the last tensor record. ERR_BAD_TENSOR_NAME (twice),
- *   ERR_BAD_OFFSET, ERR_TENSOR_OVERLAP (or a hole, or bytes of no tensor), ERR_TRUNCATED. */
+ *   ERR_BAD_SHAPE (Q2_0), ERR_BAD_OFFSET, ERR_TENSOR_OVERLAP (or a hole, or bytes of no tensor), ERR_TRUNCATED. */
 MUST_CHECK enum err gguf_index_keys(struct gguf *g, struct err_info *info);
 MUST_CHECK enum err gguf_place_tensors(struct gguf *g, uint64_t records_end, struct err_info *info);
+
+/* Multiplies weights of type NVFP4 by the factors in their tensors "X.scale", which leave the directory
+ * (gguf_scales.c). ERR_UNSUPPORTED_TYPE, ERR_BAD_SHAPE, ERR_BAD_HPARAM (about the factors), ERR_NOMEM. */
+MUST_CHECK enum err gguf_join_scales(struct gguf *g, struct err_info *info);
 
 /* Fills tensors_by_name. Returns the later of two tensors with the same name, or NULL. */
 const struct gguf_tensor *gguf_index_tensors(struct gguf *g);

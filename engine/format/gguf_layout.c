@@ -182,10 +182,48 @@ struct row_mapped gguf_rows_of(const struct gguf_tensor *t)
     return row_mapped_of(t->type, t->data, (uint32_t)MIN_OF(n_rows, most), (uint32_t)MIN_OF(t->dims[0], most));
 }
 
+/* Returns whether tensor t, of `bytes`, ends where the next one begins, or the data if it is the last. */
+static bool is_tiled(const struct gguf *g, const struct gguf_tensor *t, uint64_t bytes, uint64_t next)
+{
+    uint64_t end;
+    return ck_add(t->offset, bytes, &end) && (end == next || (ck_align(end, g->alignment, &end) && end == next));
+}
+
+/* Type Q2_0 exists with blocks of 64 in 18 bytes, and with blocks of 128 in 34 [Prism's files, such as
+ * Ternary-Bonsai-8B-Q2_0.gguf]. The distance between tensors tells which one a file has. Needs tensors_by_name sorted by
+ * offset. ERR_BAD_SHAPE. */
+static enum err choose_q2_0(struct gguf *g, struct err_info *info)
+{
+    bool is_128 = false;
+    for (size_t i = 0; i < g->n_tensors; i++) {
+        const struct gguf_tensor *t = &g->tensors[g->tensors_by_name[i]];
+        uint64_t bytes, next = g->map.bytes - MIN_OF(g->data_offset, g->map.bytes);
+        next = i + 1 < g->n_tensors ? g->tensors[g->tensors_by_name[i + 1]].offset : next;
+        is_128 |= t->type == DTYPE_Q2_0 && !is_tiled(g, t, t->bytes, next) &&
+                  dtype_tensor_bytes(DTYPE_Q2_0_128, t->dims[0], t->dims[1] * t->dims[2] * t->dims[3], &bytes) &&
+                  is_tiled(g, t, bytes, next);
+    }
+    for (size_t i = 0; i < g->n_tensors && is_128; i++) {
+        struct gguf_tensor *t = &g->tensors[i];
+        if (t->type != DTYPE_Q2_0) {
+            continue;
+        }
+        t->type = DTYPE_Q2_0_128;
+        if (!dtype_tensor_bytes(t->type, t->dims[0], t->dims[1] * t->dims[2] * t->dims[3], &t->bytes)) {
+            return err_set_at(info, ERR_BAD_SHAPE, record_at(g, t),
+                              "tensor '%.*s': expected rows of a multiple of 128 elements, as the file has Q2_0 in "
+                              "blocks of 128, found %" PRIu64,
+                              (int)t->name.len, t->name.data, t->dims[0]);
+        }
+    }
+    return ERR_OK;
+}
+
 enum err gguf_place_tensors(struct gguf *g, uint64_t records_end, struct err_info *info)
 {
     TRY(check_names(g, info));
     sort_indexes(g->tensors_by_name, g->n_tensors, order_offsets, g->tensors); /* borrowed for the check below */
+    TRY(choose_q2_0(g, info));
     TRY(check_tiling(g, records_end, info));
     g->rows = mem_zalloc_array(g->n_tensors + 1, sizeof *g->rows, MEM_MODEL);
     TRY_MEM_FOR(g->rows != NULL, info, "out of memory for %zu tensors", g->n_tensors);

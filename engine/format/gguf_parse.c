@@ -284,7 +284,7 @@ static enum err parse_type(struct cursor *c, struct gguf_tensor *t)
     uint64_t at = c->at;
     uint32_t type;
     TRY(take_number(c, "a tensor's type", &type, sizeof(uint32_t)));
-    const struct dtype_info *info = dtype_info(type);
+    const struct dtype_info *info = type < DTYPE_FILE_COUNT ? dtype_info(type) : NULL;
     if (info == NULL) {
         return err_set_at(c->info, ERR_UNSUPPORTED_TYPE, at,
                           "tensor '%.*s': expected a type of GGUF, found id %" PRIu32, (int)t->name.len, t->name.data,

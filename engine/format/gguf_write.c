@@ -63,7 +63,7 @@ static void put_tensor(struct buf *b, const struct gguf_tensor *t, uint64_t offs
     for (int i = 0; i < t->n_dims; i++) {
         put_u64(b, t->dims[i]);
     }
-    put_u32(b, (uint32_t)t->type);
+    put_u32(b, (uint32_t)dtype_in_file(t->type));
     put_u64(b, offset);
 }
 

@@ -12,7 +12,7 @@
 #include "engine/format/safetensors_folder.h"
 
 /* How the weights of a folder are quantised (hf_quant.h). */
-enum hf_scheme { HF_PLAIN, HF_FP8, HF_GPTQ, HF_AWQ, HF_COMPRESSED, HF_MXFP4 };
+enum hf_scheme { HF_PLAIN, HF_FP8, HF_GPTQ, HF_AWQ, HF_COMPRESSED, HF_MODELOPT, HF_MXFP4 };
 enum { HF_QUANT_KINDS = 8 };
 
 /* One kind of quantised weights; a folder of compressed-tensors can have several. */

@@ -3,6 +3,7 @@
 #include "engine/hf/hf_quant.h"
 
 #include "engine/hf/hf_quant_rows.h"
+#include "engine/quant/row_factored.h"
 #include "engine/tensor/row_stack.h"
 
 #include <inttypes.h>
@@ -35,6 +36,8 @@ static const char *main_end(const struct hf *h, const struct st_tensor *t)
         return ".qweight";
     case HF_FP8:
         return is_byte ? ".weight" : NULL;
+    case HF_MODELOPT:
+        return is_byte || t->dtype == ST_U8 ? ".weight" : NULL;
     case HF_COMPRESSED:
         return is_byte ? ".weight" : ".weight_packed";
     default:
@@ -230,7 +233,14 @@ static void pick_type(struct hf_rows *r, uint64_t n_scales, bool centred)
     }
 }
 
-/* Finds config.json's entry for this kind; ERR_BAD_CONFIG if config.json contradicts the tensors. */
+static enum err bad_groups(const struct bind *b, uint32_t group)
+{
+    return hf_bad_tensor(b->h, ERR_BAD_TENSOR_SHAPE, b->t->name,
+                         "expected inputs in groups of %" PRIu32 ", found %" PRIu32, group, b->rows->base.n_in);
+}
+
+/* Finds config.json's entry for this kind; ERR_BAD_CONFIG if config.json contradicts the tensors. Floats of 8 bits have
+ * scales of many shapes, so their group is not compared. */
 static enum err check_kind(const struct bind *b, bool is_float, uint32_t bits, uint32_t group)
 {
     static const char *const kinds[] = {"integers", "floats"};
@@ -239,7 +249,7 @@ static enum err check_kind(const struct bind *b, bool is_float, uint32_t bits, u
     for (int i = 0; i < q->n_kinds; i++) {
         const struct hf_quant_kind *k = &q->kinds[i];
         uint32_t said = k->group == 0 ? b->rows->base.n_in : k->group;
-        if (k->is_float == is_float && k->bits == bits && (is_float || said == group)) {
+        if (k->is_float == is_float && k->bits == bits && ((is_float && bits == 8) || said == group)) {
             return ERR_OK;
         }
         size_t n = strlen(found);
@@ -298,7 +308,76 @@ static enum err bind_columns(struct bind *b)
     return ERR_OK;
 }
 
-/* Scales of F8_E4M3: one, one per row, or one per block of rows and inputs. */
+/* Groups of 32 inputs whose scales are exponents, U8 [N][K / 32]. */
+static enum err bind_mx(struct bind *b, const struct st_tensor *scales, enum hf_codes layout, enum dtype type)
+{
+    struct hf_rows *r = b->rows;
+    if (r->base.n_in % RUN != 0) {
+        return bad_groups(b, RUN);
+    }
+    TRY(check_shape(b, scales, r->base.n_rows, r->base.n_in / RUN));
+    r->layout = layout;
+    r->base.type = type;
+    r->scales = scales->data;
+    add_part(b, b->t, b->t->dims[1]);
+    add_part(b, scales, r->base.n_in / RUN);
+    return ERR_OK;
+}
+
+/* Reads the factor of an NVFP4 weight: one F32, by which the scales are multiplied in ModelOpt, else divided. */
+static enum err read_factor(struct bind *b)
+{
+    bool is_modelopt = b->h->quant.scheme == HF_MODELOPT;
+    const struct st_tensor *t;
+    float f;
+    TRY(need(b, is_modelopt ? ".weight_scale_2" : ".weight_global_scale", &t));
+    TRY(check_type(b, t, ST_F32, ST_F32));
+    if (t->bytes != sizeof f) {
+        return bad_shape(b, t, (const uint64_t[]){1}, 1);
+    }
+    memcpy(&f, t->data, sizeof f);
+    b->rows->factor = is_modelopt ? f : 1 / f;
+    return f >= 0 && isfinite(b->rows->factor)
+               ? ERR_OK
+               : hf_bad_tensor(b->h, ERR_BAD_CONFIG, t->name, "expected a positive number, found %g", (double)f);
+}
+
+/* Floats of 4 bits, U8 [N][K / 2]: NVFP4 with scales F8_E4M3 [N][K / 16], MXFP4 with exponents. */
+static enum err bind_fp4(struct bind *b)
+{
+    enum { GROUP = 16, BLOCK = 64 };
+    struct hf_rows *r = b->rows;
+    const struct st_tensor *scales;
+    TRY(need_matrix(b));
+    TRY(set_size(b, b->t->dims[0], MIN_OF(b->t->dims[1], (uint64_t)INT32_MAX) * 2));
+    TRY(need(b, ".weight_scale", &scales));
+    TRY(check_type(b, scales, ST_F8_E4M3, ST_U8));
+    TRY(check_kind(b, true, 4, scales->dtype == ST_U8 ? RUN : GROUP));
+    if (scales->dtype == ST_U8) {
+        return bind_mx(b, scales, HF_CODES_MXFP4, DTYPE_MXFP4);
+    }
+    if (r->base.n_in % GROUP != 0) {
+        return bad_groups(b, GROUP);
+    }
+    TRY(check_shape(b, scales, r->base.n_rows, r->base.n_in / GROUP));
+    TRY(read_factor(b));
+    r->layout = HF_CODES_NVFP4;
+    r->scales = scales->data;
+    for (uint64_t i = 0; i < scales->bytes; i++) {
+        if (r->scales[i] >= 0x7F) {
+            return hf_bad_tensor(b->h, ERR_UNSUPPORTED_TYPE, scales->name,
+                                 "expected numbers without sign, found %g in element %" PRIu64,
+                                 (double)hf_e4m3(r->scales[i]), i);
+        }
+    }
+    bool fits = r->factor == 0 || (r->factor >= ROW_FACTORED_LEAST && r->factor <= ROW_FACTORED_MOST);
+    r->base.type = fits && r->base.n_in % BLOCK == 0 ? DTYPE_NVFP4_SCALED : DTYPE_F32;
+    add_part(b, b->t, b->t->dims[1]);
+    add_part(b, scales, r->base.n_in / GROUP);
+    return ERR_OK;
+}
+
+/* Scales of F8_E4M3: one, one per row, or one per block of rows and inputs; exponents, one per 32 inputs. */
 static enum err bind_e4m3(struct bind *b)
 {
     struct hf_rows *r = b->rows;
@@ -316,6 +395,9 @@ static enum err bind_e4m3(struct bind *b)
         TRY(need(b, ".weight_scale", &scales));
     }
     TRY(check_kind(b, true, 8, r->base.n_in));
+    if (scales->dtype == ST_U8) {
+        return bind_mx(b, scales, HF_CODES_MXFP8, DTYPE_BF16); /* which holds 4 bits times a power of two */
+    }
     add_part(b, b->t, r->base.n_in);
     TRY(use_scales(b, scales));
     uint64_t n = scales->bytes / (st_dtype_bits(scales->dtype) / 8);
@@ -459,6 +541,9 @@ enum err hf_quant_bind(struct hf *h, const struct st_tensor *t, struct hf_rows *
     if (t->dtype == ST_F8_E4M3) {
         return bind_e4m3(&b);
     }
+    if (t->dtype == ST_U8 && (h->quant.scheme == HF_COMPRESSED || h->quant.scheme == HF_MODELOPT)) {
+        return bind_fp4(&b);
+    }
     if (h->quant.scheme != HF_COMPRESSED) {
         return bind_columns(&b);
     }
@@ -467,18 +552,23 @@ enum err hf_quant_bind(struct hf *h, const struct st_tensor *t, struct hf_rows *
 
 /* --- as tensors --------------------------------------------------------------------------------------------------- */
 
-/* Returns the narrowest type that holds all; integer types differ in their number of codes. */
+/* Returns the narrowest type that holds all; integer types differ in their number of codes. Floats of 4 bits and others
+ * share only types of floats. */
 static enum dtype type_of_all(struct hf_rows *const *rows, size_t n)
 {
-    static const enum dtype order[] = {DTYPE_MXFP4, DTYPE_Q4_0, DTYPE_Q5_0, DTYPE_Q8_0,
-                                       DTYPE_BF16,  DTYPE_F16,  DTYPE_F32};
-    size_t most = 0;
+    static const enum dtype order[] = {DTYPE_MXFP4, DTYPE_NVFP4_SCALED, DTYPE_Q4_0, DTYPE_Q5_0,
+                                       DTYPE_Q8_0,  DTYPE_BF16,         DTYPE_F16,  DTYPE_F32};
+    enum { FIRST_INTEGER = 2, F16_AT = 6 };
+    size_t most = 0, least = ARRAY_LEN(order);
     for (size_t i = 0; i < n; i++) {
-        for (size_t k = most; k < ARRAY_LEN(order); k++) {
-            most = rows[i]->base.type == order[k] ? k : most;
+        size_t k = 0;
+        while (rows[i]->base.type != order[k] && k + 1 < ARRAY_LEN(order)) {
+            k++;
         }
+        most = MAX_OF(most, k);
+        least = MIN_OF(least, k);
     }
-    return order[most];
+    return order[least < FIRST_INTEGER && most != least ? MAX_OF(most, (size_t)F16_AT) : most];
 }
 
 enum err hf_quant_tensor(struct hf *h, const char *name, struct hf_rows *const *rows, size_t n, struct gguf_tensor *out)

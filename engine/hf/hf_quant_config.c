@@ -124,7 +124,8 @@ static enum err read_awq(const struct place *p, struct hf_quant *q)
 static enum err read_group(const struct place *p, struct hf_quant *q)
 {
     static const char *const types[] = {"int", "float"};
-    static const char *const strategies[] = {"tensor", "channel", "group", "block"};
+    static const char *const strategies[] = {"tensor", "channel", "group", "block", "tensor_group"};
+    enum { GROUP = 2, TENSOR_GROUP = 4, FP4_BITS = 4 };
     size_t type, strategy;
     if (q->n_kinds == HF_QUANT_KINDS) {
         return hf_bad(p->h, p->name, "expected at most %d groups, found more", HF_QUANT_KINDS);
@@ -138,11 +139,9 @@ static enum err read_group(const struct place *p, struct hf_quant *q)
     if (symmetric != NULL) {
         k->symmetry = json_is_true(symmetric) ? HF_SYMMETRIC : HF_WITH_ZEROS;
     }
-    if (k->is_float && k->bits != 8) {
-        return err_set(p->h->info, ERR_UNSUPPORTED_TYPE, "num_bits",
-                       "config.json: %s.num_bits: expected 8 for floats, found %" PRIu32, p->name, k->bits);
-    }
-    bool has_groups = json_is_string(json_read_get(p->o, "strategy")) && strategy == 2;
+    bool is_named = json_is_string(json_read_get(p->o, "strategy"));
+    bool has_groups = is_named && (strategy == GROUP || strategy == TENSOR_GROUP);
+    has_groups |= k->is_float && k->bits == FP4_BITS;
     TRY(get_group(p, has_groups, "group_size", &k->group));
     TRY(get_block(p, "block_structure", k->block));
     q->n_kinds++;
@@ -151,8 +150,9 @@ static enum err read_group(const struct place *p, struct hf_quant *q)
 
 static enum err read_compressed(const struct place *p, struct hf_quant *q)
 {
-    static const char *const formats[] = {"pack-quantized",  "float-quantized", "int-quantized",
-                                          "naive-quantized", "mixed-precision", "dense"};
+    static const char *const formats[] = {"pack-quantized",       "float-quantized", "int-quantized",
+                                          "naive-quantized",      "mixed-precision", "nvfp4-pack-quantized",
+                                          "mxfp4-pack-quantized", "mxfp8-quantized", "dense"};
     static const char *const sparsities[] = {"dense"};
     size_t ignored;
     const json_t *groups = json_read_get(p->o, "config_groups"), *group;
@@ -181,6 +181,17 @@ static enum err read_compressed(const struct place *p, struct hf_quant *q)
     return ERR_OK;
 }
 
+/* ModelOpt names an algorithm; the tensors follow from it [vLLM 0.11, quantization/modelopt.py]. */
+static enum err read_modelopt(const struct place *p, struct hf_quant *q)
+{
+    static const char *const algorithms[] = {"NVFP4", "FP8"};
+    size_t algorithm;
+    TRY(get_choice(p, "quant_algo", algorithms, ARRAY_LEN(algorithms), &algorithm));
+    q->kinds[q->n_kinds++] = algorithm == 0 ? (struct hf_quant_kind){.is_float = true, .bits = 4, .group = 16}
+                                            : (struct hf_quant_kind){.is_float = true, .bits = 8};
+    return ERR_OK;
+}
+
 static const struct {
     const char *name;
     enum hf_scheme scheme;
@@ -191,6 +202,7 @@ static const struct {
     {"gptq", HF_GPTQ, read_gptq},
     {"awq", HF_AWQ, read_awq},
     {"compressed-tensors", HF_COMPRESSED, read_compressed},
+    {"modelopt", HF_MODELOPT, read_modelopt},
     {"mxfp4", HF_MXFP4, NULL},
 };
 
@@ -229,6 +241,7 @@ enum err hf_quant_check(const struct hf *h)
                                         [HF_GPTQ] = "*.qweight",
                                         [HF_AWQ] = "*.qweight",
                                         [HF_COMPRESSED] = "*.weight_packed, or *.weight of type F8_E4M3 or I8",
+                                        [HF_MODELOPT] = "*.weight of type U8 or F8_E4M3",
                                         [HF_MXFP4] = "*_blocks"};
     const struct hf_quant *q = &h->quant;
     bool names_none = q->scheme == HF_PLAIN || (q->scheme == HF_COMPRESSED && q->n_kinds == 0);

@@ -1,5 +1,6 @@
 /* Formats: GPTQ and AWQ as written by AutoGPTQ 0.7, GPTQModel 2 and AutoAWQ 0.2, compressed-tensors 0.9, fp8 of
- * DeepSeek-V3's inference/kernel.py, MXFP4 of transformers' integrations/mxfp4.py. */
+ * DeepSeek-V3's inference/kernel.py, MXFP4 of transformers' integrations/mxfp4.py, NVFP4 and MXFP8 of
+ * compressed-tensors 0.15, NVFP4 of ModelOpt 0.39. */
 #include "engine/hf/hf_quant_rows.h"
 
 #include <math.h>
@@ -108,9 +109,16 @@ static void read_integers(const struct hf_rows *s, uint32_t file_row, uint32_t f
     }
 }
 
-static void read_floats(const struct hf_rows *s, uint32_t file_row, uint32_t from, uint32_t n, float *out)
+/* Returns element i of the file, a float of 4 bits. */
+static float fp4_at(const struct hf_rows *s, uint64_t i)
 {
     static const float fp4[8] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6}; /* E2M1 [OCP Microscaling Formats v1.0, 5.3.3] */
+    unsigned code = s->codes[i / 2] >> 4 * (i % 2) & 15u;
+    return (code & 8) != 0 ? -fp4[code & 7] : fp4[code & 7];
+}
+
+static void read_floats(const struct hf_rows *s, uint32_t file_row, uint32_t from, uint32_t n, float *out)
+{
     uint64_t at = (uint64_t)file_row * s->base.n_in + from;
     float scale = 0;
     switch (s->layout) {
@@ -122,9 +130,17 @@ static void read_floats(const struct hf_rows *s, uint32_t file_row, uint32_t fro
         break;
     case HF_CODES_MXFP4:
         for (uint32_t i = 0; i < n; i++) {
-            unsigned code = s->codes[(at + i) / 2] >> 4 * (i % 2) & 15u;
-            int exponent = s->scales[(at + i) / 32] - 127;
-            out[i] = ldexpf((code & 8) != 0 ? -fp4[code & 7] : fp4[code & 7], exponent);
+            out[i] = ldexpf(fp4_at(s, at + i), s->scales[(at + i) / 32] - 127);
+        }
+        break;
+    case HF_CODES_NVFP4:
+        for (uint32_t i = 0; i < n; i++) {
+            out[i] = hf_e4m3(s->scales[(at + i) / 16]) * s->factor * fp4_at(s, at + i);
+        }
+        break;
+    case HF_CODES_MXFP8:
+        for (uint32_t i = 0; i < n; i++) {
+            out[i] = ldexpf(hf_e4m3(s->codes[at + i]), s->scales[(at + i) / 32] - 127);
         }
         break;
     default: /* HF_CODES_TRANSPOSED */
@@ -205,6 +221,27 @@ static void encode_mxfp4(const struct hf_rows *s, uint32_t file_row, uint32_t fr
     }
 }
 
+/* Writes blocks of NVFP4 in GGUF's form, each after the factor: scales, then per 16 inputs 8 bytes, whose low nibbles are
+ * the first 8. */
+static void encode_nvfp4(const struct hf_rows *s, const struct row_part *p, uint8_t *out, uint64_t stride)
+{
+    enum { BLOCK = 64, GROUP = 16, SCALES = BLOCK / GROUP };
+    for (uint32_t r = 0; r < p->n_rows; r++) {
+        uint64_t at = (uint64_t)(s->first + (p->row + r) * s->step) * s->base.n_in + p->from;
+        uint8_t *to = out + r * stride;
+        for (uint64_t end = at + p->n_in; at < end; at += BLOCK) {
+            memcpy(to, &s->factor, sizeof s->factor);
+            to += sizeof s->factor;
+            memcpy(to, s->scales + at / GROUP, SCALES);
+            to += SCALES;
+            for (int i = 0; i < BLOCK / 2; i++) {
+                const uint8_t *codes = s->codes + at / 2 + i / 8 * 8 + i % 8 / 2; /* i % 8 of the first half of 16 */
+                *to++ = (uint8_t)((codes[0] >> 4 * (i % 2) & 15) | (codes[4] >> 4 * (i % 2) & 15) << 4);
+            }
+        }
+    }
+}
+
 static void encode_run(const struct hf_rows *s, uint32_t row, uint32_t from, uint32_t n, uint8_t *to)
 {
     uint32_t file_row = s->first + row * s->step;
@@ -255,6 +292,10 @@ static void encode_part(const struct row_source *source, const struct row_part *
     const struct hf_rows *s = (const struct hf_rows *)(const void *)source;
     if (s->layout == HF_CODES_E4M3 && s->base.type == DTYPE_F16) {
         encode_e4m3(s, p, out, stride);
+        return;
+    }
+    if (s->base.type == DTYPE_NVFP4_SCALED) {
+        encode_nvfp4(s, p, out, stride);
         return;
     }
     for (uint32_t at = 0; at < p->n_in; at += RUN) {

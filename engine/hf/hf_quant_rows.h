@@ -20,6 +20,8 @@ enum hf_codes {
     HF_CODES_I8,         /* [N][K] signed bytes */
     HF_CODES_E4M3,       /* [N][K] floats of 8 bits */
     HF_CODES_MXFP4,      /* [N][K / 2] bytes, the even input in the low nibble; scales are exponents of a byte */
+    HF_CODES_NVFP4,      /* codes as in MXFP4; scales are floats of 8 bits, without sign, times `factor` */
+    HF_CODES_MXFP8,      /* codes as in E4M3; scales as in MXFP4 */
     HF_CODES_TRANSPOSED, /* BF16 [N / matrix_rows][K][matrix_rows] */
 };
 
@@ -36,6 +38,7 @@ struct hf_rows {
     uint32_t matrix_rows;            /* HF_CODES_TRANSPOSED */
     int bits;                        /* of a code */
     const uint8_t *codes, *scales;   /* unaligned */
+    float factor;                    /* HF_CODES_NVFP4 */
     enum dtype scale_type;           /* F16, BF16 or F32 */
     uint32_t scale_rows;             /* rows that share their scales */
     uint64_t scale_row, scale_group; /* elements between the scales of consecutive rows, and of consecutive groups */

@@ -4,7 +4,7 @@
 
 enum { MXFP4_BYTES = 17 };
 
-static const uint8_t table[16] = {128, 129, 130, 131, 132, 134, 136, 140, 128, 127, 126, 125, 124, 122, 120, 116};
+const uint8_t quant_fp4_table[16] = {128, 129, 130, 131, 132, 134, 136, 140, 128, 127, 126, 125, 124, 122, 120, 116};
 
 /* Returns 2^(e-128), exact even if subnormal (e 0 and 1). Like ggml, does not treat e 255 as NaN, which it is in the
  * standard. */
@@ -23,4 +23,4 @@ static void unpack(const void *src, size_t i_block, struct quant_block *out)
     quant_nibbles(b + 1, out->codes);
 }
 
-QUANT_TYPE(mxfp4, PANEL_T4_BF16, table, NULL)
+QUANT_TYPE(mxfp4, PANEL_T4_BF16, quant_fp4_table, NULL)

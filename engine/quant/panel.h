@@ -42,12 +42,12 @@ enum {
 };
 
 /* X(KIND, name, bits, block, zero point, has_min, has_table, has_bf16_scale, has_unit): the quantized kinds.
- *   U4        Q4_0, TQ1_0, TQ2_0 (codes + 7)     U2_MIN_K  Q2_K
+ *   U4        Q4_0, TQ*, Q1_0, Q2_0 (code + 7)   U2_MIN_K  Q2_K
  *   U4_MIN    Q4_1                               U3_K      Q3_K
  *   U5        Q5_0                               U4_MIN_K  Q4_K
  *   U5_MIN    Q5_1                               U5_MIN_K  Q5_K
  *   U8        Q8_0 (codes + 128)                 U6_K      Q6_K
- *   T4        IQ4_NL, IQ4_XS, IQ3_*, IQ2_XXS, IQ1_S     T4_B16  IQ2_XS, IQ2_S, IQ1_M     T4_BF16  MXFP4 */
+ *   T4        IQ4_NL, IQ4_XS, IQ3_*, IQ2_XXS, IQ1_S     T4_B16  IQ2_XS, IQ2_S, IQ1_M, NVFP4     T4_BF16  MXFP4 */
 #define PANEL_QUANT_KINDS(X)                                                                                           \
     X(U4, u4, 4, 32, 8, 0, 0, 0, 0)                                                                                    \
     X(U4_MIN, u4_min, 4, 32, 0, 1, 0, 0, 0)                                                                            \

@@ -34,12 +34,18 @@
     X(DTYPE_IQ3_S, quant_iq3_s)                                                                                        \
     X(DTYPE_IQ4_NL, quant_iq4_nl)                                                                                      \
     X(DTYPE_IQ4_XS, quant_iq4_xs)                                                                                      \
-    X(DTYPE_MXFP4, quant_mxfp4)
+    X(DTYPE_MXFP4, quant_mxfp4)                                                                                        \
+    X(DTYPE_NVFP4, quant_nvfp4)                                                                                        \
+    X(DTYPE_NVFP4_SCALED, quant_nvfp4_scaled)                                                                          \
+    X(DTYPE_Q1_0, quant_q1_0)                                                                                          \
+    X(DTYPE_Q2_0, quant_q2_0)                                                                                          \
+    X(DTYPE_Q2_0_128, quant_q2_0_128)
 
 #define QUANT_DECLARE(type, ops) extern const struct quant_ops ops;
 QUANT_TYPES(QUANT_DECLARE)
 #undef QUANT_DECLARE
 
+extern const uint8_t quant_fp4_table[16]; /* panel table of MXFP4 and NVFP4, values doubled; in mxfp4.c */
 extern const uint8_t quant_iq4_table[16]; /* panel table of IQ4_NL and IQ4_XS; in iq4_nl.c */
 
 /* Dequantizes a row block by block with `unpack`: out = scale * (code - zero point) + min, in f32 without FMA, bit for

@@ -42,11 +42,18 @@ static const struct dtype_info dtype_rows[DTYPE_COUNT] = {
     [DTYPE_NVFP4] = {"NVFP4", 64, 4 + 32},
     [DTYPE_Q1_0] = {"Q1_0", 128, 2 + 16},
     [DTYPE_Q2_0] = {"Q2_0", 64, 2 + 16},
+    [DTYPE_NVFP4_SCALED] = {"NVFP4", 64, 4 + 4 + 32},
+    [DTYPE_Q2_0_128] = {"Q2_0", 128, 2 + 32},
 };
 
 const struct dtype_info *dtype_info(uint32_t id)
 {
     return id < DTYPE_COUNT && dtype_rows[id].name != NULL ? &dtype_rows[id] : NULL;
+}
+
+enum dtype dtype_in_file(enum dtype type)
+{
+    return type == DTYPE_NVFP4_SCALED ? DTYPE_NVFP4 : type == DTYPE_Q2_0_128 ? DTYPE_Q2_0 : type;
 }
 
 bool dtype_row_bytes(enum dtype type, uint64_t n, uint64_t *bytes)

@@ -12,7 +12,7 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Values are the GGUF type ids. Ids 4, 5, 31..33 and 36..38 were removed from the format. */
+/* Values are the GGUF type ids, below DTYPE_FILE_COUNT. Ids 4, 5, 31..33 and 36..38 were removed from the format. */
 enum dtype {
     DTYPE_F32 = 0,
     DTYPE_F16 = 1,
@@ -49,6 +49,9 @@ enum dtype {
     DTYPE_NVFP4 = 40,
     DTYPE_Q1_0 = 41,
     DTYPE_Q2_0 = 42,
+    DTYPE_FILE_COUNT,                      /* the ids of files are below; the others exist in memory only */
+    DTYPE_NVFP4_SCALED = DTYPE_FILE_COUNT, /* blocks of NVFP4, each after the factor of its row, an f32 */
+    DTYPE_Q2_0_128, /* Q2_0 in blocks of 128, as in files of Prism (engine/format/gguf_layout.c) */
     DTYPE_COUNT
 };
 
@@ -58,8 +61,11 @@ struct dtype_info {
     uint32_t block_bytes;
 };
 
-/* Returns the row of a GGUF type id, or NULL if no such type exists. */
+/* Returns the row of a type, or NULL if no such type exists. */
 const struct dtype_info *dtype_info(uint32_t id);
+
+/* Returns the type that files have for it, which differs for types that exist in memory only. */
+enum dtype dtype_in_file(enum dtype type);
 
 /* Compute the bytes of a row of n elements, or of a tensor of n_rows such rows. Return false if n is not a multiple of
  * the block or the product exceeds 64 bits. `type` must exist. */

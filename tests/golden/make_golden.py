@@ -24,6 +24,37 @@ VOCAB = 288  # 256 byte tokens and some special ones
 K_BLOCK = 256
 
 
+class Own(int):
+    """The id of a type that gguf 0.19 cannot make: half d, then codes of `bits`, the first low. Q2_0 has two layouts."""
+
+    def __new__(cls, value, name, block, bits):
+        self = super().__new__(cls, value)
+        self.name, self.block, self.bits = name, block, bits
+        gguf.GGML_QUANT_SIZES[self] = (block, 2 + block * bits // 8)
+        return self
+
+    def __hash__(self):
+        return hash(self.name)
+
+    def __eq__(self, other):
+        return self is other
+
+    def quantise(self, w):
+        b = w.reshape(-1, self.block).astype(np.float32)
+        d = (np.abs(b).mean(-1, keepdims=True) * (1 if self.bits == 1 else 1.3)).astype(np.float16)
+        if self.bits == 1:
+            codes, values = b >= 0, np.where(b >= 0, 1, -1)
+        else:
+            values = np.clip(np.rint(b / d.astype(np.float32)), -1, 2)
+            codes = values + 1
+        codes = codes.astype(np.uint8).reshape(len(b), -1, 8 // self.bits) << np.arange(0, 8, self.bits, dtype=np.uint8)
+        raw = np.concatenate([d.view(np.uint8), np.bitwise_or.reduce(codes, -1)], 1)
+        return raw.reshape(w.shape[0], -1), (d.astype(np.float32) * values).reshape(w.shape).astype(np.float32)
+
+
+Q1_0, Q2_0, Q2_0_128 = Own(41, "Q1_0", 128, 1), Own(42, "Q2_0", 64, 2), Own(42, "Q2_0_128", 128, 2)
+
+
 def permute(w, n_head):
     """Rows of Q and K from half-split to interleaved RoPE pairs, as llama.cpp's converter does for the llama family."""
     return w.reshape(n_head, 2, w.shape[0] // n_head // 2, *w.shape[1:]).swapaxes(1, 2).reshape(w.shape)
@@ -71,15 +102,31 @@ def random_blocks(rng, n_rows, n_cols, qtype, spread):
     return blocks.reshape(n_rows, -1)
 
 
+def nvfp4_blocks(x):
+    """NVFP4 of x [N][K], which gguf-py cannot make: 4 scales, then codes i and 8 + i of each 16 in one byte."""
+    b = x.reshape(-1, 4, 16).astype(np.float32)
+    scales = torch.from_numpy(np.abs(b).max(-1) / 6).clamp(max=448).to(torch.float8_e4m3fn)
+    scaled = b / np.maximum(scales.float().numpy(), 2.0**-10)[..., None]
+    codes = np.abs(np.abs(scaled)[..., None] - np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6])).argmin(-1) | (scaled < 0) << 3
+    codes = (codes[..., :8] | codes[..., 8:] << 4).astype(np.uint8).reshape(len(b), 32)
+    return np.concatenate([scales.view(torch.uint8).numpy(), codes], 1).reshape(x.shape[0], -1)
+
+
 def quantise(rng, w, qtype):
-    """(raw data for the file, the float32 values it stands for)"""
+    """(raw data for the file, the float32 values it stands for, the factor in a tensor of its own or None)"""
+    if isinstance(qtype, Own):
+        return *qtype.quantise(w), None
+    if qtype == T.NVFP4:  # the factor that converters choose: the largest weight has the largest scale
+        factor = np.float32(np.abs(w).max() / (448 * 6))
+        raw = nvfp4_blocks(w / factor)
+        return raw, gguf.quants.dequantize(raw, qtype).astype(np.float32).reshape(w.shape) * factor, factor
     if qtype in (T.F32, T.F16, T.BF16, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q8_0, T.TQ1_0, T.TQ2_0, T.MXFP4):
         raw = gguf.quants.quantize(w.astype(np.float32), qtype)
     elif qtype in HALVES or qtype == T.IQ1_M:
         raw = random_blocks(rng, w.shape[0], w.shape[1], qtype, float(w.std()))
     else:
         raw = random_k_blocks(rng, w.shape[0], w.shape[1], qtype, float(w.std()))
-    return raw, gguf.quants.dequantize(raw, qtype).astype(np.float32).reshape(w.shape)
+    return raw, gguf.quants.dequantize(raw, qtype).astype(np.float32).reshape(w.shape), None
 
 
 def write_tokenizer(out):
@@ -183,8 +230,10 @@ def write_model(path, arch, model, types, rng):
             continue
         slot = target.split(".")[-2]
         qtype = types.get(slot, types["default"])
-        raw, back = quantise(rng, w, qtype)
+        raw, back, factor = quantise(rng, w, qtype)
         out.add_tensor(target, raw, raw_dtype=qtype)
+        if factor is not None:
+            out.add_tensor(target.removesuffix("weight") + "scale", np.array([factor], np.float32))
         if arch == "llama" and slot in ("attn_q", "attn_k"):
             heads = c.num_attention_heads if slot == "attn_q" else c.num_key_value_heads
             back = back.reshape(heads, back.shape[0] // heads // 2, 2, -1).swapaxes(1, 2).reshape(back.shape)
@@ -320,6 +369,18 @@ MODELS = {
                                     "ffn_down": T.IQ3_S}, lambda: LlamaForCausalLM(LlamaConfig(
         hidden_size=K_BLOCK, intermediate_size=K_BLOCK, num_hidden_layers=2, num_attention_heads=4,
         num_key_value_heads=2, tie_word_embeddings=False, rope_parameters=rope(), **COMMON))),
+    # factors of NVFP4, also of the head
+    "llama-nvfp4": ("llama", {"default": T.NVFP4, "token_embd": T.BF16}, lambda: LlamaForCausalLM(LlamaConfig(
+        hidden_size=64, intermediate_size=192, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        tie_word_embeddings=False, rope_parameters=rope(), **COMMON))),
+    # one and two bits, and the other layout of two bits
+    "llama-bits": ("llama", {"default": Q2_0, "token_embd": Q1_0, "attn_v": Q1_0, "ffn_up": Q1_0, "output": T.Q8_0},
+                   lambda: LlamaForCausalLM(LlamaConfig(
+        hidden_size=128, intermediate_size=192, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        tie_word_embeddings=False, rope_parameters=rope(), **COMMON))),
+    "llama-bits-128": ("llama", {"default": Q2_0_128, "token_embd": T.BF16}, lambda: LlamaForCausalLM(LlamaConfig(
+        hidden_size=128, intermediate_size=256, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        tie_word_embeddings=True, rope_parameters=rope(), **COMMON))),
 }
 
 

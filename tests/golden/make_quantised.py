@@ -221,6 +221,55 @@ def mxfp4(x):
     return blocks, (exponent + 127).astype(np.uint8), back.reshape(x.shape).astype(np.float32)
 
 
+def fp4_codes(scaled):
+    """(codes, their values) of x [..., K] divided by the scales."""
+    codes = np.abs(np.abs(scaled)[..., None] - FP4).argmin(-1)
+    return codes | (scaled < 0) << 3, np.where(scaled < 0, -1, 1).astype(np.float32) * FP4[codes]
+
+
+def nvfp4(modelopt=False):
+    def scheme(rng, w):
+        b = w.reshape(w.shape[0], -1, 16)
+        factor = np.float32(np.abs(w).max() / (448 * 6))
+        stored = np.array([factor if modelopt else 1 / factor], np.float32)
+        factor = stored[0] if modelopt else 1 / stored[0]
+        scales = e4m3(np.abs(b).max(-1) / 6 / factor)
+        s = scales.float().numpy()
+        codes, values = fp4_codes(b / np.maximum(s * factor, 1e-30)[..., None])
+        back = (values * (s * factor)[..., None]).reshape(w.shape).astype(np.float32)
+        codes = codes.reshape(w.shape)
+        packed_codes = torch.from_numpy((codes[:, 0::2] | codes[:, 1::2] << 4).astype(np.uint8))
+        if modelopt:
+            return {"weight": packed_codes, "weight_scale": scales, "weight_scale_2": torch.from_numpy(stored[0:1]).reshape(()),
+                    "input_scale": torch.tensor(1.0)}, back
+        return {"weight_packed": packed_codes, "weight_scale": scales, "weight_global_scale": torch.from_numpy(stored),
+                "input_global_scale": torch.tensor([1.0])}, back
+    if modelopt:
+        return scheme, {"quant_method": "modelopt", "quant_algo": "NVFP4", "producer": {"name": "modelopt"},
+                        "ignore": ["lm_head"]}
+    return scheme, compressed({"num_bits": 4, "type": "float", "symmetric": True, "strategy": "tensor_group",
+                               "group_size": 16}, "nvfp4-pack-quantized")
+
+
+def mx(bits):
+    """MXFP4 or MXFP8: scales are exponents."""
+    def scheme(rng, w):
+        b = w.reshape(w.shape[0], -1, 32)
+        exponent = np.floor(np.log2(np.abs(b).max(-1))) - (2 if bits == 4 else 8)
+        scales = torch.from_numpy((exponent + 127).astype(np.uint8))
+        if bits == 8:
+            codes = e4m3((b / np.exp2(exponent)[..., None]).reshape(w.shape))
+            back = codes.float().numpy().reshape(b.shape) * np.exp2(exponent)[..., None]
+            return {"weight": codes, "weight_scale": scales}, back.reshape(w.shape).astype(np.float32)
+        codes, values = fp4_codes((b / np.exp2(exponent)[..., None]))
+        codes = codes.reshape(w.shape)
+        return {"weight_packed": torch.from_numpy((codes[:, 0::2] | codes[:, 1::2] << 4).astype(np.uint8)),
+                "weight_scale": scales}, (values * np.exp2(exponent)[..., None]).reshape(w.shape).astype(np.float32)
+    return scheme, compressed({"num_bits": bits, "type": "float", "symmetric": True, "strategy": "group",
+                               "group_size": 32, "scale_dtype": "torch.uint8"},
+                              "mxfp4-pack-quantized" if bits == 4 else "mxfp8-quantized")
+
+
 MODELS = {
     "quant-fp8-block": (lambda: qwen2(intermediate_size=320), fp8((128, 128))),
     "quant-fp8-tensor": (llama, fp8((None, None))),
@@ -250,6 +299,10 @@ MODELS = {
     "quant-packed-128-order": (llama, packed(128, order=True)),
     "quant-packed-8bit": (llama, packed(128, bits=8)),
     "quant-int8": (llama, int8()),
+    "quant-nvfp4": (llama, nvfp4()),
+    "quant-nvfp4-experts": (experts, nvfp4(modelopt=True)),
+    "quant-mxfp4-packed": (small_llama, mx(4)),
+    "quant-mxfp8": (small_llama, mx(8)),
     "quant-mxfp4": (gpt_oss, (None, {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn"]})),
 }
 

@@ -16,9 +16,12 @@ TYPES = {
     "Q2_K": (256, [80, 82]), "Q3_K": (256, [108]), "TQ1_0": (256, [52]), "TQ2_0": (256, [64]),
     "IQ1_S": (256, [0]), "IQ1_M": (256, []), "IQ2_XXS": (256, [0]), "IQ2_XS": (256, [0]), "IQ2_S": (256, [0]),
     "IQ3_XXS": (256, [0]), "IQ3_S": (256, [0]), "IQ4_NL": (64, [0]), "IQ4_XS": (256, [0]), "MXFP4": (64, []),
+    "NVFP4": (64, []), "Q1_0": (128, [0]), "Q2_0": (128, [0]), "Q2_0_128": (128, [0]),
 }
+# Elements and bytes of a block; gguf 0.19 lacks these types.
+OWN_SIZES = {"Q1_0": (128, 18), "Q2_0": (64, 18), "Q2_0_128": (128, 34)}
 # Bytes that hold an exponent where no half stands: the top nibble of a scattered half, a power of two.
-EXPONENT_BYTE = {"IQ1_M": 55, "MXFP4": 0}
+EXPONENT_BYTE = {"IQ1_M": 55, "MXFP4": 0, "NVFP4": 0}
 CHECKSUM_BLOCKS = 1024
 
 
@@ -32,9 +35,12 @@ def tame(data, at):
     data[:, at] = data[:, at] & 0x8F | 0x20
 
 
+def size_of(name):
+    return OWN_SIZES[name] if name in OWN_SIZES else gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]]
+
+
 def blocks(rng, name, n):
-    kind = gguf.GGMLQuantizationType[name]
-    elems, size = gguf.GGML_QUANT_SIZES[kind]
+    elems, size = size_of(name)
     if name in ("F32", "BF16"):
         values = rng.standard_normal(n).astype(np.float32)
         raw = values.view(np.uint32)
@@ -48,7 +54,16 @@ def blocks(rng, name, n):
     return data.reshape(-1)
 
 
+def dequantised_own(data, name):
+    """Half d, then codes, the first in the low bits: d * (2 * code - 1) of Q1_0, d * (code - 1)."""
+    b, bits = data.reshape(-1, size_of(name)[1]), 1 if name == "Q1_0" else 2
+    codes = (b[:, 2:, None] >> np.arange(0, 8, bits, dtype=np.uint8) & (1 << bits) - 1).reshape(len(b), -1)
+    return b[:, :2].copy().view(np.float16).astype(np.float32) * (codes.astype(np.float32) * (3 - bits) - 1)
+
+
 def dequantised(name, data):
+    if name in OWN_SIZES:
+        return dequantised_own(data, name).reshape(-1).view(np.uint32)
     kind = gguf.GGMLQuantizationType[name]
     want = np.asarray(gguf.quants.dequantize(data.reshape(1, -1), kind), dtype=np.float32).reshape(-1)
     assert np.isfinite(want).all(), name
@@ -57,7 +72,7 @@ def dequantised(name, data):
 
 def checksum(name):
     """Of CHECKSUM_BLOCKS blocks of bytes from splitmix64, counting from 0: sum of (2 i + 1) * bits of value i."""
-    _, size = gguf.GGML_QUANT_SIZES[gguf.GGMLQuantizationType[name]]
+    _, size = size_of(name)
     with np.errstate(over="ignore"):
         z = (np.arange((CHECKSUM_BLOCKS * size + 7) // 8, dtype=np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
         z = (z ^ z >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
@@ -96,9 +111,8 @@ def main():
     print("/* X(type, its checksum, offsets of the bytes with exponents); how: quant_vectors.py */")
     print(f"enum {{ CHECKSUM_BLOCKS = {CHECKSUM_BLOCKS} }};")
     print("#define CHECKSUMS(X) \\")
-    for name in list(TYPES)[3:]:
-        at = exponent_bytes(name)
-        print(f"    X(DTYPE_{name}, 0x{checksum(name):016X}u, {at[0]}, {at[-1]}) \\")
+    rows = [(name, checksum(name), exponent_bytes(name)) for name in list(TYPES)[3:]]
+    print(" \\\n".join(f"    X(DTYPE_{name}, 0x{value:016X}u, {at[0]}, {at[-1]})" for name, value, at in rows))
     print("\n/* clang-format on */")
 
 

@@ -116,7 +116,7 @@ void gguf_writer_tensor_record(struct gguf_writer *w, const char *name, size_t n
 void gguf_writer_tensor(struct gguf_writer *w, const char *name, enum dtype type, int n_dims, const uint64_t *dims,
                         const void *data)
 {
-    gguf_writer_tensor_record(w, name, strlen(name), type, (uint32_t)n_dims, dims, w->data.len);
+    gguf_writer_tensor_record(w, name, strlen(name), dtype_in_file(type), (uint32_t)n_dims, dims, w->data.len);
     uint64_t n_rows = 1, bytes;
     for (int i = 1; i < n_dims; i++) {
         n_rows *= dims[i];

@@ -1,12 +1,16 @@
 /* `infcgi convert` as its user meets it: the golden models in every type, a SafeTensors folder whose rows must be
  * turned, importance matrices, and what is refused. */
 #include "engine/backend/backend.h"
+#include "engine/convert/convert_factors.h"
 #include "engine/convert/convert_write.h"
 #include "engine/convert/imatrix.h"
 #include "engine/format/gguf.h"
+#include "engine/format/gguf_build.h"
 #include "engine/format/gguf_write.h"
 #include "engine/model/model.h"
 #include "engine/quant/quant.h"
+#include "engine/quant/row_factored.h"
+#include "engine/quant/row_mapped.h"
 #include "fcgi/tables.h"
 #include "tests/support/folder.h"
 #include "tests/support/gguf_writer.h"
@@ -192,6 +196,47 @@ START_TEST(a_copy_is_the_same_model)
     }
     gguf_close(&a);
     gguf_close(&b);
+}
+END_TEST
+
+/* Weights with factors in tensors of their own, from files and folders, one matrix or several. */
+START_TEST(a_copy_keeps_the_types_that_files_share)
+{
+    static const struct {
+        const char *model;
+        enum dtype type;
+    } rows[] = {
+        {"tests/golden/models/llama-nvfp4.gguf", DTYPE_NVFP4_SCALED},
+        {"tests/golden/models/quant-nvfp4.hf", DTYPE_NVFP4_SCALED},
+        {"tests/golden/models/quant-nvfp4-experts.hf", DTYPE_NVFP4_SCALED},
+    };
+    for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
+        ck_assert_msg(RUN(rows[i].model, target, "--force") == CMD_OK, "%s: %s", rows[i].model, errors);
+        struct gguf *g = open_model(target);
+        ck_assert_int_eq(gguf_find_tensor(g, "blk.0.attn_q.weight")->type, rows[i].type);
+        gguf_close(&g);
+        double off = distance(rows[i].model, target);
+        ck_assert_msg(off <= 1e-5, "%s: %g", rows[i].model, off);
+    }
+}
+END_TEST
+
+START_TEST(factors_that_differ_in_a_matrix_are_refused)
+{
+    static const float factors[] = {0.5f, 2};
+    static const unsigned char rows[4 * 36];
+    struct gguf_build b;
+    struct gguf_tensor t = {.n_dims = 2};
+    struct gguf *g, *split;
+    struct err_info info = {0};
+    gguf_build_init(&b);
+    const struct row_source *plain = row_mapped_new(&b.arena, DTYPE_NVFP4, rows, 4, 64);
+    gguf_build_rows(&b, &t, row_factored_new(&b.arena, plain, factors, 2), 1);
+    gguf_build_tensor(&b, "x.weight", &t);
+    ck_assert_int_eq(gguf_build_finish(&b, NULL, &g, &info), ERR_OK);
+    ck_assert_int_eq(convert_factors_split(g, &split, &info), ERR_UNSUPPORTED_TYPE);
+    ck_assert_ptr_nonnull(strstr(info.text, "tensor 'x.weight': expected one factor per matrix to copy NVFP4"));
+    gguf_close(&g);
 }
 END_TEST
 
@@ -814,6 +859,8 @@ Suite *convert_suite(void)
     TCase *c = tcase_create("convert");
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, a_copy_is_the_same_model);
+    tcase_add_test(c, a_copy_keeps_the_types_that_files_share);
+    tcase_add_test(c, factors_that_differ_in_a_matrix_are_refused);
     tcase_add_test(c, every_type_gives_nearly_the_same_logits);
     tcase_add_test(c, every_type_is_near_the_weights);
     tcase_add_test(c, bytes_do_not_depend_on_threads);

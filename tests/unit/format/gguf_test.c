@@ -364,6 +364,126 @@ START_TEST(a_file_on_disk_is_mapped_and_watched)
 }
 END_TEST
 
+/* Writes an NVFP4 weight of 2 x 3 rows and its factors, n_factors of `type`. */
+static void write_factors(enum dtype type, uint64_t n_factors, const void *factors)
+{
+    static const unsigned char block[36] = {0x38, 0x38, 0x38, 0x38, 0x22}; /* scales of 1; inputs 0 and 8 are 1 */
+    unsigned char rows[6 * sizeof block];
+    struct gguf_writer w;
+    for (int i = 0; i < 6; i++) {
+        memcpy(rows + (size_t)i * sizeof block, block, sizeof block);
+    }
+    bytes.len = 0;
+    gguf_writer_init(&w);
+    gguf_writer_tensor(&w, "a", DTYPE_I8, 1, (uint64_t[]){5}, "hello");
+    gguf_writer_tensor(&w, "x.scale", type, 1, &n_factors, factors);
+    gguf_writer_tensor(&w, "x.weight", DTYPE_NVFP4, 3, (uint64_t[]){64, 3, 2}, rows);
+    gguf_writer_tensor(&w, "y.scale", DTYPE_F32, 1, (uint64_t[]){1}, factors);
+    gguf_writer_tensor(&w, "y.weight", DTYPE_F32, 1, (uint64_t[]){2}, factors);
+    gguf_writer_finish(&w, &bytes);
+    gguf_writer_fini(&w);
+}
+
+START_TEST(factors_of_nvfp4_multiply_their_weight)
+{
+    static const float two[] = {0.5f, 3};
+    for (uint64_t n = 1; n <= 2; n++) {
+        float row[64];
+        write_factors(DTYPE_F32, n, two);
+        struct gguf *g = open_bytes();
+        ck_assert_uint_eq(gguf_n_tensors(g), 4); /* only types other than NVFP4 keep theirs */
+        ck_assert_ptr_null(gguf_find_tensor(g, "x.scale"));
+        ck_assert_ptr_nonnull(gguf_find_tensor(g, "y.scale"));
+        const struct gguf_tensor *t = gguf_find_tensor(g, "x.weight");
+        ck_assert_int_eq(t->type, DTYPE_NVFP4_SCALED);
+        for (uint32_t i = 0; i < 6; i++) {
+            t->source->ops->read(t->source, i, 0, 64, row);
+            float want = n == 1 ? two[0] : two[i / 3];
+            ck_assert(row[0] == want && row[1] == 0 && row[8] == want);
+        }
+        gguf_close(&g);
+    }
+}
+END_TEST
+
+static void refuse_factors(enum dtype type, uint64_t n, const void *factors, enum err want, const char *text)
+{
+    struct gguf *g = NULL;
+    struct err_info info = {0};
+    write_factors(type, n, factors);
+    enum err err = gguf_open_memory(bytes.data, bytes.len, &g, &info);
+    ck_assert_msg(err == want && strstr(info.text, text) != NULL, "%s: %s", err_code(err), info.text);
+    ck_assert_ptr_null(g);
+}
+
+START_TEST(factors_that_do_not_fit_are_named)
+{
+    static const float good[3] = {1, 1, 1}, nan[2] = {1, NAN}, huge[1] = {300}, tiny[1] = {1e-9f};
+    refuse_factors(DTYPE_F32, 3, good, ERR_BAD_SHAPE, "tensor 'x.scale': expected 1 element, or 2 for each");
+    refuse_factors(DTYPE_F16, 1, good, ERR_UNSUPPORTED_TYPE, "tensor 'x.scale': expected F32, found F16");
+    refuse_factors(DTYPE_F32, 2, nan, ERR_BAD_HPARAM, "found nan in element 1");
+    refuse_factors(DTYPE_F32, 1, huge, ERR_BAD_HPARAM, "found 300 in element 0");
+    refuse_factors(DTYPE_F32, 1, tiny, ERR_BAD_HPARAM, "found 1e-09 in element 0");
+}
+END_TEST
+
+/* Writes two weights of Q2_0 with other tensors between them, in blocks of 64 or 128. */
+static void write_q2_0(enum dtype type, uint64_t n_in, bool is_padded)
+{
+    static const unsigned char code[] = {0, 0x3C, 0xE4}; /* d 1; inputs -1, 0, 1, 2, then -1 */
+    unsigned char row[2 * 34 * 4] = {0};
+    uint32_t block = dtype_info(type)->block_bytes;
+    struct gguf_writer w;
+    bytes.len = 0;
+    for (uint64_t i = 0; i < n_in / dtype_info(type)->block_elems; i++) {
+        memcpy(row + i * block, code, sizeof code);
+    }
+    gguf_writer_init(&w);
+    w.is_last_padded = is_padded;
+    gguf_writer_tensor(&w, "x", type, 2, (uint64_t[]){n_in, 40}, NULL);
+    gguf_writer_tensor(&w, "a", DTYPE_I8, 1, (uint64_t[]){5}, "hello");
+    gguf_writer_tensor(&w, "y", type, 1, &n_in, row);
+    gguf_writer_finish(&w, &bytes);
+    gguf_writer_fini(&w);
+}
+
+START_TEST(both_layouts_of_q2_0_are_told_by_their_sizes)
+{
+    static const enum dtype types[] = {DTYPE_Q2_0, DTYPE_Q2_0_128};
+    for (int i = 0; i < 4; i++) {
+        float row[256];
+        enum dtype type = types[i / 2];
+        uint32_t block = dtype_info(type)->block_elems;
+        write_q2_0(type, 256, i % 2 != 0);
+        struct gguf *g = open_bytes();
+        const struct gguf_tensor *x = gguf_find_tensor(g, "x"), *y = gguf_find_tensor(g, "y");
+        ck_assert(x->type == type && y->type == type);
+        y->source->ops->read(y->source, 0, 0, 256, row);
+        for (uint32_t at = 0; at < 256; at++) {
+            ck_assert(row[at] == (at % block < 4 ? (float)(at % block) - 1 : -1));
+        }
+        gguf_close(&g);
+    }
+}
+END_TEST
+
+START_TEST(layouts_of_q2_0_that_contradict_are_refused)
+{
+    struct gguf *g = NULL;
+    struct err_info info = {0};
+    struct gguf_writer w;
+    gguf_writer_init(&w);
+    gguf_writer_tensor(&w, "x", DTYPE_Q2_0_128, 2, (uint64_t[]){128, 64}, NULL);
+    gguf_writer_tensor(&w, "y", DTYPE_Q2_0, 2, (uint64_t[]){64, 64}, NULL);
+    gguf_writer_finish(&w, &bytes);
+    gguf_writer_fini(&w);
+    ck_assert_int_eq(gguf_open_memory(bytes.data, bytes.len, &g, &info), ERR_BAD_SHAPE);
+    ck_assert_ptr_nonnull(strstr(info.text, "tensor 'y': expected rows of a multiple of 128 elements"));
+    write_q2_0(DTYPE_Q2_0_128, 256, false);
+    ck_assert_int_eq(gguf_open_memory(bytes.data, bytes.len - 1, &g, &info), ERR_TRUNCATED);
+}
+END_TEST
+
 Suite *gguf_suite(void)
 {
     Suite *s = suite_create("gguf");
@@ -378,6 +498,10 @@ Suite *gguf_suite(void)
     tcase_add_test(c, padding_after_the_last_tensor_is_fine_and_so_is_no_tensor);
     tcase_add_test(c, tensor_bytes_agree_with_wide_arithmetic);
     tcase_add_test(c, a_file_on_disk_is_mapped_and_watched);
+    tcase_add_test(c, factors_of_nvfp4_multiply_their_weight);
+    tcase_add_test(c, factors_that_do_not_fit_are_named);
+    tcase_add_test(c, both_layouts_of_q2_0_are_told_by_their_sizes);
+    tcase_add_test(c, layouts_of_q2_0_that_contradict_are_refused);
     suite_add_tcase(s, c);
     return s;
 }

@@ -227,6 +227,36 @@ static void make_fp8(uint64_t scale_rows, uint64_t scale_columns, const char *en
     }
 }
 
+/* Floats of 4 or 8 bits with scales per group: NVFP4 of compressed-tensors or ModelOpt, MXFP4, MXFP8. */
+static void make_groups(const char *config, int n_bits, int group, const char *factor, float value)
+{
+    make(n_bits, false, false, config);
+    bool is_modelopt = strstr(config, "modelopt") != NULL, is_nvfp4 = factor != NULL;
+    struct tensor *w = n_bits == 8 ? add(".weight", "F8_E4M3", N, K, 1)
+                                   : add(is_modelopt ? ".weight" : ".weight_packed", "U8", N, K / 2, 1);
+    struct tensor *s = add(".weight_scale", is_nvfp4 ? "F8_E4M3" : "U8", N, (uint64_t)(K / group), 1);
+    for (size_t i = 0; i < w->bytes; i++) {
+        ((unsigned char *)w->data)[i] = (unsigned char)(n_bits == 8 ? i % 127 + i / 127 % 2 * 128 : i * 73 % 251);
+    }
+    for (size_t i = 0; i < s->bytes; i++) {
+        ((unsigned char *)s->data)[i] = (unsigned char)(is_nvfp4 ? i % 127 : 120 + i % 15);
+    }
+    if (is_nvfp4) {
+        memcpy(add(factor, "F32", 1, 0, 4)->data, &value, sizeof value);
+    }
+}
+
+static const char nvfp4_config[] =
+    "{\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack-quantized\",\"config_groups\":{\"g\":{"
+    "\"weights\":{\"num_bits\":4,\"type\":\"float\",\"strategy\":\"tensor_group\",\"group_size\":16}}}}";
+static const char mxfp4_config[] =
+    "{\"quant_method\":\"compressed-tensors\",\"format\":\"mxfp4-pack-quantized\",\"config_groups\":{\"g\":{"
+    "\"weights\":{\"num_bits\":4,\"type\":\"float\",\"strategy\":\"group\",\"group_size\":32}}}}";
+static const char mxfp8_config[] =
+    "{\"quant_method\":\"compressed-tensors\",\"format\":\"mxfp8-quantized\",\"config_groups\":{\"g\":{"
+    "\"weights\":{\"num_bits\":8,\"type\":\"float\",\"strategy\":\"group\",\"group_size\":32}}}}";
+static const char modelopt_config[] = "{\"quant_method\":\"modelopt\",\"quant_algo\":\"NVFP4\"}";
+
 /* --- reading it --------------------------------------------------------------------------------------------------- */
 
 static struct gguf *open_good(enum dtype type)
@@ -354,6 +384,46 @@ START_TEST(floats_of_8_bits_have_scales_of_blocks_rows_or_one)
 }
 END_TEST
 
+/* The value of input k of row n, before scales. */
+static float element(int n, int k)
+{
+    static const float fp4[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    const unsigned char *codes = (const unsigned char *)folder.t[0].data;
+    if (bits == 8) {
+        return hf_e4m3(codes[n * K + k]);
+    }
+    int code = codes[(n * K + k) / 2] >> k % 2 * 4 & 15;
+    return code < 8 ? fp4[code] : -fp4[code - 8];
+}
+
+static float nvfp4_value(int n, int k)
+{
+    float factor;
+    memcpy(&factor, folder.t[2].data, sizeof factor);
+    factor = strcmp(folder.t[2].end, ".weight_scale_2") == 0 ? factor : 1 / factor;
+    return hf_e4m3(((const unsigned char *)folder.t[1].data)[n * (K / 16) + k / 16]) * factor * element(n, k);
+}
+
+static float mx_value(int n, int k)
+{
+    return ldexpf(element(n, k), ((const unsigned char *)folder.t[1].data)[n * (K / 32) + k / 32] - 127);
+}
+
+START_TEST(floats_have_scales_per_group)
+{
+    make_groups(nvfp4_config, 4, 16, ".weight_global_scale", 300);
+    check_values(DTYPE_NVFP4_SCALED, nvfp4_value, 0);
+    make_groups(modelopt_config, 4, 16, ".weight_scale_2", 0.0123f);
+    check_values(DTYPE_NVFP4_SCALED, nvfp4_value, 0);
+    make_groups(nvfp4_config, 4, 16, ".weight_global_scale", 1e9f); /* halves of scales would be 0 */
+    check_values(DTYPE_F32, nvfp4_value, 0);
+    make_groups(mxfp4_config, 4, 32, NULL, 0);
+    check_values(DTYPE_MXFP4, mx_value, 0);
+    make_groups(mxfp8_config, 8, 32, NULL, 0);
+    check_values(DTYPE_BF16, mx_value, 0);
+}
+END_TEST
+
 START_TEST(e4m3_is_what_its_fields_say)
 {
     for (int code = 0; code < 256; code++) {
@@ -435,13 +505,15 @@ START_TEST(configs_that_are_not_known_are_refused)
          "found 8"},
         {"{\"quant_method\":\"fp8\",\"fmt\":\"e5m2\"}", ERR_UNSUPPORTED_TYPE, "fmt: expected e4m3", "'e5m2'"},
         {"{\"quant_method\":\"fp8\",\"weight_block_size\":[128]}", ERR_BAD_CONFIG, "weight_block_size", "two numbers"},
-        {"{\"quant_method\":\"compressed-tensors\",\"format\":\"nvfp4-pack-quantized\"}", ERR_UNSUPPORTED_TYPE,
-         "format: expected pack-quantized", "'nvfp4-pack-quantized'"},
+        {"{\"quant_method\":\"compressed-tensors\",\"format\":\"marlin-24\"}", ERR_UNSUPPORTED_TYPE,
+         "format: expected pack-quantized", "'marlin-24'"},
+        {"{\"quant_method\":\"modelopt\",\"quant_algo\":\"W4A8_AWQ\"}", ERR_UNSUPPORTED_TYPE,
+         "quant_algo: expected NVFP4, FP8", "'W4A8_AWQ'"},
         {"{\"quant_method\":\"compressed-tensors\",\"format\":\"pack-quantized\"}", ERR_BAD_CONFIG, "config_groups",
          "found none"},
         {"{\"quant_method\":\"compressed-tensors\",\"config_groups\":{\"g\":{\"weights\":{\"num_bits\":4,\"type\":"
-         "\"float\",\"strategy\":\"group\",\"group_size\":16}}}}",
-         ERR_UNSUPPORTED_TYPE, "g.weights.num_bits: expected 8", "found 4"},
+         "\"float\",\"strategy\":\"group\"}}}}",
+         ERR_BAD_CONFIG, "g.weights.group_size: expected -1 or 1 to", "found none"},
         {"{\"quant_method\":\"compressed-tensors\",\"sparsity_config\":{\"format\":\"sparse-24-bitmask\"}}",
          ERR_UNSUPPORTED_TYPE, "sparsity_config.format: expected dense", "'sparse-24-bitmask'"},
         {"{\"quant_method\":\"compressed-tensors\",\"transform_config\":{\"config_groups\":{\"u\":{}}}}",
@@ -485,6 +557,11 @@ START_TEST(tensors_that_are_missing_are_named)
     make_fp8(2, 2, ".weight_scale_inv");
     remove_tensor(".weight_scale_inv");
     refuse(ERR_MISSING_TENSOR, "q_proj.weight_scale'", "found none");
+    make_groups(nvfp4_config, 4, 16, ".weight_global_scale", 300);
+    remove_tensor(".weight_global_scale");
+    refuse(ERR_MISSING_TENSOR, "q_proj.weight_global_scale'", "found none");
+    make_groups(modelopt_config, 4, 16, ".weight_global_scale", 300);
+    refuse(ERR_MISSING_TENSOR, "q_proj.weight_scale_2'", "found none");
 }
 END_TEST
 
@@ -520,6 +597,20 @@ START_TEST(shapes_that_do_not_fit_are_named)
     refuse(ERR_BAD_TENSOR_SHAPE, "q_proj.weight_scale'", "found [24, 3]");
     make_fp8(3, 2, ".weight_scale_inv");
     refuse(ERR_BAD_TENSOR_SHAPE, "q_proj.weight_scale_inv': expected [2, 2]", "found [3, 2]");
+    make_groups(nvfp4_config, 4, 16, ".weight_global_scale", 300);
+    set_shape(".weight_scale", N, K / 32);
+    refuse(ERR_BAD_TENSOR_SHAPE, "q_proj.weight_scale': expected [24, 8]", "found [24, 4]");
+    make_groups(mxfp4_config, 4, 32, NULL, 0);
+    set_shape(".weight_packed", N, K / 2 - 1);
+    refuse(ERR_BAD_TENSOR_SHAPE, "q_proj.weight_packed': expected inputs in groups of 32", "found 126");
+    make_groups(mxfp8_config, 8, 32, NULL, 0);
+    set_shape(".weight_scale", N - 1, K / 32);
+    refuse(ERR_BAD_TENSOR_SHAPE, "q_proj.weight_scale': expected [24, 4]", "found [23, 4]");
+    make_groups(nvfp4_config, 4, 16, ".weight_global_scale", 300);
+    set_shape(".weight_global_scale", 1, 1);
+    find(".weight_global_scale")->dims[0] = 2;
+    find(".weight_global_scale")->bytes = 8;
+    refuse(ERR_BAD_TENSOR_SHAPE, "q_proj.weight_global_scale': expected [1]", "found [2, 1]");
 }
 END_TEST
 
@@ -546,6 +637,17 @@ START_TEST(contents_that_contradict_are_named)
     make_packed(4, true, false);
     find(".weight_shape")->data[0] = N + 1;
     refuse(ERR_BAD_TENSOR_SHAPE, "q_proj.weight_packed': expected [25, 16]", "found [24, 16]");
+    make_groups(nvfp4_config, 4, 16, ".weight_global_scale", -1);
+    refuse(ERR_BAD_CONFIG, "q_proj.weight_global_scale': expected a positive number", "found -1");
+    make_groups(nvfp4_config, 4, 16, ".weight_global_scale", 300);
+    ((unsigned char *)find(".weight_scale")->data)[9] = 0x7F;
+    refuse(ERR_UNSUPPORTED_TYPE, "q_proj.weight_scale': expected numbers without sign", "found nan in element 9");
+    make_groups(mxfp4_config, 4, 32, NULL, 0);
+    memcpy(strstr(folder.quantisation, "\"group_size\":32"), "\"group_size\":16", 15);
+    refuse(ERR_BAD_CONFIG, "expected floats of 4 bits in groups of 32", "found floats of 4 bits in groups of 16");
+    make_groups(modelopt_config, 4, 16, ".weight_scale_2", 1);
+    find(".weight_scale")->dtype = "I8";
+    refuse(ERR_UNSUPPORTED_TYPE, "q_proj.weight_scale': expected F8_E4M3", "found I8");
 }
 END_TEST
 
@@ -557,6 +659,7 @@ Suite *hf_quant_suite(void)
     tcase_add_test(t, what_no_block_type_holds_is_a_half);
     tcase_add_test(t, what_is_taken_apart_is_unpacked);
     tcase_add_test(t, floats_of_8_bits_have_scales_of_blocks_rows_or_one);
+    tcase_add_test(t, floats_have_scales_per_group);
     tcase_add_test(t, e4m3_is_what_its_fields_say);
     tcase_add_test(t, pages_are_given_back_with_the_last_row);
     tcase_add_test(t, configs_that_are_not_known_are_refused);

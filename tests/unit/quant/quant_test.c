@@ -4,6 +4,8 @@
 
 #include "engine/base/mem.h"
 #include "engine/quant/panel_pack.h"
+#include "engine/quant/row_factored.h"
+#include "engine/quant/row_mapped.h"
 #include "tests/unit/quant/quant_vectors.h"
 
 #include <check.h>
@@ -25,15 +27,16 @@ struct vector {
         type, name##_bytes, sizeof name##_bytes, name##_bits, ARRAY_LEN(name##_bits)                                   \
     }
 static const struct vector vectors[] = {
-    VECTOR(DTYPE_F32, f32),       VECTOR(DTYPE_F16, f16),       VECTOR(DTYPE_BF16, bf16),
-    VECTOR(DTYPE_Q4_0, q4_0),     VECTOR(DTYPE_Q4_1, q4_1),     VECTOR(DTYPE_Q5_0, q5_0),
-    VECTOR(DTYPE_Q5_1, q5_1),     VECTOR(DTYPE_Q8_0, q8_0),     VECTOR(DTYPE_Q4_K, q4_k),
-    VECTOR(DTYPE_Q5_K, q5_k),     VECTOR(DTYPE_Q6_K, q6_k),     VECTOR(DTYPE_Q2_K, q2_k),
-    VECTOR(DTYPE_Q3_K, q3_k),     VECTOR(DTYPE_TQ1_0, tq1_0),   VECTOR(DTYPE_TQ2_0, tq2_0),
-    VECTOR(DTYPE_IQ1_S, iq1_s),   VECTOR(DTYPE_IQ1_M, iq1_m),   VECTOR(DTYPE_IQ2_XXS, iq2_xxs),
-    VECTOR(DTYPE_IQ2_XS, iq2_xs), VECTOR(DTYPE_IQ2_S, iq2_s),   VECTOR(DTYPE_IQ3_XXS, iq3_xxs),
-    VECTOR(DTYPE_IQ3_S, iq3_s),   VECTOR(DTYPE_IQ4_NL, iq4_nl), VECTOR(DTYPE_IQ4_XS, iq4_xs),
-    VECTOR(DTYPE_MXFP4, mxfp4),
+    VECTOR(DTYPE_F32, f32),       VECTOR(DTYPE_F16, f16),           VECTOR(DTYPE_BF16, bf16),
+    VECTOR(DTYPE_Q4_0, q4_0),     VECTOR(DTYPE_Q4_1, q4_1),         VECTOR(DTYPE_Q5_0, q5_0),
+    VECTOR(DTYPE_Q5_1, q5_1),     VECTOR(DTYPE_Q8_0, q8_0),         VECTOR(DTYPE_Q4_K, q4_k),
+    VECTOR(DTYPE_Q5_K, q5_k),     VECTOR(DTYPE_Q6_K, q6_k),         VECTOR(DTYPE_Q2_K, q2_k),
+    VECTOR(DTYPE_Q3_K, q3_k),     VECTOR(DTYPE_TQ1_0, tq1_0),       VECTOR(DTYPE_TQ2_0, tq2_0),
+    VECTOR(DTYPE_IQ1_S, iq1_s),   VECTOR(DTYPE_IQ1_M, iq1_m),       VECTOR(DTYPE_IQ2_XXS, iq2_xxs),
+    VECTOR(DTYPE_IQ2_XS, iq2_xs), VECTOR(DTYPE_IQ2_S, iq2_s),       VECTOR(DTYPE_IQ3_XXS, iq3_xxs),
+    VECTOR(DTYPE_IQ3_S, iq3_s),   VECTOR(DTYPE_IQ4_NL, iq4_nl),     VECTOR(DTYPE_IQ4_XS, iq4_xs),
+    VECTOR(DTYPE_MXFP4, mxfp4),   VECTOR(DTYPE_NVFP4, nvfp4),       VECTOR(DTYPE_Q1_0, q1_0),
+    VECTOR(DTYPE_Q2_0, q2_0),     VECTOR(DTYPE_Q2_0_128, q2_0_128),
 };
 
 START_TEST(dequantised_values_equal_the_gguf_package)
@@ -124,6 +127,37 @@ START_TEST(mxfp4_scales_are_exact_over_their_range)
 }
 END_TEST
 
+/* Each block of NVFP4 with factors is the plain one times its factor, and a source adds and takes away factors. */
+START_TEST(nvfp4_has_a_factor_per_matrix)
+{
+    enum { ROWS = 6, EACH = 2, IN = 128, PLAIN = 36, SCALED = 40 };
+    static const float factors[ROWS / EACH] = {0.5f, 0.0078125f, 3};
+    unsigned char file[ROWS][IN / 64 * PLAIN], scaled[IN / 64 * SCALED], back[IN / 64 * PLAIN];
+    float plain[IN], got[IN], of_block[IN];
+    struct arena a;
+    for (size_t i = 0; i < sizeof file; i++) {
+        file[i / sizeof file[0]][i % sizeof file[0]] = (unsigned char)(i * 37 % 127);
+    }
+    arena_init(&a, 1024, 0, MEM_GENERAL);
+    const struct row_source *of = row_mapped_new(&a, DTYPE_NVFP4, file, ROWS, IN);
+    const struct row_source *s = row_factored_new(&a, of, factors, EACH), *without = row_unfactored_new(&a, s);
+    ck_assert(s != NULL && without != NULL && s->type == DTYPE_NVFP4_SCALED && s->row_bytes == sizeof scaled);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        of->ops->read(of, row, 0, IN, plain);
+        s->ops->read(s, row, 0, IN, got);
+        row_source_encode(s, row, 1, scaled);
+        quant_ops(s->type)->dequantize(scaled, IN, of_block);
+        for (int i = 0; i < IN; i++) {
+            ck_assert(got[i] == plain[i] * factors[row / EACH] && of_block[i] == got[i]);
+        }
+        row_source_encode(without, row, 1, back);
+        ck_assert_mem_eq(back, file[row], sizeof back);
+        ck_assert(row_factored_at(s, row) == factors[row / EACH]);
+    }
+    arena_fini(&a);
+}
+END_TEST
+
 START_TEST(types_that_cannot_run_have_no_row)
 {
     ck_assert_ptr_null(quant_ops(DTYPE_Q8_K));
@@ -142,8 +176,9 @@ END_TEST
 /* The type's scales are halves or powers of two in the file, and so in the panel; elsewhere they are products. */
 static bool scales_are_exact(enum dtype type)
 {
-    static const enum dtype exact[] = {DTYPE_F32,  DTYPE_F16,  DTYPE_BF16,  DTYPE_Q4_0,  DTYPE_Q4_1,   DTYPE_Q5_0,
-                                       DTYPE_Q5_1, DTYPE_Q8_0, DTYPE_TQ1_0, DTYPE_TQ2_0, DTYPE_IQ4_NL, DTYPE_MXFP4};
+    static const enum dtype exact[] = {DTYPE_F32,   DTYPE_F16,  DTYPE_BF16,  DTYPE_Q4_0,    DTYPE_Q4_1,   DTYPE_Q5_0,
+                                       DTYPE_Q5_1,  DTYPE_Q8_0, DTYPE_TQ1_0, DTYPE_TQ2_0,   DTYPE_IQ4_NL, DTYPE_MXFP4,
+                                       DTYPE_NVFP4, DTYPE_Q1_0, DTYPE_Q2_0,  DTYPE_Q2_0_128};
     for (size_t i = 0; i < ARRAY_LEN(exact); i++) {
         if (exact[i] == type) {
             return true;
@@ -242,6 +277,7 @@ Suite *quant_suite(void)
     tcase_add_loop_test(c, dequantised_values_equal_the_gguf_package, 0, (int)ARRAY_LEN(vectors));
     tcase_add_loop_test(c, every_grid_point_equals_the_gguf_package, 0, (int)ARRAY_LEN(checksums));
     tcase_add_test(c, mxfp4_scales_are_exact_over_their_range);
+    tcase_add_test(c, nvfp4_has_a_factor_per_matrix);
     tcase_add_test(c, types_that_cannot_run_have_no_row);
     tcase_add_loop_test(c, packed_panels_stand_for_the_same_weights, 0, (int)ARRAY_LEN(vectors));
     tcase_add_test(c, codes_lie_where_the_header_says);
