@@ -278,6 +278,13 @@ static enum err parse_shape(struct cursor *c, struct gguf_tensor *t)
     return ERR_OK;
 }
 
+/* Names types of forks, for the message. */
+static const char *foreign_name(uint32_t type)
+{
+    enum { PQ2_0 = 142, PTQ1_0 = 143 }; /* they rotate activations */
+    return type == PQ2_0 ? " (PQ2_0 of Prism's fork)" : type == PTQ1_0 ? " (PTQ1_0 of Prism's fork)" : "";
+}
+
 /* Reads type, size and offset (still relative to the data section). */
 static enum err parse_type(struct cursor *c, struct gguf_tensor *t)
 {
@@ -287,8 +294,8 @@ static enum err parse_type(struct cursor *c, struct gguf_tensor *t)
     const struct dtype_info *info = type < DTYPE_FILE_COUNT ? dtype_info(type) : NULL;
     if (info == NULL) {
         return err_set_at(c->info, ERR_UNSUPPORTED_TYPE, at,
-                          "tensor '%.*s': expected a type of GGUF, found id %" PRIu32, (int)t->name.len, t->name.data,
-                          type);
+                          "tensor '%.*s': expected a type of GGUF, found id %" PRIu32 "%s", (int)t->name.len,
+                          t->name.data, type, foreign_name(type));
     }
     t->type = (enum dtype)type;
     if (t->dims[0] % info->block_elems != 0) {

@@ -22,16 +22,16 @@ static const struct gguf_tensor *find_scale(const struct gguf *g, const struct g
 
 static enum err check_scale(const struct gguf_tensor *scale, const struct gguf_tensor *t, struct err_info *info)
 {
-    uint64_t n = scale->dims[0];
+    uint64_t n = scale->dims[0], n_matrices = t->dims[2] * t->dims[3];
     if (scale->type != DTYPE_F32) {
         return err_set(info, ERR_UNSUPPORTED_TYPE, NULL, "tensor '%.*s': expected F32, found %s", (int)scale->name.len,
                        scale->name.data, dtype_info(scale->type)->name);
     }
-    if (scale->dims[1] != 1 || scale->dims[2] != 1 || scale->dims[3] != 1 || (n != 1 && n != t->dims[2])) {
+    if (scale->dims[1] != 1 || scale->dims[2] != 1 || scale->dims[3] != 1 || (n != 1 && n != n_matrices)) {
         return err_set(info, ERR_BAD_SHAPE, NULL,
                        "tensor '%.*s': expected 1 element, or %" PRIu64 " for each matrix of '%.*s', found %" PRIu64
                        " and further dimensions %" PRIu64 ", %" PRIu64 ", %" PRIu64,
-                       (int)scale->name.len, scale->name.data, t->dims[2], (int)t->name.len, t->name.data, n,
+                       (int)scale->name.len, scale->name.data, n_matrices, (int)t->name.len, t->name.data, n,
                        scale->dims[1], scale->dims[2], scale->dims[3]);
     }
     const float *factors = (const float *)scale->data;

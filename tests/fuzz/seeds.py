@@ -109,6 +109,10 @@ def gguf_seeds():
                                              [3, 3, 2, 1, 1, 1, 1], scores=[0., 0., 0., -2., -3., -3., -4.],
                                              unknown_token_id=2, eos_token_id=1), []))
     write("gguf", "empty", gguf([], [], version=2))
+    types = [("a.scale", [2], 0, 8), ("a.weight", [64, 3, 2], 40, 6 * 36), ("b.scale", [1], 0, 4), ("b.weight", [64, 2], 40, 72)]
+    write("gguf", "nvfp4", gguf_header([], types) + struct.pack("<2f", 1, 3) + bytes(24) + bytes(224) + struct.pack("<f", 2) +
+          bytes(28 + 96))
+    write("gguf", "q2_0-128", gguf_header([], [("a", [128, 64], 42, 64 * 34), ("b", [128], 41, 18)]) + bytes(64 * 34 + 32))
 
 
 def imatrix_seeds():
@@ -223,7 +227,8 @@ def config_json_seeds():
     seen = set()
     for path in sorted(MODELS.glob("*.hf/config.json")):
         config = json.loads(path.read_text())
-        kind = config["architectures"][0], config.get("quantization_config", {}).get("quant_method")
+        quantisation = config.get("quantization_config", {})
+        kind = config["architectures"][0], quantisation.get("quant_method"), quantisation.get("format")
         if kind not in seen:
             seen.add(kind)
             write("config_json", path.parent.stem, f"{path.parent.stem}\n{json.dumps(config, separators=(',', ':'))}")

@@ -381,6 +381,8 @@ START_TEST(floats_of_8_bits_have_scales_of_blocks_rows_or_one)
     check_values(DTYPE_F16, fp8_value, 0x1p-11f);
     make_fp8(1, 0, ".weight_scale");
     check_values(DTYPE_F16, fp8_value, 0x1p-11f);
+    strcpy(folder.quantisation, "{\"quant_method\":\"modelopt\",\"quant_algo\":\"FP8\"}");
+    check_values(DTYPE_F16, fp8_value, 0x1p-11f);
 }
 END_TEST
 
