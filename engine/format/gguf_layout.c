@@ -189,9 +189,8 @@ static bool is_tiled(const struct gguf *g, const struct gguf_tensor *t, uint64_t
     return ck_add(t->offset, bytes, &end) && (end == next || (ck_align(end, g->alignment, &end) && end == next));
 }
 
-/* Type Q2_0 exists with blocks of 64 in 18 bytes, and with blocks of 128 in 34 [Prism's files, such as
- * Ternary-Bonsai-8B-Q2_0.gguf]. The distance between tensors tells which one a file has. Needs tensors_by_name sorted by
- * offset. ERR_BAD_SHAPE. */
+/* Type Q2_0 exists with blocks of 64 in 18 bytes, and with blocks of 128 in 34 [files of Prism, Ternary-Bonsai]. The
+ * distance between tensors tells which one a file has. Needs tensors_by_name sorted by offset. ERR_BAD_SHAPE. */
 static enum err choose_q2_0(struct gguf *g, struct err_info *info)
 {
     bool is_128 = false;

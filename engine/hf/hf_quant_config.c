@@ -181,7 +181,7 @@ static enum err read_compressed(const struct place *p, struct hf_quant *q)
     return ERR_OK;
 }
 
-/* ModelOpt names an algorithm; the tensors follow from it [vLLM 0.11, quantization/modelopt.py]. */
+/* ModelOpt names an algorithm; the tensors follow from it. */
 static enum err read_modelopt(const struct place *p, struct hf_quant *q)
 {
     static const char *const algorithms[] = {"NVFP4", "FP8"};

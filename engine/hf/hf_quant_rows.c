@@ -1,6 +1,6 @@
 /* Formats: GPTQ and AWQ as written by AutoGPTQ 0.7, GPTQModel 2 and AutoAWQ 0.2, compressed-tensors 0.9, fp8 of
  * DeepSeek-V3's inference/kernel.py, MXFP4 of transformers' integrations/mxfp4.py, NVFP4 and MXFP8 of
- * compressed-tensors 0.15, NVFP4 of ModelOpt 0.39. */
+ * compressed-tensors (nvfp4-pack-quantized, mxfp8-quantized), NVFP4 of ModelOpt's exports. */
 #include "engine/hf/hf_quant_rows.h"
 
 #include <math.h>

@@ -1,5 +1,5 @@
 /* Q2_0: half d, then two bits per input, 64 inputs in 18 bytes or 128 in 34; w = d * (code - 1) [ggml-common.h, llama.cpp
- * b11434; blocks of 128: Prism's fork, prism-b1]. */
+ * b11434; blocks of 128: files of Prism]. */
 #include "engine/quant/quant_types.h"
 
 enum { Q2_0_BYTES = 18, Q2_0_128_BYTES = 34, CODES = 2 }; /* offset in the block */

@@ -88,6 +88,7 @@ static const struct golden_model {
     {"llama-biases", GGUF | FOLDER, FLOATS},
     {"llama-eagle3", GGUF, FLOATS},
     {"llama-bits", GGUF | WIDE, 0.52, 0.32},
+    {"llama-bits-128", GGUF, 0.38, 0.72},
     {"llama-gqa-tied", GGUF, FLOATS},
     {"llama-linear-odd", GGUF, FLOATS},
     {"llama-linear-old", FOLDER, FLOATS},

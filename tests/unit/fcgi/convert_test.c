@@ -210,6 +210,7 @@ START_TEST(a_copy_keeps_the_types_that_files_share)
         {"tests/golden/models/quant-nvfp4.hf", DTYPE_NVFP4_SCALED},
         {"tests/golden/models/quant-nvfp4-experts.hf", DTYPE_NVFP4_SCALED},
         {"tests/golden/models/llama-bits.gguf", DTYPE_Q2_0},
+        {"tests/golden/models/llama-bits-128.gguf", DTYPE_Q2_0_128},
     };
     for (size_t i = 0; i < ARRAY_LEN(rows); i++) {
         ck_assert_msg(RUN(rows[i].model, target, "--force") == CMD_OK, "%s: %s", rows[i].model, errors);
