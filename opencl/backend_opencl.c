@@ -759,7 +759,7 @@ static enum err opencl_page_copy(struct backend_model *m, struct backend_page pa
             opencl_kv_convert(kv, room, floats, false);
         }
         own += kv->key_bytes + kv->value_bytes;
-        floats += (size_t)KV_PAGE_TOKENS * (kv->value_bytes != 0 ? 2 : 1) * kv->heads.n_kv_heads * kv->heads.head_dim;
+        floats += (size_t)KV_PAGE_TOKENS * plan_kv_floats(&kv->heads);
     }
     mem_free(room);
     return err;

@@ -49,12 +49,13 @@ enum err opencl_kv_lay_out(struct backend_model *m, struct err_info *info)
         }
         bool is_latent = heads.latent_dim != 0;
         kv->is_local = backend_is_local(m->plan, &m->cfg, i);
-        size_t n = (size_t)backend_n_pages(&m->cfg, kv->is_local), d = heads.head_dim;
-        size_t halves = VALUE_STRIDE(d) * KV_PAGE_TOKENS * sizeof(uint16_t); /* per head and page */
+        size_t n = (size_t)backend_n_pages(&m->cfg, kv->is_local), d = heads.head_dim, dv = plan_kv_value_dim(&heads);
+        size_t slots = KV_PAGE_TOKENS * sizeof(uint16_t); /* of halves, per head and page */
         kv->k_is_bytes = k == KV_BYTES && !is_latent;
         kv->v_is_bytes = v == KV_BYTES && !is_latent;
-        kv->key_bytes = heads.n_kv_heads * (kv->k_is_bytes ? KEY8_BYTES(d) : halves);
-        kv->value_bytes = is_latent ? 0 : heads.n_kv_heads * (kv->v_is_bytes ? VALUE8_BYTES(d) : halves);
+        kv->key_bytes = heads.n_kv_heads * (kv->k_is_bytes ? KEY8_BYTES(d) : VALUE_STRIDE(d) * slots);
+        kv->value_bytes =
+            is_latent ? 0 : heads.n_kv_heads * (kv->v_is_bytes ? VALUE8_BYTES(dv) : VALUE_STRIDE(dv) * slots);
         *backend_page_bytes(&m->bytes, kv->is_local) += kv->key_bytes + kv->value_bytes;
         m->layer_bytes = MAX_OF(m->layer_bytes, kv->key_bytes + kv->value_bytes);
         TRY(vram_place(m->vram, VRAM_KV, kv->key_bytes * n, "the keys of a layer", &kv->keys, info));
@@ -135,10 +136,11 @@ static void move_bytes(const struct slot *s, float *x)
 
 void opencl_kv_convert(const struct opencl_kv *kv, unsigned char *room, float *at, bool is_write)
 {
-    uint32_t d = kv->heads.head_dim, n = kv->heads.n_kv_heads;
+    uint32_t n = kv->heads.n_kv_heads;
     for (uint32_t slot = 0; slot < KV_PAGE_TOKENS; slot++) {
-        for (uint32_t h = 0; h < (kv->value_bytes != 0 ? 2 : 1) * n; h++, at += d) { /* keys, then values */
+        for (uint32_t h = 0; h < (kv->value_bytes != 0 ? 2 : 1) * n; h++) { /* keys, then values */
             bool is_key = h < n;
+            uint32_t d = is_key ? kv->heads.head_dim : plan_kv_value_dim(&kv->heads);
             unsigned char *part =
                 is_key ? room + kv->key_bytes / n * h : room + kv->key_bytes + kv->value_bytes / n * (h - n);
             const struct slot s = {part, slot, d, is_key, is_write};
@@ -147,6 +149,7 @@ void opencl_kv_convert(const struct opencl_kv *kv, unsigned char *room, float *a
             } else {
                 move_halves(&s, at);
             }
+            at += d;
         }
     }
 }

@@ -434,10 +434,10 @@ static enum err add_heads(const struct opencl_maker *k, const struct rows from[3
     return OPENCL_ADD(k, opencl_launch_of(k, WG, n), "heads.cl", "heads", options, ARG_PART(from[0]), ARG_PART(from[1]),
                       ARG_PART(from[2]), ARG_ROWS(k, s->dst), opencl_at(k, kv->keys), opencl_at(k, kv->values),
                       table_of(kv), ARG_UINT(kv->heads.n_heads), ARG_UINT(kv->heads.n_kv_heads),
-                      ARG_UINT(kv->heads.head_dim), ARG_OPTIONAL(k, q_norm), opencl_vector(k, k_norm),
-                      ARG_UINT(k_norm != PLAN_NONE ? k->plan->weights[k_norm].n_in : 0), ARG_INT(s->heads.norms_values),
-                      ARG_FLOAT(s->eps), ARG_INT(s->heads.rope), ARG_UINT(rope->n_rot), ARG_UINT(rope->first),
-                      ARG_INT(rope->is_neox));
+                      ARG_UINT(kv->heads.head_dim), ARG_UINT(plan_kv_value_dim(&kv->heads)), ARG_OPTIONAL(k, q_norm),
+                      opencl_vector(k, k_norm), ARG_UINT(k_norm != PLAN_NONE ? k->plan->weights[k_norm].n_in : 0),
+                      ARG_INT(s->heads.norms_values), ARG_FLOAT(s->eps), ARG_INT(s->heads.rope), ARG_UINT(rope->n_rot),
+                      ARG_UINT(rope->first), ARG_INT(rope->is_neox));
 }
 
 static enum err make_qkv(const struct opencl_maker *k)

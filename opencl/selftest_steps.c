@@ -183,6 +183,7 @@ static enum err copy_sizes(struct step_case *c, struct err_info *info)
     c->p->kvs[0] = c->p->kvs[1] = kv;
     c->p->n_kv_heads = kv.n_kv_heads;
     c->p->head_dim = has_cache ? kv.head_dim : p->head_dim;
+    c->p->value_dim = kv.value_dim;
     c->p->latent_dim = kv.latent_dim;
     c->p->n_ctx_train = ROWS;
     c->p->is_bidirectional = p->is_bidirectional;
@@ -588,7 +589,8 @@ static void describe(const struct plan *p, const struct plan_step *s, struct buf
     }
     if (op->cache != 0) {
         struct plan_kv kv = plan_kv_of(p, s->layer);
-        buf_printf(out, " kv=%u,%u,%u,%d", kv.n_kv_heads, kv.head_dim, kv.latent_dim, kv.layer == s->layer);
+        buf_printf(out, " kv=%u,%u,%u,%u,%d", kv.n_kv_heads, kv.head_dim, plan_kv_value_dim(&kv), kv.latent_dim,
+                   kv.layer == s->layer);
     }
     if (op->rope != 0) {
         const struct plan_rope *r = &p->ropes[s->heads.rope];

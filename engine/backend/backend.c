@@ -137,7 +137,7 @@ size_t backend_page_floats(const struct plan *plan)
     size_t slot = 0;
     for (int32_t i = 0; i < (int32_t)plan->n_layers; i++) {
         struct plan_kv kv = plan_kv_of(plan, i);
-        slot += kv.layer == i ? (size_t)(kv.latent_dim != 0 ? 1 : 2 * kv.n_kv_heads) * kv.head_dim : 0;
+        slot += kv.layer == i ? plan_kv_floats(&kv) : 0;
     }
     return slot * KV_PAGE_TOKENS;
 }

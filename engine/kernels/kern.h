@@ -99,7 +99,7 @@ struct kern_attention_args {
     const int32_t *first; /* [n_rows], OPTIONAL: replaces the window; ascending, at most pos */
     int n_rows;
     int n_group;         /* query heads that share this KV head */
-    struct kv_layout kv; /* kv.d: head width, a multiple of 4, at most KERN_MAX_HEAD */
+    struct kv_layout kv; /* kv.d, kv.d_value: multiples of 4, at most KERN_MAX_HEAD */
     const unsigned char *keys,
         *values;          /* this layer's and KV head's parts of page 0, 64-byte aligned; equal for latents */
     size_t page_bytes;    /* between pages of keys, and of values; a multiple of 64 */
@@ -221,7 +221,7 @@ struct kern_table {
      * a*sin + b*cos without FMA. */
     void (*rope)(float *x, int n_rot, bool neox, const float *cos, const float *sin);
 
-    /* Stores one key and one value vector (l->d floats each, in the types of l) at slot 0..31 of a page. Writes no byte
+    /* Stores one key and one value vector (l->d and l->d_value floats, in the types of l) at slot 0..31 of a page. Writes no byte
      * of another slot, so threads can store to one page. For latents v and v_page are not read. Exact. */
     void (*kv_store)(const struct kv_layout *l, const float *k, const float *v, int slot, unsigned char *k_page,
                      unsigned char *v_page);

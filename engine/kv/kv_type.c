@@ -27,9 +27,10 @@ static struct kv_side side_of(enum kv_type type, bool is_key, int d)
     return s;
 }
 
-struct kv_layout kv_layout_of(enum kv_type k_type, enum kv_type v_type, int d)
+struct kv_layout kv_layout_of(enum kv_type k_type, enum kv_type v_type, int d, int d_value)
 {
-    struct kv_layout l = {.d = d, .d_value = d, .k = side_of(k_type, true, d), .v = side_of(v_type, false, d)};
+    struct kv_layout l = {
+        .d = d, .d_value = d_value, .k = side_of(k_type, true, d), .v = side_of(v_type, false, d_value)};
     l.bytes = l.k.bytes + l.v.bytes;
     return l;
 }
@@ -42,9 +43,9 @@ struct kv_layout kv_layout_of_latents(enum kv_type type, int d, int d_value)
     return l;
 }
 
-struct kv_layout kv_layout_for(enum kv_type k_type, enum kv_type v_type, int d, int latent_dim)
+struct kv_layout kv_layout_for(enum kv_type k_type, enum kv_type v_type, int d, int d_value, bool is_latent)
 {
-    return latent_dim != 0 ? kv_layout_of_latents(k_type, d, latent_dim) : kv_layout_of(k_type, v_type, d);
+    return is_latent ? kv_layout_of_latents(k_type, d, d_value) : kv_layout_of(k_type, v_type, d, d_value);
 }
 
 static float half_or_bf16(enum kv_type type, uint16_t bits)
@@ -86,10 +87,11 @@ float kv_key_at(const struct kv_layout *l, const unsigned char *k_page, int slot
 float kv_value_at(const struct kv_layout *l, const unsigned char *v_page, int slot, int j)
 {
     if (kv_type_is_float(l->v.type)) {
-        return half_or_bf16(l->v.type, ((const uint16_t *)(const void *)v_page)[kv_value_element(l->d, slot, j)]);
+        int at = kv_value_element(kv_value_row(l), slot, j);
+        return half_or_bf16(l->v.type, ((const uint16_t *)(const void *)v_page)[at]);
     }
     int code = l->v.type == KV_TYPE_Q4_0
                    ? code_at(KV_TYPE_Q4_0, v_page, (size_t)((slot * l->v.n_blocks + j / 32) * 16 + j % 16), j / 16 % 2)
-                   : code_at(l->v.type, v_page, (size_t)kv_value_pair(l->d, slot % 16, j), slot / 16);
+                   : code_at(l->v.type, v_page, (size_t)kv_value_pair(l->d_value, slot % 16, j), slot / 16);
     return (float)code * scale_at(&l->v, v_page, slot, j / l->v.block);
 }

@@ -1,8 +1,8 @@
 /* The layout of keys and values in a page of the KV cache, for each type.
  *
  * A page holds KV_PAGE_TOKENS = 32 slots and is one piece of memory: for each layer in turn and each of its KV heads,
- * the keys and then the values (docs/internals/attention.md). d: head width, D: d rounded up to 16, B = ceil(d / 32):
- * blocks of 32 components; C: 32, or the rest of d (or D) in the last block.
+ * the keys and then the values (docs/internals/attention.md). d: width of a key or a value, which can differ, D: d rounded
+ * up to 16, B = ceil(d / 32): blocks of 32 components; C: 32, or the rest of d (or D) in the last block.
  *
  *   type        keys                                        values
  *   i16         int16 [d/2][32][2], f32 [32] scales         int16 [B][16][C of D][2], f32 [32] scales
@@ -45,21 +45,21 @@ struct kv_side {
 };
 
 struct kv_layout {
-    int d;       /* head width, even */
-    int d_value; /* width of a value: d, except for latents */
+    int d;       /* width of a key, even */
+    int d_value; /* width of a value, even, at most d */
     bool is_latent;
     struct kv_side k, v;
     uint32_t bytes; /* k.bytes + v.bytes; of latents k.bytes, because v is k */
 };
 
-struct kv_layout kv_layout_of(enum kv_type k_type, enum kv_type v_type, int d);
+struct kv_layout kv_layout_of(enum kv_type k_type, enum kv_type v_type, int d, int d_value);
 
 /* Returns the layout of latents; d and d_value are multiples of 4. type is f16 or bf16; the integer types become
  * f16. */
 struct kv_layout kv_layout_of_latents(enum kv_type type, int d, int d_value);
 
-/* Returns kv_layout_of, or with latent_dim != 0 kv_layout_of_latents. */
-struct kv_layout kv_layout_for(enum kv_type k_type, enum kv_type v_type, int d, int latent_dim);
+/* Returns kv_layout_of_latents if is_latent, else kv_layout_of. */
+struct kv_layout kv_layout_for(enum kv_type k_type, enum kv_type v_type, int d, int d_value, bool is_latent);
 
 /* Returns "i16" ...; NULL after the last type. */
 const char *kv_type_name(int type);
@@ -80,6 +80,9 @@ static inline int kv_value_element(int d, int slot, int j)
     int block = j / 32 * 32, left = d - block;
     return block * KV_PAGE_TOKENS + slot * (left < 32 ? left : 32) + j - block;
 }
+
+/* Returns the width that places the elements of values: latents are keys. */
+static inline int kv_value_row(const struct kv_layout *l) { return l->is_latent ? l->d : l->d_value; }
 
 /* Return component j of the key or value in a slot, exactly as stored. */
 float kv_key_at(const struct kv_layout *l, const unsigned char *k_page, int slot, int j);

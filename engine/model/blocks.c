@@ -134,6 +134,7 @@ enum err blocks_skip_attention(struct blocks *b, const char *what)
     for (uint32_t i = 0; i < p->n_layers; i++) {
         p->kvs[i] = (struct plan_kv){.n_kv_heads = p->n_kv_heads,
                                      .head_dim = p->head_dim,
+                                     .value_dim = p->value_dim,
                                      .latent_dim = p->latent_dim,
                                      .layer = b->style.mixer[i] <= BLOCKS_LATENT ? (int32_t)i : PLAN_NONE};
     }

@@ -312,6 +312,7 @@ struct plan_kv {
     uint32_t n_heads;    /* H; 0 in plan.kvs: as in struct plan */
     uint32_t n_kv_heads; /* K */
     uint32_t head_dim;   /* d */
+    uint32_t value_dim;  /* as in struct plan */
     uint32_t latent_dim; /* as in struct plan */
     /* The layer whose part of the cache it reads: this one, which stores them, or an earlier one with the same KV heads,
      * which does; PLAN_NONE: no attention. */
@@ -349,11 +350,12 @@ struct plan {
     uint32_t n_heads;          /* H */
     uint32_t n_kv_heads;       /* K */
     uint32_t head_dim;         /* d */
+    uint32_t value_dim;        /* width of a value, at most d, without a latent_dim; 0: d */
     /* 0, or: the value of a position is the first latent_dim components of its key, and only keys are stored, of one KV
      * head [DeepSeek-V2, 2.1: multi-head latent attention in its absorbed form]. */
     uint32_t latent_dim;
-    /* OPTIONAL [L], in the arena: each layer's heads, instead of n_heads, n_kv_heads, head_dim and latent_dim, which
-     * then are those of the widest layer. Read it through plan_kv_of. */
+    /* OPTIONAL [L], in the arena: each layer's heads, instead of n_heads, n_kv_heads, head_dim, value_dim and latent_dim,
+     * which then are those of the widest layer. Read it through plan_kv_of. */
     struct plan_kv *kvs;
     int32_t layer; /* of steps being added; PLAN_NONE before the first and after the last */
     uint32_t n_ctx_train;
@@ -440,6 +442,7 @@ static inline struct plan_kv plan_kv_of(const struct plan *p, int32_t layer)
     struct plan_kv kv = {.n_heads = p->n_heads,
                          .n_kv_heads = p->n_kv_heads,
                          .head_dim = p->head_dim,
+                         .value_dim = p->value_dim,
                          .latent_dim = p->latent_dim,
                          .layer = layer};
     if (p->kvs != NULL) {
@@ -458,9 +461,18 @@ static inline uint32_t plan_heads_of(const struct plan *p, const struct plan_ste
 /* Return the width of a value; for a plan with different layers that of the widest. */
 static inline uint32_t plan_kv_value_dim(const struct plan_kv *kv)
 {
-    return kv->latent_dim != 0 ? kv->latent_dim : kv->head_dim;
+    return kv->latent_dim != 0 ? kv->latent_dim : kv->value_dim != 0 ? kv->value_dim : kv->head_dim;
 }
-static inline uint32_t plan_value_dim(const struct plan *p) { return p->latent_dim != 0 ? p->latent_dim : p->head_dim; }
+static inline uint32_t plan_value_dim(const struct plan *p)
+{
+    return p->latent_dim != 0 ? p->latent_dim : p->value_dim != 0 ? p->value_dim : p->head_dim;
+}
+
+/* Returns how many numbers the keys and values of a position are. */
+static inline uint32_t plan_kv_floats(const struct plan_kv *kv)
+{
+    return kv->latent_dim != 0 ? kv->head_dim : kv->n_kv_heads * (kv->head_dim + plan_kv_value_dim(kv));
+}
 
 /* Makes a new, empty plan / frees it. */
 MUST_CHECK enum err plan_new(struct plan **out);

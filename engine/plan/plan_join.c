@@ -68,6 +68,7 @@ static enum err join_heads(const struct join *j)
     p->n_layers = n_layers;
     p->n_heads = MAX_OF(p->n_heads, j->draft->n_heads);
     p->n_kv_heads = MAX_OF(p->n_kv_heads, j->draft->n_kv_heads);
+    p->value_dim = MAX_OF(plan_value_dim(p), plan_value_dim(j->draft));
     p->head_dim = MAX_OF(p->head_dim, j->draft->head_dim);
     p->moe = p->moe.n_experts != 0 ? p->moe : j->draft->moe;
     return ERR_OK;

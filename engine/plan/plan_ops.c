@@ -30,7 +30,8 @@ struct plan_check {
     X(HEAD, NONE, kv.head_dim)                                    /* d */ \
     X(Q, HEADS, n_heads * kv.head_dim)                            /* H*d */ \
     X(KV, KV_HEADS, n_kv_heads * kv.head_dim)                     /* K*d */ \
-    X(VALUE, NONE, plan_kv_value_dim(&kv))                        /* width of a value */ \
+    X(KV_VALUES, KV_HEADS, n_kv_heads * plan_kv_value_dim(&kv))   /* K times a value */ \
+    X(KEY_NORM, NONE, kv.latent_dim != 0 ? kv.latent_dim : kv.head_dim) /* components of a key that a norm covers */ \
     X(ATT, HEADS, n_heads * plan_kv_value_dim(&kv))               /* H times a value */ \
     X(MADE, HEADS, n_heads + (stores(s) ? 2 * n_kv_heads : 0))    /* that a step computes; with 2K if it stores */ \
     X(SRC, SRC, src)                                              /* width of src */ \
@@ -329,9 +330,9 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                   .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_PARTS | PLAN_WRITES, Q),
                                MATRIX(w[0], Q, SRC, HEADS),
                                WEIGHT(w[1], PLAN_MULTIPLIES | PLAN_ROUNDS | PLAN_OPTIONAL, KV, SRC, KV_HEADS),
-                               WEIGHT(w[2], PLAN_MULTIPLIES | PLAN_ROUNDS | PLAN_OPTIONAL, KV, SRC, KV_HEADS),
-                               MAY_VECTOR(bias[0], Q), MAY_VECTOR(bias[1], KV), MAY_VECTOR(bias[2], KV),
-                               MAY_VECTOR(heads.q_norm, HEAD), MAY_VECTOR(heads.k_norm, VALUE)}},
+                               WEIGHT(w[2], PLAN_MULTIPLIES | PLAN_ROUNDS | PLAN_OPTIONAL, KV_VALUES, SRC, KV_HEADS),
+                               MAY_VECTOR(bias[0], Q), MAY_VECTOR(bias[1], KV), MAY_VECTOR(bias[2], KV_VALUES),
+                               MAY_VECTOR(heads.q_norm, HEAD), MAY_VECTOR(heads.k_norm, KEY_NORM)}},
     [PLAN_HEADS] = {.name = "heads",
                     .check = check_heads,
                     .split = PLAN_BY_HEADS,
@@ -341,8 +342,8 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                     .operands = {BUF(src, PLAN_PARTS | PLAN_READS, Q),
                                  BUF(dst, PLAN_PARTS | PLAN_READS | PLAN_WRITES, Q),
                                  BUF(heads.keys, PLAN_READS | PLAN_OPTIONAL, KV),
-                                 BUF(heads.values, PLAN_READS | PLAN_OPTIONAL, KV), MAY_VECTOR(heads.q_norm, HEAD),
-                                 MAY_VECTOR(heads.k_norm, VALUE)}},
+                                 BUF(heads.values, PLAN_READS | PLAN_OPTIONAL, KV_VALUES),
+                                 MAY_VECTOR(heads.q_norm, HEAD), MAY_VECTOR(heads.k_norm, KEY_NORM)}},
     [PLAN_HEAD_MATMUL] = {.name = "head matmul",
                           .check = check_head_matmul,
                           .split = PLAN_BY_HEADS,

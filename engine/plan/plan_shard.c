@@ -220,7 +220,8 @@ static enum err write_step(struct shard *s, int32_t i, const struct plan_step **
         int32_t *now = plan_operand_id(&step, o);
         if (plan_is_buf(o)) {
             *now = *place_of(s, i, o, id);
-        } else if (id == same_id && o->rows == same->rows && o->width == same->width) {
+        } else if (id == same_id && plan_axis_of(o->rows) == plan_axis_of(same->rows) &&
+                   plan_axis_of(o->width) == plan_axis_of(same->width)) {
             *now = same_now;
         } else {
             TRY(take_weight(s, i, o, now));

@@ -35,19 +35,21 @@ static inline char code_of(float x, float scale)
 }
 
 /* A work-group computes a head of a row: a query, key or value head, in this order. q_first, k_first, v_first: component
- * of the row at which heads begin. k_norm_n: components that a norm of keys covers, as q_norm covers d. */
+ * of the row at which heads begin. k_norm_n: components that a norm of keys covers, as q_norm covers all. d_key: width of a
+ * query or key, d_value: of a value. */
 __kernel GROUP(WG, 1) void heads(__global const int *restrict batch, __global const float *q, uint q_stride,
                                  uint q_first, __global const float *k, uint k_stride, uint k_first,
                                  __global const float *v, uint v_stride, uint v_first, __global float *out,
                                  uint out_stride, __global KEY_T *restrict keys, __global VALUE_T *restrict values,
-                                 int at_table, uint n_heads, uint n_kv_heads, uint d, __global const float *restrict q_norm,
-                                 int has_q_norm, __global const float *restrict k_norm, uint k_norm_n, int norms_values,
+                                 int at_table, uint n_heads, uint n_kv_heads, uint d_key, uint d_value,
+                                 __global const float *restrict q_norm, int has_q_norm, __global const float *restrict k_norm, uint k_norm_n, int norms_values,
                                  float eps, int rope, uint n_rot, uint rope_first, int is_neox)
 {
     __local float head[MAX_HEAD];
     __local float room[WG];
     const uint lid = get_local_id(0), which = get_group_id(0), row = get_group_id(2);
     const uint part = which < n_heads ? 0 : which < n_heads + n_kv_heads ? 1 : 2;
+    const uint d = part == 2 ? d_value : d_key;
     const uint h = part == 0 ? which : (which - n_heads) % n_kv_heads;
     __global const float *x = part == 0   ? q + (size_t)row * q_stride + q_first
                               : part == 1 ? k + (size_t)row * k_stride + k_first

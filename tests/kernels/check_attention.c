@@ -10,34 +10,43 @@
 #include <stdio.h>
 #include <string.h>
 
-/* first: position of row 0; gap: between the positions of adjacent rows; d_value: of latents, else 0. */
+/* first: position of row 0; gap: between the positions of adjacent rows; d_value: width of a value, 0: d. */
 struct shape {
     int d, n_group, n_rows, first, gap, window;
     float softcap;
     enum kv_type k_type, v_type;
     int d_value;
+    bool is_latent;
 };
 
 static const struct shape shapes[] = {
-    {16, 1, 1, 0, 1, 0, 0, 0, 0, 0},    {4, 1, 1, 31, 1, 0, 0, 0, 0, 0},    {8, 2, 2, 31, 1, 0, 0, 0, 0, 0},
-    {12, 3, 3, 30, 1, 0, 0, 0, 0, 0},   {16, 4, 4, 62, 1, 0, 0, 0, 0, 0},   {20, 5, 5, 0, 1, 0, 0, 0, 0, 0},
-    {24, 6, 2, 63, 1, 7, 0, 0, 0, 0},   {28, 7, 1, 64, 1, 0, 0, 0, 0, 0},   {32, 8, 3, 95, 1, 33, 0, 0, 0, 0},
-    {36, 9, 2, 17, 1, 0, 50, 0, 0, 0},  {40, 1, 8, 24, 1, 1, 0, 0, 0, 0},   {48, 2, 4, 40, 1, 0, 30, 0, 0, 0},
-    {64, 3, 9, 28, 1, 0, 0, 0, 0, 0},   {64, 1, 33, 0, 1, 0, 0, 0, 0, 0},   {72, 4, 3, 33, 1, 0, 0, 0, 0, 0},
-    {80, 1, 7, 60, 1, 0, 0, 0, 0, 0},   {80, 5, 3, 90, 1, 32, 0, 0, 0, 0},  {96, 2, 4, 10, 1, 0, 0, 0, 0, 0},
-    {112, 1, 3, 45, 1, 0, 0, 0, 0, 0},  {128, 6, 2, 100, 1, 0, 0, 0, 0, 0}, {128, 1, 16, 20, 1, 16, 0, 0, 0, 0},
-    {144, 1, 2, 5, 1, 0, 0, 0, 0, 0},   {192, 3, 1, 33, 1, 0, 50, 0, 0, 0}, {256, 4, 2, 40, 1, 24, 0, 0, 0, 0},
-    {256, 1, 3, 31, 1, 0, 0, 0, 0, 0},  {512, 1, 2, 32, 1, 0, 0, 0, 0, 0},  {64, 2, 4, 3, 50, 0, 0, 0, 0, 0},
-    {32, 1, 8, 0, 33, 40, 0, 0, 0, 0},  {16, 3, 5, 200, 1, 64, 0, 0, 0, 0}, {64, 1, 1, 300, 1, 0, 0, 0, 0, 0},
-    {64, 1, 2, 250, 1, 5, 20, 0, 0, 0}, {48, 16, 1, 12, 1, 0, 0, 0, 0, 0},  {576, 1, 2, 40, 1, 0, 0, 0, 0, 0},
+    {16, 1, 1, 0, 1, 0, 0, 0, 0, 0, false},      {4, 1, 1, 31, 1, 0, 0, 0, 0, 0, false},
+    {8, 2, 2, 31, 1, 0, 0, 0, 0, 0, false},      {12, 3, 3, 30, 1, 0, 0, 0, 0, 0, false},
+    {16, 4, 4, 62, 1, 0, 0, 0, 0, 0, false},     {20, 5, 5, 0, 1, 0, 0, 0, 0, 0, false},
+    {24, 6, 2, 63, 1, 7, 0, 0, 0, 20, false},    {28, 7, 1, 64, 1, 0, 0, 0, 0, 0, false},
+    {32, 8, 3, 95, 1, 33, 0, 0, 0, 0, false},    {36, 9, 2, 17, 1, 0, 50, 0, 0, 0, false},
+    {40, 1, 8, 24, 1, 1, 0, 0, 0, 0, false},     {48, 2, 4, 40, 1, 0, 30, 0, 0, 4, false},
+    {64, 3, 9, 28, 1, 0, 0, 0, 0, 0, false},     {64, 1, 33, 0, 1, 0, 0, 0, 0, 0, false},
+    {72, 4, 3, 33, 1, 0, 0, 0, 0, 0, false},     {80, 1, 7, 60, 1, 0, 0, 0, 0, 0, false},
+    {80, 5, 3, 90, 1, 32, 0, 0, 0, 36, false},   {96, 2, 4, 10, 1, 0, 0, 0, 0, 0, false},
+    {112, 1, 3, 45, 1, 0, 0, 0, 0, 0, false},    {128, 6, 2, 100, 1, 0, 0, 0, 0, 0, false},
+    {128, 1, 16, 20, 1, 16, 0, 0, 0, 0, false},  {144, 1, 2, 5, 1, 0, 0, 0, 0, 0, false},
+    {192, 3, 1, 33, 1, 0, 50, 0, 0, 128, false}, {256, 4, 2, 40, 1, 24, 0, 0, 0, 0, false},
+    {256, 1, 3, 31, 1, 0, 0, 0, 0, 0, false},    {512, 1, 2, 32, 1, 0, 0, 0, 0, 0, false},
+    {64, 2, 4, 3, 50, 0, 0, 0, 0, 0, false},     {32, 1, 8, 0, 33, 40, 0, 0, 0, 0, false},
+    {16, 3, 5, 200, 1, 64, 0, 0, 0, 0, false},   {64, 1, 1, 300, 1, 0, 0, 0, 0, 0, false},
+    {64, 1, 2, 250, 1, 5, 20, 0, 0, 0, false},   {48, 16, 1, 12, 1, 0, 0, 0, 0, 0, false},
+    {576, 1, 2, 40, 1, 0, 0, 0, 0, 0, false},
 };
 
 /* Latents, which all heads share. */
 static const struct shape latents[] = {
-    {576, 16, 1, 70, 1, 0, 0, 0, 0, 512}, {576, 3, 2, 130, 1, 0, 0, 0, 0, 512}, {32, 4, 3, 30, 1, 0, 0, 0, 0, 24},
-    {24, 5, 2, 33, 1, 0, 0, 0, 0, 20},    {8, 1, 1, 0, 1, 0, 0, 0, 0, 4},       {40, 9, 4, 60, 1, 13, 0, 0, 0, 32},
-    {48, 2, 5, 31, 7, 0, 30, 0, 0, 44},   {64, 7, 3, 255, 1, 0, 0, 0, 0, 48},   {100, 6, 1, 127, 1, 0, 0, 0, 0, 100},
-    {320, 2, 2, 20, 1, 0, 0, 0, 0, 256},  {36, 33, 1, 300, 1, 0, 0, 0, 0, 4},
+    {576, 16, 1, 70, 1, 0, 0, 0, 0, 512, true}, {576, 3, 2, 130, 1, 0, 0, 0, 0, 512, true},
+    {32, 4, 3, 30, 1, 0, 0, 0, 0, 24, true},    {24, 5, 2, 33, 1, 0, 0, 0, 0, 20, true},
+    {8, 1, 1, 0, 1, 0, 0, 0, 0, 4, true},       {40, 9, 4, 60, 1, 13, 0, 0, 0, 32, true},
+    {48, 2, 5, 31, 7, 0, 30, 0, 0, 44, true},   {64, 7, 3, 255, 1, 0, 0, 0, 0, 48, true},
+    {100, 6, 1, 127, 1, 0, 0, 0, 0, 100, true}, {320, 2, 2, 20, 1, 0, 0, 0, 0, 256, true},
+    {36, 33, 1, 300, 1, 0, 0, 0, 0, 4, true},
 };
 
 static const int widths[] = {4, 16, 20, 32, 44, 64, 80, 96, 128, 256};
@@ -52,6 +61,11 @@ static struct {
     unsigned char *pool;
     size_t pool_bytes;
 } k; /* the case */
+
+static struct kv_layout layout_of(const struct shape *s)
+{
+    return kv_layout_for(s->k_type, s->v_type, s->d, s->d_value != 0 ? s->d_value : s->d, s->is_latent);
+}
 
 static int32_t from_of(int r)
 {
@@ -115,7 +129,7 @@ static void fill_position(struct check *c, enum kind kind, int32_t t)
     float key[KERN_MAX_HEAD], value[KERN_MAX_HEAD];
     for (int j = 0; j < k.a.kv.d; j++) {
         key[j] = random_element(c, kind, false);
-        value[j] = random_element(c, kind, true);
+        value[j] = random_element(c, kind, true); /* can be narrower */
     }
     c->ref->kv_store(&k.a.kv, key, value, t % 32, keys_of(&k.a, t), values_of(&k.a, t));
 }
@@ -169,8 +183,7 @@ static void look_ahead(int32_t half)
 static void make_case(struct check *c, enum kind kind, const struct shape *s)
 {
     size_t width = (size_t)(s->n_group * s->d), stride = width + 3; /* rows are not aligned */
-    struct kv_layout kv =
-        s->d_value != 0 ? kv_layout_of_latents(s->k_type, s->d, s->d_value) : kv_layout_of(s->k_type, s->v_type, s->d);
+    struct kv_layout kv = layout_of(s);
     size_t out_stride = (size_t)(s->n_group * kv.d_value) + 3;
     float *q = check_buffer(stride * (size_t)s->n_rows * sizeof *q, 4);
     k.a = (struct kern_attention_args){.q = q,
@@ -371,7 +384,7 @@ static void check_parts(struct check *c)
 /* Checks that a NaN shows in every row that sees it and in no other. */
 static void check_seen_nan(struct check *c)
 {
-    int last = k.a.n_rows - 1, n_before = 0, j = check_random_below(c, k.a.kv.d);
+    int last = k.a.n_rows - 1, n_before = 0, j = check_random_below(c, k.a.kv.d_value);
     while (k.pos[n_before] < k.pos[last]) {
         n_before++;
     }
@@ -381,7 +394,7 @@ static void check_seen_nan(struct check *c)
     float key[KERN_MAX_HEAD], value[KERN_MAX_HEAD];
     for (int i = 0; i < k.a.kv.d; i++) {
         key[i] = (float)key_at(&k.a, k.pos[last], i);
-        value[i] = k.a.kv.is_latent ? 0 : (float)value_at(&k.a, k.pos[last], i);
+        value[i] = k.a.kv.is_latent || i >= k.a.kv.d_value ? 0 : (float)value_at(&k.a, k.pos[last], i);
     }
     (in_key || k.a.kv.is_latent ? key : value)[j] = NAN;
     c->ref->kv_store(&k.a.kv, key, value, k.pos[last] % 32, keys_of(&k.a, k.pos[last]), values_of(&k.a, k.pos[last]));
@@ -423,8 +436,8 @@ static void check_attention(struct check *c, int arg)
     for (size_t i = 0; i < ARRAY_LEN(shapes); i++) {
         enum kind kind = (enum kind)(i % KIND_COUNT);
         struct shape s = shapes[i];
-        check_case(c, "d %d, %d heads, %d rows from %d, window %d, cap %g, %s", s.d, s.n_group, s.n_rows, s.first,
-                   s.window, (double)s.softcap, kind_names[kind]);
+        check_case(c, "d %d, values %d, %d heads, %d rows from %d, window %d, cap %g, %s", s.d, s.d_value, s.n_group,
+                   s.n_rows, s.first, s.window, (double)s.softcap, kind_names[kind]);
         set_types(c, arg, &s);
         make_case(c, kind, &s);
         run_case(c);
@@ -438,13 +451,14 @@ static void check_attention(struct check *c, int arg)
                           .gap = check_random_below(c, 4) == 0 ? 20 : 1,
                           .window = check_random_below(c, 2) * (1 + check_random_below(c, 70)),
                           .softcap = (float)(check_random_below(c, 3) / 2 * 30)};
+        s.d_value = check_random_below(c, 3) == 0 ? 4 * (1 + check_random_below(c, s.d / 4)) : 0;
         set_types(c, arg, &s);
         make_case(c, (enum kind)check_random_below(c, KIND_COUNT), &s);
         run_case(c);
     }
     if (!c->planted) {
         check_case(c, "%d positions", LONG);
-        struct shape s = {16, 2, 2, LONG - 2, 1, 0, 0, 0, 0, 0};
+        struct shape s = {16, 2, 2, LONG - 2, 1, 0, 0, 0, 0, 0, false};
         set_types(c, arg, &s);
         make_case(c, UNIFORM, &s);
         run_case(c);
@@ -471,14 +485,15 @@ static void check_latents(struct check *c, int arg)
                           .gap = check_random_below(c, 4) == 0 ? 20 : 1,
                           .window = check_random_below(c, 2) * (1 + check_random_below(c, 70)),
                           .softcap = (float)(check_random_below(c, 3) / 2 * 30),
-                          .k_type = (enum kv_type)arg};
+                          .k_type = (enum kv_type)arg,
+                          .is_latent = true};
         s.d = s.d_value + 4 * check_random_below(c, 10);
         make_case(c, (enum kind)check_random_below(c, KIND_COUNT), &s);
         run_case(c);
     }
     if (!c->planted) {
         check_case(c, "%d positions", LONG);
-        struct shape s = {24, 2, 2, LONG - 2, 1, 0, 0, (enum kv_type)arg, 0, 16};
+        struct shape s = {24, 2, 2, LONG - 2, 1, 0, 0, (enum kv_type)arg, 0, 16, true};
         make_case(c, UNIFORM, &s);
         run_case(c);
     }
@@ -609,8 +624,7 @@ static void run_ref(void *arg) /* the last row, one head: ref is slow */
 static void bench_shape(struct check *c, const struct shape *s)
 {
     int n_pages = (s->first + s->n_rows + 31) / 32;
-    const struct kv_layout kv =
-        s->d_value != 0 ? kv_layout_of_latents(s->k_type, s->d, s->d_value) : kv_layout_of(s->k_type, s->v_type, s->d);
+    const struct kv_layout kv = layout_of(s);
     size_t head_bytes = kv.bytes, n = (size_t)(s->n_rows * s->n_group * s->d);
     size_t pool_bytes = head_bytes * (size_t)n_pages, q_bytes = 2 * n * sizeof(float);
     unsigned char *pool = mem_map(pool_bytes, MEM_GENERAL);
@@ -656,10 +670,11 @@ static void bench_shape(struct check *c, const struct shape *s)
 static void bench_attention(struct check *c, int arg)
 {
     static const struct shape all[] = {
-        {64, 3, 1, 512, 1, 0, 0, 0, 0, 0},   {64, 3, 1, 4096, 1, 0, 0, 0, 0, 0},   {64, 3, 32, 0, 1, 0, 0, 0, 0, 0},
-        {64, 3, 32, 480, 1, 0, 0, 0, 0, 0},  {64, 3, 32, 4096, 1, 0, 0, 0, 0, 0},  {128, 6, 1, 512, 1, 0, 0, 0, 0, 0},
-        {128, 6, 1, 4096, 1, 0, 0, 0, 0, 0}, {128, 6, 32, 4096, 1, 0, 0, 0, 0, 0}, {256, 4, 1, 4096, 1, 0, 0, 0, 0, 0},
-        {256, 4, 32, 512, 1, 0, 0, 0, 0, 0},
+        {64, 3, 1, 512, 1, 0, 0, 0, 0, 0, false},   {64, 3, 1, 4096, 1, 0, 0, 0, 0, 0, false},
+        {64, 3, 32, 0, 1, 0, 0, 0, 0, 0, false},    {64, 3, 32, 480, 1, 0, 0, 0, 0, 0, false},
+        {64, 3, 32, 4096, 1, 0, 0, 0, 0, 0, false}, {128, 6, 1, 512, 1, 0, 0, 0, 0, 0, false},
+        {128, 6, 1, 4096, 1, 0, 0, 0, 0, 0, false}, {128, 6, 32, 4096, 1, 0, 0, 0, 0, 0, false},
+        {256, 4, 1, 4096, 1, 0, 0, 0, 0, 0, false}, {256, 4, 32, 512, 1, 0, 0, 0, 0, 0, false},
     };
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         check_case(c, "bench");
@@ -672,9 +687,9 @@ static void bench_attention(struct check *c, int arg)
 static void bench_latents(struct check *c, int arg)
 {
     static const struct shape all[] = {
-        {576, 16, 1, 512, 1, 0, 0, 0, 0, 512},   {576, 16, 1, 4096, 1, 0, 0, 0, 0, 512},
-        {576, 16, 32, 480, 1, 0, 0, 0, 0, 512},  {576, 128, 1, 4096, 1, 0, 0, 0, 0, 512},
-        {576, 128, 8, 4096, 1, 0, 0, 0, 0, 512},
+        {576, 16, 1, 512, 1, 0, 0, 0, 0, 512, true},   {576, 16, 1, 4096, 1, 0, 0, 0, 0, 512, true},
+        {576, 16, 32, 480, 1, 0, 0, 0, 0, 512, true},  {576, 128, 1, 4096, 1, 0, 0, 0, 0, 512, true},
+        {576, 128, 8, 4096, 1, 0, 0, 0, 0, 512, true},
     };
     for (size_t i = 0; i < ARRAY_LEN(all); i++) {
         check_case(c, "bench");

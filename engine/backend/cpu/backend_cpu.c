@@ -122,7 +122,8 @@ static enum err lay_out_kv(struct backend_model *m, struct err_info *info)
             continue;
         }
         kv->heads = heads;
-        kv->layout = kv_layout_for(m->k_type, m->v_type, (int)heads.head_dim, (int)heads.latent_dim);
+        kv->layout = kv_layout_for(m->k_type, m->v_type, (int)heads.head_dim, (int)plan_kv_value_dim(&heads),
+                                   heads.latent_dim != 0);
         kv->is_local = backend_is_local(m->plan, &m->cfg, i);
         kv->at = *backend_page_bytes(&m->bytes, kv->is_local);
         *backend_page_bytes(&m->bytes, kv->is_local) += (size_t)kv->layout.bytes * heads.n_kv_heads;
@@ -218,7 +219,7 @@ static enum err cpu_measure(const struct plan *plan, const struct backend_config
     struct backend_model *m;
     struct kv_layout kv; /* the types are the same in all layers */
     TRY(make_model(plan, cfg, &m, info));
-    kv = kv_layout_for(m->k_type, m->v_type, (int)plan->head_dim, (int)plan->latent_dim);
+    kv = kv_layout_for(m->k_type, m->v_type, (int)plan->head_dim, (int)plan_value_dim(plan), plan->latent_dim != 0);
     *out = (struct backend_measure){.bytes[BACKEND_HOST] = m->bytes};
     backend_join_name(out->kernels, m->kern.isa);
     backend_join_name(out->k_type, kv_type_name((int)kv.k.type));
@@ -287,17 +288,19 @@ static float *move_floats(struct backend_model *m, int32_t i, int32_t page, floa
     const struct cpu_kv *kv = &m->kvs[i];
     const struct kv_layout *l = &kv->layout;
     uint32_t n = kv->heads.layer == i ? kv->heads.n_kv_heads : 0;
-    size_t d = (size_t)l->d, n_keys = n * d;
-    for (int slot = 0; slot < KV_PAGE_TOKENS; slot++, at += l->is_latent ? n_keys : 2 * n_keys) {
+    size_t d = (size_t)l->d, n_keys = n * d, slot_floats = n != 0 ? plan_kv_floats(&kv->heads) : 0;
+    for (int slot = 0; slot < KV_PAGE_TOKENS; slot++, at += slot_floats) {
         for (uint32_t h = 0; h < n; h++) {
             unsigned char *keys = cpu_keys(m, i, h, page), *values = cpu_values(m, i, h, page);
-            float *k = at + h * d, *v = l->is_latent ? k : k + n_keys;
+            float *k = at + h * d, *v = l->is_latent ? k : at + n_keys + h * (size_t)l->d_value;
             if (writes) {
                 m->kern.kv_store(l, k, v, slot, keys, values);
             }
             for (int j = 0; j < l->d && !writes; j++) {
                 k[j] = kv_key_at(l, keys, slot, j);
-                v[j] = l->is_latent ? k[j] : kv_value_at(l, values, slot, j);
+            }
+            for (int j = 0; j < l->d_value && !writes && !l->is_latent; j++) {
+                v[j] = kv_value_at(l, values, slot, j);
             }
         }
     }
@@ -308,9 +311,11 @@ static float *move_floats(struct backend_model *m, int32_t i, int32_t page, floa
 static void *skip_layer(const struct backend_model *m, int32_t i, enum backend_form form, unsigned char *at)
 {
     const struct cpu_kv *kv = &m->kvs[i];
-    size_t n = kv->heads.layer == i ? kv->heads.n_kv_heads : 0, d = (size_t)kv->layout.d;
-    size_t floats = KV_PAGE_TOKENS * (kv->layout.is_latent ? d : 2 * d);
-    return at + n * (form == BACKEND_OWN ? kv->layout.bytes : floats * sizeof(float));
+    if (kv->heads.layer != i) {
+        return at;
+    }
+    return at + (form == BACKEND_OWN ? kv->heads.n_kv_heads * (size_t)kv->layout.bytes
+                                     : KV_PAGE_TOKENS * plan_kv_floats(&kv->heads) * sizeof(float));
 }
 
 static enum err cpu_page_copy(struct backend_model *m, struct backend_page page, enum backend_form form, void *at,

@@ -190,7 +190,7 @@ static const struct plan_kv *heads_of(const struct cpu_run *e) { return &e->m->k
 static void finish_value(const struct cpu_run *e, float *value)
 {
     if (e->step->step.heads.norms_values) {
-        e->m->kern.rmsnorm(value, NULL, e->step->step.eps, heads_of(e)->head_dim, value);
+        e->m->kern.rmsnorm(value, NULL, e->step->step.eps, plan_kv_value_dim(heads_of(e)), value);
     }
 }
 
@@ -216,7 +216,7 @@ static size_t head_part(const struct cpu_run *e, const struct cpu_operand *o, in
     const struct plan_step *s = &e->step->step;
     const struct cpu_weight *w = &e->m->weights[s->w[part]];
     const float *bias = cpu_vector(e, s->bias[part]);
-    uint32_t d = heads_of(e)->head_dim;
+    uint32_t d = part == 2 ? plan_kv_value_dim(heads_of(e)) : heads_of(e)->head_dim;
     size_t stride = (size_t)w->group_panels * PANEL_ROWS;
     float *y = e->scratch->tile[part == 2];
     cpu_multiply(e, w, head * w->group_panels, w->group_panels, o, y);
@@ -453,7 +453,7 @@ static void embed_row(const struct cpu_run *e, int32_t i)
 static void finish_heads(const struct cpu_run *e, int32_t row)
 {
     const struct plan_step *s = &e->step->step;
-    size_t d = heads_of(e)->head_dim, bytes = d * sizeof(float);
+    size_t d = heads_of(e)->head_dim, d_value = plan_kv_value_dim(heads_of(e)), bytes = d * sizeof(float);
     float *head = e->scratch->tile[0], *value = e->scratch->tile[1], *q = cpu_row(e, e->step->step.src, row);
     for (uint32_t h = 0; h < heads_of(e)->n_heads; h++) {
         memcpy(head, q + h * d, bytes);
@@ -463,7 +463,7 @@ static void finish_heads(const struct cpu_run *e, int32_t row)
     for (uint32_t h = 0; h < heads_of(e)->n_kv_heads && s->heads.keys != PLAN_NONE; h++) {
         memcpy(head, cpu_row(e, s->heads.keys, row) + h * d, bytes);
         if (s->heads.values != PLAN_NONE) {
-            memcpy(value, cpu_row(e, s->heads.values, row) + h * d, bytes);
+            memcpy(value, cpu_row(e, s->heads.values, row) + h * d_value, d_value * sizeof *value);
             finish_value(e, value);
         }
         finish_head(e, head, s->heads.k_norm, row);

@@ -333,7 +333,7 @@ static void lay_out_kv(struct backend_model *m)
             m->kvs[i].heads = kv;
             continue;
         }
-        size_t slot = (size_t)(kv.latent_dim != 0 ? 1 : 2 * kv.n_kv_heads) * kv.head_dim;
+        size_t slot = plan_kv_floats(&kv);
         bool is_local = backend_is_local(m->plan, &m->cfg, i);
         m->kvs[i] = (struct ref_kv){.heads = kv, .at = m->recurrent_at, .slot_floats = slot, .is_local = is_local};
         *backend_page_bytes(&m->bytes, is_local) += slot * KV_PAGE_TOKENS * sizeof(float);

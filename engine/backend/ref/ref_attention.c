@@ -44,7 +44,14 @@ static float *head_at(const struct ref_run *r, int part, int32_t i, uint32_t h)
         return ref_row(r, r->step->dst, i) + (size_t)h * kv->head_dim;
     }
     return ref_kv_at(r, r->batch->seq[i], r->batch->pos[i]) +
-           (size_t)((part == 2 ? kv->n_kv_heads : 0) + h) * kv->head_dim;
+           (part == 1 ? h * kv->head_dim : kv->n_kv_heads * kv->head_dim + h * plan_kv_value_dim(kv));
+}
+
+/* Returns the width of a head of that part. */
+static uint32_t width_of(const struct ref_run *r, int part)
+{
+    const struct plan_kv *kv = ref_heads(r);
+    return part == 2 ? plan_kv_value_dim(kv) : kv->head_dim;
 }
 
 static void finish_part(const struct ref_run *r, int part, int32_t i, float *head)
@@ -54,7 +61,7 @@ static void finish_part(const struct ref_run *r, int part, int32_t i, float *hea
     } else if (part == 1) {
         finish_head(r, head, r->step->heads.k_norm, r->batch->pos[i]);
     } else if (r->step->heads.norms_values) {
-        ref_math_rmsnorm(head, NULL, r->step->eps, ref_heads(r)->head_dim, head);
+        ref_math_rmsnorm(head, NULL, r->step->eps, width_of(r, part), head);
     }
 }
 
@@ -71,9 +78,10 @@ static int part_of(const struct ref_run *r, uint32_t head, uint32_t *h)
 void ref_attention_qkv(const struct ref_run *r, int from, int to)
 {
     const struct plan_step *s = r->step;
-    uint32_t d = ref_heads(r)->head_dim, h;
+    uint32_t h;
     for (uint32_t head = (uint32_t)from; head < (uint32_t)to; head++) {
         int part = part_of(r, head, &h);
+        uint32_t d = width_of(r, part);
         const struct plan_weight *w = &r->m->plan->weights[s->w[part]];
         const float *bias = ref_vector(r, s->bias[part]);
         for (uint32_t n = 0; n < d; n++) {
@@ -94,9 +102,10 @@ void ref_attention_qkv(const struct ref_run *r, int from, int to)
 void ref_attention_heads_row(const struct ref_run *r, int32_t i)
 {
     const struct plan_step *s = r->step;
-    uint32_t d = ref_heads(r)->head_dim, h;
+    uint32_t h;
     for (uint32_t head = 0; head < plan_n_items(r->m->plan, s); head++) {
         int part = part_of(r, head, &h);
+        uint32_t d = width_of(r, part);
         plan_buf_id from = part == 0 ? s->src : part == 1 ? s->heads.keys : s->heads.values;
         if (from != PLAN_NONE) {
             float *to = head_at(r, part, i, h);
@@ -143,7 +152,7 @@ static void attend(const struct ref_run *r, int32_t i, uint32_t h)
             }
             double weight = exp(score - max);
             sum += weight;
-            const float *v = heads->latent_dim != 0 ? kv : kv + (heads->n_kv_heads + kv_head) * d;
+            const float *v = heads->latent_dim != 0 ? kv : kv + heads->n_kv_heads * d + kv_head * d_value;
             for (uint32_t j = 0; j < d_value; j++) {
                 acc[j] += weight * v[j];
             }

@@ -101,8 +101,8 @@ static void put_value(const struct kv_layout *l, const int *codes, int slot, uns
         }
         return;
     }
-    for (int j = 0; j < l->d; j++) {
-        size_t at = (size_t)kv_value_pair(l->d, slot % 16, j) * 2 + (size_t)(slot / 16);
+    for (int j = 0; j < l->d_value; j++) {
+        size_t at = (size_t)kv_value_pair(l->d_value, slot % 16, j) * 2 + (size_t)(slot / 16);
         if (l->v.type == KV_TYPE_I16) {
             ((int16_t *)(void *)side)[at] = (int16_t)codes[j];
         } else {
@@ -115,9 +115,9 @@ static void store_integers(const struct kv_layout *l, const float *x, bool is_ke
                            unsigned char *side)
 {
     const struct kv_side *s = is_key ? &l->k : &l->v;
-    int codes[KERN_MAX_HEAD] = {0}, block = s->block;
+    int codes[KERN_MAX_HEAD] = {0}, block = s->block, d = is_key ? l->d : l->d_value;
     for (int b = 0; b < s->n_blocks; b++) {
-        int n = MIN_OF(block, l->d - b * block);
+        int n = MIN_OF(block, d - b * block);
         float scale = is_nan ? 0 : scale_of(s->type, is_key, x + b * block, n), inverse = scale != 0 ? 1.0f / scale : 0;
         for (int j = b * block; j < b * block + n; j++) {
             codes[j] = is_nan ? 0 : code_of(s->type, x[j], inverse);
@@ -130,10 +130,11 @@ static void store_integers(const struct kv_layout *l, const float *x, bool is_ke
 static void store_floats(const struct kv_layout *l, const float *x, bool is_key, int slot, unsigned char *side)
 {
     enum kv_type type = is_key ? l->k.type : l->v.type;
-    for (int j = 0; j < l->d; j++) {
+    int d = is_key ? l->d : l->d_value;
+    for (int j = 0; j < d; j++) {
         bool is_across = is_key && !l->is_latent;
         uint16_t *to =
-            (uint16_t *)(void *)side + (is_across ? j * KV_PAGE_TOKENS + slot : kv_value_element(l->d, slot, j));
+            (uint16_t *)(void *)side + (is_across ? j * KV_PAGE_TOKENS + slot : kv_value_element(d, slot, j));
         *to = type == KV_TYPE_F16 ? dtype_f32_to_f16(x[j]) : dtype_f32_to_bf16(x[j]);
     }
 }
@@ -146,8 +147,11 @@ void kern_kv_store_ref(const struct kv_layout *l, const float *k, const float *v
     v = l->is_latent ? k : v;
     for (int j = 0; j < l->d; j++) {
         key[j] = saturated(k[j]);
+        is_nan = is_nan || isnan(k[j]);
+    }
+    for (int j = 0; j < l->d_value; j++) {
         value[j] = saturated(v[j]);
-        is_nan = is_nan || isnan(k[j]) || isnan(v[j]);
+        is_nan = is_nan || isnan(v[j]);
     }
     key[0] = is_nan ? NAN : key[0];
     if (kv_type_is_float(l->k.type)) {

@@ -70,7 +70,7 @@ struct att_span {
 static ALWAYS_INLINE void att_columns(struct att_work *w, struct att_tile *t, const struct att_span *s, int c, int n,
                                       bool is_full, bool is_f16)
 {
-    int d = w->a->kv.d, two = w->width - c > VEC_LANES; /* whether a second vector exists */
+    int d = kv_value_row(&w->a->kv), two = w->width - c > VEC_LANES; /* whether a second vector exists */
     vec acc[VEC_TILE][2];
     size_t left = (size_t)(w->a->kv.d_value - c), right = left > VEC_LANES ? left - VEC_LANES : 0;
     float *out = t->out + s->first * w->width + c;

@@ -104,7 +104,7 @@ static void att_int_values_of(struct att_work *w, struct att_page *p, int k)
     if (s->type == KV_TYPE_Q8_0) {
         att_widen_codes(p->values, p->next_values, w->width * KV_PAGE_TOKENS, w->values[k]);
     } else {
-        att_widen_values4(p->values, p->next_values, s->n_blocks, w->a->kv.d, w->values[k]);
+        att_widen_values4(p->values, p->next_values, s->n_blocks, w->a->kv.d_value, w->values[k]);
     }
     p->values = w->values[k];
     p->next_values = (const unsigned char *)w->values[k];
@@ -261,7 +261,7 @@ static ALWAYS_INLINE void att_int_columns(struct att_work *w, struct att_tile *t
     const int32_t(*pairs)[16] = w->pairs[k];
     const ptrdiff_t size = is_narrow ? 1 : 2, row = size * 2 * MIN_OF(32, w->width - c / 32 * 32);
     const ptrdiff_t ahead = p->next_values - (const unsigned char *)p->values;
-    const unsigned char *values = (const unsigned char *)p->values + size * 2 * kv_value_pair(w->a->kv.d, 0, c);
+    const unsigned char *values = (const unsigned char *)p->values + size * 2 * kv_value_pair(w->a->kv.d_value, 0, c);
     UNROLL_FULLY
     for (int slot = 0; slot < KV_PAGE_TOKENS / 2; slot++, values += row) {
         att_int_prefetch(values + ahead, 0, is_narrow);

@@ -109,9 +109,9 @@ static void kv_put_value(const struct kv_layout *l, const struct kv_codes *c, in
         }
         return;
     }
-    for (int from = 0; from < l->d; from += 32) { /* a block is contiguous */
-        size_t at = (size_t)kv_value_pair(l->d, slot % 16, from) * 2 + (size_t)(slot / 16);
-        for (int j = from; j < MIN_OF(l->d, from + 32); j++, at += 2) {
+    for (int from = 0; from < l->d_value; from += 32) { /* a block is contiguous */
+        size_t at = (size_t)kv_value_pair(l->d_value, slot % 16, from) * 2 + (size_t)(slot / 16);
+        for (int j = from; j < MIN_OF(l->d_value, from + 32); j++, at += 2) {
             if (l->v.type == KV_TYPE_I16) {
                 ((int16_t *)(void *)side)[at] = (int16_t)c->code[j];
             } else {
@@ -133,8 +133,9 @@ static void kv_put_floats(const struct kv_layout *l, const float *x, bool is_key
 {
     bool is_f16 = (is_key ? l->k.type : l->v.type) == KV_TYPE_F16;
     uint16_t bits[KERN_MAX_HEAD];
-    for (int j = 0; j < l->d; j += VEC_LANES) {
-        size_t n = (size_t)(l->d - j);
+    int d = is_key ? l->d : l->d_value;
+    for (int j = 0; j < d; j += VEC_LANES) {
+        size_t n = (size_t)(d - j);
         for (size_t i = 0; !is_f16 && i < n && i < VEC_LANES; i++) {
             bits[j + (int)i] = kv_bf16(x[j + (int)i]);
         }
@@ -144,11 +145,11 @@ static void kv_put_floats(const struct kv_layout *l, const float *x, bool is_key
     }
     uint16_t *to = (uint16_t *)(void *)side;
     bool is_across = is_key && !l->is_latent;
-    for (int j = 0; is_across && j < l->d; j++) {
+    for (int j = 0; is_across && j < d; j++) {
         to[j * KV_PAGE_TOKENS + slot] = bits[j];
     }
-    for (int j = 0; !is_across && j < l->d; j += 32) {
-        memcpy(to + kv_value_element(l->d, slot, j), bits + j, (size_t)MIN_OF(32, l->d - j) * sizeof *to);
+    for (int j = 0; !is_across && j < d; j += 32) {
+        memcpy(to + kv_value_element(d, slot, j), bits + j, (size_t)MIN_OF(32, d - j) * sizeof *to);
     }
 }
 
@@ -160,7 +161,7 @@ static void kv_put(const struct kv_layout *l, bool is_key, bool is_nan, const fl
         kv_put_floats(l, x, is_key, slot, side);
         return;
     }
-    kv_encode(s, is_key, is_nan, x, l->d, &c);
+    kv_encode(s, is_key, is_nan, x, is_key ? l->d : l->d_value, &c);
     (is_key ? kv_put_key : kv_put_value)(l, &c, slot, side);
     kv_put_scales(s, &c, slot, side);
 }
@@ -172,11 +173,14 @@ static void vec_kv_store(const struct kv_layout *l, const float *k, const float 
     vec probe = vec_set1(0); /* NaN if any component is */
     v = l->is_latent ? k : v;
     for (int j = 0; j < l->d; j += VEC_LANES) {
-        size_t n = (size_t)(l->d - j);
-        vec a = vec_saturate_half(vec_load_part(k + j, n)), b = vec_saturate_half(vec_load_part(v + j, n));
-        probe = vec_fma(a, vec_set1(0), vec_fma(b, vec_set1(0), probe));
-        vec_store(key + j, a);
-        vec_store(value + j, b);
+        vec x = vec_saturate_half(vec_load_part(k + j, (size_t)(l->d - j)));
+        probe = vec_fma(x, vec_set1(0), probe);
+        vec_store(key + j, x);
+    }
+    for (int j = 0; j < l->d_value; j += VEC_LANES) {
+        vec x = vec_saturate_half(vec_load_part(v + j, (size_t)(l->d_value - j)));
+        probe = vec_fma(x, vec_set1(0), probe);
+        vec_store(value + j, x);
     }
     bool is_nan = isnan(vec_sum(probe));
     key[0] = is_nan ? NAN : key[0];

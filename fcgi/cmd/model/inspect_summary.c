@@ -193,7 +193,9 @@ static void print_shapes(const struct subject *s)
     print_arch_row(s, "heads", "attention.head_count");
     print_arch_row(s, "kv heads", "attention.head_count_kv");
     if (s->plan != NULL) {
-        printf("%-16s%" PRIu32 "\n", "head size", s->plan->head_dim);
+        uint32_t d = s->plan->head_dim, d_value = s->plan->latent_dim != 0 ? d : plan_value_dim(s->plan);
+        printf("%-16s%" PRIu32, "head size", d);
+        printf(d_value != d ? ", values %" PRIu32 "\n" : "\n", d_value);
     }
     if (s->plan != NULL && s->plan->moe.n_experts != 0) {
         printf("%-16s%" PRIu32 ", %" PRIu32 " for each token\n", "experts", s->plan->moe.n_experts,

@@ -398,6 +398,24 @@ static void attention(void)
     s->layer = 0;
     s->scale = LN3;
     expect("values that are the first part of keys", y, ROWS(0, 4, 0.75f, 1, 1.0f / 3, 4.0f / 3));
+
+    begin(2, 3);
+    p->value_dim = 2;
+    p->n_kv_heads = 2;
+    q = input(6, ROWS(1, 0, 0, 0, 0, 1, 0, 1, 0, 1, 0, 0, 0, 1, 0, 0, 0, 0));
+    plan_buf_id keys = input(6, ROWS(0, 4, 0, 0, 0, 0, 1, 0, 0, 0, 9, 0, 0, 0, 9, 0, 0, 0));
+    plan_buf_id values = input(4, ROWS(0, 4, 5, 6, 1, 0, 7, 8, 0, 0, 9, 1));
+    id = no_rope();
+    s = step(PLAN_HEADS, q, q);
+    s->layer = 0;
+    s->heads.keys = keys;
+    s->heads.values = values;
+    s->heads.rope = id;
+    y = buffer(4);
+    s = step(PLAN_ATTENTION, q, y);
+    s->layer = 0;
+    s->scale = LN3 / 4; /* row 1: weights 3 and 1; row 2: 3, 1 and 1 */
+    expect("values narrower than keys", y, ROWS(0, 4, 5, 6, 0.25f, 3, 6, 7, 1.0f / 5, 12.0f / 5, 7, 5));
 }
 
 /* What QKV is made of is in the cases of heads and attention; here the three products, and where they go. */
@@ -422,6 +440,23 @@ static void qkv(void)
     s = step(PLAN_SUM, q, y); /* turned queries, and the mean of values so far */
     s->adds = true;
     expect("queries and values", y, ROWS(11 + 15, 23 + 27, -24 + 15.5f, 12 + 27.5f, -13 + 52.0f / 3, -27 + 30));
+
+    begin(1, 2);
+    p->value_dim = 1;
+    x = input(2, ROWS(1, 0, 0, 1, 1, 1)), q = buffer(2), y = buffer(1);
+    wq = weight(2, 2, ROWS(1, 2, 3, 4)), wk = weight(2, 2, ROWS(0, 0, 0, 0)), wv = vector(2, ROWS(5, 6));
+    bias = vector(1, ROWS(10));
+    id = no_rope();
+    s = step(PLAN_QKV, x, q);
+    s->layer = 0;
+    s->w[0] = wq;
+    s->w[1] = wk;
+    s->w[2] = wv;
+    s->bias[2] = bias;
+    s->heads.rope = id;
+    s = step(PLAN_ATTENTION, q, y);
+    s->layer = 0;
+    expect("a narrow value", y, ROWS(15, 15.5f, 52.0f / 3));
 }
 
 static void route_by(const char *what, struct plan_moe moe, const float *bias, const float *factors,

@@ -338,8 +338,8 @@ START_TEST(a_page_is_as_large_as_its_types_say)
 {
     static const size_t bits[KV_TYPE_COUNT] = {17, 16, 16, 9, 5}; /* of a component, scales included, at most */
     for (int type = 0; type < KV_TYPE_COUNT; type++) {
-        struct kv_layout l = kv_layout_of((enum kv_type)type, (enum kv_type)type, 64);
-        size_t components = 2 * 64 * KV_PAGE_TOKENS;
+        struct kv_layout l = kv_layout_of((enum kv_type)type, (enum kv_type)type, 64, 32);
+        size_t components = (64 + 32) * KV_PAGE_TOKENS;
         ck_assert_uint_le(l.bytes * 8, components * bits[type]);
         ck_assert_uint_gt(l.bytes * 8, components * (bits[type] - 1));
     }

@@ -213,7 +213,8 @@ START_TEST(the_kv_cache_holds_latents_alone)
     struct err_info info = {0};
     ck_assert_msg(backend_ref.measure(p, &cfg, &m, &info) == ERR_OK, "%s", info.text);
     ck_assert_uint_eq(m.bytes[BACKEND_HOST].page, (size_t)LAYERS * KV_PAGE_TOKENS * (RANK + ROPE) * sizeof(float));
-    struct kv_layout v3 = kv_layout_for(KV_TYPE_F16, KV_TYPE_F16, 576, 512); /* DeepSeek-V3's: 576 numbers a token */
+    struct kv_layout v3 =
+        kv_layout_for(KV_TYPE_F16, KV_TYPE_F16, 576, 512, true); /* DeepSeek-V3's: 576 numbers a token */
     ck_assert_uint_eq(v3.bytes, KV_PAGE_TOKENS * 576 * sizeof(uint16_t));
     plan_free(&p);
     model_file_fini(&f);

@@ -221,8 +221,8 @@ START_TEST(the_last_layers_read_the_cache_of_others)
         ck_assert((qkv->w[1] == PLAN_NONE) == (i >= 2) && (qkv->w[2] == PLAN_NONE) == (i >= 2));
     }
     uint64_t bytes = 0; /* of two layers alone */
-    bytes += (uint64_t)kv_layout_for(KV_TYPE_F16, KV_TYPE_F16, LOCAL, 0).bytes * K;
-    bytes += (uint64_t)kv_layout_for(KV_TYPE_F16, KV_TYPE_F16, GLOBAL, 0).bytes * K;
+    bytes += (uint64_t)kv_layout_of(KV_TYPE_F16, KV_TYPE_F16, LOCAL, LOCAL).bytes * K;
+    bytes += (uint64_t)kv_layout_of(KV_TYPE_F16, KV_TYPE_F16, GLOBAL, GLOBAL).bytes * K;
     struct backend_config cfg = {.n_threads = 1, .n_pages = 3, .max_rows = 4, .max_logits = 1};
     for (int i = 0; i < 2; i++) {
         const struct backend *b = i == 0 ? &backend_cpu : &backend_ref;

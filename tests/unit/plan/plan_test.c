@@ -283,6 +283,28 @@ START_TEST(rows_added_to_the_embedding_have_its_width)
 }
 END_TEST
 
+START_TEST(values_can_be_narrower_than_keys)
+{
+    struct err_info info = {0};
+    struct plan *p = make_plan();
+    p->value_dim = HEAD / 2;
+    check_fails(p, ERR_BAD_TENSOR_SHAPE, "v"); /* its rows are those of keys */
+    p = make_plan();
+    p->value_dim = HEAD / 2;
+    p->weights[W_V].n_out = K * HEAD / 2;
+    p->steps[S_QKV].bias[2] = PLAN_NONE;
+    check_fails(p, ERR_INTERNAL, "plan"); /* attention writes rows as wide as queries */
+    p = make_plan();
+    p->value_dim = HEAD;
+    ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
+    struct plan_kv kv = plan_kv_of(p, 0);
+    ck_assert_uint_eq(plan_kv_floats(&kv), 2 * K * HEAD);
+    kv.value_dim = HEAD / 2;
+    ck_assert_uint_eq(plan_kv_floats(&kv), K * (HEAD + HEAD / 2));
+    plan_free(&p);
+}
+END_TEST
+
 /* --- layers with heads of their own --------------------------------------------------------------------------- */
 
 /* Two layers of one width, of which the second reads the cache of the first: its step has queries alone. */
@@ -308,13 +330,16 @@ START_TEST(a_cache_is_shared_by_layers_of_the_same_heads)
     ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
     ck_assert(plan_kv_of(p, 1).layer == 0 && plan_kv_of(p, 1).head_dim == HEAD);
     plan_free(&p);
-    for (int i = 0; i < 9; i++) {
+    for (int i = 0; i < 12; i++) {
         p = make_shared_plan(kvs);
         int32_t last = p->n_steps - 1;
         kvs[1].layer = i == 0 ? 2 : i == 1 ? 1 : i == 2 ? PLAN_NONE : 0;
         kvs[1].n_kv_heads = i == 3 ? 2 * K : K;
         kvs[1].head_dim = i == 4 ? HEAD / 2 : HEAD;
         kvs[1].latent_dim = i == 5 ? HEAD : 0;
+        kvs[1].value_dim = i == 9 ? HEAD / 2 : 0; /* of the cache of other values */
+        kvs[0].value_dim = i == 10 ? HEAD / 2 : 0;
+        p->value_dim = i == 11 ? HEAD + 4 : 0;
         kvs[0].layer = i == 6 ? 1 : 0;
         p->steps[last - 1].w[1] = p->steps[last - 1].w[2] = i == 7 ? W_K : PLAN_NONE; /* stores all the same */
         p->steps[last].layer = i == 8 ? 2 : 1;
@@ -588,6 +613,7 @@ Suite *plan_suite(void)
     tcase_add_test(c, a_buffer_of_another_width_is_the_builders_mistake);
     tcase_add_test(c, what_a_plan_gives_is_found);
     tcase_add_test(c, rows_added_to_the_embedding_have_its_width);
+    tcase_add_test(c, values_can_be_narrower_than_keys);
     tcase_add_test(c, a_cache_is_shared_by_layers_of_the_same_heads);
     tcase_add_test(c, each_kv_head_is_read_by_as_many_heads);
     tcase_add_test(c, a_multiplication_fits_its_buffers);
