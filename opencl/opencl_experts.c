@@ -61,8 +61,9 @@ static enum err add_inner(const struct opencl_maker *k, bool as_codes)
                        ARG_INT(s->act), p.dst, ARG_UINT(m->made_stride), ARG_UINT(ff), opencl_at(k, m->up_made),
                        ARG_UINT(m->made_stride)));
     } else {
-        TRY(OPENCL_ADD(k, l, "streams.cl", "gated", "", ARG_INT(s->act), p.dst, ARG_UINT(m->made_stride), ARG_UINT(ff),
-                       opencl_at(k, m->up_made), ARG_UINT(m->made_stride), ARG_INT(is_gated)));
+        TRY(OPENCL_ADD(k, l, "streams.cl", "gated", "", ARG_INT(s->act), ARG_FLOAT(s->gate_limit),
+                       ARG_FLOAT(s->up_limit), p.dst, ARG_UINT(m->made_stride), ARG_UINT(ff), opencl_at(k, m->up_made),
+                       ARG_UINT(m->made_stride), ARG_INT(is_gated)));
     }
     l = opencl_launch_over(k, 128, 4, m->made_stride);
     l.by = OPENCL_BY_PICKS;

@@ -223,7 +223,8 @@ struct opencl_product opencl_product_of(const struct opencl_maker *k, int which)
 bool opencl_pair(const struct opencl_maker *k, struct opencl_product *p)
 {
     const struct plan_step *s = k->s;
-    if (s->w[1] == PLAN_NONE || k->m->weights[s->w[0]].kind != k->m->weights[s->w[1]].kind ||
+    if (s->w[1] == PLAN_NONE || s->gate_limit != 0 || s->up_limit != 0 ||
+        k->m->weights[s->w[0]].kind != k->m->weights[s->w[1]].kind ||
         (s->bias[0] == PLAN_NONE) != (s->bias[1] == PLAN_NONE)) {
         return false;
     }
@@ -262,8 +263,9 @@ static enum err make_glu(const struct opencl_maker *k)
         TRY(opencl_add_product(k, &up));
     }
     TRY(OPENCL_ADD(k, opencl_launch_over(k, WG, 1, opencl_width(k, s->dst)), "streams.cl", "gated", "", ARG_INT(s->act),
-                   ARG_ROWS(k, s->dst), ARG_UINT(opencl_width(k, s->dst)), opencl_at(k, k->m->up),
-                   ARG_UINT(k->m->up_stride), ARG_INT(is_gated)));
+                   ARG_FLOAT(s->gate_limit), ARG_FLOAT(s->up_limit), ARG_ROWS(k, s->dst),
+                   ARG_UINT(opencl_width(k, s->dst)), opencl_at(k, k->m->up), ARG_UINT(k->m->up_stride),
+                   ARG_INT(is_gated)));
     return opencl_end_step(k, s->dst);
 }
 

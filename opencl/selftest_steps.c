@@ -577,7 +577,7 @@ static void describe(const struct plan *p, const struct plan_step *s, struct buf
     const struct plan_op_info *op = &plan_ops[s->op];
     const struct plan_operand *o;
     int32_t id;
-    buf_printf(out, "\n%s %d %d", op->name, s->adds, (int)s->act);
+    buf_printf(out, "\n%s %d %d %d", op->name, s->adds, (int)s->act, s->gate_limit != 0 || s->up_limit != 0);
     for (int k = 0; (o = plan_next_operand(s, &k, &id)) != NULL;) {
         uint32_t n_out, n_in;
         if (plan_is_buf(o)) {

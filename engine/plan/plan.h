@@ -195,10 +195,13 @@ struct plan_step {
     float scale;            /* a factor of the result; of q.k in attention */
     float eps;              /* of its norms; the least mean square that they divide by */
     enum plan_act act;      /* of gates */
-    enum plan_rows rows;    /* set by plan_check */
-    uint64_t recurrent;     /* first float of the step's state within a sequence's; set by plan_check */
-    uint64_t drafted;       /* floats of a drafted row that steps before it keep (plan_drafted_floats) */
-    bool feeds_head;        /* a step of the model that only its prediction head needs */
+    /* Of PLAN_GLU and PLAN_EXPERTS with w[1]: the most that act() gets, and the magnitude of the factor of its result. 0:
+     * no limit. As SiLU rises where it is positive, a limit of its result is one of its argument. */
+    float gate_limit, up_limit;
+    enum plan_rows rows; /* set by plan_check */
+    uint64_t recurrent;  /* first float of the step's state within a sequence's; set by plan_check */
+    uint64_t drafted;    /* floats of a drafted row that steps before it keep (plan_drafted_floats) */
+    bool feeds_head;     /* a step of the model that only its prediction head needs */
     union {
         struct {
             bool centers; /* LayerNorm */

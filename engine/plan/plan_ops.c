@@ -181,11 +181,20 @@ static enum err check_attention(const struct plan_check *c)
                                                                      : ERR_OK;
 }
 
+static enum err check_limits(const struct plan_check *c)
+{
+    const struct plan_step *s = c->step;
+    bool has_any = s->gate_limit != 0 || s->up_limit != 0, fits = s->gate_limit >= 0 && s->up_limit >= 0;
+    return has_any && (!fits || s->w[1] == PLAN_NONE) ? fails(c, "has a negative limit, or no gate to limit") : ERR_OK;
+}
+
 static enum err check_experts(const struct plan_check *c)
 {
     const struct plan_step *s = c->step;
-    bool is_other = s->bias[0] != PLAN_NONE || s->bias[1] != PLAN_NONE || s->w[1] == PLAN_NONE;
-    return s->experts.weighs_input && is_other ? fails(c, "weighs its input and has a bias or no gate") : ERR_OK;
+    bool is_other = s->bias[0] != PLAN_NONE || s->bias[1] != PLAN_NONE || s->w[1] == PLAN_NONE || s->gate_limit != 0 ||
+                    s->up_limit != 0;
+    return s->experts.weighs_input && is_other ? fails(c, "weighs its input and has a bias, a limit or no gate")
+                                               : check_limits(c);
 }
 
 static enum err check_multiply(const struct plan_check *c)
@@ -315,6 +324,7 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                                   BUF(dst, PLAN_PARTS | PLAN_WRITES | PLAN_MAY_ADD, ANY), MATRIX(w[0], DST, SRC, 0),
                                   MAY_VECTOR(bias[0], DST)}},
     [PLAN_GLU] = {.name = "glu",
+                  .check = check_limits,
                   .split = PLAN_BY_COLUMNS,
                   .n_items = OUTPUTS,
                   .operands = {BUF(src, PLAN_READS, ANY), BUF(dst, PLAN_PARTS | PLAN_WRITES, ANY),

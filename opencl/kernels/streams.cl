@@ -1,14 +1,19 @@
 /* Factors and sums of rows, per element or per row. */
 #define WG 64
 
-/* Computes dst = act(dst), times `by` if it is gated. */
-__kernel GROUP(WG, 1) void gated(__global const int *restrict batch, int act, __global float *dst, uint dst_stride,
-                                 uint n, __global const float *restrict by, uint by_stride, int is_gated)
+/* Computes dst = act(dst), times `by` if it is gated; both are limited first, unless the limits are 0. */
+__kernel GROUP(WG, 1) void gated(__global const int *restrict batch, int act, float gate_limit, float by_limit,
+                                 __global float *dst, uint dst_stride, uint n, __global const float *restrict by,
+                                 uint by_stride, int is_gated)
 {
     const uint row = get_group_id(2), i = get_global_id(0);
     if (i < n) {
         __global float *y = dst + (size_t)row * dst_stride + i;
-        *y = is_gated ? glu(act, *y, by[(size_t)row * by_stride + i]) : activate(act, *y);
+        const float gate = gate_limit != 0.0f && *y > gate_limit ? gate_limit : *y;
+        float factor = is_gated ? by[(size_t)row * by_stride + i] : 1.0f;
+        factor = by_limit != 0.0f && factor > by_limit ? by_limit : factor;
+        factor = by_limit != 0.0f && factor < -by_limit ? -by_limit : factor;
+        *y = is_gated ? glu(act, gate, factor) : activate(act, gate);
     }
 }
 

@@ -130,6 +130,17 @@ static void finish_matmul(const struct cpu_run *e, const struct tile *t)
     }
 }
 
+/* A NaN stays. */
+void cpu_limit(const struct plan_step *s, float *gate, float *up, size_t n)
+{
+    for (size_t j = 0; s->gate_limit != 0 && j < n; j++) {
+        gate[j] = gate[j] > s->gate_limit ? s->gate_limit : gate[j];
+    }
+    for (size_t j = 0; s->up_limit != 0 && j < n; j++) {
+        up[j] = up[j] > s->up_limit ? s->up_limit : up[j] < -s->up_limit ? -s->up_limit : up[j];
+    }
+}
+
 /* Like finish_matmul() for both tiles of a GLU, or only its gate. */
 static void finish_glu(const struct cpu_run *e, const struct tile *t)
 {
@@ -145,6 +156,7 @@ static void finish_glu(const struct cpu_run *e, const struct tile *t)
         }
     }
     for (int32_t i = 0; i < t->n; i++, gate += t->stride, up += is_gated ? t->stride : 0) {
+        cpu_limit(s, gate, up, t->columns);
         e->m->kern.glu((enum kern_act)s->act, gate, up, t->columns, cpu_row(e, s->dst, t->row + i) + t->column);
     }
 }

@@ -119,6 +119,7 @@ static void run_gate_up(const struct view *v, uint32_t e, uint32_t panel, uint32
                     up[at + j] = 1.0f;
                 }
                 add_bias(v, s->bias[1], (size_t)e * ff + column, up + at, columns);
+                cpu_limit(s, gate + at, up + at, columns);
                 v->r->m->kern.glu((enum kern_act)s->act, gate + at, up + at, columns, hidden_of(v, row + i) + column);
             }
         }

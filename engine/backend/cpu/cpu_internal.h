@@ -318,6 +318,9 @@ static inline uint32_t cpu_tile_panels(const struct cpu_weight *w)
 void cpu_multiply(const struct cpu_run *r, const struct cpu_weight *w, uint32_t panel, uint32_t n_panels,
                   const struct cpu_operand *o, float *tile);
 
+/* Applies the limits of a step to gate[n] and up[n]. */
+void cpu_limit(const struct plan_step *s, float *gate, float *up, size_t n);
+
 /* Ops in separate files. m->tasks of a step is 0 initially; cpu_experts_run has barriers inside. */
 void cpu_attention_run(const struct cpu_run *r);
 void cpu_experts_run(const struct cpu_run *r);

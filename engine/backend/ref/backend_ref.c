@@ -141,7 +141,7 @@ static void run_glu(const struct ref_run *r, int from, int to)
             const float *x = ref_row(r, s->src, i);
             float y = product(r, 0, n, x, gate);
             ref_row(r, s->dst, i)[n] =
-                is_gated ? ref_math_glu(s->act, y, product(r, 1, n, x, up)) : ref_math_activate(s->act, y);
+                is_gated ? ref_math_glu(s, y, product(r, 1, n, x, up)) : ref_math_activate(s->act, y);
         }
     }
 }

@@ -39,7 +39,7 @@ void ref_experts_row(const struct ref_run *r, int32_t i)
                 multiply_rows(r, 1, e, x, in, up);
             }
             for (uint32_t n = 0; n < ff; n++) {
-                gate[n] = is_gated ? ref_math_glu(s->act, gate[n], up[n]) : ref_math_activate(s->act, gate[n]);
+                gate[n] = is_gated ? ref_math_glu(s, gate[n], up[n]) : ref_math_activate(s->act, gate[n]);
             }
             multiply_rows(r, 2, e, gate, 1, y);
             for (uint32_t n = 0; n < width; n++) {

@@ -87,7 +87,7 @@ double ref_math_variance(const float *x, uint32_t n, double *mean);
 void ref_math_rmsnorm(const float *x, const float *w, float eps, uint32_t n, float *out);
 void ref_math_layer_norm(const float *x, const float *w, const float *bias, float eps, uint32_t n, float *out);
 float ref_math_activate(enum plan_act act, float x);
-float ref_math_glu(enum plan_act act, float gate, float up);
+float ref_math_glu(const struct plan_step *s, float gate, float up); /* with the step's limits */
 float ref_math_map(enum plan_map how, double v);
 double ref_math_softplus(double x); /* log(1 + exp(x)) */
 

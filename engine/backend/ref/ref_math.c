@@ -73,12 +73,15 @@ float ref_math_activate(enum plan_act act, float x)
     return x;
 }
 
-float ref_math_glu(enum plan_act act, float gate, float up)
+float ref_math_glu(const struct plan_step *s, float gate, float up)
 {
-    if (act == PLAN_CLAMPED) {
+    gate = s->gate_limit != 0 && gate > s->gate_limit ? s->gate_limit : gate;
+    up = s->up_limit != 0 && up > s->up_limit ? s->up_limit : up;
+    up = s->up_limit != 0 && up < -s->up_limit ? -s->up_limit : up;
+    if (s->act == PLAN_CLAMPED) {
         up = MAX_OF(-7.0f, MIN_OF(7.0f, up)) + 1;
     }
-    return ref_math_activate(act, gate) * up;
+    return ref_math_activate(s->act, gate) * up;
 }
 
 double ref_math_softplus(double x) { return x > 30 ? x : log1p(exp(x)); }

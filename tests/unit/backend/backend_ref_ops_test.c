@@ -261,6 +261,17 @@ static void glu(void)
     s->w[1] = up;
     s->bias[1] = bias;
     expect("gated", y, ROWS(121, 2430, 756, 0, 204, 8, -99, 0, 0));
+
+    begin(1, 2);
+    y = buffer(3);
+    up = weight(3, 2, ROWS(1, 0, 0, 1, 1, 1)), bias = vector(3, ROWS(0, 0, 1));
+    s = matmul(PLAN_GLU, y);
+    s->act = PLAN_RELU;
+    s->w[1] = up;
+    s->bias[1] = bias;
+    s->gate_limit = 100;
+    s->up_limit = 0.75f; /* of -1 and 1 too */
+    expect("limited", y, ROWS(75, 75, 47.25f, 0, 75, 3, -74.25f, 0, 0));
 }
 
 static void heads_with(const char *what, struct plan_rope r, const float *wanted)
@@ -489,7 +500,7 @@ static void route(void)
              ROWS(1, 3, 0, 2, 1.5f, 8 * third, 0, 2, 1, 0.5f, 0, 1));
 }
 
-static void experts_of_weighed_inputs(void)
+static void experts_with(const char *what, bool weighs_input, float gate_limit, float up_limit, const float *wanted)
 {
     begin(1, 2);
     p->moe = (struct plan_moe){.n_experts = 2, .n_used = 1, .n_groups = 1, .n_groups_used = 1, .weights_scale = 1};
@@ -497,10 +508,12 @@ static void experts_of_weighed_inputs(void)
     plan_weight_id w[3] = {weight(2, 1, ROWS(1, 2)), weight(2, 1, ROWS(3, 4)), weight(2, 1, ROWS(5, 6))};
     struct plan_step *s = step(PLAN_EXPERTS, x, y);
     s->experts.route = picked;
-    s->experts.weighs_input = true;
+    s->experts.weighs_input = weighs_input;
     s->act = PLAN_RELU;
+    s->gate_limit = gate_limit;
+    s->up_limit = up_limit;
     memcpy(s->w, w, sizeof w);
-    expect("experts of a weighed input", y, ROWS(6 * (4 * 8), 5 * (0.5f * 1.5f), 0));
+    expect(what, y, wanted);
 }
 
 static void experts(void)
@@ -537,7 +550,8 @@ static void experts(void)
     s->bias[0] = bias;
     /* expert 1: (2 + 1)^2 = 9, 6 * 9, twice; expert 0: 1 * 5 */
     expect("experts without a gate", y, ROWS(108, 5, 0));
-    experts_of_weighed_inputs();
+    experts_with("experts of a weighed input", true, 0, 0, ROWS(6 * (4 * 8), 5 * (0.5f * 1.5f), 0));
+    experts_with("experts with limits", false, 1.5f, 2, ROWS(2 * 6 * (1.5f * 2), 0.5f * 5 * (1 * 2), 0));
 }
 
 static void gate(void)

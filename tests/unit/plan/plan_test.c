@@ -283,6 +283,26 @@ START_TEST(rows_added_to_the_embedding_have_its_width)
 }
 END_TEST
 
+START_TEST(limits_are_of_gates)
+{
+    for (int i = 0; i < 4; i++) {
+        struct err_info info = {0};
+        struct plan *p = make_plan();
+        struct plan_step *glu = &p->steps[S_GLU];
+        glu->gate_limit = i == 1 ? -1 : 7;
+        glu->up_limit = i == 2 ? -1 : 7;
+        if (i == 0) {
+            ck_assert_msg(plan_check(p, &info) == ERR_OK, "%s", info.text);
+            plan_free(&p);
+            continue;
+        }
+        glu->w[1] = i == 3 ? PLAN_NONE : glu->w[1];
+        glu->bias[1] = i == 3 ? PLAN_NONE : glu->bias[1];
+        check_fails(p, ERR_INTERNAL, "plan");
+    }
+}
+END_TEST
+
 START_TEST(values_can_be_narrower_than_keys)
 {
     struct err_info info = {0};
@@ -613,6 +633,7 @@ Suite *plan_suite(void)
     tcase_add_test(c, a_buffer_of_another_width_is_the_builders_mistake);
     tcase_add_test(c, what_a_plan_gives_is_found);
     tcase_add_test(c, rows_added_to_the_embedding_have_its_width);
+    tcase_add_test(c, limits_are_of_gates);
     tcase_add_test(c, values_can_be_narrower_than_keys);
     tcase_add_test(c, a_cache_is_shared_by_layers_of_the_same_heads);
     tcase_add_test(c, each_kv_head_is_read_by_as_many_heads);
