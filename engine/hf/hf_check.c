@@ -306,7 +306,8 @@ static enum err check_tensors(const struct hf *h)
 {
     const struct gguf_tensor *embd = gguf_build_find(&h->b, "token_embd.weight");
     const struct gguf_tensor *out = gguf_build_find(&h->b, "blk.0.attn_output.weight");
-    json_int_t heads = get(h, "num_attention_heads"), dim = get(h, "head_dim");
+    const char *key = get(h, "v_head_dim") != NONE ? "v_head_dim" : "head_dim";
+    json_int_t heads = get(h, "num_attention_heads"), dim = get(h, key);
     if (embd != NULL) {
         TRY(check_size(h, "hidden_size", get(h, "hidden_size"), embd->dims[0], "the width of the token embedding"));
         TRY(check_vocab(h, embd->dims[1]));
@@ -314,7 +315,7 @@ static enum err check_tensors(const struct hf *h)
     bool has_heads = out != NULL && dim > 0 && dim <= UINT32_MAX && get(h, "kv_lora_rank") == NONE &&
                      !hf_has_key(h->family, "num_attention_heads");
     if (has_heads && (uint64_t)heads * (uint64_t)dim != out->dims[0]) {
-        return hf_bad(h, "head_dim",
+        return hf_bad(h, key,
                       "expected num_attention_heads %lld times it to be %" PRIu64
                       ", what the first layer's o_proj takes, found %lld",
                       (long long)heads, out->dims[0], (long long)dim);

@@ -116,11 +116,15 @@ enum err blocks_get_layers(const struct blocks *b, const char *key, uint64_t min
 
 enum err blocks_get_flags(const struct blocks *b, const char *key, bool *found, bool out[PLAN_MAX_LAYERS])
 {
-    const struct gguf_kv *kv;
-    TRY(blocks_get_array(b, key, GGUF_BOOL, &kv));
+    char room[BLOCKS_KEY_BYTES];
+    const struct gguf_kv *kv = gguf_find(b->g, blocks_key(b, key, room));
+    bool is_number = kv != NULL && kv->type == GGUF_ARRAY && (kv->elem_type == GGUF_I32 || kv->elem_type == GGUF_U32);
+    TRY(blocks_get_array(b, key, is_number ? kv->elem_type : GGUF_BOOL, &kv));
     *found = kv != NULL;
     for (uint32_t i = 0; *found && i < b->h.n_layers; i++) {
-        out[i] = gguf_elem_i64(kv, i) != 0;
+        int64_t v = gguf_elem_i64(kv, i);
+        TRY(blocks_expect(b, v == 0 || v == 1, key, "expected 0 or 1 for layer %u, found %" PRId64, i, v));
+        out[i] = v == 1;
     }
     return ERR_OK;
 }

@@ -65,6 +65,7 @@ struct blocks_style {
     bool has_pre_norms;      /* RMSNorm of a block's input: attn_norm, ffn_norm */
     bool has_post_norms;     /* RMSNorm of a block's output before it is added: post_attention_norm, post_ffw_norm */
     bool has_sinks;          /* attn_sinks: one score per head that takes part in its softmax and has no value */
+    bool may_have_sinks;     /* only some layers have them */
     bool has_norm_biases;    /* LayerNorm has a bias everywhere */
     bool has_output_bias;    /* of the logits: output.bias */
     bool is_ungated;         /* feed-forward blocks and experts are down(act(up)) */
@@ -77,6 +78,7 @@ struct blocks_style {
     enum plan_act act;                /* of the feed-forward gate */
     float embed_scale;                /* factor of the embedding */
     float attn_scale;                 /* factor of q.k */
+    float value_scale;                /* factor of values, applied to attention's output */
     float residual_scale;             /* factor of a block's output */
     float expert_scale;               /* a further factor of the output of layers with experts, shared ones included */
     float logit_scale;                /* factor of the logits, before the soft-cap */
@@ -91,6 +93,7 @@ struct blocks_style {
     float local_freq_base;            /* RoPE theta of local layers */
     uint32_t local_n_rot;             /* components of a head that RoPE rotates in local layers; 0: as in others */
     bool first_is_global;             /* the first layer of each period is global; else the last */
+    bool head_takes_stream;           /* the prediction head reads, and passes on, rows without the last norm */
     bool first_is_bare;               /* the first layer's attention has no norm, because embed_norm replaces it */
     const struct blocks_xielu *xielu; /* [L], instead of act in ungated blocks; NULL: none */
     const char *embed_norm;           /* of the embedding; NULL: none */
@@ -131,6 +134,12 @@ extern const struct hf_name blocks_gemma_names[];
 MUST_CHECK enum err blocks_check_limit(const struct hf *h);
 void blocks_shape_ssm(struct hf *h, uint32_t n_groups);
 
+/* Rejects RoPE of local layers, rope_parameters.sliding_attention, that is stretched. ERR_BAD_CONFIG. */
+MUST_CHECK enum err blocks_check_local_rope(const struct hf *h);
+
+/* Rejects RoPE of local layers on another part of a head than that of global ones. ERR_BAD_CONFIG. */
+MUST_CHECK enum err blocks_check_local_part(const struct hf *h);
+
 /* Rejects a boolean of config.json, `key` (absent: `fallback`), that does not say whether the folder has tensors whose
  * GGUF names end with `end`. ERR_BAD_CONFIG. */
 MUST_CHECK enum err blocks_check_has(const struct hf *h, const char *key, bool fallback, const char *end);
@@ -146,6 +155,7 @@ struct blocks {
     /* Layers have their own numbers of heads, plan->kvs: attention.head_count, attention.head_count_kv can be arrays. Set
      * before blocks_read_hparams. h.n_heads, h.n_kv_heads are those of the layer being built. */
     bool heads_by_layer;
+    bool may_narrow_values;  /* attention.value_length can be below key_length; set before blocks_read_hparams */
     bool may_skip_attention; /* layers can have 0 KV heads; set before blocks_read_hparams */
     bool may_skip_ffn;       /* layers can have feed-forward width 0; set before blocks_read_hparams */
     bool lacks_rope;         /* attention has no positions; set before blocks_read_hparams */
@@ -222,7 +232,7 @@ MUST_CHECK enum err blocks_get_layers(const struct blocks *b, const char *key, u
 MUST_CHECK enum err blocks_get_array(const struct blocks *b, const char *key, enum gguf_type type,
                                      const struct gguf_kv **out);
 
-/* Reads one boolean per layer. Without the key sets *found to false and leaves out unchanged. Call after block_count is
+/* Reads one boolean, or 0 or 1, per layer. Without the key sets *found to false and leaves out unchanged. Call after block_count is
  * read. */
 MUST_CHECK enum err blocks_get_flags(const struct blocks *b, const char *key, bool *found, bool out[PLAN_MAX_LAYERS]);
 
@@ -321,6 +331,8 @@ MUST_CHECK enum err blocks_add_latent(struct blocks *b);
 /* Mixtures of experts (blocks_moe.c). read: for files with experts (plan->moe.n_experts, read by blocks_read_hparams,
  * is not 0). */
 MUST_CHECK enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as);
+/* Makes layers without a router dense. Call after blocks_read_moe. */
+void blocks_find_dense(struct blocks *b);
 MUST_CHECK enum err blocks_add_expert_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_router(struct blocks *b, plan_buf_id src);
 MUST_CHECK enum err blocks_add_experts(struct blocks *b);

@@ -9,8 +9,9 @@ enum err blocks_bind_qkv(struct blocks *b, int from, int to, struct plan_step *q
     static const char *const weights[] = {"blk.%d.attn_q.weight", "blk.%d.attn_k.weight", "blk.%d.attn_v.weight"};
     static const char *const biases[] = {"blk.%d.attn_q.bias", "blk.%d.attn_k.bias", "blk.%d.attn_v.bias"};
     const struct blocks_hparams *h = &b->h;
-    uint32_t q = h->n_heads * h->head_dim * (b->style.gates_attention ? 2 : 1), kv = h->n_kv_heads * h->head_dim;
-    const struct blocks_part parts[] = {{0, q, q + 2 * kv}, {q, kv, q + 2 * kv}, {q + kv, kv, q + 2 * kv}};
+    uint32_t q = h->n_heads * h->head_dim * (b->style.gates_attention ? 2 : 1), k = h->n_kv_heads * h->head_dim;
+    uint32_t v = b->plan->value_dim != 0 ? h->n_kv_heads * b->plan->value_dim : k, all = q + k + v;
+    const struct blocks_part parts[] = {{0, q, all}, {q, k, all}, {q + k, v, all}};
     bool is_fused = blocks_rows_of(b, fused) != 0, has_fused_bias = blocks_rows_of(b, fused_bias) != 0;
     for (int i = from; i < to; i++) {
         struct blocks_part own = {0, parts[i].n, parts[i].n};
@@ -68,8 +69,9 @@ enum err blocks_attend(struct blocks *b)
         att.attention.ahead = att.attention.window / 2;
         att.attention.window = att.attention.ahead + 1;
     }
-    if (b->style.has_sinks) {
-        TRY(blocks_bind(b, "blk.%d.attn_sinks.weight", 1, b->h.n_heads, &att.w[0]));
+    if (b->style.has_sinks || b->style.may_have_sinks) {
+        TRY((b->style.has_sinks ? blocks_bind : blocks_bind_optional)(b, "blk.%d.attn_sinks.weight", 1, b->h.n_heads,
+                                                                      &att.w[0]));
     }
     return plan_add_step(b->plan, &att);
 }

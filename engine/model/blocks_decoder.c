@@ -92,7 +92,11 @@ static enum err add_attention(struct blocks *b)
     if (b->style.head_gate != PLAN_MAP_NONE) {
         TRY(blocks_add_head_gate(b));
     }
-    return blocks_add_output(b, "blk.%d.attn_output", b->att, "blk.%d.post_attention_norm.weight");
+    float scale = b->style.residual_scale;
+    b->style.residual_scale *= b->style.value_scale;
+    enum err err = blocks_add_output(b, "blk.%d.attn_output", b->att, "blk.%d.post_attention_norm.weight");
+    b->style.residual_scale = scale;
+    return err;
 }
 
 /* Adds attention, and a state space that reads the same norm. */
@@ -196,8 +200,9 @@ enum err blocks_add_end(struct blocks *b)
 {
     b->plan->layer = PLAN_NONE;
     if (b->predicts) {
-        TRY(blocks_add_norm(b, b->style.last_norm, b->x, b->norm, false));
-        TRY(add_edge(b, true, b->norm));
+        bool takes_stream = b->style.head_takes_stream;
+        TRY(takes_stream ? ERR_OK : blocks_add_norm(b, b->style.last_norm, b->x, b->norm, false));
+        TRY(add_edge(b, true, takes_stream ? b->x : b->norm));
     }
     TRY(add_hidden(b));
     return b->plan->is_bidirectional ? ERR_OK : add_head(b);
@@ -217,7 +222,7 @@ static enum err add_attention_bufs(struct blocks *b)
         return ERR_OK;
     }
     TRY(plan_add_buf(b->plan, "k", h->n_kv_heads * h->head_dim, &b->k));
-    return plan_add_buf(b->plan, "v", h->n_kv_heads * h->head_dim, &b->v);
+    return plan_add_buf(b->plan, "v", h->n_kv_heads * plan_value_dim(b->plan), &b->v);
 }
 
 static enum err add_attention_and_ssm_bufs(struct blocks *b)
@@ -312,7 +317,7 @@ static enum err add_projection(struct blocks *b, const char *norm, uint32_t firs
 /* Adds the prediction head. It can have its own embedding, logits and last norm. */
 static enum err add_prediction(struct blocks *b)
 {
-    static const char last_norm[] = "blk.%d.nextn.shared_head_norm.weight";
+    static const char *const norms[] = {"blk.%d.nextn.shared_head_norm.weight", "blk.%d.layer_output_norm.weight"};
     uint32_t layer = b->h.n_layers, d = b->h.n_embd;
     plan_weight_id output;
     b->plan->i_predict = b->plan->n_steps;
@@ -326,9 +331,12 @@ static enum err add_prediction(struct blocks *b)
     TRY(add_edge(b, false, b->norm));
     TRY(add_projection(b, "blk.%d.nextn.hnorm.weight", d, true));
     TRY(add_layer(b, layer));
-    bool has_norm = blocks_rows_of(b, last_norm) != 0;
-    TRY(blocks_add_norm(b, has_norm ? last_norm : b->style.last_norm, b->x, b->x, false));
-    TRY(add_edge(b, true, b->x));
+    const char *norm = blocks_rows_of(b, norms[0]) != 0   ? norms[0]
+                       : blocks_rows_of(b, norms[1]) != 0 ? norms[1]
+                                                          : b->style.last_norm;
+    TRY(b->style.head_takes_stream ? add_edge(b, true, b->x) : ERR_OK);
+    TRY(blocks_add_norm(b, norm, b->x, b->x, false));
+    TRY(b->style.head_takes_stream ? ERR_OK : add_edge(b, true, b->x));
     TRY(add_gather(b));
     TRY(blocks_bind_optional(b, "blk.%d.nextn.shared_head_head.weight", b->h.n_vocab, d, &output));
     TRY(add_logits(b, output != PLAN_NONE ? output : b->output));

@@ -64,6 +64,30 @@ void blocks_shape_ssm(struct hf *h, uint32_t n_groups)
     }
 }
 
+enum err blocks_check_local_rope(const struct hf *h)
+{
+    const json_t *local = json_read_get(json_read_get(h->config, "rope_parameters"), "sliding_attention");
+    const json_t *type = json_read_get(local, "rope_type");
+    char name[128];
+    return type == NULL || json_read_is(type, "default")
+               ? ERR_OK
+               : hf_bad_value(h, hf_path(h, local, "rope_type", name), "default", type);
+}
+
+enum err blocks_check_local_part(const struct hf *h)
+{
+    static const char key[] = "partial_rotary_factor";
+    const json_t *all = json_read_get(h->config, "rope_parameters");
+    const json_t *global = json_read_get(all, "full_attention"), *local = json_read_get(all, "sliding_attention");
+    double fallback = h->family->rotary_part != 0 ? h->family->rotary_part : 1, part, local_part;
+    char name[128];
+    TRY(hf_get_f64(h, global != NULL ? global : all, key, 0, 1, fallback, &part));
+    TRY(hf_get_f64(h, local, key, 0, 1, part, &local_part));
+    return local_part == part ? ERR_OK
+                              : hf_bad(h, hf_path(h, local, key, name), "expected %g, as in global layers, found %g",
+                                       part, local_part);
+}
+
 enum err blocks_check_has(const struct hf *h, const char *key, bool fallback, const char *end)
 {
     const json_t *v = json_read_get(h->config, key);

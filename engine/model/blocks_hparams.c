@@ -101,8 +101,11 @@ static enum err read_heads(struct blocks *b)
                       "expected a divisor of embedding_length %u, as there is no attention.key_length, found %u",
                       h->n_embd, h->n_heads));
     TRY(blocks_get_u32(b, "attention.key_length", 4, PLAN_MAX_HEAD, h->n_embd / h->n_heads, &h->head_dim));
-    uint32_t value_dim;
-    TRY(blocks_get_u32(b, "attention.value_length", h->head_dim, h->head_dim, h->head_dim, &value_dim));
+    uint32_t d = h->head_dim, value_dim;
+    TRY(blocks_get_u32(b, "attention.value_length", b->may_narrow_values ? 4 : d, d, d, &value_dim));
+    TRY(blocks_expect(b, value_dim == d || value_dim % 4 == 0, "attention.value_length",
+                      "expected a multiple of 4, found %u", value_dim));
+    b->plan->value_dim = value_dim != d ? value_dim : 0;
     h->n_rot = h->head_dim;
     if (!b->lacks_rope) {
         TRY(blocks_get_u32(b, "rope.dimension_count", 2, h->head_dim, h->head_dim, &h->n_rot));
@@ -178,6 +181,7 @@ enum err blocks_read_hparams(struct blocks *b)
                                      .act = PLAN_SILU,
                                      .embed_scale = 1,
                                      .attn_scale = (float)(1.0 / sqrt(h->head_dim)),
+                                     .value_scale = 1,
                                      .residual_scale = 1,
                                      .expert_scale = 1,
                                      .logit_scale = 1,
@@ -198,6 +202,7 @@ enum err blocks_read_hparams(struct blocks *b)
     p->latent_dim = h->latent_dim;
     for (uint32_t i = 0; b->heads_by_layer && i < h->n_layers; i++) {
         p->kvs[i].head_dim = h->head_dim;
+        p->kvs[i].value_dim = p->value_dim;
     }
     return ERR_OK;
 }

@@ -60,6 +60,15 @@ enum err blocks_read_moe(struct blocks *b, const struct blocks_moe *as)
     return check_groups(b);
 }
 
+void blocks_find_dense(struct blocks *b)
+{
+    for (uint32_t i = 0; i < b->plan->n_layers; i++) {
+        b->plan->layer = (int32_t)i;
+        b->style.ffn[i] = blocks_rows_of(b, "blk.%d.ffn_gate_inp.weight") != 0 ? BLOCKS_EXPERTS : BLOCKS_DENSE;
+    }
+    b->plan->layer = PLAN_NONE;
+}
+
 /* Binds all experts' matrices [E][n_out][n_in] as one weight of E * n_out rows. */
 static enum err bind_experts(struct blocks *b, const char *name, uint32_t n_out, uint32_t n_in, plan_weight_id *id)
 {

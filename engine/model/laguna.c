@@ -86,7 +86,7 @@ static enum err add_dense(struct hf *h, uint32_t n_layers)
 static enum err add_local(struct hf *h)
 {
     const json_t *types = json_read_get(h->config, "layer_types"), *ropes = json_read_get(h->config, "rope_parameters");
-    const json_t *local = json_read_get(ropes, "sliding_attention"), *type = json_read_get(local, "rope_type");
+    const json_t *local = json_read_get(ropes, "sliding_attention");
     bool has_local = false;
     uint32_t head_dim, window;
     double part;
@@ -101,9 +101,7 @@ static enum err add_local(struct hf *h)
     if (!has_local) {
         return ERR_OK;
     }
-    if (type != NULL && !json_read_is(type, "default")) {
-        return hf_bad_value(h, "rope_parameters.sliding_attention.rope_type", "default", type);
-    }
+    TRY(blocks_check_local_rope(h));
     TRY(hf_get_u32(h, "sliding_window", 1, INT32_MAX, UINT64_MAX, &window));
     gguf_build_u32(&h->b, hf_key(h, "attention.sliding_window"), window);
     return ERR_OK;

@@ -40,26 +40,15 @@ static enum err check_sparse(const struct hf *h)
                         : hf_bad(h, "mlp_layer_types", "expected only sparse, found %" PRIu32 " dense layers", n_dense);
 }
 
-/* RoPE of local layers is plain, on as many components as that of global ones. */
 static enum err check_rope(const struct hf *h)
 {
     static const char key[] = "rope_parameters";
     const json_t *all = json_read_get(h->config, key);
-    const json_t *global = json_read_get(all, "full_attention"), *local = json_read_get(all, "sliding_attention");
-    const json_t *type = json_read_get(local, "rope_type");
-    double part, local_part;
-    char name[128];
     if (!json_is_object(all)) {
         return hf_bad_value(h, key, "an object", all);
     }
-    if (type != NULL && !json_read_is(type, "default")) {
-        return hf_bad_value(h, hf_path(h, local, "rope_type", name), "default", type);
-    }
-    TRY(hf_get_f64(h, global != NULL ? global : all, "partial_rotary_factor", 0, 1, 1, &part));
-    TRY(hf_get_f64(h, local, "partial_rotary_factor", 0, 1, part, &local_part));
-    return local_part == part ? ERR_OK
-                              : hf_bad(h, hf_path(h, local, "partial_rotary_factor", name),
-                                       "expected %g, as in global layers, found %g", part, local_part);
+    TRY(blocks_check_local_rope(h));
+    return blocks_check_local_part(h);
 }
 
 /* Adds the window, which is needed if some layers have one. Without layer_types none has [transformers 5.23,

@@ -27,6 +27,7 @@
     X(qwen3moe) \
     X(qwen3vlmoe) \
     X(mellum) \
+    X(mimo2) \
     X(qwen3next) \
     X(qwen35) \
     X(qwen35moe) \

@@ -76,6 +76,18 @@ def laguna(layers, heads, **more):
             "sliding_attention": {**rope(theta=5000.0), "partial_rotary_factor": 1.0}}, **more))
 
 
+def mimo2(layers, experts, **more):
+    """Narrow values, and local layers (l) with sinks, more KV heads and another base of RoPE."""
+    sizes = {**SMALL, "hidden_size": 40, "intermediate_size": 56, "num_key_value_heads": 1}
+    kinds = {"g": "full_attention", "l": "sliding_attention"}
+    return hf.MiMoV2FlashForCausalLM(hf.MiMoV2FlashConfig(
+        **{**sizes, **more}, num_hidden_layers=len(layers), layer_types=[kinds[c] for c in layers],
+        mlp_layer_types=["sparse" if c == "e" else "dense" for c in experts], sliding_window=13, n_routed_experts=5,
+        num_experts_per_tok=2, moe_intermediate_size=24, rope_parameters={
+            "full_attention": {**rope(theta=500000.0), "partial_rotary_factor": 0.334},
+            "sliding_attention": {**rope(theta=5000.0), "partial_rotary_factor": 0.334}}))
+
+
 def gemma4(n_layers, **more):
     """Local and global layers with heads of their own; factors of the layers and of the experts that are not 1."""
     model = hf.Gemma4ForCausalLM(hf.Gemma4TextConfig(
@@ -264,6 +276,9 @@ MODELS = {
         query_pre_attn_scalar=24, sliding_window=40, final_logit_softcapping=3.0,
         layer_types=["sliding_attention", "full_attention", "full_attention", "sliding_attention"],
         rope_parameters=gemma_rope(local=5000.0, kind="linear", factor=8.0))),
+    "mimo2-values": lambda: mimo2("glg", "-e-", head_dim=24, v_head_dim=16),
+    "mimo2-saved": lambda: mimo2("lg", "e-", head_dim=12, v_head_dim=8, num_key_value_heads=2, routed_scaling_factor=1.5,
+                                 attention_value_scale=None, attention_bias=True),
     "gemma4-per-layer": lambda: gemma4(
         6, final_logit_softcapping=3.0, hidden_size_per_layer_input=12, num_kv_shared_layers=3, use_double_wide_mlp=True),
     "gemma4-experts": lambda: gemma4(
@@ -463,10 +478,10 @@ MODELS = {
 }
 
 # Folders without a GGUF file: the converter knows four streams of Gemma 3n alone, Granite 4 without positions as hybrids
-# alone, Gemma 3's layers by their default order alone, Falcon-H1's factors in an untied head alone, drops the window of Mistral,
+# alone, Gemma 3's layers by their default order alone, Falcon-H1's factors in an untied head alone, MiMo-V2 as published alone, drops the window of Mistral,
 # Mixtral, Qwen2 and StarCoder2, and SmolLM3's list of layers; the others' GGUF files are make_golden.py's. Models that see, whose text
 # alone is asked for, have none either.
-FOLDER_ONLY = ("falcon-h1-tied", "qwen2vl-window", "qwen3vlmoe-saved", "mistral4-far", "gemma3n-streams", "granite-nope", "gemma3-linear",
+FOLDER_ONLY = ("falcon-h1-tied", "mimo2-saved", "qwen2vl-window", "qwen3vlmoe-saved", "mistral4-far", "gemma3n-streams", "granite-nope", "gemma3-linear",
                "llama-mistral-window", "llama-mixtral-window", "starcoder2-window", "llama4-chunks", "llama-linear-old", "llama-rope3-old", "qwen2-one-head", "qwen2-window", "smollm3-layers")
 WITH_PEER = ("qwen2vl", "qwen3vl", "mistral3", "mistral4", "glm4-vision")  # except these
 
@@ -522,8 +537,8 @@ def convert(folder, out, kind, no_mtp=True):
     arch = conversion.get_model_architecture(hparams, conversion.ModelType.TEXT)
     conversion.get_model_class(arch).no_mtp = no_mtp  # layers that predict: make_heads.py's
     plain = json.loads(Path(folder, "config.json").read_text())
-    # transformers adds what config.json leaves out, which makes every Nemotron-H one with experts
-    own = dict(hparams=plain) if "hybrid_override_pattern" in plain else {}
+    # transformers adds what config.json leaves out, which makes every Nemotron-H one with experts, and other RoPE for MiMo-V2
+    own = dict(hparams=plain) if "hybrid_override_pattern" in plain or "hybrid_layer_pattern" in plain else {}
     model = conversion.get_model_class(arch)(Path(folder), kind, Path(out), eager=True, **own)
     with_our_vocabulary(model)
     counted = Path(folder) / "tokenizer.json"  # Gemma's converter counts its tokens
@@ -583,6 +598,28 @@ def as_bailing(folder):
              partial_rotary_factor=rope["partial_rotary_factor"], score_function="sigmoid", use_rmsnorm=True,
              use_bias=False, use_qkv_bias=False, moe_router_enable_expert_bias=True, num_nextn_predict_layers=0)
     config.write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
+
+
+def as_published_mimo(folder):
+    """config.json of MiMo-V2 as published, which the converter expects."""
+    path = Path(folder, "config.json")
+    c = json.loads(path.read_text())
+    rope = c.pop("rope_parameters")
+    is_local = [int(kind == "sliding_attention") for kind in c.pop("layer_types")]
+    c.update(
+        hybrid_layer_pattern=is_local, moe_layer_freq=[int(kind == "sparse") for kind in c.pop("mlp_layer_types")],
+        layernorm_epsilon=c.pop("rms_norm_eps"), rope_theta=rope["full_attention"]["rope_theta"],
+        swa_rope_theta=rope["sliding_attention"]["rope_theta"],
+        partial_rotary_factor=rope["full_attention"]["partial_rotary_factor"], sliding_window_size=c["sliding_window"],
+        swa_num_attention_heads=c["num_attention_heads"], swa_num_key_value_heads=2 * c["num_key_value_heads"],
+        swa_head_dim=c["head_dim"], swa_v_head_dim=c["v_head_dim"], add_swa_attention_sink_bias=True,
+        add_full_attention_sink_bias=False, n_shared_experts=None, routed_scaling_factor=None, scoring_func="sigmoid",
+        topk_method="noaux_tc")
+    path.write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
+
+
+def set_mimo_heads(n):
+    conversion.get_model_class("MiMoV2FlashForCausalLM")._n_nextn = n
 
 
 def write_old_rope(folder):
@@ -669,6 +706,8 @@ def main():
             write_pattern(saved)
         if name.startswith("bailingmoe2"):
             as_bailing(saved)
+        if name == "mimo2-values":
+            as_published_mimo(saved)
         is_wrapped = model.config.get_text_config() is not model.config and not name.startswith(WITH_PEER)
         has_peer = not is_wrapped and name not in FOLDER_ONLY
         if has_peer and model.config.model_type == "granitemoehybrid":  # as in published folders

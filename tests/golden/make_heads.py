@@ -39,6 +39,10 @@ LITE = dict(**{k: v for k, v in LATENT.items() if k != "first_k_dense_replace"},
 COHERE = dict(**{**SMALL, "hidden_size": 40, "intermediate_size": 24}, head_dim=12, logit_scale=0.5, sliding_window_pattern=2,
               num_experts=4, num_experts_per_tok=2, num_shared_experts=1, expert_selection_fn="sigmoid",
               prefix_dense_intermediate_size=56, tie_word_embeddings=True, rope_theta=50000.0)
+MIMO = dict(**{**SMALL, "hidden_size": 40, "intermediate_size": 56, "num_key_value_heads": 1}, head_dim=24, v_head_dim=16,
+            sliding_window=13, n_routed_experts=5, num_experts_per_tok=2, moe_intermediate_size=24, rope_parameters={
+                "full_attention": {**rope(theta=500000.0), "partial_rotary_factor": 0.334},
+                "sliding_attention": {**rope(theta=5000.0), "partial_rotary_factor": 0.334}})
 MTP = {"eh_proj": "mtp.fc", "enorm": "mtp.pre_fc_norm_embedding", "hnorm": "mtp.pre_fc_norm_hidden", "norm": "mtp.norm",
        "layer": "mtp.layers.0"}
 
@@ -47,6 +51,14 @@ def nextn(layer):
     return {**{n: f"model.layers.{layer}.{n}" for n in ("eh_proj", "enorm", "hnorm")},
             "norm": f"model.layers.{layer}.shared_head.norm", "layer": f"model.layers.{layer}"}
 
+
+def mimo_mtp():
+    at = "model.mtp.layers.0"
+    return {**{n: f"{at}.{n}" for n in ("eh_proj", "enorm", "hnorm")}, "norm": f"{at}.final_layernorm", "layer": at}
+
+
+# Heads that read, and pass on, rows before the last norm.
+STREAM = ("mimo2-head",)
 
 # Class, configuration, layers, what the head's has instead, names in the folder, keys that tell of it, own matrices.
 MODELS = {
@@ -66,19 +78,31 @@ MODELS = {
                         dict(**COHERE, first_k_dense_replace=1, sliding_window=13), 2,
                         dict(first_k_dense_replace=0, sliding_window=512, layer_types=["sliding_attention"]), nextn(2),
                         {"num_nextn_predict_layers": 1}, False),
+    "mimo2-head": (hf.MiMoV2FlashForCausalLM, hf.MiMoV2FlashConfig,
+                   dict(**MIMO, layer_types=["full_attention", "sliding_attention"], mlp_layer_types=["dense", "sparse"]), 2,
+                   dict(layer_types=["sliding_attention"], mlp_layer_types=["dense"]), mimo_mtp(), {}, False),
 }
+
+
+def outputs(model, takes_stream, **inputs):
+    """Rows after the last norm, and what a head reads of them: those, or the rows before that norm."""
+    seen = []
+    hook = model.norm.register_forward_pre_hook(lambda _, args: seen.append(args[0]))
+    out = model(**inputs).last_hidden_state
+    hook.remove()
+    return out, seen[0] if takes_stream else out
 
 
 class Head(torch.nn.Module):
     """A one-layer model behind the projection; has_own: with its own embedding and logits."""
 
-    def __init__(self, body, layer, has_own):
+    def __init__(self, body, layer, has_own, takes_stream):
         super().__init__()
         d = body.config.hidden_size
         self.eh_proj = torch.nn.Linear(2 * d, d, bias=False)
         eps = body.config.rms_norm_eps or body.config.layer_norm_eps
         self.enorm, self.hnorm = (type(body.model.norm)(d, eps=eps) for _ in range(2))
-        self.layer, self.has_own = layer, has_own
+        self.layer, self.has_own, self.takes_stream = layer, has_own, takes_stream
         self.config = body.config  # for spread_out
 
     def share(self, body):
@@ -90,15 +114,15 @@ class Head(torch.nn.Module):
         """Logits and outputs of rows [n]; hidden: the outputs before them."""
         embedded = self.layer.model.embed_tokens(ids)[None]
         x = self.eh_proj(torch.cat([self.enorm(embedded), self.hnorm(hidden[None])], -1))
-        out = self.layer.model(inputs_embeds=x).last_hidden_state
-        return getattr(self.layer, "logit_scale", 1) * self.layer.lm_head(out)[0], out[0]
+        out, passed = outputs(self.layer.model, self.takes_stream, inputs_embeds=x)
+        return getattr(self.layer, "logit_scale", 1) * self.layer.lm_head(out)[0], passed[0]
 
 
 def predict(body, head, prompt):
     """Adds what the head gives to a prompt's results; False if two tokens are near."""
     ids = torch.from_numpy(prompt["ids"]).long()
     with torch.no_grad():
-        hidden = body.model(input_ids=ids[None]).last_hidden_state[0]
+        hidden = outputs(body.model, head.takes_stream, input_ids=ids[None])[1][0]
         hidden = torch.cat([torch.zeros_like(hidden[:1]), hidden[:-1]])
         guesses, prompt["predict"] = [], None
         for _ in range(GUESSES):
@@ -144,7 +168,8 @@ def main():
             continue
         seed = zlib.crc32(name.encode())
         body = model(config(**{**sizes, "num_hidden_layers": n_layers})).float().eval()
-        head = Head(body, model(config(**{**sizes, **own, "num_hidden_layers": 1})), has_own).float().eval()
+        layer = model(config(**{**sizes, **own, "num_hidden_layers": 1}))
+        head = Head(body, layer, has_own, name in STREAM).float().eval()
         for part, number in ((body, seed), (head, seed + 1)):
             spread_out(part, torch.Generator().manual_seed(number))
             round_weights(part, False)
@@ -153,6 +178,9 @@ def main():
         print(f"{name}: {sum(p.numel() for part in (body, head) for p in part.parameters())} weights")
         write_expected(f"{folder}/{name}.expect.gguf", prompts)
         write_folder(f"{folder}/{name}.hf", body, head, names, keys)
+        if name == "mimo2-head":
+            families.as_published_mimo(f"{folder}/{name}.hf")
+            families.set_mimo_heads(1)  # published models have three
         families.convert(f"{folder}/{name}.hf", f"{folder}/{name}.gguf", gguf.LlamaFileType.MOSTLY_BF16, no_mtp=False)
 
 

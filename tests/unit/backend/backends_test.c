@@ -294,7 +294,7 @@ END_TEST
 
 enum { N_RING = 4, N_LONG = N_PAGES * KV_PAGE_TOKENS }; /* a batch and the window of any of these models */
 static const char *const mixed[] = {"gemma3-window.gguf", "gemma3n-sparse.gguf", "gpt-oss-sinks.gguf",
-                                    "gemma4-per-layer.gguf"};
+                                    "gemma4-per-layer.gguf", "mimo2-values.gguf"};
 static const int32_t long_table[N_PAGES] = {4, 0, 5, 2, 1, 3};
 
 /* Rows [from, from + n), with window pages out of a ring that begins with page `first`: those in front of the window are written over. */

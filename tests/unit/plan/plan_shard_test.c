@@ -312,7 +312,8 @@ static const struct {
     {"gemma4-experts.gguf", "++++++++++++"},
     {"gemma3n-sparse.gguf", "+-+-+++-++++"},  /* sparse gates look at all columns */
     {"granitehybrid-experts.gguf", "-+++-+"}, /* all heads of the state spaces are normed together */
-    {"olmo2-wide.gguf", "-+-+"},              /* so are those of attention */
+    {"mimo2-values.gguf", "++++++"},
+    {"olmo2-wide.gguf", "-+-+"}, /* so are those of attention */
 };
 
 static void check_meets(const struct plan *p, const char *wanted)
