@@ -25,8 +25,7 @@ static enum err read_shared(struct blocks *b)
 static enum err build(struct blocks *b)
 {
     TRY(blocks_read_hparams(b));
-    b->may_predict = false;
-    TRY(blocks_read_predicting(b));
+    TRY(blocks_skip_predicting(b));
     b->style.is_neox = true;
     b->style.head_norm = BLOCKS_NORM_EACH;
     struct blocks_moe moe = {.gating = SIGMOID};

@@ -73,9 +73,13 @@ struct blocks_style {
     enum plan_map head_gate; /* of attn_gate, whose components are factors of a head's output, or of its components */
     bool yarn_truncates;     /* YaRN blends between whole components */
     bool local_is_scaled;    /* RoPE scaling stretches local layers too */
+    bool factors_of_head;    /* rope_freqs has a factor for each pair of a head, also for those that do not rotate */
     enum blocks_head_norm head_norm;
-    bool lacks_ssm_norm;              /* the gated output of state spaces is not normed */
-    enum plan_act act;                /* of the feed-forward gate */
+    bool lacks_ssm_norm; /* the gated output of state spaces is not normed */
+    enum plan_act act;   /* of the feed-forward gate */
+    /* The most that SiLU of a gate can be, and the magnitude of its factor, in routed experts, and in shared ones and
+     * dense blocks. 0: no limit. */
+    float expert_limit[PLAN_MAX_LAYERS], dense_limit[PLAN_MAX_LAYERS];
     float embed_scale;                /* factor of the embedding */
     float attn_scale;                 /* factor of q.k */
     float value_scale;                /* factor of values, applied to attention's output */
@@ -255,6 +259,10 @@ MUST_CHECK enum err blocks_read_context(struct blocks *b);
  * have their mixers, before the layers' feed-forward blocks are read. */
 MUST_CHECK enum err blocks_read_predicting(struct blocks *b);
 
+/* Leaves out those layers: no prediction head is built. Otherwise like blocks_read_predicting. ERR_BAD_HPARAM if the file
+ * is a separate head. */
+MUST_CHECK enum err blocks_skip_predicting(struct blocks *b);
+
 /* Reads the window, and which layers are local: <arch>.attention.sliding_window_pattern is an array (true = local) or a
  * period. The last layer of a period is global (the first with style.first_is_global). `period` is the default. Without
  * a window (0) every layer is global. */
@@ -361,6 +369,9 @@ MUST_CHECK enum err blocks_read_parallel_ssm(struct blocks *b);
 MUST_CHECK enum err blocks_add_ssm_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_ssm(struct blocks *b);
 
+/* Reads base and width of RoPE in local layers, by default those of global ones (blocks_rope.c). */
+MUST_CHECK enum err blocks_read_local_rope(struct blocks *b);
+
 /* Adds the RoPE tables (blocks_rope.c): for global layers freq_base with the file's scaling, for local layers, if any,
  * local_freq_base. ERR_BAD_HPARAM for unknown scaling types. */
 MUST_CHECK enum err blocks_add_ropes(struct blocks *b);
@@ -415,6 +426,9 @@ MUST_CHECK enum err blocks_add_matmul(struct blocks *b, const char *name, plan_b
 MUST_CHECK enum err blocks_add_linear(struct blocks *b, const char *stem, plan_buf_id src, plan_buf_id dst);
 MUST_CHECK enum err blocks_add_glu(struct blocks *b, const char *gate, const char *up, plan_buf_id src,
                                    plan_buf_id dst);
+
+/* Limits SiLU of a step's gates, and the magnitude of their factors; 0: no limit (blocks_moe.c). */
+void blocks_limit(struct plan_step *s, float limit);
 
 /* Returns the buffer of feed-forward blocks with this name and width, which it adds for the first layer that needs it.
  * ERR_BAD_HPARAM if layers have more than BLOCKS_MAX_FF_WIDTHS widths. */

@@ -136,6 +136,7 @@ static enum err add_gated(struct blocks *b, plan_buf_id src)
     struct blocks_part gate = {0, f, is_fused ? 2 * f : f}, up = {is_fused ? f : 0, f, is_fused ? 2 * f : f};
     TRY(blocks_bind_part(b, is_fused ? "blk.%d.ffn_up" : "blk.%d.ffn_gate", gate, &glu, 0));
     TRY(blocks_bind_part(b, "blk.%d.ffn_up", up, &glu, 1));
+    blocks_limit(&glu, b->style.dense_limit[b->plan->layer]);
     return plan_add_step(b->plan, &glu);
 }
 

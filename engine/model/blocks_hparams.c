@@ -223,6 +223,14 @@ enum err blocks_read_predicting(struct blocks *b)
     return ERR_OK;
 }
 
+enum err blocks_skip_predicting(struct blocks *b)
+{
+    b->may_predict = false;
+    TRY(blocks_read_predicting(b));
+    return blocks_expect(b, b->head == NULL, "nextn_predict_layers",
+                         "prediction heads of this family are not supported; expected another draft model");
+}
+
 enum err blocks_read_windows(struct blocks *b, uint32_t window, uint32_t period)
 {
     char key[BLOCKS_KEY_BYTES];

@@ -4,6 +4,7 @@
 
 #include "engine/tensor/row_order.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* Values of <arch>.expert_gating_func. */
@@ -67,6 +68,18 @@ void blocks_find_dense(struct blocks *b)
         b->style.ffn[i] = blocks_rows_of(b, "blk.%d.ffn_gate_inp.weight") != 0 ? BLOCKS_EXPERTS : BLOCKS_DENSE;
     }
     b->plan->layer = PLAN_NONE;
+}
+
+/* Newton's steps find the argument from the limit itself, beyond which SiLU is nearly a line. */
+void blocks_limit(struct plan_step *s, float limit)
+{
+    double x = (double)limit;
+    for (int i = 0; i < 20 && limit > 0; i++) {
+        double sigmoid = 1 / (1 + exp(-x));
+        x -= (x * sigmoid - (double)limit) / (sigmoid * (1 + x * (1 - sigmoid)));
+    }
+    s->gate_limit = (float)x;
+    s->up_limit = limit;
 }
 
 /* Binds all experts' matrices [E][n_out][n_in] as one weight of E * n_out rows. */
@@ -146,6 +159,7 @@ static enum err add_routed(struct blocks *b)
     experts.act = b->style.act;
     experts.experts.route = b->route;
     experts.experts.weighs_input = b->style.moe.weighs_input;
+    blocks_limit(&experts, b->style.expert_limit[b->plan->layer]);
     experts.adds = true;
     experts.scale = b->style.residual_scale;
     if (b->h.n_expert_latent != 0) {

@@ -45,9 +45,13 @@ static enum err read_scaling(const struct blocks *b, enum scaling *out)
 /* Divides inv_freq by the factors of an F32 tensor. */
 static enum err divide_by(struct blocks *b, const char *tensor, bool optional, float *inv_freq, bool *found)
 {
-    plan_weight_id factors;
-    uint32_t n = b->h.n_rot / 2;
-    TRY((optional ? blocks_bind_optional : blocks_bind)(b, tensor, 1, n, &factors));
+    plan_weight_id factors = PLAN_NONE;
+    uint32_t n = b->h.n_rot / 2, n_all = b->style.factors_of_head ? b->h.head_dim / 2 : n;
+    if (n_all != n) {
+        TRY(blocks_bind_elements(b, tensor, (struct blocks_part){0, n, n_all}, &factors));
+    } else {
+        TRY((optional ? blocks_bind_optional : blocks_bind)(b, tensor, 1, n, &factors));
+    }
     *found = factors != PLAN_NONE;
     if (!*found) {
         return ERR_OK;
@@ -190,6 +194,15 @@ enum err blocks_add_rope(struct blocks *b, float freq_base, bool is_scaled, int3
         TRY(apply_scaling(b, freq_base, inv_freq, &rope.mscale));
     }
     return plan_add_rope(b->plan, &rope, id);
+}
+
+enum err blocks_read_local_rope(struct blocks *b)
+{
+    struct blocks_style *s = &b->style;
+    TRY(blocks_get_f32(b, "rope.freq_base_swa", 1.0, 1e12, (double)b->h.freq_base, &s->local_freq_base));
+    TRY(blocks_get_u32(b, "rope.dimension_count_swa", 2, b->h.head_dim, b->h.n_rot, &s->local_n_rot));
+    return blocks_expect(b, s->local_n_rot % 2 == 0, "rope.dimension_count_swa", "expected an even number, found %u",
+                         s->local_n_rot);
 }
 
 enum err blocks_add_ropes(struct blocks *b)

@@ -71,6 +71,7 @@ enum err blocks_add_glu(struct blocks *b, const char *gate, const char *up, plan
     s.act = b->style.act;
     TRY(blocks_bind(b, gate, n_out, n_in, &s.w[0]));
     TRY(up != NULL ? blocks_bind(b, up, n_out, n_in, &s.w[1]) : ERR_OK);
+    blocks_limit(&s, up != NULL && b->plan->layer >= 0 ? b->style.dense_limit[b->plan->layer] : 0);
     return plan_add_step(b->plan, &s);
 }
 

@@ -18,10 +18,7 @@ static enum err build(struct blocks *b)
     s->head_norm = BLOCKS_NORM_EACH;
     s->head_gate = PLAN_MAP_SOFTPLUS;
     s->first_is_global = true;
-    TRY(blocks_get_f32(b, "rope.freq_base_swa", 1.0, 1e12, (double)b->h.freq_base, &s->local_freq_base));
-    TRY(blocks_get_u32(b, "rope.dimension_count_swa", 2, b->h.head_dim, b->h.n_rot, &s->local_n_rot));
-    TRY(blocks_expect(b, s->local_n_rot % 2 == 0, "rope.dimension_count_swa", "expected an even number, found %" PRIu32,
-                      s->local_n_rot));
+    TRY(blocks_read_local_rope(b));
     TRY(blocks_read_windows(b, 0, GLOBAL_EVERY));
     struct blocks_moe moe = {.gating = SIGMOID, .norms_weights = true, .n_shared = 1};
     TRY(blocks_read_moe(b, &moe));

@@ -48,6 +48,7 @@
     X(dots1) \
     X(bailingmoe2) \
     X(laguna) \
+    X(step35) \
     X(gpt_oss) \
     X(falcon_h1) \
     X(nemotron_h) \

@@ -10,15 +10,6 @@
 
 enum { SIGMOID = 2 }; /* expert_gating_func */
 
-/* Prediction heads are not used: their layers come after the model's, with attention and experts in one. */
-static enum err leave_out_head(struct blocks *b)
-{
-    b->may_predict = false;
-    TRY(blocks_read_predicting(b));
-    return blocks_expect(b, b->head == NULL, "nextn_predict_layers",
-                         "prediction heads of this family are not supported; expected another draft model");
-}
-
 /* Sets the parts of layers, whose mixers are read: a feed-forward block if its width is not 0. */
 static enum err set_parts(struct blocks *b, const uint32_t *width)
 {
@@ -47,7 +38,7 @@ static enum err build(struct blocks *b)
     uint32_t width[PLAN_MAX_LAYERS];
     TRY(blocks_read_ssm(b));
     TRY(blocks_get_layers(b, "feed_forward_length", 0, PLAN_MAX_WIDTH, UINT64_MAX, width));
-    TRY(leave_out_head(b));
+    TRY(blocks_skip_predicting(b));
     if (b->plan->moe.n_experts != 0) {
         struct blocks_moe moe = {.gating = SIGMOID, .norms_weights = true, .n_ff = b->h.n_ff, .n_shared = 1};
         TRY(blocks_read_moe(b, &moe));

@@ -183,6 +183,8 @@ static const struct golden_model {
     {"smallthinker-window", GGUF | FOLDER, FLOATS},
     {"smollm3-layers", FOLDER, FLOATS},
     {"smollm3-nope", GGUF | FOLDER, FLOATS},
+    {"step35-limits", GGUF | FOLDER | WIDE, FLOATS},
+    {"step35-saved", FOLDER, FLOATS},
     {"starcoder2-biases", GGUF | FOLDER, FLOATS},
     {"starcoder2-window", FOLDER, FLOATS},
 };

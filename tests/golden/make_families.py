@@ -88,6 +88,22 @@ def mimo2(layers, experts, **more):
             "sliding_attention": {**rope(theta=5000.0), "partial_rotary_factor": 0.334}}))
 
 
+def step35(layers, experts, full, **more):
+    """The text part of a model that sees. Local layers (l) have more heads and rotate them whole."""
+    sizes = {**SMALL, "hidden_size": 40, "intermediate_size": 56}
+    kinds = {"g": "full_attention", "l": "sliding_attention"}
+    text = dict(
+        **sizes, head_dim=12, num_hidden_layers=len(layers), layer_types=[kinds[c] for c in layers],
+        mlp_layer_types=["sparse" if c == "e" else "dense" for c in experts], sliding_window=13,
+        num_sliding_attention_heads=6, n_routed_experts=5, num_experts_per_tok=2, moe_intermediate_size=24,
+        share_expert_dim=28, moe_router_scaling_factor=2.5, rope_parameters={
+            "full_attention": {**full, "partial_rotary_factor": 0.5},
+            "sliding_attention": {**rope(theta=5000.0), "partial_rotary_factor": 1.0}}, **more)
+    sight = dict(width=16, layers=1, heads=2, image_size=16, patch_size=4, mlp_ratio=1.0, max_position_embeddings=16)
+    return hf.Step3p7ForConditionalGeneration(hf.Step3p7Config(
+        text_config=text, vision_config=sight, attn_implementation="eager"))
+
+
 def gemma4(n_layers, **more):
     """Local and global layers with heads of their own; factors of the layers and of the experts that are not 1."""
     model = hf.Gemma4ForCausalLM(hf.Gemma4TextConfig(
@@ -279,6 +295,11 @@ MODELS = {
     "mimo2-values": lambda: mimo2("glg", "-e-", head_dim=24, v_head_dim=16),
     "mimo2-saved": lambda: mimo2("lg", "e-", head_dim=12, v_head_dim=8, num_key_value_heads=2, routed_scaling_factor=1.5,
                                  attention_value_scale=None, attention_bias=True),
+    "step35-limits": lambda: step35(
+        "glg", "-e-", rope("llama3", 500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+                           original_max_position_embeddings=64),
+        swiglu_limits=[None, 0.3, 0.0], swiglu_limits_shared=[0.25, 0.2, None]),
+    "step35-saved": lambda: step35("lg", "-e", rope(theta=500000.0)),
     "gemma4-per-layer": lambda: gemma4(
         6, final_logit_softcapping=3.0, hidden_size_per_layer_input=12, num_kv_shared_layers=3, use_double_wide_mlp=True),
     "gemma4-experts": lambda: gemma4(
@@ -478,12 +499,12 @@ MODELS = {
 }
 
 # Folders without a GGUF file: the converter knows four streams of Gemma 3n alone, Granite 4 without positions as hybrids
-# alone, Gemma 3's layers by their default order alone, Falcon-H1's factors in an untied head alone, MiMo-V2 as published alone, drops the window of Mistral,
+# alone, Gemma 3's layers by their default order alone, Falcon-H1's factors in an untied head alone, MiMo-V2 and Step 3.5 as published alone, drops the window of Mistral,
 # Mixtral, Qwen2 and StarCoder2, and SmolLM3's list of layers; the others' GGUF files are make_golden.py's. Models that see, whose text
 # alone is asked for, have none either.
-FOLDER_ONLY = ("falcon-h1-tied", "mimo2-saved", "qwen2vl-window", "qwen3vlmoe-saved", "mistral4-far", "gemma3n-streams", "granite-nope", "gemma3-linear",
+FOLDER_ONLY = ("falcon-h1-tied", "mimo2-saved", "step35-saved", "qwen2vl-window", "qwen3vlmoe-saved", "mistral4-far", "gemma3n-streams", "granite-nope", "gemma3-linear",
                "llama-mistral-window", "llama-mixtral-window", "starcoder2-window", "llama4-chunks", "llama-linear-old", "llama-rope3-old", "qwen2-one-head", "qwen2-window", "smollm3-layers")
-WITH_PEER = ("qwen2vl", "qwen3vl", "mistral3", "mistral4", "glm4-vision")  # except these
+WITH_PEER = ("step35-limits", "qwen2vl", "qwen3vl", "mistral3", "mistral4", "glm4-vision")  # except these
 
 GGUF_ONLY = ("glm4-vision",)  # folders of these are not supported
 
@@ -538,7 +559,7 @@ def convert(folder, out, kind, no_mtp=True):
     conversion.get_model_class(arch).no_mtp = no_mtp  # layers that predict: make_heads.py's
     plain = json.loads(Path(folder, "config.json").read_text())
     # transformers adds what config.json leaves out, which makes every Nemotron-H one with experts, and other RoPE for MiMo-V2
-    own = dict(hparams=plain) if "hybrid_override_pattern" in plain or "hybrid_layer_pattern" in plain else {}
+    own = dict(hparams=plain) if "hybrid_override_pattern" in plain or "hybrid_layer_pattern" in plain or "attention_other_setting" in plain else {}
     model = conversion.get_model_class(arch)(Path(folder), kind, Path(out), eager=True, **own)
     with_our_vocabulary(model)
     counted = Path(folder) / "tokenizer.json"  # Gemma's converter counts its tokens
@@ -616,6 +637,30 @@ def as_published_mimo(folder):
         add_full_attention_sink_bias=False, n_shared_experts=None, routed_scaling_factor=None, scoring_func="sigmoid",
         topk_method="noaux_tc")
     path.write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
+
+
+def as_published_step(folder):
+    """The folder as one of Step 3.5, which the converter expects: without sight, its config.json with lists by layers."""
+    path = Path(folder, "model.safetensors")
+    save_file({n: t for n, t in load_file(path).items() if not n.startswith(("vision", "vit_"))}, path, metadata={"format": "pt"})
+    config = Path(folder, "config.json")
+    c = json.loads(config.read_text())
+    c = {**c["text_config"], **{k: v for k, v in c.items() if k not in ("text_config", "vision_config")}}
+    rope, types = c.pop("rope_parameters"), c["layer_types"]
+    scaling = {k: v for k, v in rope["full_attention"].items() if k not in ("rope_theta", "partial_rotary_factor")}
+    sparse = [str(i) for i, kind in enumerate(c.pop("mlp_layer_types")) if kind == "sparse"]
+    c.update(
+        architectures=["Step3p5ForCausalLM"], model_type="step3p5", rope_scaling=scaling, moe_layers_enum=",".join(sparse),
+        rope_theta=[rope[kind]["rope_theta"] for kind in types],
+        partial_rotary_factors=[rope[kind]["partial_rotary_factor"] for kind in types],
+        num_attention_groups=c["num_key_value_heads"], moe_num_experts=c["n_routed_experts"],
+        moe_top_k=c["num_experts_per_tok"], norm_expert_weight=True, num_nextn_predict_layers=0, attention_other_setting={
+            "num_attention_heads": c.pop("num_sliding_attention_heads"), "num_attention_groups": c.pop("num_key_value_heads"),
+            "head_dim": c["head_dim"]})
+    for key in ("per_layer_config", "mtp_layer_types", "mtp_mlp_layer_types", "num_local_experts", "image_token_id",
+                "n_routed_experts", "num_experts_per_tok", "projector_bias", "query_pre_attn_scalar"):
+        c.pop(key, None)
+    config.write_text(json.dumps(c, indent=2, sort_keys=True) + "\n")
 
 
 def set_mimo_heads(n):
@@ -706,6 +751,8 @@ def main():
             write_pattern(saved)
         if name.startswith("bailingmoe2"):
             as_bailing(saved)
+        if name == "step35-limits":
+            as_published_step(saved)
         if name == "mimo2-values":
             as_published_mimo(saved)
         is_wrapped = model.config.get_text_config() is not model.config and not name.startswith(WITH_PEER)

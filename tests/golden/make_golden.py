@@ -295,7 +295,7 @@ def write_expected(path, prompts):
 def spread_out(model, gen):
     """Larger weights than the default initialisation: attention that attends, logits that differ."""
     narrow = min(1.0, (64 / model.config.get_text_config().hidden_size) ** 0.5)  # wide models would attend to one position only
-    kinds = ("gemma2", "gemma3_text", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text")
+    kinds = ("gemma2", "gemma3_text", "qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "step3p7")
     has_plus_one = model.config.model_type in kinds  # norms multiply by 1 + w
     with torch.no_grad():
         for name, p in model.named_parameters():

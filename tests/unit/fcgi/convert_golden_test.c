@@ -76,6 +76,7 @@ static const struct difference {
     {".expert_gating_func", OURS, "a softmax, their reader's default"},
     {".expert_weights_norm", OURS, "false, or what theirs knows by the architecture"},
     {".expert_weights_scale", OURS, "1, their reader's default"},
+    {".moe_every_n_layers", THEIRS, "1; the tensors say which layers have experts"},
     {".full_attention_interval", THEIRS, "attention.recurrent_layers says it layer by layer"},
     {".expert_count", THEIRS, "0 in Granite without experts"},
     {".expert_used_count", THEIRS, "the same"},
