@@ -120,6 +120,7 @@ MUST_CHECK enum err opencl_experts_make(const struct opencl_maker *k);
 MUST_CHECK enum err opencl_recurrent_make_short_conv(const struct opencl_maker *k);
 MUST_CHECK enum err opencl_recurrent_make_delta(const struct opencl_maker *k);
 MUST_CHECK enum err opencl_recurrent_make_ssm(const struct opencl_maker *k);
+MUST_CHECK enum err opencl_recurrent_make_scan(const struct opencl_maker *k);
 MUST_CHECK enum err opencl_streams_make_multiply(const struct opencl_maker *k);
 MUST_CHECK enum err opencl_streams_make_xielu(const struct opencl_maker *k);
 MUST_CHECK enum err opencl_streams_make_sum(const struct opencl_maker *k);

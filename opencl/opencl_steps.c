@@ -586,6 +586,7 @@ static enum err (*const makers[PLAN_OP_COUNT])(const struct opencl_maker *k) = {
     [PLAN_SHORT_CONV] = opencl_recurrent_make_short_conv,
     [PLAN_DELTA] = opencl_recurrent_make_delta,
     [PLAN_SSM] = opencl_recurrent_make_ssm,
+    [PLAN_SCAN] = opencl_recurrent_make_scan,
     [PLAN_SUM] = opencl_streams_make_sum,
     [PLAN_PREDICT] = opencl_streams_make_predict,
     [PLAN_CORRECT] = opencl_streams_make_correct,

@@ -78,7 +78,8 @@ static bool make_row(struct step_case *c, enum dtype type, uint32_t n, float *ro
     const struct dtype_info *info = dtype_info(type);
     if (quantize_can(type)) {
         fill(c, room, n);
-        bool is_decay = (c->of->op == PLAN_DELTA || c->of->op == PLAN_SSM) && c->p->n_weights == 0;
+        bool decays = c->of->op == PLAN_DELTA || c->of->op == PLAN_SSM || c->of->op == PLAN_SCAN;
+        bool is_decay = decays && c->p->n_weights == 0;
         for (uint32_t i = 0; i < n && is_decay; i++) {
             room[i] = -fabsf(room[i]);
         }
@@ -627,6 +628,7 @@ static void describe(const struct plan *p, const struct plan_step *s, struct buf
         buf_printf(out, " delta=%u,%u,%d", p->delta.n_k_heads, p->delta.key_dim, p->delta.is_tiled);
         break;
     case PLAN_SSM:
+    case PLAN_SCAN:
         buf_printf(out, " ssm=%u,%u,%u", p->ssm.n_heads, p->ssm.n_groups, p->ssm.state_dim);
         break;
     default:

@@ -177,6 +177,29 @@ struct kern_linear_args {
     bool corrects;
 };
 
+/* --- selective scan -----------------------------------------------------------------------------------------------
+ * Some channels of one sequence over n_rows rows in order. Each row updates the state S [n_states][n_cols] with steps dt
+ * by channel [Gu & Dao 2023, "Mamba"]:
+ *
+ *   S[j][n] = exp(dt[n] A[j][n]) S[j][n] + B[j] (dt[n] x[n])
+ *   out[n] = the sum over j of C[j] S[j][n]
+ *
+ * The bits do not depend on how calls split rows or columns: the sum over n_states uses two interleaved partial sums. For
+ * dt >= 0 and A <= 0 the bound is that of linear attention, with 3e-7 and n_states + 8 in the place of n_keys + 4, and for
+ * each row also 3e-7 |dt A| of the state's magnitude before it. */
+struct kern_scan_args {
+    float *state; /* [n_states][n_cols]; any alignment, as all of these */
+    int n_states, n_cols;
+    const float *a;     /* [n_states][n_cols] */
+    const float *b, *c; /* [n_rows][n_states], b_stride and c_stride floats apart */
+    size_t b_stride, c_stride;
+    const float *x, *dt; /* [n_rows][n_cols] */
+    size_t x_stride, dt_stride;
+    float *out; /* [n_rows][n_cols]; must not be x or dt */
+    size_t out_stride;
+    int n_rows;
+};
+
 /* CLAMPED, of gpt-oss: x * sigmoid(1.702 x) with x = min(gate, 7), times 1 + up clamped to -7 .. 7. RELU_SQUARED:
  * max(gate, 0)^2 [So 2021, "Primer"]. SIGMOID is a factor: it is not multiplied by the gate. */
 enum kern_act {
@@ -235,6 +258,7 @@ struct kern_table {
     void (*attention_join)(const struct kern_attention_args *a, const float *parts, size_t part_stride, int n);
 
     void (*linear_attention)(const struct kern_linear_args *a);
+    void (*selective_scan)(const struct kern_scan_args *a);
 
     /* Returns the index of the largest of x[n], n >= 1, the lowest among equals; NaNs lose. Exact. x can be unaligned. */
     int32_t (*argmax)(const float *x, int32_t n);

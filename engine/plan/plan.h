@@ -92,6 +92,12 @@ enum plan_op {
      * C_g + w[1] x. src[T][Hs*p + 2 G*n] holds x, B and C; ssm.dt [T][Hs]; w[0] (negative), w[1] and bias[0]: f32
      * [1][Hs]. The recurrent state is S [Hs][n][p]. */
     PLAN_SSM,
+    /* dst[T][Hs*p] = the selective scan of Mamba-1 [Gu & Dao 2023, "Mamba"] with plan.ssm, whose G is 1, for each channel c,
+     * row by row: dt = softplus(scan.dt_c + bias[0]_c); S_j = exp(dt A_j) S_j + B_j dt x_c; y = the sum over j < n of C_j
+     * S_j, plus w[1]_c x_c. src[T][Hs*p] is x; scan.dt [T][Hs*p]; scan.b and scan.c [T][n] are B and C; w[0] is A
+     * (negative), f32 [1][Hs*n*p], in the order of the state; w[1] and bias[0]: f32 [1][Hs*p]. Heads only divide the
+     * channels. The recurrent state is S [Hs][n][p]. */
+    PLAN_SCAN,
     /* dst[T][n] = scale * (y, plus dst if `adds`) with y = src times w[0], f32 [1][n] (OPTIONAL). sum.level [T][n]
      * (OPTIONAL) sets the magnitude of y: y then times sqrt(mean(level^2) / max(mean(src^2), eps)). dst can be src, but
      * not the level. */
@@ -173,7 +179,7 @@ struct plan_delta {
     bool is_tiled;                 /* value head h reads key head h mod Hk; else h / (Hv / Hk) */
 };
 
-/* Heads of PLAN_SSM. */
+/* Heads of PLAN_SSM and PLAN_SCAN. */
 struct plan_ssm {
     uint32_t n_heads, n_groups;   /* Hs, G: a divisor; G runs of consecutive heads each share B and C */
     uint32_t head_dim, state_dim; /* p, n; 0: no such layers */
@@ -244,6 +250,9 @@ struct plan_step {
         struct {
             plan_buf_id dt;
         } ssm;
+        struct {
+            plan_buf_id dt, b, c;
+        } scan;
         struct {
             plan_buf_id level;
         } sum;

@@ -56,6 +56,7 @@ struct plan_check {
     X(SSM_HEADS, SSM, ssm->n_heads) \
     X(SSM_HEAD, NONE, ssm->head_dim) \
     X(SSM_STATE, NONE, ssm->state_dim) \
+    X(SSM_RATES, SSM, ssm_out * ssm->state_dim) \
     X(STREAMS, NONE, n_streams) \
     X(STREAMS_2, NONE, n_streams * n_streams) \
     X(STREAMS_3, NONE, n_streams * n_streams * n_streams)
@@ -243,6 +244,11 @@ static enum err check_ssm(const struct plan_check *c)
                                   m->state_dim != 0 && m->state_dim <= PLAN_MAX_STATE);
 }
 
+static enum err check_scan(const struct plan_check *c)
+{
+    return c->plan->ssm.n_groups == 1 ? check_ssm(c) : fails(c, "has several groups");
+}
+
 static enum err check_sum(const struct plan_check *c)
 {
     const struct plan_step *s = c->step;
@@ -423,6 +429,17 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                                BUF(ssm.dt, PLAN_PARTS | PLAN_READS, SSM_HEADS),
                                BUF(dst, PLAN_PARTS | PLAN_WRITES, SSM_OUT), VECTOR(w[0], SSM_HEADS),
                                VECTOR(w[1], SSM_HEADS), VECTOR(bias[0], SSM_HEADS)}},
+    [PLAN_SCAN] = {.name = "scan",
+                   .check = check_scan,
+                   .split = PLAN_BY_HEADS,
+                   .n_items = SSM_HEADS,
+                   .state = {SSM_HEADS, SSM_STATE, SSM_HEAD},
+                   .drafted = {SSM_STATE, SSM_HEAD, SSM_HEAD},
+                   .crosses_rows = true,
+                   .operands = {BUF(src, PLAN_READS, SSM_OUT), BUF(scan.dt, PLAN_READS, SSM_OUT),
+                                BUF(scan.b, PLAN_READS, SSM_STATE), BUF(scan.c, PLAN_READS, SSM_STATE),
+                                BUF(dst, PLAN_WRITES, SSM_OUT), VECTOR(w[0], SSM_RATES), VECTOR(w[1], SSM_OUT),
+                                VECTOR(bias[0], SSM_OUT)}},
     [PLAN_SUM] = {.name = "sum",
                   .check = check_sum,
                   .is_whole = is_levelled,

@@ -1,5 +1,6 @@
-/* Steps that carry a state from row to row: short convolutions, the gated delta rule, and state spaces. A state is
- * loaded once for all rows of a sequence in the batch, and stored once, and for each copy that the batch requests. */
+/* Steps that carry a state from row to row: short convolutions, the gated delta rule, state spaces, selective scans.
+ * A state is loaded once for all rows of a sequence in the batch, and stored once, and for each copy that the batch
+ * requests. */
 
 /* Returns what is at `first` of a state: the step's part, or its drafts (backend_set_state_bytes). */
 static inline __global float *state_at(__global float *states, ulong state_floats, ulong first, int id)
@@ -90,24 +91,26 @@ __kernel GROUP(WG, 1) void short_conv(__global const int *restrict batch, __glob
  * stored between loops over rows: a store inside of one, to a fixed place, keeps its addresses in registers.
  *   -DDK=     rows of the state: dk of the delta rule, n of state spaces
  *   -DPARTS=  waves
- *   -DDELTA=  1: the delta rule (k, q, v, alpha, beta), 0: state spaces (B, C, x, dt) */
+ *   -DDELTA=  1: the delta rule (k, q, v, alpha, beta), 0: state spaces (B, C, x, dt)
+ *   -DCHANNELS= 1: selective scans: a state space with a dt for each column, and an A for each element of the state */
 #define WG    (LANES * PARTS)
 #define PER   ((DK + PARTS - 1) / PARTS)
 #define LOADS ((DK + WG - 1) / WG)
 #define SUMS  (DELTA ? 5 : 1) /* with k; with q; k.q, k.k and q.q */
 
 /* Floats of a draft that advance a head: k, v, alpha and beta, or B, x and dt. */
-#define DRAFT_FLOATS(dk, dv) ((dk) + (dv) + 1 + DELTA)
+#define RATES(dv)            (CHANNELS ? (dv) : 1)
+#define DRAFT_FLOATS(dk, dv) ((dk) + (dv) + RATES(dv) + DELTA)
 
 /* A row being loaded: values of the work-item, and values that all share. */
 struct scan_row {
     float k[LOADS], q[LOADS], v, rate, beta;
 };
 
-/* Where rows of the head begin: k, q, the work-item's v, and the numbers of a row. */
+/* Where rows of the head begin: k, q, the work-item's v, and the numbers of a row, or of its column of that row. */
 struct scan_rows {
     __global const float *k, *q, *v, *rate, *beta;
-    uint stride, rate_stride, beta_stride;
+    uint k_stride, q_stride, v_stride, rate_stride, beta_stride;
 };
 
 static inline struct scan_row load_row(struct scan_rows of, size_t row, bool has_v, uint lid)
@@ -115,11 +118,11 @@ static inline struct scan_row load_row(struct scan_rows of, size_t row, bool has
     struct scan_row r;
     for (uint i = 0; i < LOADS; i++) {
         const uint j = i * WG + lid;
-        r.k[i] = j < DK ? of.k[row * of.stride + j] : 0.0f;
-        r.q[i] = j < DK ? of.q[row * of.stride + j] : 0.0f;
+        r.k[i] = j < DK ? of.k[row * of.k_stride + j] : 0.0f;
+        r.q[i] = j < DK ? of.q[row * of.q_stride + j] : 0.0f;
     }
-    r.v = has_v ? of.v[row * of.stride] : 0.0f;
-    r.rate = of.rate[row * of.rate_stride];
+    r.v = has_v ? of.v[row * of.v_stride] : 0.0f;
+    r.rate = !CHANNELS || has_v ? of.rate[row * of.rate_stride] : 0.0f;
     r.beta = of.beta[row * of.beta_stride];
     return r;
 }
@@ -147,8 +150,11 @@ static inline void store_part(const float s[PER], uint begin, uint dv, __global 
 }
 
 /* per_k: adjacent heads that share k and q, or 0: heads use the n_k keys in rotation. k_begin, q_begin, v_begin: where
- * k, q and v begin in a row of src. rates: dt, or alpha, of a row; w: A of the heads; skip: D. */
+ * k begins in a row of keys, q of queries, and v of src. rates: dt, or alpha, of a row; w: A of the heads, or in the
+ * order of the state; skip: D. */
 __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global const float *restrict src, uint src_stride,
+                                __global const float *restrict of_keys, uint keys_stride,
+                                __global const float *restrict of_queries, uint queries_stride,
                                 uint k_begin, uint q_begin, uint v_begin, uint per_k, uint n_k, uint dv,
                                 __global const float *restrict rates, uint rates_stride,
                                 __global const float *restrict betas, uint betas_stride,
@@ -169,7 +175,14 @@ __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global con
     const uint head = per_k != 0 ? h / per_k : h % n_k;
     const uint k_first = k_begin + head * DK, q_first = q_begin + head * DK, v_first = v_begin + h * dv + n;
     const size_t at = ((size_t)h * DK + begin) * dv + n;
+    const uint c_first = CHANNELS ? h * dv + (is_there ? n : 0) : h; /* of rates, bias and skip */
     float s[PER], k[PER];
+#if CHANNELS
+    float a[PER];
+    for (uint j = 0; j < PER; j++) {
+        a[j] = is_there && begin + j < DK ? w[at + (size_t)j * dv] : 0.0f;
+    }
+#endif
     for (uint j = 0; j < PER; j++) {
         s[j] = from >= 0 && is_there && begin + j < DK
                    ? state_at(states, state_floats, state_first, max(from, 0))[at + (size_t)j * dv]
@@ -177,10 +190,11 @@ __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global con
     }
     __global const float *kept = state_at(states, state_floats, drafts_first, seq[SEQ_STATE]) +
                                  (size_t)h * max_drafts * DRAFT_FLOATS(DK, dv);
-    const struct scan_rows drafts = {kept, kept, kept + DK + n, kept + DK + dv, kept + DK + dv + DELTA,
-                                     DRAFT_FLOATS(DK, dv), DRAFT_FLOATS(DK, dv), DRAFT_FLOATS(DK, dv)};
-    const struct scan_rows rows = {src + k_first, src + q_first, src + v_first, rates + h, betas + h,
-                                   src_stride, rates_stride, betas_stride};
+    const uint step = DRAFT_FLOATS(DK, dv);
+    const struct scan_rows drafts = {kept, kept, kept + DK + n, kept + DK + dv + (CHANNELS ? n : 0),
+                                     kept + DK + dv + DELTA, step, step, step, step, step};
+    const struct scan_rows rows = {of_keys + k_first, of_queries + q_first, src + v_first, rates + c_first, betas + h,
+                                   keys_stride, queries_stride, src_stride, rates_stride, betas_stride};
     struct scan_row row = load_row(start < first ? drafts : rows, start < first ? 0 : first, is_there, lid);
     store_row(&row, lid, keys[start & 1], queries[start & 1]);
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -189,8 +203,10 @@ __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global con
         const int stop = copy < own ? copies[2 * copy] + 1 : copy == own ? seq[SEQ_CERTAIN] : end;
         for (; i < stop; i++) {
             const uint here = i & 1;
-            const float rate = softplus(row.rate + bias[h]), beta = sigmoid(row.beta), v = row.v;
+            const float rate = softplus(row.rate + bias[c_first]), beta = sigmoid(row.beta), v = row.v;
+#if !CHANNELS
             const float decay = exp(rate * w[h]);
+#endif
             const int next = min(i + 1, end - 1);
             row = load_row(next < first ? drafts : rows, next < first ? next - start : next, is_there, lid);
             float sum[SUMS];
@@ -208,6 +224,9 @@ __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global con
                 sum[3] = fma(k[j], k[j], sum[3]);
                 sum[4] = fma(q, q, sum[4]);
 #else
+#if CHANNELS
+                const float decay = exp(rate * a[j]);
+#endif
                 s[j] = fma(decay, s[j], k[j] * (rate * v));
                 sum[0] = fma(s[j], q, sum[0]);
 #endif
@@ -232,7 +251,7 @@ __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global con
                 s[j] = fma(decay, s[j], k[j] * change);
             }
 #else
-            const float y = fma(skip[h], v, sum[0]);
+            const float y = fma(skip[c_first], v, sum[0]);
 #endif
             if (part == 0 && is_there && i >= first) {
                 dst[(size_t)i * dst_stride + h * dv + n] = y;
@@ -248,7 +267,8 @@ __kernel GROUP(WG, 1) void scan(__global const int *restrict batch, __global con
 /* Keeps what advances a head by the drafts of the batch. A work-item has a float of a draft; the scan of this batch has
  * read those of the last. */
 __kernel GROUP(WG, 1) void keep_drafts(__global const int *restrict batch, __global const float *restrict src,
-                                       uint src_stride, uint k_begin, uint v_begin, uint per_k, uint n_k, uint dv,
+                                       uint src_stride, __global const float *restrict of_keys, uint keys_stride,
+                                       uint k_begin, uint v_begin, uint per_k, uint n_k, uint dv,
                                        __global const float *restrict rates, uint rates_stride,
                                        __global const float *restrict betas, uint betas_stride,
                                        __global float *states, ulong state_floats, ulong drafts_first, int max_drafts)
@@ -262,11 +282,11 @@ __kernel GROUP(WG, 1) void keep_drafts(__global const int *restrict batch, __glo
         for (uint j = get_local_id(0); j < DRAFT_FLOATS(DK, dv); j += WG) {
             float x = betas[(size_t)i * betas_stride + h];
             if (j < DK) {
-                x = row[k_begin + head * DK + j];
+                x = of_keys[(size_t)i * keys_stride + k_begin + head * DK + j];
             } else if (j < DK + dv) {
                 x = row[v_begin + h * dv + j - DK];
-            } else if (j == DK + dv) {
-                x = rates[(size_t)i * rates_stride + h];
+            } else if (j < DK + dv + RATES(dv)) {
+                x = rates[(size_t)i * rates_stride + h * RATES(dv) + j - DK - dv];
             }
             drafts[j] = x;
         }

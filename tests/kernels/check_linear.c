@@ -1,4 +1,4 @@
-/* Linear attention, compared with the recurrence in double, and with itself cut in other ways. */
+/* Linear attention and selective scans, compared with the recurrence in double, and with themselves cut differently. */
 #include "tests/kernels/checkkern.h"
 
 #include <math.h>
@@ -207,7 +207,162 @@ static void bench(struct check *c, int arg)
     check_bench_row(c, &w, run, run_ref, &b);
 }
 
+/* --- selective scans ---------------------------------------------------------------------------------------------- */
+
+struct scan {
+    struct kern_scan_args a;
+    float *state, *start, *out;
+    size_t n_state, n_out;
+};
+
+static struct scan make_scan(struct check *c, int n_states, int n_cols, int n_rows)
+{
+    size_t rows = (size_t)n_rows, gap = (size_t)check_random_below(c, 3);
+    struct scan s = {.a = {.n_states = n_states,
+                           .n_cols = n_cols,
+                           .n_rows = n_rows,
+                           .b_stride = (size_t)n_states + gap,
+                           .c_stride = (size_t)n_states,
+                           .x_stride = (size_t)n_cols + gap,
+                           .dt_stride = (size_t)n_cols,
+                           .out_stride = (size_t)n_cols + gap}};
+    s.n_state = (size_t)n_states * (size_t)n_cols;
+    s.n_out = rows * s.a.out_stride;
+    s.a.a = random_floats(c, s.n_state, -20, 0);
+    s.a.b = random_floats(c, rows * s.a.b_stride, -1, 1);
+    s.a.c = random_floats(c, rows * s.a.c_stride, -1, 1);
+    s.a.x = random_floats(c, rows * s.a.x_stride, -1, 1);
+    s.a.dt = random_floats(c, rows * s.a.dt_stride, 0, 6); /* decays from 0 to 1 */
+    s.start = random_floats(c, s.n_state, -1, 1);
+    s.a.state = s.state = floats(s.n_state);
+    memcpy(s.state, s.start, s.n_state * sizeof *s.state);
+    s.a.out = s.out = floats(s.n_out);
+    memset(s.out, 0, s.n_out * sizeof *s.out);
+    return s;
+}
+
+/* Compares column n of the rows with the computation in double, within the bound of kern.h. */
+static void check_scan_column(struct check *c, const struct scan *s, size_t n)
+{
+    const struct kern_scan_args *a = &s->a;
+    double out[MAX_ROWS] = {0}, limit[MAX_ROWS] = {0};
+    double unit = 3e-7 * (a->n_states + 8) * a->n_rows;
+    for (size_t j = 0; j < (size_t)a->n_states; j++) {
+        size_t at = j * (size_t)a->n_cols + n;
+        double state = (double)s->start[at], size = fabs(state), off = 0;
+        for (size_t t = 0; t < (size_t)a->n_rows; t++) {
+            double dt = (double)a->dt[t * a->dt_stride + n], decay = exp(dt * (double)a->a[at]);
+            double in = (double)a->b[t * a->b_stride + j] * dt * (double)a->x[t * a->x_stride + n];
+            double query = (double)a->c[t * a->c_stride + j];
+            off = decay * (off + 3e-7 * fabs(dt * (double)a->a[at]) * size);
+            state = decay * state + in;
+            size = decay * size + fabs(in);
+            out[t] += query * state;
+            limit[t] += fabs(query) * (unit * size + off);
+        }
+        if (!(fabs((double)s->state[at] - state) <= unit * size + off + 1e-37)) {
+            check_fail(c, "state", at, (double)s->state[at], state);
+        }
+    }
+    for (size_t t = 0; t < (size_t)a->n_rows; t++) {
+        size_t at = t * a->out_stride + n;
+        if (!(fabs((double)s->out[at] - out[t]) <= limit[t] + 1e-37)) {
+            check_fail(c, "out", at, (double)s->out[at], out[t]);
+        }
+    }
+}
+
+/* Checks that single rows give the same bits. */
+static void check_scan_rows(struct check *c, const struct scan *s)
+{
+    struct kern_scan_args a = s->a;
+    float *out = floats(s->n_out);
+    memset(out, 0, s->n_out * sizeof *out);
+    a.state = floats(s->n_state);
+    memcpy(a.state, s->start, s->n_state * sizeof *a.state);
+    a.n_rows = 1;
+    a.out = out;
+    for (int t = 0; t < s->a.n_rows; t++) {
+        c->t->selective_scan(&a);
+        a.b += a.b_stride;
+        a.c += a.c_stride;
+        a.x += a.x_stride;
+        a.dt += a.dt_stride;
+        a.out += a.out_stride;
+    }
+    check_same_f32(c, "rows", out, s->out, s->n_out);
+    check_same_f32(c, "state of rows", a.state, s->state, s->n_state);
+}
+
+static void check_scan(struct check *c, int arg)
+{
+    static const int states[] = {1, 2, 7, 16, MAX_KEYS}, cols[] = {1, 8, 15, 16, 17, 40, 64, MAX_COLS};
+    (void)arg;
+    for (int i = 0; i < (int)(ARRAY_LEN(states) * ARRAY_LEN(cols) * MAX_ROWS); i++) {
+        int n = states[i % (int)ARRAY_LEN(states)], m = cols[i / (int)ARRAY_LEN(states) % (int)ARRAY_LEN(cols)];
+        int rows = 1 + i / (int)(ARRAY_LEN(states) * ARRAY_LEN(cols));
+        check_case(c, "%d states, %d columns, %d rows", n, m, rows);
+        struct scan s = make_scan(c, n, m, rows);
+        c->t->selective_scan(&s.a);
+        for (size_t k = 0; k < (size_t)m; k++) {
+            check_scan_column(c, &s, k);
+        }
+        check_scan_rows(c, &s);
+        check_guards(c);
+    }
+}
+
+static void wrong_last_state(const struct kern_scan_args *a) /* omits the last one */
+{
+    struct kern_scan_args b = *a;
+    b.n_states -= a->n_states > 1;
+    honest.selective_scan(&b);
+}
+static void wrong_rates(const struct kern_scan_args *a) /* those of the next state */
+{
+    struct kern_scan_args b = *a;
+    b.a = a->n_states > 1 ? a->a + a->n_cols : a->a;
+    b.n_states -= a->n_states > 1;
+    honest.selective_scan(&b);
+}
+static void wrong_last_column(const struct kern_scan_args *a) /* leaves a part of a vector out */
+{
+    float state = a->state[a->n_cols - 1];
+    honest.selective_scan(a);
+    a->state[a->n_cols - 1] = a->n_cols % 16 != 0 ? state : a->state[a->n_cols - 1];
+}
+
+static bool plant_scan(struct kern_table *t, int arg, int variant)
+{
+    static void (*const faults[])(const struct kern_scan_args *) = {wrong_last_state, wrong_rates, wrong_last_column};
+    (void)arg;
+    honest = *t;
+    t->selective_scan = faults[variant % (int)ARRAY_LEN(faults)];
+    return variant < (int)ARRAY_LEN(faults);
+}
+
+struct scan_bench {
+    const struct kern_table *t, *ref;
+    struct scan s;
+};
+static void run_scan(void *arg) { ((struct scan_bench *)arg)->t->selective_scan(&((struct scan_bench *)arg)->s.a); }
+static void run_ref_scan(void *arg)
+{
+    ((struct scan_bench *)arg)->ref->selective_scan(&((struct scan_bench *)arg)->s.a);
+}
+
+static void bench_scan(struct check *c, int arg)
+{
+    enum { STATES = 16, COLS = 64, ROWS = 32 }; /* a part of the channels of Jamba and Falcon Mamba */
+    (void)arg;
+    check_case(c, "bench");
+    struct scan_bench b = {.t = c->t, .ref = c->ref, .s = make_scan(c, STATES, COLS, ROWS)};
+    struct check_work w = {.size = "16 x 64, 32 rows", .f32_ops = 6.0 * STATES * COLS * ROWS};
+    check_bench_row(c, &w, run_scan, run_ref_scan, &b);
+}
+
 const struct check_op check_linear_ops[] = {
     {.name = "linear_attention", .check = check_linear, .plant = plant, .bench = bench},
+    {.name = "selective_scan", .check = check_scan, .plant = plant_scan, .bench = bench_scan},
     {.name = NULL},
 };

@@ -599,6 +599,7 @@ const struct cpu_op cpu_ops[PLAN_OP_COUNT] = {
     [PLAN_SHORT_CONV] = {.run = cpu_recurrent_conv},
     [PLAN_DELTA] = {.run = cpu_recurrent_delta},
     [PLAN_SSM] = {.run = cpu_recurrent_ssm},
+    [PLAN_SCAN] = {.run = cpu_recurrent_scan},
     [PLAN_SUM] = {.row = cpu_streams_sum},
     [PLAN_PREDICT] = {.row = cpu_streams_predict},
     [PLAN_CORRECT] = {.row = cpu_streams_correct},

@@ -327,6 +327,7 @@ void cpu_experts_run(const struct cpu_run *r);
 void cpu_recurrent_conv(const struct cpu_run *r);
 void cpu_recurrent_delta(const struct cpu_run *r);
 void cpu_recurrent_ssm(const struct cpu_run *r);
+void cpu_recurrent_scan(const struct cpu_run *r);
 void cpu_streams_multiply(const struct cpu_run *r, int32_t row);
 void cpu_streams_xielu(const struct cpu_run *r, int32_t row);
 float cpu_softplus(float x);

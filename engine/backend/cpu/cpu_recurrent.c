@@ -11,7 +11,8 @@
 enum {
     PIECE = 64,                       /* channels convolved together */
     HEAD_ROWS = 32,                   /* rows of a head per call, */
-    DELTA_FLOATS = 8 * PLAN_MAX_HEAD, /* whose queries stay in L1 */
+    DELTA_FLOATS = 8 * PLAN_MAX_HEAD, /* whose queries stay in L1, */
+    SCAN_FLOATS = 4 * PLAN_MAX_HEAD,  /* or whose steps do */
 };
 
 /* A convolution over rows [first, end) of one sequence. */
@@ -119,7 +120,7 @@ static void bring_to_length(const float *x, size_t n, float scale, float *out)
 /* Rows of one head: elements of row i are i strides after those of the first. */
 struct head_rows {
     const float *q, *k, *v, *rate, *beta; /* of a state space C, B, x and dt, without beta */
-    size_t stride, rate_stride, beta_stride;
+    size_t qk_stride, v_stride, rate_stride, beta_stride;
     float *out;
     size_t out_stride; /* 0: all rows in one place, which nobody reads */
     int32_t n;
@@ -143,9 +144,9 @@ static void delta_run(const struct cpu_run *run, const struct head_rows *in, uin
         float beta = in->beta[(size_t)i * in->beta_stride];
         r.decay[i] = expf(cpu_vector(run, s->w[0])[h] * cpu_softplus(x));
         r.rate[i] = 1.0f / (1.0f + expf(-beta));
-        bring_to_length(in->q + (size_t)i * in->stride, d->key_dim, 1.0f / sqrtf((float)d->key_dim),
+        bring_to_length(in->q + (size_t)i * in->qk_stride, d->key_dim, 1.0f / sqrtf((float)d->key_dim),
                         r.query + (size_t)i * d->key_dim);
-        bring_to_length(in->k + (size_t)i * in->stride, d->key_dim, 1.0f, r.key + (size_t)i * d->key_dim);
+        bring_to_length(in->k + (size_t)i * in->qk_stride, d->key_dim, 1.0f, r.key + (size_t)i * d->key_dim);
     }
     m->kern.linear_attention(&(struct kern_linear_args){
         .state = state,
@@ -155,7 +156,7 @@ static void delta_run(const struct cpu_run *run, const struct head_rows *in, uin
         .k = r.key,
         .qk_stride = d->key_dim,
         .v = in->v,
-        .v_stride = in->stride,
+        .v_stride = in->v_stride,
         .decay = r.decay,
         .rate = r.rate,
         .out = in->out,
@@ -176,7 +177,8 @@ static struct head_rows delta_in(const struct cpu_run *run, int32_t first, int32
     return (struct head_rows){.q = q,
                               .k = q + d->n_k_heads * d->key_dim,
                               .v = rows + 2 * d->n_k_heads * d->key_dim + h * d->value_dim,
-                              .stride = strides[s->src],
+                              .qk_stride = strides[s->src],
+                              .v_stride = strides[s->src],
                               .rate = cpu_row(run, s->delta.alpha, first) + h,
                               .rate_stride = strides[s->delta.alpha],
                               .beta = cpu_row(run, s->delta.beta, first) + h,
@@ -212,9 +214,9 @@ static void ssm_run(const struct cpu_run *run, const struct head_rows *in, uint3
         .n_cols = (int)d->head_dim,
         .q = in->q,
         .k = in->k,
-        .qk_stride = in->stride,
+        .qk_stride = in->qk_stride,
         .v = in->v,
-        .v_stride = in->stride,
+        .v_stride = in->v_stride,
         .decay = decay,
         .rate = rate,
         .out = in->out,
@@ -235,7 +237,8 @@ static struct head_rows ssm_in(const struct cpu_run *run, int32_t first, int32_t
     return (struct head_rows){.q = in + d->n_groups * d->state_dim,
                               .k = in,
                               .v = rows + h * d->head_dim,
-                              .stride = strides[s->src],
+                              .qk_stride = strides[s->src],
+                              .v_stride = strides[s->src],
                               .rate = cpu_row(run, s->ssm.dt, first) + h,
                               .rate_stride = strides[s->ssm.dt],
                               .out = cpu_row(run, s->dst, first) + h * d->head_dim,
@@ -249,8 +252,65 @@ static void ssm_end(const struct cpu_run *run, const struct head_rows *in, uint3
     uint32_t n = run->m->plan->ssm.head_dim;
     for (int32_t i = 0; i < in->n; i++) {
         for (uint32_t k = 0; k < n; k++) {
-            in->out[(size_t)i * in->out_stride + k] += skip * in->v[(size_t)i * in->stride + k];
+            in->out[(size_t)i * in->out_stride + k] += skip * in->v[(size_t)i * in->v_stride + k];
         }
+    }
+}
+
+/* Advances the state of head h of a selective scan by the rows. */
+static void scan_run(const struct cpu_run *run, const struct head_rows *in, uint32_t h, float *state)
+{
+    const struct plan_step *s = &run->step->step;
+    const struct plan_ssm *d = &run->m->plan->ssm;
+    size_t p = d->head_dim, first = h * p;
+    const float *bias = cpu_vector(run, s->bias[0]) + first;
+    float dt[SCAN_FLOATS]; /* [n][p] */
+    for (size_t i = 0; i < (size_t)in->n * p; i++) {
+        dt[i] = cpu_softplus(in->rate[i / p * in->rate_stride + i % p] + bias[i % p]);
+    }
+    run->m->kern.selective_scan(&(struct kern_scan_args){
+        .state = state,
+        .n_states = (int)d->state_dim,
+        .n_cols = (int)p,
+        .a = cpu_vector(run, s->w[0]) + first * d->state_dim,
+        .b = in->k,
+        .b_stride = in->qk_stride,
+        .c = in->q,
+        .c_stride = in->qk_stride,
+        .x = in->v,
+        .x_stride = in->v_stride,
+        .dt = dt,
+        .dt_stride = p,
+        .out = in->out,
+        .out_stride = in->out_stride,
+        .n_rows = in->n,
+    });
+}
+
+/* Returns rows [first, first + n) of the batch for head h. */
+static struct head_rows scan_in(const struct cpu_run *run, int32_t first, int32_t n, uint32_t h)
+{
+    const struct plan_step *s = &run->step->step;
+    const size_t *strides = run->m->strides;
+    size_t at = (size_t)h * run->m->plan->ssm.head_dim;
+    return (struct head_rows){.q = cpu_row(run, s->scan.c, first),
+                              .k = cpu_row(run, s->scan.b, first),
+                              .v = cpu_row(run, s->src, first) + at,
+                              .qk_stride = strides[s->scan.b], /* of the same width as c */
+                              .v_stride = strides[s->src],
+                              .rate = cpu_row(run, s->scan.dt, first) + at,
+                              .rate_stride = strides[s->scan.dt],
+                              .out = cpu_row(run, s->dst, first) + at,
+                              .out_stride = strides[s->dst],
+                              .n = n};
+}
+
+static void scan_end(const struct cpu_run *run, const struct head_rows *in, uint32_t h)
+{
+    size_t p = run->m->plan->ssm.head_dim;
+    const float *skips = cpu_vector(run, run->step->step.w[1]) + h * p;
+    for (size_t i = 0; i < (size_t)in->n * p; i++) {
+        in->out[i / p * in->out_stride + i % p] += skips[i % p] * in->v[i / p * in->v_stride + i % p];
     }
 }
 
@@ -259,7 +319,7 @@ struct head_op {
     struct head_rows (*in)(const struct cpu_run *r, int32_t first, int32_t n, uint32_t h);
     void (*run)(const struct cpu_run *r, const struct head_rows *in, uint32_t h, float *state);
     void (*end)(const struct cpu_run *r, const struct head_rows *in, uint32_t h); /* after run, on its output */
-    uint32_t n_keys, n_cols;
+    uint32_t n_keys, n_cols, n_rates;
     int32_t at_once; /* most rows of a call, at most HEAD_ROWS */
 };
 
@@ -311,7 +371,8 @@ static void advance(const struct cpu_run *r, const struct head_op *op, const flo
                                     .v = v,
                                     .rate = rate,
                                     .beta = rate + 1,
-                                    .stride = stride,
+                                    .qk_stride = stride,
+                                    .v_stride = stride,
                                     .rate_stride = stride,
                                     .beta_stride = stride,
                                     .out = unread,
@@ -325,11 +386,12 @@ static void keep_rows(const struct cpu_run *r, const struct head_op *op, const s
 {
     size_t stride = plan_drafted_floats(r->m->plan, &r->step->step);
     for (int32_t i = 0; i < in->n; i++, to += stride) {
-        memcpy(to, in->k + (size_t)i * in->stride, op->n_keys * sizeof *to);
-        memcpy(to + op->n_keys, in->v + (size_t)i * in->stride, op->n_cols * sizeof *to);
-        to[op->n_keys + op->n_cols] = in->rate[(size_t)i * in->rate_stride];
+        memcpy(to, in->k + (size_t)i * in->qk_stride, op->n_keys * sizeof *to);
+        memcpy(to + op->n_keys, in->v + (size_t)i * in->v_stride, op->n_cols * sizeof *to);
+        float *rates = to + op->n_keys + op->n_cols;
+        memcpy(rates, in->rate + (size_t)i * in->rate_stride, op->n_rates * sizeof *to);
         if (in->beta != NULL) {
-            to[op->n_keys + op->n_cols + 1] = in->beta[(size_t)i * in->beta_stride];
+            rates[op->n_rates] = in->beta[(size_t)i * in->beta_stride];
         }
     }
 }
@@ -399,6 +461,7 @@ void cpu_recurrent_delta(const struct cpu_run *r)
                                    .end = delta_end,
                                    .n_keys = d->key_dim,
                                    .n_cols = d->value_dim,
+                                   .n_rates = 1,
                                    .at_once = (int32_t)MIN_OF((uint32_t)HEAD_ROWS, DELTA_FLOATS / d->key_dim)});
 }
 
@@ -410,7 +473,20 @@ void cpu_recurrent_ssm(const struct cpu_run *r)
                                    .end = ssm_end,
                                    .n_keys = d->state_dim,
                                    .n_cols = d->head_dim,
+                                   .n_rates = 1,
                                    .at_once = HEAD_ROWS});
+}
+
+void cpu_recurrent_scan(const struct cpu_run *r)
+{
+    const struct plan_ssm *d = &r->m->plan->ssm;
+    run_heads(r, &(struct head_op){.in = scan_in,
+                                   .run = scan_run,
+                                   .end = scan_end,
+                                   .n_keys = d->state_dim,
+                                   .n_cols = d->head_dim,
+                                   .n_rates = d->head_dim,
+                                   .at_once = (int32_t)MIN_OF((uint32_t)HEAD_ROWS, SCAN_FLOATS / d->head_dim)});
 }
 
 void cpu_recurrent_conv(const struct cpu_run *r)

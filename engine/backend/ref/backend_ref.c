@@ -198,6 +198,7 @@ static const struct {
     [PLAN_SHORT_CONV] = {.items = ref_recurrent_conv},
     [PLAN_DELTA] = {.items = ref_recurrent_delta},
     [PLAN_SSM] = {.items = ref_recurrent_ssm},
+    [PLAN_SCAN] = {.items = ref_recurrent_scan},
     [PLAN_SUM] = {.row = ref_streams_sum_row},
     [PLAN_PREDICT] = {.row = ref_streams_predict_row},
     [PLAN_CORRECT] = {.row = ref_streams_correct_row},

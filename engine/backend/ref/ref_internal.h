@@ -101,6 +101,7 @@ void ref_attention_head_matmul(const struct ref_run *r, int from, int to);
 void ref_recurrent_conv(const struct ref_run *r, int from, int to);
 void ref_recurrent_delta(const struct ref_run *r, int from, int to);
 void ref_recurrent_ssm(const struct ref_run *r, int from, int to);
+void ref_recurrent_scan(const struct ref_run *r, int from, int to);
 
 /* Compute row i. */
 void ref_attention_heads_row(const struct ref_run *r, int32_t i);

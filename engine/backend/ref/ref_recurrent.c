@@ -118,7 +118,8 @@ void ref_recurrent_conv(const struct ref_run *r, int from, int to)
 /* A row of a head. */
 struct head_row {
     const float *q, *k, *v; /* of a state space C, B and x */
-    float rate, beta;       /* alpha and beta; dt */
+    const float *rates;     /* alpha; dt, of a scan one a column */
+    float beta;
 };
 
 /* Updates the state [dk][dv] of value head h with a row and computes the head's output [dv]. */
@@ -126,7 +127,7 @@ static void delta_row(const struct ref_run *r, const struct head_row *in, uint32
 {
     const struct plan_step *s = r->step;
     const struct plan_delta *d = &r->m->plan->delta;
-    double x = (double)in->rate + ref_vector(r, s->bias[0])[h];
+    double x = (double)in->rates[0] + ref_vector(r, s->bias[0])[h];
     double decay = exp(ref_vector(r, s->w[0])[h] * ref_math_softplus(x));
     double beta = 1.0 / (1.0 + exp(-(double)in->beta));
     double query[PLAN_MAX_HEAD], key[PLAN_MAX_HEAD], column[PLAN_MAX_HEAD];
@@ -159,7 +160,7 @@ static struct head_row delta_in(const struct ref_run *r, int32_t i, uint32_t h)
     return (struct head_row){.q = q,
                              .k = q + d->n_k_heads * d->key_dim,
                              .v = row + 2 * d->n_k_heads * d->key_dim + h * d->value_dim,
-                             .rate = ref_row(r, s->delta.alpha, i)[h],
+                             .rates = ref_row(r, s->delta.alpha, i) + h,
                              .beta = ref_row(r, s->delta.beta, i)[h]};
 }
 
@@ -168,7 +169,7 @@ static void ssm_row(const struct ref_run *r, const struct head_row *in, uint32_t
 {
     const struct plan_step *s = r->step;
     const struct plan_ssm *m = &r->m->plan->ssm;
-    double dt = ref_math_softplus((double)in->rate + ref_vector(r, s->bias[0])[h]);
+    double dt = ref_math_softplus((double)in->rates[0] + ref_vector(r, s->bias[0])[h]);
     double rate = ref_vector(r, s->w[0])[h], skip = ref_vector(r, s->w[1])[h], decay = exp(dt * rate);
     for (uint32_t n = 0; n < m->head_dim; n++) {
         double y = 0, input = dt * in->v[n];
@@ -190,14 +191,45 @@ static struct head_row ssm_in(const struct ref_run *r, int32_t i, uint32_t h)
     return (struct head_row){.q = in + m->n_groups * m->state_dim,
                              .k = in,
                              .v = all + h * m->head_dim,
-                             .rate = ref_row(r, r->step->ssm.dt, i)[h]};
+                             .rates = ref_row(r, r->step->ssm.dt, i) + h};
+}
+
+/* Updates the state [n][p] of head h with a row and computes its channels of the output. */
+static void scan_row(const struct ref_run *r, const struct head_row *in, uint32_t h, float *state, float *out)
+{
+    const struct plan_step *s = r->step;
+    const struct plan_ssm *m = &r->m->plan->ssm;
+    size_t first = (size_t)h * m->head_dim;
+    const float *a = ref_vector(r, s->w[0]) + first * m->state_dim;
+    for (uint32_t n = 0; n < m->head_dim; n++) {
+        double dt = ref_math_softplus((double)in->rates[n] + ref_vector(r, s->bias[0])[first + n]);
+        double y = (double)ref_vector(r, s->w[1])[first + n] * in->v[n];
+        for (uint32_t j = 0; j < m->state_dim; j++) {
+            size_t at = (size_t)j * m->head_dim + n;
+            double sum = exp(dt * a[at]) * state[at] + in->k[j] * dt * in->v[n];
+            y += sum * in->q[j];
+            state[at] = (float)sum;
+        }
+        out[n] = (float)y;
+    }
+}
+
+static struct head_row scan_in(const struct ref_run *r, int32_t i, uint32_t h)
+{
+    const struct plan_step *s = r->step;
+    size_t first = (size_t)h * r->m->plan->ssm.head_dim;
+    return (struct head_row){.q = ref_row(r, s->scan.c, i),
+                             .k = ref_row(r, s->scan.b, i),
+                             .v = ref_row(r, s->src, i) + first,
+                             .rates = ref_row(r, s->scan.dt, i) + first};
 }
 
 /* A step that has a state for each head. */
 struct head_op {
     struct head_row (*in)(const struct ref_run *r, int32_t i, uint32_t h);
     void (*row)(const struct ref_run *r, const struct head_row *in, uint32_t h, float *state, float *out);
-    uint32_t n_keys, n_cols;
+    uint32_t n_keys, n_cols, n_rates;
+    bool has_beta;
 };
 
 /* Computes row i of head h. */
@@ -214,9 +246,9 @@ static void advance(const struct ref_run *r, const struct head_op *op, const flo
     size_t stride = plan_drafted_floats(r->m->plan, r->step);
     float unread[PLAN_MAX_HEAD];
     for (int32_t i = 0; i < n; i++, rows += stride) {
-        const float *v = rows + op->n_keys, *rate = v + op->n_cols;
-        float beta = op->n_keys + op->n_cols + 1 < stride ? rate[1] : 0;
-        op->row(r, &(struct head_row){.q = rows, .k = rows, .v = v, .rate = *rate, .beta = beta}, h, state, unread);
+        const float *v = rows + op->n_keys, *rates = v + op->n_cols;
+        float beta = op->has_beta ? rates[op->n_rates] : 0;
+        op->row(r, &(struct head_row){.q = rows, .k = rows, .v = v, .rates = rates, .beta = beta}, h, state, unread);
     }
 }
 
@@ -228,13 +260,13 @@ static void compute_drafts(const struct ref_run *r, const struct head_op *op, co
     memcpy(r->scratch, state, (size_t)op->n_keys * op->n_cols * sizeof *state);
     for (int32_t i = s->certain; i < s->end; i++, to += stride) {
         struct head_row in = op->in(r, i, h);
-        float *rate = to + op->n_keys + op->n_cols;
+        float *rates = to + op->n_keys + op->n_cols;
         compute_row(r, op, i, h, r->scratch);
         memcpy(to, in.k, op->n_keys * sizeof *to);
         memcpy(to + op->n_keys, in.v, op->n_cols * sizeof *to);
-        rate[0] = in.rate;
-        if (op->n_keys + op->n_cols + 1 < stride) {
-            rate[1] = in.beta;
+        memcpy(rates, in.rates, op->n_rates * sizeof *to);
+        if (op->has_beta) {
+            rates[op->n_rates] = in.beta;
         }
     }
 }
@@ -270,12 +302,27 @@ void ref_recurrent_delta(const struct ref_run *r, int from, int to)
 {
     const struct plan_delta *d = &r->m->plan->delta;
     run_heads(r, from, to,
-              &(struct head_op){.in = delta_in, .row = delta_row, .n_keys = d->key_dim, .n_cols = d->value_dim});
+              &(struct head_op){.in = delta_in,
+                                .row = delta_row,
+                                .n_keys = d->key_dim,
+                                .n_cols = d->value_dim,
+                                .n_rates = 1,
+                                .has_beta = true});
 }
 
 void ref_recurrent_ssm(const struct ref_run *r, int from, int to)
 {
     const struct plan_ssm *m = &r->m->plan->ssm;
-    run_heads(r, from, to,
-              &(struct head_op){.in = ssm_in, .row = ssm_row, .n_keys = m->state_dim, .n_cols = m->head_dim});
+    run_heads(
+        r, from, to,
+        &(struct head_op){.in = ssm_in, .row = ssm_row, .n_keys = m->state_dim, .n_cols = m->head_dim, .n_rates = 1});
+}
+
+void ref_recurrent_scan(const struct ref_run *r, int from, int to)
+{
+    const struct plan_ssm *m = &r->m->plan->ssm;
+    run_heads(
+        r, from, to,
+        &(struct head_op){
+            .in = scan_in, .row = scan_row, .n_keys = m->state_dim, .n_cols = m->head_dim, .n_rates = m->head_dim});
 }

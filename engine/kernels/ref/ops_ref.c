@@ -110,9 +110,25 @@ static void linear_attention(const struct kern_linear_args *a)
     }
 }
 
+static void selective_scan(const struct kern_scan_args *a)
+{
+    for (int i = 0; i < a->n_rows * a->n_cols; i++) {
+        size_t t = (size_t)(i / a->n_cols), n = (size_t)(i % a->n_cols);
+        double dt = (double)a->dt[t * a->dt_stride + n], in = dt * (double)a->x[t * a->x_stride + n], y = 0;
+        for (size_t j = 0; j < (size_t)a->n_states; j++) {
+            size_t at = j * (size_t)a->n_cols + n;
+            double s = exp(dt * (double)a->a[at]) * (double)a->state[at] + (double)a->b[t * a->b_stride + j] * in;
+            y += s * (double)a->c[t * a->c_stride + j];
+            a->state[at] = (float)s;
+        }
+        a->out[t * a->out_stride + n] = (float)y;
+    }
+}
+
 void kern_ops_init_ref(struct kern_table *t)
 {
     t->linear_attention = linear_attention;
+    t->selective_scan = selective_scan;
     t->rmsnorm = rmsnorm;
     t->add = add;
     t->glu = glu;

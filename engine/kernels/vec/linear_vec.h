@@ -1,9 +1,10 @@
-/* Linear attention for every ISA: include after a vec_<isa>.h. A block of columns of the state passes through all rows
- * before the next block, so that it stays in L1. */
+/* Linear attention and selective scans for every ISA: include after a vec_<isa>.h. A block of columns of the state
+ * passes through all rows before the next block, so that it stays in L1. */
 #ifndef INFCGI_KERNELS_VEC_LINEAR_VEC_H
 #define INFCGI_KERNELS_VEC_LINEAR_VEC_H
 
 #include "engine/kernels/kern.h"
+#include "engine/kernels/vec/exp_vec.h"
 
 #include <stdbool.h>
 
@@ -107,6 +108,38 @@ static void vec_linear_attention(const struct kern_linear_args *a)
                 linear_row(a, &b, t, 1, true);
             }
             b.n -= b.n < VEC_LANES ? b.n : VEC_LANES;
+        }
+    }
+}
+
+/* Computes row t of the n columns of a vector from column `at` on. */
+static ALWAYS_INLINE void scan_row(const struct kern_scan_args *a, size_t at, size_t n, int t, bool is_part)
+{
+    const float *b = a->b + (size_t)t * a->b_stride, *c = a->c + (size_t)t * a->c_stride;
+    vec dt = linear_load(a->dt + (size_t)t * a->dt_stride + at, 0, n, is_part);
+    vec in = vec_mul(dt, linear_load(a->x + (size_t)t * a->x_stride + at, 0, n, is_part));
+    vec sums[2] = {vec_set1(0), vec_set1(0)};
+    for (int j = 0; j < a->n_states; j++) {
+        size_t from = (size_t)j * (size_t)a->n_cols + at;
+        vec decay = vec_exp(vec_mul(dt, linear_load(a->a + from, 0, n, is_part)));
+        vec s = vec_mul(decay, linear_load(a->state + from, 0, n, is_part));
+        s = vec_fma(vec_set1(b[j]), in, s);
+        sums[j % 2] = vec_fma(vec_set1(c[j]), s, sums[j % 2]);
+        linear_store(a->state + from, 0, s, n, is_part);
+    }
+    linear_store(a->out + (size_t)t * a->out_stride + at, 0, vec_add(sums[0], sums[1]), n, is_part);
+}
+
+static void vec_selective_scan(const struct kern_scan_args *a)
+{
+    for (size_t at = 0, n = (size_t)a->n_cols; at < n; at += VEC_LANES) {
+        bool is_part = n - at < VEC_LANES;
+        for (int t = 0; t < a->n_rows; t++) {
+            if (is_part) {
+                scan_row(a, at, n - at, t, true);
+            } else {
+                scan_row(a, at, VEC_LANES, t, false);
+            }
         }
     }
 }

@@ -644,6 +644,24 @@ static void ssm(void)
     expect("states ln 2 times 1, 2.5 and 1.25", y, ROWS(LN2 + 10, 5 * LN2 + 20, 1.25f * LN2));
 }
 
+static void scan(void)
+{
+    begin(1, 2);
+    p->ssm = (struct plan_ssm){.n_heads = 1, .n_groups = 1, .head_dim = 2, .state_dim = 1};
+    plan_buf_id x = input(2, ROWS(1, 1, 2, 2, 0, 1)), zeros = input(2, ROWS(0, 0, 0, 0, 0, 0));
+    plan_buf_id ones = input(1, ROWS(1, 1, 1)), c = input(1, ROWS(1, 2, 4)), y = buffer(2);
+    plan_weight_id w = vector(2, ROWS(-1, -2)), skip = vector(2, ROWS(10, 100)), bias = vector(2, ROWS(0, 0));
+    struct plan_step *s = step(PLAN_SCAN, x, y); /* dt = ln 2, decays 1/2 and 1/4 */
+    s->scan.dt = zeros;
+    s->scan.b = ones;
+    s->scan.c = c;
+    s->w[0] = w;
+    s->w[1] = skip;
+    s->bias[0] = bias;
+    expect("states ln 2 times 1, 2.5, 1.25 and 1, 2.25, 1.5625", y,
+           ROWS(LN2 + 10, LN2 + 100, 5 * LN2 + 20, 4.5f * LN2 + 200, 5 * LN2, 6.25f * LN2 + 100));
+}
+
 static void sum(void)
 {
     begin(1, 2);
@@ -788,6 +806,7 @@ static void (*const cases[PLAN_OP_COUNT])(void) = {
     [PLAN_SHORT_CONV] = short_conv,
     [PLAN_DELTA] = delta,
     [PLAN_SSM] = ssm,
+    [PLAN_SCAN] = scan,
     [PLAN_SUM] = sum,
     [PLAN_PREDICT] = predict,
     [PLAN_CORRECT] = correct,

@@ -1,4 +1,4 @@
-/* Short convolutions, products, the gated delta rule and state spaces on every back end and instruction set: against the
+/* Short convolutions, products, the gated delta rule, state spaces and selective scans on every back end and instruction set: against the
  * formulas in double, and the same bits however two sequences are cut into batches, whatever their slots held before,
  * and where they go on from a copy of a state. */
 #include "engine/backend/backend.h"
@@ -17,7 +17,7 @@ enum { GROUPS = 2, STATE = 7, SPACE = D + 2 * GROUPS * STATE };
 
 static float embd[V * D], taps[D * TAPS], bias[D];
 static float mixed[V * MIXED], betas[V * HEADS], alphas[V * HEADS], decays[HEADS], steps[HEADS], norm[VALUE];
-static float space[V * SPACE], skips[HEADS];
+static float space[V * SPACE], skips[HEADS], lefts[V * STATE], rights[V * STATE], rates[D * STATE];
 static const int32_t texts[2][N] = {{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9}, {2, 7, 1, 8, 2, 8, 1, 8, 2, 8, 4, 5, 9}};
 
 static void fill(float *x, size_t n, uint32_t seed)
@@ -155,6 +155,51 @@ static void expect_ssm(const int32_t *tokens, float out[N][D])
             double dt = log1p(exp((double)alphas[tokens[t] * HEADS + h] + steps[h])), y = skips[h] * x[n];
             for (int j = 0; j < STATE; j++) {
                 state[j] = exp(dt * decays[h]) * state[j] + dt * b[j] * x[n];
+                y += c[j] * state[j];
+            }
+            out[t][n] = (float)y;
+        }
+    }
+}
+
+/* Heads only divide the channels. */
+static struct plan *make_scan_plan(void)
+{
+    struct plan *p = new_plan();
+    plan_buf_id in, dt, b, c, out;
+    p->ssm = (struct plan_ssm){.n_heads = HEADS, .n_groups = 1, .head_dim = VALUE, .state_dim = STATE};
+    ck_assert_int_eq(plan_add_buf(p, "in", D, &in), ERR_OK);
+    ck_assert_int_eq(plan_add_buf(p, "dt", D, &dt), ERR_OK);
+    ck_assert_int_eq(plan_add_buf(p, "b", STATE, &b), ERR_OK);
+    ck_assert_int_eq(plan_add_buf(p, "c", STATE, &c), ERR_OK);
+    ck_assert_int_eq(plan_add_buf(p, "out", D, &out), ERR_OK);
+    add_step(p, PLAN_EMBED, PLAN_NONE, in, add_weight(p, "embd", embd, V, D));
+    add_step(p, PLAN_EMBED, PLAN_NONE, dt, add_weight(p, "mixed", mixed, V, D));
+    add_step(p, PLAN_EMBED, PLAN_NONE, b, add_weight(p, "lefts", lefts, V, STATE));
+    add_step(p, PLAN_EMBED, PLAN_NONE, c, add_weight(p, "rights", rights, V, STATE));
+    struct plan_step *s = add_step(p, PLAN_SCAN, in, out, add_weight(p, "rates", rates, 1, D * STATE));
+    s->scan.dt = dt;
+    s->scan.b = b;
+    s->scan.c = c;
+    s->w[1] = add_weight(p, "taps", taps, 1, D);
+    s->bias[0] = add_weight(p, "bias", bias, 1, D);
+    add_step(p, PLAN_HIDDEN, out, PLAN_NONE, PLAN_NONE);
+    check_plan(p);
+    ck_assert_uint_eq(p->recurrent_floats, D * STATE);
+    return p;
+}
+
+static void expect_scan(const int32_t *tokens, float out[N][D])
+{
+    for (int n = 0; n < D; n++) {
+        double state[STATE] = {0};
+        for (int t = 0; t < N; t++) {
+            const float *b = lefts + tokens[t] * STATE, *c = rights + tokens[t] * STATE;
+            double x = embd[tokens[t] * D + n], dt = log1p(exp((double)mixed[tokens[t] * D + n] + bias[n]));
+            double y = taps[n] * x;
+            for (int j = 0; j < STATE; j++) {
+                double a = rates[(n / VALUE * STATE + j) * VALUE + n % VALUE];
+                state[j] = exp(dt * a) * state[j] + dt * b[j] * x;
                 y += c[j] * state[j];
             }
             out[t][n] = (float)y;
@@ -418,7 +463,8 @@ static const struct subject {
 } subjects[] = {{make_conv_plan, expect_conv},
                 {make_block_plan, expect_block},
                 {make_tiled_plan, expect_tiled},
-                {make_ssm_plan, expect_ssm}};
+                {make_ssm_plan, expect_ssm},
+                {make_scan_plan, expect_scan}};
 
 static void check(const struct subject *s, const struct backend *b, const char *cpu)
 {
@@ -475,7 +521,13 @@ START_TEST(a_step_is_its_formula_however_it_is_cut)
     fill(norm, VALUE, 9);
     fill(space, V * SPACE, 10);
     fill(skips, HEADS, 11);
-    alphas[4 * HEADS + 1] = 95; /* exp() of which is no float */
+    fill(lefts, V * STATE, 12);
+    fill(rights, V * STATE, 13);
+    fill(rates, D * STATE, 14);
+    alphas[4 * HEADS + 1] = mixed[5 * D + 2] = 95; /* exp() of which is no float */
+    for (int i = 0; i < D * STATE; i++) {
+        rates[i] = -fabsf(rates[i]) - 0.1f;
+    }
     for (int h = 0; h < HEADS; h++) {
         decays[h] = -fabsf(decays[h]) - 0.1f;
     }
@@ -554,6 +606,30 @@ START_TEST(a_state_space_that_does_not_fit_is_the_builders_mistake)
 }
 END_TEST
 
+START_TEST(a_scan_that_does_not_fit_is_the_builders_mistake)
+{
+    for (int i = 0; i < 10; i++) {
+        struct plan *p = make_scan_plan();
+        struct plan_step *s = &p->steps[4];
+        struct err_info info = {0};
+        enum err expected = i >= 7 ? ERR_BAD_TENSOR_SHAPE : ERR_INTERNAL;
+        s->dst = i == 0 ? s->src : s->dst;
+        s->scan.dt = i == 1 ? s->scan.b : s->scan.dt;
+        s->scan.b = i == 2 ? s->scan.dt : s->scan.b;
+        s->scan.c = i == 3 ? PLAN_NONE : s->scan.c;
+        p->is_bidirectional = i == 4;
+        p->ssm.n_groups = i == 5 ? 2 : 1;
+        p->ssm.head_dim = i == 6 ? VALUE + 1 : VALUE;
+        plan_weight_id wide = p->steps[0].w[0];
+        s->w[0] = i == 7 ? wide : s->w[0];
+        s->w[1] = i == 8 ? wide : s->w[1];
+        s->bias[0] = i == 9 ? wide : s->bias[0];
+        ck_assert_msg(plan_check(p, &info) == expected, "case %d: %s", i, info.text);
+        plan_free(&p);
+    }
+}
+END_TEST
+
 Suite *cpu_recurrent_suite(void)
 {
     Suite *s = suite_create("cpu_recurrent");
@@ -563,6 +639,7 @@ Suite *cpu_recurrent_suite(void)
     tcase_add_test(c, a_batch_of_more_sequences_than_slots_is_refused);
     tcase_add_test(c, a_recurrent_step_that_does_not_fit_is_the_builders_mistake);
     tcase_add_test(c, a_state_space_that_does_not_fit_is_the_builders_mistake);
+    tcase_add_test(c, a_scan_that_does_not_fit_is_the_builders_mistake);
     suite_add_tcase(s, c);
     return s;
 }

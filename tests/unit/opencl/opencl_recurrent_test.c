@@ -14,15 +14,18 @@ Suite *opencl_recurrent_suite(void);
 
 enum { V = 50, ROWS = 150, OUT = 32, MAX_WIDTH = 4352, HEADS = 4, KEY_HEADS = 2, KV_PAGES = ROWS / KV_PAGE_TOKENS + 1 };
 
-static float table[V * MAX_WIDTH], small[V * HEADS], values[MAX_WIDTH * OUT], vectors[3][MAX_WIDTH];
+static float table[V * MAX_WIDTH], small[V * HEADS], values[MAX_WIDTH * OUT], vectors[3][MAX_WIDTH],
+    rates[HEADS * 40 * 64];
 
 static const struct shape {
     enum plan_op op;
     uint32_t rows, columns; /* of a state, or of a head's matrix; taps and channels of a convolution */
     enum dtype type;        /* of what is multiplied with the result */
 } shapes[] = {
-    {PLAN_SHORT_CONV, 4, 70, DTYPE_F32},    {PLAN_SHORT_CONV, 16, 96, DTYPE_Q8_0},  {PLAN_DELTA, 128, 64, DTYPE_Q8_0},
-    {PLAN_DELTA, 200, 40, DTYPE_F32},       {PLAN_SSM, 128, 64, DTYPE_Q8_0},        {PLAN_SSM, 1024, 36, DTYPE_F32},
+    {PLAN_SHORT_CONV, 4, 70, DTYPE_F32},    {PLAN_SHORT_CONV, 16, 96, DTYPE_Q8_0},
+    {PLAN_DELTA, 128, 64, DTYPE_Q8_0},      {PLAN_DELTA, 200, 40, DTYPE_F32},
+    {PLAN_SSM, 128, 64, DTYPE_Q8_0},        {PLAN_SSM, 1024, 36, DTYPE_F32},
+    {PLAN_SCAN, 16, 64, DTYPE_Q8_0},        {PLAN_SCAN, 40, 36, DTYPE_F32},
     {PLAN_HEAD_MATMUL, 64, 100, DTYPE_F32}, {PLAN_HEAD_MATMUL, 41, 72, DTYPE_Q8_0},
 };
 
@@ -82,6 +85,16 @@ static struct plan_step step_of(struct plan *p, const struct shape *s)
     case PLAN_HEAD_MATMUL: /* 20 components of a head stay as they are */
         step = plan_step_of(s->op, add_buf(p, HEADS * (s->rows + 20), table), add_buf(p, out, NULL));
         step.w[0] = add_weight(p, DTYPE_F32, table, HEADS * (s->columns - 20), s->rows);
+        return step;
+    case PLAN_SCAN:
+        p->ssm = (struct plan_ssm){.n_heads = HEADS, .n_groups = 1, .head_dim = s->columns, .state_dim = s->rows};
+        step = plan_step_of(s->op, add_buf(p, out, table), add_buf(p, out, NULL));
+        step.scan.dt = add_buf(p, out, table);
+        step.scan.b = add_buf(p, s->rows, table);
+        step.scan.c = add_buf(p, s->rows, table);
+        step.w[0] = add_vector(p, rates, out * s->rows);
+        step.w[1] = add_vector(p, vectors[2], out);
+        step.bias[0] = add_vector(p, vectors[1], out);
         return step;
     default:
         step = plan_step_of(s->op, add_buf(p, in, table), add_buf(p, out, NULL));
@@ -176,6 +189,10 @@ START_TEST(a_step_of_real_size_is_that_of_ref)
     fill(vectors[0], MAX_WIDTH, 4, 1);
     fill(vectors[1], MAX_WIDTH, 5, 1);
     fill(vectors[2], MAX_WIDTH, 6, 1);
+    fill(rates, ARRAY_LEN(rates), 7, 0.5f);
+    for (size_t i = 0; i < ARRAY_LEN(rates); i++) {
+        rates[i] = -fabsf(rates[i]);
+    }
     for (int h = 0; h < HEADS; h++) {
         vectors[0][h] = -0.02f - 0.1f * fabsf(vectors[0][h]); /* states that last for many rows */
     }
