@@ -300,6 +300,17 @@ static float *read_floats(struct hf *h, const struct st_tensor *t, uint64_t firs
 
 static uint64_t n_elements(const struct st_tensor *t) { return t->bytes / (st_dtype_bits(t->dtype) / 8); }
 
+static void change_floats(float *data, uint64_t n, enum hf_change change)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        if (change == HF_PLUS_ONE) {
+            data[i] += 1.0f;
+        } else if (change == HF_MINUS_EXP) {
+            data[i] = (float)-exp(data[i]);
+        }
+    }
+}
+
 /* Converts vectors to F32, as everywhere in GGUF. */
 static enum err add_vector(struct hf *h, const char *name, const struct st_tensor *t, enum hf_change change)
 {
@@ -308,13 +319,7 @@ static enum err add_vector(struct hf *h, const char *name, const struct st_tenso
     uint64_t n = n_elements(t);
     float *data = read_floats(h, t, 0, 1, n);
     TRY_MEM(data != NULL);
-    for (uint64_t i = 0; i < n; i++) {
-        if (change == HF_PLUS_ONE) {
-            data[i] += 1.0f;
-        } else if (change == HF_MINUS_EXP) {
-            data[i] = (float)-exp(data[i]);
-        }
-    }
+    change_floats(data, n, change);
     struct gguf_tensor out = {
         .type = DTYPE_F32, .n_dims = 1, .dims = {n, 1, 1, 1}, .data = data, .bytes = n * sizeof *data};
     gguf_build_tensor(&h->b, name, &out);
@@ -362,11 +367,14 @@ static enum err add_tensor(struct hf *h, const struct hf_name *n, const char *na
     }
     struct gguf_tensor out;
     TRY(convert(h, t, false, &out));
-    if (n->change == HF_AS_F32 || n->change == HF_CONV) {
+    if (n->change == HF_AS_F32 || n->change == HF_CONV || n->change == HF_MINUS_EXP) {
+        uint64_t n_all = n_elements(t);
+        float *data = read_floats(h, t, 0, 1, n_all);
+        TRY_MEM(data != NULL);
         out.type = DTYPE_F32;
-        out.data = read_floats(h, t, 0, 1, n_elements(t));
-        out.bytes = n_elements(t) * sizeof(float);
-        TRY_MEM(out.data != NULL);
+        out.data = data;
+        out.bytes = n_all * sizeof *data;
+        change_floats(data, n_all, n->change);
     }
     if (n->change == HF_CONV && out.n_dims == 3 && out.dims[1] == 1) {
         out.n_dims = 2;

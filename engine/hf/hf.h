@@ -67,7 +67,7 @@ struct hf_key {
 enum hf_change {
     HF_SAME,
     HF_PLUS_ONE,  /* norms of Gemma: (1 + w) x */
-    HF_MINUS_EXP, /* -exp(w) of a vector */
+    HF_MINUS_EXP, /* -exp(w), in F32 */
     HF_FLAT,      /* a vector with shape [1, n] */
     HF_AS_F32,    /* a matrix of biases, one row per expert */
     HF_CONV,      /* taps of a convolution by channels, [n][1][k], as [n][k] in F32 */

@@ -46,6 +46,7 @@ enum blocks_mixer {
     BLOCKS_CONV,          /* a short convolution */
     BLOCKS_DELTA,         /* the gated delta rule */
     BLOCKS_SSM,           /* a state space */
+    BLOCKS_SCAN,          /* a selective scan */
     BLOCKS_ATTENTION_SSM, /* both, of one norm */
     BLOCKS_NO_MIXER,
     BLOCKS_MIXER_COUNT
@@ -104,6 +105,7 @@ struct blocks_style {
     const char *ffn_norm;  /* name of the norm before the feed-forward block; NULL: it reads what attention reads */
     const char *last_norm; /* name of the norm after the last layer */
     uint32_t conv_taps;    /* of short convolutions, also before the delta rule and state spaces */
+    uint32_t dt_rank;      /* width of the steps of selective scans before their matrix */
     struct blocks_moe moe; /* blocks_read_moe */
     enum blocks_mixer mixer[PLAN_MAX_LAYERS];
     enum blocks_ffn ffn[PLAN_MAX_LAYERS];
@@ -198,13 +200,14 @@ struct blocks {
     plan_buf_id delta_in, delta_mixed, delta_out, delta_gate, beta, alpha;
     /* State spaces: x, B and C before and after the convolution; [Hs]; [Hs*p] output, and its gate */
     plan_buf_id ssm_in, ssm_mixed, ssm_dt, ssm_out, ssm_gate;
-    plan_weight_id ssm_ones;  /* [Hs*p/G], with several groups */
-    plan_weight_id head_ones; /* [d], with BLOCKS_NORM_OWN and BLOCKS_NORM_BARE */
-    plan_weight_id embd;      /* blocks_add_embedding sets it */
-    plan_weight_id output;    /* of the logits */
-    int32_t rope;             /* table of global layers */
-    int32_t local_rope;       /* of local ones; PLAN_NONE = none */
-    int32_t no_rope;          /* of layers without RoPE; PLAN_NONE = none */
+    plan_buf_id scan_low, scan_b, scan_c; /* of selective scans: [dt_rank], and [n] each */
+    plan_weight_id ssm_ones;              /* [Hs*p/G], with several groups */
+    plan_weight_id head_ones;             /* [d], with BLOCKS_NORM_OWN and BLOCKS_NORM_BARE */
+    plan_weight_id embd;                  /* blocks_add_embedding sets it */
+    plan_weight_id output;                /* of the logits */
+    int32_t rope;                         /* table of global layers */
+    int32_t local_rope;                   /* of local ones; PLAN_NONE = none */
+    int32_t no_rope;                      /* of layers without RoPE; PLAN_NONE = none */
 };
 
 /* Returns "<arch>.<key>" in room. */
@@ -368,6 +371,10 @@ MUST_CHECK enum err blocks_read_ssm(struct blocks *b);
 MUST_CHECK enum err blocks_read_parallel_ssm(struct blocks *b);
 MUST_CHECK enum err blocks_add_ssm_bufs(struct blocks *b);
 MUST_CHECK enum err blocks_add_ssm(struct blocks *b);
+/* Selective scans (blocks_ssm.c): layers whose element of attention.head_count_kv is 0. */
+MUST_CHECK enum err blocks_read_scan(struct blocks *b);
+MUST_CHECK enum err blocks_add_scan_bufs(struct blocks *b);
+MUST_CHECK enum err blocks_add_scan(struct blocks *b);
 
 /* Reads base and width of RoPE in local layers, by default those of global ones (blocks_rope.c). */
 MUST_CHECK enum err blocks_read_local_rope(struct blocks *b);

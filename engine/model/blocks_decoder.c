@@ -252,6 +252,7 @@ static const struct kind mixers[BLOCKS_MIXER_COUNT] = {
     [BLOCKS_CONV] = {blocks_add_conv_bufs, blocks_add_conv},
     [BLOCKS_DELTA] = {blocks_add_delta_bufs, blocks_add_delta},
     [BLOCKS_SSM] = {blocks_add_ssm_bufs, blocks_add_ssm},
+    [BLOCKS_SCAN] = {blocks_add_scan_bufs, blocks_add_scan},
     [BLOCKS_ATTENTION_SSM] = {add_attention_and_ssm_bufs, add_attention_and_ssm},
     [BLOCKS_NO_MIXER] = {add_nothing, add_nothing},
 };

@@ -1,7 +1,11 @@
 /* Layers with a state space instead of attention: Mamba-2 [Dao & Gu 2024, "Transformers are SSMs"], x += W_out norm(y *
  * silu(z)). y is the state space's output for a short convolution over x, B and C. These, z and the steps dt are
- * projections of the normed row. Keys and tensor names: llama.cpp b11434, gguf-py/gguf/constants.py. */
+ * projections of the normed row. Mamba-1 [Gu & Dao 2023, "Mamba"] has x += W_out (y * silu(z)), where y is a selective
+ * scan's output for a short convolution over x, and B, C and dt are projections of the convolved row. Keys and tensor
+ * names: llama.cpp b11434, gguf-py/gguf/constants.py. */
 #include "engine/model/blocks.h"
+
+#include "engine/quant/row_mapped.h"
 
 static enum err check_dims(const struct blocks *b, uint32_t inner)
 {
@@ -61,27 +65,40 @@ enum err blocks_add_ssm_bufs(struct blocks *b)
                : blocks_add_ones(b, "ssm_ones", width_of(m) / m->n_groups, &b->ssm_ones);
 }
 
-/* Adds dst = rows [first, first + its width) of ssm_in, times the normed row. */
-static enum err add_part(struct blocks *b, uint32_t first, plan_buf_id dst)
+/* Adds dst = rows [first, first + its width) of a matrix of n_all rows, times src. */
+static enum err add_part(struct blocks *b, const char *stem, plan_buf_id src, uint32_t first, uint32_t n_all,
+                         plan_buf_id dst)
 {
-    const struct plan_ssm *m = &b->plan->ssm;
-    struct blocks_part part = {first, b->plan->bufs[dst].width, width_of(m) + mixed_of(m) + m->n_heads};
-    struct plan_step s = plan_step_of(PLAN_MATMUL, b->norm, dst);
-    TRY(blocks_bind_part(b, "blk.%d.ssm_in", part, &s, 0));
+    struct blocks_part part = {first, b->plan->bufs[dst].width, n_all};
+    struct plan_step s = plan_step_of(PLAN_MATMUL, src, dst);
+    TRY(blocks_bind_part(b, stem, part, &s, 0));
     return plan_add_step(b->plan, &s);
 }
 
-/* Adds ssm_out = the state space of the convolved ssm_in and of ssm_dt. */
-static enum err add_state_space(struct blocks *b)
+/* Adds ssm_mixed = SiLU of the convolved ssm_in. */
+static enum err add_convolution(struct blocks *b)
 {
-    const struct plan_ssm *m = &b->plan->ssm;
+    uint32_t width = b->plan->bufs[b->ssm_in].width;
     struct plan_step conv = plan_step_of(PLAN_SHORT_CONV, b->ssm_in, b->ssm_mixed);
     conv.conv.taps = b->style.conv_taps;
     conv.conv.map = PLAN_MAP_SILU;
-    TRY(blocks_bind_stack(b, "blk.%d.ssm_conv1d.weight", mixed_of(m), 1, conv.conv.taps, &conv.w[0]));
-    TRY(blocks_bind_optional(b, "blk.%d.ssm_conv1d.bias", 1, mixed_of(m), &conv.bias[0]));
-    TRY(plan_add_step(b->plan, &conv));
+    TRY(blocks_bind_stack(b, "blk.%d.ssm_conv1d.weight", width, 1, conv.conv.taps, &conv.w[0]));
+    TRY(blocks_bind_optional(b, "blk.%d.ssm_conv1d.bias", 1, width, &conv.bias[0]));
+    return plan_add_step(b->plan, &conv);
+}
 
+/* Adds ssm_out *= SiLU(ssm_gate). */
+static enum err add_gate(struct blocks *b)
+{
+    struct plan_step gate = plan_step_of(PLAN_MULTIPLY, b->ssm_gate, b->ssm_out);
+    gate.multiply.map = PLAN_MAP_SILU;
+    return plan_add_step(b->plan, &gate);
+}
+
+/* Adds ssm_out = the state space of ssm_mixed and of ssm_dt. */
+static enum err add_state_space(struct blocks *b)
+{
+    const struct plan_ssm *m = &b->plan->ssm;
     struct plan_step ssm = plan_step_of(PLAN_SSM, b->ssm_mixed, b->ssm_out);
     ssm.ssm.dt = b->ssm_dt;
     TRY(blocks_bind_stack(b, "blk.%d.ssm_a", m->n_heads, 1, 1, &ssm.w[0]));
@@ -96,9 +113,7 @@ static enum err add_gated_norm(struct blocks *b)
 {
     const struct plan_ssm *m = &b->plan->ssm;
     plan_weight_id w;
-    struct plan_step gate = plan_step_of(PLAN_MULTIPLY, b->ssm_gate, b->ssm_out);
-    gate.multiply.map = PLAN_MAP_SILU;
-    TRY(plan_add_step(b->plan, &gate));
+    TRY(add_gate(b));
     if (b->style.lacks_ssm_norm) {
         return ERR_OK;
     }
@@ -117,14 +132,115 @@ static enum err add_gated_norm(struct blocks *b)
 
 enum err blocks_add_ssm(struct blocks *b)
 {
+    static const char in[] = "blk.%d.ssm_in";
     const struct plan_ssm *m = &b->plan->ssm;
+    uint32_t n_all = width_of(m) + mixed_of(m) + m->n_heads;
     if (b->style.mixer[b->plan->layer] == BLOCKS_SSM) { /* else attention's norm is there */
         TRY(blocks_add_norm(b, "blk.%d.attn_norm.weight", b->x, b->norm, false));
     }
-    TRY(add_part(b, 0, b->ssm_gate));
-    TRY(add_part(b, width_of(m), b->ssm_in));
-    TRY(add_part(b, width_of(m) + mixed_of(m), b->ssm_dt));
+    TRY(add_part(b, in, b->norm, 0, n_all, b->ssm_gate));
+    TRY(add_part(b, in, b->norm, width_of(m), n_all, b->ssm_in));
+    TRY(add_part(b, in, b->norm, width_of(m) + mixed_of(m), n_all, b->ssm_dt));
+    TRY(add_convolution(b));
     TRY(add_state_space(b));
     TRY(add_gated_norm(b));
+    return blocks_add_output(b, "blk.%d.ssm_out", b->ssm_out, NULL);
+}
+
+/* --- selective scans ----------------------------------------------------------------------------------------------- */
+
+/* Divides the channels into heads that threads and devices share: the widest of at most 64. */
+static void divide_channels(uint32_t inner, struct plan_ssm *m)
+{
+    enum { WIDEST = 64 };
+    m->n_groups = 1;
+    for (m->head_dim = WIDEST; inner % m->head_dim != 0;) {
+        m->head_dim--;
+    }
+    m->n_heads = inner / m->head_dim;
+}
+
+enum err blocks_read_scan(struct blocks *b)
+{
+    struct plan_ssm *m = &b->plan->ssm;
+    uint32_t inner;
+    TRY(blocks_read_mixers(b, BLOCKS_SCAN, "selective scans"));
+    if (b->plan->kvs == NULL) {
+        return ERR_OK;
+    }
+    TRY(blocks_get_u32(b, "ssm.conv_kernel", 2, PLAN_MAX_TAPS, UINT64_MAX, &b->style.conv_taps));
+    TRY(blocks_get_u32(b, "ssm.state_size", 1, PLAN_MAX_STATE, UINT64_MAX, &m->state_dim));
+    TRY(blocks_get_u32(b, "ssm.time_step_rank", 1, PLAN_MAX_WIDTH, UINT64_MAX, &b->style.dt_rank));
+    TRY(blocks_get_u32(b, "ssm.inner_size", 1, PLAN_MAX_WIDTH, UINT64_MAX, &inner));
+    divide_channels(inner, m);
+    return blocks_expect(b, m->n_heads <= PLAN_MAX_HEADS, "ssm.inner_size",
+                         "expected at most %d parts of equal width, of at most 64 channels, found %u of %u channels",
+                         PLAN_MAX_HEADS, m->n_heads, inner);
+}
+
+enum err blocks_add_scan_bufs(struct blocks *b)
+{
+    struct plan *p = b->plan;
+    uint32_t width = width_of(&p->ssm);
+    TRY(plan_add_buf(p, "ssm_in", width, &b->ssm_in));
+    TRY(plan_add_buf(p, "ssm_mixed", width, &b->ssm_mixed));
+    TRY(plan_add_buf(p, "ssm_dt", width, &b->ssm_dt));
+    TRY(plan_add_buf(p, "ssm_out", width, &b->ssm_out));
+    TRY(plan_add_buf(p, "ssm_gate", width, &b->ssm_gate));
+    TRY(plan_add_buf(p, "scan_low", b->style.dt_rank, &b->scan_low));
+    TRY(plan_add_buf(p, "scan_b", p->ssm.state_dim, &b->scan_b));
+    return plan_add_buf(p, "scan_c", p->ssm.state_dim, &b->scan_c);
+}
+
+/* Binds A, [channels][n] in files, in the order of the state, [heads][n][p]. */
+static enum err bind_rates(struct blocks *b, plan_weight_id *id)
+{
+    struct plan *p = b->plan;
+    uint32_t n = p->ssm.state_dim, width = p->ssm.head_dim, n_all = width_of(&p->ssm);
+    TRY(blocks_bind_stack(b, "blk.%d.ssm_a", n_all, 1, n, id));
+    if (b->probe != NULL) { /* no one reads it, and the file can lack it */
+        return ERR_OK;
+    }
+    uint64_t bytes = (uint64_t)n_all * n * sizeof(float); /* at most 2^32 */
+    float *by_channel = mem_alloc((size_t)bytes, MEM_MODEL), *by_head = arena_alloc(&p->arena, (size_t)bytes);
+    enum err err = by_channel != NULL && by_head != NULL ? blocks_read_vector(b, *id, by_channel) : ERR_NOMEM;
+    for (size_t i = 0; err == ERR_OK && i < (size_t)n_all * n; i++) {
+        size_t head = i / ((size_t)n * width), j = i / width % n, channel = head * width + i % width;
+        by_head[i] = by_channel[channel * n + j];
+    }
+    mem_free(by_channel);
+    TRY_MEM(err != ERR_NOMEM);
+    return err == ERR_OK ? plan_set_source(p, *id, row_mapped_new(&p->arena, DTYPE_F32, by_head, 1, n_all * n)) : err;
+}
+
+/* Adds dst = a normed part of the convolved row: rows [first, ..) of ssm_x. */
+static enum err add_selected(struct blocks *b, uint32_t first, const char *norm, plan_buf_id dst)
+{
+    TRY(add_part(b, "blk.%d.ssm_x", b->ssm_mixed, first, b->style.dt_rank + 2 * b->plan->ssm.state_dim, dst));
+    return blocks_add_norm(b, norm, dst, dst, false);
+}
+
+enum err blocks_add_scan(struct blocks *b)
+{
+    static const char in[] = "blk.%d.ssm_in";
+    const struct plan_ssm *m = &b->plan->ssm;
+    uint32_t width = width_of(m), rank = b->style.dt_rank;
+    TRY(blocks_add_norm(b, "blk.%d.attn_norm.weight", b->x, b->norm, false));
+    TRY(add_part(b, in, b->norm, 0, 2 * width, b->ssm_in));
+    TRY(add_part(b, in, b->norm, width, 2 * width, b->ssm_gate));
+    TRY(add_convolution(b));
+    TRY(add_selected(b, 0, "blk.%d.ssm_dt_norm.weight", b->scan_low));
+    TRY(add_selected(b, rank, "blk.%d.ssm_b_norm.weight", b->scan_b));
+    TRY(add_selected(b, rank + m->state_dim, "blk.%d.ssm_c_norm.weight", b->scan_c));
+    TRY(blocks_add_matmul(b, "blk.%d.ssm_dt.weight", b->scan_low, b->ssm_dt));
+    struct plan_step scan = plan_step_of(PLAN_SCAN, b->ssm_mixed, b->ssm_out);
+    scan.scan.dt = b->ssm_dt;
+    scan.scan.b = b->scan_b;
+    scan.scan.c = b->scan_c;
+    TRY(bind_rates(b, &scan.w[0]));
+    TRY(blocks_bind(b, "blk.%d.ssm_d", 1, width, &scan.w[1]));
+    TRY(blocks_bind(b, "blk.%d.ssm_dt.bias", 1, width, &scan.bias[0]));
+    TRY(plan_add_step(b->plan, &scan));
+    TRY(add_gate(b));
     return blocks_add_output(b, "blk.%d.ssm_out", b->ssm_out, NULL);
 }

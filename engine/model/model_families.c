@@ -53,6 +53,7 @@
     X(falcon_h1) \
     X(nemotron_h) \
     X(nemotron_h_moe) \
+    X(jamba) \
     X(deepseek2) \
     X(lfm2) \
     X(lfm2moe) \

@@ -80,6 +80,8 @@ static const struct golden_model {
     {"granitemoe-shared", GGUF | FOLDER, FLOATS},
     {"hunyuan-dense-alpha", GGUF | FOLDER, FLOATS},
     {"hunyuan-moe-shared", GGUF | FOLDER | WIDE, FLOATS},
+    {"jamba-dense", GGUF | FOLDER, FLOATS},
+    {"jamba-experts", GGUF | FOLDER | WIDE, FLOATS},
     {"laguna-components", GGUF | FOLDER, FLOATS},
     {"laguna-heads", GGUF | FOLDER, FLOATS},
     {"lfm2-conv", GGUF | FOLDER, FLOATS},

@@ -209,6 +209,13 @@ def nemotron_h(layers, **more):
         num_experts_per_tok=3, moe_intermediate_size=28, moe_shared_expert_intermediate_size=40, **more))
 
 
+def jamba(**more):
+    """72 channels, in two parts that no vector divides; experts as wide as dense blocks."""
+    sizes = {**SMALL, "hidden_size": 36, "intermediate_size": 28, "num_attention_heads": 3, "num_key_value_heads": 1,
+             "mamba_dt_rank": 6, "mamba_d_state": 10, **more}
+    return hf.JambaForCausalLM(hf.JambaConfig(**sizes))
+
+
 def falcon_h1(**more):
     """Multipliers are powers of two, so that the converter's products are exact."""
     return hf.FalconH1ForCausalLM(hf.FalconH1Config(
@@ -464,6 +471,12 @@ MODELS = {
         "ME*ME", mamba_num_heads=4, n_groups=2, n_routed_experts=8, n_group=4, topk_group=2, routed_scaling_factor=2.5),
     "nemotron_h_moe-latent": lambda: nemotron_h(
         "MEM*E", mamba_num_heads=4, n_groups=1, n_routed_experts=6, moe_latent_size=20, routed_scaling_factor=1.5),
+    "jamba-experts": lambda: jamba(
+        num_hidden_layers=5, attn_layer_period=3, attn_layer_offset=1, expert_layer_period=3, expert_layer_offset=2,
+        num_experts=5, mamba_d_conv=3),
+    "jamba-dense": lambda: jamba(
+        num_hidden_layers=3, attn_layer_period=3, attn_layer_offset=2, num_experts=1, num_experts_per_tok=1,
+        mamba_dt_rank="auto", tie_word_embeddings=True),
     "falcon-h1-norm": lambda: falcon_h1(mamba_n_heads=8, mamba_d_head=8, mamba_n_groups=2, mamba_d_conv=3,
                                         mamba_rms_norm=True, head_dim=20),
     "falcon-h1-plain": lambda: falcon_h1(mamba_n_heads=4, mamba_d_head=16, head_dim=12),

@@ -188,10 +188,10 @@ static void check_keys(const char *model, const struct gguf *a, const struct ggu
     }
 }
 
-/* Factors of RoPE are computed, in other precisions. */
+/* Factors of RoPE and decays, -exp(A_log), are computed, in other precisions. */
 static bool has_same_data(const struct gguf_tensor *t, const struct gguf_tensor *u)
 {
-    if (!gguf_str_is(t->name, "rope_freqs.weight")) {
+    if (!gguf_str_is(t->name, "rope_freqs.weight") && !gguf_str_ends(t->name, ".ssm_a")) {
         return memcmp(t->data, u->data, (size_t)t->bytes) == 0;
     }
     for (size_t i = 0; i < t->bytes / sizeof(float); i++) {

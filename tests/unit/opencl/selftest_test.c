@@ -186,6 +186,8 @@ static const struct {
     {"qwen35moe-delta", "gate -", "gate"},
     {"granitehybrid-experts", "scan -", "ssm"},
     {"granitehybrid-experts", "keep_drafts -", "ssm"},
+    {"jamba-experts", "scan -", "scan"},
+    {"jamba-experts", "keep_drafts -", "scan"},
     {"apertus-xielu", "xielu -", "xielu"},
     {"llama4-experts", "weigh_gated -", "experts"},
     {"bert-cls", "gated -", "glu"},

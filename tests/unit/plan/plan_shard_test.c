@@ -309,6 +309,7 @@ static const struct {
     {"falcon-h1-norm.gguf", "++++++"},
     {"nemotron_h-dense.gguf", "+++++"},
     {"nemotron_h_moe-latent.gguf", "-+-+-++-+"}, /* experts meet in their own space */
+    {"jamba-experts.gguf", "-+++-+-+++"},        /* scans are whole */
     {"gemma4-experts.gguf", "++++++++++++"},
     {"gemma3n-sparse.gguf", "+-+-+++-++++"},  /* sparse gates look at all columns */
     {"granitehybrid-experts.gguf", "-+++-+"}, /* all heads of the state spaces are normed together */
