@@ -70,6 +70,7 @@ struct blocks_style {
     bool has_norm_biases;    /* LayerNorm has a bias everywhere */
     bool has_output_bias;    /* of the logits: output.bias */
     bool is_ungated;         /* feed-forward blocks and experts are down(act(up)) */
+    bool has_qkv_by_head;    /* attn_qkv has the rows of Q, K and V of each head next to each other */
     bool gates_attention;    /* sigmoids gate the output of attention: rows of Q are each head's [q | gate] */
     enum plan_map head_gate; /* of attn_gate, whose components are factors of a head's output, or of its components */
     bool yarn_truncates;     /* YaRN blends between whole components */

@@ -2,6 +2,22 @@
 #include "engine/model/blocks.h"
 
 #include "engine/quant/row_mapped.h"
+#include "engine/tensor/row_order.h"
+
+/* Binds part `i` of attn_qkv with Q, K and V of each head next to each other. */
+static enum err bind_by_head(struct blocks *b, int i, plan_weight_id *id)
+{
+    uint32_t n = b->h.n_heads, d = b->h.head_dim;
+    uint32_t *first = arena_alloc(&b->plan->arena, n * sizeof *first);
+    TRY(blocks_expect(b, b->h.n_kv_heads == n, "attention.head_count_kv",
+                      "expected %u, as attention.head_count, found %u", n, b->h.n_kv_heads));
+    TRY(blocks_bind(b, "blk.%d.attn_qkv.weight", 3 * n * d, b->h.n_embd, id));
+    for (uint32_t k = 0; first != NULL && k < n; k++) {
+        first[k] = (3 * k + (uint32_t)i) * d;
+    }
+    const struct row_source *all = b->plan->weights[*id].source;
+    return plan_set_source(b->plan, *id, first != NULL ? row_order_rows(&b->plan->arena, all, first, n, d) : NULL);
+}
 
 enum err blocks_bind_qkv(struct blocks *b, int from, int to, struct plan_step *qkv)
 {
@@ -14,6 +30,10 @@ enum err blocks_bind_qkv(struct blocks *b, int from, int to, struct plan_step *q
     const struct blocks_part parts[] = {{0, q, all}, {q, k, all}, {q + k, v, all}};
     bool is_fused = blocks_rows_of(b, fused) != 0, has_fused_bias = blocks_rows_of(b, fused_bias) != 0;
     for (int i = from; i < to; i++) {
+        if (b->style.has_qkv_by_head) {
+            TRY(bind_by_head(b, i, &qkv->w[i]));
+            continue;
+        }
         struct blocks_part own = {0, parts[i].n, parts[i].n};
         TRY(blocks_bind_rows(b, is_fused ? fused : weights[i], is_fused ? parts[i] : own, h->n_embd, &qkv->w[i]));
         TRY(blocks_bind_elements(b, has_fused_bias ? fused_bias : biases[i], has_fused_bias ? parts[i] : own,

@@ -72,6 +72,7 @@ static const struct kind {
 } kinds[] = {
     {"bert", PLAN_POOL_CLS, PLAN_DENSE_TANH, false},
     {"modern-bert", PLAN_POOL_MEAN, PLAN_DENSE_GELU, true},
+    {"neo-bert", PLAN_POOL_CLS, PLAN_DENSE_TANH, false},
     {"qwen3", PLAN_POOL_LAST, PLAN_DENSE_TANH, false},
 };
 
@@ -122,7 +123,7 @@ enum err blocks_read_rank(struct blocks *b)
     const struct kind *kind = find_kind(b->arch);
     TRY(blocks_expect(
         b, !says_so || kind != NULL, "pooling_type",
-        "expected 1 (mean), 2 (cls) or 3 (last), found 4 (rank), which only bert, modern-bert and qwen3 have"));
+        "expected 1 (mean), 2 (cls) or 3 (last), found 4 (rank), which only bert, modern-bert, neo-bert and qwen3 have"));
     if (says_so && n_out == 0) {
         return err_set(b->info, ERR_MISSING_TENSOR, name,
                        "%s: expected a tensor [%u, 1], as pooling_type says rank, found none", name, b->h.n_embd);

@@ -72,7 +72,9 @@
     X(gemma_embedding) \
     X(bert) \
     X(nomic_bert) \
-    X(modern_bert)
+    X(modern_bert) \
+    X(eurobert) \
+    X(neo_bert)
 
 /* Prediction heads in files of their own, which are no models. */
 #define HEADS(X) \

@@ -19,6 +19,7 @@ import torch
 import transformers as hf
 from conversion.base import gguf
 import conversion
+import reference_models
 
 from make_families import round_weights
 from make_golden import PROMPT_LENGTHS, VOCAB, rope, write_expected, write_tokenizer
@@ -66,6 +67,17 @@ def modern_bert(kind, **more):
 
 MODELS["modern-bert-cls"] = lambda: modern_bert(hf.ModernBertModel)
 MODELS["bert-dense-mean"] = MODELS["bert-mean"]
+MODELS["eurobert-mean"] = lambda: hf.EuroBertModel(hf.EuroBertConfig(
+    **{**DECODER, "max_position_embeddings": 128}, classifier_pooling="mean", rope_parameters=rope(theta=250000.0)))
+
+
+def neo_bert(kind, **more):
+    return kind(reference_models.NeoBERTConfig(
+        hidden_size=60, intermediate_size=108, num_hidden_layers=2, num_attention_heads=3, vocab_size=VOCAB, dim_head=20,
+        max_position_embeddings=128, norm_eps=1e-5, pad_token_id=258, **more))
+
+
+MODELS["neo-bert-cls"] = lambda: neo_bert(reference_models.NeoBERT)
 # Layers after the pooling: widths, activation; those with one have a bias. The converter takes neither of these.
 DENSE = {"gemma-embedding-mean": [(48, 96, "linear.Identity"), (96, 48, "linear.Identity")],
          "bert-dense-mean": [(60, 28, "activation.Tanh"), (28, 44, "activation.GELU")]}
@@ -81,7 +93,7 @@ def spread_out(model, gen):
             is_query = any(part in name for part in ("query.weight", "key.weight", "q_proj.weight", "k_proj.weight"))
             noise = torch.randn(p.shape, generator=gen)
             one = 0 if isinstance(model, hf.Gemma3TextModel) else 1  # Gemma adds it itself
-            p.copy_(one + 0.2 * noise if is_norm else (0.35 if is_query else 0.22 if "Wqkv" in name else 0.15) * noise)
+            p.copy_(one + 0.2 * noise if is_norm else (0.35 if is_query else 0.22 if "qkv" in name else 0.15) * noise)
 
 
 class Dense(torch.nn.Module):

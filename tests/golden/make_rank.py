@@ -23,13 +23,15 @@ import numpy as np
 import torch
 import transformers as hf
 from conversion.base import gguf
+import reference_models
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
 
-from make_embeddings import DECODER, ENCODER, modern_bert, spread_out
+from make_embeddings import DECODER, ENCODER, modern_bert, neo_bert, spread_out
 from make_families import round_weights
 from make_golden import PROMPT_LENGTHS, VOCAB, rope, write_expected, write_tokenizer
 
 YES, NO = 121, 110
+WORDS = ("bert-pair", "neo-bert-pair")  # with BERT's tokenizer
 QWEN3 = dict(DECODER, head_dim=20, rope_parameters=rope(theta=1000000.0), tie_word_embeddings=True)
 
 MODELS = {
@@ -41,6 +43,7 @@ MODELS = {
     "qwen3-yes": lambda: hf.Qwen3ForCausalLM(hf.Qwen3Config(**QWEN3)),
     "modern-bert-pair": lambda: modern_bert(hf.ModernBertForSequenceClassification, num_labels=1, classifier_pooling="mean",
                                             hidden_activation="silu"),
+    "neo-bert-pair": lambda: neo_bert(reference_models.NeoBERTForSequenceClassification, num_labels=1),
 }
 
 
@@ -79,16 +82,16 @@ def convert(model, name, folder, out):
 
 def write_folder_tokenizer(folder, name):
     """Of as many tokens as the others: bytes, or for BERT letters, and three special ones."""
-    first, last = ("[CLS]", "[SEP]") if name in ("bert-pair", "modern-bert-pair") else ("<s>", "</s>")
+    first, last = ("[CLS]", "[SEP]") if name in (*WORDS, "modern-bert-pair") else ("<s>", "</s>")
     special = [first, last, "[UNK]"]
-    if name == "bert-pair":
+    if name in WORDS:
         letters = [chr(33 + i) for i in range(94)]
         words = special + letters + ["##" + c for c in letters]
     else:
         words = special + sorted(pre_tokenizers.ByteLevel.alphabet())
     vocab = {w: i for i, w in enumerate(words + [f"<unused{i}>" for i in range(VOCAB - len(words))])}
     ends = ((last, vocab[last]), (first, vocab[first]))
-    if name == "bert-pair":
+    if name in WORDS:
         t = Tokenizer(models.WordPiece(vocab, unk_token="[UNK]"))
         t.normalizer = normalizers.BertNormalizer()
         t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -157,7 +160,7 @@ def main():
             model.float()
             Path(saved, "generation_config.json").unlink(missing_ok=True)
             write_folder_tokenizer(saved, name)
-            if name != "qwen3-label":
+            if name not in ("qwen3-label", "neo-bert-pair"):  # the converter says first row's state, and not a score
                 convert(model, name, saved, f"{folder}/{name}.gguf")
             if name == "bert-xlmr-pair":
                 write_flash(saved, f"{folder}/bert-xlmr-flash.hf")

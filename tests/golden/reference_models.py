@@ -3,7 +3,7 @@ Modules have the names of the tensors in folders."""
 import torch
 import transformers as hf
 from torch.nn import functional as F
-from transformers.modeling_outputs import CausalLMOutput
+from transformers.modeling_outputs import BaseModelOutput, CausalLMOutput, SequenceClassifierOutput
 
 
 class Norm(torch.nn.Module):
@@ -114,3 +114,210 @@ class SmallThinkerForCausalLM(hf.PreTrainedModel):
         for layer in self.model["layers"]:
             x = layer(x)
         return CausalLMOutput(logits=self.lm_head(self.model["norm"](x))[None])
+
+
+class NeoBERTConfig(hf.PreTrainedConfig):
+    model_type = "neobert"
+
+
+def rotate_pairs(x, theta=10000.0):
+    """RoPE of x [heads][positions][d], on pairs (2i, 2i+1)."""
+    d = x.shape[-1]
+    out = rotate(torch.cat([x[..., ::2], x[..., 1::2]], -1), theta)
+    return torch.stack([out[..., :d // 2], out[..., d // 2:]], -1).flatten(-2)
+
+
+def attend_all(q, k, v, bias=0.0):
+    """Attention of q [H][T][d] over all of k and v [H][T][d], with a bias of the scores."""
+    return (q @ k.transpose(1, 2) * q.shape[-1] ** -0.5 + bias).softmax(-1) @ v
+
+
+class NeoBERTLayer(torch.nn.Module):
+    """Q, K and V of a head are next to each other."""
+
+    def __init__(self, c):
+        super().__init__()
+        d, f = c.hidden_size, 8 * -(-(2 * c.intermediate_size // 3) // 8)
+        self.n_heads = c.num_attention_heads
+        self.qkv, self.wo = linear(d, 3 * d), linear(d, d)
+        self.ffn = torch.nn.ModuleDict({"w12": linear(d, 2 * f), "w3": linear(f, d)})
+        self.attention_norm, self.ffn_norm = Norm(d, c.norm_eps), Norm(d, c.norm_eps)
+
+    def forward(self, x):
+        q, k, v = self.qkv(self.attention_norm(x)).view(len(x), self.n_heads, -1).transpose(0, 1).chunk(3, -1)
+        out = attend_all(rotate_pairs(q), rotate_pairs(k), v)
+        x = x + self.wo(out.transpose(0, 1).reshape(len(x), -1))
+        gate, up = self.ffn["w12"](self.ffn_norm(x)).chunk(2, -1)
+        return x + self.ffn["w3"](F.silu(gate) * up)
+
+
+class NeoBERT(hf.PreTrainedModel):
+    config_class = NeoBERTConfig
+
+    def __init__(self, c):
+        super().__init__(c)
+        self.encoder = torch.nn.Embedding(c.vocab_size, c.hidden_size)
+        self.transformer_encoder = torch.nn.ModuleList([NeoBERTLayer(c) for _ in range(c.num_hidden_layers)])
+        self.layer_norm = Norm(c.hidden_size, c.norm_eps)
+        self.post_init()
+
+    def forward(self, ids):
+        x = self.encoder(ids[0])
+        for layer in self.transformer_encoder:
+            x = layer(x)
+        return BaseModelOutput(last_hidden_state=self.layer_norm(x)[None])
+
+
+class NeoBERTForSequenceClassification(hf.PreTrainedModel):
+    config_class = NeoBERTConfig
+
+    def __init__(self, c):
+        super().__init__(c)
+        self.model = NeoBERT(c)
+        self.dense = torch.nn.Linear(c.hidden_size, c.hidden_size)
+        self.classifier = torch.nn.Linear(c.hidden_size, c.num_labels)
+        self.post_init()
+
+    def forward(self, ids):
+        first = self.model(ids).last_hidden_state[:, 0]
+        return SequenceClassifierOutput(logits=self.classifier(torch.tanh(self.dense(first))))
+
+
+def biased(n_in, n_out):
+    return torch.nn.Linear(n_in, n_out)
+
+
+class NomicBertConfig(hf.PreTrainedConfig):
+    model_type = "nomic_bert"
+
+
+class NomicBertLayer(torch.nn.Module):
+    """Every second layer has experts, whose weights are shares of all and are not divided; they share one bias."""
+
+    def __init__(self, c, index):
+        super().__init__()
+        d, f, n = c.n_embd, c.n_inner, c.num_experts
+        self.config, self.has_experts = c, index % c.moe_every_n_layers == 1
+        self.attn = torch.nn.ModuleDict({"Wqkv": biased(d, 3 * d), "out_proj": biased(d, d)})
+        self.norm1 = torch.nn.LayerNorm(d, eps=c.layer_norm_epsilon)
+        self.norm2 = torch.nn.LayerNorm(d, eps=c.layer_norm_epsilon)
+        if self.has_experts:
+            mlp = torch.nn.ParameterDict({"w1": torch.zeros(n * f, d), "w2": torch.zeros(n * f, d)})
+            experts = torch.nn.Module()
+            experts.mlp, experts.bias = mlp, torch.nn.Parameter(torch.zeros(d))
+            self.mlp = torch.nn.ModuleDict({"router": torch.nn.ModuleDict({"layer": linear(d, n)}), "experts": experts})
+        else:
+            self.mlp = torch.nn.ModuleDict({"fc1": biased(d, f), "fc2": biased(f, d)})
+
+    def experts(self, x):
+        c, e = self.config, self.mlp["experts"]
+        weights = self.mlp["router"]["layer"](x).softmax(-1)
+        picked, ids = weights.topk(c.moe_top_k, -1)
+        up, down = (e.mlp[name].view(c.num_experts, c.n_inner, c.n_embd) for name in ("w1", "w2"))
+        h = F.gelu(torch.einsum("td,efd->tef", x, up))
+        return torch.einsum("te,tef,efd->td", torch.zeros_like(weights).scatter(-1, ids, picked), h, down) + e.bias
+
+    def forward(self, x):
+        qkv = self.attn["Wqkv"](x).view(len(x), 3, self.config.n_head, -1).permute(1, 2, 0, 3)
+        theta = self.config.rotary_emb_base
+        out = attend_all(rotate(qkv[0], theta), rotate(qkv[1], theta), qkv[2])
+        x = self.norm1(x + self.attn["out_proj"](out.transpose(0, 1).reshape(len(x), -1)))
+        block = self.experts(x) if self.has_experts else self.mlp["fc2"](F.gelu(self.mlp["fc1"](x)))
+        return self.norm2(x + block)
+
+
+class NomicBertModel(hf.PreTrainedModel):
+    config_class = NomicBertConfig
+
+    def __init__(self, c):
+        super().__init__(c)
+        self.embeddings = torch.nn.ModuleDict({
+            "word_embeddings": torch.nn.Embedding(c.vocab_size, c.n_embd),
+            "token_type_embeddings": torch.nn.Embedding(c.type_vocab_size, c.n_embd)})
+        self.emb_ln = torch.nn.LayerNorm(c.n_embd, eps=c.layer_norm_epsilon)
+        self.encoder = torch.nn.ModuleDict({
+            "layers": torch.nn.ModuleList([NomicBertLayer(c, i) for i in range(c.n_layer)])})
+        self.post_init()
+
+    def forward(self, ids):
+        x = self.embeddings["word_embeddings"](ids[0]) + self.embeddings["token_type_embeddings"].weight[0]
+        x = self.emb_ln(x)
+        for layer in self.encoder["layers"]:
+            x = layer(x)
+        return BaseModelOutput(last_hidden_state=x[None])
+
+
+class JinaBertConfig(hf.PreTrainedConfig):
+    model_type = "bert"
+
+
+def slopes(n):
+    """ALiBi's factors of n heads: those of the next lower power of two, then every second one of twice that power."""
+    power = 2 ** (n.bit_length() - 1)
+    more = [2 ** (-4 * (2 * i + 1) / power) for i in range(n - power)]
+    return torch.tensor([2 ** (-8 * (i + 1) / power) for i in range(power)] + more)
+
+
+class JinaBertLayer(torch.nn.Module):
+    """The layers of embeddings; those of code have norms of queries and keys, and of the sum with the input again."""
+
+    def __init__(self, c):
+        super().__init__()
+        d, f = c.hidden_size, c.intermediate_size
+        self.config = c
+
+        def norm():
+            return torch.nn.LayerNorm(d, eps=c.layer_norm_eps)
+
+        own = {name: biased(d, d) for name in ("query", "key", "value")}
+        if c.of_code:
+            own |= {"layer_norm_q": norm(), "layer_norm_k": norm()}
+            self.layer_norm_1, self.layer_norm_2 = norm(), norm()
+            self.mlp = torch.nn.ModuleDict({"up_gated_layer": linear(d, 2 * f), "down_layer": biased(f, d)})
+        else:
+            self.mlp = torch.nn.ModuleDict({"gated_layers": linear(d, 2 * f), "wo": biased(f, d), "layernorm": norm()})
+        self.attention = torch.nn.ModuleDict({
+            "self": torch.nn.ModuleDict(own), "output": torch.nn.ModuleDict({"dense": biased(d, d), "LayerNorm": norm()})})
+
+    def heads(self, x):
+        return x.view(len(x), self.config.num_attention_heads, -1).transpose(0, 1)
+
+    def attend(self, x):
+        own, out = self.attention["self"], self.attention["output"]
+        q, k = own["query"](x), own["key"](x)
+        if self.config.of_code:
+            q, k = own["layer_norm_q"](q), own["layer_norm_k"](k)
+        at = torch.arange(len(x)).float()
+        bias = -slopes(self.config.num_attention_heads)[:, None, None] * (at[:, None] - at).abs()
+        mixed = attend_all(self.heads(q), self.heads(k), self.heads(own["value"](x)), bias)
+        return out["LayerNorm"](x + out["dense"](mixed.transpose(0, 1).reshape(len(x), -1)))
+
+    def forward(self, x):
+        if self.config.of_code:
+            x = self.layer_norm_1(x + self.attend(x))
+            up, gate = self.mlp["up_gated_layer"](x).chunk(2, -1)
+            return self.layer_norm_2(x + self.mlp["down_layer"](up * F.gelu(gate)))
+        x = self.attend(x)
+        gate, up = self.mlp["gated_layers"](x).chunk(2, -1)
+        return self.mlp["layernorm"](x + self.mlp["wo"](F.gelu(gate) * up))
+
+
+class JinaBertModel(hf.PreTrainedModel):
+    config_class = JinaBertConfig
+
+    def __init__(self, c):
+        super().__init__(c)
+        self.embeddings = torch.nn.ModuleDict({
+            "word_embeddings": torch.nn.Embedding(c.vocab_size, c.hidden_size),
+            "token_type_embeddings": torch.nn.Embedding(c.type_vocab_size, c.hidden_size),
+            "LayerNorm": torch.nn.LayerNorm(c.hidden_size, eps=c.layer_norm_eps)})
+        self.encoder = torch.nn.ModuleDict({
+            "layer": torch.nn.ModuleList([JinaBertLayer(c) for _ in range(c.num_hidden_layers)])})
+        self.post_init()
+
+    def forward(self, ids):
+        parts = self.embeddings
+        x = parts["LayerNorm"](parts["word_embeddings"](ids[0]) + parts["token_type_embeddings"].weight[0])
+        for layer in self.encoder["layer"]:
+            x = layer(x)
+        return BaseModelOutput(last_hidden_state=x[None])

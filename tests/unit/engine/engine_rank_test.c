@@ -28,6 +28,7 @@ static const struct {
               {DIR "bert-xlmr-flash.hf", DIR "bert-xlmr-pair.expect.gguf"},
               {DIR "modern-bert-pair.gguf", DIR "modern-bert-pair.expect.gguf"},
               {DIR "modern-bert-pair.hf", DIR "modern-bert-pair.expect.gguf"},
+              {DIR "neo-bert-pair.hf", DIR "neo-bert-pair.expect.gguf"},
               {DIR "qwen3-label.hf", DIR "qwen3-label.expect.gguf"},
               {DIR "qwen3-yes.gguf", DIR "qwen3-yes.expect.gguf"}};
 enum { N_MODELS = ARRAY_LEN(models) };
