@@ -477,13 +477,13 @@ static enum err make_heads(const struct opencl_maker *k)
 }
 
 /* Returns the rows per work-group of blocked attention, for this number of query heads. The sums of eight or four rows
- * fit in registers. With keys or values as bytes, or a window to both sides, the sums of eight rows do not fit. With
+ * fit in registers. With keys or values as bytes, a window to both sides or slopes, the sums of eight rows do not fit. With
  * two heads, only values as bytes, and three components per work-item, the sums of four do not fit
  * (tests/isa/budget). */
-static uint32_t rows_of_block(const struct opencl_kv *kv, uint32_t heads, uint32_t dv, bool to_both)
+static uint32_t rows_of_block(const struct opencl_kv *kv, uint32_t heads, uint32_t dv, bool has_own)
 {
     uint32_t narrow = kv->k_is_bytes ? 64 : 128, most = dv <= narrow ? ATTENTION_BLOCK : ATTENTION_BLOCK / 2;
-    uint32_t rows = kv->k_is_bytes || kv->v_is_bytes || to_both ? ATTENTION_BLOCK / 2 : ATTENTION_BLOCK;
+    uint32_t rows = kv->k_is_bytes || kv->v_is_bytes || has_own ? ATTENTION_BLOCK / 2 : ATTENTION_BLOCK;
     bool is_odd = kv->v_is_bytes && !kv->k_is_bytes && dv > 2 * OPENCL_LANES && dv < 4 * OPENCL_LANES;
     if (heads == 1) {
         return MIN_OF(most, rows);
@@ -505,7 +505,9 @@ static enum err make_attention(const struct opencl_maker *k)
     uint32_t most = dv > WIDE_VALUE ? 3 : 4; /* limited by the registers of their sums */
     uint32_t tile = MIN_OF(per_kv, most), tiles = (per_kv + tile - 1) / tile;
     bool in_one = dv % PANEL_BLOCK == 0, to_both = k->plan->is_bidirectional && s->attention.window > 0;
-    uint32_t block = of->latent_dim == 0 && dv <= WIDE_VALUE ? rows_of_block(kv, tile, dv, to_both) : 1;
+    bool has_slopes = s->w[1] != PLAN_NONE;
+    plan_weight_id by_head = has_slopes ? s->w[1] : s->w[0];
+    uint32_t block = of->latent_dim == 0 && dv <= WIDE_VALUE ? rows_of_block(kv, tile, dv, to_both || has_slopes) : 1;
     struct opencl_need need = opencl_need_of(k, s->dst);
     int flags = in_one ? opencl_flags_of(k, s->dst) : FLAG_FLOATS;
     char options[N_FORMS][OPENCL_OPTIONS_BYTES], skips[24] = "";
@@ -516,9 +518,10 @@ static enum err make_attention(const struct opencl_maker *k)
     for (enum attention_form form = IN_PARTS; form < (block > 1 ? N_FORMS : IN_BLOCKS); form++) {
         uint32_t rows = form == IN_BLOCKS ? block : 1;
         snprintf(options[form], OPENCL_OPTIONS_BYTES,
-                 "-DD=%u -DDV=%u -DLATENT=%d -DHEADS=%u -DROWS=%u -DSPLIT=%d -DK8=%d -DV8=%d%s%s%s", of->head_dim, dv,
+                 "-DD=%u -DDV=%u -DLATENT=%d -DHEADS=%u -DROWS=%u -DSPLIT=%d -DK8=%d -DV8=%d%s%s%s%s", of->head_dim, dv,
                  of->latent_dim != 0, tile, rows, form == IN_PARTS, kv->k_is_bytes, kv->v_is_bytes,
-                 to_both ? " -DBOTH=1" : "", s->attention.in_chunks ? " -DCHUNKS=1" : "", skips);
+                 to_both ? " -DBOTH=1" : "", s->attention.in_chunks ? " -DCHUNKS=1" : "",
+                 has_slopes ? " -DALIBI=1" : "", skips);
         struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, (size_t)of->n_kv_heads * tiles);
         l.by_splits = form == IN_PARTS;
         l.by = form == IN_BLOCKS ? OPENCL_BY_BLOCKS : form == BY_ROWS && block > 1 ? OPENCL_BY_SINGLES : OPENCL_BY_ROWS;
@@ -528,14 +531,14 @@ static enum err make_attention(const struct opencl_maker *k)
         TRY(OPENCL_ADD(k, l, "attention.cl", "attention", options[form], ARG_ROWS(k, s->src), opencl_at(k, kv->keys),
                        opencl_at(k, kv->values), ARG_UINT(n_heads), ARG_UINT(of->n_kv_heads), ARG_FLOAT(s->scale),
                        ARG_FLOAT(s->attention.softcap), table_of(kv), ARG_INT(s->attention.window),
-                       ARG_INT(s->attention.ahead), ARG_OPTIONAL(k, s->w[0]),
+                       ARG_INT(s->attention.ahead), ARG_OPTIONAL(k, by_head),
                        form == IN_PARTS ? opencl_at(k, k->m->partial) : opencl_floats(k, s->dst),
                        ARG_UINT(opencl_stride(k, s->dst))));
     }
     struct opencl_launch l = opencl_launch_of(k, OPENCL_LANES, n_heads);
     l.when = OPENCL_IF_PARTS;
     TRY(OPENCL_ADD(k, l, "attention.cl", "merge", options[IN_PARTS], opencl_at(k, k->m->partial), ARG_UINT(n_heads),
-                   ARG_INT(s->attention.window), ARG_INT(s->attention.ahead), ARG_OPTIONAL(k, s->w[0]),
+                   ARG_INT(s->attention.window), ARG_INT(s->attention.ahead), ARG_OPTIONAL(k, by_head),
                    ARG_ROWS(k, s->dst), ARG_INT(flags), ARG_CODES(k, s->dst)));
     return need.codes ? add_codes(k, s->dst, in_one ? OPENCL_IF_WHOLE : OPENCL_ALWAYS) : ERR_OK;
 }

@@ -113,6 +113,10 @@ struct kern_attention_args {
     /* OPTIONAL [n_group]: a score that takes part in the softmax of its head but has no value [Xiao 2023, "Efficient
      * Streaming Language Models with Attention Sinks"; form of gpt-oss]. */
     const float *sinks;
+    /* OPTIONAL, both, without softcap: [n_group] slopes and [n_rows] the rows' own positions. Scores less the slope of
+     * their head times the distance of the positions [Press 2021, "Train Short, Test Long"]. */
+    const float *slopes;
+    const int32_t *own;
 };
 
 /* Return the first position that a row sees, and the first and last segment that row `row` and later rows see. */

@@ -58,8 +58,8 @@ enum plan_op {
     /* For each head of src[T][H*a], to dst[T][H*b]: the first n components through a matrix of this head, followed by
      * the remaining components unchanged. w[0] holds the H matrices [b - (a - n)][n] */
     PLAN_HEAD_MATMUL,
-    /* dst[T][H*value width] = attention of src (queries [T][H*d]) over the KV cache of `layer`, q.k times scale; w[0]
-     * f32 [1][H], OPTIONAL: a score per head that takes part in its softmax and has no value (attention sinks) */
+    /* dst[T][H*value width] = attention of src (queries [T][H*d]) over the KV cache of `layer`, q.k times scale. w[0], f32
+     * [1][H] (OPTIONAL): sinks, scores without values; w[1], likewise, without w[0]: slopes of ALiBi [Press 2021] */
     PLAN_ATTENTION,
     /* dst[T][2k] = weights, then ids, of the k experts that plan.moe picks by the logits src[T][E]. w[0], f32 [1][E]
      * (OPTIONAL), is added only for picking; weights are then multiplied by their experts' elements of w[1], f32 [1][E]

@@ -178,6 +178,9 @@ static enum err check_attention(const struct plan_check *c)
     if (c->step->attention.in_chunks && (window <= 0 || c->plan->is_bidirectional)) {
         return fails(c, "has chunks without a size, or looks ahead in them");
     }
+    if (c->step->w[1] != PLAN_NONE && (c->step->w[0] != PLAN_NONE || c->step->attention.softcap != 0)) {
+        return fails(c, "has slopes, and sinks or a soft-cap");
+    }
     return window < 0 || ahead < 0 || (ahead > 0 && !may_look_ahead) ? fails(c, "looks ahead without a window to do so")
                                                                      : ERR_OK;
 }
@@ -374,7 +377,7 @@ const struct plan_op_info plan_ops[PLAN_OP_COUNT] = {
                         .crosses_rows = true,
                         .cache = PLAN_READS,
                         .operands = {BUF(src, PLAN_PARTS | PLAN_READS, Q), BUF(dst, PLAN_PARTS | PLAN_WRITES, ATT),
-                                     MAY_VECTOR(w[0], HEADS)}},
+                                     MAY_VECTOR(w[0], HEADS), MAY_VECTOR(w[1], HEADS)}},
     [PLAN_ROUTE] = {.name = "route",
                     .operands = {BUF(src, PLAN_READS | PLAN_DECIDES, EXPERTS), BUF(dst, PLAN_WRITES, ROUTE),
                                  MAY_VECTOR(w[0], EXPERTS), MAY_VECTOR(w[1], EXPERTS)}},

@@ -12,7 +12,8 @@
  *   -DK8= -DV8= keys, values as bytes: 0 or 1
  *   -DSKIPS=N  the first N positions are seen only by their own rows (OPTIONAL)
  *   -DCHUNKS=1  a row sees the positions of its own chunk of `window`
- *   -DBOTH=1    the window extends to both sides of a row, so its own position is not the last that it sees */
+ *   -DBOTH=1    the window extends to both sides of a row, so its own position is not the last that it sees
+ *   -DALIBI=1   `sinks` are no sinks but each head's slope, by which scores fall with the distance of positions */
 #define UNITS    ((D + 7) / 8)
 /* Components of a value per lane: N, VEC of them adjacent. */
 #define VEC (LATENT ? 8 : VALUE_VEC(DV))
@@ -42,6 +43,12 @@ static inline void join(struct part *all, const struct part *next)
     EACH_VALUE(c) { all->values[c] = fma(next->values[c], b, all->values[c] * a); }
     all->max = max;
 }
+
+#ifdef ALIBI
+#define SINK(head, max) 0.0f
+#else
+#define SINK(head, max) (has_sinks ? exp(sinks[head] - (max)) : 0.0f)
+#endif
 
 static inline float score_cap(float score, float cap) { return cap != 0.0f ? cap * tanh(score / cap) : score; }
 
@@ -193,11 +200,15 @@ static inline void add_values(__global const KEY_T *keys, __global const half *v
 /* Positions that a row sees. */
 struct span {
     int first, last;
+#ifdef ALIBI
+    int own; /* the row's position */
+#endif
 };
 
 /* Adds the positions of a page that starts at `begin` to the parts of all queries whose rows see them. */
 static inline void add_page(__global const KEY_T *keys, __global const VALUE_T *values, __local const float *q,
-                            __local float *weights, uint lane, int begin, const struct span *seen, float scale, float cap, struct part *parts)
+                            __local float *weights, uint lane, int begin, const struct span *seen, float scale, float cap,
+                            __global const float *slopes, uint n_own, struct part *parts)
 {
     float scores[QUERIES], less[QUERIES];
     struct span slots[ROWS];
@@ -220,7 +231,13 @@ static inline void add_page(__global const KEY_T *keys, __global const VALUE_T *
     EACH_QUERY(h)
     {
         const bool is_seen = (int)lane >= slots[h / HEADS].first && (int)lane <= slots[h / HEADS].last;
-        scores[h] = is_seen ? score_cap(scores[h] * scale, cap) : -INFINITY;
+#ifdef ALIBI
+        const float distance = (float)abs(begin + (int)lane - seen[h / HEADS].own);
+        const float score = fma(-slopes[min(h % HEADS, n_own - 1)], distance, scores[h] * scale);
+#else
+        const float score = score_cap(scores[h] * scale, cap);
+#endif
+        scores[h] = is_seen ? score : -INFINITY;
         weights[h * KV_SLOTS + lane] = scores[h];
     }
     barrier(CLK_LOCAL_MEM_FENCE);
@@ -297,6 +314,9 @@ static inline struct span seen_of(__global const int *batch, int row, int window
 #ifdef SKIPS
     seen.first = max(seen.first, min(SKIPS, own));
 #endif
+#ifdef ALIBI
+    seen.own = batch[batch[BATCH_AT_POS] + row];
+#endif
     return seen;
 }
 
@@ -366,7 +386,7 @@ __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __gl
         for (int p = from / KV_SLOTS; p <= to / KV_SLOTS; p++) {
             const size_t at = (size_t)table[p] * n_kv_heads + kv_head;
             add_page(keys + at * KEY_PART, values + at * VALUE_PART, query, weights, lane, p * KV_SLOTS, seen, scale,
-                     cap, parts);
+                     cap, sinks + first_head, n_own, parts);
         }
 #if !SPLIT
         EACH_QUERY(h)
@@ -402,7 +422,7 @@ __kernel GROUP(LANES, 1) void attention(__global const int *restrict batch, __gl
             }
 #else
             struct part p = sums[h][lane];
-            p.sum += has_sinks ? exp(sinks[head] - p.max) : 0.0f;
+            p.sum += SINK(head, p.max);
             finish(&p, lane, out + (size_t)(row + r) * out_stride + (size_t)head * DV);
 #endif
         }
@@ -438,7 +458,7 @@ __kernel GROUP(LANES, 1) void merge(__global const int *restrict batch, __global
             join(&all, &next);
         }
     }
-    all.sum += has_sinks ? exp(sinks[h] - all.max) : 0.0f;
+    all.sum += SINK(h, all.max);
     if ((flags & FLAG_FLOATS) != 0) {
         finish(&all, lane, out + (size_t)row * out_stride + (size_t)h * DV);
     }

@@ -57,7 +57,7 @@ static const char *const kind_names[] = {"uniform", "peaked", "spread", "subnorm
 
 static struct {
     struct kern_attention_args a;
-    int32_t pos[64], first[64], pages[MAX_TABLE];
+    int32_t pos[64], first[64], own[64], pages[MAX_TABLE];
     unsigned char *pool;
     size_t pool_bytes;
 } k; /* the case */
@@ -201,7 +201,7 @@ static void make_case(struct check *c, enum kind kind, const struct shape *s)
         q[i] = i % stride < width ? (kind == PEAKED ? 8.0f : 1.0f) * (float)check_random_between(c, -1, 1) : NAN;
     }
     for (int r = 0; r < s->n_rows; r++) {
-        k.pos[r] = s->first + r * s->gap;
+        k.own[r] = k.pos[r] = s->first + r * s->gap;
     }
     if (s->window > 0 && check_random_below(c, 2) == 0) {
         look_ahead(s->window / 2);
@@ -212,6 +212,13 @@ static void make_case(struct check *c, enum kind kind, const struct shape *s)
             sinks[g] = check_random_below(c, 8) == 0 ? 300 : (float)check_random_between(c, -8, 8);
         }
         k.a.sinks = sinks;
+    } else if (s->softcap == 0 && check_random_below(c, 2) == 0) {
+        float *slopes = check_buffer((size_t)s->n_group * sizeof *slopes, 4);
+        for (int g = 0; g < s->n_group; g++) {
+            slopes[g] = (float)check_random_between(c, 0, 1);
+        }
+        k.a.slopes = slopes;
+        k.a.own = k.own;
     }
     make_pages(c, kind);
 }
@@ -254,6 +261,9 @@ static void truth(int r, int g, double *want, double *limit)
             size += fabs(term);
             k_norm += key * key;
         }
+        double bias = a->slopes != NULL ? (double)a->slopes[g] * abs(from + i - a->own[r]) : 0;
+        dot -= bias;
+        size += bias;
         score[i] = a->softcap != 0 ? (double)a->softcap * tanh(dot / (double)a->softcap) : dot;
         largest = fmax(largest, score[i]);
         magnitude = fmax(magnitude, size);
@@ -324,6 +334,8 @@ static bool check_part(struct check *c, int r, int n_rows, int g, int n_group)
     part.pos += r;
     part.first = k.a.first == NULL ? NULL : k.a.first + r;
     part.sinks = k.a.sinks == NULL ? NULL : k.a.sinks + g;
+    part.slopes = k.a.slopes == NULL ? NULL : k.a.slopes + g;
+    part.own = k.a.own == NULL ? NULL : k.a.own + r;
     part.n_rows = n_rows;
     part.n_group = n_group;
     part.out = out;
@@ -560,6 +572,17 @@ static void wrong_cap(const struct kern_attention_args *a)
     honest(&b);
 }
 
+static void wrong_distance(const struct kern_attention_args *a) /* the slopes of the other direction */
+{
+    float slopes[64];
+    struct kern_attention_args b = *a;
+    for (int g = 0; a->slopes != NULL && g < a->n_group; g++) {
+        slopes[g] = -a->slopes[g];
+    }
+    b.slopes = a->slopes != NULL ? slopes : NULL;
+    honest(&b);
+}
+
 static void wrong_scale(const struct kern_attention_args *a)
 {
     struct kern_attention_args b = *a;
@@ -587,9 +610,9 @@ static void wrong_nan(const struct kern_attention_args *a)
 static bool plant_attention(struct kern_table *t, int arg, int variant)
 {
     (void)arg;
-    void (*const wrong[])(const struct kern_attention_args *) = {wrong_position, wrong_window, wrong_in_a_batch,
-                                                                 wrong_unseen,   wrong_heads,  wrong_cap,
-                                                                 wrong_scale,    wrong_width,  wrong_nan};
+    void (*const wrong[])(const struct kern_attention_args *) = {
+        wrong_position, wrong_window, wrong_in_a_batch, wrong_unseen, wrong_heads,
+        wrong_cap,      wrong_scale,  wrong_width,      wrong_nan,    wrong_distance};
     if ((size_t)variant >= ARRAY_LEN(wrong)) {
         return false;
     }

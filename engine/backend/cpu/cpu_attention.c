@@ -215,6 +215,8 @@ static struct kern_attention_args args_of(const struct cpu_run *r, int task, int
         .scale = s->scale,
         .softcap = s->attention.softcap,
         .sinks = s->w[0] == PLAN_NONE ? NULL : m->weights[s->w[0]].vector + head,
+        .slopes = s->w[1] == PLAN_NONE ? NULL : m->weights[s->w[1]].vector + head,
+        .own = r->batch->pos + b->row,
     };
 }
 

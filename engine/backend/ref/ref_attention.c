@@ -5,6 +5,7 @@
 #include "engine/plan/plan_ops.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Applies norm and RoPE to one head vector, in place. */
@@ -136,6 +137,7 @@ static void attend(const struct ref_run *r, int32_t i, uint32_t h)
     int32_t pos = last_visible(r, i), own = r->batch->pos[i], window = s->attention.window;
     int32_t first = MAX_OF(plan_first_seen(s, own), MIN_OF(s->attention.skips, own));
     pos = window > 0 ? MIN_OF(pos, own + s->attention.ahead) : pos;
+    const float *sinks = ref_vector(r, s->w[0]), *slopes = ref_vector(r, s->w[1]);
     double max = -INFINITY, sum = 0, cap = s->attention.softcap, acc[PLAN_MAX_HEAD] = {0};
     for (int pass = 0; pass < 2; pass++) {
         for (int32_t t = first; t <= pos; t++) {
@@ -146,6 +148,7 @@ static void attend(const struct ref_run *r, int32_t i, uint32_t h)
             }
             score *= s->scale;
             score = cap != 0 ? cap * tanh(score / cap) : score;
+            score -= slopes != NULL ? (double)slopes[h] * abs(t - own) : 0;
             if (pass == 0) {
                 max = score > max ? score : max;
                 continue;
@@ -158,7 +161,6 @@ static void attend(const struct ref_run *r, int32_t i, uint32_t h)
             }
         }
     }
-    const float *sinks = ref_vector(r, s->w[0]);
     sum += sinks != NULL ? exp(sinks[h] - max) : 0;
     float *out = ref_row(r, s->dst, i) + h * d_value;
     for (uint32_t j = 0; j < d_value; j++) {

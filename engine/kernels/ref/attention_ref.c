@@ -3,20 +3,33 @@
 #include "engine/kernels/kern.h"
 
 #include <math.h>
+#include <stdlib.h>
 
-static double score_of(const struct kern_attention_args *a, const float *q, int32_t t)
+/* A query: its head of the group and its row. */
+struct query {
+    const float *q;
+    int r, g;
+};
+
+static struct query query_of(const struct kern_attention_args *a, int r, int g)
+{
+    return (struct query){.q = a->q + (size_t)r * a->q_stride + (size_t)(g * a->kv.d), .r = r, .g = g};
+}
+
+static double score_of(const struct kern_attention_args *a, const struct query *of, int32_t t)
 {
     const unsigned char *page = a->keys + (size_t)a->pages[t / KV_PAGE_TOKENS] * a->page_bytes;
     double score = 0;
     for (int j = 0; j < a->kv.d; j++) {
-        score += q[j] * (double)kv_key_at(&a->kv, page, t % KV_PAGE_TOKENS, j);
+        score += of->q[j] * (double)kv_key_at(&a->kv, page, t % KV_PAGE_TOKENS, j);
     }
     score *= a->scale;
+    score -= a->slopes != NULL ? (double)a->slopes[of->g] * abs(t - a->own[of->r]) : 0;
     return a->softcap != 0 ? a->softcap * tanh(score / a->softcap) : score;
 }
 
 /* Computes maximum, sum and output over positions first .. last; sum is 0 if there are none. */
-static void attend(const struct kern_attention_args *a, const float *q, int32_t first, int32_t last, double *max,
+static void attend(const struct kern_attention_args *a, const struct query *q, int32_t first, int32_t last, double *max,
                    double *sum, double *out)
 {
     *max = -INFINITY;
@@ -48,8 +61,8 @@ static void attention(const struct kern_attention_args *a)
     double max, sum, out[KERN_MAX_HEAD];
     for (int r = 0; r < a->n_rows; r++) {
         for (int g = 0; g < a->n_group; g++) {
-            const float *q = a->q + (size_t)r * a->q_stride + (size_t)(g * a->kv.d);
-            attend(a, q, kern_visible_from(a, r), a->pos[r], &max, &sum, out);
+            struct query q = query_of(a, r, g);
+            attend(a, &q, kern_visible_from(a, r), a->pos[r], &max, &sum, out);
             sum += sink_weight(a, g, max);
             for (int j = 0; j < a->kv.d_value; j++) {
                 a->out[(size_t)r * a->out_stride + (size_t)(g * a->kv.d_value + j)] = (float)(out[j] / sum);
@@ -66,7 +79,8 @@ static void one_segment(const struct kern_attention_args *a, int32_t segment, fl
         int r = i / a->n_group, g = i % a->n_group;
         int32_t first = MAX_OF(kern_visible_from(a, r), segment * KERN_SEGMENT_TOKENS);
         int32_t last = MIN_OF(a->pos[r], segment * KERN_SEGMENT_TOKENS + KERN_SEGMENT_TOKENS - 1);
-        attend(a, a->q + (size_t)r * a->q_stride + (size_t)(g * a->kv.d), first, last, &max, &sum, out);
+        struct query q = query_of(a, r, g);
+        attend(a, &q, first, last, &max, &sum, out);
         for (int j = 0; j < a->kv.d_value; j++) {
             part[j] = (float)out[j];
         }

@@ -39,15 +39,23 @@ static inline vec att_softcap(vec s, float cap)
     return vec_if_less(z, vec_set1(0.390625f), p, far); /* 0.625^2; a NaN selects far, also NaN */
 }
 
-/* Caps and masks the scores of query i. Capped scores already include the scale. */
-static void att_mask(struct att_work *w, const struct att_tile *t, int i, int n_slots)
+/* Does something other than the scale and the mask change scores? These then include the scale. */
+static inline bool att_changes_scores(const struct att_work *w) { return w->a->softcap != 0 || w->a->slopes != NULL; }
+
+/* Caps, slopes and masks the scores of query i in a block that begins at position `first`. */
+static void att_mask(struct att_work *w, const struct att_tile *t, int i, int32_t first, int n_slots)
 {
+    static const float lanes[] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const struct att_query *q = &t->queries[i];
-    float cap = w->a->softcap;
+    float cap = w->a->softcap, slope = w->a->slopes != NULL ? w->a->slopes[q->head] * -ATT_LOG2_E : 0;
     for (int v = 0; v < n_slots; v += VEC_LANES) {
         vec s = vec_load(w->weights[i] + v);
         if (cap != 0) {
             s = vec_mul(att_softcap(vec_mul(s, vec_set1(t->scale[i])), cap), vec_set1(ATT_LOG2_E));
+        }
+        if (w->a->slopes != NULL) {
+            vec distance = vec_abs(vec_add(vec_load(lanes), vec_set1((float)(first + v - q->own))));
+            s = vec_fma(distance, vec_set1(slope), vec_mul(s, vec_set1(t->scale[i])));
         }
         s = vec_keep_range(s, vec_set1(-INFINITY), v, q->lo, q->hi - 1);
         vec_store(w->weights[i] + v, s);
@@ -68,8 +76,8 @@ static inline vec att_maximums(struct att_work *w, struct att_tile *t, const str
         struct att_query *q = &t->queries[i];
         q->lo = MAX_OF(q->from - b->first, 0);
         q->hi = MIN_OF(q->pos - b->first + 1, n_slots);
-        if (q->hi - q->lo < n_slots || w->a->softcap != 0) {
-            att_mask(w, t, i, n_slots);
+        if (q->hi - q->lo < n_slots || att_changes_scores(w)) {
+            att_mask(w, t, i, b->first, n_slots);
         }
         vec even = vec_set1(-INFINITY), odd = even;
         for (int v = 0; v < n_slots; v += 2 * VEC_LANES) { /* ignores NaNs */
@@ -78,7 +86,7 @@ static inline vec att_maximums(struct att_work *w, struct att_tile *t, const str
         }
         largest[i] = vec_max(even, odd);
     }
-    vec unit = w->a->softcap != 0 ? vec_set1(1.0f) : vec_load(t->scale), before = vec_load(t->max);
+    vec unit = att_changes_scores(w) ? vec_set1(1.0f) : vec_load(t->scale), before = vec_load(t->max);
     vec max = vec_max(vec_mul(vec_max_lanes(largest), unit), before);
     vec_store(w->correction, vec_exp2(vec_sub(before, max)));
     vec_store(t->max, max);
@@ -306,6 +314,7 @@ static void att_add(struct att_work *w, struct att_tile *t, int index)
     float *result = a->out + (size_t)row * a->out_stride + (size_t)(head * a->kv.d_value);
     int32_t pos = a->pos[row], from = kern_visible_from(a, row);
     t->queries[i] = (struct att_query){.from = from, .pos = pos, .head = head, .result = result};
+    t->queries[i].own = a->slopes != NULL ? a->own[row] : 0;
     float scale = a->softcap != 0 ? a->scale : a->scale * ATT_LOG2_E;
     t->first = i == 0 ? from : MIN_OF(t->first, from);
     t->last = i == 0 ? pos : MAX_OF(t->last, pos);

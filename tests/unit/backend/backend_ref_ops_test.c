@@ -378,6 +378,15 @@ static void attention(void)
     plan_weight_id sink = vector(1, ROWS(LN3));
     attend(&y)->w[0] = sink; /* 3 more in the sum of weights */
     expect("a sink", y, ROWS(0, 1, 24.0f / 7, 4.0f / 7, 141.0f / 16, 4.0f / 16));
+    begin(1, 2);
+    plan_weight_id slope = vector(1, ROWS(LN3)); /* a third of the weight for each position between */
+    attend(&y)->w[1] = slope;
+    expect("a slope", y, ROWS(0, 4, 7.2f, 0.4f, 1125.0f / 91, 4.0f / 91));
+    begin(1, 2);
+    p->is_bidirectional = true;
+    slope = vector(1, ROWS(LN3));
+    attend(&y)->w[1] = slope;
+    expect("a slope to both sides", y, ROWS(7, 4.0f / 3, 189.0f / 19, 4.0f / 19, 1125.0f / 91, 4.0f / 91));
 
     begin(2, 2); /* two query heads on one of keys: the second looks the other way */
     plan_buf_id q = input(4, ROWS(1, 0, -1, 0, 1, 0, -1, 0, 0, 0, 0, 0)), kv = input(2, ROWS(0, 4, 1, 0, 0, 0));

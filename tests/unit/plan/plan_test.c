@@ -235,6 +235,11 @@ START_TEST(a_buffer_of_another_width_is_the_builders_mistake)
     p->steps[S_ATTENTION].attention.in_chunks = true; /* of no size */
     check_fails(p, ERR_INTERNAL, "has chunks without a size");
     p = make_plan();
+    add_weight(p, "slopes", 1, p->n_heads);
+    p->steps[S_ATTENTION].w[1] = p->n_weights - 1;
+    p->steps[S_ATTENTION].attention.softcap = 30;
+    check_fails(p, ERR_INTERNAL, "has slopes, and sinks or a soft-cap");
+    p = make_plan();
     p->steps[S_NORM].w[0] = W_HEAD_NORM;
     p->steps[S_NORM].bias[0] = B_OUT;
     check_fails(p, ERR_INTERNAL, "has a bias and groups");
